@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * handler.h: for authors of handlers: what a handler is, what it can read, what it can answer, how it is subscribed. */
+#ifndef TURNPHASE_HANDLER_H
+#define TURNPHASE_HANDLER_H
+
+#include "turnphase/base.h"
+
+TP_BEGIN_DECLS
+
+/** Phase ids. phases/phases.def has their rows; tp_phase_find() turns a name or alias into an id. Numbers are written
+ *  to stores. Phases that a host adds are numbered from TP_PHASE_HOST in the order of tp_runtime_options.phases. */
+enum {
+  TP_PHASE_NONE = 0,
+  TP_PHASE_AGENT_BUILD = 1,
+  TP_PHASE_AGENT_REGISTER = 2,
+  TP_PHASE_AGENT_UNREGISTER = 3,
+  TP_PHASE_SESSION_START = 4,
+  TP_PHASE_TURN_INTAKE = 5,
+  TP_PHASE_TURN_PRE_POLICY = 6,
+  TP_PHASE_TURN_PRE_PROMPT_CONTEXT = 7,
+  TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION = 8,
+  TP_PHASE_TURN_PRE_PROMPT_COMPILE = 9,
+  TP_PHASE_TURN_POST_PROMPT_COMPILE = 10,
+  TP_PHASE_MODEL_PRE = 11,
+  TP_PHASE_MODEL_RESPONSE = 12,
+  TP_PHASE_MODEL_POST = 13,
+  TP_PHASE_TOOL_CREATE = 14,
+  TP_PHASE_TOOL_REWRITE = 15,
+  TP_PHASE_TOOL_PRE = 16,
+  TP_PHASE_TOOL_RESULT = 17,
+  TP_PHASE_TOOL_POST = 18,
+  TP_PHASE_TOOL_BATCH = 19,
+  TP_PHASE_TURN_PRE_COMPACTION = 20,
+  TP_PHASE_TURN_POST_TURN = 21,
+  TP_PHASE_SESSION_END = 22,
+  TP_PHASE_RUNTIME_ERROR = 23,
+  TP_PHASE_HOST = 64,
+  TP_PHASE_LIMIT = 128 /* ids are below this */
+};
+
+/** Fields of payloads. phases/phases.def says which phase carries which, and which a chain may replace.
+ *  The comment gives the type a field is read with. */
+enum {
+  TP_FIELD_NONE = 0,
+  TP_FIELD_TEXT = 1,              /* text: the user's message */
+  TP_FIELD_MODEL = 2,             /* text: model name */
+  TP_FIELD_FILES = 3,             /* msgpack: array of str */
+  TP_FIELD_AGENT_CONFIG = 4,      /* msgpack: map (system, model, tools) */
+  TP_FIELD_AGENT_ID = 5,          /* text */
+  TP_FIELD_SESSION_ID = 6,        /* text */
+  TP_FIELD_TOOL_NAMES = 7,        /* msgpack: array of str */
+  TP_FIELD_CAN_CALL_TOOLS = 8,    /* int: 0 or 1 */
+  TP_FIELD_SYSTEM = 9,            /* text: compiled system text */
+  TP_FIELD_REQUEST = 10,          /* msgpack: map, the compiled request's messages and tool names */
+  TP_FIELD_ATTEMPT = 11,          /* int: from 1 */
+  TP_FIELD_MESSAGE_COUNT = 12,    /* int */
+  TP_FIELD_REQUEST_BYTES = 13,    /* int */
+  TP_FIELD_RESPONSE_TEXT = 14,    /* text */
+  TP_FIELD_STOP_REASON = 15,      /* text */
+  TP_FIELD_INPUT_TOKENS = 16,     /* int */
+  TP_FIELD_OUTPUT_TOKENS = 17,    /* int */
+  TP_FIELD_COST_MICROS = 18,      /* int: millionths of a dollar */
+  TP_FIELD_CALL_COUNT = 19,       /* int */
+  TP_FIELD_ABILITY_REF = 20,      /* text */
+  TP_FIELD_INPUT_SUMMARY = 21,    /* text */
+  TP_FIELD_ENVIRONMENT = 22,      /* text */
+  TP_FIELD_TOOL = 23,             /* text: tool name */
+  TP_FIELD_ARGUMENTS = 24,        /* msgpack: map; raw text when the provider could not decode it */
+  TP_FIELD_TASK_KEY = 25,         /* text */
+  TP_FIELD_RESULT = 26,           /* text: what the model will read */
+  TP_FIELD_STATUS = 27,           /* text: success, failure, partial */
+  TP_FIELD_DURATION_MS = 28,      /* int */
+  TP_FIELD_OUTPUT_SUMMARY = 29,   /* text */
+  TP_FIELD_ERROR_MESSAGE = 30,    /* text */
+  TP_FIELD_CALLS = 31,            /* msgpack: array of maps (id, tool, kind) */
+  TP_FIELD_PLAN = 32,             /* text: compaction plan */
+  TP_FIELD_TOKENS_BEFORE = 33,    /* int */
+  TP_FIELD_TOKENS_AFTER = 34,     /* int */
+  TP_FIELD_OUTCOME = 35,          /* text: completed, failed, denied, cancelled, timed_out */
+  TP_FIELD_USER_PREVIEW = 36,     /* text: bounded */
+  TP_FIELD_ASSISTANT_PREVIEW = 37,/* text: bounded */
+  TP_FIELD_TOOL_EVENTS = 38,      /* msgpack: array of maps */
+  TP_FIELD_REASON = 39,           /* text */
+  TP_FIELD_CHANGED_FILES = 40,    /* msgpack: array of str */
+  TP_FIELD_ABILITIES_USED = 41,   /* msgpack: array of str */
+  TP_FIELD_TASKS_SUMMARY = 42,    /* msgpack: array of maps */
+  TP_FIELD_STARTED_AT = 43,       /* int: unix ms */
+  TP_FIELD_ENDED_AT = 44,         /* int: unix ms */
+  TP_FIELD_CODE = 45,             /* int: tp_status */
+  TP_FIELD_MESSAGE = 46,          /* text */
+  TP_FIELD_CLOSED = 47,           /* int: 1 when the session itself ends, 0 at the end of a logical phase */
+  TP_FIELD_HOST = 64,             /* a host's own phases number their fields from here */
+  TP_FIELD_LIMIT = 128
+};
+
+/** Whose turn it is. Read with tp_call_id(). */
+enum {
+  TP_ID_TENANT = 0,
+  TP_ID_AGENT = 1,
+  TP_ID_WORKSPACE = 2,
+  TP_ID_SESSION = 3,
+  TP_ID_THREAD = 4,
+  TP_ID_TURN = 5,
+  TP_ID_TASK = 6,
+  TP_ID_RUN = 7,
+  TP_ID_COUNT = 8
+};
+
+/** Who asked. */
+typedef enum tp_caller {
+  TP_CALLER_AI_SESSION = 0,
+  TP_CALLER_BACKGROUND_JOB = 1,
+  TP_CALLER_CI_PIPELINE = 2,
+  TP_CALLER_MANUAL_CLI = 3
+} tp_caller;
+
+/** Kinds of contribution; the merge of each is described in docs/contributions.md. */
+enum {
+  TP_KIND_POLICY = 1,
+  TP_KIND_PROMPT_CONTEXT = 2,
+  TP_KIND_PROMPT_SECTION = 3,
+  TP_KIND_TOOL_BUNDLE = 4,
+  TP_KIND_SIGNAL = 5,
+  TP_KIND_REMINDER = 6,
+  TP_KIND_AUDIT = 7,
+  TP_KIND_MANIFEST_DIAGNOSTIC = 8,
+  TP_KIND_DIAGNOSTIC = 9,
+  TP_KIND_BACKGROUND_JOB = 10,
+  TP_KIND_COUNT = 11
+};
+
+/** What a handler may do; declared in tp_handler.capabilities, checked at commit and at every emit. A contribution
+ *  kind K needs TP_CAPABILITY_OF_KIND(K); diagnostics need none. */
+enum {
+  TP_CAPABILITY_CONTRIBUTE_POLICY = 1 << TP_KIND_POLICY,
+  TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT = 1 << TP_KIND_PROMPT_CONTEXT,
+  TP_CAPABILITY_CONTRIBUTE_PROMPT_SECTION = 1 << TP_KIND_PROMPT_SECTION,
+  TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE = 1 << TP_KIND_TOOL_BUNDLE,
+  TP_CAPABILITY_EMIT_SIGNAL = 1 << TP_KIND_SIGNAL,
+  TP_CAPABILITY_EMIT_REMINDER = 1 << TP_KIND_REMINDER,
+  TP_CAPABILITY_EMIT_AUDIT = 1 << TP_KIND_AUDIT,
+  TP_CAPABILITY_CONTRIBUTE_PROMPT_MANIFEST_DIAGNOSTIC = 1 << TP_KIND_MANIFEST_DIAGNOSTIC,
+  TP_CAPABILITY_SCHEDULE_BACKGROUND_JOB = 1 << TP_KIND_BACKGROUND_JOB,
+  TP_CAPABILITY_DECIDE = 1 << 16,
+  TP_CAPABILITY_REPLACE_PAYLOAD = 1 << 17
+};
+
+/** Severity of a signal or diagnostic. */
+typedef enum tp_severity { TP_SEVERITY_INFO = 0, TP_SEVERITY_WARNING = 1, TP_SEVERITY_ERROR = 2 } tp_severity;
+
+struct tp_tool;
+
+/** One typed output of a handler. Everything it points to is copied before the call that takes it returns. Which
+ *  fields a kind uses (the others stay zero):
+ *   policy           domain, key, text (the value), weight
+ *   prompt_context   key (the id), domain, text, short_text, weight, sources
+ *   prompt_section   key (the section id), title, text, short_text, weight
+ *   tool_bundle      key (the bundle id), tools
+ *   signal           key (the code), domain (routing_hint | normalized_intent | ability_preflight | ability_guard),
+ *                    text or value (the payload), severity
+ *   reminder         text
+ *   audit, manifest_diagnostic, diagnostic   key (a code), text, severity
+ *   background_job   key (the idempotency key), domain (handler id), value (payload), text (order key) */
+typedef struct tp_contribution {
+  uint32_t kind;                /* TP_KIND_* */
+  int32_t weight;               /* heavier wins; has nothing to do with a subscription's priority */
+  tp_severity severity;
+  uint32_t tool_count;
+  tp_text domain;
+  tp_text key;
+  tp_text title;
+  tp_text text;                 /* UTF-8 */
+  tp_text short_text;           /* the contribution's own shorter form, used when a budget would cut text */
+  tp_text value;                /* one msgpack value */
+  tp_text sources;              /* msgpack array of str: ids of turns or documents behind the text */
+  const struct tp_tool *tools;  /* tool.h; run and self must stay valid while the handler is registered */
+} tp_contribution;
+
+/** A field of a payload, as given to tp_phase_run() or tp_call_replace(). */
+typedef struct tp_field {
+  uint32_t id;                  /* TP_FIELD_* */
+  bool is_int;                  /* number is meant; else text */
+  bool is_value;                /* text holds one msgpack value */
+  int64_t number;
+  tp_text text;
+} tp_field;
+
+/** What a handler's run came to. */
+typedef enum tp_outcome_kind {
+  TP_OUTCOME_DONE = 0,     /* has answered; in a chain with verdicts this is abstaining */
+  TP_OUTCOME_ALLOW = 1,    /* verdict */
+  TP_OUTCOME_DENY = 2,     /* verdict */
+  TP_OUTCOME_ASK = 3,      /* verdict: ask a person */
+  TP_OUTCOME_FAILED = 4,
+  TP_OUTCOME_DEFERRED = 5  /* made by tp_call_defer() only */
+} tp_outcome_kind;
+
+/** A handler's answer. Build it with tp_call_done() and its siblings, or fill it for tp_token_complete(), which copies
+ *  everything it points to. */
+typedef struct tp_outcome {
+  tp_outcome_kind kind;
+  uint32_t retryable;                   /* with FAILED: may be tried again */
+  uint32_t code;                        /* with FAILED: the handler's own number, kept in the record */
+  uint32_t contribution_count;          /* tp_token_complete() only */
+  const char *reason;                   /* deny, ask, failed: a safe sentence, or NULL */
+  const tp_contribution *contributions; /* tp_token_complete() only: what the answer brings */
+} tp_outcome;
+
+/** One execution of a handler, valid until the handler's function returns. Only the thread that runs the handler may
+ *  use it, except where a function says otherwise. */
+typedef struct tp_call tp_call;
+
+/** The handler's function. self is what the descriptor said. It may be called from several threads at once. */
+typedef tp_outcome (*tp_handler_fn)(void *self, tp_call *call);
+
+/* ---- reading ------------------------------------------------------------------------------------------------- */
+
+/** One of TP_ID_*: empty when the turn has none. Borrowed till the handler returns. */
+TP_API tp_text tp_call_id(const tp_call *call, uint32_t id);
+TP_API tp_caller tp_call_caller(const tp_call *call);
+/** The host's word for the mode of this turn ("plan", "auto", …); may be empty. */
+TP_API tp_text tp_call_mode(const tp_call *call);
+/** The phase, and the subscription's own id. */
+TP_API uint32_t tp_call_phase(const tp_call *call);
+TP_API const char *tp_call_subscription(const tp_call *call);
+/** From 1: which attempt of a retried handler this is. */
+TP_API uint32_t tp_call_attempt(const tp_call *call);
+/** The plan's hash, as records carry it. */
+TP_API uint64_t tp_call_plan_hash(const tp_call *call);
+/** Milliseconds until this attempt's deadline, never negative; INT64_MAX where there is none. */
+TP_API int64_t tp_call_time_left_ms(const tp_call *call);
+/** True once the attempt was cancelled or its deadline passed: whatever it answers will be discarded. */
+TP_API bool tp_call_cancelled(const tp_call *call);
+
+/** Payload fields. A missing field gives false, the empty text or 0. In a chain they show what earlier handlers
+ *  replaced. Borrowed till the handler returns. */
+TP_API bool tp_call_has(const tp_call *call, uint32_t field);
+TP_API tp_text tp_call_text(const tp_call *call, uint32_t field);
+TP_API int64_t tp_call_int(const tp_call *call, uint32_t field);
+
+/** How a direct dependency ended. */
+typedef struct tp_dependency {
+  const char *subscription;
+  bool succeeded;               /* ran and succeeded */
+  bool fallback_used;
+  uint32_t contribution_count;
+} tp_dependency;
+
+/** The direct after/requires targets of this subscription that are in the plan. index < count. */
+TP_API size_t tp_call_dependency_count(const tp_call *call);
+TP_API tp_dependency tp_call_dependency(const tp_call *call, size_t index);
+/** A sealed contribution of a direct dependency; index < its contribution_count. Borrowed till the handler returns. */
+TP_API const tp_contribution *tp_call_dependency_contribution(const tp_call *call, size_t dependency, size_t index);
+
+/** The policy value merged so far in this turn, or the empty text. */
+TP_API tp_text tp_call_policy(const tp_call *call, const char *domain, const char *key);
+/** The prompt-context entries merged so far in this turn, in merged order. Borrowed till the handler returns. */
+TP_API size_t tp_call_context_count(const tp_call *call);
+TP_API const tp_contribution *tp_call_context(const tp_call *call, size_t index);
+
+/* ---- answering ----------------------------------------------------------------------------------------------- */
+
+TP_API tp_outcome tp_call_done(tp_call *call);
+/** Verdicts: need TP_CAPABILITY_DECIDE and a phase that takes them; ask is for tool phases only. Anything else makes
+ *  the attempt fail as malformed or capability. reason is copied; NULL allowed. */
+TP_API tp_outcome tp_call_allow(tp_call *call);
+TP_API tp_outcome tp_call_deny(tp_call *call, const char *reason);
+TP_API tp_outcome tp_call_ask(tp_call *call, const char *reason);
+/** The handler could not do its work. message is copied, kept in records and must be safe to show; NULL allowed. */
+TP_API tp_outcome tp_call_fail(tp_call *call, uint32_t code, const char *message);
+/** The same, and it may be tried again if the subscription has retries left. */
+TP_API tp_outcome tp_call_fail_retryable(tp_call *call, uint32_t code, const char *message);
+
+/** Adds a contribution to the answer; all of it is copied. An answer is taken whole or rejected whole: after a refused
+ *  emit the attempt fails, whatever it returns.
+ *  @return TP_OK; TP_ERR_CAPABILITY when the handler did not declare the kind or the phase does not take it;
+ *          TP_ERR_MALFORMED for a contribution without its key or with bad UTF-8 or msgpack; TP_ERR_BAD_SCHEMA for a
+ *          tool whose schema is outside the subset; TP_ERR_NO_MEMORY;
+ *          TP_ERR_TOO_LARGE past 1 MiB per attempt. */
+TP_API tp_status tp_call_emit(tp_call *call, const tp_contribution *contribution);
+
+/** Short forms of tp_call_emit(). Strings are NUL-terminated and copied. */
+TP_API tp_status tp_call_emit_policy(tp_call *call, const char *domain, const char *key, const char *value,
+    int32_t weight);
+TP_API tp_status tp_call_emit_prompt_context(tp_call *call, const char *id, const char *text, int32_t weight);
+TP_API tp_status tp_call_emit_prompt_section(tp_call *call, const char *id, const char *title, const char *text,
+    int32_t weight);
+TP_API tp_status tp_call_emit_tool_bundle(tp_call *call, const char *id, const struct tp_tool *tools, size_t count);
+TP_API tp_status tp_call_emit_signal(tp_call *call, const char *signal_kind, const char *code, tp_severity severity,
+    const char *text);
+TP_API tp_status tp_call_emit_reminder(tp_call *call, const char *text);
+TP_API tp_status tp_call_emit_audit(tp_call *call, const char *code, const char *text);
+TP_API tp_status tp_call_emit_diagnostic(tp_call *call, tp_severity severity, const char *code, const char *text);
+TP_API tp_status tp_call_emit_background_job(tp_call *call, const char *handler, const char *idempotency_key,
+    tp_text payload);
+
+/** Replaces payload fields in a `chain replace` phase; taken when the attempt succeeds. Needs
+ *  TP_CAPABILITY_REPLACE_PAYLOAD. Only fields that the phase's row marks replaceable. Copied. Errors as
+ *  tp_call_emit(). */
+TP_API tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count);
+TP_API tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char *text);
+
+/** What happens around an answer that comes later. cancel is called at most once, when the attempt is cancelled or its
+ *  deadline passed, from the thread that owns the turn: it must be quick, and may complete the token. destroy is called
+ *  exactly once, when nobody will use ctx any more: when the token is completed (in time or late), or by
+ *  tp_runtime_free() for a token that never was. Either may be NULL. */
+typedef struct tp_deferral {
+  void (*cancel)(void *ctx);
+  void (*destroy)(void *ctx);
+  void *ctx;
+} tp_deferral;
+
+/** Answers later: returns the outcome to return from the handler's function and writes the token first.
+ *  On failure (no slot, the cap on open tokens, called twice) ret_token->bits is 0, the outcome is a failure, and
+ *  neither cancel nor destroy will be called. Contributions emitted before belong to the answer. */
+TP_API tp_outcome tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_token *ret_token);
+
+/** Completes a deferred attempt. Everything in outcome is copied.
+ *  @return TP_OK; TP_ERR_STALE when the token was completed, timed out or cancelled before, or its runtime is gone:
+ *          nothing was touched; TP_ERR_USAGE for a kind that is DEFERRED.
+ *  Threads: any, at any time, also after tp_runtime_free().  Blocks: no. */
+TP_API tp_status tp_token_complete(tp_token token, const tp_outcome *outcome);
+
+/* ---- registering ---------------------------------------------------------------------------------------------- */
+
+/** A handler: code with an id. */
+typedef struct tp_handler {
+  size_t struct_size;
+  const char *id;                 /* 1–128 bytes, no white space or control */
+  const char *summary;            /* one line for people; may be NULL */
+  tp_handler_fn run;
+  void *self;
+  void (*destroy)(void *self);    /* exactly once, without lock, after the last attempt returned; may be NULL */
+  const uint32_t *phases;         /* the phases it supports */
+  size_t phase_count;
+  uint32_t capabilities;          /* TP_CAPABILITY_* */
+  uint32_t contract_version;      /* stored with jobs; 0 means 1 */
+  bool quick;                     /* returns in about 100 µs, waits for nothing: may run on a turn's owner */
+  bool idempotent;                /* may be retried */
+} tp_handler;
+
+typedef enum tp_execution {
+  TP_EXECUTION_DEFAULT = 0,       /* Blocking */
+  TP_EXECUTION_BLOCKING = 1,
+  TP_EXECUTION_DEADLINE = 2,
+  TP_EXECUTION_FIRE_AND_RECORD = 3,
+  TP_EXECUTION_BACKGROUND = 4
+} tp_execution;
+
+typedef enum tp_failure {
+  TP_FAILURE_DEFAULT = 0,         /* the phase's */
+  TP_FAILURE_BEST_EFFORT = 1,
+  TP_FAILURE_FALLBACK = 2,
+  TP_FAILURE_REQUIRED = 3
+} tp_failure;
+
+typedef enum tp_backoff { TP_BACKOFF_NONE = 0, TP_BACKOFF_FIXED = 1, TP_BACKOFF_EXPONENTIAL = 2 } tp_backoff;
+
+typedef enum tp_visibility {
+  TP_VISIBILITY_INTERNAL = 0,
+  TP_VISIBILITY_DEBUG = 1,
+  TP_VISIBILITY_USER_AUDIT = 2,
+  TP_VISIBILITY_USER_VISIBLE = 3
+} tp_visibility;
+
+typedef enum tp_sequential { TP_SEQUENTIAL_DEFAULT = 0, TP_SEQUENTIAL_ON = 1, TP_SEQUENTIAL_OFF = 2 } tp_sequential;
+
+/** An edge to a subscription of the same phase. Optional: a missing or disabled target is ignored. */
+typedef struct tp_edge {
+  const char *target;
+  bool optional;
+} tp_edge;
+
+/** What a match function sees: the payload that the entry began with. */
+typedef struct tp_match_view tp_match_view;
+TP_API tp_text tp_match_text(const tp_match_view *view, uint32_t field);
+TP_API int64_t tp_match_int(const tp_match_view *view, uint32_t field);
+TP_API tp_text tp_match_id(const tp_match_view *view, uint32_t id);
+TP_API tp_text tp_match_mode(const tp_match_view *view);
+
+/** Activation, never routing: a pure, quick function of the payload that the entry began with, evaluated once per
+ *  entry. fields lists the payload fields it reads: a field that the phase does not carry is refused at commit. */
+typedef struct tp_match {
+  bool (*matches)(void *ctx, const tp_match_view *view);
+  void (*destroy)(void *ctx);     /* exactly once; may be NULL */
+  void *ctx;
+  const char *description;        /* "tool is shell_*"; required with matches */
+  const uint32_t *fields;
+  size_t field_count;
+} tp_match;
+
+/** Binds a handler to a phase. Zero always means default. All strings are copied. */
+typedef struct tp_subscription {
+  size_t struct_size;
+  const char *id;
+  const char *handler;            /* a handler's id */
+  uint32_t phase;                 /* or 0 and phase_name */
+  const char *phase_name;         /* a name or an alias; an alias brings the promises of its system */
+  bool disabled;
+  int32_t priority;               /* lower runs earlier among those that no edge orders */
+  tp_execution execution;
+  uint32_t limit_ms;              /* Blocking: of each attempt; Deadline: from ready; detached: of the run */
+  tp_failure failure;
+  tp_outcome_kind fallback_verdict;              /* with FALLBACK in a chain with verdicts: ALLOW, DENY or ASK */
+  const tp_contribution *fallback;               /* with FALLBACK */
+  size_t fallback_count;
+  uint32_t attempts;              /* retry: how often in all; 0 means 1 */
+  tp_backoff backoff;
+  uint32_t backoff_ms;            /* first pause; capped at 60,000 */
+  uint32_t max_concurrent;        /* permits; 0 means 16 for handlers that are not quick, none for quick ones */
+  tp_sequential sequential;
+  tp_visibility visibility;
+  const tp_edge *after, *before, *requires_;     /* requires_ also needs success */
+  size_t after_count, before_count, requires_count;
+  tp_match match;                 /* taken when the add succeeds: destroy is called also when the edit is discarded */
+  const char *metadata;           /* the owner's own words, shown by inspection */
+} tp_subscription;
+
+TP_END_DECLS
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * memory.h: the library turnphase-memory: long-term memory for agents as six subscribed handlers over a SQLite file
+ * with full-text search. It uses public headers only and knows no other way into turnphase than yours. */
+#ifndef TURNPHASE_MEMORY_H
+#define TURNPHASE_MEMORY_H
+
+#include "turnphase/runtime.h"
+
+TP_BEGIN_DECLS
+
+/** Zero means default. Strings are copied. */
+typedef struct tp_memory_options {
+  size_t struct_size;
+  const char *path;              /* the SQLite file; NULL: in memory, gone with the runtime */
+  uint32_t recall_max;           /* entries recalled a turn; 0: 8 */
+  uint32_t active_recall_ms;     /* deadline of active_recall; 0: 200 */
+  const char *scope;             /* user, workspace, thread, agent or task; NULL: workspace */
+} tp_memory_options;
+
+/** Opens the file and adds to the edit:
+ *    memory.policy_classifier      turn.pre_policy
+ *    memory.deterministic_recall   turn.pre_prompt_context, Blocking
+ *    memory.active_recall          turn.pre_prompt_context, Deadline, after deterministic_recall
+ *    memory.tool_bundle            turn.pre_tool_materialization: memory_search, _get, _list, _remember, _forget
+ *    memory.prompt_contract        turn.pre_prompt_compile
+ *    memory.post_turn_extractor    turn.post_turn, Background
+ *  The file is closed when the last handler is destroyed.
+ *  @return TP_OK; what tp_edit_add_…() returns; TP_ERR_STORE… with the path in the fault. */
+TP_API tp_status tp_memory_register(tp_edit *edit, const tp_memory_options *options, tp_fault *fault) TP_MUST_USE;
+
+TP_END_DECLS
+#endif

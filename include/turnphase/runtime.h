@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * runtime.h: for hosts: the runtime object, and registration by edits. */
+#ifndef TURNPHASE_RUNTIME_H
+#define TURNPHASE_RUNTIME_H
+
+#include "turnphase/store.h"
+
+TP_BEGIN_DECLS
+
+typedef struct tp_runtime tp_runtime;
+typedef struct tp_edit tp_edit;
+
+/** How the handlers of a phase work together. */
+typedef enum tp_mode { TP_MODE_GATHER = 1, TP_MODE_CHAIN = 2, TP_MODE_OBSERVE = 3 } tp_mode;
+
+/** A phase: one row of the table. */
+typedef struct tp_phase {
+  size_t struct_size;
+  const char *name;             /* "turn.intake" */
+  tp_mode mode;
+  bool replace;                 /* chain: handlers may return a new payload */
+  bool stop;                    /* chain: handlers may return a verdict */
+  bool ask;                     /* ask is a legal verdict */
+  bool reverse;                 /* chain: runs backwards */
+  bool privileged;
+  bool code_only;
+  uint32_t kinds;               /* bit 1 << TP_KIND_*: what may be contributed besides diagnostic and audit */
+  uint32_t limit_ms;            /* default limit of one handler; 0 means 5,000 */
+  tp_failure failure;           /* default failure policy; 0 means best_effort */
+  const uint32_t *fields;       /* payload fields it carries */
+  size_t field_count;
+  const uint32_t *replaceable;  /* those that a chain may replace */
+  size_t replaceable_count;
+} tp_phase;
+
+typedef enum tp_timestamps { TP_TIMESTAMPS_FULL = 0, TP_TIMESTAMPS_COARSE = 1, TP_TIMESTAMPS_OFF = 2 } tp_timestamps;
+
+/** Options of a runtime; zero means default. Everything is copied but the store, which is taken. */
+typedef struct tp_runtime_options {
+  size_t struct_size;
+  tp_allocator allocator;
+  tp_log_fn log;
+  void *log_ctx;
+  uint32_t engine_workers;      /* 0: as many as cores */
+  bool no_engine_workers;       /* none: submit forms return TP_ERR_USAGE, synchronous ones work */
+  uint32_t handler_threads;     /* 0: 64 */
+  uint32_t detached_threads;    /* of these at most so many for detached attempts and jobs; 0: 16 */
+  uint32_t tool_threads;        /* of these at most so many for tools; 0: 32 */
+  uint32_t turns_max;           /* turns in flight; 0: 65,536; begin and submit forms return TP_ERR_FULL above it */
+  uint32_t deferred_max;        /* open tokens; 0: 16,384 */
+  uint64_t abandoned_bytes_max; /* memory pinned by abandoned attempts; 0: 64 MiB; then attempts fail no_memory */
+  tp_timestamps timestamps;
+  const tp_phase *phases;       /* phases of the host; their ids are TP_PHASE_HOST + index */
+  size_t phase_count;           /* at most 64 */
+  tp_store store;               /* taken; zero-filled: the memory store */
+} tp_runtime_options;
+
+/** Makes a runtime. Starts no thread and opens nothing: that is tp_runtime_start()'s.
+ *  @param options  may be NULL. Its store is taken on success only.
+ *  @return TP_OK; TP_ERR_NO_MEMORY; TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_BAD_ID, TP_ERR_DUPLICATE_ID
+ *  for a host phase. */
+TP_API tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **ret_runtime,
+    tp_fault *fault) TP_MUST_USE;
+
+/** Starts the threads. The first session, turn or job does it by itself, so a host may fork before. Idempotent.
+ *  @return TP_OK; TP_ERR_NO_THREAD, TP_ERR_NO_MEMORY: nothing is left running; TP_ERR_SHUTDOWN after drain. */
+TP_API tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) TP_MUST_USE;
+
+/** What drain found. */
+typedef struct tp_drain_report {
+  uint64_t turns_cancelled;     /* turns that did not end within the limit and were cancelled */
+  uint64_t leaks;               /* attempts whose function has not returned */
+  uint64_t jobs_lost;           /* open jobs of a store that is not durable */
+  bool complete;                /* nothing is left running */
+} tp_drain_report;
+
+/** Refuses new turns; lets running ones end within limit_ms; cancels the rest; runs open jobs of a store that is not
+ *  durable within the limit; closes open sessions (session.end); joins the threads that have ended.
+ *  @param report  may be NULL.
+ *  @return TP_OK; TP_ERR_USAGE from inside a handler or a callback. A second drain returns TP_OK at once.
+ *  Blocks: up to limit_ms, then as long as cancelled quick handlers run. */
+TP_API tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *report);
+
+/** Drains with no limit left and frees. Where attempts are abandoned the core of the runtime stays allocated until
+ *  their functions return. Accepts NULL. Sessions, agents and turns of the runtime are gone afterwards; tokens stay
+ *  harmless. Not from a handler or a callback. */
+TP_API void tp_runtime_free(tp_runtime *runtime);
+
+/** An attempt whose function has not returned though its outcome was settled without it. */
+typedef struct tp_leak {
+  const char *subscription;     /* or the tool's name; borrowed till return of the callback */
+  uint32_t phase;
+  int64_t running_ms;           /* since its function was called */
+} tp_leak;
+/** Names the abandoned attempts. @return how many there are. Threads: any. */
+TP_API size_t tp_runtime_leaks(tp_runtime *runtime, void (*each)(void *ctx, const tp_leak *leak), void *ctx);
+
+/** Waits until the order key has no open job (an empty key: none at all).
+ *  @return TP_OK; TP_ERR_TIMEOUT; TP_ERR_STORE…; TP_ERR_USAGE from inside a handler. Blocks: up to limit_ms. */
+TP_API tp_status tp_jobs_wait(tp_runtime *runtime, const char *order_key, uint32_t limit_ms) TP_MUST_USE;
+
+/* ---- registration --------------------------------------------------------------------------------------------- */
+
+typedef enum tp_trust { TP_TRUST_HOST = 0, TP_TRUST_BUILTIN = 1, TP_TRUST_DECLARED = 2 } tp_trust;
+
+enum { TP_GRANT_PRIVILEGED_HOOKS = 1 };
+
+/** Who registers; given by the host, never by the handler. Strings are copied. */
+typedef struct tp_owner {
+  size_t struct_size;
+  const char *name;             /* as an id */
+  tp_trust trust;
+  uint32_t grants;              /* TP_GRANT_* */
+} tp_owner;
+
+/** Begins an edit of the registry. One thread uses an edit at a time; several edits may be open.
+ *  @param owner  NULL: name "host", trust host. */
+TP_API tp_status tp_edit_begin(tp_runtime *runtime, const tp_owner *owner, tp_edit **ret_edit) TP_MUST_USE;
+/** Add a handler or subscription. Only what is wrong with the descriptor itself is refused here (TP_ERR_BAD_ID,
+ *  TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_UNKNOWN_PHASE, TP_ERR_UTF8, TP_ERR_MALFORMED and TP_ERR_TOO_LARGE for a
+ *  fallback, TP_ERR_NO_MEMORY, TP_ERR_DUPLICATE_ID within the edit); the rest at commit. A
+ *  refused handler is not taken: its destroy is not called. A taken one's destroy is called also when the edit is
+ *  discarded. */
+TP_API tp_status tp_edit_add_handler(tp_edit *edit, const tp_handler *handler) TP_MUST_USE;
+TP_API tp_status tp_edit_add_subscription(tp_edit *edit, const tp_subscription *subscription) TP_MUST_USE;
+/** Remove, enable or disable by id. What is not there is refused at commit with TP_ERR_NOT_FOUND. An owner changes only
+ *  what is its own, but for trust builtin: TP_ERR_USAGE at commit. */
+TP_API tp_status tp_edit_remove_handler(tp_edit *edit, const char *id) TP_MUST_USE;
+TP_API tp_status tp_edit_remove_subscription(tp_edit *edit, const char *id) TP_MUST_USE;
+TP_API tp_status tp_edit_enable(tp_edit *edit, const char *subscription, bool enabled) TP_MUST_USE;
+/** Sets the budget of a phase's entries: what the host allows one run of the phase. 0 takes it back. */
+TP_API tp_status tp_edit_set_budget(tp_edit *edit, uint32_t phase, uint32_t budget_ms) TP_MUST_USE;
+
+/** What a commit found. */
+typedef struct tp_commit_report {
+  uint64_t snapshot_version;
+  uint64_t snapshot_hash;
+  uint32_t handlers, subscriptions;
+  uint32_t warnings;            /* phases whose path sum is above the budget */
+  uint32_t warning_phase;       /* the first of them */
+} tp_commit_report;
+
+/** Compiles and validates every phase and publishes one snapshot, or changes nothing. Turns that run keep theirs.
+ *  On success the edit is freed; on failure it stays usable (mend it, commit again, or discard).
+ *  @return TP_OK; a code of its own for each refusal (status.def, 110–128), with the ids in the fault and cycles as a
+ *          path `a -> b -> c -> a`; TP_ERR_CONFLICT when a commit came in between: begin again; TP_ERR_TOO_LARGE above
+ *          65,535 subscriptions or 1,000,000 edges in a phase.  Threads: any. */
+TP_API tp_status tp_edit_commit(tp_edit *edit, tp_commit_report *report, tp_fault *fault) TP_MUST_USE;
+TP_API void tp_edit_discard(tp_edit *edit);
+
+/** The one-line form: owner "host", trust host, every capability that the phase's row allows, a generated id,
+ *  sequential, one commit. @param phase  a name or an alias. */
+TP_API tp_status tp_hook_add(tp_runtime *runtime, const char *phase, tp_handler_fn run, void *self,
+    tp_fault *fault) TP_MUST_USE;
+
+/** The operator's kill switch: the subscription is skipped (kill_switch) from now on in all snapshots, or runs again.
+ *  @return TP_OK; TP_ERR_NOT_FOUND. Threads: any. */
+TP_API tp_status tp_subscription_kill(tp_runtime *runtime, const char *subscription, bool killed) TP_MUST_USE;
+
+/** The id behind a phase name or alias. @return 0 when there is none. Threads: any. */
+TP_API uint32_t tp_phase_find(const tp_runtime *runtime, const char *name_or_alias);
+/** The row of a phase, or NULL. Lives as long as the runtime. */
+TP_API const tp_phase *tp_phase_get(const tp_runtime *runtime, uint32_t phase);
+
+/** The entry point that a library loaded by a host exports: adds its handlers to the edit, does not commit.
+ *  Its name in the library is "tp_domain_register". */
+typedef tp_status (*tp_domain_register_fn)(tp_runtime *runtime, tp_edit *edit, tp_fault *fault);
+
+TP_END_DECLS
+#endif

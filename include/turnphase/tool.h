@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tool.h: for authors of tools: what a tool is, how it reads its arguments and answers. */
+#ifndef TURNPHASE_TOOL_H
+#define TURNPHASE_TOOL_H
+
+#include "turnphase/handler.h"
+#include "turnphase/value.h"
+
+TP_BEGIN_DECLS
+
+/** One run of a tool, valid until its function returns. */
+typedef struct tp_tool_run tp_tool_run;
+
+/** A tool's function: answers with tp_tool_ok(), tp_tool_error() or tp_tool_defer(). */
+typedef tp_outcome (*tp_tool_fn)(void *self, tp_tool_run *run);
+
+/** A tool. Strings and schema are copied by whoever takes it; run and self must stay valid while the handler that
+ *  brought it is registered. */
+typedef struct tp_tool {
+  size_t struct_size;
+  const char *name;             /* 1–128 bytes, no white space or control */
+  const char *description;
+  tp_text schema;               /* value: a JSON schema of the subset type, properties, required, items, enum, minimum,
+                                   maximum (and description, title); empty: any map */
+  tp_tool_fn run;
+  void *self;
+  bool quick;                   /* as tp_handler.quick */
+  bool idempotent;
+  uint32_t max_concurrent;      /* 0 means 16 */
+  uint32_t limit_ms;            /* 0 means 120,000 */
+  uint32_t result_bytes_max;    /* 0 means 100,000: longer results keep head and tail */
+} tp_tool;
+
+/** The arguments: a value, a map that the schema accepted. Borrowed till the function returns. */
+TP_API tp_text tp_tool_arguments(const tp_tool_run *run);
+/** One of TP_ID_*. Borrowed till the function returns. */
+TP_API tp_text tp_tool_id(const tp_tool_run *run, uint32_t id);
+/** The model's id of this call. */
+TP_API tp_text tp_tool_call_id(const tp_tool_run *run);
+TP_API int64_t tp_tool_time_left_ms(const tp_tool_run *run);
+TP_API bool tp_tool_cancelled(const tp_tool_run *run);
+
+/** Answers; text is copied. error means that the tool could not do what was asked: result kind handler_error. */
+TP_API tp_outcome tp_tool_ok(tp_tool_run *run, tp_text text);
+TP_API tp_outcome tp_tool_error(tp_tool_run *run, tp_text text);
+/** Answers later; as tp_call_defer(). */
+TP_API tp_outcome tp_tool_defer(tp_tool_run *run, const tp_deferral *deferral, tp_token *ret_token);
+/** Completes a deferred run; text is copied. Returns as tp_token_complete(). Threads: any, at any time. */
+TP_API tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text);
+
+/** What the model asked for. */
+typedef struct tp_tool_call {
+  tp_text id;                   /* the provider's id; empty: numbered by index */
+  tp_text name;
+  tp_text arguments;            /* a value; or raw text when malformed */
+  bool malformed;               /* the provider could not decode the arguments: they are raw text */
+} tp_tool_call;
+
+/** How a call ended. */
+typedef enum tp_tool_result_kind {
+  TP_TOOL_OK = 0,
+  TP_TOOL_HANDLER_ERROR = 1,
+  TP_TOOL_INVALID_ARGUMENTS = 2,
+  TP_TOOL_UNKNOWN_TOOL = 3,
+  TP_TOOL_OUT_OF_SCOPE = 4,
+  TP_TOOL_DENIED = 5,
+  TP_TOOL_TIMED_OUT = 6,
+  TP_TOOL_CANCELLED = 7,
+  TP_TOOL_CRASHED = 8,
+  TP_TOOL_SHED = 9,
+  TP_TOOL_INTERRUPTED = 10
+} tp_tool_result_kind;
+
+/** "ok", "handler_error", … */
+TP_API const char *tp_tool_result_name(tp_tool_result_kind kind);
+
+/** The one result of a call. */
+typedef struct tp_tool_result {
+  tp_tool_result_kind kind;
+  bool started;                 /* its function was called */
+  uint32_t completion_order;    /* from 0: the how-manieth of its response to end */
+  tp_text call_id;
+  tp_text name;
+  tp_text text;                 /* what the model reads */
+  int64_t duration_ns;          /* of the run; 0 when it did not start */
+} tp_tool_result;
+
+TP_END_DECLS
+#endif

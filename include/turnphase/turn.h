@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * turn.h: for hosts: agents, sessions, turns, phases and tool calls. A synchronous call and its submit form are one
+ * machine: the synchronous caller owns the turn and helps; a submitted turn is owned by an engine worker while it has
+ * something to do and by nobody while it waits. */
+#ifndef TURNPHASE_TURN_H
+#define TURNPHASE_TURN_H
+
+#include "turnphase/runtime.h"
+
+TP_BEGIN_DECLS
+
+typedef struct tp_agent tp_agent;
+typedef struct tp_session tp_session;
+typedef struct tp_turn tp_turn;
+
+/* ---- events ---------------------------------------------------------------------------------------------------- */
+
+typedef enum tp_event_kind {
+  TP_EVENT_TURN_BEGIN = 1,
+  TP_EVENT_PHASE_BEGIN = 2,
+  TP_EVENT_RUN = 3,             /* a subscription of the phase settled: run is set */
+  TP_EVENT_PHASE_END = 4,
+  TP_EVENT_MODEL_BEGIN = 5,
+  TP_EVENT_MODEL_DELTA = 6,     /* text */
+  TP_EVENT_MODEL_END = 7,       /* text: the whole response */
+  TP_EVENT_TOOL_BEGIN = 8,      /* tool_call */
+  TP_EVENT_TOOL_END = 9,        /* tool_result; in completion order */
+  TP_EVENT_CONTEXT = 10,        /* an entry of prompt context that goes into the request: contribution, subscription */
+  TP_EVENT_REMINDER = 11,       /* contribution, subscription */
+  TP_EVENT_DIAGNOSTIC = 12,     /* contribution, subscription */
+  TP_EVENT_TURN_END = 13        /* outcome */
+} tp_event_kind;
+
+TP_API const char *tp_event_name(tp_event_kind kind);
+
+/** Something that happened in a turn. Delivered in order, never two at once per turn, by the thread that owns the turn;
+ *  the callback must be quick. Everything is borrowed till the callback returns. */
+typedef struct tp_event {
+  tp_event_kind kind;
+  uint32_t phase;               /* PHASE_BEGIN, RUN, PHASE_END, CONTEXT, REMINDER, DIAGNOSTIC */
+  uint64_t sequence;            /* from 1, per turn, without gaps */
+  int64_t time_ns;              /* monotonic */
+  int64_t unix_ms;              /* wall clock of the same moment */
+  tp_text ids[TP_ID_COUNT];
+  tp_status outcome;            /* PHASE_END, MODEL_END */
+  tp_text text;
+  const tp_run_record *run;
+  const tp_tool_call *tool_call;
+  const tp_tool_result *tool_result;
+  uint32_t call_index;          /* TOOL_BEGIN, TOOL_END: place of the call in its response */
+  const tp_contribution *contribution;
+  const char *subscription;     /* whose contribution it is */
+  int64_t started_ns, ended_ns; /* PHASE_END, MODEL_END, TOOL_END, TURN_END */
+} tp_event;
+
+typedef void (*tp_event_fn)(void *ctx, const tp_event *event);
+
+/* ---- agents ---------------------------------------------------------------------------------------------------- */
+
+/** What an agent is made of. Strings are copied; the model is taken on success. */
+typedef struct tp_agent_config {
+  size_t struct_size;
+  const char *id;
+  const char *system;           /* standing system text */
+  const char *model_name;
+  tp_model model;               /* zero-filled: the session's */
+} tp_agent_config;
+
+/** Builds (agent.build), registers (agent.register, which may refuse), then makes visible. Blocks.
+ *  @return TP_OK; TP_ERR_DENIED when a handler refused; TP_ERR_HOOK when a required one failed; TP_ERR_DUPLICATE_ID. */
+TP_API tp_status tp_agent_add(tp_runtime *runtime, const tp_agent_config *config, tp_agent **ret_agent,
+    tp_fault *fault) TP_MUST_USE;
+/** Makes invisible, then runs agent.unregister. Sessions that use the agent keep it till they close. Blocks. */
+TP_API void tp_agent_remove(tp_agent *agent);
+
+/* ---- sessions -------------------------------------------------------------------------------------------------- */
+
+/** Options of a session. Strings are copied; model and history are taken on success. */
+typedef struct tp_session_options {
+  size_t struct_size;
+  const char *id;               /* required */
+  const char *tenant, *workspace, *thread;
+  tp_agent *agent;              /* may be NULL: a bare agent without system text */
+  tp_model model;               /* zero-filled: the agent's */
+  tp_history history;           /* zero-filled: in memory, for as long as the session */
+  tp_event_fn on_event;
+  void *event_ctx;
+  uint32_t turns_queued_max;    /* submitted turns that wait; 0: 64 */
+} tp_session_options;
+
+/** Opens a session. Never blocks: history and session.start are the first step of its first driven turn. */
+TP_API tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *options, tp_session **ret_session,
+    tp_fault *fault) TP_MUST_USE;
+/** Runs session.end once after the turns in the queue, then on_end (may be NULL), then frees. Never blocks, but with
+ *  no_engine_workers, where it runs session.end itself. Accepts NULL. */
+TP_API void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx);
+/** Fires session.end at the end of a logical phase, with the session left open. Blocks. */
+TP_API tp_status tp_session_end_phase(tp_session *session, const char *reason, tp_fault *fault) TP_MUST_USE;
+
+/* ---- turns ----------------------------------------------------------------------------------------------------- */
+
+typedef enum tp_turn_outcome {
+  TP_TURN_COMPLETED = 0,
+  TP_TURN_FAILED = 1,
+  TP_TURN_DENIED = 2,
+  TP_TURN_CANCELLED = 3,
+  TP_TURN_TIMED_OUT = 4
+} tp_turn_outcome;
+
+TP_API const char *tp_turn_outcome_name(tp_turn_outcome outcome);
+
+/** One turn. Copied at begin. Limits: 0 means default. */
+typedef struct tp_turn_request {
+  size_t struct_size;
+  const char *id;               /* turn id; NULL: generated */
+  const char *task, *run;       /* ids */
+  const char *mode;
+  tp_caller caller;
+  tp_text text;                 /* the user's message, UTF-8 */
+  tp_text files;                /* value: array of str; may be empty */
+  uint32_t limit_ms;            /* wall clock; 0: 600,000 */
+  uint32_t iterations_max;      /* model requests; 0: 50 */
+  uint32_t tool_calls_max;      /* 0: 1,000 */
+  int64_t tokens_max;           /* input and output together; 0: none */
+  int64_t cost_micros_max;      /* 0: none */
+  uint32_t model_attempts;      /* 0: 3 */
+} tp_turn_request;
+
+/** What a turn came to. Freed by tp_result_free(). */
+typedef struct tp_turn_result {
+  tp_turn_outcome outcome;
+  tp_text text;                 /* the last response's text */
+  tp_text reason;               /* of a failed or denied turn: safe to show */
+  tp_text turn_id;
+  tp_status code;
+  uint32_t iterations;
+  uint32_t tool_calls;
+  int64_t input_tokens, output_tokens, cost_micros;
+  int64_t started_ns, ended_ns;
+  void *memory;                 /* internal */
+} tp_turn_result;
+TP_API void tp_result_free(tp_turn_result *result);
+
+/** Runs a turn through every phase on the calling thread, which helps. Waits its turn behind queued ones.
+ *  @return whether it was run: TP_OK and *result, whatever its outcome; TP_ERR_UTF8, TP_ERR_FULL, TP_ERR_SHUTDOWN,
+ *          TP_ERR_NO_MEMORY, TP_ERR_USAGE (from inside a quick handler or an event callback).
+ *  Blocks: up to the turn's limit. */
+TP_API tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, tp_turn_result *result,
+    tp_fault *fault) TP_MUST_USE;
+
+/** Receives a submitted turn's result, once, on the thread that owns the turn; borrowed till return. */
+typedef void (*tp_turn_end_fn)(void *ctx, const tp_turn_result *result);
+/** Queues a turn. @param ret_turn  for tp_turn_cancel(); give it back with tp_turn_unref(); may be NULL.
+ *  Errors as tp_turn_run(); then on_end is not called. Blocks: no. */
+TP_API tp_status tp_turn_submit(tp_session *session, const tp_turn_request *request, tp_turn_end_fn on_end, void *ctx,
+                                tp_turn **ret_turn, tp_fault *fault) TP_MUST_USE;
+/** Sets the turn's deadline to now. Threads: any. Blocks: no. Harmless on a turn that has ended. */
+TP_API void tp_turn_cancel(tp_turn *turn);
+TP_API void tp_turn_unref(tp_turn *turn);
+
+/* ---- phases alone ---------------------------------------------------------------------------------------------- */
+
+/** For hosts with a loop of their own: begins a turn without driving it; fires no phase. One operation at a time.
+ *  session may be NULL together with a runtime in tp_turn_begin_bare(). */
+TP_API tp_status tp_turn_begin(tp_session *session, const tp_turn_request *request, tp_turn **ret_turn,
+    tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_turn_begin_bare(tp_runtime *runtime, const tp_turn_request *request, tp_turn **ret_turn,
+    tp_fault *fault) TP_MUST_USE;
+/** Ends it and frees its phase and tool results. No operation may be under way. */
+TP_API void tp_turn_end(tp_turn *turn);
+
+/** The payload of a phase. Borrowed by tp_phase_run() till it returns, copied by tp_phase_submit(). */
+typedef struct tp_phase_input {
+  size_t struct_size;
+  const tp_field *fields;
+  size_t field_count;
+  uint32_t budget_ms;           /* of this entry; 0: the phase's */
+} tp_phase_input;
+
+typedef struct tp_merged tp_merged;
+
+/** What an entry came to. Valid till tp_turn_end() or tp_phase_release(). */
+typedef struct tp_phase_result {
+  tp_status outcome;            /* TP_OK, TP_ERR_DENIED, TP_ERR_HOOK (failed closed), TP_ERR_CANCELLED */
+  tp_outcome_kind verdict;      /* DONE (none), ALLOW, ASK or DENY: the strictest */
+  const char *subscription;     /* who denied, asked or failed; NULL */
+  tp_text reason;
+  uint32_t run_count;           /* subscriptions of the phase */
+  const tp_merged *merged;      /* NULL when nothing was contributed or replaced */
+  void *entry;                  /* internal; NULL for an empty phase */
+} tp_phase_result;
+
+/** Runs a phase on the calling thread, which helps. Blocks: up to the entry's deadline.
+ *  @param input  NULL: an empty payload.
+ *  @return whether it was run: TP_OK and *result; TP_ERR_UNKNOWN_PHASE, TP_ERR_BUSY, TP_ERR_NO_MEMORY, TP_ERR_USAGE. */
+TP_API tp_status tp_phase_run(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_result *result,
+    tp_fault *fault) TP_MUST_USE;
+typedef void (*tp_phase_end_fn)(void *ctx, const tp_phase_result *result);
+/** Runs it on the engine workers; on_end may begin the next operation of the turn, or end the turn. */
+TP_API tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_end_fn on_end,
+    void *ctx, tp_fault *fault) TP_MUST_USE;
+/** Frees a result before the turn ends; zero-fills it. */
+TP_API void tp_phase_release(tp_turn *turn, tp_phase_result *result);
+
+/** The row of a subscription, in plan order; index < run_count. Pointers live as the result does. */
+TP_API tp_run_record tp_phase_result_run(const tp_phase_result *result, uint32_t index);
+
+/** A merged contribution with where it came from. */
+typedef struct tp_merged_entry {
+  const tp_contribution *contribution;
+  const char *subscription;
+  const char *owner;
+  uint32_t attempt;
+} tp_merged_entry;
+
+/** The merged contributions of one kind (0: of all kinds), in merged order; diagnostics of the merge are among
+ *  TP_KIND_DIAGNOSTIC. index < count. */
+TP_API size_t tp_merged_count(const tp_merged *merged, uint32_t kind);
+TP_API tp_merged_entry tp_merged_get(const tp_merged *merged, uint32_t kind, size_t index);
+/** A payload field as the chain left it (replaced or not); empty / 0 when there is none. */
+TP_API tp_text tp_merged_text(const tp_merged *merged, uint32_t field);
+TP_API bool tp_merged_replaced(const tp_merged *merged, uint32_t field);
+/** The canonical bytes of the merged result: equal for equal plans, payloads and attempt outcomes, whatever the number
+ *  of threads. Written to the writer. */
+TP_API tp_status tp_merged_write(const tp_merged *merged, tp_writer *writer) TP_MUST_USE;
+
+/* ---- tools ------------------------------------------------------------------------------------------------------ */
+
+/** Dispatches the calls of one response concurrently, each through its gates, with the tools that this turn's
+ *  turn.pre_tool_materialization brought. results[i] is that of calls[i]; texts live till tp_turn_end().
+ *  @return whether they were run, as tp_phase_run(). */
+TP_API tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tool_result *results,
+    tp_fault *fault) TP_MUST_USE;
+typedef void (*tp_tools_end_fn)(void *ctx, const tp_tool_result *results, size_t count);
+TP_API tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tools_end_fn on_end,
+    void *ctx, tp_fault *fault) TP_MUST_USE;
+
+TP_END_DECLS
+#endif
