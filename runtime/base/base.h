@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * base: what every room uses: allocation, arenas, lists, faults, ids. It owns nothing, has no lock and starts nothing.
+ * */
+#ifndef TP__BASE_H
+#define TP__BASE_H
+
+#include <assert.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "turnphase/base.h"
+
+#define TP__CONTAINER(pointer, type, member) ((type *)((char *)(pointer) - offsetof(type, member)))
+#define TP__TRY(expression)                      \
+  do {                                           \
+    tp_status tp__status_ = (expression);        \
+    if (tp__status_ != TP_OK) return tp__status_; \
+  } while (0)
+
+/* ---- faults ---- */
+
+/** Fills fault (may be NULL) and returns code, so that a refusal is one line: return tp__fail(fault, …). subject may be
+ *  NULL; it is cut to fit, and so is the message, both at a code point. */
+tp_status tp__fail(tp_fault *fault, tp_status code, const char *subject, const char *format, ...) TP_PRINTF(4, 5);
+
+/** The options of a caller whose struct may be older (shorter) or newer (longer) than ours: copies the common part and
+ *  zeroes the rest, and makes struct_size ours. theirs may be NULL: all zero.
+ *  @return TP_OK; TP_ERR_VERSION when struct_size is 0 or a newer struct's extra bytes are not zero. */
+tp_status tp__options_read(void *ours, size_t our_size, const void *theirs);
+
+/* ---- allocation ---- */
+
+/** A copy of the caller's allocator, or the one of the C library when it is zero-filled or NULL. */
+tp_allocator tp__allocator_of(const tp_allocator *theirs);
+void *tp__alloc(const tp_allocator *allocator, size_t size);
+void *tp__alloc_zero(const tp_allocator *allocator, size_t size);
+/** Accepts NULL. */
+void tp__release(const tp_allocator *allocator, void *memory, size_t size);
+/** A NUL-terminated copy, freed by tp__string_free(); NULL stays NULL with *ret_copy = NULL. */
+tp_status tp__string_copy(const tp_allocator *allocator, const char *string, char **ret_copy);
+void tp__string_free(const tp_allocator *allocator, char *string);
+/** Grows an array to hold at least need items: *capacity is doubled. Existing items are kept, new ones not zeroed. */
+tp_status tp__array_grow(const tp_allocator *allocator, void **array, size_t *capacity, size_t need, size_t item_size);
+
+/* ---- arena: memory that is freed all at once ---- */
+
+typedef struct tp__arena_chunk tp__arena_chunk;
+typedef struct tp__arena {
+  const tp_allocator *allocator; /* never changes; NULL: no chunk is ever added, only `first` is used */
+  char *next, *end;              /* free part of the current chunk */
+  tp__arena_chunk *chunks;       /* newest first */
+  size_t bytes, bytes_max;       /* taken in chunks, and the cap (0: none) */
+} tp__arena;
+
+/** first/first_size: a buffer of the caller's used before any chunk is taken; may be NULL/0. */
+void tp__arena_init(tp__arena *arena, const tp_allocator *allocator, void *first, size_t first_size, size_t bytes_max);
+/** Gives back every chunk. The first buffer is the caller's. */
+void tp__arena_fini(tp__arena *arena);
+/** Memory aligned to 8, uninitialised; NULL when refused. size 0 gives a valid pointer. */
+void *tp__arena_alloc(tp__arena *arena, size_t size);
+void *tp__arena_zero(tp__arena *arena, size_t size);
+/** Copies, with a NUL behind that size does not count. Empty text needs no memory. false when refused. */
+bool tp__arena_text(tp__arena *arena, tp_text text, tp_text *ret_copy);
+/** NUL-terminated copy; NULL in gives NULL out and true. */
+bool tp__arena_string(tp__arena *arena, const char *string, const char **ret_copy);
+/** printf into the arena; empty text when refused. */
+tp_text tp__arena_printf(tp__arena *arena, const char *format, ...) TP_PRINTF(2, 3);
+
+/* ---- intrusive doubly linked list with a head ---- */
+
+typedef struct tp__link {
+  struct tp__link *next, *prev;
+} tp__link;
+
+static inline void tp__list_init(tp__link *head) { head->next = head->prev = head; }
+static inline bool tp__list_empty(const tp__link *head) { return head->next == head; }
+static inline void tp__list_push(tp__link *head, tp__link *item) { /* at the end */
+  item->prev = head->prev;
+  item->next = head;
+  head->prev->next = item;
+  head->prev = item;
+}
+static inline void tp__list_remove(tp__link *item) { /* harmless on an item removed before or self-linked */
+  item->prev->next = item->next;
+  item->next->prev = item->prev;
+  item->next = item->prev = item;
+}
+
+/* ---- ids and text ---- */
+
+/** 1–128 bytes, UTF-8, no white space and no control bytes. */
+bool tp__id_valid(const char *id);
+bool tp__text_equal(tp_text a, tp_text b);
+bool tp__text_is(tp_text text, const char *string);
+/** The longest prefix of at most max bytes that does not cut a code point. */
+size_t tp__utf8_cut(tp_text text, size_t max);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fault.c: how a refusal tells its story, and how a caller's options are read. */
+#include <stdio.h>
+
+#include "runtime/base/base.h"
+
+/* Copies at most max bytes and a NUL, never half a code point. */
+static void copy_cut(char *target, tp_text text, size_t max) {
+  size_t size = tp__utf8_cut(text, max);
+  if (size > 0) memcpy(target, text.data, size);
+  target[size] = '\0';
+}
+
+tp_status tp__fail(tp_fault *fault, tp_status code, const char *subject, const char *format, ...) {
+  if (!fault) return code;
+  /* Built aside, since subject and arguments may point into the very fault: a story may wrap the one before. The
+   * message gets a little more room than it may keep, so that the cut can see where a code point ends. */
+  tp_fault story = {.code = code};
+  char message[TP_FAULT_MESSAGE_SIZE + 4] = "";
+  va_list args;
+  va_start(args, format);
+  vsnprintf(message, sizeof message, format, args);
+  va_end(args);
+  copy_cut(story.message, tp_text_of(message), sizeof story.message - 1);
+  copy_cut(story.subject, tp_text_of(subject), sizeof story.subject - 1);
+  *fault = story;
+  return code;
+}
+
+tp_status tp__options_read(void *ours, size_t our_size, const void *theirs) {
+  size_t size = our_size;
+  if (theirs) memcpy(&size, theirs, sizeof size);
+  if (size < sizeof size) return TP_ERR_VERSION;
+  const char *bytes = theirs;
+  for (size_t i = our_size; i < size; i++) {
+    if (bytes[i] != 0) return TP_ERR_VERSION; /* asks for something that we do not know */
+  }
+  memset(ours, 0, our_size);
+  if (theirs) memcpy(ours, theirs, size < our_size ? size : our_size);
+  memcpy(ours, &our_size, sizeof our_size); /* from here on it is a struct of ours */
+  return TP_OK;
+}

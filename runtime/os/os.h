@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * os: the seam. Threads, locks, parking, atomics, clock and randomness come from here and from nowhere else, so that
+ * the simulator (sim.c, with -DTP_SIM) can stand in for the machine (posix.c). Every atomic operation and every lock
+ * is a point where the simulator may switch; nothing else is. No callback is ever run under a lock. Locks are taken in
+ * the order of lock.def. */
+#ifndef TP__OS_H
+#define TP__OS_H
+
+#include <stdatomic.h>
+
+#include "runtime/base/base.h"
+
+/* ---- atomics: the order stands in the operation's name ---- */
+
+typedef struct tp__a32 { _Atomic uint32_t v; } tp__a32;
+typedef struct tp__a64 { _Atomic uint64_t v; } tp__a64;
+typedef struct tp__aptr { _Atomic(void *) v; } tp__aptr;
+
+#ifdef TP_SIM
+void tp__sim_point(void); /* the scheduler may switch here */
+#define TP__POINT() tp__sim_point()
+#else
+#define TP__POINT() ((void)0)
+#endif
+
+#define TP__ATOMIC_OPS(name, type, box)                                                                      \
+  static inline type tp__##name##_load_relaxed(const box *a) {                                               \
+    TP__POINT();                                                                                             \
+    return atomic_load_explicit(&((box *)(uintptr_t)a)->v, memory_order_relaxed);                            \
+  }                                                                                                          \
+  static inline type tp__##name##_load_acquire(const box *a) {                                               \
+    TP__POINT();                                                                                             \
+    return atomic_load_explicit(&((box *)(uintptr_t)a)->v, memory_order_acquire);                            \
+  }                                                                                                          \
+  static inline void tp__##name##_store_relaxed(box *a, type value) {                                        \
+    TP__POINT();                                                                                             \
+    atomic_store_explicit(&a->v, value, memory_order_relaxed);                                               \
+  }                                                                                                          \
+  static inline void tp__##name##_store_release(box *a, type value) {                                        \
+    TP__POINT();                                                                                             \
+    atomic_store_explicit(&a->v, value, memory_order_release);                                               \
+  }                                                                                                          \
+  static inline type tp__##name##_exchange_acq_rel(box *a, type value) {                                     \
+    TP__POINT();                                                                                             \
+    return atomic_exchange_explicit(&a->v, value, memory_order_acq_rel);                                     \
+  }                                                                                                          \
+  /* On failure *expected is what was found. */                                                              \
+  static inline bool tp__##name##_cas_acq_rel(box *a, type *expected, type desired) {                        \
+    TP__POINT();                                                                                             \
+    return atomic_compare_exchange_strong_explicit(&a->v, expected, desired, memory_order_acq_rel,           \
+                                                   memory_order_acquire);                                    \
+  }
+#define TP__ATOMIC_MATH(name, type, box)                                                                     \
+  /* Give the value before. */                                                                               \
+  static inline type tp__##name##_add_relaxed(box *a, type value) {                                          \
+    TP__POINT();                                                                                             \
+    return atomic_fetch_add_explicit(&a->v, value, memory_order_relaxed);                                    \
+  }                                                                                                          \
+  static inline type tp__##name##_add_acq_rel(box *a, type value) {                                          \
+    TP__POINT();                                                                                             \
+    return atomic_fetch_add_explicit(&a->v, value, memory_order_acq_rel);                                    \
+  }                                                                                                          \
+  static inline type tp__##name##_sub_acq_rel(box *a, type value) {                                          \
+    TP__POINT();                                                                                             \
+    return atomic_fetch_sub_explicit(&a->v, value, memory_order_acq_rel);                                    \
+  }                                                                                                          \
+  static inline type tp__##name##_or_acq_rel(box *a, type value) {                                           \
+    TP__POINT();                                                                                             \
+    return atomic_fetch_or_explicit(&a->v, value, memory_order_acq_rel);                                     \
+  }
+TP__ATOMIC_OPS(a32, uint32_t, tp__a32)
+TP__ATOMIC_OPS(a64, uint64_t, tp__a64)
+TP__ATOMIC_OPS(aptr, void *, tp__aptr)
+TP__ATOMIC_MATH(a32, uint32_t, tp__a32)
+TP__ATOMIC_MATH(a64, uint64_t, tp__a64)
+#undef TP__ATOMIC_OPS
+#undef TP__ATOMIC_MATH
+
+/* ---- clock ---- */
+
+enum { TP__NS_PER_US = 1000, TP__NS_PER_MS = 1000000 };
+#define TP__NEVER INT64_MAX
+
+/** Monotonic nanoseconds; the wall clock never moves it. */
+int64_t tp__now_ns(void);
+/** The same to the kernel's tick (about 4 ms), for an eighth of the cost. */
+int64_t tp__now_coarse_ns(void);
+/** Wall clock, unix milliseconds. */
+int64_t tp__unix_ms(void);
+/** now + ms, saturating at TP__NEVER. */
+int64_t tp__deadline_after_ms(int64_t now_ns, uint64_t ms);
+
+/* ---- locks ---- */
+
+#ifdef TP_SIM
+typedef struct tp__mutex {
+  void *holder;   /* a fiber; NULL: free */
+  uint64_t run;   /* the run that holder belongs to: a lock that outlives its run is free in the next one */
+  uint32_t magic; /* between init and fini */
+} tp__mutex;
+typedef struct tp__cond { uint32_t magic; } tp__cond;
+#else
+#include <pthread.h>
+typedef struct tp__mutex { pthread_mutex_t m; } tp__mutex;
+typedef struct tp__cond { pthread_cond_t c; } tp__cond;
+#endif
+
+tp_status tp__mutex_init(tp__mutex *mutex);
+void tp__mutex_fini(tp__mutex *mutex);
+void tp__mutex_lock(tp__mutex *mutex);
+void tp__mutex_unlock(tp__mutex *mutex);
+tp_status tp__cond_init(tp__cond *cond); /* on the monotonic clock */
+void tp__cond_fini(tp__cond *cond);
+void tp__cond_wait(tp__cond *cond, tp__mutex *mutex);
+/** @return false when deadline_ns (absolute; TP__NEVER: none) has passed. May wake early with true. */
+bool tp__cond_wait_until(tp__cond *cond, tp__mutex *mutex, int64_t deadline_ns);
+void tp__cond_signal(tp__cond *cond);
+void tp__cond_broadcast(tp__cond *cond);
+
+/* ---- parker: one thread sleeps, any thread wakes it; a wake-up before the sleep is kept ---- */
+
+typedef struct tp__parker {
+  tp__mutex mutex;
+  tp__cond cond;
+  bool token; /* under mutex */
+} tp__parker;
+
+tp_status tp__parker_init(tp__parker *parker);
+void tp__parker_fini(tp__parker *parker);
+/** Sleeps until unparked or deadline_ns; consumes the token. @return true when there was a token. */
+bool tp__parker_park_until(tp__parker *parker, int64_t deadline_ns);
+/** Must not race with fini: whoever owns the parker waits for the last unpark (see tp__strand). */
+void tp__parker_unpark(tp__parker *parker);
+
+/* ---- threads ---- */
+
+typedef struct tp__thread tp__thread;
+/** Starts a thread with all signals blocked but the synchronous ones. name: at most 15 bytes, for people.
+ *  @return TP_OK; TP_ERR_NO_THREAD; TP_ERR_NO_MEMORY. */
+tp_status tp__thread_start(const tp_allocator *allocator, const char *name, void (*run)(void *arg), void *arg,
+                           tp__thread **ret_thread);
+/** Waits for the thread's end and frees it. */
+void tp__thread_join(tp__thread *thread);
+/** Lets it run on and frees our part when it ends. */
+void tp__thread_detach(tp__thread *thread);
+/** A small pointer of the calling thread, NULL at first. The runtime keeps there what the thread is doing. */
+void *tp__thread_local_get(void);
+void tp__thread_local_set(void *value);
+
+/* ---- the machine ---- */
+
+uint32_t tp__cpu_count(void);
+/** Unpredictable bytes (getrandom); in the simulator: from the seed. */
+void tp__random(void *bytes, size_t size);
+/** Changes in a forked child: a runtime compares it with the value it started under. */
+uint32_t tp__process_generation(void);
+/** Memory that lives as long as the process (the slot slab), zeroed, aligned to 64; NULL when refused. */
+void *tp__os_alloc_forever(size_t size);
+
+#endif

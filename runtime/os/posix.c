@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * posix.c: clocks, processors, random bytes, forks and memory of a POSIX machine (Linux). Locks are in posix_lock.c,
+ * threads in posix_thread.c. */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/os/os.h"
+
+/* ---- clocks ---- */
+
+static int64_t clock_ns(clockid_t clock) {
+  struct timespec t;
+  clock_gettime(clock, &t); /* cannot fail for the clocks below */
+  return (int64_t)t.tv_sec * 1000 * TP__NS_PER_MS + t.tv_nsec;
+}
+
+int64_t tp__now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
+int64_t tp__now_coarse_ns(void) { return clock_ns(CLOCK_MONOTONIC_COARSE); }
+int64_t tp__unix_ms(void) { return clock_ns(CLOCK_REALTIME) / TP__NS_PER_MS; }
+
+/* ---- the machine ---- */
+
+uint32_t tp__cpu_count(void) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return (uint32_t)CPU_COUNT(&set); /* those that we may use */
+  long online = sysconf(_SC_NPROCESSORS_ONLN); /* more processors than the set has bits */
+  return online > 0 ? (uint32_t)online : 1;
+}
+
+/* A machine that refuses getrandom (an old kernel, a strict seccomp filter) still gets bytes that differ between
+ * processes and calls, since a library may not end its host; they are not secret, and such a host must know. */
+static void fill_from_clocks(unsigned char *bytes, size_t size) {
+  uint64_t state = (uint64_t)clock_ns(CLOCK_REALTIME) ^ (uint64_t)getpid() << 40 ^ (uint64_t)(uintptr_t)bytes;
+  for (size_t i = 0; i < size; i++) {
+    state ^= (uint64_t)tp__now_ns();
+    state *= UINT64_C(0x9E3779B97F4A7C15);
+    bytes[i] = (unsigned char)(state >> 56);
+  }
+}
+
+void tp__random(void *bytes, size_t size) {
+  unsigned char *next = bytes;
+  while (size > 0) {
+    ssize_t got = getrandom(next, size, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      fill_from_clocks(next, size);
+      return;
+    }
+    next += got;
+    size -= (size_t)got;
+  }
+}
+
+static _Atomic uint32_t forks = 1; /* relaxed: the child has one thread when it changes */
+static bool forks_are_counted;     /* set once, before fork_once is done */
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void count_fork(void) { atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed); }
+static void watch_forks(void) { forks_are_counted = pthread_atfork(NULL, NULL, count_fork) == 0; }
+
+uint32_t tp__process_generation(void) {
+  pthread_once(&fork_once, watch_forks);
+  if (!forks_are_counted) return (uint32_t)getpid(); /* no memory for the watch: a system call each time, then */
+  return atomic_load_explicit(&forks, memory_order_relaxed);
+}
+
+void *tp__os_alloc_forever(size_t size) {
+  void *memory = NULL;
+  if (size > SIZE_MAX / 2 || posix_memalign(&memory, 64, size ? size : 1) != 0) return NULL;
+  return memset(memory, 0, size);
+}

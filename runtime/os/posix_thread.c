@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * posix_thread.c: threads on pthreads. The handle has two owners, the starter and the thread itself; the last one frees
+ * it, so a detached thread may outlive everybody who knew it (its allocator excepted). */
+#include <pthread.h>
+#include <signal.h>
+
+#include "runtime/os/os.h"
+
+struct tp__thread {
+  tp_allocator allocator; /* this and all below never change after the start */
+  void (*run)(void *arg);
+  void *arg;
+  char name[16];
+  pthread_t id;   /* written by the starter, read by join and detach only */
+  tp__a32 owners; /* 2, then down to 0; acq_rel: the last one sees all that the other did before it frees */
+};
+
+static void drop(tp__thread *thread) {
+  if (tp__a32_sub_acq_rel(&thread->owners, 1) != 1) return;
+  tp_allocator allocator = thread->allocator;
+  tp__release(&allocator, thread, sizeof *thread);
+}
+
+static void *thread_main(void *arg) {
+  tp__thread *thread = arg;
+  pthread_setname_np(pthread_self(), thread->name); /* for people only: a refusal changes nothing */
+  thread->run(thread->arg);
+  drop(thread);
+  return NULL;
+}
+
+/* A signal sent to the process must find a thread of the host, so ours block all but those that mean "this very
+ * instruction is wrong". The mask is inherited, hence set around the start: there is no moment without it. */
+static int create_masked(tp__thread *thread) {
+  static const int synchronous[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
+  sigset_t blocked, before;
+  sigfillset(&blocked);
+  for (size_t i = 0; i < sizeof synchronous / sizeof synchronous[0]; i++) sigdelset(&blocked, synchronous[i]);
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
+  int error = pthread_create(&thread->id, NULL, thread_main, thread);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return error;
+}
+
+tp_status tp__thread_start(const tp_allocator *allocator, const char *name, void (*run)(void *arg), void *arg,
+                           tp__thread **ret_thread) {
+  tp__thread *thread = tp__alloc_zero(allocator, sizeof *thread);
+  if (!thread) return TP_ERR_NO_MEMORY;
+  thread->allocator = *allocator;
+  thread->run = run;
+  thread->arg = arg;
+  memcpy(thread->name, name, strnlen(name, sizeof thread->name - 1));
+  tp__a32_store_relaxed(&thread->owners, 2); /* pairs with nothing: pthread_create publishes it */
+  if (create_masked(thread) != 0) {
+    tp__release(allocator, thread, sizeof *thread);
+    return TP_ERR_NO_THREAD;
+  }
+  *ret_thread = thread;
+  return TP_OK;
+}
+
+void tp__thread_join(tp__thread *thread) {
+  int error = pthread_join(thread->id, NULL);
+  (void)error;
+  assert(error == 0);
+  drop(thread);
+}
+
+void tp__thread_detach(tp__thread *thread) {
+  pthread_detach(thread->id);
+  drop(thread);
+}
+
+static _Thread_local void *local;
+
+void *tp__thread_local_get(void) { return local; }
+void tp__thread_local_set(void *value) { local = value; }

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * queue.c: ck_ring in its many-producers, many-consumers form, the only part of ck in use.
+ *
+ * How it works, since the rest relies on it: a producer claims a place by compare-and-swap, writes it, and waits for
+ * the producers before it before it publishes the place; a consumer claims by compare-and-swap what is published. So a
+ * push that returned is visible in order, and a producer that was preempted between claim and publication delays
+ * producers behind it for so long and makes consumers see an empty queue, but nothing is lost or doubled.
+ *
+ * Order: a push releases and a pop acquires; there is no full barrier (it would treble the price of a push). Whoever
+ * looks for sleepers after a push does it by read-modify-write on the word that a sleeper changed by read-modify-write
+ * before it looked whether the queue is empty; whichever comes second then sees the other. A plain load in place of
+ * either may pass the push in the store buffer, and the simulator, which knows none, cannot find that. */
+#if !defined(__x86_64__)
+#define CK_USE_CC_BUILTINS 1 /* every fence a full one: those of ck 0.7.1 for ARM-like machines are too weak */
+#endif
+#if defined(__SANITIZE_THREAD__)
+#include "runtime/os/tsan_ck_pr.h"
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#include "runtime/os/tsan_ck_pr.h"
+#endif
+#endif
+
+#include <ck_ring.h>
+
+#include "runtime/os/queue.h"
+
+enum { PLACES_MIN = 4, PLACES_MAX = 1 << 28 };
+
+struct tp__queue_mpmc {
+  ck_ring_t ring;         /* atomic, by ck */
+  tp_allocator allocator; /* this and all below never change after init */
+  size_t size;
+  ck_ring_buffer_t places[];
+};
+
+tp_status tp__queue_mpmc_new(const tp_allocator *allocator, size_t capacity, tp__queue_mpmc **ret_queue) {
+  if (capacity >= PLACES_MAX) return TP_ERR_TOO_LARGE;
+  unsigned places = PLACES_MIN;
+  while (places - 1 < capacity) places *= 2; /* ck keeps one place free */
+  size_t size = sizeof(tp__queue_mpmc) + places * sizeof(ck_ring_buffer_t);
+  tp__queue_mpmc *queue = tp__alloc_zero(allocator, size);
+  if (!queue) return TP_ERR_NO_MEMORY;
+  queue->allocator = *allocator;
+  queue->size = size;
+  ck_ring_init(&queue->ring, places);
+  *ret_queue = queue;
+  return TP_OK;
+}
+
+void tp__queue_mpmc_free(tp__queue_mpmc *queue) {
+  if (!queue) return;
+  tp_allocator allocator = queue->allocator;
+  tp__release(&allocator, queue, queue->size);
+}
+
+bool tp__queue_mpmc_push(tp__queue_mpmc *queue, void *item) {
+  assert(item); /* NULL is how pop says empty */
+  TP__POINT();
+  return ck_ring_enqueue_mpmc(&queue->ring, queue->places, item);
+}
+
+void *tp__queue_mpmc_pop(tp__queue_mpmc *queue) {
+  TP__POINT();
+  void *item = NULL;
+  return ck_ring_dequeue_mpmc(&queue->ring, queue->places, &item) ? item : NULL;
+}
+
+bool tp__queue_mpmc_empty(const tp__queue_mpmc *queue) {
+  TP__POINT();
+  return ck_ring_size(&queue->ring) == 0;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * queue: the one place that touches Concurrency Kit: a bounded queue of pointers for many producers and many consumers
+ * (ck_ring). It owns its buffer; it never blocks. In the simulator an operation is one indivisible step.
+ * push releases and pop acquires: what was written before a push is seen by who popped. Neither is a full barrier;
+ * queue.c says what a protocol of sleepers needs beside them. ThreadSanitizer sees each hand-over (tsan_ck_pr.h). */
+#ifndef TP__QUEUE_H
+#define TP__QUEUE_H
+
+#include "runtime/os/os.h"
+
+typedef struct tp__queue_mpmc tp__queue_mpmc;
+
+/** Holds at least capacity pointers (rounded up to a power of two). */
+tp_status tp__queue_mpmc_new(const tp_allocator *allocator, size_t capacity, tp__queue_mpmc **ret_queue);
+void tp__queue_mpmc_free(tp__queue_mpmc *queue);
+/** @return false when full. */
+bool tp__queue_mpmc_push(tp__queue_mpmc *queue, void *item);
+/** @return NULL when empty. */
+void *tp__queue_mpmc_pop(tp__queue_mpmc *queue);
+/** A look, which may be over when it returns. */
+bool tp__queue_mpmc_empty(const tp__queue_mpmc *queue);
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sim.c: a run from begin to report, and the small parts of the seam: clock, random bytes, processors, forks. */
+#include "runtime/os/sim.h"
+
+#include <stdio.h>
+
+#include "runtime/os/sim_internal.h"
+
+#define sim tp__sim_state
+
+/* ---- the story of a bad end ---- */
+
+typedef struct story {
+  char *next;
+  size_t left;
+} story;
+
+static void tell(story *s, const char *format, ...) TP_PRINTF(2, 3);
+static void tell(story *s, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  int wanted = vsnprintf(s->next, s->left, format, args);
+  va_end(args);
+  size_t told = wanted < 0 ? 0 : (size_t)wanted < s->left ? (size_t)wanted : s->left - 1;
+  s->next += told;
+  s->left -= told;
+}
+
+static void tell_fiber(story *s, const tp__fiber *fiber) {
+  static const char *const doings[] = {"can run",        "waits for a lock", "waits on a condition",
+                                       "joins a thread", "sleeps",           "has ended"};
+  tell(s, "; %s#%u %s", fiber->name, fiber->number, doings[fiber->state]);
+  if (fiber->state == TP__FIBER_LOCKS) {
+    const tp__mutex *mutex = fiber->object;
+    const tp__fiber *holder = mutex->holder;
+    if (holder) tell(s, " that %s#%u holds", holder->name, holder->number);
+  }
+  if (fiber->deadline_ns != TP__NEVER) {
+    tell(s, " for another %lld us", (long long)(fiber->deadline_ns - sim.now_ns) / TP__NS_PER_US);
+  }
+}
+
+static void tell_end(char *text, size_t size) {
+  static const char *const ends[] = {"done", "deadlock", "livelock", "left behind"};
+  story s = {text, size};
+  tell(&s, "%s after %llu steps", ends[sim.end], (unsigned long long)sim.steps);
+  for (size_t i = 0; i < sim.live_count; i++) tell_fiber(&s, sim.live[i]);
+}
+
+/* ---- a run ---- */
+
+typedef struct first {
+  void (*main)(void *arg);
+  void *arg;
+} first;
+
+static void run_main(void *arg) {
+  first *f = arg;
+  f->main(f->arg);
+  sim.main_returned = true;
+}
+
+tp__sim_report tp__sim_run(const tp__sim_options *options, void (*main)(void *arg), void *arg) {
+  assert(!sim.running); /* a run cannot start another */
+  tp__sim_memory_begin();
+  tp__sim_begin(options);
+  int64_t start_ns = sim.now_ns;
+  first f = {main, arg};
+  tp__sim_report report = {.end = TP__SIM_LEFT};
+  sim.current = tp__sim_start_fiber("main", run_main, &f);
+  assert(sim.current); /* one stack is all that a run needs from the machine */
+  tp__fiber_switch(tp__fiber_host(), sim.current);
+  report = (tp__sim_report){.end = sim.end, .steps = sim.steps, .trace_hash = sim.trace};
+  report.virtual_ns = sim.now_ns - start_ns;
+  if (sim.end != TP__SIM_DONE) {
+    tell_end(report.story, sizeof report.story);
+    tp__sim_memory_abandon();
+  }
+  while (sim.live_count > 0) tp__fiber_abandon(sim.live[--sim.live_count]);
+  sim.running = false;
+  return report;
+}
+
+uint64_t tp__sim_random(uint64_t bound) {
+  assert(bound > 0);
+  return tp__stream_next(&sim.program) % bound;
+}
+
+/* ---- clocks: reading takes a little time, so that no two readings are equal ---- */
+
+int64_t tp__now_ns(void) {
+  tp__sim_point();
+  sim.now_ns += 1 + (int64_t)(sim.steps & 7);
+  return sim.now_ns;
+}
+
+int64_t tp__now_coarse_ns(void) {
+  tp__sim_point();
+  return sim.now_ns - sim.now_ns % (4 * TP__NS_PER_MS);
+}
+
+int64_t tp__unix_ms(void) {
+  tp__sim_point();
+  return INT64_C(1700000000000) + sim.wall_offset_ms + sim.now_ns / TP__NS_PER_MS;
+}
+
+void tp__sim_wall_jump_ms(int64_t ms) { sim.wall_offset_ms += ms; }
+
+/* ---- the machine ---- */
+
+uint32_t tp__cpu_count(void) { return 2; }
+
+void tp__random(void *bytes, size_t size) {
+  unsigned char *next = bytes;
+  for (size_t i = 0; i < size; i++) next[i] = (unsigned char)(tp__stream_next(&sim.bytes) >> 56);
+}
+
+uint32_t tp__process_generation(void) { return 1; }

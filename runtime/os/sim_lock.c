@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sim_lock.c: mutex and condition on the scheduler. A mutex is not handed over: whoever the scheduler runs first takes
+ * it. Conditions wake early now and then, as the contract allows, and a deadline may pass at any step. */
+#include "runtime/os/sim_internal.h"
+
+enum { MUTEX_MAGIC = 0x6d757478, COND_MAGIC = 0x636f6e64, SPURIOUS_INVERSE = 50 };
+
+#define sim tp__sim_state
+
+/* Outside of a run there is one thread, and this stands for it. */
+static tp__fiber outside = {.name = "outside"};
+
+static tp__fiber *self(void) { return sim.running ? sim.current : &outside; }
+
+tp_status tp__mutex_init(tp__mutex *mutex) {
+  *mutex = (tp__mutex){.run = sim.run, .magic = MUTEX_MAGIC};
+  return TP_OK;
+}
+
+static bool is_held(const tp__mutex *mutex) { return mutex->holder && mutex->run == sim.run; }
+
+void tp__mutex_fini(tp__mutex *mutex) {
+  assert(mutex->magic == MUTEX_MAGIC && !is_held(mutex));
+  mutex->magic = 0;
+}
+
+static void acquire(tp__mutex *mutex) {
+  while (is_held(mutex)) tp__sim_wait(TP__FIBER_LOCKS, mutex, TP__NEVER);
+  mutex->holder = self();
+  mutex->run = sim.run;
+  self()->locks_held++;
+  tp__order_acquire(mutex);
+}
+
+static void release(tp__mutex *mutex) {
+  assert(mutex->magic == MUTEX_MAGIC && is_held(mutex) && mutex->holder == self());
+  tp__order_release(mutex);
+  mutex->holder = NULL;
+  self()->locks_held--;
+  tp__sim_wake_all(TP__FIBER_LOCKS, mutex);
+}
+
+void tp__mutex_lock(tp__mutex *mutex) {
+  assert(mutex->magic == MUTEX_MAGIC);
+  tp__sim_point();
+  acquire(mutex);
+}
+
+void tp__mutex_unlock(tp__mutex *mutex) {
+  tp__sim_point();
+  release(mutex);
+}
+
+tp_status tp__cond_init(tp__cond *cond) {
+  *cond = (tp__cond){.magic = COND_MAGIC};
+  return TP_OK;
+}
+
+void tp__cond_fini(tp__cond *cond) {
+  assert(cond->magic == COND_MAGIC);
+  for (size_t i = 0; i < sim.live_count; i++) assert(sim.live[i]->object != cond);
+  cond->magic = 0;
+}
+
+void tp__cond_wait(tp__cond *cond, tp__mutex *mutex) { tp__cond_wait_until(cond, mutex, TP__NEVER); }
+
+bool tp__cond_wait_until(tp__cond *cond, tp__mutex *mutex, int64_t deadline_ns) {
+  assert(cond->magic == COND_MAGIC);
+  tp__sim_point();
+  release(mutex);
+  bool woken = true;
+  if (sim.running && tp__stream_one_in(&sim.schedule, SPURIOUS_INVERSE)) tp__sim_point();
+  else woken = tp__sim_wait(TP__FIBER_WAITS, cond, deadline_ns);
+  acquire(mutex);
+  return woken;
+}
+
+void tp__cond_signal(tp__cond *cond) {
+  assert(cond->magic == COND_MAGIC);
+  tp__sim_point();
+  tp__sim_wake_one(TP__FIBER_WAITS, cond);
+}
+
+void tp__cond_broadcast(tp__cond *cond) {
+  assert(cond->magic == COND_MAGIC);
+  tp__sim_point();
+  tp__sim_wake_all(TP__FIBER_WAITS, cond);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A race on purpose, in simulated threads: a countdown whose order is relaxed, so that whoever counts last reads what
+ * the other wrote without anything between them. Real threads under ThreadSanitizer often hide it behind some lock that
+ * both took; the simulator's switches order nothing. ../torture/planted_race.sh runs it and wants the report. */
+#include <stdio.h>
+
+#include "runtime/os/sim.h"
+
+typedef struct shared {
+  tp__a32 ended;
+  int parts[2];
+  int sum;
+} shared;
+
+typedef struct half {
+  shared *all;
+  int index;
+} half;
+
+static void count(void *arg) {
+  half *self = arg;
+  self->all->parts[self->index] = 1;
+  if (tp__a32_add_relaxed(&self->all->ended, 1) == 1) self->all->sum = self->all->parts[0] + self->all->parts[1];
+}
+
+static void run(void *arg) {
+  shared *all = arg;
+  half halves[2] = {{all, 0}, {all, 1}};
+  tp__thread *threads[2] = {NULL, NULL};
+  tp_allocator allocator = tp__sim_allocator();
+  for (int i = 0; i < 2; i++) {
+    if (tp__thread_start(&allocator, "half", count, &halves[i], &threads[i]) != TP_OK) return;
+  }
+  for (int i = 0; i < 2; i++) tp__thread_join(threads[i]);
+}
+
+int main(void) {
+  shared all = {.sum = 0};
+  tp__sim_options options = {.seed = 1};
+  tp__sim_report report = tp__sim_run(&options, run, &all);
+  printf("sum %d %s\n", all.sum, report.story);
+  return report.end == TP__SIM_DONE ? 0 : 2;
+}

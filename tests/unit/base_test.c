@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/base/base.h"
+
+/* An allocator that counts, checks sizes, and refuses the n-th request. */
+typedef struct counting {
+  size_t open_bytes, requests, refuse_at; /* refuse_at 0: never */
+  bool wrong_size;
+} counting;
+
+static void *counting_alloc(void *ctx, size_t size) {
+  counting *c = ctx;
+  if (++c->requests == c->refuse_at) return NULL;
+  size_t *memory = malloc(16 + size);
+  if (!memory) return NULL;
+  *memory = size;
+  c->open_bytes += size;
+  return (char *)memory + 16;
+}
+
+static void counting_release(void *ctx, void *memory, size_t size) {
+  counting *c = ctx;
+  size_t *real = (size_t *)((char *)memory - 16);
+  if (*real != size) c->wrong_size = true;
+  c->open_bytes -= *real;
+  free(real);
+}
+
+static tp_allocator allocator_over(counting *c) { return (tp_allocator){counting_alloc, counting_release, c}; }
+
+/* ---- status ---- */
+
+static void every_status_has_its_name_text_and_category(void **state) {
+  (void)state;
+  assert_string_equal(tp_status_name(TP_OK), "TP_OK");
+#define X(name, number, category, text)                     \
+  assert_int_equal(name, number);                           \
+  assert_string_equal(tp_status_name(name), #name);         \
+  assert_string_equal(tp_status_category(name), category);  \
+  assert_string_equal(tp_status_text(name), text);
+#include "turnphase/status.def"
+#undef X
+}
+
+static void hundreds_digit_of_a_status_is_its_category(void **state) {
+  (void)state;
+  static const char *const categories[] = {"", "usage", "limit", "timeout", "canceled",
+                                           "hook", "store", "system", "internal"};
+#define X(name, number, category, text) assert_string_equal(categories[(number) / 100], category);
+#include "turnphase/status.def"
+#undef X
+}
+
+static void number_that_is_no_status_is_still_named(void **state) {
+  (void)state;
+  static const int numbers[] = {-1, 1, 99, 199, 999999};
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    assert_string_equal(tp_status_name((tp_status)numbers[i]), "TP_ERR_UNKNOWN");
+    assert_string_equal(tp_status_category((tp_status)numbers[i]), "internal");
+    assert_true(strlen(tp_status_text((tp_status)numbers[i])) > 0);
+  }
+}
+
+static void version_has_three_numbers(void **state) {
+  (void)state;
+  int major, minor, patch;
+  assert_int_equal(sscanf(tp_version(), "%d.%d.%d", &major, &minor, &patch), 3);
+}
+
+/* ---- faults ---- */
+
+static void fail_fills_the_fault_and_gives_the_code_back(void **state) {
+  (void)state;
+  tp_fault fault;
+  memset(&fault, 0xff, sizeof fault);
+  assert_int_equal(tp__fail(&fault, TP_ERR_CYCLE, "guard", "%s -> %s", "a", "b"), TP_ERR_CYCLE);
+  assert_int_equal(fault.code, TP_ERR_CYCLE);
+  assert_string_equal(fault.subject, "guard");
+  assert_string_equal(fault.message, "a -> b");
+  assert_int_equal(fault.phase, 0);
+  assert_int_equal(fault.line, 0);
+  assert_int_equal(fault.column, 0);
+  assert_int_equal(fault.system_error, 0);
+}
+
+static void fail_without_a_fault_gives_the_code_alone(void **state) {
+  (void)state;
+  assert_int_equal(tp__fail(NULL, TP_ERR_FULL, NULL, "nobody reads this %d", 1), TP_ERR_FULL);
+}
+
+static void fault_without_subject_has_an_empty_one(void **state) {
+  (void)state;
+  tp_fault fault;
+  (void)tp__fail(&fault, TP_ERR_IO, NULL, "x");
+  assert_string_equal(fault.subject, "");
+}
+
+static void long_message_is_cut_at_a_code_point(void **state) {
+  (void)state;
+  /* 511 bytes are kept; the two-byte letter begins at the last of them for an odd number of bytes before it. */
+  for (int before = 505; before < 515; before++) {
+    char text[600];
+    memset(text, 'x', (size_t)before);
+    snprintf(text + before, sizeof text - (size_t)before, "%s", "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9");
+    tp_fault fault;
+    (void)tp__fail(&fault, TP_ERR_IO, NULL, "%s", text);
+    size_t length = strlen(fault.message);
+    assert_in_range(length, TP_FAULT_MESSAGE_SIZE - 2, TP_FAULT_MESSAGE_SIZE - 1);
+    if (before < 510) assert_int_equal((length - (size_t)before) % 2, 0);
+    assert_memory_equal(fault.message, text, length);
+  }
+}
+
+static void message_that_just_fits_is_whole(void **state) {
+  (void)state;
+  char text[TP_FAULT_MESSAGE_SIZE];
+  memset(text, 'x', sizeof text - 1);
+  text[sizeof text - 1] = '\0';
+  tp_fault fault;
+  (void)tp__fail(&fault, TP_ERR_IO, NULL, "%s", text);
+  assert_string_equal(fault.message, text);
+}
+
+static void long_subject_is_cut_at_a_code_point(void **state) {
+  (void)state;
+  char subject[200];
+  memset(subject, 's', 126);
+  snprintf(subject + 126, sizeof subject - 126, "%s", "\xe2\x82\xac tail");
+  tp_fault fault;
+  (void)tp__fail(&fault, TP_ERR_IO, subject, "x");
+  assert_int_equal(strlen(fault.subject), 126);
+}
+
+static void fault_may_wrap_its_own_story(void **state) {
+  (void)state;
+  tp_fault fault;
+  (void)tp__fail(&fault, TP_ERR_IO, "file", "no such file");
+  (void)tp__fail(&fault, TP_ERR_STORE, fault.subject, "store: %s", fault.message);
+  assert_string_equal(fault.subject, "file");
+  assert_string_equal(fault.message, "store: no such file");
+}
+
+/* ---- options ---- */
+
+typedef struct options {
+  size_t struct_size;
+  int a, b;
+} options;
+
+typedef struct newer_options {
+  size_t struct_size;
+  int a, b, c, d;
+} newer_options;
+
+static void options_of_our_size_are_copied(void **state) {
+  (void)state;
+  options ours, theirs = {sizeof theirs, 1, 2};
+  assert_int_equal(tp__options_read(&ours, sizeof ours, &theirs), TP_OK);
+  assert_memory_equal(&ours, &theirs, sizeof ours);
+}
+
+static void older_options_get_zeroes_for_what_they_do_not_have(void **state) {
+  (void)state;
+  options ours = {0, 7, 7}, theirs = {offsetof(options, b), 1, 99};
+  assert_int_equal(tp__options_read(&ours, sizeof ours, &theirs), TP_OK);
+  assert_int_equal(ours.struct_size, sizeof ours);
+  assert_int_equal(ours.a, 1);
+  assert_int_equal(ours.b, 0);
+}
+
+static void newer_options_pass_only_with_zeroes_beyond_ours(void **state) {
+  (void)state;
+  options ours = {0};
+  newer_options theirs = {sizeof theirs, 1, 2, 0, 0};
+  assert_int_equal(tp__options_read(&ours, sizeof ours, &theirs), TP_OK);
+  assert_int_equal(ours.struct_size, sizeof ours);
+  theirs.d = 1;
+  theirs.a = 5;
+  assert_int_equal(tp__options_read(&ours, sizeof ours, &theirs), TP_ERR_VERSION);
+  assert_int_equal(ours.a, 1); /* untouched */
+}
+
+static void options_without_a_size_are_refused(void **state) {
+  (void)state;
+  options ours = {1, 2, 3}, theirs = {0, 9, 9};
+  assert_int_equal(tp__options_read(&ours, sizeof ours, &theirs), TP_ERR_VERSION);
+  theirs.struct_size = sizeof(size_t) - 1;
+  assert_int_equal(tp__options_read(&ours, sizeof ours, &theirs), TP_ERR_VERSION);
+  assert_int_equal(ours.a, 2);
+}
+
+static void no_options_are_all_zero(void **state) {
+  (void)state;
+  options ours = {1, 2, 3};
+  assert_int_equal(tp__options_read(&ours, sizeof ours, NULL), TP_OK);
+  assert_int_equal(ours.struct_size, sizeof ours);
+  assert_int_equal(ours.a, 0);
+  assert_int_equal(ours.b, 0);
+}
+
+/* ---- allocation ---- */
+
+static void zero_allocator_is_the_c_library(void **state) {
+  (void)state;
+  tp_allocator zero = {0};
+  tp_allocator of_null = tp__allocator_of(NULL), of_zero = tp__allocator_of(&zero);
+  assert_ptr_equal(of_null.alloc, of_zero.alloc);
+  void *memory = tp__alloc(&of_null, 100);
+  assert_non_null(memory);
+  memset(memory, 1, 100);
+  tp__release(&of_null, memory, 100);
+}
+
+static void allocator_of_the_host_is_used(void **state) {
+  (void)state;
+  counting c = {0};
+  tp_allocator given = allocator_over(&c), used = tp__allocator_of(&given);
+  void *memory = tp__alloc(&used, 10);
+  assert_int_equal(c.open_bytes, 10);
+  tp__release(&used, memory, 10);
+  assert_int_equal(c.open_bytes, 0);
+}
+
+static void allocator_never_sees_size_zero(void **state) {
+  (void)state;
+  counting c = {0};
+  tp_allocator allocator = allocator_over(&c);
+  void *memory = tp__alloc_zero(&allocator, 0);
+  assert_non_null(memory);
+  assert_int_equal(c.open_bytes, 1);
+  tp__release(&allocator, memory, 0);
+  assert_false(c.wrong_size);
+  assert_int_equal(c.open_bytes, 0);
+}
+
+static void zeroed_memory_is_zero(void **state) {
+  (void)state;
+  counting c = {0};
+  tp_allocator allocator = allocator_over(&c);
+  unsigned char *memory = tp__alloc_zero(&allocator, 1000);
+  for (size_t i = 0; i < 1000; i++) assert_int_equal(memory[i], 0);
+  tp__release(&allocator, memory, 1000);
+  tp__release(&allocator, NULL, 1000); /* harmless */
+}
+
+static void strings_are_copied_and_freed_with_their_size(void **state) {
+  (void)state;
+  counting c = {0};
+  tp_allocator allocator = allocator_over(&c);
+  char *copy;
+  assert_int_equal(tp__string_copy(&allocator, "abc", &copy), TP_OK);
+  assert_string_equal(copy, "abc");
+  tp__string_free(&allocator, copy);
+  assert_int_equal(tp__string_copy(&allocator, "", &copy), TP_OK);
+  assert_string_equal(copy, "");
+  tp__string_free(&allocator, copy);
+  assert_int_equal(tp__string_copy(&allocator, NULL, &copy), TP_OK);
+  assert_null(copy);
+  tp__string_free(&allocator, NULL);
+  assert_false(c.wrong_size);
+  assert_int_equal(c.open_bytes, 0);
+}
+
+static void refused_copy_leaves_the_result_alone(void **state) {
+  (void)state;
+  counting c = {.refuse_at = 1};
+  tp_allocator allocator = allocator_over(&c);
+  char before[] = "before", *copy = before;
+  assert_int_equal(tp__string_copy(&allocator, "abc", &copy), TP_ERR_NO_MEMORY);
+  assert_ptr_equal(copy, before);
+}
+
+static void array_grows_and_keeps_its_items(void **state) {
+  (void)state;
+  counting c = {0};
+  tp_allocator allocator = allocator_over(&c);
+  void *array = NULL;
+  size_t capacity = 0;
+  for (size_t i = 0; i < 1000; i++) {
+    assert_int_equal(tp__array_grow(&allocator, &array, &capacity, i + 1, sizeof(int)), TP_OK);
+    assert_true(capacity > i);
+    ((int *)array)[i] = (int)i;
+  }
+  assert_true(c.requests < 12); /* doubled, not grown one by one */
+  for (size_t i = 0; i < 1000; i++) assert_int_equal(((int *)array)[i], (int)i);
+  tp__release(&allocator, array, capacity * sizeof(int));
+  assert_false(c.wrong_size);
+  assert_int_equal(c.open_bytes, 0);
+}
+
+static void array_that_cannot_grow_is_as_before(void **state) {
+  (void)state;
+  counting c = {.refuse_at = 2};
+  tp_allocator allocator = allocator_over(&c);
+  void *array = NULL;
+  size_t capacity = 0;
+  assert_int_equal(tp__array_grow(&allocator, &array, &capacity, 1, 8), TP_OK);
+  void *before = array;
+  size_t capacity_before = capacity;
+  assert_int_equal(tp__array_grow(&allocator, &array, &capacity, capacity + 1, 8), TP_ERR_NO_MEMORY);
+  assert_int_equal(tp__array_grow(&allocator, &array, &capacity, SIZE_MAX, 8), TP_ERR_NO_MEMORY);
+  assert_int_equal(tp__array_grow(&allocator, &array, &capacity, SIZE_MAX / 8 + 2, 8), TP_ERR_NO_MEMORY);
+  assert_ptr_equal(array, before);
+  assert_int_equal(capacity, capacity_before);
+  assert_int_equal(c.requests, 2); /* sizes that overflow never reach the allocator */
+  tp__release(&allocator, array, capacity * 8);
+}
+
+/* ---- lists ---- */
+
+static void list_keeps_the_order_of_pushes(void **state) {
+  (void)state;
+  tp__link head, items[3];
+  tp__list_init(&head);
+  assert_true(tp__list_empty(&head));
+  for (int i = 0; i < 3; i++) tp__list_push(&head, &items[i]);
+  assert_ptr_equal(head.next, &items[0]);
+  assert_ptr_equal(head.prev, &items[2]);
+  tp__list_remove(&items[1]);
+  tp__list_remove(&items[1]); /* harmless the second time */
+  assert_ptr_equal(items[0].next, &items[2]);
+  tp__list_remove(&items[0]);
+  tp__list_remove(&items[2]);
+  assert_true(tp__list_empty(&head));
+}
+
+/* ---- ids and text ---- */
+
+static void good_ids_are_valid(void **state) {
+  (void)state;
+  static const char *const ids[] = {"a", "memory.recall", "tool:fs/read", "\xc3\xa9t\xc3\xa9",
+                                    "\xe4\xbd\xa0\xe5\xa5\xbd", "\xf0\x9f\x90\xb1", "!", "a\xcc\x81"};
+  for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) assert_true(tp__id_valid(ids[i]));
+  char longest[TP_ID_BYTES_MAX + 2];
+  memset(longest, 'x', sizeof longest);
+  longest[TP_ID_BYTES_MAX] = '\0';
+  assert_true(tp__id_valid(longest));
+  longest[TP_ID_BYTES_MAX] = 'x';
+  longest[TP_ID_BYTES_MAX + 1] = '\0';
+  assert_false(tp__id_valid(longest));
+}
+
+static void bad_ids_are_refused(void **state) {
+  (void)state;
+  static const char *const ids[] = {
+    "", " ", "a b", "a\t", "\n", "a\x01", "\x7f", "a\x1b[31m",
+    "\xc2\xa0", "\xc2\x85", "\xe2\x80\x83", "\xe2\x80\xa8", "\xe3\x80\x80", "\xe1\x9a\x80", /* white space of Unicode */
+    "\x80", "\xff", "\xfe", "\xc3", "a\xe2\x82", "\xf0\x9f\x90", "\xc3(", "\xe2(\xa1", /* not UTF-8 or cut off */
+    "\xc0\xaf", "\xc1\xbf", "\xe0\x80\xaf", "\xe0\x9f\xbf", "\xf0\x80\x80\xaf", "\xf0\x8f\xbf\xbf", /* overlong */
+    "\xed\xa0\x80", "\xed\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xf8\x88\x80\x80\x80"};
+  for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) assert_false(tp__id_valid(ids[i]));
+  assert_false(tp__id_valid(NULL));
+}
+
+static void texts_are_compared_by_bytes(void **state) {
+  (void)state;
+  assert_true(tp__text_equal((tp_text){NULL, 0}, (tp_text){"x", 0}));
+  assert_true(tp__text_equal(tp_text_of(NULL), tp_text_of("")));
+  assert_true(tp__text_is((tp_text){"a\0b", 1}, "a"));
+  assert_false(tp__text_is((tp_text){"a\0b", 3}, "a"));
+  assert_false(tp__text_is((tp_text){"ab", 2}, "ac"));
+  assert_true(tp__text_is((tp_text){"abc", 2}, "ab"));
+  assert_int_equal(tp_text_of("hello").size, 5);
+}
+
+static void cut_keeps_code_points_whole(void **state) {
+  (void)state;
+  tp_text text = tp_text_of("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x90\xb1z"); /* boundaries at 0 1 3 6 10 11 */
+  static const size_t cuts[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 11, 11, 11};
+  for (size_t max = 0; max < sizeof cuts / sizeof cuts[0]; max++) assert_int_equal(tp__utf8_cut(text, max), cuts[max]);
+  assert_int_equal(tp__utf8_cut(text, SIZE_MAX), text.size);
+  assert_int_equal(tp__utf8_cut((tp_text){NULL, 0}, 0), 0);
+}
+
+static void cut_of_what_is_not_utf8_still_ends(void **state) {
+  (void)state;
+  char bytes[64];
+  memset(bytes, 0x80, sizeof bytes);
+  for (size_t max = 0; max < sizeof bytes; max++) {
+    size_t cut = tp__utf8_cut((tp_text){bytes, sizeof bytes}, max);
+    assert_true(cut <= max);
+    assert_true(max - cut <= 3);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_status_has_its_name_text_and_category),
+    cmocka_unit_test(hundreds_digit_of_a_status_is_its_category),
+    cmocka_unit_test(number_that_is_no_status_is_still_named),
+    cmocka_unit_test(version_has_three_numbers),
+    cmocka_unit_test(fail_fills_the_fault_and_gives_the_code_back),
+    cmocka_unit_test(fail_without_a_fault_gives_the_code_alone),
+    cmocka_unit_test(fault_without_subject_has_an_empty_one),
+    cmocka_unit_test(long_message_is_cut_at_a_code_point),
+    cmocka_unit_test(message_that_just_fits_is_whole),
+    cmocka_unit_test(long_subject_is_cut_at_a_code_point),
+    cmocka_unit_test(fault_may_wrap_its_own_story),
+    cmocka_unit_test(options_of_our_size_are_copied),
+    cmocka_unit_test(older_options_get_zeroes_for_what_they_do_not_have),
+    cmocka_unit_test(newer_options_pass_only_with_zeroes_beyond_ours),
+    cmocka_unit_test(options_without_a_size_are_refused),
+    cmocka_unit_test(no_options_are_all_zero),
+    cmocka_unit_test(zero_allocator_is_the_c_library),
+    cmocka_unit_test(allocator_of_the_host_is_used),
+    cmocka_unit_test(allocator_never_sees_size_zero),
+    cmocka_unit_test(zeroed_memory_is_zero),
+    cmocka_unit_test(strings_are_copied_and_freed_with_their_size),
+    cmocka_unit_test(refused_copy_leaves_the_result_alone),
+    cmocka_unit_test(array_grows_and_keeps_its_items),
+    cmocka_unit_test(array_that_cannot_grow_is_as_before),
+    cmocka_unit_test(list_keeps_the_order_of_pushes),
+    cmocka_unit_test(good_ids_are_valid),
+    cmocka_unit_test(bad_ids_are_refused),
+    cmocka_unit_test(texts_are_compared_by_bytes),
+    cmocka_unit_test(cut_keeps_code_points_whole),
+    cmocka_unit_test(cut_of_what_is_not_utf8_still_ends),
+  };
+  return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}

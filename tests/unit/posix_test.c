@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The seam on the real machine. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/os/os.h"
+
+static tp_allocator libc;
+
+static int set_up(void **state) {
+  (void)state;
+  libc = tp__allocator_of(NULL);
+  return 0;
+}
+
+/* ---- clocks ---- */
+
+static void clock_never_goes_back(void **state) {
+  (void)state;
+  int64_t last = tp__now_ns();
+  assert_true(last > 0);
+  for (int i = 0; i < 100000; i++) {
+    int64_t now = tp__now_ns();
+    assert_true(now >= last);
+    last = now;
+  }
+}
+
+static void coarse_clock_is_close_behind_the_fine_one(void **state) {
+  (void)state;
+  for (int i = 0; i < 1000; i++) {
+    int64_t coarse = tp__now_coarse_ns(), fine = tp__now_ns();
+    assert_true(coarse <= fine);
+    assert_true(fine - coarse < INT64_C(5000) * TP__NS_PER_MS); /* a loaded machine may pause us in between */
+  }
+}
+
+static void wall_clock_is_past_2020(void **state) {
+  (void)state;
+  assert_true(tp__unix_ms() > INT64_C(1577836800000));
+}
+
+static void deadline_saturates(void **state) {
+  (void)state;
+  assert_int_equal(tp__deadline_after_ms(5, 0), 5);
+  assert_int_equal(tp__deadline_after_ms(5, 3), 5 + 3 * TP__NS_PER_MS);
+  assert_int_equal(tp__deadline_after_ms(5, UINT64_MAX), TP__NEVER);
+  assert_int_equal(tp__deadline_after_ms(5, INT64_MAX), TP__NEVER);
+  assert_int_equal(tp__deadline_after_ms(5, INT64_MAX / TP__NS_PER_MS + 1), TP__NEVER);
+  assert_int_equal(tp__deadline_after_ms(INT64_MAX - 1, 1), TP__NEVER);
+  assert_int_equal(tp__deadline_after_ms(0, INT64_MAX / TP__NS_PER_MS), INT64_MAX / TP__NS_PER_MS * TP__NS_PER_MS);
+}
+
+/* ---- locks and conditions ---- */
+
+typedef struct counter {
+  tp__mutex mutex;
+  uint64_t value; /* under mutex, plain on purpose */
+} counter;
+
+static void add_often(void *arg) {
+  counter *c = arg;
+  for (int i = 0; i < 10000; i++) {
+    tp__mutex_lock(&c->mutex);
+    c->value++;
+    tp__mutex_unlock(&c->mutex);
+  }
+}
+
+static void mutex_lets_one_in_at_a_time(void **state) {
+  (void)state;
+  counter c = {.value = 0};
+  tp__thread *threads[4];
+  assert_int_equal(tp__mutex_init(&c.mutex), TP_OK);
+  for (int i = 0; i < 4; i++) assert_int_equal(tp__thread_start(&libc, "adder", add_often, &c, &threads[i]), TP_OK);
+  for (int i = 0; i < 4; i++) tp__thread_join(threads[i]);
+  assert_int_equal(c.value, 40000);
+  tp__mutex_fini(&c.mutex);
+}
+
+typedef struct waiting {
+  tp__mutex mutex;
+  tp__cond cond;
+} waiting;
+
+static void start_waiting(waiting *w) {
+  assert_int_equal(tp__mutex_init(&w->mutex), TP_OK);
+  assert_int_equal(tp__cond_init(&w->cond), TP_OK);
+}
+
+static void end_waiting(waiting *w) {
+  tp__cond_fini(&w->cond);
+  tp__mutex_fini(&w->mutex);
+}
+
+static void wait_ends_at_its_deadline_and_not_before(void **state) {
+  (void)state;
+  waiting w;
+  start_waiting(&w);
+  tp__mutex_lock(&w.mutex);
+  int64_t deadline = tp__now_ns() + 20 * TP__NS_PER_MS;
+  while (tp__cond_wait_until(&w.cond, &w.mutex, deadline)) {}
+  assert_true(tp__now_ns() >= deadline);
+  tp__mutex_unlock(&w.mutex);
+  end_waiting(&w);
+}
+
+static void deadline_in_the_past_ends_at_once(void **state) {
+  (void)state;
+  static const int64_t past[] = {INT64_MIN, -1, 0, 1};
+  waiting w;
+  start_waiting(&w);
+  tp__mutex_lock(&w.mutex);
+  for (size_t i = 0; i < sizeof past / sizeof past[0]; i++) {
+    while (tp__cond_wait_until(&w.cond, &w.mutex, past[i])) {}
+    assert_false(tp__cond_wait_until(&w.cond, &w.mutex, past[i]));
+  }
+  tp__mutex_unlock(&w.mutex);
+  end_waiting(&w);
+}
+
+typedef struct meeting {
+  waiting w;
+  int arrived, gone; /* under w.mutex */
+  bool open;         /* likewise */
+} meeting;
+
+static void wait_at_the_door(void *arg) {
+  meeting *m = arg;
+  tp__mutex_lock(&m->w.mutex);
+  m->arrived++;
+  tp__cond_broadcast(&m->w.cond);
+  while (!m->open) tp__cond_wait_until(&m->w.cond, &m->w.mutex, TP__NEVER);
+  m->gone++;
+  tp__mutex_unlock(&m->w.mutex);
+}
+
+static void broadcast_wakes_all(void **state) {
+  (void)state;
+  meeting m = {.open = false};
+  tp__thread *threads[3];
+  start_waiting(&m.w);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(tp__thread_start(&libc, "guest", wait_at_the_door, &m, &threads[i]), TP_OK);
+  }
+  tp__mutex_lock(&m.w.mutex);
+  while (m.arrived < 3) tp__cond_wait(&m.w.cond, &m.w.mutex);
+  m.open = true;
+  tp__cond_broadcast(&m.w.cond);
+  tp__mutex_unlock(&m.w.mutex);
+  for (int i = 0; i < 3; i++) tp__thread_join(threads[i]);
+  assert_int_equal(m.gone, 3);
+  end_waiting(&m.w);
+}
+
+/* ---- parker ---- */
+
+static void wakeup_before_the_sleep_is_kept_once(void **state) {
+  (void)state;
+  tp__parker parker;
+  assert_int_equal(tp__parker_init(&parker), TP_OK);
+  tp__parker_unpark(&parker);
+  tp__parker_unpark(&parker);
+  assert_true(tp__parker_park_until(&parker, TP__NEVER));
+  assert_false(tp__parker_park_until(&parker, 0));
+  tp__parker_unpark(&parker);
+  assert_true(tp__parker_park_until(&parker, 0)); /* a token counts, also at a deadline long past */
+  tp__parker_fini(&parker);
+}
+
+static void park_ends_at_its_deadline(void **state) {
+  (void)state;
+  tp__parker parker;
+  assert_int_equal(tp__parker_init(&parker), TP_OK);
+  int64_t deadline = tp__now_ns() + 10 * TP__NS_PER_MS;
+  assert_false(tp__parker_park_until(&parker, deadline));
+  assert_true(tp__now_ns() >= deadline);
+  tp__parker_fini(&parker);
+}
+
+typedef struct ping_pong {
+  tp__parker ping, pong;
+} ping_pong;
+
+static void answer(void *arg) {
+  ping_pong *p = arg;
+  for (int i = 0; i < 2000; i++) {
+    tp__parker_park_until(&p->ping, TP__NEVER);
+    tp__parker_unpark(&p->pong);
+  }
+}
+
+static void two_threads_wake_each_other(void **state) {
+  (void)state;
+  ping_pong p;
+  tp__thread *thread;
+  assert_int_equal(tp__parker_init(&p.ping), TP_OK);
+  assert_int_equal(tp__parker_init(&p.pong), TP_OK);
+  assert_int_equal(tp__thread_start(&libc, "answer", answer, &p, &thread), TP_OK);
+  int woken = 0;
+  for (int i = 0; i < 2000; i++) {
+    tp__parker_unpark(&p.ping);
+    woken += tp__parker_park_until(&p.pong, TP__NEVER);
+  }
+  tp__thread_join(thread);
+  assert_int_equal(woken, 2000);
+  tp__parker_fini(&p.pong);
+  tp__parker_fini(&p.ping);
+}
+
+/* ---- threads ---- */
+
+typedef struct seen {
+  char name[16];
+  sigset_t mask;
+  void *local_at_first, *local_then;
+} seen;
+
+static void look_around(void *arg) {
+  seen *s = arg;
+  pthread_getname_np(pthread_self(), s->name, sizeof s->name);
+  pthread_sigmask(SIG_BLOCK, NULL, &s->mask);
+  s->local_at_first = tp__thread_local_get();
+  tp__thread_local_set(s);
+  s->local_then = tp__thread_local_get();
+}
+
+static void thread_has_its_name_cut_to_fifteen_bytes(void **state) {
+  (void)state;
+  static const char *const names[][2] = {{"tp-engine", "tp-engine"}, {"a name of more than 15", "a name of more "}};
+  for (int i = 0; i < 2; i++) {
+    seen s = {.local_then = NULL};
+    tp__thread *thread;
+    assert_int_equal(tp__thread_start(&libc, names[i][0], look_around, &s, &thread), TP_OK);
+    tp__thread_join(thread);
+    assert_string_equal(s.name, names[i][1]);
+  }
+}
+
+static void thread_blocks_all_signals_but_the_synchronous_ones(void **state) {
+  (void)state;
+  static const int open[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
+  static const int blocked[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGPIPE,
+                                SIGALRM, SIGUSR1, SIGUSR2, SIGPROF, SIGWINCH};
+  sigset_t before, after;
+  pthread_sigmask(SIG_BLOCK, NULL, &before);
+  seen s;
+  tp__thread *thread;
+  assert_int_equal(tp__thread_start(&libc, "masked", look_around, &s, &thread), TP_OK);
+  tp__thread_join(thread);
+  for (size_t i = 0; i < sizeof open / sizeof open[0]; i++) assert_int_equal(sigismember(&s.mask, open[i]), 0);
+  for (size_t i = 0; i < sizeof blocked / sizeof blocked[0]; i++) assert_int_equal(sigismember(&s.mask, blocked[i]), 1);
+  pthread_sigmask(SIG_BLOCK, NULL, &after);
+  for (int signal_number = 1; signal_number < 32; signal_number++) { /* the starter's own mask is as before */
+    assert_int_equal(sigismember(&after, signal_number), sigismember(&before, signal_number));
+  }
+}
+
+static void thread_local_pointer_is_one_per_thread(void **state) {
+  (void)state;
+  int mine;
+  tp__thread_local_set(&mine);
+  seen s;
+  tp__thread *thread;
+  assert_int_equal(tp__thread_start(&libc, "local", look_around, &s, &thread), TP_OK);
+  tp__thread_join(thread);
+  assert_null(s.local_at_first);
+  assert_ptr_equal(s.local_then, &s);
+  assert_ptr_equal(tp__thread_local_get(), &mine);
+  tp__thread_local_set(NULL);
+}
+
+/* An allocator whose count says when a detached thread has given everything back. */
+static tp__a32 open_blocks;
+
+static void *block_alloc(void *ctx, size_t size) {
+  (void)ctx;
+  tp__a32_add_acq_rel(&open_blocks, 1); /* pairs with the load in the test */
+  return malloc(size);
+}
+
+static void block_release(void *ctx, void *memory, size_t size) {
+  (void)ctx;
+  (void)size;
+  free(memory);
+  tp__a32_sub_acq_rel(&open_blocks, 1); /* pairs with the load in the test */
+}
+
+static void wait_for_the_word(void *arg) { tp__parker_park_until(arg, TP__NEVER); }
+
+static void detached_thread_frees_its_part_when_it_ends(void **state) {
+  (void)state;
+  tp_allocator counting = {block_alloc, block_release, NULL};
+  for (int late = 0; late < 2; late++) { /* detached while it runs, and (most likely) after its end */
+    tp__parker parker;
+    tp__thread *thread;
+    assert_int_equal(tp__parker_init(&parker), TP_OK);
+    assert_int_equal(tp__thread_start(&counting, "detached", wait_for_the_word, &parker, &thread), TP_OK);
+    assert_int_equal(tp__a32_load_acquire(&open_blocks), 1);
+    if (late) tp__parker_unpark(&parker);
+    tp__thread_detach(thread);
+    if (!late) tp__parker_unpark(&parker);
+    while (tp__a32_load_acquire(&open_blocks) > 0) sched_yield(); /* pairs with block_release: it has ended */
+    tp__parker_fini(&parker);
+  }
+}
+
+static void *refusing_alloc(void *ctx, size_t size) {
+  (void)ctx;
+  (void)size;
+  return NULL;
+}
+
+static void thread_that_gets_no_memory_is_a_clean_error(void **state) {
+  (void)state;
+  tp_allocator refusing = {refusing_alloc, block_release, NULL};
+  tp__thread *thread = NULL;
+  assert_int_equal(tp__thread_start(&refusing, "none", wait_for_the_word, NULL, &thread), TP_ERR_NO_MEMORY);
+  assert_null(thread);
+}
+
+/* ---- the machine ---- */
+
+static void there_is_a_processor(void **state) {
+  (void)state;
+  assert_true(tp__cpu_count() >= 1);
+}
+
+static void random_bytes_fill_the_buffer_and_differ(void **state) {
+  (void)state;
+  unsigned char a[1000] = {0}, b[1000] = {0};
+  tp__random(a, sizeof a);
+  tp__random(b, sizeof b);
+  assert_memory_not_equal(a, b, sizeof a);
+  size_t zeroes = 0;
+  for (size_t i = 0; i < sizeof a; i++) zeroes += a[i] == 0;
+  assert_true(zeroes < 50); /* 4 are expected; 50 would not come by chance */
+  unsigned char guard[3] = {7, 7, 7};
+  tp__random(guard + 1, 0);
+  tp__random(guard + 1, 1);
+  assert_int_equal(guard[0], 7);
+  assert_int_equal(guard[2], 7);
+}
+
+static void generation_changes_in_a_forked_child_only(void **state) {
+  (void)state;
+  uint32_t before = tp__process_generation();
+  assert_int_equal(tp__process_generation(), before);
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    uint32_t now = tp__process_generation();
+    _exit(now != before && tp__process_generation() == now ? 0 : 1);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  assert_int_equal(tp__process_generation(), before);
+}
+
+static void memory_for_ever_is_zeroed_and_aligned(void **state) {
+  (void)state;
+  static unsigned char *for_ever;
+  for_ever = tp__os_alloc_forever(10000);
+  assert_non_null(for_ever);
+  assert_int_equal((uintptr_t)for_ever % 64, 0);
+  for (size_t i = 0; i < 10000; i++) assert_int_equal(for_ever[i], 0);
+  assert_null(tp__os_alloc_forever(SIZE_MAX));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(clock_never_goes_back),
+    cmocka_unit_test(coarse_clock_is_close_behind_the_fine_one),
+    cmocka_unit_test(wall_clock_is_past_2020),
+    cmocka_unit_test(deadline_saturates),
+    cmocka_unit_test(mutex_lets_one_in_at_a_time),
+    cmocka_unit_test(wait_ends_at_its_deadline_and_not_before),
+    cmocka_unit_test(deadline_in_the_past_ends_at_once),
+    cmocka_unit_test(broadcast_wakes_all),
+    cmocka_unit_test(wakeup_before_the_sleep_is_kept_once),
+    cmocka_unit_test(park_ends_at_its_deadline),
+    cmocka_unit_test(two_threads_wake_each_other),
+    cmocka_unit_test(thread_has_its_name_cut_to_fifteen_bytes),
+    cmocka_unit_test(thread_blocks_all_signals_but_the_synchronous_ones),
+    cmocka_unit_test(thread_local_pointer_is_one_per_thread),
+    cmocka_unit_test(detached_thread_frees_its_part_when_it_ends),
+    cmocka_unit_test(thread_that_gets_no_memory_is_a_clean_error),
+    cmocka_unit_test(there_is_a_processor),
+    cmocka_unit_test(random_bytes_fill_the_buffer_and_differ),
+    cmocka_unit_test(generation_changes_in_a_forked_child_only),
+    cmocka_unit_test(memory_for_ever_is_zeroed_and_aligned),
+  };
+  return cmocka_run_group_tests_name("posix", tests, set_up, NULL);
+}
