@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * check.c: one pass over bytes from outside. Nothing is allocated from a declared size: only keys that were read are
+ * remembered, four bytes each, and most maps are small enough to need no allocation for them. */
+#include "runtime/value/value.h"
+
+/* A container that is not at its end. */
+struct frame {
+  size_t left;      /* items that must still come; in a map with an even number of them the next is a key */
+  size_t keys_from; /* where the keys of this map begin */
+  bool map;
+};
+
+struct check {
+  tp_text value;
+  size_t at;
+  struct frame frames[TP__VALUE_DEPTH_MAX];
+  size_t depth;
+  tp__keys keys;
+  tp_fault *fault;
+};
+
+static tp_status refuse(struct check *check, size_t offset, tp_status code, const char *what) {
+  return tp__fail(check->fault, code, NULL, "not a valid msgpack value: %s at byte %zu of %zu", what, offset,
+                  check->value.size);
+}
+
+static tp_status refuse_head(struct check *check, tp__head_flaw flaw) {
+  static const char *const texts[] = {
+      [TP__HEAD_CUT] = "more is declared than there are bytes",
+      [TP__HEAD_EXTENSION] = "extension types are not supported: one begins",
+      [TP__HEAD_RESERVED] = "the byte 0xc1 begins no value: it stands",
+      [TP__HEAD_RANGE] = "an integer above 9223372036854775807 is out of range: it begins",
+  };
+  return refuse(check, check->at, TP_ERR_MALFORMED, texts[flaw]);
+}
+
+static tp_status check_text(struct check *check, const tp__head *head) {
+  size_t begin = check->at + head->size, bad;
+  if (tp_utf8_valid((tp_text){check->value.data + begin, head->content}, &bad)) return TP_OK;
+  return refuse(check, begin + bad, TP_ERR_UTF8, "a text is not UTF-8");
+}
+
+static tp_status check_key(struct check *check, const tp__head *head) {
+  if (head->kind != TP_VALUE_TEXT) return refuse(check, check->at, TP_ERR_MALFORMED, "a key of a map is not text");
+  if (tp__keys_push(&check->keys, check->at) == TP_OK) return TP_OK;
+  return tp__fail(check->fault, TP_ERR_NO_MEMORY, NULL, "no memory to compare the keys of a map");
+}
+
+static tp_status open_container(struct check *check, const tp__head *head) {
+  if (check->depth == TP__VALUE_DEPTH_MAX) {
+    return refuse(check, check->at, TP_ERR_TOO_DEEP, "more than 32 containers are inside each other");
+  }
+  check->frames[check->depth++] =
+      (struct frame){.left = head->children, .keys_from = check->keys.count, .map = head->kind == TP_VALUE_MAP};
+  return TP_OK;
+}
+
+static tp_status close_full_containers(struct check *check) {
+  while (check->depth > 0 && check->frames[check->depth - 1].left == 0) {
+    struct frame *top = &check->frames[--check->depth];
+    if (!top->map) continue;
+    size_t again;
+    tp__keys_sort(&check->keys, top->keys_from);
+    if (tp__keys_repeated(&check->keys, top->keys_from, &again)) {
+      return refuse(check, again, TP_ERR_MALFORMED, "a key of a map is repeated");
+    }
+    check->keys.count = top->keys_from;
+  }
+  return TP_OK;
+}
+
+static tp_status check_item(struct check *check) {
+  struct frame *top = check->depth > 0 ? &check->frames[check->depth - 1] : NULL;
+  tp__head head = {0};
+  tp__head_flaw flaw = tp__head_read(check->value, check->at, &head);
+  if (flaw != TP__HEAD_OK) return refuse_head(check, flaw);
+  if (top && top->map && top->left % 2 == 0) TP__TRY(check_key(check, &head));
+  if (top) top->left--;
+  if (head.kind == TP_VALUE_TEXT) TP__TRY(check_text(check, &head));
+  if (head.kind == TP_VALUE_ARRAY || head.kind == TP_VALUE_MAP) TP__TRY(open_container(check, &head));
+  check->at += head.size + head.content;
+  return close_full_containers(check);
+}
+
+static tp_status check_all(struct check *check) {
+  do {
+    TP__TRY(check_item(check));
+  } while (check->depth > 0);
+  if (check->at == check->value.size) return TP_OK;
+  return refuse(check, check->at, TP_ERR_MALFORMED, "the value ends, but bytes follow");
+}
+
+tp_status tp__value_check(tp_text value, const tp_allocator *allocator, tp_fault *fault) {
+  if (value.size == 0) return tp__fail(fault, TP_ERR_MALFORMED, NULL, "not a valid msgpack value: there are no bytes");
+  if (value.size > TP__VALUE_BYTES_MAX) {
+    return tp__fail(fault, TP_ERR_TOO_LARGE, NULL, "a value of %zu bytes is above the limit of %d", value.size,
+                    TP__VALUE_BYTES_MAX);
+  }
+  struct check check = {.value = value, .fault = fault};
+  tp__keys_init(&check.keys, value, allocator);
+  tp_status status = check_all(&check);
+  tp__keys_fini(&check.keys);
+  return status;
+}
+
+tp_status tp_value_check(tp_text value, tp_fault *fault) {
+  tp_allocator allocator = tp__allocator_of(NULL);
+  return tp__value_check(value, &allocator, fault);
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * head.c: the one place that knows how msgpack spells its types. Source: the msgpack specification. */
+#include "runtime/value/value.h"
+
+/* What the bytes 0xc0 to 0xdf begin, and how many bytes of number follow. NONE: no value of ours. */
+static const struct {
+  uint8_t kind, width;
+} formats[32] = {
+    {TP_VALUE_NULL, 0},   {TP_VALUE_NONE, 0},  {TP_VALUE_BOOL, 0},  {TP_VALUE_BOOL, 0},  /* c0 c1 c2 c3 */
+    {TP_VALUE_BYTES, 1},  {TP_VALUE_BYTES, 2}, {TP_VALUE_BYTES, 4}, {TP_VALUE_NONE, 0},  /* c4 c5 c6 c7 */
+    {TP_VALUE_NONE, 0},   {TP_VALUE_NONE, 0},  {TP_VALUE_DOUBLE, 4}, {TP_VALUE_DOUBLE, 8}, /* c8 c9 ca cb */
+    {TP_VALUE_INT, 1},    {TP_VALUE_INT, 2},   {TP_VALUE_INT, 4},   {TP_VALUE_INT, 8},   /* cc cd ce cf */
+    {TP_VALUE_INT, 1},    {TP_VALUE_INT, 2},   {TP_VALUE_INT, 4},   {TP_VALUE_INT, 8},   /* d0 d1 d2 d3 */
+    {TP_VALUE_NONE, 0},   {TP_VALUE_NONE, 0},  {TP_VALUE_NONE, 0},  {TP_VALUE_NONE, 0},  /* d4 d5 d6 d7 */
+    {TP_VALUE_NONE, 0},   {TP_VALUE_TEXT, 1},  {TP_VALUE_TEXT, 2},  {TP_VALUE_TEXT, 4},  /* d8 d9 da db */
+    {TP_VALUE_ARRAY, 2},  {TP_VALUE_ARRAY, 4}, {TP_VALUE_MAP, 2},   {TP_VALUE_MAP, 4},   /* dc dd de df */
+};
+
+static uint64_t big_endian(const unsigned char *bytes, size_t width) {
+  uint64_t number = 0;
+  for (size_t i = 0; i < width; i++) number = number << 8 | bytes[i];
+  return number;
+}
+
+/* The two's complement number of so many bytes. */
+static int64_t sign_extended(uint64_t number, size_t width) {
+  uint64_t sign = UINT64_C(1) << (8 * width - 1);
+  return (int64_t)((number ^ sign) - sign);
+}
+
+static double float_of(uint64_t bits, size_t width) {
+  if (width == 8) {
+    double real;
+    memcpy(&real, &bits, sizeof real);
+    return real;
+  }
+  uint32_t bits32 = (uint32_t)bits;
+  float real;
+  memcpy(&real, &bits32, sizeof real);
+  return real;
+}
+
+/* Splits the first byte into kind, bytes of number that follow, and the number when it is in the byte itself. */
+static void read_first(unsigned char first, tp__head *head, size_t *ret_width, uint64_t *ret_number) {
+  *ret_width = 0;
+  if (first <= 0x7f || first >= 0xe0) {
+    head->kind = TP_VALUE_INT;
+    *ret_number = (uint64_t)sign_extended(first, 1);
+  } else if (first <= 0x8f) {
+    head->kind = TP_VALUE_MAP;
+    *ret_number = first & 0x0f;
+  } else if (first <= 0x9f) {
+    head->kind = TP_VALUE_ARRAY;
+    *ret_number = first & 0x0f;
+  } else if (first <= 0xbf) {
+    head->kind = TP_VALUE_TEXT;
+    *ret_number = first & 0x1f;
+  } else {
+    head->kind = (tp_value_kind)formats[first - 0xc0].kind;
+    *ret_width = formats[first - 0xc0].width;
+    *ret_number = first & 1; /* 0xc3 is true */
+  }
+}
+
+/* Gives the number its meaning; left is how many bytes follow the head. */
+static tp__head_flaw give_meaning(tp__head *head, unsigned char first, size_t width, uint64_t number, size_t left) {
+  switch (head->kind) {
+  case TP_VALUE_BOOL:
+    head->integer = (int64_t)number;
+    return TP__HEAD_OK;
+  case TP_VALUE_INT:
+    if (first == 0xcf && number > INT64_MAX) return TP__HEAD_RANGE;
+    head->integer = first >= 0xd0 && first <= 0xd3 ? sign_extended(number, width) : (int64_t)number;
+    return TP__HEAD_OK;
+  case TP_VALUE_DOUBLE:
+    head->real = float_of(number, width);
+    return TP__HEAD_OK;
+  case TP_VALUE_TEXT:
+  case TP_VALUE_BYTES:
+    if (number > left) return TP__HEAD_CUT;
+    head->content = (size_t)number;
+    return TP__HEAD_OK;
+  case TP_VALUE_ARRAY:
+  case TP_VALUE_MAP:
+    if (head->kind == TP_VALUE_MAP) number *= 2;
+    if (number > left) return TP__HEAD_CUT;
+    head->children = (size_t)number;
+    return TP__HEAD_OK;
+  case TP_VALUE_NULL:
+    return TP__HEAD_OK;
+  case TP_VALUE_NONE:
+    break;
+  }
+  return first == 0xc1 ? TP__HEAD_RESERVED : TP__HEAD_EXTENSION;
+}
+
+tp__head_flaw tp__head_read(tp_text bytes, size_t offset, tp__head *ret_head) {
+  if (offset >= bytes.size) return TP__HEAD_CUT;
+  const unsigned char *at = (const unsigned char *)bytes.data + offset;
+  size_t left = bytes.size - offset - 1, width;
+  uint64_t number;
+  tp__head head = {0};
+  read_first(at[0], &head, &width, &number);
+  if (width > left) return TP__HEAD_CUT;
+  if (width > 0) number = big_endian(at + 1, width);
+  head.size = 1 + width;
+  tp__head_flaw flaw = give_meaning(&head, at[0], width, number, left - width);
+  if (flaw == TP__HEAD_OK) *ret_head = head;
+  return flaw;
+}
+
+size_t tp__value_size(tp_text bytes, size_t offset) {
+  size_t at = offset, missing = 1; /* values that must still come */
+  while (missing > 0) {
+    tp__head head;
+    if (tp__head_read(bytes, at, &head) != TP__HEAD_OK) return 0;
+    at += head.size + head.content;
+    missing += head.children - 1;
+    if (missing > bytes.size - at) return 0; /* each has at least one byte, so this also keeps the sum small */
+  }
+  return at - offset;
+}

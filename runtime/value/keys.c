@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * keys.c: the keys of maps, sorted, to find repeated ones and to write them in canonical order. A heap sort of our own:
+ * qsort of the C library allocates behind the allocator's back and may turn quadratic when it cannot. */
+#include "runtime/value/value.h"
+
+void tp__keys_init(tp__keys *keys, tp_text bytes, const tp_allocator *allocator) {
+  keys->allocator = allocator;
+  keys->bytes = bytes;
+  keys->offsets = keys->first;
+  keys->count = 0;
+  keys->capacity = sizeof keys->first / sizeof keys->first[0];
+}
+
+void tp__keys_fini(tp__keys *keys) {
+  if (keys->offsets != keys->first) {
+    tp__release(keys->allocator, keys->offsets, keys->capacity * sizeof keys->offsets[0]);
+  }
+}
+
+static tp_status leave_first(tp__keys *keys) {
+  void *grown = NULL;
+  size_t capacity = 0;
+  TP__TRY(tp__array_grow(keys->allocator, &grown, &capacity, keys->count + 1, sizeof keys->offsets[0]));
+  memcpy(grown, keys->first, sizeof keys->first);
+  keys->offsets = grown;
+  keys->capacity = capacity;
+  return TP_OK;
+}
+
+static tp_status grow(tp__keys *keys) {
+  if (keys->offsets == keys->first) return leave_first(keys);
+  void *array = keys->offsets;
+  TP__TRY(tp__array_grow(keys->allocator, &array, &keys->capacity, keys->count + 1, sizeof keys->offsets[0]));
+  keys->offsets = array;
+  return TP_OK;
+}
+
+tp_status tp__keys_push(tp__keys *keys, size_t offset) {
+  assert(offset < TP__VALUE_BYTES_MAX);
+  if (keys->count == keys->capacity) TP__TRY(grow(keys));
+  keys->offsets[keys->count++] = (uint32_t)offset;
+  return TP_OK;
+}
+
+/* Below, at or above 0: bytewise, the shorter first when one begins the other. */
+static int compare(const tp__keys *keys, uint32_t left, uint32_t right) {
+  tp__head left_head = {0}, right_head = {0};
+  tp__head_flaw left_flaw = tp__head_read(keys->bytes, left, &left_head);
+  tp__head_flaw right_flaw = tp__head_read(keys->bytes, right, &right_head);
+  assert(left_flaw == TP__HEAD_OK && right_flaw == TP__HEAD_OK);
+  (void)left_flaw, (void)right_flaw;
+  size_t common = left_head.content < right_head.content ? left_head.content : right_head.content;
+  int order = memcmp(keys->bytes.data + left + left_head.size, keys->bytes.data + right + right_head.size, common);
+  if (order != 0) return order;
+  return (left_head.content > right_head.content) - (left_head.content < right_head.content);
+}
+
+static bool sorted(const tp__keys *keys, const uint32_t *offsets, size_t count) {
+  for (size_t i = 1; i < count; i++) {
+    if (compare(keys, offsets[i - 1], offsets[i]) > 0) return false;
+  }
+  return true;
+}
+
+/* Lets the item at index sink until no child of its heap is greater. */
+static void sink(const tp__keys *keys, uint32_t *heap, size_t count, size_t index) {
+  uint32_t item = heap[index];
+  for (size_t child; (child = 2 * index + 1) < count; index = child) {
+    if (child + 1 < count && compare(keys, heap[child], heap[child + 1]) < 0) child++;
+    if (compare(keys, item, heap[child]) >= 0) break;
+    heap[index] = heap[child];
+  }
+  heap[index] = item;
+}
+
+void tp__keys_sort(tp__keys *keys, size_t from) {
+  uint32_t *heap = keys->offsets + from;
+  size_t count = keys->count - from;
+  if (sorted(keys, heap, count)) return; /* as canonical maps are */
+  for (size_t i = count / 2; i-- > 0;) sink(keys, heap, count, i);
+  for (size_t end = count - 1; end > 0; end--) {
+    uint32_t greatest = heap[0];
+    heap[0] = heap[end];
+    heap[end] = greatest;
+    sink(keys, heap, end, 0);
+  }
+}
+
+bool tp__keys_repeated(const tp__keys *keys, size_t from, size_t *ret_offset) {
+  for (size_t i = from + 1; i < keys->count; i++) {
+    uint32_t left = keys->offsets[i - 1], right = keys->offsets[i];
+    if (compare(keys, left, right) == 0) {
+      *ret_offset = left > right ? left : right;
+      return true;
+    }
+  }
+  return false;
+}

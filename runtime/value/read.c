@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * read.c: what is in a value, as slices of its bytes. */
+#include "runtime/value/value.h"
+
+static const tp_text nothing = {NULL, 0};
+
+static tp_text slice(tp_text bytes, size_t offset, size_t size) { return (tp_text){bytes.data + offset, size}; }
+
+/* The head of a value; all zero (TP_VALUE_NONE) when there is none. */
+static tp__head head_of(tp_text value) {
+  tp__head head = {0};
+  (void)tp__head_read(value, 0, &head); /* leaves it untouched when the bytes are broken */
+  return head;
+}
+
+tp_value_kind tp_value_kind_of(tp_text value) { return head_of(value).kind; }
+
+size_t tp_value_count(tp_text value) {
+  tp__head head = head_of(value);
+  return head.kind == TP_VALUE_MAP ? head.children / 2 : head.children;
+}
+
+tp_text tp_value_text(tp_text value) {
+  tp__head head = head_of(value);
+  return head.kind == TP_VALUE_TEXT || head.kind == TP_VALUE_BYTES ? slice(value, head.size, head.content) : nothing;
+}
+
+int64_t tp_value_int(tp_text value, int64_t fallback) {
+  tp__head head = head_of(value);
+  return head.kind == TP_VALUE_INT ? head.integer : fallback;
+}
+
+double tp_value_double(tp_text value, double fallback) {
+  tp__head head = head_of(value);
+  if (head.kind == TP_VALUE_INT) return (double)head.integer;
+  return head.kind == TP_VALUE_DOUBLE ? head.real : fallback;
+}
+
+bool tp_value_bool(tp_text value, bool fallback) {
+  tp__head head = head_of(value);
+  return head.kind == TP_VALUE_BOOL ? head.integer != 0 : fallback;
+}
+
+static bool walk_end(tp_value_walk *walk) {
+  walk->key = walk->value = nothing;
+  walk->left = 0;
+  return false;
+}
+
+bool tp_value_next(tp_text container, tp_value_walk *walk) {
+  tp__head head = head_of(container);
+  if (!walk->started) {
+    walk->started = true;
+    walk->offset = head.size;
+    walk->left = tp_value_count(container);
+  }
+  if (walk->left == 0) return walk_end(walk);
+  walk->key = nothing;
+  if (head.kind == TP_VALUE_MAP) {
+    size_t size = tp__value_size(container, walk->offset);
+    if (size == 0) return walk_end(walk);
+    walk->key = tp_value_text(slice(container, walk->offset, size));
+    walk->offset += size;
+  }
+  size_t size = tp__value_size(container, walk->offset);
+  if (size == 0) return walk_end(walk);
+  walk->value = slice(container, walk->offset, size);
+  walk->offset += size;
+  walk->left--;
+  return true;
+}
+
+/* The walk that stands at index; false when there is no such element. */
+static bool walk_to(tp_text value, size_t index, tp_value_walk *ret_walk) {
+  *ret_walk = (tp_value_walk){0};
+  if (index >= tp_value_count(value)) return false;
+  for (size_t i = 0; i <= index; i++) {
+    if (!tp_value_next(value, ret_walk)) return false;
+  }
+  return true;
+}
+
+tp_text tp_value_at(tp_text value, size_t index) {
+  tp_value_walk walk;
+  return walk_to(value, index, &walk) ? walk.value : nothing;
+}
+
+tp_text tp_value_key_at(tp_text value, size_t index) {
+  tp_value_walk walk;
+  return walk_to(value, index, &walk) ? walk.key : nothing;
+}
+
+tp_text tp_value_get(tp_text value, const char *key) {
+  if (!key || tp_value_kind_of(value) != TP_VALUE_MAP) return nothing;
+  tp_value_walk walk = {0};
+  while (tp_value_next(value, &walk)) {
+    if (tp__text_is(walk.key, key)) return walk.value;
+  }
+  return nothing;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * utf8.c: is a text UTF-8? */
+#include "runtime/value/value.h"
+
+/* How many bytes at the start are ASCII, eight at a time. */
+static size_t ascii_prefix(const unsigned char *bytes, size_t size) {
+  size_t at = 0;
+  for (uint64_t eight; at + sizeof eight <= size; at += sizeof eight) {
+    memcpy(&eight, bytes + at, sizeof eight);
+    if (eight & UINT64_C(0x8080808080808080)) break;
+  }
+  while (at < size && bytes[at] < 0x80) at++;
+  return at;
+}
+
+/* The size of the code point that begins here (not ASCII), 0 when it is not well-formed: table 3-7 of the Unicode
+ * standard, in which overlong forms, surrogates and what is above U+10FFFF show in the second byte. */
+static size_t code_point(const unsigned char *bytes, size_t left) {
+  unsigned char first = bytes[0], low = 0x80, high = 0xbf;
+  if (first < 0xc2 || first > 0xf4) return 0;
+  size_t size = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  if (left < size) return 0;
+  if (first == 0xe0) low = 0xa0;
+  if (first == 0xed) high = 0x9f;
+  if (first == 0xf0) low = 0x90;
+  if (first == 0xf4) high = 0x8f;
+  if (bytes[1] < low || bytes[1] > high) return 0;
+  for (size_t i = 2; i < size; i++) {
+    if ((bytes[i] & 0xc0) != 0x80) return 0;
+  }
+  return size;
+}
+
+bool tp_utf8_valid(tp_text text, size_t *ret_offset) {
+  const unsigned char *bytes = (const unsigned char *)text.data;
+  size_t at = ascii_prefix(bytes, text.size);
+  while (at < text.size) {
+    size_t size = code_point(bytes + at, text.size - at);
+    if (size == 0) {
+      if (ret_offset) *ret_offset = at;
+      return false;
+    }
+    at += size;
+    at += ascii_prefix(bytes + at, text.size - at);
+  }
+  return true;
+}

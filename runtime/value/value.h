@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * value: msgpack values behind turnphase/value.h. One function, tp__head_read(), knows the format and decides what is
+ * within the bytes; everything else walks from head to head. Reading allocates nothing and never recurses over bytes
+ * that were not checked. Writing goes through msgpack-c's packer. The room owns nothing but writers and has no lock. */
+#ifndef TP__VALUE_H
+#define TP__VALUE_H
+
+#include "runtime/base/base.h"
+#include "turnphase/value.h"
+
+enum {
+  TP__VALUE_DEPTH_MAX = 32,         /* containers inside each other */
+  TP__VALUE_BYTES_MAX = 64 << 20    /* so an offset fits in 32 bits */
+};
+
+/* ---- heads ---- */
+
+/** What is wrong with the head of a value. */
+typedef enum tp__head_flaw {
+  TP__HEAD_OK = 0,
+  TP__HEAD_CUT,       /* the bytes end within the value, or it declares more than is left of them */
+  TP__HEAD_EXTENSION, /* an extension type */
+  TP__HEAD_RESERVED,  /* 0xc1, which no value begins with */
+  TP__HEAD_RANGE      /* an unsigned integer above INT64_MAX */
+} tp__head_flaw;
+
+/** The first bytes of a value, decoded. */
+typedef struct tp__head {
+  tp_value_kind kind;
+  size_t size;       /* of the head itself; a number or bool is all head */
+  size_t content;    /* bytes of text or bytes behind it */
+  size_t children;   /* values behind it: elements, or keys and values */
+  int64_t integer;   /* int, or bool as 0 and 1 */
+  double real;
+} tp__head;
+
+/** Decodes the head at offset. When it succeeds, size and content lie within the bytes and each child has at least one
+ *  byte left, whatever the head declares: memory and loops may be sized from it. */
+tp__head_flaw tp__head_read(tp_text bytes, size_t offset, tp__head *ret_head);
+
+/** The size of the value at offset with all that is in it, found without recursion; 0 when it is broken. */
+size_t tp__value_size(tp_text bytes, size_t offset);
+
+/* ---- checking ---- */
+
+/** tp_value_check() with the memory for the keys of large maps taken from allocator. */
+tp_status tp__value_check(tp_text value, const tp_allocator *allocator, tp_fault *fault);
+
+/* ---- keys of maps that are being looked at ---- */
+
+/** A stack of offsets of keys: the ones of an inner map lie above those of the outer. Do not move it: it may point into
+ *  itself. Four bytes a key, and none allocated for the first few. */
+typedef struct tp__keys {
+  const tp_allocator *allocator;
+  tp_text bytes;     /* what the offsets point into: checked keys */
+  uint32_t *offsets;
+  size_t count, capacity;
+  uint32_t first[64];
+} tp__keys;
+
+void tp__keys_init(tp__keys *keys, tp_text bytes, const tp_allocator *allocator);
+void tp__keys_fini(tp__keys *keys);
+tp_status tp__keys_push(tp__keys *keys, size_t offset);
+/** Sorts the keys above index from bytewise, in place: n log n at worst. */
+void tp__keys_sort(tp__keys *keys, size_t from);
+/** After tp__keys_sort(): true when two are equal, with the offset of the later one. */
+bool tp__keys_repeated(const tp__keys *keys, size_t from, size_t *ret_offset);
+
+/* ---- writers ---- */
+
+/** The first error stays and nothing is written after it. TP_OK: none so far. */
+void tp__writer_stick(tp_writer *writer, tp_status status);
+tp_status tp__writer_status(const tp_writer *writer);
+/** The allocator that it was made with; lives as long as the writer. */
+const tp_allocator *tp__writer_allocator(const tp_writer *writer);
+
+#endif

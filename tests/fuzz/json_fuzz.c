@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Any bytes as JSON: refused with a place, or decoded to a value that is accepted, printed and decoded again to the same.
+ * Any bytes as a value: what the check accepts is printed as JSON, and once printed and decoded it stays what it is. */
+#include "tests/fuzz/must.h"
+#include "turnphase/declared.h"
+
+static tp_text canonical_of(tp_text value, tp_writer *writer) {
+  tp_text canonical;
+  MUST(tp_value_write_canonical(value, writer, NULL) == TP_OK);
+  MUST(tp_writer_finish(writer, &canonical) == TP_OK);
+  return canonical;
+}
+
+/* A value that came from JSON: it is one, and the way through JSON changes nothing. */
+static void must_survive(tp_text value) {
+  tp_writer *decoded, *first, *second;
+  gathered json = {0};
+  tp_text again;
+  MUST(tp_writer_new(NULL, &decoded) == TP_OK && tp_writer_new(NULL, &first) == TP_OK);
+  MUST(tp_writer_new(NULL, &second) == TP_OK);
+  MUST(tp_value_check(value, NULL) == TP_OK);
+  MUST(tp_json_encode(value, gather, &json, NULL) == TP_OK);
+  MUST(tp_json_decode((tp_text){json.text, json.size}, decoded, NULL) == TP_OK);
+  MUST(tp_writer_finish(decoded, &again) == TP_OK);
+  MUST(same_bytes(canonical_of(value, first), canonical_of(again, second)));
+  free(json.text);
+  tp_writer_free(decoded);
+  tp_writer_free(first);
+  tp_writer_free(second);
+}
+
+static void must_decode_or_name_the_place(tp_text json) {
+  tp_writer *writer;
+  tp_fault fault = {.code = TP_OK};
+  tp_text value;
+  MUST(tp_writer_new(NULL, &writer) == TP_OK);
+  tp_status status = tp_json_decode(json, writer, &fault);
+  MUST(status != TP_ERR_NO_MEMORY && fault.code == status);
+  if (status == TP_OK) {
+    MUST(tp_writer_finish(writer, &value) == TP_OK);
+    must_survive(value);
+  } else {
+    MUST(fault.line >= 1 && fault.column >= 1 && fault.line <= json.size + 1 && fault.column <= json.size + 1);
+    MUST(tp_utf8_valid((tp_text){fault.message, strlen(fault.message)}, NULL));
+    MUST(tp_writer_finish(writer, &value) == TP_ERR_MALFORMED); /* untouched */
+  }
+  tp_writer_free(writer);
+}
+
+static void must_print_what_is_checked(tp_text value) {
+  gathered json = {0};
+  tp_writer *writer;
+  tp_text decoded;
+  if (tp_json_encode(value, gather, &json, NULL) != TP_OK) {
+    MUST(json.size == 0);
+    return;
+  }
+  MUST(tp_writer_new(NULL, &writer) == TP_OK);
+  tp_status status = tp_json_decode((tp_text){json.text, json.size}, writer, NULL);
+  if (status == TP_OK) {
+    MUST(tp_writer_finish(writer, &decoded) == TP_OK);
+    must_survive(decoded);
+  } else {
+    MUST(memmem(json.text, json.size, "\\u0000", 6) != NULL); /* a key with a NUL is all that does not come back */
+  }
+  tp_writer_free(writer);
+  free(json.text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  tp_text bytes = {(const char *)data, size};
+  must_decode_or_name_the_place(bytes);
+  must_print_what_is_checked(bytes);
+  return 0;
+}
