@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * compile.c: from a set of subscriptions to plans. For each phase: validate its members, resolve their edges, sort, and
+ * lay everything out in flat arrays whose indexes are the plan's order. What is needed only on the way lies in a
+ * scratch arena; what stays lies in the snapshot's. Everything here is n log n + m. */
+#include <stdio.h>
+
+#include "runtime/plan/registry.h"
+
+static tp_status no_memory(tp_fault *fault) {
+  return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the plans");
+}
+
+/* ---- members ---- */
+
+static tp_status count_members(tp__drafts *drafts, tp_fault *fault) {
+  for (size_t i = 0; i < drafts->set->item_count; i++) {
+    const tp__set_item *item = &drafts->set->items[i];
+    tp__draft *draft = &drafts->phases[item->sub->desc.phase];
+    if (item->disabled || ++draft->node_count <= TP__PHASE_NODES_MAX) continue;
+    return tp__subscription_refuse(fault, drafts->registry, item->sub, TP_ERR_TOO_LARGE,
+                                   "the phase has %d subscriptions, and one more is not allowed", TP__PHASE_NODES_MAX);
+  }
+  return TP_OK;
+}
+
+static bool make_room(tp__drafts *drafts) {
+  drafts->places = tp__arena_alloc(drafts->scratch, drafts->set->item_count * sizeof *drafts->places);
+  if (!drafts->places) return false;
+  for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
+    tp__draft *draft = &drafts->phases[phase];
+    if (draft->node_count == 0) continue;
+    draft->phase = phase;
+    draft->row = drafts->registry->phases[phase];
+    draft->nodes = tp__arena_alloc(drafts->scratch, draft->node_count * sizeof *draft->nodes);
+    if (!draft->nodes) return false;
+    draft->node_count = 0;
+  }
+  return true;
+}
+
+static tp_status read_members(tp__drafts *drafts, tp_fault *fault) {
+  for (size_t i = 0; i < drafts->set->item_count; i++) {
+    const tp__set_item *item = &drafts->set->items[i];
+    tp__draft *draft = &drafts->phases[item->sub->desc.phase];
+    tp__node aside;
+    tp__node *node = item->disabled ? &aside : &draft->nodes[draft->node_count];
+    TP__TRY(tp__validate(drafts->registry, drafts->set, item->sub, item->disabled, node, fault));
+    node->subscription_name = item->sub->name;
+    node->handler_name = item->sub->handler_name;
+    node->owner_name = item->sub->owner_name;
+    drafts->places[i] = item->disabled ? TP__NO_PLACE : draft->node_count++;
+  }
+  return TP_OK;
+}
+
+/* ---- order ---- */
+
+static void turn_edges(tp__draft *draft) {
+  for (uint32_t i = 0; i < draft->edge_count; i++) {
+    tp__sort_edge edge = draft->edges[i];
+    draft->edges[i] = (tp__sort_edge){.from = edge.to, .to = edge.from};
+  }
+}
+
+static void turn_numbers(uint32_t *numbers, uint32_t count) {
+  for (uint32_t i = 0; i < count / 2; i++) {
+    uint32_t number = numbers[i];
+    numbers[i] = numbers[count - 1 - i];
+    numbers[count - 1 - i] = number;
+  }
+}
+
+/* Writes "a -> b -> c -> a" into the fault; from a path that is too long for it the middle is left out. */
+static tp_status refuse_cycle(const tp__draft *draft, const uint32_t *cycle, uint32_t count, tp_fault *fault) {
+  char path[TP_FAULT_MESSAGE_SIZE - 2 * TP_ID_BYTES_MAX] = "";
+  size_t size = 0;
+  uint32_t shown = 0;
+  for (; shown + 1 < count; shown++) {
+    const char *id = draft->nodes[cycle[shown]].sub->desc.id;
+    if (size + strlen(id) + sizeof " -> " > sizeof path) break;
+    size += (size_t)snprintf(path + size, sizeof path - size, "%s -> ", id);
+  }
+  char left_out[32] = "";
+  if (shown + 1 < count) snprintf(left_out, sizeof left_out, "(%u more) -> ", count - 1 - shown);
+  const char *first = draft->nodes[cycle[0]].sub->desc.id;
+  tp__fail(fault, TP_ERR_CYCLE, first, "the edges of %s form a cycle: %s%s%s", draft->row->name, path, left_out, first);
+  if (fault) fault->phase = draft->phase;
+  return TP_ERR_CYCLE;
+}
+
+static void sort_keys(const tp__draft *draft, tp__sort_node *ret_keys) {
+  for (uint32_t i = 0; i < draft->node_count; i++) {
+    const tp__subscription *sub = draft->nodes[i].sub;
+    ret_keys[i] = (tp__sort_node){.priority = sub->desc.priority, .tie_number = sub->registration};
+    if (draft->row->mode != TP_MODE_CHAIN) ret_keys[i].tie_id = sub->desc.id;
+  }
+}
+
+/* A reverse row is sorted with its edges turned around and then run from the end, so that edges hold as they were
+ * named while all else is backwards. */
+static tp_status order_nodes(const tp__drafts *drafts, tp__draft *draft, uint32_t *ret_order, tp_fault *fault) {
+  uint32_t count = draft->node_count, cycle_count = 0;
+  tp__sort_node *keys = tp__arena_alloc(drafts->scratch, count * sizeof *keys);
+  uint32_t *cycle = tp__arena_alloc(drafts->scratch, (count + 1) * sizeof *cycle);
+  if (!keys || !cycle) return no_memory(fault);
+  sort_keys(draft, keys);
+  if (draft->row->reverse) turn_edges(draft);
+  tp_status status = tp__sort(drafts->scratch->allocator, keys, count, draft->edges, draft->edge_count, ret_order,
+                              cycle, &cycle_count);
+  if (draft->row->reverse) {
+    turn_edges(draft);
+    turn_numbers(cycle, cycle_count);
+    if (status == TP_OK) turn_numbers(ret_order, count);
+  }
+  if (status == TP_ERR_CYCLE) return refuse_cycle(draft, cycle, cycle_count, fault);
+  return status == TP_OK ? TP_OK : no_memory(fault);
+}
+
+/* ---- layout ---- */
+
+typedef struct link {
+  uint32_t from, to; /* places in the plan */
+  uint32_t flags;
+} link;
+typedef struct links {
+  link *items, *spare; /* room for the same number */
+  uint32_t count;
+  uint32_t *starts; /* node_count + 1 */
+} links;
+
+/* The draft's edges by place, and for a chain those that make it one. */
+static tp_status gather_links(const tp__drafts *drafts, const tp__draft *draft, const uint32_t *order,
+                              links *ret_links) {
+  uint32_t count = draft->node_count;
+  size_t link_count = (size_t)draft->edge_count + count;
+  uint32_t *place = tp__arena_alloc(drafts->scratch, count * sizeof *place);
+  links all = {.items = tp__arena_alloc(drafts->scratch, link_count * sizeof *all.items),
+               .spare = tp__arena_alloc(drafts->scratch, link_count * sizeof *all.spare),
+               .starts = tp__arena_alloc(drafts->scratch, (count + 1) * sizeof *all.starts)};
+  if (!place || !all.items || !all.spare || !all.starts) return TP_ERR_NO_MEMORY;
+  for (uint32_t i = 0; i < count; i++) place[order[i]] = i;
+  for (uint32_t i = 0; i < draft->edge_count; i++) {
+    const tp__sort_edge *edge = &draft->edges[i];
+    all.items[all.count++] = (link){.from = place[edge->from], .to = place[edge->to], .flags = draft->edge_flags[i]};
+  }
+  for (uint32_t i = 0; draft->row->mode == TP_MODE_CHAIN && i + 1 < count; i++) {
+    all.items[all.count++] = (link){.from = i, .to = i + 1};
+  }
+  *ret_links = all;
+  return TP_OK;
+}
+
+/* One stable pass of a bucket sort, by from or by to. */
+static void sort_links(links *all, uint32_t node_count, bool by_to) {
+  memset(all->starts, 0, ((size_t)node_count + 1) * sizeof *all->starts);
+  for (uint32_t i = 0; i < all->count; i++) all->starts[(by_to ? all->items[i].to : all->items[i].from) + 1]++;
+  for (uint32_t i = 0; i < node_count; i++) all->starts[i + 1] += all->starts[i];
+  for (uint32_t i = 0; i < all->count; i++) {
+    uint32_t key = by_to ? all->items[i].to : all->items[i].from;
+    all->spare[all->starts[key]++] = all->items[i];
+  }
+  link *sorted = all->spare;
+  all->spare = all->items;
+  all->items = sorted;
+}
+
+/* One link for each pair; what any of them says counts. */
+static void collapse_links(links *all) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < all->count; i++) {
+    link *last = kept > 0 ? &all->items[kept - 1] : NULL;
+    if (last && last->from == all->items[i].from && last->to == all->items[i].to) {
+      last->flags |= all->items[i].flags;
+    } else {
+      all->items[kept++] = all->items[i];
+    }
+  }
+  all->count = kept;
+}
+
+static void lay_out_edges(tp__plan *plan, const links *all) {
+  for (uint32_t i = 0; i < plan->node_count; i++) plan->indegree[i] = 0;
+  for (uint32_t i = 0; i < all->count; i++) {
+    const link *edge = &all->items[i];
+    assert(edge->from < edge->to);
+    tp__node *from = &plan->nodes[edge->from], *to = &plan->nodes[edge->to];
+    if (from->edge_count++ == 0) from->first_edge = i;
+    plan->edges[i] = edge->to << 1 | (edge->flags & TP__EDGE_REQUIRES ? 1 : 0);
+    plan->indegree[edge->to]++;
+    if (to->level < from->level + 1) to->level = from->level + 1; /* from's is final: nothing later leads to it */
+  }
+  plan->edge_count = all->count;
+}
+
+static void lay_out_deps(tp__plan *plan, const links *all) {
+  for (uint32_t i = 0; i < all->count; i++) {
+    if (!(all->items[i].flags & TP__EDGE_DEP)) continue;
+    tp__node *node = &plan->nodes[all->items[i].to];
+    if (node->dep_count++ == 0) node->first_dep = plan->dep_count;
+    plan->deps[plan->dep_count++] = all->items[i].from;
+  }
+}
+
+static void sum_up(tp__plan *plan) {
+  plan->all_quick = true;
+  for (uint32_t i = 0; i < plan->node_count; i++) {
+    const tp__node *node = &plan->nodes[i];
+    if (plan->indegree[i] == 0) plan->roots[plan->root_count++] = i;
+    if (plan->levels < node->level + 1) plan->levels = node->level + 1;
+    if (!tp__node_awaited(node)) plan->detached_count++;
+    if (tp__node_awaited(node) && !(node->flags & TP__NODE_QUICK)) plan->all_quick = false;
+  }
+}
+
+static tp__plan *plan_new(const tp__draft *draft, const uint32_t *order, uint32_t edge_count, tp__arena *arena) {
+  uint32_t count = draft->node_count;
+  tp__plan *plan = tp__arena_zero(arena, sizeof *plan);
+  if (!plan) return NULL;
+  plan->row = draft->row;
+  plan->phase = draft->phase;
+  plan->node_count = count;
+  plan->nodes = tp__arena_alloc(arena, count * sizeof *plan->nodes);
+  plan->edges = tp__arena_alloc(arena, edge_count * sizeof *plan->edges);
+  plan->deps = tp__arena_alloc(arena, edge_count * sizeof *plan->deps);
+  plan->indegree = tp__arena_alloc(arena, count * sizeof *plan->indegree);
+  plan->roots = tp__arena_alloc(arena, count * sizeof *plan->roots);
+  if (!plan->nodes || !plan->edges || !plan->deps || !plan->indegree || !plan->roots) return NULL;
+  for (uint32_t i = 0; i < count; i++) plan->nodes[i] = draft->nodes[order[i]];
+  return plan;
+}
+
+static tp_status lay_out(const tp__drafts *drafts, const tp__draft *draft, const uint32_t *order, tp__arena *arena,
+                         tp__plan **ret_plan) {
+  links all;
+  TP__TRY(gather_links(drafts, draft, order, &all));
+  sort_links(&all, draft->node_count, true);
+  sort_links(&all, draft->node_count, false);
+  collapse_links(&all);
+  tp__plan *plan = plan_new(draft, order, all.count, arena);
+  if (!plan) return TP_ERR_NO_MEMORY;
+  lay_out_edges(plan, &all);
+  sort_links(&all, draft->node_count, true);
+  lay_out_deps(plan, &all);
+  sum_up(plan);
+  *ret_plan = plan;
+  return TP_OK;
+}
+
+/* ---- */
+
+static tp_status compile_phase(const tp__drafts *drafts, tp__draft *draft, tp__snapshot *snapshot, tp_fault *fault) {
+  uint32_t *order = tp__arena_alloc(drafts->scratch, draft->node_count * sizeof *order);
+  if (!order) return no_memory(fault);
+  TP__TRY(tp__draft_edges(drafts, draft, fault));
+  TP__TRY(order_nodes(drafts, draft, order, fault));
+  tp__plan *plan;
+  if (lay_out(drafts, draft, order, tp__snapshot_arena(snapshot), &plan) != TP_OK) return no_memory(fault);
+  plan->host_budget_ns = (int64_t)drafts->set->budgets_ms[draft->phase] * TP__NS_PER_MS;
+  if (tp__plan_times(plan, drafts->scratch) != TP_OK) return no_memory(fault);
+  plan->hash = tp__plan_hash(plan);
+  snapshot->plans[draft->phase] = plan;
+  return TP_OK;
+}
+
+static tp_status compile(tp__drafts *drafts, tp__snapshot *snapshot, tp_fault *fault) {
+  TP__TRY(count_members(drafts, fault));
+  if (!make_room(drafts)) return no_memory(fault);
+  TP__TRY(read_members(drafts, fault));
+  for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
+    if (drafts->phases[phase].node_count > 0) TP__TRY(compile_phase(drafts, &drafts->phases[phase], snapshot, fault));
+  }
+  snapshot->hash = tp__snapshot_hash(snapshot);
+  return TP_OK;
+}
+
+tp_status tp__compile(tp__snapshot *snapshot, tp_fault *fault) {
+  tp__arena scratch;
+  tp__arena_init(&scratch, &snapshot->registry->allocator, NULL, 0, 0);
+  tp__drafts *drafts = tp__arena_zero(&scratch, sizeof *drafts);
+  tp_status status = TP_ERR_NO_MEMORY;
+  if (drafts) {
+    drafts->registry = snapshot->registry;
+    drafts->set = tp__snapshot_set(snapshot);
+    drafts->scratch = &scratch;
+    status = compile(drafts, snapshot, fault);
+  } else {
+    no_memory(fault);
+  }
+  tp__arena_fini(&scratch);
+  return status;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * edges.c: from the ids that subscriptions name to edges between the nodes of one phase. Every edge is kept as "from
+ * runs before to", whoever named it. */
+#include "runtime/plan/registry.h"
+
+typedef struct edge_reader {
+  const tp__drafts *drafts;
+  tp__draft *draft;
+  const tp__subscription *sub; /* who names the edge */
+  tp_fault *fault;
+} edge_reader;
+
+#define REFUSE(r, code, ...) tp__subscription_refuse((r)->fault, (r)->drafts->registry, (r)->sub, (code), __VA_ARGS__)
+
+/* @param ret_place  TP__NO_PLACE for an optional edge to nobody. */
+static tp_status resolve(const edge_reader *r, const tp_edge *edge, const char *word, uint32_t *ret_place) {
+  const tp__set *set = r->drafts->set;
+  if (strcmp(edge->target, r->sub->desc.id) == 0) {
+    return REFUSE(r, TP_ERR_SELF_DEPENDENCY, "%s `%s` is an edge to itself", word, edge->target);
+  }
+  *ret_place = TP__NO_PLACE;
+  const tp__set_item *item = tp__set_find(set, edge->target);
+  if (!item) {
+    if (edge->optional) return TP_OK;
+    return REFUSE(r, TP_ERR_MISSING_DEPENDENCY,
+                  "%s `%s`: no such subscription is registered; register it or make the edge optional", word,
+                  edge->target);
+  }
+  if (item->sub->desc.phase != r->draft->phase) {
+    return REFUSE(r, TP_ERR_CROSS_PHASE, "%s `%s`: that one belongs to %s, and an edge stays within its phase", word,
+                  edge->target, r->drafts->registry->phases[item->sub->desc.phase]->name);
+  }
+  if (item->disabled) {
+    if (edge->optional) return TP_OK;
+    return REFUSE(r, TP_ERR_DISABLED_DEPENDENCY, "%s `%s`: that one is disabled; enable it or make the edge optional",
+                  word, edge->target);
+  }
+  uint32_t place = r->drafts->places[item - set->items];
+  const tp__node *target = &r->draft->nodes[place];
+  if (!tp__node_awaited(target)) {
+    return REFUSE(r, TP_ERR_DETACHED_TARGET,
+                  "%s `%s`: that one is %s, and only blocking and deadline subscriptions are waited for", word,
+                  edge->target, tp__execution_name(target->execution));
+  }
+  *ret_place = place;
+  return TP_OK;
+}
+
+static void add(tp__draft *draft, uint32_t from, uint32_t to, uint8_t flags) {
+  draft->edges[draft->edge_count] = (tp__sort_edge){.from = from, .to = to};
+  draft->edge_flags[draft->edge_count++] = flags;
+}
+
+/* Edges to those that run earlier: after and requires. */
+static tp_status read_earlier(const edge_reader *r, uint32_t own, const tp_edge *edges, size_t count, const char *word,
+                              uint8_t flags) {
+  for (size_t i = 0; i < count; i++) {
+    uint32_t target;
+    TP__TRY(resolve(r, &edges[i], word, &target));
+    if (target != TP__NO_PLACE) add(r->draft, target, own, flags);
+  }
+  return TP_OK;
+}
+
+static tp_status read_later(const edge_reader *r, uint32_t own, const tp_edge *edges, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    uint32_t target;
+    TP__TRY(resolve(r, &edges[i], "before", &target));
+    if (target != TP__NO_PLACE) add(r->draft, own, target, 0);
+  }
+  return TP_OK;
+}
+
+static tp_status read_declared(const tp__drafts *drafts, tp__draft *draft, tp_fault *fault) {
+  for (uint32_t own = 0; own < draft->node_count; own++) {
+    const tp_subscription *desc = &draft->nodes[own].sub->desc;
+    edge_reader r = {.drafts = drafts, .draft = draft, .sub = draft->nodes[own].sub, .fault = fault};
+    TP__TRY(read_earlier(&r, own, desc->after, desc->after_count, "after", TP__EDGE_DEP));
+    TP__TRY(read_earlier(&r, own, desc->requires_, desc->requires_count, "requires", TP__EDGE_DEP | TP__EDGE_REQUIRES));
+    TP__TRY(read_later(&r, own, desc->before, desc->before_count));
+  }
+  return TP_OK;
+}
+
+/* The sequential ones stand in line by registration number, in a reverse row backwards. A detached one keeps its place
+ * in the line, but nobody stands behind it, since it is never waited for. */
+static void line_up_sequential(tp__draft *draft) {
+  uint32_t previous = TP__NO_PLACE;
+  for (uint32_t i = 0; i < draft->node_count; i++) {
+    uint32_t own = draft->row->reverse ? draft->node_count - 1 - i : i;
+    const tp__node *node = &draft->nodes[own];
+    if (!tp__subscription_sequential(node->sub)) continue;
+    if (previous != TP__NO_PLACE) add(draft, previous, own, 0);
+    if (tp__node_awaited(node)) previous = own;
+  }
+}
+
+static uint64_t edges_max(const tp__draft *draft) {
+  uint64_t count = draft->node_count; /* the sequential ones */
+  for (uint32_t i = 0; i < draft->node_count; i++) {
+    const tp_subscription *desc = &draft->nodes[i].sub->desc;
+    count += desc->after_count + desc->before_count + desc->requires_count;
+  }
+  return count;
+}
+
+tp_status tp__draft_edges(const tp__drafts *drafts, tp__draft *draft, tp_fault *fault) {
+  uint64_t count = edges_max(draft);
+  if (count - draft->node_count > TP__PHASE_EDGES_MAX) {
+    tp__fail(fault, TP_ERR_TOO_LARGE, draft->row->name, "%s has %llu edges: at most %d are allowed in a phase",
+             draft->row->name, (unsigned long long)(count - draft->node_count), TP__PHASE_EDGES_MAX);
+    if (fault) fault->phase = draft->phase;
+    return TP_ERR_TOO_LARGE;
+  }
+  draft->edges = tp__arena_alloc(drafts->scratch, count * sizeof *draft->edges);
+  draft->edge_flags = tp__arena_alloc(drafts->scratch, count);
+  if (!draft->edges || !draft->edge_flags) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the plan");
+  TP__TRY(read_declared(drafts, draft, fault));
+  line_up_sequential(draft);
+  return TP_OK;
+}

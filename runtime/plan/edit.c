@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * edit.c: gathers wishes. An edit holds, for each id, what is to become of it; nothing of it is looked at by anybody
+ * else until commit.c applies it. A removal takes back an addition of the same edit when there is one, and else speaks
+ * of the registered one: so an addition that a commit refused can be mended. */
+#include <stdio.h>
+
+#include "runtime/plan/registry.h"
+
+/* ---- changes ---- */
+
+static void changes_fini(tp__changes *changes, const tp_allocator *allocator) {
+  tp__index_fini(&changes->index);
+  for (size_t i = 0; i < changes->count; i++) {
+    tp__subscription_unref(changes->items[i].sub);
+    tp__handler_unref(changes->items[i].handler);
+  }
+  tp__release(allocator, changes->items, changes->capacity * sizeof *changes->items);
+}
+
+tp__change *tp__changes_find(const tp__changes *changes, const char *id) {
+  size_t at;
+  return tp__index_get(&changes->index, id, &at) ? &changes->items[at] : NULL;
+}
+
+/* Makes room for one more change and its id, so that what follows cannot fail. */
+static tp_status changes_reserve(tp_edit *edit, tp__changes *changes, const char *id, const char **ret_id) {
+  void *items = changes->items;
+  TP__TRY(tp__index_reserve(&changes->index, changes->index.id_count + 1));
+  tp_status status = tp__array_grow(&edit->registry->allocator, &items, &changes->capacity, changes->count + 1,
+                                    sizeof *changes->items);
+  changes->items = items;
+  if (status != TP_OK) return status;
+  return tp__arena_string(&edit->arena, id, ret_id) ? TP_OK : TP_ERR_NO_MEMORY;
+}
+
+/* The newest change of an id, behind all others. What was wished before of the same id goes with it. */
+static tp__change *changes_append(tp__changes *changes, const char *id) {
+  tp__change *before = tp__changes_find(changes, id);
+  tp__change change = {.id = id};
+  if (before) {
+    change.removed = before->removed;
+    change.wish = before->wish;
+    before->removed = false;
+    before->wish = TP__WISH_NONE;
+  }
+  tp__change *added = &changes->items[changes->count];
+  *added = change;
+  tp__index_put(&changes->index, id, changes->count++);
+  return added;
+}
+
+static tp_status changes_get(tp_edit *edit, tp__changes *changes, const char *id, tp__change **ret_change) {
+  if (!tp__id_valid(id)) return TP_ERR_BAD_ID;
+  tp__change *change = tp__changes_find(changes, id);
+  if (!change) {
+    const char *copy;
+    TP__TRY(changes_reserve(edit, changes, id, &copy));
+    change = changes_append(changes, copy);
+  }
+  *ret_change = change;
+  return TP_OK;
+}
+
+/* ---- life ---- */
+
+static tp_status owner_read(const tp_owner *theirs, tp_edit *edit) {
+  tp_owner owner = {.struct_size = sizeof owner, .name = "host", .trust = TP_TRUST_HOST};
+  if (theirs) TP__TRY(tp__options_read(&owner, sizeof owner, theirs));
+  if (!tp__id_valid(owner.name)) return TP_ERR_BAD_ID;
+  if ((unsigned)owner.trust > TP_TRUST_DECLARED || (owner.grants & ~(uint32_t)TP_GRANT_PRIVILEGED_HOOKS))
+    return TP_ERR_USAGE;
+  snprintf(edit->owner_name, sizeof edit->owner_name, "%s", owner.name);
+  edit->owner = owner;
+  edit->owner.name = edit->owner_name;
+  return TP_OK;
+}
+
+tp_status tp__edit_new(tp__registry *registry, const tp_owner *owner, tp_edit **ret_edit) {
+  const tp_allocator *allocator = &registry->allocator;
+  tp_edit *edit = tp__alloc_zero(allocator, sizeof *edit);
+  if (!edit) return TP_ERR_NO_MEMORY;
+  tp_status status = owner_read(owner, edit);
+  if (status != TP_OK) {
+    tp__release(allocator, edit, sizeof *edit);
+    return status;
+  }
+  edit->registry = registry;
+  tp__arena_init(&edit->arena, allocator, NULL, 0, 0);
+  tp__index_init(&edit->handlers.index, allocator);
+  tp__index_init(&edit->subscriptions.index, allocator);
+  tp__snapshot *newest = tp__registry_pin(registry);
+  edit->base_version = newest->version;
+  tp__snapshot_unpin(newest);
+  *ret_edit = edit;
+  return TP_OK;
+}
+
+void tp_edit_discard(tp_edit *edit) {
+  if (!edit) return;
+  const tp_allocator *allocator = &edit->registry->allocator;
+  changes_fini(&edit->subscriptions, allocator);
+  changes_fini(&edit->handlers, allocator);
+  tp__arena_fini(&edit->arena);
+  tp__release(allocator, edit, sizeof *edit);
+}
+
+/* ---- wishes ---- */
+
+tp_status tp_edit_add_handler(tp_edit *edit, const tp_handler *handler) {
+  if (!edit || !handler) return TP_ERR_USAGE;
+  tp_handler desc;
+  const char *id;
+  tp__handler *copy;
+  TP__TRY(tp__options_read(&desc, sizeof desc, handler));
+  TP__TRY(tp__handler_check(edit->registry, &desc));
+  const tp__change *before = tp__changes_find(&edit->handlers, desc.id);
+  if (before && before->handler) return TP_ERR_DUPLICATE_ID;
+  TP__TRY(changes_reserve(edit, &edit->handlers, desc.id, &id));
+  TP__TRY(tp__handler_new(&edit->registry->allocator, &desc, &edit->owner, &copy));
+  changes_append(&edit->handlers, id)->handler = copy;
+  return TP_OK;
+}
+
+tp_status tp_edit_add_subscription(tp_edit *edit, const tp_subscription *subscription) {
+  if (!edit || !subscription) return TP_ERR_USAGE;
+  tp_subscription desc;
+  uint32_t alias_flags;
+  const char *id;
+  tp__subscription *copy;
+  TP__TRY(tp__options_read(&desc, sizeof desc, subscription));
+  TP__TRY(tp__subscription_check(edit->registry, &desc, &alias_flags));
+  const tp__change *before = tp__changes_find(&edit->subscriptions, desc.id);
+  if (before && before->sub) return TP_ERR_DUPLICATE_ID;
+  TP__TRY(changes_reserve(edit, &edit->subscriptions, desc.id, &id));
+  TP__TRY(tp__subscription_new(edit->registry, &desc, &edit->owner, alias_flags, &copy));
+  changes_append(&edit->subscriptions, id)->sub = copy;
+  return TP_OK;
+}
+
+tp_status tp_edit_remove_handler(tp_edit *edit, const char *id) {
+  if (!edit) return TP_ERR_USAGE;
+  tp__change *change;
+  TP__TRY(changes_get(edit, &edit->handlers, id, &change));
+  tp__handler *added = change->handler;
+  change->handler = NULL;
+  if (!added) change->removed = true;
+  tp__handler_unref(added);
+  return TP_OK;
+}
+
+tp_status tp_edit_remove_subscription(tp_edit *edit, const char *id) {
+  if (!edit) return TP_ERR_USAGE;
+  tp__change *change;
+  TP__TRY(changes_get(edit, &edit->subscriptions, id, &change));
+  tp__subscription *added = change->sub;
+  change->sub = NULL;
+  change->wish = TP__WISH_NONE;
+  if (!added) change->removed = true;
+  tp__subscription_unref(added);
+  return TP_OK;
+}
+
+tp_status tp_edit_enable(tp_edit *edit, const char *subscription, bool enabled) {
+  if (!edit) return TP_ERR_USAGE;
+  tp__change *change;
+  TP__TRY(changes_get(edit, &edit->subscriptions, subscription, &change));
+  change->wish = enabled ? TP__WISH_ENABLE : TP__WISH_DISABLE;
+  return TP_OK;
+}
+
+tp_status tp_edit_set_budget(tp_edit *edit, uint32_t phase, uint32_t budget_ms) {
+  if (!edit) return TP_ERR_USAGE;
+  if (!tp__registry_phase(edit->registry, phase)) return TP_ERR_UNKNOWN_PHASE;
+  edit->budget_set[phase] = true;
+  edit->budgets_ms[phase] = budget_ms;
+  return TP_OK;
+}

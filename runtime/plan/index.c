@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * index.c: finds an id among many. Open addressing, at most half full; nothing is ever taken out, since whoever owns an
+ * index drops it whole. */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "runtime/plan/registry.h"
+
+enum { SLOTS_MIN = 16 };
+
+void tp__index_init(tp__index *index, const tp_allocator *allocator) { *index = (tp__index){.allocator = allocator}; }
+
+void tp__index_fini(tp__index *index) {
+  tp__release(index->allocator, index->slots, index->slot_count * sizeof *index->slots);
+  tp__index_init(index, index->allocator);
+}
+
+/* The slot of the id, or the empty one where it belongs. */
+static tp__index_slot *slot_of(const tp__index *index, const char *id, uint64_t hash) {
+  for (size_t at = hash & (index->slot_count - 1);; at = (at + 1) & (index->slot_count - 1)) {
+    tp__index_slot *slot = &index->slots[at];
+    if (!slot->id || (slot->hash == hash && strcmp(slot->id, id) == 0)) return slot;
+  }
+}
+
+static void move_into(tp__index *index, tp__index_slot *slots, size_t slot_count) {
+  tp__index old = *index;
+  index->slots = slots;
+  index->slot_count = slot_count;
+  for (size_t i = 0; i < old.slot_count; i++) {
+    const tp__index_slot *slot = &old.slots[i];
+    if (slot->id) *slot_of(index, slot->id, slot->hash) = *slot;
+  }
+  tp__release(old.allocator, old.slots, old.slot_count * sizeof *old.slots);
+}
+
+tp_status tp__index_reserve(tp__index *index, size_t id_count) {
+  size_t slot_count = index->slot_count ? index->slot_count : SLOTS_MIN;
+  while (slot_count / 2 < id_count) slot_count *= 2;
+  if (slot_count == index->slot_count) return TP_OK;
+  tp__index_slot *slots = tp__alloc_zero(index->allocator, slot_count * sizeof *slots);
+  if (!slots) return TP_ERR_NO_MEMORY;
+  move_into(index, slots, slot_count);
+  return TP_OK;
+}
+
+void tp__index_put(tp__index *index, const char *id, size_t value) {
+  uint64_t hash = XXH3_64bits(id, strlen(id));
+  tp__index_slot *slot = slot_of(index, id, hash);
+  if (!slot->id) index->id_count++;
+  assert(index->id_count <= index->slot_count / 2);
+  *slot = (tp__index_slot){.id = id, .hash = hash, .value = value};
+}
+
+bool tp__index_get(const tp__index *index, const char *id, size_t *ret_value) {
+  if (index->slot_count == 0) return false;
+  const tp__index_slot *slot = slot_of(index, id, XXH3_64bits(id, strlen(id)));
+  if (!slot->id) return false;
+  *ret_value = slot->value;
+  return true;
+}

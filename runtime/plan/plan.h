@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plan: what is registered and how it is ordered. The registry holds handlers and subscriptions; a commit compiles
+ * those of every phase into a plan of flat arrays and publishes them together as one immutable snapshot.
+ * Owns: the registered copies of descriptors. Lock: `registry` (lock.def), held for pins and publishing, never while a
+ * plan is compiled or anything of a handler's is called. Never: runs a handler, knows a turn.
+ *
+ * The way: tp_edit_*() gather changes (edit.c) -> commit.c applies them to a copy of the registered set -> validate.c
+ * resolves the policies of each subscription -> edges.c finds the targets -> sort.c orders each phase -> compile.c lays
+ * out the arrays -> commit.c publishes -> turns pin.
+ *
+ * An edge always says who runs first: in a reverse row `after` still means after, while what no edge orders, and the
+ * line of the sequential ones, runs backwards. Nodes are stored in the order in which they run, reverse rows too, so
+ * every edge leads from a lower to a higher index. */
+#ifndef TP__PLAN_H
+#define TP__PLAN_H
+
+#include "runtime/os/os.h"
+#include "turnphase/inspect.h"
+
+typedef struct tp__registry tp__registry;
+
+/** What a subscription made through this name promises. */
+enum {
+  TP__ALIAS_SEQUENTIAL = 1, /* sequential unless it says otherwise */
+  TP__ALIAS_INFRA = 2       /* its reminders and signals are dropped with a diagnostic */
+};
+typedef struct tp__alias {
+  const char *name;
+  uint32_t phase;
+  uint32_t flags;
+} tp__alias;
+
+/** What the layer above lends: the runtime rooms do not look inside contributions. */
+typedef struct tp__contribution_ops {
+  /** Checks and deep-copies. @return TP_OK, TP_ERR_MALFORMED, TP_ERR_BAD_SCHEMA, TP_ERR_NO_MEMORY. */
+  tp_status (*copy)(tp__arena *arena, const tp_contribution *in, tp_contribution *out);
+  /** The name of a TP_KIND_*, static text. May be NULL. */
+  const char *(*kind_name)(uint32_t kind);
+  /** Checks only, with the story: also whether the phase takes a signal of this kind. @return as copy. */
+  tp_status (*check)(const tp_allocator *allocator, uint32_t phase, const tp_contribution *in, tp_fault *fault);
+} tp__contribution_ops;
+
+/** A registered handler. Freed, and its destroy called without lock, when the last subscription, snapshot and attempt
+ *  let go of it. */
+typedef struct tp__handler {
+  tp__a32 refs;
+  const tp_allocator *allocator; /* the rest never changes after registration */
+  tp__arena arena;               /* holds every copy below */
+  tp_handler desc;               /* strings and arrays are copies */
+  const char *owner;
+  tp_trust trust;
+  uint32_t grants;
+} tp__handler;
+
+/** How many handler threads one subscription, or one thing of the layer above, occupies. Set up once by
+ *  tp__permits_init(), then under the pool's mutex. */
+typedef struct tp__permits {
+  uint32_t used;                 /* functions that run, abandoned ones included */
+  uint32_t abandoned;
+  tp__link queue;                /* attempts that wait for a permit */
+} tp__permits;
+static inline void tp__permits_init(tp__permits *permits) {
+  permits->used = permits->abandoned = 0;
+  tp__list_init(&permits->queue);
+}
+
+/** A registered subscription; shared by all snapshots that contain it, so that permits and the kill switch are one. */
+typedef struct tp__subscription {
+  tp__a32 refs;
+  const tp_allocator *allocator; /* never changes after registration, down to the line */
+  tp__arena arena;               /* holds every copy below */
+  tp_subscription desc;          /* strings and arrays are copies; phase is resolved; execution, failure and limit_ms as
+                                    resolved at commit are in the node, not here; disabled is as it was added */
+  uint32_t alias_flags;
+  const char *owner;
+  tp_trust trust;
+  uint32_t grants;
+  uint64_t registration;         /* number, rising */
+  /* Interned: live as long as the registry, so that records may keep them. */
+  const char *name, *handler_name, *owner_name;
+  /* ---- atomic: set by the operator, read when a node becomes ready (relaxed: any moment will do) */
+  tp__a32 killed;
+  tp__permits permits;           /* under the pool's mutex (exec/pool.c) */
+} tp__subscription;
+
+enum {
+  TP__NODE_QUICK = 1,
+  TP__NODE_DETACHED = 2,      /* FireAndRecord or Background */
+  TP__NODE_BACKGROUND = 4,
+  TP__NODE_DEADLINE = 8,      /* limit_ns counts from ready, else from the call */
+  TP__NODE_REQUIRED = 16,
+  TP__NODE_FALLBACK = 32,
+  TP__NODE_MATCH = 64,
+  TP__NODE_RETRY = 128,
+  TP__NODE_INFRA = 256        /* TP__ALIAS_INFRA */
+};
+
+/** One subscription in a plan, in plan order. */
+typedef struct tp__node {
+  tp_handler_fn run;
+  void *self;
+  uint32_t flags;
+  uint32_t kinds;             /* bit 1 << TP_KIND_*: what it may emit here (row, capabilities, detachment) */
+  uint32_t first_edge, edge_count; /* in plan->edges */
+  int64_t limit_ns;
+  int64_t tail_ns;            /* longest path of required nodes behind it (quick ones count 10 ms an attempt); nodes
+                                 on the way that are not required, or not awaited, count nothing */
+  uint32_t first_dep, dep_count;   /* in plan->deps: what its call may see */
+  uint32_t capabilities;      /* the handler's */
+  uint32_t permits;           /* 0: none needed */
+  tp__subscription *sub;      /* held by the snapshot */
+  tp__handler *handler;       /* held by the snapshot */
+  tp_execution execution;     /* resolved, never DEFAULT */
+  tp_failure failure;         /* resolved, never DEFAULT */
+  /* The subscription's interned names, at hand. */
+  const char *subscription_name, *handler_name, *owner_name;
+  uint32_t level;             /* longest path of edges from a root, from 0: for printing */
+  bool critical;              /* on the critical path: for printing */
+} tp__node;
+
+/** A phase's subscriptions, compiled. Never changes. */
+typedef struct tp__plan {
+  const tp_phase *row;
+  uint32_t phase;
+  uint32_t node_count;        /* > 0 */
+  uint32_t edge_count, dep_count, root_count;
+  tp__node *nodes;
+  /** Successors by rising target: target << 1 | 1 when the target requires this one's success. Each pair once. A chain
+   *  has an edge from each node to the next, so that the engine knows one way to go on. Edges out of a detached node
+   *  (in a chain, or by its own `before`) wait for its start only: it counts as settled when started. */
+  uint32_t *edges;
+  uint32_t *deps;             /* node indexes of direct after/requires targets, by rising index */
+  uint16_t *indegree;         /* per node: edges into it; the counters an entry starts from */
+  uint32_t *roots;            /* nodes without incoming edge, rising */
+  int64_t worst_ns;           /* longest path of limits, attempts and back-off included; detached nodes count nothing */
+  int64_t required_ns;        /* the same, where only required nodes count */
+  int64_t host_budget_ns;     /* what the host set; 0: nothing */
+  int64_t budget_ns;          /* of an entry: the host's, else worst_ns capped at 30 s but never below required_ns; the
+                                 row's limit when nothing is awaited */
+  uint32_t levels;
+  uint32_t detached_count;
+  bool all_quick;             /* every awaited node is quick */
+  uint64_t hash;              /* of everything that decides behaviour but pointers */
+} tp__plan;
+
+/** All plans of one version. */
+typedef struct tp__snapshot {
+  tp__a64 refs;
+  tp__registry *registry;
+  uint64_t version;
+  uint64_t hash;
+  tp__plan *plans[TP_PHASE_LIMIT]; /* NULL: no enabled subscription */
+} tp__snapshot;
+
+/** A registry with the built-in and the host's phases and an empty snapshot of version 0. rows, aliases and ops are
+ *  borrowed for the registry's life; rows[i] is phase i, so rows[0] is nobody's. Host rows are copied; host_rows[i] is
+ *  phase TP_PHASE_HOST + i.
+ *  @return TP_OK; TP_ERR_NO_MEMORY; for a host row TP_ERR_BAD_ID, TP_ERR_DUPLICATE_ID, TP_ERR_USAGE, TP_ERR_VERSION;
+ *          TP_ERR_TOO_LARGE for more than 64 of them. */
+tp_status tp__registry_new(const tp_allocator *allocator, const tp_phase *rows, size_t row_count,
+    const tp__alias *aliases,
+                           size_t alias_count, const tp_phase *host_rows, size_t host_row_count,
+                           const tp__contribution_ops *ops, tp__registry **ret_registry, tp_fault *fault);
+/** Every snapshot must be unpinned. Handlers are destroyed. Accepts NULL. */
+void tp__registry_free(tp__registry *registry);
+
+/** The newest snapshot, held until unpinned. Threads: any. */
+tp__snapshot *tp__registry_pin(tp__registry *registry);
+/** A further hold on a snapshot that is held already. */
+void tp__snapshot_hold(tp__snapshot *snapshot);
+/** May free the snapshot and run handlers' destroy: no lock may be held. */
+void tp__snapshot_unpin(tp__snapshot *snapshot);
+
+/** What tp_edit_begin() and its siblings in runtime.h do, over a registry instead of a runtime. */
+tp_status tp__edit_new(tp__registry *registry, const tp_owner *owner, tp_edit **ret_edit);
+tp_status tp__hook_add(tp__registry *registry, const char *phase, tp_handler_fn run, void *self, tp_fault *fault);
+/** @param ret_was  whether it was switched off before. */
+tp_status tp__registry_kill(tp__registry *registry, const char *subscription, bool killed, bool *ret_was);
+uint32_t tp__registry_phase_find(const tp__registry *registry, const char *name);
+const tp_phase *tp__registry_phase(const tp__registry *registry, uint32_t phase);
+/** Aliases of a phase for printing: calls each. */
+void tp__registry_aliases(const tp__registry *registry, uint32_t phase, void (*each)(void *ctx,
+    const tp__alias *alias), void *ctx);
+size_t tp__registry_audit(tp__registry *registry, void (*each)(void *ctx, const tp_audit *row), void *ctx);
+/** Called after each successful commit without lock (job workers look whether they can run more). Set before the first
+ *  commit. */
+void tp__registry_on_commit(tp__registry *registry, void (*call)(void *ctx), void *ctx);
+/** A node of the newest snapshot that can run a job: by handler id and contract version, in one phase (0: in any).
+ *  Background subscriptions are preferred, then the first in plan order.
+ *  @return the pinned snapshot and node, or NULL. */
+tp__snapshot *tp__registry_find_handler(tp__registry *registry, tp_text handler_id, uint32_t contract_version,
+    uint32_t phase,
+                                        const tp__node **ret_node, const tp__plan **ret_plan);
+
+/** The pause after an attempt (from 1) of a retried subscription: exponential doubles, at most 60 s. */
+int64_t tp__retry_pause_ns(const tp_subscription *desc, uint32_t attempt);
+
+/** Plans printed (print.c). */
+tp_status tp__plan_print(tp__registry *registry, uint32_t phase, tp_plan_format format, tp_print_fn print, void *ctx);
+tp_status tp__phases_print(tp__registry *registry, tp_plan_format format, tp_print_fn print, void *ctx);
+
+/** sort.c: Kahn's algorithm with a heap on (priority, tie); equal ones are taken by index, so the order is total.
+ *  @param edges       from, to pairs.
+ *  @param ret_order   node_count indexes.
+ *  @param ret_cycle   on TP_ERR_CYCLE: a path along edges that begins and ends with the same node, at most
+ *                     node_count + 1 indexes. It depends on the graph alone: found by going from the first node that
+ *                     could not be sorted back along first such predecessors, it begins with its first member ("first"
+ *                     in the order of (priority, tie)).
+ *  @return TP_OK, TP_ERR_CYCLE, TP_ERR_NO_MEMORY. */
+typedef struct tp__sort_node {
+  int64_t priority;
+  const char *tie_id;   /* compared bytewise when not NULL in both */
+  uint64_t tie_number;  /* else this */
+} tp__sort_node;
+typedef struct tp__sort_edge { uint32_t from, to; } tp__sort_edge;
+tp_status tp__sort(const tp_allocator *allocator, const tp__sort_node *nodes, uint32_t node_count,
+    const tp__sort_edge *edges,
+                   uint32_t edge_count, uint32_t *ret_order, uint32_t *ret_cycle, uint32_t *ret_cycle_count);
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * print.c: the doors of the printers, and the small tools that all of them use. */
+#include "runtime/plan/print.h"
+
+#include <stdio.h>
+
+/* ---- pieces ---- */
+
+void tp__print_text(const tp__printer *printer, const char *string) {
+  printer->print(printer->ctx, string, strlen(string));
+}
+
+void tp__print_format(const tp__printer *printer, const char *format, ...) {
+  char text[256];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  tp__print_text(printer, text);
+}
+
+void tp__print_quoted(const tp__printer *printer, const char *string) {
+  tp__print_text(printer, "\"");
+  for (const char *at = string; *at;) {
+    size_t plain = 0;
+    while ((unsigned char)at[plain] >= 0x20 && at[plain] != '"' && at[plain] != '\\') plain++;
+    if (plain > 0) printer->print(printer->ctx, at, plain);
+    at += plain;
+    if (!*at) break;
+    if (*at == '"' || *at == '\\')
+      tp__print_format(printer, "\\%c", *at);
+    else
+      tp__print_format(printer, "\\u%04x", (unsigned)(unsigned char)*at);
+    at++;
+  }
+  tp__print_text(printer, "\"");
+}
+
+const char *tp__duration(int64_t ns, char *buffer) {
+  int64_t ms = ns / TP__NS_PER_MS;
+  if (ns == TP__NEVER)
+    snprintf(buffer, TP__DURATION_SIZE, "for ever");
+  else if (ms >= 1000 && ms % 1000 == 0)
+    snprintf(buffer, TP__DURATION_SIZE, "%lld s", (long long)(ms / 1000));
+  else
+    snprintf(buffer, TP__DURATION_SIZE, "%lld ms", (long long)ms);
+  return buffer;
+}
+
+/* ---- words ---- */
+
+const char *tp__mode_name(tp_mode mode) {
+  static const char *const names[] = {"", "gather", "chain", "observe"};
+  return (size_t)mode < sizeof names / sizeof *names ? names[mode] : "";
+}
+
+const char *tp__verdict_name(tp_outcome_kind verdict) {
+  static const char *const names[] = {"none", "allow", "deny", "ask"};
+  return (size_t)verdict < sizeof names / sizeof *names ? names[verdict] : "";
+}
+
+static bool depends_on(const tp__plan *plan, const tp__node *node, uint32_t target) {
+  for (uint32_t i = 0; i < node->dep_count; i++) {
+    if (plan->deps[node->first_dep + i] == target) return true;
+  }
+  return false;
+}
+
+static bool named_before(const tp__node *node, const char *target) {
+  for (size_t i = 0; i < node->sub->desc.before_count; i++) {
+    if (strcmp(node->sub->desc.before[i].target, target) == 0) return true;
+  }
+  return false;
+}
+
+const char *tp__edge_kind(const tp__plan *plan, uint32_t from, uint32_t edge) {
+  uint32_t to = plan->edges[edge] >> 1;
+  if (plan->edges[edge] & 1) return "requires";
+  if (depends_on(plan, &plan->nodes[to], from)) return "after";
+  if (named_before(&plan->nodes[from], plan->nodes[to].sub->desc.id)) return "before";
+  return plan->row->mode == TP_MODE_CHAIN && to == from + 1 ? "chain" : "sequential";
+}
+
+/* ---- tables ---- */
+
+/* How many places the text takes on a screen, counting one for each code point. */
+static uint32_t width_of(const char *text) {
+  uint32_t width = 0;
+  for (; *text; text++) width += ((unsigned char)*text & 0xC0) != 0x80;
+  return width;
+}
+
+/* The blanks between a cell and the next one. */
+static void fill_gap(const char *text, uint32_t width, char *ret_gap) {
+  uint32_t blanks = width - width_of(text) + 2;
+  memset(ret_gap, ' ', blanks);
+  ret_gap[blanks] = '\0';
+}
+
+static void measure(const tp__columns *table, uint32_t *ret_widths) {
+  char buffer[TP__CELL_SIZE];
+  for (uint32_t column = 0; column + 1 < table->columns; column++) {
+    ret_widths[column] = width_of(table->heads[column]);
+    for (uint32_t row = 0; row < table->rows; row++) {
+      uint32_t width = width_of(table->cell(table->ctx, row, column, buffer, sizeof buffer));
+      if (width > ret_widths[column]) ret_widths[column] = width;
+    }
+  }
+}
+
+void tp__print_columns(const tp__columns *table, const tp__printer *printer) {
+  uint32_t widths[TP__TABLE_COLUMNS_MAX], last = table->columns - 1;
+  char buffer[TP__CELL_SIZE], gap[TP__CELL_SIZE + 3] = "  ";
+  assert(table->columns <= TP__TABLE_COLUMNS_MAX);
+  measure(table, widths);
+  for (uint32_t column = 0; column < last; column++) {
+    tp__print_text(printer, gap);
+    tp__print_text(printer, table->heads[column]);
+    fill_gap(table->heads[column], widths[column], gap);
+  }
+  tp__print_format(printer, "%s%s\n", gap, table->heads[last]);
+  for (uint32_t row = 0; row < table->rows; row++) {
+    snprintf(gap, sizeof gap, "  ");
+    for (uint32_t column = 0; column < last; column++) {
+      const char *text = table->cell(table->ctx, row, column, buffer, sizeof buffer);
+      tp__print_text(printer, gap);
+      tp__print_text(printer, text);
+      fill_gap(text, widths[column], gap);
+    }
+    table->last(table->ctx, row, gap, printer);
+    tp__print_text(printer, "\n");
+  }
+}
+
+/* ---- JSON ---- */
+
+static void json_begin(tp__json_printer *json, const char *key) {
+  if (json->comma) tp__print_text(json->printer, ",");
+  json->comma = true;
+  if (!key) return;
+  tp__print_quoted(json->printer, key);
+  tp__print_text(json->printer, ":");
+}
+
+void tp__print_open(tp__json_printer *json, const char *key, const char *bracket) {
+  json_begin(json, key);
+  tp__print_text(json->printer, bracket);
+  json->comma = false;
+}
+
+void tp__print_close(tp__json_printer *json, const char *bracket) {
+  tp__print_text(json->printer, bracket);
+  json->comma = true;
+}
+
+void tp__print_string(tp__json_printer *json, const char *key, const char *value) {
+  json_begin(json, key);
+  if (value)
+    tp__print_quoted(json->printer, value);
+  else
+    tp__print_text(json->printer, "null");
+}
+
+void tp__print_number(tp__json_printer *json, const char *key, int64_t value) {
+  json_begin(json, key);
+  tp__print_format(json->printer, "%lld", (long long)value);
+}
+
+void tp__print_bool(tp__json_printer *json, const char *key, bool value) {
+  json_begin(json, key);
+  tp__print_text(json->printer, value ? "true" : "false");
+}
+
+/* As text, since not every reader of JSON has 64-bit numbers. */
+void tp__print_hash(tp__json_printer *json, const char *key, uint64_t hash) {
+  json_begin(json, key);
+  tp__print_format(json->printer, "\"%016llx\"", (unsigned long long)hash);
+}
+
+/* ---- the door ---- */
+
+tp_status tp__plan_print(tp__registry *registry, uint32_t phase, tp_plan_format format, tp_print_fn print, void *ctx) {
+  static void (*const printers[])(tp__snapshot *, uint32_t, const tp__printer *) = {
+      [TP_PLAN_TABLE] = tp__print_table, [TP_PLAN_JSON] = tp__print_json, [TP_PLAN_DOT] = tp__print_dot};
+  if (!print || (unsigned)format > TP_PLAN_DOT) return TP_ERR_USAGE;
+  if (phase != TP_PHASE_NONE && !tp__registry_phase(registry, phase)) return TP_ERR_UNKNOWN_PHASE;
+  const tp__printer printer = {.print = print, .ctx = ctx};
+  tp__snapshot *snapshot = tp__registry_pin(registry);
+  printers[format](snapshot, phase, &printer);
+  tp__snapshot_unpin(snapshot);
+  return TP_OK;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * print: what the printers of this room share. Text leaves piece by piece through the caller's function; nothing is
+ * allocated and nothing is cut. */
+#ifndef TP__PRINT_H
+#define TP__PRINT_H
+
+#include "runtime/plan/registry.h"
+
+typedef struct tp__printer {
+  tp_print_fn print;
+  void *ctx;
+} tp__printer;
+
+void tp__print_text(const tp__printer *printer, const char *string);
+/** For short things: at most 255 bytes come out. */
+void tp__print_format(const tp__printer *printer, const char *format, ...) TP_PRINTF(2, 3);
+/** In double quotes; a quote and a backslash get a backslash, control bytes their JSON form. text is UTF-8. */
+void tp__print_quoted(const tp__printer *printer, const char *string);
+
+/** "5 s", "250 ms". */
+enum { TP__DURATION_SIZE = 32 };
+const char *tp__duration(int64_t ns, char *buffer);
+
+/** Columns for people: all but the last are as wide as the widest of their cells, at most TP__CELL_SIZE. */
+typedef struct tp__columns {
+  const char *const *heads;
+  uint32_t columns; /* the last one included */
+  uint32_t rows;
+  const void *ctx;
+  /** @return the text of a cell, static or in buffer. */
+  const char *(*cell)(const void *ctx, uint32_t row, uint32_t column, char *buffer, size_t size);
+  /** Prints the last cell of a row and the gap before it, or nothing. */
+  void (*last)(const void *ctx, uint32_t row, const char *gap, const tp__printer *printer);
+} tp__columns;
+enum { TP__TABLE_COLUMNS_MAX = 12, TP__CELL_SIZE = 160 };
+void tp__print_columns(const tp__columns *table, const tp__printer *printer);
+
+/** What made an edge: "requires", "after", "before", "sequential", "chain". edge indexes plan->edges. */
+const char *tp__edge_kind(const tp__plan *plan, uint32_t from, uint32_t edge);
+const char *tp__mode_name(tp_mode mode);
+const char *tp__verdict_name(tp_outcome_kind verdict);
+
+/** JSON, compact. Keeps track of commas and of nothing else. */
+typedef struct tp__json_printer {
+  const tp__printer *printer;
+  bool comma;
+} tp__json_printer;
+/** key NULL: an element of an array. */
+void tp__print_open(tp__json_printer *json, const char *key, const char *bracket);
+void tp__print_close(tp__json_printer *json, const char *bracket);
+void tp__print_string(tp__json_printer *json, const char *key, const char *value); /* NULL gives null */
+void tp__print_number(tp__json_printer *json, const char *key, int64_t value);
+void tp__print_bool(tp__json_printer *json, const char *key, bool value);
+void tp__print_hash(tp__json_printer *json, const char *key, uint64_t hash);
+
+/** Each prints the plans of the snapshot: of one phase, or of all (0). */
+void tp__print_table(tp__snapshot *snapshot, uint32_t phase, const tp__printer *printer);
+void tp__print_json(tp__snapshot *snapshot, uint32_t phase, const tp__printer *printer);
+void tp__print_dot(tp__snapshot *snapshot, uint32_t phase, const tp__printer *printer);
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * print_json.c: plans for programs: one JSON object on one line. Times are milliseconds, hashes are text, edges are
+ * ids. */
+#include "runtime/plan/print.h"
+
+static int64_t ms(int64_t ns) { return ns / TP__NS_PER_MS; }
+
+static void print_edges(tp__json_printer *json, const char *key, const tp_edge *edges, size_t count) {
+  tp__print_open(json, key, "[");
+  for (size_t i = 0; i < count; i++) {
+    tp__print_open(json, NULL, "{");
+    tp__print_string(json, "target", edges[i].target);
+    tp__print_bool(json, "optional", edges[i].optional);
+    tp__print_close(json, "}");
+  }
+  tp__print_close(json, "]");
+}
+
+static void print_graph(tp__json_printer *json, const tp__plan *plan, uint32_t index) {
+  const tp__node *node = &plan->nodes[index];
+  tp__print_open(json, "sees", "[");
+  for (uint32_t i = 0; i < node->dep_count; i++) {
+    tp__print_string(json, NULL, plan->nodes[plan->deps[node->first_dep + i]].sub->desc.id);
+  }
+  tp__print_close(json, "]");
+  tp__print_open(json, "next", "[");
+  for (uint32_t edge = node->first_edge; edge < node->first_edge + node->edge_count; edge++) {
+    tp__print_open(json, NULL, "{");
+    tp__print_string(json, "subscription", plan->nodes[plan->edges[edge] >> 1].sub->desc.id);
+    tp__print_string(json, "kind", tp__edge_kind(plan, index, edge));
+    tp__print_close(json, "}");
+  }
+  tp__print_close(json, "]");
+}
+
+static void print_policies(tp__json_printer *json, const tp__node *node) {
+  static const char *const trusts[] = {"host", "builtin", "declared"};
+  static const char *const pauses[] = {"none", "fixed", "exponential"};
+  static const char *const visibilities[] = {"internal", "debug", "user_audit", "user_visible"};
+  const tp_subscription *desc = &node->sub->desc;
+  tp__print_string(json, "trust", trusts[node->sub->trust]);
+  tp__print_string(json, "execution", tp__execution_name(node->execution));
+  tp__print_number(json, "limit_ms", ms(node->limit_ns));
+  tp__print_string(json, "failure", tp__failure_name(node->failure));
+  tp__print_bool(json, "quick", node->flags & TP__NODE_QUICK);
+  tp__print_number(json, "priority", desc->priority);
+  tp__print_number(json, "attempts", desc->attempts > 1 ? desc->attempts : 1);
+  tp__print_string(json, "backoff", pauses[desc->backoff]);
+  tp__print_number(json, "backoff_ms", desc->backoff_ms);
+  tp__print_number(json, "max_concurrent", node->permits);
+  tp__print_string(json, "fallback_verdict", tp__verdict_name(desc->fallback_verdict));
+  tp__print_number(json, "fallback_contributions", (int64_t)desc->fallback_count);
+  tp__print_string(json, "match", desc->match.matches ? desc->match.description : NULL);
+  tp__print_bool(json, "sequential", tp__subscription_sequential(node->sub));
+  tp__print_string(json, "visibility", visibilities[desc->visibility]);
+  tp__print_string(json, "metadata", desc->metadata);
+  tp__print_bool(json, "switched_off", tp__a32_load_relaxed(&node->sub->killed));
+}
+
+static void print_node(tp__json_printer *json, const tp__plan *plan, uint32_t index) {
+  const tp__node *node = &plan->nodes[index];
+  const tp_subscription *desc = &node->sub->desc;
+  tp__print_open(json, NULL, "{");
+  tp__print_number(json, "order", index + 1);
+  tp__print_string(json, "subscription", desc->id);
+  tp__print_string(json, "handler", node->handler->desc.id);
+  tp__print_string(json, "summary", node->handler->desc.summary);
+  tp__print_string(json, "owner", node->sub->owner);
+  tp__print_number(json, "level", node->level);
+  tp__print_bool(json, "critical", node->critical);
+  tp__print_number(json, "tail_ms", ms(node->tail_ns));
+  print_policies(json, node);
+  print_edges(json, "after", desc->after, desc->after_count);
+  print_edges(json, "requires", desc->requires_, desc->requires_count);
+  print_edges(json, "before", desc->before, desc->before_count);
+  print_graph(json, plan, index);
+  tp__print_close(json, "}");
+}
+
+static void print_plan(tp__json_printer *json, const tp__plan *plan) {
+  tp__print_open(json, NULL, "{");
+  tp__print_string(json, "phase", plan->row->name);
+  tp__print_string(json, "mode", tp__mode_name(plan->row->mode));
+  tp__print_bool(json, "reverse", plan->row->reverse);
+  tp__print_number(json, "levels", plan->levels);
+  tp__print_number(json, "worst_ms", ms(plan->worst_ns));
+  tp__print_number(json, "required_ms", ms(plan->required_ns));
+  tp__print_number(json, "budget_ms", ms(plan->budget_ns));
+  tp__print_bool(json, "budget_set_by_host", plan->host_budget_ns > 0);
+  tp__print_bool(json, "all_quick", plan->all_quick);
+  tp__print_hash(json, "hash", plan->hash);
+  tp__print_open(json, "subscriptions", "[");
+  for (uint32_t i = 0; i < plan->node_count; i++) print_node(json, plan, i);
+  tp__print_close(json, "]");
+  tp__print_close(json, "}");
+}
+
+void tp__print_json(tp__snapshot *snapshot, uint32_t phase, const tp__printer *printer) {
+  tp__json_printer json = {.printer = printer};
+  tp__print_open(&json, NULL, "{");
+  tp__print_number(&json, "version", (int64_t)snapshot->version);
+  tp__print_hash(&json, "hash", snapshot->hash);
+  tp__print_open(&json, "phases", "[");
+  for (uint32_t at = 1; at < TP_PHASE_LIMIT; at++) {
+    if (snapshot->plans[at] && (phase == TP_PHASE_NONE || phase == at)) print_plan(&json, snapshot->plans[at]);
+  }
+  tp__print_close(&json, "]");
+  tp__print_close(&json, "}");
+  tp__print_text(printer, "\n");
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * print_phases.c: the table of phases, for people and for programs. */
+#include <stdio.h>
+
+#include "runtime/plan/print.h"
+
+typedef struct phase_list {
+  const tp__registry *registry;
+  uint32_t count;
+  uint32_t ids[TP_PHASE_LIMIT];
+  uint32_t subscriptions[TP_PHASE_LIMIT]; /* by phase id, disabled ones too */
+} phase_list;
+
+static void list_phases(tp__snapshot *snapshot, phase_list *ret_list) {
+  const tp__set *set = tp__snapshot_set(snapshot);
+  *ret_list = (phase_list){.registry = snapshot->registry};
+  for (uint32_t phase = 1; phase < TP_PHASE_LIMIT; phase++) {
+    if (snapshot->registry->phases[phase]) ret_list->ids[ret_list->count++] = phase;
+  }
+  for (size_t i = 0; i < set->item_count; i++) ret_list->subscriptions[set->items[i].sub->desc.phase]++;
+}
+
+static const char *kind_name(const tp__registry *registry, uint32_t kind) {
+  return registry->ops->kind_name ? registry->ops->kind_name(kind) : "unnamed";
+}
+
+/* ---- for people ---- */
+
+enum { NAME, MODE, LIMIT, FAILURE, ACCESS, SUBSCRIPTIONS, CONTRIBUTES, ALIASES, COLUMNS };
+static const char *const heads[COLUMNS] = {"phase",  "mode",          "limit",          "failure",
+                                           "access", "subscriptions", "may contribute", "aliases"};
+
+static const char *mode_text(const tp_phase *row, char *buffer, size_t size) {
+  snprintf(buffer, size, "%s%s%s%s%s", tp__mode_name(row->mode), row->replace ? " replace" : "",
+           row->stop ? " stop" : "", row->ask ? " ask" : "", row->reverse ? " reverse" : "");
+  return buffer;
+}
+
+static const char *kinds_text(const tp__registry *registry, const tp_phase *row, char *buffer, size_t size) {
+  size_t used = 0;
+  snprintf(buffer, size, "-");
+  for (uint32_t kind = 1; kind < TP_KIND_COUNT && used < size; kind++) {
+    if (!(row->kinds & 1u << kind)) continue;
+    used += (size_t)snprintf(buffer + used, size - used, "%s%s", used > 0 ? ", " : "",
+                             kind_name(registry, kind));
+  }
+  return buffer;
+}
+
+static tp_failure failure_of(const tp_phase *row) { return row->failure ? row->failure : TP_FAILURE_BEST_EFFORT; }
+
+static uint32_t limit_ms_of(const tp_phase *row) { return row->limit_ms ? row->limit_ms : TP__LIMIT_DEFAULT_MS; }
+
+static const char *cell(const void *ctx, uint32_t row_index, uint32_t column, char *buffer, size_t size) {
+  const phase_list *list = ctx;
+  uint32_t phase = list->ids[row_index];
+  const tp_phase *row = list->registry->phases[phase];
+  switch (column) {
+    case NAME:
+      return row->name;
+    case MODE:
+      return mode_text(row, buffer, size);
+    case LIMIT:
+      return tp__duration((int64_t)limit_ms_of(row) * TP__NS_PER_MS, buffer);
+    case FAILURE:
+      return tp__failure_name(failure_of(row));
+    case ACCESS:
+      return row->privileged ? "privileged" : row->code_only ? "code only" : "";
+    case SUBSCRIPTIONS:
+      snprintf(buffer, size, "%u", list->subscriptions[phase]);
+      return buffer;
+    default:
+      return kinds_text(list->registry, row, buffer, size);
+  }
+}
+
+typedef struct alias_line {
+  const tp__printer *printer;
+  const char *before;
+} alias_line;
+
+static void print_alias(void *ctx, const tp__alias *alias) {
+  alias_line *line = ctx;
+  tp__print_text(line->printer, line->before);
+  tp__print_text(line->printer, alias->name);
+  line->before = ", ";
+}
+
+static void last(const void *ctx, uint32_t row_index, const char *gap, const tp__printer *printer) {
+  const phase_list *list = ctx;
+  alias_line line = {.printer = printer, .before = gap};
+  tp__registry_aliases(list->registry, list->ids[row_index], print_alias, &line);
+}
+
+static void print_for_people(const phase_list *list, const tp__printer *printer) {
+  tp__columns table = {
+      .heads = heads, .columns = COLUMNS, .rows = list->count, .ctx = list, .cell = cell, .last = last};
+  tp__print_columns(&table, printer);
+}
+
+/* ---- for programs ---- */
+
+static void json_alias(void *ctx, const tp__alias *alias) {
+  tp__json_printer *json = ctx;
+  tp__print_open(json, NULL, "{");
+  tp__print_string(json, "name", alias->name);
+  tp__print_bool(json, "sequential", alias->flags & TP__ALIAS_SEQUENTIAL);
+  tp__print_bool(json, "drops_reminders_and_signals", alias->flags & TP__ALIAS_INFRA);
+  tp__print_close(json, "}");
+}
+
+static void json_numbers(tp__json_printer *json, const char *key, const uint32_t *numbers, size_t count) {
+  tp__print_open(json, key, "[");
+  for (size_t i = 0; i < count; i++) tp__print_number(json, NULL, numbers[i]);
+  tp__print_close(json, "]");
+}
+
+static void json_kinds(tp__json_printer *json, const tp__registry *registry, const tp_phase *row) {
+  tp__print_open(json, "may_contribute", "[");
+  for (uint32_t kind = 1; kind < TP_KIND_COUNT; kind++) {
+    if (row->kinds & 1u << kind) tp__print_string(json, NULL, kind_name(registry, kind));
+  }
+  tp__print_close(json, "]");
+}
+
+static void json_phase(tp__json_printer *json, const phase_list *list, uint32_t phase) {
+  const tp_phase *row = list->registry->phases[phase];
+  tp__print_open(json, NULL, "{");
+  tp__print_number(json, "id", phase);
+  tp__print_string(json, "phase", row->name);
+  tp__print_string(json, "mode", tp__mode_name(row->mode));
+  tp__print_bool(json, "replace", row->replace);
+  tp__print_bool(json, "stop", row->stop);
+  tp__print_bool(json, "ask", row->ask);
+  tp__print_bool(json, "reverse", row->reverse);
+  tp__print_bool(json, "privileged", row->privileged);
+  tp__print_bool(json, "code_only", row->code_only);
+  tp__print_number(json, "limit_ms", limit_ms_of(row));
+  tp__print_string(json, "failure", tp__failure_name(failure_of(row)));
+  json_kinds(json, list->registry, row);
+  json_numbers(json, "fields", row->fields, row->field_count);
+  json_numbers(json, "replaceable", row->replaceable, row->replaceable_count);
+  tp__print_open(json, "aliases", "[");
+  tp__registry_aliases(list->registry, phase, json_alias, json);
+  tp__print_close(json, "]");
+  tp__print_number(json, "subscriptions", list->subscriptions[phase]);
+  tp__print_close(json, "}");
+}
+
+static void print_for_programs(const phase_list *list, const tp__printer *printer) {
+  tp__json_printer json = {.printer = printer};
+  tp__print_open(&json, NULL, "{");
+  tp__print_open(&json, "phases", "[");
+  for (uint32_t i = 0; i < list->count; i++) json_phase(&json, list, list->ids[i]);
+  tp__print_close(&json, "]");
+  tp__print_close(&json, "}");
+  tp__print_text(printer, "\n");
+}
+
+tp_status tp__phases_print(tp__registry *registry, tp_plan_format format, tp_print_fn print, void *ctx) {
+  if (!print || (format != TP_PLAN_TABLE && format != TP_PLAN_JSON)) return TP_ERR_USAGE;
+  const tp__printer printer = {.print = print, .ctx = ctx};
+  phase_list list;
+  tp__snapshot *snapshot = tp__registry_pin(registry);
+  list_phases(snapshot, &list);
+  if (format == TP_PLAN_TABLE)
+    print_for_people(&list, &printer);
+  else
+    print_for_programs(&list, &printer);
+  tp__snapshot_unpin(snapshot);
+  return TP_OK;
+}

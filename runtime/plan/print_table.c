@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * print_table.c: plans for people: a block for each phase, a line for each subscription in the order in which they run,
+ * then what the phase costs at worst. */
+#include <stdio.h>
+
+#include "runtime/plan/print.h"
+
+enum { ORDER, SUBSCRIPTION, HANDLER, OWNER, LEVEL, EXECUTION, LIMIT, FAILURE, QUICK, MORE, COLUMNS };
+static const char *const heads[COLUMNS] = {"#",         "subscription", "handler", "owner", "level",
+                                           "execution", "limit",        "failure", "quick", "more"};
+
+static const char *cell(const void *ctx, uint32_t row, uint32_t column, char *buffer, size_t size) {
+  const tp__plan *plan = ctx;
+  const tp__node *node = &plan->nodes[row];
+  switch (column) {
+    case ORDER:
+      snprintf(buffer, size, "%u", row + 1);
+      return buffer;
+    case SUBSCRIPTION:
+      return node->sub->desc.id;
+    case HANDLER:
+      return node->handler->desc.id;
+    case OWNER:
+      return node->sub->owner;
+    case LEVEL:
+      snprintf(buffer, size, "%u", node->level);
+      return buffer;
+    case EXECUTION:
+      return tp__execution_name(node->execution);
+    case LIMIT:
+      return tp__duration(node->limit_ns, buffer);
+    case FAILURE:
+      return tp__failure_name(node->failure);
+    default:
+      return node->flags & TP__NODE_QUICK ? "yes" : "no";
+  }
+}
+
+/* ---- the last column: whatever else was said of the subscription ---- */
+
+typedef struct remarks {
+  const tp__printer *printer;
+  const char *before; /* the next remark */
+} remarks;
+
+static void begin_remark(remarks *r, const char *word) {
+  tp__print_text(r->printer, r->before);
+  tp__print_text(r->printer, word);
+  r->before = "; ";
+}
+
+static void remark_edges(remarks *r, const char *word, const tp_edge *edges, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    if (i == 0) begin_remark(r, word);
+    tp__print_text(r->printer, i == 0 ? " " : ", ");
+    tp__print_text(r->printer, edges[i].target);
+    if (edges[i].optional) tp__print_text(r->printer, "?");
+  }
+}
+
+static void remark_policies(remarks *r, const tp_subscription *desc) {
+  static const char *const pauses[] = {"", " fixed", " exponential"};
+  if (desc->attempts > 1) {
+    begin_remark(r, "");
+    tp__print_format(r->printer, "%u attempts%s", desc->attempts, pauses[desc->backoff]);
+  }
+  if (desc->fallback_verdict != TP_OUTCOME_DONE) {
+    begin_remark(r, "fallback ");
+    tp__print_text(r->printer, tp__verdict_name(desc->fallback_verdict));
+  }
+  if (desc->match.matches) {
+    begin_remark(r, "when ");
+    tp__print_text(r->printer, desc->match.description);
+  }
+}
+
+static void last(const void *ctx, uint32_t row, const char *gap, const tp__printer *printer) {
+  const tp__plan *plan = ctx;
+  const tp__subscription *sub = plan->nodes[row].sub;
+  remarks r = {.printer = printer, .before = gap};
+  if (tp__a32_load_relaxed(&sub->killed)) begin_remark(&r, "SWITCHED OFF");
+  remark_edges(&r, "after", sub->desc.after, sub->desc.after_count);
+  remark_edges(&r, "requires", sub->desc.requires_, sub->desc.requires_count);
+  remark_edges(&r, "before", sub->desc.before, sub->desc.before_count);
+  if (tp__subscription_sequential(sub)) begin_remark(&r, "sequential");
+  remark_policies(&r, &sub->desc);
+}
+
+/* ---- a phase ---- */
+
+static void print_critical(const tp__plan *plan, const tp__printer *printer) {
+  const char *before = "  critical path: ";
+  for (uint32_t i = 0; i < plan->node_count; i++) {
+    if (!plan->nodes[i].critical) continue;
+    tp__print_text(printer, before);
+    tp__print_text(printer, plan->nodes[i].sub->desc.id);
+    before = " -> ";
+  }
+  if (plan->worst_ns > 0) tp__print_text(printer, "\n");
+}
+
+static void print_times(const tp__plan *plan, const tp__printer *printer) {
+  char worst[TP__DURATION_SIZE], required[TP__DURATION_SIZE], budget[TP__DURATION_SIZE];
+  tp__print_format(printer, "  worst case %s, required %s, budget %s%s, hash %016llx\n",
+                   tp__duration(plan->worst_ns, worst), tp__duration(plan->required_ns, required),
+                   tp__duration(plan->budget_ns, budget), plan->host_budget_ns > 0 ? " (set by the host)" : "",
+                   (unsigned long long)plan->hash);
+  if (plan->worst_ns > plan->budget_ns) tp__print_text(printer, "  warning: the worst case is above the budget\n");
+}
+
+static void print_plan(const tp__plan *plan, const tp__printer *printer) {
+  tp__print_text(printer, plan->row->name);
+  tp__print_format(printer, "  %s%s, %u subscription%s, %u level%s\n", tp__mode_name(plan->row->mode),
+                   plan->row->reverse ? " in reverse" : "", plan->node_count, plan->node_count == 1 ? "" : "s",
+                   plan->levels, plan->levels == 1 ? "" : "s");
+  tp__columns table = {
+      .heads = heads, .columns = COLUMNS, .rows = plan->node_count, .ctx = plan, .cell = cell, .last = last};
+  tp__print_columns(&table, printer);
+  print_critical(plan, printer);
+  print_times(plan, printer);
+}
+
+void tp__print_table(tp__snapshot *snapshot, uint32_t phase, const tp__printer *printer) {
+  bool some = false;
+  for (uint32_t at = 1; at < TP_PHASE_LIMIT; at++) {
+    if (!snapshot->plans[at] || (phase != TP_PHASE_NONE && phase != at)) continue;
+    print_plan(snapshot->plans[at], printer);
+    tp__print_text(printer, "\n");
+    some = true;
+  }
+  if (!some && phase != TP_PHASE_NONE) {
+    tp__print_text(printer, tp__registry_phase(snapshot->registry, phase)->name);
+    tp__print_text(printer, "  ");
+  }
+  if (!some)
+    tp__print_text(printer, "no subscriptions\n");
+  else
+    tp__print_format(printer, "snapshot %llu, hash %016llx\n", (unsigned long long)snapshot->version,
+                     (unsigned long long)snapshot->hash);
+}

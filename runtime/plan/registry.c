@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * registry.c: the newest snapshot: who holds it, who replaces it, and what can be asked of it. */
+#include <stdio.h>
+
+#include "runtime/plan/registry.h"
+
+/* ---- life ---- */
+
+static void built_in_rows_add(tp__registry *registry, const tp_phase *rows, size_t row_count) {
+  assert(row_count <= TP_PHASE_HOST);
+  for (size_t i = 1; i < row_count; i++) registry->phases[i] = &rows[i];
+}
+
+static tp_status registry_fill(tp__registry *registry, const tp_phase *host_rows, size_t host_row_count,
+                               tp_fault *fault) {
+  TP__TRY(tp__rows_add_host(registry, host_rows, host_row_count, fault));
+  registry->audit.rows = tp__alloc(&registry->allocator, TP__AUDIT_ROWS * sizeof *registry->audit.rows);
+  if (!registry->audit.rows) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the registry");
+  tp_status status = tp__snapshot_new(registry, 0, &registry->current);
+  if (status != TP_OK) return tp__fail(fault, status, NULL, "no memory for the registry");
+  registry->current->hash = tp__snapshot_hash(registry->current);
+  return TP_OK;
+}
+
+static void registry_release(tp__registry *registry) {
+  tp_allocator allocator = registry->allocator;
+  tp__release(&allocator, registry->audit.rows, TP__AUDIT_ROWS * sizeof *registry->audit.rows);
+  tp__arena_fini(&registry->arena);
+  tp__index_fini(&registry->interned);
+  tp__arena_fini(&registry->interned_arena);
+  tp__mutex_fini(&registry->lock);
+  tp__release(&allocator, registry, sizeof *registry);
+}
+
+tp_status tp__registry_new(const tp_allocator *allocator, const tp_phase *rows, size_t row_count,
+                           const tp__alias *aliases, size_t alias_count, const tp_phase *host_rows,
+                           size_t host_row_count, const tp__contribution_ops *ops, tp__registry **ret_registry,
+                           tp_fault *fault) {
+  tp_allocator ours = tp__allocator_of(allocator);
+  tp__registry *registry = tp__alloc_zero(&ours, sizeof *registry);
+  if (!registry) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the registry");
+  registry->allocator = ours;
+  registry->aliases = aliases;
+  registry->alias_count = alias_count;
+  registry->ops = ops;
+  tp_status status = tp__mutex_init(&registry->lock);
+  if (status != TP_OK) {
+    tp__release(&ours, registry, sizeof *registry);
+    return tp__fail(fault, status, NULL, "no lock for the registry");
+  }
+  tp__arena_init(&registry->arena, &registry->allocator, NULL, 0, 0);
+  tp__arena_init(&registry->interned_arena, &registry->allocator, NULL, 0, 0);
+  tp__index_init(&registry->interned, &registry->allocator);
+  built_in_rows_add(registry, rows, row_count);
+  status = registry_fill(registry, host_rows, host_row_count, fault);
+  if (status != TP_OK) {
+    registry_release(registry);
+    return status;
+  }
+  *ret_registry = registry;
+  return TP_OK;
+}
+
+void tp__registry_free(tp__registry *registry) {
+  if (!registry) return;
+  assert(tp__a64_load_acquire(&registry->current->refs) == 1);
+  tp__snapshot_unpin(registry->current);
+  registry_release(registry);
+}
+
+/* ---- the newest snapshot ---- */
+
+tp__snapshot *tp__registry_pin(tp__registry *registry) {
+  tp__mutex_lock(&registry->lock);
+  tp__snapshot *snapshot = registry->current;
+  tp__snapshot_hold(snapshot);
+  tp__mutex_unlock(&registry->lock);
+  return snapshot;
+}
+
+bool tp__registry_publish(tp__registry *registry, const tp__snapshot *base, tp__snapshot *snapshot,
+                          const tp__audit_row *row) {
+  tp__mutex_lock(&registry->lock);
+  tp__snapshot *old = registry->current;
+  bool newest = old == base;
+  if (newest) {
+    registry->current = snapshot;
+    tp__audit_add_locked(registry, row);
+  }
+  tp__mutex_unlock(&registry->lock);
+  if (newest) tp__snapshot_unpin(old);
+  return newest;
+}
+
+void tp__registry_on_commit(tp__registry *registry, void (*call)(void *ctx), void *ctx) {
+  registry->on_commit = call;
+  registry->on_commit_ctx = ctx;
+}
+
+/* ---- what can be asked of it ---- */
+
+tp_status tp__registry_kill(tp__registry *registry, const char *subscription, bool killed, bool *ret_was) {
+  if (!subscription) return TP_ERR_NOT_FOUND;
+  tp__snapshot *snapshot = tp__registry_pin(registry);
+  const tp__set_item *item = tp__set_find(tp__snapshot_set(snapshot), subscription);
+  if (item) {
+    char detail[TP__AUDIT_DETAIL_SIZE];
+    tp__audit_row row;
+    snprintf(detail, sizeof detail, "subscription `%s` switched %s", item->sub->desc.id, killed ? "off" : "on again");
+    tp__audit_fill(&row, "operator", "kill_switch", detail, TP_OK, snapshot->hash);
+    *ret_was = tp__a32_exchange_acq_rel(&item->sub->killed, killed) != 0;
+    tp__audit_add(registry, &row);
+  }
+  tp__snapshot_unpin(snapshot);
+  return item ? TP_OK : TP_ERR_NOT_FOUND;
+}
+
+static const tp__node *job_node(const tp__plan *plan, tp_text handler_id, uint32_t contract_version) {
+  const tp__node *found = NULL;
+  for (uint32_t i = 0; i < plan->node_count; i++) {
+    const tp__node *node = &plan->nodes[i];
+    if (node->handler->desc.contract_version != contract_version) continue;
+    if (!tp__text_is(handler_id, node->handler->desc.id)) continue;
+    if (node->flags & TP__NODE_BACKGROUND) return node;
+    if (!found) found = node;
+  }
+  return found;
+}
+
+tp__snapshot *tp__registry_find_handler(tp__registry *registry, tp_text handler_id, uint32_t contract_version,
+                                        uint32_t phase, const tp__node **ret_node, const tp__plan **ret_plan) {
+  tp__snapshot *snapshot = tp__registry_pin(registry);
+  const tp__node *found = NULL;
+  for (uint32_t at = 1; at < TP_PHASE_LIMIT; at++) {
+    const tp__plan *plan = phase == TP_PHASE_NONE || phase == at ? snapshot->plans[at] : NULL;
+    const tp__node *node = plan ? job_node(plan, handler_id, contract_version) : NULL;
+    bool better = node && (!found || (!(found->flags & TP__NODE_BACKGROUND) && (node->flags & TP__NODE_BACKGROUND)));
+    if (!better) continue;
+    found = node;
+    *ret_node = node;
+    *ret_plan = plan;
+  }
+  if (found) return snapshot;
+  tp__snapshot_unpin(snapshot);
+  return NULL;
+}
+
+/* ---- one hook, one commit ---- */
+
+/* A hook may do all that the phase's row allows, since nobody asked it to declare less. */
+static uint32_t row_capabilities(const tp_phase *row) {
+  uint32_t capabilities = row->kinds | TP_CAPABILITY_EMIT_AUDIT;
+  if (row->stop) capabilities |= TP_CAPABILITY_DECIDE;
+  if (row->replace) capabilities |= TP_CAPABILITY_REPLACE_PAYLOAD;
+  return capabilities;
+}
+
+static tp_status hook_fill(tp_edit *edit, uint32_t phase, const tp_phase *row, const char *alias, const char *id,
+                           tp_handler_fn run, void *self) {
+  tp_handler handler = {.struct_size = sizeof handler,
+                        .id = id,
+                        .run = run,
+                        .self = self,
+                        .phases = &phase,
+                        .phase_count = 1,
+                        .capabilities = row_capabilities(row)};
+  TP__TRY(tp_edit_add_handler(edit, &handler));
+  tp_subscription subscription = {
+      .struct_size = sizeof subscription, .id = id, .handler = id, .phase_name = alias, .sequential = TP_SEQUENTIAL_ON};
+  return tp_edit_add_subscription(edit, &subscription);
+}
+
+static tp_status hook_try(tp__registry *registry, uint32_t phase, const char *alias, tp_handler_fn run, void *self,
+                          tp_fault *fault) {
+  char id[32];
+  snprintf(id, sizeof id, "hook-%llu", (unsigned long long)tp__a64_add_relaxed(&registry->hooks, 1) + 1);
+  tp_edit *edit;
+  tp_status status = tp__edit_new(registry, NULL, &edit);
+  if (status != TP_OK) return tp__fail(fault, status, id, "hook of %s: %s", alias, tp_status_text(status));
+  status = hook_fill(edit, phase, registry->phases[phase], alias, id, run, self);
+  if (status != TP_OK) tp__fail(fault, status, id, "hook of %s: %s", alias, tp_status_text(status));
+  if (status == TP_OK) status = tp_edit_commit(edit, NULL, fault);
+  if (status != TP_OK) tp_edit_discard(edit);
+  return status;
+}
+
+tp_status tp__hook_add(tp__registry *registry, const char *phase, tp_handler_fn run, void *self, tp_fault *fault) {
+  uint32_t id = tp__registry_phase_find(registry, phase);
+  if (id == TP_PHASE_NONE) {
+    return tp__fail(fault, TP_ERR_UNKNOWN_PHASE, phase, "no phase or alias is called `%s`", phase ? phase : "");
+  }
+  if (!run) return tp__fail(fault, TP_ERR_USAGE, NULL, "a hook of %s needs a function", phase);
+  for (;;) {
+    tp_status status = hook_try(registry, id, phase, run, self, fault);
+    /* Somebody else's commit came in between, or somebody else chose the id: both pass by trying again. */
+    if (status != TP_ERR_CONFLICT && status != TP_ERR_DUPLICATE_ID) return status;
+  }
+}

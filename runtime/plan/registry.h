@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * registry: what the files of this room share with each other and with nobody else.
+ * What is registered at one version is a set: it never changes, belongs to the snapshot that was compiled of it, and is
+ * the ground on which the next commit builds its own. So nothing but the pointer to the newest snapshot and the audit
+ * rows needs the lock. */
+#ifndef TP__REGISTRY_H
+#define TP__REGISTRY_H
+
+#include "runtime/plan/plan.h"
+
+enum {
+  TP__PHASE_NODES_MAX = 65535, /* so that an indegree fits in 16 bits */
+  TP__PHASE_EDGES_MAX = 1000000,
+  TP__AUDIT_ROWS = 1024,
+  TP__AUDIT_DETAIL_SIZE = 256,
+  TP__LIMIT_DEFAULT_MS = 5000,
+  TP__LIMIT_FIRE_AND_RECORD_MS = 30000,
+  TP__LIMIT_BACKGROUND_MS = 180000
+};
+
+/* ---- index.c: from an id to a number, by hashing; ids are borrowed ---- */
+
+typedef struct tp__index_slot {
+  const char *id; /* NULL: empty */
+  uint64_t hash;
+  size_t value;
+} tp__index_slot;
+typedef struct tp__index {
+  const tp_allocator *allocator;
+  tp__index_slot *slots;
+  size_t slot_count, id_count;
+} tp__index;
+
+void tp__index_init(tp__index *index, const tp_allocator *allocator);
+void tp__index_fini(tp__index *index);
+/** Makes room for id_count ids in all. */
+tp_status tp__index_reserve(tp__index *index, size_t id_count);
+/** Puts or replaces; room was reserved. id must live as long as the index. */
+void tp__index_put(tp__index *index, const char *id, size_t value);
+bool tp__index_get(const tp__index *index, const char *id, size_t *ret_value);
+
+/* ---- handler.c, subscription.c: registered copies, counted ---- */
+
+/** What is wrong with the descriptor itself. */
+tp_status tp__handler_check(const tp__registry *registry, const tp_handler *desc);
+/** A copy with one reference. On failure nothing of desc was taken. */
+tp_status tp__handler_new(const tp_allocator *allocator, const tp_handler *desc, const tp_owner *owner,
+                          tp__handler **ret_handler);
+void tp__handler_ref(tp__handler *handler);
+/** The last one calls destroy: no lock may be held. Accepts NULL. */
+void tp__handler_unref(tp__handler *handler);
+
+/** Also resolves desc->phase. @param ret_flags  of the alias it was named by. */
+tp_status tp__subscription_check(const tp__registry *registry, tp_subscription *desc, uint32_t *ret_flags);
+tp_status tp__subscription_new(tp__registry *registry, const tp_subscription *desc, const tp_owner *owner,
+                               uint32_t alias_flags, tp__subscription **ret_subscription);
+void tp__subscription_ref(tp__subscription *subscription);
+/** The last one calls the match's destroy: no lock may be held. Accepts NULL. */
+void tp__subscription_unref(tp__subscription *subscription);
+bool tp__subscription_sequential(const tp__subscription *subscription);
+
+/* ---- intern.c: ids that live as long as the registry, each kept once. What records keep of a subscription that may be
+ * gone; it grows with the number of different ids ever used, not with the number of commits ---- */
+
+tp_status tp__intern(tp__registry *registry, const char *id, const char **ret_id);
+
+/* ---- set.c: what is registered at one version ---- */
+
+typedef struct tp__set_item {
+  tp__subscription *sub;
+  bool disabled;
+} tp__set_item;
+typedef struct tp__set {
+  tp__arena *arena; /* the snapshot's */
+  tp__handler **handlers;
+  size_t handler_count;
+  tp__set_item *items; /* by rising registration number */
+  size_t item_count;
+  tp__index handler_index, item_index;
+  uint32_t budgets_ms[TP_PHASE_LIMIT]; /* what the host set; 0: nothing */
+  uint64_t next_registration;
+} tp__set;
+
+void tp__set_init(tp__set *set, const tp_allocator *allocator, tp__arena *arena);
+/** Lets go of every member; the arrays are the arena's. */
+void tp__set_fini(tp__set *set);
+tp_status tp__set_reserve(tp__set *set, size_t handler_count, size_t item_count);
+/** Take a reference; room was reserved, and the id is not in the set. */
+void tp__set_add_handler(tp__set *set, tp__handler *handler);
+void tp__set_add_item(tp__set *set, tp__subscription *subscription, bool disabled);
+/** NULL when there is none. */
+tp__handler *tp__set_handler(const tp__set *set, const char *id);
+const tp__set_item *tp__set_find(const tp__set *set, const char *id);
+
+/* ---- snapshot.c ---- */
+
+/** One reference, an empty set, no plan. */
+tp_status tp__snapshot_new(tp__registry *registry, uint64_t version, tp__snapshot **ret_snapshot);
+tp__set *tp__snapshot_set(tp__snapshot *snapshot);
+tp__arena *tp__snapshot_arena(tp__snapshot *snapshot);
+
+/* ---- rows.c: phases and their names ---- */
+
+/** Checks and copies the host's rows into the registry. */
+tp_status tp__rows_add_host(tp__registry *registry, const tp_phase *rows, size_t row_count, tp_fault *fault);
+/** 0 when there is none. @param ret_flags  of the alias; may be NULL. */
+uint32_t tp__rows_find(const tp__registry *registry, const char *name, uint32_t *ret_flags);
+
+/* ---- audit.c: a ring that is allocated once, so that a row is never lost for lack of memory ---- */
+
+typedef struct tp__audit_row {
+  int64_t unix_ms;
+  char owner[TP_ID_BYTES_MAX + 1];
+  char detail[TP__AUDIT_DETAIL_SIZE];
+  const char *action; /* static text */
+  tp_status outcome;
+  uint64_t snapshot_hash;
+} tp__audit_row;
+typedef struct tp__audit_ring {
+  tp__audit_row *rows; /* TP__AUDIT_ROWS */
+  uint64_t count;      /* written ever: row i is at i % TP__AUDIT_ROWS */
+} tp__audit_ring;
+
+/** Copies the row into the ring. */
+void tp__audit_add_locked(tp__registry *registry, const tp__audit_row *row);
+void tp__audit_add(tp__registry *registry, const tp__audit_row *row);
+/** A row of now. detail is cut to fit, at a code point. */
+void tp__audit_fill(tp__audit_row *row, const char *owner, const char *action, const char *detail, tp_status outcome,
+                    uint64_t snapshot_hash);
+
+/* ---- registry.c ---- */
+
+struct tp__registry {
+  /* ---- never changes after new */
+  tp_allocator allocator;
+  tp__arena arena; /* the host's rows */
+  const tp_phase *phases[TP_PHASE_LIMIT];
+  const tp__alias *aliases;
+  size_t alias_count;
+  const tp__contribution_ops *ops;
+  /* ---- never changes after the first commit */
+  void (*on_commit)(void *ctx);
+  void *on_commit_ctx;
+  /* ---- atomic: numbers for tp__hook_add (relaxed: they need only differ) */
+  tp__a64 hooks;
+  tp__mutex lock;
+  /* ---- under lock */
+  tp__snapshot *current; /* holds one reference */
+  tp__audit_ring audit;
+  tp__index interned; /* ids in interned_arena */
+  tp__arena interned_arena;
+};
+
+/** Makes it the newest snapshot, with the audit row of that, unless another one took the place of base. Takes the
+ *  caller's reference on success. May run handlers' destroy: no lock may be held. */
+bool tp__registry_publish(tp__registry *registry, const tp__snapshot *base, tp__snapshot *snapshot,
+                          const tp__audit_row *row);
+
+/* ---- edit.c: what an edit wishes; commit.c grants or refuses it ---- */
+
+typedef enum tp__wish { TP__WISH_NONE = 0, TP__WISH_ENABLE = 1, TP__WISH_DISABLE = 2 } tp__wish;
+
+/** What is to happen to one id. Changes stand in the order of additions. */
+typedef struct tp__change {
+  const char *id;        /* in the edit's arena */
+  bool removed;          /* the registered one goes */
+  tp__wish wish;         /* for the added one, else for the registered one */
+  tp__handler *handler;  /* added; the edit's reference */
+  tp__subscription *sub; /* added; the edit's reference */
+} tp__change;
+typedef struct tp__changes {
+  tp__change *items;
+  size_t count, capacity;
+  tp__index index; /* the newest change of an id */
+} tp__changes;
+
+struct tp_edit {
+  tp__registry *registry;
+  uint64_t base_version; /* the newest when the edit began */
+  char owner_name[TP_ID_BYTES_MAX + 1];
+  tp_owner owner;  /* its name is owner_name */
+  tp__arena arena; /* ids */
+  tp__changes handlers, subscriptions;
+  bool budget_set[TP_PHASE_LIMIT];
+  uint32_t budgets_ms[TP_PHASE_LIMIT];
+};
+
+/** The newest change of an id, or NULL. */
+tp__change *tp__changes_find(const tp__changes *changes, const char *id);
+
+/* ---- commit: validate.c, edges.c, compile.c, times.c, hash.c ---- */
+
+enum { TP__EDGE_REQUIRES = 1, TP__EDGE_DEP = 2 /* the later one named the earlier one: it may see it */ };
+
+/** A phase on its way to a plan. Nodes stand by registration number until they are sorted. */
+typedef struct tp__draft {
+  uint32_t phase;
+  const tp_phase *row;
+  tp__node *nodes;
+  uint32_t node_count;
+  tp__sort_edge *edges; /* from runs before to; indexes of nodes */
+  uint8_t *edge_flags;
+  uint32_t edge_count;
+} tp__draft;
+
+/** All phases of a commit. */
+typedef struct tp__drafts {
+  const tp__registry *registry;
+  const tp__set *set;
+  tp__arena *scratch; /* ends with the commit */
+  uint32_t *places;   /* per item of the set: its index in its draft; TP__NO_PLACE when disabled */
+  tp__draft phases[TP_PHASE_LIMIT];
+} tp__drafts;
+#define TP__NO_PLACE UINT32_MAX
+
+/** tp__fail() about a subscription: "subscription `x` of turn.intake: …", with the phase. */
+tp_status tp__subscription_refuse(tp_fault *fault, const tp__registry *registry, const tp__subscription *sub,
+                                  tp_status code, const char *format, ...) TP_PRINTF(5, 6);
+/** Refuses what is wrong with a subscription by itself, and resolves its policies: everything of the node but edges,
+ *  times and place. */
+tp_status tp__validate(const tp__registry *registry, const tp__set *set, tp__subscription *sub, bool disabled,
+                       tp__node *ret_node, tp_fault *fault);
+/** Resolves the targets of a phase's subscriptions and adds the edges of the sequential ones. */
+tp_status tp__draft_edges(const tp__drafts *drafts, tp__draft *draft, tp_fault *fault);
+/** Compiles the snapshot's set into its plans. */
+tp_status tp__compile(tp__snapshot *snapshot, tp_fault *fault);
+/** Fills in what follows from the limits: tails, worst case, critical path, budget. */
+tp_status tp__plan_times(tp__plan *plan, tp__arena *scratch);
+uint64_t tp__plan_hash(const tp__plan *plan);
+uint64_t tp__snapshot_hash(const tp__snapshot *snapshot);
+
+static inline bool tp__node_awaited(const tp__node *node) { return !(node->flags & TP__NODE_DETACHED); }
+
+/* ---- words for people and JSON: names.c ---- */
+
+const char *tp__execution_name(tp_execution execution);
+const char *tp__failure_name(tp_failure failure);
+
+#endif

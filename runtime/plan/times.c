@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * times.c: what follows from the limits. A path's length is the sum of its nodes' weights; since every edge leads to a
+ * higher index, one pass from the end finds the longest path behind each node. Three weightings are asked for: all that
+ * is awaited (worst case), what is required (the least budget that makes sense), and what is required with quick
+ * handlers at what they really take (how early the others must end). */
+#include "runtime/plan/registry.h"
+
+#define QUICK_NS (INT64_C(10) * TP__NS_PER_MS)
+#define BUDGET_CAP_NS (INT64_C(30000) * TP__NS_PER_MS)
+
+static int64_t sum(int64_t a, int64_t b) { return a > TP__NEVER - b ? TP__NEVER : a + b; }
+
+static int64_t product(int64_t a, int64_t b) {
+  int64_t result;
+  return __builtin_mul_overflow(a, b, &result) ? TP__NEVER : result;
+}
+
+/* All pauses between the attempts. They stop growing after a few. */
+static int64_t pauses_ns(const tp_subscription *desc) {
+  int64_t total = 0;
+  for (uint32_t attempt = 1; attempt < desc->attempts; attempt++) {
+    int64_t pause = tp__retry_pause_ns(desc, attempt);
+    if (pause == tp__retry_pause_ns(desc, UINT32_MAX)) return sum(total, product(pause, desc->attempts - attempt));
+    total = sum(total, pause);
+  }
+  return total;
+}
+
+/* How long one may wait for the node when each attempt takes attempt_ns. A deadline covers its retries. */
+static int64_t node_ns(const tp__node *node, int64_t attempt_ns) {
+  if (!tp__node_awaited(node)) return 0;
+  const tp_subscription *desc = &node->sub->desc;
+  int64_t all = desc->attempts > 1 ? sum(product(attempt_ns, desc->attempts), pauses_ns(desc)) : attempt_ns;
+  return (node->flags & TP__NODE_DEADLINE) && all > node->limit_ns ? node->limit_ns : all;
+}
+
+static int64_t worst_weight(const tp__node *node) { return node_ns(node, node->limit_ns); }
+
+static int64_t required_weight(const tp__node *node) {
+  return node->flags & TP__NODE_REQUIRED ? worst_weight(node) : 0;
+}
+
+static int64_t tail_weight(const tp__node *node) {
+  if (!(node->flags & TP__NODE_REQUIRED)) return 0;
+  bool quick = (node->flags & TP__NODE_QUICK) && node->limit_ns > QUICK_NS;
+  return node_ns(node, quick ? QUICK_NS : node->limit_ns);
+}
+
+/* @param ret_behind  per node the longest path behind it, without its own weight.
+ * @return the longest of all, own weights included. */
+static int64_t longest(const tp__plan *plan, int64_t (*weight)(const tp__node *node), int64_t *ret_behind) {
+  int64_t all = 0;
+  for (uint32_t i = plan->node_count; i-- > 0;) {
+    const tp__node *node = &plan->nodes[i];
+    int64_t behind = 0;
+    for (uint32_t e = node->first_edge; e < node->first_edge + node->edge_count; e++) {
+      uint32_t next = plan->edges[e] >> 1;
+      int64_t path = sum(weight(&plan->nodes[next]), ret_behind[next]);
+      if (path > behind) behind = path;
+    }
+    ret_behind[i] = behind;
+    if (sum(weight(node), behind) > all) all = sum(weight(node), behind);
+  }
+  return all;
+}
+
+/* Of several longest paths the first in plan order. */
+static void mark_critical(tp__plan *plan, const int64_t *behind) {
+  int64_t left = plan->worst_ns;
+  uint32_t i = 0;
+  if (left == 0) return;
+  while (sum(worst_weight(&plan->nodes[i]), behind[i]) != left) i++;
+  for (;;) {
+    tp__node *node = &plan->nodes[i];
+    node->critical = true;
+    left = behind[i];
+    if (left == 0) return;
+    uint32_t e = node->first_edge;
+    for (;; e++) {
+      assert(e < node->first_edge + node->edge_count);
+      i = plan->edges[e] >> 1;
+      if (sum(worst_weight(&plan->nodes[i]), behind[i]) == left) break;
+    }
+  }
+}
+
+static int64_t budget_of(const tp__plan *plan) {
+  if (plan->host_budget_ns > 0) return plan->host_budget_ns;
+  if (plan->detached_count == plan->node_count) {
+    uint32_t limit_ms = plan->row->limit_ms ? plan->row->limit_ms : TP__LIMIT_DEFAULT_MS;
+    return (int64_t)limit_ms * TP__NS_PER_MS;
+  }
+  int64_t budget = plan->worst_ns < BUDGET_CAP_NS ? plan->worst_ns : BUDGET_CAP_NS;
+  return budget > plan->required_ns ? budget : plan->required_ns;
+}
+
+tp_status tp__plan_times(tp__plan *plan, tp__arena *scratch) {
+  int64_t *behind = tp__arena_alloc(scratch, plan->node_count * sizeof *behind);
+  if (!behind) return TP_ERR_NO_MEMORY;
+  plan->required_ns = longest(plan, required_weight, behind);
+  longest(plan, tail_weight, behind);
+  for (uint32_t i = 0; i < plan->node_count; i++) plan->nodes[i].tail_ns = behind[i];
+  plan->worst_ns = longest(plan, worst_weight, behind);
+  mark_critical(plan, behind);
+  plan->budget_ns = budget_of(plan);
+  return TP_OK;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * validate.c: one subscription, looked at by itself: whether its handler, its phase and its policies go together, and
+ * what its policies come to when every default is filled in. Disabled subscriptions are held to the same, so that
+ * enabling one can fail for its edges and budget only. */
+#include <stdio.h>
+
+#include "runtime/plan/registry.h"
+
+enum {
+  KINDS_ALWAYS = 1 << TP_KIND_DIAGNOSTIC | 1 << TP_KIND_AUDIT,
+  KINDS_DETACHED = KINDS_ALWAYS | 1 << TP_KIND_BACKGROUND_JOB,
+  PERMITS_DEFAULT = 16
+};
+
+tp_status tp__subscription_refuse(tp_fault *fault, const tp__registry *registry, const tp__subscription *sub,
+                                  tp_status code, const char *format, ...) {
+  char what[TP_FAULT_MESSAGE_SIZE];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(what, sizeof what, format, args);
+  va_end(args);
+  tp__fail(fault, code, sub->desc.id, "subscription `%s` of %s: %s", sub->desc.id,
+           registry->phases[sub->desc.phase]->name, what);
+  if (fault) fault->phase = sub->desc.phase;
+  return code;
+}
+
+/* ---- what the defaults come to ---- */
+
+static tp_execution execution_of(const tp_subscription *desc) {
+  return desc->execution == TP_EXECUTION_DEFAULT ? TP_EXECUTION_BLOCKING : desc->execution;
+}
+
+static tp_failure failure_of(const tp_subscription *desc, const tp_phase *row) {
+  if (desc->failure != TP_FAILURE_DEFAULT) return desc->failure;
+  return row->failure == TP_FAILURE_DEFAULT ? TP_FAILURE_BEST_EFFORT : row->failure;
+}
+
+static int64_t limit_ns_of(const tp_subscription *desc, const tp_phase *row, tp_execution execution) {
+  uint32_t limit_ms = desc->limit_ms;
+  if (limit_ms == 0 && execution == TP_EXECUTION_FIRE_AND_RECORD) limit_ms = TP__LIMIT_FIRE_AND_RECORD_MS;
+  if (limit_ms == 0 && execution == TP_EXECUTION_BACKGROUND) limit_ms = TP__LIMIT_BACKGROUND_MS;
+  if (limit_ms == 0) limit_ms = row->limit_ms ? row->limit_ms : TP__LIMIT_DEFAULT_MS;
+  return (int64_t)limit_ms * TP__NS_PER_MS;
+}
+
+static uint32_t flags_of(const tp__subscription *sub, const tp__node *node) {
+  uint32_t flags = node->handler->desc.quick ? TP__NODE_QUICK : 0;
+  if (node->execution == TP_EXECUTION_DEADLINE) flags |= TP__NODE_DEADLINE;
+  if (node->execution == TP_EXECUTION_FIRE_AND_RECORD) flags |= TP__NODE_DETACHED;
+  if (node->execution == TP_EXECUTION_BACKGROUND) flags |= TP__NODE_DETACHED | TP__NODE_BACKGROUND;
+  if (node->failure == TP_FAILURE_REQUIRED) flags |= TP__NODE_REQUIRED;
+  if (node->failure == TP_FAILURE_FALLBACK) flags |= TP__NODE_FALLBACK;
+  if (sub->desc.match.matches) flags |= TP__NODE_MATCH;
+  if (sub->desc.attempts > 1) flags |= TP__NODE_RETRY;
+  if (sub->alias_flags & TP__ALIAS_INFRA) flags |= TP__NODE_INFRA;
+  return flags;
+}
+
+static uint32_t kinds_of(const tp__node *node, const tp_phase *row) {
+  uint32_t allowed = row->kinds | KINDS_ALWAYS;
+  if (!tp__node_awaited(node)) allowed &= KINDS_DETACHED;
+  return allowed & (node->capabilities | 1 << TP_KIND_DIAGNOSTIC);
+}
+
+static void resolve(tp__subscription *sub, tp__handler *handler, const tp_phase *row, tp__node *ret_node) {
+  const tp_subscription *desc = &sub->desc;
+  tp__node node = {.run = handler->desc.run,
+                   .self = handler->desc.self,
+                   .capabilities = handler->desc.capabilities,
+                   .sub = sub,
+                   .handler = handler};
+  node.execution = execution_of(desc);
+  node.failure = failure_of(desc, row);
+  node.limit_ns = limit_ns_of(desc, row, node.execution);
+  node.flags = flags_of(sub, &node);
+  node.kinds = kinds_of(&node, row);
+  node.permits = desc->max_concurrent;
+  if (node.permits == 0 && !handler->desc.quick) node.permits = PERMITS_DEFAULT;
+  *ret_node = node;
+}
+
+/* ---- what does not go together ---- */
+
+typedef struct checker {
+  const tp__registry *registry;
+  const tp__set *set;
+  const tp__subscription *sub;
+  const tp__handler *handler;
+  const tp__node *node;
+  const tp_phase *row;
+  tp_fault *fault;
+} checker;
+
+#define REFUSE(c, code, ...) tp__subscription_refuse((c)->fault, (c)->registry, (c)->sub, (code), __VA_ARGS__)
+
+static tp_status check_phase(const checker *c) {
+  const tp_handler *handler = &c->handler->desc;
+  for (size_t i = 0; i < handler->phase_count; i++) {
+    if (handler->phases[i] == c->sub->desc.phase) return TP_OK;
+  }
+  return REFUSE(c, TP_ERR_UNSUPPORTED_PHASE, "its handler `%s` does not support this phase", handler->id);
+}
+
+/* Who may be here. A declared handler stays a declared hook, whoever subscribes it. */
+static tp_status check_trust(const checker *c) {
+  const tp__subscription *sub = c->sub;
+  bool privileged = sub->trust == TP_TRUST_BUILTIN || (sub->grants & TP_GRANT_PRIVILEGED_HOOKS);
+  if (c->row->privileged && !privileged) {
+    return REFUSE(c, TP_ERR_PRIVILEGED,
+                  "the phase is privileged and owner `%s` is neither built in nor granted privileged_hooks",
+                  sub->owner);
+  }
+  if (c->row->code_only && (sub->trust == TP_TRUST_DECLARED || c->handler->trust == TP_TRUST_DECLARED)) {
+    return REFUSE(c, TP_ERR_CODE_ONLY, "the phase is for code only, and this is a declared hook of owner `%s`",
+                  sub->trust == TP_TRUST_DECLARED ? sub->owner : c->handler->owner);
+  }
+  return TP_OK;
+}
+
+static tp_status check_required(const checker *c) {
+  bool required = c->node->failure == TP_FAILURE_REQUIRED;
+  if (c->row->mode == TP_MODE_OBSERVE && (required || c->sub->desc.requires_count > 0)) {
+    return REFUSE(c, TP_ERR_OBSERVER_REQUIRED,
+                  "the phase is observed only, so nothing in it is required and nothing requires another: use "
+                  "best_effort and `after`");
+  }
+  if (required && !tp__node_awaited(c->node) && c->row->stop) {
+    return REFUSE(
+        c, TP_ERR_DETACHED_REQUIRED,
+        "it is required, but %s is never waited for, and the phase needs its verdict: use blocking or best_effort",
+        tp__execution_name(c->node->execution));
+  }
+  return TP_OK;
+}
+
+static tp_status check_retry(const checker *c) {
+  if (c->sub->desc.attempts <= 1 || c->handler->desc.idempotent) return TP_OK;
+  return REFUSE(c, TP_ERR_USAGE, "it asks for %u attempts, but its handler `%s` does not declare itself idempotent",
+                c->sub->desc.attempts, c->handler->desc.id);
+}
+
+static tp_status check_fallback_verdict(const checker *c) {
+  tp_outcome_kind verdict = c->sub->desc.fallback_verdict;
+  if (verdict == TP_OUTCOME_DONE) return TP_OK;
+  if (verdict != TP_OUTCOME_ALLOW && verdict != TP_OUTCOME_DENY && verdict != TP_OUTCOME_ASK) {
+    return REFUSE(c, TP_ERR_BAD_FALLBACK, "the verdict of its fallback is none of allow, deny and ask");
+  }
+  if (!(c->node->capabilities & TP_CAPABILITY_DECIDE)) {
+    return REFUSE(c, TP_ERR_CAPABILITY, "its fallback holds a verdict, but its handler `%s` did not declare `decide`",
+                  c->handler->desc.id);
+  }
+  if (!c->row->stop) return REFUSE(c, TP_ERR_CAPABILITY, "its fallback holds a verdict, but the phase takes none");
+  if (verdict == TP_OUTCOME_ASK && !c->row->ask) {
+    return REFUSE(c, TP_ERR_CAPABILITY, "its fallback asks, but the phase takes allow and deny only");
+  }
+  return TP_OK;
+}
+
+static tp_status check_fallback_kinds(const checker *c) {
+  for (size_t i = 0; i < c->sub->desc.fallback_count; i++) {
+    uint32_t kind = c->sub->desc.fallback[i].kind;
+    bool known = kind > 0 && kind < TP_KIND_COUNT;
+    if (known && (c->node->kinds & 1u << kind)) continue;
+    bool allowed = known && ((c->row->kinds | KINDS_ALWAYS) & 1u << kind);
+    if (!allowed) {
+      return REFUSE(c, TP_ERR_CAPABILITY,
+                    "contribution %zu of its fallback is of kind %u, which the phase does not take", i + 1, kind);
+    }
+    return REFUSE(c, TP_ERR_CAPABILITY,
+                  "contribution %zu of its fallback is of kind %u, which its handler `%s` did not declare", i + 1, kind,
+                  c->handler->desc.id);
+  }
+  return TP_OK;
+}
+
+static tp_status check_fallback(const checker *c) {
+  const tp_subscription *desc = &c->sub->desc;
+  bool given = desc->fallback_count > 0 || desc->fallback_verdict != TP_OUTCOME_DONE;
+  if (c->node->failure != TP_FAILURE_FALLBACK) {
+    return given ? REFUSE(c, TP_ERR_USAGE, "it has a fallback that its failure policy %s never uses",
+                          tp__failure_name(c->node->failure))
+                 : TP_OK;
+  }
+  if (!tp__node_awaited(c->node)) {
+    return REFUSE(c, TP_ERR_BAD_FALLBACK,
+                  "it has a fallback, but nobody waits for a %s subscription, so nothing could take its place",
+                  tp__execution_name(c->node->execution));
+  }
+  if (!given) {
+    return REFUSE(c, TP_ERR_BAD_FALLBACK,
+                  "its failure policy is fallback, but it brings no contributions and no verdict");
+  }
+  TP__TRY(check_fallback_verdict(c));
+  return check_fallback_kinds(c);
+}
+
+static tp_status check_match(const checker *c) {
+  const tp_match *match = &c->sub->desc.match;
+  for (size_t i = 0; i < match->field_count; i++) {
+    bool carried = false;
+    for (size_t f = 0; f < c->row->field_count && !carried; f++) carried = c->row->fields[f] == match->fields[i];
+    if (carried) continue;
+    return REFUSE(c, TP_ERR_MATCH_KEY, "its match `%s` reads payload field %u, which the phase does not carry",
+                  match->description ? match->description : "", match->fields[i]);
+  }
+  return TP_OK;
+}
+
+static tp_status check_budget(const checker *c) {
+  uint32_t budget_ms = c->set->budgets_ms[c->sub->desc.phase];
+  bool waits = c->node->failure == TP_FAILURE_REQUIRED && tp__node_awaited(c->node);
+  if (budget_ms == 0 || !waits || c->node->limit_ns <= (int64_t)budget_ms * TP__NS_PER_MS) return TP_OK;
+  return REFUSE(
+      c, TP_ERR_BUDGET,
+      "it is required with a limit of %lld ms, above the phase's budget of %u ms: lower the limit or raise the budget",
+      (long long)(c->node->limit_ns / TP__NS_PER_MS), budget_ms);
+}
+
+tp_status tp__validate(const tp__registry *registry, const tp__set *set, tp__subscription *sub, bool disabled,
+                       tp__node *ret_node, tp_fault *fault) {
+  tp__handler *handler = tp__set_handler(set, sub->desc.handler);
+  checker c = {.registry = registry,
+               .set = set,
+               .sub = sub,
+               .handler = handler,
+               .node = ret_node,
+               .row = registry->phases[sub->desc.phase],
+               .fault = fault};
+  if (!handler) {
+    return REFUSE(&c, TP_ERR_MISSING_HANDLER,
+                  "its handler `%s` is not registered; add the handler or remove the subscription", sub->desc.handler);
+  }
+  resolve(sub, handler, c.row, ret_node);
+  TP__TRY(check_phase(&c));
+  TP__TRY(check_trust(&c));
+  TP__TRY(check_required(&c));
+  TP__TRY(check_retry(&c));
+  TP__TRY(check_fallback(&c));
+  TP__TRY(check_match(&c));
+  return disabled ? TP_OK : check_budget(&c);
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/plan_world.h"
+
+#define EDGES(...) \
+  (const tp_edge[]) { __VA_ARGS__ }
+
+typedef struct paper {
+  char text[1 << 16];
+  size_t size;
+} paper;
+static paper page;
+
+static void write_on(void *ctx, const char *text, size_t size) {
+  paper *p = ctx;
+  assert_true(p->size + size < sizeof p->text);
+  memcpy(p->text + p->size, text, size);
+  p->size += size;
+  p->text[p->size] = '\0';
+}
+
+static const char *printed(world *w, uint32_t phase, tp_plan_format format) {
+  page.size = 0;
+  page.text[0] = '\0';
+  assert_int_equal(tp__plan_print(w->registry, phase, format, write_on, &page), TP_OK);
+  return page.text;
+}
+
+static const char *printed_phases(world *w, tp_plan_format format) {
+  page.size = 0;
+  page.text[0] = '\0';
+  assert_int_equal(tp__phases_print(w->registry, format, write_on, &page), TP_OK);
+  return page.text;
+}
+
+static void assert_has(const char *text, const char *part) {
+  if (!strstr(text, part)) fail_msg("`%s` is not in:\n%s", part, text);
+}
+
+/* ---- a reader of JSON that accepts nothing but JSON ---- */
+
+static const char *json_value(const char *at);
+
+static const char *json_text(const char *at) {
+  if (*at++ != '"') return NULL;
+  for (; *at != '"'; at++) {
+    if ((unsigned char)*at < 0x20) return NULL;
+    if (*at != '\\') continue;
+    at++;
+    if (*at == 'u') {
+      for (int i = 0; i < 4; i++) {
+        if (!*++at || !strchr("0123456789abcdefABCDEF", *at)) return NULL;
+      }
+    } else if (!*at || !strchr("\"\\/bfnrt", *at)) {
+      return NULL;
+    }
+  }
+  return at + 1;
+}
+
+static const char *json_members(const char *at, char end, bool named) {
+  if (*++at == end) return at + 1;
+  for (;;) {
+    if (named) {
+      at = json_text(at);
+      if (!at || *at++ != ':') return NULL;
+    }
+    at = json_value(at);
+    if (!at || (*at != ',' && *at != end)) return NULL;
+    if (*at++ == end) return at;
+  }
+}
+
+static const char *json_number(const char *at) {
+  if (*at == '-') at++;
+  if (*at == '0') return at + 1;
+  if (*at < '1' || *at > '9') return NULL;
+  while (*at >= '0' && *at <= '9') at++;
+  return at;
+}
+
+static const char *json_value(const char *at) {
+  static const char *const words[] = {"true", "false", "null"};
+  if (*at == '{') return json_members(at, '}', true);
+  if (*at == '[') return json_members(at, ']', false);
+  if (*at == '"') return json_text(at);
+  for (size_t i = 0; i < 3; i++) {
+    if (strncmp(at, words[i], strlen(words[i])) == 0) return at + strlen(words[i]);
+  }
+  return json_number(at);
+}
+
+static void assert_json(const char *text) {
+  const char *end = json_value(text);
+  if (!end || strcmp(end, "\n") != 0) fail_msg("no JSON, from `%.40s` on:\n%s", end ? end : "somewhere", text);
+}
+
+/* ---- */
+
+static bool matches_all(void *ctx, const tp_match_view *view) {
+  (void)ctx;
+  (void)view;
+  return true;
+}
+
+/* Three levels, every kind of edge, and words that need escaping. */
+static world *peopled(void) {
+  world *w = world_open();
+  tp_edit *edit = edit_of(w);
+  tp_handler handler = handler_of("h");
+  handler.summary = "says \"hi\"\\\n\ttwice \x01";
+  handler.idempotent = true;
+  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
+  tp_handler quick = handler_of("quick.one");
+  quick.quick = true;
+  assert_int_equal(tp_edit_add_handler(edit, &quick), TP_OK);
+  tp_subscription first = subscription_of("first", GATHER), second = subscription_of("second", GATHER);
+  first.limit_ms = 250;
+  second.requires_ = EDGES({"first", false});
+  second.requires_count = 1;
+  second.after = EDGES({"nobody", true});
+  second.after_count = 1;
+  second.attempts = 3;
+  second.backoff = TP_BACKOFF_EXPONENTIAL;
+  second.backoff_ms = 100;
+  second.match = (tp_match){.matches = matches_all, .description = "tool is \"shell\\*\""};
+  tp_subscription third = subscription_of("th\"ird\\", GATHER);
+  third.handler = "quick.one";
+  third.after = EDGES({"second", false});
+  third.after_count = 1;
+  third.metadata = "{\"a\": \"b\"}";
+  third.failure = TP_FAILURE_REQUIRED;
+  tp_subscription early = subscription_of("\xC3\xA9rly", GATHER);
+  early.before = EDGES({"second", false});
+  early.before_count = 1;
+  early.limit_ms = 1;
+  tp_subscription fire = subscription_of("fire", GATHER);
+  fire.execution = TP_EXECUTION_FIRE_AND_RECORD;
+  add(edit, first);
+  add(edit, second);
+  add(edit, third);
+  add(edit, early);
+  add(edit, fire);
+  tp_subscription guard = subscription_of("guard", STOP);
+  guard.failure = TP_FAILURE_FALLBACK;
+  guard.fallback_verdict = TP_OUTCOME_DENY;
+  add(edit, guard);
+  add(edit, subscription_of("guard2", STOP));
+  for (const char *c = "xy"; *c; c++) {
+    char id[2] = {*c, '\0'};
+    tp_subscription watch = subscription_of(id, OBSERVE);
+    watch.sequential = TP_SEQUENTIAL_ON;
+    add(edit, watch);
+  }
+  commit(w, edit);
+  return w;
+}
+
+static void an_empty_registry_says_so(void **state) {
+  (void)state;
+  world *w = world_open();
+  assert_string_equal(printed(w, 0, TP_PLAN_TABLE), "no subscriptions\n");
+  assert_string_equal(printed(w, STOP, TP_PLAN_TABLE), "test.stop  no subscriptions\n");
+  assert_json(printed(w, 0, TP_PLAN_JSON));
+  assert_has(page.text, "\"phases\":[]");
+  assert_string_equal(printed(w, 0, TP_PLAN_DOT), "digraph turnphase {\n  rankdir=LR;\n  node [shape=box];\n}\n");
+  world_close(w);
+}
+
+static void the_table_says_all_about_a_plan(void **state) {
+  (void)state;
+  world *w = peopled();
+  const char *text = printed(w, GATHER, TP_PLAN_TABLE);
+  static const char *const lines[] = {
+      "test.gather  gather, 5 subscriptions, 3 levels\n",
+      "  #  subscription  handler    owner  level  execution        limit   failure      quick  more\n",
+      "  1  fire          h          host   0      fire_and_record  30 s    best_effort  no\n",
+      "  2  first         h          host   0      blocking         250 ms  best_effort  no\n",
+      "  3  \xC3\xA9rly          h          host   0      blocking         1 ms    best_effort  no     before second\n",
+      ("  4  second        h          host   1      blocking         5 s     best_effort  no     after nobody?; "
+       "requires "
+       "first; 3 attempts exponential; when tool is \"shell\\*\"\n"),
+      "  5  th\"ird\\       quick.one  host   2      blocking         5 s     required     yes    after second\n",
+      "  critical path: first -> second -> th\"ird\\\n",
+      "  worst case 20550 ms, required 5 s, budget 20550 ms, hash ",
+  };
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) assert_has(text, lines[i]);
+  assert_null(strstr(text, "test.stop"));
+  assert_null(strstr(text, "warning"));
+  text = printed(w, 0, TP_PLAN_TABLE);
+  assert_has(text, "test.gather  gather");
+  assert_has(text, "test.stop  chain");
+  assert_has(text, "fallback deny\n");
+  assert_has(text, "snapshot 1, hash ");
+  assert_true(strstr(text, "test.gather") < strstr(text, "test.stop"));
+  world_close(w);
+}
+
+static void the_table_shows_switches_budgets_and_warnings(void **state) {
+  (void)state;
+  world *w = peopled();
+  bool was;
+  tp_edit *edit = edit_of(w);
+  assert_int_equal(tp_edit_set_budget(edit, GATHER, 7000), TP_OK);
+  commit(w, edit);
+  assert_int_equal(tp__registry_kill(w->registry, "first", true, &was), TP_OK);
+  const char *text = printed(w, GATHER, TP_PLAN_TABLE);
+  assert_has(text, "SWITCHED OFF\n");
+  assert_has(text, "budget 7 s (set by the host)");
+  assert_has(text, "  warning: the worst case is above the budget\n");
+  world_close(w);
+}
+
+static void json_is_json_whatever_the_words(void **state) {
+  (void)state;
+  world *w = peopled();
+  const char *text = printed(w, 0, TP_PLAN_JSON);
+  assert_json(text);
+  static const char *const parts[] = {
+      "\"summary\":\"says \\\"hi\\\"\\\\\\u000a\\u0009twice \\u0001\"",
+      "\"subscription\":\"th\\\"ird\\\\\"",
+      "\"metadata\":\"{\\\"a\\\": \\\"b\\\"}\"",
+      "\"after\":[{\"target\":\"nobody\",\"optional\":true}],\"requires\":[{\"target\":\"first\",\"optional\":false}]",
+      "\"sees\":[\"first\"]",
+      "\"next\":[{\"subscription\":\"second\",\"kind\":\"requires\"}]",
+      "\"next\":[{\"subscription\":\"second\",\"kind\":\"before\"}]",
+      "\"next\":[{\"subscription\":\"th\\\"ird\\\\\",\"kind\":\"after\"}]",
+      "\"next\":[{\"subscription\":\"guard2\",\"kind\":\"chain\"}]",
+      "\"next\":[{\"subscription\":\"y\",\"kind\":\"sequential\"}]",
+      "\"fallback_verdict\":\"deny\"",
+      "\"worst_ms\":20550,\"required_ms\":5000,\"budget_ms\":20550",
+  };
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) assert_has(text, parts[i]);
+  assert_json(printed(w, GATHER, TP_PLAN_JSON));
+  world_close(w);
+}
+
+static void dot_draws_each_kind_of_edge_its_own_way(void **state) {
+  (void)state;
+  world *w = peopled();
+  const char *text = printed(w, 0, TP_PLAN_DOT);
+  static const char *const parts[] = {
+      "digraph turnphase {\n",
+      "  subgraph cluster_1 {\n    label=\"test.gather\";\n",
+      "    \"first\" -> \"second\" [style=bold];\n",
+      "    \"second\" -> \"th\\\"ird\\\\\" [style=solid];\n",
+      "    \"\xC3\xA9rly\" -> \"second\" [style=solid,arrowhead=empty];\n",
+      "    \"guard\" -> \"guard2\" [style=dotted];\n",
+      "    \"x\" -> \"y\" [style=dashed];\n",
+      "    \"fire\" [tooltip=\"h\",xlabel=\"fire_and_record 30 s best_effort\",style=dashed];\n",
+      "    \"th\\\"ird\\\\\" [tooltip=\"quick.one\",xlabel=\"blocking 5 s required\",style=bold,color=red];\n",
+  };
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) assert_has(text, parts[i]);
+  world_close(w);
+}
+
+static void phases_are_printed_with_aliases_and_counts(void **state) {
+  (void)state;
+  world *w = peopled();
+  const char *text = printed_phases(w, TP_PLAN_TABLE);
+  assert_has(text,
+             "  phase                 mode            limit  failure      access      subscriptions  may contribute");
+  assert_has(text,
+             "  test.gather           gather          5 s    best_effort              5              "
+             "prompt_context, background_job  plainAlias, inOrder\n");
+  assert_has(
+      text,
+      "  test.stop             chain stop ask  5 s    required                 2              signal, reminder\n");
+  assert_has(text, "  test.privileged       chain replace   5 s    best_effort  privileged  0              -\n");
+  assert_has(text, "  test.code_only        chain replace   5 s    best_effort  code only   0              -\n");
+  text = printed_phases(w, TP_PLAN_JSON);
+  assert_json(text);
+  assert_has(text, "{\"id\":3,\"phase\":\"test.stop\",\"mode\":\"chain\",\"replace\":false,\"stop\":true,\"ask\":true");
+  assert_has(text,
+             "\"aliases\":[{\"name\":\"plainAlias\",\"sequential\":false,\"drops_reminders_and_signals\":false},"
+             "{\"name\":\"inOrder\",\"sequential\":true,\"drops_reminders_and_signals\":false}],\"subscriptions\":5}");
+  world_close(w);
+}
+
+static void what_cannot_be_printed_is_refused(void **state) {
+  (void)state;
+  world *w = peopled();
+  page.size = 0;
+  assert_int_equal(tp__plan_print(w->registry, 63, TP_PLAN_TABLE, write_on, &page), TP_ERR_UNKNOWN_PHASE);
+  assert_int_equal(tp__plan_print(w->registry, UINT32_MAX, TP_PLAN_JSON, write_on, &page), TP_ERR_UNKNOWN_PHASE);
+  assert_int_equal(tp__plan_print(w->registry, 0, (tp_plan_format)3, write_on, &page), TP_ERR_USAGE);
+  assert_int_equal(tp__plan_print(w->registry, 0, TP_PLAN_TABLE, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp__phases_print(w->registry, TP_PLAN_DOT, write_on, &page), TP_ERR_USAGE);
+  assert_int_equal(tp__phases_print(w->registry, TP_PLAN_TABLE, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(page.size, 0);
+  world_close(w);
+}
+
+static void printing_needs_no_memory(void **state) {
+  (void)state;
+  world *w = peopled();
+  w->count.refuse_at = 1;
+  w->count.refuse_rest = true;
+  w->count.asked = 0;
+  for (tp_plan_format format = TP_PLAN_TABLE; format <= TP_PLAN_DOT; format++)
+    assert_true(strlen(printed(w, 0, format)) > 100);
+  assert_int_equal(w->count.asked, 0);
+  world_close(w);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(an_empty_registry_says_so),
+      cmocka_unit_test(the_table_says_all_about_a_plan),
+      cmocka_unit_test(the_table_shows_switches_budgets_and_warnings),
+      cmocka_unit_test(json_is_json_whatever_the_words),
+      cmocka_unit_test(dot_draws_each_kind_of_edge_its_own_way),
+      cmocka_unit_test(phases_are_printed_with_aliases_and_counts),
+      cmocka_unit_test(what_cannot_be_printed_is_refused),
+      cmocka_unit_test(printing_needs_no_memory),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
