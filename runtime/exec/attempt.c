@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/exec/attempt.h"
+
+#include "runtime/exec/bug.h"
+#include "runtime/exec/runtime.h"
+
+/* ---- references ---- */
+
+static void hold(tp__attempt *attempt) { tp__a32_add_relaxed(&attempt->refs, 1); }
+
+void tp__attempt_unref(tp__attempt *attempt) {
+  if (tp__a32_sub_acq_rel(&attempt->refs, 1) == 1) attempt->class->release(attempt);
+}
+
+/* ---- cancel and destroy of a deferral: cancel at most once, destroy exactly once and never while cancel runs ---- */
+
+static void destroy_ctx(tp__attempt *attempt) {
+  if (attempt->deferral.destroy) attempt->deferral.destroy(attempt->deferral.ctx);
+}
+
+/* The deferral is published and the answer is not wanted. */
+static void tell(tp__attempt *attempt) {
+  uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_TELLING);
+  if (old & (TP__ATTEMPT_TELLING | TP__ATTEMPT_GONE)) return;
+  if (attempt->deferral.cancel) attempt->deferral.cancel(attempt->deferral.ctx);
+  old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_TOLD);
+  if (old & TP__ATTEMPT_GONE) destroy_ctx(attempt);
+}
+
+/* The token's end: nobody will answer through it any more. Drops the token's reference. */
+static void token_gone(tp__attempt *attempt) {
+  uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_GONE);
+  bool in_cancel = (old & TP__ATTEMPT_TELLING) && !(old & TP__ATTEMPT_TOLD);
+  if (!in_cancel) destroy_ctx(attempt);
+  tp__a32_sub_acq_rel(&attempt->runtime->tokens_open, 1);
+  tp__attempt_unref(attempt);
+}
+
+/* ---- the owner's side ---- */
+
+static void delivered(tp__message *message) {
+  tp__attempt *attempt = TP__CONTAINER(message, tp__attempt, message);
+  tp__strand_undue(&attempt->due);
+  tp__slot_close(attempt->token);
+  attempt->class->settled(attempt, attempt->refusal ? TP__REFUSED : TP__ANSWERED);
+}
+
+/* When it must be looked at next. A limit that counts from the call is watched from the hand-over on: that is never too
+ * late, and saves a message to say that the call began. */
+static int64_t due_at(const tp__attempt *attempt, int64_t now_ns) {
+  if (!attempt->limit_ns) return attempt->hard_ns;
+  int64_t started_ns = (int64_t)tp__a64_load_acquire(&attempt->started_ns);
+  int64_t limit_end_ns = (started_ns ? started_ns : now_ns) + attempt->limit_ns;
+  return limit_end_ns < attempt->hard_ns ? limit_end_ns : attempt->hard_ns;
+}
+
+static void fire(tp__due *due, int64_t now_ns) {
+  tp__attempt *attempt = TP__CONTAINER(due, tp__attempt, due);
+  int64_t at_ns = due_at(attempt, now_ns);
+  if (at_ns > now_ns) tp__strand_due(attempt->strand, due, at_ns);
+  else tp__attempt_expire(attempt, TP__EXPIRED);
+}
+
+tp_status tp__attempt_init(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand) {
+  memset(attempt, 0, sizeof *attempt);
+  attempt->class = class;
+  attempt->runtime = strand->runtime;
+  attempt->strand = strand;
+  attempt->message.deliver = delivered;
+  attempt->due.fire = fire;
+  tp__list_init(&attempt->due.link);
+  atomic_init(&attempt->refs.v, 1);
+  return tp__slot_open(attempt, attempt->runtime, &attempt->token);
+}
+
+void tp__attempt_fini(tp__attempt *attempt) { tp__slot_close(attempt->token); }
+
+tp_reason tp__attempt_start(tp__attempt *attempt, int64_t hard_ns, int64_t limit_ns) {
+  attempt->hard_ns = hard_ns;
+  attempt->limit_ns = limit_ns;
+  tp__strand_due(attempt->strand, &attempt->due, due_at(attempt, tp__now_ns()));
+  hold(attempt); /* the function's */
+  tp_reason refused = tp__pool_submit(&attempt->runtime->pool, &attempt->pool_item);
+  if (refused) {
+    tp__strand_undue(&attempt->due);
+    tp__slot_close(attempt->token);
+    tp__attempt_unref(attempt);
+  }
+  return refused;
+}
+
+void tp__attempt_await(tp__attempt *attempt, int64_t hard_ns) {
+  attempt->hard_ns = hard_ns;
+  attempt->limit_ns = 0;
+  tp__strand_due(attempt->strand, &attempt->due, hard_ns);
+}
+
+void tp__attempt_cancel(tp__attempt *attempt) {
+  uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_CANCELLED);
+  if (old & TP__ATTEMPT_DEFERRED) tell(attempt);
+}
+
+void tp__attempt_expire(tp__attempt *attempt, tp__attempt_end end) {
+  tp__strand_undue(&attempt->due);
+  if (!tp__slot_abandon(attempt->token)) return; /* somebody claimed it: the message is on its way */
+  hold(attempt);                                 /* for the rest of this function */
+  tp__attempt_cancel(attempt);
+  if (tp__pool_abandon(&attempt->runtime->pool, &attempt->pool_item)) { /* never ran: no token, no function */
+    tp__slot_late(attempt->token);
+    tp__slot_close(attempt->token);
+    tp__attempt_unref(attempt);
+  }
+  attempt->class->settled(attempt, end);
+  tp__attempt_unref(attempt);
+}
+
+/* ---- the answering side ---- */
+
+static void push_answer(tp__attempt *attempt, const tp_outcome *outcome) {
+  attempt->answer = *outcome;
+  attempt->ended_ns = tp__now_ns();
+  bool taken = tp__strand_push(attempt->strand, &attempt->message);
+  assert(taken); /* a strand does not end before its attempts are settled */
+  (void)taken;
+}
+
+static void note_late(tp__attempt *attempt) {
+  if (attempt->class->late) attempt->class->late(attempt, tp__now_ns());
+}
+
+static const tp_outcome malformed = {.kind = TP_OUTCOME_FAILED, .reason = "deferred and answered at once"};
+
+void tp__attempt_call(tp__attempt *attempt) {
+  tp__a64_store_release(&attempt->started_ns, (uint64_t)tp__now_ns());
+  tp_outcome outcome = attempt->class->call(attempt);
+  bool deferred = tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_DEFERRED;
+  if (deferred && outcome.kind == TP_OUTCOME_DEFERRED) return;
+  if (tp__slot_claim(attempt->token)) {
+    push_answer(attempt, deferred || outcome.kind == TP_OUTCOME_DEFERRED ? &malformed : &outcome);
+    if (deferred) token_gone(attempt);
+  } else if (!deferred && tp__slot_late(attempt->token)) {
+    note_late(attempt);
+    tp__slot_close(attempt->token);
+  }
+}
+
+void tp__attempt_refuse(tp__attempt *attempt, tp_reason reason) {
+  if (tp__slot_claim(attempt->token)) {
+    attempt->refusal = reason;
+    push_answer(attempt, &(tp_outcome){.kind = TP_OUTCOME_FAILED});
+  } else if (tp__slot_late(attempt->token)) {
+    tp__slot_close(attempt->token);
+  }
+  tp__attempt_unref(attempt);
+}
+
+bool tp__attempt_is_cancelled(const tp__attempt *attempt) {
+  return tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_CANCELLED;
+}
+
+/* ---- tokens ---- */
+
+tp_status tp__attempt_defer(tp__attempt *attempt, const tp_deferral *deferral, tp_token *ret_token) {
+  tp_runtime *runtime = attempt->runtime;
+  if (tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_DEFERRED) return TP_ERR_USAGE;
+  if (tp__a32_add_acq_rel(&runtime->tokens_open, 1) >= runtime->options.deferred_max) {
+    tp__a32_sub_acq_rel(&runtime->tokens_open, 1);
+    return TP_ERR_FULL;
+  }
+  if (deferral) attempt->deferral = *deferral;
+  hold(attempt); /* the token's */
+  *ret_token = attempt->token;
+  /* Whoever comes second, this or the owner's cancel, sees the other's flag and tells. */
+  uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_DEFERRED);
+  if (old & TP__ATTEMPT_CANCELLED) tell(attempt);
+  return TP_OK;
+}
+
+bool tp__attempt_revoke(tp__attempt *attempt) {
+  if (!tp__slot_claim(attempt->token)) return false;
+  tp__slot_close(attempt->token);
+  token_gone(attempt);
+  return true;
+}
+
+tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp_outcome *outcome,
+                           const void *extra) {
+  if (outcome->kind == TP_OUTCOME_DEFERRED) return TP_ERR_USAGE;
+  tp__attempt *attempt = tp__slot_claim(token);
+  if (!attempt) {
+    attempt = tp__slot_late(token);
+    if (!attempt) return TP_ERR_STALE;
+    note_late(attempt);
+    token_gone(attempt);
+    tp__slot_close(token); /* last: until then the runtime waits for us (tp__attempts_forget) */
+    return TP_ERR_STALE;
+  }
+  /* The runtime cannot go away while it counts a visitor, and the count is the last thing of it that is touched. */
+  tp_runtime *runtime = attempt->runtime;
+  tp__a32_add_acq_rel(&runtime->visitors, 1);
+  bool mismatch = class && attempt->class != class;
+  tp_outcome answer = mismatch ? malformed : *outcome;
+  attempt->answer = answer;
+  if (!mismatch && attempt->class->accept) attempt->class->accept(attempt, outcome, extra);
+  answer = attempt->answer;
+  push_answer(attempt, &answer);
+  token_gone(attempt);
+  tp__a32_sub_acq_rel(&runtime->visitors, 1);
+  return mismatch ? TP_ERR_USAGE : TP_OK;
+}
+
+tp__attempt *tp__token_hold(tp_token token, const tp__attempt_class *class) {
+  tp__attempt *attempt = tp__slot_hold(token);
+  if (!attempt || attempt->class == class) return attempt;
+  tp__token_let_go(attempt);
+  return NULL;
+}
+
+void tp__token_let_go(tp__attempt *attempt) {
+  tp_runtime *runtime = attempt->runtime;
+  tp__attempt_unref(attempt);
+  tp__a32_sub_acq_rel(&runtime->visitors, 1);
+}
+
+void tp__attempts_forget(tp_runtime *runtime) {
+  tp_token token;
+  tp__attempt *attempt;
+  while ((attempt = tp__slot_late_any(runtime, &token))) {
+    token_gone(attempt);
+    tp__slot_close(token);
+  }
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * attempt: one execution of something that leaves its owner's thread: a handler that is not quick or that deferred, or
+ * whatever the layer above has to call. The owner starts it and waits for one message; whoever answers first, the
+ * function, the holder of a token or the owner's own clock, wins the slot's one compare-and-swap.
+ *
+ * References: the owner's (until settled), the function's (while a handler thread has it), the token's (from deferral
+ * to completion, in time or late). The last one out calls release. An attempt that lost is abandoned: its memory stays
+ * until its function has returned and its token is completed, and nothing of it is merged. */
+#ifndef TP__ATTEMPT_H
+#define TP__ATTEMPT_H
+
+#include "runtime/exec/pool.h"
+#include "runtime/exec/slot.h"
+#include "runtime/exec/strand.h"
+
+typedef struct tp__attempt tp__attempt;
+
+/** How an attempt ended without the function's own answer. */
+typedef enum tp__attempt_end {
+  TP__ANSWERED = 0,  /* `answer` holds what was said */
+  TP__EXPIRED = 1,   /* its deadline passed */
+  TP__CANCELLED = 2, /* the same after a cancel */
+  TP__REFUSED = 3    /* `refusal` says why it never ran */
+} tp__attempt_end;
+
+typedef struct tp__attempt_class {
+  /** Runs the function on a handler thread. @return its outcome; DEFERRED when tp__attempt_defer() was called. */
+  tp_outcome (*call)(tp__attempt *attempt);
+  /** A token's holder answered: copy what outcome and extra point to. Any thread, which won the attempt. May be NULL.
+   *  */
+  void (*accept)(tp__attempt *attempt, const tp_outcome *outcome, const void *extra);
+  /** The one end of the attempt, on the owner. It must drop the owner's reference (tp__attempt_unref) when done. */
+  void (*settled)(tp__attempt *attempt, tp__attempt_end end);
+  /** A discarded answer came. Any thread. May be NULL. */
+  void (*late)(tp__attempt *attempt, int64_t now_ns);
+  /** Frees. Any thread. */
+  void (*release)(tp__attempt *attempt);
+} tp__attempt_class;
+
+enum {
+  TP__ATTEMPT_CANCELLED = 1, /* its answer will be discarded, or is no longer wanted */
+  TP__ATTEMPT_DEFERRED = 2,  /* deferral is set */
+  TP__ATTEMPT_TELLING = 4,   /* somebody calls, or called, deferral.cancel */
+  TP__ATTEMPT_TOLD = 8,      /* and is back from it */
+  TP__ATTEMPT_GONE = 16      /* the token was completed: ctx is to be destroyed, by whoever is last in it */
+};
+
+struct tp__attempt {
+  /* set at init */
+  const tp__attempt_class *class;
+  struct tp_runtime *runtime;
+  tp__strand *strand; /* valid until settled */
+  tp_token token;
+  /* owner only */
+  tp__due due;
+  int64_t hard_ns;  /* the deadline whatever happens */
+  int64_t limit_ns; /* from the call of the function; 0: none */
+  /* the pool's */
+  tp__pool_item pool_item;
+  /* atomic */
+  tp__a32 refs;       /* acq_rel */
+  tp__a32 flags;      /* acq_rel: publishes deferral */
+  tp__a64 started_ns; /* release by the thread that calls, acquire by the owner; 0: not yet */
+  /* written before DEFERRED is published */
+  tp_deferral deferral;
+  /* written by the winner of the slot before it pushes, read by the owner */
+  tp_outcome answer;
+  tp_reason refusal;
+  int64_t ended_ns;
+  tp__message message;
+};
+
+/** Makes an attempt ready to start, with a slot and the owner's reference. @return TP_OK, TP_ERR_NO_MEMORY. */
+tp_status tp__attempt_init(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand);
+/** Gives back the slot of an attempt that was not started. */
+void tp__attempt_fini(tp__attempt *attempt);
+
+/** Owner: hands the function to a handler thread (pool_item is set up). Its end comes through settled, never before
+ *  this returns, but when it was refused at once: then nothing more will come, and the owner's reference is still held.
+ *  @param hard_ns   absolute; @param limit_ns  from the call, 0: none. */
+tp_reason tp__attempt_start(tp__attempt *attempt, int64_t hard_ns, int64_t limit_ns);
+/** Owner: the function was called on this thread and deferred; waits for the token until hard_ns. */
+void tp__attempt_await(tp__attempt *attempt, int64_t hard_ns);
+/** Owner: the answer is no longer wanted, but the attempt keeps its time to end by itself. */
+void tp__attempt_cancel(tp__attempt *attempt);
+/** Owner: its time is up now, whatever its deadline was. Settles before it returns, unless an answer is on its way. */
+void tp__attempt_expire(tp__attempt *attempt, tp__attempt_end end);
+
+/** The thread that runs the function: from now on a token may answer.
+ *  @return TP_OK and *ret_token; TP_ERR_USAGE when called twice; TP_ERR_FULL when too many tokens are open. */
+tp_status tp__attempt_defer(tp__attempt *attempt, const tp_deferral *deferral, tp_token *ret_token);
+/** The owner's thread, when a function that was called there deferred and then answered all the same: takes the token
+ *  back. @return false when it was completed already and its answer is on its way. */
+bool tp__attempt_revoke(tp__attempt *attempt);
+
+/** Any thread: answers as tp_token_complete() does, with more for the class's accept.
+ *  @param class  which the token must be of, else TP_ERR_USAGE and the attempt fails as malformed; NULL: any. */
+tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp_outcome *outcome,
+                           const void *extra);
+/** Any thread: the attempt of an open token of this class, held with its runtime until tp__token_let_go(); NULL: stale
+ *  or of another class. */
+tp__attempt *tp__token_hold(tp_token token, const tp__attempt_class *class);
+void tp__token_let_go(tp__attempt *attempt);
+
+/** For the pool: calls the function and hands in its answer; refuses an attempt that never ran. */
+void tp__attempt_call(tp__attempt *attempt);
+void tp__attempt_refuse(tp__attempt *attempt, tp_reason reason);
+static inline tp__attempt *tp__attempt_of(tp__pool_item *item) { return TP__CONTAINER(item, tp__attempt, pool_item); }
+void tp__attempt_unref(tp__attempt *attempt);
+bool tp__attempt_is_cancelled(const tp__attempt *attempt);
+/** Completes every abandoned token of a runtime that goes away. */
+void tp__attempts_forget(struct tp_runtime *runtime);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bug: three known bugs that the simulator's own test plants, to see that the checker finds them. They exist in the
+ * simulated library only; elsewhere TP__BUG() is a constant 0. */
+#ifndef TP__BUG_H
+#define TP__BUG_H
+
+enum tp__bug {
+  TP__BUG_NONE = 0,
+  TP__BUG_LOST_WAKEUP = 1,   /* an engine worker goes to sleep without looking at the queue again */
+  TP__BUG_RECYCLED_SLOT = 2, /* a closed slot keeps its generation, and a late answer is not told from a live one */
+  TP__BUG_LEFT_QUEUED = 3    /* engine workers stop with strands still queued */
+};
+
+#ifdef TP_SIM
+extern enum tp__bug tp__planted_bug;
+#define TP__BUG(bug) (tp__planted_bug == (bug))
+#else
+#define TP__BUG(bug) 0
+#endif
+
+#endif

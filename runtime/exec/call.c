@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a handler sees and says through its tp_call. It reaches the entry and what the entry was given, never the turn's
+ * moving parts. */
+#include "runtime/exec/entry.h"
+#include "runtime/exec/runtime.h"
+
+enum { OUTPUT_BYTES_MAX = 1 << 20 };
+
+static const tp_text empty;
+
+static const tp__node *node_of(const tp_call *call) { return &call->entry->plan->nodes[call->index]; }
+
+/* ---- reading ---- */
+
+tp_text tp_call_id(const tp_call *call, uint32_t id) { return id < TP_ID_COUNT ? call->entry->turn->ids[id] : empty; }
+tp_caller tp_call_caller(const tp_call *call) { return call->entry->turn->caller; }
+tp_text tp_call_mode(const tp_call *call) { return call->entry->turn->mode; }
+uint32_t tp_call_phase(const tp_call *call) { return call->entry->plan->phase; }
+const char *tp_call_subscription(const tp_call *call) { return node_of(call)->subscription_name; }
+uint32_t tp_call_attempt(const tp_call *call) { return call->attempt_number; }
+uint64_t tp_call_plan_hash(const tp_call *call) { return call->entry->plan->hash; }
+
+static int64_t deadline_of(const tp_call *call) {
+  if (!call->limit_ns) return call->hard_ns;
+  int64_t limit_end_ns = call->started_ns + call->limit_ns;
+  return limit_end_ns < call->hard_ns ? limit_end_ns : call->hard_ns;
+}
+
+int64_t tp_call_time_left_ms(const tp_call *call) {
+  int64_t deadline_ns = deadline_of(call);
+  if (deadline_ns == TP__NEVER) return INT64_MAX;
+  int64_t left_ns = deadline_ns - tp__now_ns();
+  return left_ns > 0 ? left_ns / TP__NS_PER_MS : 0;
+}
+
+bool tp_call_cancelled(const tp_call *call) {
+  if (call->attempt && tp__attempt_is_cancelled(call->attempt)) return true;
+  if (!call->attempt && !call->entry->sheltered && tp__a32_load_acquire(&call->entry->turn->cancel_asked)) return true;
+  return tp__now_ns() >= deadline_of(call);
+}
+
+static const tp_field *field_of(const tp_call *call, uint32_t field) {
+  return tp__fields_find(call->fields, call->field_count, field);
+}
+
+bool tp_call_has(const tp_call *call, uint32_t field) { return field_of(call, field) != NULL; }
+
+tp_text tp_call_text(const tp_call *call, uint32_t field) {
+  const tp_field *f = field_of(call, field);
+  return f ? f->text : empty;
+}
+
+int64_t tp_call_int(const tp_call *call, uint32_t field) {
+  const tp_field *f = field_of(call, field);
+  return f ? f->number : 0;
+}
+
+/* ---- dependencies: settled before this call began, and immutable since ---- */
+
+static uint32_t dependency_index(const tp_call *call, size_t index) {
+  return call->entry->plan->deps[node_of(call)->first_dep + index];
+}
+
+size_t tp_call_dependency_count(const tp_call *call) { return node_of(call)->dep_count; }
+
+tp_dependency tp_call_dependency(const tp_call *call, size_t index) {
+  uint32_t target = dependency_index(call, index);
+  const tp__run *run = &call->entry->runs[target];
+  return (tp_dependency){.subscription = call->entry->plan->nodes[target].subscription_name,
+                         .succeeded = run->state == TP_STATE_SUCCEEDED,
+                         .fallback_used = run->fallback_used,
+                         .contribution_count = run->count};
+}
+
+const tp_contribution *tp_call_dependency_contribution(const tp_call *call, size_t dependency, size_t index) {
+  uint32_t target = dependency_index(call, dependency);
+  const tp__run *run = &call->entry->runs[target];
+  if (index >= run->count) return NULL;
+  if (run->fallback_used) return &call->entry->plan->nodes[target].sub->desc.fallback[index];
+  const tp__emitted *emitted = run->first;
+  while (index-- > 0) emitted = emitted->next;
+  return &emitted->contribution;
+}
+
+/* ---- answering ---- */
+
+/* A reason that finds no memory is dropped: the verdict counts. */
+static const char *keep(tp_call *call, const char *reason) {
+  const char *copy = NULL;
+  if (reason && !call->sealed && !tp__arena_string(call->arena, reason, &copy)) return NULL;
+  return copy;
+}
+
+tp_outcome tp_call_done(tp_call *call) {
+  (void)call;
+  return (tp_outcome){.kind = TP_OUTCOME_DONE};
+}
+tp_outcome tp_call_allow(tp_call *call) {
+  (void)call;
+  return (tp_outcome){.kind = TP_OUTCOME_ALLOW};
+}
+tp_outcome tp_call_deny(tp_call *call, const char *reason) {
+  return (tp_outcome){.kind = TP_OUTCOME_DENY, .reason = keep(call, reason)};
+}
+tp_outcome tp_call_ask(tp_call *call, const char *reason) {
+  return (tp_outcome){.kind = TP_OUTCOME_ASK, .reason = keep(call, reason)};
+}
+tp_outcome tp_call_fail(tp_call *call, uint32_t code, const char *message) {
+  return (tp_outcome){.kind = TP_OUTCOME_FAILED, .code = code, .reason = keep(call, message)};
+}
+tp_outcome tp_call_fail_retryable(tp_call *call, uint32_t code, const char *message) {
+  return (tp_outcome){.kind = TP_OUTCOME_FAILED, .code = code, .retryable = 1, .reason = keep(call, message)};
+}
+
+static tp_status refuse(tp__output *output, tp_status status) {
+  if (output->refused == TP_OK) output->refused = status;
+  return status;
+}
+
+static size_t bytes_of(const tp_contribution *c) {
+  return c->domain.size + c->key.size + c->title.size + c->text.size + c->short_text.size + c->value.size +
+         c->sources.size;
+}
+
+tp_status tp__output_emit(tp__output *output, tp__arena *arena, const tp__contribution_ops *ops, uint32_t kinds,
+                          const tp_contribution *contribution) {
+  if (contribution->kind >= TP_KIND_COUNT || !(kinds & 1u << contribution->kind))
+    return refuse(output, TP_ERR_CAPABILITY);
+  output->bytes += bytes_of(contribution);
+  if (output->bytes > OUTPUT_BYTES_MAX) return refuse(output, TP_ERR_TOO_LARGE);
+  tp__emitted *emitted = tp__arena_zero(arena, sizeof *emitted);
+  if (!emitted) return refuse(output, TP_ERR_NO_MEMORY);
+  tp_status status = ops->copy(arena, contribution, &emitted->contribution);
+  if (status != TP_OK) return refuse(output, status);
+  if (output->last) output->last->next = emitted;
+  else output->first = emitted;
+  output->last = emitted;
+  output->count++;
+  return TP_OK;
+}
+
+tp_status tp_call_emit(tp_call *call, const tp_contribution *contribution) {
+  if (call->sealed) return TP_ERR_USAGE;
+  return tp__output_emit(&call->output, call->arena, call->entry->turn->runtime->above->contributions,
+                         node_of(call)->kinds, contribution);
+}
+
+static bool is_replaceable(const tp_phase *row, uint32_t field) {
+  for (size_t i = 0; i < row->replaceable_count; i++)
+    if (row->replaceable[i] == field) return true;
+  return false;
+}
+
+tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count) {
+  const tp_phase *row = call->entry->plan->row;
+  tp__output *output = &call->output;
+  if (call->sealed) return TP_ERR_USAGE;
+  if (!row->replace || !(node_of(call)->capabilities & TP_CAPABILITY_REPLACE_PAYLOAD))
+    return refuse(output, TP_ERR_CAPABILITY);
+  for (size_t i = 0; i < count; i++) {
+    if (!is_replaceable(row, fields[i].id)) return refuse(output, TP_ERR_MALFORMED);
+    if (fields[i].is_value ? tp_value_check(fields[i].text, NULL) != TP_OK : !tp_utf8_valid(fields[i].text, NULL))
+      return refuse(output, TP_ERR_MALFORMED);
+  }
+  tp_field *all = tp__arena_alloc(call->arena, (output->replacement_count + count) * sizeof *all);
+  tp_field *added;
+  if (!all || !tp__fields_copy(call->arena, fields, (uint32_t)count, &added)) return refuse(output, TP_ERR_NO_MEMORY);
+  if (output->replacement_count > 0) memcpy(all, output->replacement, output->replacement_count * sizeof *all);
+  memcpy(all + output->replacement_count, added, count * sizeof *all);
+  output->replacement = all;
+  output->replacement_count += (uint32_t)count;
+  return TP_OK;
+}
+
+tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char *text) {
+  return tp_call_replace(call, &(tp_field){.id = field, .text = tp_text_of(text)}, 1);
+}
+
+tp_outcome tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_token *ret_token) {
+  ret_token->bits = 0;
+  bool was_sealed = call->sealed;
+  call->sealed = true; /* before anybody can answer: what was emitted so far is the answer's, and stays as it is */
+  tp_status status = was_sealed      ? TP_ERR_USAGE
+                     : call->attempt ? tp__attempt_defer(call->attempt, deferral, ret_token)
+                                     : tp__node_defer_inline(call, deferral, ret_token);
+  if (status == TP_OK) return (tp_outcome){.kind = TP_OUTCOME_DEFERRED};
+  return (tp_outcome){.kind = TP_OUTCOME_FAILED, .code = (uint32_t)status, .reason = "no token"};
+}
+
+tp_status tp_token_complete(tp_token token, const tp_outcome *outcome) {
+  return tp__token_answer(token, NULL, outcome, NULL);
+}

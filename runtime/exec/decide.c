@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/exec/decide.h"
+
+enum cause_class { SUCCESS, NO_DUTY, DUTY_LEFT, CANCELLED, FAILURE };
+
+static enum cause_class class_of(tp_reason cause) {
+  switch (cause) {
+    case TP_REASON_NONE:
+      return SUCCESS;
+    case TP_REASON_MATCH:
+    case TP_REASON_KILL_SWITCH:
+    case TP_REASON_PHASE_FAILED:
+      return NO_DUTY; /* the entry was decided before: nothing more follows */
+    case TP_REASON_DEPENDENCY:
+    case TP_REASON_NO_SLACK:
+      return DUTY_LEFT; /* skipped, but a guard never vanishes silently */
+    case TP_REASON_CANCELLED:
+      return CANCELLED;
+    default:
+      return FAILURE;
+  }
+}
+
+tp__decision tp__decide(tp_execution execution, tp_failure failure, tp_reason cause) {
+  bool detached = execution == TP_EXECUTION_FIRE_AND_RECORD || execution == TP_EXECUTION_BACKGROUND;
+  bool required = failure == TP_FAILURE_REQUIRED;
+  switch (class_of(cause)) {
+    case SUCCESS:
+    case NO_DUTY:
+      return TP__DECIDE_GO_ON;
+    case DUTY_LEFT:
+      return required ? TP__DECIDE_FAIL : TP__DECIDE_GO_ON;
+    case CANCELLED:
+      return required ? TP__DECIDE_FAIL : TP__DECIDE_DIAGNOSE;
+    case FAILURE:
+      break;
+  }
+  if (required) return TP__DECIDE_FAIL;
+  return failure == TP_FAILURE_FALLBACK && !detached ? TP__DECIDE_FALLBACK : TP__DECIDE_DIAGNOSE;
+}

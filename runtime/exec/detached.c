@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/exec/detached.h"
+
+#include "runtime/exec/runtime.h"
+
+typedef struct detached {
+  tp__turn turn;
+  tp__turn *parent;
+  /* a plan of one node, blocking and best effort: how it is awaited was settled where it was detached */
+  tp__plan plan;
+  tp__node node;
+  uint32_t root;
+  uint16_t indegree;
+  tp__detached_end_fn on_end;
+  void *ctx;
+  bool starting; /* on_end would come before the start returned: it is told by the reason instead */
+  tp_reason refused;
+  size_t block_size;
+} detached;
+
+static void release(tp__turn *turn) {
+  detached *d = TP__CONTAINER(turn, detached, turn);
+  tp_runtime *runtime = turn->runtime;
+  if (d->parent) tp__turn_unref(d->parent);
+  tp__turn_fini(turn);
+  tp__block_give(&runtime->blocks, d, d->block_size);
+}
+
+static void entry_ended(tp__entry *entry) {
+  detached *d = entry->ctx;
+  tp_state state = entry->runs[0].state;
+  tp_reason reason = entry->runs[0].reason;
+  tp__entry_release(entry);
+  if (d->starting) d->refused = reason;
+  else if (d->on_end) d->on_end(d->ctx, state, reason, reason == TP_REASON_ERROR || reason == TP_REASON_TIMEOUT);
+  tp__turn_finish(&d->turn);
+}
+
+static void make_plan(detached *d, const tp__detached_spec *spec) {
+  d->node = *spec->node;
+  d->node.flags = 0;
+  d->node.first_edge = d->node.edge_count = 0;
+  d->node.first_dep = d->node.dep_count = 0;
+  d->node.tail_ns = 0;
+  d->node.limit_ns = spec->limit_ns;
+  d->node.failure = TP_FAILURE_BEST_EFFORT;
+  d->plan = *spec->plan;
+  d->plan.node_count = d->plan.root_count = 1;
+  d->plan.nodes = &d->node;
+  d->plan.edges = d->plan.deps = NULL;
+  d->plan.edge_count = d->plan.dep_count = d->plan.detached_count = 0;
+  d->plan.indegree = &d->indegree;
+  d->plan.roots = &d->root;
+  d->plan.all_quick = false;
+  d->plan.budget_ns = spec->limit_ns;
+}
+
+static tp_status begin_turn(detached *d, tp_runtime *runtime, const tp__detached_spec *spec) {
+  tp__turn_spec turn = {.ids = spec->payload.ids,
+                        .mode = spec->payload.mode,
+                        .caller = spec->payload.caller,
+                        .deadline_ns = TP__NEVER,
+                        .owned = true,
+                        .detached = true,
+                        .snapshot = spec->snapshot};
+  TP__TRY(tp__turn_init(&d->turn, runtime, &turn));
+  d->turn.release = release;
+  d->turn.sets = spec->sets;
+  d->parent = spec->parent;
+  if (d->parent) tp__turn_hold(d->parent);
+  return TP_OK;
+}
+
+static tp_status begin_entry(detached *d, const tp__detached_spec *spec, tp__entry **ret_entry) {
+  tp_runtime *runtime = d->turn.runtime;
+  if (!spec->sets && spec->payload.sets.size > 0 && runtime->above->sets_read &&
+      !runtime->above->sets_read(&d->turn.arena, spec->payload.sets, &d->turn.sets))
+    return TP_ERR_NO_MEMORY;
+  tp__entry_spec entry = {.plan = &d->plan,
+                          .fields = spec->payload.fields,
+                          .field_count = spec->payload.field_count,
+                          .detached_run = true,
+                          .on_end = entry_ended,
+                          .ctx = d};
+  return tp__entry_new(&d->turn, &entry, ret_entry);
+}
+
+static tp_reason reason_of(tp_status status) {
+  switch (status) {
+    case TP_ERR_FULL:
+      return TP_REASON_SHED;
+    case TP_ERR_SHUTDOWN:
+      return TP_REASON_SHUTDOWN;
+    default:
+      return TP_REASON_NO_MEMORY;
+  }
+}
+
+tp_reason tp__detached_run(tp_runtime *runtime, const tp__detached_spec *spec) {
+  size_t block_size;
+  detached *d = tp__block_take(&runtime->blocks, sizeof *d, &block_size);
+  if (!d) return TP_REASON_NO_MEMORY;
+  memset(d, 0, sizeof *d);
+  d->block_size = block_size;
+  d->on_end = spec->on_end;
+  d->ctx = spec->ctx;
+  make_plan(d, spec);
+  tp_status status = begin_turn(d, runtime, spec);
+  if (status != TP_OK) {
+    tp__block_give(&runtime->blocks, d, block_size);
+    return reason_of(status);
+  }
+  tp__entry *entry;
+  status = begin_entry(d, spec, &entry);
+  if (status == TP_OK) {
+    d->starting = true;
+    tp__entry_go(entry);
+    d->starting = false;
+  } else {
+    d->refused = reason_of(status);
+    tp__turn_finish(&d->turn);
+  }
+  tp_reason refused = d->refused;
+  tp__strand_leave(&d->turn.strand); /* d may be gone */
+  return refused;
+}
+
+/* ---- from an entry ---- */
+
+static tp__payload payload_of(const tp__entry *e) {
+  tp__payload payload = {
+      .mode = e->turn->mode, .caller = e->turn->caller, .fields = e->fields, .field_count = e->field_count};
+  memcpy(payload.ids, e->turn->ids, sizeof payload.ids);
+  return payload;
+}
+
+tp_reason tp__detached_start(tp__entry *e, uint32_t index) {
+  const tp__node *node = &e->plan->nodes[index];
+  tp_runtime *runtime = e->turn->runtime;
+  tp__payload payload = payload_of(e);
+  if (node->flags & TP__NODE_BACKGROUND) return tp__jobs_add(runtime, e->plan, node, e->id, &payload, e->sets);
+  tp__detached_spec spec = {.plan = e->plan,
+                            .node = node,
+                            .snapshot = e->turn->snapshot,
+                            .payload = payload,
+                            .sets = e->sets,
+                            .parent = e->turn,
+                            .limit_ns = node->limit_ns};
+  return tp__detached_run(runtime, &spec);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * detached: a run that nobody waits for. It is a small turn of its own with a plan of one node, run by the same
+ * machine: it has its deadline, its token, its record. FireAndRecord starts one from an entry; a job worker starts one
+ * from a stored payload. */
+#ifndef TP__DETACHED_H
+#define TP__DETACHED_H
+
+#include "runtime/exec/entry.h"
+#include "runtime/record/payload.h"
+
+/** How it ended; on the run's owner. Must be quick. */
+typedef void (*tp__detached_end_fn)(void *ctx, tp_state state, tp_reason reason, bool retryable);
+
+typedef struct tp__detached_spec {
+  const tp__plan *plan; /* whose node it is; of the snapshot */
+  const tp__node *node;
+  tp__snapshot *snapshot;
+  tp__payload payload; /* copied; its sets are not looked at */
+  const void *sets;    /* a version of the merged sets, or NULL to read payload.sets */
+  tp__turn *parent;    /* held while the run lasts, since sets are its; NULL with payload.sets */
+  int64_t limit_ns;
+  tp__detached_end_fn on_end; /* may be NULL */
+  void *ctx;
+} tp__detached_spec;
+
+/** @return NONE when it was accepted; on_end will come. Else why not; on_end will not come. */
+tp_reason tp__detached_run(struct tp_runtime *runtime, const tp__detached_spec *spec);
+
+#endif

@@ -1,0 +1,611 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The machine of an entry. Nothing here takes a lock or an atomic for a phase whose handlers are all quick: the owner
+ * runs ready nodes from a private stack, and what one node makes ready the next step takes. */
+#include "runtime/exec/entry.h"
+#include "runtime/exec/runtime.h"
+
+enum { ARENA_BYTES = 512 };
+
+struct tp__retry {
+  tp__due due;
+  tp__entry *entry;
+  uint32_t index;
+};
+
+static size_t align8(size_t size) { return (size + 7) & ~(size_t)7; }
+static const tp__node *node_of(const tp__entry *e, uint32_t index) { return &e->plan->nodes[index]; }
+static void advance(tp__entry *e);
+
+/* ---- beginning ---- */
+
+static tp__entry *take_block(tp__turn *turn, size_t need, size_t *ret_size) {
+  if (turn->spare && turn->spare_size >= need) {
+    void *block = turn->spare;
+    *ret_size = turn->spare_size;
+    turn->spare = NULL;
+    return block;
+  }
+  return tp__block_take(&turn->runtime->blocks, need, ret_size);
+}
+
+static void lay_out(tp__entry *e, size_t head, size_t block_size) {
+  uint32_t n = e->plan->node_count;
+  e->runs = (tp__run *)((char *)e + align8(sizeof *e));
+  e->ready = (uint32_t *)(e->runs + n);
+  e->counters = (uint16_t *)(e->ready + n);
+  memset(e->runs, 0, n * sizeof *e->runs);
+  memcpy(e->counters, e->plan->indegree, n * sizeof *e->counters);
+  tp__arena_init(&e->arena, &e->turn->runtime->allocator, (char *)e + head, block_size - head, 0);
+}
+
+bool tp__fields_copy(tp__arena *arena, const tp_field *fields, uint32_t count, tp_field **ret_copy) {
+  tp_field *copy = tp__arena_alloc(arena, (count ? count : 1) * sizeof *copy);
+  if (!copy) return false;
+  for (uint32_t i = 0; i < count; i++) {
+    copy[i] = fields[i];
+    if (!tp__arena_text(arena, fields[i].text, &copy[i].text)) return false;
+  }
+  *ret_copy = copy;
+  return true;
+}
+
+const tp_field *tp__fields_find(const tp_field *fields, uint32_t count, uint32_t id) {
+  for (uint32_t i = 0; i < count; i++)
+    if (fields[i].id == id) return &fields[i];
+  return NULL;
+}
+
+/* Attempts that leave this thread may outlive the caller's payload. */
+static bool take_payload(tp__entry *e, const tp__entry_spec *spec) {
+  e->fields = spec->fields;
+  e->field_count = spec->field_count;
+  if (!e->plan->all_quick || e->plan->detached_count > 0) {
+    tp_field *copy;
+    if (!tp__fields_copy(&e->arena, spec->fields, spec->field_count, &copy)) return false;
+    e->fields = copy;
+  }
+  e->begin_fields = e->fields;
+  e->begin_field_count = e->field_count;
+  return true;
+}
+
+static void set_times(tp__entry *e, const tp__entry_spec *spec) {
+  e->begin_ns = e->now_ns = tp__now_ns();
+  int64_t budget_ns = spec->budget_ns ? spec->budget_ns : e->plan->budget_ns;
+  e->end_ns = e->begin_ns > TP__NEVER - budget_ns ? TP__NEVER : e->begin_ns + budget_ns;
+  if (!spec->sheltered && e->turn->deadline_ns < e->end_ns) e->end_ns = e->turn->deadline_ns;
+}
+
+tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **ret_entry) {
+  uint32_t n = spec->plan->node_count;
+  size_t head = align8(sizeof(tp__entry)) + align8(n * (sizeof(tp__run) + sizeof(uint32_t) + sizeof(uint16_t)));
+  size_t block_size;
+  tp__entry *e = take_block(turn, head + ARENA_BYTES, &block_size);
+  if (!e) return TP_ERR_NO_MEMORY;
+  memset(e, 0, sizeof *e);
+  e->turn = turn;
+  e->plan = spec->plan;
+  e->sets = turn->sets;
+  e->block_size = block_size;
+  e->on_end = spec->on_end;
+  e->on_run = spec->on_run;
+  e->ctx = spec->ctx;
+  e->sheltered = spec->sheltered;
+  e->detached_run = spec->detached_run;
+  e->unsettled = n;
+  e->decider = UINT32_MAX;
+  e->id = tp__a64_add_relaxed(&turn->runtime->last_entry_id, 1) + 1;
+  atomic_init(&e->refs.v, 1);
+  lay_out(e, head, block_size);
+  e->call.entry = e;
+  e->call.arena = &e->arena;
+  set_times(e, spec);
+  if (!take_payload(e, spec)) {
+    tp__arena_fini(&e->arena);
+    tp__block_give(&turn->runtime->blocks, e, block_size);
+    return TP_ERR_NO_MEMORY;
+  }
+  tp__list_push(&turn->entries, &e->link);
+  *ret_entry = e;
+  return TP_OK;
+}
+
+/* ---- what is ready ---- */
+
+static void make_ready(tp__entry *e, uint32_t index) {
+  const tp__node *node = node_of(e, index);
+  if ((node->flags & (TP__NODE_QUICK | TP__NODE_DETACHED)) == TP__NODE_QUICK) e->ready[e->ready_count++] = index;
+  else e->ready[e->plan->node_count - ++e->leaving_count] = index;
+}
+
+/* Nodes that leave this thread go first, so that they run while the quick ones run here. */
+static bool next_ready(tp__entry *e, uint32_t *ret_index) {
+  if (e->leaving_count > 0) *ret_index = e->ready[e->plan->node_count - e->leaving_count--];
+  else if (e->ready_count > 0) *ret_index = e->ready[--e->ready_count];
+  else return false;
+  return true;
+}
+
+static void propagate(tp__entry *e, const tp__node *node, bool passes) {
+  const uint32_t *edge = &e->plan->edges[node->first_edge];
+  for (const uint32_t *end = edge + node->edge_count; edge < end; edge++) {
+    uint32_t target = *edge >> 1;
+    if (!passes && (*edge & 1)) e->runs[target].blocked = true;
+    if (--e->counters[target] == 0) make_ready(e, target);
+  }
+}
+
+/* ---- deadlines ---- */
+
+/* The end of the entry, less the longest required path behind a node that is not required. */
+static int64_t node_end(const tp__entry *e, const tp__node *node) {
+  return node->flags & TP__NODE_REQUIRED ? e->end_ns : e->end_ns - node->tail_ns;
+}
+
+static int64_t node_hard(const tp__entry *e, const tp__node *node, const tp__run *run) {
+  int64_t end_ns = node_end(e, node);
+  if (!(node->flags & TP__NODE_DEADLINE)) return end_ns;
+  int64_t own_ns = run->queued_ns + node->limit_ns;
+  return own_ns < end_ns ? own_ns : end_ns;
+}
+
+static int64_t node_limit(const tp__node *node) { return node->flags & TP__NODE_DEADLINE ? 0 : node->limit_ns; }
+
+/* ---- settling ---- */
+
+static int strictness(uint8_t verdict) {
+  switch (verdict) {
+    case TP_OUTCOME_DENY:
+      return 3;
+    case TP_OUTCOME_ASK:
+      return 2;
+    case TP_OUTCOME_ALLOW:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+/* deny > ask > allow: the strictest stands, of equals the first; a deny ends the chain. */
+static void take_verdict(tp__entry *e, uint32_t index, uint8_t verdict) {
+  e->runs[index].verdict = verdict;
+  if (strictness(verdict) <= strictness(e->verdict)) return;
+  e->verdict = verdict;
+  if (verdict == TP_OUTCOME_DENY && e->fate == TP__FATE_OPEN) e->fate = TP__FATE_DENIED;
+  if (verdict != TP_OUTCOME_ALLOW) e->decider = index;
+}
+
+/* Fails closed: nothing more starts; what runs is cancelled and waited for within its deadline. */
+static void fail_closed(tp__entry *e) {
+  if (e->fate != TP__FATE_OPEN) return;
+  e->fate = TP__FATE_FAILED;
+  for (uint32_t i = 0; i < e->plan->node_count; i++) {
+    tp__run *run = &e->runs[i];
+    if (run->attempt && !run->settled) tp__attempt_cancel(run->attempt);
+    if (run->retry) { /* its pause ends now, and step() finds the entry decided */
+      tp__strand_undue(&run->retry->due);
+      run->retry = NULL;
+      make_ready(e, i);
+    }
+  }
+}
+
+static void use_fallback(tp__entry *e, const tp__node *node, uint32_t index) {
+  const tp_subscription *desc = &node->sub->desc;
+  tp__run *run = &e->runs[index];
+  run->fallback_used = true;
+  run->count = (uint32_t)desc->fallback_count;
+  if (desc->fallback_verdict != TP_OUTCOME_DONE) take_verdict(e, index, (uint8_t)desc->fallback_verdict);
+}
+
+static void settle(tp__entry *e, uint32_t index, tp_state state, tp_reason reason) {
+  const tp__node *node = node_of(e, index);
+  tp__run *run = &e->runs[index];
+  assert(!run->settled);
+  run->settled = true;
+  run->state = (uint8_t)state;
+  run->reason = (uint8_t)reason;
+  e->unsettled--;
+  bool passes = reason == TP_REASON_NONE || reason == TP_REASON_KILL_SWITCH;
+  switch (tp__decide(node->execution, node->failure, reason)) {
+    case TP__DECIDE_GO_ON:
+      break;
+    case TP__DECIDE_DIAGNOSE:
+      e->has_output = true;
+      break; /* the diagnostic */
+    case TP__DECIDE_FALLBACK:
+      use_fallback(e, node, index);
+      e->has_output = true;
+      passes = true;
+      break;
+    case TP__DECIDE_FAIL:
+      fail_closed(e);
+      break;
+  }
+  if (run->count > 0) e->has_output = true;
+  if (e->on_run) e->on_run(e, index);
+  propagate(e, node, passes);
+}
+
+/* ---- answers ---- */
+
+static tp_reason reason_of_refusal(tp_status refused) {
+  switch (refused) {
+    case TP_ERR_CAPABILITY:
+      return TP_REASON_CAPABILITY;
+    case TP_ERR_NO_MEMORY:
+      return TP_REASON_NO_MEMORY;
+    default:
+      return TP_REASON_MALFORMED;
+  }
+}
+
+/* NONE when the outcome is an answer that this node may give here. */
+static tp_reason judge(const tp__entry *e, const tp__node *node, const tp_outcome *outcome, const tp__output *output) {
+  if (output->refused != TP_OK) return reason_of_refusal(output->refused);
+  switch (outcome->kind) {
+    case TP_OUTCOME_DONE:
+      return TP_REASON_NONE;
+    case TP_OUTCOME_ASK:
+    case TP_OUTCOME_ALLOW:
+    case TP_OUTCOME_DENY:
+      if (!(node->capabilities & TP_CAPABILITY_DECIDE)) return TP_REASON_CAPABILITY;
+      if (!e->plan->row->stop || (outcome->kind == TP_OUTCOME_ASK && !e->plan->row->ask)) return TP_REASON_MALFORMED;
+      return TP_REASON_NONE;
+    case TP_OUTCOME_FAILED:
+      return TP_REASON_ERROR;
+    case TP_OUTCOME_DEFERRED:
+      break;
+  }
+  return TP_REASON_MALFORMED;
+}
+
+/* The fields of a replacement over those there were: a new array, since calls that run may still read the old one. */
+static bool replace_fields(tp__entry *e, const tp__output *output) {
+  tp_field *fields = tp__arena_alloc(&e->arena, (e->field_count + output->replacement_count) * sizeof *fields);
+  if (!fields) return false;
+  uint32_t count = e->field_count;
+  memcpy(fields, e->fields, count * sizeof *fields);
+  for (uint32_t i = 0; i < output->replacement_count; i++) {
+    uint32_t at = 0;
+    while (at < count && fields[at].id != output->replacement[i].id) at++;
+    fields[at] = output->replacement[i];
+    if (at == count) count++;
+  }
+  e->fields = fields;
+  e->field_count = count;
+  e->has_output = true;
+  return true;
+}
+
+static void fire_retry(tp__due *due, int64_t now_ns) {
+  struct tp__retry *retry = TP__CONTAINER(due, struct tp__retry, due);
+  tp__entry *e = retry->entry;
+  e->runs[retry->index].retry = NULL;
+  e->now_ns = now_ns;
+  make_ready(e, retry->index);
+  advance(e);
+}
+
+/* @return true when the node will be tried again. */
+static bool try_again(tp__entry *e, const tp__node *node, uint32_t index, const tp_outcome *outcome) {
+  tp__run *run = &e->runs[index];
+  const tp_subscription *desc = &node->sub->desc;
+  if (!(node->flags & TP__NODE_RETRY) || !outcome->retryable || e->fate != TP__FATE_OPEN) return false;
+  if (run->attempts >= desc->attempts) return false;
+  int64_t pause = tp__retry_pause_ns(desc, run->attempts);
+  if (e->now_ns + pause >= node_hard(e, node, run)) return false;
+  if (pause == 0) {
+    make_ready(e, index);
+    return true;
+  }
+  struct tp__retry *retry = tp__arena_zero(&e->arena, sizeof *retry);
+  if (!retry) return false;
+  *retry = (struct tp__retry){.due = {.fire = fire_retry}, .entry = e, .index = index};
+  run->retry = retry;
+  tp__strand_due(&e->turn->strand, &retry->due, e->now_ns + pause);
+  return true;
+}
+
+static void succeed(tp__entry *e, uint32_t index, const tp_outcome *outcome, const tp__output *output) {
+  tp__run *run = &e->runs[index];
+  run->first = output->first;
+  run->count = output->count;
+  if (!e->detached_run) {
+    if (output->replacement && !replace_fields(e, output)) {
+      run->count = 0;
+      settle(e, index, TP_STATE_FAILED, TP_REASON_NO_MEMORY);
+      return;
+    }
+    if (outcome->kind != TP_OUTCOME_DONE) {
+      run->message = outcome->reason;
+      take_verdict(e, index, (uint8_t)outcome->kind);
+    }
+  }
+  settle(e, index, TP_STATE_SUCCEEDED, TP_REASON_NONE);
+}
+
+static bool in_time(const tp__entry *e, const tp__node *node, const tp__run *run) {
+  int64_t limit_ns = node_limit(node);
+  return run->ended_ns <= node_hard(e, node, run) && (!limit_ns || run->ended_ns - run->started_ns <= limit_ns);
+}
+
+static void take_answer(tp__entry *e, uint32_t index, const tp_outcome *outcome, const tp__output *output) {
+  const tp__node *node = node_of(e, index);
+  tp__run *run = &e->runs[index];
+  if (!in_time(e, node, run)) {
+    run->late_ns = run->ended_ns;
+    settle(e, index, e->fate == TP__FATE_CANCELLED ? TP_STATE_CANCELLED : TP_STATE_TIMED_OUT,
+           e->fate == TP__FATE_CANCELLED ? TP_REASON_CANCELLED : TP_REASON_TIMEOUT);
+    return;
+  }
+  tp_reason reason = e->detached_run && outcome->kind <= TP_OUTCOME_ASK && output->refused == TP_OK
+                         ? TP_REASON_NONE
+                         : judge(e, node, outcome, output);
+  if (reason == TP_REASON_NONE) {
+    succeed(e, index, outcome, output);
+    return;
+  }
+  run->code = outcome->code;
+  if (reason == TP_REASON_ERROR && try_again(e, node, index, outcome)) return;
+  run->message = outcome->reason;
+  settle(e, index, TP_STATE_FAILED, reason);
+}
+
+void tp__entry_answered(tp__entry *e, uint32_t index, const tp_outcome *outcome, const tp__output *output,
+                        int64_t ended_ns) {
+  e->runs[index].ended_ns = ended_ns;
+  take_answer(e, index, outcome, output);
+  advance(e);
+}
+
+void tp__entry_missed(tp__entry *e, uint32_t index, tp_state state, tp_reason reason, int64_t ended_ns) {
+  e->runs[index].ended_ns = ended_ns;
+  settle(e, index, state, reason);
+  advance(e);
+}
+
+/* ---- a node's turn ---- */
+
+struct tp_match_view {
+  const tp__entry *entry;
+};
+
+tp_text tp_match_text(const tp_match_view *view, uint32_t field) {
+  const tp_field *f = tp__fields_find(view->entry->begin_fields, view->entry->begin_field_count, field);
+  return f ? f->text : (tp_text){NULL, 0};
+}
+
+int64_t tp_match_int(const tp_match_view *view, uint32_t field) {
+  const tp_field *f = tp__fields_find(view->entry->begin_fields, view->entry->begin_field_count, field);
+  return f ? f->number : 0;
+}
+
+tp_text tp_match_id(const tp_match_view *view, uint32_t id) {
+  return id < TP_ID_COUNT ? view->entry->turn->ids[id] : (tp_text){NULL, 0};
+}
+
+tp_text tp_match_mode(const tp_match_view *view) { return view->entry->turn->mode; }
+
+static bool is_killed(const tp__entry *e, const tp__node *node) {
+  return tp__a32_load_relaxed(&e->turn->runtime->kills) && tp__a32_load_relaxed(&node->sub->killed);
+}
+
+/* Why the node has no duty, or NONE. */
+static tp_reason skip_reason(const tp__entry *e, const tp__node *node, const tp__run *run) {
+  if (is_killed(e, node)) return TP_REASON_KILL_SWITCH;
+  if (e->fate != TP__FATE_OPEN) return TP_REASON_PHASE_FAILED;
+  if (node->flags & TP__NODE_MATCH) {
+    const tp_match *match = &node->sub->desc.match;
+    if (!match->matches(match->ctx, &(tp_match_view){e})) return TP_REASON_MATCH;
+  }
+  if (run->blocked) return TP_REASON_DEPENDENCY;
+  if (!(node->flags & (TP__NODE_REQUIRED | TP__NODE_DETACHED)) && e->now_ns >= node_end(e, node))
+    return TP_REASON_NO_SLACK;
+  return TP_REASON_NONE;
+}
+
+static void call_here(tp__entry *e, const tp__node *node, uint32_t index, tp__run *run) {
+  tp_call *call = &e->call;
+  call->index = index;
+  call->attempt_number = run->attempts;
+  call->fields = e->fields;
+  call->field_count = e->field_count;
+  call->sealed = false;
+  call->hard_ns = node_hard(e, node, run);
+  call->limit_ns = node_limit(node);
+  call->started_ns = run->started_ns = e->now_ns;
+  call->output = (tp__output){0};
+  call->attempt = NULL;
+  tp_outcome outcome = node->run(node->self, call);
+  run->ended_ns = e->now_ns = tp__stamp(e->turn->runtime, e->now_ns);
+  if (!call->attempt) {
+    take_answer(e, index, &outcome, &call->output);
+  } else if (outcome.kind == TP_OUTCOME_DEFERRED || !tp__attempt_revoke(call->attempt)) {
+    run->attempt = call->attempt;
+    int64_t limit_end_ns = call->limit_ns ? call->started_ns + call->limit_ns : TP__NEVER;
+    tp__attempt_await(call->attempt, limit_end_ns < call->hard_ns ? limit_end_ns : call->hard_ns);
+  } else {
+    tp__attempt_unref(call->attempt);
+    settle(e, index, TP_STATE_FAILED, TP_REASON_MALFORMED);
+  }
+}
+
+static void hand_over(tp__entry *e, const tp__node *node, uint32_t index, tp__run *run) {
+  tp_reason refused = tp__node_hand_over(e, index, node_hard(e, node, run), node_limit(node));
+  if (refused) settle(e, index, TP_STATE_FAILED, refused);
+}
+
+static void detach(tp__entry *e, uint32_t index, tp__run *run) {
+  tp_reason refused = tp__detached_start(e, index);
+  run->started_ns = run->ended_ns = e->now_ns;
+  settle(e, index, refused ? TP_STATE_FAILED : TP_STATE_BACKGROUNDED, refused);
+}
+
+/* A node that waited to be tried again does not ask for its duty again. */
+static void step(tp__entry *e, uint32_t index) {
+  const tp__node *node = node_of(e, index);
+  tp__run *run = &e->runs[index];
+  if (run->attempts == 0) {
+    run->queued_ns = e->now_ns;
+    tp_reason skip = skip_reason(e, node, run);
+    if (skip) {
+      settle(e, index, TP_STATE_SKIPPED, skip);
+      return;
+    }
+  } else if (e->fate != TP__FATE_OPEN) {
+    settle(e, index, TP_STATE_CANCELLED, TP_REASON_CANCELLED);
+    return;
+  }
+  if (node->flags & TP__NODE_DETACHED) {
+    run->attempts++;
+    detach(e, index, run);
+  } else if (e->now_ns >= node_hard(e, node, run)) { /* required, or tried again: there is no time left */
+    run->ended_ns = e->now_ns;
+    settle(e, index, TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+  } else {
+    run->attempts++;
+    if (node->flags & TP__NODE_QUICK) call_here(e, node, index, run);
+    else hand_over(e, node, index, run);
+  }
+}
+
+/* ---- the end ---- */
+
+tp_run_record tp__entry_run(const tp__entry *e, uint32_t index) {
+  const tp__node *node = node_of(e, index);
+  const tp__run *run = &e->runs[index];
+  return (tp_run_record){.subscription = node->subscription_name,
+                         .handler = node->handler_name,
+                         .owner = node->owner_name,
+                         .state = run->state,
+                         .reason = run->reason,
+                         .verdict = run->verdict,
+                         .execution = node->execution,
+                         .failure = node->failure,
+                         .attempts = run->attempts,
+                         .code = run->code,
+                         .contribution_count = run->count,
+                         .fallback_used = run->fallback_used,
+                         .queued_ns = run->queued_ns,
+                         .started_ns = run->started_ns,
+                         .ended_ns = run->ended_ns,
+                         .late_ns = run->late_ns};
+}
+
+static tp_run_record run_of_record(const void *source, size_t index) { return tp__entry_run(source, (uint32_t)index); }
+
+static void write_record(tp__entry *e) {
+  tp_runtime *runtime = e->turn->runtime;
+  tp_entry_record record = {.entry_id = e->id,
+                            .phase = e->plan->phase,
+                            .plan_hash = e->plan->hash,
+                            .outcome = tp__entry_outcome(e),
+                            .started_ns = e->begin_ns,
+                            .ended_ns = e->ended_ns,
+                            .run_count = e->plan->node_count,
+                            .run = run_of_record,
+                            .source = e};
+  memcpy(record.ids, e->turn->ids, sizeof record.ids);
+  if (runtime->store.record(runtime->store.self, &record) != TP_OK)
+    tp__log(runtime, TP_LOG_WARNING, "the record of an entry was not kept");
+}
+
+/* The first failure in plan order is the one that is reported. */
+static uint32_t first_failure(const tp__entry *e) {
+  for (uint32_t i = 0; i < e->plan->node_count; i++) {
+    const tp__node *node = node_of(e, i);
+    if (e->runs[i].settled && tp__decide(node->execution, node->failure, e->runs[i].reason) == TP__DECIDE_FAIL)
+      return i;
+  }
+  return UINT32_MAX;
+}
+
+static void end(tp__entry *e) {
+  e->ended = true;
+  e->ended_ns = e->now_ns;
+  if (e->fate == TP__FATE_FAILED) e->decider = first_failure(e);
+  write_record(e);
+  e->on_end(e);
+}
+
+static void advance(tp__entry *e) {
+  if (e->running) return;
+  e->running = true;
+  uint32_t index;
+  while (next_ready(e, &index)) step(e, index);
+  e->running = false;
+  if (e->unsettled == 0 && !e->ended) end(e);
+}
+
+void tp__entry_advance(tp__entry *e) { advance(e); }
+
+void tp__entry_go(tp__entry *e) {
+  for (uint32_t i = e->plan->root_count; i-- > 0;) make_ready(e, e->plan->roots[i]);
+  advance(e);
+}
+
+void tp__entry_cancel(tp__entry *e) {
+  if (e->ended) return;
+  e->now_ns = tp__now_ns();
+  if (e->end_ns > e->now_ns) e->end_ns = e->now_ns;
+  if (e->fate == TP__FATE_OPEN) e->fate = TP__FATE_CANCELLED;
+  bool was_running = e->running;
+  e->running = true; /* what settles below only pushes; the entry must not end while it is walked */
+  for (uint32_t i = 0; i < e->plan->node_count; i++) {
+    tp__run *run = &e->runs[i];
+    if (run->settled) continue;
+    if (run->attempt) tp__attempt_expire(run->attempt, TP__CANCELLED);
+    if (run->retry) {
+      tp__strand_undue(&run->retry->due);
+      run->retry = NULL;
+      settle(e, i, TP_STATE_CANCELLED, TP_REASON_CANCELLED);
+    }
+  }
+  e->running = was_running;
+  advance(e);
+}
+
+tp_status tp__entry_outcome(const tp__entry *e) {
+  switch (e->fate) {
+    case TP__FATE_OPEN:
+      return TP_OK;
+    case TP__FATE_DENIED:
+      return TP_ERR_DENIED;
+    case TP__FATE_FAILED:
+      return e->plan->row->stop ? TP_ERR_DENIED : TP_ERR_HOOK;
+    case TP__FATE_CANCELLED:
+      return TP_ERR_CANCELLED;
+  }
+  return TP_ERR_INTERNAL;
+}
+
+/* ---- letting go ---- */
+
+void tp__entry_unref(tp__entry *e) {
+  if (tp__a32_sub_acq_rel(&e->refs, 1) != 1) return;
+  tp__turn *turn = e->turn;
+  bool holds_turn = e->holds_turn;
+  tp__arena_fini(&e->arena);
+  tp__block_give(&turn->runtime->blocks, e, e->block_size);
+  if (holds_turn) tp__turn_unref(turn);
+}
+
+void tp__entry_release(tp__entry *e) {
+  assert(e->ended);
+  tp__turn *turn = e->turn;
+  tp__list_remove(&e->link);
+  if (!e->holds_turn) { /* nobody else has ever seen it: keep its block for the next entry */
+    tp__arena_fini(&e->arena);
+    if (turn->spare) tp__block_give(&turn->runtime->blocks, e, e->block_size);
+    else {
+      turn->spare = e;
+      turn->spare_size = e->block_size;
+    }
+    return;
+  }
+  for (uint32_t i = 0; i < e->plan->node_count; i++) /* settled answers were kept for the result */
+    if (e->runs[i].attempt) tp__attempt_unref(e->runs[i].attempt);
+  tp__entry_unref(e);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * jobs: the worker of background jobs. One thread claims jobs from the store, starts a detached run for each, and tells
+ * the store how it ended; at most so many run at once as handler threads are lent for detached work. It is the one
+ * thread of ours that calls the job functions of the store but for the insert. Lock: `jobs`. */
+#ifndef TP__JOBS_H
+#define TP__JOBS_H
+
+#include "runtime/plan/plan.h"
+#include "runtime/record/payload.h"
+
+struct tp_runtime;
+
+typedef struct tp__jobs {
+  struct tp_runtime *runtime;
+  uint32_t running_max;
+  uint64_t mark;      /* random: part of idempotency keys */
+  tp__thread *thread; /* NULL: not started */
+  tp__mutex mutex;
+  tp__cond changed; /* something to do, or a job ended */
+  /* under mutex */
+  tp__link ended; /* running jobs whose end the store does not know yet */
+  uint32_t running;
+  uint64_t run_count;
+  uint64_t news; /* counts inserts and commits: something may have become claimable */
+  bool stop;
+} tp__jobs;
+
+tp_status tp__jobs_init(tp__jobs *jobs, struct tp_runtime *runtime, uint32_t running_max);
+void tp__jobs_fini(tp__jobs *jobs);
+/** Starts the thread if it does not run. */
+tp_status tp__jobs_start(tp__jobs *jobs);
+/** Stops claiming; waits for the running ones to end; joins. */
+void tp__jobs_stop(tp__jobs *jobs);
+/** Something may have become claimable. */
+void tp__jobs_wake(tp__jobs *jobs);
+/** Stores a job for a Background subscription and wakes the worker. @return NONE when it is committed. */
+tp_reason tp__jobs_add(struct tp_runtime *runtime, const tp__plan *plan, const tp__node *node, uint64_t entry_id,
+                       const tp__payload *payload, const void *sets);
+/** Stores a job that a handler asked for by a background_job contribution. */
+tp_reason tp__jobs_add_contributed(struct tp_runtime *runtime, uint32_t phase, const tp__payload *payload,
+                                   const tp_contribution *job);
+/** Waits until the order key has no open job. @return TP_OK, TP_ERR_TIMEOUT, what the store said. */
+tp_status tp__jobs_wait(tp__jobs *jobs, tp_text order_key, int64_t deadline_ns);
+uint64_t tp__jobs_run_count(tp__jobs *jobs);
+
+#endif

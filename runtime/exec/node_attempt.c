@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An attempt of a node: what a handler that leaves its owner's thread works in. It has a chunk of memory of its own, in
+ * which the handler's answer grows, and a second one for the answer that comes through a token, since handler and
+ * token's holder may write at the same time. */
+#include "runtime/exec/entry.h"
+#include "runtime/exec/runtime.h"
+
+enum { BLOCK_BYTES = 2048 };
+
+typedef struct node_attempt {
+  tp__attempt base;
+  tp__entry *entry; /* referenced */
+  uint32_t index;
+  bool pinned; /* counted in abandoned_bytes */
+  tp_call call;
+  tp__arena arena;
+  tp__arena answer_arena;
+  tp__output answer_output;
+  bool answered_by_token;
+  size_t block_size;
+} node_attempt;
+
+static node_attempt *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, node_attempt, base); }
+
+static size_t pinned_bytes(const node_attempt *a) { return a->block_size + a->entry->block_size; }
+
+static tp_outcome call(tp__attempt *attempt) {
+  node_attempt *a = of(attempt);
+  const tp__node *node = &a->entry->plan->nodes[a->index];
+  a->call.started_ns = (int64_t)tp__a64_load_relaxed(&attempt->started_ns); /* written by this thread */
+  return node->run(node->self, &a->call);
+}
+
+static tp_status copy_contributions(node_attempt *a, const tp_outcome *outcome) {
+  const tp__node *node = &a->entry->plan->nodes[a->index];
+  for (uint32_t i = 0; i < outcome->contribution_count; i++)
+    TP__TRY(tp__output_emit(&a->answer_output, &a->answer_arena, a->base.runtime->above->contributions, node->kinds,
+                            &outcome->contributions[i]));
+  return TP_OK;
+}
+
+/* Any thread, which won the attempt: the answer arena is its own. */
+static void accept(tp__attempt *attempt, const tp_outcome *outcome, const void *extra) {
+  (void)extra;
+  node_attempt *a = of(attempt);
+  a->answered_by_token = true;
+  const char *reason = NULL;
+  tp_status status = tp__arena_string(&a->answer_arena, outcome->reason, &reason) ? TP_OK : TP_ERR_NO_MEMORY;
+  if (status == TP_OK) status = copy_contributions(a, outcome);
+  if (status != TP_OK) a->answer_output.refused = status;
+  attempt->answer =
+      (tp_outcome){.kind = outcome->kind, .retryable = outcome->retryable, .code = outcome->code, .reason = reason};
+}
+
+/* What was emitted before the deferral belongs to the answer, and comes first. */
+static void join_outputs(node_attempt *a, tp__output *ret_output) {
+  tp__output *before = &a->call.output, *after = &a->answer_output;
+  *ret_output = *before;
+  if (ret_output->refused == TP_OK) ret_output->refused = after->refused;
+  if (!after->first) return;
+  if (ret_output->last) ret_output->last->next = after->first;
+  else ret_output->first = after->first;
+  ret_output->last = after->last;
+  ret_output->count += after->count;
+}
+
+static void pin(node_attempt *a) {
+  a->pinned = true;
+  tp__a64_add_acq_rel(&a->base.runtime->abandoned_bytes, pinned_bytes(a));
+}
+
+/* On the owner. A succeeded answer is kept with the attempt till the entry is released. */
+static void settled(tp__attempt *attempt, tp__attempt_end how) {
+  node_attempt *a = of(attempt);
+  tp__entry *e = a->entry;
+  tp__run *run = &e->runs[a->index];
+  e->now_ns = tp__now_ns();
+  run->started_ns = (int64_t)tp__a64_load_acquire(&attempt->started_ns);
+  run->attempt = NULL;
+  switch (how) {
+    case TP__ANSWERED: {
+      tp__output output = a->call.output;
+      if (a->answered_by_token) join_outputs(a, &output);
+      run->attempt = attempt; /* kept: the result refers to it */
+      tp__a32_add_relaxed(&attempt->refs, 1);
+      tp__entry_answered(e, a->index, &attempt->answer, &output, attempt->ended_ns);
+      break;
+    }
+    case TP__REFUSED:
+      tp__entry_missed(e, a->index, TP_STATE_FAILED, attempt->refusal, e->now_ns);
+      break;
+    case TP__EXPIRED:
+      pin(a);
+      tp__entry_missed(e, a->index, TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT, e->now_ns);
+      break;
+    case TP__CANCELLED:
+      pin(a);
+      tp__entry_missed(e, a->index, TP_STATE_CANCELLED, TP_REASON_CANCELLED, e->now_ns);
+      break;
+  }
+  tp__attempt_unref(attempt);
+}
+
+static void late(tp__attempt *attempt, int64_t now_ns) {
+  node_attempt *a = of(attempt);
+  tp_store *store = &attempt->runtime->store;
+  if (store->record_late) (void)!store->record_late(store->self, a->entry->id, a->index, now_ns);
+}
+
+static void release(tp__attempt *attempt) {
+  node_attempt *a = of(attempt);
+  tp_runtime *runtime = attempt->runtime;
+  tp__entry *e = a->entry;
+  if (a->pinned) tp__a64_sub_acq_rel(&runtime->abandoned_bytes, pinned_bytes(a));
+  tp__arena_fini(&a->arena);
+  tp__arena_fini(&a->answer_arena);
+  tp__block_give(&runtime->blocks, a, a->block_size);
+  tp__entry_unref(e);
+}
+
+static const tp__attempt_class class = {
+    .call = call, .accept = accept, .settled = settled, .late = late, .release = release};
+
+/* The entry is held by the attempt, and the turn by the entry once an attempt has left the owner's thread. */
+static node_attempt *new_attempt(tp__entry *e, uint32_t index) {
+  tp_runtime *runtime = e->turn->runtime;
+  if (tp__a64_load_relaxed(&runtime->abandoned_bytes) > runtime->options.abandoned_bytes_max) return NULL;
+  size_t block_size;
+  node_attempt *a = tp__block_take(&runtime->blocks, BLOCK_BYTES, &block_size);
+  if (!a) return NULL;
+  memset(a, 0, sizeof *a);
+  if (tp__attempt_init(&a->base, &class, &e->turn->strand) != TP_OK) {
+    tp__block_give(&runtime->blocks, a, block_size);
+    return NULL;
+  }
+  a->entry = e;
+  a->index = index;
+  a->block_size = block_size;
+  tp__arena_init(&a->arena, &runtime->allocator, a + 1, block_size - sizeof *a, 0);
+  tp__arena_init(&a->answer_arena, &runtime->allocator, NULL, 0, 0);
+  tp__a32_add_relaxed(&e->refs, 1);
+  if (!e->holds_turn) {
+    e->holds_turn = true;
+    tp__turn_hold(e->turn);
+  }
+  return a;
+}
+
+tp_reason tp__node_hand_over(tp__entry *e, uint32_t index, int64_t hard_ns, int64_t limit_ns) {
+  const tp__node *node = &e->plan->nodes[index];
+  tp__run *run = &e->runs[index];
+  node_attempt *a = new_attempt(e, index);
+  if (!a) return TP_REASON_NO_MEMORY;
+  a->call = (tp_call){.entry = e,
+                      .index = index,
+                      .attempt_number = run->attempts,
+                      .fields = e->fields,
+                      .field_count = e->field_count,
+                      .hard_ns = hard_ns,
+                      .limit_ns = limit_ns,
+                      .arena = &a->arena,
+                      .attempt = &a->base};
+  a->base.pool_item.lane = e->detached_run ? TP__LANE_DETACHED : TP__LANE_AWAITED;
+  a->base.pool_item.permits = node->permits ? &node->sub->permits : NULL;
+  a->base.pool_item.permits_max = node->permits;
+  a->base.pool_item.name = node->subscription_name;
+  a->base.pool_item.phase = e->plan->phase;
+  tp_reason refused = tp__attempt_start(&a->base, hard_ns, limit_ns);
+  if (refused) tp__attempt_unref(&a->base);
+  else run->attempt = &a->base;
+  return refused;
+}
+
+tp_status tp__node_defer_inline(tp_call *inline_call, const tp_deferral *deferral, tp_token *ret_token) {
+  tp__entry *e = inline_call->entry;
+  node_attempt *a = new_attempt(e, inline_call->index);
+  if (!a) return TP_ERR_NO_MEMORY;
+  a->call = *inline_call; /* what was emitted lies in the entry's arena, which the attempt holds */
+  tp__a64_store_relaxed(&a->base.started_ns, (uint64_t)inline_call->started_ns); /* no other thread knows it yet */
+  tp_status status = tp__attempt_defer(&a->base, deferral, ret_token);
+  if (status == TP_OK) {
+    inline_call->attempt = &a->base;
+    return TP_OK;
+  }
+  tp__attempt_fini(&a->base);
+  tp__attempt_unref(&a->base);
+  return status;
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/exec/pool.h"
+
+#include "runtime/exec/attempt.h"
+#include "runtime/exec/runtime.h"
+
+enum { IDLE_MS = 10000 };
+
+typedef struct pool_thread {
+  tp__link link; /* under the pool's lock */
+  tp__pool *pool;
+  tp__thread *thread;
+} pool_thread;
+
+tp_status tp__pool_init(tp__pool *pool, const tp_allocator *allocator, uint32_t threads_max, uint32_t upper_max,
+                        uint32_t detached_max) {
+  memset(pool, 0, sizeof *pool);
+  pool->allocator = allocator;
+  pool->threads_max = threads_max;
+  pool->lane_max[TP__LANE_AWAITED] = threads_max;
+  pool->lane_max[TP__LANE_UPPER] = upper_max;
+  pool->lane_max[TP__LANE_DETACHED] = detached_max;
+  for (int lane = 0; lane < TP__LANES; lane++) tp__list_init(&pool->lanes[lane]);
+  tp__list_init(&pool->running);
+  tp__list_init(&pool->threads);
+  tp__list_init(&pool->ended);
+  TP__TRY(tp__mutex_init(&pool->mutex));
+  tp_status status = tp__cond_init(&pool->work);
+  if (status != TP_OK) tp__mutex_fini(&pool->mutex);
+  return status;
+}
+
+void tp__pool_fini(tp__pool *pool) {
+  assert(tp__list_empty(&pool->threads) && tp__list_empty(&pool->ended));
+  tp__cond_fini(&pool->work);
+  tp__mutex_fini(&pool->mutex);
+}
+
+/* ---- taking and giving back ---- */
+
+static tp__pool_item *item_of(tp__link *link) { return TP__CONTAINER(link, tp__pool_item, link); }
+
+static void queue_locked(tp__pool *pool, tp__pool_item *item) {
+  item->place = TP__POOL_QUEUED;
+  tp__list_push(&pool->lanes[item->lane], &item->link);
+}
+
+static tp__pool_item *take_locked(tp__pool *pool) {
+  for (int lane = 0; lane < TP__LANES; lane++) {
+    if (tp__list_empty(&pool->lanes[lane]) || pool->lane_running[lane] >= pool->lane_max[lane]) continue;
+    tp__pool_item *item = item_of(pool->lanes[lane].next);
+    tp__list_remove(&item->link);
+    item->place = TP__POOL_RUNNING;
+    item->running_since_ns = tp__now_ns();
+    pool->lane_running[lane]++;
+    tp__list_push(&pool->running, &item->running_link);
+    return item;
+  }
+  return NULL;
+}
+
+/* A permit came back: the next in line may be queued. */
+static void permit_back_locked(tp__pool *pool, tp__pool_item *item) {
+  tp__permits *permits = item->permits;
+  if (!permits) return;
+  if (item->abandoned) permits->abandoned--;
+  permits->used--;
+  if (tp__list_empty(&permits->queue)) return;
+  tp__pool_item *next = item_of(permits->queue.next);
+  tp__list_remove(&next->link);
+  permits->used++;
+  queue_locked(pool, next);
+  tp__cond_signal(&pool->work);
+}
+
+static void give_back_locked(tp__pool *pool, tp__pool_item *item) {
+  tp__list_remove(&item->running_link);
+  item->place = TP__POOL_OUTSIDE;
+  if (item->abandoned) pool->abandoned_count--;
+  else pool->lane_running[item->lane]--;
+  permit_back_locked(pool, item);
+}
+
+/* ---- threads ---- */
+
+/* @return false when nothing came for so long that the thread may end. */
+static bool wait_locked(tp__pool *pool) {
+  pool->idle_count++;
+  bool in_time = tp__cond_wait_until(&pool->work, &pool->mutex, tp__deadline_after_ms(tp__now_ns(), IDLE_MS));
+  pool->idle_count--;
+  return in_time;
+}
+
+static void run_item(tp__pool *pool, tp__pool_item *item) {
+  tp__attempt *attempt = tp__attempt_of(item);
+  tp__attempt_call(attempt);
+  tp__mutex_lock(&pool->mutex);
+  give_back_locked(pool, item);
+  tp__mutex_unlock(&pool->mutex);
+  tp__attempt_unref(attempt);
+}
+
+/* The last thread of a pool whose runtime is gone frees what is left of it. */
+static void leave_locked(tp__pool *pool, pool_thread *self) {
+  void (*last_out)(void *ctx) = NULL;
+  void *ctx = pool->last_out_ctx;
+  pool->thread_count--;
+  tp__list_remove(&self->link);
+  if (pool->last_out) { /* nobody will join this thread */
+    tp__thread_detach(self->thread);
+    tp__release(pool->allocator, self, sizeof *self);
+    if (pool->thread_count == 0) last_out = pool->last_out;
+  } else {
+    tp__list_push(&pool->ended, &self->link);
+    tp__cond_broadcast(&pool->work); /* a stop may wait for this */
+  }
+  tp__mutex_unlock(&pool->mutex);
+  if (last_out) last_out(ctx);
+}
+
+static void thread_run(void *arg) {
+  pool_thread *self = arg;
+  tp__pool *pool = self->pool;
+  bool idle_for_long = false;
+  tp__thread_local_set(TP__THREAD_HANDLER);
+  tp__mutex_lock(&pool->mutex);
+  for (;;) {
+    tp__pool_item *item = take_locked(pool);
+    if (item) {
+      tp__mutex_unlock(&pool->mutex);
+      run_item(pool, item);
+      idle_for_long = false;
+      tp__mutex_lock(&pool->mutex);
+    } else if (pool->stop || idle_for_long) {
+      break;
+    } else {
+      idle_for_long = !wait_locked(pool);
+    }
+  }
+  leave_locked(pool, self);
+}
+
+static void join_ended_locked(tp__pool *pool) {
+  while (!tp__list_empty(&pool->ended)) {
+    pool_thread *ended = TP__CONTAINER(pool->ended.next, pool_thread, link);
+    tp__list_remove(&ended->link);
+    tp__mutex_unlock(&pool->mutex);
+    tp__thread_join(ended->thread);
+    tp__release(pool->allocator, ended, sizeof *ended);
+    tp__mutex_lock(&pool->mutex);
+  }
+}
+
+/* Abandoned attempts do not count in the cap, up to as many again. */
+static bool may_start_locked(const tp__pool *pool) {
+  uint32_t lost = pool->abandoned_count < pool->threads_max ? pool->abandoned_count : pool->threads_max;
+  return pool->thread_count < pool->threads_max + lost;
+}
+
+static bool start_thread_locked(tp__pool *pool) {
+  pool_thread *thread = tp__alloc_zero(pool->allocator, sizeof *thread);
+  if (!thread) return false;
+  thread->pool = pool;
+  tp__list_push(&pool->threads, &thread->link);
+  pool->thread_count++;
+  /* The new thread begins by taking the lock, so thread->thread is written before anybody joins it. */
+  if (tp__thread_start(pool->allocator, "tp-handler", thread_run, thread, &thread->thread) == TP_OK) return true;
+  pool->thread_count--;
+  tp__list_remove(&thread->link);
+  tp__release(pool->allocator, thread, sizeof *thread);
+  return false;
+}
+
+/* ---- doors ---- */
+
+static bool runnable_is_waiting_locked(const tp__pool *pool) {
+  size_t queued = 0;
+  for (int lane = 0; lane < TP__LANES; lane++)
+    for (const tp__link *link = pool->lanes[lane].next; link != &pool->lanes[lane]; link = link->next)
+      if (++queued > pool->idle_count) return true;
+  return false;
+}
+
+/* More is queued than idle threads will take: start one more. @return false when nobody would ever run it. */
+static bool staff_locked(tp__pool *pool) {
+  if (pool->idle_count > 0) tp__cond_signal(&pool->work);
+  if (runnable_is_waiting_locked(pool) && may_start_locked(pool)) start_thread_locked(pool);
+  return pool->thread_count > pool->abandoned_count;
+}
+
+tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item) {
+  tp_reason refused = TP_REASON_NONE;
+  tp__permits *permits = item->permits;
+  tp__mutex_lock(&pool->mutex);
+  join_ended_locked(pool);
+  if (pool->stop) {
+    refused = TP_REASON_SHUTDOWN;
+  } else if (permits && permits->abandoned >= item->permits_max) {
+    refused = TP_REASON_NO_PERMIT;
+  } else if (permits && permits->used >= item->permits_max) {
+    item->place = TP__POOL_WAITING;
+    tp__list_push(&permits->queue, &item->link);
+  } else {
+    if (permits) permits->used++;
+    queue_locked(pool, item);
+    if (!staff_locked(pool)) {
+      tp__list_remove(&item->link);
+      item->place = TP__POOL_OUTSIDE;
+      if (permits) permits->used--;
+      refused = TP_REASON_NO_WORKER;
+    }
+  }
+  tp__mutex_unlock(&pool->mutex);
+  return refused;
+}
+
+/* All permits are held by abandoned attempts: those in line will not get one. */
+static void refuse_line(tp__pool *pool, tp__permits *permits) {
+  for (;;) {
+    tp__mutex_lock(&pool->mutex);
+    tp__pool_item *item = NULL;
+    if (!tp__list_empty(&permits->queue) && permits->abandoned >= item_of(permits->queue.next)->permits_max) {
+      item = item_of(permits->queue.next);
+      tp__list_remove(&item->link);
+      item->place = TP__POOL_OUTSIDE;
+    }
+    tp__mutex_unlock(&pool->mutex);
+    if (!item) return;
+    tp__attempt_refuse(tp__attempt_of(item), TP_REASON_NO_PERMIT);
+  }
+}
+
+bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item) {
+  bool never_runs = false;
+  tp__permits *line = NULL;
+  tp__mutex_lock(&pool->mutex);
+  switch (item->place) {
+    case TP__POOL_WAITING:
+    case TP__POOL_QUEUED:
+      never_runs = true;
+      tp__list_remove(&item->link);
+      if (item->place == TP__POOL_QUEUED) permit_back_locked(pool, item);
+      item->place = TP__POOL_OUTSIDE;
+      break;
+    case TP__POOL_RUNNING:
+      item->abandoned = true;
+      pool->lane_running[item->lane]--;
+      pool->abandoned_count++;
+      if (item->permits) {
+        item->permits->abandoned++;
+        line = item->permits;
+      }
+      staff_locked(pool);
+      break;
+    case TP__POOL_OUTSIDE:
+      break;
+  }
+  tp__mutex_unlock(&pool->mutex);
+  if (line) refuse_line(pool, line);
+  return never_runs;
+}
+
+size_t tp__pool_leaks(tp__pool *pool, void (*each)(void *ctx, const tp_leak *leak), void *ctx) {
+  size_t count = 0;
+  tp__mutex_lock(&pool->mutex);
+  int64_t now_ns = tp__now_ns();
+  for (tp__link *link = pool->running.next; link != &pool->running; link = link->next) {
+    const tp__pool_item *item = TP__CONTAINER(link, tp__pool_item, running_link);
+    if (!item->abandoned) continue;
+    count++;
+    tp_leak leak = {item->name, item->phase, (now_ns - item->running_since_ns) / TP__NS_PER_MS};
+    if (each) each(ctx, &leak);
+  }
+  tp__mutex_unlock(&pool->mutex);
+  return count;
+}
+
+uint32_t tp__pool_thread_count(tp__pool *pool) {
+  tp__mutex_lock(&pool->mutex);
+  uint32_t count = pool->thread_count;
+  tp__mutex_unlock(&pool->mutex);
+  return count;
+}
+
+uint32_t tp__pool_stop(tp__pool *pool) {
+  tp__mutex_lock(&pool->mutex);
+  pool->stop = true;
+  tp__cond_broadcast(&pool->work);
+  while (pool->thread_count > pool->abandoned_count) tp__cond_wait(&pool->work, &pool->mutex);
+  join_ended_locked(pool);
+  uint32_t left = pool->thread_count;
+  tp__mutex_unlock(&pool->mutex);
+  return left;
+}
+
+bool tp__pool_orphan(tp__pool *pool, void (*last_out)(void *ctx), void *ctx) {
+  tp__mutex_lock(&pool->mutex);
+  join_ended_locked(pool);
+  bool any = pool->thread_count > 0;
+  if (any) {
+    pool->last_out = last_out;
+    pool->last_out_ctx = ctx;
+  }
+  tp__mutex_unlock(&pool->mutex);
+  return any;
+}

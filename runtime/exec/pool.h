@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pool: the handler threads. Each holds one attempt at a time; they are started when work finds none idle and end when
+ * they were idle for a while. Permits are counted here: one subscription occupies at most so many threads.
+ * Lock: `pool`. No function of a handler's is ever called under it.
+ *
+ * An attempt is somewhere on this way: waiting for a permit -> queued -> running -> done. tp__pool_abandon() takes it
+ * off the way or marks the thread that runs it as lost until the function returns. */
+#ifndef TP__POOL_H
+#define TP__POOL_H
+
+#include "runtime/plan/plan.h"
+
+struct tp__attempt;
+
+/** What a thread is lent for: handlers of a phase, what the layer above calls, detached runs. Awaited handlers have no
+ *  cap of their own, so that one always finds a thread. */
+typedef enum tp__lane { TP__LANE_AWAITED = 0, TP__LANE_UPPER = 1, TP__LANE_DETACHED = 2, TP__LANES = 3 } tp__lane;
+
+typedef enum tp__pool_place {
+  TP__POOL_OUTSIDE = 0,
+  TP__POOL_WAITING = 1, /* for a permit */
+  TP__POOL_QUEUED = 2,
+  TP__POOL_RUNNING = 3
+} tp__pool_place;
+
+/** The pool's part of an attempt. */
+typedef struct tp__pool_item {
+  /* set by the owner before submit */
+  tp__lane lane;
+  tp__permits *permits; /* NULL: needs none */
+  uint32_t permits_max;
+  const char *name; /* for people: what runs */
+  uint32_t phase;
+  /* under the pool's lock */
+  tp__pool_place place;
+  bool abandoned;
+  tp__link link;         /* in the permits' queue or a lane's */
+  tp__link running_link; /* in pool->running */
+  int64_t running_since_ns;
+} tp__pool_item;
+
+typedef struct tp__pool {
+  const tp_allocator *allocator; /* never change after init, down to the line */
+  uint32_t threads_max, lane_max[TP__LANES];
+  tp__mutex mutex;
+  tp__cond work;
+  /* under mutex */
+  tp__link lanes[TP__LANES];
+  uint32_t lane_running[TP__LANES]; /* without the abandoned */
+  tp__link running;
+  tp__link threads; /* struct pool_thread, live */
+  tp__link ended;   /* to be joined */
+  uint32_t thread_count, idle_count, abandoned_count;
+  bool stop;
+  void (*last_out)(void *ctx); /* set when the runtime is gone */
+  void *last_out_ctx;
+} tp__pool;
+
+tp_status tp__pool_init(tp__pool *pool, const tp_allocator *allocator, uint32_t threads_max, uint32_t upper_max,
+                        uint32_t detached_max);
+/** Nothing may be queued. Joins every thread but those that run abandoned attempts.
+ *  @return how many are still running. */
+uint32_t tp__pool_stop(tp__pool *pool);
+/** After the stop: the last thread that is still inside an abandoned attempt calls last_out when it is out.
+ *  @return false when there is none, and last_out will not be called. */
+bool tp__pool_orphan(tp__pool *pool, void (*last_out)(void *ctx), void *ctx);
+void tp__pool_fini(tp__pool *pool);
+
+/** Gives the attempt to a thread, now or when there are a permit and a thread.
+ *  @return TP_REASON_NONE; or why it never will be run: NO_PERMIT (abandoned attempts hold all), NO_WORKER (no thread
+ *          runs and none could be started), SHUTDOWN. */
+tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item);
+/** The owner no longer waits for it.
+ *  @return true when it was still waiting or queued: it will never run. Attempts of the same permits that can now never
+ *  get one are refused with NO_PERMIT. */
+bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item);
+/** Names the functions that run abandoned. @return how many. The callback is called under the lock: it only reads. */
+size_t tp__pool_leaks(tp__pool *pool, void (*each)(void *ctx, const tp_leak *leak), void *ctx);
+uint32_t tp__pool_thread_count(tp__pool *pool);
+
+#endif

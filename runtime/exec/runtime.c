@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Birth, start, drain and end of a runtime. The order of stopping: refuse new turns; close what is open above; let
+ * turns end, then cancel them; let jobs and detached runs end, then cancel them; stop the job thread, the engine
+ * workers, the timer, the handler threads; free. */
+#include "runtime/exec/runtime.h"
+
+#include <stdio.h>
+
+#include "runtime/exec/bug.h"
+
+enum {
+  HANDLER_THREADS = 64,
+  DETACHED_THREADS = 16,
+  UPPER_THREADS = 32,
+  TURNS_MAX = 65536,
+  DEFERRED_MAX = 16384,
+  ABANDONED_BYTES = 64 << 20,
+  HOST_PHASES_MAX = TP_PHASE_LIMIT - TP_PHASE_HOST
+};
+
+#ifdef TP_SIM
+enum tp__bug tp__planted_bug;
+#endif
+
+void tp__log(const tp_runtime *runtime, tp_log_level level, const char *format, ...) {
+  if (!runtime->options.log) return;
+  char message[TP_FAULT_MESSAGE_SIZE];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(message, sizeof message, format, arguments);
+  va_end(arguments);
+  runtime->options.log(runtime->options.log_ctx, level, message);
+}
+
+tp_status tp__may_block(tp_fault *fault, const char *what) {
+  if (!tp__thread_local_get()) return TP_OK;
+  return tp__fail(fault, TP_ERR_USAGE, NULL, "%s waits, so it cannot be called from inside a handler or a callback",
+                  what);
+}
+
+/* ---- birth ---- */
+
+static void default_to(uint32_t *option, uint32_t value) {
+  if (*option == 0) *option = value;
+}
+
+static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *theirs, tp_fault *fault) {
+  memset(options, 0, sizeof *options);
+  if (theirs && tp__options_read(options, sizeof *options, theirs) != TP_OK)
+    return tp__fail(fault, TP_ERR_VERSION, NULL, "tp_runtime_options: set struct_size to sizeof(tp_runtime_options)");
+  if (!options->allocator.alloc != !options->allocator.release)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "allocator: set both alloc and release, or neither");
+  if (options->phase_count > HOST_PHASES_MAX)
+    return tp__fail(fault, TP_ERR_TOO_LARGE, NULL, "%zu phases of the host: at most %d", options->phase_count,
+                    HOST_PHASES_MAX);
+  default_to(&options->engine_workers, tp__cpu_count());
+  if (options->no_engine_workers) options->engine_workers = 1; /* for detached runs; submit forms are refused */
+  default_to(&options->handler_threads, HANDLER_THREADS);
+  default_to(&options->detached_threads, DETACHED_THREADS);
+  default_to(&options->tool_threads, UPPER_THREADS);
+  default_to(&options->turns_max, TURNS_MAX);
+  default_to(&options->deferred_max, DEFERRED_MAX);
+  if (options->abandoned_bytes_max == 0) options->abandoned_bytes_max = ABANDONED_BYTES;
+  return TP_OK;
+}
+
+/* The rooms in the order they are built; torn down from `built` backwards. */
+enum room {
+  ROOM_MUTEX,
+  ROOM_COND,
+  ROOM_STORE,
+  ROOM_REGISTRY,
+  ROOM_BLOCKS,
+  ROOM_WORKERS,
+  ROOM_POOL,
+  ROOM_TIMER,
+  ROOM_JOBS,
+  ROOMS
+};
+
+static tp_status build(tp_runtime *runtime, enum room room, tp_fault *fault) {
+  const tp_runtime_options *options = &runtime->options;
+  const tp__above *above = runtime->above;
+  switch (room) {
+    case ROOM_MUTEX:
+      return tp__mutex_init(&runtime->mutex);
+    case ROOM_COND:
+      return tp__cond_init(&runtime->changed);
+    case ROOM_STORE:
+      if (options->store.record) return TP_OK;
+      return tp_memory_store_new(&runtime->allocator, 0, &runtime->store, fault);
+    case ROOM_REGISTRY:
+      return tp__registry_new(&runtime->allocator, above->rows, above->row_count, above->aliases, above->alias_count,
+                              options->phases, options->phase_count, above->contributions, &runtime->registry, fault);
+    case ROOM_BLOCKS:
+      return tp__blocks_init(&runtime->blocks, &runtime->allocator);
+    case ROOM_WORKERS: /* every turn may be scheduled at once */
+      return tp__workers_init(&runtime->workers, runtime, options->engine_workers, options->turns_max);
+    case ROOM_POOL:
+      return tp__pool_init(&runtime->pool, &runtime->allocator, options->handler_threads, options->tool_threads,
+                           options->detached_threads);
+    case ROOM_TIMER:
+      return tp__timer_init(&runtime->timer);
+    case ROOM_JOBS:
+      return tp__jobs_init(&runtime->jobs, runtime, options->detached_threads);
+    case ROOMS:
+      break;
+  }
+  return TP_ERR_INTERNAL;
+}
+
+static void tear_down(tp_runtime *runtime, enum room room, bool host_store_too) {
+  switch (room) {
+    case ROOM_MUTEX:
+      tp__mutex_fini(&runtime->mutex);
+      break;
+    case ROOM_COND:
+      tp__cond_fini(&runtime->changed);
+      break;
+    case ROOM_STORE:
+      if ((host_store_too || !runtime->options.store.record) && runtime->store.destroy)
+        runtime->store.destroy(runtime->store.self);
+      break;
+    case ROOM_REGISTRY:
+      tp__registry_free(runtime->registry);
+      break;
+    case ROOM_BLOCKS:
+      tp__blocks_fini(&runtime->blocks);
+      break;
+    case ROOM_WORKERS:
+      tp__workers_fini(&runtime->workers);
+      break;
+    case ROOM_POOL:
+      tp__pool_fini(&runtime->pool);
+      break;
+    case ROOM_TIMER:
+      tp__timer_fini(&runtime->timer);
+      break;
+    case ROOM_JOBS:
+      tp__jobs_fini(&runtime->jobs);
+      break;
+    case ROOMS:
+      break;
+  }
+}
+
+/* The rooms below `built`, from the last one back, and the runtime itself. */
+static void take_apart(tp_runtime *runtime, enum room built, bool host_store_too) {
+  for (int room = (int)built; room-- > 0;) tear_down(runtime, (enum room)room, host_store_too);
+  tp_allocator allocator = runtime->allocator;
+  tp__release(&allocator, runtime, sizeof *runtime);
+}
+
+tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__above *above, tp_runtime **ret_runtime,
+                          tp_fault *fault) {
+  tp_runtime_options options;
+  TP__TRY(resolve(&options, theirs, fault));
+  tp_allocator allocator = tp__allocator_of(&options.allocator);
+  tp_runtime *runtime = tp__alloc_zero(&allocator, sizeof *runtime);
+  if (!runtime) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the runtime");
+  runtime->options = options;
+  runtime->allocator = allocator;
+  runtime->store = options.store;
+  runtime->above = above;
+  tp__list_init(&runtime->turns);
+  for (int room = 0; room < ROOMS; room++) {
+    tp_status status = build(runtime, (enum room)room, fault);
+    if (status == TP_OK) continue;
+    if (fault && fault->code != status)
+      (void)!tp__fail(fault, status, NULL, "the runtime was not made: %s", tp_status_text(status));
+    take_apart(runtime, (enum room)room, false);
+    return status;
+  }
+  *ret_runtime = runtime;
+  return TP_OK;
+}
+
+void tp__runtime_forget(tp_runtime *runtime) { take_apart(runtime, ROOMS, false); }
+
+/* ---- start ---- */
+
+static void jobs_may_run(void *ctx) { tp__jobs_wake(ctx); }
+
+static void stop_threads(tp_runtime *runtime) {
+  tp__jobs_stop(&runtime->jobs);
+  tp__workers_stop(&runtime->workers);
+  tp__timer_stop(&runtime->timer);
+}
+
+static tp_status start_locked(tp_runtime *runtime) {
+  tp_status status = tp__timer_start(&runtime->timer, &runtime->allocator);
+  if (status == TP_OK) status = tp__workers_start(&runtime->workers);
+  if (status == TP_OK) status = tp__jobs_start(&runtime->jobs);
+  if (status != TP_OK) {
+    stop_threads(runtime);
+    return status;
+  }
+  tp__registry_on_commit(runtime->registry, jobs_may_run, &runtime->jobs);
+  runtime->process_generation = tp__process_generation();
+  tp__a32_store_release(&runtime->life, TP__LIFE_STARTED);
+  return TP_OK;
+}
+
+tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) {
+  tp_status status = TP_OK;
+  tp__mutex_lock(&runtime->mutex);
+  switch (tp__a32_load_relaxed(&runtime->life)) { /* written under this lock */
+    case TP__LIFE_NEW:
+      status = start_locked(runtime);
+      break;
+    case TP__LIFE_STARTED:
+      break;
+    default:
+      status = TP_ERR_SHUTDOWN;
+      break;
+  }
+  tp__mutex_unlock(&runtime->mutex);
+  return status == TP_OK ? TP_OK
+                         : tp__fail(fault, status, NULL, "the runtime does not run: %s", tp_status_text(status));
+}
+
+tp_status tp__runtime_ready(tp_runtime *runtime, tp_fault *fault) {
+  if (tp__a32_load_acquire(&runtime->life) != TP__LIFE_STARTED) return tp_runtime_start(runtime, fault);
+  if (runtime->process_generation != tp__process_generation())
+    return tp__fail(fault, TP_ERR_FORKED, NULL, "the runtime was started before a fork: make a new one in the child");
+  return TP_OK;
+}
+
+/* ---- drain ---- */
+
+static void cancel_all(tp_runtime *runtime) {
+  tp__mutex_lock(&runtime->mutex);
+  for (tp__link *link = runtime->turns.next; link != &runtime->turns; link = link->next)
+    tp__turn_cancel(TP__CONTAINER(link, tp__turn, runtime_link));
+  tp__mutex_unlock(&runtime->mutex);
+}
+
+/* @return how many were left when the time was up. */
+static uint64_t wait_for_turns(tp_runtime *runtime, bool detached_too, int64_t deadline_ns) {
+  bool in_time = true;
+  uint64_t left;
+  tp__mutex_lock(&runtime->mutex);
+  while ((left = runtime->turn_count + (detached_too ? runtime->detached_count : 0)) > 0 && in_time)
+    in_time = tp__cond_wait_until(&runtime->changed, &runtime->mutex, deadline_ns);
+  tp__mutex_unlock(&runtime->mutex);
+  return left;
+}
+
+static void drain_turns(tp_runtime *runtime, int64_t deadline_ns, tp_drain_report *report) {
+  if (runtime->above->close_all) runtime->above->close_all(runtime);
+  report->turns_cancelled = wait_for_turns(runtime, false, deadline_ns);
+  if (report->turns_cancelled > 0) {
+    cancel_all(runtime);
+    wait_for_turns(runtime, false, TP__NEVER);
+  }
+}
+
+static void drain_detached(tp_runtime *runtime, int64_t deadline_ns, tp_drain_report *report) {
+  tp_store *store = &runtime->store;
+  if (!store->durable) (void)!tp__jobs_wait(&runtime->jobs, (tp_text){NULL, 0}, deadline_ns);
+  if (wait_for_turns(runtime, true, deadline_ns) > 0) cancel_all(runtime);
+  tp__jobs_stop(&runtime->jobs); /* a run that it started meanwhile is waited for, and cancelled below if need be */
+  if (!store->durable && store->job_open)
+    (void)!store->job_open(store->self, (tp_text){NULL, 0}, &report->jobs_lost, NULL);
+  if (wait_for_turns(runtime, true, tp__now_ns()) > 0) {
+    cancel_all(runtime);
+    wait_for_turns(runtime, true, TP__NEVER);
+  }
+}
+
+tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *ret_report) {
+  TP__TRY(tp__may_block(NULL, "tp_runtime_drain"));
+  tp_drain_report report = {0};
+  tp__mutex_lock(&runtime->mutex);
+  uint32_t life = tp__a32_load_relaxed(&runtime->life);
+  tp__a32_store_release(&runtime->life, life == TP__LIFE_STARTED ? TP__LIFE_DRAINING : TP__LIFE_DRAINED);
+  tp__mutex_unlock(&runtime->mutex);
+  if (life == TP__LIFE_STARTED) {
+    int64_t deadline_ns = tp__deadline_after_ms(tp__now_ns(), limit_ms);
+    drain_turns(runtime, deadline_ns, &report);
+    drain_detached(runtime, deadline_ns, &report);
+    stop_threads(runtime);
+    tp__pool_stop(&runtime->pool);
+    tp__a32_store_release(&runtime->life, TP__LIFE_DRAINED);
+  }
+  report.leaks = tp__pool_leaks(&runtime->pool, NULL, NULL);
+  report.complete = report.leaks == 0;
+  if (ret_report) *ret_report = report;
+  return TP_OK;
+}
+
+/* ---- the end ---- */
+
+static void destroy(void *arg) {
+  tp_runtime *runtime = arg;
+  if (runtime->above->free_last) runtime->above->free_last(runtime);
+  take_apart(runtime, ROOMS, true);
+}
+
+/* Foreign threads inside tp_token_complete() are about to leave: they hold no lock and wait for nothing. */
+static void wait_for_visitors(tp_runtime *runtime) {
+  tp__mutex_lock(&runtime->mutex);
+  while (tp__a32_load_acquire(&runtime->visitors) > 0)
+    tp__cond_wait_until(&runtime->changed, &runtime->mutex, tp__now_ns() + 50 * TP__NS_PER_US);
+  tp__mutex_unlock(&runtime->mutex);
+}
+
+void tp_runtime_free(tp_runtime *runtime) {
+  if (!runtime) return;
+  tp_status status = tp_runtime_drain(runtime, 0, NULL);
+  assert(status == TP_OK); /* not from a handler: a bug of the host's that cannot be reported here */
+  (void)status;
+  wait_for_visitors(runtime);
+  if (runtime->above->free_upper) runtime->above->free_upper(runtime);
+  tp__attempts_forget(runtime);
+  if (!tp__pool_orphan(&runtime->pool, destroy, runtime)) destroy(runtime);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * runtime: the object a host creates, as the engine knows it. It owns the threads, the registry, the store and the kept
+ * memory. Lock: `runtime`, for the list of turns and for start, drain and stop. */
+#ifndef TP__RUNTIME_H
+#define TP__RUNTIME_H
+
+#include "runtime/exec/blocks.h"
+#include "runtime/exec/entry.h"
+#include "runtime/exec/jobs.h"
+#include "runtime/exec/timer.h"
+#include "runtime/exec/worker.h"
+
+/** What a thread of ours is doing (tp__thread_local_get): from there nothing that waits is allowed. */
+#define TP__THREAD_OWNER ((void *)(uintptr_t)1)   /* owns a turn: quick handlers and callbacks run here */
+#define TP__THREAD_HANDLER ((void *)(uintptr_t)2) /* runs handlers that may block */
+
+typedef enum tp__life { TP__LIFE_NEW = 0, TP__LIFE_STARTED = 1, TP__LIFE_DRAINING = 2, TP__LIFE_DRAINED = 3 } tp__life;
+
+/** What the layer above lends. */
+typedef struct tp__above {
+  const tp_phase *rows;
+  size_t row_count;
+  const tp__alias *aliases;
+  size_t alias_count;
+  const tp__contribution_ops *contributions;
+  /** Writes a version of the merged sets as one value, and reads it back. */
+  void (*sets_write)(const void *sets, tp_writer *writer);
+  bool (*sets_read)(tp__arena *arena, tp_text value, const void **ret_sets);
+  /** Drain: closes what is open above; called without lock, before the last turns are waited for. */
+  void (*close_all)(struct tp_runtime *runtime);
+  /** Frees what is open above; called by tp_runtime_free() before the rest goes. */
+  void (*free_upper)(struct tp_runtime *runtime);
+  /** Frees runtime->upper itself, when no attempt is left that could look at it. */
+  void (*free_last)(struct tp_runtime *runtime);
+} tp__above;
+
+struct tp_runtime {
+  /* never changes after new */
+  tp_runtime_options options; /* resolved */
+  tp_allocator allocator;
+  tp_store store;
+  const tp__above *above;
+  tp__registry *registry;
+  /* rooms with a lock of their own */
+  tp__blocks blocks;
+  tp__workers workers;
+  tp__pool pool;
+  tp__timer timer;
+  tp__jobs jobs;
+  void *upper; /* the layer above: set once by it */
+  /* atomic */
+  tp__a32 life; /* tp__life; written under mutex */
+  tp__a32 tokens_open;
+  tp__a32 visitors; /* foreign threads inside tp_token_complete() */
+  tp__a32 kills;    /* subscriptions that are switched off: 0 is the common case */
+  tp__a64 abandoned_bytes;
+  tp__a64 last_entry_id;
+  tp__a64 last_turn_id;
+  tp__mutex mutex;
+  tp__cond changed; /* a turn ended */
+  /* under mutex */
+  tp__link turns;
+  uint32_t turn_count; /* the host's */
+  uint32_t detached_count;
+  uint32_t process_generation;
+};
+
+tp_status tp__runtime_new(const tp_runtime_options *options, const tp__above *above, tp_runtime **ret_runtime,
+                          tp_fault *fault);
+/** Takes back a runtime that was never started, the host's store left alone. */
+void tp__runtime_forget(tp_runtime *runtime);
+/** TP_OK, or why nothing may be begun: FORKED, SHUTDOWN, or what starting the threads said. */
+tp_status tp__runtime_ready(tp_runtime *runtime, tp_fault *fault);
+/** TP_ERR_USAGE on a thread that runs a handler or a callback: it must not wait. */
+tp_status tp__may_block(tp_fault *fault, const char *what);
+void tp__log(const tp_runtime *runtime, tp_log_level level, const char *format, ...) TP_PRINTF(3, 4);
+/** The time-stamp that the options ask for. */
+static inline int64_t tp__stamp(const tp_runtime *runtime, int64_t last_ns) {
+  switch (runtime->options.timestamps) {
+    case TP_TIMESTAMPS_FULL:
+      return tp__now_ns();
+    case TP_TIMESTAMPS_COARSE:
+      return tp__now_coarse_ns();
+    case TP_TIMESTAMPS_OFF:
+      break;
+  }
+  return last_ns;
+}
+
+#endif

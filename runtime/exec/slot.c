@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/exec/slot.h"
+
+#include "runtime/exec/attempt.h"
+#include "runtime/exec/bug.h"
+#include "runtime/exec/runtime.h"
+#ifdef TP_SIM
+#include "runtime/os/sim.h"
+#endif
+
+enum { STATE_BITS = 3, CHUNK_SLOTS = 1024, CHUNKS_MAX = 1024 };
+enum slot_state { FREE = 0, OPEN = 1, CLAIMED = 2, ABANDONED = 3, LATE = 4 };
+
+typedef struct slot {
+  tp__a64 word;                /* generation << STATE_BITS | state; acq_rel: publishes attempt and answer */
+  struct tp__attempt *attempt; /* written before OPEN is published, read by whoever moved the word */
+  const void *runtime;         /* likewise */
+  uint32_t next_free;          /* under the lock: index + 1 */
+} slot;
+
+/* The slab: chunks are added, never removed; a chunk's pointer is published before any token of it exists. */
+static tp__aptr chunks[CHUNKS_MAX];
+static tp__mutex lock;
+static tp__cond closed;
+static uint32_t chunk_count;  /* under lock */
+static uint32_t free_head;    /* under lock: index + 1, 0 = none */
+static uint32_t late_waiters; /* under lock */
+
+#ifdef TP_SIM
+/* Each simulated run begins with a slab of its own, or a seed would depend on the runs before it. */
+static void forget(void) {
+  memset(chunks, 0, sizeof chunks);
+  chunk_count = free_head = late_waiters = 0;
+}
+#endif
+
+/* The lock lives as long as the process, so it is made when the library is loaded. */
+__attribute__((constructor)) static void slots_init(void) {
+  tp_status status = tp__mutex_init(&lock);
+  if (status == TP_OK) status = tp__cond_init(&closed);
+  assert(status == TP_OK);
+  (void)status;
+#ifdef TP_SIM
+  tp__sim_on_forget(forget);
+#endif
+}
+
+static uint64_t word_of(uint64_t generation, enum slot_state state) { return generation << STATE_BITS | state; }
+static uint32_t index_of(tp_token token) { return (uint32_t)token.bits; }
+static uint64_t generation_of(tp_token token) { return token.bits >> 32; }
+static tp_token token_of(uint32_t index, uint64_t generation) {
+  return (tp_token){(generation & 0xffffffffu) << 32 | index};
+}
+
+static slot *slot_at(uint32_t index) {
+  if (index / CHUNK_SLOTS >= CHUNKS_MAX) return NULL;
+  slot *chunk = tp__aptr_load_acquire(&chunks[index / CHUNK_SLOTS]); /* pairs with grow_locked */
+  return chunk ? &chunk[index % CHUNK_SLOTS] : NULL;
+}
+
+/* Moves the token's slot from one state to another. Only the winner may look inside. */
+static slot *move(tp_token token, enum slot_state from, enum slot_state to) {
+  slot *s = token.bits ? slot_at(index_of(token)) : NULL;
+  if (!s) return NULL;
+  uint64_t expected = word_of(generation_of(token), from);
+  return tp__a64_cas_acq_rel(&s->word, &expected, word_of(generation_of(token), to)) ? s : NULL;
+}
+
+static bool grow_locked(void) {
+  if (chunk_count == CHUNKS_MAX) return false;
+  slot *chunk = tp__os_alloc_forever(CHUNK_SLOTS * sizeof(slot));
+  if (!chunk) return false;
+  for (uint32_t i = CHUNK_SLOTS; i-- > 0;) {
+    memset(&chunk[i], 0, sizeof(slot));
+    atomic_init(&chunk[i].word.v, word_of(1, FREE)); /* generation 0 is never used: token 0 is never valid */
+    chunk[i].next_free = free_head;
+    free_head = chunk_count * CHUNK_SLOTS + i + 1;
+  }
+  tp__aptr_store_release(&chunks[chunk_count++], chunk);
+  return true;
+}
+
+tp_status tp__slot_open(struct tp__attempt *attempt, const void *runtime, tp_token *ret_token) {
+  tp__mutex_lock(&lock);
+  if (!free_head && !grow_locked()) {
+    tp__mutex_unlock(&lock);
+    return TP_ERR_NO_MEMORY;
+  }
+  uint32_t index = free_head - 1;
+  slot *s = slot_at(index);
+  free_head = s->next_free;
+  s->attempt = attempt;
+  s->runtime = runtime;
+  uint64_t generation = tp__a64_load_relaxed(&s->word) >> STATE_BITS; /* a free slot's word is under the lock */
+  tp__a64_store_release(&s->word, word_of(generation, OPEN));
+  tp__mutex_unlock(&lock);
+  *ret_token = token_of(index, generation);
+  return TP_OK;
+}
+
+struct tp__attempt *tp__slot_claim(tp_token token) {
+  slot *s = move(token, OPEN, CLAIMED);
+  return s ? s->attempt : NULL;
+}
+
+bool tp__slot_abandon(tp_token token) { return move(token, OPEN, ABANDONED) != NULL; }
+struct tp__attempt *tp__slot_late(tp_token token) {
+  tp__mutex_lock(&lock);
+  slot *s = move(token, ABANDONED, LATE);
+  struct tp__attempt *attempt = s ? s->attempt : NULL;
+  tp__mutex_unlock(&lock);
+  return attempt;
+}
+
+/* Under the lock no slot is closed, so the attempt of an open one lives. */
+struct tp__attempt *tp__slot_hold(tp_token token) {
+  slot *s = token.bits ? slot_at(index_of(token)) : NULL;
+  if (!s) return NULL;
+  struct tp__attempt *attempt = NULL;
+  tp__mutex_lock(&lock);
+  if (tp__a64_load_acquire(&s->word) == word_of(generation_of(token), OPEN)) {
+    attempt = s->attempt;
+    tp__a32_add_relaxed(&attempt->refs, 1);
+    tp__a32_add_acq_rel(&attempt->runtime->visitors, 1);
+  }
+  tp__mutex_unlock(&lock);
+  return attempt;
+}
+
+void tp__slot_close(tp_token token) {
+  slot *s = slot_at(index_of(token));
+  tp__mutex_lock(&lock);
+  uint64_t generation = (generation_of(token) + 1) & 0xffffffffu;
+  if (generation == 0) generation = 1;
+  if (TP__BUG(TP__BUG_RECYCLED_SLOT)) generation = generation_of(token);
+  s->attempt = NULL;
+  s->runtime = NULL;
+  tp__a64_store_release(&s->word, word_of(generation, FREE));
+  s->next_free = free_head;
+  free_head = index_of(token) + 1;
+  if (late_waiters) tp__cond_broadcast(&closed);
+  tp__mutex_unlock(&lock);
+}
+
+/* One pass over the slab. What is ABANDONED stays so under the lock, and its attempt lives. */
+static slot *find_locked(const void *runtime, enum slot_state state, uint32_t *ret_index) {
+  for (uint32_t index = 0; index < chunk_count * CHUNK_SLOTS; index++) {
+    slot *s = slot_at(index);
+    if (s->runtime != runtime || (tp__a64_load_acquire(&s->word) & ((1 << STATE_BITS) - 1)) != state) continue;
+    if (state == ABANDONED && !(tp__a32_load_acquire(&s->attempt->flags) & TP__ATTEMPT_DEFERRED)) continue;
+    *ret_index = index;
+    return s;
+  }
+  return NULL;
+}
+
+struct tp__attempt *tp__slot_late_any(const void *runtime, tp_token *ret_token) {
+  struct tp__attempt *attempt = NULL;
+  uint32_t index = 0;
+  tp__mutex_lock(&lock);
+  late_waiters++;
+  while (find_locked(runtime, LATE, &index)) tp__cond_wait(&closed, &lock);
+  late_waiters--;
+  slot *s = find_locked(runtime, ABANDONED, &index);
+  if (s) {
+    *ret_token = token_of(index, tp__a64_load_acquire(&s->word) >> STATE_BITS);
+    attempt = s->attempt;
+    s = move(*ret_token, ABANDONED, LATE);
+    assert(s);
+  }
+  tp__mutex_unlock(&lock);
+  return attempt;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * slot: where a token leads. A process-wide slab of slots that is recycled and never freed, so that a token may be
+ * completed at any time, also after its turn and its runtime are gone. A slot's word is its generation and its state;
+ * whoever moves the word from OPEN wins the attempt, and that one compare-and-swap is all that the handler, the holder
+ * of a token and the owner's clock ever race on.
+ *
+ *   FREE -> OPEN       tp__slot_open      the owner, or the thread that runs the handler
+ *   OPEN -> CLAIMED    tp__slot_claim     the answer came in time; the claimer pushes the attempt to its owner
+ *   OPEN -> ABANDONED  tp__slot_abandon   the owner's deadline or cancel came first
+ *   ABANDONED -> LATE  tp__slot_late      the discarded answer came after all
+ *   CLAIMED, ABANDONED, LATE -> FREE      tp__slot_close, with the next generation
+ *
+ * Lock: `slots`, for the free list, for the move to LATE and for waiting until a LATE slot is closed. */
+#ifndef TP__SLOT_H
+#define TP__SLOT_H
+
+#include "runtime/os/os.h"
+
+struct tp__attempt;
+
+/** Takes a slot for the attempt. @return TP_OK, TP_ERR_NO_MEMORY. */
+tp_status tp__slot_open(struct tp__attempt *attempt, const void *runtime, tp_token *ret_token);
+/** Any thread, any time. @return the attempt when this call won it, else NULL. */
+struct tp__attempt *tp__slot_claim(tp_token token);
+/** The owner. @return true when this call won it. */
+bool tp__slot_abandon(tp_token token);
+/** Any thread: the first answer to an abandoned attempt. @return the attempt for the winner, who calls
+ *  tp__slot_close() when done; else NULL. */
+struct tp__attempt *tp__slot_late(tp_token token);
+/** Any thread: adds a reference to the attempt of a token that is OPEN and counts the caller as a visitor of its
+ *  runtime, which therefore stays. @return NULL when it is not. */
+struct tp__attempt *tp__slot_hold(tp_token token);
+/** Gives the slot back; every copy of the token is stale from now on. */
+void tp__slot_close(tp_token token);
+/** Takes one abandoned slot of the runtime whose attempt deferred, as tp__slot_late() would; first waits until none of
+ *  the runtime's is LATE. @return NULL when it has none left. */
+struct tp__attempt *tp__slot_late_any(const void *runtime, tp_token *ret_token);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * strand: the rule of one owner. A strand is a queue of messages of which at most one thread at a time is the owner:
+ * only the owner delivers them and touches what belongs to the strand. A turn is a strand, and so is a detached run.
+ * Everybody else pushes a message; the push that finds no owner schedules the strand. A synchronous caller is an owner
+ * that parks instead of leaving.
+ *
+ * The whole state is one word, `inbox`:
+ *   IDLE          nobody owns it
+ *   NULL          owned (or scheduled), no message
+ *   a message     owned or scheduled, messages newest first
+ *   CLOSED        ended; pushes are dropped
+ *
+ * Time: what is due later is listed in `dues`; the owner fires what has come due before it leaves or parks, and a
+ * strand without owner is armed with the timer at its earliest due. wake_ns is a lower bound of it: it may be too
+ * early after a due was taken off the list, never too late. */
+#ifndef TP__STRAND_H
+#define TP__STRAND_H
+
+#include "runtime/os/os.h"
+
+struct tp_runtime;
+typedef struct tp__strand tp__strand;
+
+typedef struct tp__message {
+  struct tp__message *next;                     /* the queue's */
+  void (*deliver)(struct tp__message *message); /* on the owner; the message is the receiver's again */
+} tp__message;
+
+/** Something that happens at a time. Owner only. */
+typedef struct tp__due {
+  tp__link link;
+  int64_t at_ns;
+  /** Taken off the list before; may list itself again with a later time. */
+  void (*fire)(struct tp__due *due, int64_t now_ns);
+} tp__due;
+
+struct tp__strand {
+  /* never changes after init */
+  struct tp_runtime *runtime;
+  /* atomic: acq_rel, hands over everything below from owner to owner */
+  tp__aptr inbox;
+  /* owner only */
+  tp__link dues;
+  int64_t wake_ns;
+  bool was_armed;                  /* the timer may know it: disarm before the end */
+  tp__parker *parker;              /* of a synchronous owner that sleeps: the scheduling push wakes it */
+  tp__parker *handoff;             /* of a synchronous caller that waits to become the owner */
+  void (*end)(tp__strand *strand); /* set by a delivered message: called last, by the owner, after the close */
+  /* under the timer's lock */
+  int64_t armed_ns; /* 0: not armed */
+  struct tp__strand *heap_child, *heap_next, *heap_prev;
+  /* from the timer to the owner */
+  tp__message timer_message;
+  tp__a32 timer_pending; /* 1: timer_message is in the inbox */
+};
+
+/** A new strand; owned by the caller or, with owned = false, by nobody. */
+void tp__strand_init(tp__strand *strand, struct tp_runtime *runtime, bool owned);
+/** Any thread. @return false when the strand has ended: the message was not taken. */
+bool tp__strand_push(tp__strand *strand, tp__message *message);
+/** Becomes the owner on the calling thread, waiting until the present one leaves. */
+void tp__strand_acquire(tp__strand *strand);
+/** The same if nobody owns it. */
+bool tp__strand_try_acquire(tp__strand *strand);
+/** The owner delivers and fires until there is nothing to do, then leaves. The strand may be gone afterwards. */
+void tp__strand_run(tp__strand *strand);
+/** The owner delivers, fires and parks until *done; then still owns it. */
+void tp__strand_wait(tp__strand *strand, const bool *done);
+/** The owner leaves without having waited: as tp__strand_run(). */
+void tp__strand_leave(tp__strand *strand);
+/** Owner only. */
+void tp__strand_due(tp__strand *strand, tp__due *due, int64_t at_ns);
+void tp__strand_undue(tp__due *due);
+/** Fires what is due at now. Owner only. */
+void tp__strand_fire(tp__strand *strand, int64_t now_ns);
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/exec/timer.h"
+
+#include "runtime/exec/runtime.h"
+
+/* ---- the heap: heap_prev is the parent for a first child, else the sibling before ---- */
+
+static tp__strand *meld(tp__strand *a, tp__strand *b) {
+  if (!a) return b;
+  if (!b) return a;
+  if (b->armed_ns < a->armed_ns) {
+    tp__strand *swap = a;
+    a = b;
+    b = swap;
+  }
+  b->heap_prev = a;
+  b->heap_next = a->heap_child;
+  if (a->heap_child) a->heap_child->heap_prev = b;
+  a->heap_child = b;
+  return a;
+}
+
+/* Two passes: pair from the left, then meld from the right. */
+static tp__strand *meld_siblings(tp__strand *first) {
+  tp__strand *pairs = NULL;
+  while (first) {
+    tp__strand *a = first, *b = first->heap_next;
+    first = b ? b->heap_next : NULL;
+    a->heap_next = a->heap_prev = NULL;
+    if (b) b->heap_next = b->heap_prev = NULL;
+    a = meld(a, b);
+    a->heap_next = pairs;
+    pairs = a;
+  }
+  tp__strand *root = NULL;
+  while (pairs) {
+    tp__strand *next = pairs->heap_next;
+    pairs->heap_next = NULL;
+    root = meld(root, pairs);
+    pairs = next;
+  }
+  return root;
+}
+
+static void remove_locked(tp__timer *timer, tp__strand *strand) {
+  tp__strand *children = meld_siblings(strand->heap_child);
+  if (timer->root == strand) {
+    timer->root = children;
+  } else {
+    if (strand->heap_prev->heap_child == strand) strand->heap_prev->heap_child = strand->heap_next;
+    else strand->heap_prev->heap_next = strand->heap_next;
+    if (strand->heap_next) strand->heap_next->heap_prev = strand->heap_prev;
+    timer->root = meld(timer->root, children);
+  }
+  strand->heap_child = strand->heap_next = strand->heap_prev = NULL;
+  strand->armed_ns = 0;
+}
+
+/* ---- the thread ---- */
+
+static void fire_locked(tp__timer *timer, tp__strand *strand) {
+  remove_locked(timer, strand);
+  if (tp__a32_exchange_acq_rel(&strand->timer_pending, 1) == 0) tp__strand_push(strand, &strand->timer_message);
+}
+
+static void timer_run(void *arg) {
+  tp__timer *timer = arg;
+  tp__mutex_lock(&timer->mutex);
+  while (!timer->stop) {
+    if (timer->root && timer->root->armed_ns <= tp__now_ns()) fire_locked(timer, timer->root);
+    else tp__cond_wait_until(&timer->changed, &timer->mutex, timer->root ? timer->root->armed_ns : TP__NEVER);
+  }
+  tp__mutex_unlock(&timer->mutex);
+}
+
+tp_status tp__timer_init(tp__timer *timer) {
+  memset(timer, 0, sizeof *timer);
+  TP__TRY(tp__mutex_init(&timer->mutex));
+  tp_status status = tp__cond_init(&timer->changed);
+  if (status != TP_OK) tp__mutex_fini(&timer->mutex);
+  return status;
+}
+
+tp_status tp__timer_start(tp__timer *timer, const tp_allocator *allocator) {
+  timer->stop = false;
+  return tp__thread_start(allocator, "tp-timer", timer_run, timer, &timer->thread);
+}
+
+void tp__timer_stop(tp__timer *timer) {
+  if (!timer->thread) return;
+  tp__mutex_lock(&timer->mutex);
+  timer->stop = true;
+  tp__cond_signal(&timer->changed);
+  tp__mutex_unlock(&timer->mutex);
+  tp__thread_join(timer->thread);
+  timer->thread = NULL;
+}
+
+void tp__timer_fini(tp__timer *timer) {
+  assert(!timer->root && !timer->thread);
+  tp__cond_fini(&timer->changed);
+  tp__mutex_fini(&timer->mutex);
+}
+
+void tp__timer_arm(tp__strand *strand, int64_t at_ns) {
+  tp__timer *timer = &strand->runtime->timer;
+  tp__mutex_lock(&timer->mutex);
+  if (!strand->armed_ns || at_ns < strand->armed_ns) {
+    if (strand->armed_ns) remove_locked(timer, strand);
+    strand->armed_ns = at_ns;
+    timer->root = meld(timer->root, strand);
+    if (timer->root == strand) tp__cond_signal(&timer->changed);
+  }
+  tp__mutex_unlock(&timer->mutex);
+}
+
+void tp__timer_disarm(tp__strand *strand) {
+  tp__timer *timer = &strand->runtime->timer;
+  tp__mutex_lock(&timer->mutex);
+  if (strand->armed_ns) remove_locked(timer, strand);
+  tp__mutex_unlock(&timer->mutex);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * timer: one thread that wakes strands which have no owner. It owns a pairing heap (Fredman et al., 1986) of armed
+ * strands, linked through the strands themselves, so that arming cannot fail. Lock: `timer`. It pushes the strand's own
+ * timer message under that lock, which makes disarm final: afterwards the timer does not touch the strand. */
+#ifndef TP__TIMER_H
+#define TP__TIMER_H
+
+#include "runtime/exec/strand.h"
+
+typedef struct tp__timer {
+  tp__mutex mutex;
+  tp__cond changed;
+  tp__thread *thread; /* NULL: not started */
+  /* under mutex */
+  tp__strand *root;
+  bool stop;
+} tp__timer;
+
+tp_status tp__timer_init(tp__timer *timer);
+tp_status tp__timer_start(tp__timer *timer, const tp_allocator *allocator);
+/** Joins the thread. Nothing may be armed. */
+void tp__timer_stop(tp__timer *timer);
+void tp__timer_fini(tp__timer *timer);
+/** Wakes the strand at at_ns, or earlier if it is armed for earlier. */
+void tp__timer_arm(tp__strand *strand, int64_t at_ns);
+void tp__timer_disarm(tp__strand *strand);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * turn: the part of a turn that the engine knows: a strand, a snapshot, whose turn it is, a deadline. A detached run is
+ * one too. Its owner is the strand's owner. References: the strand's own (until its end), the host's handle, and one of
+ * every entry that attempts have left its owner's thread with. */
+#ifndef TP__TURN_H
+#define TP__TURN_H
+
+#include "runtime/exec/strand.h"
+#include "runtime/plan/plan.h"
+
+typedef struct tp__turn tp__turn;
+
+struct tp__turn {
+  tp__strand strand;
+  /* never changes after begin */
+  struct tp_runtime *runtime;
+  tp__snapshot *snapshot;
+  tp_text ids[TP_ID_COUNT];
+  tp_text mode;
+  tp_caller caller;
+  void (*cancelled)(tp__turn *turn); /* owner: after the entries were cancelled; may be NULL */
+  void (*release)(tp__turn *turn);   /* frees the memory the turn is in: the last reference is gone. Any thread */
+  bool is_detached;
+  size_t block_size;
+  /* owner only; what entries read of it is written before they begin */
+  tp__arena arena;  /* lives as long as the references do */
+  const void *sets; /* what was merged so far: an immutable version, the layer above knows its form */
+  int64_t deadline_ns;
+  bool is_cancelled;
+  tp__link entries; /* open ones, and those whose result is kept */
+  void *spare;      /* an entry's block kept for the next entry */
+  size_t spare_size;
+  /* atomic */
+  tp__a32 refs;
+  tp__a32 cancel_asked;
+  /* under the runtime's lock */
+  tp__link runtime_link;
+  tp__message cancel_message;
+  char identity[256]; /* the arena's first bytes: ids seldom need more */
+};
+
+typedef struct tp__turn_spec {
+  const tp_text *ids; /* TP_ID_COUNT; copied */
+  tp_text mode;       /* copied */
+  tp_caller caller;
+  int64_t deadline_ns;    /* absolute */
+  bool owned;             /* by the caller; else by nobody */
+  bool detached;          /* not counted among the host's turns; allowed while draining */
+  tp__snapshot *snapshot; /* held for it; NULL: the newest */
+} tp__turn_spec;
+
+/** @return TP_OK; TP_ERR_SHUTDOWN, TP_ERR_FULL, TP_ERR_FORKED, TP_ERR_NO_MEMORY; then turn is untouched. */
+tp_status tp__turn_init(tp__turn *turn, struct tp_runtime *runtime, const tp__turn_spec *spec);
+/** Owner: the turn is over; its strand ends when the owner leaves. Nothing may be open. */
+void tp__turn_finish(tp__turn *turn);
+void tp__turn_hold(tp__turn *turn);
+void tp__turn_unref(tp__turn *turn);
+/** Any thread that holds the turn. */
+void tp__turn_cancel(tp__turn *turn);
+/** What release calls first: frees the arena, lets go of the snapshot. */
+void tp__turn_fini(tp__turn *turn);
+static inline const tp__plan *tp__turn_plan(const tp__turn *turn, uint32_t phase) {
+  return turn->snapshot->plans[phase];
+}
+
+#endif

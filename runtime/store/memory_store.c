@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The memory store, the reference of the interface: the newest entry records in a ring whose slots keep their memory,
+ * and jobs in a list by age. Nothing survives the process. Lock: `memory_store`. */
+#include "runtime/os/os.h"
+#include "turnphase/store.h"
+
+enum { RECORDS_MAX = 10000, RECORD_BYTES_MAX = 16 << 20, ENDED_JOBS_MAX = 1024 };
+
+/* A record with its rows and the texts of its ids behind it, in one piece of memory. */
+typedef struct slot {
+  char *memory;
+  size_t capacity;
+  size_t used; /* 0: empty */
+} slot;
+
+typedef struct job {
+  tp__link link;
+  tp_job desc; /* texts point behind the struct; payload is memory of its own */
+  bool running;
+  int64_t claimable_ms, lease_end_ms;
+  size_t size;
+  char *payload; /* NULL: deleted */
+  size_t payload_size;
+} job;
+
+typedef struct memory_store {
+  tp_allocator allocator;
+  tp__mutex mutex;
+  /* under mutex */
+  slot *slots;
+  size_t slot_count, newest, bytes;
+  tp__link jobs;       /* open ones, oldest first */
+  tp__link ended_jobs; /* the newest ended ones, whose keys stay known */
+  size_t ended_count;
+  uint64_t last_job_id, last_claim;
+} memory_store;
+
+/* ---- records ---- */
+
+static size_t ids_size(const tp_entry_record *record) {
+  size_t size = 0;
+  for (int id = 0; id < TP_ID_COUNT; id++) size += record->ids[id].size;
+  return size;
+}
+
+static tp_entry_record *record_in(const slot *s) { return (tp_entry_record *)s->memory; }
+static tp_run_record *runs_in(const slot *s) { return (tp_run_record *)(s->memory + sizeof(tp_entry_record)); }
+
+static void empty_slot(memory_store *store, slot *s) {
+  if (!s->memory) return;
+  tp__release(&store->allocator, s->memory, s->capacity);
+  store->bytes -= s->capacity;
+  *s = (slot){0};
+}
+
+/* The slots behind the newest are the oldest: they go first when large records fill the memory. */
+static bool make_room(memory_store *store, slot *s, size_t size) {
+  if (s->capacity >= size) return true;
+  empty_slot(store, s);
+  for (size_t i = 1; i < store->slot_count && store->bytes + size > RECORD_BYTES_MAX; i++)
+    empty_slot(store, &store->slots[(store->newest + i) % store->slot_count]);
+  s->memory = tp__alloc(&store->allocator, size);
+  if (!s->memory) return false;
+  s->capacity = size;
+  store->bytes += size;
+  return true;
+}
+
+static void fill_slot(slot *s, const tp_entry_record *record) {
+  tp_entry_record *kept = record_in(s);
+  tp_run_record *runs = runs_in(s);
+  *kept = *record;
+  kept->source = NULL;
+  for (size_t i = 0; i < record->run_count; i++) runs[i] = record->run(record->source, i);
+  char *text = (char *)(runs + record->run_count);
+  for (int id = 0; id < TP_ID_COUNT; id++) {
+    if (record->ids[id].size > 0) memcpy(text, record->ids[id].data, record->ids[id].size);
+    kept->ids[id] = (tp_text){text, record->ids[id].size};
+    text += record->ids[id].size;
+  }
+}
+
+static tp_status record(void *self, const tp_entry_record *record) {
+  memory_store *store = self;
+  size_t size = sizeof *record + record->run_count * sizeof(tp_run_record) + ids_size(record);
+  if (size > RECORD_BYTES_MAX) return TP_ERR_TOO_LARGE;
+  tp__mutex_lock(&store->mutex);
+  store->newest = (store->newest + 1) % store->slot_count;
+  slot *s = &store->slots[store->newest];
+  s->used = 0;
+  bool room = make_room(store, s, size);
+  if (room) {
+    fill_slot(s, record);
+    s->used = size;
+  }
+  tp__mutex_unlock(&store->mutex);
+  return room ? TP_OK : TP_ERR_NO_MEMORY;
+}
+
+/* From the newest back: an attempt is seldom late by many entries. */
+static tp_status record_late(void *self, uint64_t entry_id, uint32_t run_index, int64_t late_ns) {
+  memory_store *store = self;
+  tp__mutex_lock(&store->mutex);
+  for (size_t i = 0; i < store->slot_count; i++) {
+    slot *s = &store->slots[(store->newest + store->slot_count - i) % store->slot_count];
+    if (!s->used) continue;
+    if (record_in(s)->entry_id != entry_id) continue;
+    if (run_index < record_in(s)->run_count) runs_in(s)[run_index].late_ns = late_ns;
+    break;
+  }
+  tp__mutex_unlock(&store->mutex);
+  return TP_OK;
+}
+
+static tp_run_record run_at(const void *source, size_t index) { return ((const tp_run_record *)source)[index]; }
+
+/* A copy of the i-th newest, so that the callback runs without the lock. @return false when there is none. */
+static bool copy_newest(memory_store *store, size_t i, slot *copy) {
+  bool found = false;
+  tp__mutex_lock(&store->mutex);
+  const slot *s = &store->slots[(store->newest + store->slot_count - i) % store->slot_count];
+  if (s->used) copy->memory = tp__alloc(&store->allocator, s->used);
+  if (s->used && copy->memory) {
+    found = true;
+    memcpy(copy->memory, s->memory, s->used);
+    copy->capacity = copy->used = s->used;
+    ptrdiff_t moved = copy->memory - s->memory;
+    for (int id = 0; id < TP_ID_COUNT; id++) record_in(copy)->ids[id].data += moved;
+  }
+  tp__mutex_unlock(&store->mutex);
+  return found;
+}
+
+static tp_status records(void *self, size_t limit, bool (*each)(void *ctx, const tp_entry_record *record), void *ctx) {
+  memory_store *store = self;
+  bool go_on = true;
+  slot copy;
+  for (size_t i = 0; i < store->slot_count && i < limit && go_on && copy_newest(store, i, &copy); i++) {
+    record_in(&copy)->run = run_at;
+    record_in(&copy)->source = runs_in(&copy);
+    go_on = each(ctx, record_in(&copy));
+    tp__release(&store->allocator, copy.memory, copy.capacity);
+  }
+  return TP_OK;
+}
+
+/* ---- jobs ---- */
+
+static tp_text put(char **at, tp_text text) {
+  tp_text copy = {*at, text.size};
+  if (text.size > 0) memcpy(*at, text.data, text.size);
+  *at += text.size;
+  return copy;
+}
+
+static job *copy_job(memory_store *store, const tp_job *desc) {
+  size_t size =
+      sizeof(job) + desc->handler.size + desc->subscription.size + desc->idempotency_key.size + desc->order_key.size;
+  job *j = tp__alloc_zero(&store->allocator, size);
+  if (!j) return NULL;
+  j->payload_size = desc->payload.size;
+  j->payload = desc->payload.size ? tp__alloc(&store->allocator, desc->payload.size) : NULL;
+  if (desc->payload.size && !j->payload) {
+    tp__release(&store->allocator, j, size);
+    return NULL;
+  }
+  char *at = (char *)(j + 1);
+  j->size = size;
+  j->desc = *desc;
+  j->desc.attempt = 0;
+  j->desc.handler = put(&at, desc->handler);
+  j->desc.subscription = put(&at, desc->subscription);
+  j->desc.idempotency_key = put(&at, desc->idempotency_key);
+  j->desc.order_key = put(&at, desc->order_key);
+  if (j->payload) memcpy(j->payload, desc->payload.data, desc->payload.size);
+  j->desc.payload = (tp_text){j->payload, desc->payload.size};
+  return j;
+}
+
+static void free_payload(memory_store *store, job *j) {
+  tp__release(&store->allocator, j->payload, j->payload_size);
+  j->payload = NULL;
+  j->desc.payload = (tp_text){NULL, 0};
+}
+
+static job *job_of(tp__link *link) { return TP__CONTAINER(link, job, link); }
+
+static job *find_key_in(tp__link *list, tp_text key) {
+  for (tp__link *link = list->next; link != list; link = link->next)
+    if (tp__text_equal(job_of(link)->desc.idempotency_key, key)) return job_of(link);
+  return NULL;
+}
+
+static job *find_key_locked(memory_store *store, tp_text key) {
+  job *known = find_key_in(&store->jobs, key);
+  return known ? known : find_key_in(&store->ended_jobs, key);
+}
+
+static void free_job(memory_store *store, job *j) {
+  free_payload(store, j);
+  tp__release(&store->allocator, j, j->size);
+}
+
+/* Done, or a dead letter: its key stays known for a while, its content goes. */
+static void end_job_locked(memory_store *store, job *j) {
+  tp__list_remove(&j->link);
+  free_payload(store, j);
+  tp__list_push(&store->ended_jobs, &j->link);
+  if (++store->ended_count <= ENDED_JOBS_MAX) return;
+  job *oldest = job_of(store->ended_jobs.next);
+  tp__list_remove(&oldest->link);
+  store->ended_count--;
+  free_job(store, oldest);
+}
+
+static tp_status job_insert(void *self, const tp_job *desc, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
+  memory_store *store = self;
+  job *j = copy_job(store, desc);
+  if (!j) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a job");
+  tp__mutex_lock(&store->mutex);
+  job *known = find_key_locked(store, desc->idempotency_key);
+  if (!known) {
+    j->desc.id = ++store->last_job_id;
+    tp__list_push(&store->jobs, &j->link);
+  }
+  *ret_id = known ? known->desc.id : j->desc.id;
+  *ret_existed = known != NULL;
+  tp__mutex_unlock(&store->mutex);
+  if (known) free_job(store, j);
+  return TP_OK;
+}
+
+static bool is_oldest_of_its_key_locked(memory_store *store, const job *j) {
+  for (tp__link *link = store->jobs.next; link != &j->link; link = link->next)
+    if (tp__text_equal(job_of(link)->desc.order_key, j->desc.order_key)) return false;
+  return true;
+}
+
+static job *claim_locked(memory_store *store, job *j, int64_t now_ms, int64_t lease_ms) {
+  j->running = true;
+  j->lease_end_ms = now_ms + lease_ms;
+  j->desc.claim = ++store->last_claim;
+  j->desc.attempt++;
+  return j;
+}
+
+static job *next_candidate_locked(memory_store *store, uint64_t after_id, int64_t now_ms, int64_t *ret_next_ms) {
+  for (tp__link *link = store->jobs.next; link != &store->jobs; link = link->next) {
+    job *j = job_of(link);
+    int64_t ready_ms = j->running ? j->lease_end_ms : j->claimable_ms;
+    if (j->desc.id <= after_id || !is_oldest_of_its_key_locked(store, j)) continue;
+    if (ready_ms <= now_ms) return j;
+    if (*ret_next_ms == 0 || ready_ms < *ret_next_ms) *ret_next_ms = ready_ms;
+  }
+  return NULL;
+}
+
+/* The filter takes locks of its own, so it is asked between two locked parts. Only the one job thread claims and
+ * finishes, so the candidate stays as it is meanwhile. */
+static tp_status job_claim(void *self, int64_t now_ms, int64_t lease_ms, tp_job_filter_fn filter, void *filter_ctx,
+                           tp_job_fn take, void *take_ctx, int64_t *ret_next_ms, tp_fault *fault) {
+  memory_store *store = self;
+  job *claimed = NULL;
+  *ret_next_ms = 0;
+  for (uint64_t after_id = 0; !claimed;) {
+    tp__mutex_lock(&store->mutex);
+    job *candidate = next_candidate_locked(store, after_id, now_ms, ret_next_ms);
+    tp__mutex_unlock(&store->mutex);
+    if (!candidate) return TP_ERR_NOT_FOUND;
+    after_id = candidate->desc.id;
+    if (filter && !filter(filter_ctx, candidate->desc.handler, candidate->desc.contract_version)) continue;
+    tp__mutex_lock(&store->mutex);
+    claimed = claim_locked(store, candidate, now_ms, lease_ms);
+    tp__mutex_unlock(&store->mutex);
+  }
+  (void)fault;
+  take(take_ctx, &claimed->desc);
+  return TP_OK;
+}
+
+static tp_status job_finish(void *self, uint64_t id, uint64_t claim, tp_job_end end, int64_t retry_at_ms,
+                            tp_fault *fault) {
+  memory_store *store = self;
+  tp_status status = TP_ERR_NOT_FOUND;
+  tp__mutex_lock(&store->mutex);
+  for (tp__link *link = store->jobs.next; link != &store->jobs && status == TP_ERR_NOT_FOUND; link = link->next) {
+    job *j = job_of(link);
+    if (j->desc.id != id) continue;
+    status = j->running && j->desc.claim == claim ? TP_OK : TP_ERR_STALE;
+    if (status != TP_OK) break;
+    j->running = false;
+    j->claimable_ms = retry_at_ms;
+    if (end == TP_JOB_RETRY && j->desc.attempt < j->desc.attempts_max) break;
+    end_job_locked(store, j);
+    break;
+  }
+  tp__mutex_unlock(&store->mutex);
+  return status == TP_OK
+             ? TP_OK
+             : tp__fail(fault, status, NULL, "the claim of job %llu is not the current one", (unsigned long long)id);
+}
+
+static tp_status job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
+  memory_store *store = self;
+  (void)fault;
+  uint64_t count = 0;
+  tp__mutex_lock(&store->mutex);
+  for (tp__link *link = store->jobs.next; link != &store->jobs; link = link->next)
+    count += (!order_key.size || tp__text_equal(job_of(link)->desc.order_key, order_key));
+  tp__mutex_unlock(&store->mutex);
+  *ret_count = count;
+  return TP_OK;
+}
+
+/* ---- life ---- */
+
+static void free_jobs(memory_store *store, tp__link *list) {
+  while (!tp__list_empty(list)) {
+    job *j = job_of(list->next);
+    tp__list_remove(&j->link);
+    free_job(store, j);
+  }
+}
+
+static void destroy(void *self) {
+  memory_store *store = self;
+  for (size_t i = 0; i < store->slot_count; i++) empty_slot(store, &store->slots[i]);
+  free_jobs(store, &store->jobs);
+  free_jobs(store, &store->ended_jobs);
+  tp_allocator allocator = store->allocator;
+  tp__mutex_fini(&store->mutex);
+  tp__release(&allocator, store->slots, store->slot_count * sizeof *store->slots);
+  tp__release(&allocator, store, sizeof *store);
+}
+
+tp_status tp_memory_store_new(const tp_allocator *theirs, size_t records_max, tp_store *ret_store, tp_fault *fault) {
+  tp_allocator allocator = tp__allocator_of(theirs);
+  memory_store *store = tp__alloc_zero(&allocator, sizeof *store);
+  if (!store) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the memory store");
+  store->allocator = allocator;
+  store->slot_count = records_max ? records_max : RECORDS_MAX;
+  tp__list_init(&store->jobs);
+  tp__list_init(&store->ended_jobs);
+  store->slots = tp__alloc_zero(&allocator, store->slot_count * sizeof *store->slots);
+  tp_status status = store->slots ? tp__mutex_init(&store->mutex) : TP_ERR_NO_MEMORY;
+  if (status != TP_OK) {
+    tp__release(&allocator, store->slots, store->slot_count * sizeof *store->slots);
+    tp__release(&allocator, store, sizeof *store);
+    return tp__fail(fault, status, NULL, "the memory store was not made: %s", tp_status_text(status));
+  }
+  *ret_store = (tp_store){.struct_size = sizeof *ret_store,
+                          .version = 1,
+                          .self = store,
+                          .name = "memory",
+                          .record = record,
+                          .record_late = record_late,
+                          .job_insert = job_insert,
+                          .job_claim = job_claim,
+                          .job_finish = job_finish,
+                          .job_open = job_open,
+                          .records = records,
+                          .destroy = destroy};
+  return TP_OK;
+}
