@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "phases/contribution.h"
+
+#include "phases/phases.h"
+#include "phases/schema.h"
+#include "runtime/value/value.h"
+
+enum { DOMAIN = 1, KEY = 2, TITLE = 4, TEXT = 8, SHORT_TEXT = 16, VALUE = 32, SOURCES = 64 };
+enum { TOOLS = 128, WEIGHT = 256, SEVERITY = 512 };
+
+static const struct {
+  const char *name;
+  uint32_t uses, needs;
+} kinds[TP_KIND_COUNT] = {
+    [TP_KIND_POLICY] = {"policy", DOMAIN | KEY | TEXT | WEIGHT, DOMAIN | KEY | TEXT},
+    [TP_KIND_PROMPT_CONTEXT] = {"prompt_context", KEY | DOMAIN | TEXT | SHORT_TEXT | WEIGHT | SOURCES, KEY | TEXT},
+    [TP_KIND_PROMPT_SECTION] = {"prompt_section", KEY | TITLE | TEXT | SHORT_TEXT | WEIGHT, KEY | TEXT},
+    [TP_KIND_TOOL_BUNDLE] = {"tool_bundle", KEY | TOOLS, KEY},
+    [TP_KIND_SIGNAL] = {"signal", KEY | DOMAIN | TEXT | VALUE | SEVERITY, KEY | DOMAIN},
+    [TP_KIND_REMINDER] = {"reminder", TEXT, TEXT},
+    [TP_KIND_AUDIT] = {"audit", KEY | TEXT | SEVERITY, KEY},
+    [TP_KIND_MANIFEST_DIAGNOSTIC] = {"manifest_diagnostic", KEY | TEXT | SEVERITY, KEY},
+    [TP_KIND_DIAGNOSTIC] = {"diagnostic", KEY | TEXT | SEVERITY, KEY},
+    [TP_KIND_BACKGROUND_JOB] = {"background_job", KEY | DOMAIN | VALUE | TEXT, KEY | DOMAIN},
+};
+
+/* The texts of a contribution. A name is printed in lines and attributes of ours: it is short and has no controls. */
+typedef enum form { NAME, PROSE, ENCODED } form;
+static const struct {
+  uint32_t bit;
+  size_t offset;
+  const char *name;
+  form form;
+} texts[] = {
+    {DOMAIN, offsetof(tp_contribution, domain), "domain", NAME},
+    {KEY, offsetof(tp_contribution, key), "key", NAME},
+    {TITLE, offsetof(tp_contribution, title), "title", NAME},
+    {TEXT, offsetof(tp_contribution, text), "text", PROSE},
+    {SHORT_TEXT, offsetof(tp_contribution, short_text), "short_text", PROSE},
+    {VALUE, offsetof(tp_contribution, value), "value", ENCODED},
+    {SOURCES, offsetof(tp_contribution, sources), "sources", ENCODED},
+};
+enum { TEXT_COUNT = sizeof texts / sizeof *texts };
+
+static const tp_text *text_at(const tp_contribution *contribution, size_t index) {
+  return (const tp_text *)(const void *)((const char *)contribution + texts[index].offset);
+}
+
+const char *tp__kind_name(uint32_t kind) {
+  return kind < TP_KIND_COUNT && kinds[kind].name ? kinds[kind].name : "unknown";
+}
+
+/* ---- checking ---- */
+
+static tp_status refuse(tp_fault *fault, const tp_contribution *in, const char *field, const char *why) {
+  return tp__fail(fault, TP_ERR_MALFORMED, NULL, "%s: %s %s", tp__kind_name(in->kind), field, why);
+}
+
+static bool has_control(tp_text text) {
+  for (size_t i = 0; i < text.size; i++) {
+    if ((unsigned char)text.data[i] < 0x20 || text.data[i] == 0x7F) return true;
+  }
+  return false;
+}
+
+static tp_status check_name(const tp_contribution *in, size_t index, tp_fault *fault) {
+  const tp_text *text = text_at(in, index);
+  bool job_key = in->kind == TP_KIND_BACKGROUND_JOB && texts[index].bit == KEY;
+  size_t bytes_max = job_key ? TP__JOB_KEY_BYTES_MAX : TP__NAME_BYTES_MAX;
+  if (text->size > bytes_max) return refuse(fault, in, texts[index].name, "is too long");
+  if (has_control(*text)) return refuse(fault, in, texts[index].name, "holds control bytes or line breaks");
+  return TP_OK;
+}
+
+static tp_status check_encoded(const tp_allocator *allocator, const tp_contribution *in, size_t index,
+                               tp_fault *fault) {
+  const tp_text *text = text_at(in, index);
+  tp_status status = text->size ? tp__value_check(*text, allocator, NULL) : TP_OK;
+  if (status == TP_OK || status == TP_ERR_NO_MEMORY) return status;
+  return refuse(fault, in, texts[index].name, "is not one well-formed msgpack value");
+}
+
+static tp_status check_text(const tp_allocator *allocator, const tp_contribution *in, size_t index, tp_fault *fault) {
+  const tp_text *text = text_at(in, index);
+  if (text->size && !text->data) return refuse(fault, in, texts[index].name, "has a size but no bytes");
+  if (text->size == 0 && (kinds[in->kind].needs & texts[index].bit)) {
+    return refuse(fault, in, texts[index].name, "is missing");
+  }
+  if (texts[index].form == ENCODED) return check_encoded(allocator, in, index, fault);
+  if (!tp_utf8_valid(*text, NULL)) return refuse(fault, in, texts[index].name, "is not UTF-8");
+  return texts[index].form == NAME ? check_name(in, index, fault) : TP_OK;
+}
+
+/* Silence would be the worst answer to a misspelt "deny": the policies of the domain `tool` have three words. */
+static tp_status check_policy(const tp_contribution *in, tp_fault *fault) {
+  if (!tp__text_is(in->domain, "tool")) return TP_OK;
+  if (tp__text_is(in->text, "deny") || tp__text_is(in->text, "ask") || tp__text_is(in->text, "allow")) return TP_OK;
+  return refuse(fault, in, "text", "must be deny, ask or allow in the domain tool");
+}
+
+static tp_status check_signal(uint32_t phase, const tp_contribution *in, tp_fault *fault) {
+  if (in->text.size && in->value.size) return refuse(fault, in, "payload", "is given twice, as text and as value");
+  /* Without a phase it is enough that the signal has a place somewhere, as in the phases of a host. */
+  if (tp__phase_takes_signal(phase == TP_PHASE_NONE ? (uint32_t)TP_PHASE_HOST : phase, in->domain)) return TP_OK;
+  bool known = phase == TP_PHASE_NONE;
+  return refuse(fault, in, "domain", known ? "is no kind of signal" : "is no kind of signal of this phase");
+}
+
+static tp_status check_sources(const tp_contribution *in, tp_fault *fault) {
+  if (in->sources.size == 0) return TP_OK;
+  bool texts_only = tp_value_kind_of(in->sources) == TP_VALUE_ARRAY;
+  for (tp_value_walk walk = {0}; texts_only && tp_value_next(in->sources, &walk);) {
+    texts_only = tp_value_kind_of(walk.value) == TP_VALUE_TEXT;
+  }
+  return texts_only ? TP_OK : refuse(fault, in, "sources", "must be an array of texts");
+}
+
+/* The tool at index of a bundle whose structs may be older or newer than ours: the first one's size is the stride. */
+static tp_status tool_read(const tp_contribution *in, size_t index, tp_tool *ret_tool) {
+  const char *tool = (const char *)in->tools + index * in->tools->struct_size;
+  return tp__options_read(ret_tool, sizeof *ret_tool, tool);
+}
+
+static tp_status check_tool(const tp_allocator *allocator, const tp_contribution *in, const tp_tool *tool,
+                            tp_fault *fault) {
+  if (!tp__id_valid(tool->name)) {
+    return refuse(fault, in, "a tool's name", "must be 1 to 128 bytes of UTF-8 without white space and control bytes");
+  }
+  if (!tool->run) {
+    return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s has no function: set tp_tool.run", tool->name);
+  }
+  if (!tp_utf8_valid(tp_text_of(tool->description), NULL)) {
+    return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "the description of tool %s is not UTF-8", tool->name);
+  }
+  tp_fault why = {0};
+  tp_status status = tp__schema_check(tool->schema, allocator, &why);
+  if (status == TP_OK) return TP_OK;
+  return tp__fail(fault, status, tool->name, "tool %s: %s", tool->name, why.message);
+}
+
+static tp_status check_tools(const tp_allocator *allocator, const tp_contribution *in, tp_fault *fault) {
+  if (in->tool_count > TP__BUNDLE_TOOLS_MAX) return refuse(fault, in, "tools", "are more than 1024");
+  if (in->tool_count == 0) return TP_OK;
+  if (!in->tools) return refuse(fault, in, "tools", "are missing");
+  for (size_t i = 0; i < in->tool_count; i++) {
+    tp_tool tool, before;
+    if (in->tools->struct_size < sizeof(size_t) || tool_read(in, i, &tool) != TP_OK) {
+      return refuse(fault, in, "a tool's struct_size", "is not sizeof(tp_tool)");
+    }
+    TP__TRY(check_tool(allocator, in, &tool, fault));
+    for (size_t j = 0; j < i; j++) {
+      if (tool_read(in, j, &before) == TP_OK && strcmp(before.name, tool.name) == 0) {
+        return tp__fail(fault, TP_ERR_MALFORMED, tool.name, "tool %s comes twice in one bundle", tool.name);
+      }
+    }
+  }
+  return TP_OK;
+}
+
+static tp_status check(const tp_allocator *allocator, uint32_t phase, const tp_contribution *in, tp_fault *fault) {
+  if (in->kind >= TP_KIND_COUNT || !kinds[in->kind].name) {
+    return tp__fail(fault, TP_ERR_MALFORMED, NULL, "%u is no kind of contribution", (unsigned)in->kind);
+  }
+  uint32_t uses = kinds[in->kind].uses;
+  for (size_t i = 0; i < TEXT_COUNT; i++) {
+    if (uses & texts[i].bit) TP__TRY(check_text(allocator, in, i, fault));
+  }
+  bool severe = (unsigned)in->severity > TP_SEVERITY_ERROR;
+  if ((uses & SEVERITY) && severe) return refuse(fault, in, "severity", "is none of ours");
+  switch (in->kind) {
+    case TP_KIND_POLICY: return check_policy(in, fault);
+    case TP_KIND_PROMPT_CONTEXT: return check_sources(in, fault);
+    case TP_KIND_SIGNAL: return check_signal(phase, in, fault);
+    case TP_KIND_TOOL_BUNDLE: return check_tools(allocator, in, fault);
+    default: return TP_OK;
+  }
+}
+
+tp_status tp__contribution_check(const tp_allocator *allocator, uint32_t phase, const tp_contribution *in,
+                                 tp_fault *fault) {
+  tp_allocator ours = tp__allocator_of(allocator);
+  return check(&ours, phase, in, fault);
+}
+
+/* ---- copying ---- */
+
+static tp_status copy_tool(tp__arena *arena, tp_tool *tool) {
+  if (!tp__arena_string(arena, tool->name, &tool->name)) return TP_ERR_NO_MEMORY;
+  if (!tp__arena_string(arena, tool->description, &tool->description)) return TP_ERR_NO_MEMORY;
+  return tp__arena_text(arena, tool->schema, &tool->schema) ? TP_OK : TP_ERR_NO_MEMORY;
+}
+
+static tp_status copy_tools(tp__arena *arena, const tp_contribution *in, tp_contribution *copy) {
+  tp_tool *tools = tp__arena_alloc(arena, in->tool_count * sizeof *tools);
+  if (!tools) return TP_ERR_NO_MEMORY;
+  for (size_t i = 0; i < in->tool_count; i++) {
+    TP__TRY(tool_read(in, i, &tools[i]));
+    TP__TRY(copy_tool(arena, &tools[i]));
+  }
+  copy->tools = tools;
+  copy->tool_count = in->tool_count;
+  return TP_OK;
+}
+
+tp_status tp__contribution_copy(tp__arena *arena, const tp_contribution *in, tp_contribution *out) {
+  TP__TRY(tp__contribution_check(arena->allocator, TP_PHASE_NONE, in, NULL));
+  uint32_t uses = kinds[in->kind].uses;
+  tp_contribution copy = {.kind = in->kind};
+  if (uses & WEIGHT) copy.weight = in->weight;
+  if (uses & SEVERITY) copy.severity = in->severity;
+  for (size_t i = 0; i < TEXT_COUNT; i++) {
+    tp_text *target = (tp_text *)(void *)((char *)&copy + texts[i].offset);
+    if ((uses & texts[i].bit) && !tp__arena_text(arena, *text_at(in, i), target)) return TP_ERR_NO_MEMORY;
+  }
+  if ((uses & TOOLS) && in->tool_count) TP__TRY(copy_tools(arena, in, &copy));
+  *out = copy;
+  return TP_OK;
+}
+
+const tp__contribution_ops tp__contribution_ops_phases = {
+    .copy = tp__contribution_copy,
+    .kind_name = tp__kind_name,
+    .check = tp__contribution_check,
+};

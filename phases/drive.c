@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "phases/drive.h"
+
+/* ---- the machine ---- */
+
+static void (*const steps[TP__STEPS])(tp__drive *drive) = {
+#define STEP(id, name, run) [TP__STEP_##id] = run,
+#include "phases/steps.def"
+#undef STEP
+};
+
+/* A step that ends at once comes back here instead of going deeper. */
+void tp__drive_go(tp__drive *d, tp__step step) {
+  d->next = step;
+  if (d->stepping) return;
+  d->stepping = true;
+  while (d->next != TP__STEP_NONE) {
+    d->step = d->next;
+    d->next = TP__STEP_NONE;
+    steps[d->step](d);
+  }
+  d->stepping = false;
+}
+
+void tp__drive_stop(tp__drive *d, tp_turn_outcome outcome, tp_status code, tp_text reason) {
+  if (d->outcome == TP_TURN_COMPLETED) {
+    d->outcome = outcome;
+    d->code = code;
+    if (!tp__arena_text(&d->arena, reason, &d->reason)) d->reason = tp_text_of(tp_status_text(code));
+  }
+  tp__drive_go(d, TP__STEP_COMMIT);
+}
+
+static bool out_of_time(tp__drive *d) {
+  tp__turn *core = &d->turn->core;
+  if (core->is_cancelled) tp__drive_stop(d, TP_TURN_CANCELLED, TP_ERR_CANCELLED, tp_text_of("the turn was cancelled"));
+  else if (tp__now_ns() >= core->deadline_ns)
+    tp__drive_stop(d, TP_TURN_TIMED_OUT, TP_ERR_TIMEOUT, tp_text_of("the turn's time limit passed"));
+  else return false;
+  return true;
+}
+
+static tp_text failure_text(tp__drive *d, const char *doing) {
+  const tp_phase_result *result = &d->phase.result;
+  if (!result->subscription) return tp__arena_printf(&d->arena, "%s failed", doing);
+  return tp__arena_printf(&d->arena, "%s: hook %s: %.*s", doing, result->subscription, (int)result->reason.size,
+                          result->reason.data ? result->reason.data : "");
+}
+
+bool tp__drive_stopped(tp__drive *d, const char *doing) {
+  const tp_phase_result *result = &d->phase.result;
+  if (out_of_time(d)) {
+  } else if (d->phase.status != TP_OK) {
+    tp__drive_stop(d, TP_TURN_FAILED, d->phase.status, tp_text_of(tp_status_text(d->phase.status)));
+  } else if (result->outcome == TP_ERR_DENIED) {
+    tp__drive_stop(d, TP_TURN_DENIED, TP_ERR_DENIED, failure_text(d, doing));
+  } else if (result->outcome != TP_OK) {
+    tp__drive_stop(d, TP_TURN_FAILED, result->outcome, failure_text(d, doing));
+  } else {
+    return false;
+  }
+  tp__drive_let_go(d);
+  return true;
+}
+
+/* ---- phases ---- */
+
+static void put(tp__drive *d, tp_field field) {
+  assert(d->field_count < TP__DRIVE_FIELDS_MAX);
+  d->fields[d->field_count++] = field;
+}
+
+void tp__drive_text(tp__drive *d, uint32_t field, tp_text text) { put(d, (tp_field){.id = field, .text = text}); }
+void tp__drive_int(tp__drive *d, uint32_t field, int64_t number) {
+  put(d, (tp_field){.id = field, .is_int = true, .number = number});
+}
+void tp__drive_value(tp__drive *d, uint32_t field, tp_text value) {
+  put(d, (tp_field){.id = field, .is_value = true, .text = value});
+}
+
+static void phase_ended(tp__phase *run) {
+  tp__drive *d = run->ctx;
+  const tp_merged *merged = run->result.merged;
+  for (size_t i = 0; i < tp_merged_count(merged, TP_KIND_REMINDER); i++) {
+    tp_merged_entry entry = tp_merged_get(merged, TP_KIND_REMINDER, i);
+    tp__reminders_add(&d->session->reminders, entry.subscription, entry.contribution->text);
+  }
+  d->after(d);
+}
+
+void tp__drive_phase(tp__drive *d, uint32_t phase, bool sheltered, void (*after)(tp__drive *drive)) {
+  uint32_t field_count = d->field_count;
+  d->field_count = 0;
+  d->after = after;
+  d->phase = (tp__phase){.turn = d->turn,
+                         .phase = phase,
+                         .own_contexts = phase == TP_PHASE_MODEL_PRE,
+                         .sheltered = sheltered,
+                         .fields = d->fields,
+                         .field_count = field_count,
+                         .on_end = phase_ended,
+                         .ctx = d};
+  tp__phase_begin(&d->phase);
+}
+
+void tp__drive_let_go(tp__drive *d) { tp__phase_let_go(&d->phase.result); }
+
+/* ---- life ---- */
+
+static void start_delivered(tp__message *message) {
+  tp__drive *d = TP__CONTAINER(message, tp__drive, start_message);
+  d->started_ns = tp__now_ns();
+  if (d->closing) {
+    tp__drive_go(d, TP__STEP_SESSION_END);
+    return;
+  }
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_TURN_BEGIN, .text = d->user_text});
+  tp__drive_go(d, TP__STEP_LOAD);
+}
+
+void tp__drive_start(tp__drive *d) { tp__strand_push(&d->turn->core.strand, &d->start_message); }
+
+void tp__drive_cancel(tp__drive *d) {
+  if (d->model_call) tp__model_call_cancel(d->model_call);
+  if (d->host_call && d->step == TP__STEP_LOAD) tp__attempt_expire(&d->host_call->base, TP__CANCELLED);
+}
+
+/* With the last reference of the turn: nobody reads the request any more. */
+static void release(tp__turn *core) {
+  tp_turn *turn = tp__turn_of(core);
+  tp__drive *d = turn->drive;
+  tp_session *session = d->session;
+  const tp_allocator *allocator = &core->runtime->allocator;
+  tp__messages_fini(&d->messages);
+  tp__arena_fini(&d->arena);
+  tp__release(allocator, d, sizeof *d);
+  turn->drive = NULL;
+  tp__turn_release(core);
+  tp__session_unref(session);
+}
+
+tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, bool owned, bool detached,
+                        tp__drive **ret_drive, tp_fault *fault) {
+  tp_runtime *runtime = session->runtime;
+  const tp_allocator *allocator = &runtime->allocator;
+  tp__drive *d = tp__alloc_zero(allocator, sizeof *d);
+  if (!d) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a turn");
+  tp__arena_init(&d->arena, allocator, NULL, 0, 0);
+  tp__messages_init(&d->messages, allocator);
+  d->session = session;
+  d->request = *request;
+  d->start_message.deliver = start_delivered;
+  tp__turn_ids ids = tp__session_ids(session);
+  tp_status status = TP_ERR_NO_MEMORY;
+  if (tp__arena_text(&d->arena, request->text, &d->user_text) &&
+      tp__arena_text(&d->arena, request->files, &d->request.files))
+    status = tp__turn_new(runtime, &ids, request, owned, detached, &d->turn, fault);
+  else (void)!tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a turn");
+  if (status != TP_OK) {
+    tp__messages_fini(&d->messages);
+    tp__arena_fini(&d->arena);
+    tp__release(allocator, d, sizeof *d);
+    return status;
+  }
+  d->turn->drive = d;
+  d->turn->session = session;
+  d->turn->on_event = session->on_event;
+  d->turn->event_ctx = session->event_ctx;
+  d->turn->core.release = release;
+  tp__session_hold(session);
+  *ret_drive = d;
+  return TP_OK;
+}
+
+void tp__drive_abort(tp__drive *d) {
+  tp__strand_try_acquire(&d->turn->core.strand);
+  tp__turn_over(d->turn);
+  tp__strand_leave(&d->turn->core.strand);
+}

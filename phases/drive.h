@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * drive: a turn driven through every phase: a table of steps, each of which begins something and is resumed when that
+ * has ended (steps.c has the way). Its memory ends with the last reference of its turn, since calls that were given up
+ * may still read the request. */
+#ifndef TP__DRIVE_H
+#define TP__DRIVE_H
+
+#include "phases/host_call.h"
+#include "phases/model_call.h"
+#include "phases/tools.h"
+
+typedef enum tp__step {
+  TP__STEP_NONE = 0,
+#define STEP(id, name, run) TP__STEP_##id,
+#include "phases/steps.def"
+#undef STEP
+  TP__STEPS
+} tp__step;
+
+enum { TP__DRIVE_FIELDS_MAX = 8 };
+
+struct tp__drive {
+  tp_turn *turn;
+  tp_session *session; /* referenced */
+  tp__link link;       /* under the session's lock: in its queue */
+  tp__message start_message;
+  tp_turn_request request; /* limits; its strings are in the turn's identity */
+  bool closing;            /* runs session.end alone */
+  bool closes_session;     /* and the session is over then */
+  /* how the end is told */
+  tp_turn_end_fn on_end; /* submitted; may be NULL */
+  void (*on_closed)(void *ctx);
+  void *ctx;
+  bool *done; /* synchronous: set at the end, on the caller's own thread */
+  tp_turn_result *ret_result;
+  /* the machine */
+  tp__step step, next;
+  bool stepping;
+  tp__arena arena;
+  tp__phase phase;
+  tp_field fields[TP__DRIVE_FIELDS_MAX];
+  uint32_t field_count;
+  void (*after)(tp__drive *drive); /* the phase under way has ended */
+  tp__host_call *host_call;        /* under way */
+  tp__model_call *model_call;      /* under way */
+  /* the turn so far */
+  tp_turn_outcome outcome;
+  tp_status code;
+  tp_text reason;
+  int64_t started_ns;
+  tp_text user_text;
+  tp_text system;
+  tp_text signals;                 /* rendered, of turn.intake; for the first request */
+  tp_phase_result sections;        /* kept: its texts are in use till the system text is made */
+  tp_phase_result request_context; /* kept: model.pre's own prompt context, for this request */
+  tp__messages messages;           /* of this turn: user, assistant, tool … */
+  tp_text response_text;           /* of the last response, in the arena */
+  tp_text stop_reason;
+  tp_tool_call *calls; /* of the last response, in the arena */
+  size_t call_count;
+  tp_tool_result *results;
+  uint32_t iterations, tool_calls, model_attempt;
+  int64_t input_tokens, output_tokens, cost_micros;
+  int64_t last_input_tokens, last_output_tokens, last_cost_micros;
+  size_t reminders_in_request;
+  bool requested;            /* a request was made: signals went with it */
+  uint32_t tool_event_count; /* results among messages */
+};
+
+/** Makes the drive of a turn of the session. @return TP_ERR_NO_MEMORY and what tp__turn_new() says. */
+tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, bool owned, bool detached,
+                        tp__drive **ret_drive, tp_fault *fault);
+/** Takes back a drive that was never started. Its turn is owned by the caller or by nobody. */
+void tp__drive_abort(tp__drive *drive);
+/** For the session: begins to drive; by message, so from any thread. */
+void tp__drive_start(tp__drive *drive);
+
+/* ---- between drive.c and the steps ---- */
+
+void tp__drive_go(tp__drive *drive, tp__step step);
+/** Notes how the turn ended, unless that is settled already, and goes to the commit. */
+void tp__drive_stop(tp__drive *drive, tp_turn_outcome outcome, tp_status code, tp_text reason);
+/** True when the turn is to stop here: cancelled, out of time, or the phase that ended failed; then it has been sent on
+ *  its way. */
+bool tp__drive_stopped(tp__drive *drive, const char *doing);
+/** Begins a phase with drive->fields; after is called when it has ended and its reminders were taken. */
+void tp__drive_phase(tp__drive *drive, uint32_t phase, bool sheltered, void (*after)(tp__drive *drive));
+void tp__drive_text(tp__drive *drive, uint32_t field, tp_text text);
+void tp__drive_int(tp__drive *drive, uint32_t field, int64_t number);
+void tp__drive_value(tp__drive *drive, uint32_t field, tp_text value);
+/** The result of the phase that just ended is not needed any more. */
+void tp__drive_let_go(tp__drive *drive);
+
+/* request.c: the request to the model, from the history, the turn's messages, contexts, signals and reminders. */
+tp_status tp__request_make(tp__drive *drive, tp_model_request *ret_request);
+
+#define STEP(id, name, run) void run(tp__drive *drive);
+#include "phases/steps.def"
+#undef STEP
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "phases/turn.h"
+
+const char *tp_event_name(tp_event_kind kind) {
+  switch (kind) {
+    case TP_EVENT_TURN_BEGIN:
+      return "turn_begin";
+    case TP_EVENT_PHASE_BEGIN:
+      return "phase_begin";
+    case TP_EVENT_RUN:
+      return "run";
+    case TP_EVENT_PHASE_END:
+      return "phase_end";
+    case TP_EVENT_MODEL_BEGIN:
+      return "model_begin";
+    case TP_EVENT_MODEL_DELTA:
+      return "model_delta";
+    case TP_EVENT_MODEL_END:
+      return "model_end";
+    case TP_EVENT_TOOL_BEGIN:
+      return "tool_begin";
+    case TP_EVENT_TOOL_END:
+      return "tool_end";
+    case TP_EVENT_CONTEXT:
+      return "context";
+    case TP_EVENT_REMINDER:
+      return "reminder";
+    case TP_EVENT_DIAGNOSTIC:
+      return "diagnostic";
+    case TP_EVENT_TURN_END:
+      return "turn_end";
+  }
+  return "unknown";
+}
+
+void tp__event(tp_turn *turn, tp_event *event) {
+  if (!turn->on_event) return;
+  event->sequence = ++turn->event_sequence;
+  event->time_ns = tp__now_ns();
+  event->unix_ms = tp__unix_ms();
+  memcpy(event->ids, turn->core.ids, sizeof event->ids);
+  turn->on_event(turn->event_ctx, event);
+}
+
+static void each_of(tp_turn *turn, const tp_phase_result *result, uint32_t phase, uint32_t kind, tp_event_kind event) {
+  for (size_t i = 0; i < tp_merged_count(result->merged, kind); i++) {
+    tp_merged_entry merged = tp_merged_get(result->merged, kind, i);
+    tp__event(turn, &(tp_event){.kind = event,
+                                .phase = phase,
+                                .contribution = merged.contribution,
+                                .subscription = merged.subscription,
+                                .text = merged.contribution->text});
+  }
+}
+
+void tp__event_contributions(tp_turn *turn, const tp_phase_result *result, uint32_t phase) {
+  each_of(turn, result, phase, TP_KIND_PROMPT_CONTEXT, TP_EVENT_CONTEXT);
+  each_of(turn, result, phase, TP_KIND_REMINDER, TP_EVENT_REMINDER);
+  each_of(turn, result, phase, TP_KIND_DIAGNOSTIC, TP_EVENT_DIAGNOSTIC);
+}

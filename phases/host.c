@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The birth of a runtime with this layer on it. */
+#include "phases/contribution.h"
+#include "phases/phases.h"
+#include "phases/session.h"
+#include "phases/sets.h"
+
+static void free_upper(tp_runtime *runtime) {
+  tp__upper *upper = tp__upper_of(runtime);
+  if (!upper) return;
+  tp__sessions_free_all(runtime);
+  tp__agents_free_all(runtime);
+}
+
+/* Permits are counted by abandoned attempts till the last of them is out. */
+static void free_last(tp_runtime *runtime) {
+  tp__upper *upper = tp__upper_of(runtime);
+  tp__tool_permits_free(upper);
+  tp__mutex_fini(&upper->agents_mutex);
+  tp__mutex_fini(&upper->sessions_mutex);
+  tp__release(&runtime->allocator, upper, sizeof *upper);
+}
+
+static const tp__above above = {.rows = tp__phase_rows,
+                                .row_count = sizeof tp__phase_rows / sizeof *tp__phase_rows,
+                                .aliases = tp__phase_aliases,
+                                .alias_count = TP__PHASE_ALIAS_COUNT,
+                                .contributions = &tp__contribution_ops_phases,
+                                .sets_write = tp__sets_write,
+                                .sets_read = tp__sets_read,
+                                .close_all = tp__sessions_close_all,
+                                .free_upper = free_upper,
+                                .free_last = free_last};
+
+static tp__upper *new_upper(tp_runtime *runtime) {
+  tp__upper *upper = tp__alloc_zero(&runtime->allocator, sizeof *upper);
+  if (!upper) return NULL;
+  upper->runtime = runtime;
+  tp__list_init(&upper->agents);
+  tp__list_init(&upper->sessions);
+  tp__list_init(&upper->tool_permits);
+  tp_status status = tp__mutex_init(&upper->agents_mutex);
+  if (status == TP_OK && (status = tp__mutex_init(&upper->sessions_mutex)) != TP_OK)
+    tp__mutex_fini(&upper->agents_mutex);
+  if (status == TP_OK) return upper;
+  tp__release(&runtime->allocator, upper, sizeof *upper);
+  return NULL;
+}
+
+tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **ret_runtime, tp_fault *fault) {
+  tp_runtime *runtime;
+  TP__TRY(tp__runtime_new(options, &above, &runtime, fault));
+  runtime->upper = new_upper(runtime);
+  if (!runtime->upper) {
+    tp__runtime_forget(runtime);
+    return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the runtime");
+  }
+  *ret_runtime = runtime;
+  return TP_OK;
+}

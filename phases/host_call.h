@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * host_call: a callback of the host's that may block (a history's load or append), run on a handler thread as an
+ * attempt with a limit. What it works on lies in its own arena, so that a call that was given up hurts nobody. */
+#ifndef TP__HOST_CALL_H
+#define TP__HOST_CALL_H
+
+#include "phases/session.h"
+
+enum { TP__HOST_CALL_LIMIT_MS = 30000 };
+
+typedef struct tp__host_call tp__host_call;
+struct tp__host_call {
+  tp__attempt base;
+  tp__turn *turn;                         /* referenced */
+  tp_session *session;                    /* referenced */
+  tp__arena arena;                        /* the work's */
+  tp__messages messages;                  /* the work's: what was loaded, or what to append */
+  tp_status (*work)(tp__host_call *call); /* on a handler thread */
+  /** On the owner, once. status: the work's, or TP_ERR_TIMEOUT, TP_ERR_NO_THREAD: then the work's memory is not to be
+   *  looked at. */
+  void (*on_end)(tp__host_call *call, tp_status status);
+  void *ctx;
+  tp_status status; /* the work's */
+  tp_fault fault;   /* the work's */
+  size_t block_size;
+};
+
+/** @return NULL without memory. */
+tp__host_call *tp__host_call_new(tp_turn *turn, tp_session *session, const char *name);
+/** Owner: starts it; on_end comes, be it before this returns. Takes the call. */
+void tp__host_call_start(tp__host_call *call);
+/** Gives back a call that was not started. */
+void tp__host_call_drop(tp__host_call *call);
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * merge_tools.c: tool bundles in plan order. A handler's bundle id is there once, and so is a tool's name: two owners
+ * that bring one name are an error, since nobody can say whose function the model means. */
+#include "phases/merge_part.h"
+
+/* ---- bundles ---- */
+
+static int compare_bundle_id(const tp__merged_item *a, const tp__merged_item *b) {
+  int order = strcmp(a->handler, b->handler);
+  return order ? order : tp__compare_text(a->entry.contribution->key, b->entry.contribution->key);
+}
+
+static int compare_bundle(const tp__merged_item *a, const tp__merged_item *b) {
+  int order = compare_bundle_id(a, b);
+  return order ? order : tp__compare_order(a, b);
+}
+
+static tp_status drop_repeated_bundles(tp__merge_state *state, tp__merge_list *list) {
+  tp__merged_item **sorted;
+  TP__TRY(tp__merge_sorted(state, list, compare_bundle, &sorted));
+  const tp__merged_item *first = NULL;
+  for (size_t i = 0; i < list->count; i++) {
+    if (first && compare_bundle_id(first, sorted[i]) == 0) {
+      TP__TRY(tp__merge_drop(state, sorted[i], "merge.duplicate", "its handler brought a bundle of this id before"));
+    } else {
+      first = sorted[i];
+    }
+  }
+  tp__merge_squeeze(list);
+  return TP_OK;
+}
+
+/* ---- tools ---- */
+
+/* A tool on its own, as a bundle of one whose key is the tool's name; `joined` leads to the bundle that it is from. */
+static tp_status split(tp__merge_state *state, tp__merge_list *bundles, tp__merge_list *ret_tools) {
+  size_t count = 0;
+  for (size_t i = 0; i < bundles->count; i++) count += bundles->items[i].entry.contribution->tool_count;
+  tp__merged_item *items = tp__arena_alloc(state->arena, count * sizeof *items);
+  tp_contribution *contributions = tp__arena_alloc(state->arena, count * sizeof *contributions);
+  if (!items || !contributions) return TP_ERR_NO_MEMORY;
+  *ret_tools = (tp__merge_list){items, 0};
+  for (size_t i = 0; i < bundles->count; i++) {
+    tp__merged_item *bundle = &bundles->items[i];
+    for (uint32_t j = 0; j < bundle->entry.contribution->tool_count; j++) {
+      const tp_tool *tool = &bundle->entry.contribution->tools[j];
+      size_t index = ret_tools->count++;
+      contributions[index] = (tp_contribution){.kind = TP_KIND_TOOL_BUNDLE, .tools = tool};
+      contributions[index].key = tp_text_of(tool->name);
+      items[index] = *bundle;
+      items[index].entry.contribution = &contributions[index];
+      items[index].order = (uint32_t)index;
+      items[index].joined = bundle;
+    }
+  }
+  return TP_OK;
+}
+
+static int compare_tool(const tp__merged_item *a, const tp__merged_item *b) {
+  int order = tp__compare_text(a->entry.contribution->key, b->entry.contribution->key);
+  return order ? order : tp__compare_order(a, b);
+}
+
+static tp_status settle(tp__merge_state *state, const tp__merged_item *first, tp__merged_item *again) {
+  const char *name = again->entry.contribution->tools->name;
+  if (strcmp(first->entry.owner, again->entry.owner) != 0) {
+    return tp__fail(state->fault, TP_ERR_TOOL_CONFLICT, name,
+                    "tool %s is brought by owner %s (subscription %s) and by owner %s (subscription %s): rename one",
+                    name, first->entry.owner, first->entry.subscription, again->entry.owner, again->entry.subscription);
+  }
+  again->flags |= TP__MERGE_DROPPED;
+  return tp__merge_note_add(state, again->joined, TP_SEVERITY_WARNING, "merge.duplicate",
+                            "tool %s is left out: the owner brought it before, through %s", name,
+                            first->entry.subscription);
+}
+
+static tp_status drop_repeated_tools(tp__merge_state *state, tp__merge_list *tools) {
+  tp__merged_item **sorted;
+  TP__TRY(tp__merge_sorted(state, tools, compare_tool, &sorted));
+  const tp__merged_item *first = NULL;
+  for (size_t i = 0; i < tools->count; i++) {
+    bool same = first && tp__text_equal(first->entry.contribution->key, sorted[i]->entry.contribution->key);
+    if (same) TP__TRY(settle(state, first, sorted[i]));
+    else first = sorted[i];
+  }
+  return TP_OK;
+}
+
+/* The bundle without its dropped tools, which stand at `tools` in the bundle's order. */
+static tp_status reduce(tp__merge_state *state, tp__merged_item *bundle, const tp__merged_item *tools) {
+  const tp_contribution *whole = bundle->entry.contribution;
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < whole->tool_count; i++) kept += !(tools[i].flags & TP__MERGE_DROPPED);
+  if (kept == whole->tool_count) return TP_OK;
+  tp_contribution *reduced = tp__arena_alloc(state->arena, sizeof *reduced);
+  tp_tool *left = tp__arena_alloc(state->arena, kept * sizeof *left);
+  if (!reduced || !left) return TP_ERR_NO_MEMORY;
+  *reduced = *whole;
+  reduced->tools = left;
+  reduced->tool_count = 0;
+  for (uint32_t i = 0; i < whole->tool_count; i++) {
+    if (!(tools[i].flags & TP__MERGE_DROPPED)) left[reduced->tool_count++] = whole->tools[i];
+  }
+  bundle->entry.contribution = reduced;
+  return TP_OK;
+}
+
+tp_status tp__merge_tools(tp__merge_state *state, tp__merge_list *list) {
+  tp__merge_list tools;
+  TP__TRY(drop_repeated_bundles(state, list));
+  TP__TRY(split(state, list, &tools));
+  TP__TRY(drop_repeated_tools(state, &tools));
+  for (size_t i = 0, at = 0; i < list->count; i++) {
+    size_t count = list->items[i].entry.contribution->tool_count;
+    TP__TRY(reduce(state, &list->items[i], tools.items + at));
+    at += count;
+  }
+  return TP_OK;
+}

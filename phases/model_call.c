@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "phases/model_call.h"
+
+static tp__model_call *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__model_call, base); }
+
+/* ---- pieces of text ---- */
+
+static void delta_delivered(tp__message *message) {
+  tp__model_call *c = TP__CONTAINER(message, tp__model_call, delta_message);
+  tp__mutex_lock(&c->mutex);
+  char *pieces = c->pieces;
+  size_t size = c->pieces_size, capacity = c->pieces_capacity;
+  c->pieces = NULL;
+  c->pieces_size = c->pieces_capacity = 0;
+  c->delta_pending = false;
+  tp__mutex_unlock(&c->mutex);
+  c->any_delta = true;
+  if (c->on_delta) c->on_delta(c, (tp_text){pieces, size});
+  tp__release(&c->base.runtime->allocator, pieces, capacity);
+  tp__attempt_unref(&c->base); /* the message's */
+}
+
+static tp_status add_piece_locked(tp__model_call *c, tp_text piece) {
+  void *pieces = c->pieces;
+  TP__TRY(tp__array_grow(&c->base.runtime->allocator, &pieces, &c->pieces_capacity, c->pieces_size + piece.size, 1));
+  c->pieces = pieces;
+  memcpy(c->pieces + c->pieces_size, piece.data, piece.size);
+  c->pieces_size += piece.size;
+  return TP_OK;
+}
+
+/* ---- the attempt ---- */
+
+static void cancel_model(void *ctx) {
+  tp__model_call *c = ctx;
+  if (c->model.cancel) c->model.cancel(c->model.self, c->base.token);
+}
+
+static tp_outcome call(tp__attempt *attempt) {
+  tp__model_call *c = of(attempt);
+  tp_token token;
+  if (tp__attempt_defer(attempt, &(tp_deferral){.cancel = cancel_model, .ctx = c}, &token) != TP_OK) {
+    c->failure = TP_ERR_FULL;
+    return (tp_outcome){.kind = TP_OUTCOME_FAILED};
+  }
+  c->model.start(c->model.self, &c->request, token);
+  return (tp_outcome){.kind = TP_OUTCOME_DEFERRED};
+}
+
+static bool copy_calls(tp__arena *arena, const tp_model_response *in, tp_model_response *out) {
+  tp_tool_call *calls = tp__arena_alloc(arena, (in->call_count ? in->call_count : 1) * sizeof *calls);
+  if (!calls) return false;
+  for (size_t i = 0; i < in->call_count; i++) {
+    calls[i] = in->calls[i];
+    if (!tp__arena_text(arena, in->calls[i].id, &calls[i].id) ||
+        !tp__arena_text(arena, in->calls[i].name, &calls[i].name) ||
+        !tp__arena_text(arena, in->calls[i].arguments, &calls[i].arguments))
+      return false;
+  }
+  out->calls = calls;
+  return true;
+}
+
+static void take_response(tp__model_call *c, const tp_model_response *theirs) {
+  tp_model_response in;
+  c->failure = TP_ERR_MODEL;
+  c->failure_message = "the model's response is not UTF-8 or of another version";
+  if (tp__options_read(&in, sizeof in, theirs) != TP_OK || !tp_utf8_valid(in.text, NULL)) return;
+  for (size_t i = 0; i < in.call_count; i++)
+    if (!in.calls[i].malformed && tp_value_check(in.calls[i].arguments, NULL) != TP_OK) return;
+  c->response = in;
+  c->failure = TP_ERR_NO_MEMORY;
+  c->failure_message = NULL;
+  if (tp__arena_text(&c->answer_arena, in.text, &c->response.text) &&
+      tp__arena_text(&c->answer_arena, in.stop_reason, &c->response.stop_reason) &&
+      copy_calls(&c->answer_arena, &in, &c->response))
+    c->failure = TP_OK;
+}
+
+/* extra: the response; NULL: the model failed, or a stranger completed the token. */
+static void accept(tp__attempt *attempt, const tp_outcome *outcome, const void *extra) {
+  tp__model_call *c = of(attempt);
+  if (extra) {
+    take_response(c, extra);
+  } else {
+    c->failure = outcome->code ? (tp_status)outcome->code : TP_ERR_MODEL;
+    c->retryable = outcome->retryable;
+    if (!tp__arena_string(&c->answer_arena, outcome->reason, &c->failure_message)) c->failure_message = NULL;
+  }
+  attempt->answer = (tp_outcome){.kind = outcome->kind};
+}
+
+static void settled(tp__attempt *attempt, tp__attempt_end end) {
+  tp__model_call *c = of(attempt);
+  tp_status status = c->failure;
+  switch (end) {
+    case TP__ANSWERED:
+      break;
+    case TP__EXPIRED:
+      status = TP_ERR_TIMEOUT;
+      break;
+    case TP__CANCELLED:
+      status = TP_ERR_CANCELLED;
+      break;
+    case TP__REFUSED:
+      status = TP_ERR_NO_THREAD;
+      break;
+  }
+  c->on_end(c, status);
+  tp__attempt_unref(attempt);
+}
+
+static void release(tp__attempt *attempt) {
+  tp__model_call *c = of(attempt);
+  tp_runtime *runtime = attempt->runtime;
+  tp__turn *turn = c->turn;
+  tp_session *session = c->session;
+  tp__release(&runtime->allocator, c->pieces, c->pieces_capacity);
+  tp__arena_fini(&c->answer_arena);
+  tp__mutex_fini(&c->mutex);
+  tp__block_give(&runtime->blocks, c, c->block_size);
+  tp__session_unref(session);
+  tp__turn_unref(turn);
+}
+
+static const tp__attempt_class class = {.call = call, .accept = accept, .settled = settled, .release = release};
+
+tp__model_call *tp__model_call_new(tp_turn *turn, tp_session *session, const tp_model *model,
+                                   const tp_model_request *request) {
+  tp_runtime *runtime = turn->core.runtime;
+  size_t block_size;
+  tp__model_call *c = tp__block_take(&runtime->blocks, sizeof *c, &block_size);
+  if (!c) return NULL;
+  memset(c, 0, sizeof *c);
+  tp_status status = tp__mutex_init(&c->mutex);
+  if (status == TP_OK && (status = tp__attempt_init(&c->base, &class, &turn->core.strand)) != TP_OK)
+    tp__mutex_fini(&c->mutex);
+  if (status != TP_OK) {
+    tp__block_give(&runtime->blocks, c, block_size);
+    return NULL;
+  }
+  c->block_size = block_size;
+  c->base.pool_item.lane = TP__LANE_AWAITED;
+  c->base.pool_item.name = "model";
+  c->base.pool_item.phase = TP_PHASE_MODEL_PRE;
+  c->turn = &turn->core;
+  c->session = session;
+  c->model = *model;
+  c->request = *request;
+  c->delta_message.deliver = delta_delivered;
+  tp__turn_hold(c->turn);
+  tp__session_hold(session);
+  tp__arena_init(&c->answer_arena, &runtime->allocator, NULL, 0, 0);
+  return c;
+}
+
+/* A quick model's start is called here; its answer comes as a message all the same. */
+static void start_here(tp__model_call *c) {
+  tp__attempt *attempt = &c->base;
+  tp__a64_store_relaxed(&attempt->started_ns, (uint64_t)tp__now_ns()); /* no other thread knows it yet */
+  if (call(attempt).kind == TP_OUTCOME_DEFERRED) {
+    tp__attempt_await(attempt, c->turn->deadline_ns);
+    return;
+  }
+  tp__attempt_fini(attempt);
+  settled(attempt, TP__ANSWERED);
+}
+
+void tp__model_call_start(tp__model_call *c) {
+  if (c->model.quick) {
+    start_here(c);
+    return;
+  }
+  tp_reason refused = tp__attempt_start(&c->base, c->turn->deadline_ns, 0);
+  if (!refused) return;
+  c->on_end(c, refused == TP_REASON_SHUTDOWN ? TP_ERR_SHUTDOWN : TP_ERR_NO_THREAD);
+  tp__attempt_unref(&c->base);
+}
+
+void tp__model_call_cancel(tp__model_call *c) { tp__attempt_expire(&c->base, TP__CANCELLED); }
+
+/* ---- the provider's doors ---- */
+
+tp_status tp_model_complete(tp_token token, const tp_model_response *response) {
+  return tp__token_answer(token, &class, &(tp_outcome){.kind = TP_OUTCOME_DONE}, response);
+}
+
+tp_status tp_model_fail(tp_token token, tp_status code, const char *message, bool retryable) {
+  tp_outcome outcome = {.kind = TP_OUTCOME_FAILED, .code = (uint32_t)code, .reason = message, .retryable = retryable};
+  return tp__token_answer(token, &class, &outcome, NULL);
+}
+
+tp_status tp_model_delta(tp_token token, tp_text piece) {
+  if (!tp_utf8_valid(piece, NULL)) return TP_ERR_UTF8;
+  if (piece.size == 0) return TP_OK;
+  tp__attempt *attempt = tp__token_hold(token, &class);
+  if (!attempt) return TP_ERR_STALE;
+  tp__model_call *c = of(attempt);
+  tp__mutex_lock(&c->mutex);
+  tp_status status = add_piece_locked(c, piece);
+  bool push = status == TP_OK && !c->delta_pending;
+  if (push) c->delta_pending = true;
+  tp__mutex_unlock(&c->mutex);
+  if (push) {
+    tp__a32_add_relaxed(&attempt->refs, 1); /* the message's */
+    if (!tp__strand_push(attempt->strand, &c->delta_message)) tp__attempt_unref(attempt);
+  }
+  tp__token_let_go(attempt);
+  return status;
+}

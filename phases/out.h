@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * out: text that is put together piece by piece, into memory whose size is known before: a writing function is run once
+ * to count and once to write. Owns nothing, cannot fail but for memory; any thread. */
+#ifndef TP__OUT_H
+#define TP__OUT_H
+
+#include "runtime/base/base.h"
+
+/** Zero-filled it only counts. */
+typedef struct tp__out {
+  char *data;
+  size_t capacity; /* what is put beyond it is counted and lost */
+  size_t size;     /* of all that was put */
+} tp__out;
+
+void tp__out_text(tp__out *out, tp_text text);
+void tp__out_string(tp__out *out, const char *string);
+void tp__out_char(tp__out *out, char byte);
+void tp__out_int(tp__out *out, int64_t number);
+/** The shortest decimal form that reads back as the same number, whatever the host's locale; "null" where JSON has no
+ *  number for it. */
+void tp__out_double(tp__out *out, double number);
+
+/** Runs write twice and gives what it put, in the arena, with a NUL behind it.
+ *  @return TP_OK; TP_ERR_NO_MEMORY. */
+tp_status tp__out_twice(tp__arena *arena, void (*write)(tp__out *out, const void *ctx), const void *ctx,
+                        tp_text *ret_text);
+
+/** A value as JSON, or a text as a JSON string. `<`, `>` and `&` are escaped, and so are all controls and the line ends
+ *  of Unicode: no content can form a tag or leave its line. Bytes become base64 text, NaN and infinities null. */
+void tp__json_value(tp__out *out, tp_text value);
+void tp__json_string(tp__out *out, tp_text text);
+
+#endif

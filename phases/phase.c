@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A phase from this layer's side: it begins an entry, and when that has ended it merges what the handlers brought. */
+#include "phases/phases.h"
+#include "phases/sets.h"
+#include "phases/tools.h"
+#include "phases/turn.h"
+
+/* ---- what the merge is given ---- */
+
+/* A failure that did not fail the entry becomes a diagnostic. */
+static bool needs_diagnostic(const tp__node *node, const tp__run *run) {
+  tp__decision decision = tp__decide(node->execution, node->failure, run->reason);
+  return decision == TP__DECIDE_DIAGNOSE || decision == TP__DECIDE_FALLBACK;
+}
+
+static bool put_diagnostic(tp__entry *e, const tp__run *run, tp_contribution *item) {
+  const char *why = tp_reason_name(run->reason);
+  *item = (tp_contribution){.kind = TP_KIND_DIAGNOSTIC, .severity = TP_SEVERITY_WARNING, .key = tp_text_of(why)};
+  item->text = run->message ? tp__arena_printf(&e->arena, "%s: %s: %s", tp_state_name(run->state), why, run->message)
+                            : tp__arena_printf(&e->arena, "%s: %s", tp_state_name(run->state), why);
+  return item->text.data != NULL;
+}
+
+static bool put_items(tp__entry *e, uint32_t index, tp__merge_input *input) {
+  const tp__node *node = &e->plan->nodes[index];
+  const tp__run *run = &e->runs[index];
+  bool diagnose = needs_diagnostic(node, run);
+  input->count = run->count + diagnose;
+  if (input->count == 0) return true;
+  tp_contribution *items = tp__arena_alloc(&e->arena, input->count * sizeof *items);
+  if (!items) return false;
+  input->items = items;
+  if (run->fallback_used) {
+    memcpy(items, node->sub->desc.fallback, run->count * sizeof *items);
+    items += run->count;
+  } else {
+    for (const tp__emitted *each = run->first; items < input->items + run->count; each = each->next)
+      *items++ = each->contribution;
+  }
+  return !diagnose || put_diagnostic(e, run, items);
+}
+
+static bool make_inputs(tp__entry *e, tp__merge *merge) {
+  tp__merge_input *inputs = tp__arena_zero(&e->arena, e->plan->node_count * sizeof *inputs);
+  if (!inputs) return false;
+  for (uint32_t i = 0; i < e->plan->node_count; i++) {
+    const tp__node *node = &e->plan->nodes[i];
+    inputs[i] = (tp__merge_input){.subscription = node->subscription_name,
+                                  .owner = node->owner_name,
+                                  .handler = node->handler_name,
+                                  .attempt = e->runs[i].attempts,
+                                  .flags = node->flags & TP__NODE_INFRA ? TP__MERGE_INFRA : 0};
+    if (!put_items(e, i, &inputs[i])) return false;
+  }
+  merge->inputs = inputs;
+  merge->input_count = e->plan->node_count;
+  return true;
+}
+
+static bool is_replaced(const tp__entry *e, const tp_field *field) {
+  const tp_field *before = tp__fields_find(e->begin_fields, e->begin_field_count, field->id);
+  return !before || before->text.data != field->text.data || before->number != field->number;
+}
+
+static bool make_fields(tp__entry *e, tp__merge *merge) {
+  tp__merged_field *fields = tp__arena_alloc(&e->arena, (e->field_count + 1) * sizeof *fields);
+  if (!fields) return false;
+  for (uint32_t i = 0; i < e->field_count; i++)
+    fields[i] = (tp__merged_field){e->fields[i], is_replaced(e, &e->fields[i])};
+  merge->fields = fields;
+  merge->field_count = e->field_count;
+  return true;
+}
+
+/* ---- the end of an entry ---- */
+
+/* The tools of the turn are those of its newest materialization. */
+static tp_status take_tools(tp_turn *turn, const tp_merged *merged) {
+  tp__toolset *toolset;
+  TP__TRY(tp__toolset_new(turn->upper, merged, &toolset));
+  tp__toolset_free(turn->toolset);
+  turn->toolset = toolset;
+  return TP_OK;
+}
+
+static tp_status merge_entry(tp__phase *run, tp__entry *e) {
+  tp__turn_sets sets = e->sets ? *(const tp__turn_sets *)e->sets : (tp__turn_sets){0};
+  if (run->own_contexts) sets.contexts = (tp__merged_list){0};
+  tp__merge merge = {.phase = run->phase, .failed = e->fate == TP__FATE_FAILED, .sets = &sets};
+  if (!make_inputs(e, &merge) || !make_fields(e, &merge)) return TP_ERR_NO_MEMORY;
+  tp_merged *merged;
+  TP__TRY(tp__merge_run(&merge, &e->arena, &merged, NULL));
+  run->result.merged = merged;
+  if (run->own_contexts || run->result.outcome != TP_OK) return TP_OK;
+  if (run->phase == TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION) TP__TRY(take_tools(run->turn, merged));
+  return tp__sets_advance(e->turn, merged);
+}
+
+static void set_decider(tp__phase *run, const tp__entry *e) {
+  if (e->decider == UINT32_MAX) return;
+  const tp__run *decider = &e->runs[e->decider];
+  run->result.subscription = e->plan->nodes[e->decider].subscription_name;
+  run->result.reason = tp_text_of(decider->message                    ? decider->message
+                                  : decider->reason != TP_REASON_NONE ? tp_reason_name(decider->reason)
+                                                                      : NULL);
+}
+
+static void entry_ended(tp__entry *e) {
+  tp__phase *run = e->ctx;
+  tp_phase_result *result = &run->result;
+  result->outcome = tp__entry_outcome(e);
+  result->verdict = result->outcome == TP_ERR_DENIED ? TP_OUTCOME_DENY : (tp_outcome_kind)e->verdict;
+  result->run_count = e->plan->node_count;
+  result->entry = e;
+  set_decider(run, e);
+  if (e->has_output) {
+    tp_status status = merge_entry(run, e);
+    if (status == TP_ERR_TOOL_CONFLICT) result->outcome = status;
+    else run->status = status;
+  }
+  if (run->turn->on_event) {
+    tp__event_contributions(run->turn, result, run->phase);
+    tp__event(run->turn, &(tp_event){.kind = TP_EVENT_PHASE_END,
+                                     .phase = run->phase,
+                                     .outcome = result->outcome,
+                                     .text = result->reason,
+                                     .subscription = result->subscription,
+                                     .started_ns = e->begin_ns,
+                                     .ended_ns = e->ended_ns});
+  }
+  run->on_end(run);
+}
+
+static void run_settled(tp__entry *e, uint32_t index) {
+  tp__phase *run = e->ctx;
+  tp_run_record record = tp__entry_run(e, index);
+  const char *message = e->runs[index].message;
+  tp__event(run->turn,
+            &(tp_event){.kind = TP_EVENT_RUN, .phase = run->phase, .run = &record, .text = tp_text_of(message)});
+}
+
+void tp__phase_begin(tp__phase *run) {
+  tp_turn *turn = run->turn;
+  const tp__plan *plan = tp__turn_plan(&turn->core, run->phase);
+  run->status = TP_OK;
+  run->result = (tp_phase_result){0};
+  if (!plan) {
+    run->on_end(run);
+    return;
+  }
+  if (turn->on_event) tp__event(turn, &(tp_event){.kind = TP_EVENT_PHASE_BEGIN, .phase = run->phase});
+  tp__entry_spec spec = {.plan = plan,
+                         .fields = run->fields,
+                         .field_count = run->field_count,
+                         .budget_ns = run->budget_ns,
+                         .sheltered = run->sheltered,
+                         .on_end = entry_ended,
+                         .on_run = turn->on_event ? run_settled : NULL,
+                         .ctx = run};
+  tp__entry *entry;
+  run->status = tp__entry_new(&turn->core, &spec, &entry);
+  if (run->status == TP_OK) tp__entry_go(entry);
+  else run->on_end(run);
+}
+
+void tp__phase_let_go(tp_phase_result *result) {
+  if (result->entry) tp__entry_release(result->entry);
+  *result = (tp_phase_result){0};
+}
+
+/* ---- the public doors ---- */
+
+static tp_status check_phase(const tp_turn *turn, uint32_t phase, tp_fault *fault) {
+  if (tp__registry_phase(turn->core.runtime->registry, phase)) return TP_OK;
+  return tp__fail(fault, TP_ERR_UNKNOWN_PHASE, NULL, "there is no phase of number %u: use tp_phase_find()", phase);
+}
+
+static tp_status read_input(const tp_phase_input *theirs, tp__phase *run, tp_fault *fault) {
+  if (!theirs) return TP_OK;
+  tp_phase_input input;
+  if (tp__options_read(&input, sizeof input, theirs) != TP_OK)
+    return tp__fail(fault, TP_ERR_VERSION, NULL, "tp_phase_input: set struct_size to sizeof(tp_phase_input)");
+  run->fields = input.fields;
+  run->field_count = (uint32_t)input.field_count;
+  run->budget_ns = (int64_t)input.budget_ms * TP__NS_PER_MS;
+  return TP_OK;
+}
+
+typedef struct sync_run {
+  tp__phase phase;
+  bool done;
+} sync_run;
+
+static void sync_ended(tp__phase *run) { ((sync_run *)run->ctx)->done = true; }
+
+tp_status tp_phase_run(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_result *result,
+                       tp_fault *fault) {
+  if (phase >= TP_PHASE_LIMIT || !tp__turn_plan(&turn->core, phase)) {
+    TP__TRY(check_phase(turn, phase, fault));
+    *result = (tp_phase_result){0};
+    return TP_OK;
+  }
+  TP__TRY(tp__may_block(fault, "tp_phase_run"));
+  sync_run sync = {.phase = {.turn = turn, .phase = phase, .on_end = sync_ended, .ctx = &sync}};
+  TP__TRY(read_input(input, &sync.phase, fault));
+  tp__strand_acquire(&turn->core.strand);
+  tp_status status = TP_ERR_BUSY;
+  if (!tp__a32_load_acquire(&turn->busy)) {
+    tp__thread_local_set(TP__THREAD_OWNER);
+    tp__phase_begin(&sync.phase);
+    tp__strand_wait(&turn->core.strand, &sync.done);
+    tp__thread_local_set(NULL);
+    status = sync.phase.status;
+  }
+  tp__strand_leave(&turn->core.strand);
+  if (status != TP_OK) return tp__fail(fault, status, NULL, "the phase was not run: %s", tp_status_text(status));
+  *result = sync.phase.result;
+  return TP_OK;
+}
+
+static void submitted_ended(tp__phase *run) {
+  tp_turn *turn = run->turn;
+  tp_phase_end_fn on_end = turn->operation.on_phase_end;
+  void *ctx = turn->operation.ctx;
+  tp_phase_result result = run->result;
+  if (run->status != TP_OK) result.outcome = run->status;
+  tp__arena_fini(&turn->operation.arena);
+  tp__a32_store_release(&turn->busy, 0);
+  on_end(ctx, &result);
+}
+
+static void submitted_delivered(tp__message *message) {
+  tp__phase_begin(&TP__CONTAINER(message, tp__operation, message)->phase);
+}
+
+tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_end_fn on_end, void *ctx,
+                          tp_fault *fault) {
+  TP__TRY(check_phase(turn, phase, fault));
+  if (turn->core.runtime->options.no_engine_workers)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use tp_phase_run()");
+  tp__phase run = {.turn = turn, .phase = phase, .on_end = submitted_ended};
+  TP__TRY(read_input(input, &run, fault));
+  uint32_t idle = 0;
+  if (!tp__a32_cas_acq_rel(&turn->busy, &idle, 1))
+    return tp__fail(fault, TP_ERR_BUSY, NULL, "another operation of the turn is under way");
+  tp__operation *op = &turn->operation;
+  tp__arena_init(&op->arena, &turn->core.runtime->allocator, NULL, 0, 0);
+  tp_field *copy = NULL;
+  if (run.field_count > 0 && !tp__fields_copy(&op->arena, run.fields, run.field_count, &copy)) {
+    tp__arena_fini(&op->arena);
+    tp__a32_store_release(&turn->busy, 0);
+    return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the payload");
+  }
+  run.fields = copy;
+  op->phase = run;
+  op->on_phase_end = on_end;
+  op->ctx = ctx;
+  op->message.deliver = submitted_delivered;
+  tp__strand_push(&turn->core.strand, &op->message);
+  return TP_OK;
+}
+
+/* A result is the turn's memory: letting it go is the owner's work. */
+void tp_phase_release(tp_turn *turn, tp_phase_result *result) {
+  if (!result->entry) return;
+  bool inside = tp__thread_local_get() == TP__THREAD_OWNER; /* from a callback of the turn */
+  if (!inside) tp__strand_acquire(&turn->core.strand);
+  tp__phase_let_go(result);
+  if (!inside) tp__strand_leave(&turn->core.strand);
+}
+
+tp_run_record tp_phase_result_run(const tp_phase_result *result, uint32_t index) {
+  if (!result->entry || index >= result->run_count) return (tp_run_record){0};
+  return tp__entry_run(result->entry, index);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * phases: the built-in phases as constant data, made from phases.def. It owns nothing, has no lock and decides nothing:
+ * the registry is given these rows and treats them as it treats those of a host. */
+#ifndef TP__PHASES_H
+#define TP__PHASES_H
+
+#include "runtime/plan/plan.h"
+
+/** Indexed by TP_PHASE_*; the row of TP_PHASE_NONE is zero. */
+extern const tp_phase tp__phase_rows[TP_PHASE_RUNTIME_ERROR + 1];
+
+/** The other names of the phases, in the order of phases.def. */
+enum { TP__PHASE_ALIAS_COUNT = 17 };
+extern const tp__alias tp__phase_aliases[TP__PHASE_ALIAS_COUNT];
+
+/** True when a signal of this kind ("routing_hint", …) has its place in the phase. A host's own phases take all. */
+bool tp__phase_takes_signal(uint32_t phase, tp_text kind);
+
+#endif

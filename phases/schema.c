@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "phases/schema.h"
+
+#include "phases/out.h"
+#include "runtime/value/value.h"
+
+/* Where we are in a value: the way from the root, printed backwards. The root's name is in the last step. */
+typedef struct step {
+  const struct step *from; /* NULL: the root */
+  tp_text name;            /* or */
+  size_t index;            /* when the name is empty */
+} step;
+
+static void put_name(tp__out *out, tp_text name) {
+  for (size_t i = 0; i < name.size; i++) {
+    bool control = (unsigned char)name.data[i] < 0x20 || name.data[i] == 0x7F;
+    tp__out_char(out, control ? '?' : name.data[i]);
+  }
+}
+
+static void put_path(tp__out *out, const step *at) {
+  if (at->from) put_path(out, at->from);
+  if (at->name.data) {
+    if (at->from) tp__out_char(out, '.');
+    put_name(out, at->name);
+  } else {
+    tp__out_char(out, '[');
+    tp__out_int(out, (int64_t)at->index);
+    tp__out_char(out, ']');
+  }
+}
+
+static step into(const step *from, tp_text name) { return (step){from, {name.data ? name.data : "", name.size}, 0}; }
+
+static const struct {
+  const char *name;
+  uint32_t kinds; /* of values: bits 1 << TP_VALUE_* */
+} types[] = {
+    {"null", 1 << TP_VALUE_NULL},   {"boolean", 1 << TP_VALUE_BOOL},
+    {"integer", 1 << TP_VALUE_INT}, {"number", 1 << TP_VALUE_INT | 1 << TP_VALUE_DOUBLE},
+    {"string", 1 << TP_VALUE_TEXT}, {"array", 1 << TP_VALUE_ARRAY},
+    {"object", 1 << TP_VALUE_MAP},
+};
+enum { TYPE_COUNT = sizeof types / sizeof *types };
+
+/* The kinds that a type's name allows, or 0 for what is no type's name. */
+static uint32_t kinds_of(tp_text type) {
+  if (tp_value_kind_of(type) != TP_VALUE_TEXT) return 0;
+  for (size_t i = 0; i < TYPE_COUNT; i++) {
+    if (tp__text_is(tp_value_text(type), types[i].name)) return types[i].kinds;
+  }
+  return 0;
+}
+
+static bool is_number(tp_text value) {
+  tp_value_kind kind = tp_value_kind_of(value);
+  if (kind == TP_VALUE_DOUBLE) return tp_value_double(value, 0) == tp_value_double(value, 0); /* NaN is none */
+  return kind == TP_VALUE_INT;
+}
+
+/* a > b: two integers are not rounded to doubles first. */
+static bool above(tp_text a, tp_text b) {
+  bool integers = tp_value_kind_of(a) == TP_VALUE_INT && tp_value_kind_of(b) == TP_VALUE_INT;
+  if (integers) return tp_value_int(a, 0) > tp_value_int(b, 0);
+  return tp_value_double(a, 0) > tp_value_double(b, 0);
+}
+
+/* ---- a schema when it is registered ---- */
+
+static tp_status refuse(tp_fault *fault, const step *at, const char *what) {
+  char path[TP_FAULT_MESSAGE_SIZE / 2];
+  tp__out out = {path, sizeof path, 0};
+  put_path(&out, at);
+  tp_text shown = {path, out.size < sizeof path ? out.size : sizeof path};
+  return tp__fail(fault, TP_ERR_BAD_SCHEMA, NULL, "%.*s: %s", (int)tp__utf8_cut(shown, sizeof path - 4), path, what);
+}
+
+static tp_status check_schema(const step *at, tp_text schema, tp_fault *fault);
+
+static tp_status check_type(const step *at, tp_text type, tp_fault *fault) {
+  static const char wanted[] = "must be null, boolean, integer, number, string, array or object, or an array of these";
+  if (tp_value_kind_of(type) != TP_VALUE_ARRAY) return kinds_of(type) ? TP_OK : refuse(fault, at, wanted);
+  if (tp_value_count(type) == 0) return refuse(fault, at, "must name a type");
+  for (tp_value_walk walk = {0}; tp_value_next(type, &walk);) {
+    if (!kinds_of(walk.value)) return refuse(fault, at, wanted);
+  }
+  return TP_OK;
+}
+
+static tp_status check_properties(const step *at, tp_text properties, tp_fault *fault) {
+  if (tp_value_kind_of(properties) != TP_VALUE_MAP) return refuse(fault, at, "must be a map of schemas");
+  for (tp_value_walk walk = {0}; tp_value_next(properties, &walk);) {
+    step property = into(at, walk.key);
+    TP__TRY(check_schema(&property, walk.value, fault));
+  }
+  return TP_OK;
+}
+
+static tp_status check_required(const step *at, tp_text required, tp_fault *fault) {
+  bool texts = tp_value_kind_of(required) == TP_VALUE_ARRAY;
+  for (tp_value_walk walk = {0}; texts && tp_value_next(required, &walk);) {
+    texts = tp_value_kind_of(walk.value) == TP_VALUE_TEXT;
+  }
+  return texts ? TP_OK : refuse(fault, at, "must be an array of property names");
+}
+
+static tp_status check_enum(const step *at, tp_text values, tp_fault *fault) {
+  if (tp_value_kind_of(values) == TP_VALUE_ARRAY && tp_value_count(values) > 0) return TP_OK;
+  return refuse(fault, at, "must be an array of at least one value");
+}
+
+static tp_status check_bound(const step *at, tp_text bound, tp_fault *fault) {
+  return is_number(bound) ? TP_OK : refuse(fault, at, "must be a number");
+}
+
+static tp_status check_words(const step *at, tp_text words, tp_fault *fault) {
+  return tp_value_kind_of(words) == TP_VALUE_TEXT ? TP_OK : refuse(fault, at, "must be a text");
+}
+
+static const struct {
+  const char *name;
+  tp_status (*check)(const step *at, tp_text value, tp_fault *fault);
+} keywords[] = {
+    {"type", check_type},         {"properties", check_properties},
+    {"required", check_required}, {"items", check_schema},
+    {"enum", check_enum},         {"minimum", check_bound},
+    {"maximum", check_bound},     {"description", check_words},
+    {"title", check_words},
+};
+enum { KEYWORD_COUNT = sizeof keywords / sizeof *keywords };
+
+static tp_status check_keyword(const step *at, tp_text value, tp_fault *fault) {
+  for (size_t i = 0; i < KEYWORD_COUNT; i++) {
+    if (tp__text_is(at->name, keywords[i].name)) return keywords[i].check(at, value, fault);
+  }
+  return refuse(fault, at, "is not in the subset: type, properties, required, items, enum, minimum, maximum");
+}
+
+/* Ends: tp_value_check() let no value pass that is nested deeper than 32. */
+static tp_status check_schema(const step *at, tp_text schema, tp_fault *fault) {
+  if (tp_value_kind_of(schema) != TP_VALUE_MAP) return refuse(fault, at, "must be a schema, which is a map");
+  for (tp_value_walk walk = {0}; tp_value_next(schema, &walk);) {
+    step keyword = into(at, walk.key);
+    TP__TRY(check_keyword(&keyword, walk.value, fault));
+  }
+  tp_text minimum = tp_value_get(schema, "minimum"), maximum = tp_value_get(schema, "maximum");
+  if (minimum.size && maximum.size && above(minimum, maximum)) return refuse(fault, at, "minimum is above maximum");
+  return TP_OK;
+}
+
+tp_status tp__schema_check(tp_text schema, const tp_allocator *allocator, tp_fault *fault) {
+  if (schema.size == 0) return TP_OK;
+  step root = {.name = tp_text_of("schema")};
+  tp_status status = tp__value_check(schema, allocator, NULL);
+  if (status == TP_ERR_NO_MEMORY) return tp__fail(fault, status, NULL, "no memory");
+  if (status != TP_OK) return refuse(fault, &root, "is not one well-formed value");
+  TP__TRY(check_schema(&root, schema, fault));
+  tp_text type = tp_value_get(schema, "type");
+  if (type.size == 0 || tp__text_is(tp_value_text(type), "object")) return TP_OK;
+  return refuse(fault, &root, "type must be object, as arguments are a map");
+}
+
+/* ---- arguments when the tool is called ---- */
+
+static bool fits(tp__out *why, const step *at, tp_text schema, tp_text value);
+
+static const char *name_of_kind(tp_value_kind kind) {
+  switch (kind) {
+    case TP_VALUE_NULL: return "null";
+    case TP_VALUE_BOOL: return "boolean";
+    case TP_VALUE_INT: return "integer";
+    case TP_VALUE_DOUBLE: return "number";
+    case TP_VALUE_TEXT: return "string";
+    case TP_VALUE_BYTES: return "bytes";
+    case TP_VALUE_ARRAY: return "array";
+    case TP_VALUE_MAP: return "object";
+    case TP_VALUE_NONE: break;
+  }
+  return "nothing";
+}
+
+static bool type_fits(tp__out *why, const step *at, tp_text type, tp_text value) {
+  tp_value_kind kind = tp_value_kind_of(value);
+  bool several = tp_value_kind_of(type) == TP_VALUE_ARRAY;
+  uint32_t allowed = several ? 0 : kinds_of(type);
+  for (tp_value_walk walk = {0}; several && tp_value_next(type, &walk);) allowed |= kinds_of(walk.value);
+  if (allowed >> kind & 1) return true;
+  put_path(why, at);
+  tp__out_string(why, ": expected ");
+  if (!several) tp__out_text(why, tp_value_text(type));
+  for (size_t i = 0; several && i < tp_value_count(type); i++) {
+    if (i > 0) tp__out_string(why, " or ");
+    tp__out_text(why, tp_value_text(tp_value_at(type, i)));
+  }
+  tp__out_string(why, ", got ");
+  tp__out_string(why, name_of_kind(kind));
+  return false;
+}
+
+static tp_text member(tp_text map, tp_text key) {
+  for (tp_value_walk walk = {0}; tp_value_next(map, &walk);) {
+    if (tp__text_equal(walk.key, key)) return walk.value;
+  }
+  return (tp_text){NULL, 0};
+}
+
+/* Equal as JSON has it: 1 is 1.0, and the order of a map means nothing. a is the schema's, so the walk through b for
+ * each key of a map costs no more than the schema is long. */
+static bool equal(tp_text a, tp_text b) {
+  tp_value_kind kind = tp_value_kind_of(a);
+  if (is_number(a) && is_number(b)) return !above(a, b) && !above(b, a);
+  if (kind != tp_value_kind_of(b)) return false;
+  if (kind == TP_VALUE_TEXT || kind == TP_VALUE_BYTES) return tp__text_equal(tp_value_text(a), tp_value_text(b));
+  if (kind == TP_VALUE_BOOL) return tp_value_bool(a, false) == tp_value_bool(b, false);
+  if (kind != TP_VALUE_ARRAY && kind != TP_VALUE_MAP) return kind == TP_VALUE_NULL;
+  if (tp_value_count(a) != tp_value_count(b)) return false;
+  tp_value_walk walk_a = {0}, walk_b = {0};
+  while (tp_value_next(a, &walk_a)) {
+    if (kind == TP_VALUE_ARRAY && !tp_value_next(b, &walk_b)) return false;
+    tp_text other = kind == TP_VALUE_ARRAY ? walk_b.value : member(b, walk_a.key);
+    if (!equal(walk_a.value, other)) return false;
+  }
+  return true;
+}
+
+static bool enum_fits(tp__out *why, const step *at, tp_text values, tp_text value) {
+  for (tp_value_walk walk = {0}; tp_value_next(values, &walk);) {
+    if (equal(walk.value, value)) return true;
+  }
+  put_path(why, at);
+  tp__out_string(why, ": must be one of ");
+  bool first = true;
+  for (tp_value_walk walk = {0}; tp_value_next(values, &walk); first = false) {
+    if (!first) tp__out_string(why, ", ");
+    tp__json_value(why, walk.value);
+  }
+  return false;
+}
+
+static bool bound_fits(tp__out *why, const step *at, const char *words, tp_text bound, bool broken) {
+  if (!broken) return true;
+  put_path(why, at);
+  tp__out_string(why, words);
+  tp__json_value(why, bound);
+  return false;
+}
+
+static bool range_fits(tp__out *why, const step *at, tp_text schema, tp_text value) {
+  tp_value_kind kind = tp_value_kind_of(value);
+  if (kind != TP_VALUE_INT && kind != TP_VALUE_DOUBLE) return true;
+  tp_text minimum = tp_value_get(schema, "minimum"), maximum = tp_value_get(schema, "maximum");
+  bool nan = !is_number(value);
+  return bound_fits(why, at, ": is below the minimum ", minimum, minimum.size && (nan || above(minimum, value))) &&
+         bound_fits(why, at, ": is above the maximum ", maximum, maximum.size && (nan || above(value, maximum)));
+}
+
+static bool required_fits(tp__out *why, const step *at, tp_text required, tp_text map) {
+  for (tp_value_walk walk = {0}; tp_value_next(required, &walk);) {
+    if (member(map, tp_value_text(walk.value)).size) continue;
+    step missing = into(at, tp_value_text(walk.value));
+    put_path(why, &missing);
+    tp__out_string(why, ": is required and missing");
+    return false;
+  }
+  return true;
+}
+
+static bool properties_fit(tp__out *why, const step *at, tp_text properties, tp_text map) {
+  for (tp_value_walk walk = {0}; tp_value_next(properties, &walk);) {
+    step property = into(at, walk.key);
+    tp_text value = member(map, property.name);
+    if (value.size && !fits(why, &property, walk.value, value)) return false;
+  }
+  return true;
+}
+
+static bool items_fit(tp__out *why, const step *at, tp_text schema, tp_text array) {
+  step item = {.from = at};
+  for (tp_value_walk walk = {0}; tp_value_next(array, &walk); item.index++) {
+    if (!fits(why, &item, schema, walk.value)) return false;
+  }
+  return true;
+}
+
+static bool fits(tp__out *why, const step *at, tp_text schema, tp_text value) {
+  tp_value_kind kind = tp_value_kind_of(value);
+  tp_text type = tp_value_get(schema, "type"), values = tp_value_get(schema, "enum"),
+          items = tp_value_get(schema, "items");
+  if (type.size && !type_fits(why, at, type, value)) return false;
+  if (values.size && !enum_fits(why, at, values, value)) return false;
+  if (!range_fits(why, at, schema, value)) return false;
+  if (kind == TP_VALUE_ARRAY) return items.size == 0 || items_fit(why, at, items, value);
+  if (kind != TP_VALUE_MAP) return true;
+  return required_fits(why, at, tp_value_get(schema, "required"), value) &&
+         properties_fit(why, at, tp_value_get(schema, "properties"), value);
+}
+
+static bool arguments_fit(tp__out *why, tp_text schema, tp_text arguments) {
+  static const step root = {.name = {"arguments", 9}};
+  if (tp_value_kind_of(arguments) == TP_VALUE_MAP) return fits(why, &root, schema, arguments);
+  tp__out_string(why, "arguments: expected object, got ");
+  tp__out_string(why, name_of_kind(tp_value_kind_of(arguments)));
+  return false;
+}
+
+tp_status tp__schema_validate(tp_text schema, tp_text arguments, char *message, size_t size) {
+  char story[TP__SCHEMA_MESSAGE_SIZE];
+  tp__out why = {story, sizeof story, 0};
+  tp_status status = tp_value_check(arguments, NULL);
+  if (status == TP_OK) {
+    if (arguments_fit(&why, schema, arguments)) return TP_OK;
+    status = TP_ERR_MALFORMED;
+  } else if (status == TP_ERR_NO_MEMORY) {
+    tp__out_string(&why, "arguments: no memory to check them");
+  } else {
+    status = TP_ERR_MALFORMED;
+    tp__out_string(&why, "arguments: not one well-formed value");
+  }
+  if (size == 0) return status;
+  size_t kept = tp__utf8_cut((tp_text){story, why.size < sizeof story ? why.size : sizeof story}, sizeof story - 4);
+  kept = tp__utf8_cut((tp_text){story, kept}, size - 1);
+  memcpy(message, story, kept);
+  message[kept] = '\0';
+  return status;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The script model: a list of responses, one per request, so that demos and tests need no network. */
+#include "phases/messages.h"
+#include "runtime/os/os.h"
+
+typedef struct script {
+  tp_allocator allocator; /* the C library's: a script knows no runtime */
+  tp__arena arena;
+  tp_model_response *responses; /* never change */
+  size_t count;
+  bool repeat;
+  tp__a64 next; /* of all sessions that use it */
+} script;
+
+static void start(void *self, const tp_model_request *request, tp_token token) {
+  script *s = self;
+  (void)request;
+  uint64_t n = tp__a64_add_acq_rel(&s->next, 1);
+  if (s->repeat && s->count > 0) n %= s->count;
+  /* A token that was given up meanwhile is stale: nobody waits for this answer. */
+  if (n < s->count) (void)tp_model_complete(token, &s->responses[n]);
+  else (void)tp_model_fail(token, TP_ERR_MODEL, "the script has no more responses", false);
+}
+
+static void destroy(void *self) {
+  script *s = self;
+  tp_allocator allocator = s->allocator;
+  tp__arena_fini(&s->arena);
+  tp__release(&allocator, s, sizeof *s);
+}
+
+static bool copy_response(tp__arena *arena, const tp_model_response *in, tp_model_response *out) {
+  tp_message copy, message = {.text = in->text, .calls = in->calls, .call_count = in->call_count};
+  *out = *in;
+  out->struct_size = sizeof *out;
+  if (!tp__message_copy(arena, &message, &copy) || !tp__arena_text(arena, in->stop_reason, &out->stop_reason))
+    return false;
+  out->text = copy.text;
+  out->calls = copy.calls;
+  if (out->stop_reason.size == 0) out->stop_reason = tp_text_of(out->call_count > 0 ? "tool_use" : "end_turn");
+  return true;
+}
+
+tp_status tp_script_model_new(const tp_model_response *responses, size_t count, bool repeat, tp_model *ret_model,
+                              tp_fault *fault) {
+  tp_allocator allocator = tp__allocator_of(NULL);
+  script *s = tp__alloc_zero(&allocator, sizeof *s);
+  if (!s) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the script");
+  s->allocator = allocator;
+  s->count = count;
+  s->repeat = repeat;
+  tp__arena_init(&s->arena, &s->allocator, NULL, 0, 0);
+  s->responses = tp__arena_zero(&s->arena, (count ? count : 1) * sizeof *s->responses);
+  bool ok = s->responses != NULL;
+  for (size_t i = 0; ok && i < count; i++) ok = copy_response(&s->arena, &responses[i], &s->responses[i]);
+  if (!ok) {
+    destroy(s);
+    return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the script");
+  }
+  *ret_model = (tp_model){
+      .struct_size = sizeof *ret_model, .name = "script", .self = s, .start = start, .destroy = destroy, .quick = true};
+  return TP_OK;
+}

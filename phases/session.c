@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "phases/session.h"
+
+#include "phases/drive.h"
+
+enum { QUEUED_MAX = 64 };
+
+const char *tp_turn_outcome_name(tp_turn_outcome outcome) {
+  switch (outcome) {
+    case TP_TURN_COMPLETED:
+      return "completed";
+    case TP_TURN_FAILED:
+      return "failed";
+    case TP_TURN_DENIED:
+      return "denied";
+    case TP_TURN_CANCELLED:
+      return "cancelled";
+    case TP_TURN_TIMED_OUT:
+      return "timed_out";
+  }
+  return "unknown";
+}
+
+/* ---- life ---- */
+
+void tp__session_hold(tp_session *session) { tp__a32_add_relaxed(&session->refs, 1); }
+
+static void free_session(tp_session *session) {
+  const tp_allocator *allocator = &session->runtime->allocator;
+  if (session->history.destroy) session->history.destroy(session->history.self);
+  if (session->owns_model && session->model.destroy) session->model.destroy(session->model.self);
+  if (session->agent) tp__agent_unref(session->agent);
+  tp__reminders_fini(&session->reminders);
+  tp__messages_fini(&session->messages);
+  tp__mutex_fini(&session->mutex);
+  tp__string_free(allocator, session->id);
+  tp__string_free(allocator, session->tenant);
+  tp__string_free(allocator, session->workspace);
+  tp__string_free(allocator, session->thread);
+  tp__release(allocator, session, sizeof *session);
+}
+
+void tp__session_unref(tp_session *session) {
+  if (tp__a32_sub_acq_rel(&session->refs, 1) == 1) free_session(session);
+}
+
+static tp_status copy_strings(tp_session *session, const tp_session_options *options) {
+  const tp_allocator *allocator = &session->runtime->allocator;
+  TP__TRY(tp__string_copy(allocator, options->id, &session->id));
+  TP__TRY(tp__string_copy(allocator, options->tenant, &session->tenant));
+  TP__TRY(tp__string_copy(allocator, options->workspace, &session->workspace));
+  return tp__string_copy(allocator, options->thread, &session->thread);
+}
+
+/* What is the host's is taken last, when nothing can fail any more. */
+static void take_options(tp_session *session, const tp_session_options *options) {
+  session->owns_model = options->model.start != NULL;
+  session->agent = options->agent;
+  if (session->agent) tp__a32_add_relaxed(&session->agent->refs, 1);
+  if (session->owns_model) session->model = options->model;
+  else if (session->agent) session->model = session->agent->model;
+  session->history = options->history;
+  session->on_event = options->on_event;
+  session->event_ctx = options->event_ctx;
+  session->queued_max = options->turns_queued_max ? options->turns_queued_max : QUEUED_MAX;
+}
+
+static void enlist(tp_session *session) {
+  tp__mutex_lock(&session->upper->sessions_mutex);
+  tp__list_push(&session->upper->sessions, &session->link);
+  tp__mutex_unlock(&session->upper->sessions_mutex);
+}
+
+static void delist(tp_session *session) {
+  tp__mutex_lock(&session->upper->sessions_mutex);
+  tp__list_remove(&session->link);
+  tp__mutex_unlock(&session->upper->sessions_mutex);
+}
+
+tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs, tp_session **ret_session,
+                          tp_fault *fault) {
+  tp_session_options options;
+  if (!theirs || tp__options_read(&options, sizeof options, theirs) != TP_OK)
+    return tp__fail(fault, TP_ERR_VERSION, NULL, "tp_session_options: set struct_size to sizeof(tp_session_options)");
+  if (!options.id || !tp__id_valid(options.id))
+    return tp__fail(fault, TP_ERR_BAD_ID, options.id, "a session needs an id of 1 to 128 bytes without white space");
+  TP__TRY(tp__runtime_ready(runtime, fault));
+  tp_session *session = tp__alloc_zero(&runtime->allocator, sizeof *session);
+  if (!session) return tp__fail(fault, TP_ERR_NO_MEMORY, options.id, "no memory for a session");
+  session->upper = tp__upper_of(runtime);
+  session->runtime = runtime;
+  session->opened_unix_ms = tp__unix_ms();
+  atomic_init(&session->refs.v, 1);
+  tp__list_init(&session->queue);
+  tp__list_init(&session->link);
+  tp__messages_init(&session->messages, &runtime->allocator);
+  tp__reminders_init(&session->reminders, &runtime->allocator);
+  tp_status status = tp__mutex_init(&session->mutex);
+  if (status != TP_OK) {
+    tp__release(&runtime->allocator, session, sizeof *session);
+    return tp__fail(fault, status, options.id, "no memory for a session");
+  }
+  status = copy_strings(session, &options);
+  if (status != TP_OK) {
+    free_session(session);
+    return tp__fail(fault, status, options.id, "no memory for a session");
+  }
+  take_options(session, &options);
+  enlist(session);
+  *ret_session = session;
+  return TP_OK;
+}
+
+/* ---- the queue ---- */
+
+tp_status tp__session_enqueue(tp_session *session, tp__drive *drive, bool last) {
+  tp_status status = TP_OK;
+  bool start = false;
+  tp__mutex_lock(&session->mutex);
+  if (session->closing) {
+    status = TP_ERR_SHUTDOWN;
+  } else if (!session->running) {
+    session->running = drive;
+    start = true;
+  } else if (session->queued >= session->queued_max && !last) {
+    status = TP_ERR_FULL;
+  } else {
+    session->queued++;
+    tp__list_push(&session->queue, &drive->link);
+  }
+  if (last && status == TP_OK) session->closing = true;
+  tp__mutex_unlock(&session->mutex);
+  if (start) tp__drive_start(drive);
+  return status;
+}
+
+void tp__session_next(tp_session *session) {
+  tp__drive *next = NULL;
+  tp__mutex_lock(&session->mutex);
+  if (!tp__list_empty(&session->queue)) {
+    next = TP__CONTAINER(session->queue.next, tp__drive, link);
+    tp__list_remove(&next->link);
+    session->queued--;
+  }
+  session->running = next;
+  tp__mutex_unlock(&session->mutex);
+  if (next) tp__drive_start(next);
+}
+
+/* ---- turns ---- */
+
+static tp_status make_drive(tp_session *session, const tp_turn_request *theirs, bool owned, tp__drive **ret_drive,
+                            tp_fault *fault) {
+  tp_turn_request request;
+  TP__TRY(tp__request_read(theirs, &request, fault));
+  TP__TRY(tp__runtime_ready(session->runtime, fault));
+  return tp__drive_new(session, &request, owned, false, ret_drive, fault);
+}
+
+static tp_status enqueue_or_abort(tp_session *session, tp__drive *drive, bool last, tp_fault *fault) {
+  tp_status status = tp__session_enqueue(session, drive, last);
+  if (status == TP_OK) return TP_OK;
+  tp__drive_abort(drive);
+  return tp__fail(fault, status, NULL, "the session does not take the turn: %s", tp_status_text(status));
+}
+
+/* The caller owns the turn from its birth; its start comes as a message, now or after the turns before it. */
+static tp_status drive_here(tp_session *session, tp__drive *drive, bool last, tp_fault *fault) {
+  tp__strand *strand = &drive->turn->core.strand;
+  bool done = false;
+  drive->done = &done;
+  TP__TRY(enqueue_or_abort(session, drive, last, fault));
+  tp__thread_local_set(TP__THREAD_OWNER);
+  tp__strand_wait(strand, &done);
+  tp__strand_leave(strand);
+  tp__thread_local_set(NULL);
+  return TP_OK;
+}
+
+tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, tp_turn_result *result, tp_fault *fault) {
+  tp__drive *drive;
+  TP__TRY(tp__may_block(fault, "tp_turn_run"));
+  TP__TRY(make_drive(session, request, true, &drive, fault));
+  tp_turn_result ended = {0};
+  drive->ret_result = &ended;
+  TP__TRY(drive_here(session, drive, false, fault));
+  *result = ended;
+  return TP_OK;
+}
+
+tp_status tp_turn_submit(tp_session *session, const tp_turn_request *request, tp_turn_end_fn on_end, void *ctx,
+                         tp_turn **ret_turn, tp_fault *fault) {
+  tp__drive *drive;
+  if (session->runtime->options.no_engine_workers)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use tp_turn_run()");
+  TP__TRY(make_drive(session, request, false, &drive, fault));
+  drive->on_end = on_end;
+  drive->ctx = ctx;
+  tp_turn *turn = drive->turn;
+  tp__turn_hold(&turn->core); /* the caller's, given before the turn can end */
+  tp_status status = enqueue_or_abort(session, drive, false, fault);
+  if (status == TP_OK && ret_turn) *ret_turn = turn;
+  else tp__turn_unref(&turn->core);
+  return status;
+}
+
+tp_status tp_turn_begin(tp_session *session, const tp_turn_request *theirs, tp_turn **ret_turn, tp_fault *fault) {
+  tp_turn_request request;
+  TP__TRY(tp__request_read(theirs, &request, fault));
+  TP__TRY(tp__runtime_ready(session->runtime, fault));
+  tp__turn_ids ids = tp__session_ids(session);
+  tp_turn *turn;
+  TP__TRY(tp__turn_new(session->runtime, &ids, &request, false, false, &turn, fault));
+  turn->on_event = session->on_event;
+  turn->event_ctx = session->event_ctx;
+  *ret_turn = turn;
+  return TP_OK;
+}
+
+/* ---- results ---- */
+
+void tp_result_free(tp_turn_result *result) {
+  if (!result || !result->memory) return;
+  tp__arena arena = *(tp__arena *)result->memory; /* the result lies in it */
+  tp__arena_fini(&arena);
+  *result = (tp_turn_result){0};
+}
+
+static void fill_result(const tp__drive *d, tp_turn_result *result) {
+  *result = (tp_turn_result){.outcome = d->outcome,
+                             .text = d->outcome == TP_TURN_COMPLETED ? d->response_text : (tp_text){NULL, 0},
+                             .reason = d->reason,
+                             .turn_id = d->turn->core.ids[TP_ID_TURN],
+                             .code = d->code,
+                             .iterations = d->iterations,
+                             .tool_calls = d->tool_calls,
+                             .input_tokens = d->input_tokens,
+                             .output_tokens = d->output_tokens,
+                             .cost_micros = d->cost_micros,
+                             .started_ns = d->started_ns,
+                             .ended_ns = tp__now_ns()};
+}
+
+/* The synchronous caller's copy. Where there is no memory for its texts, they are lost, not the outcome. */
+static void hand_over(const tp__drive *d, const tp_turn_result *ended, tp_turn_result *result) {
+  tp__arena arena;
+  *result = *ended;
+  tp__arena_init(&arena, &d->session->runtime->allocator, NULL, 0, 0);
+  tp__arena *kept = tp__arena_alloc(&arena, sizeof *kept);
+  if (kept && tp__arena_text(&arena, ended->text, &result->text) &&
+      tp__arena_text(&arena, ended->reason, &result->reason) &&
+      tp__arena_text(&arena, ended->turn_id, &result->turn_id)) {
+    *kept = arena;
+    result->memory = kept;
+    return;
+  }
+  tp__arena_fini(&arena);
+  result->text = result->reason = result->turn_id = (tp_text){NULL, 0};
+}
+
+void tp__step_end(tp__drive *d) {
+  tp_turn_result result;
+  fill_result(d, &result);
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_TURN_END,
+                                 .outcome = d->code,
+                                 .text = tp_text_of(tp_turn_outcome_name(d->outcome)),
+                                 .started_ns = result.started_ns,
+                                 .ended_ns = result.ended_ns});
+  if (d->ret_result) hand_over(d, &result, d->ret_result);
+  tp__session_next(d->session); /* before the host is told: it may submit, and finds the queue as it is */
+  if (d->on_end) d->on_end(d->ctx, &result);
+  if (d->done) *d->done = true;
+  tp__turn_over(d->turn);
+}
+
+/* ---- closing ---- */
+
+static void after_session_end(tp__drive *d) {
+  tp_session *session = d->session;
+  void (*on_closed)(void *ctx) = d->on_closed;
+  void *ctx = d->ctx;
+  tp__drive_let_go(d);
+  if (d->done) *d->done = true;
+  tp__session_next(session);
+  if (d->closes_session) {
+    delist(session);
+    tp__session_unref(session); /* the host's; the turn has one till it is released */
+  }
+  tp__turn_over(d->turn);
+  if (on_closed) on_closed(ctx);
+}
+
+void tp__step_session_end(tp__drive *d) {
+  tp__drive_text(d, TP_FIELD_SESSION_ID, tp_text_of(d->session->id));
+  tp__drive_text(d, TP_FIELD_REASON, d->user_text);
+  tp__drive_int(d, TP_FIELD_STARTED_AT, d->session->opened_unix_ms);
+  tp__drive_int(d, TP_FIELD_ENDED_AT, tp__unix_ms());
+  tp__drive_phase(d, TP_PHASE_SESSION_END, true, after_session_end);
+}
+
+static tp_status make_closing(tp_session *session, const char *reason, bool owned, tp__drive **ret_drive,
+                              tp_fault *fault) {
+  tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of(reason)};
+  TP__TRY(tp__request_read(&request, &request, fault));
+  TP__TRY(tp__drive_new(session, &request, owned, true, ret_drive, fault));
+  (*ret_drive)->closing = true;
+  return TP_OK;
+}
+
+/* Without memory for the closing turn session.end is lost, and said so; the session ends with its last turn. */
+static void close_without_phase(tp_session *session, void (*on_end)(void *ctx), void *ctx) {
+  tp__log(session->runtime, TP_LOG_ERROR, "session.end of a session was not run: no memory");
+  tp__mutex_lock(&session->mutex);
+  session->closing = true;
+  tp__mutex_unlock(&session->mutex);
+  delist(session);
+  tp__session_unref(session);
+  if (on_end) on_end(ctx);
+}
+
+void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx) {
+  if (!session || tp__a32_exchange_acq_rel(&session->close_asked, 1)) return;
+  tp__drive *drive;
+  bool here = session->runtime->options.no_engine_workers && !tp__thread_local_get();
+  if (make_closing(session, "closed", here, &drive, NULL) != TP_OK) {
+    close_without_phase(session, on_end, ctx);
+    return;
+  }
+  drive->closes_session = true;
+  drive->on_closed = on_end;
+  drive->ctx = ctx;
+  tp_status status = here ? drive_here(session, drive, true, NULL) : enqueue_or_abort(session, drive, true, NULL);
+  assert(status == TP_OK); /* a closing turn is never one too many, and only one closes */
+  (void)status;
+}
+
+tp_status tp_session_end_phase(tp_session *session, const char *reason, tp_fault *fault) {
+  tp__drive *drive;
+  TP__TRY(tp__may_block(fault, "tp_session_end_phase"));
+  TP__TRY(tp__runtime_ready(session->runtime, fault));
+  TP__TRY(make_closing(session, reason, true, &drive, fault));
+  return drive_here(session, drive, false, fault);
+}
+
+/* ---- all of them ---- */
+
+void tp__sessions_close_all(tp_runtime *runtime) {
+  tp__upper *upper = tp__upper_of(runtime);
+  for (;;) {
+    tp_session *open = NULL;
+    tp__mutex_lock(&upper->sessions_mutex);
+    for (tp__link *link = upper->sessions.next; link != &upper->sessions && !open; link = link->next) {
+      tp_session *session = TP__CONTAINER(link, tp_session, link);
+      if (!tp__a32_load_acquire(&session->close_asked)) open = session;
+    }
+    tp__mutex_unlock(&upper->sessions_mutex);
+    if (!open) return;
+    tp_session_close(open, NULL, NULL);
+  }
+}
+
+void tp__sessions_free_all(tp_runtime *runtime) {
+  tp__upper *upper = tp__upper_of(runtime);
+  while (!tp__list_empty(&upper->sessions)) {
+    tp_session *session = TP__CONTAINER(upper->sessions.next, tp_session, link);
+    tp__list_remove(&session->link);
+    tp__session_unref(session);
+  }
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * session: one conversation: its history, what it has to tell the model, and the queue of its turns, of which one runs
+ * at a time. Lock: `session`, for the queue. The history and the reminders belong to the owner of the running turn.
+ * References: the host's (till close), one of each turn, one of each call to its history or model. */
+#ifndef TP__SESSION_H
+#define TP__SESSION_H
+
+#include "phases/messages.h"
+#include "phases/reminders.h"
+#include "phases/turn.h"
+
+struct tp_agent {
+  tp__link link; /* under the agents' lock */
+  tp__upper *upper;
+  tp__a32 refs; /* the host's, and one of each session */
+  char *id;
+  char *system;     /* standing text with the sections of agent.build; NULL: none */
+  char *model_name; /* NULL: none */
+  tp_model model;   /* start NULL: none */
+};
+void tp__agent_unref(tp_agent *agent);
+
+struct tp_session {
+  tp__link link; /* under the sessions' lock */
+  tp__upper *upper;
+  tp_runtime *runtime;
+  /* never change after open */
+  char *id, *tenant, *workspace, *thread;
+  tp_agent *agent; /* NULL: bare */
+  tp_model model;  /* the session's or the agent's */
+  bool owns_model;
+  tp_history history; /* load NULL: in memory, which is `messages` */
+  tp_event_fn on_event;
+  void *event_ctx;
+  uint32_t queued_max;
+  int64_t opened_unix_ms;
+  /* atomic */
+  tp__a32 refs;
+  tp__a32 close_asked;
+  /* under mutex */
+  tp__mutex mutex;
+  tp__link queue; /* drives that wait */
+  uint32_t queued;
+  tp__drive *running;
+  bool closing;
+  /* the running turn's owner */
+  bool started; /* history loaded, session.start fired */
+  tp__messages messages;
+  tp__reminders reminders;
+};
+
+static inline tp__turn_ids tp__session_ids(const tp_session *session) {
+  return (tp__turn_ids){session->tenant, session->agent ? session->agent->id : NULL, session->workspace, session->id,
+                        session->thread};
+}
+void tp__session_hold(tp_session *session);
+void tp__session_unref(tp_session *session);
+/** Queues a drive, and starts it when none runs. @return TP_OK, TP_ERR_FULL, TP_ERR_SHUTDOWN when closing. */
+tp_status tp__session_enqueue(tp_session *session, tp__drive *drive, bool last);
+/** The running drive has ended: starts the next. */
+void tp__session_next(tp_session *session);
+/** tp__above: closes every session that is open. */
+void tp__sessions_close_all(tp_runtime *runtime);
+/** Frees what the host did not close. */
+void tp__sessions_free_all(tp_runtime *runtime);
+void tp__agents_free_all(tp_runtime *runtime);
+
+#endif

@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The steps of a driven turn. Each begins one thing; what it leads to stands right behind it. */
+#include "phases/drive.h"
+#include "phases/render.h"
+
+enum { ITERATIONS_MAX = 50, TOOL_CALLS_MAX = 1000, MODEL_ATTEMPTS = 3, PREVIEW_BYTES = 4096 };
+
+static uint32_t or_default(uint32_t option, uint32_t value) { return option ? option : value; }
+static tp_text preview(tp_text text) { return (tp_text){text.data, tp__utf8_cut(text, PREVIEW_BYTES)}; }
+static const char *model_name(const tp__drive *d) {
+  return d->session->agent && d->session->agent->model_name ? d->session->agent->model_name : d->session->model.name;
+}
+
+static void no_memory(tp__drive *d) { tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_NO_MEMORY, tp_text_of("no memory")); }
+
+/* ---- the session's first turn ---- */
+
+static tp_status keep_loaded(void *ctx, const tp_message *message) { return tp__messages_add(ctx, message); }
+
+static tp_status load_work(tp__host_call *call) {
+  const tp_history *history = &call->session->history;
+  return history->load(history->self, tp_text_of(call->session->tenant), tp_text_of(call->session->id), keep_loaded,
+                       &call->messages, &call->fault);
+}
+
+static void load_ended(tp__host_call *call, tp_status status) {
+  tp__drive *d = call->ctx;
+  d->host_call = NULL;
+  for (size_t i = 0; status == TP_OK && i < call->messages.count; i++)
+    status = tp__messages_add(&d->session->messages, &call->messages.items[i]);
+  if (status == TP_OK) {
+    tp__drive_go(d, TP__STEP_SESSION_START);
+    return;
+  }
+  tp__messages *messages = &d->session->messages; /* nothing was there before: what came half is not kept */
+  messages->count = 0;
+  tp_text reason =
+      tp__arena_printf(&d->arena, "the history was not loaded: %s",
+                       status == call->status && call->fault.message[0] ? call->fault.message : tp_status_text(status));
+  tp__drive_stop(d, d->turn->core.is_cancelled ? TP_TURN_CANCELLED : TP_TURN_FAILED, status, reason);
+}
+
+void tp__step_load(tp__drive *d) {
+  if (d->session->started) {
+    tp__drive_go(d, TP__STEP_INTAKE);
+  } else if (!d->session->history.load) {
+    tp__drive_go(d, TP__STEP_SESSION_START);
+  } else {
+    tp__host_call *call = tp__host_call_new(d->turn, d->session, "history.load");
+    if (!call) {
+      no_memory(d);
+      return;
+    }
+    call->work = load_work;
+    call->on_end = load_ended;
+    call->ctx = d;
+    d->host_call = call;
+    tp__host_call_start(call);
+  }
+}
+
+static void after_session_start(tp__drive *d) {
+  d->session->started = true;
+  if (tp__drive_stopped(d, "session.start")) return;
+  tp__drive_let_go(d);
+  tp__drive_go(d, TP__STEP_INTAKE);
+}
+
+void tp__step_session_start(tp__drive *d) {
+  tp__drive_text(d, TP_FIELD_SESSION_ID, tp_text_of(d->session->id));
+  tp__drive_text(d, TP_FIELD_MODEL, tp_text_of(model_name(d)));
+  tp__drive_phase(d, TP_PHASE_SESSION_START, false, after_session_start);
+}
+
+/* ---- what the user said ---- */
+
+/* The message enters the turn as the chain left it. */
+static bool take_user_message(tp__drive *d) {
+  tp_message message = {.role = TP_ROLE_USER, .turn_id = d->turn->core.ids[TP_ID_TURN], .text = d->user_text};
+  return tp__messages_add(&d->messages, &message) == TP_OK;
+}
+
+static void after_intake(tp__drive *d) {
+  const tp_merged *merged = d->phase.result.merged;
+  bool ok = true;
+  if (d->phase.result.outcome == TP_OK && tp_merged_replaced(merged, TP_FIELD_TEXT))
+    ok = tp__arena_text(&d->arena, tp_merged_text(merged, TP_FIELD_TEXT), &d->user_text);
+  if (merged && merged->lists[TP_KIND_SIGNAL].count > 0)
+    ok = ok && tp__render_signals(&d->arena, "turn.intake", &merged->lists[TP_KIND_SIGNAL], &d->signals) == TP_OK;
+  if (!ok || !take_user_message(d)) {
+    tp__drive_let_go(d);
+    no_memory(d);
+    return;
+  }
+  if (tp__drive_stopped(d, "turn.intake")) return;
+  tp__drive_let_go(d);
+  tp__drive_go(d, TP__STEP_PRE_POLICY);
+}
+
+void tp__step_intake(tp__drive *d) {
+  tp__drive_text(d, TP_FIELD_TEXT, d->user_text);
+  if (d->request.files.size > 0) tp__drive_value(d, TP_FIELD_FILES, d->request.files);
+  tp__drive_phase(d, TP_PHASE_TURN_INTAKE, false, after_intake);
+}
+
+/* ---- policy, context, tools, sections ---- */
+
+static void after_pre_policy(tp__drive *d) {
+  if (tp__drive_stopped(d, "turn.pre_policy")) return;
+  tp__drive_let_go(d);
+  tp__drive_go(d, TP__STEP_PRE_CONTEXT);
+}
+
+void tp__step_pre_policy(tp__drive *d) {
+  tp__drive_text(d, TP_FIELD_TEXT, d->user_text);
+  tp__drive_text(d, TP_FIELD_MODEL, tp_text_of(model_name(d)));
+  tp__drive_phase(d, TP_PHASE_TURN_PRE_POLICY, false, after_pre_policy);
+}
+
+static void after_pre_context(tp__drive *d) {
+  if (tp__drive_stopped(d, "turn.pre_prompt_context")) return;
+  tp__drive_let_go(d);
+  tp__drive_go(d, TP__STEP_PRE_TOOLS);
+}
+
+void tp__step_pre_context(tp__drive *d) {
+  tp__drive_text(d, TP_FIELD_TEXT, d->user_text);
+  tp__drive_text(d, TP_FIELD_MODEL, tp_text_of(model_name(d)));
+  tp__drive_phase(d, TP_PHASE_TURN_PRE_PROMPT_CONTEXT, false, after_pre_context);
+}
+
+/* The names of the turn's tools as an array of texts, in the drive's arena. */
+static bool tool_names(tp__drive *d, tp_text *ret_value) {
+  tp_writer *writer;
+  if (tp_writer_new(&d->turn->core.runtime->allocator, &writer) != TP_OK) return false;
+  const tp__toolset *tools = d->turn->toolset;
+  tp_write_array(writer, tools ? tools->count : 0);
+  for (size_t i = 0; tools && i < tools->count; i++) tp_write_string(writer, tools->entries[i].tool->name);
+  tp_text value;
+  bool ok = tp_writer_finish(writer, &value) == TP_OK && tp__arena_text(&d->arena, value, ret_value);
+  tp_writer_free(writer);
+  return ok;
+}
+
+static void after_pre_tools(tp__drive *d) {
+  if (tp__drive_stopped(d, "turn.pre_tool_materialization")) return;
+  tp__drive_let_go(d);
+  tp__drive_go(d, TP__STEP_PRE_COMPILE);
+}
+
+void tp__step_pre_tools(tp__drive *d) {
+  tp_text names;
+  if (!tool_names(d, &names)) {
+    no_memory(d);
+    return;
+  }
+  tp__drive_value(d, TP_FIELD_TOOL_NAMES, names);
+  tp__drive_int(d, TP_FIELD_CAN_CALL_TOOLS, !d->session->model.no_tools);
+  tp__drive_phase(d, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, false, after_pre_tools);
+}
+
+static void after_pre_compile(tp__drive *d) {
+  if (tp__drive_stopped(d, "turn.pre_prompt_compile")) return;
+  d->sections = d->phase.result;
+  d->phase.result = (tp_phase_result){0};
+  tp__drive_go(d, TP__STEP_COMPILE);
+}
+
+void tp__step_pre_compile(tp__drive *d) {
+  tp_text names;
+  if (!tool_names(d, &names)) {
+    no_memory(d);
+    return;
+  }
+  tp__drive_value(d, TP_FIELD_TOOL_NAMES, names);
+  tp__drive_phase(d, TP_PHASE_TURN_PRE_PROMPT_COMPILE, false, after_pre_compile);
+}
+
+/* ---- the request's standing part ---- */
+
+void tp__step_compile(tp__drive *d) {
+  static const tp__merged_list none;
+  const tp_merged *merged = d->sections.merged;
+  tp_text standing = tp_text_of(d->session->agent ? d->session->agent->system : NULL);
+  bool ok = tp__render_system(&d->arena, standing, merged ? &merged->lists[TP_KIND_PROMPT_SECTION] : &none,
+                              &d->system) == TP_OK &&
+            tp__arena_text(&d->arena, d->system, &d->system); /* its own: sections may go */
+  tp__phase_let_go(&d->sections);
+  if (ok) tp__drive_go(d, TP__STEP_POST_COMPILE);
+  else no_memory(d);
+}
+
+static void after_post_compile(tp__drive *d) {
+  const tp_merged *merged = d->phase.result.merged;
+  bool ok = true;
+  if (tp_merged_replaced(merged, TP_FIELD_SYSTEM))
+    ok = tp__arena_text(&d->arena, tp_merged_text(merged, TP_FIELD_SYSTEM), &d->system);
+  if (tp__drive_stopped(d, "turn.post_prompt_compile")) return;
+  tp__drive_let_go(d);
+  if (ok) tp__drive_go(d, TP__STEP_MODEL_PRE);
+  else no_memory(d);
+}
+
+void tp__step_post_compile(tp__drive *d) {
+  tp__drive_text(d, TP_FIELD_SYSTEM, d->system);
+  tp__drive_phase(d, TP_PHASE_TURN_POST_PROMPT_COMPILE, false, after_post_compile);
+}
+
+/* ---- the model ---- */
+
+static size_t message_bytes(const tp__drive *d) {
+  size_t bytes = d->system.size;
+  for (size_t i = 0; i < d->session->messages.count; i++) bytes += d->session->messages.items[i].text.size;
+  for (size_t i = 0; i < d->messages.count; i++) bytes += d->messages.items[i].text.size;
+  return bytes;
+}
+
+static void after_model_pre(tp__drive *d) {
+  tp__phase_let_go(&d->request_context); /* of the attempt before */
+  if (tp__drive_stopped(d, "model.pre")) return;
+  d->request_context = d->phase.result;
+  d->phase.result = (tp_phase_result){0};
+  tp__drive_go(d, TP__STEP_MODEL);
+}
+
+void tp__step_model_pre(tp__drive *d) {
+  if (d->model_attempt == 0 && d->iterations >= or_default(d->request.iterations_max, ITERATIONS_MAX)) {
+    tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_TOO_LARGE, tp_text_of("the limit of model requests was reached"));
+    return;
+  }
+  d->model_attempt++;
+  tp__drive_text(d, TP_FIELD_MODEL, tp_text_of(model_name(d)));
+  tp__drive_int(d, TP_FIELD_ATTEMPT, d->model_attempt);
+  tp__drive_int(d, TP_FIELD_MESSAGE_COUNT, (int64_t)(d->session->messages.count + d->messages.count));
+  tp__drive_int(d, TP_FIELD_REQUEST_BYTES, (int64_t)message_bytes(d));
+  tp__drive_phase(d, TP_PHASE_MODEL_PRE, false, after_model_pre);
+}
+
+static bool keep_response(tp__drive *d, const tp_model_response *response) {
+  tp_message copy;
+  tp_message message = {.text = response->text, .calls = response->calls, .call_count = response->call_count};
+  if (!tp__message_copy(&d->arena, &message, &copy)) return false;
+  d->response_text = copy.text;
+  d->calls = (tp_tool_call *)(uintptr_t)copy.calls;
+  d->call_count = copy.call_count;
+  for (size_t i = 0; i < d->call_count; i++) { /* results answer calls by id */
+    if (d->calls[i].id.size == 0) d->calls[i].id = tp__arena_printf(&d->arena, "call-%u-%zu", d->iterations, i);
+    if (!d->calls[i].id.data) return false;
+  }
+  return tp__arena_text(&d->arena, response->stop_reason, &d->stop_reason);
+}
+
+static void count(tp__drive *d, const tp_model_response *response) {
+  d->last_input_tokens = response->input_tokens;
+  d->last_output_tokens = response->output_tokens;
+  d->last_cost_micros = response->cost_micros;
+  d->input_tokens += response->input_tokens;
+  d->output_tokens += response->output_tokens;
+  d->cost_micros += response->cost_micros;
+}
+
+static void model_succeeded(tp__drive *d, const tp_model_response *response) {
+  d->iterations++;
+  d->model_attempt = 0;
+  d->requested = true;
+  tp__reminders_drop(&d->session->reminders, d->reminders_in_request);
+  d->reminders_in_request = 0;
+  count(d, response);
+  if (keep_response(d, response)) tp__drive_go(d, TP__STEP_MODEL_RESPONSE);
+  else no_memory(d);
+}
+
+static void model_failed(tp__drive *d, tp__model_call *call, tp_status status) {
+  d->reminders_in_request = 0;
+  if (d->turn->core.is_cancelled) {
+    tp__drive_stop(d, TP_TURN_CANCELLED, TP_ERR_CANCELLED, tp_text_of("the turn was cancelled"));
+  } else if (status == TP_ERR_TIMEOUT) {
+    tp__drive_stop(d, TP_TURN_TIMED_OUT, status, tp_text_of("the model did not answer in time"));
+  } else if (call->retryable && !call->any_delta &&
+             d->model_attempt < or_default(d->request.model_attempts, MODEL_ATTEMPTS)) {
+    tp__drive_go(d, TP__STEP_MODEL_PRE);
+  } else {
+    tp_text reason = tp__arena_printf(&d->arena, "the model failed: %s",
+                                      call->failure_message ? call->failure_message : tp_status_text(status));
+    tp__drive_stop(d, TP_TURN_FAILED, status, reason);
+  }
+}
+
+static void model_delta(tp__model_call *call, tp_text text) {
+  tp__drive *d = call->ctx;
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_DELTA, .text = text});
+}
+
+static void model_ended(tp__model_call *call, tp_status status) {
+  tp__drive *d = call->ctx;
+  d->model_call = NULL;
+  call->on_delta = NULL;
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_END,
+                                 .outcome = status,
+                                 .text = status == TP_OK ? call->response.text : (tp_text){NULL, 0},
+                                 .started_ns = (int64_t)tp__a64_load_acquire(&call->base.started_ns),
+                                 .ended_ns = tp__now_ns()});
+  if (status == TP_OK) model_succeeded(d, &call->response);
+  else model_failed(d, call, status);
+}
+
+void tp__step_model(tp__drive *d) {
+  if (!d->session->model.start) {
+    tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_MODEL, tp_text_of("neither the session nor its agent has a model"));
+    return;
+  }
+  tp_model_request request;
+  tp__model_call *call = tp__request_make(d, &request) == TP_OK
+                             ? tp__model_call_new(d->turn, d->session, &d->session->model, &request)
+                             : NULL;
+  if (!call) {
+    no_memory(d);
+    return;
+  }
+  call->on_delta = model_delta;
+  call->on_end = model_ended;
+  call->ctx = d;
+  d->model_call = call;
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_BEGIN});
+  tp__model_call_start(call);
+}
+
+/* The names of the calls, for who reads the response before they run. */
+static bool write_calls(tp__drive *d, tp_text *ret_value) {
+  tp_writer *writer;
+  if (tp_writer_new(&d->turn->core.runtime->allocator, &writer) != TP_OK) return false;
+  tp_write_array(writer, d->call_count);
+  for (size_t i = 0; i < d->call_count; i++) {
+    tp_write_map(writer, d->results ? 3 : 2);
+    tp_write_string(writer, "id");
+    tp_write_text(writer, d->calls[i].id);
+    tp_write_string(writer, "tool");
+    tp_write_text(writer, d->calls[i].name);
+    if (!d->results) continue;
+    tp_write_string(writer, "kind");
+    tp_write_string(writer, tp_tool_result_name(d->results[i].kind));
+  }
+  tp_text value;
+  bool ok = tp_writer_finish(writer, &value) == TP_OK && tp__arena_text(&d->arena, value, ret_value);
+  tp_writer_free(writer);
+  return ok;
+}
+
+static void after_model_response(tp__drive *d) {
+  const tp_merged *merged = d->phase.result.merged;
+  bool ok = true;
+  if (tp_merged_replaced(merged, TP_FIELD_RESPONSE_TEXT))
+    ok = tp__arena_text(&d->arena, tp_merged_text(merged, TP_FIELD_RESPONSE_TEXT), &d->response_text);
+  if (tp__drive_stopped(d, "model.response")) return;
+  tp__drive_let_go(d);
+  tp_message message = {.role = TP_ROLE_ASSISTANT,
+                        .turn_id = d->turn->core.ids[TP_ID_TURN],
+                        .text = d->response_text,
+                        .calls = d->calls,
+                        .call_count = d->call_count};
+  if (ok && tp__messages_add(&d->messages, &message) == TP_OK) tp__drive_go(d, TP__STEP_MODEL_POST);
+  else no_memory(d);
+}
+
+void tp__step_model_response(tp__drive *d) {
+  tp_text calls;
+  d->results = NULL;
+  if (!write_calls(d, &calls)) {
+    no_memory(d);
+    return;
+  }
+  tp__drive_text(d, TP_FIELD_RESPONSE_TEXT, d->response_text);
+  tp__drive_text(d, TP_FIELD_STOP_REASON, d->stop_reason);
+  tp__drive_value(d, TP_FIELD_CALLS, calls);
+  tp__drive_phase(d, TP_PHASE_MODEL_RESPONSE, false, after_model_response);
+}
+
+static bool over_limits(tp__drive *d) {
+  const tp_turn_request *limits = &d->request;
+  const char *which = NULL;
+  if (limits->tokens_max && d->input_tokens + d->output_tokens > limits->tokens_max)
+    which = "the limit of tokens was passed";
+  else if (limits->cost_micros_max && d->cost_micros > limits->cost_micros_max) which = "the limit of cost was passed";
+  else if (d->tool_calls + d->call_count > or_default(limits->tool_calls_max, TOOL_CALLS_MAX))
+    which = "the limit of tool calls was passed";
+  if (which) tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_TOO_LARGE, tp_text_of(which));
+  return which != NULL;
+}
+
+static void after_model_post(tp__drive *d) {
+  if (tp__drive_stopped(d, "model.post")) return;
+  tp__drive_let_go(d);
+  if (d->call_count == 0) tp__drive_go(d, TP__STEP_COMMIT);
+  else if (!over_limits(d)) tp__drive_go(d, TP__STEP_TOOLS);
+}
+
+void tp__step_model_post(tp__drive *d) {
+  tp__drive_text(d, TP_FIELD_STOP_REASON, d->stop_reason);
+  tp__drive_int(d, TP_FIELD_INPUT_TOKENS, d->last_input_tokens);
+  tp__drive_int(d, TP_FIELD_OUTPUT_TOKENS, d->last_output_tokens);
+  tp__drive_int(d, TP_FIELD_COST_MICROS, d->last_cost_micros);
+  tp__drive_int(d, TP_FIELD_CALL_COUNT, (int64_t)d->call_count);
+  tp__drive_phase(d, TP_PHASE_MODEL_POST, false, after_model_post);
+}
+
+/* ---- tools ---- */
+
+static void remind(tp_turn *turn, const char *subscription, tp_text text) {
+  tp__reminders_add(&turn->session->reminders, subscription, text);
+}
+
+/* Results enter the turn in call order, whatever the order they came in. */
+static bool take_results(tp__drive *d) {
+  for (size_t i = 0; i < d->call_count; i++) {
+    tp_tool_result *result = &d->results[i];
+    tp_message message = {.role = TP_ROLE_TOOL,
+                          .is_error = result->kind != TP_TOOL_OK,
+                          .turn_id = d->turn->core.ids[TP_ID_TURN],
+                          .text = result->text,
+                          .call_id = d->calls[i].id,
+                          .name = d->calls[i].name};
+    if (tp__messages_add(&d->messages, &message) != TP_OK) return false;
+    d->tool_event_count++;
+  }
+  return true;
+}
+
+static void tools_ended(tp__dispatch *dispatch) {
+  tp__drive *d = dispatch->ctx;
+  bool ok = take_results(d);
+  d->tool_calls += (uint32_t)d->call_count;
+  tp__dispatch_free(dispatch);
+  if (ok) tp__drive_go(d, TP__STEP_TOOL_BATCH);
+  else no_memory(d);
+}
+
+void tp__step_tools(tp__drive *d) {
+  tp__dispatch *dispatch;
+  d->results = tp__arena_zero(&d->arena, d->call_count * sizeof *d->results);
+  if (!d->results ||
+      tp__dispatch_begin(d->turn, d->calls, d->call_count, d->results, remind, tools_ended, d, &dispatch) != TP_OK)
+    no_memory(d);
+}
+
+static void after_tool_batch(tp__drive *d) {
+  if (tp__drive_stopped(d, "tool.batch")) return;
+  tp__drive_let_go(d);
+  tp__drive_go(d, TP__STEP_MODEL_PRE);
+}
+
+void tp__step_tool_batch(tp__drive *d) {
+  tp_text calls;
+  if (!write_calls(d, &calls)) {
+    no_memory(d);
+    return;
+  }
+  tp__drive_value(d, TP_FIELD_CALLS, calls);
+  tp__drive_phase(d, TP_PHASE_TOOL_BATCH, false, after_tool_batch);
+}
+
+/* ---- the end ---- */
+
+static tp_status append_work(tp__host_call *call) {
+  const tp_history *history = &call->session->history;
+  return history->append(history->self, tp_text_of(call->session->tenant), tp_text_of(call->session->id),
+                         call->messages.items, call->messages.count, &call->fault);
+}
+
+/* The batch of a turn that completed is all of it; of any other its user message and a typed end mark, so that no call
+ * is ever without its result. */
+static tp_status fill_batch(tp__drive *d, tp__messages *batch) {
+  bool completed = d->outcome == TP_TURN_COMPLETED;
+  size_t kept = completed ? d->messages.count : d->messages.count > 0 ? 1 : 0;
+  if (kept == 0 && !take_user_message(d)) return TP_ERR_NO_MEMORY;
+  if (kept == 0) kept = 1;
+  for (size_t i = 0; i < kept; i++) TP__TRY(tp__messages_add(batch, &d->messages.items[i]));
+  if (completed) return TP_OK;
+  tp_message mark = {.role = TP_ROLE_END,
+                     .turn_id = d->turn->core.ids[TP_ID_TURN],
+                     .text = d->reason,
+                     .name = tp_text_of(tp_turn_outcome_name(d->outcome))};
+  return tp__messages_add(batch, &mark);
+}
+
+static void after_commit(tp__drive *d, tp_status status, const char *message) {
+  if (status != TP_OK && (d->outcome == TP_TURN_COMPLETED || d->outcome == TP_TURN_CANCELLED)) {
+    d->outcome = TP_TURN_FAILED;
+    d->code = status;
+    d->reason = tp__arena_printf(&d->arena, "the turn was not stored: %s",
+                                 message && message[0] ? message : tp_status_text(status));
+  }
+  tp__drive_go(d,
+               d->outcome == TP_TURN_FAILED || d->outcome == TP_TURN_TIMED_OUT ? TP__STEP_ERROR : TP__STEP_POST_TURN);
+}
+
+/* What the history has, the session has: the order is history first. */
+static void append_ended(tp__host_call *call, tp_status status) {
+  tp__drive *d = call->ctx;
+  d->host_call = NULL;
+  for (size_t i = 0; status == TP_OK && i < call->messages.count; i++)
+    status = tp__messages_add(&d->session->messages, &call->messages.items[i]);
+  after_commit(d, status, status == call->status ? call->fault.message : NULL);
+}
+
+void tp__step_commit(tp__drive *d) {
+  tp__phase_let_go(&d->sections);
+  tp__phase_let_go(&d->request_context);
+  if (!d->session->history.append) {
+    size_t before = d->session->messages.count;
+    tp_status status = fill_batch(d, &d->session->messages);
+    if (status != TP_OK) d->session->messages.count = before;
+    after_commit(d, status, NULL);
+    return;
+  }
+  tp__host_call *call = tp__host_call_new(d->turn, d->session, "history.append");
+  tp_status status = call ? fill_batch(d, &call->messages) : TP_ERR_NO_MEMORY;
+  if (status != TP_OK) {
+    if (call) tp__host_call_drop(call);
+    after_commit(d, status, NULL);
+    return;
+  }
+  call->work = append_work;
+  call->on_end = append_ended;
+  call->ctx = d;
+  d->host_call = call;
+  tp__host_call_start(call);
+}
+
+static void after_error(tp__drive *d) {
+  tp__drive_let_go(d);
+  tp__drive_go(d, TP__STEP_POST_TURN);
+}
+
+void tp__step_error(tp__drive *d) {
+  tp__drive_int(d, TP_FIELD_CODE, d->code);
+  tp__drive_text(d, TP_FIELD_MESSAGE, d->reason);
+  tp__drive_phase(d, TP_PHASE_RUNTIME_ERROR, true, after_error);
+}
+
+static void schedule_jobs(tp__drive *d, uint32_t phase) {
+  const tp_merged *merged = d->phase.result.merged;
+  const tp__turn *core = &d->turn->core;
+  for (size_t i = 0; i < tp_merged_count(merged, TP_KIND_BACKGROUND_JOB); i++) {
+    const tp_contribution *job = tp_merged_get(merged, TP_KIND_BACKGROUND_JOB, i).contribution;
+    tp_field field = {.id = TP_FIELD_REQUEST, .is_value = true, .text = job->value};
+    tp__payload payload = {.mode = core->mode, .caller = TP_CALLER_BACKGROUND_JOB, .fields = &field, .field_count = 1};
+    memcpy(payload.ids, core->ids, sizeof payload.ids);
+    if (tp__jobs_add_contributed(core->runtime, phase, &payload, job) != TP_REASON_NONE)
+      tp__log(core->runtime, TP_LOG_ERROR, "a background job was not stored");
+  }
+}
+
+static void after_post_turn(tp__drive *d) {
+  schedule_jobs(d, TP_PHASE_TURN_POST_TURN);
+  tp__drive_let_go(d);
+  tp__drive_go(d, TP__STEP_END);
+}
+
+/* How each call of the turn ended, in call order. */
+static bool tool_events(tp__drive *d, tp_text *ret_value) {
+  tp_writer *writer;
+  if (tp_writer_new(&d->turn->core.runtime->allocator, &writer) != TP_OK) return false;
+  tp_write_array(writer, d->tool_event_count);
+  for (size_t i = 0; i < d->messages.count && d->tool_event_count > 0; i++) {
+    const tp_message *message = &d->messages.items[i];
+    if (message->role != TP_ROLE_TOOL) continue;
+    tp_write_map(writer, 2);
+    tp_write_string(writer, "tool");
+    tp_write_text(writer, message->name);
+    tp_write_string(writer, "is_error");
+    tp_write_bool(writer, message->is_error);
+  }
+  tp_text value;
+  bool ok = tp_writer_finish(writer, &value) == TP_OK && tp__arena_text(&d->arena, value, ret_value);
+  tp_writer_free(writer);
+  return ok;
+}
+
+void tp__step_post_turn(tp__drive *d) {
+  tp_text events = {NULL, 0};
+  tp__drive_text(d, TP_FIELD_OUTCOME, tp_text_of(tp_turn_outcome_name(d->outcome)));
+  tp__drive_text(d, TP_FIELD_USER_PREVIEW, preview(d->user_text));
+  tp__drive_text(d, TP_FIELD_ASSISTANT_PREVIEW, preview(d->response_text));
+  if (tool_events(d, &events)) tp__drive_value(d, TP_FIELD_TOOL_EVENTS, events);
+  tp__drive_phase(d, TP_PHASE_TURN_POST_TURN, true, after_post_turn);
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "phases/turn.h"
+
+#include <stdio.h>
+
+#include "phases/tools.h"
+
+enum { TURN_LIMIT_MS = 600000 };
+
+tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours, tp_fault *fault) {
+  memset(ours, 0, sizeof *ours);
+  if (theirs && tp__options_read(ours, sizeof *ours, theirs) != TP_OK)
+    return tp__fail(fault, TP_ERR_VERSION, NULL, "tp_turn_request: set struct_size to sizeof(tp_turn_request)");
+  if (ours->id && !tp__id_valid(ours->id))
+    return tp__fail(fault, TP_ERR_BAD_ID, NULL, "the turn's id is not 1 to 128 bytes without white space");
+  size_t at;
+  if (!tp_utf8_valid(ours->text, &at))
+    return tp__fail(fault, TP_ERR_UTF8, ours->id, "the user's text is not UTF-8 at byte %zu", at);
+  if (ours->files.size > 0) TP__TRY(tp_value_check(ours->files, fault));
+  if (ours->limit_ms == 0) ours->limit_ms = TURN_LIMIT_MS;
+  return TP_OK;
+}
+
+void tp__turn_release(tp__turn *core) {
+  tp_turn *turn = tp__turn_of(core);
+  tp_runtime *runtime = core->runtime;
+  size_t size = core->block_size;
+  tp__turn_fini(core);
+  tp__block_give(&runtime->blocks, turn, size);
+}
+
+static void cancelled(tp__turn *core) {
+  tp_turn *turn = tp__turn_of(core);
+  if (turn->dispatch) tp__dispatch_cancel(turn->dispatch);
+  if (turn->drive) tp__drive_cancel(turn->drive);
+}
+
+static void end_delivered(tp__message *message) { tp__turn_over(TP__CONTAINER(message, tp_turn, end_message)); }
+
+tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request, bool owned,
+                       bool detached, tp_turn **ret_turn, tp_fault *fault) {
+  size_t block_size;
+  tp_turn *turn = tp__block_take(&runtime->blocks, sizeof *turn, &block_size);
+  if (!turn) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a turn");
+  char generated[32];
+  if (!request->id)
+    snprintf(generated, sizeof generated, "turn-%llu",
+             (unsigned long long)tp__a64_add_relaxed(&runtime->last_turn_id, 1) + 1);
+  tp_text all[TP_ID_COUNT] = {
+      [TP_ID_TENANT] = tp_text_of(ids->tenant),       [TP_ID_AGENT] = tp_text_of(ids->agent),
+      [TP_ID_WORKSPACE] = tp_text_of(ids->workspace), [TP_ID_SESSION] = tp_text_of(ids->session),
+      [TP_ID_THREAD] = tp_text_of(ids->thread),       [TP_ID_TURN] = tp_text_of(request->id ? request->id : generated),
+      [TP_ID_TASK] = tp_text_of(request->task),       [TP_ID_RUN] = tp_text_of(request->run)};
+  tp__turn_spec spec = {.ids = all,
+                        .mode = tp_text_of(request->mode),
+                        .caller = request->caller,
+                        .deadline_ns = tp__deadline_after_ms(tp__now_ns(), request->limit_ms),
+                        .owned = owned,
+                        .detached = detached};
+  memset(turn, 0, sizeof *turn);
+  tp_status status = tp__turn_init(&turn->core, runtime, &spec);
+  if (status != TP_OK) {
+    tp__block_give(&runtime->blocks, turn, block_size);
+    return tp__fail(fault, status, NULL, "the turn was not begun: %s", tp_status_text(status));
+  }
+  turn->core.block_size = block_size;
+  turn->core.release = tp__turn_release;
+  turn->core.cancelled = cancelled;
+  turn->upper = tp__upper_of(runtime);
+  turn->end_message.deliver = end_delivered;
+  tp__list_init(&turn->kept_dispatches);
+  tp__arena_init(&turn->operations_arena, &runtime->allocator, NULL, 0, 0);
+  *ret_turn = turn;
+  return TP_OK;
+}
+
+void tp__turn_over(tp_turn *turn) {
+  tp__toolset_free(turn->toolset);
+  turn->toolset = NULL;
+  while (!tp__list_empty(&turn->kept_dispatches)) {
+    tp__dispatch *dispatch = TP__CONTAINER(turn->kept_dispatches.next, tp__dispatch, kept);
+    tp__list_remove(&dispatch->kept);
+    tp__dispatch_free(dispatch);
+  }
+  tp__arena_fini(&turn->operations_arena);
+  tp__link *entries = &turn->core.entries;
+  while (!tp__list_empty(entries)) tp__entry_release(TP__CONTAINER(entries->next, tp__entry, link));
+  tp__turn_finish(&turn->core);
+}
+
+/* ---- the public doors of a turn that its host drives ---- */
+
+tp_status tp_turn_begin_bare(tp_runtime *runtime, const tp_turn_request *theirs, tp_turn **ret_turn, tp_fault *fault) {
+  tp_turn_request request;
+  TP__TRY(tp__request_read(theirs, &request, fault));
+  TP__TRY(tp__runtime_ready(runtime, fault));
+  return tp__turn_new(runtime, &(tp__turn_ids){0}, &request, false, false, ret_turn, fault);
+}
+
+void tp_turn_end(tp_turn *turn) {
+  if (!turn) return;
+  if (!tp__strand_try_acquire(&turn->core.strand)) { /* from a callback, or while the owner leaves */
+    tp__strand_push(&turn->core.strand, &turn->end_message);
+    return;
+  }
+  assert(!tp__a32_load_acquire(&turn->busy));
+  tp__turn_over(turn);
+  tp__strand_leave(&turn->core.strand);
+}
+
+void tp_turn_cancel(tp_turn *turn) { tp__turn_cancel(&turn->core); }
+
+void tp_turn_unref(tp_turn *turn) {
+  if (turn) tp__turn_unref(&turn->core);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * turn: a turn as this layer knows it: the engine's turn, what a host asked of it, and the operation under way. It is
+ * one block of memory with the engine's part first. Everything here is the owner's but what is marked. */
+#ifndef TP__PHASES_TURN_H
+#define TP__PHASES_TURN_H
+
+#include "phases/merge.h"
+#include "phases/upper.h"
+#include "turnphase/turn.h"
+
+typedef struct tp__phase tp__phase;
+typedef struct tp__toolset tp__toolset;
+typedef struct tp__drive tp__drive;
+typedef struct tp__dispatch tp__dispatch;
+
+/** One run of a phase. The caller owns the memory, which stays till on_end was called. */
+struct tp__phase {
+  tp_turn *turn;
+  uint32_t phase;
+  bool own_contexts;      /* prompt context is this run's alone and does not enter the turn's set (model.pre) */
+  bool sheltered;         /* on its own budget, also after cancel or a passed deadline */
+  int64_t budget_ns;      /* 0: the plan's */
+  const tp_field *fields; /* stay till on_end */
+  uint32_t field_count;
+  void (*on_end)(tp__phase *run);
+  void *ctx;
+  /* filled before on_end */
+  tp_phase_result result;
+  tp_status status; /* whether it was run */
+};
+
+/** Owner: begins a phase; on_end may be called before it returns. An empty phase ends at once, with a zero result. */
+void tp__phase_begin(tp__phase *run);
+/** Owner: frees a result. */
+void tp__phase_let_go(tp_phase_result *result);
+
+/** What tp_phase_submit() and tp_tools_submit() asked for; one at a time per turn. */
+typedef struct tp__operation {
+  tp__message message;
+  tp__phase phase;
+  tp__arena arena; /* the copied payload */
+  const tp_tool_call *calls;
+  tp_tool_result *results;
+  size_t call_count;
+  tp_phase_end_fn on_phase_end;
+  tp_tools_end_fn on_tools_end;
+  void *ctx;
+} tp__operation;
+
+struct tp_turn {
+  tp__turn core;
+  /* never changes */
+  tp__upper *upper;
+  tp_session *session; /* NULL: bare */
+  tp_event_fn on_event;
+  void *event_ctx;
+  /* owner only */
+  uint64_t event_sequence;
+  tp__toolset *toolset;       /* NULL: no tools yet */
+  tp__dispatch *dispatch;     /* the calls under way */
+  tp__drive *drive;           /* NULL: the host has a loop of its own */
+  tp__link kept_dispatches;   /* ended, with results that the host may read till the end */
+  tp__arena operations_arena; /* calls that the host submitted */
+  tp__message end_message;
+  tp__operation operation;
+  /* atomic: 1 while a submitted operation is under way. Set by the submitter, cleared by the owner */
+  tp__a32 busy;
+};
+
+static inline tp_turn *tp__turn_of(tp__turn *core) { return (tp_turn *)core; }
+
+typedef struct tp__turn_ids {
+  const char *tenant, *agent, *workspace, *session, *thread;
+} tp__turn_ids;
+
+/** Makes a turn for a request. @return as tp_turn_begin(). */
+tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request, bool owned,
+                       bool detached, tp_turn **ret_turn, tp_fault *fault);
+/** Reads a request whose struct may be older, and checks what can be wrong with it. */
+tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours, tp_fault *fault);
+/** The release of a turn without a drive, and the end of that of one with. */
+void tp__turn_release(tp__turn *core);
+/** Owner: frees results and ends the turn when the owner leaves. */
+void tp__turn_over(tp_turn *turn);
+
+/** event.c: fills in whose, when and the number, and delivers. Owner only. */
+void tp__event(tp_turn *turn, tp_event *event);
+void tp__event_contributions(tp_turn *turn, const tp_phase_result *result, uint32_t phase);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * upper: what this layer hangs on a runtime: its agents, its sessions, and the permits of tools. Locks: `agents` for
+ * the list of agents, `sessions` for that of sessions. */
+#ifndef TP__UPPER_H
+#define TP__UPPER_H
+
+#include "runtime/exec/runtime.h"
+
+typedef struct tp__upper {
+  tp_runtime *runtime;
+  tp__mutex agents_mutex, sessions_mutex;
+  tp__link agents;       /* under agents_mutex */
+  tp__link sessions;     /* under sessions_mutex */
+  tp__link tool_permits; /* under sessions_mutex: one for each tool that was ever run, kept till the end */
+} tp__upper;
+
+static inline tp__upper *tp__upper_of(tp_runtime *runtime) { return runtime->upper; }
+
+/** The permits of a tool of an owner, shared by all turns.
+ *  @param ret_name  the tool's name, for as long as the runtime lives. @return NULL without memory. */
+tp__permits *tp__tool_permits(tp__upper *upper, const char *owner, const char *tool, const char **ret_name);
+void tp__tool_permits_free(tp__upper *upper);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The short forms of tp_call_emit(), before a sink of the test's own. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "runtime/base/base.h"
+#include "turnphase/tool.h"
+
+static tp_contribution seen;
+static void *seen_call;
+static int call_stand_in;
+
+tp_status tp_call_emit(tp_call *call, const tp_contribution *contribution) {
+  seen_call = call;
+  seen = *contribution;
+  return TP_ERR_TOO_LARGE; /* recognisable: each form hands back what the sink says */
+}
+
+static tp_call *call(void) { return (tp_call *)(void *)&call_stand_in; }
+
+#define assert_text(text, string) assert_true(tp__text_is((text), (string)))
+
+static void expect(tp_status status, uint32_t kind) {
+  assert_int_equal(status, TP_ERR_TOO_LARGE);
+  assert_ptr_equal(seen_call, &call_stand_in);
+  assert_int_equal(seen.kind, kind);
+}
+
+static void policy_and_context_and_section_fill_their_fields(void **state) {
+  (void)state;
+  expect(tp_call_emit_policy(call(), "memory", "read", "allow", -3), TP_KIND_POLICY);
+  assert_text(seen.domain, "memory");
+  assert_text(seen.key, "read");
+  assert_text(seen.text, "allow");
+  assert_int_equal(seen.weight, -3);
+  expect(tp_call_emit_prompt_context(call(), "D1:3", "likes tea", 7), TP_KIND_PROMPT_CONTEXT);
+  assert_text(seen.key, "D1:3");
+  assert_text(seen.text, "likes tea");
+  assert_int_equal(seen.weight, 7);
+  expect(tp_call_emit_prompt_section(call(), "rules", "The rules", "Be brief.", 1), TP_KIND_PROMPT_SECTION);
+  assert_text(seen.key, "rules");
+  assert_text(seen.title, "The rules");
+  assert_text(seen.text, "Be brief.");
+  assert_int_equal(seen.weight, 1);
+}
+
+static void tool_bundle_hands_over_the_callers_tools(void **state) {
+  (void)state;
+  tp_tool tools[2] = {{.struct_size = sizeof(tp_tool)}, {.struct_size = sizeof(tp_tool)}};
+  expect(tp_call_emit_tool_bundle(call(), "memory", tools, 2), TP_KIND_TOOL_BUNDLE);
+  assert_text(seen.key, "memory");
+  assert_ptr_equal(seen.tools, tools);
+  assert_int_equal(seen.tool_count, 2);
+}
+
+static void more_tools_than_a_bundle_can_count_stay_too_many(void **state) {
+  (void)state;
+  expect(tp_call_emit_tool_bundle(call(), "memory", NULL, (size_t)UINT32_MAX + 2), TP_KIND_TOOL_BUNDLE);
+  assert_int_equal(seen.tool_count, UINT32_MAX);
+}
+
+static void signal_reminder_audit_and_diagnostic_fill_their_fields(void **state) {
+  (void)state;
+  expect(tp_call_emit_signal(call(), "ability_guard", "ABILITY_DENIED", TP_SEVERITY_ERROR, "no"), TP_KIND_SIGNAL);
+  assert_text(seen.domain, "ability_guard");
+  assert_text(seen.key, "ABILITY_DENIED");
+  assert_text(seen.text, "no");
+  assert_int_equal(seen.severity, TP_SEVERITY_ERROR);
+  expect(tp_call_emit_reminder(call(), "look up"), TP_KIND_REMINDER);
+  assert_text(seen.text, "look up");
+  expect(tp_call_emit_audit(call(), "login", "done"), TP_KIND_AUDIT);
+  assert_text(seen.key, "login");
+  assert_text(seen.text, "done");
+  assert_int_equal(seen.severity, TP_SEVERITY_INFO);
+  expect(tp_call_emit_diagnostic(call(), TP_SEVERITY_WARNING, "slow", "took long"), TP_KIND_DIAGNOSTIC);
+  assert_text(seen.key, "slow");
+  assert_text(seen.text, "took long");
+  assert_int_equal(seen.severity, TP_SEVERITY_WARNING);
+}
+
+static void background_job_names_handler_key_and_payload(void **state) {
+  (void)state;
+  expect(tp_call_emit_background_job(call(), "extract", "turn-1", (tp_text){"\x01", 1}), TP_KIND_BACKGROUND_JOB);
+  assert_text(seen.domain, "extract");
+  assert_text(seen.key, "turn-1");
+  assert_text(seen.value, "\x01");
+  assert_int_equal(seen.text.size, 0);
+}
+
+static void null_strings_are_missing_fields(void **state) {
+  (void)state;
+  expect(tp_call_emit_policy(call(), NULL, NULL, NULL, 0), TP_KIND_POLICY);
+  assert_int_equal(seen.domain.size + seen.key.size + seen.text.size, 0);
+  expect(tp_call_emit_reminder(call(), NULL), TP_KIND_REMINDER);
+  assert_int_equal(seen.text.size, 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(policy_and_context_and_section_fill_their_fields),
+      cmocka_unit_test(tool_bundle_hands_over_the_callers_tools),
+      cmocka_unit_test(more_tools_than_a_bundle_can_count_stay_too_many),
+      cmocka_unit_test(signal_reminder_audit_and_diagnostic_fill_their_fields),
+      cmocka_unit_test(background_job_names_handler_key_and_payload),
+      cmocka_unit_test(null_strings_are_missing_fields),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

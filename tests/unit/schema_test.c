@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "phases/schema.h"
+#include "runtime/base/base.h"
+#include "tests/support/json_value.h"
+
+static tp_writer *schema_writer, *arguments_writer;
+static tp_allocator libc;
+
+static int setup(void **state) {
+  (void)state;
+  libc = tp__allocator_of(NULL);
+  return tp_writer_new(NULL, &schema_writer) == TP_OK && tp_writer_new(NULL, &arguments_writer) == TP_OK ? 0 : -1;
+}
+
+static int teardown(void **state) {
+  (void)state;
+  tp_writer_free(schema_writer);
+  tp_writer_free(arguments_writer);
+  return 0;
+}
+
+/* Appends, as far as the buffer of SCHEMA_SIZE bytes goes. */
+enum { SCHEMA_SIZE = 8192 };
+static void append(char *schema, const char *piece, int times) {
+  for (int i = 0; i < times; i++) {
+    size_t used = strlen(schema);
+    snprintf(schema + used, SCHEMA_SIZE - used, "%s", piece);
+  }
+}
+
+/* ---- registration ---- */
+
+static void accepted(const char *schema) {
+  tp_fault fault = {0};
+  tp_status status = tp__schema_check(json_value(schema_writer, schema), &libc, &fault);
+  assert_string_equal(fault.message, "");
+  assert_int_equal(status, TP_OK);
+}
+
+static void refused(const char *schema, const char *message) {
+  tp_fault fault = {0};
+  assert_int_equal(tp__schema_check(json_value(schema_writer, schema), &libc, &fault), TP_ERR_BAD_SCHEMA);
+  assert_int_equal(fault.code, TP_ERR_BAD_SCHEMA);
+  assert_string_equal(fault.message, message);
+  assert_int_equal(tp__schema_check(json_value(schema_writer, schema), &libc, NULL), TP_ERR_BAD_SCHEMA);
+}
+
+static void schemas_of_the_subset_are_accepted(void **state) {
+  (void)state;
+  assert_int_equal(tp__schema_check((tp_text){NULL, 0}, &libc, NULL), TP_OK);
+  accepted("{}");
+  accepted(
+      "{'type': 'object', 'title': 'Weather', 'description': 'Where and when', 'properties': {"
+      "'city': {'type': 'string', 'description': 'A place'},"
+      "'unit': {'enum': ['c', 'f', null, 1, 2.5, true, ['x'], {'y': 1}]},"
+      "'days': {'type': 'integer', 'minimum': 1, 'maximum': 14},"
+      "'hours': {'type': ['array', 'null'], 'items': {'type': 'number', 'minimum': -0.5}},"
+      "'type': {'type': 'boolean'}, 'nested': {'properties': {}}}, 'required': ['city', 'elsewhere']}");
+  accepted("{'minimum': 3, 'maximum': 3}");
+}
+
+static void anything_outside_the_subset_is_refused_with_its_path(void **state) {
+  (void)state;
+  static const char *const outside[] = {"pattern", "anyOf",   "$ref",  "additionalProperties",
+                                        "format",  "default", "const", "Type"};
+  for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
+    char schema[128], message[256];
+    snprintf(schema, sizeof schema, "{'properties': {'city': {'%s': 'x'}}}", outside[i]);
+    snprintf(message, sizeof message,
+             "schema.properties.city.%s: is not in the subset: type, properties, "
+             "required, items, enum, minimum, maximum",
+             outside[i]);
+    refused(schema, message);
+  }
+}
+
+static void keywords_of_the_wrong_form_are_refused(void **state) {
+  (void)state;
+  static const char types[] = "must be null, boolean, integer, number, string, array or object, or an array of these";
+  char message[256];
+  snprintf(message, sizeof message, "schema.type: %s", types);
+  refused("{'type': 'text'}", message);
+  refused("{'type': 3}", message);
+  refused("{'type': ['object', 'int']}", message);
+  refused("{'type': []}", "schema.type: must name a type");
+  refused("{'properties': ['city']}", "schema.properties: must be a map of schemas");
+  refused("{'properties': {'city': 'string'}}", "schema.properties.city: must be a schema, which is a map");
+  refused("{'properties': {'city': true}}", "schema.properties.city: must be a schema, which is a map");
+  refused("{'required': 'city'}", "schema.required: must be an array of property names");
+  refused("{'required': ['city', 1]}", "schema.required: must be an array of property names");
+  refused("{'properties': {'l': {'items': [{}]}}}", "schema.properties.l.items: must be a schema, which is a map");
+  refused("{'properties': {'l': {'items': {'items': {'enum': 1}}}}}",
+          "schema.properties.l.items.items.enum: must be an array of at least one value");
+  refused("{'enum': []}", "schema.enum: must be an array of at least one value");
+  refused("{'minimum': '3'}", "schema.minimum: must be a number");
+  refused("{'maximum': null}", "schema.maximum: must be a number");
+  refused("{'properties': {'n': {'minimum': 4, 'maximum': 3.5}}}", "schema.properties.n: minimum is above maximum");
+  refused("{'title': 1}", "schema.title: must be a text");
+  refused("[]", "schema: must be a schema, which is a map");
+  refused("null", "schema: must be a schema, which is a map");
+}
+
+static void a_root_that_is_no_object_is_refused(void **state) {
+  (void)state;
+  refused("{'type': 'array'}", "schema: type must be object, as arguments are a map");
+  refused("{'type': ['object', 'null']}", "schema: type must be object, as arguments are a map");
+}
+
+static void not_a_number_is_no_bound(void **state) {
+  (void)state;
+  tp_text nan = {"\x81\xa7minimum\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00", 18};
+  assert_int_equal(tp__schema_check(nan, &libc, NULL), TP_ERR_BAD_SCHEMA);
+}
+
+static void broken_bytes_are_no_schema(void **state) {
+  (void)state;
+  static const tp_text broken[] = {
+      {"\xc1", 1}, {"\x80\x80", 2}, {"\x82\xa4type\xa6object", 13}, {"\xdf\xff\xff\xff\xff", 5}};
+  for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+    tp_fault fault = {0};
+    assert_int_equal(tp__schema_check(broken[i], &libc, &fault), TP_ERR_BAD_SCHEMA);
+    assert_string_equal(fault.message, "schema: is not one well-formed value");
+  }
+}
+
+static void a_long_path_is_cut_at_a_code_point(void **state) {
+  (void)state;
+  char schema[SCHEMA_SIZE] = "", message[TP_FAULT_MESSAGE_SIZE];
+  append(schema, "{'properties': {'\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac': ", 14);
+  append(schema, "1", 1);
+  append(schema, "}}", 14);
+  tp_fault fault = {0};
+  assert_int_equal(tp__schema_check(json_value(schema_writer, schema), &libc, &fault), TP_ERR_BAD_SCHEMA);
+  snprintf(message, sizeof message, "%s", fault.message);
+  assert_true(tp_utf8_valid(tp_text_of(message), NULL));
+  assert_non_null(strstr(message, "must be a schema"));
+}
+
+/* ---- arguments ---- */
+
+static void fits(const char *schema, const char *arguments) {
+  char message[TP__SCHEMA_MESSAGE_SIZE] = "";
+  accepted(schema);
+  tp_status status = tp__schema_validate(json_value(schema_writer, schema), json_value(arguments_writer, arguments),
+                                         message, sizeof message);
+  assert_string_equal(message, "");
+  assert_int_equal(status, TP_OK);
+}
+
+static void fails(const char *schema, const char *arguments, const char *expected) {
+  char message[TP__SCHEMA_MESSAGE_SIZE] = "";
+  accepted(schema);
+  tp_status status = tp__schema_validate(json_value(schema_writer, schema), json_value(arguments_writer, arguments),
+                                         message, sizeof message);
+  assert_int_equal(status, TP_ERR_MALFORMED);
+  assert_string_equal(message, expected);
+}
+
+static void each_type_takes_its_own(void **state) {
+  (void)state;
+  static const char *const types[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
+  static const char *const values[] = {"null", "true", "7", "7.5", "'x'", "[1]", "{'a': 1}"};
+  static const char *const got[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
+  for (size_t t = 0; t < 7; t++) {
+    for (size_t v = 0; v < 7; v++) {
+      char schema[96], arguments[64], message[96];
+      snprintf(schema, sizeof schema, "{'properties': {'p': {'type': '%s'}}}", types[t]);
+      snprintf(arguments, sizeof arguments, "{'p': %s}", values[v]);
+      snprintf(message, sizeof message, "arguments.p: expected %s, got %s", types[t], got[v]);
+      bool integer_as_number = t == 3 && v == 2;
+      if (t == v || integer_as_number) fits(schema, arguments);
+      else fails(schema, arguments, message);
+    }
+  }
+}
+
+static void several_types_take_any_of_them(void **state) {
+  (void)state;
+  static const char schema[] = "{'properties': {'p': {'type': ['string', 'null']}}}";
+  fits(schema, "{'p': null}");
+  fits(schema, "{'p': ''}");
+  fails(schema, "{'p': 3}", "arguments.p: expected string or null, got integer");
+}
+
+static void the_path_leads_through_maps_and_arrays(void **state) {
+  (void)state;
+  static const char schema[] =
+      "{'properties': {'a': {'items': {'properties': {'b': {'items': {'type': 'integer'}}}}}}}";
+  fits(schema, "{'a': [{'b': [1, 2]}, {'b': []}, {}]}");
+  fails(schema, "{'a': [{'b': [1, 2]}, {}, {'b': [1, 2, 3, 'x']}]}",
+        "arguments.a[2].b[3]: expected integer, got string");
+}
+
+static void a_missing_property_is_named(void **state) {
+  (void)state;
+  static const char schema[] = "{'required': ['city'], 'properties': {'at': {'required': ['lat', 'lon']}}}";
+  fits(schema, "{'city': null, 'more': 1}");
+  fails(schema, "{'City': 'Oslo'}", "arguments.city: is required and missing");
+  fails(schema, "{'city': 1, 'at': {'lat': 1}}", "arguments.at.lon: is required and missing");
+}
+
+static void enum_compares_as_json_does(void **state) {
+  (void)state;
+  static const char schema[] =
+      "{'properties': {'p': {'enum': ['c', 1, 2.5, null, true, [1, 'x'], {'a': 1, 'b': [2]}]}}}";
+  static const char *const good[] = {
+      "'c'", "1", "1.0", "2.5", "null", "true", "[1, 'x']", "[1.0, 'x']", "{'b': [2], 'a': 1}"};
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+    char arguments[64];
+    snprintf(arguments, sizeof arguments, "{'p': %s}", good[i]);
+    fits(schema, arguments);
+  }
+  static const char *const bad[] = {
+      "'C'", "2", "false", "[1]", "[1, 'x', 1]", "{'a': 1}", "{'a': 1, 'c': [2]}", "{'a': 1, 'b': 2}", "''"};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    char arguments[64];
+    snprintf(arguments, sizeof arguments, "{'p': %s}", bad[i]);
+    fails(schema, arguments, "arguments.p: must be one of \"c\", 1, 2.5, null, true, [1,\"x\"], {\"a\":1,\"b\":[2]}");
+  }
+}
+
+static void zero_is_nothing_but_zero(void **state) {
+  (void)state;
+  static const char *const others[] = {"null", "false", "''", "[]", "{}"};
+  fits("{'properties': {'p': {'enum': [0]}}}", "{'p': 0.0}");
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    char arguments[64], schema[64];
+    snprintf(arguments, sizeof arguments, "{'p': %s}", others[i]);
+    fails("{'properties': {'p': {'enum': [0]}}}", arguments, "arguments.p: must be one of 0");
+    snprintf(schema, sizeof schema, "{'properties': {'p': {'enum': [%s]}}}", others[i]);
+    fits(schema, arguments);
+    assert_int_equal(tp__schema_validate(json_value(schema_writer, schema), json_value(arguments_writer, "{'p': 0}"),
+                                         arguments, sizeof arguments),
+                     TP_ERR_MALFORMED);
+  }
+}
+
+static void bounds_are_inclusive_and_exact(void **state) {
+  (void)state;
+  static const char schema[] = "{'properties': {'n': {'minimum': 1, 'maximum': 9007199254740993}}}";
+  fits(schema, "{'n': 1}");
+  fits(schema, "{'n': 1.0}");
+  fits(schema, "{'n': 9007199254740993}");
+  fits(schema, "{'n': 'not a number: bounds say nothing'}");
+  fails(schema, "{'n': 0}", "arguments.n: is below the minimum 1");
+  fails(schema, "{'n': 0.999}", "arguments.n: is below the minimum 1");
+  fails(schema, "{'n': 9007199254740994}", "arguments.n: is above the maximum 9007199254740993");
+  fails("{'properties': {'n': {'maximum': 0.5}}}", "{'n': 1}", "arguments.n: is above the maximum 0.5");
+}
+
+static void not_a_number_is_outside_any_bound(void **state) {
+  (void)state;
+  tp_text schema = json_value(schema_writer, "{'properties': {'n': {'maximum': 5}}}");
+  tp_text nan = {"\x81\xa1n\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00", 12};
+  char message[64];
+  assert_int_equal(tp__schema_validate(schema, nan, message, sizeof message), TP_ERR_MALFORMED);
+  assert_string_equal(message, "arguments.n: is above the maximum 5");
+}
+
+static void arguments_that_are_no_map_are_refused_by_any_schema(void **state) {
+  (void)state;
+  char message[64];
+  tp_text none = {NULL, 0}, list = json_value(arguments_writer, "[1]");
+  assert_int_equal(tp__schema_validate(none, list, message, sizeof message), TP_ERR_MALFORMED);
+  assert_string_equal(message, "arguments: expected object, got array");
+  assert_int_equal(tp__schema_validate(none, none, message, sizeof message), TP_ERR_MALFORMED);
+  assert_string_equal(message, "arguments: not one well-formed value");
+  assert_int_equal(tp__schema_validate(none, json_value(arguments_writer, "{'any': [1]}"), message, sizeof message),
+                   TP_OK);
+}
+
+static void arguments_that_are_cut_off_are_refused(void **state) {
+  (void)state;
+  tp_text whole = json_value(arguments_writer, "{'city': 'Oslo', 'days': [1, 2, 3]}");
+  tp_text schema = json_value(schema_writer, "{'type': 'object'}");
+  char message[64];
+  assert_int_equal(tp__schema_validate(schema, whole, message, sizeof message), TP_OK);
+  for (size_t size = 0; size < whole.size; size++) {
+    assert_int_equal(tp__schema_validate(schema, (tp_text){whole.data, size}, message, sizeof message),
+                     TP_ERR_MALFORMED);
+  }
+}
+
+static void the_message_holds_nothing_of_the_arguments(void **state) {
+  (void)state;
+  fails("{'properties': {'p': {'type': 'integer'}}}", "{'p': 'secret', 'secret': 1}",
+        "arguments.p: expected integer, got string");
+  fails("{'properties': {'p': {'maximum': 3}}}", "{'p': 4711}", "arguments.p: is above the maximum 3");
+}
+
+static void controls_in_a_property_name_do_not_reach_the_message(void **state) {
+  (void)state;
+  fails("{'required': ['a\nb\x7f']}", "{}", "arguments.a?b?: is required and missing");
+}
+
+static void a_message_is_cut_to_the_callers_size_at_a_code_point(void **state) {
+  (void)state;
+  tp_text schema = json_value(schema_writer, "{'required': ['\xe2\x82\xac\xe2\x82\xac']}");
+  tp_text arguments = json_value(arguments_writer, "{}");
+  char message[40];
+  memset(message, 'x', sizeof message);
+  assert_int_equal(tp__schema_validate(schema, arguments, message, 15), TP_ERR_MALFORMED);
+  assert_string_equal(message, "arguments.\xe2\x82\xac");
+  assert_int_equal(message[15], 'x');
+  assert_int_equal(tp__schema_validate(schema, arguments, message, 1), TP_ERR_MALFORMED);
+  assert_string_equal(message, "");
+  assert_int_equal(tp__schema_validate(schema, arguments, NULL, 0), TP_ERR_MALFORMED);
+}
+
+static void a_long_enum_does_not_overrun_the_message(void **state) {
+  (void)state;
+  char schema[SCHEMA_SIZE] = "{'properties': {'p': {'enum': ['first'", message[TP__SCHEMA_MESSAGE_SIZE];
+  append(schema, ", '\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9'", 300);
+  append(schema, "]}}}", 1);
+  assert_int_equal(tp__schema_validate(json_value(schema_writer, schema), json_value(arguments_writer, "{'p': 1}"),
+                                       message, sizeof message),
+                   TP_ERR_MALFORMED);
+  assert_in_range(strlen(message), TP__SCHEMA_MESSAGE_SIZE - 8, TP__SCHEMA_MESSAGE_SIZE - 1);
+  assert_true(tp_utf8_valid(tp_text_of(message), NULL));
+}
+
+/* 31 containers inside each other are as deep as a checked value may be around a leaf of one more. */
+static void the_deepest_schema_and_arguments_are_walked(void **state) {
+  (void)state;
+  char schema[SCHEMA_SIZE] = "{'properties': {'a': ", arguments[SCHEMA_SIZE] = "{'a': ";
+  char message[TP__SCHEMA_MESSAGE_SIZE];
+  append(schema, "{'items': ", 29);
+  append(schema, "{'type': 'integer'}", 1);
+  append(schema, "}", 31);
+  append(arguments, "[", 29);
+  append(arguments, "'x'", 1);
+  append(arguments, "]", 29);
+  append(arguments, "}", 1);
+  accepted(schema);
+  assert_int_equal(tp__schema_validate(json_value(schema_writer, schema), json_value(arguments_writer, arguments),
+                                       message, sizeof message),
+                   TP_ERR_MALFORMED);
+  assert_non_null(strstr(message, "[0][0][0]: expected integer, got string"));
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+  const struct CMUnitTest tests[] = {
+      TEST(schemas_of_the_subset_are_accepted),
+      TEST(anything_outside_the_subset_is_refused_with_its_path),
+      TEST(keywords_of_the_wrong_form_are_refused),
+      TEST(a_root_that_is_no_object_is_refused),
+      TEST(not_a_number_is_no_bound),
+      TEST(broken_bytes_are_no_schema),
+      TEST(a_long_path_is_cut_at_a_code_point),
+      TEST(each_type_takes_its_own),
+      TEST(several_types_take_any_of_them),
+      TEST(the_path_leads_through_maps_and_arrays),
+      TEST(a_missing_property_is_named),
+      TEST(enum_compares_as_json_does),
+      TEST(zero_is_nothing_but_zero),
+      TEST(bounds_are_inclusive_and_exact),
+      TEST(not_a_number_is_outside_any_bound),
+      TEST(arguments_that_are_no_map_are_refused_by_any_schema),
+      TEST(arguments_that_are_cut_off_are_refused),
+      TEST(the_message_holds_nothing_of_the_arguments),
+      TEST(controls_in_a_property_name_do_not_reach_the_message),
+      TEST(a_message_is_cut_to_the_callers_size_at_a_code_point),
+      TEST(a_long_enum_does_not_overrun_the_message),
+      TEST(the_deepest_schema_and_arguments_are_walked),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
