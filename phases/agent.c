@@ -21,7 +21,7 @@ static tp_status begin(tp_runtime *runtime, const char *agent_id, bool detached,
   tp_turn_request request;
   TP__TRY(tp__request_read(NULL, &request, fault));
   tp__turn_ids ids = {.agent = agent_id};
-  return tp__turn_new(runtime, &ids, &request, false, detached, ret_turn, fault);
+  return tp__turn_new_held(runtime, &ids, &request, detached, ret_turn, fault);
 }
 
 static tp_status write_config(tp_runtime *runtime, const tp_agent_config *config, tp_writer **ret_writer,

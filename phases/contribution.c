@@ -203,7 +203,11 @@ static tp_status copy_tools(tp__arena *arena, const tp_contribution *in, tp_cont
 }
 
 tp_status tp__contribution_copy(tp__arena *arena, const tp_contribution *in, tp_contribution *out) {
-  TP__TRY(tp__contribution_check(arena->allocator, TP_PHASE_NONE, in, NULL));
+  return tp__contribution_take(arena, TP_PHASE_NONE, in, out);
+}
+
+tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp_contribution *in, tp_contribution *out) {
+  TP__TRY(tp__contribution_check(arena->allocator, phase, in, NULL));
   uint32_t uses = kinds[in->kind].uses;
   tp_contribution copy = {.kind = in->kind};
   if (uses & WEIGHT) copy.weight = in->weight;
@@ -218,7 +222,6 @@ tp_status tp__contribution_copy(tp__arena *arena, const tp_contribution *in, tp_
 }
 
 const tp__contribution_ops tp__contribution_ops_phases = {
-    .copy = tp__contribution_copy,
+    .copy = tp__contribution_take,
     .kind_name = tp__kind_name,
-    .check = tp__contribution_check,
 };

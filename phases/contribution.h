@@ -33,7 +33,10 @@ tp_status tp__contribution_check(const tp_allocator *allocator, uint32_t phase, 
  *  @param out  untouched on failure; lives as long as the arena. Its tools are structs of this library's size. */
 tp_status tp__contribution_copy(tp__arena *arena, const tp_contribution *in, tp_contribution *out);
 
-/** The two above, as runtime/plan wants them. */
+/** The same for a contribution that is made in this phase. */
+tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp_contribution *in, tp_contribution *out);
+
+/** As runtime/plan wants it. */
 extern const tp__contribution_ops tp__contribution_ops_phases;
 
 #endif

@@ -42,7 +42,9 @@ static bool out_of_time(tp__drive *d) {
 
 static tp_text failure_text(tp__drive *d, const char *doing) {
   const tp_phase_result *result = &d->phase.result;
-  if (!result->subscription) return tp__arena_printf(&d->arena, "%s failed", doing);
+  if (!result->subscription)
+    return tp__arena_printf(&d->arena, "%s: %.*s", doing, (int)result->reason.size,
+                            result->reason.data ? result->reason.data : "failed");
   return tp__arena_printf(&d->arena, "%s: hook %s: %.*s", doing, result->subscription, (int)result->reason.size,
                           result->reason.data ? result->reason.data : "");
 }
@@ -83,7 +85,7 @@ static void phase_ended(tp__phase *run) {
   const tp_merged *merged = run->result.merged;
   for (size_t i = 0; i < tp_merged_count(merged, TP_KIND_REMINDER); i++) {
     tp_merged_entry entry = tp_merged_get(merged, TP_KIND_REMINDER, i);
-    tp__reminders_add(&d->session->reminders, entry.subscription, entry.contribution->text);
+    tp__reminders_add(&d->session->reminders, entry.subscription, entry.contribution->text, false);
   }
   d->after(d);
 }

@@ -63,7 +63,6 @@ struct tp__drive {
   uint32_t iterations, tool_calls, model_attempt;
   int64_t input_tokens, output_tokens, cost_micros;
   int64_t last_input_tokens, last_output_tokens, last_cost_micros;
-  size_t reminders_in_request;
   bool requested;            /* a request was made: signals went with it */
   uint32_t tool_event_count; /* results among messages */
 };

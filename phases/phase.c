@@ -10,15 +10,16 @@
 
 /* A failure that did not fail the entry becomes a diagnostic. */
 static bool needs_diagnostic(const tp__node *node, const tp__run *run) {
-  tp__decision decision = tp__decide(node->execution, node->failure, run->reason);
+  tp__decision decision = tp__decide(node->execution, node->failure, run->row.reason);
   return decision == TP__DECIDE_DIAGNOSE || decision == TP__DECIDE_FALLBACK;
 }
 
 static bool put_diagnostic(tp__entry *e, const tp__run *run, tp_contribution *item) {
-  const char *why = tp_reason_name(run->reason);
+  const char *why = tp_reason_name(run->row.reason);
   *item = (tp_contribution){.kind = TP_KIND_DIAGNOSTIC, .severity = TP_SEVERITY_WARNING, .key = tp_text_of(why)};
-  item->text = run->message ? tp__arena_printf(&e->arena, "%s: %s: %s", tp_state_name(run->state), why, run->message)
-                            : tp__arena_printf(&e->arena, "%s: %s", tp_state_name(run->state), why);
+  item->text = run->message
+                   ? tp__arena_printf(&e->arena, "%s: %s: %s", tp_state_name(run->row.state), why, run->message)
+                   : tp__arena_printf(&e->arena, "%s: %s", tp_state_name(run->row.state), why);
   return item->text.data != NULL;
 }
 
@@ -26,16 +27,16 @@ static bool put_items(tp__entry *e, uint32_t index, tp__merge_input *input) {
   const tp__node *node = &e->plan->nodes[index];
   const tp__run *run = &e->runs[index];
   bool diagnose = needs_diagnostic(node, run);
-  input->count = run->count + diagnose;
+  input->count = run->row.contribution_count + diagnose;
   if (input->count == 0) return true;
   tp_contribution *items = tp__arena_alloc(&e->arena, input->count * sizeof *items);
   if (!items) return false;
   input->items = items;
-  if (run->fallback_used) {
-    memcpy(items, node->sub->desc.fallback, run->count * sizeof *items);
-    items += run->count;
+  if (run->row.fallback_used) {
+    memcpy(items, node->sub->desc.fallback, run->row.contribution_count * sizeof *items);
+    items += run->row.contribution_count;
   } else {
-    for (const tp__emitted *each = run->first; items < input->items + run->count; each = each->next)
+    for (const tp__emitted *each = run->first; items < input->items + run->row.contribution_count; each = each->next)
       *items++ = each->contribution;
   }
   return !diagnose || put_diagnostic(e, run, items);
@@ -49,7 +50,7 @@ static bool make_inputs(tp__entry *e, tp__merge *merge) {
     inputs[i] = (tp__merge_input){.subscription = node->subscription_name,
                                   .owner = node->owner_name,
                                   .handler = node->handler_name,
-                                  .attempt = e->runs[i].attempts,
+                                  .attempt = e->runs[i].row.attempts,
                                   .flags = node->flags & TP__NODE_INFRA ? TP__MERGE_INFRA : 0};
     if (!put_items(e, i, &inputs[i])) return false;
   }
@@ -66,8 +67,11 @@ static bool is_replaced(const tp__entry *e, const tp_field *field) {
 static bool make_fields(tp__entry *e, tp__merge *merge) {
   tp__merged_field *fields = tp__arena_alloc(&e->arena, (e->field_count + 1) * sizeof *fields);
   if (!fields) return false;
-  for (uint32_t i = 0; i < e->field_count; i++)
+  for (uint32_t i = 0; i < e->field_count; i++) {
     fields[i] = (tp__merged_field){e->fields[i], is_replaced(e, &e->fields[i])};
+    bool borrowed = e->payload_borrowed && !fields[i].replaced;
+    if (borrowed && !tp__arena_text(&e->arena, e->fields[i].text, &fields[i].field.text)) return false;
+  }
   merge->fields = fields;
   merge->field_count = e->field_count;
   return true;
@@ -84,13 +88,23 @@ static tp_status take_tools(tp_turn *turn, const tp_merged *merged) {
   return TP_OK;
 }
 
+/* One tool from two owners: the phase fails, and says which. */
+static tp_status tell_conflict(tp__phase *run, tp__entry *e, const tp_fault *fault) {
+  run->result.outcome = TP_ERR_TOOL_CONFLICT;
+  if (!tp__arena_text(&e->arena, tp_text_of(fault->message), &run->result.reason)) run->result.reason = (tp_text){0};
+  return TP_OK;
+}
+
 static tp_status merge_entry(tp__phase *run, tp__entry *e) {
   tp__turn_sets sets = e->sets ? *(const tp__turn_sets *)e->sets : (tp__turn_sets){0};
   if (run->own_contexts) sets.contexts = (tp__merged_list){0};
   tp__merge merge = {.phase = run->phase, .failed = e->fate == TP__FATE_FAILED, .sets = &sets};
   if (!make_inputs(e, &merge) || !make_fields(e, &merge)) return TP_ERR_NO_MEMORY;
   tp_merged *merged;
-  TP__TRY(tp__merge_run(&merge, &e->arena, &merged, NULL));
+  tp_fault fault;
+  tp_status status = tp__merge_run(&merge, &e->arena, &merged, &fault);
+  if (status == TP_ERR_TOOL_CONFLICT) return tell_conflict(run, e, &fault);
+  if (status != TP_OK) return status;
   run->result.merged = merged;
   if (run->own_contexts || run->result.outcome != TP_OK) return TP_OK;
   if (run->phase == TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION) TP__TRY(take_tools(run->turn, merged));
@@ -101,9 +115,9 @@ static void set_decider(tp__phase *run, const tp__entry *e) {
   if (e->decider == UINT32_MAX) return;
   const tp__run *decider = &e->runs[e->decider];
   run->result.subscription = e->plan->nodes[e->decider].subscription_name;
-  run->result.reason = tp_text_of(decider->message                    ? decider->message
-                                  : decider->reason != TP_REASON_NONE ? tp_reason_name(decider->reason)
-                                                                      : NULL);
+  run->result.reason = tp_text_of(decider->message                        ? decider->message
+                                  : decider->row.reason != TP_REASON_NONE ? tp_reason_name(decider->row.reason)
+                                                                          : NULL);
 }
 
 static void entry_ended(tp__entry *e) {
@@ -114,11 +128,7 @@ static void entry_ended(tp__entry *e) {
   result->run_count = e->plan->node_count;
   result->entry = e;
   set_decider(run, e);
-  if (e->has_output) {
-    tp_status status = merge_entry(run, e);
-    if (status == TP_ERR_TOOL_CONFLICT) result->outcome = status;
-    else run->status = status;
-  }
+  if (e->has_output) run->status = merge_entry(run, e);
   if (run->turn->on_event) {
     tp__event_contributions(run->turn, result, run->phase);
     tp__event(run->turn, &(tp_event){.kind = TP_EVENT_PHASE_END,
@@ -201,19 +211,17 @@ tp_status tp_phase_run(tp_turn *turn, uint32_t phase, const tp_phase_input *inpu
     *result = (tp_phase_result){0};
     return TP_OK;
   }
-  TP__TRY(tp__may_block(fault, "tp_phase_run"));
   sync_run sync = {.phase = {.turn = turn, .phase = phase, .on_end = sync_ended, .ctx = &sync}};
   TP__TRY(read_input(input, &sync.phase, fault));
-  tp__strand_acquire(&turn->core.strand);
-  tp_status status = TP_ERR_BUSY;
-  if (!tp__a32_load_acquire(&turn->busy)) {
-    tp__thread_local_set(TP__THREAD_OWNER);
+  TP__TRY(tp__become_owner(fault, "tp_phase_run"));
+  tp_status status = tp__turn_enter(turn);
+  if (status == TP_OK) {
     tp__phase_begin(&sync.phase);
     tp__strand_wait(&turn->core.strand, &sync.done);
-    tp__thread_local_set(NULL);
     status = sync.phase.status;
+    tp__turn_exit(turn);
   }
-  tp__strand_leave(&turn->core.strand);
+  tp__thread_local_set(NULL);
   if (status != TP_OK) return tp__fail(fault, status, NULL, "the phase was not run: %s", tp_status_text(status));
   *result = sync.phase.result;
   return TP_OK;
@@ -257,17 +265,18 @@ tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *i
   op->on_phase_end = on_end;
   op->ctx = ctx;
   op->message.deliver = submitted_delivered;
-  tp__strand_push(&turn->core.strand, &op->message);
+  tp__turn_submit(turn, &op->message);
   return TP_OK;
 }
 
-/* A result is the turn's memory: letting it go is the owner's work. */
+/* A result is the turn's memory, so letting it go is the owner's work: the host's thread that holds the turn, or a
+ * callback of the turn; else, while nobody owns it, whoever calls. */
 void tp_phase_release(tp_turn *turn, tp_phase_result *result) {
   if (!result->entry) return;
-  bool inside = tp__thread_local_get() == TP__THREAD_OWNER; /* from a callback of the turn */
-  if (!inside) tp__strand_acquire(&turn->core.strand);
+  bool owner = turn->host_held || tp__thread_local_get() == TP__THREAD_OWNER;
+  if (!owner) tp__strand_acquire(&turn->core.strand);
   tp__phase_let_go(result);
-  if (!inside) tp__strand_leave(&turn->core.strand);
+  if (!owner) tp__strand_leave(&turn->core.strand);
 }
 
 tp_run_record tp_phase_result_run(const tp_phase_result *result, uint32_t index) {

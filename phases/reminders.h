@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * reminders: what a session has to tell the model with its next request. Owned by a session; used by the owner of its
- * running turn. At most 64 wait; past that the oldest goes. */
+ * running turn. A request takes at most 16 of them and 8,000 bytes, in their order, and the reason of a blocked action
+ * always; the rest waits for the next one. At most 64 wait; past that the oldest that is no such reason goes. */
 #ifndef TP__REMINDERS_H
 #define TP__REMINDERS_H
 
@@ -10,6 +11,8 @@
 typedef struct tp__reminder {
   char *subscription;
   char *text;
+  bool block;      /* says why an action was blocked: never cut */
+  bool in_request; /* goes with the request under way */
 } tp__reminder;
 
 typedef struct tp__reminders {
@@ -21,10 +24,10 @@ typedef struct tp__reminders {
 void tp__reminders_init(tp__reminders *reminders, const tp_allocator *allocator);
 void tp__reminders_fini(tp__reminders *reminders);
 /** Copies. @return false when there was no memory: the reminder is lost. */
-bool tp__reminders_add(tp__reminders *reminders, const char *subscription, tp_text text);
-/** What waits, as a list for tp__render_reminders(); it points into the reminders. */
-bool tp__reminders_list(const tp__reminders *reminders, tp__arena *arena, tp__merged_list *ret_list);
-/** The first count were delivered. */
-void tp__reminders_drop(tp__reminders *reminders, size_t count);
+bool tp__reminders_add(tp__reminders *reminders, const char *subscription, tp_text text, bool block);
+/** What goes with this request, as a list for tp__render_reminders(); it points into the reminders. */
+bool tp__reminders_take(tp__reminders *reminders, tp__arena *arena, tp__merged_list *ret_list);
+/** The request succeeded: what went with it was delivered. */
+void tp__reminders_delivered(tp__reminders *reminders);
 
 #endif

@@ -32,8 +32,7 @@ static tp_status render_context(tp__drive *d, tp_text *ret_text) {
 
 static tp_status render_reminders(tp__drive *d, tp_text *ret_text) {
   tp__merged_list reminders;
-  if (!tp__reminders_list(&d->session->reminders, &d->arena, &reminders)) return TP_ERR_NO_MEMORY;
-  d->reminders_in_request = reminders.count;
+  if (!tp__reminders_take(&d->session->reminders, &d->arena, &reminders)) return TP_ERR_NO_MEMORY;
   return tp__render_reminders(&d->arena, &reminders, ret_text);
 }
 
@@ -48,23 +47,47 @@ static tp_status take_tools(tp__drive *d, tp_model_request *request) {
   return TP_OK;
 }
 
+/* Where a block of ours stands in the request, nothing that others said may look like one: not in earlier messages
+ * either. A text that needs nothing stays as it is. */
+static tp_status escape_others(tp__drive *d, tp_message *messages, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (messages[i].role != TP_ROLE_ASSISTANT)
+      TP__TRY(tp__render_escaped(&d->arena, messages[i].text, &messages[i].text));
+  return TP_OK;
+}
+
+typedef struct blocks {
+  tp_text context, signals, reminders;
+} blocks;
+
+static tp_status render_blocks(tp__drive *d, blocks *ret_blocks) {
+  *ret_blocks = (blocks){.context = {NULL, 0}};
+  TP__TRY(render_context(d, &ret_blocks->context));
+  if (!d->requested) ret_blocks->signals = d->signals;
+  return render_reminders(d, &ret_blocks->reminders);
+}
+
+/* Context and signals join the user's message, reminders the last one. */
+static tp_status join_blocks(tp__drive *d, tp_message *messages, size_t count, size_t user, const blocks *b) {
+  tp_message *first = &messages[user], *last = &messages[count - 1];
+  tp__render_parts parts = {.context = b->context, .signals = b->signals, .text = first->text};
+  if (first == last) parts.reminders = b->reminders;
+  TP__TRY(tp__render_message(&d->arena, &parts, &first->text));
+  if (first == last) return TP_OK;
+  parts = (tp__render_parts){.is_result = last->role == TP_ROLE_TOOL, .text = last->text, .reminders = b->reminders};
+  return tp__render_message(&d->arena, &parts, &last->text);
+}
+
 tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request) {
   size_t count, user;
   tp_message *messages = gather(d, &count, &user);
   if (!messages) return TP_ERR_NO_MEMORY;
-  tp__render_parts parts[2] = {{.text = messages[user].text}, {.is_result = false}};
-  tp_text reminders;
-  TP__TRY(render_context(d, &parts[0].context));
-  TP__TRY(render_reminders(d, &reminders));
-  if (!d->requested) parts[0].signals = d->signals;
-  bool last_is_user = user == count - 1;
-  if (last_is_user) parts[0].reminders = reminders;
-  TP__TRY(tp__render_message(&d->arena, &parts[0], &messages[user].text));
-  if (!last_is_user) {
-    parts[1] = (tp__render_parts){.is_result = messages[count - 1].role == TP_ROLE_TOOL,
-                                  .text = messages[count - 1].text,
-                                  .reminders = reminders};
-    TP__TRY(tp__render_message(&d->arena, &parts[1], &messages[count - 1].text));
+  blocks b;
+  TP__TRY(render_blocks(d, &b));
+  if (b.context.size + b.signals.size + b.reminders.size > 0) {
+    TP__TRY(join_blocks(d, messages, count, user, &b));
+    TP__TRY(escape_others(d, messages, user)); /* before and after the user's message, but for the last */
+    if (count > user + 2) TP__TRY(escape_others(d, messages + user + 1, count - user - 2));
   }
   *ret_request = (tp_model_request){.struct_size = sizeof *ret_request,
                                     .attempt = d->model_attempt,

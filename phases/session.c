@@ -210,7 +210,7 @@ tp_status tp_turn_begin(tp_session *session, const tp_turn_request *theirs, tp_t
   TP__TRY(tp__runtime_ready(session->runtime, fault));
   tp__turn_ids ids = tp__session_ids(session);
   tp_turn *turn;
-  TP__TRY(tp__turn_new(session->runtime, &ids, &request, false, false, &turn, fault));
+  TP__TRY(tp__turn_new_held(session->runtime, &ids, &request, false, &turn, fault));
   turn->on_event = session->on_event;
   turn->event_ctx = session->event_ctx;
   *ret_turn = turn;
@@ -293,6 +293,7 @@ static void after_session_end(tp__drive *d) {
 void tp__step_session_end(tp__drive *d) {
   tp__drive_text(d, TP_FIELD_SESSION_ID, tp_text_of(d->session->id));
   tp__drive_text(d, TP_FIELD_REASON, d->user_text);
+  tp__drive_int(d, TP_FIELD_CLOSED, d->closes_session);
   tp__drive_int(d, TP_FIELD_STARTED_AT, d->session->opened_unix_ms);
   tp__drive_int(d, TP_FIELD_ENDED_AT, tp__unix_ms());
   tp__drive_phase(d, TP_PHASE_SESSION_END, true, after_session_end);
@@ -300,8 +301,8 @@ void tp__step_session_end(tp__drive *d) {
 
 static tp_status make_closing(tp_session *session, const char *reason, bool owned, tp__drive **ret_drive,
                               tp_fault *fault) {
-  tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of(reason)};
-  TP__TRY(tp__request_read(&request, &request, fault));
+  tp_turn_request asked = {.struct_size = sizeof asked, .text = tp_text_of(reason)}, request;
+  TP__TRY(tp__request_read(&asked, &request, fault));
   TP__TRY(tp__drive_new(session, &request, owned, true, ret_drive, fault));
   (*ret_drive)->closing = true;
   return TP_OK;

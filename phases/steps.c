@@ -202,8 +202,56 @@ static void after_post_compile(tp__drive *d) {
   else no_memory(d);
 }
 
+static const char *role_name(tp_role role) {
+  switch (role) {
+    case TP_ROLE_USER:
+      return "user";
+    case TP_ROLE_ASSISTANT:
+      return "assistant";
+    case TP_ROLE_TOOL:
+      return "tool";
+    case TP_ROLE_END:
+      break;
+  }
+  return "end";
+}
+
+static void write_messages(const tp__messages *messages, tp_writer *writer) {
+  for (size_t i = 0; i < messages->count; i++) {
+    tp_write_map(writer, 2);
+    tp_write_string(writer, "role");
+    tp_write_string(writer, role_name(messages->items[i].role));
+    tp_write_string(writer, "text");
+    tp_write_text(writer, messages->items[i].text);
+  }
+}
+
+/* What the model will be asked, for who reads it; of it the system text alone can be replaced. */
+static bool write_request(tp__drive *d, tp_text *ret_value) {
+  tp_text names, value;
+  tp_writer *writer;
+  if (!tool_names(d, &names) || tp_writer_new(&d->turn->core.runtime->allocator, &writer) != TP_OK) return false;
+  tp_write_map(writer, 2);
+  tp_write_string(writer, "messages");
+  tp_write_array(writer, d->session->messages.count + d->messages.count);
+  write_messages(&d->session->messages, writer);
+  write_messages(&d->messages, writer);
+  tp_write_string(writer, "tools");
+  tp_write_value(writer, names);
+  bool ok = tp_writer_finish(writer, &value) == TP_OK && tp__arena_text(&d->arena, value, ret_value);
+  tp_writer_free(writer);
+  return ok;
+}
+
 void tp__step_post_compile(tp__drive *d) {
+  tp_text request = {NULL, 0};
+  bool anybody = tp__turn_plan(&d->turn->core, TP_PHASE_TURN_POST_PROMPT_COMPILE) != NULL;
+  if (anybody && !write_request(d, &request)) {
+    no_memory(d);
+    return;
+  }
   tp__drive_text(d, TP_FIELD_SYSTEM, d->system);
+  if (request.size > 0) tp__drive_value(d, TP_FIELD_REQUEST, request);
   tp__drive_phase(d, TP_PHASE_TURN_POST_PROMPT_COMPILE, false, after_post_compile);
 }
 
@@ -264,15 +312,13 @@ static void model_succeeded(tp__drive *d, const tp_model_response *response) {
   d->iterations++;
   d->model_attempt = 0;
   d->requested = true;
-  tp__reminders_drop(&d->session->reminders, d->reminders_in_request);
-  d->reminders_in_request = 0;
+  tp__reminders_delivered(&d->session->reminders);
   count(d, response);
   if (keep_response(d, response)) tp__drive_go(d, TP__STEP_MODEL_RESPONSE);
   else no_memory(d);
 }
 
 static void model_failed(tp__drive *d, tp__model_call *call, tp_status status) {
-  d->reminders_in_request = 0;
   if (d->turn->core.is_cancelled) {
     tp__drive_stop(d, TP_TURN_CANCELLED, TP_ERR_CANCELLED, tp_text_of("the turn was cancelled"));
   } else if (status == TP_ERR_TIMEOUT) {
@@ -406,8 +452,8 @@ void tp__step_model_post(tp__drive *d) {
 
 /* ---- tools ---- */
 
-static void remind(tp_turn *turn, const char *subscription, tp_text text) {
-  tp__reminders_add(&turn->session->reminders, subscription, text);
+static void remind(tp_turn *turn, const char *subscription, tp_text text, bool block) {
+  tp__reminders_add(&turn->session->reminders, subscription, text, block);
 }
 
 /* Results enter the turn in call order, whatever the order they came in. */

@@ -83,7 +83,7 @@ static void settled(tp__attempt *attempt, tp__attempt_end end) {
                             .started_ns = (int64_t)tp__a64_load_acquire(&attempt->started_ns),
                             .ended_ns = end == TP__ANSWERED ? attempt->ended_ns : tp__now_ns()};
   if (end == TP__ANSWERED) {
-    answer.is_error = run->is_error || run->no_memory || attempt->answer.kind == TP_OUTCOME_FAILED;
+    answer.is_error = run->is_error || run->no_memory || attempt->answer.kind >= TP_OUTCOME_FAILED;
     answer.text = run->no_memory ? tp_text_of("no memory for the tool's answer") : run->text;
   }
   run->settled(run->ctx, &answer);

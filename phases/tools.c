@@ -18,6 +18,7 @@ struct tp__tool_slot {
   tp__phase phase;   /* the one under way */
   tp_field fields[FIELDS_MAX];
   int64_t started_ns;
+  tp_text signals; /* of tool.pre, rendered: joins the result's text */
 };
 
 const char *tp_tool_result_name(tp_tool_result_kind kind) {
@@ -69,7 +70,9 @@ static void set_result(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text te
   slot->settled = true;
   result->kind = kind;
   result->completion_order = d->completed++;
-  if (!tp__arena_text(&d->arena, text, &result->text)) {
+  tp__render_parts parts = {.is_result = true, .text = text, .signals = slot->signals};
+  bool whole = !slot->signals.size || tp__render_message(&d->arena, &parts, &text) == TP_OK;
+  if (!whole || !tp__arena_text(&d->arena, text, &result->text)) {
     result->kind = TP_TOOL_HANDLER_ERROR;
     result->text = tp_text_of("no memory for the result");
   }
@@ -119,7 +122,7 @@ static void take_reminders(tp__tool_slot *slot) {
   const tp_merged *merged = slot->phase.result.merged;
   for (size_t i = 0; d->remind && i < tp_merged_count(merged, TP_KIND_REMINDER); i++) {
     tp_merged_entry entry = tp_merged_get(merged, TP_KIND_REMINDER, i);
-    d->remind(d->turn, entry.subscription, entry.contribution->text);
+    d->remind(d->turn, entry.subscription, entry.contribution->text, false);
   }
 }
 
@@ -242,8 +245,16 @@ static void deny(tp__tool_slot *slot, const char *by, tp_text reason) {
   tp_text text;
   if (tp__render_blocked(&d->arena, by, reason, &text) != TP_OK) text = tp_text_of("the call was denied");
   tp__log(d->turn->core.runtime, TP_LOG_INFO, "a tool call was denied by %s", by);
-  if (d->remind) d->remind(d->turn, by, text);
+  if (d->remind) d->remind(d->turn, by, text, true);
   stop(slot, TP_TOOL_DENIED, text);
+}
+
+/* The signals of the gates go with the call's result. Where there is no memory for them, they are lost. */
+static void take_signals(tp__tool_slot *slot) {
+  const tp_merged *merged = slot->phase.result.merged;
+  if (!merged || merged->lists[TP_KIND_SIGNAL].count == 0) return;
+  if (tp__render_signals(&slot->dispatch->arena, "tool.pre", &merged->lists[TP_KIND_SIGNAL], &slot->signals) != TP_OK)
+    slot->signals = (tp_text){NULL, 0};
 }
 
 static void gate_ended(tp__phase *run) {
@@ -254,6 +265,7 @@ static void gate_ended(tp__phase *run) {
   bool ask = passed && result->verdict == TP_OUTCOME_ASK;
   slot->dispatch->open++; /* the result is let go after the call was stopped */
   take_reminders(slot);
+  take_signals(slot);
   if (result->outcome == TP_ERR_CANCELLED) stop(slot, TP_TOOL_CANCELLED, text_without_answer(TP_TOOL_CANCELLED));
   else if (ask) deny(slot, by, tp_text_of("it asks a person, and there is no channel to ask"));
   else if (!passed) deny(slot, by, run->status == TP_OK ? result->reason : tp_text_of(tp_status_text(run->status)));
@@ -364,21 +376,19 @@ static void keep(tp_turn *turn, tp__dispatch *d) { tp__list_push(&turn->kept_dis
 
 tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tool_result *results,
                        tp_fault *fault) {
-  TP__TRY(tp__may_block(fault, "tp_tools_run"));
+  TP__TRY(tp__become_owner(fault, "tp_tools_run"));
   bool done = false;
   tp__dispatch *d;
-  tp__strand_acquire(&turn->core.strand);
-  tp_status status = TP_ERR_BUSY;
-  if (!tp__a32_load_acquire(&turn->busy)) {
-    tp__thread_local_set(TP__THREAD_OWNER);
+  tp_status status = tp__turn_enter(turn);
+  if (status == TP_OK) {
     status = tp__dispatch_begin(turn, calls, count, results, NULL, sync_ended, &done, &d);
     if (status == TP_OK) {
       tp__strand_wait(&turn->core.strand, &done);
       keep(turn, d);
     }
-    tp__thread_local_set(NULL);
+    tp__turn_exit(turn);
   }
-  tp__strand_leave(&turn->core.strand);
+  tp__thread_local_set(NULL);
   return status == TP_OK ? TP_OK : tp__fail(fault, status, NULL, "the calls were not run: %s", tp_status_text(status));
 }
 
@@ -434,6 +444,6 @@ tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *calls, size_t count
   turn->operation.on_tools_end = on_end;
   turn->operation.ctx = ctx;
   turn->operation.message.deliver = submitted_delivered;
-  tp__strand_push(&turn->core.strand, &turn->operation.message);
+  tp__turn_submit(turn, &turn->operation.message);
   return TP_OK;
 }

@@ -32,8 +32,8 @@ tp_status tp__toolset_new(tp__upper *upper, const tp_merged *merged, tp__toolset
 void tp__toolset_free(tp__toolset *toolset);
 const tp__tool_entry *tp__toolset_find(const tp__toolset *toolset, tp_text name);
 
-/** A reminder that a call left behind. */
-typedef void (*tp__remind_fn)(tp_turn *turn, const char *subscription, tp_text text);
+/** A reminder that a call left behind. @param block  it says why the call was blocked. */
+typedef void (*tp__remind_fn)(tp_turn *turn, const char *subscription, tp_text text, bool block);
 
 typedef struct tp__tool_slot tp__tool_slot;
 

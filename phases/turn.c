@@ -94,12 +94,39 @@ tp_status tp_turn_begin_bare(tp_runtime *runtime, const tp_turn_request *theirs,
   tp_turn_request request;
   TP__TRY(tp__request_read(theirs, &request, fault));
   TP__TRY(tp__runtime_ready(runtime, fault));
-  return tp__turn_new(runtime, &(tp__turn_ids){0}, &request, false, false, ret_turn, fault);
+  return tp__turn_new_held(runtime, &(tp__turn_ids){0}, &request, false, ret_turn, fault);
+}
+
+tp_status tp__turn_new_held(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request, bool detached,
+                            tp_turn **ret_turn, tp_fault *fault) {
+  TP__TRY(tp__turn_new(runtime, ids, request, true, detached, ret_turn, fault));
+  (*ret_turn)->host_held = true;
+  return TP_OK;
+}
+
+tp_status tp__turn_enter(tp_turn *turn) {
+  uint32_t idle = 0;
+  tp_runtime *runtime = turn->core.runtime;
+  if (runtime->process_generation != tp__process_generation()) return TP_ERR_FORKED;
+  if (!tp__a32_cas_acq_rel(&turn->busy, &idle, 1)) return TP_ERR_BUSY;
+  if (!turn->host_held) tp__strand_acquire(&turn->core.strand); /* the worker that ran the last one may be leaving */
+  turn->host_held = true;
+  tp__strand_catch_up(&turn->core.strand); /* a cancel may have come */
+  return TP_OK;
+}
+
+void tp__turn_exit(tp_turn *turn) { tp__a32_store_release(&turn->busy, 0); }
+
+void tp__turn_submit(tp_turn *turn, tp__message *message) {
+  bool held = turn->host_held;
+  turn->host_held = false;
+  tp__strand_push(&turn->core.strand, message);
+  if (held) tp__strand_hand_over(&turn->core.strand); /* the push found an owner: us */
 }
 
 void tp_turn_end(tp_turn *turn) {
   if (!turn) return;
-  if (!tp__strand_try_acquire(&turn->core.strand)) { /* from a callback, or while the owner leaves */
+  if (!turn->host_held && !tp__strand_try_acquire(&turn->core.strand)) { /* from a callback, or its owner is leaving */
     tp__strand_push(&turn->core.strand, &turn->end_message);
     return;
   }

@@ -56,6 +56,8 @@ struct tp_turn {
   tp_event_fn on_event;
   void *event_ctx;
   /* owner only */
+  bool host_held;         /* a turn that its host drives is owned by the host's thread, also between operations; an
+                             operation that is submitted gives it away until a synchronous one takes it back */
   uint64_t event_sequence;
   tp__toolset *toolset;       /* NULL: no tools yet */
   tp__dispatch *dispatch;     /* the calls under way */
@@ -64,7 +66,7 @@ struct tp_turn {
   tp__arena operations_arena; /* calls that the host submitted */
   tp__message end_message;
   tp__operation operation;
-  /* atomic: 1 while a submitted operation is under way. Set by the submitter, cleared by the owner */
+  /* atomic: 1 while an operation is under way. Set by whoever begins it, cleared by the owner */
   tp__a32 busy;
 };
 
@@ -77,10 +79,20 @@ typedef struct tp__turn_ids {
 /** Makes a turn for a request. @return as tp_turn_begin(). */
 tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request, bool owned,
                        bool detached, tp_turn **ret_turn, tp_fault *fault);
+/** The same for a turn that its host drives. */
+tp_status tp__turn_new_held(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request, bool detached,
+                            tp_turn **ret_turn, tp_fault *fault);
 /** Reads a request whose struct may be older, and checks what can be wrong with it. */
 tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours, tp_fault *fault);
 /** The release of a turn without a drive, and the end of that of one with. */
 void tp__turn_release(tp__turn *core);
+/** A synchronous operation begins: the host's thread becomes the owner, and stays it.
+ *  @return TP_OK; TP_ERR_BUSY when another operation is under way, TP_ERR_FORKED: then it is not. */
+tp_status tp__turn_enter(tp_turn *turn);
+/** The synchronous operation has ended. */
+void tp__turn_exit(tp_turn *turn);
+/** Gives a turn with its first message to the engine workers. Any thread that may begin an operation. */
+void tp__turn_submit(tp_turn *turn, tp__message *message);
 /** Owner: frees results and ends the turn when the owner leaves. */
 void tp__turn_over(tp_turn *turn);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * declared.h: the library turnphase-declared: JSON and YAML to and from values, and what is declared in YAML files.
- * Uses jansson and libfyaml; the core does not. Threads: any. */
+ * Uses jansson and libyaml; the core does not. Threads: any. */
 #ifndef TURNPHASE_DECLARED_H
 #define TURNPHASE_DECLARED_H
 
@@ -25,9 +25,10 @@ TP_API tp_status tp_json_encode(tp_text value, tp_print_fn print, void *ctx, tp_
 
 /** Decodes one YAML 1.2 document (core schema) into a value. Refused with line and column (in code points): syntax
  *  errors, duplicate keys, anchors and aliases, merge keys, tags, keys that are missing or not scalars, no document or
- *  more than one, another %YAML version, numbers out of range, control characters, depth over 32, bad UTF-8; and more
- *  than 1 MiB: the parser takes up to 350 bytes for a byte while it works. Plain scalars are null, bool, int or float
- *  when the core schema says so, keys and all others are text.
+ *  more than one, a %YAML line of another version, numbers out of range, bad UTF-8, control characters and others that
+ *  must be written as escapes (U+0085, U+2028, U+2029 among them), depth over 32, more than 1,048,576 keys and values;
+ *  and more than 16 MiB. Plain scalars are null, bool, int or float when the core schema says so; all others are text,
+ *  and so is every key.
  *  @param name    of the file, for fault->subject; may be NULL.
  *  @param writer  as of tp_json_decode().
  *  @return TP_OK; TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE, TP_ERR_NO_MEMORY. */

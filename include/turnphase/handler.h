@@ -52,7 +52,7 @@ enum {
   TP_FIELD_TOOL_NAMES = 7,        /* msgpack: array of str */
   TP_FIELD_CAN_CALL_TOOLS = 8,    /* int: 0 or 1 */
   TP_FIELD_SYSTEM = 9,            /* text: compiled system text */
-  TP_FIELD_REQUEST = 10,          /* msgpack: map, the compiled request's messages and tool names */
+  TP_FIELD_REQUEST = 10,          /* msgpack: map (messages: array of {role, text}; tools: array of str) */
   TP_FIELD_ATTEMPT = 11,          /* int: from 1 */
   TP_FIELD_MESSAGE_COUNT = 12,    /* int */
   TP_FIELD_REQUEST_BYTES = 13,    /* int */

@@ -36,7 +36,8 @@ typedef struct tp_audit {
 /** The newest 1,024 rows, oldest first. @return how many. Threads: any. */
 TP_API size_t tp_runtime_audit(tp_runtime *runtime, void (*each)(void *ctx, const tp_audit *row), void *ctx);
 
-/** The newest entry records, newest first; false stops. @return as the store's records(). */
+/** The newest entry records, newest first; false stops. The last ones of a turn come with its end.
+ *  @return as the store's records(). */
 TP_API tp_status tp_runtime_records(tp_runtime *runtime, size_t limit, bool (*each)(void *ctx,
     const tp_entry_record *record), void *ctx) TP_MUST_USE;
 
@@ -44,7 +45,6 @@ TP_API tp_status tp_runtime_records(tp_runtime *runtime, size_t limit, bool (*ea
 typedef struct tp_runtime_stats {
   size_t struct_size;
   uint64_t turns_open;
-  uint64_t entries;             /* entries begun: runs of phases that had subscriptions */
   uint64_t tokens_open;
   uint64_t attempts_abandoned;  /* now */
   uint64_t handler_threads;     /* now */

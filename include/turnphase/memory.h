@@ -13,9 +13,10 @@ TP_BEGIN_DECLS
 typedef struct tp_memory_options {
   size_t struct_size;
   const char *path;              /* the SQLite file; NULL: in memory, gone with the runtime */
-  uint32_t recall_max;           /* entries recalled a turn; 0: 8 */
+  uint32_t recall_max;           /* entries a turn that each of the two looks recalls at most; 0: 8; up to 16 */
   uint32_t active_recall_ms;     /* deadline of active_recall; 0: 200 */
-  const char *scope;             /* user, workspace, thread, agent or task; NULL: workspace */
+  const char *scope;             /* user, workspace, thread, agent or task: turns with the same id of that kind share
+                                    their memories, with "user" those of the same tenant; NULL: workspace */
 } tp_memory_options;
 
 /** Opens the file and adds to the edit:
@@ -25,8 +26,10 @@ typedef struct tp_memory_options {
  *    memory.tool_bundle            turn.pre_tool_materialization: memory_search, _get, _list, _remember, _forget
  *    memory.prompt_contract        turn.pre_prompt_compile
  *    memory.post_turn_extractor    turn.post_turn, Background
- *  The file is closed when the last handler is destroyed.
- *  @return TP_OK; what tp_edit_add_…() returns; TP_ERR_STORE… with the path in the fault. */
+ *  The file is closed when the last handler is destroyed. On failure the edit may hold some of them: discard it.
+ *  @param options  NULL: all defaults.
+ *  @return TP_OK; what tp_edit_add_…() returns; TP_ERR_STORE…, TP_ERR_IO with the path in the fault; TP_ERR_USAGE,
+ *          TP_ERR_VERSION for wrong options; TP_ERR_NO_MEMORY. */
 TP_API tp_status tp_memory_register(tp_edit *edit, const tp_memory_options *options, tp_fault *fault) TP_MUST_USE;
 
 TP_END_DECLS

@@ -71,21 +71,22 @@ typedef enum tp_reason {
 TP_API const char *tp_state_name(tp_state state);
 TP_API const char *tp_reason_name(tp_reason reason);
 
-/** The row of one subscription in an entry record. Times are monotonic nanoseconds; 0 means never. */
+/** The row of one subscription in an entry record. Times are monotonic nanoseconds; 0 means never. Strings live as long
+ *  as the runtime. The small fields hold values of the enum that stands beside them. */
 typedef struct tp_run_record {
   const char *subscription;
   const char *handler;
   const char *owner;
-  tp_state state;
-  tp_reason reason;
-  tp_outcome_kind verdict;       /* ALLOW, DENY, ASK, or DONE for none */
-  tp_execution execution;
-  tp_failure failure;
-  uint32_t attempts;             /* how many ran */
+  int64_t queued_ns, started_ns, ended_ns, late_ns;
   uint32_t code;
   uint32_t contribution_count;
+  uint16_t attempts;             /* how many ran */
+  uint8_t state;                 /* tp_state */
+  uint8_t reason;                /* tp_reason */
+  uint8_t verdict;               /* tp_outcome_kind: ALLOW, DENY, ASK, or DONE for none */
+  uint8_t execution;             /* tp_execution */
+  uint8_t failure;               /* tp_failure */
   bool fallback_used;
-  int64_t queued_ns, started_ns, ended_ns, late_ns;
 } tp_run_record;
 
 /** One run of one phase: a row for every subscription of the phase, in plan order. */
@@ -95,9 +96,9 @@ typedef struct tp_entry_record {
   uint64_t plan_hash;
   tp_status outcome;             /* TP_OK, TP_ERR_HOOK (failed), TP_ERR_DENIED, TP_ERR_CANCELLED, TP_ERR_TIMEOUT */
   int64_t started_ns, ended_ns;
-  tp_text ids[TP_ID_COUNT];
+  const tp_text *ids;            /* TP_ID_COUNT of them, by TP_ID_* */
   size_t run_count;
-  /** The row of one subscription; index < run_count. Its strings live as long as the runtime. */
+  /** The row of one subscription, in plan order; index < run_count. */
   tp_run_record (*run)(const void *source, size_t index);
   const void *source;
 } tp_entry_record;
@@ -132,13 +133,16 @@ typedef struct tp_store {
   uint32_t version;
   void *self;
   const char *name;
-  /** Keeps one entry record. O(1) whatever the store holds. */
+  /** Keeps one entry record, borrowed till return. O(1) whatever the store holds. A turn hands its records over when
+   *  some have gathered, at the latest with its end. */
   tp_status (*record)(void *self, const tp_entry_record *record);
   /** Notes when the discarded answer of a run came in. An entry that is no longer kept is not an error. */
   tp_status (*record_late)(void *self, uint64_t entry_id, uint32_t run_index, int64_t late_ns);
   /** Inserts and commits. A key that is known already changes nothing and gives its id with *ret_existed = true. */
   tp_status (*job_insert)(void *self, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault);
-  /** Claims the oldest claimable job that filter accepts: attempt + 1, a new claim token, a lease.
+  /** Claims the oldest claimable job that filter accepts: attempt + 1, a new claim token, a lease that ends lease_ms
+   *  behind the job's own limit. A claim whose lease ran out may be claimed anew, or is a dead letter after its last
+   *  attempt.
    *  @return TP_OK after take was called once; TP_ERR_NOT_FOUND with *ret_next_ms = when to ask again (0: unknown). */
   tp_status (*job_claim)(void *self, int64_t now_ms, int64_t lease_ms, tp_job_filter_fn filter, void *filter_ctx,
                          tp_job_fn take, void *take_ctx, int64_t *ret_next_ms, tp_fault *fault);

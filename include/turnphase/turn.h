@@ -193,7 +193,8 @@ typedef struct tp_phase_result {
 
 /** Runs a phase on the calling thread, which helps. Blocks: up to the entry's deadline.
  *  @param input  NULL: an empty payload.
- *  @return whether it was run: TP_OK and *result; TP_ERR_UNKNOWN_PHASE, TP_ERR_BUSY, TP_ERR_NO_MEMORY, TP_ERR_USAGE. */
+ *  @return whether it was run: TP_OK and *result; TP_ERR_UNKNOWN_PHASE, TP_ERR_BUSY, TP_ERR_NO_MEMORY, TP_ERR_USAGE,
+ *          TP_ERR_FORKED. */
 TP_API tp_status tp_phase_run(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_result *result,
     tp_fault *fault) TP_MUST_USE;
 typedef void (*tp_phase_end_fn)(void *ctx, const tp_phase_result *result);

@@ -128,7 +128,8 @@ static void note_late(tp__attempt *attempt) {
   if (attempt->class->late) attempt->class->late(attempt, tp__now_ns());
 }
 
-static const tp_outcome malformed = {.kind = TP_OUTCOME_FAILED, .reason = "deferred and answered at once"};
+/* A deferral is no answer: whoever is given one as such calls it malformed. */
+static const tp_outcome malformed = {.kind = TP_OUTCOME_DEFERRED, .reason = "deferred and answered at once"};
 
 void tp__attempt_call(tp__attempt *attempt) {
   tp__a64_store_release(&attempt->started_ns, (uint64_t)tp__now_ns());

@@ -9,7 +9,7 @@ enum tp__bug {
   TP__BUG_NONE = 0,
   TP__BUG_LOST_WAKEUP = 1,   /* an engine worker goes to sleep without looking at the queue again */
   TP__BUG_RECYCLED_SLOT = 2, /* a closed slot keeps its generation, and a late answer is not told from a live one */
-  TP__BUG_LEFT_QUEUED = 3    /* engine workers stop with strands still queued */
+  TP__BUG_LEFT_QUEUED = 3    /* drain does not wait for what it cancelled: engine workers stop with strands queued */
 };
 
 #ifdef TP_SIM

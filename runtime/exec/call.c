@@ -68,16 +68,16 @@ tp_dependency tp_call_dependency(const tp_call *call, size_t index) {
   uint32_t target = dependency_index(call, index);
   const tp__run *run = &call->entry->runs[target];
   return (tp_dependency){.subscription = call->entry->plan->nodes[target].subscription_name,
-                         .succeeded = run->state == TP_STATE_SUCCEEDED,
-                         .fallback_used = run->fallback_used,
-                         .contribution_count = run->count};
+                         .succeeded = run->row.state == TP_STATE_SUCCEEDED,
+                         .fallback_used = run->row.fallback_used,
+                         .contribution_count = run->row.contribution_count};
 }
 
 const tp_contribution *tp_call_dependency_contribution(const tp_call *call, size_t dependency, size_t index) {
   uint32_t target = dependency_index(call, dependency);
   const tp__run *run = &call->entry->runs[target];
-  if (index >= run->count) return NULL;
-  if (run->fallback_used) return &call->entry->plan->nodes[target].sub->desc.fallback[index];
+  if (index >= run->row.contribution_count) return NULL;
+  if (run->row.fallback_used) return &call->entry->plan->nodes[target].sub->desc.fallback[index];
   const tp__emitted *emitted = run->first;
   while (index-- > 0) emitted = emitted->next;
   return &emitted->contribution;
@@ -123,15 +123,17 @@ static size_t bytes_of(const tp_contribution *c) {
          c->sources.size;
 }
 
-tp_status tp__output_emit(tp__output *output, tp__arena *arena, const tp__contribution_ops *ops, uint32_t kinds,
+tp_status tp__output_emit(tp__output *output, tp__arena *arena, const tp__entry *entry, uint32_t index,
                           const tp_contribution *contribution) {
+  const tp__contribution_ops *ops = entry->turn->runtime->above->contributions;
+  uint32_t kinds = entry->plan->nodes[index].kinds;
   if (contribution->kind >= TP_KIND_COUNT || !(kinds & 1u << contribution->kind))
     return refuse(output, TP_ERR_CAPABILITY);
   output->bytes += bytes_of(contribution);
   if (output->bytes > OUTPUT_BYTES_MAX) return refuse(output, TP_ERR_TOO_LARGE);
   tp__emitted *emitted = tp__arena_zero(arena, sizeof *emitted);
   if (!emitted) return refuse(output, TP_ERR_NO_MEMORY);
-  tp_status status = ops->copy(arena, contribution, &emitted->contribution);
+  tp_status status = ops->copy(arena, entry->plan->phase, contribution, &emitted->contribution);
   if (status != TP_OK) return refuse(output, status);
   if (output->last) output->last->next = emitted;
   else output->first = emitted;
@@ -142,8 +144,7 @@ tp_status tp__output_emit(tp__output *output, tp__arena *arena, const tp__contri
 
 tp_status tp_call_emit(tp_call *call, const tp_contribution *contribution) {
   if (call->sealed) return TP_ERR_USAGE;
-  return tp__output_emit(&call->output, call->arena, call->entry->turn->runtime->above->contributions,
-                         node_of(call)->kinds, contribution);
+  return tp__output_emit(&call->output, call->arena, call->entry, call->index, contribution);
 }
 
 static bool is_replaceable(const tp_phase *row, uint32_t field) {

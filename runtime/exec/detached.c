@@ -28,8 +28,8 @@ static void release(tp__turn *turn) {
 
 static void entry_ended(tp__entry *entry) {
   detached *d = entry->ctx;
-  tp_state state = entry->runs[0].state;
-  tp_reason reason = entry->runs[0].reason;
+  tp_state state = entry->runs[0].row.state;
+  tp_reason reason = entry->runs[0].row.reason;
   tp__entry_release(entry);
   if (d->starting) d->refused = reason;
   else if (d->on_end) d->on_end(d->ctx, state, reason, reason == TP_REASON_ERROR || reason == TP_REASON_TIMEOUT);

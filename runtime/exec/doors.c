@@ -61,7 +61,6 @@ void tp_runtime_stats_get(tp_runtime *runtime, tp_runtime_stats *stats) {
   tp__mutex_lock(&runtime->mutex);
   all.turns_open = runtime->turn_count;
   tp__mutex_unlock(&runtime->mutex);
-  all.entries = tp__a64_load_relaxed(&runtime->last_entry_id);
   all.tokens_open = tp__a32_load_relaxed(&runtime->tokens_open);
   all.attempts_abandoned = tp__pool_leaks(&runtime->pool, NULL, NULL);
   all.handler_threads = tp__pool_thread_count(&runtime->pool);

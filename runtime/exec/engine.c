@@ -34,7 +34,6 @@ static void lay_out(tp__entry *e, size_t head, size_t block_size) {
   e->runs = (tp__run *)((char *)e + align8(sizeof *e));
   e->ready = (uint32_t *)(e->runs + n);
   e->counters = (uint16_t *)(e->ready + n);
-  memset(e->runs, 0, n * sizeof *e->runs);
   memcpy(e->counters, e->plan->indegree, n * sizeof *e->counters);
   tp__arena_init(&e->arena, &e->turn->runtime->allocator, (char *)e + head, block_size - head, 0);
 }
@@ -60,7 +59,8 @@ const tp_field *tp__fields_find(const tp_field *fields, uint32_t count, uint32_t
 static bool take_payload(tp__entry *e, const tp__entry_spec *spec) {
   e->fields = spec->fields;
   e->field_count = spec->field_count;
-  if (!e->plan->all_quick || e->plan->detached_count > 0) {
+  e->payload_borrowed = e->plan->all_quick && e->plan->detached_count == 0;
+  if (!e->payload_borrowed) {
     tp_field *copy;
     if (!tp__fields_copy(&e->arena, spec->fields, spec->field_count, &copy)) return false;
     e->fields = copy;
@@ -83,7 +83,7 @@ tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **
   size_t block_size;
   tp__entry *e = take_block(turn, head + ARENA_BYTES, &block_size);
   if (!e) return TP_ERR_NO_MEMORY;
-  memset(e, 0, sizeof *e);
+  memset((char *)e + sizeof e->call, 0, head - sizeof e->call); /* with the runs behind it */
   e->turn = turn;
   e->plan = spec->plan;
   e->sets = turn->sets;
@@ -95,8 +95,9 @@ tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **
   e->detached_run = spec->detached_run;
   e->unsettled = n;
   e->decider = UINT32_MAX;
-  e->id = tp__a64_add_relaxed(&turn->runtime->last_entry_id, 1) + 1;
+  e->id = tp__turn_entry_id(turn);
   atomic_init(&e->refs.v, 1);
+  atomic_init(&e->kept_attempts.v, NULL);
   lay_out(e, head, block_size);
   e->call.entry = e;
   e->call.arena = &e->arena;
@@ -146,7 +147,7 @@ static int64_t node_end(const tp__entry *e, const tp__node *node) {
 static int64_t node_hard(const tp__entry *e, const tp__node *node, const tp__run *run) {
   int64_t end_ns = node_end(e, node);
   if (!(node->flags & TP__NODE_DEADLINE)) return end_ns;
-  int64_t own_ns = run->queued_ns + node->limit_ns;
+  int64_t own_ns = run->row.queued_ns + node->limit_ns;
   return own_ns < end_ns ? own_ns : end_ns;
 }
 
@@ -169,7 +170,7 @@ static int strictness(uint8_t verdict) {
 
 /* deny > ask > allow: the strictest stands, of equals the first; a deny ends the chain. */
 static void take_verdict(tp__entry *e, uint32_t index, uint8_t verdict) {
-  e->runs[index].verdict = verdict;
+  e->runs[index].row.verdict = verdict;
   if (strictness(verdict) <= strictness(e->verdict)) return;
   e->verdict = verdict;
   if (verdict == TP_OUTCOME_DENY && e->fate == TP__FATE_OPEN) e->fate = TP__FATE_DENIED;
@@ -194,8 +195,8 @@ static void fail_closed(tp__entry *e) {
 static void use_fallback(tp__entry *e, const tp__node *node, uint32_t index) {
   const tp_subscription *desc = &node->sub->desc;
   tp__run *run = &e->runs[index];
-  run->fallback_used = true;
-  run->count = (uint32_t)desc->fallback_count;
+  run->row.fallback_used = true;
+  run->row.contribution_count = (uint32_t)desc->fallback_count;
   if (desc->fallback_verdict != TP_OUTCOME_DONE) take_verdict(e, index, (uint8_t)desc->fallback_verdict);
 }
 
@@ -204,8 +205,13 @@ static void settle(tp__entry *e, uint32_t index, tp_state state, tp_reason reaso
   tp__run *run = &e->runs[index];
   assert(!run->settled);
   run->settled = true;
-  run->state = (uint8_t)state;
-  run->reason = (uint8_t)reason;
+  run->row.state = (uint8_t)state;
+  run->row.reason = (uint8_t)reason;
+  run->row.subscription = node->subscription_name;
+  run->row.handler = node->handler_name;
+  run->row.owner = node->owner_name;
+  run->row.execution = (uint8_t)node->execution;
+  run->row.failure = (uint8_t)node->failure;
   e->unsettled--;
   bool passes = reason == TP_REASON_NONE || reason == TP_REASON_KILL_SWITCH;
   switch (tp__decide(node->execution, node->failure, reason)) {
@@ -223,7 +229,7 @@ static void settle(tp__entry *e, uint32_t index, tp_state state, tp_reason reaso
       fail_closed(e);
       break;
   }
-  if (run->count > 0) e->has_output = true;
+  if (run->row.contribution_count > 0) e->has_output = true;
   if (e->on_run) e->on_run(e, index);
   propagate(e, node, passes);
 }
@@ -266,7 +272,7 @@ static bool replace_fields(tp__entry *e, const tp__output *output) {
   tp_field *fields = tp__arena_alloc(&e->arena, (e->field_count + output->replacement_count) * sizeof *fields);
   if (!fields) return false;
   uint32_t count = e->field_count;
-  memcpy(fields, e->fields, count * sizeof *fields);
+  if (count > 0) memcpy(fields, e->fields, count * sizeof *fields);
   for (uint32_t i = 0; i < output->replacement_count; i++) {
     uint32_t at = 0;
     while (at < count && fields[at].id != output->replacement[i].id) at++;
@@ -293,15 +299,15 @@ static bool try_again(tp__entry *e, const tp__node *node, uint32_t index, const 
   tp__run *run = &e->runs[index];
   const tp_subscription *desc = &node->sub->desc;
   if (!(node->flags & TP__NODE_RETRY) || !outcome->retryable || e->fate != TP__FATE_OPEN) return false;
-  if (run->attempts >= desc->attempts) return false;
-  int64_t pause = tp__retry_pause_ns(desc, run->attempts);
+  if (run->row.attempts >= desc->attempts) return false;
+  int64_t pause = tp__retry_pause_ns(desc, run->row.attempts);
   if (e->now_ns + pause >= node_hard(e, node, run)) return false;
+  struct tp__retry *retry = pause > 0 ? tp__arena_zero(&e->arena, sizeof *retry) : NULL;
+  if (pause > 0 && !retry) return false;
   if (pause == 0) {
     make_ready(e, index);
     return true;
   }
-  struct tp__retry *retry = tp__arena_zero(&e->arena, sizeof *retry);
-  if (!retry) return false;
   *retry = (struct tp__retry){.due = {.fire = fire_retry}, .entry = e, .index = index};
   run->retry = retry;
   tp__strand_due(&e->turn->strand, &retry->due, e->now_ns + pause);
@@ -311,10 +317,10 @@ static bool try_again(tp__entry *e, const tp__node *node, uint32_t index, const 
 static void succeed(tp__entry *e, uint32_t index, const tp_outcome *outcome, const tp__output *output) {
   tp__run *run = &e->runs[index];
   run->first = output->first;
-  run->count = output->count;
+  run->row.contribution_count = output->count;
   if (!e->detached_run) {
     if (output->replacement && !replace_fields(e, output)) {
-      run->count = 0;
+      run->row.contribution_count = 0;
       settle(e, index, TP_STATE_FAILED, TP_REASON_NO_MEMORY);
       return;
     }
@@ -328,16 +334,17 @@ static void succeed(tp__entry *e, uint32_t index, const tp_outcome *outcome, con
 
 static bool in_time(const tp__entry *e, const tp__node *node, const tp__run *run) {
   int64_t limit_ns = node_limit(node);
-  return run->ended_ns <= node_hard(e, node, run) && (!limit_ns || run->ended_ns - run->started_ns <= limit_ns);
+  return run->row.ended_ns <= node_hard(e, node, run) &&
+         (!limit_ns || run->row.ended_ns - run->row.started_ns <= limit_ns);
 }
 
 static void take_answer(tp__entry *e, uint32_t index, const tp_outcome *outcome, const tp__output *output) {
   const tp__node *node = node_of(e, index);
   tp__run *run = &e->runs[index];
   if (!in_time(e, node, run)) {
-    run->late_ns = run->ended_ns;
-    settle(e, index, e->fate == TP__FATE_CANCELLED ? TP_STATE_CANCELLED : TP_STATE_TIMED_OUT,
-           e->fate == TP__FATE_CANCELLED ? TP_REASON_CANCELLED : TP_REASON_TIMEOUT);
+    run->row.late_ns = run->row.ended_ns;
+    settle(e, index, e->cancelled ? TP_STATE_CANCELLED : TP_STATE_TIMED_OUT,
+           e->cancelled ? TP_REASON_CANCELLED : TP_REASON_TIMEOUT);
     return;
   }
   tp_reason reason = e->detached_run && outcome->kind <= TP_OUTCOME_ASK && output->refused == TP_OK
@@ -347,7 +354,7 @@ static void take_answer(tp__entry *e, uint32_t index, const tp_outcome *outcome,
     succeed(e, index, outcome, output);
     return;
   }
-  run->code = outcome->code;
+  run->row.code = outcome->code;
   if (reason == TP_REASON_ERROR && try_again(e, node, index, outcome)) return;
   run->message = outcome->reason;
   settle(e, index, TP_STATE_FAILED, reason);
@@ -355,13 +362,13 @@ static void take_answer(tp__entry *e, uint32_t index, const tp_outcome *outcome,
 
 void tp__entry_answered(tp__entry *e, uint32_t index, const tp_outcome *outcome, const tp__output *output,
                         int64_t ended_ns) {
-  e->runs[index].ended_ns = ended_ns;
+  e->runs[index].row.ended_ns = ended_ns;
   take_answer(e, index, outcome, output);
   advance(e);
 }
 
 void tp__entry_missed(tp__entry *e, uint32_t index, tp_state state, tp_reason reason, int64_t ended_ns) {
-  e->runs[index].ended_ns = ended_ns;
+  e->runs[index].row.ended_ns = ended_ns;
   settle(e, index, state, reason);
   advance(e);
 }
@@ -409,17 +416,17 @@ static tp_reason skip_reason(const tp__entry *e, const tp__node *node, const tp_
 static void call_here(tp__entry *e, const tp__node *node, uint32_t index, tp__run *run) {
   tp_call *call = &e->call;
   call->index = index;
-  call->attempt_number = run->attempts;
+  call->attempt_number = run->row.attempts;
   call->fields = e->fields;
   call->field_count = e->field_count;
   call->sealed = false;
   call->hard_ns = node_hard(e, node, run);
   call->limit_ns = node_limit(node);
-  call->started_ns = run->started_ns = e->now_ns;
+  call->started_ns = run->row.started_ns = e->now_ns;
   call->output = (tp__output){0};
   call->attempt = NULL;
   tp_outcome outcome = node->run(node->self, call);
-  run->ended_ns = e->now_ns = tp__stamp(e->turn->runtime, e->now_ns);
+  run->row.ended_ns = e->now_ns = tp__stamp(e->turn->runtime, e->now_ns);
   if (!call->attempt) {
     take_answer(e, index, &outcome, &call->output);
   } else if (outcome.kind == TP_OUTCOME_DEFERRED || !tp__attempt_revoke(call->attempt)) {
@@ -428,7 +435,7 @@ static void call_here(tp__entry *e, const tp__node *node, uint32_t index, tp__ru
     tp__attempt_await(call->attempt, limit_end_ns < call->hard_ns ? limit_end_ns : call->hard_ns);
   } else {
     tp__attempt_unref(call->attempt);
-    settle(e, index, TP_STATE_FAILED, TP_REASON_MALFORMED);
+    take_answer(e, index, &(tp_outcome){.kind = TP_OUTCOME_DEFERRED}, &call->output); /* which is no answer */
   }
 }
 
@@ -439,7 +446,12 @@ static void hand_over(tp__entry *e, const tp__node *node, uint32_t index, tp__ru
 
 static void detach(tp__entry *e, uint32_t index, tp__run *run) {
   tp_reason refused = tp__detached_start(e, index);
-  run->started_ns = run->ended_ns = e->now_ns;
+  run->row.started_ns = run->row.ended_ns = e->now_ns;
+  if (refused == TP_REASON_KILL_SWITCH) { /* switched off since this entry looked */
+    run->row.attempts = 0;
+    settle(e, index, TP_STATE_SKIPPED, refused);
+    return;
+  }
   settle(e, index, refused ? TP_STATE_FAILED : TP_STATE_BACKGROUNDED, refused);
 }
 
@@ -447,8 +459,8 @@ static void detach(tp__entry *e, uint32_t index, tp__run *run) {
 static void step(tp__entry *e, uint32_t index) {
   const tp__node *node = node_of(e, index);
   tp__run *run = &e->runs[index];
-  if (run->attempts == 0) {
-    run->queued_ns = e->now_ns;
+  if (run->row.attempts == 0) {
+    run->row.queued_ns = e->now_ns;
     tp_reason skip = skip_reason(e, node, run);
     if (skip) {
       settle(e, index, TP_STATE_SKIPPED, skip);
@@ -459,13 +471,13 @@ static void step(tp__entry *e, uint32_t index) {
     return;
   }
   if (node->flags & TP__NODE_DETACHED) {
-    run->attempts++;
+    run->row.attempts++;
     detach(e, index, run);
   } else if (e->now_ns >= node_hard(e, node, run)) { /* required, or tried again: there is no time left */
-    run->ended_ns = e->now_ns;
+    run->row.ended_ns = e->now_ns;
     settle(e, index, TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
   } else {
-    run->attempts++;
+    run->row.attempts++;
     if (node->flags & TP__NODE_QUICK) call_here(e, node, index, run);
     else hand_over(e, node, index, run);
   }
@@ -473,50 +485,13 @@ static void step(tp__entry *e, uint32_t index) {
 
 /* ---- the end ---- */
 
-tp_run_record tp__entry_run(const tp__entry *e, uint32_t index) {
-  const tp__node *node = node_of(e, index);
-  const tp__run *run = &e->runs[index];
-  return (tp_run_record){.subscription = node->subscription_name,
-                         .handler = node->handler_name,
-                         .owner = node->owner_name,
-                         .state = run->state,
-                         .reason = run->reason,
-                         .verdict = run->verdict,
-                         .execution = node->execution,
-                         .failure = node->failure,
-                         .attempts = run->attempts,
-                         .code = run->code,
-                         .contribution_count = run->count,
-                         .fallback_used = run->fallback_used,
-                         .queued_ns = run->queued_ns,
-                         .started_ns = run->started_ns,
-                         .ended_ns = run->ended_ns,
-                         .late_ns = run->late_ns};
-}
-
-static tp_run_record run_of_record(const void *source, size_t index) { return tp__entry_run(source, (uint32_t)index); }
-
-static void write_record(tp__entry *e) {
-  tp_runtime *runtime = e->turn->runtime;
-  tp_entry_record record = {.entry_id = e->id,
-                            .phase = e->plan->phase,
-                            .plan_hash = e->plan->hash,
-                            .outcome = tp__entry_outcome(e),
-                            .started_ns = e->begin_ns,
-                            .ended_ns = e->ended_ns,
-                            .run_count = e->plan->node_count,
-                            .run = run_of_record,
-                            .source = e};
-  memcpy(record.ids, e->turn->ids, sizeof record.ids);
-  if (runtime->store.record(runtime->store.self, &record) != TP_OK)
-    tp__log(runtime, TP_LOG_WARNING, "the record of an entry was not kept");
-}
+tp_run_record tp__entry_run(const tp__entry *e, uint32_t index) { return e->runs[index].row; }
 
 /* The first failure in plan order is the one that is reported. */
 static uint32_t first_failure(const tp__entry *e) {
   for (uint32_t i = 0; i < e->plan->node_count; i++) {
     const tp__node *node = node_of(e, i);
-    if (e->runs[i].settled && tp__decide(node->execution, node->failure, e->runs[i].reason) == TP__DECIDE_FAIL)
+    if (e->runs[i].settled && tp__decide(node->execution, node->failure, e->runs[i].row.reason) == TP__DECIDE_FAIL)
       return i;
   }
   return UINT32_MAX;
@@ -526,7 +501,7 @@ static void end(tp__entry *e) {
   e->ended = true;
   e->ended_ns = e->now_ns;
   if (e->fate == TP__FATE_FAILED) e->decider = first_failure(e);
-  write_record(e);
+  tp__entry_record(e);
   e->on_end(e);
 }
 
@@ -548,6 +523,7 @@ void tp__entry_go(tp__entry *e) {
 
 void tp__entry_cancel(tp__entry *e) {
   if (e->ended) return;
+  e->cancelled = true;
   e->now_ns = tp__now_ns();
   if (e->end_ns > e->now_ns) e->end_ns = e->now_ns;
   if (e->fate == TP__FATE_OPEN) e->fate = TP__FATE_CANCELLED;
@@ -587,6 +563,7 @@ void tp__entry_unref(tp__entry *e) {
   if (tp__a32_sub_acq_rel(&e->refs, 1) != 1) return;
   tp__turn *turn = e->turn;
   bool holds_turn = e->holds_turn;
+  tp__node_attempts_free(e);
   tp__arena_fini(&e->arena);
   tp__block_give(&turn->runtime->blocks, e, e->block_size);
   if (holds_turn) tp__turn_unref(turn);
@@ -605,7 +582,5 @@ void tp__entry_release(tp__entry *e) {
     }
     return;
   }
-  for (uint32_t i = 0; i < e->plan->node_count; i++) /* settled answers were kept for the result */
-    if (e->runs[i].attempt) tp__attempt_unref(e->runs[i].attempt);
   tp__entry_unref(e);
 }

@@ -33,22 +33,15 @@ typedef struct tp__output {
   tp_status refused; /* the first refused emit: the whole answer is rejected */
 } tp__output;
 
-/** How one node ended. */
+/** How one node ended: its row in the record, and what the engine keeps beside it. */
 typedef struct tp__run {
-  uint8_t state;   /* tp_state */
-  uint8_t reason;  /* tp_reason */
-  uint8_t verdict; /* tp_outcome_kind: DONE, ALLOW, DENY, ASK */
-  bool fallback_used;
-  uint16_t attempts; /* that were started */
-  bool blocked;      /* a required dependency did not succeed */
+  tp_run_record row;          /* execution, failure and names are filled in when it is settled */
+  bool blocked;               /* a required dependency did not succeed */
   bool settled;
-  uint32_t code;
-  uint32_t count; /* contributions */
-  int64_t queued_ns, started_ns, ended_ns, late_ns;
-  const tp__emitted *first; /* sealed contributions; with fallback_used they are the subscription's */
-  const char *message;      /* reason of a deny, ask or failure; safe */
-  tp__attempt *attempt;     /* open: handed over or deferred */
-  struct tp__retry *retry;  /* open: waits to be tried again */
+  const tp__emitted *first;   /* sealed contributions; with fallback_used they are the subscription's */
+  const char *message;        /* reason of a deny, ask or failure; safe */
+  tp__attempt *attempt;       /* open: handed over or deferred */
+  struct tp__retry *retry;    /* open: waits to be tried again */
 } tp__run;
 
 typedef enum tp__fate { TP__FATE_OPEN = 0, TP__FATE_DENIED = 1, TP__FATE_FAILED = 2, TP__FATE_CANCELLED = 3 } tp__fate;
@@ -71,6 +64,7 @@ struct tp_call {
 typedef void (*tp__entry_fn)(tp__entry *entry);
 
 struct tp__entry {
+  tp_call call; /* owner only; first, since it is not cleared at birth: every quick call sets it whole */
   /* never changes after begin */
   tp__turn *turn;
   const tp__plan *plan;
@@ -84,6 +78,7 @@ struct tp__entry {
   void *ctx;
   bool sheltered;    /* not ended by the turn's cancel */
   bool detached_run; /* the one node of a detached run */
+  bool payload_borrowed; /* begin_fields are the caller's till the entry has ended: a result needs a copy */
   /* owner only; of settled runs attempts may read */
   tp__link link;          /* in turn->entries */
   const tp_field *fields; /* the payload as the chain has it */
@@ -96,16 +91,17 @@ struct tp__entry {
   uint8_t verdict; /* the strictest so far */
   bool has_output; /* something was contributed or replaced */
   bool running;    /* inside the machine: settles only push */
+  bool cancelled;               /* whatever its fate was by then; answers on their way may still settle it */
   bool ended;
   bool holds_turn;  /* a reference of the turn is held for attempts */
   uint32_t decider; /* who denied, asked or failed; UINT32_MAX: nobody */
   tp__arena arena;
-  tp_call call;
   uint16_t *counters;
   uint32_t *ready;
   tp__run *runs;
   /* atomic */
-  tp__a32 refs; /* the owner's and one of each attempt */
+  tp__a32 refs;           /* the owner's and one of each attempt */
+  tp__aptr kept_attempts; /* acq_rel: those that ended and whose answers are read, newest first */
 };
 
 typedef struct tp__entry_spec {
@@ -148,15 +144,23 @@ void tp__entry_advance(tp__entry *entry);
 bool tp__fields_copy(tp__arena *arena, const tp_field *fields, uint32_t count, tp_field **ret_copy);
 const tp_field *tp__fields_find(const tp_field *fields, uint32_t count, uint32_t id);
 
+/** records.c: packs the record of an entry that has ended. */
+void tp__entry_record(tp__entry *entry);
+/** records.c: hands what the turn has packed to the store. */
+void tp__turn_flush_records(tp__turn *turn);
+
 /** call.c: checks one contribution against what the node may emit and adds a deep copy of it. A refusal sticks to the
  *  output. */
-tp_status tp__output_emit(tp__output *output, tp__arena *arena, const tp__contribution_ops *ops, uint32_t kinds,
+tp_status tp__output_emit(tp__output *output, tp__arena *arena, const tp__entry *entry, uint32_t index,
                           const tp_contribution *contribution);
 
 /** node_attempt.c: hands the node to a handler thread. @return a reason when it was refused at once. */
 tp_reason tp__node_hand_over(tp__entry *entry, uint32_t index, int64_t hard_ns, int64_t limit_ns);
 /** node_attempt.c: makes the attempt behind a quick call that defers. */
 tp_status tp__node_defer_inline(tp_call *call, const tp_deferral *deferral, tp_token *ret_token);
+
+/** node_attempt.c: frees what ended attempts left in the entry: its last reference is gone. Any thread. */
+void tp__node_attempts_free(tp__entry *entry);
 
 /** detached.c: starts a detached run of the node, or stores it as a job. @return NONE when accepted or committed. */
 tp_reason tp__detached_start(tp__entry *entry, uint32_t index);

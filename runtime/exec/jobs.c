@@ -91,7 +91,7 @@ static void take_claimed(void *ctx, const tp_job *claimed) {
   job->attempt = claimed->attempt;
   tp_reason refused = start(job->jobs->runtime, job, claimed);
   job->started = refused == TP_REASON_NONE;
-  job->end = refused == TP_REASON_MALFORMED ? TP_JOB_FAILED : TP_JOB_RETRY;
+  if (refused) job->end = refused == TP_REASON_MALFORMED ? TP_JOB_FAILED : TP_JOB_RETRY; /* else run_ended() says it */
 }
 
 /* Doubling, with jitter of half. */

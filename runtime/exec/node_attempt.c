@@ -13,6 +13,8 @@ typedef struct node_attempt {
   tp__entry *entry; /* referenced */
   uint32_t index;
   bool pinned; /* counted in abandoned_bytes */
+  bool kept;   /* its answer is the node's: what lies here is read as long as the entry lives */
+  struct node_attempt *next_kept;
   tp_call call;
   tp__arena arena;
   tp__arena answer_arena;
@@ -33,10 +35,8 @@ static tp_outcome call(tp__attempt *attempt) {
 }
 
 static tp_status copy_contributions(node_attempt *a, const tp_outcome *outcome) {
-  const tp__node *node = &a->entry->plan->nodes[a->index];
   for (uint32_t i = 0; i < outcome->contribution_count; i++)
-    TP__TRY(tp__output_emit(&a->answer_output, &a->answer_arena, a->base.runtime->above->contributions, node->kinds,
-                            &outcome->contributions[i]));
+    TP__TRY(tp__output_emit(&a->answer_output, &a->answer_arena, a->entry, a->index, &outcome->contributions[i]));
   return TP_OK;
 }
 
@@ -70,21 +70,20 @@ static void pin(node_attempt *a) {
   tp__a64_add_acq_rel(&a->base.runtime->abandoned_bytes, pinned_bytes(a));
 }
 
-/* On the owner. A succeeded answer is kept with the attempt till the entry is released. */
+/* On the owner. A succeeded answer stays where it is, in the attempt's memory, till the entry's last reference goes. */
 static void settled(tp__attempt *attempt, tp__attempt_end how) {
   node_attempt *a = of(attempt);
   tp__entry *e = a->entry;
   tp__run *run = &e->runs[a->index];
   e->now_ns = tp__now_ns();
-  run->started_ns = (int64_t)tp__a64_load_acquire(&attempt->started_ns);
+  run->row.started_ns = (int64_t)tp__a64_load_acquire(&attempt->started_ns);
   run->attempt = NULL;
   switch (how) {
     case TP__ANSWERED: {
       tp__output output = a->call.output;
       if (a->answered_by_token) join_outputs(a, &output);
-      run->attempt = attempt; /* kept: the result refers to it */
-      tp__a32_add_relaxed(&attempt->refs, 1);
       tp__entry_answered(e, a->index, &attempt->answer, &output, attempt->ended_ns);
+      a->kept = run->settled; /* else it is tried again, and nothing of this answer is used */
       break;
     }
     case TP__REFUSED:
@@ -108,14 +107,35 @@ static void late(tp__attempt *attempt, int64_t now_ns) {
   if (store->record_late) (void)!store->record_late(store->self, a->entry->id, a->index, now_ns);
 }
 
+static void free_memory(tp_runtime *runtime, node_attempt *a) {
+  tp__arena_fini(&a->arena);
+  tp__arena_fini(&a->answer_arena);
+  tp__block_give(&runtime->blocks, a, a->block_size);
+}
+
+/* Abandoned calls of other nodes may read the answer as long as they hold the entry: also after its result is gone. */
+static void keep(tp__entry *e, node_attempt *a) {
+  void *newest = tp__aptr_load_relaxed(&e->kept_attempts);
+  do a->next_kept = newest;
+  while (!tp__aptr_cas_acq_rel(&e->kept_attempts, &newest, a));
+}
+
+void tp__node_attempts_free(tp__entry *e) {
+  node_attempt *a = tp__aptr_load_acquire(&e->kept_attempts);
+  while (a) {
+    node_attempt *next = a->next_kept;
+    free_memory(e->turn->runtime, a);
+    a = next;
+  }
+}
+
 static void release(tp__attempt *attempt) {
   node_attempt *a = of(attempt);
   tp_runtime *runtime = attempt->runtime;
   tp__entry *e = a->entry;
   if (a->pinned) tp__a64_sub_acq_rel(&runtime->abandoned_bytes, pinned_bytes(a));
-  tp__arena_fini(&a->arena);
-  tp__arena_fini(&a->answer_arena);
-  tp__block_give(&runtime->blocks, a, a->block_size);
+  if (a->kept) keep(e, a);
+  else free_memory(runtime, a);
   tp__entry_unref(e);
 }
 
@@ -154,7 +174,7 @@ tp_reason tp__node_hand_over(tp__entry *e, uint32_t index, int64_t hard_ns, int6
   if (!a) return TP_REASON_NO_MEMORY;
   a->call = (tp_call){.entry = e,
                       .index = index,
-                      .attempt_number = run->attempts,
+                      .attempt_number = run->row.attempts,
                       .fields = e->fields,
                       .field_count = e->field_count,
                       .hard_ns = hard_ns,

@@ -33,10 +33,17 @@ void tp__log(const tp_runtime *runtime, tp_log_level level, const char *format, 
   runtime->options.log(runtime->options.log_ctx, level, message);
 }
 
-tp_status tp__may_block(tp_fault *fault, const char *what) {
-  if (!tp__thread_local_get()) return TP_OK;
+static tp_status must_not_wait(tp_fault *fault, const char *what) {
   return tp__fail(fault, TP_ERR_USAGE, NULL, "%s waits, so it cannot be called from inside a handler or a callback",
                   what);
+}
+
+tp_status tp__may_block(tp_fault *fault, const char *what) {
+  return tp__thread_local_get() ? must_not_wait(fault, what) : TP_OK;
+}
+
+tp_status tp__become_owner(tp_fault *fault, const char *what) {
+  return tp__thread_local_claim(TP__THREAD_OWNER) ? must_not_wait(fault, what) : TP_OK;
 }
 
 /* ---- birth ---- */
@@ -247,13 +254,15 @@ static uint64_t wait_for_turns(tp_runtime *runtime, bool detached_too, int64_t d
   return left;
 }
 
+static void cancel_and_wait(tp_runtime *runtime, bool detached_too) {
+  cancel_all(runtime);
+  if (!TP__BUG(TP__BUG_LEFT_QUEUED)) wait_for_turns(runtime, detached_too, TP__NEVER);
+}
+
 static void drain_turns(tp_runtime *runtime, int64_t deadline_ns, tp_drain_report *report) {
   if (runtime->above->close_all) runtime->above->close_all(runtime);
   report->turns_cancelled = wait_for_turns(runtime, false, deadline_ns);
-  if (report->turns_cancelled > 0) {
-    cancel_all(runtime);
-    wait_for_turns(runtime, false, TP__NEVER);
-  }
+  if (report->turns_cancelled > 0) cancel_and_wait(runtime, false);
 }
 
 static void drain_detached(tp_runtime *runtime, int64_t deadline_ns, tp_drain_report *report) {
@@ -263,17 +272,22 @@ static void drain_detached(tp_runtime *runtime, int64_t deadline_ns, tp_drain_re
   tp__jobs_stop(&runtime->jobs); /* a run that it started meanwhile is waited for, and cancelled below if need be */
   if (!store->durable && store->job_open)
     (void)!store->job_open(store->self, (tp_text){NULL, 0}, &report->jobs_lost, NULL);
-  if (wait_for_turns(runtime, true, tp__now_ns()) > 0) {
-    cancel_all(runtime);
-    wait_for_turns(runtime, true, TP__NEVER);
-  }
+  if (wait_for_turns(runtime, true, tp__now_ns()) > 0) cancel_and_wait(runtime, true);
+}
+
+/* In the child of a fork the threads are not there, and a lock may be held for ever. */
+static bool is_forked(const tp_runtime *runtime) {
+  return tp__a32_load_acquire(&runtime->life) != TP__LIFE_NEW &&
+         runtime->process_generation != tp__process_generation();
 }
 
 tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *ret_report) {
   TP__TRY(tp__may_block(NULL, "tp_runtime_drain"));
+  if (is_forked(runtime)) return TP_ERR_FORKED;
   tp_drain_report report = {0};
   tp__mutex_lock(&runtime->mutex);
   uint32_t life = tp__a32_load_relaxed(&runtime->life);
+  if (life == TP__LIFE_NEW) runtime->process_generation = tp__process_generation();
   tp__a32_store_release(&runtime->life, life == TP__LIFE_STARTED ? TP__LIFE_DRAINING : TP__LIFE_DRAINED);
   tp__mutex_unlock(&runtime->mutex);
   if (life == TP__LIFE_STARTED) {
@@ -292,8 +306,11 @@ tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_repo
 
 /* ---- the end ---- */
 
+/* No handler runs any more. One that was abandoned may have deferred after its runtime was freed, and somebody may be
+ * completing its token right now. */
 static void destroy(void *arg) {
   tp_runtime *runtime = arg;
+  tp__attempts_forget(runtime);
   if (runtime->above->free_last) runtime->above->free_last(runtime);
   take_apart(runtime, ROOMS, true);
 }
@@ -307,7 +324,7 @@ static void wait_for_visitors(tp_runtime *runtime) {
 }
 
 void tp_runtime_free(tp_runtime *runtime) {
-  if (!runtime) return;
+  if (!runtime || is_forked(runtime)) return;
   tp_status status = tp_runtime_drain(runtime, 0, NULL);
   assert(status == TP_OK); /* not from a handler: a bug of the host's that cannot be reported here */
   (void)status;

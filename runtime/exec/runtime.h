@@ -55,7 +55,7 @@ struct tp_runtime {
   tp__a32 visitors; /* foreign threads inside tp_token_complete() */
   tp__a32 kills;    /* subscriptions that are switched off: 0 is the common case */
   tp__a64 abandoned_bytes;
-  tp__a64 last_entry_id;
+  tp__a64 entry_ids_taken;      /* in lots of a turn */
   tp__a64 last_turn_id;
   tp__mutex mutex;
   tp__cond changed; /* a turn ended */
@@ -74,6 +74,8 @@ void tp__runtime_forget(tp_runtime *runtime);
 tp_status tp__runtime_ready(tp_runtime *runtime, tp_fault *fault);
 /** TP_ERR_USAGE on a thread that runs a handler or a callback: it must not wait. */
 tp_status tp__may_block(tp_fault *fault, const char *what);
+/** The same, and marks the calling thread as the owner of a turn until tp__thread_local_set(NULL). */
+tp_status tp__become_owner(tp_fault *fault, const char *what);
 void tp__log(const tp_runtime *runtime, tp_log_level level, const char *format, ...) TP_PRINTF(3, 4);
 /** The time-stamp that the options ask for. */
 static inline int64_t tp__stamp(const tp_runtime *runtime, int64_t last_ns) {

@@ -162,6 +162,12 @@ void tp__strand_run(tp__strand *strand) {
   }
 }
 
+void tp__strand_catch_up(tp__strand *strand) {
+  while (work(strand) && !strand->end) {}
+}
+
+void tp__strand_hand_over(tp__strand *strand) { tp__workers_push(strand->runtime, strand); }
+
 void tp__strand_leave(tp__strand *strand) {
   void *expected = NULL;
   if (strand->end || strand->handoff || strand->wake_ns != TP__NEVER ||

@@ -67,6 +67,10 @@ bool tp__strand_try_acquire(tp__strand *strand);
 void tp__strand_run(tp__strand *strand);
 /** The owner delivers, fires and parks until *done; then still owns it. */
 void tp__strand_wait(tp__strand *strand, const bool *done);
+/** The owner delivers and fires what there is, and stays. */
+void tp__strand_catch_up(tp__strand *strand);
+/** The owner gives the strand to the engine workers, which run it. */
+void tp__strand_hand_over(tp__strand *strand);
 /** The owner leaves without having waited: as tp__strand_run(). */
 void tp__strand_leave(tp__strand *strand);
 /** Owner only. */

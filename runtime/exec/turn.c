@@ -42,7 +42,7 @@ static void cancel_entries(tp__turn *turn) {
     again = false;
     for (tp__link *link = turn->entries.next; link != &turn->entries && !again; link = link->next) {
       tp__entry *entry = TP__CONTAINER(link, tp__entry, link);
-      if (entry->ended || entry->sheltered || entry->fate == TP__FATE_CANCELLED) continue;
+      if (entry->ended || entry->sheltered || entry->cancelled) continue;
       tp__entry_cancel(entry);
       again = true;
     }
@@ -94,8 +94,20 @@ tp_status tp__turn_init(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec
   return TP_OK;
 }
 
+uint64_t tp__turn_entry_id(tp__turn *turn) {
+  enum { LOT = 64 };
+  if (turn->last_entry_id == turn->last_of_lot) {
+    turn->last_entry_id = tp__a64_add_relaxed(&turn->runtime->entry_ids_taken, LOT);
+    turn->last_of_lot = turn->last_entry_id + LOT;
+  }
+  return ++turn->last_entry_id;
+}
+
 static void ended(tp__strand *strand) {
   tp__turn *turn = TP__CONTAINER(strand, tp__turn, strand);
+  tp__turn_flush_records(turn);
+  if (turn->records.memory) tp__block_give(&turn->runtime->blocks, turn->records.memory, turn->records.capacity);
+  turn->records.memory = NULL;
   if (turn->spare) tp__block_give(&turn->runtime->blocks, turn->spare, turn->spare_size);
   turn->spare = NULL;
   delist(turn);

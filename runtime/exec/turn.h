@@ -8,6 +8,7 @@
 
 #include "runtime/exec/strand.h"
 #include "runtime/plan/plan.h"
+#include "runtime/store/record_pack.h"
 
 typedef struct tp__turn tp__turn;
 
@@ -28,7 +29,9 @@ struct tp__turn {
   const void *sets; /* what was merged so far: an immutable version, the layer above knows its form */
   int64_t deadline_ns;
   bool is_cancelled;
+  uint64_t last_entry_id, last_of_lot;
   tp__link entries; /* open ones, and those whose result is kept */
+  tp__record_batch records;           /* packed, not yet handed over */
   void *spare;      /* an entry's block kept for the next entry */
   size_t spare_size;
   /* atomic */
@@ -60,6 +63,8 @@ void tp__turn_unref(tp__turn *turn);
 void tp__turn_cancel(tp__turn *turn);
 /** What release calls first: frees the arena, lets go of the snapshot. */
 void tp__turn_fini(tp__turn *turn);
+/** Owner: the next entry's id, unique in the runtime: turns take them in lots. */
+uint64_t tp__turn_entry_id(tp__turn *turn);
 static inline const tp__plan *tp__turn_plan(const tp__turn *turn, uint32_t phase) {
   return turn->snapshot->plans[phase];
 }

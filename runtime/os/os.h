@@ -84,7 +84,7 @@ enum { TP__NS_PER_US = 1000, TP__NS_PER_MS = 1000000 };
 
 /** Monotonic nanoseconds; the wall clock never moves it. */
 int64_t tp__now_ns(void);
-/** The same to the kernel's tick (about 4 ms), for an eighth of the cost. */
+/** The same, where it is cheaper: to the kernel's tick (about 4 ms) on machines without a steady counter. */
 int64_t tp__now_coarse_ns(void);
 /** Wall clock, unix milliseconds. */
 int64_t tp__unix_ms(void);
@@ -147,6 +147,8 @@ void tp__thread_detach(tp__thread *thread);
 /** A small pointer of the calling thread, NULL at first. The runtime keeps there what the thread is doing. */
 void *tp__thread_local_get(void);
 void tp__thread_local_set(void *value);
+/** Sets it if it is NULL. @return what it was. */
+void *tp__thread_local_claim(void *value);
 
 /* ---- the machine ---- */
 

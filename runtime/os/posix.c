@@ -1,28 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * posix.c: clocks, processors, random bytes, forks and memory of a POSIX machine (Linux). Locks are in posix_lock.c,
- * threads in posix_thread.c. */
+ * posix.c: processors, random bytes, forks and memory of a POSIX machine (Linux). Clocks are in posix_clock.c, locks
+ * in posix_lock.c, threads in posix_thread.c. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "runtime/os/os.h"
-
-/* ---- clocks ---- */
-
-static int64_t clock_ns(clockid_t clock) {
-  struct timespec t;
-  clock_gettime(clock, &t); /* cannot fail for the clocks below */
-  return (int64_t)t.tv_sec * 1000 * TP__NS_PER_MS + t.tv_nsec;
-}
-
-int64_t tp__now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
-int64_t tp__now_coarse_ns(void) { return clock_ns(CLOCK_MONOTONIC_COARSE); }
-int64_t tp__unix_ms(void) { return clock_ns(CLOCK_REALTIME) / TP__NS_PER_MS; }
 
 /* ---- the machine ---- */
 
@@ -36,7 +23,7 @@ uint32_t tp__cpu_count(void) {
 /* A machine that refuses getrandom (an old kernel, a strict seccomp filter) still gets bytes that differ between
  * processes and calls, since a library may not end its host; they are not secret, and such a host must know. */
 static void fill_from_clocks(unsigned char *bytes, size_t size) {
-  uint64_t state = (uint64_t)clock_ns(CLOCK_REALTIME) ^ (uint64_t)getpid() << 40 ^ (uint64_t)(uintptr_t)bytes;
+  uint64_t state = (uint64_t)tp__unix_ms() ^ (uint64_t)getpid() << 40 ^ (uint64_t)(uintptr_t)bytes;
   for (size_t i = 0; i < size; i++) {
     state ^= (uint64_t)tp__now_ns();
     state *= UINT64_C(0x9E3779B97F4A7C15);

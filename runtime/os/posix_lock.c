@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <time.h>
 
-#include "runtime/os/os.h"
+#include "runtime/os/posix_clock.h"
 
 static void must(int result) {
   (void)result;
@@ -40,7 +40,10 @@ bool tp__cond_wait_until(tp__cond *cond, tp__mutex *mutex, int64_t deadline_ns) 
     tp__cond_wait(cond, mutex);
     return true;
   }
-  if (deadline_ns < 0) deadline_ns = 0; /* long past; a negative timespec would be refused */
+  int64_t kernel_now_ns = tp__kernel_now_ns(); /* deadlines are our clock's, the wait is the kernel's */
+  int64_t left_ns = deadline_ns - tp__now_ns();
+  if (deadline_ns < 0 || left_ns < 0) left_ns = 0;
+  deadline_ns = left_ns > TP__NEVER - kernel_now_ns ? TP__NEVER : kernel_now_ns + left_ns;
   const int64_t second = INT64_C(1000) * TP__NS_PER_MS;
   struct timespec until = {.tv_sec = (time_t)(deadline_ns / second), .tv_nsec = (long)(deadline_ns % second)};
   int error = pthread_cond_timedwait(&cond->c, &mutex->m, &until);

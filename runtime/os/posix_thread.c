@@ -76,3 +76,10 @@ static _Thread_local void *local;
 
 void *tp__thread_local_get(void) { return local; }
 void tp__thread_local_set(void *value) { local = value; }
+
+void *tp__thread_local_claim(void *value) {
+  void **place = &local; /* one look-up */
+  void *was = *place;
+  if (!was) *place = value;
+  return was;
+}

@@ -74,3 +74,9 @@ void tp__sim_sleep_ns(int64_t ns) {
   if (__builtin_add_overflow(sim.now_ns, ns, &until)) until = TP__NEVER;
   tp__sim_wait(TP__FIBER_SLEEPS, NULL, until);
 }
+
+void *tp__thread_local_claim(void *value) {
+  void *was = tp__thread_local_get();
+  if (!was) tp__thread_local_set(value);
+  return was;
+}

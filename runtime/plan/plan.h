@@ -33,12 +33,11 @@ typedef struct tp__alias {
 
 /** What the layer above lends: the runtime rooms do not look inside contributions. */
 typedef struct tp__contribution_ops {
-  /** Checks and deep-copies. @return TP_OK, TP_ERR_MALFORMED, TP_ERR_BAD_SCHEMA, TP_ERR_NO_MEMORY. */
-  tp_status (*copy)(tp__arena *arena, const tp_contribution *in, tp_contribution *out);
+  /** Checks, also whether the phase takes a signal of this kind, and deep-copies.
+   *  @return TP_OK, TP_ERR_MALFORMED, TP_ERR_BAD_SCHEMA, TP_ERR_NO_MEMORY. */
+  tp_status (*copy)(tp__arena *arena, uint32_t phase, const tp_contribution *in, tp_contribution *out);
   /** The name of a TP_KIND_*, static text. May be NULL. */
   const char *(*kind_name)(uint32_t kind);
-  /** Checks only, with the story: also whether the phase takes a signal of this kind. @return as copy. */
-  tp_status (*check)(const tp_allocator *allocator, uint32_t phase, const tp_contribution *in, tp_fault *fault);
 } tp__contribution_ops;
 
 /** A registered handler. Freed, and its destroy called without lock, when the last subscription, snapshot and attempt

@@ -100,7 +100,8 @@ static tp_status copy_fallback(const tp__contribution_ops *ops, tp__subscription
   if (from->fallback_count > SIZE_MAX / 4 / sizeof(tp_contribution)) return TP_ERR_TOO_LARGE;
   tp_contribution *copies = tp__arena_alloc(&sub->arena, from->fallback_count * sizeof *copies);
   if (!copies) return TP_ERR_NO_MEMORY;
-  for (size_t i = 0; i < from->fallback_count; i++) TP__TRY(ops->copy(&sub->arena, &from->fallback[i], &copies[i]));
+  for (size_t i = 0; i < from->fallback_count; i++)
+    TP__TRY(ops->copy(&sub->arena, sub->desc.phase, &from->fallback[i], &copies[i]));
   sub->desc.fallback = copies;
   return TP_OK;
 }

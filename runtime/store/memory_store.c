@@ -2,17 +2,11 @@
  *
  * The memory store, the reference of the interface: the newest entry records in a ring whose slots keep their memory,
  * and jobs in a list by age. Nothing survives the process. Lock: `memory_store`. */
+#include "runtime/store/memory_store.h"
 #include "runtime/os/os.h"
-#include "turnphase/store.h"
+#include "runtime/store/record_ring.h"
 
-enum { RECORDS_MAX = 10000, RECORD_BYTES_MAX = 16 << 20, ENDED_JOBS_MAX = 1024 };
-
-/* A record with its rows and the texts of its ids behind it, in one piece of memory. */
-typedef struct slot {
-  char *memory;
-  size_t capacity;
-  size_t used; /* 0: empty */
-} slot;
+enum { RECORDS_MAX = 10000, ENDED_JOBS_MAX = 1024 };
 
 typedef struct job {
   tp__link link;
@@ -28,8 +22,7 @@ typedef struct memory_store {
   tp_allocator allocator;
   tp__mutex mutex;
   /* under mutex */
-  slot *slots;
-  size_t slot_count, newest, bytes;
+  tp__record_ring records;
   tp__link jobs;       /* open ones, oldest first */
   tp__link ended_jobs; /* the newest ended ones, whose keys stay known */
   size_t ended_count;
@@ -38,108 +31,55 @@ typedef struct memory_store {
 
 /* ---- records ---- */
 
-static size_t ids_size(const tp_entry_record *record) {
-  size_t size = 0;
-  for (int id = 0; id < TP_ID_COUNT; id++) size += record->ids[id].size;
-  return size;
+tp_status tp__memory_store_take(void *self, const tp_text *ids, const tp__record_batch *batch) {
+  memory_store *store = self;
+  tp__mutex_lock(&store->mutex);
+  tp_status status = tp__record_ring_add(&store->records, ids, batch);
+  tp__mutex_unlock(&store->mutex);
+  return status;
 }
 
-static tp_entry_record *record_in(const slot *s) { return (tp_entry_record *)s->memory; }
-static tp_run_record *runs_in(const slot *s) { return (tp_run_record *)(s->memory + sizeof(tp_entry_record)); }
-
-static void empty_slot(memory_store *store, slot *s) {
-  if (!s->memory) return;
-  tp__release(&store->allocator, s->memory, s->capacity);
-  store->bytes -= s->capacity;
-  *s = (slot){0};
-}
-
-/* The slots behind the newest are the oldest: they go first when large records fill the memory. */
-static bool make_room(memory_store *store, slot *s, size_t size) {
-  if (s->capacity >= size) return true;
-  empty_slot(store, s);
-  for (size_t i = 1; i < store->slot_count && store->bytes + size > RECORD_BYTES_MAX; i++)
-    empty_slot(store, &store->slots[(store->newest + i) % store->slot_count]);
-  s->memory = tp__alloc(&store->allocator, size);
-  if (!s->memory) return false;
-  s->capacity = size;
-  store->bytes += size;
-  return true;
-}
-
-static void fill_slot(slot *s, const tp_entry_record *record) {
-  tp_entry_record *kept = record_in(s);
-  tp_run_record *runs = runs_in(s);
-  *kept = *record;
-  kept->source = NULL;
-  for (size_t i = 0; i < record->run_count; i++) runs[i] = record->run(record->source, i);
-  char *text = (char *)(runs + record->run_count);
-  for (int id = 0; id < TP_ID_COUNT; id++) {
-    if (record->ids[id].size > 0) memcpy(text, record->ids[id].data, record->ids[id].size);
-    kept->ids[id] = (tp_text){text, record->ids[id].size};
-    text += record->ids[id].size;
-  }
-}
-
+/* The door for everybody else: one record at a time. */
 static tp_status record(void *self, const tp_entry_record *record) {
   memory_store *store = self;
-  size_t size = sizeof *record + record->run_count * sizeof(tp_run_record) + ids_size(record);
-  if (size > RECORD_BYTES_MAX) return TP_ERR_TOO_LARGE;
-  tp__mutex_lock(&store->mutex);
-  store->newest = (store->newest + 1) % store->slot_count;
-  slot *s = &store->slots[store->newest];
-  s->used = 0;
-  bool room = make_room(store, s, size);
-  if (room) {
-    fill_slot(s, record);
-    s->used = size;
-  }
-  tp__mutex_unlock(&store->mutex);
-  return room ? TP_OK : TP_ERR_NO_MEMORY;
+  tp__record_batch batch = {.capacity = tp__packed_size(record->run_count)};
+  batch.memory = tp__alloc(&store->allocator, batch.capacity);
+  if (!batch.memory) return TP_ERR_NO_MEMORY;
+  tp__packed_entry *entry = tp__record_batch_add(&batch, (uint32_t)record->run_count);
+  *entry = (tp__packed_entry){.entry_id = record->entry_id,
+                              .plan_hash = record->plan_hash,
+                              .started_ns = record->started_ns,
+                              .ended_ns = record->ended_ns,
+                              .phase = record->phase,
+                              .run_count = (uint32_t)record->run_count,
+                              .outcome = record->outcome};
+  for (size_t i = 0; i < record->run_count; i++) tp__packed_runs(entry)[i] = record->run(record->source, i);
+  tp_status status = tp__memory_store_take(store, record->ids, &batch);
+  tp__release(&store->allocator, batch.memory, batch.capacity);
+  return status;
 }
 
-/* From the newest back: an attempt is seldom late by many entries. */
 static tp_status record_late(void *self, uint64_t entry_id, uint32_t run_index, int64_t late_ns) {
   memory_store *store = self;
   tp__mutex_lock(&store->mutex);
-  for (size_t i = 0; i < store->slot_count; i++) {
-    slot *s = &store->slots[(store->newest + store->slot_count - i) % store->slot_count];
-    if (!s->used) continue;
-    if (record_in(s)->entry_id != entry_id) continue;
-    if (run_index < record_in(s)->run_count) runs_in(s)[run_index].late_ns = late_ns;
-    break;
-  }
+  tp__record_ring_late(&store->records, entry_id, run_index, late_ns);
   tp__mutex_unlock(&store->mutex);
   return TP_OK;
 }
 
-static tp_run_record run_at(const void *source, size_t index) { return ((const tp_run_record *)source)[index]; }
-
-/* A copy of the i-th newest, so that the callback runs without the lock. @return false when there is none. */
-static bool copy_newest(memory_store *store, size_t i, slot *copy) {
-  bool found = false;
+static bool copy_newest(memory_store *store, size_t i, tp__record_slot *copy) {
   tp__mutex_lock(&store->mutex);
-  const slot *s = &store->slots[(store->newest + store->slot_count - i) % store->slot_count];
-  if (s->used) copy->memory = tp__alloc(&store->allocator, s->used);
-  if (s->used && copy->memory) {
-    found = true;
-    memcpy(copy->memory, s->memory, s->used);
-    copy->capacity = copy->used = s->used;
-    ptrdiff_t moved = copy->memory - s->memory;
-    for (int id = 0; id < TP_ID_COUNT; id++) record_in(copy)->ids[id].data += moved;
-  }
+  bool copied = tp__record_ring_copy(&store->records, i, copy);
   tp__mutex_unlock(&store->mutex);
-  return found;
+  return copied;
 }
 
 static tp_status records(void *self, size_t limit, bool (*each)(void *ctx, const tp_entry_record *record), void *ctx) {
   memory_store *store = self;
-  bool go_on = true;
-  slot copy;
-  for (size_t i = 0; i < store->slot_count && i < limit && go_on && copy_newest(store, i, &copy); i++) {
-    record_in(&copy)->run = run_at;
-    record_in(&copy)->source = runs_in(&copy);
-    go_on = each(ctx, record_in(&copy));
+  bool go_on = limit > 0;
+  tp__record_slot copy;
+  for (size_t i = 0; i < store->records.slot_count && go_on && copy_newest(store, i, &copy); i++) {
+    go_on = tp__record_slot_each(&copy, each, ctx, &limit);
     tp__release(&store->allocator, copy.memory, copy.capacity);
   }
   return TP_OK;
@@ -239,10 +179,20 @@ static bool is_oldest_of_its_key_locked(memory_store *store, const job *j) {
 
 static job *claim_locked(memory_store *store, job *j, int64_t now_ms, int64_t lease_ms) {
   j->running = true;
-  j->lease_end_ms = now_ms + lease_ms;
+  j->lease_end_ms = now_ms + j->desc.limit_ms + lease_ms;
   j->desc.claim = ++store->last_claim;
   j->desc.attempt++;
   return j;
+}
+
+/* Claims that ran out and were the last: whoever has such a job has had time enough. */
+static void bury_lost_locked(memory_store *store, int64_t now_ms) {
+  for (tp__link *link = store->jobs.next, *next; link != &store->jobs; link = next) {
+    next = link->next;
+    job *j = job_of(link);
+    bool lost = j->running && j->lease_end_ms <= now_ms && j->desc.attempt >= j->desc.attempts_max;
+    if (lost) end_job_locked(store, j);
+  }
 }
 
 static job *next_candidate_locked(memory_store *store, uint64_t after_id, int64_t now_ms, int64_t *ret_next_ms) {
@@ -265,6 +215,7 @@ static tp_status job_claim(void *self, int64_t now_ms, int64_t lease_ms, tp_job_
   *ret_next_ms = 0;
   for (uint64_t after_id = 0; !claimed;) {
     tp__mutex_lock(&store->mutex);
+    bury_lost_locked(store, now_ms);
     job *candidate = next_candidate_locked(store, after_id, now_ms, ret_next_ms);
     tp__mutex_unlock(&store->mutex);
     if (!candidate) return TP_ERR_NOT_FOUND;
@@ -325,12 +276,11 @@ static void free_jobs(memory_store *store, tp__link *list) {
 
 static void destroy(void *self) {
   memory_store *store = self;
-  for (size_t i = 0; i < store->slot_count; i++) empty_slot(store, &store->slots[i]);
   free_jobs(store, &store->jobs);
   free_jobs(store, &store->ended_jobs);
-  tp_allocator allocator = store->allocator;
+  tp_allocator allocator = store->allocator; /* the ring points to the store's own */
   tp__mutex_fini(&store->mutex);
-  tp__release(&allocator, store->slots, store->slot_count * sizeof *store->slots);
+  tp__record_ring_fini(&store->records);
   tp__release(&allocator, store, sizeof *store);
 }
 
@@ -339,13 +289,11 @@ tp_status tp_memory_store_new(const tp_allocator *theirs, size_t records_max, tp
   memory_store *store = tp__alloc_zero(&allocator, sizeof *store);
   if (!store) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the memory store");
   store->allocator = allocator;
-  store->slot_count = records_max ? records_max : RECORDS_MAX;
   tp__list_init(&store->jobs);
   tp__list_init(&store->ended_jobs);
-  store->slots = tp__alloc_zero(&allocator, store->slot_count * sizeof *store->slots);
-  tp_status status = store->slots ? tp__mutex_init(&store->mutex) : TP_ERR_NO_MEMORY;
+  tp_status status = tp__record_ring_init(&store->records, &store->allocator, records_max ? records_max : RECORDS_MAX);
+  if (status == TP_OK && (status = tp__mutex_init(&store->mutex)) != TP_OK) tp__record_ring_fini(&store->records);
   if (status != TP_OK) {
-    tp__release(&allocator, store->slots, store->slot_count * sizeof *store->slots);
     tp__release(&allocator, store, sizeof *store);
     return tp__fail(fault, status, NULL, "the memory store was not made: %s", tp_status_text(status));
   }

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "domains/declared/text.h"
+
+static bool continues(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
+
+tp__place tp__place_of(tp_text text, size_t offset) {
+  tp__place place = {1, 1};
+  while (offset > 0 && offset < text.size && continues(text.data[offset])) offset--;
+  for (size_t i = 0; i < offset; i++) {
+    if (text.data[i] == '\n') {
+      place.line++;
+      place.column = 1;
+    } else if (!continues(text.data[i])) {
+      place.column++;
+    }
+  }
+  return place;
+}
+
+int tp__cut(tp_text text, int max) {
+  if (text.size <= (size_t)max) return (int)text.size;
+  while (max > 0 && continues(text.data[max])) max--;
+  return max;
+}
+
+static void copy_cut(char *target, size_t target_size, const char *source) {
+  size_t size = (size_t)tp__cut(tp_text_of(source), (int)target_size - 1);
+  memcpy(target, source, size);
+  target[size] = '\0';
+}
+
+/* What a library says of a text may quote it, half a code point or the codes of a terminal included. */
+static void make_printable(char *message) {
+  for (char *at = message; *at; at++) {
+    if ((unsigned char)*at < 0x20 || *at == 0x7f) *at = '?';
+  }
+  for (size_t bad; !tp_utf8_valid(tp_text_of(message), &bad);) message[bad] = '?';
+}
+
+tp_status tp__refuse(tp_fault *fault, tp_status code, const char *name, tp__place place, const char *format, ...) {
+  if (!fault) return code;
+  tp_fault story = {.code = code, .line = place.line, .column = place.column};
+  char message[TP_FAULT_MESSAGE_SIZE + 4]; /* longer than what is kept, so that the cut sees where a code point ends */
+  va_list args;
+  va_start(args, format);
+  vsnprintf(message, sizeof message, format, args);
+  va_end(args);
+  make_printable(message);
+  copy_cut(story.message, sizeof story.message, message);
+  if (name) copy_cut(story.subject, sizeof story.subject, name);
+  *fault = story;
+  return code;
+}
+
+/* The locale's decimal point, which may be several bytes, becomes a point; a whole number gets ".0" to stay a float. */
+static void in_c_locale(const char *printed, char *ret_text) {
+  size_t size = 0;
+  bool is_float = false;
+  for (const char *at = printed; *at; at++) {
+    if (strchr("0123456789+-", *at)) {
+      ret_text[size++] = *at;
+    } else if (*at == 'e') {
+      is_float = true;
+      ret_text[size++] = 'e';
+    } else if (!is_float) {
+      is_float = true;
+      ret_text[size++] = '.';
+    }
+  }
+  memcpy(ret_text + size, is_float ? "" : ".0", is_float ? 1 : 3);
+}
+
+void tp__double_print(double real, char ret_text[TP__DOUBLE_TEXT_SIZE]) {
+  char printed[TP__DOUBLE_TEXT_SIZE];
+  for (int digits = 15; digits <= 17; digits++) {
+    snprintf(printed, sizeof printed, "%.*g", digits, real);
+    if (strtod(printed, NULL) == real) break;
+  }
+  in_c_locale(printed, ret_text);
+}
+
+static void *malloc_alloc(void *ctx, size_t size) {
+  (void)ctx;
+  return malloc(size);
+}
+
+static void malloc_release(void *ctx, void *memory, size_t size) {
+  (void)ctx;
+  (void)size;
+  free(memory);
+}
+
+const tp_allocator tp__malloc_allocator = {.alloc = malloc_alloc, .release = malloc_release};
+
+bool tp__grow(const tp_allocator *allocator, void **array, size_t *capacity, size_t need, size_t item_size) {
+  if (need <= *capacity) return true;
+  size_t items = *capacity > 0 ? *capacity : 64;
+  while (items < need) items *= 2; /* ends: what is read is limited to some MiB */
+  void *grown = allocator->alloc(allocator->ctx, items * item_size);
+  if (!grown) return false;
+  if (*array) {
+    memcpy(grown, *array, *capacity * item_size);
+    allocator->release(allocator->ctx, *array, *capacity * item_size);
+  }
+  *array = grown;
+  *capacity = items;
+  return true;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * text: what JSON and YAML share: places in a text, refusals that name them, numbers as text, growing arrays. The room
+ * knows the core by its public headers only. It has no lock and no state. */
+#ifndef TP__DECLARED_TEXT_H
+#define TP__DECLARED_TEXT_H
+
+#include "turnphase/declared.h"
+
+/** Where something stands in a text, from 1; a column is a code point. 0, 0: nowhere. */
+typedef struct tp__place {
+  uint32_t line, column;
+} tp__place;
+
+/** The place of the character that the byte at offset belongs to; offset may be text.size. Linear in offset. */
+tp__place tp__place_of(tp_text text, size_t offset);
+
+/** The size of the longest prefix of at most max bytes that does not cut a code point; an int, as "%.*s" takes it. */
+int tp__cut(tp_text text, int max);
+
+/** Fills fault (may be NULL) and returns code. name is the fault's subject and may be NULL. */
+tp_status tp__refuse(tp_fault *fault, tp_status code, const char *name, tp__place place, const char *format, ...)
+    TP_PRINTF(5, 6);
+
+enum { TP__DOUBLE_TEXT_SIZE = 40 };
+/** The shortest of 15 to 17 digits that reads back as the same number, with a point or an exponent, in any locale.
+ *  @param real  finite. */
+void tp__double_print(double real, char ret_text[TP__DOUBLE_TEXT_SIZE]);
+
+/** malloc and free, for the public functions, which are given no allocator. */
+extern const tp_allocator tp__malloc_allocator;
+/** Grows an array to at least need items; existing items are kept. False when there is no memory. */
+bool tp__grow(const tp_allocator *allocator, void **array, size_t *capacity, size_t need, size_t item_size);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * yaml_items: one YAML document as a flat list of items, each with its place, so that whoever reads a file of a known
+ * shape can refuse what it does not know with line and column. Items stand in the order of the text: a container, then
+ * all that is in it. */
+#ifndef TP__DECLARED_YAML_ITEMS_H
+#define TP__DECLARED_YAML_ITEMS_H
+
+#include "domains/declared/text.h"
+
+enum { TP__YAML_BYTES_MAX = 16 << 20, TP__YAML_ITEMS_MAX = 1 << 20, TP__YAML_DEPTH_MAX = 32 };
+
+/** A scalar, or the head of a container. In a map each value follows its key, which is text. */
+typedef struct tp__yaml_item {
+  tp_value_kind kind;
+  tp__place place;
+  uint32_t count;       /* elements of an array, pairs of a map */
+  uint32_t end;         /* the index behind this item and all that is in it */
+  union {
+    bool boolean;
+    int64_t integer;
+    double real;
+    struct {
+      uint32_t offset, size;
+    } text;
+  } as;
+} tp__yaml_item;
+
+typedef struct tp__yaml {
+  const tp_allocator *allocator;
+  tp__yaml_item *items; /* the root is at 0 */
+  size_t count, items_capacity;
+  char *text;           /* of all text items */
+  size_t text_size, text_capacity;
+} tp__yaml;
+
+/** Reads and checks the whole document. @param allocator  kept till tp__yaml_fini().
+ *  @return as tp_yaml_decode(); on failure there is nothing to end. */
+tp_status tp__yaml_read(tp_text yaml, const char *name, const tp_allocator *allocator, tp__yaml *ret_yaml,
+                        tp_fault *fault);
+void tp__yaml_fini(tp__yaml *yaml);
+
+/** The text of a text item; borrowed till tp__yaml_fini(). */
+tp_text tp__yaml_text(const tp__yaml *yaml, uint32_t index);
+/** The index of the value under a key of a map, 0 when there is none (the root is nobody's value). */
+uint32_t tp__yaml_get(const tp__yaml *yaml, uint32_t map, const char *key);
+/** Writes the item with all that is in it. */
+void tp__yaml_write(const tp__yaml *yaml, uint32_t index, tp_writer *writer);
+
+/** Fills kind and as with what a plain scalar means in YAML's core schema; for text only kind.
+ *  @param text  followed by a NUL.
+ *  @return TP_OK; TP_ERR_MALFORMED for a number out of range; TP_ERR_NO_MEMORY. */
+tp_status tp__yaml_resolve(const char *text, size_t size, tp__yaml_item *item);
+
+/** tp_script_model_load() with the memory that it needs meanwhile taken from allocator. */
+tp_status tp__script_model_load(tp_text yaml, const char *name, const tp_allocator *allocator, tp_model *ret_model,
+                                tp_fault *fault);
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * domain: what the six handlers and the five tools share: the open store, the options, the tools. Made by
+ * tp_memory_register(); each registered handler holds a reference, and the last one to go closes the store. Its mutex
+ * is the count's; the rest never changes. */
+#ifndef TP__MEMORY_DOMAIN_H
+#define TP__MEMORY_DOMAIN_H
+
+#include <pthread.h>
+
+#include "domains/memory/store.h"
+#include "turnphase/memory.h"
+
+enum {
+  TP__MEMORY_RECALL_DEFAULT = 8,
+  TP__MEMORY_RECALL_MAX = 16, /* entries of prompt context that a turn takes in all */
+  TP__MEMORY_TOOL_COUNT = 5,
+  TP__MEMORY_NOTE_BYTES_MAX = 4096 /* longest text that memory_remember takes */
+};
+
+/** A kind of scope and the id of a turn that names it. */
+typedef struct tp__memory_scope_kind {
+  const char *name;
+  uint32_t id; /* TP_ID_*; TP_ID_COUNT: none, the tenant says it all */
+} tp__memory_scope_kind;
+
+typedef struct tp__memory_domain {
+  tp__memory_store *store;
+  const tp__memory_scope_kind *kind;
+  uint32_t recall_max;
+  char *schemas[TP__MEMORY_TOOL_COUNT];
+  tp_tool tools[TP__MEMORY_TOOL_COUNT]; /* those that look first, then those that change */
+  pthread_mutex_t mutex;
+  /* ---- under mutex */
+  unsigned refs;
+} tp__memory_domain;
+
+/** The number of tools that only look: they stand first. */
+enum { TP__MEMORY_LOOKING_TOOLS = 3 };
+
+/** Fills tools and schemas. @return TP_OK; TP_ERR_NO_MEMORY: tp__memory_tools_fini() still cleans up. */
+tp_status tp__memory_tools_init(tp__memory_domain *domain);
+void tp__memory_tools_fini(tp__memory_domain *domain);
+
+/** The memory of SQLite as an allocator of turnphase. */
+extern const tp_allocator tp__memory_allocator;
+
+/** The present, unix milliseconds. */
+int64_t tp__memory_now_ms(void);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "domains/memory/line.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static const char id_prefix[] = "memory:";
+
+static void write_date(sqlite3_str *into, int64_t unix_ms) {
+  time_t seconds = (time_t)(unix_ms / 1000);
+  struct tm date;
+  char words[32];
+  if (gmtime_r(&seconds, &date) && strftime(words, sizeof words, "%Y-%m-%d", &date) > 0)
+    sqlite3_str_appendall(into, words);
+}
+
+static void append(sqlite3_str *into, tp_text text) {
+  if (text.size) sqlite3_str_append(into, text.data, (int)text.size);
+}
+
+void tp__memory_line_write(sqlite3_str *into, const tp__memory *memory, size_t text_max) {
+  tp_text text = memory->text;
+  if (text.size > text_max)
+    for (text.size = text_max; text.size > 0 && ((unsigned char)text.data[text.size] & 0xC0) == 0x80;) text.size--;
+  sqlite3_str_appendchar(into, 1, '[');
+  write_date(into, memory->said_ms);
+  if (memory->session.size) sqlite3_str_appendall(into, ", session ");
+  append(into, memory->session);
+  sqlite3_str_appendall(into, memory->part.size ? ", noted] " : "] ");
+  append(into, text);
+  if (text.size < memory->text.size) sqlite3_str_appendall(into, "\xE2\x80\xA6");
+}
+
+void tp__memory_id_write(int64_t id, char into[TP__MEMORY_ID_SIZE]) {
+  snprintf(into, TP__MEMORY_ID_SIZE, "%s%lld", id_prefix, (long long)id);
+}
+
+int64_t tp__memory_id_read(tp_text text) {
+  size_t prefix = strlen(id_prefix);
+  if (text.size > prefix && memcmp(text.data, id_prefix, prefix) == 0) {
+    text.data += prefix;
+    text.size -= prefix;
+  }
+  int64_t id = 0;
+  if (text.size == 0 || text.size > 18) return 0; /* 18 digits cannot overflow */
+  for (size_t i = 0; i < text.size; i++) {
+    if (text.data[i] < '0' || text.data[i] > '9') return 0;
+    id = 10 * id + (text.data[i] - '0');
+  }
+  return id;
+}

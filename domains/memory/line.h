@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * line: how a memory is shown, to a model or a person. Pure functions. */
+#ifndef TP__MEMORY_LINE_H
+#define TP__MEMORY_LINE_H
+
+#include <sqlite3.h>
+
+#include "domains/memory/store.h"
+
+/** Appends "[2023-05-08, session s1] text", or "[2023-05-08, session s1, noted] text" for what a tool remembered.
+ *  @param text_max  bytes of the text at most, cut at a code point with an ellipsis behind it. */
+void tp__memory_line_write(sqlite3_str *into, const tp__memory *memory, size_t text_max);
+
+/** "memory:12" and back: 0 for what is no such id. The number alone is taken, too. */
+enum { TP__MEMORY_ID_SIZE = 32 };
+void tp__memory_id_write(int64_t id, char into[TP__MEMORY_ID_SIZE]);
+int64_t tp__memory_id_read(tp_text text);
+
+#endif

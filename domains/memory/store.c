@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "domains/memory/store.h"
+
+#include <string.h>
+
+#include "domains/memory/database.h"
+#include "domains/memory/store_internal.h"
+#include "domains/memory/terms.h"
+
+#define MEMORY_COLUMNS "id, said_ms, session, turn, part, text"
+
+static const char *const sql_texts[TP__MEMORY_SQL_COUNT] = {
+    [TP__MEMORY_SQL_ADD_SCOPE] =
+        "INSERT INTO scope (tenant, kind, name, memories) VALUES (?1, ?2, ?3, 0) ON CONFLICT DO NOTHING",
+    [TP__MEMORY_SQL_FIND_SCOPE] = "SELECT id, memories FROM scope WHERE tenant = ?1 AND kind = ?2 AND name = ?3",
+    [TP__MEMORY_SQL_PUT] =
+        "INSERT INTO memory (scope, session, turn, part, said_ms, asks, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"
+        " ON CONFLICT (scope, session, turn, part) DO UPDATE SET asks = excluded.asks, text = excluded.text"
+        " RETURNING id",
+    [TP__MEMORY_SQL_GET] = "SELECT " MEMORY_COLUMNS " FROM memory WHERE id = ?1 AND scope = ?2",
+    [TP__MEMORY_SQL_NEWEST] =
+        "SELECT " MEMORY_COLUMNS " FROM memory WHERE scope = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",
+    [TP__MEMORY_SQL_FORGET] = "DELETE FROM memory WHERE id = ?1 AND scope = ?2 RETURNING id",
+    /* Newest first, so that the limit of a search leaves out the oldest. */
+    [TP__MEMORY_SQL_MATCH] =
+        "SELECT recall.rowid, evidence(recall), memory.asks FROM recall JOIN memory ON memory.id = recall.rowid"
+        " WHERE recall MATCH ?1 ORDER BY recall.rowid DESC LIMIT ?2",
+    [TP__MEMORY_SQL_EXCERPT] =
+        "SELECT snippet(recall, 0, '', '', '\xE2\x80\xA6', 64) FROM recall WHERE recall MATCH ?1 AND rowid = ?2",
+    [TP__MEMORY_SQL_NEXT] =
+        "SELECT id FROM memory WHERE scope = ?1 AND session = (SELECT session FROM memory WHERE id = ?2) AND id > ?2"
+        " ORDER BY id LIMIT 2",
+    [TP__MEMORY_SQL_PREVIOUS] =
+        "SELECT id FROM memory WHERE scope = ?1 AND session = (SELECT session FROM memory WHERE id = ?2) AND id < ?2"
+        " ORDER BY id DESC LIMIT 2"};
+
+/* ---- life ---- */
+
+static int prepare_all(tp__memory_store *store) {
+  for (int i = 0; i < TP__MEMORY_SQL_COUNT; i++) {
+    int rc = sqlite3_prepare_v3(store->db, sql_texts[i], -1, SQLITE_PREPARE_PERSISTENT, &store->statements[i], NULL);
+    if (rc != SQLITE_OK) return rc;
+  }
+  return SQLITE_OK;
+}
+
+tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, tp_fault *fault) {
+  tp__memory_store *store = sqlite3_malloc64(sizeof *store);
+  if (!store) return tp__memory_refuse(fault, TP_ERR_NO_MEMORY, path, "no memory to open the memory");
+  memset(store, 0, sizeof *store);
+  pthread_mutex_init(&store->mutex, NULL); /* cannot fail with default attributes on Linux */
+  tp_status status = tp__memory_database_open(path, &store->db, fault);
+  if (status == TP_OK) {
+    int rc = tp__memory_evidence_register(store->db);
+    if (rc == SQLITE_OK) rc = prepare_all(store);
+    if (rc != SQLITE_OK) {
+      const char *name = path ? path : "memory", *words = sqlite3_errmsg(store->db);
+      status = tp__memory_refuse(fault, tp__memory_status(rc), name, "%s: prepare: %s", name, words);
+    }
+  }
+  if (status == TP_OK) *ret_store = store;
+  else tp__memory_store_close(store);
+  return status;
+}
+
+void tp__memory_store_close(tp__memory_store *store) {
+  if (!store) return;
+  for (int i = 0; i < TP__MEMORY_SQL_COUNT; i++) sqlite3_finalize(store->statements[i]);
+  sqlite3_close(store->db);
+  pthread_mutex_destroy(&store->mutex);
+  sqlite3_free(store);
+}
+
+/* ---- statements ---- */
+
+void tp__memory_release(sqlite3_stmt *statement) {
+  sqlite3_reset(statement);
+  sqlite3_clear_bindings(statement);
+}
+
+static int bind_text(sqlite3_stmt *statement, int index, tp_text text) {
+  return sqlite3_bind_text64(statement, index, text.size ? text.data : "", text.size, SQLITE_STATIC, SQLITE_UTF8);
+}
+
+static int bind_scope(sqlite3_stmt *statement, const tp__memory_scope *scope) {
+  int rc = bind_text(statement, 1, scope->tenant);
+  if (rc == SQLITE_OK) rc = bind_text(statement, 2, scope->kind);
+  return rc == SQLITE_OK ? bind_text(statement, 3, scope->name) : rc;
+}
+
+int tp__memory_find_scope_locked(tp__memory_store *store, const tp__memory_scope *scope,
+                                 tp__memory_scope_row *ret_row) {
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_FIND_SCOPE];
+  int rc = bind_scope(s, scope);
+  if (rc == SQLITE_OK) rc = sqlite3_step(s);
+  if (rc == SQLITE_ROW) *ret_row = (tp__memory_scope_row){sqlite3_column_int64(s, 0), sqlite3_column_int64(s, 1)};
+  tp__memory_release(s);
+  return rc == SQLITE_ROW ? SQLITE_OK : rc;
+}
+
+/* ---- lists ---- */
+
+void tp__memory_list_fini(tp__memory_list *list) {
+  for (size_t i = 0; i < list->count; i++) sqlite3_free((char *)list->items[i].session.data);
+  sqlite3_free(list->items);
+  *list = (tp__memory_list){0};
+}
+
+void tp__memory_list_cut(tp__memory_list *list, size_t count) {
+  while (list->count > count) sqlite3_free((char *)list->items[--list->count].session.data);
+}
+
+static int list_grow(tp__memory_list *list) {
+  if (list->count < list->capacity) return SQLITE_OK;
+  size_t capacity = list->capacity ? 2 * list->capacity : 16;
+  tp__memory *items = sqlite3_realloc64(list->items, capacity * sizeof *items);
+  if (!items) return SQLITE_NOMEM;
+  list->items = items;
+  list->capacity = capacity;
+  return SQLITE_OK;
+}
+
+static tp_text column(sqlite3_stmt *row, int index) {
+  const char *data = (const char *)sqlite3_column_blob(row, index);
+  return (tp_text){data ? data : "", (size_t)sqlite3_column_bytes(row, index)};
+}
+
+static tp_text put_copy(char **next, tp_text text) {
+  char *at = *next;
+  memcpy(at, text.data, text.size);
+  *next += text.size;
+  return (tp_text){at, text.size};
+}
+
+/* A row of MEMORY_COLUMNS. The block of the texts begins at the session. */
+static int list_add(tp__memory_list *list, sqlite3_stmt *row) {
+  tp_text session = column(row, 2), turn = column(row, 3), part = column(row, 4), text = column(row, 5);
+  int rc = list_grow(list);
+  char *next = rc == SQLITE_OK ? sqlite3_malloc64(session.size + turn.size + part.size + text.size + 1) : NULL;
+  if (!next) return SQLITE_NOMEM;
+  tp__memory *memory = &list->items[list->count++];
+  *memory = (tp__memory){.id = sqlite3_column_int64(row, 0), .said_ms = sqlite3_column_int64(row, 1)};
+  memory->session = put_copy(&next, session);
+  memory->turn = put_copy(&next, turn);
+  memory->part = put_copy(&next, part);
+  memory->text = put_copy(&next, text);
+  return SQLITE_OK;
+}
+
+/* ---- writing ---- */
+
+static int add_scope_locked(tp__memory_store *store, const tp__memory_scope *scope, int64_t *ret_id) {
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_ADD_SCOPE];
+  int rc = bind_scope(s, scope);
+  if (rc == SQLITE_OK) rc = sqlite3_step(s);
+  tp__memory_release(s);
+  if (rc != SQLITE_DONE) return rc;
+  tp__memory_scope_row row = {0};
+  rc = tp__memory_find_scope_locked(store, scope, &row);
+  if (rc == SQLITE_OK) *ret_id = row.id;
+  return rc == SQLITE_DONE ? SQLITE_CORRUPT : rc;
+}
+
+static int put_locked(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *memory,
+                      int64_t *ret_id) {
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_PUT];
+  int64_t scope_id = 0;
+  int rc = add_scope_locked(store, scope, &scope_id);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 1, scope_id);
+  if (rc == SQLITE_OK) rc = bind_text(s, 2, memory->session);
+  if (rc == SQLITE_OK) rc = bind_text(s, 3, memory->turn);
+  if (rc == SQLITE_OK) rc = bind_text(s, 4, memory->part);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 5, memory->said_ms);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int(s, 6, tp__memory_only_asks(memory->text));
+  if (rc == SQLITE_OK) rc = bind_text(s, 7, memory->text);
+  if (rc == SQLITE_OK) rc = sqlite3_step(s);
+  if (rc == SQLITE_ROW) {
+    *ret_id = sqlite3_column_int64(s, 0);
+    rc = sqlite3_step(s);
+  }
+  tp__memory_release(s);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static int begin_locked(tp__memory_store *store) {
+  return sqlite3_exec(store->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+}
+
+/* Commits what went well and takes back what did not; some failures have ended the transaction by themselves. */
+static int end_locked(tp__memory_store *store, int rc) {
+  if (rc == SQLITE_OK) rc = sqlite3_exec(store->db, "COMMIT", NULL, NULL, NULL);
+  if (!sqlite3_get_autocommit(store->db)) sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
+  return rc;
+}
+
+tp_status tp__memory_put(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *memory,
+                         int64_t *ret_id) {
+  int64_t id = 0;
+  pthread_mutex_lock(&store->mutex);
+  int rc = begin_locked(store);
+  if (rc == SQLITE_OK) rc = end_locked(store, put_locked(store, scope, memory, &id));
+  pthread_mutex_unlock(&store->mutex);
+  if (rc == SQLITE_OK && ret_id) *ret_id = id;
+  return tp__memory_status(rc);
+}
+
+/* @return SQLITE_DONE when there was nothing to delete. */
+static int forget_locked(tp__memory_store *store, const tp__memory_scope *scope, int64_t id) {
+  tp__memory_scope_row row = {0};
+  int rc = tp__memory_find_scope_locked(store, scope, &row);
+  if (rc != SQLITE_OK) return rc;
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_FORGET];
+  bool found = false;
+  rc = sqlite3_bind_int64(s, 1, id);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, row.id);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+    found = true;
+    rc = SQLITE_OK;
+  }
+  tp__memory_release(s);
+  return rc == SQLITE_DONE && found ? SQLITE_OK : rc;
+}
+
+tp_status tp__memory_forget(tp__memory_store *store, const tp__memory_scope *scope, int64_t id) {
+  pthread_mutex_lock(&store->mutex);
+  int rc = begin_locked(store);
+  if (rc == SQLITE_OK) rc = end_locked(store, forget_locked(store, scope, id));
+  pthread_mutex_unlock(&store->mutex);
+  return rc == SQLITE_DONE ? TP_ERR_NOT_FOUND : tp__memory_status(rc);
+}
+
+/* ---- reading ---- */
+
+int tp__memory_read_locked(tp__memory_store *store, int64_t scope, int64_t id, tp__memory_list *list) {
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_GET];
+  int rc = sqlite3_bind_int64(s, 1, id);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, scope);
+  if (rc == SQLITE_OK) rc = sqlite3_step(s);
+  if (rc == SQLITE_ROW) rc = list_add(list, s);
+  tp__memory_release(s);
+  return rc;
+}
+
+tp_status tp__memory_get(tp__memory_store *store, const tp__memory_scope *scope, int64_t id, tp__memory_list *list) {
+  tp__memory_scope_row row = {0};
+  pthread_mutex_lock(&store->mutex);
+  int rc = tp__memory_find_scope_locked(store, scope, &row);
+  if (rc == SQLITE_OK) rc = tp__memory_read_locked(store, row.id, id, list);
+  pthread_mutex_unlock(&store->mutex);
+  return rc == SQLITE_DONE ? TP_ERR_NOT_FOUND : tp__memory_status(rc);
+}
+
+static int newest_locked(tp__memory_store *store, const tp__memory_scope *scope, int64_t before, size_t limit,
+                         tp__memory_list *list) {
+  tp__memory_scope_row row = {0};
+  int rc = tp__memory_find_scope_locked(store, scope, &row);
+  if (rc != SQLITE_OK) return rc;
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_NEWEST];
+  rc = sqlite3_bind_int64(s, 1, row.id);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, before > 0 ? before : INT64_MAX);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 3, (int64_t)limit);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = list_add(list, s);
+  tp__memory_release(s);
+  return rc;
+}
+
+tp_status tp__memory_newest(tp__memory_store *store, const tp__memory_scope *scope, int64_t before, size_t limit,
+                            tp__memory_list *list) {
+  size_t count = list->count;
+  pthread_mutex_lock(&store->mutex);
+  int rc = newest_locked(store, scope, before, limit, list);
+  pthread_mutex_unlock(&store->mutex);
+  tp_status status = tp__memory_status(rc);
+  if (status != TP_OK) tp__memory_list_cut(list, count);
+  return status;
+}

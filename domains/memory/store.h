@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * store: what is remembered, in scopes. It owns one connection and its prepared statements, used by one thread at a
+ * time under its mutex; every function may be called from any thread. It takes its memory from SQLite
+ * (sqlite3_malloc64), so whoever bounds SQLite's memory bounds ours. Never: calls back, knows a turn. */
+#ifndef TP__MEMORY_STORE_H
+#define TP__MEMORY_STORE_H
+
+#include "turnphase/base.h"
+
+typedef struct tp__memory_store tp__memory_store;
+
+/** Whose memories. The tenant is part of every key; any of the three may be empty. */
+typedef struct tp__memory_scope {
+  tp_text tenant;
+  tp_text kind; /* "user", "workspace", "thread", "agent", "task" */
+  tp_text name; /* the id of that kind */
+} tp__memory_scope;
+
+/** One remembered text. */
+typedef struct tp__memory {
+  int64_t id;      /* above 0; never used again for another */
+  int64_t said_ms; /* unix milliseconds */
+  int32_t rank;    /* recall only: 1,000 is as good as a text of average length that holds every term once */
+  tp_text session;
+  tp_text turn;
+  tp_text part;    /* of the turn: empty for what the user said, else what names a noted text */
+  tp_text text;
+} tp__memory;
+
+/** Memories in an order. Each one's texts stand in a block of its own. Zero-filled is empty. */
+typedef struct tp__memory_list {
+  tp__memory *items;
+  size_t count, capacity;
+} tp__memory_list;
+
+void tp__memory_list_fini(tp__memory_list *list);
+/** Frees all but the first count. */
+void tp__memory_list_cut(tp__memory_list *list, size_t count);
+
+/** @param path  NULL: in memory. @return as tp__memory_database_open(). */
+tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, tp_fault *fault);
+/** Accepts NULL. */
+void tp__memory_store_close(tp__memory_store *store);
+
+/* The functions below return TP_OK or what tp__memory_status() says; TP_ERR_NOT_FOUND where it is named. Lists are
+ * appended to, and left as they are on failure. */
+
+/** Keeps a text, durable on return. (scope, session, turn, part) is its key: a text kept under it before is replaced
+ *  under the same id and with the time it was first said. id and rank are not read.
+ *  @param ret_id  may be NULL. */
+tp_status tp__memory_put(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *memory,
+                         int64_t *ret_id);
+
+/** @return TP_ERR_NOT_FOUND also for a memory of another scope. */
+tp_status tp__memory_get(tp__memory_store *store, const tp__memory_scope *scope, int64_t id, tp__memory_list *list);
+
+/** The newest first: at most limit of those with an id below before (0: of all). */
+tp_status tp__memory_newest(tp__memory_store *store, const tp__memory_scope *scope, int64_t before, size_t limit,
+                            tp__memory_list *list);
+
+/** Deletes it, durable on return. @return TP_ERR_NOT_FOUND also for a memory of another scope. */
+tp_status tp__memory_forget(tp__memory_store *store, const tp__memory_scope *scope, int64_t id);
+
+#endif

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "domains/memory/terms.h"
+
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* English words that are in every conversation and say nothing about what it was about; sorted. What an apostrophe
+ * leaves behind (don't: don, t) is among them. */
+static const char *const stop_words[] = {
+    "a", "about", "above", "after", "again", "all", "also", "am", "an", "and", "any", "are", "aren", "as", "at", "be",
+    "because", "been", "before", "being", "below", "between", "both", "but", "by", "can", "cannot", "could", "couldn",
+    "d", "did", "didn", "do", "does", "doesn", "doing", "don", "done", "down", "during", "each", "few", "for", "from",
+    "further", "get", "gets", "got", "had", "has", "hasn", "have", "haven", "having", "he", "her", "here", "hers",
+    "herself", "him", "himself", "his", "how", "i", "if", "in", "into", "is", "isn", "it", "its", "itself", "just",
+    "let", "like", "ll", "m", "may", "me", "might", "more", "most", "must", "my", "myself", "no", "nor", "not", "now",
+    "of", "off", "on", "once", "only", "or", "other", "our", "ours", "ourselves", "out", "over", "own", "please",
+    "re", "s", "same", "shall", "she", "should", "shouldn", "so", "some", "such", "t", "tell", "than", "that", "the",
+    "their", "theirs", "them", "themselves", "then", "there", "these", "they", "this", "those", "through", "to",
+    "too", "under", "until", "up", "upon", "us", "ve", "very", "was", "wasn", "we", "were", "weren", "what", "when",
+    "where", "which", "while", "who", "whom", "whose", "why", "will", "with", "won", "would", "wouldn", "you", "your",
+    "yours", "yourself", "yourselves"};
+
+static int compare_word(const void *key, const void *item) {
+  const tp_text *word = key;
+  const char *stop = *(const char *const *)item;
+  int order = sqlite3_strnicmp(word->data, stop, (int)word->size); /* knows ASCII only, whatever the locale */
+  return order != 0 ? order : stop[word->size] ? -1 : 0;
+}
+
+static bool is_stop_word(tp_text word) {
+  enum { LONGEST = 10 };
+  if (word.size > LONGEST) return false;
+  size_t count = sizeof stop_words / sizeof stop_words[0];
+  return bsearch(&word, stop_words, count, sizeof stop_words[0], compare_word) != NULL;
+}
+
+/* The code point at the start of text and its length. Bytes that are not UTF-8 are taken one by one as letters. */
+static uint32_t decode(tp_text text, size_t *ret_size) {
+  const unsigned char *b = (const unsigned char *)text.data;
+  size_t size = b[0] < 0x80 ? 1 : b[0] >= 0xF0 ? 4 : b[0] >= 0xE0 ? 3 : b[0] >= 0xC0 ? 2 : 1;
+  *ret_size = 1;
+  if (size == 1) return b[0] < 0x80 ? b[0] : 'x';
+  if (size > text.size) return 'x';
+  uint32_t point = b[0] & (0xFFu >> (size + 1));
+  for (size_t i = 1; i < size; i++) {
+    if ((b[i] & 0xC0) != 0x80) return 'x';
+    point = point << 6 | (b[i] & 0x3Fu);
+  }
+  *ret_size = size;
+  return point;
+}
+
+/* Beyond ASCII only what is surely no letter separates: Latin-1 signs, general and CJK punctuation, symbols, emoji. The
+ * index has the last word: what it takes for no letter either is found nowhere, and harms nothing. */
+static bool is_letter(uint32_t point) {
+  if (point < 0x80)
+    return (point >= '0' && point <= '9') || (point >= 'A' && point <= 'Z') || (point >= 'a' && point <= 'z');
+  if (point < 0xC0) return point == 0xAA || point == 0xB5 || point == 0xBA;
+  if (point == 0xD7 || point == 0xF7) return false;
+  return !((point >= 0x2000 && point <= 0x2BFF) || (point >= 0x3000 && point <= 0x3004) ||
+           (point >= 0x3008 && point <= 0x3020) || (point >= 0xE000 && point <= 0xF8FF) ||
+           (point >= 0xFE00 && point <= 0xFE6F) || (point >= 0xFF01 && point <= 0xFF0F) ||
+           (point >= 0x1F000 && point <= 0x1FAFF));
+}
+
+static bool is_apostrophe(uint32_t point) { return point == '\'' || point == 0x2019; }
+static bool is_space(uint32_t point) { return point == ' ' || point == '\t' || point == '_'; }
+
+static void skip(tp_text *text, size_t size) {
+  text->data += size;
+  text->size -= size;
+}
+
+/* Reads up to the next letter. @return whether what was read ends a clause: more than spaces and apostrophes. */
+static bool skip_separators(tp_text *left) {
+  bool clause = false;
+  while (left->size) {
+    size_t size;
+    uint32_t point = decode(*left, &size);
+    if (is_letter(point)) break;
+    clause = clause || !(is_space(point) || is_apostrophe(point));
+    skip(left, size);
+  }
+  return clause;
+}
+
+bool tp__memory_words_next(tp__memory_words *words) {
+  words->begins_clause = skip_separators(&words->left) || !words->started;
+  words->started = true;
+  words->word = (tp_text){words->left.data, 0};
+  while (words->left.size) {
+    size_t size;
+    if (!is_letter(decode(words->left, &size))) break;
+    words->word.size += size;
+    skip(&words->left, size);
+  }
+  return words->word.size > 0;
+}
+
+bool tp__memory_same_word(tp_text a, tp_text b) {
+  return a.size == b.size && sqlite3_strnicmp(a.data, b.data, (int)a.size) == 0;
+}
+
+static bool has_term(const tp__memory_terms *terms, tp_text word) {
+  for (size_t i = 0; i < terms->count; i++)
+    if (tp__memory_same_word(terms->items[i], word)) return true;
+  return false;
+}
+
+void tp__memory_terms_of(tp_text text, tp__memory_terms *ret_terms) {
+  if (text.size > TP__MEMORY_TERMS_TEXT_MAX) text.size = TP__MEMORY_TERMS_TEXT_MAX;
+  tp__memory_words words = {.left = text};
+  ret_terms->count = 0;
+  while (ret_terms->count < TP__MEMORY_TERMS_MAX && tp__memory_words_next(&words)) {
+    tp_text word = words.word;
+    if (word.size > TP__MEMORY_TERM_BYTES_MAX || is_stop_word(word) || has_term(ret_terms, word)) continue;
+    ret_terms->items[ret_terms->count++] = word;
+  }
+}
+
+bool tp__memory_is_blank(tp_text text) {
+  for (size_t i = 0; i < text.size; i++)
+    if (!memchr(" \t\r\n", text.data[i], 4)) return false;
+  return true;
+}
+
+/* A full stop inside a word or number ("3.5", "v1.2") ends no sentence. */
+static bool ends_sentence(tp_text text, size_t at) {
+  char c = text.data[at];
+  if (c == '!' || c == '\n') return true;
+  return c == '.' && (at + 1 == text.size || text.data[at + 1] == ' ' || text.data[at + 1] == '\n');
+}
+
+bool tp__memory_only_asks(tp_text text) {
+  while (text.size && memchr(" \t\r\n", text.data[text.size - 1], 4)) text.size--;
+  if (!text.size || text.data[text.size - 1] != '?') return false;
+  for (size_t i = 0; i < text.size; i++)
+    if (ends_sentence(text, i)) return false;
+  return true;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * terms: the words of a text, and those of them that are worth looking for. Pure functions; no memory of their own. */
+#ifndef TP__MEMORY_TERMS_H
+#define TP__MEMORY_TERMS_H
+
+#include "turnphase/base.h"
+
+enum {
+  TP__MEMORY_TERMS_MAX = 64,            /* distinct terms that are looked for; what follows is left out */
+  TP__MEMORY_TERM_BYTES_MAX = 64,       /* what is longer is no word */
+  TP__MEMORY_TERMS_TEXT_MAX = 16 * 1024 /* bytes of a text that are read for terms */
+};
+
+/** Walks the words of a text: runs of letters and digits of any script. Start with a zero-filled walk but for left. */
+typedef struct tp__memory_words {
+  tp_text left;      /* what is still to be read */
+  tp_text word;      /* the current word: a slice of the text */
+  bool begins_clause; /* the current word is the first of the text, or punctuation stands before it */
+  bool started;      /* internal */
+} tp__memory_words;
+
+/** @return false at the end. */
+bool tp__memory_words_next(tp__memory_words *words);
+
+/** True when two words are equal but for the case of ASCII letters. */
+bool tp__memory_same_word(tp_text a, tp_text b);
+
+/** The distinct words of a text without stop words, in the order they come. Slices of the text. */
+typedef struct tp__memory_terms {
+  tp_text items[TP__MEMORY_TERMS_MAX];
+  size_t count;
+} tp__memory_terms;
+
+void tp__memory_terms_of(tp_text text, tp__memory_terms *ret_terms);
+
+/** True for a text of nothing but spaces and line ends. */
+bool tp__memory_is_blank(tp_text text);
+
+/** True for a text that does nothing but ask: it ends with a question mark, and no sentence of it ends otherwise. */
+bool tp__memory_only_asks(tp_text text);
+
+#endif

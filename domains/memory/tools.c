@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The five tools. They work in the scope of the turn that calls them, and answer with lines a model can read. Whether a
+ * turn has them is decided when they are handed out (handlers.c), not here. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "domains/memory/domain.h"
+#include "domains/memory/line.h"
+#include "domains/memory/recall.h"
+#include "domains/memory/terms.h"
+
+enum { LIMIT_DEFAULT = 10, LIMIT_MAX = 50 };
+
+/* ---- what every tool does ---- */
+
+static tp__memory_scope scope_of(const tp__memory_domain *domain, const tp_tool_run *run) {
+  tp_text name = domain->kind->id < TP_ID_COUNT ? tp_tool_id(run, domain->kind->id) : (tp_text){0};
+  return (tp__memory_scope){tp_tool_id(run, TP_ID_TENANT), tp_text_of(domain->kind->name), name};
+}
+
+static tp_outcome refuse(tp_tool_run *run, const char *words) { return tp_tool_error(run, tp_text_of(words)); }
+
+static tp_outcome refuse_status(tp_tool_run *run, tp_status status) {
+  if (status == TP_ERR_NOT_FOUND) return refuse(run, "There is no memory of that id.");
+  if (status == TP_ERR_STORE_BUSY) return refuse(run, "The memory is in use by another process; try again.");
+  return refuse(run, tp_status_text(status));
+}
+
+/* Answers with what was written and frees it. */
+static tp_outcome answer(tp_tool_run *run, sqlite3_str *text) {
+  size_t size = (size_t)sqlite3_str_length(text);
+  bool whole = sqlite3_str_errcode(text) == SQLITE_OK;
+  char *words = sqlite3_str_finish(text);
+  tp_outcome outcome = whole ? tp_tool_ok(run, (tp_text){words, size}) : refuse_status(run, TP_ERR_NO_MEMORY);
+  sqlite3_free(words);
+  return outcome;
+}
+
+/* One line for each memory; or the words for none. Frees the list. */
+static tp_outcome answer_list(tp_tool_run *run, tp_status status, tp__memory_list *list, const char *none) {
+  if (status != TP_OK || list->count == 0) {
+    tp__memory_list_fini(list);
+    return status != TP_OK ? refuse_status(run, status) : tp_tool_ok(run, tp_text_of(none));
+  }
+  sqlite3_str *text = sqlite3_str_new(NULL);
+  for (size_t i = 0; i < list->count; i++) {
+    char id[TP__MEMORY_ID_SIZE];
+    tp__memory_id_write(list->items[i].id, id);
+    sqlite3_str_appendf(text, "%s%s ", i ? "\n" : "", id);
+    tp__memory_line_write(text, &list->items[i], SIZE_MAX);
+  }
+  tp__memory_list_fini(list);
+  return answer(run, text);
+}
+
+static size_t limit_of(tp_text arguments) {
+  int64_t limit = tp_value_int(tp_value_get(arguments, "limit"), LIMIT_DEFAULT);
+  return limit < 1 ? 1 : limit > LIMIT_MAX ? LIMIT_MAX : (size_t)limit;
+}
+
+/* ---- the tools ---- */
+
+/* Both looks: a model that searches wants what there is. */
+static tp_outcome memory_search(void *self, tp_tool_run *run) {
+  tp__memory_domain *domain = self;
+  tp_text arguments = tp_tool_arguments(run), query = tp_value_text(tp_value_get(arguments, "query"));
+  tp__memory_scope scope = scope_of(domain, run);
+  tp__memory_list list = {0};
+  int64_t known[LIMIT_MAX];
+  size_t limit = limit_of(arguments);
+  tp_status status = tp__memory_recall(domain->store, &scope, query, limit, &list);
+  size_t count = list.count;
+  for (size_t i = 0; i < count; i++) known[i] = list.items[i].id;
+  if (status == TP_OK && count < limit)
+    status = tp__memory_recall_more(domain->store, &scope, query, known, count, limit - count, &list);
+  return answer_list(run, status, &list, "No memory matches.");
+}
+
+static tp_outcome memory_get(void *self, tp_tool_run *run) {
+  tp__memory_domain *domain = self;
+  tp__memory_scope scope = scope_of(domain, run);
+  tp__memory_list list = {0};
+  int64_t id = tp__memory_id_read(tp_value_text(tp_value_get(tp_tool_arguments(run), "id")));
+  return answer_list(run, tp__memory_get(domain->store, &scope, id, &list), &list, "");
+}
+
+static tp_outcome memory_list(void *self, tp_tool_run *run) {
+  tp__memory_domain *domain = self;
+  tp_text arguments = tp_tool_arguments(run), before = tp_value_text(tp_value_get(arguments, "before"));
+  tp__memory_scope scope = scope_of(domain, run);
+  tp__memory_list list = {0};
+  int64_t id = tp__memory_id_read(before);
+  if (before.size && id == 0) return refuse_status(run, TP_ERR_NOT_FOUND);
+  tp_status status = tp__memory_newest(domain->store, &scope, id, limit_of(arguments), &list);
+  return answer_list(run, status, &list, before.size ? "There are no older memories." : "Nothing is remembered yet.");
+}
+
+/* The part of the turn is made of the text, not of the call's id, which models use again: one text is remembered once a
+ * turn however often it is said, and no text displaces another. */
+static void name_part(tp_text text, char into[32]) {
+  uint64_t hash = 14695981039346656037u; /* FNV-1a */
+  for (size_t i = 0; i < text.size; i++) hash = (hash ^ (unsigned char)text.data[i]) * 1099511628211u;
+  snprintf(into, 32, "note-%016llx", (unsigned long long)hash);
+}
+
+static tp_outcome memory_remember(void *self, tp_tool_run *run) {
+  tp__memory_domain *domain = self;
+  tp_text text = tp_value_text(tp_value_get(tp_tool_arguments(run), "text"));
+  if (tp__memory_is_blank(text)) return refuse(run, "There is nothing to remember in an empty text.");
+  if (text.size > TP__MEMORY_NOTE_BYTES_MAX) return refuse(run, "A memory has at most 4096 bytes; shorten it.");
+  tp__memory_scope scope = scope_of(domain, run);
+  char part[32];
+  name_part(text, part);
+  tp__memory memory = {.said_ms = tp__memory_now_ms(),
+                       .session = tp_tool_id(run, TP_ID_SESSION),
+                       .turn = tp_tool_id(run, TP_ID_TURN),
+                       .part = tp_text_of(part),
+                       .text = text};
+  int64_t id = 0;
+  tp_status status = tp__memory_put(domain->store, &scope, &memory, &id);
+  if (status != TP_OK) return refuse_status(run, status);
+  char name[TP__MEMORY_ID_SIZE];
+  tp__memory_id_write(id, name);
+  sqlite3_str *words = sqlite3_str_new(NULL);
+  sqlite3_str_appendf(words, "Remembered as %s.", name);
+  return answer(run, words);
+}
+
+static tp_outcome memory_forget(void *self, tp_tool_run *run) {
+  tp__memory_domain *domain = self;
+  tp__memory_scope scope = scope_of(domain, run);
+  int64_t id = tp__memory_id_read(tp_value_text(tp_value_get(tp_tool_arguments(run), "id")));
+  tp_status status = tp__memory_forget(domain->store, &scope, id);
+  return status == TP_OK ? tp_tool_ok(run, tp_text_of("Forgotten.")) : refuse_status(run, status);
+}
+
+/* ---- their descriptions ---- */
+
+typedef struct parameter {
+  const char *name; /* NULL: none */
+  const char *description;
+  bool is_limit; /* an integer from 1 to LIMIT_MAX; else a string */
+  bool required;
+} parameter;
+
+static const struct tool_row {
+  const char *name, *description;
+  tp_tool_fn run;
+  bool idempotent;
+  parameter parameters[2];
+} tool_rows[TP__MEMORY_TOOL_COUNT] = {
+    {"memory_search",
+     "Search what was said in earlier conversations. Give the words that the answer would hold.",
+     memory_search,
+     true,
+     {{"query", "the words to look for", false, true}, {"limit", "how many memories at most (10)", true, false}}},
+    {"memory_get",
+     "Read one memory whole.",
+     memory_get,
+     true,
+     {{"id", "its id, such as memory:12", false, true}, {0}}},
+    {"memory_list",
+     "List memories, the newest first.",
+     memory_list,
+     true,
+     {{"limit", "how many at most (10)", true, false}, {"before", "only those older than this id", false, false}}},
+    {"memory_remember",
+     "Remember a fact for later conversations. Use it for what is worth more than the user's own words, which are "
+     "remembered anyway.",
+     memory_remember,
+     true,
+     {{"text", "one fact in one or two sentences that can be understood alone", false, true}, {0}}},
+    {"memory_forget",
+     "Forget one memory for good. Use it when the user asks for it.",
+     memory_forget,
+     false,
+     {{"id", "its id, such as memory:12", false, true}, {0}}}};
+
+static void write_parameter(tp_writer *writer, const parameter *p) {
+  tp_write_string(writer, p->name);
+  tp_write_map(writer, p->is_limit ? 4 : 2);
+  tp_write_string(writer, "type");
+  tp_write_string(writer, p->is_limit ? "integer" : "string");
+  tp_write_string(writer, "description");
+  tp_write_string(writer, p->description);
+  if (!p->is_limit) return;
+  tp_write_string(writer, "minimum");
+  tp_write_int(writer, 1);
+  tp_write_string(writer, "maximum");
+  tp_write_int(writer, LIMIT_MAX);
+}
+
+static void write_schema(tp_writer *writer, const struct tool_row *row) {
+  size_t count = row->parameters[1].name ? 2 : 1, required = 0;
+  for (size_t i = 0; i < count; i++) required += row->parameters[i].required;
+  tp_write_map(writer, 3);
+  tp_write_string(writer, "type");
+  tp_write_string(writer, "object");
+  tp_write_string(writer, "properties");
+  tp_write_map(writer, count);
+  for (size_t i = 0; i < count; i++) write_parameter(writer, &row->parameters[i]);
+  tp_write_string(writer, "required");
+  tp_write_array(writer, required);
+  for (size_t i = 0; i < count; i++)
+    if (row->parameters[i].required) tp_write_string(writer, row->parameters[i].name);
+}
+
+static tp_status make_tool(tp__memory_domain *domain, size_t index, tp_writer *writer) {
+  const struct tool_row *row = &tool_rows[index];
+  tp_text schema;
+  tp_writer_reset(writer);
+  write_schema(writer, row);
+  tp_status status = tp_writer_finish(writer, &schema);
+  if (status != TP_OK) return status;
+  domain->schemas[index] = sqlite3_malloc64(schema.size);
+  if (!domain->schemas[index]) return TP_ERR_NO_MEMORY;
+  memcpy(domain->schemas[index], schema.data, schema.size);
+  domain->tools[index] = (tp_tool){.struct_size = sizeof(tp_tool),
+                                   .name = row->name,
+                                   .description = row->description,
+                                   .schema = {domain->schemas[index], schema.size},
+                                   .run = row->run,
+                                   .self = domain,
+                                   .idempotent = row->idempotent};
+  return TP_OK;
+}
+
+tp_status tp__memory_tools_init(tp__memory_domain *domain) {
+  tp_writer *writer = NULL;
+  tp_status status = tp_writer_new(&tp__memory_allocator, &writer);
+  for (size_t i = 0; status == TP_OK && i < TP__MEMORY_TOOL_COUNT; i++) status = make_tool(domain, i, writer);
+  tp_writer_free(writer);
+  return status;
+}
+
+void tp__memory_tools_fini(tp__memory_domain *domain) {
+  for (size_t i = 0; i < TP__MEMORY_TOOL_COUNT; i++) sqlite3_free(domain->schemas[i]);
+}
+
+/* ---- lent by SQLite and the clock ---- */
+
+static void *lent_alloc(void *ctx, size_t size) {
+  (void)ctx;
+  return sqlite3_malloc64(size);
+}
+
+static void lent_release(void *ctx, void *memory, size_t size) {
+  (void)ctx;
+  (void)size;
+  sqlite3_free(memory);
+}
+
+const tp_allocator tp__memory_allocator = {.alloc = lent_alloc, .release = lent_release};
+
+int64_t tp__memory_now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Records of entries on their way to the store. A turn packs them into a block of its own and hands them over when the
+ * block is full, when an attempt may still come late (the store notes when), and at its end. */
+#include "runtime/exec/entry.h"
+#include "runtime/exec/runtime.h"
+#include "runtime/store/memory_store.h"
+
+enum { BLOCK_BYTES = 4096 };
+
+static void pack(tp__packed_entry *packed, const tp__entry *e) {
+  packed->entry_id = e->id;
+  packed->plan_hash = e->plan->hash;
+  packed->started_ns = e->begin_ns;
+  packed->ended_ns = e->ended_ns;
+  packed->phase = e->plan->phase;
+  packed->outcome = tp__entry_outcome(e);
+  packed->reserved = 0;
+  tp_run_record *rows = tp__packed_runs(packed);
+  for (uint32_t i = 0; i < e->plan->node_count; i++) rows[i] = e->runs[i].row;
+}
+
+static tp_status give_one_by_one(tp_runtime *runtime, const tp_text *ids, const tp__record_batch *batch) {
+  const tp__packed_entry *entry = (const tp__packed_entry *)batch->memory;
+  for (uint32_t i = 0; i < batch->count; i++, entry = tp__packed_next(entry)) {
+    tp_entry_record record = tp__packed_view(entry, ids);
+    TP__TRY(runtime->store.record(runtime->store.self, &record));
+  }
+  return TP_OK;
+}
+
+static void give(tp__turn *turn, const tp__record_batch *batch) {
+  tp_runtime *runtime = turn->runtime;
+  bool ours = !runtime->options.store.record;
+  tp_status status =
+      ours ? tp__memory_store_take(runtime->store.self, turn->ids, batch) : give_one_by_one(runtime, turn->ids, batch);
+  if (status != TP_OK) tp__log(runtime, TP_LOG_WARNING, "records of a turn were not kept: %s", tp_status_text(status));
+}
+
+void tp__turn_flush_records(tp__turn *turn) {
+  tp__record_batch *batch = &turn->records;
+  if (batch->count > 0) give(turn, batch);
+  batch->used = batch->count = 0;
+}
+
+/* An entry that is larger than a block has one of its own. */
+static void record_large(tp__entry *e) {
+  tp__blocks *blocks = &e->turn->runtime->blocks;
+  tp__record_batch batch = {0};
+  batch.memory = tp__block_take(blocks, tp__packed_size(e->plan->node_count), &batch.capacity);
+  if (!batch.memory) {
+    tp__log(e->turn->runtime, TP_LOG_WARNING, "the record of an entry was not kept: no memory");
+    return;
+  }
+  pack(tp__record_batch_add(&batch, e->plan->node_count), e);
+  give(e->turn, &batch);
+  tp__block_give(blocks, batch.memory, batch.capacity);
+}
+
+void tp__entry_record(tp__entry *e) {
+  tp__record_batch *batch = &e->turn->records;
+  if (!batch->memory) batch->memory = tp__block_take(&e->turn->runtime->blocks, BLOCK_BYTES, &batch->capacity);
+  if (!batch->memory) batch->capacity = 0;
+  tp__packed_entry *packed = tp__record_batch_add(batch, e->plan->node_count);
+  if (!packed) {
+    tp__turn_flush_records(e->turn);
+    packed = tp__record_batch_add(batch, e->plan->node_count);
+  }
+  if (packed) pack(packed, e);
+  else record_large(e);
+  if (e->holds_turn) tp__turn_flush_records(e->turn); /* attempts left this thread */
+}

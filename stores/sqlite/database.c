@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stores/sqlite/database.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- faults ---- */
+
+/* The longest prefix of at most max bytes that does not cut a code point. */
+static size_t cut(const char *text, size_t size, size_t max) {
+  if (size <= max) return size;
+  while (max > 0 && ((unsigned char)text[max] & 0xC0) == 0x80) max--;
+  return max;
+}
+
+static void copy_cut(char *into, size_t into_size, const char *text) {
+  size_t size = cut(text, strlen(text), into_size - 1);
+  memcpy(into, text, size);
+  into[size] = '\0';
+}
+
+tp_status tp__sqlite_refuse(tp_fault *fault, tp_status code, const char *path, int system_error, const char *format,
+                            ...) {
+  if (!fault) return code;
+  char message[2 * TP_FAULT_MESSAGE_SIZE];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(message, sizeof message, format, arguments);
+  va_end(arguments);
+  memset(fault, 0, sizeof *fault);
+  fault->code = code;
+  fault->system_error = system_error;
+  copy_cut(fault->subject, sizeof fault->subject, path);
+  copy_cut(fault->message, sizeof fault->message, message);
+  return code;
+}
+
+tp_status tp__sqlite_status(int rc) {
+  if (rc == SQLITE_IOERR_NOMEM) return TP_ERR_NO_MEMORY;
+  switch (rc & 0xff) {
+  case SQLITE_OK:
+  case SQLITE_ROW:
+  case SQLITE_DONE: return TP_OK;
+  case SQLITE_NOMEM: return TP_ERR_NO_MEMORY;
+  case SQLITE_BUSY:
+  case SQLITE_LOCKED: return TP_ERR_STORE_BUSY;
+  case SQLITE_CORRUPT:
+  case SQLITE_NOTADB: return TP_ERR_STORE_CORRUPT;
+  case SQLITE_FULL: return TP_ERR_STORE_FULL;
+  case SQLITE_READONLY:
+  case SQLITE_PERM: return TP_ERR_STORE_READONLY;
+  case SQLITE_IOERR:
+  case SQLITE_CANTOPEN: return TP_ERR_IO;
+  case SQLITE_TOOBIG: return TP_ERR_TOO_LARGE;
+  default: return TP_ERR_STORE;
+  }
+}
+
+static const char *remedy_of(tp_status status) {
+  switch (status) {
+  case TP_ERR_STORE_BUSY: return "; end the other process that holds it, or try again";
+  case TP_ERR_STORE_CORRUPT: return "; keep the file, and restore a copy";
+  case TP_ERR_STORE_FULL: return "; make room and try again";
+  case TP_ERR_STORE_READONLY: return "; give a file and a directory that can be written";
+  default: return "";
+  }
+}
+
+tp_status tp__sqlite_fail(sqlite3 *db, const char *path, const char *doing, int rc, tp_fault *fault) {
+  tp_status status = tp__sqlite_status(rc);
+  bool known_there = db && sqlite3_extended_errcode(db) == rc; /* else the connection remembers something later */
+  return tp__sqlite_refuse(fault, status, path, known_there ? sqlite3_system_errno(db) : 0, "%s: %s: %s%s", path, doing,
+                           known_there ? sqlite3_errmsg(db) : sqlite3_errstr(rc), remedy_of(status));
+}
+
+/* ---- opening ---- */
+
+static tp_status status_of_errno(int error) {
+  switch (error) {
+  case ENOMEM: return TP_ERR_NO_MEMORY;
+  case ENOSPC:
+  case EDQUOT: return TP_ERR_STORE_FULL;
+  case EACCES:
+  case EPERM:
+  case EROFS: return TP_ERR_STORE_READONLY;
+  default: return TP_ERR_IO;
+  }
+}
+
+/* SQLite would make the file with the mode that the umask leaves, and its journal files with the mode of the file: so
+ * the file is made here. Only a file that was not there is opened: closing any descriptor of a file drops every POSIX
+ * lock that this process holds on it, those of other connections included. The mutex keeps a second opener of the same
+ * new file from taking such a lock between our open and our close. */
+static pthread_mutex_t birth = PTHREAD_MUTEX_INITIALIZER;
+
+static int create_private(const char *path) {
+  pthread_mutex_lock(&birth);
+  int error = 0;
+  int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd >= 0) close(fd);
+  else if (errno != EEXIST) error = errno;
+  pthread_mutex_unlock(&birth);
+  return error;
+}
+
+/* "file:x" could be a URI to SQLite, and ":memory:" no file at all; what begins with "/" or "./" is a file. */
+static char *plain_path(const char *path) {
+  return sqlite3_mprintf("%s%s", path[0] == '/' ? "" : "./", path);
+}
+
+static tp_status connect_to(const char *path, sqlite3 **ret_db, tp_fault *fault) {
+  char *plain = plain_path(path);
+  if (!plain) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
+  sqlite3 *db = NULL;
+  int rc = sqlite3_open_v2(plain, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
+  sqlite3_free(plain);
+  if (rc == SQLITE_OK) rc = sqlite3_busy_timeout(db, TP__SQLITE_BUSY_MS);
+  if (rc != SQLITE_OK) {
+    tp_status status = tp__sqlite_fail(db, path, "open", rc, fault);
+    sqlite3_close(db);
+    return status;
+  }
+  *ret_db = db;
+  return TP_OK;
+}
+
+static int query_int(sqlite3 *db, const char *sql, int64_t *ret_value) {
+  sqlite3_stmt *statement = NULL;
+  int rc = sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_step(statement);
+  if (rc == SQLITE_ROW) *ret_value = sqlite3_column_int64(statement, 0);
+  int end = sqlite3_finalize(statement);
+  return rc == SQLITE_ROW ? SQLITE_OK : end != SQLITE_OK ? end : rc;
+}
+
+/** What a file says of itself. */
+typedef struct identity {
+  int64_t application_id, version, objects;
+} identity;
+
+/* One look: the savepoint keeps another process from making the tables between two of the questions. */
+static int read_identity(sqlite3 *db, identity *ret_identity) {
+  int rc = sqlite3_exec(db, "SAVEPOINT look", NULL, NULL, NULL);
+  if (rc != SQLITE_OK) return rc;
+  rc = query_int(db, "PRAGMA application_id", &ret_identity->application_id);
+  if (rc == SQLITE_OK) rc = query_int(db, "PRAGMA user_version", &ret_identity->version);
+  if (rc == SQLITE_OK) rc = query_int(db, "SELECT count(*) FROM sqlite_schema", &ret_identity->objects);
+  int end = sqlite3_exec(db, "RELEASE look", NULL, NULL, NULL);
+  return rc == SQLITE_OK ? end : rc;
+}
+
+/* Whose file it is: an empty one (*ret_empty), ours of this version, or refused. */
+static tp_status identify(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, bool *ret_empty,
+                          tp_fault *fault) {
+  identity is = {0};
+  int rc = read_identity(db, &is);
+  if (rc != SQLITE_OK) return tp__sqlite_fail(db, path, "read its header", rc, fault);
+  *ret_empty = is.application_id == 0 && is.version == 0 && is.objects == 0;
+  if (*ret_empty) return TP_OK;
+  if (is.application_id != schema->application_id)
+    return tp__sqlite_refuse(fault, TP_ERR_STORE_SCHEMA, path, 0,
+                             "%s is a SQLite file of somebody else, not %s; give another path", path, schema->noun);
+  if (is.version > schema->version)
+    return tp__sqlite_refuse(fault, TP_ERR_STORE_SCHEMA, path, 0,
+                             "%s is %s of schema version %lld, and this library knows versions up to %d; use a newer "
+                             "turnphase",
+                             path, schema->noun, (long long)is.version, (int)schema->version);
+  if (is.version != schema->version)
+    return tp__sqlite_refuse(fault, TP_ERR_STORE_CORRUPT, path, 0,
+                             "%s says it is %s of schema version %lld, which there never was", path, schema->noun,
+                             (long long)is.version);
+  return TP_OK;
+}
+
+/* The file may have become somebody's between the first look and the lock, so it is asked again under the lock. */
+static tp_status make_tables(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, tp_fault *fault) {
+  int rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+  if (rc != SQLITE_OK) return tp__sqlite_fail(db, path, "begin", rc, fault);
+  bool empty = false;
+  tp_status status = identify(db, path, schema, &empty, fault);
+  if (status == TP_OK && empty) {
+    char numbers[96];
+    snprintf(numbers, sizeof numbers, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
+             (int)schema->application_id, (int)schema->version);
+    rc = sqlite3_exec(db, schema->sql, NULL, NULL, NULL);
+    if (rc == SQLITE_OK) rc = sqlite3_exec(db, numbers, NULL, NULL, NULL);
+    if (rc == SQLITE_OK) rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+    if (rc != SQLITE_OK) status = tp__sqlite_fail(db, path, "make its tables", rc, fault);
+  }
+  if (!sqlite3_get_autocommit(db)) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+  return status;
+}
+
+/* SQLite does not wait for a lock while it switches a file to WAL, so two openers of a new file could refuse each
+ * other: the waiting is done here. */
+static tp_status set_durable(sqlite3 *db, const char *path, tp_fault *fault) {
+  static const char sql[] = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = FAST;";
+  enum { PAUSE_MS = 10 };
+  int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+  for (int waited_ms = 0; (rc & 0xff) == SQLITE_BUSY && waited_ms < TP__SQLITE_BUSY_MS; waited_ms += PAUSE_MS) {
+    sqlite3_sleep(PAUSE_MS);
+    rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+  }
+  return rc == SQLITE_OK ? TP_OK : tp__sqlite_fail(db, path, "set up its journal", rc, fault);
+}
+
+static tp_status check_pages(sqlite3 *db, const char *path, tp_fault *fault) {
+  sqlite3_stmt *statement = NULL;
+  int rc = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &statement, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_step(statement);
+  tp_status status = TP_OK;
+  const char *verdict = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(statement, 0) : NULL;
+  if (rc != SQLITE_ROW) status = tp__sqlite_fail(db, path, "check its pages", rc, fault);
+  else if (!verdict) status = tp__sqlite_fail(db, path, "check its pages", SQLITE_NOMEM, fault);
+  else if (strcmp(verdict, "ok") != 0)
+    status = tp__sqlite_refuse(fault, TP_ERR_STORE_CORRUPT, path, 0, "%s is damaged: %s%s", path, verdict,
+                               remedy_of(TP_ERR_STORE_CORRUPT));
+  sqlite3_finalize(statement);
+  return status;
+}
+
+static tp_status check_and_set_up(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, tp_fault *fault) {
+  bool empty = false;
+  if (sqlite3_db_readonly(db, "main") == 1) return tp__sqlite_fail(NULL, path, "open", SQLITE_READONLY, fault);
+  tp_status status = identify(db, path, schema, &empty, fault);
+  if (status == TP_OK && !empty) status = check_pages(db, path, fault);
+  if (status == TP_OK) status = set_durable(db, path, fault);
+  if (status == TP_OK && empty) status = make_tables(db, path, schema, fault);
+  return status;
+}
+
+tp_status tp__sqlite_open(const char *path, const tp__sqlite_schema *schema, sqlite3 **ret_db, tp_fault *fault) {
+  int error = create_private(path);
+  if (error) {
+    char words[128];
+    return tp__sqlite_refuse(fault, status_of_errno(error), path, error, "%s cannot be made: %s", path,
+                             strerror_r(error, words, sizeof words));
+  }
+  sqlite3 *db = NULL;
+  tp_status status = connect_to(path, &db, fault);
+  if (status != TP_OK) return status;
+  status = check_and_set_up(db, path, schema, fault);
+  if (status == TP_OK) *ret_db = db;
+  else sqlite3_close(db);
+  return status;
+}
+
+tp_status tp__sqlite_open_reader(const char *path, sqlite3 **ret_db, tp_fault *fault) {
+  sqlite3 *db = NULL;
+  tp_status status = connect_to(path, &db, fault);
+  if (status != TP_OK) return status;
+  int rc = sqlite3_exec(db, "PRAGMA query_only = ON", NULL, NULL, NULL);
+  if (rc == SQLITE_OK) *ret_db = db;
+  else {
+    status = tp__sqlite_fail(db, path, "open", rc, fault);
+    sqlite3_close(db);
+  }
+  return status;
+}

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The history of sessions in a SQLite file. One connection writes, under a mutex; a load reads on a connection of its
+ * own and in a snapshot of its own (WAL), so the receiver of the messages runs without any lock of ours and may append.
+ *
+ * session: one row per (tenant, session). message: rows in the order of their ids, which is the order of the appends.
+ * tool_call: the calls of an assistant message by index. Arguments are kept as the bytes they came as. */
+#include <pthread.h>
+#include <string.h>
+
+#include "stores/sqlite/database.h"
+#include "turnphase/sqlite.h"
+
+static const tp__sqlite_schema schema = {
+    .noun = "a history of sessions",
+    .application_id = 0x54704869, /* "TpHi" */
+    .version = 1,
+    .sql = "CREATE TABLE session (id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL,"
+           "  UNIQUE (tenant, name));"
+           "CREATE TABLE message (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, role INTEGER NOT NULL,"
+           "  is_error INTEGER NOT NULL, turn TEXT NOT NULL, text TEXT NOT NULL, call_id TEXT NOT NULL,"
+           "  name TEXT NOT NULL);"
+           "CREATE INDEX message_session ON message (session);"
+           "CREATE TABLE tool_call (message INTEGER NOT NULL, position INTEGER NOT NULL, id TEXT NOT NULL,"
+           "  name TEXT NOT NULL, malformed INTEGER NOT NULL, arguments BLOB NOT NULL, PRIMARY KEY (message, position))"
+           "  WITHOUT ROWID;"};
+
+/** A connection that reads, with its statements. */
+typedef struct reader {
+  sqlite3 *db;
+  sqlite3_stmt *messages;
+  sqlite3_stmt *calls;
+} reader;
+
+enum { INSERT_SESSION, FIND_SESSION, INSERT_MESSAGE, INSERT_CALL, WRITE_STATEMENTS };
+
+typedef struct history {
+  char *path; /* never changes after open */
+  pthread_mutex_t mutex;
+  /* ---- under mutex */
+  sqlite3 *db;
+  sqlite3_stmt *statements[WRITE_STATEMENTS];
+  reader *idle; /* kept for the next load; NULL while one is using it */
+} history;
+
+static const char *const write_sql[WRITE_STATEMENTS] = {
+    [INSERT_SESSION] = "INSERT INTO session (tenant, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+    [FIND_SESSION] = "SELECT id FROM session WHERE tenant = ?1 AND name = ?2",
+    [INSERT_MESSAGE] = ("INSERT INTO message (session, role, is_error, turn, text, call_id, name)"
+                        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"),
+    [INSERT_CALL] = ("INSERT INTO tool_call (message, position, id, name, malformed, arguments)"
+                     " VALUES (?1, ?2, ?3, ?4, ?5, ?6)")};
+
+static const char *const messages_sql =
+    "SELECT message.id, role, is_error, turn, text, call_id, message.name FROM session"
+    " JOIN message ON message.session = session.id WHERE tenant = ?1 AND session.name = ?2 ORDER BY message.id";
+static const char *const calls_sql =
+    "SELECT id, name, malformed, arguments FROM tool_call WHERE message = ?1 ORDER BY position";
+
+static int prepare(sqlite3 *db, const char *sql, sqlite3_stmt **ret_statement) {
+  return sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, ret_statement, NULL);
+}
+
+/* An empty text is '', never NULL. The bytes are borrowed until the statement is reset. */
+static int bind_text(sqlite3_stmt *statement, int index, tp_text text) {
+  return sqlite3_bind_text64(statement, index, text.size ? text.data : "", text.size, SQLITE_STATIC, SQLITE_UTF8);
+}
+
+static int bind_blob(sqlite3_stmt *statement, int index, tp_text bytes) {
+  return sqlite3_bind_blob64(statement, index, bytes.size ? bytes.data : "", bytes.size, SQLITE_STATIC);
+}
+
+/* Ends a use of a cached statement: nothing of the caller's stays bound. */
+static void release(sqlite3_stmt *statement) {
+  sqlite3_reset(statement);
+  sqlite3_clear_bindings(statement);
+}
+
+/* ---- append ---- */
+
+/* Runs a statement that gives no row. */
+static int run(sqlite3_stmt *statement, int rc) {
+  if (rc == SQLITE_OK) rc = sqlite3_step(statement);
+  release(statement);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static int bind_session(sqlite3_stmt *statement, tp_text tenant, tp_text session) {
+  int rc = bind_text(statement, 1, tenant);
+  return rc == SQLITE_OK ? bind_text(statement, 2, session) : rc;
+}
+
+static int session_id_locked(history *h, tp_text tenant, tp_text session, int64_t *ret_id) {
+  sqlite3_stmt *insert = h->statements[INSERT_SESSION], *find = h->statements[FIND_SESSION];
+  int rc = run(insert, bind_session(insert, tenant, session));
+  if (rc == SQLITE_OK) rc = bind_session(find, tenant, session);
+  if (rc == SQLITE_OK) rc = sqlite3_step(find);
+  if (rc == SQLITE_ROW) *ret_id = sqlite3_column_int64(find, 0);
+  release(find);
+  return rc == SQLITE_ROW ? SQLITE_OK : rc == SQLITE_DONE ? SQLITE_CORRUPT : rc;
+}
+
+static int insert_call_locked(history *h, int64_t message, size_t position, const tp_tool_call *call) {
+  sqlite3_stmt *s = h->statements[INSERT_CALL];
+  int rc = sqlite3_bind_int64(s, 1, message);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, (int64_t)position);
+  if (rc == SQLITE_OK) rc = bind_text(s, 3, call->id);
+  if (rc == SQLITE_OK) rc = bind_text(s, 4, call->name);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int(s, 5, call->malformed);
+  if (rc == SQLITE_OK) rc = bind_blob(s, 6, call->arguments);
+  return run(s, rc);
+}
+
+static int insert_message_locked(history *h, int64_t session, const tp_message *message) {
+  sqlite3_stmt *s = h->statements[INSERT_MESSAGE];
+  int rc = sqlite3_bind_int64(s, 1, session);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int(s, 2, (int)message->role);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int(s, 3, message->is_error);
+  if (rc == SQLITE_OK) rc = bind_text(s, 4, message->turn_id);
+  if (rc == SQLITE_OK) rc = bind_text(s, 5, message->text);
+  if (rc == SQLITE_OK) rc = bind_text(s, 6, message->call_id);
+  if (rc == SQLITE_OK) rc = bind_text(s, 7, message->name);
+  rc = run(s, rc);
+  int64_t id = sqlite3_last_insert_rowid(h->db);
+  for (size_t i = 0; rc == SQLITE_OK && i < message->call_count; i++)
+    rc = insert_call_locked(h, id, i, &message->calls[i]);
+  return rc;
+}
+
+static int append_locked(history *h, tp_text tenant, tp_text session, const tp_message *messages, size_t count) {
+  int64_t session_id = 0;
+  int rc = sqlite3_exec(h->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+  if (rc == SQLITE_OK) rc = session_id_locked(h, tenant, session, &session_id);
+  for (size_t i = 0; rc == SQLITE_OK && i < count; i++) rc = insert_message_locked(h, session_id, &messages[i]);
+  return rc == SQLITE_OK ? sqlite3_exec(h->db, "COMMIT", NULL, NULL, NULL) : rc;
+}
+
+static tp_status history_append(void *self, tp_text tenant, tp_text session, const tp_message *messages, size_t count,
+                                tp_fault *fault) {
+  history *h = self;
+  if (count == 0) return TP_OK;
+  pthread_mutex_lock(&h->mutex);
+  int rc = append_locked(h, tenant, session, messages, count);
+  tp_status status = rc == SQLITE_OK ? TP_OK : tp__sqlite_fail(h->db, h->path, "append to a session", rc, fault);
+  /* Some failures end the transaction by themselves, the others here: nothing of the batch stays. */
+  if (!sqlite3_get_autocommit(h->db)) sqlite3_exec(h->db, "ROLLBACK", NULL, NULL, NULL);
+  pthread_mutex_unlock(&h->mutex);
+  return status;
+}
+
+/* ---- load ---- */
+
+static void reader_free(reader *r) {
+  if (!r) return;
+  sqlite3_finalize(r->messages);
+  sqlite3_finalize(r->calls);
+  sqlite3_close(r->db);
+  sqlite3_free(r);
+}
+
+static tp_status reader_new(const char *path, reader **ret_reader, tp_fault *fault) {
+  reader *r = sqlite3_malloc64(sizeof *r);
+  if (!r) return tp__sqlite_fail(NULL, path, "load a session", SQLITE_NOMEM, fault);
+  *r = (reader){0};
+  tp_status status = tp__sqlite_open_reader(path, &r->db, fault);
+  if (status == TP_OK) {
+    int rc = prepare(r->db, messages_sql, &r->messages);
+    if (rc == SQLITE_OK) rc = prepare(r->db, calls_sql, &r->calls);
+    if (rc != SQLITE_OK) status = tp__sqlite_fail(r->db, path, "load a session", rc, fault);
+  }
+  if (status == TP_OK) *ret_reader = r;
+  else reader_free(r);
+  return status;
+}
+
+static tp_status take_reader(history *h, reader **ret_reader, tp_fault *fault) {
+  pthread_mutex_lock(&h->mutex);
+  reader *r = h->idle;
+  h->idle = NULL;
+  pthread_mutex_unlock(&h->mutex);
+  if (!r) return reader_new(h->path, ret_reader, fault);
+  *ret_reader = r;
+  return TP_OK;
+}
+
+static void give_back_reader(history *h, reader *r) {
+  release(r->calls);
+  release(r->messages);
+  pthread_mutex_lock(&h->mutex);
+  reader *surplus = h->idle ? r : NULL;
+  if (!surplus) h->idle = r;
+  pthread_mutex_unlock(&h->mutex);
+  reader_free(surplus);
+}
+
+static tp_text column(sqlite3_stmt *statement, int index) {
+  const char *data = (const char *)sqlite3_column_blob(statement, index);
+  return (tp_text){data ? data : "", (size_t)sqlite3_column_bytes(statement, index)};
+}
+
+/** The calls of the message that is being delivered. The texts of a call stand in one block, which begins at its id. */
+typedef struct call_list {
+  tp_tool_call *items;
+  size_t count, capacity;
+} call_list;
+
+static void call_list_clear(call_list *list) {
+  for (size_t i = 0; i < list->count; i++) sqlite3_free((char *)list->items[i].id.data);
+  list->count = 0;
+}
+
+static void call_list_fini(call_list *list) {
+  call_list_clear(list);
+  sqlite3_free(list->items);
+}
+
+static tp_text put_copy(char **next, tp_text text) {
+  char *at = *next;
+  if (text.size) memcpy(at, text.data, text.size);
+  *next += text.size;
+  return (tp_text){at, text.size};
+}
+
+static int call_list_add(call_list *list, sqlite3_stmt *row) {
+  if (list->count == list->capacity) {
+    size_t capacity = list->capacity ? 2 * list->capacity : 8;
+    tp_tool_call *items = sqlite3_realloc64(list->items, capacity * sizeof *items);
+    if (!items) return SQLITE_NOMEM;
+    list->items = items;
+    list->capacity = capacity;
+  }
+  tp_text id = column(row, 0), name = column(row, 1), arguments = column(row, 3);
+  char *next = sqlite3_malloc64(id.size + name.size + arguments.size + 1);
+  if (!next) return SQLITE_NOMEM;
+  tp_tool_call *call = &list->items[list->count++];
+  call->id = put_copy(&next, id);
+  call->name = put_copy(&next, name);
+  call->malformed = sqlite3_column_int(row, 2) != 0;
+  call->arguments = put_copy(&next, arguments);
+  return SQLITE_OK;
+}
+
+static int read_calls(sqlite3_stmt *calls, int64_t message, call_list *list) {
+  call_list_clear(list);
+  int rc = sqlite3_bind_int64(calls, 1, message);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(calls)) == SQLITE_ROW) rc = call_list_add(list, calls);
+  sqlite3_reset(calls);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static int read_message(reader *r, call_list *calls, tp_message *message) {
+  sqlite3_stmt *row = r->messages;
+  int64_t role = sqlite3_column_int64(row, 1);
+  if (role < TP_ROLE_USER || role > TP_ROLE_END) return SQLITE_CORRUPT;
+  int rc = SQLITE_OK;
+  if (role == TP_ROLE_ASSISTANT) rc = read_calls(r->calls, sqlite3_column_int64(row, 0), calls);
+  else call_list_clear(calls);
+  *message = (tp_message){.role = (tp_role)role,
+                          .is_error = sqlite3_column_int(row, 2) != 0,
+                          .turn_id = column(row, 3),
+                          .text = column(row, 4),
+                          .calls = calls->count ? calls->items : NULL,
+                          .call_count = calls->count,
+                          .call_id = column(row, 5),
+                          .name = column(row, 6)};
+  return rc;
+}
+
+static tp_status deliver(reader *r, const char *path, tp_message_fn each, void *ctx, tp_fault *fault) {
+  call_list calls = {0};
+  tp_status status = TP_OK;
+  int rc;
+  while ((rc = sqlite3_step(r->messages)) == SQLITE_ROW) {
+    tp_message message;
+    rc = read_message(r, &calls, &message);
+    if (rc != SQLITE_OK) break;
+    status = each(ctx, &message);
+    if (status != TP_OK) break;
+  }
+  call_list_fini(&calls);
+  if (status != TP_OK || rc == SQLITE_DONE) return status;
+  return tp__sqlite_fail(r->db, path, "load a session", rc, fault);
+}
+
+static tp_status history_load(void *self, tp_text tenant, tp_text session, tp_message_fn each, void *ctx,
+                              tp_fault *fault) {
+  history *h = self;
+  reader *r = NULL;
+  tp_status status = take_reader(h, &r, fault);
+  if (status != TP_OK) return status;
+  int rc = bind_session(r->messages, tenant, session);
+  if (rc == SQLITE_OK) status = deliver(r, h->path, each, ctx, fault);
+  else status = tp__sqlite_fail(r->db, h->path, "load a session", rc, fault);
+  give_back_reader(h, r);
+  return status;
+}
+
+/* ---- life ---- */
+
+static void history_destroy(void *self) {
+  history *h = self;
+  reader_free(h->idle);
+  for (int i = 0; i < WRITE_STATEMENTS; i++) sqlite3_finalize(h->statements[i]);
+  sqlite3_close(h->db);
+  pthread_mutex_destroy(&h->mutex);
+  sqlite3_free(h->path);
+  sqlite3_free(h);
+}
+
+static tp_status prepare_all(history *h, tp_fault *fault) {
+  for (int i = 0; i < WRITE_STATEMENTS; i++) {
+    int rc = prepare(h->db, write_sql[i], &h->statements[i]);
+    if (rc != SQLITE_OK) return tp__sqlite_fail(h->db, h->path, "prepare", rc, fault);
+  }
+  return TP_OK;
+}
+
+static history *history_new(const char *path) {
+  history *h = sqlite3_malloc64(sizeof *h);
+  if (!h) return NULL;
+  memset(h, 0, sizeof *h);
+  h->path = sqlite3_mprintf("%s", path);
+  if (!h->path || pthread_mutex_init(&h->mutex, NULL) != 0) {
+    sqlite3_free(h->path);
+    sqlite3_free(h);
+    return NULL;
+  }
+  return h;
+}
+
+tp_status tp_sqlite_history_open(const char *path, tp_history *ret_history, tp_fault *fault) {
+  if (!path || !path[0] || !ret_history)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, "", 0, "a history needs the path of its file");
+  history *h = history_new(path);
+  if (!h) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
+  tp_status status = tp__sqlite_open(path, &schema, &h->db, fault);
+  if (status == TP_OK) status = prepare_all(h, fault);
+  if (status != TP_OK) {
+    history_destroy(h);
+    return status;
+  }
+  *ret_history = (tp_history){.struct_size = sizeof *ret_history,
+                              .self = h,
+                              .load = history_load,
+                              .append = history_append,
+                              .destroy = history_destroy};
+  return TP_OK;
+}

@@ -1,0 +1,319 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of the house that no compiler knows.
+
+    python3 tests/lint.py ROOT
+
+Each rule is a row: which files, a pattern that must not occur there, what to do instead, and a planted breach. Before the
+tree is read every rule is tried on its breach: a rule that cannot fail proves nothing. Prints file:line: message for each
+breach. Exit: 0 none, 1 some, 2 the lint itself is broken.
+"""
+
+import os
+import re
+import sys
+
+LIBRARY = r'(runtime|phases|providers|stores|domains)/.*\.[ch]$'
+CORE = r'(runtime|phases)/.*\.[ch]$'
+ANY_C = r'.*\.[ch]$'
+
+# ---- views of a file: the text with some of it blanked, so that lines keep their numbers ----
+
+TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+
+
+def blank(text):
+    return re.sub(r'[^\n]', ' ', text)
+
+
+def without_comments(text):
+    return TOKEN.sub(lambda m: blank(m.group()) if m.group()[0] == '/' else m.group(), text)
+
+
+def code_only(text):
+    return TOKEN.sub(lambda m: blank(m.group()), text)
+
+
+VIEWS = {'all': lambda text: text, 'text': without_comments, 'code': code_only}
+
+# ---- rules that are one pattern: name, files, files left out, view, pattern, message, (path, breach) ----
+
+
+def calls(*names):
+    return r'(?<![\w.>])(?:%s)\s*\(' % '|'.join(names)
+
+
+PATTERNS = [
+    ('ck', ANY_C, r'runtime/os/(queue\.c|tsan_ck_pr\.h)$', 'text', r'#\s*include\s*[<"]ck_\w+\.h',
+     'ck belongs to runtime/os/queue.c alone; use runtime/os/queue.h',
+     ('tests/unit/x_test.c', '#include <ck_ring.h>\n')),
+    ('ck-allowed', r'runtime/os/queue\.c$', None, 'code',
+     r'\bck_(ht|hs|rhs|array|hp|fifo_mpmc|spinlock|rwlock|stack_batch_pop_mpmc|stack_pop_mpmc|epoch_poll|ec_inc)\w*',
+     'this part of ck 0.7.1 has faults that were mended later, or misleads ThreadSanitizer',
+     ('runtime/os/queue.c', 'ck_stack_batch_pop_mpmc(&stack);\n')),
+    ('fence', ANY_C, r'runtime/os/tsan_ck_pr\.h$', 'code', r'\b(atomic_thread_fence|__atomic_thread_fence|ck_spinlock\w*)\b',
+     'ThreadSanitizer does not understand it; put the order on the operation',
+     ('runtime/exec/x.c', 'atomic_thread_fence(memory_order_acquire);\n')),
+    ('atomics', LIBRARY, r'runtime/os/', 'code',
+     r'<stdatomic\.h>|\b_Atomic\b|(?<![\w.>])atomic_(?!init\b)\w+\s*\(|\b__(atomic|sync)_\w+',
+     'atomics come from runtime/os/os.h, where the order stands in the name (atomic_init alone has none)',
+     ('runtime/exec/x.c', 'atomic_load(&a);\n')),
+    ('volatile', LIBRARY, r'runtime/os/', 'code', r'\bvolatile\b', 'volatile orders nothing between threads',
+     ('phases/x.c', 'static volatile int done;\n')),
+    ('threads', CORE, r'runtime/os/', 'code', r'<(pthread|threads)\.h>|\b(pthread|thrd|mtx|cnd)_\w+\s*\(|\b(_Thread_local|__thread)\b',
+     'threads, locks and thread-locals come from runtime/os/os.h, so that the simulator can stand in for them',
+     ('phases/x.c', 'pthread_mutex_lock(&m);\n')),
+    ('clock', CORE, r'runtime/os/', 'code',
+     calls('clock_gettime', 'clock_nanosleep', 'gettimeofday', 'timespec_get', 'time', 'nanosleep', 'usleep', 'sleep'),
+     'the clock is runtime/os/os.h\'s, so that the simulator can move it',
+     ('runtime/exec/x.c', 'clock_gettime(CLOCK_MONOTONIC, &now);\n')),
+    ('random', CORE, r'runtime/os/', 'code', calls('s?rand', 's?random', 'rand_r', 'getrandom', 'getentropy', 'arc4random'),
+     'randomness comes from tp__random(), so that a seed replays',
+     ('runtime/exec/x.c', 'int r = rand();\n')),
+    ('allocation', CORE, r'runtime/(os|base)/', 'code',
+     calls('malloc', 'calloc', 'realloc', 'reallocarray', 'aligned_alloc', 'posix_memalign', 'free', 'strn?dup', 'v?asprintf', 'getline'),
+     'memory comes from the given tp_allocator (tp__alloc), so that a test can refuse it',
+     ('phases/x.c', 'char *s = strdup(text);\n')),
+    ('printing', LIBRARY, None, 'code',
+     calls('v?f?printf', 'v?dprintf', 'f?puts', 'f?putc', 'putchar', 'fputs', 'perror', 'syslog') + r'|\b(stdout|stderr)\b',
+     'library code never prints: hand it to the log callback or a print callback',
+     ('runtime/base/x.c', 'fprintf(stderr, "no");\n')),
+    ('ending', LIBRARY, None, 'code', calls('abort', 'exit', '_exit', '_Exit', 'quick_exit', 'raise', 'err', 'errx'),
+     'library code never ends its host: return a tp_status (assert is for our own invariants)',
+     ('domains/memory/x.c', 'if (bad) abort();\n')),
+    ('host state', LIBRARY, None, 'code',
+     calls('signal', 'sigaction', 'sigprocmask', 'f?chdir', 'umask', 'setenv', 'putenv', 'unsetenv', 'setlocale', 'atexit', 'system', 'popen'),
+     'signals, working directory, environment and locale are the host\'s',
+     ('stores/x.c', 'signal(SIGPIPE, SIG_IGN);\n')),
+    ('unsafe text', ANY_C, r'tests/', 'code', calls('strcpy', 'strcat', 'v?sprintf', 'gets', 'strtok', 'alloca', 'atoi', 'atol', 'atof'),
+     'no bound, no error or not for threads: use snprintf, memcpy, strtol',
+     ('cli/x.c', 'strcpy(a, b);\n')),
+    ('unfinished', r'.*', r'tests/lint\.py$', 'all', r'\b(TODO|FIXME|XXX|HACK)\b', 'finish it, or leave it out',
+     ('cli/x.c', '/* TO' 'DO: later */\n')),
+    ('width', r'.*\.([ch]|def|map|sh|py)$|.*meson\.build$|dev$', r'tests/lint\.py$', 'all', r'^.{121,}$', 'a line has at most 120 characters',
+     ('cli/x.c', '/* ' + 'x' * 120 + ' */\n')),
+    ('white space', r'.*\.([ch]|def|map|sh|py)$|.*meson\.build$|dev$', None, 'all', r'\t|[ \r]+$', 'no tab, no white space at the end of a line',
+     ('cli/x.c', 'int x; \n')),
+    ('suppressions', r'tests/tsan\.supp$', None, 'all', r'^(?!#|race:_ck_|$).*', 'no frame of our own is ever suppressed',
+     ('tests/tsan.supp', 'race:tp__queue_mpmc_pop\n')),
+    ('line comment', r'.*\.[ch]$', None, 'code-with-slashes', r'//', 'comments are /* */',
+     ('cli/x.c', 'int x; // why\n')),
+    ('disabled code', ANY_C, None, 'text', r'^\s*#\s*if\s+0\b', 'delete what is not used; the history keeps it',
+     ('cli/x.c', '#if 0\n#endif\n')),
+]
+VIEWS['code-with-slashes'] = lambda text: TOKEN.sub(lambda m: m.group() if m.group().startswith('//') else blank(m.group()), text)
+
+# ---- rules that need more than a pattern: functions of (path, text, tree) that yield (line, message) ----
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
+# Top to bottom: a room includes only what stands before it, and itself. The rooms that stand on the public face only see
+# that and themselves.
+ROOMS = ['include/turnphase', 'runtime/base', 'runtime/os', 'runtime/value', 'runtime/store', 'runtime/record', 'runtime/plan',
+         'runtime/exec', 'runtime/process', 'phases']
+PUBLIC_FACE_ONLY = ['providers', 'stores', 'domains/declared', 'domains/memory', 'cli', 'examples']
+PLAIN_HEADERS = {'stdarg.h', 'stdbool.h', 'stddef.h', 'stdint.h'}
+
+
+def line_of(text, offset):
+    return text.count('\n', 0, offset) + 1
+
+
+def room_of(path):
+    if path.startswith('turnphase/'):
+        return 'include/turnphase'
+    for room in ROOMS + PUBLIC_FACE_ONLY + ['runtime', 'bench', 'tests']:
+        if path.startswith(room + '/'):
+            return room
+    return None
+
+
+def rooms_look_down(path, text, tree):
+    here = room_of(path)
+    for match in INCLUDE.finditer(without_comments(text)):
+        quote, name = match.groups()
+        line = line_of(text, match.start())
+        if here == 'include/turnphase':
+            if not name.startswith('turnphase/') and name not in PLAIN_HEADERS:
+                yield line, 'a public header shows only turnphase/ and %s, not %s' % (', '.join(sorted(PLAIN_HEADERS)), name)
+            continue
+        there = room_of(name)
+        if quote == '<' or there is None:
+            if quote == '"' and here is not None and here != 'tests':
+                yield line, 'include by the path from the root, not "%s"' % name
+            continue
+        if here in ROOMS and (there not in ROOMS or ROOMS.index(there) > ROOMS.index(here)):
+            yield line, '%s may not know %s: rooms look only at those above them' % (here, there)
+        elif here in PUBLIC_FACE_ONLY and there not in ('include/turnphase', here):
+            yield line, '%s stands on the public headers alone, not on %s' % (here, there)
+
+
+FOREIGN_WORDS = {'agent', 'agents', 'prompt', 'prompts', 'model', 'models', 'tool', 'tools'}
+IDENTIFIER = re.compile(r'[A-Za-z_]\w*')
+
+
+def runtime_has_no_foreign_words(path, text, tree):
+    """runtime/ never names an agent, a prompt, a model or a tool, but by the names that public headers gave."""
+    if not path.startswith('runtime/') or path == 'runtime/os/lock.def':  # it ranks the locks of all rooms
+        return
+    for match in IDENTIFIER.finditer(text):
+        word = match.group()
+        if FOREIGN_WORDS & set(word.lower().split('_')) and word not in tree.public_words:
+            yield line_of(text, match.start()), '"%s": runtime/ never names an agent, a prompt, a model or a tool' % word
+
+
+def has_licence(path, text, tree):
+    if re.search(r'\.([ch]|def|map|sh|py)$|meson\.build$|meson_options\.txt$|^dev$|^\.ci/run$', path):
+        if 'SPDX-License-Identifier: Apache-2.0' not in '\n'.join(text.split('\n')[:2]):
+            yield 1, 'the first line (after #!) is SPDX-License-Identifier: Apache-2.0'
+
+
+def ends_with_newline(path, text, tree):
+    if re.search(r'\.([ch]|def|map|sh|py|md)$|meson\.build$', path) and text and not text.endswith('\n'):
+        yield text.count('\n') + 1, 'the last line has no end'
+
+
+def one_group(path, text, tree):
+    if re.match(r'tests/\w+/\w+_test\.c$', path) and len(re.findall(r'\bcmocka_run_group_tests\w*\s*\(', code_only(text))) != 1:
+        yield 1, 'one cmocka group per executable: a second one breaks the TAP plan'
+
+
+def is_built(path, text, tree):
+    """Nothing is forgotten: sources, tests and public headers stand in a meson.build."""
+    match = re.match(r'(runtime|phases|stores|domains/\w+|cli)/(.+\.c)$', path)
+    if match and "'%s'" % match.group(2) not in tree.read(match.group(1) + '/meson.build'):
+        yield 1, 'not listed in %s/meson.build' % match.group(1)
+    match = re.match(r'tests/(\w+)/(\w+)_test\.c$', path)
+    if match and not re.search(r"\['%s',\s*'%s'," % match.groups(), tree.read('tests/meson.build')):
+        yield 1, 'not in the table of tests/meson.build'
+    match = re.match(r'tests/fuzz/(\w+)_fuzz\.c$', path)
+    if match and "'%s'" % match.group(1) not in tree.read('tests/fuzz/meson.build'):
+        yield 1, 'not listed in tests/fuzz/meson.build'
+    match = re.match(r'include/turnphase/(\w+\.(?:h|def))$', path)
+    if match:
+        name = match.group(1)
+        if name.endswith('.h') and "'%s'" % name not in tree.read('tests/headers/meson.build'):
+            yield 1, 'not in tests/headers/meson.build'
+        if not any("include/turnphase/%s'" % name in tree.read(file) for file in tree.files if file.endswith('meson.build')):
+            yield 1, 'installed by no meson.build'
+
+
+def lists_are_sorted(path, text, tree):
+    if not path.endswith('meson.build'):
+        return
+    for block in re.finditer(r"\w+(?:_sources|_names|_headers) = (?:files\()?\[?\n((?:  '[^']+',\n)+)", text):
+        names = re.findall(r"'([^']+)'", block.group(1))
+        for before, after in zip(names, names[1:]):
+            if before >= after:
+                yield line_of(text, block.start()), "the list is in the order of the alphabet: '%s' stands before '%s'" % (before, after)
+
+
+FUNCTIONS = [
+    (rooms_look_down, 'include/turnphase/x.h', '#include <msgpack.h>\n'),
+    (rooms_look_down, 'runtime/os/x.c', '#include "runtime/exec/runtime.h"\n'),
+    (rooms_look_down, 'runtime/exec/x.c', '#include "phases/turn.h"\n'),
+    (rooms_look_down, 'domains/memory/x.c', '#include "runtime/base/base.h"\n'),
+    (rooms_look_down, 'cli/x.c', '#include "x.h"\n'),
+    (runtime_has_no_foreign_words, 'runtime/exec/x.c', '/* runs the model\'s tool_zzz calls */\n'),
+    (has_licence, 'cli/x.c', '\n'),
+    (ends_with_newline, 'cli/x.c', 'int x;'),
+    (one_group, 'tests/unit/x_test.c', 'cmocka_run_group_tests(a); cmocka_run_group_tests(b);\n'),
+    (is_built, 'runtime/base/forgotten_zzz.c', '\n'),
+    (is_built, 'tests/unit/forgotten_zzz_test.c', '\n'),
+    (is_built, 'include/turnphase/forgotten_zzz.h', '\n'),
+    (lists_are_sorted, 'cli/meson.build', "cli_sources = files(\n  'b.c',\n  'a.c',\n)\n"),
+]
+
+# What must stay allowed: a rule that cries at these is wrong.
+INNOCENT = [
+    ('runtime/base/x.c', '/* SPDX-License-Identifier: Apache-2.0 */\n#include "turnphase/base.h"\n'
+                         '/* never abort(), printf() or malloc(): */\nint n = snprintf(a, b, "free(%d) // no comment", tp__time(x));\n'
+                         'self->free(self);\nstore.time(1);\n'),
+    ('domains/memory/x.c', '/* SPDX-License-Identifier: Apache-2.0 */\n#include "turnphase/memory.h"\n#include <sqlite3.h>\n'
+                           '#include "domains/memory/file.h"\n/* the tools of the model */\nfree(memory);\n'),
+]
+
+# ---- the tree ----
+
+
+class Tree:
+    """The files that git would keep: everything but build/ and .git/."""
+
+    def __init__(self, root):
+        self.root = root
+        self.files = []
+        self.texts = {}
+        for folder, folders, names in os.walk(root):
+            folders[:] = sorted(f for f in folders if f not in ('.git', 'build', '__pycache__', 'corpus'))
+            for name in sorted(names):
+                self.files.append(os.path.relpath(os.path.join(folder, name), root))
+        self.public_words = set()
+        for path in self.files:
+            if path.startswith('include/'):
+                self.public_words |= set(IDENTIFIER.findall(code_only(self.read(path))))
+
+    def read(self, path):
+        if path not in self.texts:
+            try:
+                with open(os.path.join(self.root, path), encoding='utf-8') as file:
+                    self.texts[path] = file.read()
+            except (UnicodeDecodeError, OSError):
+                self.texts[path] = ''  # not text, or not there
+        return self.texts[path]
+
+
+def breaches_of_pattern(rule, path, text):
+    name, files, left_out, view, pattern, message, _ = rule
+    if not re.match(files, path) or (left_out and re.match(left_out, path)):
+        return
+    for match in re.finditer(pattern, VIEWS[view](text), re.M):
+        yield line_of(text, match.start()), message
+
+
+def breaches(path, text, tree):
+    for rule in PATTERNS:
+        for line, message in breaches_of_pattern(rule, path, text):
+            yield line, '%s: %s' % (rule[0], message)
+    seen = set()
+    for function, _, _ in FUNCTIONS:
+        if function not in seen:
+            seen.add(function)
+            for line, message in function(path, text, tree):
+                yield line, message
+
+
+def check_the_lint(tree):
+    """Every rule is tried on its planted breach, and all rules on what is innocent."""
+    broken = []
+    for rule in PATTERNS:
+        path, text = rule[-1]
+        if not list(breaches_of_pattern(rule, path, text)):
+            broken.append('rule "%s" does not see its planted breach' % rule[0])
+    for function, path, text in FUNCTIONS:
+        if not list(function(path, text, tree)):
+            broken.append('rule "%s" does not see its planted breach in %s' % (function.__name__, path))
+    for path, text in INNOCENT:
+        for line, message in breaches(path, text, tree):
+            if not message.startswith('not listed'):
+                broken.append('a rule cries at what is innocent: %s:%d: %s' % (path, line, message))
+    return broken
+
+
+def main():
+    if len(sys.argv) != 2 or not os.path.isfile(os.path.join(sys.argv[1], 'meson.build')):
+        print('usage: lint.py ROOT (the folder with the root meson.build)', file=sys.stderr)
+        return 2
+    tree = Tree(sys.argv[1])
+    broken = check_the_lint(tree)
+    if broken:
+        print('\n'.join('lint: ' + message for message in broken))
+        return 2
+    found = 0
+    for path in tree.files:
+        for line, message in breaches(path, tree.read(path), tree):
+            print('%s:%d: %s' % (path, line, message))
+            found += 1
+    print('lint: %d rules, %d files, %d breaches' % (len(PATTERNS) + len({f for f, _, _ in FUNCTIONS}), len(tree.files), found))
+    return 1 if found else 0
+
+
+sys.exit(main())
