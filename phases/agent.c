@@ -17,11 +17,12 @@ void tp__agent_unref(tp_agent *agent) {
 
 /* ---- the phases of an agent run in a small turn of their own ---- */
 
-static tp_status begin(tp_runtime *runtime, const char *agent_id, bool detached, tp_turn **ret_turn, tp_fault *fault) {
+static tp_status begin(tp_runtime *runtime, const char *agent_id, tp__turn_kind kind, tp_turn **ret_turn,
+                       tp_fault *fault) {
   tp_turn_request request;
   TP__TRY(tp__request_read(NULL, &request, fault));
   tp__turn_ids ids = {.agent = agent_id};
-  return tp__turn_new_held(runtime, &ids, &request, detached, ret_turn, fault);
+  return tp__turn_new_held(runtime, &ids, &request, kind, ret_turn, fault);
 }
 
 static tp_status write_config(tp_runtime *runtime, const tp_agent_config *config, tp_writer **ret_writer,
@@ -115,7 +116,7 @@ static void unregister(tp_agent *agent) {
   tp_turn *turn;
   tp_phase_result result;
   tp_runtime *runtime = agent->upper->runtime;
-  if (begin(runtime, agent->id, true, &turn, NULL) != TP_OK) {
+  if (begin(runtime, agent->id, TP__TURN_DETACHED, &turn, NULL) != TP_OK) {
     tp__log(runtime, TP_LOG_ERROR, "agent.unregister was not run");
     return;
   }
@@ -138,7 +139,7 @@ tp_status tp_agent_add(tp_runtime *runtime, const tp_agent_config *theirs, tp_ag
   tp_turn *turn = NULL;
   tp_status status = tp__string_copy(&runtime->allocator, config.id, &agent->id);
   if (status != TP_OK) (void)!tp__fail(fault, status, config.id, "no memory for an agent");
-  else status = begin(runtime, config.id, false, &turn, fault);
+  else status = begin(runtime, config.id, TP__TURN_HELD, &turn, fault);
   if (status == TP_OK) status = build(agent, turn, &config, fault);
   bool registered = status == TP_OK;
   if (registered) status = make_visible(agent, fault);

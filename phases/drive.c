@@ -141,7 +141,7 @@ static void release(tp__turn *core) {
   tp__session_unref(session);
 }
 
-tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, bool owned, bool detached,
+tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, bool owned, tp__turn_kind kind,
                         tp__drive **ret_drive, tp_fault *fault) {
   tp_runtime *runtime = session->runtime;
   const tp_allocator *allocator = &runtime->allocator;
@@ -156,7 +156,7 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   tp_status status = TP_ERR_NO_MEMORY;
   if (tp__arena_text(&d->arena, request->text, &d->user_text) &&
       tp__arena_text(&d->arena, request->files, &d->request.files))
-    status = tp__turn_new(runtime, &ids, request, owned, detached, &d->turn, fault);
+    status = tp__turn_new(runtime, &ids, request, owned, kind, &d->turn, fault);
   else (void)!tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a turn");
   if (status != TP_OK) {
     tp__messages_fini(&d->messages);

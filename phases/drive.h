@@ -68,7 +68,7 @@ struct tp__drive {
 };
 
 /** Makes the drive of a turn of the session. @return TP_ERR_NO_MEMORY and what tp__turn_new() says. */
-tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, bool owned, bool detached,
+tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, bool owned, tp__turn_kind kind,
                         tp__drive **ret_drive, tp_fault *fault);
 /** Takes back a drive that was never started. Its turn is owned by the caller or by nobody. */
 void tp__drive_abort(tp__drive *drive);
@@ -90,6 +90,8 @@ void tp__drive_int(tp__drive *drive, uint32_t field, int64_t number);
 void tp__drive_value(tp__drive *drive, uint32_t field, tp_text value);
 /** The result of the phase that just ended is not needed any more. */
 void tp__drive_let_go(tp__drive *drive);
+/** Stores the background jobs that the phase that just ended asked for. */
+void tp__drive_schedule_jobs(tp__drive *drive);
 
 /* request.c: the request to the model, from the history, the turn's messages, contexts, signals and reminders. */
 tp_status tp__request_make(tp__drive *drive, tp_model_request *ret_request);

@@ -6,9 +6,19 @@
 #include "phases/session.h"
 #include "phases/sets.h"
 
+/* Turns that their host never ended: nothing of them is under way any more. */
+static void end_turns(tp_runtime *runtime) {
+  while (!tp__list_empty(&runtime->turns)) {
+    tp__turn *core = TP__CONTAINER(runtime->turns.next, tp__turn, runtime_link);
+    assert(core->kind == TP__TURN_HELD);
+    tp_turn_end(tp__turn_of(core));
+  }
+}
+
 static void free_upper(tp_runtime *runtime) {
   tp__upper *upper = tp__upper_of(runtime);
   if (!upper) return;
+  end_turns(runtime);
   tp__sessions_free_all(runtime);
   tp__agents_free_all(runtime);
 }

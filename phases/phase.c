@@ -234,7 +234,7 @@ static void submitted_ended(tp__phase *run) {
   tp_phase_result result = run->result;
   if (run->status != TP_OK) result.outcome = run->status;
   tp__arena_fini(&turn->operation.arena);
-  tp__a32_store_release(&turn->busy, 0);
+  tp__a32_store_release(&turn->core.busy, 0);
   on_end(ctx, &result);
 }
 
@@ -249,15 +249,14 @@ tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *i
     return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use tp_phase_run()");
   tp__phase run = {.turn = turn, .phase = phase, .on_end = submitted_ended};
   TP__TRY(read_input(input, &run, fault));
-  uint32_t idle = 0;
-  if (!tp__a32_cas_acq_rel(&turn->busy, &idle, 1))
-    return tp__fail(fault, TP_ERR_BUSY, NULL, "another operation of the turn is under way");
+  tp_status status = tp__turn_begin_operation(&turn->core);
+  if (status != TP_OK) return tp__fail(fault, status, NULL, "the operation was not begun: %s", tp_status_text(status));
   tp__operation *op = &turn->operation;
   tp__arena_init(&op->arena, &turn->core.runtime->allocator, NULL, 0, 0);
   tp_field *copy = NULL;
   if (run.field_count > 0 && !tp__fields_copy(&op->arena, run.fields, run.field_count, &copy)) {
     tp__arena_fini(&op->arena);
-    tp__a32_store_release(&turn->busy, 0);
+    tp__a32_store_release(&turn->core.busy, 0);
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the payload");
   }
   run.fields = copy;

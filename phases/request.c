@@ -5,7 +5,12 @@
 #include "phases/drive.h"
 #include "phases/render.h"
 
-static bool is_for_the_model(const tp_message *message) { return message->role != TP_ROLE_END; }
+/* End marks are the history's own. What a handler denied is kept in it, but no model ever reads it. */
+static bool is_for_the_model(const tp__messages *past, size_t i) {
+  const tp_message *message = &past->items[i], *next = i + 1 < past->count ? message + 1 : NULL;
+  bool denied = message->role == TP_ROLE_USER && next && next->role == TP_ROLE_END && tp__text_is(next->name, "denied");
+  return message->role != TP_ROLE_END && !denied;
+}
 
 /* The history, then this turn. Only the structs are copied; their texts stay where they are. */
 static tp_message *gather(tp__drive *d, size_t *ret_count, size_t *ret_user) {
@@ -14,7 +19,7 @@ static tp_message *gather(tp__drive *d, size_t *ret_count, size_t *ret_user) {
   if (!all) return NULL;
   size_t count = 0;
   for (size_t i = 0; i < past->count; i++)
-    if (is_for_the_model(&past->items[i])) all[count++] = past->items[i];
+    if (is_for_the_model(past, i)) all[count++] = past->items[i];
   *ret_user = count; /* the turn begins with the user's message */
   for (size_t i = 0; i < now->count; i++) all[count++] = now->items[i];
   *ret_count = count;

@@ -154,7 +154,7 @@ static tp_status make_drive(tp_session *session, const tp_turn_request *theirs, 
   tp_turn_request request;
   TP__TRY(tp__request_read(theirs, &request, fault));
   TP__TRY(tp__runtime_ready(session->runtime, fault));
-  return tp__drive_new(session, &request, owned, false, ret_drive, fault);
+  return tp__drive_new(session, &request, owned, TP__TURN_DRIVEN, ret_drive, fault);
 }
 
 static tp_status enqueue_or_abort(tp_session *session, tp__drive *drive, bool last, tp_fault *fault) {
@@ -210,7 +210,7 @@ tp_status tp_turn_begin(tp_session *session, const tp_turn_request *theirs, tp_t
   TP__TRY(tp__runtime_ready(session->runtime, fault));
   tp__turn_ids ids = tp__session_ids(session);
   tp_turn *turn;
-  TP__TRY(tp__turn_new_held(session->runtime, &ids, &request, false, &turn, fault));
+  TP__TRY(tp__turn_new_held(session->runtime, &ids, &request, TP__TURN_HELD, &turn, fault));
   turn->on_event = session->on_event;
   turn->event_ctx = session->event_ctx;
   *ret_turn = turn;
@@ -267,8 +267,8 @@ void tp__step_end(tp__drive *d) {
                                  .started_ns = result.started_ns,
                                  .ended_ns = result.ended_ns});
   if (d->ret_result) hand_over(d, &result, d->ret_result);
-  tp__session_next(d->session); /* before the host is told: it may submit, and finds the queue as it is */
-  if (d->on_end) d->on_end(d->ctx, &result);
+  if (d->on_end) d->on_end(d->ctx, &result); /* before the next one starts: ends are told in the order of the turns */
+  tp__session_next(d->session);
   if (d->done) *d->done = true;
   tp__turn_over(d->turn);
 }
@@ -279,6 +279,7 @@ static void after_session_end(tp__drive *d) {
   tp_session *session = d->session;
   void (*on_closed)(void *ctx) = d->on_closed;
   void *ctx = d->ctx;
+  tp__drive_schedule_jobs(d);
   tp__drive_let_go(d);
   if (d->done) *d->done = true;
   tp__session_next(session);
@@ -303,7 +304,7 @@ static tp_status make_closing(tp_session *session, const char *reason, bool owne
                               tp_fault *fault) {
   tp_turn_request asked = {.struct_size = sizeof asked, .text = tp_text_of(reason)}, request;
   TP__TRY(tp__request_read(&asked, &request, fault));
-  TP__TRY(tp__drive_new(session, &request, owned, true, ret_drive, fault));
+  TP__TRY(tp__drive_new(session, &request, owned, TP__TURN_DETACHED, ret_drive, fault));
   (*ret_drive)->closing = true;
   return TP_OK;
 }

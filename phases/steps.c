@@ -584,7 +584,7 @@ void tp__step_error(tp__drive *d) {
   tp__drive_phase(d, TP_PHASE_RUNTIME_ERROR, true, after_error);
 }
 
-static void schedule_jobs(tp__drive *d, uint32_t phase) {
+void tp__drive_schedule_jobs(tp__drive *d) {
   const tp_merged *merged = d->phase.result.merged;
   const tp__turn *core = &d->turn->core;
   for (size_t i = 0; i < tp_merged_count(merged, TP_KIND_BACKGROUND_JOB); i++) {
@@ -592,13 +592,13 @@ static void schedule_jobs(tp__drive *d, uint32_t phase) {
     tp_field field = {.id = TP_FIELD_REQUEST, .is_value = true, .text = job->value};
     tp__payload payload = {.mode = core->mode, .caller = TP_CALLER_BACKGROUND_JOB, .fields = &field, .field_count = 1};
     memcpy(payload.ids, core->ids, sizeof payload.ids);
-    if (tp__jobs_add_contributed(core->runtime, phase, &payload, job) != TP_REASON_NONE)
+    if (tp__jobs_add_contributed(core->runtime, &payload, job) != TP_REASON_NONE)
       tp__log(core->runtime, TP_LOG_ERROR, "a background job was not stored");
   }
 }
 
 static void after_post_turn(tp__drive *d) {
-  schedule_jobs(d, TP_PHASE_TURN_POST_TURN);
+  tp__drive_schedule_jobs(d);
   tp__drive_let_go(d);
   tp__drive_go(d, TP__STEP_END);
 }

@@ -397,7 +397,7 @@ static void submitted_ended(tp__dispatch *d) {
   tp_tools_end_fn on_end = turn->operation.on_tools_end;
   void *ctx = turn->operation.ctx;
   keep(turn, d);
-  tp__a32_store_release(&turn->busy, 0);
+  tp__a32_store_release(&turn->core.busy, 0);
   on_end(ctx, d->results, d->count);
 }
 
@@ -410,7 +410,7 @@ static void submitted_delivered(tp__message *message) {
   if (status == TP_OK) return;
   for (size_t i = 0; i < op->call_count; i++)
     op->results[i] = (tp_tool_result){.kind = TP_TOOL_SHED, .text = tp_text_of("no memory to run the calls")};
-  tp__a32_store_release(&turn->busy, 0);
+  tp__a32_store_release(&turn->core.busy, 0);
   op->on_tools_end(op->ctx, op->results, op->call_count);
 }
 
@@ -434,11 +434,10 @@ tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *calls, size_t count
                           tp_fault *fault) {
   if (turn->core.runtime->options.no_engine_workers)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use tp_tools_run()");
-  uint32_t idle = 0;
-  if (!tp__a32_cas_acq_rel(&turn->busy, &idle, 1))
-    return tp__fail(fault, TP_ERR_BUSY, NULL, "another operation of the turn is under way");
+  tp_status status = tp__turn_begin_operation(&turn->core);
+  if (status != TP_OK) return tp__fail(fault, status, NULL, "the operation was not begun: %s", tp_status_text(status));
   if (!copy_calls(turn, calls, count)) {
-    tp__a32_store_release(&turn->busy, 0);
+    tp__a32_store_release(&turn->core.busy, 0);
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the calls");
   }
   turn->operation.on_tools_end = on_end;

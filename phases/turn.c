@@ -38,13 +38,13 @@ static void cancelled(tp__turn *core) {
 static void end_delivered(tp__message *message) { tp__turn_over(TP__CONTAINER(message, tp_turn, end_message)); }
 
 tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request, bool owned,
-                       bool detached, tp_turn **ret_turn, tp_fault *fault) {
+                       tp__turn_kind kind, tp_turn **ret_turn, tp_fault *fault) {
   size_t block_size;
   tp_turn *turn = tp__block_take(&runtime->blocks, sizeof *turn, &block_size);
   if (!turn) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a turn");
-  char generated[32];
+  char generated[48]; /* different in every process: histories and memories are keyed by it */
   if (!request->id)
-    snprintf(generated, sizeof generated, "turn-%llu",
+    snprintf(generated, sizeof generated, "turn-%016llx-%llu", (unsigned long long)runtime->jobs.mark,
              (unsigned long long)tp__a64_add_relaxed(&runtime->last_turn_id, 1) + 1);
   tp_text all[TP_ID_COUNT] = {
       [TP_ID_TENANT] = tp_text_of(ids->tenant),       [TP_ID_AGENT] = tp_text_of(ids->agent),
@@ -56,7 +56,7 @@ tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_tu
                         .caller = request->caller,
                         .deadline_ns = tp__deadline_after_ms(tp__now_ns(), request->limit_ms),
                         .owned = owned,
-                        .detached = detached};
+                        .kind = kind};
   memset(turn, 0, sizeof *turn);
   tp_status status = tp__turn_init(&turn->core, runtime, &spec);
   if (status != TP_OK) {
@@ -94,28 +94,27 @@ tp_status tp_turn_begin_bare(tp_runtime *runtime, const tp_turn_request *theirs,
   tp_turn_request request;
   TP__TRY(tp__request_read(theirs, &request, fault));
   TP__TRY(tp__runtime_ready(runtime, fault));
-  return tp__turn_new_held(runtime, &(tp__turn_ids){0}, &request, false, ret_turn, fault);
+  return tp__turn_new_held(runtime, &(tp__turn_ids){0}, &request, TP__TURN_HELD, ret_turn, fault);
 }
 
-tp_status tp__turn_new_held(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request, bool detached,
-                            tp_turn **ret_turn, tp_fault *fault) {
-  TP__TRY(tp__turn_new(runtime, ids, request, true, detached, ret_turn, fault));
+tp_status tp__turn_new_held(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request,
+                            tp__turn_kind kind, tp_turn **ret_turn, tp_fault *fault) {
+  TP__TRY(tp__turn_new(runtime, ids, request, true, kind, ret_turn, fault));
   (*ret_turn)->host_held = true;
   return TP_OK;
 }
 
 tp_status tp__turn_enter(tp_turn *turn) {
-  uint32_t idle = 0;
   tp_runtime *runtime = turn->core.runtime;
   if (runtime->process_generation != tp__process_generation()) return TP_ERR_FORKED;
-  if (!tp__a32_cas_acq_rel(&turn->busy, &idle, 1)) return TP_ERR_BUSY;
+  TP__TRY(tp__turn_begin_operation(&turn->core));
   if (!turn->host_held) tp__strand_acquire(&turn->core.strand); /* the worker that ran the last one may be leaving */
   turn->host_held = true;
   tp__strand_catch_up(&turn->core.strand); /* a cancel may have come */
   return TP_OK;
 }
 
-void tp__turn_exit(tp_turn *turn) { tp__a32_store_release(&turn->busy, 0); }
+void tp__turn_exit(tp_turn *turn) { tp__a32_store_release(&turn->core.busy, 0); }
 
 void tp__turn_submit(tp_turn *turn, tp__message *message) {
   bool held = turn->host_held;
@@ -130,7 +129,7 @@ void tp_turn_end(tp_turn *turn) {
     tp__strand_push(&turn->core.strand, &turn->end_message);
     return;
   }
-  assert(!tp__a32_load_acquire(&turn->busy));
+  assert(!tp__a32_load_acquire(&turn->core.busy));
   tp__turn_over(turn);
   tp__strand_leave(&turn->core.strand);
 }

@@ -56,7 +56,7 @@ struct tp_turn {
   tp_event_fn on_event;
   void *event_ctx;
   /* owner only */
-  bool host_held;         /* a turn that its host drives is owned by the host's thread, also between operations; an
+  bool host_held; /* a turn that its host drives is owned by the host's thread, also between operations; an
                              operation that is submitted gives it away until a synchronous one takes it back */
   uint64_t event_sequence;
   tp__toolset *toolset;       /* NULL: no tools yet */
@@ -66,8 +66,6 @@ struct tp_turn {
   tp__arena operations_arena; /* calls that the host submitted */
   tp__message end_message;
   tp__operation operation;
-  /* atomic: 1 while an operation is under way. Set by whoever begins it, cleared by the owner */
-  tp__a32 busy;
 };
 
 static inline tp_turn *tp__turn_of(tp__turn *core) { return (tp_turn *)core; }
@@ -78,10 +76,10 @@ typedef struct tp__turn_ids {
 
 /** Makes a turn for a request. @return as tp_turn_begin(). */
 tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request, bool owned,
-                       bool detached, tp_turn **ret_turn, tp_fault *fault);
+                       tp__turn_kind kind, tp_turn **ret_turn, tp_fault *fault);
 /** The same for a turn that its host drives. */
-tp_status tp__turn_new_held(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request, bool detached,
-                            tp_turn **ret_turn, tp_fault *fault);
+tp_status tp__turn_new_held(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request,
+                            tp__turn_kind kind, tp_turn **ret_turn, tp_fault *fault);
 /** Reads a request whose struct may be older, and checks what can be wrong with it. */
 tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours, tp_fault *fault);
 /** The release of a turn without a drive, and the end of that of one with. */

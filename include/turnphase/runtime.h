@@ -69,7 +69,8 @@ TP_API tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) TP_MUST_
 
 /** What drain found. */
 typedef struct tp_drain_report {
-  uint64_t turns_cancelled;     /* turns that did not end within the limit and were cancelled */
+  uint64_t turns_cancelled;     /* turns that did not end within the limit and were cancelled; those that the host
+                                   drives itself stay till it ends them */
   uint64_t leaks;               /* attempts whose function has not returned */
   uint64_t jobs_lost;           /* open jobs of a store that is not durable */
   bool complete;                /* nothing is left running */

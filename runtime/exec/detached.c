@@ -26,13 +26,19 @@ static void release(tp__turn *turn) {
   tp__block_give(&runtime->blocks, d, d->block_size);
 }
 
+/* What the handler said wrongly it will say again; all else may be better next time, and a run that was given up by a
+ * drain was not the handler's fault at all. */
+static bool is_worth_another_try(tp_reason reason) {
+  return reason != TP_REASON_NONE && reason != TP_REASON_MALFORMED && reason != TP_REASON_CAPABILITY;
+}
+
 static void entry_ended(tp__entry *entry) {
   detached *d = entry->ctx;
   tp_state state = entry->runs[0].row.state;
   tp_reason reason = entry->runs[0].row.reason;
   tp__entry_release(entry);
   if (d->starting) d->refused = reason;
-  else if (d->on_end) d->on_end(d->ctx, state, reason, reason == TP_REASON_ERROR || reason == TP_REASON_TIMEOUT);
+  else if (d->on_end) d->on_end(d->ctx, state, reason, is_worth_another_try(reason));
   tp__turn_finish(&d->turn);
 }
 
@@ -61,7 +67,7 @@ static tp_status begin_turn(detached *d, tp_runtime *runtime, const tp__detached
                         .caller = spec->payload.caller,
                         .deadline_ns = TP__NEVER,
                         .owned = true,
-                        .detached = true,
+                        .kind = TP__TURN_DETACHED,
                         .snapshot = spec->snapshot};
   TP__TRY(tp__turn_init(&d->turn, runtime, &turn));
   d->turn.release = release;

@@ -157,9 +157,17 @@ static void thread_run(void *arg) {
   tp__jobs *jobs = arg;
   uint64_t seen = 0;
   int64_t look_again_ns = 0;
+  bool cancelled = false;
   tp__mutex_lock(&jobs->mutex);
   while (!jobs->stop || jobs->running > 0) {
     if (finish_one_locked(jobs)) continue;
+    if (jobs->stop && !cancelled) { /* seen here, so nothing is claimed any more: what runs is all there is */
+      cancelled = true;
+      tp__mutex_unlock(&jobs->mutex);
+      tp__runtime_cancel_all(jobs->runtime);
+      tp__mutex_lock(&jobs->mutex);
+      continue;
+    }
     bool look =
         !jobs->stop && jobs->running < jobs->running_max && (jobs->news != seen || tp__now_ns() >= look_again_ns);
     if (!look) {
@@ -255,10 +263,10 @@ tp_reason tp__jobs_add(tp_runtime *runtime, const tp__plan *plan, const tp__node
   return reason;
 }
 
-tp_reason tp__jobs_add_contributed(tp_runtime *runtime, uint32_t phase, const tp__payload *payload,
+tp_reason tp__jobs_add_contributed(tp_runtime *runtime, const tp__payload *payload,
                                    const tp_contribution *contribution) {
   tp_job job = {.attempts_max = ATTEMPTS_MAX,
-                .phase = phase,
+                .phase = TP_PHASE_NONE,
                 .contract_version = 1,
                 .limit_ms = LIMIT_MS,
                 .handler = contribution->domain,

@@ -30,16 +30,16 @@ tp_status tp__jobs_init(tp__jobs *jobs, struct tp_runtime *runtime, uint32_t run
 void tp__jobs_fini(tp__jobs *jobs);
 /** Starts the thread if it does not run. */
 tp_status tp__jobs_start(tp__jobs *jobs);
-/** Stops claiming; waits for the running ones to end; joins. */
+/** Stops claiming; cancels what runs, since the time is up, and waits for it; joins. */
 void tp__jobs_stop(tp__jobs *jobs);
 /** Something may have become claimable. */
 void tp__jobs_wake(tp__jobs *jobs);
 /** Stores a job for a Background subscription and wakes the worker. @return NONE when it is committed. */
 tp_reason tp__jobs_add(struct tp_runtime *runtime, const tp__plan *plan, const tp__node *node, uint64_t entry_id,
                        const tp__payload *payload, const void *sets);
-/** Stores a job that a handler asked for by a background_job contribution. */
-tp_reason tp__jobs_add_contributed(struct tp_runtime *runtime, uint32_t phase, const tp__payload *payload,
-                                   const tp_contribution *job);
+/** Stores a job that a handler asked for by a background_job contribution. It names a handler, so any phase of that
+ *  handler's may run it. */
+tp_reason tp__jobs_add_contributed(struct tp_runtime *runtime, const tp__payload *payload, const tp_contribution *job);
 /** Waits until the order key has no open job. @return TP_OK, TP_ERR_TIMEOUT, what the store said. */
 tp_status tp__jobs_wait(tp__jobs *jobs, tp_text order_key, int64_t deadline_ns);
 uint64_t tp__jobs_run_count(tp__jobs *jobs);

@@ -236,43 +236,66 @@ tp_status tp__runtime_ready(tp_runtime *runtime, tp_fault *fault) {
 
 /* ---- drain ---- */
 
-static void cancel_all(tp_runtime *runtime) {
+void tp__runtime_cancel_all(tp_runtime *runtime) {
   tp__mutex_lock(&runtime->mutex);
   for (tp__link *link = runtime->turns.next; link != &runtime->turns; link = link->next)
     tp__turn_cancel(TP__CONTAINER(link, tp__turn, runtime_link));
   tp__mutex_unlock(&runtime->mutex);
 }
 
-/* @return how many were left when the time was up. */
-static uint64_t wait_for_turns(tp_runtime *runtime, bool detached_too, int64_t deadline_ns) {
+/* @return how many of the kind were left when the time was up. */
+static uint64_t wait_for_turns(tp_runtime *runtime, tp__turn_kind kind, int64_t deadline_ns) {
   bool in_time = true;
   uint64_t left;
   tp__mutex_lock(&runtime->mutex);
-  while ((left = runtime->turn_count + (detached_too ? runtime->detached_count : 0)) > 0 && in_time)
+  while ((left = runtime->turn_counts[kind]) > 0 && in_time)
     in_time = tp__cond_wait_until(&runtime->changed, &runtime->mutex, deadline_ns);
   tp__mutex_unlock(&runtime->mutex);
   return left;
 }
 
-static void cancel_and_wait(tp_runtime *runtime, bool detached_too) {
-  cancel_all(runtime);
-  if (!TP__BUG(TP__BUG_LEFT_QUEUED)) wait_for_turns(runtime, detached_too, TP__NEVER);
+static bool any_busy_locked(const tp_runtime *runtime) {
+  for (tp__link *link = runtime->turns.next; link != &runtime->turns; link = link->next)
+    if (tp__a32_load_acquire(&TP__CONTAINER(link, tp__turn, runtime_link)->busy)) return true;
+  return false;
+}
+
+/* A turn that its host drives is the host's to end: only what it has under way is waited for, and then no other is begun.
+ * Nothing tells when an operation ends but its flag, and a drain is rare, so it looks again every millisecond. */
+static void wait_for_operations(tp_runtime *runtime) {
+  tp__mutex_lock(&runtime->mutex);
+  while (any_busy_locked(runtime))
+    tp__cond_wait_until(&runtime->changed, &runtime->mutex, tp__now_ns() + TP__NS_PER_MS);
+  tp__mutex_unlock(&runtime->mutex);
 }
 
 static void drain_turns(tp_runtime *runtime, int64_t deadline_ns, tp_drain_report *report) {
   if (runtime->above->close_all) runtime->above->close_all(runtime);
-  report->turns_cancelled = wait_for_turns(runtime, false, deadline_ns);
-  if (report->turns_cancelled > 0) cancel_and_wait(runtime, false);
+  report->turns_cancelled = wait_for_turns(runtime, TP__TURN_DRIVEN, deadline_ns);
+  report->turns_cancelled += wait_for_turns(runtime, TP__TURN_HELD, deadline_ns);
+  if (report->turns_cancelled == 0) return;
+  tp__runtime_cancel_all(runtime);
+  if (!TP__BUG(TP__BUG_LEFT_QUEUED)) wait_for_turns(runtime, TP__TURN_DRIVEN, TP__NEVER);
+}
+
+/* Whoever submits marks the turn busy and then reads life, here life is written and then the marks are read, both by
+ * read-modify-write: whichever comes second sees the other, so nothing is left queued when the workers stop. */
+static void refuse_operations(tp_runtime *runtime) {
+  tp__a32_exchange_acq_rel(&runtime->life, TP__LIFE_STOPPING); /* pairs with tp__turn_begin_operation */
+  if (!TP__BUG(TP__BUG_LEFT_QUEUED)) wait_for_operations(runtime);
 }
 
 static void drain_detached(tp_runtime *runtime, int64_t deadline_ns, tp_drain_report *report) {
   tp_store *store = &runtime->store;
+  wait_for_turns(runtime, TP__TURN_DETACHED, deadline_ns); /* what closes sessions may still store jobs */
   if (!store->durable) (void)!tp__jobs_wait(&runtime->jobs, (tp_text){NULL, 0}, deadline_ns);
-  if (wait_for_turns(runtime, true, deadline_ns) > 0) cancel_all(runtime);
-  tp__jobs_stop(&runtime->jobs); /* a run that it started meanwhile is waited for, and cancelled below if need be */
+  if (wait_for_turns(runtime, TP__TURN_DETACHED, deadline_ns) > 0) tp__runtime_cancel_all(runtime);
+  tp__jobs_stop(&runtime->jobs); /* a run that it started meanwhile is cancelled and waited for */
   if (!store->durable && store->job_open)
     (void)!store->job_open(store->self, (tp_text){NULL, 0}, &report->jobs_lost, NULL);
-  if (wait_for_turns(runtime, true, tp__now_ns()) > 0) cancel_and_wait(runtime, true);
+  if (wait_for_turns(runtime, TP__TURN_DETACHED, tp__now_ns()) == 0) return;
+  tp__runtime_cancel_all(runtime);
+  if (!TP__BUG(TP__BUG_LEFT_QUEUED)) wait_for_turns(runtime, TP__TURN_DETACHED, TP__NEVER);
 }
 
 /* In the child of a fork the threads are not there, and a lock may be held for ever. */
@@ -293,6 +316,7 @@ tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_repo
   if (life == TP__LIFE_STARTED) {
     int64_t deadline_ns = tp__deadline_after_ms(tp__now_ns(), limit_ms);
     drain_turns(runtime, deadline_ns, &report);
+    refuse_operations(runtime);
     drain_detached(runtime, deadline_ns, &report);
     stop_threads(runtime);
     tp__pool_stop(&runtime->pool);

@@ -15,7 +15,13 @@
 #define TP__THREAD_OWNER ((void *)(uintptr_t)1)   /* owns a turn: quick handlers and callbacks run here */
 #define TP__THREAD_HANDLER ((void *)(uintptr_t)2) /* runs handlers that may block */
 
-typedef enum tp__life { TP__LIFE_NEW = 0, TP__LIFE_STARTED = 1, TP__LIFE_DRAINING = 2, TP__LIFE_DRAINED = 3 } tp__life;
+typedef enum tp__life {
+  TP__LIFE_NEW = 0,
+  TP__LIFE_STARTED = 1,
+  TP__LIFE_DRAINING = 2, /* no new turns */
+  TP__LIFE_STOPPING = 3, /* and no new operations of turns that their host drives */
+  TP__LIFE_DRAINED = 4
+} tp__life;
 
 /** What the layer above lends. */
 typedef struct tp__above {
@@ -61,8 +67,7 @@ struct tp_runtime {
   tp__cond changed; /* a turn ended */
   /* under mutex */
   tp__link turns;
-  uint32_t turn_count; /* the host's */
-  uint32_t detached_count;
+  uint32_t turn_counts[TP__TURN_KINDS];
   uint32_t process_generation;
 };
 
@@ -70,6 +75,8 @@ tp_status tp__runtime_new(const tp_runtime_options *options, const tp__above *ab
                           tp_fault *fault);
 /** Takes back a runtime that was never started, the host's store left alone. */
 void tp__runtime_forget(tp_runtime *runtime);
+/** Cancels every turn and every detached run. Any thread, without lock. */
+void tp__runtime_cancel_all(tp_runtime *runtime);
 /** TP_OK, or why nothing may be begun: FORKED, SHUTDOWN, or what starting the threads said. */
 tp_status tp__runtime_ready(tp_runtime *runtime, tp_fault *fault);
 /** TP_ERR_USAGE on a thread that runs a handler or a callback: it must not wait. */

@@ -8,17 +8,22 @@ enum { ARENA_BYTES_MAX = 64 << 20 };
 
 /* ---- the runtime's list ---- */
 
+static uint32_t turns_locked(const tp_runtime *runtime) {
+  uint32_t count = 0;
+  for (int kind = 0; kind < TP__TURN_KINDS; kind++) count += runtime->turn_counts[kind];
+  return count;
+}
+
 static tp_status enlist(tp__turn *turn, const tp__turn_spec *spec) {
   tp_runtime *runtime = turn->runtime;
   tp_status status = TP_OK;
   tp__mutex_lock(&runtime->mutex);
   uint32_t life = tp__a32_load_relaxed(&runtime->life); /* written under this lock */
-  if (!spec->detached && life != TP__LIFE_STARTED) status = TP_ERR_SHUTDOWN;
-  else if (runtime->turn_count + runtime->detached_count >= runtime->options.turns_max) status = TP_ERR_FULL;
+  if (spec->kind != TP__TURN_DETACHED && life != TP__LIFE_STARTED) status = TP_ERR_SHUTDOWN;
+  else if (turns_locked(runtime) >= runtime->options.turns_max) status = TP_ERR_FULL;
   if (status == TP_OK) {
     tp__list_push(&runtime->turns, &turn->runtime_link);
-    if (spec->detached) runtime->detached_count++;
-    else runtime->turn_count++;
+    runtime->turn_counts[spec->kind]++;
   }
   tp__mutex_unlock(&runtime->mutex);
   return status;
@@ -28,9 +33,7 @@ static void delist(tp__turn *turn) {
   tp_runtime *runtime = turn->runtime;
   tp__mutex_lock(&runtime->mutex);
   tp__list_remove(&turn->runtime_link);
-  if (turn->is_detached) runtime->detached_count--;
-  else runtime->turn_count--;
-  if (runtime->turn_count + runtime->detached_count == 0) tp__cond_broadcast(&runtime->changed);
+  if (--runtime->turn_counts[turn->kind] == 0) tp__cond_broadcast(&runtime->changed);
   tp__mutex_unlock(&runtime->mutex);
 }
 
@@ -78,7 +81,7 @@ tp_status tp__turn_init(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec
   turn->runtime = runtime;
   turn->caller = spec->caller;
   turn->deadline_ns = spec->deadline_ns;
-  turn->is_detached = spec->detached;
+  turn->kind = spec->kind;
   turn->cancel_message.deliver = cancel_delivered;
   tp__list_init(&turn->entries);
   tp__arena_init(&turn->arena, &runtime->allocator, turn->identity, sizeof turn->identity, ARENA_BYTES_MAX);
@@ -101,6 +104,14 @@ uint64_t tp__turn_entry_id(tp__turn *turn) {
     turn->last_of_lot = turn->last_entry_id + LOT;
   }
   return ++turn->last_entry_id;
+}
+
+tp_status tp__turn_begin_operation(tp__turn *turn) {
+  uint32_t idle = 0;
+  if (!tp__a32_cas_acq_rel(&turn->busy, &idle, 1)) return TP_ERR_BUSY;
+  if (tp__a32_add_acq_rel(&turn->runtime->life, 0) < TP__LIFE_STOPPING) return TP_OK;
+  tp__a32_store_release(&turn->busy, 0);
+  return TP_ERR_SHUTDOWN;
 }
 
 static void ended(tp__strand *strand) {

@@ -12,6 +12,14 @@
 
 typedef struct tp__turn tp__turn;
 
+/** Who ends it, and so what a drain waits for. */
+typedef enum tp__turn_kind {
+  TP__TURN_DRIVEN = 0,   /* by us: a drain cancels it and waits for its end */
+  TP__TURN_HELD = 1,     /* by its host: a drain cancels it and waits for the operation under way, if any */
+  TP__TURN_DETACHED = 2, /* a detached run, or what closes something: may begin while draining */
+  TP__TURN_KINDS = 3
+} tp__turn_kind;
+
 struct tp__turn {
   tp__strand strand;
   /* never changes after begin */
@@ -22,7 +30,7 @@ struct tp__turn {
   tp_caller caller;
   void (*cancelled)(tp__turn *turn); /* owner: after the entries were cancelled; may be NULL */
   void (*release)(tp__turn *turn);   /* frees the memory the turn is in: the last reference is gone. Any thread */
-  bool is_detached;
+  tp__turn_kind kind;
   size_t block_size;
   /* owner only; what entries read of it is written before they begin */
   tp__arena arena;  /* lives as long as the references do */
@@ -30,13 +38,14 @@ struct tp__turn {
   int64_t deadline_ns;
   bool is_cancelled;
   uint64_t last_entry_id, last_of_lot;
-  tp__link entries; /* open ones, and those whose result is kept */
-  tp__record_batch records;           /* packed, not yet handed over */
-  void *spare;      /* an entry's block kept for the next entry */
+  tp__link entries;         /* open ones, and those whose result is kept */
+  tp__record_batch records; /* packed, not yet handed over */
+  void *spare;              /* an entry's block kept for the next entry */
   size_t spare_size;
   /* atomic */
   tp__a32 refs;
   tp__a32 cancel_asked;
+  tp__a32 busy; /* 1 while an operation that the host began is under way; cleared by the owner */
   /* under the runtime's lock */
   tp__link runtime_link;
   tp__message cancel_message;
@@ -47,9 +56,9 @@ typedef struct tp__turn_spec {
   const tp_text *ids; /* TP_ID_COUNT; copied */
   tp_text mode;       /* copied */
   tp_caller caller;
-  int64_t deadline_ns;    /* absolute */
-  bool owned;             /* by the caller; else by nobody */
-  bool detached;          /* not counted among the host's turns; allowed while draining */
+  int64_t deadline_ns; /* absolute */
+  bool owned;          /* by the caller; else by nobody */
+  tp__turn_kind kind;
   tp__snapshot *snapshot; /* held for it; NULL: the newest */
 } tp__turn_spec;
 
@@ -59,6 +68,9 @@ tp_status tp__turn_init(tp__turn *turn, struct tp_runtime *runtime, const tp__tu
 void tp__turn_finish(tp__turn *turn);
 void tp__turn_hold(tp__turn *turn);
 void tp__turn_unref(tp__turn *turn);
+/** The host's thread: marks the turn busy with an operation for the engine workers.
+ *  @return TP_OK; TP_ERR_BUSY; TP_ERR_SHUTDOWN when the workers are about to stop. */
+tp_status tp__turn_begin_operation(tp__turn *turn);
 /** Any thread that holds the turn. */
 void tp__turn_cancel(tp__turn *turn);
 /** What release calls first: frees the arena, lets go of the snapshot. */

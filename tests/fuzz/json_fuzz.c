@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as JSON: refused with a place, or decoded to a value that is accepted, printed and decoded again to the same.
- * Any bytes as a value: what the check accepts is printed as JSON, and once printed and decoded it stays what it is. */
+ * Any bytes as JSON: refused with a place, or decoded to a value that is accepted, printed and decoded again to the
+ * same. Any bytes as a value: what the check accepts is printed as JSON, and once printed and decoded it stays. */
 #include "tests/fuzz/must.h"
 #include "turnphase/declared.h"
 

@@ -14,15 +14,22 @@ static void must_print(tp_writer *writer, gathered *json) {
   MUST(tp_json_encode(value, gather, json, NULL) == TP_OK);
 }
 
+/* JSON's keys have no NUL, and YAML wants some characters escaped that stand in JSON as they are. */
+static bool may_be_refused(tp_text json, bool as_yaml, const tp_fault *fault) {
+  if (as_yaml) return strstr(fault->message, "write it as an escape") != NULL;
+  return memmem(json.data, json.size, "\\u0000", 6) != NULL;
+}
+
 static void must_read_again(tp_writer *writer, tp_text json, bool as_yaml) {
   gathered again = {0};
+  tp_fault fault = {.code = TP_OK};
   tp_writer_reset(writer);
-  tp_status status = as_yaml ? tp_yaml_decode(json, NULL, writer, NULL) : tp_json_decode(json, writer, NULL);
+  tp_status status = as_yaml ? tp_yaml_decode(json, NULL, writer, &fault) : tp_json_decode(json, writer, &fault);
   if (status == TP_OK) {
     must_print(writer, &again);
     MUST(same_bytes(json, (tp_text){again.text, again.size}));
   } else {
-    MUST(!as_yaml && memmem(json.data, json.size, "\\u0000", 6) != NULL); /* JSON's keys have no NUL */
+    MUST(may_be_refused(json, as_yaml, &fault));
   }
   free(again.text);
 }

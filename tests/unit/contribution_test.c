@@ -406,10 +406,10 @@ static void every_refused_allocation_is_a_clean_error(void **state) {
   }
 }
 
-static void the_ops_are_the_two_functions(void **state) {
+static void the_ops_take_in_a_phase_and_name_kinds(void **state) {
   (void)state;
-  assert_ptr_equal(tp__contribution_ops_phases.copy, tp__contribution_copy);
-  assert_ptr_equal(tp__contribution_ops_phases.check, tp__contribution_check);
+  assert_ptr_equal(tp__contribution_ops_phases.copy, tp__contribution_take);
+  assert_ptr_equal(tp__contribution_ops_phases.kind_name, tp__kind_name);
 }
 
 int main(void) {
@@ -435,7 +435,7 @@ int main(void) {
       TEST(tools_of_another_struct_size_are_read_by_their_own),
       TEST(out_is_untouched_when_the_copy_is_refused),
       TEST(every_refused_allocation_is_a_clean_error),
-      TEST(the_ops_are_the_two_functions),
+      TEST(the_ops_take_in_a_phase_and_name_kinds),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The command turnphase: plans to look at, conversations to play. It stands on the public headers alone. Data goes to
+ * standard output, everything else to standard error; the exit status says what it came to (turnphase exit-status). */
+#include <signal.h>
+#include <string.h>
+
+#include "cli/exit_status.h"
+#include "cli/message.h"
+#include "cli/options.h"
+
+static int print_exit_status(const cli_arguments *arguments, cli_output *output) {
+  (void)arguments;
+  cli_exit_print(output);
+  return CLI_OK;
+}
+
+static const cli_command commands[] = {
+    {.bit = CLI_RUN,
+     .name = "run",
+     .operand = "CONVERSATION",
+     .summary = "play a conversation through every phase",
+     .examples = "  turnphase run --script model.yaml talk.yaml\n"
+                 "  turnphase run --script model.yaml --data ./kept talk.jsonl   # goes on where the last run ended\n"
+                 "  turnphase run --script model.yaml --load ./guards.so talk.yaml\n"
+                 "  generate | turnphase run --script model.yaml --json | jq 'select(.event == \"context\")'\n",
+     .description = "Plays each turn of a conversation (a file, or standard input for none or -), session after\n"
+                    "session, and shows what every phase did. The conversation is YAML (.yaml, .yml) or JSON Lines:\n"
+                    "{\"session\": …, \"turn\": …, \"user\": …} a line. All of it is checked before the first turn.",
+     .run = cli_run},
+    {.bit = CLI_PLAN,
+     .name = "plan",
+     .operand = "PHASE",
+     .summary = "show in what order the handlers of a phase run",
+     .examples = "  turnphase plan\n"
+                 "  turnphase plan turn.pre_prompt_context\n"
+                 "  turnphase plan --load ./guards.so --dot tool.pre | dot -Tsvg > plan.svg\n",
+     .description = "Shows the compiled plan of one phase, by name or alias, or of every phase that has subscriptions.",
+     .run = cli_plan},
+    {.bit = CLI_PHASES,
+     .name = "phases",
+     .summary = "list the phases of a turn",
+     .examples = "  turnphase phases\n"
+                 "  turnphase phases --json | jq '.phases[].phase'\n",
+     .description = "Lists every phase with how its handlers work together, what they may contribute, its limits, its\n"
+                    "aliases, and how many subscriptions it has.",
+     .run = cli_phases},
+    {.bit = CLI_EXIT_STATUS,
+     .name = "exit-status",
+     .summary = "explain what the command ends with",
+     .examples = "  turnphase exit-status\n",
+     .description = "Prints the exit statuses and what they mean.",
+     .run = print_exit_status},
+};
+
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static int print_usage(cli_output *output) {
+  cli_print_string(output, "Examples:\n"
+                           "  turnphase run --script model.yaml talk.yaml    play a conversation\n"
+                           "  turnphase plan                                 what would run, and in what order\n"
+                           "\n"
+                           "Usage: turnphase COMMAND [OPTION…]\n\n");
+  for (size_t i = 0; i < COMMANDS; i++) cli_printf(output, "  %-13s %s\n", commands[i].name, commands[i].summary);
+  cli_print_string(output, "\nturnphase COMMAND --help says more; turnphase --version says which version this is.\n");
+  return CLI_OK;
+}
+
+static const cli_command *find_command(const char *name) {
+  for (size_t i = 0; i < COMMANDS; i++)
+    if (strcmp(commands[i].name, name) == 0) return &commands[i];
+  return NULL;
+}
+
+static int run_command(const cli_command *command, int argc, char **argv, cli_output *output) {
+  cli_arguments arguments = {0};
+  int status = cli_arguments_read(command, argc, argv, &arguments);
+  if (status == CLI_OK) {
+    cli_output_init(output, arguments.colour);
+    if (arguments.help) cli_help(command, output);
+    else status = command->run(&arguments, output);
+  }
+  cli_arguments_free(&arguments);
+  return status;
+}
+
+static int dispatch(int argc, char **argv, cli_output *output) {
+  const char *word = argc > 1 ? argv[1] : NULL;
+  if (!word) {
+    cli_error("which command? see: turnphase --help");
+    return CLI_USAGE;
+  }
+  if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) return print_usage(output);
+  if (strcmp(word, "--version") == 0) {
+    cli_printf(output, "turnphase %s\n", tp_version());
+    return CLI_OK;
+  }
+  const cli_command *command = find_command(word);
+  if (command) return run_command(command, argc - 1, argv + 1, output);
+  cli_error("there is no command '%s'; see: turnphase --help", word);
+  return CLI_USAGE;
+}
+
+int main(int argc, char **argv) {
+  cli_output output = {0};
+  signal(SIGPIPE, SIG_IGN); /* a reader that goes away is a failed write, and the turn under way is ended properly */
+  return cli_output_finish(&output, dispatch(argc, argv, &output));
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * output: standard output, which carries data alone. The first error sticks and makes the rest silent, so that it is
+ * looked at once, at the end. One thread writes. */
+#ifndef CLI_OUTPUT_H
+#define CLI_OUTPUT_H
+
+#include "turnphase/turnphase.h"
+
+typedef struct cli_output {
+  int error;     /* errno of the first write that failed, or 0 */
+  bool colour;
+} cli_output;
+
+typedef enum cli_colour { CLI_COLOUR_AUTO = 0, CLI_COLOUR_ALWAYS = 1, CLI_COLOUR_NEVER = 2 } cli_colour;
+
+/** What a piece of text is, for who can see colours. */
+typedef enum cli_paint { CLI_PLAIN, CLI_BOLD, CLI_FAINT, CLI_GOOD, CLI_BAD, CLI_WARN, CLI_NOTE } cli_paint;
+
+/** Colour "auto" means: standard output is a terminal, TERM is not "dumb", and NO_COLOR is not set. */
+void cli_output_init(cli_output *output, cli_colour colour);
+/** A tp_print_fn; ctx is the cli_output. */
+void cli_print(void *ctx, const char *text, size_t size);
+void cli_print_string(cli_output *output, const char *string);
+void cli_printf(cli_output *output, const char *format, ...) TP_PRINTF(2, 3);
+/** Begins and ends a paint; nothing where there are no colours. */
+void cli_paint_on(cli_output *output, cli_paint paint);
+void cli_paint_off(cli_output *output);
+void cli_flush(cli_output *output);
+/** Writes what is left. @return exit_status, or CLI_IO when something could not be written: a full disk is told on
+ *  standard error; that the reader has gone is not. */
+int cli_output_finish(cli_output *output, int exit_status);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pool: memory of the command. It is never refused to the caller: where there is none, the command says so and ends. */
+#ifndef CLI_POOL_H
+#define CLI_POOL_H
+
+#include "turnphase/turnphase.h"
+
+/** malloc and realloc that end the process (CLI_UNAVAILABLE) when there is no memory. Freed by free(). */
+void *cli_alloc(size_t size);
+void *cli_realloc(void *memory, size_t size);
+/** Makes room for one more item of an array that grows by doubling. */
+void *cli_room(void *array, size_t count, size_t *capacity, size_t item_size);
+/** Ends the process as cli_alloc() does when the library found no memory. */
+void cli_need(tp_status status);
+
+/** Texts that live till all of them are freed at once. Zero-filled means empty. */
+typedef struct cli_pool {
+  struct cli_chunk *chunks;
+} cli_pool;
+/** A copy with a NUL behind it. */
+char *cli_pool_copy(cli_pool *pool, tp_text text);
+void cli_pool_free(cli_pool *pool);
+
+#endif

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The command run: everything that it was given is opened and checked first; then the turns are played one after the
+ * other. A session is closed, and its background work awaited, before the next one begins, so that what was told in one
+ * is remembered in the next. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/conversation.h"
+#include "cli/exit_status.h"
+#include "cli/host.h"
+#include "cli/input.h"
+#include "cli/message.h"
+#include "cli/summary.h"
+#include "cli/timeline.h"
+#include "cli/watch.h"
+#include "turnphase/declared.h"
+#include "turnphase/sqlite.h"
+
+/* A job of ours may run for three minutes; an unhappy one is tried again. */
+enum { JOBS_LIMIT_MS = 600000, DRAIN_LIMIT_MS = 30000 };
+
+/** All that a run holds. */
+typedef struct player {
+  const cli_arguments *arguments;
+  cli_output *output;
+  cli_conversation conversation;
+  tp_runtime *runtime;
+  tp_history history;           /* of all sessions; each gets a copy that destroys nothing */
+  tp_agent *agent;              /* owns the model, which all sessions share */
+  cli_watch watch;
+  cli_events events;
+  cli_summary summary;
+  char *history_path, *memory_path;
+  int status;                   /* what the command will end with */
+  bool any_background;          /* in this session: something was left to background work */
+} player;
+
+/* ---- before the first turn ---- */
+
+static char *path_in(const char *directory, const char *name) {
+  size_t size = strlen(directory) + strlen(name) + 2;
+  char *path = cli_alloc(size);
+  snprintf(path, size, "%s/%s", directory, name);
+  return path;
+}
+
+static int refuse_data(const char *directory, const char *why) {
+  cli_error_at(directory, 0, 0, "%s", why);
+  return CLI_IO;
+}
+
+/* What is kept there is private, so the directory is made for its owner alone. */
+static int open_data(player *p) {
+  const char *directory = p->arguments->data;
+  struct stat found;
+  if (!directory) return CLI_OK;
+  if (mkdir(directory, 0700) != 0 && errno != EEXIST) return refuse_data(directory, strerror(errno));
+  if (stat(directory, &found) != 0) return refuse_data(directory, strerror(errno));
+  if (!S_ISDIR(found.st_mode)) return refuse_data(directory, strerror(ENOTDIR));
+  if (access(directory, W_OK | X_OK) != 0) return refuse_data(directory, strerror(errno));
+  p->history_path = path_in(directory, "history.db");
+  p->memory_path = path_in(directory, "memory.db");
+  return CLI_OK;
+}
+
+static int open_history(player *p) {
+  tp_fault fault = {0};
+  tp_status status = p->history_path ? tp_sqlite_history_open(p->history_path, &p->history, &fault)
+                                     : tp_memory_history_new(NULL, &p->history, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault(p->history_path, status, &fault);
+}
+
+static int load_script(const cli_arguments *arguments, tp_model *ret_model) {
+  tp_fault fault = {0};
+  tp_text text;
+  int read = cli_input_read(arguments->script, &text);
+  if (read != CLI_OK) return read;
+  tp_status status = tp_script_model_load(text, arguments->script, ret_model, &fault);
+  free((void *)(uintptr_t)text.data);
+  return status == TP_OK ? CLI_OK : cli_fault(arguments->script, status, &fault);
+}
+
+/* @param model  taken, whatever comes of it. */
+static int add_agent(player *p, const tp_model *model) {
+  tp_fault fault = {0};
+  tp_agent_config config = {.struct_size = sizeof config, .id = "turnphase", .model = cli_watch_init(&p->watch, model)};
+  tp_status status = tp_agent_add(p->runtime, &config, &p->agent, &fault);
+  if (status == TP_OK) return CLI_OK;
+  config.model.destroy(config.model.self);
+  return cli_fault("the agent", status, &fault);
+}
+
+static int check_ids(const cli_arguments *arguments) {
+  const char *const given[] = {arguments->tenant, arguments->workspace};
+  for (size_t i = 0; i < 2; i++) {
+    if (!given[i] || cli_is_id(tp_text_of(given[i]))) continue;
+    cli_error("%s must have 1 to 128 bytes of UTF-8 without white space", i ? "--workspace" : "--tenant");
+    return CLI_USAGE;
+  }
+  return CLI_OK;
+}
+
+static int check_usage(const cli_arguments *arguments) {
+  if (!arguments->script) {
+    cli_error("run needs a model: --script MODEL.yaml; see: turnphase run --help");
+    return CLI_USAGE;
+  }
+  return check_ids(arguments);
+}
+
+/* The conversation comes first: it may be standard input, and whoever writes it should hear of its faults alone. */
+static int open_player(player *p) {
+  tp_model model = {0};
+  int status = check_usage(p->arguments);
+  if (status == CLI_OK) status = cli_conversation_read(p->arguments->operand, p->arguments, &p->conversation);
+  if (status == CLI_OK) status = load_script(p->arguments, &model);
+  if (status == CLI_OK) status = open_data(p);
+  if (status == CLI_OK) status = open_history(p);
+  if (status == CLI_OK) status = cli_host_open(p->arguments, p->memory_path, &p->runtime);
+  if (status == CLI_OK) return add_agent(p, &model);
+  if (model.destroy) model.destroy(model.self);
+  return status;
+}
+
+/* The runtime first: its sessions use all the rest. */
+static void close_player(player *p) {
+  if (p->agent) tp_agent_remove(p->agent);
+  if (p->runtime) tp_runtime_drain(p->runtime, DRAIN_LIMIT_MS, NULL);
+  tp_runtime_free(p->runtime);
+  if (p->history.destroy) p->history.destroy(p->history.self);
+  cli_watch_fini(&p->watch);
+  cli_events_free(&p->events);
+  cli_conversation_free(&p->conversation);
+  free(p->history_path);
+  free(p->memory_path);
+}
+
+/* ---- turns ---- */
+
+static void on_event(void *ctx, const tp_event *event) {
+  player *p = ctx;
+  bool answered = event->kind == TP_EVENT_MODEL_END;
+  cli_events_add(&p->events, p->runtime, event, answered ? &p->watch.request : NULL);
+  if (event->run && event->run->state == TP_STATE_BACKGROUNDED) p->any_background = true;
+}
+
+static void note(player *p, int status) {
+  if (p->status == CLI_OK) p->status = status;
+}
+
+static void show_turn(player *p, const char *session, const tp_turn_result *result) {
+  cli_events_add_result(&p->events, session, result);
+  if (p->arguments->json) {
+    cli_events_print(&p->events, p->output);
+  } else {
+    cli_timeline_turn(p->output, &p->events);
+    cli_summary_add(&p->summary, &p->events, result->outcome);
+  }
+  cli_events_clear(&p->events);
+  cli_flush(p->output);
+}
+
+static bool went_wrong(tp_turn_outcome outcome) {
+  return outcome == TP_TURN_FAILED || outcome == TP_TURN_TIMED_OUT || outcome == TP_TURN_CANCELLED;
+}
+
+static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
+  tp_turn_request request = {
+      .struct_size = sizeof request, .id = turn->id, .caller = TP_CALLER_MANUAL_CLI, .text = turn->user};
+  tp_turn_result result;
+  tp_fault fault = {0};
+  tp_status status = tp_turn_run(session, &request, &result, &fault);
+  if (status != TP_OK) return cli_fault(turn->session, status, &fault);
+  if (went_wrong(result.outcome)) note(p, CLI_NEGATIVE);
+  show_turn(p, turn->session, &result);
+  tp_result_free(&result);
+  return CLI_OK;
+}
+
+/* ---- sessions ---- */
+
+static int open_session(player *p, const cli_turn *turn, tp_session **ret_session) {
+  tp_fault fault = {0};
+  tp_session_options options = {.struct_size = sizeof options,
+                                .id = turn->session,
+                                .tenant = turn->tenant,
+                                .workspace = turn->workspace,
+                                .agent = p->agent,
+                                .history = p->history,
+                                .on_event = on_event,
+                                .event_ctx = p};
+  options.history.destroy = NULL; /* the player's */
+  tp_status status = tp_session_open(p->runtime, &options, ret_session, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault(turn->session, status, &fault);
+}
+
+/** Waits for the end of a session, which the library tells from a thread of its own. */
+typedef struct closing {
+  pthread_mutex_t mutex;
+  pthread_cond_t ended;
+  bool done;
+} closing;
+
+static void on_closed(void *ctx) {
+  closing *c = ctx;
+  pthread_mutex_lock(&c->mutex);
+  c->done = true;
+  pthread_cond_signal(&c->ended);
+  pthread_mutex_unlock(&c->mutex);
+}
+
+static void close_session(tp_session *session) {
+  closing c = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
+  tp_session_close(session, on_closed, &c);
+  pthread_mutex_lock(&c.mutex);
+  while (!c.done) pthread_cond_wait(&c.ended, &c.mutex);
+  pthread_mutex_unlock(&c.mutex);
+  pthread_cond_destroy(&c.ended);
+  pthread_mutex_destroy(&c.mutex);
+}
+
+static int64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * (int64_t)1000000000 + now.tv_nsec;
+}
+
+/* What the background did not do in time may still be done, but the next session would not know of it. */
+static int64_t wait_for_jobs(player *p, const char *session) {
+  int64_t began_ns = now_ns();
+  tp_status status = tp_jobs_wait(p->runtime, session, JOBS_LIMIT_MS);
+  if (status != TP_OK) {
+    cli_error("warning: background work of session %s: %s", session, tp_status_text(status));
+    note(p, cli_exit_of(status));
+  }
+  return now_ns() - began_ns;
+}
+
+static void end_session(player *p, const char *name, tp_session *session) {
+  close_session(session);
+  int64_t waited_ns = wait_for_jobs(p, name);
+  if (p->arguments->json) cli_events_print(&p->events, p->output);
+  else cli_timeline_session_end(p->output, &p->events, p->any_background, waited_ns);
+  cli_events_clear(&p->events);
+  p->any_background = false;
+}
+
+/* Plays the turns of one session that stand together. @return how many there are. */
+static size_t play_session(player *p, size_t first, int *ret_status) {
+  const cli_turn *turns = p->conversation.turns + first;
+  size_t count = 1, left = p->conversation.count - first;
+  while (count < left && cli_turn_same_session(&turns[0], &turns[count])) count++;
+  tp_session *session;
+  *ret_status = open_session(p, &turns[0], &session);
+  if (*ret_status != CLI_OK) return count;
+  p->summary.sessions++;
+  if (!p->arguments->json) cli_timeline_session(p->output, turns[0].session, turns[0].tenant, turns[0].workspace);
+  for (size_t i = 0; i < count && *ret_status == CLI_OK && !p->output->error; i++)
+    *ret_status = play_turn(p, session, &turns[i]);
+  end_session(p, turns[0].session, session);
+  return count;
+}
+
+static void explain(cli_output *output) {
+  cli_paint_on(output, CLI_FAINT);
+  cli_print_string(output, "On the left: milliseconds since the turn began; on the right: how long it took.\n");
+  cli_paint_off(output);
+}
+
+/* Nobody reads what cannot be written: then the rest is not played. */
+static void play(player *p) {
+  int status = CLI_OK;
+  if (!p->arguments->json) explain(p->output);
+  p->summary.conversation = &p->conversation;
+  for (size_t i = 0; i < p->conversation.count && status == CLI_OK && !p->output->error;)
+    i += play_session(p, i, &status);
+  note(p, status);
+  if (!p->arguments->json) cli_summary_print(&p->summary, p->output);
+}
+
+int cli_run(const cli_arguments *arguments, cli_output *output) {
+  player p = {.arguments = arguments, .output = output};
+  int status = open_player(&p);
+  if (status == CLI_OK) {
+    play(&p);
+    status = p.status;
+  }
+  close_player(&p);
+  return status;
+}

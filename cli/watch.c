@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/watch.h"
+
+#include <stdlib.h>
+
+/* The results behind the model's last message are those that it has not read. */
+static size_t first_unread(const tp_model_request *request) {
+  size_t first = request->message_count;
+  while (first > 0 && request->messages[first - 1].role != TP_ROLE_ASSISTANT) first--;
+  return first;
+}
+
+static void remember(cli_watch *watch, const tp_model_request *request) {
+  size_t count = 0;
+  cli_pool_free(&watch->pool);
+  for (size_t i = first_unread(request); i < request->message_count; i++) {
+    const tp_message *message = &request->messages[i];
+    if (message->role != TP_ROLE_TOOL) continue;
+    watch->results = cli_room(watch->results, count, &watch->results_capacity, sizeof *watch->results);
+    watch->results[count++] = cli_pool_copy(&watch->pool, message->call_id);
+  }
+  watch->request = (cli_request){
+      .message_count = request->message_count, .tool_results = watch->results, .tool_result_count = count};
+}
+
+/* The library starts one request of a turn at a time and tells of its end afterwards, so nobody reads meanwhile. */
+static void start(void *self, const tp_model_request *request, tp_token token) {
+  cli_watch *watch = self;
+  remember(watch, request);
+  watch->model.start(watch->model.self, request, token);
+}
+
+static void cancel(void *self, tp_token token) {
+  cli_watch *watch = self;
+  if (watch->model.cancel) watch->model.cancel(watch->model.self, token);
+}
+
+static void destroy(void *self) {
+  cli_watch *watch = self;
+  if (watch->model.destroy) watch->model.destroy(watch->model.self);
+}
+
+tp_model cli_watch_init(cli_watch *watch, const tp_model *model) {
+  *watch = (cli_watch){.model = *model};
+  tp_model watching = *model;
+  watching.self = watch;
+  watching.start = start;
+  watching.cancel = cancel;
+  watching.destroy = destroy;
+  return watching;
+}
+
+void cli_watch_fini(cli_watch *watch) {
+  free(watch->results);
+  cli_pool_free(&watch->pool);
+}

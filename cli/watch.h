@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * watch: a model that hands every request on to another one and remembers what was in it, so that the timeline tells
+ * what the model was really shown. */
+#ifndef CLI_WATCH_H
+#define CLI_WATCH_H
+
+#include "cli/event.h"
+#include "cli/pool.h"
+
+typedef struct cli_watch {
+  tp_model model;             /* the one that answers; its destroy ends it */
+  cli_request request;        /* the newest; its texts are in the pool */
+  const char **results;
+  size_t results_capacity;
+  cli_pool pool;
+} cli_watch;
+
+/** @param watch  stays where it is till the model is destroyed, which destroys the other one too.
+ *  @param model  taken. */
+tp_model cli_watch_init(cli_watch *watch, const tp_model *model);
+void cli_watch_fini(cli_watch *watch);
+
+#endif

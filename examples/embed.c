@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The smallest host: one guard, one session, two turns of a scripted model. */
+#include <stdio.h>
+#include <string.h>
+
+#include "turnphase/turnphase.h"
+
+static tp_outcome guard(void *self, tp_call *call) {
+  (void)self;
+  tp_text text = tp_call_text(call, TP_FIELD_TEXT);
+  for (size_t i = 0; i + 6 <= text.size; i++)
+    if (memcmp(text.data + i, "secret", 6) == 0) return tp_call_deny(call, "secrets are not talked about");
+  return tp_call_allow(call);
+}
+
+static int say(tp_session *session, const char *words) {
+  tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of(words)};
+  tp_turn_result result;
+  tp_fault fault;
+  if (tp_turn_run(session, &request, &result, &fault) != TP_OK) {
+    fprintf(stderr, "%s\n", fault.message);
+    return 1;
+  }
+  tp_text said = result.outcome == TP_TURN_COMPLETED ? result.text : result.reason;
+  printf("%-28s %-9s %.*s\n", words, tp_turn_outcome_name(result.outcome), (int)said.size, said.data);
+  tp_result_free(&result);
+  return 0;
+}
+
+int main(void) {
+  tp_model_response hello = {.struct_size = sizeof hello, .text = tp_text_of("Hello! How can I help?")};
+  tp_session_options options = {.struct_size = sizeof options, .id = "first"};
+  tp_runtime *runtime = NULL;
+  tp_session *session = NULL;
+  tp_fault fault;
+  if (tp_runtime_new(NULL, &runtime, &fault) != TP_OK ||
+      tp_hook_add(runtime, "turn.intake", guard, NULL, &fault) != TP_OK ||
+      tp_script_model_new(&hello, 1, true, &options.model, &fault) != TP_OK ||
+      tp_session_open(runtime, &options, &session, &fault) != TP_OK) {
+    fprintf(stderr, "%s\n", fault.message);
+    tp_runtime_free(runtime);
+    return 1;
+  }
+  int failed = say(session, "Good morning!") | say(session, "Tell me a secret.");
+  tp_session_close(session, NULL, NULL);
+  tp_runtime_free(runtime);
+  return failed;
+}

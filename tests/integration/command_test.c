@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The command's words: help, exit statuses, plans and phases, colours, and outputs that cannot be written. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "tests/integration/support/command.h"
+#include "tests/integration/support/events.h"
+
+static const char script[] = "repeat: true\nresponses:\n  - text: I see.\n";
+static const char talk[] = "sessions:\n  - id: a\n    turns:\n      - {id: a1, user: hello}\n";
+
+/* ---- help and usage ---- */
+
+static void help_begins_with_examples(void **state) {
+  (void)state;
+  static const char *const words[][3] = {
+      {"--help"}, {"-h"}, {"run", "--help"}, {"plan", "-h"}, {"phases", "--help"}, {"exit-status", "--help"}};
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+    command c = {.arguments = {words[i][0], words[i][1]}};
+    assert_status(&c, 0);
+    assert_int_equal(strncmp(c.out.data, "Examples:\n", 10), 0);
+    assert_holds(&c.out, "Usage: turnphase");
+    assert_int_equal(c.err.size, 0);
+    command_free(&c);
+  }
+}
+
+static void version_is_told(void **state) {
+  (void)state;
+  command c = {.arguments = {"--version"}};
+  assert_status(&c, 0);
+  assert_int_equal(strncmp(c.out.data, "turnphase 0.", 12), 0);
+  command_free(&c);
+}
+
+static void exit_statuses_are_listed(void **state) {
+  (void)state;
+  static const char *const numbers[] = {"\n   1  ", "\n   2  ", "\n  69  ", "\n  70  ",
+                                        "\n  74  ", "\n  75  ", "\n  78  ", "\n 124  "};
+  command c = {.arguments = {"exit-status"}};
+  assert_status(&c, 0);
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) assert_holds(&c.out, numbers[i]);
+  command_free(&c);
+}
+
+static void wrong_words_are_a_usage_error_on_standard_error(void **state) {
+  (void)state;
+  static const char *const words[][6] = {{NULL},
+                                         {"bogus"},
+                                         {"--bogus"},
+                                         {"run"},
+                                         {"run", "--script"},
+                                         {"run", "-x"},
+                                         {"run", "--bogus=1"},
+                                         {"run", "--json=3"},
+                                         {"run", "--color", "blue"},
+                                         {"run", "--script", "m", "--tenant", "a b"},
+                                         {"run", "a", "b"},
+                                         {"plan", "no.such.phase"},
+                                         {"plan", "--json", "--dot"},
+                                         {"plan", "--data", "d"},
+                                         {"plan", "a", "b"},
+                                         {"phases", "x"},
+                                         {"exit-status", "x"}};
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+    command c = {.arguments = {NULL}};
+    for (int j = 0; j < 6; j++) c.arguments[j] = words[i][j];
+    assert_status(&c, 2);
+    assert_int_equal(c.out.size, 0);
+    assert_int_equal(strncmp(c.err.data, "turnphase: ", 11), 0);
+    command_free(&c);
+  }
+}
+
+static void two_dashes_end_the_options(void **state) {
+  (void)state;
+  command c = {.arguments = {"run", "--script", "m.yaml", "--", "--no-such-file"}};
+  assert_status(&c, 74);
+  assert_holds(&c.err, "--no-such-file: ");
+  command_free(&c);
+}
+
+/* ---- plan and phases ---- */
+
+static tp_text decode(const command *c, tp_writer **ret_writer) {
+  tp_text value;
+  tp_fault fault;
+  assert_int_equal(tp_writer_new(NULL, ret_writer), TP_OK);
+  assert_int_equal(tp_json_decode((tp_text){c->out.data, c->out.size}, *ret_writer, &fault), TP_OK);
+  assert_int_equal(tp_writer_finish(*ret_writer, &value), TP_OK);
+  return value;
+}
+
+static void plan_of_one_phase_has_its_handlers(void **state) {
+  (void)state;
+  command c = {.arguments = {"plan", "turn.pre_prompt_context"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "memory.deterministic_recall");
+  assert_false(holds(&c.out, "memory.tool_bundle"));
+  command_free(&c);
+}
+
+static void plan_without_memory_is_empty(void **state) {
+  (void)state;
+  command c = {.arguments = {"plan", "--no-memory", "--json"}};
+  tp_writer *writer;
+  assert_status(&c, 0);
+  tp_text value = decode(&c, &writer);
+  assert_int_equal(tp_value_kind_of(tp_value_get(value, "phases")), TP_VALUE_ARRAY);
+  assert_int_equal(tp_value_count(tp_value_get(value, "phases")), 0);
+  tp_writer_free(writer);
+  command_free(&c);
+}
+
+static void plan_shows_a_loaded_library(void **state) {
+  (void)state;
+  command c = {.arguments = {"plan", "--load", getenv("TURNPHASE_DEMO"), "--dot", "tool.pre"}};
+  assert_status(&c, 0);
+  assert_int_equal(strncmp(c.out.data, "digraph", 7), 0);
+  assert_holds(&c.out, "trip.spending_limit");
+  command_free(&c);
+}
+
+static void phases_are_23_with_their_subscriptions(void **state) {
+  (void)state;
+  command c = {.arguments = {"phases", "--json"}}, table = {.arguments = {"phases"}};
+  tp_writer *writer;
+  size_t subscriptions = 0;
+  assert_status(&c, 0);
+  tp_text phases = tp_value_get(decode(&c, &writer), "phases");
+  assert_int_equal(tp_value_count(phases), 23);
+  for (tp_value_walk walk = {0}; tp_value_next(phases, &walk);)
+    subscriptions += (size_t)tp_value_int(tp_value_get(walk.value, "subscriptions"), 0);
+  assert_int_equal(subscriptions, 6); /* the memory's */
+  assert_status(&table, 0);
+  assert_holds(&table.out, "turn.pre_prompt_context");
+  tp_writer_free(writer);
+  command_free(&c);
+  command_free(&table);
+}
+
+static void what_is_not_a_domain_is_not_loaded(void **state) {
+  (void)state;
+  const char *text = scratch_string("text.so", "not a library");
+  command missing = {.arguments = {"plan", "--load", "/no/such/library.so"}};
+  command not_one = {.arguments = {"plan", "--load", text}};
+  command other = {.arguments = {"plan", "--load", "libm.so.6"}}; /* a file here, never a name to search for */
+  assert_status(&missing, 78);
+  assert_holds(&missing.err, "/no/such/library.so");
+  assert_status(&not_one, 78);
+  assert_holds(&not_one.err, text);
+  assert_status(&other, 78);
+  assert_holds(&other.err, "./libm.so.6");
+  command_free(&missing);
+  command_free(&not_one);
+  command_free(&other);
+}
+
+/* ---- outputs ---- */
+
+static void a_full_disk_is_told(void **state) {
+  (void)state;
+  const char *model = scratch_string("model.yaml", script), *conversation = scratch_string("talk.yaml", talk);
+  command phases = {.arguments = {"phases"}, .output_path = "/dev/full"};
+  command run = {.arguments = {"run", "--script", model, conversation}, .output_path = "/dev/full"};
+  assert_status(&phases, 74);
+  assert_holds(&phases.err, "No space left on device");
+  assert_status(&run, 74);
+  assert_holds(&run.err, "No space left on device");
+  command_free(&phases);
+  command_free(&run);
+}
+
+static void a_reader_that_goes_away_is_no_story(void **state) {
+  (void)state;
+  const char *model = scratch_string("model.yaml", script);
+  bytes lines = {0};
+  for (int i = 0; i < 2000; i++) bytes_string(&lines, "{\"session\": \"s\", \"user\": \"hello\"}\n");
+  command c = {.arguments = {"run", "--script", model, "--json"}, .input = lines.data, .output_max = 1};
+  assert_status(&c, 74);
+  assert_int_equal(c.err.size, 0);
+  command_free(&c);
+  free(lines.data);
+}
+
+static void colours_only_where_they_are_wanted(void **state) {
+  (void)state;
+  const char *model = scratch_string("model.yaml", script), *conversation = scratch_string("talk.yaml", talk);
+  static const char *const when[] = {"auto", "never", "always"};
+  for (int i = 0; i < 3; i++) {
+    command c = {.arguments = {"run", "--script", model, "--color", when[i], conversation}};
+    assert_status(&c, 0);
+    assert_int_equal(holds(&c.out, "\033["), i == 2);
+    command_free(&c);
+  }
+}
+
+/* What was said may hold anything; a terminal must not obey it. */
+static void escapes_of_the_conversation_do_not_reach_the_terminal(void **state) {
+  (void)state;
+  command c = {
+      .arguments = {"run", "--script", scratch_string("model.yaml", script)},
+      .input = "{\"session\": \"s\", \"user\": \"red \\u001b[31m bell \\u0007 csi \\u009b31m nul \\u0000 end\"}\n"};
+  assert_status(&c, 0);
+  assert_false(holds(&c.out, "\033"));
+  assert_false(holds(&c.out, "\007"));
+  assert_false(holds(&c.out, "\xC2\x9B"));
+  assert_holds(&c.out, "end");
+  command_free(&c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(help_begins_with_examples),
+      cmocka_unit_test(version_is_told),
+      cmocka_unit_test(exit_statuses_are_listed),
+      cmocka_unit_test(wrong_words_are_a_usage_error_on_standard_error),
+      cmocka_unit_test(two_dashes_end_the_options),
+      cmocka_unit_test(plan_of_one_phase_has_its_handlers),
+      cmocka_unit_test(plan_without_memory_is_empty),
+      cmocka_unit_test(plan_shows_a_loaded_library),
+      cmocka_unit_test(phases_are_23_with_their_subscriptions),
+      cmocka_unit_test(what_is_not_a_domain_is_not_loaded),
+      cmocka_unit_test(a_full_disk_is_told),
+      cmocka_unit_test(a_reader_that_goes_away_is_no_story),
+      cmocka_unit_test(colours_only_where_they_are_wanted),
+      cmocka_unit_test(escapes_of_the_conversation_do_not_reach_the_terminal),
+  };
+  return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}

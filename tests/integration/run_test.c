@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run keeps, what it ends with, and what its events say. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "tests/integration/support/command.h"
+#include "tests/integration/support/events.h"
+
+static const char script[] = "repeat: true\nresponses:\n  - text: I see.\n";
+static const char told[] = "{\"session\": \"one\", \"turn\": \"t1\", \"user\": \"My rabbit is called Amadeus.\"}\n";
+static const char asked[] = "{\"session\": \"two\", \"turn\": \"t2\", \"user\": \"What is my rabbit called?\"}\n";
+
+static events play(command *c, const char *input, const char *const options[]) {
+  *c = (command){.arguments = {"run", "--json", "--script", scratch_string("model.yaml", script)}, .input = input};
+  for (int i = 0; options[i]; i++) c->arguments[4 + i] = options[i];
+  assert_status(c, 0);
+  return events_read(&c->out);
+}
+
+static bool recalls(const char *input, const char *const options[]) {
+  command c;
+  events e = play(&c, input, options);
+  bool found = events_recalled(&e, "t2", "t1");
+  events_free(&e);
+  command_free(&c);
+  return found;
+}
+
+/* ---- what is kept ---- */
+
+static void without_a_directory_nothing_is_kept(void **state) {
+  (void)state;
+  const char *const none[] = {NULL};
+  assert_false(recalls(told, none));
+  assert_false(recalls(asked, none));
+}
+
+static void what_is_told_is_recalled_in_a_later_run(void **state) {
+  (void)state;
+  const char *const kept[] = {"--data", scratch_path("kept"), NULL};
+  assert_false(recalls(told, kept));
+  assert_true(recalls(asked, kept));
+}
+
+static void nothing_is_recalled_without_the_memory_domain(void **state) {
+  (void)state;
+  char both[512];
+  const char *const none[] = {"--no-memory", NULL};
+  snprintf(both, sizeof both, "%s%s", told, asked);
+  assert_false(recalls(both, none));
+}
+
+static void tenants_and_workspaces_know_nothing_of_each_other(void **state) {
+  (void)state;
+  const char *data = scratch_path("tenants");
+  const char *const mine[] = {"--data", data, "--tenant", "me", "--workspace", "w", NULL};
+  const char *const other_tenant[] = {"--data", data, "--tenant", "you", "--workspace", "w", NULL};
+  const char *const other_place[] = {"--data", data, "--tenant", "me", "--workspace", "v", NULL};
+  assert_false(recalls(told, mine));
+  assert_false(recalls(asked, other_tenant));
+  assert_false(recalls(asked, other_place));
+  assert_true(recalls(asked, mine));
+}
+
+static void a_session_goes_on_where_it_ended(void **state) {
+  (void)state;
+  const char *const kept[] = {"--data", scratch_path("history"), "--no-memory", NULL};
+  const char *inputs[] = {"{\"session\": \"s\", \"turn\": \"a\", \"user\": \"one\"}\n",
+                          "{\"session\": \"s\", \"turn\": \"b\", \"user\": \"two\"}\n"};
+  const char *turns[] = {"a", "b"};
+  for (int i = 0; i < 2; i++) {
+    command c;
+    events e = play(&c, inputs[i], kept);
+    assert_int_equal(event_int(events_find(&e, "model_end", turns[i], NULL, NULL), "request.message_count"), 1 + 2 * i);
+    events_free(&e);
+    command_free(&c);
+  }
+}
+
+/* Also without a directory a session that comes again has what was said in it. */
+static void a_session_that_comes_again_goes_on(void **state) {
+  (void)state;
+  command c;
+  const char *const options[] = {"--no-memory", NULL};
+  events e = play(
+      &c,
+      "{\"session\": \"s\", \"turn\": \"a\", \"user\": \"1\"}\n{\"session\": \"r\", \"turn\": \"b\", \"user\": \"2\"}\n"
+      "{\"session\": \"s\", \"turn\": \"c\", \"user\": \"3\"}\n",
+      options);
+  assert_int_equal(event_int(events_find(&e, "model_end", "b", NULL, NULL), "request.message_count"), 1);
+  assert_int_equal(event_int(events_find(&e, "model_end", "c", NULL, NULL), "request.message_count"), 3);
+  events_free(&e);
+  command_free(&c);
+}
+
+static void what_is_kept_is_for_its_owner_alone(void **state) {
+  (void)state;
+  const char *data = scratch_path("private");
+  const char *const kept[] = {"--data", data, NULL};
+  static const char *const files[] = {"", "/history.db", "/memory.db"};
+  mode_t before = umask(0);
+  recalls(told, kept);
+  umask(before);
+  for (int i = 0; i < 3; i++) {
+    char path[256];
+    struct stat found;
+    snprintf(path, sizeof path, "%s%s", data, files[i]);
+    assert_int_equal(stat(path, &found), 0);
+    assert_int_equal(found.st_mode & 077, 0);
+  }
+}
+
+/* ---- data that cannot be used ---- */
+
+static void cannot_be_used(const char *data, int status, const char *words) {
+  command c = {.arguments = {"run", "--script", scratch_string("model.yaml", script), "--data", data}, .input = told};
+  assert_status(&c, status);
+  assert_holds(&c.err, data);
+  assert_holds(&c.err, words);
+  assert_int_equal(c.out.size, 0);
+  command_free(&c);
+}
+
+static void a_directory_that_cannot_be_written_is_named(void **state) {
+  (void)state;
+  cannot_be_used(scratch_string("file", "x"), 74, "Not a directory");
+  cannot_be_used("/no/such/parent", 74, "No such file or directory");
+  cannot_be_used("/proc/turnphase", 74, "No such file or directory"); /* exists, and nobody may write there */
+}
+
+static void a_store_that_is_no_store_is_named_and_left_alone(void **state) {
+  (void)state;
+  static const char *const names[] = {"history.db", "memory.db"};
+  for (int i = 0; i < 2; i++) {
+    char words[8192], now[8192], path[256];
+    const char *data = scratch_path(i ? "bad-memory" : "bad-history");
+    assert_int_equal(mkdir(data, 0700), 0);
+    memset(words, 'x', sizeof words);
+    snprintf(path, sizeof path, "bad-%s/%s", i ? "memory" : "history", names[i]);
+    const char *file = scratch_write(path, words, sizeof words);
+    command c = {.arguments = {"run", "--script", scratch_string("model.yaml", script), "--data", data}, .input = told};
+    assert_true(command_run(&c) == 74 || c.status == 78);
+    assert_holds(&c.err, names[i]);
+    assert_int_equal(c.out.size, 0);
+    FILE *left = fopen(file, "r");
+    assert_non_null(left);
+    assert_int_equal(fread(now, 1, sizeof now, left), sizeof now);
+    fclose(left);
+    assert_memory_equal(now, words, sizeof now);
+    command_free(&c);
+  }
+}
+
+/* ---- what it ends with ---- */
+
+static void a_failed_turn_is_a_negative_answer_and_the_rest_is_played(void **state) {
+  (void)state;
+  command c = {.arguments = {"run", "--json", "--script", scratch_string("short.yaml", "responses:\n  - text: a\n")},
+               .input =
+                   "{\"session\": \"s\", \"turn\": \"1\", \"user\": \"a\"}\n{\"session\": \"s\", \"turn\": \"2\", "
+                   "\"user\": \"b\"}\n"
+                   "{\"session\": \"r\", \"turn\": \"3\", \"user\": \"c\"}\n"};
+  assert_status(&c, 1);
+  events e = events_read(&c.out);
+  assert_true(event_is(events_find(&e, "result", "1", NULL, NULL), "outcome", "completed"));
+  assert_true(event_is(events_find(&e, "result", "2", NULL, NULL), "outcome", "failed"));
+  assert_true(event_is(events_find(&e, "result", "3", NULL, NULL), "outcome", "failed"));
+  assert_true(event_is(events_find(&e, "result", "3", NULL, NULL), "reason",
+                       "the model failed: the script has no more responses"));
+  events_free(&e);
+  command_free(&c);
+}
+
+static void a_denied_turn_is_a_result(void **state) {
+  (void)state;
+  command c = {
+      .arguments = {"run", "--script", scratch_string("model.yaml", script), "--load", getenv("TURNPHASE_DEMO")},
+      .input = "{\"session\": \"s\", \"turn\": \"1\", \"user\": \"Send Papa an e-mail.\"}\n"};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "1 turn: 1 denied");
+  assert_holds(&c.out, "trip.surprise");
+  command_free(&c);
+}
+
+/* ---- events ---- */
+
+static void events_of_a_turn_are_numbered_without_gaps(void **state) {
+  (void)state;
+  command c;
+  const char *const none[] = {NULL};
+  int64_t expected = 1;
+  events e = play(&c, told, none);
+  for (size_t i = 0; i < e.count; i++) {
+    tp_text event = event_at(&e, i);
+    if (!event_is(event, "ids.turn", "t1") || event_is(event, "event", "result")) continue;
+    assert_int_equal(event_int(event, "sequence"), expected++);
+    assert_true(event_int(event, "time_ns") > 0);
+    assert_true(event_int(event, "unix_ms") > 0);
+    assert_true(event_is(event, "ids.session", "one"));
+  }
+  assert_true(expected > 10);
+  events_free(&e);
+  command_free(&c);
+}
+
+static void every_run_has_its_record(void **state) {
+  (void)state;
+  command c;
+  const char *const none[] = {NULL};
+  events e = play(&c, told, none);
+  tp_text run = events_find(&e, "run", "t1", "run.subscription", "memory.policy_classifier");
+  assert_true(event_is(run, "phase", "turn.pre_policy"));
+  assert_true(event_is(run, "run.handler", "memory.policy_classifier"));
+  assert_true(event_is(run, "run.owner", "memory"));
+  assert_true(event_is(run, "run.state", "succeeded"));
+  assert_true(event_is(run, "run.execution", "blocking"));
+  assert_int_equal(event_int(run, "run.attempts"), 1);
+  assert_true(event_int(run, "run.ended_ns") >= event_int(run, "run.started_ns"));
+  tp_text kept = events_find(&e, "run", "t1", "run.subscription", "memory.post_turn_extractor");
+  assert_true(event_is(kept, "run.state", "backgrounded"));
+  assert_true(event_is(kept, "run.execution", "background"));
+  events_free(&e);
+  command_free(&c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(without_a_directory_nothing_is_kept),
+      cmocka_unit_test(what_is_told_is_recalled_in_a_later_run),
+      cmocka_unit_test(nothing_is_recalled_without_the_memory_domain),
+      cmocka_unit_test(tenants_and_workspaces_know_nothing_of_each_other),
+      cmocka_unit_test(a_session_goes_on_where_it_ended),
+      cmocka_unit_test(a_session_that_comes_again_goes_on),
+      cmocka_unit_test(what_is_kept_is_for_its_owner_alone),
+      cmocka_unit_test(a_directory_that_cannot_be_written_is_named),
+      cmocka_unit_test(a_store_that_is_no_store_is_named_and_left_alone),
+      cmocka_unit_test(a_failed_turn_is_a_negative_answer_and_the_rest_is_played),
+      cmocka_unit_test(a_denied_turn_is_a_result),
+      cmocka_unit_test(events_of_a_turn_are_numbered_without_gaps),
+      cmocka_unit_test(every_run_has_its_record),
+  };
+  return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}

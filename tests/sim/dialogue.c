@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dialogue.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { TURN_LIMIT_MS = 300, REQUESTS_MAX = 4, CALLS_MAX = 3 };
+
+static bool is_quiet(const dialogue *d) { return d->w->s->weather == WEATHER_QUIET; }
+static bool one_in(uint64_t inverse) { return tp__sim_random(inverse) == 0; }
+
+/* Mostly short; where the weather allows it sometimes about as long as a turn, and sometimes far longer. */
+static int64_t draw_delay(const dialogue *d) {
+  uint64_t dice = tp__sim_random(100);
+  if (dice < 40) return 0;
+  if (dice < 85 || is_quiet(d)) return (int64_t)tp__sim_random(3 * TP__NS_PER_MS);
+  if (dice < 95) return (int64_t)tp__sim_random(TURN_LIMIT_MS * (uint64_t)TP__NS_PER_MS);
+  return (int64_t)tp__sim_random(20) * TURN_LIMIT_MS * TP__NS_PER_MS;
+}
+
+static token_note *new_note(dialogue *d) {
+  token_note *note = calloc(1, sizeof *note);
+  if (!note) abort();
+  note->d = d;
+  note->delay_ns = draw_delay(d);
+  note->next = d->tokens;
+  d->tokens = note;
+  return note;
+}
+
+/* ---- the model ---- */
+
+static tp_status complete_model(token_note *note) {
+  char ids[CALLS_MAX][8];
+  tp_tool_call calls[CALLS_MAX];
+  static const char *const names[] = {"t0", "t1", "t0", "t1", "nobody"};
+  for (uint32_t i = 0; i < note->calls; i++) {
+    snprintf(ids[i], sizeof ids[i], "c%u", i);
+    calls[i] = (tp_tool_call){.id = tp_text_of(ids[i]), .name = tp_text_of(names[tp__sim_random(5)]), .arguments = {"\x80", 1}};
+  }
+  tp_model_response response = {.struct_size = sizeof response, .text = tp_text_of("as the model says"),
+                                .calls = calls, .call_count = note->calls,
+                                .stop_reason = tp_text_of(note->calls ? "tool_use" : "end_turn")};
+  if (note->fails) return tp_model_fail(note->token, TP_ERR_MODEL, "as the model fails", note->retryable);
+  tp_status status = tp_model_delta(note->token, tp_text_of("as "));
+  if (status != TP_OK && status != TP_ERR_STALE && status != TP_ERR_NO_MEMORY)
+    world_fail(note->d->w, "a completion is taken or stale", "a delta gave %s", tp_status_name(status));
+  return tp_model_complete(note->token, &response);
+}
+
+static tp_status complete_tool(token_note *note) {
+  return tp_tool_complete(note->token, note->fails, tp_text_of("as the tool says"));
+}
+
+static void complete(token_note *note) {
+  dialogue *d = note->d;
+  tp_status status = note->is_model ? complete_model(note) : complete_tool(note);
+  if (status != TP_OK && status != TP_ERR_STALE)
+    world_fail(d->w, "a completion is taken or stale", "dialogue %u: it gave %s", d->index, tp_status_name(status));
+  if (status != TP_OK) return;
+  if (++note->accepted > 1) world_fail(d->w, "a stale token is harmless", "dialogue %u: it was taken twice", d->index);
+  if (d->w->freed) world_fail(d->w, "a stale token is harmless", "dialogue %u: taken after tp_runtime_free()", d->index);
+}
+
+static void complete_later(void *arg) {
+  token_note *note = arg;
+  tp__sim_sleep_ns(note->delay_ns);
+  complete(note);
+}
+
+static void model_start(void *self, const tp_model_request *request, tp_token token) {
+  dialogue *d = self;
+  token_note *note = new_note(d);
+  note->token = token;
+  note->is_model = true;
+  note->number = d->requests++;
+  if (note->number < REQUESTS_MAX && request->tool_count > 0) note->calls = (uint32_t)tp__sim_random(CALLS_MAX + 1);
+  note->fails = !is_quiet(d) && one_in(8);
+  note->retryable = note->fails && one_in(2);
+  if (!is_quiet(d) && one_in(20)) return; /* for ever */
+  if (one_in(3)) complete(note);
+  else {
+    world_start("model", complete_later, note);
+    if (one_in(4)) world_start("model", complete_later, note);
+  }
+}
+
+static void model_cancel(void *self, tp_token token) {
+  dialogue *d = self;
+  for (token_note *note = d->tokens; note; note = note->next) {
+    if (!note->is_model || note->token.bits != token.bits) continue;
+    if (++note->cancels > 1) world_fail(d->w, "cancel at most once", "the model of dialogue %u", d->index);
+    return;
+  }
+}
+
+static void model_destroy(void *self) { ((dialogue *)self)->model_destroys++; }
+
+/* ---- tools ---- */
+
+static void tool_cancel(void *ctx) {
+  token_note *note = ctx;
+  if (++note->cancels > 1) world_fail(note->d->w, "cancel at most once", "a tool of dialogue %u", note->d->index);
+  if (note->destroys) world_fail(note->d->w, "no cancel after destroy", "a tool of dialogue %u", note->d->index);
+}
+
+static void tool_destroy(void *ctx) {
+  token_note *note = ctx;
+  if (++note->destroys > 1) world_fail(note->d->w, "destroy exactly once", "a tool of dialogue %u", note->d->index);
+}
+
+static dialogue *dialogue_of(world *w, tp_text session) {
+  uint32_t index = session.size == 2 && session.data[0] == 'd' ? (uint32_t)(session.data[1] - '0') : 0;
+  return &w->dialogues[index < SCRIPT_DIALOGUES_MAX ? index : 0];
+}
+
+static tp_outcome tool_defers(token_note *note, tp_tool_run *run) {
+  tp_deferral deferral = {.cancel = tool_cancel, .destroy = tool_destroy, .ctx = note};
+  note->deferred = true;
+  tp_outcome outcome = tp_tool_defer(run, &deferral, &note->token);
+  if (!note->token.bits) {
+    note->deferred = false;
+    return outcome;
+  }
+  if (!is_quiet(note->d) && one_in(10)) return outcome; /* for ever */
+  if (one_in(10)) return tp_tool_ok(run, tp_text_of("at once all the same"));
+  world_start("tool", complete_later, note);
+  if (one_in(4)) world_start("tool", complete_later, note);
+  return outcome;
+}
+
+static tp_outcome tool_run(void *self, tp_tool_run *run) {
+  world *w = self;
+  dialogue *d = dialogue_of(w, tp_tool_id(run, TP_ID_SESSION));
+  token_note *note = new_note(d);
+  note->fails = one_in(6);
+  if (one_in(2)) return tool_defers(note, run);
+  tp__sim_sleep_ns(note->delay_ns);
+  tp_text text = tp_text_of("as the tool says");
+  return note->fails ? tp_tool_error(run, text) : tp_tool_ok(run, text);
+}
+
+/* ---- subscriptions ---- */
+
+static tp_outcome bring_tools(void *self, tp_call *call) {
+  tp_tool tools[2];
+  for (int i = 0; i < 2; i++)
+    tools[i] = (tp_tool){.struct_size = sizeof tools[i], .name = i ? "t1" : "t0", .description = "a tool", .run = tool_run,
+                         .self = self, .limit_ms = i ? 60 : 0, .max_concurrent = i ? 1 : 0};
+  if (tp_call_emit_tool_bundle(call, "tools", tools, 2) != TP_OK) return tp_call_fail(call, 1, "no tools");
+  return tp_call_done(call);
+}
+
+static tp_outcome gate(void *self, tp_call *call) {
+  dialogue *d = dialogue_of(self, tp_call_id(call, TP_ID_SESSION));
+  tp__sim_sleep_ns(draw_delay(d));
+  if (one_in(8)) return tp_call_deny(call, "as the gate says");
+  return one_in(2) ? tp_call_allow(call) : tp_call_done(call);
+}
+
+/* Observers of a dialogue's own phases; other sessions have an end, too. */
+static dialogue *heard(void *self, tp_call *call) {
+  tp_text session = tp_call_id(call, TP_ID_SESSION);
+  return session.size == 2 && session.data[0] == 'd' ? dialogue_of(self, session) : NULL;
+}
+static tp_outcome hear_post(void *self, tp_call *call) {
+  dialogue *d = heard(self, call);
+  if (d) d->post_turns++;
+  return tp_call_done(call);
+}
+static tp_outcome hear_error(void *self, tp_call *call) {
+  dialogue *d = heard(self, call);
+  if (d) d->errors++;
+  return tp_call_done(call);
+}
+static tp_outcome hear_end(void *self, tp_call *call) {
+  dialogue *d = heard(self, call);
+  if (d) d->session_ends++;
+  return tp_call_done(call);
+}
+
+static tp_status subscribe(world *w, tp_edit *edit, const char *id, uint32_t phase, tp_handler_fn run, uint32_t capabilities, bool quick) {
+  tp_handler handler = {.struct_size = sizeof handler, .id = id, .run = run, .self = w, .phases = &phase, .phase_count = 1,
+                        .capabilities = capabilities, .quick = quick};
+  TP__TRY(tp_edit_add_handler(edit, &handler));
+  tp_subscription subscription = {.struct_size = sizeof subscription, .id = id, .handler = id, .phase = phase};
+  return tp_edit_add_subscription(edit, &subscription);
+}
+
+tp_status dialogue_register(world *w, tp_edit *edit) {
+  TP__TRY(subscribe(w, edit, "x.tools", TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, bring_tools, TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE, true));
+  TP__TRY(subscribe(w, edit, "x.gate", TP_PHASE_TOOL_PRE, gate, TP_CAPABILITY_DECIDE, false));
+  TP__TRY(subscribe(w, edit, "x.post", TP_PHASE_TURN_POST_TURN, hear_post, 0, true));
+  TP__TRY(subscribe(w, edit, "x.error", TP_PHASE_RUNTIME_ERROR, hear_error, 0, true));
+  return subscribe(w, edit, "x.end", TP_PHASE_SESSION_END, hear_end, 0, true);
+}
+
+/* ---- the history: a call never comes without its result ---- */
+
+static tp_status history_load(void *self, tp_text tenant, tp_text session, tp_message_fn each, void *ctx, tp_fault *fault) {
+  (void)tenant, (void)session, (void)each, (void)ctx, (void)fault;
+  dialogue *d = self;
+  tp__sim_sleep_ns(draw_delay(d));
+  return TP_OK;
+}
+
+static bool has_result(const tp_message *messages, size_t count, size_t from, tp_text id) {
+  for (size_t i = from; i < count && messages[i].role == TP_ROLE_TOOL; i++)
+    if (tp__text_equal(messages[i].call_id, id)) return true;
+  return false;
+}
+
+static tp_status history_append(void *self, tp_text tenant, tp_text session, const tp_message *messages, size_t count, tp_fault *fault) {
+  (void)tenant, (void)session, (void)fault;
+  dialogue *d = self;
+  tp__sim_sleep_ns(draw_delay(d));
+  for (size_t i = 0; i < count; i++)
+    for (size_t k = 0; k < messages[i].call_count; k++)
+      if (!has_result(messages, count, i + 1, messages[i].calls[k].id))
+        world_fail(d->w, "never a call without its result", "dialogue %u, message %zu", d->index, i);
+  return TP_OK;
+}
+
+static void history_destroy(void *self) { ((dialogue *)self)->history_destroys++; }
+
+/* ---- events ---- */
+
+static void on_event(void *ctx, const tp_event *event) {
+  dialogue *d = ctx;
+  if (event->sequence == 1) d->last_event = 0;
+  if (event->sequence != d->last_event + 1)
+    world_fail(d->w, "events in order", "event %llu follows %llu", (unsigned long long)event->sequence, (unsigned long long)d->last_event);
+  d->last_event = event->sequence;
+  if (event->kind == TP_EVENT_MODEL_END) d->batch = 0;
+  if (event->kind != TP_EVENT_TOOL_END) return;
+  d->tool_ends++;
+  if (d->batch & 1u << event->call_index)
+    world_fail(d->w, "each call gets exactly one result", "dialogue %u: call %u has ended twice", d->index, event->call_index);
+  d->batch |= 1u << event->call_index;
+}
+
+/* ---- the host ---- */
+
+static void judge(dialogue *d, tp_turn_outcome outcome) {
+  world *w = d->w;
+  d->outcome = outcome;
+  if (++d->turn_ends > 1) world_fail(w, "a turn ends once", "turn %u of dialogue %u", d->turn, d->index);
+  if (is_quiet(d) && outcome != TP_TURN_COMPLETED)
+    world_fail(w, "a turn without trouble is completed", "turn %u of dialogue %u is %s", d->turn, d->index, tp_turn_outcome_name(outcome));
+  if (w->s->weather == WEATHER_FAULTS) return;
+  if (d->post_turns != 1) world_fail(w, "post_turn exactly once", "turn %u of dialogue %u, %s: %u times", d->turn, d->index,
+                                     tp_turn_outcome_name(outcome), d->post_turns);
+  uint32_t errors = outcome == TP_TURN_FAILED || outcome == TP_TURN_TIMED_OUT;
+  if (d->errors != errors) world_fail(w, "runtime.error exactly once", "turn %u of dialogue %u, %s: %u times", d->turn, d->index,
+                                      tp_turn_outcome_name(outcome), d->errors);
+  if (outcome == TP_TURN_COMPLETED && d->tool_ends != d->calls_wanted)
+    world_fail(w, "each call gets exactly one result", "dialogue %u: %u calls, %u results", d->index, d->calls_wanted, d->tool_ends);
+}
+
+/* Of a completed turn, whose every request that did not fail was answered. */
+static void count_calls(dialogue *d) {
+  d->calls_wanted = 0;
+  for (const token_note *note = d->tokens; note; note = note->next)
+    if (note->is_model && !note->fails && note->number < d->requests) d->calls_wanted += note->calls;
+}
+
+static void turn_ended(void *ctx, const tp_turn_result *result) {
+  dialogue *d = ctx;
+  d->outcome = result->outcome;
+  d->events_of_end++;
+  tp__parker_unpark(&d->parker);
+}
+
+static void cancel_turn(void *arg) {
+  tp_turn *turn = arg;
+  tp__sim_sleep_ns((int64_t)tp__sim_random(60 * TP__NS_PER_MS));
+  tp_turn_cancel(turn);
+}
+
+/* Tokens of turns before count no more. */
+static void forget_turn(dialogue *d) {
+  for (token_note *note = d->tokens; note; note = note->next) note->number = UINT32_MAX;
+  d->requests = d->calls_wanted = d->tool_ends = d->turn_ends = d->post_turns = d->errors = d->events_of_end = 0;
+}
+
+static tp_status submit_turn(dialogue *d, const tp_turn_request *request) {
+  tp_turn *turn = NULL;
+  tp_status status = tp_turn_submit(d->session, request, turn_ended, d, &turn, NULL);
+  if (status != TP_OK) return status;
+  tp__thread *canceller = is_quiet(d) || one_in(2) ? NULL : world_start_joined("canceller", cancel_turn, turn);
+  while (d->events_of_end == 0) tp__parker_park_until(&d->parker, TP__NEVER);
+  if (canceller) tp__thread_join(canceller);
+  tp_turn_unref(turn);
+  return TP_OK;
+}
+
+static void run_turn(dialogue *d) {
+  tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("hello"), .limit_ms = is_quiet(d) ? 0 : TURN_LIMIT_MS};
+  tp_status status;
+  if (one_in(2)) {
+    status = submit_turn(d, &request);
+  } else {
+    tp_turn_result result;
+    status = tp_turn_run(d->session, &request, &result, NULL);
+    if (status == TP_OK) {
+      d->outcome = result.outcome;
+      tp_result_free(&result);
+    }
+  }
+  world_check_status(d->w, "a driven turn", status);
+  if (status != TP_OK) return;
+  count_calls(d);
+  judge(d, d->outcome);
+}
+
+static void session_closed(void *ctx) {
+  dialogue *d = ctx;
+  d->closed = true;
+  tp__parker_unpark(&d->parker);
+}
+
+void dialogue_run(void *arg) {
+  dialogue *d = arg;
+  char id[] = {'d', (char)('0' + d->index), '\0'};
+  tp__sim_sleep_ns(draw_delay(d));
+  tp_session_options options = {.struct_size = sizeof options, .id = id, .on_event = on_event, .event_ctx = d};
+  options.model = (tp_model){.struct_size = sizeof options.model, .name = "sim", .self = d, .start = model_start,
+                             .cancel = model_cancel, .destroy = model_destroy, .quick = one_in(2)};
+  options.history = (tp_history){.struct_size = sizeof options.history, .self = d, .load = history_load,
+                                 .append = history_append, .destroy = history_destroy};
+  tp_status status = tp_session_open(d->w->runtime, &options, &d->session, NULL);
+  world_check_status(d->w, "tp_session_open", status);
+  if (status != TP_OK) return;
+  d->model_taken = true;
+  uint32_t turns = 1 + (uint32_t)tp__sim_random(DIALOGUE_TURNS_MAX);
+  for (d->turn = 0; d->turn < turns; d->turn++) {
+    forget_turn(d);
+    run_turn(d);
+  }
+  tp_session_close(d->session, session_closed, d);
+  while (!d->closed) tp__parker_park_until(&d->parker, TP__NEVER);
+}
+
+/* ---- the end ---- */
+
+void dialogue_ended(dialogue *d) {
+  world *w = d->w;
+  for (const token_note *note = d->tokens; note; note = note->next)
+    if (note->destroys != note->deferred) world_fail(w, "destroy exactly once", "a tool of dialogue %u: %u times", d->index, note->destroys);
+  if (d->model_destroys != d->model_taken || d->history_destroys != d->model_taken)
+    world_fail(w, "model and history are destroyed exactly once", "dialogue %u: %u and %u times", d->index, d->model_destroys, d->history_destroys);
+  bool may_be_full = w->s->options.turns_max > 0; /* then a closing turn may find no place */
+  if (w->s->weather < WEATHER_FAULTS && !may_be_full && d->model_taken && d->session_ends != 1)
+    world_fail(w, "session.end exactly once", "dialogue %u: %u times", d->index, d->session_ends);
+}
+
+void dialogue_fini(dialogue *d) {
+  while (d->tokens) {
+    token_note *note = d->tokens;
+    d->tokens = note->next;
+    free(note);
+  }
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dialogue: a session whose turns the library drives, in the same world as the turns that hosts drive themselves: a
+ * model, tools, a gate and a history that answer in time, late, twice, through tokens, or not at all. What they do is
+ * drawn while they run, from the run's own stream. */
+#ifndef SIM_DIALOGUE_H
+#define SIM_DIALOGUE_H
+
+#include "world.h"
+
+enum { DIALOGUE_TURNS_MAX = 2 };
+
+/** A token that somebody completes. */
+typedef struct token_note {
+  struct token_note *next;
+  struct dialogue *d;
+  tp_token token;
+  uint32_t number;     /* of the model's request, or of the tool's call */
+  uint32_t calls;      /* of the model's answer */
+  bool fails, retryable, is_model, deferred;
+  int64_t delay_ns;
+  uint32_t cancels, destroys, accepted;
+} token_note;
+
+typedef struct dialogue {
+  world *w;
+  uint32_t index;
+  tp_session *session;
+  bool closed;
+  tp__parker parker;
+  token_note *tokens;
+  uint32_t requests;              /* to the model, in this turn */
+  uint32_t calls_wanted;          /* by answers of this turn's model that were taken */
+  uint32_t tool_ends;             /* events of this turn */
+  uint32_t batch;                 /* bit per call of the response: it has ended */
+  uint64_t last_event;
+  uint32_t events_of_end;
+  uint32_t turn;                  /* which is under way */
+  uint32_t turn_ends, post_turns, errors, session_ends;
+  tp_turn_outcome outcome;
+  uint32_t model_destroys, history_destroys;
+  bool model_taken;
+} dialogue;
+
+/** What dialogues subscribe. */
+tp_status dialogue_register(world *w, tp_edit *edit);
+/** A host: opens, runs the turns, closes. arg: a dialogue whose w and index are set. */
+void dialogue_run(void *arg);
+/** When the run is over. */
+void dialogue_ended(dialogue *d);
+void dialogue_fini(dialogue *d);
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "script.h"
+
+#include <stdio.h>
+
+enum { AMPLE_MS = 100 * 1000 * 1000 }; /* leaves slack before the longest required path */
+
+/* ---- a stream of its own (splitmix64) ---- */
+
+static uint64_t next_of(uint64_t *state) {
+  uint64_t z = (*state += UINT64_C(0x9E3779B97F4A7C15));
+  z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+  z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+  return z ^ z >> 31;
+}
+
+typedef struct drawer {
+  uint64_t state;
+  script *s;
+} drawer;
+
+static uint64_t below(drawer *d, uint64_t bound) { return next_of(&d->state) % bound; }
+static bool one_in(drawer *d, uint64_t inverse) { return below(d, inverse) == 0; }
+static int64_t up_to_us(drawer *d, uint64_t us) { return (int64_t)below(d, us + 1) * TP__NS_PER_US; }
+
+/* ---- phases ---- */
+
+static const char *const names[SCRIPT_PHASES] = {"sim.gather", "sim.strict", "sim.replace",
+                                                 "sim.stop",   "sim.both",   "sim.observe"};
+
+bool script_phase_stops(int phase) { return phase == PHASE_STOP || phase == PHASE_BOTH; }
+bool script_phase_replaces(int phase) { return phase == PHASE_REPLACE || phase == PHASE_BOTH; }
+bool script_phase_is_chain(int phase) { return script_phase_stops(phase) || script_phase_replaces(phase); }
+
+void script_rows(const script *s, tp_phase *rows) {
+  static const uint32_t fields[] = {SCRIPT_FIELD_OP, SCRIPT_FIELD_TEXT};
+  for (int i = 0; i < SCRIPT_PHASES; i++) {
+    rows[i] = (tp_phase){.struct_size = sizeof rows[i],
+                         .name = names[i],
+                         .mode = i == PHASE_OBSERVE          ? TP_MODE_OBSERVE
+                                 : script_phase_is_chain(i) ? TP_MODE_CHAIN
+                                                            : TP_MODE_GATHER,
+                         .replace = script_phase_replaces(i),
+                         .stop = script_phase_stops(i),
+                         .ask = i == PHASE_STOP,
+                         .reverse = i == PHASE_BOTH,
+                         .kinds = i == PHASE_OBSERVE ? 1u << TP_KIND_REMINDER
+                                                     : 1u << TP_KIND_REMINDER | 1u << TP_KIND_PROMPT_CONTEXT |
+                                                           1u << TP_KIND_POLICY,
+                         .limit_ms = s->phase_limit_ms,
+                         .failure = i == PHASE_STRICT || i == PHASE_STOP ? TP_FAILURE_REQUIRED : TP_FAILURE_BEST_EFFORT,
+                         .fields = fields,
+                         .field_count = 2,
+                         .replaceable = &fields[1],
+                         .replaceable_count = script_phase_replaces(i) ? 1 : 0};
+  }
+}
+
+const char *script_weather_name(script_weather weather) {
+  static const char *const all[] = {"quiet", "calm", "storm", "faults"};
+  return all[weather];
+}
+
+/* ---- the machine ---- */
+
+static void draw_machine(drawer *d, int policy) {
+  script *s = d->s;
+  static const uint32_t workers[] = {1, 1, 2, 2, 3, 8};
+  s->weather = (script_weather)below(d, 4);
+  s->phase_limit_ms = s->weather == WEATHER_QUIET ? 20000 : 20 + (uint32_t)below(d, 100);
+  s->options = (tp_runtime_options){.struct_size = sizeof s->options, .engine_workers = workers[below(d, 6)]};
+  if (one_in(d, 3)) s->options.handler_threads = 1 + (uint32_t)below(d, 6);
+  if (one_in(d, 3)) s->options.detached_threads = 1 + (uint32_t)below(d, 3);
+  if (s->weather != WEATHER_QUIET && one_in(d, 8)) s->options.deferred_max = 1 + (uint32_t)below(d, 4);
+  if (s->weather != WEATHER_QUIET && one_in(d, 16)) s->options.turns_max = 1 + (uint32_t)below(d, 3);
+  if (s->weather >= WEATHER_STORM && one_in(d, 8)) s->options.timestamps = (tp_timestamps)(1 + below(d, 2));
+  s->sim = (tp__sim_options){.seed = s->seed, .clock_jump_inverse = UINT32_MAX, .steps_max = 3000000};
+  s->sim.policy = policy >= 0 ? (tp__sim_policy)policy : (tp__sim_policy)below(d, 2);
+  if (s->weather >= WEATHER_STORM) s->sim.clock_jump_inverse = one_in(d, 2) ? 20 : 200;
+  if (s->weather != WEATHER_FAULTS) return;
+  if (!one_in(d, 4)) s->sim.alloc_refuse_inverse = 8 << below(d, 6);
+  if (!one_in(d, 3)) s->sim.thread_refuse_inverse = 2 << below(d, 5);
+  if (one_in(d, 3)) s->store_refuse_inverse = 2 + (uint32_t)below(d, 8);
+  s->refuse_setup = one_in(d, 3);
+}
+
+/* ---- nodes ---- */
+
+static script_answer draw_answer(drawer *d, const script_node *node) {
+  uint64_t dice = below(d, 100);
+  if (dice < 5) return ANSWER_BAD_EMIT;
+  if (dice < 13) return ANSWER_FAIL;
+  if (dice < 22) return ANSWER_FAIL_RETRYABLE;
+  if (dice < 24) return (script_answer)below(d, SCRIPT_ANSWERS); /* whether it is legal here or not */
+  if (script_phase_replaces(node->phase) && dice < 65) return ANSWER_REPLACE;
+  if (script_phase_stops(node->phase)) {
+    if (dice < 80) return ANSWER_ALLOW;
+    if (dice < 85) return ANSWER_DENY;
+    if (dice < 90) return ANSWER_ASK;
+  }
+  return ANSWER_DONE;
+}
+
+static script_way draw_way(drawer *d, script_weather weather) {
+  uint64_t dice = below(d, 100);
+  if (dice < 60) return WAY_RETURN;
+  if (dice < 75) return WAY_DEFER;
+  if (dice < 82) return WAY_DEFER_TWICE;
+  if (dice < 87) return WAY_DEFER_INSIDE;
+  if (dice < 89) return WAY_DEFER_AND_RETURN;
+  if (weather == WEATHER_QUIET) return WAY_DEFER;
+  if (dice < 92) return WAY_DEFER_NEVER;
+  if (dice < 96) return WAY_DEFER_ON_CANCEL;
+  return WAY_DEFER_AFTER_FREE;
+}
+
+/* Most are short, some end about the deadline, some far behind it. */
+static int64_t draw_delay(drawer *d, const script_node *node) {
+  uint64_t limit_us = (node->limit_ms ? node->limit_ms : d->s->phase_limit_ms) * UINT64_C(1000);
+  uint64_t dice = below(d, 100);
+  if (d->s->weather == WEATHER_QUIET) return dice < 40 ? 0 : up_to_us(d, 3000);
+  if (dice < 30) return 0;
+  if (dice < 75) return up_to_us(d, 2000);
+  if (dice < 85) return up_to_us(d, limit_us);
+  if (dice < 93) return (int64_t)limit_us * TP__NS_PER_US + up_to_us(d, 2000) - TP__NS_PER_MS;
+  return (int64_t)limit_us * TP__NS_PER_US * (int64_t)(2 + below(d, 30));
+}
+
+static int64_t draw_quick_delay(drawer *d) {
+  if (d->s->weather != WEATHER_QUIET && one_in(d, 40)) return up_to_us(d, 15000);
+  return one_in(d, 2) ? 0 : up_to_us(d, 100);
+}
+
+static void draw_moves(drawer *d, script_node *node) {
+  for (int i = 0; i < SCRIPT_MOVES; i++) {
+    node->moves[i] = (script_move){.answer = draw_answer(d, node),
+                                   .way = draw_way(d, d->s->weather),
+                                   .before_ns = node->quick ? draw_quick_delay(d) : draw_delay(d, node),
+                                   .later_ns = draw_delay(d, node),
+                                   .polite = one_in(d, 3)};
+  }
+}
+
+static void draw_policies(drawer *d, script_node *node) {
+  bool observed = node->phase == PHASE_OBSERVE;
+  node->execution = (tp_execution)below(d, 3); /* default, blocking, deadline */
+  if (one_in(d, 7)) node->execution = one_in(d, 2) ? TP_EXECUTION_FIRE_AND_RECORD : TP_EXECUTION_BACKGROUND;
+  node->detached = node->execution > TP_EXECUTION_DEADLINE;
+  node->failure = (tp_failure)below(d, 4);
+  if (node->failure == TP_FAILURE_REQUIRED && one_in(d, 2)) node->failure = TP_FAILURE_BEST_EFFORT;
+  if (observed && node->failure == TP_FAILURE_REQUIRED) node->failure = TP_FAILURE_BEST_EFFORT;
+  if (node->detached && node->failure == TP_FAILURE_FALLBACK) node->failure = TP_FAILURE_BEST_EFFORT;
+  if (node->detached && script_phase_stops(node->phase)) node->failure = TP_FAILURE_BEST_EFFORT;
+  if (d->s->weather != WEATHER_QUIET && !one_in(d, 3)) node->limit_ms = 5 + (uint32_t)below(d, 80);
+  if (node->failure == TP_FAILURE_FALLBACK) {
+    node->fallback_count = (uint32_t)below(d, 3);
+    if (script_phase_stops(node->phase) && one_in(d, 2))
+      node->fallback_verdict = one_in(d, 3) ? TP_OUTCOME_DENY : TP_OUTCOME_ALLOW;
+    if (node->fallback_verdict == TP_OUTCOME_DONE && node->fallback_count == 0) node->fallback_count = 1;
+  }
+  if (one_in(d, 3)) {
+    node->attempts = 2 + (uint32_t)below(d, 3);
+    node->backoff = (tp_backoff)below(d, 3);
+    node->backoff_ms = 1 + (uint32_t)below(d, 8);
+  }
+  if (one_in(d, 3)) node->max_concurrent = 1 + (uint32_t)below(d, 2);
+}
+
+static void draw_edges(drawer *d, uint32_t index, uint32_t density) {
+  script *s = d->s;
+  script_node *node = &s->nodes[index];
+  uint32_t wanted = index == 0 ? 0 : (uint32_t)below(d, density + 1);
+  for (uint32_t i = 0; i < wanted && node->edge_count < SCRIPT_EDGES_MAX; i++) {
+    int target = (int)below(d, index);
+    const script_node *to = &s->nodes[target];
+    bool known = false;
+    for (uint32_t k = 0; k < node->edge_count; k++) known |= node->edges[k].target == target;
+    if (known || to->phase != node->phase || to->detached) continue;
+    script_edge edge = {.target = target, .requires_success = node->phase != PHASE_OBSERVE && one_in(d, 2)};
+    edge.optional = to->disabled || one_in(d, 6);
+    node->edges[node->edge_count++] = edge;
+  }
+  if (node->edge_count < SCRIPT_EDGES_MAX && one_in(d, 12)) {
+    script_edge ghost = {.target = -1, .requires_success = node->phase != PHASE_OBSERVE && one_in(d, 2), .optional = true};
+    node->edges[node->edge_count++] = ghost;
+  }
+}
+
+static void draw_node(drawer *d, uint32_t index, int phase, uint32_t density) {
+  script *s = d->s;
+  script_node *node = &s->nodes[index];
+  memset(node, 0, sizeof *node);
+  snprintf(node->id, sizeof node->id, "%c%02u", (char)('a' + below(d, 26)), index); /* order by id is not that by index */
+  node->phase = phase;
+  node->priority = (int32_t)below(d, 3) - 1;
+  node->quick = one_in(d, 3);
+  node->disabled = one_in(d, 30);
+  node->killed = one_in(d, 30);
+  node->match = one_in(d, 6) ? 1 + one_in(d, 2) : 0;
+  node->emits = (uint32_t)below(d, 3);
+  if (phase != PHASE_BOTH && one_in(d, 12)) node->sequential = TP_SEQUENTIAL_ON; /* a reverse row has its line backwards */
+  draw_policies(d, node);
+  draw_moves(d, node);
+  draw_edges(d, index, density);
+}
+
+/* ---- hosts ---- */
+
+static void draw_turn(drawer *d, script_turn *turn, const int *phases, uint32_t phase_count) {
+  script *s = d->s;
+  bool rough = s->weather != WEATHER_QUIET;
+  memset(turn, 0, sizeof *turn);
+  turn->op_count = 1 + (uint32_t)below(d, SCRIPT_OPS_MAX);
+  for (uint32_t i = 0; i < turn->op_count; i++) {
+    script_op *op = &turn->ops[i];
+    op->phase = phases[below(d, phase_count)];
+    op->submitted = one_in(d, 2);
+    op->release = one_in(d, 2);
+    if (rough && one_in(d, 3)) op->budget_ms = 10 + (uint32_t)below(d, 150);
+    if (!rough) op->budget_ms = AMPLE_MS;
+  }
+  turn->chained = one_in(d, 4);
+  turn->begin_ns = one_in(d, 2) ? 0 : up_to_us(d, 5000);
+  turn->in_session = one_in(d, 3);
+  if (rough && one_in(d, 4)) turn->limit_ms = 5 + (uint32_t)below(d, 200);
+  if (!rough) turn->limit_ms = AMPLE_MS;
+  if (rough && !turn->chained && one_in(d, 4)) turn->cancel_ns = 1 + up_to_us(d, one_in(d, 2) ? 2000 : 60000);
+}
+
+static void draw_hosts(drawer *d, const int *phases, uint32_t phase_count) {
+  script *s = d->s;
+  s->turn_count = 1 + (uint32_t)below(d, SCRIPT_TURNS_MAX);
+  if (s->node_count > 24 && s->turn_count > 2) s->turn_count = 2;
+  for (uint32_t i = 0; i < s->turn_count; i++) draw_turn(d, &s->turns[i], phases, phase_count);
+  s->pokes = (uint32_t)below(d, 6);
+  s->wall_jumps = one_in(d, 3);
+  s->dialogue_count = one_in(d, 3) ? 1 + (uint32_t)below(d, SCRIPT_DIALOGUES_MAX) : 0;
+  if (s->weather == WEATHER_QUIET) {
+    s->drain_limit_ms = AMPLE_MS;
+    return;
+  }
+  bool sessions = s->dialogue_count > 0;
+  for (uint32_t i = 0; i < s->turn_count; i++) sessions |= s->turns[i].in_session;
+  if (!sessions && one_in(d, 3)) s->drain_ns = 1 + up_to_us(d, 40000); /* a drain closes sessions under their hosts */
+  if (one_in(d, 2)) s->drain_limit_ms = (uint32_t)below(d, 200);
+  if (one_in(d, 6)) s->kill_ns = 1 + up_to_us(d, 10000);
+  s->kill_node = (int)below(d, s->node_count);
+}
+
+void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
+  drawer d = {.state = seed * UINT64_C(0xD1342543DE82EF95) + nodes_max, .s = s};
+  next_of(&d.state);
+  s->seed = seed;
+  s->store_refuse_inverse = 0;
+  s->refuse_setup = false;
+  s->drain_ns = s->kill_ns = 0;
+  s->drain_limit_ms = 0;
+  draw_machine(&d, policy);
+  int phases[2];
+  uint32_t phase_count = 1 + (uint32_t)below(&d, 2);
+  for (uint32_t i = 0; i < phase_count; i++) phases[i] = (int)below(&d, SCRIPT_PHASES);
+  s->node_count = 1 + (uint32_t)below(&d, nodes_max);
+  uint32_t density = (uint32_t)below(&d, SCRIPT_EDGES_MAX + 1);
+  for (uint32_t i = 0; i < s->node_count; i++) draw_node(&d, i, phases[below(&d, phase_count)], density);
+  draw_hosts(&d, phases, phase_count);
+}

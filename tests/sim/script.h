@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * script: what one seed decides before anything runs: the machine, the phases, the graph with its policies, what every
+ * handler does at each attempt, and what the hosts do. It is drawn from a stream of its own, so that the same script
+ * can be played with other numbers of threads. */
+#ifndef SIM_SCRIPT_H
+#define SIM_SCRIPT_H
+
+#include "runtime/os/sim.h"
+#include "turnphase/turnphase.h"
+
+enum {
+  SCRIPT_NODES_MAX = 64,
+  SCRIPT_TURNS_MAX = 4,
+  SCRIPT_OPS_MAX = 3,
+  SCRIPT_EDGES_MAX = 4,
+  SCRIPT_MOVES = 3,
+  SCRIPT_DIALOGUES_MAX = 2,
+  SCRIPT_FIELD_OP = TP_FIELD_HOST,      /* int: which operation the call belongs to */
+  SCRIPT_FIELD_TEXT = TP_FIELD_HOST + 1 /* text: what replacing chains replace */
+};
+
+/** The host's phases, one of each way of working together. */
+enum { PHASE_GATHER, PHASE_STRICT, PHASE_REPLACE, PHASE_STOP, PHASE_BOTH, PHASE_OBSERVE, SCRIPT_PHASES };
+
+/** How kind the world is; each adds oracles that the next ones must do without. */
+typedef enum script_weather {
+  WEATHER_QUIET = 0, /* everything answers in time and nothing fails that the script does not say: outcomes are known */
+  WEATHER_CALM = 1,  /* handlers hang and are late, hosts cancel, but time passes only when all wait */
+  WEATHER_STORM = 2, /* the clock jumps while work is runnable */
+  WEATHER_FAULTS = 3 /* and memory, threads and the store are refused */
+} script_weather;
+
+typedef enum script_answer {
+  ANSWER_DONE,
+  ANSWER_REPLACE,
+  ANSWER_ALLOW,
+  ANSWER_DENY,
+  ANSWER_ASK,
+  ANSWER_FAIL,
+  ANSWER_FAIL_RETRYABLE,
+  ANSWER_BAD_EMIT, /* emits what it may not, and says done */
+  SCRIPT_ANSWERS
+} script_answer;
+
+typedef enum script_way {
+  WAY_RETURN,
+  WAY_DEFER,            /* another thread completes the token later_ns after the deferral */
+  WAY_DEFER_TWICE,      /* two other threads do */
+  WAY_DEFER_INSIDE,     /* completed before the function returns */
+  WAY_DEFER_AND_RETURN, /* deferred and answered at once: malformed */
+  WAY_DEFER_NEVER,
+  WAY_DEFER_ON_CANCEL,  /* completed by the deferral's cancel */
+  WAY_DEFER_AFTER_FREE, /* completed when the runtime is gone */
+  SCRIPT_WAYS
+} script_way;
+
+/** What a handler does in one attempt. */
+typedef struct script_move {
+  script_answer answer;
+  script_way way;
+  int64_t before_ns; /* in the function */
+  int64_t later_ns;  /* from the deferral to its completion */
+  bool polite;       /* looks at tp_call_cancelled() while it works */
+} script_move;
+
+typedef struct script_edge {
+  int target; /* a node's index; -1: a subscription that does not exist */
+  bool requires_success, optional;
+} script_edge;
+
+typedef struct script_node {
+  char id[16];
+  int phase;
+  int32_t priority;
+  bool quick, disabled, killed, detached;
+  int match; /* 0: none; 1: matches; 2: does not */
+  tp_execution execution;
+  tp_failure failure;
+  uint32_t limit_ms;
+  uint32_t attempts;
+  tp_backoff backoff;
+  uint32_t backoff_ms;
+  uint32_t max_concurrent;
+  tp_sequential sequential;
+  uint32_t fallback_count;
+  tp_outcome_kind fallback_verdict;
+  uint32_t emits; /* how many audits a good answer brings; besides one of the phase's own kind */
+  script_edge edges[SCRIPT_EDGES_MAX];
+  uint32_t edge_count;
+  script_move moves[SCRIPT_MOVES]; /* by attempt; the last one stays */
+} script_node;
+
+typedef struct script_op {
+  int phase;
+  bool submitted;
+  bool release; /* its result is released before the turn ends */
+  uint32_t budget_ms;
+} script_op;
+
+typedef struct script_turn {
+  script_op ops[SCRIPT_OPS_MAX];
+  uint32_t op_count;
+  bool chained; /* each operation is begun by the end of the one before, and the turn is ended there */
+  bool in_session; /* begun in a session with an event callback */
+  int64_t begin_ns;
+  int64_t cancel_ns; /* after the begin; 0: never */
+  uint32_t limit_ms;
+} script_turn;
+
+typedef struct script {
+  uint64_t seed;
+  script_weather weather;
+  tp_runtime_options options; /* without allocator, phases and store */
+  tp__sim_options sim;
+  bool refuse_setup;          /* refusals begin before the registration */
+  uint32_t store_refuse_inverse;
+  uint32_t phase_limit_ms;
+  script_node nodes[SCRIPT_NODES_MAX];
+  uint32_t node_count;
+  script_turn turns[SCRIPT_TURNS_MAX];
+  uint32_t turn_count;
+  uint32_t dialogue_count;    /* sessions that the library drives */
+  int64_t drain_ns;           /* in the middle; 0: at the end */
+  uint32_t drain_limit_ms;
+  int64_t kill_ns;            /* when a subscription is switched off; 0: never */
+  int kill_node;
+  uint32_t pokes;             /* how often stale tokens are tried */
+  bool wall_jumps;            /* somebody sets the wall clock meanwhile */
+} script;
+
+/** Draws the script of a seed. policy: of the scheduler; -1: drawn. */
+void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy);
+/** The rows of the host's phases, SCRIPT_PHASES of them; they live as long as the script. */
+void script_rows(const script *s, tp_phase *rows);
+const char *script_weather_name(script_weather weather);
+bool script_phase_stops(int phase);
+bool script_phase_replaces(int phase);
+bool script_phase_is_chain(int phase);
+static inline const script_move *script_move_of(const script_node *node, uint32_t attempt) {
+  return &node->moves[attempt > SCRIPT_MOVES ? SCRIPT_MOVES - 1 : attempt - 1];
+}
+
+#endif

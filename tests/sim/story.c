@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * story.c: a play in words, for whoever has to find out why it failed. */
+#include <stdio.h>
+
+#include "world.h"
+
+static const char *const ways[SCRIPT_WAYS] = {"returns",         "defers", "defers, completed twice", "defers, completed inside", "defers and returns",
+                                              "defers for ever", "defers, completed by cancel", "defers, completed after the end"};
+static const char *const answers[SCRIPT_ANSWERS] = {"done", "replace", "allow", "deny", "ask", "fail", "fail retryable", "bad emit"};
+static const char *const executions[] = {"blocking", "blocking", "deadline", "fire_and_record", "background"};
+static const char *const failures[] = {"default", "best_effort", "fallback", "required"};
+
+static long long us(int64_t ns) { return (long long)(ns / TP__NS_PER_US); }
+
+static void tell_node(const script_node *node, uint32_t index) {
+  printf("    node %u (%s, phase %d): %s, %s", index, node->id, node->phase, executions[node->execution], failures[node->failure]);
+  if (node->quick) printf(", quick");
+  if (node->disabled) printf(", disabled");
+  if (node->killed) printf(", killed");
+  if (node->match) printf(", match %s", node->match == 1 ? "yes" : "no");
+  if (node->limit_ms) printf(", limit %u ms", node->limit_ms);
+  if (node->attempts) printf(", %u attempts", node->attempts);
+  if (node->max_concurrent) printf(", %u permits", node->max_concurrent);
+  for (uint32_t i = 0; i < node->edge_count; i++)
+    printf(", %s %d", node->edges[i].requires_success ? "requires" : "after", node->edges[i].target);
+  printf("\n");
+}
+
+static void tell_call(const call_note *call) {
+  printf("    op %u node %d attempt %u at %lld us (until %lld): %s, %s", call->op, call->node, call->attempt, us(call->started_ns),
+         call->deadline_ns == INT64_MAX ? -1 : us(call->deadline_ns), ways[call->move->way], answers[call->move->answer]);
+  if (call->answered_ns) printf(", answered at %lld", us(call->answered_ns));
+  if (call->finished_ns) printf(", returned at %lld", us(call->finished_ns));
+  if (call->accepted) printf(", taken");
+  if (call->cancels) printf(", cancelled");
+  printf("\n");
+}
+
+static void tell_op(const world *w, uint32_t op) {
+  const op_note *note = &w->ops[op];
+  const script_op *plan = world_op(w, op);
+  printf("    op %u: phase %d, %s, budget %u ms, begun at %lld us, ended %u times, at %lld: %s\n", op, plan->phase,
+         plan->submitted ? "submitted" : "synchronous", plan->budget_ms, us(note->begun_ns), note->ends, us(note->ended_ns), tp_status_name(note->outcome));
+  for (uint32_t i = 0; i < w->s->node_count; i++) {
+    if (!note->state[i]) continue;
+    printf("      node %u: %s (%s) after %u attempts\n", i, tp_state_name((tp_state)note->state[i]), tp_reason_name((tp_reason)note->reason[i]), note->attempts[i]);
+  }
+}
+
+void story_tell(const world *w) {
+  const script *s = w->s;
+  printf("  story: row limit %u ms, %u handler threads, %u tokens, drain at %lld us\n", s->phase_limit_ms, s->options.handler_threads,
+         s->options.deferred_max, us(s->drain_ns));
+  for (uint32_t i = 0; i < s->node_count; i++) tell_node(&s->nodes[i], i);
+  for (uint32_t op = 0; op < WORLD_OPS; op++)
+    if (w->ops[op].begun_ns) tell_op(w, op);
+  const call_note *newest_last[64];
+  uint32_t count = 0;
+  for (const call_note *call = w->calls; call && count < 64; call = call->next) newest_last[count++] = call;
+  while (count > 0) tell_call(newest_last[--count]);
+}

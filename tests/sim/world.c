@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "dialogue.h"
+#include "runtime/exec/runtime.h"
+
+void world_fail(world *w, const char *property, const char *format, ...) {
+  if (world_failed(w)) return;
+  int told = snprintf(w->failure, sizeof w->failure, "%s: ", property);
+  va_list args;
+  va_start(args, format);
+  vsnprintf(w->failure + told, sizeof w->failure - (size_t)told, format, args);
+  va_end(args);
+}
+
+static void *host_alloc(void *ctx, size_t size) {
+  (void)ctx;
+  return malloc(size);
+}
+static void host_release(void *ctx, void *memory, size_t size) {
+  (void)ctx;
+  (void)size;
+  free(memory);
+}
+
+static bool refusing; /* of the play under way */
+
+/* Refusals are for the engine's threads, not for ours. Nobody else runs between the switch and the start but at its
+ * first point; what is not refused there is as good as one that came out otherwise. */
+tp__thread *world_start_joined(const char *name, void (*run)(void *arg), void *arg) {
+  tp_allocator allocator = {.alloc = host_alloc, .release = host_release};
+  tp__thread *thread = NULL;
+  tp__sim_refusals(false);
+  tp_status status = tp__thread_start(&allocator, name, run, arg, &thread);
+  tp__sim_refusals(refusing);
+  return status == TP_OK ? thread : NULL;
+}
+
+tp__thread *world_start(const char *name, void (*run)(void *arg), void *arg) {
+  tp__thread *thread = world_start_joined(name, run, arg);
+  if (thread) tp__thread_detach(thread);
+  return thread;
+}
+
+static void refuse(bool on) {
+  refusing = on;
+  tp__sim_refusals(on);
+}
+
+/* ---- the store: the memory store, which counts and sometimes refuses ---- */
+
+static bool store_refuses(const world *w) {
+  return refusing && w->s->store_refuse_inverse && tp__sim_random(w->s->store_refuse_inverse) == 0;
+}
+
+bool world_recorded(const world *w, uint64_t entry_id) {
+  for (uint32_t i = 0; i < w->record_count && i < WORLD_RECORDS; i++)
+    if (w->records[i] == entry_id) return true;
+  return false;
+}
+
+static tp_status store_record(void *self, const tp_entry_record *record) {
+  world *w = self;
+  if (world_recorded(w, record->entry_id))
+    world_fail(w, "one record per entry", "entry %llu is recorded again", (unsigned long long)record->entry_id);
+  w->records[w->record_count++ % WORLD_RECORDS] = record->entry_id;
+  for (size_t i = 0; i < record->run_count; i++) {
+    tp_run_record run = record->run(record->source, i);
+    if (run.state < TP_STATE_SUCCEEDED)
+      world_fail(w, "every subscription accounted for", "entry %llu is recorded with row %zu not settled", (unsigned long long)record->entry_id, i);
+  }
+  return store_refuses(w) ? TP_ERR_STORE : w->inner.record(w->inner.self, record);
+}
+static tp_status store_record_late(void *self, uint64_t entry_id, uint32_t run_index, int64_t late_ns) {
+  world *w = self;
+  return w->inner.record_late(w->inner.self, entry_id, run_index, late_ns);
+}
+static tp_status store_job_insert(void *self, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
+  world *w = self;
+  return store_refuses(w) ? TP_ERR_STORE : w->inner.job_insert(w->inner.self, job, ret_id, ret_existed, fault);
+}
+static tp_status store_job_claim(void *self, int64_t now_ms, int64_t lease_ms, tp_job_filter_fn filter, void *filter_ctx,
+                                 tp_job_fn take, void *take_ctx, int64_t *ret_next_ms, tp_fault *fault) {
+  world *w = self;
+  return w->inner.job_claim(w->inner.self, now_ms, lease_ms, filter, filter_ctx, take, take_ctx, ret_next_ms, fault);
+}
+static tp_status store_job_finish(void *self, uint64_t id, uint64_t claim, tp_job_end end, int64_t retry_at_ms, tp_fault *fault) {
+  world *w = self;
+  return w->inner.job_finish(w->inner.self, id, claim, end, retry_at_ms, fault);
+}
+static tp_status store_job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
+  world *w = self;
+  return w->inner.job_open(w->inner.self, order_key, ret_count, fault);
+}
+static void store_destroy(void *self) {
+  world *w = self;
+  w->store_destroys++;
+  w->inner.destroy(w->inner.self);
+}
+
+static tp_status make_store(world *w, tp_store *ret_store) {
+  tp_allocator allocator = tp__sim_allocator();
+  TP__TRY(tp_memory_store_new(&allocator, 64, &w->inner, NULL));
+  *ret_store = (tp_store){.struct_size = sizeof *ret_store,
+                          .version = w->inner.version,
+                          .self = w,
+                          .name = "sim",
+                          .record = store_record,
+                          .record_late = store_record_late,
+                          .job_insert = store_job_insert,
+                          .job_claim = store_job_claim,
+                          .job_finish = store_job_finish,
+                          .job_open = store_job_open,
+                          .destroy = store_destroy};
+  return TP_OK;
+}
+
+/* ---- registration ---- */
+
+static void handler_destroyed(void *self) {
+  node_actor *actor = self;
+  actor->destroys++;
+}
+static void match_destroyed(void *ctx) {
+  node_actor *actor = ctx;
+  actor->match_destroys++;
+}
+static bool match_run(void *ctx, const tp_match_view *view) {
+  const node_actor *actor = ctx;
+  return tp_match_int(view, SCRIPT_FIELD_OP) >= 0 && actor->w->s->nodes[actor->index].match == 1;
+}
+
+static tp_status add_handler(tp_edit *edit, node_actor *actor, const script_node *node) {
+  uint32_t phase = TP_PHASE_HOST + (uint32_t)node->phase;
+  tp_handler handler = {.struct_size = sizeof handler,
+                        .id = node->id,
+                        .run = handler_run,
+                        .self = actor,
+                        .destroy = handler_destroyed,
+                        .phases = &phase,
+                        .phase_count = 1,
+                        .capabilities = TP_CAPABILITY_DECIDE | TP_CAPABILITY_REPLACE_PAYLOAD | TP_CAPABILITY_EMIT_AUDIT |
+                                        TP_CAPABILITY_EMIT_REMINDER | TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT |
+                                        TP_CAPABILITY_CONTRIBUTE_POLICY,
+                        .quick = node->quick,
+                        .idempotent = node->attempts > 1};
+  TP__TRY(tp_edit_add_handler(edit, &handler));
+  actor->taken = true;
+  return TP_OK;
+}
+
+static tp_status add_subscription(tp_edit *edit, world *w, node_actor *actor, const script_node *node) {
+  tp_edge after[SCRIPT_EDGES_MAX], requires[SCRIPT_EDGES_MAX];
+  tp_contribution fallback[2];
+  char texts[2][32];
+  tp_subscription sub = {.struct_size = sizeof sub,
+                         .id = node->id,
+                         .handler = node->id,
+                         .phase = TP_PHASE_HOST + (uint32_t)node->phase,
+                         .disabled = node->disabled,
+                         .priority = node->priority,
+                         .execution = node->execution,
+                         .limit_ms = node->limit_ms,
+                         .failure = node->failure,
+                         .fallback_verdict = node->fallback_verdict,
+                         .fallback = node->fallback_count ? fallback : NULL,
+                         .fallback_count = node->fallback_count,
+                         .attempts = node->attempts,
+                         .backoff = node->backoff,
+                         .backoff_ms = node->backoff_ms,
+                         .max_concurrent = node->max_concurrent,
+                         .sequential = node->sequential,
+                         .after = after,
+                         .requires_ = requires};
+  for (uint32_t i = 0; i < node->edge_count; i++) {
+    const script_edge *edge = &node->edges[i];
+    tp_edge e = {.target = edge->target < 0 ? "ghost" : w->s->nodes[edge->target].id, .optional = edge->optional};
+    if (edge->requires_success) requires[sub.requires_count++] = e;
+    else after[sub.after_count++] = e;
+  }
+  for (uint32_t i = 0; i < node->fallback_count; i++) {
+    snprintf(texts[i], sizeof texts[i], "fallback n%d", actor->index);
+    fallback[i] = (tp_contribution){.kind = TP_KIND_AUDIT, .key = tp_text_of("fallback"), .text = tp_text_of(texts[i])};
+  }
+  static const uint32_t match_fields[] = {SCRIPT_FIELD_OP};
+  if (node->match) {
+    sub.match = (tp_match){.matches = match_run, .destroy = match_destroyed, .ctx = actor, .description = "as the script says",
+                           .fields = match_fields, .field_count = 1};
+  }
+  TP__TRY(tp_edit_add_subscription(edit, &sub));
+  actor->match_taken = node->match != 0;
+  return TP_OK;
+}
+
+static tp_status add_all(world *w, tp_edit *edit, tp_fault *fault) {
+  for (uint32_t i = 0; i < w->s->node_count; i++) {
+    TP__TRY(add_handler(edit, &w->nodes[i], &w->s->nodes[i]));
+    TP__TRY(add_subscription(edit, w, &w->nodes[i], &w->s->nodes[i]));
+  }
+  if (w->s->dialogue_count) TP__TRY(dialogue_register(w, edit));
+  return tp_edit_commit(edit, NULL, fault);
+}
+
+static tp_status register_all(world *w, tp_fault *fault) {
+  tp_edit *edit;
+  TP__TRY(tp_edit_begin(w->runtime, NULL, &edit));
+  tp_status status = add_all(w, edit, fault);
+  if (status != TP_OK) {
+    tp_edit_discard(edit);
+    return status;
+  }
+  for (uint32_t i = 0; i < w->s->node_count && status == TP_OK; i++)
+    if (w->s->nodes[i].killed) status = tp_subscription_kill(w->runtime, w->s->nodes[i].id, true);
+  return status;
+}
+
+static tp_status build(world *w, uint32_t workers, tp_fault *fault) {
+  tp_runtime_options options = w->s->options;
+  if (workers) options.engine_workers = workers;
+  options.allocator = tp__sim_allocator();
+  script_rows(w->s, w->rows);
+  options.phases = w->rows;
+  options.phase_count = SCRIPT_PHASES;
+  TP__TRY(make_store(w, &options.store));
+  tp_status status = tp_runtime_new(&options, &w->runtime, fault);
+  w->store_taken = status == TP_OK;
+  if (!w->store_taken) w->inner.destroy(w->inner.self);
+  if (status == TP_OK) status = register_all(w, fault);
+  return status;
+}
+
+/* ---- hosts ---- */
+
+static void on_event(void *ctx, const tp_event *event) {
+  turn_actor *turn = ctx;
+  if (event->sequence == 1) turn->last_event = 0; /* the session's end has a turn of its own */
+  if (event->sequence != turn->last_event + 1)
+    world_fail(turn->w, "events in order", "event %llu follows %llu", (unsigned long long)event->sequence, (unsigned long long)turn->last_event);
+  turn->last_event = event->sequence;
+  if (event->kind == TP_EVENT_PHASE_BEGIN) turn->run_events = 0;
+  if (event->kind == TP_EVENT_RUN) turn->run_events++;
+}
+
+static uint32_t op_number(const turn_actor *turn, uint32_t op) { return turn->index * SCRIPT_OPS_MAX + op; }
+
+/* The operation has ended: on the turn's owner. */
+static void op_ended(turn_actor *turn, uint32_t op, const tp_phase_result *result) {
+  world *w = turn->w;
+  op_note *note = &w->ops[op_number(turn, op)];
+  note->result = *result;
+  oracle_op_ended(w, op_number(turn, op), result);
+  if (world_op(w, op_number(turn, op))->release && result->entry) {
+    oracle_op_again(w, op_number(turn, op), result);
+    tp_phase_release(turn->turn, &note->result);
+  }
+}
+
+static void end_turn(turn_actor *turn) {
+  world *w = turn->w;
+  for (uint32_t op = 0; op < w->s->turns[turn->index].op_count; op++) {
+    op_note *note = &w->ops[op_number(turn, op)];
+    if (note->result.entry) oracle_op_again(w, op_number(turn, op), &note->result);
+  }
+  tp_turn_end(turn->turn);
+}
+
+static bool may_refuse(const world *w, tp_status status) {
+  switch (status) {
+    case TP_OK: return true;
+    case TP_ERR_SHUTDOWN: return w->draining;
+    case TP_ERR_FULL: return w->s->options.turns_max > 0;
+    case TP_ERR_NO_MEMORY:
+    case TP_ERR_NO_THREAD: return w->s->weather == WEATHER_FAULTS;
+    default: return false;
+  }
+}
+
+void world_check_status(world *w, const char *what, tp_status status) {
+  if (!may_refuse(w, status)) world_fail(w, "no refusal without a reason", "%s gave %s", what, tp_status_name(status));
+}
+
+typedef struct op_input {
+  tp_field fields[2];
+  tp_phase_input input;
+} op_input;
+
+static void fill_input(op_input *in, const turn_actor *turn, uint32_t op) {
+  in->fields[0] = (tp_field){.id = SCRIPT_FIELD_OP, .is_int = true, .number = op_number(turn, op)};
+  in->fields[1] = (tp_field){.id = SCRIPT_FIELD_TEXT, .text = tp_text_of("first")};
+  in->input = (tp_phase_input){.struct_size = sizeof in->input, .fields = in->fields, .field_count = 2};
+  in->input.budget_ms = world_op(turn->w, op_number(turn, op))->budget_ms;
+}
+
+static void submitted_ended(void *ctx, const tp_phase_result *result);
+
+static tp_status submit(turn_actor *turn, uint32_t op) {
+  op_input in;
+  fill_input(&in, turn, op);
+  op_note *note = &turn->w->ops[op_number(turn, op)];
+  turn->next_op = op + 1;
+  note->begun = true;
+  note->begun_ns = tp__now_ns();
+  uint32_t phase = TP_PHASE_HOST + (uint32_t)world_op(turn->w, op_number(turn, op))->phase;
+  tp_status status = tp_phase_submit(turn->turn, phase, &in.input, submitted_ended, turn, NULL);
+  if (status != TP_OK) note->begun = false;
+  world_check_status(turn->w, "tp_phase_submit", status);
+  return status;
+}
+
+static void submitted_ended(void *ctx, const tp_phase_result *result) {
+  turn_actor *turn = ctx;
+  const script_turn *plan = &turn->w->s->turns[turn->index];
+  op_ended(turn, turn->next_op - 1, result);
+  if (plan->chained) {
+    while (turn->next_op < plan->op_count)
+      if (submit(turn, turn->next_op) == TP_OK) return;
+    end_turn(turn);
+  }
+  tp__parker_unpark(&turn->parker);
+}
+
+static void run_here(turn_actor *turn, uint32_t op) {
+  op_input in;
+  fill_input(&in, turn, op);
+  op_note *note = &turn->w->ops[op_number(turn, op)];
+  note->begun = true;
+  note->begun_ns = tp__now_ns();
+  tp_phase_result result;
+  uint32_t phase = TP_PHASE_HOST + (uint32_t)world_op(turn->w, op_number(turn, op))->phase;
+  tp_status status = tp_phase_run(turn->turn, phase, &in.input, &result, NULL);
+  world_check_status(turn->w, "tp_phase_run", status);
+  if (status == TP_OK) op_ended(turn, op, &result);
+  else note->begun = false;
+}
+
+static void cancel_later(void *arg) {
+  turn_actor *turn = arg;
+  tp__sim_sleep_ns(turn->w->s->turns[turn->index].cancel_ns);
+  if (!turn->cancelled_ns) turn->cancelled_ns = tp__now_ns();
+  tp_turn_cancel(turn->turn);
+  tp_turn_cancel(turn->turn);
+}
+
+static void run_ops(turn_actor *turn) {
+  const script_turn *plan = &turn->w->s->turns[turn->index];
+  if (plan->chained) {
+    while (turn->next_op < plan->op_count)
+      if (submit(turn, turn->next_op) == TP_OK) {
+        tp__parker_park_until(&turn->parker, TP__NEVER);
+        return;
+      }
+    end_turn(turn);
+    return;
+  }
+  for (uint32_t op = 0; op < plan->op_count; op++) {
+    if (!plan->ops[op].submitted) run_here(turn, op);
+    else if (submit(turn, op) == TP_OK) tp__parker_park_until(&turn->parker, TP__NEVER);
+  }
+}
+
+static void session_closed(void *ctx) {
+  turn_actor *turn = ctx;
+  turn->session_closed = true;
+  tp__parker_unpark(&turn->parker);
+}
+
+static tp_status begin_turn(turn_actor *turn) {
+  world *w = turn->w;
+  const script_turn *plan = &w->s->turns[turn->index];
+  char id[16];
+  snprintf(id, sizeof id, "s%u", turn->index);
+  tp_turn_request request = {.struct_size = sizeof request, .id = id, .limit_ms = plan->limit_ms};
+  if (plan->in_session) {
+    tp_session_options options = {.struct_size = sizeof options, .id = id, .on_event = on_event, .event_ctx = turn};
+    TP__TRY(tp_session_open(w->runtime, &options, &turn->session, NULL));
+  }
+  tp_status status = turn->session ? tp_turn_begin(turn->session, &request, &turn->turn, NULL)
+                                   : tp_turn_begin_bare(w->runtime, &request, &turn->turn, NULL);
+  if (plan->limit_ms) turn->limit_end_ns = tp__now_ns() + plan->limit_ms * (int64_t)TP__NS_PER_MS;
+  return status;
+}
+
+static void host_run(void *arg) {
+  turn_actor *turn = arg;
+  const script_turn *plan = &turn->w->s->turns[turn->index];
+  tp__sim_sleep_ns(plan->begin_ns);
+  tp_status status = begin_turn(turn);
+  world_check_status(turn->w, "to begin a turn", status);
+  if (status == TP_OK) {
+    tp__thread *canceller = plan->cancel_ns ? world_start_joined("canceller", cancel_later, turn) : NULL;
+    run_ops(turn);
+    if (canceller) tp__thread_join(canceller);
+    if (!plan->chained) end_turn(turn);
+  }
+  if (turn->session) {
+    tp_session_close(turn->session, session_closed, turn);
+    while (!turn->session_closed) tp__parker_park_until(&turn->parker, TP__NEVER);
+  }
+}
+
+/* ---- mischief ---- */
+
+enum { WALL_JUMP_MS = 1000 };
+
+/* Completes tokens that are over, and numbers that never were tokens. */
+static void poke_run(void *arg) {
+  world *w = arg;
+  static const tp_outcome done = {.kind = TP_OUTCOME_DONE};
+  for (uint32_t i = 0; i < w->s->pokes; i++) {
+    tp__sim_sleep_ns((int64_t)tp__sim_random(10 * TP__NS_PER_MS));
+    if (w->s->wall_jumps) tp__sim_wall_jump_ms((int64_t)tp__sim_random(WALL_JUMP_MS) - WALL_JUMP_MS / 2);
+    tp_token token = {tp__sim_random(UINT64_MAX) | UINT64_C(1) << 62};
+    uint32_t skip = w->call_count ? (uint32_t)tp__sim_random(w->call_count) : 0;
+    for (const call_note *note = w->calls; note; note = note->next)
+      if (note->token_over && skip-- == 0) {
+        token = note->token;
+        break;
+      }
+    if (tp_token_complete(token, &done) != TP_ERR_STALE)
+      world_fail(w, "a stale token is harmless", "completing one that was over was not refused");
+  }
+}
+
+static void kill_run(void *arg) {
+  world *w = arg;
+  tp__sim_sleep_ns(w->s->kill_ns);
+  tp_status status = tp_subscription_kill(w->runtime, w->s->nodes[w->s->kill_node].id, true);
+  world_check_status(w, "tp_subscription_kill", status);
+}
+
+static void drain(world *w) {
+  tp_drain_report report;
+  w->draining = true;
+  if (!w->drain_ns) w->drain_ns = tp__now_ns();
+  tp_status status = tp_runtime_drain(w->runtime, w->s->drain_limit_ms, &report);
+  if (status != TP_OK) world_fail(w, "drain ends", "it gave %s", tp_status_name(status));
+  if (w->s->weather != WEATHER_QUIET) return;
+  if (report.turns_cancelled || report.leaks || report.jobs_lost || !report.complete)
+    world_fail(w, "drain waits for what ends in time", "%llu turns cancelled, %llu leaks, %llu jobs lost",
+               (unsigned long long)report.turns_cancelled, (unsigned long long)report.leaks, (unsigned long long)report.jobs_lost);
+}
+
+static void drain_run(void *arg) {
+  world *w = arg;
+  tp__sim_sleep_ns(w->s->drain_ns);
+  drain(w);
+}
+
+/* ---- a play ---- */
+
+static void run_hosts(world *w) {
+  tp__thread *threads[SCRIPT_TURNS_MAX + SCRIPT_DIALOGUES_MAX + 2] = {NULL};
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < w->s->turn_count; i++) threads[count++] = world_start_joined("host", host_run, &w->turns[i]);
+  for (uint32_t i = 0; i < w->s->dialogue_count; i++)
+    threads[count++] = world_start_joined("dialogue", dialogue_run, &w->dialogues[i]);
+  if (w->s->drain_ns) threads[count++] = world_start_joined("drainer", drain_run, w);
+  if (w->s->kill_ns) threads[count++] = world_start_joined("killer", kill_run, w);
+  for (uint32_t i = 0; i < count; i++)
+    if (threads[i]) tp__thread_join(threads[i]);
+}
+
+static void look_after_drain(world *w) {
+  tp_runtime_stats stats = {.struct_size = sizeof stats};
+  tp_runtime_stats_get(w->runtime, &stats);
+  if (stats.turns_open) world_fail(w, "drain ends", "it left %llu turns open", (unsigned long long)stats.turns_open);
+  if (stats.attempts_abandoned < w->handlers_running)
+    world_fail(w, "drain ends", "%u functions run, but only %llu are called abandoned", w->handlers_running, (unsigned long long)stats.attempts_abandoned);
+}
+
+static void complete_after_free(world *w) {
+  for (call_note *note = w->calls; note; note = note->next) {
+    if (!note->token.bits || (note->move->way != WAY_DEFER_AFTER_FREE && tp__sim_random(4) > 0)) continue;
+    if (handler_complete(note) == TP_OK) world_fail(w, "a stale token is harmless", "it was taken after tp_runtime_free()");
+  }
+}
+
+static void play(void *arg) {
+  world *w = arg;
+  tp_fault fault = {0};
+  uint32_t workers = (uint32_t)w->bytes_open; /* lent for the way in */
+  refuse(w->s->refuse_setup);
+  tp_status status = build(w, workers, &fault);
+  w->registered = status == TP_OK;
+  if (status != TP_OK && !(w->s->refuse_setup && status == TP_ERR_NO_MEMORY))
+    world_fail(w, "the script is registered", "%s: %s", tp_status_name(status), fault.message);
+  refuse(w->s->weather == WEATHER_FAULTS);
+  if (w->registered) {
+    if (w->s->pokes) world_start("poker", poke_run, w);
+    run_hosts(w);
+    if (w->s->weather == WEATHER_QUIET || tp__sim_random(2)) drain(w);
+    w->draining = true;
+    if (!w->drain_ns) w->drain_ns = tp__now_ns();
+    (void)!tp_runtime_drain(w->runtime, 0, NULL);
+    look_after_drain(w);
+  }
+  if (w->runtime) tp_runtime_free(w->runtime);
+  w->freed = true;
+  complete_after_free(w);
+}
+
+void world_play(world *w, const script *s, uint32_t workers) {
+  memset(w, 0, sizeof *w);
+  w->s = s;
+  for (uint32_t i = 0; i < s->node_count; i++) w->nodes[i] = (node_actor){.w = w, .index = (int)i};
+  for (uint32_t i = 0; i < s->turn_count; i++) {
+    w->turns[i] = (turn_actor){.w = w, .index = i};
+    tp_status status = tp__parker_init(&w->turns[i].parker);
+    assert(status == TP_OK);
+    (void)status;
+  }
+  w->dialogues = calloc(s->dialogue_count + 1, sizeof *w->dialogues);
+  if (!w->dialogues) abort();
+  for (uint32_t i = 0; i < s->dialogue_count; i++) {
+    w->dialogues[i] = (dialogue){.w = w, .index = i};
+    tp_status status = tp__parker_init(&w->dialogues[i].parker);
+    assert(status == TP_OK);
+    (void)status;
+  }
+  w->bytes_open = workers;
+  w->report = tp__sim_run(&s->sim, play, w);
+  w->bytes_open = tp__sim_bytes_open();
+  if (w->report.end != TP__SIM_DONE) {
+    world_fail(w, w->report.end == TP__SIM_LIVELOCK ? "no livelock" : "no deadlock", "%.480s", w->report.story);
+  } else {
+    oracle_world_ended(w);
+    for (uint32_t i = 0; i < s->dialogue_count; i++) dialogue_ended(&w->dialogues[i]);
+  }
+}
+
+void world_fini(world *w) {
+  for (uint32_t i = 0; w->dialogues && i < w->s->dialogue_count; i++) dialogue_fini(&w->dialogues[i]);
+  free(w->dialogues);
+  w->dialogues = NULL;
+  while (w->calls) {
+    call_note *note = w->calls;
+    w->calls = note->next;
+    free(note);
+  }
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * world: one play of a script: a runtime on the simulated machine, its handlers, the threads that complete their tokens,
+ * and the hosts that run turns. Everybody writes down what happens; the oracle reads it. All of it belongs to the run's
+ * fibers, which switch at the points of the seam only, so the notes need no lock. */
+#ifndef SIM_WORLD_H
+#define SIM_WORLD_H
+
+#include "script.h"
+
+enum { WORLD_OPS = SCRIPT_TURNS_MAX * SCRIPT_OPS_MAX, WORLD_RECORDS = 1024 };
+
+typedef struct world world;
+struct dialogue;
+
+/** One call of a handler. */
+typedef struct call_note {
+  world *w;
+  struct call_note *next;
+  int node;
+  uint32_t op, attempt;
+  const script_move *move;
+  int64_t started_ns;
+  int64_t deadline_ns, deadline_max_ns; /* it ends between them, by what tp_call_time_left_ms() said; INT64_MAX: never */
+  int64_t answered_ns;      /* just before the answer was given; 0: never */
+  int64_t finished_ns;      /* the function has returned; 0: it runs */
+  uint64_t running_before;  /* bit per node: calls of this operation that ran when this one began */
+  uint64_t deps_seen, deps_good, deps_fallback; /* bit per node: what the call was told of its dependencies */
+  int text_of;              /* chain replace: whose text the call found; -1: the first one */
+  bool deferred;
+  bool token_over;          /* a completion has come back: from now on the token is stale */
+  bool in_cancel;
+  tp_token token;
+  uint32_t accepted;        /* completions that were taken */
+  uint32_t cancels, destroys;
+} call_note;
+
+/** One run of a phase. */
+typedef struct op_note {
+  uint32_t ends;
+  bool begun;               /* the engine took it */
+  bool empty;               /* its phase has no subscription */
+  int64_t begun_ns, ended_ns;
+  tp_status outcome;
+  uint32_t run_count;
+  uint64_t entry_id;        /* 0: it had no entry */
+  uint64_t bytes_hash;      /* of the merged result */
+  uint64_t runs_hash;       /* of the vector of outcomes */
+  tp_phase_result result;   /* while the turn is open and it is not released */
+  uint8_t state[SCRIPT_NODES_MAX], reason[SCRIPT_NODES_MAX];
+  uint16_t attempts[SCRIPT_NODES_MAX];
+} op_note;
+
+typedef struct node_actor {
+  world *w;
+  int index;
+  bool taken, match_taken;  /* registered */
+  uint32_t destroys, match_destroys;
+  uint32_t running;         /* functions on handler threads */
+} node_actor;
+
+typedef struct turn_actor {
+  world *w;
+  uint32_t index;
+  tp_turn *turn;
+  tp_session *session;
+  uint32_t next_op;
+  int64_t limit_end_ns;     /* the turn's deadline, at the latest; 0: none worth looking at */
+  int64_t cancelled_ns;     /* somebody asked; 0: nobody */
+  uint32_t inside;          /* quick handlers of the turn that run */
+  bool session_closed;
+  uint64_t last_event;      /* sequence number */
+  uint32_t run_events;      /* of the phase under way */
+  tp__parker parker;        /* the host waits here */
+} turn_actor;
+
+struct world {
+  const script *s;
+  tp_runtime *runtime;
+  tp_phase rows[SCRIPT_PHASES];
+  node_actor nodes[SCRIPT_NODES_MAX];
+  turn_actor turns[SCRIPT_TURNS_MAX];
+  op_note ops[WORLD_OPS];
+  struct dialogue *dialogues; /* s->dialogue_count of them */
+  call_note *calls;         /* newest first */
+  uint32_t call_count;
+  tp_store inner;           /* the memory store behind ours */
+  uint32_t store_destroys;
+  bool store_taken;
+  uint64_t records[WORLD_RECORDS]; /* ids of the entries that were recorded */
+  uint32_t record_count;
+  uint32_t handlers_running;
+  bool registered;          /* the commit went through */
+  bool draining, freed;
+  int64_t drain_ns;         /* when the first drain began; 0: not yet */
+  size_t bytes_open;
+  tp__sim_report report;
+  char failure[640];        /* the first property that did not hold; empty: all held */
+};
+
+/** Plays the script once with so many engine workers (0: the script's own). What is noted lives until world_fini(). */
+void world_play(world *w, const script *s, uint32_t workers);
+void world_fini(world *w);
+/** A property did not hold. The first one counts. */
+void world_fail(world *w, const char *property, const char *format, ...) TP_PRINTF(3, 4);
+/** A door may refuse for a reason that the world has. */
+void world_check_status(world *w, const char *what, tp_status status);
+/** Whether the entry's record was written. */
+bool world_recorded(const world *w, uint64_t entry_id);
+static inline bool world_failed(const world *w) { return w->failure[0] != '\0'; }
+static inline const script_op *world_op(const world *w, uint32_t op) {
+  return &w->s->turns[op / SCRIPT_OPS_MAX].ops[op % SCRIPT_OPS_MAX];
+}
+
+/** handler.c: what a node's handler does. */
+tp_outcome handler_run(void *self, tp_call *call);
+/** handler.c: completes a note's token as its move says. */
+tp_status handler_complete(call_note *note);
+/** A thread of the test's own: never refused, freed by itself. NULL when there are too many. */
+tp__thread *world_start(const char *name, void (*run)(void *arg), void *arg);
+
+/** story.c: prints the script and what was noted; of the calls the newest 64. */
+void story_tell(const world *w);
+
+/** The same, to be joined. */
+tp__thread *world_start_joined(const char *name, void (*run)(void *arg), void *arg);
+
+/** oracle.c: what must hold when an operation ends; called once, by its owner, while the result lives. */
+void oracle_op_ended(world *w, uint32_t op, const tp_phase_result *result);
+/** Before the result goes: nothing has changed it. */
+void oracle_op_again(world *w, uint32_t op, const tp_phase_result *result);
+/** When the run is over. */
+void oracle_world_ended(world *w);
+/** Two plays of one quiet script. */
+void oracle_same(world *a, const world *b, uint32_t workers_a, uint32_t workers_b);
+
+#endif

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * host: what a host of the library has in tests: a runtime, handlers that do as they are told, and latches to wait for
+ * events with. A handler never asserts: it notes, and the test's own thread judges. */
+#ifndef TEST_HOST_H
+#define TEST_HOST_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "turnphase/turnphase.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define TEXT(string) {(string), sizeof(string) - 1}
+
+/* ---- latch: a number that goes up, and threads that wait until it has ---- */
+
+typedef struct latch {
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  int count;
+} latch;
+
+#define LATCH {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0}
+
+static inline void latch_hit(latch *l) {
+  pthread_mutex_lock(&l->mutex);
+  l->count++;
+  pthread_cond_broadcast(&l->changed);
+  pthread_mutex_unlock(&l->mutex);
+}
+
+static inline void latch_wait(latch *l, int count) {
+  pthread_mutex_lock(&l->mutex);
+  while (l->count < count) pthread_cond_wait(&l->changed, &l->mutex);
+  pthread_mutex_unlock(&l->mutex);
+}
+
+static inline int latch_count(latch *l) {
+  pthread_mutex_lock(&l->mutex);
+  int count = l->count;
+  pthread_mutex_unlock(&l->mutex);
+  return count;
+}
+
+static inline int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static inline void sleep_ms(int64_t ms) {
+  struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+  while (nanosleep(&t, &t) != 0) {}
+}
+
+/* ---- a handler that does as it is told ---- */
+
+typedef struct act {
+  tp_outcome_kind kind;
+  const char *reason;
+  uint32_t code;
+  bool retryable;
+  uint32_t succeeds_at;                 /* the attempt from which it is done instead; 0: never */
+  const tp_contribution *emits;
+  size_t emit_count;
+  uint32_t replaces;                    /* field, with text */
+  const char *text;
+  const char *appends;                  /* to the field `replaces`, instead of text */
+  uint32_t sleeps_ms;
+  latch *entered;                       /* hit when it begins */
+  latch *waits_for;                     /* and waits for its first hit */
+  bool defers;
+  tp_token token;                       /* of the deferral, for whoever waited for `entered` */
+  tp_deferral deferral;
+  latch *deferred;                      /* hit when token is there */
+  _Atomic uint32_t calls;
+  _Atomic uint32_t order;               /* the how-manieth call of all that share `clock` */
+  _Atomic uint32_t *clock;
+} act;
+
+static inline tp_outcome answer_of(act *a, tp_call *call) {
+  if (a->succeeds_at && tp_call_attempt(call) >= a->succeeds_at) return tp_call_done(call);
+  switch (a->kind) {
+    case TP_OUTCOME_DONE: return tp_call_done(call);
+    case TP_OUTCOME_ALLOW: return tp_call_allow(call);
+    case TP_OUTCOME_DENY: return tp_call_deny(call, a->reason);
+    case TP_OUTCOME_ASK: return tp_call_ask(call, a->reason);
+    case TP_OUTCOME_FAILED:
+      return a->retryable ? tp_call_fail_retryable(call, a->code, a->reason) : tp_call_fail(call, a->code, a->reason);
+    case TP_OUTCOME_DEFERRED: break;
+  }
+  return (tp_outcome){.kind = TP_OUTCOME_DEFERRED};
+}
+
+static inline void replace_as_told(const act *a, tp_call *call) {
+  char text[4096];
+  if (!a->replaces) return;
+  if (a->appends) {
+    tp_text old = tp_call_text(call, a->replaces);
+    snprintf(text, sizeof text, "%.*s%s", (int)old.size, old.size ? old.data : "", a->appends);
+  }
+  (void)!tp_call_replace_text(call, a->replaces, a->appends ? text : a->text);
+}
+
+static inline tp_outcome play(void *self, tp_call *call) {
+  act *a = self;
+  a->calls++;
+  if (a->clock) a->order = ++*a->clock;
+  if (a->entered) latch_hit(a->entered);
+  if (a->waits_for) latch_wait(a->waits_for, 1);
+  if (a->sleeps_ms) sleep_ms(a->sleeps_ms);
+  for (size_t i = 0; i < a->emit_count; i++) (void)!tp_call_emit(call, &a->emits[i]);
+  replace_as_told(a, call);
+  if (!a->defers) return answer_of(a, call);
+  tp_outcome outcome = tp_call_defer(call, &a->deferral, &a->token);
+  if (a->deferred) latch_hit(a->deferred);
+  return outcome;
+}
+
+/* ---- registering ---- */
+
+typedef struct hook {
+  const char *id; /* of the subscription, and of its handler */
+  uint32_t phase;
+  tp_handler_fn run; /* NULL: play */
+  void *self;
+  bool slow;         /* not quick */
+  bool idempotent;
+  bool no_capability;
+  uint32_t capabilities; /* 0: all that the phase allows */
+  void (*destroy)(void *self);
+  const char *after, *requires_, *optional_after, *optional_requires;
+  tp_subscription sub; /* everything else; id, handler and phase are filled in */
+} hook;
+
+static inline uint32_t capabilities_of(const tp_runtime *runtime, uint32_t phase) {
+  const tp_phase *row = tp_phase_get(runtime, phase);
+  uint32_t all = row->kinds | TP_CAPABILITY_EMIT_AUDIT;
+  if (row->stop) all |= TP_CAPABILITY_DECIDE;
+  if (row->replace) all |= TP_CAPABILITY_REPLACE_PAYLOAD;
+  return all;
+}
+
+static inline tp_status hook_add(tp_runtime *runtime, tp_edit *edit, const hook *h) {
+  tp_handler handler = {.struct_size = sizeof handler,
+                        .id = h->id,
+                        .run = h->run ? h->run : play,
+                        .self = h->self,
+                        .destroy = h->destroy,
+                        .phases = &h->phase,
+                        .phase_count = 1,
+                        .quick = !h->slow,
+                        .idempotent = h->idempotent};
+  handler.capabilities = h->no_capability ? 0 : h->capabilities ? h->capabilities : capabilities_of(runtime, h->phase);
+  tp_status status = tp_edit_add_handler(edit, &handler);
+  if (status != TP_OK) return status;
+  tp_edge after[2], requires_[2];
+  tp_subscription sub = h->sub;
+  sub.struct_size = sizeof sub;
+  sub.id = sub.handler = h->id;
+  sub.phase = h->phase;
+  if (h->after) after[sub.after_count++] = (tp_edge){h->after, false};
+  if (h->optional_after) after[sub.after_count++] = (tp_edge){h->optional_after, true};
+  if (h->requires_) requires_[sub.requires_count++] = (tp_edge){h->requires_, false};
+  if (h->optional_requires) requires_[sub.requires_count++] = (tp_edge){h->optional_requires, true};
+  sub.after = after;
+  sub.requires_ = requires_;
+  return tp_edit_add_subscription(edit, &sub);
+}
+
+static inline tp_status hooks_add(tp_runtime *runtime, const hook *hooks, size_t count, tp_fault *fault) {
+  static const tp_owner owner = {.struct_size = sizeof owner, .name = "test", .trust = TP_TRUST_BUILTIN};
+  tp_edit *edit;
+  tp_status status = tp_edit_begin(runtime, &owner, &edit);
+  if (status != TP_OK) return status;
+  for (size_t i = 0; i < count && status == TP_OK; i++) status = hook_add(runtime, edit, &hooks[i]);
+  if (status == TP_OK) status = tp_edit_commit(edit, NULL, fault);
+  if (status != TP_OK) tp_edit_discard(edit);
+  return status;
+}
+
+/* Waits until no handler that was given up is still inside its function: what it works with may be the test's stack. */
+static inline void await_abandoned(tp_runtime *runtime) {
+  while (tp_runtime_leaks(runtime, NULL, NULL) > 0) sleep_ms(1);
+}
+
+static inline void close_runtime(tp_runtime *runtime) {
+  await_abandoned(runtime);
+  tp_runtime_free(runtime);
+}
+
+#ifdef CMOCKA_H_
+static inline void add_hooks(tp_runtime *runtime, const hook *hooks, size_t count) {
+  tp_fault fault = {0};
+  tp_status status = hooks_add(runtime, hooks, count, &fault);
+  if (status != TP_OK) fail_msg("hooks refused: %s: %s", tp_status_name(status), fault.message);
+}
+
+static inline tp_runtime *open_runtime(const tp_runtime_options *options) {
+  tp_runtime *runtime;
+  assert_int_equal(tp_runtime_new(options, &runtime, NULL), TP_OK);
+  return runtime;
+}
+
+static inline tp_turn *begin_bare(tp_runtime *runtime, uint32_t limit_ms) {
+  tp_turn *turn;
+  tp_turn_request request = {.struct_size = sizeof request, .limit_ms = limit_ms};
+  assert_int_equal(tp_turn_begin_bare(runtime, &request, &turn, NULL), TP_OK);
+  return turn;
+}
+
+/* Runs a phase with a TEXT field, or none. */
+static inline tp_phase_result run_phase(tp_turn *turn, uint32_t phase, const char *text) {
+  tp_field field = {.id = TP_FIELD_TEXT, .text = tp_text_of(text)};
+  tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = text ? 1 : 0};
+  tp_phase_result result;
+  tp_fault fault = {0};
+  tp_status status = tp_phase_run(turn, phase, &input, &result, &fault);
+  if (status != TP_OK) fail_msg("not run: %s: %s", tp_status_name(status), fault.message);
+  return result;
+}
+
+/* The row of a subscription. */
+static inline tp_run_record run_of(const tp_phase_result *result, const char *id) {
+  for (uint32_t i = 0; i < result->run_count; i++) {
+    tp_run_record run = tp_phase_result_run(result, i);
+    if (strcmp(run.subscription, id) == 0) return run;
+  }
+  fail_msg("no row of `%s`", id);
+  return (tp_run_record){0};
+}
+
+#define assert_run(result, id, want_state, want_reason)                                                         \
+  do {                                                                                                          \
+    tp_run_record assert_run_ = run_of((result), (id));                                                         \
+    assert_string_equal(tp_state_name(assert_run_.state), tp_state_name(want_state));                           \
+    assert_string_equal(tp_reason_name(assert_run_.reason), tp_reason_name(want_reason));                       \
+  } while (0)
+
+#define assert_text(text, want)                                                                                 \
+  do {                                                                                                          \
+    tp_text assert_text_ = (text);                                                                              \
+    assert_int_equal(assert_text_.size, strlen(want));                                                          \
+    if (assert_text_.size) assert_memory_equal(assert_text_.data, (want), assert_text_.size);                   \
+  } while (0)
+#endif
+
+#endif

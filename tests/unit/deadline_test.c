@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Deadlines, limits and budgets on the real clock. Bounds are generous towards late (a loaded machine) and exact towards
+ * early. How exact they are under load is measured in tests/torture. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/host.h"
+
+enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, TOOL_PRE = TP_PHASE_TOOL_PRE, LATE_MS = 3000 };
+
+typedef struct timed {
+  tp_phase_result result;
+  int64_t took_ms;
+} timed;
+
+static timed run_timed(tp_turn *turn, uint32_t phase, uint32_t budget_ms) {
+  timed t;
+  tp_phase_input input = {.struct_size = sizeof input, .budget_ms = budget_ms};
+  int64_t began_ns = now_ns();
+  assert_int_equal(tp_phase_run(turn, phase, &input, &t.result, NULL), TP_OK);
+  t.took_ms = (now_ns() - began_ns) / 1000000;
+  return t;
+}
+
+static const tp_contribution words = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("words")};
+
+static void required_deadline_handler_that_hangs_fails_the_phase_at_the_deadline(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  latch leave = LATCH;
+  act hangs = {.waits_for = &leave}, other = {.emits = &words, .emit_count = 1};
+  hook hooks[] = {{.id = "hangs", .phase = GATHER, .self = &hangs, .slow = true,
+                   .sub = {.execution = TP_EXECUTION_DEADLINE, .limit_ms = 40, .failure = TP_FAILURE_REQUIRED}},
+                  {.id = "other", .phase = GATHER, .self = &other}};
+  add_hooks(runtime, hooks, 2);
+  tp_turn *turn = begin_bare(runtime, 0);
+  timed t = run_timed(turn, GATHER, 0);
+  assert_int_equal(t.result.outcome, TP_ERR_HOOK);
+  assert_string_equal(t.result.subscription, "hangs");
+  assert_text(t.result.reason, "timeout");
+  assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+  assert_in_range(t.took_ms, 40, LATE_MS);
+  assert_int_equal(tp_merged_count(t.result.merged, TP_KIND_PROMPT_CONTEXT), 0);
+  tp_turn_end(turn);
+  latch_hit(&leave);
+  close_runtime(runtime);
+}
+
+static void best_effort_handler_that_hangs_is_left_behind(void **state) {
+  (void)state;
+  for (int blocking = 0; blocking < 2; blocking++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    latch leave = LATCH;
+    act hangs = {.waits_for = &leave, .emits = &words, .emit_count = 1}, after = {0};
+    hook hooks[] = {{.id = "hangs", .phase = GATHER, .self = &hangs, .slow = true, .sub = {.limit_ms = 40}},
+                    {.id = "after", .phase = GATHER, .self = &after, .after = "hangs"}};
+    hooks[0].sub.execution = blocking ? TP_EXECUTION_BLOCKING : TP_EXECUTION_DEADLINE;
+    add_hooks(runtime, hooks, 2);
+    tp_turn *turn = begin_bare(runtime, 0);
+    timed t = run_timed(turn, GATHER, 0);
+    assert_int_equal(t.result.outcome, TP_OK);
+    assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+    assert_run(&t.result, "after", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+    assert_in_range(t.took_ms, 40, LATE_MS);
+    assert_int_equal(tp_merged_count(t.result.merged, TP_KIND_DIAGNOSTIC), 1);
+    assert_int_equal(tp_runtime_leaks(runtime, NULL, NULL), 1);
+    latch_hit(&leave); /* what it says now is discarded */
+    await_abandoned(runtime);
+    assert_int_equal(tp_merged_count(t.result.merged, TP_KIND_PROMPT_CONTEXT), 0);
+    assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+static bool keep_late(void *ctx, const tp_entry_record *record) {
+  if (record->phase != GATHER) return true;
+  *(int64_t *)ctx = record->run(record->source, 0).late_ns;
+  return false;
+}
+
+static void late_answer_is_noted_in_the_record_and_nowhere_else(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  latch leave = LATCH;
+  act hangs = {.waits_for = &leave, .emits = &words, .emit_count = 1};
+  add_hooks(runtime, &(hook){.id = "hangs", .phase = GATHER, .self = &hangs, .slow = true, .sub = {.limit_ms = 10}}, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  timed t = run_timed(turn, GATHER, 0);
+  assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+  tp_turn_end(turn);
+  int64_t late_ns = -1;
+  assert_int_equal(tp_runtime_records(runtime, 1, keep_late, &late_ns), TP_OK);
+  assert_int_equal(late_ns, 0);
+  /* Another turn uses the same slots meanwhile, and never sees the answer. */
+  act quick = {0};
+  add_hooks(runtime, &(hook){.id = "quick", .phase = TP_PHASE_SESSION_START, .self = &quick, .slow = true}, 1);
+  turn = begin_bare(runtime, 0);
+  latch_hit(&leave);
+  for (int i = 0; i < 50; i++) {
+    tp_phase_result result = run_phase(turn, TP_PHASE_SESSION_START, NULL);
+    assert_null(result.merged);
+    tp_phase_release(turn, &result);
+  }
+  await_abandoned(runtime);
+  tp_turn_end(turn);
+  assert_int_equal(tp_runtime_records(runtime, 100, keep_late, &late_ns), TP_OK);
+  assert_true(late_ns > 0);
+  close_runtime(runtime);
+}
+
+typedef struct other_turn {
+  tp_turn *turn;
+  tp_phase_result result;
+} other_turn;
+
+static void *run_other(void *arg) {
+  other_turn *o = arg;
+  if (tp_phase_run(o->turn, GATHER, NULL, &o->result, NULL) != TP_OK) o->result.outcome = TP_ERR_INTERNAL;
+  return NULL;
+}
+
+static void waiting_for_a_permit_counts_for_a_deadline_and_not_for_a_blocking_limit(void **state) {
+  (void)state;
+  for (int deadline = 0; deadline < 2; deadline++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    latch in = LATCH, leave = LATCH;
+    act slow = {.entered = &in, .waits_for = &leave};
+    hook h = {.id = "s", .phase = GATHER, .self = &slow, .slow = true, .sub = {.max_concurrent = 1}};
+    h.sub.limit_ms = deadline ? 60 : 20000;
+    h.sub.execution = deadline ? TP_EXECUTION_DEADLINE : TP_EXECUTION_BLOCKING;
+    add_hooks(runtime, &h, 1);
+    other_turn o = {.turn = begin_bare(runtime, 0)};
+    tp_turn *mine = begin_bare(runtime, 0);
+    pthread_t thread;
+    pthread_create(&thread, NULL, run_other, &o);
+    latch_wait(&in, 1); /* the one permit is taken */
+    if (deadline) {
+      timed t = run_timed(mine, GATHER, 0);
+      tp_reason reason = run_of(&t.result, "s").reason;
+      assert_true(reason == TP_REASON_TIMEOUT || reason == TP_REASON_NO_PERMIT); /* the holder may be given up first */
+      assert_int_equal(slow.calls, 1);
+      latch_hit(&leave);
+    } else {
+      latch_hit(&leave);
+      timed t = run_timed(mine, GATHER, 0);
+      assert_run(&t.result, "s", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(o.result.outcome, TP_OK);
+    tp_turn_end(o.turn);
+    tp_turn_end(mine);
+    close_runtime(runtime);
+  }
+}
+
+static void five_hanging_optional_handlers_end_with_the_budget(void **state) {
+  (void)state;
+  for (int chained = 0; chained < 2; chained++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    latch leave = LATCH;
+    act acts[5];
+    hook hooks[5];
+    static const char *const ids[] = {"a", "b", "c", "d", "e"};
+    for (int i = 0; i < 5; i++) {
+      acts[i] = (act){.waits_for = &leave};
+      hooks[i] = (hook){.id = ids[i], .phase = GATHER, .self = &acts[i], .slow = true, .sub = {.limit_ms = 10000}};
+      if (chained && i > 0) hooks[i].after = ids[i - 1];
+    }
+    add_hooks(runtime, hooks, 5);
+    tp_turn *turn = begin_bare(runtime, 0);
+    timed t = run_timed(turn, GATHER, 200);
+    assert_int_equal(t.result.outcome, TP_OK);
+    assert_in_range(t.took_ms, 200, LATE_MS);
+    assert_run(&t.result, "a", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+    if (chained) assert_run(&t.result, "e", TP_STATE_SKIPPED, TP_REASON_NO_SLACK);
+    else assert_run(&t.result, "e", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+    tp_turn_end(turn);
+    latch_hit(&leave);
+    close_runtime(runtime);
+  }
+}
+
+static void optional_handler_leaves_time_for_the_required_one_behind_it(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  latch leave = LATCH;
+  act hangs = {.waits_for = &leave}, guard = {.sleeps_ms = 5};
+  hook hooks[] = {{.id = "hangs", .phase = GATHER, .self = &hangs, .slow = true, .sub = {.limit_ms = 10000}},
+                  {.id = "guard", .phase = GATHER, .self = &guard, .slow = true, .after = "hangs", .sub = {.limit_ms = 900, .failure = TP_FAILURE_REQUIRED}}};
+  add_hooks(runtime, hooks, 2);
+  tp_turn *turn = begin_bare(runtime, 0);
+  timed t = run_timed(turn, GATHER, 1000);
+  assert_int_equal(t.result.outcome, TP_OK);
+  assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+  assert_run(&t.result, "guard", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+  assert_in_range(t.took_ms, 100, 990);
+  tp_turn_end(turn);
+  latch_hit(&leave);
+  close_runtime(runtime);
+}
+
+static void quick_handler_that_overruns_its_limit_is_timed_out(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  act slow = {.sleeps_ms = 15, .emits = &words, .emit_count = 1};
+  add_hooks(runtime, &(hook){.id = "q", .phase = GATHER, .self = &slow, .sub = {.limit_ms = 3}}, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, GATHER, NULL);
+  assert_run(&result, "q", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+  assert_true(run_of(&result, "q").late_ns > 0);
+  assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 0);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void turn_deadline_bounds_every_phase(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  latch leave = LATCH;
+  act hangs = {.waits_for = &leave}, again = {0}, guard = {0};
+  hook hooks[] = {{.id = "hangs", .phase = GATHER, .self = &hangs, .slow = true, .sub = {.limit_ms = 20000}},
+                  {.id = "again", .phase = TP_PHASE_SESSION_START, .self = &again},
+                  {.id = "guard", .phase = TOOL_PRE, .self = &guard}};
+  add_hooks(runtime, hooks, 3);
+  tp_turn *turn = begin_bare(runtime, 50);
+  timed t = run_timed(turn, GATHER, 0);
+  assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+  assert_in_range(t.took_ms, 20, LATE_MS);
+  /* What begins behind the deadline: the optional is skipped, the required fails closed. */
+  tp_phase_result result = run_phase(turn, TP_PHASE_SESSION_START, NULL);
+  assert_run(&result, "again", TP_STATE_SKIPPED, TP_REASON_NO_SLACK);
+  result = run_phase(turn, TOOL_PRE, NULL);
+  assert_int_equal(result.outcome, TP_ERR_DENIED);
+  assert_run(&result, "guard", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+  assert_int_equal(again.calls + guard.calls, 0);
+  tp_turn_end(turn);
+  latch_hit(&leave);
+  close_runtime(runtime);
+}
+
+static void hung_guard_blocks_and_heals_without_a_restart(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  latch leave = LATCH;
+  act guard = {.kind = TP_OUTCOME_ALLOW, .waits_for = &leave};
+  add_hooks(runtime, &(hook){.id = "guard", .phase = TOOL_PRE, .self = &guard, .slow = true, .sub = {.limit_ms = 10, .max_concurrent = 2}}, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  for (int i = 0; i < 4; i++) {
+    tp_phase_result result = run_phase(turn, TOOL_PRE, NULL);
+    assert_int_equal(result.outcome, TP_ERR_DENIED);
+    assert_string_equal(result.subscription, "guard");
+    if (i < 2) assert_run(&result, "guard", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+    else assert_run(&result, "guard", TP_STATE_FAILED, TP_REASON_NO_PERMIT); /* at once */
+  }
+  assert_int_equal(tp_runtime_leaks(runtime, NULL, NULL), 2);
+  latch_hit(&leave); /* cured */
+  await_abandoned(runtime);
+  tp_phase_result result = {0};
+  for (int i = 0; i < 100; i++) { /* a loaded machine may need more than 10 ms for a wake-up */
+    result = run_phase(turn, TOOL_PRE, NULL);
+    if (result.outcome == TP_OK) break;
+    await_abandoned(runtime);
+  }
+  assert_int_equal(result.outcome, TP_OK);
+  assert_int_equal(result.verdict, TP_OUTCOME_ALLOW);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void name_leak(void *ctx, const tp_leak *leak) {
+  char *names = ctx;
+  strcat(names, leak->subscription);
+  strcat(names, leak->phase == GATHER && leak->running_ms >= 0 ? ";" : "?");
+}
+
+static void leaks_are_named(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  latch leave = LATCH;
+  act one = {.waits_for = &leave}, two = {.waits_for = &leave}, fine = {0};
+  hook hooks[] = {{.id = "one", .phase = GATHER, .self = &one, .slow = true, .sub = {.limit_ms = 10}},
+                  {.id = "two", .phase = GATHER, .self = &two, .slow = true, .after = "one", .sub = {.limit_ms = 10}},
+                  {.id = "fine", .phase = GATHER, .self = &fine, .slow = true}};
+  add_hooks(runtime, hooks, 3);
+  tp_turn *turn = begin_bare(runtime, 0);
+  run_phase(turn, GATHER, NULL);
+  char names[128] = "";
+  assert_int_equal(tp_runtime_leaks(runtime, name_leak, names), 2);
+  assert_string_equal(names, "one;two;");
+  tp_turn_end(turn);
+  tp_drain_report report;
+  assert_int_equal(tp_runtime_drain(runtime, 1000, &report), TP_OK);
+  assert_int_equal(report.leaks, 2);
+  assert_false(report.complete);
+  latch_hit(&leave);
+  close_runtime(runtime);
+}
+
+/* A handler answers around its deadline: always exactly one outcome, and what is merged agrees with it. */
+static void answer_around_the_deadline_has_exactly_one_outcome(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  act edge = {.sleeps_ms = 2, .emits = &words, .emit_count = 1};
+  add_hooks(runtime, &(hook){.id = "edge", .phase = GATHER, .self = &edge, .slow = true, .sub = {.execution = TP_EXECUTION_DEADLINE, .limit_ms = 2}}, 1);
+  int answered = 0, timed_out = 0;
+  for (int i = 0; i < 300; i++) {
+    tp_turn *turn = begin_bare(runtime, 0);
+    tp_phase_result result = run_phase(turn, GATHER, NULL);
+    tp_run_record run = run_of(&result, "edge");
+    size_t merged = tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT);
+    if (run.state == TP_STATE_SUCCEEDED) {
+      assert_int_equal(merged, 1);
+      answered++;
+    } else if (run.reason == TP_REASON_TIMEOUT) {
+      assert_int_equal(run.state, TP_STATE_TIMED_OUT);
+      assert_int_equal(merged, 0);
+      timed_out++;
+    } else {
+      assert_int_equal(run.reason, TP_REASON_NO_PERMIT); /* all sixteen are still on their way home */
+    }
+    tp_turn_end(turn);
+  }
+  assert_true(answered + timed_out > 0);
+  close_runtime(runtime);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(required_deadline_handler_that_hangs_fails_the_phase_at_the_deadline),
+      cmocka_unit_test(best_effort_handler_that_hangs_is_left_behind),
+      cmocka_unit_test(late_answer_is_noted_in_the_record_and_nowhere_else),
+      cmocka_unit_test(waiting_for_a_permit_counts_for_a_deadline_and_not_for_a_blocking_limit),
+      cmocka_unit_test(five_hanging_optional_handlers_end_with_the_budget),
+      cmocka_unit_test(optional_handler_leaves_time_for_the_required_one_behind_it),
+      cmocka_unit_test(quick_handler_that_overruns_its_limit_is_timed_out),
+      cmocka_unit_test(turn_deadline_bounds_every_phase),
+      cmocka_unit_test(hung_guard_blocks_and_heals_without_a_restart),
+      cmocka_unit_test(leaks_are_named),
+      cmocka_unit_test(answer_around_the_deadline_has_exactly_one_outcome),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

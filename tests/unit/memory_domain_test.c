@@ -1,0 +1,878 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The memory as a host has it: registered in a runtime, its six handlers run by turns and by phases alone, its five
+ * tools called. And the rules by which a user's words restrict it. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "domains/memory/policy.h"
+#include "turnphase/memory.h"
+#include "turnphase/turnphase.h"
+
+/* ---- an allocator of SQLite's, and so of the memory's, that refuses one allocation when it is told to ---- */
+
+static atomic_long allocations_left = -1; /* refused at 0; never below */
+static sqlite3_mem_methods real_memory;
+
+static bool refused(void) {
+  return atomic_load(&allocations_left) >= 0 && atomic_fetch_sub(&allocations_left, 1) == 0;
+}
+
+static void *careful_malloc(int size) { return refused() ? NULL : real_memory.xMalloc(size); }
+static void *careful_realloc(void *memory, int size) { return refused() ? NULL : real_memory.xRealloc(memory, size); }
+
+static void put_allocator_in_place(void) {
+  if (sqlite3_config(SQLITE_CONFIG_GETMALLOC, &real_memory) != SQLITE_OK) abort();
+  sqlite3_mem_methods memory = real_memory;
+  memory.xMalloc = careful_malloc;
+  memory.xRealloc = careful_realloc;
+  if (sqlite3_config(SQLITE_CONFIG_MALLOC, &memory) != SQLITE_OK) abort();
+}
+
+/* ---- a runtime with a memory, and a model that notes what it is asked ---- */
+
+enum { NOTE_SIZE = 16384 };
+
+/** What a turn was like, as its events and its model saw it. */
+typedef struct notes {
+  char contexts[NOTE_SIZE];    /* "memory:1<t1>[2026-01-01, session one] text" and a bar, for each entry */
+  char diagnostics[NOTE_SIZE];
+  char system[NOTE_SIZE];      /* of the last request */
+  char message[NOTE_SIZE];     /* its last user message */
+  char tools[NOTE_SIZE];       /* the names, each with a blank behind */
+} notes;
+
+static char directory[64];
+static char path[96];
+static tp_runtime *runtime;
+static tp_session *open_one; /* by hold_session(); the teardown closes what a failed case leaves open */
+static tp_turn *open_turn;
+static notes noted;
+
+static void add(char *note, tp_text text) {
+  size_t used = strlen(note);
+  snprintf(note + used, NOTE_SIZE - used, "%.*s", (int)text.size, text.data);
+}
+
+static void on_event(void *ctx, const tp_event *event) {
+  notes *n = ctx;
+  if (event->kind == TP_EVENT_DIAGNOSTIC) {
+    add(n->diagnostics, event->contribution->text);
+    add(n->diagnostics, tp_text_of("|"));
+  }
+  if (event->kind != TP_EVENT_CONTEXT) return;
+  assert_int_equal(tp_value_count(event->contribution->sources), 1);
+  add(n->contexts, event->contribution->key);
+  add(n->contexts, tp_text_of("<"));
+  add(n->contexts, tp_value_text(tp_value_at(event->contribution->sources, 0)));
+  add(n->contexts, tp_text_of(">"));
+  add(n->contexts, event->contribution->text);
+  add(n->contexts, tp_text_of("|"));
+}
+
+static void note_request(notes *n, const tp_model_request *request) {
+  n->system[0] = n->message[0] = n->tools[0] = '\0';
+  add(n->system, request->system);
+  for (size_t i = 0; i < request->message_count; i++) {
+    if (request->messages[i].role != TP_ROLE_USER) continue;
+    n->message[0] = '\0';
+    add(n->message, request->messages[i].text);
+  }
+  for (size_t i = 0; i < request->tool_count; i++) {
+    add(n->tools, tp_text_of(request->tools[i].name));
+    add(n->tools, tp_text_of(" "));
+  }
+}
+
+static void answer_yes(void *self, const tp_model_request *request, tp_token token) {
+  if (self) note_request(self, request);
+  tp_model_response yes = {.struct_size = sizeof yes, .text = tp_text_of("Yes.")};
+  if (tp_model_complete(token, &yes) != TP_OK) abort();
+}
+
+static tp_model model_of(notes *n) {
+  return (tp_model){.struct_size = sizeof(tp_model), .name = "yes", .self = n, .start = answer_yes, .quick = true};
+}
+
+static tp_edit *begin(void) {
+  tp_edit *edit = NULL;
+  assert_int_equal(tp_edit_begin(runtime, NULL, &edit), TP_OK);
+  return edit;
+}
+
+static void register_memory(const tp_memory_options *options, const char *disabled) {
+  tp_fault fault = {0};
+  tp_edit *edit = begin();
+  tp_status status = tp_memory_register(edit, options, &fault);
+  if (status == TP_OK && disabled) status = tp_edit_enable(edit, disabled, false);
+  if (status == TP_OK) status = tp_edit_commit(edit, NULL, &fault);
+  if (status != TP_OK) fail_msg("%s", fault.message);
+}
+
+static int start_runtime(void **state) {
+  (void)state;
+  strcpy(directory, "/tmp/memory_domain_XXXXXX");
+  if (!mkdtemp(directory)) return -1;
+  snprintf(path, sizeof path, "%s/memory.db", directory);
+  memset(&noted, 0, sizeof noted);
+  return tp_runtime_new(NULL, &runtime, NULL) == TP_OK ? 0 : -1;
+}
+
+static void end_turn(void) {
+  if (open_turn) tp_turn_end(open_turn);
+  open_turn = NULL;
+}
+
+static int end_runtime(void **state) {
+  (void)state;
+  char command[128];
+  end_turn();
+  tp_session_close(open_one, NULL, NULL);
+  open_one = NULL;
+  tp_runtime_free(runtime);
+  runtime = NULL;
+  snprintf(command, sizeof command, "rm -rf '%s'", directory);
+  return system(command);
+}
+
+static int start_with_memory(void **state) {
+  if (start_runtime(state) != 0) return -1;
+  tp_memory_options options = {.struct_size = sizeof options, .path = path, .active_recall_ms = 20000};
+  register_memory(&options, NULL);
+  return 0;
+}
+
+static tp_session *open_session(tp_session_options options) {
+  tp_session *session = NULL;
+  tp_fault fault = {0};
+  options.struct_size = sizeof options;
+  options.model = model_of(&noted);
+  options.on_event = on_event;
+  options.event_ctx = &noted;
+  if (tp_session_open(runtime, &options, &session, &fault) != TP_OK) fail_msg("%s", fault.message);
+  return session;
+}
+
+/* Opens the session that the teardown closes. */
+static void hold_session(const char *tenant) {
+  open_one = open_session((tp_session_options){.id = "held", .tenant = tenant, .workspace = "home"});
+}
+
+static void wait_for_jobs(void) { assert_int_equal(tp_jobs_wait(runtime, "", 20000), TP_OK); }
+
+static tp_turn_outcome say_in(tp_session *session, const char *turn, const char *text) {
+  tp_turn_request request = {.struct_size = sizeof request, .id = turn, .text = tp_text_of(text)};
+  tp_turn_result result = {0};
+  tp_fault fault = {0};
+  noted = (notes){0};
+  if (tp_turn_run(session, &request, &result, &fault) != TP_OK) fail_msg("%s", fault.message);
+  tp_turn_outcome outcome = result.outcome;
+  tp_result_free(&result);
+  wait_for_jobs();
+  return outcome;
+}
+
+/* One turn in a session of its own. */
+static void say_with(tp_session_options options, const char *turn, const char *text) {
+  tp_session *session = open_session(options);
+  assert_int_equal(say_in(session, turn, text), TP_TURN_COMPLETED);
+  tp_session_close(session, NULL, NULL);
+}
+
+static void say(const char *session, const char *turn, const char *text) {
+  say_with((tp_session_options){.id = session, .tenant = "acme", .workspace = "home"}, turn, text);
+}
+
+static void assert_holds(const char *text, const char *words) {
+  if (!strstr(text, words)) fail_msg("'%s' is not in: %s", words, text);
+}
+
+static void assert_lacks(const char *text, const char *words) {
+  if (strstr(text, words)) fail_msg("'%s' is in: %s", words, text);
+}
+
+/* ---- turns ---- */
+
+static void what_was_said_in_one_session_is_recalled_in_another(void **state) {
+  (void)state;
+  say("one", "t1", "My sister Ingrid moved to Oslo in May.");
+  assert_string_equal(noted.contexts, "");
+  say("two", "t2", "Where does Ingrid live?");
+  assert_holds(noted.contexts, "memory:1<t1>[");
+  assert_holds(noted.contexts, ", session one] My sister Ingrid moved to Oslo in May.|");
+  assert_holds(noted.message, "My sister Ingrid moved to Oslo in May.");
+  assert_holds(noted.message, "Where does Ingrid live?");
+  assert_string_equal(noted.diagnostics, "");
+}
+
+static void the_answer_that_shares_no_word_is_recalled_by_the_second_look(void **state) {
+  (void)state;
+  tp_session *session = open_session((tp_session_options){.id = "one", .tenant = "acme", .workspace = "home"});
+  say_in(session, "t1", "Let me tell about the summer holiday.");
+  say_in(session, "t2", "We stayed at a farm near Bergen.");
+  say_in(session, "t3", "The weather was fine.");
+  tp_session_close(session, NULL, NULL);
+  say("two", "t4", "Remind me of my summer holiday!");
+  assert_holds(noted.contexts, "<t1>");
+  assert_holds(noted.contexts, "<t2>");
+}
+
+static void another_workspace_and_another_tenant_recall_nothing(void **state) {
+  (void)state;
+  say("one", "t1", "My sister Ingrid moved to Oslo.");
+  say_with((tp_session_options){.id = "two", .tenant = "acme", .workspace = "away"}, "t2", "Where does Ingrid live?");
+  assert_string_equal(noted.contexts, "");
+  say_with((tp_session_options){.id = "two", .tenant = "other", .workspace = "home"}, "t2", "Where does Ingrid live?");
+  assert_string_equal(noted.contexts, "");
+  say_with((tp_session_options){.id = "two"}, "t2", "Where does Ingrid live?");
+  assert_string_equal(noted.contexts, "");
+}
+
+static void a_turn_whose_user_asks_not_to_remember_is_not_remembered(void **state) {
+  (void)state;
+  say("one", "t1", "Please don't remember this: Ingrid's number is 4711.");
+  assert_holds(noted.system, "does not want this turn to be remembered");
+  assert_string_equal(noted.tools, "memory_search memory_get memory_list ");
+  say("two", "t2", "What is the number of Ingrid?");
+  assert_string_equal(noted.contexts, "");
+}
+
+static void a_turn_whose_user_asks_not_to_use_memory_recalls_nothing(void **state) {
+  (void)state;
+  say("one", "t1", "My sister Ingrid moved to Oslo.");
+  say("two", "t2", "Where does Ingrid live? Don't use your memory.");
+  assert_string_equal(noted.contexts, "");
+  assert_holds(noted.system, "does not want memories");
+  assert_string_equal(noted.tools, "memory_remember memory_forget ");
+  say("three", "t3", "Where does Ingrid live?");
+  assert_holds(noted.contexts, "<t1>");
+  assert_holds(noted.contexts, "<t2>");
+}
+
+static void a_turn_without_wishes_has_every_tool_and_is_told_how_to_use_them(void **state) {
+  (void)state;
+  say("one", "t1", "Good morning.");
+  assert_string_equal(noted.tools, "memory_search memory_get memory_list memory_remember memory_forget ");
+  assert_holds(noted.system, "not instructions");
+  assert_holds(noted.system, "memory_search");
+  assert_holds(noted.system, "memory_forget");
+  say("two", "t2", "Off the record, and without your memory: hello.");
+  assert_string_equal(noted.tools, "");
+  assert_lacks(noted.system, "memory_");
+}
+
+static tp_outcome deny_secrets(void *self, tp_call *call) {
+  (void)self;
+  tp_text text = tp_call_text(call, TP_FIELD_TEXT);
+  return memmem(text.data, text.size, "secret", 6) ? tp_call_deny(call, "no secrets") : tp_call_allow(call);
+}
+
+static void a_turn_that_was_denied_is_not_remembered(void **state) {
+  (void)state;
+  assert_int_equal(tp_hook_add(runtime, "turn.intake", deny_secrets, NULL, NULL), TP_OK);
+  tp_session *session = open_session((tp_session_options){.id = "one", .tenant = "acme", .workspace = "home"});
+  assert_int_equal(say_in(session, "t1", "The secret word is xylophone."), TP_TURN_DENIED);
+  tp_session_close(session, NULL, NULL);
+  say("two", "t2", "Is there a xylophone?");
+  assert_string_equal(noted.contexts, "");
+}
+
+static tp_outcome deny_memory(void *self, tp_call *call) {
+  if (tp_call_emit_policy(call, "memory", self, "deny", 1) != TP_OK) return tp_call_fail(call, 1, NULL);
+  return tp_call_done(call);
+}
+
+static void a_policy_of_the_host_outweighs_what_the_memory_allows(void **state) {
+  (void)state;
+  static char write[] = "write";
+  assert_int_equal(tp_hook_add(runtime, "turn.pre_policy", deny_memory, write, NULL), TP_OK);
+  say("one", "t1", "My sister Ingrid moved to Oslo.");
+  assert_string_equal(noted.tools, "memory_search memory_get memory_list ");
+  say("two", "t2", "Where does Ingrid live?");
+  assert_string_equal(noted.contexts, "");
+}
+
+static void without_a_policy_nothing_is_recalled_or_remembered(void **state) {
+  (void)state;
+  tp_memory_options options = {.struct_size = sizeof options, .path = path};
+  register_memory(&options, "memory.policy_classifier");
+  say("one", "t1", "My sister Ingrid moved to Oslo.");
+  say("two", "t2", "Where does Ingrid live?");
+  assert_string_equal(noted.contexts, "");
+  assert_string_equal(noted.tools, "");
+  assert_string_equal(noted.system, "");
+}
+
+static void blank_messages_are_not_remembered(void **state) {
+  (void)state;
+  say("one", "t1", " \n ");
+  say("one", "t2", "Something.");
+  say("two", "t3", "Was there something?");
+  assert_holds(noted.contexts, "memory:1<t2>");
+}
+
+/* The line of a long memory is cut to its words, so that sixteen of them fit the turn's budget. */
+static void long_memories_stay_within_the_budget_of_the_turn(void **state) {
+  (void)state;
+  char text[3500], turn[16];
+  for (size_t i = 0; i < sizeof text - 1; i++) text[i] = i % 6 ? 'w' : ' ';
+  text[sizeof text - 1] = '\0';
+  for (int i = 0; i < 16; i++) {
+    snprintf(turn, sizeof turn, "t%d", i);
+    memcpy(text + 1700, " xylophone ", 11);
+    text[0] = (char)('a' + i);
+    say("one", turn, text);
+  }
+  say("two", "ask", "Which colour had the xylophone of my neighbour?");
+  assert_true(strlen(noted.contexts) > 4000 && strlen(noted.contexts) < 12000 + 16 * 32);
+  assert_holds(noted.contexts, "xylophone");
+  assert_string_equal(noted.diagnostics, "");
+}
+
+/* A job that finds the file locked is tried again by the runtime, without a word to the user. */
+static void what_could_not_be_kept_at_once_is_kept_later(void **state) {
+  (void)state;
+  sqlite3 *other = NULL;
+  assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+  hold_session("acme");
+  tp_turn_request request = {.struct_size = sizeof request, .id = "t1", .text = tp_text_of("A xylophone.")};
+  tp_turn_result result = {0};
+  assert_int_equal(tp_turn_run(open_one, &request, &result, NULL), TP_OK);
+  tp_result_free(&result);
+  tp_runtime_stats stats = {.struct_size = sizeof stats};
+  while (stats.jobs_run == 0) {
+    usleep(1000);
+    tp_runtime_stats_get(runtime, &stats);
+  }
+  assert_int_equal(sqlite3_exec(other, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(other);
+  wait_for_jobs();
+  say("two", "t2", "Is there a xylophone?");
+  assert_holds(noted.contexts, "<t1>");
+}
+
+/* ---- scopes ---- */
+
+static bool recalls(const char *scope, tp_session_options first, tp_session_options second) {
+  tp_memory_options options = {.struct_size = sizeof options, .scope = scope};
+  register_memory(&options, NULL);
+  first.id = "one";
+  second.id = "two";
+  say_with(first, "t1", "My sister Ingrid moved to Oslo.");
+  say_with(second, "t2", "Where does Ingrid live?");
+  return strstr(noted.contexts, "<t1>") != NULL;
+}
+
+static void the_scope_user_spans_the_workspaces_of_a_tenant(void **state) {
+  (void)state;
+  assert_true(recalls("user", (tp_session_options){.tenant = "a", .workspace = "w"},
+                      (tp_session_options){.tenant = "a", .workspace = "v"}));
+}
+
+static void the_scope_thread_parts_the_threads_of_a_workspace(void **state) {
+  (void)state;
+  assert_false(recalls("thread", (tp_session_options){.tenant = "a", .workspace = "w", .thread = "x"},
+                       (tp_session_options){.tenant = "a", .workspace = "w", .thread = "y"}));
+}
+
+static void the_scope_agent_needs_no_agent(void **state) {
+  (void)state;
+  assert_true(recalls("agent", (tp_session_options){.tenant = "a", .workspace = "w"},
+                      (tp_session_options){.tenant = "a", .workspace = "v"}));
+}
+
+/* ---- phases alone ---- */
+
+static tp_phase_result run_phase(uint32_t phase, const tp_field *fields, size_t count) {
+  tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = count};
+  tp_phase_result result = {0};
+  tp_fault fault = {0};
+  if (tp_phase_run(open_turn, phase, &input, &result, &fault) != TP_OK) fail_msg("%s", fault.message);
+  assert_int_equal(result.outcome, TP_OK);
+  return result;
+}
+
+/* Begins a turn in the held session and makes its policy. */
+static void begin_turn(const char *id, const char *text) {
+  tp_turn_request request = {.struct_size = sizeof request, .id = id, .text = tp_text_of(text)};
+  end_turn();
+  assert_int_equal(tp_turn_begin(open_one, &request, &open_turn, NULL), TP_OK);
+  tp_field field = {.id = TP_FIELD_TEXT, .text = tp_text_of(text)};
+  run_phase(TP_PHASE_TURN_PRE_POLICY, &field, 1);
+}
+
+static void end_of_turn(const char *text) {
+  tp_field fields[] = {{.id = TP_FIELD_OUTCOME, .text = tp_text_of("completed")},
+                       {.id = TP_FIELD_USER_PREVIEW, .text = tp_text_of(text)}};
+  run_phase(TP_PHASE_TURN_POST_TURN, fields, 2);
+  wait_for_jobs();
+}
+
+static tp_phase_result recall(const char *text) {
+  tp_field field = {.id = TP_FIELD_TEXT, .text = tp_text_of(text)};
+  return run_phase(TP_PHASE_TURN_PRE_PROMPT_CONTEXT, &field, 1);
+}
+
+static bool has_audit(const tp_phase_result *result, const char *code) {
+  size_t count = result->merged ? tp_merged_count(result->merged, TP_KIND_AUDIT) : 0;
+  for (size_t i = 0; i < count; i++) {
+    tp_text key = tp_merged_get(result->merged, TP_KIND_AUDIT, i).contribution->key;
+    if (key.size == strlen(code) && memcmp(key.data, code, key.size) == 0) return true;
+  }
+  return false;
+}
+
+static size_t contexts_of(const tp_phase_result *result, const char *subscription) {
+  size_t count = result->merged ? tp_merged_count(result->merged, TP_KIND_PROMPT_CONTEXT) : 0, found = 0;
+  for (size_t i = 0; i < count; i++)
+    found += strcmp(tp_merged_get(result->merged, TP_KIND_PROMPT_CONTEXT, i).subscription, subscription) == 0;
+  return found;
+}
+
+static void a_job_that_runs_twice_remembers_once(void **state) {
+  (void)state;
+  hold_session("acme");
+  begin_turn("t1", "A xylophone.");
+  end_of_turn("A xylophone.");
+  end_of_turn("A xylophone.");
+  begin_turn("t2", "xylophone");
+  tp_phase_result result = recall("xylophone");
+  assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 1);
+}
+
+static void the_second_look_is_skipped_when_the_first_was_sufficient(void **state) {
+  (void)state;
+  char id[16];
+  for (int i = 0; i < 8; i++) {
+    snprintf(id, sizeof id, "x%d", i);
+    say("one", id, "The xylophone is here.");
+    snprintf(id, sizeof id, "p%d", i);
+    say("one", id, "The piano is there.");
+  }
+  hold_session("acme");
+  begin_turn("t1", "xylophone");
+  tp_phase_result result = recall("xylophone");
+  assert_true(has_audit(&result, "memory.active_recall.skipped"));
+  assert_int_equal(contexts_of(&result, "memory.deterministic_recall"), 8);
+  assert_int_equal(contexts_of(&result, "memory.active_recall"), 0);
+}
+
+static void the_second_look_adds_to_a_first_that_was_not_sufficient(void **state) {
+  (void)state;
+  char id[16];
+  for (int i = 0; i < 10; i++) {
+    snprintf(id, sizeof id, "x%d", i);
+    say("one", id, "The xylophone is here.");
+  }
+  hold_session("acme");
+  begin_turn("t1", "Which xylophone did the neighbour buy?");
+  tp_phase_result result = recall("Which xylophone did the neighbour buy?");
+  assert_false(has_audit(&result, "memory.active_recall.skipped"));
+  assert_int_equal(contexts_of(&result, "memory.deterministic_recall"), 8);
+  assert_int_equal(contexts_of(&result, "memory.active_recall"), 2);
+}
+
+static void a_model_that_cannot_call_tools_is_given_none(void **state) {
+  (void)state;
+  hold_session("acme");
+  begin_turn("t1", "Hello.");
+  tp_field field = {.id = TP_FIELD_CAN_CALL_TOOLS, .is_int = true, .number = 0};
+  tp_phase_result result = run_phase(TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, &field, 1);
+  assert_true(!result.merged || tp_merged_count(result.merged, TP_KIND_TOOL_BUNDLE) == 0);
+}
+
+/* ---- tools ---- */
+
+static tp_writer *writer;
+
+static int start_with_writer(void **state) {
+  return tp_writer_new(NULL, &writer) == TP_OK ? start_with_memory(state) : -1;
+}
+
+static int end_with_writer(void **state) {
+  tp_writer_free(writer);
+  writer = NULL;
+  return end_runtime(state);
+}
+
+/* The arguments {key: text}, or {} without a key. */
+static tp_text arguments(const char *key, const char *text) {
+  tp_text value = {0};
+  tp_writer_reset(writer);
+  tp_write_map(writer, key ? 1 : 0);
+  if (key) tp_write_string(writer, key);
+  if (key) tp_write_string(writer, text);
+  assert_int_equal(tp_writer_finish(writer, &value), TP_OK);
+  return value;
+}
+
+static void assert_used(const char *tool, tp_text with, tp_tool_result_kind kind, const char *words) {
+  tp_tool_call call = {.id = tp_text_of("c1"), .name = tp_text_of(tool), .arguments = with};
+  tp_tool_result result = {0};
+  char text[4096];
+  assert_int_equal(tp_tools_run(open_turn, &call, 1, &result, NULL), TP_OK);
+  snprintf(text, sizeof text, "%.*s", (int)result.text.size, result.text.data);
+  if (result.kind != kind) fail_msg("%s: %s: %s", tool, tp_tool_result_name(result.kind), text);
+  assert_holds(text, words);
+}
+
+static void assert_error(const char *tool, tp_text with, const char *words) {
+  assert_used(tool, with, TP_TOOL_HANDLER_ERROR, words);
+}
+
+static void assert_ok(const char *tool, tp_text with, const char *words) {
+  assert_used(tool, with, TP_TOOL_OK, words);
+}
+
+static void begin_with_tools(const char *tenant, const char *text) {
+  hold_session(tenant);
+  begin_turn("t1", text);
+  tp_field field = {.id = TP_FIELD_CAN_CALL_TOOLS, .is_int = true, .number = 1};
+  run_phase(TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, &field, 1);
+}
+
+static void a_model_remembers_searches_reads_lists_and_forgets(void **state) {
+  (void)state;
+  begin_with_tools("acme", "Hello.");
+  assert_ok("memory_list", arguments(NULL, NULL), "Nothing is remembered yet.");
+  assert_ok("memory_remember", arguments("text", "Ingrid likes herring."), "Remembered as memory:1.");
+  assert_ok("memory_remember", arguments("text", "Olav likes tea."), "Remembered as memory:2.");
+  assert_ok("memory_remember", arguments("text", "Ingrid likes herring."), "Remembered as memory:1.");
+  assert_ok("memory_search", arguments("query", "What does Ingrid like?"), ", session held, noted] Ingrid likes he");
+  assert_ok("memory_search", arguments("query", "submarine"), "No memory matches.");
+  assert_ok("memory_get", arguments("id", "memory:2"), "Olav likes tea.");
+  assert_ok("memory_list", arguments("before", "memory:2"), "memory:1 [");
+  assert_ok("memory_forget", arguments("id", "memory:1"), "Forgotten.");
+  assert_error("memory_forget", arguments("id", "memory:1"), "no memory of that id");
+  assert_error("memory_get", arguments("id", "1"), "no memory of that id");
+  assert_ok("memory_list", arguments("before", "memory:1"), "There are no older memories.");
+}
+
+static void wrong_arguments_are_answered_with_what_is_wrong(void **state) {
+  (void)state;
+  char text[4200];
+  memset(text, 'x', sizeof text - 1);
+  text[sizeof text - 1] = '\0';
+  begin_with_tools("acme", "Hello.");
+  assert_used("memory_search", arguments(NULL, NULL), TP_TOOL_INVALID_ARGUMENTS, "query");
+  assert_used("memory_list", arguments("limit", "ten"), TP_TOOL_INVALID_ARGUMENTS, "limit");
+  assert_error("memory_get", arguments("id", "memory:one"), "no memory of that id");
+  assert_error("memory_list", arguments("before", "yesterday"), "no memory of that id");
+  assert_error("memory_remember", arguments("text", " \n"), "empty");
+  assert_error("memory_remember", arguments("text", text), "at most 4096 bytes");
+}
+
+static void a_tool_reaches_no_other_scope(void **state) {
+  (void)state;
+  say("one", "t0", "My sister Ingrid moved to Oslo.");
+  begin_with_tools("other", "Hello.");
+  assert_error("memory_get", arguments("id", "memory:1"), "no memory of that id");
+  assert_error("memory_forget", arguments("id", "memory:1"), "no memory of that id");
+  assert_ok("memory_search", arguments("query", "Ingrid"), "No memory matches.");
+}
+
+static void tools_that_the_policy_withholds_are_unknown(void **state) {
+  (void)state;
+  begin_with_tools("acme", "Never save this.");
+  assert_used("memory_remember", arguments("text", "It."), TP_TOOL_UNKNOWN_TOOL, "");
+  assert_ok("memory_list", arguments(NULL, NULL), "Nothing");
+}
+
+/* ---- threads ---- */
+
+enum { THREADS = 4, TURNS = 10 };
+
+static void *talk(void *arg) {
+  const char *name = arg;
+  tp_session_options options = {.struct_size = sizeof options, .id = name, .tenant = "acme", .workspace = "home"};
+  tp_session *session = NULL;
+  options.model = model_of(NULL);
+  bool well = tp_session_open(runtime, &options, &session, NULL) == TP_OK;
+  for (int i = 0; well && i < TURNS; i++) {
+    tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("The violin and the piano.")};
+    tp_turn_result result = {0};
+    well = tp_turn_run(session, &request, &result, NULL) == TP_OK && result.outcome == TP_TURN_COMPLETED;
+    tp_result_free(&result);
+  }
+  tp_session_close(session, NULL, NULL);
+  return well ? arg : NULL;
+}
+
+static void sessions_on_several_threads_share_one_memory(void **state) {
+  (void)state;
+  static char names[THREADS][16];
+  pthread_t threads[THREADS];
+  for (int i = 0; i < THREADS; i++) {
+    snprintf(names[i], sizeof names[i], "session-%d", i);
+    assert_int_equal(pthread_create(&threads[i], NULL, talk, names[i]), 0);
+  }
+  for (int i = 0; i < THREADS; i++) {
+    void *result = NULL;
+    pthread_join(threads[i], &result);
+    assert_ptr_equal(result, names[i]);
+  }
+  wait_for_jobs();
+  sqlite3 *db = NULL;
+  sqlite3_stmt *count = NULL;
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  assert_int_equal(sqlite3_prepare_v2(db, "SELECT count(*), memories FROM memory, scope", -1, &count, NULL), SQLITE_OK);
+  assert_int_equal(sqlite3_step(count), SQLITE_ROW);
+  assert_int_equal(sqlite3_column_int(count, 0), THREADS * TURNS);
+  assert_int_equal(sqlite3_column_int(count, 1), THREADS * TURNS);
+  sqlite3_finalize(count);
+  sqlite3_close(db);
+}
+
+/* ---- registration ---- */
+
+static void assert_not_registered(tp_memory_options options, tp_status expected, const char *words) {
+  tp_fault fault = {0};
+  tp_edit *edit = begin();
+  assert_int_equal(tp_memory_register(edit, &options, &fault), expected);
+  assert_int_equal(fault.code, expected);
+  assert_holds(fault.message, words);
+  tp_edit_discard(edit);
+}
+
+static void wrong_options_are_refused_with_what_is_right(void **state) {
+  (void)state;
+  const size_t size = sizeof(tp_memory_options);
+  char missing[128];
+  snprintf(missing, sizeof missing, "%s/none/memory.db", directory);
+  assert_not_registered((tp_memory_options){0}, TP_ERR_VERSION, "struct_size");
+  assert_not_registered((tp_memory_options){.struct_size = size, .scope = "galaxy"}, TP_ERR_USAGE, "agent or task");
+  assert_not_registered((tp_memory_options){.struct_size = size, .recall_max = 17}, TP_ERR_USAGE, "at most 16");
+  assert_not_registered((tp_memory_options){.struct_size = size, .path = missing}, TP_ERR_IO, missing);
+  assert_not_registered((tp_memory_options){.struct_size = size, .path = ""}, TP_ERR_USAGE, "path");
+}
+
+static void options_of_an_older_and_of_a_newer_host_are_understood(void **state) {
+  (void)state;
+  struct newer {
+    tp_memory_options options;
+    char more[8];
+  } newer = {.options = {.struct_size = sizeof newer}};
+  tp_memory_options older = {.struct_size = offsetof(tp_memory_options, recall_max), .recall_max = 99};
+  tp_fault fault = {0};
+  tp_edit *edit = begin();
+  assert_int_equal(tp_memory_register(edit, &older, &fault), TP_OK);
+  tp_edit_discard(edit);
+  edit = begin();
+  assert_int_equal(tp_memory_register(edit, &newer.options, &fault), TP_OK);
+  tp_edit_discard(edit);
+  edit = begin();
+  newer.more[3] = 1;
+  assert_int_equal(tp_memory_register(edit, &newer.options, &fault), TP_ERR_VERSION);
+  assert_int_equal(tp_memory_register(edit, NULL, &fault), TP_OK);
+  tp_edit_discard(edit);
+}
+
+static void a_discarded_edit_closes_the_memory(void **state) {
+  (void)state;
+  tp_memory_options options = {.struct_size = sizeof options, .path = path};
+  sqlite3_int64 before = sqlite3_memory_used();
+  tp_edit *edit = begin();
+  assert_int_equal(tp_memory_register(edit, &options, NULL), TP_OK);
+  assert_true(sqlite3_memory_used() > before);
+  tp_edit_discard(edit);
+  assert_int_equal(sqlite3_memory_used(), before);
+}
+
+static void a_removed_memory_is_closed_and_turns_go_on_without_it(void **state) {
+  (void)state;
+  static const char *const ids[] = {"memory.policy_classifier",  "memory.deterministic_recall",
+                                    "memory.active_recall",      "memory.tool_bundle",
+                                    "memory.prompt_contract",    "memory.post_turn_extractor"};
+  sqlite3_int64 before = sqlite3_memory_used();
+  tp_memory_options options = {.struct_size = sizeof options, .path = path};
+  register_memory(&options, NULL);
+  say("one", "t1", "My sister Ingrid moved to Oslo.");
+  tp_edit *edit = begin();
+  for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
+    assert_int_equal(tp_edit_remove_subscription(edit, ids[i]), TP_OK);
+    assert_int_equal(tp_edit_remove_handler(edit, ids[i]), TP_OK);
+  }
+  tp_fault fault = {0};
+  if (tp_edit_commit(edit, NULL, &fault) != TP_OK) fail_msg("%s", fault.message);
+  say("two", "t2", "Where does Ingrid live?");
+  assert_string_equal(noted.contexts, "");
+  assert_int_equal(tp_runtime_drain(runtime, 20000, NULL), TP_OK); /* the last attempt has let go of its handler */
+  assert_int_equal(sqlite3_memory_used(), before);
+}
+
+static void each_allocation_of_the_registration_may_be_refused(void **state) {
+  (void)state;
+  tp_memory_options options = {.struct_size = sizeof options};
+  sqlite3_int64 before = sqlite3_memory_used();
+  bool was_refused = true;
+  for (long n = 0; was_refused; n++) {
+    tp_fault fault = {0};
+    tp_edit *edit = begin();
+    atomic_store(&allocations_left, n);
+    tp_status status = tp_memory_register(edit, &options, &fault);
+    was_refused = atomic_exchange(&allocations_left, -1) < 0;
+    if (status != TP_OK && status != TP_ERR_NO_MEMORY) fail_msg("allocation %ld: %s", n, fault.message);
+    assert_int_equal(fault.code, status);
+    tp_edit_discard(edit);
+    assert_int_equal(sqlite3_memory_used(), before);
+  }
+}
+
+/* A recall without memory is a diagnostic; a contract or tools without it fail the turn. The next turn is well. */
+static void each_allocation_of_a_turn_may_be_refused(void **state) {
+  (void)state;
+  tp_session *session = open_one = open_session((tp_session_options){.id = "one", .tenant = "a", .workspace = "w"});
+  assert_int_equal(say_in(session, "t", "My sister Ingrid moved to Oslo."), TP_TURN_COMPLETED);
+  bool was_refused = true;
+  for (long n = 0; was_refused; n++) {
+    atomic_store(&allocations_left, n);
+    tp_turn_outcome outcome = say_in(session, "again", "Where does Ingrid live, and what about her sister?");
+    was_refused = atomic_exchange(&allocations_left, -1) < 0;
+    assert_true(outcome == TP_TURN_COMPLETED || (was_refused && outcome == TP_TURN_FAILED));
+  }
+  assert_int_equal(say_in(session, "last", "Where does Ingrid live?"), TP_TURN_COMPLETED);
+  assert_holds(noted.contexts, "<t>");
+  assert_string_equal(noted.diagnostics, "");
+}
+
+static void a_second_memory_in_one_runtime_is_refused(void **state) {
+  (void)state;
+  tp_memory_options options = {.struct_size = sizeof options};
+  tp_fault fault = {0};
+  tp_edit *edit = begin();
+  tp_status status = tp_memory_register(edit, &options, &fault);
+  if (status == TP_OK) status = tp_edit_commit(edit, NULL, &fault);
+  assert_int_equal(status, TP_ERR_DUPLICATE_ID);
+  assert_holds(fault.message, "memory.");
+  tp_edit_discard(edit);
+}
+
+/* ---- the words of a user ---- */
+
+static void assert_policy(const char *text, const char *expected) {
+  tp__memory_policy policy = tp__memory_policy_of(tp_text_of(text));
+  char found[4] = {policy.read ? 'r' : '-', policy.write ? 'w' : '-', policy.tools ? 't' : '-', '\0'};
+  if (strcmp(found, expected) != 0) fail_msg("%s is %s, not %s", text, found, expected);
+}
+
+static void words_that_wish_nothing_allow_everything(void **state) {
+  (void)state;
+  assert_policy("", "rwt");
+  assert_policy("I don't remember this.", "rwt");
+  assert_policy("I do not remember that at all, do you?", "rwt");
+  assert_policy("Remember this: I like tea.", "rwt");
+  assert_policy("Do you remember what I said?", "rwt");
+  assert_policy("We never save anything in summer.", "rwt");
+  assert_policy("Don't forget to buy milk.", "rwt");
+  assert_policy("Do not store the token in git, and don't keep the old API.", "rwt");
+  assert_policy("Run it without memory leaks; do not use memory that was freed.", "rwt");
+  assert_policy("Don't remember where I left it.", "rwt");
+}
+
+static void wishes_not_to_remember_deny_writing(void **state) {
+  (void)state;
+  assert_policy("Don't remember this.", "r-t");
+  assert_policy("DO NOT REMEMBER THIS", "r-t");
+  assert_policy("My PIN is 4711, please don\xe2\x80\x99t save that.", "r-t");
+  assert_policy("ok, but please do not store any of it: it is private", "r-t");
+  assert_policy("Never record this!", "r-t");
+  assert_policy("This is off the record.", "r-t");
+  assert_policy("Hello. I don't want you to remember my address.", "r-t");
+  assert_policy("There is no need to remember this.", "r-t");
+  assert_policy("Don't add this conversation to your memory.", "r-t");
+  assert_policy("Keep this out of your memory, please.", "r-t");
+}
+
+static void wishes_not_to_use_memory_deny_reading(void **state) {
+  (void)state;
+  assert_policy("Don't use your memory.", "-wt");
+  assert_policy("Please do not look into your memories for this.", "-wt");
+  assert_policy("Answer without using your memory.", "-wt");
+  assert_policy("Ignore your memories and tell me.", "-wt");
+  assert_policy("Ignore everything you know about me.", "-wt");
+  assert_policy("Forget everything you know about me", "-wt");
+}
+
+static void wishes_may_come_together(void **state) {
+  (void)state;
+  assert_policy("Off the record, and without your memory: hello.", "---");
+  assert_policy("Don't use your memory tools.", "rw-");
+  assert_policy("Don't call any memory tools; don't remember this.", "r--");
+}
+
+static void a_wish_at_either_end_of_a_long_text_is_heard(void **state) {
+  (void)state;
+  enum { SIZE = 200000 };
+  char *text = malloc(SIZE + 64);
+  for (size_t i = 0; i < SIZE; i++) text[i] = i % 5 == 4 ? ' ' : 'w';
+  memcpy(text + SIZE, ". Don't remember this.", 23);
+  assert_policy(text, "r-t");
+  memcpy(text, "Off the record. ", 16);
+  text[SIZE] = '\0';
+  assert_policy(text, "r-t");
+  memcpy(text, "wwww www wwwwww ", 16);
+  assert_policy(text, "rwt");
+  free(text);
+}
+
+int main(void) {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, start_with_memory, end_runtime)
+#define BARE_CASE(name) cmocka_unit_test_setup_teardown(name, start_runtime, end_runtime)
+#define TOOL_CASE(name) cmocka_unit_test_setup_teardown(name, start_with_writer, end_with_writer)
+  const struct CMUnitTest tests[] = {
+      CASE(what_was_said_in_one_session_is_recalled_in_another),
+      CASE(the_answer_that_shares_no_word_is_recalled_by_the_second_look),
+      CASE(another_workspace_and_another_tenant_recall_nothing),
+      CASE(a_turn_whose_user_asks_not_to_remember_is_not_remembered),
+      CASE(a_turn_whose_user_asks_not_to_use_memory_recalls_nothing),
+      CASE(a_turn_without_wishes_has_every_tool_and_is_told_how_to_use_them),
+      CASE(a_turn_that_was_denied_is_not_remembered),
+      CASE(a_policy_of_the_host_outweighs_what_the_memory_allows),
+      BARE_CASE(without_a_policy_nothing_is_recalled_or_remembered),
+      CASE(blank_messages_are_not_remembered),
+      CASE(long_memories_stay_within_the_budget_of_the_turn),
+      CASE(what_could_not_be_kept_at_once_is_kept_later),
+      BARE_CASE(the_scope_user_spans_the_workspaces_of_a_tenant),
+      BARE_CASE(the_scope_thread_parts_the_threads_of_a_workspace),
+      BARE_CASE(the_scope_agent_needs_no_agent),
+      CASE(a_job_that_runs_twice_remembers_once),
+      CASE(the_second_look_is_skipped_when_the_first_was_sufficient),
+      CASE(the_second_look_adds_to_a_first_that_was_not_sufficient),
+      CASE(a_model_that_cannot_call_tools_is_given_none),
+      TOOL_CASE(a_model_remembers_searches_reads_lists_and_forgets),
+      TOOL_CASE(wrong_arguments_are_answered_with_what_is_wrong),
+      TOOL_CASE(a_tool_reaches_no_other_scope),
+      TOOL_CASE(tools_that_the_policy_withholds_are_unknown),
+      CASE(sessions_on_several_threads_share_one_memory),
+      BARE_CASE(wrong_options_are_refused_with_what_is_right),
+      BARE_CASE(options_of_an_older_and_of_a_newer_host_are_understood),
+      BARE_CASE(a_discarded_edit_closes_the_memory),
+      BARE_CASE(a_removed_memory_is_closed_and_turns_go_on_without_it),
+      BARE_CASE(each_allocation_of_the_registration_may_be_refused),
+      CASE(each_allocation_of_a_turn_may_be_refused),
+      CASE(a_second_memory_in_one_runtime_is_refused),
+      cmocka_unit_test(words_that_wish_nothing_allow_everything),
+      cmocka_unit_test(wishes_not_to_remember_deny_writing),
+      cmocka_unit_test(wishes_not_to_use_memory_deny_reading),
+      cmocka_unit_test(wishes_may_come_together),
+      cmocka_unit_test(a_wish_at_either_end_of_a_long_text_is_heard),
+  };
+#undef CASE
+#undef BARE_CASE
+#undef TOOL_CASE
+  put_allocator_in_place();
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

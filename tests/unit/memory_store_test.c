@@ -1,0 +1,775 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the memory keeps and what it recalls, without a runtime: keys and scopes, the two looks, texts that would mean
+ * something to the index, files that are not ours, and a machine that refuses. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "domains/memory/database.h"
+#include "domains/memory/line.h"
+#include "domains/memory/recall.h"
+#include "domains/memory/terms.h"
+
+/* ---- an allocator of SQLite's that refuses when it is told to ---- */
+
+static long allocations_left = -1; /* refused at 0; never below */
+static bool refuse_ever_after;
+static sqlite3_mem_methods real_memory;
+
+static bool refused(void) {
+  if (allocations_left < 0) return false;
+  if (allocations_left > 0) {
+    allocations_left--;
+    return false;
+  }
+  if (!refuse_ever_after) allocations_left = -1;
+  return true;
+}
+
+static void *careful_malloc(int size) { return refused() ? NULL : real_memory.xMalloc(size); }
+static void *careful_realloc(void *memory, int size) { return refused() ? NULL : real_memory.xRealloc(memory, size); }
+
+static void put_allocator_in_place(void) {
+  assert_int_equal(sqlite3_config(SQLITE_CONFIG_GETMALLOC, &real_memory), SQLITE_OK);
+  sqlite3_mem_methods memory = real_memory;
+  memory.xMalloc = careful_malloc;
+  memory.xRealloc = careful_realloc;
+  assert_int_equal(sqlite3_config(SQLITE_CONFIG_MALLOC, &memory), SQLITE_OK);
+}
+
+/* ---- short forms ---- */
+
+static tp__memory_store *store;
+static char directory[64];
+static char path[96];
+
+static int open_store(void **state) {
+  (void)state;
+  return tp__memory_store_open(NULL, &store, NULL) == TP_OK ? 0 : -1;
+}
+
+static int close_store(void **state) {
+  (void)state;
+  tp__memory_store_close(store);
+  store = NULL;
+  return 0;
+}
+
+static int make_directory(void **state) {
+  (void)state;
+  strcpy(directory, "/tmp/memory_store_XXXXXX");
+  if (!mkdtemp(directory)) return -1;
+  snprintf(path, sizeof path, "%s/memory.db", directory);
+  return 0;
+}
+
+static int remove_directory(void **state) {
+  (void)state;
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf '%s'", directory);
+  return system(command);
+}
+
+static tp_text text_of(const char *string) { return (tp_text){string, strlen(string)}; }
+
+static const tp__memory_scope home = {.tenant = {"acme", 4}, .kind = {"workspace", 9}, .name = {"home", 4}};
+
+static tp__memory said(const char *session, const char *turn, const char *text) {
+  return (tp__memory){.session = text_of(session), .turn = text_of(turn), .text = text_of(text)};
+}
+
+static int64_t put_in(const tp__memory_scope *scope, const char *session, const char *turn, const char *text) {
+  int64_t id = 0;
+  tp__memory memory = said(session, turn, text);
+  memory.said_ms = 1683554160000;
+  assert_int_equal(tp__memory_put(store, scope, &memory, &id), TP_OK);
+  assert_true(id > 0);
+  return id;
+}
+
+static int64_t put(const char *turn, const char *text) { return put_in(&home, "s1", turn, text); }
+
+static void assert_text(tp_text text, const char *expected) {
+  if (text.size != strlen(expected) || memcmp(text.data, expected, text.size) != 0)
+    fail_msg("\"%.*s\" is not \"%s\"", (int)text.size, text.data, expected);
+}
+
+/* The turns of a list, each with a blank behind it. */
+static const char *turns_of(tp__memory_list *list) {
+  static char turns[1024];
+  turns[0] = '\0';
+  for (size_t i = 0; i < list->count; i++) {
+    size_t used = strlen(turns);
+    snprintf(turns + used, sizeof turns - used, "%.*s ", (int)list->items[i].turn.size, list->items[i].turn.data);
+  }
+  tp__memory_list_fini(list);
+  return turns;
+}
+
+static const char *recalled(const tp__memory_scope *scope, const char *text, size_t max) {
+  tp__memory_list list = {0};
+  assert_int_equal(tp__memory_recall(store, scope, text_of(text), max, &list), TP_OK);
+  return turns_of(&list);
+}
+
+static const char *recalled_more(const char *text, const int64_t *known, size_t known_count, size_t max) {
+  tp__memory_list list = {0};
+  assert_int_equal(tp__memory_recall_more(store, &home, text_of(text), known, known_count, max, &list), TP_OK);
+  return turns_of(&list);
+}
+
+static const char *newest(const tp__memory_scope *scope, int64_t before, size_t limit) {
+  tp__memory_list list = {0};
+  assert_int_equal(tp__memory_newest(store, scope, before, limit, &list), TP_OK);
+  return turns_of(&list);
+}
+
+/* ---- keeping ---- */
+
+static void what_was_put_comes_back_whole(void **state) {
+  (void)state;
+  int64_t id = put("t1", "I live in Oslo.");
+  tp__memory_list list = {0};
+  assert_int_equal(tp__memory_get(store, &home, id, &list), TP_OK);
+  assert_int_equal(list.count, 1);
+  assert_int_equal(list.items[0].id, id);
+  assert_int_equal(list.items[0].said_ms, 1683554160000);
+  assert_text(list.items[0].session, "s1");
+  assert_text(list.items[0].turn, "t1");
+  assert_text(list.items[0].part, "");
+  assert_text(list.items[0].text, "I live in Oslo.");
+  tp__memory_list_fini(&list);
+}
+
+static void a_list_gives_the_newest_first_and_goes_on_before_an_id(void **state) {
+  (void)state;
+  put("t1", "one");
+  put("t2", "two");
+  int64_t third = put("t3", "three");
+  assert_string_equal(newest(&home, 0, 10), "t3 t2 t1 ");
+  assert_string_equal(newest(&home, 0, 2), "t3 t2 ");
+  assert_string_equal(newest(&home, third, 10), "t2 t1 ");
+  assert_string_equal(newest(&home, 1, 10), "");
+}
+
+static void a_repeated_turn_replaces_its_text_and_keeps_id_and_time(void **state) {
+  (void)state;
+  int64_t id = put("t1", "The cat is grey.");
+  put("t2", "Another.");
+  tp__memory again = said("s1", "t1", "The cat is black.");
+  int64_t second = 0;
+  assert_int_equal(tp__memory_put(store, &home, &again, &second), TP_OK);
+  assert_int_equal(second, id);
+  tp__memory_list list = {0};
+  assert_int_equal(tp__memory_get(store, &home, id, &list), TP_OK);
+  assert_text(list.items[0].text, "The cat is black.");
+  assert_int_equal(list.items[0].said_ms, 1683554160000);
+  tp__memory_list_fini(&list);
+  assert_string_equal(recalled(&home, "grey", 8), "");
+  assert_string_equal(recalled(&home, "black", 8), "t1 ");
+  assert_string_equal(newest(&home, 0, 8), "t2 t1 ");
+}
+
+static void one_turn_may_have_several_parts(void **state) {
+  (void)state;
+  put("t1", "said");
+  tp__memory note = said("s1", "t1", "noted");
+  note.part = text_of("note-1");
+  assert_int_equal(tp__memory_put(store, &home, &note, NULL), TP_OK);
+  assert_string_equal(newest(&home, 0, 8), "t1 t1 ");
+}
+
+static void every_part_of_the_scope_keeps_memories_apart(void **state) {
+  (void)state;
+  const tp__memory_scope others[] = {{text_of("other"), text_of("workspace"), text_of("home")},
+                                     {text_of("acme"), text_of("thread"), text_of("home")},
+                                     {text_of("acme"), text_of("workspace"), text_of("away")},
+                                     {text_of("acme"), text_of("workspace"), text_of("")},
+                                     {text_of(""), text_of("workspace"), text_of("home")},
+                                     {text_of("acmeworkspace"), text_of(""), text_of("home")}};
+  int64_t id = put("t1", "The secret word is xylophone.");
+  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+    tp__memory_list list = {0};
+    if (i % 2) put_in(&others[i], "s1", "own", "Nothing of interest.");
+    assert_string_equal(recalled(&others[i], "xylophone", 8), "");
+    assert_string_equal(newest(&others[i], 0, 8), i % 2 ? "own " : "");
+    assert_int_equal(tp__memory_get(store, &others[i], id, &list), TP_ERR_NOT_FOUND);
+    assert_int_equal(tp__memory_forget(store, &others[i], id), TP_ERR_NOT_FOUND);
+    assert_int_equal(list.count, 0);
+  }
+  assert_string_equal(recalled(&home, "xylophone", 8), "t1 ");
+}
+
+static void empty_ids_are_a_scope_like_any_other(void **state) {
+  (void)state;
+  const tp__memory_scope nobody = {.kind = text_of("workspace")};
+  put_in(&nobody, "", "", "A word in the dark.");
+  assert_string_equal(newest(&nobody, 0, 8), " ");
+  assert_string_equal(newest(&home, 0, 8), "");
+}
+
+static void what_is_forgotten_is_found_nowhere_and_its_id_is_not_used_again(void **state) {
+  (void)state;
+  put("t1", "Keep the harbour.");
+  int64_t id = put("t2", "Forget the harbour.");
+  assert_int_equal(tp__memory_forget(store, &home, id), TP_OK);
+  assert_int_equal(tp__memory_forget(store, &home, id), TP_ERR_NOT_FOUND);
+  tp__memory_list list = {0};
+  assert_int_equal(tp__memory_get(store, &home, id, &list), TP_ERR_NOT_FOUND);
+  assert_string_equal(recalled(&home, "harbour", 8), "t1 ");
+  assert_true(put("t3", "New.") > id);
+  assert_int_equal(tp__memory_forget(store, &home, -1), TP_ERR_NOT_FOUND);
+}
+
+/* ---- the first look ---- */
+
+static void words_are_found_in_any_form_and_case(void **state) {
+  (void)state;
+  put("t1", "We painted a sunrise.");
+  put("t2", "The caf\xc3\xa9 was closed.");
+  put("t3", "Nothing at all.");
+  assert_string_equal(recalled(&home, "When did they go PAINTING?", 8), "t1 ");
+  assert_string_equal(recalled(&home, "cafe", 8), "t2 ");
+  assert_string_equal(recalled(&home, "Caf\xc3\x89S", 8), "t2 ");
+  assert_string_equal(recalled(&home, "umbrella", 8), "");
+}
+
+static void more_and_rarer_words_rank_higher(void **state) {
+  (void)state;
+  put("t1", "Anna: the garden is green.");
+  put("t2", "Anna: the violin is in the garden.");
+  put("t3", "Anna: the house is big.");
+  put("t4", "Anna: the garden has a wall around it.");
+  assert_string_equal(recalled(&home, "Does Anna play the violin in the garden?", 3), "t2 t1 t4 ");
+}
+
+static void ranks_say_how_good_a_memory_is(void **state) {
+  (void)state;
+  for (int i = 0; i < 20; i++) {
+    char turn[16];
+    snprintf(turn, sizeof turn, "f%d", i);
+    put(turn, "Some filler words of no use.");
+  }
+  put("all", "A violin stands beside the piano.");
+  put("half", "Only a violin stands around here.");
+  tp__memory_list list = {0};
+  assert_int_equal(tp__memory_recall(store, &home, text_of("violin piano"), 8, &list), TP_OK);
+  assert_int_equal(list.count, 2);
+  assert_in_range(list.items[0].rank, 900, 1300);
+  assert_in_range(list.items[1].rank, 300, 600);
+  assert_string_equal(turns_of(&list), "all half ");
+}
+
+static void a_memory_that_only_asks_stands_behind_one_that_tells(void **state) {
+  (void)state;
+  put("tells", "Melanie painted a lake sunrise last year, I think it was in spring.");
+  put("asks", "When did Melanie paint the sunrise?");
+  put("other", "Hello there.");
+  assert_string_equal(recalled(&home, "When did Melanie paint a sunrise?", 8), "tells asks ");
+}
+
+static void of_equals_the_newest_comes_first(void **state) {
+  (void)state;
+  put("t1", "The train is late.");
+  put("t2", "The train is late.");
+  put("t3", "The train is late.");
+  assert_string_equal(recalled(&home, "train", 2), "t3 t2 ");
+}
+
+static void a_text_without_words_recalls_nothing(void **state) {
+  (void)state;
+  put("t1", "What is it that you were doing there?");
+  assert_string_equal(recalled(&home, "", 8), "");
+  assert_string_equal(recalled(&home, " ?! \xe2\x80\xa6 ", 8), "");
+  assert_string_equal(recalled(&home, "what is it that you were doing", 8), "");
+  assert_string_equal(recalled_more("what is it", NULL, 0, 8), "");
+}
+
+static void nothing_is_recalled_before_anything_was_kept(void **state) {
+  (void)state;
+  assert_string_equal(recalled(&home, "violin", 8), "");
+  assert_string_equal(recalled_more("violin", NULL, 0, 8), "");
+}
+
+/* What others remember must not show in one's own ranks: neither their words nor how many they are. */
+static void other_tenants_change_no_rank(void **state) {
+  (void)state;
+  const tp__memory_scope other = {text_of("other"), text_of("workspace"), text_of("home")};
+  put("t1", "Violin lessons in town.");
+  put("t2", "Piano lessons in town.");
+  tp__memory_list before = {0}, after = {0};
+  assert_int_equal(tp__memory_recall(store, &home, text_of("violin lessons"), 8, &before), TP_OK);
+  for (int i = 0; i < 50; i++) {
+    char turn[16];
+    snprintf(turn, sizeof turn, "o%d", i);
+    put_in(&other, "s1", turn, "Violin violin violin.");
+  }
+  assert_int_equal(tp__memory_recall(store, &home, text_of("violin lessons"), 8, &after), TP_OK);
+  assert_int_equal(before.count, 2);
+  assert_int_equal(after.count, 2);
+  for (size_t i = 0; i < 2; i++) assert_int_equal(before.items[i].rank, after.items[i].rank);
+  assert_string_equal(turns_of(&before), "t1 t2 ");
+  assert_string_equal(turns_of(&after), "t1 t2 ");
+}
+
+/* The id of a scope is a word of the index, too; a text that names it must not reach it. */
+static void the_number_of_a_scope_is_no_word_of_a_text(void **state) {
+  (void)state;
+  put("t1", "Plain words.");
+  assert_string_equal(recalled(&home, "1 2 3 4 5", 8), "");
+  put("t2", "The answer is 42.");
+  assert_string_equal(recalled(&home, "42", 8), "t2 ");
+}
+
+static void no_text_means_anything_to_the_index(void **state) {
+  (void)state;
+  static const char *const texts[] = {
+      "\"violin", "violin\"", "\"\"\"violin\"\"\"", "text : violin", "scope : 1 OR violin", "violin*", "^violin",
+      "NEAR(violin piano, 5)", "violin AND NOT violin", "(violin", "{text scope} : violin", "violin + piano", "-violin",
+      "violin;DROP TABLE memory", "violin \xf0\x9f\x8c\x9f \xe2\x9c\x93", "\xcc\x81\xcc\x81 violin",
+      "\xe1\xbf\xbf violin", "violin \xff\xfe\xc3", "\xc3 violin"};
+  put("t1", "A violin.");
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    const char *turns = recalled(&home, texts[i], 8);
+    if (strcmp(turns, "t1 ") != 0) fail_msg("%s recalls %s", texts[i], turns);
+    assert_string_equal(recalled_more(texts[i], NULL, 0, 8), "t1 ");
+  }
+}
+
+/* A term that the index takes for no word at all must not shift the evidence of the terms behind it. */
+static void a_term_that_is_no_word_of_the_index_leaves_the_others_in_their_place(void **state) {
+  (void)state;
+  static const char *const strange[] = {"\xd8\x80", "\xe0\xa7\xb4\xe0\xa7\xb2", "\xe1\x8d\xa1",
+                                        "\xf0\x9d\x84\x9e", "\xef\xbf\xbd", "\xcd\xbe", "\xc2\xaa"};
+  for (int i = 0; i < 9; i++) {
+    char turn[16];
+    snprintf(turn, sizeof turn, "f%d", i);
+    put(turn, "The piano is here.");
+  }
+  put("rare", "The violin is here.");
+  for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
+    char text[64];
+    snprintf(text, sizeof text, "piano %s violin", strange[i]);
+    assert_string_equal(recalled(&home, text, 1), "rare ");
+  }
+}
+
+static void a_text_with_nul_bytes_is_read_to_its_end(void **state) {
+  (void)state;
+  put("t1", "A violin.");
+  tp__memory_list list = {0};
+  assert_int_equal(tp__memory_recall(store, &home, (tp_text){"one\0two\0violin", 14}, 8, &list), TP_OK);
+  assert_string_equal(turns_of(&list), "t1 ");
+}
+
+static void a_huge_text_is_read_in_bounded_time(void **state) {
+  (void)state;
+  enum { SIZE = 4 * 1024 * 1024 };
+  put("t1", "A violin.");
+  char *text = malloc(SIZE);
+  memcpy(text, "violin ", 7);
+  for (size_t i = 7; i < SIZE; i++) text[i] = i % 7 ? (char)('a' + i % 23) : ' ';
+  tp__memory_list list = {0};
+  assert_int_equal(tp__memory_recall(store, &home, (tp_text){text, SIZE}, 8, &list), TP_OK);
+  assert_string_equal(turns_of(&list), "t1 ");
+  free(text);
+}
+
+/* ---- long texts ---- */
+
+static void a_long_memory_is_cut_to_where_its_words_are(void **state) {
+  (void)state;
+  char text[3001];
+  for (size_t i = 0; i < 3000; i += 10) memcpy(text + i, "filler \xc3\xbc\x20", 10);
+  memcpy(text + 1500, "xylophone ", 10);
+  text[3000] = '\0';
+  put("t1", text);
+  tp__memory_list list = {0};
+  assert_int_equal(tp__memory_recall(store, &home, text_of("xylophone"), 8, &list), TP_OK);
+  assert_int_equal(list.count, 1);
+  tp_text cut = list.items[0].text;
+  assert_true(cut.size <= TP__MEMORY_RECALL_TEXT_MAX && cut.size > 100);
+  assert_non_null(memmem(cut.data, cut.size, "xylophone", 9));
+  assert_true((cut.data[cut.size - 1] & 0xC0) != 0xC0);
+  tp__memory_list_fini(&list);
+  assert_int_equal(tp__memory_newest(store, &home, 0, 1, &list), TP_OK);
+  assert_int_equal(list.items[0].text.size, 3000);
+  tp__memory_list_fini(&list);
+}
+
+static void a_long_neighbour_is_cut_at_a_code_point(void **state) {
+  (void)state;
+  char text[2001];
+  for (size_t i = 0; i < 1998; i += 3) memcpy(text + i, "\xe4\xb8\xad", 3);
+  text[1998] = '\0';
+  put("t1", "Where is the xylophone?");
+  put("t2", text);
+  tp__memory_list list = {0};
+  assert_int_equal(tp__memory_recall_more(store, &home, text_of("xylophone"), NULL, 0, 8, &list), TP_OK);
+  assert_int_equal(list.count, 2);
+  for (size_t i = 0; i < 2; i++)
+    if (list.items[i].text.size > 100) assert_int_equal(list.items[i].text.size, 699); /* 233 of three bytes */
+  tp__memory_list_fini(&list);
+}
+
+/* ---- the second look ---- */
+
+static void the_second_look_brings_the_answer_that_shares_no_word(void **state) {
+  (void)state;
+  put("t1", "Good morning to you.");
+  put("ask", "Where did you spend the summer holiday?");
+  put("answer", "At my aunt's farm near Bergen.");
+  put("t4", "How lovely.");
+  put_in(&home, "s2", "elsewhere", "Unrelated words.");
+  assert_string_equal(recalled(&home, "summer holiday", 8), "ask ");
+  assert_string_equal(recalled_more("summer holiday", NULL, 0, 2), "answer t1 ");
+}
+
+static void neighbours_are_of_the_same_session_only(void **state) {
+  (void)state;
+  put_in(&home, "s1", "a", "Alpha.");
+  put_in(&home, "s2", "b", "The xylophone.");
+  put_in(&home, "s1", "c", "Gamma.");
+  assert_string_equal(recalled_more("xylophone", NULL, 0, 8), "b ");
+}
+
+static void the_second_look_takes_beginnings_of_words(void **state) {
+  (void)state;
+  put("t1", "We looked at paintbrushes.");
+  assert_string_equal(recalled(&home, "paint", 8), "");
+  assert_string_equal(recalled_more("paint", NULL, 0, 8), "t1 ");
+  assert_string_equal(recalled_more("pain", NULL, 0, 8), "");
+}
+
+static void the_second_look_leaves_out_what_is_known(void **state) {
+  (void)state;
+  int64_t known[] = {put("t1", "The violin one."), put("t2", "The violin two.")};
+  put("t3", "The violin three.");
+  assert_string_equal(recalled_more("violin", known, 2, 8), "t3 ");
+}
+
+static void a_look_is_sufficient_when_half_of_what_it_may_bring_is_good(void **state) {
+  (void)state;
+  const int32_t ranks[] = {1500, 1200, 1000, 1000, 999, 10};
+  assert_true(tp__memory_recall_sufficient(ranks, 6, 8));
+  assert_true(tp__memory_recall_sufficient(ranks, 4, 8));
+  assert_false(tp__memory_recall_sufficient(ranks, 3, 8));
+  assert_false(tp__memory_recall_sufficient(ranks, 6, 9));
+  assert_true(tp__memory_recall_sufficient(ranks, 1, 1));
+  assert_false(tp__memory_recall_sufficient(ranks + 4, 2, 1));
+  assert_false(tp__memory_recall_sufficient(NULL, 0, 1));
+}
+
+static void the_same_store_and_text_give_the_same_list(void **state) {
+  (void)state;
+  char first[256];
+  for (int i = 0; i < 30; i++) {
+    char turn[16];
+    snprintf(turn, sizeof turn, "t%d", i);
+    put(turn, i % 3 ? "The violin and the piano." : "The piano alone.");
+  }
+  snprintf(first, sizeof first, "%s", recalled_more("violin piano", NULL, 0, 16));
+  for (int i = 0; i < 5; i++) assert_string_equal(recalled_more("violin piano", NULL, 0, 16), first);
+}
+
+/* ---- terms ---- */
+
+static void assert_terms(const char *text, const char *expected) {
+  tp__memory_terms terms;
+  char joined[1024] = "";
+  tp__memory_terms_of(text_of(text), &terms);
+  for (size_t i = 0; i < terms.count; i++) {
+    size_t used = strlen(joined);
+    snprintf(joined + used, sizeof joined - used, "%.*s ", (int)terms.items[i].size, terms.items[i].data);
+  }
+  assert_string_equal(joined, expected);
+}
+
+static void terms_are_the_words_that_say_something(void **state) {
+  (void)state;
+  assert_terms("When did Caroline go to the LGBTQ support group?", "Caroline go LGBTQ support group ");
+  assert_terms("Don't you think it's Mel\xe2\x80\x99s?", "think Mel ");
+  assert_terms("violin, VIOLIN; Violin.", "violin ");
+  assert_terms("Gr\xc3\xbc\xc3\x9f""e aus K\xc3\xb6ln", "Gr\xc3\xbc\xc3\x9f""e aus K\xc3\xb6ln ");
+  assert_terms("\xd0\x9c\xd0\xb8\xd1\x80 \xf0\x9f\x8c\x9f 42", "\xd0\x9c\xd0\xb8\xd1\x80 42 ");
+  assert_terms("snake_case and 3.5", "snake case 3 5 ");
+  assert_terms("yourselves a Yours were", "");
+}
+
+static void terms_are_bounded_in_number_and_length(void **state) {
+  (void)state;
+  char text[4096] = "";
+  for (int i = 0; i < 200; i++) {
+    size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, "word%d ", i);
+  }
+  tp__memory_terms terms;
+  tp__memory_terms_of(text_of(text), &terms);
+  assert_int_equal(terms.count, TP__MEMORY_TERMS_MAX);
+  memset(text, 'w', 65);
+  strcpy(text + 65, " fine");
+  assert_terms(text, "fine ");
+}
+
+static void a_text_only_asks_when_every_sentence_does(void **state) {
+  (void)state;
+  assert_true(tp__memory_only_asks(text_of("Where is it?")));
+  assert_true(tp__memory_only_asks(text_of("Really? Where is version 3.5? \n")));
+  assert_false(tp__memory_only_asks(text_of("I lost it. Where is it?")));
+  assert_false(tp__memory_only_asks(text_of("Wow! Where?")));
+  assert_false(tp__memory_only_asks(text_of("It is there.")));
+  assert_false(tp__memory_only_asks(text_of("Where? There")));
+  assert_false(tp__memory_only_asks(text_of("")));
+}
+
+/* ---- lines ---- */
+
+static void ids_are_read_as_they_are_written(void **state) {
+  (void)state;
+  char id[TP__MEMORY_ID_SIZE];
+  tp__memory_id_write(INT64_C(123456789012345678), id);
+  assert_string_equal(id, "memory:123456789012345678");
+  assert_int_equal(tp__memory_id_read(text_of(id)), INT64_C(123456789012345678));
+  assert_int_equal(tp__memory_id_read(text_of("7")), 7);
+  static const char *const wrong[] = {"",   "memory:", "memory:-1",       "memory:1x",           "Memory:1",
+                                      " 1", "1 ",      "memory:memory:1", "99999999999999999999"};
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+    assert_int_equal(tp__memory_id_read(text_of(wrong[i])), 0);
+}
+
+static void assert_line(const tp__memory *memory, size_t max, const char *expected) {
+  sqlite3_str *line = sqlite3_str_new(NULL);
+  tp__memory_line_write(line, memory, max);
+  char *text = sqlite3_str_finish(line);
+  assert_string_equal(text, expected);
+  sqlite3_free(text);
+}
+
+static void a_line_says_when_and_where_it_was_said(void **state) {
+  (void)state;
+  tp__memory memory = {.said_ms = 1683554160000, .session = text_of("s1"), .text = text_of("Gr\xc3\xbc\xc3\x9f dich")};
+  assert_line(&memory, SIZE_MAX, "[2023-05-08, session s1] Gr\xc3\xbc\xc3\x9f dich");
+  assert_line(&memory, 3, "[2023-05-08, session s1] Gr\xe2\x80\xa6");
+  memory.part = text_of("note-1");
+  memory.session = text_of("");
+  assert_line(&memory, SIZE_MAX, "[2023-05-08, noted] Gr\xc3\xbc\xc3\x9f dich");
+}
+
+/* ---- files ---- */
+
+static void assert_refused(tp_status expected, const char *words) {
+  tp_fault fault = {0};
+  tp__memory_store *refused_store = NULL;
+  assert_int_equal(tp__memory_store_open(path, &refused_store, &fault), expected);
+  assert_null(refused_store);
+  assert_int_equal(fault.code, expected);
+  assert_non_null(strstr(fault.message, path));
+  if (!strstr(fault.message, words)) fail_msg("'%s' is not in: %s", words, fault.message);
+}
+
+static void sql(const char *statements) {
+  sqlite3 *db = NULL;
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(db, statements, NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(db);
+}
+
+static void a_file_is_private_and_keeps_what_it_was_given(void **state) {
+  (void)state;
+  struct stat about;
+  mode_t before = umask(0);
+  assert_int_equal(tp__memory_store_open(path, &store, NULL), TP_OK);
+  umask(before);
+  put("t1", "A violin.");
+  tp__memory_store_close(store);
+  assert_int_equal(stat(path, &about), 0);
+  assert_int_equal(about.st_mode & 07777, 0600);
+  assert_int_equal(tp__memory_store_open(path, &store, NULL), TP_OK);
+  assert_string_equal(recalled(&home, "violin", 8), "t1 ");
+  tp__memory_store_close(store);
+}
+
+static void files_that_are_not_ours_or_newer_or_no_database_are_refused(void **state) {
+  (void)state;
+  sql("CREATE TABLE t (x)");
+  assert_refused(TP_ERR_STORE_SCHEMA, "somebody else");
+  unlink(path);
+  assert_int_equal(tp__memory_store_open(path, &store, NULL), TP_OK);
+  tp__memory_store_close(store);
+  sql("PRAGMA user_version = 2");
+  assert_refused(TP_ERR_STORE_SCHEMA, "version 2");
+  unlink(path);
+  FILE *file = fopen(path, "wb");
+  for (int i = 0; i < 300; i++) fputs("no database ", file);
+  fclose(file);
+  assert_refused(TP_ERR_STORE_CORRUPT, "not a database");
+  unlink(path);
+  assert_int_equal(mkdir(path, 0700), 0);
+  assert_refused(TP_ERR_IO, "open");
+  rmdir(path);
+  rmdir(directory);
+  assert_refused(TP_ERR_IO, "cannot be made");
+}
+
+static void a_locked_file_is_busy_for_writers_and_open_to_readers(void **state) {
+  (void)state;
+  assert_int_equal(tp__memory_store_open(path, &store, NULL), TP_OK);
+  put("t1", "A violin.");
+  sqlite3 *other = NULL;
+  assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+  tp__memory memory = said("", "t2", "No.");
+  assert_int_equal(tp__memory_put(store, &home, &memory, NULL), TP_ERR_STORE_BUSY);
+  assert_int_equal(tp__memory_forget(store, &home, 1), TP_ERR_STORE_BUSY);
+  assert_string_equal(recalled(&home, "violin", 8), "t1 ");
+  assert_int_equal(sqlite3_exec(other, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(other);
+  put("t3", "Another violin.");
+  tp__memory_store_close(store);
+}
+
+/* ---- threads ---- */
+
+enum { THREADS = 4, ROUNDS = 30 };
+
+typedef struct worker {
+  int number, failures;
+} worker;
+
+static void *put_and_recall(void *arg) {
+  worker *w = arg;
+  for (int i = 0; i < ROUNDS; i++) {
+    char turn[32];
+    tp__memory_list list = {0};
+    snprintf(turn, sizeof turn, "w%d-%d", w->number, i);
+    tp__memory memory = said("s", turn, "The violin and the piano.");
+    w->failures += tp__memory_put(store, &home, &memory, NULL) != TP_OK;
+    w->failures += tp__memory_recall(store, &home, text_of("violin"), 8, &list) != TP_OK || list.count == 0;
+    w->failures += tp__memory_recall_more(store, &home, text_of("piano"), NULL, 0, 8, &list) != TP_OK;
+    tp__memory_list_fini(&list);
+  }
+  return NULL;
+}
+
+static void several_threads_may_put_and_recall_at_once(void **state) {
+  (void)state;
+  pthread_t threads[THREADS];
+  worker workers[THREADS];
+  for (int i = 0; i < THREADS; i++) {
+    workers[i] = (worker){i, 0};
+    assert_int_equal(pthread_create(&threads[i], NULL, put_and_recall, &workers[i]), 0);
+  }
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < THREADS; i++) assert_int_equal(workers[i].failures, 0);
+  tp__memory_list list = {0};
+  assert_int_equal(tp__memory_newest(store, &home, 0, 1000, &list), TP_OK);
+  assert_int_equal(list.count, THREADS * ROUNDS);
+  tp__memory_list_fini(&list);
+}
+
+/* ---- no memory ---- */
+
+/* Everything the store does, once; the first failure. */
+static tp_status live(void) {
+  tp__memory_list list = {0};
+  tp__memory_store *mine = NULL;
+  tp__memory memory = said("s", "t", "The violin and the piano.");
+  char text[2000];
+  memset(text, 'x', sizeof text);
+  memcpy(text, "violin ", 7);
+  tp__memory longer = {.session = text_of("s"), .turn = text_of("u"), .text = {text, sizeof text}};
+  int64_t id = 0;
+  tp_status status = tp__memory_store_open(NULL, &mine, NULL);
+  if (status == TP_OK) status = tp__memory_put(mine, &home, &memory, &id);
+  if (status == TP_OK) status = tp__memory_put(mine, &home, &longer, NULL);
+  if (status == TP_OK) status = tp__memory_recall(mine, &home, text_of("violin"), 8, &list);
+  if (status == TP_OK) status = tp__memory_recall_more(mine, &home, text_of("piano"), NULL, 0, 8, &list);
+  if (status == TP_OK) status = tp__memory_newest(mine, &home, 0, 8, &list);
+  if (status == TP_OK) assert_int_equal(list.count, 6);
+  if (status == TP_OK) status = tp__memory_forget(mine, &home, id);
+  tp__memory_list_fini(&list);
+  tp__memory_store_close(mine);
+  return status;
+}
+
+static void refuse_each_allocation(bool ever_after) {
+  sqlite3_int64 before = sqlite3_memory_used();
+  bool reached = true;
+  refuse_ever_after = ever_after;
+  for (long n = 0; reached; n++) {
+    allocations_left = n;
+    tp_status status = live();
+    reached = allocations_left <= 0;
+    allocations_left = -1;
+    if (status != TP_OK && status != TP_ERR_NO_MEMORY) fail_msg("allocation %ld: %d", n, (int)status);
+    assert_true(reached || status == TP_OK);
+    assert_int_equal(sqlite3_memory_used(), before);
+  }
+}
+
+static void each_allocation_may_be_refused(void **state) {
+  (void)state;
+  refuse_each_allocation(false);
+  refuse_each_allocation(true);
+}
+
+int main(void) {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, open_store, close_store)
+#define FILE_CASE(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
+  const struct CMUnitTest tests[] = {
+      CASE(what_was_put_comes_back_whole),
+      CASE(a_list_gives_the_newest_first_and_goes_on_before_an_id),
+      CASE(a_repeated_turn_replaces_its_text_and_keeps_id_and_time),
+      CASE(one_turn_may_have_several_parts),
+      CASE(every_part_of_the_scope_keeps_memories_apart),
+      CASE(empty_ids_are_a_scope_like_any_other),
+      CASE(what_is_forgotten_is_found_nowhere_and_its_id_is_not_used_again),
+      CASE(words_are_found_in_any_form_and_case),
+      CASE(more_and_rarer_words_rank_higher),
+      CASE(ranks_say_how_good_a_memory_is),
+      CASE(a_memory_that_only_asks_stands_behind_one_that_tells),
+      CASE(of_equals_the_newest_comes_first),
+      CASE(a_text_without_words_recalls_nothing),
+      CASE(nothing_is_recalled_before_anything_was_kept),
+      CASE(other_tenants_change_no_rank),
+      CASE(the_number_of_a_scope_is_no_word_of_a_text),
+      CASE(no_text_means_anything_to_the_index),
+      CASE(a_term_that_is_no_word_of_the_index_leaves_the_others_in_their_place),
+      CASE(a_text_with_nul_bytes_is_read_to_its_end),
+      CASE(a_huge_text_is_read_in_bounded_time),
+      CASE(a_long_memory_is_cut_to_where_its_words_are),
+      CASE(a_long_neighbour_is_cut_at_a_code_point),
+      CASE(the_second_look_brings_the_answer_that_shares_no_word),
+      CASE(neighbours_are_of_the_same_session_only),
+      CASE(the_second_look_takes_beginnings_of_words),
+      CASE(the_second_look_leaves_out_what_is_known),
+      cmocka_unit_test(a_look_is_sufficient_when_half_of_what_it_may_bring_is_good),
+      CASE(the_same_store_and_text_give_the_same_list),
+      cmocka_unit_test(terms_are_the_words_that_say_something),
+      cmocka_unit_test(terms_are_bounded_in_number_and_length),
+      cmocka_unit_test(a_text_only_asks_when_every_sentence_does),
+      cmocka_unit_test(ids_are_read_as_they_are_written),
+      cmocka_unit_test(a_line_says_when_and_where_it_was_said),
+      FILE_CASE(a_file_is_private_and_keeps_what_it_was_given),
+      FILE_CASE(files_that_are_not_ours_or_newer_or_no_database_are_refused),
+      FILE_CASE(a_locked_file_is_busy_for_writers_and_open_to_readers),
+      CASE(several_threads_may_put_and_recall_at_once),
+      cmocka_unit_test(each_allocation_may_be_refused),
+  };
+#undef CASE
+#undef FILE_CASE
+  put_allocator_in_place();
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

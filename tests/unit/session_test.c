@@ -1,0 +1,848 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sessions and driven turns, seen from both ends: what the host gets back, and what the model is asked. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/model.h"
+
+/* ---- a session with a recording model ---- */
+
+typedef struct world {
+  tp_runtime *runtime;
+  tp_session *session;
+  recorder *model;
+} world;
+
+static world open_world_with(const reply *replies, size_t count, const tp_session_options *more, const hook *hooks, size_t hook_count) {
+  world w = {.runtime = open_runtime(NULL), .model = recorder_new(replies, count)};
+  if (hook_count) add_hooks(w.runtime, hooks, hook_count);
+  tp_session_options options = more ? *more : (tp_session_options){0};
+  options.struct_size = sizeof options;
+  options.id = "s1";
+  options.model = recorder_model(w.model, true);
+  assert_int_equal(tp_session_open(w.runtime, &options, &w.session, NULL), TP_OK);
+  return w;
+}
+
+static world open_world(const reply *replies, size_t count) { return open_world_with(replies, count, NULL, NULL, 0); }
+
+static void close_world(world *w) {
+  tp_session_close(w->session, NULL, NULL);
+  close_runtime(w->runtime);
+  assert_int_equal(w->model->destroys, 1);
+  recorder_free(w->model);
+}
+
+static tp_turn_request request_of(const char *text) {
+  return (tp_turn_request){.struct_size = sizeof(tp_turn_request), .text = tp_text_of(text)};
+}
+
+static tp_turn_result run_request(world *w, const tp_turn_request *request) {
+  tp_turn_result result = {0};
+  tp_fault fault = {0};
+  tp_status status = tp_turn_run(w->session, request, &result, &fault);
+  if (status != TP_OK) fail_msg("not run: %s: %s", tp_status_name(status), fault.message);
+  return result;
+}
+
+static tp_turn_result say(world *w, const char *text) {
+  tp_turn_request request = request_of(text);
+  return run_request(w, &request);
+}
+
+static void expect(world *w, const char *text, tp_turn_outcome outcome) {
+  tp_turn_result result = say(w, text);
+  if (result.outcome != outcome)
+    fail_msg("`%s` was %s: %.*s", text, tp_turn_outcome_name(result.outcome), (int)result.reason.size, result.reason.data ? result.reason.data : "");
+  tp_result_free(&result);
+}
+
+/* ---- a tool for turns ---- */
+
+typedef struct tool_world {
+  tp_tool tool;
+  tp_contribution bundle;
+  act brings;
+  hook hook;
+  _Atomic int runs;
+  const char *text;
+} tool_world;
+
+static tp_outcome run_tool(void *self, tp_tool_run *run) {
+  tool_world *t = self;
+  t->runs++;
+  return tp_tool_ok(run, tp_text_of(t->text));
+}
+
+static void make_tool(tool_world *t, const char *name) {
+  t->text = t->text ? t->text : "tool says";
+  t->tool = (tp_tool){.struct_size = sizeof t->tool, .name = name, .run = run_tool, .self = t};
+  t->bundle = (tp_contribution){.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = &t->tool, .tool_count = 1};
+  t->brings = (act){.emits = &t->bundle, .emit_count = 1};
+  t->hook = (hook){.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &t->brings};
+}
+
+#define CALL(call_id, tool) {.id = TEXT(call_id), .name = TEXT(tool), .arguments = {"\x80", 1}}
+
+/* ---- the plain way ---- */
+
+static void request_without_subscriptions_is_byte_for_byte_the_conversation(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}, {.text = "fine </system-reminder>"}, {.text = "bye"}};
+  for (int quick = 0; quick < 2; quick++) {
+    world w = open_world(replies, 3);
+    tp_turn_result result = say(&w, "hello");
+    assert_int_equal(result.outcome, TP_TURN_COMPLETED);
+    assert_text(result.text, "hi");
+    assert_int_equal(result.iterations, 1);
+    assert_int_equal(result.tool_calls, 0);
+    assert_true(result.turn_id.size > 0);
+    assert_true(result.started_ns > 0 && result.started_ns <= result.ended_ns);
+    tp_result_free(&result);
+    tp_result_free(&result);
+    expect(&w, "how <system-reminder> are & you", TP_TURN_COMPLETED);
+    expect(&w, "", TP_TURN_COMPLETED);
+    assert_string_equal(w.model->requests[0], "S<>U<hello>");
+    assert_string_equal(w.model->requests[1], "S<>U<hello>A<hi>U<how <system-reminder> are & you>");
+    assert_string_equal(w.model->requests[2], "S<>U<hello>A<hi>U<how <system-reminder> are & you>A<fine </system-reminder>>U<>");
+    assert_int_equal(w.model->tool_counts[0], 0);
+    close_world(&w);
+  }
+}
+
+static void bad_requests_are_refused_before_anything_happens(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}};
+  world w = open_world(replies, 1);
+  tp_turn_result result;
+  tp_fault fault = {0};
+  tp_turn_request request = request_of("\xc3(");
+  assert_int_equal(tp_turn_run(w.session, &request, &result, &fault), TP_ERR_UTF8);
+  request = request_of("x");
+  request.id = "no spaces please";
+  assert_int_equal(tp_turn_run(w.session, &request, &result, &fault), TP_ERR_BAD_ID);
+  request = request_of("x");
+  request.files = (tp_text)TEXT("\x91");
+  assert_int_equal(tp_turn_run(w.session, &request, &result, &fault), TP_ERR_MALFORMED);
+  request.struct_size = 1;
+  assert_int_equal(tp_turn_run(w.session, &request, &result, &fault), TP_ERR_VERSION);
+  assert_int_equal(w.model->asked, 0);
+  tp_session *other;
+  assert_int_equal(tp_session_open(w.runtime, NULL, &other, &fault), TP_ERR_VERSION);
+  tp_session_options options = {.struct_size = sizeof options};
+  assert_int_equal(tp_session_open(w.runtime, &options, &other, &fault), TP_ERR_BAD_ID);
+  expect(&w, "hello", TP_TURN_COMPLETED);
+  assert_string_equal(w.model->requests[0], "S<>U<hello>");
+  close_world(&w);
+}
+
+static void session_without_a_model_fails_its_turns(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_session_options options = {.struct_size = sizeof options, .id = "s"};
+  world w = {.runtime = runtime};
+  assert_int_equal(tp_session_open(runtime, &options, &w.session, NULL), TP_OK);
+  expect(&w, "hello", TP_TURN_FAILED);
+  tp_session_close(w.session, NULL, NULL);
+  close_runtime(runtime);
+}
+
+/* ---- tools in a turn ---- */
+
+static void results_go_back_to_the_model_in_call_order(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "let me see", .calls = {CALL("a", "t"), CALL("b", "nobody"), CALL("", "t")}, .call_count = 3}, {.text = "done"}};
+  tool_world t = {0};
+  make_tool(&t, "t");
+  act batch = {0}, post = {0};
+  hook hooks[] = {t.hook, {.id = "batch", .phase = TP_PHASE_TOOL_BATCH, .self = &batch}, {.id = "post", .phase = TP_PHASE_MODEL_POST, .self = &post}};
+  world w = open_world_with(replies, 2, NULL, hooks, 3);
+  tp_turn_result result = say(&w, "go");
+  assert_int_equal(result.outcome, TP_TURN_COMPLETED);
+  assert_int_equal(result.iterations, 2);
+  assert_int_equal(result.tool_calls, 3);
+  assert_text(result.text, "done");
+  tp_result_free(&result);
+  assert_int_equal(t.runs, 2);
+  assert_int_equal(batch.calls, 1);
+  assert_int_equal(post.calls, 2);
+  assert_int_equal(w.model->tool_counts[0], 1);
+  assert_non_null(strstr(w.model->requests[1], "S<>U<go>A<let me see>C<t>C<nobody>C<t>T<tool says>=<a>T!<there is no tool of that name>=<b>T<tool says>=<call-"));
+  expect(&w, "next", TP_TURN_COMPLETED);
+  assert_non_null(strstr(w.model->requests[2], "A<done>U<next>")); /* all of it is in the history */
+  close_world(&w);
+}
+
+static void denied_call_brings_its_reason_and_a_reminder_to_the_next_request(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "", .calls = {CALL("a", "t")}, .call_count = 1}, {.text = "I see"}, {.text = "ok"}};
+  tool_world t = {0};
+  make_tool(&t, "t");
+  act gate = {.kind = TP_OUTCOME_DENY, .reason = "not today"};
+  hook hooks[] = {t.hook, {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .self = &gate}};
+  world w = open_world_with(replies, 3, NULL, hooks, 2);
+  expect(&w, "go", TP_TURN_COMPLETED);
+  assert_int_equal(t.runs, 0);
+  const char *second = w.model->requests[1];
+  assert_non_null(strstr(second, "T!<"));
+  assert_non_null(strstr(second, "hook gate blocked the action: not today"));
+  assert_non_null(strstr(second, "<system-reminder>"));
+  expect(&w, "next", TP_TURN_COMPLETED);
+  assert_null(strstr(w.model->requests[2], "<system-reminder>")); /* delivered once, never in the history */
+  close_world(&w);
+}
+
+/* ---- what handlers bring ---- */
+
+static void sections_contexts_and_reminders_reach_the_request_and_not_the_history(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "one"}, {.text = "two"}};
+  static const tp_contribution section = {.kind = TP_KIND_PROMPT_SECTION, .key = TEXT("s"), .text = TEXT("a section")};
+  static const tp_contribution context = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("c"), .text = TEXT("a memory")};
+  static const tp_contribution reminder = {.kind = TP_KIND_REMINDER, .text = TEXT("be brief </system-reminder>")};
+  act brings_section = {.emits = &section, .emit_count = 1}, brings_context = {.emits = &context, .emit_count = 1};
+  act reminds = {.emits = &reminder, .emit_count = 1};
+  hook hooks[] = {{.id = "section", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .self = &brings_section},
+                  {.id = "context", .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .self = &brings_context},
+                  {.id = "reminder", .phase = TP_PHASE_SESSION_START, .self = &reminds}};
+  world w = open_world_with(replies, 2, NULL, hooks, 3);
+  expect(&w, "hello", TP_TURN_COMPLETED);
+  expect(&w, "again", TP_TURN_COMPLETED);
+  const char *first = w.model->requests[0], *second = w.model->requests[1];
+  assert_non_null(strstr(first, "a section"));
+  assert_non_null(strstr(first, "a memory"));
+  assert_non_null(strstr(first, "be brief"));
+  assert_non_null(strstr(first, "hello"));
+  int frames = 0;
+  for (const char *at = first; (at = strstr(at, "</system-reminder>")); at++) frames++;
+  assert_int_equal(frames, 1); /* what was in the text is escaped */
+  assert_null(strstr(second, "be brief"));
+  assert_non_null(strstr(second, "U<hello>A<one>")); /* the history holds what was said, nothing else */
+  assert_int_equal(reminds.calls, 1);
+  assert_int_equal(brings_context.calls, 2);
+  close_world(&w);
+}
+
+static void context_of_model_pre_is_for_this_request_only(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "", .calls = {CALL("a", "t")}, .call_count = 1}, {.text = "done"}};
+  static const tp_contribution context = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("c"), .text = TEXT("for now")};
+  tool_world t = {0};
+  make_tool(&t, "t");
+  act pre = {.emits = &context, .emit_count = 1};
+  hook hooks[] = {t.hook, {.id = "pre", .phase = TP_PHASE_MODEL_PRE, .self = &pre}};
+  world w = open_world_with(replies, 2, NULL, hooks, 2);
+  expect(&w, "go", TP_TURN_COMPLETED);
+  assert_int_equal(pre.calls, 2);
+  for (int i = 0; i < 2; i++) {
+    const char *at = strstr(w.model->requests[i], "for now");
+    assert_non_null(at);
+    assert_null(strstr(at + 1, "for now")); /* once each, not twice in the second */
+  }
+  close_world(&w);
+}
+
+static void intake_rewrites_what_the_model_and_the_history_get(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "one"}, {.text = "two"}};
+  act intake = {.replaces = TP_FIELD_TEXT, .appends = "!"}, response = {.replaces = TP_FIELD_RESPONSE_TEXT, .appends = "?"};
+  act system = {.replaces = TP_FIELD_SYSTEM, .text = "be kind"};
+  hook hooks[] = {{.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &intake},
+                  {.id = "response", .phase = TP_PHASE_MODEL_RESPONSE, .self = &response},
+                  {.id = "system", .phase = TP_PHASE_TURN_POST_PROMPT_COMPILE, .self = &system}};
+  world w = open_world_with(replies, 2, NULL, hooks, 3);
+  tp_turn_result result = say(&w, "hello");
+  assert_text(result.text, "one?");
+  tp_result_free(&result);
+  expect(&w, "again", TP_TURN_COMPLETED);
+  assert_string_equal(w.model->requests[0], "S<be kind>U<hello!>");
+  assert_string_equal(w.model->requests[1], "S<be kind>U<hello!>A<one?>U<again!>");
+  close_world(&w);
+}
+
+/* ---- outcomes ---- */
+
+typedef struct ends {
+  _Atomic int post_turns, errors;
+  char outcome[32];
+  int64_t code;
+} ends;
+
+static tp_outcome note_post_turn(void *self, tp_call *call) {
+  ends *e = self;
+  e->post_turns++;
+  tp_text outcome = tp_call_text(call, TP_FIELD_OUTCOME);
+  snprintf(e->outcome, sizeof e->outcome, "%.*s", (int)outcome.size, outcome.data);
+  return tp_call_done(call);
+}
+
+static tp_outcome note_error(void *self, tp_call *call) {
+  ends *e = self;
+  e->errors++;
+  e->code = tp_call_int(call, TP_FIELD_CODE);
+  return tp_call_done(call);
+}
+
+typedef struct outcome_case {
+  const char *name;
+  reply replies[2];
+  act act;
+  uint32_t phase; /* where act is subscribed; 0: nowhere */
+  tp_failure failure;
+  tp_turn_request limits;
+  tp_turn_outcome outcome;
+  tp_status code;
+} outcome_case;
+
+static const outcome_case outcomes[] = {
+    {.name = "completed", .replies = {{.text = "hi"}}, .outcome = TP_TURN_COMPLETED},
+    {.name = "denied at intake", .replies = {{.text = "hi"}}, .act = {.kind = TP_OUTCOME_DENY, .reason = "no"}, .phase = TP_PHASE_TURN_INTAKE, .outcome = TP_TURN_DENIED, .code = TP_ERR_DENIED},
+    {.name = "policy fails", .replies = {{.text = "hi"}}, .act = {.kind = TP_OUTCOME_FAILED, .reason = "ill"}, .phase = TP_PHASE_TURN_PRE_POLICY, .outcome = TP_TURN_FAILED, .code = TP_ERR_HOOK},
+    {.name = "tools fail", .replies = {{.text = "hi"}}, .act = {.kind = TP_OUTCOME_FAILED}, .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .outcome = TP_TURN_FAILED, .code = TP_ERR_HOOK},
+    {.name = "sections fail", .replies = {{.text = "hi"}}, .act = {.kind = TP_OUTCOME_FAILED}, .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .outcome = TP_TURN_FAILED, .code = TP_ERR_HOOK},
+    {.name = "optional context fails", .replies = {{.text = "hi"}}, .act = {.kind = TP_OUTCOME_FAILED}, .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .outcome = TP_TURN_COMPLETED},
+    {.name = "model.pre required fails", .replies = {{.text = "hi"}}, .act = {.kind = TP_OUTCOME_FAILED}, .phase = TP_PHASE_MODEL_PRE, .failure = TP_FAILURE_REQUIRED, .outcome = TP_TURN_FAILED, .code = TP_ERR_HOOK},
+    {.name = "model fails", .replies = {{.fails = TP_ERR_MODEL}}, .outcome = TP_TURN_FAILED, .code = TP_ERR_MODEL},
+    {.name = "post_turn fails", .replies = {{.text = "hi"}}, .act = {.kind = TP_OUTCOME_FAILED}, .phase = TP_PHASE_TURN_POST_TURN, .outcome = TP_TURN_COMPLETED},
+    {.name = "error after calls", .replies = {{.calls = {CALL("a", "nobody")}, .call_count = 1}, {.fails = TP_ERR_MODEL}}, .outcome = TP_TURN_FAILED, .code = TP_ERR_MODEL},
+    {.name = "too many iterations", .replies = {{.calls = {CALL("a", "nobody")}, .call_count = 1}, {.calls = {CALL("a", "nobody")}, .call_count = 1}}, .limits = {.iterations_max = 3}, .outcome = TP_TURN_FAILED, .code = TP_ERR_TOO_LARGE},
+    {.name = "too many calls", .replies = {{.calls = {CALL("a", "nobody"), CALL("b", "nobody")}, .call_count = 2}}, .limits = {.tool_calls_max = 1}, .outcome = TP_TURN_FAILED, .code = TP_ERR_TOO_LARGE},
+    {.name = "too many tokens", .replies = {{.calls = {CALL("a", "nobody")}, .call_count = 1, .input_tokens = 60, .output_tokens = 50}}, .limits = {.tokens_max = 100}, .outcome = TP_TURN_FAILED, .code = TP_ERR_TOO_LARGE},
+    {.name = "too dear", .replies = {{.calls = {CALL("a", "nobody")}, .call_count = 1, .cost_micros = 11}}, .limits = {.cost_micros_max = 10}, .outcome = TP_TURN_FAILED, .code = TP_ERR_TOO_LARGE},
+    {.name = "out of time", .replies = {{.never = true}}, .limits = {.limit_ms = 30}, .outcome = TP_TURN_TIMED_OUT, .code = TP_ERR_TIMEOUT},
+};
+
+static void check_outcome(const outcome_case *c) {
+  ends e = {0};
+  act a;
+  memcpy(&a, &c->act, sizeof a);
+  hook hooks[] = {{.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .run = note_post_turn, .self = &e},
+                  {.id = "error", .phase = TP_PHASE_RUNTIME_ERROR, .run = note_error, .self = &e},
+                  {.id = "act", .phase = c->phase, .self = &a, .sub = {.failure = c->failure}}};
+  world w = open_world_with(c->replies, 2, NULL, hooks, c->phase ? 3 : 2);
+  tp_turn_request request = c->limits;
+  request.struct_size = sizeof request;
+  request.text = tp_text_of("hello");
+  request.id = "t1";
+  tp_turn_result result = run_request(&w, &request);
+  if (result.outcome != c->outcome || result.code != c->code)
+    fail_msg("%s: %s, %s: %.*s", c->name, tp_turn_outcome_name(result.outcome), tp_status_name(result.code), (int)result.reason.size, result.reason.data ? result.reason.data : "");
+  assert_text(result.turn_id, "t1");
+  if (c->outcome != TP_TURN_COMPLETED) {
+    assert_true(result.reason.size > 0);
+    assert_int_equal(result.text.size, 0);
+  }
+  bool error = c->outcome == TP_TURN_FAILED || c->outcome == TP_TURN_TIMED_OUT;
+  assert_int_equal(e.post_turns, 1);
+  assert_string_equal(e.outcome, tp_turn_outcome_name(c->outcome));
+  assert_int_equal(e.errors, error ? 1 : 0);
+  if (error) assert_int_equal(e.code, c->code);
+  tp_result_free(&result);
+  close_world(&w);
+}
+
+static void every_outcome_has_post_turn_once_and_runtime_error_when_it_failed(void **state) {
+  (void)state;
+  for (size_t i = 0; i < COUNT(outcomes); i++) check_outcome(&outcomes[i]);
+}
+
+typedef struct script_of_messages {
+  char text[1024];
+} script_of_messages;
+
+static tp_status write_message(void *ctx, const tp_message *m) {
+  script_of_messages *s = ctx;
+  size_t used = strlen(s->text);
+  snprintf(s->text + used, sizeof s->text - used, "%s<%.*s>%.*s%s;", m->role == TP_ROLE_USER ? "U" : m->role == TP_ROLE_ASSISTANT ? "A" : m->role == TP_ROLE_TOOL ? "T" : "E",
+           (int)m->text.size, m->text.size ? m->text.data : "", m->role == TP_ROLE_END ? (int)m->name.size : 0, m->name.size ? m->name.data : "", m->call_count ? "+calls" : "");
+  return TP_OK;
+}
+
+/* The host keeps its history: what a turn that did not complete leaves there is its message and an end mark. */
+static tp_history shared_history;
+static tp_history borrow_history(void) {
+  tp_history h = shared_history;
+  h.destroy = NULL;
+  return h;
+}
+
+static void turn_that_does_not_complete_leaves_its_message_and_a_mark(void **state) {
+  (void)state;
+  for (size_t i = 0; i < COUNT(outcomes); i++) {
+    const outcome_case *c = &outcomes[i];
+    assert_int_equal(tp_memory_history_new(NULL, &shared_history, NULL), TP_OK);
+    act a;
+    memcpy(&a, &c->act, sizeof a);
+    hook h = {.id = "act", .phase = c->phase, .self = &a, .sub = {.failure = c->failure}};
+    tp_session_options options = {.history = borrow_history()};
+    world w = open_world_with(c->replies, 2, &options, &h, c->phase ? 1 : 0);
+    tp_turn_request request = c->limits;
+    request.struct_size = sizeof request;
+    request.text = tp_text_of("hello");
+    tp_turn_result result = run_request(&w, &request);
+    assert_int_equal(result.outcome, c->outcome);
+    script_of_messages s = {""};
+    assert_int_equal(shared_history.load(shared_history.self, tp_text_of(NULL), tp_text_of("s1"), write_message, &s, NULL), TP_OK);
+    if (c->outcome == TP_TURN_COMPLETED) {
+      assert_string_equal(s.text, "U<hello>;A<hi>;");
+    } else {
+      char want[512];
+      snprintf(want, sizeof want, "U<hello>;E<%.*s>%s;", (int)result.reason.size, result.reason.data, tp_turn_outcome_name(c->outcome));
+      assert_string_equal(s.text, want);
+    }
+    tp_result_free(&result);
+    close_world(&w);
+    shared_history.destroy(shared_history.self);
+  }
+}
+
+static void end_marks_never_reach_the_model(void **state) {
+  (void)state;
+  static const reply replies[] = {{.fails = TP_ERR_MODEL}, {.text = "hi"}};
+  world w = open_world(replies, 2);
+  expect(&w, "one", TP_TURN_FAILED);
+  expect(&w, "two", TP_TURN_COMPLETED);
+  assert_string_equal(w.model->requests[1], "S<>U<one>U<two>");
+  close_world(&w);
+}
+
+static void history_outlives_its_session(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}};
+  assert_int_equal(tp_memory_history_new(NULL, &shared_history, NULL), TP_OK);
+  for (int i = 0; i < 2; i++) {
+    tp_session_options options = {.history = borrow_history()};
+    world w = open_world_with(replies, 1, &options, NULL, 0);
+    expect(&w, "hello", TP_TURN_COMPLETED);
+    assert_string_equal(w.model->requests[0], i == 0 ? "S<>U<hello>" : "S<>U<hello>A<hi>U<hello>");
+    close_world(&w);
+  }
+  shared_history.destroy(shared_history.self);
+}
+
+/* ---- a history that fails ---- */
+
+static _Atomic int loads_refused, appends_refused;
+static tp_status load_or_not(void *self, tp_text tenant, tp_text session, tp_message_fn each, void *ctx, tp_fault *fault) {
+  if (loads_refused > 0) {
+    loads_refused--;
+    return TP_ERR_STORE_BUSY;
+  }
+  return shared_history.load(self, tenant, session, each, ctx, fault);
+}
+static tp_status append_or_not(void *self, tp_text tenant, tp_text session, const tp_message *messages, size_t count, tp_fault *fault) {
+  if (appends_refused > 0) {
+    appends_refused--;
+    return TP_ERR_STORE_FULL;
+  }
+  return shared_history.append(self, tenant, session, messages, count, fault);
+}
+
+static void history_that_fails_fails_the_turn_and_the_next_works(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}};
+  assert_int_equal(tp_memory_history_new(NULL, &shared_history, NULL), TP_OK);
+  tp_session_options options = {.history = borrow_history()};
+  options.history.load = load_or_not;
+  options.history.append = append_or_not;
+  act started = {0};
+  hook h = {.id = "start", .phase = TP_PHASE_SESSION_START, .self = &started};
+  world w = open_world_with(replies, 1, &options, &h, 1);
+  loads_refused = 1;
+  tp_turn_result result = say(&w, "one");
+  assert_int_equal(result.outcome, TP_TURN_FAILED);
+  assert_int_equal(result.code, TP_ERR_STORE_BUSY);
+  tp_result_free(&result);
+  assert_int_equal(started.calls, 0);
+  appends_refused = 1;
+  result = say(&w, "two");
+  assert_int_equal(result.outcome, TP_TURN_FAILED);
+  assert_int_equal(result.code, TP_ERR_STORE_FULL);
+  tp_result_free(&result);
+  assert_int_equal(started.calls, 1);
+  expect(&w, "three", TP_TURN_COMPLETED);
+  assert_int_equal(started.calls, 1);
+  close_world(&w);
+  shared_history.destroy(shared_history.self);
+}
+
+/* ---- the model ---- */
+
+static void failed_request_is_repeated_when_it_is_retryable_and_said_nothing_yet(void **state) {
+  (void)state;
+  static const struct {
+    reply replies[4];
+    uint32_t asked;
+    tp_turn_outcome outcome;
+  } cases[] = {
+      {{{.fails = TP_ERR_MODEL, .retryable = true}, {.fails = TP_ERR_MODEL, .retryable = true}, {.text = "hi"}}, 3, TP_TURN_COMPLETED},
+      {{{.fails = TP_ERR_MODEL, .retryable = true}, {.fails = TP_ERR_MODEL, .retryable = true}, {.fails = TP_ERR_MODEL, .retryable = true}}, 3, TP_TURN_FAILED},
+      {{{.fails = TP_ERR_MODEL, .retryable = true, .delta = "I th"}, {.text = "hi"}}, 1, TP_TURN_FAILED},
+      {{{.fails = TP_ERR_MODEL}, {.text = "hi"}}, 1, TP_TURN_FAILED},
+  };
+  static const tp_contribution reminder = {.kind = TP_KIND_REMINDER, .text = TEXT("remember")};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    act pre = {0}, reminds = {.emits = &reminder, .emit_count = 1};
+    hook hooks[] = {{.id = "pre", .phase = TP_PHASE_MODEL_PRE, .self = &pre}, {.id = "reminds", .phase = TP_PHASE_SESSION_START, .self = &reminds}};
+    world w = open_world_with(cases[i].replies, 4, NULL, hooks, 2);
+    expect(&w, "hello", cases[i].outcome);
+    assert_int_equal(w.model->asked, cases[i].asked);
+    assert_int_equal(pre.calls, cases[i].asked); /* each attempt fires model.pre */
+    for (uint32_t r = 0; r < cases[i].asked; r++) {
+      assert_int_equal(w.model->attempts[r], r + 1);
+      assert_non_null(strstr(w.model->requests[r], "remember")); /* delivered when it succeeded */
+    }
+    close_world(&w);
+  }
+}
+
+typedef struct event_log {
+  char text[2048];
+  uint64_t sequence;
+  int bad;
+  char delta[64];
+} event_log;
+
+static void keep_event(void *ctx, const tp_event *event) {
+  event_log *log = ctx;
+  if (event->sequence == 1) log->sequence = 0;
+  if (event->sequence != ++log->sequence) log->bad++;
+  if (event->ids[TP_ID_SESSION].size != 2 || event->time_ns <= 0 || event->unix_ms <= 0) log->bad++;
+  size_t used = strlen(log->text);
+  snprintf(log->text + used, sizeof log->text - used, "%s ", tp_event_name(event->kind));
+  if (event->kind == TP_EVENT_MODEL_DELTA) strncat(log->delta, event->text.data, event->text.size);
+}
+
+static void events_tell_the_turn_in_order_and_without_gaps(void **state) {
+  (void)state;
+  static const reply replies[] = {{.calls = {CALL("a", "t")}, .call_count = 1}, {.text = "hi", .delta = "h"}};
+  tool_world t = {0};
+  make_tool(&t, "t");
+  event_log log = {.sequence = 0};
+  tp_session_options options = {.on_event = keep_event, .event_ctx = &log};
+  world w = open_world_with(replies, 2, &options, &t.hook, 1);
+  expect(&w, "go", TP_TURN_COMPLETED);
+  assert_int_equal(log.bad, 0);
+  assert_string_equal(log.text, "turn_begin phase_begin run phase_end model_begin model_end tool_begin tool_end model_begin model_delta model_end turn_end ");
+  assert_string_equal(log.delta, "h");
+  close_world(&w);
+}
+
+/* ---- the queue ---- */
+
+typedef struct order {
+  pthread_mutex_t mutex;
+  char text[256];
+  latch ended;
+} order;
+
+static void note_order(void *ctx, const tp_turn_result *result) {
+  order *o = ctx;
+  pthread_mutex_lock(&o->mutex);
+  size_t used = strlen(o->text);
+  snprintf(o->text + used, sizeof o->text - used, "%.*s:%s ", (int)result->turn_id.size, result->turn_id.data, tp_turn_outcome_name(result->outcome));
+  pthread_mutex_unlock(&o->mutex);
+  latch_hit(&o->ended);
+}
+
+static tp_turn *submit(world *w, const char *id, order *o) {
+  tp_turn_request request = request_of("hello");
+  tp_turn *turn = NULL;
+  request.id = id;
+  assert_int_equal(tp_turn_submit(w->session, &request, note_order, o, &turn, NULL), TP_OK);
+  return turn;
+}
+
+static void turns_of_a_session_run_one_at_a_time_in_order(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}};
+  latch entered = LATCH, leave = LATCH;
+  act intake = {.entered = &entered, .waits_for = &leave};
+  hook h = {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &intake, .slow = true, .sub = {.limit_ms = 60000}};
+  world w = open_world_with(replies, 1, NULL, &h, 1);
+  order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
+  static const char *const ids[] = {"a", "b", "c", "d", "e"};
+  for (int i = 0; i < 5; i++) tp_turn_unref(submit(&w, ids[i], &o));
+  latch_wait(&entered, 1);
+  assert_int_equal(intake.calls, 1);
+  latch_hit(&leave);
+  expect(&w, "mixed in", TP_TURN_COMPLETED); /* a synchronous one waits its turn */
+  latch_wait(&o.ended, 5);
+  assert_string_equal(o.text, "a:completed b:completed c:completed d:completed e:completed ");
+  assert_int_equal(w.model->asked, 6);
+  assert_non_null(strstr(w.model->requests[5], "U<mixed in>"));
+  close_world(&w);
+}
+
+static void queue_has_a_bound(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}};
+  latch entered = LATCH, leave = LATCH;
+  act intake = {.entered = &entered, .waits_for = &leave};
+  hook h = {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &intake, .slow = true};
+  tp_session_options options = {.turns_queued_max = 2};
+  world w = open_world_with(replies, 1, &options, &h, 1);
+  order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
+  for (int i = 0; i < 3; i++) tp_turn_unref(submit(&w, NULL, &o));
+  tp_turn_request request = request_of("one too many");
+  tp_turn_result result;
+  assert_int_equal(tp_turn_submit(w.session, &request, note_order, &o, NULL, NULL), TP_ERR_FULL);
+  assert_int_equal(tp_turn_run(w.session, &request, &result, NULL), TP_ERR_FULL);
+  latch_hit(&leave);
+  latch_wait(&o.ended, 3);
+  expect(&w, "now it fits", TP_TURN_COMPLETED);
+  assert_int_equal(latch_count(&o.ended), 3);
+  close_world(&w);
+}
+
+static void running_and_queued_turns_can_be_cancelled(void **state) {
+  (void)state;
+  static const reply replies[] = {{.never = true}, {.text = "hi"}};
+  ends e = {0};
+  hook hooks[] = {{.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .run = note_post_turn, .self = &e},
+                  {.id = "error", .phase = TP_PHASE_RUNTIME_ERROR, .run = note_error, .self = &e}};
+  world w = open_world_with(replies, 2, NULL, hooks, 2);
+  order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
+  tp_turn *running = submit(&w, "running", &o), *queued = submit(&w, "queued", &o), *after = submit(&w, "after", &o);
+  latch_wait(&w.model->started, 1);
+  tp_turn_cancel(queued);
+  tp_turn_cancel(running);
+  tp_turn_cancel(running);
+  latch_wait(&o.ended, 3);
+  assert_string_equal(o.text, "running:cancelled queued:cancelled after:completed ");
+  assert_int_equal(w.model->asked, 2); /* the queued one never got so far */
+  assert_int_equal(w.model->cancels, 1);
+  assert_int_equal(e.post_turns, 3);
+  assert_int_equal(e.errors, 0); /* cancelled is no error */
+  tp_turn_cancel(after); /* harmless on a turn that has ended */
+  tp_turn_unref(running);
+  tp_turn_unref(queued);
+  tp_turn_unref(after);
+  assert_string_equal(w.model->requests[1], "S<>U<hello>U<hello>U<hello>");
+  close_world(&w);
+}
+
+static void cancel_in_the_middle_of_tools_ends_the_turn_without_a_call_in_the_history(void **state) {
+  (void)state;
+  static const reply replies[] = {{.calls = {CALL("a", "t")}, .call_count = 1}, {.text = "hi"}};
+  tool_world t = {.text = "x"};
+  make_tool(&t, "t");
+  latch entered = LATCH, leave = LATCH;
+  act gate = {.entered = &entered, .waits_for = &leave};
+  hook hooks[] = {t.hook, {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .self = &gate, .slow = true, .sub = {.limit_ms = 60000}}};
+  world w = open_world_with(replies, 2, NULL, hooks, 2);
+  order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
+  tp_turn *turn = submit(&w, "t1", &o);
+  latch_wait(&entered, 1);
+  tp_turn_cancel(turn);
+  latch_wait(&o.ended, 1);
+  tp_turn_unref(turn);
+  assert_string_equal(o.text, "t1:cancelled ");
+  assert_int_equal(t.runs, 0);
+  latch_hit(&leave);
+  expect(&w, "next", TP_TURN_COMPLETED);
+  assert_string_equal(w.model->requests[1], "S<>U<hello>U<next>");
+  close_world(&w);
+}
+
+/* ---- the life of a session ---- */
+
+typedef struct life {
+  _Atomic int ends_;
+  char reason[32];
+} life;
+
+static tp_outcome note_session_end(void *self, tp_call *call) {
+  life *l = self;
+  l->ends_++;
+  tp_text reason = tp_call_text(call, TP_FIELD_REASON);
+  snprintf(l->reason, sizeof l->reason, "%.*s", (int)reason.size, reason.data);
+  return tp_call_done(call);
+}
+
+static void hit(void *ctx) { latch_hit(ctx); }
+
+static void session_starts_once_with_its_first_turn_and_ends_once(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}};
+  act start = {0};
+  life l = {0};
+  hook hooks[] = {{.id = "start", .phase = TP_PHASE_SESSION_START, .self = &start},
+                  {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l, .slow = true}};
+  world w = open_world_with(replies, 1, NULL, hooks, 2);
+  assert_int_equal(start.calls, 0); /* opening never blocks */
+  expect(&w, "one", TP_TURN_COMPLETED);
+  expect(&w, "two", TP_TURN_COMPLETED);
+  assert_int_equal(start.calls, 1);
+  assert_int_equal(tp_session_end_phase(w.session, "topic_change", NULL), TP_OK);
+  assert_int_equal(l.ends_, 1);
+  assert_string_equal(l.reason, "topic_change");
+  expect(&w, "three", TP_TURN_COMPLETED);
+  assert_int_equal(start.calls, 1);
+  latch closed = LATCH;
+  tp_session_close(w.session, hit, &closed);
+  latch_wait(&closed, 1);
+  assert_int_equal(l.ends_, 2);
+  assert_string_equal(l.reason, "closed");
+  close_runtime(w.runtime);
+  assert_int_equal(l.ends_, 2);
+  recorder_free(w.model);
+}
+
+static void closing_comes_after_the_queue_and_refuses_what_follows(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}};
+  latch entered = LATCH, leave = LATCH;
+  act intake = {.entered = &entered, .waits_for = &leave};
+  life l = {0};
+  hook hooks[] = {{.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &intake, .slow = true, .sub = {.limit_ms = 60000}},
+                  {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l}};
+  world w = open_world_with(replies, 1, NULL, hooks, 2);
+  order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
+  tp_turn_unref(submit(&w, "a", &o));
+  tp_turn_unref(submit(&w, "b", &o));
+  latch_wait(&entered, 1);
+  latch closed = LATCH;
+  tp_session_close(w.session, hit, &closed);
+  tp_turn_request request = request_of("too late");
+  assert_int_equal(tp_turn_submit(w.session, &request, note_order, &o, NULL, NULL), TP_ERR_SHUTDOWN);
+  assert_int_equal(l.ends_, 0);
+  latch_hit(&leave);
+  latch_wait(&closed, 1);
+  assert_string_equal(o.text, "a:completed b:completed ");
+  assert_int_equal(l.ends_, 1);
+  close_runtime(w.runtime);
+  recorder_free(w.model);
+}
+
+static void drain_closes_what_is_open(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}, {.never = true}};
+  life l = {0};
+  ends e = {0};
+  hook hooks[] = {{.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l},
+                  {.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .run = note_post_turn, .self = &e}};
+  world w = open_world_with(replies, 2, NULL, hooks, 2);
+  expect(&w, "one", TP_TURN_COMPLETED);
+  order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
+  tp_turn_unref(submit(&w, "stuck", &o));
+  tp_turn_unref(submit(&w, "queued", &o));
+  latch_wait(&w.model->started, 2);
+  tp_drain_report report;
+  assert_int_equal(tp_runtime_drain(w.runtime, 30, &report), TP_OK);
+  assert_true(report.complete);
+  assert_int_equal(report.turns_cancelled, 2);
+  assert_string_equal(o.text, "stuck:cancelled queued:cancelled ");
+  assert_int_equal(l.ends_, 1);
+  assert_int_equal(e.post_turns, 3);
+  close_runtime(w.runtime);
+  assert_int_equal(w.model->destroys, 1);
+  recorder_free(w.model);
+}
+
+static bool matches_nothing(void *ctx, const tp_match_view *view) {
+  (void)ctx;
+  (void)view;
+  return false;
+}
+
+static void jobs_of_post_turn_and_session_end_are_scheduled(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}};
+  static const tp_contribution job = {.kind = TP_KIND_BACKGROUND_JOB, .key = TEXT("once"), .domain = TEXT("worker"), .value = TEXT("\x81\xa1x\x01")};
+  static const tp_contribution last = {.kind = TP_KIND_BACKGROUND_JOB, .key = TEXT("last"), .domain = TEXT("worker"), .value = TEXT("\x80")};
+  act schedules = {.emits = &job, .emit_count = 1}, ends_ = {.emits = &last, .emit_count = 1}, worker = {0};
+  hook hooks[] = {{.id = "schedules", .phase = TP_PHASE_TURN_POST_TURN, .self = &schedules},
+                  {.id = "ends", .phase = TP_PHASE_SESSION_END, .self = &ends_},
+                  {.id = "worker", .phase = TP_PHASE_TURN_POST_TURN, .self = &worker, .sub = {.match = {.matches = matches_nothing, .description = "never by itself"}}}};
+  world w = open_world_with(replies, 1, NULL, hooks, 3);
+  expect(&w, "one", TP_TURN_COMPLETED);
+  expect(&w, "two", TP_TURN_COMPLETED); /* the same key: the same job */
+  assert_int_equal(tp_jobs_wait(w.runtime, "s1", 10000), TP_OK);
+  uint32_t after_turns = worker.calls;
+  assert_int_equal(tp_session_end_phase(w.session, "over", NULL), TP_OK);
+  assert_int_equal(tp_jobs_wait(w.runtime, "s1", 10000), TP_OK);
+  uint32_t after_end = worker.calls;
+  close_world(&w);
+  assert_int_equal(after_turns, 1);
+  assert_int_equal(after_end, 2);
+}
+
+static void without_engine_workers_everything_runs_on_the_caller(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}};
+  tp_runtime_options options = {.struct_size = sizeof options, .no_engine_workers = true};
+  world w = {.runtime = open_runtime(&options), .model = recorder_new(replies, 1)};
+  life l = {0};
+  act slow = {0};
+  hook hooks[] = {{.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l},
+                  {.id = "slow", .phase = TP_PHASE_TURN_INTAKE, .self = &slow, .slow = true}};
+  add_hooks(w.runtime, hooks, 2);
+  tp_session_options session = {.struct_size = sizeof session, .id = "s1", .model = recorder_model(w.model, false)};
+  assert_int_equal(tp_session_open(w.runtime, &session, &w.session, NULL), TP_OK);
+  expect(&w, "one", TP_TURN_COMPLETED);
+  tp_turn_request request = request_of("x");
+  assert_int_equal(tp_turn_submit(w.session, &request, note_order, NULL, NULL, NULL), TP_ERR_USAGE);
+  tp_session_close(w.session, NULL, NULL);
+  assert_int_equal(l.ends_, 1);
+  close_runtime(w.runtime);
+  assert_int_equal(w.model->destroys, 1);
+  recorder_free(w.model);
+}
+
+static void script_model_plays_its_list(void **state) {
+  (void)state;
+  static const tp_model_response list[] = {{.struct_size = sizeof(tp_model_response), .text = TEXT("one")}, {.struct_size = sizeof(tp_model_response), .text = TEXT("two")}};
+  for (int repeat = 0; repeat < 2; repeat++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    tp_session_options options = {.struct_size = sizeof options, .id = "s1"};
+    assert_int_equal(tp_script_model_new(list, 2, repeat, &options.model, NULL), TP_OK);
+    world w = {.runtime = runtime};
+    assert_int_equal(tp_session_open(runtime, &options, &w.session, NULL), TP_OK);
+    static const char *const want[] = {"one", "two", "one"};
+    for (int i = 0; i < 3; i++) {
+      tp_turn_result result = say(&w, "x");
+      assert_int_equal(result.outcome, i < 2 || repeat ? TP_TURN_COMPLETED : TP_TURN_FAILED);
+      if (result.outcome == TP_TURN_COMPLETED) assert_text(result.text, want[i]);
+      tp_result_free(&result);
+    }
+    tp_session_close(w.session, NULL, NULL);
+    close_runtime(runtime);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(request_without_subscriptions_is_byte_for_byte_the_conversation),
+      cmocka_unit_test(bad_requests_are_refused_before_anything_happens),
+      cmocka_unit_test(session_without_a_model_fails_its_turns),
+      cmocka_unit_test(results_go_back_to_the_model_in_call_order),
+      cmocka_unit_test(denied_call_brings_its_reason_and_a_reminder_to_the_next_request),
+      cmocka_unit_test(sections_contexts_and_reminders_reach_the_request_and_not_the_history),
+      cmocka_unit_test(context_of_model_pre_is_for_this_request_only),
+      cmocka_unit_test(intake_rewrites_what_the_model_and_the_history_get),
+      cmocka_unit_test(every_outcome_has_post_turn_once_and_runtime_error_when_it_failed),
+      cmocka_unit_test(turn_that_does_not_complete_leaves_its_message_and_a_mark),
+      cmocka_unit_test(end_marks_never_reach_the_model),
+      cmocka_unit_test(history_outlives_its_session),
+      cmocka_unit_test(history_that_fails_fails_the_turn_and_the_next_works),
+      cmocka_unit_test(failed_request_is_repeated_when_it_is_retryable_and_said_nothing_yet),
+      cmocka_unit_test(events_tell_the_turn_in_order_and_without_gaps),
+      cmocka_unit_test(turns_of_a_session_run_one_at_a_time_in_order),
+      cmocka_unit_test(queue_has_a_bound),
+      cmocka_unit_test(running_and_queued_turns_can_be_cancelled),
+      cmocka_unit_test(cancel_in_the_middle_of_tools_ends_the_turn_without_a_call_in_the_history),
+      cmocka_unit_test(session_starts_once_with_its_first_turn_and_ends_once),
+      cmocka_unit_test(closing_comes_after_the_queue_and_refuses_what_follows),
+      cmocka_unit_test(drain_closes_what_is_open),
+      cmocka_unit_test(jobs_of_post_turn_and_session_end_are_scheduled),
+      cmocka_unit_test(without_engine_workers_everything_runs_on_the_caller),
+      cmocka_unit_test(script_model_plays_its_list),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Deferral: a handler answers later, through a token, from any thread, or not at all. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/host.h"
+
+enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, TOOL_PRE = TP_PHASE_TOOL_PRE };
+
+static const tp_contribution before = {.kind = TP_KIND_AUDIT, .key = TEXT("1"), .text = TEXT("before")};
+static const tp_contribution after[] = {{.kind = TP_KIND_AUDIT, .key = TEXT("2"), .text = TEXT("after")},
+                                        {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("c"), .text = TEXT("context")}};
+static const tp_outcome done = {.kind = TP_OUTCOME_DONE};
+
+typedef struct watched {
+  _Atomic int cancels, destroys;
+  act handler;
+} watched;
+
+static void count_cancel(void *ctx) { ((watched *)ctx)->cancels++; }
+static void count_destroy(void *ctx) { ((watched *)ctx)->destroys++; }
+
+static void defer_with(watched *d, latch *deferred) {
+  d->handler.defers = true;
+  d->handler.deferred = deferred;
+  d->handler.deferral = (tp_deferral){.cancel = count_cancel, .destroy = count_destroy, .ctx = d};
+}
+
+static uint64_t open_tokens(tp_runtime *runtime) {
+  tp_runtime_stats stats = {.struct_size = sizeof stats};
+  tp_runtime_stats_get(runtime, &stats);
+  return stats.tokens_open;
+}
+
+typedef struct completer {
+  latch *when;
+  tp_token *token;
+  tp_outcome outcome;
+  tp_status first, second;
+} completer;
+
+static void *complete(void *arg) {
+  completer *c = arg;
+  latch_wait(c->when, 1);
+  c->first = tp_token_complete(*c->token, &c->outcome);
+  c->second = tp_token_complete(*c->token, &c->outcome);
+  return NULL;
+}
+
+static pthread_t start_completer(completer *c) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, complete, c);
+  return thread;
+}
+
+/* ---- answering through a token ---- */
+
+static void deferred_answer_joins_what_was_emitted_before(void **state) {
+  (void)state;
+  for (int slow = 0; slow < 2; slow++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    latch deferred = LATCH;
+    watched d = {.handler = {.emits = &before, .emit_count = 1}};
+    defer_with(&d, &deferred);
+    add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = slow}, 1);
+    tp_turn *turn = begin_bare(runtime, 0);
+    completer c = {.when = &deferred, .token = &d.handler.token, .outcome = {.kind = TP_OUTCOME_DONE, .contributions = after, .contribution_count = 2}};
+    pthread_t thread = start_completer(&c);
+    tp_phase_result result = run_phase(turn, GATHER, NULL);
+    pthread_join(thread, NULL);
+    assert_int_equal(c.first, TP_OK);
+    assert_int_equal(c.second, TP_ERR_STALE);
+    assert_run(&result, "d", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+    assert_int_equal(run_of(&result, "d").contribution_count, 3);
+    assert_int_equal(tp_merged_count(result.merged, TP_KIND_AUDIT), 2);
+    assert_text(tp_merged_get(result.merged, TP_KIND_AUDIT, 0).contribution->text, "before");
+    assert_text(tp_merged_get(result.merged, TP_KIND_AUDIT, 1).contribution->text, "after");
+    assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 1);
+    assert_int_equal(d.cancels, 0);
+    assert_int_equal(d.destroys, 1);
+    assert_int_equal(open_tokens(runtime), 0);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+typedef struct hasty {
+  tp_status status;
+  latch completed;
+} hasty;
+
+static tp_outcome defer_and_complete_at_once(void *self, tp_call *call) {
+  hasty *h = self;
+  tp_token token;
+  tp_outcome outcome = tp_call_defer(call, NULL, &token);
+  h->status = tp_token_complete(token, &(tp_outcome){.kind = TP_OUTCOME_DENY, .reason = "at once"});
+  latch_hit(&h->completed);
+  return outcome;
+}
+
+static void token_may_be_completed_before_the_handler_returns(void **state) {
+  (void)state;
+  for (int slow = 0; slow < 2; slow++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    hasty h = {.status = TP_ERR_INTERNAL, .completed = LATCH};
+    add_hooks(runtime, &(hook){.id = "d", .phase = TOOL_PRE, .run = defer_and_complete_at_once, .self = &h, .slow = slow}, 1);
+    tp_turn *turn = begin_bare(runtime, 0);
+    tp_phase_result result = run_phase(turn, TOOL_PRE, NULL);
+    latch_wait(&h.completed, 1); /* the phase may end before the handler returns */
+    assert_int_equal(h.status, TP_OK);
+    assert_int_equal(result.outcome, TP_ERR_DENIED);
+    assert_text(result.reason, "at once");
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+static void answer_through_a_token_is_judged_like_any_other(void **state) {
+  (void)state;
+  static const tp_contribution foreign = {.kind = TP_KIND_REMINDER, .text = TEXT("not here")};
+  static const tp_contribution broken = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("\xc3")};
+  static const struct {
+    tp_outcome outcome;
+    tp_state state;
+    tp_reason reason;
+  } cases[] = {
+      {{.kind = TP_OUTCOME_DONE}, TP_STATE_SUCCEEDED, TP_REASON_NONE},
+      {{.kind = TP_OUTCOME_FAILED, .code = 9, .reason = "no"}, TP_STATE_FAILED, TP_REASON_ERROR},
+      {{.kind = TP_OUTCOME_DENY}, TP_STATE_FAILED, TP_REASON_CAPABILITY},
+      {{.kind = TP_OUTCOME_DONE, .contributions = &foreign, .contribution_count = 1}, TP_STATE_FAILED, TP_REASON_CAPABILITY},
+      {{.kind = TP_OUTCOME_DONE, .contributions = &broken, .contribution_count = 1}, TP_STATE_FAILED, TP_REASON_MALFORMED},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    for (int slow = 0; slow < 2; slow++) {
+      tp_runtime *runtime = open_runtime(NULL);
+      latch deferred = LATCH;
+      watched d = {.handler = {0}};
+      defer_with(&d, &deferred);
+      add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = slow}, 1);
+      tp_turn *turn = begin_bare(runtime, 0);
+      completer c = {.when = &deferred, .token = &d.handler.token, .outcome = cases[i].outcome};
+      pthread_t thread = start_completer(&c);
+      tp_phase_result result = run_phase(turn, GATHER, NULL);
+      pthread_join(thread, NULL);
+      assert_int_equal(c.first, TP_OK);
+      assert_run(&result, "d", cases[i].state, cases[i].reason);
+      assert_int_equal(run_of(&result, "d").code, cases[i].outcome.code);
+      assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 0);
+      assert_int_equal(d.destroys, 1);
+      tp_turn_end(turn);
+      close_runtime(runtime);
+    }
+  }
+}
+
+static void token_that_never_was_is_stale(void **state) {
+  (void)state;
+  assert_int_equal(tp_token_complete((tp_token){0}, &done), TP_ERR_STALE);
+  assert_int_equal(tp_token_complete((tp_token){UINT64_MAX}, &done), TP_ERR_STALE);
+  assert_int_equal(tp_token_complete((tp_token){0x12345678}, &done), TP_ERR_STALE);
+}
+
+typedef struct twice {
+  tp_token first, second;
+  tp_outcome_kind second_kind;
+  tp_status emit;
+  latch *deferred;
+} twice;
+
+static tp_outcome defer_twice(void *self, tp_call *call) {
+  twice *t = self;
+  tp_outcome outcome = tp_call_defer(call, NULL, &t->first);
+  t->second_kind = tp_call_defer(call, NULL, &t->second).kind;
+  t->emit = tp_call_emit(call, &before);
+  latch_hit(t->deferred);
+  return outcome;
+}
+
+static void second_deferral_of_a_call_gives_no_token(void **state) {
+  (void)state;
+  for (int slow = 0; slow < 2; slow++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    latch deferred = LATCH;
+    twice t = {.deferred = &deferred, .second = {7}};
+    add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .run = defer_twice, .self = &t, .slow = slow}, 1);
+    tp_turn *turn = begin_bare(runtime, 0);
+    completer wrong = {.when = &deferred, .token = &t.first, .outcome = {.kind = TP_OUTCOME_DEFERRED}};
+    pthread_t one = start_completer(&wrong);
+    completer right = {.when = &deferred, .token = &t.first, .outcome = done};
+    pthread_t two = start_completer(&right);
+    tp_phase_result result = run_phase(turn, GATHER, NULL);
+    pthread_join(one, NULL);
+    pthread_join(two, NULL);
+    assert_int_equal(wrong.first, TP_ERR_USAGE); /* "deferred" is no answer: the token stayed open */
+    assert_int_equal(right.first, TP_OK);
+    assert_run(&result, "d", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+    assert_int_equal(t.second.bits, 0);
+    assert_int_equal(t.second_kind, TP_OUTCOME_FAILED);
+    assert_int_equal(t.emit, TP_ERR_USAGE); /* sealed: what comes later comes with the completion */
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+typedef struct both {
+  watched d;
+  tp_token token;
+} both;
+
+static tp_outcome defer_and_answer(void *self, tp_call *call) {
+  both *b = self;
+  tp_deferral deferral = {.cancel = count_cancel, .destroy = count_destroy, .ctx = &b->d};
+  tp_call_defer(call, &deferral, &b->token);
+  return tp_call_done(call);
+}
+
+static void deferring_and_answering_all_the_same_is_malformed(void **state) {
+  (void)state;
+  for (int slow = 0; slow < 2; slow++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    both b = {0};
+    add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .run = defer_and_answer, .self = &b, .slow = slow}, 1);
+    tp_turn *turn = begin_bare(runtime, 0);
+    tp_phase_result result = run_phase(turn, GATHER, NULL);
+    assert_int_equal(run_of(&result, "d").state, TP_STATE_FAILED);
+    assert_int_equal(tp_token_complete(b.token, &done), TP_ERR_STALE);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+    assert_int_equal(b.d.cancels, 0);
+    assert_int_equal(b.d.destroys, 1);
+  }
+}
+
+/* ---- not answering in time ---- */
+
+static void token_that_times_out_is_cancelled_once_and_destroyed_when_it_comes_late(void **state) {
+  (void)state;
+  for (int slow = 0; slow < 2; slow++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    watched d = {.handler = {0}};
+    defer_with(&d, NULL);
+    add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = slow, .sub = {.limit_ms = 10}}, 1);
+    tp_turn *turn = begin_bare(runtime, 0);
+    tp_phase_result result = run_phase(turn, GATHER, NULL);
+    assert_run(&result, "d", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+    assert_int_equal(d.cancels, 1);
+    assert_int_equal(d.destroys, 0); /* somebody may still hold the token */
+    tp_outcome late = {.kind = TP_OUTCOME_DONE, .contributions = after, .contribution_count = 2};
+    assert_int_equal(tp_token_complete(d.handler.token, &late), TP_ERR_STALE);
+    assert_int_equal(d.destroys, 1);
+    assert_int_equal(tp_token_complete(d.handler.token, &late), TP_ERR_STALE);
+    assert_int_equal(d.cancels, 1);
+    assert_int_equal(d.destroys, 1);
+    assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 0);
+    assert_int_equal(open_tokens(runtime), 0);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+typedef struct self_completer {
+  tp_token token;
+  tp_status status;
+  _Atomic int cancels, destroys;
+} self_completer;
+
+static void complete_in_cancel(void *ctx) {
+  self_completer *s = ctx;
+  s->cancels++;
+  s->status = tp_token_complete(s->token, &done);
+}
+static void count_end(void *ctx) { ((self_completer *)ctx)->destroys++; }
+
+static tp_outcome defer_to_itself(void *self, tp_call *call) {
+  self_completer *s = self;
+  return tp_call_defer(call, &(tp_deferral){.cancel = complete_in_cancel, .destroy = count_end, .ctx = s}, &s->token);
+}
+
+static void cancel_may_complete_its_own_token(void **state) {
+  (void)state;
+  for (int slow = 0; slow < 2; slow++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    self_completer s = {.status = TP_OK};
+    add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .run = defer_to_itself, .self = &s, .slow = slow, .sub = {.limit_ms = 10}}, 1);
+    tp_turn *turn = begin_bare(runtime, 0);
+    tp_phase_result result = run_phase(turn, GATHER, NULL);
+    assert_run(&result, "d", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+    assert_int_equal(s.status, TP_ERR_STALE);
+    assert_int_equal(s.cancels, 1);
+    assert_int_equal(s.destroys, 1);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+static void failing_closed_cancels_deferred_ones_and_takes_their_answer(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  self_completer s = {.status = TP_ERR_INTERNAL};
+  act bad = {.kind = TP_OUTCOME_FAILED};
+  hook hooks[] = {{.id = "d", .phase = GATHER, .run = defer_to_itself, .self = &s},
+                  {.id = "bad", .phase = GATHER, .self = &bad, .slow = true, .sub = {.failure = TP_FAILURE_REQUIRED}}};
+  add_hooks(runtime, hooks, 2);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, GATHER, NULL);
+  assert_int_equal(result.outcome, TP_ERR_HOOK);
+  if (run_of(&result, "d").state == TP_STATE_SUCCEEDED) { /* else the failure came before its turn */
+    assert_int_equal(s.status, TP_OK);
+    assert_int_equal(s.cancels, 1);
+    assert_int_equal(s.destroys, 1);
+  }
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+/* ---- limits ---- */
+
+static void tokens_above_the_cap_are_refused(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .deferred_max = 3});
+  watched d[5];
+  hook hooks[5];
+  static const char *const ids[] = {"a", "b", "c", "d", "e"};
+  memset(d, 0, sizeof d);
+  for (int i = 0; i < 5; i++) {
+    defer_with(&d[i], NULL);
+    hooks[i] = (hook){.id = ids[i], .phase = GATHER, .self = &d[i].handler, .sub = {.limit_ms = 20}};
+  }
+  add_hooks(runtime, hooks, 5);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, GATHER, NULL);
+  int timed_out = 0, refused = 0;
+  for (int i = 0; i < 5; i++) {
+    tp_run_record run = run_of(&result, ids[i]);
+    timed_out += run.state == TP_STATE_TIMED_OUT;
+    if (run.state != TP_STATE_FAILED) continue;
+    refused++;
+    assert_int_equal(run.reason, TP_REASON_ERROR);
+    assert_int_equal(d[i].handler.token.bits, 0);
+    assert_int_equal(d[i].cancels + d[i].destroys, 0); /* neither will be called */
+  }
+  assert_int_equal(timed_out, 3);
+  assert_int_equal(refused, 2);
+  assert_int_equal(open_tokens(runtime), 3);
+  for (int i = 0; i < 5; i++) assert_int_equal(tp_token_complete(d[i].handler.token, &done), TP_ERR_STALE);
+  assert_int_equal(open_tokens(runtime), 0);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+enum { MANY = 500 };
+
+typedef struct crowd {
+  act acts[MANY];
+  latch deferred;
+  int bad;
+} crowd;
+
+static void *complete_all(void *arg) {
+  crowd *c = arg;
+  latch_wait(&c->deferred, MANY);
+  for (int i = MANY; i-- > 0;)
+    if (tp_token_complete(c->acts[i].token, &done) != TP_OK) c->bad++;
+  return NULL;
+}
+
+static void waiting_attempts_need_no_thread(void **state) {
+  (void)state;
+  tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 1, .handler_threads = 2};
+  tp_runtime *runtime = open_runtime(&options);
+  static crowd c = {.deferred = LATCH};
+  static hook hooks[MANY];
+  static char ids[MANY][8];
+  for (int i = 0; i < MANY; i++) {
+    snprintf(ids[i], sizeof ids[i], "h%d", i);
+    c.acts[i] = (act){.defers = true, .deferred = &c.deferred};
+    hooks[i] = (hook){.id = ids[i], .phase = GATHER, .self = &c.acts[i], .slow = i % 2, .sub = {.limit_ms = 60000}};
+  }
+  add_hooks(runtime, hooks, MANY);
+  tp_turn *turn = begin_bare(runtime, 0);
+  pthread_t thread;
+  pthread_create(&thread, NULL, complete_all, &c);
+  tp_phase_result result = run_phase(turn, GATHER, NULL);
+  pthread_join(thread, NULL);
+  assert_int_equal(c.bad, 0);
+  for (uint32_t i = 0; i < MANY; i++) assert_int_equal(tp_phase_result_run(&result, i).state, TP_STATE_SUCCEEDED);
+  tp_runtime_stats stats = {.struct_size = sizeof stats};
+  tp_runtime_stats_get(runtime, &stats);
+  assert_in_range(stats.handler_threads, 0, 2);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+/* ---- after everything ---- */
+
+static void token_is_harmless_after_the_turn_and_the_runtime_are_gone(void **state) {
+  (void)state;
+  for (int slow = 0; slow < 2; slow++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    watched d[4];
+    hook hooks[4];
+    static const char *const ids[] = {"a", "b", "c", "d"};
+    memset(d, 0, sizeof d);
+    for (int i = 0; i < 4; i++) {
+      defer_with(&d[i], NULL);
+      hooks[i] = (hook){.id = ids[i], .phase = GATHER, .self = &d[i].handler, .slow = slow, .sub = {.limit_ms = 10}};
+    }
+    add_hooks(runtime, hooks, 4);
+    tp_turn *turn = begin_bare(runtime, 0);
+    run_phase(turn, GATHER, NULL);
+    assert_int_equal(tp_token_complete(d[0].handler.token, &done), TP_ERR_STALE);
+    tp_turn_end(turn);
+    assert_int_equal(tp_token_complete(d[1].handler.token, &done), TP_ERR_STALE);
+    tp_drain_report report;
+    assert_int_equal(tp_runtime_drain(runtime, 100, &report), TP_OK);
+    assert_int_equal(report.leaks, 0); /* no function is running: tokens are no leaks */
+    assert_int_equal(tp_token_complete(d[2].handler.token, &done), TP_ERR_STALE);
+    close_runtime(runtime);
+    for (int i = 0; i < 4; i++) {
+      assert_int_equal(tp_token_complete(d[i].handler.token, &done), TP_ERR_STALE);
+      assert_int_equal(d[i].cancels, 1);
+      assert_int_equal(d[i].destroys, 1); /* the last one's by the end of the runtime */
+    }
+  }
+}
+
+static void token_of_a_cancelled_turn_is_stale(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  latch deferred = LATCH;
+  watched d = {.handler = {0}};
+  defer_with(&d, &deferred);
+  add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = true, .sub = {.limit_ms = 60000}}, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_turn_cancel(turn);
+  tp_phase_result result = run_phase(turn, GATHER, NULL);
+  assert_int_equal(d.handler.calls, 0); /* its deadline is now */
+  assert_int_equal(run_of(&result, "d").state, TP_STATE_SKIPPED);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+  assert_int_equal(d.cancels + d.destroys, 0);
+}
+
+typedef struct retrier {
+  act handler;
+  latch deferred;
+  tp_status first, again, second;
+} retrier;
+
+static void *fail_then_complete(void *arg) {
+  retrier *r = arg;
+  latch_wait(&r->deferred, 1);
+  tp_token first = r->handler.token;
+  r->first = tp_token_complete(first, &(tp_outcome){.kind = TP_OUTCOME_FAILED, .retryable = 1});
+  latch_wait(&r->deferred, 2);
+  r->again = tp_token_complete(first, &done);
+  r->second = tp_token_complete(r->handler.token, &done);
+  return NULL;
+}
+
+static void deferred_retry_gets_a_new_token(void **state) {
+  (void)state;
+  for (int slow = 0; slow < 2; slow++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    retrier r = {.deferred = LATCH};
+    r.handler = (act){.defers = true, .deferred = &r.deferred};
+    hook h = {.id = "d", .phase = GATHER, .self = &r.handler, .slow = slow, .idempotent = true, .sub = {.attempts = 2}};
+    add_hooks(runtime, &h, 1);
+    tp_turn *turn = begin_bare(runtime, 0);
+    pthread_t thread;
+    pthread_create(&thread, NULL, fail_then_complete, &r);
+    tp_phase_result result = run_phase(turn, GATHER, NULL);
+    pthread_join(thread, NULL);
+    assert_int_equal(r.first, TP_OK);
+    assert_int_equal(r.again, TP_ERR_STALE);
+    assert_int_equal(r.second, TP_OK);
+    assert_run(&result, "d", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+    assert_int_equal(run_of(&result, "d").attempts, 2);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(deferred_answer_joins_what_was_emitted_before),
+      cmocka_unit_test(token_may_be_completed_before_the_handler_returns),
+      cmocka_unit_test(answer_through_a_token_is_judged_like_any_other),
+      cmocka_unit_test(token_that_never_was_is_stale),
+      cmocka_unit_test(second_deferral_of_a_call_gives_no_token),
+      cmocka_unit_test(deferring_and_answering_all_the_same_is_malformed),
+      cmocka_unit_test(token_that_times_out_is_cancelled_once_and_destroyed_when_it_comes_late),
+      cmocka_unit_test(cancel_may_complete_its_own_token),
+      cmocka_unit_test(failing_closed_cancels_deferred_ones_and_takes_their_answer),
+      cmocka_unit_test(tokens_above_the_cap_are_refused),
+      cmocka_unit_test(waiting_attempts_need_no_thread),
+      cmocka_unit_test(token_is_harmless_after_the_turn_and_the_runtime_are_gone),
+      cmocka_unit_test(token_of_a_cancelled_turn_is_stale),
+      cmocka_unit_test(deferred_retry_gets_a_new_token),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

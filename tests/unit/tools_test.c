@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The calls of one response: each gets exactly one result, in call order, and what happens to one leaves its siblings
+ * alone. On bare turns, through tp_tools_run() and tp_tools_submit(). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/model.h"
+
+enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, TOOL_PRE = TP_PHASE_TOOL_PRE };
+
+/* ---- tools that do as they are told ---- */
+
+typedef struct job {
+  const char *text;
+  bool error;
+  bool defers;
+  latch *waits_for, *entered;
+  _Atomic uint32_t calls;
+  tp_token token;
+  tp_deferral deferral;
+  char seen_call_id[32];
+  int64_t seen_n;
+  int64_t left_ms;
+} job;
+
+static tp_outcome work(void *self, tp_tool_run *run) {
+  job *j = self;
+  j->calls++;
+  tp_text id = tp_tool_call_id(run);
+  snprintf(j->seen_call_id, sizeof j->seen_call_id, "%.*s", (int)id.size, id.data);
+  j->seen_n = tp_value_int(tp_value_get(tp_tool_arguments(run), "n"), -1);
+  j->left_ms = tp_tool_time_left_ms(run);
+  if (j->defers) {
+    tp_outcome outcome = tp_tool_defer(run, &j->deferral, &j->token);
+    if (j->entered) latch_hit(j->entered);
+    return outcome;
+  }
+  if (j->entered) latch_hit(j->entered);
+  if (j->waits_for) latch_wait(j->waits_for, 1);
+  return j->error ? tp_tool_error(run, tp_text_of(j->text)) : tp_tool_ok(run, tp_text_of(j->text));
+}
+
+typedef struct bundle {
+  tp_tool tools[8];
+  size_t count;
+  tp_contribution contribution;
+  act act;
+} bundle;
+
+static tp_tool *add_tool(bundle *b, const char *name, job *j) {
+  tp_tool *tool = &b->tools[b->count++];
+  *tool = (tp_tool){.struct_size = sizeof *tool, .name = name, .description = "a tool", .run = work, .self = j};
+  return tool;
+}
+
+static tp_turn *begin_with(tp_runtime *runtime, bundle *b, const hook *more, size_t more_count) {
+  b->contribution = (tp_contribution){.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = b->tools, .tool_count = (uint32_t)b->count};
+  b->act = (act){.emits = &b->contribution, .emit_count = 1};
+  add_hooks(runtime, &(hook){.id = "bundle", .phase = TOOLS, .self = &b->act}, 1);
+  if (more_count) add_hooks(runtime, more, more_count);
+  tp_turn *turn = begin_bare(runtime, 0);
+  assert_int_equal(run_phase(turn, TOOLS, NULL).outcome, TP_OK);
+  return turn;
+}
+
+static tp_tool_call call_of(const char *id, const char *name) {
+  return (tp_tool_call){.id = tp_text_of(id), .name = tp_text_of(name), .arguments = no_arguments};
+}
+
+#define assert_kind(result, want) assert_string_equal(tp_tool_result_name((result).kind), tp_tool_result_name(want))
+
+/* ---- one call ---- */
+
+static void tool_gets_its_arguments_and_gives_its_text(void **state) {
+  (void)state;
+  for (int quick = 0; quick < 2; quick++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    bundle b = {.count = 0};
+    job j = {.text = "done"};
+    add_tool(&b, "t", &j)->quick = quick;
+    tp_turn *turn = begin_with(runtime, &b, NULL, 0);
+    char bytes[4];
+    tp_tool_call call = call_of("c1", "t");
+    call.arguments = argument_n(bytes, 7);
+    tp_tool_result result;
+    assert_int_equal(tp_tools_run(turn, &call, 1, &result, NULL), TP_OK);
+    assert_kind(result, TP_TOOL_OK);
+    assert_true(result.started);
+    assert_text(result.text, "done");
+    assert_text(result.call_id, "c1");
+    assert_text(result.name, "t");
+    assert_string_equal(j.seen_call_id, "c1");
+    assert_int_equal(j.seen_n, 7);
+    assert_in_range(j.left_ms, 60000, 120000);
+    assert_int_equal(tp_tools_run(turn, NULL, 0, NULL, NULL), TP_OK); /* none is fine, too */
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+static void turn_without_materialization_has_no_tools(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_tool_call call = call_of("", "t");
+  tp_tool_result result;
+  assert_int_equal(tp_tools_run(turn, &call, 1, &result, NULL), TP_OK);
+  assert_kind(result, TP_TOOL_UNKNOWN_TOOL);
+  assert_false(result.started);
+  assert_text(result.call_id, "call-0");
+  assert_true(result.text.size > 0);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void arguments_that_break_the_schema_or_are_not_decoded_tell_the_model_why(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  bundle b = {.count = 0};
+  job j = {.text = "done"};
+  tp_writer *w;
+  tp_text schema;
+  assert_int_equal(tp_writer_new(NULL, &w), TP_OK);
+  tp_write_map(w, 3);
+  tp_write_string(w, "type");
+  tp_write_string(w, "object");
+  tp_write_string(w, "required");
+  tp_write_array(w, 1);
+  tp_write_string(w, "n");
+  tp_write_string(w, "properties");
+  tp_write_map(w, 1);
+  tp_write_string(w, "n");
+  tp_write_map(w, 2);
+  tp_write_string(w, "type");
+  tp_write_string(w, "integer");
+  tp_write_string(w, "maximum");
+  tp_write_int(w, 10);
+  assert_int_equal(tp_writer_finish(w, &schema), TP_OK);
+  add_tool(&b, "t", &j)->schema = schema;
+  tp_turn *turn = begin_with(runtime, &b, NULL, 0);
+  char bytes[2][4];
+  tp_tool_call calls[4] = {call_of("ok", "t"), call_of("missing", "t"), call_of("large", "t"), call_of("raw", "t")};
+  calls[0].arguments = argument_n(bytes[0], 10);
+  calls[2].arguments = argument_n(bytes[1], 11);
+  calls[3].arguments = (tp_text)TEXT("{\"n\": ");
+  calls[3].malformed = true;
+  tp_tool_result results[4];
+  assert_int_equal(tp_tools_run(turn, calls, 4, results, NULL), TP_OK);
+  assert_kind(results[0], TP_TOOL_OK);
+  for (int i = 1; i < 4; i++) {
+    assert_kind(results[i], TP_TOOL_INVALID_ARGUMENTS);
+    assert_false(results[i].started);
+    assert_true(results[i].text.size > 0);
+  }
+  assert_non_null(memmem(results[1].text.data, results[1].text.size, "n", 1));
+  assert_int_equal(j.calls, 1);
+  tp_turn_end(turn);
+  tp_writer_free(w);
+  close_runtime(runtime);
+}
+
+/* ---- eight at once: case 15 ---- */
+
+typedef struct nemesis {
+  tp_turn *turn;
+  latch *entered, *leave;
+} nemesis;
+
+static void *cancel_in_the_middle(void *arg) {
+  nemesis *n = arg;
+  latch_wait(n->entered, 1);
+  tp_turn_cancel(n->turn);
+  return NULL;
+}
+
+static tp_outcome deny_one(void *self, tp_call *call) {
+  (void)self;
+  tp_text tool = tp_call_text(call, TP_FIELD_TOOL);
+  if (tool.size == 6 && memcmp(tool.data, "denied", 6) == 0) return tp_call_deny(call, "not this one");
+  return tp_call_allow(call);
+}
+
+static void eight_parallel_calls_get_eight_results_in_call_order(void **state) {
+  (void)state;
+  for (int cancel = 0; cancel < 2; cancel++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    latch leave = LATCH, waiting = LATCH;
+    bundle b = {.count = 0};
+    job good = {.text = "good"}, bad = {.text = "bad luck", .error = true}, hangs = {.text = "never", .waits_for = &leave};
+    job patient = {.text = "patient", .waits_for = &leave, .entered = &waiting}, denied = {.text = "never"};
+    add_tool(&b, "good", &good);
+    add_tool(&b, "bad", &bad);
+    add_tool(&b, "hangs", &hangs)->limit_ms = 20;
+    add_tool(&b, "patient", &patient);
+    add_tool(&b, "denied", &denied);
+    hook gate = {.id = "gate", .phase = TOOL_PRE, .run = deny_one};
+    tp_turn *turn = begin_with(runtime, &b, &gate, 1);
+    tp_tool_call calls[8] = {call_of("0", "good"),   call_of("1", "bad"),     call_of("2", "hangs"), call_of("3", "denied"),
+                             call_of("4", "nobody"), call_of("5", "patient"), call_of("6", "good"),  call_of("7", "good")};
+    calls[6].arguments = (tp_text)TEXT("garbage");
+    calls[6].malformed = true;
+    tp_tool_result results[8];
+    nemesis n = {turn, &waiting, &leave};
+    pthread_t thread;
+    if (cancel) pthread_create(&thread, NULL, cancel_in_the_middle, &n);
+    else patient.waits_for = NULL;
+    assert_int_equal(tp_tools_run(turn, calls, 8, results, NULL), TP_OK);
+    if (cancel) pthread_join(thread, NULL);
+    assert_kind(results[3], TP_TOOL_DENIED);
+    assert_false(results[3].started);
+    assert_non_null(memmem(results[3].text.data, results[3].text.size, "not this one", 12));
+    assert_kind(results[4], TP_TOOL_UNKNOWN_TOOL);
+    assert_kind(results[6], TP_TOOL_INVALID_ARGUMENTS);
+    if (cancel) {
+      assert_kind(results[5], TP_TOOL_CANCELLED);
+      assert_true(results[2].kind == TP_TOOL_TIMED_OUT || results[2].kind == TP_TOOL_CANCELLED);
+    } else {
+      assert_kind(results[0], TP_TOOL_OK);
+      assert_kind(results[1], TP_TOOL_HANDLER_ERROR);
+      assert_text(results[1].text, "bad luck");
+      assert_kind(results[2], TP_TOOL_TIMED_OUT);
+      assert_true(results[2].started);
+      assert_kind(results[5], TP_TOOL_OK);
+      assert_kind(results[7], TP_TOOL_OK);
+      assert_int_equal(results[2].completion_order, 7); /* the last of eight */
+    }
+    uint32_t orders = 0;
+    for (int i = 0; i < 8; i++) {
+      assert_text(results[i].call_id, ((char[]){(char)('0' + i), 0}));
+      assert_text(results[i].name, calls[i].name.data);
+      orders |= 1u << results[i].completion_order;
+    }
+    assert_int_equal(orders, 0xff);
+    assert_int_equal(denied.calls, 0);
+    latch_hit(&leave);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+static void calls_run_at_the_same_time(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  latch a_in = LATCH, b_in = LATCH;
+  bundle b = {.count = 0};
+  job one = {.text = "1", .entered = &a_in, .waits_for = &b_in}, two = {.text = "2", .entered = &b_in, .waits_for = &a_in};
+  add_tool(&b, "one", &one);
+  add_tool(&b, "two", &two);
+  tp_turn *turn = begin_with(runtime, &b, NULL, 0);
+  tp_tool_call calls[2] = {call_of("a", "one"), call_of("b", "two")};
+  tp_tool_result results[2];
+  assert_int_equal(tp_tools_run(turn, calls, 2, results, NULL), TP_OK);
+  assert_text(results[0].text, "1");
+  assert_text(results[1].text, "2");
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+/* ---- gates ---- */
+
+static tp_tool_result run_gated(const hook *hooks, size_t count, job *j) {
+  static char text[512];
+  tp_runtime *runtime = open_runtime(NULL);
+  bundle b = {.count = 0};
+  add_tool(&b, "t", j);
+  tp_turn *turn = begin_with(runtime, &b, hooks, count);
+  run_phase(turn, TP_PHASE_TURN_PRE_POLICY, NULL);
+  tp_tool_call call = call_of("c", "t");
+  tp_tool_result result;
+  assert_int_equal(tp_tools_run(turn, &call, 1, &result, NULL), TP_OK);
+  snprintf(text, sizeof text, "%.*s", (int)result.text.size, result.text.size ? result.text.data : "");
+  result.text = tp_text_of(text);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+  return result;
+}
+
+static void policy_deny_beats_a_hook_that_allows(void **state) {
+  (void)state;
+  static const char *const values[] = {"deny", "ask", "allow"};
+  for (int i = 0; i < 3; i++) {
+    tp_contribution policy = {.kind = TP_KIND_POLICY, .domain = TEXT("tool"), .key = TEXT("t"), .text = tp_text_of(values[i])};
+    act says = {.emits = &policy, .emit_count = 1}, allows = {.kind = TP_OUTCOME_ALLOW};
+    hook hooks[] = {{.id = "policy", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &says}, {.id = "allows", .phase = TOOL_PRE, .self = &allows}};
+    job j = {.text = "ran"};
+    tp_tool_result result = run_gated(hooks, 2, &j);
+    assert_kind(result, i < 2 ? TP_TOOL_DENIED : TP_TOOL_OK);
+    assert_int_equal(j.calls, i < 2 ? 0 : 1);
+  }
+}
+
+static void gate_that_denies_asks_or_fails_denies_the_call(void **state) {
+  (void)state;
+  static const struct {
+    act act;
+    tp_tool_result_kind kind;
+    const char *text;
+  } cases[] = {
+      {{.kind = TP_OUTCOME_DENY, .reason = "because"}, TP_TOOL_DENIED, "because"},
+      {{.kind = TP_OUTCOME_ASK, .reason = "may I"}, TP_TOOL_DENIED, "no channel"}, /* there is nobody to ask */
+      {{.kind = TP_OUTCOME_FAILED, .reason = "ill"}, TP_TOOL_DENIED, "ill"},
+      {{.kind = TP_OUTCOME_ALLOW}, TP_TOOL_OK, "ran"},
+      {{.kind = TP_OUTCOME_DONE}, TP_TOOL_OK, "ran"},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    for (int slow = 0; slow < 2; slow++) {
+      act gate;
+      memcpy(&gate, &cases[i].act, sizeof gate);
+      hook h = {.id = "gate", .phase = TOOL_PRE, .self = &gate, .slow = slow};
+      job j = {.text = "ran"};
+      tp_tool_result result = run_gated(&h, 1, &j);
+      assert_kind(result, cases[i].kind);
+      assert_non_null(strstr(result.text.data, cases[i].text));
+      assert_int_equal(result.started, cases[i].kind == TP_TOOL_OK);
+      assert_int_equal(j.calls, cases[i].kind == TP_TOOL_OK ? 1 : 0);
+    }
+  }
+}
+
+static void result_and_post_run_exactly_for_calls_that_started(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  act result_hook = {.replaces = TP_FIELD_RESULT, .appends = "+"}, post = {0};
+  hook hooks[] = {{.id = "gate", .phase = TOOL_PRE, .run = deny_one},
+                  {.id = "result", .phase = TP_PHASE_TOOL_RESULT, .self = &result_hook},
+                  {.id = "post", .phase = TP_PHASE_TOOL_POST, .self = &post, .slow = true}};
+  bundle b = {.count = 0};
+  job good = {.text = "good"}, bad = {.text = "bad", .error = true}, denied = {0};
+  add_tool(&b, "good", &good);
+  add_tool(&b, "bad", &bad)->quick = true;
+  add_tool(&b, "denied", &denied);
+  tp_turn *turn = begin_with(runtime, &b, hooks, 3);
+  tp_tool_call calls[4] = {call_of("a", "good"), call_of("b", "bad"), call_of("c", "denied"), call_of("d", "nobody")};
+  tp_tool_result results[4];
+  assert_int_equal(tp_tools_run(turn, calls, 4, results, NULL), TP_OK);
+  assert_text(results[0].text, "good+");
+  assert_text(results[1].text, "bad+");
+  assert_int_equal(result_hook.calls, 2);
+  assert_int_equal(post.calls, 2);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+/* ---- caps ---- */
+
+static void long_result_keeps_head_and_tail_cut_at_code_points(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  bundle b = {.count = 0};
+  static char text[3 * 1000 + 1];
+  for (int i = 0; i < 1000; i++) memcpy(text + 3 * i, "\xe2\x82\xac", 3); /* euro signs */
+  job j = {.text = text}, exact = {.text = "12345678"};
+  add_tool(&b, "t", &j)->result_bytes_max = 100; /* 50 is no border of a code point */
+  add_tool(&b, "exact", &exact)->result_bytes_max = 8;
+  tp_turn *turn = begin_with(runtime, &b, NULL, 0);
+  tp_tool_call calls[2] = {call_of("c", "t"), call_of("d", "exact")};
+  tp_tool_result results[2];
+  assert_int_equal(tp_tools_run(turn, calls, 2, results, NULL), TP_OK);
+  assert_kind(results[0], TP_TOOL_OK);
+  assert_true(tp_utf8_valid(results[0].text, NULL));
+  assert_in_range(results[0].text.size, 90, 160);
+  assert_memory_equal(results[0].text.data, "\xe2\x82\xac", 3);
+  assert_memory_equal(results[0].text.data + results[0].text.size - 3, "\xe2\x82\xac", 3);
+  assert_non_null(memmem(results[0].text.data, results[0].text.size, "left out", 8));
+  assert_text(results[1].text, "12345678");
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void answer_that_is_not_utf8_is_an_error(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  bundle b = {.count = 0};
+  job j = {.text = "\xff\xfe"};
+  add_tool(&b, "t", &j);
+  tp_turn *turn = begin_with(runtime, &b, NULL, 0);
+  tp_tool_call call = call_of("c", "t");
+  tp_tool_result result;
+  assert_int_equal(tp_tools_run(turn, &call, 1, &result, NULL), TP_OK);
+  assert_kind(result, TP_TOOL_HANDLER_ERROR);
+  assert_true(tp_utf8_valid(result.text, NULL));
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void permits_bound_one_tool(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  latch entered = LATCH, leave = LATCH;
+  bundle b = {.count = 0};
+  job j = {.text = "done", .entered = &entered, .waits_for = &leave};
+  tp_tool *tool = add_tool(&b, "t", &j);
+  tool->max_concurrent = 1;
+  tool->limit_ms = 30;
+  tp_turn *turn = begin_with(runtime, &b, NULL, 0);
+  tp_tool_call calls[3] = {call_of("a", "t"), call_of("b", "t"), call_of("c", "t")};
+  tp_tool_result results[3];
+  assert_int_equal(tp_tools_run(turn, calls, 3, results, NULL), TP_OK);
+  assert_int_equal(j.calls, 1);
+  int timed_out = 0, shed = 0;
+  for (int i = 0; i < 3; i++) {
+    timed_out += results[i].kind == TP_TOOL_TIMED_OUT;
+    shed += results[i].kind == TP_TOOL_SHED;
+  }
+  assert_true(timed_out >= 1);
+  assert_int_equal(timed_out + shed, 3);
+  latch_hit(&leave);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+/* ---- deferral ---- */
+
+static void count_up(void *ctx) { ++*(_Atomic int *)ctx; }
+
+static void tool_that_defers_is_completed_by_its_token(void **state) {
+  (void)state;
+  for (int quick = 0; quick < 2; quick++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    latch entered = LATCH;
+    _Atomic int cancels = 0, destroys = 0;
+    bundle b = {.count = 0};
+    job never = {.defers = true, .entered = &entered, .deferral = {.cancel = count_up, .ctx = &cancels}};
+    job ended = {.defers = true, .deferral = {.destroy = count_up, .ctx = &destroys}};
+    tp_tool *tool = add_tool(&b, "never", &never);
+    tool->quick = quick;
+    tool->limit_ms = 20;
+    add_tool(&b, "other", &ended)->quick = quick;
+    tp_turn *turn = begin_with(runtime, &b, NULL, 0);
+    tp_tool_call call = call_of("c", "never");
+    tp_tool_result result;
+    assert_int_equal(tp_tools_run(turn, &call, 1, &result, NULL), TP_OK);
+    assert_kind(result, TP_TOOL_TIMED_OUT);
+    assert_int_equal(cancels, 1);
+    assert_int_equal(tp_tool_complete(never.token, false, tp_text_of("late")), TP_ERR_STALE);
+    assert_kind(result, TP_TOOL_TIMED_OUT);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+    assert_int_equal(tp_tool_complete(never.token, false, tp_text_of("later")), TP_ERR_STALE);
+  }
+}
+
+enum { CROWD = 10000 };
+
+typedef struct crowd {
+  latch entered, ended;
+  tp_token *tokens;
+  _Atomic uint32_t count;
+  const tp_tool_result *results;
+  size_t result_count;
+  int bad;
+} crowd;
+
+static tp_outcome join_crowd(void *self, tp_tool_run *run) {
+  crowd *c = self;
+  tp_token token;
+  tp_outcome outcome = tp_tool_defer(run, NULL, &token);
+  c->tokens[c->count++] = token;
+  latch_hit(&c->entered);
+  return outcome;
+}
+
+static void crowd_ended(void *ctx, const tp_tool_result *results, size_t count) {
+  crowd *c = ctx;
+  c->results = results;
+  c->result_count = count;
+  latch_hit(&c->ended);
+}
+
+static void *complete_every_other(void *arg) {
+  crowd *c = arg;
+  latch_wait(&c->entered, CROWD);
+  for (uint32_t i = 1; i < CROWD; i += 2)
+    if (tp_tool_complete(c->tokens[i], false, tp_text_of("done")) != TP_OK) c->bad++;
+  return NULL;
+}
+
+static void ten_thousand_deferred_calls_complete_with_two_workers(void **state) {
+  (void)state;
+  tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 2, .handler_threads = 2};
+  tp_runtime *runtime = open_runtime(&options);
+  crowd c = {.entered = LATCH, .ended = LATCH, .tokens = calloc(CROWD, sizeof *c.tokens)};
+  bundle b = {.count = 0};
+  *add_tool(&b, "t", NULL) = (tp_tool){.struct_size = sizeof(tp_tool), .name = "t", .run = join_crowd, .self = &c, .quick = true};
+  tp_turn *turn = begin_with(runtime, &b, NULL, 0);
+  tp_tool_call *calls = calloc(CROWD, sizeof *calls);
+  for (int i = 0; i < CROWD; i++) calls[i] = call_of("", "t");
+  assert_int_equal(tp_tools_submit(turn, calls, CROWD, crowd_ended, &c, NULL), TP_OK);
+  free(calls); /* copied */
+  pthread_t thread;
+  pthread_create(&thread, NULL, complete_every_other, &c);
+  latch_wait(&c.entered, CROWD);
+  tp_runtime_stats stats = {.struct_size = sizeof stats};
+  tp_runtime_stats_get(runtime, &stats);
+  assert_in_range(stats.handler_threads, 0, 2);
+  int bad = 0;
+  for (uint32_t i = 0; i < CROWD; i += 2) bad += tp_tool_complete(c.tokens[i], false, tp_text_of("done")) != TP_OK;
+  pthread_join(thread, NULL);
+  latch_wait(&c.ended, 1);
+  assert_int_equal(bad + c.bad, 0);
+  assert_int_equal(c.result_count, CROWD);
+  for (size_t i = 0; i < CROWD; i++) {
+    char id[16];
+    snprintf(id, sizeof id, "call-%zu", i);
+    assert_text(c.results[i].call_id, id);
+    assert_int_equal(c.results[i].kind, TP_TOOL_OK);
+  }
+  tp_turn_end(turn);
+  close_runtime(runtime);
+  free(c.tokens);
+}
+
+typedef struct mixer {
+  act handler;
+  latch deferred;
+  tp_status wrong, right;
+} mixer;
+
+static void *complete_as_a_tool(void *arg) {
+  mixer *m = arg;
+  latch_wait(&m->deferred, 1);
+  m->wrong = tp_tool_complete(m->handler.token, false, tp_text_of("not a tool's"));
+  m->right = tp_token_complete(m->handler.token, &(tp_outcome){.kind = TP_OUTCOME_ALLOW});
+  return NULL;
+}
+
+static void token_of_a_handler_is_not_a_tools(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  mixer m = {.deferred = LATCH};
+  m.handler = (act){.defers = true, .deferred = &m.deferred};
+  add_hooks(runtime, &(hook){.id = "d", .phase = TOOL_PRE, .self = &m.handler}, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  pthread_t thread;
+  pthread_create(&thread, NULL, complete_as_a_tool, &m);
+  tp_phase_result result = run_phase(turn, TOOL_PRE, NULL);
+  pthread_join(thread, NULL);
+  assert_int_equal(m.wrong, TP_ERR_USAGE);
+  assert_int_equal(m.right, TP_ERR_STALE); /* the attempt failed as malformed */
+  assert_int_equal(run_of(&result, "d").state, TP_STATE_FAILED);
+  assert_int_equal(result.outcome, TP_ERR_DENIED);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(tool_gets_its_arguments_and_gives_its_text),
+      cmocka_unit_test(turn_without_materialization_has_no_tools),
+      cmocka_unit_test(arguments_that_break_the_schema_or_are_not_decoded_tell_the_model_why),
+      cmocka_unit_test(eight_parallel_calls_get_eight_results_in_call_order),
+      cmocka_unit_test(calls_run_at_the_same_time),
+      cmocka_unit_test(policy_deny_beats_a_hook_that_allows),
+      cmocka_unit_test(gate_that_denies_asks_or_fails_denies_the_call),
+      cmocka_unit_test(result_and_post_run_exactly_for_calls_that_started),
+      cmocka_unit_test(long_result_keeps_head_and_tail_cut_at_code_points),
+      cmocka_unit_test(answer_that_is_not_utf8_is_an_error),
+      cmocka_unit_test(permits_bound_one_tool),
+      cmocka_unit_test(tool_that_defers_is_completed_by_its_token),
+      cmocka_unit_test(ten_thousand_deferred_calls_complete_with_two_workers),
+      cmocka_unit_test(token_of_a_handler_is_not_a_tools),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
