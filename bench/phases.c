@@ -109,7 +109,7 @@ static tp_outcome nothing(void *self, tp_call *call) {
 }
 
 static void subscribe(tp_edit *edit, uint32_t phase, const graph *g) {
-  char (*ids)[16] = calloc(g->node_count + 1, sizeof *ids);
+  char(*ids)[16] = calloc(g->node_count + 1, sizeof *ids);
   tp_edge *edges = calloc(g->edge_count + 1, sizeof *edges);
   if (!ids || !edges) exit(70);
   for (uint32_t n = 0; n < g->node_count; n++) snprintf(ids[n], sizeof ids[n], "p%u-%04u", phase, n);
@@ -184,7 +184,8 @@ static void make(workload *w, int which) {
   uint64_t state = 88172645463325252u;
   *w = (workload){.name = names[which], .what = what[which], .phase_count = 1, .per_batch = 200};
   switch (which) {
-    case 0: break;
+    case 0:
+      break;
     case 1:
       w->graphs[0].node_count = 6;
       for (uint32_t n = 1; n < 6; n++) edge(&w->graphs[0], n - 1, n);
@@ -302,9 +303,10 @@ int main(int argc, char **argv) {
     double floor = which == 0 ? stamp : floors.median, ratio = ours.median / floor;
     above += ratio > LIMIT_RATIO;
     if (json)
-      printf("{\"workload\":\"%s\",\"median_ns\":%.1f,\"p99_ns\":%.1f,\"least_ns\":%.1f,\"floor_median_ns\":%.1f,"
-             "\"floor_p99_ns\":%.1f,\"ratio\":%.2f}\n",
-             w.name, ours.median, ours.p99, ours.least, floor, floors.p99, ratio);
+      printf(
+          "{\"workload\":\"%s\",\"median_ns\":%.1f,\"p99_ns\":%.1f,\"least_ns\":%.1f,\"floor_median_ns\":%.1f,"
+          "\"floor_p99_ns\":%.1f,\"ratio\":%.2f}\n",
+          w.name, ours.median, ours.p99, ours.least, floor, floors.p99, ratio);
     else
       printf("%-4s %-40s %10.1f %10.1f %10.1f   %10.1f %10.1f   %.2f%s\n", w.name, w.what, ours.median, ours.p99,
              ours.least, floor, floors.p99, ratio, ratio > LIMIT_RATIO ? "  above 3" : "");

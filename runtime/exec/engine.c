@@ -289,7 +289,7 @@ static void fire_retry(tp__due *due, int64_t now_ns) {
   struct tp__retry *retry = TP__CONTAINER(due, struct tp__retry, due);
   tp__entry *e = retry->entry;
   e->runs[retry->index].retry = NULL;
-  e->now_ns = now_ns;
+  if (now_ns > e->now_ns) e->now_ns = now_ns; /* what fired before it in this round has looked at the clock since */
   make_ready(e, retry->index);
   advance(e);
 }

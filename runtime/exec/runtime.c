@@ -260,8 +260,9 @@ static bool any_busy_locked(const tp_runtime *runtime) {
   return false;
 }
 
-/* A turn that its host drives is the host's to end: only what it has under way is waited for, and then no other is begun.
- * Nothing tells when an operation ends but its flag, and a drain is rare, so it looks again every millisecond. */
+/* A turn that its host drives is the host's to end: only what it has under way is waited for, and then no other is
+ * begun. Nothing tells when an operation ends but its flag, and a drain is rare, so it looks again every millisecond.
+ * */
 static void wait_for_operations(tp_runtime *runtime) {
   tp__mutex_lock(&runtime->mutex);
   while (any_busy_locked(runtime))

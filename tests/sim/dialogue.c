@@ -68,12 +68,19 @@ static void complete_later(void *arg) {
   complete(note);
 }
 
+/* The last message is of the turn that asks. */
+static uint32_t turn_of(const tp_model_request *request) {
+  tp_text id = request->message_count ? request->messages[request->message_count - 1].turn_id : (tp_text){NULL, 0};
+  return id.size == 2 ? (uint32_t)(id.data[1] - '0') : UINT32_MAX;
+}
+
 static void model_start(void *self, const tp_model_request *request, tp_token token) {
   dialogue *d = self;
   token_note *note = new_note(d);
   note->token = token;
   note->is_model = true;
-  note->number = d->requests++;
+  note->turn = turn_of(request);
+  note->number = note->turn == d->turn ? d->requests++ : UINT32_MAX; /* the call of a turn that is over may begin late */
   if (note->number < REQUESTS_MAX && request->tool_count > 0) note->calls = (uint32_t)tp__sim_random(CALLS_MAX + 1);
   note->fails = !is_quiet(d) && one_in(8);
   note->retryable = note->fails && one_in(2);
@@ -261,7 +268,7 @@ static void judge(dialogue *d, tp_turn_outcome outcome) {
 static void count_calls(dialogue *d) {
   d->calls_wanted = 0;
   for (const token_note *note = d->tokens; note; note = note->next)
-    if (note->is_model && !note->fails && note->number < d->requests) d->calls_wanted += note->calls;
+    if (note->is_model && !note->fails && note->turn == d->turn) d->calls_wanted += note->calls;
 }
 
 static void turn_ended(void *ctx, const tp_turn_result *result) {
@@ -277,9 +284,7 @@ static void cancel_turn(void *arg) {
   tp_turn_cancel(turn);
 }
 
-/* Tokens of turns before count no more. */
 static void forget_turn(dialogue *d) {
-  for (token_note *note = d->tokens; note; note = note->next) note->number = UINT32_MAX;
   d->requests = d->calls_wanted = d->tool_ends = d->turn_ends = d->post_turns = d->errors = d->events_of_end = 0;
 }
 
@@ -295,7 +300,8 @@ static tp_status submit_turn(dialogue *d, const tp_turn_request *request) {
 }
 
 static void run_turn(dialogue *d) {
-  tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("hello"), .limit_ms = is_quiet(d) ? 0 : TURN_LIMIT_MS};
+  char id[] = {'t', (char)('0' + d->turn), '\0'};
+  tp_turn_request request = {.struct_size = sizeof request, .id = id, .text = tp_text_of("hello"), .limit_ms = is_quiet(d) ? 0 : TURN_LIMIT_MS};
   tp_status status;
   if (one_in(2)) {
     status = submit_turn(d, &request);

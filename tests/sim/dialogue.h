@@ -15,7 +15,8 @@ typedef struct token_note {
   struct token_note *next;
   struct dialogue *d;
   tp_token token;
-  uint32_t number;     /* of the model's request, or of the tool's call */
+  uint32_t turn;       /* of the model's request */
+  uint32_t number;     /* of the request in its turn */
   uint32_t calls;      /* of the model's answer */
   bool fails, retryable, is_model, deferred;
   int64_t delay_ns;

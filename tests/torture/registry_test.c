@@ -88,13 +88,13 @@ static bool whole(const tp__snapshot *snapshot) {
 static void *read_on(void *arg) {
   work *w = arg;
   uint64_t version = 0;
-  while (!tp__a32_load_acquire(w->stop)) {
+  do { /* once at least, also when the writers were done before this thread first ran */
     tp__snapshot *snapshot = tp__registry_pin(w->registry);
     if (snapshot->version < version || !whole(snapshot)) w->broken++;
     version = snapshot->version;
     w->seen++;
     tp__snapshot_unpin(snapshot);
-  }
+  } while (!tp__a32_load_acquire(w->stop));
   return NULL;
 }
 

@@ -116,7 +116,13 @@ static inline tp_status world_copy(tp__arena *arena, uint32_t phase, const tp_co
   return tp__arena_text(arena, in->key, &out->key) && tp__arena_text(arena, in->text, &out->text) ? TP_OK
                                                                                                   : TP_ERR_NO_MEMORY;
 }
-static const tp__contribution_ops world_ops = {.copy = world_copy};
+static inline const char *world_kind_name(uint32_t kind) {
+  static const char *const names[TP_KIND_COUNT] = {
+      "",         "policy", "prompt_context",      "prompt_section", "tool_bundle",   "signal",
+      "reminder", "audit",  "manifest_diagnostic", "diagnostic",     "background_job"};
+  return names[kind];
+}
+static const tp__contribution_ops world_ops = {.copy = world_copy, .kind_name = world_kind_name};
 
 static inline tp_status world_new(counter *count, tp__registry **ret_registry, tp_fault *fault) {
   const tp_allocator allocator = {.alloc = counted_alloc, .release = counted_release, .ctx = count};
