@@ -116,7 +116,7 @@ static void unregister(tp_agent *agent) {
   tp_turn *turn;
   tp_phase_result result;
   tp_runtime *runtime = agent->upper->runtime;
-  if (begin(runtime, agent->id, TP__TURN_DETACHED, &turn, NULL) != TP_OK) {
+  if (begin(runtime, agent->id, TP__TURN_CLOSING, &turn, NULL) != TP_OK) {
     tp__log(runtime, TP_LOG_ERROR, "agent.unregister was not run");
     return;
   }

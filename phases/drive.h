@@ -28,6 +28,7 @@ struct tp__drive {
   tp_turn_request request; /* limits; its strings are in the turn's identity */
   bool closing;            /* runs session.end alone */
   bool closes_session;     /* and the session is over then */
+  bool lets_go;        /* and its handle is gone */
   /* how the end is told */
   tp_turn_end_fn on_end; /* submitted; may be NULL */
   void (*on_closed)(void *ctx);

@@ -21,8 +21,9 @@ struct tp__host_call {
    *  looked at. */
   void (*on_end)(tp__host_call *call, tp_status status);
   void *ctx;
-  tp_status status; /* the work's */
-  tp_fault fault;   /* the work's */
+  tp_status status;  /* the work's */
+  tp_fault fault;    /* the work's */
+  const char *story; /* owner: what the work said of its failure; NULL: nothing, or it did not answer */
   size_t block_size;
 };
 

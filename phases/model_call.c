@@ -147,6 +147,7 @@ tp__model_call *tp__model_call_new(tp_turn *turn, tp_session *session, const tp_
   c->session = session;
   c->model = *model;
   c->request = *request;
+  c->failure = TP_ERR_MODEL; /* until a response was taken */
   c->delta_message.deliver = delta_delivered;
   tp__turn_hold(c->turn);
   tp__session_hold(session);

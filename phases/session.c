@@ -275,6 +275,11 @@ void tp__step_end(tp__drive *d) {
 
 /* ---- closing ---- */
 
+static void let_go(tp_session *session) {
+  delist(session);
+  tp__session_unref(session); /* the host's; a turn that is left has one of its own */
+}
+
 static void after_session_end(tp__drive *d) {
   tp_session *session = d->session;
   void (*on_closed)(void *ctx) = d->on_closed;
@@ -283,10 +288,7 @@ static void after_session_end(tp__drive *d) {
   tp__drive_let_go(d);
   if (d->done) *d->done = true;
   tp__session_next(session);
-  if (d->closes_session) {
-    delist(session);
-    tp__session_unref(session); /* the host's; the turn has one till it is released */
-  }
+  if (d->lets_go) let_go(session);
   tp__turn_over(d->turn);
   if (on_closed) on_closed(ctx);
 }
@@ -304,36 +306,44 @@ static tp_status make_closing(tp_session *session, const char *reason, bool owne
                               tp_fault *fault) {
   tp_turn_request asked = {.struct_size = sizeof asked, .text = tp_text_of(reason)}, request;
   TP__TRY(tp__request_read(&asked, &request, fault));
-  TP__TRY(tp__drive_new(session, &request, owned, TP__TURN_DETACHED, ret_drive, fault));
+  TP__TRY(tp__drive_new(session, &request, owned, TP__TURN_CLOSING, ret_drive, fault));
   (*ret_drive)->closing = true;
   return TP_OK;
 }
 
-/* Without memory for the closing turn session.end is lost, and said so; the session ends with its last turn. */
-static void close_without_phase(tp_session *session, void (*on_end)(void *ctx), void *ctx) {
+/* Without memory for the closing turn session.end is lost, and said so. */
+static void close_without_phase(tp_session *session) {
   tp__log(session->runtime, TP_LOG_ERROR, "session.end of a session was not run: no memory");
   tp__mutex_lock(&session->mutex);
   session->closing = true;
   tp__mutex_unlock(&session->mutex);
-  delist(session);
-  tp__session_unref(session);
-  if (on_end) on_end(ctx);
 }
 
-void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx) {
-  if (!session || tp__a32_exchange_acq_rel(&session->close_asked, 1)) return;
+/* Runs session.end, once. @return false when it does not run now: it did before, or there is no memory for it; then
+ * on_end is not called and the handle is still held. */
+static bool end_session(tp_session *session, bool and_let_go, void (*on_end)(void *ctx), void *ctx) {
+  if (tp__a32_exchange_acq_rel(&session->end_asked, 1)) return false;
   tp__drive *drive;
   bool here = session->runtime->options.no_engine_workers && !tp__thread_local_get();
   if (make_closing(session, "closed", here, &drive, NULL) != TP_OK) {
-    close_without_phase(session, on_end, ctx);
-    return;
+    close_without_phase(session);
+    return false;
   }
   drive->closes_session = true;
+  drive->lets_go = and_let_go;
   drive->on_closed = on_end;
   drive->ctx = ctx;
   tp_status status = here ? drive_here(session, drive, true, NULL) : enqueue_or_abort(session, drive, true, NULL);
   assert(status == TP_OK); /* a closing turn is never one too many, and only one closes */
   (void)status;
+  return true;
+}
+
+void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx) {
+  if (!session || tp__a32_exchange_acq_rel(&session->close_asked, 1)) return;
+  if (end_session(session, true, on_end, ctx)) return;
+  let_go(session);
+  if (on_end) on_end(ctx);
 }
 
 tp_status tp_session_end_phase(tp_session *session, const char *reason, tp_fault *fault) {
@@ -353,11 +363,11 @@ void tp__sessions_close_all(tp_runtime *runtime) {
     tp__mutex_lock(&upper->sessions_mutex);
     for (tp__link *link = upper->sessions.next; link != &upper->sessions && !open; link = link->next) {
       tp_session *session = TP__CONTAINER(link, tp_session, link);
-      if (!tp__a32_load_acquire(&session->close_asked)) open = session;
+      if (!tp__a32_load_acquire(&session->end_asked)) open = session;
     }
     tp__mutex_unlock(&upper->sessions_mutex);
     if (!open) return;
-    tp_session_close(open, NULL, NULL);
+    end_session(open, false, NULL, NULL); /* the handle stays the host's */
   }
 }
 

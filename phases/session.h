@@ -37,7 +37,8 @@ struct tp_session {
   int64_t opened_unix_ms;
   /* atomic */
   tp__a32 refs;
-  tp__a32 close_asked;
+  tp__a32 close_asked; /* by the host: the handle is gone */
+  tp__a32 end_asked;   /* by the host or a drain: session.end runs once */
   /* under mutex */
   tp__mutex mutex;
   tp__link queue; /* drives that wait */

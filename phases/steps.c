@@ -37,7 +37,7 @@ static void load_ended(tp__host_call *call, tp_status status) {
   messages->count = 0;
   tp_text reason =
       tp__arena_printf(&d->arena, "the history was not loaded: %s",
-                       status == call->status && call->fault.message[0] ? call->fault.message : tp_status_text(status));
+                       call->story ? call->story : tp_status_text(status));
   tp__drive_stop(d, d->turn->core.is_cancelled ? TP_TURN_CANCELLED : TP_TURN_FAILED, status, reason);
 }
 
@@ -546,7 +546,7 @@ static void append_ended(tp__host_call *call, tp_status status) {
   d->host_call = NULL;
   for (size_t i = 0; status == TP_OK && i < call->messages.count; i++)
     status = tp__messages_add(&d->session->messages, &call->messages.items[i]);
-  after_commit(d, status, status == call->status ? call->fault.message : NULL);
+  after_commit(d, status, call->story);
 }
 
 void tp__step_commit(tp__drive *d) {
@@ -586,15 +586,8 @@ void tp__step_error(tp__drive *d) {
 
 void tp__drive_schedule_jobs(tp__drive *d) {
   const tp_merged *merged = d->phase.result.merged;
-  const tp__turn *core = &d->turn->core;
-  for (size_t i = 0; i < tp_merged_count(merged, TP_KIND_BACKGROUND_JOB); i++) {
-    const tp_contribution *job = tp_merged_get(merged, TP_KIND_BACKGROUND_JOB, i).contribution;
-    tp_field field = {.id = TP_FIELD_REQUEST, .is_value = true, .text = job->value};
-    tp__payload payload = {.mode = core->mode, .caller = TP_CALLER_BACKGROUND_JOB, .fields = &field, .field_count = 1};
-    memcpy(payload.ids, core->ids, sizeof payload.ids);
-    if (tp__jobs_add_contributed(core->runtime, &payload, job) != TP_REASON_NONE)
-      tp__log(core->runtime, TP_LOG_ERROR, "a background job was not stored");
-  }
+  for (size_t i = 0; i < tp_merged_count(merged, TP_KIND_BACKGROUND_JOB); i++)
+    (void)!tp__jobs_add_contributed(&d->turn->core, tp_merged_get(merged, TP_KIND_BACKGROUND_JOB, i).contribution);
 }
 
 static void after_post_turn(tp__drive *d) {

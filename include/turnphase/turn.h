@@ -93,7 +93,8 @@ typedef struct tp_session_options {
 TP_API tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *options, tp_session **ret_session,
     tp_fault *fault) TP_MUST_USE;
 /** Runs session.end once after the turns in the queue, then on_end (may be NULL), then frees. Never blocks, but with
- *  no_engine_workers, where it runs session.end itself. Accepts NULL. */
+ *  no_engine_workers, where it runs session.end itself. After a drain, which has run session.end already, it frees and
+ *  calls on_end. Accepts NULL. */
 TP_API void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx);
 /** Fires session.end at the end of a logical phase, with the session left open. Blocks. */
 TP_API tp_status tp_session_end_phase(tp_session *session, const char *reason, tp_fault *fault) TP_MUST_USE;

@@ -32,8 +32,17 @@ static bool is_worth_another_try(tp_reason reason) {
   return reason != TP_REASON_NONE && reason != TP_REASON_MALFORMED && reason != TP_REASON_CAPABILITY;
 }
 
+/* Nothing of a detached run is merged, but the jobs that it asks for are stored. */
+static void schedule_jobs(const detached *d, const tp__run *run) {
+  const tp__emitted *each = run->first;
+  for (uint32_t i = 0; i < run->row.contribution_count; i++, each = each->next)
+    if (each->contribution.kind == TP_KIND_BACKGROUND_JOB)
+      (void)!tp__jobs_add_contributed(&d->turn, &each->contribution);
+}
+
 static void entry_ended(tp__entry *entry) {
   detached *d = entry->ctx;
+  schedule_jobs(d, &entry->runs[0]);
   tp_state state = entry->runs[0].row.state;
   tp_reason reason = entry->runs[0].row.reason;
   tp__entry_release(entry);

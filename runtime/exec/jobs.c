@@ -263,8 +263,10 @@ tp_reason tp__jobs_add(tp_runtime *runtime, const tp__plan *plan, const tp__node
   return reason;
 }
 
-tp_reason tp__jobs_add_contributed(tp_runtime *runtime, const tp__payload *payload,
-                                   const tp_contribution *contribution) {
+tp_reason tp__jobs_add_contributed(const tp__turn *turn, const tp_contribution *contribution) {
+  tp_field field = {.id = TP_FIELD_REQUEST, .is_value = true, .text = contribution->value};
+  tp__payload payload = {.mode = turn->mode, .caller = TP_CALLER_BACKGROUND_JOB, .fields = &field, .field_count = 1};
+  memcpy(payload.ids, turn->ids, sizeof payload.ids);
   tp_job job = {.attempts_max = ATTEMPTS_MAX,
                 .phase = TP_PHASE_NONE,
                 .contract_version = 1,
@@ -272,8 +274,10 @@ tp_reason tp__jobs_add_contributed(tp_runtime *runtime, const tp__payload *paylo
                 .handler = contribution->domain,
                 .subscription = contribution->domain,
                 .idempotency_key = contribution->key,
-                .order_key = contribution->text.size ? contribution->text : payload->ids[TP_ID_SESSION]};
-  return insert_with(runtime, &job, payload);
+                .order_key = contribution->text.size ? contribution->text : turn->ids[TP_ID_SESSION]};
+  tp_reason reason = insert_with(turn->runtime, &job, &payload);
+  if (reason != TP_REASON_NONE) tp__log(turn->runtime, TP_LOG_ERROR, "a background job was not stored");
+  return reason;
 }
 
 /* ---- waiting ---- */

@@ -10,6 +10,7 @@
 #include "runtime/record/payload.h"
 
 struct tp_runtime;
+struct tp__turn;
 
 typedef struct tp__jobs {
   struct tp_runtime *runtime;
@@ -37,9 +38,9 @@ void tp__jobs_wake(tp__jobs *jobs);
 /** Stores a job for a Background subscription and wakes the worker. @return NONE when it is committed. */
 tp_reason tp__jobs_add(struct tp_runtime *runtime, const tp__plan *plan, const tp__node *node, uint64_t entry_id,
                        const tp__payload *payload, const void *sets);
-/** Stores a job that a handler asked for by a background_job contribution. It names a handler, so any phase of that
- *  handler's may run it. */
-tp_reason tp__jobs_add_contributed(struct tp_runtime *runtime, const tp__payload *payload, const tp_contribution *job);
+/** Stores a job that a handler of the turn asked for by a background_job contribution; a refusal is logged. It names a
+ *  handler, so any phase of that handler's may run it. */
+tp_reason tp__jobs_add_contributed(const struct tp__turn *turn, const tp_contribution *job);
 /** Waits until the order key has no open job. @return TP_OK, TP_ERR_TIMEOUT, what the store said. */
 tp_status tp__jobs_wait(tp__jobs *jobs, tp_text order_key, int64_t deadline_ns);
 uint64_t tp__jobs_run_count(tp__jobs *jobs);

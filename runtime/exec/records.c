@@ -20,13 +20,16 @@ static void pack(tp__packed_entry *packed, const tp__entry *e) {
   for (uint32_t i = 0; i < e->plan->node_count; i++) rows[i] = e->runs[i].row;
 }
 
+/* One that is refused does not lose the others. @return the first refusal. */
 static tp_status give_one_by_one(tp_runtime *runtime, const tp_text *ids, const tp__record_batch *batch) {
   const tp__packed_entry *entry = (const tp__packed_entry *)batch->memory;
+  tp_status first = TP_OK;
   for (uint32_t i = 0; i < batch->count; i++, entry = tp__packed_next(entry)) {
     tp_entry_record record = tp__packed_view(entry, ids);
-    TP__TRY(runtime->store.record(runtime->store.self, &record));
+    tp_status status = runtime->store.record(runtime->store.self, &record);
+    if (first == TP_OK) first = status;
   }
-  return TP_OK;
+  return first;
 }
 
 static void give(tp__turn *turn, const tp__record_batch *batch) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Birth, start, drain and end of a runtime. The order of stopping: refuse new turns; close what is open above; let
- * turns end, then cancel them; let jobs and detached runs end, then cancel them; stop the job thread, the engine
- * workers, the timer, the handler threads; free. */
+ * turns end, then cancel them; let jobs and detached runs end, then cancel them; stop the job thread, the timer,
+ * the engine workers, the handler threads; free. */
 #include "runtime/exec/runtime.h"
 
 #include <stdio.h>
@@ -102,8 +102,8 @@ static tp_status build(tp_runtime *runtime, enum room room, tp_fault *fault) {
                               options->phases, options->phase_count, above->contributions, &runtime->registry, fault);
     case ROOM_BLOCKS:
       return tp__blocks_init(&runtime->blocks, &runtime->allocator);
-    case ROOM_WORKERS: /* every turn may be scheduled at once */
-      return tp__workers_init(&runtime->workers, runtime, options->engine_workers, options->turns_max);
+    case ROOM_WORKERS: /* every turn may be scheduled at once, closing ones too */
+      return tp__workers_init(&runtime->workers, runtime, options->engine_workers, 2 * (size_t)options->turns_max);
     case ROOM_POOL:
       return tp__pool_init(&runtime->pool, &runtime->allocator, options->handler_threads, options->tool_threads,
                            options->detached_threads);
@@ -159,6 +159,8 @@ static void take_apart(tp_runtime *runtime, enum room built, bool host_store_too
   tp__release(&allocator, runtime, sizeof *runtime);
 }
 
+static void jobs_may_run(void *ctx) { tp__jobs_wake(ctx); }
+
 tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__above *above, tp_runtime **ret_runtime,
                           tp_fault *fault) {
   tp_runtime_options options;
@@ -179,6 +181,7 @@ tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__above *abo
     take_apart(runtime, (enum room)room, false);
     return status;
   }
+  tp__registry_on_commit(runtime->registry, jobs_may_run, &runtime->jobs); /* now, since commits may come at any time */
   *ret_runtime = runtime;
   return TP_OK;
 }
@@ -187,12 +190,10 @@ void tp__runtime_forget(tp_runtime *runtime) { take_apart(runtime, ROOMS, false)
 
 /* ---- start ---- */
 
-static void jobs_may_run(void *ctx) { tp__jobs_wake(ctx); }
-
 static void stop_threads(tp_runtime *runtime) {
   tp__jobs_stop(&runtime->jobs);
+  tp__timer_stop(&runtime->timer); /* its pushes, under its lock, must find the workers */
   tp__workers_stop(&runtime->workers);
-  tp__timer_stop(&runtime->timer);
 }
 
 static tp_status start_locked(tp_runtime *runtime) {
@@ -203,7 +204,6 @@ static tp_status start_locked(tp_runtime *runtime) {
     stop_threads(runtime);
     return status;
   }
-  tp__registry_on_commit(runtime->registry, jobs_may_run, &runtime->jobs);
   runtime->process_generation = tp__process_generation();
   tp__a32_store_release(&runtime->life, TP__LIFE_STARTED);
   return TP_OK;
@@ -286,17 +286,23 @@ static void refuse_operations(tp_runtime *runtime) {
   if (!TP__BUG(TP__BUG_LEFT_QUEUED)) wait_for_operations(runtime);
 }
 
+/* @return how many detached and closing turns were left. */
+static uint64_t wait_for_the_rest(tp_runtime *runtime, int64_t deadline_ns) {
+  uint64_t left = wait_for_turns(runtime, TP__TURN_CLOSING, deadline_ns); /* these may still store jobs */
+  return left + wait_for_turns(runtime, TP__TURN_DETACHED, deadline_ns);
+}
+
 static void drain_detached(tp_runtime *runtime, int64_t deadline_ns, tp_drain_report *report) {
   tp_store *store = &runtime->store;
-  wait_for_turns(runtime, TP__TURN_DETACHED, deadline_ns); /* what closes sessions may still store jobs */
+  wait_for_the_rest(runtime, deadline_ns);
   if (!store->durable) (void)!tp__jobs_wait(&runtime->jobs, (tp_text){NULL, 0}, deadline_ns);
-  if (wait_for_turns(runtime, TP__TURN_DETACHED, deadline_ns) > 0) tp__runtime_cancel_all(runtime);
+  if (wait_for_the_rest(runtime, deadline_ns) > 0) tp__runtime_cancel_all(runtime);
   tp__jobs_stop(&runtime->jobs); /* a run that it started meanwhile is cancelled and waited for */
   if (!store->durable && store->job_open)
     (void)!store->job_open(store->self, (tp_text){NULL, 0}, &report->jobs_lost, NULL);
-  if (wait_for_turns(runtime, TP__TURN_DETACHED, tp__now_ns()) == 0) return;
+  if (wait_for_the_rest(runtime, tp__now_ns()) == 0) return;
   tp__runtime_cancel_all(runtime);
-  if (!TP__BUG(TP__BUG_LEFT_QUEUED)) wait_for_turns(runtime, TP__TURN_DETACHED, TP__NEVER);
+  if (!TP__BUG(TP__BUG_LEFT_QUEUED)) wait_for_the_rest(runtime, TP__NEVER);
 }
 
 /* In the child of a fork the threads are not there, and a lock may be held for ever. */

@@ -19,8 +19,10 @@ static tp_status enlist(tp__turn *turn, const tp__turn_spec *spec) {
   tp_status status = TP_OK;
   tp__mutex_lock(&runtime->mutex);
   uint32_t life = tp__a32_load_relaxed(&runtime->life); /* written under this lock */
-  if (spec->kind != TP__TURN_DETACHED && life != TP__LIFE_STARTED) status = TP_ERR_SHUTDOWN;
-  else if (turns_locked(runtime) >= runtime->options.turns_max) status = TP_ERR_FULL;
+  uint64_t max = runtime->options.turns_max;
+  if (spec->kind == TP__TURN_CLOSING) max *= 2; /* so that what was opened can be closed */
+  if (spec->kind < TP__TURN_DETACHED && life != TP__LIFE_STARTED) status = TP_ERR_SHUTDOWN;
+  else if (turns_locked(runtime) >= max) status = TP_ERR_FULL;
   if (status == TP_OK) {
     tp__list_push(&runtime->turns, &turn->runtime_link);
     runtime->turn_counts[spec->kind]++;

@@ -16,8 +16,9 @@ typedef struct tp__turn tp__turn;
 typedef enum tp__turn_kind {
   TP__TURN_DRIVEN = 0,   /* by us: a drain cancels it and waits for its end */
   TP__TURN_HELD = 1,     /* by its host: a drain cancels it and waits for the operation under way, if any */
-  TP__TURN_DETACHED = 2, /* a detached run, or what closes something: may begin while draining */
-  TP__TURN_KINDS = 3
+  TP__TURN_DETACHED = 2, /* a detached run: may begin while draining */
+  TP__TURN_CLOSING = 3,  /* closes a session or an agent: likewise, and has a reserve above turns_max */
+  TP__TURN_KINDS = 4
 } tp__turn_kind;
 
 struct tp__turn {

@@ -4,6 +4,8 @@
 #include "runtime/exec/bug.h"
 #include "runtime/exec/runtime.h"
 
+#define STOPPED (UINT32_C(1) << 31) /* in workers->sleepers: the threads are gone */
+
 tp_status tp__workers_init(tp__workers *workers, struct tp_runtime *runtime, uint32_t count, size_t strands_max) {
   memset(workers, 0, sizeof *workers);
   workers->runtime = runtime;
@@ -50,6 +52,7 @@ tp_status tp__workers_start(tp__workers *workers) {
   workers->threads = tp__alloc_zero(allocator, workers->count * sizeof *workers->threads);
   if (!workers->threads) return TP_ERR_NO_MEMORY;
   workers->stop = false;
+  tp__a32_store_release(&workers->sleepers, 0);
   for (uint32_t i = 0; i < workers->count; i++) {
     tp_status status = tp__thread_start(allocator, "tp-engine", worker_run, workers, &workers->threads[i]);
     if (status == TP_OK) continue;
@@ -57,6 +60,15 @@ tp_status tp__workers_start(tp__workers *workers) {
     return status;
   }
   return TP_OK;
+}
+
+/* On a thread that is none of ours: a turn that its host still holds may get a message, a cancel or its end. */
+static void run_rest(tp__workers *workers) {
+  void *before = tp__thread_local_get();
+  tp__strand *strand;
+  tp__thread_local_set(TP__THREAD_OWNER);
+  while ((strand = tp__queue_mpmc_pop(workers->queue))) tp__strand_run(strand);
+  tp__thread_local_set(before);
 }
 
 void tp__workers_stop(tp__workers *workers) {
@@ -68,6 +80,8 @@ void tp__workers_stop(tp__workers *workers) {
   for (uint32_t i = 0; i < workers->count && workers->threads[i]; i++) tp__thread_join(workers->threads[i]);
   tp__release(&workers->runtime->allocator, workers->threads, workers->count * sizeof *workers->threads);
   workers->threads = NULL;
+  tp__a32_or_acq_rel(&workers->sleepers, STOPPED); /* pairs with tp__workers_push: one of the two sees the other's */
+  if (!TP__BUG(TP__BUG_LEFT_QUEUED)) run_rest(workers);
 }
 
 void tp__workers_push(struct tp_runtime *runtime, tp__strand *strand) {
@@ -75,7 +89,12 @@ void tp__workers_push(struct tp_runtime *runtime, tp__strand *strand) {
   bool pushed = tp__queue_mpmc_push(workers->queue, strand);
   assert(pushed);
   (void)pushed;
-  if (tp__a32_add_acq_rel(&workers->sleepers, 0) == 0) return; /* pairs with sleep_for_work */
+  uint32_t sleepers = tp__a32_add_acq_rel(&workers->sleepers, 0);
+  if (sleepers == 0) return; /* pairs with sleep_for_work */
+  if (sleepers & STOPPED) {
+    if (!TP__BUG(TP__BUG_LEFT_QUEUED)) run_rest(workers);
+    return;
+  }
   tp__mutex_lock(&workers->mutex);
   tp__cond_signal(&workers->work);
   tp__mutex_unlock(&workers->mutex);

@@ -25,7 +25,8 @@ typedef struct tp__workers {
 tp_status tp__workers_init(tp__workers *workers, struct tp_runtime *runtime, uint32_t count, size_t strands_max);
 /** Starts the threads, all or none. */
 tp_status tp__workers_start(tp__workers *workers);
-/** Lets the queue run empty, then joins. */
+/** Lets the queue run empty, then joins. What is pushed afterwards runs on the thread that pushes it, which must hold
+ *  no lock of ours: the timer has to be stopped before. */
 void tp__workers_stop(tp__workers *workers);
 void tp__workers_fini(tp__workers *workers);
 /** Schedules a strand that the caller just made non-idle. */

@@ -36,10 +36,13 @@ static tp_status complete_model(token_note *note) {
   static const char *const names[] = {"t0", "t1", "t0", "t1", "nobody"};
   for (uint32_t i = 0; i < note->calls; i++) {
     snprintf(ids[i], sizeof ids[i], "c%u", i);
-    calls[i] = (tp_tool_call){.id = tp_text_of(ids[i]), .name = tp_text_of(names[tp__sim_random(5)]), .arguments = {"\x80", 1}};
+    calls[i] = (tp_tool_call){
+        .id = tp_text_of(ids[i]), .name = tp_text_of(names[tp__sim_random(5)]), .arguments = {"\x80", 1}};
   }
-  tp_model_response response = {.struct_size = sizeof response, .text = tp_text_of("as the model says"),
-                                .calls = calls, .call_count = note->calls,
+  tp_model_response response = {.struct_size = sizeof response,
+                                .text = tp_text_of("as the model says"),
+                                .calls = calls,
+                                .call_count = note->calls,
                                 .stop_reason = tp_text_of(note->calls ? "tool_use" : "end_turn")};
   if (note->fails) return tp_model_fail(note->token, TP_ERR_MODEL, "as the model fails", note->retryable);
   tp_status status = tp_model_delta(note->token, tp_text_of("as "));
@@ -59,7 +62,8 @@ static void complete(token_note *note) {
     world_fail(d->w, "a completion is taken or stale", "dialogue %u: it gave %s", d->index, tp_status_name(status));
   if (status != TP_OK) return;
   if (++note->accepted > 1) world_fail(d->w, "a stale token is harmless", "dialogue %u: it was taken twice", d->index);
-  if (d->w->freed) world_fail(d->w, "a stale token is harmless", "dialogue %u: taken after tp_runtime_free()", d->index);
+  if (d->w->freed)
+    world_fail(d->w, "a stale token is harmless", "dialogue %u: taken after tp_runtime_free()", d->index);
 }
 
 static void complete_later(void *arg) {
@@ -80,7 +84,8 @@ static void model_start(void *self, const tp_model_request *request, tp_token to
   note->token = token;
   note->is_model = true;
   note->turn = turn_of(request);
-  note->number = note->turn == d->turn ? d->requests++ : UINT32_MAX; /* the call of a turn that is over may begin late */
+  note->number =
+      note->turn == d->turn ? d->requests++ : UINT32_MAX; /* the call of a turn that is over may begin late */
   if (note->number < REQUESTS_MAX && request->tool_count > 0) note->calls = (uint32_t)tp__sim_random(CALLS_MAX + 1);
   note->fails = !is_quiet(d) && one_in(8);
   note->retryable = note->fails && one_in(2);
@@ -152,8 +157,13 @@ static tp_outcome tool_run(void *self, tp_tool_run *run) {
 static tp_outcome bring_tools(void *self, tp_call *call) {
   tp_tool tools[2];
   for (int i = 0; i < 2; i++)
-    tools[i] = (tp_tool){.struct_size = sizeof tools[i], .name = i ? "t1" : "t0", .description = "a tool", .run = tool_run,
-                         .self = self, .limit_ms = i ? 60 : 0, .max_concurrent = i ? 1 : 0};
+    tools[i] = (tp_tool){.struct_size = sizeof tools[i],
+                         .name = i ? "t1" : "t0",
+                         .description = "a tool",
+                         .run = tool_run,
+                         .self = self,
+                         .limit_ms = i ? 60 : 0,
+                         .max_concurrent = i ? 1 : 0};
   if (tp_call_emit_tool_bundle(call, "tools", tools, 2) != TP_OK) return tp_call_fail(call, 1, "no tools");
   return tp_call_done(call);
 }
@@ -186,16 +196,24 @@ static tp_outcome hear_end(void *self, tp_call *call) {
   return tp_call_done(call);
 }
 
-static tp_status subscribe(world *w, tp_edit *edit, const char *id, uint32_t phase, tp_handler_fn run, uint32_t capabilities, bool quick) {
-  tp_handler handler = {.struct_size = sizeof handler, .id = id, .run = run, .self = w, .phases = &phase, .phase_count = 1,
-                        .capabilities = capabilities, .quick = quick};
+static tp_status subscribe(world *w, tp_edit *edit, const char *id, uint32_t phase, tp_handler_fn run,
+                           uint32_t capabilities, bool quick) {
+  tp_handler handler = {.struct_size = sizeof handler,
+                        .id = id,
+                        .run = run,
+                        .self = w,
+                        .phases = &phase,
+                        .phase_count = 1,
+                        .capabilities = capabilities,
+                        .quick = quick};
   TP__TRY(tp_edit_add_handler(edit, &handler));
   tp_subscription subscription = {.struct_size = sizeof subscription, .id = id, .handler = id, .phase = phase};
   return tp_edit_add_subscription(edit, &subscription);
 }
 
 tp_status dialogue_register(world *w, tp_edit *edit) {
-  TP__TRY(subscribe(w, edit, "x.tools", TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, bring_tools, TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE, true));
+  TP__TRY(subscribe(w, edit, "x.tools", TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, bring_tools,
+                    TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE, true));
   TP__TRY(subscribe(w, edit, "x.gate", TP_PHASE_TOOL_PRE, gate, TP_CAPABILITY_DECIDE, false));
   TP__TRY(subscribe(w, edit, "x.post", TP_PHASE_TURN_POST_TURN, hear_post, 0, true));
   TP__TRY(subscribe(w, edit, "x.error", TP_PHASE_RUNTIME_ERROR, hear_error, 0, true));
@@ -204,7 +222,8 @@ tp_status dialogue_register(world *w, tp_edit *edit) {
 
 /* ---- the history: a call never comes without its result ---- */
 
-static tp_status history_load(void *self, tp_text tenant, tp_text session, tp_message_fn each, void *ctx, tp_fault *fault) {
+static tp_status history_load(void *self, tp_text tenant, tp_text session, tp_message_fn each, void *ctx,
+                              tp_fault *fault) {
   (void)tenant, (void)session, (void)each, (void)ctx, (void)fault;
   dialogue *d = self;
   tp__sim_sleep_ns(draw_delay(d));
@@ -217,7 +236,8 @@ static bool has_result(const tp_message *messages, size_t count, size_t from, tp
   return false;
 }
 
-static tp_status history_append(void *self, tp_text tenant, tp_text session, const tp_message *messages, size_t count, tp_fault *fault) {
+static tp_status history_append(void *self, tp_text tenant, tp_text session, const tp_message *messages, size_t count,
+                                tp_fault *fault) {
   (void)tenant, (void)session, (void)fault;
   dialogue *d = self;
   tp__sim_sleep_ns(draw_delay(d));
@@ -236,13 +256,15 @@ static void on_event(void *ctx, const tp_event *event) {
   dialogue *d = ctx;
   if (event->sequence == 1) d->last_event = 0;
   if (event->sequence != d->last_event + 1)
-    world_fail(d->w, "events in order", "event %llu follows %llu", (unsigned long long)event->sequence, (unsigned long long)d->last_event);
+    world_fail(d->w, "events in order", "event %llu follows %llu", (unsigned long long)event->sequence,
+               (unsigned long long)d->last_event);
   d->last_event = event->sequence;
   if (event->kind == TP_EVENT_MODEL_END) d->batch = 0;
   if (event->kind != TP_EVENT_TOOL_END) return;
   d->tool_ends++;
   if (d->batch & 1u << event->call_index)
-    world_fail(d->w, "each call gets exactly one result", "dialogue %u: call %u has ended twice", d->index, event->call_index);
+    world_fail(d->w, "each call gets exactly one result", "dialogue %u: call %u has ended twice", d->index,
+               event->call_index);
   d->batch |= 1u << event->call_index;
 }
 
@@ -253,15 +275,19 @@ static void judge(dialogue *d, tp_turn_outcome outcome) {
   d->outcome = outcome;
   if (++d->turn_ends > 1) world_fail(w, "a turn ends once", "turn %u of dialogue %u", d->turn, d->index);
   if (is_quiet(d) && outcome != TP_TURN_COMPLETED)
-    world_fail(w, "a turn without trouble is completed", "turn %u of dialogue %u is %s", d->turn, d->index, tp_turn_outcome_name(outcome));
+    world_fail(w, "a turn without trouble is completed", "turn %u of dialogue %u is %s", d->turn, d->index,
+               tp_turn_outcome_name(outcome));
   if (w->s->weather == WEATHER_FAULTS) return;
-  if (d->post_turns != 1) world_fail(w, "post_turn exactly once", "turn %u of dialogue %u, %s: %u times", d->turn, d->index,
-                                     tp_turn_outcome_name(outcome), d->post_turns);
+  if (d->post_turns != 1)
+    world_fail(w, "post_turn exactly once", "turn %u of dialogue %u, %s: %u times", d->turn, d->index,
+               tp_turn_outcome_name(outcome), d->post_turns);
   uint32_t errors = outcome == TP_TURN_FAILED || outcome == TP_TURN_TIMED_OUT;
-  if (d->errors != errors) world_fail(w, "runtime.error exactly once", "turn %u of dialogue %u, %s: %u times", d->turn, d->index,
-                                      tp_turn_outcome_name(outcome), d->errors);
+  if (d->errors != errors)
+    world_fail(w, "runtime.error exactly once", "turn %u of dialogue %u, %s: %u times", d->turn, d->index,
+               tp_turn_outcome_name(outcome), d->errors);
   if (outcome == TP_TURN_COMPLETED && d->tool_ends != d->calls_wanted)
-    world_fail(w, "each call gets exactly one result", "dialogue %u: %u calls, %u results", d->index, d->calls_wanted, d->tool_ends);
+    world_fail(w, "each call gets exactly one result", "dialogue %u: %u calls, %u results", d->index, d->calls_wanted,
+               d->tool_ends);
 }
 
 /* Of a completed turn, whose every request that did not fail was answered. */
@@ -301,7 +327,10 @@ static tp_status submit_turn(dialogue *d, const tp_turn_request *request) {
 
 static void run_turn(dialogue *d) {
   char id[] = {'t', (char)('0' + d->turn), '\0'};
-  tp_turn_request request = {.struct_size = sizeof request, .id = id, .text = tp_text_of("hello"), .limit_ms = is_quiet(d) ? 0 : TURN_LIMIT_MS};
+  tp_turn_request request = {.struct_size = sizeof request,
+                             .id = id,
+                             .text = tp_text_of("hello"),
+                             .limit_ms = is_quiet(d) ? 0 : TURN_LIMIT_MS};
   tp_status status;
   if (one_in(2)) {
     status = submit_turn(d, &request);
@@ -330,10 +359,18 @@ void dialogue_run(void *arg) {
   char id[] = {'d', (char)('0' + d->index), '\0'};
   tp__sim_sleep_ns(draw_delay(d));
   tp_session_options options = {.struct_size = sizeof options, .id = id, .on_event = on_event, .event_ctx = d};
-  options.model = (tp_model){.struct_size = sizeof options.model, .name = "sim", .self = d, .start = model_start,
-                             .cancel = model_cancel, .destroy = model_destroy, .quick = one_in(2)};
-  options.history = (tp_history){.struct_size = sizeof options.history, .self = d, .load = history_load,
-                                 .append = history_append, .destroy = history_destroy};
+  options.model = (tp_model){.struct_size = sizeof options.model,
+                             .name = "sim",
+                             .self = d,
+                             .start = model_start,
+                             .cancel = model_cancel,
+                             .destroy = model_destroy,
+                             .quick = one_in(2)};
+  options.history = (tp_history){.struct_size = sizeof options.history,
+                                 .self = d,
+                                 .load = history_load,
+                                 .append = history_append,
+                                 .destroy = history_destroy};
   tp_status status = tp_session_open(d->w->runtime, &options, &d->session, NULL);
   world_check_status(d->w, "tp_session_open", status);
   if (status != TP_OK) return;
@@ -352,9 +389,11 @@ void dialogue_run(void *arg) {
 void dialogue_ended(dialogue *d) {
   world *w = d->w;
   for (const token_note *note = d->tokens; note; note = note->next)
-    if (note->destroys != note->deferred) world_fail(w, "destroy exactly once", "a tool of dialogue %u: %u times", d->index, note->destroys);
+    if (note->destroys != note->deferred)
+      world_fail(w, "destroy exactly once", "a tool of dialogue %u: %u times", d->index, note->destroys);
   if (d->model_destroys != d->model_taken || d->history_destroys != d->model_taken)
-    world_fail(w, "model and history are destroyed exactly once", "dialogue %u: %u and %u times", d->index, d->model_destroys, d->history_destroys);
+    world_fail(w, "model and history are destroyed exactly once", "dialogue %u: %u and %u times", d->index,
+               d->model_destroys, d->history_destroys);
   bool may_be_full = w->s->options.turns_max > 0; /* then a closing turn may find no place */
   if (w->s->weather < WEATHER_FAULTS && !may_be_full && d->model_taken && d->session_ends != 1)
     world_fail(w, "session.end exactly once", "dialogue %u: %u times", d->index, d->session_ends);

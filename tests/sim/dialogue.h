@@ -15,9 +15,9 @@ typedef struct token_note {
   struct token_note *next;
   struct dialogue *d;
   tp_token token;
-  uint32_t turn;       /* of the model's request */
-  uint32_t number;     /* of the request in its turn */
-  uint32_t calls;      /* of the model's answer */
+  uint32_t turn;   /* of the model's request */
+  uint32_t number; /* of the request in its turn */
+  uint32_t calls;  /* of the model's answer */
   bool fails, retryable, is_model, deferred;
   int64_t delay_ns;
   uint32_t cancels, destroys, accepted;
@@ -30,13 +30,13 @@ typedef struct dialogue {
   bool closed;
   tp__parker parker;
   token_note *tokens;
-  uint32_t requests;              /* to the model, in this turn */
-  uint32_t calls_wanted;          /* by answers of this turn's model that were taken */
-  uint32_t tool_ends;             /* events of this turn */
-  uint32_t batch;                 /* bit per call of the response: it has ended */
+  uint32_t requests;     /* to the model, in this turn */
+  uint32_t calls_wanted; /* by answers of this turn's model that were taken */
+  uint32_t tool_ends;    /* events of this turn */
+  uint32_t batch;        /* bit per call of the response: it has ended */
   uint64_t last_event;
   uint32_t events_of_end;
-  uint32_t turn;                  /* which is under way */
+  uint32_t turn; /* which is under way */
   uint32_t turn_ends, post_turns, errors, session_ends;
   tp_turn_outcome outcome;
   uint32_t model_destroys, history_destroys;

@@ -30,8 +30,8 @@ static volatile uint64_t seed_now;
 /* ---- telling ---- */
 
 static void command_of(char *text, size_t size, uint64_t seed) {
-  int told = snprintf(text, size, "%s --seeds 1 --seed %llu --nodes-max %u --policy %s", program, (unsigned long long)seed,
-                      args.nodes_max, policy_names[args.policy < 0 ? 2 : args.policy]);
+  int told = snprintf(text, size, "%s --seeds 1 --seed %llu --nodes-max %u --policy %s", program,
+                      (unsigned long long)seed, args.nodes_max, policy_names[args.policy < 0 ? 2 : args.policy]);
   if (args.bug) snprintf(text + told, size - (size_t)told, " --bug %s", bug_names[args.bug]);
 }
 
@@ -84,8 +84,9 @@ static void watch_crashes(void) {
 static bool play_once(world *w, const script *s, uint32_t workers) {
   world_play(w, s, workers);
   if (args.verbose)
-    printf("seed %llu, %s: %llu steps, %u calls, trace %016llx\n", (unsigned long long)s->seed, script_weather_name(s->weather),
-           (unsigned long long)w->report.steps, w->call_count, (unsigned long long)w->report.trace_hash);
+    printf("seed %llu, %s: %llu steps, %u calls, trace %016llx\n", (unsigned long long)s->seed,
+           script_weather_name(s->weather), (unsigned long long)w->report.steps, w->call_count,
+           (unsigned long long)w->report.trace_hash);
   if (!world_failed(w)) return true;
   tell_failure(w, workers);
   return false;
@@ -192,8 +193,10 @@ static bool read_option(int option) {
   uint64_t nodes_max;
   int found;
   switch (option) {
-    case 'n': return read_number(optarg, 1, UINT64_MAX, &args.seeds);
-    case 's': return read_number(optarg, 0, UINT64_MAX, &args.seed);
+    case 'n':
+      return read_number(optarg, 1, UINT64_MAX, &args.seeds);
+    case 's':
+      return read_number(optarg, 0, UINT64_MAX, &args.seed);
     case 'k':
       if (!read_number(optarg, 1, SCRIPT_NODES_MAX, &nodes_max)) return false;
       args.nodes_max = (uint32_t)nodes_max;
@@ -206,17 +209,26 @@ static bool read_option(int option) {
       found = index_of(optarg, bug_names, 4);
       args.bug = found > 0 ? (enum tp__bug)found : TP__BUG_NONE;
       return found >= 0;
-    case 'P': args.prove = true; return true;
-    case 'v': args.verbose = true; return true;
-    default: return false;
+    case 'P':
+      args.prove = true;
+      return true;
+    case 'v':
+      args.verbose = true;
+      return true;
+    default:
+      return false;
   }
 }
 
 int main(int argc, char **argv) {
-  static const struct option options[] = {{"seeds", required_argument, NULL, 'n'},     {"seed", required_argument, NULL, 's'},
-                                          {"nodes-max", required_argument, NULL, 'k'}, {"policy", required_argument, NULL, 'p'},
-                                          {"bug", required_argument, NULL, 'b'},       {"prove", no_argument, NULL, 'P'},
-                                          {"verbose", no_argument, NULL, 'v'},         {"help", no_argument, NULL, 'h'},
+  static const struct option options[] = {{"seeds", required_argument, NULL, 'n'},
+                                          {"seed", required_argument, NULL, 's'},
+                                          {"nodes-max", required_argument, NULL, 'k'},
+                                          {"policy", required_argument, NULL, 'p'},
+                                          {"bug", required_argument, NULL, 'b'},
+                                          {"prove", no_argument, NULL, 'P'},
+                                          {"verbose", no_argument, NULL, 'v'},
+                                          {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
   program = argv[0];
   int option;
@@ -226,7 +238,8 @@ int main(int argc, char **argv) {
       return 0;
     }
     if (read_option(option)) continue;
-    fprintf(stderr, "engine_sim: what --%s was given does not fit (see --help)\n", option == '?' ? "?" : argv[optind - 1]);
+    fprintf(stderr, "engine_sim: what --%s was given does not fit (see --help)\n",
+            option == '?' ? "?" : argv[optind - 1]);
     return 2;
   }
   if (optind < argc) {

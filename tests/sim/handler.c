@@ -45,15 +45,20 @@ static void make_pieces(pieces *p, const call_note *note, bool with_call, bool w
 }
 
 static tp_outcome outcome_of(const call_note *note) {
-  static const tp_outcome_kind kinds[SCRIPT_ANSWERS] = {
-      [ANSWER_DONE] = TP_OUTCOME_DONE,   [ANSWER_REPLACE] = TP_OUTCOME_DONE, [ANSWER_ALLOW] = TP_OUTCOME_ALLOW,
-      [ANSWER_DENY] = TP_OUTCOME_DENY,   [ANSWER_ASK] = TP_OUTCOME_ASK,      [ANSWER_FAIL] = TP_OUTCOME_FAILED,
-      [ANSWER_FAIL_RETRYABLE] = TP_OUTCOME_FAILED, [ANSWER_BAD_EMIT] = TP_OUTCOME_DONE};
+  static const tp_outcome_kind kinds[SCRIPT_ANSWERS] = {[ANSWER_DONE] = TP_OUTCOME_DONE,
+                                                        [ANSWER_REPLACE] = TP_OUTCOME_DONE,
+                                                        [ANSWER_ALLOW] = TP_OUTCOME_ALLOW,
+                                                        [ANSWER_DENY] = TP_OUTCOME_DENY,
+                                                        [ANSWER_ASK] = TP_OUTCOME_ASK,
+                                                        [ANSWER_FAIL] = TP_OUTCOME_FAILED,
+                                                        [ANSWER_FAIL_RETRYABLE] = TP_OUTCOME_FAILED,
+                                                        [ANSWER_BAD_EMIT] = TP_OUTCOME_DONE};
   script_answer answer = note->move->answer;
-  return (tp_outcome){.kind = kinds[answer],
-                      .retryable = answer == ANSWER_FAIL_RETRYABLE,
-                      .code = 7,
-                      .reason = kinds[answer] == TP_OUTCOME_DONE || kinds[answer] == TP_OUTCOME_ALLOW ? NULL : "as the script says"};
+  return (tp_outcome){
+      .kind = kinds[answer],
+      .retryable = answer == ANSWER_FAIL_RETRYABLE,
+      .code = 7,
+      .reason = kinds[answer] == TP_OUTCOME_DONE || kinds[answer] == TP_OUTCOME_ALLOW ? NULL : "as the script says"};
 }
 
 static void note_answer(call_note *note) {
@@ -74,7 +79,8 @@ tp_status handler_complete(call_note *note) {
   if (status == TP_OK) {
     note->accepted++;
     if (was_over || note->accepted > 1)
-      world_fail(note->w, "a stale token is harmless", "node %d, attempt %u: a second completion was taken", note->node, note->attempt);
+      world_fail(note->w, "a stale token is harmless", "node %d, attempt %u: a second completion was taken", note->node,
+                 note->attempt);
     if (note->w->freed) world_fail(note->w, "a stale token is harmless", "it was taken after tp_runtime_free()");
   } else if (status != TP_ERR_STALE) {
     world_fail(note->w, "a completion is taken or stale", "it gave %s", tp_status_name(status));
@@ -120,12 +126,17 @@ static tp_outcome defer(call_note *note, tp_call *call) {
   switch (note->move->way) {
     case WAY_DEFER_TWICE:
       world_start("completer", complete_later, note); /* fall through */
-    case WAY_DEFER: world_start("completer", complete_later, note); break;
-    case WAY_DEFER_INSIDE: (void)!handler_complete(note); break;
+    case WAY_DEFER:
+      world_start("completer", complete_later, note);
+      break;
+    case WAY_DEFER_INSIDE:
+      (void)!handler_complete(note);
+      break;
     case WAY_DEFER_AND_RETURN:
       note_answer(note);
       return tp_call_done(call);
-    default: break;
+    default:
+      break;
   }
   return outcome;
 }
@@ -177,7 +188,8 @@ static void look_at_text(call_note *note, const tp_call *call) {
   unsigned op, attempt;
   note->text_of = -1;
   if (sscanf(copy, "o%u n%d a%u", &op, &note->text_of, &attempt) == 3 && op != note->op)
-    world_fail(note->w, "a chain's payload is its own", "node %d of operation %u found '%s'", note->node, note->op, copy);
+    world_fail(note->w, "a chain's payload is its own", "node %d of operation %u found '%s'", note->node, note->op,
+               copy);
 }
 
 static call_note *begin_note(node_actor *actor, const tp_call *call) {
@@ -224,13 +236,16 @@ static bool enter(node_actor *actor, const call_note *note) {
   turn_actor *turn = &w->turns[note->op / SCRIPT_OPS_MAX];
   bool here = node->quick && !node->detached;
   if (tp__thread_local_get() != (here ? TP__THREAD_OWNER : TP__THREAD_HANDLER))
-    world_fail(w, "placement is the handler's", "node %d (%s) runs on the wrong kind of thread", actor->index, here ? "quick" : "not quick");
+    world_fail(w, "placement is the handler's", "node %d (%s) runs on the wrong kind of thread", actor->index,
+               here ? "quick" : "not quick");
   if (here && turn->inside++ > 0) world_fail(w, "one owner", "two quick handlers of turn %u run at once", turn->index);
   if (!here) {
     uint32_t permits = node->max_concurrent ? node->max_concurrent : node->quick ? UINT32_MAX : 16;
     uint32_t threads = w->s->options.handler_threads ? w->s->options.handler_threads : 64;
-    if (++actor->running > permits) world_fail(w, "permits", "node %d runs %u times at once", actor->index, actor->running);
-    if (++w->handlers_running > 2 * threads) world_fail(w, "handler threads", "%u functions run at once", w->handlers_running);
+    if (++actor->running > permits)
+      world_fail(w, "permits", "node %d runs %u times at once", actor->index, actor->running);
+    if (++w->handlers_running > 2 * threads)
+      world_fail(w, "handler threads", "%u functions run at once", w->handlers_running);
   }
   return here;
 }
@@ -273,7 +288,8 @@ static tp_outcome answer(call_note *note, tp_call *call) {
 
 tp_outcome handler_run(void *self, tp_call *call) {
   node_actor *actor = self;
-  if (actor->destroys > 0) world_fail(actor->w, "destroy after the last attempt", "node %d is called afterwards", actor->index);
+  if (actor->destroys > 0)
+    world_fail(actor->w, "destroy after the last attempt", "node %d is called afterwards", actor->index);
   call_note *note = begin_note(actor, call);
   bool here = enter(actor, note);
   work(note, call);

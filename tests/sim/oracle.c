@@ -21,17 +21,19 @@ typedef struct case_ {
   const tp_phase_result *result;
   const tp__entry *entry;
   op_note *note;
-  uint32_t count;                      /* subscriptions in the plan */
-  int order[SCRIPT_NODES_MAX];         /* node of each row */
-  int row[SCRIPT_NODES_MAX];           /* row of each node; -1: not in the plan */
+  uint32_t count;                       /* subscriptions in the plan */
+  int order[SCRIPT_NODES_MAX];          /* node of each row */
+  int row[SCRIPT_NODES_MAX];            /* row of each node; -1: not in the plan */
   tp_run_record runs[SCRIPT_NODES_MAX]; /* by row */
-  call_note *last[SCRIPT_NODES_MAX];   /* by node: the call of its last attempt; NULL: none began */
+  call_note *last[SCRIPT_NODES_MAX];    /* by node: the call of its last attempt; NULL: none began */
 } case_;
 
 #define FAIL(c, property, ...) world_fail((c)->w, (property), __VA_ARGS__)
 
 static const script_node *node_of(const case_ *c, int node) { return &c->w->s->nodes[node]; }
-static const tp_run_record *run_of(const case_ *c, int node) { return c->row[node] < 0 ? NULL : &c->runs[c->row[node]]; }
+static const tp_run_record *run_of(const case_ *c, int node) {
+  return c->row[node] < 0 ? NULL : &c->runs[c->row[node]];
+}
 static const char *outcome_name(const tp_run_record *run) { return tp_state_name(run->state); }
 
 static int find_node(const world *w, const char *id) {
@@ -49,7 +51,8 @@ static void read_rows(case_ *c) {
     c->runs[i] = tp_phase_result_run(c->result, i);
     int node = c->runs[i].subscription ? find_node(c->w, c->runs[i].subscription) : -1;
     c->order[i] = node;
-    if (node < 0 || c->row[node] >= 0) FAIL(c, "every subscription accounted for", "row %u is of nobody or of one that had one", i);
+    if (node < 0 || c->row[node] >= 0)
+      FAIL(c, "every subscription accounted for", "row %u is of nobody or of one that had one", i);
     else c->row[node] = (int)i;
   }
   for (call_note *call = c->w->calls; call; call = call->next) {
@@ -65,7 +68,8 @@ static void check_accounting(case_ *c) {
     const script_node *node = node_of(c, (int)i);
     bool wanted = node->phase == c->phase && !node->disabled;
     enabled += wanted;
-    if (wanted != (c->row[i] >= 0)) FAIL(c, "every subscription accounted for", "node %u %s", i, wanted ? "has no row" : "has a row");
+    if (wanted != (c->row[i] >= 0))
+      FAIL(c, "every subscription accounted for", "node %u %s", i, wanted ? "has no row" : "has a row");
   }
   if (c->result->run_count != enabled)
     FAIL(c, "every subscription accounted for", "%u rows for %u subscriptions", c->result->run_count, enabled);
@@ -83,22 +87,38 @@ static void check_run(case_ *c, uint32_t row) {
   const script_node *node = node_of(c, c->order[row]);
   bool fits = false;
   switch (run->state) {
-    case TP_STATE_SUCCEEDED: fits = run->reason == TP_REASON_NONE && !node->detached && run->attempts > 0; break;
-    case TP_STATE_BACKGROUNDED: fits = run->reason == TP_REASON_NONE && node->detached; break;
-    case TP_STATE_FAILED: fits = is_failure(run->reason) && run->reason != TP_REASON_TIMEOUT && run->reason != TP_REASON_CANCELLED; break;
-    case TP_STATE_TIMED_OUT: fits = run->reason == TP_REASON_TIMEOUT && !node->detached; break;
-    case TP_STATE_CANCELLED: fits = run->reason == TP_REASON_CANCELLED && !node->detached; break;
-    case TP_STATE_SKIPPED: fits = run->reason >= TP_REASON_MATCH && run->attempts == 0; break;
-    default: break;
+    case TP_STATE_SUCCEEDED:
+      fits = run->reason == TP_REASON_NONE && !node->detached && run->attempts > 0;
+      break;
+    case TP_STATE_BACKGROUNDED:
+      fits = run->reason == TP_REASON_NONE && node->detached;
+      break;
+    case TP_STATE_FAILED:
+      fits = is_failure(run->reason) && run->reason != TP_REASON_TIMEOUT && run->reason != TP_REASON_CANCELLED;
+      break;
+    case TP_STATE_TIMED_OUT:
+      fits = run->reason == TP_REASON_TIMEOUT && !node->detached;
+      break;
+    case TP_STATE_CANCELLED:
+      fits = run->reason == TP_REASON_CANCELLED && !node->detached;
+      break;
+    case TP_STATE_SKIPPED:
+      fits = run->reason >= TP_REASON_MATCH && run->attempts == 0;
+      break;
+    default:
+      break;
   }
   if (!fits)
     FAIL(c, "state and reason go together", "node %d is %s (%s) after %u attempts", c->order[row], outcome_name(run),
          tp_reason_name(run->reason), run->attempts);
-  bool falls_back = node->failure == TP_FAILURE_FALLBACK && is_failure(run->reason) && run->reason != TP_REASON_CANCELLED;
+  bool falls_back =
+      node->failure == TP_FAILURE_FALLBACK && is_failure(run->reason) && run->reason != TP_REASON_CANCELLED;
   if (run->fallback_used != falls_back)
-    FAIL(c, "a fallback stands for a failure", "node %d: %s, fallback %sused", c->order[row], outcome_name(run), run->fallback_used ? "" : "not ");
+    FAIL(c, "a fallback stands for a failure", "node %d: %s, fallback %sused", c->order[row], outcome_name(run),
+         run->fallback_used ? "" : "not ");
   uint32_t attempts_max = node->attempts ? node->attempts : 1;
-  if (run->attempts > attempts_max) FAIL(c, "retry", "node %d was tried %u times of %u", c->order[row], run->attempts, attempts_max);
+  if (run->attempts > attempts_max)
+    FAIL(c, "retry", "node %d was tried %u times of %u", c->order[row], run->attempts, attempts_max);
 }
 
 /* What a call that was answered too late says is nowhere. */
@@ -110,7 +130,8 @@ static void check_late(case_ *c, uint32_t row) {
     FAIL(c, "one outcome per attempt", "node %d succeeded without having been called", c->order[row]);
     return;
   }
-  if (!call->answered_ns) FAIL(c, "one outcome per attempt", "node %d succeeded without having answered", c->order[row]);
+  if (!call->answered_ns)
+    FAIL(c, "one outcome per attempt", "node %d succeeded without having answered", c->order[row]);
   bool stamped = c->w->s->options.timestamps == TP_TIMESTAMPS_FULL || !node_of(c, c->order[row])->quick;
   if (stamped && call->answered_ns > call->deadline_max_ns)
     FAIL(c, "nothing late is taken", "node %d answered %" PRId64 " us behind its deadline and succeeded", c->order[row],
@@ -123,9 +144,11 @@ static void check_liveness(case_ *c, uint32_t row) {
   const call_note *call = c->last[c->order[row]];
   script_weather weather = c->w->s->weather;
   bool missed = run->state == TP_STATE_TIMED_OUT || run->reason == TP_REASON_NO_SLACK;
-  bool stopped = run->state == TP_STATE_CANCELLED && c->entry->fate != TP__FATE_FAILED; /* which ends the pause of a retry */
+  bool stopped =
+      run->state == TP_STATE_CANCELLED && c->entry->fate != TP__FATE_FAILED; /* which ends the pause of a retry */
   if (weather == WEATHER_QUIET && (missed || stopped))
-    FAIL(c, "liveness", "node %d is %s (%s) though all finish in time", c->order[row], outcome_name(run), tp_reason_name(run->reason));
+    FAIL(c, "liveness", "node %d is %s (%s) though all finish in time", c->order[row], outcome_name(run),
+         tp_reason_name(run->reason));
   if (weather > WEATHER_CALM || run->state != TP_STATE_TIMED_OUT || !call || !call->answered_ns) return;
   if (call->move->answer == ANSWER_FAIL_RETRYABLE) return; /* the time ran out before it was tried again */
   if (call->answered_ns + ALLOWANCE_NS < call->deadline_ns)
@@ -178,14 +201,16 @@ static void check_order(case_ *c, uint32_t row) {
     const tp_run_record *pred = run_of(c, (int)i), *run = &c->runs[row];
     if (c->row[i] > (int)row) FAIL(c, "plan order", "node %d stands before node %u, which it waits for", index, i);
     if (c->w->s->options.timestamps == TP_TIMESTAMPS_FULL && run->started_ns && pred->ended_ns > run->started_ns)
-      FAIL(c, "order respected", "node %d starts %" PRId64 " ns before node %u has ended", index, pred->ended_ns - run->started_ns, i);
+      FAIL(c, "order respected", "node %d starts %" PRId64 " ns before node %u has ended", index,
+           pred->ended_ns - run->started_ns, i);
   }
   for (const call_note *call = c->w->calls; call; call = call->next) {
     if (call->op != c->op || call->node != index) continue;
     uint64_t ran = call->running_before & before;
     for (uint32_t i = 0; ran && i < c->w->s->node_count; i++)
       if ((ran & bit((int)i)) && !was_abandoned(run_of(c, (int)i)))
-        FAIL(c, "order respected", "node %d was called while node %u ran, which is %s", index, i, outcome_name(run_of(c, (int)i)));
+        FAIL(c, "order respected", "node %d was called while node %u ran, which is %s", index, i,
+             outcome_name(run_of(c, (int)i)));
   }
 }
 
@@ -203,17 +228,22 @@ static void check_dependent(case_ *c, uint32_t row) {
   for (uint32_t i = 0; i < c->w->s->node_count; i++)
     if ((required & bit((int)i)) && !passes(run_of(c, (int)i))) blocker = (int)i;
   bool blocked = run->reason == TP_REASON_DEPENDENCY;
-  bool other = run->reason == TP_REASON_KILL_SWITCH || run->reason == TP_REASON_PHASE_FAILED || run->reason == TP_REASON_MATCH;
+  bool other =
+      run->reason == TP_REASON_KILL_SWITCH || run->reason == TP_REASON_PHASE_FAILED || run->reason == TP_REASON_MATCH;
   if (blocker >= 0 && !blocked && !other)
-    FAIL(c, "what a dependent does", "node %d is %s (%s), but requires node %d, which is %s (%s)", index, outcome_name(run),
-         tp_reason_name(run->reason), blocker, outcome_name(run_of(c, blocker)), tp_reason_name(run_of(c, blocker)->reason));
-  if (blocker < 0 && blocked) FAIL(c, "what a dependent does", "node %d is skipped for a dependency that it does not have", index);
+    FAIL(c, "what a dependent does", "node %d is %s (%s), but requires node %d, which is %s (%s)", index,
+         outcome_name(run), tp_reason_name(run->reason), blocker, outcome_name(run_of(c, blocker)),
+         tp_reason_name(run_of(c, blocker)->reason));
+  if (blocker < 0 && blocked)
+    FAIL(c, "what a dependent does", "node %d is skipped for a dependency that it does not have", index);
   bool unmatched = node_of(c, index)->match == 2;
   if (run->reason == TP_REASON_MATCH && !unmatched) FAIL(c, "match", "node %d is skipped, but it matches", index);
-  if (unmatched && run->state != TP_STATE_SKIPPED) FAIL(c, "match", "node %d does not match and is %s", index, outcome_name(run));
+  if (unmatched && run->state != TP_STATE_SKIPPED)
+    FAIL(c, "match", "node %d does not match and is %s", index, outcome_name(run));
   bool killed = node_of(c, index)->killed;
   bool killed_later = c->w->s->kill_ns && c->w->s->kill_node == index;
-  if ((killed && run->reason != TP_REASON_KILL_SWITCH) || (run->reason == TP_REASON_KILL_SWITCH && !killed && !killed_later))
+  if ((killed && run->reason != TP_REASON_KILL_SWITCH) ||
+      (run->reason == TP_REASON_KILL_SWITCH && !killed && !killed_later))
     FAIL(c, "kill switch", "node %d is %s (%s)", index, outcome_name(run), tp_reason_name(run->reason));
 }
 
@@ -231,7 +261,8 @@ static void check_view(case_ *c, uint32_t row) {
       const tp_run_record *dep = run_of(c, (int)i);
       bool good = call->deps_good & bit((int)i), fell_back = call->deps_fallback & bit((int)i);
       if (good != (dep->state == TP_STATE_SUCCEEDED) || fell_back != dep->fallback_used)
-        FAIL(c, "a handler sees its dependencies", "node %d saw node %u otherwise than it settled (%s)", index, i, outcome_name(dep));
+        FAIL(c, "a handler sees its dependencies", "node %d saw node %u otherwise than it settled (%s)", index, i,
+             outcome_name(dep));
     }
   }
 }
@@ -271,20 +302,28 @@ static void check_outcome(case_ *c) {
   }
   bool stops = script_phase_stops(c->phase);
   tp_status outcome = c->result->outcome;
-  bool known = outcome == TP_OK || outcome == TP_ERR_CANCELLED || (outcome == TP_ERR_HOOK && !stops) || (outcome == TP_ERR_DENIED && stops);
+  bool known = outcome == TP_OK || outcome == TP_ERR_CANCELLED || (outcome == TP_ERR_HOOK && !stops) ||
+               (outcome == TP_ERR_DENIED && stops);
   if (outcome == TP_ERR_NO_MEMORY && c->w->s->weather == WEATHER_FAULTS) return; /* to merge it there was none */
   if (!known) FAIL(c, "the outcome is one of few", "%s", tp_status_name(outcome));
   if (outcome == TP_OK && (first >= 0 || denier >= 0 || skipped))
-    FAIL(c, "failing closed", "the entry is fine, but node %d %s", c->order[first >= 0 ? first : denier >= 0 ? denier : 0],
-         first >= 0 ? "was required and failed" : denier >= 0 ? "denied" : "or another was skipped");
+    FAIL(c, "failing closed", "the entry is fine, but node %d %s",
+         c->order[first >= 0    ? first
+                  : denier >= 0 ? denier
+                                : 0],
+         first >= 0    ? "was required and failed"
+         : denier >= 0 ? "denied"
+                       : "or another was skipped");
   if ((outcome == TP_ERR_HOOK && first < 0) || (outcome == TP_ERR_DENIED && first < 0 && denier < 0))
     FAIL(c, "failing closed", "%s, but nobody who was required failed, and nobody denied", tp_status_name(outcome));
   if (outcome == TP_ERR_CANCELLED && !may_be_cancelled(c)) FAIL(c, "cancel", "cancelled, but nobody asked");
-  if (outcome == TP_ERR_HOOK && strcmp(c->result->subscription ? c->result->subscription : "", c->runs[first].subscription) != 0)
+  if (outcome == TP_ERR_HOOK &&
+      strcmp(c->result->subscription ? c->result->subscription : "", c->runs[first].subscription) != 0)
     FAIL(c, "the first failure is reported", "%s and not %s", c->result->subscription, c->runs[first].subscription);
   if (outcome == TP_OK && strictness(c->result->verdict) != strictest)
     FAIL(c, "deny > ask > allow", "the verdict is %d of %d", strictness(c->result->verdict), strictest);
-  if (outcome == TP_ERR_DENIED && c->result->verdict != TP_OUTCOME_DENY) FAIL(c, "deny > ask > allow", "denied without a deny");
+  if (outcome == TP_ERR_DENIED && c->result->verdict != TP_OUTCOME_DENY)
+    FAIL(c, "deny > ask > allow", "denied without a deny");
 }
 
 /* In a chain nobody is called behind a deny. */
@@ -294,10 +333,12 @@ static void check_chain(case_ *c) {
   for (uint32_t i = 0; i < c->count; i++) {
     const tp_run_record *run = &c->runs[i];
     const call_note *call = c->last[c->order[i]];
-    if (decided && run->state != TP_STATE_SKIPPED) FAIL(c, "a deny ends the chain", "node %d came after it and is %s", c->order[i], outcome_name(run));
+    if (decided && run->state != TP_STATE_SKIPPED)
+      FAIL(c, "a deny ends the chain", "node %d came after it and is %s", c->order[i], outcome_name(run));
     decided |= run->verdict == TP_OUTCOME_DENY || fails_entry(c, i);
     if (call && !node_of(c, c->order[i])->detached && script_phase_replaces(c->phase) && call->text_of != text_of)
-      FAIL(c, "silence never erases", "node %d found the text of node %d instead of node %d", c->order[i], call->text_of, text_of);
+      FAIL(c, "silence never erases", "node %d found the text of node %d instead of node %d", c->order[i],
+           call->text_of, text_of);
     if (run->state == TP_STATE_SUCCEEDED && call && call->move->answer == ANSWER_REPLACE) text_of = c->order[i];
   }
   const tp_merged *merged = c->result->merged;
@@ -320,17 +361,21 @@ static void check_entry(case_ *c, uint32_t kind, const tp_merged_entry *entry) {
     memcpy(text, entry->contribution->text.data, entry->contribution->text.size);
   unsigned op = UINT32_MAX, attempt = 0;
   int from = -1;
-  bool failed = c->result->outcome == TP_ERR_HOOK || (c->result->outcome == TP_ERR_DENIED && c->entry->fate == TP__FATE_FAILED);
+  bool failed =
+      c->result->outcome == TP_ERR_HOOK || (c->result->outcome == TP_ERR_DENIED && c->entry->fate == TP__FATE_FAILED);
   if (failed && kind != TP_KIND_AUDIT) {
     FAIL(c, "a failed entry keeps audit and diagnostics alone", "'%s' of node %d came through", text, node);
   } else if (sscanf(text, "fallback n%d", &from) == 1) {
-    if (from != node || !run_of(c, node)->fallback_used) FAIL(c, "only what was answered in time is merged", "a fallback of node %d", from);
-  } else if (sscanf(text, "o%u n%d a%u", &op, &from, &attempt) != 3 || from != node || op / SCRIPT_OPS_MAX != c->op / SCRIPT_OPS_MAX) {
+    if (from != node || !run_of(c, node)->fallback_used)
+      FAIL(c, "only what was answered in time is merged", "a fallback of node %d", from);
+  } else if (sscanf(text, "o%u n%d a%u", &op, &from, &attempt) != 3 || from != node ||
+             op / SCRIPT_OPS_MAX != c->op / SCRIPT_OPS_MAX) {
     FAIL(c, "each merged entry knows where it came from", "'%s' is said to be node %d's", text, node);
   } else if (op == c->op) {
     const tp_run_record *run = run_of(c, node);
     if (run->state != TP_STATE_SUCCEEDED || run->attempts != attempt || entry->attempt != attempt)
-      FAIL(c, "only what was answered in time is merged", "'%s' was, but node %d is %s after %u attempts", text, node, outcome_name(run), run->attempts);
+      FAIL(c, "only what was answered in time is merged", "'%s' was, but node %d is %s after %u attempts", text, node,
+           outcome_name(run), run->attempts);
   } else if (kind != TP_KIND_POLICY && kind != TP_KIND_PROMPT_CONTEXT) { /* these are kept for the turn */
     FAIL(c, "only what was answered in time is merged", "'%s' is of another operation", text);
   }
@@ -344,7 +389,8 @@ static uint32_t audits_of(const case_ *c, uint32_t row) {
 }
 
 static void check_merged(case_ *c) {
-  static const uint32_t kinds[] = {TP_KIND_AUDIT, TP_KIND_REMINDER, TP_KIND_PROMPT_CONTEXT, TP_KIND_POLICY, TP_KIND_TOOL_BUNDLE};
+  static const uint32_t kinds[] = {TP_KIND_AUDIT, TP_KIND_REMINDER, TP_KIND_PROMPT_CONTEXT, TP_KIND_POLICY,
+                                   TP_KIND_TOOL_BUNDLE};
   const tp_merged *merged = c->result->merged;
   if (c->result->outcome == TP_ERR_NO_MEMORY) return;
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
@@ -356,7 +402,8 @@ static void check_merged(case_ *c) {
   size_t audits = 0;
   for (uint32_t i = 0; i < c->count; i++) audits += audits_of(c, i);
   if (tp_merged_count(merged, TP_KIND_AUDIT) != audits)
-    FAIL(c, "an answer is taken whole", "%zu audits were merged, %zu were answered", tp_merged_count(merged, TP_KIND_AUDIT), audits);
+    FAIL(c, "an answer is taken whole", "%zu audits were merged, %zu were answered",
+         tp_merged_count(merged, TP_KIND_AUDIT), audits);
 }
 
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size) {
@@ -402,8 +449,8 @@ static void check_deadline(case_ *c) {
   int64_t late_ns = c->note->ended_ns - end_ns;
   if (c->w->s->weather > WEATHER_CALM || late_ns <= ALLOWANCE_NS) return;
   if (late_ns > quick_between(c->w, end_ns, c->note->ended_ns) + ALLOWANCE_NS)
-    FAIL(c, "deadlines hold", "the entry ended %" PRId64 " us behind its deadline, quick handlers took %" PRId64, late_ns / TP__NS_PER_US,
-         quick_between(c->w, end_ns, c->note->ended_ns) / TP__NS_PER_US);
+    FAIL(c, "deadlines hold", "the entry ended %" PRId64 " us behind its deadline, quick handlers took %" PRId64,
+         late_ns / TP__NS_PER_US, quick_between(c->w, end_ns, c->note->ended_ns) / TP__NS_PER_US);
 }
 
 /* ---- a quiet world is known beforehand ---- */
@@ -458,11 +505,14 @@ static void check_forecast(case_ *c) {
   for (uint32_t i = 0; i < c->count; i++) {
     const tp_run_record *run = &c->runs[i];
     forecast f = forecast_of(c, i, decided);
-    bool fits = run->state == f.state && run->reason == f.reason && run->attempts == f.attempts && run->verdict == f.verdict;
-    bool excused = open && (run->reason == TP_REASON_PHASE_FAILED || run->reason == TP_REASON_CANCELLED || run->attempts < f.attempts);
+    bool fits =
+        run->state == f.state && run->reason == f.reason && run->attempts == f.attempts && run->verdict == f.verdict;
+    bool excused = open && (run->reason == TP_REASON_PHASE_FAILED || run->reason == TP_REASON_CANCELLED ||
+                            run->attempts < f.attempts);
     if (!fits && !excused)
-      FAIL(c, "outcomes follow from the script", "node %d is %s (%s) after %u attempts, not %s (%s) after %u", c->order[i], outcome_name(run),
-           tp_reason_name(run->reason), run->attempts, tp_state_name(f.state), tp_reason_name(f.reason), f.attempts);
+      FAIL(c, "outcomes follow from the script", "node %d is %s (%s) after %u attempts, not %s (%s) after %u",
+           c->order[i], outcome_name(run), tp_reason_name(run->reason), run->attempts, tp_state_name(f.state),
+           tp_reason_name(f.reason), f.attempts);
     if (script_phase_is_chain(c->phase)) decided |= fails_entry(c, i) || run->verdict == TP_OUTCOME_DENY;
   }
 }
@@ -480,7 +530,8 @@ static void write_down(case_ *c) {
     note->state[node] = (uint8_t)run->state;
     note->reason[node] = (uint8_t)run->reason;
     note->attempts[node] = (uint16_t)run->attempts;
-    uint32_t row[6] = {(uint32_t)node, (uint32_t)run->state, (uint32_t)run->reason, run->attempts, (uint32_t)run->verdict, run->fallback_used};
+    uint32_t row[6] = {(uint32_t)node, (uint32_t)run->state,   (uint32_t)run->reason,
+                       run->attempts,  (uint32_t)run->verdict, run->fallback_used};
     note->runs_hash = hash_bytes(note->runs_hash, row, sizeof row);
   }
   note->bytes_hash = hash_merged(c->result->merged);
@@ -495,9 +546,12 @@ void oracle_op_ended(world *w, uint32_t op, const tp_phase_result *result) {
   note->empty = !result->entry;
   if (!result->entry) {
     uint32_t wanted = 0;
-    for (uint32_t i = 0; i < w->s->node_count; i++) wanted += w->s->nodes[i].phase == world_op(w, op)->phase && !w->s->nodes[i].disabled;
-    if (wanted > 0 && result->outcome != TP_ERR_NO_MEMORY) world_fail(w, "every subscription accounted for", "operation %u has no entry", op);
-    if (result->outcome == TP_ERR_NO_MEMORY && w->s->weather != WEATHER_FAULTS) world_fail(w, "no refusal without a reason", "no memory");
+    for (uint32_t i = 0; i < w->s->node_count; i++)
+      wanted += w->s->nodes[i].phase == world_op(w, op)->phase && !w->s->nodes[i].disabled;
+    if (wanted > 0 && result->outcome != TP_ERR_NO_MEMORY)
+      world_fail(w, "every subscription accounted for", "operation %u has no entry", op);
+    if (result->outcome == TP_ERR_NO_MEMORY && w->s->weather != WEATHER_FAULTS)
+      world_fail(w, "no refusal without a reason", "no memory");
     return;
   }
   case_ c = {.w = w, .op = op, .phase = world_op(w, op)->phase, .result = result, .entry = result->entry, .note = note};
@@ -531,7 +585,8 @@ void oracle_op_again(world *w, uint32_t op, const tp_phase_result *result) {
     tp_run_record run = tp_phase_result_run(result, i);
     int node = find_node(w, run.subscription);
     if (note->state[node] != run.state || note->attempts[node] != run.attempts)
-      world_fail(w, "nothing late is ever merged", "node %d of operation %u has another state than at the end", node, op);
+      world_fail(w, "nothing late is ever merged", "node %d of operation %u has another state than at the end", node,
+                 op);
   }
 }
 
@@ -546,14 +601,16 @@ static void check_call(world *w, const call_note *call) {
   if (detached || !call->deferred || call->attempt != op->attempts[call->node] || !op->begun) return;
   bool succeeded = op->state[call->node] == TP_STATE_SUCCEEDED;
   if (succeeded && call->accepted != 1)
-    world_fail(w, "one outcome per attempt", "node %d succeeded, but %u completions were taken", call->node, call->accepted);
+    world_fail(w, "one outcome per attempt", "node %d succeeded, but %u completions were taken", call->node,
+               call->accepted);
 }
 
 /* A job is tried again, five times in all, when its handler fails; a fired run is not. */
 static uint32_t detached_calls_wanted(const world *w, const script_node *node) {
   script_answer answer = node->moves[0].answer;
   const tp_phase *row = &w->rows[node->phase];
-  bool refused = answer == ANSWER_BAD_EMIT || (answer == ANSWER_REPLACE && !row->replace) || node->moves[0].way == WAY_DEFER_AND_RETURN;
+  bool refused = answer == ANSWER_BAD_EMIT || (answer == ANSWER_REPLACE && !row->replace) ||
+                 node->moves[0].way == WAY_DEFER_AND_RETURN;
   bool fails = !refused && (answer == ANSWER_FAIL || answer == ANSWER_FAIL_RETRYABLE);
   return fails && node->execution == TP_EXECUTION_BACKGROUND ? 5 : 1;
 }
@@ -565,22 +622,28 @@ static void check_detached(world *w, uint32_t op, uint32_t index) {
   for (const call_note *call = w->calls; call; call = call->next) calls += call->op == op && call->node == (int)index;
   bool backgrounded = w->ops[op].state[index] == TP_STATE_BACKGROUNDED;
   uint32_t wanted = backgrounded ? detached_calls_wanted(w, node) : 0;
-  if (calls != wanted) world_fail(w, "what is detached is run", "node %u of operation %u was called %u times, not %u", index, op, calls, wanted);
+  if (calls != wanted)
+    world_fail(w, "what is detached is run", "node %u of operation %u was called %u times, not %u", index, op, calls,
+               wanted);
 }
 
 static void check_destroys(world *w) {
   for (uint32_t i = 0; i < w->s->node_count; i++) {
     const node_actor *actor = &w->nodes[i];
-    if (actor->destroys != actor->taken) world_fail(w, "a handler is destroyed exactly once", "node %u: %u times", i, actor->destroys);
-    if (actor->match_destroys != actor->match_taken) world_fail(w, "a match is destroyed exactly once", "node %u: %u times", i, actor->match_destroys);
+    if (actor->destroys != actor->taken)
+      world_fail(w, "a handler is destroyed exactly once", "node %u: %u times", i, actor->destroys);
+    if (actor->match_destroys != actor->match_taken)
+      world_fail(w, "a match is destroyed exactly once", "node %u: %u times", i, actor->match_destroys);
   }
-  if (w->store_destroys != w->store_taken) world_fail(w, "the store is destroyed exactly once", "%u times", w->store_destroys);
+  if (w->store_destroys != w->store_taken)
+    world_fail(w, "the store is destroyed exactly once", "%u times", w->store_destroys);
 }
 
 void oracle_world_ended(world *w) {
   for (uint32_t op = 0; op < WORLD_OPS; op++) {
     const op_note *note = &w->ops[op];
-    if (note->begun && note->ends != 1) world_fail(w, "an entry ends once", "operation %u has ended %u times", op, note->ends);
+    if (note->begun && note->ends != 1)
+      world_fail(w, "an entry ends once", "operation %u has ended %u times", op, note->ends);
     if (note->entry_id && w->s->weather < WEATHER_FAULTS && !world_recorded(w, note->entry_id))
       world_fail(w, "one record per entry", "operation %u has none", op);
   }
@@ -598,8 +661,10 @@ void oracle_same(world *a, const world *b, uint32_t workers_a, uint32_t workers_
     if (!x->begun || x->empty) continue;
     bool same_runs = x->runs_hash == y->runs_hash;
     if (!same_runs && x->outcome != TP_ERR_HOOK)
-      world_fail(a, "outcomes do not depend on workers", "operation %u came out differently with %u and %u", op, workers_a, workers_b);
+      world_fail(a, "outcomes do not depend on workers", "operation %u came out differently with %u and %u", op,
+                 workers_a, workers_b);
     if (same_runs && x->bytes_hash != y->bytes_hash)
-      world_fail(a, "merged bytes do not depend on workers", "operation %u has others with %u and %u", op, workers_a, workers_b);
+      world_fail(a, "merged bytes do not depend on workers", "operation %u has others with %u and %u", op, workers_a,
+                 workers_b);
   }
 }

@@ -37,16 +37,16 @@ void script_rows(const script *s, tp_phase *rows) {
   for (int i = 0; i < SCRIPT_PHASES; i++) {
     rows[i] = (tp_phase){.struct_size = sizeof rows[i],
                          .name = names[i],
-                         .mode = i == PHASE_OBSERVE          ? TP_MODE_OBSERVE
+                         .mode = i == PHASE_OBSERVE         ? TP_MODE_OBSERVE
                                  : script_phase_is_chain(i) ? TP_MODE_CHAIN
                                                             : TP_MODE_GATHER,
                          .replace = script_phase_replaces(i),
                          .stop = script_phase_stops(i),
                          .ask = i == PHASE_STOP,
                          .reverse = i == PHASE_BOTH,
-                         .kinds = i == PHASE_OBSERVE ? 1u << TP_KIND_REMINDER
-                                                     : 1u << TP_KIND_REMINDER | 1u << TP_KIND_PROMPT_CONTEXT |
-                                                           1u << TP_KIND_POLICY,
+                         .kinds = i == PHASE_OBSERVE
+                                      ? 1u << TP_KIND_REMINDER
+                                      : 1u << TP_KIND_REMINDER | 1u << TP_KIND_PROMPT_CONTEXT | 1u << TP_KIND_POLICY,
                          .limit_ms = s->phase_limit_ms,
                          .failure = i == PHASE_STRICT || i == PHASE_STOP ? TP_FAILURE_REQUIRED : TP_FAILURE_BEST_EFFORT,
                          .fields = fields,
@@ -181,7 +181,8 @@ static void draw_edges(drawer *d, uint32_t index, uint32_t density) {
     node->edges[node->edge_count++] = edge;
   }
   if (node->edge_count < SCRIPT_EDGES_MAX && one_in(d, 12)) {
-    script_edge ghost = {.target = -1, .requires_success = node->phase != PHASE_OBSERVE && one_in(d, 2), .optional = true};
+    script_edge ghost = {
+        .target = -1, .requires_success = node->phase != PHASE_OBSERVE && one_in(d, 2), .optional = true};
     node->edges[node->edge_count++] = ghost;
   }
 }
@@ -190,7 +191,8 @@ static void draw_node(drawer *d, uint32_t index, int phase, uint32_t density) {
   script *s = d->s;
   script_node *node = &s->nodes[index];
   memset(node, 0, sizeof *node);
-  snprintf(node->id, sizeof node->id, "%c%02u", (char)('a' + below(d, 26)), index); /* order by id is not that by index */
+  snprintf(node->id, sizeof node->id, "%c%02u", (char)('a' + below(d, 26)),
+           index); /* order by id is not that by index */
   node->phase = phase;
   node->priority = (int32_t)below(d, 3) - 1;
   node->quick = one_in(d, 3);
@@ -198,7 +200,8 @@ static void draw_node(drawer *d, uint32_t index, int phase, uint32_t density) {
   node->killed = one_in(d, 30);
   node->match = one_in(d, 6) ? 1 + one_in(d, 2) : 0;
   node->emits = (uint32_t)below(d, 3);
-  if (phase != PHASE_BOTH && one_in(d, 12)) node->sequential = TP_SEQUENTIAL_ON; /* a reverse row has its line backwards */
+  if (phase != PHASE_BOTH && one_in(d, 12))
+    node->sequential = TP_SEQUENTIAL_ON; /* a reverse row has its line backwards */
   draw_policies(d, node);
   draw_moves(d, node);
   draw_edges(d, index, density);

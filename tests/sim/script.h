@@ -101,7 +101,7 @@ typedef struct script_op {
 typedef struct script_turn {
   script_op ops[SCRIPT_OPS_MAX];
   uint32_t op_count;
-  bool chained; /* each operation is begun by the end of the one before, and the turn is ended there */
+  bool chained;    /* each operation is begun by the end of the one before, and the turn is ended there */
   bool in_session; /* begun in a session with an event callback */
   int64_t begin_ns;
   int64_t cancel_ns; /* after the begin; 0: never */
@@ -113,20 +113,20 @@ typedef struct script {
   script_weather weather;
   tp_runtime_options options; /* without allocator, phases and store */
   tp__sim_options sim;
-  bool refuse_setup;          /* refusals begin before the registration */
+  bool refuse_setup; /* refusals begin before the registration */
   uint32_t store_refuse_inverse;
   uint32_t phase_limit_ms;
   script_node nodes[SCRIPT_NODES_MAX];
   uint32_t node_count;
   script_turn turns[SCRIPT_TURNS_MAX];
   uint32_t turn_count;
-  uint32_t dialogue_count;    /* sessions that the library drives */
-  int64_t drain_ns;           /* in the middle; 0: at the end */
+  uint32_t dialogue_count; /* sessions that the library drives */
+  int64_t drain_ns;        /* in the middle; 0: at the end */
   uint32_t drain_limit_ms;
-  int64_t kill_ns;            /* when a subscription is switched off; 0: never */
+  int64_t kill_ns; /* when a subscription is switched off; 0: never */
   int kill_node;
-  uint32_t pokes;             /* how often stale tokens are tried */
-  bool wall_jumps;            /* somebody sets the wall clock meanwhile */
+  uint32_t pokes;  /* how often stale tokens are tried */
+  bool wall_jumps; /* somebody sets the wall clock meanwhile */
 } script;
 
 /** Draws the script of a seed. policy: of the scheduler; -1: drawn. */

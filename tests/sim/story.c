@@ -5,16 +5,24 @@
 
 #include "world.h"
 
-static const char *const ways[SCRIPT_WAYS] = {"returns",         "defers", "defers, completed twice", "defers, completed inside", "defers and returns",
-                                              "defers for ever", "defers, completed by cancel", "defers, completed after the end"};
-static const char *const answers[SCRIPT_ANSWERS] = {"done", "replace", "allow", "deny", "ask", "fail", "fail retryable", "bad emit"};
+static const char *const ways[SCRIPT_WAYS] = {"returns",
+                                              "defers",
+                                              "defers, completed twice",
+                                              "defers, completed inside",
+                                              "defers and returns",
+                                              "defers for ever",
+                                              "defers, completed by cancel",
+                                              "defers, completed after the end"};
+static const char *const answers[SCRIPT_ANSWERS] = {"done", "replace", "allow",          "deny",
+                                                    "ask",  "fail",    "fail retryable", "bad emit"};
 static const char *const executions[] = {"blocking", "blocking", "deadline", "fire_and_record", "background"};
 static const char *const failures[] = {"default", "best_effort", "fallback", "required"};
 
 static long long us(int64_t ns) { return (long long)(ns / TP__NS_PER_US); }
 
 static void tell_node(const script_node *node, uint32_t index) {
-  printf("    node %u (%s, phase %d): %s, %s", index, node->id, node->phase, executions[node->execution], failures[node->failure]);
+  printf("    node %u (%s, phase %d): %s, %s", index, node->id, node->phase, executions[node->execution],
+         failures[node->failure]);
   if (node->quick) printf(", quick");
   if (node->disabled) printf(", disabled");
   if (node->killed) printf(", killed");
@@ -28,8 +36,9 @@ static void tell_node(const script_node *node, uint32_t index) {
 }
 
 static void tell_call(const call_note *call) {
-  printf("    op %u node %d attempt %u at %lld us (until %lld): %s, %s", call->op, call->node, call->attempt, us(call->started_ns),
-         call->deadline_ns == INT64_MAX ? -1 : us(call->deadline_ns), ways[call->move->way], answers[call->move->answer]);
+  printf("    op %u node %d attempt %u at %lld us (until %lld): %s, %s", call->op, call->node, call->attempt,
+         us(call->started_ns), call->deadline_ns == INT64_MAX ? -1 : us(call->deadline_ns), ways[call->move->way],
+         answers[call->move->answer]);
   if (call->answered_ns) printf(", answered at %lld", us(call->answered_ns));
   if (call->finished_ns) printf(", returned at %lld", us(call->finished_ns));
   if (call->accepted) printf(", taken");
@@ -41,17 +50,19 @@ static void tell_op(const world *w, uint32_t op) {
   const op_note *note = &w->ops[op];
   const script_op *plan = world_op(w, op);
   printf("    op %u: phase %d, %s, budget %u ms, begun at %lld us, ended %u times, at %lld: %s\n", op, plan->phase,
-         plan->submitted ? "submitted" : "synchronous", plan->budget_ms, us(note->begun_ns), note->ends, us(note->ended_ns), tp_status_name(note->outcome));
+         plan->submitted ? "submitted" : "synchronous", plan->budget_ms, us(note->begun_ns), note->ends,
+         us(note->ended_ns), tp_status_name(note->outcome));
   for (uint32_t i = 0; i < w->s->node_count; i++) {
     if (!note->state[i]) continue;
-    printf("      node %u: %s (%s) after %u attempts\n", i, tp_state_name((tp_state)note->state[i]), tp_reason_name((tp_reason)note->reason[i]), note->attempts[i]);
+    printf("      node %u: %s (%s) after %u attempts\n", i, tp_state_name((tp_state)note->state[i]),
+           tp_reason_name((tp_reason)note->reason[i]), note->attempts[i]);
   }
 }
 
 void story_tell(const world *w) {
   const script *s = w->s;
-  printf("  story: row limit %u ms, %u handler threads, %u tokens, drain at %lld us\n", s->phase_limit_ms, s->options.handler_threads,
-         s->options.deferred_max, us(s->drain_ns));
+  printf("  story: row limit %u ms, %u handler threads, %u tokens, drain at %lld us\n", s->phase_limit_ms,
+         s->options.handler_threads, s->options.deferred_max, us(s->drain_ns));
   for (uint32_t i = 0; i < s->node_count; i++) tell_node(&s->nodes[i], i);
   for (uint32_t op = 0; op < WORLD_OPS; op++)
     if (w->ops[op].begun_ns) tell_op(w, op);

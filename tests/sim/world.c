@@ -70,7 +70,8 @@ static tp_status store_record(void *self, const tp_entry_record *record) {
   for (size_t i = 0; i < record->run_count; i++) {
     tp_run_record run = record->run(record->source, i);
     if (run.state < TP_STATE_SUCCEEDED)
-      world_fail(w, "every subscription accounted for", "entry %llu is recorded with row %zu not settled", (unsigned long long)record->entry_id, i);
+      world_fail(w, "every subscription accounted for", "entry %llu is recorded with row %zu not settled",
+                 (unsigned long long)record->entry_id, i);
   }
   return store_refuses(w) ? TP_ERR_STORE : w->inner.record(w->inner.self, record);
 }
@@ -82,12 +83,14 @@ static tp_status store_job_insert(void *self, const tp_job *job, uint64_t *ret_i
   world *w = self;
   return store_refuses(w) ? TP_ERR_STORE : w->inner.job_insert(w->inner.self, job, ret_id, ret_existed, fault);
 }
-static tp_status store_job_claim(void *self, int64_t now_ms, int64_t lease_ms, tp_job_filter_fn filter, void *filter_ctx,
-                                 tp_job_fn take, void *take_ctx, int64_t *ret_next_ms, tp_fault *fault) {
+static tp_status store_job_claim(void *self, int64_t now_ms, int64_t lease_ms, tp_job_filter_fn filter,
+                                 void *filter_ctx, tp_job_fn take, void *take_ctx, int64_t *ret_next_ms,
+                                 tp_fault *fault) {
   world *w = self;
   return w->inner.job_claim(w->inner.self, now_ms, lease_ms, filter, filter_ctx, take, take_ctx, ret_next_ms, fault);
 }
-static tp_status store_job_finish(void *self, uint64_t id, uint64_t claim, tp_job_end end, int64_t retry_at_ms, tp_fault *fault) {
+static tp_status store_job_finish(void *self, uint64_t id, uint64_t claim, tp_job_end end, int64_t retry_at_ms,
+                                  tp_fault *fault) {
   world *w = self;
   return w->inner.job_finish(w->inner.self, id, claim, end, retry_at_ms, fault);
 }
@@ -142,9 +145,9 @@ static tp_status add_handler(tp_edit *edit, node_actor *actor, const script_node
                         .destroy = handler_destroyed,
                         .phases = &phase,
                         .phase_count = 1,
-                        .capabilities = TP_CAPABILITY_DECIDE | TP_CAPABILITY_REPLACE_PAYLOAD | TP_CAPABILITY_EMIT_AUDIT |
-                                        TP_CAPABILITY_EMIT_REMINDER | TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT |
-                                        TP_CAPABILITY_CONTRIBUTE_POLICY,
+                        .capabilities = TP_CAPABILITY_DECIDE | TP_CAPABILITY_REPLACE_PAYLOAD |
+                                        TP_CAPABILITY_EMIT_AUDIT | TP_CAPABILITY_EMIT_REMINDER |
+                                        TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT | TP_CAPABILITY_CONTRIBUTE_POLICY,
                         .quick = node->quick,
                         .idempotent = node->attempts > 1};
   TP__TRY(tp_edit_add_handler(edit, &handler));
@@ -179,16 +182,19 @@ static tp_status add_subscription(tp_edit *edit, world *w, node_actor *actor, co
     const script_edge *edge = &node->edges[i];
     tp_edge e = {.target = edge->target < 0 ? "ghost" : w->s->nodes[edge->target].id, .optional = edge->optional};
     if (edge->requires_success) requires[sub.requires_count++] = e;
-    else after[sub.after_count++] = e;
-  }
+    else after[sub.after_count++] = e; }
   for (uint32_t i = 0; i < node->fallback_count; i++) {
     snprintf(texts[i], sizeof texts[i], "fallback n%d", actor->index);
     fallback[i] = (tp_contribution){.kind = TP_KIND_AUDIT, .key = tp_text_of("fallback"), .text = tp_text_of(texts[i])};
   }
   static const uint32_t match_fields[] = {SCRIPT_FIELD_OP};
   if (node->match) {
-    sub.match = (tp_match){.matches = match_run, .destroy = match_destroyed, .ctx = actor, .description = "as the script says",
-                           .fields = match_fields, .field_count = 1};
+    sub.match = (tp_match){.matches = match_run,
+                           .destroy = match_destroyed,
+                           .ctx = actor,
+                           .description = "as the script says",
+                           .fields = match_fields,
+                           .field_count = 1};
   }
   TP__TRY(tp_edit_add_subscription(edit, &sub));
   actor->match_taken = node->match != 0;
@@ -238,7 +244,8 @@ static void on_event(void *ctx, const tp_event *event) {
   turn_actor *turn = ctx;
   if (event->sequence == 1) turn->last_event = 0; /* the session's end has a turn of its own */
   if (event->sequence != turn->last_event + 1)
-    world_fail(turn->w, "events in order", "event %llu follows %llu", (unsigned long long)event->sequence, (unsigned long long)turn->last_event);
+    world_fail(turn->w, "events in order", "event %llu follows %llu", (unsigned long long)event->sequence,
+               (unsigned long long)turn->last_event);
   turn->last_event = event->sequence;
   if (event->kind == TP_EVENT_PHASE_BEGIN) turn->run_events = 0;
   if (event->kind == TP_EVENT_RUN) turn->run_events++;
@@ -269,12 +276,17 @@ static void end_turn(turn_actor *turn) {
 
 static bool may_refuse(const world *w, tp_status status) {
   switch (status) {
-    case TP_OK: return true;
-    case TP_ERR_SHUTDOWN: return w->draining;
-    case TP_ERR_FULL: return w->s->options.turns_max > 0;
+    case TP_OK:
+      return true;
+    case TP_ERR_SHUTDOWN:
+      return w->draining;
+    case TP_ERR_FULL:
+      return w->s->options.turns_max > 0;
     case TP_ERR_NO_MEMORY:
-    case TP_ERR_NO_THREAD: return w->s->weather == WEATHER_FAULTS;
-    default: return false;
+    case TP_ERR_NO_THREAD:
+      return w->s->weather == WEATHER_FAULTS;
+    default:
+      return false;
   }
 }
 
@@ -440,7 +452,8 @@ static void drain(world *w) {
   if (w->s->weather != WEATHER_QUIET) return;
   if (report.turns_cancelled || report.leaks || report.jobs_lost || !report.complete)
     world_fail(w, "drain waits for what ends in time", "%llu turns cancelled, %llu leaks, %llu jobs lost",
-               (unsigned long long)report.turns_cancelled, (unsigned long long)report.leaks, (unsigned long long)report.jobs_lost);
+               (unsigned long long)report.turns_cancelled, (unsigned long long)report.leaks,
+               (unsigned long long)report.jobs_lost);
 }
 
 static void drain_run(void *arg) {
@@ -468,13 +481,15 @@ static void look_after_drain(world *w) {
   tp_runtime_stats_get(w->runtime, &stats);
   if (stats.turns_open) world_fail(w, "drain ends", "it left %llu turns open", (unsigned long long)stats.turns_open);
   if (stats.attempts_abandoned < w->handlers_running)
-    world_fail(w, "drain ends", "%u functions run, but only %llu are called abandoned", w->handlers_running, (unsigned long long)stats.attempts_abandoned);
+    world_fail(w, "drain ends", "%u functions run, but only %llu are called abandoned", w->handlers_running,
+               (unsigned long long)stats.attempts_abandoned);
 }
 
 static void complete_after_free(world *w) {
   for (call_note *note = w->calls; note; note = note->next) {
     if (!note->token.bits || (note->move->way != WAY_DEFER_AFTER_FREE && tp__sim_random(4) > 0)) continue;
-    if (handler_complete(note) == TP_OK) world_fail(w, "a stale token is harmless", "it was taken after tp_runtime_free()");
+    if (handler_complete(note) == TP_OK)
+      world_fail(w, "a stale token is harmless", "it was taken after tp_runtime_free()");
   }
 }
 

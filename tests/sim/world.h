@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * world: one play of a script: a runtime on the simulated machine, its handlers, the threads that complete their tokens,
- * and the hosts that run turns. Everybody writes down what happens; the oracle reads it. All of it belongs to the run's
- * fibers, which switch at the points of the seam only, so the notes need no lock. */
+ * world: one play of a script: a runtime on the simulated machine, its handlers, the threads that complete their
+ * tokens, and the hosts that run turns. Everybody writes down what happens; the oracle reads it. All of it belongs to
+ * the run's fibers, which switch at the points of the seam only, so the notes need no lock. */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
 
@@ -21,32 +21,33 @@ typedef struct call_note {
   uint32_t op, attempt;
   const script_move *move;
   int64_t started_ns;
-  int64_t deadline_ns, deadline_max_ns; /* it ends between them, by what tp_call_time_left_ms() said; INT64_MAX: never */
-  int64_t answered_ns;      /* just before the answer was given; 0: never */
-  int64_t finished_ns;      /* the function has returned; 0: it runs */
-  uint64_t running_before;  /* bit per node: calls of this operation that ran when this one began */
+  int64_t deadline_ns,
+      deadline_max_ns;     /* it ends between them, by what tp_call_time_left_ms() said; INT64_MAX: never */
+  int64_t answered_ns;     /* just before the answer was given; 0: never */
+  int64_t finished_ns;     /* the function has returned; 0: it runs */
+  uint64_t running_before; /* bit per node: calls of this operation that ran when this one began */
   uint64_t deps_seen, deps_good, deps_fallback; /* bit per node: what the call was told of its dependencies */
-  int text_of;              /* chain replace: whose text the call found; -1: the first one */
+  int text_of;                                  /* chain replace: whose text the call found; -1: the first one */
   bool deferred;
-  bool token_over;          /* a completion has come back: from now on the token is stale */
+  bool token_over; /* a completion has come back: from now on the token is stale */
   bool in_cancel;
   tp_token token;
-  uint32_t accepted;        /* completions that were taken */
+  uint32_t accepted; /* completions that were taken */
   uint32_t cancels, destroys;
 } call_note;
 
 /** One run of a phase. */
 typedef struct op_note {
   uint32_t ends;
-  bool begun;               /* the engine took it */
-  bool empty;               /* its phase has no subscription */
+  bool begun; /* the engine took it */
+  bool empty; /* its phase has no subscription */
   int64_t begun_ns, ended_ns;
   tp_status outcome;
   uint32_t run_count;
-  uint64_t entry_id;        /* 0: it had no entry */
-  uint64_t bytes_hash;      /* of the merged result */
-  uint64_t runs_hash;       /* of the vector of outcomes */
-  tp_phase_result result;   /* while the turn is open and it is not released */
+  uint64_t entry_id;      /* 0: it had no entry */
+  uint64_t bytes_hash;    /* of the merged result */
+  uint64_t runs_hash;     /* of the vector of outcomes */
+  tp_phase_result result; /* while the turn is open and it is not released */
   uint8_t state[SCRIPT_NODES_MAX], reason[SCRIPT_NODES_MAX];
   uint16_t attempts[SCRIPT_NODES_MAX];
 } op_note;
@@ -54,9 +55,9 @@ typedef struct op_note {
 typedef struct node_actor {
   world *w;
   int index;
-  bool taken, match_taken;  /* registered */
+  bool taken, match_taken; /* registered */
   uint32_t destroys, match_destroys;
-  uint32_t running;         /* functions on handler threads */
+  uint32_t running; /* functions on handler threads */
 } node_actor;
 
 typedef struct turn_actor {
@@ -65,13 +66,13 @@ typedef struct turn_actor {
   tp_turn *turn;
   tp_session *session;
   uint32_t next_op;
-  int64_t limit_end_ns;     /* the turn's deadline, at the latest; 0: none worth looking at */
-  int64_t cancelled_ns;     /* somebody asked; 0: nobody */
-  uint32_t inside;          /* quick handlers of the turn that run */
+  int64_t limit_end_ns; /* the turn's deadline, at the latest; 0: none worth looking at */
+  int64_t cancelled_ns; /* somebody asked; 0: nobody */
+  uint32_t inside;      /* quick handlers of the turn that run */
   bool session_closed;
-  uint64_t last_event;      /* sequence number */
-  uint32_t run_events;      /* of the phase under way */
-  tp__parker parker;        /* the host waits here */
+  uint64_t last_event; /* sequence number */
+  uint32_t run_events; /* of the phase under way */
+  tp__parker parker;   /* the host waits here */
 } turn_actor;
 
 struct world {
@@ -82,20 +83,20 @@ struct world {
   turn_actor turns[SCRIPT_TURNS_MAX];
   op_note ops[WORLD_OPS];
   struct dialogue *dialogues; /* s->dialogue_count of them */
-  call_note *calls;         /* newest first */
+  call_note *calls;           /* newest first */
   uint32_t call_count;
-  tp_store inner;           /* the memory store behind ours */
+  tp_store inner; /* the memory store behind ours */
   uint32_t store_destroys;
   bool store_taken;
   uint64_t records[WORLD_RECORDS]; /* ids of the entries that were recorded */
   uint32_t record_count;
   uint32_t handlers_running;
-  bool registered;          /* the commit went through */
+  bool registered; /* the commit went through */
   bool draining, freed;
-  int64_t drain_ns;         /* when the first drain began; 0: not yet */
+  int64_t drain_ns; /* when the first drain began; 0: not yet */
   size_t bytes_open;
   tp__sim_report report;
-  char failure[640];        /* the first property that did not hold; empty: all held */
+  char failure[640]; /* the first property that did not hold; empty: all held */
 };
 
 /** Plays the script once with so many engine workers (0: the script's own). What is noted lives until world_fini(). */

@@ -15,7 +15,8 @@
 #include "turnphase/turnphase.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
-#define TEXT(string) {(string), sizeof(string) - 1}
+#define TEXT(string) \
+  { (string), sizeof(string) - 1 }
 
 /* ---- latch: a number that goes up, and threads that wait until it has ---- */
 
@@ -25,7 +26,8 @@ typedef struct latch {
   int count;
 } latch;
 
-#define LATCH {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0}
+#define LATCH \
+  { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 }
 
 static inline void latch_hit(latch *l) {
   pthread_mutex_lock(&l->mutex);
@@ -65,34 +67,39 @@ typedef struct act {
   const char *reason;
   uint32_t code;
   bool retryable;
-  uint32_t succeeds_at;                 /* the attempt from which it is done instead; 0: never */
+  uint32_t succeeds_at; /* the attempt from which it is done instead; 0: never */
   const tp_contribution *emits;
   size_t emit_count;
-  uint32_t replaces;                    /* field, with text */
+  uint32_t replaces; /* field, with text */
   const char *text;
-  const char *appends;                  /* to the field `replaces`, instead of text */
+  const char *appends; /* to the field `replaces`, instead of text */
   uint32_t sleeps_ms;
-  latch *entered;                       /* hit when it begins */
-  latch *waits_for;                     /* and waits for its first hit */
+  latch *entered;   /* hit when it begins */
+  latch *waits_for; /* and waits for its first hit */
   bool defers;
-  tp_token token;                       /* of the deferral, for whoever waited for `entered` */
+  tp_token token; /* of the deferral, for whoever waited for `entered` */
   tp_deferral deferral;
-  latch *deferred;                      /* hit when token is there */
+  latch *deferred; /* hit when token is there */
   _Atomic uint32_t calls;
-  _Atomic uint32_t order;               /* the how-manieth call of all that share `clock` */
+  _Atomic uint32_t order; /* the how-manieth call of all that share `clock` */
   _Atomic uint32_t *clock;
 } act;
 
 static inline tp_outcome answer_of(act *a, tp_call *call) {
   if (a->succeeds_at && tp_call_attempt(call) >= a->succeeds_at) return tp_call_done(call);
   switch (a->kind) {
-    case TP_OUTCOME_DONE: return tp_call_done(call);
-    case TP_OUTCOME_ALLOW: return tp_call_allow(call);
-    case TP_OUTCOME_DENY: return tp_call_deny(call, a->reason);
-    case TP_OUTCOME_ASK: return tp_call_ask(call, a->reason);
+    case TP_OUTCOME_DONE:
+      return tp_call_done(call);
+    case TP_OUTCOME_ALLOW:
+      return tp_call_allow(call);
+    case TP_OUTCOME_DENY:
+      return tp_call_deny(call, a->reason);
+    case TP_OUTCOME_ASK:
+      return tp_call_ask(call, a->reason);
     case TP_OUTCOME_FAILED:
       return a->retryable ? tp_call_fail_retryable(call, a->code, a->reason) : tp_call_fail(call, a->code, a->reason);
-    case TP_OUTCOME_DEFERRED: break;
+    case TP_OUTCOME_DEFERRED:
+      break;
   }
   return (tp_outcome){.kind = TP_OUTCOME_DEFERRED};
 }
@@ -129,7 +136,7 @@ typedef struct hook {
   uint32_t phase;
   tp_handler_fn run; /* NULL: play */
   void *self;
-  bool slow;         /* not quick */
+  bool slow; /* not quick */
   bool idempotent;
   bool no_capability;
   uint32_t capabilities; /* 0: all that the phase allows */
@@ -235,18 +242,18 @@ static inline tp_run_record run_of(const tp_phase_result *result, const char *id
   return (tp_run_record){0};
 }
 
-#define assert_run(result, id, want_state, want_reason)                                                         \
-  do {                                                                                                          \
-    tp_run_record assert_run_ = run_of((result), (id));                                                         \
-    assert_string_equal(tp_state_name(assert_run_.state), tp_state_name(want_state));                           \
-    assert_string_equal(tp_reason_name(assert_run_.reason), tp_reason_name(want_reason));                       \
+#define assert_run(result, id, want_state, want_reason)                                   \
+  do {                                                                                    \
+    tp_run_record assert_run_ = run_of((result), (id));                                   \
+    assert_string_equal(tp_state_name(assert_run_.state), tp_state_name(want_state));     \
+    assert_string_equal(tp_reason_name(assert_run_.reason), tp_reason_name(want_reason)); \
   } while (0)
 
-#define assert_text(text, want)                                                                                 \
-  do {                                                                                                          \
-    tp_text assert_text_ = (text);                                                                              \
-    assert_int_equal(assert_text_.size, strlen(want));                                                          \
-    if (assert_text_.size) assert_memory_equal(assert_text_.data, (want), assert_text_.size);                   \
+#define assert_text(text, want)                                                               \
+  do {                                                                                        \
+    tp_text assert_text_ = (text);                                                            \
+    assert_int_equal(assert_text_.size, strlen(want));                                        \
+    if (assert_text_.size) assert_memory_equal(assert_text_.data, (want), assert_text_.size); \
   } while (0)
 #endif
 

@@ -13,7 +13,7 @@ typedef struct reply {
   tp_tool_call calls[8];
   size_t call_count;
   int64_t input_tokens, output_tokens, cost_micros;
-  tp_status fails;   /* instead */
+  tp_status fails; /* instead */
   bool retryable;
   const char *delta; /* brought before */
   bool never;        /* does not answer */
@@ -21,13 +21,13 @@ typedef struct reply {
 
 typedef struct recorder {
   const reply *replies;
-  size_t count;                 /* the last one is repeated */
+  size_t count; /* the last one is repeated */
   _Atomic uint32_t asked;
   char (*requests)[REQUEST_BYTES]; /* REQUESTS_MAX of them */
   uint32_t attempts[REQUESTS_MAX];
   size_t tool_counts[REQUESTS_MAX];
   _Atomic int cancels, destroys;
-  tp_token token;               /* of the newest request */
+  tp_token token; /* of the newest request */
   latch started;
   pthread_mutex_t mutex;
 } recorder;
@@ -43,7 +43,10 @@ static inline void write_request(char *to, const tp_model_request *request) {
   put_text(to, "S", request->system);
   for (size_t i = 0; i < request->message_count; i++) {
     const tp_message *m = &request->messages[i];
-    const char *label = m->role == TP_ROLE_USER ? "U" : m->role == TP_ROLE_ASSISTANT ? "A" : m->role == TP_ROLE_TOOL ? (m->is_error ? "T!" : "T") : "?";
+    const char *label = m->role == TP_ROLE_USER        ? "U"
+                        : m->role == TP_ROLE_ASSISTANT ? "A"
+                        : m->role == TP_ROLE_TOOL      ? (m->is_error ? "T!" : "T")
+                                                       : "?";
     put_text(to, label, m->text);
     for (size_t c = 0; c < m->call_count; c++) put_text(to, "C", m->calls[c].name);
     if (m->role == TP_ROLE_TOOL) put_text(to, "=", m->call_id);
@@ -65,9 +68,14 @@ static inline void recorder_start(void *self, const tp_model_request *request, t
   if (a && a->delta) (void)!tp_model_delta(token, tp_text_of(a->delta));
   if (a && a->fails) (void)!tp_model_fail(token, a->fails, "as told", a->retryable);
   if (a && !a->fails && !a->never) {
-    tp_model_response response = {.struct_size = sizeof response, .text = tp_text_of(a->text), .calls = a->calls, .call_count = a->call_count,
-                                  .stop_reason = tp_text_of(a->call_count ? "tool_use" : "end_turn"), .input_tokens = a->input_tokens,
-                                  .output_tokens = a->output_tokens, .cost_micros = a->cost_micros};
+    tp_model_response response = {.struct_size = sizeof response,
+                                  .text = tp_text_of(a->text),
+                                  .calls = a->calls,
+                                  .call_count = a->call_count,
+                                  .stop_reason = tp_text_of(a->call_count ? "tool_use" : "end_turn"),
+                                  .input_tokens = a->input_tokens,
+                                  .output_tokens = a->output_tokens,
+                                  .cost_micros = a->cost_micros};
     (void)!tp_model_complete(token, &response);
   }
   latch_hit(&r->started);
@@ -95,8 +103,13 @@ static inline void recorder_free(recorder *r) {
 }
 
 static inline tp_model recorder_model(recorder *r, bool quick) {
-  return (tp_model){.struct_size = sizeof(tp_model), .name = "recorder", .self = r, .start = recorder_start,
-                    .cancel = recorder_cancel, .destroy = recorder_destroy, .quick = quick};
+  return (tp_model){.struct_size = sizeof(tp_model),
+                    .name = "recorder",
+                    .self = r,
+                    .start = recorder_start,
+                    .cancel = recorder_cancel,
+                    .destroy = recorder_destroy,
+                    .quick = quick};
 }
 
 /* ---- arguments: {} and {"n": number} ---- */

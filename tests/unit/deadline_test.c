@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Deadlines, limits and budgets on the real clock. Bounds are generous towards late (a loaded machine) and exact towards
- * early. How exact they are under load is measured in tests/torture. */
+ * Deadlines, limits and budgets on the real clock. Bounds are generous towards late (a loaded machine) and exact
+ * towards early. How exact they are under load is measured in tests/torture. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +34,10 @@ static void required_deadline_handler_that_hangs_fails_the_phase_at_the_deadline
   tp_runtime *runtime = open_runtime(NULL);
   latch leave = LATCH;
   act hangs = {.waits_for = &leave}, other = {.emits = &words, .emit_count = 1};
-  hook hooks[] = {{.id = "hangs", .phase = GATHER, .self = &hangs, .slow = true,
+  hook hooks[] = {{.id = "hangs",
+                   .phase = GATHER,
+                   .self = &hangs,
+                   .slow = true,
                    .sub = {.execution = TP_EXECUTION_DEADLINE, .limit_ms = 40, .failure = TP_FAILURE_REQUIRED}},
                   {.id = "other", .phase = GATHER, .self = &other}};
   add_hooks(runtime, hooks, 2);
@@ -192,7 +195,12 @@ static void optional_handler_leaves_time_for_the_required_one_behind_it(void **s
   latch leave = LATCH;
   act hangs = {.waits_for = &leave}, guard = {.sleeps_ms = 5};
   hook hooks[] = {{.id = "hangs", .phase = GATHER, .self = &hangs, .slow = true, .sub = {.limit_ms = 10000}},
-                  {.id = "guard", .phase = GATHER, .self = &guard, .slow = true, .after = "hangs", .sub = {.limit_ms = 900, .failure = TP_FAILURE_REQUIRED}}};
+                  {.id = "guard",
+                   .phase = GATHER,
+                   .self = &guard,
+                   .slow = true,
+                   .after = "hangs",
+                   .sub = {.limit_ms = 900, .failure = TP_FAILURE_REQUIRED}}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   timed t = run_timed(turn, GATHER, 1000);
@@ -249,7 +257,11 @@ static void hung_guard_blocks_and_heals_without_a_restart(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   latch leave = LATCH;
   act guard = {.kind = TP_OUTCOME_ALLOW, .waits_for = &leave};
-  add_hooks(runtime, &(hook){.id = "guard", .phase = TOOL_PRE, .self = &guard, .slow = true, .sub = {.limit_ms = 10, .max_concurrent = 2}}, 1);
+  add_hooks(
+      runtime,
+      &(hook){
+          .id = "guard", .phase = TOOL_PRE, .self = &guard, .slow = true, .sub = {.limit_ms = 10, .max_concurrent = 2}},
+      1);
   tp_turn *turn = begin_bare(runtime, 0);
   for (int i = 0; i < 4; i++) {
     tp_phase_result result = run_phase(turn, TOOL_PRE, NULL);
@@ -307,7 +319,13 @@ static void answer_around_the_deadline_has_exactly_one_outcome(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act edge = {.sleeps_ms = 2, .emits = &words, .emit_count = 1};
-  add_hooks(runtime, &(hook){.id = "edge", .phase = GATHER, .self = &edge, .slow = true, .sub = {.execution = TP_EXECUTION_DEADLINE, .limit_ms = 2}}, 1);
+  add_hooks(runtime,
+            &(hook){.id = "edge",
+                    .phase = GATHER,
+                    .self = &edge,
+                    .slow = true,
+                    .sub = {.execution = TP_EXECUTION_DEADLINE, .limit_ms = 2}},
+            1);
   int answered = 0, timed_out = 0;
   for (int i = 0; i < 300; i++) {
     tp_turn *turn = begin_bare(runtime, 0);

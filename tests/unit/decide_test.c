@@ -21,6 +21,7 @@ typedef struct row {
   tp__decision blocking[3], deadline[3], fire_and_record[3], background[3];
 } row;
 
+/* clang-format off */
 static const row table[] = {
     /*                          blocking      deadline      fire_and_record  background */
     {TP_REASON_NONE,           {GO, GO, GO}, {GO, GO, GO}, {GO, GO, GO},    {GO, GO, GO}},
@@ -46,6 +47,7 @@ static const row table[] = {
     {TP_REASON_NO_SLACK,       {GO, GO, FA}, {GO, GO, FA}, {GO, GO, FA},    {GO, GO, FA}},
     {TP_REASON_KILL_SWITCH,    {GO, GO, GO}, {GO, GO, GO}, {GO, GO, GO},    {GO, GO, GO}},
 };
+/* clang-format on */
 
 static const tp_failure policies[3] = {TP_FAILURE_BEST_EFFORT, TP_FAILURE_FALLBACK, TP_FAILURE_REQUIRED};
 

@@ -14,8 +14,19 @@
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT };
 
 typedef enum ending {
-  SUCCEEDED, FALLBACK_USED, FAILED_ERROR, FAILED_MALFORMED, FAILED_CAPABILITY, TIMED_OUT, CANCELLED, SKIPPED_MATCH,
-  SKIPPED_DEPENDENCY, SKIPPED_NO_SLACK, SKIPPED_KILL_SWITCH, OPTIONAL_MISSING, OPTIONAL_DISABLED
+  SUCCEEDED,
+  FALLBACK_USED,
+  FAILED_ERROR,
+  FAILED_MALFORMED,
+  FAILED_CAPABILITY,
+  TIMED_OUT,
+  CANCELLED,
+  SKIPPED_MATCH,
+  SKIPPED_DEPENDENCY,
+  SKIPPED_NO_SLACK,
+  SKIPPED_KILL_SWITCH,
+  OPTIONAL_MISSING,
+  OPTIONAL_DISABLED
 } ending;
 
 enum { RUNS = 1, SKIPPED = 0 };
@@ -63,7 +74,8 @@ static void make(world *w, ending how, bool requires_, bool slow) {
   *d = (hook){.id = "dependency", .phase = GATHER, .self = &w->dependency, .slow = slow};
   *t = (hook){.id = "dependent", .phase = GATHER, .self = &w->dependent, .slow = slow};
   bool optional = how == OPTIONAL_MISSING || how == OPTIONAL_DISABLED;
-  const char **edge = optional ? (requires_ ? &t->optional_requires : &t->optional_after) : (requires_ ? &t->requires_ : &t->after);
+  const char **edge =
+      optional ? (requires_ ? &t->optional_requires : &t->optional_after) : (requires_ ? &t->requires_ : &t->after);
   *edge = how == OPTIONAL_MISSING ? "nobody" : "dependency";
   w->count = 2;
   switch (how) {
@@ -71,8 +83,12 @@ static void make(world *w, ending how, bool requires_, bool slow) {
       w->dependency.kind = TP_OUTCOME_FAILED;
       d->sub = (tp_subscription){.failure = TP_FAILURE_FALLBACK, .fallback = &instead, .fallback_count = 1};
       break;
-    case FAILED_ERROR: w->dependency.kind = TP_OUTCOME_FAILED; break;
-    case FAILED_MALFORMED: w->dependency.kind = TP_OUTCOME_DEFERRED; break;
+    case FAILED_ERROR:
+      w->dependency.kind = TP_OUTCOME_FAILED;
+      break;
+    case FAILED_MALFORMED:
+      w->dependency.kind = TP_OUTCOME_DEFERRED;
+      break;
     case FAILED_CAPABILITY:
       w->dependency.emits = &foreign;
       w->dependency.emit_count = 1;
@@ -81,14 +97,19 @@ static void make(world *w, ending how, bool requires_, bool slow) {
       w->dependency.sleeps_ms = 10;
       d->sub.limit_ms = 2;
       break;
-    case SKIPPED_MATCH: d->sub.match = (tp_match){.matches = matches_nothing, .description = "nothing"}; break;
+    case SKIPPED_MATCH:
+      d->sub.match = (tp_match){.matches = matches_nothing, .description = "nothing"};
+      break;
     case SKIPPED_DEPENDENCY: /* "before" fails, and the dependency requires it */
       w->before.kind = TP_OUTCOME_FAILED;
       w->hooks[w->count++] = (hook){.id = "before", .phase = GATHER, .self = &w->before, .slow = slow};
       d->requires_ = "before";
       break;
-    case OPTIONAL_DISABLED: d->sub.disabled = true; break;
-    default: break;
+    case OPTIONAL_DISABLED:
+      d->sub.disabled = true;
+      break;
+    default:
+      break;
   }
 }
 
@@ -103,8 +124,8 @@ static void check_cell(const row *r, bool requires_, bool slow) {
   tp_phase_result result = run_phase(turn, GATHER, NULL);
   assert_int_equal(result.outcome, TP_OK);
   if ((int)w.dependent.calls != want)
-    fail_msg("%s, %s, %s: the dependent ran %u times", r->name, requires_ ? "requires" : "after", slow ? "slow" : "quick",
-             (unsigned)w.dependent.calls);
+    fail_msg("%s, %s, %s: the dependent ran %u times", r->name, requires_ ? "requires" : "after",
+             slow ? "slow" : "quick", (unsigned)w.dependent.calls);
   if (want) assert_run(&result, "dependent", TP_STATE_SUCCEEDED, TP_REASON_NONE);
   else assert_run(&result, "dependent", TP_STATE_SKIPPED, TP_REASON_DEPENDENCY);
   tp_turn_end(turn);
@@ -130,7 +151,11 @@ static void no_slack_of_the_dependency(void **state) {
     act slow = {.sleeps_ms = 60}, dependency = {0}, dependent = {0};
     hook hooks[] = {{.id = "slow", .phase = GATHER, .self = &slow, .slow = true},
                     {.id = "dependency", .phase = GATHER, .self = &dependency, .after = "slow"},
-                    {.id = "dependent", .phase = GATHER, .self = &dependent, .slow = true, .sub = {.failure = TP_FAILURE_REQUIRED, .limit_ms = 960}}};
+                    {.id = "dependent",
+                     .phase = GATHER,
+                     .self = &dependent,
+                     .slow = true,
+                     .sub = {.failure = TP_FAILURE_REQUIRED, .limit_ms = 960}}};
     if (requires_) hooks[2].requires_ = "dependency";
     else hooks[2].after = "dependency";
     add_hooks(runtime, hooks, 3);
@@ -176,8 +201,12 @@ static void required_one_may_be_skipped_by_its_own_match_or_the_kill_switch(void
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act a = {0}, b = {0};
-  hook hooks[] = {{.id = "unmatched", .phase = GATHER, .self = &a, .sub = {.failure = TP_FAILURE_REQUIRED, .match = {.matches = matches_nothing, .description = "nothing"}}},
-                  {.id = "killed", .phase = GATHER, .self = &b, .sub = {.failure = TP_FAILURE_REQUIRED}}};
+  hook hooks[] = {
+      {.id = "unmatched",
+       .phase = GATHER,
+       .self = &a,
+       .sub = {.failure = TP_FAILURE_REQUIRED, .match = {.matches = matches_nothing, .description = "nothing"}}},
+      {.id = "killed", .phase = GATHER, .self = &b, .sub = {.failure = TP_FAILURE_REQUIRED}}};
   add_hooks(runtime, hooks, 2);
   assert_int_equal(tp_subscription_kill(runtime, "killed", true), TP_OK);
   tp_turn *turn = begin_bare(runtime, 0);
@@ -216,13 +245,24 @@ static void handler_sees_its_direct_dependencies_and_nothing_else(void **state) 
   static const tp_contribution mine = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("m"), .text = TEXT("mine")};
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
-    act good = {.emits = &mine, .emit_count = 1}, bad = {.kind = TP_OUTCOME_FAILED}, far = {.emits = &mine, .emit_count = 1};
+    act good = {.emits = &mine, .emit_count = 1}, bad = {.kind = TP_OUTCOME_FAILED},
+        far = {.emits = &mine, .emit_count = 1};
     sight s = {0};
-    hook hooks[] = {
-        {.id = "far", .phase = GATHER, .self = &far},
-        {.id = "good", .phase = GATHER, .self = &good, .after = "far", .slow = slow},
-        {.id = "bad", .phase = GATHER, .self = &bad, .slow = slow, .sub = {.failure = TP_FAILURE_FALLBACK, .fallback = &instead, .fallback_count = 1}},
-        {.id = "looks", .phase = GATHER, .run = look, .self = &s, .after = "bad", .requires_ = "good", .optional_after = "nobody", .slow = slow}};
+    hook hooks[] = {{.id = "far", .phase = GATHER, .self = &far},
+                    {.id = "good", .phase = GATHER, .self = &good, .after = "far", .slow = slow},
+                    {.id = "bad",
+                     .phase = GATHER,
+                     .self = &bad,
+                     .slow = slow,
+                     .sub = {.failure = TP_FAILURE_FALLBACK, .fallback = &instead, .fallback_count = 1}},
+                    {.id = "looks",
+                     .phase = GATHER,
+                     .run = look,
+                     .self = &s,
+                     .after = "bad",
+                     .requires_ = "good",
+                     .optional_after = "nobody",
+                     .slow = slow}};
     add_hooks(runtime, hooks, COUNT(hooks));
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, GATHER, NULL);

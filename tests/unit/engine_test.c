@@ -134,7 +134,8 @@ static void handlers_of_a_gather_run_at_the_same_time(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   latch a_in = LATCH, b_in = LATCH;
   act a = {.entered = &a_in, .waits_for = &b_in}, b = {.entered = &b_in, .waits_for = &a_in};
-  hook hooks[] = {{.id = "a", .phase = GATHER, .self = &a, .slow = true}, {.id = "b", .phase = GATHER, .self = &b, .slow = true}};
+  hook hooks[] = {{.id = "a", .phase = GATHER, .self = &a, .slow = true},
+                  {.id = "b", .phase = GATHER, .self = &b, .slow = true}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, NULL);
@@ -206,11 +207,14 @@ static void handler_reads_payload_identity_and_time_left(void **state) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     reading r = {0};
-    add_hooks(runtime, &(hook){.id = "reader", .phase = TP_PHASE_MODEL_PRE, .run = read_all, .self = &r, .slow = slow}, 1);
+    add_hooks(runtime, &(hook){.id = "reader", .phase = TP_PHASE_MODEL_PRE, .run = read_all, .self = &r, .slow = slow},
+              1);
     tp_turn *turn;
-    tp_turn_request request = {.struct_size = sizeof request, .id = "t1", .mode = "plan", .caller = TP_CALLER_CI_PIPELINE};
+    tp_turn_request request = {
+        .struct_size = sizeof request, .id = "t1", .mode = "plan", .caller = TP_CALLER_CI_PIPELINE};
     assert_int_equal(tp_turn_begin_bare(runtime, &request, &turn, NULL), TP_OK);
-    tp_field fields[] = {{.id = TP_FIELD_TEXT, .text = TEXT("words")}, {.id = TP_FIELD_ATTEMPT, .is_int = true, .number = 3}};
+    tp_field fields[] = {{.id = TP_FIELD_TEXT, .text = TEXT("words")},
+                         {.id = TP_FIELD_ATTEMPT, .is_int = true, .number = 3}};
     tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = 2};
     tp_phase_result result;
     assert_int_equal(tp_phase_run(turn, TP_PHASE_MODEL_PRE, &input, &result, NULL), TP_OK);
@@ -247,15 +251,16 @@ typedef struct verdicts {
 static void deny_beats_ask_beats_allow(void **state) {
   (void)state;
   static const verdicts cases[] = {
-      {N, N, N, N, 3, NULL}, {A, N, N, A, 3, NULL}, {N, A, A, A, 3, NULL}, {A, Q, A, Q, 3, "2"}, {Q, Q, A, Q, 3, "1"},
-      {Q, A, N, Q, 3, "1"},  {D, A, A, D, 1, "1"},  {A, D, A, D, 2, "2"},  {Q, D, A, D, 2, "2"}, {A, A, D, D, 3, "3"},
-      {Q, A, D, D, 3, "3"},  {N, N, D, D, 3, "3"},
+      {N, N, N, N, 3, NULL}, {A, N, N, A, 3, NULL}, {N, A, A, A, 3, NULL}, {A, Q, A, Q, 3, "2"},
+      {Q, Q, A, Q, 3, "1"},  {Q, A, N, Q, 3, "1"},  {D, A, A, D, 1, "1"},  {A, D, A, D, 2, "2"},
+      {Q, D, A, D, 2, "2"},  {A, A, D, D, 3, "3"},  {Q, A, D, D, 3, "3"},  {N, N, D, D, 3, "3"},
   };
   for (size_t i = 0; i < COUNT(cases); i++) {
     for (int slow = 0; slow < 2; slow++) {
       const verdicts *v = &cases[i];
       tp_runtime *runtime = open_runtime(NULL);
-      act acts[3] = {{.kind = v->first, .reason = "r1"}, {.kind = v->second, .reason = "r2"}, {.kind = v->third, .reason = "r3"}};
+      act acts[3] = {
+          {.kind = v->first, .reason = "r1"}, {.kind = v->second, .reason = "r2"}, {.kind = v->third, .reason = "r3"}};
       hook hooks[3] = {{.id = "1", .phase = TOOL_PRE, .self = &acts[0], .slow = slow},
                        {.id = "2", .phase = TOOL_PRE, .self = &acts[1], .slow = slow},
                        {.id = "3", .phase = TOOL_PRE, .self = &acts[2], .slow = slow}};
@@ -317,7 +322,8 @@ static void required_failure_in_a_stop_chain_denies_with_it_as_the_reason(void *
   (void)state;
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
-    act allows = {.kind = TP_OUTCOME_ALLOW}, fails = {.kind = TP_OUTCOME_FAILED, .reason = "the guard is ill"}, after = {0};
+    act allows = {.kind = TP_OUTCOME_ALLOW}, fails = {.kind = TP_OUTCOME_FAILED, .reason = "the guard is ill"},
+        after = {0};
     hook hooks[] = {{.id = "allows", .phase = TOOL_PRE, .self = &allows},
                     {.id = "guard", .phase = TOOL_PRE, .self = &fails, .slow = slow},
                     {.id = "after", .phase = TOOL_PRE, .self = &after}};
@@ -342,7 +348,8 @@ static void rewriters_work_on_what_the_one_before_left(void **state) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     act one = {.replaces = TP_FIELD_TEXT, .appends = "-1"}, two = {.replaces = TP_FIELD_TEXT, .appends = "-2"};
-    hook hooks[] = {{.id = "one", .phase = INTAKE, .self = &one, .slow = slow}, {.id = "two", .phase = INTAKE, .self = &two, .slow = slow}};
+    hook hooks[] = {{.id = "one", .phase = INTAKE, .self = &one, .slow = slow},
+                    {.id = "two", .phase = INTAKE, .self = &two, .slow = slow}};
     add_hooks(runtime, hooks, 2);
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, INTAKE, "x");
@@ -390,7 +397,8 @@ static void payload_that_nobody_replaced_is_readable_as_long_as_the_result(void 
   tp_turn *turn = begin_bare(runtime, 0);
   char *mine = malloc(sizeof files - 1);
   memcpy(mine, files, sizeof files - 1);
-  tp_field fields[] = {{.id = TP_FIELD_TEXT, .text = TEXT("old")}, {.id = TP_FIELD_FILES, .is_value = true, .text = {mine, sizeof files - 1}}};
+  tp_field fields[] = {{.id = TP_FIELD_TEXT, .text = TEXT("old")},
+                       {.id = TP_FIELD_FILES, .is_value = true, .text = {mine, sizeof files - 1}}};
   tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = 2};
   tp_phase_result result;
   assert_int_equal(tp_phase_run(turn, INTAKE, &input, &result, NULL), TP_OK);
@@ -454,7 +462,8 @@ static void one_undeclared_kind_rejects_the_whole_answer(void **state) {
   };
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
-    act a = {.emits = mixed, .emit_count = 2}, b = {.emits = undeclared, .emit_count = 2}, c = {.emits = broken, .emit_count = 2};
+    act a = {.emits = mixed, .emit_count = 2}, b = {.emits = undeclared, .emit_count = 2},
+        c = {.emits = broken, .emit_count = 2};
     act good = {.emits = &context_a, .emit_count = 1};
     hook hooks[] = {{.id = "mixed", .phase = GATHER, .self = &a, .slow = slow},
                     {.id = "undeclared", .phase = GATHER, .self = &b, .slow = slow, .no_capability = true},
@@ -498,9 +507,10 @@ static void required_failure_in_a_gather_fails_closed_and_keeps_only_audit_and_d
   };
   tp_runtime *runtime = open_runtime(NULL);
   act good = {.emits = all, .emit_count = 3}, bad = {.kind = TP_OUTCOME_FAILED, .reason = "broken"}, never = {0};
-  hook hooks[] = {{.id = "good", .phase = GATHER, .self = &good},
-                  {.id = "bad", .phase = GATHER, .self = &bad, .after = "good", .sub = {.failure = TP_FAILURE_REQUIRED}},
-                  {.id = "never", .phase = GATHER, .self = &never, .after = "bad"}};
+  hook hooks[] = {
+      {.id = "good", .phase = GATHER, .self = &good},
+      {.id = "bad", .phase = GATHER, .self = &bad, .after = "good", .sub = {.failure = TP_FAILURE_REQUIRED}},
+      {.id = "never", .phase = GATHER, .self = &never, .after = "bad"}};
   add_hooks(runtime, hooks, 3);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, NULL);
@@ -535,8 +545,9 @@ static void failing_closed_cancels_what_runs_and_waits_for_it(void **state) {
   latch entered = LATCH;
   patient p = {.entered = &entered};
   act bad = {.kind = TP_OUTCOME_FAILED, .waits_for = &entered};
-  hook hooks[] = {{.id = "patient", .phase = GATHER, .run = until_cancelled, .self = &p, .slow = true, .sub = {.limit_ms = 60000}},
-                  {.id = "bad", .phase = GATHER, .self = &bad, .slow = true, .sub = {.failure = TP_FAILURE_REQUIRED}}};
+  hook hooks[] = {
+      {.id = "patient", .phase = GATHER, .run = until_cancelled, .self = &p, .slow = true, .sub = {.limit_ms = 60000}},
+      {.id = "bad", .phase = GATHER, .self = &bad, .slow = true, .sub = {.failure = TP_FAILURE_REQUIRED}}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, NULL);
@@ -599,9 +610,15 @@ static void retryable_error_is_tried_again_with_its_back_off(void **state) {
 static void what_is_not_retryable_is_not_tried_again(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
-  act plain = {.kind = TP_OUTCOME_FAILED}, slow = {.sleeps_ms = 20}, exhausted = {.kind = TP_OUTCOME_FAILED, .retryable = true};
+  act plain = {.kind = TP_OUTCOME_FAILED}, slow = {.sleeps_ms = 20},
+      exhausted = {.kind = TP_OUTCOME_FAILED, .retryable = true};
   hook hooks[] = {{.id = "plain", .phase = GATHER, .self = &plain, .idempotent = true, .sub = {.attempts = 5}},
-                  {.id = "timeout", .phase = GATHER, .self = &slow, .slow = true, .idempotent = true, .sub = {.attempts = 5, .limit_ms = 2}},
+                  {.id = "timeout",
+                   .phase = GATHER,
+                   .self = &slow,
+                   .slow = true,
+                   .idempotent = true,
+                   .sub = {.attempts = 5, .limit_ms = 2}},
                   {.id = "exhausted", .phase = GATHER, .self = &exhausted, .idempotent = true, .sub = {.attempts = 4}}};
   add_hooks(runtime, hooks, 3);
   tp_turn *turn = begin_bare(runtime, 0);
@@ -756,7 +773,8 @@ static void waiting_from_inside_a_handler_is_refused(void **state) {
 
 static void submit_needs_engine_workers_and_run_does_not(void **state) {
   (void)state;
-  tp_runtime *runtime = open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .no_engine_workers = true});
+  tp_runtime *runtime =
+      open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .no_engine_workers = true});
   act a = {0}, b = {0};
   hook hooks[] = {{.id = "a", .phase = GATHER, .self = &a}, {.id = "b", .phase = GATHER, .self = &b, .slow = true}};
   add_hooks(runtime, hooks, 2);
@@ -848,6 +866,57 @@ static void kill_switch_works_at_once_in_all_snapshots_and_back(void **state) {
   close_runtime(runtime);
 }
 
+/* ---- one-line hooks and aliases ---- */
+
+static tp_outcome append_digit(void *self, tp_call *call) {
+  char text[64];
+  tp_text old = tp_call_text(call, TP_FIELD_TEXT);
+  snprintf(text, sizeof text, "%.*s%s", (int)old.size, old.data, (const char *)self);
+  if (tp_call_replace_text(call, TP_FIELD_TEXT, text) != TP_OK) return tp_call_fail(call, 1, "not replaced");
+  return tp_call_done(call);
+}
+
+static tp_outcome remind(void *self, tp_call *call) {
+  (void)self;
+  static const tp_contribution reminder = {.kind = TP_KIND_REMINDER, .text = TEXT("think of it")};
+  if (tp_call_emit(call, &reminder) != TP_OK) return tp_call_fail(call, 1, "not taken");
+  return tp_call_done(call);
+}
+
+static void one_line_hooks_run_in_registration_order(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  static const char *const phases[] = {"turn.intake", "onIntake", "user.prompt.submit", "PromptSubmit", "preprocess"};
+  static char digits[] = "1\0002\0003\0004\0005";
+  for (int i = 0; i < 5; i++)
+    assert_int_equal(tp_hook_add(runtime, phases[i], append_digit, digits + 2 * i, NULL), TP_OK);
+  tp_fault fault = {0};
+  assert_int_equal(tp_hook_add(runtime, "no.such.phase", append_digit, digits, &fault), TP_ERR_UNKNOWN_PHASE);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, INTAKE, "x");
+  assert_text(tp_merged_text(result.merged, TP_FIELD_TEXT), "x12345");
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void reminders_through_an_infra_alias_are_dropped_with_a_diagnostic(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  assert_int_equal(tp_hook_add(runtime, "PostAbilityCall", remind, NULL, NULL), TP_OK);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, TP_PHASE_TOOL_POST, NULL);
+  assert_int_equal(tp_phase_result_run(&result, 0).state, TP_STATE_SUCCEEDED);
+  assert_int_equal(tp_merged_count(result.merged, TP_KIND_REMINDER), 0);
+  assert_int_equal(tp_merged_count(result.merged, TP_KIND_DIAGNOSTIC), 1);
+  tp_turn_end(turn);
+  assert_int_equal(tp_hook_add(runtime, "tool.post", remind, NULL, NULL), TP_OK);
+  turn = begin_bare(runtime, 0);
+  result = run_phase(turn, TP_PHASE_TOOL_POST, NULL);
+  assert_int_equal(tp_merged_count(result.merged, TP_KIND_REMINDER), 1);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
 /* ---- life ---- */
 
 static void child_of_a_fork_is_refused_and_the_parent_goes_on(void **state) {
@@ -880,6 +949,31 @@ static void child_of_a_fork_is_refused_and_the_parent_goes_on(void **state) {
   assert_true(WIFEXITED(status));
   assert_int_equal(WEXITSTATUS(status), 0);
   assert_int_equal(run_phase(turn, GATHER, NULL).outcome, TP_OK);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void runtime_is_freed_with_a_turn_that_the_host_forgot(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  act a = {.emits = &context_a, .emit_count = 1};
+  add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .self = &a, .slow = true}, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  assert_int_equal(run_phase(turn, GATHER, NULL).outcome, TP_OK);
+  tp_runtime_free(runtime); /* sessions, agents and turns of the runtime are gone afterwards */
+}
+
+static void drain_does_not_wait_for_a_turn_that_rests_with_its_host(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  act a = {.emits = &context_a, .emit_count = 1};
+  add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .self = &a}, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, GATHER, NULL);
+  tp_drain_report report;
+  assert_int_equal(tp_runtime_drain(runtime, 10, &report), TP_OK);
+  assert_int_equal(report.turns_cancelled, 1);
+  assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 1); /* its results stay till its end */
   tp_turn_end(turn);
   close_runtime(runtime);
 }
@@ -930,7 +1024,8 @@ static tp_outcome play_later(void *self, tp_call *call) {
 static void two_rewriters_with_swapped_delays_give_one_result_always(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
-  jitter one = {.base = {.replaces = TP_FIELD_TEXT, .appends = "-1"}}, two = {.base = {.replaces = TP_FIELD_TEXT, .appends = "-2"}};
+  jitter one = {.base = {.replaces = TP_FIELD_TEXT, .appends = "-1"}},
+         two = {.base = {.replaces = TP_FIELD_TEXT, .appends = "-2"}};
   hook hooks[] = {{.id = "one", .phase = INTAKE, .run = play_later, .self = &one, .slow = true},
                   {.id = "two", .phase = INTAKE, .run = play_later, .self = &two, .slow = true}};
   add_hooks(runtime, hooks, 2);
@@ -948,7 +1043,8 @@ static void two_rewriters_with_swapped_delays_give_one_result_always(void **stat
 enum { MANY = 12 };
 
 static void shuffle_delays(jitter *jitters, unsigned *seed) {
-  for (int i = 0; i < MANY; i++) jitters[i].delay_us = (unsigned)rand_r(seed) % 4 == 0 ? (unsigned)rand_r(seed) % 300 : 0;
+  for (int i = 0; i < MANY; i++)
+    jitters[i].delay_us = (unsigned)rand_r(seed) % 4 == 0 ? (unsigned)rand_r(seed) % 300 : 0;
 }
 
 static void merged_bytes_of(tp_turn *turn, tp_writer *writer, tp_text *ret_bytes) {
@@ -982,9 +1078,11 @@ static void merged_bytes_are_the_same_on_1_2_and_8_workers(void **state) {
       snprintf(ids[i], sizeof ids[i], "h%d", i);
       snprintf(keys[i], sizeof keys[i], "k%d", i % 5);
       snprintf(texts[i], sizeof texts[i], "words of %d", i);
-      emits[i][0] = (tp_contribution){.kind = TP_KIND_PROMPT_CONTEXT, .weight = i % 3, .key = tp_text_of(keys[i]), .text = tp_text_of(texts[i])};
+      emits[i][0] = (tp_contribution){
+          .kind = TP_KIND_PROMPT_CONTEXT, .weight = i % 3, .key = tp_text_of(keys[i]), .text = tp_text_of(texts[i])};
       emits[i][1] = (tp_contribution){.kind = TP_KIND_AUDIT, .key = tp_text_of(ids[i]), .text = tp_text_of(texts[i])};
-      jitters[i].base = (act){.emits = emits[i], .emit_count = 2, .kind = i == 4 ? TP_OUTCOME_FAILED : TP_OUTCOME_DONE, .reason = "always"};
+      jitters[i].base = (act){
+          .emits = emits[i], .emit_count = 2, .kind = i == 4 ? TP_OUTCOME_FAILED : TP_OUTCOME_DONE, .reason = "always"};
       hooks[i] = (hook){.id = ids[i], .phase = GATHER, .run = play_later, .self = &jitters[i], .slow = i % 3 != 0};
       if (i >= 3) hooks[i].after = ids[i - 3];
     }
@@ -1026,9 +1124,18 @@ static void begin_above_the_limit_of_turns_is_refused(void **state) {
 static void host_phase_works_like_ours(void **state) {
   (void)state;
   static const uint32_t fields[] = {TP_FIELD_HOST};
-  tp_phase mine = {.struct_size = sizeof mine, .name = "my.phase", .mode = TP_MODE_CHAIN, .replace = true, .stop = true,
-                   .kinds = TP_CAPABILITY_EMIT_REMINDER, .fields = fields, .field_count = 1, .replaceable = fields, .replaceable_count = 1};
-  tp_runtime *runtime = open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .phases = &mine, .phase_count = 1});
+  tp_phase mine = {.struct_size = sizeof mine,
+                   .name = "my.phase",
+                   .mode = TP_MODE_CHAIN,
+                   .replace = true,
+                   .stop = true,
+                   .kinds = TP_CAPABILITY_EMIT_REMINDER,
+                   .fields = fields,
+                   .field_count = 1,
+                   .replaceable = fields,
+                   .replaceable_count = 1};
+  tp_runtime *runtime =
+      open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .phases = &mine, .phase_count = 1});
   uint32_t phase = tp_phase_find(runtime, "my.phase");
   assert_int_equal(phase, TP_PHASE_HOST);
   act a = {.replaces = TP_FIELD_HOST, .text = "mine"}, b = {.kind = TP_OUTCOME_DENY, .reason = "enough"};
@@ -1074,7 +1181,11 @@ int main(void) {
       cmocka_unit_test(cancelling_the_turn_ends_the_phase_at_once),
       cmocka_unit_test(turn_keeps_the_plans_it_began_with),
       cmocka_unit_test(kill_switch_works_at_once_in_all_snapshots_and_back),
+      cmocka_unit_test(one_line_hooks_run_in_registration_order),
+      cmocka_unit_test(reminders_through_an_infra_alias_are_dropped_with_a_diagnostic),
       cmocka_unit_test(child_of_a_fork_is_refused_and_the_parent_goes_on),
+      cmocka_unit_test(runtime_is_freed_with_a_turn_that_the_host_forgot),
+      cmocka_unit_test(drain_does_not_wait_for_a_turn_that_rests_with_its_host),
       cmocka_unit_test(nothing_begins_after_a_drain),
       cmocka_unit_test(runtime_that_was_never_started_is_drained_and_freed),
       cmocka_unit_test(two_rewriters_with_swapped_delays_give_one_result_always),

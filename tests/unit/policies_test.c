@@ -92,7 +92,9 @@ static void no_memory(world *w) {
   w->hooks[0].slow = true;
   hang_before(w, 1);
 }
-static void match(world *w) { w->hooks[0].sub.match = (tp_match){.matches = matches_nothing, .description = "nothing"}; }
+static void match(world *w) {
+  w->hooks[0].sub.match = (tp_match){.matches = matches_nothing, .description = "nothing"};
+}
 static void dependency(world *w) {
   w->other.kind = TP_OUTCOME_FAILED;
   w->hooks[w->count++] = (hook){.id = "other", .phase = GATHER, .self = &w->other};
@@ -158,8 +160,8 @@ static void judge(const row *r, tp_failure failure, const tp_phase_result *resul
   bool diagnosed = failure != TP_FAILURE_REQUIRED && r->class == FAILURE;
   tp_run_record run = run_of(result, "it");
   if (run.state != r->state || run.reason != r->reason || result->outcome != (fails ? TP_ERR_HOOK : TP_OK))
-    fail_msg("%s under policy %d: %s(%s), outcome %s", r->name, failure, tp_state_name(run.state), tp_reason_name(run.reason),
-             tp_status_name(result->outcome));
+    fail_msg("%s under policy %d: %s(%s), outcome %s", r->name, failure, tp_state_name(run.state),
+             tp_reason_name(run.reason), tp_status_name(result->outcome));
   assert_int_equal(run.fallback_used, fallback);
   assert_int_equal(run.failure, failure);
   assert_int_equal(tp_merged_count(result->merged, TP_KIND_PROMPT_CONTEXT), fallback ? 1 : 0);
@@ -211,7 +213,10 @@ static void fallback_verdict_stands_in_a_chain(void **state) {
   for (int i = 0; i < 3; i++) {
     tp_runtime *runtime = open_runtime(NULL);
     act fails = {.kind = TP_OUTCOME_FAILED, .reason = "ill"}, next = {0};
-    hook hooks[] = {{.id = "guard", .phase = TP_PHASE_TOOL_PRE, .self = &fails, .sub = {.failure = TP_FAILURE_FALLBACK, .fallback_verdict = verdicts[i]}},
+    hook hooks[] = {{.id = "guard",
+                     .phase = TP_PHASE_TOOL_PRE,
+                     .self = &fails,
+                     .sub = {.failure = TP_FAILURE_FALLBACK, .fallback_verdict = verdicts[i]}},
                     {.id = "next", .phase = TP_PHASE_TOOL_PRE, .self = &next}};
     add_hooks(runtime, hooks, 2);
     tp_turn *turn = begin_bare(runtime, 0);
@@ -230,8 +235,9 @@ static void best_effort_failure_in_a_stop_chain_abstains(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act fails = {.kind = TP_OUTCOME_FAILED}, allows = {.kind = TP_OUTCOME_ALLOW};
-  hook hooks[] = {{.id = "fails", .phase = TP_PHASE_TOOL_PRE, .self = &fails, .sub = {.failure = TP_FAILURE_BEST_EFFORT}},
-                  {.id = "allows", .phase = TP_PHASE_TOOL_PRE, .self = &allows}};
+  hook hooks[] = {
+      {.id = "fails", .phase = TP_PHASE_TOOL_PRE, .self = &fails, .sub = {.failure = TP_FAILURE_BEST_EFFORT}},
+      {.id = "allows", .phase = TP_PHASE_TOOL_PRE, .self = &allows}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, TP_PHASE_TOOL_PRE, NULL);
@@ -269,7 +275,12 @@ static void fire_and_record_is_not_waited_for_and_has_its_own_copy(void **state)
   kept k = {.done = LATCH};
   hold = &leave;
   act quick = {.emits = &own, .emit_count = 1};
-  hook hooks[] = {{.id = "detached", .phase = GATHER, .run = keep_text, .self = &k, .slow = true, .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD, .failure = TP_FAILURE_REQUIRED}},
+  hook hooks[] = {{.id = "detached",
+                   .phase = GATHER,
+                   .run = keep_text,
+                   .self = &k,
+                   .slow = true,
+                   .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD, .failure = TP_FAILURE_REQUIRED}},
                   {.id = "quick", .phase = GATHER, .self = &quick}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
@@ -314,10 +325,13 @@ static state_count states_of(tp_runtime *runtime, const char *subscription) {
 static void life_of_a_detached_run_is_recorded_and_drain_waits_for_it(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
-  act good = {.sleeps_ms = 20}, bad = {.kind = TP_OUTCOME_FAILED, .sleeps_ms = 5}, late = {.sleeps_ms = 40}, greedy = {.emits = &own, .emit_count = 1};
-  hook hooks[] = {{.id = "good", .phase = GATHER, .self = &good}, {.id = "bad", .phase = GATHER, .self = &bad},
-                  {.id = "late", .phase = GATHER, .self = &late, .slow = true, .sub = {.limit_ms = 5}},
-                  {.id = "greedy", .phase = GATHER, .self = &greedy, .capabilities = TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT}};
+  act good = {.sleeps_ms = 20}, bad = {.kind = TP_OUTCOME_FAILED, .sleeps_ms = 5}, late = {.sleeps_ms = 40},
+      greedy = {.emits = &own, .emit_count = 1};
+  hook hooks[] = {
+      {.id = "good", .phase = GATHER, .self = &good},
+      {.id = "bad", .phase = GATHER, .self = &bad},
+      {.id = "late", .phase = GATHER, .self = &late, .slow = true, .sub = {.limit_ms = 5}},
+      {.id = "greedy", .phase = GATHER, .self = &greedy, .capabilities = TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT}};
   for (int i = 0; i < 4; i++) hooks[i].sub.execution = TP_EXECUTION_FIRE_AND_RECORD;
   add_hooks(runtime, hooks, 4);
   tp_turn *turn = begin_bare(runtime, 0);
@@ -339,7 +353,8 @@ static void life_of_a_detached_run_is_recorded_and_drain_waits_for_it(void **sta
 static void detached_run_that_is_not_accepted_fails_as_its_policy_says(void **state) {
   (void)state;
   for (int required = 0; required < 2; required++) {
-    tp_runtime *runtime = open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .turns_max = 1});
+    tp_runtime *runtime =
+        open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .turns_max = 1});
     act d = {0};
     hook h = {.id = "d", .phase = GATHER, .self = &d, .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}};
     h.sub.failure = required ? TP_FAILURE_REQUIRED : TP_FAILURE_BEST_EFFORT;
@@ -359,7 +374,10 @@ static void drain_gives_up_detached_runs_behind_its_limit(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   latch entered = LATCH, leave = LATCH;
   act d = {.entered = &entered, .waits_for = &leave};
-  add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d, .slow = true, .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}}, 1);
+  add_hooks(
+      runtime,
+      &(hook){.id = "d", .phase = GATHER, .self = &d, .slow = true, .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}},
+      1);
   tp_turn *turn = begin_bare(runtime, 0);
   run_phase(turn, GATHER, NULL);
   tp_turn_end(turn);

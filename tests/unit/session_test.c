@@ -18,7 +18,8 @@ typedef struct world {
   recorder *model;
 } world;
 
-static world open_world_with(const reply *replies, size_t count, const tp_session_options *more, const hook *hooks, size_t hook_count) {
+static world open_world_with(const reply *replies, size_t count, const tp_session_options *more, const hook *hooks,
+                             size_t hook_count) {
   world w = {.runtime = open_runtime(NULL), .model = recorder_new(replies, count)};
   if (hook_count) add_hooks(w.runtime, hooks, hook_count);
   tp_session_options options = more ? *more : (tp_session_options){0};
@@ -58,7 +59,8 @@ static tp_turn_result say(world *w, const char *text) {
 static void expect(world *w, const char *text, tp_turn_outcome outcome) {
   tp_turn_result result = say(w, text);
   if (result.outcome != outcome)
-    fail_msg("`%s` was %s: %.*s", text, tp_turn_outcome_name(result.outcome), (int)result.reason.size, result.reason.data ? result.reason.data : "");
+    fail_msg("`%s` was %s: %.*s", text, tp_turn_outcome_name(result.outcome), (int)result.reason.size,
+             result.reason.data ? result.reason.data : "");
   tp_result_free(&result);
 }
 
@@ -87,7 +89,10 @@ static void make_tool(tool_world *t, const char *name) {
   t->hook = (hook){.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &t->brings};
 }
 
-#define CALL(call_id, tool) {.id = TEXT(call_id), .name = TEXT(tool), .arguments = {"\x80", 1}}
+#define CALL(call_id, tool)                                             \
+  {                                                                     \
+    .id = TEXT(call_id), .name = TEXT(tool), .arguments = { "\x80", 1 } \
+  }
 
 /* ---- the plain way ---- */
 
@@ -109,7 +114,8 @@ static void request_without_subscriptions_is_byte_for_byte_the_conversation(void
     expect(&w, "", TP_TURN_COMPLETED);
     assert_string_equal(w.model->requests[0], "S<>U<hello>");
     assert_string_equal(w.model->requests[1], "S<>U<hello>A<hi>U<how <system-reminder> are & you>");
-    assert_string_equal(w.model->requests[2], "S<>U<hello>A<hi>U<how <system-reminder> are & you>A<fine </system-reminder>>U<>");
+    assert_string_equal(w.model->requests[2],
+                        "S<>U<hello>A<hi>U<how <system-reminder> are & you>A<fine </system-reminder>>U<>");
     assert_int_equal(w.model->tool_counts[0], 0);
     close_world(&w);
   }
@@ -156,11 +162,15 @@ static void session_without_a_model_fails_its_turns(void **state) {
 
 static void results_go_back_to_the_model_in_call_order(void **state) {
   (void)state;
-  static const reply replies[] = {{.text = "let me see", .calls = {CALL("a", "t"), CALL("b", "nobody"), CALL("", "t")}, .call_count = 3}, {.text = "done"}};
+  static const reply replies[] = {
+      {.text = "let me see", .calls = {CALL("a", "t"), CALL("b", "nobody"), CALL("", "t")}, .call_count = 3},
+      {.text = "done"}};
   tool_world t = {0};
   make_tool(&t, "t");
   act batch = {0}, post = {0};
-  hook hooks[] = {t.hook, {.id = "batch", .phase = TP_PHASE_TOOL_BATCH, .self = &batch}, {.id = "post", .phase = TP_PHASE_MODEL_POST, .self = &post}};
+  hook hooks[] = {t.hook,
+                  {.id = "batch", .phase = TP_PHASE_TOOL_BATCH, .self = &batch},
+                  {.id = "post", .phase = TP_PHASE_MODEL_POST, .self = &post}};
   world w = open_world_with(replies, 2, NULL, hooks, 3);
   tp_turn_result result = say(&w, "go");
   assert_int_equal(result.outcome, TP_TURN_COMPLETED);
@@ -172,7 +182,9 @@ static void results_go_back_to_the_model_in_call_order(void **state) {
   assert_int_equal(batch.calls, 1);
   assert_int_equal(post.calls, 2);
   assert_int_equal(w.model->tool_counts[0], 1);
-  assert_non_null(strstr(w.model->requests[1], "S<>U<go>A<let me see>C<t>C<nobody>C<t>T<tool says>=<a>T!<there is no tool of that name>=<b>T<tool says>=<call-"));
+  assert_non_null(strstr(w.model->requests[1],
+                         "S<>U<go>A<let me see>C<t>C<nobody>C<t>T<tool says>=<a>T!<there is no tool of that "
+                         "name>=<b>T<tool says>=<call-"));
   expect(&w, "next", TP_TURN_COMPLETED);
   assert_non_null(strstr(w.model->requests[2], "A<done>U<next>")); /* all of it is in the history */
   close_world(&w);
@@ -180,7 +192,8 @@ static void results_go_back_to_the_model_in_call_order(void **state) {
 
 static void denied_call_brings_its_reason_and_a_reminder_to_the_next_request(void **state) {
   (void)state;
-  static const reply replies[] = {{.text = "", .calls = {CALL("a", "t")}, .call_count = 1}, {.text = "I see"}, {.text = "ok"}};
+  static const reply replies[] = {
+      {.text = "", .calls = {CALL("a", "t")}, .call_count = 1}, {.text = "I see"}, {.text = "ok"}};
   tool_world t = {0};
   make_tool(&t, "t");
   act gate = {.kind = TP_OUTCOME_DENY, .reason = "not today"};
@@ -250,7 +263,8 @@ static void context_of_model_pre_is_for_this_request_only(void **state) {
 static void intake_rewrites_what_the_model_and_the_history_get(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "one"}, {.text = "two"}};
-  act intake = {.replaces = TP_FIELD_TEXT, .appends = "!"}, response = {.replaces = TP_FIELD_RESPONSE_TEXT, .appends = "?"};
+  act intake = {.replaces = TP_FIELD_TEXT, .appends = "!"},
+      response = {.replaces = TP_FIELD_RESPONSE_TEXT, .appends = "?"};
   act system = {.replaces = TP_FIELD_SYSTEM, .text = "be kind"};
   hook hooks[] = {{.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &intake},
                   {.id = "response", .phase = TP_PHASE_MODEL_RESPONSE, .self = &response},
@@ -301,20 +315,77 @@ typedef struct outcome_case {
 
 static const outcome_case outcomes[] = {
     {.name = "completed", .replies = {{.text = "hi"}}, .outcome = TP_TURN_COMPLETED},
-    {.name = "denied at intake", .replies = {{.text = "hi"}}, .act = {.kind = TP_OUTCOME_DENY, .reason = "no"}, .phase = TP_PHASE_TURN_INTAKE, .outcome = TP_TURN_DENIED, .code = TP_ERR_DENIED},
-    {.name = "policy fails", .replies = {{.text = "hi"}}, .act = {.kind = TP_OUTCOME_FAILED, .reason = "ill"}, .phase = TP_PHASE_TURN_PRE_POLICY, .outcome = TP_TURN_FAILED, .code = TP_ERR_HOOK},
-    {.name = "tools fail", .replies = {{.text = "hi"}}, .act = {.kind = TP_OUTCOME_FAILED}, .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .outcome = TP_TURN_FAILED, .code = TP_ERR_HOOK},
-    {.name = "sections fail", .replies = {{.text = "hi"}}, .act = {.kind = TP_OUTCOME_FAILED}, .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .outcome = TP_TURN_FAILED, .code = TP_ERR_HOOK},
-    {.name = "optional context fails", .replies = {{.text = "hi"}}, .act = {.kind = TP_OUTCOME_FAILED}, .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .outcome = TP_TURN_COMPLETED},
-    {.name = "model.pre required fails", .replies = {{.text = "hi"}}, .act = {.kind = TP_OUTCOME_FAILED}, .phase = TP_PHASE_MODEL_PRE, .failure = TP_FAILURE_REQUIRED, .outcome = TP_TURN_FAILED, .code = TP_ERR_HOOK},
+    {.name = "denied at intake",
+     .replies = {{.text = "hi"}},
+     .act = {.kind = TP_OUTCOME_DENY, .reason = "no"},
+     .phase = TP_PHASE_TURN_INTAKE,
+     .outcome = TP_TURN_DENIED,
+     .code = TP_ERR_DENIED},
+    {.name = "policy fails",
+     .replies = {{.text = "hi"}},
+     .act = {.kind = TP_OUTCOME_FAILED, .reason = "ill"},
+     .phase = TP_PHASE_TURN_PRE_POLICY,
+     .outcome = TP_TURN_FAILED,
+     .code = TP_ERR_HOOK},
+    {.name = "tools fail",
+     .replies = {{.text = "hi"}},
+     .act = {.kind = TP_OUTCOME_FAILED},
+     .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
+     .outcome = TP_TURN_FAILED,
+     .code = TP_ERR_HOOK},
+    {.name = "sections fail",
+     .replies = {{.text = "hi"}},
+     .act = {.kind = TP_OUTCOME_FAILED},
+     .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE,
+     .outcome = TP_TURN_FAILED,
+     .code = TP_ERR_HOOK},
+    {.name = "optional context fails",
+     .replies = {{.text = "hi"}},
+     .act = {.kind = TP_OUTCOME_FAILED},
+     .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT,
+     .outcome = TP_TURN_COMPLETED},
+    {.name = "model.pre required fails",
+     .replies = {{.text = "hi"}},
+     .act = {.kind = TP_OUTCOME_FAILED},
+     .phase = TP_PHASE_MODEL_PRE,
+     .failure = TP_FAILURE_REQUIRED,
+     .outcome = TP_TURN_FAILED,
+     .code = TP_ERR_HOOK},
     {.name = "model fails", .replies = {{.fails = TP_ERR_MODEL}}, .outcome = TP_TURN_FAILED, .code = TP_ERR_MODEL},
-    {.name = "post_turn fails", .replies = {{.text = "hi"}}, .act = {.kind = TP_OUTCOME_FAILED}, .phase = TP_PHASE_TURN_POST_TURN, .outcome = TP_TURN_COMPLETED},
-    {.name = "error after calls", .replies = {{.calls = {CALL("a", "nobody")}, .call_count = 1}, {.fails = TP_ERR_MODEL}}, .outcome = TP_TURN_FAILED, .code = TP_ERR_MODEL},
-    {.name = "too many iterations", .replies = {{.calls = {CALL("a", "nobody")}, .call_count = 1}, {.calls = {CALL("a", "nobody")}, .call_count = 1}}, .limits = {.iterations_max = 3}, .outcome = TP_TURN_FAILED, .code = TP_ERR_TOO_LARGE},
-    {.name = "too many calls", .replies = {{.calls = {CALL("a", "nobody"), CALL("b", "nobody")}, .call_count = 2}}, .limits = {.tool_calls_max = 1}, .outcome = TP_TURN_FAILED, .code = TP_ERR_TOO_LARGE},
-    {.name = "too many tokens", .replies = {{.calls = {CALL("a", "nobody")}, .call_count = 1, .input_tokens = 60, .output_tokens = 50}}, .limits = {.tokens_max = 100}, .outcome = TP_TURN_FAILED, .code = TP_ERR_TOO_LARGE},
-    {.name = "too dear", .replies = {{.calls = {CALL("a", "nobody")}, .call_count = 1, .cost_micros = 11}}, .limits = {.cost_micros_max = 10}, .outcome = TP_TURN_FAILED, .code = TP_ERR_TOO_LARGE},
-    {.name = "out of time", .replies = {{.never = true}}, .limits = {.limit_ms = 30}, .outcome = TP_TURN_TIMED_OUT, .code = TP_ERR_TIMEOUT},
+    {.name = "post_turn fails",
+     .replies = {{.text = "hi"}},
+     .act = {.kind = TP_OUTCOME_FAILED},
+     .phase = TP_PHASE_TURN_POST_TURN,
+     .outcome = TP_TURN_COMPLETED},
+    {.name = "error after calls",
+     .replies = {{.calls = {CALL("a", "nobody")}, .call_count = 1}, {.fails = TP_ERR_MODEL}},
+     .outcome = TP_TURN_FAILED,
+     .code = TP_ERR_MODEL},
+    {.name = "too many iterations",
+     .replies = {{.calls = {CALL("a", "nobody")}, .call_count = 1}, {.calls = {CALL("a", "nobody")}, .call_count = 1}},
+     .limits = {.iterations_max = 3},
+     .outcome = TP_TURN_FAILED,
+     .code = TP_ERR_TOO_LARGE},
+    {.name = "too many calls",
+     .replies = {{.calls = {CALL("a", "nobody"), CALL("b", "nobody")}, .call_count = 2}},
+     .limits = {.tool_calls_max = 1},
+     .outcome = TP_TURN_FAILED,
+     .code = TP_ERR_TOO_LARGE},
+    {.name = "too many tokens",
+     .replies = {{.calls = {CALL("a", "nobody")}, .call_count = 1, .input_tokens = 60, .output_tokens = 50}},
+     .limits = {.tokens_max = 100},
+     .outcome = TP_TURN_FAILED,
+     .code = TP_ERR_TOO_LARGE},
+    {.name = "too dear",
+     .replies = {{.calls = {CALL("a", "nobody")}, .call_count = 1, .cost_micros = 11}},
+     .limits = {.cost_micros_max = 10},
+     .outcome = TP_TURN_FAILED,
+     .code = TP_ERR_TOO_LARGE},
+    {.name = "out of time",
+     .replies = {{.never = true}},
+     .limits = {.limit_ms = 30},
+     .outcome = TP_TURN_TIMED_OUT,
+     .code = TP_ERR_TIMEOUT},
 };
 
 static void check_outcome(const outcome_case *c) {
@@ -331,7 +402,8 @@ static void check_outcome(const outcome_case *c) {
   request.id = "t1";
   tp_turn_result result = run_request(&w, &request);
   if (result.outcome != c->outcome || result.code != c->code)
-    fail_msg("%s: %s, %s: %.*s", c->name, tp_turn_outcome_name(result.outcome), tp_status_name(result.code), (int)result.reason.size, result.reason.data ? result.reason.data : "");
+    fail_msg("%s: %s, %s: %.*s", c->name, tp_turn_outcome_name(result.outcome), tp_status_name(result.code),
+             (int)result.reason.size, result.reason.data ? result.reason.data : "");
   assert_text(result.turn_id, "t1");
   if (c->outcome != TP_TURN_COMPLETED) {
     assert_true(result.reason.size > 0);
@@ -358,8 +430,13 @@ typedef struct script_of_messages {
 static tp_status write_message(void *ctx, const tp_message *m) {
   script_of_messages *s = ctx;
   size_t used = strlen(s->text);
-  snprintf(s->text + used, sizeof s->text - used, "%s<%.*s>%.*s%s;", m->role == TP_ROLE_USER ? "U" : m->role == TP_ROLE_ASSISTANT ? "A" : m->role == TP_ROLE_TOOL ? "T" : "E",
-           (int)m->text.size, m->text.size ? m->text.data : "", m->role == TP_ROLE_END ? (int)m->name.size : 0, m->name.size ? m->name.data : "", m->call_count ? "+calls" : "");
+  snprintf(s->text + used, sizeof s->text - used, "%s<%.*s>%.*s%s;",
+           m->role == TP_ROLE_USER        ? "U"
+           : m->role == TP_ROLE_ASSISTANT ? "A"
+           : m->role == TP_ROLE_TOOL      ? "T"
+                                          : "E",
+           (int)m->text.size, m->text.size ? m->text.data : "", m->role == TP_ROLE_END ? (int)m->name.size : 0,
+           m->name.size ? m->name.data : "", m->call_count ? "+calls" : "");
   return TP_OK;
 }
 
@@ -387,12 +464,14 @@ static void turn_that_does_not_complete_leaves_its_message_and_a_mark(void **sta
     tp_turn_result result = run_request(&w, &request);
     assert_int_equal(result.outcome, c->outcome);
     script_of_messages s = {""};
-    assert_int_equal(shared_history.load(shared_history.self, tp_text_of(NULL), tp_text_of("s1"), write_message, &s, NULL), TP_OK);
+    assert_int_equal(
+        shared_history.load(shared_history.self, tp_text_of(NULL), tp_text_of("s1"), write_message, &s, NULL), TP_OK);
     if (c->outcome == TP_TURN_COMPLETED) {
       assert_string_equal(s.text, "U<hello>;A<hi>;");
     } else {
       char want[512];
-      snprintf(want, sizeof want, "U<hello>;E<%.*s>%s;", (int)result.reason.size, result.reason.data, tp_turn_outcome_name(c->outcome));
+      snprintf(want, sizeof want, "U<hello>;E<%.*s>%s;", (int)result.reason.size, result.reason.data,
+               tp_turn_outcome_name(c->outcome));
       assert_string_equal(s.text, want);
     }
     tp_result_free(&result);
@@ -428,14 +507,16 @@ static void history_outlives_its_session(void **state) {
 /* ---- a history that fails ---- */
 
 static _Atomic int loads_refused, appends_refused;
-static tp_status load_or_not(void *self, tp_text tenant, tp_text session, tp_message_fn each, void *ctx, tp_fault *fault) {
+static tp_status load_or_not(void *self, tp_text tenant, tp_text session, tp_message_fn each, void *ctx,
+                             tp_fault *fault) {
   if (loads_refused > 0) {
     loads_refused--;
     return TP_ERR_STORE_BUSY;
   }
   return shared_history.load(self, tenant, session, each, ctx, fault);
 }
-static tp_status append_or_not(void *self, tp_text tenant, tp_text session, const tp_message *messages, size_t count, tp_fault *fault) {
+static tp_status append_or_not(void *self, tp_text tenant, tp_text session, const tp_message *messages, size_t count,
+                               tp_fault *fault) {
   if (appends_refused > 0) {
     appends_refused--;
     return TP_ERR_STORE_FULL;
@@ -480,15 +561,22 @@ static void failed_request_is_repeated_when_it_is_retryable_and_said_nothing_yet
     uint32_t asked;
     tp_turn_outcome outcome;
   } cases[] = {
-      {{{.fails = TP_ERR_MODEL, .retryable = true}, {.fails = TP_ERR_MODEL, .retryable = true}, {.text = "hi"}}, 3, TP_TURN_COMPLETED},
-      {{{.fails = TP_ERR_MODEL, .retryable = true}, {.fails = TP_ERR_MODEL, .retryable = true}, {.fails = TP_ERR_MODEL, .retryable = true}}, 3, TP_TURN_FAILED},
+      {{{.fails = TP_ERR_MODEL, .retryable = true}, {.fails = TP_ERR_MODEL, .retryable = true}, {.text = "hi"}},
+       3,
+       TP_TURN_COMPLETED},
+      {{{.fails = TP_ERR_MODEL, .retryable = true},
+        {.fails = TP_ERR_MODEL, .retryable = true},
+        {.fails = TP_ERR_MODEL, .retryable = true}},
+       3,
+       TP_TURN_FAILED},
       {{{.fails = TP_ERR_MODEL, .retryable = true, .delta = "I th"}, {.text = "hi"}}, 1, TP_TURN_FAILED},
       {{{.fails = TP_ERR_MODEL}, {.text = "hi"}}, 1, TP_TURN_FAILED},
   };
   static const tp_contribution reminder = {.kind = TP_KIND_REMINDER, .text = TEXT("remember")};
   for (size_t i = 0; i < COUNT(cases); i++) {
     act pre = {0}, reminds = {.emits = &reminder, .emit_count = 1};
-    hook hooks[] = {{.id = "pre", .phase = TP_PHASE_MODEL_PRE, .self = &pre}, {.id = "reminds", .phase = TP_PHASE_SESSION_START, .self = &reminds}};
+    hook hooks[] = {{.id = "pre", .phase = TP_PHASE_MODEL_PRE, .self = &pre},
+                    {.id = "reminds", .phase = TP_PHASE_SESSION_START, .self = &reminds}};
     world w = open_world_with(cases[i].replies, 4, NULL, hooks, 2);
     expect(&w, "hello", cases[i].outcome);
     assert_int_equal(w.model->asked, cases[i].asked);
@@ -528,7 +616,9 @@ static void events_tell_the_turn_in_order_and_without_gaps(void **state) {
   world w = open_world_with(replies, 2, &options, &t.hook, 1);
   expect(&w, "go", TP_TURN_COMPLETED);
   assert_int_equal(log.bad, 0);
-  assert_string_equal(log.text, "turn_begin phase_begin run phase_end model_begin model_end tool_begin tool_end model_begin model_delta model_end turn_end ");
+  assert_string_equal(log.text,
+                      "turn_begin phase_begin run phase_end model_begin model_end tool_begin tool_end model_begin "
+                      "model_delta model_end turn_end ");
   assert_string_equal(log.delta, "h");
   close_world(&w);
 }
@@ -545,7 +635,8 @@ static void note_order(void *ctx, const tp_turn_result *result) {
   order *o = ctx;
   pthread_mutex_lock(&o->mutex);
   size_t used = strlen(o->text);
-  snprintf(o->text + used, sizeof o->text - used, "%.*s:%s ", (int)result->turn_id.size, result->turn_id.data, tp_turn_outcome_name(result->outcome));
+  snprintf(o->text + used, sizeof o->text - used, "%.*s:%s ", (int)result->turn_id.size, result->turn_id.data,
+           tp_turn_outcome_name(result->outcome));
   pthread_mutex_unlock(&o->mutex);
   latch_hit(&o->ended);
 }
@@ -619,7 +710,7 @@ static void running_and_queued_turns_can_be_cancelled(void **state) {
   assert_int_equal(w.model->cancels, 1);
   assert_int_equal(e.post_turns, 3);
   assert_int_equal(e.errors, 0); /* cancelled is no error */
-  tp_turn_cancel(after); /* harmless on a turn that has ended */
+  tp_turn_cancel(after);         /* harmless on a turn that has ended */
   tp_turn_unref(running);
   tp_turn_unref(queued);
   tp_turn_unref(after);
@@ -634,7 +725,8 @@ static void cancel_in_the_middle_of_tools_ends_the_turn_without_a_call_in_the_hi
   make_tool(&t, "t");
   latch entered = LATCH, leave = LATCH;
   act gate = {.entered = &entered, .waits_for = &leave};
-  hook hooks[] = {t.hook, {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .self = &gate, .slow = true, .sub = {.limit_ms = 60000}}};
+  hook hooks[] = {t.hook,
+                  {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .self = &gate, .slow = true, .sub = {.limit_ms = 60000}}};
   world w = open_world_with(replies, 2, NULL, hooks, 2);
   order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
   tp_turn *turn = submit(&w, "t1", &o);
@@ -700,8 +792,9 @@ static void closing_comes_after_the_queue_and_refuses_what_follows(void **state)
   latch entered = LATCH, leave = LATCH;
   act intake = {.entered = &entered, .waits_for = &leave};
   life l = {0};
-  hook hooks[] = {{.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &intake, .slow = true, .sub = {.limit_ms = 60000}},
-                  {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l}};
+  hook hooks[] = {
+      {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &intake, .slow = true, .sub = {.limit_ms = 60000}},
+      {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l}};
   world w = open_world_with(replies, 1, NULL, hooks, 2);
   order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
   tp_turn_unref(submit(&w, "a", &o));
@@ -754,12 +847,17 @@ static bool matches_nothing(void *ctx, const tp_match_view *view) {
 static void jobs_of_post_turn_and_session_end_are_scheduled(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "hi"}};
-  static const tp_contribution job = {.kind = TP_KIND_BACKGROUND_JOB, .key = TEXT("once"), .domain = TEXT("worker"), .value = TEXT("\x81\xa1x\x01")};
-  static const tp_contribution last = {.kind = TP_KIND_BACKGROUND_JOB, .key = TEXT("last"), .domain = TEXT("worker"), .value = TEXT("\x80")};
+  static const tp_contribution job = {
+      .kind = TP_KIND_BACKGROUND_JOB, .key = TEXT("once"), .domain = TEXT("worker"), .value = TEXT("\x81\xa1x\x01")};
+  static const tp_contribution last = {
+      .kind = TP_KIND_BACKGROUND_JOB, .key = TEXT("last"), .domain = TEXT("worker"), .value = TEXT("\x80")};
   act schedules = {.emits = &job, .emit_count = 1}, ends_ = {.emits = &last, .emit_count = 1}, worker = {0};
   hook hooks[] = {{.id = "schedules", .phase = TP_PHASE_TURN_POST_TURN, .self = &schedules},
                   {.id = "ends", .phase = TP_PHASE_SESSION_END, .self = &ends_},
-                  {.id = "worker", .phase = TP_PHASE_TURN_POST_TURN, .self = &worker, .sub = {.match = {.matches = matches_nothing, .description = "never by itself"}}}};
+                  {.id = "worker",
+                   .phase = TP_PHASE_TURN_POST_TURN,
+                   .self = &worker,
+                   .sub = {.match = {.matches = matches_nothing, .description = "never by itself"}}}};
   world w = open_world_with(replies, 1, NULL, hooks, 3);
   expect(&w, "one", TP_TURN_COMPLETED);
   expect(&w, "two", TP_TURN_COMPLETED); /* the same key: the same job */
@@ -797,7 +895,8 @@ static void without_engine_workers_everything_runs_on_the_caller(void **state) {
 
 static void script_model_plays_its_list(void **state) {
   (void)state;
-  static const tp_model_response list[] = {{.struct_size = sizeof(tp_model_response), .text = TEXT("one")}, {.struct_size = sizeof(tp_model_response), .text = TEXT("two")}};
+  static const tp_model_response list[] = {{.struct_size = sizeof(tp_model_response), .text = TEXT("one")},
+                                           {.struct_size = sizeof(tp_model_response), .text = TEXT("two")}};
   for (int repeat = 0; repeat < 2; repeat++) {
     tp_runtime *runtime = open_runtime(NULL);
     tp_session_options options = {.struct_size = sizeof options, .id = "s1"};

@@ -69,7 +69,9 @@ static void deferred_answer_joins_what_was_emitted_before(void **state) {
     defer_with(&d, &deferred);
     add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = slow}, 1);
     tp_turn *turn = begin_bare(runtime, 0);
-    completer c = {.when = &deferred, .token = &d.handler.token, .outcome = {.kind = TP_OUTCOME_DONE, .contributions = after, .contribution_count = 2}};
+    completer c = {.when = &deferred,
+                   .token = &d.handler.token,
+                   .outcome = {.kind = TP_OUTCOME_DONE, .contributions = after, .contribution_count = 2}};
     pthread_t thread = start_completer(&c);
     tp_phase_result result = run_phase(turn, GATHER, NULL);
     pthread_join(thread, NULL);
@@ -108,7 +110,8 @@ static void token_may_be_completed_before_the_handler_returns(void **state) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     hasty h = {.status = TP_ERR_INTERNAL, .completed = LATCH};
-    add_hooks(runtime, &(hook){.id = "d", .phase = TOOL_PRE, .run = defer_and_complete_at_once, .self = &h, .slow = slow}, 1);
+    add_hooks(runtime,
+              &(hook){.id = "d", .phase = TOOL_PRE, .run = defer_and_complete_at_once, .self = &h, .slow = slow}, 1);
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, TOOL_PRE, NULL);
     latch_wait(&h.completed, 1); /* the phase may end before the handler returns */
@@ -132,8 +135,12 @@ static void answer_through_a_token_is_judged_like_any_other(void **state) {
       {{.kind = TP_OUTCOME_DONE}, TP_STATE_SUCCEEDED, TP_REASON_NONE},
       {{.kind = TP_OUTCOME_FAILED, .code = 9, .reason = "no"}, TP_STATE_FAILED, TP_REASON_ERROR},
       {{.kind = TP_OUTCOME_DENY}, TP_STATE_FAILED, TP_REASON_CAPABILITY},
-      {{.kind = TP_OUTCOME_DONE, .contributions = &foreign, .contribution_count = 1}, TP_STATE_FAILED, TP_REASON_CAPABILITY},
-      {{.kind = TP_OUTCOME_DONE, .contributions = &broken, .contribution_count = 1}, TP_STATE_FAILED, TP_REASON_MALFORMED},
+      {{.kind = TP_OUTCOME_DONE, .contributions = &foreign, .contribution_count = 1},
+       TP_STATE_FAILED,
+       TP_REASON_CAPABILITY},
+      {{.kind = TP_OUTCOME_DONE, .contributions = &broken, .contribution_count = 1},
+       TP_STATE_FAILED,
+       TP_REASON_MALFORMED},
   };
   for (size_t i = 0; i < COUNT(cases); i++) {
     for (int slow = 0; slow < 2; slow++) {
@@ -244,7 +251,8 @@ static void token_that_times_out_is_cancelled_once_and_destroyed_when_it_comes_l
     tp_runtime *runtime = open_runtime(NULL);
     watched d = {.handler = {0}};
     defer_with(&d, NULL);
-    add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = slow, .sub = {.limit_ms = 10}}, 1);
+    add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = slow, .sub = {.limit_ms = 10}},
+              1);
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, GATHER, NULL);
     assert_run(&result, "d", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
@@ -286,7 +294,10 @@ static void cancel_may_complete_its_own_token(void **state) {
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     self_completer s = {.status = TP_OK};
-    add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .run = defer_to_itself, .self = &s, .slow = slow, .sub = {.limit_ms = 10}}, 1);
+    add_hooks(
+        runtime,
+        &(hook){.id = "d", .phase = GATHER, .run = defer_to_itself, .self = &s, .slow = slow, .sub = {.limit_ms = 10}},
+        1);
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, GATHER, NULL);
     assert_run(&result, "d", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
@@ -322,7 +333,8 @@ static void failing_closed_cancels_deferred_ones_and_takes_their_answer(void **s
 
 static void tokens_above_the_cap_are_refused(void **state) {
   (void)state;
-  tp_runtime *runtime = open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .deferred_max = 3});
+  tp_runtime *runtime =
+      open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .deferred_max = 3});
   watched d[5];
   hook hooks[5];
   static const char *const ids[] = {"a", "b", "c", "d", "e"};
@@ -435,7 +447,8 @@ static void token_of_a_cancelled_turn_is_stale(void **state) {
   latch deferred = LATCH;
   watched d = {.handler = {0}};
   defer_with(&d, &deferred);
-  add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = true, .sub = {.limit_ms = 60000}}, 1);
+  add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = true, .sub = {.limit_ms = 60000}},
+            1);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_turn_cancel(turn);
   tp_phase_result result = run_phase(turn, GATHER, NULL);

@@ -59,7 +59,8 @@ static tp_tool *add_tool(bundle *b, const char *name, job *j) {
 }
 
 static tp_turn *begin_with(tp_runtime *runtime, bundle *b, const hook *more, size_t more_count) {
-  b->contribution = (tp_contribution){.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = b->tools, .tool_count = (uint32_t)b->count};
+  b->contribution = (tp_contribution){
+      .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = b->tools, .tool_count = (uint32_t)b->count};
   b->act = (act){.emits = &b->contribution, .emit_count = 1};
   add_hooks(runtime, &(hook){.id = "bundle", .phase = TOOLS, .self = &b->act}, 1);
   if (more_count) add_hooks(runtime, more, more_count);
@@ -191,7 +192,8 @@ static void eight_parallel_calls_get_eight_results_in_call_order(void **state) {
     tp_runtime *runtime = open_runtime(NULL);
     latch leave = LATCH, waiting = LATCH;
     bundle b = {.count = 0};
-    job good = {.text = "good"}, bad = {.text = "bad luck", .error = true}, hangs = {.text = "never", .waits_for = &leave};
+    job good = {.text = "good"}, bad = {.text = "bad luck", .error = true},
+        hangs = {.text = "never", .waits_for = &leave};
     job patient = {.text = "patient", .waits_for = &leave, .entered = &waiting}, denied = {.text = "never"};
     add_tool(&b, "good", &good);
     add_tool(&b, "bad", &bad);
@@ -200,8 +202,9 @@ static void eight_parallel_calls_get_eight_results_in_call_order(void **state) {
     add_tool(&b, "denied", &denied);
     hook gate = {.id = "gate", .phase = TOOL_PRE, .run = deny_one};
     tp_turn *turn = begin_with(runtime, &b, &gate, 1);
-    tp_tool_call calls[8] = {call_of("0", "good"),   call_of("1", "bad"),     call_of("2", "hangs"), call_of("3", "denied"),
-                             call_of("4", "nobody"), call_of("5", "patient"), call_of("6", "good"),  call_of("7", "good")};
+    tp_tool_call calls[8] = {call_of("0", "good"),   call_of("1", "bad"),    call_of("2", "hangs"),
+                             call_of("3", "denied"), call_of("4", "nobody"), call_of("5", "patient"),
+                             call_of("6", "good"),   call_of("7", "good")};
     calls[6].arguments = (tp_text)TEXT("garbage");
     calls[6].malformed = true;
     tp_tool_result results[8];
@@ -248,7 +251,8 @@ static void calls_run_at_the_same_time(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   latch a_in = LATCH, b_in = LATCH;
   bundle b = {.count = 0};
-  job one = {.text = "1", .entered = &a_in, .waits_for = &b_in}, two = {.text = "2", .entered = &b_in, .waits_for = &a_in};
+  job one = {.text = "1", .entered = &a_in, .waits_for = &b_in},
+      two = {.text = "2", .entered = &b_in, .waits_for = &a_in};
   add_tool(&b, "one", &one);
   add_tool(&b, "two", &two);
   tp_turn *turn = begin_with(runtime, &b, NULL, 0);
@@ -284,9 +288,11 @@ static void policy_deny_beats_a_hook_that_allows(void **state) {
   (void)state;
   static const char *const values[] = {"deny", "ask", "allow"};
   for (int i = 0; i < 3; i++) {
-    tp_contribution policy = {.kind = TP_KIND_POLICY, .domain = TEXT("tool"), .key = TEXT("t"), .text = tp_text_of(values[i])};
+    tp_contribution policy = {
+        .kind = TP_KIND_POLICY, .domain = TEXT("tool"), .key = TEXT("t"), .text = tp_text_of(values[i])};
     act says = {.emits = &policy, .emit_count = 1}, allows = {.kind = TP_OUTCOME_ALLOW};
-    hook hooks[] = {{.id = "policy", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &says}, {.id = "allows", .phase = TOOL_PRE, .self = &allows}};
+    hook hooks[] = {{.id = "policy", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &says},
+                    {.id = "allows", .phase = TOOL_PRE, .self = &allows}};
     job j = {.text = "ran"};
     tp_tool_result result = run_gated(hooks, 2, &j);
     assert_kind(result, i < 2 ? TP_TOOL_DENIED : TP_TOOL_OK);
@@ -486,7 +492,8 @@ static void ten_thousand_deferred_calls_complete_with_two_workers(void **state) 
   tp_runtime *runtime = open_runtime(&options);
   crowd c = {.entered = LATCH, .ended = LATCH, .tokens = calloc(CROWD, sizeof *c.tokens)};
   bundle b = {.count = 0};
-  *add_tool(&b, "t", NULL) = (tp_tool){.struct_size = sizeof(tp_tool), .name = "t", .run = join_crowd, .self = &c, .quick = true};
+  *add_tool(&b, "t", NULL) =
+      (tp_tool){.struct_size = sizeof(tp_tool), .name = "t", .run = join_crowd, .self = &c, .quick = true};
   tp_turn *turn = begin_with(runtime, &b, NULL, 0);
   tp_tool_call *calls = calloc(CROWD, sizeof *calls);
   for (int i = 0; i < CROWD; i++) calls[i] = call_of("", "t");
