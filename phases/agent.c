@@ -103,13 +103,20 @@ static bool is_listed_locked(const tp__upper *upper, const char *id) {
   return false;
 }
 
-static tp_status make_visible(tp_agent *agent, tp_fault *fault) {
+/* Before anything of the agent runs, so that of two with one id the second does not disturb the first. */
+static tp_status reserve_id(tp_agent *agent, tp_fault *fault) {
   tp__upper *upper = agent->upper;
   tp__mutex_lock(&upper->agents_mutex);
   bool listed = is_listed_locked(upper, agent->id);
   if (!listed) tp__list_push(&upper->agents, &agent->link);
   tp__mutex_unlock(&upper->agents_mutex);
   return listed ? tp__fail(fault, TP_ERR_DUPLICATE_ID, agent->id, "there is an agent `%s` already", agent->id) : TP_OK;
+}
+
+static void delist(tp_agent *agent) {
+  tp__mutex_lock(&agent->upper->agents_mutex);
+  tp__list_remove(&agent->link);
+  tp__mutex_unlock(&agent->upper->agents_mutex);
 }
 
 static void unregister(tp_agent *agent) {
@@ -138,14 +145,14 @@ tp_status tp_agent_add(tp_runtime *runtime, const tp_agent_config *theirs, tp_ag
   atomic_init(&agent->refs.v, 1);
   tp_turn *turn = NULL;
   tp_status status = tp__string_copy(&runtime->allocator, config.id, &agent->id);
+  tp__list_init(&agent->link);
   if (status != TP_OK) (void)!tp__fail(fault, status, config.id, "no memory for an agent");
-  else status = begin(runtime, config.id, TP__TURN_HELD, &turn, fault);
+  else status = reserve_id(agent, fault);
+  if (status == TP_OK) status = begin(runtime, config.id, TP__TURN_HELD, &turn, fault);
   if (status == TP_OK) status = build(agent, turn, &config, fault);
-  bool registered = status == TP_OK;
-  if (registered) status = make_visible(agent, fault);
   if (turn) tp_turn_end(turn);
   if (status != TP_OK) {
-    if (registered) unregister(agent);
+    delist(agent);
     free_agent(agent);
     return status;
   }
@@ -156,9 +163,7 @@ tp_status tp_agent_add(tp_runtime *runtime, const tp_agent_config *theirs, tp_ag
 
 void tp_agent_remove(tp_agent *agent) {
   if (!agent) return;
-  tp__mutex_lock(&agent->upper->agents_mutex);
-  tp__list_remove(&agent->link);
-  tp__mutex_unlock(&agent->upper->agents_mutex);
+  delist(agent);
   unregister(agent);
   tp__agent_unref(agent);
 }

@@ -31,7 +31,7 @@ void tp__drive_stop(tp__drive *d, tp_turn_outcome outcome, tp_status code, tp_te
   tp__drive_go(d, TP__STEP_COMMIT);
 }
 
-static bool out_of_time(tp__drive *d) {
+bool tp__drive_out_of_time(tp__drive *d) {
   tp__turn *core = &d->turn->core;
   if (core->is_cancelled) tp__drive_stop(d, TP_TURN_CANCELLED, TP_ERR_CANCELLED, tp_text_of("the turn was cancelled"));
   else if (tp__now_ns() >= core->deadline_ns)
@@ -51,7 +51,7 @@ static tp_text failure_text(tp__drive *d, const char *doing) {
 
 bool tp__drive_stopped(tp__drive *d, const char *doing) {
   const tp_phase_result *result = &d->phase.result;
-  if (out_of_time(d)) {
+  if (tp__drive_out_of_time(d)) {
   } else if (d->phase.status != TP_OK) {
     tp__drive_stop(d, TP_TURN_FAILED, d->phase.status, tp_text_of(tp_status_text(d->phase.status)));
   } else if (result->outcome == TP_ERR_DENIED) {
@@ -80,12 +80,28 @@ void tp__drive_value(tp__drive *d, uint32_t field, tp_text value) {
   put(d, (tp_field){.id = field, .is_value = true, .text = value});
 }
 
+void tp__drive_remind(tp__drive *d, const char *subscription, tp_text text, bool block) {
+  tp__reminders *waiting = &d->session->reminders;
+  uint32_t dropped = waiting->dropped;
+  if (tp__reminders_add(waiting, subscription, text, block) && waiting->dropped == dropped) return;
+  tp_contribution lost = {
+      .kind = TP_KIND_DIAGNOSTIC,
+      .severity = TP_SEVERITY_WARNING,
+      .key = tp_text_of("reminder.dropped"),
+      .text = tp_text_of("more reminders wait for a request than a session keeps: one was dropped")};
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
+                                 .phase = d->phase.phase,
+                                 .contribution = &lost,
+                                 .subscription = subscription,
+                                 .text = lost.text});
+}
+
 static void phase_ended(tp__phase *run) {
   tp__drive *d = run->ctx;
   const tp_merged *merged = run->result.merged;
   for (size_t i = 0; i < tp_merged_count(merged, TP_KIND_REMINDER); i++) {
     tp_merged_entry entry = tp_merged_get(merged, TP_KIND_REMINDER, i);
-    tp__reminders_add(&d->session->reminders, entry.subscription, entry.contribution->text, false);
+    tp__drive_remind(d, entry.subscription, entry.contribution->text, false);
   }
   d->after(d);
 }

@@ -28,7 +28,7 @@ struct tp__drive {
   tp_turn_request request; /* limits; its strings are in the turn's identity */
   bool closing;            /* runs session.end alone */
   bool closes_session;     /* and the session is over then */
-  bool lets_go;        /* and its handle is gone */
+  bool lets_go;            /* and its handle is gone */
   /* how the end is told */
   tp_turn_end_fn on_end; /* submitted; may be NULL */
   void (*on_closed)(void *ctx);
@@ -81,11 +81,15 @@ void tp__drive_start(tp__drive *drive);
 void tp__drive_go(tp__drive *drive, tp__step step);
 /** Notes how the turn ended, unless that is settled already, and goes to the commit. */
 void tp__drive_stop(tp__drive *drive, tp_turn_outcome outcome, tp_status code, tp_text reason);
+/** True when the turn was cancelled or is out of time; then it has been sent on its way. */
+bool tp__drive_out_of_time(tp__drive *drive);
 /** True when the turn is to stop here: cancelled, out of time, or the phase that ended failed; then it has been sent on
  *  its way. */
 bool tp__drive_stopped(tp__drive *drive, const char *doing);
 /** Begins a phase with drive->fields; after is called when it has ended and its reminders were taken. */
 void tp__drive_phase(tp__drive *drive, uint32_t phase, bool sheltered, void (*after)(tp__drive *drive));
+/** A reminder for the next request; what it displaces leaves a diagnostic. */
+void tp__drive_remind(tp__drive *drive, const char *subscription, tp_text text, bool block);
 void tp__drive_text(tp__drive *drive, uint32_t field, tp_text text);
 void tp__drive_int(tp__drive *drive, uint32_t field, int64_t number);
 void tp__drive_value(tp__drive *drive, uint32_t field, tp_text value);

@@ -52,8 +52,9 @@ tp__host_call *tp__host_call_new(tp_turn *turn, tp_session *session, const char 
   return c;
 }
 
-void tp__host_call_start(tp__host_call *c) {
+void tp__host_call_start(tp__host_call *c, int64_t end_ns) {
   int64_t hard_ns = tp__deadline_after_ms(tp__now_ns(), TP__HOST_CALL_LIMIT_MS);
+  if (end_ns < hard_ns) hard_ns = end_ns;
   tp_reason refused = tp__attempt_start(&c->base, hard_ns, 0);
   if (!refused) return;
   c->on_end(c, refused == TP_REASON_SHUTDOWN ? TP_ERR_SHUTDOWN : TP_ERR_NO_THREAD);

@@ -29,8 +29,9 @@ struct tp__host_call {
 
 /** @return NULL without memory. */
 tp__host_call *tp__host_call_new(tp_turn *turn, tp_session *session, const char *name);
-/** Owner: starts it; on_end comes, be it before this returns. Takes the call. */
-void tp__host_call_start(tp__host_call *call);
+/** Owner: starts it; on_end comes, be it before this returns. Takes the call.
+ *  @param end_ns  it ends at the latest then; TP__NEVER: after its own limit. */
+void tp__host_call_start(tp__host_call *call, int64_t end_ns);
 /** Gives back a call that was not started. */
 void tp__host_call_drop(tp__host_call *call);
 

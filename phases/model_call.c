@@ -66,8 +66,12 @@ static void take_response(tp__model_call *c, const tp_model_response *theirs) {
   c->failure = TP_ERR_MODEL;
   c->failure_message = "the model's response is not UTF-8 or of another version";
   if (tp__options_read(&in, sizeof in, theirs) != TP_OK || !tp_utf8_valid(in.text, NULL)) return;
-  for (size_t i = 0; i < in.call_count; i++)
-    if (!in.calls[i].malformed && tp_value_check(in.calls[i].arguments, NULL) != TP_OK) return;
+  if (!tp_utf8_valid(in.stop_reason, NULL)) return;
+  for (size_t i = 0; i < in.call_count; i++) {
+    const tp_tool_call *asked = &in.calls[i];
+    if (!tp_utf8_valid(asked->id, NULL) || !tp_utf8_valid(asked->name, NULL)) return;
+    if (!asked->malformed && tp_value_check(asked->arguments, NULL) != TP_OK) return;
+  }
   c->response = in;
   c->failure = TP_ERR_NO_MEMORY;
   c->failure_message = NULL;
@@ -85,7 +89,8 @@ static void accept(tp__attempt *attempt, const tp_outcome *outcome, const void *
   } else {
     c->failure = outcome->code ? (tp_status)outcome->code : TP_ERR_MODEL;
     c->retryable = outcome->retryable;
-    if (!tp__arena_string(&c->answer_arena, outcome->reason, &c->failure_message)) c->failure_message = NULL;
+    bool valid = tp_utf8_valid(tp_text_of(outcome->reason), NULL);
+    if (!valid || !tp__arena_string(&c->answer_arena, outcome->reason, &c->failure_message)) c->failure_message = NULL;
   }
   attempt->answer = (tp_outcome){.kind = outcome->kind};
 }

@@ -186,11 +186,20 @@ static tp_status check_phase(const tp_turn *turn, uint32_t phase, tp_fault *faul
   return tp__fail(fault, TP_ERR_UNKNOWN_PHASE, NULL, "there is no phase of number %u: use tp_phase_find()", phase);
 }
 
+static tp_status check_field(const tp_field *field, tp_fault *fault) {
+  size_t at;
+  if (field->is_int) return TP_OK;
+  if (field->is_value) return tp_value_check(field->text, fault);
+  if (tp_utf8_valid(field->text, &at)) return TP_OK;
+  return tp__fail(fault, TP_ERR_UTF8, NULL, "payload field %u is not UTF-8 at byte %zu", field->id, at);
+}
+
 static tp_status read_input(const tp_phase_input *theirs, tp__phase *run, tp_fault *fault) {
   if (!theirs) return TP_OK;
   tp_phase_input input;
   if (tp__options_read(&input, sizeof input, theirs) != TP_OK)
     return tp__fail(fault, TP_ERR_VERSION, NULL, "tp_phase_input: set struct_size to sizeof(tp_phase_input)");
+  for (size_t i = 0; i < input.field_count; i++) TP__TRY(check_field(&input.fields[i], fault));
   run->fields = input.fields;
   run->field_count = (uint32_t)input.field_count;
   run->budget_ns = (int64_t)input.budget_ms * TP__NS_PER_MS;

@@ -36,6 +36,7 @@ static void make_room(tp__reminders *reminders) {
   for (size_t i = 0; reminders->count >= WAITING_MAX && i < reminders->count; i++) {
     if (reminders->items[i].block) continue;
     remove_at(reminders, i);
+    reminders->dropped++;
     return;
   }
 }

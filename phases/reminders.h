@@ -19,6 +19,7 @@ typedef struct tp__reminders {
   const tp_allocator *allocator;
   tp__reminder *items;
   size_t count, capacity;
+  uint32_t dropped; /* ever, for want of room */
 } tp__reminders;
 
 void tp__reminders_init(tp__reminders *reminders, const tp_allocator *allocator);

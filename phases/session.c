@@ -84,6 +84,8 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
     return tp__fail(fault, TP_ERR_VERSION, NULL, "tp_session_options: set struct_size to sizeof(tp_session_options)");
   if (!options.id || !tp__id_valid(options.id))
     return tp__fail(fault, TP_ERR_BAD_ID, options.id, "a session needs an id of 1 to 128 bytes without white space");
+  const char *names[] = {options.tenant, options.workspace, options.thread};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) TP__TRY(tp__name_check(names[i], fault));
   TP__TRY(tp__runtime_ready(runtime, fault));
   tp_session *session = tp__alloc_zero(&runtime->allocator, sizeof *session);
   if (!session) return tp__fail(fault, TP_ERR_NO_MEMORY, options.id, "no memory for a session");
@@ -341,6 +343,10 @@ static bool end_session(tp_session *session, bool and_let_go, void (*on_end)(voi
 
 void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx) {
   if (!session || tp__a32_exchange_acq_rel(&session->close_asked, 1)) return;
+  if (tp__runtime_ready(session->runtime, NULL) == TP_ERR_FORKED) { /* nothing runs in the child */
+    if (on_end) on_end(ctx);
+    return;
+  }
   if (end_session(session, true, on_end, ctx)) return;
   let_go(session);
   if (on_end) on_end(ctx);

@@ -35,9 +35,9 @@ static void load_ended(tp__host_call *call, tp_status status) {
   }
   tp__messages *messages = &d->session->messages; /* nothing was there before: what came half is not kept */
   messages->count = 0;
+  if (tp__drive_out_of_time(d)) return;
   tp_text reason =
-      tp__arena_printf(&d->arena, "the history was not loaded: %s",
-                       call->story ? call->story : tp_status_text(status));
+      tp__arena_printf(&d->arena, "the history was not loaded: %s", call->story ? call->story : tp_status_text(status));
   tp__drive_stop(d, d->turn->core.is_cancelled ? TP_TURN_CANCELLED : TP_TURN_FAILED, status, reason);
 }
 
@@ -56,7 +56,7 @@ void tp__step_load(tp__drive *d) {
     call->on_end = load_ended;
     call->ctx = d;
     d->host_call = call;
-    tp__host_call_start(call);
+    tp__host_call_start(call, d->turn->core.deadline_ns);
   }
 }
 
@@ -299,13 +299,17 @@ static bool keep_response(tp__drive *d, const tp_model_response *response) {
   return tp__arena_text(&d->arena, response->stop_reason, &d->stop_reason);
 }
 
+/* A provider's numbers come from outside: negative ones count as none, and no sum runs over. */
+static int64_t at_least_none(int64_t number) { return number > 0 ? number : 0; }
+static int64_t sum(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX : a + b; }
+
 static void count(tp__drive *d, const tp_model_response *response) {
-  d->last_input_tokens = response->input_tokens;
-  d->last_output_tokens = response->output_tokens;
-  d->last_cost_micros = response->cost_micros;
-  d->input_tokens += response->input_tokens;
-  d->output_tokens += response->output_tokens;
-  d->cost_micros += response->cost_micros;
+  d->last_input_tokens = at_least_none(response->input_tokens);
+  d->last_output_tokens = at_least_none(response->output_tokens);
+  d->last_cost_micros = at_least_none(response->cost_micros);
+  d->input_tokens = sum(d->input_tokens, d->last_input_tokens);
+  d->output_tokens = sum(d->output_tokens, d->last_output_tokens);
+  d->cost_micros = sum(d->cost_micros, d->last_cost_micros);
 }
 
 static void model_succeeded(tp__drive *d, const tp_model_response *response) {
@@ -425,7 +429,7 @@ void tp__step_model_response(tp__drive *d) {
 static bool over_limits(tp__drive *d) {
   const tp_turn_request *limits = &d->request;
   const char *which = NULL;
-  if (limits->tokens_max && d->input_tokens + d->output_tokens > limits->tokens_max)
+  if (limits->tokens_max && sum(d->input_tokens, d->output_tokens) > limits->tokens_max)
     which = "the limit of tokens was passed";
   else if (limits->cost_micros_max && d->cost_micros > limits->cost_micros_max) which = "the limit of cost was passed";
   else if (d->tool_calls + d->call_count > or_default(limits->tool_calls_max, TOOL_CALLS_MAX))
@@ -453,7 +457,7 @@ void tp__step_model_post(tp__drive *d) {
 /* ---- tools ---- */
 
 static void remind(tp_turn *turn, const char *subscription, tp_text text, bool block) {
-  tp__reminders_add(&turn->session->reminders, subscription, text, block);
+  tp__drive_remind(turn->drive, subscription, text, block);
 }
 
 /* Results enter the turn in call order, whatever the order they came in. */
@@ -570,7 +574,7 @@ void tp__step_commit(tp__drive *d) {
   call->on_end = append_ended;
   call->ctx = d;
   d->host_call = call;
-  tp__host_call_start(call);
+  tp__host_call_start(call, TP__NEVER); /* whatever the turn's deadline: what was done is kept */
 }
 
 static void after_error(tp__drive *d) {

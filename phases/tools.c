@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "phases/out.h"
 #include "phases/render.h"
 #include "phases/schema.h"
 #include "phases/tool_run.h"
@@ -135,6 +136,18 @@ static void post_ended(tp__phase *run) {
   slot_done(slot);
 }
 
+static void write_arguments(tp__out *out, const void *ctx) {
+  tp__json_value(out, ((const tp_tool_call *)ctx)->arguments);
+}
+
+/* The arguments as JSON, bounded; empty where there is no memory for it, or nobody to read it. */
+static tp_text input_summary(tp__tool_slot *slot) {
+  tp_text text = {NULL, 0};
+  if (!tp__turn_plan(&slot->dispatch->turn->core, TP_PHASE_TOOL_POST)) return text;
+  if (tp__out_twice(&slot->dispatch->arena, write_arguments, call_of(slot), &text) != TP_OK) return (tp_text){NULL, 0};
+  return (tp_text){text.data, tp__utf8_cut(text, SUMMARY_BYTES)};
+}
+
 static void begin_post(tp__tool_slot *slot) {
   const tp_tool_result *result = result_of(slot);
   bool ok = result->kind == TP_TOOL_OK;
@@ -143,6 +156,7 @@ static void begin_post(tp__tool_slot *slot) {
   put_text(slot, &count, TP_FIELD_TOOL, call_of(slot)->name);
   put_text(slot, &count, TP_FIELD_STATUS, tp_text_of(ok ? "success" : "failure"));
   put_int(slot, &count, TP_FIELD_DURATION_MS, result->duration_ns / TP__NS_PER_MS);
+  put_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
   put_text(slot, &count, TP_FIELD_OUTPUT_SUMMARY, ok ? preview : (tp_text){NULL, 0});
   put_text(slot, &count, TP_FIELD_ERROR_MESSAGE, ok ? (tp_text){NULL, 0} : preview);
   begin_phase(slot, TP_PHASE_TOOL_POST, count, true, post_ended);
@@ -220,12 +234,21 @@ static void run_settled(void *ctx, const tp__tool_answer *answer) {
 
 /* ---- before the run: scope, schema, policy, tool.pre ---- */
 
+/* Nothing begins once the turn was cancelled or its time is up. @return whether the call was stopped. */
+static bool stopped_by_turn(tp__tool_slot *slot) {
+  const tp__dispatch *d = slot->dispatch;
+  const tp__turn *core = &d->turn->core;
+  tp_tool_result_kind kind = d->cancelled || core->is_cancelled  ? TP_TOOL_CANCELLED
+                             : tp__now_ns() >= core->deadline_ns ? TP_TOOL_TIMED_OUT
+                                                                 : TP_TOOL_OK;
+  if (kind == TP_TOOL_OK) return false;
+  stop(slot, kind, text_without_answer(kind));
+  return true;
+}
+
 static void begin_run(tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
-  if (d->cancelled) {
-    stop(slot, TP_TOOL_CANCELLED, text_without_answer(TP_TOOL_CANCELLED));
-    return;
-  }
+  if (stopped_by_turn(slot)) return;
   slot->started_ns = tp__now_ns();
   tp__event(d->turn, &(tp_event){.kind = TP_EVENT_TOOL_BEGIN, .tool_call = call_of(slot), .call_index = slot->index});
   tp__tool_run_spec spec = {.turn = d->turn,
@@ -266,7 +289,9 @@ static void gate_ended(tp__phase *run) {
   slot->dispatch->open++; /* the result is let go after the call was stopped */
   take_reminders(slot);
   take_signals(slot);
-  if (result->outcome == TP_ERR_CANCELLED) stop(slot, TP_TOOL_CANCELLED, text_without_answer(TP_TOOL_CANCELLED));
+  bool stopped = stopped_by_turn(slot); /* what its gates made of that is not their verdict */
+  if (stopped) passed = false;
+  else if (result->outcome == TP_ERR_CANCELLED) stop(slot, TP_TOOL_CANCELLED, text_without_answer(TP_TOOL_CANCELLED));
   else if (ask) deny(slot, by, tp_text_of("it asks a person, and there is no channel to ask"));
   else if (!passed) deny(slot, by, run->status == TP_OK ? result->reason : tp_text_of(tp_status_text(run->status)));
   tp__phase_let_go(result);
@@ -292,6 +317,7 @@ static void begin_call(tp__tool_slot *slot) {
   char message[TP__SCHEMA_MESSAGE_SIZE];
   slot->tool = tp__toolset_find(slot->dispatch->turn->toolset, call->name);
   tp_text policy = policy_of(slot);
+  if (stopped_by_turn(slot)) return;
   if (!slot->tool) {
     stop(slot, TP_TOOL_UNKNOWN_TOOL, tp_text_of("there is no tool of that name"));
   } else if (call->malformed) {

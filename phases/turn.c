@@ -7,6 +7,12 @@
 
 enum { TURN_LIMIT_MS = 600000 };
 
+tp_status tp__name_check(const char *name, tp_fault *fault) {
+  tp_text text = tp_text_of(name);
+  if (text.size <= TP_ID_BYTES_MAX && tp_utf8_valid(text, NULL)) return TP_OK;
+  return tp__fail(fault, TP_ERR_BAD_ID, NULL, "an id or mode is longer than %d bytes or not UTF-8", TP_ID_BYTES_MAX);
+}
+
 tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours, tp_fault *fault) {
   memset(ours, 0, sizeof *ours);
   if (theirs && tp__options_read(ours, sizeof *ours, theirs) != TP_OK)
@@ -16,6 +22,8 @@ tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours,
   size_t at;
   if (!tp_utf8_valid(ours->text, &at))
     return tp__fail(fault, TP_ERR_UTF8, ours->id, "the user's text is not UTF-8 at byte %zu", at);
+  const char *names[] = {ours->task, ours->run, ours->mode};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) TP__TRY(tp__name_check(names[i], fault));
   if (ours->files.size > 0) TP__TRY(tp_value_check(ours->files, fault));
   if (ours->limit_ms == 0) ours->limit_ms = TURN_LIMIT_MS;
   return TP_OK;
@@ -134,7 +142,9 @@ void tp_turn_end(tp_turn *turn) {
   tp__strand_leave(&turn->core.strand);
 }
 
-void tp_turn_cancel(tp_turn *turn) { tp__turn_cancel(&turn->core); }
+void tp_turn_cancel(tp_turn *turn) {
+  if (turn) tp__turn_cancel(&turn->core);
+}
 
 void tp_turn_unref(tp_turn *turn) {
   if (turn) tp__turn_unref(&turn->core);

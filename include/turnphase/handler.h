@@ -408,7 +408,8 @@ typedef struct tp_subscription {
   uint32_t attempts;              /* retry: how often in all; 0 means 1 */
   tp_backoff backoff;
   uint32_t backoff_ms;            /* first pause; capped at 60,000 */
-  uint32_t max_concurrent;        /* permits; 0 means 16 for handlers that are not quick, none for quick ones */
+  uint32_t max_concurrent;        /* permits; 0 means 16, but at most a quarter of the handler threads, for
+                                     handlers that are not quick, and none for quick ones */
   tp_sequential sequential;
   tp_visibility visibility;
   const tp_edge *after, *before, *requires_;     /* requires_ also needs success */

@@ -45,8 +45,9 @@ typedef struct tp_runtime_options {
   uint32_t engine_workers;      /* 0: as many as cores */
   bool no_engine_workers;       /* none: submit forms return TP_ERR_USAGE, synchronous ones work */
   uint32_t handler_threads;     /* 0: 64 */
-  uint32_t detached_threads;    /* of these at most so many for detached attempts and jobs; 0: 16 */
-  uint32_t tool_threads;        /* of these at most so many for tools; 0: 32 */
+  uint32_t detached_threads;    /* of these at most so many for detached attempts and jobs; 0: 16; capped at
+                                   a quarter of handler_threads */
+  uint32_t tool_threads;        /* of these at most so many for tools; 0: 32; capped at half of handler_threads */
   uint32_t turns_max;           /* turns in flight; 0: 65,536; begin and submit forms return TP_ERR_FULL above it */
   uint32_t deferred_max;        /* open tokens; 0: 16,384 */
   uint64_t abandoned_bytes_max; /* memory pinned by abandoned attempts; 0: 64 MiB; then attempts fail no_memory */
@@ -95,7 +96,8 @@ typedef struct tp_leak {
   uint32_t phase;
   int64_t running_ms;           /* since its function was called */
 } tp_leak;
-/** Names the abandoned attempts. @return how many there are. Threads: any. */
+/** Names the abandoned attempts, at most 256. Names live as long as the runtime.
+ *  @return how many there are. Threads: any. */
 TP_API size_t tp_runtime_leaks(tp_runtime *runtime, void (*each)(void *ctx, const tp_leak *leak), void *ctx);
 
 /** Waits until the order key has no open job (an empty key: none at all).

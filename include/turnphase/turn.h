@@ -145,8 +145,8 @@ TP_API void tp_result_free(tp_turn_result *result);
 
 /** Runs a turn through every phase on the calling thread, which helps. Waits its turn behind queued ones.
  *  @return whether it was run: TP_OK and *result, whatever its outcome; TP_ERR_UTF8, TP_ERR_FULL, TP_ERR_SHUTDOWN,
- *          TP_ERR_NO_MEMORY, TP_ERR_USAGE (from inside a quick handler or an event callback).
- *  Blocks: up to the turn's limit. */
+ *          TP_ERR_NO_MEMORY, TP_ERR_USAGE (from inside a handler or a callback).
+ *  Blocks: while the turns before it run, then up to what is left of the turn's limit, which counts from this call. */
 TP_API tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, tp_turn_result *result,
     tp_fault *fault) TP_MUST_USE;
 

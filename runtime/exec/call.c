@@ -129,7 +129,7 @@ tp_status tp__output_emit(tp__output *output, tp__arena *arena, const tp__entry 
   uint32_t kinds = entry->plan->nodes[index].kinds;
   if (contribution->kind >= TP_KIND_COUNT || !(kinds & 1u << contribution->kind))
     return refuse(output, TP_ERR_CAPABILITY);
-  output->bytes += bytes_of(contribution);
+  output->bytes += sizeof(tp__emitted) + bytes_of(contribution);
   if (output->bytes > OUTPUT_BYTES_MAX) return refuse(output, TP_ERR_TOO_LARGE);
   tp__emitted *emitted = tp__arena_zero(arena, sizeof *emitted);
   if (!emitted) return refuse(output, TP_ERR_NO_MEMORY);

@@ -314,6 +314,11 @@ static bool try_again(tp__entry *e, const tp__node *node, uint32_t index, const 
   return true;
 }
 
+/* Reasons go into requests, histories and records. */
+static const char *safe_reason(const char *reason) {
+  return !reason || tp_utf8_valid(tp_text_of(reason), NULL) ? reason : "(its reason was not UTF-8)";
+}
+
 static void succeed(tp__entry *e, uint32_t index, const tp_outcome *outcome, const tp__output *output) {
   tp__run *run = &e->runs[index];
   run->first = output->first;
@@ -325,7 +330,7 @@ static void succeed(tp__entry *e, uint32_t index, const tp_outcome *outcome, con
       return;
     }
     if (outcome->kind != TP_OUTCOME_DONE) {
-      run->message = outcome->reason;
+      run->message = safe_reason(outcome->reason);
       take_verdict(e, index, (uint8_t)outcome->kind);
     }
   }
@@ -356,7 +361,7 @@ static void take_answer(tp__entry *e, uint32_t index, const tp_outcome *outcome,
   }
   run->row.code = outcome->code;
   if (reason == TP_REASON_ERROR && try_again(e, node, index, outcome)) return;
-  run->message = outcome->reason;
+  run->message = safe_reason(outcome->reason);
   settle(e, index, TP_STATE_FAILED, reason);
 }
 
@@ -516,7 +521,12 @@ static void advance(tp__entry *e) {
 
 void tp__entry_advance(tp__entry *e) { advance(e); }
 
+/* On a turn that was cancelled nothing starts, but for what is sheltered. */
 void tp__entry_go(tp__entry *e) {
+  if (e->turn->is_cancelled && !e->sheltered) {
+    e->cancelled = true;
+    e->fate = TP__FATE_CANCELLED;
+  }
   for (uint32_t i = e->plan->root_count; i-- > 0;) make_ready(e, e->plan->roots[i]);
   advance(e);
 }

@@ -227,7 +227,9 @@ static tp_reason insert_with(tp_runtime *runtime, tp_job *job, const tp__payload
   if (tp_writer_new(&runtime->allocator, &writer) != TP_OK) return TP_REASON_NO_MEMORY;
   tp__payload_write(payload, writer);
   tp_reason reason = TP_REASON_NO_MEMORY;
-  if (tp_writer_finish(writer, &job->payload) == TP_OK) reason = insert(runtime, job);
+  /* What could not be read back is not acknowledged. */
+  if (tp_writer_finish(writer, &job->payload) == TP_OK)
+    reason = tp_value_check(job->payload, NULL) == TP_OK ? insert(runtime, job) : TP_REASON_MALFORMED;
   tp_writer_free(writer);
   return reason;
 }

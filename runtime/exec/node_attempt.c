@@ -167,6 +167,13 @@ static node_attempt *new_attempt(tp__entry *e, uint32_t index) {
   return a;
 }
 
+/* A subscription that does not say otherwise cannot drain a small pool by hanging. */
+static uint32_t permits_of(const tp_runtime *runtime, const tp__node *node) {
+  uint32_t most = runtime->pool.threads_max / 4;
+  if (node->sub->desc.max_concurrent > 0 || node->permits <= most) return node->permits;
+  return most > 0 ? most : 1;
+}
+
 tp_reason tp__node_hand_over(tp__entry *e, uint32_t index, int64_t hard_ns, int64_t limit_ns) {
   const tp__node *node = &e->plan->nodes[index];
   tp__run *run = &e->runs[index];
@@ -183,7 +190,7 @@ tp_reason tp__node_hand_over(tp__entry *e, uint32_t index, int64_t hard_ns, int6
                       .attempt = &a->base};
   a->base.pool_item.lane = e->detached_run ? TP__LANE_DETACHED : TP__LANE_AWAITED;
   a->base.pool_item.permits = node->permits ? &node->sub->permits : NULL;
-  a->base.pool_item.permits_max = node->permits;
+  a->base.pool_item.permits_max = permits_of(e->turn->runtime, node);
   a->base.pool_item.name = node->subscription_name;
   a->base.pool_item.phase = e->plan->phase;
   tp_reason refused = tp__attempt_start(&a->base, hard_ns, limit_ns);

@@ -4,7 +4,7 @@
 #include "runtime/exec/attempt.h"
 #include "runtime/exec/runtime.h"
 
-enum { IDLE_MS = 10000 };
+enum { IDLE_MS = 10000, LEAKS_NAMED_MAX = 256 };
 
 typedef struct pool_thread {
   tp__link link; /* under the pool's lock */
@@ -260,18 +260,21 @@ bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item) {
   return never_runs;
 }
 
+/* The callback is called without the lock. As many may be abandoned as there are threads in all. */
 size_t tp__pool_leaks(tp__pool *pool, void (*each)(void *ctx, const tp_leak *leak), void *ctx) {
+  tp_leak leaks[LEAKS_NAMED_MAX];
   size_t count = 0;
   tp__mutex_lock(&pool->mutex);
   int64_t now_ns = tp__now_ns();
   for (tp__link *link = pool->running.next; link != &pool->running; link = link->next) {
     const tp__pool_item *item = TP__CONTAINER(link, tp__pool_item, running_link);
     if (!item->abandoned) continue;
+    int64_t running_ms = (now_ns - item->running_since_ns) / TP__NS_PER_MS;
+    if (count < LEAKS_NAMED_MAX) leaks[count] = (tp_leak){item->name, item->phase, running_ms};
     count++;
-    tp_leak leak = {item->name, item->phase, (now_ns - item->running_since_ns) / TP__NS_PER_MS};
-    if (each) each(ctx, &leak);
   }
   tp__mutex_unlock(&pool->mutex);
+  for (size_t i = 0; each && i < count && i < LEAKS_NAMED_MAX; i++) each(ctx, &leaks[i]);
   return count;
 }
 

@@ -75,7 +75,7 @@ tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item);
  *  @return true when it was still waiting or queued: it will never run. Attempts of the same permits that can now never
  *  get one are refused with NO_PERMIT. */
 bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item);
-/** Names the functions that run abandoned. @return how many. The callback is called under the lock: it only reads. */
+/** Names the functions that run abandoned, at most 256. @return how many there are. */
 size_t tp__pool_leaks(tp__pool *pool, void (*each)(void *ctx, const tp_leak *leak), void *ctx);
 uint32_t tp__pool_thread_count(tp__pool *pool);
 

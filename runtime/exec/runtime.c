@@ -52,6 +52,10 @@ static void default_to(uint32_t *option, uint32_t value) {
   if (*option == 0) *option = value;
 }
 
+static void cap(uint32_t *option, uint32_t most) {
+  if (*option > most) *option = most > 0 ? most : 1;
+}
+
 static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *theirs, tp_fault *fault) {
   memset(options, 0, sizeof *options);
   if (theirs && tp__options_read(options, sizeof *options, theirs) != TP_OK)
@@ -61,6 +65,12 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
   if (options->phase_count > HOST_PHASES_MAX)
     return tp__fail(fault, TP_ERR_TOO_LARGE, NULL, "%zu phases of the host: at most %d", options->phase_count,
                     HOST_PHASES_MAX);
+  const tp_store *store = &options->store;
+  if (store->record && store->version != 1)
+    return tp__fail(fault, TP_ERR_VERSION, store->name, "the store is of version %u; this library knows version 1",
+                    store->version);
+  if (store->record && !(store->job_insert && store->job_claim && store->job_finish && store->job_open))
+    return tp__fail(fault, TP_ERR_USAGE, store->name, "the store lacks one of job_insert, _claim, _finish and _open");
   default_to(&options->engine_workers, tp__cpu_count());
   if (options->no_engine_workers) options->engine_workers = 1; /* for detached runs; submit forms are refused */
   default_to(&options->handler_threads, HANDLER_THREADS);
@@ -68,6 +78,9 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
   default_to(&options->tool_threads, UPPER_THREADS);
   default_to(&options->turns_max, TURNS_MAX);
   default_to(&options->deferred_max, DEFERRED_MAX);
+  /* At least a quarter of the threads is for awaited handlers alone, where there are that many. */
+  cap(&options->tool_threads, options->handler_threads / 2);
+  cap(&options->detached_threads, options->handler_threads / 4);
   if (options->abandoned_bytes_max == 0) options->abandoned_bytes_max = ABANDONED_BYTES;
   return TP_OK;
 }
@@ -103,7 +116,8 @@ static tp_status build(tp_runtime *runtime, enum room room, tp_fault *fault) {
     case ROOM_BLOCKS:
       return tp__blocks_init(&runtime->blocks, &runtime->allocator);
     case ROOM_WORKERS: /* every turn may be scheduled at once, closing ones too */
-      return tp__workers_init(&runtime->workers, runtime, options->engine_workers, 2 * (size_t)options->turns_max);
+      return tp__workers_init(&runtime->workers, runtime, options->engine_workers,
+                              (size_t)options->turns_max + 2 * (size_t)tp__detached_max(runtime));
     case ROOM_POOL:
       return tp__pool_init(&runtime->pool, &runtime->allocator, options->handler_threads, options->tool_threads,
                            options->detached_threads);

@@ -84,6 +84,10 @@ tp_status tp__may_block(tp_fault *fault, const char *what);
 /** The same, and marks the calling thread as the owner of a turn until tp__thread_local_set(NULL). */
 tp_status tp__become_owner(tp_fault *fault, const char *what);
 void tp__log(const tp_runtime *runtime, tp_log_level level, const char *format, ...) TP_PRINTF(3, 4);
+/** How many detached runs may be open, and how many closing turns. */
+static inline uint32_t tp__detached_max(const tp_runtime *runtime) {
+  return runtime->options.turns_max > 1024 ? runtime->options.turns_max : 1024;
+}
 /** The time-stamp that the options ask for. */
 static inline int64_t tp__stamp(const tp_runtime *runtime, int64_t last_ns) {
   switch (runtime->options.timestamps) {

@@ -8,10 +8,11 @@ enum { ARENA_BYTES_MAX = 64 << 20 };
 
 /* ---- the runtime's list ---- */
 
-static uint32_t turns_locked(const tp_runtime *runtime) {
-  uint32_t count = 0;
-  for (int kind = 0; kind < TP__TURN_KINDS; kind++) count += runtime->turn_counts[kind];
-  return count;
+/* Detached runs and what closes something do not count in turns_max, and have a bound of their own. */
+static bool is_full_locked(const tp_runtime *runtime, tp__turn_kind kind) {
+  const uint32_t *counts = runtime->turn_counts;
+  if (kind >= TP__TURN_DETACHED) return counts[kind] >= tp__detached_max(runtime);
+  return counts[TP__TURN_DRIVEN] + counts[TP__TURN_HELD] >= runtime->options.turns_max;
 }
 
 static tp_status enlist(tp__turn *turn, const tp__turn_spec *spec) {
@@ -19,10 +20,8 @@ static tp_status enlist(tp__turn *turn, const tp__turn_spec *spec) {
   tp_status status = TP_OK;
   tp__mutex_lock(&runtime->mutex);
   uint32_t life = tp__a32_load_relaxed(&runtime->life); /* written under this lock */
-  uint64_t max = runtime->options.turns_max;
-  if (spec->kind == TP__TURN_CLOSING) max *= 2; /* so that what was opened can be closed */
   if (spec->kind < TP__TURN_DETACHED && life != TP__LIFE_STARTED) status = TP_ERR_SHUTDOWN;
-  else if (turns_locked(runtime) >= max) status = TP_ERR_FULL;
+  else if (is_full_locked(runtime, spec->kind)) status = TP_ERR_FULL;
   if (status == TP_OK) {
     tp__list_push(&runtime->turns, &turn->runtime_link);
     runtime->turn_counts[spec->kind]++;
@@ -42,16 +41,16 @@ static void delist(tp__turn *turn) {
 /* ---- cancel ---- */
 
 /* An entry's end may end others' or the whole list: begin again after each. */
-static void cancel_entries(tp__turn *turn) {
-  for (bool again = true; again;) {
-    again = false;
-    for (tp__link *link = turn->entries.next; link != &turn->entries && !again; link = link->next) {
-      tp__entry *entry = TP__CONTAINER(link, tp__entry, link);
-      if (entry->ended || entry->sheltered || entry->cancelled) continue;
-      tp__entry_cancel(entry);
-      again = true;
-    }
+static tp__entry *next_to_cancel(const tp__turn *turn) {
+  for (tp__link *link = turn->entries.next; link != &turn->entries; link = link->next) {
+    tp__entry *entry = TP__CONTAINER(link, tp__entry, link);
+    if (!entry->ended && !entry->sheltered && !entry->cancelled) return entry;
   }
+  return NULL;
+}
+
+static void cancel_entries(tp__turn *turn) {
+  for (tp__entry *entry; !turn->strand.end && (entry = next_to_cancel(turn));) tp__entry_cancel(entry);
 }
 
 static void cancel_delivered(tp__message *message) {
@@ -110,6 +109,7 @@ uint64_t tp__turn_entry_id(tp__turn *turn) {
 
 tp_status tp__turn_begin_operation(tp__turn *turn) {
   uint32_t idle = 0;
+  if (turn->runtime->process_generation != tp__process_generation()) return TP_ERR_FORKED;
   if (!tp__a32_cas_acq_rel(&turn->busy, &idle, 1)) return TP_ERR_BUSY;
   if (tp__a32_add_acq_rel(&turn->runtime->life, 0) < TP__LIFE_STOPPING) return TP_OK;
   tp__a32_store_release(&turn->busy, 0);

@@ -17,7 +17,7 @@ typedef enum tp__turn_kind {
   TP__TURN_DRIVEN = 0,   /* by us: a drain cancels it and waits for its end */
   TP__TURN_HELD = 1,     /* by its host: a drain cancels it and waits for the operation under way, if any */
   TP__TURN_DETACHED = 2, /* a detached run: may begin while draining */
-  TP__TURN_CLOSING = 3,  /* closes a session or an agent: likewise, and has a reserve above turns_max */
+  TP__TURN_CLOSING = 3,  /* closes a session or an agent: likewise */
   TP__TURN_KINDS = 4
 } tp__turn_kind;
 

@@ -41,8 +41,8 @@ bool tp__cond_wait_until(tp__cond *cond, tp__mutex *mutex, int64_t deadline_ns) 
     return true;
   }
   int64_t kernel_now_ns = tp__kernel_now_ns(); /* deadlines are our clock's, the wait is the kernel's */
-  int64_t left_ns = deadline_ns - tp__now_ns();
-  if (deadline_ns < 0 || left_ns < 0) left_ns = 0;
+  int64_t now_ns = tp__now_ns();
+  int64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
   deadline_ns = left_ns > TP__NEVER - kernel_now_ns ? TP__NEVER : kernel_now_ns + left_ns;
   const int64_t second = INT64_C(1000) * TP__NS_PER_MS;
   struct timespec until = {.tv_sec = (time_t)(deadline_ns / second), .tv_nsec = (long)(deadline_ns % second)};

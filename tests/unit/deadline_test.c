@@ -65,14 +65,14 @@ static void best_effort_handler_that_hangs_is_left_behind(void **state) {
     hooks[0].sub.execution = blocking ? TP_EXECUTION_BLOCKING : TP_EXECUTION_DEADLINE;
     add_hooks(runtime, hooks, 2);
     tp_turn *turn = begin_bare(runtime, 0);
-    timed t = run_timed(turn, GATHER, 0);
+    timed t = run_timed(turn, GATHER, 60000);
     assert_int_equal(t.result.outcome, TP_OK);
     assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
     assert_run(&t.result, "after", TP_STATE_SUCCEEDED, TP_REASON_NONE);
     assert_in_range(t.took_ms, 40, LATE_MS);
     assert_int_equal(tp_merged_count(t.result.merged, TP_KIND_DIAGNOSTIC), 1);
-    assert_int_equal(tp_runtime_leaks(runtime, NULL, NULL), 1);
-    latch_hit(&leave); /* what it says now is discarded */
+    if (blocking) assert_int_equal(tp_runtime_leaks(runtime, NULL, NULL), 1); /* the limit counts from its call */
+    latch_hit(&leave);                                                        /* what it says now is discarded */
     await_abandoned(runtime);
     assert_int_equal(tp_merged_count(t.result.merged, TP_KIND_PROMPT_CONTEXT), 0);
     assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
@@ -94,7 +94,7 @@ static void late_answer_is_noted_in_the_record_and_nowhere_else(void **state) {
   act hangs = {.waits_for = &leave, .emits = &words, .emit_count = 1};
   add_hooks(runtime, &(hook){.id = "hangs", .phase = GATHER, .self = &hangs, .slow = true, .sub = {.limit_ms = 10}}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
-  timed t = run_timed(turn, GATHER, 0);
+  timed t = run_timed(turn, GATHER, 60000);
   assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
   tp_turn_end(turn);
   int64_t late_ns = -1;

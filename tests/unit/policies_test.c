@@ -142,7 +142,7 @@ static void set_policy(world *w, tp_failure failure) {
 
 static tp_phase_result run_it(world *w, tp_turn *turn) {
   tp_phase_result result;
-  tp_phase_input input = {.struct_size = sizeof input, .budget_ms = w->budget_ms};
+  tp_phase_input input = {.struct_size = sizeof input, .budget_ms = w->budget_ms ? w->budget_ms : 60000};
   assert_int_equal(tp_phase_run(turn, GATHER, &input, &result, NULL), TP_OK);
   return result;
 }
@@ -355,16 +355,26 @@ static void detached_run_that_is_not_accepted_fails_as_its_policy_says(void **st
   for (int required = 0; required < 2; required++) {
     tp_runtime *runtime =
         open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .turns_max = 1});
-    act d = {0};
-    hook h = {.id = "d", .phase = GATHER, .self = &d, .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}};
+    enum { OPEN_MAX = 1024 }; /* detached runs at once, where turns_max is small */
+    latch go = LATCH;
+    act d = {.waits_for = &go};
+    hook h = {.id = "d", .phase = GATHER, .self = &d, .slow = true, .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}};
     h.sub.failure = required ? TP_FAILURE_REQUIRED : TP_FAILURE_BEST_EFFORT;
     add_hooks(runtime, &h, 1);
     tp_turn *turn = begin_bare(runtime, 0);
-    tp_phase_result result = run_phase(turn, GATHER, NULL);
+    tp_phase_result result;
+    for (int i = 0; i < OPEN_MAX; i++) {
+      result = run_phase(turn, GATHER, NULL);
+      assert_run(&result, "d", TP_STATE_BACKGROUNDED, TP_REASON_NONE);
+      tp_phase_release(turn, &result);
+    }
+    result = run_phase(turn, GATHER, NULL);
     assert_run(&result, "d", TP_STATE_FAILED, TP_REASON_SHED);
     assert_int_equal(result.outcome, required ? TP_ERR_HOOK : TP_OK);
-    assert_int_equal(d.calls, 0);
+    latch_hit(&go);
     tp_turn_end(turn);
+    assert_int_equal(tp_runtime_drain(runtime, 20000, NULL), TP_OK);
+    assert_int_equal(d.calls, OPEN_MAX);
     close_runtime(runtime);
   }
 }

@@ -30,11 +30,12 @@ typedef struct job {
 
 static tp_outcome work(void *self, tp_tool_run *run) {
   job *j = self;
-  j->calls++;
-  tp_text id = tp_tool_call_id(run);
-  snprintf(j->seen_call_id, sizeof j->seen_call_id, "%.*s", (int)id.size, id.data);
-  j->seen_n = tp_value_int(tp_value_get(tp_tool_arguments(run), "n"), -1);
-  j->left_ms = tp_tool_time_left_ms(run);
+  if (j->calls++ == 0) { /* only the first call notes: a tool may run several times at once */
+    tp_text id = tp_tool_call_id(run);
+    snprintf(j->seen_call_id, sizeof j->seen_call_id, "%.*s", (int)id.size, id.data);
+    j->seen_n = tp_value_int(tp_value_get(tp_tool_arguments(run), "n"), -1);
+    j->left_ms = tp_tool_time_left_ms(run);
+  }
   if (j->defers) {
     tp_outcome outcome = tp_tool_defer(run, &j->deferral, &j->token);
     if (j->entered) latch_hit(j->entered);
@@ -230,7 +231,6 @@ static void eight_parallel_calls_get_eight_results_in_call_order(void **state) {
       assert_true(results[2].started);
       assert_kind(results[5], TP_TOOL_OK);
       assert_kind(results[7], TP_TOOL_OK);
-      assert_int_equal(results[2].completion_order, 7); /* the last of eight */
     }
     uint32_t orders = 0;
     for (int i = 0; i < 8; i++) {

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is refused, or harmless, at the public doors. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/host.h"
+
+static tp_outcome count_call(void *self, tp_tool_run *run) {
+  ++*(int *)self;
+  return tp_tool_ok(run, tp_text_of("done"));
+}
+
+typedef struct one_tool {
+  bool quick;
+  int calls;
+} one_tool;
+
+static tp_outcome bring_tool(void *self, tp_call *call) {
+  one_tool *t = self;
+  tp_tool tool = {.struct_size = sizeof tool, .name = "t", .run = count_call, .self = &t->calls, .quick = t->quick};
+  (void)tp_call_emit_tool_bundle(call, "b", &tool, 1);
+  return tp_call_done(call);
+}
+
+static void tool_of_a_cancelled_turn_never_runs(void **state) {
+  (void)state;
+  for (int quick = 0; quick < 2; quick++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    one_tool tool = {.quick = quick};
+    assert_int_equal(tp_hook_add(runtime, "turn.pre_tool_materialization", bring_tool, &tool, NULL), TP_OK);
+    tp_turn *turn = begin_bare(runtime, 0);
+    tp_phase_result brought = run_phase(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL);
+    assert_int_equal(brought.outcome, TP_OK);
+    tp_turn_cancel(turn);
+    tp_tool_call call = {.name = tp_text_of("t"), .arguments = {"\x80", 1}};
+    tp_tool_result result;
+    assert_int_equal(tp_tools_run(turn, &call, 1, &result, NULL), TP_OK);
+    assert_int_equal(result.kind, TP_TOOL_CANCELLED);
+    assert_false(result.started);
+    assert_int_equal(tool.calls, 0);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+static void phase_of_a_cancelled_turn_ends_as_cancelled(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  act a = {0};
+  add_hooks(runtime, &(hook){.id = "a", .phase = TP_PHASE_TURN_INTAKE, .self = &a}, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_turn_cancel(turn);
+  tp_phase_result result = run_phase(turn, TP_PHASE_TURN_INTAKE, NULL);
+  assert_int_equal(result.outcome, TP_ERR_CANCELLED);
+  assert_int_equal(a.calls, 0);
+  tp_turn_end(turn);
+  tp_turn_cancel(NULL);
+  close_runtime(runtime);
+}
+
+static void count_end(void *ctx) { ++*(int *)ctx; }
+
+static void session_that_a_drain_ended_is_closed_by_its_host(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  act ends = {0};
+  add_hooks(runtime, &(hook){.id = "e", .phase = TP_PHASE_SESSION_END, .self = &ends}, 1);
+  tp_session_options options = {.struct_size = sizeof options, .id = "s"};
+  tp_session *session;
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  assert_int_equal(tp_runtime_drain(runtime, 1000, NULL), TP_OK);
+  assert_int_equal(ends.calls, 1);
+  tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("late")};
+  tp_turn_result result;
+  assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_ERR_SHUTDOWN);
+  int ended = 0;
+  tp_session_close(session, count_end, &ended);
+  assert_int_equal(ended, 1);
+  assert_int_equal(ends.calls, 1);
+  close_runtime(runtime);
+}
+
+static void what_is_not_utf8_or_too_long_is_refused(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  act a = {0};
+  add_hooks(runtime, &(hook){.id = "a", .phase = TP_PHASE_TURN_INTAKE, .self = &a}, 1);
+  char longer[200];
+  memset(longer, 'x', sizeof longer - 1);
+  longer[sizeof longer - 1] = 0;
+  tp_turn_request requests[] = {{.struct_size = sizeof *requests, .mode = "\xff"},
+                                {.struct_size = sizeof *requests, .task = "\xff"},
+                                {.struct_size = sizeof *requests, .run = longer}};
+  tp_turn *turn = NULL;
+  for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
+    assert_int_equal(tp_turn_begin_bare(runtime, &requests[i], &turn, NULL), TP_ERR_BAD_ID);
+  turn = begin_bare(runtime, 0);
+  tp_field field = {.id = TP_FIELD_TEXT, .text = tp_text_of("caf\xe9")};
+  tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
+  tp_phase_result result;
+  assert_int_equal(tp_phase_run(turn, TP_PHASE_TURN_INTAKE, &input, &result, NULL), TP_ERR_UTF8);
+  assert_int_equal(a.calls, 0);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static tp_status no_record(void *self, const tp_entry_record *record) {
+  (void)self;
+  (void)record;
+  return TP_OK;
+}
+
+static void store_of_another_version_or_without_its_functions_is_refused(void **state) {
+  (void)state;
+  tp_runtime_options options = {.struct_size = sizeof options, .store = {.version = 99, .record = no_record}};
+  tp_runtime *runtime = NULL;
+  assert_int_equal(tp_runtime_new(&options, &runtime, NULL), TP_ERR_VERSION);
+  options.store.version = 1;
+  assert_int_equal(tp_runtime_new(&options, &runtime, NULL), TP_ERR_USAGE);
+  assert_null(runtime);
+}
+
+static void reason_that_is_not_utf8_is_not_shown(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  act a = {.kind = TP_OUTCOME_DENY, .reason = "caf\xe9"};
+  add_hooks(runtime, &(hook){.id = "a", .phase = TP_PHASE_TURN_INTAKE, .self = &a}, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, TP_PHASE_TURN_INTAKE, NULL);
+  assert_int_equal(result.outcome, TP_ERR_DENIED);
+  assert_true(tp_utf8_valid(result.reason, NULL));
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(tool_of_a_cancelled_turn_never_runs),
+      cmocka_unit_test(phase_of_a_cancelled_turn_ends_as_cancelled),
+      cmocka_unit_test(session_that_a_drain_ended_is_closed_by_its_host),
+      cmocka_unit_test(what_is_not_utf8_or_too_long_is_refused),
+      cmocka_unit_test(store_of_another_version_or_without_its_functions_is_refused),
+      cmocka_unit_test(reason_that_is_not_utf8_is_not_shown),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
