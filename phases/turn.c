@@ -113,11 +113,18 @@ tp_status tp__turn_new_held(tp_runtime *runtime, const tp__turn_ids *ids, const 
 }
 
 tp_status tp__turn_enter(tp_turn *turn) {
-  tp_runtime *runtime = turn->core.runtime;
-  if (runtime->process_generation != tp__process_generation()) return TP_ERR_FORKED;
-  TP__TRY(tp__turn_begin_operation(&turn->core));
-  if (!turn->host_held) tp__strand_acquire(&turn->core.strand); /* the worker that ran the last one may be leaving */
-  turn->host_held = true;
+  tp__a32 *busy = &turn->core.busy;
+  uint32_t idle = 0;
+  if (turn->core.runtime->process_generation != tp__process_generation()) return TP_ERR_FORKED;
+  if (tp__a32_load_acquire(&turn->core.runtime->life) >= TP__LIFE_STOPPING) return TP_ERR_SHUTDOWN;
+  if (turn->host_held) { /* only threads of the host's can begin something, one after the other */
+    if (tp__a32_load_acquire(busy)) return TP_ERR_BUSY;
+    tp__a32_store_relaxed(busy, 1); /* read by a drain, which looks again */
+  } else {
+    if (!tp__a32_cas_acq_rel(busy, &idle, 1)) return TP_ERR_BUSY;
+    tp__strand_acquire(&turn->core.strand); /* the worker that ran the last one may be leaving */
+    turn->host_held = true;
+  }
   tp__strand_catch_up(&turn->core.strand); /* a cancel may have come */
   return TP_OK;
 }

@@ -46,14 +46,16 @@ void tp__random(void *bytes, size_t size) {
 }
 
 static _Atomic uint32_t forks = 1; /* relaxed: the child has one thread when it changes */
-static bool forks_are_counted;     /* set once, before fork_once is done */
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static bool forks_are_counted;     /* never changes after the library was loaded */
 
 static void count_fork(void) { atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed); }
-static void watch_forks(void) { forks_are_counted = pthread_atfork(NULL, NULL, count_fork) == 0; }
+
+/* When the library is loaded, so that asking costs a load: every phase asks. */
+__attribute__((constructor)) static void watch_forks(void) {
+  forks_are_counted = pthread_atfork(NULL, NULL, count_fork) == 0;
+}
 
 uint32_t tp__process_generation(void) {
-  pthread_once(&fork_once, watch_forks);
   if (!forks_are_counted) return (uint32_t)getpid(); /* no memory for the watch: a system call each time, then */
   return atomic_load_explicit(&forks, memory_order_relaxed);
 }
