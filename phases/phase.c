@@ -25,7 +25,8 @@ static bool put_diagnostic(tp__entry *e, const tp__run *run, tp_contribution *it
 
 static bool put_items(tp__entry *e, uint32_t index, tp__merge_input *input) {
   const tp__node *node = &e->plan->nodes[index];
-  const tp__run *run = &e->runs[index];
+  const tp__run *run = tp__entry_more(e, index);
+  if (!run) return true; /* it brought nothing */
   bool diagnose = needs_diagnostic(node, run);
   input->count = run->row.contribution_count + diagnose;
   if (input->count == 0) return true;
@@ -50,7 +51,7 @@ static bool make_inputs(tp__entry *e, tp__merge *merge) {
     inputs[i] = (tp__merge_input){.subscription = node->subscription_name,
                                   .owner = node->owner_name,
                                   .handler = node->handler_name,
-                                  .attempt = e->runs[i].row.attempts,
+                                  .attempt = tp__entry_run(e, i).attempts,
                                   .flags = node->flags & TP__NODE_INFRA ? TP__MERGE_INFRA : 0};
     if (!put_items(e, i, &inputs[i])) return false;
   }
@@ -113,7 +114,7 @@ static tp_status merge_entry(tp__phase *run, tp__entry *e) {
 
 static void set_decider(tp__phase *run, const tp__entry *e) {
   if (e->decider == UINT32_MAX) return;
-  const tp__run *decider = &e->runs[e->decider];
+  const tp__run *decider = tp__entry_more(e, e->decider); /* a verdict or failure is out of the ordinary */
   run->result.subscription = e->plan->nodes[e->decider].subscription_name;
   run->result.reason = tp_text_of(decider->message                        ? decider->message
                                   : decider->row.reason != TP_REASON_NONE ? tp_reason_name(decider->row.reason)
@@ -145,7 +146,8 @@ static void entry_ended(tp__entry *e) {
 static void run_settled(tp__entry *e, uint32_t index) {
   tp__phase *run = e->ctx;
   tp_run_record record = tp__entry_run(e, index);
-  const char *message = e->runs[index].message;
+  const tp__run *more = tp__entry_more(e, index);
+  const char *message = more ? more->message : NULL;
   tp__event(run->turn,
             &(tp_event){.kind = TP_EVENT_RUN, .phase = run->phase, .run = &record, .text = tp_text_of(message)});
 }

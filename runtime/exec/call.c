@@ -21,14 +21,23 @@ const char *tp_call_subscription(const tp_call *call) { return node_of(call)->su
 uint32_t tp_call_attempt(const tp_call *call) { return call->attempt_number; }
 uint64_t tp_call_plan_hash(const tp_call *call) { return call->entry->plan->hash; }
 
-static int64_t deadline_of(const tp_call *call) {
-  if (!call->limit_ns) return call->hard_ns;
-  int64_t limit_end_ns = call->started_ns + call->limit_ns;
-  return limit_end_ns < call->hard_ns ? limit_end_ns : call->hard_ns;
+/* The quick call of an entry is made by the owner, as its node became ready; an attempt has brought its deadline. */
+static int64_t hard_of(const tp_call *call, int64_t *ret_limit_ns) {
+  bool quick = call == &call->entry->call;
+  const tp__node *node = node_of(call);
+  *ret_limit_ns = !quick ? call->limit_ns : node->flags & TP__NODE_DEADLINE ? 0 : node->limit_ns;
+  return quick ? tp__entry_hard(call->entry, call->index, call->started_ns) : call->hard_ns;
+}
+
+int64_t tp__call_deadline(const tp_call *call) {
+  int64_t limit_ns, hard_ns = hard_of(call, &limit_ns);
+  if (!limit_ns) return hard_ns;
+  int64_t limit_end_ns = call->started_ns + limit_ns;
+  return limit_end_ns < hard_ns ? limit_end_ns : hard_ns;
 }
 
 int64_t tp_call_time_left_ms(const tp_call *call) {
-  int64_t deadline_ns = deadline_of(call);
+  int64_t deadline_ns = tp__call_deadline(call);
   if (deadline_ns == TP__NEVER) return INT64_MAX;
   int64_t left_ns = deadline_ns - tp__now_ns();
   return left_ns > 0 ? left_ns / TP__NS_PER_MS : 0;
@@ -37,7 +46,7 @@ int64_t tp_call_time_left_ms(const tp_call *call) {
 bool tp_call_cancelled(const tp_call *call) {
   if (call->attempt && tp__attempt_is_cancelled(call->attempt)) return true;
   if (!call->attempt && !call->entry->sheltered && tp__a32_load_acquire(&call->entry->turn->cancel_asked)) return true;
-  return tp__now_ns() >= deadline_of(call);
+  return tp__now_ns() >= tp__call_deadline(call);
 }
 
 static const tp_field *field_of(const tp_call *call, uint32_t field) {
@@ -66,17 +75,17 @@ size_t tp_call_dependency_count(const tp_call *call) { return node_of(call)->dep
 
 tp_dependency tp_call_dependency(const tp_call *call, size_t index) {
   uint32_t target = dependency_index(call, index);
-  const tp__run *run = &call->entry->runs[target];
+  const tp__run *run = tp__entry_more(call->entry, target);
   return (tp_dependency){.subscription = call->entry->plan->nodes[target].subscription_name,
-                         .succeeded = run->row.state == TP_STATE_SUCCEEDED,
-                         .fallback_used = run->row.fallback_used,
-                         .contribution_count = run->row.contribution_count};
+                         .succeeded = !run || run->row.state == TP_STATE_SUCCEEDED,
+                         .fallback_used = run && run->row.fallback_used,
+                         .contribution_count = run ? run->row.contribution_count : 0};
 }
 
 const tp_contribution *tp_call_dependency_contribution(const tp_call *call, size_t dependency, size_t index) {
   uint32_t target = dependency_index(call, dependency);
-  const tp__run *run = &call->entry->runs[target];
-  if (index >= run->row.contribution_count) return NULL;
+  const tp__run *run = tp__entry_more(call->entry, target);
+  if (!run || index >= run->row.contribution_count) return NULL;
   if (run->row.fallback_used) return &call->entry->plan->nodes[target].sub->desc.fallback[index];
   const tp__emitted *emitted = run->first;
   while (index-- > 0) emitted = emitted->next;
@@ -143,6 +152,7 @@ tp_status tp__output_emit(tp__output *output, tp__arena *arena, const tp__entry 
 }
 
 tp_status tp_call_emit(tp_call *call, const tp_contribution *contribution) {
+  call->touched = true;
   if (call->sealed) return TP_ERR_USAGE;
   return tp__output_emit(&call->output, call->arena, call->entry, call->index, contribution);
 }
@@ -156,6 +166,7 @@ static bool is_replaceable(const tp_phase *row, uint32_t field) {
 tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count) {
   const tp_phase *row = call->entry->plan->row;
   tp__output *output = &call->output;
+  call->touched = true;
   if (call->sealed) return TP_ERR_USAGE;
   if (!row->replace || !(node_of(call)->capabilities & TP_CAPABILITY_REPLACE_PAYLOAD))
     return refuse(output, TP_ERR_CAPABILITY);
@@ -181,6 +192,7 @@ tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char *text) 
 tp_outcome tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_token *ret_token) {
   ret_token->bits = 0;
   bool was_sealed = call->sealed;
+  call->touched = true;
   call->sealed = true; /* before anybody can answer: what was emitted so far is the answer's, and stays as it is */
   tp_status status = was_sealed      ? TP_ERR_USAGE
                      : call->attempt ? tp__attempt_defer(call->attempt, deferral, ret_token)

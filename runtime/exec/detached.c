@@ -9,6 +9,7 @@ typedef struct detached {
   /* a plan of one node, blocking and best effort: how it is awaited was settled where it was detached */
   tp__plan plan;
   tp__node node;
+  tp__quick_node quick; /* as the node's: it leaves this thread */
   uint32_t root;
   uint16_t indegree;
   tp__detached_end_fn on_end;
@@ -42,9 +43,11 @@ static void schedule_jobs(const detached *d, const tp__run *run) {
 
 static void entry_ended(tp__entry *entry) {
   detached *d = entry->ctx;
-  schedule_jobs(d, &entry->runs[0]);
-  tp_state state = entry->runs[0].row.state;
-  tp_reason reason = entry->runs[0].row.reason;
+  const tp__run *run = tp__entry_more(entry, 0);
+  assert(run);
+  schedule_jobs(d, run);
+  tp_state state = run->row.state;
+  tp_reason reason = run->row.reason;
   tp__entry_release(entry);
   if (d->starting) d->refused = reason;
   else if (d->on_end) d->on_end(d->ctx, state, reason, is_worth_another_try(reason));
@@ -62,11 +65,13 @@ static void make_plan(detached *d, const tp__detached_spec *spec) {
   d->plan = *spec->plan;
   d->plan.node_count = d->plan.root_count = 1;
   d->plan.nodes = &d->node;
+  d->quick = (tp__quick_node){.run_name = spec->node->sub->run_name, .leaves = true};
+  d->plan.quick = &d->quick;
   d->plan.edges = d->plan.deps = NULL;
   d->plan.edge_count = d->plan.dep_count = d->plan.detached_count = 0;
   d->plan.indegree = &d->indegree;
   d->plan.roots = &d->root;
-  d->plan.all_quick = false;
+  d->plan.all_quick = d->plan.all_plain = false;
   d->plan.budget_ns = spec->limit_ns;
 }
 

@@ -31,10 +31,13 @@ static tp__entry *take_block(tp__turn *turn, size_t need, size_t *ret_size) {
 
 static void lay_out(tp__entry *e, size_t head, size_t block_size) {
   uint32_t n = e->plan->node_count;
-  e->runs = (tp__run *)((char *)e + align8(sizeof *e));
-  e->ready = (uint32_t *)(e->runs + n);
-  e->counters = (uint16_t *)(e->ready + n);
+  e->rows = (tp__narrow_row *)((char *)e + align8(sizeof *e));
+  e->ready = (uint16_t *)(e->rows + n);
+  e->counters = e->ready + n;
+  e->marks = (uint8_t *)(e->counters + n);
+  e->runs = (tp__run *)((char *)e + head) - n;
   memcpy(e->counters, e->plan->indegree, n * sizeof *e->counters);
+  memset(e->marks, 0, n);
   tp__arena_init(&e->arena, &e->turn->runtime->allocator, (char *)e + head, block_size - head, 0);
 }
 
@@ -75,15 +78,18 @@ static void set_times(tp__entry *e, const tp__entry_spec *spec) {
   int64_t budget_ns = spec->budget_ns ? spec->budget_ns : e->plan->budget_ns;
   e->end_ns = e->begin_ns > TP__NEVER - budget_ns ? TP__NEVER : e->begin_ns + budget_ns;
   if (!spec->sheltered && e->turn->deadline_ns < e->end_ns) e->end_ns = e->turn->deadline_ns;
+  e->easy_ns = e->end_ns - e->plan->tail_ns_max;
+  if (e->easy_ns > e->begin_ns + UINT32_MAX) e->easy_ns = e->begin_ns + UINT32_MAX;
 }
 
 tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **ret_entry) {
   uint32_t n = spec->plan->node_count;
-  size_t head = align8(sizeof(tp__entry)) + align8(n * (sizeof(tp__run) + sizeof(uint32_t) + sizeof(uint16_t)));
+  size_t head =
+      align8(sizeof(tp__entry)) + align8(n * (sizeof(tp__narrow_row) + 2 * sizeof(uint16_t) + 1)) + n * sizeof(tp__run);
   size_t block_size;
   tp__entry *e = take_block(turn, head + ARENA_BYTES, &block_size);
   if (!e) return TP_ERR_NO_MEMORY;
-  memset((char *)e + sizeof e->call, 0, head - sizeof e->call); /* with the runs behind it */
+  memset((char *)e + sizeof e->call, 0, sizeof *e - sizeof e->call);
   e->turn = turn;
   e->plan = spec->plan;
   e->sets = turn->sets;
@@ -112,19 +118,29 @@ tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **
   return TP_OK;
 }
 
+/* ---- runs that are out of the ordinary ---- */
+
+tp__run *tp__run_make(tp__entry *e, uint32_t index) {
+  tp__run *run = &e->runs[index];
+  if (!(e->marks[index] & TP__MARK_MORE)) *run = (tp__run){0};
+  e->marks[index] |= TP__MARK_MORE;
+  e->has_more = true;
+  return run;
+}
+
 /* ---- what is ready ---- */
 
 static void make_ready(tp__entry *e, uint32_t index) {
   const tp__node *node = node_of(e, index);
-  if ((node->flags & (TP__NODE_QUICK | TP__NODE_DETACHED)) == TP__NODE_QUICK) e->ready[e->ready_count++] = index;
-  else e->ready[e->plan->node_count - ++e->leaving_count] = index;
+  if ((node->flags & (TP__NODE_QUICK | TP__NODE_DETACHED)) == TP__NODE_QUICK)
+    e->ready[e->ready_count++] = (uint16_t)index;
+  else e->ready[e->plan->node_count - ++e->leaving_count] = (uint16_t)index;
 }
 
 /* Nodes that leave this thread go first, so that they run while the quick ones run here. */
-static bool next_ready(tp__entry *e, uint32_t *ret_index) {
-  if (e->leaving_count > 0) *ret_index = e->ready[e->plan->node_count - e->leaving_count--];
-  else if (e->ready_count > 0) *ret_index = e->ready[--e->ready_count];
-  else return false;
+static bool next_leaving(tp__entry *e, uint32_t *ret_index) {
+  if (e->leaving_count == 0) return false;
+  *ret_index = e->ready[e->plan->node_count - e->leaving_count--];
   return true;
 }
 
@@ -132,7 +148,7 @@ static void propagate(tp__entry *e, const tp__node *node, bool passes) {
   const uint32_t *edge = &e->plan->edges[node->first_edge];
   for (const uint32_t *end = edge + node->edge_count; edge < end; edge++) {
     uint32_t target = *edge >> 1;
-    if (!passes && (*edge & 1)) e->runs[target].blocked = true;
+    if (!passes && (*edge & 1)) e->marks[target] |= TP__MARK_BLOCKED;
     if (--e->counters[target] == 0) make_ready(e, target);
   }
 }
@@ -144,10 +160,11 @@ static int64_t node_end(const tp__entry *e, const tp__node *node) {
   return node->flags & TP__NODE_REQUIRED ? e->end_ns : e->end_ns - node->tail_ns;
 }
 
-static int64_t node_hard(const tp__entry *e, const tp__node *node, const tp__run *run) {
+int64_t tp__entry_hard(const tp__entry *e, uint32_t index, int64_t queued_ns) {
+  const tp__node *node = node_of(e, index);
   int64_t end_ns = node_end(e, node);
   if (!(node->flags & TP__NODE_DEADLINE)) return end_ns;
-  int64_t own_ns = run->row.queued_ns + node->limit_ns;
+  int64_t own_ns = queued_ns + node->limit_ns;
   return own_ns < end_ns ? own_ns : end_ns;
 }
 
@@ -182,6 +199,7 @@ static void fail_closed(tp__entry *e) {
   if (e->fate != TP__FATE_OPEN) return;
   e->fate = TP__FATE_FAILED;
   for (uint32_t i = 0; i < e->plan->node_count; i++) {
+    if (!(e->marks[i] & TP__MARK_MORE)) continue;
     tp__run *run = &e->runs[i];
     if (run->attempt && !run->settled) tp__attempt_cancel(run->attempt);
     if (run->retry) { /* its pause ends now, and step() finds the entry decided */
@@ -301,7 +319,7 @@ static bool try_again(tp__entry *e, const tp__node *node, uint32_t index, const 
   if (!(node->flags & TP__NODE_RETRY) || !outcome->retryable || e->fate != TP__FATE_OPEN) return false;
   if (run->row.attempts >= desc->attempts) return false;
   int64_t pause = tp__retry_pause_ns(desc, run->row.attempts);
-  if (e->now_ns + pause >= node_hard(e, node, run)) return false;
+  if (e->now_ns + pause >= tp__entry_hard(e, index, run->row.queued_ns)) return false;
   struct tp__retry *retry = pause > 0 ? tp__arena_zero(&e->arena, sizeof *retry) : NULL;
   if (pause > 0 && !retry) return false;
   if (pause == 0) {
@@ -337,16 +355,16 @@ static void succeed(tp__entry *e, uint32_t index, const tp_outcome *outcome, con
   settle(e, index, TP_STATE_SUCCEEDED, TP_REASON_NONE);
 }
 
-static bool in_time(const tp__entry *e, const tp__node *node, const tp__run *run) {
-  int64_t limit_ns = node_limit(node);
-  return run->row.ended_ns <= node_hard(e, node, run) &&
+static bool in_time(const tp__entry *e, uint32_t index, const tp__run *run) {
+  int64_t limit_ns = node_limit(node_of(e, index));
+  return run->row.ended_ns <= tp__entry_hard(e, index, run->row.queued_ns) &&
          (!limit_ns || run->row.ended_ns - run->row.started_ns <= limit_ns);
 }
 
 static void take_answer(tp__entry *e, uint32_t index, const tp_outcome *outcome, const tp__output *output) {
   const tp__node *node = node_of(e, index);
   tp__run *run = &e->runs[index];
-  if (!in_time(e, node, run)) {
+  if (!in_time(e, index, run)) {
     run->row.late_ns = run->row.ended_ns;
     settle(e, index, e->cancelled ? TP_STATE_CANCELLED : TP_STATE_TIMED_OUT,
            e->cancelled ? TP_REASON_CANCELLED : TP_REASON_TIMEOUT);
@@ -405,47 +423,53 @@ static bool is_killed(const tp__entry *e, const tp__node *node) {
 }
 
 /* Why the node has no duty, or NONE. */
-static tp_reason skip_reason(const tp__entry *e, const tp__node *node, const tp__run *run) {
+static tp_reason skip_reason(const tp__entry *e, const tp__node *node, uint32_t index) {
   if (is_killed(e, node)) return TP_REASON_KILL_SWITCH;
   if (e->fate != TP__FATE_OPEN) return TP_REASON_PHASE_FAILED;
   if (node->flags & TP__NODE_MATCH) {
     const tp_match *match = &node->sub->desc.match;
     if (!match->matches(match->ctx, &(tp_match_view){e})) return TP_REASON_MATCH;
   }
-  if (run->blocked) return TP_REASON_DEPENDENCY;
+  if (e->marks[index] & TP__MARK_BLOCKED) return TP_REASON_DEPENDENCY;
   if (!(node->flags & (TP__NODE_REQUIRED | TP__NODE_DETACHED)) && e->now_ns >= node_end(e, node))
     return TP_REASON_NO_SLACK;
   return TP_REASON_NONE;
 }
 
-static void call_here(tp__entry *e, const tp__node *node, uint32_t index, tp__run *run) {
+/* A call that was made here: its answer, unless it deferred. */
+static void take_call(tp__entry *e, uint32_t index, tp__run *run, const tp_outcome *outcome) {
   tp_call *call = &e->call;
-  call->index = index;
-  call->attempt_number = run->row.attempts;
-  call->fields = e->fields;
-  call->field_count = e->field_count;
-  call->sealed = false;
-  call->hard_ns = node_hard(e, node, run);
-  call->limit_ns = node_limit(node);
-  call->started_ns = run->row.started_ns = e->now_ns;
-  call->output = (tp__output){0};
-  call->attempt = NULL;
-  tp_outcome outcome = node->run(node->self, call);
-  run->row.ended_ns = e->now_ns = tp__stamp(e->turn->runtime, e->now_ns);
+  e->is_call_set = false;
   if (!call->attempt) {
-    take_answer(e, index, &outcome, &call->output);
-  } else if (outcome.kind == TP_OUTCOME_DEFERRED || !tp__attempt_revoke(call->attempt)) {
+    take_answer(e, index, outcome, &call->output);
+  } else if (outcome->kind == TP_OUTCOME_DEFERRED || !tp__attempt_revoke(call->attempt)) {
     run->attempt = call->attempt;
-    int64_t limit_end_ns = call->limit_ns ? call->started_ns + call->limit_ns : TP__NEVER;
-    tp__attempt_await(call->attempt, limit_end_ns < call->hard_ns ? limit_end_ns : call->hard_ns);
+    tp__attempt_await(call->attempt, tp__call_deadline(call));
   } else {
     tp__attempt_unref(call->attempt);
     take_answer(e, index, &(tp_outcome){.kind = TP_OUTCOME_DEFERRED}, &call->output); /* which is no answer */
   }
 }
 
+static void call_here(tp__entry *e, const tp__node *node, uint32_t index, tp__run *run) {
+  tp__quick_call_set(e, index);
+  e->call.attempt_number = run->row.attempts;
+  e->call.started_ns = run->row.started_ns = e->now_ns;
+  tp_outcome outcome = node->run(node->self, &e->call);
+  run->row.ended_ns = e->now_ns = tp__stamp(e->turn->runtime, e->now_ns);
+  take_call(e, index, run, &outcome);
+}
+
+void tp__entry_called(tp__entry *e, uint32_t index, const tp_outcome *outcome, int64_t started_ns) {
+  tp__run *run = tp__run_make(e, index);
+  run->row.attempts = 1;
+  run->row.queued_ns = run->row.started_ns = started_ns;
+  run->row.ended_ns = e->now_ns;
+  take_call(e, index, run, outcome);
+}
+
 static void hand_over(tp__entry *e, const tp__node *node, uint32_t index, tp__run *run) {
-  tp_reason refused = tp__node_hand_over(e, index, node_hard(e, node, run), node_limit(node));
+  tp_reason refused = tp__node_hand_over(e, index, tp__entry_hard(e, index, run->row.queued_ns), node_limit(node));
   if (refused) settle(e, index, TP_STATE_FAILED, refused);
 }
 
@@ -463,10 +487,10 @@ static void detach(tp__entry *e, uint32_t index, tp__run *run) {
 /* A node that waited to be tried again does not ask for its duty again. */
 static void step(tp__entry *e, uint32_t index) {
   const tp__node *node = node_of(e, index);
-  tp__run *run = &e->runs[index];
+  tp__run *run = tp__run_make(e, index);
   if (run->row.attempts == 0) {
     run->row.queued_ns = e->now_ns;
-    tp_reason skip = skip_reason(e, node, run);
+    tp_reason skip = skip_reason(e, node, index);
     if (skip) {
       settle(e, index, TP_STATE_SKIPPED, skip);
       return;
@@ -478,7 +502,8 @@ static void step(tp__entry *e, uint32_t index) {
   if (node->flags & TP__NODE_DETACHED) {
     run->row.attempts++;
     detach(e, index, run);
-  } else if (e->now_ns >= node_hard(e, node, run)) { /* required, or tried again: there is no time left */
+  } else if (e->now_ns >=
+             tp__entry_hard(e, index, run->row.queued_ns)) { /* required, or tried again: there is no time left */
     run->row.ended_ns = e->now_ns;
     settle(e, index, TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
   } else {
@@ -490,14 +515,17 @@ static void step(tp__entry *e, uint32_t index) {
 
 /* ---- the end ---- */
 
-tp_run_record tp__entry_run(const tp__entry *e, uint32_t index) { return e->runs[index].row; }
+tp_run_record tp__entry_run(const tp__entry *e, uint32_t index) {
+  const tp__run *run = tp__entry_more(e, index);
+  return run ? run->row : tp__row_wide(&e->rows[index], e->begin_ns, e->plan->run_names);
+}
 
 /* The first failure in plan order is the one that is reported. */
 static uint32_t first_failure(const tp__entry *e) {
   for (uint32_t i = 0; i < e->plan->node_count; i++) {
     const tp__node *node = node_of(e, i);
-    if (e->runs[i].settled && tp__decide(node->execution, node->failure, e->runs[i].row.reason) == TP__DECIDE_FAIL)
-      return i;
+    const tp__run *run = tp__entry_more(e, i);
+    if (run && run->settled && tp__decide(node->execution, node->failure, run->row.reason) == TP__DECIDE_FAIL) return i;
   }
   return UINT32_MAX;
 }
@@ -514,7 +542,8 @@ static void advance(tp__entry *e) {
   if (e->running) return;
   e->running = true;
   uint32_t index;
-  while (next_ready(e, &index)) step(e, index);
+  while (e->leaving_count + e->ready_count > 0)
+    if (next_leaving(e, &index) || !tp__quick_run(e, &index)) step(e, index);
   e->running = false;
   if (e->unsettled == 0 && !e->ended) end(e);
 }
@@ -540,6 +569,7 @@ void tp__entry_cancel(tp__entry *e) {
   bool was_running = e->running;
   e->running = true; /* what settles below only pushes; the entry must not end while it is walked */
   for (uint32_t i = 0; i < e->plan->node_count; i++) {
+    if (!(e->marks[i] & TP__MARK_MORE)) continue;
     tp__run *run = &e->runs[i];
     if (run->settled) continue;
     if (run->attempt) tp__attempt_expire(run->attempt, TP__CANCELLED);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * entry: one run of one phase in one turn. It owns one block: what is left to wait for (a counter per node), the stack
- * of ready nodes, the run of every node, an arena. engine.c is its machine; node_attempt.c what it does with nodes that
- * leave the owner's thread; call.c what a handler sees of it.
+ * of ready nodes, a row for every node, an arena. engine.c is its machine; quick.c the loop in it that runs quick
+ * nodes; node_attempt.c what it does with nodes that leave the owner's thread; call.c what a handler sees of it.
+ *
+ * A node's row is written as it goes into the record, in four words, when the node settles. Only what does not end in
+ * the ordinary way (called once when ready, done, nothing brought) has a run beside it, and MORE in its marks.
  *
  * The way of a node: its last predecessor settles -> ready -> skipped, or called here (quick), or handed over, or
  * detached -> answered -> decided (decide.c) -> settled -> its successors' counters. When every node is settled the
@@ -13,6 +16,7 @@
 #include "runtime/exec/attempt.h"
 #include "runtime/exec/decide.h"
 #include "runtime/exec/turn.h"
+#include "runtime/store/record_pack.h"
 
 typedef struct tp__entry tp__entry;
 struct tp__retry;
@@ -33,10 +37,9 @@ typedef struct tp__output {
   tp_status refused; /* the first refused emit: the whole answer is rejected */
 } tp__output;
 
-/** How one node ended: its row in the record, and what the engine keeps beside it. */
+/** How one node ended, out of the ordinary: its row in the record, and what the engine keeps beside it. */
 typedef struct tp__run {
   tp_run_record row;          /* execution, failure and names are filled in when it is settled */
-  bool blocked;               /* a required dependency did not succeed */
   bool settled;
   const tp__emitted *first;   /* sealed contributions; with fallback_used they are the subscription's */
   const char *message;        /* reason of a deny, ask or failure; safe */
@@ -44,27 +47,34 @@ typedef struct tp__run {
   struct tp__retry *retry;    /* open: waits to be tried again */
 } tp__run;
 
+enum {
+  TP__MARK_BLOCKED = 1, /* a required dependency did not succeed */
+  TP__MARK_MORE = 2     /* the node has a tp__run, and its row is not written */
+};
+
 typedef enum tp__fate { TP__FATE_OPEN = 0, TP__FATE_DENIED = 1, TP__FATE_FAILED = 2, TP__FATE_CANCELLED = 3 } tp__fate;
 
-/** What a handler sees (handler.h: tp_call). One lies in the entry for quick calls, one in each attempt. */
+/** What a handler sees (handler.h: tp_call). One lies in the entry for quick calls, one in each attempt. A quick call
+ *  that was touched is set up anew for the next one; else only index and started_ns change. */
 struct tp_call {
   tp__entry *entry;
   uint32_t index; /* of the node */
   uint32_t attempt_number;
   const tp_field *fields; /* the payload as of this call */
   uint32_t field_count;
+  bool touched;              /* something was emitted, replaced, refused or deferred */
   bool sealed;               /* deferred: emits are refused */
-  int64_t hard_ns, limit_ns; /* its deadline: the earlier of hard_ns and started_ns + limit_ns */
+  int64_t hard_ns, limit_ns; /* of an attempt; its deadline is the earlier of hard_ns and started_ns + limit_ns */
   int64_t started_ns;
   tp__arena *arena;
   tp__output output;
-  tp__attempt *attempt; /* NULL: quick, not deferred */
+  tp__attempt *attempt; /* NULL: quick, not deferred: its deadline is worked out when somebody asks */
 };
 
 typedef void (*tp__entry_fn)(tp__entry *entry);
 
 struct tp__entry {
-  tp_call call; /* owner only; first, since it is not cleared at birth: every quick call sets it whole */
+  tp_call call; /* owner only; first, since it is not cleared at birth */
   /* never changes after begin */
   tp__turn *turn;
   const tp__plan *plan;
@@ -84,6 +94,7 @@ struct tp__entry {
   const tp_field *fields; /* the payload as the chain has it */
   uint32_t field_count;
   int64_t begin_ns, end_ns, now_ns, ended_ns;
+  int64_t easy_ns; /* up to here no node's deadline but its own limit has passed, and a row can say when it was */
   uint32_t unsettled;
   uint32_t ready_count;   /* quick nodes, at the front of `ready` */
   uint32_t leaving_count; /* nodes that leave this thread, at its back: these go first */
@@ -93,12 +104,16 @@ struct tp__entry {
   bool running;    /* inside the machine: settles only push */
   bool cancelled;               /* whatever its fate was by then; answers on their way may still settle it */
   bool ended;
+  bool has_more;    /* a node has a run */
+  bool is_call_set; /* call is as an untouched quick call wants it */
   bool holds_turn;  /* a reference of the turn is held for attempts */
   uint32_t decider; /* who denied, asked or failed; UINT32_MAX: nobody */
   tp__arena arena;
+  tp__narrow_row *rows;
+  uint16_t *ready;
   uint16_t *counters;
-  uint32_t *ready;
-  tp__run *runs;
+  uint8_t *marks; /* TP__MARK_* */
+  tp__run *runs;  /* each is set up when its node's mark says so, not before */
   /* atomic */
   tp__a32 refs;           /* the owner's and one of each attempt */
   tp__aptr kept_attempts; /* acq_rel: those that ended and whose answers are read, newest first */
@@ -131,7 +146,31 @@ void tp__entry_unref(tp__entry *entry);
 tp_status tp__entry_outcome(const tp__entry *entry);
 tp_run_record tp__entry_run(const tp__entry *entry, uint32_t index);
 
-/* ---- between engine.c, node_attempt.c, detached.c and call.c ---- */
+/** The node's run, NULL when it is an ordinary one; valid for nodes that have settled, and for the owner. */
+static inline const tp__run *tp__entry_more(const tp__entry *entry, uint32_t index) {
+  return entry->marks[index] & TP__MARK_MORE ? &entry->runs[index] : NULL;
+}
+/** How many contributions a settled node brought. */
+static inline uint32_t tp__entry_brought(const tp__entry *entry, uint32_t index) {
+  const tp__run *run = tp__entry_more(entry, index);
+  return run ? run->row.contribution_count : 0;
+}
+
+/* ---- between engine.c, quick.c, node_attempt.c, detached.c and call.c ---- */
+
+/** Owner: the node's run, made when it has none. */
+tp__run *tp__run_make(tp__entry *entry, uint32_t index);
+/** quick.c: calls quick nodes from the ready stack one after the other, until it is empty or a node must be looked at
+ *  closer. @return false with *ret_index: look at this one. */
+bool tp__quick_run(tp__entry *entry, uint32_t *ret_index);
+/** Owner: the node's deadline, if it was ready at queued_ns; the limit of a call is not in it but for Deadline. */
+int64_t tp__entry_hard(const tp__entry *entry, uint32_t index, int64_t queued_ns);
+/** call.c: when the call must have answered. */
+int64_t tp__call_deadline(const tp_call *call);
+/** quick.c: sets up the call of a quick node. */
+void tp__quick_call_set(tp__entry *entry, uint32_t index);
+/** A quick node was called, and what it said or did is not ordinary. */
+void tp__entry_called(tp__entry *entry, uint32_t index, const tp_outcome *outcome, int64_t started_ns);
 
 /** The node's answer is in. output: what it emitted. Settles, retries or fails; then goes on. */
 void tp__entry_answered(tp__entry *entry, uint32_t index, const tp_outcome *outcome, const tp__output *output,

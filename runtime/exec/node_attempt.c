@@ -74,7 +74,7 @@ static void pin(node_attempt *a) {
 static void settled(tp__attempt *attempt, tp__attempt_end how) {
   node_attempt *a = of(attempt);
   tp__entry *e = a->entry;
-  tp__run *run = &e->runs[a->index];
+  tp__run *run = tp__run_make(e, a->index);
   e->now_ns = tp__now_ns();
   run->row.started_ns = (int64_t)tp__a64_load_acquire(&attempt->started_ns);
   run->attempt = NULL;
@@ -176,7 +176,7 @@ static uint32_t permits_of(const tp_runtime *runtime, const tp__node *node) {
 
 tp_reason tp__node_hand_over(tp__entry *e, uint32_t index, int64_t hard_ns, int64_t limit_ns) {
   const tp__node *node = &e->plan->nodes[index];
-  tp__run *run = &e->runs[index];
+  tp__run *run = tp__run_make(e, index);
   node_attempt *a = new_attempt(e, index);
   if (!a) return TP_REASON_NO_MEMORY;
   a->call = (tp_call){.entry = e,
@@ -204,6 +204,8 @@ tp_status tp__node_defer_inline(tp_call *inline_call, const tp_deferral *deferra
   node_attempt *a = new_attempt(e, inline_call->index);
   if (!a) return TP_ERR_NO_MEMORY;
   a->call = *inline_call; /* what was emitted lies in the entry's arena, which the attempt holds */
+  a->call.hard_ns = tp__call_deadline(inline_call);
+  a->call.limit_ns = 0;
   tp__a64_store_relaxed(&a->base.started_ns, (uint64_t)inline_call->started_ns); /* no other thread knows it yet */
   tp_status status = tp__attempt_defer(&a->base, deferral, ret_token);
   if (status == TP_OK) {

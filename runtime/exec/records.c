@@ -8,6 +8,16 @@
 
 enum { BLOCK_BYTES = 4096 };
 
+/* Attempts that left this thread may yet be late, which a narrow row cannot say. */
+static bool make_narrow(tp__entry *e) {
+  if (e->holds_turn) return false;
+  for (uint32_t i = 0; e->has_more && i < e->plan->node_count; i++) {
+    const tp__run *run = tp__entry_more(e, i);
+    if (run && !tp__row_narrow(&run->row, e->begin_ns, e->plan->quick[i].run_name, &e->rows[i])) return false;
+  }
+  return true;
+}
+
 static void pack(tp__packed_entry *packed, const tp__entry *e) {
   packed->entry_id = e->id;
   packed->plan_hash = e->plan->hash;
@@ -16,8 +26,12 @@ static void pack(tp__packed_entry *packed, const tp__entry *e) {
   packed->phase = e->plan->phase;
   packed->outcome = tp__entry_outcome(e);
   packed->reserved = 0;
-  tp_run_record *rows = tp__packed_runs(packed);
-  for (uint32_t i = 0; i < e->plan->node_count; i++) rows[i] = e->runs[i].row;
+  if (packed->names) {
+    memcpy(tp__packed_rows(packed), e->rows, e->plan->node_count * sizeof *e->rows);
+    return;
+  }
+  tp_run_record *rows = tp__packed_rows(packed);
+  for (uint32_t i = 0; i < e->plan->node_count; i++) rows[i] = tp__entry_run(e, i);
 }
 
 /* One that is refused does not lose the others. @return the first refusal. */
@@ -47,29 +61,30 @@ void tp__turn_flush_records(tp__turn *turn) {
 }
 
 /* An entry that is larger than a block has one of its own. */
-static void record_large(tp__entry *e) {
+static void record_large(tp__entry *e, const tp__run_names *names) {
   tp__blocks *blocks = &e->turn->runtime->blocks;
   tp__record_batch batch = {0};
-  batch.memory = tp__block_take(blocks, tp__packed_size(e->plan->node_count), &batch.capacity);
+  batch.memory = tp__block_take(blocks, tp__packed_size(e->plan->node_count, names != NULL), &batch.capacity);
   if (!batch.memory) {
     tp__log(e->turn->runtime, TP_LOG_WARNING, "the record of an entry was not kept: no memory");
     return;
   }
-  pack(tp__record_batch_add(&batch, e->plan->node_count), e);
+  pack(tp__record_batch_add(&batch, e->plan->node_count, names), e);
   give(e->turn, &batch);
   tp__block_give(blocks, batch.memory, batch.capacity);
 }
 
 void tp__entry_record(tp__entry *e) {
   tp__record_batch *batch = &e->turn->records;
+  const tp__run_names *names = make_narrow(e) ? e->plan->run_names : NULL;
   if (!batch->memory) batch->memory = tp__block_take(&e->turn->runtime->blocks, BLOCK_BYTES, &batch->capacity);
   if (!batch->memory) batch->capacity = 0;
-  tp__packed_entry *packed = tp__record_batch_add(batch, e->plan->node_count);
+  tp__packed_entry *packed = tp__record_batch_add(batch, e->plan->node_count, names);
   if (!packed) {
     tp__turn_flush_records(e->turn);
-    packed = tp__record_batch_add(batch, e->plan->node_count);
+    packed = tp__record_batch_add(batch, e->plan->node_count, names);
   }
   if (packed) pack(packed, e);
-  else record_large(e);
+  else record_large(e, names);
   if (e->holds_turn) tp__turn_flush_records(e->turn); /* attempts left this thread */
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "runtime/plan/registry.h"
+#include "runtime/store/record_pack.h"
 
 static tp_status no_memory(tp_fault *fault) {
   return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the plans");
@@ -213,6 +214,32 @@ static void sum_up(tp__plan *plan) {
   }
 }
 
+/* ---- what the loop of quick nodes reads ---- */
+
+static bool is_plain(const tp__node *node) {
+  return (node->flags & (TP__NODE_QUICK | TP__NODE_DETACHED | TP__NODE_MATCH)) == TP__NODE_QUICK;
+}
+
+static void condense(tp__plan *plan, const tp__registry *registry) {
+  plan->all_plain = true;
+  plan->limit_ns_min = TP__NEVER;
+  plan->run_names = &registry->run_names;
+  for (uint32_t i = 0; i < plan->node_count; i++) {
+    const tp__node *node = &plan->nodes[i];
+    plan->quick[i] = (tp__quick_node){.run = node->run,
+                                      .self = node->self,
+                                      .first_edge = node->first_edge,
+                                      .end_edge = node->first_edge + node->edge_count,
+                                      .run_name = node->sub->run_name,
+                                      .manner = tp__row_manner(node->execution, node->failure),
+                                      .plain = is_plain(node),
+                                      .leaves = !(node->flags & TP__NODE_QUICK) || !tp__node_awaited(node)};
+    if (!plan->quick[i].plain) plan->all_plain = false;
+    if (node->tail_ns > plan->tail_ns_max) plan->tail_ns_max = node->tail_ns;
+    if (node->limit_ns > 0 && node->limit_ns < plan->limit_ns_min) plan->limit_ns_min = node->limit_ns;
+  }
+}
+
 static tp__plan *plan_new(const tp__draft *draft, const uint32_t *order, uint32_t edge_count, tp__arena *arena) {
   uint32_t count = draft->node_count;
   tp__plan *plan = tp__arena_zero(arena, sizeof *plan);
@@ -221,11 +248,12 @@ static tp__plan *plan_new(const tp__draft *draft, const uint32_t *order, uint32_
   plan->phase = draft->phase;
   plan->node_count = count;
   plan->nodes = tp__arena_alloc(arena, count * sizeof *plan->nodes);
+  plan->quick = tp__arena_alloc(arena, count * sizeof *plan->quick);
   plan->edges = tp__arena_alloc(arena, edge_count * sizeof *plan->edges);
   plan->deps = tp__arena_alloc(arena, edge_count * sizeof *plan->deps);
   plan->indegree = tp__arena_alloc(arena, count * sizeof *plan->indegree);
   plan->roots = tp__arena_alloc(arena, count * sizeof *plan->roots);
-  if (!plan->nodes || !plan->edges || !plan->deps || !plan->indegree || !plan->roots) return NULL;
+  if (!plan->nodes || !plan->quick || !plan->edges || !plan->deps || !plan->indegree || !plan->roots) return NULL;
   for (uint32_t i = 0; i < count; i++) plan->nodes[i] = draft->nodes[order[i]];
   return plan;
 }
@@ -258,6 +286,7 @@ static tp_status compile_phase(const tp__drafts *drafts, tp__draft *draft, tp__s
   if (lay_out(drafts, draft, order, tp__snapshot_arena(snapshot), &plan) != TP_OK) return no_memory(fault);
   plan->host_budget_ns = (int64_t)drafts->set->budgets_ms[draft->phase] * TP__NS_PER_MS;
   if (tp__plan_times(plan, drafts->scratch) != TP_OK) return no_memory(fault);
+  condense(plan, drafts->registry);
   plan->hash = tp__plan_hash(plan);
   snapshot->plans[draft->phase] = plan;
   return TP_OK;

@@ -16,6 +16,7 @@
 #define TP__PLAN_H
 
 #include "runtime/os/os.h"
+#include "runtime/store/run_names.h"
 #include "turnphase/inspect.h"
 
 typedef struct tp__registry tp__registry;
@@ -78,6 +79,7 @@ typedef struct tp__subscription {
   uint64_t registration;         /* number, rising */
   /* Interned: live as long as the registry, so that records may keep them. */
   const char *name, *handler_name, *owner_name;
+  uint32_t run_name;             /* the three of them, in the registry's run_names */
   /* ---- atomic: set by the operator, read when a node becomes ready (relaxed: any moment will do) */
   tp__a32 killed;
   tp__permits permits;           /* under the pool's mutex (exec/pool.c) */
@@ -118,6 +120,17 @@ typedef struct tp__node {
   bool critical;              /* on the critical path: for printing */
 } tp__node;
 
+/** What the loop of quick nodes reads of a node, half a cache line of it. */
+typedef struct tp__quick_node {
+  tp_handler_fn run;
+  void *self;
+  uint32_t first_edge, end_edge; /* in plan->edges */
+  uint32_t run_name;
+  uint8_t manner;                /* tp__row_manner() */
+  bool plain;                    /* quick, awaited, without match: called as soon as it is ready */
+  bool leaves;                   /* the owner's thread: not quick, or detached */
+} tp__quick_node;
+
 /** A phase's subscriptions, compiled. Never changes. */
 typedef struct tp__plan {
   const tp_phase *row;
@@ -125,6 +138,7 @@ typedef struct tp__plan {
   uint32_t node_count;        /* > 0 */
   uint32_t edge_count, dep_count, root_count;
   tp__node *nodes;
+  tp__quick_node *quick;      /* of each node */
   /** Successors by rising target: target << 1 | 1 when the target requires this one's success. Each pair once. A chain
    *  has an edge from each node to the next, so that the engine knows one way to go on. Edges out of a detached node
    *  (in a chain, or by its own `before`) wait for its start only: it counts as settled when started. */
@@ -140,6 +154,10 @@ typedef struct tp__plan {
   uint32_t levels;
   uint32_t detached_count;
   bool all_quick;             /* every awaited node is quick */
+  bool all_plain;             /* every node is plain */
+  int64_t tail_ns_max;        /* of all nodes */
+  int64_t limit_ns_min;       /* of the nodes that have a limit; TP__NEVER: none has */
+  const tp__run_names *run_names; /* the registry's */
   uint64_t hash;              /* of everything that decides behaviour but pointers */
 } tp__plan;
 

@@ -28,6 +28,8 @@ static void registry_release(tp__registry *registry) {
   tp__release(&allocator, registry->audit.rows, TP__AUDIT_ROWS * sizeof *registry->audit.rows);
   tp__arena_fini(&registry->arena);
   tp__index_fini(&registry->interned);
+  tp__index_fini(&registry->named);
+  tp__run_names_fini(&registry->run_names, &allocator);
   tp__arena_fini(&registry->interned_arena);
   tp__mutex_fini(&registry->lock);
   tp__release(&allocator, registry, sizeof *registry);
@@ -52,6 +54,7 @@ tp_status tp__registry_new(const tp_allocator *allocator, const tp_phase *rows, 
   tp__arena_init(&registry->arena, &registry->allocator, NULL, 0, 0);
   tp__arena_init(&registry->interned_arena, &registry->allocator, NULL, 0, 0);
   tp__index_init(&registry->interned, &registry->allocator);
+  tp__index_init(&registry->named, &registry->allocator);
   built_in_rows_add(registry, rows, row_count);
   status = registry_fill(registry, host_rows, host_row_count, fault);
   if (status != TP_OK) {

@@ -64,6 +64,8 @@ bool tp__subscription_sequential(const tp__subscription *subscription);
  * gone; it grows with the number of different ids ever used, not with the number of commits ---- */
 
 tp_status tp__intern(tp__registry *registry, const char *id, const char **ret_id);
+/** The number under which records name a subscription whose three names are interned; the same for the same names. */
+tp_status tp__intern_run_name(tp__registry *registry, const tp__run_name *name, uint32_t *ret_id);
 
 /* ---- set.c: what is registered at one version ---- */
 
@@ -149,7 +151,9 @@ struct tp__registry {
   tp__snapshot *current; /* holds one reference */
   tp__audit_ring audit;
   tp__index interned; /* ids in interned_arena */
+  tp__index named;    /* "subscription handler owner" in interned_arena: its number in run_names */
   tp__arena interned_arena;
+  tp__run_names run_names; /* what was added is read without it */
 };
 
 /** Makes it the newest snapshot, with the audit row of that, unless another one took the place of base. Takes the

@@ -42,10 +42,10 @@ tp_status tp__memory_store_take(void *self, const tp_text *ids, const tp__record
 /* The door for everybody else: one record at a time. */
 static tp_status record(void *self, const tp_entry_record *record) {
   memory_store *store = self;
-  tp__record_batch batch = {.capacity = tp__packed_size(record->run_count)};
+  tp__record_batch batch = {.capacity = tp__packed_size(record->run_count, false)};
   batch.memory = tp__alloc(&store->allocator, batch.capacity);
   if (!batch.memory) return TP_ERR_NO_MEMORY;
-  tp__packed_entry *entry = tp__record_batch_add(&batch, (uint32_t)record->run_count);
+  tp__packed_entry *entry = tp__record_batch_add(&batch, (uint32_t)record->run_count, NULL);
   *entry = (tp__packed_entry){.entry_id = record->entry_id,
                               .plan_hash = record->plan_hash,
                               .started_ns = record->started_ns,
@@ -53,7 +53,8 @@ static tp_status record(void *self, const tp_entry_record *record) {
                               .phase = record->phase,
                               .run_count = (uint32_t)record->run_count,
                               .outcome = record->outcome};
-  for (size_t i = 0; i < record->run_count; i++) tp__packed_runs(entry)[i] = record->run(record->source, i);
+  tp_run_record *rows = tp__packed_rows(entry);
+  for (size_t i = 0; i < record->run_count; i++) rows[i] = record->run(record->source, i);
   tp_status status = tp__memory_store_take(store, record->ids, &batch);
   tp__release(&store->allocator, batch.memory, batch.capacity);
   return status;

@@ -1,7 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/store/record_pack.h"
 
-static tp_run_record run_at(const void *source, size_t index) { return ((const tp_run_record *)source)[index]; }
+/* ---- rows ---- */
+
+static bool fits(int64_t from_ns, int64_t to_ns) { return to_ns >= from_ns && to_ns - from_ns <= UINT32_MAX; }
+
+/* A run that was never called has no times but the one at which it was due; one that was has all three, and was due
+ * when it was called. */
+static bool has_narrow_times(const tp_run_record *run, int64_t begin_ns) {
+  if (run->late_ns != 0 || !fits(begin_ns, run->queued_ns)) return false;
+  if (run->attempts == 0) return run->started_ns == 0 && run->ended_ns == 0;
+  return run->queued_ns == run->started_ns && fits(run->started_ns, run->ended_ns);
+}
+
+bool tp__row_narrow(const tp_run_record *run, int64_t begin_ns, uint32_t name, tp__narrow_row *ret_row) {
+  if (!has_narrow_times(run, begin_ns)) return false;
+  if (run->code != 0 || run->attempts > 15 || run->contribution_count > UINT8_MAX || run->verdict > 3) return false;
+  *ret_row = (tp__narrow_row){
+      .name = name,
+      .started = (uint32_t)(run->queued_ns - begin_ns),
+      .took = run->attempts ? (uint32_t)(run->ended_ns - run->started_ns) : 0,
+      .state_attempts = tp__row_state_attempts(run->state, run->attempts),
+      .reason = run->reason,
+      .manner = (uint8_t)(tp__row_manner(run->execution, run->failure) | run->verdict << 5 | run->fallback_used << 7),
+      .contribution_count = (uint8_t)run->contribution_count};
+  return true;
+}
+
+tp_run_record tp__row_wide(const tp__narrow_row *row, int64_t begin_ns, const tp__run_names *names) {
+  const tp__run_name *name = tp__run_name_of(names, row->name);
+  uint16_t attempts = row->state_attempts >> 4;
+  int64_t queued_ns = begin_ns + row->started;
+  return (tp_run_record){.subscription = name->subscription,
+                         .handler = name->handler,
+                         .owner = name->owner,
+                         .queued_ns = queued_ns,
+                         .started_ns = attempts ? queued_ns : 0,
+                         .ended_ns = attempts ? queued_ns + row->took : 0,
+                         .contribution_count = row->contribution_count,
+                         .attempts = attempts,
+                         .state = (uint8_t)tp__row_state(row),
+                         .reason = row->reason,
+                         .verdict = row->manner >> 5 & 3,
+                         .execution = row->manner & 7,
+                         .failure = row->manner >> 3 & 3,
+                         .fallback_used = row->manner >> 7};
+}
+
+/* ---- entries ---- */
+
+static tp_run_record run_at(const void *source, size_t index) {
+  const tp__packed_entry *entry = source;
+  if (!entry->names) return ((const tp_run_record *)tp__packed_rows(entry))[index];
+  return tp__row_wide((const tp__narrow_row *)tp__packed_rows(entry) + index, entry->started_ns, entry->names);
+}
 
 tp_entry_record tp__packed_view(const tp__packed_entry *entry, const tp_text *ids) {
   return (tp_entry_record){.entry_id = entry->entry_id,
@@ -13,15 +65,5 @@ tp_entry_record tp__packed_view(const tp__packed_entry *entry, const tp_text *id
                            .ids = ids,
                            .run_count = entry->run_count,
                            .run = run_at,
-                           .source = tp__packed_runs(entry)};
-}
-
-tp__packed_entry *tp__record_batch_add(tp__record_batch *batch, uint32_t run_count) {
-  size_t size = tp__packed_size(run_count);
-  if (batch->capacity - batch->used < size) return NULL;
-  tp__packed_entry *entry = (tp__packed_entry *)(batch->memory + batch->used);
-  entry->run_count = run_count;
-  batch->used += size;
-  batch->count++;
-  return entry;
+                           .source = entry};
 }

@@ -1,31 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * record_pack: entry records on their way to a store, as they lie in memory: one head and its rows after the other, the
- * rows being tp_run_record as everybody reads them. A turn packs its own without a lock and hands them over together,
- * with the ids that they share: recording was half of what a phase cost. */
+ * record_pack: entry records on their way to a store, as they lie in memory: one head and its rows after the other. A
+ * turn packs its own without a lock and hands them over together, with the ids that they share: recording was half of
+ * what a phase cost.
+ *
+ * Rows come in two forms. A narrow one says in four words what there is to say of nearly every run, with times counted
+ * from the entry's begin; the engine writes it while it runs. Where one run of an entry does not fit, all of its rows
+ * are wide: tp_run_record as everybody reads them. */
 #ifndef TP__RECORD_PACK_H
 #define TP__RECORD_PACK_H
 
-#include "runtime/base/base.h"
+#include "runtime/store/run_names.h"
 #include "turnphase/store.h"
+
+/** A run that was ready when it was called and made at most 15 attempts, in 4.2 s from the entry's begin. */
+typedef struct tp__narrow_row {
+  uint32_t name;          /* tp__run_names */
+  uint32_t started;       /* ns from the entry's begin; of a run that was never called: queued */
+  uint32_t took;          /* ns */
+  uint8_t state_attempts; /* tp_state, attempts << 4 */
+  uint8_t reason;
+  uint8_t manner; /* tp_execution, tp_failure << 3, verdict << 5, fallback_used << 7 */
+  uint8_t contribution_count;
+} tp__narrow_row;
+
+static inline uint8_t tp__row_state_attempts(uint32_t state, uint32_t attempts) {
+  return (uint8_t)(state | attempts << 4);
+}
+static inline uint8_t tp__row_manner(uint32_t execution, uint32_t failure) {
+  return (uint8_t)(execution | failure << 3);
+}
+static inline uint32_t tp__row_state(const tp__narrow_row *row) { return row->state_attempts & 15u; }
+
+/** @return false when the run does not fit; then *ret_row is untouched. */
+bool tp__row_narrow(const tp_run_record *run, int64_t begin_ns, uint32_t name, tp__narrow_row *ret_row);
+tp_run_record tp__row_wide(const tp__narrow_row *row, int64_t begin_ns, const tp__run_names *names);
 
 /** The head of a packed entry; run_count rows follow. */
 typedef struct tp__packed_entry {
   uint64_t entry_id, plan_hash;
   int64_t started_ns, ended_ns;
+  const tp__run_names *names; /* its rows are narrow; NULL: wide */
   uint32_t phase, run_count;
   int32_t outcome;
   uint32_t reserved;
 } tp__packed_entry;
 
-static inline size_t tp__packed_size(size_t run_count) {
-  return sizeof(tp__packed_entry) + run_count * sizeof(tp_run_record);
+static inline size_t tp__packed_size(size_t run_count, bool narrow) {
+  return sizeof(tp__packed_entry) + run_count * (narrow ? sizeof(tp__narrow_row) : sizeof(tp_run_record));
 }
-static inline tp_run_record *tp__packed_runs(const tp__packed_entry *entry) {
-  return (tp_run_record *)(uintptr_t)(entry + 1);
-}
+static inline void *tp__packed_rows(const tp__packed_entry *entry) { return (void *)(uintptr_t)(entry + 1); }
 static inline const tp__packed_entry *tp__packed_next(const tp__packed_entry *entry) {
-  return (const tp__packed_entry *)((const char *)entry + tp__packed_size(entry->run_count));
+  return (const tp__packed_entry *)((const char *)entry + tp__packed_size(entry->run_count, entry->names != NULL));
 }
 /** As a store reads it. @param ids  TP_ID_COUNT; borrowed as the record is. */
 tp_entry_record tp__packed_view(const tp__packed_entry *entry, const tp_text *ids);
@@ -37,7 +63,17 @@ typedef struct tp__record_batch {
   uint32_t count;
 } tp__record_batch;
 
-/** Room for one more entry, its head's run_count set. @return NULL when it does not fit. */
-tp__packed_entry *tp__record_batch_add(tp__record_batch *batch, uint32_t run_count);
+/** Room for one more entry, its head's names and run_count set. @return NULL when it does not fit. */
+static inline tp__packed_entry *tp__record_batch_add(tp__record_batch *batch, uint32_t run_count,
+                                                     const tp__run_names *names) {
+  size_t size = tp__packed_size(run_count, names != NULL);
+  if (batch->capacity - batch->used < size) return NULL;
+  tp__packed_entry *entry = (tp__packed_entry *)(batch->memory + batch->used);
+  entry->names = names;
+  entry->run_count = run_count;
+  batch->used += size;
+  batch->count++;
+  return entry;
+}
 
 #endif

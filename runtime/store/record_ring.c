@@ -97,7 +97,8 @@ static bool note_late(tp__record_slot *slot, uint64_t entry_id, uint32_t run_ind
   const tp__packed_entry *entry = first_of(slot);
   for (uint32_t i = 0; i < slot->entry_count; i++, entry = tp__packed_next(entry)) {
     if (entry->entry_id != entry_id) continue;
-    if (run_index < entry->run_count) tp__packed_runs(entry)[run_index].late_ns = late_ns;
+    if (run_index < entry->run_count && !entry->names)
+      ((tp_run_record *)tp__packed_rows(entry))[run_index].late_ns = late_ns;
     return true;
   }
   return false;

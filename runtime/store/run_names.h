@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * run_names: who a row of a record is about, as a number. Rows of four words instead of eleven are what makes
+ * recording cheap. The table only grows, with the number of different subscriptions ever registered; it has no lock:
+ * its owner adds under a lock of its own, and whoever was handed a number may look it up at any time. */
+#ifndef TP__RUN_NAMES_H
+#define TP__RUN_NAMES_H
+
+#include "runtime/base/base.h"
+
+enum { TP__RUN_NAMES_FIRST = 64, TP__RUN_NAMES_CHUNKS = 24 };
+
+/** Interned: the strings live as long as the table. */
+typedef struct tp__run_name {
+  const char *subscription, *handler, *owner;
+} tp__run_name;
+
+/** Chunk i holds TP__RUN_NAMES_FIRST << i names, so that none ever moves. */
+typedef struct tp__run_names {
+  tp__run_name *chunks[TP__RUN_NAMES_CHUNKS];
+  uint32_t count;
+} tp__run_names;
+
+void tp__run_names_fini(tp__run_names *names, const tp_allocator *allocator);
+/** @return TP_OK; TP_ERR_NO_MEMORY; TP_ERR_TOO_LARGE when there is no number left. */
+tp_status tp__run_names_add(tp__run_names *names, const tp_allocator *allocator, tp__run_name name, uint32_t *ret_id);
+const tp__run_name *tp__run_name_of(const tp__run_names *names, uint32_t id);
+
+#endif
