@@ -152,9 +152,45 @@ static void run_settled(tp__entry *e, uint32_t index) {
             &(tp_event){.kind = TP_EVENT_RUN, .phase = run->phase, .run = &record, .text = tp_text_of(message)});
 }
 
+/* Field by field: read at once, a copy would wait for its stores. */
+static void set_quiet_result(tp_phase_result *result, tp__entry *e) {
+  result->outcome = TP_OK;
+  result->verdict = TP_OUTCOME_DONE;
+  result->subscription = NULL;
+  result->reason = (tp_text){NULL, 0};
+  result->run_count = e->plan->node_count;
+  result->merged = NULL;
+  result->entry = e;
+}
+
+/* The entry has begun, and its end will be heard of. */
+static void go_on(tp__phase *run, tp__entry *e) {
+  e->on_end = entry_ended;
+  e->ctx = run;
+  tp__entry_go(e);
+}
+
+static void begin_entry(tp__phase *run, const tp__plan *plan) {
+  tp__entry_spec spec = {.plan = plan,
+                         .fields = run->fields,
+                         .field_count = run->field_count,
+                         .budget_ns = run->budget_ns,
+                         .sheltered = run->sheltered,
+                         .on_end = entry_ended,
+                         .on_run = run->turn->on_event ? run_settled : NULL,
+                         .ctx = run};
+  tp__entry *entry;
+  run->status = tp__entry_new(&run->turn->core, &spec, &entry);
+  if (run->status == TP_OK) tp__entry_go(entry);
+  else run->on_end(run);
+}
+
+static bool may_be_quick(const tp__phase *run) { return !run->turn->on_event && !run->sheltered && !run->budget_ns; }
+
 void tp__phase_begin(tp__phase *run) {
   tp_turn *turn = run->turn;
   const tp__plan *plan = tp__turn_plan(&turn->core, run->phase);
+  bool quiet = false;
   run->status = TP_OK;
   run->result = (tp_phase_result){0};
   if (!plan) {
@@ -162,18 +198,16 @@ void tp__phase_begin(tp__phase *run) {
     return;
   }
   if (turn->on_event) tp__event(turn, &(tp_event){.kind = TP_EVENT_PHASE_BEGIN, .phase = run->phase});
-  tp__entry_spec spec = {.plan = plan,
-                         .fields = run->fields,
-                         .field_count = run->field_count,
-                         .budget_ns = run->budget_ns,
-                         .sheltered = run->sheltered,
-                         .on_end = entry_ended,
-                         .on_run = turn->on_event ? run_settled : NULL,
-                         .ctx = run};
-  tp__entry *entry;
-  run->status = tp__entry_new(&turn->core, &spec, &entry);
-  if (run->status == TP_OK) tp__entry_go(entry);
-  else run->on_end(run);
+  tp__entry *entry =
+      may_be_quick(run) ? tp__quick_entry(&turn->core, plan, run->fields, run->field_count, &quiet) : NULL;
+  if (quiet) {
+    set_quiet_result(&run->result, entry);
+    run->on_end(run);
+  } else if (entry) {
+    go_on(run, entry);
+  } else {
+    begin_entry(run, plan);
+  }
 }
 
 void tp__phase_let_go(tp_phase_result *result) {
@@ -215,26 +249,74 @@ typedef struct sync_run {
 
 static void sync_ended(tp__phase *run) { ((sync_run *)run->ctx)->done = true; }
 
-tp_status tp_phase_run(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_result *result,
-                       tp_fault *fault) {
-  if (phase >= TP_PHASE_LIMIT || !tp__turn_plan(&turn->core, phase)) {
-    TP__TRY(check_phase(turn, phase, fault));
+static tp_status run_and_wait(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp__entry *begun,
+                              tp_phase_result *result, tp_fault *fault) {
+  sync_run sync = {.phase = {.turn = turn, .phase = phase, .on_end = sync_ended, .ctx = &sync}};
+  TP__TRY(read_input(input, &sync.phase, fault));
+  if (begun) go_on(&sync.phase, begun);
+  else tp__phase_begin(&sync.phase);
+  tp__strand_wait(&turn->core.strand, &sync.done);
+  if (sync.phase.status != TP_OK)
+    return tp__fail(fault, sync.phase.status, NULL, "the phase was not run: %s", tp_status_text(sync.phase.status));
+  *result = sync.phase.result;
+  return TP_OK;
+}
+
+static void leave(tp_turn *turn) {
+  tp__turn_exit(turn);
+  tp__thread_local_set(NULL);
+}
+
+/* The long way: for a phase that is watched, given something, or that somebody stands in the way of. */
+static __attribute__((noinline)) tp_status run_long(tp_turn *turn, uint32_t phase, const tp_phase_input *input,
+                                                    tp_phase_result *result, tp_fault *fault) {
+  TP__TRY(check_phase(turn, phase, fault));
+  if (!tp__turn_plan(&turn->core, phase)) {
     *result = (tp_phase_result){0};
     return TP_OK;
   }
-  sync_run sync = {.phase = {.turn = turn, .phase = phase, .on_end = sync_ended, .ctx = &sync}};
-  TP__TRY(read_input(input, &sync.phase, fault));
   TP__TRY(tp__become_owner(fault, "tp_phase_run"));
   tp_status status = tp__turn_enter(turn);
   if (status == TP_OK) {
-    tp__phase_begin(&sync.phase);
-    tp__strand_wait(&turn->core.strand, &sync.done);
-    status = sync.phase.status;
-    tp__turn_exit(turn);
+    status = run_and_wait(turn, phase, input, NULL, result, fault);
+    leave(turn);
+    return status;
   }
   tp__thread_local_set(NULL);
-  if (status != TP_OK) return tp__fail(fault, status, NULL, "the phase was not run: %s", tp_status_text(status));
-  *result = sync.phase.result;
+  return tp__fail(fault, status, NULL, "the phase was not run: %s", tp_status_text(status));
+}
+
+/* An entry that began the short way has more to it. */
+static __attribute__((noinline)) tp_status run_on(tp_turn *turn, uint32_t phase, tp__entry *begun,
+                                                  tp_phase_result *result, tp_fault *fault) {
+  tp_status status = run_and_wait(turn, phase, NULL, begun, result, fault);
+  leave(turn);
+  return status;
+}
+
+/* tp__turn_enter() and the marking of the thread, where nothing stands in the way of either. */
+static inline bool enter_free(tp_turn *turn) {
+  const tp__strand *strand = &turn->core.strand;
+  const tp_runtime *runtime = turn->core.runtime;
+  if (!turn->host_held || tp__thread_local_get() || turn->on_event) return false;
+  if (tp__aptr_load_relaxed(&strand->inbox) || strand->wake_ns != TP__NEVER) return false;
+  if (runtime->process_generation != tp__process_generation()) return false;
+  if (tp__a32_load_acquire(&runtime->life) >= TP__LIFE_STOPPING) return false;
+  if (tp__a32_load_acquire(&turn->core.busy)) return false;
+  tp__a32_store_relaxed(&turn->core.busy, 1); /* as in tp__turn_enter() */
+  tp__thread_local_set(TP__THREAD_OWNER);
+  return true;
+}
+
+tp_status tp_phase_run(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_result *result,
+                       tp_fault *fault) {
+  const tp__plan *plan = phase < TP_PHASE_LIMIT ? tp__turn_plan(&turn->core, phase) : NULL;
+  if (!plan || input || !enter_free(turn)) return run_long(turn, phase, input, result, fault);
+  bool quiet = false;
+  tp__entry *entry = tp__quick_entry(&turn->core, plan, NULL, 0, &quiet);
+  if (!quiet) return run_on(turn, phase, entry, result, fault);
+  set_quiet_result(result, entry);
+  leave(turn);
   return TP_OK;
 }
 

@@ -122,6 +122,13 @@ tp_outcome tp_call_fail_retryable(tp_call *call, uint32_t code, const char *mess
   return (tp_outcome){.kind = TP_OUTCOME_FAILED, .code = code, .retryable = 1, .reason = keep(call, message)};
 }
 
+/* The output of a quick call is set up here, since most calls bring nothing. */
+static tp__output *touch(tp_call *call) {
+  if (!call->touched) call->output = (tp__output){0};
+  call->touched = true;
+  return &call->output;
+}
+
 static tp_status refuse(tp__output *output, tp_status status) {
   if (output->refused == TP_OK) output->refused = status;
   return status;
@@ -152,9 +159,8 @@ tp_status tp__output_emit(tp__output *output, tp__arena *arena, const tp__entry 
 }
 
 tp_status tp_call_emit(tp_call *call, const tp_contribution *contribution) {
-  call->touched = true;
   if (call->sealed) return TP_ERR_USAGE;
-  return tp__output_emit(&call->output, call->arena, call->entry, call->index, contribution);
+  return tp__output_emit(touch(call), call->arena, call->entry, call->index, contribution);
 }
 
 static bool is_replaceable(const tp_phase *row, uint32_t field) {
@@ -165,9 +171,8 @@ static bool is_replaceable(const tp_phase *row, uint32_t field) {
 
 tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count) {
   const tp_phase *row = call->entry->plan->row;
-  tp__output *output = &call->output;
-  call->touched = true;
   if (call->sealed) return TP_ERR_USAGE;
+  tp__output *output = touch(call);
   if (!row->replace || !(node_of(call)->capabilities & TP_CAPABILITY_REPLACE_PAYLOAD))
     return refuse(output, TP_ERR_CAPABILITY);
   for (size_t i = 0; i < count; i++) {
@@ -192,7 +197,7 @@ tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char *text) 
 tp_outcome tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_token *ret_token) {
   ret_token->bits = 0;
   bool was_sealed = call->sealed;
-  call->touched = true;
+  touch(call);
   call->sealed = true; /* before anybody can answer: what was emitted so far is the answer's, and stays as it is */
   tp_status status = was_sealed      ? TP_ERR_USAGE
                      : call->attempt ? tp__attempt_defer(call->attempt, deferral, ret_token)

@@ -2,10 +2,7 @@
  *
  * The machine of an entry. Nothing here takes a lock or an atomic for a phase whose handlers are all quick: the owner
  * runs ready nodes from a private stack, and what one node makes ready the next step takes. */
-#include "runtime/exec/entry.h"
-#include "runtime/exec/runtime.h"
-
-enum { ARENA_BYTES = 512 };
+#include "runtime/exec/begin.h"
 
 struct tp__retry {
   tp__due due;
@@ -13,13 +10,13 @@ struct tp__retry {
   uint32_t index;
 };
 
-static size_t align8(size_t size) { return (size + 7) & ~(size_t)7; }
 static const tp__node *node_of(const tp__entry *e, uint32_t index) { return &e->plan->nodes[index]; }
 static void advance(tp__entry *e);
 
 /* ---- beginning ---- */
 
 static tp__entry *take_block(tp__turn *turn, size_t need, size_t *ret_size) {
+  turn->spare_clean = false;
   if (turn->spare && turn->spare_size >= need) {
     void *block = turn->spare;
     *ret_size = turn->spare_size;
@@ -27,18 +24,6 @@ static tp__entry *take_block(tp__turn *turn, size_t need, size_t *ret_size) {
     return block;
   }
   return tp__block_take(&turn->runtime->blocks, need, ret_size);
-}
-
-static void lay_out(tp__entry *e, size_t head, size_t block_size) {
-  uint32_t n = e->plan->node_count;
-  e->rows = (tp__narrow_row *)((char *)e + align8(sizeof *e));
-  e->ready = (uint16_t *)(e->rows + n);
-  e->counters = e->ready + n;
-  e->marks = (uint8_t *)(e->counters + n);
-  e->runs = (tp__run *)((char *)e + head) - n;
-  memcpy(e->counters, e->plan->indegree, n * sizeof *e->counters);
-  memset(e->marks, 0, n);
-  tp__arena_init(&e->arena, &e->turn->runtime->allocator, (char *)e + head, block_size - head, 0);
 }
 
 bool tp__fields_copy(tp__arena *arena, const tp_field *fields, uint32_t count, tp_field **ret_copy) {
@@ -60,60 +45,32 @@ const tp_field *tp__fields_find(const tp_field *fields, uint32_t count, uint32_t
 
 /* Attempts that leave this thread may outlive the caller's payload. */
 static bool take_payload(tp__entry *e, const tp__entry_spec *spec) {
-  e->fields = spec->fields;
-  e->field_count = spec->field_count;
+  tp_field *copy = NULL;
   e->payload_borrowed = e->plan->all_quick && e->plan->detached_count == 0;
-  if (!e->payload_borrowed) {
-    tp_field *copy;
-    if (!tp__fields_copy(&e->arena, spec->fields, spec->field_count, &copy)) return false;
-    e->fields = copy;
-  }
-  e->begin_fields = e->fields;
-  e->begin_field_count = e->field_count;
+  if (!e->payload_borrowed && !tp__fields_copy(&e->arena, spec->fields, spec->field_count, &copy)) return false;
+  tp__entry_set_payload(e, e->payload_borrowed ? spec->fields : copy, spec->field_count);
   return true;
 }
 
-static void set_times(tp__entry *e, const tp__entry_spec *spec) {
-  e->begin_ns = e->now_ns = tp__now_ns();
-  int64_t budget_ns = spec->budget_ns ? spec->budget_ns : e->plan->budget_ns;
-  e->end_ns = e->begin_ns > TP__NEVER - budget_ns ? TP__NEVER : e->begin_ns + budget_ns;
-  if (!spec->sheltered && e->turn->deadline_ns < e->end_ns) e->end_ns = e->turn->deadline_ns;
-  e->easy_ns = e->end_ns - e->plan->tail_ns_max;
-  if (e->easy_ns > e->begin_ns + UINT32_MAX) e->easy_ns = e->begin_ns + UINT32_MAX;
-}
-
 tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **ret_entry) {
-  uint32_t n = spec->plan->node_count;
-  size_t head =
-      align8(sizeof(tp__entry)) + align8(n * (sizeof(tp__narrow_row) + 2 * sizeof(uint16_t) + 1)) + n * sizeof(tp__run);
   size_t block_size;
-  tp__entry *e = take_block(turn, head + ARENA_BYTES, &block_size);
+  tp__entry *e = take_block(turn, tp__entry_bytes(spec->plan), &block_size);
   if (!e) return TP_ERR_NO_MEMORY;
-  memset((char *)e + sizeof e->call, 0, sizeof *e - sizeof e->call);
-  e->turn = turn;
-  e->plan = spec->plan;
-  e->sets = turn->sets;
-  e->block_size = block_size;
+  tp__entry_set_block(e, turn, block_size);
   e->on_end = spec->on_end;
   e->on_run = spec->on_run;
+  e->watched = spec->on_run != NULL;
   e->ctx = spec->ctx;
   e->sheltered = spec->sheltered;
   e->detached_run = spec->detached_run;
-  e->unsettled = n;
-  e->decider = UINT32_MAX;
-  e->id = tp__turn_entry_id(turn);
-  atomic_init(&e->refs.v, 1);
-  atomic_init(&e->kept_attempts.v, NULL);
-  lay_out(e, head, block_size);
-  e->call.entry = e;
-  e->call.arena = &e->arena;
-  set_times(e, spec);
+  tp__entry_set_plan(e, spec->plan);
+  tp__entry_set_times(e, spec->budget_ns, spec->sheltered);
   if (!take_payload(e, spec)) {
     tp__arena_fini(&e->arena);
     tp__block_give(&turn->runtime->blocks, e, block_size);
     return TP_ERR_NO_MEMORY;
   }
-  tp__list_push(&turn->entries, &e->link);
+  tp__entry_enlist(e);
   *ret_entry = e;
   return TP_OK;
 }
@@ -436,12 +393,14 @@ static tp_reason skip_reason(const tp__entry *e, const tp__node *node, uint32_t 
   return TP_REASON_NONE;
 }
 
+static const tp__output nothing;
+
 /* A call that was made here: its answer, unless it deferred. */
 static void take_call(tp__entry *e, uint32_t index, tp__run *run, const tp_outcome *outcome) {
   tp_call *call = &e->call;
   e->is_call_set = false;
   if (!call->attempt) {
-    take_answer(e, index, outcome, &call->output);
+    take_answer(e, index, outcome, call->touched ? &call->output : &nothing);
   } else if (outcome->kind == TP_OUTCOME_DEFERRED || !tp__attempt_revoke(call->attempt)) {
     run->attempt = call->attempt;
     tp__attempt_await(call->attempt, tp__call_deadline(call));
@@ -556,7 +515,6 @@ void tp__entry_go(tp__entry *e) {
     e->cancelled = true;
     e->fate = TP__FATE_CANCELLED;
   }
-  for (uint32_t i = e->plan->root_count; i-- > 0;) make_ready(e, e->plan->roots[i]);
   advance(e);
 }
 
@@ -584,7 +542,7 @@ void tp__entry_cancel(tp__entry *e) {
 }
 
 tp_status tp__entry_outcome(const tp__entry *e) {
-  switch (e->fate) {
+  switch ((tp__fate)e->fate) {
     case TP__FATE_OPEN:
       return TP_OK;
     case TP__FATE_DENIED:
@@ -610,17 +568,21 @@ void tp__entry_unref(tp__entry *e) {
 }
 
 void tp__entry_release(tp__entry *e) {
-  assert(e->ended);
   tp__turn *turn = e->turn;
+  assert(e->ended);
   tp__list_remove(&e->link);
-  if (!e->holds_turn) { /* nobody else has ever seen it: keep its block for the next entry */
-    tp__arena_fini(&e->arena);
-    if (turn->spare) tp__block_give(&turn->runtime->blocks, e, e->block_size);
-    else {
-      turn->spare = e;
-      turn->spare_size = e->block_size;
-    }
+  if (e->holds_turn) {
+    tp__entry_unref(e);
     return;
   }
-  tp__entry_unref(e);
+  /* Nobody else has ever seen it: keep its block for the next entry. */
+  bool clean = e->odd == 0 && !e->arena.chunks;
+  if (!clean) tp__arena_fini(&e->arena);
+  if (turn->spare) {
+    tp__block_give(&turn->runtime->blocks, e, e->block_size);
+    return;
+  }
+  turn->spare = e;
+  turn->spare_size = e->block_size;
+  turn->spare_clean = clean;
 }

@@ -67,53 +67,59 @@ struct tp_call {
   int64_t hard_ns, limit_ns; /* of an attempt; its deadline is the earlier of hard_ns and started_ns + limit_ns */
   int64_t started_ns;
   tp__arena *arena;
-  tp__output output;
+  tp__output output;    /* of a quick call: set up when it is touched */
   tp__attempt *attempt; /* NULL: quick, not deferred: its deadline is worked out when somebody asks */
 };
 
 typedef void (*tp__entry_fn)(tp__entry *entry);
 
 struct tp__entry {
-  tp_call call; /* owner only; first, since it is not cleared at birth */
   /* never changes after begin */
   tp__turn *turn;
   const tp__plan *plan;
   const void *sets;
   const tp_field *begin_fields; /* for match */
-  uint32_t begin_field_count;
   uint64_t id;
   size_t block_size;
   tp__entry_fn on_end;
   void (*on_run)(tp__entry *entry, uint32_t index); /* a run settled; may be NULL */
   void *ctx;
-  bool sheltered;    /* not ended by the turn's cancel */
-  bool detached_run; /* the one node of a detached run */
-  bool payload_borrowed; /* begin_fields are the caller's till the entry has ended: a result needs a copy */
-  /* owner only; of settled runs attempts may read */
-  tp__link link;          /* in turn->entries */
-  const tp_field *fields; /* the payload as the chain has it */
-  uint32_t field_count;
-  int64_t begin_ns, end_ns, now_ns, ended_ns;
-  int64_t easy_ns; /* up to here no node's deadline but its own limit has passed, and a row can say when it was */
-  uint32_t unsettled;
-  uint32_t ready_count;   /* quick nodes, at the front of `ready` */
-  uint32_t leaving_count; /* nodes that leave this thread, at its back: these go first */
-  tp__fate fate;
-  uint8_t verdict; /* the strictest so far */
-  bool has_output; /* something was contributed or replaced */
-  bool running;    /* inside the machine: settles only push */
-  bool cancelled;               /* whatever its fate was by then; answers on their way may still settle it */
-  bool ended;
-  bool has_more;    /* a node has a run */
-  bool is_call_set; /* call is as an untouched quick call wants it */
-  bool holds_turn;  /* a reference of the turn is held for attempts */
-  uint32_t decider; /* who denied, asked or failed; UINT32_MAX: nobody */
-  tp__arena arena;
-  tp__narrow_row *rows;
+  tp__narrow_row *rows; /* behind this struct; then follow ready, counters, marks, runs, and the arena's first bytes */
   uint16_t *ready;
   uint16_t *counters;
   uint8_t *marks; /* TP__MARK_* */
   tp__run *runs;  /* each is set up when its node's mark says so, not before */
+  uint32_t begin_field_count;
+  bool payload_borrowed; /* begin_fields are the caller's till the entry has ended: a result needs a copy */
+  /* owner only; of settled runs attempts may read */
+  bool running;     /* inside the machine: settles only push */
+  bool ended;
+  bool is_call_set; /* call is as an untouched quick call wants it */
+  union {
+    struct {
+      uint8_t fate;      /* tp__fate */
+      bool sheltered;    /* not ended by the turn's cancel; never changes */
+      bool detached_run; /* the one node of a detached run; never changes */
+      bool watched;      /* on_run is set; never changes */
+      bool has_output;   /* something was contributed or replaced */
+      bool has_more;     /* a node has a run */
+      bool cancelled;    /* whatever its fate was by then; answers on their way may still settle it */
+      bool holds_turn;   /* a reference of the turn is held for attempts */
+    };
+    uint64_t odd; /* 0: nothing about the entry is out of the ordinary */
+  };
+  uint8_t verdict;  /* the strictest so far */
+  uint32_t decider; /* who denied, asked or failed; UINT32_MAX: nobody */
+  uint32_t unsettled;
+  uint32_t ready_count;   /* quick nodes, at the front of `ready` */
+  uint32_t leaving_count; /* nodes that leave this thread, at its back: these go first */
+  uint32_t field_count;
+  const tp_field *fields; /* the payload as the chain has it */
+  int64_t begin_ns, end_ns, now_ns, ended_ns;
+  int64_t easy_ns; /* up to here no node's deadline but its own limit has passed, and a row can say when it was */
+  tp__link link;   /* in turn->entries */
+  tp__arena arena;
+  tp_call call;    /* not set up at birth */
   /* atomic */
   tp__a32 refs;           /* the owner's and one of each attempt */
   tp__aptr kept_attempts; /* acq_rel: those that ended and whose answers are read, newest first */
@@ -135,6 +141,12 @@ typedef struct tp__entry_spec {
 tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **ret_entry);
 /** Owner: runs what is ready; on_end may be called before it returns. */
 void tp__entry_go(tp__entry *entry);
+/** Owner: begins an entry and calls its nodes here and now, where that is all there is to do: every node is plain,
+ *  nobody listens, and the turn has a clean block at hand.
+ *  @return NULL: it is not so, and nothing was done. Else the entry; with *ret_quiet it has ended, quietly, and on_end
+ *          is not called; without it the entry is to go on: set on_end and ctx, then tp__entry_go(). */
+tp__entry *tp__quick_entry(tp__turn *turn, const tp__plan *plan, const tp_field *fields, uint32_t field_count,
+                           bool *ret_quiet);
 /** Owner: ends an open entry early: what runs is abandoned, what has not begun is skipped. */
 void tp__entry_cancel(tp__entry *entry);
 /** Owner, after on_end: the result is no longer needed. */
@@ -150,12 +162,6 @@ tp_run_record tp__entry_run(const tp__entry *entry, uint32_t index);
 static inline const tp__run *tp__entry_more(const tp__entry *entry, uint32_t index) {
   return entry->marks[index] & TP__MARK_MORE ? &entry->runs[index] : NULL;
 }
-/** How many contributions a settled node brought. */
-static inline uint32_t tp__entry_brought(const tp__entry *entry, uint32_t index) {
-  const tp__run *run = tp__entry_more(entry, index);
-  return run ? run->row.contribution_count : 0;
-}
-
 /* ---- between engine.c, quick.c, node_attempt.c, detached.c and call.c ---- */
 
 /** Owner: the node's run, made when it has none. */
@@ -185,6 +191,8 @@ const tp_field *tp__fields_find(const tp_field *fields, uint32_t count, uint32_t
 
 /** records.c: packs the record of an entry that has ended. */
 void tp__entry_record(tp__entry *entry);
+/** The same, for one that was quiet. */
+void tp__entry_record_quiet(tp__entry *entry);
 /** records.c: hands what the turn has packed to the store. */
 void tp__turn_flush_records(tp__turn *turn);
 

@@ -10,24 +10,29 @@ enum { BLOCK_BYTES = 4096 };
 
 /* Attempts that left this thread may yet be late, which a narrow row cannot say. */
 static bool make_narrow(tp__entry *e) {
+  if (!e->has_more) return true;
   if (e->holds_turn) return false;
-  for (uint32_t i = 0; e->has_more && i < e->plan->node_count; i++) {
+  for (uint32_t i = 0; i < e->plan->node_count; i++) {
     const tp__run *run = tp__entry_more(e, i);
     if (run && !tp__row_narrow(&run->row, e->begin_ns, e->plan->quick[i].run_name, &e->rows[i])) return false;
   }
   return true;
 }
 
-static void pack(tp__packed_entry *packed, const tp__entry *e) {
+static inline void pack_head(tp__packed_entry *packed, const tp__entry *e, tp_status outcome) {
   packed->entry_id = e->id;
   packed->plan_hash = e->plan->hash;
   packed->started_ns = e->begin_ns;
   packed->ended_ns = e->ended_ns;
   packed->phase = e->plan->phase;
-  packed->outcome = tp__entry_outcome(e);
+  packed->outcome = outcome;
   packed->reserved = 0;
+}
+
+static void pack(tp__packed_entry *packed, const tp__entry *e) {
+  pack_head(packed, e, tp__entry_outcome(e));
   if (packed->names) {
-    memcpy(tp__packed_rows(packed), e->rows, e->plan->node_count * sizeof *e->rows);
+    tp__rows_copy(tp__packed_rows(packed), e->rows, e->plan->node_count);
     return;
   }
   tp_run_record *rows = tp__packed_rows(packed);
@@ -74,17 +79,33 @@ static void record_large(tp__entry *e, const tp__run_names *names) {
   tp__block_give(blocks, batch.memory, batch.capacity);
 }
 
-void tp__entry_record(tp__entry *e) {
-  tp__record_batch *batch = &e->turn->records;
-  const tp__run_names *names = make_narrow(e) ? e->plan->run_names : NULL;
-  if (!batch->memory) batch->memory = tp__block_take(&e->turn->runtime->blocks, BLOCK_BYTES, &batch->capacity);
+/* The turn's block is full, or there is none yet. */
+static tp__packed_entry *make_room(tp__turn *turn, uint32_t run_count, const tp__run_names *names) {
+  tp__record_batch *batch = &turn->records;
+  if (batch->memory) tp__turn_flush_records(turn);
+  else batch->memory = tp__block_take(&turn->runtime->blocks, BLOCK_BYTES, &batch->capacity);
   if (!batch->memory) batch->capacity = 0;
-  tp__packed_entry *packed = tp__record_batch_add(batch, e->plan->node_count, names);
-  if (!packed) {
-    tp__turn_flush_records(e->turn);
-    packed = tp__record_batch_add(batch, e->plan->node_count, names);
-  }
+  return tp__record_batch_add(batch, run_count, names);
+}
+
+void tp__entry_record(tp__entry *e) {
+  tp__turn *turn = e->turn;
+  uint32_t run_count = e->plan->node_count;
+  const tp__run_names *names = make_narrow(e) ? e->plan->run_names : NULL;
+  tp__packed_entry *packed = tp__record_batch_add(&turn->records, run_count, names);
+  if (!packed) packed = make_room(turn, run_count, names);
   if (packed) pack(packed, e);
   else record_large(e, names);
-  if (e->holds_turn) tp__turn_flush_records(e->turn); /* attempts left this thread */
+  if (e->holds_turn) tp__turn_flush_records(turn); /* attempts left this thread */
+}
+
+void tp__entry_record_quiet(tp__entry *e) {
+  uint32_t run_count = e->plan->node_count;
+  tp__packed_entry *packed = tp__record_batch_add(&e->turn->records, run_count, e->plan->run_names);
+  if (!packed) {
+    tp__entry_record(e);
+    return;
+  }
+  pack_head(packed, e, TP_OK);
+  tp__rows_copy(tp__packed_rows(packed), e->rows, run_count);
 }

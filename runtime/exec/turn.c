@@ -98,13 +98,10 @@ tp_status tp__turn_init(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec
   return TP_OK;
 }
 
-uint64_t tp__turn_entry_id(tp__turn *turn) {
+void tp__turn_take_entry_ids(tp__turn *turn) {
   enum { LOT = 64 };
-  if (turn->last_entry_id == turn->last_of_lot) {
-    turn->last_entry_id = tp__a64_add_relaxed(&turn->runtime->entry_ids_taken, LOT);
-    turn->last_of_lot = turn->last_entry_id + LOT;
-  }
-  return ++turn->last_entry_id;
+  turn->last_entry_id = tp__a64_add_relaxed(&turn->runtime->entry_ids_taken, LOT);
+  turn->last_of_lot = turn->last_entry_id + LOT;
 }
 
 tp_status tp__turn_begin_operation(tp__turn *turn) {

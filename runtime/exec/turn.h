@@ -43,6 +43,7 @@ struct tp__turn {
   tp__record_batch records; /* packed, not yet handed over */
   void *spare;              /* an entry's block kept for the next entry */
   size_t spare_size;
+  bool spare_clean; /* it was a quiet entry's (begin.h) */
   /* atomic */
   tp__a32 refs;
   tp__a32 cancel_asked;
@@ -76,8 +77,13 @@ tp_status tp__turn_begin_operation(tp__turn *turn);
 void tp__turn_cancel(tp__turn *turn);
 /** What release calls first: frees the arena, lets go of the snapshot. */
 void tp__turn_fini(tp__turn *turn);
+/** Takes the next lot of entry ids from the runtime. */
+void tp__turn_take_entry_ids(tp__turn *turn);
 /** Owner: the next entry's id, unique in the runtime: turns take them in lots. */
-uint64_t tp__turn_entry_id(tp__turn *turn);
+static inline uint64_t tp__turn_entry_id(tp__turn *turn) {
+  if (turn->last_entry_id == turn->last_of_lot) tp__turn_take_entry_ids(turn);
+  return ++turn->last_entry_id;
+}
 static inline const tp__plan *tp__turn_plan(const tp__turn *turn, uint32_t phase) {
   return turn->snapshot->plans[phase];
 }

@@ -82,8 +82,31 @@ TP__ATOMIC_MATH(a64, uint64_t, tp__a64)
 enum { TP__NS_PER_US = 1000, TP__NS_PER_MS = 1000000 };
 #define TP__NEVER INT64_MAX
 
+#if defined(__x86_64__) && !defined(TP_SIM)
+#define TP__HAS_COUNTER 1
+#include <x86intrin.h>
+
+/** How the processor's time-stamp counter tells the time (posix_clock.c): from one moment of both, at a rate. */
+typedef struct tp__counter {
+  _Atomic uint64_t rate; /* ns a tick, 32 bits of fraction; 0: not known, or not to be trusted. Publishes the rest */
+  uint64_t first_ticks;
+  int64_t first_ns;
+} tp__counter;
+extern tp__counter tp__counter_state;
+int64_t tp__now_asking_ns(void); /* tp__now_ns() where the counter does not tell */
+
+/** Monotonic nanoseconds; the wall clock never moves it. In the header because it is what a quick node costs most. */
+static inline int64_t tp__now_ns(void) {
+  __extension__ typedef unsigned __int128 wide;
+  const tp__counter *counter = &tp__counter_state;
+  uint64_t rate = atomic_load_explicit(&counter->rate, memory_order_acquire); /* pairs with posix_clock.c */
+  if (__builtin_expect(rate == 0, 0)) return tp__now_asking_ns();
+  return counter->first_ns + (int64_t)((wide)(__rdtsc() - counter->first_ticks) * rate >> 32);
+}
+#else
 /** Monotonic nanoseconds; the wall clock never moves it. */
 int64_t tp__now_ns(void);
+#endif
 /** The same, where it is cheaper: to the kernel's tick (about 4 ms) on machines without a steady counter. */
 int64_t tp__now_coarse_ns(void);
 /** Wall clock, unix milliseconds. */
@@ -145,10 +168,24 @@ void tp__thread_join(tp__thread *thread);
 /** Lets it run on and frees our part when it ends. */
 void tp__thread_detach(tp__thread *thread);
 /** A small pointer of the calling thread, NULL at first. The runtime keeps there what the thread is doing. */
+#ifdef TP_SIM
 void *tp__thread_local_get(void);
 void tp__thread_local_set(void *value);
+#else
+extern _Thread_local void *tp__thread_local_value;
+static inline void *tp__thread_local_get(void) { return tp__thread_local_value; }
+static inline void tp__thread_local_set(void *value) { tp__thread_local_value = value; }
+#endif
 /** Sets it if it is NULL. @return what it was. */
-void *tp__thread_local_claim(void *value);
+static inline void *tp__thread_local_claim(void *value) {
+  void *was = tp__thread_local_get();
+  if (!was) tp__thread_local_set(value);
+  return was;
+}
+
+/** A number of the calling thread, from 0 in the order in which threads first ask: which of several equal parts is
+ *  its own. */
+uint32_t tp__thread_number(void);
 
 /* ---- the machine ---- */
 

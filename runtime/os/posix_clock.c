@@ -13,9 +13,8 @@
 
 #include "runtime/os/posix_clock.h"
 
-#if defined(__x86_64__)
+#ifdef TP__HAS_COUNTER
 #include <cpuid.h>
-#include <x86intrin.h>
 #endif
 
 static int64_t clock_ns(clockid_t clock) {
@@ -27,17 +26,15 @@ static int64_t clock_ns(clockid_t clock) {
 int64_t tp__kernel_now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
 int64_t tp__unix_ms(void) { return clock_ns(CLOCK_REALTIME) / TP__NS_PER_MS; }
 
-#if defined(__x86_64__)
+#ifdef TP__HAS_COUNTER
 
 __extension__ typedef unsigned __int128 wide;
 
 enum { WINDOW_NS = 20 * TP__NS_PER_MS, FRACTION_BITS = 32 };
 enum window { NOT_ASKED, OPENING, OPEN, CLOSING, NOT_USABLE };
 
-static _Atomic uint64_t rate;  /* nanoseconds a tick, FRACTION_BITS of fraction; 0: not known. Publishes first_… */
+tp__counter tp__counter_state;
 static _Atomic uint32_t state; /* enum window; whoever moves it to OPENING or CLOSING writes what follows */
-static uint64_t first_ticks;
-static int64_t first_ns;
 
 /* The kernel drops "tsc" from here when it finds the counter unsteady, or out of step between processors. */
 static bool kernel_trusts_it(void) {
@@ -74,40 +71,37 @@ static void open_window(void) {
     atomic_store_explicit(&state, NOT_USABLE, memory_order_release);
     return;
   }
-  read_both(&first_ticks, &first_ns);
+  read_both(&tp__counter_state.first_ticks, &tp__counter_state.first_ns);
   atomic_store_explicit(&state, OPEN, memory_order_release);
 }
 
 static void close_window(void) {
+  tp__counter *counter = &tp__counter_state;
   uint64_t ticks = 0;
   int64_t ns = 0;
   read_both(&ticks, &ns);
-  wide passed = (wide)(uint64_t)(ns - first_ns) << FRACTION_BITS;
-  if (ticks > first_ticks)
-    atomic_store_explicit(&rate, (uint64_t)(passed / (ticks - first_ticks)), memory_order_release);
+  wide passed = (wide)(uint64_t)(ns - counter->first_ns) << FRACTION_BITS;
+  if (ticks <= counter->first_ticks) return;
+  uint64_t rate = (uint64_t)(passed / (ticks - counter->first_ticks));
+  atomic_store_explicit(&counter->rate, rate, memory_order_release);
 }
 
 static bool moves(uint32_t from, uint32_t to) {
   return atomic_compare_exchange_strong_explicit(&state, &from, to, memory_order_acq_rel, memory_order_acquire);
 }
 
-static int64_t ask_kernel(void) {
+int64_t tp__now_asking_ns(void) {
   int64_t ns = clock_ns(CLOCK_MONOTONIC);
   uint32_t at = atomic_load_explicit(&state, memory_order_acquire);
   if (at == NOT_ASKED && moves(NOT_ASKED, OPENING)) open_window();
-  else if (at == OPEN && ns - first_ns >= WINDOW_NS && moves(OPEN, CLOSING)) close_window();
+  else if (at == OPEN && ns - tp__counter_state.first_ns >= WINDOW_NS && moves(OPEN, CLOSING)) close_window();
   return ns;
-}
-
-int64_t tp__now_ns(void) {
-  uint64_t ns_per_tick = atomic_load_explicit(&rate, memory_order_acquire); /* pairs with close_window */
-  if (!ns_per_tick) return ask_kernel();
-  return first_ns + (int64_t)((wide)(__rdtsc() - first_ticks) * ns_per_tick >> FRACTION_BITS);
 }
 
 /* The kernel's coarse clock would drift away from ours. */
 int64_t tp__now_coarse_ns(void) {
-  return atomic_load_explicit(&rate, memory_order_acquire) ? tp__now_ns() : clock_ns(CLOCK_MONOTONIC_COARSE);
+  bool known = atomic_load_explicit(&tp__counter_state.rate, memory_order_acquire) != 0;
+  return known ? tp__now_ns() : clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
 #else

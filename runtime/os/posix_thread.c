@@ -72,14 +72,11 @@ void tp__thread_detach(tp__thread *thread) {
   drop(thread);
 }
 
-static _Thread_local void *local;
+_Thread_local void *tp__thread_local_value;
 
-void *tp__thread_local_get(void) { return local; }
-void tp__thread_local_set(void *value) { local = value; }
-
-void *tp__thread_local_claim(void *value) {
-  void **place = &local; /* one look-up */
-  void *was = *place;
-  if (!was) *place = value;
-  return was;
+uint32_t tp__thread_number(void) {
+  static _Atomic uint32_t taken;
+  static _Thread_local uint32_t number_from_1;
+  if (!number_from_1) number_from_1 = atomic_fetch_add_explicit(&taken, 1, memory_order_relaxed) + 1;
+  return number_from_1 - 1;
 }

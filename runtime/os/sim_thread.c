@@ -75,8 +75,4 @@ void tp__sim_sleep_ns(int64_t ns) {
   tp__sim_wait(TP__FIBER_SLEEPS, NULL, until);
 }
 
-void *tp__thread_local_claim(void *value) {
-  void *was = tp__thread_local_get();
-  if (!was) tp__thread_local_set(value);
-  return was;
-}
+uint32_t tp__thread_number(void) { return sim.running ? sim.current->number : 0; }

@@ -229,14 +229,26 @@ static void condense(tp__plan *plan, const tp__registry *registry) {
     plan->quick[i] = (tp__quick_node){.run = node->run,
                                       .self = node->self,
                                       .first_edge = node->first_edge,
-                                      .end_edge = node->first_edge + node->edge_count,
+                                      .edge_count = (uint16_t)node->edge_count,
                                       .run_name = node->sub->run_name,
-                                      .manner = tp__row_manner(node->execution, node->failure),
+                                      .how = tp__row_how(TP_STATE_SUCCEEDED, 1, node->execution, node->failure),
                                       .plain = is_plain(node),
                                       .leaves = !(node->flags & TP__NODE_QUICK) || !tp__node_awaited(node)};
     if (!plan->quick[i].plain) plan->all_plain = false;
     if (node->tail_ns > plan->tail_ns_max) plan->tail_ns_max = node->tail_ns;
     if (node->limit_ns > 0 && node->limit_ns < plan->limit_ns_min) plan->limit_ns_min = node->limit_ns;
+  }
+}
+
+/* The last root is called first, as a stack has it. */
+static void set_start(tp__plan *plan) {
+  uint16_t *ready = plan->start, *counters = ready + plan->node_count;
+  memset(plan->start, 0, plan->start_bytes);
+  memcpy(counters, plan->indegree, plan->node_count * sizeof *counters);
+  for (uint32_t i = plan->root_count; i-- > 0;) {
+    uint16_t root = (uint16_t)plan->roots[i];
+    if (plan->quick[root].leaves) ready[plan->node_count - ++plan->leaving_count] = root;
+    else ready[plan->ready_count++] = root;
   }
 }
 
@@ -248,12 +260,15 @@ static tp__plan *plan_new(const tp__draft *draft, const uint32_t *order, uint32_
   plan->phase = draft->phase;
   plan->node_count = count;
   plan->nodes = tp__arena_alloc(arena, count * sizeof *plan->nodes);
+  plan->start_bytes = (uint32_t)((count * (2 * sizeof(uint16_t) + 1) + 7) & ~(size_t)7);
+  plan->start = tp__arena_alloc(arena, plan->start_bytes);
   plan->quick = tp__arena_alloc(arena, count * sizeof *plan->quick);
   plan->edges = tp__arena_alloc(arena, edge_count * sizeof *plan->edges);
   plan->deps = tp__arena_alloc(arena, edge_count * sizeof *plan->deps);
   plan->indegree = tp__arena_alloc(arena, count * sizeof *plan->indegree);
   plan->roots = tp__arena_alloc(arena, count * sizeof *plan->roots);
-  if (!plan->nodes || !plan->quick || !plan->edges || !plan->deps || !plan->indegree || !plan->roots) return NULL;
+  if (!plan->nodes || !plan->start || !plan->quick || !plan->edges || !plan->deps || !plan->indegree || !plan->roots)
+    return NULL;
   for (uint32_t i = 0; i < count; i++) plan->nodes[i] = draft->nodes[order[i]];
   return plan;
 }
@@ -287,6 +302,7 @@ static tp_status compile_phase(const tp__drafts *drafts, tp__draft *draft, tp__s
   plan->host_budget_ns = (int64_t)drafts->set->budgets_ms[draft->phase] * TP__NS_PER_MS;
   if (tp__plan_times(plan, drafts->scratch) != TP_OK) return no_memory(fault);
   condense(plan, drafts->registry);
+  set_start(plan);
   plan->hash = tp__plan_hash(plan);
   snapshot->plans[draft->phase] = plan;
   return TP_OK;

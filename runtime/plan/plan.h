@@ -124,11 +124,12 @@ typedef struct tp__node {
 typedef struct tp__quick_node {
   tp_handler_fn run;
   void *self;
-  uint32_t first_edge, end_edge; /* in plan->edges */
+  uint32_t first_edge; /* in plan->edges */
+  uint16_t edge_count;
+  bool plain;          /* quick, awaited, without match: called as soon as it is ready */
+  bool leaves;         /* the owner's thread: not quick, or detached */
   uint32_t run_name;
-  uint8_t manner;                /* tp__row_manner() */
-  bool plain;                    /* quick, awaited, without match: called as soon as it is ready */
-  bool leaves;                   /* the owner's thread: not quick, or detached */
+  uint32_t how;        /* of its row, when it is called and has nothing to say */
 } tp__quick_node;
 
 /** A phase's subscriptions, compiled. Never changes. */
@@ -144,7 +145,13 @@ typedef struct tp__plan {
    *  (in a chain, or by its own `before`) wait for its start only: it counts as settled when started. */
   uint32_t *edges;
   uint32_t *deps;             /* node indexes of direct after/requires targets, by rising index */
-  uint16_t *indegree;         /* per node: edges into it; the counters an entry starts from */
+  uint16_t *indegree;         /* per node: edges into it */
+  /** What an entry starts from, copied in one piece: a stack of ready nodes, node_count uint16_t (quick roots from its
+   *  front, those that leave the owner's thread from its back); a counter for each node, its indegree; a zero byte for
+   *  each node. Padded to 8 bytes. */
+  void *start;
+  uint32_t start_bytes;
+  uint32_t ready_count, leaving_count; /* of the stack */
   uint32_t *roots;            /* nodes without incoming edge, rising */
   int64_t worst_ns;           /* longest path of limits, attempts and back-off included; detached nodes count nothing */
   int64_t required_ns;        /* the same, where only required nodes count */

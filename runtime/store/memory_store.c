@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory store, the reference of the interface: the newest entry records in a ring whose slots keep their memory,
- * and jobs in a list by age. Nothing survives the process. Lock: `memory_store`. */
+ * The memory store, the reference of the interface: the newest entry records, and jobs in a list by age. Nothing
+ * survives the process. Lock: `memory_store`, for the jobs. */
 #include "runtime/store/memory_store.h"
 #include "runtime/os/os.h"
-#include "runtime/store/record_ring.h"
+#include "runtime/store/record_log.h"
 
 enum { RECORDS_MAX = 10000, ENDED_JOBS_MAX = 1024 };
 
@@ -20,9 +20,9 @@ typedef struct job {
 
 typedef struct memory_store {
   tp_allocator allocator;
+  tp__record_log records; /* has locks of its own */
   tp__mutex mutex;
   /* under mutex */
-  tp__record_ring records;
   tp__link jobs;       /* open ones, oldest first */
   tp__link ended_jobs; /* the newest ended ones, whose keys stay known */
   size_t ended_count;
@@ -32,11 +32,7 @@ typedef struct memory_store {
 /* ---- records ---- */
 
 tp_status tp__memory_store_take(void *self, const tp_text *ids, const tp__record_batch *batch) {
-  memory_store *store = self;
-  tp__mutex_lock(&store->mutex);
-  tp_status status = tp__record_ring_add(&store->records, ids, batch);
-  tp__mutex_unlock(&store->mutex);
-  return status;
+  return tp__record_log_add(&((memory_store *)self)->records, ids, batch);
 }
 
 /* The door for everybody else: one record at a time. */
@@ -61,29 +57,12 @@ static tp_status record(void *self, const tp_entry_record *record) {
 }
 
 static tp_status record_late(void *self, uint64_t entry_id, uint32_t run_index, int64_t late_ns) {
-  memory_store *store = self;
-  tp__mutex_lock(&store->mutex);
-  tp__record_ring_late(&store->records, entry_id, run_index, late_ns);
-  tp__mutex_unlock(&store->mutex);
+  tp__record_log_late(&((memory_store *)self)->records, entry_id, run_index, late_ns);
   return TP_OK;
-}
-
-static bool copy_newest(memory_store *store, size_t i, tp__record_slot *copy) {
-  tp__mutex_lock(&store->mutex);
-  bool copied = tp__record_ring_copy(&store->records, i, copy);
-  tp__mutex_unlock(&store->mutex);
-  return copied;
 }
 
 static tp_status records(void *self, size_t limit, bool (*each)(void *ctx, const tp_entry_record *record), void *ctx) {
-  memory_store *store = self;
-  bool go_on = limit > 0;
-  tp__record_slot copy;
-  for (size_t i = 0; i < store->records.slot_count && go_on && copy_newest(store, i, &copy); i++) {
-    go_on = tp__record_slot_each(&copy, each, ctx, &limit);
-    tp__release(&store->allocator, copy.memory, copy.capacity);
-  }
-  return TP_OK;
+  return tp__record_log_read(&((memory_store *)self)->records, limit, each, ctx);
 }
 
 /* ---- jobs ---- */
@@ -279,9 +258,9 @@ static void destroy(void *self) {
   memory_store *store = self;
   free_jobs(store, &store->jobs);
   free_jobs(store, &store->ended_jobs);
-  tp_allocator allocator = store->allocator; /* the ring points to the store's own */
+  tp_allocator allocator = store->allocator; /* the log points to the store's own */
   tp__mutex_fini(&store->mutex);
-  tp__record_ring_fini(&store->records);
+  tp__record_log_fini(&store->records);
   tp__release(&allocator, store, sizeof *store);
 }
 
@@ -292,8 +271,8 @@ tp_status tp_memory_store_new(const tp_allocator *theirs, size_t records_max, tp
   store->allocator = allocator;
   tp__list_init(&store->jobs);
   tp__list_init(&store->ended_jobs);
-  tp_status status = tp__record_ring_init(&store->records, &store->allocator, records_max ? records_max : RECORDS_MAX);
-  if (status == TP_OK && (status = tp__mutex_init(&store->mutex)) != TP_OK) tp__record_ring_fini(&store->records);
+  tp_status status = tp__record_log_init(&store->records, &store->allocator, records_max ? records_max : RECORDS_MAX);
+  if (status == TP_OK && (status = tp__mutex_init(&store->mutex)) != TP_OK) tp__record_log_fini(&store->records);
   if (status != TP_OK) {
     tp__release(&allocator, store, sizeof *store);
     return tp__fail(fault, status, NULL, "the memory store was not made: %s", tp_status_text(status));

@@ -16,20 +16,23 @@ static bool has_narrow_times(const tp_run_record *run, int64_t begin_ns) {
 bool tp__row_narrow(const tp_run_record *run, int64_t begin_ns, uint32_t name, tp__narrow_row *ret_row) {
   if (!has_narrow_times(run, begin_ns)) return false;
   if (run->code != 0 || run->attempts > 15 || run->contribution_count > UINT8_MAX || run->verdict > 3) return false;
+  uint32_t how = tp__row_how(run->state, run->attempts, run->execution, run->failure);
   *ret_row = (tp__narrow_row){
       .name = name,
       .started = (uint32_t)(run->queued_ns - begin_ns),
       .took = run->attempts ? (uint32_t)(run->ended_ns - run->started_ns) : 0,
-      .state_attempts = tp__row_state_attempts(run->state, run->attempts),
-      .reason = run->reason,
-      .manner = (uint8_t)(tp__row_manner(run->execution, run->failure) | run->verdict << 5 | run->fallback_used << 7),
-      .contribution_count = (uint8_t)run->contribution_count};
+      .how = how | (uint32_t)run->reason << TP__HOW_REASON | (uint32_t)run->verdict << TP__HOW_VERDICT |
+             (uint32_t)run->fallback_used << TP__HOW_FALLBACK | run->contribution_count << TP__HOW_BROUGHT};
   return true;
+}
+
+static uint8_t bits(const tp__narrow_row *row, int from, int count) {
+  return (uint8_t)(row->how >> from & ((1u << count) - 1));
 }
 
 tp_run_record tp__row_wide(const tp__narrow_row *row, int64_t begin_ns, const tp__run_names *names) {
   const tp__run_name *name = tp__run_name_of(names, row->name);
-  uint16_t attempts = row->state_attempts >> 4;
+  uint16_t attempts = bits(row, TP__HOW_ATTEMPTS, 4);
   int64_t queued_ns = begin_ns + row->started;
   return (tp_run_record){.subscription = name->subscription,
                          .handler = name->handler,
@@ -37,14 +40,14 @@ tp_run_record tp__row_wide(const tp__narrow_row *row, int64_t begin_ns, const tp
                          .queued_ns = queued_ns,
                          .started_ns = attempts ? queued_ns : 0,
                          .ended_ns = attempts ? queued_ns + row->took : 0,
-                         .contribution_count = row->contribution_count,
+                         .contribution_count = bits(row, TP__HOW_BROUGHT, 8),
                          .attempts = attempts,
-                         .state = (uint8_t)tp__row_state(row),
-                         .reason = row->reason,
-                         .verdict = row->manner >> 5 & 3,
-                         .execution = row->manner & 7,
-                         .failure = row->manner >> 3 & 3,
-                         .fallback_used = row->manner >> 7};
+                         .state = bits(row, TP__HOW_STATE, 4),
+                         .reason = bits(row, TP__HOW_REASON, 8),
+                         .verdict = bits(row, TP__HOW_VERDICT, 2),
+                         .execution = bits(row, TP__HOW_EXECUTION, 3),
+                         .failure = bits(row, TP__HOW_FAILURE, 2),
+                         .fallback_used = bits(row, TP__HOW_FALLBACK, 1)};
 }
 
 /* ---- entries ---- */

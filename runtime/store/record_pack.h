@@ -15,22 +15,40 @@
 
 /** A run that was ready when it was called and made at most 15 attempts, in 4.2 s from the entry's begin. */
 typedef struct tp__narrow_row {
-  uint32_t name;          /* tp__run_names */
-  uint32_t started;       /* ns from the entry's begin; of a run that was never called: queued */
-  uint32_t took;          /* ns */
-  uint8_t state_attempts; /* tp_state, attempts << 4 */
-  uint8_t reason;
-  uint8_t manner; /* tp_execution, tp_failure << 3, verdict << 5, fallback_used << 7 */
-  uint8_t contribution_count;
+  uint32_t name;    /* tp__run_names */
+  uint32_t started; /* ns from the entry's begin; of a run that was never called: queued */
+  uint32_t took;    /* ns */
+  uint32_t how;     /* tp__row_how() and what run brought: bits as TP__HOW_* begin */
 } tp__narrow_row;
 
-static inline uint8_t tp__row_state_attempts(uint32_t state, uint32_t attempts) {
-  return (uint8_t)(state | attempts << 4);
+enum {
+  TP__HOW_STATE = 0,      /* 4 bits */
+  TP__HOW_ATTEMPTS = 4,   /* 4 */
+  TP__HOW_REASON = 8,     /* 8 */
+  TP__HOW_EXECUTION = 16, /* 3 */
+  TP__HOW_FAILURE = 19,   /* 2 */
+  TP__HOW_VERDICT = 21,   /* 2 */
+  TP__HOW_FALLBACK = 23,  /* 1 */
+  TP__HOW_BROUGHT = 24    /* 8: contributions */
+};
+/** Of a run without reason, verdict, fallback and contributions. */
+static inline uint32_t tp__row_how(uint32_t state, uint32_t attempts, uint32_t execution, uint32_t failure) {
+  return state << TP__HOW_STATE | attempts << TP__HOW_ATTEMPTS | execution << TP__HOW_EXECUTION |
+         failure << TP__HOW_FAILURE;
 }
-static inline uint8_t tp__row_manner(uint32_t execution, uint32_t failure) {
-  return (uint8_t)(execution | failure << 3);
+
+/** Four words at a time, in one load and one store each: a row that was written a moment ago is read as it was written,
+ *  which a wider copy would have to wait for. */
+typedef uint32_t tp__row_words __attribute__((vector_size(16), aligned(8), may_alias));
+static inline void tp__row_put(tp__narrow_row *row, uint32_t name, uint32_t started, uint32_t took, uint32_t how) {
+  *(tp__row_words *)row = (tp__row_words){name, started, took, how};
 }
-static inline uint32_t tp__row_state(const tp__narrow_row *row) { return row->state_attempts & 15u; }
+static inline void tp__rows_copy(tp__narrow_row *to, const tp__narrow_row *from, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    ((tp__row_words *)to)[i] = ((const tp__row_words *)from)[i];
+    __asm__("" ::: "memory"); /* else the compiler makes it a wider copy again */
+  }
+}
 
 /** @return false when the run does not fit; then *ret_row is untouched. */
 bool tp__row_narrow(const tp_run_record *run, int64_t begin_ns, uint32_t name, tp__narrow_row *ret_row);

@@ -1,101 +1,120 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/store/record_ring.h"
 
-enum { BYTES_MAX = 16 << 20, ID_BYTES_MAX = UINT16_MAX };
+enum { ID_BYTES_MAX = UINT16_MAX };
 
-static tp__packed_entry *first_of(const tp__record_slot *slot) {
-  return (tp__packed_entry *)(slot->memory + slot->texts_size);
+/* In front of each batch; then come the texts of its ids, padded to 8, and its packed entries. */
+typedef struct head {
+  uint32_t size; /* of the batch, with this */
+  uint32_t entry_count;
+  uint16_t id_sizes[TP_ID_COUNT];
+} head;
+
+static size_t align8(size_t size) { return (size + 7) & ~(size_t)7; }
+static tp__record_segment *segment_of(tp__link *link) { return TP__CONTAINER(link, tp__record_segment, link); }
+
+/* ---- segments ---- */
+
+static void forget(tp__record_ring *ring, tp__record_segment *segment) {
+  ring->entry_count -= segment->entry_count;
+  segment->used = segment->entry_count = segment->batch_count = 0;
+  tp__list_remove(&segment->link);
 }
 
-/* ---- room: the slots behind the newest are the oldest ---- */
-
-static void drop(tp__record_ring *ring, tp__record_slot *slot) {
-  ring->entry_count -= slot->used ? slot->entry_count : 0;
-  slot->used = 0;
+static void release(tp__record_ring *ring, tp__record_segment *segment) {
+  forget(ring, segment);
+  tp__a64_sub_acq_rel(ring->bytes, segment->capacity);
+  tp__release(ring->allocator, segment, sizeof *segment + segment->capacity);
 }
 
-static void release(tp__record_ring *ring, tp__record_slot *slot) {
-  drop(ring, slot);
-  if (!slot->memory) return;
-  tp__release(ring->allocator, slot->memory, slot->capacity);
-  ring->bytes -= slot->capacity;
-  slot->memory = NULL;
-  slot->capacity = 0;
+/* The oldest, when the newer ones hold enough, or when there may be no more memory. */
+static tp__record_segment *take_oldest(tp__record_ring *ring, size_t need) {
+  if (tp__list_empty(&ring->segments)) return NULL;
+  tp__record_segment *oldest = segment_of(ring->segments.next);
+  bool is_only = ring->segments.next == ring->segments.prev;
+  bool enough = !is_only && ring->entry_count - oldest->entry_count >= ring->entries_max;
+  bool full = !is_only && tp__a64_load_relaxed(ring->bytes) + need > ring->bytes_max;
+  if (!enough && !full) return NULL;
+  forget(ring, oldest);
+  return oldest;
 }
 
-static size_t after(const tp__record_ring *ring, size_t index) { return index + 1 < ring->slot_count ? index + 1 : 0; }
-
-static void drop_oldest(tp__record_ring *ring, void (*let_go)(tp__record_ring *ring, tp__record_slot *slot)) {
-  let_go(ring, &ring->slots[ring->oldest]);
-  ring->oldest = after(ring, ring->oldest);
+static tp__record_segment *new_segment(tp__record_ring *ring, size_t need) {
+  size_t capacity = need > TP__SEGMENT_BYTES ? need : TP__SEGMENT_BYTES;
+  tp__record_segment *segment = tp__alloc(ring->allocator, sizeof *segment + capacity);
+  if (!segment) return NULL;
+  *segment = (tp__record_segment){.capacity = capacity};
+  tp__list_init(&segment->link);
+  tp__a64_add_relaxed(ring->bytes, capacity);
+  return segment;
 }
 
-static bool grow(tp__record_ring *ring, tp__record_slot *slot, size_t size) {
-  release(ring, slot);
-  while (ring->bytes + size > BYTES_MAX && ring->oldest != ring->newest) drop_oldest(ring, release);
-  slot->memory = tp__alloc(ring->allocator, size);
-  if (!slot->memory) return false;
-  slot->capacity = size;
-  ring->bytes += size;
-  return true;
+/* A segment with room for need bytes behind the newest; odd sizes are not kept. */
+static tp__record_segment *next_segment(tp__record_ring *ring, size_t need) {
+  tp__record_segment *segment = NULL;
+  while ((segment = take_oldest(ring, need)) && (segment->capacity < need || segment->capacity > TP__SEGMENT_BYTES))
+    release(ring, segment);
+  if (!segment) segment = new_segment(ring, need);
+  if (!segment) return NULL;
+  segment->sequence = ++ring->last_sequence;
+  tp__list_push(&ring->segments, &segment->link);
+  return segment;
 }
 
-/* The slot for a new batch; the oldest batches go where there are too many entries. */
-static tp__record_slot *next_slot(tp__record_ring *ring, size_t entry_count) {
-  size_t next = after(ring, ring->newest);
-  if (next == ring->oldest) drop_oldest(ring, drop);
-  ring->newest = next;
-  while (ring->entry_count + entry_count > ring->entries_max && ring->oldest != ring->newest) drop_oldest(ring, drop);
-  drop(ring, &ring->slots[next]);
-  return &ring->slots[next];
+static char *make_room(tp__record_ring *ring, size_t size, uint32_t entry_count) {
+  tp__record_segment *newest = tp__list_empty(&ring->segments) ? NULL : segment_of(ring->segments.prev);
+  if (!newest || newest->capacity - newest->used < size) newest = next_segment(ring, size);
+  if (!newest) return NULL;
+  char *memory = newest->memory + newest->used;
+  newest->used += size;
+  newest->entry_count += entry_count;
+  newest->batch_count++;
+  ring->entry_count += entry_count;
+  return memory;
 }
 
 /* ---- doors ---- */
 
-tp_status tp__record_ring_init(tp__record_ring *ring, const tp_allocator *allocator, size_t entries_max) {
-  /* One slot more than entries, so that newest and oldest differ when all hold one. */
-  *ring = (tp__record_ring){.allocator = allocator, .entries_max = entries_max, .slot_count = entries_max + 1};
-  ring->slots = tp__alloc_zero(allocator, ring->slot_count * sizeof *ring->slots);
-  return ring->slots ? TP_OK : TP_ERR_NO_MEMORY;
+void tp__record_ring_init(tp__record_ring *ring, const tp_allocator *allocator, size_t entries_max, tp__a64 *bytes,
+                          size_t bytes_max) {
+  *ring = (tp__record_ring){.allocator = allocator, .entries_max = entries_max, .bytes = bytes, .bytes_max = bytes_max};
+  tp__list_init(&ring->segments);
 }
 
 void tp__record_ring_fini(tp__record_ring *ring) {
-  for (size_t i = 0; i < ring->slot_count; i++) release(ring, &ring->slots[i]);
-  tp__release(ring->allocator, ring->slots, ring->slot_count * sizeof *ring->slots);
+  while (!tp__list_empty(&ring->segments)) release(ring, segment_of(ring->segments.next));
 }
 
 static size_t size_of_texts(const tp_text *ids) {
   size_t size = 0;
   for (int id = 0; id < TP_ID_COUNT; id++) size += ids[id].size;
-  return (size + 7) & ~(size_t)7;
+  return size;
 }
 
-static void put_texts(tp__record_slot *slot, const tp_text *ids) {
-  char *text = slot->memory;
+static char *put_texts(head *h, const tp_text *ids) {
+  char *text = (char *)(h + 1);
   for (int id = 0; id < TP_ID_COUNT; id++) {
-    slot->id_sizes[id] = (uint16_t)ids[id].size;
+    h->id_sizes[id] = (uint16_t)ids[id].size;
     if (ids[id].size > 0) memcpy(text, ids[id].data, ids[id].size);
     text += ids[id].size;
   }
+  return (char *)(h + 1) + align8((size_t)(text - (char *)(h + 1)));
 }
 
 tp_status tp__record_ring_add(tp__record_ring *ring, const tp_text *ids, const tp__record_batch *batch) {
-  size_t texts_size = size_of_texts(ids), size = texts_size + batch->used;
-  if (size > BYTES_MAX || texts_size > ID_BYTES_MAX || batch->count > ring->entries_max) return TP_ERR_TOO_LARGE;
-  tp__record_slot *slot = next_slot(ring, batch->count);
-  if (slot->capacity < size && !grow(ring, slot, size)) return TP_ERR_NO_MEMORY;
-  slot->texts_size = (uint32_t)texts_size;
-  slot->entry_count = batch->count;
-  slot->used = size;
-  ring->entry_count += batch->count;
-  put_texts(slot, ids);
-  memcpy(slot->memory + texts_size, batch->memory, batch->used);
+  size_t texts_size = size_of_texts(ids), size = sizeof(head) + align8(texts_size) + batch->used;
+  if (size > ring->bytes_max || texts_size > ID_BYTES_MAX || batch->count > ring->entries_max) return TP_ERR_TOO_LARGE;
+  head *h = (head *)make_room(ring, size, batch->count);
+  if (!h) return TP_ERR_NO_MEMORY;
+  h->size = (uint32_t)size;
+  h->entry_count = batch->count;
+  memcpy(put_texts(h, ids), batch->memory, batch->used);
   return TP_OK;
 }
 
-static bool note_late(tp__record_slot *slot, uint64_t entry_id, uint32_t run_index, int64_t late_ns) {
-  const tp__packed_entry *entry = first_of(slot);
-  for (uint32_t i = 0; i < slot->entry_count; i++, entry = tp__packed_next(entry)) {
+static bool note_late(const tp__kept_batch *batch, uint64_t entry_id, uint32_t run_index, int64_t late_ns) {
+  const tp__packed_entry *entry = batch->first;
+  for (uint32_t i = 0; i < batch->entry_count; i++, entry = tp__packed_next(entry)) {
     if (entry->entry_id != entry_id) continue;
     if (run_index < entry->run_count && !entry->names)
       ((tp_run_record *)tp__packed_rows(entry))[run_index].late_ns = late_ns;
@@ -104,47 +123,40 @@ static bool note_late(tp__record_slot *slot, uint64_t entry_id, uint32_t run_ind
   return false;
 }
 
-static size_t newest_but(const tp__record_ring *ring, size_t i) {
-  return (ring->newest + ring->slot_count - i) % ring->slot_count;
-}
-
-/* From the newest back: an attempt is seldom late by many entries. */
-void tp__record_ring_late(tp__record_ring *ring, uint64_t entry_id, uint32_t run_index, int64_t late_ns) {
-  for (size_t i = 0; i < ring->slot_count; i++) {
-    tp__record_slot *slot = &ring->slots[newest_but(ring, i)];
-    if (slot->used && note_late(slot, entry_id, run_index, late_ns)) return;
+/* From the newest segment back: an attempt is seldom late by many entries. */
+bool tp__record_ring_late(tp__record_ring *ring, uint64_t entry_id, uint32_t run_index, int64_t late_ns) {
+  for (tp__link *link = ring->segments.prev; link != &ring->segments; link = link->prev) {
+    const tp__record_segment *segment = segment_of(link);
+    tp__kept_batch batch;
+    for (size_t at = 0; at < segment->used;) {
+      at = tp__record_segment_batch(segment, at, &batch);
+      if (note_late(&batch, entry_id, run_index, late_ns)) return true;
+    }
   }
+  return false;
 }
 
-bool tp__record_ring_copy(const tp__record_ring *ring, size_t i, tp__record_slot *ret_copy) {
-  const tp__record_slot *slot = &ring->slots[newest_but(ring, i)];
-  if (!slot->used) return false;
-  *ret_copy = *slot;
-  ret_copy->memory = tp__alloc(ring->allocator, slot->used);
-  if (!ret_copy->memory) return false;
-  memcpy(ret_copy->memory, slot->memory, slot->used);
-  ret_copy->capacity = slot->used;
-  return true;
+tp_status tp__record_ring_copy(const tp__record_ring *ring, uint64_t sequence, tp__record_segment **ret_copy) {
+  tp__link *link = ring->segments.prev;
+  while (link != &ring->segments && segment_of(link)->sequence >= sequence) link = link->prev;
+  if (link == &ring->segments) return TP_ERR_NOT_FOUND;
+  const tp__record_segment *segment = segment_of(link);
+  tp__record_segment *copy = tp__alloc(ring->allocator, sizeof *copy + segment->used);
+  if (!copy) return TP_ERR_NO_MEMORY;
+  memcpy(copy, segment, sizeof *copy + segment->used);
+  copy->capacity = copy->used;
+  *ret_copy = copy;
+  return TP_OK;
 }
 
-static const tp__packed_entry *entry_at(const tp__record_slot *slot, uint32_t index) {
-  const tp__packed_entry *entry = first_of(slot);
-  while (index-- > 0) entry = tp__packed_next(entry);
-  return entry;
-}
-
-bool tp__record_slot_each(const tp__record_slot *slot, bool (*each)(void *ctx, const tp_entry_record *record),
-                          void *ctx, size_t *limit) {
-  tp_text ids[TP_ID_COUNT];
-  const char *text = slot->memory;
+size_t tp__record_segment_batch(const tp__record_segment *segment, size_t offset, tp__kept_batch *ret_batch) {
+  const head *h = (const head *)(segment->memory + offset);
+  const char *text = (const char *)(h + 1);
   for (int id = 0; id < TP_ID_COUNT; id++) {
-    ids[id] = (tp_text){text, slot->id_sizes[id]};
-    text += slot->id_sizes[id];
+    ret_batch->ids[id] = (tp_text){text, h->id_sizes[id]};
+    text += h->id_sizes[id];
   }
-  for (uint32_t i = slot->entry_count; i-- > 0;) {
-    if ((*limit)-- == 0) return false;
-    tp_entry_record record = tp__packed_view(entry_at(slot, i), ids);
-    if (!each(ctx, &record)) return false;
-  }
-  return true;
+  ret_batch->first = (const tp__packed_entry *)((const char *)(h + 1) + align8((size_t)(text - (const char *)(h + 1))));
+  ret_batch->entry_count = h->entry_count;
+  return offset + h->size;
 }

@@ -1,41 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * record_ring: the newest entry records, in slots of one batch each that keep their memory. It has no lock: its owner's
- * guards it. What it keeps is bounded by the number of entries and by bytes; the oldest goes first. */
+ * record_ring: the newest entry records, batch after batch in segments that are used again when all in them is old. It
+ * has no lock: its owner's guards it. What it keeps is bounded by the number of entries and by bytes; whole segments
+ * go, the oldest first, so that adding costs one copy and, once the bound is reached, no allocation. */
 #ifndef TP__RECORD_RING_H
 #define TP__RECORD_RING_H
 
+#include "runtime/os/os.h"
 #include "runtime/store/record_pack.h"
 
-/** A batch as it is kept: the texts of the ids, then the packed entries. */
-typedef struct tp__record_slot {
-  char *memory;
-  size_t capacity;
-  size_t used; /* 0: empty */
-  uint32_t entry_count;
-  uint32_t texts_size; /* rounded up to 8 */
-  uint16_t id_sizes[TP_ID_COUNT];
-} tp__record_slot;
+enum { TP__SEGMENT_BYTES = 64 << 10 };
+
+/** Batches as they are kept, oldest first. */
+typedef struct tp__record_segment {
+  tp__link link;     /* in ring->segments */
+  uint64_t sequence; /* rises with each use */
+  size_t capacity, used;
+  uint32_t entry_count, batch_count;
+  char memory[];
+} tp__record_segment;
 
 typedef struct tp__record_ring {
   const tp_allocator *allocator;
-  tp__record_slot *slots;
-  size_t slot_count, newest, oldest; /* indexes; equal when there is at most one */
+  tp__link segments; /* oldest first; entries are added to the last */
+  uint64_t last_sequence;
   size_t entry_count, entries_max;
-  size_t bytes;
+  tp__a64 *bytes; /* of all rings that share a bound */
+  size_t bytes_max;
 } tp__record_ring;
 
-tp_status tp__record_ring_init(tp__record_ring *ring, const tp_allocator *allocator, size_t entries_max);
+/** @param bytes  how much all rings that are given it hold, with bytes_max as their bound. */
+void tp__record_ring_init(tp__record_ring *ring, const tp_allocator *allocator, size_t entries_max, tp__a64 *bytes,
+                          size_t bytes_max);
 void tp__record_ring_fini(tp__record_ring *ring);
 /** Keeps the entries of a batch, all under the same ids.
  *  @return TP_OK, TP_ERR_NO_MEMORY, TP_ERR_TOO_LARGE for a batch that alone is above the bounds. */
 tp_status tp__record_ring_add(tp__record_ring *ring, const tp_text *ids, const tp__record_batch *batch);
-void tp__record_ring_late(tp__record_ring *ring, uint64_t entry_id, uint32_t run_index, int64_t late_ns);
-/** A copy of the i-th newest slot, to be read without the lock; its memory is the caller's to release.
- *  @return false when there is none, or no memory. */
-bool tp__record_ring_copy(const tp__record_ring *ring, size_t i, tp__record_slot *ret_copy);
-/** Gives the entries of a slot to each, newest first; false stops. @return whether all were given. */
-bool tp__record_slot_each(const tp__record_slot *slot, bool (*each)(void *ctx, const tp_entry_record *record),
-                          void *ctx, size_t *limit);
+/** Notes that a run was late. @return whether the entry is here. */
+bool tp__record_ring_late(tp__record_ring *ring, uint64_t entry_id, uint32_t run_index, int64_t late_ns);
+/** A copy of the newest segment that is older than sequence, to be read without the lock; freed by
+ *  tp__release(…, sizeof **ret_copy + (*ret_copy)->capacity).
+ *  @return TP_OK, TP_ERR_NOT_FOUND, TP_ERR_NO_MEMORY. */
+tp_status tp__record_ring_copy(const tp__record_ring *ring, uint64_t sequence, tp__record_segment **ret_copy);
+
+/* ---- reading a segment ---- */
+
+/** One batch in a segment: its ids and its entries. */
+typedef struct tp__kept_batch {
+  tp_text ids[TP_ID_COUNT];
+  const tp__packed_entry *first;
+  uint32_t entry_count;
+} tp__kept_batch;
+
+/** The batch at an offset. @return the offset behind it. */
+size_t tp__record_segment_batch(const tp__record_segment *segment, size_t offset, tp__kept_batch *ret_batch);
 
 #endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/store/record_log.h"
+
+enum { BYTES_MAX = 16 << 20 };
+
+tp_status tp__record_log_init(tp__record_log *log, const tp_allocator *allocator, size_t entries_max) {
+  memset(log, 0, sizeof *log);
+  log->allocator = allocator;
+  log->entries_max = entries_max;
+  for (int i = 0; i < TP__RECORD_STRIPES; i++) {
+    tp__record_ring_init(&log->stripes[i].ring, allocator, entries_max, &log->bytes, BYTES_MAX);
+    tp_status status = tp__mutex_init(&log->stripes[i].mutex);
+    if (status == TP_OK) continue;
+    while (i-- > 0) tp__mutex_fini(&log->stripes[i].mutex);
+    return status;
+  }
+  return TP_OK;
+}
+
+void tp__record_log_fini(tp__record_log *log) {
+  for (int i = 0; i < TP__RECORD_STRIPES; i++) {
+    tp__record_ring_fini(&log->stripes[i].ring);
+    tp__mutex_fini(&log->stripes[i].mutex);
+  }
+}
+
+tp_status tp__record_log_add(tp__record_log *log, const tp_text *ids, const tp__record_batch *batch) {
+  tp__record_stripe *stripe = &log->stripes[tp__thread_number() % TP__RECORD_STRIPES];
+  tp__mutex_lock(&stripe->mutex);
+  tp_status status = tp__record_ring_add(&stripe->ring, ids, batch);
+  tp__mutex_unlock(&stripe->mutex);
+  return status;
+}
+
+void tp__record_log_late(tp__record_log *log, uint64_t entry_id, uint32_t run_index, int64_t late_ns) {
+  bool found = false;
+  for (int i = 0; i < TP__RECORD_STRIPES && !found; i++) {
+    tp__record_stripe *stripe = &log->stripes[i];
+    tp__mutex_lock(&stripe->mutex);
+    found = tp__record_ring_late(&stripe->ring, entry_id, run_index, late_ns);
+    tp__mutex_unlock(&stripe->mutex);
+  }
+}
+
+/* ---- reading: a cursor for each ring, of which the one with the newest entry goes on ---- */
+
+typedef struct cursor {
+  tp__record_stripe *stripe;
+  const tp_allocator *allocator;
+  tp__record_segment *copy; /* NULL: none, or the last was read */
+  uint64_t sequence;        /* of the copy; what is older comes next */
+  size_t *offsets;          /* of its batches */
+  uint32_t batches_left;
+  tp__kept_batch batch;
+  uint32_t entries_left;
+  const tp__packed_entry *entry; /* the next to give; NULL: nothing is left */
+} cursor;
+
+static void let_go(cursor *c) {
+  if (!c->copy) return;
+  tp__release(c->allocator, c->offsets, c->copy->batch_count * sizeof *c->offsets);
+  tp__release(c->allocator, c->copy, sizeof *c->copy + c->copy->capacity);
+  c->copy = NULL;
+  c->offsets = NULL;
+}
+
+static tp_status find_batches(cursor *c) {
+  c->batches_left = c->copy->batch_count;
+  c->offsets = tp__alloc(c->allocator, c->batches_left * sizeof *c->offsets);
+  if (!c->offsets) return TP_ERR_NO_MEMORY;
+  size_t at = 0;
+  for (uint32_t i = 0; i < c->batches_left; i++) {
+    c->offsets[i] = at;
+    at = tp__record_segment_batch(c->copy, at, &c->batch);
+  }
+  return TP_OK;
+}
+
+static tp_status next_segment(cursor *c) {
+  let_go(c);
+  tp__mutex_lock(&c->stripe->mutex);
+  tp_status status = tp__record_ring_copy(&c->stripe->ring, c->sequence, &c->copy);
+  tp__mutex_unlock(&c->stripe->mutex);
+  TP__TRY(status);
+  c->sequence = c->copy->sequence;
+  return find_batches(c);
+}
+
+static const tp__packed_entry *entry_at(const tp__kept_batch *batch, uint32_t index) {
+  const tp__packed_entry *entry = batch->first;
+  while (index-- > 0) entry = tp__packed_next(entry);
+  return entry;
+}
+
+/* @return TP_OK also at the end, where there is no entry. */
+static tp_status step(cursor *c) {
+  c->entry = NULL;
+  while (c->entries_left == 0) {
+    while (c->batches_left == 0) {
+      tp_status status = next_segment(c);
+      if (status != TP_OK) return status == TP_ERR_NOT_FOUND ? TP_OK : status;
+    }
+    tp__record_segment_batch(c->copy, c->offsets[--c->batches_left], &c->batch);
+    c->entries_left = c->batch.entry_count;
+  }
+  c->entry = entry_at(&c->batch, --c->entries_left);
+  return TP_OK;
+}
+
+static bool is_newer(const tp__packed_entry *a, const tp__packed_entry *b) {
+  return a->ended_ns != b->ended_ns ? a->ended_ns > b->ended_ns : a->entry_id > b->entry_id;
+}
+
+static cursor *newest(cursor *cursors) {
+  cursor *best = NULL;
+  for (int i = 0; i < TP__RECORD_STRIPES; i++)
+    if (cursors[i].entry && (!best || is_newer(cursors[i].entry, best->entry))) best = &cursors[i];
+  return best;
+}
+
+tp_status tp__record_log_read(tp__record_log *log, size_t limit, bool (*each)(void *ctx, const tp_entry_record *record),
+                              void *ctx) {
+  cursor cursors[TP__RECORD_STRIPES];
+  tp_status status = TP_OK;
+  if (limit > log->entries_max) limit = log->entries_max;
+  for (int i = 0; i < TP__RECORD_STRIPES; i++)
+    cursors[i] = (cursor){.stripe = &log->stripes[i], .allocator = log->allocator, .sequence = UINT64_MAX};
+  for (int i = 0; i < TP__RECORD_STRIPES && status == TP_OK; i++) status = step(&cursors[i]);
+  for (cursor *next; status == TP_OK && limit > 0 && (next = newest(cursors)); limit--) {
+    tp_entry_record record = tp__packed_view(next->entry, next->batch.ids);
+    if (!each(ctx, &record)) break;
+    status = step(next);
+  }
+  for (int i = 0; i < TP__RECORD_STRIPES; i++) let_go(&cursors[i]);
+  return status;
+}

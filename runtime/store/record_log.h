@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * record_log: the newest entry records of all threads. Each thread adds to one of a few rings, so that threads seldom
+ * meet; whoever reads gets one list, newest first. Locks: `records`, one for each ring, never two at once. */
+#ifndef TP__RECORD_LOG_H
+#define TP__RECORD_LOG_H
+
+#include "runtime/store/record_ring.h"
+
+enum { TP__RECORD_STRIPES = 8 };
+
+typedef struct tp__record_stripe {
+  tp__mutex mutex;
+  tp__record_ring ring; /* under mutex */
+  char pad[128];        /* the next one is on other cache lines */
+} tp__record_stripe;
+
+typedef struct tp__record_log {
+  const tp_allocator *allocator;
+  size_t entries_max;
+  tp__a64 bytes; /* of all rings; relaxed: a bound that may be passed by one segment a thread */
+  char pad[128];
+  tp__record_stripe stripes[TP__RECORD_STRIPES];
+} tp__record_log;
+
+/** Keeps at least the newest entries_max of each thread's records, where memory allows, and gives that many. */
+tp_status tp__record_log_init(tp__record_log *log, const tp_allocator *allocator, size_t entries_max);
+void tp__record_log_fini(tp__record_log *log);
+/** @return as tp__record_ring_add(). Threads: any. */
+tp_status tp__record_log_add(tp__record_log *log, const tp_text *ids, const tp__record_batch *batch);
+/** Notes that a run was late; an entry that is no longer kept is no error. */
+void tp__record_log_late(tp__record_log *log, uint64_t entry_id, uint32_t run_index, int64_t late_ns);
+/** Gives the newest records by the time of their end, newest first; false stops. What is added meanwhile may be missed.
+ *  @return TP_OK, TP_ERR_NO_MEMORY. */
+tp_status tp__record_log_read(tp__record_log *log, size_t limit, bool (*each)(void *ctx, const tp_entry_record *record),
+                              void *ctx);
+
+#endif
