@@ -33,6 +33,7 @@ static inline void tp__entry_set_block(tp__entry *e, tp__turn *turn, size_t bloc
   e->verdict = TP_OUTCOME_DONE;
   e->decider = UINT32_MAX;
   e->on_run = NULL;
+  e->share = NULL;
   e->arena = (tp__arena){.allocator = &turn->runtime->allocator, .end = (char *)e + block_size};
   atomic_init(&e->refs.v, 1);
   atomic_init(&e->kept_attempts.v, NULL);

@@ -3,6 +3,7 @@
  * The machine of an entry. Nothing here takes a lock or an atomic for a phase whose handlers are all quick: the owner
  * runs ready nodes from a private stack, and what one node makes ready the next step takes. */
 #include "runtime/exec/begin.h"
+#include "runtime/exec/share.h"
 
 struct tp__retry {
   tp__due due;
@@ -112,20 +113,9 @@ static void propagate(tp__entry *e, const tp__node *node, bool passes) {
 
 /* ---- deadlines ---- */
 
-/* The end of the entry, less the longest required path behind a node that is not required. */
-static int64_t node_end(const tp__entry *e, const tp__node *node) {
-  return node->flags & TP__NODE_REQUIRED ? e->end_ns : e->end_ns - node->tail_ns;
+static int64_t hard_of(const tp__entry *e, uint32_t index, const tp__run *run) {
+  return tp__node_hard(node_of(e, index), e->end_ns, run->row.queued_ns);
 }
-
-int64_t tp__entry_hard(const tp__entry *e, uint32_t index, int64_t queued_ns) {
-  const tp__node *node = node_of(e, index);
-  int64_t end_ns = node_end(e, node);
-  if (!(node->flags & TP__NODE_DEADLINE)) return end_ns;
-  int64_t own_ns = queued_ns + node->limit_ns;
-  return own_ns < end_ns ? own_ns : end_ns;
-}
-
-static int64_t node_limit(const tp__node *node) { return node->flags & TP__NODE_DEADLINE ? 0 : node->limit_ns; }
 
 /* ---- settling ---- */
 
@@ -142,19 +132,24 @@ static int strictness(uint8_t verdict) {
   }
 }
 
+static void set_fate(tp__entry *e, tp__fate fate) {
+  e->fate = (uint8_t)fate;
+  if (e->share) tp__share_stop(e);
+}
+
 /* deny > ask > allow: the strictest stands, of equals the first; a deny ends the chain. */
 static void take_verdict(tp__entry *e, uint32_t index, uint8_t verdict) {
   e->runs[index].row.verdict = verdict;
   if (strictness(verdict) <= strictness(e->verdict)) return;
   e->verdict = verdict;
-  if (verdict == TP_OUTCOME_DENY && e->fate == TP__FATE_OPEN) e->fate = TP__FATE_DENIED;
+  if (verdict == TP_OUTCOME_DENY && e->fate == TP__FATE_OPEN) set_fate(e, TP__FATE_DENIED);
   if (verdict != TP_OUTCOME_ALLOW) e->decider = index;
 }
 
 /* Fails closed: nothing more starts; what runs is cancelled and waited for within its deadline. */
 static void fail_closed(tp__entry *e) {
   if (e->fate != TP__FATE_OPEN) return;
-  e->fate = TP__FATE_FAILED;
+  set_fate(e, TP__FATE_FAILED);
   for (uint32_t i = 0; i < e->plan->node_count; i++) {
     if (!(e->marks[i] & TP__MARK_MORE)) continue;
     tp__run *run = &e->runs[i];
@@ -276,7 +271,7 @@ static bool try_again(tp__entry *e, const tp__node *node, uint32_t index, const 
   if (!(node->flags & TP__NODE_RETRY) || !outcome->retryable || e->fate != TP__FATE_OPEN) return false;
   if (run->row.attempts >= desc->attempts) return false;
   int64_t pause = tp__retry_pause_ns(desc, run->row.attempts);
-  if (e->now_ns + pause >= tp__entry_hard(e, index, run->row.queued_ns)) return false;
+  if (e->now_ns + pause >= hard_of(e, index, run)) return false;
   struct tp__retry *retry = pause > 0 ? tp__arena_zero(&e->arena, sizeof *retry) : NULL;
   if (pause > 0 && !retry) return false;
   if (pause == 0) {
@@ -313,8 +308,8 @@ static void succeed(tp__entry *e, uint32_t index, const tp_outcome *outcome, con
 }
 
 static bool in_time(const tp__entry *e, uint32_t index, const tp__run *run) {
-  int64_t limit_ns = node_limit(node_of(e, index));
-  return run->row.ended_ns <= tp__entry_hard(e, index, run->row.queued_ns) &&
+  int64_t limit_ns = tp__node_limit(node_of(e, index));
+  return run->row.ended_ns <= hard_of(e, index, run) &&
          (!limit_ns || run->row.ended_ns - run->row.started_ns <= limit_ns);
 }
 
@@ -388,21 +383,19 @@ static tp_reason skip_reason(const tp__entry *e, const tp__node *node, uint32_t 
     if (!match->matches(match->ctx, &(tp_match_view){e})) return TP_REASON_MATCH;
   }
   if (e->marks[index] & TP__MARK_BLOCKED) return TP_REASON_DEPENDENCY;
-  if (!(node->flags & (TP__NODE_REQUIRED | TP__NODE_DETACHED)) && e->now_ns >= node_end(e, node))
+  if (!(node->flags & (TP__NODE_REQUIRED | TP__NODE_DETACHED)) && e->now_ns >= tp__node_end(node, e->end_ns))
     return TP_REASON_NO_SLACK;
   return TP_REASON_NONE;
 }
 
 static const tp__output nothing;
 
-/* A call that was made here: its answer, unless it deferred. */
-static void take_call(tp__entry *e, uint32_t index, tp__run *run, const tp_outcome *outcome) {
-  tp_call *call = &e->call;
-  e->is_call_set = false;
+/* The answer of a quick call, unless it deferred. */
+static void take_call(tp__entry *e, uint32_t index, tp_call *call, const tp_outcome *outcome) {
   if (!call->attempt) {
     take_answer(e, index, outcome, call->touched ? &call->output : &nothing);
   } else if (outcome->kind == TP_OUTCOME_DEFERRED || !tp__attempt_revoke(call->attempt)) {
-    run->attempt = call->attempt;
+    tp__run_make(e, index)->attempt = call->attempt;
     tp__attempt_await(call->attempt, tp__call_deadline(call));
   } else {
     tp__attempt_unref(call->attempt);
@@ -411,24 +404,25 @@ static void take_call(tp__entry *e, uint32_t index, tp__run *run, const tp_outco
 }
 
 static void call_here(tp__entry *e, const tp__node *node, uint32_t index, tp__run *run) {
-  tp__quick_call_set(e, index);
+  tp__quick_call_set(e, &e->call, &e->arena, index);
   e->call.attempt_number = run->row.attempts;
   e->call.started_ns = run->row.started_ns = e->now_ns;
   tp_outcome outcome = node->run(node->self, &e->call);
   run->row.ended_ns = e->now_ns = tp__stamp(e->turn->runtime, e->now_ns);
-  take_call(e, index, run, &outcome);
+  e->is_call_set = false;
+  take_call(e, index, &e->call, &outcome);
 }
 
-void tp__entry_called(tp__entry *e, uint32_t index, const tp_outcome *outcome, int64_t started_ns) {
+void tp__entry_called(tp__entry *e, uint32_t index, tp_call *call, const tp_outcome *outcome, int64_t ended_ns) {
   tp__run *run = tp__run_make(e, index);
   run->row.attempts = 1;
-  run->row.queued_ns = run->row.started_ns = started_ns;
-  run->row.ended_ns = e->now_ns;
-  take_call(e, index, run, outcome);
+  run->row.queued_ns = run->row.started_ns = call->started_ns;
+  run->row.ended_ns = ended_ns;
+  take_call(e, index, call, outcome);
 }
 
 static void hand_over(tp__entry *e, const tp__node *node, uint32_t index, tp__run *run) {
-  tp_reason refused = tp__node_hand_over(e, index, tp__entry_hard(e, index, run->row.queued_ns), node_limit(node));
+  tp_reason refused = tp__node_hand_over(e, index, hard_of(e, index, run), tp__node_limit(node));
   if (refused) settle(e, index, TP_STATE_FAILED, refused);
 }
 
@@ -461,8 +455,7 @@ static void step(tp__entry *e, uint32_t index) {
   if (node->flags & TP__NODE_DETACHED) {
     run->row.attempts++;
     detach(e, index, run);
-  } else if (e->now_ns >=
-             tp__entry_hard(e, index, run->row.queued_ns)) { /* required, or tried again: there is no time left */
+  } else if (e->now_ns >= hard_of(e, index, run)) { /* required, or tried again: there is no time left */
     run->row.ended_ns = e->now_ns;
     settle(e, index, TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
   } else {
@@ -490,6 +483,7 @@ static uint32_t first_failure(const tp__entry *e) {
 }
 
 static void end(tp__entry *e) {
+  if (e->share) tp__share_stop(e);
   e->ended = true;
   e->ended_ns = e->now_ns;
   if (e->fate == TP__FATE_FAILED) e->decider = first_failure(e);
@@ -497,12 +491,20 @@ static void end(tp__entry *e) {
   e->on_end(e);
 }
 
+static void run_ready(tp__entry *e) {
+  uint32_t index;
+  while (e->leaving_count + e->ready_count > 0) {
+    bool all_run =
+        !next_leaving(e, &index) && (tp__share_pays(e) ? tp__share_run(e, &index) : tp__quick_run(e, &index));
+    if (!all_run) step(e, index);
+  }
+}
+
 static void advance(tp__entry *e) {
   if (e->running) return;
   e->running = true;
-  uint32_t index;
-  while (e->leaving_count + e->ready_count > 0)
-    if (next_leaving(e, &index) || !tp__quick_run(e, &index)) step(e, index);
+  do run_ready(e);
+  while (e->share && tp__share_wait(e));
   e->running = false;
   if (e->unsettled == 0 && !e->ended) end(e);
 }
@@ -523,7 +525,7 @@ void tp__entry_cancel(tp__entry *e) {
   e->cancelled = true;
   e->now_ns = tp__now_ns();
   if (e->end_ns > e->now_ns) e->end_ns = e->now_ns;
-  if (e->fate == TP__FATE_OPEN) e->fate = TP__FATE_CANCELLED;
+  if (e->fate == TP__FATE_OPEN) set_fate(e, TP__FATE_CANCELLED);
   bool was_running = e->running;
   e->running = true; /* what settles below only pushes; the entry must not end while it is walked */
   for (uint32_t i = 0; i < e->plan->node_count; i++) {
@@ -562,6 +564,7 @@ void tp__entry_unref(tp__entry *e) {
   tp__turn *turn = e->turn;
   bool holds_turn = e->holds_turn;
   tp__node_attempts_free(e);
+  if (e->share) tp__share_free(e);
   tp__arena_fini(&e->arena);
   tp__block_give(&turn->runtime->blocks, e, e->block_size);
   if (holds_turn) tp__turn_unref(turn);

@@ -19,6 +19,7 @@
 #include "runtime/store/record_pack.h"
 
 typedef struct tp__entry tp__entry;
+typedef struct tp__share tp__share;
 struct tp__retry;
 
 /** A contribution in the order it was emitted. */
@@ -118,6 +119,7 @@ struct tp__entry {
   int64_t begin_ns, end_ns, now_ns, ended_ns;
   int64_t easy_ns; /* up to here no node's deadline but its own limit has passed, and a row can say when it was */
   tp__link link;   /* in turn->entries */
+  tp__share *share; /* nodes that other threads call; NULL: none ever */
   tp__arena arena;
   tp_call call;    /* not set up at birth */
   /* atomic */
@@ -169,14 +171,26 @@ tp__run *tp__run_make(tp__entry *entry, uint32_t index);
 /** quick.c: calls quick nodes from the ready stack one after the other, until it is empty or a node must be looked at
  *  closer. @return false with *ret_index: look at this one. */
 bool tp__quick_run(tp__entry *entry, uint32_t *ret_index);
-/** Owner: the node's deadline, if it was ready at queued_ns; the limit of a call is not in it but for Deadline. */
-int64_t tp__entry_hard(const tp__entry *entry, uint32_t index, int64_t queued_ns);
+/** When a node must end in an entry that ends at end_ns: less the longest required path behind it, if it is not
+ *  required itself. */
+static inline int64_t tp__node_end(const tp__node *node, int64_t end_ns) {
+  return node->flags & TP__NODE_REQUIRED ? end_ns : end_ns - node->tail_ns;
+}
+/** The node's deadline, if it was ready at queued_ns; the limit of a call is not in it but for Deadline. */
+static inline int64_t tp__node_hard(const tp__node *node, int64_t end_ns, int64_t queued_ns) {
+  int64_t node_end_ns = tp__node_end(node, end_ns), own_ns = queued_ns + node->limit_ns;
+  return node->flags & TP__NODE_DEADLINE && own_ns < node_end_ns ? own_ns : node_end_ns;
+}
+/** How long one call of the node may take; 0: as long as there is time. */
+static inline int64_t tp__node_limit(const tp__node *node) {
+  return node->flags & TP__NODE_DEADLINE ? 0 : node->limit_ns;
+}
 /** call.c: when the call must have answered. */
 int64_t tp__call_deadline(const tp_call *call);
 /** quick.c: sets up the call of a quick node. */
-void tp__quick_call_set(tp__entry *entry, uint32_t index);
-/** A quick node was called, and what it said or did is not ordinary. */
-void tp__entry_called(tp__entry *entry, uint32_t index, const tp_outcome *outcome, int64_t started_ns);
+void tp__quick_call_set(tp__entry *entry, tp_call *call, tp__arena *arena, uint32_t index);
+/** A quick node was called, here or by a helper, and what it said or did is not ordinary. */
+void tp__entry_called(tp__entry *entry, uint32_t index, tp_call *call, const tp_outcome *outcome, int64_t ended_ns);
 
 /** The node's answer is in. output: what it emitted. Settles, retries or fails; then goes on. */
 void tp__entry_answered(tp__entry *entry, uint32_t index, const tp_outcome *outcome, const tp__output *output,

@@ -78,6 +78,10 @@ static void settled(tp__attempt *attempt, tp__attempt_end how) {
   e->now_ns = tp__now_ns();
   run->row.started_ns = (int64_t)tp__a64_load_acquire(&attempt->started_ns);
   run->attempt = NULL;
+  if (run->row.attempts == 0) { /* a helper called it, and has not handed in that it deferred (share.c) */
+    run->row.attempts = (uint16_t)a->call.attempt_number;
+    run->row.queued_ns = run->row.started_ns;
+  }
   switch (how) {
     case TP__ANSWERED: {
       tp__output output = a->call.output;

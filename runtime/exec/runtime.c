@@ -5,6 +5,8 @@
  * the engine workers, the handler threads; free. */
 #include "runtime/exec/runtime.h"
 
+#include "runtime/exec/share.h"
+
 #include <stdio.h>
 
 #include "runtime/exec/bug.h"
@@ -186,6 +188,9 @@ tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__above *abo
   runtime->allocator = allocator;
   runtime->store = options.store;
   runtime->above = above;
+  runtime->helpers_max = tp__cpu_count() - 1 < options.engine_workers ? tp__cpu_count() - 1 : options.engine_workers;
+  runtime->dear_ns = TP__SHARE_DEAR_NS;
+  runtime->search_ns = TP__SHARE_SEARCH_NS;
   tp__list_init(&runtime->turns);
   for (int room = 0; room < ROOMS; room++) {
     tp_status status = build(runtime, (enum room)room, fault);

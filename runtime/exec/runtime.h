@@ -48,6 +48,9 @@ struct tp_runtime {
   tp_store store;
   const tp__above *above;
   tp__registry *registry;
+  uint32_t helpers_max; /* share.h: how many engine workers may help one entry */
+  uint32_t dear_ns;     /* what a node must take to be given away */
+  int64_t search_ns;    /* how long an owner or helper looks for what may come before it sleeps */
   /* rooms with a lock of their own */
   tp__blocks blocks;
   tp__workers workers;

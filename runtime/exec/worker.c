@@ -4,8 +4,6 @@
 #include "runtime/exec/bug.h"
 #include "runtime/exec/runtime.h"
 
-#define STOPPED (UINT32_C(1) << 31) /* in workers->sleepers: the threads are gone */
-
 tp_status tp__workers_init(tp__workers *workers, struct tp_runtime *runtime, uint32_t count, size_t strands_max) {
   memset(workers, 0, sizeof *workers);
   workers->runtime = runtime;
@@ -80,7 +78,8 @@ void tp__workers_stop(tp__workers *workers) {
   for (uint32_t i = 0; i < workers->count && workers->threads[i]; i++) tp__thread_join(workers->threads[i]);
   tp__release(&workers->runtime->allocator, workers->threads, workers->count * sizeof *workers->threads);
   workers->threads = NULL;
-  tp__a32_or_acq_rel(&workers->sleepers, STOPPED); /* pairs with tp__workers_push: one of the two sees the other's */
+  /* Pairs with tp__workers_push: one of the two sees the other's. */
+  tp__a32_or_acq_rel(&workers->sleepers, TP__WORKERS_STOPPED);
   if (!TP__BUG(TP__BUG_LEFT_QUEUED)) run_rest(workers);
 }
 
@@ -91,7 +90,7 @@ void tp__workers_push(struct tp_runtime *runtime, tp__strand *strand) {
   (void)pushed;
   uint32_t sleepers = tp__a32_add_acq_rel(&workers->sleepers, 0);
   if (sleepers == 0) return; /* pairs with sleep_for_work */
-  if (sleepers & STOPPED) {
+  if (sleepers & TP__WORKERS_STOPPED) {
     if (!TP__BUG(TP__BUG_LEFT_QUEUED)) run_rest(workers);
     return;
   }

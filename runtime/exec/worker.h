@@ -8,6 +8,8 @@
 #include "runtime/exec/strand.h"
 #include "runtime/os/queue.h"
 
+#define TP__WORKERS_STOPPED (UINT32_C(1) << 31) /* in sleepers: the threads are gone */
+
 typedef struct tp__workers {
   /* never changes after start */
   struct tp_runtime *runtime;
@@ -31,5 +33,9 @@ void tp__workers_stop(tp__workers *workers);
 void tp__workers_fini(tp__workers *workers);
 /** Schedules a strand that the caller just made non-idle. */
 void tp__workers_push(struct tp_runtime *runtime, tp__strand *strand);
+/** A look, which may be over when it returns: whether a worker has nothing to do. */
+static inline bool tp__workers_idle(const tp__workers *workers) {
+  return (tp__a32_load_relaxed(&workers->sleepers) & ~TP__WORKERS_STOPPED) > 0;
+}
 
 #endif

@@ -77,6 +77,13 @@ TP__ATOMIC_MATH(a64, uint64_t, tp__a64)
 #undef TP__ATOMIC_OPS
 #undef TP__ATOMIC_MATH
 
+/** In a loop that looks again and again at what another thread will write. */
+static inline void tp__cpu_relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
 /* ---- clock ---- */
 
 enum { TP__NS_PER_US = 1000, TP__NS_PER_MS = 1000000 };

@@ -220,6 +220,8 @@ static bool is_plain(const tp__node *node) {
   return (node->flags & (TP__NODE_QUICK | TP__NODE_DETACHED | TP__NODE_MATCH)) == TP__NODE_QUICK;
 }
 
+enum { CHEAP_NS_MAX = 2000 }; /* of what is not worth another thread's time */
+
 static void condense(tp__plan *plan, const tp__registry *registry) {
   plan->all_plain = true;
   plan->limit_ns_min = TP__NEVER;
@@ -238,6 +240,7 @@ static void condense(tp__plan *plan, const tp__registry *registry) {
     if (node->tail_ns > plan->tail_ns_max) plan->tail_ns_max = node->tail_ns;
     if (node->limit_ns > 0 && node->limit_ns < plan->limit_ns_min) plan->limit_ns_min = node->limit_ns;
   }
+  plan->cheap_ns_max = plan->limit_ns_min < CHEAP_NS_MAX ? plan->limit_ns_min : CHEAP_NS_MAX;
 }
 
 /* The last root is called first, as a stack has it. */
@@ -263,12 +266,14 @@ static tp__plan *plan_new(const tp__draft *draft, const uint32_t *order, uint32_
   plan->start_bytes = (uint32_t)((count * (2 * sizeof(uint16_t) + 1) + 7) & ~(size_t)7);
   plan->start = tp__arena_alloc(arena, plan->start_bytes);
   plan->quick = tp__arena_alloc(arena, count * sizeof *plan->quick);
+  plan->costs = tp__arena_zero(arena, (count + 1) * sizeof *plan->costs);
   plan->edges = tp__arena_alloc(arena, edge_count * sizeof *plan->edges);
   plan->deps = tp__arena_alloc(arena, edge_count * sizeof *plan->deps);
   plan->indegree = tp__arena_alloc(arena, count * sizeof *plan->indegree);
   plan->roots = tp__arena_alloc(arena, count * sizeof *plan->roots);
-  if (!plan->nodes || !plan->start || !plan->quick || !plan->edges || !plan->deps || !plan->indegree || !plan->roots)
-    return NULL;
+  if (!plan->nodes || !plan->start || !plan->quick || !plan->costs) return NULL;
+  if (!plan->edges || !plan->deps || !plan->indegree || !plan->roots) return NULL;
+  plan->dear_count = &plan->costs[count];
   for (uint32_t i = 0; i < count; i++) plan->nodes[i] = draft->nodes[order[i]];
   return plan;
 }

@@ -164,7 +164,10 @@ typedef struct tp__plan {
   bool all_plain;             /* every node is plain */
   int64_t tail_ns_max;        /* of all nodes */
   int64_t limit_ns_min;       /* of the nodes that have a limit; TP__NEVER: none has */
+  int64_t cheap_ns_max;       /* what takes longer is noted (exec/share.h), or was too long */
   const tp__run_names *run_names; /* the registry's */
+  /** Atomic, beside a plan that never changes: what each dear node takes, in ns, and how many are dear. */
+  tp__a32 *costs, *dear_count;
   uint64_t hash;              /* of everything that decides behaviour but pointers */
 } tp__plan;
 

@@ -229,7 +229,7 @@ static void look_again(const call_note *note, const tp_call *call) {
     world_fail(note->w, "what a call sees does not change", "node %d", note->node);
 }
 
-/* Quick ones run on a thread that owns the turn, one at a time; the others on a handler thread, under their permits. */
+/* Quick ones run on a thread that owns the turn or helps it; the others on a handler thread, under their permits. */
 static bool enter(node_actor *actor, const call_note *note) {
   world *w = actor->w;
   const script_node *node = &w->s->nodes[actor->index];
@@ -238,7 +238,8 @@ static bool enter(node_actor *actor, const call_note *note) {
   if (tp__thread_local_get() != (here ? TP__THREAD_OWNER : TP__THREAD_HANDLER))
     world_fail(w, "placement is the handler's", "node %d (%s) runs on the wrong kind of thread", actor->index,
                here ? "quick" : "not quick");
-  if (here && turn->inside++ > 0) world_fail(w, "one owner", "two quick handlers of turn %u run at once", turn->index);
+  if (here && turn->inside++ > w->runtime->helpers_max)
+    world_fail(w, "one owner, and its helpers", "%u quick handlers of turn %u run at once", turn->inside, turn->index);
   if (!here) {
     uint32_t permits = node->max_concurrent ? node->max_concurrent : node->quick ? UINT32_MAX : 16;
     uint32_t threads = w->s->options.handler_threads ? w->s->options.handler_threads : 64;

@@ -78,6 +78,9 @@ static void draw_machine(drawer *d, int policy) {
   s->sim.policy = policy >= 0 ? (tp__sim_policy)policy : (tp__sim_policy)below(d, 2);
   if (s->weather >= WEATHER_STORM) s->sim.clock_jump_inverse = one_in(d, 2) ? 20 : 200;
   if (s->weather != WEATHER_FAULTS) return;
+  s->all_dear = one_in(d, 2);
+  s->helpers_max = 1 + (uint32_t)below(d, 3);
+  s->search_ns = (int64_t)below(d, 4) * 200;
   if (!one_in(d, 4)) s->sim.alloc_refuse_inverse = 8 << below(d, 6);
   if (!one_in(d, 3)) s->sim.thread_refuse_inverse = 2 << below(d, 5);
   if (one_in(d, 3)) s->store_refuse_inverse = 2 + (uint32_t)below(d, 8);

@@ -126,6 +126,9 @@ typedef struct script {
   int64_t kill_ns; /* when a subscription is switched off; 0: never */
   int kill_node;
   uint32_t pokes;  /* how often stale tokens are tried */
+  bool all_dear;   /* every quick node is worth giving to an idle engine worker, whatever it takes */
+  uint32_t helpers_max;
+  int64_t search_ns; /* how long one looks for what others bring before sleeping */
   bool wall_jumps; /* somebody sets the wall clock meanwhile */
 } script;
 

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/exec/quick_loop.h"
+
+enum { PARCELS = 8, PARCEL_NODES_MAX = 8, HELPERS_MAX = 7, LINE_BYTES = 64 };
+
+static void woken(tp__message *message);
+
+enum parcel_state { EMPTY = 0, OFFERED = 1, OPENED = 2, DONE = 3 };
+
+typedef struct parcel_time {
+  int64_t started_ns, ended_ns;
+} parcel_time;
+
+typedef struct parcel {
+  /* the owner writes it before the offer, the helper from opening to done */
+  tp_call call;
+  int64_t end_ns, easy_ns; /* the entry's, which a cancel may move meanwhile */
+  uint32_t count;          /* of indexes */
+  uint16_t indexes[PARCEL_NODES_MAX];
+  char line[LINE_BYTES]; /* what follows is looked at by both */
+  /* atomic: acq_rel, hands over all the rest */
+  tp__a32 state;
+  /* the helper's, read by the owner when done */
+  uint32_t called; /* how many of them; the last one's answer is kept when it is odd */
+  bool odd;
+  tp_outcome outcome;
+  parcel_time times[PARCEL_NODES_MAX];
+  tp__arena arena;
+} parcel;
+
+typedef struct helper {
+  tp__entry *entry;
+  tp__strand strand; /* an engine worker is asked by a message to it, and helps as its owner */
+  tp__message ask;
+  tp__a32 asked; /* 1: from the ask until the worker has left; acq_rel: then the strand is the entry's owner's again */
+} helper;
+
+struct tp__share {
+  /* never changes */
+  size_t block_size;
+  uint32_t helper_count;
+  /* owner only */
+  tp__entry *entry;
+  uint32_t out;        /* parcels that are not EMPTY */
+  bool wake_is_coming; /* the message below may be under way, and holds the entry */
+  tp__message wake;
+  /* atomic */
+  tp__a32 stopped; /* 1: no node is to be called any more; relaxed: any moment will do */
+  tp__a32 waiting; /* 1: the owner wants the message; acq_rel: see wait_for_message() */
+  char line[LINE_BYTES];
+  parcel parcels[PARCELS];
+  helper helpers[HELPERS_MAX];
+};
+
+/* ---- what a node costs ---- */
+
+/* An estimate, so that it does not matter who writes between; but each step to and from 0 is counted once. */
+void tp__share_note(const tp__plan *plan, uint32_t index, int64_t took_ns) {
+  enum { CHEAP_NS = TP__SHARE_DEAR_NS / 2 };
+  tp__a32 *cost = &plan->costs[index];
+  uint32_t took = took_ns < INT32_MAX ? (uint32_t)took_ns : INT32_MAX, old = tp__a32_load_relaxed(cost);
+  uint32_t new = old ? old - old / 8 + took / 8 : took;
+  if (new < CHEAP_NS) new = 0;
+  old = tp__a32_exchange_acq_rel(cost, new);
+  if (!old && new) tp__a32_add_relaxed(plan->dear_count, 1);
+  if (old && !new) tp__a32_sub_acq_rel(plan->dear_count, 1);
+}
+
+bool tp__share_pays(const tp__entry *e) {
+  if (!tp__a32_load_relaxed(e->plan->dear_count)) return false;
+  if (e->share) return true;
+  if (e->ready_count < 2 || e->watched || e->detached_run || e->fate != TP__FATE_OPEN) return false;
+  const tp_runtime *runtime = e->turn->runtime;
+  return runtime->helpers_max > 0 && tp__workers_idle(&runtime->workers);
+}
+
+/* ---- the helper ---- */
+
+/* Calls the nodes of a parcel, up to one that has something to say. */
+static void open_parcel(tp__share *share, parcel *p) {
+  const tp__node *nodes = share->entry->plan->nodes;
+  const tp_runtime *runtime = share->entry->turn->runtime;
+  int64_t now_ns = tp__now_ns();
+  p->odd = false;
+  for (p->called = 0; p->called < p->count && !p->odd; p->called++) {
+    uint32_t index = p->indexes[p->called];
+    if (now_ns >= p->easy_ns || tp__a32_load_relaxed(&share->stopped)) break;
+    if (tp__a32_load_relaxed(&runtime->kills)) break;
+    p->call.index = index;
+    p->call.started_ns = now_ns;
+    p->call.hard_ns = tp__node_hard(&nodes[index], p->end_ns, now_ns);
+    p->call.limit_ns = tp__node_limit(&nodes[index]);
+    p->outcome = nodes[index].run(nodes[index].self, &p->call);
+    parcel_time *time = &p->times[p->called];
+    time->started_ns = now_ns;
+    time->ended_ns = now_ns = tp__stamp(runtime, now_ns);
+    p->odd = p->outcome.kind != TP_OUTCOME_DONE || p->call.touched;
+  }
+}
+
+/* Whoever comes second, this or wait_for_message(), sees what the other did. */
+static void hand_in(tp__share *share, parcel *p) {
+  tp__a32_exchange_acq_rel(&p->state, DONE);
+  if (tp__a32_exchange_acq_rel(&share->waiting, 0) == 0) return;
+  tp__entry *e = share->entry;
+  if (!tp__strand_push(&e->turn->strand, &share->wake)) tp__entry_unref(e); /* the turn has ended: the message's */
+}
+
+static bool help_once(tp__share *share) {
+  bool any = false;
+  for (int i = 0; i < PARCELS; i++) {
+    parcel *p = &share->parcels[i];
+    uint32_t offered = OFFERED;
+    if (tp__a32_load_relaxed(&p->state) != OFFERED || !tp__a32_cas_acq_rel(&p->state, &offered, OPENED)) continue;
+    open_parcel(share, p);
+    hand_in(share, p);
+    any = true;
+  }
+  return any;
+}
+
+static void left(tp__strand *strand) {
+  helper *h = TP__CONTAINER(strand, helper, strand);
+  tp__entry *e = h->entry;
+  tp__a32_store_release(&h->asked, 0); /* pairs with ask_helpers() */
+  tp__entry_unref(e);
+}
+
+static void help(tp__message *message) {
+  helper *h = TP__CONTAINER(message, helper, ask);
+  tp__share *share = h->entry->share;
+  int64_t search_ns = h->entry->turn->runtime->search_ns, until_ns = tp__now_ns() + search_ns;
+  while (!tp__a32_load_relaxed(&share->stopped)) {
+    if (help_once(share)) until_ns = tp__now_ns() + search_ns;
+    else if (tp__now_ns() >= until_ns) break;
+    else tp__cpu_relax();
+  }
+  h->strand.end = left;
+}
+
+/* ---- the owner: giving ---- */
+
+static tp__share *share_new(tp__entry *e) {
+  tp_runtime *runtime = e->turn->runtime;
+  size_t block_size;
+  tp__share *share = tp__block_take(&runtime->blocks, sizeof *share, &block_size);
+  if (!share) return NULL;
+  memset(share, 0, sizeof *share);
+  share->block_size = block_size;
+  share->entry = e;
+  share->helper_count = runtime->helpers_max < HELPERS_MAX ? runtime->helpers_max : HELPERS_MAX;
+  share->wake.deliver = woken;
+  for (int i = 0; i < PARCELS; i++) tp__arena_init(&share->parcels[i].arena, &runtime->allocator, NULL, 0, 0);
+  for (uint32_t i = 0; i < share->helper_count; i++) {
+    share->helpers[i].entry = e;
+    share->helpers[i].ask.deliver = help;
+  }
+  if (!e->holds_turn) tp__turn_hold(e->turn); /* the entry outlives its owner's interest while somebody helps */
+  e->holds_turn = true;
+  return share;
+}
+
+void tp__share_free(tp__entry *e) {
+  tp__share *share = e->share;
+  for (int i = 0; i < PARCELS; i++) tp__arena_fini(&share->parcels[i].arena);
+  tp__block_give(&e->turn->runtime->blocks, share, share->block_size);
+}
+
+static void ask_helpers(tp__share *share) {
+  for (uint32_t i = 0; i < share->helper_count; i++) {
+    helper *h = &share->helpers[i];
+    if (tp__a32_load_acquire(&h->asked)) continue; /* pairs with left() */
+    tp__a32_store_relaxed(&h->asked, 1);
+    tp__a32_add_relaxed(&share->entry->refs, 1);
+    tp__strand_init(&h->strand, share->entry->turn->runtime, false);
+    tp__strand_push(&h->strand, &h->ask);
+  }
+}
+
+static parcel *empty_parcel(tp__share *share) {
+  for (int i = 0; i < PARCELS; i++)
+    if (tp__a32_load_relaxed(&share->parcels[i].state) == EMPTY) return &share->parcels[i];
+  return NULL;
+}
+
+/* A node that may be tried again is not given away: its second attempt might begin while a first one that deferred has
+ * not returned. */
+static bool may_give(const tp__loop *l, uint32_t index) {
+  return l->nodes[index].plain && !l->e->marks[index] && !(l->plan->nodes[index].flags & TP__NODE_RETRY) &&
+         tp__a32_load_relaxed(&l->plan->costs[index]) >= l->runtime->dear_ns;
+}
+
+/* Fewer at a time as fewer are left, so that all end together. */
+static uint32_t how_many(const tp__loop *l, const tp__share *share) {
+  uint32_t fair = l->ready_count / (2 * (share->helper_count + 1));
+  return fair < 1 ? 1 : fair > PARCEL_NODES_MAX ? PARCEL_NODES_MAX : fair;
+}
+
+static bool offer_one(tp__loop *l, tp__share *share) {
+  tp__entry *e = l->e;
+  parcel *p = empty_parcel(share);
+  uint32_t most = how_many(l, share);
+  if (!p) return false;
+  p->count = 0;
+  while (p->count < most && l->ready_count > 1 && may_give(l, l->ready[l->ready_count - 1]))
+    p->indexes[p->count++] = l->ready[--l->ready_count];
+  if (p->count == 0) return false;
+  tp__quick_call_set(e, &p->call, &p->arena, 0);
+  p->end_ns = e->end_ns;
+  p->easy_ns = e->easy_ns;
+  share->out++;
+  tp__a32_store_release(&p->state, OFFERED); /* pairs with help_once() */
+  return true;
+}
+
+static void offer(tp__loop *l, tp__share *share) {
+  bool any = false;
+  while (l->ready_count > 1 && share->out < 2 * share->helper_count && offer_one(l, share)) any = true;
+  if (any) ask_helpers(share);
+}
+
+/* ---- the owner: taking ---- */
+
+static void put_back(tp__loop *l, const parcel *p, uint32_t from) {
+  for (uint32_t i = from; i < p->count; i++) l->ready[l->ready_count++] = p->indexes[i];
+}
+
+/* An answer that is not ordinary. One that deferred and was answered at once has settled already. */
+static void settle_odd(tp__loop *l, parcel *p, uint32_t index, const tp_outcome *outcome, int64_t ended_ns) {
+  tp__entry *e = l->e;
+  const tp__run *run = tp__entry_more(e, index);
+  if (run && run->settled) return;
+  tp__loop_leave(l);
+  tp__entry_called(e, index, &p->call, outcome, ended_ns);
+  *l = tp__loop_of(e);
+}
+
+static void settle_parcel(tp__loop *l, tp__share *share, parcel *p) {
+  static const tp_outcome done = {.kind = TP_OUTCOME_DONE};
+  for (uint32_t i = 0; i < p->called; i++) {
+    uint32_t index = p->indexes[i];
+    const parcel_time *time = &p->times[i];
+    bool odd = p->odd && i + 1 == p->called;
+    if (time->ended_ns > l->now_ns) l->now_ns = time->ended_ns; /* what waited for it begins then */
+    if (!odd && tp__loop_settle(l, &l->nodes[index], index, time->started_ns, time->ended_ns, true)) continue;
+    p->call.started_ns = time->started_ns;
+    p->call.touched = odd && p->call.touched;
+    settle_odd(l, p, index, odd ? &p->outcome : &done, time->ended_ns);
+  }
+  put_back(l, p, p->called);
+  tp__a32_store_relaxed(&p->state, EMPTY); /* nobody but the owner looks at what is empty */
+  share->out--;
+}
+
+static bool collect(tp__loop *l, tp__share *share) {
+  bool any = false;
+  for (int i = 0; i < PARCELS && share->out > 0; i++) {
+    parcel *p = &share->parcels[i];
+    if (tp__a32_load_acquire(&p->state) != DONE) continue; /* pairs with hand_in() */
+    settle_parcel(l, share, p);
+    any = true;
+  }
+  return any;
+}
+
+static bool take_back(tp__loop *l, tp__share *share) {
+  bool any = false;
+  for (int i = 0; i < PARCELS && share->out > 0; i++) {
+    parcel *p = &share->parcels[i];
+    uint32_t offered = OFFERED;
+    if (!tp__a32_cas_acq_rel(&p->state, &offered, EMPTY)) continue;
+    put_back(l, p, 0);
+    share->out--;
+    any = true;
+  }
+  return any;
+}
+
+bool tp__share_run(tp__entry *e, uint32_t *ret_index) {
+  if (!e->share) e->share = share_new(e);
+  if (!e->share) return tp__quick_run(e, ret_index);
+  tp__loop l = tp__loop_of(e);
+  while (l.ready_count > 0 && l.leaving_count == 0) {
+    offer(&l, e->share);
+    if (!tp__loop_next(&l, ret_index)) return false;
+    uint32_t index = *ret_index;
+    tp__quick_call_set(e, &e->call, &e->arena, index);
+    e->is_call_set = true;
+    if (!tp__loop_call(&l, &l.nodes[index], index, true)) l = tp__loop_of(e);
+    collect(&l, e->share);
+  }
+  tp__loop_leave(&l);
+  return true;
+}
+
+/* ---- the owner: waiting ---- */
+
+/* What was found, if anything, is settled in the entry. */
+static bool look(tp__entry *e, bool (*find)(tp__loop *l, tp__share *share)) {
+  tp__loop l = tp__loop_of(e);
+  bool found = find(&l, e->share);
+  tp__loop_leave(&l);
+  return found;
+}
+
+static bool search(tp__entry *e) {
+  int64_t until_ns = tp__now_ns() + e->turn->runtime->search_ns;
+  do {
+    if (look(e, collect)) return true;
+    tp__cpu_relax();
+  } while (tp__now_ns() < until_ns);
+  return false;
+}
+
+/* A helper writes DONE and then looks whether somebody waits; here it is said that somebody waits, and then looked for
+ * DONE, all by read-modify-write: whoever comes second sees the other. @return as tp__share_wait(). */
+static bool wait_for_message(tp__entry *e) {
+  tp__share *share = e->share;
+  uint32_t waiting = 1;
+  if (!share->wake_is_coming) {
+    tp__a32_add_relaxed(&e->refs, 1); /* the message's */
+    share->wake_is_coming = true;
+    tp__a32_exchange_acq_rel(&share->waiting, 1);
+  }
+  if (!look(e, collect)) return false;
+  if (tp__a32_cas_acq_rel(&share->waiting, &waiting, 0)) { /* else it is under way */
+    share->wake_is_coming = false;
+    tp__a32_sub_acq_rel(&e->refs, 1); /* never the last: the owner has one */
+  }
+  return true;
+}
+
+static void woken(tp__message *message) {
+  tp__share *share = TP__CONTAINER(message, tp__share, wake);
+  tp__entry *e = share->entry;
+  share->wake_is_coming = false;
+  if (!e->ended) tp__entry_advance(e);
+  tp__entry_unref(e);
+}
+
+bool tp__share_wait(tp__entry *e) {
+  if (e->share->out == 0 || e->ended) return false;
+  if (look(e, take_back) || search(e)) return true;
+  return wait_for_message(e);
+}
+
+void tp__share_stop(tp__entry *e) { tp__a32_store_relaxed(&e->share->stopped, 1); }
