@@ -5,86 +5,9 @@
 #include <string.h>
 
 #include "cli/message.h"
+#include "cli/pairs.h"
 #include "cli/pool.h"
 #include "turnphase/declared.h"
-
-/* ---- pairs: a map whose size is not known before it is written ---- */
-
-enum { PAIRS_MAX = 32 };
-
-/** The pairs of a map, gathered before the map is written, for its size stands in front. */
-typedef struct pairs {
-  tp_writer *writer;
-  size_t count;
-  struct pair {
-    const char *key;
-    enum { PAIR_TEXT, PAIR_INT, PAIR_BOOL, PAIR_VALUE, PAIR_PART } kind;
-    tp_text text;
-    int64_t number;
-    void (*part)(tp_writer *writer, const void *source);
-    const void *source;
-  } items[PAIRS_MAX];
-} pairs;
-
-static struct pair *add(pairs *p, const char *key) {
-  struct pair *pair = &p->items[p->count++];
-  *pair = (struct pair){.key = key};
-  return pair;
-}
-
-static void add_text(pairs *p, const char *key, tp_text text) { add(p, key)->text = text; }
-static void add_string(pairs *p, const char *key, const char *string) { add_text(p, key, tp_text_of(string)); }
-
-static void add_int(pairs *p, const char *key, int64_t number) {
-  struct pair *pair = add(p, key);
-  pair->kind = PAIR_INT;
-  pair->number = number;
-}
-
-static void add_bool(pairs *p, const char *key, bool value) {
-  struct pair *pair = add(p, key);
-  pair->kind = PAIR_BOOL;
-  pair->number = value;
-}
-
-/* A value of the library's; nothing is null. */
-static void add_value(pairs *p, const char *key, tp_text value) {
-  struct pair *pair = add(p, key);
-  pair->kind = PAIR_VALUE;
-  pair->text = value;
-}
-
-static void add_part(pairs *p, const char *key, void (*part)(tp_writer *writer, const void *source),
-                     const void *source) {
-  struct pair *pair = add(p, key);
-  pair->kind = PAIR_PART;
-  pair->part = part;
-  pair->source = source;
-}
-
-/* Arguments that a provider could not decode may be any bytes. */
-static void write_text(tp_writer *writer, tp_text text) {
-  if (tp_utf8_valid(text, NULL)) tp_write_text(writer, text);
-  else tp_write_bytes(writer, text);
-}
-
-static void write_pairs(const pairs *p) {
-  tp_write_map(p->writer, p->count);
-  for (size_t i = 0; i < p->count; i++) {
-    const struct pair *pair = &p->items[i];
-    tp_write_string(p->writer, pair->key);
-    switch (pair->kind) {
-    case PAIR_TEXT: write_text(p->writer, pair->text); break;
-    case PAIR_INT: tp_write_int(p->writer, pair->number); break;
-    case PAIR_BOOL: tp_write_bool(p->writer, pair->number != 0); break;
-    case PAIR_PART: pair->part(p->writer, pair->source); break;
-    case PAIR_VALUE:
-      if (pair->text.size) tp_write_value(p->writer, pair->text);
-      else tp_write_null(p->writer);
-      break;
-    }
-  }
-}
 
 /* ---- words ---- */
 
@@ -119,7 +42,7 @@ static const char *verdict_name(tp_outcome_kind verdict) {
   }
 }
 
-static const char *execution_name(tp_execution execution) {
+const char *cli_execution_name(tp_execution execution) {
   switch (execution) {
   case TP_EXECUTION_DEADLINE: return "deadline";
   case TP_EXECUTION_FIRE_AND_RECORD: return "fire_and_record";
@@ -141,56 +64,56 @@ static const char *failure_name(tp_failure failure) {
 
 static void write_ids(tp_writer *writer, const void *source) {
   const tp_text *ids = source;
-  pairs p = {.writer = writer};
+  cli_pairs p = {.writer = writer};
   for (size_t i = 0; i < TP_ID_COUNT; i++)
-    if (ids[i].size) add_text(&p, id_names[i], ids[i]);
-  write_pairs(&p);
+    if (ids[i].size) cli_pairs_add_text(&p, id_names[i], ids[i]);
+  cli_pairs_write(&p);
 }
 
 static void write_run(tp_writer *writer, const void *source) {
   const tp_run_record *run = source;
-  pairs p = {.writer = writer};
-  add_string(&p, "subscription", run->subscription);
-  add_string(&p, "handler", run->handler);
-  add_string(&p, "owner", run->owner);
-  add_string(&p, "state", tp_state_name(run->state));
-  add_string(&p, "reason", tp_reason_name(run->reason));
-  add_string(&p, "verdict", verdict_name(run->verdict));
-  add_string(&p, "execution", execution_name(run->execution));
-  add_string(&p, "failure", failure_name(run->failure));
-  add_int(&p, "attempts", run->attempts);
-  add_int(&p, "code", run->code);
-  add_int(&p, "contribution_count", run->contribution_count);
-  add_bool(&p, "fallback_used", run->fallback_used);
-  add_int(&p, "queued_ns", run->queued_ns);
-  add_int(&p, "started_ns", run->started_ns);
-  add_int(&p, "ended_ns", run->ended_ns);
-  add_int(&p, "late_ns", run->late_ns);
-  write_pairs(&p);
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_string(&p, "subscription", run->subscription);
+  cli_pairs_add_string(&p, "handler", run->handler);
+  cli_pairs_add_string(&p, "owner", run->owner);
+  cli_pairs_add_string(&p, "state", tp_state_name(run->state));
+  cli_pairs_add_string(&p, "reason", tp_reason_name(run->reason));
+  cli_pairs_add_string(&p, "verdict", verdict_name(run->verdict));
+  cli_pairs_add_string(&p, "execution", cli_execution_name(run->execution));
+  cli_pairs_add_string(&p, "failure", failure_name(run->failure));
+  cli_pairs_add_int(&p, "attempts", run->attempts);
+  cli_pairs_add_int(&p, "code", run->code);
+  cli_pairs_add_int(&p, "contribution_count", run->contribution_count);
+  cli_pairs_add_bool(&p, "fallback_used", run->fallback_used);
+  cli_pairs_add_int(&p, "queued_ns", run->queued_ns);
+  cli_pairs_add_int(&p, "started_ns", run->started_ns);
+  cli_pairs_add_int(&p, "ended_ns", run->ended_ns);
+  cli_pairs_add_int(&p, "late_ns", run->late_ns);
+  cli_pairs_write(&p);
 }
 
 static void write_call(tp_writer *writer, const void *source) {
   const tp_tool_call *call = source;
-  pairs p = {.writer = writer};
-  add_text(&p, "id", call->id);
-  add_text(&p, "name", call->name);
-  if (call->malformed) add_text(&p, "arguments", call->arguments);
-  else add_value(&p, "arguments", call->arguments);
-  add_bool(&p, "malformed", call->malformed);
-  write_pairs(&p);
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_text(&p, "id", call->id);
+  cli_pairs_add_text(&p, "name", call->name);
+  if (call->malformed) cli_pairs_add_text(&p, "arguments", call->arguments);
+  else cli_pairs_add_value(&p, "arguments", call->arguments);
+  cli_pairs_add_bool(&p, "malformed", call->malformed);
+  cli_pairs_write(&p);
 }
 
 static void write_result(tp_writer *writer, const void *source) {
   const tp_tool_result *result = source;
-  pairs p = {.writer = writer};
-  add_text(&p, "call_id", result->call_id);
-  add_text(&p, "name", result->name);
-  add_string(&p, "kind", tp_tool_result_name(result->kind));
-  add_bool(&p, "started", result->started);
-  add_int(&p, "completion_order", result->completion_order);
-  add_int(&p, "duration_ns", result->duration_ns);
-  add_text(&p, "text", result->text);
-  write_pairs(&p);
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_text(&p, "call_id", result->call_id);
+  cli_pairs_add_text(&p, "name", result->name);
+  cli_pairs_add_string(&p, "kind", tp_tool_result_name(result->kind));
+  cli_pairs_add_bool(&p, "started", result->started);
+  cli_pairs_add_int(&p, "completion_order", result->completion_order);
+  cli_pairs_add_int(&p, "duration_ns", result->duration_ns);
+  cli_pairs_add_text(&p, "text", result->text);
+  cli_pairs_write(&p);
 }
 
 static void write_tools(tp_writer *writer, const void *source) {
@@ -201,19 +124,19 @@ static void write_tools(tp_writer *writer, const void *source) {
 
 static void write_contribution(tp_writer *writer, const void *source) {
   const tp_contribution *c = source;
-  pairs p = {.writer = writer};
-  add_string(&p, "kind", kind_name(c->kind));
-  add_int(&p, "weight", c->weight);
-  add_string(&p, "severity", severity_name(c->severity));
-  if (c->domain.size) add_text(&p, "domain", c->domain);
-  if (c->key.size) add_text(&p, "key", c->key);
-  if (c->title.size) add_text(&p, "title", c->title);
-  add_text(&p, "text", c->text);
-  if (c->short_text.size) add_text(&p, "short_text", c->short_text);
-  if (c->value.size) add_value(&p, "value", c->value);
-  if (c->sources.size) add_value(&p, "sources", c->sources);
-  if (c->tool_count) add_part(&p, "tools", write_tools, c);
-  write_pairs(&p);
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_string(&p, "kind", kind_name(c->kind));
+  cli_pairs_add_int(&p, "weight", c->weight);
+  cli_pairs_add_string(&p, "severity", severity_name(c->severity));
+  if (c->domain.size) cli_pairs_add_text(&p, "domain", c->domain);
+  if (c->key.size) cli_pairs_add_text(&p, "key", c->key);
+  if (c->title.size) cli_pairs_add_text(&p, "title", c->title);
+  cli_pairs_add_text(&p, "text", c->text);
+  if (c->short_text.size) cli_pairs_add_text(&p, "short_text", c->short_text);
+  if (c->value.size) cli_pairs_add_value(&p, "value", c->value);
+  if (c->sources.size) cli_pairs_add_value(&p, "sources", c->sources);
+  if (c->tool_count) cli_pairs_add_part(&p, "tools", write_tools, c);
+  cli_pairs_write(&p);
 }
 
 static void write_tool_results(tp_writer *writer, const void *source) {
@@ -224,10 +147,10 @@ static void write_tool_results(tp_writer *writer, const void *source) {
 
 static void write_request(tp_writer *writer, const void *source) {
   const cli_request *request = source;
-  pairs p = {.writer = writer};
-  add_int(&p, "message_count", (int64_t)request->message_count);
-  add_part(&p, "tool_results", write_tool_results, request);
-  write_pairs(&p);
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_int(&p, "message_count", (int64_t)request->message_count);
+  cli_pairs_add_part(&p, "tool_results", write_tool_results, request);
+  cli_pairs_write(&p);
 }
 
 /* ---- events ---- */
@@ -240,27 +163,28 @@ static void write_event(tp_writer *writer, const tp_runtime *runtime, const tp_e
                         const cli_request *request) {
   const tp_phase *phase = event->phase ? tp_phase_get(runtime, event->phase) : NULL;
   bool of_tool = event->kind == TP_EVENT_TOOL_BEGIN || event->kind == TP_EVENT_TOOL_END;
-  pairs p = {.writer = writer};
-  add_string(&p, "event", tp_event_name(event->kind));
-  add_int(&p, "sequence", (int64_t)event->sequence);
-  add_int(&p, "time_ns", event->time_ns);
-  add_int(&p, "unix_ms", event->unix_ms);
-  add_part(&p, "ids", write_ids, event->ids);
-  if (phase) add_string(&p, "phase", phase->name);
-  if (has_outcome(event->kind)) add_string(&p, "outcome", event->outcome ? tp_status_name(event->outcome) : "TP_OK");
-  if (event->text.data) add_text(&p, "text", event->text);
-  if (event->subscription) add_string(&p, "subscription", event->subscription);
-  if (event->run) add_part(&p, "run", write_run, event->run);
-  if (of_tool) add_int(&p, "call_index", event->call_index);
-  if (event->tool_call) add_part(&p, "tool_call", write_call, event->tool_call);
-  if (event->tool_result) add_part(&p, "tool_result", write_result, event->tool_result);
-  if (event->contribution) add_part(&p, "contribution", write_contribution, event->contribution);
-  if (request) add_part(&p, "request", write_request, request);
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_string(&p, "event", tp_event_name(event->kind));
+  cli_pairs_add_int(&p, "sequence", (int64_t)event->sequence);
+  cli_pairs_add_int(&p, "time_ns", event->time_ns);
+  cli_pairs_add_int(&p, "unix_ms", event->unix_ms);
+  cli_pairs_add_part(&p, "ids", write_ids, event->ids);
+  if (phase) cli_pairs_add_string(&p, "phase", phase->name);
+  if (has_outcome(event->kind))
+    cli_pairs_add_string(&p, "outcome", event->outcome ? tp_status_name(event->outcome) : "TP_OK");
+  if (event->text.data) cli_pairs_add_text(&p, "text", event->text);
+  if (event->subscription) cli_pairs_add_string(&p, "subscription", event->subscription);
+  if (event->run) cli_pairs_add_part(&p, "run", write_run, event->run);
+  if (of_tool) cli_pairs_add_int(&p, "call_index", event->call_index);
+  if (event->tool_call) cli_pairs_add_part(&p, "tool_call", write_call, event->tool_call);
+  if (event->tool_result) cli_pairs_add_part(&p, "tool_result", write_result, event->tool_result);
+  if (event->contribution) cli_pairs_add_part(&p, "contribution", write_contribution, event->contribution);
+  if (request) cli_pairs_add_part(&p, "request", write_request, request);
   if (event->ended_ns) {
-    add_int(&p, "started_ns", event->started_ns);
-    add_int(&p, "ended_ns", event->ended_ns);
+    cli_pairs_add_int(&p, "started_ns", event->started_ns);
+    cli_pairs_add_int(&p, "ended_ns", event->ended_ns);
   }
-  write_pairs(&p);
+  cli_pairs_write(&p);
 }
 
 static tp_writer *begin(cli_events *events) {
@@ -288,21 +212,21 @@ void cli_events_add(cli_events *events, const tp_runtime *runtime, const tp_even
 
 void cli_events_add_result(cli_events *events, const char *session, const tp_turn_result *result) {
   tp_text ids[TP_ID_COUNT] = {[TP_ID_SESSION] = tp_text_of(session), [TP_ID_TURN] = result->turn_id};
-  pairs p = {.writer = begin(events)};
-  add_string(&p, "event", "result");
-  add_part(&p, "ids", write_ids, ids);
-  add_string(&p, "outcome", tp_turn_outcome_name(result->outcome));
-  add_string(&p, "code", result->code ? tp_status_name(result->code) : "TP_OK");
-  add_text(&p, "text", result->text);
-  add_text(&p, "reason", result->reason);
-  add_int(&p, "iterations", result->iterations);
-  add_int(&p, "tool_calls", result->tool_calls);
-  add_int(&p, "input_tokens", result->input_tokens);
-  add_int(&p, "output_tokens", result->output_tokens);
-  add_int(&p, "cost_micros", result->cost_micros);
-  add_int(&p, "started_ns", result->started_ns);
-  add_int(&p, "ended_ns", result->ended_ns);
-  write_pairs(&p);
+  cli_pairs p = {.writer = begin(events)};
+  cli_pairs_add_string(&p, "event", "result");
+  cli_pairs_add_part(&p, "ids", write_ids, ids);
+  cli_pairs_add_string(&p, "outcome", tp_turn_outcome_name(result->outcome));
+  cli_pairs_add_string(&p, "code", result->code ? tp_status_name(result->code) : "TP_OK");
+  cli_pairs_add_text(&p, "text", result->text);
+  cli_pairs_add_text(&p, "reason", result->reason);
+  cli_pairs_add_int(&p, "iterations", result->iterations);
+  cli_pairs_add_int(&p, "tool_calls", result->tool_calls);
+  cli_pairs_add_int(&p, "input_tokens", result->input_tokens);
+  cli_pairs_add_int(&p, "output_tokens", result->output_tokens);
+  cli_pairs_add_int(&p, "cost_micros", result->cost_micros);
+  cli_pairs_add_int(&p, "started_ns", result->started_ns);
+  cli_pairs_add_int(&p, "ended_ns", result->ended_ns);
+  cli_pairs_write(&p);
   keep(events);
 }
 

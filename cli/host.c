@@ -68,7 +68,8 @@ static int load(tp_runtime *runtime, const char *path) {
   tp_domain_register_fn add;
   void *symbol = dlsym(library, "tp_domain_register");
   if (!symbol) {
-    cli_error("--load: %s does not export tp_domain_register", path);
+    cli_error("--load: %s does not export tp_domain_register, of the type tp_domain_register_fn in turnphase/runtime.h",
+              path);
     return CLI_CONFIG;
   }
   memcpy(&add, &symbol, sizeof add); /* the way POSIX gives a function out of a pointer to an object */
@@ -77,8 +78,11 @@ static int load(tp_runtime *runtime, const char *path) {
 }
 
 int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_runtime **ret_runtime) {
-  tp_runtime_options options = {
-      .struct_size = sizeof options, .log = log_message, .log_ctx = (void *)(uintptr_t)arguments};
+  tp_runtime_options options = {.struct_size = sizeof options,
+                                .log = log_message,
+                                .log_ctx = (void *)(uintptr_t)arguments,
+                                .engine_workers = arguments->workers,
+                                .timestamps = arguments->timestamps};
   tp_runtime *runtime;
   tp_fault fault = {0};
   tp_status made = tp_runtime_new(&options, &runtime, &fault);
@@ -87,7 +91,8 @@ int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_ru
   if (!arguments->no_memory)
     status = add_domain(runtime, "memory", register_memory, (void *)(uintptr_t)memory_path,
                         memory_path ? memory_path : "memory");
-  for (size_t i = 0; status == CLI_OK && i < arguments->load_count; i++) status = load(runtime, arguments->loads[i]);
+  for (size_t i = 0; status == CLI_OK && i < arguments->loads.count; i++)
+    status = load(runtime, arguments->loads.items[i]);
   if (status == CLI_OK) *ret_runtime = runtime;
   else tp_runtime_free(runtime);
   return status;

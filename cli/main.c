@@ -45,6 +45,17 @@ static const cli_command commands[] = {
      .description = "Lists every phase with how its handlers work together, what they may contribute, its limits, its\n"
                     "aliases, and how many subscriptions it has.",
      .run = cli_phases},
+    {.bit = CLI_BENCH,
+     .name = "bench",
+     .summary = "measure how long phases take, and their handlers",
+     .examples = "  turnphase bench --load ./guards.so\n"
+                 "  turnphase bench --load ./guards.so --phase tool.pre --payload call.json --histogram phases\n"
+                 "  turnphase bench --load ./guards.so --no-memory --concurrency 64 --turns 100000\n"
+                 "  turnphase bench --load ./guards.so --json | jq '.phases[] | {phase, p99: .took_ns.p99}'\n",
+     .description = "Runs turns through the phases that have subscriptions, one phase after the other in the order of\n"
+                    "the table, and shows how long each took, what of that were its handlers and what the runtime\n"
+                    "around them. A turn is a bare one, without session, model and tool calls: phases alone.",
+     .run = cli_bench},
     {.bit = CLI_EXIT_STATUS,
      .name = "exit-status",
      .summary = "explain what the command ends with",
@@ -59,6 +70,7 @@ static int print_usage(cli_output *output) {
   cli_print_string(output, "Examples:\n"
                            "  turnphase run --script model.yaml talk.yaml    play a conversation\n"
                            "  turnphase plan                                 what would run, and in what order\n"
+                           "  turnphase bench                                how long it takes\n"
                            "\n"
                            "Usage: turnphase COMMAND [OPTION…]\n\n");
   for (size_t i = 0; i < COMMANDS; i++) cli_printf(output, "  %-13s %s\n", commands[i].name, commands[i].summary);

@@ -31,6 +31,9 @@ static const struct row {
 /* What getopt_long() gives for an option without a letter. */
 enum { WITHOUT_LETTER = 256 };
 
+/* What numbers may be; what they are without the option. */
+enum { TURNS_MAX = 10000000, CONCURRENCY_MAX = 65536, WORKERS_MAX = 1024, TURNS = 1000, WARM_UP = 100 };
+
 static int value_of(size_t row) { return rows[row].letter ? rows[row].letter : WITHOUT_LETTER + (int)row; }
 
 static enum option_id id_of(int value) {
@@ -53,31 +56,72 @@ static void make_table(unsigned command, struct option table[OPTION_COUNT + 1], 
   *letters = '\0';
 }
 
+/* @param words  up to three; a missing first one cannot be given.
+ *  @return which of the words it is, or -1 after saying which there are. */
+static int take_one_of(const char *option, const char *const words[3], const char *given) {
+  for (int i = 0; i < 3; i++)
+    if (words[i] && strcmp(given, words[i]) == 0) return i;
+  cli_error("--%s is %s%s%s or %s, not '%s'", option, words[0] ? words[0] : "", words[0] ? ", " : "", words[1],
+            words[2], given);
+  return -1;
+}
+
 static bool take_colour(cli_arguments *arguments, const char *when) {
   static const char *const words[] = {"auto", "always", "never"};
-  for (int i = 0; i < 3; i++) {
-    if (strcmp(when, words[i]) != 0) continue;
-    arguments->colour = (cli_colour)i;
+  int which = take_one_of("color", words, when);
+  if (which >= 0) arguments->colour = (cli_colour)which;
+  return which >= 0;
+}
+
+static bool take_timestamps(cli_arguments *arguments, const char *given) {
+  static const char *const words[] = {
+      [TP_TIMESTAMPS_FULL] = "full", [TP_TIMESTAMPS_COARSE] = "coarse", [TP_TIMESTAMPS_OFF] = "off"};
+  int which = take_one_of("timestamps", words, given);
+  if (which >= 0) arguments->timestamps = (tp_timestamps)which;
+  return which >= 0;
+}
+
+static bool take_histograms(cli_arguments *arguments, const char *given) {
+  static const char *const words[] = {[CLI_HISTOGRAMS_PHASES] = "phases", [CLI_HISTOGRAMS_ALL] = "all"};
+  int which = take_one_of("histogram", words, given);
+  if (which >= 0) arguments->histograms = (cli_histograms)which;
+  return which >= 0;
+}
+
+/* Digits alone: strtoul() would take a sign and white space. */
+static bool take_number(const char *option, uint32_t least, uint32_t greatest, const char *given,
+                        uint32_t *ret_number) {
+  size_t digits = strspn(given, "0123456789");
+  unsigned long long number = digits > 0 && digits < 12 ? strtoull(given, NULL, 10) : UINT64_MAX;
+  if (digits > 0 && !given[digits] && number >= least && number <= greatest) {
+    *ret_number = (uint32_t)number;
     return true;
   }
-  cli_error("--color is auto, always or never, not '%s'", when);
+  cli_error("--%s takes a whole number from %u to %u, not '%s'", option, least, greatest, given);
   return false;
 }
 
-static void take_load(cli_arguments *arguments, const char *path) {
-  arguments->loads =
-      cli_room(arguments->loads, arguments->load_count, &arguments->load_capacity, sizeof *arguments->loads);
-  arguments->loads[arguments->load_count++] = path;
+static void take_word(cli_words *words, const char *word) {
+  words->items = cli_room(words->items, words->count, &words->capacity, sizeof *words->items);
+  words->items[words->count++] = word;
 }
 
 static bool take(cli_arguments *arguments, enum option_id id, const char *value) {
   switch (id) {
-  case OPTION_LOAD: take_load(arguments, value); break;
+  case OPTION_LOAD: take_word(&arguments->loads, value); break;
   case OPTION_NO_MEMORY: arguments->no_memory = true; break;
   case OPTION_SCRIPT: arguments->script = value; break;
   case OPTION_DATA: arguments->data = value; break;
   case OPTION_TENANT: arguments->tenant = value; break;
   case OPTION_WORKSPACE: arguments->workspace = value; break;
+  case OPTION_PHASE: take_word(&arguments->phases, value); break;
+  case OPTION_TURNS: return take_number("turns", 1, TURNS_MAX, value, &arguments->turns);
+  case OPTION_WARM_UP: return take_number("warm-up", 0, TURNS_MAX, value, &arguments->warm_up);
+  case OPTION_CONCURRENCY: return take_number("concurrency", 1, CONCURRENCY_MAX, value, &arguments->concurrency);
+  case OPTION_WORKERS: return take_number("workers", 1, WORKERS_MAX, value, &arguments->workers);
+  case OPTION_TIMESTAMPS: return take_timestamps(arguments, value);
+  case OPTION_PAYLOAD: arguments->payload = value; break;
+  case OPTION_HISTOGRAM: return take_histograms(arguments, value);
   case OPTION_JSON: arguments->json = true; break;
   case OPTION_DOT: arguments->dot = true; break;
   case OPTION_COLOR: return take_colour(arguments, value);
@@ -104,6 +148,7 @@ static int take_operands(const cli_command *command, int argc, char **argv, cli_
 int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_arguments *arguments) {
   struct option table[OPTION_COUNT + 1];
   char letters[2 * OPTION_COUNT + 2];
+  *arguments = (cli_arguments){.turns = TURNS, .warm_up = WARM_UP, .concurrency = 1};
   make_table(command->bit, table, letters);
   opterr = 0;
   optind = 1;
@@ -120,7 +165,10 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
   return take_operands(command, argc, argv, arguments);
 }
 
-void cli_arguments_free(cli_arguments *arguments) { free(arguments->loads); }
+void cli_arguments_free(cli_arguments *arguments) {
+  free(arguments->loads.items);
+  free(arguments->phases.items);
+}
 
 static void print_option(const struct row *row, cli_output *output) {
   char words[64], letter[8] = "    ";

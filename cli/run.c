@@ -15,6 +15,7 @@
 #include "cli/exit_status.h"
 #include "cli/host.h"
 #include "cli/input.h"
+#include "cli/machine.h"
 #include "cli/message.h"
 #include "cli/summary.h"
 #include "cli/timeline.h"
@@ -225,21 +226,15 @@ static void close_session(tp_session *session) {
   pthread_mutex_destroy(&c.mutex);
 }
 
-static int64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * (int64_t)1000000000 + now.tv_nsec;
-}
-
 /* What the background did not do in time may still be done, but the next session would not know of it. */
 static int64_t wait_for_jobs(player *p, const char *session) {
-  int64_t began_ns = now_ns();
+  int64_t began_ns = cli_now_ns();
   tp_status status = tp_jobs_wait(p->runtime, session, JOBS_LIMIT_MS);
   if (status != TP_OK) {
     cli_error("warning: background work of session %s: %s", session, tp_status_text(status));
     note(p, cli_exit_of(status));
   }
-  return now_ns() - began_ns;
+  return cli_now_ns() - began_ns;
 }
 
 static void end_session(player *p, const char *name, tp_session *session) {

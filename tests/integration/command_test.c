@@ -18,7 +18,8 @@ static const char talk[] = "sessions:\n  - id: a\n    turns:\n      - {id: a1, u
 static void help_begins_with_examples(void **state) {
   (void)state;
   static const char *const words[][3] = {
-      {"--help"}, {"-h"}, {"run", "--help"}, {"plan", "-h"}, {"phases", "--help"}, {"exit-status", "--help"}};
+      {"--help"}, {"-h"}, {"run", "--help"}, {"plan", "-h"}, {"phases", "--help"}, {"exit-status", "--help"},
+      {"bench", "--help"}};
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
     command c = {.arguments = {words[i][0], words[i][1]}};
     assert_status(&c, 0);
@@ -65,6 +66,21 @@ static void wrong_words_are_a_usage_error_on_standard_error(void **state) {
                                          {"plan", "--data", "d"},
                                          {"plan", "a", "b"},
                                          {"phases", "x"},
+                                         {"phases", "--turns", "3"},
+                                         {"bench", "x"},
+                                         {"bench", "--turns", "0"},
+                                         {"bench", "--turns", "-3"},
+                                         {"bench", "--turns", "3x"},
+                                         {"bench", "--turns", ""},
+                                         {"bench", "--turns", "99999999999999999999"},
+                                         {"bench", "--warm-up", "10000001"},
+                                         {"bench", "--concurrency", "0"},
+                                         {"bench", "--workers", "1025"},
+                                         {"bench", "--timestamps", "fast"},
+                                         {"bench", "--histogram", "none"},
+                                         {"bench", "--histogram"},
+                                         {"bench", "--phase", "no.such.phase"},
+                                         {"bench", "--dot"},
                                          {"exit-status", "x"}};
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
     command c = {.arguments = {NULL}};

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * payload: what phases carry, from a file: one JSON object of field names (cli/fields.def) and what is in them. */
+#ifndef CLI_PAYLOAD_H
+#define CLI_PAYLOAD_H
+
+#include "turnphase/turnphase.h"
+
+/** Zero-filled means no fields. */
+typedef struct cli_payload {
+  tp_writer *writer; /* holds what the fields point to */
+  tp_field *fields;
+  size_t count;
+} cli_payload;
+
+/** Reads a file. @param path  "-": standard input; NULL: no fields.
+ *  @return CLI_OK, or an exit status after saying what is wrong and where. */
+int cli_payload_read(const char *path, cli_payload *payload);
+/** Those of its fields that the phase carries, in their order; freed by free(), NULL for none. */
+tp_field *cli_payload_for(const cli_payload *payload, const tp_phase *phase, size_t *ret_count);
+/** Whether the phase carries the field. */
+bool cli_phase_carries(const tp_phase *phase, uint32_t field);
+/** What a file calls a field. */
+const char *cli_field_name(uint32_t field);
+void cli_payload_free(cli_payload *payload);
+
+#endif

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * turnphase bench: counts that are exact, times that cannot be less than they are, refusals, and what people see. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "tests/integration/support/command.h"
+#include "tests/integration/support/events.h"
+
+enum { LEAST_NS = 1990000 /* of 2 ms: it sleeps by one clock and is timed by another */ };
+
+/* ---- the report as a value ---- */
+
+typedef struct report {
+  command command;
+  tp_writer *writer;
+  tp_text value;
+} report;
+
+/* @param options  up to a NULL. */
+static void bench(report *r, int status, const char *const options[]) {
+  *r = (report){.command = {.arguments = {"bench", "--json"}}};
+  for (int i = 0; options[i]; i++) r->command.arguments[2 + i] = options[i];
+  assert_status(&r->command, status);
+  tp_fault fault;
+  assert_int_equal(tp_writer_new(NULL, &r->writer), TP_OK);
+  assert_int_equal(tp_json_decode((tp_text){r->command.out.data, r->command.out.size}, r->writer, &fault), TP_OK);
+  assert_int_equal(tp_writer_finish(r->writer, &r->value), TP_OK);
+}
+
+static void report_free(report *r) {
+  tp_writer_free(r->writer);
+  command_free(&r->command);
+}
+
+/* The map of a list in which the text under key is name; empty when there is none. */
+static tp_text find(tp_text list, const char *key, const char *name) {
+  for (tp_value_walk walk = {0}; tp_value_next(list, &walk);)
+    if (event_is(walk.value, key, name)) return walk.value;
+  return (tp_text){0};
+}
+
+static tp_text phase_of(const report *r, const char *name) {
+  tp_text phase = find(tp_value_get(r->value, "phases"), "phase", name);
+  assert_true(phase.size > 0);
+  return phase;
+}
+
+static tp_text run_of(const report *r, const char *phase, const char *name) {
+  tp_text run = find(tp_value_get(phase_of(r, phase), "subscriptions"), "subscription", name);
+  assert_true(run.size > 0);
+  return run;
+}
+
+static double mean_of(tp_text phase, const char *path) { return tp_value_double(event_value(phase, path), -1); }
+
+static void assert_rises(tp_text figures) {
+  static const char *const names[] = {"min", "median", "p90", "p99", "p99_9", "max"};
+  for (int i = 1; i < 6; i++) assert_true(event_int(figures, names[i - 1]) <= event_int(figures, names[i]));
+}
+
+static int64_t sum_of_buckets(tp_text figures) {
+  int64_t sum = 0;
+  for (tp_value_walk walk = {0}; tp_value_next(tp_value_get(figures, "histogram"), &walk);)
+    sum += tp_value_int(tp_value_at(walk.value, 2), 0);
+  return sum;
+}
+
+/* ---- what is measured ---- */
+
+static void the_example_takes_as_long_as_it_sleeps(void **state) {
+  (void)state;
+  report r;
+  bench(&r, 0, (const char *const[]){"--load", getenv("TURNPHASE_EXAMPLE"), "--no-memory", "--turns", "25", NULL});
+  assert_int_equal(tp_value_count(tp_value_get(r.value, "phases")), 2);
+  tp_text phase = phase_of(&r, "turn.pre_prompt_context");
+  tp_text run = run_of(&r, "turn.pre_prompt_context", "notes.look_up");
+  assert_int_equal(event_int(phase, "outcomes.ok"), 25);
+  assert_int_equal(event_int(phase, "took_ns.count"), 25);
+  assert_int_equal(event_int(run, "calls"), 25);
+  assert_int_equal(event_int(run, "states.succeeded"), 25);
+  assert_true(event_int(run, "took_ns.min") >= LEAST_NS);
+  assert_true(event_int(run, "took_ns.median") >= LEAST_NS - LEAST_NS / 128);
+  assert_true(event_int(phase, "took_ns.min") >= LEAST_NS);
+  assert_true(event_int(phase, "handlers_ns.min") >= LEAST_NS);
+  assert_true(event_int(r.value, "turn.took_ns.min") >= LEAST_NS);
+  assert_true(event_int(r.value, "turn.elapsed_ns") >= 25 * (int64_t)LEAST_NS);
+  assert_true(event_is(run, "owner", "notes") && event_is(run, "execution", "blocking"));
+  assert_int_equal(event_int(run_of(&r, "turn.pre_prompt_context", "notes.count"), "calls"), 25);
+  assert_int_equal(event_int(run_of(&r, "turn.intake", "notes.guard"), "calls"), 25);
+  report_free(&r);
+}
+
+/* The slow handler is the handlers' part; the quick phase before it is not. */
+static void handlers_and_runtime_add_up_to_the_phase(void **state) {
+  (void)state;
+  static const char *const phases[] = {"turn.intake", "turn.pre_prompt_context"};
+  report r;
+  bench(&r, 0, (const char *const[]){"--load", getenv("TURNPHASE_EXAMPLE"), "--no-memory", "--turns", "20", NULL});
+  for (int i = 0; i < 2; i++) {
+    tp_text phase = phase_of(&r, phases[i]);
+    double apart = mean_of(phase, "handlers_ns.mean") + mean_of(phase, "runtime_ns.mean");
+    double off = apart - mean_of(phase, "took_ns.mean");
+    assert_true(off > -1 && off < 1);
+    assert_rises(tp_value_get(phase, "took_ns"));
+    assert_rises(tp_value_get(phase, "handlers_ns"));
+    assert_rises(tp_value_get(phase, "runtime_ns"));
+  }
+  assert_rises(event_value(r.value, "turn.took_ns"));
+  report_free(&r);
+}
+
+static void the_report_says_where_and_how_it_was_measured(void **state) {
+  (void)state;
+  report r;
+  bench(&r, 0,
+        (const char *const[]){"--load", getenv("TURNPHASE_EXAMPLE"), "--no-memory", "--turns", "3", "--warm-up", "2",
+                              "--timestamps", "coarse", "--workers", "3", NULL});
+  assert_int_equal(event_int(r.value, "version"), 1);
+  assert_true(event_int(r.value, "machine.processors") >= 1);
+  assert_true(tp_value_text(event_value(r.value, "machine.system")).size > 0);
+  assert_true(tp_value_text(event_value(r.value, "build.compiler")).size > 0);
+  assert_true(tp_value_text(event_value(r.value, "build.type")).size > 0);
+  assert_true(event_is(r.value, "build.turnphase", tp_version()));
+  assert_int_equal(event_int(r.value, "settings.turns"), 3);
+  assert_int_equal(event_int(r.value, "settings.warm_up"), 2);
+  assert_int_equal(event_int(r.value, "settings.concurrency"), 1);
+  assert_int_equal(event_int(r.value, "settings.workers"), 3);
+  assert_true(event_is(r.value, "settings.timestamps", "coarse"));
+  assert_true(list_has(event_value(r.value, "settings.libraries"), getenv("TURNPHASE_EXAMPLE")));
+  assert_true(tp_value_double(event_value(r.value, "clock.reading_ns"), 0) > 0);
+  assert_true(tp_value_double(event_value(r.value, "runtime.first_handler_ns"), -1) >= 0);
+  assert_true(tp_value_count(tp_value_get(r.value, "notes")) > 0);
+  report_free(&r);
+}
+
+static void turns_at_once_are_all_counted(void **state) {
+  (void)state;
+  static const char *const at_once[] = {"2", "7", "64", "5000"};
+  for (int i = 0; i < 4; i++) {
+    report r;
+    bench(&r, 0,
+          (const char *const[]){"--load", getenv("TURNPHASE_EXAMPLE"), "--phase", "turn.intake", "--turns", "1003",
+                                "--warm-up", "10", "--concurrency", at_once[i], "--histogram", "all", NULL});
+    tp_text phase = phase_of(&r, "turn.intake");
+    assert_int_equal(tp_value_count(tp_value_get(r.value, "phases")), 1);
+    assert_int_equal(event_int(phase, "outcomes.ok"), 1003);
+    assert_int_equal(event_int(phase, "took_ns.count"), 1003);
+    assert_int_equal(sum_of_buckets(tp_value_get(phase, "took_ns")), 1003);
+    assert_int_equal(event_int(run_of(&r, "turn.intake", "notes.guard"), "calls"), 1003);
+    assert_int_equal(sum_of_buckets(tp_value_get(run_of(&r, "turn.intake", "notes.guard"), "took_ns")), 1003);
+    assert_int_equal(event_int(r.value, "turn.took_ns.count"), 1003);
+    report_free(&r);
+  }
+}
+
+/* Its handler waits till four turns have called it: one after the other they would wait for ever. */
+static void turns_at_once_overlap(void **state) {
+  (void)state;
+  report r;
+  setenv("TURNPHASE_TEST_DOMAIN", "together", 1);
+  bench(&r, 0,
+        (const char *const[]){"--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--turns", "40", "--warm-up", "8",
+                              "--concurrency", "4", NULL});
+  tp_text run = run_of(&r, "model.pre", "t.together");
+  assert_int_equal(event_int(run, "states.succeeded"), 40);
+  assert_int_equal(event_int(run, "took_ns.count"), 40);
+  assert_int_equal(event_int(run, "wait_ns.count"), 40);
+  report_free(&r);
+}
+
+static void without_time_stamps_handlers_have_no_times(void **state) {
+  (void)state;
+  report r;
+  bench(&r, 0,
+        (const char *const[]){"--load", getenv("TURNPHASE_EXAMPLE"), "--no-memory", "--turns", "5", "--timestamps",
+                              "off", NULL});
+  tp_text phase = phase_of(&r, "turn.intake"), run = run_of(&r, "turn.intake", "notes.guard");
+  assert_int_equal(event_int(phase, "took_ns.count"), 5);
+  assert_int_equal(event_int(phase, "handlers_ns.count"), 0);
+  assert_int_equal(event_int(run, "calls"), 5);
+  assert_int_equal(event_int(run, "took_ns.count"), 0);
+  report_free(&r);
+}
+
+/* ---- how runs end ---- */
+
+static void each_way_of_ending_is_counted(void **state) {
+  (void)state;
+  static const char *const context = "turn.pre_prompt_context";
+  report r;
+  setenv("TURNPHASE_TEST_DOMAIN", "endings", 1);
+  bench(&r, 0, (const char *const[]){"--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--turns", "12", NULL});
+  assert_int_equal(event_int(run_of(&r, context, "t.done"), "states.succeeded"), 12);
+  assert_int_equal(event_int(run_of(&r, context, "t.fails"), "states.failed"), 12);
+  assert_int_equal(event_int(run_of(&r, context, "t.fails"), "reasons.error"), 12);
+  assert_int_equal(event_int(run_of(&r, context, "t.instead"), "fallbacks"), 12);
+  assert_int_equal(event_int(run_of(&r, context, "t.again"), "calls"), 12);
+  assert_int_equal(event_int(run_of(&r, context, "t.again"), "attempts"), 24);
+  assert_int_equal(event_int(run_of(&r, context, "t.again"), "states.succeeded"), 12);
+  assert_int_equal(event_int(run_of(&r, context, "t.never"), "states.timed_out"), 12);
+  assert_int_equal(event_int(run_of(&r, context, "t.never"), "reasons.timeout"), 12);
+  assert_true(event_int(run_of(&r, context, "t.never"), "took_ns.min") >= 990000);
+  assert_int_equal(event_int(run_of(&r, context, "t.skipped"), "calls"), 0);
+  assert_int_equal(event_int(run_of(&r, context, "t.skipped"), "states.skipped"), 12);
+  assert_int_equal(event_int(run_of(&r, context, "t.skipped"), "reasons.match"), 12);
+  assert_int_equal(event_int(run_of(&r, "turn.post_turn", "t.behind"), "states.backgrounded"), 12);
+  assert_int_equal(event_int(run_of(&r, "turn.post_turn", "t.behind"), "took_ns.count"), 0);
+  assert_int_equal(event_int(phase_of(&r, context), "outcomes.ok"), 12);
+  report_free(&r);
+}
+
+static void people_read_how_runs_ended(void **state) {
+  (void)state;
+  command c = {.arguments = {"bench", "--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--turns", "4"}};
+  setenv("TURNPHASE_TEST_DOMAIN", "endings", 1);
+  assert_status(&c, 0);
+  assert_holds(&c.out, "4 failed (4 error)\n");
+  assert_holds(&c.out, "4 failed (4 error); 4 by fallback\n");
+  assert_holds(&c.out, "4 tried again\n");
+  assert_holds(&c.out, "4 timed_out (4 timeout)\n");
+  assert_holds(&c.out, "4 skipped (4 match)\n");
+  assert_holds(&c.out, "4 backgrounded\n");
+  command_free(&c);
+}
+
+static void denied_phases_are_results(void **state) {
+  (void)state;
+  report r;
+  setenv("TURNPHASE_TEST_DOMAIN", "flaky", 1);
+  bench(&r, 0,
+        (const char *const[]){"--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--turns", "30", "--warm-up", "0",
+                              NULL});
+  assert_int_equal(event_int(phase_of(&r, "turn.intake"), "outcomes.ok"), 20);
+  assert_int_equal(event_int(phase_of(&r, "turn.intake"), "outcomes.denied"), 10);
+  report_free(&r);
+}
+
+static void a_phase_that_fails_is_a_negative_answer(void **state) {
+  (void)state;
+  static const char *const at_once[] = {"1", "4"};
+  setenv("TURNPHASE_TEST_DOMAIN", "required", 1);
+  for (int i = 0; i < 2; i++) {
+    report r;
+    bench(&r, 1,
+          (const char *const[]){"--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--turns", "9", "--concurrency",
+                                at_once[i], NULL});
+    assert_int_equal(event_int(phase_of(&r, "turn.pre_policy"), "outcomes.failed"), 9);
+    report_free(&r);
+  }
+}
+
+/* ---- payloads ---- */
+
+static void a_payload_reaches_the_phases_that_carry_it(void **state) {
+  (void)state;
+  static const char *const at_once[] = {"1", "4"};
+  const char *given =
+      scratch_string("payload.json", "{\"tool\": \"hammer\", \"arguments\": {\"blows\": 3}, \"closed\": 1}");
+  setenv("TURNPHASE_TEST_DOMAIN", "payload", 1);
+  for (int i = 0; i < 2; i++) {
+    report r;
+    bench(&r, 0,
+          (const char *const[]){"--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--turns", "6", "--payload", given,
+                                "--concurrency", at_once[i], NULL});
+    assert_int_equal(event_int(phase_of(&r, "tool.pre"), "outcomes.ok"), 6);
+    assert_int_equal(event_int(run_of(&r, "session.end", "t.closed"), "states.succeeded"), 6);
+    report_free(&r);
+  }
+}
+
+static void without_a_payload_there_is_none(void **state) {
+  (void)state;
+  report r;
+  setenv("TURNPHASE_TEST_DOMAIN", "payload", 1);
+  bench(&r, 0, (const char *const[]){"--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--turns", "6", NULL});
+  assert_int_equal(event_int(phase_of(&r, "tool.pre"), "outcomes.denied"), 6);
+  assert_int_equal(event_int(run_of(&r, "session.end", "t.closed"), "states.failed"), 6);
+  report_free(&r);
+}
+
+static void a_payload_may_be_standard_input(void **state) {
+  (void)state;
+  command c = {.arguments = {"bench", "--load", getenv("TURNPHASE_EXAMPLE"), "--phase", "onIntake", "--turns", "4",
+                             "--payload", "-"},
+               .input = "{\"text\": \"my secret\"}"};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "4 denied");
+  command_free(&c);
+}
+
+static void wrong_payloads_are_refused_with_their_place(void **state) {
+  (void)state;
+  static const struct {
+    const char *json, *words;
+    int status;
+  } rows[] = {
+      {"{\"text\": ", "p.json:1:", 78},
+      {"{\n  \"text\": \"a\",\n  \"text\": \"b\"\n}", "p.json:3:", 78},
+      {"[1, 2]", "p.json: a payload is one object", 78},
+      {"{\"words\": \"Hello\"}", "p.json: the field \"words\" is none that a phase carries", 78},
+      {"{\"text\": 5}", "p.json: the field \"text\" must be a text", 78},
+      {"{\"closed\": \"yes\"}", "p.json: the field \"closed\" must be a whole number", 78},
+      {"{\"tool\": \"hammer\"}", "p.json: no phase that is measured carries the field \"tool\"", 78},
+      {"\xff", "p.json:1:1: the byte 0xFF is not UTF-8", 78},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    const char *path = scratch_string("p.json", rows[i].json);
+    command c = {.arguments = {"bench", "--load", getenv("TURNPHASE_EXAMPLE"), "--no-memory", "--payload", path}};
+    assert_status(&c, rows[i].status);
+    assert_holds(&c.err, rows[i].words);
+    assert_int_equal(c.out.size, 0);
+    command_free(&c);
+  }
+  command missing = {.arguments = {"bench", "--payload", "/no/such/payload.json"}};
+  assert_status(&missing, 74);
+  assert_holds(&missing.err, "/no/such/payload.json: ");
+  command_free(&missing);
+}
+
+/* ---- refusals ---- */
+
+/* @param domain  what the tests' own library registers. */
+static void assert_refused(const char *library, const char *domain, const char *words) {
+  command c = {.arguments = {"bench", "--load", library, "--no-memory"}};
+  setenv("TURNPHASE_TEST_DOMAIN", domain, 1);
+  assert_status(&c, 78);
+  assert_holds(&c.err, library);
+  assert_holds(&c.err, words);
+  assert_int_equal(c.out.size, 0);
+  command_free(&c);
+}
+
+static void libraries_that_cannot_be_used_are_refused_with_the_reason(void **state) {
+  (void)state;
+  const char *own = getenv("TURNPHASE_DOMAIN");
+  assert_refused("/no/such/library.so", "", "cannot open");
+  assert_refused(getenv("TURNPHASE_NO_DOMAIN"), "", "does not export tp_domain_register");
+  assert_refused(own, "refuses", "its licence has run out");
+  assert_refused(own, "refuses_silently", "the call is not allowed here");
+  assert_refused(own, "cycle", "t.a -> t.b -> t.a");
+  assert_refused(own, "missing", "t.nothing");
+}
+
+static void what_has_no_subscriptions_is_not_measured(void **state) {
+  (void)state;
+  const char *example = getenv("TURNPHASE_EXAMPLE");
+  command nothing = {.arguments = {"bench", "--no-memory"}};
+  command phase = {
+      .arguments = {"bench", "--load", example, "--no-memory", "--phase", "turn.intake", "--phase", "tool.pre"}};
+  assert_status(&nothing, 78);
+  assert_holds(&nothing.err, "nothing is subscribed: --load a library");
+  assert_status(&phase, 78);
+  assert_holds(&phase.err, "tool.pre has no subscriptions: --load a library");
+  command_free(&nothing);
+  command_free(&phase);
+}
+
+static void a_report_that_cannot_be_written_is_told(void **state) {
+  (void)state;
+  command c = {.arguments = {"bench", "--turns", "2"}, .output_path = "/dev/full"};
+  assert_status(&c, 74);
+  assert_holds(&c.err, "No space left on device");
+  command_free(&c);
+}
+
+/* ---- what people see ---- */
+
+static void people_see_tables(void **state) {
+  (void)state;
+  static const char *const words[] = {"machine  ",
+                                      "build  ",
+                                      "measured  7 turns after 3 to warm up, one after the other",
+                                      "clock  ",
+                                      "runtime  ",
+                                      "\nphase ",
+                                      "\nturn.intake ",
+                                      "\nthe whole turn ",
+                                      "\nsubscription ",
+                                      "\n  notes.look_up ",
+                                      "\nNote: with fewer than 1,000 turns p99.9 is the slowest"};
+  command c = {
+      .arguments = {"bench", "--load", getenv("TURNPHASE_EXAMPLE"), "--no-memory", "--turns", "7", "--warm-up", "3"}};
+  assert_status(&c, 0);
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) assert_holds(&c.out, words[i]);
+  assert_false(holds(&c.out, "█"));
+  assert_false(holds(&c.out, "\033["));
+  command_free(&c);
+}
+
+/* The numbers behind the bars of one histogram, up to an empty line. */
+static uint64_t sum_of_bars(const char *text) {
+  uint64_t sum = 0;
+  for (const char *line = text; *line && *line != '\n'; line = strchr(line, '\n') + 1) {
+    const char *end = strchr(line, '\n'), *last = end;
+    while (last > line && last[-1] != ' ') last--;
+    if (end > last && *last >= '0' && *last <= '9') sum += strtoull(last, NULL, 10);
+  }
+  return sum;
+}
+
+static void histograms_hold_every_turn(void **state) {
+  (void)state;
+  static const char *const which[] = {"phases", "all"};
+  for (int i = 0; i < 2; i++) {
+    command c = {.arguments = {"bench", "--load", getenv("TURNPHASE_EXAMPLE"), "--no-memory", "--turns", "400",
+                               "--phase", "turn.intake", "--histogram", which[i]}};
+    assert_status(&c, 0);
+    const char *phase = strstr(c.out.data, "\n\nturn.intake\n"), *run = strstr(c.out.data, "\n\n  notes.guard\n");
+    assert_non_null(phase);
+    assert_int_equal(sum_of_bars(strchr(phase + 2, '\n') + 1), 400);
+    assert_int_equal(run != NULL, i == 1);
+    if (run) assert_int_equal(sum_of_bars(strchr(run + 2, '\n') + 1), 400);
+    command_free(&c);
+  }
+}
+
+static void the_memory_domain_is_measured_unless_it_is_left_out(void **state) {
+  (void)state;
+  report r;
+  bench(&r, 0, (const char *const[]){"--turns", "3", "--phase", "turn.pre_policy", NULL});
+  assert_int_equal(event_int(run_of(&r, "turn.pre_policy", "memory.policy_classifier"), "calls"), 3);
+  report_free(&r);
+}
+
+/* The same library, the same plan. */
+static void plan_shows_what_bench_measures(void **state) {
+  (void)state;
+  command c = {.arguments = {"plan", "--load", getenv("TURNPHASE_EXAMPLE"), "--no-memory", "turn.pre_prompt_context"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "notes.look_up");
+  assert_holds(&c.out, "notes.count");
+  command_free(&c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_example_takes_as_long_as_it_sleeps),
+      cmocka_unit_test(handlers_and_runtime_add_up_to_the_phase),
+      cmocka_unit_test(the_report_says_where_and_how_it_was_measured),
+      cmocka_unit_test(turns_at_once_are_all_counted),
+      cmocka_unit_test(turns_at_once_overlap),
+      cmocka_unit_test(without_time_stamps_handlers_have_no_times),
+      cmocka_unit_test(each_way_of_ending_is_counted),
+      cmocka_unit_test(people_read_how_runs_ended),
+      cmocka_unit_test(denied_phases_are_results),
+      cmocka_unit_test(a_phase_that_fails_is_a_negative_answer),
+      cmocka_unit_test(a_payload_reaches_the_phases_that_carry_it),
+      cmocka_unit_test(without_a_payload_there_is_none),
+      cmocka_unit_test(a_payload_may_be_standard_input),
+      cmocka_unit_test(wrong_payloads_are_refused_with_their_place),
+      cmocka_unit_test(libraries_that_cannot_be_used_are_refused_with_the_reason),
+      cmocka_unit_test(what_has_no_subscriptions_is_not_measured),
+      cmocka_unit_test(a_report_that_cannot_be_written_is_told),
+      cmocka_unit_test(people_see_tables),
+      cmocka_unit_test(histograms_hold_every_turn),
+      cmocka_unit_test(the_memory_domain_is_measured_unless_it_is_left_out),
+      cmocka_unit_test(plan_shows_what_bench_measures),
+  };
+  return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}

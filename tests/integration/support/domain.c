@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * domain.c: a library that the command loads in tests. The environment variable TURNPHASE_TEST_DOMAIN says which of its
+ * domains it registers, so that each kind of refusal and each way of ending needs no library of its own:
+ *
+ *   endings    one handler for each way of ending
+ *   payload    handlers that deny unless they are given what the test gives
+ *   required   a required handler that fails, so that its phase fails
+ *   flaky      denies every third time
+ *   together   waits till it was called four times at once
+ *   refuses    says why it does not register anything;  refuses_silently  does not say why
+ *   cycle      subscriptions after each other;  missing  one of a handler that is not there */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "turnphase/turnphase.h"
+
+static bool is(tp_text text, const char *word) {
+  return text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
+}
+
+static tp_outcome done(void *self, tp_call *call) {
+  (void)self;
+  return tp_call_done(call);
+}
+
+static tp_outcome fails(void *self, tp_call *call) {
+  (void)self;
+  return tp_call_fail(call, 7, "it always does");
+}
+
+static tp_outcome fails_once(void *self, tp_call *call) {
+  (void)self;
+  return tp_call_attempt(call) == 1 ? tp_call_fail_retryable(call, 1, "at first") : tp_call_done(call);
+}
+
+/* The token is lost: its limit ends it. */
+static tp_outcome never_answers(void *self, tp_call *call) {
+  (void)self;
+  tp_token token;
+  return tp_call_defer(call, NULL, &token);
+}
+
+static tp_outcome wants_call(void *self, tp_call *call) {
+  (void)self;
+  tp_text arguments = tp_call_text(call, TP_FIELD_ARGUMENTS);
+  bool given = is(tp_call_text(call, TP_FIELD_TOOL), "hammer") && !tp_call_has(call, TP_FIELD_TASK_KEY) &&
+               tp_value_int(tp_value_get(arguments, "blows"), 0) == 3;
+  return given ? tp_call_allow(call) : tp_call_deny(call, "no hammer");
+}
+
+static tp_outcome wants_number(void *self, tp_call *call) {
+  (void)self;
+  if (tp_call_int(call, TP_FIELD_CLOSED) == 1 && !tp_call_has(call, TP_FIELD_TOOL)) return tp_call_done(call);
+  return tp_call_fail(call, 1, "not closed");
+}
+
+/* Quick handlers of one turn at a time are called by one thread: no lock is needed. */
+static tp_outcome denies_every_third(void *self, tp_call *call) {
+  static unsigned calls;
+  (void)self;
+  return ++calls % 3 == 0 ? tp_call_deny(call, "every third") : tp_call_done(call);
+}
+
+enum { TOGETHER = 4, TOGETHER_LIMIT_MS = 60000 };
+static pthread_barrier_t together; /* made before the handler is registered */
+
+static tp_outcome waits_for_others(void *self, tp_call *call) {
+  (void)self;
+  pthread_barrier_wait(&together);
+  return tp_call_done(call);
+}
+
+static bool matches_nothing(void *ctx, const tp_match_view *view) {
+  (void)ctx;
+  (void)view;
+  return false;
+}
+
+/* ---- registering ---- */
+
+/** A handler and its subscription; what the domains differ in. */
+typedef struct row {
+  const char *domain, *id;
+  tp_handler_fn run;
+  uint32_t phase;
+  tp_execution execution;
+  tp_failure failure;
+  uint32_t limit_ms, attempts;
+  const char *after;
+  bool matched;
+} row;
+
+static const tp_contribution instead = {
+    .kind = TP_KIND_PROMPT_CONTEXT, .key = {"instead", 7}, .text = {"nothing", 7}, .weight = 1};
+
+static const row rows[] = {
+    {.domain = "endings", .id = "t.done", .run = done, .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT},
+    {.domain = "endings", .id = "t.fails", .run = fails, .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT},
+    {.domain = "endings",
+     .id = "t.instead",
+     .run = fails,
+     .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT,
+     .failure = TP_FAILURE_FALLBACK},
+    {.domain = "endings", .id = "t.again", .run = fails_once, .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .attempts = 2},
+    {.domain = "endings",
+     .id = "t.never",
+     .run = never_answers,
+     .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT,
+     .execution = TP_EXECUTION_DEADLINE,
+     .limit_ms = 1},
+    {.domain = "endings", .id = "t.skipped", .run = done, .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .matched = true},
+    {.domain = "endings",
+     .id = "t.behind",
+     .run = done,
+     .phase = TP_PHASE_TURN_POST_TURN,
+     .execution = TP_EXECUTION_FIRE_AND_RECORD},
+    {.domain = "payload", .id = "t.call", .run = wants_call, .phase = TP_PHASE_TOOL_PRE},
+    {.domain = "payload", .id = "t.closed", .run = wants_number, .phase = TP_PHASE_SESSION_END},
+    {.domain = "required", .id = "t.must", .run = fails, .phase = TP_PHASE_TURN_PRE_POLICY},
+    {.domain = "flaky", .id = "t.third", .run = denies_every_third, .phase = TP_PHASE_TURN_INTAKE},
+    {.domain = "together",
+     .id = "t.together",
+     .run = waits_for_others,
+     .phase = TP_PHASE_MODEL_PRE,
+     .limit_ms = TOGETHER_LIMIT_MS},
+    {.domain = "cycle", .id = "t.a", .run = done, .phase = TP_PHASE_MODEL_PRE, .after = "t.b"},
+    {.domain = "cycle", .id = "t.b", .run = done, .phase = TP_PHASE_MODEL_PRE, .after = "t.a"},
+    {.domain = "missing", .id = "t.nothing", .phase = TP_PHASE_MODEL_PRE},
+};
+
+static tp_status add_handler(tp_edit *edit, const row *r) {
+  tp_handler handler = {.struct_size = sizeof handler,
+                        .id = r->id,
+                        .run = r->run,
+                        .phases = &r->phase,
+                        .phase_count = 1,
+                        .idempotent = true,
+                        .quick = r->run != waits_for_others};
+  if (r->run == wants_call || r->run == denies_every_third) handler.capabilities = TP_CAPABILITY_DECIDE;
+  if (r->failure == TP_FAILURE_FALLBACK) handler.capabilities = TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT;
+  return tp_edit_add_handler(edit, &handler);
+}
+
+static tp_status add_subscription(tp_edit *edit, const row *r) {
+  tp_edge edge = {.target = r->after};
+  tp_subscription subscription = {.struct_size = sizeof subscription,
+                                  .id = r->id,
+                                  .handler = r->id,
+                                  .phase = r->phase,
+                                  .execution = r->execution,
+                                  .failure = r->failure,
+                                  .limit_ms = r->limit_ms,
+                                  .attempts = r->attempts,
+                                  .after = &edge,
+                                  .after_count = r->after ? 1 : 0};
+  if (r->failure == TP_FAILURE_FALLBACK) {
+    subscription.fallback = &instead;
+    subscription.fallback_count = 1;
+  }
+  if (r->matched) subscription.match = (tp_match){.matches = matches_nothing, .description = "nothing"};
+  return tp_edit_add_subscription(edit, &subscription);
+}
+
+static tp_status add_domain(tp_edit *edit, const char *domain) {
+  tp_status status = TP_OK;
+  for (size_t i = 0; status == TP_OK && i < sizeof rows / sizeof rows[0]; i++) {
+    if (strcmp(rows[i].domain, domain) != 0) continue;
+    if (rows[i].run) status = add_handler(edit, &rows[i]);
+    if (status == TP_OK) status = add_subscription(edit, &rows[i]);
+  }
+  return status;
+}
+
+TP_API tp_status tp_domain_register(tp_runtime *runtime, tp_edit *edit, tp_fault *fault);
+
+tp_status tp_domain_register(tp_runtime *runtime, tp_edit *edit, tp_fault *fault) {
+  (void)runtime;
+  const char *domain = getenv("TURNPHASE_TEST_DOMAIN");
+  if (!domain) return TP_ERR_USAGE;
+  if (strcmp(domain, "refuses_silently") == 0) return TP_ERR_USAGE;
+  if (strcmp(domain, "refuses") == 0) {
+    *fault = (tp_fault){.code = TP_ERR_USAGE};
+    snprintf(fault->message, sizeof fault->message, "its licence has run out");
+    return TP_ERR_USAGE;
+  }
+  if (strcmp(domain, "together") == 0) pthread_barrier_init(&together, NULL, TOGETHER);
+  return add_domain(edit, domain);
+}
