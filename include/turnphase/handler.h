@@ -261,7 +261,12 @@ TP_API const tp_contribution *tp_call_context(const tp_call *call, size_t index)
 
 /* ---- answering ----------------------------------------------------------------------------------------------- */
 
-TP_API tp_outcome tp_call_done(tp_call *call);
+/** The answer of a handler that has none. In the header, since it is most of what a quick handler does. */
+TP_API inline tp_outcome tp_call_done(tp_call *call) {
+  tp_outcome outcome = {TP_OUTCOME_DONE, 0, 0, 0, NULL, NULL};
+  (void)call;
+  return outcome;
+}
 /** Verdicts: need TP_CAPABILITY_DECIDE and a phase that takes them; ask is for tool phases only. Anything else makes
  *  the attempt fail as malformed or capability. reason is copied; NULL allowed. */
 TP_API tp_outcome tp_call_allow(tp_call *call);

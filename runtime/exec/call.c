@@ -100,10 +100,7 @@ static const char *keep(tp_call *call, const char *reason) {
   return copy;
 }
 
-tp_outcome tp_call_done(tp_call *call) {
-  (void)call;
-  return (tp_outcome){.kind = TP_OUTCOME_DONE};
-}
+extern tp_outcome tp_call_done(tp_call *call); /* for those who cannot read the header's */
 tp_outcome tp_call_allow(tp_call *call) {
   (void)call;
   return (tp_outcome){.kind = TP_OUTCOME_ALLOW};

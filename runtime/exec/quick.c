@@ -18,12 +18,12 @@ void tp__quick_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t 
 
 bool tp__quick_run(tp__entry *e, uint32_t *ret_index) {
   tp__loop l = tp__loop_of(e);
-  bool has_dear = tp__a32_load_relaxed(l.plan->dear_count) > 0;
+  bool measured = tp__share_measures(e);
   while (l.ready_count > 0 && l.leaving_count == 0) {
     if (!tp__loop_next(&l, ret_index)) return false;
     if (!e->is_call_set) tp__quick_call_set(e, &e->call, &e->arena, *ret_index);
     e->is_call_set = true;
-    if (!tp__loop_call(&l, &l.nodes[*ret_index], *ret_index, has_dear)) l = tp__loop_of(e);
+    if (!tp__loop_call(&l, &l.nodes[*ret_index], *ret_index, measured)) l = tp__loop_of(e);
   }
   tp__loop_leave(&l);
   return true;
@@ -33,7 +33,7 @@ bool tp__quick_run(tp__entry *e, uint32_t *ret_index) {
 
 static tp__entry *begin_clean(tp__turn *turn, const tp__plan *plan, const tp_field *fields, uint32_t field_count) {
   if (!turn->spare_clean || turn->spare_size < tp__entry_bytes(plan)) return NULL;
-  if (!plan->all_plain || turn->is_cancelled || tp__a32_load_relaxed(plan->dear_count)) return NULL;
+  if (!plan->all_plain || turn->is_cancelled || tp__share_cares(plan)) return NULL;
   tp__entry *e = turn->spare;
   turn->spare = NULL;
   turn->spare_clean = false;

@@ -48,18 +48,17 @@ static inline void tp__loop_count_down(tp__loop *l, const tp__quick_node *node) 
 }
 
 /** A node was called and had nothing to say. @return whether that was in time; else nothing was done.
- *  @param has_dear  some node of the plan was dear before: see whether this one still is. */
+ *  @param measured  what nodes of the plan cost is of interest: see share.h. */
 static inline bool tp__loop_settle(tp__loop *l, const tp__quick_node *node, uint32_t index, int64_t started_ns,
-                                   int64_t ended_ns, bool has_dear) {
+                                   int64_t ended_ns, bool measured) {
   tp__entry *e = l->e;
   int64_t took_ns = ended_ns - started_ns;
   if (ended_ns >= e->easy_ns) return false;
   if (took_ns > l->plan->cheap_ns_max) {
     if (took_ns > l->plan->limit_ns_min) return false;
-    tp__share_note(l->plan, index, took_ns);
-  } else if (has_dear && tp__a32_load_relaxed(&l->plan->costs[index])) {
-    tp__share_note(l->plan, index, took_ns);
+    if (!measured) tp__share_watch(l->plan);
   }
+  if (measured) tp__share_note(l->plan, index, took_ns);
   tp__row_put(&e->rows[index], node->run_name, (uint32_t)(started_ns - e->begin_ns), (uint32_t)took_ns, node->how);
   e->unsettled--;
   tp__loop_count_down(l, node);
@@ -67,7 +66,7 @@ static inline bool tp__loop_settle(tp__loop *l, const tp__quick_node *node, uint
 }
 
 /** @return whether its answer was ordinary, and is taken; else the entry was left and the loop is to be made anew. */
-static inline bool tp__loop_call(tp__loop *l, const tp__quick_node *node, uint32_t index, bool has_dear) {
+static inline bool tp__loop_call(tp__loop *l, const tp__quick_node *node, uint32_t index, bool measured) {
   tp__entry *e = l->e;
   int64_t started_ns = l->now_ns;
   e->call.index = index;
@@ -75,7 +74,7 @@ static inline bool tp__loop_call(tp__loop *l, const tp__quick_node *node, uint32
   tp_outcome outcome = node->run(node->self, &e->call);
   l->now_ns = tp__stamp(l->runtime, started_ns);
   if (outcome.kind == TP_OUTCOME_DONE && !e->call.touched &&
-      tp__loop_settle(l, node, index, started_ns, l->now_ns, has_dear))
+      tp__loop_settle(l, node, index, started_ns, l->now_ns, measured))
     return true;
   tp__loop_leave(l);
   e->is_call_set = false;

@@ -54,20 +54,34 @@ struct tp__share {
 
 /* ---- what a node costs ---- */
 
-/* An estimate, so that it does not matter who writes between; but each step to and from 0 is counted once. */
+void tp__share_watch(const tp__plan *plan) {
+  enum { ENTRIES = 6 };
+  tp__a32_store_relaxed(&plan->costs->watched, ENTRIES);
+}
+
+bool tp__share_measures(const tp__entry *e) {
+  tp__a32 *watched = &e->plan->costs->watched;
+  uint32_t left = tp__a32_load_relaxed(watched);
+  if (left > 0) tp__a32_store_relaxed(watched, left - 1); /* another thread may count the same: what of it */
+  return left > 0 || tp__a32_load_relaxed(&e->plan->costs->dear_count) > 0;
+}
+
+/* A moving average in which no single call weighs more than a quarter of what is dear, so that it takes three long ones
+ * in a row. It does not matter who writes between; but each step over the line is counted once. */
 void tp__share_note(const tp__plan *plan, uint32_t index, int64_t took_ns) {
-  enum { CHEAP_NS = TP__SHARE_DEAR_NS / 2 };
-  tp__a32 *cost = &plan->costs[index];
-  uint32_t took = took_ns < INT32_MAX ? (uint32_t)took_ns : INT32_MAX, old = tp__a32_load_relaxed(cost);
-  uint32_t new = old ? old - old / 8 + took / 8 : took;
-  if (new < CHEAP_NS) new = 0;
+  enum { DEAR_NS = TP__SHARE_DEAR_NS, NOTHING_NS = 128 };
+  tp__a32 *cost = &plan->costs->each[index];
+  uint32_t old = tp__a32_load_relaxed(cost), took = took_ns < 2 * DEAR_NS ? (uint32_t)took_ns : 2 * DEAR_NS;
+  uint32_t new = old - old / 4 + took / 4;
+  if (new < NOTHING_NS) new = 0;
+  if (new == old) return;
   old = tp__a32_exchange_acq_rel(cost, new);
-  if (!old && new) tp__a32_add_relaxed(plan->dear_count, 1);
-  if (old && !new) tp__a32_sub_acq_rel(plan->dear_count, 1);
+  if (old < DEAR_NS && new >= DEAR_NS) tp__a32_add_relaxed(&plan->costs->dear_count, 1);
+  if (old >= DEAR_NS && new < DEAR_NS) tp__a32_sub_acq_rel(&plan->costs->dear_count, 1);
 }
 
 bool tp__share_pays(const tp__entry *e) {
-  if (!tp__a32_load_relaxed(e->plan->dear_count)) return false;
+  if (!tp__a32_load_relaxed(&e->plan->costs->dear_count)) return false;
   if (e->share) return true;
   if (e->ready_count < 2 || e->watched || e->detached_run || e->fate != TP__FATE_OPEN) return false;
   const tp_runtime *runtime = e->turn->runtime;
@@ -187,7 +201,7 @@ static parcel *empty_parcel(tp__share *share) {
  * not returned. */
 static bool may_give(const tp__loop *l, uint32_t index) {
   return l->nodes[index].plain && !l->e->marks[index] && !(l->plan->nodes[index].flags & TP__NODE_RETRY) &&
-         tp__a32_load_relaxed(&l->plan->costs[index]) >= l->runtime->dear_ns;
+         tp__a32_load_relaxed(&l->plan->costs->each[index]) >= l->runtime->dear_ns;
 }
 
 /* Fewer at a time as fewer are left, so that all end together. */

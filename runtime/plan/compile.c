@@ -266,14 +266,13 @@ static tp__plan *plan_new(const tp__draft *draft, const uint32_t *order, uint32_
   plan->start_bytes = (uint32_t)((count * (2 * sizeof(uint16_t) + 1) + 7) & ~(size_t)7);
   plan->start = tp__arena_alloc(arena, plan->start_bytes);
   plan->quick = tp__arena_alloc(arena, count * sizeof *plan->quick);
-  plan->costs = tp__arena_zero(arena, (count + 1) * sizeof *plan->costs);
+  plan->costs = tp__arena_zero(arena, sizeof *plan->costs + count * sizeof plan->costs->each[0]);
   plan->edges = tp__arena_alloc(arena, edge_count * sizeof *plan->edges);
   plan->deps = tp__arena_alloc(arena, edge_count * sizeof *plan->deps);
   plan->indegree = tp__arena_alloc(arena, count * sizeof *plan->indegree);
   plan->roots = tp__arena_alloc(arena, count * sizeof *plan->roots);
   if (!plan->nodes || !plan->start || !plan->quick || !plan->costs) return NULL;
   if (!plan->edges || !plan->deps || !plan->indegree || !plan->roots) return NULL;
-  plan->dear_count = &plan->costs[count];
   for (uint32_t i = 0; i < count; i++) plan->nodes[i] = draft->nodes[order[i]];
   return plan;
 }

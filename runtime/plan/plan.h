@@ -132,6 +132,14 @@ typedef struct tp__quick_node {
   uint32_t how;        /* of its row, when it is called and has nothing to say */
 } tp__quick_node;
 
+/** What is measured of a plan's nodes while they run (exec/share.h), beside the plan itself, which never changes.
+ *  Atomic, relaxed: estimates. */
+typedef struct tp__costs {
+  tp__a32 dear_count; /* how many nodes are dear */
+  tp__a32 watched;    /* how many entries more are to be measured */
+  tp__a32 each[];     /* ns of a call, a moving average; 0: next to nothing */
+} tp__costs;
+
 /** A phase's subscriptions, compiled. Never changes. */
 typedef struct tp__plan {
   const tp_phase *row;
@@ -164,10 +172,9 @@ typedef struct tp__plan {
   bool all_plain;             /* every node is plain */
   int64_t tail_ns_max;        /* of all nodes */
   int64_t limit_ns_min;       /* of the nodes that have a limit; TP__NEVER: none has */
-  int64_t cheap_ns_max;       /* what takes longer is noted (exec/share.h), or was too long */
+  int64_t cheap_ns_max;       /* what takes longer is looked at closer (exec/share.h), or was too long */
   const tp__run_names *run_names; /* the registry's */
-  /** Atomic, beside a plan that never changes: what each dear node takes, in ns, and how many are dear. */
-  tp__a32 *costs, *dear_count;
+  tp__costs *costs;
   uint64_t hash;              /* of everything that decides behaviour but pointers */
 } tp__plan;
 

@@ -217,7 +217,7 @@ static void make_all_dear(world *w) {
   w->runtime->dear_ns = 0;
   tp__snapshot *snapshot = tp__registry_pin(w->runtime->registry);
   for (uint32_t phase = 1; phase < TP_PHASE_LIMIT; phase++)
-    if (snapshot->plans[phase]) tp__a32_add_relaxed(snapshot->plans[phase]->dear_count, 1);
+    if (snapshot->plans[phase]) tp__a32_add_relaxed(&snapshot->plans[phase]->costs->dear_count, 1);
   tp__snapshot_unpin(snapshot);
 }
 
