@@ -9,8 +9,8 @@
  * next few entries of its plan watched ones; in these the cost of each node is averaged, so that a call that was merely
  * interrupted once is forgotten. A plan that has a dear node is measured for as long as it has one.
  *
- * A parcel is EMPTY (the owner's) -> OFFERED -> OPENED (a helper's) -> DONE -> EMPTY, or from OFFERED back to EMPTY. The
- * share lives as long as its entry, which every helper that was asked holds, and a wake-up that may come. */
+ * A parcel is EMPTY (the owner's) -> OFFERED -> OPENED (a helper's) -> DONE -> EMPTY, or from OFFERED back to EMPTY.
+ * The share lives as long as its entry, which every helper that was asked holds, and a wake-up that may come. */
 #ifndef TP__SHARE_H
 #define TP__SHARE_H
 

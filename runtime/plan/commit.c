@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * commit.c: grants what an edit wishes, all of it or nothing. The wishes are applied to a copy of what is registered,
- * the copy is compiled, and only then does the new snapshot take the old one's place: until that one pointer is
- * swapped, nothing that a turn can see has changed, so there is nothing to undo. */
+ * commit.c: grants what an edit wishes, all of it or nothing. The new set begins as the old one, shared; the wishes are
+ * applied to it, so that each phase that they touch gets a roster of its own; those are compiled, and only then does
+ * the new snapshot take the old one's place: until that one pointer is swapped, nothing that a turn can see has
+ * changed, so there is nothing to undo.
+ *
+ * A phase that no wish touches keeps its roster, plan and hash included, since compiling it again would give the same:
+ * what a plan is made of is its members, their handlers, the phase's budget and row. Two things reach across phases: a
+ * handler that is replaced, and an id that an optional edge named in vain and that now exists elsewhere. Both touch the
+ * phases that name them. */
 #include <stdio.h>
 
 #include "runtime/plan/registry.h"
@@ -12,113 +18,189 @@ typedef struct tally {
   size_t handlers_added, handlers_removed, added, removed, enabled, disabled, budgets;
 } tally;
 
+typedef struct work {
+  const tp_edit *edit;
+  const tp__set *base;
+  tp__set *set;
+  tally done;
+  uint32_t coming[TP_PHASE_LIMIT]; /* how many subscriptions the edit adds to a phase */
+  bool gaps[TP_PHASE_LIMIT];       /* some were removed from its roster */
+  tp_fault *fault;
+} work;
+
 /* ---- applying ---- */
 
-static tp_status check_owner(const tp_edit *edit, const char *what, const char *id, const char *owner,
-                             tp_fault *fault) {
+static tp_status touch(work *w, uint32_t phase) { return tp__set_touch(w->set, w->base, phase, w->coming[phase]); }
+
+static tp_status check_owner(const work *w, const char *what, const char *id, const char *owner) {
+  const tp_edit *edit = w->edit;
   if (edit->owner.trust == TP_TRUST_BUILTIN || strcmp(owner, edit->owner_name) == 0) return TP_OK;
-  return tp__fail(fault, TP_ERR_USAGE, id, "%s `%s` belongs to owner `%s`: `%s` may not change it", what, id, owner,
+  return tp__fail(w->fault, TP_ERR_USAGE, id, "%s `%s` belongs to owner `%s`: `%s` may not change it", what, id, owner,
                   edit->owner_name);
 }
 
-static tp_status keep_handlers(const tp_edit *edit, const tp__set *base, tp__set *set, tally *t, tp_fault *fault) {
-  for (size_t i = 0; i < base->handler_count; i++) {
-    tp__handler *handler = base->handlers[i];
-    const tp__change *change = tp__changes_find(&edit->handlers, handler->desc.id);
-    if (change && change->removed) {
-      TP__TRY(check_owner(edit, "handler", handler->desc.id, handler->owner, fault));
-      t->handlers_removed++;
-    } else {
-      tp__set_add_handler(set, handler);
-    }
+static bool names_handler(const tp__roster *roster, const char *id) {
+  for (size_t i = 0; roster && i < roster->item_count; i++) {
+    if (strcmp(roster->items[i].sub->desc.handler, id) == 0) return true;
+  }
+  return false;
+}
+
+/* Whoever names a handler that goes must find another one, or be refused. */
+static tp_status touch_users(work *w, const tp__handler *handler) {
+  for (size_t i = 0; i < handler->desc.phase_count; i++) {
+    uint32_t phase = handler->desc.phases[i];
+    if (names_handler(w->base->rosters[phase], handler->desc.id)) TP__TRY(touch(w, phase));
   }
   return TP_OK;
 }
 
-static tp_status add_handlers(const tp_edit *edit, const tp__set *base, tp__set *set, tally *t, tp_fault *fault) {
-  for (size_t i = 0; i < edit->handlers.count; i++) {
-    const tp__change *change = &edit->handlers.items[i];
-    const tp__handler *there = tp__set_handler(base, change->id);
+static tp_status remove_handlers(work *w) {
+  for (size_t i = 0; i < w->edit->handlers.count; i++) {
+    const tp__change *change = &w->edit->handlers.items[i];
+    const tp__handler *there = change->removed ? tp__set_handler(w->base, change->id) : NULL;
+    if (!there) continue;
+    TP__TRY(check_owner(w, "handler", there->desc.id, there->owner));
+    TP__TRY(touch_users(w, there));
+    TP__TRY(tp__map_remove(&w->set->handlers, there->desc.id));
+    w->done.handlers_removed++;
+  }
+  return TP_OK;
+}
+
+static tp_status add_handlers(work *w) {
+  for (size_t i = 0; i < w->edit->handlers.count; i++) {
+    const tp__change *change = &w->edit->handlers.items[i];
+    const tp__handler *there = tp__set_handler(w->base, change->id);
     if (change->removed && !there) {
-      return tp__fail(fault, TP_ERR_NOT_FOUND, change->id, "handler `%s` is not registered, so it cannot be removed",
+      return tp__fail(w->fault, TP_ERR_NOT_FOUND, change->id, "handler `%s` is not registered, so it cannot be removed",
                       change->id);
     }
     if (!change->handler) continue;
     if (there && !change->removed) {
-      return tp__fail(fault, TP_ERR_DUPLICATE_ID, change->id,
+      return tp__fail(w->fault, TP_ERR_DUPLICATE_ID, change->id,
                       "handler `%s` is registered already, by owner `%s`: choose another id, or remove that one first",
                       change->id, there->owner);
     }
-    tp__set_add_handler(set, change->handler);
-    t->handlers_added++;
+    TP__TRY(tp__map_add(&w->set->handlers, change->handler->desc.id, change->handler));
+    w->done.handlers_added++;
   }
   return TP_OK;
 }
 
-/* @param wish  NONE keeps what it was. */
-static void add_item(tp__set *set, tp__subscription *sub, bool disabled, tp__wish wish, tally *t) {
-  bool becomes = wish == TP__WISH_NONE ? disabled : wish == TP__WISH_DISABLE;
-  if (becomes != disabled) *(becomes ? &t->disabled : &t->enabled) += 1;
-  tp__set_add_item(set, sub, becomes);
+static tp_status remove_item(work *w, const tp__subscription *sub) {
+  uint32_t phase = sub->desc.phase;
+  TP__TRY(touch(w, phase));
+  w->set->rosters[phase]->items[tp__roster_at(w->base->rosters[phase], sub)].sub = NULL;
+  w->gaps[phase] = true;
+  w->done.removed++;
+  return tp__map_remove(&w->set->subscriptions, sub->desc.id);
 }
 
-static tp_status keep_items(const tp_edit *edit, const tp__set *base, tp__set *set, tally *t, tp_fault *fault) {
-  for (size_t i = 0; i < base->item_count; i++) {
-    const tp__set_item *item = &base->items[i];
-    const tp__change *change = tp__changes_find(&edit->subscriptions, item->sub->desc.id);
-    bool removed = change && change->removed;
-    tp__wish wish = change && !removed && !change->sub ? change->wish : TP__WISH_NONE;
-    if (removed || wish != TP__WISH_NONE) {
-      TP__TRY(check_owner(edit, "subscription", item->sub->desc.id, item->sub->owner, fault));
-    }
-    if (removed)
-      t->removed++;
-    else
-      add_item(set, item->sub, item->disabled, wish, t);
+static void count_wish(work *w, bool disabled, bool becomes) {
+  if (becomes != disabled) *(becomes ? &w->done.disabled : &w->done.enabled) += 1;
+}
+
+static tp_status wish_item(work *w, const tp__subscription *sub, tp__wish wish) {
+  uint32_t phase = sub->desc.phase;
+  size_t at = tp__roster_at(w->base->rosters[phase], sub);
+  bool disabled = w->base->rosters[phase]->items[at].disabled, becomes = wish == TP__WISH_DISABLE;
+  if (becomes == disabled) return TP_OK;
+  TP__TRY(touch(w, phase));
+  w->set->rosters[phase]->items[at].disabled = becomes;
+  count_wish(w, disabled, becomes);
+  return TP_OK;
+}
+
+static tp_status change_items(work *w) {
+  for (size_t i = 0; i < w->edit->subscriptions.count; i++) {
+    const tp__change *change = &w->edit->subscriptions.items[i];
+    bool wished = !change->sub && change->wish != TP__WISH_NONE;
+    const tp__subscription *sub = change->removed || wished ? tp__set_subscription(w->base, change->id) : NULL;
+    if (!sub) continue;
+    TP__TRY(check_owner(w, "subscription", sub->desc.id, sub->owner));
+    TP__TRY(change->removed ? remove_item(w, sub) : wish_item(w, sub, change->wish));
+  }
+  for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
+    if (w->gaps[phase]) tp__roster_close_gaps(w->set->rosters[phase]);
   }
   return TP_OK;
 }
 
-static tp_status add_items(const tp_edit *edit, const tp__set *base, tp__set *set, tally *t, tp_fault *fault) {
-  for (size_t i = 0; i < edit->subscriptions.count; i++) {
-    const tp__change *change = &edit->subscriptions.items[i];
-    const tp__set_item *there = tp__set_find(base, change->id);
+static tp_status add_item(work *w, const tp__change *change) {
+  tp__subscription *sub = change->sub;
+  bool disabled = sub->desc.disabled;
+  bool becomes = change->wish == TP__WISH_NONE ? disabled : change->wish == TP__WISH_DISABLE;
+  TP__TRY(touch(w, sub->desc.phase));
+  TP__TRY(tp__map_add(&w->set->subscriptions, sub->desc.id, sub));
+  sub->registration = w->set->next_registration++;
+  tp__roster_append(w->set->rosters[sub->desc.phase], sub, becomes);
+  count_wish(w, disabled, becomes);
+  w->done.added++;
+  return TP_OK;
+}
+
+static tp_status add_items(work *w) {
+  for (size_t i = 0; i < w->edit->subscriptions.count; i++) {
+    const tp__change *change = &w->edit->subscriptions.items[i];
+    const tp__subscription *there = tp__set_subscription(w->base, change->id);
     bool speaks_of_it = change->removed || (change->wish != TP__WISH_NONE && !change->sub);
     if ((speaks_of_it && !there) || (change->removed && change->wish != TP__WISH_NONE && !change->sub)) {
-      return tp__fail(fault, TP_ERR_NOT_FOUND, change->id,
+      return tp__fail(w->fault, TP_ERR_NOT_FOUND, change->id,
                       "subscription `%s` is not registered, so it cannot be removed, enabled or disabled", change->id);
     }
     if (!change->sub) continue;
     if (there && !change->removed) {
       return tp__fail(
-          fault, TP_ERR_DUPLICATE_ID, change->id,
+          w->fault, TP_ERR_DUPLICATE_ID, change->id,
           "subscription `%s` is registered already, by owner `%s`: choose another id, or remove that one first",
-          change->id, there->sub->owner);
+          change->id, there->owner);
     }
-    change->sub->registration = set->next_registration++;
-    add_item(set, change->sub, change->sub->desc.disabled, change->wish, t);
-    t->added++;
+    TP__TRY(add_item(w, change));
   }
   return TP_OK;
 }
 
-static void set_budgets(const tp_edit *edit, const tp__set *base, tp__set *set, tally *t) {
-  for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
-    set->budgets_ms[phase] = edit->budget_set[phase] ? edit->budgets_ms[phase] : base->budgets_ms[phase];
-    t->budgets += edit->budget_set[phase];
+/* A phase whose optional edge named an id in vain looks again when somebody has it. */
+static tp_status touch_hopeful(work *w) {
+  for (uint32_t phase = 0; w->done.added > 0 && phase < TP_PHASE_LIMIT; phase++) {
+    const tp__absent *absent = w->base->rosters[phase] ? w->base->rosters[phase]->absent : NULL;
+    while (absent && !tp__set_subscription(w->set, absent->id)) absent = absent->next;
+    if (absent) TP__TRY(touch(w, phase));
   }
+  return TP_OK;
 }
 
-static tp_status apply(const tp_edit *edit, const tp__set *base, tp__set *set, tally *t, tp_fault *fault) {
-  tp_status status =
-      tp__set_reserve(set, base->handler_count + edit->handlers.count, base->item_count + edit->subscriptions.count);
-  if (status != TP_OK) return tp__fail(fault, status, NULL, "no memory for the registered set");
-  set->next_registration = base->next_registration;
-  set_budgets(edit, base, set, t);
-  TP__TRY(keep_handlers(edit, base, set, t, fault));
-  TP__TRY(add_handlers(edit, base, set, t, fault));
-  TP__TRY(keep_items(edit, base, set, t, fault));
-  return add_items(edit, base, set, t, fault);
+static tp_status set_budgets(work *w) {
+  for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
+    if (!w->edit->budget_set[phase]) continue;
+    w->done.budgets++;
+    w->set->budgets_ms[phase] = w->edit->budgets_ms[phase];
+    if (w->base->rosters[phase] && w->set->budgets_ms[phase] != w->base->budgets_ms[phase]) TP__TRY(touch(w, phase));
+  }
+  return TP_OK;
+}
+
+static tp_status apply_wishes(work *w) {
+  TP__TRY(tp__set_share(w->set, w->base, w->edit->handlers.count, w->edit->subscriptions.count));
+  for (size_t i = 0; i < w->edit->subscriptions.count; i++) {
+    const tp__subscription *sub = w->edit->subscriptions.items[i].sub;
+    if (sub) w->coming[sub->desc.phase]++;
+  }
+  TP__TRY(set_budgets(w));
+  TP__TRY(remove_handlers(w));
+  TP__TRY(add_handlers(w));
+  TP__TRY(change_items(w));
+  TP__TRY(add_items(w));
+  return touch_hopeful(w);
+}
+
+static tp_status apply(const tp_edit *edit, const tp__set *base, tp__set *set, tally *ret_done, tp_fault *fault) {
+  work w = {.edit = edit, .base = base, .set = set, .fault = fault};
+  tp_status status = apply_wishes(&w);
+  if (status == TP_ERR_NO_MEMORY) return tp__fail(fault, status, NULL, "no memory for the registered set");
+  *ret_done = w.done;
+  return status;
 }
 
 /* ---- publishing ---- */
@@ -142,8 +224,8 @@ static void fill_report(tp__snapshot *snapshot, tp_commit_report *ret_report) {
   const tp__set *set = tp__snapshot_set(snapshot);
   tp_commit_report report = {.snapshot_version = snapshot->version,
                              .snapshot_hash = snapshot->hash,
-                             .handlers = (uint32_t)set->handler_count,
-                             .subscriptions = (uint32_t)set->item_count};
+                             .handlers = (uint32_t)set->handlers.count,
+                             .subscriptions = (uint32_t)set->subscriptions.count};
   for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
     const tp__plan *plan = snapshot->plans[phase];
     if (!plan || plan->worst_ns <= plan->budget_ns) continue;

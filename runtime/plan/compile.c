@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * compile.c: from a set of subscriptions to plans. For each phase: validate its members, resolve their edges, sort, and
- * lay everything out in flat arrays whose indexes are the plan's order. What is needed only on the way lies in a
- * scratch arena; what stays lies in the snapshot's. Everything here is n log n + m. */
+ * compile.c: from the rosters that a commit touched to plans. For each: validate its members, resolve their edges,
+ * sort, and lay everything out in flat arrays whose indexes are the plan's order. What is needed only on the way lies
+ * in a scratch arena; what stays lies in the roster's. Everything here is n log n + m. */
 #include <stdio.h>
 
 #include "runtime/plan/registry.h"
 #include "runtime/store/record_pack.h"
+
+enum { SCRATCH_BYTES = 4096 };
 
 static tp_status no_memory(tp_fault *fault) {
   return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the plans");
@@ -14,10 +16,9 @@ static tp_status no_memory(tp_fault *fault) {
 
 /* ---- members ---- */
 
-static tp_status count_members(tp__drafts *drafts, tp_fault *fault) {
-  for (size_t i = 0; i < drafts->set->item_count; i++) {
-    const tp__set_item *item = &drafts->set->items[i];
-    tp__draft *draft = &drafts->phases[item->sub->desc.phase];
+static tp_status count_members(const tp__drafts *drafts, tp__draft *draft, tp_fault *fault) {
+  for (size_t i = 0; i < draft->roster->item_count; i++) {
+    const tp__set_item *item = &draft->roster->items[i];
     if (item->disabled || ++draft->node_count <= TP__PHASE_NODES_MAX) continue;
     return tp__subscription_refuse(fault, drafts->registry, item->sub, TP_ERR_TOO_LARGE,
                                    "the phase has %d subscriptions, and one more is not allowed", TP__PHASE_NODES_MAX);
@@ -25,34 +26,37 @@ static tp_status count_members(tp__drafts *drafts, tp_fault *fault) {
   return TP_OK;
 }
 
-static bool make_room(tp__drafts *drafts) {
-  drafts->places = tp__arena_alloc(drafts->scratch, drafts->set->item_count * sizeof *drafts->places);
-  if (!drafts->places) return false;
-  for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
-    tp__draft *draft = &drafts->phases[phase];
-    if (draft->node_count == 0) continue;
-    draft->phase = phase;
-    draft->row = drafts->registry->phases[phase];
-    draft->nodes = tp__arena_alloc(drafts->scratch, draft->node_count * sizeof *draft->nodes);
-    if (!draft->nodes) return false;
-    draft->node_count = 0;
-  }
-  return true;
+static bool make_room(const tp__drafts *drafts, tp__draft *draft) {
+  draft->places = tp__arena_alloc(drafts->scratch, draft->roster->item_count * sizeof *draft->places);
+  draft->nodes = tp__arena_alloc(drafts->scratch, draft->node_count * sizeof *draft->nodes);
+  draft->node_count = 0;
+  return draft->places && draft->nodes;
 }
 
-static tp_status read_members(tp__drafts *drafts, tp_fault *fault) {
-  for (size_t i = 0; i < drafts->set->item_count; i++) {
-    const tp__set_item *item = &drafts->set->items[i];
-    tp__draft *draft = &drafts->phases[item->sub->desc.phase];
+/* @return the first that is refused, or NULL. */
+static const tp__set_item *read_members(const tp__drafts *drafts, tp__draft *draft) {
+  for (size_t i = 0; i < draft->roster->item_count; i++) {
+    const tp__set_item *item = &draft->roster->items[i];
     tp__node aside;
     tp__node *node = item->disabled ? &aside : &draft->nodes[draft->node_count];
-    TP__TRY(tp__validate(drafts->registry, drafts->set, item->sub, item->disabled, node, fault));
+    if (tp__validate(drafts->registry, drafts->set, item->sub, item->disabled, node, NULL) != TP_OK) return item;
     node->subscription_name = item->sub->name;
     node->handler_name = item->sub->handler_name;
     node->owner_name = item->sub->owner_name;
-    drafts->places[i] = item->disabled ? TP__NO_PLACE : draft->node_count++;
+    draft->places[i] = item->disabled ? TP__NO_PLACE : draft->node_count++;
   }
-  return TP_OK;
+  return NULL;
+}
+
+/* Of all that are refused the one that was registered first is told of, whatever its phase. */
+static tp_status read_all(tp__drafts *drafts, tp_fault *fault) {
+  const tp__set_item *first = NULL;
+  for (uint32_t i = 0; i < drafts->count; i++) {
+    const tp__set_item *refused = read_members(drafts, &drafts->items[i]);
+    if (refused && (!first || refused->sub->registration < first->sub->registration)) first = refused;
+  }
+  tp__node aside;
+  return first ? tp__validate(drafts->registry, drafts->set, first->sub, first->disabled, &aside, fault) : TP_OK;
 }
 
 /* ---- order ---- */
@@ -296,46 +300,64 @@ static tp_status lay_out(const tp__drafts *drafts, const tp__draft *draft, const
 
 /* ---- */
 
-static tp_status compile_phase(const tp__drafts *drafts, tp__draft *draft, tp__snapshot *snapshot, tp_fault *fault) {
+static tp_status compile_phase(const tp__drafts *drafts, tp__draft *draft, tp_fault *fault) {
   uint32_t *order = tp__arena_alloc(drafts->scratch, draft->node_count * sizeof *order);
   if (!order) return no_memory(fault);
   TP__TRY(tp__draft_edges(drafts, draft, fault));
   TP__TRY(order_nodes(drafts, draft, order, fault));
   tp__plan *plan;
-  if (lay_out(drafts, draft, order, tp__snapshot_arena(snapshot), &plan) != TP_OK) return no_memory(fault);
+  if (lay_out(drafts, draft, order, &draft->roster->arena, &plan) != TP_OK) return no_memory(fault);
   plan->host_budget_ns = (int64_t)drafts->set->budgets_ms[draft->phase] * TP__NS_PER_MS;
   if (tp__plan_times(plan, drafts->scratch) != TP_OK) return no_memory(fault);
   condense(plan, drafts->registry);
   set_start(plan);
   plan->hash = tp__plan_hash(plan);
-  snapshot->plans[draft->phase] = plan;
+  draft->roster->plan = plan;
   return TP_OK;
 }
 
-static tp_status compile(tp__drafts *drafts, tp__snapshot *snapshot, tp_fault *fault) {
-  TP__TRY(count_members(drafts, fault));
-  if (!make_room(drafts)) return no_memory(fault);
-  TP__TRY(read_members(drafts, fault));
+static bool gather_drafts(tp__drafts *drafts) {
+  uint32_t count = 0;
   for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
-    if (drafts->phases[phase].node_count > 0) TP__TRY(compile_phase(drafts, &drafts->phases[phase], snapshot, fault));
+    count += drafts->set->rosters[phase] && !drafts->set->rosters[phase]->compiled;
   }
-  snapshot->hash = tp__snapshot_hash(snapshot);
+  drafts->items = tp__arena_zero(drafts->scratch, count * sizeof *drafts->items);
+  for (uint32_t phase = 0; drafts->items && phase < TP_PHASE_LIMIT; phase++) {
+    tp__roster *roster = drafts->set->rosters[phase];
+    if (!roster || roster->compiled) continue;
+    tp__draft draft = {.phase = phase, .row = drafts->registry->phases[phase], .roster = roster};
+    drafts->items[drafts->count++] = draft;
+  }
+  return drafts->items;
+}
+
+static tp_status compile(tp__drafts *drafts, tp_fault *fault) {
+  if (!gather_drafts(drafts)) return no_memory(fault);
+  for (uint32_t i = 0; i < drafts->count; i++) TP__TRY(count_members(drafts, &drafts->items[i], fault));
+  for (uint32_t i = 0; i < drafts->count; i++) {
+    if (!make_room(drafts, &drafts->items[i])) return no_memory(fault);
+  }
+  TP__TRY(read_all(drafts, fault));
+  for (uint32_t i = 0; i < drafts->count; i++) {
+    tp__draft *draft = &drafts->items[i];
+    if (draft->node_count > 0) TP__TRY(compile_phase(drafts, draft, fault));
+    draft->roster->compiled = true;
+  }
   return TP_OK;
 }
 
 tp_status tp__compile(tp__snapshot *snapshot, tp_fault *fault) {
+  char room[SCRATCH_BYTES]; /* enough for a small change, so that nothing is allocated for it */
   tp__arena scratch;
-  tp__arena_init(&scratch, &snapshot->registry->allocator, NULL, 0, 0);
-  tp__drafts *drafts = tp__arena_zero(&scratch, sizeof *drafts);
-  tp_status status = TP_ERR_NO_MEMORY;
-  if (drafts) {
-    drafts->registry = snapshot->registry;
-    drafts->set = tp__snapshot_set(snapshot);
-    drafts->scratch = &scratch;
-    status = compile(drafts, snapshot, fault);
-  } else {
-    no_memory(fault);
-  }
+  tp__arena_init(&scratch, &snapshot->registry->allocator, room, sizeof room, 0);
+  const tp__set *set = tp__snapshot_set(snapshot);
+  tp__drafts drafts = {.registry = snapshot->registry, .set = set, .scratch = &scratch};
+  tp_status status = compile(&drafts, fault);
   tp__arena_fini(&scratch);
-  return status;
+  if (status != TP_OK) return status;
+  for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
+    if (set->rosters[phase]) snapshot->plans[phase] = set->rosters[phase]->plan;
+  }
+  snapshot->hash = tp__snapshot_hash(snapshot);
+  return TP_OK;
 }

@@ -13,30 +13,66 @@ typedef struct edge_reader {
 
 #define REFUSE(r, code, ...) tp__subscription_refuse((r)->fault, (r)->drafts->registry, (r)->sub, (code), __VA_ARGS__)
 
+/* ---- from a subscription of the phase to its item: by hashing its registration number, open addressing ---- */
+
+static uint32_t finder_home(const tp__draft *draft, const tp__subscription *sub) {
+  return (uint32_t)(sub->registration * UINT64_C(0x9E3779B97F4A7C15) >> (64 - draft->finder_bits));
+}
+
+static bool finder_fill(const tp__drafts *drafts, tp__draft *draft) {
+  const tp__roster *roster = draft->roster;
+  draft->finder_bits = 1;
+  while ((size_t)1 << draft->finder_bits < 2 * roster->item_count) draft->finder_bits++;
+  uint32_t mask = (UINT32_C(1) << draft->finder_bits) - 1;
+  draft->finder = tp__arena_zero(drafts->scratch, ((size_t)mask + 1) * sizeof *draft->finder);
+  if (!draft->finder) return false;
+  for (uint32_t i = 0; i < roster->item_count; i++) {
+    uint32_t at = finder_home(draft, roster->items[i].sub);
+    while (draft->finder[at] != 0) at = (at + 1) & mask;
+    draft->finder[at] = i + 1;
+  }
+  return true;
+}
+
+static uint32_t finder_get(const tp__draft *draft, const tp__subscription *sub) {
+  uint32_t mask = (UINT32_C(1) << draft->finder_bits) - 1, at = finder_home(draft, sub);
+  while (draft->roster->items[draft->finder[at] - 1].sub != sub) at = (at + 1) & mask;
+  return draft->finder[at] - 1;
+}
+
+/* ---- */
+
+static tp_status remember_absent(const edge_reader *r, const tp_edge *edge) {
+  tp__absent *absent = tp__arena_alloc(&r->draft->roster->arena, sizeof *absent);
+  if (!absent) return tp__fail(r->fault, TP_ERR_NO_MEMORY, NULL, "no memory for the plan");
+  *absent = (tp__absent){.next = r->draft->roster->absent, .id = edge->target};
+  r->draft->roster->absent = absent;
+  return TP_OK;
+}
+
 /* @param ret_place  TP__NO_PLACE for an optional edge to nobody. */
 static tp_status resolve(const edge_reader *r, const tp_edge *edge, const char *word, uint32_t *ret_place) {
-  const tp__set *set = r->drafts->set;
   if (strcmp(edge->target, r->sub->desc.id) == 0) {
     return REFUSE(r, TP_ERR_SELF_DEPENDENCY, "%s `%s` is an edge to itself", word, edge->target);
   }
   *ret_place = TP__NO_PLACE;
-  const tp__set_item *item = tp__set_find(set, edge->target);
-  if (!item) {
-    if (edge->optional) return TP_OK;
+  const tp__subscription *sub = tp__set_subscription(r->drafts->set, edge->target);
+  if (!sub) {
+    if (edge->optional) return remember_absent(r, edge);
     return REFUSE(r, TP_ERR_MISSING_DEPENDENCY,
                   "%s `%s`: no such subscription is registered; register it or make the edge optional", word,
                   edge->target);
   }
-  if (item->sub->desc.phase != r->draft->phase) {
+  if (sub->desc.phase != r->draft->phase) {
     return REFUSE(r, TP_ERR_CROSS_PHASE, "%s `%s`: that one belongs to %s, and an edge stays within its phase", word,
-                  edge->target, r->drafts->registry->phases[item->sub->desc.phase]->name);
+                  edge->target, r->drafts->registry->phases[sub->desc.phase]->name);
   }
-  if (item->disabled) {
+  uint32_t place = r->draft->places[finder_get(r->draft, sub)];
+  if (place == TP__NO_PLACE) {
     if (edge->optional) return TP_OK;
     return REFUSE(r, TP_ERR_DISABLED_DEPENDENCY, "%s `%s`: that one is disabled; enable it or make the edge optional",
                   word, edge->target);
   }
-  uint32_t place = r->drafts->places[item - set->items];
   const tp__node *target = &r->draft->nodes[place];
   if (!tp__node_awaited(target)) {
     return REFUSE(r, TP_ERR_DETACHED_TARGET,
@@ -115,7 +151,9 @@ tp_status tp__draft_edges(const tp__drafts *drafts, tp__draft *draft, tp_fault *
   }
   draft->edges = tp__arena_alloc(drafts->scratch, count * sizeof *draft->edges);
   draft->edge_flags = tp__arena_alloc(drafts->scratch, count);
-  if (!draft->edges || !draft->edge_flags) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the plan");
+  if (!draft->edges || !draft->edge_flags || !finder_fill(drafts, draft)) {
+    return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the plan");
+  }
   TP__TRY(read_declared(drafts, draft, fault));
   line_up_sequential(draft);
   return TP_OK;

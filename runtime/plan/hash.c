@@ -8,18 +8,53 @@
 
 #include "runtime/plan/registry.h"
 
-typedef XXH3_state_t digest;
+/* Most of what is hashed comes as single numbers: they are gathered, since XXH3 takes much longer to accept eight bytes
+ * than to hash them. */
+typedef struct digest {
+  XXH3_state_t state;
+  size_t gathered;
+  unsigned char bytes[1024];
+} digest;
 
-static void add_bytes(digest *d, const void *bytes, size_t size) {
-  XXH_errorcode code = XXH3_64bits_update(d, bytes, size);
+static void digest_init(digest *d) {
+  XXH3_INITSTATE(&d->state);
+  XXH3_64bits_reset(&d->state);
+  d->gathered = 0;
+}
+
+static void pass_on(digest *d, const void *bytes, size_t size) {
+  XXH_errorcode code = XXH3_64bits_update(&d->state, bytes, size);
   assert(code == XXH_OK);
   (void)code;
 }
 
+static void pass_on_gathered(digest *d) {
+  pass_on(d, d->bytes, d->gathered);
+  d->gathered = 0;
+}
+
+static uint64_t digest_end(digest *d) {
+  pass_on_gathered(d);
+  return XXH3_64bits_digest(&d->state);
+}
+
+static void add_bytes(digest *d, const void *bytes, size_t size) {
+  if (size > sizeof d->bytes - d->gathered) pass_on_gathered(d);
+  if (size > sizeof d->bytes) {
+    pass_on(d, bytes, size);
+  } else {
+    memcpy(d->bytes + d->gathered, bytes, size);
+    d->gathered += size;
+  }
+}
+
 static void add_number(digest *d, uint64_t number) {
-  unsigned char bytes[sizeof number];
-  for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(number >> 8 * i);
-  add_bytes(d, bytes, sizeof bytes);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+  number = __builtin_bswap64(number);
+#endif
+  if (sizeof number > sizeof d->bytes - d->gathered) pass_on_gathered(d);
+  memcpy(d->bytes + d->gathered, &number, sizeof number);
+  d->gathered += sizeof number;
 }
 
 static void add_text(digest *d, tp_text text) {
@@ -100,24 +135,22 @@ static void add_row(digest *d, const tp_phase *row) {
 
 uint64_t tp__plan_hash(const tp__plan *plan) {
   digest d;
-  XXH3_INITSTATE(&d);
-  XXH3_64bits_reset(&d);
+  digest_init(&d);
   add_number(&d, plan->phase);
   add_row(&d, plan->row);
   add_number(&d, (uint64_t)plan->budget_ns);
   add_number(&d, plan->node_count);
   for (uint32_t i = 0; i < plan->node_count; i++) add_node(&d, plan, &plan->nodes[i]);
-  return XXH3_64bits_digest(&d);
+  return digest_end(&d);
 }
 
 uint64_t tp__snapshot_hash(const tp__snapshot *snapshot) {
   digest d;
-  XXH3_INITSTATE(&d);
-  XXH3_64bits_reset(&d);
+  digest_init(&d);
   for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
     if (!snapshot->plans[phase]) continue;
     add_number(&d, phase);
     add_number(&d, snapshot->plans[phase]->hash);
   }
-  return XXH3_64bits_digest(&d);
+  return digest_end(&d);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * index.c: finds an id among many. Open addressing, at most half full; nothing is ever taken out, since whoever owns an
- * index drops it whole. */
+ * index.c: finds an id among many. Open addressing, at most half full. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -45,18 +44,57 @@ tp_status tp__index_reserve(tp__index *index, size_t id_count) {
   return TP_OK;
 }
 
-void tp__index_put(tp__index *index, const char *id, size_t value) {
-  uint64_t hash = XXH3_64bits(id, strlen(id));
+tp_status tp__index_copy(tp__index *index, const tp__index *from) {
+  assert(index->slot_count == 0);
+  if (from->slot_count == 0) return TP_OK;
+  index->slots = tp__alloc(index->allocator, from->slot_count * sizeof *index->slots);
+  if (!index->slots) return TP_ERR_NO_MEMORY;
+  memcpy(index->slots, from->slots, from->slot_count * sizeof *index->slots);
+  index->slot_count = from->slot_count;
+  index->id_count = from->id_count;
+  return TP_OK;
+}
+
+uint64_t tp__index_hash(const char *id) { return XXH3_64bits(id, strlen(id)); }
+
+void tp__index_put_hashed(tp__index *index, const char *id, uint64_t hash, size_t value) {
   tp__index_slot *slot = slot_of(index, id, hash);
   if (!slot->id) index->id_count++;
   assert(index->id_count <= index->slot_count / 2);
   *slot = (tp__index_slot){.id = id, .hash = hash, .value = value};
 }
 
-bool tp__index_get(const tp__index *index, const char *id, size_t *ret_value) {
+void tp__index_put(tp__index *index, const char *id, size_t value) {
+  tp__index_put_hashed(index, id, tp__index_hash(id), value);
+}
+
+bool tp__index_get_hashed(const tp__index *index, const char *id, uint64_t hash, size_t *ret_value) {
   if (index->slot_count == 0) return false;
-  const tp__index_slot *slot = slot_of(index, id, XXH3_64bits(id, strlen(id)));
+  const tp__index_slot *slot = slot_of(index, id, hash);
   if (!slot->id) return false;
   *ret_value = slot->value;
   return true;
+}
+
+bool tp__index_get(const tp__index *index, const char *id, size_t *ret_value) {
+  return index->id_count > 0 && tp__index_get_hashed(index, id, tp__index_hash(id), ret_value);
+}
+
+/* What stands behind the gap moves into it, unless it would come to stand before the place that its hash gives it. */
+size_t tp__index_remove(tp__index *index, const char *id, uint64_t hash) {
+  size_t mask = index->slot_count - 1;
+  tp__index_slot *gap = slot_of(index, id, hash);
+  size_t value = gap->value;
+  assert(gap->id);
+  for (size_t at = (size_t)(gap - index->slots) + 1;; at++) {
+    tp__index_slot *slot = &index->slots[at & mask];
+    if (!slot->id) break;
+    size_t from_home = (at - (slot->hash & mask)) & mask, from_gap = (at - (size_t)(gap - index->slots)) & mask;
+    if (from_home < from_gap) continue;
+    *gap = *slot;
+    gap = slot;
+  }
+  *gap = (tp__index_slot){0};
+  index->id_count--;
+  return value;
 }

@@ -15,10 +15,10 @@ static tp_status add_locked(tp__registry *registry, const char *id, const char *
 tp_status tp__intern(tp__registry *registry, const char *id, const char **ret_id) {
   size_t known;
   tp_status status = TP_OK;
-  tp__mutex_lock(&registry->lock);
+  tp__mutex_lock(&registry->names_lock);
   if (tp__index_get(&registry->interned, id, &known)) *ret_id = (const char *)(uintptr_t)known;
   else status = add_locked(registry, id, ret_id);
-  tp__mutex_unlock(&registry->lock);
+  tp__mutex_unlock(&registry->names_lock);
   return status;
 }
 
@@ -40,8 +40,8 @@ static tp_status add_name_locked(tp__registry *registry, const tp__run_name *nam
 }
 
 tp_status tp__intern_run_name(tp__registry *registry, const tp__run_name *name, uint32_t *ret_id) {
-  tp__mutex_lock(&registry->lock);
+  tp__mutex_lock(&registry->names_lock);
   tp_status status = add_name_locked(registry, name, ret_id);
-  tp__mutex_unlock(&registry->lock);
+  tp__mutex_unlock(&registry->names_lock);
   return status;
 }

@@ -2,12 +2,13 @@
  *
  * plan: what is registered and how it is ordered. The registry holds handlers and subscriptions; a commit compiles
  * those of every phase into a plan of flat arrays and publishes them together as one immutable snapshot.
- * Owns: the registered copies of descriptors. Lock: `registry` (lock.def), held for pins and publishing, never while a
- * plan is compiled or anything of a handler's is called. Never: runs a handler, knows a turn.
+ * Owns: the registered copies of descriptors. Locks (lock.def): `registry`, held for pins and publishing, and
+ * `names`, for ids that outlive what they name; neither while a plan is compiled or anything of a handler's is called.
+ * Never: runs a handler, knows a turn.
  *
- * The way: tp_edit_*() gather changes (edit.c) -> commit.c applies them to a copy of the registered set -> validate.c
- * resolves the policies of each subscription -> edges.c finds the targets -> sort.c orders each phase -> compile.c lays
- * out the arrays -> commit.c publishes -> turns pin.
+ * The way: tp_edit_*() gather changes (edit.c) -> commit.c applies them to a set that begins as the registered one,
+ * shared -> for the phases that they touch validate.c resolves the policies of each subscription, edges.c finds the
+ * targets, sort.c orders, compile.c lays out the arrays -> commit.c publishes -> turns pin.
  *
  * An edge always says who runs first: in a reverse row `after` still means after, while what no edge orders, and the
  * line of the sequential ones, runs backwards. Nodes are stored in the order in which they run, reverse rows too, so

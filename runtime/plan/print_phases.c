@@ -17,8 +17,8 @@ static void list_phases(tp__snapshot *snapshot, phase_list *ret_list) {
   *ret_list = (phase_list){.registry = snapshot->registry};
   for (uint32_t phase = 1; phase < TP_PHASE_LIMIT; phase++) {
     if (snapshot->registry->phases[phase]) ret_list->ids[ret_list->count++] = phase;
+    if (set->rosters[phase]) ret_list->subscriptions[phase] = (uint32_t)set->rosters[phase]->item_count;
   }
-  for (size_t i = 0; i < set->item_count; i++) ret_list->subscriptions[set->items[i].sub->desc.phase]++;
 }
 
 static const char *kind_name(const tp__registry *registry, uint32_t kind) {

@@ -23,6 +23,13 @@ static tp_status registry_fill(tp__registry *registry, const tp_phase *host_rows
   return TP_OK;
 }
 
+static tp_status locks_init(tp__registry *registry) {
+  TP__TRY(tp__mutex_init(&registry->lock));
+  tp_status status = tp__mutex_init(&registry->names_lock);
+  if (status != TP_OK) tp__mutex_fini(&registry->lock);
+  return status;
+}
+
 static void registry_release(tp__registry *registry) {
   tp_allocator allocator = registry->allocator;
   tp__release(&allocator, registry->audit.rows, TP__AUDIT_ROWS * sizeof *registry->audit.rows);
@@ -31,6 +38,7 @@ static void registry_release(tp__registry *registry) {
   tp__index_fini(&registry->named);
   tp__run_names_fini(&registry->run_names, &allocator);
   tp__arena_fini(&registry->interned_arena);
+  tp__mutex_fini(&registry->names_lock);
   tp__mutex_fini(&registry->lock);
   tp__release(&allocator, registry, sizeof *registry);
 }
@@ -46,7 +54,7 @@ tp_status tp__registry_new(const tp_allocator *allocator, const tp_phase *rows, 
   registry->aliases = aliases;
   registry->alias_count = alias_count;
   registry->ops = ops;
-  tp_status status = tp__mutex_init(&registry->lock);
+  tp_status status = locks_init(registry);
   if (status != TP_OK) {
     tp__release(&ours, registry, sizeof *registry);
     return tp__fail(fault, status, NULL, "no lock for the registry");

@@ -3,7 +3,8 @@
  * registry: what the files of this room share with each other and with nobody else.
  * What is registered at one version is a set: it never changes, belongs to the snapshot that was compiled of it, and is
  * the ground on which the next commit builds its own. So nothing but the pointer to the newest snapshot and the audit
- * rows needs the lock. */
+ * rows needs the lock. Neighbouring sets share what they have in common, in parts that are counted: the roster of a
+ * phase with its plan, and the shards of the maps, which hold the members. */
 #ifndef TP__REGISTRY_H
 #define TP__REGISTRY_H
 
@@ -36,9 +37,17 @@ void tp__index_init(tp__index *index, const tp_allocator *allocator);
 void tp__index_fini(tp__index *index);
 /** Makes room for id_count ids in all. */
 tp_status tp__index_reserve(tp__index *index, size_t id_count);
+/** The same ids as from's, into an index that is empty. */
+tp_status tp__index_copy(tp__index *index, const tp__index *from);
 /** Puts or replaces; room was reserved. id must live as long as the index. */
 void tp__index_put(tp__index *index, const char *id, size_t value);
 bool tp__index_get(const tp__index *index, const char *id, size_t *ret_value);
+/** Takes out an id that is there. @return its value. */
+size_t tp__index_remove(tp__index *index, const char *id, uint64_t hash);
+/** The same for those who have the id's hash already. */
+uint64_t tp__index_hash(const char *id);
+void tp__index_put_hashed(tp__index *index, const char *id, uint64_t hash, size_t value);
+bool tp__index_get_hashed(const tp__index *index, const char *id, uint64_t hash, size_t *ret_value);
 
 /* ---- handler.c, subscription.c: registered copies, counted ---- */
 
@@ -67,32 +76,91 @@ tp_status tp__intern(tp__registry *registry, const char *id, const char **ret_id
 /** The number under which records name a subscription whose three names are interned; the same for the same names. */
 tp_status tp__intern_run_name(tp__registry *registry, const tp__run_name *name, uint32_t *ret_id);
 
-/* ---- set.c: what is registered at one version ---- */
+/* ---- map.c: from ids to what is registered under them, shared between versions as far as they agree ---- */
+
+typedef struct tp__shard tp__shard;
+/** What the members of a map are. */
+typedef struct tp__map_kind {
+  void (*ref)(void *member);
+  void (*unref)(void *member);
+} tp__map_kind;
+typedef struct tp__map {
+  const tp_allocator *allocator;
+  const tp__map_kind *kind;
+  tp__shard **shards; /* each NULL while it has no member */
+  size_t shard_count; /* a power of two, or 0 */
+  size_t count;
+} tp__map;
+
+void tp__map_init(tp__map *map, const tp_allocator *allocator, const tp__map_kind *kind);
+/** Lets go of every member. The last one's end may run a destroy: no lock may be held. */
+void tp__map_fini(tp__map *map);
+/** Fills an empty map with the members of base, in a form that suits so many more. base must stay as it is and be held
+ *  until this one is done with its changes. */
+tp_status tp__map_begin(tp__map *map, const tp__map *base, size_t more);
+/** Takes a reference. The id is not in the map, and lives as long as the member. */
+tp_status tp__map_add(tp__map *map, const char *id, void *member);
+/** The id is in the map, and in the one that it began with. */
+tp_status tp__map_remove(tp__map *map, const char *id);
+/** NULL when there is none. */
+void *tp__map_get(const tp__map *map, const char *id);
+
+/* ---- roster.c: what is registered in one phase, and its plan; shared like the map's shards ---- */
 
 typedef struct tp__set_item {
   tp__subscription *sub;
   bool disabled;
 } tp__set_item;
-typedef struct tp__set {
-  tp__arena *arena; /* the snapshot's */
-  tp__handler **handlers;
-  size_t handler_count;
-  tp__set_item *items; /* by rising registration number */
+/** An id that an optional edge named and nobody has. Who registers it in another phase makes that edge an error. */
+typedef struct tp__absent {
+  const struct tp__absent *next;
+  const char *id; /* of the subscription that named it */
+} tp__absent;
+typedef struct tp__roster {
+  tp__a32 refs;
+  const tp_allocator *allocator; /* the rest never changes once it is compiled */
+  tp__arena arena;               /* holds everything below */
+  tp__set_item *items;           /* by rising registration number */
   size_t item_count;
-  tp__index handler_index, item_index;
+  bool compiled;
+  tp__plan *plan;                /* NULL when all are disabled */
+  const tp__absent *absent;
+} tp__roster;
+
+/** A copy of from's items with room for more, not compiled. @param from  NULL: none. @return NULL: no memory. */
+tp__roster *tp__roster_new(const tp_allocator *allocator, const tp__roster *from, size_t more);
+void tp__roster_ref(tp__roster *roster);
+/** Accepts NULL. */
+void tp__roster_unref(tp__roster *roster);
+/** The place of a subscription that is in it. */
+size_t tp__roster_at(const tp__roster *roster, const tp__subscription *subscription);
+/** Behind all others; room was made. */
+void tp__roster_append(tp__roster *roster, tp__subscription *subscription, bool disabled);
+/** Drops the items whose sub was set to NULL. */
+void tp__roster_close_gaps(tp__roster *roster);
+
+/* ---- set.c: what is registered at one version ---- */
+
+typedef struct tp__set {
+  const tp_allocator *allocator;
+  tp__map handlers;      /* tp__handler, held */
+  tp__map subscriptions; /* tp__subscription, held */
+  tp__roster *rosters[TP_PHASE_LIMIT]; /* NULL: nothing was ever registered there */
   uint32_t budgets_ms[TP_PHASE_LIMIT]; /* what the host set; 0: nothing */
   uint64_t next_registration;
 } tp__set;
 
-void tp__set_init(tp__set *set, const tp_allocator *allocator, tp__arena *arena);
-/** Lets go of every member; the arrays are the arena's. */
+void tp__set_init(tp__set *set, const tp_allocator *allocator);
+/** Lets go of every member. */
 void tp__set_fini(tp__set *set);
-tp_status tp__set_reserve(tp__set *set, size_t handler_count, size_t item_count);
-/** Take a reference; room was reserved, and the id is not in the set. */
-void tp__set_add_handler(tp__set *set, tp__handler *handler);
-void tp__set_add_item(tp__set *set, tp__subscription *subscription, bool disabled);
+/** Fills an empty set with all that base has, and makes the maps fit for so many more. */
+tp_status tp__set_share(tp__set *set, const tp__set *base, size_t more_handlers, size_t more_subscriptions);
+/** Gives the set a roster of its own for a phase, to be changed and compiled, unless it has one already.
+ *  @param more  how many items may be appended to it. */
+tp_status tp__set_touch(tp__set *set, const tp__set *base, uint32_t phase, size_t more);
 /** NULL when there is none. */
 tp__handler *tp__set_handler(const tp__set *set, const char *id);
+tp__subscription *tp__set_subscription(const tp__set *set, const char *id);
 const tp__set_item *tp__set_find(const tp__set *set, const char *id);
 
 /* ---- snapshot.c ---- */
@@ -100,7 +168,6 @@ const tp__set_item *tp__set_find(const tp__set *set, const char *id);
 /** One reference, an empty set, no plan. */
 tp_status tp__snapshot_new(tp__registry *registry, uint64_t version, tp__snapshot **ret_snapshot);
 tp__set *tp__snapshot_set(tp__snapshot *snapshot);
-tp__arena *tp__snapshot_arena(tp__snapshot *snapshot);
 
 /* ---- rows.c: phases and their names ---- */
 
@@ -150,6 +217,8 @@ struct tp__registry {
   /* ---- under lock */
   tp__snapshot *current; /* holds one reference */
   tp__audit_ring audit;
+  tp__mutex names_lock;
+  /* ---- under names_lock: a large edit interns much, and turns that begin want the other one */
   tp__index interned; /* ids in interned_arena */
   tp__index named;    /* "subscription handler owner" in interned_arena: its number in run_names */
   tp__arena interned_arena;
@@ -201,6 +270,10 @@ enum { TP__EDGE_REQUIRES = 1, TP__EDGE_DEP = 2 /* the later one named the earlie
 typedef struct tp__draft {
   uint32_t phase;
   const tp_phase *row;
+  tp__roster *roster;   /* its plan and what lasts as long go into its arena */
+  uint32_t *places;     /* per item of the roster: its index in nodes; TP__NO_PLACE when disabled */
+  uint32_t *finder;     /* from a subscription to its item (edges.c) */
+  uint32_t finder_bits;
   tp__node *nodes;
   uint32_t node_count;
   tp__sort_edge *edges; /* from runs before to; indexes of nodes */
@@ -208,13 +281,13 @@ typedef struct tp__draft {
   uint32_t edge_count;
 } tp__draft;
 
-/** All phases of a commit. */
+/** All phases that a commit touches. */
 typedef struct tp__drafts {
   const tp__registry *registry;
   const tp__set *set;
   tp__arena *scratch; /* ends with the commit */
-  uint32_t *places;   /* per item of the set: its index in its draft; TP__NO_PLACE when disabled */
-  tp__draft phases[TP_PHASE_LIMIT];
+  tp__draft *items;   /* by rising phase */
+  uint32_t count;
 } tp__drafts;
 #define TP__NO_PLACE UINT32_MAX
 
@@ -227,7 +300,7 @@ tp_status tp__validate(const tp__registry *registry, const tp__set *set, tp__sub
                        tp__node *ret_node, tp_fault *fault);
 /** Resolves the targets of a phase's subscriptions and adds the edges of the sequential ones. */
 tp_status tp__draft_edges(const tp__drafts *drafts, tp__draft *draft, tp_fault *fault);
-/** Compiles the snapshot's set into its plans. */
+/** Compiles the rosters of the snapshot's set that are not compiled, and takes over all their plans. */
 tp_status tp__compile(tp__snapshot *snapshot, tp_fault *fault);
 /** Fills in what follows from the limits: tails, worst case, critical path, budget. */
 tp_status tp__plan_times(tp__plan *plan, tp__arena *scratch);

@@ -1,50 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * set.c: the handlers and subscriptions that are registered at one version. */
+ * set.c: the handlers and subscriptions that are registered at one version. A set begins as all of the one before,
+ * shared; what a commit changes it gets for itself. So a small change costs as much as the phase that it touches. */
 #include "runtime/plan/registry.h"
 
-void tp__set_init(tp__set *set, const tp_allocator *allocator, tp__arena *arena) {
-  *set = (tp__set){.arena = arena, .next_registration = 1};
-  tp__index_init(&set->handler_index, allocator);
-  tp__index_init(&set->item_index, allocator);
+static void handler_ref(void *handler) { tp__handler_ref(handler); }
+static void handler_unref(void *handler) { tp__handler_unref(handler); }
+static void subscription_ref(void *subscription) { tp__subscription_ref(subscription); }
+static void subscription_unref(void *subscription) { tp__subscription_unref(subscription); }
+
+static const tp__map_kind handler_kind = {.ref = handler_ref, .unref = handler_unref};
+static const tp__map_kind subscription_kind = {.ref = subscription_ref, .unref = subscription_unref};
+
+void tp__set_init(tp__set *set, const tp_allocator *allocator) {
+  *set = (tp__set){.allocator = allocator, .next_registration = 1};
+  tp__map_init(&set->handlers, allocator, &handler_kind);
+  tp__map_init(&set->subscriptions, allocator, &subscription_kind);
 }
 
 void tp__set_fini(tp__set *set) {
-  tp__index_fini(&set->handler_index);
-  tp__index_fini(&set->item_index);
-  for (size_t i = 0; i < set->item_count; i++) tp__subscription_unref(set->items[i].sub);
-  for (size_t i = 0; i < set->handler_count; i++) tp__handler_unref(set->handlers[i]);
-  set->item_count = set->handler_count = 0;
+  for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) tp__roster_unref(set->rosters[phase]);
+  tp__map_fini(&set->subscriptions);
+  tp__map_fini(&set->handlers);
 }
 
-tp_status tp__set_reserve(tp__set *set, size_t handler_count, size_t item_count) {
-  assert(set->handler_count == 0 && set->item_count == 0);
-  set->handlers = tp__arena_alloc(set->arena, handler_count * sizeof *set->handlers);
-  set->items = tp__arena_alloc(set->arena, item_count * sizeof *set->items);
-  if (!set->handlers || !set->items) return TP_ERR_NO_MEMORY;
-  TP__TRY(tp__index_reserve(&set->handler_index, handler_count));
-  return tp__index_reserve(&set->item_index, item_count);
+tp_status tp__set_share(tp__set *set, const tp__set *base, size_t more_handlers, size_t more_subscriptions) {
+  for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
+    set->rosters[phase] = base->rosters[phase];
+    if (set->rosters[phase]) tp__roster_ref(set->rosters[phase]);
+  }
+  memcpy(set->budgets_ms, base->budgets_ms, sizeof set->budgets_ms);
+  set->next_registration = base->next_registration;
+  TP__TRY(tp__map_begin(&set->handlers, &base->handlers, more_handlers));
+  return tp__map_begin(&set->subscriptions, &base->subscriptions, more_subscriptions);
 }
 
-void tp__set_add_handler(tp__set *set, tp__handler *handler) {
-  tp__handler_ref(handler);
-  tp__index_put(&set->handler_index, handler->desc.id, set->handler_count);
-  set->handlers[set->handler_count++] = handler;
+tp_status tp__set_touch(tp__set *set, const tp__set *base, uint32_t phase, size_t more) {
+  const tp__roster *shared = base->rosters[phase];
+  if (set->rosters[phase] != shared) return TP_OK;
+  tp__roster *own = tp__roster_new(set->allocator, shared, more);
+  if (!own) return TP_ERR_NO_MEMORY;
+  tp__roster_unref(set->rosters[phase]);
+  set->rosters[phase] = own;
+  return TP_OK;
 }
 
-void tp__set_add_item(tp__set *set, tp__subscription *subscription, bool disabled) {
-  assert(set->item_count == 0 || set->items[set->item_count - 1].sub->registration < subscription->registration);
-  tp__subscription_ref(subscription);
-  tp__index_put(&set->item_index, subscription->desc.id, set->item_count);
-  set->items[set->item_count++] = (tp__set_item){.sub = subscription, .disabled = disabled};
-}
+tp__handler *tp__set_handler(const tp__set *set, const char *id) { return tp__map_get(&set->handlers, id); }
 
-tp__handler *tp__set_handler(const tp__set *set, const char *id) {
-  size_t at;
-  return tp__index_get(&set->handler_index, id, &at) ? set->handlers[at] : NULL;
+tp__subscription *tp__set_subscription(const tp__set *set, const char *id) {
+  return tp__map_get(&set->subscriptions, id);
 }
 
 const tp__set_item *tp__set_find(const tp__set *set, const char *id) {
-  size_t at;
-  return tp__index_get(&set->item_index, id, &at) ? &set->items[at] : NULL;
+  tp__subscription *sub = tp__set_subscription(set, id);
+  if (!sub) return NULL;
+  const tp__roster *roster = set->rosters[sub->desc.phase];
+  return &roster->items[tp__roster_at(roster, sub)];
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * snapshot.c: all plans of one version, with the set that they were compiled of and the memory of both. */
+ * snapshot.c: all plans of one version, with the set that they were compiled of, which has their memory. */
 #include "runtime/plan/registry.h"
 
 typedef struct snapshot_block {
   tp__snapshot snapshot;
-  tp__arena arena;
   tp__set set;
 } snapshot_block;
 
@@ -14,8 +13,7 @@ static snapshot_block *block_of(tp__snapshot *snapshot) { return TP__CONTAINER(s
 tp_status tp__snapshot_new(tp__registry *registry, uint64_t version, tp__snapshot **ret_snapshot) {
   snapshot_block *block = tp__alloc_zero(&registry->allocator, sizeof *block);
   if (!block) return TP_ERR_NO_MEMORY;
-  tp__arena_init(&block->arena, &registry->allocator, NULL, 0, 0);
-  tp__set_init(&block->set, &registry->allocator, &block->arena);
+  tp__set_init(&block->set, &registry->allocator);
   block->snapshot.registry = registry;
   block->snapshot.version = version;
   tp__a64_store_relaxed(&block->snapshot.refs, 1);
@@ -24,8 +22,6 @@ tp_status tp__snapshot_new(tp__registry *registry, uint64_t version, tp__snapsho
 }
 
 tp__set *tp__snapshot_set(tp__snapshot *snapshot) { return &block_of(snapshot)->set; }
-
-tp__arena *tp__snapshot_arena(tp__snapshot *snapshot) { return &block_of(snapshot)->arena; }
 
 void tp__snapshot_hold(tp__snapshot *snapshot) {
   uint64_t before = tp__a64_add_relaxed(&snapshot->refs, 1);
@@ -40,6 +36,5 @@ void tp__snapshot_unpin(tp__snapshot *snapshot) {
   snapshot_block *block = block_of(snapshot);
   const tp_allocator *allocator = &snapshot->registry->allocator;
   tp__set_fini(&block->set);
-  tp__arena_fini(&block->arena);
   tp__release(allocator, block, sizeof *block);
 }

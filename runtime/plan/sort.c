@@ -9,6 +9,7 @@ typedef struct sort {
   const tp__sort_node *nodes;
   const tp__sort_edge *edges;
   uint32_t node_count, edge_count;
+  uint64_t *heads;    /* the bytes in which ids begin to differ, so that few are compared; NULL: some have no id */
   uint32_t *first;    /* node_count + 1: where a node's successors begin */
   uint32_t *targets;  /* edge_count */
   uint32_t *indegree; /* predecessors that are not sorted yet */
@@ -19,6 +20,7 @@ typedef struct sort {
 static bool comes_before(const sort *s, uint32_t a, uint32_t b) {
   const tp__sort_node *x = &s->nodes[a], *y = &s->nodes[b];
   if (x->priority != y->priority) return x->priority < y->priority;
+  if (s->heads && s->heads[a] != s->heads[b]) return s->heads[a] < s->heads[b];
   if (x->tie_id && y->tie_id) {
     int order = strcmp(x->tie_id, y->tie_id); /* bytewise: strcmp compares as unsigned char */
     if (order != 0) return order < 0;
@@ -26,6 +28,41 @@ static bool comes_before(const sort *s, uint32_t a, uint32_t b) {
     return x->tie_number < y->tie_number;
   }
   return a < b;
+}
+
+/* ---- heads of ids ---- */
+
+static bool all_have_ids(const sort *s) {
+  for (uint32_t i = 0; i < s->node_count; i++) {
+    if (!s->nodes[i].tie_id) return false;
+  }
+  return s->node_count > 0;
+}
+
+static size_t common_size(const sort *s) {
+  const char *first = s->nodes[0].tie_id;
+  size_t size = strlen(first);
+  for (uint32_t i = 1; i < s->node_count; i++) {
+    size_t same = 0;
+    while (same < size && s->nodes[i].tie_id[same] == first[same]) same++;
+    size = same;
+  }
+  return size;
+}
+
+/* As a number that is less when the bytes come before; what ends early comes before what goes on. */
+static uint64_t head_of(const char *id) {
+  uint64_t head = 0;
+  for (int i = 0; i < 8; i++) {
+    head = head << 8 | (unsigned char)*id;
+    if (*id) id++;
+  }
+  return head;
+}
+
+static void fill_heads(sort *s) {
+  size_t skip = common_size(s);
+  for (uint32_t i = 0; i < s->node_count; i++) s->heads[i] = head_of(s->nodes[i].tie_id + skip);
 }
 
 /* ---- heap of ready nodes ---- */
@@ -126,21 +163,28 @@ static void find_cycle(sort *s, uint32_t *ret_cycle, uint32_t *ret_count) {
 
 /* ---- */
 
-static size_t numbers_needed(const sort *s) { return 3 * (size_t)s->node_count + 1 + s->edge_count; }
+static size_t bytes_needed(const sort *s) {
+  size_t numbers = 3 * (size_t)s->node_count + 1 + s->edge_count;
+  return s->node_count * sizeof *s->heads + numbers * sizeof *s->first;
+}
 
 tp_status tp__sort(const tp_allocator *allocator, const tp__sort_node *nodes, uint32_t node_count,
                    const tp__sort_edge *edges, uint32_t edge_count, uint32_t *ret_order, uint32_t *ret_cycle,
                    uint32_t *ret_cycle_count) {
   sort s = {.nodes = nodes, .edges = edges, .node_count = node_count, .edge_count = edge_count};
-  uint32_t *numbers = tp__alloc(allocator, numbers_needed(&s) * sizeof *numbers);
-  if (!numbers) return TP_ERR_NO_MEMORY;
-  s.first = numbers;
+  uint64_t *memory = tp__alloc(allocator, bytes_needed(&s));
+  if (!memory) return TP_ERR_NO_MEMORY;
+  s.first = (uint32_t *)(memory + node_count);
   s.indegree = s.first + node_count + 1;
   s.heap = s.indegree + node_count;
   s.targets = s.heap + node_count;
+  if (all_have_ids(&s)) {
+    s.heads = memory;
+    fill_heads(&s);
+  }
   lay_out_successors(&s);
   bool whole = sort_ready(&s, ret_order) == node_count;
   if (!whole) find_cycle(&s, ret_cycle, ret_cycle_count);
-  tp__release(allocator, numbers, numbers_needed(&s) * sizeof *numbers);
+  tp__release(allocator, memory, bytes_needed(&s));
   return whole ? TP_OK : TP_ERR_CYCLE;
 }

@@ -62,6 +62,38 @@ static void equal_priorities_are_ordered_by_id_bytewise(void **state) {
   assert_numbers(result.order, "4 2 3 1 0");
 }
 
+static int compare_ids(const void *a, const void *b) {
+  return strcmp((*(const tp__sort_node *const *)a)->tie_id, (*(const tp__sort_node *const *)b)->tie_id);
+}
+
+/* Letters from the ends of the range, behind beginnings shared by some or by all, so that ids end early, differ late,
+ * and have sign bits. */
+static void however_much_ids_share_they_are_ordered_bytewise(void **state) {
+  (void)state;
+  enum { IDS = 300 };
+  static char ids[IDS][40];
+  static tp__sort_node nodes[IDS];
+  const tp__sort_node *expected[IDS];
+  uint64_t seed = 1;
+  for (int shared = 0; shared <= 12; shared += 4) {
+    for (uint32_t i = 0; i < IDS; i++) {
+      static const char letters[] = {1, 'a', 'b', '\x7F', '\x80', '\xFF'};
+      int size = snprintf(ids[i], sizeof ids[i], "%.*s", shared, "common parts");
+      for (seed += i; seed % 7 && size < 32; size++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        ids[i][size] = letters[(seed >> 33) % sizeof letters];
+      }
+      ids[i][size] = '\0';
+      nodes[i] = (tp__sort_node){0, ids[i], 0};
+      expected[i] = &nodes[i];
+    }
+    qsort(expected, IDS, sizeof *expected, compare_ids);
+    sort(nodes, IDS, NULL, 0);
+    assert_int_equal(result.status, TP_OK);
+    for (uint32_t i = 0; i < IDS; i++) assert_string_equal(ids[result.order[i]], expected[i]->tie_id);
+  }
+}
+
 static void without_ids_the_number_decides(void **state) {
   (void)state;
   const tp__sort_node nodes[] = {{0, NULL, 30}, {0, NULL, 10}, {0, NULL, 20}, {-1, NULL, 99}};
@@ -166,6 +198,7 @@ int main(void) {
       cmocka_unit_test(nothing_is_sorted_to_nothing),
       cmocka_unit_test(lower_priority_runs_earlier),
       cmocka_unit_test(equal_priorities_are_ordered_by_id_bytewise),
+      cmocka_unit_test(however_much_ids_share_they_are_ordered_bytewise),
       cmocka_unit_test(without_ids_the_number_decides),
       cmocka_unit_test(an_edge_outweighs_priority),
       cmocka_unit_test(a_repeated_edge_is_one_edge),
