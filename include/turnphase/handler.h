@@ -341,7 +341,8 @@ typedef struct tp_handler {
   size_t phase_count;
   uint32_t capabilities;          /* TP_CAPABILITY_* */
   uint32_t contract_version;      /* stored with jobs; 0 means 1 */
-  bool quick;                     /* returns in about 100 µs, waits for nothing: may run on a turn's owner */
+  bool quick;                     /* returns in about 100 µs, waits for nothing: runs on the turn's owner or, where
+                                     it takes some µs, on an engine worker that has nothing else to do */
   bool idempotent;                /* may be retried */
 } tp_handler;
 
