@@ -36,7 +36,8 @@ typedef struct tp_audit {
 /** The newest 1,024 rows, oldest first. @return how many. Threads: any. */
 TP_API size_t tp_runtime_audit(tp_runtime *runtime, void (*each)(void *ctx, const tp_audit *row), void *ctx);
 
-/** The newest entry records, newest first; false stops. The last ones of a turn come with its end.
+/** The newest entry records, newest first; false stops. A turn hands its own over some at a time, the last ones with
+ *  its end; those of turns that one thread ran by turns lie in the order in which they were handed over.
  *  @return as the store's records(). */
 TP_API tp_status tp_runtime_records(tp_runtime *runtime, size_t limit, bool (*each)(void *ctx,
     const tp_entry_record *record), void *ctx) TP_MUST_USE;

@@ -525,6 +525,7 @@ void tp__entry_cancel(tp__entry *e) {
   e->cancelled = true;
   e->now_ns = tp__now_ns();
   if (e->end_ns > e->now_ns) e->end_ns = e->now_ns;
+  if (e->easy_ns > e->end_ns) e->easy_ns = e->end_ns;
   if (e->fate == TP__FATE_OPEN) set_fate(e, TP__FATE_CANCELLED);
   bool was_running = e->running;
   e->running = true; /* what settles below only pushes; the entry must not end while it is walked */

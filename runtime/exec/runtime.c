@@ -117,9 +117,10 @@ static tp_status build(tp_runtime *runtime, enum room room, tp_fault *fault) {
                               options->phases, options->phase_count, above->contributions, &runtime->registry, fault);
     case ROOM_BLOCKS:
       return tp__blocks_init(&runtime->blocks, &runtime->allocator);
-    case ROOM_WORKERS: /* every turn may be scheduled at once, closing ones too */
+    case ROOM_WORKERS: /* every turn may be scheduled at once, closing ones too, and every helper */
       return tp__workers_init(&runtime->workers, runtime, options->engine_workers,
-                              (size_t)options->turns_max + 2 * (size_t)tp__detached_max(runtime));
+                              (size_t)options->turns_max + 2 * (size_t)tp__detached_max(runtime) +
+                                  runtime->helpers_max);
     case ROOM_POOL:
       return tp__pool_init(&runtime->pool, &runtime->allocator, options->handler_threads, options->tool_threads,
                            options->detached_threads);
@@ -177,6 +178,13 @@ static void take_apart(tp_runtime *runtime, enum room built, bool host_store_too
 
 static void jobs_may_run(void *ctx) { tp__jobs_wake(ctx); }
 
+/* The owner is one thread, and the processors are as many as they are. */
+static uint32_t helpers_max(const tp_runtime_options *options) {
+  uint32_t others = tp__cpu_count() - 1;
+  if (options->no_engine_workers) return 0;
+  return others < options->engine_workers ? others : options->engine_workers;
+}
+
 tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__above *above, tp_runtime **ret_runtime,
                           tp_fault *fault) {
   tp_runtime_options options;
@@ -188,7 +196,7 @@ tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__above *abo
   runtime->allocator = allocator;
   runtime->store = options.store;
   runtime->above = above;
-  runtime->helpers_max = tp__cpu_count() - 1 < options.engine_workers ? tp__cpu_count() - 1 : options.engine_workers;
+  runtime->helpers_max = helpers_max(&options);
   runtime->dear_ns = TP__SHARE_DEAR_NS;
   runtime->search_ns = TP__SHARE_SEARCH_NS;
   tp__list_init(&runtime->turns);

@@ -62,6 +62,7 @@ struct tp_runtime {
   tp__a32 life; /* tp__life; written under mutex */
   tp__a32 tokens_open;
   tp__a32 visitors; /* foreign threads inside tp_token_complete() */
+  tp__a32 asks;     /* helpers that were asked and have not left (share.c), at most helpers_max */
   tp__a32 kills;    /* subscriptions that are switched off: 0 is the common case */
   tp__a64 abandoned_bytes;
   tp__a64 entry_ids_taken;      /* in lots of a turn */
@@ -91,13 +92,14 @@ void tp__log(const tp_runtime *runtime, tp_log_level level, const char *format, 
 static inline uint32_t tp__detached_max(const tp_runtime *runtime) {
   return runtime->options.turns_max > 1024 ? runtime->options.turns_max : 1024;
 }
-/** The time-stamp that the options ask for. */
+static inline int64_t tp__later_ns(int64_t a_ns, int64_t b_ns) { return a_ns > b_ns ? a_ns : b_ns; }
+/** The time-stamp that the options ask for, never before last_ns: the coarse clock lies up to a tick behind. */
 static inline int64_t tp__stamp(const tp_runtime *runtime, int64_t last_ns) {
   switch (runtime->options.timestamps) {
     case TP_TIMESTAMPS_FULL:
       return tp__now_ns();
     case TP_TIMESTAMPS_COARSE:
-      return tp__now_coarse_ns();
+      return tp__later_ns(tp__now_coarse_ns(), last_ns);
     case TP_TIMESTAMPS_OFF:
       break;
   }

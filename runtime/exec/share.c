@@ -136,6 +136,7 @@ static bool help_once(tp__share *share) {
 static void left(tp__strand *strand) {
   helper *h = TP__CONTAINER(strand, helper, strand);
   tp__entry *e = h->entry;
+  tp__a32_sub_acq_rel(&e->turn->runtime->asks, 1);
   tp__a32_store_release(&h->asked, 0); /* pairs with ask_helpers() */
   tp__entry_unref(e);
 }
@@ -180,10 +181,19 @@ void tp__share_free(tp__entry *e) {
   tp__block_give(&e->turn->runtime->blocks, share, share->block_size);
 }
 
+/* A worker that was woken and does not run yet seems idle for some time, so what is asked for and not yet done is
+ * bounded: the workers' queue has room for as many. */
+static bool may_ask(tp_runtime *runtime) {
+  if (tp__a32_add_acq_rel(&runtime->asks, 1) < runtime->helpers_max) return true;
+  tp__a32_sub_acq_rel(&runtime->asks, 1);
+  return false;
+}
+
 static void ask_helpers(tp__share *share) {
   for (uint32_t i = 0; i < share->helper_count; i++) {
     helper *h = &share->helpers[i];
     if (tp__a32_load_acquire(&h->asked)) continue; /* pairs with left() */
+    if (!may_ask(share->entry->turn->runtime)) return;
     tp__a32_store_relaxed(&h->asked, 1);
     tp__a32_add_relaxed(&share->entry->refs, 1);
     tp__strand_init(&h->strand, share->entry->turn->runtime, false);
@@ -239,13 +249,22 @@ static void put_back(tp__loop *l, const parcel *p, uint32_t from) {
   for (uint32_t i = from; i < p->count; i++) l->ready[l->ready_count++] = p->indexes[i];
 }
 
+/* A node that had nothing to say, but not in time. What the call holds may be another node's of the same parcel. */
+static tp_call call_of_late(const parcel *p, int64_t started_ns) {
+  tp_call call = p->call;
+  call.started_ns = started_ns;
+  call.touched = call.sealed = false;
+  call.attempt = NULL;
+  return call;
+}
+
 /* An answer that is not ordinary. One that deferred and was answered at once has settled already. */
-static void settle_odd(tp__loop *l, parcel *p, uint32_t index, const tp_outcome *outcome, int64_t ended_ns) {
+static void settle_odd(tp__loop *l, tp_call *call, uint32_t index, const tp_outcome *outcome, int64_t ended_ns) {
   tp__entry *e = l->e;
   const tp__run *run = tp__entry_more(e, index);
   if (run && run->settled) return;
   tp__loop_leave(l);
-  tp__entry_called(e, index, &p->call, outcome, ended_ns);
+  tp__entry_called(e, index, call, outcome, ended_ns);
   *l = tp__loop_of(e);
 }
 
@@ -257,9 +276,8 @@ static void settle_parcel(tp__loop *l, tp__share *share, parcel *p) {
     bool odd = p->odd && i + 1 == p->called;
     if (time->ended_ns > l->now_ns) l->now_ns = time->ended_ns; /* what waited for it begins then */
     if (!odd && tp__loop_settle(l, &l->nodes[index], index, time->started_ns, time->ended_ns, true)) continue;
-    p->call.started_ns = time->started_ns;
-    p->call.touched = odd && p->call.touched;
-    settle_odd(l, p, index, odd ? &p->outcome : &done, time->ended_ns);
+    tp_call late = call_of_late(p, time->started_ns);
+    settle_odd(l, odd ? &p->call : &late, index, odd ? &p->outcome : &done, time->ended_ns);
   }
   put_back(l, p, p->called);
   tp__a32_store_relaxed(&p->state, EMPTY); /* nobody but the owner looks at what is empty */
@@ -348,6 +366,7 @@ static void woken(tp__message *message) {
   tp__share *share = TP__CONTAINER(message, tp__share, wake);
   tp__entry *e = share->entry;
   share->wake_is_coming = false;
+  e->now_ns = tp__now_ns();
   if (!e->ended) tp__entry_advance(e);
   tp__entry_unref(e);
 }

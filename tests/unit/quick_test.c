@@ -1,0 +1,821 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Phases of quick handlers go a short way when nobody watches them. What they
+ * come to must be the same as on the long one: here most things are run both
+ * ways, on turns with and without an event callback, and what they came to is
+ * compared line by line. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "runtime/exec/runtime.h"
+#include "tests/support/host.h"
+
+enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, CHAIN = TP_PHASE_TURN_INTAKE, NODES = 5, ODD = 2 };
+
+static const char *const node_ids[NODES] = {"n0", "n1", "n2", "n3", "n4"};
+
+/* ---- an allocator that counts from any thread ---- */
+
+static _Thread_local long takes; /* by this thread: the one for jobs looks for some now and then */
+static _Atomic long blocks_open;
+
+static void *count_alloc(void *ctx, size_t size) {
+  (void)ctx;
+  takes++;
+  blocks_open++;
+  return malloc(size);
+}
+static void count_release(void *ctx, void *memory, size_t size) {
+  (void)ctx;
+  (void)size;
+  blocks_open--;
+  free(memory);
+}
+static const tp_allocator counted = {count_alloc, count_release, NULL};
+
+/* Nobody helps: a slow machine would make the nodes dear and share them, and
+ * what is called at once has no order. */
+static tp_runtime *open_alone(const tp_runtime_options *options) {
+  tp_runtime *runtime = open_runtime(options);
+  runtime->helpers_max = 0;
+  return runtime;
+}
+
+/* ---- what a quick handler does when it is told to ---- */
+
+typedef enum oddity {
+  ORDINARY,
+  EMITS,
+  EMITS_WHAT_IT_MAY_NOT,
+  FAILS,
+  FAILS_REQUIRED,
+  FAILS_TO_FALLBACK,
+  FAILS_ONCE,
+  DENIES,
+  ALLOWS,
+  REPLACES,
+  TALKS_NONSENSE,
+  DEFERS,
+  DEFERS_AND_IS_ANSWERED_FIRST,
+  DEFERS_FOR_EVER,
+  OVERRUNS_ITS_LIMIT,
+  OVERRUNS_THE_BUDGET,
+  KILLS_THE_THIRD,
+  CANCELS_THE_TURN,
+  ODDITIES
+} oddity;
+
+static const char *const oddity_names[ODDITIES] = {"ordinary",
+                                                   "emits",
+                                                   "emits what it may not",
+                                                   "fails",
+                                                   "fails, required",
+                                                   "fails, with a fallback",
+                                                   "fails once",
+                                                   "denies",
+                                                   "allows",
+                                                   "replaces",
+                                                   "talks nonsense",
+                                                   "defers",
+                                                   "is answered before it returns",
+                                                   "defers for ever",
+                                                   "overruns its limit",
+                                                   "overruns the budget",
+                                                   "kills the third",
+                                                   "cancels the turn"};
+
+typedef struct scene {
+  tp_runtime *runtime;
+  tp_turn *turn;
+  oddity odd;
+  bool armed;
+  pthread_t completer;
+  bool completer_runs;
+  tp_token token;
+  uint32_t calls[NODES];
+  int64_t begun_ns; /* of the phase */
+  bool disturbed;   /* the machine took so long that a limit may have passed where
+                     none should */
+} scene;
+
+typedef struct part {
+  scene *s;
+  uint32_t node;
+} part;
+
+static const tp_contribution late_words = {.kind = TP_KIND_AUDIT, .key = TEXT("late"), .text = TEXT("from elsewhere")};
+
+static void *complete(void *arg) {
+  scene *s = arg;
+  tp_outcome outcome = {.kind = TP_OUTCOME_DONE, .contributions = &late_words, .contribution_count = 1};
+  (void)!tp_token_complete(s->token, &outcome);
+  return NULL;
+}
+
+static void spin_ms(int64_t ms) {
+  int64_t end_ns = now_ns() + ms * 1000000;
+  while (now_ns() < end_ns) {}
+}
+
+static tp_outcome defer(scene *s, tp_call *call) {
+  tp_outcome outcome = tp_call_defer(call, &(tp_deferral){0}, &s->token);
+  if (s->odd == DEFERS_FOR_EVER) return outcome;
+  s->completer_runs = pthread_create(&s->completer, NULL, complete, s) == 0;
+  if (s->odd != DEFERS_AND_IS_ANSWERED_FIRST || !s->completer_runs) return outcome;
+  pthread_join(s->completer, NULL);
+  s->completer_runs = false;
+  return outcome;
+}
+
+static void note_delay(scene *s) {
+  if (now_ns() - s->begun_ns > 15 * 1000000) s->disturbed = true;
+}
+
+static tp_outcome be_odd(scene *s, tp_call *call) {
+  note_delay(s);
+  switch (s->odd) {
+    case ORDINARY:
+    case KILLS_THE_THIRD:
+    case ODDITIES:
+      break;
+    case EMITS:
+      (void)!tp_call_emit_audit(call, "a", "first");
+      (void)!tp_call_emit_prompt_context(call, "c", "some words", 3);
+      break;
+    case EMITS_WHAT_IT_MAY_NOT:
+      (void)!tp_call_emit_audit(call, "a", "first");
+      (void)!tp_call_emit_policy(call, "d", "k", "v", 1);
+      break;
+    case FAILS:
+    case FAILS_REQUIRED:
+    case FAILS_TO_FALLBACK:
+      (void)!tp_call_emit_audit(call, "a", "is discarded");
+      return tp_call_fail(call, 77, "no luck");
+    case FAILS_ONCE:
+      return tp_call_attempt(call) == 1 ? tp_call_fail_retryable(call, 78, "once") : tp_call_done(call);
+    case DENIES:
+      return tp_call_deny(call, "not here");
+    case ALLOWS:
+      return tp_call_allow(call);
+    case REPLACES:
+      (void)!tp_call_replace_text(call, TP_FIELD_TEXT, "replaced");
+      break;
+    case TALKS_NONSENSE:
+      return (tp_outcome){.kind = (tp_outcome_kind)99};
+    case DEFERS:
+    case DEFERS_AND_IS_ANSWERED_FIRST:
+    case DEFERS_FOR_EVER:
+      (void)!tp_call_emit_audit(call, "early", "before the deferral");
+      return defer(s, call);
+    case OVERRUNS_ITS_LIMIT:
+    case OVERRUNS_THE_BUDGET:
+      spin_ms(60);
+      break;
+    case CANCELS_THE_TURN:
+      tp_turn_cancel(s->turn);
+      break;
+  }
+  return tp_call_done(call);
+}
+
+static tp_outcome quick(void *self, tp_call *call) {
+  part *p = self;
+  scene *s = p->s;
+  s->calls[p->node]++;
+  if (s->armed && s->odd == KILLS_THE_THIRD && p->node == 0)
+    (void)!tp_subscription_kill(s->runtime, node_ids[ODD], true);
+  return s->armed && p->node == ODD ? be_odd(s, call) : tp_call_done(call);
+}
+
+/* ---- what a phase came to, in words ---- */
+
+typedef struct account {
+  char text[8192];
+  size_t size;
+} account;
+
+static void say(account *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(account *a, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  int size = vsnprintf(a->text + a->size, sizeof a->text - a->size, format, args);
+  va_end(args);
+  assert_true(size >= 0 && (size_t)size < sizeof a->text - a->size);
+  a->size += (size_t)size;
+}
+
+static void say_run(account *a, const tp_run_record *run) {
+  say(a,
+      "  %s of %s by %s: %s %s, verdict %u, %u attempts, brought %u, code %u, "
+      "execution %u, failure %u%s",
+      run->subscription, run->handler, run->owner, tp_state_name(run->state), tp_reason_name(run->reason), run->verdict,
+      run->attempts, run->contribution_count, run->code, run->execution, run->failure,
+      run->fallback_used ? ", fallback" : "");
+  say(a, "%s%s%s%s\n", run->queued_ns ? ", queued" : "", run->started_ns ? ", started" : "",
+      run->ended_ns ? ", ended" : "", run->late_ns ? ", late" : "");
+}
+
+static void say_contribution(account *a, const tp_merged_entry *entry) {
+  const tp_contribution *c = entry->contribution;
+  say(a, "  kind %u `%.*s` `%.*s` of %s by %s, attempt %u\n", c->kind, (int)c->key.size, c->key.size ? c->key.data : "",
+      (int)c->text.size, c->text.size ? c->text.data : "", entry->subscription, entry->owner, entry->attempt);
+}
+
+static void say_result(account *a, const tp_phase_result *result) {
+  say(a, "%s, verdict %d, by %s: %.*s\n", tp_status_name(result->outcome), result->verdict,
+      result->subscription ? result->subscription : "nobody", (int)result->reason.size,
+      result->reason.size ? result->reason.data : "");
+  for (uint32_t i = 0; i < result->run_count; i++) {
+    tp_run_record run = tp_phase_result_run(result, i);
+    say_run(a, &run);
+  }
+  size_t count = result->merged ? tp_merged_count(result->merged, 0) : 0;
+  for (size_t i = 0; i < count; i++) {
+    tp_merged_entry entry = tp_merged_get(result->merged, 0, i);
+    say_contribution(a, &entry);
+  }
+  if (!result->merged) return;
+  tp_text text = tp_merged_text(result->merged, TP_FIELD_TEXT);
+  say(a, "  text `%.*s`%s\n", (int)text.size, text.size ? text.data : "",
+      tp_merged_replaced(result->merged, TP_FIELD_TEXT) ? ", replaced" : "");
+}
+
+/* The record of an entry must say what its result said. */
+typedef struct record_search {
+  tp_run_record rows[NODES];
+  int64_t first_queued_ns;
+  bool found, same;
+} record_search;
+
+static bool compare_record(void *ctx, const tp_entry_record *record) {
+  record_search *search = ctx;
+  if (record->run_count != NODES || record->run(record->source, 0).queued_ns != search->first_queued_ns) return true;
+  search->found = search->same = true;
+  for (uint32_t i = 0; i < NODES; i++) {
+    tp_run_record run = record->run(record->source, i);
+    const tp_run_record *want = &search->rows[i];
+    search->same = search->same && run.subscription == want->subscription && run.state == want->state &&
+                   run.reason == want->reason && run.attempts == want->attempts && run.queued_ns == want->queued_ns &&
+                   run.started_ns == want->started_ns && run.ended_ns == want->ended_ns && run.code == want->code &&
+                   run.contribution_count == want->contribution_count && run.verdict == want->verdict &&
+                   run.late_ns == want->late_ns && run.fallback_used == want->fallback_used &&
+                   run.execution == want->execution && run.failure == want->failure;
+  }
+  return false;
+}
+
+static record_search searched_for(const tp_phase_result *result) {
+  record_search search = {.found = false};
+  for (uint32_t i = 0; i < NODES; i++) search.rows[i] = tp_phase_result_run(result, i);
+  search.first_queued_ns = search.rows[0].queued_ns;
+  return search;
+}
+
+static void assert_recorded(tp_runtime *runtime, record_search *search) {
+  assert_int_equal(tp_runtime_records(runtime, 100, compare_record, search), TP_OK);
+  assert_true(search->found);
+  assert_true(search->same);
+}
+
+/* ---- one scene ---- */
+
+typedef enum shape { APART, IN_A_ROW, FANNED, SHAPES } shape;
+
+typedef struct setting {
+  oddity odd;
+  uint32_t phase;
+  shape shape;
+  tp_timestamps timestamps;
+} setting;
+
+static void set_policy(oddity odd, hook *h) {
+  static const tp_contribution fallback = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("f"), .text = TEXT("instead")};
+  static tp_contribution copy;
+  copy = fallback;
+  if (odd == FAILS_REQUIRED) h->sub.failure = TP_FAILURE_REQUIRED;
+  if (odd == FAILS_ONCE) h->sub.attempts = 2;
+  h->idempotent = true;
+  if (odd == OVERRUNS_ITS_LIMIT || odd == DEFERS_FOR_EVER) h->sub.limit_ms = 30;
+  if (odd != FAILS_TO_FALLBACK) return;
+  h->sub.failure = TP_FAILURE_FALLBACK;
+  h->sub.fallback = &copy;
+  h->sub.fallback_count = 1;
+}
+
+static void register_nodes(const setting *set, tp_runtime *runtime, part *parts) {
+  hook hooks[NODES] = {{.id = NULL}};
+  for (uint32_t i = 0; i < NODES; i++) {
+    hooks[i] = (hook){.id = node_ids[i], .phase = set->phase, .run = quick, .self = &parts[i]};
+    hooks[i].sub.limit_ms = 20000;
+    if (i == ODD) set_policy(set->odd, &hooks[i]);
+    if (set->shape == IN_A_ROW && i > 0) hooks[i].after = node_ids[i - 1];
+    if (set->shape == FANNED && i > ODD) hooks[i].requires_ = node_ids[ODD];
+    if (set->shape == FANNED && i == ODD) hooks[i].after = node_ids[0];
+  }
+  add_hooks(runtime, hooks, NODES);
+  if (set->odd != OVERRUNS_THE_BUDGET) return;
+  tp_edit *edit;
+  assert_int_equal(tp_edit_begin(runtime, NULL, &edit), TP_OK);
+  assert_int_equal(tp_edit_set_budget(edit, set->phase, 50), TP_OK);
+  assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
+}
+
+static void ignore_event(void *ctx, const tp_event *event) {
+  (void)event;
+  ++*(_Atomic uint32_t *)ctx;
+}
+
+static tp_phase_result run_bare(tp_turn *turn, uint32_t phase) {
+  tp_phase_result result;
+  tp_fault fault = {0};
+  tp_status status = tp_phase_run(turn, phase, NULL, &result, &fault);
+  if (status != TP_OK) fail_msg("not run: %s: %s", tp_status_name(status), fault.message);
+  return result;
+}
+
+static void run_and_say(scene *s, uint32_t phase, account *a) {
+  s->begun_ns = now_ns();
+  tp_phase_result result = run_bare(s->turn, phase);
+  note_delay(s);
+  say_result(a, &result);
+  tp_phase_release(s->turn, &result);
+}
+
+/* Quiet, quiet, odd and kept, quiet, quiet; at the end the kept one is read.
+ * @return whether the machine let it be. */
+static bool play_scene(const setting *set, bool watched, account *a) {
+  static _Atomic uint32_t events;
+  events = 0;
+  a->size = 0;
+  tp_runtime_options options = {
+      .struct_size = sizeof options, .allocator = counted, .timestamps = set->timestamps, .engine_workers = 1};
+  scene s = {.runtime = open_alone(&options), .odd = set->odd};
+  part parts[NODES];
+  for (uint32_t i = 0; i < NODES; i++) parts[i] = (part){&s, i};
+  register_nodes(set, s.runtime, parts);
+  tp_session_options session_options = {.struct_size = sizeof session_options, .id = "s", .event_ctx = &events};
+  if (watched) session_options.on_event = ignore_event;
+  tp_session *session;
+  assert_int_equal(tp_session_open(s.runtime, &session_options, &session, NULL), TP_OK);
+  tp_turn_request request = {.struct_size = sizeof request};
+  assert_int_equal(tp_turn_begin(session, &request, &s.turn, NULL), TP_OK);
+  for (int i = 0; i < 2; i++) run_and_say(&s, set->phase, a);
+  s.armed = true;
+  s.begun_ns = now_ns();
+  tp_phase_result odd = run_bare(s.turn, set->phase);
+  s.armed = false;
+  if (s.completer_runs) pthread_join(s.completer, NULL);
+  for (int i = 0; i < 2; i++) run_and_say(&s, set->phase, a);
+  if (set->odd == KILLS_THE_THIRD) assert_int_equal(tp_subscription_kill(s.runtime, node_ids[ODD], false), TP_OK);
+  run_and_say(&s, set->phase, a);
+  say_result(a, &odd);
+  record_search search = searched_for(&odd);
+  tp_phase_release(s.turn, &odd);
+  tp_turn_end(s.turn);
+  if (set->timestamps == TP_TIMESTAMPS_FULL) assert_recorded(s.runtime, &search);
+  for (uint32_t i = 0; i < NODES; i++) say(a, "%u calls of %s\n", s.calls[i], node_ids[i]);
+  tp_session_close(session, NULL, NULL);
+  close_runtime(s.runtime);
+  assert_int_equal(blocks_open, 0);
+  assert_int_equal(events > 0, watched);
+  return !s.disturbed;
+}
+
+static void compare(const setting *set) {
+  static account watched, unwatched;
+  while (!play_scene(set, true, &watched)) {}
+  while (!play_scene(set, false, &unwatched)) {}
+  if (strcmp(watched.text, unwatched.text) == 0) return;
+  size_t at = 0;
+  for (size_t i = 0; watched.text[i] && watched.text[i] == unwatched.text[i]; i++)
+    if (watched.text[i] == '\n') at = i + 1;
+  print_message("watched: %.200s\nnot watched: %.200s\n", watched.text + at, unwatched.text + at);
+  fail_msg("the third node %s: phase %u, shape %d, time-stamps %d", oddity_names[set->odd], set->phase, set->shape,
+           set->timestamps);
+}
+
+static void compare_all(const oddity *odds, size_t count) {
+  static const uint32_t phases[] = {GATHER, CHAIN};
+  for (size_t i = 0; i < count; i++)
+    for (size_t phase = 0; phase < COUNT(phases); phase++)
+      for (shape s = APART; s < SHAPES; s++)
+        for (tp_timestamps t = TP_TIMESTAMPS_FULL; t <= TP_TIMESTAMPS_OFF; t++)
+          compare(&(setting){.odd = odds[i], .phase = phases[phase], .shape = s, .timestamps = t});
+}
+
+#define COMPARE(...)                             \
+  do {                                           \
+    static const oddity odds_[] = {__VA_ARGS__}; \
+    compare_all(odds_, COUNT(odds_));            \
+  } while (0)
+
+static void phase_in_which_nothing_happens_ends_as_if_watched(void **state) {
+  (void)state;
+  COMPARE(ORDINARY);
+}
+static void phase_whose_third_node_brings_something_ends_as_if_watched(void **state) {
+  (void)state;
+  COMPARE(EMITS, EMITS_WHAT_IT_MAY_NOT, REPLACES);
+}
+static void phase_whose_third_node_fails_ends_as_if_watched(void **state) {
+  (void)state;
+  COMPARE(FAILS, FAILS_REQUIRED, FAILS_TO_FALLBACK, FAILS_ONCE, TALKS_NONSENSE);
+}
+static void phase_whose_third_node_decides_ends_as_if_watched(void **state) {
+  (void)state;
+  COMPARE(DENIES, ALLOWS);
+}
+static void phase_whose_third_node_defers_ends_as_if_watched(void **state) {
+  (void)state;
+  COMPARE(DEFERS, DEFERS_AND_IS_ANSWERED_FIRST, DEFERS_FOR_EVER);
+}
+static void phase_whose_third_node_takes_too_long_ends_as_if_watched(void **state) {
+  (void)state;
+  COMPARE(OVERRUNS_ITS_LIMIT, OVERRUNS_THE_BUDGET);
+}
+static void phase_whose_third_node_is_switched_off_meanwhile_ends_as_if_watched(void **state) {
+  (void)state;
+  COMPARE(KILLS_THE_THIRD);
+}
+static void phase_that_cancels_its_own_turn_ends_as_if_watched(void **state) {
+  (void)state;
+  COMPARE(CANCELS_THE_TURN);
+}
+
+/* ---- what the comparison rests on: some of it, said outright ---- */
+
+static void open_scene(scene *s, oddity odd, uint32_t phase, shape how, part *parts) {
+  *s = (scene){.runtime = open_alone(NULL), .odd = odd};
+  for (uint32_t i = 0; i < NODES; i++) parts[i] = (part){s, i};
+  register_nodes(&(setting){.odd = odd, .phase = phase, .shape = how}, s->runtime, parts);
+  s->turn = begin_bare(s->runtime, 0);
+}
+
+static void close_scene(scene *s) {
+  tp_turn_end(s->turn);
+  close_runtime(s->runtime);
+}
+
+static void denial_of_the_third_in_a_chain_skips_the_rest_and_the_next_phase_is_whole(void **state) {
+  (void)state;
+  scene s;
+  part parts[NODES];
+  open_scene(&s, DENIES, CHAIN, APART, parts);
+  tp_phase_result quiet = run_bare(s.turn, CHAIN);
+  tp_phase_release(s.turn, &quiet);
+  s.armed = true;
+  tp_phase_result odd = run_bare(s.turn, CHAIN);
+  assert_int_equal(odd.outcome, TP_ERR_DENIED);
+  assert_string_equal(odd.subscription, "n2");
+  assert_text(odd.reason, "not here");
+  assert_run(&odd, "n0", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+  assert_run(&odd, "n2", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+  assert_run(&odd, "n3", TP_STATE_SKIPPED, TP_REASON_PHASE_FAILED);
+  assert_run(&odd, "n4", TP_STATE_SKIPPED, TP_REASON_PHASE_FAILED);
+  s.armed = false;
+  quiet = run_bare(s.turn, CHAIN);
+  assert_int_equal(quiet.outcome, TP_OK);
+  for (uint32_t i = 0; i < NODES; i++) assert_run(&quiet, node_ids[i], TP_STATE_SUCCEEDED, TP_REASON_NONE);
+  close_scene(&s);
+}
+
+static void turn_that_was_cancelled_calls_nothing_more(void **state) {
+  (void)state;
+  scene s;
+  part parts[NODES];
+  open_scene(&s, ORDINARY, GATHER, APART, parts);
+  for (int i = 0; i < 3; i++) {
+    tp_phase_result quiet = run_bare(s.turn, GATHER);
+    tp_phase_release(s.turn, &quiet);
+  }
+  tp_turn_cancel(s.turn);
+  for (int i = 0; i < 3; i++) {
+    tp_phase_result result = run_bare(s.turn, GATHER);
+    assert_int_equal(result.outcome, TP_ERR_CANCELLED);
+    for (uint32_t n = 0; n < NODES; n++) assert_int_equal(run_of(&result, node_ids[n]).state, TP_STATE_SKIPPED);
+    if (i % 2) tp_phase_release(s.turn, &result);
+  }
+  for (uint32_t n = 0; n < NODES; n++) assert_int_equal(s.calls[n], 3);
+  close_scene(&s);
+}
+
+static void killed_subscription_is_skipped_from_the_next_phase_on_and_runs_again_when_told(void **state) {
+  (void)state;
+  scene s;
+  part parts[NODES];
+  open_scene(&s, ORDINARY, GATHER, FANNED, parts);
+  for (int round = 0; round < 6; round++) {
+    bool killed = round % 2;
+    assert_int_equal(tp_subscription_kill(s.runtime, "n2", killed), TP_OK);
+    for (int i = 0; i < 3; i++) {
+      tp_phase_result result = run_bare(s.turn, GATHER);
+      assert_int_equal(run_of(&result, "n2").state, killed ? TP_STATE_SKIPPED : TP_STATE_SUCCEEDED);
+      assert_run(&result, "n3", TP_STATE_SUCCEEDED, TP_REASON_NONE); /* killed is no failure */
+      tp_phase_release(s.turn, &result);
+    }
+  }
+  assert_int_equal(s.calls[ODD], 9);
+  close_scene(&s);
+}
+
+/* ---- results that are kept ---- */
+
+static void result_stays_readable_while_the_next_phases_run(void **state) {
+  (void)state;
+  enum { KEPT = 12 };
+  scene s;
+  part parts[NODES];
+  open_scene(&s, EMITS, GATHER, IN_A_ROW, parts);
+  hook other = {.id = "other", .phase = TP_PHASE_TURN_PRE_POLICY, .run = quick, .self = &parts[0]};
+  tp_turn_end(s.turn);
+  add_hooks(s.runtime, &other, 1); /* a smaller plan takes over the blocks of a larger one */
+  s.turn = begin_bare(s.runtime, 0);
+  tp_phase_result kept[KEPT];
+  static account before[KEPT], after;
+  tp_run_record rows[KEPT][NODES];
+  for (int i = 0; i < KEPT; i++) {
+    s.armed = i % 4 == 3;
+    uint32_t phase = i % 3 == 1 ? (uint32_t)TP_PHASE_TURN_PRE_POLICY : (uint32_t)GATHER;
+    kept[i] = run_bare(s.turn, phase);
+    before[i].size = 0;
+    say_result(&before[i], &kept[i]);
+    for (uint32_t n = 0; n < kept[i].run_count; n++) rows[i][n] = tp_phase_result_run(&kept[i], n);
+    tp_phase_result passing = run_bare(s.turn, phase);
+    tp_phase_release(s.turn, &passing);
+    if (i % 5 == 4) tp_phase_release(s.turn, &kept[i - 1]);
+  }
+  for (int i = KEPT; i-- > 0;) {
+    if (!kept[i].entry) continue;
+    after.size = 0;
+    say_result(&after, &kept[i]);
+    assert_string_equal(after.text, before[i].text);
+    for (uint32_t n = 0; n < kept[i].run_count; n++) {
+      tp_run_record run = tp_phase_result_run(&kept[i], n);
+      assert_int_equal(run.started_ns, rows[i][n].started_ns);
+      assert_int_equal(run.ended_ns, rows[i][n].ended_ns);
+    }
+    if (i % 2) tp_phase_release(s.turn, &kept[i]);
+  }
+  close_scene(&s);
+}
+
+static void row_behind_the_last_and_rows_of_a_released_result_are_empty(void **state) {
+  (void)state;
+  scene s;
+  part parts[NODES];
+  open_scene(&s, ORDINARY, GATHER, APART, parts);
+  tp_phase_result result = run_bare(s.turn, GATHER);
+  assert_null(tp_phase_result_run(&result, NODES).subscription);
+  assert_null(tp_phase_result_run(&result, UINT32_MAX).subscription);
+  tp_phase_release(s.turn, &result);
+  assert_null(result.entry);
+  assert_null(tp_phase_result_run(&result, 0).subscription);
+  tp_phase_release(s.turn, &result);
+  close_scene(&s);
+}
+
+/* ---- times ---- */
+
+typedef struct span {
+  int64_t from_ns, to_ns;
+  tp_timestamps timestamps;
+  uint32_t records;
+  bool right;
+} span;
+
+/* A coarse clock may lag by a tick; none may run ahead, or back within an
+ * entry. */
+static bool check_times(void *ctx, const tp_entry_record *record) {
+  span *sp = ctx;
+  int64_t last_ns = record->started_ns, slack_ns = sp->timestamps == TP_TIMESTAMPS_COARSE ? 20000000 : 1000000;
+  sp->records++;
+  if (record->started_ns < sp->from_ns - slack_ns || record->ended_ns > sp->to_ns + 1000000) sp->right = false;
+  if (record->run_count != NODES || record->outcome != TP_OK || record->phase != GATHER) sp->right = false;
+  for (uint32_t i = 0; i < record->run_count; i++) {
+    tp_run_record run = record->run(record->source, i);
+    if (run.queued_ns != run.started_ns || run.started_ns < last_ns || run.ended_ns < run.started_ns) sp->right = false;
+    if (strcmp(run.subscription, node_ids[i]) != 0 || run.state != TP_STATE_SUCCEEDED) sp->right = false;
+    if (sp->timestamps == TP_TIMESTAMPS_OFF && run.ended_ns != record->started_ns) sp->right = false;
+    last_ns = run.ended_ns;
+  }
+  if (record->ended_ns < last_ns) sp->right = false;
+  return sp->right;
+}
+
+static void check_quiet_phases(tp_timestamps timestamps) {
+  enum { PHASES = 200 };
+  tp_runtime_options options = {.struct_size = sizeof options, .timestamps = timestamps};
+  scene s = {.runtime = open_alone(&options)};
+  part parts[NODES];
+  for (uint32_t i = 0; i < NODES; i++) parts[i] = (part){&s, i};
+  register_nodes(&(setting){.phase = GATHER, .shape = IN_A_ROW}, s.runtime, parts);
+  span sp = {.timestamps = timestamps, .right = true, .from_ns = now_ns()};
+  for (int turn = 0; turn < 2; turn++) {
+    s.turn = begin_bare(s.runtime, 0);
+    for (int i = 0; i < PHASES / 2; i++) {
+      tp_phase_result result = run_bare(s.turn, GATHER);
+      assert_int_equal(result.outcome, TP_OK);
+      assert_int_equal(result.verdict, TP_OUTCOME_DONE);
+      assert_int_equal(result.run_count, NODES);
+      assert_null(result.merged);
+      assert_null(result.subscription);
+      for (uint32_t n = 0; n < NODES; n++) {
+        tp_run_record run = tp_phase_result_run(&result, n);
+        assert_string_equal(run.subscription, node_ids[n]);
+        assert_int_equal(run.state, TP_STATE_SUCCEEDED);
+        assert_int_equal(run.attempts, 1);
+      }
+      tp_phase_release(s.turn, &result);
+    }
+    tp_turn_end(s.turn);
+  }
+  sp.to_ns = now_ns();
+  assert_int_equal(tp_runtime_records(s.runtime, 10000, check_times, &sp), TP_OK);
+  assert_true(sp.right);
+  assert_int_equal(sp.records, PHASES);
+  close_runtime(s.runtime);
+}
+
+static void quiet_phases_are_told_and_recorded_right_with_every_kind_of_time_stamp(void **state) {
+  (void)state;
+  sleep_ms(25); /* by then the process knows its clock */
+  for (int i = 0; i < 2; i++)
+    for (tp_timestamps t = TP_TIMESTAMPS_FULL; t <= TP_TIMESTAMPS_OFF; t++) check_quiet_phases(t);
+}
+
+/* Before the process knows the rate of its counter the coarse clock is the
+ * kernel's, which lags behind the fine one. */
+static void coarse_time_stamps_of_a_young_process_lie_neither_ahead_nor_back(void **state) {
+  (void)state;
+  check_quiet_phases(TP_TIMESTAMPS_COARSE);
+}
+
+/* ---- payloads ---- */
+
+typedef struct reader {
+  char text[64];
+  int64_t number;
+  bool has_text, has_number;
+} reader;
+
+static tp_outcome read_fields(void *self, tp_call *call) {
+  reader *r = self;
+  tp_text text = tp_call_text(call, TP_FIELD_TEXT);
+  snprintf(r->text, sizeof r->text, "%.*s", (int)text.size, text.size ? text.data : "");
+  r->has_text = tp_call_has(call, TP_FIELD_TEXT);
+  r->number = tp_call_int(call, TP_FIELD_MODEL);
+  r->has_number = tp_call_has(call, TP_FIELD_MODEL);
+  return tp_call_done(call);
+}
+
+static void phase_sees_its_own_payload_and_never_that_of_the_one_before(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  reader r;
+  hook h = {.id = "reads", .phase = GATHER, .run = read_fields, .self = &r};
+  add_hooks(runtime, &h, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  for (int i = 0; i < 12; i++) {
+    char text[64];
+    snprintf(text, sizeof text, "text number %d", i);
+    tp_field fields[] = {{.id = TP_FIELD_TEXT, .text = tp_text_of(text)},
+                         {.id = TP_FIELD_MODEL, .is_int = true, .number = 100 + i}};
+    tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = (size_t)(i % 3)};
+    tp_phase_result result;
+    assert_int_equal(tp_phase_run(turn, GATHER, i % 2 ? &input : NULL, &result, NULL), TP_OK);
+    size_t given = i % 2 ? input.field_count : 0;
+    assert_int_equal(r.has_text, given > 0);
+    assert_string_equal(r.text, given > 0 ? text : "");
+    assert_int_equal(r.has_number, given > 1);
+    assert_int_equal(r.number, given > 1 ? 100 + i : 0);
+    tp_phase_release(turn, &result);
+  }
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void payload_that_was_borrowed_is_copied_into_a_result_that_shows_it(void **state) {
+  (void)state;
+  scene s;
+  part parts[NODES];
+  open_scene(&s, EMITS, CHAIN, APART, parts);
+  tp_phase_result quiet = run_bare(s.turn, CHAIN);
+  tp_phase_release(s.turn, &quiet);
+  char text[] = "hello";
+  tp_field field = {.id = TP_FIELD_TEXT, .text = tp_text_of(text)};
+  tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
+  tp_phase_result result;
+  s.armed = true;
+  assert_int_equal(tp_phase_run(s.turn, CHAIN, &input, &result, NULL), TP_OK);
+  memset(text, 'x', sizeof text - 1);
+  field.text = (tp_text){NULL, 0};
+  assert_text(tp_merged_text(result.merged, TP_FIELD_TEXT), "hello");
+  s.armed = false;
+  quiet = run_bare(s.turn, CHAIN);
+  assert_text(tp_merged_text(result.merged, TP_FIELD_TEXT), "hello");
+  close_scene(&s);
+}
+
+/* ---- no way back in ---- */
+
+typedef struct intruder {
+  tp_turn *own, *other;
+  tp_status statuses[4];
+  uint32_t calls;
+} intruder;
+
+static void quiet_end(void *ctx, const tp_phase_result *result) {
+  (void)ctx;
+  (void)result;
+}
+
+static tp_outcome intrude(void *self, tp_call *call) {
+  intruder *in = self;
+  tp_phase_result result;
+  in->calls++;
+  in->statuses[0] = tp_phase_run(in->own, GATHER, NULL, &result, NULL);
+  in->statuses[1] = tp_phase_run(in->other, GATHER, NULL, &result, NULL);
+  in->statuses[2] = tp_phase_run(in->own, 9999, NULL, &result, NULL);
+  in->statuses[3] = tp_phase_submit(in->own, GATHER, NULL, quiet_end, NULL, NULL);
+  return tp_call_done(call);
+}
+
+static void handler_that_runs_a_phase_itself_is_refused_and_does_no_harm(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  intruder in = {.own = NULL};
+  hook h = {.id = "intrudes", .phase = GATHER, .run = intrude, .self = &in};
+  add_hooks(runtime, &h, 1);
+  in.own = begin_bare(runtime, 0);
+  in.other = begin_bare(runtime, 0);
+  for (uint32_t i = 1; i <= 4; i++) {
+    tp_phase_result result = run_bare(in.own, GATHER);
+    assert_int_equal(in.calls, i);
+    assert_int_equal(in.statuses[0], TP_ERR_USAGE);
+    assert_int_equal(in.statuses[1], TP_ERR_USAGE);
+    assert_int_equal(in.statuses[2], TP_ERR_UNKNOWN_PHASE);
+    assert_int_equal(in.statuses[3], TP_ERR_BUSY);
+    assert_int_equal(result.outcome, TP_OK);
+    assert_run(&result, "intrudes", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+    tp_phase_release(in.own, &result);
+  }
+  tp_turn_end(in.other);
+  tp_turn_end(in.own);
+  close_runtime(runtime);
+}
+
+/* ---- memory ---- */
+
+static void steady_phase_takes_no_memory(void **state) {
+  (void)state;
+  enum { WARM = 20000, STEADY = 10000 };
+  static const tp_timestamps kinds[] = {TP_TIMESTAMPS_FULL, TP_TIMESTAMPS_OFF};
+  for (size_t k = 0; k < COUNT(kinds); k++) {
+    tp_runtime_options options = {.struct_size = sizeof options, .allocator = counted, .timestamps = kinds[k]};
+    scene s = {.runtime = open_alone(&options)};
+    part parts[NODES];
+    for (uint32_t i = 0; i < NODES; i++) parts[i] = (part){&s, i};
+    register_nodes(&(setting){.phase = GATHER, .shape = FANNED}, s.runtime, parts);
+    s.turn = begin_bare(s.runtime, 0);
+    tp_field field = {.id = TP_FIELD_TEXT, .text = TEXT("hello")};
+    tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
+    for (int i = 0; i < WARM + STEADY; i++) {
+      if (i == WARM) takes = 0;
+      tp_phase_result result;
+      assert_int_equal(tp_phase_run(s.turn, GATHER, i % 2 ? &input : NULL, &result, NULL), TP_OK);
+      tp_phase_release(s.turn, &result);
+    }
+    assert_int_equal(takes, 0);
+    close_scene(&s);
+    assert_int_equal(blocks_open, 0);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(coarse_time_stamps_of_a_young_process_lie_neither_ahead_nor_back),
+      cmocka_unit_test(phase_in_which_nothing_happens_ends_as_if_watched),
+      cmocka_unit_test(phase_whose_third_node_brings_something_ends_as_if_watched),
+      cmocka_unit_test(phase_whose_third_node_fails_ends_as_if_watched),
+      cmocka_unit_test(phase_whose_third_node_decides_ends_as_if_watched),
+      cmocka_unit_test(phase_whose_third_node_defers_ends_as_if_watched),
+      cmocka_unit_test(phase_whose_third_node_takes_too_long_ends_as_if_watched),
+      cmocka_unit_test(phase_whose_third_node_is_switched_off_meanwhile_ends_as_if_watched),
+      cmocka_unit_test(phase_that_cancels_its_own_turn_ends_as_if_watched),
+      cmocka_unit_test(denial_of_the_third_in_a_chain_skips_the_rest_and_the_next_phase_is_whole),
+      cmocka_unit_test(turn_that_was_cancelled_calls_nothing_more),
+      cmocka_unit_test(killed_subscription_is_skipped_from_the_next_phase_on_and_runs_again_when_told),
+      cmocka_unit_test(result_stays_readable_while_the_next_phases_run),
+      cmocka_unit_test(row_behind_the_last_and_rows_of_a_released_result_are_empty),
+      cmocka_unit_test(quiet_phases_are_told_and_recorded_right_with_every_kind_of_time_stamp),
+      cmocka_unit_test(phase_sees_its_own_payload_and_never_that_of_the_one_before),
+      cmocka_unit_test(payload_that_was_borrowed_is_copied_into_a_result_that_shows_it),
+      cmocka_unit_test(handler_that_runs_a_phase_itself_is_refused_and_does_no_harm),
+      cmocka_unit_test(steady_phase_takes_no_memory),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

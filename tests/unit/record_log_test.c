@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The log of entry records, without a runtime: what it keeps, in which order it gives it, what it does at its bounds
+ * and when memory is refused, and that it takes none once it is full. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "runtime/store/record_log.h"
+#include "tests/support/counting.h"
+
+enum { KEPT_MAX = 4096, THREADS = 12 };
+
+/* ---- entries and who reads them ---- */
+
+static const tp_text no_ids[TP_ID_COUNT];
+
+typedef struct kept {
+  uint64_t ids[KEPT_MAX];
+  int64_t ended_ns[KEPT_MAX], late_ns[KEPT_MAX]; /* late_ns: of the first run */
+  size_t count, stop_at;                         /* stop_at 0: never */
+} kept;
+
+static kept got; /* too large for a stack */
+
+static bool keep(void *ctx, const tp_entry_record *record) {
+  kept *k = ctx;
+  if (k->count == KEPT_MAX) return false;
+  k->ids[k->count] = record->entry_id;
+  k->ended_ns[k->count] = record->ended_ns;
+  k->late_ns[k->count] = record->run_count > 0 ? record->run(record->source, 0).late_ns : 0;
+  return ++k->count != k->stop_at;
+}
+
+static tp_status read_all(tp__record_log *log, size_t limit) {
+  got.count = got.stop_at = 0;
+  return tp__record_log_read(log, limit, keep, &got);
+}
+
+/* One entry with wide rows that say nothing. */
+static tp_status add_ended(tp__record_log *log, uint64_t id, uint32_t run_count, int64_t ended_ns) {
+  tp__record_batch batch = {.capacity = tp__packed_size(run_count, false)};
+  batch.memory = calloc(1, batch.capacity);
+  tp__packed_entry *entry = tp__record_batch_add(&batch, run_count, NULL);
+  *entry = (tp__packed_entry){.entry_id = id, .ended_ns = ended_ns, .run_count = run_count};
+  tp_run_record *rows = tp__packed_rows(entry);
+  for (uint32_t i = 0; i < run_count; i++) rows[i] = (tp_run_record){.subscription = "s", .code = (uint32_t)id + i};
+  tp_status status = tp__record_log_add(log, no_ids, &batch);
+  free(batch.memory);
+  return status;
+}
+
+static tp_status add(tp__record_log *log, uint64_t id, uint32_t run_count) {
+  return add_ended(log, id, run_count, (int64_t)id);
+}
+
+static void assert_falling(uint64_t newest, size_t count) {
+  assert_int_equal(got.count, count);
+  for (size_t i = 0; i < count; i++) assert_int_equal(got.ids[i], newest - i);
+}
+
+static tp__record_log *open_log(size_t entries_max) {
+  tp__record_log *log = malloc(sizeof *log);
+  assert_int_equal(tp__record_log_init(log, &counting, entries_max), TP_OK);
+  return log;
+}
+
+static void close_log(tp__record_log *log) {
+  tp__record_log_fini(log);
+  free(log);
+  assert_int_equal(blocks_open, 0);
+}
+
+/* ---- order ---- */
+
+static void empty_log_gives_nothing(void **state) {
+  (void)state;
+  tp__record_log *log = open_log(10);
+  assert_int_equal(read_all(log, 100), TP_OK);
+  assert_int_equal(got.count, 0);
+  close_log(log);
+}
+
+static void what_one_thread_adds_comes_back_newest_first(void **state) {
+  (void)state;
+  tp__record_log *log = open_log(3000);
+  for (uint64_t i = 1; i <= 2500; i++) assert_int_equal(add(log, i, (uint32_t)(i % 4)), TP_OK); /* several segments */
+  assert_int_equal(read_all(log, KEPT_MAX), TP_OK);
+  assert_falling(2500, 2500);
+  close_log(log);
+}
+
+typedef struct adder {
+  tp__record_log *log;
+  uint64_t first;
+  _Atomic uint32_t failed;
+  uint32_t count, step;
+} adder;
+
+static void *add_some(void *arg) {
+  adder *a = arg;
+  for (uint32_t i = 0; i < a->count; i++)
+    if (add(a->log, a->first + i * a->step, 1) != TP_OK) a->failed++;
+  return NULL;
+}
+
+/* Each thread's own entries fall, and none is there twice. */
+static void assert_of_threads(void) {
+  uint64_t last[THREADS];
+  for (uint32_t i = 0; i < THREADS; i++) last[i] = UINT64_MAX;
+  for (size_t i = 0; i < got.count; i++) {
+    uint64_t *of_thread = &last[(got.ids[i] - 1) % THREADS];
+    assert_in_range(got.ids[i], 1, THREADS * 200);
+    assert_true(got.ids[i] < *of_thread);
+    *of_thread = got.ids[i];
+  }
+}
+
+static void threads_that_add_and_one_that_reads_do_not_disturb_each_other(void **state) {
+  (void)state;
+  static tp__record_log log; /* more threads than rings */
+  tp_allocator allocator = tp__allocator_of(NULL);
+  assert_int_equal(tp__record_log_init(&log, &allocator, KEPT_MAX), TP_OK);
+  adder adders[THREADS];
+  pthread_t threads[THREADS];
+  for (uint32_t i = 0; i < THREADS; i++) {
+    adders[i] = (adder){.log = &log, .first = 1 + i, .count = 200, .step = THREADS};
+    pthread_create(&threads[i], NULL, add_some, &adders[i]);
+  }
+  for (int i = 0; i < 20; i++) {
+    assert_int_equal(read_all(&log, KEPT_MAX), TP_OK);
+    assert_of_threads();
+    tp__record_log_late(&log, 1, 0, 5);
+  }
+  for (uint32_t i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  for (uint32_t i = 0; i < THREADS; i++) assert_int_equal(adders[i].failed, 0);
+  assert_int_equal(read_all(&log, KEPT_MAX), TP_OK);
+  assert_int_equal(got.count, THREADS * 200);
+  assert_of_threads();
+  tp__record_log_fini(&log);
+}
+
+static void rings_are_merged_by_time_and_equal_times_by_number(void **state) {
+  (void)state;
+  tp__record_log *log = open_log(KEPT_MAX);
+  adder adders[TP__RECORD_STRIPES];
+  for (uint32_t i = 0; i < TP__RECORD_STRIPES; i++) { /* each on a thread, and so in a ring, of its own */
+    pthread_t thread;
+    adders[i] = (adder){.log = log, .first = 1 + i, .count = 300, .step = TP__RECORD_STRIPES};
+    pthread_create(&thread, NULL, add_some, &adders[i]);
+    pthread_join(thread, NULL);
+  }
+  assert_int_equal(read_all(log, KEPT_MAX), TP_OK);
+  assert_falling(300 * TP__RECORD_STRIPES, 300 * TP__RECORD_STRIPES);
+  close_log(log);
+  log = open_log(10);
+  assert_int_equal(add_ended(log, 1, 0, 5), TP_OK);
+  assert_int_equal(add_ended(log, 2, 0, 5), TP_OK);
+  assert_int_equal(read_all(log, 10), TP_OK);
+  assert_falling(2, 2);
+  close_log(log);
+}
+
+/* ---- how much ---- */
+
+static void no_more_than_the_limit_is_given_and_reading_stops_when_told(void **state) {
+  (void)state;
+  tp__record_log *log = open_log(1000);
+  for (uint64_t i = 1; i <= 1000; i++) assert_int_equal(add(log, i, 1), TP_OK);
+  assert_int_equal(read_all(log, 0), TP_OK);
+  assert_int_equal(got.count, 0);
+  assert_int_equal(read_all(log, 7), TP_OK);
+  assert_falling(1000, 7);
+  got.count = 0;
+  got.stop_at = 3;
+  assert_int_equal(tp__record_log_read(log, SIZE_MAX, keep, &got), TP_OK);
+  assert_falling(1000, 3);
+  close_log(log);
+}
+
+static void newest_entries_are_kept_up_to_the_maximum(void **state) {
+  (void)state;
+  static const size_t maxima[] = {1, 2, 100, 1023};
+  for (size_t m = 0; m < sizeof maxima / sizeof *maxima; m++) {
+    tp__record_log *log = open_log(maxima[m]);
+    for (uint64_t i = 1; i <= 6000; i++) {
+      assert_int_equal(add(log, i, 2), TP_OK);
+      if (i % 991 != 0) continue;
+      assert_int_equal(read_all(log, KEPT_MAX), TP_OK);
+      assert_falling(i, i < maxima[m] ? i : maxima[m]);
+    }
+    close_log(log);
+  }
+}
+
+static void batch_of_more_entries_than_are_kept_is_refused(void **state) {
+  (void)state;
+  tp__record_log *log = open_log(3);
+  char memory[4 * sizeof(tp__packed_entry)];
+  tp__record_batch batch = {.memory = memory, .capacity = sizeof memory};
+  for (int i = 0; i < 4; i++) assert_non_null(tp__record_batch_add(&batch, 0, NULL));
+  assert_int_equal(tp__record_log_add(log, no_ids, &batch), TP_ERR_TOO_LARGE);
+  assert_int_equal(read_all(log, 10), TP_OK);
+  assert_int_equal(got.count, 0);
+  close_log(log);
+}
+
+/* ---- ids ---- */
+
+static bool check_ids(void *ctx, const tp_entry_record *record) {
+  bool *right = ctx;
+  for (uint32_t id = 0; id < TP_ID_COUNT; id++) {
+    char want[64] = "";
+    size_t size = (record->entry_id + id) % 3 == 0
+                      ? 0
+                      : (size_t)snprintf(want, sizeof want, "%u of %llu", id, (unsigned long long)record->entry_id);
+    if (record->ids[id].size != size || memcmp(record->ids[id].data, want, size) != 0) *right = false;
+  }
+  return true;
+}
+
+static void ids_of_each_batch_come_back_with_its_entries(void **state) {
+  (void)state;
+  tp__record_log *log = open_log(5000);
+  for (uint64_t n = 1; n <= 3000; n++) {
+    char texts[TP_ID_COUNT][64], memory[sizeof(tp__packed_entry)];
+    tp_text ids[TP_ID_COUNT];
+    for (uint32_t id = 0; id < TP_ID_COUNT; id++) {
+      int size = snprintf(texts[id], sizeof texts[id], "%u of %llu", id, (unsigned long long)n);
+      ids[id] = (n + id) % 3 == 0 ? (tp_text){0} : (tp_text){texts[id], (size_t)size};
+    }
+    tp__record_batch batch = {.memory = memory, .capacity = sizeof memory};
+    tp__packed_entry *entry = tp__record_batch_add(&batch, 0, NULL);
+    *entry = (tp__packed_entry){.entry_id = n, .ended_ns = (int64_t)n};
+    assert_int_equal(tp__record_log_add(log, ids, &batch), TP_OK);
+  }
+  bool right = true;
+  assert_int_equal(tp__record_log_read(log, 5000, check_ids, &right), TP_OK);
+  assert_true(right);
+  close_log(log);
+}
+
+static void ids_that_are_too_long_are_refused_and_the_longest_are_not(void **state) {
+  (void)state;
+  tp__record_log *log = open_log(10);
+  static char text[UINT16_MAX + 1];
+  tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = {text, UINT16_MAX}, [TP_ID_RUN] = {text, 1}};
+  char memory[sizeof(tp__packed_entry)];
+  tp__record_batch batch = {.memory = memory, .capacity = sizeof memory};
+  *tp__record_batch_add(&batch, 0, NULL) = (tp__packed_entry){.entry_id = 1};
+  assert_int_equal(tp__record_log_add(log, ids, &batch), TP_ERR_TOO_LARGE);
+  ids[TP_ID_RUN].size = 0;
+  assert_int_equal(tp__record_log_add(log, ids, &batch), TP_OK);
+  assert_int_equal(read_all(log, 10), TP_OK);
+  assert_int_equal(got.count, 1);
+  close_log(log);
+}
+
+/* ---- large entries and the bound of bytes ---- */
+
+enum { LARGE_RUNS = TP__SEGMENT_BYTES / sizeof(tp_run_record) + 100, HUGE_RUNS = 60000 };
+
+static bool check_rows(void *ctx, const tp_entry_record *record) {
+  bool *right = ctx;
+  for (uint32_t i = 0; i < record->run_count; i++)
+    if (record->run(record->source, i).code != record->entry_id + i) *right = false;
+  return true;
+}
+
+static void entry_larger_than_a_segment_is_kept_among_small_ones(void **state) {
+  (void)state;
+  tp__record_log *log = open_log(50);
+  for (uint64_t i = 1; i <= 400; i++) assert_int_equal(add(log, i, i % 10 == 0 ? LARGE_RUNS : 3), TP_OK);
+  assert_int_equal(read_all(log, 50), TP_OK);
+  assert_falling(400, 50);
+  bool right = true;
+  assert_int_equal(tp__record_log_read(log, 50, check_rows, &right), TP_OK);
+  assert_true(right);
+  close_log(log);
+}
+
+static void bytes_stay_bounded_and_the_newest_is_always_there(void **state) {
+  (void)state;
+  tp__record_log *log = open_log(1000000);
+  enum { ENTRY_BYTES = HUGE_RUNS * sizeof(tp_run_record), BOUND = 16 << 20 };
+  for (uint64_t i = 1; i <= 20; i++) {
+    assert_int_equal(add(log, i, HUGE_RUNS), TP_OK);
+    assert_in_range(tp__a64_load_relaxed(&log->bytes), 1, BOUND + ENTRY_BYTES);
+    assert_int_equal(read_all(log, 1), TP_OK);
+    assert_falling(i, 1);
+  }
+  assert_int_equal(read_all(log, 100), TP_OK);
+  assert_in_range(got.count, 1, BOUND / ENTRY_BYTES + 1);
+  assert_int_equal(add(log, 21, BOUND / sizeof(tp_run_record) + 1), TP_ERR_TOO_LARGE);
+  assert_int_equal(read_all(log, 1), TP_OK);
+  assert_falling(20, 1);
+  for (uint64_t i = 22; i <= 100; i++) assert_int_equal(add(log, i, 1), TP_OK);
+  assert_int_equal(read_all(log, 79), TP_OK);
+  assert_falling(100, 79);
+  close_log(log);
+}
+
+/* ---- late ---- */
+
+static void lateness_is_noted_on_wide_rows_only(void **state) {
+  (void)state;
+  tp__record_log *log = open_log(3000);
+  tp__run_names names = {0};
+  uint32_t name;
+  assert_int_equal(tp__run_names_add(&names, &counting, (tp__run_name){"s", "h", "o"}, &name), TP_OK);
+  char memory[256];
+  tp__record_batch batch = {.memory = memory, .capacity = sizeof memory};
+  tp__packed_entry *entry = tp__record_batch_add(&batch, 1, &names);
+  *entry = (tp__packed_entry){.entry_id = 1, .names = &names, .run_count = 1};
+  tp__row_put(tp__packed_rows(entry), name, 0, 0, tp__row_how(TP_STATE_SUCCEEDED, 1, 0, 0));
+  assert_int_equal(tp__record_log_add(log, no_ids, &batch), TP_OK);
+  for (uint64_t i = 2; i <= 2500; i++) assert_int_equal(add(log, i, i == 4 ? 0 : 1), TP_OK);
+  tp__record_log_late(log, 1, 0, 111);    /* narrow */
+  tp__record_log_late(log, 2, 0, 222);    /* in the oldest segment */
+  tp__record_log_late(log, 3, 1, 333);    /* it has no such run */
+  tp__record_log_late(log, 4, 0, 444);    /* it has none */
+  tp__record_log_late(log, 2500, 0, 555); /* in the newest */
+  tp__record_log_late(log, 9999, 0, 666); /* not kept */
+  assert_int_equal(read_all(log, 3000), TP_OK);
+  assert_falling(2500, 2500);
+  for (size_t i = 0; i < got.count; i++) {
+    int64_t want = got.ids[i] == 2 ? 222 : got.ids[i] == 2500 ? 555 : 0;
+    assert_int_equal(got.late_ns[i], want);
+  }
+  tp__record_log_fini(log);
+  free(log);
+  tp__run_names_fini(&names, &counting);
+  assert_int_equal(blocks_open, 0);
+}
+
+static void *late_from_elsewhere(void *arg) {
+  tp__record_log_late(arg, 1, 0, 77);
+  return NULL;
+}
+
+static void lateness_is_noted_from_any_thread(void **state) {
+  (void)state;
+  tp__record_log *log = open_log(10);
+  assert_int_equal(add(log, 1, 1), TP_OK);
+  for (int i = 0; i < TP__RECORD_STRIPES; i++) { /* wherever the threads' own rings are */
+    pthread_t thread;
+    pthread_create(&thread, NULL, late_from_elsewhere, log);
+    pthread_join(thread, NULL);
+  }
+  assert_int_equal(read_all(log, 1), TP_OK);
+  assert_int_equal(got.late_ns[0], 77);
+  close_log(log);
+}
+
+/* ---- memory ---- */
+
+static void refused_memory_loses_one_batch_and_nothing_before_or_behind(void **state) {
+  (void)state;
+  for (int n = 0; n < 8; n++) {
+    tp__record_log *log = open_log(10000);
+    size_t kept_count = 0;
+    uint64_t refused = 0;
+    refuse_at = n;
+    for (uint64_t i = 1; i <= 4000; i++) {
+      tp_status status = add(log, i, 1);
+      if (status == TP_OK) kept_count++;
+      else refused = i;
+      if (status != TP_OK) assert_int_equal(status, TP_ERR_NO_MEMORY);
+      if (status != TP_OK) refuse_at = -1;
+    }
+    refuse_at = -1;
+    assert_int_equal(kept_count, refused ? 3999 : 4000);
+    assert_int_equal(read_all(log, KEPT_MAX), TP_OK);
+    assert_int_equal(got.count, kept_count);
+    for (size_t i = 0; i + 1 < got.count; i++)
+      assert_int_equal(got.ids[i], got.ids[i + 1] + 1 + (got.ids[i + 1] + 1 == refused));
+    close_log(log);
+  }
+}
+
+static void refused_memory_stops_a_reader_and_leaves_the_log_as_it_was(void **state) {
+  (void)state;
+  tp__record_log *log = open_log(2500);
+  adder adders[3];
+  for (uint32_t i = 0; i < 3; i++) {
+    pthread_t thread;
+    adders[i] = (adder){.log = log, .first = 1 + i, .count = 800, .step = 3};
+    pthread_create(&thread, NULL, add_some, &adders[i]);
+    pthread_join(thread, NULL);
+  }
+  long open_before = blocks_open, n = 0;
+  tp_status status = TP_ERR_NO_MEMORY;
+  for (; status != TP_OK; n++) {
+    refuse_at = n;
+    status = read_all(log, KEPT_MAX);
+    refuse_at = -1;
+    if (status != TP_OK) assert_int_equal(status, TP_ERR_NO_MEMORY);
+    assert_int_equal(blocks_open, open_before);
+    assert_in_range(got.count, 0, 2400);
+    for (size_t i = 0; i < got.count; i++) assert_int_equal(got.ids[i], 2400 - i);
+  }
+  assert_true(n > 6);
+  assert_int_equal(got.count, 2400);
+  close_log(log);
+}
+
+static long takes; /* blocks that were asked for */
+static void *note_alloc(void *ctx, size_t size) {
+  takes++;
+  return counting_alloc(ctx, size);
+}
+
+static void full_log_takes_no_memory(void **state) {
+  (void)state;
+  static const tp_allocator noting = {note_alloc, counting_release, NULL};
+  tp__record_log *log = malloc(sizeof *log);
+  assert_int_equal(tp__record_log_init(log, &noting, 1000), TP_OK);
+  for (uint64_t i = 1; i <= 5000; i++) assert_int_equal(add(log, i, (uint32_t)(i % 7)), TP_OK);
+  takes = 0;
+  for (uint64_t i = 5001; i <= 50000; i++) assert_int_equal(add(log, i, (uint32_t)(i % 7)), TP_OK);
+  assert_int_equal(takes, 0);
+  assert_int_equal(read_all(log, 1000), TP_OK);
+  assert_falling(50000, 1000);
+  close_log(log);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(empty_log_gives_nothing),
+      cmocka_unit_test(what_one_thread_adds_comes_back_newest_first),
+      cmocka_unit_test(threads_that_add_and_one_that_reads_do_not_disturb_each_other),
+      cmocka_unit_test(rings_are_merged_by_time_and_equal_times_by_number),
+      cmocka_unit_test(ids_of_each_batch_come_back_with_its_entries),
+      cmocka_unit_test(ids_that_are_too_long_are_refused_and_the_longest_are_not),
+      cmocka_unit_test(no_more_than_the_limit_is_given_and_reading_stops_when_told),
+      cmocka_unit_test(newest_entries_are_kept_up_to_the_maximum),
+      cmocka_unit_test(batch_of_more_entries_than_are_kept_is_refused),
+      cmocka_unit_test(entry_larger_than_a_segment_is_kept_among_small_ones),
+      cmocka_unit_test(bytes_stay_bounded_and_the_newest_is_always_there),
+      cmocka_unit_test(lateness_is_noted_on_wide_rows_only),
+      cmocka_unit_test(lateness_is_noted_from_any_thread),
+      cmocka_unit_test(refused_memory_loses_one_batch_and_nothing_before_or_behind),
+      cmocka_unit_test(refused_memory_stops_a_reader_and_leaves_the_log_as_it_was),
+      cmocka_unit_test(full_log_takes_no_memory),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Packed rows and entries: what a narrow row says is what its run was, what it cannot say is refused, and a batch of
+ * both forms is read as it was written. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+
+#include "runtime/store/record_pack.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+enum { NAMES = 3 };
+static const int64_t BEGIN_NS = 1000000000000;
+static tp__run_names names;
+
+static int make_names(void **state) {
+  (void)state;
+  static const tp__run_name all[NAMES] = {
+      {"sub0", "handler0", "owner0"}, {"sub1", "handler1", "owner1"}, {"s", "h", "o"}};
+  tp_allocator allocator = tp__allocator_of(NULL);
+  for (uint32_t i = 0; i < NAMES; i++) {
+    uint32_t id;
+    if (tp__run_names_add(&names, &allocator, all[i], &id) != TP_OK || id != i) return -1;
+  }
+  return 0;
+}
+
+static int free_names(void **state) {
+  (void)state;
+  tp_allocator allocator = tp__allocator_of(NULL);
+  tp__run_names_fini(&names, &allocator);
+  return 0;
+}
+
+static void assert_same_run(const tp_run_record *run, const tp_run_record *want) {
+  assert_string_equal(run->subscription, want->subscription);
+  assert_string_equal(run->handler, want->handler);
+  assert_string_equal(run->owner, want->owner);
+  assert_int_equal(run->queued_ns, want->queued_ns);
+  assert_int_equal(run->started_ns, want->started_ns);
+  assert_int_equal(run->ended_ns, want->ended_ns);
+  assert_int_equal(run->late_ns, want->late_ns);
+  assert_int_equal(run->code, want->code);
+  assert_int_equal(run->contribution_count, want->contribution_count);
+  assert_int_equal(run->attempts, want->attempts);
+  assert_int_equal(run->state, want->state);
+  assert_int_equal(run->reason, want->reason);
+  assert_int_equal(run->verdict, want->verdict);
+  assert_int_equal(run->execution, want->execution);
+  assert_int_equal(run->failure, want->failure);
+  assert_int_equal(run->fallback_used, want->fallback_used);
+}
+
+/* One that fits, with something in every field. */
+static tp_run_record ordinary(uint32_t name) {
+  const tp__run_name *who = tp__run_name_of(&names, name);
+  return (tp_run_record){.subscription = who->subscription,
+                         .handler = who->handler,
+                         .owner = who->owner,
+                         .queued_ns = BEGIN_NS + 17,
+                         .started_ns = BEGIN_NS + 17,
+                         .ended_ns = BEGIN_NS + 42,
+                         .contribution_count = 3,
+                         .attempts = 2,
+                         .state = TP_STATE_FAILED,
+                         .reason = TP_REASON_CAPABILITY,
+                         .verdict = TP_OUTCOME_DENY,
+                         .execution = TP_EXECUTION_BACKGROUND,
+                         .failure = TP_FAILURE_REQUIRED,
+                         .fallback_used = true};
+}
+
+static void assert_round_trip(const tp_run_record *run, uint32_t name) {
+  tp__narrow_row row;
+  assert_true(tp__row_narrow(run, BEGIN_NS, name, &row));
+  tp_run_record back = tp__row_wide(&row, BEGIN_NS, &names);
+  assert_same_run(&back, run);
+}
+
+/* ---- what fits ---- */
+
+static void every_field_survives(void **state) {
+  (void)state;
+  for (uint32_t name = 0; name < NAMES; name++) {
+    tp_run_record run = ordinary(name);
+    assert_round_trip(&run, name);
+  }
+}
+
+static void every_value_of_every_small_field_survives_beside_any_other(void **state) {
+  (void)state;
+  for (uint32_t full = 0; full < 2; full++) {
+    tp_run_record base = ordinary(0);
+    if (!full) {
+      base.contribution_count = 0;
+      base.state = base.reason = base.verdict = base.execution = base.failure = 0;
+      base.fallback_used = false;
+    }
+    for (uint32_t i = 0; i <= TP_STATE_SKIPPED; i++) {
+      tp_run_record run = base;
+      run.state = (uint8_t)i;
+      assert_round_trip(&run, 0);
+    }
+    for (uint32_t i = 0; i <= TP_REASON_KILL_SWITCH; i++) {
+      tp_run_record run = base;
+      run.reason = (uint8_t)i;
+      assert_round_trip(&run, 0);
+    }
+    for (uint32_t i = 0; i <= TP_EXECUTION_BACKGROUND; i++) {
+      tp_run_record run = base;
+      run.execution = (uint8_t)i;
+      assert_round_trip(&run, 0);
+    }
+    for (uint32_t i = 0; i <= TP_FAILURE_REQUIRED; i++) {
+      tp_run_record run = base;
+      run.failure = (uint8_t)i;
+      assert_round_trip(&run, 0);
+    }
+    for (uint32_t i = 0; i <= TP_OUTCOME_ASK; i++) {
+      tp_run_record run = base;
+      run.verdict = (uint8_t)i;
+      assert_round_trip(&run, 0);
+    }
+    for (uint32_t i = 0; i <= UINT8_MAX; i++) {
+      tp_run_record run = base;
+      run.contribution_count = i;
+      assert_round_trip(&run, 0);
+    }
+    for (uint16_t i = 1; i <= 15; i++) {
+      tp_run_record run = base;
+      run.attempts = i;
+      assert_round_trip(&run, 0);
+    }
+  }
+}
+
+static void times_survive_up_to_the_last_one_that_fits(void **state) {
+  (void)state;
+  static const int64_t offsets[] = {0, 1, INT32_MAX, (int64_t)INT32_MAX + 1, UINT32_MAX};
+  for (size_t i = 0; i < COUNT(offsets); i++) {
+    for (size_t j = 0; j < COUNT(offsets); j++) {
+      tp_run_record run = ordinary(1);
+      run.queued_ns = run.started_ns = BEGIN_NS + offsets[i];
+      run.ended_ns = run.started_ns + offsets[j];
+      assert_round_trip(&run, 1);
+    }
+  }
+}
+
+static void run_that_was_never_called_says_when_it_was_due_and_nothing_else(void **state) {
+  (void)state;
+  tp_run_record run = ordinary(2);
+  run.attempts = 0;
+  run.started_ns = run.ended_ns = 0;
+  run.state = TP_STATE_SKIPPED;
+  run.reason = TP_REASON_NO_SLACK;
+  assert_round_trip(&run, 2);
+  run.queued_ns = BEGIN_NS;
+  assert_round_trip(&run, 2);
+}
+
+static void row_that_the_loop_writes_reads_as_a_run_that_was_done(void **state) {
+  (void)state;
+  tp__narrow_row row;
+  tp__row_put(&row, 1, 5, 7, tp__row_how(TP_STATE_SUCCEEDED, 1, TP_EXECUTION_DEADLINE, TP_FAILURE_FALLBACK));
+  tp_run_record run = tp__row_wide(&row, BEGIN_NS, &names);
+  tp_run_record want = {.subscription = "sub1",
+                        .handler = "handler1",
+                        .owner = "owner1",
+                        .queued_ns = BEGIN_NS + 5,
+                        .started_ns = BEGIN_NS + 5,
+                        .ended_ns = BEGIN_NS + 12,
+                        .attempts = 1,
+                        .state = TP_STATE_SUCCEEDED,
+                        .execution = TP_EXECUTION_DEADLINE,
+                        .failure = TP_FAILURE_FALLBACK};
+  assert_same_run(&run, &want);
+}
+
+static void rows_are_copied_one_like_the_other(void **state) {
+  (void)state;
+  tp__narrow_row from[9], to[10];
+  for (uint32_t i = 0; i < COUNT(from); i++) tp__row_put(&from[i], i, 10 + i, 20 + i, 30 + i);
+  for (uint32_t count = 0; count <= COUNT(from); count++) {
+    memset(to, 0xee, sizeof to);
+    tp__rows_copy(to, from, count);
+    assert_memory_equal(to, from, count * sizeof *from);
+    assert_int_equal(to[count].name, 0xeeeeeeee);
+  }
+}
+
+/* ---- what does not ---- */
+
+static void assert_refused(const tp_run_record *run) {
+  tp__narrow_row row, before;
+  memset(&row, 0x5a, sizeof row);
+  before = row;
+  assert_false(tp__row_narrow(run, BEGIN_NS, 0, &row));
+  assert_memory_equal(&row, &before, sizeof row);
+}
+
+static void what_a_narrow_row_cannot_say_is_refused(void **state) {
+  (void)state;
+  tp_run_record run = ordinary(0);
+  run.late_ns = BEGIN_NS + 100;
+  assert_refused(&run);
+  run = ordinary(0);
+  run.code = 1;
+  assert_refused(&run);
+  run = ordinary(0);
+  run.attempts = 16;
+  assert_refused(&run);
+  run.attempts = UINT16_MAX;
+  assert_refused(&run);
+  run = ordinary(0);
+  run.contribution_count = 256;
+  assert_refused(&run);
+  run.contribution_count = UINT32_MAX;
+  assert_refused(&run);
+  run = ordinary(0);
+  run.verdict = TP_OUTCOME_FAILED;
+  assert_refused(&run);
+  run.verdict = UINT8_MAX;
+  assert_refused(&run);
+}
+
+static void times_that_a_narrow_row_cannot_say_are_refused(void **state) {
+  (void)state;
+  tp_run_record run = ordinary(0);
+  run.queued_ns--; /* it waited */
+  assert_refused(&run);
+  run = ordinary(0);
+  run.queued_ns++;
+  assert_refused(&run);
+  run = ordinary(0);
+  run.queued_ns = run.started_ns = BEGIN_NS - 1;
+  assert_refused(&run);
+  run = ordinary(0);
+  run.ended_ns = run.started_ns - 1;
+  assert_refused(&run);
+  run.ended_ns = 0;
+  assert_refused(&run);
+  run = ordinary(0);
+  run.queued_ns = run.started_ns = BEGIN_NS + UINT32_MAX + 1;
+  run.ended_ns = run.started_ns;
+  assert_refused(&run);
+  run = ordinary(0);
+  run.ended_ns = run.started_ns + UINT32_MAX + 1;
+  assert_refused(&run);
+  run.ended_ns = INT64_MAX;
+  assert_refused(&run);
+}
+
+static void run_that_was_never_called_and_yet_has_times_is_refused(void **state) {
+  (void)state;
+  tp_run_record run = ordinary(0);
+  run.attempts = 0;
+  assert_refused(&run);
+  run.ended_ns = 0;
+  assert_refused(&run);
+  run.ended_ns = run.started_ns;
+  run.started_ns = 0;
+  assert_refused(&run);
+  run.ended_ns = 0;
+  run.queued_ns = BEGIN_NS - 1;
+  assert_refused(&run);
+  run.queued_ns = BEGIN_NS + UINT32_MAX + 1;
+  assert_refused(&run);
+}
+
+static void run_drawn_at_random_survives_or_is_refused(void **state) {
+  (void)state;
+  unsigned seed = 20261122, kept = 0;
+  for (int i = 0; i < 200000; i++) {
+    tp_run_record run = ordinary((uint32_t)rand_r(&seed) % NAMES);
+    uint32_t name = run.subscription[0] == 's' && run.subscription[1] == 0 ? 2 : (uint32_t)(run.subscription[3] - '0');
+    run.queued_ns = BEGIN_NS + ((int64_t)rand_r(&seed) << rand_r(&seed) % 4) - 5;
+    run.started_ns = rand_r(&seed) % 8 ? run.queued_ns : run.queued_ns + 1;
+    run.ended_ns = run.started_ns + ((int64_t)rand_r(&seed) << rand_r(&seed) % 4) - 5;
+    run.attempts = (uint16_t)(rand_r(&seed) % 18);
+    run.contribution_count = (uint32_t)rand_r(&seed) % 260;
+    run.code = rand_r(&seed) % 8 == 0;
+    run.state = (uint8_t)(rand_r(&seed) % 10);
+    run.reason = (uint8_t)(rand_r(&seed) % 256);
+    if (run.attempts == 0 && rand_r(&seed) % 2) run.started_ns = run.ended_ns = 0;
+    tp__narrow_row row;
+    if (!tp__row_narrow(&run, BEGIN_NS, name, &row)) continue;
+    kept++;
+    tp_run_record back = tp__row_wide(&row, BEGIN_NS, &names);
+    assert_same_run(&back, &run);
+  }
+  assert_true(kept > 10000);
+}
+
+/* ---- entries ---- */
+
+enum { ROOM = 4096 };
+
+static tp__record_batch batch_of(size_t capacity) {
+  return (tp__record_batch){.memory = malloc(capacity ? capacity : 1), .capacity = capacity};
+}
+
+/* An entry whose rows tell its number and theirs. */
+static bool add(tp__record_batch *batch, uint32_t number, uint32_t run_count, bool narrow) {
+  tp__packed_entry *entry = tp__record_batch_add(batch, run_count, narrow ? &names : NULL);
+  if (!entry) return false;
+  entry->entry_id = number;
+  entry->plan_hash = ~(uint64_t)number;
+  entry->started_ns = BEGIN_NS + number;
+  entry->ended_ns = BEGIN_NS + 1000 + number;
+  entry->phase = 7 + number;
+  entry->outcome = TP_ERR_HOOK;
+  for (uint32_t i = 0; i < run_count; i++) {
+    tp_run_record run = ordinary(i % NAMES);
+    run.contribution_count = number;
+    run.queued_ns = run.started_ns = entry->started_ns + i;
+    if (!narrow) run.code = 1000 + i;
+    if (!narrow) ((tp_run_record *)tp__packed_rows(entry))[i] = run;
+    else if (!tp__row_narrow(&run, entry->started_ns, i % NAMES, (tp__narrow_row *)tp__packed_rows(entry) + i))
+      return false;
+  }
+  return true;
+}
+
+static void assert_entry(const tp__packed_entry *packed, uint32_t number, uint32_t run_count, bool narrow) {
+  static const tp_text ids[TP_ID_COUNT];
+  tp_entry_record entry = tp__packed_view(packed, ids);
+  assert_int_equal(entry.entry_id, number);
+  assert_true(entry.plan_hash == ~(uint64_t)number);
+  assert_int_equal(entry.started_ns, BEGIN_NS + number);
+  assert_int_equal(entry.ended_ns, BEGIN_NS + 1000 + number);
+  assert_int_equal(entry.phase, 7 + number);
+  assert_int_equal(entry.outcome, TP_ERR_HOOK);
+  assert_int_equal(entry.run_count, run_count);
+  assert_ptr_equal(entry.ids, ids);
+  for (uint32_t i = 0; i < run_count; i++) {
+    tp_run_record want = ordinary(i % NAMES), run = entry.run(entry.source, i);
+    want.contribution_count = number;
+    want.queued_ns = want.started_ns = entry.started_ns + i;
+    if (!narrow) want.code = 1000 + i;
+    assert_same_run(&run, &want);
+  }
+}
+
+static void batch_of_both_forms_is_walked_entry_by_entry(void **state) {
+  (void)state;
+  static const struct {
+    uint32_t run_count;
+    bool narrow;
+  } forms[] = {{1, true}, {3, false}, {0, true}, {0, false}, {7, true}, {1, false}, {2, true}, {5, false}};
+  tp__record_batch batch = batch_of(ROOM);
+  for (uint32_t i = 0; i < COUNT(forms); i++) assert_true(add(&batch, i, forms[i].run_count, forms[i].narrow));
+  assert_int_equal(batch.count, COUNT(forms));
+  const tp__packed_entry *entry = (const tp__packed_entry *)batch.memory;
+  for (uint32_t i = 0; i < COUNT(forms); i++, entry = tp__packed_next(entry))
+    assert_entry(entry, i, forms[i].run_count, forms[i].narrow);
+  assert_ptr_equal(entry, batch.memory + batch.used);
+  free(batch.memory);
+}
+
+static void entry_goes_in_when_it_just_fits_and_not_with_a_byte_less(void **state) {
+  (void)state;
+  for (int narrow = 0; narrow < 2; narrow++) {
+    size_t size = tp__packed_size(4, narrow), two = 2 * size;
+    tp__record_batch batch = batch_of(two);
+    assert_true(add(&batch, 1, 4, narrow));
+    assert_true(add(&batch, 2, 4, narrow));
+    assert_false(add(&batch, 3, 0, narrow));
+    assert_int_equal(batch.used, two);
+    free(batch.memory);
+    batch = batch_of(two - 1);
+    assert_true(add(&batch, 1, 4, narrow));
+    assert_false(add(&batch, 2, 4, narrow));
+    assert_int_equal(batch.used, size);
+    assert_int_equal(batch.count, 1);
+    free(batch.memory);
+  }
+  tp__record_batch none = {0};
+  assert_null(tp__record_batch_add(&none, 0, NULL));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_field_survives),
+      cmocka_unit_test(every_value_of_every_small_field_survives_beside_any_other),
+      cmocka_unit_test(times_survive_up_to_the_last_one_that_fits),
+      cmocka_unit_test(run_that_was_never_called_says_when_it_was_due_and_nothing_else),
+      cmocka_unit_test(row_that_the_loop_writes_reads_as_a_run_that_was_done),
+      cmocka_unit_test(rows_are_copied_one_like_the_other),
+      cmocka_unit_test(what_a_narrow_row_cannot_say_is_refused),
+      cmocka_unit_test(times_that_a_narrow_row_cannot_say_are_refused),
+      cmocka_unit_test(run_that_was_never_called_and_yet_has_times_is_refused),
+      cmocka_unit_test(run_drawn_at_random_survives_or_is_refused),
+      cmocka_unit_test(batch_of_both_forms_is_walked_entry_by_entry),
+      cmocka_unit_test(entry_goes_in_when_it_just_fits_and_not_with_a_byte_less),
+  };
+  return cmocka_run_group_tests(tests, make_names, free_names);
+}
