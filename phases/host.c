@@ -5,20 +5,20 @@
 #include "phases/phases.h"
 #include "phases/session.h"
 #include "phases/sets.h"
+#include "phases/turn.h"
 
 /* Turns that their host never ended: nothing of them is under way any more. */
-static void end_turns(tp_runtime *runtime) {
-  while (!tp__list_empty(&runtime->turns)) {
-    tp__turn *core = TP__CONTAINER(runtime->turns.next, tp__turn, runtime_link);
-    assert(core->kind == TP__TURN_HELD);
-    tp_turn_end(tp__turn_of(core));
-  }
+static void end_turn(void *ctx, tp__turn *core) {
+  (void)ctx;
+  assert(core->kind == TP__TURN_HELD);
+  tp_turn_end(tp__turn_of(core));
 }
 
 static void free_upper(tp_runtime *runtime) {
   tp__upper *upper = tp__upper_of(runtime);
   if (!upper) return;
-  end_turns(runtime);
+  tp__berths_each(&runtime->berths, end_turn, NULL);
+  assert(tp__list_empty(&runtime->turns));
   tp__sessions_free_all(runtime);
   tp__agents_free_all(runtime);
 }
@@ -37,6 +37,7 @@ static const tp__above above = {.rows = tp__phase_rows,
                                 .aliases = tp__phase_aliases,
                                 .alias_count = TP__PHASE_ALIAS_COUNT,
                                 .contributions = &tp__contribution_ops_phases,
+                                .turn_size = sizeof(tp_turn),
                                 .sets_write = tp__sets_write,
                                 .sets_read = tp__sets_read,
                                 .close_all = tp__sessions_close_all,

@@ -298,7 +298,8 @@ static __attribute__((noinline)) tp_status run_on(tp_turn *turn, uint32_t phase,
 static inline bool enter_free(tp_turn *turn) {
   const tp__strand *strand = &turn->core.strand;
   const tp_runtime *runtime = turn->core.runtime;
-  if (!turn->host_held || tp__thread_local_get() || turn->on_event) return false;
+  if (!turn->core.host_held || !turn->core.is_named) return false;
+  if (tp__thread_local_get() || turn->on_event) return false;
   if (tp__aptr_load_relaxed(&strand->inbox) || strand->wake_ns != TP__NEVER) return false;
   if (runtime->process_generation != tp__process_generation()) return false;
   if (tp__a32_load_acquire(&runtime->life) >= TP__LIFE_STOPPING) return false;
@@ -322,17 +323,44 @@ tp_status tp_phase_run(tp_turn *turn, uint32_t phase, const tp_phase_input *inpu
 
 static void submitted_ended(tp__phase *run) {
   tp_turn *turn = run->turn;
-  tp_phase_end_fn on_end = turn->operation.on_phase_end;
-  void *ctx = turn->operation.ctx;
+  tp__operation *op = &turn->operation;
+  tp_phase_end_fn on_end = op->on_phase_end;
+  void *ctx = op->ctx;
   tp_phase_result result = run->result;
   if (run->status != TP_OK) result.outcome = run->status;
-  tp__arena_fini(&turn->operation.arena);
+  if (op->arena.allocator) tp__arena_fini(&op->arena);
+  op->arena.allocator = NULL;
   tp__a32_store_release(&turn->core.busy, 0);
   on_end(ctx, &result);
 }
 
 static void submitted_delivered(tp__message *message) {
-  tp__phase_begin(&TP__CONTAINER(message, tp__operation, message)->phase);
+  tp__operation *op = TP__CONTAINER(message, tp__operation, message);
+  op->phase.turn = TP__CONTAINER(op, tp_turn, operation);
+  op->phase.phase = op->phase_id;
+  op->phase.own_contexts = op->phase.sheltered = false;
+  op->phase.budget_ns = op->budget_ns;
+  op->phase.fields = op->fields;
+  op->phase.field_count = op->field_count;
+  op->phase.on_end = submitted_ended;
+  tp__phase_begin(&op->phase);
+}
+
+/* The payload, which has to last till the end. */
+static bool copy_payload(tp_turn *turn, const tp__phase *run) {
+  tp__operation *op = &turn->operation;
+  tp_field *copy = NULL;
+  op->field_count = run->field_count;
+  op->fields = NULL;
+  if (run->field_count == 0) return true;
+  tp__arena_init(&op->arena, &turn->core.runtime->allocator, NULL, 0, 0);
+  if (!tp__fields_copy(&op->arena, run->fields, run->field_count, &copy)) {
+    tp__arena_fini(&op->arena);
+    op->arena.allocator = NULL;
+    return false;
+  }
+  op->fields = copy;
+  return true;
 }
 
 tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_end_fn on_end, void *ctx,
@@ -340,20 +368,19 @@ tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *i
   TP__TRY(check_phase(turn, phase, fault));
   if (turn->core.runtime->options.no_engine_workers)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use tp_phase_run()");
-  tp__phase run = {.turn = turn, .phase = phase, .on_end = submitted_ended};
+  tp__phase run;
+  run.field_count = 0;
+  run.budget_ns = 0;
   TP__TRY(read_input(input, &run, fault));
   tp_status status = tp__turn_begin_operation(&turn->core);
   if (status != TP_OK) return tp__fail(fault, status, NULL, "the operation was not begun: %s", tp_status_text(status));
   tp__operation *op = &turn->operation;
-  tp__arena_init(&op->arena, &turn->core.runtime->allocator, NULL, 0, 0);
-  tp_field *copy = NULL;
-  if (run.field_count > 0 && !tp__fields_copy(&op->arena, run.fields, run.field_count, &copy)) {
-    tp__arena_fini(&op->arena);
+  if (!copy_payload(turn, &run)) {
     tp__a32_store_release(&turn->core.busy, 0);
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the payload");
   }
-  run.fields = copy;
-  op->phase = run;
+  op->phase_id = phase;
+  op->budget_ns = run.budget_ns;
   op->on_phase_end = on_end;
   op->ctx = ctx;
   op->message.deliver = submitted_delivered;
@@ -365,7 +392,7 @@ tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *i
  * callback of the turn; else, while nobody owns it, whoever calls. */
 void tp_phase_release(tp_turn *turn, tp_phase_result *result) {
   if (!result->entry) return;
-  bool owner = turn->host_held || tp__thread_local_get() == TP__THREAD_OWNER;
+  bool owner = turn->core.host_held || tp__thread_local_get() == TP__THREAD_OWNER;
   if (!owner) tp__strand_acquire(&turn->core.strand);
   tp__phase_let_go(result);
   if (!owner) tp__strand_leave(&turn->core.strand);

@@ -32,22 +32,28 @@ static void put_path(tp__out *out, const step *at) {
 
 static step into(const step *from, tp_text name) { return (step){from, {name.data ? name.data : "", name.size}, 0}; }
 
+/* Most names differ in size already. */
+static inline bool same(tp_text a, tp_text b) { return a.size == b.size && memcmp(a.data, b.data, a.size) == 0; }
+
+#define NAME(string) \
+  { string, sizeof(string) - 1 }
 static const struct {
-  const char *name;
+  tp_text name;
   uint32_t kinds; /* of values: bits 1 << TP_VALUE_* */
 } types[] = {
-    {"null", 1 << TP_VALUE_NULL},   {"boolean", 1 << TP_VALUE_BOOL},
-    {"integer", 1 << TP_VALUE_INT}, {"number", 1 << TP_VALUE_INT | 1 << TP_VALUE_DOUBLE},
-    {"string", 1 << TP_VALUE_TEXT}, {"array", 1 << TP_VALUE_ARRAY},
-    {"object", 1 << TP_VALUE_MAP},
+    {NAME("null"), 1 << TP_VALUE_NULL},   {NAME("boolean"), 1 << TP_VALUE_BOOL},
+    {NAME("integer"), 1 << TP_VALUE_INT}, {NAME("number"), 1 << TP_VALUE_INT | 1 << TP_VALUE_DOUBLE},
+    {NAME("string"), 1 << TP_VALUE_TEXT}, {NAME("array"), 1 << TP_VALUE_ARRAY},
+    {NAME("object"), 1 << TP_VALUE_MAP},
 };
 enum { TYPE_COUNT = sizeof types / sizeof *types };
 
 /* The kinds that a type's name allows, or 0 for what is no type's name. */
 static uint32_t kinds_of(tp_text type) {
   if (tp_value_kind_of(type) != TP_VALUE_TEXT) return 0;
+  tp_text name = tp_value_text(type);
   for (size_t i = 0; i < TYPE_COUNT; i++) {
-    if (tp__text_is(tp_value_text(type), types[i].name)) return types[i].kinds;
+    if (same(name, types[i].name)) return types[i].kinds;
   }
   return 0;
 }
@@ -164,17 +170,48 @@ tp_status tp__schema_check(tp_text schema, const tp_allocator *allocator, tp_fau
 
 static bool fits(tp__out *why, const step *at, tp_text schema, tp_text value);
 
+/* The keywords of a schema that say something of a value, each empty where it has none. They are read in one walk,
+ * since finding each by itself was most of what a call's check cost. */
+enum { TYPE, ENUM, ITEMS, MINIMUM, MAXIMUM, REQUIRED, PROPERTIES, RULES };
+typedef struct rule_set {
+  tp_text of[RULES];
+} rule_set;
+
+static void read_rules(tp_text schema, rule_set *ret_rules) {
+  static const tp_text names[RULES] = {[TYPE] = NAME("type"),
+                                       [ENUM] = NAME("enum"),
+                                       [ITEMS] = NAME("items"),
+                                       [MINIMUM] = NAME("minimum"),
+                                       [MAXIMUM] = NAME("maximum"),
+                                       [REQUIRED] = NAME("required"),
+                                       [PROPERTIES] = NAME("properties")};
+  *ret_rules = (rule_set){0};
+  for (tp_value_walk walk = {0}; tp_value_next(schema, &walk);) {
+    for (size_t i = 0; i < RULES; i++)
+      if (same(walk.key, names[i])) ret_rules->of[i] = walk.value;
+  }
+}
+
 static const char *name_of_kind(tp_value_kind kind) {
   switch (kind) {
-    case TP_VALUE_NULL: return "null";
-    case TP_VALUE_BOOL: return "boolean";
-    case TP_VALUE_INT: return "integer";
-    case TP_VALUE_DOUBLE: return "number";
-    case TP_VALUE_TEXT: return "string";
-    case TP_VALUE_BYTES: return "bytes";
-    case TP_VALUE_ARRAY: return "array";
-    case TP_VALUE_MAP: return "object";
-    case TP_VALUE_NONE: break;
+    case TP_VALUE_NULL:
+      return "null";
+    case TP_VALUE_BOOL:
+      return "boolean";
+    case TP_VALUE_INT:
+      return "integer";
+    case TP_VALUE_DOUBLE:
+      return "number";
+    case TP_VALUE_TEXT:
+      return "string";
+    case TP_VALUE_BYTES:
+      return "bytes";
+    case TP_VALUE_ARRAY:
+      return "array";
+    case TP_VALUE_MAP:
+      return "object";
+    case TP_VALUE_NONE:
+      break;
   }
   return "nothing";
 }
@@ -245,10 +282,10 @@ static bool bound_fits(tp__out *why, const step *at, const char *words, tp_text 
   return false;
 }
 
-static bool range_fits(tp__out *why, const step *at, tp_text schema, tp_text value) {
+static bool range_fits(tp__out *why, const step *at, const rule_set *rules, tp_text value) {
   tp_value_kind kind = tp_value_kind_of(value);
   if (kind != TP_VALUE_INT && kind != TP_VALUE_DOUBLE) return true;
-  tp_text minimum = tp_value_get(schema, "minimum"), maximum = tp_value_get(schema, "maximum");
+  tp_text minimum = rules->of[MINIMUM], maximum = rules->of[MAXIMUM];
   bool nan = !is_number(value);
   return bound_fits(why, at, ": is below the minimum ", minimum, minimum.size && (nan || above(minimum, value))) &&
          bound_fits(why, at, ": is above the maximum ", maximum, maximum.size && (nan || above(value, maximum)));
@@ -284,15 +321,14 @@ static bool items_fit(tp__out *why, const step *at, tp_text schema, tp_text arra
 
 static bool fits(tp__out *why, const step *at, tp_text schema, tp_text value) {
   tp_value_kind kind = tp_value_kind_of(value);
-  tp_text type = tp_value_get(schema, "type"), values = tp_value_get(schema, "enum"),
-          items = tp_value_get(schema, "items");
-  if (type.size && !type_fits(why, at, type, value)) return false;
-  if (values.size && !enum_fits(why, at, values, value)) return false;
-  if (!range_fits(why, at, schema, value)) return false;
-  if (kind == TP_VALUE_ARRAY) return items.size == 0 || items_fit(why, at, items, value);
+  rule_set rules;
+  read_rules(schema, &rules);
+  if (rules.of[TYPE].size && !type_fits(why, at, rules.of[TYPE], value)) return false;
+  if (rules.of[ENUM].size && !enum_fits(why, at, rules.of[ENUM], value)) return false;
+  if (!range_fits(why, at, &rules, value)) return false;
+  if (kind == TP_VALUE_ARRAY) return rules.of[ITEMS].size == 0 || items_fit(why, at, rules.of[ITEMS], value);
   if (kind != TP_VALUE_MAP) return true;
-  return required_fits(why, at, tp_value_get(schema, "required"), value) &&
-         properties_fit(why, at, tp_value_get(schema, "properties"), value);
+  return required_fits(why, at, rules.of[REQUIRED], value) && properties_fit(why, at, rules.of[PROPERTIES], value);
 }
 
 static bool arguments_fit(tp__out *why, tp_text schema, tp_text arguments) {

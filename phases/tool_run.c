@@ -1,33 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "phases/tool_run.h"
+#include "phases/tools.h"
+#include "runtime/exec/slot.h"
 
-enum { BLOCK_BYTES = 2048, LIMIT_MS = 120000, CONCURRENT_MAX = 16 };
+enum { BLOCK_BYTES = 1024, ANSWER_BYTES = 48 };
 
-struct tp_tool_run {
+/* Of a function that is called on the owner, and so has only its answer here; of any other it is the first part of
+ * `handed`. */
+struct tp__tool_attempt {
   tp__attempt base;
-  tp__turn *turn;             /* referenced */
-  tp_tool tool;               /* run, self: valid while the snapshot is pinned; name not read after the turn */
-  tp_text call_id, arguments; /* in the arena */
-  void (*settled)(void *ctx, const tp__tool_answer *answer);
+  tp__tool_lot *lot;           /* whose cell it is; NULL: in a `handed` */
+  tp__tool_attempts *attempts; /* of the dispatch: until it is settled */
+  tp__tool_settled_fn settled;
   void *ctx;
-  int64_t deadline_ns;
-  tp__arena arena;        /* of the function's thread */
-  tp__arena answer_arena; /* of whoever completes the token */
-  bool is_error;
-  bool no_memory; /* the text was lost */
-  tp_text text;
-  size_t block_size;
+  size_t bytes_max;
+  /* written by the winner of the slot, read by the owner */
+  bool said_by_token;
+  bool has_arena;
+  tp__tool_said said;
+  tp__arena answer_arena; /* of an answer that is too long for what follows */
+  char answer[ANSWER_BYTES];
 };
 
-static tp__tool_run *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__tool_run, base); }
+/* What a function on another thread needs: the toolset and the dispatch may be gone before it returns. */
+typedef struct handed {
+  tp__tool_attempt attempt;
+  tp_text call_id, arguments;
+  tp_tool_run run;     /* its turn is referenced */
+  tp_tool_fn function; /* valid while the snapshot is pinned */
+  void *self;
+  size_t block_size;
+  tp_allocator blocks;
+  tp__arena arena; /* of the function's thread */
+} handed;
+
+enum { CELL_BYTES = (sizeof(tp__tool_attempt) + 15) / 16 * 16 };
+
+static tp__tool_attempt *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__tool_attempt, base); }
+static handed *handed_of(tp__tool_attempt *attempt) { return TP__CONTAINER(attempt, handed, attempt); }
 
 /* ---- what the tool sees ---- */
 
-tp_text tp_tool_arguments(const tp_tool_run *run) { return run->arguments; }
+tp_text tp_tool_arguments(const tp_tool_run *run) { return *run->arguments; }
 tp_text tp_tool_id(const tp_tool_run *run, uint32_t id) {
   return id < TP_ID_COUNT ? run->turn->ids[id] : (tp_text){NULL, 0};
 }
-tp_text tp_tool_call_id(const tp_tool_run *run) { return run->call_id; }
+tp_text tp_tool_call_id(const tp_tool_run *run) { return *run->call_id; }
 
 int64_t tp_tool_time_left_ms(const tp_tool_run *run) {
   int64_t left_ns = run->deadline_ns - tp__now_ns();
@@ -35,143 +52,296 @@ int64_t tp_tool_time_left_ms(const tp_tool_run *run) {
 }
 
 bool tp_tool_cancelled(const tp_tool_run *run) {
-  return tp__attempt_is_cancelled(&run->base) || tp__now_ns() >= run->deadline_ns;
+  if (run->attempt && tp__attempt_is_cancelled(&run->attempt->base)) return true;
+  return tp__now_ns() >= run->deadline_ns;
+}
+
+/* Head and tail of an answer that is too long, with a note between them of what is gone. Where there is no memory for
+ * it, no text. */
+static tp_text cut(tp__arena *arena, tp_text text, size_t bytes_max) {
+  size_t head = tp__utf8_cut(text, bytes_max / 2), tail = text.size - bytes_max / 2;
+  while (tail < text.size && ((unsigned char)text.data[tail] & 0xC0) == 0x80) tail++;
+  return tp__arena_printf(arena, "%.*s\n[… %zu bytes left out …]\n%.*s", (int)head, text.data, tail - head,
+                          (int)(text.size - tail), text.data + tail);
+}
+
+bool tp__tool_text(tp__arena *arena, tp_text text, size_t bytes_max, tp_text *ret_copy) {
+  if (text.size <= bytes_max) return tp__arena_text(arena, text, ret_copy);
+  *ret_copy = cut(arena, text, bytes_max);
+  return ret_copy->data != NULL;
+}
+
+static void say(tp__tool_said *said, tp__arena *arena, size_t bytes_max, bool is_error, tp_text text) {
+  bool valid = tp_utf8_valid(text, NULL);
+  if (!valid) text = tp_text_of("the tool's answer was not UTF-8");
+  said->flaws = is_error || !valid ? TP__SAID_ERROR : 0;
+  if (!tp__tool_text(arena, text, bytes_max, &said->text)) said->flaws |= TP__SAID_NO_MEMORY;
+}
+
+tp_text tp__tool_said_text(const tp__tool_said *said) {
+  return said->flaws & TP__SAID_NO_MEMORY ? tp_text_of("no memory for the tool's answer") : said->text;
 }
 
 static tp_outcome answer(tp_tool_run *run, bool is_error, tp_text text) {
-  if (!tp_utf8_valid(text, NULL)) {
-    is_error = true;
-    text = tp_text_of("the tool's answer was not UTF-8");
+  say(&run->said, run->arena, run->bytes_max, is_error, text);
+  return (tp_outcome){.kind = run->said.flaws & TP__SAID_ERROR ? TP_OUTCOME_FAILED : TP_OUTCOME_DONE};
+}
+
+/* Copies 4 to 16 bytes of ASCII, by their first and their last half, which may overlap. @return false for others. */
+static inline bool copy_short(char *to, tp_text text) {
+  uint64_t first, last;
+  if (text.size >= sizeof first) {
+    memcpy(&first, text.data, sizeof first);
+    memcpy(&last, text.data + text.size - sizeof last, sizeof last);
+    memcpy(to, &first, sizeof first);
+    memcpy(to + text.size - sizeof last, &last, sizeof last);
+  } else {
+    uint32_t head, tail;
+    memcpy(&head, text.data, sizeof head);
+    memcpy(&tail, text.data + text.size - sizeof tail, sizeof tail);
+    memcpy(to, &head, sizeof head);
+    memcpy(to + text.size - sizeof tail, &tail, sizeof tail);
+    first = head;
+    last = tail;
   }
-  run->is_error = is_error;
-  run->no_memory = !tp__arena_text(&run->arena, text, &run->text);
-  return (tp_outcome){.kind = is_error ? TP_OUTCOME_FAILED : TP_OUTCOME_DONE};
+  to[text.size] = '\0';
+  return !((first | last) & UINT64_C(0x8080808080808080));
 }
 
-tp_outcome tp_tool_ok(tp_tool_run *run, tp_text text) { return answer(run, false, text); }
+/* Many tools are called for what they do, and say "done". @return whether this is such an answer, and was taken. */
+static inline bool say_short(tp_tool_run *run, tp_text text) {
+  enum { SHORT = 16 };
+  tp__arena *arena = run->arena;
+  bool fits = text.size <= SHORT && text.size <= run->bytes_max && arena->end - arena->next > SHORT;
+  if (!fits || text.size < 4 || !copy_short(arena->next, text)) return false;
+  run->said.flaws = 0;
+  run->said.text.data = arena->next;
+  run->said.text.size = text.size;
+  arena->next += (text.size + 8) & ~(size_t)7; /* with the NUL, and aligned as tp__arena_alloc() has it */
+  return true;
+}
+
+tp_outcome tp_tool_ok(tp_tool_run *run, tp_text text) {
+  if (text.size > 0) return say_short(run, text) ? (tp_outcome){.kind = TP_OUTCOME_DONE} : answer(run, false, text);
+  run->said.flaws = 0;
+  run->said.text.data = "";
+  run->said.text.size = 0;
+  return (tp_outcome){.kind = TP_OUTCOME_DONE};
+}
 tp_outcome tp_tool_error(tp_tool_run *run, tp_text text) { return answer(run, true, text); }
-
-tp_outcome tp_tool_defer(tp_tool_run *run, const tp_deferral *deferral, tp_token *ret_token) {
-  ret_token->bits = 0;
-  if (tp__attempt_defer(&run->base, deferral, ret_token) == TP_OK) return (tp_outcome){.kind = TP_OUTCOME_DEFERRED};
-  return tp_tool_error(run, tp_text_of("too many calls are waiting"));
-}
 
 /* ---- the attempt ---- */
 
 static tp_outcome call(tp__attempt *attempt) {
-  tp__tool_run *run = of(attempt);
-  return run->tool.run(run->tool.self, run);
+  handed *h = handed_of(of(attempt));
+  return h->function(h->self, &h->run);
+}
+
+/* A short answer needs no memory of its own. */
+static void say_by_token(tp__tool_attempt *attempt, bool is_error, tp_text text) {
+  tp__arena *arena = &attempt->answer_arena;
+  attempt->said_by_token = true;
+  attempt->said = (tp__tool_said){.flaws = is_error ? TP__SAID_ERROR : 0, .text = {"", 0}};
+  if (text.size == 0) return;
+  attempt->has_arena = true;
+  tp__arena_init(arena, attempt->lot ? tp__tool_lot_blocks(attempt->lot) : &handed_of(attempt)->blocks, attempt->answer,
+                 sizeof attempt->answer, 0);
+  say(&attempt->said, arena, attempt->bytes_max, is_error, text);
 }
 
 /* extra: the text of tp_tool_complete(); NULL for tp_token_complete(), whose reason is the text then. */
-static void accept(tp__attempt *attempt, const tp_outcome *outcome, const void *extra) {
-  tp__tool_run *run = of(attempt);
+static void accept(tp__attempt *base, const tp_outcome *outcome, const void *extra) {
+  tp__tool_attempt *attempt = of(base);
   tp_text text = extra ? *(const tp_text *)extra : tp_text_of(outcome->reason);
-  bool valid = tp_utf8_valid(text, NULL);
-  run->is_error = outcome->kind == TP_OUTCOME_FAILED || !valid;
-  run->no_memory =
-      !tp__arena_text(&run->answer_arena, valid ? text : tp_text_of("the tool's answer was not UTF-8"), &run->text);
-  attempt->answer = (tp_outcome){.kind = outcome->kind};
+  say_by_token(attempt, outcome->kind == TP_OUTCOME_FAILED, text);
+  base->answer = (tp_outcome){.kind = outcome->kind};
+}
+
+/* One that waits in a lot is answered by its token alone; through a token that was mistaken for another kind's it says
+ * nothing. */
+static const tp__tool_said *said_of(tp__tool_attempt *attempt) {
+  return attempt->lot || attempt->said_by_token ? &attempt->said : &handed_of(attempt)->run.said;
+}
+
+/* ---- the ends of many, at once ---- */
+
+/* Till its slot is closed an attempt stays: somebody may be looking at it through its token (tp__slot_hold). */
+static void let_go(tp__tool_attempts *attempts) {
+  tp_token tokens[TP__ENDED_MAX];
+  tp__tool_lot *lot = NULL;
+  uint32_t cells = 0;
+  for (uint32_t i = 0; i < attempts->ended_count; i++) tokens[i] = attempts->ended[i]->base.token;
+  tp__slots_close(tokens, attempts->ended_count);
+  for (uint32_t i = 0; i < attempts->ended_count; i++) {
+    tp__tool_attempt *attempt = attempts->ended[i];
+    if (!tp__attempt_is_last(&attempt->base)) {
+      tp__attempt_unref(&attempt->base);
+      continue;
+    }
+    if (cells > 0 && attempt->lot != lot) {
+      tp__tool_lot_give(lot, cells);
+      cells = 0;
+    }
+    lot = attempt->lot;
+    cells++;
+    if (attempt->has_arena) tp__arena_fini(&attempt->answer_arena);
+  }
+  if (cells > 0) tp__tool_lot_give(lot, cells);
+  attempts->ended_count = 0;
+}
+
+static void note_ended(tp__tool_attempt *attempt) {
+  tp__tool_attempts *attempts = attempt->attempts;
+  if (attempts->ended_count == TP__ENDED_MAX) let_go(attempts);
+  attempts->ended[attempts->ended_count++] = attempt;
+}
+
+void tp__tool_attempts_end(tp__tool_attempts *attempts) {
+  if (attempts->ended_count > 0) let_go(attempts);
+  tp__tool_lots_end(&attempts->lots);
 }
 
 /* Where it was not answered its function may still be running and writing: its answer is not looked at. */
-static void settled(tp__attempt *attempt, tp__attempt_end end) {
-  tp__tool_run *run = of(attempt);
+static void settled(tp__attempt *base, tp__attempt_end end) {
+  tp__tool_attempt *attempt = of(base);
   tp__tool_answer answer = {.end = end,
-                            .refusal = attempt->refusal,
-                            .started_ns = (int64_t)tp__a64_load_acquire(&attempt->started_ns),
-                            .ended_ns = end == TP__ANSWERED ? attempt->ended_ns : tp__now_ns()};
+                            .started_ns = (int64_t)tp__a64_load_acquire(&base->started_ns),
+                            .ended_ns = end == TP__ANSWERED ? base->ended_ns : tp__now_ns()};
   if (end == TP__ANSWERED) {
-    answer.is_error = run->is_error || run->no_memory || attempt->answer.kind >= TP_OUTCOME_FAILED;
-    answer.text = run->no_memory ? tp_text_of("no memory for the tool's answer") : run->text;
+    const tp__tool_said *said = said_of(attempt);
+    answer.is_error = said->flaws || base->answer.kind >= TP_OUTCOME_FAILED;
+    answer.text = tp__tool_said_text(said);
   }
-  run->settled(run->ctx, &answer);
-  tp__attempt_unref(attempt);
+  bool by_message = end == TP__ANSWERED || end == TP__REFUSED;
+  if (attempt->lot && by_message) {
+    note_ended(attempt);
+    attempt->settled(attempt->ctx, &answer); /* the dispatch may end in there, and let go of it */
+    return;
+  }
+  if (by_message) tp__slot_close(base->token);
+  attempt->settled(attempt->ctx, &answer);
+  tp__attempt_unref(base);
 }
 
-static void release(tp__attempt *attempt) {
-  tp__tool_run *run = of(attempt);
-  tp__turn *turn = run->turn;
-  tp__arena_fini(&run->arena);
-  tp__arena_fini(&run->answer_arena);
-  tp__block_give(&turn->runtime->blocks, run, run->block_size);
+static void release(tp__attempt *base) {
+  tp__tool_attempt *attempt = of(base);
+  if (attempt->has_arena) tp__arena_fini(&attempt->answer_arena);
+  if (attempt->lot) {
+    tp__tool_lot_give(attempt->lot, 1);
+    return;
+  }
+  handed *h = handed_of(attempt);
+  tp__turn *turn = h->run.turn;
+  tp__arena_fini(&h->arena);
+  tp__block_give(&turn->runtime->blocks, h, h->block_size);
   tp__turn_unref(turn);
 }
 
-static const tp__attempt_class class = {.call = call, .accept = accept, .settled = settled, .release = release};
+static const tp__attempt_class class = {
+    .call = call, .accept = accept, .settled = settled, .release = release, .closes = true};
 
 tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text) {
   tp_outcome outcome = {.kind = is_error ? TP_OUTCOME_FAILED : TP_OUTCOME_DONE};
   return tp__token_answer(token, &class, &outcome, &text);
 }
 
-static tp__tool_run *new_run(const tp__tool_run_spec *spec) {
-  tp_runtime *runtime = spec->turn->core.runtime;
-  size_t block_size;
-  tp__tool_run *run = tp__block_take(&runtime->blocks, BLOCK_BYTES, &block_size);
-  if (!run) return NULL;
-  memset(run, 0, sizeof *run);
-  tp__arena_init(&run->arena, &runtime->allocator, run + 1, block_size - sizeof *run, 0);
-  tp__arena_init(&run->answer_arena, &runtime->allocator, NULL, 0, 0);
-  if (!tp__arena_text(&run->arena, spec->call_id, &run->call_id) ||
-      !tp__arena_text(&run->arena, spec->arguments, &run->arguments) ||
-      tp__attempt_init(&run->base, &class, &spec->turn->core.strand) != TP_OK) {
-    tp__arena_fini(&run->arena);
-    tp__block_give(&runtime->blocks, run, block_size);
-    return NULL;
+/* ---- a quick tool, on the owner ---- */
+
+/* It waits for something after all: here is the attempt that the token leads to. */
+static tp_status defer_here(tp_tool_run *run, const tp_deferral *deferral, tp_token *ret_token) {
+  tp__tool_lots *lots = &run->attempts->lots;
+  tp__tool_lot *lot;
+  tp_token token;
+  tp__tool_attempt *attempt = tp__tool_lots_take(lots, run->turn, CELL_BYTES, &lot, &token);
+  if (!attempt) return TP_ERR_NO_MEMORY;
+  attempt->lot = lot;
+  attempt->attempts = run->attempts;
+  attempt->bytes_max = run->bytes_max;
+  attempt->said_by_token = attempt->has_arena = false;
+  attempt->said = (tp__tool_said){.text = {"", 0}};
+  tp_status status =
+      tp__attempt_init_deferred(&attempt->base, &class, &run->turn->strand, token, deferral, run->started_ns);
+  if (status != TP_OK) {
+    tp__tool_lots_untake(lots, CELL_BYTES);
+    return status;
   }
-  run->block_size = block_size;
-  run->turn = &spec->turn->core;
-  run->tool = *spec->tool->tool;
-  run->settled = spec->settled;
-  run->ctx = spec->ctx;
-  tp__turn_hold(run->turn);
-  return run;
+  run->attempt = attempt;
+  *ret_token = token;
+  return TP_OK;
 }
 
-/* A quick tool is called here: only when it defers does it wait for anything. */
-static tp__tool_run *run_here(tp__tool_run *run) {
-  tp__attempt *attempt = &run->base;
-  tp__a64_store_relaxed(&attempt->started_ns, (uint64_t)tp__now_ns()); /* no other thread knows it yet */
-  tp_outcome outcome = call(attempt);
-  bool deferred = tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_DEFERRED;
-  if (deferred && (outcome.kind == TP_OUTCOME_DEFERRED || !tp__attempt_revoke(attempt))) {
-    tp__attempt_await(attempt, run->deadline_ns);
-    return run;
-  }
-  if (!deferred) tp__attempt_fini(attempt);
-  if (deferred || outcome.kind == TP_OUTCOME_DEFERRED) {
-    run->is_error = true;
-    run->text = tp_text_of("the tool deferred and answered at once");
-  }
-  attempt->answer = outcome;
-  attempt->ended_ns = tp__now_ns();
-  settled(attempt, attempt->ended_ns > run->deadline_ns ? TP__EXPIRED : TP__ANSWERED);
+tp_outcome tp_tool_defer(tp_tool_run *run, const tp_deferral *deferral, tp_token *ret_token) {
+  ret_token->bits = 0;
+  tp_status status =
+      run->attempt ? tp__attempt_defer(&run->attempt->base, deferral, ret_token) : defer_here(run, deferral, ret_token);
+  if (status == TP_OK) return (tp_outcome){.kind = TP_OUTCOME_DEFERRED};
+  return tp_tool_error(run, tp_text_of("too many calls are waiting"));
+}
+
+/* A function that deferred answers through its token alone. */
+static void say_malformed(tp_tool_run *run) {
+  run->said = (tp__tool_said){.flaws = TP__SAID_ERROR, .text = tp_text_of("the tool deferred and answered at once")};
+}
+
+tp__tool_attempt *tp__tool_run_odd(tp_tool_run *run, const tp_outcome *outcome) {
+  tp__tool_attempt *attempt = run->attempt;
+  if (attempt && (outcome->kind == TP_OUTCOME_DEFERRED || !tp__attempt_revoke(&attempt->base))) return attempt;
+  if (attempt) tp__attempt_unref(&attempt->base);
+  run->attempt = NULL;
+  run->said.flaws |= TP__SAID_ERROR;
+  if (attempt || outcome->kind == TP_OUTCOME_DEFERRED) say_malformed(run);
   return NULL;
 }
 
-tp_reason tp__tool_run_start(const tp__tool_run_spec *spec, tp__tool_run **ret_run) {
-  *ret_run = NULL;
-  tp__tool_run *run = new_run(spec);
-  if (!run) return TP_REASON_NO_MEMORY;
-  const tp_tool *tool = spec->tool->tool;
-  int64_t limit_ns = (int64_t)(tool->limit_ms ? tool->limit_ms : LIMIT_MS) * TP__NS_PER_MS;
-  int64_t now_ns = tp__now_ns(), turn_ns = spec->turn->core.deadline_ns;
-  run->deadline_ns = now_ns + limit_ns < turn_ns ? now_ns + limit_ns : turn_ns;
-  if (tool->quick) {
-    *ret_run = run_here(run);
-    return TP_REASON_NONE;
+void tp__tool_run_await(tp__tool_attempt *attempt, int64_t deadline_ns, tp__tool_settled_fn settled_fn, void *ctx) {
+  attempt->settled = settled_fn;
+  attempt->ctx = ctx;
+  tp__attempt_await(&attempt->base, deadline_ns);
+}
+
+/* ---- any other tool, on a handler thread ---- */
+
+static handed *new_handed(const tp_tool_run *run) {
+  tp_runtime *runtime = run->turn->runtime;
+  size_t block_size;
+  handed *h = tp__block_take(&runtime->blocks, BLOCK_BYTES, &block_size);
+  if (!h) return NULL;
+  *h = (handed){.run = *run, .block_size = block_size, .attempt = {.bytes_max = run->bytes_max}};
+  h->blocks = tp__tool_blocks(runtime);
+  tp__arena_init(&h->arena, &h->blocks, h + 1, block_size - sizeof *h, 0);
+  if (!tp__arena_text(&h->arena, *run->call_id, &h->call_id) ||
+      !tp__arena_text(&h->arena, *run->arguments, &h->arguments) ||
+      tp__attempt_init(&h->attempt.base, &class, &run->turn->strand) != TP_OK) {
+    tp__arena_fini(&h->arena);
+    tp__block_give(&runtime->blocks, h, block_size);
+    return NULL;
   }
-  run->base.pool_item.lane = TP__LANE_UPPER;
-  run->base.pool_item.permits = spec->tool->permits;
-  run->base.pool_item.permits_max = tool->max_concurrent ? tool->max_concurrent : CONCURRENT_MAX;
-  run->base.pool_item.name = spec->tool->name;
-  run->base.pool_item.phase = TP_PHASE_TOOL_PRE;
-  tp_reason refused = tp__attempt_start(&run->base, turn_ns, limit_ns);
-  if (refused) tp__attempt_unref(&run->base);
-  else *ret_run = run;
+  h->run.call_id = &h->call_id;
+  h->run.arguments = &h->arguments;
+  h->run.arena = &h->arena;
+  h->run.attempt = &h->attempt;
+  tp__turn_hold(run->turn);
+  return h;
+}
+
+tp_reason tp__tool_run_start(const tp_tool_run *run, const tp__tool_entry *tool, tp__tool_settled_fn settled_fn,
+                             void *ctx, tp__tool_attempt **ret_attempt) {
+  handed *h = new_handed(run);
+  if (!h) return TP_REASON_NO_MEMORY;
+  h->function = tool->run;
+  h->self = tool->self;
+  h->attempt.settled = settled_fn;
+  h->attempt.ctx = ctx;
+  tp__attempt *base = &h->attempt.base;
+  base->pool_item.lane = TP__LANE_UPPER;
+  base->pool_item.permits = tool->permits;
+  base->pool_item.permits_max = tool->concurrent_max;
+  base->pool_item.name = tool->name.data;
+  base->pool_item.phase = TP_PHASE_TOOL_PRE;
+  tp_reason refused = tp__attempt_start(base, run->turn->deadline_ns, tool->limit_ns);
+  if (refused) tp__attempt_unref(base);
+  else *ret_attempt = &h->attempt;
   return refused;
 }
 
-void tp__tool_run_cancel(tp__tool_run *run) { tp__attempt_expire(&run->base, TP__CANCELLED); }
+void tp__tool_run_cancel(tp__tool_attempt *attempt) { tp__attempt_expire(&attempt->base, TP__CANCELLED); }

@@ -1,35 +1,76 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool_run: the attempt of a tool's function: what it sees as its tp_tool_run. */
+ * tool_run: one run of a tool's function: what it sees as its tp_tool_run, and how its answer comes back. A quick tool
+ * is called on the turn's owner and costs no memory of its own: only when it defers does it get an attempt, with a slot
+ * and a token. Any other tool has its attempt from the start and runs on a handler thread. */
 #ifndef TP__TOOL_RUN_H
 #define TP__TOOL_RUN_H
 
-#include "phases/tools.h"
+#include "phases/tool_lot.h"
+#include "phases/turn.h"
 
-/** What the function came to; text is borrowed from the run. */
+typedef struct tp__tool_entry tp__tool_entry;
+typedef struct tp__tool_attempt tp__tool_attempt;
+
+enum { TP__SAID_ERROR = 1, TP__SAID_NO_MEMORY = 2 };
+
+/** What a tool's function said. */
+typedef struct tp__tool_said {
+  uint32_t flaws; /* TP__SAID_ERROR: the tool could not; TP__SAID_NO_MEMORY: the text was lost */
+  tp_text text;   /* in the arena, cut to the tool's cap */
+} tp__tool_said;
+tp_text tp__tool_said_text(const tp__tool_said *said);
+
+enum { TP__ENDED_MAX = 16 };
+
+/** What the attempts of a dispatch share on the owner. Zero-filled: none yet. */
+typedef struct tp__tool_attempts {
+  tp__tool_lots lots; /* where they come from */
+  uint32_t ended_count;
+  tp__tool_attempt *ended[TP__ENDED_MAX]; /* settled, with their slots still to be closed, all at once */
+} tp__tool_attempts;
+
+/** What the function sees. */
+struct tp_tool_run {
+  tp__turn *turn;
+  const tp_text *call_id, *arguments;
+  int64_t deadline_ns;
+  size_t bytes_max;            /* of the answer: longer ones keep head and tail */
+  tp__arena *arena;            /* of the answer; the thread's that runs the function */
+  tp__tool_attempt *attempt;   /* NULL: on the owner, and it has not deferred */
+  int64_t started_ns;          /* on the owner */
+  tp__tool_attempts *attempts; /* on the owner: where its attempt comes from */
+  tp__tool_said said;
+};
+
+/** How the attempt of a run ended; text is borrowed from the attempt. */
 typedef struct tp__tool_answer {
   tp__attempt_end end;
-  tp_reason refusal; /* with TP__REFUSED */
   bool is_error;
   tp_text text;
   int64_t started_ns, ended_ns; /* 0: its function was not called */
 } tp__tool_answer;
 
-typedef struct tp_tool_run tp__tool_run;
+/** On the owner, once; the attempt goes away when it returns. */
+typedef void (*tp__tool_settled_fn)(void *ctx, const tp__tool_answer *answer);
 
-typedef struct tp__tool_run_spec {
-  tp_turn *turn;
-  const tp__tool_entry *tool;
-  tp_text call_id, arguments; /* copied */
-  /** On the owner, once; the run goes away when it returns. Not called when the start was refused. */
-  void (*settled)(void *ctx, const tp__tool_answer *answer);
-  void *ctx;
-} tp__tool_run_spec;
+/** Owner: a quick tool that was called here did more than answer: it deferred, failed, or both.
+ *  @return NULL: run->said is the answer; else the attempt of a run that waits for its token, to be given to
+ *          tp__tool_run_await() before the owner does anything else. */
+tp__tool_attempt *tp__tool_run_odd(tp_tool_run *run, const tp_outcome *outcome);
+void tp__tool_run_await(tp__tool_attempt *attempt, int64_t deadline_ns, tp__tool_settled_fn settled, void *ctx);
 
-/** Owner: calls a quick tool here, hands any other to a handler thread. settled may be called before it returns.
- *  @return NONE, or why it was not started. *ret_run is NULL when it has settled. */
-tp_reason tp__tool_run_start(const tp__tool_run_spec *spec, tp__tool_run **ret_run);
+/** The dispatch has ended: no attempt of it is open. */
+void tp__tool_attempts_end(tp__tool_attempts *attempts);
+
+/** Copies a text into the arena, cut to its head and tail where it is too long. @return false without memory. */
+bool tp__tool_text(tp__arena *arena, tp_text text, size_t bytes_max, tp_text *ret_copy);
+
+/** Owner: hands the tool to a handler thread. What run points to is copied. settled comes later, never before this
+ *  returns. @return NONE, or why it was not started: then settled is not called. */
+tp_reason tp__tool_run_start(const tp_tool_run *run, const tp__tool_entry *tool, tp__tool_settled_fn settled, void *ctx,
+                             tp__tool_attempt **ret_attempt);
 /** Owner: ends it now as cancelled. */
-void tp__tool_run_cancel(tp__tool_run *run);
+void tp__tool_run_cancel(tp__tool_attempt *attempt);
 
 #endif

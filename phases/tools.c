@@ -1,417 +1,266 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tools.c: a dispatch from its begin to its end, the short way of the calls that need no more, and the public doors. */
 #include "phases/tools.h"
 
-#include <stdio.h>
+#include "phases/tool_call.h"
 
-#include "phases/out.h"
-#include "phases/render.h"
-#include "phases/schema.h"
-#include "phases/tool_run.h"
+enum { BLOCK_BYTES = 2048 };
 
-enum { RESULT_BYTES_MAX = 100000, SUMMARY_BYTES = 512, FIELDS_MAX = 8 };
+static const tp_text no_text = {"", 0};
 
-struct tp__tool_slot {
-  tp__dispatch *dispatch;
-  uint32_t index;
-  const tp__tool_entry *tool;
-  bool settled;
-  tp__tool_run *run; /* open */
-  tp__phase phase;   /* the one under way */
-  tp_field fields[FIELDS_MAX];
-  int64_t started_ns;
-  tp_text signals; /* of tool.pre, rendered: joins the result's text */
-};
-
-const char *tp_tool_result_name(tp_tool_result_kind kind) {
-  switch (kind) {
-    case TP_TOOL_OK:
-      return "ok";
-    case TP_TOOL_HANDLER_ERROR:
-      return "handler_error";
-    case TP_TOOL_INVALID_ARGUMENTS:
-      return "invalid_arguments";
-    case TP_TOOL_UNKNOWN_TOOL:
-      return "unknown_tool";
-    case TP_TOOL_OUT_OF_SCOPE:
-      return "out_of_scope";
-    case TP_TOOL_DENIED:
-      return "denied";
-    case TP_TOOL_TIMED_OUT:
-      return "timed_out";
-    case TP_TOOL_CANCELLED:
-      return "cancelled";
-    case TP_TOOL_CRASHED:
-      return "crashed";
-    case TP_TOOL_SHED:
-      return "shed";
-    case TP_TOOL_INTERRUPTED:
-      return "interrupted";
-  }
-  return "unknown";
-}
-
-static const tp_tool_call *call_of(const tp__tool_slot *slot) { return &slot->dispatch->calls[slot->index]; }
-static tp_tool_result *result_of(const tp__tool_slot *slot) { return &slot->dispatch->results[slot->index]; }
-
-/* ---- the end of a call ---- */
-
-static void one_less_open(tp__dispatch *d) {
+void tp__call_one_less(tp__dispatch *d) {
   if (--d->open > 0) return;
+  tp__tool_attempts_end(&d->attempts);
+  tp__arena_fini(&d->scratch);
+  d->waiting = NULL;
   d->turn->dispatch = NULL;
   d->on_end(d);
 }
 
-static void slot_done(tp__tool_slot *slot) { one_less_open(slot->dispatch); }
+/* Calls of one tool often follow each other. */
+static tp__tool_entry *find_tool(tp__dispatch *d, tp_text name) {
+  if (d->last && tp__text_equal(d->last->name, name)) return d->last;
+  return d->last = tp__toolset_find(d->turn->toolset, name);
+}
 
-/* The one result of a call. text is copied. */
-static void set_result(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
+/* ---- the whole way ---- */
+
+static tp__tool_slot *new_slot(tp__dispatch *d) {
+  tp__tool_slot *slot = tp__arena_alloc(&d->scratch, sizeof *slot);
+  if (!slot) return NULL;
+  *slot = (tp__tool_slot){.dispatch = d};
+  if (d->plain) return slot;
+  slot->gate = tp__arena_alloc(&d->scratch, sizeof *slot->gate);
+  return slot->gate ? slot : NULL;
+}
+
+static void fill_slot(tp__tool_slot *slot, uint32_t index, tp__tool_entry *tool) {
+  slot->index = index;
+  slot->tool = tool;
+  slot->started_ns = 0;
+  slot->settled = slot->done = false;
+  if (slot->gate) slot->gate->signals = no_text;
+  slot->dispatch->open++;
+}
+
+/* The spare one is the call's own as long as it is open. */
+static void leave(tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
-  tp_tool_result *result = result_of(slot);
-  assert(!slot->settled);
-  slot->settled = true;
-  result->kind = kind;
-  result->completion_order = d->completed++;
-  tp__render_parts parts = {.is_result = true, .text = text, .signals = slot->signals};
-  bool whole = !slot->signals.size || tp__render_message(&d->arena, &parts, &text) == TP_OK;
-  if (!whole || !tp__arena_text(&d->arena, text, &result->text)) {
-    result->kind = TP_TOOL_HANDLER_ERROR;
-    result->text = tp_text_of("no memory for the result");
-  }
-  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_TOOL_END,
-                                 .tool_call = call_of(slot),
-                                 .tool_result = result,
-                                 .call_index = slot->index,
-                                 .text = result->text,
-                                 .started_ns = slot->started_ns,
-                                 .ended_ns = slot->started_ns ? slot->started_ns + result->duration_ns : 0});
+  if (slot->done) return;
+  slot->next = d->waiting;
+  d->waiting = slot;
+  d->spare = NULL;
 }
 
-/* A call that never started ends here: no tool.result, no tool.post. */
-static void stop(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
-  set_result(slot, kind, text);
-  slot_done(slot);
+static void shed(tp__dispatch *d, uint32_t index, tp__tool_entry *tool) {
+  tp__tool_slot none = {.dispatch = d};
+  fill_slot(&none, index, tool);
+  tp__call_stop(&none, TP_TOOL_SHED, tp__call_unanswered(TP_TOOL_SHED));
 }
 
-static void put_text(tp__tool_slot *slot, uint32_t *count, uint32_t id, tp_text text) {
-  slot->fields[(*count)++] = (tp_field){.id = id, .text = text};
-}
-
-static void put_int(tp__tool_slot *slot, uint32_t *count, uint32_t id, int64_t number) {
-  slot->fields[(*count)++] = (tp_field){.id = id, .is_int = true, .number = number};
-}
-
-static void put_arguments(tp__tool_slot *slot, uint32_t *count) {
-  const tp_tool_call *call = call_of(slot);
-  slot->fields[(*count)++] =
-      (tp_field){.id = TP_FIELD_ARGUMENTS, .is_value = !call->malformed, .text = call->arguments};
-}
-
-static void begin_phase(tp__tool_slot *slot, uint32_t phase, uint32_t field_count, bool sheltered,
-                        void (*on_end)(tp__phase *run)) {
-  slot->phase = (tp__phase){.turn = slot->dispatch->turn,
-                            .phase = phase,
-                            .sheltered = sheltered,
-                            .fields = slot->fields,
-                            .field_count = field_count,
-                            .on_end = on_end,
-                            .ctx = slot};
-  tp__phase_begin(&slot->phase);
-}
-
-static void take_reminders(tp__tool_slot *slot) {
-  tp__dispatch *d = slot->dispatch;
-  const tp_merged *merged = slot->phase.result.merged;
-  for (size_t i = 0; d->remind && i < tp_merged_count(merged, TP_KIND_REMINDER); i++) {
-    tp_merged_entry entry = tp_merged_get(merged, TP_KIND_REMINDER, i);
-    d->remind(d->turn, entry.subscription, entry.contribution->text, false);
-  }
-}
-
-/* ---- after the run: tool.result, tool.post ---- */
-
-static void post_ended(tp__phase *run) {
-  tp__tool_slot *slot = run->ctx;
-  take_reminders(slot);
-  tp__phase_let_go(&run->result);
-  slot_done(slot);
-}
-
-static void write_arguments(tp__out *out, const void *ctx) {
-  tp__json_value(out, ((const tp_tool_call *)ctx)->arguments);
-}
-
-/* The arguments as JSON, bounded; empty where there is no memory for it, or nobody to read it. */
-static tp_text input_summary(tp__tool_slot *slot) {
-  tp_text text = {NULL, 0};
-  if (!tp__turn_plan(&slot->dispatch->turn->core, TP_PHASE_TOOL_POST)) return text;
-  if (tp__out_twice(&slot->dispatch->arena, write_arguments, call_of(slot), &text) != TP_OK) return (tp_text){NULL, 0};
-  return (tp_text){text.data, tp__utf8_cut(text, SUMMARY_BYTES)};
-}
-
-static void begin_post(tp__tool_slot *slot) {
-  const tp_tool_result *result = result_of(slot);
-  bool ok = result->kind == TP_TOOL_OK;
-  tp_text preview = {result->text.data, tp__utf8_cut(result->text, SUMMARY_BYTES)};
-  uint32_t count = 0;
-  put_text(slot, &count, TP_FIELD_TOOL, call_of(slot)->name);
-  put_text(slot, &count, TP_FIELD_STATUS, tp_text_of(ok ? "success" : "failure"));
-  put_int(slot, &count, TP_FIELD_DURATION_MS, result->duration_ns / TP__NS_PER_MS);
-  put_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
-  put_text(slot, &count, TP_FIELD_OUTPUT_SUMMARY, ok ? preview : (tp_text){NULL, 0});
-  put_text(slot, &count, TP_FIELD_ERROR_MESSAGE, ok ? (tp_text){NULL, 0} : preview);
-  begin_phase(slot, TP_PHASE_TOOL_POST, count, true, post_ended);
-}
-
-static tp_tool_result_kind kind_of(const tp__tool_answer *answer) {
-  switch (answer->end) {
-    case TP__ANSWERED:
-      return answer->is_error ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK;
-    case TP__EXPIRED:
-      return TP_TOOL_TIMED_OUT;
-    case TP__CANCELLED:
-      return TP_TOOL_CANCELLED;
-    case TP__REFUSED:
-      break;
-  }
-  return TP_TOOL_SHED;
-}
-
-static tp_text text_without_answer(tp_tool_result_kind kind) {
-  switch (kind) {
-    case TP_TOOL_TIMED_OUT:
-      return tp_text_of("the tool did not answer in time");
-    case TP_TOOL_CANCELLED:
-      return tp_text_of("the call was cancelled");
-    default:
-      return tp_text_of("no thread could be had for the tool; try again later");
-  }
-}
-
-/* Head and tail of a result that is too long, with a note between them of what is gone. */
-static tp_text capped(tp__tool_slot *slot, tp_text text) {
-  size_t cap = slot->tool->tool->result_bytes_max ? slot->tool->tool->result_bytes_max : RESULT_BYTES_MAX;
-  if (text.size <= cap) return text;
-  size_t head = tp__utf8_cut(text, cap / 2), tail = text.size - cap / 2;
-  while (tail < text.size && ((unsigned char)text.data[tail] & 0xC0) == 0x80) tail++;
-  tp__arena *arena = &slot->dispatch->arena;
-  tp_text cut = tp__arena_printf(arena, "%.*s\n[… %zu bytes left out …]\n%.*s", (int)head, text.data, tail - head,
-                                 (int)(text.size - tail), text.data + tail);
-  return cut.data ? cut : (tp_text){text.data, head};
-}
-
-static void result_ended(tp__phase *run) {
-  tp__tool_slot *slot = run->ctx;
-  tp_tool_result *result = result_of(slot);
-  tp_text text = result->text;
-  if (tp_merged_replaced(run->result.merged, TP_FIELD_RESULT))
-    text = tp_merged_text(run->result.merged, TP_FIELD_RESULT);
-  set_result(slot, result->kind, capped(slot, text));
-  tp__phase_let_go(&run->result);
-  begin_post(slot);
-}
-
-static void run_settled(void *ctx, const tp__tool_answer *answer) {
-  tp__tool_slot *slot = ctx;
-  tp__dispatch *d = slot->dispatch;
-  tp_tool_result *result = result_of(slot);
-  tp_tool_result_kind kind = kind_of(answer);
-  tp_text text = answer->end == TP__ANSWERED ? capped(slot, answer->text) : text_without_answer(kind);
-  slot->run = NULL;
-  if (!answer->started_ns) { /* it never got a thread */
-    stop(slot, kind, text);
+static void begin_one(tp__dispatch *d, uint32_t index) {
+  tp__tool_entry *tool = find_tool(d, d->calls[index].name);
+  d->results[index] = (tp_tool_result){.call_id = tp__call_id(d, index), .name = tp__call_name(d, index, tool)};
+  if (!d->spare && !(d->spare = new_slot(d))) {
+    shed(d, index, tool);
     return;
   }
-  slot->started_ns = answer->started_ns;
-  result->started = true;
-  result->duration_ns = answer->ended_ns - answer->started_ns;
-  result->kind = kind;
-  if (!tp__arena_text(&d->arena, text, &result->text)) result->text = (tp_text){NULL, 0};
-  uint32_t count = 0;
-  put_text(slot, &count, TP_FIELD_TOOL, call_of(slot)->name);
-  put_text(slot, &count, TP_FIELD_RESULT, result->text);
-  begin_phase(slot, TP_PHASE_TOOL_RESULT, count, true, result_ended);
+  tp__tool_slot *slot = d->spare;
+  fill_slot(slot, index, tool);
+  tp__call_begin(slot);
+  leave(slot);
 }
 
-/* ---- before the run: scope, schema, policy, tool.pre ---- */
+/* ---- the short way ----
+ *
+ * Most calls of most turns: no phase of tools has subscriptions, nothing speaks against the call, it has no arguments
+ * to check, and the tool is quick. Such a call has nothing to keep beyond its run, and what the whole way looks at for
+ * each call was looked at once. The results and the events are the same. */
 
-/* Nothing begins once the turn was cancelled or its time is up. @return whether the call was stopped. */
-static bool stopped_by_turn(tp__tool_slot *slot) {
-  const tp__dispatch *d = slot->dispatch;
-  const tp__turn *core = &d->turn->core;
-  tp_tool_result_kind kind = d->cancelled || core->is_cancelled  ? TP_TOOL_CANCELLED
-                             : tp__now_ns() >= core->deadline_ns ? TP_TOOL_TIMED_OUT
-                                                                 : TP_TOOL_OK;
-  if (kind == TP_TOOL_OK) return false;
-  stop(slot, kind, text_without_answer(kind));
+static bool is_plain(const tp__dispatch *d, tp__tool_entry *tool) {
+  return tool && tool->quick && tool->takes_any && tp__call_policy(d, tool) == TP__TOOL_FREE;
+}
+
+static void wait_plainly(tp__dispatch *d, uint32_t index, tp__tool_entry *tool, tp__tool_attempt *attempt) {
+  tp__tool_slot *slot = d->spare;
+  tp_tool_result *result = &d->results[index];
+  *result = (tp_tool_result){.call_id = result->call_id, .name = result->name};
+  d->run.attempt = NULL;
+  fill_slot(slot, index, tool);
+  slot->started_ns = d->run.started_ns;
+  tp__call_wait(slot, attempt);
+  leave(slot);
+}
+
+/* @return whether calls of this name may go the short way. */
+static bool take_tool(tp__dispatch *d, tp_text name) {
+  tp__tool_entry *tool = find_tool(d, name);
+  if (!is_plain(d, tool)) return false;
+  tp__call_fill_tool(d, tool);
   return true;
 }
 
-static void begin_run(tp__tool_slot *slot) {
-  tp__dispatch *d = slot->dispatch;
-  if (stopped_by_turn(slot)) return;
-  slot->started_ns = tp__now_ns();
-  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_TOOL_BEGIN, .tool_call = call_of(slot), .call_index = slot->index});
-  tp__tool_run_spec spec = {.turn = d->turn,
-                            .tool = slot->tool,
-                            .call_id = result_of(slot)->call_id,
-                            .arguments = call_of(slot)->arguments,
-                            .settled = run_settled,
-                            .ctx = slot};
-  tp__tool_run *run;
-  tp_reason refused = tp__tool_run_start(&spec, &run);
-  if (refused) stop(slot, TP_TOOL_SHED, text_without_answer(TP_TOOL_SHED));
-  else if (run) slot->run = run; /* else it has settled, and the slot may be gone */
+static inline bool same_name(const tp_text *a, const tp_text *b) { return a->data == b->data && a->size == b->size; }
+
+/* @return the first call from here on that has to go the whole way. */
+static uint32_t run_plainly(tp__dispatch *d, uint32_t index) {
+  const tp_tool_call *call = &d->calls[index], *before = NULL;
+  tp_tool_result *result = &d->results[index];
+  for (; index < d->count; index++, before = call++, result++) {
+    if (!(before && same_name(&call->name, &before->name)) && !take_tool(d, call->name)) break;
+    if (call->malformed || !tp__call_is_empty_map(call->arguments) || !tp__call_may_begin(d)) break;
+    if (!d->spare && !(d->spare = new_slot(d))) break;
+    tp__tool_entry *tool = d->last;
+    result->kind = TP_TOOL_OK;
+    result->started = true;
+    result->call_id = call->id.size == 0 && index < TP__NUMBERED ? tp__call_numbered(index) : tp__call_id(d, index);
+    result->name = tool->name;
+    if (d->tells) tp__call_tell(d, &d->begin, call, index);
+    tp__call_fill_run(d, call, result, tool->limit_ns);
+    tp__tool_attempt *attempt = tp__call_here(d, tool);
+    if (attempt) {
+      wait_plainly(d, index, tool, attempt);
+      continue;
+    }
+    tp__call_copy_text(&result->text, &d->run.said.text);
+    if (d->run.said.flaws || d->now_ns > d->run.deadline_ns) result->kind = tp__call_kind_here(d, &result->text);
+    result->completion_order = d->completed++;
+    result->duration_ns = tp__call_duration_here(d);
+    if (d->tells) tp__call_tell_end(d, call, result, index, d->run.started_ns);
+  }
+  return index;
 }
 
-static void deny(tp__tool_slot *slot, const char *by, tp_text reason) {
-  tp__dispatch *d = slot->dispatch;
-  tp_text text;
-  if (tp__render_blocked(&d->arena, by, reason, &text) != TP_OK) text = tp_text_of("the call was denied");
-  tp__log(d->turn->core.runtime, TP_LOG_INFO, "a tool call was denied by %s", by);
-  if (d->remind) d->remind(d->turn, by, text, true);
-  stop(slot, TP_TOOL_DENIED, text);
-}
-
-/* The signals of the gates go with the call's result. Where there is no memory for them, they are lost. */
-static void take_signals(tp__tool_slot *slot) {
-  const tp_merged *merged = slot->phase.result.merged;
-  if (!merged || merged->lists[TP_KIND_SIGNAL].count == 0) return;
-  if (tp__render_signals(&slot->dispatch->arena, "tool.pre", &merged->lists[TP_KIND_SIGNAL], &slot->signals) != TP_OK)
-    slot->signals = (tp_text){NULL, 0};
-}
-
-static void gate_ended(tp__phase *run) {
-  tp__tool_slot *slot = run->ctx;
-  tp_phase_result *result = &run->result;
-  const char *by = result->subscription ? result->subscription : "tool.pre";
-  bool passed = run->status == TP_OK && result->outcome == TP_OK;
-  bool ask = passed && result->verdict == TP_OUTCOME_ASK;
-  slot->dispatch->open++; /* the result is let go after the call was stopped */
-  take_reminders(slot);
-  take_signals(slot);
-  bool stopped = stopped_by_turn(slot); /* what its gates made of that is not their verdict */
-  if (stopped) passed = false;
-  else if (result->outcome == TP_ERR_CANCELLED) stop(slot, TP_TOOL_CANCELLED, text_without_answer(TP_TOOL_CANCELLED));
-  else if (ask) deny(slot, by, tp_text_of("it asks a person, and there is no channel to ask"));
-  else if (!passed) deny(slot, by, run->status == TP_OK ? result->reason : tp_text_of(tp_status_text(run->status)));
-  tp__phase_let_go(result);
-  if (passed && !ask) begin_run(slot);
-  slot_done(slot);
-}
-
-static void begin_gate(tp__tool_slot *slot) {
-  uint32_t count = 0;
-  put_text(slot, &count, TP_FIELD_TOOL, call_of(slot)->name);
-  put_arguments(slot, &count);
-  begin_phase(slot, TP_PHASE_TOOL_PRE, count, false, gate_ended);
-}
-
-/* A policy `tool` with value deny or ask is applied before the gates, and no verdict lifts it. */
-static tp_text policy_of(const tp__tool_slot *slot) {
-  const tp__turn_sets *sets = slot->dispatch->turn->core.sets;
-  return sets ? tp__turn_sets_policy(sets, tp_text_of("tool"), call_of(slot)->name) : (tp_text){NULL, 0};
-}
-
-static void begin_call(tp__tool_slot *slot) {
-  const tp_tool_call *call = call_of(slot);
-  char message[TP__SCHEMA_MESSAGE_SIZE];
-  slot->tool = tp__toolset_find(slot->dispatch->turn->toolset, call->name);
-  tp_text policy = policy_of(slot);
-  if (stopped_by_turn(slot)) return;
-  if (!slot->tool) {
-    stop(slot, TP_TOOL_UNKNOWN_TOOL, tp_text_of("there is no tool of that name"));
-  } else if (call->malformed) {
-    stop(slot, TP_TOOL_INVALID_ARGUMENTS, tp_text_of("the arguments are not a JSON object"));
-  } else if (tp__text_is(policy, "deny")) {
-    deny(slot, "policy", tp_text_of("the turn's policy denies this tool"));
-  } else if (tp__text_is(policy, "ask")) {
-    deny(slot, "policy", tp_text_of("the policy asks a person, and there is no channel to ask"));
-  } else if (tp__schema_validate(slot->tool->tool->schema, call->arguments, message, sizeof message) != TP_OK) {
-    stop(slot, TP_TOOL_INVALID_ARGUMENTS, tp_text_of(message));
-  } else {
-    begin_gate(slot);
+static void begin_all(tp__dispatch *d) {
+  for (uint32_t i = 0; i < d->count; i++) {
+    if (d->plain) i = run_plainly(d, i);
+    if (i < d->count) begin_one(d, i);
   }
 }
 
 /* ---- the dispatch ---- */
 
-static bool name_results(tp__dispatch *d) {
-  for (size_t i = 0; i < d->count; i++) {
-    d->results[i] = (tp_tool_result){0};
-    if (d->calls[i].id.size == 0) d->results[i].call_id = tp__arena_printf(&d->arena, "call-%zu", i);
-    else if (!tp__arena_text(&d->arena, d->calls[i].id, &d->results[i].call_id)) return false;
-    if (!d->results[i].call_id.data || !tp__arena_text(&d->arena, d->calls[i].name, &d->results[i].name)) return false;
+/* That of the last dispatch where the turn has kept it: what its results point to stays in it. */
+static tp__dispatch *take_dispatch(tp_turn *turn) {
+  tp__link *kept = &turn->kept_dispatches;
+  if (!tp__list_empty(kept)) {
+    tp__dispatch *d = TP__CONTAINER(kept->next, tp__dispatch, kept);
+    tp__list_remove(&d->kept);
+    return d;
   }
-  return true;
+  size_t block_size;
+  tp__dispatch *d = tp__block_take(&turn->core.runtime->blocks, BLOCK_BYTES, &block_size);
+  if (!d) return NULL;
+  memset(d, 0, sizeof *d);
+  d->turn = turn;
+  d->block_size = block_size;
+  d->run.turn = &turn->core;
+  d->run.arena = &d->texts;
+  d->run.attempts = &d->attempts;
+  d->tells = turn->on_event != NULL;
+  d->timestamps = turn->core.runtime->options.timestamps;
+  d->begin.kind = TP_EVENT_TOOL_BEGIN;
+  d->end.kind = TP_EVENT_TOOL_END;
+  d->blocks = tp__tool_blocks(turn->core.runtime);
+  tp__arena_init(&d->texts, &d->blocks, d + 1, block_size - sizeof *d, 0);
+  return d;
+}
+
+static bool has_plan(const tp__dispatch *d, uint32_t phase) { return tp__turn_plan(&d->turn->core, phase) != NULL; }
+
+static void say_whose(tp__dispatch *d) {
+  memcpy(d->begin.ids, d->turn->core.ids, sizeof d->begin.ids);
+  memcpy(d->end.ids, d->turn->core.ids, sizeof d->end.ids);
+}
+
+static void prepare(tp__dispatch *d) {
+  if (d->tells && d->begin.ids[TP_ID_TURN].size == 0) say_whose(d);
+  d->open = 1; /* whoever goes through the calls: the end comes only when every one has begun */
+  d->completed = 0;
+  d->last = NULL; /* the turn may have other tools by now */
+  d->has_pre = has_plan(d, TP_PHASE_TOOL_PRE);
+  d->has_result = has_plan(d, TP_PHASE_TOOL_RESULT);
+  d->has_post = has_plan(d, TP_PHASE_TOOL_POST);
+  d->plain = !d->has_pre && !d->has_result && !d->has_post;
+  d->spare = NULL;
+  tp__arena_init(&d->scratch, &d->blocks, d->first, sizeof d->first, 0);
+  tp__call_look_at_clock(d);
+}
+
+static tp__dispatch *new_dispatch(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tool_result *results,
+                                  void (*on_end)(tp__dispatch *dispatch), void *ctx) {
+  tp__dispatch *d = take_dispatch(turn);
+  if (!d) return NULL;
+  d->calls = calls;
+  d->count = count;
+  d->results = results;
+  d->on_end = on_end;
+  d->ctx = ctx;
+  d->remind = NULL;
+  d->calls_stay = true;
+  return d;
+}
+
+/* Results live as long as the turn. */
+static void keep(tp__dispatch *d) { tp__list_push(&d->turn->kept_dispatches, &d->kept); }
+
+/* The dispatch may be gone afterwards. */
+static tp_status go(tp__dispatch *d) {
+  size_t bytes = tp__call_id_bytes(d);
+  d->id_room = bytes ? tp__arena_alloc(&d->texts, bytes) : NULL;
+  if (bytes && !d->id_room) {
+    keep(d);
+    return TP_ERR_NO_MEMORY;
+  }
+  prepare(d);
+  d->turn->dispatch = d;
+  begin_all(d);
+  tp__call_one_less(d);
+  return TP_OK;
 }
 
 tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tool_result *results,
                              tp__remind_fn remind, void (*on_end)(tp__dispatch *dispatch), void *ctx,
                              tp__dispatch **ret_dispatch) {
-  const tp_allocator *allocator = &turn->core.runtime->allocator;
-  tp__dispatch *d = tp__alloc_zero(allocator, sizeof *d);
+  tp__dispatch *d = new_dispatch(turn, calls, count, results, on_end, ctx);
   if (!d) return TP_ERR_NO_MEMORY;
-  tp__arena_init(&d->arena, allocator, NULL, 0, 0);
-  d->turn = turn;
-  d->calls = calls;
-  d->results = results;
-  d->count = count;
   d->remind = remind;
-  d->on_end = on_end;
-  d->ctx = ctx;
-  d->slots = tp__alloc_zero(allocator, (count ? count : 1) * sizeof *d->slots);
-  if (!d->slots || !name_results(d)) {
-    tp__dispatch_free(d);
-    return TP_ERR_NO_MEMORY;
-  }
   *ret_dispatch = d;
-  turn->dispatch = d;
-  d->open = count + 1; /* this function's own: the end comes only when every call has begun */
-  for (size_t i = 0; i < count; i++) {
-    d->slots[i].dispatch = d;
-    d->slots[i].index = (uint32_t)i;
-    begin_call(&d->slots[i]);
-  }
-  one_less_open(d);
-  return TP_OK;
+  return go(d);
 }
 
 /* Gates under way are ended by the turn's cancel, which comes here last. */
 void tp__dispatch_cancel(tp__dispatch *d) {
-  d->cancelled = true;
   d->open++; /* stays till every slot was looked at */
-  for (size_t i = 0; i < d->count; i++)
-    if (d->slots[i].run) tp__tool_run_cancel(d->slots[i].run);
-  one_less_open(d);
+  for (tp__tool_slot *slot = d->waiting; slot; slot = slot->next)
+    if (slot->run) tp__tool_run_cancel(slot->run);
+  tp__call_one_less(d);
 }
 
 void tp__dispatch_free(tp__dispatch *d) {
   if (!d) return;
-  const tp_allocator *allocator = &d->turn->core.runtime->allocator;
-  tp__arena_fini(&d->arena);
-  tp__release(allocator, d->slots, (d->count ? d->count : 1) * sizeof *d->slots);
-  tp__release(allocator, d, sizeof *d);
+  tp__arena_fini(&d->texts);
+  tp__block_give(&d->turn->core.runtime->blocks, d, d->block_size);
 }
 
 /* ---- the public doors ---- */
 
-static void sync_ended(tp__dispatch *d) { *(bool *)d->ctx = true; }
-
-/* Results live as long as the turn. */
-static void keep(tp_turn *turn, tp__dispatch *d) { tp__list_push(&turn->kept_dispatches, &d->kept); }
+static void sync_ended(tp__dispatch *d) {
+  *(bool *)d->ctx = true;
+  keep(d);
+}
 
 tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tool_result *results,
                        tp_fault *fault) {
   TP__TRY(tp__become_owner(fault, "tp_tools_run"));
   bool done = false;
-  tp__dispatch *d;
   tp_status status = tp__turn_enter(turn);
   if (status == TP_OK) {
-    status = tp__dispatch_begin(turn, calls, count, results, NULL, sync_ended, &done, &d);
-    if (status == TP_OK) {
-      tp__strand_wait(&turn->core.strand, &done);
-      keep(turn, d);
-    }
+    tp__dispatch *d = new_dispatch(turn, calls, count, results, sync_ended, &done);
+    if (d) d->calls_stay = false;
+    status = d ? go(d) : TP_ERR_NO_MEMORY;
+    if (status == TP_OK) tp__strand_wait(&turn->core.strand, &done);
     tp__turn_exit(turn);
   }
   tp__thread_local_set(NULL);
@@ -422,37 +271,51 @@ static void submitted_ended(tp__dispatch *d) {
   tp_turn *turn = d->turn;
   tp_tools_end_fn on_end = turn->operation.on_tools_end;
   void *ctx = turn->operation.ctx;
-  keep(turn, d);
+  keep(d);
   tp__a32_store_release(&turn->core.busy, 0);
   on_end(ctx, d->results, d->count);
 }
 
-/* Where there is no memory to begin, every call ends as shed. */
+/* Where there is no memory for the ids, every call ends as shed. */
 static void submitted_delivered(tp__message *message) {
   tp_turn *turn = TP__CONTAINER(message, tp_turn, operation.message);
   tp__operation *op = &turn->operation;
-  tp__dispatch *d;
-  tp_status status = tp__dispatch_begin(turn, op->calls, op->call_count, op->results, NULL, submitted_ended, NULL, &d);
-  if (status == TP_OK) return;
-  for (size_t i = 0; i < op->call_count; i++)
-    op->results[i] = (tp_tool_result){.kind = TP_TOOL_SHED, .text = tp_text_of("no memory to run the calls")};
+  tp__dispatch *d = take_dispatch(turn); /* that of the submit */
+  tp_tool_result *results = d->results;
+  size_t count = d->count;
+  if (go(d) == TP_OK) return;
+  for (size_t i = 0; i < count; i++)
+    results[i] = (tp_tool_result){.kind = TP_TOOL_SHED, .text = tp__call_unanswered(TP_TOOL_SHED)};
   tp__a32_store_release(&turn->core.busy, 0);
-  op->on_tools_end(op->ctx, op->results, op->call_count);
+  op->on_tools_end(op->ctx, results, count);
 }
 
-static bool copy_calls(tp_turn *turn, const tp_tool_call *calls, size_t count) {
-  tp__arena *arena = &turn->operations_arena;
-  tp_tool_call *copy = tp__arena_alloc(arena, (count ? count : 1) * sizeof *copy);
-  turn->operation.results = tp__arena_zero(arena, (count ? count : 1) * sizeof(tp_tool_result));
-  if (!copy || !turn->operation.results) return false;
-  for (size_t i = 0; i < count; i++) {
-    copy[i] = calls[i];
-    if (!tp__arena_text(arena, calls[i].id, &copy[i].id) || !tp__arena_text(arena, calls[i].name, &copy[i].name) ||
-        !tp__arena_text(arena, calls[i].arguments, &copy[i].arguments))
-      return false;
+static char *put_copy(char *room, tp_text *text) {
+  if (text->size == 0) {
+    *text = no_text;
+    return room;
   }
-  turn->operation.calls = copy;
-  turn->operation.call_count = count;
+  memcpy(room, text->data, text->size);
+  room[text->size] = '\0';
+  text->data = room;
+  return room + text->size + 1;
+}
+
+/* The host's calls, and room for their results, where the results' texts are. */
+static bool copy_calls(tp__dispatch *d, const tp_tool_call *calls) {
+  size_t bytes = d->count * (sizeof *calls + sizeof *d->results);
+  for (size_t i = 0; i < d->count; i++) bytes += calls[i].id.size + calls[i].name.size + calls[i].arguments.size + 3;
+  tp_tool_call *copy = tp__arena_alloc(&d->texts, bytes);
+  if (!copy) return false;
+  d->calls = copy;
+  d->results = (tp_tool_result *)(copy + d->count);
+  char *room = (char *)(d->results + d->count);
+  for (size_t i = 0; i < d->count; i++) {
+    copy[i] = calls[i];
+    room = put_copy(room, &copy[i].id);
+    room = put_copy(room, &copy[i].name);
+    room = put_copy(room, &copy[i].arguments);
+  }
   return true;
 }
 
@@ -462,10 +325,13 @@ tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *calls, size_t count
     return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use tp_tools_run()");
   tp_status status = tp__turn_begin_operation(&turn->core);
   if (status != TP_OK) return tp__fail(fault, status, NULL, "the operation was not begun: %s", tp_status_text(status));
-  if (!copy_calls(turn, calls, count)) {
+  tp__dispatch *d = new_dispatch(turn, calls, count, NULL, submitted_ended, NULL);
+  if (!d || !copy_calls(d, calls)) {
+    if (d) keep(d);
     tp__a32_store_release(&turn->core.busy, 0);
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the calls");
   }
+  keep(d); /* no cancel may find it before it has begun */
   turn->operation.on_tools_end = on_end;
   turn->operation.ctx = ctx;
   turn->operation.message.deliver = submitted_delivered;

@@ -9,51 +9,87 @@
 #ifndef TP__TOOLS_H
 #define TP__TOOLS_H
 
-#include "phases/turn.h"
+#include "phases/tool_run.h"
+
+/** What the turn's policies say of a tool. */
+typedef enum tp__tool_policy { TP__TOOL_FREE = 0, TP__TOOL_DENY = 1, TP__TOOL_ASK = 2 } tp__tool_policy;
 
 /** A tool of the turn. */
-typedef struct tp__tool_entry {
+struct tp__tool_entry {
+  tp_tool_fn run;
+  void *self;
+  bool quick;
+  bool takes_any; /* map of arguments: it has no schema */
+  tp__tool_policy policy;
+  const void *sets; /* by which policy was judged: the turn's, of this version */
+  int64_t limit_ns;
+  size_t result_bytes_max;
+  uint32_t concurrent_max;
   const tp_tool *tool;
   const char *owner;
-  const char *name; /* lives as long as the runtime */
+  tp_text name; /* with a NUL behind it; lives as long as the runtime */
   tp__permits *permits;
-} tp__tool_entry;
+};
 
 struct tp__toolset {
   tp_runtime *runtime;
+  tp_allocator blocks;
   tp__arena arena; /* the descriptors */
   tp__tool_entry *entries;
   size_t count;
+  uint32_t *places; /* by the hash of a name: index + 1, 0 is free */
+  uint32_t mask;
+  size_t block_size;
 };
 
 /** The tools of a merged turn.pre_tool_materialization, copied. */
 tp_status tp__toolset_new(tp__upper *upper, const tp_merged *merged, tp__toolset **ret_toolset);
 /** Accepts NULL. */
 void tp__toolset_free(tp__toolset *toolset);
-const tp__tool_entry *tp__toolset_find(const tp__toolset *toolset, tp_text name);
+/** @return NULL: there is none. toolset may be NULL. */
+tp__tool_entry *tp__toolset_find(const tp__toolset *toolset, tp_text name);
 
 /** A reminder that a call left behind. @param block  it says why the call was blocked. */
 typedef void (*tp__remind_fn)(tp_turn *turn, const char *subscription, tp_text text, bool block);
 
 typedef struct tp__tool_slot tp__tool_slot;
 
+/** One block of memory, which a turn that its host drives keeps for its next dispatch. */
 struct tp__dispatch {
   tp_turn *turn;
-  tp__arena arena; /* what the results point to */
   const tp_tool_call *calls;
   tp_tool_result *results;
   size_t count;
-  tp__tool_slot *slots;
-  size_t open;
+  size_t open; /* calls that are not settled, and whoever still goes through them */
   uint32_t completed;
-  bool cancelled;
-  tp__link kept;        /* in turn->kept_dispatches, when it has ended and its results are still read */
+  bool has_pre, has_result, has_post; /* whether these phases of tools have subscriptions */
+  bool plain;                         /* none of them has */
+  bool tells;                         /* somebody listens to events */
+  tp_timestamps timestamps;
+  bool stale;                 /* now_ns is older than what was done since */
+  int64_t now_ns;             /* when somebody looked last: the end of one call is the start of the next */
+  tp__tool_entry *last;       /* the tool that was looked up last */
+  tp__tool_slot *spare;       /* for the next call that does not end where it began */
+  tp__tool_slot *waiting;     /* of calls that did not end where they began */
+  tp_tool_run run;            /* of a quick tool: one after the other */
+  tp__tool_attempts attempts; /* for those that defer */
+  tp_event begin, end;        /* whose they are was filled in once */
+  int64_t wall_ns;            /* when their unix_ms was looked at */
+  tp_allocator blocks;
+  tp__arena texts;      /* what the results point to */
+  tp__arena scratch;    /* the slots: gone with the end */
+  char *id_room;        /* for the next id that is copied */
+  bool calls_stay;      /* ids and names need no copy */
   tp__remind_fn remind; /* may be NULL */
   void (*on_end)(tp__dispatch *dispatch);
   void *ctx;
+  tp__link kept; /* in turn->kept_dispatches, when it has ended and its results are still read */
+  size_t block_size;
+  char first[192]; /* the first bytes of scratch */
 };
 
-/** Begins; on_end may be called before it returns. calls stay till then; results' texts till tp__dispatch_free().
+/** Begins; on_end may be called before it returns. calls and what they point to stay as long as the results are read;
+ *  results' texts till tp__dispatch_free().
  *  @return TP_OK; TP_ERR_NO_MEMORY, and on_end is not called. */
 tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tool_result *results,
                              tp__remind_fn remind, void (*on_end)(tp__dispatch *dispatch), void *ctx,

@@ -54,6 +54,8 @@ void tp__tool_permits_free(tp__upper *upper) {
 
 /* ---- the tools of a turn ---- */
 
+enum { RESULT_BYTES_MAX = 100000, LIMIT_MS = 120000, CONCURRENT_MAX = 16 };
+
 static size_t count_tools(const tp_merged *merged) {
   size_t count = 0;
   for (size_t i = 0; i < tp_merged_count(merged, TP_KIND_TOOL_BUNDLE); i++)
@@ -61,26 +63,81 @@ static size_t count_tools(const tp_merged *merged) {
   return count;
 }
 
-static tp_status add_bundle(tp__toolset *set, tp__upper *upper, tp_merged_entry bundle) {
-  tp_contribution copy;
-  TP__TRY(tp__contribution_copy(&set->arena, bundle.contribution, &copy));
-  for (uint32_t i = 0; i < copy.tool_count; i++) {
-    const char *name;
-    tp__permits *permits = tp__tool_permits(upper, bundle.owner, copy.tools[i].name, &name);
-    if (!permits) return TP_ERR_NO_MEMORY;
-    set->entries[set->count++] = (tp__tool_entry){&copy.tools[i], bundle.owner, name, permits};
+/* Eight bytes at a time: a name has few. Whoever makes names collide slows down his own tools. */
+static uint32_t hash_of(tp_text name) {
+  const uint64_t prime = UINT64_C(0x9E3779B97F4A7C15);
+  uint64_t hash = name.size, eight;
+  for (; name.size >= sizeof eight; name.data += sizeof eight, name.size -= sizeof eight) {
+    memcpy(&eight, name.data, sizeof eight);
+    hash = (hash ^ eight) * prime;
+    hash ^= hash >> 32;
   }
+  eight = 0;
+  for (size_t i = 0; i < name.size; i++) eight = eight << 8 | (unsigned char)name.data[i];
+  hash = (hash ^ eight) * prime;
+  return (uint32_t)(hash >> 32);
+}
+
+static void enter(tp__toolset *set, uint32_t index) {
+  uint32_t place = hash_of(set->entries[index].name) & set->mask;
+  while (set->places[place]) place = (place + 1) & set->mask;
+  set->places[place] = index + 1;
+}
+
+/* The places are never more than half full, so there is a free one to stop at. */
+tp__tool_entry *tp__toolset_find(const tp__toolset *set, tp_text name) {
+  if (!set) return NULL;
+  for (uint32_t place = hash_of(name) & set->mask; set->places[place]; place = (place + 1) & set->mask) {
+    tp__tool_entry *entry = &set->entries[set->places[place] - 1];
+    if (tp__text_equal(entry->name, name)) return entry;
+  }
+  return NULL;
+}
+
+static tp_status add_tool(tp__toolset *set, tp__upper *upper, const char *owner, const tp_tool *tool) {
+  const char *name;
+  tp__permits *permits = tp__tool_permits(upper, owner, tool->name, &name);
+  if (!permits) return TP_ERR_NO_MEMORY;
+  set->entries[set->count] =
+      (tp__tool_entry){.run = tool->run,
+                       .self = tool->self,
+                       .quick = tool->quick,
+                       .takes_any = tool->schema.size == 0,
+                       .tool = tool,
+                       .owner = owner,
+                       .name = tp_text_of(name),
+                       .permits = permits,
+                       .concurrent_max = tool->max_concurrent ? tool->max_concurrent : CONCURRENT_MAX,
+                       .result_bytes_max = tool->result_bytes_max ? tool->result_bytes_max : RESULT_BYTES_MAX,
+                       .limit_ns = (int64_t)(tool->limit_ms ? tool->limit_ms : LIMIT_MS) * TP__NS_PER_MS};
+  enter(set, (uint32_t)set->count++);
   return TP_OK;
 }
 
+static tp_status add_bundle(tp__toolset *set, tp__upper *upper, tp_merged_entry bundle) {
+  tp_contribution copy;
+  TP__TRY(tp__contribution_copy(&set->arena, bundle.contribution, &copy));
+  for (uint32_t i = 0; i < copy.tool_count; i++) TP__TRY(add_tool(set, upper, bundle.owner, &copy.tools[i]));
+  return TP_OK;
+}
+
+static bool make_room(tp__toolset *set, size_t count) {
+  uint32_t places = 8;
+  while (places < 2 * count) places *= 2;
+  set->mask = places - 1;
+  set->places = tp__arena_zero(&set->arena, places * sizeof *set->places);
+  set->entries = tp__arena_alloc(&set->arena, count * sizeof *set->entries);
+  return set->places && set->entries;
+}
+
 tp_status tp__toolset_new(tp__upper *upper, const tp_merged *merged, tp__toolset **ret_toolset) {
-  const tp_allocator *allocator = &upper->runtime->allocator;
-  tp__toolset *set = tp__alloc_zero(allocator, sizeof *set);
+  size_t block_size;
+  tp__toolset *set = tp__block_take(&upper->runtime->blocks, TP__BLOCK_BYTES_MIN, &block_size);
   if (!set) return TP_ERR_NO_MEMORY;
-  set->runtime = upper->runtime;
-  tp__arena_init(&set->arena, allocator, NULL, 0, 0);
-  set->entries = tp__arena_zero(&set->arena, (count_tools(merged) + 1) * sizeof *set->entries);
-  tp_status status = set->entries ? TP_OK : TP_ERR_NO_MEMORY;
+  *set = (tp__toolset){.runtime = upper->runtime, .block_size = block_size};
+  set->blocks = tp__tool_blocks(upper->runtime);
+  tp__arena_init(&set->arena, &set->blocks, set + 1, block_size - sizeof *set, 0);
+  tp_status status = make_room(set, count_tools(merged)) ? TP_OK : TP_ERR_NO_MEMORY;
   for (size_t i = 0; status == TP_OK && i < tp_merged_count(merged, TP_KIND_TOOL_BUNDLE); i++)
     status = add_bundle(set, upper, tp_merged_get(merged, TP_KIND_TOOL_BUNDLE, i));
   if (status == TP_OK) *ret_toolset = set;
@@ -91,11 +148,5 @@ tp_status tp__toolset_new(tp__upper *upper, const tp_merged *merged, tp__toolset
 void tp__toolset_free(tp__toolset *set) {
   if (!set) return;
   tp__arena_fini(&set->arena);
-  tp__release(&set->runtime->allocator, set, sizeof *set);
-}
-
-const tp__tool_entry *tp__toolset_find(const tp__toolset *set, tp_text name) {
-  for (size_t i = 0; set && i < set->count; i++)
-    if (tp__text_is(name, set->entries[i].tool->name)) return &set->entries[i];
-  return NULL;
+  tp__block_give(&set->runtime->blocks, set, set->block_size);
 }

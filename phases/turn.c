@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/turn.h"
 
-#include <stdio.h>
-
 #include "phases/tools.h"
 
 enum { TURN_LIMIT_MS = 600000 };
@@ -14,8 +12,9 @@ tp_status tp__name_check(const char *name, tp_fault *fault) {
 }
 
 tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours, tp_fault *fault) {
-  memset(ours, 0, sizeof *ours);
-  if (theirs && tp__options_read(ours, sizeof *ours, theirs) != TP_OK)
+  *ours = (tp_turn_request){.struct_size = sizeof *ours, .limit_ms = TURN_LIMIT_MS};
+  if (!theirs) return TP_OK;
+  if (tp__options_read(ours, sizeof *ours, theirs) != TP_OK)
     return tp__fail(fault, TP_ERR_VERSION, NULL, "tp_turn_request: set struct_size to sizeof(tp_turn_request)");
   if (ours->id && !tp__id_valid(ours->id))
     return tp__fail(fault, TP_ERR_BAD_ID, NULL, "the turn's id is not 1 to 128 bytes without white space");
@@ -29,14 +28,6 @@ tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours,
   return TP_OK;
 }
 
-void tp__turn_release(tp__turn *core) {
-  tp_turn *turn = tp__turn_of(core);
-  tp_runtime *runtime = core->runtime;
-  size_t size = core->block_size;
-  tp__turn_fini(core);
-  tp__block_give(&runtime->blocks, turn, size);
-}
-
 static void cancelled(tp__turn *core) {
   tp_turn *turn = tp__turn_of(core);
   if (turn->dispatch) tp__dispatch_cancel(turn->dispatch);
@@ -45,39 +36,99 @@ static void cancelled(tp__turn *core) {
 
 static void end_delivered(tp__message *message) { tp__turn_over(TP__CONTAINER(message, tp_turn, end_message)); }
 
-tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request, bool owned,
-                       tp__turn_kind kind, tp_turn **ret_turn, tp_fault *fault) {
-  size_t block_size;
-  tp_turn *turn = tp__block_take(&runtime->blocks, sizeof *turn, &block_size);
-  if (!turn) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a turn");
-  char generated[48]; /* different in every process: histories and memories are keyed by it */
-  if (!request->id)
-    snprintf(generated, sizeof generated, "turn-%016llx-%llu", (unsigned long long)runtime->jobs.mark,
-             (unsigned long long)tp__a64_add_relaxed(&runtime->last_turn_id, 1) + 1);
+/* The layer's part of a turn at rest. */
+static void clear_upper(tp_turn *turn, tp_runtime *runtime) {
+  turn->core.cancelled = cancelled;
+  turn->core.release = tp__turn_release;
+  turn->operation.arena = (tp__arena){0};
+  turn->upper = tp__upper_of(runtime);
+  turn->session = NULL;
+  turn->on_event = NULL;
+  turn->event_ctx = NULL;
+  turn->event_sequence = 0;
+  turn->toolset = NULL;
+  turn->dispatch = NULL;
+  turn->drive = NULL;
+  tp__list_init(&turn->kept_dispatches);
+  tp__arena_init(&turn->operations_arena, &runtime->allocator, NULL, 0, 0);
+  turn->end_message.deliver = end_delivered;
+}
+
+/* The same after a turn. What the end of a turn leaves empty is at rest; these lines are written in any case. */
+static void rest_upper(tp_turn *turn) {
+  turn->core.release = tp__turn_release;
+  turn->dispatch = NULL;
+  turn->drive = NULL;
+  turn->on_event = NULL;
+  turn->session = NULL;
+  turn->event_sequence = 0;
+}
+
+void tp__turn_release(tp__turn *core) {
+  tp_turn *turn = tp__turn_of(core);
+  tp_runtime *runtime = core->runtime;
+  size_t block_size = core->block_size;
+  bool berthed = core->berthed;
+  if (berthed) rest_upper(turn);
+  tp__turn_fini(core);
+  if (!berthed) tp__block_give(&runtime->blocks, turn, block_size);
+}
+
+/* Turns that hosts begin lie in berths; what closes something is rare and has a block. */
+static tp_status take_memory(tp_runtime *runtime, tp__turn_kind kind, tp_turn **ret_turn, size_t *ret_block_size) {
+  tp__turn *core;
+  *ret_block_size = 0;
+  if (kind < TP__TURN_DETACHED) {
+    TP__TRY(tp__berth_take(runtime, kind, &core));
+    *ret_turn = tp__turn_of(core);
+    return TP_OK;
+  }
+  tp_turn *turn = tp__block_take(&runtime->blocks, sizeof *turn, ret_block_size);
+  if (!turn) return TP_ERR_NO_MEMORY;
+  turn->core.cleared = false;
+  turn->core.number = tp__turn_number(runtime);
+  *ret_turn = turn;
+  return TP_OK;
+}
+
+static bool has_ids(const tp__turn_ids *ids, const tp_turn_request *request) {
+  return ids->tenant || ids->agent || ids->workspace || ids->session || ids->thread || request->id || request->task ||
+         request->run || request->mode;
+}
+
+static tp_status turn_init(tp_turn *turn, tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request,
+                           tp__turn_spec *spec) {
+  if (!has_ids(ids, request)) return tp__turn_init(&turn->core, runtime, spec);
+  char generated[48];
+  turn->core.runtime = runtime;
+  tp_text id = request->id ? tp_text_of(request->id) : tp__turn_generated_id(&turn->core, generated);
   tp_text all[TP_ID_COUNT] = {
       [TP_ID_TENANT] = tp_text_of(ids->tenant),       [TP_ID_AGENT] = tp_text_of(ids->agent),
       [TP_ID_WORKSPACE] = tp_text_of(ids->workspace), [TP_ID_SESSION] = tp_text_of(ids->session),
-      [TP_ID_THREAD] = tp_text_of(ids->thread),       [TP_ID_TURN] = tp_text_of(request->id ? request->id : generated),
+      [TP_ID_THREAD] = tp_text_of(ids->thread),       [TP_ID_TURN] = id,
       [TP_ID_TASK] = tp_text_of(request->task),       [TP_ID_RUN] = tp_text_of(request->run)};
-  tp__turn_spec spec = {.ids = all,
-                        .mode = tp_text_of(request->mode),
-                        .caller = request->caller,
+  spec->ids = all;
+  spec->mode = tp_text_of(request->mode);
+  return tp__turn_init(&turn->core, runtime, spec);
+}
+
+tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request, bool owned,
+                       tp__turn_kind kind, tp_turn **ret_turn, tp_fault *fault) {
+  tp_turn *turn;
+  size_t block_size;
+  tp__turn_spec spec = {.caller = request->caller,
                         .deadline_ns = tp__deadline_after_ms(tp__now_ns(), request->limit_ms),
                         .owned = owned,
+                        .berthed = kind < TP__TURN_DETACHED,
                         .kind = kind};
-  memset(turn, 0, sizeof *turn);
-  tp_status status = tp__turn_init(&turn->core, runtime, &spec);
-  if (status != TP_OK) {
-    tp__block_give(&runtime->blocks, turn, block_size);
-    return tp__fail(fault, status, NULL, "the turn was not begun: %s", tp_status_text(status));
+  tp_status status = take_memory(runtime, kind, &turn, &block_size);
+  if (status == TP_OK) {
+    if (!turn->core.cleared) clear_upper(turn, runtime);
+    status = turn_init(turn, runtime, ids, request, &spec);
+    if (status != TP_OK && block_size > 0) tp__block_give(&runtime->blocks, turn, block_size);
   }
-  turn->core.block_size = block_size;
-  turn->core.release = tp__turn_release;
-  turn->core.cancelled = cancelled;
-  turn->upper = tp__upper_of(runtime);
-  turn->end_message.deliver = end_delivered;
-  tp__list_init(&turn->kept_dispatches);
-  tp__arena_init(&turn->operations_arena, &runtime->allocator, NULL, 0, 0);
+  if (status != TP_OK) return tp__fail(fault, status, NULL, "the turn was not begun: %s", tp_status_text(status));
+  if (block_size > 0) turn->core.block_size = block_size;
   *ret_turn = turn;
   return TP_OK;
 }
@@ -108,7 +159,7 @@ tp_status tp_turn_begin_bare(tp_runtime *runtime, const tp_turn_request *theirs,
 tp_status tp__turn_new_held(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request,
                             tp__turn_kind kind, tp_turn **ret_turn, tp_fault *fault) {
   TP__TRY(tp__turn_new(runtime, ids, request, true, kind, ret_turn, fault));
-  (*ret_turn)->host_held = true;
+  (*ret_turn)->core.host_held = true;
   return TP_OK;
 }
 
@@ -117,36 +168,58 @@ tp_status tp__turn_enter(tp_turn *turn) {
   uint32_t idle = 0;
   if (turn->core.runtime->process_generation != tp__process_generation()) return TP_ERR_FORKED;
   if (tp__a32_load_acquire(&turn->core.runtime->life) >= TP__LIFE_STOPPING) return TP_ERR_SHUTDOWN;
-  if (turn->host_held) { /* only threads of the host's can begin something, one after the other */
+  if (turn->core.host_held) { /* only threads of the host's can begin something, one after the other */
     if (tp__a32_load_acquire(busy)) return TP_ERR_BUSY;
     tp__a32_store_relaxed(busy, 1); /* read by a drain, which looks again */
   } else {
     if (!tp__a32_cas_acq_rel(busy, &idle, 1)) return TP_ERR_BUSY;
     tp__strand_acquire(&turn->core.strand); /* the worker that ran the last one may be leaving */
-    turn->host_held = true;
+    turn->core.host_held = true;
   }
+  if (!turn->core.is_named) tp__turn_name(&turn->core);
   tp__strand_catch_up(&turn->core.strand); /* a cancel may have come */
   return TP_OK;
 }
 
 void tp__turn_exit(tp_turn *turn) { tp__a32_store_release(&turn->core.busy, 0); }
 
+static void name_and_deliver(tp__message *message) {
+  tp_turn *turn = TP__CONTAINER(message, tp_turn, operation.message);
+  tp__turn_name(&turn->core);
+  turn->operation.deliver(message);
+}
+
 void tp__turn_submit(tp_turn *turn, tp__message *message) {
-  bool held = turn->host_held;
-  turn->host_held = false;
-  tp__strand_push(&turn->core.strand, message);
-  if (held) tp__strand_hand_over(&turn->core.strand); /* the push found an owner: us */
+  tp__strand *strand = &turn->core.strand;
+  if (!turn->core.is_named) {
+    turn->operation.deliver = message->deliver;
+    message->deliver = name_and_deliver;
+  }
+  if (turn->core.host_held) {
+    turn->core.host_held = false;
+    tp__strand_push_own(strand, message);
+    tp__strand_hand_over(strand);
+  } else if (tp__strand_is_here(strand)) {
+    tp__strand_push_own(strand, message); /* from a callback of the turn: it goes on right here */
+  } else {
+    tp__strand_push(strand, message);
+  }
 }
 
 void tp_turn_end(tp_turn *turn) {
   if (!turn) return;
-  if (!turn->host_held && !tp__strand_try_acquire(&turn->core.strand)) { /* from a callback, or its owner is leaving */
-    tp__strand_push(&turn->core.strand, &turn->end_message);
+  tp__strand *strand = &turn->core.strand;
+  if (!turn->core.host_held && tp__strand_is_here(strand)) { /* from a callback, which is not to see its turn go */
+    tp__strand_push_own(strand, &turn->end_message);
+    return;
+  }
+  if (!turn->core.host_held && !tp__strand_try_acquire(strand)) { /* its owner is leaving */
+    tp__strand_push(strand, &turn->end_message);
     return;
   }
   assert(!tp__a32_load_acquire(&turn->core.busy));
   tp__turn_over(turn);
-  tp__strand_leave(&turn->core.strand);
+  tp__strand_leave(strand);
 }
 
 void tp_turn_cancel(tp_turn *turn) {

@@ -35,38 +35,46 @@ void tp__phase_begin(tp__phase *run);
 /** Owner: frees a result. */
 void tp__phase_let_go(tp_phase_result *result);
 
-/** What tp_phase_submit() and tp_tools_submit() asked for; one at a time per turn. */
+/** What tp_phase_submit() and tp_tools_submit() asked for; one at a time per turn. What a submit writes is one line. */
 typedef struct tp__operation {
   tp__message message;
+  void (*deliver)(tp__message *message); /* what the message comes to when the turn had to be named first */
+  union {
+    tp_phase_end_fn on_phase_end;
+    tp_tools_end_fn on_tools_end;
+  };
+  void *ctx;
+  const tp_field *fields; /* in the arena */
+  int64_t budget_ns;
+  uint32_t phase_id, field_count;
+  /* owner only, and of a submit with a payload */
+  tp__arena arena; /* the copied payload; its allocator is NULL while there is none */
   tp__phase phase;
-  tp__arena arena; /* the copied payload */
   const tp_tool_call *calls;
   tp_tool_result *results;
   size_t call_count;
-  tp_phase_end_fn on_phase_end;
-  tp_tools_end_fn on_tools_end;
-  void *ctx;
 } tp__operation;
 
 struct tp_turn {
   tp__turn core;
+  tp__operation operation;
   /* never changes */
-  tp__upper *upper;
   tp_session *session; /* NULL: bare */
   tp_event_fn on_event;
-  void *event_ctx;
   /* owner only */
-  bool host_held; /* a turn that its host drives is owned by the host's thread, also between operations; an
-                             operation that is submitted gives it away until a synchronous one takes it back */
   uint64_t event_sequence;
   tp__toolset *toolset;       /* NULL: no tools yet */
   tp__dispatch *dispatch;     /* the calls under way */
   tp__drive *drive;           /* NULL: the host has a loop of its own */
+  tp__message end_message;
   tp__link kept_dispatches;   /* ended, with results that the host may read till the end */
   tp__arena operations_arena; /* calls that the host submitted */
-  tp__message end_message;
-  tp__operation operation;
+  /* never change */
+  void *event_ctx;
+  tp__upper *upper;
 };
+_Static_assert(offsetof(tp_turn, operation) % 64 == 0 && offsetof(tp__operation, arena) == 64,
+               "what a submit writes is one line");
 
 static inline tp_turn *tp__turn_of(tp__turn *core) { return (tp_turn *)core; }
 

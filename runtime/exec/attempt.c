@@ -27,11 +27,14 @@ static void tell(tp__attempt *attempt) {
   if (old & TP__ATTEMPT_GONE) destroy_ctx(attempt);
 }
 
-/* The token's end: nobody will answer through it any more. Drops the token's reference. */
+/* The token's end: nobody will answer through it any more. Drops the token's reference. A deferral without callbacks
+ * has nothing to order. */
 static void token_gone(tp__attempt *attempt) {
-  uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_GONE);
-  bool in_cancel = (old & TP__ATTEMPT_TELLING) && !(old & TP__ATTEMPT_TOLD);
-  if (!in_cancel) destroy_ctx(attempt);
+  if (attempt->deferral.cancel || attempt->deferral.destroy) {
+    uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_GONE);
+    bool in_cancel = (old & TP__ATTEMPT_TELLING) && !(old & TP__ATTEMPT_TOLD);
+    if (!in_cancel) destroy_ctx(attempt);
+  }
   tp__a32_sub_acq_rel(&attempt->runtime->tokens_open, 1);
   tp__attempt_unref(attempt);
 }
@@ -41,7 +44,7 @@ static void token_gone(tp__attempt *attempt) {
 static void delivered(tp__message *message) {
   tp__attempt *attempt = TP__CONTAINER(message, tp__attempt, message);
   tp__strand_undue(&attempt->due);
-  tp__slot_close(attempt->token);
+  if (!attempt->class->closes) tp__slot_close(attempt->token);
   attempt->class->settled(attempt, attempt->refusal ? TP__REFUSED : TP__ANSWERED);
 }
 
@@ -61,7 +64,7 @@ static void fire(tp__due *due, int64_t now_ns) {
   else tp__attempt_expire(attempt, TP__EXPIRED);
 }
 
-tp_status tp__attempt_init(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand) {
+static void fill(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand, uint32_t refs) {
   memset(attempt, 0, sizeof *attempt);
   attempt->class = class;
   attempt->runtime = strand->runtime;
@@ -69,8 +72,31 @@ tp_status tp__attempt_init(tp__attempt *attempt, const tp__attempt_class *class,
   attempt->message.deliver = delivered;
   attempt->due.fire = fire;
   tp__list_init(&attempt->due.link);
-  atomic_init(&attempt->refs.v, 1);
+  atomic_init(&attempt->refs.v, refs);
+}
+
+tp_status tp__attempt_init(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand) {
+  fill(attempt, class, strand, 1);
   return tp__slot_open(attempt, attempt->runtime, &attempt->token);
+}
+
+static bool count_token(tp_runtime *runtime) {
+  if (tp__a32_add_acq_rel(&runtime->tokens_open, 1) < runtime->options.deferred_max) return true;
+  tp__a32_sub_acq_rel(&runtime->tokens_open, 1);
+  return false;
+}
+
+/* Nobody knows the attempt before its slot is open, which publishes everything here. */
+tp_status tp__attempt_init_deferred(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand,
+                                    tp_token token, const tp_deferral *deferral, int64_t started_ns) {
+  if (!count_token(strand->runtime)) return TP_ERR_FULL;
+  fill(attempt, class, strand, 2); /* the owner's and the token's */
+  attempt->token = token;
+  if (deferral) attempt->deferral = *deferral;
+  atomic_init(&attempt->flags.v, TP__ATTEMPT_DEFERRED);
+  atomic_init(&attempt->started_ns.v, (uint64_t)started_ns);
+  tp__slot_open_taken(attempt, token);
+  return TP_OK;
 }
 
 void tp__attempt_fini(tp__attempt *attempt) { tp__slot_close(attempt->token); }
@@ -164,10 +190,7 @@ bool tp__attempt_is_cancelled(const tp__attempt *attempt) {
 tp_status tp__attempt_defer(tp__attempt *attempt, const tp_deferral *deferral, tp_token *ret_token) {
   tp_runtime *runtime = attempt->runtime;
   if (tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_DEFERRED) return TP_ERR_USAGE;
-  if (tp__a32_add_acq_rel(&runtime->tokens_open, 1) >= runtime->options.deferred_max) {
-    tp__a32_sub_acq_rel(&runtime->tokens_open, 1);
-    return TP_ERR_FULL;
-  }
+  if (!count_token(runtime)) return TP_ERR_FULL;
   if (deferral) attempt->deferral = *deferral;
   hold(attempt); /* the token's */
   *ret_token = attempt->token;

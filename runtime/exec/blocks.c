@@ -1,59 +1,96 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/exec/blocks.h"
 
-enum { KEPT_BYTES_MAX = 8 << 20 }; /* of each class */
+enum { DEPOT_BYTES_MAX = 8 << 20 /* of each class */, MAGAZINE_BYTES = 64 << 10, MAGAZINE_MAX = 32 };
 
+/* 0: 1024; 1: 1536; 2: 2048; 3: 3072; … */
 static int class_of(size_t size) {
-  int class = 0;
-  while (class < TP__BLOCK_CLASSES && ((size_t)TP__BLOCK_BYTES_MIN << class) < size) class ++;
-  return class;
+  if (size <= TP__BLOCK_BYTES_MIN) return 0;
+  size_t halves = (size - 1) / (TP__BLOCK_BYTES_MIN / 2);
+  int highest = 63 - __builtin_clzll(halves);
+  return 2 * highest - 1 + (int)(halves >> (highest - 1) & 1);
 }
 
-tp_status tp__blocks_init(tp__blocks *blocks, const tp_allocator *allocator) {
+static size_t size_of(int class) { return (size_t)(class & 1 ? 3 : 2) * (TP__BLOCK_BYTES_MIN / 2) << class / 2; }
+
+/* Blocks in a magazine: a thread has twice as many at hand at most. */
+static uint32_t most(int class) {
+  size_t fits = MAGAZINE_BYTES / size_of(class);
+  return fits > MAGAZINE_MAX ? MAGAZINE_MAX : fits < 1 ? 1 : (uint32_t)fits;
+}
+
+tp_status tp__blocks_init(tp__blocks *blocks, const tp_allocator *allocator, const tp__keep *keep) {
   memset(blocks, 0, sizeof *blocks);
   blocks->allocator = allocator;
+  blocks->keep = keep;
   return tp__mutex_init(&blocks->mutex);
+}
+
+static void release_all(const tp__blocks *blocks, tp__magazine magazine, int class) {
+  while (magazine.count-- > 0) {
+    void *block = magazine.items;
+    memcpy(&magazine.items, block, sizeof(void *));
+    tp__release(blocks->allocator, block, size_of(class));
+  }
 }
 
 void tp__blocks_fini(tp__blocks *blocks) {
   for (int class = 0; class < TP__BLOCK_CLASSES; class ++) {
-    while (blocks->free[class]) {
-      void *block = blocks->free[class];
-      memcpy(&blocks->free[class], block, sizeof(void *));
-      tp__release(blocks->allocator, block, (size_t)TP__BLOCK_BYTES_MIN << class);
+    for (uint32_t i = 0; i < blocks->keep->count; i++) {
+      tp__shelf *shelf = &tp__kept_at(blocks->keep, i)->blocks[class];
+      release_all(blocks, shelf->loaded, class);
+      release_all(blocks, shelf->other, class);
+      *shelf = (tp__shelf){0};
     }
+    while (blocks->depots[class].count > 0) release_all(blocks, tp__depot_get(&blocks->depots[class]), class);
   }
   tp__mutex_fini(&blocks->mutex);
 }
 
+/* The thread has none at hand: a magazine of the depot's. */
+static void *take_beyond(tp__blocks *blocks, tp__kept *kept, int class) {
+  tp__mutex_lock(&blocks->mutex);
+  tp__magazine magazine = tp__depot_get(&blocks->depots[class]);
+  tp__mutex_unlock(&blocks->mutex);
+  if (magazine.count == 0) return NULL;
+  kept->blocks[class].loaded = magazine;
+  return tp__shelf_take(&kept->blocks[class]);
+}
+
 void *tp__block_take(tp__blocks *blocks, size_t size, size_t *ret_size) {
   int class = class_of(size);
-  if (class == TP__BLOCK_CLASSES) {
+  if (class >= TP__BLOCK_CLASSES) {
     *ret_size = size;
     return tp__alloc(blocks->allocator, size);
   }
-  *ret_size = (size_t)TP__BLOCK_BYTES_MIN << class;
-  tp__mutex_lock(&blocks->mutex);
-  void *block = blocks->free[class];
-  if (block) {
-    memcpy(&blocks->free[class], block, sizeof(void *));
-    blocks->count[class]--;
-  }
-  tp__mutex_unlock(&blocks->mutex);
+  *ret_size = size_of(class);
+  tp__kept *kept = tp__kept_here(blocks->keep);
+  tp__kept_enter(kept);
+  void *block = tp__shelf_take(&kept->blocks[class]);
+  if (!block) block = take_beyond(blocks, kept, class);
+  tp__kept_leave(kept);
   return block ? block : tp__alloc(blocks->allocator, *ret_size);
+}
+
+static void give_beyond(tp__blocks *blocks, tp__magazine magazine, int class) {
+  tp__mutex_lock(&blocks->mutex);
+  tp__depot *depot = &blocks->depots[class];
+  bool room = (depot->count + magazine.count) * size_of(class) <= DEPOT_BYTES_MAX;
+  if (room) tp__depot_put(depot, magazine);
+  tp__mutex_unlock(&blocks->mutex);
+  if (!room) release_all(blocks, magazine, class);
 }
 
 void tp__block_give(tp__blocks *blocks, void *block, size_t size) {
   int class = class_of(size);
-  if (class < TP__BLOCK_CLASSES) {
-    tp__mutex_lock(&blocks->mutex);
-    if (blocks->count[class] < ((size_t)KEPT_BYTES_MAX >> class) / TP__BLOCK_BYTES_MIN) {
-      memcpy(block, &blocks->free[class], sizeof(void *));
-      blocks->free[class] = block;
-      blocks->count[class]++;
-      block = NULL;
-    }
-    tp__mutex_unlock(&blocks->mutex);
+  if (class >= TP__BLOCK_CLASSES) {
+    tp__release(blocks->allocator, block, size);
+    return;
   }
-  if (block) tp__release(blocks->allocator, block, size);
+  tp__magazine full;
+  tp__kept *kept = tp__kept_here(blocks->keep);
+  tp__kept_enter(kept);
+  bool room = tp__shelf_give(&kept->blocks[class], block, most(class), &full);
+  tp__kept_leave(kept);
+  if (!room) give_beyond(blocks, full, class);
 }

@@ -58,9 +58,8 @@ tp_status tp_jobs_wait(tp_runtime *runtime, const char *order_key, uint32_t limi
 
 void tp_runtime_stats_get(tp_runtime *runtime, tp_runtime_stats *stats) {
   tp_runtime_stats all = {.struct_size = stats->struct_size};
-  tp__mutex_lock(&runtime->mutex);
-  all.turns_open = runtime->turn_counts[TP__TURN_DRIVEN] + runtime->turn_counts[TP__TURN_HELD];
-  tp__mutex_unlock(&runtime->mutex);
+  all.turns_open = tp__berths_count(&runtime->berths, TP__TURN_DRIVEN);
+  all.turns_open += tp__berths_count(&runtime->berths, TP__TURN_HELD);
   all.tokens_open = tp__a32_load_relaxed(&runtime->tokens_open);
   all.attempts_abandoned = tp__pool_leaks(&runtime->pool, NULL, NULL);
   all.handler_threads = tp__pool_thread_count(&runtime->pool);

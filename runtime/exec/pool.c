@@ -6,11 +6,17 @@
 
 enum { IDLE_MS = 10000, LEAKS_NAMED_MAX = 256 };
 
-typedef struct pool_thread {
-  tp__link link; /* under the pool's lock */
+typedef struct tp__pool_thread {
   tp__pool *pool;
   tp__thread *thread;
-} pool_thread;
+  tp__parker parker; /* one token for each time it was taken from the idle ones */
+  /* atomic: from who offers to the thread; whoever takes it out, the thread or an abandon, has it */
+  tp__aptr offer;
+  /* under the pool's lock */
+  tp__link link;
+  bool is_idle;
+  struct tp__pool_thread *next; /* idle, then woken */
+} tp__pool_thread;
 
 tp_status tp__pool_init(tp__pool *pool, const tp_allocator *allocator, uint32_t threads_max, uint32_t upper_max,
                         uint32_t detached_max) {
@@ -25,14 +31,14 @@ tp_status tp__pool_init(tp__pool *pool, const tp_allocator *allocator, uint32_t 
   tp__list_init(&pool->threads);
   tp__list_init(&pool->ended);
   TP__TRY(tp__mutex_init(&pool->mutex));
-  tp_status status = tp__cond_init(&pool->work);
+  tp_status status = tp__cond_init(&pool->ended_one);
   if (status != TP_OK) tp__mutex_fini(&pool->mutex);
   return status;
 }
 
 void tp__pool_fini(tp__pool *pool) {
   assert(tp__list_empty(&pool->threads) && tp__list_empty(&pool->ended));
-  tp__cond_fini(&pool->work);
+  tp__cond_fini(&pool->ended_one);
   tp__mutex_fini(&pool->mutex);
 }
 
@@ -51,6 +57,7 @@ static tp__pool_item *take_locked(tp__pool *pool) {
     tp__pool_item *item = item_of(pool->lanes[lane].next);
     tp__list_remove(&item->link);
     item->place = TP__POOL_RUNNING;
+    item->thread = NULL;
     item->running_since_ns = tp__now_ns();
     pool->lane_running[lane]++;
     tp__list_push(&pool->running, &item->running_link);
@@ -70,7 +77,6 @@ static void permit_back_locked(tp__pool *pool, tp__pool_item *item) {
   tp__list_remove(&next->link);
   permits->used++;
   queue_locked(pool, next);
-  tp__cond_signal(&pool->work);
 }
 
 static void give_back_locked(tp__pool *pool, tp__pool_item *item) {
@@ -81,14 +87,94 @@ static void give_back_locked(tp__pool *pool, tp__pool_item *item) {
   permit_back_locked(pool, item);
 }
 
+/* ---- idle threads: woken after the lock, since they would wait for it ---- */
+
+/* The one that went idle last is the one whose memory is still near. */
+static void push_idle_locked(tp__pool *pool, tp__pool_thread *thread) {
+  thread->is_idle = true;
+  thread->next = pool->idle;
+  pool->idle = thread;
+  pool->idle_count++;
+}
+
+static void remove_idle_locked(tp__pool *pool, tp__pool_thread *thread) {
+  tp__pool_thread **place = &pool->idle;
+  while (*place != thread) place = &(*place)->next;
+  *place = thread->next;
+  thread->is_idle = false;
+  pool->idle_count--;
+}
+
+/* Offers what may run to those who are idle. @return these, to be woken. */
+static tp__pool_thread *offer_locked(tp__pool *pool) {
+  tp__pool_thread *woken = NULL;
+  tp__pool_item *item;
+  while (pool->idle && (item = take_locked(pool))) {
+    tp__pool_thread *thread = pool->idle;
+    remove_idle_locked(pool, thread);
+    item->thread = thread;
+    tp__aptr_store_release(&thread->offer, item); /* pairs with take_offer and withdraw_locked */
+    thread->next = woken;
+    woken = thread;
+  }
+  return woken;
+}
+
+static void wake(tp__pool_thread *woken) {
+  while (woken) {
+    tp__pool_thread *next = woken->next; /* a woken one may be gone at once */
+    tp__parker_unpark(&woken->parker);
+    woken = next;
+  }
+}
+
+static void unlock_and_wake(tp__pool *pool) {
+  tp__pool_thread *woken = offer_locked(pool);
+  tp__mutex_unlock(&pool->mutex);
+  wake(woken);
+}
+
+static tp__pool_item *take_offer(tp__pool_thread *thread) { return tp__aptr_exchange_acq_rel(&thread->offer, NULL); }
+
+/* @return whether the thread that it was offered to had not taken it, and will not. */
+static bool withdraw_locked(tp__pool *pool, tp__pool_item *item) {
+  void *expected = item;
+  if (!item->thread || !tp__aptr_cas_acq_rel(&item->thread->offer, &expected, NULL)) return false;
+  give_back_locked(pool, item);
+  return true;
+}
+
 /* ---- threads ---- */
 
-/* @return false when nothing came for so long that the thread may end. */
-static bool wait_locked(tp__pool *pool) {
-  pool->idle_count++;
-  bool in_time = tp__cond_wait_until(&pool->work, &pool->mutex, tp__deadline_after_ms(tp__now_ns(), IDLE_MS));
-  pool->idle_count--;
-  return in_time;
+/* Parks among the idle ones. @return false when nothing came for so long that the thread may end. */
+static bool wait_unlocked(tp__pool_thread *self) {
+  tp__pool *pool = self->pool;
+  if (tp__parker_park_until(&self->parker, tp__deadline_after_ms(tp__now_ns(), IDLE_MS))) return true;
+  tp__mutex_lock(&pool->mutex);
+  bool still_idle = self->is_idle;
+  if (still_idle) remove_idle_locked(pool, self);
+  tp__mutex_unlock(&pool->mutex);
+  if (!still_idle) tp__parker_park_until(&self->parker, TP__NEVER); /* its token is on the way */
+  return !still_idle;
+}
+
+/* The last thread of a pool whose runtime is gone frees what is left of it. */
+static void leave_locked(tp__pool *pool, tp__pool_thread *self) {
+  void (*last_out)(void *ctx) = NULL;
+  void *ctx = pool->last_out_ctx;
+  pool->thread_count--;
+  tp__list_remove(&self->link);
+  tp__parker_fini(&self->parker);
+  if (pool->last_out) { /* nobody will join this thread */
+    tp__thread_detach(self->thread);
+    tp__release(pool->allocator, self, sizeof *self);
+    if (pool->thread_count == 0) last_out = pool->last_out;
+  } else {
+    tp__list_push(&pool->ended, &self->link);
+    tp__cond_broadcast(&pool->ended_one);
+  }
+  tp__mutex_unlock(&pool->mutex);
+  if (last_out) last_out(ctx);
 }
 
 static void run_item(tp__pool *pool, tp__pool_item *item) {
@@ -100,49 +186,33 @@ static void run_item(tp__pool *pool, tp__pool_item *item) {
   tp__attempt_unref(attempt);
 }
 
-/* The last thread of a pool whose runtime is gone frees what is left of it. */
-static void leave_locked(tp__pool *pool, pool_thread *self) {
-  void (*last_out)(void *ctx) = NULL;
-  void *ctx = pool->last_out_ctx;
-  pool->thread_count--;
-  tp__list_remove(&self->link);
-  if (pool->last_out) { /* nobody will join this thread */
-    tp__thread_detach(self->thread);
-    tp__release(pool->allocator, self, sizeof *self);
-    if (pool->thread_count == 0) last_out = pool->last_out;
-  } else {
-    tp__list_push(&pool->ended, &self->link);
-    tp__cond_broadcast(&pool->work); /* a stop may wait for this */
-  }
-  tp__mutex_unlock(&pool->mutex);
-  if (last_out) last_out(ctx);
-}
-
 static void thread_run(void *arg) {
-  pool_thread *self = arg;
+  tp__pool_thread *self = arg;
   tp__pool *pool = self->pool;
   bool idle_for_long = false;
   tp__thread_local_set(TP__THREAD_HANDLER);
   tp__mutex_lock(&pool->mutex);
   for (;;) {
     tp__pool_item *item = take_locked(pool);
-    if (item) {
-      tp__mutex_unlock(&pool->mutex);
-      run_item(pool, item);
-      idle_for_long = false;
-      tp__mutex_lock(&pool->mutex);
-    } else if (pool->stop || idle_for_long) {
-      break;
-    } else {
-      idle_for_long = !wait_locked(pool);
+    if (!item && (pool->stop || idle_for_long)) break;
+    if (!item) push_idle_locked(pool, self);
+    tp__mutex_unlock(&pool->mutex);
+    if (!item) {
+      idle_for_long = !wait_unlocked(self);
+      item = take_offer(self);
     }
+    if (item) {
+      idle_for_long = false;
+      run_item(pool, item);
+    }
+    tp__mutex_lock(&pool->mutex);
   }
   leave_locked(pool, self);
 }
 
 static void join_ended_locked(tp__pool *pool) {
   while (!tp__list_empty(&pool->ended)) {
-    pool_thread *ended = TP__CONTAINER(pool->ended.next, pool_thread, link);
+    tp__pool_thread *ended = TP__CONTAINER(pool->ended.next, tp__pool_thread, link);
     tp__list_remove(&ended->link);
     tp__mutex_unlock(&pool->mutex);
     tp__thread_join(ended->thread);
@@ -158,8 +228,12 @@ static bool may_start_locked(const tp__pool *pool) {
 }
 
 static bool start_thread_locked(tp__pool *pool) {
-  pool_thread *thread = tp__alloc_zero(pool->allocator, sizeof *thread);
+  tp__pool_thread *thread = tp__alloc_zero(pool->allocator, sizeof *thread);
   if (!thread) return false;
+  if (tp__parker_init(&thread->parker) != TP_OK) {
+    tp__release(pool->allocator, thread, sizeof *thread);
+    return false;
+  }
   thread->pool = pool;
   tp__list_push(&pool->threads, &thread->link);
   pool->thread_count++;
@@ -167,6 +241,7 @@ static bool start_thread_locked(tp__pool *pool) {
   if (tp__thread_start(pool->allocator, "tp-handler", thread_run, thread, &thread->thread) == TP_OK) return true;
   pool->thread_count--;
   tp__list_remove(&thread->link);
+  tp__parker_fini(&thread->parker);
   tp__release(pool->allocator, thread, sizeof *thread);
   return false;
 }
@@ -181,9 +256,8 @@ static bool runnable_is_waiting_locked(const tp__pool *pool) {
   return false;
 }
 
-/* More is queued than idle threads will take: start one more. @return false when nobody would ever run it. */
+/* More is queued than idle threads take: one more is started. @return false when nobody would ever run it. */
 static bool staff_locked(tp__pool *pool) {
-  if (pool->idle_count > 0) tp__cond_signal(&pool->work);
   if (runnable_is_waiting_locked(pool) && may_start_locked(pool)) start_thread_locked(pool);
   return pool->thread_count > pool->abandoned_count;
 }
@@ -210,7 +284,7 @@ tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item) {
       refused = TP_REASON_NO_WORKER;
     }
   }
-  tp__mutex_unlock(&pool->mutex);
+  unlock_and_wake(pool);
   return refused;
 }
 
@@ -243,6 +317,8 @@ bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item) {
       item->place = TP__POOL_OUTSIDE;
       break;
     case TP__POOL_RUNNING:
+      never_runs = withdraw_locked(pool, item);
+      if (never_runs) break;
       item->abandoned = true;
       pool->lane_running[item->lane]--;
       pool->abandoned_count++;
@@ -255,7 +331,7 @@ bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item) {
     case TP__POOL_OUTSIDE:
       break;
   }
-  tp__mutex_unlock(&pool->mutex);
+  unlock_and_wake(pool);
   if (line) refuse_line(pool, line);
   return never_runs;
 }
@@ -286,10 +362,18 @@ uint32_t tp__pool_thread_count(tp__pool *pool) {
 }
 
 uint32_t tp__pool_stop(tp__pool *pool) {
+  tp__pool_thread *woken = NULL;
   tp__mutex_lock(&pool->mutex);
   pool->stop = true;
-  tp__cond_broadcast(&pool->work);
-  while (pool->thread_count > pool->abandoned_count) tp__cond_wait(&pool->work, &pool->mutex);
+  for (tp__pool_thread *thread; (thread = pool->idle);) {
+    remove_idle_locked(pool, thread);
+    thread->next = woken;
+    woken = thread;
+  }
+  tp__mutex_unlock(&pool->mutex);
+  wake(woken);
+  tp__mutex_lock(&pool->mutex);
+  while (pool->thread_count > pool->abandoned_count) tp__cond_wait(&pool->ended_one, &pool->mutex);
   join_ended_locked(pool);
   uint32_t left = pool->thread_count;
   tp__mutex_unlock(&pool->mutex);

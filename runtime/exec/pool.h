@@ -4,8 +4,9 @@
  * they were idle for a while. Permits are counted here: one subscription occupies at most so many threads.
  * Lock: `pool`. No function of a handler's is ever called under it.
  *
- * An attempt is somewhere on this way: waiting for a permit -> queued -> running -> done. tp__pool_abandon() takes it
- * off the way or marks the thread that runs it as lost until the function returns. */
+ * An attempt is somewhere on this way: waiting for a permit -> queued -> running -> done. Where a thread is idle it is
+ * offered to that one thread, which wakes and takes it without the lock. tp__pool_abandon() takes it off the way, also
+ * out of the offer, or marks the thread that runs it as lost until the function returns. */
 #ifndef TP__POOL_H
 #define TP__POOL_H
 
@@ -37,6 +38,7 @@ typedef struct tp__pool_item {
   bool abandoned;
   tp__link link;         /* in the permits' queue or a lane's */
   tp__link running_link; /* in pool->running */
+  struct tp__pool_thread *thread; /* that it was offered to; NULL: who runs it took it under the lock */
   int64_t running_since_ns;
 } tp__pool_item;
 
@@ -44,13 +46,14 @@ typedef struct tp__pool {
   const tp_allocator *allocator; /* never change after init, down to the line */
   uint32_t threads_max, lane_max[TP__LANES];
   tp__mutex mutex;
-  tp__cond work;
+  tp__cond ended_one; /* for the stop */
   /* under mutex */
   tp__link lanes[TP__LANES];
   uint32_t lane_running[TP__LANES]; /* without the abandoned */
   tp__link running;
-  tp__link threads; /* struct pool_thread, live */
+  tp__link threads; /* tp__pool_thread, live */
   tp__link ended;   /* to be joined */
+  struct tp__pool_thread *idle; /* parked; the last one that went idle first */
   uint32_t thread_count, idle_count, abandoned_count;
   bool stop;
   void (*last_out)(void *ctx); /* set when the runtime is gone */

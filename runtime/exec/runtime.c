@@ -12,6 +12,7 @@
 #include "runtime/exec/bug.h"
 
 enum {
+  WORKERS_MAX = 16384,
   HANDLER_THREADS = 64,
   DETACHED_THREADS = 16,
   UPPER_THREADS = 32,
@@ -75,6 +76,7 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
     return tp__fail(fault, TP_ERR_USAGE, store->name, "the store lacks one of job_insert, _claim, _finish and _open");
   default_to(&options->engine_workers, tp__cpu_count());
   if (options->no_engine_workers) options->engine_workers = 1; /* for detached runs; submit forms are refused */
+  cap(&options->engine_workers, WORKERS_MAX);
   default_to(&options->handler_threads, HANDLER_THREADS);
   default_to(&options->detached_threads, DETACHED_THREADS);
   default_to(&options->tool_threads, UPPER_THREADS);
@@ -93,7 +95,9 @@ enum room {
   ROOM_COND,
   ROOM_STORE,
   ROOM_REGISTRY,
+  ROOM_KEEP,
   ROOM_BLOCKS,
+  ROOM_BERTHS,
   ROOM_WORKERS,
   ROOM_POOL,
   ROOM_TIMER,
@@ -115,8 +119,15 @@ static tp_status build(tp_runtime *runtime, enum room room, tp_fault *fault) {
     case ROOM_REGISTRY:
       return tp__registry_new(&runtime->allocator, above->rows, above->row_count, above->aliases, above->alias_count,
                               options->phases, options->phase_count, above->contributions, &runtime->registry, fault);
+    case ROOM_KEEP:
+      TP__TRY(tp__keep_init(&runtime->keep, &runtime->allocator, options->engine_workers));
+      tp__registry_on_publish(runtime->registry, tp__keep_renew_pins, &runtime->keep);
+      return TP_OK;
     case ROOM_BLOCKS:
-      return tp__blocks_init(&runtime->blocks, &runtime->allocator);
+      return tp__blocks_init(&runtime->blocks, &runtime->allocator, &runtime->keep);
+    case ROOM_BERTHS:
+      return tp__berths_init(&runtime->berths, &runtime->allocator, &runtime->keep, above->turn_size,
+                             options->turns_max);
     case ROOM_WORKERS: /* every turn may be scheduled at once, closing ones too, and every helper */
       return tp__workers_init(&runtime->workers, runtime, options->engine_workers,
                               (size_t)options->turns_max + 2 * (size_t)tp__detached_max(runtime) +
@@ -149,8 +160,15 @@ static void tear_down(tp_runtime *runtime, enum room room, bool host_store_too) 
     case ROOM_REGISTRY:
       tp__registry_free(runtime->registry);
       break;
+    case ROOM_KEEP:
+      tp__keep_renew_pins(&runtime->keep, NULL);
+      tp__keep_fini(&runtime->keep);
+      break;
     case ROOM_BLOCKS:
       tp__blocks_fini(&runtime->blocks);
+      break;
+    case ROOM_BERTHS:
+      tp__berths_fini(&runtime->berths);
       break;
     case ROOM_WORKERS:
       tp__workers_fini(&runtime->workers);
@@ -174,6 +192,13 @@ static void take_apart(tp_runtime *runtime, enum room built, bool host_store_too
   for (int room = (int)built; room-- > 0;) tear_down(runtime, (enum room)room, host_store_too);
   tp_allocator allocator = runtime->allocator;
   tp__release(&allocator, runtime, sizeof *runtime);
+}
+
+/* Different in every process: histories and memories are keyed by it. */
+static void make_turn_prefix(tp_runtime *runtime) {
+  char prefix[sizeof runtime->turn_prefix + 1];
+  snprintf(prefix, sizeof prefix, "turn-%016llx-", (unsigned long long)runtime->jobs.mark);
+  memcpy(runtime->turn_prefix, prefix, sizeof runtime->turn_prefix);
 }
 
 static void jobs_may_run(void *ctx) { tp__jobs_wake(ctx); }
@@ -208,6 +233,7 @@ tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__above *abo
     take_apart(runtime, (enum room)room, false);
     return status;
   }
+  make_turn_prefix(runtime);
   tp__registry_on_commit(runtime->registry, jobs_may_run, &runtime->jobs); /* now, since commits may come at any time */
   *ret_runtime = runtime;
   return TP_OK;
@@ -263,53 +289,72 @@ tp_status tp__runtime_ready(tp_runtime *runtime, tp_fault *fault) {
 
 /* ---- drain ---- */
 
+static void cancel_one(void *ctx, tp__turn *turn) {
+  (void)ctx;
+  tp__turn_cancel(turn);
+}
+
 void tp__runtime_cancel_all(tp_runtime *runtime) {
+  tp__berths_each(&runtime->berths, cancel_one, NULL);
   tp__mutex_lock(&runtime->mutex);
   for (tp__link *link = runtime->turns.next; link != &runtime->turns; link = link->next)
     tp__turn_cancel(TP__CONTAINER(link, tp__turn, runtime_link));
   tp__mutex_unlock(&runtime->mutex);
 }
 
+static uint64_t count_locked(tp_runtime *runtime, tp__turn_kind kind) {
+  return runtime->turn_counts[kind] + tp__berths_count(&runtime->berths, kind);
+}
+
+/* Nothing must tell when a turn in a berth ends, nor when an operation of one that its host drives does: a drain is
+ * rare, so it looks again every millisecond. */
+static void wait_a_little_locked(tp_runtime *runtime, int64_t deadline_ns) {
+  int64_t next_ns = tp__now_ns() + TP__NS_PER_MS;
+  tp__cond_wait_until(&runtime->changed, &runtime->mutex, next_ns < deadline_ns ? next_ns : deadline_ns);
+}
+
 /* @return how many of the kind were left when the time was up. */
 static uint64_t wait_for_turns(tp_runtime *runtime, tp__turn_kind kind, int64_t deadline_ns) {
-  bool in_time = true;
   uint64_t left;
   tp__mutex_lock(&runtime->mutex);
-  while ((left = runtime->turn_counts[kind]) > 0 && in_time)
-    in_time = tp__cond_wait_until(&runtime->changed, &runtime->mutex, deadline_ns);
+  while ((left = count_locked(runtime, kind)) > 0 && tp__now_ns() < deadline_ns)
+    wait_a_little_locked(runtime, deadline_ns);
   tp__mutex_unlock(&runtime->mutex);
   return left;
 }
 
-static bool any_busy_locked(const tp_runtime *runtime) {
+static bool any_busy_locked(tp_runtime *runtime) {
   for (tp__link *link = runtime->turns.next; link != &runtime->turns; link = link->next)
-    if (tp__a32_load_acquire(&TP__CONTAINER(link, tp__turn, runtime_link)->busy)) return true;
-  return false;
+    if (tp__a32_load_seq_cst(&TP__CONTAINER(link, tp__turn, runtime_link)->busy)) return true;
+  return tp__berths_busy(&runtime->berths);
 }
 
 /* A turn that its host drives is the host's to end: only what it has under way is waited for, and then no other is
- * begun. Nothing tells when an operation ends but its flag, and a drain is rare, so it looks again every millisecond.
- * */
+ * begun. */
 static void wait_for_operations(tp_runtime *runtime) {
   tp__mutex_lock(&runtime->mutex);
-  while (any_busy_locked(runtime))
-    tp__cond_wait_until(&runtime->changed, &runtime->mutex, tp__now_ns() + TP__NS_PER_MS);
+  while (any_busy_locked(runtime)) wait_a_little_locked(runtime, TP__NEVER);
   tp__mutex_unlock(&runtime->mutex);
+}
+
+/* A turn that was being born when the others were cancelled is cancelled in the next round. */
+static void cancel_turns(tp_runtime *runtime) {
+  do tp__runtime_cancel_all(runtime);
+  while (!TP__BUG(TP__BUG_LEFT_QUEUED) && wait_for_turns(runtime, TP__TURN_DRIVEN, tp__now_ns() + TP__NS_PER_MS) > 0);
 }
 
 static void drain_turns(tp_runtime *runtime, int64_t deadline_ns, tp_drain_report *report) {
   if (runtime->above->close_all) runtime->above->close_all(runtime);
   report->turns_cancelled = wait_for_turns(runtime, TP__TURN_DRIVEN, deadline_ns);
   report->turns_cancelled += wait_for_turns(runtime, TP__TURN_HELD, deadline_ns);
-  if (report->turns_cancelled == 0) return;
-  tp__runtime_cancel_all(runtime);
-  if (!TP__BUG(TP__BUG_LEFT_QUEUED)) wait_for_turns(runtime, TP__TURN_DRIVEN, TP__NEVER);
+  if (report->turns_cancelled > 0) cancel_turns(runtime);
 }
 
-/* Whoever submits marks the turn busy and then reads life, here life is written and then the marks are read, both by
- * read-modify-write: whichever comes second sees the other, so nothing is left queued when the workers stop. */
+/* Whoever submits marks the turn busy and then reads life, here life is written and then the marks are read, all of it
+ * sequentially consistent: whichever comes second sees the other, so nothing is left queued when the workers stop. The
+ * price is on this side: a submit reads a word that nobody writes meanwhile. */
 static void refuse_operations(tp_runtime *runtime) {
-  tp__a32_exchange_acq_rel(&runtime->life, TP__LIFE_STOPPING); /* pairs with tp__turn_begin_operation */
+  tp__a32_exchange_seq_cst(&runtime->life, TP__LIFE_STOPPING); /* pairs with tp__turn_begin_operation */
   if (!TP__BUG(TP__BUG_LEFT_QUEUED)) wait_for_operations(runtime);
 }
 
@@ -348,6 +393,7 @@ tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_repo
   tp__a32_store_release(&runtime->life, life == TP__LIFE_STARTED ? TP__LIFE_DRAINING : TP__LIFE_DRAINED);
   tp__mutex_unlock(&runtime->mutex);
   if (life == TP__LIFE_STARTED) {
+    tp__berths_fence(&runtime->berths); /* each turn that began is seen from here on */
     int64_t deadline_ns = tp__deadline_after_ms(tp__now_ns(), limit_ms);
     drain_turns(runtime, deadline_ns, &report);
     refuse_operations(runtime);

@@ -5,6 +5,7 @@
 #ifndef TP__RUNTIME_H
 #define TP__RUNTIME_H
 
+#include "runtime/exec/berth.h"
 #include "runtime/exec/blocks.h"
 #include "runtime/exec/entry.h"
 #include "runtime/exec/jobs.h"
@@ -30,6 +31,7 @@ typedef struct tp__above {
   const tp__alias *aliases;
   size_t alias_count;
   const tp__contribution_ops *contributions;
+  size_t turn_size; /* of its turns, which have a tp__turn first */
   /** Writes a version of the merged sets as one value, and reads it back. */
   void (*sets_write)(const void *sets, tp_writer *writer);
   bool (*sets_read)(tp__arena *arena, tp_text value, const void **ret_sets);
@@ -51,8 +53,11 @@ struct tp_runtime {
   uint32_t helpers_max; /* share.h: how many engine workers may help one entry */
   uint32_t dear_ns;     /* what a node must take to be given away */
   int64_t search_ns;    /* how long an owner or helper looks for what may come before it sleeps */
+  char turn_prefix[22]; /* of generated ids: "turn-", 16 digits, "-" */
   /* rooms with a lock of their own */
+  tp__keep keep;
   tp__blocks blocks;
+  tp__berths berths;
   tp__workers workers;
   tp__pool pool;
   tp__timer timer;
@@ -65,13 +70,11 @@ struct tp_runtime {
   tp__a32 asks;     /* helpers that were asked and have not left (share.c), at most helpers_max */
   tp__a32 kills;    /* subscriptions that are switched off: 0 is the common case */
   tp__a64 abandoned_bytes;
-  tp__a64 entry_ids_taken;      /* in lots of a turn */
-  tp__a64 last_turn_id;
   tp__mutex mutex;
   tp__cond changed; /* a turn ended */
   /* under mutex */
-  tp__link turns;
-  uint32_t turn_counts[TP__TURN_KINDS];
+  tp__link turns; /* those without a berth */
+  uint32_t turn_counts[TP__TURN_KINDS]; /* of these */
   uint32_t process_generation;
 };
 

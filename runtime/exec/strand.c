@@ -13,14 +13,27 @@ static void timer_delivered(tp__message *message) {
   tp__a32_store_release(&strand->timer_pending, 0); /* pairs with the timer's exchange: the message is free again */
 }
 
-void tp__strand_init(tp__strand *strand, struct tp_runtime *runtime, bool owned) {
-  memset(strand, 0, sizeof *strand);
-  strand->runtime = runtime;
-  atomic_init(&strand->inbox.v, owned ? NULL : IDLE);
-  atomic_init(&strand->timer_pending.v, 0);
+void tp__strand_clear(tp__strand *strand) {
+  tp__strand_rest(strand);
   tp__list_init(&strand->dues);
-  strand->wake_ns = TP__NEVER;
+  strand->armed_ns = 0;
+  strand->heap_child = strand->heap_next = strand->heap_prev = NULL;
   strand->timer_message.deliver = timer_delivered;
+  tp__a32_store_relaxed(&strand->timer_pending, 0);
+}
+
+/* What else there is comes to rest by itself: nothing is due or armed, and the timer's message was delivered. */
+void tp__strand_rest(tp__strand *strand) {
+  strand->was_armed = false;
+  strand->wake_ns = TP__NEVER;
+  strand->end = NULL;
+  strand->parker = strand->handoff = NULL;
+}
+
+void tp__strand_begin(tp__strand *strand, struct tp_runtime *runtime, bool owned) {
+  strand->runtime = runtime;
+  strand->own = NULL;
+  tp__aptr_store_relaxed(&strand->inbox, owned ? NULL : IDLE);
 }
 
 /* The push that ended IDLE calls this, once per IDLE: the strand is this thread's to hand on. A sleeping synchronous
@@ -83,9 +96,30 @@ static void deliver(tp__message *newest) {
   }
 }
 
-/* @return whether there was anything in the inbox. */
+void tp__strand_push_own(tp__strand *strand, tp__message *message) {
+  if (strand->own) {
+    message->next = strand->own->next;
+    strand->own->next = message;
+  } else {
+    message->next = message;
+  }
+  strand->own = message;
+}
+
+static void deliver_own(tp__strand *strand) {
+  while (strand->own) {
+    tp__message *oldest = strand->own->next;
+    if (oldest == strand->own) strand->own = NULL;
+    else strand->own->next = oldest->next;
+    oldest->deliver(oldest);
+  }
+}
+
+/* @return whether there was anything. */
 static bool deliver_all(tp__strand *strand) {
-  if (!tp__aptr_load_relaxed(&strand->inbox)) return false; /* the exchange below does the acquiring */
+  bool any = strand->own != NULL;
+  deliver_own(strand);
+  if (!tp__aptr_load_relaxed(&strand->inbox)) return any; /* the exchange below does the acquiring */
   deliver(tp__aptr_exchange_acq_rel(&strand->inbox, NULL));
   return true;
 }
@@ -137,10 +171,11 @@ static bool work(tp__strand *strand) {
 static void close_and_end(tp__strand *strand) {
   if (strand->was_armed) tp__timer_disarm(strand);
   deliver(tp__aptr_exchange_acq_rel(&strand->inbox, CLOSED));
+  deliver_own(strand);
   strand->end(strand);
 }
 
-void tp__strand_run(tp__strand *strand) {
+static void run(tp__strand *strand) {
   for (;;) {
     while (work(strand) && !strand->end) {}
     if (strand->end) {
@@ -162,6 +197,15 @@ void tp__strand_run(tp__strand *strand) {
   }
 }
 
+/* Inside of another one's when a callback of that one's ends or lets go of this one. */
+void tp__strand_run(tp__strand *strand) {
+  tp__here *here = tp__here_get();
+  void *outer = here->strand;
+  here->strand = strand;
+  run(strand);
+  here->strand = outer;
+}
+
 void tp__strand_catch_up(tp__strand *strand) {
   while (work(strand) && !strand->end) {}
 }
@@ -170,7 +214,7 @@ void tp__strand_hand_over(tp__strand *strand) { tp__workers_push(strand->runtime
 
 void tp__strand_leave(tp__strand *strand) {
   void *expected = NULL;
-  if (strand->end || strand->handoff || strand->wake_ns != TP__NEVER ||
+  if (strand->end || strand->own || strand->handoff || strand->wake_ns != TP__NEVER ||
       !tp__aptr_cas_acq_rel(&strand->inbox, &expected, IDLE))
     tp__strand_run(strand);
 }

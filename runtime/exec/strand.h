@@ -35,18 +35,21 @@ typedef struct tp__due {
   void (*fire)(struct tp__due *due, int64_t now_ns);
 } tp__due;
 
+/* The first line holds all that a strand needs in the common way: who begins one writes no other, and its next owner
+ * reads no other. */
 struct tp__strand {
   /* never changes after init */
   struct tp_runtime *runtime;
   /* atomic: acq_rel, hands over everything below from owner to owner */
   tp__aptr inbox;
   /* owner only */
-  tp__link dues;
+  tp__message *own; /* what the owner gave itself: the newest of a ring, whose next is the oldest; NULL: nothing */
+  bool was_armed; /* the timer may know it: disarm before the end */
   int64_t wake_ns;
-  bool was_armed;                  /* the timer may know it: disarm before the end */
-  tp__parker *parker;              /* of a synchronous owner that sleeps: the scheduling push wakes it */
-  tp__parker *handoff;             /* of a synchronous caller that waits to become the owner */
   void (*end)(tp__strand *strand); /* set by a delivered message: called last, by the owner, after the close */
+  tp__parker *handoff;             /* of a synchronous caller that waits to become the owner */
+  tp__parker *parker;              /* of a synchronous owner that sleeps: the scheduling push wakes it */
+  tp__link dues;
   /* under the timer's lock */
   int64_t armed_ns; /* 0: not armed */
   struct tp__strand *heap_child, *heap_next, *heap_prev;
@@ -55,10 +58,22 @@ struct tp__strand {
   tp__a32 timer_pending; /* 1: timer_message is in the inbox */
 };
 
-/** A new strand; owned by the caller or, with owned = false, by nobody. */
-void tp__strand_init(tp__strand *strand, struct tp_runtime *runtime, bool owned);
+/** A strand at rest, which begins by tp__strand_begin(). */
+void tp__strand_clear(tp__strand *strand);
+/** The same for one that has ended. */
+void tp__strand_rest(tp__strand *strand);
+/** A new strand of one at rest; owned by the caller or, with owned = false, by nobody. */
+void tp__strand_begin(tp__strand *strand, struct tp_runtime *runtime, bool owned);
+static inline void tp__strand_init(tp__strand *strand, struct tp_runtime *runtime, bool owned) {
+  tp__strand_clear(strand);
+  tp__strand_begin(strand, runtime, owned);
+}
 /** Any thread. @return false when the strand has ended: the message was not taken. */
 bool tp__strand_push(tp__strand *strand, tp__message *message);
+/** Owner: the same for what it gives itself, without telling anybody: delivered before it leaves. */
+void tp__strand_push_own(tp__strand *strand, tp__message *message);
+/** Whether the calling thread is running the strand (tp__strand_run), and so is its owner. */
+static inline bool tp__strand_is_here(const tp__strand *strand) { return tp__here_get()->strand == strand; }
 /** Becomes the owner on the calling thread, waiting until the present one leaves. */
 void tp__strand_acquire(tp__strand *strand);
 /** The same if nobody owns it. */

@@ -6,28 +6,18 @@
 
 enum { ARENA_BYTES_MAX = 64 << 20 };
 
-/* ---- the runtime's list ---- */
-
-/* Detached runs and what closes something do not count in turns_max, and have a bound of their own. */
-static bool is_full_locked(const tp_runtime *runtime, tp__turn_kind kind) {
-  const uint32_t *counts = runtime->turn_counts;
-  if (kind >= TP__TURN_DETACHED) return counts[kind] >= tp__detached_max(runtime);
-  return counts[TP__TURN_DRIVEN] + counts[TP__TURN_HELD] >= runtime->options.turns_max;
-}
+/* ---- the runtime's list: detached runs and what closes something, which have bounds of their own ---- */
 
 static tp_status enlist(tp__turn *turn, const tp__turn_spec *spec) {
   tp_runtime *runtime = turn->runtime;
-  tp_status status = TP_OK;
   tp__mutex_lock(&runtime->mutex);
-  uint32_t life = tp__a32_load_relaxed(&runtime->life); /* written under this lock */
-  if (spec->kind < TP__TURN_DETACHED && life != TP__LIFE_STARTED) status = TP_ERR_SHUTDOWN;
-  else if (is_full_locked(runtime, spec->kind)) status = TP_ERR_FULL;
-  if (status == TP_OK) {
+  bool full = runtime->turn_counts[spec->kind] >= tp__detached_max(runtime);
+  if (!full) {
     tp__list_push(&runtime->turns, &turn->runtime_link);
     runtime->turn_counts[spec->kind]++;
   }
   tp__mutex_unlock(&runtime->mutex);
-  return status;
+  return full ? TP_ERR_FULL : TP_OK;
 }
 
 static void delist(tp__turn *turn) {
@@ -35,6 +25,13 @@ static void delist(tp__turn *turn) {
   tp__mutex_lock(&runtime->mutex);
   tp__list_remove(&turn->runtime_link);
   if (--runtime->turn_counts[turn->kind] == 0) tp__cond_broadcast(&runtime->changed);
+  tp__mutex_unlock(&runtime->mutex);
+}
+
+/* A drain looks again by itself; this only makes it sooner. */
+static void tell_drain(tp_runtime *runtime) {
+  tp__mutex_lock(&runtime->mutex);
+  tp__cond_broadcast(&runtime->changed);
   tp__mutex_unlock(&runtime->mutex);
 }
 
@@ -70,45 +67,113 @@ void tp__turn_cancel(tp__turn *turn) {
 
 /* ---- life ---- */
 
-static bool copy_identity(tp__turn *turn, const tp__turn_spec *spec) {
-  for (uint32_t id = 0; id < TP_ID_COUNT; id++)
-    if (!tp__arena_text(&turn->arena, spec->ids[id], &turn->ids[id])) return false;
-  return tp__arena_text(&turn->arena, spec->mode, &turn->mode);
+static const tp_text empty = {"", 0};
+
+static void clear_ids(tp__turn *turn, tp_runtime *runtime) {
+  for (uint32_t id = 0; id < TP_ID_COUNT; id++) turn->ids[id] = empty;
+  turn->mode = empty;
+  turn->has_ids = false;
+  tp__arena_init(&turn->arena, &runtime->allocator, turn->identity, sizeof turn->identity, ARENA_BYTES_MAX);
 }
 
-tp_status tp__turn_init(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec) {
-  memset(turn, 0, sizeof *turn);
-  tp__strand_init(&turn->strand, runtime, spec->owned);
-  turn->runtime = runtime;
-  turn->caller = spec->caller;
-  turn->deadline_ns = spec->deadline_ns;
-  turn->kind = spec->kind;
+void tp__turn_clear(tp__turn *turn, tp_runtime *runtime) {
+  tp__strand_clear(&turn->strand);
+  turn->block_size = 0;
+  turn->sets = NULL;
   turn->cancel_message.deliver = cancel_delivered;
+  tp__a32_store_relaxed(&turn->busy, 0);
+  tp__a32_store_relaxed(&turn->cancel_asked, 0);
+  turn->cleared = true;
+  turn->is_cancelled = false;
+  turn->last_entry_id = turn->last_of_lot = 0;
   tp__list_init(&turn->entries);
-  tp__arena_init(&turn->arena, &runtime->allocator, turn->identity, sizeof turn->identity, ARENA_BYTES_MAX);
-  atomic_init(&turn->refs.v, 1); /* the strand's */
-  atomic_init(&turn->cancel_asked.v, 0);
-  tp_status status = copy_identity(turn, spec) ? enlist(turn, spec) : TP_ERR_NO_MEMORY;
-  if (status != TP_OK) {
-    tp__arena_fini(&turn->arena);
-    return status;
-  }
+  turn->records = (tp__record_batch){0};
+  turn->spare = NULL;
+  turn->spare_size = 0;
+  turn->spare_clean = false;
+  tp__list_init(&turn->runtime_link);
+  clear_ids(turn, runtime);
+}
+
+/* A turn that has ended: what comes to rest by itself is left alone, and so are ids that nobody gave it. The rest of
+ * its lot of entry ids is the next one's. */
+static void rest(tp__turn *turn) {
+  tp__strand_rest(&turn->strand);
+  turn->sets = NULL;
+  tp__a32_store_relaxed(&turn->busy, 0);
+  tp__a32_store_relaxed(&turn->cancel_asked, 0);
+  turn->is_cancelled = false;
+  if (turn->has_ids || turn->arena.next != turn->identity) clear_ids(turn, turn->runtime);
+}
+
+static bool copy_identity(tp__turn *turn, const tp__turn_spec *spec) {
+  for (uint32_t id = 0; id < TP_ID_COUNT; id++)
+    if (spec->ids[id].size > 0 && !tp__arena_text(&turn->arena, spec->ids[id], &turn->ids[id])) return false;
+  return spec->mode.size == 0 || tp__arena_text(&turn->arena, spec->mode, &turn->mode);
+}
+
+tp_text tp__turn_generated_id(const tp__turn *turn, char *buffer) {
+  const tp_runtime *runtime = turn->runtime;
+  char decimal[20], *at = buffer;
+  uint64_t number = turn->number;
+  int count = 0;
+  memcpy(at, runtime->turn_prefix, sizeof runtime->turn_prefix);
+  at += sizeof runtime->turn_prefix;
+  do decimal[count++] = (char)('0' + number % 10);
+  while ((number /= 10) > 0);
+  while (count > 0) *at++ = decimal[--count];
+  return (tp_text){buffer, (size_t)(at - buffer)};
+}
+
+void tp__turn_name(tp__turn *turn) {
+  turn->ids[TP_ID_TURN] = tp__turn_generated_id(turn, turn->own_id);
+  turn->is_named = true;
+}
+
+static tp_status init_here(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec) {
+  turn->owes_place = false;
+  turn->snapshot = NULL;
+  TP__TRY(enlist(turn, spec)); /* from here on it may be cancelled, which its owner will see */
   if (spec->snapshot) tp__snapshot_hold(spec->snapshot);
   turn->snapshot = spec->snapshot ? spec->snapshot : tp__registry_pin(runtime->registry);
   return TP_OK;
 }
 
+static void begin(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec) {
+  tp__strand_begin(&turn->strand, runtime, spec->owned);
+  turn->runtime = runtime;
+  turn->deadline_ns = spec->deadline_ns;
+  turn->caller = spec->caller;
+  turn->kind = (uint8_t)spec->kind;
+  turn->berthed = spec->berthed;
+  turn->host_held = false;
+  turn->has_ids = turn->is_named = spec->ids != NULL;
+}
+
+tp_status tp__turn_init(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec) {
+  if (!spec->berthed || !turn->cleared) tp__turn_clear(turn, runtime);
+  begin(turn, runtime, spec);
+  tp_status status = !spec->ids || copy_identity(turn, spec) ? TP_OK : TP_ERR_NO_MEMORY;
+  if (status == TP_OK && !spec->berthed) status = init_here(turn, runtime, spec);
+  if (status == TP_OK) {
+    tp__a32_store_release(&turn->refs, 1); /* the strand's; pairs with who walks the berths */
+    return TP_OK;
+  }
+  if (spec->berthed) tp__turn_fini(turn);
+  else tp__arena_fini(&turn->arena);
+  return status;
+}
+
 void tp__turn_take_entry_ids(tp__turn *turn) {
-  enum { LOT = 64 };
-  turn->last_entry_id = tp__a64_add_relaxed(&turn->runtime->entry_ids_taken, LOT);
-  turn->last_of_lot = turn->last_entry_id + LOT;
+  enum { LOT = 16 };
+  turn->last_entry_id = tp__entry_ids_take(turn->runtime, LOT, &turn->last_of_lot);
 }
 
 tp_status tp__turn_begin_operation(tp__turn *turn) {
   uint32_t idle = 0;
   if (turn->runtime->process_generation != tp__process_generation()) return TP_ERR_FORKED;
-  if (!tp__a32_cas_acq_rel(&turn->busy, &idle, 1)) return TP_ERR_BUSY;
-  if (tp__a32_add_acq_rel(&turn->runtime->life, 0) < TP__LIFE_STOPPING) return TP_OK;
+  if (!tp__a32_cas_seq_cst(&turn->busy, &idle, 1)) return TP_ERR_BUSY; /* pairs with refuse_operations() */
+  if (tp__a32_load_seq_cst(&turn->runtime->life) < TP__LIFE_STOPPING) return TP_OK;
   tp__a32_store_release(&turn->busy, 0);
   return TP_ERR_SHUTDOWN;
 }
@@ -117,10 +182,15 @@ static void ended(tp__strand *strand) {
   tp__turn *turn = TP__CONTAINER(strand, tp__turn, strand);
   tp__turn_flush_records(turn);
   if (turn->records.memory) tp__block_give(&turn->runtime->blocks, turn->records.memory, turn->records.capacity);
-  turn->records.memory = NULL;
+  turn->records = (tp__record_batch){0};
   if (turn->spare) tp__block_give(&turn->runtime->blocks, turn->spare, turn->spare_size);
   turn->spare = NULL;
-  delist(turn);
+  turn->spare_size = 0;
+  turn->spare_clean = false;
+  tp_runtime *runtime = turn->runtime;
+  if (turn->berthed) tp__berth_close(turn);
+  else delist(turn);
+  if (tp__a32_load_acquire(&runtime->life) >= TP__LIFE_DRAINING) tell_drain(runtime);
   tp__turn_unref(turn);
 }
 
@@ -136,7 +206,11 @@ void tp__turn_unref(tp__turn *turn) {
 }
 
 void tp__turn_fini(tp__turn *turn) {
-  tp__arena_fini(&turn->arena);
-  if (turn->snapshot) tp__snapshot_unpin(turn->snapshot);
-  turn->snapshot = NULL;
+  if (turn->arena.chunks) tp__arena_fini(&turn->arena);
+  if (turn->berthed) {
+    rest(turn);
+    tp__berth_give(turn);
+  } else if (turn->snapshot) {
+    tp__snapshot_unpin(turn->snapshot);
+  }
 }

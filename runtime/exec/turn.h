@@ -21,64 +21,104 @@ typedef enum tp__turn_kind {
   TP__TURN_KINDS = 4
 } tp__turn_kind;
 
+/* Lines of 64 bytes. Who begins a turn writes the strand's first and the one from `runtime` on, and leaves the rest to
+ * its owner, who found it at rest; a turn without ids of its own that runs a phase touches four more. A line that
+ * another processor wrote, or that a thousand other turns have driven out of the cache, costs 40 to 250 ns. */
 struct tp__turn {
   tp__strand strand;
-  /* never changes after begin */
+  void (*cancelled)(tp__turn *turn); /* owner: after the entries were cancelled; may be NULL */
+  size_t block_size;                 /* of the memory, where that is no berth */
+  tp__message cancel_message;
+  /* under the runtime's lock */
+  tp__link runtime_link; /* of a turn without a berth */
+  char rest_of_line[8];
+  /* never changes after begin, but for the deadline: that is the owner's */
   struct tp_runtime *runtime;
   tp__snapshot *snapshot;
-  tp_text ids[TP_ID_COUNT];
-  tp_text mode;
-  tp_caller caller;
-  void (*cancelled)(tp__turn *turn); /* owner: after the entries were cancelled; may be NULL */
-  void (*release)(tp__turn *turn);   /* frees the memory the turn is in: the last reference is gone. Any thread */
-  tp__turn_kind kind;
-  size_t block_size;
-  /* owner only; what entries read of it is written before they begin */
-  tp__arena arena;  /* lives as long as the references do */
-  const void *sets; /* what was merged so far: an immutable version, the layer above knows its form */
   int64_t deadline_ns;
+  uint64_t number;    /* of this turn in the runtime */
+  /* atomic */
+  tp__a32 refs;
+  tp__a32 open;       /* of a berth: 1 + kind from begin to end */
+  tp__a32 busy;       /* 1 while an operation that the host began is under way; cleared by the owner */
+  tp__a32 cancel_asked;
+  tp_caller caller;
+  uint8_t kind;       /* tp__turn_kind */
+  bool berthed;       /* its memory is a berth, else of whoever made it */
+  bool owes_place;    /* the place of a berth goes back with the berth (berth.c) */
+  bool cleared;       /* it was at rest before: a new berth never was */
+  bool host_held;     /* for the layer above: the owner is a thread of the host's */
+  bool has_ids;       /* of its request or session */
+  bool is_named;      /* the owner makes the id of a turn that has none when it begins to run it */
+  /* owner only; what entries read of it is written before they begin */
   bool is_cancelled;
-  uint64_t last_entry_id, last_of_lot;
-  tp__link entries;         /* open ones, and those whose result is kept */
+  bool spare_clean;   /* it was a quiet entry's (begin.h) */
   tp__record_batch records; /* packed, not yet handed over */
   void *spare;              /* an entry's block kept for the next entry */
   size_t spare_size;
-  bool spare_clean; /* it was a quiet entry's (begin.h) */
-  /* atomic */
-  tp__a32 refs;
-  tp__a32 cancel_asked;
-  tp__a32 busy; /* 1 while an operation that the host began is under way; cleared by the owner */
-  /* under the runtime's lock */
-  tp__link runtime_link;
-  tp__message cancel_message;
-  char identity[256]; /* the arena's first bytes: ids seldom need more */
+  const void *sets;   /* what was merged so far: an immutable version, the layer above knows its form */
+  void (*release)(tp__turn *turn); /* frees the memory the turn is in: the last reference is gone. Any thread */
+  tp__arena arena;    /* lives as long as the references do */
+  tp__link entries;   /* open ones, and those whose result is kept */
+  uint64_t last_entry_id, last_of_lot;
+  char own_id[48];    /* of a turn that was given none */
+  tp_text ids[TP_ID_COUNT];
+  tp_text mode;
+  char identity[240]; /* the arena's first bytes: ids seldom need more */
 };
+_Static_assert(offsetof(tp__turn, runtime) % 64 == 0 && offsetof(tp__turn, records) == offsetof(tp__turn, runtime) + 64,
+               "what a begin writes is one line");
 
 typedef struct tp__turn_spec {
-  const tp_text *ids; /* TP_ID_COUNT; copied */
+  const tp_text *ids; /* TP_ID_COUNT; copied. NULL: the turn has none, and its own is made when it begins to run */
   tp_text mode;       /* copied */
   tp_caller caller;
   int64_t deadline_ns; /* absolute */
   bool owned;          /* by the caller; else by nobody */
   tp__turn_kind kind;
+  bool berthed;
   tp__snapshot *snapshot; /* held for it; NULL: the newest */
 } tp__turn_spec;
 
-/** @return TP_OK; TP_ERR_SHUTDOWN, TP_ERR_FULL, TP_ERR_FORKED, TP_ERR_NO_MEMORY; then turn is untouched. */
+/** Brings memory to rest: what tp__turn_init() finds but for what the layer above sets (cancelled, release). */
+void tp__turn_clear(tp__turn *turn, struct tp_runtime *runtime);
+/** Makes a turn in the memory of a berth (tp__berth_take, which it is given back to when this fails), or in the
+ *  caller's. @return TP_OK; TP_ERR_SHUTDOWN, TP_ERR_FULL, TP_ERR_NO_MEMORY. */
 tp_status tp__turn_init(tp__turn *turn, struct tp_runtime *runtime, const tp__turn_spec *spec);
 /** Owner: the turn is over; its strand ends when the owner leaves. Nothing may be open. */
 void tp__turn_finish(tp__turn *turn);
 void tp__turn_hold(tp__turn *turn);
 void tp__turn_unref(tp__turn *turn);
+/** Asks for the lines that whoever begins the turn will write: its own two, and the first of the layer above, which
+ *  lies behind it. */
+static inline void tp__turn_prefetch(const tp__turn *turn) {
+  tp__prefetch(&turn->strand);
+  tp__prefetch(&turn->runtime);
+  tp__prefetch(turn + 1);
+}
+/** The same for whoever will run it. Any address will do. */
+static inline void tp__turn_prefetch_all(const tp__turn *turn) {
+  tp__turn_prefetch(turn);
+  tp__prefetch(&turn->records);
+  tp__prefetch(&turn->arena);
+  tp__prefetch(&turn->last_entry_id);
+  tp__prefetch(&turn->ids[TP_ID_TURN]);
+  tp__prefetch((const char *)(turn + 1) + 64);
+  tp__prefetch((const char *)(turn + 1) + 128);
+}
 /** The host's thread: marks the turn busy with an operation for the engine workers.
  *  @return TP_OK; TP_ERR_BUSY; TP_ERR_SHUTDOWN when the workers are about to stop. */
 tp_status tp__turn_begin_operation(tp__turn *turn);
 /** Any thread that holds the turn. */
 void tp__turn_cancel(tp__turn *turn);
-/** What release calls first: frees the arena, lets go of the snapshot. */
+/** What release calls first: frees the arena, lets go of the snapshot, gives the berth back: then it is another's. */
 void tp__turn_fini(tp__turn *turn);
 /** Takes the next lot of entry ids from the runtime. */
 void tp__turn_take_entry_ids(tp__turn *turn);
+/** Owner: gives a turn without ids its own. */
+void tp__turn_name(tp__turn *turn);
+/** The id of a turn whose request had none, in 48 bytes of the caller's. */
+tp_text tp__turn_generated_id(const tp__turn *turn, char *buffer);
 /** Owner: the next entry's id, unique in the runtime: turns take them in lots. */
 static inline uint64_t tp__turn_entry_id(tp__turn *turn) {
   if (turn->last_entry_id == turn->last_of_lot) tp__turn_take_entry_ids(turn);

@@ -4,6 +4,19 @@
 #include "runtime/exec/bug.h"
 #include "runtime/exec/runtime.h"
 
+/* workers->idle */
+#define SLEEPER UINT32_C(1)
+#define SEARCHER (UINT32_C(1) << 15)
+#define STOPPED (UINT32_C(1) << 31) /* the threads are gone */
+#define SLEEPERS(idle) ((idle) % SEARCHER)
+#define SEARCHERS(idle) ((idle) % STOPPED / SEARCHER)
+
+#ifdef TP_SIM
+enum { BATCH = 16, SHARES = 1, LOOKS_PER_CLOCK = 2, SEARCH_NS = 100 };
+#else
+enum { BATCH = 16, SHARES = 2, LOOKS_PER_CLOCK = 16, SEARCH_NS = 30 * TP__NS_PER_US };
+#endif
+
 tp_status tp__workers_init(tp__workers *workers, struct tp_runtime *runtime, uint32_t count, size_t strands_max) {
   memset(workers, 0, sizeof *workers);
   workers->runtime = runtime;
@@ -21,38 +34,131 @@ void tp__workers_fini(tp__workers *workers) {
   tp__queue_mpmc_free(workers->queue);
 }
 
-/* Sleeps until there may be work. The count of sleepers goes up before the last look at the queue, and a pusher reads
- * it after its push, both by read-modify-write: whichever comes second sees the other, so no wake-up is lost.
+/* ---- idle ---- */
+
+/* There is work, and nobody searches: one sleeper becomes a searcher and is woken. */
+static void wake_one(tp__workers *workers, uint32_t idle) {
+  do {
+    if (SLEEPERS(idle) == 0 || SEARCHERS(idle) > 0) return;
+  } while (!tp__a32_cas_acq_rel(&workers->idle, &idle, idle + SEARCHER));
+  tp__mutex_lock(&workers->mutex);
+  workers->wakes++;
+  tp__mutex_unlock(&workers->mutex);
+  tp__cond_signal(&workers->work); /* outside of the lock, which the woken one takes first */
+}
+
+/* A searcher found something. What was pushed while it searched woke nobody. */
+static void found(tp__workers *workers) {
+  uint32_t idle = tp__a32_sub_acq_rel(&workers->idle, SEARCHER) - SEARCHER;
+  if (SLEEPERS(idle) > 0 && SEARCHERS(idle) == 0 && !tp__queue_mpmc_empty(workers->queue)) wake_one(workers, idle);
+}
+
+/* One at a time. */
+static bool may_search(tp__workers *workers) {
+  uint32_t idle = tp__a32_load_relaxed(&workers->idle); /* the compare-and-swap does the ordering */
+  while (SEARCHERS(idle) == 0)
+    if (tp__a32_cas_acq_rel(&workers->idle, &idle, idle + SEARCHER)) return true;
+  return false;
+}
+
+/* Waking a thread takes some microseconds, and what a server does next often comes sooner. */
+static bool search(tp__workers *workers) {
+  int64_t end_ns = tp__now_ns() + SEARCH_NS;
+  do {
+    for (int i = 0; i < LOOKS_PER_CLOCK; i++) {
+      if (!tp__queue_mpmc_empty(workers->queue)) return true;
+      tp__cpu_relax();
+    }
+  } while (tp__now_ns() < end_ns);
+  return false;
+}
+
+/* Sleeps until there may be work. It is counted as a sleeper, and no longer as a searcher, before the last look at the
+ * queue, and a pusher reads the counts after its push, both by read-modify-write: whichever comes second sees the
+ * other, so no wake-up is lost. @param searching  in: it is counted so; out: it was woken, and is.
  * @return false to stop. */
-static bool sleep_for_work(tp__workers *workers) {
+static bool sleep_for_work(tp__workers *workers, bool *searching) {
   bool empty = TP__BUG(TP__BUG_LOST_WAKEUP) ? tp__queue_mpmc_empty(workers->queue) : true;
   tp__mutex_lock(&workers->mutex);
-  tp__a32_add_acq_rel(&workers->sleepers, 1);
+  tp__a32_add_acq_rel(&workers->idle, *searching ? SLEEPER - SEARCHER : SLEEPER);
   if (!TP__BUG(TP__BUG_LOST_WAKEUP)) empty = tp__queue_mpmc_empty(workers->queue);
+  while (empty && workers->wakes == 0 && !workers->stop) tp__cond_wait(&workers->work, &workers->mutex);
+  *searching = workers->wakes > 0;
+  if (*searching) workers->wakes--;
   bool stop = workers->stop && (empty || TP__BUG(TP__BUG_LEFT_QUEUED));
-  if (!stop && empty) tp__cond_wait(&workers->work, &workers->mutex);
-  tp__a32_sub_acq_rel(&workers->sleepers, 1);
+  tp__a32_sub_acq_rel(&workers->idle, SLEEPER);
   tp__mutex_unlock(&workers->mutex);
   return !stop;
 }
 
-static void worker_run(void *arg) {
-  tp__workers *workers = arg;
-  tp__thread_local_set(TP__THREAD_OWNER);
-  do {
-    tp__strand *strand;
-    while ((strand = tp__queue_mpmc_pop(workers->queue))) tp__strand_run(strand);
-  } while (sleep_for_work(workers));
+/* @return false to stop. */
+static bool wait_for_work(tp__workers *workers, bool *searching) {
+  tp__a32_add_relaxed(&workers->hungry, 1);
+  if (!*searching) *searching = may_search(workers);
+  bool go_on = (*searching && search(workers)) || sleep_for_work(workers, searching);
+  tp__a32_sub_acq_rel(&workers->hungry, 1);
+  return go_on;
 }
+
+/* ---- work ---- */
+
+/* Some at a time where many wait, since two workers that take one by one fight for the same line. */
+static uint32_t take(tp__workers *workers, void **batch) {
+  uint32_t share = (uint32_t)(tp__queue_mpmc_count(workers->queue) / (SHARES * workers->count));
+  return tp__queue_mpmc_pop_some(workers->queue, batch, share < 1 ? 1 : share > BATCH ? BATCH : share);
+}
+
+/* What one worker has taken must not wait while another one has nothing. Any moment will do. */
+static bool somebody_starves(const tp__workers *workers) {
+  return tp__a32_load_relaxed(&workers->hungry) != 0 && tp__queue_mpmc_empty(workers->queue);
+}
+
+static void give_back(tp__workers *workers, void **batch, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) tp__workers_push(workers->runtime, batch[i]);
+}
+
+static void run_batch(tp__workers *workers, void **batch, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (i + 1 < count) tp__turn_prefetch_all(batch[i + 1]); /* nearly every one is a turn's, and its first */
+    if (count - i > 1 && somebody_starves(workers)) {
+      give_back(workers, batch + i + 1, count - i - 1);
+      count = i + 1;
+    }
+    tp__strand_run(batch[i]);
+  }
+}
+
+static void worker_run(void *arg) {
+  tp__worker *self = arg;
+  tp__workers *workers = self->all;
+  void *batch[BATCH];
+  bool searching = false;
+  tp__thread_local_set(TP__THREAD_OWNER);
+  tp__here_get()->home = self->kept;
+  do {
+    uint32_t count;
+    while ((count = take(workers, batch)) > 0) {
+      if (searching) found(workers);
+      searching = false;
+      run_batch(workers, batch, count);
+    }
+  } while (wait_for_work(workers, &searching));
+  if (searching) found(workers);
+}
+
+/* ---- life ---- */
 
 tp_status tp__workers_start(tp__workers *workers) {
   const tp_allocator *allocator = &workers->runtime->allocator;
-  workers->threads = tp__alloc_zero(allocator, workers->count * sizeof *workers->threads);
-  if (!workers->threads) return TP_ERR_NO_MEMORY;
+  workers->each = tp__alloc_zero(allocator, workers->count * sizeof *workers->each);
+  if (!workers->each) return TP_ERR_NO_MEMORY;
   workers->stop = false;
-  tp__a32_store_release(&workers->sleepers, 0);
+  workers->wakes = 0;
+  tp__a32_store_release(&workers->idle, 0);
   for (uint32_t i = 0; i < workers->count; i++) {
-    tp_status status = tp__thread_start(allocator, "tp-engine", worker_run, workers, &workers->threads[i]);
+    tp__worker *worker = &workers->each[i];
+    *worker = (tp__worker){.all = workers, .kept = tp__kept_of_worker(&workers->runtime->keep, i)};
+    tp_status status = tp__thread_start(allocator, "tp-engine", worker_run, worker, &worker->thread);
     if (status == TP_OK) continue;
     tp__workers_stop(workers);
     return status;
@@ -70,16 +176,15 @@ static void run_rest(tp__workers *workers) {
 }
 
 void tp__workers_stop(tp__workers *workers) {
-  if (!workers->threads) return;
+  if (!workers->each) return;
   tp__mutex_lock(&workers->mutex);
   workers->stop = true;
   tp__cond_broadcast(&workers->work);
   tp__mutex_unlock(&workers->mutex);
-  for (uint32_t i = 0; i < workers->count && workers->threads[i]; i++) tp__thread_join(workers->threads[i]);
-  tp__release(&workers->runtime->allocator, workers->threads, workers->count * sizeof *workers->threads);
-  workers->threads = NULL;
-  /* Pairs with tp__workers_push: one of the two sees the other's. */
-  tp__a32_or_acq_rel(&workers->sleepers, TP__WORKERS_STOPPED);
+  for (uint32_t i = 0; i < workers->count && workers->each[i].thread; i++) tp__thread_join(workers->each[i].thread);
+  tp__release(&workers->runtime->allocator, workers->each, workers->count * sizeof *workers->each);
+  workers->each = NULL;
+  tp__a32_or_acq_rel(&workers->idle, STOPPED); /* pairs with tp__workers_push: one of the two sees the other's */
   if (!TP__BUG(TP__BUG_LEFT_QUEUED)) run_rest(workers);
 }
 
@@ -88,13 +193,11 @@ void tp__workers_push(struct tp_runtime *runtime, tp__strand *strand) {
   bool pushed = tp__queue_mpmc_push(workers->queue, strand);
   assert(pushed);
   (void)pushed;
-  uint32_t sleepers = tp__a32_add_acq_rel(&workers->sleepers, 0);
-  if (sleepers == 0) return; /* pairs with sleep_for_work */
-  if (sleepers & TP__WORKERS_STOPPED) {
+  uint32_t idle = tp__a32_add_acq_rel(&workers->idle, 0); /* pairs with sleep_for_work, found and tp__workers_stop */
+  if (idle == 0) return;
+  if (idle & STOPPED) {
     if (!TP__BUG(TP__BUG_LEFT_QUEUED)) run_rest(workers);
     return;
   }
-  tp__mutex_lock(&workers->mutex);
-  tp__cond_signal(&workers->work);
-  tp__mutex_unlock(&workers->mutex);
+  wake_one(workers, idle);
 }

@@ -1,26 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * worker: the engine workers. They take scheduled strands from one queue and own each until it has nothing to do. They
- * never call anything that may block. Lock: `workers`, for sleeping. */
+ * worker: the engine workers. They take scheduled strands from one queue, some at a time where many wait, and own each
+ * until it has nothing to do. They never call anything that may block. Lock: `workers`, for sleeping.
+ *
+ * Who is idle searches or sleeps. A searcher is a worker that was woken, or the one that still looks at the queue for
+ * some microseconds after its last work. While there is one, a push wakes nobody: it will see. A searcher that found
+ * work and was the only one wakes the next sleeper if there is more. So an offer wakes one thread at most, a burst of
+ * them too, and the woken wake the others. */
 #ifndef TP__WORKER_H
 #define TP__WORKER_H
 
+#include "runtime/exec/kept.h"
 #include "runtime/exec/strand.h"
 #include "runtime/os/queue.h"
 
-#define TP__WORKERS_STOPPED (UINT32_C(1) << 31) /* in sleepers: the threads are gone */
+struct tp__workers;
+
+typedef struct tp__worker {
+  struct tp__workers *all;
+  tp__kept *kept;
+  tp__thread *thread;
+} tp__worker;
 
 typedef struct tp__workers {
   /* never changes after start */
   struct tp_runtime *runtime;
   tp__queue_mpmc *queue; /* holds every strand that may exist: a push cannot find it full */
-  tp__thread **threads;
+  tp__worker *each;
   uint32_t count;
-  /* atomic: counted up before the last look at the queue, read by pushers after their push */
-  tp__a32 sleepers;
   tp__mutex mutex;
   tp__cond work;
-  bool stop; /* under mutex */
+  /* under mutex */
+  bool stop;
+  uint32_t wakes; /* given and not yet taken: each is a searcher already */
+  /* atomic: sleepers, searchers and the end (worker.c); acq_rel: written by who goes idle before its last look at the
+   * queue, read by read-modify-write by pushers after their push. On lines of its own, and so is the next. */
+  char before[128];
+  tp__a32 idle;
+  char between[124];
+  tp__a32 hungry; /* relaxed: how many have no work; a hint for those who have taken more than they run */
+  char after[124];
 } tp__workers;
 
 /** @param strands_max  how many strands may be scheduled at once. */
@@ -34,8 +53,6 @@ void tp__workers_fini(tp__workers *workers);
 /** Schedules a strand that the caller just made non-idle. */
 void tp__workers_push(struct tp_runtime *runtime, tp__strand *strand);
 /** A look, which may be over when it returns: whether a worker has nothing to do. */
-static inline bool tp__workers_idle(const tp__workers *workers) {
-  return (tp__a32_load_relaxed(&workers->sleepers) & ~TP__WORKERS_STOPPED) > 0;
-}
+static inline bool tp__workers_idle(const tp__workers *workers) { return tp__a32_load_relaxed(&workers->hungry) > 0; }
 
 #endif

@@ -33,6 +33,10 @@ void tp__sim_point(void); /* the scheduler may switch here */
     TP__POINT();                                                                                             \
     return atomic_load_explicit(&((box *)(uintptr_t)a)->v, memory_order_acquire);                            \
   }                                                                                                          \
+  static inline type tp__##name##_load_seq_cst(const box *a) {                                               \
+    TP__POINT();                                                                                             \
+    return atomic_load_explicit(&((box *)(uintptr_t)a)->v, memory_order_seq_cst);                            \
+  }                                                                                                          \
   static inline void tp__##name##_store_relaxed(box *a, type value) {                                        \
     TP__POINT();                                                                                             \
     atomic_store_explicit(&a->v, value, memory_order_relaxed);                                               \
@@ -45,7 +49,16 @@ void tp__sim_point(void); /* the scheduler may switch here */
     TP__POINT();                                                                                             \
     return atomic_exchange_explicit(&a->v, value, memory_order_acq_rel);                                     \
   }                                                                                                          \
+  static inline type tp__##name##_exchange_seq_cst(box *a, type value) {                                     \
+    TP__POINT();                                                                                             \
+    return atomic_exchange_explicit(&a->v, value, memory_order_seq_cst);                                     \
+  }                                                                                                          \
   /* On failure *expected is what was found. */                                                              \
+  static inline bool tp__##name##_cas_seq_cst(box *a, type *expected, type desired) {                        \
+    TP__POINT();                                                                                             \
+    return atomic_compare_exchange_strong_explicit(&a->v, expected, desired, memory_order_seq_cst,           \
+                                                   memory_order_seq_cst);                                    \
+  }                                                                                                          \
   static inline bool tp__##name##_cas_acq_rel(box *a, type *expected, type desired) {                        \
     TP__POINT();                                                                                             \
     return atomic_compare_exchange_strong_explicit(&a->v, expected, desired, memory_order_acq_rel,           \
@@ -79,10 +92,14 @@ TP__ATOMIC_MATH(a64, uint64_t, tp__a64)
 
 /** In a loop that looks again and again at what another thread will write. */
 static inline void tp__cpu_relax(void) {
+  TP__POINT();
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
 }
+
+/** Asks for a line that will be written soon, and perhaps lies in another processor's cache. */
+static inline void tp__prefetch(const void *line) { __builtin_prefetch(line, 1); }
 
 /* ---- clock ---- */
 
@@ -150,17 +167,21 @@ void tp__cond_broadcast(tp__cond *cond);
 
 /* ---- parker: one thread sleeps, any thread wakes it; a wake-up before the sleep is kept ---- */
 
+#ifdef TP_SIM
 typedef struct tp__parker {
   tp__mutex mutex;
   tp__cond cond;
   bool token; /* under mutex */
 } tp__parker;
+#else
+typedef struct tp__parker { tp__a32 word; } tp__parker; /* posix_lock.c */
+#endif
 
 tp_status tp__parker_init(tp__parker *parker);
 void tp__parker_fini(tp__parker *parker);
 /** Sleeps until unparked or deadline_ns; consumes the token. @return true when there was a token. */
 bool tp__parker_park_until(tp__parker *parker, int64_t deadline_ns);
-/** Must not race with fini: whoever owns the parker waits for the last unpark (see tp__strand). */
+/** Must not race with fini: whoever owns the parker takes the token of the last unpark (see tp__strand). */
 void tp__parker_unpark(tp__parker *parker);
 
 /* ---- threads ---- */
@@ -174,26 +195,37 @@ tp_status tp__thread_start(const tp_allocator *allocator, const char *name, void
 void tp__thread_join(tp__thread *thread);
 /** Lets it run on and frees our part when it ends. */
 void tp__thread_detach(tp__thread *thread);
-/** A small pointer of the calling thread, NULL at first. The runtime keeps there what the thread is doing. */
+/** What the runtime keeps of the calling thread, one look-up for all. */
+typedef struct tp__here {
+  void *doing;            /* a small pointer, NULL at first: what the thread is doing */
+  void *home;             /* NULL at first: what only this thread uses */
+  void *strand;           /* NULL at first: what it runs right now */
+  uint32_t number_from_1; /* 0: nobody asked yet */
+} tp__here;
 #ifdef TP_SIM
-void *tp__thread_local_get(void);
-void tp__thread_local_set(void *value);
+tp__here *tp__here_get(void);
 #else
-extern _Thread_local void *tp__thread_local_value;
-static inline void *tp__thread_local_get(void) { return tp__thread_local_value; }
-static inline void tp__thread_local_set(void *value) { tp__thread_local_value = value; }
+extern _Thread_local tp__here tp__here_of_thread;
+static inline tp__here *tp__here_get(void) { return &tp__here_of_thread; }
 #endif
+static inline void *tp__thread_local_get(void) { return tp__here_get()->doing; }
+static inline void tp__thread_local_set(void *value) { tp__here_get()->doing = value; }
 /** Sets it if it is NULL. @return what it was. */
 static inline void *tp__thread_local_claim(void *value) {
-  void *was = tp__thread_local_get();
-  if (!was) tp__thread_local_set(value);
+  tp__here *here = tp__here_get();
+  void *was = here->doing;
+  if (!was) here->doing = value;
   return was;
 }
 
+uint32_t tp__thread_number_take(void);
 /** A number of the calling thread, from 0 in the order in which threads first ask: which of several equal parts is
  *  its own. */
-uint32_t tp__thread_number(void);
-
+static inline uint32_t tp__thread_number(void) {
+  tp__here *here = tp__here_get();
+  if (!here->number_from_1) here->number_from_1 = tp__thread_number_take() + 1;
+  return here->number_from_1 - 1;
+}
 /* ---- the machine ---- */
 
 uint32_t tp__cpu_count(void);

@@ -72,11 +72,9 @@ void tp__thread_detach(tp__thread *thread) {
   drop(thread);
 }
 
-_Thread_local void *tp__thread_local_value;
+_Thread_local tp__here tp__here_of_thread;
 
-uint32_t tp__thread_number(void) {
-  static _Atomic uint32_t taken;
-  static _Thread_local uint32_t number_from_1;
-  if (!number_from_1) number_from_1 = atomic_fetch_add_explicit(&taken, 1, memory_order_relaxed) + 1;
-  return number_from_1 - 1;
+uint32_t tp__thread_number_take(void) {
+  static _Atomic uint32_t taken; /* relaxed: they need only differ */
+  return atomic_fetch_add_explicit(&taken, 1, memory_order_relaxed);
 }

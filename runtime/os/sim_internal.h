@@ -53,7 +53,7 @@ typedef struct tp__fiber {
   /* the program's */
   void (*run)(void *arg);
   void *arg;
-  void *local;
+  tp__here here;
   char name[16];
   /* the scheduler's */
   uint32_t number;      /* in order of starts, main is 0 */
@@ -103,7 +103,7 @@ typedef struct tp__sim {
   uint64_t change_steps[TP__SIM_PCT_DEPTH_MAX];
   int64_t lowest_priority;
   uint32_t streak; /* steps that the current fiber made in a row */
-  void *thread_local_outside;
+  tp__here here_outside;
 } tp__sim;
 
 extern tp__sim tp__sim_state;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sim_lock.c: mutex and condition on the scheduler. A mutex is not handed over: whoever the scheduler runs first takes
- * it. Conditions wake early now and then, as the contract allows, and a deadline may pass at any step. */
+ * sim_lock.c: mutex and condition on the scheduler, and the parker on both. A mutex is not handed over: whoever the
+ * scheduler runs first takes it. Conditions wake early now and then, as the contract allows, and a deadline may pass at
+ * any step. */
 #include "runtime/os/sim_internal.h"
 
 enum { MUTEX_MAGIC = 0x6d757478, COND_MAGIC = 0x636f6e64, SPURIOUS_INVERSE = 50 };
@@ -86,4 +87,37 @@ void tp__cond_broadcast(tp__cond *cond) {
   assert(cond->magic == COND_MAGIC);
   tp__sim_point();
   tp__sim_wake_all(TP__FIBER_WAITS, cond);
+}
+
+/* ---- parker ---- */
+
+tp_status tp__parker_init(tp__parker *parker) {
+  parker->token = false;
+  TP__TRY(tp__mutex_init(&parker->mutex));
+  tp_status status = tp__cond_init(&parker->cond);
+  if (status != TP_OK) tp__mutex_fini(&parker->mutex);
+  return status;
+}
+
+void tp__parker_fini(tp__parker *parker) {
+  tp__cond_fini(&parker->cond);
+  tp__mutex_fini(&parker->mutex);
+}
+
+bool tp__parker_park_until(tp__parker *parker, int64_t deadline_ns) {
+  tp__mutex_lock(&parker->mutex);
+  while (!parker->token) {
+    if (!tp__cond_wait_until(&parker->cond, &parker->mutex, deadline_ns)) break;
+  }
+  bool woken = parker->token; /* also when it came together with the deadline */
+  parker->token = false;
+  tp__mutex_unlock(&parker->mutex);
+  return woken;
+}
+
+void tp__parker_unpark(tp__parker *parker) {
+  tp__mutex_lock(&parker->mutex);
+  parker->token = true;
+  tp__cond_signal(&parker->cond); /* under the lock: the sleeper may go on, but not past its own lock */
+  tp__mutex_unlock(&parker->mutex);
 }

@@ -45,7 +45,7 @@ static void draw_change_points(void) {
 
 void tp__sim_begin(const tp__sim_options *options) {
   sim = (tp__sim){.running = true, .run = sim.run + 1, .options = *options, .refuses = true, .now_ns = START_NS,
-                  .next_deadline_ns = TP__NEVER, .thread_local_outside = sim.thread_local_outside};
+                  .next_deadline_ns = TP__NEVER, .here_outside = sim.here_outside};
   if (sim.options.clock_jump_inverse == 0) sim.options.clock_jump_inverse = CLOCK_JUMP_INVERSE;
   if (sim.options.steps_max == 0) sim.options.steps_max = STEPS_MAX;
   if (sim.options.pct_depth == 0) sim.options.pct_depth = PCT_DEPTH;
@@ -100,7 +100,7 @@ tp__fiber *tp__sim_start_fiber(const char *name, void (*run)(void *arg), void *a
   if (!fiber) return NULL;
   fiber->run = run;
   fiber->arg = arg;
-  fiber->local = NULL;
+  fiber->here = (tp__here){0};
   set_name(fiber, name);
   fiber->number = sim.started++;
   fiber->locks_held = 0;

@@ -62,17 +62,11 @@ void tp__thread_detach(tp__thread *thread) {
   }
 }
 
-void *tp__thread_local_get(void) { return sim.running ? sim.current->local : sim.thread_local_outside; }
-
-void tp__thread_local_set(void *value) {
-  if (sim.running) sim.current->local = value;
-  else sim.thread_local_outside = value;
-}
+tp__here *tp__here_get(void) { return sim.running ? &sim.current->here : &sim.here_outside; }
+uint32_t tp__thread_number_take(void) { return sim.running ? sim.current->number : 0; }
 
 void tp__sim_sleep_ns(int64_t ns) {
   int64_t until;
   if (__builtin_add_overflow(sim.now_ns, ns, &until)) until = TP__NEVER;
   tp__sim_wait(TP__FIBER_SLEEPS, NULL, until);
 }
-
-uint32_t tp__thread_number(void) { return sim.running ? sim.current->number : 0; }

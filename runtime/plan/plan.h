@@ -188,6 +188,29 @@ typedef struct tp__snapshot {
   tp__plan *plans[TP_PHASE_LIMIT]; /* NULL: no enabled subscription */
 } tp__snapshot;
 
+/** A part of the holds on the newest snapshot, counted by those who share a lock of theirs (exec/kept.h). What is taken
+ *  here may be given back elsewhere, so a count may be below 0: only the sum is true, and nobody asks for it before
+ *  there is a newer snapshot. */
+typedef struct tp__pins {
+  tp__snapshot *snapshot; /* the newest */
+  int64_t count;
+} tp__pins;
+
+/** A hold on the newest snapshot. Under the lock of the pins. */
+static inline tp__snapshot *tp__pins_take(tp__pins *pins) {
+  pins->count++;
+  return pins->snapshot;
+}
+/** @return false when the snapshot is not counted here: then tp__snapshot_unpin() it, after the lock. */
+static inline bool tp__pins_give(tp__pins *pins, const tp__snapshot *snapshot) {
+  if (snapshot != pins->snapshot) return false;
+  pins->count--;
+  return true;
+}
+/** The same for pins at the moment of tp__registry_on_publish() and at the end (NULL): the holds that were counted here
+ *  become the snapshot's own. */
+void tp__pins_renew(tp__pins *pins, tp__snapshot *newest);
+
 /** A registry with the built-in and the host's phases and an empty snapshot of version 0. rows, aliases and ops are
  *  borrowed for the registry's life; rows[i] is phase i, so rows[0] is nobody's. Host rows are copied; host_rows[i] is
  *  phase TP_PHASE_HOST + i.
@@ -221,6 +244,8 @@ size_t tp__registry_audit(tp__registry *registry, void (*each)(void *ctx, const 
 /** Called after each successful commit without lock (job workers look whether they can run more). Set before the first
  *  commit. */
 void tp__registry_on_commit(tp__registry *registry, void (*call)(void *ctx), void *ctx);
+/** Who counts pins: called now and with each newer snapshot, under the registry's lock. Set before the first commit. */
+void tp__registry_on_publish(tp__registry *registry, void (*renew)(void *ctx, tp__snapshot *newest), void *ctx);
 /** A node of the newest snapshot that can run a job: by handler id and contract version, in one phase (0: in any).
  *  Background subscriptions are preferred, then the first in plan order.
  *  @return the pinned snapshot and node, or NULL. */

@@ -90,18 +90,36 @@ tp__snapshot *tp__registry_pin(tp__registry *registry) {
   return snapshot;
 }
 
+/* Under the lock, so that whoever counts pins has one newest snapshot after the other. Until all of them have told
+ * what they counted of the old one, its own count may be too low: the bias keeps it. */
+static void replace_locked(tp__registry *registry, tp__snapshot *snapshot) {
+  if (registry->on_publish) {
+    tp__snapshot_hold_many(registry->current, TP__SNAPSHOT_BIAS);
+    registry->on_publish(registry->on_publish_ctx, snapshot);
+  }
+  registry->current = snapshot;
+}
+
 bool tp__registry_publish(tp__registry *registry, const tp__snapshot *base, tp__snapshot *snapshot,
                           const tp__audit_row *row) {
   tp__mutex_lock(&registry->lock);
   tp__snapshot *old = registry->current;
   bool newest = old == base;
   if (newest) {
-    registry->current = snapshot;
+    replace_locked(registry, snapshot);
     tp__audit_add_locked(registry, row);
   }
   tp__mutex_unlock(&registry->lock);
-  if (newest) tp__snapshot_unpin(old);
+  if (newest) tp__snapshot_unpin_many(old, registry->on_publish ? TP__SNAPSHOT_BIAS + 1 : 1);
   return newest;
+}
+
+void tp__registry_on_publish(tp__registry *registry, void (*renew)(void *ctx, tp__snapshot *newest), void *ctx) {
+  tp__mutex_lock(&registry->lock);
+  registry->on_publish = renew;
+  registry->on_publish_ctx = ctx;
+  renew(ctx, registry->current);
+  tp__mutex_unlock(&registry->lock);
 }
 
 void tp__registry_on_commit(tp__registry *registry, void (*call)(void *ctx), void *ctx) {

@@ -169,6 +169,11 @@ const tp__set_item *tp__set_find(const tp__set *set, const char *id);
 tp_status tp__snapshot_new(tp__registry *registry, uint64_t version, tp__snapshot **ret_snapshot);
 tp__set *tp__snapshot_set(tp__snapshot *snapshot);
 
+/** A hold that outweighs all that are counted elsewhere (tp__pins), while these are added to the snapshot's own. */
+#define TP__SNAPSHOT_BIAS (UINT64_C(1) << 48)
+void tp__snapshot_hold_many(tp__snapshot *snapshot, uint64_t count);
+void tp__snapshot_unpin_many(tp__snapshot *snapshot, uint64_t count);
+
 /* ---- rows.c: phases and their names ---- */
 
 /** Checks and copies the host's rows into the registry. */
@@ -211,6 +216,8 @@ struct tp__registry {
   /* ---- never changes after the first commit */
   void (*on_commit)(void *ctx);
   void *on_commit_ctx;
+  void (*on_publish)(void *ctx, tp__snapshot *newest);
+  void *on_publish_ctx;
   /* ---- atomic: numbers for tp__hook_add (relaxed: they need only differ) */
   tp__a64 hooks;
   tp__mutex lock;

@@ -23,18 +23,27 @@ tp_status tp__snapshot_new(tp__registry *registry, uint64_t version, tp__snapsho
 
 tp__set *tp__snapshot_set(tp__snapshot *snapshot) { return &block_of(snapshot)->set; }
 
-void tp__snapshot_hold(tp__snapshot *snapshot) {
-  uint64_t before = tp__a64_add_relaxed(&snapshot->refs, 1);
+void tp__snapshot_hold_many(tp__snapshot *snapshot, uint64_t count) {
+  uint64_t before = tp__a64_add_relaxed(&snapshot->refs, count);
   assert(before > 0);
   (void)before;
 }
 
-void tp__snapshot_unpin(tp__snapshot *snapshot) {
-  uint64_t before = tp__a64_sub_acq_rel(&snapshot->refs, 1);
-  assert(before > 0);
-  if (before > 1) return;
+void tp__snapshot_unpin_many(tp__snapshot *snapshot, uint64_t count) {
+  uint64_t before = tp__a64_sub_acq_rel(&snapshot->refs, count);
+  assert(before >= count);
+  if (before > count) return;
   snapshot_block *block = block_of(snapshot);
   const tp_allocator *allocator = &snapshot->registry->allocator;
   tp__set_fini(&block->set);
   tp__release(allocator, block, sizeof *block);
+}
+
+void tp__snapshot_hold(tp__snapshot *snapshot) { tp__snapshot_hold_many(snapshot, 1); }
+void tp__snapshot_unpin(tp__snapshot *snapshot) { tp__snapshot_unpin_many(snapshot, 1); }
+
+/* A count below 0 takes away what others of the same moment add. acq_rel, since it may be given back for them. */
+void tp__pins_renew(tp__pins *pins, tp__snapshot *newest) {
+  if (pins->count != 0) tp__a64_add_acq_rel(&pins->snapshot->refs, (uint64_t)pins->count);
+  *pins = (tp__pins){newest, 0};
 }

@@ -13,7 +13,7 @@
 
 #include "runtime/os/queue.h"
 
-enum { THREADS_MAX = 4, ITEMS_PER_PRODUCER = 20000 };
+enum { THREADS_MAX = 4, ITEMS_PER_PRODUCER = 20000, SOME_MAX = 4 };
 
 typedef struct item {
   uint32_t producer, number;
@@ -63,13 +63,11 @@ static void consume(void *arg) {
   stage *s = self->stage;
   uint32_t all = s->producers * s->items_each;
   while (tp__a32_load_relaxed(&s->consumed) < all) { /* only ends the loop; the join orders the results */
-    item *i = tp__queue_mpmc_pop(s->queue);
-    if (!i) {
-      sched_yield();
-      continue;
-    }
-    take(self, i);
-    tp__a32_add_relaxed(&s->consumed, 1);
+    void *some[SOME_MAX];
+    uint32_t count = tp__queue_mpmc_pop_some(s->queue, some, 1 + self->index % SOME_MAX);
+    if (count == 0) sched_yield();
+    for (uint32_t i = 0; i < count; i++) take(self, some[i]);
+    tp__a32_add_relaxed(&s->consumed, count);
   }
 }
 

@@ -83,6 +83,24 @@ static void places_are_used_again_and_again(void **state) {
   tp__queue_mpmc_free(queue);
 }
 
+static void some_are_taken_at_once_and_in_order(void **state) {
+  (void)state;
+  uintptr_t in = 0, out = 0;
+  void *some[8];
+  tp__queue_mpmc *queue = new_queue(4);
+  for (int round = 0; round < 1000; round++) {
+    for (int i = 0; i <= round % 4; i++) assert_true(tp__queue_mpmc_push(queue, (void *)++in));
+    assert_int_equal(tp__queue_mpmc_count(queue), round % 4 + 1);
+    uint32_t count = tp__queue_mpmc_pop_some(queue, some, 2); /* fewer than there are, or all */
+    assert_int_equal(count, round % 4 == 0 ? 1 : 2);
+    count += tp__queue_mpmc_pop_some(queue, some + count, 6); /* more than there are, over the end of the ring */
+    assert_int_equal(count, round % 4 + 1);
+    for (uint32_t i = 0; i < count; i++) assert_int_equal((uintptr_t)some[i], ++out);
+    assert_int_equal(tp__queue_mpmc_pop_some(queue, some, 8), 0);
+  }
+  tp__queue_mpmc_free(queue);
+}
+
 static void queue_that_gets_no_memory_is_a_clean_error(void **state) {
   (void)state;
   tp__queue_mpmc *queue = NULL;
@@ -114,6 +132,7 @@ int main(void) {
     cmocka_unit_test(first_in_is_first_out),
     cmocka_unit_test(queue_holds_at_least_its_capacity_and_then_says_full),
     cmocka_unit_test(places_are_used_again_and_again),
+    cmocka_unit_test(some_are_taken_at_once_and_in_order),
     cmocka_unit_test(queue_that_gets_no_memory_is_a_clean_error),
     cmocka_unit_test(senseless_capacity_is_refused_before_any_allocation),
     cmocka_unit_test(freeing_nothing_is_harmless),

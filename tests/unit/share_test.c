@@ -474,7 +474,7 @@ static void worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound
   s->scene = wait_to_leave; /* the only worker is busy, */
   submit_stage(s);
   latch_wait(&s->entered, 1);
-  tp__a32_add_relaxed(&s->runtime->workers.sleepers, 1); /* and counted as idle */
+  tp__a32_add_relaxed(&s->runtime->workers.hungry, 1); /* and counted as idle */
   s->scene = NULL;
   tp_turn *turn = begin_bare(s->runtime, 0);
   long open_before = blocks_open;
@@ -484,7 +484,7 @@ static void worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound
     tp_phase_release(turn, &result);
   }
   assert_in_range(blocks_open - open_before, 0, 500);
-  tp__a32_sub_acq_rel(&s->runtime->workers.sleepers, 1);
+  tp__a32_sub_acq_rel(&s->runtime->workers.hungry, 1);
   latch_hit(&s->leave);
   latch_wait(&s->ended, 1);
   tp_turn_end(turn);

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tool_call.c: one call's whole way, but for its phases. */
+#include "phases/tool_call.h"
+
+#include "phases/render.h"
+#include "phases/schema.h"
+
+enum { ARGUMENT_BYTES_FREE = 64 }; /* the check of longer ones takes time that is not the tool's */
+
+static const tp_text no_text = {"", 0};
+
+/* ---- time ---- */
+
+void tp__call_look_at_wall_clock(tp__dispatch *d) {
+  d->wall_ns = d->now_ns;
+  d->begin.unix_ms = d->end.unix_ms = tp__unix_ms();
+}
+
+void tp__call_look_at_clock(tp__dispatch *d) {
+  tp__call_set_now(d, tp__now_ns());
+  d->stale = false;
+}
+
+/* ---- the end ---- */
+
+void tp__call_done(tp__tool_slot *slot) {
+  slot->done = true;
+  tp__call_one_less(slot->dispatch);
+}
+
+static bool join_signals(tp__tool_slot *slot, tp_text *text) {
+  if (!slot->gate || slot->gate->signals.size == 0) return true;
+  tp__render_parts parts = {.is_result = true, .text = *text, .signals = slot->gate->signals};
+  return tp__render_message(&slot->dispatch->texts, &parts, text) == TP_OK;
+}
+
+void tp__call_settle(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
+  tp__dispatch *d = slot->dispatch;
+  tp_tool_result *result = tp__call_result(slot);
+  assert(!slot->settled);
+  slot->settled = true;
+  if (d->stale) tp__call_look_at_clock(d);
+  bool whole = join_signals(slot, &text);
+  result->kind = whole ? kind : TP_TOOL_HANDLER_ERROR;
+  result->text = whole ? text : tp_text_of("no memory for the result");
+  result->completion_order = d->completed++;
+  if (d->tells) tp__call_tell_end(d, tp__call_of(slot), result, slot->index, slot->started_ns);
+}
+
+void tp__call_stop(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
+  tp__call_settle(slot, kind, text);
+  tp__call_done(slot);
+}
+
+void tp__call_deny(tp__tool_slot *slot, const char *by, tp_text reason) {
+  tp__dispatch *d = slot->dispatch;
+  tp_text text;
+  if (tp__render_blocked(&d->texts, by, reason, &text) != TP_OK) text = tp_text_of("the call was denied");
+  tp__log(d->turn->core.runtime, TP_LOG_INFO, "a tool call was denied by %s", by);
+  if (d->remind) d->remind(d->turn, by, text, true);
+  tp__call_stop(slot, TP_TOOL_DENIED, text);
+}
+
+/* ---- the run ---- */
+
+bool tp__call_stopped(tp__tool_slot *slot) {
+  tp__dispatch *d = slot->dispatch;
+  if (tp__call_may_begin(d)) return false;
+  bool cancelled = tp__a32_load_relaxed(&d->turn->core.cancel_asked);
+  tp_tool_result_kind kind = cancelled ? TP_TOOL_CANCELLED : TP_TOOL_TIMED_OUT;
+  tp__call_stop(slot, kind, tp__call_unanswered(kind));
+  return true;
+}
+
+/* The tool was called and has ended. text is in d->texts, or lives as long as the library. */
+static void ended(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text, int64_t duration_ns) {
+  tp__dispatch *d = slot->dispatch;
+  tp_tool_result *result = tp__call_result(slot);
+  result->started = true;
+  result->duration_ns = duration_ns;
+  if (d->has_result) {
+    tp__call_filter(slot, kind, text);
+    return;
+  }
+  tp__call_settle(slot, kind, text);
+  tp__call_post(slot);
+}
+
+static tp_tool_result_kind kind_of(const tp__tool_answer *answer) {
+  switch (answer->end) {
+    case TP__ANSWERED:
+      return answer->is_error ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK;
+    case TP__EXPIRED:
+      return TP_TOOL_TIMED_OUT;
+    case TP__CANCELLED:
+      return TP_TOOL_CANCELLED;
+    case TP__REFUSED:
+      break;
+  }
+  return TP_TOOL_SHED;
+}
+
+/* The answer came to its owner by message; its text goes away with the attempt. */
+static void run_settled(void *ctx, const tp__tool_answer *answer) {
+  tp__tool_slot *slot = ctx;
+  tp__dispatch *d = slot->dispatch;
+  tp_tool_result_kind kind = kind_of(answer);
+  slot->run = NULL;
+  tp__call_set_now(d, answer->ended_ns);
+  if (!answer->started_ns) { /* it never got a thread */
+    tp__call_stop(slot, kind, tp__call_unanswered(kind));
+    return;
+  }
+  slot->started_ns = answer->started_ns;
+  tp_text text = no_text;
+  if (answer->end != TP__ANSWERED) {
+    text = tp__call_unanswered(kind);
+  } else if (answer->text.size > 0 && !tp__arena_text(&d->texts, answer->text, &text)) {
+    kind = TP_TOOL_HANDLER_ERROR;
+    text = tp_text_of("no memory for the result");
+  }
+  ended(slot, kind, text, answer->ended_ns - answer->started_ns);
+}
+
+/* What tp__call_here() came to. */
+tp_tool_result_kind tp__call_kind_here(const tp__dispatch *d, tp_text *ret_text) {
+  const tp_tool_run *run = &d->run;
+  bool late = d->now_ns > run->deadline_ns;
+  *ret_text = late ? tp__call_unanswered(TP_TOOL_TIMED_OUT) : tp__tool_said_text(&run->said);
+  return late ? TP_TOOL_TIMED_OUT : run->said.flaws ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK;
+}
+
+void tp__call_wait(tp__tool_slot *slot, tp__tool_attempt *attempt) {
+  slot->run = attempt;
+  tp__tool_run_await(attempt, slot->dispatch->run.deadline_ns, run_settled, slot);
+}
+
+static void run_here(tp__tool_slot *slot) {
+  tp__dispatch *d = slot->dispatch;
+  tp__tool_attempt *attempt = tp__call_here(d, slot->tool);
+  if (attempt) {
+    tp__call_wait(slot, attempt);
+    return;
+  }
+  tp_text text;
+  tp_tool_result_kind kind = tp__call_kind_here(d, &text);
+  ended(slot, kind, text, tp__call_duration_here(d));
+}
+
+static void begin_run(tp__tool_slot *slot) {
+  tp__dispatch *d = slot->dispatch;
+  slot->started_ns = d->now_ns;
+  if (d->tells) tp__call_tell(d, &d->begin, tp__call_of(slot), slot->index);
+  tp__call_fill_tool(d, slot->tool);
+  tp__call_fill_run(d, tp__call_of(slot), tp__call_result(slot), slot->tool->limit_ns);
+  if (slot->tool->quick) {
+    run_here(slot);
+    return;
+  }
+  d->stale = true;
+  if (tp__tool_run_start(&d->run, slot->tool, run_settled, slot, &slot->run) != TP_REASON_NONE)
+    tp__call_stop(slot, TP_TOOL_SHED, tp__call_unanswered(TP_TOOL_SHED));
+}
+
+void tp__call_run(tp__tool_slot *slot) {
+  if (!tp__call_stopped(slot)) begin_run(slot);
+}
+
+/* ---- before the run: scope, schema, policy, tool.pre ---- */
+
+/* A policy `tool` with value deny or ask is applied before the gates, and no verdict lifts it. A version of the sets
+ * never changes, so what it says of a tool is looked up once. */
+tp__tool_policy tp__call_policy(const tp__dispatch *d, tp__tool_entry *tool) {
+  const tp__turn_sets *sets = d->turn->core.sets;
+  if (tool->sets == sets) return tool->policy;
+  tp_text says = sets ? tp__turn_sets_policy(sets, tp_text_of("tool"), tool->name) : no_text;
+  tool->sets = sets;
+  tool->policy = tp__text_is(says, "deny") ? TP__TOOL_DENY : tp__text_is(says, "ask") ? TP__TOOL_ASK : TP__TOOL_FREE;
+  return tool->policy;
+}
+
+static void stop_with_copy(tp__tool_slot *slot, tp_tool_result_kind kind, const char *words) {
+  tp_text text;
+  if (!tp__arena_text(&slot->dispatch->texts, tp_text_of(words), &text)) text = tp_text_of("the arguments do not fit");
+  tp__call_stop(slot, kind, text);
+}
+
+/* @return whether the arguments are a map that the schema takes; else the call was stopped. */
+static bool arguments_fit(tp__tool_slot *slot) {
+  char message[TP__SCHEMA_MESSAGE_SIZE];
+  tp_text schema = slot->tool->tool->schema, arguments = tp__call_of(slot)->arguments;
+  if (slot->tool->takes_any && tp__call_is_empty_map(arguments)) return true;
+  slot->dispatch->stale |= arguments.size > ARGUMENT_BYTES_FREE;
+  if (tp__schema_validate(schema, arguments, message, sizeof message) == TP_OK) return true;
+  stop_with_copy(slot, TP_TOOL_INVALID_ARGUMENTS, message);
+  return false;
+}
+
+static bool is_over(tp__dispatch *d) {
+  if (d->stale) tp__call_look_at_clock(d);
+  return d->turn->core.is_cancelled || d->now_ns >= d->turn->core.deadline_ns;
+}
+
+/* A cancel that has come to the owner stops every call. One that is only on its way stops no more than what would run:
+ * a call that could not run in any case is told why. */
+void tp__call_begin(tp__tool_slot *slot) {
+  tp__dispatch *d = slot->dispatch;
+  if (is_over(d) && tp__call_stopped(slot)) return;
+  tp__tool_policy policy = slot->tool ? tp__call_policy(d, slot->tool) : TP__TOOL_FREE;
+  if (!slot->tool) {
+    tp__call_stop(slot, TP_TOOL_UNKNOWN_TOOL, tp_text_of("there is no tool of that name"));
+  } else if (tp__call_of(slot)->malformed) {
+    tp__call_stop(slot, TP_TOOL_INVALID_ARGUMENTS, tp_text_of("the arguments are not a JSON object"));
+  } else if (policy == TP__TOOL_DENY) {
+    tp__call_deny(slot, "policy", tp_text_of("the turn's policy denies this tool"));
+  } else if (policy == TP__TOOL_ASK) {
+    tp__call_deny(slot, "policy", tp_text_of("the policy asks a person, and there is no channel to ask"));
+  } else if (!arguments_fit(slot)) {
+    return;
+  } else if (!d->has_pre) {
+    tp__call_run(slot);
+  } else if (!tp__call_stopped(slot)) {
+    tp__call_pre(slot);
+  }
+}

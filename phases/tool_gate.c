@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tool_gate.c: the phases around a tool's run: tool.pre before it, tool.result and tool.post behind it. */
+#include "phases/out.h"
+#include "phases/render.h"
+#include "phases/tool_call.h"
+
+enum { SUMMARY_BYTES = 512 };
+
+static void put_text(tp__tool_slot *slot, uint32_t *count, uint32_t id, tp_text text) {
+  slot->gate->fields[(*count)++] = (tp_field){.id = id, .text = text};
+}
+
+static void put_int(tp__tool_slot *slot, uint32_t *count, uint32_t id, int64_t number) {
+  slot->gate->fields[(*count)++] = (tp_field){.id = id, .is_int = true, .number = number};
+}
+
+static void begin_phase(tp__tool_slot *slot, uint32_t phase, uint32_t field_count, bool sheltered,
+                        void (*on_end)(tp__phase *run)) {
+  slot->dispatch->stale = true;
+  slot->gate->phase = (tp__phase){.turn = slot->dispatch->turn,
+                                  .phase = phase,
+                                  .sheltered = sheltered,
+                                  .fields = slot->gate->fields,
+                                  .field_count = field_count,
+                                  .on_end = on_end,
+                                  .ctx = slot};
+  tp__phase_begin(&slot->gate->phase);
+}
+
+/* A phase has ended, some time after it began. */
+static tp__tool_slot *ended_of(tp__phase *run) {
+  tp__tool_slot *slot = run->ctx;
+  slot->dispatch->stale = true;
+  return slot;
+}
+
+static void take_reminders(tp__tool_slot *slot, const tp_merged *merged) {
+  tp__dispatch *d = slot->dispatch;
+  for (size_t i = 0; d->remind && i < tp_merged_count(merged, TP_KIND_REMINDER); i++) {
+    tp_merged_entry entry = tp_merged_get(merged, TP_KIND_REMINDER, i);
+    d->remind(d->turn, entry.subscription, entry.contribution->text, false);
+  }
+}
+
+/* ---- tool.pre ---- */
+
+/* The signals of the gates go with the call's result. Where there is no memory for them, they are lost. */
+static void take_signals(tp__tool_slot *slot, const tp_merged *merged) {
+  tp_text *signals = &slot->gate->signals;
+  if (!merged || merged->lists[TP_KIND_SIGNAL].count == 0) return;
+  if (tp__render_signals(&slot->dispatch->texts, "tool.pre", &merged->lists[TP_KIND_SIGNAL], signals) != TP_OK)
+    *signals = (tp_text){NULL, 0};
+}
+
+/* @return whether the call may run; else it was stopped. */
+static bool judge(tp__tool_slot *slot, const tp__phase *run) {
+  const tp_phase_result *result = &run->result;
+  const char *by = result->subscription ? result->subscription : "tool.pre";
+  if (tp__call_stopped(slot)) return false; /* what its gates made of that is not their verdict */
+  if (result->outcome == TP_ERR_CANCELLED)
+    tp__call_stop(slot, TP_TOOL_CANCELLED, tp__call_unanswered(TP_TOOL_CANCELLED));
+  else if (run->status != TP_OK) tp__call_deny(slot, by, tp_text_of(tp_status_text(run->status)));
+  else if (result->outcome != TP_OK) tp__call_deny(slot, by, result->reason);
+  else if (result->verdict == TP_OUTCOME_ASK)
+    tp__call_deny(slot, by, tp_text_of("it asks a person, and there is no channel to ask"));
+  else return true;
+  return false;
+}
+
+static void pre_ended(tp__phase *run) {
+  tp__tool_slot *slot = ended_of(run);
+  tp__dispatch *d = slot->dispatch;
+  d->open++; /* what the phase brought is let go after the call was stopped */
+  take_reminders(slot, run->result.merged);
+  take_signals(slot, run->result.merged);
+  bool passed = judge(slot, run);
+  tp__phase_let_go(&run->result);
+  if (passed) tp__call_run(slot);
+  tp__call_one_less(d);
+}
+
+void tp__call_pre(tp__tool_slot *slot) {
+  const tp_tool_call *call = tp__call_of(slot);
+  uint32_t count = 0;
+  put_text(slot, &count, TP_FIELD_TOOL, call->name);
+  slot->gate->fields[count++] =
+      (tp_field){.id = TP_FIELD_ARGUMENTS, .is_value = !call->malformed, .text = call->arguments};
+  begin_phase(slot, TP_PHASE_TOOL_PRE, count, false, pre_ended);
+}
+
+/* ---- tool.result ---- */
+
+static void filter_ended(tp__phase *run) {
+  tp__tool_slot *slot = ended_of(run);
+  tp_tool_result *result = tp__call_result(slot);
+  tp_tool_result_kind kind = result->kind;
+  tp_text text = result->text;
+  if (tp_merged_replaced(run->result.merged, TP_FIELD_RESULT)) {
+    text = tp_merged_text(run->result.merged, TP_FIELD_RESULT);
+    if (!tp__tool_text(&slot->dispatch->texts, text, slot->tool->result_bytes_max, &text)) {
+      kind = TP_TOOL_HANDLER_ERROR;
+      text = tp_text_of("no memory for the result");
+    }
+  }
+  tp__call_settle(slot, kind, text);
+  tp__phase_let_go(&run->result);
+  tp__call_post(slot);
+}
+
+void tp__call_filter(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
+  tp_tool_result *result = tp__call_result(slot);
+  result->kind = kind;
+  result->text = text;
+  uint32_t count = 0;
+  put_text(slot, &count, TP_FIELD_TOOL, tp__call_of(slot)->name);
+  put_text(slot, &count, TP_FIELD_RESULT, text);
+  begin_phase(slot, TP_PHASE_TOOL_RESULT, count, true, filter_ended);
+}
+
+/* ---- tool.post ---- */
+
+static void post_ended(tp__phase *run) {
+  tp__tool_slot *slot = ended_of(run);
+  take_reminders(slot, run->result.merged);
+  tp__phase_let_go(&run->result);
+  tp__call_done(slot);
+}
+
+static void write_arguments(tp__out *out, const void *ctx) {
+  tp__json_value(out, ((const tp_tool_call *)ctx)->arguments);
+}
+
+/* The arguments as JSON, bounded; empty where there is no memory for it. */
+static tp_text input_summary(tp__tool_slot *slot) {
+  tp_text text = {NULL, 0};
+  if (tp__out_twice(&slot->dispatch->texts, write_arguments, tp__call_of(slot), &text) != TP_OK)
+    return (tp_text){NULL, 0};
+  return (tp_text){text.data, tp__utf8_cut(text, SUMMARY_BYTES)};
+}
+
+void tp__call_post(tp__tool_slot *slot) {
+  if (!slot->dispatch->has_post) {
+    tp__call_done(slot);
+    return;
+  }
+  const tp_tool_result *result = tp__call_result(slot);
+  bool ok = result->kind == TP_TOOL_OK;
+  tp_text preview = {result->text.data, tp__utf8_cut(result->text, SUMMARY_BYTES)};
+  uint32_t count = 0;
+  put_text(slot, &count, TP_FIELD_TOOL, tp__call_of(slot)->name);
+  put_text(slot, &count, TP_FIELD_STATUS, tp_text_of(ok ? "success" : "failure"));
+  put_int(slot, &count, TP_FIELD_DURATION_MS, result->duration_ns / TP__NS_PER_MS);
+  put_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
+  put_text(slot, &count, TP_FIELD_OUTPUT_SUMMARY, ok ? preview : (tp_text){NULL, 0});
+  put_text(slot, &count, TP_FIELD_ERROR_MESSAGE, ok ? (tp_text){NULL, 0} : preview);
+  begin_phase(slot, TP_PHASE_TOOL_POST, count, true, post_ended);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tool_names.c: what the results of calls are called, and the words for those that no tool has answered. */
+#include "phases/tool_call.h"
+
+const char *tp_tool_result_name(tp_tool_result_kind kind) {
+  switch (kind) {
+    case TP_TOOL_OK:
+      return "ok";
+    case TP_TOOL_HANDLER_ERROR:
+      return "handler_error";
+    case TP_TOOL_INVALID_ARGUMENTS:
+      return "invalid_arguments";
+    case TP_TOOL_UNKNOWN_TOOL:
+      return "unknown_tool";
+    case TP_TOOL_OUT_OF_SCOPE:
+      return "out_of_scope";
+    case TP_TOOL_DENIED:
+      return "denied";
+    case TP_TOOL_TIMED_OUT:
+      return "timed_out";
+    case TP_TOOL_CANCELLED:
+      return "cancelled";
+    case TP_TOOL_CRASHED:
+      return "crashed";
+    case TP_TOOL_SHED:
+      return "shed";
+    case TP_TOOL_INTERRUPTED:
+      return "interrupted";
+  }
+  return "unknown";
+}
+
+tp_text tp__call_unanswered(tp_tool_result_kind kind) {
+  switch (kind) {
+    case TP_TOOL_TIMED_OUT:
+      return tp_text_of("the tool did not answer in time");
+    case TP_TOOL_CANCELLED:
+      return tp_text_of("the call was cancelled");
+    default:
+      return tp_text_of("no thread or memory could be had for the tool; try again later");
+  }
+}
+
+/* ---- ids and names ---- */
+
+/* The ids of calls that the provider gave none: most responses have few. */
+#define NUMBERED_TEN(tens)                                                                                    \
+  "call-" tens "0", "call-" tens "1", "call-" tens "2", "call-" tens "3", "call-" tens "4", "call-" tens "5", \
+      "call-" tens "6", "call-" tens "7", "call-" tens "8", "call-" tens "9"
+const char tp__numbered[TP__NUMBERED][8] = {NUMBERED_TEN(""),  NUMBERED_TEN("1"), NUMBERED_TEN("2"), NUMBERED_TEN("3"),
+                                            NUMBERED_TEN("4"), NUMBERED_TEN("5"), NUMBERED_TEN("6"), NUMBERED_TEN("7"),
+                                            NUMBERED_TEN("8"), NUMBERED_TEN("9")};
+enum { NUMBERED_BYTES = 16 };
+
+/* What the ids need in memory of ours; none when each can be borrowed. */
+size_t tp__call_id_bytes(const tp__dispatch *d) {
+  size_t bytes = 0;
+  if (d->calls_stay && d->count <= TP__NUMBERED) return 0;
+  for (size_t i = 0; i < d->count; i++) {
+    size_t size = d->calls[i].id.size;
+    if (size == 0) bytes += i < TP__NUMBERED ? 0 : NUMBERED_BYTES;
+    else if (!d->calls_stay) bytes += size + 1;
+  }
+  return bytes;
+}
+
+static tp_text number(tp__dispatch *d, uint32_t index) {
+  char *id = d->id_room;
+  size_t size = sizeof "call-100" - 1;
+  for (uint64_t limit = 1000; index >= limit; limit *= 10) size++;
+  memcpy(id, "call-", sizeof "call-" - 1);
+  id[size] = '\0';
+  for (char *digit = id + size; index > 0; index /= 10) *--digit = (char)('0' + index % 10);
+  d->id_room += NUMBERED_BYTES;
+  return (tp_text){id, size};
+}
+
+static tp_text copy_id(tp__dispatch *d, tp_text id) {
+  memcpy(d->id_room, id.data, id.size);
+  d->id_room[id.size] = '\0';
+  id.data = d->id_room;
+  d->id_room += id.size + 1;
+  return id;
+}
+
+tp_text tp__call_id(tp__dispatch *d, uint32_t index) {
+  tp_text id = d->calls[index].id;
+  if (id.size == 0) return index < TP__NUMBERED ? tp__call_numbered(index) : number(d, index);
+  return d->calls_stay ? id : copy_id(d, id);
+}
+
+/* A name that no tool has is copied; where there is no memory for it, it is left out. */
+tp_text tp__call_name(tp__dispatch *d, uint32_t index, const tp__tool_entry *tool) {
+  tp_text name = d->calls[index].name;
+  if (tool) return tool->name;
+  if (!d->calls_stay && !tp__arena_text(&d->texts, name, &name)) return (tp_text){"", 0};
+  return name;
+}

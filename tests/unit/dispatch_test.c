@@ -1,0 +1,611 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the short way of a call must not lose against the whole one: memory, ids, events, cancel and deadline between
+ * calls, policies, and tools that defer. On bare turns, through tp_tools_run(). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/model.h"
+
+enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, MANY = 64, CALLS_MAX = 300 };
+
+#define assert_kind(result, want) assert_string_equal(tp_tool_result_name((result).kind), tp_tool_result_name(want))
+
+/* ---- an allocator that counts what dispatches ask it for; other threads of the runtime begin as they like ---- */
+
+static _Thread_local bool counts;
+static _Thread_local long asked;
+
+static void *asked_alloc(void *ctx, size_t size) {
+  (void)ctx;
+  asked += counts;
+  return malloc(size);
+}
+
+static void asked_release(void *ctx, void *memory, size_t size) {
+  (void)ctx;
+  (void)size;
+  free(memory);
+}
+
+/* ---- tools ---- */
+
+static _Atomic uint32_t said_nothing, runs;
+static tp_turn *turn_to_cancel;
+static tp_token last_token, open_token;
+static tp_status completed;
+
+static tp_outcome say_nothing(void *self, tp_tool_run *run) {
+  (void)self;
+  said_nothing++;
+  return tp_tool_ok(run, (tp_text){NULL, 0});
+}
+
+static tp_outcome say_id(void *self, tp_tool_run *run) {
+  (void)self;
+  runs++;
+  return tp_tool_ok(run, tp_tool_call_id(run));
+}
+
+static tp_outcome forget_to_say(void *self, tp_tool_run *run) {
+  (void)self;
+  (void)run;
+  return (tp_outcome){.kind = TP_OUTCOME_DONE};
+}
+
+static tp_outcome be_unlucky(void *self, tp_tool_run *run) {
+  (void)self;
+  return tp_tool_error(run, tp_text_of("no luck"));
+}
+
+/* Waits for what it brings about itself, so that no other thread is needed. */
+static tp_outcome defer_and_complete(void *self, tp_tool_run *run) {
+  (void)self;
+  tp_outcome outcome = tp_tool_defer(run, NULL, &last_token);
+  completed = tp_tool_complete(last_token, false, tp_text_of("later"));
+  return outcome;
+}
+
+static tp_outcome defer_and_answer(void *self, tp_tool_run *run) {
+  (void)self;
+  (void)tp_tool_defer(run, NULL, &last_token);
+  return tp_tool_ok(run, tp_text_of("and at once"));
+}
+
+static tp_outcome defer_twice(void *self, tp_tool_run *run) {
+  (void)self;
+  tp_token again;
+  tp_outcome outcome = tp_tool_defer(run, NULL, &last_token);
+  (void)tp_tool_defer(run, NULL, &again);
+  completed = again.bits ? TP_OK : tp_tool_complete(last_token, false, tp_text_of("once"));
+  return outcome;
+}
+
+static tp_outcome pretend_to_defer(void *self, tp_tool_run *run) {
+  (void)self;
+  (void)run;
+  return (tp_outcome){.kind = TP_OUTCOME_DEFERRED};
+}
+
+static tp_outcome open_one(void *self, tp_tool_run *run) {
+  (void)self;
+  return tp_tool_defer(run, NULL, &open_token);
+}
+
+static tp_outcome close_one(void *self, tp_tool_run *run) {
+  (void)self;
+  completed = tp_tool_complete(open_token, false, tp_text_of("closed"));
+  return tp_tool_ok(run, (tp_text){NULL, 0});
+}
+
+static tp_outcome mistake_it(void *self, tp_tool_run *run) {
+  (void)self;
+  completed = tp_model_fail(open_token, TP_ERR_HOOK, "not a model's", false);
+  return tp_tool_ok(run, (tp_text){NULL, 0});
+}
+
+static tp_outcome cancel_its_turn(void *self, tp_tool_run *run) {
+  (void)self;
+  tp_turn_cancel(turn_to_cancel);
+  return tp_tool_ok(run, tp_text_of("cancelled"));
+}
+
+static tp_outcome use_up_the_time(void *self, tp_tool_run *run) {
+  (void)self;
+  while (tp_tool_time_left_ms(run) > 0) {}
+  while (!tp_tool_cancelled(run)) {}
+  return tp_tool_ok(run, tp_text_of("too late"));
+}
+
+#define QUICK(tool_name, function) \
+  { .struct_size = sizeof(tp_tool), .name = tool_name, .run = function, .quick = true }
+static const tp_tool tools[] = {QUICK("nothing", say_nothing),
+                                QUICK("id", say_id),
+                                QUICK("silent", forget_to_say),
+                                QUICK("fails", be_unlucky),
+                                QUICK("later", defer_and_complete),
+                                QUICK("both", defer_and_answer),
+                                QUICK("twice", defer_twice),
+                                QUICK("pretends", pretend_to_defer),
+                                QUICK("cancels", cancel_its_turn),
+                                QUICK("slow", use_up_the_time),
+                                QUICK("open", open_one),
+                                QUICK("close", close_one),
+                                QUICK("mistake", mistake_it)};
+static const tp_contribution bundle = {
+    .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = COUNT(tools)};
+static act brings_tools = {.emits = &bundle, .emit_count = 1};
+
+static tp_tool_call calls[CALLS_MAX];
+static tp_tool_result results[CALLS_MAX];
+
+static void call(size_t index, const char *id, const char *name) {
+  calls[index] = (tp_tool_call){.id = tp_text_of(id), .name = tp_text_of(name), .arguments = no_arguments};
+}
+
+static void call_all(size_t count, const char *id, const char *name) {
+  for (size_t i = 0; i < count; i++) call(i, id, name);
+}
+
+static tp_runtime *open_with_tools(const tp_runtime_options *options) {
+  tp_runtime *runtime = open_runtime(options);
+  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &brings_tools}, 1);
+  return runtime;
+}
+
+static tp_turn *begin_with_tools(tp_runtime *runtime, uint32_t limit_ms) {
+  tp_turn *turn = begin_bare(runtime, limit_ms);
+  tp_phase_result brought = run_phase(turn, TOOLS, NULL);
+  assert_int_equal(brought.outcome, TP_OK);
+  tp_phase_release(turn, &brought);
+  return turn;
+}
+
+static void run(tp_turn *turn, size_t count) {
+  counts = true;
+  tp_status status = tp_tools_run(turn, calls, count, results, NULL);
+  counts = false;
+  assert_int_equal(status, TP_OK);
+}
+
+/* ---- memory ---- */
+
+static void a_steady_dispatch_allocates_nothing(void **state) {
+  (void)state;
+  static const char *const names[] = {"nothing", "id", "later", "fails", "nobody"};
+  tp_runtime_options options = {.struct_size = sizeof options, .allocator = {asked_alloc, asked_release, NULL}};
+  tp_runtime *runtime = open_with_tools(&options);
+  for (size_t i = 0; i < COUNT(names); i++) {
+    call_all(MANY, i % 2 ? "an id" : NULL, names[i]);
+    long before = 0;
+    for (int round = 0; round < 20; round++) {
+      if (round == 10) before = asked;
+      tp_turn *turn = begin_with_tools(runtime, 0);
+      run(turn, MANY);
+      run(turn, MANY);
+      tp_turn_end(turn);
+    }
+    if (asked != before) fail_msg("%ld allocations for calls of %s", asked - before, names[i]);
+  }
+  close_runtime(runtime);
+}
+
+static void a_turn_that_dispatches_for_long_does_not_grow(void **state) {
+  (void)state;
+  tp_runtime_options options = {.struct_size = sizeof options, .allocator = {asked_alloc, asked_release, NULL}};
+  tp_runtime *runtime = open_with_tools(&options);
+  tp_turn *turn = begin_with_tools(runtime, 0);
+  call_all(MANY, NULL, "nothing");
+  run(turn, MANY);
+  long before = asked;
+  for (int round = 0; round < 1000; round++) run(turn, MANY);
+  assert_int_equal(asked, before);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void results_of_every_dispatch_stay_till_the_turn_ends(void **state) {
+  (void)state;
+  enum { ROUNDS = 50 };
+  static tp_tool_result kept[ROUNDS][4];
+  tp_runtime *runtime = open_with_tools(NULL);
+  tp_turn *turn = begin_with_tools(runtime, 0);
+  for (int round = 0; round < ROUNDS; round++) {
+    char ids[2][16], nobody[] = "nobody";
+    for (int i = 0; i < 2; i++) snprintf(ids[i], sizeof ids[i], "round-%d-%d", round, i);
+    call(0, ids[0], "id");
+    call(1, ids[1], "later");
+    call(2, "x", nobody);
+    call(3, NULL, "id");
+    assert_int_equal(tp_tools_run(turn, calls, 4, kept[round], NULL), TP_OK);
+    memset(ids, '#', sizeof ids); /* borrowed till the call returned */
+    memset(nobody, '#', sizeof nobody);
+  }
+  for (int round = 0; round < ROUNDS; round++) {
+    char id[16];
+    snprintf(id, sizeof id, "round-%d-0", round);
+    assert_text(kept[round][0].call_id, id);
+    assert_text(kept[round][0].text, id);
+    assert_text(kept[round][0].name, "id");
+    assert_text(kept[round][1].text, "later");
+    assert_text(kept[round][2].name, "nobody");
+    assert_text(kept[round][3].text, "call-3");
+  }
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+/* ---- names and order ---- */
+
+static void calls_without_ids_are_numbered(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_with_tools(NULL);
+  tp_turn *turn = begin_with_tools(runtime, 0);
+  call_all(CALLS_MAX, NULL, "id");
+  call(150, "its own", "id");
+  run(turn, CALLS_MAX);
+  for (int i = 0; i < CALLS_MAX; i++) {
+    char id[16];
+    snprintf(id, sizeof id, "call-%d", i);
+    assert_text(results[i].call_id, i == 150 ? "its own" : id);
+    assert_text(results[i].text, i == 150 ? "its own" : id);
+    assert_int_equal(results[i].completion_order, i);
+    assert_true(results[i].started);
+  }
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void each_name_finds_its_tool(void **state) {
+  (void)state;
+  enum { COUNT_OF_TOOLS = 200 };
+  static char names[COUNT_OF_TOOLS][40];
+  static tp_tool many[COUNT_OF_TOOLS];
+  for (int i = 0; i < COUNT_OF_TOOLS; i++) {
+    snprintf(names[i], sizeof names[i], i % 3 ? "tool_%d" : "a_tool_with_a_much_longer_name_%d", i);
+    many[i] = (tp_tool){.struct_size = sizeof(tp_tool), .name = names[i], .run = say_id, .quick = true};
+  }
+  tp_contribution all = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("all"), .tools = many, .tool_count = COUNT_OF_TOOLS};
+  act brings = {.emits = &all, .emit_count = 1};
+  tp_runtime *runtime = open_runtime(NULL);
+  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &brings}, 1);
+  tp_turn *turn = begin_with_tools(runtime, 0);
+  for (int i = 0; i < COUNT_OF_TOOLS; i++) call((size_t)i, names[i], names[i]);
+  call(COUNT_OF_TOOLS, "x", "tool_");
+  call(COUNT_OF_TOOLS + 1, "x", "");
+  run(turn, COUNT_OF_TOOLS + 2);
+  for (int i = 0; i < COUNT_OF_TOOLS; i++) {
+    assert_text(results[i].name, names[i]);
+    assert_text(results[i].text, names[i]);
+  }
+  assert_kind(results[COUNT_OF_TOOLS], TP_TOOL_UNKNOWN_TOOL);
+  assert_kind(results[COUNT_OF_TOOLS + 1], TP_TOOL_UNKNOWN_TOOL);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void what_one_call_says_is_not_said_by_the_next(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_with_tools(NULL);
+  tp_turn *turn = begin_with_tools(runtime, 0);
+  static const char *const names[] = {"id", "silent", "fails", "silent", "later", "silent", "both", "nothing"};
+  for (size_t i = 0; i < COUNT(names); i++) call(i, NULL, names[i]);
+  run(turn, COUNT(names));
+  assert_text(results[0].text, "call-0");
+  for (size_t i = 1; i < COUNT(names); i += 2) {
+    assert_kind(results[i], TP_TOOL_OK);
+    assert_int_equal(results[i].text.size, 0);
+  }
+  assert_kind(results[2], TP_TOOL_HANDLER_ERROR);
+  assert_text(results[2].text, "no luck");
+  assert_text(results[4].text, "later");
+  assert_kind(results[6], TP_TOOL_HANDLER_ERROR);
+  assert_int_equal(results[4].completion_order, COUNT(names) - 1); /* the others ended where they began */
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void answers_of_every_length_come_whole(void **state) {
+  (void)state;
+  static char ids[40][48];
+  tp_runtime *runtime = open_with_tools(NULL);
+  tp_turn *turn = begin_with_tools(runtime, 0);
+  for (int accent = 0; accent < 2; accent++) {
+    for (int size = 1; size < 40; size++) { /* a tool that answers with its call's id */
+      for (int i = 0; i < size; i++) ids[size][i] = (char)('a' + i % 26);
+      ids[size][size] = '\0';
+      if (accent && size > 1) memcpy(ids[size] + (size - 2) / 2, "\xc3\xa9", 2);
+      call((size_t)size - 1, ids[size], "id");
+    }
+    run(turn, 39);
+    for (int size = 1; size < 40; size++) {
+      assert_kind(results[size - 1], TP_TOOL_OK);
+      assert_text(results[size - 1].text, ids[size]);
+      assert_int_equal(results[size - 1].text.data[results[size - 1].text.size], '\0');
+      assert_ptr_not_equal(results[size - 1].text.data, ids[size]);
+    }
+  }
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void short_answers_are_checked_and_cut_like_long_ones(void **state) {
+  (void)state;
+  static const tp_tool strict[] = {
+      {.struct_size = sizeof(tp_tool), .name = "id", .run = say_id, .quick = true, .result_bytes_max = 5}};
+  tp_contribution one = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = strict, .tool_count = 1};
+  act brings = {.emits = &one, .emit_count = 1};
+  tp_runtime *runtime = open_runtime(NULL);
+  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &brings}, 1);
+  tp_turn *turn = begin_with_tools(runtime, 0);
+  call(0, "exact", "id");
+  call(1, "longer", "id");
+  call(2, "a\xff\xff\xff\xff", "id");
+  run(turn, 3);
+  assert_text(results[0].text, "exact");
+  assert_non_null(memmem(results[1].text.data, results[1].text.size, "left out", 8));
+  assert_kind(results[2], TP_TOOL_HANDLER_ERROR);
+  assert_true(tp_utf8_valid(results[2].text, NULL));
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+/* ---- deferral ---- */
+
+static void quick_tool_answers_through_its_token_alone(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_with_tools(NULL);
+  tp_turn *turn = begin_with_tools(runtime, 0);
+  call(0, NULL, "both");
+  call(1, NULL, "pretends");
+  run(turn, 2);
+  for (int i = 0; i < 2; i++) {
+    assert_kind(results[i], TP_TOOL_HANDLER_ERROR);
+    assert_text(results[i].text, "the tool deferred and answered at once");
+  }
+  assert_int_equal(tp_tool_complete(last_token, false, tp_text_of("late")), TP_ERR_STALE);
+  call(0, NULL, "twice");
+  run(turn, 1);
+  assert_int_equal(completed, TP_OK);
+  assert_kind(results[0], TP_TOOL_OK);
+  assert_text(results[0].text, "once");
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void token_that_is_completed_as_a_models_makes_the_call_fail(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_with_tools(NULL);
+  tp_turn *turn = begin_with_tools(runtime, 0);
+  call_all(3, NULL, "open");
+  call(1, NULL, "mistake");
+  call(2, NULL, "nothing");
+  run(turn, 3);
+  assert_int_equal(completed, TP_ERR_USAGE);
+  assert_kind(results[0], TP_TOOL_HANDLER_ERROR);
+  assert_int_equal(results[0].text.size, 0);
+  assert_kind(results[1], TP_TOOL_OK);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void call_beyond_the_open_tokens_is_told_so(void **state) {
+  (void)state;
+  tp_runtime_options options = {.struct_size = sizeof options, .deferred_max = 1};
+  tp_runtime *runtime = open_with_tools(&options);
+  tp_turn *turn = begin_with_tools(runtime, 0);
+  call_all(3, NULL, "open");
+  call(1, NULL, "later");
+  call(2, NULL, "close");
+  run(turn, 3);
+  assert_text(results[0].text, "closed");
+  assert_kind(results[1], TP_TOOL_HANDLER_ERROR);
+  assert_text(results[1].text, "too many calls are waiting");
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+/* ---- cancel and deadline are looked at before each start ---- */
+
+static void quick_calls_behind_a_cancel_never_run(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_with_tools(NULL);
+  turn_to_cancel = begin_with_tools(runtime, 0);
+  runs = 0;
+  call_all(8, NULL, "id");
+  call(3, NULL, "cancels");
+  run(turn_to_cancel, 8);
+  for (int i = 0; i < 8; i++) {
+    assert_kind(results[i], i <= 3 ? TP_TOOL_OK : TP_TOOL_CANCELLED);
+    assert_int_equal(results[i].started, i <= 3);
+  }
+  assert_int_equal(runs, 3);
+  tp_turn_end(turn_to_cancel);
+  close_runtime(runtime);
+}
+
+static void quick_calls_behind_the_turns_deadline_never_run(void **state) {
+  (void)state;
+  for (int without = 0; without < 2; without++) {
+    tp_runtime_options options = {.struct_size = sizeof options,
+                                  .timestamps = without ? TP_TIMESTAMPS_COARSE : TP_TIMESTAMPS_FULL};
+    tp_runtime *runtime = open_with_tools(&options);
+    tp_turn *turn = begin_with_tools(runtime, 30);
+    runs = 0;
+    call_all(4, NULL, "id");
+    call(0, NULL, "slow");
+    run(turn, 4);
+    assert_kind(results[0], TP_TOOL_TIMED_OUT);
+    assert_true(results[0].started);
+    for (int i = 1; i < 4; i++) {
+      assert_kind(results[i], TP_TOOL_TIMED_OUT);
+      assert_false(results[i].started);
+    }
+    assert_int_equal(runs, 0);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+/* ---- policies ---- */
+
+static void policy_that_comes_between_two_dispatches_counts(void **state) {
+  (void)state;
+  tp_contribution policy = {.kind = TP_KIND_POLICY, .domain = TEXT("tool"), .key = TEXT("id"), .text = TEXT("deny")};
+  act says = {.emits = &policy, .emit_count = 1};
+  tp_runtime *runtime = open_with_tools(NULL);
+  add_hooks(runtime, &(hook){.id = "policy", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &says}, 1);
+  tp_turn *turn = begin_with_tools(runtime, 0);
+  call(0, NULL, "id");
+  call(1, NULL, "nothing");
+  run(turn, 2);
+  assert_kind(results[0], TP_TOOL_OK);
+  run_phase(turn, TP_PHASE_TURN_PRE_POLICY, NULL);
+  run(turn, 2);
+  assert_kind(results[0], TP_TOOL_DENIED);
+  assert_kind(results[1], TP_TOOL_OK);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+/* ---- phases of tools ---- */
+
+static tp_outcome signal_for_the_first(void *self, tp_call *gate) {
+  _Atomic uint32_t *calls_seen = self;
+  if ((*calls_seen)++ == 0)
+    (void)tp_call_emit_signal(gate, "ability_guard", "seen", TP_SEVERITY_WARNING, "only of the first");
+  return tp_call_allow(gate);
+}
+
+static void signals_of_one_call_do_not_join_the_next(void **state) {
+  (void)state;
+  _Atomic uint32_t seen = 0;
+  tp_runtime *runtime = open_with_tools(NULL);
+  add_hooks(runtime, &(hook){.id = "gate", .phase = TP_PHASE_TOOL_PRE, .run = signal_for_the_first, .self = &seen}, 1);
+  tp_turn *turn = begin_with_tools(runtime, 0);
+  call_all(4, NULL, "id");
+  call(2, NULL, "later");
+  run(turn, 4);
+  assert_int_equal(seen, 4);
+  assert_non_null(memmem(results[0].text.data, results[0].text.size, "only of the first", 17));
+  assert_text(results[1].text, "call-1");
+  assert_text(results[2].text, "later");
+  assert_text(results[3].text, "call-3");
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+/* ---- events ---- */
+
+typedef struct log {
+  struct {
+    tp_event_kind kind;
+    uint32_t index;
+    tp_tool_result_kind result;
+    uint64_t sequence;
+    int64_t time_ns, started_ns, ended_ns;
+    bool whole;
+  } events[CALLS_MAX];
+  size_t count;
+  int64_t unix_ms;
+} log;
+
+static void note(void *ctx, const tp_event *event) {
+  log *l = ctx;
+  if (event->kind != TP_EVENT_TOOL_BEGIN && event->kind != TP_EVENT_TOOL_END) return;
+  bool end = event->kind == TP_EVENT_TOOL_END;
+  l->events[l->count].kind = event->kind;
+  l->events[l->count].index = event->call_index;
+  l->events[l->count].result = end ? event->tool_result->kind : TP_TOOL_OK;
+  l->events[l->count].sequence = event->sequence;
+  l->events[l->count].time_ns = event->time_ns;
+  l->events[l->count].started_ns = event->started_ns;
+  l->events[l->count].ended_ns = event->ended_ns;
+  l->events[l->count++].whole = event->ids[TP_ID_SESSION].size > 0 && event->tool_call == &calls[event->call_index] &&
+                                end == (event->tool_result == &results[event->call_index]) &&
+                                (end || (event->text.size == 0 && event->ended_ns == 0));
+  l->unix_ms = event->unix_ms;
+}
+
+static void events_come_in_order_of_completion_with_times_that_never_go_back(void **state) {
+  (void)state;
+  static log l;
+  memset(&l, 0, sizeof l);
+  tp_runtime *runtime = open_with_tools(NULL);
+  tp_session *session;
+  tp_session_options options = {.struct_size = sizeof options, .id = "s", .on_event = note, .event_ctx = &l};
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  tp_turn *turn;
+  assert_int_equal(tp_turn_begin(session, NULL, &turn, NULL), TP_OK);
+  run_phase(turn, TOOLS, NULL);
+  static const char *const names[] = {"id", "later", "nobody", "fails", "id"};
+  for (size_t i = 0; i < COUNT(names); i++) call(i, NULL, names[i]);
+  int64_t before_ms = (int64_t)time(NULL) * 1000;
+  for (int round = 0; round < 2; round++) run(turn, COUNT(names));
+  tp_turn_end(turn);
+  static const struct {
+    tp_event_kind kind;
+    uint32_t index;
+    tp_tool_result_kind result;
+  } wanted[] = {{TP_EVENT_TOOL_BEGIN, 0, TP_TOOL_OK}, {TP_EVENT_TOOL_END, 0, TP_TOOL_OK},
+                {TP_EVENT_TOOL_BEGIN, 1, TP_TOOL_OK}, {TP_EVENT_TOOL_END, 2, TP_TOOL_UNKNOWN_TOOL},
+                {TP_EVENT_TOOL_BEGIN, 3, TP_TOOL_OK}, {TP_EVENT_TOOL_END, 3, TP_TOOL_HANDLER_ERROR},
+                {TP_EVENT_TOOL_BEGIN, 4, TP_TOOL_OK}, {TP_EVENT_TOOL_END, 4, TP_TOOL_OK},
+                {TP_EVENT_TOOL_END, 1, TP_TOOL_OK}};
+  assert_int_equal(l.count, 2 * COUNT(wanted));
+  for (size_t i = 0; i < l.count; i++) {
+    assert_int_equal(l.events[i].kind, wanted[i % COUNT(wanted)].kind);
+    assert_int_equal(l.events[i].index, wanted[i % COUNT(wanted)].index);
+    assert_int_equal(l.events[i].result, wanted[i % COUNT(wanted)].result);
+    assert_true(l.events[i].whole);
+    assert_true(l.events[i].started_ns <= l.events[i].ended_ns);
+    if (i > 0) assert_int_equal(l.events[i].sequence, l.events[i - 1].sequence + 1);
+    if (i > 0) assert_true(l.events[i].time_ns >= l.events[i - 1].time_ns);
+  }
+  assert_true(l.unix_ms >= before_ms);
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+}
+
+static void without_time_stamps_the_results_are_the_same(void **state) {
+  (void)state;
+  tp_runtime_options options = {.struct_size = sizeof options, .timestamps = TP_TIMESTAMPS_OFF};
+  tp_runtime *runtime = open_with_tools(&options);
+  tp_turn *turn = begin_with_tools(runtime, 0);
+  call_all(MANY, NULL, "id");
+  run(turn, MANY);
+  for (int i = 0; i < MANY; i++) {
+    assert_kind(results[i], TP_TOOL_OK);
+    assert_int_equal(results[i].completion_order, i);
+    assert_int_equal(results[i].duration_ns, 0);
+  }
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_steady_dispatch_allocates_nothing),
+      cmocka_unit_test(a_turn_that_dispatches_for_long_does_not_grow),
+      cmocka_unit_test(results_of_every_dispatch_stay_till_the_turn_ends),
+      cmocka_unit_test(calls_without_ids_are_numbered),
+      cmocka_unit_test(each_name_finds_its_tool),
+      cmocka_unit_test(what_one_call_says_is_not_said_by_the_next),
+      cmocka_unit_test(answers_of_every_length_come_whole),
+      cmocka_unit_test(short_answers_are_checked_and_cut_like_long_ones),
+      cmocka_unit_test(quick_tool_answers_through_its_token_alone),
+      cmocka_unit_test(token_that_is_completed_as_a_models_makes_the_call_fail),
+      cmocka_unit_test(call_beyond_the_open_tokens_is_told_so),
+      cmocka_unit_test(quick_calls_behind_a_cancel_never_run),
+      cmocka_unit_test(quick_calls_behind_the_turns_deadline_never_run),
+      cmocka_unit_test(policy_that_comes_between_two_dispatches_counts),
+      cmocka_unit_test(signals_of_one_call_do_not_join_the_next),
+      cmocka_unit_test(events_come_in_order_of_completion_with_times_that_never_go_back),
+      cmocka_unit_test(without_time_stamps_the_results_are_the_same),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
