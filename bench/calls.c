@@ -1,117 +1,324 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a waiting tool call costs: 10,000 calls of one response, each deferred, all in flight at once on two engine
- * workers and no handler thread, then completed from outside. Prints the memory of each while it waits and the time of
- * all.
- *
- *   calls [--json]     exits with 1 when a call does not come back, or waits in more than BYTES_MAX */
+ * What tool calls cost: W8 and W8b, many slow ones at once that no thread waits for, each ended by a timer of this
+ * bench a millisecond after it began; W9, many that do nothing, with results and events; and the memory of one that
+ * waits. README.md says how to read it. */
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#include "turnphase/turnphase.h"
+#include "bench/floor.h"
+#include "bench/latch.h"
+#include "bench/memory.h"
+#include "bench/peer.h"
+#include "bench/report.h"
 
-enum { CALLS = 10000, BYTES_MAX = 4096 };
+#define ROWS "W8 W8b W9 memory "
 
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
+enum { W8_CALLS = 64, W8B_CALLS = 10048, W8B_CALLS_QUICK = 640, W9_CALLS = 64, CALLS_MAX = W8B_CALLS };
 
-static void must(tp_status status, const tp_fault *fault) {
-  if (status == TP_OK) return;
-  fprintf(stderr, "bench: %s: %s\n", tp_status_name(status), fault ? fault->message : "");
-  exit(70);
-}
+/* ---- a turn that has one tool ---- */
 
-/* ---- memory, counted ---- */
+typedef struct host {
+  tp_runtime *runtime;
+  tp_session *session;
+  tp_tool tool;
+  tp_turn *turn;
+  uint32_t count;
+  tp_tool_call *calls;
+  tp_tool_result *results;
+  bench_latch ended;
+} host;
 
-static _Atomic size_t bytes_open;
-
-static void *counted_alloc(void *ctx, size_t size) {
-  (void)ctx;
-  atomic_fetch_add(&bytes_open, size);
-  return malloc(size);
-}
-
-static void counted_release(void *ctx, void *memory, size_t size) {
-  (void)ctx;
-  atomic_fetch_sub(&bytes_open, size);
-  free(memory);
-}
-
-/* ---- a tool that answers later ---- */
-
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static tp_token tokens[CALLS];
-static size_t waiting; /* under mutex */
-static bool ended;     /* under mutex */
-
-static tp_outcome wait_for_it(void *self, tp_tool_run *run) {
-  (void)self;
-  tp_token token;
-  tp_outcome outcome = tp_tool_defer(run, NULL, &token);
-  pthread_mutex_lock(&mutex);
-  if (token.bits) tokens[waiting++] = token;
-  if (waiting == CALLS) pthread_cond_signal(&changed);
-  pthread_mutex_unlock(&mutex);
-  return outcome;
-}
-
-static tp_outcome bring_tools(void *self, tp_call *call) {
-  (void)self;
-  tp_tool tool = {.struct_size = sizeof tool, .name = "wait", .run = wait_for_it, .quick = true};
-  (void)tp_call_emit_tool_bundle(call, "bench", &tool, 1);
+static tp_outcome bring_tool(void *self, tp_call *call) {
+  host *h = self;
+  (void)tp_call_emit_tool_bundle(call, "bench", &h->tool, 1);
   return tp_call_done(call);
 }
 
+static void turn_begin(host *h) {
+  tp_turn_request request = {.struct_size = sizeof request, .tool_calls_max = UINT32_MAX};
+  tp_phase_result brought;
+  tp_fault fault;
+  bench_must(h->session ? tp_turn_begin(h->session, &request, &h->turn, &fault)
+                        : tp_turn_begin_bare(h->runtime, &request, &h->turn, &fault),
+             &fault);
+  bench_must(tp_phase_run(h->turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL, &brought, &fault), &fault);
+}
+
+static host *host_new(const tp_allocator *allocator, tp_tool_fn run, void *self, uint32_t count, tp_event_fn on_event) {
+  tp_runtime_options options = {.struct_size = sizeof options};
+  tp_session_options session = {.struct_size = sizeof session, .id = "bench", .on_event = on_event};
+  tp_fault fault;
+  host *h = aligned_alloc(128, (sizeof *h + 127) / 128 * 128);
+  if (!h) exit(70);
+  *h = (host){.tool = {.struct_size = sizeof h->tool, .name = "tool", .run = run, .self = self, .quick = true},
+              .count = count,
+              .calls = bench_alloc(count, sizeof *h->calls),
+              .results = bench_alloc(count, sizeof *h->results)};
+  if (allocator) options.allocator = *allocator;
+  for (uint32_t i = 0; i < count; i++)
+    h->calls[i] = (tp_tool_call){.name = tp_text_of("tool"), .arguments = {"\x80", 1}};
+  bench_must(tp_runtime_new(&options, &h->runtime, &fault), &fault);
+  bench_must(tp_hook_add(h->runtime, "turn.pre_tool_materialization", bring_tool, h, &fault), &fault);
+  if (on_event) bench_must(tp_session_open(h->runtime, &session, &h->session, &fault), &fault);
+  turn_begin(h);
+  return h;
+}
+
+static void host_close(void *ctx) {
+  host *h = ctx;
+  tp_turn_end(h->turn);
+  if (h->session) tp_session_close(h->session, NULL, NULL);
+  tp_runtime_free(h->runtime);
+  free(h->calls);
+  free(h->results);
+  free(h);
+}
+
+/* Results live as long as their turn: it is renewed before they fill the caches, outside of what is timed. */
+static void turn_renew(host *h) {
+  tp_turn_end(h->turn);
+  turn_begin(h);
+}
+
 static void all_ended(void *ctx, const tp_tool_result *results, size_t count) {
-  size_t *good = ctx;
-  for (size_t i = 0; i < count; i++) *good += results[i].kind == TP_TOOL_OK;
-  pthread_mutex_lock(&mutex);
-  ended = true;
-  pthread_cond_signal(&changed);
-  pthread_mutex_unlock(&mutex);
+  host *h = ctx;
+  for (size_t i = 0; i < count; i++)
+    if (results[i].kind != TP_TOOL_OK) bench_must(TP_ERR_INTERNAL, NULL);
+  bench_latch_hit(&h->ended, 1);
+}
+
+static void submit(host *h) {
+  bench_latch_set(&h->ended, 1);
+  bench_must(tp_tools_submit(h->turn, h->calls, h->count, all_ended, h, NULL), NULL);
+}
+
+/* ---- W9 ---- */
+
+static tp_outcome answer(void *self, tp_tool_run *run) {
+  (void)self;
+  return tp_tool_ok(run, tp_text_of("done"));
+}
+
+static void hear(void *ctx, const tp_event *event) {
+  (void)ctx;
+  (void)event;
+}
+
+enum { RUNS_IN_TURN = 16 };
+
+static void run_inline(host *h) { bench_must(tp_tools_run(h->turn, h->calls, h->count, h->results, NULL), NULL); }
+
+static void run_shared(host *h) {
+  submit(h);
+  bench_latch_spin(&h->ended);
+}
+
+static int64_t run_in_turns(host *h, uint32_t times, void (*run)(host *h)) {
+  int64_t took = 0;
+  while (times > 0) {
+    uint32_t now = times < RUNS_IN_TURN ? times : RUNS_IN_TURN;
+    turn_renew(h);
+    int64_t began = bench_now_ns();
+    for (uint32_t i = 0; i < now; i++) run(h);
+    took += bench_now_ns() - began;
+    times -= now;
+  }
+  return took;
+}
+
+static int64_t w9_inline(void *ctx, uint32_t times) { return run_in_turns(ctx, times, run_inline); }
+static int64_t w9_shared(void *ctx, uint32_t times) { return run_in_turns(ctx, times, run_shared); }
+
+static void add_w9(bench_row *row, const char *form, int64_t (*run)(void *ctx, uint32_t times), bench_bound bound) {
+  bench_row_add(row,
+                (bench_contestant){.name = "turnphase",
+                                   .form = form,
+                                   .run = run,
+                                   .close = host_close,
+                                   .ctx = host_new(NULL, answer, NULL, W9_CALLS, hear),
+                                   .threads = run == w9_shared},
+                bound);
+}
+
+static void w9(bench_program *program) {
+  bench_row row = {.name = "W9", .what = "64 tool calls that do nothing", .unit = "a call", .per = W9_CALLS};
+  if (!bench_wanted(program, "W9")) return;
+  add_w9(&row, "tp_tools_run, with events", w9_inline, (bench_bound){.against = 1, .ratio = 1.72, .ns = 1000});
+  bench_row_add(&row, bench_floor_calls(W9_CALLS), (bench_bound){.against = 1});
+  add_w9(&row, "tp_tools_submit, with events; the caller spins", w9_shared,
+         (bench_bound){.against = 1, .ns = 1500, .far_ns = 4000});
+  for (size_t i = 0; i < bench_peer_count; i++) {
+    bench_contestant peer = {0};
+    if (bench_peers[i]->calls) bench_peers[i]->calls(bench_nothing, W9_CALLS, &peer);
+    if (peer.run) bench_row_add(&row, peer, (bench_bound){.against = 1});
+  }
+  bench_row_run(program, &row, NULL);
+}
+
+/* ---- W8: calls that a timer ends ---- */
+
+enum { GROUP = 64, DELAY_NS = 1000000, GROUPS_MAX = (CALLS_MAX + GROUP - 1) / GROUP };
+
+/* The tools of W8: a call leaves its token in the next place. The clock is read once for 64 calls, by the last of them,
+   so that none waits for less than its millisecond. */
+typedef struct timers {
+  host *of;
+  uint32_t count, group_count;
+  _Alignas(128) _Atomic uint32_t next;
+  _Alignas(128) _Atomic uint32_t groups; /* that are due at some time */
+  _Atomic uint32_t asleep, round;
+  _Alignas(128) int64_t due_ns[GROUPS_MAX]; /* of groups below the number */
+  _Atomic uint64_t tokens[CALLS_MAX];
+  bench_latch *started; /* when there is no timer: counts those that wait */
+  bool stop;            /* before round goes up */
+  pthread_t thread;
+} timers;
+
+static void group_is_full(timers *t, uint32_t group) {
+  t->due_ns[group] = bench_now_ns() + DELAY_NS;
+  /* Pairs with await_group(). Groups fill up in order: the calls of one turn begin in order. */
+  atomic_fetch_add_explicit(&t->groups, 1, memory_order_seq_cst);
+  if (atomic_load_explicit(&t->asleep, memory_order_seq_cst)) bench_futex_wake(&t->groups);
+}
+
+static tp_outcome answer_later(void *self, tp_tool_run *run) {
+  timers *t = self;
+  tp_token token;
+  uint32_t n = atomic_fetch_add_explicit(&t->next, 1, memory_order_relaxed);
+  tp_outcome outcome = tp_tool_defer(run, NULL, &token);
+  atomic_store_explicit(&t->tokens[n], token.bits, memory_order_release); /* pairs with complete() */
+  if (t->started) bench_latch_hit(t->started, 1);
+  else if (n % GROUP == GROUP - 1 || n + 1 == t->count) group_is_full(t, n / GROUP);
+  return outcome;
+}
+
+static void await_group(timers *t, uint32_t group) {
+  uint32_t full = atomic_load_explicit(&t->groups, memory_order_acquire);
+  if (full > group) return;
+  atomic_store_explicit(&t->asleep, 1, memory_order_seq_cst); /* before groups is looked at once more */
+  while ((full = atomic_load_explicit(&t->groups, memory_order_seq_cst)) <= group) bench_futex_wait(&t->groups, full);
+  atomic_store_explicit(&t->asleep, 0, memory_order_relaxed);
+}
+
+static void complete(timers *t, uint32_t n) {
+  tp_token token = {0};
+  /* Pairs with answer_later(): nearly always there, for a millisecond. */
+  while (!(token.bits = atomic_exchange_explicit(&t->tokens[n], 0, memory_order_acq_rel))) {}
+  bench_must(tp_tool_complete(token, false, tp_text_of("done")), NULL);
+}
+
+static void play_round(timers *t) {
+  for (uint32_t group = 0, n = 0; group < t->group_count; group++) {
+    await_group(t, group);
+    bench_sleep_until(t->due_ns[group]);
+    for (; n < t->count && n < (group + 1) * GROUP; n++) complete(t, n);
+  }
+}
+
+static void *keep_time(void *arg) {
+  timers *t = arg;
+  bench_wake_exactly(true);
+  for (uint32_t round = 0;; round++) {
+    /* Pairs with next_round(). */
+    while (atomic_load_explicit(&t->round, memory_order_acquire) == round) bench_futex_wait(&t->round, round);
+    if (t->stop) return NULL;
+    play_round(t);
+  }
+}
+
+static void next_round(timers *t) {
+  atomic_store_explicit(&t->next, 0, memory_order_relaxed);
+  atomic_store_explicit(&t->groups, 0, memory_order_relaxed);
+  atomic_fetch_add_explicit(&t->round, 1, memory_order_release); /* pairs with keep_time() */
+  bench_futex_wake(&t->round);
+}
+
+static int64_t timers_run(void *ctx, uint32_t times) {
+  timers *t = ctx;
+  int64_t took = 0;
+  for (uint32_t i = 0; i < times; i++) {
+    turn_renew(t->of);
+    next_round(t);
+    int64_t began = bench_now_ns();
+    submit(t->of);
+    bench_latch_wait(&t->of->ended);
+    took += bench_now_ns() - began;
+  }
+  return took;
+}
+
+static timers *timers_new(uint32_t count, const tp_allocator *allocator, bench_latch *started) {
+  timers *t = aligned_alloc(128, (sizeof *t + 127) / 128 * 128);
+  if (!t) exit(70);
+  *t = (timers){.count = count, .group_count = (count + GROUP - 1) / GROUP, .started = started};
+  t->of = host_new(allocator, answer_later, t, count, NULL);
+  return t;
+}
+
+static void timers_close(void *ctx) {
+  timers *t = ctx;
+  t->stop = true;
+  next_round(t);
+  pthread_join(t->thread, NULL);
+  host_close(t->of);
+  free(t);
+}
+
+static void w8(bench_program *program, const char *name, const char *what, uint32_t count, bench_bound bound) {
+  bench_row row = {.name = name, .what = what, .unit = "a call", .per = count};
+  bench_settings settings = bench_settings_of(program);
+  if (!bench_wanted(program, name)) return;
+  timers *t = timers_new(count, NULL, NULL);
+  if (pthread_create(&t->thread, NULL, keep_time, t) != 0) exit(70);
+  bench_row_add(&row,
+                (bench_contestant){.name = "turnphase",
+                                   .form = "tp_tools_submit, tp_tool_defer, a timer thread of the host",
+                                   .run = timers_run,
+                                   .close = timers_close,
+                                   .ctx = t,
+                                   .threads = true},
+                bound);
+  bench_row_add(&row, bench_floor_timers(count), (bench_bound){.against = 1});
+  for (size_t i = 0; i < bench_peer_count; i++) {
+    bench_contestant peer = {0};
+    if (bench_peers[i]->timers) bench_peers[i]->timers(count, &peer);
+    if (peer.run) bench_row_add(&row, peer, (bench_bound){.against = 1});
+  }
+  settings.single = true;
+  bench_row_run(program, &row, &settings);
+}
+
+/* ---- memory of a call that waits ---- */
+
+static void memory(bench_program *program) {
+  enum { LIMIT_BYTES = 4096 };
+  uint32_t count = program->quick ? W8B_CALLS_QUICK : W8B_CALLS;
+  bench_memory held = {0};
+  bench_latch started;
+  tp_allocator allocator = bench_memory_allocator(&held);
+  if (!bench_wanted(program, "memory")) return;
+  bench_latch_set(&started, count);
+  timers *t = timers_new(count, &allocator, &started);
+  size_t before = atomic_load(&held.bytes);
+  submit(t->of);
+  bench_latch_wait(&started);
+  size_t bytes = atomic_load(&held.bytes) - before;
+  for (uint32_t n = 0; n < count; n++) complete(t, n);
+  bench_latch_wait(&t->of->ended);
+  host_close(t->of);
+  free(t);
+  bench_figure(program, "memory", "of a deferred tool call that waits", (double)bytes / count, "bytes", LIMIT_BYTES);
 }
 
 int main(int argc, char **argv) {
-  bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
-  tp_runtime_options options = {
-      .struct_size = sizeof options, .allocator = {counted_alloc, counted_release, NULL}, .engine_workers = 2};
-  static tp_tool_call calls[CALLS];
-  tp_runtime *runtime;
-  tp_turn *turn;
-  tp_fault fault;
-  tp_phase_result brought;
-  size_t good = 0;
-  for (int i = 0; i < CALLS; i++) calls[i] = (tp_tool_call){.name = tp_text_of("wait"), .arguments = {"\x80", 1}};
-  must(tp_runtime_new(&options, &runtime, &fault), &fault);
-  must(tp_hook_add(runtime, "turn.pre_tool_materialization", bring_tools, NULL, &fault), &fault);
-  must(tp_turn_begin_bare(runtime, NULL, &turn, &fault), &fault);
-  must(tp_phase_run(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL, &brought, &fault), &fault);
-  size_t before = atomic_load(&bytes_open);
-  int64_t t0 = now_ns();
-  must(tp_tools_submit(turn, calls, CALLS, all_ended, &good, &fault), &fault);
-  pthread_mutex_lock(&mutex);
-  while (waiting < CALLS) pthread_cond_wait(&changed, &mutex);
-  pthread_mutex_unlock(&mutex);
-  int64_t t1 = now_ns();
-  size_t each = (atomic_load(&bytes_open) - before) / CALLS;
-  for (int i = 0; i < CALLS; i++) must(tp_tool_complete(tokens[i], false, tp_text_of("done")), NULL);
-  pthread_mutex_lock(&mutex);
-  while (!ended) pthread_cond_wait(&changed, &mutex);
-  pthread_mutex_unlock(&mutex);
-  int64_t t2 = now_ns();
-  tp_turn_end(turn);
-  tp_runtime_free(runtime);
-  printf(
-      json ? "{\"calls\":%d,\"came_back\":%zu,\"bytes_each\":%zu,\"start_ns_each\":%.0f,\"end_ns_each\":%.0f}\n"
-           : "%d calls in flight, %zu came back; %zu bytes each while waiting; %.0f ns to start, %.0f ns to end each\n",
-      CALLS, good, each, (double)(t1 - t0) / CALLS, (double)(t2 - t1) / CALLS);
-  return good == CALLS && each <= BYTES_MAX ? 0 : 1;
+  bench_program program;
+  bench_open(&program, "calls", "What tool calls cost.", ROWS, argc, argv);
+  w8(&program, "W8", "64 tool calls of 1 ms each, ended by timers", W8_CALLS, (bench_bound){.against = 1});
+  w8(&program, "W8b", "10,048 tool calls of 1 ms each, ended by timers", program.quick ? W8B_CALLS_QUICK : W8B_CALLS,
+     (bench_bound){.against = 1, .ns = 1300000, .cpu_ns = 30});
+  w9(&program);
+  memory(&program);
+  return bench_close(&program);
 }

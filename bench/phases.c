@@ -1,315 +1,472 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a phase costs: the workloads W1 to W5 through the public API, with quick handlers that do nothing, against a
- * floor loop in the same run. The floor is what any engine must do: counters from a flat array, a stack of ready
- * nodes, a call through a pointer, one time-stamp and one outcome stored per node. It has no deadlines, policies,
- * contributions, cancellation or records. Both are measured in turns, batch by batch, so that their ratio holds on a
- * noisy machine.
- *
- *   phases [--json] [W1 … W5]      exits with 1 when a ratio is above LIMIT_RATIO */
+ * What a phase costs: the workloads W1 to W6 through the public API beside a floor loop and whatever peers are built,
+ * how the cost grows with the graph, what a phase costs that arrives at an idle server, and what one costs whose
+ * handler has a thread of its own. README.md says how to read it. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "turnphase/turnphase.h"
+#include "bench/floor.h"
+#include "bench/latch.h"
+#include "bench/memory.h"
+#include "bench/peer.h"
+#include "bench/report.h"
 
-enum { BATCHES = 1000, WARM_UP = 100, NODES_MAX = 1000, EDGES_MAX = 3000, PHASES_MAX = 5, LIMIT_RATIO = 3 };
+#define ROWS "W1 W2 W3 W4 W5 W6 growth idle burn deadline late allocator "
 
-typedef struct graph {
-  uint32_t node_count, edge_count;
-  uint32_t from[EDGES_MAX], to[EDGES_MAX];
-} graph;
+/* ---- turnphase as a contestant ---- */
 
-typedef struct workload {
-  const char *name, *what;
-  uint32_t phase_count;
-  graph graphs[PHASES_MAX];
-  uint32_t per_batch; /* runs in a batch, so that a batch takes some microseconds at least */
-} workload;
+typedef struct ours {
+  const bench_workload *workload;
+  tp_runtime *runtime;
+  tp_turn *turn;
+} ours;
 
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+static int64_t ours_run(void *ctx, uint32_t times) {
+  ours *o = ctx;
+  int64_t began = bench_now_ns();
+  for (uint32_t i = 0; i < times; i++) bench_workload_run(o->workload, o->turn);
+  return bench_now_ns() - began;
 }
 
-/* ---- the floor ---- */
+static void ours_close(void *ctx) {
+  ours *o = ctx;
+  tp_turn_end(o->turn);
+  tp_runtime_free(o->runtime);
+  free(o);
+}
 
-typedef struct floor_outcome {
+static bench_contestant ours_new(const bench_workload *workload, const tp_runtime_options *options, tp_handler_fn run,
+                                 void *self, const char *name) {
+  ours *o = bench_alloc(1, sizeof *o);
+  o->workload = workload;
+  o->runtime = bench_workload_runtime(workload, options, run, self);
+  o->turn = bench_turn_begin(o->runtime);
+  return (bench_contestant){.name = name, .run = ours_run, .close = ours_close, .ctx = o, .threads = run != NULL};
+}
+
+/* ---- W1 to W5 ---- */
+
+/* What the figures to reach imply (performance.md of the design): ours to the floor, with time-stamps and without. */
+static const struct implied {
+  const char *name;
+  double full, bare;
+} implied[] = {{"W1", 2, 0}, {"W2", 1.5, 1.5}, {"W3", 1.5, 1.75}, {"W4", 1.67, 2}, {"W5", 1.57, 2}};
+
+static void add_peers(bench_row *row, const bench_workload *workload, bench_job job, bool heavy) {
+  for (size_t i = 0; i < bench_peer_count; i++) {
+    bench_contestant peer = {0};
+    if (!bench_peers[i]->graph) continue;
+    bench_peers[i]->graph(workload, job, heavy, &peer);
+    if (peer.run) bench_row_add(row, peer, (bench_bound){.against = 1});
+  }
+}
+
+static void empty_workload(bench_program *program, const struct implied *bounds) {
+  tp_runtime_options off = {.struct_size = sizeof off, .timestamps = TP_TIMESTAMPS_OFF};
+  bench_workload workload;
+  if (!bench_wanted(program, bounds->name) || !bench_workload_make(&workload, bounds->name)) return;
+  bench_row row = {.name = workload.name, .what = workload.what};
+  bench_row_add(&row, ours_new(&workload, NULL, NULL, NULL, "turnphase"),
+                (bench_bound){.against = 1, .ratio = bounds->full});
+  bench_row_add(&row, bench_floor(&workload, true), (bench_bound){.against = 1});
+  bench_row_add(&row, ours_new(&workload, &off, NULL, NULL, "turnphase, time-stamps off"),
+                (bench_bound){.against = 3, .ratio = bounds->bare});
+  bench_row_add(&row, bench_floor(&workload, false), (bench_bound){.against = 3});
+  add_peers(&row, &workload, bench_nothing, false);
+  bench_row_run(program, &row, NULL);
+  bench_workload_fini(&workload);
+}
+
+/* ---- W6: nodes that are worth a thread ---- */
+
+enum { WORK_NS = 5000, WORK_NS_QUICK = 500 };
+
+static tp_outcome handler_works(void *self, tp_call *call) {
+  bench_work_do(self);
+  return tp_call_done(call);
+}
+
+typedef struct optimum {
+  bench_work *work;
+  uint32_t nodes;
+} optimum;
+
+/* All the work on one thread, and what that would be if every processor took its part. */
+static int64_t optimum_run(void *ctx, uint32_t times) {
+  optimum *o = ctx;
+  int64_t began = bench_now_ns();
+  for (uint32_t i = 0; i < times * o->nodes; i++) bench_work_do(o->work);
+  return (bench_now_ns() - began) / bench_processors();
+}
+
+static void heavy_workload(bench_program *program) {
+  bench_workload workload;
+  if (!bench_wanted(program, "W6") || !bench_workload_make(&workload, "W6")) return;
+  bench_work work = bench_work_of(program->quick ? WORK_NS_QUICK : WORK_NS);
+  optimum o = {&work, bench_workload_nodes(&workload)};
+  bench_row row = {.name = workload.name, .what = workload.what};
+  bench_row_add(&row, ours_new(&workload, NULL, handler_works, &work, "turnphase"),
+                (bench_bound){.against = 1, .ratio = 1.1});
+  bench_row_add(&row,
+                (bench_contestant){.name = "optimum", .form = "all work / processors", .run = optimum_run, .ctx = &o},
+                (bench_bound){.against = 1});
+  add_peers(&row, &workload, (bench_job){bench_work_do, &work}, true);
+  bench_row_run(program, &row, NULL);
+  bench_workload_fini(&workload);
+}
+
+/* ---- growth ---- */
+
+/* How a large graph compares with a small one of which the floor has shown what the caches do. */
+static void tell_growth(bench_program *program, const bench_row *row, const uint32_t *sizes, size_t size_count) {
+  double ratios[BENCH_CONTESTANTS_MAX];
+  for (size_t i = 0; i < size_count; i++) {
+    char what[48];
+    double took = row->results[2 * i].all.median, floor = row->results[2 * i + 1].all.median;
+    ratios[i] = took / floor;
+    snprintf(what, sizeof what, "a node of %u; of the floor %.1f", sizes[i], floor / sizes[i]);
+    bench_figure(program, "growth", what, took / sizes[i], "ns", 0);
+  }
+  bench_figure(program, "growth", "ratio to the floor with 10,000 nodes over that with 1,000",
+               ratios[size_count - 1] / ratios[size_count - 2], "times", 1.25);
+}
+
+static void growth(bench_program *program) {
+  static const uint32_t sizes[] = {10, 100, 1000, 10000};
+  enum { SIZES = sizeof sizes / sizeof *sizes };
+  bench_workload workloads[SIZES];
+  char names[SIZES][2][32];
+  bench_row row = {.name = "growth", .what = "random graphs of the shape of W5, by number of nodes"};
+  if (!bench_wanted(program, "growth")) return;
+  for (size_t i = 0; i < SIZES; i++) {
+    snprintf(names[i][0], sizeof names[i][0], "turnphase, %u", sizes[i]);
+    snprintf(names[i][1], sizeof names[i][1], "floor, %u", sizes[i]);
+    bench_workload_make_random(&workloads[i], sizes[i]);
+    bench_contestant floor = bench_floor(&workloads[i], true);
+    floor.name = names[i][1];
+    bench_row_add(&row, ours_new(&workloads[i], NULL, NULL, NULL, names[i][0]), (bench_bound){.against = 2 * i + 1});
+    bench_row_add(&row, floor, (bench_bound){.against = 2 * i + 1});
+  }
+  bench_row_run(program, &row, NULL);
+  tell_growth(program, &row, sizes, SIZES);
+  for (int i = 0; i < SIZES; i++) bench_workload_fini(&workloads[i]);
+}
+
+/* ---- calls of the allocator ---- */
+
+static void allocator(bench_program *program) {
+  enum { NODE_RUNS = 15000000, RUNS_MAX = 300000 }; /* so many fill the store of records several times */
+  bench_workload workload;
+  if (!bench_wanted(program, "allocator")) return;
+  for (size_t i = 0; i < sizeof implied / sizeof *implied; i++) {
+    bench_memory memory = {0};
+    tp_runtime_options options = {.struct_size = sizeof options, .allocator = bench_memory_allocator(&memory)};
+    char what[48];
+    if (!bench_workload_make(&workload, implied[i].name)) exit(70);
+    bench_contestant host = ours_new(&workload, &options, NULL, NULL, "turnphase");
+    uint32_t runs = NODE_RUNS / (bench_workload_nodes(&workload) + 1);
+    if (runs > RUNS_MAX) runs = RUNS_MAX;
+    if (program->quick) runs /= 100;
+    (void)host.run(host.ctx, runs);
+    size_t before = atomic_load(&memory.calls);
+    (void)host.run(host.ctx, runs);
+    snprintf(what, sizeof what, "calls of the allocator in a run of %s", implied[i].name);
+    bench_figure(program, "allocator", what, (double)(atomic_load(&memory.calls) - before) / runs, "calls", 0.001);
+    host.close(host.ctx);
+    bench_workload_fini(&workload);
+  }
+}
+
+/* ---- a phase that arrives at an idle server ---- */
+
+enum { PAUSE_US = 100 };
+
+typedef struct handed {
+  ours *o;
+  bench_latch ended;
   int64_t ended_ns;
-  uint64_t rest[3];
-} floor_outcome;
+  bool until_submitted; /* measures the host's part alone */
+} handed;
 
-typedef struct floor_node {
-  floor_outcome (*run)(void *self);
-  void *self;
-  uint32_t first_edge, edge_count;
-} floor_node;
-
-typedef struct floor_plan {
-  uint32_t node_count, root_count;
-  floor_node nodes[NODES_MAX];
-  uint32_t edges[EDGES_MAX], roots[NODES_MAX];
-  uint16_t indegree[NODES_MAX];
-  /* of one run */
-  uint16_t counters[NODES_MAX];
-  uint32_t ready[NODES_MAX];
-  floor_outcome outcomes[NODES_MAX];
-} floor_plan;
-
-static floor_outcome floor_nothing(void *self) {
-  (void)self;
-  return (floor_outcome){0};
+static void phase_ended(void *ctx, const tp_phase_result *result) {
+  handed *h = ctx;
+  (void)result;
+  h->ended_ns = bench_now_ns();
+  bench_latch_hit(&h->ended, 1);
 }
 
-static void floor_compile(const graph *g, floor_plan *plan) {
-  memset(plan, 0, sizeof *plan);
-  plan->node_count = g->node_count;
-  uint32_t next = 0;
-  for (uint32_t n = 0; n < g->node_count; n++) {
-    plan->nodes[n] = (floor_node){.run = floor_nothing, .first_edge = next};
-    for (uint32_t e = 0; e < g->edge_count; e++)
-      if (g->from[e] == n) plan->edges[next++] = g->to[e];
-    plan->nodes[n].edge_count = next - plan->nodes[n].first_edge;
+static int64_t handed_run(void *ctx, uint32_t times) {
+  handed *h = ctx;
+  int64_t sum = 0;
+  for (uint32_t i = 0; i < times; i++) {
+    bench_latch_set(&h->ended, 1);
+    int64_t began = bench_now_ns();
+    bench_must(tp_phase_submit(h->o->turn, TP_PHASE_HOST, NULL, phase_ended, h, NULL), NULL);
+    int64_t submitted = bench_now_ns();
+    bench_latch_wait(&h->ended);
+    sum += (h->until_submitted ? submitted : h->ended_ns) - began;
+    /* One turn for each: what its phases leave behind goes with it. */
+    tp_turn_end(h->o->turn);
+    h->o->turn = bench_turn_begin(h->o->runtime);
   }
-  for (uint32_t e = 0; e < g->edge_count; e++) plan->indegree[g->to[e]]++;
-  for (uint32_t n = 0; n < g->node_count; n++)
-    if (plan->indegree[n] == 0) plan->roots[plan->root_count++] = n;
+  return sum;
 }
 
-static void floor_run(floor_plan *plan) {
-  uint32_t ready = plan->root_count;
-  if (ready == 0) return;
-  memcpy(plan->counters, plan->indegree, plan->node_count * sizeof *plan->counters);
-  memcpy(plan->ready, plan->roots, ready * sizeof *plan->ready);
-  while (ready > 0) {
-    uint32_t n = plan->ready[--ready];
-    const floor_node *node = &plan->nodes[n];
-    plan->outcomes[n] = node->run(node->self);
-    plan->outcomes[n].ended_ns = now_ns();
-    for (uint32_t e = node->first_edge; e < node->first_edge + node->edge_count; e++)
-      if (--plan->counters[plan->edges[e]] == 0) plan->ready[ready++] = plan->edges[e];
+static void handed_close(void *ctx) {
+  handed *h = ctx;
+  ours_close(h->o);
+  free(h);
+}
+
+static bench_contestant handed_new(const bench_workload *workload, const char *name, bool until_submitted) {
+  handed *h = aligned_alloc(128, (sizeof *h + 127) / 128 * 128);
+  if (!h) exit(70);
+  *h = (handed){.o = ours_new(workload, NULL, NULL, NULL, name).ctx, .until_submitted = until_submitted};
+  return (bench_contestant){.name = name, .run = handed_run, .close = handed_close, .ctx = h, .threads = true};
+}
+
+/* ---- the futex round trip: what a thread that sleeps costs at least ---- */
+
+typedef struct pair {
+  _Alignas(128) _Atomic uint32_t there, back;
+  pthread_t thread;
+  bool one_way;
+  int64_t woken_ns; /* when the partner ran */
+} pair;
+
+enum { STOP = INT32_MAX };
+
+static void *answer_each(void *arg) {
+  pair *p = arg;
+  for (uint32_t turn = 0;; turn++) {
+    /* Both pair with the stores in pair_run(). */
+    while (atomic_load_explicit(&p->there, memory_order_acquire) == turn) bench_futex_wait(&p->there, turn);
+    if (atomic_load_explicit(&p->there, memory_order_acquire) == STOP) return NULL;
+    p->woken_ns = bench_now_ns();
+    atomic_store_explicit(&p->back, turn + 1, memory_order_release);
+    bench_futex_wake(&p->back);
   }
 }
 
-/* ---- turnphase ---- */
-
-static void must(tp_status status, const tp_fault *fault) {
-  if (status == TP_OK) return;
-  fprintf(stderr, "bench: %s: %s\n", tp_status_name(status), fault ? fault->message : "");
-  exit(70);
+static int64_t pair_run(void *ctx, uint32_t times) {
+  pair *p = ctx;
+  int64_t sum = 0;
+  for (uint32_t i = 0; i < times; i++) {
+    uint32_t turn = atomic_load_explicit(&p->there, memory_order_relaxed);
+    int64_t began = bench_now_ns();
+    atomic_store_explicit(&p->there, turn + 1, memory_order_release); /* pairs with the load in answer_each() */
+    bench_futex_wake(&p->there);
+    while (atomic_load_explicit(&p->back, memory_order_acquire) == turn) bench_futex_wait(&p->back, turn);
+    sum += (p->one_way ? p->woken_ns : bench_now_ns()) - began;
+  }
+  return sum;
 }
 
-static tp_outcome nothing(void *self, tp_call *call) {
+static void pair_close(void *ctx) {
+  pair *p = ctx;
+  atomic_store_explicit(&p->there, STOP, memory_order_release); /* pairs with the load in answer_each() */
+  bench_futex_wake(&p->there);
+  pthread_join(p->thread, NULL);
+  free(p);
+}
+
+static bench_contestant pair_new(bool one_way) {
+  pair *p = aligned_alloc(128, (sizeof *p + 127) / 128 * 128);
+  if (!p) exit(70);
+  *p = (pair){.one_way = one_way};
+  if (pthread_create(&p->thread, NULL, answer_each, p) != 0) exit(70);
+  return (bench_contestant){.name = one_way ? "futex, one way" : "futex, there and back",
+                            .run = pair_run,
+                            .close = pair_close,
+                            .ctx = p,
+                            .threads = true};
+}
+
+/* Two rows: what leaves the thread also leaves the caches cold for whoever comes next. What is handed over may take
+   2.5 µs where a futex round trip takes 4.4, of which one way is half. */
+static void idle(bench_program *program) {
+  bench_workload workload;
+  bench_settings settings = bench_settings_of(program);
+  bench_row here = {.name = "idle", .what = "a chain of 6 that arrives at an idle server, on the caller's thread"};
+  bench_row there = {.name = "idle", .what = "the same handed over to workers that are parked"};
+  if (!bench_wanted(program, "idle") || !bench_workload_make(&workload, "W2")) return;
+  settings.pause_us = PAUSE_US;
+  bench_row_add(&here, ours_new(&workload, NULL, NULL, NULL, "turnphase, tp_phase_run"),
+                (bench_bound){.against = 1, .ratio = 1.39});
+  bench_row_add(&here, bench_floor(&workload, true), (bench_bound){.against = 1});
+  bench_row_run(program, &here, &settings);
+  bench_row_add(&there, handed_new(&workload, "turnphase, tp_phase_submit till it has ended", false),
+                (bench_bound){.against = 2, .ratio = 1.14});
+  bench_row_add(&there, handed_new(&workload, "turnphase, tp_phase_submit till it returns", true),
+                (bench_bound){.against = 2});
+  bench_row_add(&there, pair_new(true), (bench_bound){.against = 2});
+  bench_row_run(program, &there, &settings);
+  bench_workload_fini(&workload);
+}
+
+/* ---- a handler with a deadline, on a thread of its own ---- */
+
+static tp_outcome answers_at_once(void *self, tp_call *call) {
   (void)self;
   return tp_call_done(call);
 }
 
-static void subscribe(tp_edit *edit, uint32_t phase, const graph *g) {
-  char(*ids)[16] = calloc(g->node_count + 1, sizeof *ids);
-  tp_edge *edges = calloc(g->edge_count + 1, sizeof *edges);
-  if (!ids || !edges) exit(70);
-  for (uint32_t n = 0; n < g->node_count; n++) snprintf(ids[n], sizeof ids[n], "p%u-%04u", phase, n);
-  for (uint32_t n = 0; n < g->node_count; n++) {
-    size_t count = 0;
-    for (uint32_t e = 0; e < g->edge_count; e++)
-      if (g->to[e] == n) edges[count++].target = ids[g->from[e]];
-    tp_subscription subscription = {.struct_size = sizeof subscription,
-                                    .id = ids[n],
-                                    .handler = "nothing",
-                                    .phase = phase,
-                                    .after = edges,
-                                    .after_count = count};
-    must(tp_edit_add_subscription(edit, &subscription), NULL);
-  }
-  free(ids);
-  free(edges);
-}
-
-static tp_runtime *make_runtime(const workload *w) {
-  static const char *const names[PHASES_MAX] = {"bench.1", "bench.2", "bench.3", "bench.4", "bench.5"};
-  static const uint32_t phases[PHASES_MAX] = {TP_PHASE_HOST, TP_PHASE_HOST + 1, TP_PHASE_HOST + 2, TP_PHASE_HOST + 3,
-                                              TP_PHASE_HOST + 4};
-  tp_phase rows[PHASES_MAX];
-  for (int i = 0; i < PHASES_MAX; i++)
-    rows[i] = (tp_phase){.struct_size = sizeof rows[i], .name = names[i], .mode = TP_MODE_GATHER};
-  tp_runtime_options options = {.struct_size = sizeof options, .phases = rows, .phase_count = PHASES_MAX};
-  tp_handler handler = {.struct_size = sizeof handler,
-                        .id = "nothing",
-                        .run = nothing,
-                        .phases = phases,
-                        .phase_count = PHASES_MAX,
-                        .quick = true};
+static tp_runtime *deadline_runtime(tp_handler_fn run, void *self, uint32_t limit_ms) {
+  static const uint32_t phases[] = {TP_PHASE_HOST};
+  tp_phase phase = {.struct_size = sizeof phase, .name = "bench.1", .mode = TP_MODE_GATHER};
+  tp_runtime_options options = {.struct_size = sizeof options, .phases = &phase, .phase_count = 1};
+  tp_handler handler = {
+      .struct_size = sizeof handler, .id = "node", .run = run, .self = self, .phases = phases, .phase_count = 1};
+  tp_subscription subscription = {.struct_size = sizeof subscription,
+                                  .id = "node",
+                                  .handler = "node",
+                                  .phase = TP_PHASE_HOST,
+                                  .execution = TP_EXECUTION_DEADLINE,
+                                  .limit_ms = limit_ms};
   tp_runtime *runtime;
   tp_edit *edit;
   tp_fault fault;
-  must(tp_runtime_new(&options, &runtime, &fault), &fault);
-  must(tp_edit_begin(runtime, NULL, &edit), NULL);
-  must(tp_edit_add_handler(edit, &handler), NULL);
-  for (uint32_t i = 0; i < w->phase_count; i++) subscribe(edit, TP_PHASE_HOST + i, &w->graphs[i]);
-  must(tp_edit_commit(edit, NULL, &fault), &fault);
+  bench_must(tp_runtime_new(&options, &runtime, &fault), &fault);
+  bench_must(tp_edit_begin(runtime, NULL, &edit), NULL);
+  bench_must(tp_edit_add_handler(edit, &handler), NULL);
+  bench_must(tp_edit_add_subscription(edit, &subscription), NULL);
+  bench_must(tp_edit_commit(edit, NULL, &fault), &fault);
   return runtime;
 }
 
-static void turnphase_run(const workload *w, tp_turn *turn) {
-  for (uint32_t i = 0; i < w->phase_count; i++) {
-    tp_phase_result result;
-    must(tp_phase_run(turn, TP_PHASE_HOST + i, NULL, &result, NULL), NULL);
-    tp_phase_release(turn, &result);
+static bench_contestant deadline_new(bench_workload *workload, const char *name) {
+  ours *o = bench_alloc(1, sizeof *o);
+  o->workload = workload;
+  o->runtime = deadline_runtime(answers_at_once, NULL, 5000);
+  o->turn = bench_turn_begin(o->runtime);
+  return (bench_contestant){.name = name, .run = ours_run, .close = ours_close, .ctx = o, .threads = true};
+}
+
+static void deadline(bench_program *program) {
+  bench_settings settings = bench_settings_of(program);
+  bench_workload workload = {.name = "deadline", .phase_count = 1};
+  if (!bench_wanted(program, "deadline")) return;
+  bench_row parked = {.name = "deadline", .what = "a Deadline handler on a parked thread, after a pause"};
+  settings.pause_us = PAUSE_US;
+  bench_row_add(&parked, deadline_new(&workload, "turnphase"), (bench_bound){.against = 1, .ratio = 1.5});
+  bench_row_add(&parked, pair_new(false), (bench_bound){.against = 1});
+  bench_row_run(program, &parked, &settings);
+  bench_row busy = {.name = "deadline", .what = "the same without pause: one after the other"};
+  bench_row_add(&busy, deadline_new(&workload, "turnphase"), (bench_bound){.against = 1, .ratio = 1.5});
+  bench_row_add(&busy, pair_new(false), (bench_bound){.against = 1});
+  bench_row_run(program, &busy, NULL);
+}
+
+/* ---- a handler that does not answer in time ---- */
+
+enum { LIMIT_MS = 2 };
+
+typedef struct sleeper {
+  ours *o;
+  _Atomic uint32_t held; /* 1: the handler does not return */
+} sleeper;
+
+static tp_outcome answers_too_late(void *self, tp_call *call) {
+  sleeper *s = self;
+  while (atomic_load_explicit(&s->held, memory_order_acquire))
+    bench_futex_wait(&s->held, 1); /* pairs with late_run() */
+  return tp_call_done(call);
+}
+
+/* @return how long after its deadline the caller went on. */
+static int64_t late_run(void *ctx, uint32_t times) {
+  sleeper *s = ctx;
+  int64_t sum = 0;
+  for (uint32_t i = 0; i < times; i++) {
+    atomic_store_explicit(&s->held, 1, memory_order_release); /* pairs with answers_too_late(), and so does the other */
+    int64_t began = bench_now_ns();
+    bench_workload_run(s->o->workload, s->o->turn);
+    sum += bench_now_ns() - began - LIMIT_MS * 1000000;
+    atomic_store_explicit(&s->held, 0, memory_order_release);
+    bench_futex_wake(&s->held);
+    bench_settle(); /* the handler returns before it is held anew */
   }
+  return sum;
 }
 
-/* ---- the workloads ---- */
-
-static void edge(graph *g, uint32_t from, uint32_t to) {
-  g->from[g->edge_count] = from;
-  g->to[g->edge_count++] = to;
+static void late_close(void *ctx) {
+  sleeper *s = ctx;
+  ours_close(s->o);
+  free(s);
 }
 
-static uint64_t dice(uint64_t *state) { /* xorshift64*: the same graph in every run */
-  *state ^= *state >> 12;
-  *state ^= *state << 25;
-  *state ^= *state >> 27;
-  return *state * 0x2545F4914F6CDD1Du;
+static void late(bench_program *program) {
+  bench_settings settings = bench_settings_of(program);
+  bench_workload workload = {.name = "late", .phase_count = 1};
+  bench_row row = {.name = "late",
+                   .what = "a Deadline handler that hangs: how long after its limit the caller goes on"};
+  if (!bench_wanted(program, "late")) return;
+  sleeper *s = bench_alloc(1, sizeof *s);
+  s->o = bench_alloc(1, sizeof *s->o);
+  *s->o = (ours){.workload = &workload, .runtime = deadline_runtime(answers_too_late, s, LIMIT_MS)};
+  s->o->turn = bench_turn_begin(s->o->runtime);
+  settings.single = true;
+  bench_row_add(
+      &row, (bench_contestant){.name = "turnphase", .run = late_run, .close = late_close, .ctx = s, .threads = true},
+      (bench_bound){0});
+  bench_row_run(program, &row, &settings);
 }
 
-static void make(workload *w, int which) {
-  static const char *const names[] = {"W1", "W2", "W3", "W4", "W5"};
-  static const char *const what[] = {"a phase without subscriptions", "a chain of 6", "fan-out and fan-in 1-8-1",
-                                     "6 handlers over 5 phases", "random graph, 1,000 nodes, 3,000 edges"};
-  static const uint32_t sizes[] = {1, 2, 1, 1, 1};
-  uint64_t state = 88172645463325252u;
-  *w = (workload){.name = names[which], .what = what[which], .phase_count = 1, .per_batch = 200};
-  switch (which) {
-    case 0:
-      break;
-    case 1:
-      w->graphs[0].node_count = 6;
-      for (uint32_t n = 1; n < 6; n++) edge(&w->graphs[0], n - 1, n);
-      break;
-    case 2:
-      w->graphs[0].node_count = 10;
-      for (uint32_t n = 1; n < 9; n++) {
-        edge(&w->graphs[0], 0, n);
-        edge(&w->graphs[0], n, 9);
-      }
-      break;
-    case 3:
-      w->phase_count = 5;
-      for (uint32_t p = 0; p < 5; p++) w->graphs[p].node_count = sizes[p];
-      edge(&w->graphs[1], 0, 1);
-      break;
-    default:
-      w->per_batch = 1;
-      w->graphs[0].node_count = NODES_MAX;
-      while (w->graphs[0].edge_count < EDGES_MAX) {
-        uint32_t a = (uint32_t)(dice(&state) % NODES_MAX), b = (uint32_t)(dice(&state) % NODES_MAX);
-        if (a < b) edge(&w->graphs[0], a, b);
-      }
-      break;
+/* ---- idle burn ---- */
+
+/* CPU seconds a second while the workloads run one after the other, by whoever it is. */
+static void burn_of(bench_program *program, const char *name, bench_contestant *contestants, size_t count,
+                    double limit) {
+  enum { SLICE_NS = 50000000, SLICE_QUICK_NS = 1000000 };
+  int64_t slice = program->quick ? SLICE_QUICK_NS : SLICE_NS, cpu = 0, took = 0;
+  for (size_t i = 0; i < count; i++) {
+    bench_settle();
+    int64_t cpu_before = bench_cpu_ns(), began = bench_now_ns();
+    uint32_t times = 1;
+    while (bench_now_ns() - began < slice) {
+      int64_t run = contestants[i].run(contestants[i].ctx, times);
+      /* One batch for the rest of the slice: a region that is entered anew would look better than it is. */
+      times = (uint32_t)((double)(slice - (bench_now_ns() - began)) * times / (double)(run > 0 ? run : 1)) + 1;
+    }
+    cpu += bench_cpu_ns() - cpu_before;
+    took += bench_now_ns() - began;
+    contestants[i].close(contestants[i].ctx);
   }
+  bench_figure(program, "burn", name, (double)cpu / (double)took, "CPU seconds a second on W2 to W5", limit);
 }
 
-/* ---- measuring ---- */
-
-typedef struct spread {
-  double median, p99, least;
-} spread;
-
-static int compare(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static spread spread_of(double *samples) {
-  qsort(samples, BATCHES, sizeof *samples, compare);
-  return (spread){samples[BATCHES / 2], samples[BATCHES * 99 / 100], samples[0]};
-}
-
-static void measure(const workload *w, spread *ours, spread *floors) {
-  static double our_samples[BATCHES], floor_samples[BATCHES];
-  floor_plan *plans = calloc(PHASES_MAX, sizeof *plans);
-  if (!plans) exit(70);
-  for (uint32_t i = 0; i < w->phase_count; i++) floor_compile(&w->graphs[i], &plans[i]);
-  tp_runtime *runtime = make_runtime(w);
-  tp_turn *turn;
-  tp_fault fault;
-  must(tp_turn_begin_bare(runtime, NULL, &turn, &fault), &fault);
-  for (int batch = -WARM_UP; batch < BATCHES; batch++) {
-    int64_t t0 = now_ns();
-    for (uint32_t i = 0; i < w->per_batch; i++) turnphase_run(w, turn);
-    int64_t t1 = now_ns();
-    for (uint32_t i = 0; i < w->per_batch; i++)
-      for (uint32_t p = 0; p < w->phase_count; p++) floor_run(&plans[p]);
-    int64_t t2 = now_ns();
-    if (batch < 0) continue;
-    our_samples[batch] = (double)(t1 - t0) / w->per_batch;
-    floor_samples[batch] = (double)(t2 - t1) / w->per_batch;
+static void burn(bench_program *program) {
+  static const char *const names[] = {"W2", "W3", "W4", "W5"};
+  enum { COUNT = sizeof names / sizeof *names };
+  bench_workload workloads[COUNT];
+  bench_contestant contestants[COUNT];
+  if (!bench_wanted(program, "burn")) return;
+  for (int i = 0; i < COUNT; i++) {
+    if (!bench_workload_make(&workloads[i], names[i])) exit(70);
+    contestants[i] = ours_new(&workloads[i], NULL, NULL, NULL, "turnphase");
   }
-  tp_turn_end(turn);
-  tp_runtime_free(runtime);
-  free(plans);
-  *ours = spread_of(our_samples);
-  *floors = spread_of(floor_samples);
-}
-
-/* An empty phase has no floor of its own: what it may cost is one time-stamp. */
-static double clock_cost(void) {
-  enum { READS = 100000 };
-  int64_t t0 = now_ns();
-  for (int i = 0; i < READS; i++) (void)now_ns();
-  return (double)(now_ns() - t0) / READS;
-}
-
-static void print_header(bool json) {
-  struct utsname machine;
-  if (uname(&machine) != 0) exit(70);
-#ifdef __clang__
-  const char *compiler = "clang " __clang_version__;
-#else
-  const char *compiler = "gcc " __VERSION__;
-#endif
-  if (json) return;
-  printf("machine  %s %s, %ld processors; %s; turnphase %s\n", machine.sysname, machine.machine,
-         sysconf(_SC_NPROCESSORS_ONLN), compiler, tp_version());
-  printf("%d batches after %d to warm up; nanoseconds a run: median, 99th percentile, least\n\n", BATCHES, WARM_UP);
-  printf("%-4s %-40s %10s %10s %10s   %10s %10s   %s\n", "", "", "turnphase", "p99", "least", "floor", "p99", "ratio");
-}
-
-static bool wanted(const char *name, int count, char **names) {
-  bool any = false;
-  for (int i = 1; i < count; i++) {
-    if (names[i][0] == '-') continue;
-    any = true;
-    if (strcmp(names[i], name) == 0) return true;
+  burn_of(program, "turnphase", contestants, COUNT, 1.05);
+  for (size_t p = 0; p < bench_peer_count; p++) {
+    if (!bench_peers[p]->graph) continue;
+    for (int i = 0; i < COUNT; i++) bench_peers[p]->graph(&workloads[i], bench_nothing, false, &contestants[i]);
+    burn_of(program, bench_peers[p]->name, contestants, COUNT, 0);
   }
-  return !any;
+  for (int i = 0; i < COUNT; i++) bench_workload_fini(&workloads[i]);
 }
 
 int main(int argc, char **argv) {
-  bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
-  static workload w;
-  int above = 0;
-  double stamp = clock_cost();
-  print_header(json);
-  for (int which = 0; which < 5; which++) {
-    spread ours, floors;
-    make(&w, which);
-    if (!wanted(w.name, argc, argv)) continue;
-    measure(&w, &ours, &floors);
-    double floor = which == 0 ? stamp : floors.median, ratio = ours.median / floor;
-    above += ratio > LIMIT_RATIO;
-    if (json)
-      printf(
-          "{\"workload\":\"%s\",\"median_ns\":%.1f,\"p99_ns\":%.1f,\"least_ns\":%.1f,\"floor_median_ns\":%.1f,"
-          "\"floor_p99_ns\":%.1f,\"ratio\":%.2f}\n",
-          w.name, ours.median, ours.p99, ours.least, floor, floors.p99, ratio);
-    else
-      printf("%-4s %-40s %10.1f %10.1f %10.1f   %10.1f %10.1f   %.2f%s\n", w.name, w.what, ours.median, ours.p99,
-             ours.least, floor, floors.p99, ratio, ratio > LIMIT_RATIO ? "  above 3" : "");
-  }
-  return above > 0;
+  bench_program program;
+  bench_open(&program, "phases", "What a phase costs.", ROWS, argc, argv);
+  for (size_t i = 0; i < sizeof implied / sizeof *implied; i++) empty_workload(&program, &implied[i]);
+  heavy_workload(&program);
+  growth(&program);
+  allocator(&program);
+  idle(&program);
+  deadline(&program);
+  late(&program);
+  burn(&program);
+  return bench_close(&program);
 }

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flat.h: a graph as flat arrays, which is what the floor and the peers run it from. */
+#ifndef BENCH_FLAT_H
+#define BENCH_FLAT_H
+
+#include "bench/workload.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What a node does, through a pointer as every handler is called. */
+typedef struct bench_job {
+  void (*run)(void *ctx);
+  void *ctx;
+} bench_job;
+
+/** A job that does nothing. */
+extern const bench_job bench_nothing;
+
+typedef struct bench_flat {
+  uint32_t node_count, edge_count, root_count;
+  uint32_t *first_edge; /* node_count + 1 of them: the edges out of node n are those from first_edge[n] to [n + 1] */
+  uint32_t *edges;      /* where each leads */
+  uint32_t *roots;
+  uint16_t *indegree;
+} bench_flat;
+
+void bench_flat_init(bench_flat *flat, const bench_graph *graph);
+void bench_flat_fini(bench_flat *flat);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

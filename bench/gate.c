@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gate.c: the work whose instructions bench/gate.py counts. It runs each row below, warmed up, a fixed number of times
+ * within gate_counted(), for which the counter is switched on and after which it writes down what it has; so what it
+ * takes to start, to commit and to end drops out. Counts are repeatable where times are not: this is no bench, and it
+ * says nothing about cores, caches or threads.
+ *
+ *   gate --rows         the rows in their order: name, how often each is run
+ *   gate --conditions   what the counts depend on beside the sources */
+#include <gnu/libc-version.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench/workload.h"
+
+enum { CLOCK_MS = 60, WARM_UP_RUNS = 200, CHANGE_PHASES = 5, CHANGE_NODES = 50 };
+
+typedef struct row {
+  const char *name, *workload;
+  uint32_t nodes; /* without a workload: of a random graph; 0: the phases of a small commit */
+  uint32_t times; /* counted */
+  tp_timestamps timestamps;
+  bool commits; /* one run is a commit that changes one of the subscriptions */
+} row;
+
+/* Often enough that what happens once in many runs, such as a full block of records, is in each count alike. */
+static const row rows[] = {
+    {.name = "W1", .workload = "W1", .times = 4000},
+    {.name = "W2", .workload = "W2", .times = 2000},
+    {.name = "W3", .workload = "W3", .times = 2000},
+    {.name = "W4", .workload = "W4", .times = 2000},
+    {.name = "W5", .workload = "W5", .times = 40},
+    {.name = "W1.bare", .workload = "W1", .times = 4000, .timestamps = TP_TIMESTAMPS_OFF},
+    {.name = "W2.bare", .workload = "W2", .times = 2000, .timestamps = TP_TIMESTAMPS_OFF},
+    {.name = "W3.bare", .workload = "W3", .times = 2000, .timestamps = TP_TIMESTAMPS_OFF},
+    {.name = "W4.bare", .workload = "W4", .times = 2000, .timestamps = TP_TIMESTAMPS_OFF},
+    {.name = "W5.bare", .workload = "W5", .times = 40, .timestamps = TP_TIMESTAMPS_OFF},
+    {.name = "commit", .times = 200, .commits = true},
+    {.name = "grown.10", .nodes = 10, .times = 1000},
+    {.name = "grown.100", .nodes = 100, .times = 200},
+    {.name = "grown.1000", .nodes = 1000, .times = 40},
+    {.name = "grown.10000", .nodes = 10000, .times = 10},
+    {.name = "compiled.10", .nodes = 10, .times = 100, .commits = true},
+    {.name = "compiled.100", .nodes = 100, .times = 20, .commits = true},
+    {.name = "compiled.1000", .nodes = 1000, .times = 4, .commits = true},
+    {.name = "compiled.10000", .nodes = 10000, .times = 2, .commits = true},
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+typedef struct work {
+  const row *row;
+  bench_workload workload;
+  tp_runtime *runtime;
+  tp_turn *turn;
+  bool off; /* the subscription that commits switch */
+} work;
+
+/* ---- one run ---- */
+
+/* The last node of the first phase, which nothing waits for. */
+static void switch_one(work *w) {
+  char id[32];
+  tp_edit *edit;
+  tp_fault fault;
+  snprintf(id, sizeof id, "p%d-%05u", TP_PHASE_HOST, w->workload.graphs[0].node_count - 1);
+  w->off = !w->off;
+  bench_must(tp_edit_begin(w->runtime, NULL, &edit), NULL);
+  bench_must(tp_edit_enable(edit, id, !w->off), NULL);
+  bench_must(tp_edit_commit(edit, NULL, &fault), &fault);
+}
+
+static void run(work *w, uint32_t times) {
+  for (uint32_t i = 0; i < times; i++) {
+    if (w->row->commits) switch_one(w);
+    else bench_workload_run(&w->workload, w->turn);
+  }
+}
+
+void gate_counted(work *w);
+/* Its name is what the counter is told; so it is neither inlined nor cloned. */
+__attribute__((noinline)) void gate_counted(work *w) { run(w, w->row->times); }
+
+/* ---- around it ---- */
+
+static int64_t now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Until all that is kept for the next time has been. Not by time: what the heap looks like would depend on it. */
+static void warm_up(work *w) { run(w, w->row->times < WARM_UP_RUNS ? w->row->times : WARM_UP_RUNS); }
+
+/* CHANGE_NODES subscriptions over CHANGE_PHASES phases, each a chain. */
+static void make_change(bench_workload *workload) {
+  enum { LENGTH = CHANGE_NODES / CHANGE_PHASES };
+  *workload = (bench_workload){.name = "commit", .what = "one change", .phase_count = CHANGE_PHASES};
+  for (uint32_t p = 0; p < CHANGE_PHASES; p++) {
+    bench_graph *graph = &workload->graphs[p];
+    *graph = (bench_graph){.node_count = LENGTH, .edge_count = LENGTH - 1};
+    graph->from = bench_alloc(LENGTH, sizeof *graph->from);
+    graph->to = bench_alloc(LENGTH, sizeof *graph->to);
+    for (uint32_t n = 1; n < LENGTH; n++) {
+      graph->from[n - 1] = n - 1;
+      graph->to[n - 1] = n;
+    }
+  }
+}
+
+static void make(work *w) {
+  if (w->row->workload) bench_workload_make(&w->workload, w->row->workload);
+  else if (w->row->nodes) bench_workload_make_random(&w->workload, w->row->nodes);
+  else make_change(&w->workload);
+}
+
+static void open_work(work *w, const row *of) {
+  *w = (work){.row = of};
+  tp_runtime_options options = {.struct_size = sizeof options, .timestamps = of->timestamps};
+  make(w);
+  w->runtime = bench_workload_runtime(&w->workload, &options, NULL, NULL);
+  w->turn = bench_turn_begin(w->runtime);
+}
+
+static void close_work(work *w) {
+  tp_turn_end(w->turn);
+  tp_runtime_free(w->runtime);
+  bench_workload_fini(&w->workload);
+}
+
+static void count(const row *of) {
+  work w;
+  open_work(&w, of);
+  warm_up(&w);
+  gate_counted(&w);
+  close_work(&w);
+}
+
+/* The clock takes another path while it does not know its rate: its first 20 ms. */
+static void wait_for_the_clock(void) {
+  work w;
+  open_work(&w, &rows[0]);
+  for (int64_t end_ms = now_ms() + CLOCK_MS; now_ms() < end_ms;) run(&w, 1);
+  close_work(&w);
+}
+
+/* ---- what is printed ---- */
+
+static void print_rows(void) {
+  for (int i = 0; i < ROWS; i++) printf("%s %u\n", rows[i].name, rows[i].times);
+}
+
+static const char *machine(void) {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx2") ? "x86-64 with AVX2" : "x86-64"; /* libc chooses its memcpy by it */
+#elif defined(__aarch64__)
+  return "arm64";
+#else
+  return "of another kind";
+#endif
+}
+
+/* Which clock a time-stamp reads (runtime/os/posix_clock.c). */
+static void print_clock(void) {
+  char name[32] = "unknown";
+  FILE *file = fopen("/sys/devices/system/clocksource/clocksource0/current_clocksource", "r");
+  if (file && fscanf(file, "%31s", name) != 1) snprintf(name, sizeof name, "unknown");
+  if (file) fclose(file);
+  printf("clock %s\n", name);
+}
+
+static void print_conditions(void) {
+  printf("machine %s\n", machine());
+#ifdef __clang__
+  printf("compiler clang %s\n", __clang_version__);
+#else
+  printf("compiler gcc %s\n", __VERSION__);
+#endif
+  printf("libc %s\n", gnu_get_libc_version());
+  print_clock();
+}
+
+int main(int argc, char **argv) {
+  if (argc == 2 && strcmp(argv[1], "--rows") == 0) {
+    print_rows();
+  } else if (argc == 2 && strcmp(argv[1], "--conditions") == 0) {
+    print_conditions();
+  } else if (argc == 1) {
+    wait_for_the_clock();
+    for (int i = 0; i < ROWS; i++) count(&rows[i]);
+  } else {
+    fprintf(stderr, "usage: gate [--rows | --conditions]\n");
+    return 2;
+  }
+  return 0;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * latch.h: how a bench waits for what others do: a count that goes down, over one futex. It costs whoever hits it one
+ * atomic subtraction, and the last one a wake-up if somebody sleeps. */
+#ifndef BENCH_LATCH_H
+#define BENCH_LATCH_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct bench_latch {
+  _Alignas(128) _Atomic uint32_t left;
+  _Alignas(128) _Atomic uint32_t state; /* closed, somebody sleeps, open */
+} bench_latch;
+
+/** Nobody may be waiting. */
+void bench_latch_set(bench_latch *latch, uint32_t count);
+void bench_latch_hit(bench_latch *latch, uint32_t count);
+/** Sleeps until the count has come down to zero. */
+void bench_latch_wait(bench_latch *latch);
+/** The same, busy. */
+void bench_latch_spin(bench_latch *latch);
+
+void bench_futex_wait(_Atomic uint32_t *word, uint32_t while_value);
+void bench_futex_wake(_Atomic uint32_t *word);
+
+#endif

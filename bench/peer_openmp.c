@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * OpenMP tasks. All that is timed happens inside one parallel region, where the other threads of the team wait for
+ * tasks; a task goes on with the first node that it made ready and makes tasks of the others; a task group waits. */
+#include <omp.h>
+#include <stdio.h>
+
+#include "bench/peer_run.h"
+
+static const char *version(void) {
+  static char text[16];
+  snprintf(text, sizeof text, "%d", _OPENMP);
+  return text;
+}
+
+/* ---- graphs ---- */
+
+typedef struct graph {
+  uint32_t phase_count;
+  bench_peer_phase phases[BENCH_PHASES_MAX];
+} graph;
+
+static void give(void *ctx, uint32_t node) {
+  bench_peer_phase *phase = ctx;
+#pragma omp task firstprivate(phase, node)
+  (void)bench_peer_run_from(phase, node, give, phase);
+}
+
+static void run_phase(bench_peer_phase *phase) {
+  bench_peer_phase_reset(phase);
+#pragma omp taskgroup
+  {
+    for (uint32_t r = 1; r < phase->flat.root_count; r++) give(phase, phase->flat.roots[r]);
+    if (phase->flat.root_count > 0) (void)bench_peer_run_from(phase, phase->flat.roots[0], give, phase);
+  }
+}
+
+static int64_t graph_run(void *ctx, uint32_t times) {
+  graph *g = ctx;
+  int64_t took = 0;
+#pragma omp parallel num_threads(bench_processors())
+#pragma omp single
+  {
+    int64_t began = bench_now_ns();
+    for (uint32_t i = 0; i < times; i++)
+      for (uint32_t p = 0; p < g->phase_count; p++) run_phase(&g->phases[p]);
+    took = bench_now_ns() - began;
+  }
+  return took;
+}
+
+static void graph_close(void *ctx) {
+  graph *g = ctx;
+  for (uint32_t p = 0; p < g->phase_count; p++) bench_peer_phase_fini(&g->phases[p]);
+  free(g);
+}
+
+static void graph_new(const bench_workload *workload, bench_job job, bool heavy, bench_contestant *ret) {
+  graph *g = bench_alloc(1, sizeof *g);
+  (void)heavy;
+  g->phase_count = workload->phase_count;
+  for (uint32_t p = 0; p < g->phase_count; p++) bench_peer_phase_init(&g->phases[p], &workload->graphs[p], job);
+  *ret = (bench_contestant){.name = "OpenMP tasks",
+                            .form = "in region, goes on inline, tasks for the rest",
+                            .run = graph_run,
+                            .close = graph_close,
+                            .ctx = g,
+                            .threads = true};
+}
+
+/* ---- turns ---- */
+
+typedef struct turn turn;
+typedef struct turns {
+  uint32_t count, phase_count;
+  turn *all;
+} turns;
+
+struct turn {
+  turns *of;
+  uint32_t phase;
+  bench_peer_phase phases[BENCH_PHASES_MAX];
+};
+
+static void turn_give(void *ctx, uint32_t node);
+
+/* Whoever ran the last node of a phase goes on with the next phase: it is the one that nothing is left behind. */
+static void turn_run_from(turn *t, uint32_t node) {
+  for (;;) {
+    bench_peer_phase *phase = &t->phases[t->phase];
+    uint32_t last = phase->flat.node_count - 1;
+    bool reaches = node == last;
+    uint32_t ran = bench_peer_run_from(phase, node, turn_give, t);
+    /* A diamond: from the first node the way to the last has three, from a branch two. */
+    reaches = reaches || (node == 0 ? ran == 3 : ran == 2);
+    if (!reaches || ++t->phase == t->of->phase_count) return;
+    bench_peer_phase_reset(&t->phases[t->phase]);
+    node = 0;
+  }
+}
+
+static void turn_give(void *ctx, uint32_t node) {
+  turn *t = ctx;
+#pragma omp task firstprivate(t, node)
+  turn_run_from(t, node);
+}
+
+static int64_t turns_run(void *ctx, uint32_t times) {
+  turns *all = ctx;
+  int64_t took = 0;
+#pragma omp parallel num_threads(bench_processors())
+#pragma omp single
+  {
+    int64_t began = bench_now_ns();
+    for (uint32_t i = 0; i < times; i++) {
+#pragma omp taskgroup
+      for (uint32_t n = 0; n < all->count; n++) {
+        all->all[n].phase = 0;
+        bench_peer_phase_reset(&all->all[n].phases[0]);
+        turn_give(&all->all[n], 0);
+      }
+    }
+    took = bench_now_ns() - began;
+  }
+  return took;
+}
+
+static void turns_close(void *ctx) {
+  turns *all = ctx;
+  for (uint32_t n = 0; n < all->count; n++)
+    for (uint32_t p = 0; p < all->phase_count; p++) bench_peer_phase_fini(&all->all[n].phases[p]);
+  free(all->all);
+  free(all);
+}
+
+static void turns_new(const bench_workload *workload, bench_job job, uint32_t count, bench_contestant *ret) {
+  turns *all = bench_alloc(1, sizeof *all);
+  *all = (turns){.count = count, .phase_count = workload->phase_count, .all = bench_alloc(count, sizeof(turn))};
+  for (uint32_t n = 0; n < count; n++) {
+    all->all[n].of = all;
+    for (uint32_t p = 0; p < all->phase_count; p++)
+      bench_peer_phase_init(&all->all[n].phases[p], &workload->graphs[p], job);
+  }
+  *ret = (bench_contestant){.name = "OpenMP tasks",
+                            .form = "in region, a task a turn and for the other branch",
+                            .run = turns_run,
+                            .close = turns_close,
+                            .ctx = all,
+                            .threads = true};
+}
+
+/* ---- calls ---- */
+
+typedef struct result {
+  uint64_t ended, rest[3];
+} result;
+
+typedef struct calls {
+  uint32_t count;
+  bench_job job;
+  result *results;
+} calls;
+
+static int64_t calls_run(void *ctx, uint32_t times) {
+  calls *all = ctx;
+  int64_t took = 0;
+#pragma omp parallel num_threads(bench_processors())
+#pragma omp single
+  {
+    int64_t began = bench_now_ns();
+    for (uint32_t i = 0; i < times; i++) {
+#pragma omp taskloop
+      for (uint32_t n = 0; n < all->count; n++) {
+        all->job.run(all->job.ctx);
+        all->results[n] = (result){0};
+      }
+    }
+    took = bench_now_ns() - began;
+  }
+  return took;
+}
+
+static void calls_close(void *ctx) {
+  calls *all = ctx;
+  free(all->results);
+  free(all);
+}
+
+static void calls_new(bench_job job, uint32_t count, bench_contestant *ret) {
+  calls *all = bench_alloc(1, sizeof *all);
+  *all = (calls){.count = count, .job = job, .results = bench_alloc(count, sizeof(result))};
+  *ret = (bench_contestant){.name = "OpenMP taskloop",
+                            .form = "in region, results in their places, no events",
+                            .run = calls_run,
+                            .close = calls_close,
+                            .ctx = all,
+                            .threads = true};
+}
+
+const bench_peer bench_peer_openmp = {
+    .name = "OpenMP", .version = version, .graph = graph_new, .turns = turns_new, .calls = calls_new};

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * peer_run.h: what the peers that have no graphs of their own share: counters over a flat graph, and a run that goes on
+ * with the first node it made ready and gives the others to the library. */
+#ifndef BENCH_PEER_RUN_H
+#define BENCH_PEER_RUN_H
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "bench/peer.h"
+
+typedef struct bench_peer_phase {
+  bench_flat flat;
+  _Atomic uint16_t *left;
+  bench_job job;
+} bench_peer_phase;
+
+static inline void bench_peer_phase_init(bench_peer_phase *phase, const bench_graph *graph, bench_job job) {
+  bench_flat_init(&phase->flat, graph);
+  phase->left = bench_alloc(graph->node_count, sizeof *phase->left);
+  phase->job = job;
+}
+
+static inline void bench_peer_phase_fini(bench_peer_phase *phase) {
+  bench_flat_fini(&phase->flat);
+  free((void *)phase->left);
+}
+
+static inline void bench_peer_phase_reset(bench_peer_phase *phase) {
+  for (uint32_t n = 0; n < phase->flat.node_count; n++)
+    atomic_store_explicit(&phase->left[n], phase->flat.indegree[n], memory_order_relaxed);
+}
+
+/* Runs a node and what becomes ready by it; give(ctx, node) has the rest. @return how many nodes it ran. */
+static inline uint32_t bench_peer_run_from(bench_peer_phase *phase, uint32_t node,
+                                           void (*give)(void *ctx, uint32_t node), void *ctx) {
+  const bench_flat *flat = &phase->flat;
+  for (uint32_t ran = 1;; ran++) {
+    uint32_t next = UINT32_MAX;
+    phase->job.run(phase->job.ctx);
+    for (uint32_t e = flat->first_edge[node]; e < flat->first_edge[node + 1]; e++) {
+      uint32_t to = flat->edges[e];
+      /* Whoever takes the last one has seen what the others did before it. */
+      if (atomic_fetch_sub_explicit(&phase->left[to], 1, memory_order_acq_rel) != 1) continue;
+      if (next == UINT32_MAX) next = to;
+      else give(ctx, to);
+    }
+    if (next == UINT32_MAX) return ran;
+    node = next;
+  }
+}
+
+/* Runs a whole graph on this thread, from a stack of its own. */
+static inline void bench_peer_run_alone(const bench_flat *flat, bench_job job, uint16_t *left, uint32_t *stack) {
+  uint32_t ready = 0;
+  for (uint32_t n = 0; n < flat->node_count; n++) left[n] = flat->indegree[n];
+  for (uint32_t r = 0; r < flat->root_count; r++) stack[ready++] = flat->roots[r];
+  while (ready > 0) {
+    uint32_t n = stack[--ready];
+    job.run(job.ctx);
+    for (uint32_t e = flat->first_edge[n]; e < flat->first_edge[n + 1]; e++)
+      if (--left[flat->edges[e]] == 0) stack[ready++] = flat->edges[e];
+  }
+}
+
+#endif

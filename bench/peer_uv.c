@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * libuv: a node is a request to the thread pool, which has a thread for each processor; the loop's thread, where its
+ * second half runs, keeps plain counters and queues what became ready. Timers are the loop's. */
+#include <string.h>
+#include <uv.h>
+
+#include "bench/peer_run.h"
+
+static const char *version(void) { return uv_version_string(); }
+
+/* The pool is made once in a process, with the first request. */
+static void size_pool(void) {
+  char text[16];
+  snprintf(text, sizeof text, "%u", bench_processors());
+  (void)uv_os_setenv("UV_THREADPOOL_SIZE", text);
+}
+
+static uv_loop_t *loop_new(void) {
+  uv_loop_t *loop = bench_alloc(1, sizeof *loop);
+  size_pool();
+  if (uv_loop_init(loop) != 0) exit(70);
+  return loop;
+}
+
+static void loop_free(uv_loop_t *loop) {
+  (void)uv_run(loop, UV_RUN_DEFAULT);
+  if (uv_loop_close(loop) != 0) exit(70);
+  free(loop);
+}
+
+/* ---- graphs ---- */
+
+typedef struct phase phase;
+typedef struct node {
+  uv_work_t request;
+  phase *of;
+  uint32_t index;
+} node;
+
+struct phase {
+  bench_flat flat;
+  bench_job job;
+  uv_loop_t *loop;
+  uint16_t *left;
+  node *nodes;
+};
+
+typedef struct graph {
+  uint32_t phase_count;
+  phase phases[BENCH_PHASES_MAX];
+  uv_loop_t *loop;
+} graph;
+
+static void node_run(uv_work_t *request) {
+  node *n = (node *)request;
+  n->of->job.run(n->of->job.ctx);
+}
+
+static void node_ended(uv_work_t *request, int status) {
+  node *n = (node *)request;
+  phase *p = n->of;
+  (void)status;
+  for (uint32_t e = p->flat.first_edge[n->index]; e < p->flat.first_edge[n->index + 1]; e++) {
+    uint32_t to = p->flat.edges[e];
+    if (--p->left[to] == 0) (void)uv_queue_work(p->loop, &p->nodes[to].request, node_run, node_ended);
+  }
+}
+
+static int64_t graph_run(void *ctx, uint32_t times) {
+  graph *g = ctx;
+  int64_t began = bench_now_ns();
+  for (uint32_t i = 0; i < times; i++) {
+    for (uint32_t n = 0; n < g->phase_count; n++) {
+      phase *p = &g->phases[n];
+      memcpy(p->left, p->flat.indegree, p->flat.node_count * sizeof *p->left);
+      for (uint32_t r = 0; r < p->flat.root_count; r++)
+        (void)uv_queue_work(g->loop, &p->nodes[p->flat.roots[r]].request, node_run, node_ended);
+      (void)uv_run(g->loop, UV_RUN_DEFAULT);
+    }
+  }
+  return bench_now_ns() - began;
+}
+
+static void graph_close(void *ctx) {
+  graph *g = ctx;
+  for (uint32_t n = 0; n < g->phase_count; n++) {
+    bench_flat_fini(&g->phases[n].flat);
+    free(g->phases[n].left);
+    free(g->phases[n].nodes);
+  }
+  loop_free(g->loop);
+  free(g);
+}
+
+static void graph_new(const bench_workload *workload, bench_job job, bool heavy, bench_contestant *ret) {
+  graph *g = bench_alloc(1, sizeof *g);
+  (void)heavy;
+  g->phase_count = workload->phase_count;
+  g->loop = loop_new();
+  for (uint32_t n = 0; n < g->phase_count; n++) {
+    phase *p = &g->phases[n];
+    bench_flat_init(&p->flat, &workload->graphs[n]);
+    p->job = job;
+    p->loop = g->loop;
+    p->left = bench_alloc(p->flat.node_count, sizeof *p->left);
+    p->nodes = bench_alloc(p->flat.node_count, sizeof *p->nodes);
+    for (uint32_t i = 0; i < p->flat.node_count; i++) p->nodes[i] = (node){.of = p, .index = i};
+  }
+  *ret = (bench_contestant){.name = "libuv queue_work",
+                            .form = "a request a node, counters on the loop",
+                            .run = graph_run,
+                            .close = graph_close,
+                            .ctx = g,
+                            .threads = true};
+}
+
+/* ---- turns: one request for each phase ---- */
+
+enum { NODES_MAX = 16 };
+
+typedef struct turns turns;
+typedef struct turn {
+  uv_work_t request;
+  turns *of;
+  uint32_t phase;
+} turn;
+
+struct turns {
+  uint32_t count, phase_count;
+  bench_flat flats[BENCH_PHASES_MAX];
+  bench_job job;
+  turn *all;
+  uv_loop_t *loop;
+};
+
+static void turn_run(uv_work_t *request) {
+  turn *t = (turn *)request;
+  uint16_t left[NODES_MAX];
+  uint32_t stack[NODES_MAX];
+  bench_peer_run_alone(&t->of->flats[t->phase], t->of->job, left, stack);
+}
+
+static void turn_ended(uv_work_t *request, int status) {
+  turn *t = (turn *)request;
+  (void)status;
+  if (++t->phase < t->of->phase_count) (void)uv_queue_work(t->of->loop, request, turn_run, turn_ended);
+}
+
+static int64_t turns_run(void *ctx, uint32_t times) {
+  turns *all = ctx;
+  int64_t began = bench_now_ns();
+  for (uint32_t i = 0; i < times; i++) {
+    for (uint32_t n = 0; n < all->count; n++) {
+      all->all[n].phase = 0;
+      (void)uv_queue_work(all->loop, &all->all[n].request, turn_run, turn_ended);
+    }
+    (void)uv_run(all->loop, UV_RUN_DEFAULT);
+  }
+  return bench_now_ns() - began;
+}
+
+static void turns_close(void *ctx) {
+  turns *all = ctx;
+  for (uint32_t p = 0; p < all->phase_count; p++) bench_flat_fini(&all->flats[p]);
+  loop_free(all->loop);
+  free(all->all);
+  free(all);
+}
+
+static void turns_new(const bench_workload *workload, bench_job job, uint32_t count, bench_contestant *ret) {
+  turns *all = bench_alloc(1, sizeof *all);
+  *all = (turns){.count = count,
+                 .phase_count = workload->phase_count,
+                 .job = job,
+                 .all = bench_alloc(count, sizeof(turn)),
+                 .loop = loop_new()};
+  for (uint32_t p = 0; p < all->phase_count; p++) {
+    if (workload->graphs[p].node_count > NODES_MAX) exit(70);
+    bench_flat_init(&all->flats[p], &workload->graphs[p]);
+  }
+  for (uint32_t n = 0; n < count; n++) all->all[n].of = all;
+  *ret = (bench_contestant){.name = "libuv queue_work",
+                            .form = "a request a phase, its graph by a loop of the user's",
+                            .run = turns_run,
+                            .close = turns_close,
+                            .ctx = all,
+                            .threads = true};
+}
+
+/* ---- calls and timers ---- */
+
+typedef struct result {
+  uint64_t ended, rest[3];
+} result;
+
+typedef struct calls {
+  uint32_t count, ended;
+  bench_job job;
+  result *results;
+  uv_work_t *requests;
+  uv_timer_t *timers;
+  uv_loop_t *loop;
+} calls;
+
+static void call_run(uv_work_t *request) {
+  calls *all = request->data;
+  all->job.run(all->job.ctx);
+}
+
+static void call_ended(uv_work_t *request, int status) {
+  calls *all = request->data;
+  (void)status;
+  all->results[request - all->requests] = (result){0};
+}
+
+static int64_t calls_run(void *ctx, uint32_t times) {
+  calls *all = ctx;
+  int64_t began = bench_now_ns();
+  for (uint32_t i = 0; i < times; i++) {
+    for (uint32_t n = 0; n < all->count; n++) (void)uv_queue_work(all->loop, &all->requests[n], call_run, call_ended);
+    (void)uv_run(all->loop, UV_RUN_DEFAULT);
+  }
+  return bench_now_ns() - began;
+}
+
+static void time_out(uv_timer_t *timer) {
+  calls *all = timer->data;
+  all->results[timer - all->timers] = (result){0};
+}
+
+static int64_t timers_run(void *ctx, uint32_t times) {
+  calls *all = ctx;
+  int64_t began = bench_now_ns();
+  for (uint32_t i = 0; i < times; i++) {
+    uv_update_time(all->loop);
+    for (uint32_t n = 0; n < all->count; n++) (void)uv_timer_start(&all->timers[n], time_out, 1, 0);
+    (void)uv_run(all->loop, UV_RUN_DEFAULT);
+  }
+  return bench_now_ns() - began;
+}
+
+static void calls_close(void *ctx) {
+  calls *all = ctx;
+  for (uint32_t n = 0; all->timers && n < all->count; n++) uv_close((uv_handle_t *)&all->timers[n], NULL);
+  loop_free(all->loop);
+  free(all->requests);
+  free(all->timers);
+  free(all->results);
+  free(all);
+}
+
+static calls *calls_alloc(bench_job job, uint32_t count) {
+  calls *all = bench_alloc(1, sizeof *all);
+  *all = (calls){.count = count, .job = job, .results = bench_alloc(count, sizeof(result)), .loop = loop_new()};
+  return all;
+}
+
+static void calls_new(bench_job job, uint32_t count, bench_contestant *ret) {
+  calls *all = calls_alloc(job, count);
+  all->requests = bench_alloc(count, sizeof *all->requests);
+  for (uint32_t n = 0; n < count; n++) all->requests[n].data = all;
+  *ret = (bench_contestant){.name = "libuv queue_work",
+                            .form = "a request a call, results in their places, no events",
+                            .run = calls_run,
+                            .close = calls_close,
+                            .ctx = all,
+                            .threads = true};
+}
+
+static void timers_new(uint32_t count, bench_contestant *ret) {
+  calls *all = calls_alloc(bench_nothing, count);
+  all->timers = bench_alloc(count, sizeof *all->timers);
+  for (uint32_t n = 0; n < count; n++) {
+    (void)uv_timer_init(all->loop, &all->timers[n]);
+    all->timers[n].data = all;
+  }
+  *ret = (bench_contestant){
+      .name = "libuv timers", .form = "a timer a call", .run = timers_run, .close = calls_close, .ctx = all};
+}
+
+const bench_peer bench_peer_uv = {.name = "libuv",
+                                  .version = version,
+                                  .graph = graph_new,
+                                  .turns = turns_new,
+                                  .timers = timers_new,
+                                  .calls = calls_new};
