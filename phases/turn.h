@@ -50,9 +50,6 @@ typedef struct tp__operation {
   /* owner only, and of a submit with a payload */
   tp__arena arena; /* the copied payload; its allocator is NULL while there is none */
   tp__phase phase;
-  const tp_tool_call *calls;
-  tp_tool_result *results;
-  size_t call_count;
 } tp__operation;
 
 struct tp_turn {

@@ -6,7 +6,7 @@
 #include "runtime/exec/entry.h"
 #include "runtime/exec/runtime.h"
 
-enum { BLOCK_BYTES = 2048 };
+enum { BLOCK_BYTES = 1024 };
 
 typedef struct node_attempt {
   tp__attempt base;
@@ -22,6 +22,8 @@ typedef struct node_attempt {
   bool answered_by_token;
   size_t block_size;
 } node_attempt;
+
+_Static_assert(sizeof(node_attempt) + 256 <= BLOCK_BYTES, "a small answer finds room behind its attempt");
 
 static node_attempt *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, node_attempt, base); }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * queue: a bounded queue of pointers for many producers and many consumers. It owns its buffer; it never blocks, and
- * nobody in it waits for anybody else in it.
+ * queue: the one place that touches Concurrency Kit: a bounded queue of pointers for many producers and many consumers
+ * (ck_ring). It owns its buffer; it never blocks. In the simulator an operation is one indivisible step.
  * push releases and pop acquires: what was written before a push is seen by who popped. Neither is a full barrier;
- * queue.c says what a protocol of sleepers needs beside them. */
+ * queue.c says what a protocol of sleepers needs beside them. ThreadSanitizer sees each hand-over (tsan_ck_pr.h). */
 #ifndef TP__QUEUE_H
 #define TP__QUEUE_H
 
@@ -16,11 +16,11 @@ tp_status tp__queue_mpmc_new(const tp_allocator *allocator, size_t capacity, tp_
 void tp__queue_mpmc_free(tp__queue_mpmc *queue);
 /** @return false when full. */
 bool tp__queue_mpmc_push(tp__queue_mpmc *queue, void *item);
-/** Takes up to most items that follow each other, as one. @return how many; 0 when empty. */
+/** Takes up to most items, one after the other. @return how many; 0 when empty. */
 uint32_t tp__queue_mpmc_pop_some(tp__queue_mpmc *queue, void **items, uint32_t most);
 /** @return NULL when empty. */
 void *tp__queue_mpmc_pop(tp__queue_mpmc *queue);
-/** Looks, which may be over when they return. What is being pushed counts, but does not yet make it less empty. */
+/** Looks, which may be over when they return. */
 size_t tp__queue_mpmc_count(const tp__queue_mpmc *queue);
 bool tp__queue_mpmc_empty(const tp__queue_mpmc *queue);
 

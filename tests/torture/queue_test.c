@@ -13,7 +13,7 @@
 
 #include "runtime/os/queue.h"
 
-enum { THREADS_MAX = 4, ITEMS_PER_PRODUCER = 20000, SOME_MAX = 4 };
+enum { THREADS_MAX = 4, ITEMS_PER_PRODUCER = 5000, SOME_MAX = 4 };
 
 typedef struct item {
   uint32_t producer, number;
