@@ -56,7 +56,7 @@ static inline bool tp__loop_settle(tp__loop *l, const tp__quick_node *node, uint
   if (ended_ns >= e->easy_ns) return false;
   if (took_ns > l->plan->cheap_ns_max) {
     if (took_ns > l->plan->limit_ns_min) return false;
-    if (!measured) tp__share_watch(l->plan);
+    if (!measured && l->runtime->helpers_max > 0) tp__share_watch(l->plan);
   }
   if (measured) tp__share_note(l->plan, index, took_ns);
   tp__row_put(&e->rows[index], node->run_name, (uint32_t)(started_ns - e->begin_ns), (uint32_t)took_ns, node->how);
