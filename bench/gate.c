@@ -117,7 +117,7 @@ static void make(work *w) {
 
 static void open_work(work *w, const row *of) {
   *w = (work){.row = of};
-  /* Without engine workers nothing is shared, and so nothing depends on what a handler seems to take under a counter. */
+  /* Without engine workers nothing is shared, so nothing depends on what a handler seems to take under a counter. */
   tp_runtime_options options = {.struct_size = sizeof options, .timestamps = of->timestamps, .no_engine_workers = true};
   make(w);
   w->runtime = bench_workload_runtime(&w->workload, &options, NULL, NULL);
