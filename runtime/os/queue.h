@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * queue: the one place that touches Concurrency Kit: a bounded queue of pointers for many producers and many consumers
- * (ck_ring). It owns its buffer; it never blocks. In the simulator an operation is one indivisible step.
+ * (ck_ring). It owns its buffer. Producers take turns by a lock, `run_queue`; consumers never block.
  * push releases and pop acquires: what was written before a push is seen by who popped. Neither is a full barrier;
  * queue.c says what a protocol of sleepers needs beside them. ThreadSanitizer sees each hand-over (tsan_ck_pr.h). */
 #ifndef TP__QUEUE_H
