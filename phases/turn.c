@@ -50,7 +50,6 @@ static void clear_upper(tp_turn *turn, tp_runtime *runtime) {
   turn->dispatch = NULL;
   turn->drive = NULL;
   tp__list_init(&turn->kept_dispatches);
-  tp__arena_init(&turn->operations_arena, &runtime->allocator, NULL, 0, 0);
   turn->end_message.deliver = end_delivered;
 }
 
@@ -141,7 +140,6 @@ void tp__turn_over(tp_turn *turn) {
     tp__list_remove(&dispatch->kept);
     tp__dispatch_free(dispatch);
   }
-  tp__arena_fini(&turn->operations_arena);
   tp__link *entries = &turn->core.entries;
   while (!tp__list_empty(entries)) tp__entry_release(TP__CONTAINER(entries->next, tp__entry, link));
   tp__turn_finish(&turn->core);

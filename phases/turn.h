@@ -65,7 +65,6 @@ struct tp_turn {
   tp__drive *drive;           /* NULL: the host has a loop of its own */
   tp__message end_message;
   tp__link kept_dispatches;   /* ended, with results that the host may read till the end */
-  tp__arena operations_arena; /* calls that the host submitted */
   /* never change */
   void *event_ctx;
   tp__upper *upper;

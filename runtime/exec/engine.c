@@ -89,9 +89,7 @@ tp__run *tp__run_make(tp__entry *e, uint32_t index) {
 /* ---- what is ready ---- */
 
 static void make_ready(tp__entry *e, uint32_t index) {
-  const tp__node *node = node_of(e, index);
-  if ((node->flags & (TP__NODE_QUICK | TP__NODE_DETACHED)) == TP__NODE_QUICK)
-    e->ready[e->ready_count++] = (uint16_t)index;
+  if (!e->plan->quick[index].leaves) e->ready[e->ready_count++] = (uint16_t)index;
   else e->ready[e->plan->node_count - ++e->leaving_count] = (uint16_t)index;
 }
 

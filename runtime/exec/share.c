@@ -69,7 +69,7 @@ bool tp__share_measures(const tp__entry *e) {
 /* A moving average in which no single call weighs more than a quarter of what is dear, so that it takes three long ones
  * in a row. It does not matter who writes between; but each step over the line is counted once. */
 void tp__share_note(const tp__plan *plan, uint32_t index, int64_t took_ns) {
-  enum { DEAR_NS = TP__SHARE_DEAR_NS, NOTHING_NS = 128 };
+  enum { DEAR_NS = TP__DEAR_NS, NOTHING_NS = 128 };
   tp__a32 *cost = &plan->costs->each[index];
   uint32_t old = tp__a32_load_relaxed(cost), took = took_ns < 2 * DEAR_NS ? (uint32_t)took_ns : 2 * DEAR_NS;
   uint32_t new = old - old / 4 + took / 4;

@@ -17,7 +17,6 @@
 #include "runtime/exec/entry.h"
 
 enum {
-  TP__SHARE_DEAR_NS = 2000,                /* a node that takes longer is worth giving away */
   TP__SHARE_SEARCH_NS = 30 * TP__NS_PER_US /* how long one looks for what may come before sleeping */
 };
 

@@ -224,8 +224,6 @@ static bool is_plain(const tp__node *node) {
   return (node->flags & (TP__NODE_QUICK | TP__NODE_DETACHED | TP__NODE_MATCH)) == TP__NODE_QUICK;
 }
 
-enum { CHEAP_NS_MAX = 2000 }; /* of what is not worth another thread's time */
-
 static void condense(tp__plan *plan, const tp__registry *registry) {
   plan->all_plain = true;
   plan->limit_ns_min = TP__NEVER;
@@ -244,7 +242,7 @@ static void condense(tp__plan *plan, const tp__registry *registry) {
     if (node->tail_ns > plan->tail_ns_max) plan->tail_ns_max = node->tail_ns;
     if (node->limit_ns > 0 && node->limit_ns < plan->limit_ns_min) plan->limit_ns_min = node->limit_ns;
   }
-  plan->cheap_ns_max = plan->limit_ns_min < CHEAP_NS_MAX ? plan->limit_ns_min : CHEAP_NS_MAX;
+  plan->cheap_ns_max = plan->limit_ns_min < TP__DEAR_NS ? plan->limit_ns_min : TP__DEAR_NS;
 }
 
 /* The last root is called first, as a stack has it. */

@@ -133,6 +133,8 @@ typedef struct tp__quick_node {
   uint32_t how;        /* of its row, when it is called and has nothing to say */
 } tp__quick_node;
 
+enum { TP__DEAR_NS = 2000 }; /* a call that takes longer is worth another thread's time */
+
 /** What is measured of a plan's nodes while they run (exec/share.h), beside the plan itself, which never changes.
  *  Atomic, relaxed: estimates. */
 typedef struct tp__costs {
