@@ -59,13 +59,14 @@ void bench_wake_exactly(bool exactly) {
   (void)prctl(PR_SET_TIMERSLACK, exactly ? 1ul : 0ul /* the default */, 0, 0, 0);
 }
 
-void bench_settle(void) {
+bool bench_settle(void) {
   enum { STEP_US = 200, STEPS_MAX = 50, IDLE_NS = 20000 };
   for (int step = 0; step < STEPS_MAX; step++) {
     int64_t others = bench_cpu_ns() - clock_ns(CLOCK_THREAD_CPUTIME_ID);
     bench_sleep_us(STEP_US);
-    if (bench_cpu_ns() - clock_ns(CLOCK_THREAD_CPUTIME_ID) - others < IDLE_NS) return;
+    if (bench_cpu_ns() - clock_ns(CLOCK_THREAD_CPUTIME_ID) - others < IDLE_NS) return true;
   }
+  return false;
 }
 
 /* ---- who else was there ---- */
@@ -237,18 +238,18 @@ typedef struct lane { /* one contestant under way */
   const bench_contestant *contestant;
   double *samples;
   int64_t cpu_ns, took_ns;
-  uint32_t times;
+  uint32_t times, restless;
 } lane;
 
 /* Whoever slept while others came to rest finds a processor that others have used meanwhile: it warms up for a whole
    batch. Else what ran before has had the caches, and an eighth will do. */
-static void before(const bench_settings *settings, const lane *l, bool after_threads) {
+static void before(const bench_settings *settings, lane *l, bool after_threads) {
   if (settings->pause_us) {
     int64_t until = bench_now_ns() + (int64_t)settings->pause_us * 1000;
     while (bench_now_ns() < until) {}
     return;
   }
-  if (after_threads) bench_settle();
+  if (after_threads && !bench_settle()) l->restless++;
   if (l->took_ns < LEAD_IN_NS)
     (void)l->contestant->run(l->contestant->ctx, after_threads ? l->times : l->times / 8 + 1);
 }
@@ -306,6 +307,7 @@ static void summarize(const lane *l, const bench_distance *were, uint32_t count,
   result->far = spread_where(l->samples, were, count, BENCH_FAR);
   result->all = bench_spread_of(l->samples, count);
   result->times = l->times;
+  result->restless = l->restless;
   result->cpu_ns = (double)l->cpu_ns / ((double)count * l->times);
   result->distance = BENCH_MIXED;
   if (result->near.count == count) result->distance = BENCH_NEAR;
@@ -314,7 +316,7 @@ static void summarize(const lane *l, const bench_distance *were, uint32_t count,
 }
 
 static double probe_settled(void) {
-  bench_settle();
+  (void)bench_settle();
   return bench_round_trip_ns();
 }
 

@@ -105,7 +105,8 @@ typedef struct bench_result {
   double probe_first, probe_last; /* ns */
   double others; /* processors that other processes, and the host by taking them away, used meanwhile */
   bench_distance distance;
-  uint32_t times; /* runs in a batch */
+  uint32_t times;    /* runs in a batch */
+  uint32_t restless; /* repetitions that began while a thread of another contestant was still at work */
 } bench_result;
 
 typedef struct bench_settings {
@@ -126,8 +127,9 @@ void bench_measure(const bench_settings *settings, const bench_contestant *conte
 /** Sorts the samples and reads the spread from them. */
 bench_spread bench_spread_of(double *samples, uint32_t count);
 
-/** Waits until no other thread of the process uses a processor, at most for some milliseconds. */
-void bench_settle(void);
+/** Waits until no other thread of the process uses a processor, at most for some milliseconds. @return whether it came
+ *  to that. */
+bool bench_settle(void);
 
 #ifdef __cplusplus
 }

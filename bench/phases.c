@@ -387,7 +387,7 @@ static int64_t late_run(void *ctx, uint32_t times) {
     sum += bench_now_ns() - began - LIMIT_MS * 1000000;
     atomic_store_explicit(&s->held, 0, memory_order_release);
     bench_futex_wake(&s->held);
-    bench_settle(); /* the handler returns before it is held anew */
+    (void)bench_settle(); /* the handler returns before it is held anew */
   }
   return sum;
 }
@@ -423,7 +423,7 @@ static void burn_of(bench_program *program, const char *name, bench_contestant *
   enum { SLICE_NS = 50000000, SLICE_QUICK_NS = 1000000 };
   int64_t slice = program->quick ? SLICE_QUICK_NS : SLICE_NS, cpu = 0, took = 0;
   for (size_t i = 0; i < count; i++) {
-    bench_settle();
+    (void)bench_settle();
     int64_t cpu_before = bench_cpu_ns(), began = bench_now_ns();
     uint32_t times = 1;
     while (bench_now_ns() - began < slice) {

@@ -219,8 +219,11 @@ static void print_contestant(const bench_row *row, size_t i) {
 
 static void print_row(const bench_row *row) {
   const bench_result *first = &row->results[0];
+  uint32_t restless = 0;
+  for (size_t i = 0; i < row->count; i++) restless += row->results[i].restless;
   printf("\n%s  %s  [%u repetitions; %.0f → %.0f ns: %s; others used %.2f processors]\n", row->name, row->what,
          first->all.count, first->probe_first, first->probe_last, bench_distance_name(first->distance), first->others);
+  if (restless > 0) printf("  before %u batches another contestant's threads did not come to rest\n", restless);
   printf("  %-64s %11s %11s %11s %11s %11s %9s  %6s\n", "", "median", "least", "p25", "p75", "p99", "CPU", "ratio");
   for (size_t i = 0; i < row->count; i++) print_contestant(row, i);
 }
@@ -243,7 +246,7 @@ static void json_row(const bench_program *program, const bench_row *row, size_t 
   json_number("runs_in_batch", r->times);
   json_number("cpu_ns", r->cpu_ns / (row->per > 0 ? row->per : 1));
   json_number("probe_first_ns", r->probe_first), json_number("probe_last_ns", r->probe_last);
-  json_number("others", r->others);
+  json_number("others", r->others), json_number("restless", r->restless);
   if (i != bound->against) {
     printf(","), json_text("against", row->contestants[bound->against].name);
     json_number("ratio", ratio_of(row, i));

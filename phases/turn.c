@@ -142,6 +142,7 @@ void tp__turn_over(tp_turn *turn) {
   }
   tp__link *entries = &turn->core.entries;
   while (!tp__list_empty(entries)) tp__entry_release(TP__CONTAINER(entries->next, tp__entry, link));
+  if (turn->core.seat && turn->core.seat->taken) tp__entry_release(turn->core.seat);
   tp__turn_finish(&turn->core);
 }
 
@@ -178,8 +179,6 @@ tp_status tp__turn_enter(tp_turn *turn) {
   tp__strand_catch_up(&turn->core.strand); /* a cancel may have come */
   return TP_OK;
 }
-
-void tp__turn_exit(tp_turn *turn) { tp__a32_store_release(&turn->core.busy, 0); }
 
 static void name_and_deliver(tp__message *message) {
   tp_turn *turn = TP__CONTAINER(message, tp_turn, operation.message);

@@ -94,7 +94,7 @@ void tp__turn_release(tp__turn *core);
  *  @return TP_OK; TP_ERR_BUSY when another operation is under way, TP_ERR_FORKED: then it is not. */
 tp_status tp__turn_enter(tp_turn *turn);
 /** The synchronous operation has ended. */
-void tp__turn_exit(tp_turn *turn);
+static inline void tp__turn_exit(tp_turn *turn) { tp__a32_store_release(&turn->core.busy, 0); }
 /** Gives a turn with its first message to the engine workers. Any thread that may begin an operation. */
 void tp__turn_submit(tp_turn *turn, tp__message *message);
 /** Owner: frees results and ends the turn when the owner leaves. */

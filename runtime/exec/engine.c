@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The machine of an entry. Nothing here takes a lock or an atomic for a phase whose handlers are all quick: the owner
- * runs ready nodes from a private stack, and what one node makes ready the next step takes. */
+ * takes ready nodes from a private heap, the first in plan order first. */
 #include "runtime/exec/begin.h"
+#include "runtime/exec/ready.h"
 #include "runtime/exec/share.h"
 
 struct tp__retry {
@@ -16,15 +17,35 @@ static void advance(tp__entry *e);
 
 /* ---- beginning ---- */
 
-static tp__entry *take_block(tp__turn *turn, size_t need, size_t *ret_size) {
-  turn->spare_clean = false;
-  if (turn->spare && turn->spare_size >= need) {
-    void *block = turn->spare;
-    *ret_size = turn->spare_size;
-    turn->spare = NULL;
-    return block;
+/* A seat that is too small gives way. */
+static tp__entry *new_block(tp__turn *turn, const tp__plan *plan) {
+  tp__blocks *blocks = &turn->runtime->blocks;
+  size_t size;
+  tp__entry *e = tp__block_take(blocks, tp__entry_bytes(plan), &size);
+  if (!e) return NULL;
+  e->block_size = size;
+  if (turn->seat && turn->seat->taken) return e;
+  if (turn->seat) tp__block_give(blocks, turn->seat, turn->seat->block_size);
+  turn->seat = e;
+  return e;
+}
+
+tp__entry *tp__entry_take_block(tp__turn *turn, const tp__plan *plan) {
+  tp__entry *e = turn->seat;
+  if (!e || e->taken || e->block_size < tp__entry_bytes(plan)) e = new_block(turn, plan);
+  if (e) tp__entry_set_block(e, turn);
+  return e;
+}
+
+/* Nobody lives here any more. */
+static void leave_block(tp__entry *e) {
+  tp__turn *turn = e->turn;
+  if (e->arena.chunks) {
+    tp__arena_fini(&e->arena);
+    e->arena.end = (char *)e + e->block_size;
   }
-  return tp__block_take(&turn->runtime->blocks, need, ret_size);
+  if (e == turn->seat) e->taken = false;
+  else tp__block_give(&turn->runtime->blocks, e, e->block_size);
 }
 
 bool tp__fields_copy(tp__arena *arena, const tp_field *fields, uint32_t count, tp_field **ret_copy) {
@@ -54,10 +75,8 @@ static bool take_payload(tp__entry *e, const tp__entry_spec *spec) {
 }
 
 tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **ret_entry) {
-  size_t block_size;
-  tp__entry *e = take_block(turn, tp__entry_bytes(spec->plan), &block_size);
+  tp__entry *e = tp__entry_take_block(turn, spec->plan);
   if (!e) return TP_ERR_NO_MEMORY;
-  tp__entry_set_block(e, turn, block_size);
   e->on_end = spec->on_end;
   e->on_run = spec->on_run;
   e->watched = spec->on_run != NULL;
@@ -65,13 +84,12 @@ tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **
   e->sheltered = spec->sheltered;
   e->detached_run = spec->detached_run;
   tp__entry_set_plan(e, spec->plan);
-  tp__entry_set_times(e, spec->budget_ns, spec->sheltered);
+  tp__entry_set_birth(e, spec->budget_ns, spec->sheltered);
   if (!take_payload(e, spec)) {
-    tp__arena_fini(&e->arena);
-    tp__block_give(&turn->runtime->blocks, e, block_size);
+    leave_block(e);
     return TP_ERR_NO_MEMORY;
   }
-  tp__entry_enlist(e);
+  tp__entry_lay_out(e);
   *ret_entry = e;
   return TP_OK;
 }
@@ -89,7 +107,7 @@ tp__run *tp__run_make(tp__entry *e, uint32_t index) {
 /* ---- what is ready ---- */
 
 static void make_ready(tp__entry *e, uint32_t index) {
-  if (!e->plan->quick[index].leaves) e->ready[e->ready_count++] = (uint16_t)index;
+  if (!e->plan->quick[index].leaves) tp__ready_push(e->ready, e->ready_count++, (uint16_t)index);
   else e->ready[e->plan->node_count - ++e->leaving_count] = (uint16_t)index;
 }
 
@@ -570,21 +588,12 @@ void tp__entry_unref(tp__entry *e) {
 }
 
 void tp__entry_release(tp__entry *e) {
-  tp__turn *turn = e->turn;
   assert(e->ended);
-  tp__list_remove(&e->link);
-  if (e->holds_turn) {
-    tp__entry_unref(e);
+  if (e->link.next != &e->link) tp__list_remove(&e->link);
+  if (!e->holds_turn) {
+    leave_block(e);
     return;
   }
-  /* Nobody else has ever seen it: keep its block for the next entry. */
-  bool clean = e->odd == 0 && !e->arena.chunks;
-  if (!clean) tp__arena_fini(&e->arena);
-  if (turn->spare) {
-    tp__block_give(&turn->runtime->blocks, e, e->block_size);
-    return;
-  }
-  turn->spare = e;
-  turn->spare_size = e->block_size;
-  turn->spare_clean = clean;
+  if (e == e->turn->seat) e->turn->seat = NULL; /* others may still see it */
+  tp__entry_unref(e);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * entry: one run of one phase in one turn. It owns one block: what is left to wait for (a counter per node), the stack
- * of ready nodes, a row for every node, an arena. engine.c is its machine; quick.c the loop in it that runs quick
+ * entry: one run of one phase in one turn. It owns one block: what is left to wait for (a counter per node), the
+ * ready nodes, a row for every node, an arena. engine.c is its machine; quick.c the loop in it that runs quick
  * nodes; node_attempt.c what it does with nodes that leave the owner's thread; call.c what a handler sees of it.
  *
  * A node's row is written as it goes into the record, in four words, when the node settles. Only what does not end in
@@ -95,6 +95,7 @@ struct tp__entry {
   /* owner only; of settled runs attempts may read */
   bool running;     /* inside the machine: settles only push */
   bool ended;
+  bool taken;       /* of a seat: an entry is in it, open or with its result */
   bool is_call_set; /* call is as an untouched quick call wants it */
   union {
     struct {
@@ -112,13 +113,13 @@ struct tp__entry {
   uint8_t verdict;  /* the strictest so far */
   uint32_t decider; /* who denied, asked or failed; UINT32_MAX: nobody */
   uint32_t unsettled;
-  uint32_t ready_count;   /* quick nodes, at the front of `ready` */
+  uint32_t ready_count;   /* quick nodes, at the front of `ready`: a heap (ready.h) */
   uint32_t leaving_count; /* nodes that leave this thread, at its back: these go first */
   uint32_t field_count;
   const tp_field *fields; /* the payload as the chain has it */
   int64_t begin_ns, end_ns, now_ns, ended_ns;
   int64_t easy_ns; /* up to here no node's deadline but its own limit has passed, and a row can say when it was */
-  tp__link link;   /* in turn->entries */
+  tp__link link;   /* in turn->entries, once it was laid out */
   tp__share *share; /* nodes that other threads call; NULL: none ever */
   tp__arena arena;
   tp_call call;    /* not set up at birth */
@@ -168,7 +169,7 @@ static inline const tp__run *tp__entry_more(const tp__entry *entry, uint32_t ind
 
 /** Owner: the node's run, made when it has none. */
 tp__run *tp__run_make(tp__entry *entry, uint32_t index);
-/** quick.c: calls quick nodes from the ready stack one after the other, until it is empty or a node must be looked at
+/** quick.c: calls quick nodes that are ready one after the other, until none is or a node must be looked at
  *  closer. @return false with *ret_index: look at this one. */
 bool tp__quick_run(tp__entry *entry, uint32_t *ret_index);
 /** When a node must end in an entry that ends at end_ns: less the longest required path behind it, if it is not

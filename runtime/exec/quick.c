@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loop of quick nodes: what most phases spend their time in. It reads half a cache line of a node, calls it, looks
- * at the clock once, writes four words, and counts down what waits for it. Whatever is not ordinary goes to engine.c:
- * a node that needs a look before it is called, by stopping; an answer that needs one, by tp__entry_called(). */
+ * The loops of quick nodes: what most phases spend their time in. A loop reads half a cache line of a node, calls it,
+ * looks at the clock once and writes four words. Whatever is not ordinary goes to engine.c: a node that needs a look
+ * before it is called, by stopping; an answer that needs one, by tp__entry_called(). */
 #include "runtime/exec/quick_loop.h"
 
 void tp__quick_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t index) {
@@ -15,6 +15,8 @@ void tp__quick_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t 
   call->touched = call->sealed = false;
   call->attempt = NULL;
 }
+
+/* ---- some nodes of an entry: those that are ready ---- */
 
 bool tp__quick_run(tp__entry *e, uint32_t *ret_index) {
   tp__loop l = tp__loop_of(e);
@@ -29,40 +31,94 @@ bool tp__quick_run(tp__entry *e, uint32_t *ret_index) {
   return true;
 }
 
-/* ---- an entry that is nothing but quick nodes ---- */
+/* ---- an entry that is nothing but plain nodes ----
+ *
+ * Its nodes are called in plan order, in which each comes after all that it waits for. As long as every answer is
+ * ordinary nobody needs to know who waits for whom; it is made out when one is not, for the machine to go on from. */
 
-static tp__entry *begin_clean(tp__turn *turn, const tp__plan *plan, const tp_field *fields, uint32_t field_count) {
-  if (!turn->spare_clean || turn->spare_size < tp__entry_bytes(plan)) return NULL;
-  if (!plan->all_plain || turn->is_cancelled || tp__share_cares(plan)) return NULL;
-  tp__entry *e = turn->spare;
-  turn->spare = NULL;
-  turn->spare_clean = false;
-  tp__entry_set_plan(e, plan);
+/* What is lent to the entry and to its call. Where the last one was lent the same, there is nothing to do. */
+static inline void set_lent(tp__entry *e, const tp_field *fields, uint32_t field_count) {
+  if (e->is_call_set && e->call.fields == fields && e->call.field_count == field_count) return;
   tp__entry_set_payload(e, fields, field_count);
   e->payload_borrowed = true;
-  tp__entry_set_times(e, 0, false);
-  tp__entry_enlist(e);
+  tp__quick_call_set(e, &e->call, &e->arena, 0);
+  e->is_call_set = true;
+}
+
+static inline tp__entry *begin_plain(tp__turn *turn, const tp__plan *plan, const tp_field *fields,
+                                     uint32_t field_count) {
+  tp__entry *e = turn->seat;
+  if (!plan->all_plain || turn->is_cancelled || tp__share_cares(plan)) return NULL;
+  if (!e || e->taken || e->odd || e->block_size < tp__entry_bytes(plan)) e = tp__entry_take_block(turn, plan);
+  if (!e) return NULL;
+  e->taken = true;
+  tp__entry_set_plan(e, plan);
+  tp__entry_set_birth(e, 0, false);
+  set_lent(e, fields, field_count);
   return e;
+}
+
+/* Who waits for whom when all nodes before `from` have settled. */
+static __attribute__((noinline, cold)) void lay_out_from(tp__entry *e, uint32_t from) {
+  const tp__plan *plan = e->plan;
+  tp__entry_lay_out(e);
+  for (uint32_t i = 0; i < from; i++) {
+    const uint32_t *edge = &plan->edges[plan->quick[i].first_edge];
+    for (const uint32_t *end = edge + plan->quick[i].edge_count; edge < end; edge++) e->counters[*edge >> 1]--;
+  }
+  e->unsettled = plan->node_count - from;
+  e->ready_count = 0;
+  for (uint32_t i = from; i < plan->node_count; i++)
+    if (e->counters[i] == 0) e->ready[e->ready_count++] = (uint16_t)i;
+}
+
+/* The node was called and has something to say, or took too long. */
+static __attribute__((noinline, cold)) void leave_plan_order(tp__entry *e, uint32_t index, const tp_outcome *outcome,
+                                                             int64_t ended_ns) {
+  lay_out_from(e, index);
+  tp__ready_pop(e->ready, e->ready_count--); /* it is the first */
+  e->is_call_set = false;
+  e->now_ns = ended_ns;
+  e->running = true;
+  tp__entry_called(e, index, &e->call, outcome, ended_ns);
+  e->running = false;
+}
+
+/* @return whether all nodes have settled; else one is to be looked at closer, or was. */
+static inline bool run_in_plan_order(tp__entry *e) {
+  const tp__plan *plan = e->plan;
+  const tp_runtime *runtime = e->turn->runtime;
+  const tp__quick_node *node = plan->quick;
+  int64_t now_ns = e->now_ns;
+  bool in_time = now_ns < e->easy_ns;
+  for (uint32_t index = 0; index < plan->node_count; index++, node++) {
+    if (!in_time || tp__a32_load_relaxed(&runtime->kills)) {
+      lay_out_from(e, index);
+      e->now_ns = now_ns;
+      return false;
+    }
+    e->call.index = index;
+    e->call.started_ns = now_ns;
+    tp_outcome outcome = node->run(node->self, &e->call);
+    int64_t ended_ns = tp__stamp(runtime, now_ns);
+    if (outcome.kind != TP_OUTCOME_DONE || e->call.touched ||
+        !tp__quick_put_row(e, node, index, now_ns, ended_ns, false)) {
+      leave_plan_order(e, index, &outcome, ended_ns);
+      return false;
+    }
+    now_ns = ended_ns;
+  }
+  e->ended_ns = now_ns;
+  return true;
 }
 
 tp__entry *tp__quick_entry(tp__turn *turn, const tp__plan *plan, const tp_field *fields, uint32_t field_count,
                            bool *ret_quiet) {
-  tp__entry *e = begin_clean(turn, plan, fields, field_count);
+  tp__entry *e = begin_plain(turn, plan, fields, field_count);
   if (!e) return NULL;
-  tp__loop l = tp__loop_of(e);
-  tp__quick_call_set(e, &e->call, &e->arena, 0);
-  e->running = true;
-  bool ordinary = true;
-  while (ordinary && l.ready_count > 0 && tp__loop_may_call(&l)) {
-    uint32_t index = l.ready[--l.ready_count];
-    ordinary = tp__loop_call(&l, &l.nodes[index], index, false);
-  }
-  e->running = false;
-  *ret_quiet = ordinary && l.ready_count == 0;
-  if (ordinary) tp__loop_leave(&l);
+  *ret_quiet = run_in_plan_order(e);
   if (*ret_quiet) {
     e->ended = true;
-    e->ended_ns = e->now_ns;
     tp__entry_record_quiet(e);
   }
   return e;

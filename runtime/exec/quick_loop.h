@@ -5,6 +5,7 @@
 #define TP__QUICK_LOOP_H
 
 #include "runtime/exec/begin.h"
+#include "runtime/exec/ready.h"
 #include "runtime/exec/share.h"
 
 /** What a loop keeps in registers of its entry. */
@@ -42,25 +43,33 @@ static inline void tp__loop_count_down(tp__loop *l, const tp__quick_node *node) 
   for (; edge < end; edge++) {
     uint32_t target = *edge >> 1;
     if (--l->counters[target] != 0) continue;
-    if (l->plan->all_plain || !l->nodes[target].leaves) l->ready[l->ready_count++] = (uint16_t)target;
+    if (l->plan->all_plain || !l->nodes[target].leaves) tp__ready_push(l->ready, l->ready_count++, (uint16_t)target);
     else l->ready[l->plan->node_count - ++l->leaving_count] = (uint16_t)target;
   }
 }
 
-/** A node was called and had nothing to say. @return whether that was in time; else nothing was done.
+/** A node was called and had nothing to say. @return whether that was in time, and its row written; else nothing was
+ *  done.
  *  @param measured  what nodes of the plan cost is of interest: see share.h. */
-static inline bool tp__loop_settle(tp__loop *l, const tp__quick_node *node, uint32_t index, int64_t started_ns,
-                                   int64_t ended_ns, bool measured) {
-  tp__entry *e = l->e;
+static inline bool tp__quick_put_row(tp__entry *e, const tp__quick_node *node, uint32_t index, int64_t started_ns,
+                                     int64_t ended_ns, bool measured) {
+  const tp__plan *plan = e->plan;
   int64_t took_ns = ended_ns - started_ns;
   if (ended_ns >= e->easy_ns) return false;
-  if (took_ns > l->plan->cheap_ns_max) {
-    if (took_ns > l->plan->limit_ns_min) return false;
-    if (!measured && l->runtime->helpers_max > 0) tp__share_watch(l->plan);
+  if (took_ns > plan->cheap_ns_max) {
+    if (took_ns > plan->limit_ns_min) return false;
+    if (!measured && e->turn->runtime->helpers_max > 0) tp__share_watch(plan);
   }
-  if (measured) tp__share_note(l->plan, index, took_ns);
+  if (measured) tp__share_note(plan, index, took_ns);
   tp__row_put(&e->rows[index], node->run_name, (uint32_t)(started_ns - e->begin_ns), (uint32_t)took_ns, node->how);
-  e->unsettled--;
+  return true;
+}
+
+/** The same, and what waited for the node is counted down. */
+static inline bool tp__loop_settle(tp__loop *l, const tp__quick_node *node, uint32_t index, int64_t started_ns,
+                                   int64_t ended_ns, bool measured) {
+  if (!tp__quick_put_row(l->e, node, index, started_ns, ended_ns, measured)) return false;
+  l->e->unsettled--;
   tp__loop_count_down(l, node);
   return true;
 }
@@ -90,7 +99,7 @@ static inline bool tp__loop_may_call(const tp__loop *l) {
 /** The next ready node. @return false: it must be looked at closer, and the entry was left. */
 static inline bool tp__loop_next(tp__loop *l, uint32_t *ret_index) {
   tp__entry *e = l->e;
-  uint32_t index = *ret_index = l->ready[--l->ready_count];
+  uint32_t index = *ret_index = tp__ready_pop(l->ready, l->ready_count--);
   if (l->nodes[index].plain && !e->marks[index] && e->fate == TP__FATE_OPEN && !e->watched && tp__loop_may_call(l))
     return true;
   tp__loop_leave(l);

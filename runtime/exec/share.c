@@ -226,8 +226,8 @@ static bool offer_one(tp__loop *l, tp__share *share) {
   uint32_t most = how_many(l, share);
   if (!p) return false;
   p->count = 0;
-  while (p->count < most && l->ready_count > 1 && may_give(l, l->ready[l->ready_count - 1]))
-    p->indexes[p->count++] = l->ready[--l->ready_count];
+  while (p->count < most && l->ready_count > 1 && may_give(l, l->ready[0]))
+    p->indexes[p->count++] = tp__ready_pop(l->ready, l->ready_count--);
   if (p->count == 0) return false;
   tp__quick_call_set(e, &p->call, &p->arena, 0);
   p->end_ns = e->end_ns;
@@ -246,7 +246,7 @@ static void offer(tp__loop *l, tp__share *share) {
 /* ---- the owner: taking ---- */
 
 static void put_back(tp__loop *l, const parcel *p, uint32_t from) {
-  for (uint32_t i = from; i < p->count; i++) l->ready[l->ready_count++] = p->indexes[i];
+  for (uint32_t i = from; i < p->count; i++) tp__ready_push(l->ready, l->ready_count++, p->indexes[i]);
 }
 
 /* A node that had nothing to say, but not in time. What the call holds may be another node's of the same parcel. */

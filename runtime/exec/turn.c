@@ -88,9 +88,7 @@ void tp__turn_clear(tp__turn *turn, tp_runtime *runtime) {
   turn->last_entry_id = turn->last_of_lot = 0;
   tp__list_init(&turn->entries);
   turn->records = (tp__record_batch){0};
-  turn->spare = NULL;
-  turn->spare_size = 0;
-  turn->spare_clean = false;
+  turn->seat = NULL;
   tp__list_init(&turn->runtime_link);
   clear_ids(turn, runtime);
 }
@@ -183,10 +181,8 @@ static void ended(tp__strand *strand) {
   tp__turn_flush_records(turn);
   if (turn->records.memory) tp__block_give(&turn->runtime->blocks, turn->records.memory, turn->records.capacity);
   turn->records = (tp__record_batch){0};
-  if (turn->spare) tp__block_give(&turn->runtime->blocks, turn->spare, turn->spare_size);
-  turn->spare = NULL;
-  turn->spare_size = 0;
-  turn->spare_clean = false;
+  if (turn->seat) tp__block_give(&turn->runtime->blocks, turn->seat, turn->seat->block_size);
+  turn->seat = NULL;
   tp_runtime *runtime = turn->runtime;
   if (turn->berthed) tp__berth_close(turn);
   else delist(turn);

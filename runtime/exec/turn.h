@@ -52,19 +52,17 @@ struct tp__turn {
   bool is_named;      /* the owner makes the id of a turn that has none when it begins to run it */
   /* owner only; what entries read of it is written before they begin */
   bool is_cancelled;
-  bool spare_clean;   /* it was a quiet entry's (begin.h) */
   tp__record_batch records; /* packed, not yet handed over */
-  void *spare;              /* an entry's block kept for the next entry */
-  size_t spare_size;
+  struct tp__entry *seat;   /* the block that its entries live in one after the other (begin.h); NULL: none yet */
   const void *sets;   /* what was merged so far: an immutable version, the layer above knows its form */
   void (*release)(tp__turn *turn); /* frees the memory the turn is in: the last reference is gone. Any thread */
   tp__arena arena;    /* lives as long as the references do */
-  tp__link entries;   /* open ones, and those whose result is kept */
+  tp__link entries;   /* those that were laid out (begin.h): open, or their result is kept */
   uint64_t last_entry_id, last_of_lot;
   char own_id[48];    /* of a turn that was given none */
   tp_text ids[TP_ID_COUNT];
   tp_text mode;
-  char identity[240]; /* the arena's first bytes: ids seldom need more */
+  char identity[248]; /* the arena's first bytes: ids seldom need more */
 };
 _Static_assert(offsetof(tp__turn, runtime) % 64 == 0 && offsetof(tp__turn, records) == offsetof(tp__turn, runtime) + 64,
                "what a begin writes is one line");

@@ -232,7 +232,16 @@ uint32_t tp__cpu_count(void);
 /** Unpredictable bytes (getrandom); in the simulator: from the seed. */
 void tp__random(void *bytes, size_t size);
 /** Changes in a forked child: a runtime compares it with the value it started under. */
+#if !defined(TP_SIM)
+extern _Atomic uint32_t tp__forks; /* 1 and one more in each child; 0: no memory for the watch. Relaxed */
+uint32_t tp__process_number(void); /* a system call */
+static inline uint32_t tp__process_generation(void) {
+  uint32_t forks = atomic_load_explicit(&tp__forks, memory_order_relaxed);
+  return __builtin_expect(forks != 0, 1) ? forks : tp__process_number();
+}
+#else
 uint32_t tp__process_generation(void);
+#endif
 /** Memory that lives as long as the process (the slot slab), zeroed, aligned to 64; NULL when refused. */
 void *tp__os_alloc_forever(size_t size);
 

@@ -45,20 +45,17 @@ void tp__random(void *bytes, size_t size) {
   }
 }
 
-static _Atomic uint32_t forks = 1; /* relaxed: the child has one thread when it changes */
-static bool forks_are_counted;     /* never changes after the library was loaded */
+_Atomic uint32_t tp__forks;
 
-static void count_fork(void) { atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed); }
+/* The child has one thread when it changes. */
+static void count_fork(void) { atomic_fetch_add_explicit(&tp__forks, 1, memory_order_relaxed); }
 
 /* When the library is loaded, so that asking costs a load: every phase asks. */
 __attribute__((constructor)) static void watch_forks(void) {
-  forks_are_counted = pthread_atfork(NULL, NULL, count_fork) == 0;
+  if (pthread_atfork(NULL, NULL, count_fork) == 0) atomic_store_explicit(&tp__forks, 1, memory_order_relaxed);
 }
 
-uint32_t tp__process_generation(void) {
-  if (!forks_are_counted) return (uint32_t)getpid(); /* no memory for the watch: a system call each time, then */
-  return atomic_load_explicit(&forks, memory_order_relaxed);
-}
+uint32_t tp__process_number(void) { return (uint32_t)getpid(); }
 
 void *tp__os_alloc_forever(size_t size) {
   void *memory = NULL;

@@ -245,16 +245,17 @@ static void condense(tp__plan *plan, const tp__registry *registry) {
   plan->cheap_ns_max = plan->limit_ns_min < TP__DEAR_NS ? plan->limit_ns_min : TP__DEAR_NS;
 }
 
-/* The last root is called first, as a stack has it. */
+/* The first root goes first, from either end. */
 static void set_start(tp__plan *plan) {
   uint16_t *ready = plan->start, *counters = ready + plan->node_count;
   memset(plan->start, 0, plan->start_bytes);
   memcpy(counters, plan->indegree, plan->node_count * sizeof *counters);
-  for (uint32_t i = plan->root_count; i-- > 0;) {
-    uint16_t root = (uint16_t)plan->roots[i];
-    if (plan->quick[root].leaves) ready[plan->node_count - ++plan->leaving_count] = root;
-    else ready[plan->ready_count++] = root;
-  }
+  plan->no_marks = (uint8_t *)(counters + plan->node_count);
+  for (uint32_t i = 0; i < plan->root_count; i++)
+    if (!plan->quick[plan->roots[i]].leaves) ready[plan->ready_count++] = (uint16_t)plan->roots[i];
+  for (uint32_t i = plan->root_count; i-- > 0;)
+    if (plan->quick[plan->roots[i]].leaves)
+      ready[plan->node_count - ++plan->leaving_count] = (uint16_t)plan->roots[i];
 }
 
 static tp__plan *plan_new(const tp__draft *draft, const uint32_t *order, uint32_t edge_count, tp__arena *arena) {

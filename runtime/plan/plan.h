@@ -157,12 +157,13 @@ typedef struct tp__plan {
   uint32_t *edges;
   uint32_t *deps;             /* node indexes of direct after/requires targets, by rising index */
   uint16_t *indegree;         /* per node: edges into it */
-  /** What an entry starts from, copied in one piece: a stack of ready nodes, node_count uint16_t (quick roots from its
-   *  front, those that leave the owner's thread from its back); a counter for each node, its indegree; a zero byte for
-   *  each node. Padded to 8 bytes. */
+  /** What an entry starts from, copied in one piece: the ready nodes, node_count uint16_t (quick roots from the front,
+   *  rising, as a heap; those that leave the owner's thread from the back, as a stack); a counter for each node, its
+   *  indegree; a zero byte for each node. Padded to 8 bytes. */
   void *start;
+  uint8_t *no_marks;          /* the zero bytes in it, as marks that nobody writes */
   uint32_t start_bytes;
-  uint32_t ready_count, leaving_count; /* of the stack */
+  uint32_t ready_count, leaving_count; /* of these */
   uint32_t *roots;            /* nodes without incoming edge, rising */
   int64_t worst_ns;           /* longest path of limits, attempts and back-off included; detached nodes count nothing */
   int64_t required_ns;        /* the same, where only required nodes count */

@@ -8,6 +8,7 @@
 
 #define QUICK_NS (INT64_C(10) * TP__NS_PER_MS)
 #define BUDGET_CAP_NS (INT64_C(30000) * TP__NS_PER_MS)
+#define BUDGET_MAX_NS (TP__NEVER / 4)
 
 static int64_t sum(int64_t a, int64_t b) { return a > TP__NEVER - b ? TP__NEVER : a + b; }
 
@@ -85,6 +86,7 @@ static void mark_critical(tp__plan *plan, const int64_t *behind) {
   }
 }
 
+/* Far from TP__NEVER, so that an entry adds it to the time without looking. */
 static int64_t budget_of(const tp__plan *plan) {
   if (plan->host_budget_ns > 0) return plan->host_budget_ns;
   if (plan->detached_count == plan->node_count) {
@@ -92,7 +94,8 @@ static int64_t budget_of(const tp__plan *plan) {
     return (int64_t)limit_ms * TP__NS_PER_MS;
   }
   int64_t budget = plan->worst_ns < BUDGET_CAP_NS ? plan->worst_ns : BUDGET_CAP_NS;
-  return budget > plan->required_ns ? budget : plan->required_ns;
+  if (budget < plan->required_ns) budget = plan->required_ns;
+  return budget < BUDGET_MAX_NS ? budget : BUDGET_MAX_NS;
 }
 
 tp_status tp__plan_times(tp__plan *plan, tp__arena *scratch) {
