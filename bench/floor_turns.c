@@ -113,7 +113,9 @@ static void *work(void *arg) {
 
 static void hand_over(worker *w, turn *list) {
   (void)atomic_exchange_explicit(&w->inbox, list, memory_order_seq_cst); /* pairs with drain() */
-  if (atomic_load_explicit(&w->asleep, memory_order_seq_cst)) bench_futex_wake(&w->asleep);
+  if (!atomic_load_explicit(&w->asleep, memory_order_seq_cst)) return;
+  atomic_store_explicit(&w->asleep, 0, memory_order_seq_cst); /* whoever is about to sleep does not, then */
+  bench_futex_wake(&w->asleep);
 }
 
 /* ---- the host ---- */

@@ -17,7 +17,8 @@
 enum {
   BATCH_NS = 200000, /* a batch takes so long, so that neither reading the clock nor cold caches count */
   TIMES_MAX = 10000,
-  LEAD_IN_NS = 500000, /* what takes longer warms its caches by itself */
+  LEAD_IN_NS = 3000000, /* what takes longer warms its caches, and wakes its threads, by itself */
+  LEAD_IN_RUNS = 4,     /* of what takes longer than a batch */
   WARM_UP_MIN = 3,
   BLOCKS = 20,
   REPETITIONS_MIN = 20
@@ -242,7 +243,8 @@ typedef struct lane { /* one contestant under way */
 } lane;
 
 /* Whoever slept while others came to rest finds a processor that others have used meanwhile: it warms up for a whole
-   batch. Else what ran before has had the caches, and an eighth will do. */
+   batch, or some where one run is more than that and uses many megabytes. Else what ran before has had the caches, and
+   an eighth will do. */
 static void before(const bench_settings *settings, lane *l, bool after_threads) {
   if (settings->pause_us) {
     int64_t until = bench_now_ns() + (int64_t)settings->pause_us * 1000;
@@ -250,8 +252,9 @@ static void before(const bench_settings *settings, lane *l, bool after_threads) 
     return;
   }
   if (after_threads && !bench_settle()) l->restless++;
-  if (l->took_ns < LEAD_IN_NS)
-    (void)l->contestant->run(l->contestant->ctx, after_threads ? l->times : l->times / 8 + 1);
+  if (l->took_ns >= LEAD_IN_NS) return;
+  uint32_t times = l->times > 1 ? l->times : LEAD_IN_RUNS;
+  (void)l->contestant->run(l->contestant->ctx, after_threads ? times : times / 8 + 1);
 }
 
 static void repeat(const bench_settings *settings, lane *l, uint32_t repetition, bool after_threads) {

@@ -38,7 +38,8 @@ static void begin_turn(line *l);
 /* The end of one phase is where the next one begins; of the last, the turn ends. */
 static void phase_ended(void *ctx, const tp_phase_result *result) {
   line *l = ctx;
-  (void)result;
+  tp_phase_result ended = *result;
+  tp_phase_release(l->turn, &ended);
   if (++l->phase < l->of->phase_count) {
     bench_must(tp_phase_submit(l->turn, TP_PHASE_HOST + l->phase, NULL, phase_ended, l, NULL), NULL);
     return;

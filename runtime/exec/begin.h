@@ -6,8 +6,8 @@
  * one entry to the next is set. In a header because a phase of one quick node costs little more.
  *
  * What says who waits for whom (the ready nodes, the counters) is laid out when somebody needs it, and in an entry
- * whose nodes are called in plan order (quick.c) nobody may ever do. Such an entry is not in the turn's list either:
- * while it runs nobody could look for it, and when it has ended there is nothing to cancel. */
+ * whose nodes are called in plan order (quick.c) nobody may ever do. Such an entry in the seat is not in the turn's
+ * list either: while it runs nobody could look for it, and when it has ended there is nothing to cancel. */
 #ifndef TP__BEGIN_H
 #define TP__BEGIN_H
 

@@ -118,6 +118,7 @@ tp__entry *tp__quick_entry(tp__turn *turn, const tp__plan *plan, const tp_field 
   if (!e) return NULL;
   *ret_quiet = run_in_plan_order(e);
   if (*ret_quiet) {
+    if (e != turn->seat) tp__list_push(&turn->entries, &e->link); /* its result is found at the turn's end */
     e->ended = true;
     tp__entry_record_quiet(e);
   }

@@ -795,6 +795,25 @@ static void steady_phase_takes_no_memory(void **state) {
   }
 }
 
+static void results_that_nobody_releases_go_with_their_turn(void **state) {
+  (void)state;
+  enum { WARM = 200, STEADY = 1000, KEPT = 5 };
+  tp_runtime_options options = {.struct_size = sizeof options, .allocator = counted, .timestamps = TP_TIMESTAMPS_OFF};
+  scene s = {.runtime = open_alone(&options)};
+  part parts[NODES];
+  for (uint32_t i = 0; i < NODES; i++) parts[i] = (part){&s, i};
+  register_nodes(&(setting){.phase = GATHER, .shape = FANNED}, s.runtime, parts);
+  for (int i = 0; i < WARM + STEADY; i++) {
+    if (i == WARM) takes = 0;
+    s.turn = begin_bare(s.runtime, 0);
+    for (int n = 0; n < KEPT; n++) (void)run_bare(s.turn, GATHER);
+    if (i < WARM + STEADY - 1) tp_turn_end(s.turn);
+  }
+  if (takes > STEADY / 10) fail_msg("%ld calls of the allocator in %d turns", takes, STEADY); /* the store has some */
+  close_scene(&s);
+  assert_int_equal(blocks_open, 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(coarse_time_stamps_of_a_young_process_lie_neither_ahead_nor_back),
@@ -816,6 +835,7 @@ int main(void) {
       cmocka_unit_test(payload_that_was_borrowed_is_copied_into_a_result_that_shows_it),
       cmocka_unit_test(handler_that_runs_a_phase_itself_is_refused_and_does_no_harm),
       cmocka_unit_test(steady_phase_takes_no_memory),
+      cmocka_unit_test(results_that_nobody_releases_go_with_their_turn),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
