@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 #if defined(__x86_64__)
@@ -127,6 +128,12 @@ void bench_bind(uint32_t which) {
   if (pthread_getaffinity_np(pthread_self(), sizeof allowed, &allowed) != 0) return;
   for (int i = 0; i < CPU_SETSIZE; i++)
     if (CPU_ISSET(i, &allowed) && which-- == 0) bind_to(i);
+}
+
+void bench_unbind(void) {
+  cpu_set_t all;
+  memset(&all, 0xff, sizeof all);
+  (void)pthread_setaffinity_np(pthread_self(), sizeof all, &all);
 }
 
 static void *play(void *arg) {

@@ -70,6 +70,8 @@ bench_distance bench_distance_of(double round_trip_ns);
 
 /** Binds the calling thread to one of the processors that it may use, counted from 0; if it has so many. */
 void bench_bind(uint32_t which);
+/** Lets the calling thread go wherever the process may. */
+void bench_unbind(void);
 
 /* ---- work that takes time ---- */
 
