@@ -54,14 +54,14 @@ static inline void tp__entry_set_plan(tp__entry *e, const tp__plan *plan) {
 static inline void tp__entry_lay_out(tp__entry *e) {
   const tp__plan *plan = e->plan;
   uint32_t n = plan->node_count;
-  e->ready = (uint16_t *)(e->rows + n);
-  e->counters = e->ready + n;
-  e->marks = (uint8_t *)(e->counters + n);
+  e->ready = (tp__ready){.bits = (uint64_t *)(void *)(e->rows + n), .count = plan->ready_count};
+  e->counters = (uint16_t *)(e->ready.bits + tp__ready_words(n));
+  e->leaving = e->counters + n;
+  e->marks = (uint8_t *)(e->leaving + n);
   e->runs = (tp__run *)((char *)e + tp__entry_runs_offset(plan));
   e->unsettled = n;
-  e->ready_count = plan->ready_count;
   e->leaving_count = plan->leaving_count;
-  memcpy(e->ready, plan->start, plan->start_bytes);
+  memcpy(e->ready.bits, plan->start, plan->start_bytes);
   e->ended = false;
   tp__list_push(&e->turn->entries, &e->link);
 }

@@ -12,7 +12,7 @@ typedef struct detached {
   tp__quick_node quick; /* as the node's: it leaves this thread */
   uint32_t root;
   uint16_t indegree;
-  uint64_t start; /* node 0 is ready, waits for nothing, has no mark: all zero */
+  uint64_t start[2]; /* node 0 leaves, waits for nothing, has no mark: all zero */
   tp__detached_end_fn on_end;
   void *ctx;
   bool starting; /* on_end would come before the start returned: it is told by the reason instead */
@@ -68,7 +68,7 @@ static void make_plan(detached *d, const tp__detached_spec *spec) {
   d->plan.nodes = &d->node;
   d->quick = (tp__quick_node){.run_name = spec->node->sub->run_name, .leaves = true};
   d->plan.quick = &d->quick;
-  d->plan.start = &d->start;
+  d->plan.start = d->start;
   d->plan.start_bytes = sizeof d->start;
   d->plan.ready_count = 0;
   d->plan.leaving_count = 1;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The machine of an entry. Nothing here takes a lock or an atomic for a phase whose handlers are all quick: the owner
- * takes ready nodes from a private heap, the first in plan order first. */
+ * takes ready nodes from a set of its own, the first in plan order first. */
 #include "runtime/exec/begin.h"
-#include "runtime/exec/ready.h"
 #include "runtime/exec/share.h"
 
 struct tp__retry {
@@ -107,14 +106,14 @@ tp__run *tp__run_make(tp__entry *e, uint32_t index) {
 /* ---- what is ready ---- */
 
 static void make_ready(tp__entry *e, uint32_t index) {
-  if (!e->plan->quick[index].leaves) tp__ready_push(e->ready, e->ready_count++, (uint16_t)index);
-  else e->ready[e->plan->node_count - ++e->leaving_count] = (uint16_t)index;
+  if (e->plan->quick[index].leaves) e->leaving[e->leaving_count++] = (uint16_t)index;
+  else tp__ready_push(&e->ready, index);
 }
 
 /* Nodes that leave this thread go first, so that they run while the quick ones run here. */
 static bool next_leaving(tp__entry *e, uint32_t *ret_index) {
   if (e->leaving_count == 0) return false;
-  *ret_index = e->ready[e->plan->node_count - e->leaving_count--];
+  *ret_index = e->leaving[--e->leaving_count];
   return true;
 }
 
@@ -509,7 +508,7 @@ static void end(tp__entry *e) {
 
 static void run_ready(tp__entry *e) {
   uint32_t index;
-  while (e->leaving_count + e->ready_count > 0) {
+  while (e->leaving_count + e->ready.count > 0) {
     bool all_run =
         !next_leaving(e, &index) && (tp__share_pays(e) ? tp__share_run(e, &index) : tp__quick_run(e, &index));
     if (!all_run) step(e, index);

@@ -15,6 +15,7 @@
 
 #include "runtime/exec/attempt.h"
 #include "runtime/exec/decide.h"
+#include "runtime/exec/ready.h"
 #include "runtime/exec/turn.h"
 #include "runtime/store/record_pack.h"
 
@@ -85,8 +86,8 @@ struct tp__entry {
   tp__entry_fn on_end;
   void (*on_run)(tp__entry *entry, uint32_t index); /* a run settled; may be NULL */
   void *ctx;
-  tp__narrow_row *rows; /* behind this struct; then follow ready, counters, marks, runs, and the arena's first bytes */
-  uint16_t *ready;
+  tp__narrow_row *rows; /* behind this struct; then follow ready's bits, counters, leaving, marks, runs */
+  uint16_t *leaving; /* a stack of ready nodes that leave this thread: these go first */
   uint16_t *counters;
   uint8_t *marks; /* TP__MARK_* */
   tp__run *runs;  /* each is set up when its node's mark says so, not before */
@@ -113,8 +114,8 @@ struct tp__entry {
   uint8_t verdict;  /* the strictest so far */
   uint32_t decider; /* who denied, asked or failed; UINT32_MAX: nobody */
   uint32_t unsettled;
-  uint32_t ready_count;   /* quick nodes, at the front of `ready`: a heap (ready.h) */
-  uint32_t leaving_count; /* nodes that leave this thread, at its back: these go first */
+  uint32_t leaving_count;
+  tp__ready ready; /* the quick ones */
   uint32_t field_count;
   const tp_field *fields; /* the payload as the chain has it */
   int64_t begin_ns, end_ns, now_ns, ended_ns;

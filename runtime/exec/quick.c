@@ -20,8 +20,8 @@ void tp__quick_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t 
 
 bool tp__quick_run(tp__entry *e, uint32_t *ret_index) {
   tp__loop l = tp__loop_of(e);
-  bool measured = tp__share_measures(e);
-  while (l.ready_count > 0 && l.leaving_count == 0) {
+  bool measured = tp__share_measures(e->plan);
+  while (l.ready.count > 0 && l.leaving_count == 0) {
     if (!tp__loop_next(&l, ret_index)) return false;
     if (!e->is_call_set) tp__quick_call_set(e, &e->call, &e->arena, *ret_index);
     e->is_call_set = true;
@@ -48,7 +48,7 @@ static inline void set_lent(tp__entry *e, const tp_field *fields, uint32_t field
 static inline tp__entry *begin_plain(tp__turn *turn, const tp__plan *plan, const tp_field *fields,
                                      uint32_t field_count) {
   tp__entry *e = turn->seat;
-  if (!plan->all_plain || turn->is_cancelled || tp__share_cares(plan)) return NULL;
+  if (!plan->all_plain || turn->is_cancelled || tp__share_has_dear(plan)) return NULL;
   if (!e || e->taken || e->odd || e->block_size < tp__entry_bytes(plan)) e = tp__entry_take_block(turn, plan);
   if (!e) return NULL;
   e->taken = true;
@@ -67,16 +67,17 @@ static __attribute__((noinline, cold)) void lay_out_from(tp__entry *e, uint32_t 
     for (const uint32_t *end = edge + plan->quick[i].edge_count; edge < end; edge++) e->counters[*edge >> 1]--;
   }
   e->unsettled = plan->node_count - from;
-  e->ready_count = 0;
+  memset(e->ready.bits, 0, tp__ready_words(plan->node_count) * sizeof *e->ready.bits);
+  e->ready.count = 0;
   for (uint32_t i = from; i < plan->node_count; i++)
-    if (e->counters[i] == 0) e->ready[e->ready_count++] = (uint16_t)i;
+    if (e->counters[i] == 0) tp__ready_push(&e->ready, i);
 }
 
 /* The node was called and has something to say, or took too long. */
 static __attribute__((noinline, cold)) void leave_plan_order(tp__entry *e, uint32_t index, const tp_outcome *outcome,
                                                              int64_t ended_ns) {
   lay_out_from(e, index);
-  tp__ready_pop(e->ready, e->ready_count--); /* it is the first */
+  (void)tp__ready_pop(&e->ready); /* it is the first */
   e->is_call_set = false;
   e->now_ns = ended_ns;
   e->running = true;
@@ -90,7 +91,7 @@ static inline bool run_in_plan_order(tp__entry *e) {
   const tp_runtime *runtime = e->turn->runtime;
   const tp__quick_node *node = plan->quick;
   int64_t now_ns = e->now_ns;
-  bool in_time = now_ns < e->easy_ns;
+  bool in_time = now_ns < e->easy_ns, measured = tp__share_measures(plan);
   for (uint32_t index = 0; index < plan->node_count; index++, node++) {
     if (!in_time || tp__a32_load_relaxed(&runtime->kills)) {
       lay_out_from(e, index);
@@ -102,7 +103,7 @@ static inline bool run_in_plan_order(tp__entry *e) {
     tp_outcome outcome = node->run(node->self, &e->call);
     int64_t ended_ns = tp__stamp(runtime, now_ns);
     if (outcome.kind != TP_OUTCOME_DONE || e->call.touched ||
-        !tp__quick_put_row(e, node, index, now_ns, ended_ns, false)) {
+        !tp__quick_put_row(e, node, index, now_ns, ended_ns, measured)) {
       leave_plan_order(e, index, &outcome, ended_ns);
       return false;
     }

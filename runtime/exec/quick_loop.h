@@ -5,7 +5,6 @@
 #define TP__QUICK_LOOP_H
 
 #include "runtime/exec/begin.h"
-#include "runtime/exec/ready.h"
 #include "runtime/exec/share.h"
 
 /** What a loop keeps in registers of its entry. */
@@ -14,8 +13,9 @@ typedef struct tp__loop {
   const tp__plan *plan;
   const tp_runtime *runtime;
   const tp__quick_node *nodes;
-  uint16_t *ready, *counters;
-  uint32_t ready_count, leaving_count;
+  uint16_t *counters;
+  tp__ready ready;
+  uint32_t leaving_count;
   int64_t now_ns;
 } tp__loop;
 
@@ -26,13 +26,12 @@ static inline tp__loop tp__loop_of(tp__entry *e) {
                     .nodes = e->plan->quick,
                     .ready = e->ready,
                     .counters = e->counters,
-                    .ready_count = e->ready_count,
                     .leaving_count = e->leaving_count,
                     .now_ns = e->now_ns};
 }
 
 static inline void tp__loop_leave(const tp__loop *l) {
-  l->e->ready_count = l->ready_count;
+  l->e->ready = l->ready;
   l->e->leaving_count = l->leaving_count;
   l->e->now_ns = l->now_ns;
 }
@@ -43,8 +42,8 @@ static inline void tp__loop_count_down(tp__loop *l, const tp__quick_node *node) 
   for (; edge < end; edge++) {
     uint32_t target = *edge >> 1;
     if (--l->counters[target] != 0) continue;
-    if (l->plan->all_plain || !l->nodes[target].leaves) tp__ready_push(l->ready, l->ready_count++, (uint16_t)target);
-    else l->ready[l->plan->node_count - ++l->leaving_count] = (uint16_t)target;
+    if (l->plan->all_plain || !l->nodes[target].leaves) tp__ready_push(&l->ready, target);
+    else l->e->leaving[l->leaving_count++] = (uint16_t)target;
   }
 }
 
@@ -99,7 +98,7 @@ static inline bool tp__loop_may_call(const tp__loop *l) {
 /** The next ready node. @return false: it must be looked at closer, and the entry was left. */
 static inline bool tp__loop_next(tp__loop *l, uint32_t *ret_index) {
   tp__entry *e = l->e;
-  uint32_t index = *ret_index = tp__ready_pop(l->ready, l->ready_count--);
+  uint32_t index = *ret_index = tp__ready_pop(&l->ready);
   if (l->nodes[index].plain && !e->marks[index] && e->fate == TP__FATE_OPEN && !e->watched && tp__loop_may_call(l))
     return true;
   tp__loop_leave(l);

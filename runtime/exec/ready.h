@@ -1,33 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ready: the quick nodes of an entry that may be called now, as a binary heap of their indexes: the first in plan order
- * is taken first, whichever became ready when. (Indexes by rising number are such a heap.) */
+ * ready: the quick nodes of an entry that may be called now, a bit for each, so that the first in plan order is taken
+ * first, whichever became ready when. Edges lead to higher indexes, so what is ready moves on through the words and is
+ * looked for where the last one was. */
 #ifndef TP__READY_H
 #define TP__READY_H
 
+#include <stddef.h>
 #include <stdint.h>
 
-/** @param count  before; the heap has room for one more. */
-static inline void tp__ready_push(uint16_t *heap, uint32_t count, uint16_t index) {
-  uint32_t at = count;
-  while (at > 0 && heap[(at - 1) / 2] > index) {
-    heap[at] = heap[(at - 1) / 2];
-    at = (at - 1) / 2;
-  }
-  heap[at] = index;
+typedef struct tp__ready {
+  uint64_t *bits;
+  uint32_t low;   /* no word before this one has a bit */
+  uint32_t count; /* of bits */
+} tp__ready;
+
+static inline void tp__ready_push(tp__ready *ready, uint32_t index) {
+  uint32_t word = index / 64;
+  ready->bits[word] |= UINT64_C(1) << index % 64;
+  if (word < ready->low) ready->low = word;
+  ready->count++;
 }
 
-/** @param count  before, more than 0. @return the lowest. */
-static inline uint16_t tp__ready_pop(uint16_t *heap, uint32_t count) {
-  uint16_t first = heap[0], last = heap[--count];
-  uint32_t at = 0;
-  for (uint32_t child = 1; child < count; child = 2 * at + 1) {
-    if (child + 1 < count && heap[child + 1] < heap[child]) child++;
-    if (heap[child] >= last) break;
-    heap[at] = heap[child];
-    at = child;
-  }
-  heap[at] = last;
+/** The first one. There must be one. */
+static inline uint32_t tp__ready_first(tp__ready *ready) {
+  while (ready->bits[ready->low] == 0) ready->low++;
+  return ready->low * 64 + (uint32_t)__builtin_ctzll(ready->bits[ready->low]);
+}
+
+/** Takes it. */
+static inline uint32_t tp__ready_pop(tp__ready *ready) {
+  uint32_t first = tp__ready_first(ready);
+  ready->bits[ready->low] &= ready->bits[ready->low] - 1;
+  ready->count--;
   return first;
 }
 

@@ -59,11 +59,10 @@ void tp__share_watch(const tp__plan *plan) {
   tp__a32_store_relaxed(&plan->costs->watched, ENTRIES);
 }
 
-bool tp__share_measures(const tp__entry *e) {
-  tp__a32 *watched = &e->plan->costs->watched;
-  uint32_t left = tp__a32_load_relaxed(watched);
-  if (left > 0) tp__a32_store_relaxed(watched, left - 1); /* another thread may count the same: what of it */
-  return left > 0 || tp__a32_load_relaxed(&e->plan->costs->dear_count) > 0;
+/* Another thread may count the same: what of it. */
+void tp__share_count_watched(const tp__plan *plan) {
+  uint32_t left = tp__a32_load_relaxed(&plan->costs->watched);
+  if (left > 0) tp__a32_store_relaxed(&plan->costs->watched, left - 1);
 }
 
 /* A moving average in which no single call weighs more than a quarter of what is dear, so that it takes three long ones
@@ -81,9 +80,9 @@ void tp__share_note(const tp__plan *plan, uint32_t index, int64_t took_ns) {
 }
 
 bool tp__share_pays(const tp__entry *e) {
-  if (!tp__a32_load_relaxed(&e->plan->costs->dear_count)) return false;
+  if (!tp__share_has_dear(e->plan)) return false;
   if (e->share) return true;
-  if (e->ready_count < 2 || e->watched || e->detached_run || e->fate != TP__FATE_OPEN) return false;
+  if (e->ready.count < 2 || e->watched || e->detached_run || e->fate != TP__FATE_OPEN) return false;
   const tp_runtime *runtime = e->turn->runtime;
   return runtime->helpers_max > 0 && tp__workers_idle(&runtime->workers);
 }
@@ -216,7 +215,7 @@ static bool may_give(const tp__loop *l, uint32_t index) {
 
 /* Fewer at a time as fewer are left, so that all end together. */
 static uint32_t how_many(const tp__loop *l, const tp__share *share) {
-  uint32_t fair = l->ready_count / (2 * (share->helper_count + 1));
+  uint32_t fair = l->ready.count / (2 * (share->helper_count + 1));
   return fair < 1 ? 1 : fair > PARCEL_NODES_MAX ? PARCEL_NODES_MAX : fair;
 }
 
@@ -226,8 +225,8 @@ static bool offer_one(tp__loop *l, tp__share *share) {
   uint32_t most = how_many(l, share);
   if (!p) return false;
   p->count = 0;
-  while (p->count < most && l->ready_count > 1 && may_give(l, l->ready[0]))
-    p->indexes[p->count++] = tp__ready_pop(l->ready, l->ready_count--);
+  while (p->count < most && l->ready.count > 1 && may_give(l, tp__ready_first(&l->ready)))
+    p->indexes[p->count++] = (uint16_t)tp__ready_pop(&l->ready);
   if (p->count == 0) return false;
   tp__quick_call_set(e, &p->call, &p->arena, 0);
   p->end_ns = e->end_ns;
@@ -239,14 +238,14 @@ static bool offer_one(tp__loop *l, tp__share *share) {
 
 static void offer(tp__loop *l, tp__share *share) {
   bool any = false;
-  while (l->ready_count > 1 && share->out < 2 * share->helper_count && offer_one(l, share)) any = true;
+  while (l->ready.count > 1 && share->out < 2 * share->helper_count && offer_one(l, share)) any = true;
   if (any) ask_helpers(share);
 }
 
 /* ---- the owner: taking ---- */
 
 static void put_back(tp__loop *l, const parcel *p, uint32_t from) {
-  for (uint32_t i = from; i < p->count; i++) tp__ready_push(l->ready, l->ready_count++, p->indexes[i]);
+  for (uint32_t i = from; i < p->count; i++) tp__ready_push(&l->ready, p->indexes[i]);
 }
 
 /* A node that had nothing to say, but not in time. What the call holds may be another node's of the same parcel. */
@@ -312,7 +311,7 @@ bool tp__share_run(tp__entry *e, uint32_t *ret_index) {
   if (!e->share) e->share = share_new(e);
   if (!e->share) return tp__quick_run(e, ret_index);
   tp__loop l = tp__loop_of(e);
-  while (l.ready_count > 0 && l.leaving_count == 0) {
+  while (l.ready.count > 0 && l.leaving_count == 0) {
     offer(&l, e->share);
     if (!tp__loop_next(&l, ret_index)) return false;
     uint32_t index = *ret_index;

@@ -36,11 +36,17 @@ void tp__share_free(tp__entry *entry);
 void tp__share_watch(const tp__plan *plan);
 /** Any thread that called a quick node of a measured entry: what it took. */
 void tp__share_note(const tp__plan *plan, uint32_t index, int64_t took_ns);
-/** Whether entries of the plan are measured now, or have dear nodes. */
-static inline bool tp__share_cares(const tp__plan *plan) {
-  return (tp__a32_load_relaxed(&plan->costs->dear_count) | tp__a32_load_relaxed(&plan->costs->watched)) != 0;
+/** Whether nodes of the plan may be worth giving away. */
+static inline bool tp__share_has_dear(const tp__plan *plan) {
+  return tp__a32_load_relaxed(&plan->costs->dear_count) != 0;
 }
-/** Owner: whether this entry is measured; a watched one is counted. */
-bool tp__share_measures(const tp__entry *entry);
+/** Owner: counts an entry that is watched. */
+void tp__share_count_watched(const tp__plan *plan);
+/** Owner: whether this entry is measured. */
+static inline bool tp__share_measures(const tp__plan *plan) {
+  bool watched = tp__a32_load_relaxed(&plan->costs->watched) != 0;
+  if (__builtin_expect(watched, 0)) tp__share_count_watched(plan);
+  return watched || tp__share_has_dear(plan);
+}
 
 #endif

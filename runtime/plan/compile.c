@@ -245,17 +245,28 @@ static void condense(tp__plan *plan, const tp__registry *registry) {
   plan->cheap_ns_max = plan->limit_ns_min < TP__DEAR_NS ? plan->limit_ns_min : TP__DEAR_NS;
 }
 
-/* The first root goes first, from either end. */
+/* Of tp__plan.start. */
+static uint32_t start_bytes(uint32_t count) {
+  size_t bytes = tp__ready_words(count) * sizeof(uint64_t) + count * (2 * sizeof(uint16_t) + 1);
+  return (uint32_t)((bytes + 7) & ~(size_t)7);
+}
+
+/* The first root goes first of those that leave, too. */
 static void set_start(tp__plan *plan) {
-  uint16_t *ready = plan->start, *counters = ready + plan->node_count;
+  uint64_t *ready = plan->start;
+  uint16_t *counters = (uint16_t *)(ready + tp__ready_words(plan->node_count)), *leaving = counters + plan->node_count;
   memset(plan->start, 0, plan->start_bytes);
   memcpy(counters, plan->indegree, plan->node_count * sizeof *counters);
-  plan->no_marks = (uint8_t *)(counters + plan->node_count);
-  for (uint32_t i = 0; i < plan->root_count; i++)
-    if (!plan->quick[plan->roots[i]].leaves) ready[plan->ready_count++] = (uint16_t)plan->roots[i];
-  for (uint32_t i = plan->root_count; i-- > 0;)
-    if (plan->quick[plan->roots[i]].leaves)
-      ready[plan->node_count - ++plan->leaving_count] = (uint16_t)plan->roots[i];
+  plan->no_marks = (uint8_t *)(leaving + plan->node_count);
+  for (uint32_t i = plan->root_count; i-- > 0;) {
+    uint32_t root = plan->roots[i];
+    if (plan->quick[root].leaves) {
+      leaving[plan->leaving_count++] = (uint16_t)root;
+    } else {
+      ready[root / 64] |= UINT64_C(1) << root % 64;
+      plan->ready_count++;
+    }
+  }
 }
 
 static tp__plan *plan_new(const tp__draft *draft, const uint32_t *order, uint32_t edge_count, tp__arena *arena) {
@@ -266,7 +277,7 @@ static tp__plan *plan_new(const tp__draft *draft, const uint32_t *order, uint32_
   plan->phase = draft->phase;
   plan->node_count = count;
   plan->nodes = tp__arena_alloc(arena, count * sizeof *plan->nodes);
-  plan->start_bytes = (uint32_t)((count * (2 * sizeof(uint16_t) + 1) + 7) & ~(size_t)7);
+  plan->start_bytes = start_bytes(count);
   plan->start = tp__arena_alloc(arena, plan->start_bytes);
   plan->quick = tp__arena_alloc(arena, count * sizeof *plan->quick);
   plan->costs = tp__arena_zero(arena, sizeof *plan->costs + count * sizeof plan->costs->each[0]);

@@ -157,9 +157,9 @@ typedef struct tp__plan {
   uint32_t *edges;
   uint32_t *deps;             /* node indexes of direct after/requires targets, by rising index */
   uint16_t *indegree;         /* per node: edges into it */
-  /** What an entry starts from, copied in one piece: the ready nodes, node_count uint16_t (quick roots from the front,
-   *  rising, as a heap; those that leave the owner's thread from the back, as a stack); a counter for each node, its
-   *  indegree; a zero byte for each node. Padded to 8 bytes. */
+  /** What an entry starts from, copied in one piece: a bit for each node, set where it is a quick root; a uint16_t for
+   *  each, its indegree; room for as many, a stack of the roots that leave the owner's thread; a zero byte for each.
+   *  Padded to 8 bytes. */
   void *start;
   uint8_t *no_marks;          /* the zero bytes in it, as marks that nobody writes */
   uint32_t start_bytes;
@@ -181,6 +181,9 @@ typedef struct tp__plan {
   tp__costs *costs;
   uint64_t hash;              /* of everything that decides behaviour but pointers */
 } tp__plan;
+
+/** Words of a bit for each node. */
+static inline size_t tp__ready_words(uint32_t node_count) { return (node_count + 63) / 64; }
 
 /** All plans of one version. */
 typedef struct tp__snapshot {
