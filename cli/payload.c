@@ -47,7 +47,7 @@ static int refuse(const char *file, tp_text name, const char *why) {
 static int take_field(const char *file, tp_text name, tp_text value, tp_field *ret_field) {
   const struct row *row = find(name);
   tp_value_kind kind = tp_value_kind_of(value);
-  if (!row) return refuse(file, name, "is none that a phase carries; docs/command.md lists them");
+  if (!row) return refuse(file, name, "is none that a phase carries; include/turnphase/handler.h lists them");
   if (row->kind == TEXT && kind != TP_VALUE_TEXT) return refuse(file, name, "must be a text");
   if (row->kind == INT && kind != TP_VALUE_INT) return refuse(file, name, "must be a whole number");
   *ret_field = (tp_field){.id = row->field, .is_int = row->kind == INT, .is_value = row->kind == VALUE};

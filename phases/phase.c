@@ -392,13 +392,22 @@ tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *i
 }
 
 /* A result is the turn's memory, so letting it go is the owner's work: the host's thread that holds the turn, or a
- * callback of the turn; else, while nobody owns it, whoever calls. */
+ * callback of the turn; else, while nobody owns it, whoever calls. Who runs another turn must not wait for this one's
+ * owner, who might wait for that one: then it stays till the turn's end. */
 void tp_phase_release(tp_turn *turn, tp_phase_result *result) {
+  tp__strand *strand = &turn->core.strand;
   if (!result->entry) return;
-  bool owner = turn->core.host_held || tp__thread_local_get() == TP__THREAD_OWNER;
-  if (!owner) tp__strand_acquire(&turn->core.strand);
+  if (turn->core.host_held || tp__strand_is_here(strand)) {
+    tp__phase_let_go(result);
+    return;
+  }
+  if (tp__thread_local_get() != TP__THREAD_OWNER) tp__strand_acquire(strand);
+  else if (!tp__strand_try_acquire(strand)) {
+    *result = (tp_phase_result){0};
+    return;
+  }
   tp__phase_let_go(result);
-  if (!owner) tp__strand_leave(&turn->core.strand);
+  tp__strand_leave(strand);
 }
 
 tp_run_record tp_phase_result_run(const tp_phase_result *result, uint32_t index) {

@@ -342,8 +342,8 @@ typedef struct tp_handler {
   uint32_t capabilities;          /* TP_CAPABILITY_* */
   uint32_t contract_version;      /* stored with jobs; 0 means 1 */
   bool quick;                     /* returns in about 100 µs, waits for nothing: runs on the turn's owner or, where
-                                     it takes some µs, on an engine worker that has nothing else to do.
-                                     Those of a phase that may run at the same time are called in plan order */
+                                     it takes some µs, on an engine worker that has nothing else to do. Of those
+                                     that are ready the first in plan order goes first, unless it is lent so */
   bool idempotent;                /* may be retried */
 } tp_handler;
 

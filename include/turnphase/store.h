@@ -64,7 +64,7 @@ typedef enum tp_reason {
   TP_REASON_MATCH = 32,        /* skipped: its own match */
   TP_REASON_DEPENDENCY = 33,   /* skipped: a required dependency did not succeed */
   TP_REASON_PHASE_FAILED = 34, /* skipped: the entry was decided before its place (failed or denied) */
-  TP_REASON_NO_SLACK = 35,     /* skipped: its deadline had passed when it became ready */
+  TP_REASON_NO_SLACK = 35,     /* skipped: no time was left, or what is required behind it needs it */
   TP_REASON_KILL_SWITCH = 36   /* skipped: the operator switched it off */
 } tp_reason;
 
@@ -77,7 +77,7 @@ typedef struct tp_run_record {
   const char *subscription;
   const char *handler;
   const char *owner;
-  int64_t queued_ns, started_ns, ended_ns, late_ns;
+  int64_t queued_ns, started_ns, ended_ns, late_ns; /* queued: ready; of a quick run without a Deadline: called */
   uint32_t code;
   uint32_t contribution_count;
   uint16_t attempts;             /* how many ran */

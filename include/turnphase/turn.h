@@ -183,7 +183,8 @@ typedef struct tp_merged tp_merged;
 
 /** What an entry came to. Valid till tp_turn_end() or tp_phase_release(). */
 typedef struct tp_phase_result {
-  tp_status outcome;            /* TP_OK, TP_ERR_DENIED, TP_ERR_HOOK (failed closed), TP_ERR_CANCELLED */
+  tp_status outcome;            /* TP_OK, TP_ERR_DENIED, TP_ERR_HOOK (failed closed), TP_ERR_CANCELLED; of a submitted
+                                   phase that could not be run TP_ERR_NO_MEMORY, run_count 0 */
   tp_outcome_kind verdict;      /* DONE (none), ALLOW, ASK or DENY: the strictest */
   const char *subscription;     /* who denied, asked or failed; NULL */
   tp_text reason;
@@ -193,6 +194,9 @@ typedef struct tp_phase_result {
 } tp_phase_result;
 
 /** Runs a phase on the calling thread, which helps. Blocks: up to the entry's deadline.
+ *  Threads: one at a time. TP_ERR_BUSY says that a submitted operation, or one of another thread that has begun, is
+ *  under way; two threads that begin at the same moment are not told apart, since that would cost each phase a locked
+ *  instruction. A phase without subscriptions is never refused: nothing is run.
  *  @param input  NULL: an empty payload.
  *  @return whether it was run: TP_OK and *result; TP_ERR_UNKNOWN_PHASE, TP_ERR_BUSY, TP_ERR_NO_MEMORY, TP_ERR_USAGE,
  *          TP_ERR_FORKED. */
@@ -202,7 +206,9 @@ typedef void (*tp_phase_end_fn)(void *ctx, const tp_phase_result *result);
 /** Runs it on the engine workers; on_end may begin the next operation of the turn, or end the turn. */
 TP_API tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_end_fn on_end,
     void *ctx, tp_fault *fault) TP_MUST_USE;
-/** Frees a result before the turn ends; zero-fills it. */
+/** Frees a result before the turn ends; zero-fills it. Threads: any that may begin an operation of the turn, and
+ *  callbacks. From a callback of another turn while this one is being run the memory is freed at its end.
+ *  Blocks: while the thread that ran the turn's last operation leaves it; never in a callback. */
 TP_API void tp_phase_release(tp_turn *turn, tp_phase_result *result);
 
 /** The row of a subscription, in plan order; index < run_count. Pointers live as the result does. */

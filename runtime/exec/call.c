@@ -21,11 +21,14 @@ const char *tp_call_subscription(const tp_call *call) { return node_of(call)->su
 uint32_t tp_call_attempt(const tp_call *call) { return call->attempt_number; }
 uint64_t tp_call_plan_hash(const tp_call *call) { return call->entry->plan->hash; }
 
-/* An entry's own call is made by the owner, as its node became ready; any other call has brought its deadline. */
+/* An entry's own call is made by the owner, and its run knows when its node became ready, where that matters; any other
+ * call has brought its deadline. */
 static int64_t hard_of(const tp_call *call, int64_t *ret_limit_ns) {
   bool quick = call == &call->entry->call;
   *ret_limit_ns = quick ? tp__node_limit(node_of(call)) : call->limit_ns;
-  return quick ? tp__node_hard(node_of(call), call->entry->end_ns, call->started_ns) : call->hard_ns;
+  if (!quick) return call->hard_ns;
+  const tp__run *run = tp__entry_more(call->entry, call->index);
+  return tp__node_hard(node_of(call), call->entry->end_ns, run ? run->row.queued_ns : call->started_ns);
 }
 
 int64_t tp__call_deadline(const tp_call *call) {

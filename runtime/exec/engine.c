@@ -105,7 +105,14 @@ tp__run *tp__run_make(tp__entry *e, uint32_t index) {
 
 /* ---- what is ready ---- */
 
+/* Deadlines count from here, and so does the wait in the record. */
+void tp__entry_note_ready(tp__entry *e, uint32_t index, int64_t now_ns) {
+  tp__run *run = tp__run_make(e, index);
+  if (run->row.attempts == 0) run->row.queued_ns = now_ns;
+}
+
 static void make_ready(tp__entry *e, uint32_t index) {
+  if (!e->plan->quick[index].plain) tp__entry_note_ready(e, index, e->now_ns);
   if (e->plan->quick[index].leaves) e->leaving[e->leaving_count++] = (uint16_t)index;
   else tp__ready_push(&e->ready, index);
 }
@@ -455,9 +462,10 @@ static void detach(tp__entry *e, uint32_t index, tp__run *run) {
 /* A node that waited to be tried again does not ask for its duty again. */
 static void step(tp__entry *e, uint32_t index) {
   const tp__node *node = node_of(e, index);
+  bool is_noted = e->marks[index] & TP__MARK_MORE; /* else it was ready from the begin, or it is plain */
   tp__run *run = tp__run_make(e, index);
   if (run->row.attempts == 0) {
-    run->row.queued_ns = e->now_ns;
+    if (!is_noted) run->row.queued_ns = e->plan->quick[index].plain ? e->now_ns : e->begin_ns;
     tp_reason skip = skip_reason(e, node, index);
     if (skip) {
       settle(e, index, TP_STATE_SKIPPED, skip);

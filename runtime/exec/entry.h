@@ -87,6 +87,7 @@ struct tp__entry {
   void (*on_run)(tp__entry *entry, uint32_t index); /* a run settled; may be NULL */
   void *ctx;
   tp__narrow_row *rows; /* behind this struct; then follow ready's bits, counters, leaving, marks, runs */
+  /* set when it is laid out, before any attempt (begin.h) */
   uint16_t *leaving; /* a stack of ready nodes that leave this thread: these go first */
   uint16_t *counters;
   uint8_t *marks; /* TP__MARK_* */
@@ -120,7 +121,7 @@ struct tp__entry {
   const tp_field *fields; /* the payload as the chain has it */
   int64_t begin_ns, end_ns, now_ns, ended_ns;
   int64_t easy_ns; /* up to here no node's deadline but its own limit has passed, and a row can say when it was */
-  tp__link link;   /* in turn->entries, once it was laid out */
+  tp__link link;   /* in turn->entries, or to itself: see there */
   tp__share *share; /* nodes that other threads call; NULL: none ever */
   tp__arena arena;
   tp_call call;    /* not set up at birth */
@@ -145,10 +146,10 @@ typedef struct tp__entry_spec {
 tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **ret_entry);
 /** Owner: runs what is ready; on_end may be called before it returns. */
 void tp__entry_go(tp__entry *entry);
-/** Owner: begins an entry and calls its nodes here and now, where that is all there is to do: every node is plain,
- *  nobody listens, and the turn has a clean block at hand.
- *  @return NULL: it is not so, and nothing was done. Else the entry; with *ret_quiet it has ended, quietly, and on_end
- *          is not called; without it the entry is to go on: set on_end and ctx, then tp__entry_go(). */
+/** Owner: begins an entry and calls its nodes here and now, where that is all there is to do. Nobody may listen.
+ *  @return NULL, and nothing was done: a node is not plain, or dear; the turn was cancelled; there is no memory. Else
+ *          the entry; with *ret_quiet it has ended, quietly, and on_end is not called; without it the entry is to go
+ *          on: set on_end and ctx, then tp__entry_go(). */
 tp__entry *tp__quick_entry(tp__turn *turn, const tp__plan *plan, const tp_field *fields, uint32_t field_count,
                            bool *ret_quiet);
 /** Owner: ends an open entry early: what runs is abandoned, what has not begun is skipped. */
@@ -170,6 +171,8 @@ static inline const tp__run *tp__entry_more(const tp__entry *entry, uint32_t ind
 
 /** Owner: the node's run, made when it has none. */
 tp__run *tp__run_make(tp__entry *entry, uint32_t index);
+/** Owner: a node that is not plain became ready. */
+void tp__entry_note_ready(tp__entry *entry, uint32_t index, int64_t now_ns);
 /** quick.c: calls quick nodes that are ready one after the other, until none is or a node must be looked at
  *  closer. @return false with *ret_index: look at this one. */
 bool tp__quick_run(tp__entry *entry, uint32_t *ret_index);

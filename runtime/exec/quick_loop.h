@@ -42,6 +42,7 @@ static inline void tp__loop_count_down(tp__loop *l, const tp__quick_node *node) 
   for (; edge < end; edge++) {
     uint32_t target = *edge >> 1;
     if (--l->counters[target] != 0) continue;
+    if (!l->plan->all_plain && !l->nodes[target].plain) tp__entry_note_ready(l->e, target, l->now_ns);
     if (l->plan->all_plain || !l->nodes[target].leaves) tp__ready_push(&l->ready, target);
     else l->e->leaving[l->leaving_count++] = (uint16_t)target;
   }

@@ -28,12 +28,27 @@ static inline uint32_t tp__ready_first(tp__ready *ready) {
   return ready->low * 64 + (uint32_t)__builtin_ctzll(ready->bits[ready->low]);
 }
 
-/** Takes it. */
+/** Takes the first. */
 static inline uint32_t tp__ready_pop(tp__ready *ready) {
   uint32_t first = tp__ready_first(ready);
   ready->bits[ready->low] &= ready->bits[ready->low] - 1;
   ready->count--;
   return first;
+}
+
+/** The next one behind an index. @return UINT32_MAX: there is none. */
+static inline uint32_t tp__ready_behind(const tp__ready *ready, uint32_t index, uint32_t node_count) {
+  for (uint32_t from = index + 1; from < node_count; from = (from / 64 + 1) * 64) {
+    uint64_t bits = ready->bits[from / 64] >> from % 64;
+    if (bits) return from + (uint32_t)__builtin_ctzll(bits);
+  }
+  return UINT32_MAX;
+}
+
+/** Takes one that is ready. */
+static inline void tp__ready_take(tp__ready *ready, uint32_t index) {
+  ready->bits[index / 64] &= ~(UINT64_C(1) << index % 64);
+  ready->count--;
 }
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/exec/quick_loop.h"
 
+enum { LOOKS_MAX = 32 /* for a dear node among ready ones */ };
 enum { PARCELS = 8, PARCEL_NODES_MAX = 8, HELPERS_MAX = 7, LINE_BYTES = 64 };
 
 static void woken(tp__message *message);
@@ -15,6 +16,7 @@ typedef struct parcel {
   /* the owner writes it before the offer, the helper from opening to done */
   tp_call call;
   int64_t end_ns, easy_ns; /* the entry's, which a cancel may move meanwhile */
+  int64_t offered_ns;
   uint32_t count;          /* of indexes */
   uint16_t indexes[PARCEL_NODES_MAX];
   char line[LINE_BYTES]; /* what follows is looked at by both */
@@ -42,6 +44,7 @@ struct tp__share {
   /* owner only */
   tp__entry *entry;
   uint32_t out;        /* parcels that are not EMPTY */
+  int64_t not_before_ns; /* nobody came in time for what was offered last: till then nothing is */
   bool wake_is_coming; /* the message below may be under way, and holds the entry */
   tp__message wake;
   /* atomic */
@@ -219,18 +222,27 @@ static uint32_t how_many(const tp__loop *l, const tp__share *share) {
   return fair < 1 ? 1 : fair > PARCEL_NODES_MAX ? PARCEL_NODES_MAX : fair;
 }
 
+/* The first one is the owner's: it does not wait for anybody to come. */
 static bool offer_one(tp__loop *l, tp__share *share) {
   tp__entry *e = l->e;
   parcel *p = empty_parcel(share);
   uint32_t most = how_many(l, share);
   if (!p) return false;
   p->count = 0;
-  while (p->count < most && l->ready.count > 1 && may_give(l, tp__ready_first(&l->ready)))
-    p->indexes[p->count++] = (uint16_t)tp__ready_pop(&l->ready);
+  uint32_t index = tp__ready_behind(&l->ready, tp__ready_first(&l->ready), l->plan->node_count);
+  for (int looks = 0; looks < LOOKS_MAX && p->count < most && index != UINT32_MAX; looks++) {
+    uint32_t next = tp__ready_behind(&l->ready, index, l->plan->node_count);
+    if (may_give(l, index)) {
+      tp__ready_take(&l->ready, index);
+      p->indexes[p->count++] = (uint16_t)index;
+    }
+    index = next;
+  }
   if (p->count == 0) return false;
   tp__quick_call_set(e, &p->call, &p->arena, 0);
   p->end_ns = e->end_ns;
   p->easy_ns = e->easy_ns;
+  p->offered_ns = l->now_ns;
   share->out++;
   tp__a32_store_release(&p->state, OFFERED); /* pairs with help_once() */
   return true;
@@ -238,8 +250,11 @@ static bool offer_one(tp__loop *l, tp__share *share) {
 
 static void offer(tp__loop *l, tp__share *share) {
   bool any = false;
+  if (l->now_ns < share->not_before_ns) return;
   while (l->ready.count > 1 && share->out < 2 * share->helper_count && offer_one(l, share)) any = true;
-  if (any) ask_helpers(share);
+  if (!any) return;
+  ask_helpers(share);
+  l->now_ns = tp__stamp(l->runtime, l->now_ns); /* a wake-up takes some time, which is not the next node's */
 }
 
 /* ---- the owner: taking ---- */
@@ -294,17 +309,28 @@ static bool collect(tp__loop *l, tp__share *share) {
   return any;
 }
 
+static bool take_back_one(tp__loop *l, tp__share *share, parcel *p) {
+  uint32_t offered = OFFERED;
+  if (!tp__a32_cas_acq_rel(&p->state, &offered, EMPTY)) return false;
+  put_back(l, p, 0);
+  share->out--;
+  return true;
+}
+
 static bool take_back(tp__loop *l, tp__share *share) {
   bool any = false;
+  for (int i = 0; i < PARCELS && share->out > 0; i++) any |= take_back_one(l, share, &share->parcels[i]);
+  return any;
+}
+
+/* What nobody has opened for as long as it takes to come is the owner's again, at its place in the plan. */
+static void take_back_late(tp__loop *l, tp__share *share) {
+  int64_t patience_ns = 2 * l->runtime->search_ns;
   for (int i = 0; i < PARCELS && share->out > 0; i++) {
     parcel *p = &share->parcels[i];
-    uint32_t offered = OFFERED;
-    if (!tp__a32_cas_acq_rel(&p->state, &offered, EMPTY)) continue;
-    put_back(l, p, 0);
-    share->out--;
-    any = true;
+    if (tp__a32_load_relaxed(&p->state) != OFFERED || l->now_ns - p->offered_ns < patience_ns) continue;
+    if (take_back_one(l, share, p)) share->not_before_ns = l->now_ns + patience_ns;
   }
-  return any;
 }
 
 bool tp__share_run(tp__entry *e, uint32_t *ret_index) {
@@ -319,6 +345,7 @@ bool tp__share_run(tp__entry *e, uint32_t *ret_index) {
     e->is_call_set = true;
     if (!tp__loop_call(&l, &l.nodes[index], index, true)) l = tp__loop_of(e);
     collect(&l, e->share);
+    take_back_late(&l, e->share);
   }
   tp__loop_leave(&l);
   return true;

@@ -40,7 +40,7 @@ void tp__share_note(const tp__plan *plan, uint32_t index, int64_t took_ns);
 static inline bool tp__share_has_dear(const tp__plan *plan) {
   return tp__a32_load_relaxed(&plan->costs->dear_count) != 0;
 }
-/** Owner: counts an entry that is watched. */
+/** Owner: a watched entry is looked at: one that leaves plan order may count for several. */
 void tp__share_count_watched(const tp__plan *plan);
 /** Owner: whether this entry is measured. */
 static inline bool tp__share_measures(const tp__plan *plan) {

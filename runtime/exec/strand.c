@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/exec/strand.h"
 
+#include "runtime/exec/runtime.h"
 #include "runtime/exec/timer.h"
 #include "runtime/exec/worker.h"
 
@@ -197,13 +198,17 @@ static void run(tp__strand *strand) {
   }
 }
 
-/* Inside of another one's when a callback of that one's ends or lets go of this one. */
+/* Inside of another one's when a callback of that one's ends or lets go of this one; on a thread of the host's when
+ * that lets go of something: what is called there is on an owner's thread all the same. */
 void tp__strand_run(tp__strand *strand) {
   tp__here *here = tp__here_get();
-  void *outer = here->strand;
-  here->strand = strand;
+  const tp__running running = {strand, here->running};
+  void *doing = here->doing;
+  here->running = &running;
+  here->doing = TP__THREAD_OWNER;
   run(strand);
-  here->strand = outer;
+  here->doing = doing;
+  here->running = running.outer;
 }
 
 void tp__strand_catch_up(tp__strand *strand) {

@@ -72,8 +72,17 @@ static inline void tp__strand_init(tp__strand *strand, struct tp_runtime *runtim
 bool tp__strand_push(tp__strand *strand, tp__message *message);
 /** Owner: the same for what it gives itself, without telling anybody: delivered before it leaves. */
 void tp__strand_push_own(tp__strand *strand, tp__message *message);
+/** What a thread runs, innermost first. It may have ended: only its address counts. */
+typedef struct tp__running {
+  const tp__strand *strand;
+  const struct tp__running *outer;
+} tp__running;
 /** Whether the calling thread is running the strand (tp__strand_run), and so is its owner. */
-static inline bool tp__strand_is_here(const tp__strand *strand) { return tp__here_get()->strand == strand; }
+static inline bool tp__strand_is_here(const tp__strand *strand) {
+  const tp__running *running = tp__here_get()->running;
+  while (running && running->strand != strand) running = running->outer;
+  return running != NULL;
+}
 /** Becomes the owner on the calling thread, waiting until the present one leaves. */
 void tp__strand_acquire(tp__strand *strand);
 /** The same if nobody owns it. */

@@ -57,7 +57,7 @@ struct tp__turn {
   const void *sets;   /* what was merged so far: an immutable version, the layer above knows its form */
   void (*release)(tp__turn *turn); /* frees the memory the turn is in: the last reference is gone. Any thread */
   tp__arena arena;    /* lives as long as the references do */
-  tp__link entries;   /* open ones, and those whose result is kept; a quiet one only outside the seat (begin.h) */
+  tp__link entries;   /* open ones, and those whose result is kept, but for what quick.c ran in the seat (begin.h) */
   uint64_t last_entry_id, last_of_lot;
   char own_id[48];    /* of a turn that was given none */
   tp_text ids[TP_ID_COUNT];

@@ -133,7 +133,6 @@ static void worker_run(void *arg) {
   tp__workers *workers = self->all;
   void *batch[BATCH];
   bool searching = false;
-  tp__thread_local_set(TP__THREAD_OWNER);
   tp__here_get()->home = self->kept;
   do {
     uint32_t count;
@@ -168,11 +167,8 @@ tp_status tp__workers_start(tp__workers *workers) {
 
 /* On a thread that is none of ours: a turn that its host still holds may get a message, a cancel or its end. */
 static void run_rest(tp__workers *workers) {
-  void *before = tp__thread_local_get();
   tp__strand *strand;
-  tp__thread_local_set(TP__THREAD_OWNER);
   while ((strand = tp__queue_mpmc_pop(workers->queue))) tp__strand_run(strand);
-  tp__thread_local_set(before);
 }
 
 void tp__workers_stop(tp__workers *workers) {

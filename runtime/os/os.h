@@ -199,7 +199,7 @@ void tp__thread_detach(tp__thread *thread);
 typedef struct tp__here {
   void *doing;            /* a small pointer, NULL at first: what the thread is doing */
   void *home;             /* NULL at first: what only this thread uses */
-  void *strand;           /* NULL at first: what it runs right now */
+  const void *running;    /* NULL at first: what it runs right now (exec/strand.h) */
   uint32_t number_from_1; /* 0: nobody asked yet */
 } tp__here;
 #ifdef TP_SIM

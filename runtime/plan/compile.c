@@ -221,7 +221,7 @@ static void sum_up(tp__plan *plan) {
 /* ---- what the loop of quick nodes reads ---- */
 
 static bool is_plain(const tp__node *node) {
-  return (node->flags & (TP__NODE_QUICK | TP__NODE_DETACHED | TP__NODE_MATCH)) == TP__NODE_QUICK;
+  return (node->flags & (TP__NODE_QUICK | TP__NODE_DETACHED | TP__NODE_MATCH | TP__NODE_DEADLINE)) == TP__NODE_QUICK;
 }
 
 static void condense(tp__plan *plan, const tp__registry *registry) {

@@ -127,7 +127,7 @@ typedef struct tp__quick_node {
   void *self;
   uint32_t first_edge; /* in plan->edges */
   uint16_t edge_count;
-  bool plain;          /* quick, awaited, without match: called as soon as it is ready */
+  bool plain;          /* quick, awaited, without match, and when it became ready does not matter */
   bool leaves;         /* the owner's thread: not quick, or detached */
   uint32_t run_name;
   uint32_t how;        /* of its row, when it is called and has nothing to say */
@@ -168,8 +168,8 @@ typedef struct tp__plan {
   int64_t worst_ns;           /* longest path of limits, attempts and back-off included; detached nodes count nothing */
   int64_t required_ns;        /* the same, where only required nodes count */
   int64_t host_budget_ns;     /* what the host set; 0: nothing */
-  int64_t budget_ns;          /* of an entry: the host's, else worst_ns capped at 30 s but never below required_ns; the
-                                 row's limit when nothing is awaited */
+  int64_t budget_ns;          /* of an entry: the host's, else worst_ns capped at 30 s but not below required_ns; the
+                                 row's limit when nothing is awaited; at most a quarter of TP__NEVER */
   uint32_t levels;
   uint32_t detached_count;
   bool all_quick;             /* every awaited node is quick */

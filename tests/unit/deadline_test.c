@@ -227,6 +227,33 @@ static void quick_handler_that_overruns_its_limit_is_timed_out(void **state) {
   close_runtime(runtime);
 }
 
+/* A Deadline counts from ready, also while the owner calls another quick handler. */
+static void quick_deadline_handler_behind_a_long_one_is_not_called_any_more(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  act takes_long = {.sleeps_ms = 30}, waits = {0}, follows = {0};
+  hook hooks[] = {
+      {.id = "a", .phase = GATHER, .self = &takes_long},
+      {.id = "b",
+       .phase = GATHER,
+       .self = &waits,
+       .sub = {.execution = TP_EXECUTION_DEADLINE, .limit_ms = 10, .failure = TP_FAILURE_REQUIRED}},
+      {.id = "c", .phase = GATHER, .self = &follows, .after = "a", .sub = {.execution = TP_EXECUTION_DEADLINE}}};
+  hooks[2].sub.limit_ms = 5000;
+  add_hooks(runtime, hooks, 3);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, GATHER, NULL);
+  tp_run_record a = tp_phase_result_run(&result, 0), b = tp_phase_result_run(&result, 1);
+  assert_int_equal(result.outcome, TP_ERR_HOOK);
+  assert_string_equal(result.subscription, "b");
+  assert_string_equal(a.subscription, "a");
+  assert_int_equal(b.state, TP_STATE_TIMED_OUT);
+  assert_int_equal(waits.calls, 0);
+  assert_true(b.queued_ns <= a.started_ns);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
 static void turn_deadline_bounds_every_phase(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
@@ -357,6 +384,7 @@ int main(void) {
       cmocka_unit_test(five_hanging_optional_handlers_end_with_the_budget),
       cmocka_unit_test(optional_handler_leaves_time_for_the_required_one_behind_it),
       cmocka_unit_test(quick_handler_that_overruns_its_limit_is_timed_out),
+      cmocka_unit_test(quick_deadline_handler_behind_a_long_one_is_not_called_any_more),
       cmocka_unit_test(turn_deadline_bounds_every_phase),
       cmocka_unit_test(hung_guard_blocks_and_heals_without_a_restart),
       cmocka_unit_test(leaks_are_named),

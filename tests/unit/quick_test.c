@@ -563,6 +563,85 @@ static void result_stays_readable_while_the_next_phases_run(void **state) {
   close_scene(&s);
 }
 
+/* A release on the host's thread, in the middle of which the answer of the turn's next phase comes: that phase ends
+ * there, and its callback releases its result too. */
+typedef struct meanwhile {
+  tp_turn *turn;
+  tp_token token;
+  latch deferred, first, second;
+  tp_phase_result kept;
+  bool defers, completes;
+  tp_status nested; /* of a phase that the callback tried to run */
+} meanwhile;
+static meanwhile m;
+
+static void release_and_complete(void *ctx, void *memory, size_t size) {
+  static const tp_outcome done = {.kind = TP_OUTCOME_DONE};
+  (void)ctx;
+  (void)size;
+  free(memory);
+  if (!m.completes) return;
+  m.completes = false;
+  assert_int_equal(tp_token_complete(m.token, &done), TP_OK);
+}
+
+static void *plain_alloc(void *ctx, size_t size) {
+  (void)ctx;
+  return malloc(size);
+}
+
+static tp_outcome say_much_or_defer(void *self, tp_call *call) {
+  static char much[2000];
+  (void)self;
+  if (!m.defers) {
+    memset(much, 'a', sizeof much - 1);
+    tp_contribution c = {.kind = TP_KIND_PROMPT_CONTEXT, .domain = TEXT("d"), .text = tp_text_of(much)};
+    (void)!tp_call_emit(call, &c);
+    return tp_call_done(call);
+  }
+  tp_outcome outcome = tp_call_defer(call, &(tp_deferral){0}, &m.token);
+  latch_hit(&m.deferred);
+  return outcome;
+}
+
+static void keep_result(void *ctx, const tp_phase_result *result) {
+  (void)ctx;
+  m.kept = *result;
+  latch_hit(&m.first);
+}
+
+static void release_result(void *ctx, const tp_phase_result *result) {
+  (void)ctx;
+  tp_phase_result mine = *result, other;
+  m.nested = tp_phase_run(m.turn, GATHER, NULL, &other, NULL);
+  tp_phase_release(m.turn, &mine);
+  latch_hit(&m.second);
+}
+
+static void release_in_which_the_next_phase_ends_does_not_wait_for_itself(void **state) {
+  (void)state;
+  static const tp_allocator telling = {plain_alloc, release_and_complete, NULL};
+  tp_runtime_options options = {.struct_size = sizeof options, .allocator = telling};
+  tp_runtime *runtime = open_runtime(&options);
+  m = (meanwhile){.deferred = LATCH, .first = LATCH, .second = LATCH};
+  add_hooks(runtime, &(hook){.id = "n", .phase = GATHER, .run = say_much_or_defer, .sub = {.limit_ms = 60000}}, 1);
+  m.turn = begin_bare(runtime, 0);
+  assert_int_equal(tp_phase_submit(m.turn, GATHER, NULL, keep_result, NULL, NULL), TP_OK);
+  latch_wait(&m.first, 1);
+  m.defers = true;
+  tp_status status;
+  while ((status = tp_phase_submit(m.turn, GATHER, NULL, release_result, NULL, NULL)) == TP_ERR_BUSY) sched_yield();
+  assert_int_equal(status, TP_OK);
+  latch_wait(&m.deferred, 1);
+  m.completes = true;
+  tp_phase_release(m.turn, &m.kept);
+  assert_false(m.completes);
+  latch_wait(&m.second, 1);
+  assert_int_equal(m.nested, TP_ERR_USAGE);
+  tp_turn_end(m.turn);
+  close_runtime(runtime);
+}
+
 static void row_behind_the_last_and_rows_of_a_released_result_are_empty(void **state) {
   (void)state;
   scene s;
@@ -830,6 +909,7 @@ int main(void) {
       cmocka_unit_test(killed_subscription_is_skipped_from_the_next_phase_on_and_runs_again_when_told),
       cmocka_unit_test(result_stays_readable_while_the_next_phases_run),
       cmocka_unit_test(row_behind_the_last_and_rows_of_a_released_result_are_empty),
+      cmocka_unit_test(release_in_which_the_next_phase_ends_does_not_wait_for_itself),
       cmocka_unit_test(quiet_phases_are_told_and_recorded_right_with_every_kind_of_time_stamp),
       cmocka_unit_test(phase_sees_its_own_payload_and_never_that_of_the_one_before),
       cmocka_unit_test(payload_that_was_borrowed_is_copied_into_a_result_that_shows_it),

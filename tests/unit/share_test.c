@@ -179,9 +179,10 @@ static void idle_worker_calls_nodes_while_the_owner_calls_others(void **state) {
   (void)state;
   for (int submitted = 0; submitted < 2; submitted++) {
     stage *s = open_stage(8, 1, 0);
-    make_dear(s);
-    s->scene = meet;
     for (uint32_t tries = 1; s->together < 2; tries++) {
+      s->scene = NULL;
+      make_dear(s); /* anew: where nobody came the first one took long, and the others nothing */
+      s->scene = meet;
       s->entered.count = 0;
       await_idle_worker(s);
       if (submitted) {
@@ -192,7 +193,7 @@ static void idle_worker_calls_nodes_while_the_owner_calls_others(void **state) {
       }
       assert_int_equal(s->result.outcome, TP_OK);
       assert_all_succeeded(s);
-      for (uint32_t i = 0; i < s->node_count; i++) assert_int_equal(s->calls[i], tries);
+      for (uint32_t i = 0; i < s->node_count; i++) assert_int_equal(s->calls[i], 1);
       if (s->together < 2) tp_phase_release(s->turn, &s->result);
     }
     uint32_t elsewhere = 0;
