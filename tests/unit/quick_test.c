@@ -570,18 +570,19 @@ typedef struct meanwhile {
   tp_token token;
   latch deferred, first, second;
   tp_phase_result kept;
-  bool defers, completes;
+  bool defers;
   tp_status nested; /* of a phase that the callback tried to run */
 } meanwhile;
 static meanwhile m;
+static _Thread_local bool completes; /* with the next memory that this thread frees */
 
 static void release_and_complete(void *ctx, void *memory, size_t size) {
   static const tp_outcome done = {.kind = TP_OUTCOME_DONE};
   (void)ctx;
   (void)size;
   free(memory);
-  if (!m.completes) return;
-  m.completes = false;
+  if (!completes) return;
+  completes = false;
   assert_int_equal(tp_token_complete(m.token, &done), TP_OK);
 }
 
@@ -633,9 +634,9 @@ static void release_in_which_the_next_phase_ends_does_not_wait_for_itself(void *
   while ((status = tp_phase_submit(m.turn, GATHER, NULL, release_result, NULL, NULL)) == TP_ERR_BUSY) sched_yield();
   assert_int_equal(status, TP_OK);
   latch_wait(&m.deferred, 1);
-  m.completes = true;
+  completes = true;
   tp_phase_release(m.turn, &m.kept);
-  assert_false(m.completes);
+  assert_false(completes);
   latch_wait(&m.second, 1);
   assert_int_equal(m.nested, TP_ERR_USAGE);
   tp_turn_end(m.turn);
