@@ -497,7 +497,7 @@ static void worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound
 static tp_outcome take_long_or_defer(stage *s, uint32_t index, tp_call *call) {
   if (index == 0) return tp_call_done(call);
   if (index % 2) {
-    spin_us(1500);
+    spin_us(21000);
     return tp_call_done(call);
   }
   tp_outcome outcome = tp_call_defer(call, &(tp_deferral){0}, &s->tokens[index]);
@@ -507,7 +507,7 @@ static tp_outcome take_long_or_defer(stage *s, uint32_t index, tp_call *call) {
 
 static void node_that_took_its_time_is_not_mistaken_for_one_that_defers_behind_it(void **state) {
   (void)state;
-  stage *s = open_stage(31, 1, 1);
+  stage *s = open_stage(31, 1, 20); /* no machine takes the first node's processor away for so long */
   s->scene = NULL;
   make_dear(s);
   s->scene = take_long_or_defer;
