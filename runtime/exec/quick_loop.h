@@ -42,9 +42,9 @@ static inline void tp__loop_count_down(tp__loop *l, const tp__quick_node *node) 
   for (; edge < end; edge++) {
     uint32_t target = *edge >> 1;
     if (--l->counters[target] != 0) continue;
-    if (!l->plan->all_plain && !l->nodes[target].plain) tp__entry_note_ready(l->e, target, l->now_ns);
-    if (l->plan->all_plain || !l->nodes[target].leaves) tp__ready_push(&l->ready, target);
-    else l->e->leaving[l->leaving_count++] = (uint16_t)target;
+    if (!l->nodes[target].plain) tp__entry_note_ready(l->e, target, l->now_ns);
+    if (l->nodes[target].leaves) l->e->leaving[l->leaving_count++] = (uint16_t)target;
+    else tp__ready_push(&l->ready, target);
   }
 }
 
@@ -91,17 +91,12 @@ static inline bool tp__loop_call(tp__loop *l, const tp__quick_node *node, uint32
   return false;
 }
 
-/** What may stand between a plain node and its call, whatever its entry is like. */
-static inline bool tp__loop_may_call(const tp__loop *l) {
-  return l->now_ns < l->e->easy_ns && tp__a32_load_relaxed(&l->runtime->kills) == 0;
-}
-
 /** The next ready node. @return false: it must be looked at closer, and the entry was left. */
 static inline bool tp__loop_next(tp__loop *l, uint32_t *ret_index) {
   tp__entry *e = l->e;
   uint32_t index = *ret_index = tp__ready_pop(&l->ready);
-  if (l->nodes[index].plain && !e->marks[index] && e->fate == TP__FATE_OPEN && !e->watched && tp__loop_may_call(l))
-    return true;
+  bool may_call = l->now_ns < e->easy_ns && tp__a32_load_relaxed(&l->runtime->kills) == 0;
+  if (l->nodes[index].plain && !e->marks[index] && e->fate == TP__FATE_OPEN && !e->watched && may_call) return true;
   tp__loop_leave(l);
   return false;
 }

@@ -492,6 +492,42 @@ static void worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound
   close_stage(s);
 }
 
+/* Nobody comes for what is lent: it goes back to its place long before the last node's turn. */
+static _Atomic uint32_t place_of[NODES_MAX], places;
+
+static tp_outcome note_place(stage *s, uint32_t index, tp_call *call) {
+  (void)s;
+  place_of[index] = ++places;
+  spin_us(100);
+  return tp_call_done(call);
+}
+
+static void what_nobody_comes_for_goes_back_to_its_place_in_the_plan(void **state) {
+  (void)state;
+  enum { NODES = 32 };
+  tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 1};
+  options.allocator = (tp_allocator){count_alloc, count_release, NULL};
+  stage *s = stage_on(&options, NODES, 1, 0);
+  make_dear(s);
+  await_idle_worker(s);
+  s->scene = wait_to_leave; /* the only worker is busy, */
+  submit_stage(s);
+  latch_wait(&s->entered, 1);
+  tp__a32_add_relaxed(&s->runtime->workers.hungry, 1); /* and counted as idle */
+  s->scene = note_place;
+  places = 0;
+  tp_turn *turn = begin_bare(s->runtime, 0);
+  tp_phase_result result;
+  assert_int_equal(tp_phase_run(turn, GATHER, NULL, &result, NULL), TP_OK);
+  for (uint32_t i = 0; i < NODES / 2; i++) assert_true(place_of[i] < place_of[NODES - 1]);
+  tp__a32_sub_acq_rel(&s->runtime->workers.hungry, 1);
+  s->scene = NULL;
+  latch_hit(&s->leave);
+  latch_wait(&s->ended, 1);
+  tp_turn_end(turn);
+  close_stage(s);
+}
+
 /* In a parcel of several a node that took longer than the least limit of the
  * plan, though not than its own, stands before one that defers. */
 static tp_outcome take_long_or_defer(stage *s, uint32_t index, tp_call *call) {
@@ -535,6 +571,7 @@ int main(void) {
       cmocka_unit_test(answer_of_a_helper_that_comes_after_the_cancel_is_too_late_whatever_it_brings),
       cmocka_unit_test(host_that_asked_for_no_engine_workers_gets_every_call_on_its_own_thread),
       cmocka_unit_test(worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound),
+      cmocka_unit_test(what_nobody_comes_for_goes_back_to_its_place_in_the_plan),
       cmocka_unit_test(node_that_took_its_time_is_not_mistaken_for_one_that_defers_behind_it),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
