@@ -102,6 +102,7 @@ static bench_contestant contestant_of(host *h, const char *name) {
 
 static void w7(bench_program *program, const bench_workload *workload) {
   uint32_t turns = program->quick ? TURNS_QUICK : TURNS;
+  tp_runtime_options no_stamps = {.struct_size = sizeof no_stamps, .timestamps = TP_TIMESTAMPS_OFF};
   bench_row row = {.name = "W7",
                    .what = "1,024 turns of 5 phases with a diamond of 4 quick handlers, all in flight",
                    .unit = "a turn",
@@ -110,6 +111,8 @@ static void w7(bench_program *program, const bench_workload *workload) {
   bench_row_add(&row, contestant_of(host_new(workload, NULL, turns, 1), "turnphase"),
                 (bench_bound){.against = 1, .ratio = 1.54, .ns = 175000, .far_ns = 240000});
   bench_row_add(&row, bench_floor_turns(workload, turns), (bench_bound){.against = 1});
+  bench_row_add(&row, contestant_of(host_new(workload, &no_stamps, turns, 1), "turnphase, time-stamps off"),
+                (bench_bound){.against = 1});
   for (size_t i = 0; i < bench_peer_count; i++) {
     bench_contestant peer = {0};
     if (bench_peers[i]->turns) bench_peers[i]->turns(workload, bench_nothing, turns, &peer);
