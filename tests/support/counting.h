@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * counting: an allocator that knows what it gave, and refuses when it is told to. For tests of one thread. */
+ * counting: an allocator that knows what it gave, to whatever thread, and refuses when a test of one thread says so. */
 #ifndef TEST_COUNTING_H
 #define TEST_COUNTING_H
 
@@ -8,15 +8,20 @@
 
 #include "turnphase/base.h"
 
-static long refuse_at = -1; /* how many are still granted before all are refused; below 0: every one is granted */
-static long blocks_open;    /* given and not yet taken back */
+static long refuse_at = -1;      /* how many are still granted before all are refused; below 0: every one is granted */
+static _Atomic long blocks_open; /* given and not yet taken back */
+static _Atomic long takes;       /* granted so far */
+static _Thread_local long takes_here; /* to this thread: that of the jobs asks for some now and then */
 
 static void *counting_alloc(void *ctx, size_t size) {
   (void)ctx;
   if (refuse_at == 0) return NULL;
   if (refuse_at > 0) refuse_at--;
   void *memory = malloc(size);
-  if (memory) blocks_open++;
+  if (!memory) return NULL;
+  blocks_open++;
+  takes++;
+  takes_here++;
   return memory;
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "runtime/exec/runtime.h"
+#include "tests/support/counting.h"
 #include "tests/support/host.h"
 
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, NODES = 28, HOSTS = 3, AMPLE_MS = 60000 };
@@ -27,22 +28,6 @@ static uint32_t mix(uint32_t a, uint32_t b) {
   uint64_t h = (a * UINT64_C(0x9e3779b97f4a7c15)) ^ (b + UINT64_C(0x7f4a7c15));
   h = (h ^ h >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
   return (uint32_t)(h >> 32);
-}
-
-/* ---- memory that is counted from any thread ---- */
-
-static _Atomic long blocks_open;
-
-static void *count_alloc(void *ctx, size_t size) {
-  (void)ctx;
-  blocks_open++;
-  return malloc(size);
-}
-static void count_release(void *ctx, void *memory, size_t size) {
-  (void)ctx;
-  (void)size;
-  blocks_open--;
-  free(memory);
 }
 
 /* ---- a graph, and the hosts that run it ---- */
@@ -411,7 +396,7 @@ static void run_party(uint32_t seed, uint32_t workers, bool cancels, bool kills)
   memset(&p, 0, sizeof p);
   p = (party){.seed = seed, .cancels = cancels, .kills = kills, .phases = 60, .mutex = PTHREAD_MUTEX_INITIALIZER};
   tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = workers};
-  options.allocator = (tp_allocator){count_alloc, count_release, NULL};
+  options.allocator = counting;
   p.runtime = open_runtime(&options);
   p.runtime->helpers_max = workers - 1; /* also where there are fewer processors */
   add_graph();

@@ -12,30 +12,12 @@
 #include <cmocka.h>
 
 #include "runtime/exec/runtime.h"
+#include "tests/support/counting.h"
 #include "tests/support/host.h"
 
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, CHAIN = TP_PHASE_TURN_INTAKE, NODES = 5, ODD = 2 };
 
 static const char *const node_ids[NODES] = {"n0", "n1", "n2", "n3", "n4"};
-
-/* ---- an allocator that counts from any thread ---- */
-
-static _Thread_local long takes; /* by this thread: the one for jobs looks for some now and then */
-static _Atomic long blocks_open;
-
-static void *count_alloc(void *ctx, size_t size) {
-  (void)ctx;
-  takes++;
-  blocks_open++;
-  return malloc(size);
-}
-static void count_release(void *ctx, void *memory, size_t size) {
-  (void)ctx;
-  (void)size;
-  blocks_open--;
-  free(memory);
-}
-static const tp_allocator counted = {count_alloc, count_release, NULL};
 
 /* Nobody helps: a slow machine would make the nodes dear and share them, and
  * what is called at once has no order. */
@@ -352,7 +334,7 @@ static bool play_scene(const setting *set, bool watched, account *a) {
   events = 0;
   a->size = 0;
   tp_runtime_options options = {
-      .struct_size = sizeof options, .allocator = counted, .timestamps = set->timestamps, .engine_workers = 1};
+      .struct_size = sizeof options, .allocator = counting, .timestamps = set->timestamps, .engine_workers = 1};
   scene s = {.runtime = open_alone(&options), .odd = set->odd};
   part parts[NODES];
   for (uint32_t i = 0; i < NODES; i++) parts[i] = (part){&s, i};
@@ -855,7 +837,7 @@ static void steady_phase_takes_no_memory(void **state) {
   enum { WARM = 20000, STEADY = 10000 };
   static const tp_timestamps kinds[] = {TP_TIMESTAMPS_FULL, TP_TIMESTAMPS_OFF};
   for (size_t k = 0; k < COUNT(kinds); k++) {
-    tp_runtime_options options = {.struct_size = sizeof options, .allocator = counted, .timestamps = kinds[k]};
+    tp_runtime_options options = {.struct_size = sizeof options, .allocator = counting, .timestamps = kinds[k]};
     scene s = {.runtime = open_alone(&options)};
     part parts[NODES];
     for (uint32_t i = 0; i < NODES; i++) parts[i] = (part){&s, i};
@@ -864,12 +846,12 @@ static void steady_phase_takes_no_memory(void **state) {
     tp_field field = {.id = TP_FIELD_TEXT, .text = TEXT("hello")};
     tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
     for (int i = 0; i < WARM + STEADY; i++) {
-      if (i == WARM) takes = 0;
+      if (i == WARM) takes_here = 0;
       tp_phase_result result;
       assert_int_equal(tp_phase_run(s.turn, GATHER, i % 2 ? &input : NULL, &result, NULL), TP_OK);
       tp_phase_release(s.turn, &result);
     }
-    assert_int_equal(takes, 0);
+    assert_int_equal(takes_here, 0);
     close_scene(&s);
     assert_int_equal(blocks_open, 0);
   }
@@ -878,18 +860,19 @@ static void steady_phase_takes_no_memory(void **state) {
 static void results_that_nobody_releases_go_with_their_turn(void **state) {
   (void)state;
   enum { WARM = 200, STEADY = 1000, KEPT = 5 };
-  tp_runtime_options options = {.struct_size = sizeof options, .allocator = counted, .timestamps = TP_TIMESTAMPS_OFF};
+  tp_runtime_options options = {.struct_size = sizeof options, .allocator = counting, .timestamps = TP_TIMESTAMPS_OFF};
   scene s = {.runtime = open_alone(&options)};
   part parts[NODES];
   for (uint32_t i = 0; i < NODES; i++) parts[i] = (part){&s, i};
   register_nodes(&(setting){.phase = GATHER, .shape = FANNED}, s.runtime, parts);
   for (int i = 0; i < WARM + STEADY; i++) {
-    if (i == WARM) takes = 0;
+    if (i == WARM) takes_here = 0;
     s.turn = begin_bare(s.runtime, 0);
     for (int n = 0; n < KEPT; n++) (void)run_bare(s.turn, GATHER);
     if (i < WARM + STEADY - 1) tp_turn_end(s.turn);
   }
-  if (takes > STEADY / 10) fail_msg("%ld calls of the allocator in %d turns", takes, STEADY); /* the store has some */
+  /* The store has some. */
+  if (takes_here > STEADY / 10) fail_msg("%ld calls of the allocator in %d turns", takes_here, STEADY);
   close_scene(&s);
   assert_int_equal(blocks_open, 0);
 }

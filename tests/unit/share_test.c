@@ -15,6 +15,7 @@
 
 #include "phases/turn.h"
 #include "runtime/exec/runtime.h"
+#include "tests/support/counting.h"
 #include "tests/support/host.h"
 
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, NODES_MAX = 40, AMPLE_MS = 60000 };
@@ -66,21 +67,6 @@ static tp_outcome act_on_stage(void *self, tp_call *call) {
   return outcome;
 }
 
-static _Atomic long takes, blocks_open;
-
-static void *count_alloc(void *ctx, size_t size) {
-  (void)ctx;
-  takes++;
-  blocks_open++;
-  return malloc(size);
-}
-static void count_release(void *ctx, void *memory, size_t size) {
-  (void)ctx;
-  (void)size;
-  blocks_open--;
-  free(memory);
-}
-
 /* @param short_ms  the first node's limit; 0: as the others'. */
 static stage *stage_on(const tp_runtime_options *options, uint32_t node_count, uint32_t helpers, uint32_t short_ms) {
   static char ids[NODES_MAX][16];
@@ -104,7 +90,7 @@ static stage *stage_on(const tp_runtime_options *options, uint32_t node_count, u
 
 static stage *open_stage(uint32_t node_count, uint32_t helpers, uint32_t short_ms) {
   tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = helpers + 1};
-  options.allocator = (tp_allocator){count_alloc, count_release, NULL};
+  options.allocator = counting;
   return stage_on(&options, node_count, helpers, short_ms);
 }
 
@@ -449,7 +435,7 @@ static void answer_of_a_helper_that_comes_after_the_cancel_is_too_late_whatever_
 static void host_that_asked_for_no_engine_workers_gets_every_call_on_its_own_thread(void **state) {
   (void)state;
   tp_runtime_options options = {.struct_size = sizeof options, .no_engine_workers = true};
-  options.allocator = (tp_allocator){count_alloc, count_release, NULL};
+  options.allocator = counting;
   tp_runtime *probe = open_runtime(&options);
   uint32_t helpers = probe->helpers_max;
   tp_runtime_free(probe);
@@ -468,7 +454,7 @@ static void worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound
   (void)state;
   enum { PHASES = 20000, TURNS_MAX = 4 };
   tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 1, .turns_max = TURNS_MAX};
-  options.allocator = (tp_allocator){count_alloc, count_release, NULL};
+  options.allocator = counting;
   stage *s = stage_on(&options, 4, 1, 0);
   make_dear(s);
   await_idle_worker(s);
@@ -506,7 +492,7 @@ static void what_nobody_comes_for_goes_back_to_its_place_in_the_plan(void **stat
   (void)state;
   enum { NODES = 32 };
   tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 1};
-  options.allocator = (tp_allocator){count_alloc, count_release, NULL};
+  options.allocator = counting;
   stage *s = stage_on(&options, NODES, 1, 0);
   make_dear(s);
   await_idle_worker(s);
