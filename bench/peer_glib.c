@@ -129,144 +129,130 @@ static void graph_new(const bench_workload *workload, bench_job job, bool heavy,
 
 /* ---- turns: one item each ---- */
 
-enum { NODES_MAX = 16 };
-
 typedef struct turns {
-  uint32_t count, phase_count;
-  bench_flat flats[BENCH_PHASES_MAX];
-  bench_job job;
+  bench_peer_turns all;
   GThreadPool *pool;
   rest rest;
 } turns;
 
 static void run_turn(gpointer data, gpointer ctx) {
-  turns *all = ctx;
-  uint16_t left[NODES_MAX];
-  uint32_t stack[NODES_MAX];
+  turns *t = ctx;
   (void)data;
-  for (uint32_t p = 0; p < all->phase_count; p++) bench_peer_run_alone(&all->flats[p], all->job, left, stack);
-  rest_take(&all->rest, 1);
+  for (uint32_t p = 0; p < t->all.phase_count; p++) bench_peer_run_alone(&t->all, p);
+  rest_take(&t->rest, 1);
 }
 
 static int64_t turns_run(void *ctx, uint32_t times) {
-  turns *all = ctx;
+  turns *t = ctx;
   int64_t began = bench_now_ns();
   for (uint32_t i = 0; i < times; i++) {
-    rest_set(&all->rest, all->count);
-    for (uint32_t n = 0; n < all->count; n++) g_thread_pool_push(all->pool, all, NULL);
-    rest_wait(&all->rest);
+    rest_set(&t->rest, t->all.count);
+    for (uint32_t n = 0; n < t->all.count; n++) g_thread_pool_push(t->pool, t, NULL);
+    rest_wait(&t->rest);
   }
   return bench_now_ns() - began;
 }
 
 static void turns_close(void *ctx) {
-  turns *all = ctx;
-  g_thread_pool_free(all->pool, FALSE, TRUE);
-  for (uint32_t p = 0; p < all->phase_count; p++) bench_flat_fini(&all->flats[p]);
-  free(all);
+  turns *t = ctx;
+  g_thread_pool_free(t->pool, FALSE, TRUE);
+  bench_peer_turns_fini(&t->all);
+  free(t);
 }
 
 static void turns_new(const bench_workload *workload, bench_job job, uint32_t count, bench_contestant *ret) {
-  turns *all = bench_alloc(1, sizeof *all);
-  *all = (turns){.count = count, .phase_count = workload->phase_count, .job = job};
-  for (uint32_t p = 0; p < all->phase_count; p++) {
-    if (workload->graphs[p].node_count > NODES_MAX) exit(70);
-    bench_flat_init(&all->flats[p], &workload->graphs[p]);
-  }
-  all->pool = pool_new(run_turn, all);
+  turns *t = bench_alloc(1, sizeof *t);
+  bench_peer_turns_init(&t->all, workload, job, count);
+  t->pool = pool_new(run_turn, t);
   *ret = (bench_contestant){.name = "GLib thread pool",
                             .form = "an item a turn, its graphs by a loop of the user's",
                             .run = turns_run,
                             .close = turns_close,
-                            .ctx = all,
+                            .ctx = t,
                             .threads = true};
 }
 
 /* ---- calls ---- */
 
-typedef struct result {
-  uint64_t ended, rest[3];
-} result;
-
 typedef struct calls {
-  uint32_t count, ended;
-  bench_job job;
-  result *results;
+  bench_peer_calls all;
+  uint32_t ended;
   GThreadPool *pool;
   GMainContext *context;
   rest rest;
 } calls;
 
 static void run_call(gpointer data, gpointer ctx) {
-  calls *all = ctx;
-  all->job.run(all->job.ctx);
-  *(result *)data = (result){0};
-  rest_take(&all->rest, 1);
+  calls *c = ctx;
+  c->all.job.run(c->all.job.ctx);
+  *(bench_peer_result *)data = (bench_peer_result){0};
+  rest_take(&c->rest, 1);
 }
 
 static int64_t calls_run(void *ctx, uint32_t times) {
-  calls *all = ctx;
+  calls *c = ctx;
   int64_t began = bench_now_ns();
   for (uint32_t i = 0; i < times; i++) {
-    rest_set(&all->rest, all->count);
-    for (uint32_t n = 0; n < all->count; n++) g_thread_pool_push(all->pool, &all->results[n], NULL);
-    rest_wait(&all->rest);
+    rest_set(&c->rest, c->all.count);
+    for (uint32_t n = 0; n < c->all.count; n++) g_thread_pool_push(c->pool, &c->all.results[n], NULL);
+    rest_wait(&c->rest);
   }
   return bench_now_ns() - began;
 }
 
 static void calls_close(void *ctx) {
-  calls *all = ctx;
-  if (all->pool) g_thread_pool_free(all->pool, FALSE, TRUE);
-  if (all->context) g_main_context_unref(all->context);
-  free(all->results);
-  free(all);
+  calls *c = ctx;
+  if (c->pool) g_thread_pool_free(c->pool, FALSE, TRUE);
+  if (c->context) g_main_context_unref(c->context);
+  free(c->all.results);
+  free(c);
 }
 
 static void calls_new(bench_job job, uint32_t count, bench_contestant *ret) {
-  calls *all = bench_alloc(1, sizeof *all);
-  *all = (calls){.count = count, .job = job, .results = bench_alloc(count, sizeof(result))};
-  all->pool = pool_new(run_call, all);
+  calls *c = bench_alloc(1, sizeof *c);
+  c->all = bench_peer_calls_of(job, count);
+  c->pool = pool_new(run_call, c);
   *ret = (bench_contestant){.name = "GLib thread pool",
                             .form = "an item a call, results in their places, no events",
                             .run = calls_run,
                             .close = calls_close,
-                            .ctx = all,
+                            .ctx = c,
                             .threads = true};
 }
 
 /* ---- timers ---- */
 
 static gboolean time_out(gpointer data) {
-  calls *all = data;
-  all->results[all->ended++] = (result){0};
+  calls *c = data;
+  c->all.results[c->ended++] = (bench_peer_result){0};
   return G_SOURCE_REMOVE;
 }
 
 static int64_t timers_run(void *ctx, uint32_t times) {
-  calls *all = ctx;
+  calls *c = ctx;
   int64_t began = bench_now_ns();
   for (uint32_t i = 0; i < times; i++) {
-    all->ended = 0;
-    for (uint32_t n = 0; n < all->count; n++) {
+    c->ended = 0;
+    for (uint32_t n = 0; n < c->all.count; n++) {
       GSource *source = g_timeout_source_new(1);
-      g_source_set_callback(source, time_out, all, NULL);
-      g_source_attach(source, all->context);
+      g_source_set_callback(source, time_out, c, NULL);
+      g_source_attach(source, c->context);
       g_source_unref(source);
     }
-    while (all->ended < all->count) g_main_context_iteration(all->context, TRUE);
+    while (c->ended < c->all.count) g_main_context_iteration(c->context, TRUE);
   }
   return bench_now_ns() - began;
 }
 
 static void timers_new(uint32_t count, bench_contestant *ret) {
-  calls *all = bench_alloc(1, sizeof *all);
-  *all = (calls){.count = count, .results = bench_alloc(count, sizeof(result)), .context = g_main_context_new()};
+  calls *c = bench_alloc(1, sizeof *c);
+  c->all = bench_peer_calls_of(bench_nothing, count);
+  c->context = g_main_context_new();
   *ret = (bench_contestant){.name = "GLib main context",
                             .form = "a timeout source a call",
                             .run = timers_run,
                             .close = calls_close,
-                            .ctx = all};
+                            .ctx = c};
 }
 
 const bench_peer bench_peer_glib = {.name = "GLib",

@@ -162,18 +162,8 @@ static void turns_new(const bench_workload *workload, bench_job job, uint32_t co
 
 /* ---- calls ---- */
 
-typedef struct result {
-  uint64_t ended, rest[3];
-} result;
-
-typedef struct calls {
-  uint32_t count;
-  bench_job job;
-  result *results;
-} calls;
-
 static int64_t calls_run(void *ctx, uint32_t times) {
-  calls *all = ctx;
+  bench_peer_calls *all = ctx;
   int64_t took = 0;
 #pragma omp parallel num_threads(bench_processors())
 #pragma omp single
@@ -183,7 +173,7 @@ static int64_t calls_run(void *ctx, uint32_t times) {
 #pragma omp taskloop
       for (uint32_t n = 0; n < all->count; n++) {
         all->job.run(all->job.ctx);
-        all->results[n] = (result){0};
+        all->results[n] = (bench_peer_result){0};
       }
     }
     took = bench_now_ns() - began;
@@ -193,14 +183,14 @@ static int64_t calls_run(void *ctx, uint32_t times) {
 }
 
 static void calls_close(void *ctx) {
-  calls *all = ctx;
+  bench_peer_calls *all = ctx;
   free(all->results);
   free(all);
 }
 
 static void calls_new(bench_job job, uint32_t count, bench_contestant *ret) {
-  calls *all = bench_alloc(1, sizeof *all);
-  *all = (calls){.count = count, .job = job, .results = bench_alloc(count, sizeof(result))};
+  bench_peer_calls *all = bench_alloc(1, sizeof *all);
+  *all = bench_peer_calls_of(job, count);
   *ret = (bench_contestant){.name = "OpenMP taskloop",
                             .form = "in region, results in their places, no events",
                             .run = calls_run,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * peer_run.h: what the peers that have no graphs of their own share: counters over a flat graph, and a run that goes on
- * with the first node it made ready and gives the others to the library. */
+ * with the first node it made ready and gives the others to the library; turns and calls as the user's own code has
+ * them. */
 #ifndef BENCH_PEER_RUN_H
 #define BENCH_PEER_RUN_H
 
@@ -51,17 +52,59 @@ static inline uint32_t bench_peer_run_from(bench_peer_phase *phase, uint32_t nod
   }
 }
 
-/* Runs a whole graph on this thread, from a stack of its own. */
-static inline void bench_peer_run_alone(const bench_flat *flat, bench_job job, uint16_t *left, uint32_t *stack) {
-  uint32_t ready = 0;
+/* ---- turns whose graphs a loop of the user's own runs ---- */
+
+enum { BENCH_PEER_NODES_MAX = 16 };
+
+typedef struct bench_peer_turns {
+  uint32_t count, phase_count;
+  bench_flat flats[BENCH_PHASES_MAX];
+  bench_job job;
+} bench_peer_turns;
+
+static inline void bench_peer_turns_init(bench_peer_turns *turns, const bench_workload *workload, bench_job job,
+                                         uint32_t count) {
+  *turns = (bench_peer_turns){.count = count, .phase_count = workload->phase_count, .job = job};
+  for (uint32_t p = 0; p < turns->phase_count; p++) {
+    if (workload->graphs[p].node_count > BENCH_PEER_NODES_MAX) exit(70);
+    bench_flat_init(&turns->flats[p], &workload->graphs[p]);
+  }
+}
+
+static inline void bench_peer_turns_fini(bench_peer_turns *turns) {
+  for (uint32_t p = 0; p < turns->phase_count; p++) bench_flat_fini(&turns->flats[p]);
+}
+
+/* Runs a phase on this thread, from a stack of its own. */
+static inline void bench_peer_run_alone(const bench_peer_turns *turns, uint32_t phase) {
+  const bench_flat *flat = &turns->flats[phase];
+  uint16_t left[BENCH_PEER_NODES_MAX];
+  uint32_t stack[BENCH_PEER_NODES_MAX], ready = 0;
   for (uint32_t n = 0; n < flat->node_count; n++) left[n] = flat->indegree[n];
   for (uint32_t r = 0; r < flat->root_count; r++) stack[ready++] = flat->roots[r];
   while (ready > 0) {
     uint32_t n = stack[--ready];
-    job.run(job.ctx);
+    turns->job.run(turns->job.ctx);
     for (uint32_t e = flat->first_edge[n]; e < flat->first_edge[n + 1]; e++)
       if (--left[flat->edges[e]] == 0) stack[ready++] = flat->edges[e];
   }
+}
+
+/* ---- calls ---- */
+
+/* As large as the floor's. */
+typedef struct bench_peer_result {
+  uint64_t ended, rest[3];
+} bench_peer_result;
+
+typedef struct bench_peer_calls {
+  uint32_t count;
+  bench_job job;
+  bench_peer_result *results;
+} bench_peer_calls;
+
+static inline bench_peer_calls bench_peer_calls_of(bench_job job, uint32_t count) {
+  return (bench_peer_calls){.count = count, .job = job, .results = bench_alloc(count, sizeof(bench_peer_result))};
 }
 
 #endif

@@ -117,8 +117,6 @@ static void graph_new(const bench_workload *workload, bench_job job, bool heavy,
 
 /* ---- turns: one request for each phase ---- */
 
-enum { NODES_MAX = 16 };
-
 typedef struct turns turns;
 typedef struct turn {
   uv_work_t request;
@@ -127,156 +125,141 @@ typedef struct turn {
 } turn;
 
 struct turns {
-  uint32_t count, phase_count;
-  bench_flat flats[BENCH_PHASES_MAX];
-  bench_job job;
-  turn *all;
+  bench_peer_turns all;
+  turn *each;
   uv_loop_t *loop;
 };
 
 static void turn_run(uv_work_t *request) {
   turn *t = (turn *)request;
-  uint16_t left[NODES_MAX];
-  uint32_t stack[NODES_MAX];
-  bench_peer_run_alone(&t->of->flats[t->phase], t->of->job, left, stack);
+  bench_peer_run_alone(&t->of->all, t->phase);
 }
 
 static void turn_ended(uv_work_t *request, int status) {
   turn *t = (turn *)request;
   (void)status;
-  if (++t->phase < t->of->phase_count) (void)uv_queue_work(t->of->loop, request, turn_run, turn_ended);
+  if (++t->phase < t->of->all.phase_count) (void)uv_queue_work(t->of->loop, request, turn_run, turn_ended);
 }
 
 static int64_t turns_run(void *ctx, uint32_t times) {
-  turns *all = ctx;
+  turns *t = ctx;
   int64_t began = bench_now_ns();
   for (uint32_t i = 0; i < times; i++) {
-    for (uint32_t n = 0; n < all->count; n++) {
-      all->all[n].phase = 0;
-      (void)uv_queue_work(all->loop, &all->all[n].request, turn_run, turn_ended);
+    for (uint32_t n = 0; n < t->all.count; n++) {
+      t->each[n].phase = 0;
+      (void)uv_queue_work(t->loop, &t->each[n].request, turn_run, turn_ended);
     }
-    (void)uv_run(all->loop, UV_RUN_DEFAULT);
+    (void)uv_run(t->loop, UV_RUN_DEFAULT);
   }
   return bench_now_ns() - began;
 }
 
 static void turns_close(void *ctx) {
-  turns *all = ctx;
-  for (uint32_t p = 0; p < all->phase_count; p++) bench_flat_fini(&all->flats[p]);
-  loop_free(all->loop);
-  free(all->all);
-  free(all);
+  turns *t = ctx;
+  bench_peer_turns_fini(&t->all);
+  loop_free(t->loop);
+  free(t->each);
+  free(t);
 }
 
 static void turns_new(const bench_workload *workload, bench_job job, uint32_t count, bench_contestant *ret) {
-  turns *all = bench_alloc(1, sizeof *all);
-  *all = (turns){.count = count,
-                 .phase_count = workload->phase_count,
-                 .job = job,
-                 .all = bench_alloc(count, sizeof(turn)),
-                 .loop = loop_new()};
-  for (uint32_t p = 0; p < all->phase_count; p++) {
-    if (workload->graphs[p].node_count > NODES_MAX) exit(70);
-    bench_flat_init(&all->flats[p], &workload->graphs[p]);
-  }
-  for (uint32_t n = 0; n < count; n++) all->all[n].of = all;
+  turns *t = bench_alloc(1, sizeof *t);
+  bench_peer_turns_init(&t->all, workload, job, count);
+  t->each = bench_alloc(count, sizeof *t->each);
+  t->loop = loop_new();
+  for (uint32_t n = 0; n < count; n++) t->each[n].of = t;
   *ret = (bench_contestant){.name = "libuv queue_work",
                             .form = "a request a phase, its graph by a loop of the user's",
                             .run = turns_run,
                             .close = turns_close,
-                            .ctx = all,
+                            .ctx = t,
                             .threads = true};
 }
 
 /* ---- calls and timers ---- */
 
-typedef struct result {
-  uint64_t ended, rest[3];
-} result;
-
 typedef struct calls {
-  uint32_t count, ended;
-  bench_job job;
-  result *results;
+  bench_peer_calls all;
   uv_work_t *requests;
   uv_timer_t *timers;
   uv_loop_t *loop;
 } calls;
 
 static void call_run(uv_work_t *request) {
-  calls *all = request->data;
-  all->job.run(all->job.ctx);
+  calls *c = request->data;
+  c->all.job.run(c->all.job.ctx);
 }
 
 static void call_ended(uv_work_t *request, int status) {
-  calls *all = request->data;
+  calls *c = request->data;
   (void)status;
-  all->results[request - all->requests] = (result){0};
+  c->all.results[request - c->requests] = (bench_peer_result){0};
 }
 
 static int64_t calls_run(void *ctx, uint32_t times) {
-  calls *all = ctx;
+  calls *c = ctx;
   int64_t began = bench_now_ns();
   for (uint32_t i = 0; i < times; i++) {
-    for (uint32_t n = 0; n < all->count; n++) (void)uv_queue_work(all->loop, &all->requests[n], call_run, call_ended);
-    (void)uv_run(all->loop, UV_RUN_DEFAULT);
+    for (uint32_t n = 0; n < c->all.count; n++) (void)uv_queue_work(c->loop, &c->requests[n], call_run, call_ended);
+    (void)uv_run(c->loop, UV_RUN_DEFAULT);
   }
   return bench_now_ns() - began;
 }
 
 static void time_out(uv_timer_t *timer) {
-  calls *all = timer->data;
-  all->results[timer - all->timers] = (result){0};
+  calls *c = timer->data;
+  c->all.results[timer - c->timers] = (bench_peer_result){0};
 }
 
 static int64_t timers_run(void *ctx, uint32_t times) {
-  calls *all = ctx;
+  calls *c = ctx;
   int64_t began = bench_now_ns();
   for (uint32_t i = 0; i < times; i++) {
-    uv_update_time(all->loop);
-    for (uint32_t n = 0; n < all->count; n++) (void)uv_timer_start(&all->timers[n], time_out, 1, 0);
-    (void)uv_run(all->loop, UV_RUN_DEFAULT);
+    uv_update_time(c->loop);
+    for (uint32_t n = 0; n < c->all.count; n++) (void)uv_timer_start(&c->timers[n], time_out, 1, 0);
+    (void)uv_run(c->loop, UV_RUN_DEFAULT);
   }
   return bench_now_ns() - began;
 }
 
 static void calls_close(void *ctx) {
-  calls *all = ctx;
-  for (uint32_t n = 0; all->timers && n < all->count; n++) uv_close((uv_handle_t *)&all->timers[n], NULL);
-  loop_free(all->loop);
-  free(all->requests);
-  free(all->timers);
-  free(all->results);
-  free(all);
+  calls *c = ctx;
+  for (uint32_t n = 0; c->timers && n < c->all.count; n++) uv_close((uv_handle_t *)&c->timers[n], NULL);
+  loop_free(c->loop);
+  free(c->requests);
+  free(c->timers);
+  free(c->all.results);
+  free(c);
 }
 
 static calls *calls_alloc(bench_job job, uint32_t count) {
-  calls *all = bench_alloc(1, sizeof *all);
-  *all = (calls){.count = count, .job = job, .results = bench_alloc(count, sizeof(result)), .loop = loop_new()};
-  return all;
+  calls *c = bench_alloc(1, sizeof *c);
+  c->all = bench_peer_calls_of(job, count);
+  c->loop = loop_new();
+  return c;
 }
 
 static void calls_new(bench_job job, uint32_t count, bench_contestant *ret) {
-  calls *all = calls_alloc(job, count);
-  all->requests = bench_alloc(count, sizeof *all->requests);
-  for (uint32_t n = 0; n < count; n++) all->requests[n].data = all;
+  calls *c = calls_alloc(job, count);
+  c->requests = bench_alloc(count, sizeof *c->requests);
+  for (uint32_t n = 0; n < count; n++) c->requests[n].data = c;
   *ret = (bench_contestant){.name = "libuv queue_work",
                             .form = "a request a call, results in their places, no events",
                             .run = calls_run,
                             .close = calls_close,
-                            .ctx = all,
+                            .ctx = c,
                             .threads = true};
 }
 
 static void timers_new(uint32_t count, bench_contestant *ret) {
-  calls *all = calls_alloc(bench_nothing, count);
-  all->timers = bench_alloc(count, sizeof *all->timers);
+  calls *c = calls_alloc(bench_nothing, count);
+  c->timers = bench_alloc(count, sizeof *c->timers);
   for (uint32_t n = 0; n < count; n++) {
-    (void)uv_timer_init(all->loop, &all->timers[n]);
-    all->timers[n].data = all;
+    (void)uv_timer_init(c->loop, &c->timers[n]);
+    c->timers[n].data = c;
   }
   *ret = (bench_contestant){
-      .name = "libuv timers", .form = "a timer a call", .run = timers_run, .close = calls_close, .ctx = all};
+      .name = "libuv timers", .form = "a timer a call", .run = timers_run, .close = calls_close, .ctx = c};
 }
 
 const bench_peer bench_peer_uv = {.name = "libuv",
