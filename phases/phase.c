@@ -152,14 +152,17 @@ static void run_settled(tp__entry *e, uint32_t index) {
             &(tp_event){.kind = TP_EVENT_RUN, .phase = run->phase, .run = &record, .text = tp_text_of(message)});
 }
 
-/* Field by field: read at once, a copy would wait for its stores. */
+/* In pairs of words, since a host that copies it reads it so: a wider read of what was just written in smaller pieces
+ * waits for it. */
+typedef uint64_t word_pair __attribute__((vector_size(16), aligned(8), may_alias));
+_Static_assert(sizeof(tp_phase_result) == 56 && offsetof(tp_phase_result, run_count) == 32 &&
+                   offsetof(tp_phase_result, merged) == 40 && TP_OK == 0 && TP_OUTCOME_DONE == 0,
+               "three pairs, and the entry");
+
 static void set_quiet_result(tp_phase_result *result, tp__entry *e) {
-  result->outcome = TP_OK;
-  result->verdict = TP_OUTCOME_DONE;
-  result->subscription = NULL;
-  result->reason = (tp_text){NULL, 0};
-  result->run_count = e->plan->node_count;
-  result->merged = NULL;
+  word_pair *pairs = (word_pair *)result;
+  pairs[0] = pairs[1] = (word_pair){0, 0};
+  pairs[2] = (word_pair){e->plan->node_count, 0};
   result->entry = e;
 }
 
