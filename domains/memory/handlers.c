@@ -4,12 +4,12 @@
  * was never made (denied at intake, cancelled before) is neither recalled for nor remembered. */
 #include <string.h>
 
-#include "domains/memory/database.h"
 #include "domains/memory/domain.h"
 #include "domains/memory/line.h"
 #include "domains/memory/policy.h"
 #include "domains/memory/recall.h"
 #include "domains/memory/terms.h"
+#include "stores/sqlite/database.h"
 
 static const char memory_word[] = "memory"; /* the domain of our policies and prompt context */
 
@@ -267,14 +267,14 @@ static tp_status read_options(const tp_memory_options *theirs, tp_memory_options
   *ours = (tp_memory_options){.struct_size = sizeof *ours};
   if (!theirs) return TP_OK;
   if (theirs->struct_size < sizeof theirs->struct_size)
-    return tp__memory_refuse(fault, TP_ERR_VERSION, NULL, "the memory's options do not say their struct_size");
+    return tp__sqlite_refuse(fault, TP_ERR_VERSION, NULL, "the memory's options do not say their struct_size");
   const char *bytes = (const char *)theirs;
   for (size_t i = sizeof *ours; i < theirs->struct_size; i++)
     if (bytes[i])
-      return tp__memory_refuse(fault, TP_ERR_VERSION, NULL, "the memory's options are of a newer turnphase and use it");
+      return tp__sqlite_refuse(fault, TP_ERR_VERSION, NULL, "the memory's options are of a newer turnphase and use it");
   memcpy(ours, theirs, theirs->struct_size < sizeof *ours ? theirs->struct_size : sizeof *ours);
   if (ours->recall_max <= TP__MEMORY_RECALL_MAX) return TP_OK;
-  return tp__memory_refuse(fault, TP_ERR_USAGE, NULL, "recall_max is %u, and a turn takes at most %d entries",
+  return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "recall_max is %u, and a turn takes at most %d entries",
                            (unsigned)ours->recall_max, TP__MEMORY_RECALL_MAX);
 }
 
@@ -289,10 +289,10 @@ static tp_status domain_new(const tp_memory_options *options, tp__memory_domain 
   const char *scope = options->scope ? options->scope : "workspace";
   const tp__memory_scope_kind *kind = find_kind(scope);
   if (!kind)
-    return tp__memory_refuse(fault, TP_ERR_USAGE, scope,
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, scope,
                              "there is no scope \"%s\": it is user, workspace, thread, agent or task", scope);
   tp__memory_domain *domain = sqlite3_malloc64(sizeof *domain);
-  if (!domain) return tp__memory_refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to open the memory");
+  if (!domain) return tp__sqlite_refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to open the memory");
   memset(domain, 0, sizeof *domain);
   pthread_mutex_init(&domain->mutex, NULL); /* cannot fail with default attributes on Linux */
   domain->refs = 1;
@@ -301,7 +301,7 @@ static tp_status domain_new(const tp_memory_options *options, tp__memory_domain 
   tp_status status = tp__memory_store_open(options->path, &domain->store, fault);
   if (status == TP_OK) {
     status = tp__memory_tools_init(domain);
-    if (status != TP_OK) tp__memory_refuse(fault, status, NULL, "no memory for the memory's tools");
+    if (status != TP_OK) tp__sqlite_refuse(fault, status, NULL, "no memory for the memory's tools");
   }
   if (status == TP_OK) *ret_domain = domain;
   else domain_unref(domain);
@@ -351,7 +351,7 @@ tp_status tp_memory_register(tp_edit *edit, const tp_memory_options *options, tp
   for (; status == TP_OK && row < end; row++) {
     status = add_handler(edit, row, domain);
     if (status == TP_OK) status = add_subscription(edit, row, limit_ms);
-    if (status != TP_OK) tp__memory_refuse(fault, status, row->id, "%s: %s", row->id, tp_status_text(status));
+    if (status != TP_OK) tp__sqlite_refuse(fault, status, row->id, "%s: %s", row->id, tp_status_text(status));
   }
   domain_unref(domain);
   return status;

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "domains/memory/database.h"
 #include "domains/memory/store_internal.h"
 #include "domains/memory/terms.h"
+#include "stores/sqlite/database.h"
 
 /* ---- evidence: what the index knows of a match ---- */
 
@@ -296,7 +296,7 @@ static tp_status look_once(tp__memory_store *store, const tp__memory_scope *scop
   if (rc == SQLITE_OK) rc = bring_back(&l, known, known_count, max, list);
   pthread_mutex_unlock(&store->mutex);
   look_fini(&l);
-  tp_status status = tp__memory_status(rc);
+  tp_status status = tp__sqlite_status(rc);
   if (status != TP_OK) tp__memory_list_cut(list, count);
   return status;
 }

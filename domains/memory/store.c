@@ -6,6 +6,7 @@
 #include "domains/memory/database.h"
 #include "domains/memory/store_internal.h"
 #include "domains/memory/terms.h"
+#include "stores/sqlite/database.h"
 
 #define MEMORY_COLUMNS "id, said_ms, session, turn, part, text"
 
@@ -46,17 +47,14 @@ static int prepare_all(tp__memory_store *store) {
 
 tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, tp_fault *fault) {
   tp__memory_store *store = sqlite3_malloc64(sizeof *store);
-  if (!store) return tp__memory_refuse(fault, TP_ERR_NO_MEMORY, path, "no memory to open the memory");
+  if (!store) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
   memset(store, 0, sizeof *store);
   pthread_mutex_init(&store->mutex, NULL); /* cannot fail with default attributes on Linux */
   tp_status status = tp__memory_database_open(path, &store->db, fault);
   if (status == TP_OK) {
     int rc = tp__memory_evidence_register(store->db);
     if (rc == SQLITE_OK) rc = prepare_all(store);
-    if (rc != SQLITE_OK) {
-      const char *name = path ? path : "memory", *words = sqlite3_errmsg(store->db);
-      status = tp__memory_refuse(fault, tp__memory_status(rc), name, "%s: prepare: %s", name, words);
-    }
+    if (rc != SQLITE_OK) status = tp__sqlite_fail(store->db, path, "prepare", rc, fault);
   }
   if (status == TP_OK) *ret_store = store;
   else tp__memory_store_close(store);
@@ -201,7 +199,7 @@ tp_status tp__memory_put(tp__memory_store *store, const tp__memory_scope *scope,
   if (rc == SQLITE_OK) rc = end_locked(store, put_locked(store, scope, memory, &id));
   pthread_mutex_unlock(&store->mutex);
   if (rc == SQLITE_OK && ret_id) *ret_id = id;
-  return tp__memory_status(rc);
+  return tp__sqlite_status(rc);
 }
 
 /* @return SQLITE_DONE when there was nothing to delete. */
@@ -226,7 +224,7 @@ tp_status tp__memory_forget(tp__memory_store *store, const tp__memory_scope *sco
   int rc = begin_locked(store);
   if (rc == SQLITE_OK) rc = end_locked(store, forget_locked(store, scope, id));
   pthread_mutex_unlock(&store->mutex);
-  return rc == SQLITE_DONE ? TP_ERR_NOT_FOUND : tp__memory_status(rc);
+  return rc == SQLITE_DONE ? TP_ERR_NOT_FOUND : tp__sqlite_status(rc);
 }
 
 /* ---- reading ---- */
@@ -247,7 +245,7 @@ tp_status tp__memory_get(tp__memory_store *store, const tp__memory_scope *scope,
   int rc = tp__memory_find_scope_locked(store, scope, &row);
   if (rc == SQLITE_OK) rc = tp__memory_read_locked(store, row.id, id, list);
   pthread_mutex_unlock(&store->mutex);
-  return rc == SQLITE_DONE ? TP_ERR_NOT_FOUND : tp__memory_status(rc);
+  return rc == SQLITE_DONE ? TP_ERR_NOT_FOUND : tp__sqlite_status(rc);
 }
 
 static int newest_locked(tp__memory_store *store, const tp__memory_scope *scope, int64_t before, size_t limit,
@@ -270,7 +268,7 @@ tp_status tp__memory_newest(tp__memory_store *store, const tp__memory_scope *sco
   pthread_mutex_lock(&store->mutex);
   int rc = newest_locked(store, scope, before, limit, list);
   pthread_mutex_unlock(&store->mutex);
-  tp_status status = tp__memory_status(rc);
+  tp_status status = tp__sqlite_status(rc);
   if (status != TP_OK) tp__memory_list_cut(list, count);
   return status;
 }

@@ -43,7 +43,7 @@ tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, 
 /** Accepts NULL. */
 void tp__memory_store_close(tp__memory_store *store);
 
-/* The functions below return TP_OK or what tp__memory_status() says; TP_ERR_NOT_FOUND where it is named. Lists are
+/* The functions below return TP_OK or what tp__sqlite_status() says; TP_ERR_NOT_FOUND where it is named. Lists are
  * appended to, and left as they are on failure. */
 
 /** Keeps a text, durable on return. (scope, session, turn, part) is its key: a text kept under it before is replaced

@@ -11,21 +11,16 @@
 
 /* ---- faults ---- */
 
-/* The longest prefix of at most max bytes that does not cut a code point. */
-static size_t cut(const char *text, size_t size, size_t max) {
-  if (size <= max) return size;
-  while (max > 0 && ((unsigned char)text[max] & 0xC0) == 0x80) max--;
-  return max;
-}
-
+/* Copies what fits, and never half a code point. */
 static void copy_cut(char *into, size_t into_size, const char *text) {
-  size_t size = cut(text, strlen(text), into_size - 1);
+  size_t size = strlen(text);
+  if (size >= into_size)
+    for (size = into_size - 1; size > 0 && ((unsigned char)text[size] & 0xC0) == 0x80;) size--;
   memcpy(into, text, size);
   into[size] = '\0';
 }
 
-tp_status tp__sqlite_refuse(tp_fault *fault, tp_status code, const char *path, int system_error, const char *format,
-                            ...) {
+tp_status tp__sqlite_refuse(tp_fault *fault, tp_status code, const char *subject, const char *format, ...) {
   if (!fault) return code;
   char message[2 * TP_FAULT_MESSAGE_SIZE];
   va_list arguments;
@@ -34,8 +29,7 @@ tp_status tp__sqlite_refuse(tp_fault *fault, tp_status code, const char *path, i
   va_end(arguments);
   memset(fault, 0, sizeof *fault);
   fault->code = code;
-  fault->system_error = system_error;
-  copy_cut(fault->subject, sizeof fault->subject, path);
+  copy_cut(fault->subject, sizeof fault->subject, subject ? subject : "");
   copy_cut(fault->message, sizeof fault->message, message);
   return code;
 }
@@ -71,11 +65,16 @@ static const char *remedy_of(tp_status status) {
   }
 }
 
+static const char *name_of(const char *path) { return path ? path : "memory"; }
+
 tp_status tp__sqlite_fail(sqlite3 *db, const char *path, const char *doing, int rc, tp_fault *fault) {
   tp_status status = tp__sqlite_status(rc);
   bool known_there = db && sqlite3_extended_errcode(db) == rc; /* else the connection remembers something later */
-  return tp__sqlite_refuse(fault, status, path, known_there ? sqlite3_system_errno(db) : 0, "%s: %s: %s%s", path, doing,
-                           known_there ? sqlite3_errmsg(db) : sqlite3_errstr(rc), remedy_of(status));
+  const char *words = known_there ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
+  int system_error = known_there ? sqlite3_system_errno(db) : 0;
+  tp__sqlite_refuse(fault, status, name_of(path), "%s: %s: %s%s", name_of(path), doing, words, remedy_of(status));
+  if (fault) fault->system_error = system_error;
+  return status;
 }
 
 /* ---- opening ---- */
@@ -98,18 +97,25 @@ static tp_status status_of_errno(int error) {
  * new file from taking such a lock between our open and our close. */
 static pthread_mutex_t birth = PTHREAD_MUTEX_INITIALIZER;
 
-static int create_private(const char *path) {
+static tp_status create_private(const char *path, tp_fault *fault) {
   pthread_mutex_lock(&birth);
   int error = 0;
   int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd >= 0) close(fd);
   else if (errno != EEXIST) error = errno;
   pthread_mutex_unlock(&birth);
-  return error;
+  if (!error) return TP_OK;
+  char words[128];
+  tp_status status = status_of_errno(error);
+  tp__sqlite_refuse(fault, status, path, "%s cannot be made: %s%s", path, strerror_r(error, words, sizeof words),
+                    remedy_of(status));
+  if (fault) fault->system_error = error;
+  return status;
 }
 
 /* "file:x" could be a URI to SQLite, and ":memory:" no file at all; what begins with "/" or "./" is a file. */
 static char *plain_path(const char *path) {
+  if (!path) return sqlite3_mprintf(":memory:");
   return sqlite3_mprintf("%s%s", path[0] == '/' ? "" : "./", path);
 }
 
@@ -163,17 +169,17 @@ static tp_status identify(sqlite3 *db, const char *path, const tp__sqlite_schema
   *ret_empty = is.application_id == 0 && is.version == 0 && is.objects == 0;
   if (*ret_empty) return TP_OK;
   if (is.application_id != schema->application_id)
-    return tp__sqlite_refuse(fault, TP_ERR_STORE_SCHEMA, path, 0,
+    return tp__sqlite_refuse(fault, TP_ERR_STORE_SCHEMA, path,
                              "%s is a SQLite file of somebody else, not %s; give another path", path, schema->noun);
   if (is.version > schema->version)
-    return tp__sqlite_refuse(fault, TP_ERR_STORE_SCHEMA, path, 0,
+    return tp__sqlite_refuse(fault, TP_ERR_STORE_SCHEMA, path,
                              "%s is %s of schema version %lld, and this library knows versions up to %d; use a newer "
                              "turnphase",
                              path, schema->noun, (long long)is.version, (int)schema->version);
   if (is.version != schema->version)
-    return tp__sqlite_refuse(fault, TP_ERR_STORE_CORRUPT, path, 0,
-                             "%s says it is %s of schema version %lld, which there never was", path, schema->noun,
-                             (long long)is.version);
+    return tp__sqlite_refuse(fault, TP_ERR_STORE_CORRUPT, path,
+                             "%s says it is %s of schema version %lld, which there never was%s", path, schema->noun,
+                             (long long)is.version, remedy_of(TP_ERR_STORE_CORRUPT));
   return TP_OK;
 }
 
@@ -198,9 +204,11 @@ static tp_status make_tables(sqlite3 *db, const char *path, const tp__sqlite_sch
 
 /* SQLite does not wait for a lock while it switches a file to WAL, so two openers of a new file could refuse each
  * other: the waiting is done here. */
-static tp_status set_durable(sqlite3 *db, const char *path, tp_fault *fault) {
-  static const char sql[] = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = FAST;";
+static tp_status set_durable(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, tp_fault *fault) {
   enum { PAUSE_MS = 10 };
+  char sql[96];
+  snprintf(sql, sizeof sql, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = %s;",
+           schema->overwrites_deleted ? "ON" : "FAST");
   int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
   for (int waited_ms = 0; (rc & 0xff) == SQLITE_BUSY && waited_ms < TP__SQLITE_BUSY_MS; waited_ms += PAUSE_MS) {
     sqlite3_sleep(PAUSE_MS);
@@ -218,7 +226,7 @@ static tp_status check_pages(sqlite3 *db, const char *path, tp_fault *fault) {
   if (rc != SQLITE_ROW) status = tp__sqlite_fail(db, path, "check its pages", rc, fault);
   else if (!verdict) status = tp__sqlite_fail(db, path, "check its pages", SQLITE_NOMEM, fault);
   else if (strcmp(verdict, "ok") != 0)
-    status = tp__sqlite_refuse(fault, TP_ERR_STORE_CORRUPT, path, 0, "%s is damaged: %s%s", path, verdict,
+    status = tp__sqlite_refuse(fault, TP_ERR_STORE_CORRUPT, path, "%s is damaged: %s%s", path, verdict,
                                remedy_of(TP_ERR_STORE_CORRUPT));
   sqlite3_finalize(statement);
   return status;
@@ -229,22 +237,18 @@ static tp_status check_and_set_up(sqlite3 *db, const char *path, const tp__sqlit
   if (sqlite3_db_readonly(db, "main") == 1) return tp__sqlite_fail(NULL, path, "open", SQLITE_READONLY, fault);
   tp_status status = identify(db, path, schema, &empty, fault);
   if (status == TP_OK && !empty) status = check_pages(db, path, fault);
-  if (status == TP_OK) status = set_durable(db, path, fault);
+  if (status == TP_OK) status = set_durable(db, path, schema, fault);
   if (status == TP_OK && empty) status = make_tables(db, path, schema, fault);
+  if (status == TP_OK && schema->busy_ms) sqlite3_busy_timeout(db, schema->busy_ms);
   return status;
 }
 
 tp_status tp__sqlite_open(const char *path, const tp__sqlite_schema *schema, sqlite3 **ret_db, tp_fault *fault) {
-  int error = create_private(path);
-  if (error) {
-    char words[128];
-    return tp__sqlite_refuse(fault, status_of_errno(error), path, error, "%s cannot be made: %s", path,
-                             strerror_r(error, words, sizeof words));
-  }
   sqlite3 *db = NULL;
-  tp_status status = connect_to(path, &db, fault);
+  tp_status status = path ? create_private(path, fault) : TP_OK;
+  if (status == TP_OK) status = connect_to(path, &db, fault);
   if (status != TP_OK) return status;
-  status = check_and_set_up(db, path, schema, fault);
+  status = check_and_set_up(db, name_of(path), schema, fault);
   if (status == TP_OK) *ret_db = db;
   else sqlite3_close(db);
   return status;

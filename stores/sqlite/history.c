@@ -330,7 +330,7 @@ static history *history_new(const char *path) {
 
 tp_status tp_sqlite_history_open(const char *path, tp_history *ret_history, tp_fault *fault) {
   if (!path || !path[0] || !ret_history)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, "", 0, "a history needs the path of its file");
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "a history needs the path of its file");
   history *h = history_new(path);
   if (!h) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
   tp_status status = tp__sqlite_open(path, &schema, &h->db, fault);

@@ -17,7 +17,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "domains/memory/database.h"
 #include "domains/memory/line.h"
 #include "domains/memory/recall.h"
 #include "domains/memory/terms.h"

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The one piece of code that opens the files of the history and of the memory: what each asks of it, files that are the
+ * other's, and refusals that say where and what helps. This program links both archives, which both hold it. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "domains/memory/database.h"
+#include "stores/sqlite/database.h"
+#include "turnphase/sqlite.h"
+
+static char directory[64];
+static char path[96];
+
+static int make_directory(void **state) {
+  (void)state;
+  strcpy(directory, "/tmp/database_XXXXXX");
+  if (!mkdtemp(directory)) return -1;
+  snprintf(path, sizeof path, "%s/file.db", directory);
+  return 0;
+}
+
+static int remove_directory(void **state) {
+  (void)state;
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf '%s'", directory);
+  return system(command);
+}
+
+static const tp__sqlite_schema plain = {
+    .noun = "a list", .application_id = 7, .version = 2, .sql = "CREATE TABLE entry (id INTEGER PRIMARY KEY);"};
+
+static void make_memory(const char *more) {
+  sqlite3 *db = NULL;
+  assert_int_equal(tp__memory_database_open(path, &db, NULL), TP_OK);
+  assert_int_equal(sqlite3_exec(db, more, NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(db);
+}
+
+static void assert_answer(sqlite3 *db, const char *question, const char *expected) {
+  sqlite3_stmt *statement = NULL;
+  assert_int_equal(sqlite3_prepare_v2(db, question, -1, &statement, NULL), SQLITE_OK);
+  assert_int_equal(sqlite3_step(statement), SQLITE_ROW);
+  assert_string_equal((const char *)sqlite3_column_text(statement, 0), expected);
+  sqlite3_finalize(statement);
+}
+
+static void assert_opened(sqlite3 *db, const char *journal, const char *busy_ms, const char *secure_delete) {
+  assert_answer(db, "PRAGMA journal_mode", journal);
+  assert_answer(db, "PRAGMA synchronous", "2"); /* FULL */
+  assert_answer(db, "PRAGMA busy_timeout", busy_ms);
+  assert_answer(db, "PRAGMA secure_delete", secure_delete);
+  sqlite3_close(db);
+}
+
+static void a_memory_waits_shortly_and_overwrites_what_is_deleted(void **state) {
+  (void)state;
+  sqlite3 *db = NULL;
+  assert_int_equal(tp__memory_database_open(path, &db, NULL), TP_OK);
+  assert_opened(db, "wal", "250", "1");
+  assert_int_equal(tp__memory_database_open(path, &db, NULL), TP_OK); /* and when it is there */
+  assert_opened(db, "wal", "250", "1");
+  assert_int_equal(tp__memory_database_open(NULL, &db, NULL), TP_OK);
+  assert_opened(db, "memory", "250", "1");
+}
+
+static void a_schema_that_asks_for_nothing_waits_long_and_overwrites_what_costs_nothing(void **state) {
+  (void)state;
+  sqlite3 *db = NULL;
+  assert_int_equal(tp__sqlite_open(path, &plain, &db, NULL), TP_OK);
+  assert_opened(db, "wal", "5000", "2"); /* FAST */
+}
+
+static void assert_says(const tp_fault *fault, tp_status code, const char *what, const char *remedy) {
+  assert_int_equal(fault->code, code);
+  assert_string_equal(fault->subject, path);
+  assert_int_equal(strncmp(fault->message, path, strlen(path)), 0);
+  if (!strstr(fault->message, what) || !strstr(fault->message, remedy))
+    fail_msg("'%s' or '%s' is not in: %s", what, remedy, fault->message);
+}
+
+static void assert_no_memory(tp_status code, const char *what, const char *remedy) {
+  sqlite3 *db = NULL;
+  tp_fault fault = {0};
+  assert_int_equal(tp__memory_database_open(path, &db, &fault), code);
+  assert_null(db);
+  assert_says(&fault, code, what, remedy);
+}
+
+static void a_memory_is_no_history_and_a_history_no_memory(void **state) {
+  (void)state;
+  tp_history history = {0};
+  tp_fault fault = {0};
+  make_memory("");
+  assert_int_equal(tp_sqlite_history_open(path, &history, &fault), TP_ERR_STORE_SCHEMA);
+  assert_says(&fault, TP_ERR_STORE_SCHEMA, "not a history of sessions", "another path");
+  unlink(path);
+  assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
+  history.destroy(history.self);
+  assert_no_memory(TP_ERR_STORE_SCHEMA, "not a memory", "another path");
+}
+
+static void a_refused_memory_says_what_helps(void **state) {
+  (void)state;
+  make_memory("PRAGMA user_version = 2");
+  assert_no_memory(TP_ERR_STORE_SCHEMA, "a memory of schema version 2", "use a newer turnphase");
+  unlink(path);
+  make_memory("PRAGMA user_version = 0");
+  assert_no_memory(TP_ERR_STORE_CORRUPT, "never was", "restore a copy");
+  assert_int_equal(truncate(path, 0), 0);
+  assert_int_equal(truncate(path, 4096), 0);
+  assert_no_memory(TP_ERR_STORE_CORRUPT, "not a database", "restore a copy");
+}
+
+/* Root writes what nobody may: so the test becomes nobody for a moment. */
+static void a_file_that_cannot_be_made_says_why_and_what_helps(void **state) {
+  (void)state;
+  sqlite3 *db = NULL;
+  tp_fault fault = {0};
+  assert_int_equal(chmod(directory, 0555), 0);
+  bool root = geteuid() == 0;
+  if (root) assert_int_equal(seteuid(65534), 0);
+  tp_status status = tp__memory_database_open(path, &db, &fault);
+  if (root) assert_int_equal(seteuid(0), 0);
+  assert_int_equal(chmod(directory, 0755), 0);
+  assert_int_equal(status, TP_ERR_STORE_READONLY);
+  assert_int_equal(fault.system_error, EACCES);
+  assert_says(&fault, TP_ERR_STORE_READONLY, "cannot be made", "can be written");
+}
+
+static void a_path_that_is_empty_is_a_wrong_use(void **state) {
+  (void)state;
+  sqlite3 *db = NULL;
+  tp_fault fault = {0};
+  assert_int_equal(tp__memory_database_open("", &db, &fault), TP_ERR_USAGE);
+  assert_string_equal(fault.subject, "");
+  assert_non_null(strstr(fault.message, "give one"));
+}
+
+int main(void) {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
+  const struct CMUnitTest tests[] = {
+      CASE(a_memory_waits_shortly_and_overwrites_what_is_deleted),
+      CASE(a_schema_that_asks_for_nothing_waits_long_and_overwrites_what_costs_nothing),
+      CASE(a_memory_is_no_history_and_a_history_no_memory),
+      CASE(a_refused_memory_says_what_helps),
+      CASE(a_file_that_cannot_be_made_says_why_and_what_helps),
+      CASE(a_path_that_is_empty_is_a_wrong_use),
+  };
+#undef CASE
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
