@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * entry: one run of one phase in one turn. It owns one block: what is left to wait for (a counter per node), the
- * ready nodes, a row for every node, an arena. engine.c is its machine; quick.c the loop in it that runs quick
- * nodes; node_attempt.c what it does with nodes that leave the owner's thread; call.c what a handler sees of it.
+ * ready nodes, a row for every node, an arena. engine.c is its machine; settle.c how a node ends; quick.c the loop that
+ * runs quick nodes; node_attempt.c what it does with nodes that leave the owner's thread; call.c what a handler sees.
  *
  * A node's row is written as it goes into the record, in four words, when the node settles. Only what does not end in
  * the ordinary way (called once when ready, done, nothing brought) has a run beside it, and MORE in its marks.
@@ -167,12 +167,23 @@ tp_run_record tp__entry_run(const tp__entry *entry, uint32_t index);
 static inline const tp__run *tp__entry_more(const tp__entry *entry, uint32_t index) {
   return entry->marks[index] & TP__MARK_MORE ? &entry->runs[index] : NULL;
 }
-/* ---- between engine.c, quick.c, node_attempt.c, detached.c and call.c ---- */
+/* ---- between engine.c, settle.c, quick.c, node_attempt.c, detached.c and call.c ---- */
 
-/** Owner: the node's run, made when it has none. */
+/** settle.c, owner: the node's run, made when it has none. */
 tp__run *tp__run_make(tp__entry *entry, uint32_t index);
-/** Owner: a node that is not plain became ready. */
+/** A node that is not plain became ready. */
 void tp__entry_note_ready(tp__entry *entry, uint32_t index, int64_t now_ns);
+/** By when the node must have answered, retries included. */
+int64_t tp__entry_hard(const tp__entry *entry, uint32_t index, const tp__run *run);
+/** What will come of the entry; whoever helps with it stops. */
+void tp__entry_set_fate(tp__entry *entry, tp__fate fate);
+/** The node has ended: its row, what that means for the entry, what becomes ready. The entry must be advanced. */
+void tp__entry_settle(tp__entry *entry, uint32_t index, tp_state state, tp_reason reason);
+/** The same by what it answered at row.ended_ns, unless it will be tried again. */
+void tp__entry_take_answer(tp__entry *entry, uint32_t index, const tp_outcome *outcome, const tp__output *output);
+/** The pause before another attempt is over. @return whether there was one. */
+bool tp__run_drop_retry(tp__run *run);
+
 /** quick.c: calls quick nodes that are ready one after the other, until none is or a node must be looked at
  *  closer. @return false with *ret_index: look at this one. */
 bool tp__quick_run(tp__entry *entry, uint32_t *ret_index);

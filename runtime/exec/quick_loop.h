@@ -36,7 +36,7 @@ static inline void tp__loop_leave(const tp__loop *l) {
   l->e->now_ns = l->now_ns;
 }
 
-/* As make_ready() and propagate() in engine.c do it for all others. */
+/* As make_ready() and propagate() in settle.c do it for all others. */
 static inline void tp__loop_count_down(tp__loop *l, const tp__quick_node *node) {
   const uint32_t *edge = &l->plan->edges[node->first_edge], *end = edge + node->edge_count;
   for (; edge < end; edge++) {

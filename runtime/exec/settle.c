@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How a node ends: from what it answered, or why it will not, to its row in the record, to what that means for the
+ * entry, and to the nodes that become ready by it. */
+#include "runtime/exec/entry.h"
+#include "runtime/exec/share.h"
+
+struct tp__retry {
+  tp__due due;
+  tp__entry *entry;
+  uint32_t index;
+};
+
+static const tp__node *node_of(const tp__entry *e, uint32_t index) { return &e->plan->nodes[index]; }
+
+/* ---- runs that are out of the ordinary ---- */
+
+tp__run *tp__run_make(tp__entry *e, uint32_t index) {
+  tp__run *run = &e->runs[index];
+  if (!(e->marks[index] & TP__MARK_MORE)) *run = (tp__run){0};
+  e->marks[index] |= TP__MARK_MORE;
+  e->has_more = true;
+  return run;
+}
+
+/* ---- what is ready ---- */
+
+/* Deadlines count from here, and so does the wait in the record. */
+void tp__entry_note_ready(tp__entry *e, uint32_t index, int64_t now_ns) {
+  tp__run *run = tp__run_make(e, index);
+  if (run->row.attempts == 0) run->row.queued_ns = now_ns;
+}
+
+static void make_ready(tp__entry *e, uint32_t index) {
+  if (!e->plan->quick[index].plain) tp__entry_note_ready(e, index, e->now_ns);
+  if (e->plan->quick[index].leaves) e->leaving[e->leaving_count++] = (uint16_t)index;
+  else tp__ready_push(&e->ready, index);
+}
+
+static void propagate(tp__entry *e, const tp__node *node, bool passes) {
+  const uint32_t *edge = &e->plan->edges[node->first_edge];
+  for (const uint32_t *end = edge + node->edge_count; edge < end; edge++) {
+    uint32_t target = *edge >> 1;
+    if (!passes && (*edge & 1)) e->marks[target] |= TP__MARK_BLOCKED;
+    if (--e->counters[target] == 0) make_ready(e, target);
+  }
+}
+
+/* ---- deadlines ---- */
+
+int64_t tp__entry_hard(const tp__entry *e, uint32_t index, const tp__run *run) {
+  return tp__node_hard(node_of(e, index), e->end_ns, run->row.queued_ns);
+}
+
+/* ---- settling ---- */
+
+static int strictness(uint8_t verdict) {
+  switch (verdict) {
+    case TP_OUTCOME_DENY:
+      return 3;
+    case TP_OUTCOME_ASK:
+      return 2;
+    case TP_OUTCOME_ALLOW:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+void tp__entry_set_fate(tp__entry *e, tp__fate fate) {
+  e->fate = (uint8_t)fate;
+  if (e->share) tp__share_stop(e);
+}
+
+/* deny > ask > allow: the strictest stands, of equals the first; a deny ends the chain. */
+static void take_verdict(tp__entry *e, uint32_t index, uint8_t verdict) {
+  e->runs[index].row.verdict = verdict;
+  if (strictness(verdict) <= strictness(e->verdict)) return;
+  e->verdict = verdict;
+  if (verdict == TP_OUTCOME_DENY && e->fate == TP__FATE_OPEN) tp__entry_set_fate(e, TP__FATE_DENIED);
+  if (verdict != TP_OUTCOME_ALLOW) e->decider = index;
+}
+
+bool tp__run_drop_retry(tp__run *run) {
+  if (!run->retry) return false;
+  tp__strand_undue(&run->retry->due);
+  run->retry = NULL;
+  return true;
+}
+
+/* Fails closed: nothing more starts; what runs is cancelled and waited for within its deadline. */
+static void fail_closed(tp__entry *e) {
+  if (e->fate != TP__FATE_OPEN) return;
+  tp__entry_set_fate(e, TP__FATE_FAILED);
+  for (uint32_t i = 0; i < e->plan->node_count; i++) {
+    if (!(e->marks[i] & TP__MARK_MORE)) continue;
+    tp__run *run = &e->runs[i];
+    if (run->attempt && !run->settled) tp__attempt_cancel(run->attempt);
+    if (tp__run_drop_retry(run)) make_ready(e, i); /* the engine finds the entry decided */
+  }
+}
+
+static void use_fallback(tp__entry *e, const tp__node *node, uint32_t index) {
+  const tp_subscription *desc = &node->sub->desc;
+  tp__run *run = &e->runs[index];
+  run->row.fallback_used = true;
+  run->row.contribution_count = (uint32_t)desc->fallback_count;
+  if (desc->fallback_verdict != TP_OUTCOME_DONE) take_verdict(e, index, (uint8_t)desc->fallback_verdict);
+}
+
+void tp__entry_settle(tp__entry *e, uint32_t index, tp_state state, tp_reason reason) {
+  const tp__node *node = node_of(e, index);
+  tp__run *run = &e->runs[index];
+  assert(!run->settled);
+  run->settled = true;
+  run->row.state = (uint8_t)state;
+  run->row.reason = (uint8_t)reason;
+  run->row.subscription = node->subscription_name;
+  run->row.handler = node->handler_name;
+  run->row.owner = node->owner_name;
+  run->row.execution = (uint8_t)node->execution;
+  run->row.failure = (uint8_t)node->failure;
+  e->unsettled--;
+  bool passes = reason == TP_REASON_NONE || reason == TP_REASON_KILL_SWITCH;
+  switch (tp__decide(node->execution, node->failure, reason)) {
+    case TP__DECIDE_GO_ON:
+      break;
+    case TP__DECIDE_DIAGNOSE:
+      e->has_output = true;
+      break; /* the diagnostic */
+    case TP__DECIDE_FALLBACK:
+      use_fallback(e, node, index);
+      e->has_output = true;
+      passes = true;
+      break;
+    case TP__DECIDE_FAIL:
+      fail_closed(e);
+      break;
+  }
+  if (run->row.contribution_count > 0) e->has_output = true;
+  if (e->on_run) e->on_run(e, index);
+  propagate(e, node, passes);
+}
+
+/* ---- answers ---- */
+
+static tp_reason reason_of_refusal(tp_status refused) {
+  switch (refused) {
+    case TP_ERR_CAPABILITY:
+      return TP_REASON_CAPABILITY;
+    case TP_ERR_NO_MEMORY:
+      return TP_REASON_NO_MEMORY;
+    default:
+      return TP_REASON_MALFORMED;
+  }
+}
+
+/* NONE when the outcome is an answer that this node may give here. */
+static tp_reason judge(const tp__entry *e, const tp__node *node, const tp_outcome *outcome, const tp__output *output) {
+  if (output->refused != TP_OK) return reason_of_refusal(output->refused);
+  switch (outcome->kind) {
+    case TP_OUTCOME_DONE:
+      return TP_REASON_NONE;
+    case TP_OUTCOME_ASK:
+    case TP_OUTCOME_ALLOW:
+    case TP_OUTCOME_DENY:
+      if (!(node->capabilities & TP_CAPABILITY_DECIDE)) return TP_REASON_CAPABILITY;
+      if (!e->plan->row->stop || (outcome->kind == TP_OUTCOME_ASK && !e->plan->row->ask)) return TP_REASON_MALFORMED;
+      return TP_REASON_NONE;
+    case TP_OUTCOME_FAILED:
+      return TP_REASON_ERROR;
+    case TP_OUTCOME_DEFERRED:
+      break;
+  }
+  return TP_REASON_MALFORMED;
+}
+
+/* The fields of a replacement over those there were: a new array, since calls that run may still read the old one. */
+static bool replace_fields(tp__entry *e, const tp__output *output) {
+  tp_field *fields = tp__arena_alloc(&e->arena, (e->field_count + output->replacement_count) * sizeof *fields);
+  if (!fields) return false;
+  uint32_t count = e->field_count;
+  if (count > 0) memcpy(fields, e->fields, count * sizeof *fields);
+  for (uint32_t i = 0; i < output->replacement_count; i++) {
+    uint32_t at = 0;
+    while (at < count && fields[at].id != output->replacement[i].id) at++;
+    fields[at] = output->replacement[i];
+    if (at == count) count++;
+  }
+  e->fields = fields;
+  e->field_count = count;
+  e->has_output = true;
+  return true;
+}
+
+static void fire_retry(tp__due *due, int64_t now_ns) {
+  struct tp__retry *retry = TP__CONTAINER(due, struct tp__retry, due);
+  tp__entry *e = retry->entry;
+  e->runs[retry->index].retry = NULL;
+  if (now_ns > e->now_ns) e->now_ns = now_ns; /* what fired before it in this round has looked at the clock since */
+  make_ready(e, retry->index);
+  tp__entry_advance(e);
+}
+
+/* @return true when the node will be tried again. */
+static bool try_again(tp__entry *e, const tp__node *node, uint32_t index, const tp_outcome *outcome) {
+  tp__run *run = &e->runs[index];
+  const tp_subscription *desc = &node->sub->desc;
+  if (!(node->flags & TP__NODE_RETRY) || !outcome->retryable || e->fate != TP__FATE_OPEN) return false;
+  if (run->row.attempts >= desc->attempts) return false;
+  int64_t pause = tp__retry_pause_ns(desc, run->row.attempts);
+  if (e->now_ns + pause >= tp__entry_hard(e, index, run)) return false;
+  struct tp__retry *retry = pause > 0 ? tp__arena_zero(&e->arena, sizeof *retry) : NULL;
+  if (pause > 0 && !retry) return false;
+  if (pause == 0) {
+    make_ready(e, index);
+    return true;
+  }
+  *retry = (struct tp__retry){.due = {.fire = fire_retry}, .entry = e, .index = index};
+  run->retry = retry;
+  tp__strand_due(&e->turn->strand, &retry->due, e->now_ns + pause);
+  return true;
+}
+
+/* Reasons go into requests, histories and records. */
+static const char *safe_reason(const char *reason) {
+  return !reason || tp_utf8_valid(tp_text_of(reason), NULL) ? reason : "(its reason was not UTF-8)";
+}
+
+static void succeed(tp__entry *e, uint32_t index, const tp_outcome *outcome, const tp__output *output) {
+  tp__run *run = &e->runs[index];
+  run->first = output->first;
+  run->row.contribution_count = output->count;
+  if (!e->detached_run) {
+    if (output->replacement && !replace_fields(e, output)) {
+      run->row.contribution_count = 0;
+      tp__entry_settle(e, index, TP_STATE_FAILED, TP_REASON_NO_MEMORY);
+      return;
+    }
+    if (outcome->kind != TP_OUTCOME_DONE) {
+      run->message = safe_reason(outcome->reason);
+      take_verdict(e, index, (uint8_t)outcome->kind);
+    }
+  }
+  tp__entry_settle(e, index, TP_STATE_SUCCEEDED, TP_REASON_NONE);
+}
+
+static bool in_time(const tp__entry *e, uint32_t index, const tp__run *run) {
+  int64_t limit_ns = tp__node_limit(node_of(e, index));
+  return run->row.ended_ns <= tp__entry_hard(e, index, run) &&
+         (!limit_ns || run->row.ended_ns - run->row.started_ns <= limit_ns);
+}
+
+void tp__entry_take_answer(tp__entry *e, uint32_t index, const tp_outcome *outcome, const tp__output *output) {
+  const tp__node *node = node_of(e, index);
+  tp__run *run = &e->runs[index];
+  if (!in_time(e, index, run)) {
+    run->row.late_ns = run->row.ended_ns;
+    tp__entry_settle(e, index, e->cancelled ? TP_STATE_CANCELLED : TP_STATE_TIMED_OUT,
+                     e->cancelled ? TP_REASON_CANCELLED : TP_REASON_TIMEOUT);
+    return;
+  }
+  tp_reason reason = e->detached_run && outcome->kind <= TP_OUTCOME_ASK && output->refused == TP_OK
+                         ? TP_REASON_NONE
+                         : judge(e, node, outcome, output);
+  if (reason == TP_REASON_NONE) {
+    succeed(e, index, outcome, output);
+    return;
+  }
+  run->row.code = outcome->code;
+  if (reason == TP_REASON_ERROR && try_again(e, node, index, outcome)) return;
+  run->message = safe_reason(outcome->reason);
+  tp__entry_settle(e, index, TP_STATE_FAILED, reason);
+}
+
+void tp__entry_answered(tp__entry *e, uint32_t index, const tp_outcome *outcome, const tp__output *output,
+                        int64_t ended_ns) {
+  e->runs[index].row.ended_ns = ended_ns;
+  tp__entry_take_answer(e, index, outcome, output);
+  tp__entry_advance(e);
+}
+
+void tp__entry_missed(tp__entry *e, uint32_t index, tp_state state, tp_reason reason, int64_t ended_ns) {
+  e->runs[index].row.ended_ns = ended_ns;
+  tp__entry_settle(e, index, state, reason);
+  tp__entry_advance(e);
+}
