@@ -205,7 +205,7 @@ static void nodes_that_are_cheap_stay_with_the_owner(void **state) {
 
 static void shared_phases_take_no_memory_once_they_are_steady(void **state) {
   (void)state;
-  enum { WARM = 3000, STEADY = 500 };
+  enum { WARM = 2000, STEADY = 1500, MAGAZINE = 32, KEPT = 2 * 2 * MAGAZINE };
   stage *s = open_stage(8, 1, 0);
   make_dear(s);
   for (int i = 0; i < WARM + STEADY; i++) {
@@ -213,7 +213,8 @@ static void shared_phases_take_no_memory_once_they_are_steady(void **state) {
     run_stage(s);
     tp_phase_release(s->turn, &s->result);
   }
-  assert_in_range(takes, 0, STEADY / 10); /* a worker that comes late holds an entry for a while */
+  /* A worker that comes late lets go of the entry and its share last, and keeps their blocks: two magazines of each. */
+  assert_in_range(takes, 0, KEPT + STEADY / 100);
   close_stage(s);
 }
 
