@@ -3,6 +3,7 @@
 #include "runtime/exec/slot.h"
 
 enum { BLOCK_BYTES = 1024, ANSWER_BYTES = 48 };
+#define MALFORMED_WORDS "the tool deferred and answered at once"
 
 /* Of a function that is called on the owner, and so has only its answer here; of any other it is the first part of
  * `handed`. */
@@ -157,10 +158,15 @@ static void accept(tp__attempt *base, const tp_outcome *outcome, const void *ext
   base->answer = (tp_outcome){.kind = outcome->kind};
 }
 
+/* A function that deferred answers through its token alone. */
+static const tp__tool_said malformed = {.flaws = TP__SAID_ERROR, .text = {MALFORMED_WORDS, sizeof MALFORMED_WORDS - 1}};
+
 /* One that waits in a lot is answered by its token alone; through a token that was mistaken for another kind's it says
- * nothing. */
+ * nothing. Of a function on another thread the engine does not tell that from an answer beside the token; it may still
+ * be running then, so that what it said is not looked at. */
 static const tp__tool_said *said_of(tp__tool_attempt *attempt) {
-  return attempt->lot || attempt->said_by_token ? &attempt->said : &handed_of(attempt)->run.said;
+  if (attempt->lot || attempt->said_by_token) return &attempt->said;
+  return attempt->base.answer.kind == TP_OUTCOME_DEFERRED ? &malformed : &handed_of(attempt)->run.said;
 }
 
 /* ---- the ends of many, at once ---- */
@@ -278,18 +284,13 @@ tp_outcome tp_tool_defer(tp_tool_run *run, const tp_deferral *deferral, tp_token
   return tp_tool_error(run, tp_text_of("too many calls are waiting"));
 }
 
-/* A function that deferred answers through its token alone. */
-static void say_malformed(tp_tool_run *run) {
-  run->said = (tp__tool_said){.flaws = TP__SAID_ERROR, .text = tp_text_of("the tool deferred and answered at once")};
-}
-
 tp__tool_attempt *tp__tool_run_odd(tp_tool_run *run, const tp_outcome *outcome) {
   tp__tool_attempt *attempt = run->attempt;
   if (attempt && (outcome->kind == TP_OUTCOME_DEFERRED || !tp__attempt_revoke(&attempt->base))) return attempt;
   if (attempt) tp__attempt_unref(&attempt->base);
   run->attempt = NULL;
   run->said.flaws |= TP__SAID_ERROR;
-  if (attempt || outcome->kind == TP_OUTCOME_DEFERRED) say_malformed(run);
+  if (attempt || outcome->kind == TP_OUTCOME_DEFERRED) run->said = malformed;
   return NULL;
 }
 

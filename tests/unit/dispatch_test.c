@@ -123,6 +123,8 @@ static tp_outcome use_up_the_time(void *self, tp_tool_run *run) {
 
 #define QUICK(tool_name, function) \
   { .struct_size = sizeof(tp_tool), .name = tool_name, .run = function, .quick = true }
+#define APART(tool_name, function) \
+  { .struct_size = sizeof(tp_tool), .name = tool_name, .run = function }
 static const tp_tool tools[] = {QUICK("nothing", say_nothing),
                                 QUICK("id", say_id),
                                 QUICK("silent", forget_to_say),
@@ -135,7 +137,9 @@ static const tp_tool tools[] = {QUICK("nothing", say_nothing),
                                 QUICK("slow", use_up_the_time),
                                 QUICK("open", open_one),
                                 QUICK("close", close_one),
-                                QUICK("mistake", mistake_it)};
+                                QUICK("mistake", mistake_it),
+                                APART("both_apart", defer_and_answer),
+                                APART("pretends_apart", pretend_to_defer)};
 static const tp_contribution bundle = {
     .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = COUNT(tools)};
 static act brings_tools = {.emits = &bundle, .emit_count = 1};
@@ -377,6 +381,22 @@ static void quick_tool_answers_through_its_token_alone(void **state) {
   close_runtime(runtime);
 }
 
+static void tool_on_a_thread_answers_through_its_token_alone(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_with_tools(NULL);
+  tp_turn *turn = begin_with_tools(runtime, 0);
+  call(0, NULL, "both_apart");
+  call(1, NULL, "pretends_apart");
+  run(turn, 2);
+  for (int i = 0; i < 2; i++) {
+    assert_kind(results[i], TP_TOOL_HANDLER_ERROR);
+    assert_text(results[i].text, "the tool deferred and answered at once");
+  }
+  assert_int_equal(tp_tool_complete(last_token, false, tp_text_of("late")), TP_ERR_STALE);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
 static void token_that_is_completed_as_a_models_makes_the_call_fail(void **state) {
   (void)state;
   tp_runtime *runtime = open_with_tools(NULL);
@@ -598,6 +618,7 @@ int main(void) {
       cmocka_unit_test(answers_of_every_length_come_whole),
       cmocka_unit_test(short_answers_are_checked_and_cut_like_long_ones),
       cmocka_unit_test(quick_tool_answers_through_its_token_alone),
+      cmocka_unit_test(tool_on_a_thread_answers_through_its_token_alone),
       cmocka_unit_test(token_that_is_completed_as_a_models_makes_the_call_fail),
       cmocka_unit_test(call_beyond_the_open_tokens_is_told_so),
       cmocka_unit_test(quick_calls_behind_a_cancel_never_run),
