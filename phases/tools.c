@@ -205,19 +205,28 @@ static tp__dispatch *new_dispatch(tp_turn *turn, const tp_tool_call *calls, size
 /* Results live as long as the turn. */
 static void keep(tp__dispatch *d) { tp__list_push(&d->turn->kept_dispatches, &d->kept); }
 
-/* The dispatch may be gone afterwards. */
-static tp_status go(tp__dispatch *d) {
+/* For the ids that are not borrowed. */
+static bool make_id_room(tp__dispatch *d) {
   size_t bytes = tp__call_id_bytes(d);
   d->id_room = bytes ? tp__arena_alloc(&d->texts, bytes) : NULL;
-  if (bytes && !d->id_room) {
-    keep(d);
-    return TP_ERR_NO_MEMORY;
-  }
+  return bytes == 0 || d->id_room;
+}
+
+/* The dispatch may be gone afterwards. */
+static void go(tp__dispatch *d) {
   prepare(d);
   d->turn->dispatch = d;
   begin_all(d);
   tp__call_one_less(d);
-  return TP_OK;
+}
+
+static tp_status go_if_room(tp__dispatch *d) {
+  if (make_id_room(d)) {
+    go(d);
+    return TP_OK;
+  }
+  keep(d);
+  return TP_ERR_NO_MEMORY;
 }
 
 tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tool_result *results,
@@ -227,7 +236,7 @@ tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *calls, size_t co
   if (!d) return TP_ERR_NO_MEMORY;
   d->remind = remind;
   *ret_dispatch = d;
-  return go(d);
+  return go_if_room(d);
 }
 
 /* Gates under way are ended by the turn's cancel, which comes here last. */
@@ -259,7 +268,7 @@ tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *calls, size_t count, t
   if (status == TP_OK) {
     tp__dispatch *d = new_dispatch(turn, calls, count, results, sync_ended, &done);
     if (d) d->calls_stay = false;
-    status = d ? go(d) : TP_ERR_NO_MEMORY;
+    status = d ? go_if_room(d) : TP_ERR_NO_MEMORY;
     if (status == TP_OK) tp__strand_wait(&turn->core.strand, &done);
     tp__turn_exit(turn);
   }
@@ -276,18 +285,9 @@ static void submitted_ended(tp__dispatch *d) {
   on_end(ctx, d->results, d->count);
 }
 
-/* Where there is no memory for the ids, every call ends as shed. */
 static void submitted_delivered(tp__message *message) {
   tp_turn *turn = TP__CONTAINER(message, tp_turn, operation.message);
-  tp__operation *op = &turn->operation;
-  tp__dispatch *d = take_dispatch(turn); /* that of the submit */
-  tp_tool_result *results = d->results;
-  size_t count = d->count;
-  if (go(d) == TP_OK) return;
-  for (size_t i = 0; i < count; i++)
-    results[i] = (tp_tool_result){.kind = TP_TOOL_SHED, .text = tp__call_unanswered(TP_TOOL_SHED)};
-  tp__a32_store_release(&turn->core.busy, 0);
-  op->on_tools_end(op->ctx, results, count);
+  go(take_dispatch(turn)); /* that of the submit */
 }
 
 static char *put_copy(char *room, tp_text *text) {
@@ -326,7 +326,7 @@ tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *calls, size_t count
   tp_status status = tp__turn_begin_operation(&turn->core);
   if (status != TP_OK) return tp__fail(fault, status, NULL, "the operation was not begun: %s", tp_status_text(status));
   tp__dispatch *d = new_dispatch(turn, calls, count, NULL, submitted_ended, NULL);
-  if (!d || !copy_calls(d, calls)) {
+  if (!d || !copy_calls(d, calls) || !make_id_room(d)) {
     if (d) keep(d);
     tp__a32_store_release(&turn->core.busy, 0);
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the calls");

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the short way of a call must not lose against the whole one: memory, ids, events, cancel and deadline between
- * calls, policies, and tools that defer. On bare turns, through tp_tools_run(). */
+ * calls, policies, and tools that defer. On bare turns, mostly through tp_tools_run(). */
+#include <limits.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,10 +21,12 @@ enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, MANY = 64, CALLS_MAX = 30
 
 static _Thread_local bool counts;
 static _Thread_local long asked;
+static _Atomic long grants = LONG_MAX; /* how many are granted, to whatever thread, before all are refused */
 
 static void *asked_alloc(void *ctx, size_t size) {
   (void)ctx;
   asked += counts;
+  if (grants-- <= 0) return NULL;
   return malloc(size);
 }
 
@@ -262,6 +266,54 @@ static void calls_without_ids_are_numbered(void **state) {
   }
   tp_turn_end(turn);
   close_runtime(runtime);
+}
+
+typedef struct submitted {
+  _Atomic bool ended;
+  const tp_tool_result *results;
+} submitted;
+
+static void submitted_ended(void *ctx, const tp_tool_result *all, size_t count) {
+  submitted *s = ctx;
+  assert_int_equal(count, CALLS_MAX);
+  s->results = all;
+  s->ended = true;
+}
+
+/* @return whether it was taken. */
+static bool submit_with_grants(tp_turn *turn, long granted) {
+  submitted s = {.ended = false};
+  grants = granted;
+  tp_status status = tp_tools_submit(turn, calls, CALLS_MAX, submitted_ended, &s, NULL);
+  while (status == TP_OK && !s.ended) sched_yield();
+  grants = LONG_MAX;
+  if (status != TP_OK) {
+    assert_int_equal(status, TP_ERR_NO_MEMORY);
+    return false;
+  }
+  for (int i = 0; i < CALLS_MAX; i++) {
+    char id[16];
+    snprintf(id, sizeof id, "call-%d", i);
+    assert_text(s.results[i].call_id, id);
+    assert_text(s.results[i].name, "nothing");
+    assert_int_equal(s.results[i].completion_order, i);
+  }
+  return true;
+}
+
+static void dispatch_without_memory_for_its_ids_is_not_begun(void **state) {
+  (void)state;
+  tp_runtime_options options = {.struct_size = sizeof options, .allocator = {asked_alloc, asked_release, NULL}};
+  call_all(CALLS_MAX, NULL, "nothing");
+  bool taken = false;
+  for (long granted = 0; !taken && granted < 20; granted++) {
+    tp_runtime *runtime = open_with_tools(&options);
+    tp_turn *turn = begin_with_tools(runtime, 0);
+    taken = submit_with_grants(turn, granted);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+  assert_true(taken);
 }
 
 static void each_name_finds_its_tool(void **state) {
@@ -613,6 +665,7 @@ int main(void) {
       cmocka_unit_test(a_turn_that_dispatches_for_long_does_not_grow),
       cmocka_unit_test(results_of_every_dispatch_stay_till_the_turn_ends),
       cmocka_unit_test(calls_without_ids_are_numbered),
+      cmocka_unit_test(dispatch_without_memory_for_its_ids_is_not_begun),
       cmocka_unit_test(each_name_finds_its_tool),
       cmocka_unit_test(what_one_call_says_is_not_said_by_the_next),
       cmocka_unit_test(answers_of_every_length_come_whole),
