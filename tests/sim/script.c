@@ -63,6 +63,12 @@ const char *script_weather_name(script_weather weather) {
 
 /* ---- the machine ---- */
 
+static void draw_sharing(drawer *d) {
+  d->s->all_dear = one_in(d, 2);
+  d->s->helpers_max = 1 + (uint32_t)below(d, 3);
+  d->s->search_ns = (int64_t)below(d, 4) * 200;
+}
+
 static void draw_machine(drawer *d, int policy) {
   script *s = d->s;
   static const uint32_t workers[] = {1, 1, 2, 2, 3, 8};
@@ -78,9 +84,7 @@ static void draw_machine(drawer *d, int policy) {
   s->sim.policy = policy >= 0 ? (tp__sim_policy)policy : (tp__sim_policy)below(d, 2);
   if (s->weather >= WEATHER_STORM) s->sim.clock_jump_inverse = one_in(d, 2) ? 20 : 200;
   if (s->weather != WEATHER_FAULTS) return;
-  s->all_dear = one_in(d, 2);
-  s->helpers_max = 1 + (uint32_t)below(d, 3);
-  s->search_ns = (int64_t)below(d, 4) * 200;
+  draw_sharing(d);
   if (!one_in(d, 4)) s->sim.alloc_refuse_inverse = 8 << below(d, 6);
   if (!one_in(d, 3)) s->sim.thread_refuse_inverse = 2 << below(d, 5);
   if (one_in(d, 3)) s->store_refuse_inverse = 2 + (uint32_t)below(d, 8);
@@ -258,7 +262,9 @@ void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   next_of(&d.state);
   s->seed = seed;
   s->store_refuse_inverse = 0;
-  s->refuse_setup = false;
+  s->refuse_setup = s->all_dear = false;
+  s->helpers_max = 0;
+  s->search_ns = 0;
   s->drain_ns = s->kill_ns = 0;
   s->drain_limit_ms = 0;
   draw_machine(&d, policy);
@@ -269,4 +275,5 @@ void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   uint32_t density = (uint32_t)below(&d, SCRIPT_EDGES_MAX + 1);
   for (uint32_t i = 0; i < s->node_count; i++) draw_node(&d, i, phases[below(&d, phase_count)], density);
   draw_hosts(&d, phases, phase_count);
+  if (s->weather != WEATHER_FAULTS) draw_sharing(&d);
 }
