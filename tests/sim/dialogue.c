@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "errand.h"
+
 enum { TURN_LIMIT_MS = 300, REQUESTS_MAX = 4, CALLS_MAX = 3 };
 
 static bool is_quiet(const dialogue *d) { return d->w->s->weather == WEATHER_QUIET; }
@@ -168,18 +170,19 @@ static tp_outcome bring_tools(void *self, tp_call *call) {
   return tp_call_done(call);
 }
 
-static tp_outcome gate(void *self, tp_call *call) {
-  dialogue *d = dialogue_of(self, tp_call_id(call, TP_ID_SESSION));
-  tp__sim_sleep_ns(draw_delay(d));
-  if (one_in(8)) return tp_call_deny(call, "as the gate says");
-  return one_in(2) ? tp_call_allow(call) : tp_call_done(call);
-}
-
 /* Observers of a dialogue's own phases; other sessions have an end, too. */
 static dialogue *heard(void *self, tp_call *call) {
   tp_text session = tp_call_id(call, TP_ID_SESSION);
   return session.size == 2 && session.data[0] == 'd' ? dialogue_of(self, session) : NULL;
 }
+static tp_outcome gate(void *self, tp_call *call) {
+  dialogue *d = heard(self, call);
+  if (!d) return errand_gate(call);
+  tp__sim_sleep_ns(draw_delay(d));
+  if (one_in(8)) return tp_call_deny(call, "as the gate says");
+  return one_in(2) ? tp_call_allow(call) : tp_call_done(call);
+}
+
 static tp_outcome hear_post(void *self, tp_call *call) {
   dialogue *d = heard(self, call);
   if (d) d->post_turns++;

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "errand.h"
 #include "runtime/exec/entry.h"
 #include "world.h"
 
@@ -435,6 +436,7 @@ static int64_t quick_between(const world *w, int64_t from_ns, int64_t to_ns) {
     int64_t end = call->finished_ns && call->finished_ns < to_ns ? call->finished_ns : to_ns;
     if (end > begin) all_ns += end - begin;
   }
+  for (uint32_t i = 0; i < w->s->errand_count; i++) all_ns += errand_quick_between(&w->errands[i], from_ns, to_ns);
   return all_ns;
 }
 
@@ -667,4 +669,6 @@ void oracle_same(world *a, const world *b, uint32_t workers_a, uint32_t workers_
       world_fail(a, "merged bytes do not depend on workers", "operation %u has others with %u and %u", op, workers_a,
                  workers_b);
   }
+  for (uint32_t i = 0; i < a->s->errand_count; i++)
+    errand_same(&a->errands[i], &b->errands[i], workers_a, workers_b);
 }

@@ -276,4 +276,6 @@ void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   for (uint32_t i = 0; i < s->node_count; i++) draw_node(&d, i, phases[below(&d, phase_count)], density);
   draw_hosts(&d, phases, phase_count);
   if (s->weather != WEATHER_FAULTS) draw_sharing(&d);
+  s->errand_count = one_in(&d, 2) ? 1 + (uint32_t)below(&d, SCRIPT_ERRANDS_MAX) : 0;
+  s->errand_stream = next_of(&d.state);
 }

@@ -16,6 +16,7 @@ enum {
   SCRIPT_EDGES_MAX = 4,
   SCRIPT_MOVES = 3,
   SCRIPT_DIALOGUES_MAX = 2,
+  SCRIPT_ERRANDS_MAX = 2,
   SCRIPT_FIELD_OP = TP_FIELD_HOST,      /* int: which operation the call belongs to */
   SCRIPT_FIELD_TEXT = TP_FIELD_HOST + 1 /* text: what replacing chains replace */
 };
@@ -125,11 +126,13 @@ typedef struct script {
   uint32_t drain_limit_ms;
   int64_t kill_ns; /* when a subscription is switched off; 0: never */
   int kill_node;
-  uint32_t pokes;  /* how often stale tokens are tried */
-  bool all_dear;   /* every quick node is worth giving to an idle engine worker, whatever it takes */
+  uint32_t pokes; /* how often stale tokens are tried */
+  bool all_dear;  /* every quick node is worth giving to an idle engine worker, whatever it takes */
   uint32_t helpers_max;
-  int64_t search_ns; /* how long one looks for what others bring before sleeping */
-  bool wall_jumps; /* somebody sets the wall clock meanwhile */
+  int64_t search_ns;      /* how long one looks for what others bring before sleeping */
+  bool wall_jumps;        /* somebody sets the wall clock meanwhile */
+  uint32_t errand_count;  /* hosts that dispatch tool calls on turns of their own */
+  uint64_t errand_stream; /* what they do is drawn from it */
 } script;
 
 /** Draws the script of a seed. policy: of the scheduler; -1: drawn. */

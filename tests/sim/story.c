@@ -3,7 +3,7 @@
  * story.c: a play in words, for whoever has to find out why it failed. */
 #include <stdio.h>
 
-#include "world.h"
+#include "errand.h"
 
 static const char *const ways[SCRIPT_WAYS] = {"returns",
                                               "defers",
@@ -59,6 +59,33 @@ static void tell_op(const world *w, uint32_t op) {
   }
 }
 
+static void tell_errand_call(const errand_call *call) {
+  printf("      call %u: %s, arguments %d, %s, %zu bytes", call->index, errand_tool_name(call->tool), call->arguments,
+         ways[call->way], call->text_size);
+  if (call->way != WAY_RETURN && call->hand != HAND_TOOL) printf(", by hand %d", call->hand);
+  if (call->fails) printf(", fails");
+  if (call->called_ns) printf(", called at %lld us (until %lld)", us(call->called_ns), us(call->deadline_ns));
+  if (call->returned_ns) printf(", returned at %lld", us(call->returned_ns));
+  if (call->refused) printf(", deferral refused");
+  if (call->accepted) printf(", taken");
+  if (call->cancels) printf(", cancelled");
+  if (call->end_ns) printf(", ended at %lld", us(call->end_ns));
+  printf(": %s\n", tp_tool_result_name(call->kind));
+}
+
+static void tell_errand(const errand *e) {
+  printf("    errand %u: %s%s, limit %u ms, cancelled at %lld us\n", e->index, e->in_session ? "in a session" : "bare",
+         e->chained ? ", chained" : "", e->limit_ms, us(e->cancelled_ns));
+  for (uint32_t i = 0; i < e->batch_count; i++) {
+    const errand_batch *batch = &e->batches[i];
+    if (!batch->begun) continue;
+    printf("    batch %u: %s, %s, begun at %lld us, ended %u times\n", i,
+           batch->submitted ? "submitted" : "synchronous", batch->sure ? "with tools" : "perhaps without tools",
+           us(batch->begun_ns), batch->ends);
+    for (uint32_t k = 0; k < batch->count; k++) tell_errand_call(&batch->calls[k]);
+  }
+}
+
 void story_tell(const world *w) {
   const script *s = w->s;
   printf("  story: row limit %u ms, %u handler threads, %u tokens, drain at %lld us\n", s->phase_limit_ms,
@@ -66,6 +93,7 @@ void story_tell(const world *w) {
   for (uint32_t i = 0; i < s->node_count; i++) tell_node(&s->nodes[i], i);
   for (uint32_t op = 0; op < WORLD_OPS; op++)
     if (w->ops[op].begun_ns) tell_op(w, op);
+  for (uint32_t i = 0; i < s->errand_count; i++) tell_errand(&w->errands[i]);
   const call_note *newest_last[64];
   uint32_t count = 0;
   for (const call_note *call = w->calls; call && count < 64; call = call->next) newest_last[count++] = call;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "dialogue.h"
+#include "errand.h"
 #include "runtime/exec/runtime.h"
 
 void world_fail(world *w, const char *property, const char *format, ...) {
@@ -207,6 +208,7 @@ static tp_status add_all(world *w, tp_edit *edit, tp_fault *fault) {
     TP__TRY(add_subscription(edit, w, &w->nodes[i], &w->s->nodes[i]));
   }
   if (w->s->dialogue_count) TP__TRY(dialogue_register(w, edit));
+  if (w->s->errand_count) TP__TRY(errand_register(w, edit));
   return tp_edit_commit(edit, NULL, fault);
 }
 
@@ -477,11 +479,13 @@ static void drain_run(void *arg) {
 /* ---- a play ---- */
 
 static void run_hosts(world *w) {
-  tp__thread *threads[SCRIPT_TURNS_MAX + SCRIPT_DIALOGUES_MAX + 2] = {NULL};
+  tp__thread *threads[SCRIPT_TURNS_MAX + SCRIPT_DIALOGUES_MAX + SCRIPT_ERRANDS_MAX + 2] = {NULL};
   uint32_t count = 0;
   for (uint32_t i = 0; i < w->s->turn_count; i++) threads[count++] = world_start_joined("host", host_run, &w->turns[i]);
   for (uint32_t i = 0; i < w->s->dialogue_count; i++)
     threads[count++] = world_start_joined("dialogue", dialogue_run, &w->dialogues[i]);
+  for (uint32_t i = 0; i < w->s->errand_count; i++)
+    threads[count++] = world_start_joined("errand", errand_run, &w->errands[i]);
   if (w->s->drain_ns) threads[count++] = world_start_joined("drainer", drain_run, w);
   if (w->s->kill_ns) threads[count++] = world_start_joined("killer", kill_run, w);
   for (uint32_t i = 0; i < count; i++)
@@ -527,6 +531,19 @@ static void play(void *arg) {
   if (w->runtime) tp_runtime_free(w->runtime);
   w->freed = true;
   complete_after_free(w);
+  for (uint32_t i = 0; i < w->s->errand_count; i++) errand_after_free(&w->errands[i]);
+}
+
+static void send_out(world *w) {
+  w->errands = calloc(w->s->errand_count + 1, sizeof *w->errands);
+  if (!w->errands) abort();
+  for (uint32_t i = 0; i < w->s->errand_count; i++) {
+    w->errands[i] = (errand){.w = w, .index = i};
+    tp_status status = tp__parker_init(&w->errands[i].parker);
+    assert(status == TP_OK);
+    (void)status;
+    errand_draw(&w->errands[i]);
+  }
 }
 
 void world_play(world *w, const script *s, uint32_t workers) {
@@ -547,6 +564,7 @@ void world_play(world *w, const script *s, uint32_t workers) {
     assert(status == TP_OK);
     (void)status;
   }
+  send_out(w);
   w->bytes_open = workers;
   w->report = tp__sim_run(&s->sim, play, w);
   w->bytes_open = tp__sim_bytes_open();
@@ -555,6 +573,7 @@ void world_play(world *w, const script *s, uint32_t workers) {
   } else {
     oracle_world_ended(w);
     for (uint32_t i = 0; i < s->dialogue_count; i++) dialogue_ended(&w->dialogues[i]);
+    for (uint32_t i = 0; i < s->errand_count; i++) errand_ended(&w->errands[i]);
   }
 }
 
@@ -562,6 +581,9 @@ void world_fini(world *w) {
   for (uint32_t i = 0; w->dialogues && i < w->s->dialogue_count; i++) dialogue_fini(&w->dialogues[i]);
   free(w->dialogues);
   w->dialogues = NULL;
+  for (uint32_t i = 0; w->errands && i < w->s->errand_count; i++) errand_undraw(&w->errands[i]);
+  free(w->errands);
+  w->errands = NULL;
   while (w->calls) {
     call_note *note = w->calls;
     w->calls = note->next;

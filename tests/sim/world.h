@@ -12,6 +12,7 @@ enum { WORLD_OPS = SCRIPT_TURNS_MAX * SCRIPT_OPS_MAX, WORLD_RECORDS = 1024 };
 
 typedef struct world world;
 struct dialogue;
+struct errand;
 
 /** One call of a handler. */
 typedef struct call_note {
@@ -83,6 +84,7 @@ struct world {
   turn_actor turns[SCRIPT_TURNS_MAX];
   op_note ops[WORLD_OPS];
   struct dialogue *dialogues; /* s->dialogue_count of them */
+  struct errand *errands;     /* s->errand_count */
   call_note *calls;           /* newest first */
   uint32_t call_count;
   tp_store inner; /* the memory store behind ours */
@@ -91,6 +93,7 @@ struct world {
   uint64_t records[WORLD_RECORDS]; /* ids of the entries that were recorded */
   uint32_t record_count;
   uint32_t handlers_running;
+  uint32_t narrow_running; /* functions of the errands' tool that runs one at a time */
   bool registered; /* the commit went through */
   bool draining, freed;
   int64_t drain_ns; /* when the first drain began; 0: not yet */

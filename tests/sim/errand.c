@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * errand.c: the errand under way: its host, its tools, and who completes their tokens. */
+#include "errand.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/exec/runtime.h"
+
+static bool one_in(uint64_t inverse) { return tp__sim_random(inverse) == 0; }
+static bool is_threaded(errand_tool tool) { return tool == TOOL_THREADED || tool == TOOL_NARROW; }
+
+#define FAIL(call, property, format, ...)                                                                 \
+  world_fail((call)->batch->e->w, (property), "call %u of batch %u of errand %u: " format, (call)->index, \
+             (call)->batch->index, (call)->batch->e->index, __VA_ARGS__)
+
+/* ---- completions ---- */
+
+static tp_status give(const errand_call *call, errand_words words) {
+  tp_text text = {call->text, call->text_size};
+  if (words == WORDS_SECOND) return tp_tool_complete(call->token, false, tp_text_of(errand_second_words));
+  if (call->hand == HAND_MODEL) return tp_model_fail(call->token, TP_ERR_MODEL, "no model", false);
+  if (call->hand == HAND_TOOL) return tp_tool_complete(call->token, call->fails, text);
+  tp_outcome outcome = {.kind = call->fails ? TP_OUTCOME_FAILED : TP_OUTCOME_DONE, .reason = call->text};
+  return tp_token_complete(call->token, &outcome);
+}
+
+static void complete(errand_call *call, errand_words words) {
+  bool was_over = call->token_over;
+  tp_status status = give(call, words);
+  call->token_over = true;
+  if (status == TP_ERR_STALE) return;
+  bool mistaken = call->hand == HAND_MODEL && words == WORDS_FIRST;
+  if (status != (mistaken ? TP_ERR_USAGE : TP_OK))
+    FAIL(call, "a completion is taken or stale", "it gave %s", tp_status_name(status));
+  if (was_over || ++call->accepted > 1) FAIL(call, "a stale token is harmless", "taken %u times", call->accepted + 1);
+  if (call->batch->e->w->freed) FAIL(call, "a stale token is harmless", "taken %s", "after tp_runtime_free()");
+  call->taken = words;
+}
+
+static void complete_later(void *arg) {
+  errand_call *call = arg;
+  tp__sim_sleep_ns(call->later_ns);
+  complete(call, WORDS_FIRST);
+}
+
+/* Where outcomes are to be known, the second one comes second. */
+static void complete_second(void *arg) {
+  errand_call *call = arg;
+  bool quiet = call->batch->e->w->s->weather == WEATHER_QUIET;
+  tp__sim_sleep_ns(call->later_ns + (quiet ? TP__NS_PER_MS : 0));
+  complete(call, WORDS_SECOND);
+}
+
+static void start(void (*run)(void *arg), errand_call *call) {
+  if (!world_start("errand's tool", run, call)) run(call);
+}
+
+void errand_after_free(errand *e) {
+  for (uint32_t i = 0; i < e->batch_count; i++)
+    for (uint32_t k = 0; k < e->batches[i].count; k++) {
+      errand_call *call = &e->batches[i].calls[k];
+      if (call->deferred && (call->way == WAY_DEFER_AFTER_FREE || one_in(4))) complete(call, WORDS_FIRST);
+    }
+}
+
+/* ---- deferrals ---- */
+
+static void on_cancel(void *ctx) {
+  errand_call *call = ctx;
+  if (++call->cancels > 1) FAIL(call, "cancel at most once", "%u times", call->cancels);
+  if (call->destroys) FAIL(call, "no cancel after destroy", "%u", call->destroys);
+  call->in_cancel = true;
+  if (call->way == WAY_DEFER_ON_CANCEL) complete(call, WORDS_FIRST);
+  tp__sim_point();
+  call->in_cancel = false;
+}
+
+static void on_destroy(void *ctx) {
+  errand_call *call = ctx;
+  if (++call->destroys > 1) FAIL(call, "destroy exactly once", "%u times", call->destroys);
+  if (call->in_cancel) FAIL(call, "no destroy during cancel", "%u", call->cancels);
+}
+
+/* A second deferral is refused, and changes nothing. */
+static void defer_again(const errand_call *call, tp_tool_run *run) {
+  tp_token none = {1};
+  tp_outcome outcome = tp_tool_defer(run, NULL, &none);
+  if (outcome.kind != TP_OUTCOME_FAILED || none.bits) FAIL(call, "a run is deferred once", "%u", outcome.kind);
+}
+
+static tp_outcome defer(errand_call *call, tp_tool_run *run) {
+  tp_deferral deferral = {.cancel = on_cancel, .destroy = on_destroy, .ctx = call};
+  call->deferred = true; /* before anybody can look */
+  tp_outcome outcome = tp_tool_defer(run, &deferral, &call->token);
+  if (!call->token.bits) {
+    call->deferred = false;
+    call->refused = true;
+    return outcome;
+  }
+  if (call->again) defer_again(call, run);
+  bool raced = call->polite && call->batch->e->w->s->weather != WEATHER_QUIET;
+  if (call->way == WAY_DEFER || call->way == WAY_DEFER_TWICE) start(complete_later, call);
+  if (call->way == WAY_DEFER_TWICE) start(complete_second, call);
+  if (call->way == WAY_DEFER_INSIDE) complete(call, WORDS_FIRST);
+  if (call->way != WAY_DEFER_AND_RETURN) return outcome;
+  if (raced) start(complete_later, call);
+  return tp_tool_ok(run, tp_text_of(errand_hasty_words));
+}
+
+/* ---- tools ---- */
+
+static void look_at_run(const errand_call *call, const tp_tool_run *run) {
+  char room[16];
+  if (!tp__text_equal(tp_tool_call_id(run), errand_id(call, room)))
+    FAIL(call, "a tool sees its own call", "another's id, %.*s", (int)tp_tool_call_id(run).size,
+         tp_tool_call_id(run).data);
+  if (!errand_arguments_are(call, tp_tool_arguments(run)))
+    FAIL(call, "a tool sees its own call", "other arguments, of %zu bytes", tp_tool_arguments(run).size);
+}
+
+static void note_begin(errand_call *call, const tp_tool_run *run) {
+  if (++call->calls > 1) FAIL(call, "a tool is called once a call", "%u times", call->calls);
+  call->called_ns = tp__now_ns();
+  int64_t left_ms = tp_tool_time_left_ms(run);
+  call->deadline_ns = call->called_ns + left_ms * TP__NS_PER_MS;
+  call->deadline_max_ns = tp__now_ns() + (left_ms + 1) * TP__NS_PER_MS;
+  void *where = is_threaded(call->tool) ? TP__THREAD_HANDLER : TP__THREAD_OWNER;
+  if (tp__thread_local_get() != where)
+    FAIL(call, "placement is the tool's", "%s on the wrong kind of thread", errand_tool_name(call->tool));
+  errand *e = call->batch->e;
+  if (!is_threaded(call->tool) && e->inside++ > 0) FAIL(call, "one owner", "%u quick tools run at once", e->inside);
+  if (call->tool == TOOL_NARROW && e->w->narrow_running++ > 0)
+    FAIL(call, "permits", "%u run at once", e->w->narrow_running);
+}
+
+static void note_return(errand_call *call) {
+  call->returned_ns = tp__now_ns();
+  if (!is_threaded(call->tool)) call->batch->e->inside--;
+  if (call->tool == TOOL_NARROW) call->batch->e->w->narrow_running--;
+}
+
+static void work(const errand_call *call, const tp_tool_run *run) {
+  int64_t left_ns = call->before_ns;
+  while (left_ns > 0) {
+    int64_t nap_ns = call->polite && left_ns > TP__NS_PER_MS ? TP__NS_PER_MS : left_ns;
+    tp__sim_sleep_ns(nap_ns);
+    left_ns -= nap_ns;
+    if (call->polite && tp_tool_cancelled(run)) return;
+  }
+}
+
+static tp_outcome answer(errand_call *call, tp_tool_run *run) {
+  if (call->way != WAY_RETURN) return defer(call, run);
+  tp_text text = {call->text, call->text_size};
+  return call->fails ? tp_tool_error(run, text) : tp_tool_ok(run, text);
+}
+
+static tp_outcome tool_run(void *self, tp_tool_run *run) {
+  errand *e = self;
+  errand_call *call = errand_find(e, run);
+  if (!call) {
+    world_fail(e->w, "a tool sees its own call", "errand %u: it is nobody's", e->index);
+    return tp_tool_error(run, tp_text_of("nobody's"));
+  }
+  note_begin(call, run);
+  look_at_run(call, run);
+  work(call, run);
+  look_at_run(call, run);
+  tp_outcome outcome = answer(call, run);
+  note_return(call);
+  return outcome;
+}
+
+/* {"properties": {"n": {"type": "integer"}}, "required": ["n"]} */
+static const char schema[] =
+    "\x82\xAA"
+    "properties\x81\xA1n\x81\xA4type\xA7integer\xA8required\x91\xA1n";
+
+static void describe(errand *e, tp_tool *tool, errand_tool which) {
+  bool quiet = e->w->s->weather == WEATHER_QUIET;
+  *tool = (tp_tool){.struct_size = sizeof *tool,
+                    .name = errand_tool_name(which),
+                    .description = "runs an errand",
+                    .run = tool_run,
+                    .self = e,
+                    .quick = !is_threaded(which)};
+  if (which == TOOL_BRIEF) tool->limit_ms = ERRAND_BRIEF_MS;
+  if (which == TOOL_TERSE) tool->result_bytes_max = ERRAND_TERSE_BYTES;
+  if (which == TOOL_STRICT) tool->schema = (tp_text){schema, sizeof schema - 1};
+  if (which == TOOL_NARROW) tool->max_concurrent = 1;
+  if (which == TOOL_NARROW && !quiet) tool->limit_ms = 60;
+}
+
+static errand *errand_of(world *w, const tp_call *call) {
+  tp_text turn = tp_call_id(call, TP_ID_TURN);
+  uint32_t index = turn.size == 2 && turn.data[0] == 'e' ? (uint32_t)(turn.data[1] - '0') : UINT32_MAX;
+  return index < w->s->errand_count ? &w->errands[index] : NULL;
+}
+
+static tp_outcome bring_tools(void *self, tp_call *call) {
+  errand *e = errand_of(self, call);
+  tp_tool tools[ERRAND_TOOLS];
+  if (!e) return tp_call_done(call);
+  for (int i = 0; i < ERRAND_TOOLS; i++) describe(e, &tools[i], (errand_tool)i);
+  if (tp_call_emit_tool_bundle(call, "errand", tools, ERRAND_TOOLS) != TP_OK) return tp_call_fail(call, 1, "no tools");
+  return tp_call_done(call);
+}
+
+tp_status errand_register(world *w, tp_edit *edit) {
+  uint32_t phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION;
+  tp_handler handler = {.struct_size = sizeof handler,
+                        .id = "e.tools",
+                        .run = bring_tools,
+                        .self = w,
+                        .phases = &phase,
+                        .phase_count = 1,
+                        .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE,
+                        .quick = true};
+  TP__TRY(tp_edit_add_handler(edit, &handler));
+  tp_subscription subscription = {
+      .struct_size = sizeof subscription, .id = "e.tools", .handler = "e.tools", .phase = phase};
+  return tp_edit_add_subscription(edit, &subscription);
+}
+
+tp_outcome errand_gate(tp_call *call) {
+  bool barred = tp__text_is(tp_call_text(call, TP_FIELD_TOOL), errand_tool_name(TOOL_BARRED));
+  if (one_in(3)) tp__sim_sleep_ns((int64_t)tp__sim_random(2 * TP__NS_PER_MS));
+  return barred ? tp_call_deny(call, "it is barred") : tp_call_done(call);
+}
+
+/* ---- the host ---- */
+
+static void on_event(void *ctx, const tp_event *event) { errand_heard(ctx, event); }
+
+static void end_turn(errand *e) {
+  errand_again(e);
+  e->over = true;
+  tp_turn_end(e->turn);
+}
+
+static bool brings_ours(const tp_merged *merged) {
+  for (size_t i = 0; merged && i < tp_merged_count(merged, TP_KIND_TOOL_BUNDLE); i++)
+    if (strcmp(tp_merged_get(merged, TP_KIND_TOOL_BUNDLE, i).subscription, "e.tools") == 0) return true;
+  return false;
+}
+
+static void materialize(errand *e) {
+  tp_phase_result result;
+  tp_status status = tp_phase_run(e->turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL, &result, NULL);
+  world_check_status(e->w, "to bring tools", status);
+  bool brought = status == TP_OK && result.outcome == TP_OK && brings_ours(result.merged);
+  if (brought || status != TP_OK || result.merged) e->has_tools = brought;
+}
+
+static errand_batch *begin_batch(errand *e, uint32_t index) {
+  errand_batch *batch = &e->batches[index];
+  e->now = index;
+  batch->begun = true;
+  batch->sure = e->has_tools;
+  batch->begun_ns = tp__now_ns();
+  return batch;
+}
+
+/* What it was given is the host's again, whatever becomes of the batch. */
+static void spoil(const errand_batch *batch, tp_tool_call *letter) {
+  memset(letter, 0xA5, batch->count * sizeof *letter);
+  free(letter);
+}
+
+static void run_here(errand *e, uint32_t index) {
+  errand_batch *batch = begin_batch(e, index);
+  tp_tool_call *letter = errand_letter(batch);
+  tp_status status = tp_tools_run(e->turn, letter, batch->count, batch->room, NULL);
+  spoil(batch, letter);
+  world_check_status(e->w, "tp_tools_run", status);
+  if (status == TP_OK) errand_batch_ended(batch, batch->room, batch->count);
+  else batch->begun = false;
+}
+
+static void submitted_ended(void *ctx, const tp_tool_result *results, size_t count);
+
+static tp_status submit(errand *e, uint32_t index) {
+  errand_batch *batch = begin_batch(e, index);
+  tp_tool_call *letter = errand_letter(batch);
+  tp_status status = tp_tools_submit(e->turn, letter, batch->count, submitted_ended, e, NULL);
+  spoil(batch, letter);
+  world_check_status(e->w, "tp_tools_submit", status);
+  if (status != TP_OK) batch->begun = false;
+  return status;
+}
+
+/* @return false: there is no more, or no more is taken. */
+static bool submit_next(errand *e) {
+  while (e->next < e->batch_count)
+    if (submit(e, e->next++) == TP_OK) return true;
+  return false;
+}
+
+static void submitted_ended(void *ctx, const tp_tool_result *results, size_t count) {
+  errand *e = ctx;
+  errand_batch_ended(&e->batches[e->now], results, count);
+  if (e->chained && submit_next(e)) return;
+  if (e->ends_inside) end_turn(e);
+  e->rests = true;
+  tp__parker_unpark(&e->parker);
+}
+
+static void wait_for_rest(errand *e) {
+  while (!e->rests) tp__parker_park_until(&e->parker, TP__NEVER);
+}
+
+/* A second operation beside a submitted one is refused, or the first one is over. */
+static void run_beside(errand *e) {
+  tp_status status = tp_tools_run(e->turn, NULL, 0, NULL, NULL);
+  if (status != TP_ERR_BUSY) world_check_status(e->w, "tp_tools_run beside a batch", status);
+}
+
+static void run_chain(errand *e) {
+  if (e->batches[0].materialize) materialize(e);
+  if (submit_next(e)) wait_for_rest(e);
+  else if (e->ends_inside) end_turn(e);
+}
+
+static void run_batches(errand *e) {
+  for (uint32_t i = 0; i < e->batch_count; i++) {
+    if (e->batches[i].materialize) materialize(e);
+    if (!e->batches[i].submitted) {
+      run_here(e, i);
+      continue;
+    }
+    e->rests = false;
+    if (submit(e, i) != TP_OK) continue;
+    if (one_in(4)) run_beside(e);
+    wait_for_rest(e);
+  }
+}
+
+static void cancel_later(void *arg) {
+  errand *e = arg;
+  tp__sim_sleep_ns(e->cancel_ns);
+  e->cancelled_ns = tp__now_ns();
+  tp_turn_cancel(e->turn);
+  tp_turn_cancel(e->turn);
+}
+
+static tp_status begin_turn(errand *e) {
+  char id[] = {'e', (char)('0' + e->index), '\0'};
+  tp_turn_request request = {.struct_size = sizeof request, .id = id, .limit_ms = e->limit_ms};
+  e->limit_begin_ns = tp__now_ns();
+  if (!e->in_session) return tp_turn_begin_bare(e->w->runtime, &request, &e->turn, NULL);
+  tp_session_options options = {.struct_size = sizeof options, .id = id, .on_event = on_event, .event_ctx = e};
+  TP__TRY(tp_session_open(e->w->runtime, &options, &e->session, NULL));
+  return tp_turn_begin(e->session, &request, &e->turn, NULL);
+}
+
+static void session_closed(void *ctx) {
+  errand *e = ctx;
+  e->closed = true;
+  tp__parker_unpark(&e->parker);
+}
+
+void errand_run(void *arg) {
+  errand *e = arg;
+  tp__sim_sleep_ns(e->begin_ns);
+  tp_status status = begin_turn(e);
+  world_check_status(e->w, "an errand's turn", status);
+  if (status == TP_OK) {
+    tp__thread *canceller = e->cancel_ns ? world_start_joined("canceller", cancel_later, e) : NULL;
+    if (e->chained) run_chain(e);
+    else run_batches(e);
+    if (canceller) tp__thread_join(canceller);
+    if (!e->ends_inside) end_turn(e);
+  }
+  if (!e->session) return;
+  tp_session_close(e->session, session_closed, e);
+  while (!e->closed) tp__parker_park_until(&e->parker, TP__NEVER);
+}

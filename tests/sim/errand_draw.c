@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * errand_draw.c: what an errand is to do, and what its calls look like on their way. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "errand.h"
+
+enum { AMPLE_MS = 100 * 1000 * 1000, NUMBER_STEP = 1000, PAD_BYTES = 90, ID_BYTES = 160 };
+
+/* ---- the stream (splitmix64) ---- */
+
+static uint64_t below(errand *e, uint64_t bound) {
+  uint64_t z = (e->stream += UINT64_C(0x9E3779B97F4A7C15));
+  z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+  z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+  return (z ^ z >> 31) % bound;
+}
+static bool one_in(errand *e, uint64_t inverse) { return below(e, inverse) == 0; }
+static int64_t up_to_us(errand *e, uint64_t us) { return (int64_t)below(e, us + 1) * TP__NS_PER_US; }
+static bool is_quiet(const errand *e) { return e->w->s->weather == WEATHER_QUIET; }
+
+/* ---- a call ---- */
+
+static bool is_threaded(errand_tool tool) { return tool == TOOL_THREADED || tool == TOOL_NARROW; }
+
+/* Sizes that are treated differently: none, short, too long for an attempt, for a block, for the tool. */
+static size_t draw_size(errand *e) {
+  static const uint64_t bounds[] = {4, 18, 18, 70, 70, 400, 4000};
+  return (size_t)below(e, bounds[below(e, 7)]);
+}
+
+static void draw_text(errand *e, errand_call *call) {
+  call->text_size = draw_size(e);
+  call->text = malloc(call->text_size + 64);
+  if (!call->text) abort();
+  int told = snprintf(call->text, 64, "%u.%u.%u ", e->index, call->batch->index, call->index);
+  for (size_t i = (size_t)told; i < call->text_size; i++) call->text[i] = (char)('a' + i % 26);
+  call->text[call->text_size] = '\0';
+  if (call->text_size < 2) return;
+  call->no_utf8 = one_in(e, 25);
+  if (call->no_utf8) call->text[call->text_size - 1] = '\xFF';
+  else if (one_in(e, 6)) memcpy(call->text + call->text_size - 2, "\xC3\xA9", 2);
+}
+
+static void draw_id(errand *e, errand_call *call, bool needed) {
+  if (!needed && !one_in(e, 3)) return;
+  call->id = malloc(ID_BYTES);
+  if (!call->id) abort();
+  int told = snprintf(call->id, ID_BYTES, "own-%u-%u.", call->batch->index, call->index);
+  uint64_t more = one_in(e, 4) ? below(e, 100) : 0;
+  memset(call->id + told, 'y', more);
+  call->id[(uint64_t)told + more] = '\0';
+}
+
+static errand_arguments draw_arguments(errand *e, const errand_call *call) {
+  if (one_in(e, 25)) return (errand_arguments)below(e, ERRAND_ARGUMENTS);
+  if (call->tool == TOOL_STRICT) return one_in(e, 4) ? ARGUMENTS_LONG : ARGUMENTS_NUMBER;
+  if (one_in(e, 8)) return one_in(e, 2) ? ARGUMENTS_LONG : ARGUMENTS_NUMBER;
+  return ARGUMENTS_NONE;
+}
+
+static script_way draw_way(errand *e, errand_tool tool) {
+  uint64_t dice = below(e, 100);
+  if (dice < 45) return WAY_RETURN;
+  if (dice < 65) return WAY_DEFER;
+  if (dice < 75) return WAY_DEFER_TWICE;
+  if (dice < 82) return WAY_DEFER_INSIDE;
+  if (dice < 86) return WAY_DEFER_AND_RETURN;
+  if (is_quiet(e) && tool != TOOL_BRIEF) return WAY_DEFER;
+  if (dice < 91) return WAY_DEFER_NEVER;
+  if (dice < 96) return WAY_DEFER_ON_CANCEL;
+  return WAY_DEFER_AFTER_FREE;
+}
+
+static int64_t draw_before(errand *e, errand_tool tool) {
+  int64_t over_ns = ERRAND_BRIEF_MS * TP__NS_PER_MS + up_to_us(e, 3000) + TP__NS_PER_US;
+  if (is_threaded(tool)) {
+    uint64_t dice = is_quiet(e) ? 0 : below(e, 100);
+    if (dice < 80) return one_in(e, 2) ? 0 : up_to_us(e, 3000);
+    if (dice < 90) return up_to_us(e, 60000);
+    return (int64_t)below(e, 20) * 60 * TP__NS_PER_MS;
+  }
+  if (tool == TOOL_BRIEF) return one_in(e, 12) ? over_ns : 0;
+  if (!is_quiet(e) && one_in(e, 40)) return up_to_us(e, 15000);
+  return one_in(e, 4) ? up_to_us(e, 100) : 0;
+}
+
+static int64_t draw_later(errand *e) {
+  uint64_t dice = is_quiet(e) ? below(e, 60) : below(e, 100);
+  if (dice < 25) return 0;
+  if (dice < 70) return up_to_us(e, 3000);
+  if (dice < 85) return ERRAND_BRIEF_MS * TP__NS_PER_MS + up_to_us(e, 200) - 100 * TP__NS_PER_US;
+  return up_to_us(e, dice < 95 ? 60000 : 300000);
+}
+
+/* In a quiet world a limit of some milliseconds is kept or broken, and nothing between. */
+static void settle_brief(errand_call *call) {
+  bool waits = call->way == WAY_DEFER || call->way == WAY_DEFER_TWICE;
+  if (call->tool != TOOL_BRIEF) return;
+  if (waits) call->way = WAY_DEFER_NEVER;
+  if (call->before_ns) call->way = WAY_RETURN;
+}
+
+static void draw_call(errand *e, errand_call *call, errand_tool favourite, script_way habit) {
+  call->tool = one_in(e, 3) ? (errand_tool)below(e, ERRAND_TOOLS + 1) : favourite;
+  call->way = one_in(e, 2) ? draw_way(e, call->tool) : habit;
+  call->hand = one_in(e, 8) ? HAND_TOKEN : one_in(e, 40) ? HAND_MODEL : HAND_TOOL;
+  if (call->way == WAY_DEFER_AND_RETURN) call->hand = HAND_TOOL; /* both are called malformed */
+  call->arguments = draw_arguments(e, call);
+  call->fails = one_in(e, 6);
+  call->again = call->hand != HAND_MODEL && one_in(e, 12);
+  call->polite = one_in(e, 3);
+  call->before_ns = draw_before(e, call->tool);
+  call->later_ns = draw_later(e);
+  bool found = call->arguments == ARGUMENTS_NUMBER || call->arguments == ARGUMENTS_LONG;
+  draw_id(e, call, is_threaded(call->tool) && !found);
+  draw_text(e, call);
+  if (is_quiet(e)) settle_brief(call);
+}
+
+/* ---- an errand ---- */
+
+static uint32_t draw_count(errand *e) {
+  uint64_t dice = below(e, 100);
+  if (dice < 2) return 0;
+  if (dice < 60) return 1 + (uint32_t)below(e, 5);
+  if (dice < 85) return 4 + (uint32_t)below(e, 12);
+  if (dice < 98) return 10 + (uint32_t)below(e, 31);
+  return 98 + (uint32_t)below(e, 40); /* more than have ready-made ids */
+}
+
+static void draw_batch(errand *e, uint32_t index) {
+  errand_batch *batch = &e->batches[index];
+  *batch = (errand_batch){.e = e, .index = index, .count = draw_count(e), .submitted = e->chained || one_in(e, 2)};
+  batch->materialize = index == 0 ? !one_in(e, 30) : !e->chained && one_in(e, 4);
+  batch->calls = calloc(batch->count + 1, sizeof *batch->calls);
+  batch->room = calloc(batch->count + 1, sizeof *batch->room);
+  if (!batch->calls || !batch->room) abort();
+  errand_tool favourite = one_in(e, 2) ? TOOL_QUICK : (errand_tool)below(e, ERRAND_TOOLS);
+  script_way habit = draw_way(e, favourite);
+  for (uint32_t i = 0; i < batch->count; i++) {
+    batch->calls[i] = (errand_call){.batch = batch, .index = i};
+    draw_call(e, &batch->calls[i], favourite, habit);
+  }
+}
+
+void errand_draw(errand *e) {
+  bool rough = !is_quiet(e);
+  e->stream = e->w->s->errand_stream + e->index;
+  e->in_session = !e->w->s->drain_ns && one_in(e, 2); /* a drain closes sessions under their hosts */
+  e->chained = one_in(e, 4);
+  e->begin_ns = one_in(e, 2) ? 0 : up_to_us(e, 5000);
+  e->limit_ms = !rough ? AMPLE_MS : one_in(e, 4) ? 5 + (uint32_t)below(e, 200) : 0;
+  if (rough && one_in(e, 4)) e->cancel_ns = 1 + up_to_us(e, one_in(e, 2) ? 2000 : 60000);
+  e->ends_inside = e->chained && !e->cancel_ns && one_in(e, 2);
+  e->batch_count = 1 + (uint32_t)below(e, ERRAND_BATCHES_MAX);
+  for (uint32_t i = 0; i < e->batch_count; i++) draw_batch(e, i);
+}
+
+void errand_undraw(errand *e) {
+  for (uint32_t i = 0; i < e->batch_count; i++) {
+    errand_batch *batch = &e->batches[i];
+    for (uint32_t k = 0; k < batch->count; k++) {
+      free(batch->calls[k].id);
+      free(batch->calls[k].text);
+    }
+    free(batch->calls);
+    free(batch->room);
+  }
+  e->batch_count = 0;
+}
+
+/* ---- what a call sends ---- */
+
+static const char nobody[] = "a name that no tool has, and that is longer than those which one of them has";
+
+const char *errand_tool_name(errand_tool tool) {
+  static const char *const names[ERRAND_TOOLS + 1] = {"e-quick",  "e-brief",    "e-terse",  "e-strict",
+                                                      "e-barred", "e-threaded", "e-narrow", nobody};
+  return names[tool];
+}
+
+static uint32_t number_of(const errand_call *call) { return call->batch->index * NUMBER_STEP + call->index; }
+
+/* {"n": number}, and perhaps {"pad": "…"}. */
+static size_t put_map(const errand_call *call, char *room) {
+  bool is_long = call->arguments == ARGUMENTS_LONG;
+  uint32_t number = number_of(call);
+  const char head[] = {is_long ? '\x82' : '\x81', '\xA1', 'n', '\xCD', (char)(number >> 8), (char)number};
+  memcpy(room, head, sizeof head);
+  if (!is_long) return sizeof head;
+  const char pad[] = {'\xA3', 'p', 'a', 'd', '\xD9', PAD_BYTES};
+  memcpy(room + sizeof head, pad, sizeof pad);
+  memset(room + sizeof head + sizeof pad, 'p', PAD_BYTES);
+  return sizeof head + sizeof pad + PAD_BYTES;
+}
+
+static size_t put_arguments(const errand_call *call, char *room) {
+  static const tp_text others[ERRAND_ARGUMENTS] = {
+      [ARGUMENTS_NONE] = {"\x80", 1},   [ARGUMENTS_OTHER] = {"\x81\xA1n\xA1x", 5},
+      [ARGUMENTS_NO_MAP] = {"\x90", 1}, [ARGUMENTS_NO_VALUE] = {"\xC1", 1},
+      [ARGUMENTS_EMPTY] = {"", 0},      [ARGUMENTS_MALFORMED] = {"{\"n\": ", 6}};
+  if (call->arguments == ARGUMENTS_NUMBER || call->arguments == ARGUMENTS_LONG) return put_map(call, room);
+  tp_text other = others[call->arguments];
+  memcpy(room, other.data, other.size);
+  return other.size;
+}
+
+bool errand_arguments_are(const errand_call *call, tp_text arguments) {
+  char room[PAD_BYTES + 32];
+  return tp__text_equal(arguments, (tp_text){room, put_arguments(call, room)});
+}
+
+tp_tool_call *errand_letter(const errand_batch *batch) {
+  enum { CALL_BYTES = ID_BYTES + PAD_BYTES + 32 + sizeof nobody };
+  tp_tool_call *calls = malloc((batch->count + 1) * (sizeof *calls + CALL_BYTES));
+  if (!calls) abort();
+  char *room = (char *)(calls + batch->count);
+  for (uint32_t i = 0; i < batch->count; i++, room += CALL_BYTES) {
+    const errand_call *call = &batch->calls[i];
+    const char *name = errand_tool_name(call->tool);
+    char *id = room, *arguments = id + ID_BYTES, *own_name = arguments + PAD_BYTES + 32;
+    memcpy(own_name, name, strlen(name));
+    calls[i] = (tp_tool_call){.name = {own_name, strlen(name)}, .malformed = call->arguments == ARGUMENTS_MALFORMED};
+    calls[i].arguments = (tp_text){arguments, put_arguments(call, arguments)};
+    if (!call->id) continue;
+    memcpy(id, call->id, strlen(call->id));
+    calls[i].id = (tp_text){id, strlen(call->id)};
+  }
+  return calls;
+}
+
+tp_text errand_id(const errand_call *call, char *room) {
+  if (call->id) return tp_text_of(call->id);
+  return (tp_text){room, (size_t)snprintf(room, 16, "call-%u", call->index)};
+}
+
+/* ---- whose run it is ---- */
+
+static errand_call *call_at(errand *e, uint64_t batch, uint64_t index) {
+  if (batch >= e->batch_count || index >= e->batches[batch].count) return NULL;
+  return &e->batches[batch].calls[index];
+}
+
+/* By its own id, or by its arguments; one with neither is a quick tool's, of the batch under way. */
+errand_call *errand_find(errand *e, const tp_tool_run *run) {
+  char copy[ID_BYTES] = "";
+  unsigned batch, index;
+  tp_text id = tp_tool_call_id(run);
+  if (id.size < sizeof copy) memcpy(copy, id.data, id.size);
+  if (sscanf(copy, "own-%u-%u.", &batch, &index) == 2) return call_at(e, batch, index);
+  int64_t number = tp_value_int(tp_value_get(tp_tool_arguments(run), "n"), -1);
+  if (number >= 0) return call_at(e, (uint64_t)number / NUMBER_STEP, (uint64_t)number % NUMBER_STEP);
+  return sscanf(copy, "call-%u", &index) == 1 ? call_at(e, e->now, index) : NULL;
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * errand_oracle.c: what must hold of a host's own dispatches. What a call comes to when nothing speaks against it
+ * follows from what was drawn; any other end needs a reason that the world has. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "errand.h"
+
+const char errand_second_words[] = "as somebody else says, who was faster";
+const char errand_hasty_words[] = "at once all the same";
+
+static const char malformed_words[] = "the tool deferred and answered at once";
+static const char refused_words[] = "too many calls are waiting";
+static const char utf8_words[] = "the tool's answer was not UTF-8";
+
+#define FAIL(call, property, format, ...)                                                                 \
+  world_fail((call)->batch->e->w, (property), "call %u of batch %u of errand %u: " format, (call)->index, \
+             (call)->batch->index, (call)->batch->e->index, __VA_ARGS__)
+
+static const script *script_of(const errand_call *call) { return call->batch->e->w->s; }
+static bool has_gate(const errand_call *call) { return script_of(call)->dialogue_count > 0; }
+static bool may_want_memory(const errand_call *call) { return script_of(call)->weather == WEATHER_FAULTS; }
+static bool has_stamps(const errand_call *call) { return script_of(call)->options.timestamps == TP_TIMESTAMPS_FULL; }
+static bool is_quick(const errand_call *call) { return call->tool != TOOL_THREADED && call->tool != TOOL_NARROW; }
+static bool is_answer(tp_tool_result_kind kind) { return kind == TP_TOOL_OK || kind == TP_TOOL_HANDLER_ERROR; }
+
+/* ---- what a call comes to when nothing speaks against it ---- */
+
+static bool fits(const errand_call *call) {
+  if (call->arguments == ARGUMENTS_NUMBER || call->arguments == ARGUMENTS_LONG) return true;
+  if (call->tool == TOOL_STRICT) return false;
+  return call->arguments == ARGUMENTS_NONE || call->arguments == ARGUMENTS_OTHER;
+}
+
+static bool never_answers(const errand_call *call) {
+  return call->way == WAY_DEFER_NEVER || call->way == WAY_DEFER_ON_CANCEL || call->way == WAY_DEFER_AFTER_FREE;
+}
+
+static bool says_failure(const errand_call *call) {
+  bool by_token = call->way != WAY_RETURN;
+  return call->fails || call->no_utf8 || call->way == WAY_DEFER_AND_RETURN || (by_token && call->hand == HAND_MODEL);
+}
+
+static tp_tool_result_kind forecast(const errand_call *call) {
+  bool overruns = call->tool == TOOL_BRIEF && call->before_ns > ERRAND_BRIEF_MS * TP__NS_PER_MS;
+  if (call->tool == TOOL_NOBODY) return TP_TOOL_UNKNOWN_TOOL;
+  if (!fits(call)) return TP_TOOL_INVALID_ARGUMENTS;
+  if (call->tool == TOOL_BARRED && has_gate(call)) return TP_TOOL_DENIED;
+  if (overruns || never_answers(call)) return TP_TOOL_TIMED_OUT;
+  return says_failure(call) ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK;
+}
+
+/* ---- whose words a result is ---- */
+
+static bool is_first(const errand_call *call, const tp_tool_result *result) {
+  bool mistaken = call->hand == HAND_MODEL && call->way != WAY_RETURN;
+  bool fails = call->fails || call->no_utf8 || mistaken;
+  tp_text text = {call->text, call->text_size};
+  if ((result->kind == TP_TOOL_HANDLER_ERROR) != fails) return false;
+  if (mistaken) return is_quick(call) ? result->text.size == 0 : tp__text_is(result->text, malformed_words);
+  if (call->no_utf8) text = tp_text_of(utf8_words);
+  if (call->tool != TOOL_TERSE || text.size <= ERRAND_TERSE_BYTES) return tp__text_equal(result->text, text);
+  char cut[ERRAND_TERSE_BYTES + 64];
+  int half = ERRAND_TERSE_BYTES / 2;
+  snprintf(cut, sizeof cut, "%.*s\n[… %zu bytes left out …]\n%.*s", half, text.data, text.size - ERRAND_TERSE_BYTES,
+           half, text.data + text.size - half);
+  return tp__text_is(result->text, cut);
+}
+
+static bool begins(tp_text text, const char *with) {
+  return text.size >= strlen(with) && memcmp(text.data, with, strlen(with)) == 0;
+}
+
+static errand_words words_of(const errand_call *call, const tp_tool_result *result) {
+  bool failed = result->kind == TP_TOOL_HANDLER_ERROR;
+  if (!is_answer(result->kind)) return WORDS_NONE;
+  if (is_first(call, result)) return WORDS_FIRST;
+  if (!failed && tp__text_is(result->text, errand_second_words)) return WORDS_SECOND;
+  if (failed && tp__text_is(result->text, malformed_words)) return WORDS_MALFORMED;
+  if (failed && tp__text_is(result->text, refused_words)) return WORDS_REFUSED;
+  if (failed && begins(result->text, "no memory for the ")) return WORDS_NO_MEMORY;
+  return WORDS_STRANGE;
+}
+
+static bool may_say(const errand_call *call, errand_words words) {
+  switch (words) {
+    case WORDS_FIRST:
+      return !never_answers(call) && (call->way != WAY_DEFER_AND_RETURN || call->polite);
+    case WORDS_SECOND:
+      return call->way == WAY_DEFER_TWICE;
+    case WORDS_MALFORMED:
+      return call->way == WAY_DEFER_AND_RETURN;
+    case WORDS_REFUSED:
+      return call->refused && (script_of(call)->options.deferred_max > 0 || may_want_memory(call));
+    case WORDS_NO_MEMORY:
+      return may_want_memory(call);
+    default:
+      return false;
+  }
+}
+
+/* ---- reasons for any other end ---- */
+
+/* When the call ended: its event says so, and whoever does not listen knows when all had. */
+static int64_t end_of(const errand_call *call) { return call->end_ns ? call->end_ns : tp__now_ns(); }
+
+static bool is_out_of_time(const errand_call *call, const tp_tool_result *result) {
+  const errand *e = call->batch->e;
+  int64_t now_ns = end_of(call);
+  int64_t turn_ms = e->limit_ms ? e->limit_ms : 600000;
+  if (now_ns >= e->limit_begin_ns + turn_ms * TP__NS_PER_MS) return true;
+  bool told = result->started && call->calls > 0 && call->called_ns <= now_ns; /* else it was on its way */
+  if (told) return now_ns >= call->deadline_ns;
+  int64_t limit_ns = call->tool == TOOL_NARROW ? 60 * TP__NS_PER_MS : INT64_C(120000) * TP__NS_PER_MS;
+  return !is_quick(call) && now_ns >= call->batch->begun_ns + limit_ns; /* in line for a thread */
+}
+
+static bool was_cancelled(const errand *e) { return e->cancelled_ns || e->w->drain_ns; }
+
+static bool has_reason(const errand_call *call, const tp_tool_result *result) {
+  bool quiet = script_of(call)->weather == WEATHER_QUIET;
+  switch (result->kind) {
+    case TP_TOOL_OK:
+    case TP_TOOL_HANDLER_ERROR: /* its words are looked at in any case */
+      return !quiet && forecast(call) != TP_TOOL_UNKNOWN_TOOL && forecast(call) != TP_TOOL_INVALID_ARGUMENTS &&
+             forecast(call) != TP_TOOL_DENIED;
+    case TP_TOOL_UNKNOWN_TOOL:
+      return !call->batch->sure;
+    case TP_TOOL_DENIED:
+      return has_gate(call) && !quiet && fits(call);
+    case TP_TOOL_TIMED_OUT:
+      return is_out_of_time(call, result);
+    case TP_TOOL_CANCELLED:
+      return was_cancelled(call->batch->e);
+    case TP_TOOL_SHED: /* abandoned functions may hold every permit, and every thread */
+      return may_want_memory(call) || call->batch->e->w->draining || (!quiet && !is_quick(call));
+    default:
+      return false;
+  }
+}
+
+/* ---- the result of a call ---- */
+
+static void check_name(const errand_call *call, const tp_tool_result *result) {
+  char room[16];
+  tp_text id = errand_id(call, room);
+  if (!tp__text_equal(result->call_id, id))
+    FAIL(call, "a result is that of its call", "it has the id '%.*s'", (int)result->call_id.size,
+         result->call_id.data ? result->call_id.data : "");
+  bool lost = result->name.size == 0 && may_want_memory(call) && (call->tool == TOOL_NOBODY || !call->batch->sure);
+  if (!lost && !tp__text_is(result->name, errand_tool_name(call->tool)))
+    FAIL(call, "a result is that of its call", "it has the name '%.*s'", (int)result->name.size, result->name.data);
+}
+
+static void check_words(errand_call *call, const tp_tool_result *result) {
+  call->heard = words_of(call, result);
+  if (!is_answer(result->kind)) {
+    if (result->text.size == 0) FAIL(call, "every result says something", "%s", tp_tool_result_name(result->kind));
+    return;
+  }
+  if (!result->started) FAIL(call, "who answers was called", "%s", tp_tool_result_name(result->kind));
+  if (!may_say(call, call->heard))
+    FAIL(call, "an answer is what was said in time", "%s: '%.*s' (%d)", tp_tool_result_name(result->kind),
+         result->text.size < 80 ? (int)result->text.size : 80, result->text.data, call->heard);
+}
+
+/* A quick tool's limit is looked at when it returns, where the clock is. */
+static void check_limit(const errand_call *call, const tp_tool_result *result) {
+  bool here = is_quick(call) && call->way == WAY_RETURN && has_stamps(call);
+  if (is_answer(result->kind) && here && call->returned_ns > call->deadline_max_ns)
+    FAIL(call, "an answer is what was said in time", "it came %lld us late",
+         (long long)(call->returned_ns - call->deadline_max_ns) / TP__NS_PER_US);
+}
+
+static void check_start(const errand_call *call, const tp_tool_result *result) {
+  bool called = call->calls > 0;
+  bool known = is_quick(call) || call->batch->ends > 1; /* a thread may be on its way into the function */
+  if (known && result->started != called)
+    FAIL(call, "started says whether the tool was called", "%d, %u times", result->started, call->calls);
+  if (!result->started && result->duration_ns != 0)
+    FAIL(call, "what did not start took no time", "%lld ns", (long long)result->duration_ns);
+  if (result->duration_ns < 0) FAIL(call, "time goes on", "%lld ns", (long long)result->duration_ns);
+}
+
+static void check_kind(const errand_call *call, const tp_tool_result *result) {
+  if (result->kind != forecast(call) && !has_reason(call, result))
+    FAIL(call, "a call ends as it must", "%s, not %s (way %d)", tp_tool_result_name(result->kind),
+         tp_tool_result_name(forecast(call)), call->way);
+  if (result->kind == TP_TOOL_TIMED_OUT && !is_out_of_time(call, result))
+    FAIL(call, "no time-out before its time", "%lld us are left",
+         (long long)(call->deadline_ns - end_of(call)) / TP__NS_PER_US);
+}
+
+static void check_call_events(const errand_call *call, const tp_tool_result *result) {
+  if (!call->batch->e->in_session) return;
+  if (call->event_ends != 1) FAIL(call, "one begin and one end a call", "%u ends", call->event_ends);
+  if (result->started && call->event_begins != 1)
+    FAIL(call, "one begin and one end a call", "%u begins", call->event_begins);
+}
+
+static void check_result(errand_call *call, const tp_tool_result *result) {
+  call->kind = result->kind;
+  call->started = result->started;
+  check_name(call, result);
+  check_words(call, result);
+  check_limit(call, result);
+  check_start(call, result);
+  check_kind(call, result);
+  check_call_events(call, result);
+}
+
+/* ---- a batch ---- */
+
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size) {
+  const unsigned char *next = bytes;
+  for (size_t i = 0; i < size; i++) hash = (hash ^ next[i]) * UINT64_C(0x100000001B3);
+  return hash;
+}
+
+static uint64_t hash_text(uint64_t hash, tp_text text) {
+  return hash_bytes(hash_bytes(hash, &text.size, sizeof text.size), text.data, text.size);
+}
+
+static uint64_t hash_results(const tp_tool_result *results, size_t count, bool timed) {
+  uint64_t hash = UINT64_C(0xCBF29CE484222325);
+  for (size_t i = 0; i < count; i++) {
+    const tp_tool_result *result = &results[i];
+    uint32_t numbers[] = {result->kind, result->started, timed ? result->completion_order : 0};
+    hash = hash_bytes(hash, numbers, sizeof numbers);
+    if (timed) hash = hash_bytes(hash, &result->duration_ns, sizeof result->duration_ns);
+    hash = hash_text(hash_text(hash_text(hash, result->call_id), result->name), result->text);
+  }
+  return hash;
+}
+
+static void check_order(const errand_batch *batch, const tp_tool_result *results) {
+  uint8_t *seen = calloc(batch->count + 1, 1);
+  if (!seen) abort();
+  for (uint32_t i = 0; i < batch->count; i++) {
+    uint32_t order = results[i].completion_order;
+    if (order >= batch->count || seen[order]++)
+      FAIL(&batch->calls[i], "each call has its own place in the order of completion", "%u", order);
+  }
+  free(seen);
+}
+
+void errand_batch_ended(errand_batch *batch, const tp_tool_result *results, size_t count) {
+  world *w = batch->e->w;
+  if (++batch->ends > 1)
+    world_fail(w, "a dispatch ends once", "batch %u has ended %u times", batch->index, batch->ends);
+  if (count != batch->count)
+    world_fail(w, "one result a call", "batch %u: %zu, not %u", batch->index, count, batch->count);
+  if (world_failed(w)) return;
+  batch->results = results;
+  for (uint32_t i = 0; i < batch->count; i++) check_result(&batch->calls[i], &results[i]);
+  check_order(batch, results);
+  batch->bytes_hash = hash_results(results, count, true);
+  batch->same_hash = hash_results(results, count, false);
+}
+
+void errand_again(errand *e) {
+  for (uint32_t i = 0; i < e->batch_count && !world_failed(e->w); i++) {
+    errand_batch *batch = &e->batches[i];
+    if (batch->results && hash_results(batch->results, batch->count, true) != batch->bytes_hash)
+      world_fail(e->w, "results stay as they are till the turn's end", "batch %u of errand %u", i, e->index);
+    batch->results = NULL;
+  }
+}
+
+/* ---- events ---- */
+
+static void heard_begin(errand_call *call, const tp_event *event) {
+  if (++call->event_begins > 1) FAIL(call, "one begin and one end a call", "%u begins", call->event_begins);
+  if (call->event_ends) FAIL(call, "one begin and one end a call", "it begins after %s", "its end");
+  if (call->calls && is_quick(call)) FAIL(call, "a call is announced before it is run", "%u", call->calls);
+  if (!errand_arguments_are(call, event->tool_call->arguments))
+    FAIL(call, "an event shows its call", "other arguments, of %zu bytes", event->tool_call->arguments.size);
+}
+
+static void heard_end(errand_call *call, const tp_event *event) {
+  errand_batch *batch = call->batch;
+  call->end_ns = tp__now_ns();
+  if (++call->event_ends > 1) FAIL(call, "one begin and one end a call", "%u ends", call->event_ends);
+  if (event->tool_result->completion_order != batch->event_ends++)
+    FAIL(call, "events of ends come in the order of completion", "%u", event->tool_result->completion_order);
+  if (!tp__text_equal(event->text, event->tool_result->text))
+    FAIL(call, "an event shows its result", "%zu bytes", event->text.size);
+  check_name(call, event->tool_result);
+}
+
+void errand_heard(errand *e, const tp_event *event) {
+  if (event->sequence == 1) e->last_event = 0; /* the session's end has a turn of its own */
+  if (event->sequence != e->last_event + 1)
+    world_fail(e->w, "events in order", "event %llu follows %llu", (unsigned long long)event->sequence,
+               (unsigned long long)e->last_event);
+  e->last_event = event->sequence;
+  if (event->kind != TP_EVENT_TOOL_BEGIN && event->kind != TP_EVENT_TOOL_END) return;
+  errand_batch *batch = &e->batches[e->now];
+  if (e->over || !batch->begun || batch->ends || event->call_index >= batch->count) {
+    world_fail(e->w, "no event of a call outside of its dispatch", "call %u of batch %u of errand %u",
+               event->call_index, e->now, e->index);
+    return;
+  }
+  errand_call *call = &batch->calls[event->call_index];
+  tp_text id = call->id ? tp_text_of(call->id) : (tp_text){"", 0};
+  if (!tp__text_equal(event->tool_call->id, id) || !tp__text_is(event->tool_call->name, errand_tool_name(call->tool)))
+    FAIL(call, "an event shows its call", "'%.*s'", (int)event->tool_call->name.size, event->tool_call->name.data);
+  if (event->kind == TP_EVENT_TOOL_BEGIN) heard_begin(call, event);
+  else heard_end(call, event);
+}
+
+/* ---- the end ---- */
+
+static int64_t quick_between(const errand_call *call, int64_t from_ns, int64_t to_ns) {
+  if (!is_quick(call) || !call->called_ns) return 0;
+  int64_t begin_ns = call->called_ns > from_ns ? call->called_ns : from_ns;
+  int64_t end_ns = call->returned_ns && call->returned_ns < to_ns ? call->returned_ns : to_ns;
+  return end_ns > begin_ns ? end_ns - begin_ns : 0;
+}
+
+int64_t errand_quick_between(const errand *e, int64_t from_ns, int64_t to_ns) {
+  int64_t all_ns = 0;
+  for (uint32_t i = 0; i < e->batch_count; i++)
+    for (uint32_t k = 0; k < e->batches[i].count; k++) all_ns += quick_between(&e->batches[i].calls[k], from_ns, to_ns);
+  return all_ns;
+}
+
+/* A completion that was taken is the call's answer; one that was not is nowhere to be seen. */
+static void check_token(const errand_call *call) {
+  if (call->destroys != call->deferred) FAIL(call, "destroy exactly once", "%u times", call->destroys);
+  if (!call->batch->ends || !call->deferred) return;
+  errand_words heard = call->heard == WORDS_NO_MEMORY ? call->taken : call->heard;
+  bool by_token = heard == WORDS_FIRST || heard == WORDS_SECOND;
+  if (call->accepted ? heard != call->taken : by_token)
+    FAIL(call, "what was taken is the answer", "%u were taken (%d), the result is %s (%d)", call->accepted, call->taken,
+         tp_tool_result_name(call->kind), call->heard);
+}
+
+static void check_end(const errand_call *call) {
+  if (call->calls && !call->returned_ns) FAIL(call, "every call returns", "%u", call->calls);
+  if (!call->batch->begun && call->calls) FAIL(call, "who was not dispatched is not called", "%u", call->calls);
+  if (call->batch->ends && call->started && call->calls != 1)
+    FAIL(call, "started says whether the tool was called", "it was called %u times", call->calls);
+  check_token(call);
+}
+
+void errand_ended(errand *e) {
+  for (uint32_t i = 0; i < e->batch_count; i++) {
+    const errand_batch *batch = &e->batches[i];
+    if (batch->ends != batch->begun)
+      world_fail(e->w, "a dispatch ends once", "batch %u of errand %u has ended %u times", i, e->index, batch->ends);
+    for (uint32_t k = 0; k < batch->count; k++) check_end(&batch->calls[k]);
+  }
+}
+
+void errand_same(errand *a, const errand *b, uint32_t workers_a, uint32_t workers_b) {
+  for (uint32_t i = 0; i < a->batch_count; i++)
+    if (a->batches[i].same_hash != b->batches[i].same_hash)
+      world_fail(a->w, "results do not depend on workers", "batch %u of errand %u has others with %u and %u", i,
+                 a->index, workers_a, workers_b);
+}
