@@ -32,6 +32,15 @@ static void forget(void) {
   memset(chunks, 0, sizeof chunks);
   chunk_count = free_head = late_waiters = 0;
 }
+
+uint32_t tp__slots_in_use(void) {
+  uint32_t count = chunk_count * CHUNK_SLOTS;
+  for (uint32_t next = free_head; next; count--) {
+    slot *chunk = tp__aptr_load_relaxed(&chunks[(next - 1) / CHUNK_SLOTS]);
+    next = chunk[(next - 1) % CHUNK_SLOTS].next_free;
+  }
+  return count;
+}
 #endif
 
 /* The lock lives as long as the process, so it is made when the library is loaded. */

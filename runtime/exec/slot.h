@@ -45,4 +45,9 @@ void tp__slot_close(tp_token token);
  *  the runtime's is LATE. @return NULL when it has none left. */
 struct tp__attempt *tp__slot_late_any(const void *runtime, tp_token *ret_token);
 
+#ifdef TP_SIM
+/** How many are not free; outside of a run. */
+uint32_t tp__slots_in_use(void);
+#endif
+
 #endif

@@ -131,6 +131,7 @@ static void note_begin(errand_call *call, const tp_tool_run *run) {
     FAIL(call, "placement is the tool's", "%s on the wrong kind of thread", errand_tool_name(call->tool));
   errand *e = call->batch->e;
   if (!is_threaded(call->tool) && e->inside++ > 0) FAIL(call, "one owner", "%u quick tools run at once", e->inside);
+  if (!is_threaded(call->tool)) errand_called(call, left_ms);
   if (call->tool == TOOL_NARROW && e->w->narrow_running++ > 0)
     FAIL(call, "permits", "%u run at once", e->w->narrow_running);
 }
@@ -153,6 +154,7 @@ static void work(const errand_call *call, const tp_tool_run *run) {
 
 static tp_outcome answer(errand_call *call, tp_tool_run *run) {
   if (call->way != WAY_RETURN) return defer(call, run);
+  if (call->silent) return (tp_outcome){.kind = call->fails ? TP_OUTCOME_FAILED : TP_OUTCOME_DONE};
   tp_text text = {call->text, call->text_size};
   return call->fails ? tp_tool_error(run, text) : tp_tool_ok(run, text);
 }
@@ -190,7 +192,7 @@ static void describe(errand *e, tp_tool *tool, errand_tool which) {
   if (which == TOOL_TERSE) tool->result_bytes_max = ERRAND_TERSE_BYTES;
   if (which == TOOL_STRICT) tool->schema = (tp_text){schema, sizeof schema - 1};
   if (which == TOOL_NARROW) tool->max_concurrent = 1;
-  if (which == TOOL_NARROW && !quiet) tool->limit_ms = 60;
+  if (which == TOOL_NARROW && !quiet) tool->limit_ms = ERRAND_NARROW_MS;
 }
 
 static errand *errand_of(world *w, const tp_call *call) {
@@ -342,6 +344,7 @@ static void cancel_later(void *arg) {
   tp__sim_sleep_ns(e->cancel_ns);
   e->cancelled_ns = tp__now_ns();
   tp_turn_cancel(e->turn);
+  e->is_cancelled = true;
   tp_turn_cancel(e->turn);
 }
 
@@ -367,6 +370,7 @@ void errand_run(void *arg) {
   tp_status status = begin_turn(e);
   world_check_status(e->w, "an errand's turn", status);
   if (status == TP_OK) {
+    e->limit_end_ns = tp__now_ns() + errand_turn_limit_ns(e);
     tp__thread *canceller = e->cancel_ns ? world_start_joined("canceller", cancel_later, e) : NULL;
     if (e->chained) run_chain(e);
     else run_batches(e);

@@ -9,7 +9,7 @@
 
 #include "world.h"
 
-enum { ERRAND_BATCHES_MAX = 4, ERRAND_BRIEF_MS = 5, ERRAND_TERSE_BYTES = 64 };
+enum { ERRAND_BATCHES_MAX = 4, ERRAND_BRIEF_MS = 5, ERRAND_NARROW_MS = 60, ERRAND_TERSE_BYTES = 64 };
 
 /** The tools, one of each kind. */
 typedef enum errand_tool {
@@ -33,6 +33,7 @@ typedef enum errand_arguments {
   ARGUMENTS_NO_VALUE,  /* bytes that are no value */
   ARGUMENTS_EMPTY,     /* nothing at all */
   ARGUMENTS_MALFORMED, /* as the provider says */
+  ARGUMENTS_DOUBTFUL,  /* the same, though they look like an empty map */
   ERRAND_ARGUMENTS
 } errand_arguments;
 
@@ -68,7 +69,9 @@ typedef struct errand_call {
   char *id; /* the host's own; NULL: it gives none */
   char *text;
   size_t text_size;
-  bool fails, no_utf8, again, polite; /* again: it tries to defer twice */
+  bool fails, no_utf8, polite;
+  bool again;  /* it tries to defer twice */
+  bool silent; /* it answers without a word */
   int64_t before_ns, later_ns;
   /* what is noted */
   int64_t deadline_ns, deadline_max_ns; /* it ends between them */
@@ -112,10 +115,13 @@ struct errand {
   tp_session *session;
   tp__parker parker;
   bool rests, closed;
-  bool has_tools; /* the last materialization has brought them */
-  bool over;      /* the turn's end was asked for */
-  int64_t limit_begin_ns, cancelled_ns;
-  uint32_t inside; /* quick tools that run */
+  bool has_tools;                       /* the last materialization has brought them */
+  bool over;                            /* the turn's end was asked for */
+  int64_t limit_begin_ns, limit_end_ns; /* the turn's deadline lies behind the first by its limit, before the second */
+  int64_t cancelled_ns;
+  bool is_cancelled;   /* the cancel has returned */
+  uint32_t late_calls; /* quick ones that began all the same */
+  uint32_t inside;     /* quick tools that run */
   uint64_t last_event;
 };
 
@@ -145,6 +151,9 @@ void errand_after_free(errand *e);
 /* ---- errand_oracle.c ---- */
 
 extern const char errand_second_words[], errand_hasty_words[];
+int64_t errand_turn_limit_ns(const errand *e);
+/** A quick tool is called. */
+void errand_called(const errand_call *call, int64_t left_ms);
 void errand_heard(errand *e, const tp_event *event);
 void errand_batch_ended(errand_batch *batch, const tp_tool_result *results, size_t count);
 /** Before the turn ends: nothing has changed its results. */

@@ -37,6 +37,7 @@ static void draw_text(errand *e, errand_call *call) {
   int told = snprintf(call->text, 64, "%u.%u.%u ", e->index, call->batch->index, call->index);
   for (size_t i = (size_t)told; i < call->text_size; i++) call->text[i] = (char)('a' + i % 26);
   call->text[call->text_size] = '\0';
+  call->silent = call->text_size == 0 && one_in(e, 2);
   if (call->text_size < 2) return;
   call->no_utf8 = one_in(e, 25);
   if (call->no_utf8) call->text[call->text_size - 1] = '\xFF';
@@ -197,10 +198,13 @@ static size_t put_map(const errand_call *call, char *room) {
 }
 
 static size_t put_arguments(const errand_call *call, char *room) {
-  static const tp_text others[ERRAND_ARGUMENTS] = {
-      [ARGUMENTS_NONE] = {"\x80", 1},   [ARGUMENTS_OTHER] = {"\x81\xA1n\xA1x", 5},
-      [ARGUMENTS_NO_MAP] = {"\x90", 1}, [ARGUMENTS_NO_VALUE] = {"\xC1", 1},
-      [ARGUMENTS_EMPTY] = {"", 0},      [ARGUMENTS_MALFORMED] = {"{\"n\": ", 6}};
+  static const tp_text others[ERRAND_ARGUMENTS] = {[ARGUMENTS_NONE] = {"\x80", 1},
+                                                   [ARGUMENTS_OTHER] = {"\x81\xA1n\xA1x", 5},
+                                                   [ARGUMENTS_NO_MAP] = {"\x90", 1},
+                                                   [ARGUMENTS_NO_VALUE] = {"\xC1", 1},
+                                                   [ARGUMENTS_EMPTY] = {"", 0},
+                                                   [ARGUMENTS_DOUBTFUL] = {"\x80", 1},
+                                                   [ARGUMENTS_MALFORMED] = {"{\"n\": ", 6}};
   if (call->arguments == ARGUMENTS_NUMBER || call->arguments == ARGUMENTS_LONG) return put_map(call, room);
   tp_text other = others[call->arguments];
   memcpy(room, other.data, other.size);
@@ -222,7 +226,7 @@ tp_tool_call *errand_letter(const errand_batch *batch) {
     const char *name = errand_tool_name(call->tool);
     char *id = room, *arguments = id + ID_BYTES, *own_name = arguments + PAD_BYTES + 32;
     memcpy(own_name, name, strlen(name));
-    calls[i] = (tp_tool_call){.name = {own_name, strlen(name)}, .malformed = call->arguments == ARGUMENTS_MALFORMED};
+    calls[i] = (tp_tool_call){.name = {own_name, strlen(name)}, .malformed = call->arguments >= ARGUMENTS_MALFORMED};
     calls[i].arguments = (tp_text){arguments, put_arguments(call, arguments)};
     if (!call->id) continue;
     memcpy(id, call->id, strlen(call->id));

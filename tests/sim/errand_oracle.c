@@ -7,6 +7,8 @@
 
 #include "errand.h"
 
+enum { TURN_LIMIT_MS = 600000, TOOL_LIMIT_MS = 120000, ALLOWANCE_NS = TP__NS_PER_MS };
+
 const char errand_second_words[] = "as somebody else says, who was faster";
 const char errand_hasty_words[] = "at once all the same";
 
@@ -49,6 +51,54 @@ static tp_tool_result_kind forecast(const errand_call *call) {
   if (call->tool == TOOL_BARRED && has_gate(call)) return TP_TOOL_DENIED;
   if (overruns || never_answers(call)) return TP_TOOL_TIMED_OUT;
   return says_failure(call) ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK;
+}
+
+/* ---- time ---- */
+
+int64_t errand_turn_limit_ns(const errand *e) {
+  return (e->limit_ms ? (int64_t)e->limit_ms : TURN_LIMIT_MS) * TP__NS_PER_MS;
+}
+
+static int64_t limit_of(const errand_call *call) {
+  bool narrow = call->tool == TOOL_NARROW && script_of(call)->weather != WEATHER_QUIET;
+  int64_t limit_ms = call->tool == TOOL_BRIEF ? ERRAND_BRIEF_MS : narrow ? ERRAND_NARROW_MS : TOOL_LIMIT_MS;
+  return limit_ms * TP__NS_PER_MS;
+}
+
+static bool was_cancelled(const errand *e) { return e->cancelled_ns || e->w->drain_ns; }
+
+/* One may have been on its way; whoever comes behind it finds the turn over. */
+static void check_may_begin(const errand_call *call) {
+  errand *e = call->batch->e;
+  bool over = e->is_cancelled || (e->limit_end_ns && has_stamps(call) && call->called_ns > e->limit_end_ns);
+  if (over && ++e->late_calls > 1)
+    FAIL(call, "nothing begins behind a cancel or the turn's deadline", "%u calls did", e->late_calls);
+}
+
+/* Where the clock does not jump, the time that is left is the tool's own, or what is left of the turn. */
+static void check_time_left(const errand_call *call, int64_t left_ms) {
+  const errand *e = call->batch->e;
+  int64_t own_ns = limit_of(call), left_ns = left_ms * TP__NS_PER_MS;
+  int64_t turn_ns = e->limit_begin_ns + errand_turn_limit_ns(e) - call->called_ns;
+  int64_t least_ns = (turn_ns < own_ns ? turn_ns : own_ns) - 2 * TP__NS_PER_MS;
+  bool known = !was_cancelled(e) && script_of(call)->weather <= WEATHER_CALM;
+  if (left_ns > own_ns || (known && left_ns < least_ns))
+    FAIL(call, "a tool has its own time", "%lld ms are left", (long long)left_ms);
+}
+
+void errand_called(const errand_call *call, int64_t left_ms) {
+  check_may_begin(call);
+  check_time_left(call, left_ms);
+}
+
+/* It ends by its deadline, or when the quick functions that hold its owner have returned. */
+static void check_deadline(const errand_call *call) {
+  const world *w = call->batch->e->w;
+  if (!call->called_ns || !call->end_ns || w->s->weather > WEATHER_CALM) return;
+  int64_t end_ns = is_quick(call) ? call->deadline_max_ns : call->called_ns + limit_of(call);
+  int64_t late_ns = call->end_ns - end_ns - ALLOWANCE_NS;
+  if (late_ns > 0 && late_ns > oracle_quick_between(w, end_ns, call->end_ns))
+    FAIL(call, "deadlines hold", "it ended %lld us behind its own", (long long)late_ns / TP__NS_PER_US);
 }
 
 /* ---- whose words a result is ---- */
@@ -108,15 +158,11 @@ static int64_t end_of(const errand_call *call) { return call->end_ns ? call->end
 static bool is_out_of_time(const errand_call *call, const tp_tool_result *result) {
   const errand *e = call->batch->e;
   int64_t now_ns = end_of(call);
-  int64_t turn_ms = e->limit_ms ? e->limit_ms : 600000;
-  if (now_ns >= e->limit_begin_ns + turn_ms * TP__NS_PER_MS) return true;
+  if (now_ns >= e->limit_begin_ns + errand_turn_limit_ns(e)) return true;
   bool told = result->started && call->calls > 0 && call->called_ns <= now_ns; /* else it was on its way */
   if (told) return now_ns >= call->deadline_ns;
-  int64_t limit_ns = call->tool == TOOL_NARROW ? 60 * TP__NS_PER_MS : INT64_C(120000) * TP__NS_PER_MS;
-  return !is_quick(call) && now_ns >= call->batch->begun_ns + limit_ns; /* in line for a thread */
+  return !is_quick(call) && now_ns >= call->batch->begun_ns + limit_of(call); /* in line for a thread */
 }
-
-static bool was_cancelled(const errand *e) { return e->cancelled_ns || e->w->drain_ns; }
 
 static bool has_reason(const errand_call *call, const tp_tool_result *result) {
   bool quiet = script_of(call)->weather == WEATHER_QUIET;
@@ -169,8 +215,8 @@ static void check_words(errand_call *call, const tp_tool_result *result) {
 static void check_limit(const errand_call *call, const tp_tool_result *result) {
   bool here = is_quick(call) && call->way == WAY_RETURN && has_stamps(call);
   if (is_answer(result->kind) && here && call->returned_ns > call->deadline_max_ns)
-    FAIL(call, "an answer is what was said in time", "it came %lld us late",
-         (long long)(call->returned_ns - call->deadline_max_ns) / TP__NS_PER_US);
+    FAIL(call, "an answer is what was said in time", "it came %lld ns late",
+         (long long)(call->returned_ns - call->deadline_max_ns));
 }
 
 static void check_start(const errand_call *call, const tp_tool_result *result) {
@@ -205,6 +251,7 @@ static void check_result(errand_call *call, const tp_tool_result *result) {
   check_name(call, result);
   check_words(call, result);
   check_limit(call, result);
+  check_deadline(call);
   check_start(call, result);
   check_kind(call, result);
   check_call_events(call, result);

@@ -7,6 +7,7 @@
 
 #include "errand.h"
 #include "runtime/exec/entry.h"
+#include "runtime/exec/slot.h"
 #include "world.h"
 
 /* Without jumps virtual time passes only when every thread waits, and by at most 8 ns a clock reading: what is not
@@ -426,8 +427,7 @@ static uint64_t hash_merged(const tp_merged *merged) {
 
 /* ---- time ---- */
 
-/* How long quick handlers ran between the two: they hold the threads that would end the entry. */
-static int64_t quick_between(const world *w, int64_t from_ns, int64_t to_ns) {
+int64_t oracle_quick_between(const world *w, int64_t from_ns, int64_t to_ns) {
   int64_t all_ns = 0;
   for (const call_note *call = w->calls; call; call = call->next) {
     const script_node *node = &w->s->nodes[call->node];
@@ -450,9 +450,9 @@ static void check_deadline(case_ *c) {
   if (end_ns < c->entry->begin_ns) end_ns = c->entry->begin_ns;
   int64_t late_ns = c->note->ended_ns - end_ns;
   if (c->w->s->weather > WEATHER_CALM || late_ns <= ALLOWANCE_NS) return;
-  if (late_ns > quick_between(c->w, end_ns, c->note->ended_ns) + ALLOWANCE_NS)
+  if (late_ns > oracle_quick_between(c->w, end_ns, c->note->ended_ns) + ALLOWANCE_NS)
     FAIL(c, "deadlines hold", "the entry ended %" PRId64 " us behind its deadline, quick handlers took %" PRId64,
-         late_ns / TP__NS_PER_US, quick_between(c->w, end_ns, c->note->ended_ns) / TP__NS_PER_US);
+         late_ns / TP__NS_PER_US, oracle_quick_between(c->w, end_ns, c->note->ended_ns) / TP__NS_PER_US);
 }
 
 /* ---- a quiet world is known beforehand ---- */
@@ -654,6 +654,7 @@ void oracle_world_ended(world *w) {
   for (uint32_t op = 0; op < WORLD_OPS; op++)
     for (uint32_t i = 0; i < w->s->node_count && w->s->weather == WEATHER_QUIET; i++)
       if (w->s->nodes[i].detached) check_detached(w, op, i);
+  if (tp__slots_in_use() > 0) world_fail(w, "no slot is left", "%u are not free", tp__slots_in_use());
   if (w->bytes_open > 0) world_fail(w, "no memory is left", "%zu bytes", w->bytes_open);
 }
 
@@ -669,6 +670,5 @@ void oracle_same(world *a, const world *b, uint32_t workers_a, uint32_t workers_
       world_fail(a, "merged bytes do not depend on workers", "operation %u has others with %u and %u", op, workers_a,
                  workers_b);
   }
-  for (uint32_t i = 0; i < a->s->errand_count; i++)
-    errand_same(&a->errands[i], &b->errands[i], workers_a, workers_b);
+  for (uint32_t i = 0; i < a->s->errand_count; i++) errand_same(&a->errands[i], &b->errands[i], workers_a, workers_b);
 }

@@ -133,6 +133,8 @@ tp__thread *world_start_joined(const char *name, void (*run)(void *arg), void *a
 void oracle_op_ended(world *w, uint32_t op, const tp_phase_result *result);
 /** Before the result goes: nothing has changed it. */
 void oracle_op_again(world *w, uint32_t op, const tp_phase_result *result);
+/** How long quick functions ran between the two: they hold the threads that would end something else. */
+int64_t oracle_quick_between(const world *w, int64_t from_ns, int64_t to_ns);
 /** When the run is over. */
 void oracle_world_ended(world *w);
 /** Two plays of one quiet script. */
