@@ -189,6 +189,7 @@ static bool replace_fields(tp__entry *e, const tp__output *output) {
   }
   e->fields = fields;
   e->field_count = count;
+  e->is_call_set = false; /* the next quick node's call is to see them */
   e->has_output = true;
   return true;
 }

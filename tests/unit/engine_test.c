@@ -360,6 +360,23 @@ static void rewriters_work_on_what_the_one_before_left(void **state) {
   }
 }
 
+/* What came before the replacement: a quick handler with nothing to say, whose call might serve again. */
+static void quick_handler_sees_what_one_on_a_thread_has_replaced(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  act silent = {.kind = TP_OUTCOME_DONE};
+  act one = {.replaces = TP_FIELD_TEXT, .appends = "-1"}, two = {.replaces = TP_FIELD_TEXT, .appends = "-2"};
+  hook hooks[] = {{.id = "a", .phase = INTAKE, .self = &silent},
+                  {.id = "b", .phase = INTAKE, .self = &one, .slow = true},
+                  {.id = "c", .phase = INTAKE, .self = &two}};
+  add_hooks(runtime, hooks, 3);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, INTAKE, "x");
+  assert_text(tp_merged_text(result.merged, TP_FIELD_TEXT), "x-1-2");
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
 static void failed_late_or_absent_answer_leaves_the_previous_payload(void **state) {
   (void)state;
   for (int slow = 0; slow < 2; slow++) {
@@ -1163,6 +1180,7 @@ int main(void) {
       cmocka_unit_test(verdict_in_a_phase_that_takes_none_is_refused),
       cmocka_unit_test(required_failure_in_a_stop_chain_denies_with_it_as_the_reason),
       cmocka_unit_test(rewriters_work_on_what_the_one_before_left),
+      cmocka_unit_test(quick_handler_sees_what_one_on_a_thread_has_replaced),
       cmocka_unit_test(failed_late_or_absent_answer_leaves_the_previous_payload),
       cmocka_unit_test(payload_that_nobody_replaced_is_readable_as_long_as_the_result),
       cmocka_unit_test(submitted_payload_is_copied_and_readable_at_the_end),
