@@ -37,7 +37,7 @@ static void make_pieces(pieces *p, const call_note *note, bool with_call, bool w
     if (i % 2 == 0 ? with_call : with_token) add_piece(p, note, TP_KIND_AUDIT);
   }
   if (with_call && note->move->answer == ANSWER_BAD_EMIT) add_piece(p, note, TP_KIND_TOOL_BUNDLE);
-  if (node->detached || !with_token) return;
+  if (node->detached || node->silent || !with_token) return;
   if (note->node % 2 == 0) add_piece(p, note, TP_KIND_REMINDER);
   if (node->phase == PHASE_OBSERVE) return;
   if (note->node % 3 == 0) add_piece(p, note, TP_KIND_PROMPT_CONTEXT);

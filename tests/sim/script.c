@@ -257,6 +257,14 @@ static void draw_hosts(drawer *d, const int *phases, uint32_t phase_count) {
   s->kill_node = (int)below(d, s->node_count);
 }
 
+static void draw_silence(drawer *d) {
+  for (uint32_t i = 0; i < d->s->node_count; i++) {
+    script_node *node = &d->s->nodes[i];
+    node->silent = one_in(d, 3);
+    if (node->silent) node->emits = 0;
+  }
+}
+
 void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   drawer d = {.state = seed * UINT64_C(0xD1342543DE82EF95) + nodes_max, .s = s};
   next_of(&d.state);
@@ -278,4 +286,5 @@ void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   if (s->weather != WEATHER_FAULTS) draw_sharing(&d);
   s->errand_count = one_in(&d, 2) ? 1 + (uint32_t)below(&d, SCRIPT_ERRANDS_MAX) : 0;
   s->errand_stream = next_of(&d.state);
+  draw_silence(&d);
 }

@@ -86,6 +86,7 @@ typedef struct script_node {
   tp_sequential sequential;
   uint32_t fallback_count;
   tp_outcome_kind fallback_verdict;
+  bool silent;    /* a good answer brings nothing at all */
   uint32_t emits; /* how many audits a good answer brings; besides one of the phase's own kind */
   script_edge edges[SCRIPT_EDGES_MAX];
   uint32_t edge_count;
