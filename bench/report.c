@@ -9,7 +9,7 @@
 
 #include "bench/peer.h"
 
-enum { REPETITIONS = 1000, REPETITIONS_QUICK = 5, SECONDS_MAX = 40, WARM_UP_MS = 50, WARM_UP_MS_QUICK = 1 };
+enum { REPETITIONS = 1000, REPETITIONS_QUICK = 5, SECONDS_MAX = 150, WARM_UP_MS = 50, WARM_UP_MS_QUICK = 1 };
 
 /* ---- options ---- */
 
