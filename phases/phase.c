@@ -159,10 +159,19 @@ _Static_assert(sizeof(tp_phase_result) == 56 && offsetof(tp_phase_result, run_co
                    offsetof(tp_phase_result, merged) == 40 && TP_OK == 0 && TP_OUTCOME_DONE == 0,
                "three pairs, and the entry");
 
+/* run_count and what is between it and the next member, which nobody reads. */
+static uint64_t run_count_word(uint32_t count) {
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+  return (uint64_t)count << 32;
+#else
+  return count;
+#endif
+}
+
 static void set_quiet_result(tp_phase_result *result, tp__entry *e) {
   word_pair *pairs = (word_pair *)result;
   pairs[0] = pairs[1] = (word_pair){0, 0};
-  pairs[2] = (word_pair){e->plan->node_count, 0};
+  pairs[2] = (word_pair){run_count_word(e->plan->node_count), 0};
   result->entry = e;
 }
 

@@ -205,13 +205,6 @@ static tp__dispatch *new_dispatch(tp_turn *turn, const tp_tool_call *calls, size
 /* Results live as long as the turn. */
 static void keep(tp__dispatch *d) { tp__list_push(&d->turn->kept_dispatches, &d->kept); }
 
-/* For the ids that are not borrowed. */
-static bool make_id_room(tp__dispatch *d) {
-  size_t bytes = tp__call_id_bytes(d);
-  d->id_room = bytes ? tp__arena_alloc(&d->texts, bytes) : NULL;
-  return bytes == 0 || d->id_room;
-}
-
 /* The dispatch may be gone afterwards. */
 static void go(tp__dispatch *d) {
   prepare(d);
@@ -220,13 +213,16 @@ static void go(tp__dispatch *d) {
   tp__call_one_less(d);
 }
 
+/* With room for the ids that are not borrowed. */
 static tp_status go_if_room(tp__dispatch *d) {
-  if (make_id_room(d)) {
-    go(d);
-    return TP_OK;
+  size_t bytes = tp__call_id_bytes(d);
+  d->id_room = bytes ? tp__arena_alloc(&d->texts, bytes) : NULL;
+  if (bytes && !d->id_room) {
+    keep(d);
+    return TP_ERR_NO_MEMORY;
   }
-  keep(d);
-  return TP_ERR_NO_MEMORY;
+  go(d);
+  return TP_OK;
 }
 
 tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tool_result *results,
@@ -280,9 +276,11 @@ static void submitted_ended(tp__dispatch *d) {
   tp_turn *turn = d->turn;
   tp_tools_end_fn on_end = turn->operation.on_tools_end;
   void *ctx = turn->operation.ctx;
+  const tp_tool_result *results = d->results;
+  size_t count = d->count;
   keep(d);
-  tp__a32_store_release(&turn->core.busy, 0);
-  on_end(ctx, d->results, d->count);
+  tp__a32_store_release(&turn->core.busy, 0); /* from here on another thread may submit, and the dispatch is its */
+  on_end(ctx, results, count);
 }
 
 static void submitted_delivered(tp__message *message) {
@@ -301,9 +299,10 @@ static char *put_copy(char *room, tp_text *text) {
   return room + text->size + 1;
 }
 
-/* The host's calls, and room for their results, where the results' texts are. */
+/* The host's calls, room for their results, where the results' texts are, and for ids: all of it or nothing, since what
+ * is taken stays till the turn's end. */
 static bool copy_calls(tp__dispatch *d, const tp_tool_call *calls) {
-  size_t bytes = d->count * (sizeof *calls + sizeof *d->results);
+  size_t id_bytes = tp__call_id_bytes(d), bytes = id_bytes + d->count * (sizeof *calls + sizeof *d->results);
   for (size_t i = 0; i < d->count; i++) bytes += calls[i].id.size + calls[i].name.size + calls[i].arguments.size + 3;
   tp_tool_call *copy = tp__arena_alloc(&d->texts, bytes);
   if (!copy) return false;
@@ -316,6 +315,7 @@ static bool copy_calls(tp__dispatch *d, const tp_tool_call *calls) {
     room = put_copy(room, &copy[i].name);
     room = put_copy(room, &copy[i].arguments);
   }
+  d->id_room = id_bytes ? room : NULL;
   return true;
 }
 
@@ -326,7 +326,7 @@ tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *calls, size_t count
   tp_status status = tp__turn_begin_operation(&turn->core);
   if (status != TP_OK) return tp__fail(fault, status, NULL, "the operation was not begun: %s", tp_status_text(status));
   tp__dispatch *d = new_dispatch(turn, calls, count, NULL, submitted_ended, NULL);
-  if (!d || !copy_calls(d, calls) || !make_id_room(d)) {
+  if (!d || !copy_calls(d, calls)) {
     if (d) keep(d);
     tp__a32_store_release(&turn->core.busy, 0);
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the calls");

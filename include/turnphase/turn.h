@@ -241,6 +241,10 @@ TP_API tp_status tp_merged_write(const tp_merged *merged, tp_writer *writer) TP_
 TP_API tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tool_result *results,
     tp_fault *fault) TP_MUST_USE;
 typedef void (*tp_tools_end_fn)(void *ctx, const tp_tool_result *results, size_t count);
+/** The same on the engine workers, without waiting. The calls are copied: at the return they are the caller's again.
+ *  on_end is called once, as that of tp_phase_submit() is; results[i] is that of calls[i], and they live with their
+ *  texts till tp_turn_end().
+ *  @return as tp_phase_run(); with anything but TP_OK nothing was begun. */
 TP_API tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tools_end_fn on_end,
     void *ctx, tp_fault *fault) TP_MUST_USE;
 

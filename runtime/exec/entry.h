@@ -169,7 +169,9 @@ static inline const tp__run *tp__entry_more(const tp__entry *entry, uint32_t ind
 }
 /* ---- between engine.c, settle.c, quick.c, node_attempt.c, detached.c and call.c ---- */
 
-/** settle.c, owner: the node's run, made when it has none. */
+/* settle.c, all of it the owner's */
+
+/** The node's run, made when it has none. */
 tp__run *tp__run_make(tp__entry *entry, uint32_t index);
 /** A node that is not plain became ready. */
 void tp__entry_note_ready(tp__entry *entry, uint32_t index, int64_t now_ns);
@@ -179,7 +181,7 @@ int64_t tp__entry_hard(const tp__entry *entry, uint32_t index, const tp__run *ru
 void tp__entry_set_fate(tp__entry *entry, tp__fate fate);
 /** The node has ended: its row, what that means for the entry, what becomes ready. The entry must be advanced. */
 void tp__entry_settle(tp__entry *entry, uint32_t index, tp_state state, tp_reason reason);
-/** The same by what it answered at row.ended_ns, unless it will be tried again. */
+/** The same by what it answered, unless it will be tried again; the row has its times. */
 void tp__entry_take_answer(tp__entry *entry, uint32_t index, const tp_outcome *outcome, const tp__output *output);
 /** The pause before another attempt is over. @return whether there was one. */
 bool tp__run_drop_retry(tp__run *run);

@@ -61,6 +61,7 @@ static const char *remedy_of(tp_status status) {
   case TP_ERR_STORE_CORRUPT: return "; keep the file, and restore a copy";
   case TP_ERR_STORE_FULL: return "; make room and try again";
   case TP_ERR_STORE_READONLY: return "; give a file and a directory that can be written";
+  case TP_ERR_IO: return "; see that its directory is there and its disk is well, or give another path";
   default: return "";
   }
 }

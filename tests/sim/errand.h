@@ -115,6 +115,7 @@ struct errand {
   tp_session *session;
   tp__parker parker;
   bool rests, closed;
+  bool beside;                          /* a submit beside a batch was taken, and has not ended */
   bool has_tools;                       /* the last materialization has brought them */
   bool over;                            /* the turn's end was asked for */
   int64_t limit_begin_ns, limit_end_ns; /* the turn's deadline lies behind the first by its limit, before the second */

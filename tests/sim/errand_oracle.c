@@ -164,6 +164,11 @@ static bool is_out_of_time(const errand_call *call, const tp_tool_result *result
   return !is_quick(call) && now_ns >= call->batch->begun_ns + limit_of(call); /* in line for a thread */
 }
 
+static bool is_said_to_be_barred(const tp_tool_result *result) {
+  static const char words[] = "it is barred";
+  return memmem(result->text.data, result->text.size, words, sizeof words - 1) != NULL;
+}
+
 static bool has_reason(const errand_call *call, const tp_tool_result *result) {
   bool quiet = script_of(call)->weather == WEATHER_QUIET;
   switch (result->kind) {
@@ -173,8 +178,8 @@ static bool has_reason(const errand_call *call, const tp_tool_result *result) {
              forecast(call) != TP_TOOL_DENIED;
     case TP_TOOL_UNKNOWN_TOOL:
       return !call->batch->sure;
-    case TP_TOOL_DENIED:
-      return has_gate(call) && !quiet && fits(call);
+    case TP_TOOL_DENIED: /* a gate that did not answer denies, too */
+      return has_gate(call) && !quiet && fits(call) && (call->tool == TOOL_BARRED || !is_said_to_be_barred(result));
     case TP_TOOL_TIMED_OUT:
       return is_out_of_time(call, result);
     case TP_TOOL_CANCELLED:
@@ -221,8 +226,7 @@ static void check_limit(const errand_call *call, const tp_tool_result *result) {
 
 static void check_start(const errand_call *call, const tp_tool_result *result) {
   bool called = call->calls > 0;
-  bool known = is_quick(call) || call->batch->ends > 1; /* a thread may be on its way into the function */
-  if (known && result->started != called)
+  if (is_quick(call) && result->started != called) /* a thread may be on its way into the function */
     FAIL(call, "started says whether the tool was called", "%d, %u times", result->started, call->calls);
   if (!result->started && result->duration_ns != 0)
     FAIL(call, "what did not start took no time", "%lld ns", (long long)result->duration_ns);

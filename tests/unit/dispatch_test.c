@@ -310,6 +310,7 @@ static void dispatch_without_memory_for_its_ids_is_not_begun(void **state) {
     tp_runtime *runtime = open_with_tools(&options);
     tp_turn *turn = begin_with_tools(runtime, 0);
     taken = submit_with_grants(turn, granted);
+    if (!taken) assert_true(submit_with_grants(turn, LONG_MAX)); /* and the turn is as it was */
     tp_turn_end(turn);
     close_runtime(runtime);
   }

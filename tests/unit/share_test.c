@@ -205,7 +205,7 @@ static void nodes_that_are_cheap_stay_with_the_owner(void **state) {
 
 static void shared_phases_take_no_memory_once_they_are_steady(void **state) {
   (void)state;
-  enum { WARM = 2000, STEADY = 1500, MAGAZINE = 32, KEPT = 2 * 2 * MAGAZINE };
+  enum { WARM = 2000, STEADY = 1500, WORKERS = 2, MAGAZINE = 32, KEPT = WORKERS * 2 * 2 * MAGAZINE };
   stage *s = open_stage(8, 1, 0);
   make_dear(s);
   for (int i = 0; i < WARM + STEADY; i++) {
