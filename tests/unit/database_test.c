@@ -19,25 +19,8 @@
 
 #include "domains/memory/database.h"
 #include "stores/sqlite/database.h"
+#include "tests/support/directory.h"
 #include "turnphase/sqlite.h"
-
-static char directory[64];
-static char path[96];
-
-static int make_directory(void **state) {
-  (void)state;
-  strcpy(directory, "/tmp/database_XXXXXX");
-  if (!mkdtemp(directory)) return -1;
-  snprintf(path, sizeof path, "%s/file.db", directory);
-  return 0;
-}
-
-static int remove_directory(void **state) {
-  (void)state;
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", directory);
-  return system(command);
-}
 
 static const tp__sqlite_schema plain = {
     .noun = "a list", .application_id = 7, .version = 2, .sql = "CREATE TABLE entry (id INTEGER PRIMARY KEY);"};

@@ -20,6 +20,7 @@
 #include "domains/memory/line.h"
 #include "domains/memory/recall.h"
 #include "domains/memory/terms.h"
+#include "tests/support/directory.h"
 
 /* ---- an allocator of SQLite's that refuses when it is told to ---- */
 
@@ -51,8 +52,6 @@ static void put_allocator_in_place(void) {
 /* ---- short forms ---- */
 
 static tp__memory_store *store;
-static char directory[64];
-static char path[96];
 
 static int open_store(void **state) {
   (void)state;
@@ -64,21 +63,6 @@ static int close_store(void **state) {
   tp__memory_store_close(store);
   store = NULL;
   return 0;
-}
-
-static int make_directory(void **state) {
-  (void)state;
-  strcpy(directory, "/tmp/memory_store_XXXXXX");
-  if (!mkdtemp(directory)) return -1;
-  snprintf(path, sizeof path, "%s/memory.db", directory);
-  return 0;
-}
-
-static int remove_directory(void **state) {
-  (void)state;
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", directory);
-  return system(command);
 }
 
 static tp_text text_of(const char *string) { return (tp_text){string, strlen(string)}; }

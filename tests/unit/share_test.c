@@ -449,6 +449,15 @@ static void host_that_asked_for_no_engine_workers_gets_every_call_on_its_own_thr
   close_stage(s);
 }
 
+/* The only worker is busy, and counted as idle. */
+static void keep_the_worker_busy(stage *s) {
+  await_idle_worker(s);
+  s->scene = wait_to_leave;
+  submit_stage(s);
+  latch_wait(&s->entered, 1);
+  tp__a32_add_relaxed(&s->runtime->workers.hungry, 1);
+}
+
 /* A worker that was woken counts as idle until it gets a processor. Here one
  * does for as long as the case likes. */
 static void worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound(void **state) {
@@ -458,11 +467,7 @@ static void worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound
   options.allocator = counting;
   stage *s = stage_on(&options, 4, 1, 0);
   make_dear(s);
-  await_idle_worker(s);
-  s->scene = wait_to_leave; /* the only worker is busy, */
-  submit_stage(s);
-  latch_wait(&s->entered, 1);
-  tp__a32_add_relaxed(&s->runtime->workers.hungry, 1); /* and counted as idle */
+  keep_the_worker_busy(s);
   s->scene = NULL;
   tp_turn *turn = begin_bare(s->runtime, 0);
   long open_before = blocks_open;
@@ -496,11 +501,7 @@ static void what_nobody_comes_for_goes_back_to_its_place_in_the_plan(void **stat
   options.allocator = counting;
   stage *s = stage_on(&options, NODES, 1, 0);
   make_dear(s);
-  await_idle_worker(s);
-  s->scene = wait_to_leave; /* the only worker is busy, */
-  submit_stage(s);
-  latch_wait(&s->entered, 1);
-  tp__a32_add_relaxed(&s->runtime->workers.hungry, 1); /* and counted as idle */
+  keep_the_worker_busy(s);
   s->scene = note_place;
   places = 0;
   tp_turn *turn = begin_bare(s->runtime, 0);
