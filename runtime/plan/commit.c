@@ -254,7 +254,7 @@ static tp_status commit_over(const tp_edit *edit, tp__snapshot *base, tp_commit_
   /* From its publication on the snapshot may be replaced and freed by others, so the report is made before. */
   if (status == TP_OK) fill_report(snapshot, report);
   if (status == TP_OK) status = publish(edit, base, snapshot, &t, fault);
-  if (status != TP_OK) tp__snapshot_unpin(snapshot);
+  if (status != TP_OK) tp__snapshot_retire(snapshot);
   return status;
 }
 

@@ -75,8 +75,8 @@ tp_status tp__registry_new(const tp_allocator *allocator, const tp_phase *rows, 
 
 void tp__registry_free(tp__registry *registry) {
   if (!registry) return;
-  assert(tp__a64_load_acquire(&registry->current->refs) == 1);
-  tp__snapshot_unpin(registry->current);
+  assert(tp__a64_load_acquire(&registry->current->refs) == TP__SNAPSHOT_BIAS);
+  tp__snapshot_retire(registry->current);
   registry_release(registry);
 }
 
@@ -90,13 +90,9 @@ tp__snapshot *tp__registry_pin(tp__registry *registry) {
   return snapshot;
 }
 
-/* Under the lock, so that whoever counts pins has one newest snapshot after the other. Until all of them have told
- * what they counted of the old one, its own count may be too low: the bias keeps it. */
+/* Under the lock, so that whoever counts pins has one newest snapshot after the other. */
 static void replace_locked(tp__registry *registry, tp__snapshot *snapshot) {
-  if (registry->on_publish) {
-    tp__snapshot_hold_many(registry->current, TP__SNAPSHOT_BIAS);
-    registry->on_publish(registry->on_publish_ctx, snapshot);
-  }
+  if (registry->on_publish) registry->on_publish(registry->on_publish_ctx, snapshot);
   registry->current = snapshot;
 }
 
@@ -110,7 +106,7 @@ bool tp__registry_publish(tp__registry *registry, const tp__snapshot *base, tp__
     tp__audit_add_locked(registry, row);
   }
   tp__mutex_unlock(&registry->lock);
-  if (newest) tp__snapshot_unpin_many(old, registry->on_publish ? TP__SNAPSHOT_BIAS + 1 : 1);
+  if (newest) tp__snapshot_retire(old);
   return newest;
 }
 

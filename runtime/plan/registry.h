@@ -165,14 +165,15 @@ const tp__set_item *tp__set_find(const tp__set *set, const char *id);
 
 /* ---- snapshot.c ---- */
 
-/** One reference, an empty set, no plan. */
+/** An empty set, no plan, and its maker's hold: the registry's once it is published. */
 tp_status tp__snapshot_new(tp__registry *registry, uint64_t version, tp__snapshot **ret_snapshot);
 tp__set *tp__snapshot_set(tp__snapshot *snapshot);
 
-/** A hold that outweighs all that are counted elsewhere (tp__pins), while these are added to the snapshot's own. */
+/** The maker's hold outweighs all others, since these may be counted elsewhere (tp__pins): from when the first of those
+ *  who count is told of the snapshot until the last one has told what it counted, its own count may be far too low. */
 #define TP__SNAPSHOT_BIAS (UINT64_C(1) << 48)
-void tp__snapshot_hold_many(tp__snapshot *snapshot, uint64_t count);
-void tp__snapshot_unpin_many(tp__snapshot *snapshot, uint64_t count);
+/** Lets go of the maker's hold: nobody counts pins of it any more. As tp__snapshot_unpin(). */
+void tp__snapshot_retire(tp__snapshot *snapshot);
 
 /* ---- rows.c: phases and their names ---- */
 

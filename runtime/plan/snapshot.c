@@ -16,20 +16,20 @@ tp_status tp__snapshot_new(tp__registry *registry, uint64_t version, tp__snapsho
   tp__set_init(&block->set, &registry->allocator);
   block->snapshot.registry = registry;
   block->snapshot.version = version;
-  tp__a64_store_relaxed(&block->snapshot.refs, 1);
+  tp__a64_store_relaxed(&block->snapshot.refs, TP__SNAPSHOT_BIAS);
   *ret_snapshot = &block->snapshot;
   return TP_OK;
 }
 
 tp__set *tp__snapshot_set(tp__snapshot *snapshot) { return &block_of(snapshot)->set; }
 
-void tp__snapshot_hold_many(tp__snapshot *snapshot, uint64_t count) {
-  uint64_t before = tp__a64_add_relaxed(&snapshot->refs, count);
+void tp__snapshot_hold(tp__snapshot *snapshot) {
+  uint64_t before = tp__a64_add_relaxed(&snapshot->refs, 1);
   assert(before > 0);
   (void)before;
 }
 
-void tp__snapshot_unpin_many(tp__snapshot *snapshot, uint64_t count) {
+static void let_go(tp__snapshot *snapshot, uint64_t count) {
   uint64_t before = tp__a64_sub_acq_rel(&snapshot->refs, count);
   assert(before >= count);
   if (before > count) return;
@@ -39,8 +39,8 @@ void tp__snapshot_unpin_many(tp__snapshot *snapshot, uint64_t count) {
   tp__release(allocator, block, sizeof *block);
 }
 
-void tp__snapshot_hold(tp__snapshot *snapshot) { tp__snapshot_hold_many(snapshot, 1); }
-void tp__snapshot_unpin(tp__snapshot *snapshot) { tp__snapshot_unpin_many(snapshot, 1); }
+void tp__snapshot_unpin(tp__snapshot *snapshot) { let_go(snapshot, 1); }
+void tp__snapshot_retire(tp__snapshot *snapshot) { let_go(snapshot, TP__SNAPSHOT_BIAS); }
 
 /* A count below 0 takes away what others of the same moment add. acq_rel, since it may be given back for them. */
 void tp__pins_renew(tp__pins *pins, tp__snapshot *newest) {

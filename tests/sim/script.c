@@ -287,4 +287,6 @@ void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   s->errand_count = one_in(&d, 2) ? 1 + (uint32_t)below(&d, SCRIPT_ERRANDS_MAX) : 0;
   s->errand_stream = next_of(&d.state);
   draw_silence(&d);
+  s->editor_count = one_in(&d, 2) ? 1 + (uint32_t)below(&d, SCRIPT_EDITORS_MAX) : 0;
+  s->reader_count = s->editor_count ? (uint32_t)below(&d, SCRIPT_READERS_MAX + 1) : 0;
 }

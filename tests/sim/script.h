@@ -17,6 +17,8 @@ enum {
   SCRIPT_MOVES = 3,
   SCRIPT_DIALOGUES_MAX = 2,
   SCRIPT_ERRANDS_MAX = 2,
+  SCRIPT_EDITORS_MAX = 2,
+  SCRIPT_READERS_MAX = 2,
   SCRIPT_FIELD_OP = TP_FIELD_HOST,      /* int: which operation the call belongs to */
   SCRIPT_FIELD_TEXT = TP_FIELD_HOST + 1 /* text: what replacing chains replace */
 };
@@ -134,6 +136,8 @@ typedef struct script {
   bool wall_jumps;        /* somebody sets the wall clock meanwhile */
   uint32_t errand_count;  /* hosts that dispatch tool calls on turns of their own */
   uint64_t errand_stream; /* what they do is drawn from it */
+  uint32_t editor_count;  /* hosts that commit beside all that runs */
+  uint32_t reader_count;  /* hosts whose turns look at what they see of it */
 } script;
 
 /** Draws the script of a seed. policy: of the scheduler; -1: drawn. */

@@ -3,6 +3,7 @@
  * story.c: a play in words, for whoever has to find out why it failed. */
 #include <stdio.h>
 
+#include "edition.h"
 #include "errand.h"
 
 static const char *const ways[SCRIPT_WAYS] = {"returns",
@@ -86,6 +87,16 @@ static void tell_errand(const errand *e) {
   }
 }
 
+static void tell_editor(const edition_editor *editor) {
+  for (int i = 0; i < EDITION_PAIRS; i++) {
+    const edition_pair *pair = &editor->pairs[i];
+    if (pair->add_asked)
+      printf("    %s, %s: added at moment %llu, %llu; removed at %llu, %llu\n", pair->ids[0], pair->ids[1],
+             (unsigned long long)pair->add_asked, (unsigned long long)pair->added,
+             (unsigned long long)pair->remove_asked, (unsigned long long)pair->removed);
+  }
+}
+
 void story_tell(const world *w) {
   const script *s = w->s;
   printf("  story: row limit %u ms, %u handler threads, %u tokens, drain at %lld us\n", s->phase_limit_ms,
@@ -94,6 +105,7 @@ void story_tell(const world *w) {
   for (uint32_t op = 0; op < WORLD_OPS; op++)
     if (w->ops[op].begun_ns) tell_op(w, op);
   for (uint32_t i = 0; i < s->errand_count; i++) tell_errand(&w->errands[i]);
+  for (uint32_t i = 0; i < s->editor_count; i++) tell_editor(&w->editors[i]);
   const call_note *newest_last[64];
   uint32_t count = 0;
   for (const call_note *call = w->calls; call && count < 64; call = call->next) newest_last[count++] = call;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "dialogue.h"
+#include "edition.h"
 #include "errand.h"
 #include "runtime/exec/runtime.h"
 
@@ -479,13 +480,18 @@ static void drain_run(void *arg) {
 /* ---- a play ---- */
 
 static void run_hosts(world *w) {
-  tp__thread *threads[SCRIPT_TURNS_MAX + SCRIPT_DIALOGUES_MAX + SCRIPT_ERRANDS_MAX + 2] = {NULL};
+  tp__thread *threads[SCRIPT_TURNS_MAX + SCRIPT_DIALOGUES_MAX + SCRIPT_ERRANDS_MAX + SCRIPT_EDITORS_MAX +
+                      SCRIPT_READERS_MAX + 2] = {NULL};
   uint32_t count = 0;
   for (uint32_t i = 0; i < w->s->turn_count; i++) threads[count++] = world_start_joined("host", host_run, &w->turns[i]);
   for (uint32_t i = 0; i < w->s->dialogue_count; i++)
     threads[count++] = world_start_joined("dialogue", dialogue_run, &w->dialogues[i]);
   for (uint32_t i = 0; i < w->s->errand_count; i++)
     threads[count++] = world_start_joined("errand", errand_run, &w->errands[i]);
+  for (uint32_t i = 0; i < w->s->editor_count; i++)
+    threads[count++] = world_start_joined("editor", edition_edit, &w->editors[i]);
+  for (uint32_t i = 0; i < w->s->reader_count; i++)
+    threads[count++] = world_start_joined("reader", edition_read, &w->readers[i]);
   if (w->s->drain_ns) threads[count++] = world_start_joined("drainer", drain_run, w);
   if (w->s->kill_ns) threads[count++] = world_start_joined("killer", kill_run, w);
   for (uint32_t i = 0; i < count; i++)
@@ -546,6 +552,22 @@ static void send_out(world *w) {
   }
 }
 
+static void seat_readers(world *w) {
+  w->editors = calloc(w->s->editor_count + 1, sizeof *w->editors);
+  w->readers = calloc(w->s->reader_count + 1, sizeof *w->readers);
+  if (!w->editors || !w->readers) abort();
+  for (uint32_t i = 0; i < w->s->editor_count; i++) {
+    w->editors[i].w = w;
+    edition_name(&w->editors[i], i);
+  }
+  for (uint32_t i = 0; i < w->s->reader_count; i++) {
+    w->readers[i].w = w;
+    tp_status status = tp__parker_init(&w->readers[i].parker);
+    assert(status == TP_OK);
+    (void)status;
+  }
+}
+
 void world_play(world *w, const script *s, uint32_t workers) {
   memset(w, 0, sizeof *w);
   w->s = s;
@@ -565,6 +587,7 @@ void world_play(world *w, const script *s, uint32_t workers) {
     (void)status;
   }
   send_out(w);
+  seat_readers(w);
   w->bytes_open = workers;
   w->report = tp__sim_run(&s->sim, play, w);
   w->bytes_open = tp__sim_bytes_open();
@@ -574,6 +597,7 @@ void world_play(world *w, const script *s, uint32_t workers) {
     oracle_world_ended(w);
     for (uint32_t i = 0; i < s->dialogue_count; i++) dialogue_ended(&w->dialogues[i]);
     for (uint32_t i = 0; i < s->errand_count; i++) errand_ended(&w->errands[i]);
+    for (uint32_t i = 0; i < s->editor_count; i++) edition_ended(&w->editors[i]);
   }
 }
 
@@ -584,6 +608,10 @@ void world_fini(world *w) {
   for (uint32_t i = 0; w->errands && i < w->s->errand_count; i++) errand_undraw(&w->errands[i]);
   free(w->errands);
   w->errands = NULL;
+  free(w->editors);
+  free(w->readers);
+  w->editors = NULL;
+  w->readers = NULL;
   while (w->calls) {
     call_note *note = w->calls;
     w->calls = note->next;

@@ -13,6 +13,8 @@ enum { WORLD_OPS = SCRIPT_TURNS_MAX * SCRIPT_OPS_MAX, WORLD_RECORDS = 1024 };
 typedef struct world world;
 struct dialogue;
 struct errand;
+struct edition_editor;
+struct edition_reader;
 
 /** One call of a handler. */
 typedef struct call_note {
@@ -83,9 +85,12 @@ struct world {
   node_actor nodes[SCRIPT_NODES_MAX];
   turn_actor turns[SCRIPT_TURNS_MAX];
   op_note ops[WORLD_OPS];
-  struct dialogue *dialogues; /* s->dialogue_count of them */
-  struct errand *errands;     /* s->errand_count */
-  call_note *calls;           /* newest first */
+  struct dialogue *dialogues;     /* s->dialogue_count of them */
+  struct errand *errands;         /* s->errand_count */
+  struct edition_editor *editors; /* s->editor_count */
+  struct edition_reader *readers; /* s->reader_count */
+  uint64_t moment;                /* of theirs */
+  call_note *calls;               /* newest first */
   uint32_t call_count;
   tp_store inner; /* the memory store behind ours */
   uint32_t store_destroys;
@@ -94,7 +99,7 @@ struct world {
   uint32_t record_count;
   uint32_t handlers_running;
   uint32_t narrow_running; /* functions of the errands' tool that runs one at a time */
-  bool registered; /* the commit went through */
+  bool registered;         /* the commit went through */
   bool draining, freed;
   int64_t drain_ns; /* when the first drain began; 0: not yet */
   size_t bytes_open;

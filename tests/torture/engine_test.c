@@ -357,7 +357,7 @@ static void turn_sees_one_version_while_plans_change_and_destructors_run_once(vo
   pthread_t changer, runners[3];
   pthread_create(&changer, NULL, change_plans, &c);
   for (int i = 0; i < 3; i++) pthread_create(&runners[i], NULL, run_turns, &c);
-  while (c.turns < 1000 * rounds()) sleep_ms(1);
+  while (c.turns < 300000 * rounds()) sleep_ms(1); /* a second or two */
   c.stop = true;
   pthread_join(changer, NULL);
   for (int i = 0; i < 3; i++) pthread_join(runners[i], NULL);

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "edition.h"
+
+#include <stdio.h>
+
+static const uint32_t phases[2] = {TP_PHASE_TURN_PRE_PROMPT_CONTEXT, TP_PHASE_SESSION_START};
+
+static bool is_quiet(const world *w) { return w->s->weather == WEATHER_QUIET; }
+static bool one_in(uint64_t inverse) { return tp__sim_random(inverse) == 0; }
+static int64_t up_to_us(uint64_t us) { return one_in(3) ? 0 : (int64_t)tp__sim_random(us * TP__NS_PER_US); }
+
+/* ---- handlers ---- */
+
+static void look_alive(const edition_half *half) {
+  if (half->destroys) world_fail(half->pair->w, "no call after destroy", "%s was called, or runs", half->pair->ids[0]);
+}
+
+static tp_outcome half_run(void *self, tp_call *call) {
+  const edition_half *half = self;
+  look_alive(half);
+  if (!half->quick) tp__sim_sleep_ns(up_to_us(is_quiet(half->pair->w) ? 500 : 5000));
+  look_alive(half);
+  return tp_call_done(call);
+}
+
+static void half_destroyed(void *self) {
+  edition_half *half = self;
+  if (++half->destroys > 1) world_fail(half->pair->w, "destroy exactly once", "of %s", half->pair->ids[0]);
+}
+
+/* ---- editors ---- */
+
+static tp_status add_half(tp_edit *edit, edition_pair *pair, int i, const edition_pair *before) {
+  edition_half *half = &pair->halves[i];
+  *half = (edition_half){.pair = pair, .quick = one_in(2)};
+  tp_handler handler = {.struct_size = sizeof handler,
+                        .id = pair->ids[i],
+                        .run = half_run,
+                        .self = half,
+                        .destroy = half_destroyed,
+                        .phases = &phases[i],
+                        .phase_count = 1,
+                        .quick = half->quick};
+  TP__TRY(tp_edit_add_handler(edit, &handler));
+  half->taken = true;
+  tp_edge after = {.target = before ? before->ids[i] : NULL, .optional = true};
+  tp_subscription subscription = {.struct_size = sizeof subscription,
+                                  .id = pair->ids[i],
+                                  .handler = pair->ids[i],
+                                  .phase = phases[i],
+                                  .after = &after,
+                                  .after_count = before && one_in(2),
+                                  .failure = TP_FAILURE_BEST_EFFORT,
+                                  .limit_ms = is_quiet(pair->w) || one_in(2) ? 0 : 2};
+  return tp_edit_add_subscription(edit, &subscription);
+}
+
+static tp_status add_pair(tp_edit *edit, edition_pair *pair, const edition_pair *before) {
+  pair->add_asked = ++pair->w->moment;
+  TP__TRY(add_half(edit, pair, 0, before));
+  return add_half(edit, pair, 1, before);
+}
+
+/* With the handlers, without them, or switched off: the turns see the same. */
+static tp_status remove_pair(tp_edit *edit, edition_pair *pair) {
+  pair->remove_asked = ++pair->w->moment;
+  uint64_t way = tp__sim_random(3);
+  for (int i = 0; i < 2; i++) {
+    if (way == 0) TP__TRY(tp_edit_enable(edit, pair->ids[i], false));
+    else TP__TRY(tp_edit_remove_subscription(edit, pair->ids[i]));
+    if (way == 1) TP__TRY(tp_edit_remove_handler(edit, pair->ids[i]));
+  }
+  return TP_OK;
+}
+
+static edition_pair *one_to_remove(edition_editor *editor) {
+  edition_pair *pair = &editor->pairs[tp__sim_random(EDITION_PAIRS)];
+  return pair->added && !pair->removed ? pair : NULL;
+}
+
+static tp_status commit(tp_edit *edit, edition_pair *added, const edition_pair *before, edition_pair *removed) {
+  tp_status status = add_pair(edit, added, before);
+  if (status == TP_OK && removed) status = remove_pair(edit, removed);
+  if (status == TP_OK) tp__sim_sleep_ns(up_to_us(200)); /* time for another's commit in between */
+  if (status == TP_OK) status = tp_edit_commit(edit, NULL, NULL);
+  if (status != TP_OK) tp_edit_discard(edit);
+  return status;
+}
+
+static void edit_once(edition_editor *editor, int number) {
+  edition_pair *added = &editor->pairs[number], *removed = one_to_remove(editor);
+  tp_edit *edit;
+  tp_status status = tp_edit_begin(editor->w->runtime, NULL, &edit);
+  if (status == TP_OK) status = commit(edit, added, number ? added - 1 : NULL, removed);
+  uint64_t now = ++editor->w->moment;
+  if (status == TP_OK) added->added = now;
+  else added->add_asked = 0;
+  if (removed && status == TP_OK) removed->removed = now;
+  else if (removed) removed->remove_asked = 0;
+  if (status == TP_ERR_CONFLICT && editor->w->s->editor_count > 1) return;
+  world_check_status(editor->w, "a commit beside running turns", status);
+}
+
+void edition_name(edition_editor *editor, uint32_t index) {
+  for (uint32_t i = 0; i < EDITION_PAIRS; i++) {
+    edition_pair *pair = &editor->pairs[i];
+    pair->w = editor->w;
+    for (int k = 0; k < 2; k++) snprintf(pair->ids[k], sizeof pair->ids[k], "e%u.%u.%c", index % 10, i % 10, 'a' + k);
+  }
+}
+
+void edition_edit(void *arg) {
+  edition_editor *editor = arg;
+  for (int i = 0; i < EDITION_PAIRS; i++) {
+    tp__sim_sleep_ns(up_to_us(3000));
+    edit_once(editor, i);
+  }
+}
+
+void edition_ended(const edition_editor *editor) {
+  for (int i = 0; i < EDITION_PAIRS; i++)
+    for (int k = 0; k < 2; k++) {
+      const edition_half *half = &editor->pairs[i].halves[k];
+      if (half->destroys != half->taken)
+        world_fail(editor->w, "destroy exactly once", "of %s: %u times", editor->pairs[i].ids[k], half->destroys);
+    }
+}
+
+/* ---- readers ---- */
+
+static edition_pair *pair_at(const world *w, uint32_t bit) {
+  return &w->editors[bit / EDITION_PAIRS].pairs[bit % EDITION_PAIRS];
+}
+
+static uint64_t bit_of(const world *w, int half, const char *id) {
+  for (uint32_t bit = 0; bit < w->s->editor_count * EDITION_PAIRS; bit++)
+    if (strcmp(pair_at(w, bit)->ids[half], id) == 0) return UINT64_C(1) << bit;
+  return 0;
+}
+
+/* Neither older nor newer than what was committed around the turn's begin. */
+static void check_version(const edition_reader *r) {
+  for (uint32_t bit = 0; bit < r->w->s->editor_count * EDITION_PAIRS; bit++) {
+    const edition_pair *pair = pair_at(r->w, bit);
+    bool seen = r->seen >> bit & 1;
+    bool kept = !pair->remove_asked || pair->remove_asked > r->begun;
+    bool added = pair->added && pair->added < r->begin_asked;
+    bool removed = pair->removed && pair->removed < r->begin_asked;
+    bool unknown = !pair->add_asked || pair->add_asked > r->begun;
+    if (seen ? unknown || removed : added && kept)
+      world_fail(r->w, "a turn sees the version of its begin", "%s is %s", pair->ids[0], seen ? "there" : "not there");
+  }
+}
+
+static uint64_t seen_in(const edition_reader *r, const tp_phase_result *result, int half) {
+  uint64_t seen = 0;
+  for (uint32_t i = 0; i < result->run_count; i++) {
+    tp_run_record run = tp_phase_result_run(result, i);
+    uint64_t bit = bit_of(r->w, half, run.subscription);
+    if (!bit || seen & bit)
+      world_fail(r->w, "every subscription accounted for", "%s has a row too many", run.subscription);
+    if (is_quiet(r->w) && run.state != TP_STATE_SUCCEEDED)
+      world_fail(r->w, "a quiet handler succeeds", "%s is %s", run.subscription, tp_state_name(run.state));
+    seen |= bit;
+  }
+  return seen;
+}
+
+static void phase_ended(edition_reader *r, const tp_phase_result *result) {
+  uint32_t number = r->runs++;
+  if (result->outcome == TP_ERR_NO_MEMORY) r->known = false;
+  if (!r->known) return;
+  uint64_t seen = seen_in(r, result, number % 2);
+  if (number == 0) {
+    r->seen = seen;
+    check_version(r);
+  }
+  if (seen != r->seen)
+    world_fail(r->w, "a turn sees one version", "%llx and then %llx", (unsigned long long)r->seen,
+               (unsigned long long)seen);
+}
+
+static void submitted_ended(void *ctx, const tp_phase_result *result) {
+  edition_reader *r = ctx;
+  phase_ended(r, result);
+  if (r->ends_inside && r->runs == 3) tp_turn_end(r->turn);
+  tp__parker_unpark(&r->parker);
+}
+
+/* @return whether it has been run. */
+static bool run_phase(edition_reader *r) {
+  uint32_t phase = phases[r->runs % 2];
+  tp_phase_result result;
+  bool submits = (r->ends_inside && r->runs == 2) || one_in(2);
+  tp_status status = submits ? tp_phase_submit(r->turn, phase, NULL, submitted_ended, r, NULL)
+                             : tp_phase_run(r->turn, phase, NULL, &result, NULL);
+  world_check_status(r->w, "a phase beside commits", status);
+  if (status != TP_OK) return false;
+  if (submits) tp__parker_park_until(&r->parker, TP__NEVER);
+  else phase_ended(r, &result);
+  return true;
+}
+
+static void end_turn(void *turn) { tp_turn_end(turn); }
+
+static void read_once(edition_reader *r) {
+  r->known = true;
+  r->runs = 0;
+  r->ends_inside = one_in(3);
+  r->begin_asked = ++r->w->moment;
+  tp_status status = tp_turn_begin_bare(r->w->runtime, NULL, &r->turn, NULL);
+  r->begun = ++r->w->moment;
+  world_check_status(r->w, "to begin a turn beside commits", status);
+  if (status != TP_OK) return;
+  while (r->runs < 3 && run_phase(r)) tp__sim_sleep_ns(up_to_us(1000));
+  if (r->ends_inside && r->runs == 3) return;
+  tp__thread *stranger = one_in(2) ? world_start_joined("stranger", end_turn, r->turn) : NULL;
+  if (stranger) tp__thread_join(stranger);
+  else tp_turn_end(r->turn);
+}
+
+void edition_read(void *arg) {
+  edition_reader *r = arg;
+  for (int i = 0; i < EDITION_TURNS; i++) {
+    tp__sim_sleep_ns(up_to_us(3000));
+    read_once(r);
+  }
+}
