@@ -123,12 +123,13 @@ static void unregister(tp_agent *agent) {
   tp_turn *turn;
   tp_phase_result result;
   tp_runtime *runtime = agent->upper->runtime;
-  if (begin(runtime, agent->id, TP__TURN_CLOSING, &turn, NULL) != TP_OK) {
-    tp__log(runtime, TP_LOG_ERROR, "agent.unregister was not run");
-    return;
+  tp_status status = begin(runtime, agent->id, TP__TURN_CLOSING, &turn, NULL);
+  if (status == TP_OK) {
+    status = run_phase(turn, TP_PHASE_AGENT_UNREGISTER, agent->id, (tp_text){NULL, 0}, &result, NULL);
+    tp_turn_end(turn);
   }
-  (void)!run_phase(turn, TP_PHASE_AGENT_UNREGISTER, agent->id, (tp_text){NULL, 0}, &result, NULL);
-  tp_turn_end(turn);
+  if (status != TP_OK)
+    tp__log(runtime, TP_LOG_ERROR, "agent.unregister of `%s`: %s", agent->id, tp_status_text(status));
 }
 
 tp_status tp_agent_add(tp_runtime *runtime, const tp_agent_config *theirs, tp_agent **ret_agent, tp_fault *fault) {

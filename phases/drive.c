@@ -190,8 +190,19 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   return TP_OK;
 }
 
+static void abort_delivered(tp__message *message) {
+  tp__turn_over(TP__CONTAINER(message, tp__drive, start_message)->turn);
+}
+
+/* A drain may have told the turn meanwhile to be cancelled: then it has an owner already, who ends it. */
 void tp__drive_abort(tp__drive *d) {
-  tp__strand_try_acquire(&d->turn->core.strand);
+  tp__strand *strand = &d->turn->core.strand;
+  bool owned = d->done || tp__strand_try_acquire(strand);
+  if (!owned) {
+    d->start_message.deliver = abort_delivered;
+    tp__strand_push(strand, &d->start_message);
+    return;
+  }
   tp__turn_over(d->turn);
-  tp__strand_leave(&d->turn->core.strand);
+  tp__strand_leave(strand);
 }

@@ -28,10 +28,8 @@ struct tp__drive {
   tp_turn_request request; /* limits; its strings are in the turn's identity */
   bool closing;            /* runs session.end alone */
   bool closes_session;     /* and the session is over then */
-  bool lets_go;            /* and its handle is gone */
   /* how the end is told */
   tp_turn_end_fn on_end; /* submitted; may be NULL */
-  void (*on_closed)(void *ctx);
   void *ctx;
   bool *done; /* synchronous: set at the end, on the caller's own thread */
   tp_turn_result *ret_result;
@@ -71,7 +69,7 @@ struct tp__drive {
 /** Makes the drive of a turn of the session. @return TP_ERR_NO_MEMORY and what tp__turn_new() says. */
 tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, bool owned, tp__turn_kind kind,
                         tp__drive **ret_drive, tp_fault *fault);
-/** Takes back a drive that was never started. Its turn is owned by the caller or by nobody. */
+/** Takes back a drive that was never started. Its turn is the caller's (drive->done), or nobody has begun it. */
 void tp__drive_abort(tp__drive *drive);
 /** For the session: begins to drive; by message, so from any thread. */
 void tp__drive_start(tp__drive *drive);

@@ -65,16 +65,18 @@ static void take_options(tp_session *session, const tp_session_options *options)
   session->queued_max = options->turns_queued_max ? options->turns_queued_max : QUEUED_MAX;
 }
 
-static void enlist(tp_session *session) {
-  tp__mutex_lock(&session->upper->sessions_mutex);
-  tp__list_push(&session->upper->sessions, &session->link);
-  tp__mutex_unlock(&session->upper->sessions_mutex);
+static void untake_options(tp_session *session) {
+  session->owns_model = false;
+  session->history = (tp_history){0};
 }
 
-static void delist(tp_session *session) {
+/* Under the lock under which a drain looks for sessions to close: it sees this one, or this one sees the drain. */
+static tp_status enlist(tp_session *session) {
   tp__mutex_lock(&session->upper->sessions_mutex);
-  tp__list_remove(&session->link);
+  bool up = tp__a32_load_acquire(&session->runtime->life) == TP__LIFE_STARTED;
+  if (up) tp__list_push(&session->upper->sessions, &session->link);
   tp__mutex_unlock(&session->upper->sessions_mutex);
+  return up ? TP_OK : TP_ERR_SHUTDOWN;
 }
 
 tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs, tp_session **ret_session,
@@ -108,7 +110,12 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
     return tp__fail(fault, status, options.id, "no memory for a session");
   }
   take_options(session, &options);
-  enlist(session);
+  status = enlist(session);
+  if (status != TP_OK) {
+    untake_options(session);
+    free_session(session);
+    return tp__fail(fault, status, options.id, "the runtime is being drained: no session is opened any more");
+  }
   *ret_session = session;
   return TP_OK;
 }
@@ -136,7 +143,7 @@ tp_status tp__session_enqueue(tp_session *session, tp__drive *drive, bool last) 
   return status;
 }
 
-void tp__session_next(tp_session *session) {
+bool tp__session_next(tp_session *session) {
   tp__drive *next = NULL;
   tp__mutex_lock(&session->mutex);
   if (!tp__list_empty(&session->queue)) {
@@ -145,8 +152,29 @@ void tp__session_next(tp_session *session) {
     session->queued--;
   }
   session->running = next;
+  bool last = !next && session->closing;
   tp__mutex_unlock(&session->mutex);
   if (next) tp__drive_start(next);
+  return last;
+}
+
+/* Nothing of the session is used any more. */
+static void let_go(tp_session *session) {
+  void (*on_end)(void *ctx) = session->on_end;
+  void *ctx = session->on_end_ctx;
+  tp__mutex_lock(&session->upper->sessions_mutex);
+  tp__list_remove(&session->link);
+  tp__mutex_unlock(&session->upper->sessions_mutex);
+  tp__session_unref(session);
+  if (on_end) on_end(ctx);
+}
+
+void tp__session_over(tp_session *session) {
+  tp__mutex_lock(&session->mutex);
+  session->over = true;
+  bool closed = session->closed;
+  tp__mutex_unlock(&session->mutex);
+  if (closed) let_go(session);
 }
 
 /* ---- turns ---- */
@@ -270,29 +298,23 @@ void tp__step_end(tp__drive *d) {
                                  .ended_ns = result.ended_ns});
   if (d->ret_result) hand_over(d, &result, d->ret_result);
   if (d->on_end) d->on_end(d->ctx, &result); /* before the next one starts: ends are told in the order of the turns */
-  tp__session_next(d->session);
+  tp_session *session = d->session;
+  bool last = tp__session_next(session);
   if (d->done) *d->done = true;
   tp__turn_over(d->turn);
+  if (last) tp__session_over(session);
 }
 
 /* ---- closing ---- */
 
-static void let_go(tp_session *session) {
-  delist(session);
-  tp__session_unref(session); /* the host's; a turn that is left has one of its own */
-}
-
 static void after_session_end(tp__drive *d) {
   tp_session *session = d->session;
-  void (*on_closed)(void *ctx) = d->on_closed;
-  void *ctx = d->ctx;
   tp__drive_schedule_jobs(d);
   tp__drive_let_go(d);
   if (d->done) *d->done = true;
-  tp__session_next(session);
-  if (d->lets_go) let_go(session);
+  bool last = tp__session_next(session);
   tp__turn_over(d->turn);
-  if (on_closed) on_closed(ctx);
+  if (last) tp__session_over(session);
 }
 
 void tp__step_session_end(tp__drive *d) {
@@ -313,32 +335,39 @@ static tp_status make_closing(tp_session *session, const char *reason, bool owne
   return TP_OK;
 }
 
-/* Without memory for the closing turn session.end is lost, and said so. */
+/* Without memory for a closing turn session.end is lost, and said so; the turns before it are not. */
 static void close_without_phase(tp_session *session) {
   tp__log(session->runtime, TP_LOG_ERROR, "session.end of a session was not run: no memory");
   tp__mutex_lock(&session->mutex);
   session->closing = true;
+  bool last = !session->running;
   tp__mutex_unlock(&session->mutex);
+  if (last) tp__session_over(session);
 }
 
-/* Runs session.end, once. @return false when it does not run now: it did before, or there is no memory for it; then
- * on_end is not called and the handle is still held. */
-static bool end_session(tp_session *session, bool and_let_go, void (*on_end)(void *ctx), void *ctx) {
-  if (tp__a32_exchange_acq_rel(&session->end_asked, 1)) return false;
+/* Has session.end run behind what is queued. Only the one who set end_asked; then the session may be gone. */
+static void end_session(tp_session *session) {
   tp__drive *drive;
   bool here = session->runtime->options.no_engine_workers && !tp__thread_local_get();
   if (make_closing(session, "closed", here, &drive, NULL) != TP_OK) {
     close_without_phase(session);
-    return false;
+    return;
   }
   drive->closes_session = true;
-  drive->lets_go = and_let_go;
-  drive->on_closed = on_end;
-  drive->ctx = ctx;
   tp_status status = here ? drive_here(session, drive, true, NULL) : enqueue_or_abort(session, drive, true, NULL);
   assert(status == TP_OK); /* a closing turn is never one too many, and only one closes */
   (void)status;
-  return true;
+}
+
+/* The handle is gone. @return whether the session was over already. */
+static bool give_up_handle(tp_session *session, void (*on_end)(void *ctx), void *ctx) {
+  tp__mutex_lock(&session->mutex);
+  session->closed = true;
+  session->on_end = on_end;
+  session->on_end_ctx = ctx;
+  bool over = session->over;
+  tp__mutex_unlock(&session->mutex);
+  return over;
 }
 
 void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx) {
@@ -347,9 +376,10 @@ void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx)
     if (on_end) on_end(ctx);
     return;
   }
-  if (end_session(session, true, on_end, ctx)) return;
-  let_go(session);
-  if (on_end) on_end(ctx);
+  bool first = !tp__a32_exchange_acq_rel(&session->end_asked, 1); /* else a drain has asked, and it runs, or has */
+  bool over = give_up_handle(session, on_end, ctx);
+  if (first) end_session(session);
+  else if (over) let_go(session);
 }
 
 tp_status tp_session_end_phase(tp_session *session, const char *reason, tp_fault *fault) {
@@ -362,19 +392,40 @@ tp_status tp_session_end_phase(tp_session *session, const char *reason, tp_fault
 
 /* ---- all of them ---- */
 
-void tp__sessions_close_all(tp_runtime *runtime) {
-  tp__upper *upper = tp__upper_of(runtime);
-  for (;;) {
-    tp_session *open = NULL;
-    tp__mutex_lock(&upper->sessions_mutex);
-    for (tp__link *link = upper->sessions.next; link != &upper->sessions && !open; link = link->next) {
-      tp_session *session = TP__CONTAINER(link, tp_session, link);
-      if (!tp__a32_load_acquire(&session->end_asked)) open = session;
-    }
-    tp__mutex_unlock(&upper->sessions_mutex);
-    if (!open) return;
-    end_session(open, false, NULL, NULL); /* the handle stays the host's */
+/* One whose end nobody has asked for, held. */
+static tp_session *take_open(tp__upper *upper) {
+  tp_session *open = NULL;
+  tp__mutex_lock(&upper->sessions_mutex);
+  for (tp__link *link = upper->sessions.next; link != &upper->sessions && !open; link = link->next) {
+    tp_session *session = TP__CONTAINER(link, tp_session, link);
+    if (!tp__a32_exchange_acq_rel(&session->end_asked, 1)) open = session;
   }
+  if (open) tp__session_hold(open); /* its host may close it at any moment */
+  tp__mutex_unlock(&upper->sessions_mutex);
+  return open;
+}
+
+/* Whether a host is about to queue the end of a session that it closes. */
+static bool any_half_closed(tp__upper *upper) {
+  bool any = false;
+  tp__mutex_lock(&upper->sessions_mutex);
+  for (tp__link *link = upper->sessions.next; link != &upper->sessions && !any; link = link->next) {
+    tp_session *session = TP__CONTAINER(link, tp_session, link);
+    tp__mutex_lock(&session->mutex);
+    any = !session->closing;
+    tp__mutex_unlock(&session->mutex);
+  }
+  tp__mutex_unlock(&upper->sessions_mutex);
+  return any;
+}
+
+void tp__sessions_close_all(tp_runtime *runtime) {
+  tp_session *session;
+  while ((session = take_open(tp__upper_of(runtime))) != NULL) {
+    end_session(session); /* the handle stays the host's */
+    tp__session_unref(session);
+  }
+  while (any_half_closed(tp__upper_of(runtime))) tp__runtime_wait_a_little(runtime);
 }
 
 void tp__sessions_free_all(tp_runtime *runtime) {

@@ -37,14 +37,18 @@ struct tp_session {
   int64_t opened_unix_ms;
   /* atomic */
   tp__a32 refs;
-  tp__a32 close_asked; /* by the host: the handle is gone */
+  tp__a32 close_asked; /* by the host */
   tp__a32 end_asked;   /* by the host or a drain: session.end runs once */
   /* under mutex */
   tp__mutex mutex;
   tp__link queue; /* drives that wait */
   uint32_t queued;
   tp__drive *running;
-  bool closing;
+  bool closing; /* nothing is queued any more */
+  bool over;    /* closing, and all that was queued has ended */
+  bool closed;  /* the handle is gone; who comes second of over and closed lets go */
+  void (*on_end)(void *ctx);
+  void *on_end_ctx;
   /* the running turn's owner */
   bool started; /* history loaded, session.start fired */
   tp__messages messages;
@@ -59,8 +63,11 @@ void tp__session_hold(tp_session *session);
 void tp__session_unref(tp_session *session);
 /** Queues a drive, and starts it when none runs. @return TP_OK, TP_ERR_FULL, TP_ERR_SHUTDOWN when closing. */
 tp_status tp__session_enqueue(tp_session *session, tp__drive *drive, bool last);
-/** The running drive has ended: starts the next. */
-void tp__session_next(tp_session *session);
+/** The running drive has ended: starts the next. @return whether it was the last: then tp__session_over() when its turn
+ *  has gone. */
+bool tp__session_next(tp_session *session);
+/** Frees the session and tells its host when that has closed it, else leaves both to the close. */
+void tp__session_over(tp_session *session);
 /** tp__above: closes every session that is open. */
 void tp__sessions_close_all(tp_runtime *runtime);
 /** Frees what the host did not close. */

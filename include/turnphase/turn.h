@@ -89,12 +89,14 @@ typedef struct tp_session_options {
   uint32_t turns_queued_max;    /* submitted turns that wait; 0: 64 */
 } tp_session_options;
 
-/** Opens a session. Never blocks: history and session.start are the first step of its first driven turn. */
+/** Opens a session. Never blocks: history and session.start are the first step of its first driven turn.
+ *  @return TP_OK; TP_ERR_VERSION, TP_ERR_BAD_ID, TP_ERR_NO_MEMORY; TP_ERR_SHUTDOWN once a drain has begun; what
+ *          tp_runtime_start() says. With anything but TP_OK model and history were not taken. */
 TP_API tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *options, tp_session **ret_session,
     tp_fault *fault) TP_MUST_USE;
 /** Runs session.end once after the turns in the queue, then on_end (may be NULL), then frees. Never blocks, but with
- *  no_engine_workers, where it runs session.end itself. After a drain, which has run session.end already, it frees and
- *  calls on_end. Accepts NULL. */
+ *  no_engine_workers, where it runs session.end itself. Where a drain was first to ask for session.end it is not run
+ *  again; on_end waits for it all the same, and comes at once when it is over. Accepts NULL. */
 TP_API void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx);
 /** Fires session.end at the end of a logical phase, with the session left open. Blocks. */
 TP_API tp_status tp_session_end_phase(tp_session *session, const char *reason, tp_fault *fault) TP_MUST_USE;

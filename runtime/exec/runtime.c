@@ -313,6 +313,12 @@ static void wait_a_little_locked(tp_runtime *runtime, int64_t deadline_ns) {
   tp__cond_wait_until(&runtime->changed, &runtime->mutex, next_ns < deadline_ns ? next_ns : deadline_ns);
 }
 
+void tp__runtime_wait_a_little(tp_runtime *runtime) {
+  tp__mutex_lock(&runtime->mutex);
+  wait_a_little_locked(runtime, TP__NEVER);
+  tp__mutex_unlock(&runtime->mutex);
+}
+
 /* @return how many of the kind were left when the time was up. */
 static uint64_t wait_for_turns(tp_runtime *runtime, tp__turn_kind kind, int64_t deadline_ns) {
   uint64_t left;

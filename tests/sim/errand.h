@@ -123,7 +123,7 @@ struct errand {
   bool is_cancelled;   /* the cancel has returned */
   uint32_t late_calls; /* quick ones that began all the same */
   uint32_t inside;     /* quick tools that run */
-  uint64_t last_event;
+  event_order heard;
 };
 
 /* ---- errand_draw.c ---- */

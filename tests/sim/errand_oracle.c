@@ -341,11 +341,7 @@ static void heard_end(errand_call *call, const tp_event *event) {
 }
 
 void errand_heard(errand *e, const tp_event *event) {
-  if (event->sequence == 1) e->last_event = 0; /* the session's end has a turn of its own */
-  if (event->sequence != e->last_event + 1)
-    world_fail(e->w, "events in order", "event %llu follows %llu", (unsigned long long)event->sequence,
-               (unsigned long long)e->last_event);
-  e->last_event = event->sequence;
+  if (!world_heard(e->w, &e->heard, event)) return;
   if (event->kind != TP_EVENT_TOOL_BEGIN && event->kind != TP_EVENT_TOOL_END) return;
   errand_batch *batch = &e->batches[e->now];
   if (e->over || !batch->begun || batch->ends || event->call_index >= batch->count) {

@@ -249,9 +249,7 @@ static void draw_hosts(drawer *d, const int *phases, uint32_t phase_count) {
     s->drain_limit_ms = AMPLE_MS;
     return;
   }
-  bool sessions = s->dialogue_count > 0;
-  for (uint32_t i = 0; i < s->turn_count; i++) sessions |= s->turns[i].in_session;
-  if (!sessions && one_in(d, 3)) s->drain_ns = 1 + up_to_us(d, 40000); /* a drain closes sessions under their hosts */
+  if (one_in(d, 3)) s->drain_ns = 1 + up_to_us(d, 40000);
   if (one_in(d, 2)) s->drain_limit_ms = (uint32_t)below(d, 200);
   if (one_in(d, 6)) s->kill_ns = 1 + up_to_us(d, 10000);
   s->kill_node = (int)below(d, s->node_count);
@@ -289,4 +287,6 @@ void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   draw_silence(&d);
   s->editor_count = one_in(&d, 2) ? 1 + (uint32_t)below(&d, SCRIPT_EDITORS_MAX) : 0;
   s->reader_count = s->editor_count ? (uint32_t)below(&d, SCRIPT_READERS_MAX + 1) : 0;
+  s->looks = one_in(&d, 3) ? 1 + (uint32_t)below(&d, 12) : 0;
+  s->crowd = one_in(&d, 3);
 }

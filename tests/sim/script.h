@@ -138,6 +138,8 @@ typedef struct script {
   uint64_t errand_stream; /* what they do is drawn from it */
   uint32_t editor_count;  /* hosts that commit beside all that runs */
   uint32_t reader_count;  /* hosts whose turns look at what they see of it */
+  bool crowd;             /* a session that several hosts use */
+  uint32_t looks;         /* how often somebody asks how it goes */
 } script;
 
 /** Draws the script of a seed. policy: of the scheduler; -1: drawn. */

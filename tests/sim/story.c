@@ -3,6 +3,7 @@
  * story.c: a play in words, for whoever has to find out why it failed. */
 #include <stdio.h>
 
+#include "crowd.h"
 #include "edition.h"
 #include "errand.h"
 
@@ -87,6 +88,22 @@ static void tell_errand(const errand *e) {
   }
 }
 
+static void tell_guest(const crowd_host *host) {
+  for (uint32_t i = 0; i < host->turn_count; i++) {
+    const crowd_turn *turn = &host->turns[i];
+    printf("      %s: %s, %s%s, post_turn %u times", turn->id, turn->waited_for ? "waited for" : "submitted",
+           turn->taken ? "taken" : "refused", turn->begun ? ", begun" : "", turn->posts);
+    if (turn->ends) printf(", the %uth to end", turn->end_place);
+    printf("\n");
+  }
+}
+
+static void tell_crowd(const crowd *c) {
+  printf("    crowd: %u hosts, %u turns may wait, session.end %u times of %u, %s\n", c->host_count, c->queued_max,
+         c->session_ends, c->session_ends_wanted, c->closed ? "closed" : "not closed");
+  for (uint32_t i = 0; i < c->host_count; i++) tell_guest(&c->hosts[i]);
+}
+
 static void tell_editor(const edition_editor *editor) {
   for (int i = 0; i < EDITION_PAIRS; i++) {
     const edition_pair *pair = &editor->pairs[i];
@@ -106,6 +123,7 @@ void story_tell(const world *w) {
     if (w->ops[op].begun_ns) tell_op(w, op);
   for (uint32_t i = 0; i < s->errand_count; i++) tell_errand(&w->errands[i]);
   for (uint32_t i = 0; i < s->editor_count; i++) tell_editor(&w->editors[i]);
+  if (w->crowd) tell_crowd(w->crowd);
   const call_note *newest_last[64];
   uint32_t count = 0;
   for (const call_note *call = w->calls; call && count < 64; call = call->next) newest_last[count++] = call;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "crowd.h"
 #include "dialogue.h"
 #include "edition.h"
 #include "errand.h"
@@ -100,6 +101,11 @@ static tp_status store_job_open(void *self, tp_text order_key, uint64_t *ret_cou
   world *w = self;
   return w->inner.job_open(w->inner.self, order_key, ret_count, fault);
 }
+static tp_status store_records(void *self, size_t limit, bool (*each)(void *ctx, const tp_entry_record *record),
+                               void *ctx) {
+  world *w = self;
+  return w->inner.records(w->inner.self, limit, each, ctx);
+}
 static void store_destroy(void *self) {
   world *w = self;
   w->store_destroys++;
@@ -119,6 +125,7 @@ static tp_status make_store(world *w, tp_store *ret_store) {
                           .job_claim = store_job_claim,
                           .job_finish = store_job_finish,
                           .job_open = store_job_open,
+                          .records = store_records,
                           .destroy = store_destroy};
   return TP_OK;
 }
@@ -210,6 +217,7 @@ static tp_status add_all(world *w, tp_edit *edit, tp_fault *fault) {
   }
   if (w->s->dialogue_count) TP__TRY(dialogue_register(w, edit));
   if (w->s->errand_count) TP__TRY(errand_register(w, edit));
+  if (w->crowd) TP__TRY(crowd_register(w, edit));
   return tp_edit_commit(edit, NULL, fault);
 }
 
@@ -255,13 +263,19 @@ static tp_status build(world *w, uint32_t workers, tp_fault *fault) {
 
 /* ---- hosts ---- */
 
+bool world_heard(world *w, event_order *order, const tp_event *event) {
+  bool own = tp__text_equal(event->ids[TP_ID_TURN], event->ids[TP_ID_SESSION]);
+  uint64_t *last = own ? &order->turns : &order->ends;
+  if (event->sequence != *last + 1)
+    world_fail(w, "events in order", "event %llu follows %llu", (unsigned long long)event->sequence,
+               (unsigned long long)*last);
+  *last = event->sequence;
+  return own;
+}
+
 static void on_event(void *ctx, const tp_event *event) {
   turn_actor *turn = ctx;
-  if (event->sequence == 1) turn->last_event = 0; /* the session's end has a turn of its own */
-  if (event->sequence != turn->last_event + 1)
-    world_fail(turn->w, "events in order", "event %llu follows %llu", (unsigned long long)event->sequence,
-               (unsigned long long)turn->last_event);
-  turn->last_event = event->sequence;
+  if (!world_heard(turn->w, &turn->heard, event)) return;
   if (event->kind == TP_EVENT_PHASE_BEGIN) turn->run_events = 0;
   if (event->kind == TP_EVENT_RUN) turn->run_events++;
 }
@@ -481,7 +495,7 @@ static void drain_run(void *arg) {
 
 static void run_hosts(world *w) {
   tp__thread *threads[SCRIPT_TURNS_MAX + SCRIPT_DIALOGUES_MAX + SCRIPT_ERRANDS_MAX + SCRIPT_EDITORS_MAX +
-                      SCRIPT_READERS_MAX + 2] = {NULL};
+                      SCRIPT_READERS_MAX + 4] = {NULL};
   uint32_t count = 0;
   for (uint32_t i = 0; i < w->s->turn_count; i++) threads[count++] = world_start_joined("host", host_run, &w->turns[i]);
   for (uint32_t i = 0; i < w->s->dialogue_count; i++)
@@ -492,6 +506,8 @@ static void run_hosts(world *w) {
     threads[count++] = world_start_joined("editor", edition_edit, &w->editors[i]);
   for (uint32_t i = 0; i < w->s->reader_count; i++)
     threads[count++] = world_start_joined("reader", edition_read, &w->readers[i]);
+  if (w->crowd) threads[count++] = world_start_joined("crowd", crowd_run, w->crowd);
+  if (w->s->looks) threads[count++] = world_start_joined("onlooker", onlooker_run, w);
   if (w->s->drain_ns) threads[count++] = world_start_joined("drainer", drain_run, w);
   if (w->s->kill_ns) threads[count++] = world_start_joined("killer", kill_run, w);
   for (uint32_t i = 0; i < count; i++)
@@ -568,6 +584,16 @@ static void seat_readers(world *w) {
   }
 }
 
+static void gather(world *w) {
+  if (!w->s->crowd) return;
+  w->crowd = calloc(1, sizeof *w->crowd);
+  if (!w->crowd) abort();
+  crowd_name(w->crowd, w);
+  tp_status status = tp__parker_init(&w->crowd->parker);
+  assert(status == TP_OK);
+  (void)status;
+}
+
 void world_play(world *w, const script *s, uint32_t workers) {
   memset(w, 0, sizeof *w);
   w->s = s;
@@ -588,6 +614,7 @@ void world_play(world *w, const script *s, uint32_t workers) {
   }
   send_out(w);
   seat_readers(w);
+  gather(w);
   w->bytes_open = workers;
   w->report = tp__sim_run(&s->sim, play, w);
   w->bytes_open = tp__sim_bytes_open();
@@ -598,6 +625,7 @@ void world_play(world *w, const script *s, uint32_t workers) {
     for (uint32_t i = 0; i < s->dialogue_count; i++) dialogue_ended(&w->dialogues[i]);
     for (uint32_t i = 0; i < s->errand_count; i++) errand_ended(&w->errands[i]);
     for (uint32_t i = 0; i < s->editor_count; i++) edition_ended(&w->editors[i]);
+    if (w->crowd) crowd_ended(w->crowd);
   }
 }
 
@@ -610,6 +638,8 @@ void world_fini(world *w) {
   w->errands = NULL;
   free(w->editors);
   free(w->readers);
+  free(w->crowd);
+  w->crowd = NULL;
   w->editors = NULL;
   w->readers = NULL;
   while (w->calls) {

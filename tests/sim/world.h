@@ -11,10 +11,16 @@
 enum { WORLD_OPS = SCRIPT_TURNS_MAX * SCRIPT_OPS_MAX, WORLD_RECORDS = 1024 };
 
 typedef struct world world;
+struct crowd;
 struct dialogue;
 struct errand;
 struct edition_editor;
 struct edition_reader;
+
+/** What a session whose host drives one turn has heard: sequence numbers of that turn's, and of its own end's. */
+typedef struct event_order {
+  uint64_t turns, ends;
+} event_order;
 
 /** One call of a handler. */
 typedef struct call_note {
@@ -73,7 +79,7 @@ typedef struct turn_actor {
   int64_t cancelled_ns; /* somebody asked; 0: nobody */
   uint32_t inside;      /* quick handlers of the turn that run */
   bool session_closed;
-  uint64_t last_event; /* sequence number */
+  event_order heard;
   uint32_t run_events; /* of the phase under way */
   tp__parker parker;   /* the host waits here */
 } turn_actor;
@@ -89,6 +95,7 @@ struct world {
   struct errand *errands;         /* s->errand_count */
   struct edition_editor *editors; /* s->editor_count */
   struct edition_reader *readers; /* s->reader_count */
+  struct crowd *crowd;            /* NULL: none */
   uint64_t moment;                /* of theirs */
   call_note *calls;               /* newest first */
   uint32_t call_count;
@@ -114,6 +121,8 @@ void world_fini(world *w);
 void world_fail(world *w, const char *property, const char *format, ...) TP_PRINTF(3, 4);
 /** A door may refuse for a reason that the world has. */
 void world_check_status(world *w, const char *what, tp_status status);
+/** Notes an event of such a session, whose turn is called as it is. @return whether it is of the host's turn. */
+bool world_heard(world *w, event_order *order, const tp_event *event);
 /** Whether the entry's record was written. */
 bool world_recorded(const world *w, uint64_t entry_id);
 static inline bool world_failed(const world *w) { return w->failure[0] != '\0'; }
@@ -125,6 +134,8 @@ static inline const script_op *world_op(const world *w, uint32_t op) {
 tp_outcome handler_run(void *self, tp_call *call);
 /** handler.c: completes a note's token as its move says. */
 tp_status handler_complete(call_note *note);
+/** onlooker.c: a host. arg: the world. */
+void onlooker_run(void *arg);
 /** A thread of the test's own: never refused, freed by itself. NULL when there are too many. */
 tp__thread *world_start(const char *name, void (*run)(void *arg), void *arg);
 

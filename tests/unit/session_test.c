@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "phases/session.h"
 #include "tests/support/model.h"
 
 /* ---- a session with a recording model ---- */
@@ -813,6 +814,46 @@ static void closing_comes_after_the_queue_and_refuses_what_follows(void **state)
   recorder_free(w.model);
 }
 
+static void *drain_all(void *runtime) {
+  tp_drain_report report;
+  bool complete = tp_runtime_drain(runtime, 60000, &report) == TP_OK && report.complete;
+  return complete ? runtime : NULL;
+}
+
+static void host_that_closes_beside_a_drain_is_told_behind_its_turns(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}};
+  latch entered = LATCH, leave = LATCH, closed = LATCH;
+  act intake = {.entered = &entered, .waits_for = &leave};
+  life l = {0};
+  hook hooks[] = {
+      {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &intake, .slow = true, .sub = {.limit_ms = 60000}},
+      {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l}};
+  world w = open_world_with(replies, 1, NULL, hooks, 2);
+  order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
+  tp_turn_unref(submit(&w, "a", &o));
+  tp_turn_unref(submit(&w, "b", &o));
+  latch_wait(&entered, 1);
+  pthread_t drainer;
+  void *complete;
+  assert_int_equal(pthread_create(&drainer, NULL, drain_all, w.runtime), 0);
+  while (!tp__a32_load_acquire(&w.session->end_asked)) sleep_ms(1); /* the drain ends the session, */
+  tp_session_close(w.session, hit, &closed);                        /* and its host closes it */
+  int closed_early = latch_count(&closed);
+  tp_session *late;
+  tp_session_options options = {.struct_size = sizeof options, .id = "late"};
+  assert_int_equal(tp_session_open(w.runtime, &options, &late, NULL), TP_ERR_SHUTDOWN);
+  latch_hit(&leave);
+  latch_wait(&closed, 1);
+  assert_int_equal(closed_early, 0);
+  assert_string_equal(o.text, "a:completed b:completed ");
+  assert_int_equal(l.ends_, 1);
+  pthread_join(drainer, &complete);
+  assert_non_null(complete);
+  close_runtime(w.runtime);
+  recorder_free(w.model);
+}
+
 static void drain_closes_what_is_open(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "hi"}, {.never = true}};
@@ -938,6 +979,7 @@ int main(void) {
       cmocka_unit_test(cancel_in_the_middle_of_tools_ends_the_turn_without_a_call_in_the_history),
       cmocka_unit_test(session_starts_once_with_its_first_turn_and_ends_once),
       cmocka_unit_test(closing_comes_after_the_queue_and_refuses_what_follows),
+      cmocka_unit_test(host_that_closes_beside_a_drain_is_told_behind_its_turns),
       cmocka_unit_test(drain_closes_what_is_open),
       cmocka_unit_test(jobs_of_post_turn_and_session_end_are_scheduled),
       cmocka_unit_test(without_engine_workers_everything_runs_on_the_caller),

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "crowd.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { TURN_LIMIT_MS = 300 };
+
+static bool is_quiet(const crowd *c) { return c->w->s->weather == WEATHER_QUIET; }
+static bool one_in(uint64_t inverse) { return tp__sim_random(inverse) == 0; }
+static int64_t up_to_us(uint64_t us) { return one_in(3) ? 0 : (int64_t)tp__sim_random(us * TP__NS_PER_US); }
+
+/* ---- the model: says one thing, at once or later ---- */
+
+typedef struct answer {
+  crowd *c;
+  tp_token token;
+} answer;
+
+static void answer_now(answer *a) {
+  tp_model_response response = {.struct_size = sizeof response, .text = tp_text_of("as the model says")};
+  tp_status status = tp_model_complete(a->token, &response);
+  if (status != TP_OK && status != TP_ERR_STALE)
+    world_fail(a->c->w, "a completion is taken or stale", "of a crowd: %s", tp_status_name(status));
+  free(a);
+}
+
+static void answer_later(void *arg) {
+  tp__sim_sleep_ns(up_to_us(2000));
+  answer_now(arg);
+}
+
+static void model_start(void *self, const tp_model_request *request, tp_token token) {
+  (void)request;
+  answer *a = malloc(sizeof *a);
+  if (!a) abort();
+  *a = (answer){self, token};
+  if (one_in(2) || !world_start("model", answer_later, a)) answer_now(a);
+}
+
+static void model_destroy(void *self) { ((crowd *)self)->models_destroyed++; }
+
+/* ---- what hears of it ---- */
+
+static crowd *heard(void *self, const tp_call *call) {
+  crowd *c = ((world *)self)->crowd;
+  return c && tp__text_is(tp_call_id(call, TP_ID_SESSION), "q") ? c : NULL;
+}
+
+static crowd_turn *turn_of(crowd *c, tp_text id) {
+  for (uint32_t h = 0; h < c->host_count; h++)
+    for (uint32_t i = 0; i < CROWD_TURNS_MAX; i++)
+      if (tp__text_is(id, c->hosts[h].turns[i].id)) return &c->hosts[h].turns[i];
+  return NULL;
+}
+
+/* A jump of the clock may take the time of a handler that is not the first of its phase. */
+static bool is_told(const world *w) { return w->s->weather < WEATHER_STORM; }
+
+/* Whose host waits for it hears of its end later than the next turn begins. */
+static bool is_over(const crowd_turn *turn) {
+  return turn->ends || turn->posts || (turn->waited_for && !is_told(turn->host->crowd->w));
+}
+
+static void look_around(crowd *c, const crowd_turn *turn) {
+  for (uint32_t h = 0; h < c->host_count; h++)
+    for (uint32_t i = 0; i < CROWD_TURNS_MAX; i++) {
+      const crowd_turn *other = &c->hosts[h].turns[i];
+      if (other != turn && other->begun && !is_over(other))
+        world_fail(c->w, "one turn of a session at a time", "%s and %s", other->id, turn->id);
+    }
+}
+
+static tp_outcome hear_intake(void *self, tp_call *call) {
+  crowd *c = heard(self, call);
+  crowd_turn *turn = c ? turn_of(c, tp_call_id(call, TP_ID_TURN)) : NULL;
+  if (!turn || is_over(turn)) return tp_call_done(call); /* called late, its turn is over */
+  turn->begun = true;
+  look_around(c, turn);
+  tp__sim_sleep_ns(up_to_us(2000));
+  return tp_call_done(call);
+}
+
+static tp_outcome hear_post(void *self, tp_call *call) {
+  crowd *c = heard(self, call);
+  crowd_turn *turn = c ? turn_of(c, tp_call_id(call, TP_ID_TURN)) : NULL;
+  if (turn) turn->posts++;
+  return tp_call_done(call);
+}
+
+static tp_outcome hear_end(void *self, tp_call *call) {
+  crowd *c = heard(self, call);
+  if (c) c->session_ends++;
+  return tp_call_done(call);
+}
+
+static tp_outcome hear_unregister(void *self, tp_call *call) {
+  ((world *)self)->crowd->unregistered++;
+  return tp_call_done(call);
+}
+
+static tp_status subscribe(world *w, tp_edit *edit, const char *id, uint32_t phase, tp_handler_fn run, bool quick) {
+  tp_handler handler = {.struct_size = sizeof handler,
+                        .id = id,
+                        .run = run,
+                        .self = w,
+                        .phases = &phase,
+                        .phase_count = 1,
+                        .quick = quick};
+  TP__TRY(tp_edit_add_handler(edit, &handler));
+  tp_subscription subscription = {.struct_size = sizeof subscription, .id = id, .handler = id, .phase = phase};
+  return tp_edit_add_subscription(edit, &subscription);
+}
+
+tp_status crowd_register(world *w, tp_edit *edit) {
+  TP__TRY(subscribe(w, edit, "y.intake", TP_PHASE_TURN_INTAKE, hear_intake, false));
+  TP__TRY(subscribe(w, edit, "y.post", TP_PHASE_TURN_POST_TURN, hear_post, true));
+  TP__TRY(subscribe(w, edit, "y.end", TP_PHASE_SESSION_END, hear_end, true));
+  return subscribe(w, edit, "y.unregister", TP_PHASE_AGENT_UNREGISTER, hear_unregister, true);
+}
+
+/* ---- turns ---- */
+
+static void turn_ended(crowd_turn *turn, const tp_turn_result *result) {
+  crowd *c = turn->host->crowd;
+  turn->end_place = ++c->ends;
+  if (++turn->ends > 1) world_fail(c->w, "a turn ends once", "%s", turn->id);
+  bool completed = result->outcome == TP_TURN_COMPLETED;
+  if (is_quiet(c) && !completed)
+    world_fail(c->w, "a turn without trouble is completed", "%s is %s", turn->id,
+               tp_turn_outcome_name(result->outcome));
+  if (turn->posts > 1 || (is_told(c->w) && turn->posts != 1))
+    world_fail(c->w, "post_turn exactly once", "%s, %s: %u times", turn->id, tp_turn_outcome_name(result->outcome),
+               turn->posts);
+}
+
+static void submitted_ended(void *ctx, const tp_turn_result *result) { turn_ended(ctx, result); }
+
+static void check_status(const crowd *c, tp_status status) {
+  if (status == TP_ERR_FULL && c->queued_max) return;
+  world_check_status(c->w, "a turn of a crowd", status);
+}
+
+static void submit(crowd_turn *turn, const tp_turn_request *request) {
+  crowd *c = turn->host->crowd;
+  turn->taken = true; /* it may end before the submit returns */
+  tp_status status = tp_turn_submit(c->session, request, submitted_ended, turn, &turn->turn, NULL);
+  if (status != TP_OK) turn->taken = false;
+  check_status(c, status);
+}
+
+static void run_here(crowd_turn *turn, const tp_turn_request *request) {
+  tp_turn_result result;
+  turn->waited_for = true;
+  tp_status status = tp_turn_run(turn->host->crowd->session, request, &result, NULL);
+  check_status(turn->host->crowd, status);
+  if (status != TP_OK) return;
+  turn->taken = true;
+  turn_ended(turn, &result);
+  tp_result_free(&result);
+}
+
+static void cancel_one(crowd_host *host) {
+  crowd_turn *turn = &host->turns[tp__sim_random(host->turn_count)];
+  if (!turn->turn) return;
+  tp_turn_cancel(turn->turn);
+}
+
+static void host_run(void *arg) {
+  crowd_host *host = arg;
+  crowd *c = host->crowd;
+  for (uint32_t i = 0; i < host->turn_count; i++) {
+    crowd_turn *turn = &host->turns[i];
+    tp_turn_request request = {.struct_size = sizeof request,
+                               .id = turn->id,
+                               .text = tp_text_of("hello"),
+                               .limit_ms = is_quiet(c) ? 0 : TURN_LIMIT_MS};
+    tp__sim_sleep_ns(up_to_us(1500));
+    if (one_in(4)) run_here(turn, &request);
+    else submit(turn, &request);
+    if (!is_quiet(c) && one_in(4)) cancel_one(host);
+  }
+  for (uint32_t i = 0; i < host->turn_count; i++)
+    if (host->turns[i].turn) tp_turn_unref(host->turns[i].turn);
+}
+
+/* ---- the session and its agent ---- */
+
+static tp_model model_of(crowd *c) {
+  return (tp_model){.struct_size = sizeof(tp_model),
+                    .name = "crowd",
+                    .self = c,
+                    .start = model_start,
+                    .destroy = model_destroy,
+                    .quick = one_in(2)};
+}
+
+static void add_agent(crowd *c) {
+  tp_agent_config config = {.struct_size = sizeof config, .id = "crowd", .system = "be kind", .model = model_of(c)};
+  tp_status status = tp_agent_add(c->w->runtime, &config, &c->agent, NULL);
+  world_check_status(c->w, "tp_agent_add", status);
+  if (status != TP_OK) c->agent = NULL;
+  else c->agents_made++, c->model_taken = true;
+  tp_agent *twin;
+  if (c->agent && tp_agent_add(c->w->runtime, &config, &twin, NULL) == TP_OK)
+    world_fail(c->w, "an agent's id is its own", "a second one was taken");
+}
+
+static tp_status open_session(crowd *c) {
+  tp_session_options options = {
+      .struct_size = sizeof options, .id = "q", .agent = c->agent, .turns_queued_max = c->queued_max};
+  if (!c->agent) options.model = model_of(c);
+  tp_status status = tp_session_open(c->w->runtime, &options, &c->session, NULL);
+  if (status == TP_OK) c->model_taken = true;
+  world_check_status(c->w, "tp_session_open", status);
+  return status;
+}
+
+static void remove_agent(crowd *c) {
+  tp_agent_remove(c->agent);
+  c->agent = NULL;
+}
+
+static void end_phase(crowd *c) {
+  tp_status status = tp_session_end_phase(c->session, "for a change", NULL);
+  check_status(c, status);
+  if (status == TP_OK) c->session_ends_wanted++;
+}
+
+static void use_session(crowd *c) {
+  tp__thread *threads[CROWD_HOSTS_MAX];
+  for (uint32_t i = 0; i < c->host_count; i++) {
+    threads[i] = world_start_joined("guest", host_run, &c->hosts[i]);
+    if (!threads[i]) host_run(&c->hosts[i]);
+  }
+  if (one_in(3)) remove_agent(c);
+  if (one_in(3)) end_phase(c);
+  for (uint32_t i = 0; i < c->host_count; i++)
+    if (threads[i]) tp__thread_join(threads[i]);
+}
+
+static void session_closed(void *ctx) {
+  crowd *c = ctx;
+  if (c->closed) world_fail(c->w, "a session's end is told once", "of a crowd: twice");
+  for (uint32_t h = 0; h < c->host_count; h++)
+    for (uint32_t i = 0; i < CROWD_TURNS_MAX; i++)
+      if (c->hosts[h].turns[i].taken && !c->hosts[h].turns[i].ends)
+        world_fail(c->w, "a session's end is told last", "%s has not ended", c->hosts[h].turns[i].id);
+  if (is_told(c->w) && !c->w->s->options.turns_max && c->session_ends != c->session_ends_wanted)
+    world_fail(c->w, "a session's end is told last", "session.end came %u times", c->session_ends);
+  c->closed = true;
+  tp__parker_unpark(&c->parker);
+}
+
+void crowd_run(void *arg) {
+  crowd *c = arg;
+  tp__sim_sleep_ns(up_to_us(3000));
+  if (one_in(2)) add_agent(c);
+  if (open_session(c) == TP_OK) {
+    use_session(c);
+    c->session_ends_wanted++;
+    tp_session_close(c->session, session_closed, c);
+    if (one_in(2)) remove_agent(c);
+    while (!c->closed) tp__parker_park_until(&c->parker, TP__NEVER);
+  }
+  remove_agent(c);
+}
+
+void crowd_name(crowd *c, world *w) {
+  *c = (crowd){.w = w,
+               .host_count = 1 + (uint32_t)(w->s->errand_stream % CROWD_HOSTS_MAX),
+               .queued_max = (uint32_t)(w->s->errand_stream >> 8) % 4};
+  for (uint32_t h = 0; h < c->host_count; h++) {
+    crowd_host *host = &c->hosts[h];
+    host->crowd = c;
+    host->turn_count = 1 + (uint32_t)(w->s->errand_stream >> (16 + 2 * h)) % CROWD_TURNS_MAX;
+    for (uint32_t i = 0; i < CROWD_TURNS_MAX; i++) {
+      host->turns[i].host = host;
+      snprintf(host->turns[i].id, sizeof host->turns[i].id, "q%u.%u", h % 10, i % 10);
+    }
+  }
+}
+
+/* ---- the end ---- */
+
+static void check_turns(const crowd_host *host) {
+  const world *w = host->crowd->w;
+  uint32_t place = 0;
+  for (uint32_t i = 0; i < host->turn_count; i++) {
+    const crowd_turn *turn = &host->turns[i];
+    if (turn->ends != turn->taken) world_fail((world *)w, "a turn ends once", "%s: %u times", turn->id, turn->ends);
+    if (turn->taken && turn->end_place < place)
+      world_fail((world *)w, "turns of a session end in order", "%s before the one before it", turn->id);
+    if (turn->taken) place = turn->end_place;
+  }
+}
+
+void crowd_ended(const crowd *c) {
+  world *w = c->w;
+  for (uint32_t i = 0; i < c->host_count; i++) check_turns(&c->hosts[i]);
+  if (c->models_destroyed != c->model_taken)
+    world_fail(w, "a model is destroyed exactly once", "a crowd's: %u times", c->models_destroyed);
+  bool sure = is_told(w) && !w->s->options.turns_max;
+  if (c->session_ends > c->session_ends_wanted || (sure && c->session_ends != c->session_ends_wanted))
+    world_fail(w, "session.end exactly once", "of a crowd: %u times instead of %u", c->session_ends,
+               c->session_ends_wanted);
+  if (sure && !w->s->drain_ns && c->unregistered != c->agents_made)
+    world_fail(w, "agent.unregister exactly once", "of a crowd: %u times", c->unregistered);
+}

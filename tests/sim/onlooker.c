@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * onlooker.c: somebody who asks for everything that can be asked of a runtime at work: records, leaks, the audit,
+ * counters, plans, phases, whether background work is done. Whatever goes on, the answers must make sense. */
+#include "world.h"
+
+static bool ids_are_whole(const tp_entry_record *record) {
+  for (int i = 0; i < TP_ID_COUNT; i++)
+    if (record->ids[i].size && !record->ids[i].data) return false;
+  return true;
+}
+
+static bool look_at_record(void *ctx, const tp_entry_record *record) {
+  world *w = ctx;
+  if (!record->entry_id || !record->phase || record->ended_ns < record->started_ns || !ids_are_whole(record))
+    world_fail(w, "a record is whole", "entry %llu", (unsigned long long)record->entry_id);
+  for (size_t i = 0; i < record->run_count; i++) {
+    tp_run_record run = record->run(record->source, i);
+    if (!run.subscription || !*run.subscription || run.state < TP_STATE_SUCCEEDED)
+      world_fail(w, "a record is whole", "row %zu of entry %llu", i, (unsigned long long)record->entry_id);
+  }
+  return tp__sim_random(8) > 0;
+}
+
+static void look_at_leak(void *ctx, const tp_leak *leak) {
+  if (!leak->subscription || !*leak->subscription || leak->running_ms < 0)
+    world_fail(ctx, "a leak is named", "it runs for %lld ms", (long long)leak->running_ms);
+}
+
+static void look_at_audit(void *ctx, const tp_audit *row) {
+  if (!row->owner || !row->action || !*row->action || !row->detail)
+    world_fail(ctx, "an audit row is whole", "%s", tp_status_name(row->outcome));
+}
+
+static void count_text(void *ctx, const char *text, size_t size) {
+  (void)text;
+  *(size_t *)ctx += size;
+}
+
+static void print_something(world *w) {
+  size_t size = 0;
+  bool plans = tp__sim_random(2);
+  tp_plan_format format = (tp_plan_format)tp__sim_random(plans ? 3 : 2);
+  tp_status status = plans ? tp_plan_print(w->runtime, TP_PHASE_NONE, format, count_text, &size)
+                           : tp_phases_print(w->runtime, format, count_text, &size);
+  if (status != TP_OK) world_check_status(w, "printing", status);
+  else if (!size) world_fail(w, "what can be asked is answered", "nothing was printed");
+}
+
+static void wait_for_jobs(world *w) {
+  tp_status status = tp_jobs_wait(w->runtime, "", (uint32_t)tp__sim_random(20));
+  if (status != TP_ERR_TIMEOUT) world_check_status(w, "tp_jobs_wait", status);
+}
+
+static void count_all(world *w) {
+  tp_runtime_stats stats = {.struct_size = sizeof stats};
+  tp_runtime_stats_get(w->runtime, &stats);
+  if (w->s->options.turns_max && stats.turns_open > w->s->options.turns_max)
+    world_fail(w, "turns_max holds", "%llu turns are open", (unsigned long long)stats.turns_open);
+}
+
+static void look(world *w) {
+  switch (tp__sim_random(6)) {
+    case 0:
+      world_check_status(w, "tp_runtime_records",
+                         tp_runtime_records(w->runtime, 1 + tp__sim_random(20), look_at_record, w));
+      return;
+    case 1:
+      tp_runtime_leaks(w->runtime, look_at_leak, w);
+      return;
+    case 2:
+      if (tp_runtime_audit(w->runtime, look_at_audit, w) == 0)
+        world_fail(w, "what was committed is in the audit", "there is no row");
+      return;
+    case 3:
+      count_all(w);
+      return;
+    case 4:
+      print_something(w);
+      return;
+    default:
+      wait_for_jobs(w);
+  }
+}
+
+void onlooker_run(void *arg) {
+  world *w = arg;
+  for (uint32_t i = 0; i < w->s->looks; i++) {
+    tp__sim_sleep_ns((int64_t)tp__sim_random(5 * TP__NS_PER_MS));
+    look(w);
+  }
+}
