@@ -49,7 +49,7 @@ typedef struct tp_runtime_stats {
   uint64_t tokens_open;
   uint64_t attempts_abandoned;  /* now */
   uint64_t handler_threads;     /* now */
-  uint64_t jobs_run;
+  uint64_t jobs_run;            /* runs of background jobs that have ended, each attempt of one */
 } tp_runtime_stats;
 TP_API void tp_runtime_stats_get(tp_runtime *runtime, tp_runtime_stats *stats);
 

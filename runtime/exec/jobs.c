@@ -43,6 +43,7 @@ static void run_ended(void *ctx, tp_state state, tp_reason reason, bool retryabl
   tp__jobs *jobs = job->jobs;
   job->end = state == TP_STATE_SUCCEEDED ? TP_JOB_SUCCEEDED : retryable ? TP_JOB_RETRY : TP_JOB_FAILED;
   tp__mutex_lock(&jobs->mutex);
+  jobs->run_count++;
   tp__list_push(&jobs->ended, &job->link);
   tp__cond_broadcast(&jobs->changed);
   tp__mutex_unlock(&jobs->mutex);
@@ -123,7 +124,6 @@ static bool claim_one(tp__jobs *jobs, int64_t *ret_next_ms) {
   job->jobs = jobs;
   tp__mutex_lock(&jobs->mutex);
   jobs->running++; /* before it can end */
-  jobs->run_count++;
   tp__mutex_unlock(&jobs->mutex);
   tp_status status = runtime->store.job_claim(runtime->store.self, tp__unix_ms(), LEASE_MS, can_run, runtime,
                                               take_claimed, job, ret_next_ms, NULL);
@@ -133,7 +133,6 @@ static bool claim_one(tp__jobs *jobs, int64_t *ret_next_ms) {
   else tp__release(&runtime->allocator, job, sizeof *job);
   tp__mutex_lock(&jobs->mutex);
   jobs->running--;
-  jobs->run_count--;
   tp__cond_broadcast(&jobs->changed);
   tp__mutex_unlock(&jobs->mutex);
   return claimed;

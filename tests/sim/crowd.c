@@ -84,7 +84,35 @@ static tp_outcome hear_intake(void *self, tp_call *call) {
 static tp_outcome hear_post(void *self, tp_call *call) {
   crowd *c = heard(self, call);
   crowd_turn *turn = c ? turn_of(c, tp_call_id(call, TP_ID_TURN)) : NULL;
-  if (turn) turn->posts++;
+  if (turn && ++turn->posts == 1) turn->post_place = ++c->posts;
+  return tp_call_done(call);
+}
+
+/* Background work of a session: in the order of its turns, one at a time, each once. */
+static void check_job(crowd *c, const crowd_turn *turn) {
+  /* Where time jumps a run may come too late, and a drain may cancel it: then the job is tried again. */
+  bool at_ease = is_told(c->w) && !c->w->draining;
+  uint32_t runs_max = at_ease ? 1 : 5;
+  if (turn->jobs > runs_max) world_fail(c->w, "a job succeeds once", "of %s: %u runs", turn->id, turn->jobs);
+  if (!at_ease) return;
+  if (c->working > 1) world_fail(c->w, "one job of a session at a time", "of %s: beside another one", turn->id);
+  for (uint32_t h = 0; h < c->host_count; h++)
+    for (uint32_t i = 0; i < CROWD_TURNS_MAX; i++) {
+      const crowd_turn *other = &c->hosts[h].turns[i];
+      if (other->post_place && other->post_place < turn->post_place && !other->jobs)
+        world_fail(c->w, "jobs of a session run in order", "of %s: before that of %s", turn->id, other->id);
+    }
+}
+
+static tp_outcome do_job(void *self, tp_call *call) {
+  crowd *c = heard(self, call);
+  crowd_turn *turn = c ? turn_of(c, tp_call_id(call, TP_ID_TURN)) : NULL;
+  if (!turn) return tp_call_done(call);
+  c->working++;
+  turn->jobs++;
+  check_job(c, turn);
+  tp__sim_sleep_ns(up_to_us(2000));
+  c->working--;
   return tp_call_done(call);
 }
 
@@ -109,10 +137,12 @@ static tp_status subscribe(world *w, tp_edit *edit, const char *id, uint32_t pha
                         .quick = quick};
   TP__TRY(tp_edit_add_handler(edit, &handler));
   tp_subscription subscription = {.struct_size = sizeof subscription, .id = id, .handler = id, .phase = phase};
+  if (run == do_job) subscription.execution = TP_EXECUTION_BACKGROUND;
   return tp_edit_add_subscription(edit, &subscription);
 }
 
 tp_status crowd_register(world *w, tp_edit *edit) {
+  TP__TRY(subscribe(w, edit, "y.job", TP_PHASE_TURN_POST_TURN, do_job, false));
   TP__TRY(subscribe(w, edit, "y.intake", TP_PHASE_TURN_INTAKE, hear_intake, false));
   TP__TRY(subscribe(w, edit, "y.post", TP_PHASE_TURN_POST_TURN, hear_post, true));
   TP__TRY(subscribe(w, edit, "y.end", TP_PHASE_SESSION_END, hear_end, true));

@@ -15,8 +15,9 @@ typedef struct crowd_turn {
   struct crowd_host *host;
   char id[8];
   bool taken, waited_for, begun;
-  uint32_t ends, posts, end_place; /* the how-manieth end of the crowd it was */
-  tp_turn *turn;                   /* held by its host */
+  uint32_t ends, posts, jobs;
+  uint32_t end_place, post_place; /* the how-manieth of the crowd it was */
+  tp_turn *turn;                  /* held by its host */
 } crowd_turn;
 
 typedef struct crowd_host {
@@ -32,7 +33,8 @@ typedef struct crowd {
   tp__parker parker;
   crowd_host hosts[CROWD_HOSTS_MAX];
   uint32_t host_count, queued_max;
-  uint32_t ends; /* of turns */
+  uint32_t ends, posts; /* of turns */
+  uint32_t working;     /* jobs */
   bool closed, model_taken;
   uint32_t session_ends, session_ends_wanted, models_destroyed, unregistered, agents_made;
 } crowd;

@@ -96,6 +96,7 @@ struct world {
   struct edition_editor *editors; /* s->editor_count */
   struct edition_reader *readers; /* s->reader_count */
   struct crowd *crowd;            /* NULL: none */
+  uint64_t jobs_seen;             /* by the onlooker */
   uint64_t moment;                /* of theirs */
   call_note *calls;               /* newest first */
   uint32_t call_count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What may be looked at: by handlers, what the turn has gathered; by predicates, what an entry began with; by hosts, who
- * registered what. */
+ * What may be looked at: by handlers, what the turn has gathered; by predicates, what an entry began with; by hosts,
+ * who registered what. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
