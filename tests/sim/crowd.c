@@ -206,7 +206,7 @@ static void host_run(void *arg) {
                                .text = tp_text_of("hello"),
                                .limit_ms = is_quiet(c) ? 0 : TURN_LIMIT_MS};
     tp__sim_sleep_ns(up_to_us(1500));
-    if (one_in(4)) run_here(turn, &request);
+    if (c->w->s->options.no_engine_workers || one_in(4)) run_here(turn, &request);
     else submit(turn, &request);
     if (!is_quiet(c) && one_in(4)) cancel_one(host);
   }

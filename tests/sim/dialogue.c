@@ -335,7 +335,7 @@ static void run_turn(dialogue *d) {
                              .text = tp_text_of("hello"),
                              .limit_ms = is_quiet(d) ? 0 : TURN_LIMIT_MS};
   tp_status status;
-  if (one_in(2)) {
+  if (one_in(2) && !d->w->s->options.no_engine_workers) {
     status = submit_turn(d, &request);
   } else {
     tp_turn_result result;

@@ -191,7 +191,7 @@ static void submitted_ended(void *ctx, const tp_phase_result *result) {
 static bool run_phase(edition_reader *r) {
   uint32_t phase = phases[r->runs % 2];
   tp_phase_result result;
-  bool submits = (r->ends_inside && r->runs == 2) || one_in(2);
+  bool submits = (r->ends_inside && r->runs == 2) || (one_in(2) && !r->w->s->options.no_engine_workers);
   tp_status status = submits ? tp_phase_submit(r->turn, phase, NULL, submitted_ended, r, NULL)
                              : tp_phase_run(r->turn, phase, NULL, &result, NULL);
   world_check_status(r->w, "a phase beside commits", status);
@@ -206,7 +206,7 @@ static void end_turn(void *turn) { tp_turn_end(turn); }
 static void read_once(edition_reader *r) {
   r->known = true;
   r->runs = 0;
-  r->ends_inside = one_in(3);
+  r->ends_inside = one_in(3) && !r->w->s->options.no_engine_workers;
   r->begin_asked = ++r->w->moment;
   tp_status status = tp_turn_begin_bare(r->w->runtime, NULL, &r->turn, NULL);
   r->begun = ++r->w->moment;

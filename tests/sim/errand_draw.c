@@ -131,9 +131,12 @@ static uint32_t draw_count(errand *e) {
   return 98 + (uint32_t)below(e, 40); /* more than have ready-made ids */
 }
 
+static bool may_submit(const errand *e) { return !e->w->s->options.no_engine_workers; }
+
 static void draw_batch(errand *e, uint32_t index) {
   errand_batch *batch = &e->batches[index];
-  *batch = (errand_batch){.e = e, .index = index, .count = draw_count(e), .submitted = e->chained || one_in(e, 2)};
+  *batch = (errand_batch){
+      .e = e, .index = index, .count = draw_count(e), .submitted = may_submit(e) && (e->chained || one_in(e, 2))};
   batch->materialize = index == 0 ? !one_in(e, 30) : !e->chained && one_in(e, 4);
   batch->calls = calloc(batch->count + 1, sizeof *batch->calls);
   batch->room = calloc(batch->count + 1, sizeof *batch->room);
@@ -149,8 +152,8 @@ static void draw_batch(errand *e, uint32_t index) {
 void errand_draw(errand *e) {
   bool rough = !is_quiet(e);
   e->stream = e->w->s->errand_stream + e->index;
-  e->in_session = !e->w->s->drain_ns && one_in(e, 2); /* a drain closes sessions under their hosts */
-  e->chained = one_in(e, 4);
+  e->in_session = one_in(e, 2);
+  e->chained = one_in(e, 4) && may_submit(e);
   e->begin_ns = one_in(e, 2) ? 0 : up_to_us(e, 5000);
   e->limit_ms = !rough ? AMPLE_MS : one_in(e, 4) ? 5 + (uint32_t)below(e, 200) : 0;
   if (rough && one_in(e, 4)) e->cancel_ns = 1 + up_to_us(e, one_in(e, 2) ? 2000 : 60000);

@@ -263,6 +263,17 @@ static void draw_silence(drawer *d) {
   }
 }
 
+/* Hosts whose every call is synchronous: then no engine worker has a turn. */
+static void draw_synchronous(drawer *d) {
+  script *s = d->s;
+  s->options.no_engine_workers = one_in(d, 6);
+  for (uint32_t i = 0; i < s->turn_count && s->options.no_engine_workers; i++) {
+    script_turn *turn = &s->turns[i];
+    turn->chained = false;
+    for (uint32_t op = 0; op < turn->op_count; op++) turn->ops[op].submitted = false;
+  }
+}
+
 void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   drawer d = {.state = seed * UINT64_C(0xD1342543DE82EF95) + nodes_max, .s = s};
   next_of(&d.state);
@@ -289,4 +300,5 @@ void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   s->reader_count = s->editor_count ? (uint32_t)below(&d, SCRIPT_READERS_MAX + 1) : 0;
   s->looks = one_in(&d, 3) ? 1 + (uint32_t)below(&d, 12) : 0;
   s->crowd = one_in(&d, 3);
+  draw_synchronous(&d);
 }

@@ -86,15 +86,21 @@ static tp_status store_job_insert(void *self, const tp_job *job, uint64_t *ret_i
   world *w = self;
   return store_refuses(w) ? TP_ERR_STORE : w->inner.job_insert(w->inner.self, job, ret_id, ret_existed, fault);
 }
+/* Its functions may block; these two are called by a thread that nobody waits for. */
+static void lag(void) {
+  if (tp__sim_random(4) == 0) tp__sim_sleep_ns((int64_t)tp__sim_random(2 * TP__NS_PER_MS));
+}
 static tp_status store_job_claim(void *self, int64_t now_ms, int64_t lease_ms, tp_job_filter_fn filter,
                                  void *filter_ctx, tp_job_fn take, void *take_ctx, int64_t *ret_next_ms,
                                  tp_fault *fault) {
   world *w = self;
+  lag();
   return w->inner.job_claim(w->inner.self, now_ms, lease_ms, filter, filter_ctx, take, take_ctx, ret_next_ms, fault);
 }
 static tp_status store_job_finish(void *self, uint64_t id, uint64_t claim, tp_job_end end, int64_t retry_at_ms,
                                   tp_fault *fault) {
   world *w = self;
+  lag();
   return w->inner.job_finish(w->inner.self, id, claim, end, retry_at_ms, fault);
 }
 static tp_status store_job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
