@@ -81,13 +81,14 @@ typedef struct tp_drain_report {
  *  durable within the limit; closes open sessions (session.end); joins the threads that have ended.
  *  @param report  may be NULL.
  *  @return TP_OK; TP_ERR_USAGE from inside a handler or a callback; TP_ERR_FORKED in the child of a fork. A second
- *  drain returns TP_OK at once.
+ *  drain waits for the first, whatever its own limit, and reports no turns and jobs.
  *  Blocks: up to limit_ms, then as long as cancelled quick handlers run. */
 TP_API tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *report);
 
 /** Drains with no limit left and frees. Where attempts are abandoned the core of the runtime stays allocated until
  *  their functions return. Accepts NULL. Sessions, agents and turns of the runtime are gone afterwards; tokens stay
- *  harmless. Not from a handler or a callback. In the child of a fork it does nothing. */
+ *  harmless. Not from a handler or a callback, nor while another thread is in a call of this runtime, but for
+ *  completions of tokens. In the child of a fork it does nothing. */
 TP_API void tp_runtime_free(tp_runtime *runtime);
 
 /** An attempt whose function has not returned though its outcome was settled without it. */

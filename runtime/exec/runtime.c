@@ -389,16 +389,39 @@ static bool is_forked(const tp_runtime *runtime) {
          runtime->process_generation != tp__process_generation();
 }
 
+static void set_life_locked(tp_runtime *runtime, tp__life life) {
+  tp__a32_store_release(&runtime->life, life);
+  tp__cond_broadcast(&runtime->changed);
+}
+
+/* @return whether it is the first drain of a runtime that was started; any other finds all of it done. */
+static bool begin_drain(tp_runtime *runtime) {
+  tp__mutex_lock(&runtime->mutex);
+  uint32_t life = tp__a32_load_relaxed(&runtime->life);
+  if (life == TP__LIFE_NEW) {
+    runtime->process_generation = tp__process_generation();
+    set_life_locked(runtime, TP__LIFE_DRAINED);
+  } else if (life == TP__LIFE_STARTED) {
+    set_life_locked(runtime, TP__LIFE_DRAINING);
+  } else {
+    while (tp__a32_load_relaxed(&runtime->life) != TP__LIFE_DRAINED)
+      tp__cond_wait_until(&runtime->changed, &runtime->mutex, TP__NEVER);
+  }
+  tp__mutex_unlock(&runtime->mutex);
+  return life == TP__LIFE_STARTED;
+}
+
+static void end_drain(tp_runtime *runtime) {
+  tp__mutex_lock(&runtime->mutex);
+  set_life_locked(runtime, TP__LIFE_DRAINED);
+  tp__mutex_unlock(&runtime->mutex);
+}
+
 tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *ret_report) {
   TP__TRY(tp__may_block(NULL, "tp_runtime_drain"));
   if (is_forked(runtime)) return TP_ERR_FORKED;
   tp_drain_report report = {0};
-  tp__mutex_lock(&runtime->mutex);
-  uint32_t life = tp__a32_load_relaxed(&runtime->life);
-  if (life == TP__LIFE_NEW) runtime->process_generation = tp__process_generation();
-  tp__a32_store_release(&runtime->life, life == TP__LIFE_STARTED ? TP__LIFE_DRAINING : TP__LIFE_DRAINED);
-  tp__mutex_unlock(&runtime->mutex);
-  if (life == TP__LIFE_STARTED) {
+  if (begin_drain(runtime)) {
     tp__berths_fence(&runtime->berths); /* each turn that began is seen from here on */
     int64_t deadline_ns = tp__deadline_after_ms(tp__now_ns(), limit_ms);
     drain_turns(runtime, deadline_ns, &report);
@@ -406,7 +429,7 @@ tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_repo
     drain_detached(runtime, deadline_ns, &report);
     stop_threads(runtime);
     tp__pool_stop(&runtime->pool);
-    tp__a32_store_release(&runtime->life, TP__LIFE_DRAINED);
+    end_drain(runtime);
   }
   report.leaks = tp__pool_leaks(&runtime->pool, NULL, NULL);
   report.complete = report.leaks == 0;

@@ -484,6 +484,8 @@ static void drain(world *w) {
   if (!w->drain_ns) w->drain_ns = tp__now_ns();
   tp_status status = tp_runtime_drain(w->runtime, w->s->drain_limit_ms, &report);
   if (status != TP_OK) world_fail(w, "drain ends", "it gave %s", tp_status_name(status));
+  if (tp__a32_load_relaxed(&w->runtime->life) != TP__LIFE_DRAINED)
+    world_fail(w, "drain ends", "it returned while another one was under way");
   if (w->s->weather != WEATHER_QUIET) return;
   if (report.turns_cancelled || report.leaks || report.jobs_lost || !report.complete)
     world_fail(w, "drain waits for what ends in time", "%llu turns cancelled, %llu leaks, %llu jobs lost",
@@ -497,11 +499,17 @@ static void drain_run(void *arg) {
   drain(w);
 }
 
+static void drain_again(void *arg) {
+  world *w = arg;
+  tp__sim_sleep_ns(w->s->drain_ns + (int64_t)tp__sim_random(5 * TP__NS_PER_MS));
+  drain(w);
+}
+
 /* ---- a play ---- */
 
 static void run_hosts(world *w) {
   tp__thread *threads[SCRIPT_TURNS_MAX + SCRIPT_DIALOGUES_MAX + SCRIPT_ERRANDS_MAX + SCRIPT_EDITORS_MAX +
-                      SCRIPT_READERS_MAX + 4] = {NULL};
+                      SCRIPT_READERS_MAX + 5] = {NULL};
   uint32_t count = 0;
   for (uint32_t i = 0; i < w->s->turn_count; i++) threads[count++] = world_start_joined("host", host_run, &w->turns[i]);
   for (uint32_t i = 0; i < w->s->dialogue_count; i++)
@@ -515,6 +523,7 @@ static void run_hosts(world *w) {
   if (w->crowd) threads[count++] = world_start_joined("crowd", crowd_run, w->crowd);
   if (w->s->looks) threads[count++] = world_start_joined("onlooker", onlooker_run, w);
   if (w->s->drain_ns) threads[count++] = world_start_joined("drainer", drain_run, w);
+  if (w->s->drain_ns && tp__sim_random(3) == 0) threads[count++] = world_start_joined("drainer", drain_again, w);
   if (w->s->kill_ns) threads[count++] = world_start_joined("killer", kill_run, w);
   for (uint32_t i = 0; i < count; i++)
     if (threads[i]) tp__thread_join(threads[i]);
