@@ -6,10 +6,6 @@
 
 enum { TURN_LIMIT_MS = 300 };
 
-static bool is_quiet(const crowd *c) { return c->w->s->weather == WEATHER_QUIET; }
-static bool one_in(uint64_t inverse) { return tp__sim_random(inverse) == 0; }
-static int64_t up_to_us(uint64_t us) { return one_in(3) ? 0 : (int64_t)tp__sim_random(us * TP__NS_PER_US); }
-
 /* ---- the model: says one thing, at once or later ---- */
 
 typedef struct answer {
@@ -26,7 +22,7 @@ static void answer_now(answer *a) {
 }
 
 static void answer_later(void *arg) {
-  tp__sim_sleep_ns(up_to_us(2000));
+  tp__sim_sleep_ns(world_pause_ns(2000));
   answer_now(arg);
 }
 
@@ -35,7 +31,7 @@ static void model_start(void *self, const tp_model_request *request, tp_token to
   answer *a = malloc(sizeof *a);
   if (!a) abort();
   *a = (answer){self, token};
-  if (one_in(2) || !world_start("model", answer_later, a)) answer_now(a);
+  if (world_one_in(2) || !world_start("model", answer_later, a)) answer_now(a);
 }
 
 static void model_destroy(void *self) { ((crowd *)self)->models_destroyed++; }
@@ -77,7 +73,7 @@ static tp_outcome hear_intake(void *self, tp_call *call) {
   if (!turn || is_over(turn)) return tp_call_done(call); /* called late, its turn is over */
   turn->begun = true;
   look_around(c, turn);
-  tp__sim_sleep_ns(up_to_us(2000));
+  tp__sim_sleep_ns(world_pause_ns(2000));
   return tp_call_done(call);
 }
 
@@ -111,7 +107,7 @@ static tp_outcome do_job(void *self, tp_call *call) {
   c->working++;
   turn->jobs++;
   check_job(c, turn);
-  tp__sim_sleep_ns(up_to_us(2000));
+  tp__sim_sleep_ns(world_pause_ns(2000));
   c->working--;
   return tp_call_done(call);
 }
@@ -127,26 +123,15 @@ static tp_outcome hear_unregister(void *self, tp_call *call) {
   return tp_call_done(call);
 }
 
-static tp_status subscribe(world *w, tp_edit *edit, const char *id, uint32_t phase, tp_handler_fn run, bool quick) {
-  tp_handler handler = {.struct_size = sizeof handler,
-                        .id = id,
-                        .run = run,
-                        .self = w,
-                        .phases = &phase,
-                        .phase_count = 1,
-                        .quick = quick};
-  TP__TRY(tp_edit_add_handler(edit, &handler));
-  tp_subscription subscription = {.struct_size = sizeof subscription, .id = id, .handler = id, .phase = phase};
-  if (run == do_job) subscription.execution = TP_EXECUTION_BACKGROUND;
-  return tp_edit_add_subscription(edit, &subscription);
-}
-
 tp_status crowd_register(world *w, tp_edit *edit) {
-  TP__TRY(subscribe(w, edit, "y.job", TP_PHASE_TURN_POST_TURN, do_job, false));
-  TP__TRY(subscribe(w, edit, "y.intake", TP_PHASE_TURN_INTAKE, hear_intake, false));
-  TP__TRY(subscribe(w, edit, "y.post", TP_PHASE_TURN_POST_TURN, hear_post, true));
-  TP__TRY(subscribe(w, edit, "y.end", TP_PHASE_SESSION_END, hear_end, true));
-  return subscribe(w, edit, "y.unregister", TP_PHASE_AGENT_UNREGISTER, hear_unregister, true);
+  static const world_hook hooks[] = {
+      {.id = "y.job", .phase = TP_PHASE_TURN_POST_TURN, .run = do_job, .background = true},
+      {.id = "y.intake", .phase = TP_PHASE_TURN_INTAKE, .run = hear_intake},
+      {.id = "y.post", .phase = TP_PHASE_TURN_POST_TURN, .run = hear_post, .quick = true},
+      {.id = "y.end", .phase = TP_PHASE_SESSION_END, .run = hear_end, .quick = true},
+      {.id = "y.unregister", .phase = TP_PHASE_AGENT_UNREGISTER, .run = hear_unregister, .quick = true}};
+  for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++) TP__TRY(world_subscribe(w, edit, &hooks[i]));
+  return TP_OK;
 }
 
 /* ---- turns ---- */
@@ -156,7 +141,7 @@ static void turn_ended(crowd_turn *turn, const tp_turn_result *result) {
   turn->end_place = ++c->ends;
   if (++turn->ends > 1) world_fail(c->w, "a turn ends once", "%s", turn->id);
   bool completed = result->outcome == TP_TURN_COMPLETED;
-  if (is_quiet(c) && !completed)
+  if (world_is_quiet(c->w) && !completed)
     world_fail(c->w, "a turn without trouble is completed", "%s is %s", turn->id,
                tp_turn_outcome_name(result->outcome));
   if (turn->posts > 1 || (is_told(c->w) && turn->posts != 1))
@@ -204,11 +189,11 @@ static void host_run(void *arg) {
     tp_turn_request request = {.struct_size = sizeof request,
                                .id = turn->id,
                                .text = tp_text_of("hello"),
-                               .limit_ms = is_quiet(c) ? 0 : TURN_LIMIT_MS};
-    tp__sim_sleep_ns(up_to_us(1500));
-    if (c->w->s->options.no_engine_workers || one_in(4)) run_here(turn, &request);
+                               .limit_ms = world_is_quiet(c->w) ? 0 : TURN_LIMIT_MS};
+    tp__sim_sleep_ns(world_pause_ns(1500));
+    if (c->w->s->options.no_engine_workers || world_one_in(4)) run_here(turn, &request);
     else submit(turn, &request);
-    if (!is_quiet(c) && one_in(4)) cancel_one(host);
+    if (!world_is_quiet(c->w) && world_one_in(4)) cancel_one(host);
   }
   for (uint32_t i = 0; i < host->turn_count; i++)
     if (host->turns[i].turn) tp_turn_unref(host->turns[i].turn);
@@ -222,7 +207,7 @@ static tp_model model_of(crowd *c) {
                     .self = c,
                     .start = model_start,
                     .destroy = model_destroy,
-                    .quick = one_in(2)};
+                    .quick = world_one_in(2)};
 }
 
 static void add_agent(crowd *c) {
@@ -263,8 +248,8 @@ static void use_session(crowd *c) {
     threads[i] = world_start_joined("guest", host_run, &c->hosts[i]);
     if (!threads[i]) host_run(&c->hosts[i]);
   }
-  if (one_in(3)) remove_agent(c);
-  if (one_in(3)) end_phase(c);
+  if (world_one_in(3)) remove_agent(c);
+  if (world_one_in(3)) end_phase(c);
   for (uint32_t i = 0; i < c->host_count; i++)
     if (threads[i]) tp__thread_join(threads[i]);
 }
@@ -284,13 +269,13 @@ static void session_closed(void *ctx) {
 
 void crowd_run(void *arg) {
   crowd *c = arg;
-  tp__sim_sleep_ns(up_to_us(3000));
-  if (one_in(2)) add_agent(c);
+  tp__sim_sleep_ns(world_pause_ns(3000));
+  if (world_one_in(2)) add_agent(c);
   if (open_session(c) == TP_OK) {
     use_session(c);
     c->session_ends_wanted++;
     tp_session_close(c->session, session_closed, c);
-    if (one_in(2)) remove_agent(c);
+    if (world_one_in(2)) remove_agent(c);
     while (!c->closed) tp__parker_park_until(&c->parker, TP__NEVER);
   }
   remove_agent(c);

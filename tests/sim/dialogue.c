@@ -8,14 +8,11 @@
 
 enum { TURN_LIMIT_MS = 300, REQUESTS_MAX = 4, CALLS_MAX = 3 };
 
-static bool is_quiet(const dialogue *d) { return d->w->s->weather == WEATHER_QUIET; }
-static bool one_in(uint64_t inverse) { return tp__sim_random(inverse) == 0; }
-
 /* Mostly short; where the weather allows it sometimes about as long as a turn, and sometimes far longer. */
 static int64_t draw_delay(const dialogue *d) {
   uint64_t dice = tp__sim_random(100);
   if (dice < 40) return 0;
-  if (dice < 85 || is_quiet(d)) return (int64_t)tp__sim_random(3 * TP__NS_PER_MS);
+  if (dice < 85 || world_is_quiet(d->w)) return (int64_t)tp__sim_random(3 * TP__NS_PER_MS);
   if (dice < 95) return (int64_t)tp__sim_random(TURN_LIMIT_MS * (uint64_t)TP__NS_PER_MS);
   return (int64_t)tp__sim_random(20) * TURN_LIMIT_MS * TP__NS_PER_MS;
 }
@@ -89,13 +86,13 @@ static void model_start(void *self, const tp_model_request *request, tp_token to
   note->number =
       note->turn == d->turn ? d->requests++ : UINT32_MAX; /* the call of a turn that is over may begin late */
   if (note->number < REQUESTS_MAX && request->tool_count > 0) note->calls = (uint32_t)tp__sim_random(CALLS_MAX + 1);
-  note->fails = !is_quiet(d) && one_in(8);
-  note->retryable = note->fails && one_in(2);
-  if (!is_quiet(d) && one_in(20)) return; /* for ever */
-  if (one_in(3)) complete(note);
+  note->fails = !world_is_quiet(d->w) && world_one_in(8);
+  note->retryable = note->fails && world_one_in(2);
+  if (!world_is_quiet(d->w) && world_one_in(20)) return; /* for ever */
+  if (world_one_in(3)) complete(note);
   else {
     world_start("model", complete_later, note);
-    if (one_in(4)) world_start("model", complete_later, note);
+    if (world_one_in(4)) world_start("model", complete_later, note);
   }
 }
 
@@ -136,10 +133,10 @@ static tp_outcome tool_defers(token_note *note, tp_tool_run *run) {
     note->deferred = false;
     return outcome;
   }
-  if (!is_quiet(note->d) && one_in(10)) return outcome; /* for ever */
-  if (one_in(10)) return tp_tool_ok(run, tp_text_of("at once all the same"));
+  if (!world_is_quiet(note->d->w) && world_one_in(10)) return outcome; /* for ever */
+  if (world_one_in(10)) return tp_tool_ok(run, tp_text_of("at once all the same"));
   world_start("tool", complete_later, note);
-  if (one_in(4)) world_start("tool", complete_later, note);
+  if (world_one_in(4)) world_start("tool", complete_later, note);
   return outcome;
 }
 
@@ -147,8 +144,8 @@ static tp_outcome tool_run(void *self, tp_tool_run *run) {
   world *w = self;
   dialogue *d = dialogue_of(w, tp_tool_id(run, TP_ID_SESSION));
   token_note *note = new_note(d);
-  note->fails = one_in(6);
-  if (one_in(2)) return tool_defers(note, run);
+  note->fails = world_one_in(6);
+  if (world_one_in(2)) return tool_defers(note, run);
   tp__sim_sleep_ns(note->delay_ns);
   tp_text text = tp_text_of("as the tool says");
   return note->fails ? tp_tool_error(run, text) : tp_tool_ok(run, text);
@@ -179,8 +176,8 @@ static tp_outcome gate(void *self, tp_call *call) {
   dialogue *d = heard(self, call);
   if (!d) return errand_gate(call);
   tp__sim_sleep_ns(draw_delay(d));
-  if (one_in(8)) return tp_call_deny(call, "as the gate says");
-  return one_in(2) ? tp_call_allow(call) : tp_call_done(call);
+  if (world_one_in(8)) return tp_call_deny(call, "as the gate says");
+  return world_one_in(2) ? tp_call_allow(call) : tp_call_done(call);
 }
 
 static tp_outcome hear_post(void *self, tp_call *call) {
@@ -199,28 +196,19 @@ static tp_outcome hear_end(void *self, tp_call *call) {
   return tp_call_done(call);
 }
 
-static tp_status subscribe(world *w, tp_edit *edit, const char *id, uint32_t phase, tp_handler_fn run,
-                           uint32_t capabilities, bool quick) {
-  tp_handler handler = {.struct_size = sizeof handler,
-                        .id = id,
-                        .run = run,
-                        .self = w,
-                        .phases = &phase,
-                        .phase_count = 1,
-                        .capabilities = capabilities,
-                        .quick = quick};
-  TP__TRY(tp_edit_add_handler(edit, &handler));
-  tp_subscription subscription = {.struct_size = sizeof subscription, .id = id, .handler = id, .phase = phase};
-  return tp_edit_add_subscription(edit, &subscription);
-}
-
 tp_status dialogue_register(world *w, tp_edit *edit) {
-  TP__TRY(subscribe(w, edit, "x.tools", TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, bring_tools,
-                    TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE, true));
-  TP__TRY(subscribe(w, edit, "x.gate", TP_PHASE_TOOL_PRE, gate, TP_CAPABILITY_DECIDE, false));
-  TP__TRY(subscribe(w, edit, "x.post", TP_PHASE_TURN_POST_TURN, hear_post, 0, true));
-  TP__TRY(subscribe(w, edit, "x.error", TP_PHASE_RUNTIME_ERROR, hear_error, 0, true));
-  return subscribe(w, edit, "x.end", TP_PHASE_SESSION_END, hear_end, 0, true);
+  static const world_hook hooks[] = {
+      {.id = "x.tools",
+       .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
+       .run = bring_tools,
+       .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE,
+       .quick = true},
+      {.id = "x.gate", .phase = TP_PHASE_TOOL_PRE, .run = gate, .capabilities = TP_CAPABILITY_DECIDE},
+      {.id = "x.post", .phase = TP_PHASE_TURN_POST_TURN, .run = hear_post, .quick = true},
+      {.id = "x.error", .phase = TP_PHASE_RUNTIME_ERROR, .run = hear_error, .quick = true},
+      {.id = "x.end", .phase = TP_PHASE_SESSION_END, .run = hear_end, .quick = true}};
+  for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++) TP__TRY(world_subscribe(w, edit, &hooks[i]));
+  return TP_OK;
 }
 
 /* ---- the history: a call never comes without its result ---- */
@@ -277,7 +265,7 @@ static void judge(dialogue *d, tp_turn_outcome outcome) {
   world *w = d->w;
   d->outcome = outcome;
   if (++d->turn_ends > 1) world_fail(w, "a turn ends once", "turn %u of dialogue %u", d->turn, d->index);
-  if (is_quiet(d) && outcome != TP_TURN_COMPLETED)
+  if (world_is_quiet(d->w) && outcome != TP_TURN_COMPLETED)
     world_fail(w, "a turn without trouble is completed", "turn %u of dialogue %u is %s", d->turn, d->index,
                tp_turn_outcome_name(outcome));
   if (w->s->weather == WEATHER_FAULTS) return;
@@ -321,7 +309,8 @@ static tp_status submit_turn(dialogue *d, const tp_turn_request *request) {
   tp_turn *turn = NULL;
   tp_status status = tp_turn_submit(d->session, request, turn_ended, d, &turn, NULL);
   if (status != TP_OK) return status;
-  tp__thread *canceller = is_quiet(d) || one_in(2) ? NULL : world_start_joined("canceller", cancel_turn, turn);
+  tp__thread *canceller =
+      world_is_quiet(d->w) || world_one_in(2) ? NULL : world_start_joined("canceller", cancel_turn, turn);
   while (d->events_of_end == 0) tp__parker_park_until(&d->parker, TP__NEVER);
   if (canceller) tp__thread_join(canceller);
   tp_turn_unref(turn);
@@ -333,9 +322,9 @@ static void run_turn(dialogue *d) {
   tp_turn_request request = {.struct_size = sizeof request,
                              .id = id,
                              .text = tp_text_of("hello"),
-                             .limit_ms = is_quiet(d) ? 0 : TURN_LIMIT_MS};
+                             .limit_ms = world_is_quiet(d->w) ? 0 : TURN_LIMIT_MS};
   tp_status status;
-  if (one_in(2) && !d->w->s->options.no_engine_workers) {
+  if (world_one_in(2) && !d->w->s->options.no_engine_workers) {
     status = submit_turn(d, &request);
   } else {
     tp_turn_result result;
@@ -368,7 +357,7 @@ void dialogue_run(void *arg) {
                              .start = model_start,
                              .cancel = model_cancel,
                              .destroy = model_destroy,
-                             .quick = one_in(2)};
+                             .quick = world_one_in(2)};
   options.history = (tp_history){.struct_size = sizeof options.history,
                                  .self = d,
                                  .load = history_load,

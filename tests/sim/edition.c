@@ -5,10 +5,6 @@
 
 static const uint32_t phases[2] = {TP_PHASE_TURN_PRE_PROMPT_CONTEXT, TP_PHASE_SESSION_START};
 
-static bool is_quiet(const world *w) { return w->s->weather == WEATHER_QUIET; }
-static bool one_in(uint64_t inverse) { return tp__sim_random(inverse) == 0; }
-static int64_t up_to_us(uint64_t us) { return one_in(3) ? 0 : (int64_t)tp__sim_random(us * TP__NS_PER_US); }
-
 /* ---- handlers ---- */
 
 static void look_alive(const edition_half *half) {
@@ -18,7 +14,7 @@ static void look_alive(const edition_half *half) {
 static tp_outcome half_run(void *self, tp_call *call) {
   const edition_half *half = self;
   look_alive(half);
-  if (!half->quick) tp__sim_sleep_ns(up_to_us(is_quiet(half->pair->w) ? 500 : 5000));
+  if (!half->quick) tp__sim_sleep_ns(world_pause_ns(world_is_quiet(half->pair->w) ? 500 : 5000));
   look_alive(half);
   return tp_call_done(call);
 }
@@ -32,7 +28,7 @@ static void half_destroyed(void *self) {
 
 static tp_status add_half(tp_edit *edit, edition_pair *pair, int i, const edition_pair *before) {
   edition_half *half = &pair->halves[i];
-  *half = (edition_half){.pair = pair, .quick = one_in(2)};
+  *half = (edition_half){.pair = pair, .quick = world_one_in(2)};
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = pair->ids[i],
                         .run = half_run,
@@ -49,9 +45,9 @@ static tp_status add_half(tp_edit *edit, edition_pair *pair, int i, const editio
                                   .handler = pair->ids[i],
                                   .phase = phases[i],
                                   .after = &after,
-                                  .after_count = before && one_in(2),
+                                  .after_count = before && world_one_in(2),
                                   .failure = TP_FAILURE_BEST_EFFORT,
-                                  .limit_ms = is_quiet(pair->w) || one_in(2) ? 0 : 2};
+                                  .limit_ms = world_is_quiet(pair->w) || world_one_in(2) ? 0 : 2};
   return tp_edit_add_subscription(edit, &subscription);
 }
 
@@ -81,7 +77,7 @@ static edition_pair *one_to_remove(edition_editor *editor) {
 static tp_status commit(tp_edit *edit, edition_pair *added, const edition_pair *before, edition_pair *removed) {
   tp_status status = add_pair(edit, added, before);
   if (status == TP_OK && removed) status = remove_pair(edit, removed);
-  if (status == TP_OK) tp__sim_sleep_ns(up_to_us(200)); /* time for another's commit in between */
+  if (status == TP_OK) tp__sim_sleep_ns(world_pause_ns(200)); /* time for another's commit in between */
   if (status == TP_OK) status = tp_edit_commit(edit, NULL, NULL);
   if (status != TP_OK) tp_edit_discard(edit);
   return status;
@@ -112,7 +108,7 @@ void edition_name(edition_editor *editor, uint32_t index) {
 void edition_edit(void *arg) {
   edition_editor *editor = arg;
   for (int i = 0; i < EDITION_PAIRS; i++) {
-    tp__sim_sleep_ns(up_to_us(3000));
+    tp__sim_sleep_ns(world_pause_ns(3000));
     edit_once(editor, i);
   }
 }
@@ -159,7 +155,7 @@ static uint64_t seen_in(const edition_reader *r, const tp_phase_result *result, 
     uint64_t bit = bit_of(r->w, half, run.subscription);
     if (!bit || seen & bit)
       world_fail(r->w, "every subscription accounted for", "%s has a row too many", run.subscription);
-    if (is_quiet(r->w) && run.state != TP_STATE_SUCCEEDED)
+    if (world_is_quiet(r->w) && run.state != TP_STATE_SUCCEEDED)
       world_fail(r->w, "a quiet handler succeeds", "%s is %s", run.subscription, tp_state_name(run.state));
     seen |= bit;
   }
@@ -191,7 +187,7 @@ static void submitted_ended(void *ctx, const tp_phase_result *result) {
 static bool run_phase(edition_reader *r) {
   uint32_t phase = phases[r->runs % 2];
   tp_phase_result result;
-  bool submits = (r->ends_inside && r->runs == 2) || (one_in(2) && !r->w->s->options.no_engine_workers);
+  bool submits = (r->ends_inside && r->runs == 2) || (world_one_in(2) && !r->w->s->options.no_engine_workers);
   tp_status status = submits ? tp_phase_submit(r->turn, phase, NULL, submitted_ended, r, NULL)
                              : tp_phase_run(r->turn, phase, NULL, &result, NULL);
   world_check_status(r->w, "a phase beside commits", status);
@@ -206,15 +202,15 @@ static void end_turn(void *turn) { tp_turn_end(turn); }
 static void read_once(edition_reader *r) {
   r->known = true;
   r->runs = 0;
-  r->ends_inside = one_in(3) && !r->w->s->options.no_engine_workers;
+  r->ends_inside = world_one_in(3) && !r->w->s->options.no_engine_workers;
   r->begin_asked = ++r->w->moment;
   tp_status status = tp_turn_begin_bare(r->w->runtime, NULL, &r->turn, NULL);
   r->begun = ++r->w->moment;
   world_check_status(r->w, "to begin a turn beside commits", status);
   if (status != TP_OK) return;
-  while (r->runs < 3 && run_phase(r)) tp__sim_sleep_ns(up_to_us(1000));
+  while (r->runs < 3 && run_phase(r)) tp__sim_sleep_ns(world_pause_ns(1000));
   if (r->ends_inside && r->runs == 3) return;
-  tp__thread *stranger = one_in(2) ? world_start_joined("stranger", end_turn, r->turn) : NULL;
+  tp__thread *stranger = world_one_in(2) ? world_start_joined("stranger", end_turn, r->turn) : NULL;
   if (stranger) tp__thread_join(stranger);
   else tp_turn_end(r->turn);
 }
@@ -222,7 +218,7 @@ static void read_once(edition_reader *r) {
 void edition_read(void *arg) {
   edition_reader *r = arg;
   for (int i = 0; i < EDITION_TURNS; i++) {
-    tp__sim_sleep_ns(up_to_us(3000));
+    tp__sim_sleep_ns(world_pause_ns(3000));
     read_once(r);
   }
 }

@@ -8,7 +8,6 @@
 
 #include "runtime/exec/runtime.h"
 
-static bool one_in(uint64_t inverse) { return tp__sim_random(inverse) == 0; }
 static bool is_threaded(errand_tool tool) { return tool == TOOL_THREADED || tool == TOOL_NARROW; }
 
 #define FAIL(call, property, format, ...)                                                                 \
@@ -61,7 +60,7 @@ void errand_after_free(errand *e) {
   for (uint32_t i = 0; i < e->batch_count; i++)
     for (uint32_t k = 0; k < e->batches[i].count; k++) {
       errand_call *call = &e->batches[i].calls[k];
-      if (call->deferred && (call->way == WAY_DEFER_AFTER_FREE || one_in(4))) complete(call, WORDS_FIRST);
+      if (call->deferred && (call->way == WAY_DEFER_AFTER_FREE || world_one_in(4))) complete(call, WORDS_FIRST);
     }
 }
 
@@ -211,24 +210,17 @@ static tp_outcome bring_tools(void *self, tp_call *call) {
 }
 
 tp_status errand_register(world *w, tp_edit *edit) {
-  uint32_t phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION;
-  tp_handler handler = {.struct_size = sizeof handler,
-                        .id = "e.tools",
-                        .run = bring_tools,
-                        .self = w,
-                        .phases = &phase,
-                        .phase_count = 1,
-                        .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE,
-                        .quick = true};
-  TP__TRY(tp_edit_add_handler(edit, &handler));
-  tp_subscription subscription = {
-      .struct_size = sizeof subscription, .id = "e.tools", .handler = "e.tools", .phase = phase};
-  return tp_edit_add_subscription(edit, &subscription);
+  static const world_hook tools = {.id = "e.tools",
+                                   .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
+                                   .run = bring_tools,
+                                   .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE,
+                                   .quick = true};
+  return world_subscribe(w, edit, &tools);
 }
 
 tp_outcome errand_gate(tp_call *call) {
   bool barred = tp__text_is(tp_call_text(call, TP_FIELD_TOOL), errand_tool_name(TOOL_BARRED));
-  if (one_in(3)) tp__sim_sleep_ns((int64_t)tp__sim_random(2 * TP__NS_PER_MS));
+  if (world_one_in(3)) tp__sim_sleep_ns((int64_t)tp__sim_random(2 * TP__NS_PER_MS));
   return barred ? tp_call_deny(call, "it is barred") : tp_call_done(call);
 }
 
@@ -339,9 +331,9 @@ static bool try_beside(errand *e, bool submits) {
 /* As a host does that asks again and again until it is taken. */
 static void run_beside(errand *e) {
   enum { TRIES = 200 };
-  bool submits = one_in(2);
-  for (uint32_t tries = one_in(2) ? 1 : TRIES; tries > 0 && !try_beside(e, submits); tries--)
-    if (one_in(4)) tp__sim_sleep_ns((int64_t)tp__sim_random(200 * TP__NS_PER_US));
+  bool submits = world_one_in(2);
+  for (uint32_t tries = world_one_in(2) ? 1 : TRIES; tries > 0 && !try_beside(e, submits); tries--)
+    if (world_one_in(4)) tp__sim_sleep_ns((int64_t)tp__sim_random(200 * TP__NS_PER_US));
 }
 
 static void run_chain(errand *e) {
@@ -359,7 +351,7 @@ static void run_batches(errand *e) {
     }
     e->rests = false;
     if (submit(e, i) != TP_OK) continue;
-    if (one_in(4)) run_beside(e);
+    if (world_one_in(4)) run_beside(e);
     wait_for_rest(e);
   }
 }

@@ -216,6 +216,24 @@ static tp_status add_subscription(tp_edit *edit, world *w, node_actor *actor, co
   return TP_OK;
 }
 
+tp_status world_subscribe(world *w, tp_edit *edit, const world_hook *hook) {
+  tp_handler handler = {.struct_size = sizeof handler,
+                        .id = hook->id,
+                        .run = hook->run,
+                        .self = w,
+                        .phases = &hook->phase,
+                        .phase_count = 1,
+                        .capabilities = hook->capabilities,
+                        .quick = hook->quick};
+  TP__TRY(tp_edit_add_handler(edit, &handler));
+  tp_subscription subscription = {.struct_size = sizeof subscription,
+                                  .id = hook->id,
+                                  .handler = hook->id,
+                                  .phase = hook->phase,
+                                  .execution = hook->background ? TP_EXECUTION_BACKGROUND : TP_EXECUTION_DEFAULT};
+  return tp_edit_add_subscription(edit, &subscription);
+}
+
 static tp_status add_all(world *w, tp_edit *edit, tp_fault *fault) {
   for (uint32_t i = 0; i < w->s->node_count; i++) {
     TP__TRY(add_handler(edit, &w->nodes[i], &w->s->nodes[i]));
@@ -571,14 +589,18 @@ static void play(void *arg) {
   for (uint32_t i = 0; i < w->s->errand_count; i++) errand_after_free(&w->errands[i]);
 }
 
+static void ready(tp__parker *parker) {
+  tp_status status = tp__parker_init(parker);
+  assert(status == TP_OK);
+  (void)status;
+}
+
 static void send_out(world *w) {
   w->errands = calloc(w->s->errand_count + 1, sizeof *w->errands);
   if (!w->errands) abort();
   for (uint32_t i = 0; i < w->s->errand_count; i++) {
     w->errands[i] = (errand){.w = w, .index = i};
-    tp_status status = tp__parker_init(&w->errands[i].parker);
-    assert(status == TP_OK);
-    (void)status;
+    ready(&w->errands[i].parker);
     errand_draw(&w->errands[i]);
   }
 }
@@ -593,9 +615,7 @@ static void seat_readers(world *w) {
   }
   for (uint32_t i = 0; i < w->s->reader_count; i++) {
     w->readers[i].w = w;
-    tp_status status = tp__parker_init(&w->readers[i].parker);
-    assert(status == TP_OK);
-    (void)status;
+    ready(&w->readers[i].parker);
   }
 }
 
@@ -604,9 +624,7 @@ static void gather(world *w) {
   w->crowd = calloc(1, sizeof *w->crowd);
   if (!w->crowd) abort();
   crowd_name(w->crowd, w);
-  tp_status status = tp__parker_init(&w->crowd->parker);
-  assert(status == TP_OK);
-  (void)status;
+  ready(&w->crowd->parker);
 }
 
 void world_play(world *w, const script *s, uint32_t workers) {
@@ -615,17 +633,13 @@ void world_play(world *w, const script *s, uint32_t workers) {
   for (uint32_t i = 0; i < s->node_count; i++) w->nodes[i] = (node_actor){.w = w, .index = (int)i};
   for (uint32_t i = 0; i < s->turn_count; i++) {
     w->turns[i] = (turn_actor){.w = w, .index = i};
-    tp_status status = tp__parker_init(&w->turns[i].parker);
-    assert(status == TP_OK);
-    (void)status;
+    ready(&w->turns[i].parker);
   }
   w->dialogues = calloc(s->dialogue_count + 1, sizeof *w->dialogues);
   if (!w->dialogues) abort();
   for (uint32_t i = 0; i < s->dialogue_count; i++) {
     w->dialogues[i] = (dialogue){.w = w, .index = i};
-    tp_status status = tp__parker_init(&w->dialogues[i].parker);
-    assert(status == TP_OK);
-    (void)status;
+    ready(&w->dialogues[i].parker);
   }
   send_out(w);
   seat_readers(w);

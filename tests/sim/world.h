@@ -131,6 +131,23 @@ static inline const script_op *world_op(const world *w, uint32_t op) {
   return &w->s->turns[op / SCRIPT_OPS_MAX].ops[op % SCRIPT_OPS_MAX];
 }
 
+/** What a play's own hosts want to hear of. */
+typedef struct world_hook {
+  const char *id; /* of the handler and its subscription; self is the world */
+  uint32_t phase;
+  tp_handler_fn run;
+  uint32_t capabilities;
+  bool quick, background;
+} world_hook;
+tp_status world_subscribe(world *w, tp_edit *edit, const world_hook *hook);
+
+/* For what is drawn while it runs. */
+static inline bool world_one_in(uint64_t inverse) { return tp__sim_random(inverse) == 0; }
+static inline int64_t world_pause_ns(uint64_t us_max) {
+  return world_one_in(3) ? 0 : (int64_t)tp__sim_random(us_max * TP__NS_PER_US);
+}
+static inline bool world_is_quiet(const world *w) { return w->s->weather == WEATHER_QUIET; }
+
 /** handler.c: what a node's handler does. */
 tp_outcome handler_run(void *self, tp_call *call);
 /** handler.c: completes a note's token as its move says. */
