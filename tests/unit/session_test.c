@@ -787,31 +787,50 @@ static void session_starts_once_with_its_first_turn_and_ends_once(void **state) 
   recorder_free(w.model);
 }
 
+/* A session with one turn in its intake, which waits to leave, and one in its queue. */
+typedef struct busy_session {
+  latch entered, leave, closed;
+  act intake;
+  life life;
+  order order;
+  world w;
+} busy_session;
+
+static void keep_busy(busy_session *b) {
+  static const reply replies[] = {{.text = "hi"}};
+  *b = (busy_session){.entered = LATCH, .leave = LATCH, .closed = LATCH};
+  b->order = (order){.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
+  b->intake = (act){.entered = &b->entered, .waits_for = &b->leave};
+  hook hooks[] = {
+      {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &b->intake, .slow = true, .sub = {.limit_ms = 60000}},
+      {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &b->life}};
+  b->w = open_world_with(replies, 1, NULL, hooks, 2);
+  tp_turn_unref(submit(&b->w, "a", &b->order));
+  tp_turn_unref(submit(&b->w, "b", &b->order));
+  latch_wait(&b->entered, 1);
+}
+
+/* Its host was told behind both turns, and session.end came once. */
+static void let_finish(busy_session *b) {
+  int closed_early = latch_count(&b->closed);
+  latch_hit(&b->leave);
+  latch_wait(&b->closed, 1);
+  assert_int_equal(closed_early, 0);
+  assert_string_equal(b->order.text, "a:completed b:completed ");
+  assert_int_equal(b->life.ends_, 1);
+}
+
 static void closing_comes_after_the_queue_and_refuses_what_follows(void **state) {
   (void)state;
-  static const reply replies[] = {{.text = "hi"}};
-  latch entered = LATCH, leave = LATCH;
-  act intake = {.entered = &entered, .waits_for = &leave};
-  life l = {0};
-  hook hooks[] = {
-      {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &intake, .slow = true, .sub = {.limit_ms = 60000}},
-      {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l}};
-  world w = open_world_with(replies, 1, NULL, hooks, 2);
-  order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
-  tp_turn_unref(submit(&w, "a", &o));
-  tp_turn_unref(submit(&w, "b", &o));
-  latch_wait(&entered, 1);
-  latch closed = LATCH;
-  tp_session_close(w.session, hit, &closed);
+  busy_session b;
+  keep_busy(&b);
+  tp_session_close(b.w.session, hit, &b.closed);
   tp_turn_request request = request_of("too late");
-  assert_int_equal(tp_turn_submit(w.session, &request, note_order, &o, NULL, NULL), TP_ERR_SHUTDOWN);
-  assert_int_equal(l.ends_, 0);
-  latch_hit(&leave);
-  latch_wait(&closed, 1);
-  assert_string_equal(o.text, "a:completed b:completed ");
-  assert_int_equal(l.ends_, 1);
-  close_runtime(w.runtime);
-  recorder_free(w.model);
+  assert_int_equal(tp_turn_submit(b.w.session, &request, note_order, &b.order, NULL, NULL), TP_ERR_SHUTDOWN);
+  assert_int_equal(b.life.ends_, 0);
+  let_finish(&b);
+  close_runtime(b.w.runtime);
+  recorder_free(b.w.model);
 }
 
 static void *drain_all(void *runtime) {
@@ -822,36 +841,21 @@ static void *drain_all(void *runtime) {
 
 static void host_that_closes_beside_a_drain_is_told_behind_its_turns(void **state) {
   (void)state;
-  static const reply replies[] = {{.text = "hi"}};
-  latch entered = LATCH, leave = LATCH, closed = LATCH;
-  act intake = {.entered = &entered, .waits_for = &leave};
-  life l = {0};
-  hook hooks[] = {
-      {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &intake, .slow = true, .sub = {.limit_ms = 60000}},
-      {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l}};
-  world w = open_world_with(replies, 1, NULL, hooks, 2);
-  order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
-  tp_turn_unref(submit(&w, "a", &o));
-  tp_turn_unref(submit(&w, "b", &o));
-  latch_wait(&entered, 1);
+  busy_session b;
+  keep_busy(&b);
   pthread_t drainer;
   void *complete;
-  assert_int_equal(pthread_create(&drainer, NULL, drain_all, w.runtime), 0);
-  while (!tp__a32_load_acquire(&w.session->end_asked)) sleep_ms(1); /* the drain ends the session, */
-  tp_session_close(w.session, hit, &closed);                        /* and its host closes it */
-  int closed_early = latch_count(&closed);
+  assert_int_equal(pthread_create(&drainer, NULL, drain_all, b.w.runtime), 0);
+  while (!tp__a32_load_acquire(&b.w.session->end_asked)) sleep_ms(1); /* the drain ends the session, */
+  tp_session_close(b.w.session, hit, &b.closed);                      /* and its host closes it */
   tp_session *late;
   tp_session_options options = {.struct_size = sizeof options, .id = "late"};
-  assert_int_equal(tp_session_open(w.runtime, &options, &late, NULL), TP_ERR_SHUTDOWN);
-  latch_hit(&leave);
-  latch_wait(&closed, 1);
-  assert_int_equal(closed_early, 0);
-  assert_string_equal(o.text, "a:completed b:completed ");
-  assert_int_equal(l.ends_, 1);
+  assert_int_equal(tp_session_open(b.w.runtime, &options, &late, NULL), TP_ERR_SHUTDOWN);
+  let_finish(&b);
   pthread_join(drainer, &complete);
   assert_non_null(complete);
-  close_runtime(w.runtime);
-  recorder_free(w.model);
+  close_runtime(b.w.runtime);
+  recorder_free(b.w.model);
 }
 
 static void drain_closes_what_is_open(void **state) {
