@@ -172,7 +172,7 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   tp_status status = TP_ERR_NO_MEMORY;
   if (tp__arena_text(&d->arena, request->text, &d->user_text) &&
       tp__arena_text(&d->arena, request->files, &d->request.files))
-    status = tp__turn_new(runtime, &ids, request, owned, kind, &d->turn, fault);
+    status = tp__turn_new(runtime, &ids, request, kind, &d->turn, fault);
   else (void)!tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a turn");
   if (status != TP_OK) {
     tp__messages_fini(&d->messages);
@@ -187,6 +187,7 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   d->turn->core.release = release;
   tp__session_hold(session);
   *ret_drive = d;
+  if (!owned) tp__strand_leave(&d->turn->core.strand); /* a drain may have told it something already: heard now */
   return TP_OK;
 }
 

@@ -66,7 +66,9 @@ struct tp__drive {
   uint32_t tool_event_count; /* results among messages */
 };
 
-/** Makes the drive of a turn of the session. @return TP_ERR_NO_MEMORY and what tp__turn_new() says. */
+/** Makes the drive of a turn of the session.
+ *  @param owned  whether the caller stays the turn's owner.
+ *  @return TP_ERR_NO_MEMORY and what tp__turn_new() says. */
 tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, bool owned, tp__turn_kind kind,
                         tp__drive **ret_drive, tp_fault *fault);
 /** Takes back a drive that was never started. Its turn is the caller's (drive->done), or nobody has begun it. */

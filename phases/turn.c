@@ -111,13 +111,12 @@ static tp_status turn_init(tp_turn *turn, tp_runtime *runtime, const tp__turn_id
   return tp__turn_init(&turn->core, runtime, spec);
 }
 
-tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request, bool owned,
-                       tp__turn_kind kind, tp_turn **ret_turn, tp_fault *fault) {
+tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request, tp__turn_kind kind,
+                       tp_turn **ret_turn, tp_fault *fault) {
   tp_turn *turn;
   size_t block_size;
   tp__turn_spec spec = {.caller = request->caller,
                         .deadline_ns = tp__deadline_after_ms(tp__now_ns(), request->limit_ms),
-                        .owned = owned,
                         .berthed = kind < TP__TURN_DETACHED,
                         .kind = kind};
   tp_status status = take_memory(runtime, kind, &turn, &block_size);
@@ -157,7 +156,7 @@ tp_status tp_turn_begin_bare(tp_runtime *runtime, const tp_turn_request *theirs,
 
 tp_status tp__turn_new_held(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request,
                             tp__turn_kind kind, tp_turn **ret_turn, tp_fault *fault) {
-  TP__TRY(tp__turn_new(runtime, ids, request, true, kind, ret_turn, fault));
+  TP__TRY(tp__turn_new(runtime, ids, request, kind, ret_turn, fault));
   (*ret_turn)->core.host_held = true;
   return TP_OK;
 }

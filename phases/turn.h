@@ -60,11 +60,11 @@ struct tp_turn {
   tp_event_fn on_event;
   /* owner only */
   uint64_t event_sequence;
-  tp__toolset *toolset;       /* NULL: no tools yet */
-  tp__dispatch *dispatch;     /* the calls under way */
-  tp__drive *drive;           /* NULL: the host has a loop of its own */
+  tp__toolset *toolset;   /* NULL: no tools yet */
+  tp__dispatch *dispatch; /* the calls under way */
+  tp__drive *drive;       /* NULL: the host has a loop of its own */
   tp__message end_message;
-  tp__link kept_dispatches;   /* ended, with results that the host may read till the end */
+  tp__link kept_dispatches; /* ended, with results that the host may read till the end */
   /* never change */
   void *event_ctx;
   tp__upper *upper;
@@ -78,9 +78,10 @@ typedef struct tp__turn_ids {
   const char *tenant, *agent, *workspace, *session, *thread;
 } tp__turn_ids;
 
-/** Makes a turn for a request. @return as tp_turn_begin(). */
-tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request, bool owned,
-                       tp__turn_kind kind, tp_turn **ret_turn, tp_fault *fault);
+/** Makes a turn for a request, owned by the caller: a drain may find and cancel it at once.
+ *  @return as tp_turn_begin(). */
+tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request, tp__turn_kind kind,
+                       tp_turn **ret_turn, tp_fault *fault);
 /** The same for a turn that its host drives. */
 tp_status tp__turn_new_held(tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request,
                             tp__turn_kind kind, tp_turn **ret_turn, tp_fault *fault);

@@ -85,7 +85,6 @@ static tp_status begin_turn(detached *d, tp_runtime *runtime, const tp__detached
                         .mode = spec->payload.mode,
                         .caller = spec->payload.caller,
                         .deadline_ns = TP__NEVER,
-                        .owned = true,
                         .kind = TP__TURN_DETACHED,
                         .snapshot = spec->snapshot};
   TP__TRY(tp__turn_init(&d->turn, runtime, &turn));

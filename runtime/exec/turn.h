@@ -72,7 +72,6 @@ typedef struct tp__turn_spec {
   tp_text mode;       /* copied */
   tp_caller caller;
   int64_t deadline_ns; /* absolute */
-  bool owned;          /* by the caller; else by nobody */
   tp__turn_kind kind;
   bool berthed;
   tp__snapshot *snapshot; /* held for it; NULL: the newest */
@@ -81,7 +80,7 @@ typedef struct tp__turn_spec {
 /** Brings memory to rest: what tp__turn_init() finds but for what the layer above sets (cancelled, release). */
 void tp__turn_clear(tp__turn *turn, struct tp_runtime *runtime);
 /** Makes a turn in the memory of a berth (tp__berth_take, which it is given back to when this fails), or in the
- *  caller's. @return TP_OK; TP_ERR_SHUTDOWN, TP_ERR_FULL, TP_ERR_NO_MEMORY. */
+ *  caller's. It is owned by the caller. @return TP_OK; TP_ERR_SHUTDOWN, TP_ERR_FULL, TP_ERR_NO_MEMORY. */
 tp_status tp__turn_init(tp__turn *turn, struct tp_runtime *runtime, const tp__turn_spec *spec);
 /** Owner: the turn is over; its strand ends when the owner leaves. Nothing may be open. */
 void tp__turn_finish(tp__turn *turn);
