@@ -403,23 +403,23 @@ tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *i
   return TP_OK;
 }
 
-/* A result is the turn's memory, so letting it go is the owner's work: the host's thread that holds the turn, or a
- * callback of the turn; else, while nobody owns it, whoever calls. Who runs another turn must not wait for this one's
- * owner, who might wait for that one: then it stays till the turn's end. */
+/* A result is the turn's memory, so letting it go is the owner's work: a callback of the turn, or the host's thread,
+ * which holds the turn or becomes its owner for a moment. Any other callback or handler is neither, and must not wait
+ * for the owner, who might wait for it: then the result stays till the turn's end. */
 void tp_phase_release(tp_turn *turn, tp_phase_result *result) {
   tp__strand *strand = &turn->core.strand;
   if (!result->entry) return;
-  if (turn->core.host_held || tp__strand_is_here(strand)) {
+  if (tp__strand_is_here(strand)) {
     tp__phase_let_go(result);
-    return;
-  }
-  if (tp__thread_local_get() != TP__THREAD_OWNER) tp__strand_acquire(strand);
-  else if (!tp__strand_try_acquire(strand)) {
+  } else if (tp__thread_local_get()) {
     *result = (tp_phase_result){0};
-    return;
+  } else if (turn->core.host_held) {
+    tp__phase_let_go(result);
+  } else {
+    tp__strand_acquire(strand);
+    tp__phase_let_go(result);
+    tp__strand_give_back(strand);
   }
-  tp__phase_let_go(result);
-  tp__strand_leave(strand);
 }
 
 tp_run_record tp_phase_result_run(const tp_phase_result *result, uint32_t index) {

@@ -208,9 +208,11 @@ typedef void (*tp_phase_end_fn)(void *ctx, const tp_phase_result *result);
 /** Runs it on the engine workers; on_end may begin the next operation of the turn, or end the turn. */
 TP_API tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_end_fn on_end,
     void *ctx, tp_fault *fault) TP_MUST_USE;
-/** Frees a result before the turn ends; zero-fills it. Threads: any that may begin an operation of the turn, and
- *  callbacks. From a callback of another turn while this one is being run the memory is freed at its end.
- *  Blocks: while the thread that ran the turn's last operation leaves it; never in a callback. */
+/** Zero-fills a result and frees its memory before the turn ends. Threads: any that may begin an operation of the turn,
+ *  any callback, any handler. Ends of the turn's own submitted operations free it at once; from any other callback or
+ *  handler the memory stays till the turn's end.
+ *  Blocks: while the thread that ran the turn's last operation leaves it; never in a callback or handler. Calls
+ *  nothing of the host's. */
 TP_API void tp_phase_release(tp_turn *turn, tp_phase_result *result);
 
 /** The row of a subscription, in plan order; index < run_count. Pointers live as the result does. */

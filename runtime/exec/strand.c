@@ -217,11 +217,19 @@ void tp__strand_catch_up(tp__strand *strand) {
 
 void tp__strand_hand_over(tp__strand *strand) { tp__workers_push(strand->runtime, strand); }
 
-void tp__strand_leave(tp__strand *strand) {
+/* @return whether there was nothing to do for an owner, who has left then. */
+static bool try_leave(tp__strand *strand) {
   void *expected = NULL;
-  if (strand->end || strand->own || strand->handoff || strand->wake_ns != TP__NEVER ||
-      !tp__aptr_cas_acq_rel(&strand->inbox, &expected, IDLE))
-    tp__strand_run(strand);
+  if (strand->end || strand->own || strand->handoff || strand->wake_ns != TP__NEVER) return false;
+  return tp__aptr_cas_acq_rel(&strand->inbox, &expected, IDLE);
+}
+
+void tp__strand_leave(tp__strand *strand) {
+  if (!try_leave(strand)) tp__strand_run(strand);
+}
+
+void tp__strand_give_back(tp__strand *strand) {
+  if (!try_leave(strand)) tp__strand_hand_over(strand);
 }
 
 /* Sleeps as an owner: IDLE while asleep, owned again on return. */

@@ -97,6 +97,8 @@ void tp__strand_catch_up(tp__strand *strand);
 void tp__strand_hand_over(tp__strand *strand);
 /** The owner leaves without having waited: as tp__strand_run(). */
 void tp__strand_leave(tp__strand *strand);
+/** The same for who must not run what has come: the engine workers do. */
+void tp__strand_give_back(tp__strand *strand);
 /** Owner only. */
 void tp__strand_due(tp__strand *strand, tp__due *due, int64_t at_ns);
 void tp__strand_undue(tp__due *due);

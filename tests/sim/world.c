@@ -307,19 +307,45 @@ static void on_event(void *ctx, const tp_event *event) {
 static uint32_t op_number(const turn_actor *turn, uint32_t op) { return turn->index * SCRIPT_OPS_MAX + op; }
 
 /* The operation has ended: on the turn's owner. */
+/* From a callback, which must not wait: a result of another turn, whatever that one is doing. Its end waits for us. */
+static void release_another(world *w, const turn_actor *here) {
+  turn_actor *other = &w->turns[tp__sim_random(w->s->turn_count)];
+  uint32_t op = (uint32_t)tp__sim_random(w->s->turns[other->index].op_count);
+  op_note *note = &w->ops[op_number(other, op)];
+  if (other == here) return;
+  tp__mutex_lock(&w->results);
+  tp_phase_result taken = note->result;
+  if (other->ending) taken.entry = NULL;
+  if (taken.entry) {
+    other->visitors++;
+    note->result = (tp_phase_result){0};
+  }
+  tp__mutex_unlock(&w->results);
+  if (!taken.entry) return;
+  tp_phase_release(other->turn, &taken);
+  if (taken.entry) world_fail(w, "a released result is gone", "of turn %u", other->index);
+  other->visitors--;
+}
+
 static void op_ended(turn_actor *turn, uint32_t op, const tp_phase_result *result) {
   world *w = turn->w;
   op_note *note = &w->ops[op_number(turn, op)];
-  note->result = *result;
   oracle_op_ended(w, op_number(turn, op), result);
   if (world_op(w, op_number(turn, op))->release && result->entry) {
+    tp_phase_result own = *result;
     oracle_op_again(w, op_number(turn, op), result);
-    tp_phase_release(turn->turn, &note->result);
+    tp_phase_release(turn->turn, &own);
+    return;
   }
+  tp__mutex_lock(&w->results);
+  note->result = *result;
+  tp__mutex_unlock(&w->results);
 }
 
 static void end_turn(turn_actor *turn) {
   world *w = turn->w;
+  turn->ending = true;
+  while (turn->visitors) tp__sim_sleep_ns(TP__NS_PER_US);
   for (uint32_t op = 0; op < w->s->turns[turn->index].op_count; op++) {
     op_note *note = &w->ops[op_number(turn, op)];
     if (note->result.entry) oracle_op_again(w, op_number(turn, op), &note->result);
@@ -379,6 +405,7 @@ static void submitted_ended(void *ctx, const tp_phase_result *result) {
   turn_actor *turn = ctx;
   const script_turn *plan = &turn->w->s->turns[turn->index];
   op_ended(turn, turn->next_op - 1, result);
+  if (world_one_in(3)) release_another(turn->w, turn);
   if (plan->chained) {
     while (turn->next_op < plan->op_count)
       if (submit(turn, turn->next_op) == TP_OK) return;
@@ -641,6 +668,9 @@ void world_play(world *w, const script *s, uint32_t workers) {
     w->dialogues[i] = (dialogue){.w = w, .index = i};
     ready(&w->dialogues[i].parker);
   }
+  tp_status status = tp__mutex_init(&w->results);
+  assert(status == TP_OK);
+  (void)status;
   send_out(w);
   seat_readers(w);
   gather(w);

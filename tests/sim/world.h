@@ -79,6 +79,8 @@ typedef struct turn_actor {
   int64_t cancelled_ns; /* somebody asked; 0: nobody */
   uint32_t inside;      /* quick handlers of the turn that run */
   bool session_closed;
+  bool ending;       /* nobody else may touch it any more */
+  uint32_t visitors; /* who release a result of it */
   event_order heard;
   uint32_t run_events; /* of the phase under way */
   tp__parker parker;   /* the host waits here */
@@ -91,6 +93,7 @@ struct world {
   node_actor nodes[SCRIPT_NODES_MAX];
   turn_actor turns[SCRIPT_TURNS_MAX];
   op_note ops[WORLD_OPS];
+  tp__mutex results;              /* theirs change hands */
   struct dialogue *dialogues;     /* s->dialogue_count of them */
   struct errand *errands;         /* s->errand_count */
   struct edition_editor *editors; /* s->editor_count */
