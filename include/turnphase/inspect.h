@@ -33,7 +33,7 @@ typedef struct tp_audit {
   tp_status outcome;
   uint64_t snapshot_hash;
 } tp_audit;
-/** The newest 1,024 rows, oldest first. @return how many. Threads: any. */
+/** The newest 1,024 rows, oldest first. @param each  may be NULL. @return how many. Threads: any. */
 TP_API size_t tp_runtime_audit(tp_runtime *runtime, void (*each)(void *ctx, const tp_audit *row), void *ctx);
 
 /** The newest entry records, newest first; false stops. A turn hands its own over some at a time, the last ones with

@@ -65,7 +65,11 @@ TP_API tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **
     tp_fault *fault) TP_MUST_USE;
 
 /** Starts the threads. The first session, turn or job does it by itself, so a host may fork before. Idempotent.
- *  @return TP_OK; TP_ERR_NO_THREAD, TP_ERR_NO_MEMORY: nothing is left running; TP_ERR_SHUTDOWN after drain. */
+ *  After it the runtime is its process's own: in the child of a fork whatever would wait, take a lock or begin
+ *  something gives TP_ERR_FORKED (0, or nothing, where there is no status), and what was begun before, such as an edit
+ *  or a turn, must be left alone. A child may make a runtime of its own.
+ *  @return TP_OK; TP_ERR_NO_THREAD, TP_ERR_NO_MEMORY: nothing is left running; TP_ERR_SHUTDOWN after drain;
+ *          TP_ERR_FORKED. */
 TP_API tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) TP_MUST_USE;
 
 /** What drain found. */
@@ -82,7 +86,9 @@ typedef struct tp_drain_report {
  *  @param report  may be NULL.
  *  @return TP_OK; TP_ERR_USAGE from inside a handler or a callback; TP_ERR_FORKED in the child of a fork. A second
  *  drain waits for the first, whatever its own limit, and reports no turns and jobs.
- *  Blocks: up to limit_ms, then as long as cancelled quick handlers run. */
+ *  Blocks: up to limit_ms, then as long as cancelled quick handlers run, and what comes at the end of every turn and
+ *  session: the phases tool.result, tool.post, turn.post_turn, runtime.error and session.end, each up to its own
+ *  limit, and the history's append, which has none. A turn that does no more than that still counts as cancelled. */
 TP_API tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *report);
 
 /** Drains with no limit left and frees. Where attempts are abandoned the core of the runtime stays allocated until
@@ -97,7 +103,7 @@ typedef struct tp_leak {
   uint32_t phase;
   int64_t running_ms;           /* since its function was called */
 } tp_leak;
-/** Names the abandoned attempts, at most 256. Names live as long as the runtime.
+/** Names the abandoned attempts, at most 256. Names live as long as the runtime. each may be NULL.
  *  @return how many there are. Threads: any. */
 TP_API size_t tp_runtime_leaks(tp_runtime *runtime, void (*each)(void *ctx, const tp_leak *leak), void *ctx);
 

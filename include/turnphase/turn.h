@@ -68,7 +68,9 @@ typedef struct tp_agent_config {
 } tp_agent_config;
 
 /** Builds (agent.build), registers (agent.register, which may refuse), then makes visible. Blocks.
- *  @return TP_OK; TP_ERR_DENIED when a handler refused; TP_ERR_HOOK when a required one failed; TP_ERR_DUPLICATE_ID. */
+ *  @return TP_OK; TP_ERR_DENIED when a handler refused; TP_ERR_HOOK when a required one failed; TP_ERR_DUPLICATE_ID;
+ *          TP_ERR_VERSION, TP_ERR_BAD_ID; as tp_turn_begin(), since it takes a turn; TP_ERR_CANCELLED by a drain;
+ *          TP_ERR_USAGE from inside a handler or a callback. */
 TP_API tp_status tp_agent_add(tp_runtime *runtime, const tp_agent_config *config, tp_agent **ret_agent,
     tp_fault *fault) TP_MUST_USE;
 /** Makes invisible, then runs agent.unregister. Sessions that use the agent keep it till they close. Blocks. */
@@ -122,7 +124,8 @@ typedef struct tp_turn_request {
   tp_caller caller;
   tp_text text;                 /* the user's message, UTF-8 */
   tp_text files;                /* value: array of str; may be empty */
-  uint32_t limit_ms;            /* wall clock; 0: 600,000 */
+  uint32_t limit_ms;            /* wall clock; 0: 600,000. What comes at the end of every turn has its own limits:
+                                   tool.result, tool.post, the history's append, runtime.error, turn.post_turn */
   uint32_t iterations_max;      /* model requests; 0: 50 */
   uint32_t tool_calls_max;      /* 0: 1,000 */
   int64_t tokens_max;           /* input and output together; 0: none */
@@ -148,7 +151,8 @@ TP_API void tp_result_free(tp_turn_result *result);
 /** Runs a turn through every phase on the calling thread, which helps. Waits its turn behind queued ones.
  *  @return whether it was run: TP_OK and *result, whatever its outcome; TP_ERR_UTF8, TP_ERR_FULL, TP_ERR_SHUTDOWN,
  *          TP_ERR_NO_MEMORY, TP_ERR_USAGE (from inside a handler or a callback).
- *  Blocks: while the turns before it run, then up to what is left of the turn's limit, which counts from this call. */
+ *  Blocks: while the turns before it run, then up to what is left of the turn's limit, which counts from this call, and
+ *  what comes at the end of every turn. */
 TP_API tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, tp_turn_result *result,
     tp_fault *fault) TP_MUST_USE;
 
@@ -165,7 +169,10 @@ TP_API void tp_turn_unref(tp_turn *turn);
 /* ---- phases alone ---------------------------------------------------------------------------------------------- */
 
 /** For hosts with a loop of their own: begins a turn without driving it; fires no phase. One operation at a time.
- *  session may be NULL together with a runtime in tp_turn_begin_bare(). */
+ *  A turn of a session brings its events to the session's on_event until it ends, also when the session is closed
+ *  before. What its phases gather of policies and prompt context is kept till the end, 64 MiB at most.
+ *  @return TP_OK; TP_ERR_FULL at turns_max; TP_ERR_VERSION, TP_ERR_BAD_ID, TP_ERR_UTF8; what tp_value_check() says of
+ *          files; TP_ERR_NO_MEMORY, TP_ERR_SHUTDOWN, TP_ERR_FORKED, and what tp_runtime_start() says. */
 TP_API tp_status tp_turn_begin(tp_session *session, const tp_turn_request *request, tp_turn **ret_turn,
     tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_turn_begin_bare(tp_runtime *runtime, const tp_turn_request *request, tp_turn **ret_turn,
@@ -201,11 +208,12 @@ typedef struct tp_phase_result {
  *  instruction. A phase without subscriptions is never refused: nothing is run.
  *  @param input  NULL: an empty payload.
  *  @return whether it was run: TP_OK and *result; TP_ERR_UNKNOWN_PHASE, TP_ERR_BUSY, TP_ERR_NO_MEMORY, TP_ERR_USAGE,
- *          TP_ERR_FORKED. */
+ *          TP_ERR_FORKED; TP_ERR_SHUTDOWN when the limit of a drain is over. */
 TP_API tp_status tp_phase_run(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_result *result,
     tp_fault *fault) TP_MUST_USE;
 typedef void (*tp_phase_end_fn)(void *ctx, const tp_phase_result *result);
-/** Runs it on the engine workers; on_end may begin the next operation of the turn, or end the turn. */
+/** Runs it on the engine workers; on_end may begin the next operation of the turn, or end the turn.
+ *  @return as tp_phase_run(); with anything but TP_OK nothing was begun. */
 TP_API tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_end_fn on_end,
     void *ctx, tp_fault *fault) TP_MUST_USE;
 /** Zero-fills a result and frees its memory before the turn ends. Threads: any that may begin an operation of the turn,

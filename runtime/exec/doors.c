@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Public doors of the runtime that only lead on. */
+ * Public doors of the runtime that only lead on, but in the child of a fork nowhere. */
 #include "runtime/exec/runtime.h"
 
 tp_status tp_edit_begin(tp_runtime *runtime, const tp_owner *owner, tp_edit **ret_edit) {
+  if (tp__runtime_is_forked(runtime)) return TP_ERR_FORKED;
   return tp__edit_new(runtime->registry, owner, ret_edit);
 }
 
 tp_status tp_hook_add(tp_runtime *runtime, const char *phase, tp_handler_fn run, void *self, tp_fault *fault) {
+  if (tp__runtime_is_forked(runtime)) return TP_ERR_FORKED;
   return tp__hook_add(runtime->registry, phase, run, self, fault);
 }
 
 tp_status tp_subscription_kill(tp_runtime *runtime, const char *subscription, bool killed) {
+  if (tp__runtime_is_forked(runtime)) return TP_ERR_FORKED;
   /* Counted before it is set and after it is unset: an entry that sees no count need not look. */
   if (killed) tp__a32_add_relaxed(&runtime->kills, 1);
   bool was_killed = false;
@@ -30,39 +33,49 @@ const tp_phase *tp_phase_get(const tp_runtime *runtime, uint32_t phase) {
 }
 
 tp_status tp_plan_print(tp_runtime *runtime, uint32_t phase, tp_plan_format format, tp_print_fn print, void *ctx) {
+  if (tp__runtime_is_forked(runtime)) return TP_ERR_FORKED;
   return tp__plan_print(runtime->registry, phase, format, print, ctx);
 }
 
 tp_status tp_phases_print(tp_runtime *runtime, tp_plan_format format, tp_print_fn print, void *ctx) {
+  if (tp__runtime_is_forked(runtime)) return TP_ERR_FORKED;
   return tp__phases_print(runtime->registry, format, print, ctx);
 }
 
 size_t tp_runtime_audit(tp_runtime *runtime, void (*each)(void *ctx, const tp_audit *row), void *ctx) {
+  if (tp__runtime_is_forked(runtime)) return 0;
   return tp__registry_audit(runtime->registry, each, ctx);
 }
 
 tp_status tp_runtime_records(tp_runtime *runtime, size_t limit, bool (*each)(void *ctx, const tp_entry_record *record),
                              void *ctx) {
+  if (tp__runtime_is_forked(runtime)) return TP_ERR_FORKED;
   if (!runtime->store.records) return TP_ERR_STORE;
   return runtime->store.records(runtime->store.self, limit, each, ctx);
 }
 
 size_t tp_runtime_leaks(tp_runtime *runtime, void (*each)(void *ctx, const tp_leak *leak), void *ctx) {
+  if (tp__runtime_is_forked(runtime)) return 0;
   return tp__pool_leaks(&runtime->pool, each, ctx);
 }
 
 tp_status tp_jobs_wait(tp_runtime *runtime, const char *order_key, uint32_t limit_ms) {
+  if (tp__runtime_is_forked(runtime)) return TP_ERR_FORKED;
   TP__TRY(tp__may_block(NULL, "tp_jobs_wait"));
   return tp__jobs_wait(&runtime->jobs, tp_text_of(order_key), tp__deadline_after_ms(tp__now_ns(), limit_ms));
 }
 
+static void count_all(tp_runtime *runtime, tp_runtime_stats *all) {
+  all->turns_open = tp__berths_count(&runtime->berths, TP__TURN_DRIVEN);
+  all->turns_open += tp__berths_count(&runtime->berths, TP__TURN_HELD);
+  all->tokens_open = tp__a32_load_relaxed(&runtime->tokens_open);
+  all->attempts_abandoned = tp__pool_leaks(&runtime->pool, NULL, NULL);
+  all->handler_threads = tp__pool_thread_count(&runtime->pool);
+  all->jobs_run = tp__jobs_run_count(&runtime->jobs);
+}
+
 void tp_runtime_stats_get(tp_runtime *runtime, tp_runtime_stats *stats) {
   tp_runtime_stats all = {.struct_size = stats->struct_size};
-  all.turns_open = tp__berths_count(&runtime->berths, TP__TURN_DRIVEN);
-  all.turns_open += tp__berths_count(&runtime->berths, TP__TURN_HELD);
-  all.tokens_open = tp__a32_load_relaxed(&runtime->tokens_open);
-  all.attempts_abandoned = tp__pool_leaks(&runtime->pool, NULL, NULL);
-  all.handler_threads = tp__pool_thread_count(&runtime->pool);
-  all.jobs_run = tp__jobs_run_count(&runtime->jobs);
+  if (!tp__runtime_is_forked(runtime)) count_all(runtime, &all);
   memcpy(stats, &all, all.struct_size < sizeof all ? all.struct_size : sizeof all);
 }

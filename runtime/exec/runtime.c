@@ -262,8 +262,18 @@ static tp_status start_locked(tp_runtime *runtime) {
   return TP_OK;
 }
 
+bool tp__runtime_is_forked(const tp_runtime *runtime) {
+  return tp__a32_load_acquire(&runtime->life) != TP__LIFE_NEW &&
+         runtime->process_generation != tp__process_generation();
+}
+
+static tp_status fail_forked(tp_fault *fault) {
+  return tp__fail(fault, TP_ERR_FORKED, NULL, "the runtime was started before a fork: make a new one in the child");
+}
+
 tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) {
   tp_status status = TP_OK;
+  if (tp__runtime_is_forked(runtime)) return fail_forked(fault);
   tp__mutex_lock(&runtime->mutex);
   switch (tp__a32_load_relaxed(&runtime->life)) { /* written under this lock */
     case TP__LIFE_NEW:
@@ -282,9 +292,7 @@ tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) {
 
 tp_status tp__runtime_ready(tp_runtime *runtime, tp_fault *fault) {
   if (tp__a32_load_acquire(&runtime->life) != TP__LIFE_STARTED) return tp_runtime_start(runtime, fault);
-  if (runtime->process_generation != tp__process_generation())
-    return tp__fail(fault, TP_ERR_FORKED, NULL, "the runtime was started before a fork: make a new one in the child");
-  return TP_OK;
+  return runtime->process_generation == tp__process_generation() ? TP_OK : fail_forked(fault);
 }
 
 /* ---- drain ---- */
@@ -383,12 +391,6 @@ static void drain_detached(tp_runtime *runtime, int64_t deadline_ns, tp_drain_re
   if (!TP__BUG(TP__BUG_LEFT_QUEUED)) wait_for_the_rest(runtime, TP__NEVER);
 }
 
-/* In the child of a fork the threads are not there, and a lock may be held for ever. */
-static bool is_forked(const tp_runtime *runtime) {
-  return tp__a32_load_acquire(&runtime->life) != TP__LIFE_NEW &&
-         runtime->process_generation != tp__process_generation();
-}
-
 static void set_life_locked(tp_runtime *runtime, tp__life life) {
   tp__a32_store_release(&runtime->life, life);
   tp__cond_broadcast(&runtime->changed);
@@ -419,7 +421,7 @@ static void end_drain(tp_runtime *runtime) {
 
 tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *ret_report) {
   TP__TRY(tp__may_block(NULL, "tp_runtime_drain"));
-  if (is_forked(runtime)) return TP_ERR_FORKED;
+  if (tp__runtime_is_forked(runtime)) return TP_ERR_FORKED;
   tp_drain_report report = {0};
   if (begin_drain(runtime)) {
     tp__berths_fence(&runtime->berths); /* each turn that began is seen from here on */
@@ -457,7 +459,7 @@ static void wait_for_visitors(tp_runtime *runtime) {
 }
 
 void tp_runtime_free(tp_runtime *runtime) {
-  if (!runtime || is_forked(runtime)) return;
+  if (!runtime || tp__runtime_is_forked(runtime)) return;
   tp_status status = tp_runtime_drain(runtime, 0, NULL);
   assert(status == TP_OK); /* not from a handler: a bug of the host's that cannot be reported here */
   (void)status;

@@ -86,6 +86,8 @@ void tp__runtime_forget(tp_runtime *runtime);
 void tp__runtime_cancel_all(tp_runtime *runtime);
 /** A drain waits for what nobody tells it of: up to a millisecond. */
 void tp__runtime_wait_a_little(tp_runtime *runtime);
+/** In the child of a fork the threads are not there, and a lock may be held for ever. */
+bool tp__runtime_is_forked(const tp_runtime *runtime);
 /** TP_OK, or why nothing may be begun: FORKED, SHUTDOWN, or what starting the threads said. */
 tp_status tp__runtime_ready(tp_runtime *runtime, tp_fault *fault);
 /** TP_ERR_USAGE on a thread that runs a handler or a callback: it must not wait. */

@@ -43,10 +43,22 @@ uint32_t tp__slots_in_use(void) {
 }
 #endif
 
+/* A child gets the slab as it is between two changes, and nobody in it waits. */
+static void before_fork(void) { tp__mutex_lock(&lock); }
+static void in_parent(void) { tp__mutex_unlock(&lock); }
+static void in_child(void) {
+  tp_status status = tp__cond_init(&closed); /* the parent's threads may have waited on the old one */
+  assert(status == TP_OK);
+  (void)status;
+  late_waiters = 0;
+  tp__mutex_unlock(&lock);
+}
+
 /* The lock lives as long as the process, so it is made when the library is loaded. */
 __attribute__((constructor)) static void slots_init(void) {
   tp_status status = tp__mutex_init(&lock);
   if (status == TP_OK) status = tp__cond_init(&closed);
+  if (status == TP_OK && !tp__on_fork(before_fork, in_parent, in_child)) status = TP_ERR_NO_MEMORY;
   assert(status == TP_OK);
   (void)status;
 #ifdef TP_SIM

@@ -243,6 +243,9 @@ static inline uint32_t tp__process_generation(void) {
 #else
 uint32_t tp__process_generation(void);
 #endif
+/** What is asked around every fork from now on, for what is the process's and not a runtime's: before, and then in the
+ *  parent and in the child. When the library is loaded. @return false without memory. */
+bool tp__on_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void));
 /** Memory that lives as long as the process (the slot slab), zeroed, aligned to 64; NULL when refused. */
 void *tp__os_alloc_forever(size_t size);
 

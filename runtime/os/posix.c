@@ -55,6 +55,10 @@ __attribute__((constructor)) static void watch_forks(void) {
   if (pthread_atfork(NULL, NULL, count_fork) == 0) atomic_store_explicit(&tp__forks, 1, memory_order_relaxed);
 }
 
+bool tp__on_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void)) {
+  return pthread_atfork(before, in_parent, in_child) == 0;
+}
+
 uint32_t tp__process_number(void) { return (uint32_t)getpid(); }
 
 void *tp__os_alloc_forever(size_t size) {

@@ -52,7 +52,7 @@ size_t tp__registry_audit(tp__registry *registry, void (*each)(void *ctx, const 
                      .detail = row.detail,
                      .outcome = row.outcome,
                      .snapshot_hash = row.snapshot_hash};
-    each(ctx, &face);
+    if (each) each(ctx, &face);
   }
   return seen;
 }

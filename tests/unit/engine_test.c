@@ -953,6 +953,12 @@ static void child_of_a_fork_is_refused_and_the_parent_goes_on(void **state) {
     tp_session_options options = {.struct_size = sizeof options, .id = "s"};
     ok = ok && tp_session_open(runtime, &options, &session, NULL) == TP_ERR_FORKED;
     ok = ok && tp_runtime_drain(runtime, 0, NULL) == TP_ERR_FORKED;
+    ok = ok && tp_runtime_start(runtime, NULL) == TP_ERR_FORKED;
+    ok = ok && tp_jobs_wait(runtime, "", 60000) == TP_ERR_FORKED;
+    tp_edit *edit;
+    ok = ok && tp_edit_begin(runtime, NULL, &edit) == TP_ERR_FORKED;
+    ok = ok && tp_subscription_kill(runtime, "a", true) == TP_ERR_FORKED;
+    ok = ok && tp_runtime_leaks(runtime, NULL, NULL) == 0 && tp_runtime_audit(runtime, NULL, NULL) == 0;
     _exit(ok ? 0 : 1);
   }
   int status = -1;
