@@ -163,7 +163,7 @@ tp_status tp_agent_add(tp_runtime *runtime, const tp_agent_config *theirs, tp_ag
 }
 
 void tp_agent_remove(tp_agent *agent) {
-  if (!agent) return;
+  if (!agent || tp__runtime_is_forked(agent->upper->runtime)) return;
   delist(agent);
   unregister(agent);
   tp__agent_unref(agent);

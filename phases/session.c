@@ -335,9 +335,9 @@ static tp_status make_closing(tp_session *session, const char *reason, bool owne
   return TP_OK;
 }
 
-/* Without memory for a closing turn session.end is lost, and said so; the turns before it are not. */
-static void close_without_phase(tp_session *session) {
-  tp__log(session->runtime, TP_LOG_ERROR, "session.end of a session was not run: no memory");
+/* Without a closing turn session.end is lost, and said so; the turns before it are not. */
+static void close_without_phase(tp_session *session, tp_status why) {
+  tp__log(session->runtime, TP_LOG_ERROR, "session.end of `%s` was not run: %s", session->id, tp_status_text(why));
   tp__mutex_lock(&session->mutex);
   session->closing = true;
   bool last = !session->running;
@@ -345,14 +345,19 @@ static void close_without_phase(tp_session *session) {
   if (last) tp__session_over(session);
 }
 
-/* Has session.end run behind what is queued. Only the one who set end_asked; then the session may be gone. */
-static void end_session(tp_session *session) {
-  tp__drive *drive;
-  bool here = session->runtime->options.no_engine_workers && !tp__thread_local_get();
-  if (make_closing(session, "closed", here, &drive, NULL) != TP_OK) {
-    close_without_phase(session);
-    return;
+/* A drain waits for a place; when its time is up, it makes some. */
+static tp_status make_closing_in_time(tp_session *session, int64_t deadline_ns, tp__drive **ret_drive) {
+  for (;;) {
+    tp_status status = make_closing(session, "closed", false, ret_drive, NULL);
+    if (status != TP_ERR_FULL) return status;
+    if (tp__now_ns() >= deadline_ns) tp__runtime_cancel_all(session->runtime);
+    tp__runtime_wait_a_little(session->runtime);
   }
+}
+
+/* Has session.end run behind what is queued. Only the one who set end_asked; then the session may be gone.
+ * here: by the calling thread. */
+static void queue_end(tp_session *session, tp__drive *drive, bool here) {
   drive->closes_session = true;
   tp_status status = here ? drive_here(session, drive, true, NULL) : enqueue_or_abort(session, drive, true, NULL);
   assert(status == TP_OK); /* a closing turn is never one too many, and only one closes */
@@ -370,6 +375,14 @@ static bool give_up_handle(tp_session *session, void (*on_end)(void *ctx), void 
   return over;
 }
 
+static void end_here_or_there(tp_session *session) {
+  tp__drive *drive;
+  bool here = session->runtime->options.no_engine_workers && !tp__thread_local_get();
+  tp_status status = make_closing(session, "closed", here, &drive, NULL);
+  if (status == TP_OK) queue_end(session, drive, here);
+  else close_without_phase(session, status);
+}
+
 void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx) {
   if (!session || tp__a32_exchange_acq_rel(&session->close_asked, 1)) return;
   if (tp__runtime_ready(session->runtime, NULL) == TP_ERR_FORKED) { /* nothing runs in the child */
@@ -378,7 +391,7 @@ void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx)
   }
   bool first = !tp__a32_exchange_acq_rel(&session->end_asked, 1); /* else a drain has asked, and it runs, or has */
   bool over = give_up_handle(session, on_end, ctx);
-  if (first) end_session(session);
+  if (first) end_here_or_there(session);
   else if (over) let_go(session);
 }
 
@@ -419,12 +432,20 @@ static bool any_half_closed(tp__upper *upper) {
   return any;
 }
 
-void tp__sessions_close_all(tp_runtime *runtime) {
+/* The handle stays the host's. What the host is told when it has closed it meanwhile, it is told by an owner. */
+static void end_in_drain(tp_session *session, int64_t deadline_ns) {
+  tp__drive *drive;
+  tp_status status = make_closing_in_time(session, deadline_ns, &drive);
+  tp__thread_local_set(TP__THREAD_OWNER);
+  if (status == TP_OK) queue_end(session, drive, false);
+  else close_without_phase(session, status);
+  tp__session_unref(session);
+  tp__thread_local_set(NULL);
+}
+
+void tp__sessions_close_all(tp_runtime *runtime, int64_t deadline_ns) {
   tp_session *session;
-  while ((session = take_open(tp__upper_of(runtime))) != NULL) {
-    end_session(session); /* the handle stays the host's */
-    tp__session_unref(session);
-  }
+  while ((session = take_open(tp__upper_of(runtime))) != NULL) end_in_drain(session, deadline_ns);
   while (any_half_closed(tp__upper_of(runtime))) tp__runtime_wait_a_little(runtime);
 }
 

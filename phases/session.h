@@ -69,7 +69,7 @@ bool tp__session_next(tp_session *session);
 /** Frees the session and tells its host when that has closed it, else leaves both to the close. */
 void tp__session_over(tp_session *session);
 /** tp__above: closes every session that is open. */
-void tp__sessions_close_all(tp_runtime *runtime);
+void tp__sessions_close_all(tp_runtime *runtime, int64_t deadline_ns);
 /** Frees what the host did not close. */
 void tp__sessions_free_all(tp_runtime *runtime);
 void tp__agents_free_all(tp_runtime *runtime);

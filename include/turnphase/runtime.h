@@ -88,7 +88,7 @@ typedef struct tp_drain_report {
  *  drain waits for the first, whatever its own limit, and reports no turns and jobs.
  *  Blocks: up to limit_ms, then as long as cancelled quick handlers run, and what comes at the end of every turn and
  *  session: the phases tool.result, tool.post, turn.post_turn, runtime.error and session.end, each up to its own
- *  limit, and the history's append, which has none. A turn that does no more than that still counts as cancelled. */
+ *  limit, and the history's append, up to 30 s. A turn that does no more than that still counts as cancelled. */
 TP_API tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *report);
 
 /** Drains with no limit left and frees. Where attempts are abandoned the core of the runtime stays allocated until

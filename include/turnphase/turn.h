@@ -96,9 +96,12 @@ typedef struct tp_session_options {
  *          tp_runtime_start() says. With anything but TP_OK model and history were not taken. */
 TP_API tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *options, tp_session **ret_session,
     tp_fault *fault) TP_MUST_USE;
-/** Runs session.end once after the turns in the queue, then on_end (may be NULL), then frees. Never blocks, but with
- *  no_engine_workers, where it runs session.end itself. Where a drain was first to ask for session.end it is not run
- *  again; on_end waits for it all the same, and comes at once when it is over. Accepts NULL. */
+/** Runs session.end once after the turns in the queue, then on_end (may be NULL), when all their ends have been told.
+ *  Where a drain was first to ask for session.end it is not run again; on_end waits for it all the same, and comes at
+ *  once when it is over. Where as many sessions as turns_max (at least 1,024) are being closed at one moment
+ *  session.end is not run, which is logged; a drain waits instead. What was taken (model, history) is destroyed when
+ *  the last turn and call of the session has let go of it: before on_end or after. In the child of a fork it only calls
+ *  on_end. Never blocks, but with no_engine_workers, where it runs session.end itself. Accepts NULL. */
 TP_API void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx);
 /** Fires session.end at the end of a logical phase, with the session left open. Blocks. */
 TP_API tp_status tp_session_end_phase(tp_session *session, const char *reason, tp_fault *fault) TP_MUST_USE;
@@ -216,11 +219,12 @@ typedef void (*tp_phase_end_fn)(void *ctx, const tp_phase_result *result);
  *  @return as tp_phase_run(); with anything but TP_OK nothing was begun. */
 TP_API tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_end_fn on_end,
     void *ctx, tp_fault *fault) TP_MUST_USE;
-/** Zero-fills a result and frees its memory before the turn ends. Threads: any that may begin an operation of the turn,
- *  any callback, any handler. Ends of the turn's own submitted operations free it at once; from any other callback or
- *  handler the memory stays till the turn's end.
- *  Blocks: while the thread that ran the turn's last operation leaves it; never in a callback or handler. Calls
- *  nothing of the host's. */
+/** Zero-fills a result and frees its memory before the turn ends; does nothing where there is no entry. Threads: any
+ *  that may begin an operation of the turn, and no other of these at the same time; any callback, any handler. In a
+ *  callback or handler that the turn's own thread runs for a submitted operation of it the memory is freed at once;
+ *  in any other it stays till the turn's end.
+ *  Blocks: while the thread that ran the turn's last operation leaves it; never in a handler or a callback of a turn.
+ *  Calls nothing of the host's. */
 TP_API void tp_phase_release(tp_turn *turn, tp_phase_result *result);
 
 /** The row of a subscription, in plan order; index < run_count. Pointers live as the result does. */

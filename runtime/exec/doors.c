@@ -9,7 +9,7 @@ tp_status tp_edit_begin(tp_runtime *runtime, const tp_owner *owner, tp_edit **re
 }
 
 tp_status tp_hook_add(tp_runtime *runtime, const char *phase, tp_handler_fn run, void *self, tp_fault *fault) {
-  if (tp__runtime_is_forked(runtime)) return TP_ERR_FORKED;
+  if (tp__runtime_is_forked(runtime)) return tp__fail_forked(fault);
   return tp__hook_add(runtime->registry, phase, run, self, fault);
 }
 

@@ -267,13 +267,13 @@ bool tp__runtime_is_forked(const tp_runtime *runtime) {
          runtime->process_generation != tp__process_generation();
 }
 
-static tp_status fail_forked(tp_fault *fault) {
+tp_status tp__fail_forked(tp_fault *fault) {
   return tp__fail(fault, TP_ERR_FORKED, NULL, "the runtime was started before a fork: make a new one in the child");
 }
 
 tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) {
   tp_status status = TP_OK;
-  if (tp__runtime_is_forked(runtime)) return fail_forked(fault);
+  if (tp__runtime_is_forked(runtime)) return tp__fail_forked(fault);
   tp__mutex_lock(&runtime->mutex);
   switch (tp__a32_load_relaxed(&runtime->life)) { /* written under this lock */
     case TP__LIFE_NEW:
@@ -292,7 +292,7 @@ tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) {
 
 tp_status tp__runtime_ready(tp_runtime *runtime, tp_fault *fault) {
   if (tp__a32_load_acquire(&runtime->life) != TP__LIFE_STARTED) return tp_runtime_start(runtime, fault);
-  return runtime->process_generation == tp__process_generation() ? TP_OK : fail_forked(fault);
+  return runtime->process_generation == tp__process_generation() ? TP_OK : tp__fail_forked(fault);
 }
 
 /* ---- drain ---- */
@@ -358,7 +358,7 @@ static void cancel_turns(tp_runtime *runtime) {
 }
 
 static void drain_turns(tp_runtime *runtime, int64_t deadline_ns, tp_drain_report *report) {
-  if (runtime->above->close_all) runtime->above->close_all(runtime);
+  if (runtime->above->close_all) runtime->above->close_all(runtime, deadline_ns);
   report->turns_cancelled = wait_for_turns(runtime, TP__TURN_DRIVEN, deadline_ns);
   report->turns_cancelled += wait_for_turns(runtime, TP__TURN_HELD, deadline_ns);
   if (report->turns_cancelled > 0) cancel_turns(runtime);

@@ -35,8 +35,8 @@ typedef struct tp__above {
   /** Writes a version of the merged sets as one value, and reads it back. */
   void (*sets_write)(const void *sets, tp_writer *writer);
   bool (*sets_read)(tp__arena *arena, tp_text value, const void **ret_sets);
-  /** Drain: closes what is open above; called without lock, before the last turns are waited for. */
-  void (*close_all)(struct tp_runtime *runtime);
+  /** A drain with this deadline closes what is open above; called without lock, before turns are waited for. */
+  void (*close_all)(struct tp_runtime *runtime, int64_t deadline_ns);
   /** Frees what is open above; called by tp_runtime_free() before the rest goes. */
   void (*free_upper)(struct tp_runtime *runtime);
   /** Frees runtime->upper itself, when no attempt is left that could look at it. */
@@ -88,6 +88,8 @@ void tp__runtime_cancel_all(tp_runtime *runtime);
 void tp__runtime_wait_a_little(tp_runtime *runtime);
 /** In the child of a fork the threads are not there, and a lock may be held for ever. */
 bool tp__runtime_is_forked(const tp_runtime *runtime);
+/** @return TP_ERR_FORKED. */
+tp_status tp__fail_forked(tp_fault *fault);
 /** TP_OK, or why nothing may be begun: FORKED, SHUTDOWN, or what starting the threads said. */
 tp_status tp__runtime_ready(tp_runtime *runtime, tp_fault *fault);
 /** TP_ERR_USAGE on a thread that runs a handler or a callback: it must not wait. */

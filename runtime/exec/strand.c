@@ -28,7 +28,8 @@ void tp__strand_rest(tp__strand *strand) {
   strand->was_armed = false;
   strand->wake_ns = TP__NEVER;
   strand->end = NULL;
-  strand->parker = strand->handoff = NULL;
+  strand->parker = NULL;
+  strand->handoff = NULL;
 }
 
 void tp__strand_begin(tp__strand *strand, struct tp_runtime *runtime, bool owned) {
@@ -60,20 +61,22 @@ bool tp__strand_try_acquire(tp__strand *strand) {
 }
 
 /* A caller that waits its turn behind the present owner. */
-typedef struct waiter {
+struct tp__waiter {
   tp__message message;
   tp__strand *strand;
+  tp__waiter *next; /* who came after it */
   tp__parker parker;
-} waiter;
+};
 
 static void waiter_delivered(tp__message *message) {
-  waiter *w = TP__CONTAINER(message, waiter, message);
-  w->strand->handoff = &w->parker;
+  tp__waiter *w = TP__CONTAINER(message, tp__waiter, message), **last = &w->strand->handoff;
+  while (*last) last = &(*last)->next;
+  *last = w;
 }
 
 void tp__strand_acquire(tp__strand *strand) {
   if (tp__strand_try_acquire(strand)) return;
-  waiter w = {.message = {NULL, waiter_delivered}, .strand = strand};
+  tp__waiter w = {.message = {NULL, waiter_delivered}, .strand = strand};
   tp_status status = tp__parker_init(&w.parker);
   assert(status == TP_OK);
   (void)status;
@@ -168,25 +171,27 @@ static bool work(tp__strand *strand) {
   return any;
 }
 
-/* What was pushed in the last moment is delivered all the same: messages carry references. */
-static void close_and_end(tp__strand *strand) {
+/* What was pushed in the last moment is delivered all the same: messages carry references. From the end on its memory
+ * may be another one's, which does not run here. */
+static void close_and_end(tp__strand *strand, tp__running *running) {
   if (strand->was_armed) tp__timer_disarm(strand);
   deliver(tp__aptr_exchange_acq_rel(&strand->inbox, CLOSED));
   deliver_own(strand);
+  running->strand = NULL;
   strand->end(strand);
 }
 
-static void run(tp__strand *strand) {
+static void run(tp__strand *strand, tp__running *running) {
   for (;;) {
     while (work(strand) && !strand->end) {}
     if (strand->end) {
-      close_and_end(strand);
+      close_and_end(strand, running);
       return;
     }
     if (strand->handoff) {
-      tp__parker *next_owner = strand->handoff;
-      strand->handoff = NULL;
-      tp__parker_unpark(next_owner);
+      tp__waiter *next_owner = strand->handoff;
+      strand->handoff = next_owner->next;
+      tp__parker_unpark(&next_owner->parker);
       return;
     }
     if (strand->wake_ns != TP__NEVER) {
@@ -202,11 +207,11 @@ static void run(tp__strand *strand) {
  * that lets go of something: what is called there is on an owner's thread all the same. */
 void tp__strand_run(tp__strand *strand) {
   tp__here *here = tp__here_get();
-  const tp__running running = {strand, here->running};
+  tp__running running = {strand, here->running};
   void *doing = here->doing;
   here->running = &running;
   here->doing = TP__THREAD_OWNER;
-  run(strand);
+  run(strand, &running);
   here->doing = doing;
   here->running = running.outer;
 }

@@ -21,6 +21,7 @@
 
 struct tp_runtime;
 typedef struct tp__strand tp__strand;
+typedef struct tp__waiter tp__waiter;
 
 typedef struct tp__message {
   struct tp__message *next;                     /* the queue's */
@@ -47,7 +48,7 @@ struct tp__strand {
   bool was_armed; /* the timer may know it: disarm before the end */
   int64_t wake_ns;
   void (*end)(tp__strand *strand); /* set by a delivered message: called last, by the owner, after the close */
-  tp__parker *handoff;             /* of a synchronous caller that waits to become the owner */
+  tp__waiter *handoff;             /* synchronous callers that wait to become the owner, who came first first */
   tp__parker *parker;              /* of a synchronous owner that sleeps: the scheduling push wakes it */
   tp__link dues;
   /* under the timer's lock */
@@ -72,9 +73,9 @@ static inline void tp__strand_init(tp__strand *strand, struct tp_runtime *runtim
 bool tp__strand_push(tp__strand *strand, tp__message *message);
 /** Owner: the same for what it gives itself, without telling anybody: delivered before it leaves. */
 void tp__strand_push_own(tp__strand *strand, tp__message *message);
-/** What a thread runs, innermost first. It may have ended: only its address counts. */
+/** What a thread runs, innermost first. */
 typedef struct tp__running {
-  const tp__strand *strand;
+  const tp__strand *strand; /* NULL: it has ended */
   const struct tp__running *outer;
 } tp__running;
 /** Whether the calling thread is running the strand (tp__strand_run), and so is its owner. */

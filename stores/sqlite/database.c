@@ -95,7 +95,7 @@ static tp_status status_of_errno(int error) {
 /* SQLite would make the file with the mode that the umask leaves, and its journal files with the mode of the file: so
  * the file is made here. Only a file that was not there is opened: closing any descriptor of a file drops every POSIX
  * lock that this process holds on it, those of other connections included. The mutex keeps a second opener of the same
- * new file from taking such a lock between our open and our close; a child is never born with it held. */
+ * new file from taking such a lock between our open and our close; a child is not born with it held. */
 static pthread_mutex_t birth = PTHREAD_MUTEX_INITIALIZER;
 static void hold_birth(void) { pthread_mutex_lock(&birth); }
 static void let_go_of_birth(void) { pthread_mutex_unlock(&birth); }

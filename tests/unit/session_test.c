@@ -858,6 +858,40 @@ static void host_that_closes_beside_a_drain_is_told_behind_its_turns(void **stat
   recorder_free(b.w.model);
 }
 
+static void *run_stuck_turn(void *session) {
+  tp_turn_request request = request_of("stuck");
+  tp_turn_result result;
+  if (tp_turn_run(session, &request, &result, NULL) != TP_OK) return NULL;
+  bool cancelled = result.outcome == TP_TURN_CANCELLED;
+  tp_result_free(&result);
+  return cancelled ? session : NULL;
+}
+
+/* Its host's thread has the turn, and would for ten minutes. */
+static void drain_without_engine_workers_keeps_its_limit(void **state) {
+  (void)state;
+  static const reply replies[] = {{.never = true}};
+  tp_runtime_options options = {.struct_size = sizeof options, .no_engine_workers = true};
+  world w = {.runtime = open_runtime(&options), .model = recorder_new(replies, 1)};
+  life l = {0};
+  hook end = {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l};
+  add_hooks(w.runtime, &end, 1);
+  tp_session_options session = {.struct_size = sizeof session, .id = "s1", .model = recorder_model(w.model, false)};
+  assert_int_equal(tp_session_open(w.runtime, &session, &w.session, NULL), TP_OK);
+  pthread_t host;
+  void *cancelled;
+  assert_int_equal(pthread_create(&host, NULL, run_stuck_turn, w.session), 0);
+  latch_wait(&w.model->started, 1);
+  tp_drain_report report;
+  assert_int_equal(tp_runtime_drain(w.runtime, 30, &report), TP_OK);
+  pthread_join(host, &cancelled);
+  assert_non_null(cancelled);
+  assert_int_equal(report.turns_cancelled, 1);
+  assert_int_equal(l.ends_, 1);
+  close_runtime(w.runtime);
+  recorder_free(w.model);
+}
+
 static void drain_closes_what_is_open(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "hi"}, {.never = true}};
@@ -984,6 +1018,7 @@ int main(void) {
       cmocka_unit_test(session_starts_once_with_its_first_turn_and_ends_once),
       cmocka_unit_test(closing_comes_after_the_queue_and_refuses_what_follows),
       cmocka_unit_test(host_that_closes_beside_a_drain_is_told_behind_its_turns),
+      cmocka_unit_test(drain_without_engine_workers_keeps_its_limit),
       cmocka_unit_test(drain_closes_what_is_open),
       cmocka_unit_test(jobs_of_post_turn_and_session_end_are_scheduled),
       cmocka_unit_test(without_engine_workers_everything_runs_on_the_caller),
