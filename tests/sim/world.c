@@ -306,7 +306,6 @@ static void on_event(void *ctx, const tp_event *event) {
 
 static uint32_t op_number(const turn_actor *turn, uint32_t op) { return turn->index * SCRIPT_OPS_MAX + op; }
 
-/* The operation has ended: on the turn's owner. */
 /* From a callback, which must not wait: a result of another turn, whatever that one is doing. Its end waits for us. */
 static void release_another(world *w, const turn_actor *here) {
   turn_actor *other = &w->turns[tp__sim_random(w->s->turn_count)];
@@ -327,6 +326,7 @@ static void release_another(world *w, const turn_actor *here) {
   other->visitors--;
 }
 
+/* The operation has ended: on the turn's owner. */
 static void op_ended(turn_actor *turn, uint32_t op, const tp_phase_result *result) {
   world *w = turn->w;
   op_note *note = &w->ops[op_number(turn, op)];

@@ -958,6 +958,10 @@ static void child_of_a_fork_is_refused_and_the_parent_goes_on(void **state) {
     tp_edit *edit;
     ok = ok && tp_edit_begin(runtime, NULL, &edit) == TP_ERR_FORKED;
     ok = ok && tp_subscription_kill(runtime, "a", true) == TP_ERR_FORKED;
+    tp_fault fault = {.code = TP_OK};
+    ok = ok && tp_hook_add(runtime, "turn.intake", play, &a, &fault) == TP_ERR_FORKED && fault.code == TP_ERR_FORKED;
+    ok = ok && tp_runtime_records(runtime, 1, NULL, NULL) == TP_ERR_FORKED;
+    ok = ok && tp_plan_print(runtime, TP_PHASE_NONE, TP_PLAN_TABLE, NULL, NULL) == TP_ERR_FORKED;
     ok = ok && tp_runtime_leaks(runtime, NULL, NULL) == 0 && tp_runtime_audit(runtime, NULL, NULL) == 0;
     _exit(ok ? 0 : 1);
   }

@@ -892,6 +892,40 @@ static void drain_without_engine_workers_keeps_its_limit(void **state) {
   recorder_free(w.model);
 }
 
+static uint64_t closing_turns(tp_runtime *runtime) {
+  tp__mutex_lock(&runtime->mutex);
+  uint64_t count = runtime->turn_counts[TP__TURN_CLOSING];
+  tp__mutex_unlock(&runtime->mutex);
+  return count;
+}
+
+/* More than there is room for closing turns: the drain waits for places. */
+static void drain_ends_every_session_of_thousands(void **state) {
+  (void)state;
+  enum { SESSIONS = 1500 };
+  tp_session *sessions[SESSIONS];
+  tp_runtime_options options = {.struct_size = sizeof options, .turns_max = 4};
+  tp_runtime *runtime = open_runtime(&options);
+  latch leave = LATCH;
+  act end = {.waits_for = &leave};
+  hook held = {.id = "end", .phase = TP_PHASE_SESSION_END, .self = &end, .slow = true, .sub = {.limit_ms = 60000}};
+  add_hooks(runtime, &held, 1);
+  for (int i = 0; i < SESSIONS; i++) {
+    tp_session_options of = {.struct_size = sizeof of, .id = "s"};
+    assert_int_equal(tp_session_open(runtime, &of, &sessions[i], NULL), TP_OK);
+  }
+  pthread_t drainer;
+  void *complete;
+  assert_int_equal(pthread_create(&drainer, NULL, drain_all, runtime), 0);
+  while (closing_turns(runtime) < tp__detached_max(runtime)) sleep_ms(1);
+  latch_hit(&leave);
+  pthread_join(drainer, &complete);
+  assert_non_null(complete);
+  for (int i = 0; i < SESSIONS; i++) tp_session_close(sessions[i], NULL, NULL);
+  close_runtime(runtime);
+  assert_int_equal(end.calls, SESSIONS);
+}
+
 static void drain_closes_what_is_open(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "hi"}, {.never = true}};
@@ -1019,6 +1053,7 @@ int main(void) {
       cmocka_unit_test(closing_comes_after_the_queue_and_refuses_what_follows),
       cmocka_unit_test(host_that_closes_beside_a_drain_is_told_behind_its_turns),
       cmocka_unit_test(drain_without_engine_workers_keeps_its_limit),
+      cmocka_unit_test(drain_ends_every_session_of_thousands),
       cmocka_unit_test(drain_closes_what_is_open),
       cmocka_unit_test(jobs_of_post_turn_and_session_end_are_scheduled),
       cmocka_unit_test(without_engine_workers_everything_runs_on_the_caller),
