@@ -13,6 +13,7 @@
 #include "cli/exit_status.h"
 #include "cli/input.h"
 #include "cli/message.h"
+#include "runtime/base/printf.h"
 #include "turnphase/declared.h"
 
 /** A conversation on its way. */
@@ -23,7 +24,7 @@ typedef struct reader {
   char where[320];       /* "session spring, turn 3: " in YAML; empty in JSON Lines */
 } reader;
 
-static int refuse(const reader *r, const char *format, ...) TP_PRINTF(2, 3);
+static int refuse(const reader *r, const char *format, ...) TP__PRINTF(2, 3);
 static int refuse(const reader *r, const char *format, ...) {
   char message[1024];
   va_list args;

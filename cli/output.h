@@ -5,6 +5,7 @@
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H
 
+#include "runtime/base/printf.h"
 #include "turnphase/turnphase.h"
 
 typedef struct cli_output {
@@ -22,7 +23,7 @@ void cli_output_init(cli_output *output, cli_colour colour);
 /** A tp_print_fn; ctx is the cli_output. */
 void cli_print(void *ctx, const char *text, size_t size);
 void cli_print_string(cli_output *output, const char *string);
-void cli_printf(cli_output *output, const char *format, ...) TP_PRINTF(2, 3);
+void cli_printf(cli_output *output, const char *format, ...) TP__PRINTF(2, 3);
 /** Begins and ends a paint; nothing where there are no colours. */
 void cli_paint_on(cli_output *output, cli_paint paint);
 void cli_paint_off(cli_output *output);

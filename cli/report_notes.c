@@ -4,11 +4,12 @@
 
 #include "cli/quantity.h"
 #include "cli/report.h"
+#include "runtime/base/printf.h"
 
 /* What is less than this share of a figure is not worth a word. */
 enum { WORTH_A_WORD = 20, PER_MILLE_TURNS = 1000 };
 
-static void note(cli_notes *notes, const char *format, ...) TP_PRINTF(2, 3);
+static void note(cli_notes *notes, const char *format, ...) TP__PRINTF(2, 3);
 static void note(cli_notes *notes, const char *format, ...) {
   va_list args;
   if (notes->count == CLI_NOTES_MAX) return;

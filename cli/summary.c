@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/timeline.h"
+#include "runtime/base/printf.h"
 
 /* ---- sentences ---- */
 
@@ -29,7 +30,7 @@ static void say_text(sentence *s, tp_text text) {
   s->text[s->size] = '\0';
 }
 
-static void say(sentence *s, const char *format, ...) TP_PRINTF(2, 3);
+static void say(sentence *s, const char *format, ...) TP__PRINTF(2, 3);
 static void say(sentence *s, const char *format, ...) {
   char words[CLI_SUMMARY_LINE_SIZE];
   va_list args;

@@ -134,8 +134,7 @@ static void unregister(tp_agent *agent) {
 
 tp_status tp_agent_add(tp_runtime *runtime, const tp_agent_config *theirs, tp_agent **ret_agent, tp_fault *fault) {
   tp_agent_config config;
-  if (!theirs || tp__options_read(&config, sizeof config, theirs) != TP_OK)
-    return tp__fail(fault, TP_ERR_VERSION, NULL, "tp_agent_config: set struct_size to sizeof(tp_agent_config)");
+  TP__TRY(tp__options_read(&config, sizeof config, theirs, "tp_agent_config", fault));
   if (!config.id || !tp__id_valid(config.id))
     return tp__fail(fault, TP_ERR_BAD_ID, config.id, "an agent needs an id of 1 to 128 bytes without white space");
   TP__TRY(tp__may_block(fault, "tp_agent_add"));

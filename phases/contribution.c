@@ -118,7 +118,7 @@ static tp_status check_sources(const tp_contribution *in, tp_fault *fault) {
 /* The tool at index of a bundle whose structs may be older or newer than ours: the first one's size is the stride. */
 static tp_status tool_read(const tp_contribution *in, size_t index, tp_tool *ret_tool) {
   const char *tool = (const char *)in->tools + index * in->tools->struct_size;
-  return tp__options_read(ret_tool, sizeof *ret_tool, tool);
+  return tp__options_read(ret_tool, sizeof *ret_tool, tool, "tp_tool", NULL);
 }
 
 static tp_status check_tool(const tp_allocator *allocator, const tp_contribution *in, const tp_tool *tool,

@@ -51,7 +51,7 @@ void tp__merge_squeeze(tp__merge_list *list);
 /** A diagnostic of the merge about an item: severity, a code, and a sentence that holds names and sizes, never content.
  *  @return TP_OK; TP_ERR_NO_MEMORY. */
 tp_status tp__merge_note_add(tp__merge_state *state, const tp__merged_item *about, tp_severity severity,
-                             const char *code, const char *format, ...) TP_PRINTF(5, 6);
+                             const char *code, const char *format, ...) TP__PRINTF(5, 6);
 /** The same, and the item is not in the result. */
 tp_status tp__merge_drop(tp__merge_state *state, tp__merged_item *item, const char *code, const char *why);
 

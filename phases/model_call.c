@@ -65,7 +65,8 @@ static void take_response(tp__model_call *c, const tp_model_response *theirs) {
   tp_model_response in;
   c->failure = TP_ERR_MODEL;
   c->failure_message = "the model's response is not UTF-8 or of another version";
-  if (tp__options_read(&in, sizeof in, theirs) != TP_OK || !tp_utf8_valid(in.text, NULL)) return;
+  if (tp__options_read(&in, sizeof in, theirs, "tp_model_response", NULL) != TP_OK) return;
+  if (!tp_utf8_valid(in.text, NULL)) return;
   if (!tp_utf8_valid(in.stop_reason, NULL)) return;
   for (size_t i = 0; i < in.call_count; i++) {
     const tp_tool_call *asked = &in.calls[i];

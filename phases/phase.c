@@ -248,8 +248,7 @@ static tp_status check_field(const tp_field *field, tp_fault *fault) {
 static tp_status read_input(const tp_phase_input *theirs, tp__phase *run, tp_fault *fault) {
   if (!theirs) return TP_OK;
   tp_phase_input input;
-  if (tp__options_read(&input, sizeof input, theirs) != TP_OK)
-    return tp__fail(fault, TP_ERR_VERSION, NULL, "tp_phase_input: set struct_size to sizeof(tp_phase_input)");
+  TP__TRY(tp__options_read(&input, sizeof input, theirs, "tp_phase_input", fault));
   for (size_t i = 0; i < input.field_count; i++) TP__TRY(check_field(&input.fields[i], fault));
   run->fields = input.fields;
   run->field_count = (uint32_t)input.field_count;

@@ -82,8 +82,7 @@ static tp_status enlist(tp_session *session) {
 tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs, tp_session **ret_session,
                           tp_fault *fault) {
   tp_session_options options;
-  if (!theirs || tp__options_read(&options, sizeof options, theirs) != TP_OK)
-    return tp__fail(fault, TP_ERR_VERSION, NULL, "tp_session_options: set struct_size to sizeof(tp_session_options)");
+  TP__TRY(tp__options_read(&options, sizeof options, theirs, "tp_session_options", fault));
   if (!options.id || !tp__id_valid(options.id))
     return tp__fail(fault, TP_ERR_BAD_ID, options.id, "a session needs an id of 1 to 128 bytes without white space");
   const char *names[] = {options.tenant, options.workspace, options.thread};

@@ -14,8 +14,7 @@ tp_status tp__name_check(const char *name, tp_fault *fault) {
 tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours, tp_fault *fault) {
   *ours = (tp_turn_request){.struct_size = sizeof *ours, .limit_ms = TURN_LIMIT_MS};
   if (!theirs) return TP_OK;
-  if (tp__options_read(ours, sizeof *ours, theirs) != TP_OK)
-    return tp__fail(fault, TP_ERR_VERSION, NULL, "tp_turn_request: set struct_size to sizeof(tp_turn_request)");
+  TP__TRY(tp__options_read(ours, sizeof *ours, theirs, "tp_turn_request", fault));
   if (ours->id && !tp__id_valid(ours->id))
     return tp__fail(fault, TP_ERR_BAD_ID, NULL, "the turn's id is not 1 to 128 bytes without white space");
   size_t at;

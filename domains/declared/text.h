@@ -5,6 +5,7 @@
 #ifndef TP__DECLARED_TEXT_H
 #define TP__DECLARED_TEXT_H
 
+#include "runtime/base/printf.h"
 #include "turnphase/declared.h"
 
 /** Where something stands in a text, from 1; a column is a code point. 0, 0: nowhere. */
@@ -20,7 +21,7 @@ int tp__cut(tp_text text, int max);
 
 /** Fills fault (may be NULL) and returns code. name is the fault's subject and may be NULL. */
 tp_status tp__refuse(tp_fault *fault, tp_status code, const char *name, tp__place place, const char *format, ...)
-    TP_PRINTF(5, 6);
+    TP__PRINTF(5, 6);
 
 enum { TP__DOUBLE_TEXT_SIZE = 40 };
 /** The shortest of 15 to 17 digits that reads back as the same number, with a point or an exponent, in any locale.

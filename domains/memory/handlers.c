@@ -264,15 +264,22 @@ static void domain_unref(void *self) {
 }
 
 static tp_status read_options(const tp_memory_options *theirs, tp_memory_options *ours, tp_fault *fault) {
+  enum { OPTIONS_SIZE_MAX = 4096 }; /* as tp__options_read() */
   *ours = (tp_memory_options){.struct_size = sizeof *ours};
   if (!theirs) return TP_OK;
-  if (theirs->struct_size < sizeof theirs->struct_size)
-    return tp__sqlite_refuse(fault, TP_ERR_VERSION, NULL, "the memory's options do not say their struct_size");
+  size_t size = theirs->struct_size;
+  if (size < sizeof size || size > OPTIONS_SIZE_MAX || size % sizeof size != 0)
+    return tp__sqlite_refuse(fault, TP_ERR_VERSION, NULL,
+                             "tp_memory_options: struct_size is %zu; set it to sizeof(tp_memory_options)", size);
   const char *bytes = (const char *)theirs;
-  for (size_t i = sizeof *ours; i < theirs->struct_size; i++)
+  for (size_t i = sizeof *ours; i < size; i++)
     if (bytes[i])
-      return tp__sqlite_refuse(fault, TP_ERR_VERSION, NULL, "the memory's options are of a newer turnphase and use it");
-  memcpy(ours, theirs, theirs->struct_size < sizeof *ours ? theirs->struct_size : sizeof *ours);
+      return tp__sqlite_refuse(fault, TP_ERR_VERSION, NULL,
+                               "tp_memory_options: byte %zu is set, but this library is older (%s) and knows the first "
+                               "%zu bytes only; leave the newer field zero, or install a newer turnphase",
+                               i, tp_version(), sizeof *ours);
+  memcpy(ours, theirs, size < sizeof *ours ? size : sizeof *ours);
+  ours->struct_size = sizeof *ours;
   if (ours->recall_max <= TP__MEMORY_RECALL_MAX) return TP_OK;
   return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "recall_max is %u, and a turn takes at most %d entries",
                            (unsigned)ours->recall_max, TP__MEMORY_RECALL_MAX);

@@ -1,13 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * base.h: the words that every other public header uses: status, fault, text, allocator, log, token.
+ * base.h: the words that every other public header uses: status, fault, text, allocator, log, token, version.
  * Rules that hold for the whole library:
  *  - A fallible function returns tp_status; zero is success. Results leave by ret_ parameters or by the parameter that
  *    the declaration names, and are untouched on failure.
  *  - A tp_fault parameter may be NULL; where it is given it is filled on failure only.
- *  - Structs of options and descriptors begin with struct_size = sizeof the struct; zero in any other field means its
- *    default. Fields beyond the caller's struct_size are read as zero.
- *  - The library never ends its host, never prints, never changes signal handlers or the working directory. */
+ *  - Growth. A struct that may grow begins with struct_size, is never a member of another, never returned by value,
+ *    never an element: it travels by pointer, and lists are arrays of pointers. The maker of the struct sets
+ *    struct_size to its own sizeof (the library for structs that it shows), and the reader reads no further: fields
+ *    beyond it are zero. Zero in any other field means its default, and for a field that was added later what the
+ *    library did before. Such a struct has no padding at its end (reserved_ fields must be zero). A struct_size that
+ *    is not set, and a field of a newer program that this library does not have, are refused with TP_ERR_VERSION; the
+ *    fault says which.
+ *  - Frozen for ever, and only these by value or side by side: tp_text, tp_token, tp_allocator, tp_field, tp_fault.
+ *  - Taken on success only: what a declaration calls taken (a handler, a model, a history, a store, a match, a hook)
+ *    belongs to the library from the moment at which the call returns TP_OK; the struct itself is copied, and its
+ *    destroy function is called exactly once, later. When the call fails nothing was taken and destroy is not called.
+ *  - What is accepted is read. An unknown enum value, a nonsense number and a reserved field that is not zero are
+ *    refused. What is marked "not yet used" is a place for later work, and is refused when it is not zero.
+ *  - Enums are 32 bits wide. Unknown values will come from a newer library: treat them as "other". The …_FORCE_32
+ *    constants are no values.
+ *  - Threads: a declaration without a Threads: line has the default that stands at the head of its section or file.
+ *  - The library never ends its host, never prints, never changes signal handlers or the working directory.
+ * Threads: any, for every function of this file. */
 #ifndef TURNPHASE_BASE_H
 #define TURNPHASE_BASE_H
 
@@ -26,35 +41,68 @@
 #if defined(__GNUC__)
 #define TP_API __attribute__((visibility("default")))
 #define TP_MUST_USE __attribute__((warn_unused_result))
-#define TP_PRINTF(format_index, first_index) __attribute__((format(printf, format_index, first_index)))
 #else
 #define TP_API
 #define TP_MUST_USE
-#define TP_PRINTF(format_index, first_index)
+#endif
+
+#if defined(__cplusplus) && __cplusplus >= 201103L
+#define TP_STATIC_ASSERT(condition, message) static_assert(condition, message)
+#elif !defined(__cplusplus) && defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
+#define TP_STATIC_ASSERT(condition, message) _Static_assert(condition, message)
+#else
+#define TP_STATIC_ASSERT(condition, message) struct tp_no_static_assert
 #endif
 
 TP_BEGIN_DECLS
 
+/* ---- version ---------------------------------------------------------------------------------------------------- */
+
+/** The version of these headers; the functions say that of the library that was loaded. Until 1.0 each minor version
+ *  may break the ABI and has a soname of its own (docs/abi.md). */
+#define TP_VERSION_MAJOR 0
+#define TP_VERSION_MINOR 1
+#define TP_VERSION_PATCH 0
+#define TP_VERSION_NUMBER ((TP_VERSION_MAJOR << 16) | (TP_VERSION_MINOR << 8) | TP_VERSION_PATCH)
+
+/** "0.1.0". Static text. */
+TP_API const char *tp_version(void);
+/** TP_VERSION_NUMBER of the library: major << 16 | minor << 8 | patch. */
+TP_API uint32_t tp_version_number(void);
+/** Whether the library was built with a feature: "assertions" (it checks its invariants and aborts on a broken one),
+ *  "simulator" (it runs on a simulated machine). False for a name that it does not know, and for NULL. */
+TP_API bool tp_feature(const char *name);
+
+/* ---- status ----------------------------------------------------------------------------------------------------- */
+
 /** What a call came to. The numbers are stable; status.def has the table. */
 typedef enum tp_status {
   TP_OK = 0,
-#define X(name, number, category, text) name = number,
+#define TP_STATUS_ROW(name, number, category, text) name = number,
 #include "turnphase/status.def"
-#undef X
+#undef TP_STATUS_ROW
+  TP_STATUS_FORCE_32 = 0x7fffffff
 } tp_status;
 
 /** The constant's name ("TP_ERR_CYCLE"), its sentence, and its category ("usage", "limit", "timeout", "canceled",
- *  "hook", "store", "system", "internal"). Static text; never NULL, also for a number that is no status. Threads: any.
- *  */
+ *  "hook", "store", "system", "internal"). Static text; never NULL, also for a number that is no status, whose name is
+ *  "TP_ERR_UNKNOWN". */
 TP_API const char *tp_status_name(tp_status status);
 TP_API const char *tp_status_text(tp_status status);
 TP_API const char *tp_status_category(tp_status status);
+/** The name, which keeps the number of an unknown status: "TP_ERR_UNKNOWN_612".
+ *  @param buffer  gets the name with a NUL, cut to size bytes; 32 are enough for every status.
+ *  @return buffer. */
+TP_API char *tp_status_name_r(tp_status status, char *buffer, size_t size);
+
+/* ---- text, faults, memory, log, tokens -------------------------------------------------------------------------- */
 
 /** Bytes that somebody else owns. Not NUL-terminated. data may be NULL when size is 0. */
 typedef struct tp_text {
   const char *data;
   size_t size;
 } tp_text;
+TP_STATIC_ASSERT(sizeof(tp_text) == 2 * sizeof(void *), "tp_text is frozen");
 
 /** The view of a NUL-terminated string; NULL gives the empty text. */
 TP_API tp_text tp_text_of(const char *string);
@@ -64,15 +112,20 @@ enum {
   TP_FAULT_MESSAGE_SIZE = 512
 };
 
-/** The story of a failure. The caller owns it and may reuse it; no pointer in it needs freeing. */
+/** The story of a failure. The caller owns it and may reuse it; no pointer in it needs freeing. The library writes all
+ *  of its 768 bytes, so it need not be initialised, and it never grows. */
 typedef struct tp_fault {
   tp_status code;
   uint32_t phase;                          /* TP_PHASE_*, 0 when the failure has none */
   uint32_t line, column;                   /* from 1; 0 when the failure has no place in a text */
   int32_t system_error;                    /* errno, or 0 */
+  uint32_t reserved_;                      /* 0 */
+  uint64_t reserved_words_[12];            /* 0 */
   char subject[TP_ID_BYTES_MAX + 1];       /* id of the subscription, handler, tool or file at fault; may be empty */
   char message[TP_FAULT_MESSAGE_SIZE];     /* one sentence: what is wrong and what to do about it */
+  uint8_t reserved_bytes_[7];              /* 0 */
 } tp_fault;
+TP_STATIC_ASSERT(sizeof(tp_fault) == 768, "tp_fault is frozen");
 
 /** Where memory comes from. Zero-filled means malloc and free. All three are set, or none.
  *  alloc returns memory aligned for any type, or NULL; size is never 0. release takes what alloc gave, with its size.
@@ -82,9 +135,18 @@ typedef struct tp_allocator {
   void (*release)(void *ctx, void *memory, size_t size);
   void *ctx;
 } tp_allocator;
+TP_STATIC_ASSERT(sizeof(tp_allocator) == 3 * sizeof(void *), "tp_allocator is frozen");
 
 /** Levels of the log callback. */
-typedef enum tp_log_level { TP_LOG_ERROR = 1, TP_LOG_WARNING = 2, TP_LOG_INFO = 3, TP_LOG_DEBUG = 4 } tp_log_level;
+typedef enum tp_log_level {
+  TP_LOG_ERROR = 1,
+  TP_LOG_WARNING = 2,
+  TP_LOG_INFO = 3,
+  TP_LOG_DEBUG = 4,
+  TP_LOG_FORCE_32 = 0x7fffffff
+} tp_log_level;
+/** "error", "warning", "info", "debug"; "unknown" for any other number. */
+TP_API const char *tp_log_level_name(tp_log_level level);
 
 /** Receives what the library has to say. message holds no raw content of turns; borrowed till return. Called without
  *  any lock of ours, from any thread; must not call back into the runtime. */
@@ -94,9 +156,7 @@ typedef void (*tp_log_fn)(void *ctx, tp_log_level level, const char *message);
 typedef struct tp_token {
   uint64_t bits;
 } tp_token;
-
-/** The library's version, "0.1.0". */
-TP_API const char *tp_version(void);
+TP_STATIC_ASSERT(sizeof(tp_token) == 8, "tp_token is frozen");
 
 TP_END_DECLS
 #endif

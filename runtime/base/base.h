@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "runtime/base/printf.h"
 #include "turnphase/base.h"
 
 #define TP__CONTAINER(pointer, type, member) ((type *)((char *)(pointer) - offsetof(type, member)))
@@ -22,12 +23,17 @@
 
 /** Fills fault (may be NULL) and returns code, so that a refusal is one line: return tp__fail(fault, …). subject may be
  *  NULL; it is cut to fit, and so is the message, both at a code point. */
-tp_status tp__fail(tp_fault *fault, tp_status code, const char *subject, const char *format, ...) TP_PRINTF(4, 5);
+tp_status tp__fail(tp_fault *fault, tp_status code, const char *subject, const char *format, ...) TP__PRINTF(4, 5);
 
-/** The options of a caller whose struct may be older (shorter) or newer (longer) than ours: copies the common part and
- *  zeroes the rest, and makes struct_size ours. theirs may be NULL: all zero.
- *  @return TP_OK; TP_ERR_VERSION when struct_size is 0 or a newer struct's extra bytes are not zero. */
-tp_status tp__options_read(void *ours, size_t our_size, const void *theirs);
+enum { TP__STRUCT_SIZE_MAX = 4096 }; /* a larger struct_size is an uninitialised one */
+
+/** Reads a growable struct of a caller, which may be older (shorter) or newer (longer) than ours: copies the common
+ *  part, zeroes the rest, and makes struct_size ours. theirs may be NULL: all zero.
+ *  @param name  of the struct ("tp_phase"), for the fault's message.
+ *  @return TP_OK; TP_ERR_VERSION and ours untouched: struct_size is not set (below the size of size_t, above
+ *          TP__STRUCT_SIZE_MAX, or no multiple of size_t's size, so that nothing else is read), or a newer program sets
+ *          a field that this library does not have. The fault says which of the two, and the byte. */
+tp_status tp__options_read(void *ours, size_t our_size, const void *theirs, const char *name, tp_fault *fault);
 
 /* ---- allocation ---- */
 
@@ -65,7 +71,7 @@ bool tp__arena_text(tp__arena *arena, tp_text text, tp_text *ret_copy);
 /** NUL-terminated copy; NULL in gives NULL out and true. */
 bool tp__arena_string(tp__arena *arena, const char *string, const char **ret_copy);
 /** printf into the arena; empty text when refused. */
-tp_text tp__arena_printf(tp__arena *arena, const char *format, ...) TP_PRINTF(2, 3);
+tp_text tp__arena_printf(tp__arena *arena, const char *format, ...) TP__PRINTF(2, 3);
 
 /* ---- intrusive doubly linked list with a head ---- */
 

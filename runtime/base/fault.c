@@ -28,13 +28,20 @@ tp_status tp__fail(tp_fault *fault, tp_status code, const char *subject, const c
   return code;
 }
 
-tp_status tp__options_read(void *ours, size_t our_size, const void *theirs) {
+tp_status tp__options_read(void *ours, size_t our_size, const void *theirs, const char *name, tp_fault *fault) {
+  assert(our_size % sizeof(size_t) == 0 && our_size <= TP__STRUCT_SIZE_MAX);
   size_t size = our_size;
   if (theirs) memcpy(&size, theirs, sizeof size);
-  if (size < sizeof size) return TP_ERR_VERSION;
+  if (size < sizeof size || size > TP__STRUCT_SIZE_MAX || size % sizeof size != 0) {
+    return tp__fail(fault, TP_ERR_VERSION, NULL, "%s: struct_size is %zu; set it to sizeof(%s)", name, size, name);
+  }
   const char *bytes = theirs;
   for (size_t i = our_size; i < size; i++) {
-    if (bytes[i] != 0) return TP_ERR_VERSION; /* asks for something that we do not know */
+    if (bytes[i] == 0) continue;
+    return tp__fail(fault, TP_ERR_VERSION, NULL,
+                    "%s: byte %zu is set, but this library is older (%s) and knows the first %zu bytes only; leave the "
+                    "newer field zero, or install a newer turnphase",
+                    name, i, tp_version(), our_size);
   }
   memset(ours, 0, our_size);
   if (theirs) memcpy(ours, theirs, size < our_size ? size : our_size);

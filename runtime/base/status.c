@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * status.c: the names, sentences and categories of status.def. */
+ * status.c: the names, sentences and categories of status.def, the names of log levels, and the library's version. */
+#include <stdio.h>
+
 #include "runtime/base/base.h"
 
 typedef struct status_row {
@@ -10,9 +12,9 @@ typedef struct status_row {
 
 static const status_row rows[] = {
   {TP_OK, "TP_OK", "ok", "success"},
-#define X(name, number, category, text) {name, #name, category, text},
+#define TP_STATUS_ROW(name, number, category, text) {name, #name, category, text},
 #include "turnphase/status.def"
-#undef X
+#undef TP_STATUS_ROW
 };
 
 static const status_row *row_of(tp_status status) {
@@ -27,4 +29,42 @@ const char *tp_status_name(tp_status status) { return row_of(status)->name; }
 const char *tp_status_text(tp_status status) { return row_of(status)->text; }
 const char *tp_status_category(tp_status status) { return row_of(status)->category; }
 
-const char *tp_version(void) { return "0.1.0"; }
+char *tp_status_name_r(tp_status status, char *buffer, size_t size) {
+  const char *name = tp_status_name(status);
+  bool known = status == TP_OK || strcmp(name, "TP_ERR_UNKNOWN") != 0;
+  if (known) snprintf(buffer, size, "%s", name);
+  else snprintf(buffer, size, "%s_%d", name, (int)status);
+  return buffer;
+}
+
+const char *tp_log_level_name(tp_log_level level) {
+  switch (level) {
+    case TP_LOG_ERROR: return "error";
+    case TP_LOG_WARNING: return "warning";
+    case TP_LOG_INFO: return "info";
+    case TP_LOG_DEBUG: return "debug";
+    case TP_LOG_FORCE_32: break;
+  }
+  return "unknown";
+}
+
+#define DIGITS(number) #number
+#define DOTTED(major, minor, patch) DIGITS(major) "." DIGITS(minor) "." DIGITS(patch)
+const char *tp_version(void) { return DOTTED(TP_VERSION_MAJOR, TP_VERSION_MINOR, TP_VERSION_PATCH); }
+uint32_t tp_version_number(void) { return TP_VERSION_NUMBER; }
+
+bool tp_feature(const char *name) {
+  static const char *const features[] = {
+#ifndef NDEBUG
+    "assertions",
+#endif
+#ifdef TP_SIM
+    "simulator",
+#endif
+    NULL,
+  };
+  for (const char *const *feature = features; name && *feature; feature++) {
+    if (strcmp(*feature, name) == 0) return true;
+  }
+  return false;
+}

@@ -61,8 +61,7 @@ static void cap(uint32_t *option, uint32_t most) {
 
 static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *theirs, tp_fault *fault) {
   memset(options, 0, sizeof *options);
-  if (theirs && tp__options_read(options, sizeof *options, theirs) != TP_OK)
-    return tp__fail(fault, TP_ERR_VERSION, NULL, "tp_runtime_options: set struct_size to sizeof(tp_runtime_options)");
+  if (theirs) TP__TRY(tp__options_read(options, sizeof *options, theirs, "tp_runtime_options", fault));
   if (!options->allocator.alloc != !options->allocator.release)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "allocator: set both alloc and release, or neither");
   if (options->phase_count > HOST_PHASES_MAX)

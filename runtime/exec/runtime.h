@@ -96,7 +96,7 @@ tp_status tp__runtime_ready(tp_runtime *runtime, tp_fault *fault);
 tp_status tp__may_block(tp_fault *fault, const char *what);
 /** The same, and marks the calling thread as the owner of a turn until tp__thread_local_set(NULL). */
 tp_status tp__become_owner(tp_fault *fault, const char *what);
-void tp__log(const tp_runtime *runtime, tp_log_level level, const char *format, ...) TP_PRINTF(3, 4);
+void tp__log(const tp_runtime *runtime, tp_log_level level, const char *format, ...) TP__PRINTF(3, 4);
 /** How many detached runs may be open, and how many closing turns. */
 static inline uint32_t tp__detached_max(const tp_runtime *runtime) {
   return runtime->options.turns_max > 1024 ? runtime->options.turns_max : 1024;

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "runtime/base/printf.h"
 #include "runtime/os/sim_internal.h"
 
 #define sim tp__sim_state
@@ -16,7 +17,7 @@ typedef struct story {
   size_t left;
 } story;
 
-static void tell(story *s, const char *format, ...) TP_PRINTF(2, 3);
+static void tell(story *s, const char *format, ...) TP__PRINTF(2, 3);
 static void tell(story *s, const char *format, ...) {
   va_list args;
   va_start(args, format);

@@ -66,7 +66,7 @@ static tp_status changes_get(tp_edit *edit, tp__changes *changes, const char *id
 
 static tp_status owner_read(const tp_owner *theirs, tp_edit *edit) {
   tp_owner owner = {.struct_size = sizeof owner, .name = "host", .trust = TP_TRUST_HOST};
-  if (theirs) TP__TRY(tp__options_read(&owner, sizeof owner, theirs));
+  if (theirs) TP__TRY(tp__options_read(&owner, sizeof owner, theirs, "tp_owner", NULL));
   if (!tp__id_valid(owner.name)) return TP_ERR_BAD_ID;
   if ((unsigned)owner.trust > TP_TRUST_DECLARED || (owner.grants & ~(uint32_t)TP_GRANT_PRIVILEGED_HOOKS))
     return TP_ERR_USAGE;
@@ -112,7 +112,7 @@ tp_status tp_edit_add_handler(tp_edit *edit, const tp_handler *handler) {
   tp_handler desc;
   const char *id;
   tp__handler *copy;
-  TP__TRY(tp__options_read(&desc, sizeof desc, handler));
+  TP__TRY(tp__options_read(&desc, sizeof desc, handler, "tp_handler", NULL));
   TP__TRY(tp__handler_check(edit->registry, &desc));
   const tp__change *before = tp__changes_find(&edit->handlers, desc.id);
   if (before && before->handler) return TP_ERR_DUPLICATE_ID;
@@ -128,7 +128,7 @@ tp_status tp_edit_add_subscription(tp_edit *edit, const tp_subscription *subscri
   uint32_t alias_flags;
   const char *id;
   tp__subscription *copy;
-  TP__TRY(tp__options_read(&desc, sizeof desc, subscription));
+  TP__TRY(tp__options_read(&desc, sizeof desc, subscription, "tp_subscription", NULL));
   TP__TRY(tp__subscription_check(edit->registry, &desc, &alias_flags));
   const tp__change *before = tp__changes_find(&edit->subscriptions, desc.id);
   if (before && before->sub) return TP_ERR_DUPLICATE_ID;

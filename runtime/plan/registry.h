@@ -301,7 +301,7 @@ typedef struct tp__drafts {
 
 /** tp__fail() about a subscription: "subscription `x` of turn.intake: …", with the phase. */
 tp_status tp__subscription_refuse(tp_fault *fault, const tp__registry *registry, const tp__subscription *sub,
-                                  tp_status code, const char *format, ...) TP_PRINTF(5, 6);
+                                  tp_status code, const char *format, ...) TP__PRINTF(5, 6);
 /** Refuses what is wrong with a subscription by itself, and resolves its policies: everything of the node but edges,
  *  times and place. */
 tp_status tp__validate(const tp__registry *registry, const tp__set *set, tp__subscription *sub, bool disabled,

@@ -101,11 +101,7 @@ static tp_status row_copy(tp__arena *arena, const tp_phase *from, tp_phase **ret
 
 static tp_status row_add(tp__registry *registry, uint32_t phase, const tp_phase *theirs, tp_fault *fault) {
   tp_phase row, *copy;
-  if (tp__options_read(&row, sizeof row, theirs) != TP_OK) {
-    return tp__fail(fault, TP_ERR_VERSION, NULL,
-                    "phase %u of the host: struct_size is not set, or the row is of a newer version than this library",
-                    phase - TP_PHASE_HOST);
-  }
+  TP__TRY(tp__options_read(&row, sizeof row, theirs, "tp_phase", fault));
   if (!tp__id_valid(row.name)) {
     return tp__fail(
         fault, TP_ERR_BAD_ID, NULL,

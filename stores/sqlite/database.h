@@ -8,6 +8,7 @@
 
 #include <sqlite3.h>
 
+#include "runtime/base/printf.h"
 #include "turnphase/base.h"
 
 /** How long opening waits for a lock that another process holds. */
@@ -34,7 +35,7 @@ tp_status tp__sqlite_fail(sqlite3 *db, const char *path, const char *doing, int 
 
 /** Fills fault (may be NULL) with one sentence; returns code. subject may be NULL. */
 tp_status tp__sqlite_refuse(tp_fault *fault, tp_status code, const char *subject, const char *format, ...)
-    TP_PRINTF(4, 5);
+    TP__PRINTF(4, 5);
 
 /** Opens the file for writing, making it (mode 0600 from birth) when there is none: WAL, synchronous FULL, checked.
  *  @param path    NULL: in memory, gone with the connection.

@@ -6,6 +6,7 @@
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
 
+#include "runtime/base/printf.h"
 #include "script.h"
 
 enum { WORLD_OPS = SCRIPT_TURNS_MAX * SCRIPT_OPS_MAX, WORLD_RECORDS = 1024 };
@@ -122,7 +123,7 @@ struct world {
 void world_play(world *w, const script *s, uint32_t workers);
 void world_fini(world *w);
 /** A property did not hold. The first one counts. */
-void world_fail(world *w, const char *property, const char *format, ...) TP_PRINTF(3, 4);
+void world_fail(world *w, const char *property, const char *format, ...) TP__PRINTF(3, 4);
 /** A door may refuse for a reason that the world has. */
 void world_check_status(world *w, const char *what, tp_status status);
 /** Notes an event of such a session, whose turn is called as it is. @return whether it is of the host's turn. */

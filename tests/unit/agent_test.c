@@ -115,7 +115,7 @@ static void ids_of_agents_are_checked(void **state) {
   tp_agent_config config = config_of("a 1");
   tp_agent *agent = NULL, *second = NULL;
   assert_int_equal(tp_agent_add(runtime, &config, &agent, NULL), TP_ERR_BAD_ID);
-  assert_int_equal(tp_agent_add(runtime, NULL, &agent, NULL), TP_ERR_VERSION);
+  assert_int_equal(tp_agent_add(runtime, NULL, &agent, NULL), TP_ERR_BAD_ID);
   config = config_of("a1");
   assert_int_equal(tp_agent_add(runtime, &config, &agent, NULL), TP_OK);
   assert_int_equal(tp_agent_add(runtime, &config, &second, NULL), TP_ERR_DUPLICATE_ID);

@@ -41,22 +41,22 @@ static tp_allocator allocator_over(counting *c) { return (tp_allocator){counting
 static void every_status_has_its_name_text_and_category(void **state) {
   (void)state;
   assert_string_equal(tp_status_name(TP_OK), "TP_OK");
-#define X(name, number, category, text)                     \
+#define TP_STATUS_ROW(name, number, category, text)                     \
   assert_int_equal(name, number);                           \
   assert_string_equal(tp_status_name(name), #name);         \
   assert_string_equal(tp_status_category(name), category);  \
   assert_string_equal(tp_status_text(name), text);
 #include "turnphase/status.def"
-#undef X
+#undef TP_STATUS_ROW
 }
 
 static void hundreds_digit_of_a_status_is_its_category(void **state) {
   (void)state;
   static const char *const categories[] = {"", "usage", "limit", "timeout", "canceled",
                                            "hook", "store", "system", "internal"};
-#define X(name, number, category, text) assert_string_equal(categories[(number) / 100], category);
+#define TP_STATUS_ROW(name, number, category, text) assert_string_equal(categories[(number) / 100], category);
 #include "turnphase/status.def"
-#undef X
+#undef TP_STATUS_ROW
 }
 
 static void number_that_is_no_status_is_still_named(void **state) {
@@ -69,10 +69,47 @@ static void number_that_is_no_status_is_still_named(void **state) {
   }
 }
 
-static void version_has_three_numbers(void **state) {
+static void number_of_an_unknown_status_is_kept(void **state) {
+  (void)state;
+  char name[32], cut[8];
+  assert_string_equal(tp_status_name_r(TP_ERR_CYCLE, name, sizeof name), "TP_ERR_CYCLE");
+  assert_string_equal(tp_status_name_r(TP_OK, name, sizeof name), "TP_OK");
+  assert_string_equal(tp_status_name_r((tp_status)612, name, sizeof name), "TP_ERR_UNKNOWN_612");
+  assert_string_equal(tp_status_name_r((tp_status)INT32_MIN, name, sizeof name), "TP_ERR_UNKNOWN_-2147483648");
+  assert_string_equal(tp_status_name_r(TP_ERR_CYCLE, cut, sizeof cut), "TP_ERR_");
+}
+
+static void version_of_the_headers_and_of_the_library_agree(void **state) {
   (void)state;
   int major, minor, patch;
   assert_int_equal(sscanf(tp_version(), "%d.%d.%d", &major, &minor, &patch), 3);
+  assert_int_equal(major, TP_VERSION_MAJOR);
+  assert_int_equal(minor, TP_VERSION_MINOR);
+  assert_int_equal(patch, TP_VERSION_PATCH);
+  assert_int_equal(tp_version_number(), TP_VERSION_NUMBER);
+  assert_int_equal(tp_version_number(), major << 16 | minor << 8 | patch);
+}
+
+static void feature_is_one_that_the_library_was_built_with(void **state) {
+  (void)state;
+#ifdef NDEBUG
+  assert_false(tp_feature("assertions"));
+#else
+  assert_true(tp_feature("assertions"));
+#endif
+  assert_false(tp_feature("simulator"));
+  assert_false(tp_feature("teleportation"));
+  assert_false(tp_feature(""));
+  assert_false(tp_feature(NULL));
+}
+
+static void log_levels_have_names(void **state) {
+  (void)state;
+  assert_string_equal(tp_log_level_name(TP_LOG_ERROR), "error");
+  assert_string_equal(tp_log_level_name(TP_LOG_WARNING), "warning");
+  assert_string_equal(tp_log_level_name(TP_LOG_INFO), "info");
+  assert_string_equal(tp_log_level_name(TP_LOG_DEBUG), "debug");
+  assert_string_equal(tp_log_level_name((tp_log_level)77), "unknown");
 }
 
 /* ---- faults ---- */
@@ -163,44 +200,59 @@ typedef struct newer_options {
 static void options_of_our_size_are_copied(void **state) {
   (void)state;
   options ours, theirs = {sizeof theirs, 1, 2};
-  assert_int_equal(tp__options_read(&ours, sizeof ours, &theirs), TP_OK);
+  assert_int_equal(tp__options_read(&ours, sizeof ours, &theirs, "tp_x", NULL), TP_OK);
   assert_memory_equal(&ours, &theirs, sizeof ours);
 }
 
 static void older_options_get_zeroes_for_what_they_do_not_have(void **state) {
   (void)state;
-  options ours = {0, 7, 7}, theirs = {offsetof(options, b), 1, 99};
-  assert_int_equal(tp__options_read(&ours, sizeof ours, &theirs), TP_OK);
+  newer_options ours = {0, 7, 7, 7, 7}, theirs = {sizeof(options), 1, 2, 99, 99};
+  assert_int_equal(tp__options_read(&ours, sizeof ours, &theirs, "tp_x", NULL), TP_OK);
   assert_int_equal(ours.struct_size, sizeof ours);
-  assert_int_equal(ours.a, 1);
-  assert_int_equal(ours.b, 0);
+  assert_int_equal(ours.b, 2);
+  assert_int_equal(ours.c, 0);
+  assert_int_equal(ours.d, 0);
 }
 
 static void newer_options_pass_only_with_zeroes_beyond_ours(void **state) {
   (void)state;
   options ours = {0};
   newer_options theirs = {sizeof theirs, 1, 2, 0, 0};
-  assert_int_equal(tp__options_read(&ours, sizeof ours, &theirs), TP_OK);
+  assert_int_equal(tp__options_read(&ours, sizeof ours, &theirs, "tp_x", NULL), TP_OK);
   assert_int_equal(ours.struct_size, sizeof ours);
   theirs.d = 1;
   theirs.a = 5;
-  assert_int_equal(tp__options_read(&ours, sizeof ours, &theirs), TP_ERR_VERSION);
+  tp_fault fault;
+  assert_int_equal(tp__options_read(&ours, sizeof ours, &theirs, "tp_x", &fault), TP_ERR_VERSION);
   assert_int_equal(ours.a, 1); /* untouched */
+  assert_string_equal(fault.message,
+                      "tp_x: byte 20 is set, but this library is older (0.1.0) and knows the first 16 bytes only; "
+                      "leave the newer field zero, or install a newer turnphase");
 }
 
-static void options_without_a_size_are_refused(void **state) {
+static void options_whose_size_was_not_set_are_refused_without_being_read(void **state) {
   (void)state;
-  options ours = {1, 2, 3}, theirs = {0, 9, 9};
-  assert_int_equal(tp__options_read(&ours, sizeof ours, &theirs), TP_ERR_VERSION);
-  theirs.struct_size = sizeof(size_t) - 1;
-  assert_int_equal(tp__options_read(&ours, sizeof ours, &theirs), TP_ERR_VERSION);
-  assert_int_equal(ours.a, 2);
+  static const size_t sizes[] = {0, 3, sizeof(size_t) - 1, sizeof(size_t) + 1, 4097, 4104, 1u << 20, SIZE_MAX};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    /* On the heap, so that ASan sees a byte that is read beyond it. */
+    size_t *theirs = malloc(sizeof *theirs);
+    options ours = {1, 2, 3};
+    tp_fault fault;
+    char expected[80];
+    assert_non_null(theirs);
+    *theirs = sizes[i];
+    assert_int_equal(tp__options_read(&ours, sizeof ours, theirs, "tp_x", &fault), TP_ERR_VERSION);
+    assert_int_equal(ours.a, 2);
+    snprintf(expected, sizeof expected, "tp_x: struct_size is %zu; set it to sizeof(tp_x)", sizes[i]);
+    assert_string_equal(fault.message, expected);
+    free(theirs);
+  }
 }
 
 static void no_options_are_all_zero(void **state) {
   (void)state;
   options ours = {1, 2, 3};
-  assert_int_equal(tp__options_read(&ours, sizeof ours, NULL), TP_OK);
+  assert_int_equal(tp__options_read(&ours, sizeof ours, NULL, "tp_x", NULL), TP_OK);
   assert_int_equal(ours.struct_size, sizeof ours);
   assert_int_equal(ours.a, 0);
   assert_int_equal(ours.b, 0);
@@ -396,7 +448,10 @@ int main(void) {
     cmocka_unit_test(every_status_has_its_name_text_and_category),
     cmocka_unit_test(hundreds_digit_of_a_status_is_its_category),
     cmocka_unit_test(number_that_is_no_status_is_still_named),
-    cmocka_unit_test(version_has_three_numbers),
+    cmocka_unit_test(number_of_an_unknown_status_is_kept),
+    cmocka_unit_test(version_of_the_headers_and_of_the_library_agree),
+    cmocka_unit_test(feature_is_one_that_the_library_was_built_with),
+    cmocka_unit_test(log_levels_have_names),
     cmocka_unit_test(fail_fills_the_fault_and_gives_the_code_back),
     cmocka_unit_test(fail_without_a_fault_gives_the_code_alone),
     cmocka_unit_test(fault_without_subject_has_an_empty_one),
@@ -407,7 +462,7 @@ int main(void) {
     cmocka_unit_test(options_of_our_size_are_copied),
     cmocka_unit_test(older_options_get_zeroes_for_what_they_do_not_have),
     cmocka_unit_test(newer_options_pass_only_with_zeroes_beyond_ours),
-    cmocka_unit_test(options_without_a_size_are_refused),
+    cmocka_unit_test(options_whose_size_was_not_set_are_refused_without_being_read),
     cmocka_unit_test(no_options_are_all_zero),
     cmocka_unit_test(zero_allocator_is_the_c_library),
     cmocka_unit_test(allocator_of_the_host_is_used),

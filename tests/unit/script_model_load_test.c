@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "domains/declared/yaml_items.h"
+#include "runtime/base/printf.h"
 #include "tests/unit/value_support.h"
 
 /* ---- the model that is made ---- */
@@ -20,7 +21,7 @@ static struct {
   tp_status answer;
 } script;
 
-static void describe(const char *format, ...) TP_PRINTF(1, 2);
+static void describe(const char *format, ...) TP__PRINTF(1, 2);
 static void describe(const char *format, ...) {
   va_list args;
   va_start(args, format);

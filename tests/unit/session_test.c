@@ -140,7 +140,7 @@ static void bad_requests_are_refused_before_anything_happens(void **state) {
   assert_int_equal(tp_turn_run(w.session, &request, &result, &fault), TP_ERR_VERSION);
   assert_int_equal(w.model->asked, 0);
   tp_session *other;
-  assert_int_equal(tp_session_open(w.runtime, NULL, &other, &fault), TP_ERR_VERSION);
+  assert_int_equal(tp_session_open(w.runtime, NULL, &other, &fault), TP_ERR_BAD_ID);
   tp_session_options options = {.struct_size = sizeof options};
   assert_int_equal(tp_session_open(w.runtime, &options, &other, &fault), TP_ERR_BAD_ID);
   expect(&w, "hello", TP_TURN_COMPLETED);
