@@ -161,14 +161,14 @@ static int64_t driven_run(void *ctx, uint32_t times) {
   for (uint32_t i = 0; i < times; i++) {
     tp_session_options options = {.struct_size = sizeof options, .id = "bench", .model = lent};
     tp_session *session;
-    tp_turn_result result;
+    const tp_turn_result *result = NULL;
     tp_fault fault;
     bench_must(tp_session_open(d->runtime, &options, &session, &fault), &fault);
     int64_t began = bench_now_ns();
     bench_must(tp_turn_run(session, &request, &result, &fault), &fault);
     took += bench_now_ns() - began;
-    bench_must(result.code, NULL);
-    tp_result_free(&result);
+    bench_must(result->code, NULL);
+    tp_turn_result_free(result);
     bench_latch_set(&d->closed, 1);
     tp_session_close(session, session_closed, &d->closed);
     bench_latch_wait(&d->closed);

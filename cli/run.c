@@ -174,13 +174,13 @@ static bool went_wrong(tp_turn_outcome outcome) {
 static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
   tp_turn_request request = {
       .struct_size = sizeof request, .id = turn->id, .caller = TP_CALLER_MANUAL_CLI, .text = turn->user};
-  tp_turn_result result;
+  const tp_turn_result *result = NULL;
   tp_fault fault = {0};
   tp_status status = tp_turn_run(session, &request, &result, &fault);
   if (status != TP_OK) return cli_fault(turn->session, status, &fault);
-  if (went_wrong(result.outcome)) note(p, CLI_NEGATIVE);
-  show_turn(p, turn->session, &result);
-  tp_result_free(&result);
+  if (went_wrong(result->outcome)) note(p, CLI_NEGATIVE);
+  show_turn(p, turn->session, result);
+  tp_turn_result_free(result);
   return CLI_OK;
 }
 

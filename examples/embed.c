@@ -16,15 +16,15 @@ static tp_outcome guard(void *self, tp_call *call) {
 
 static int say(tp_session *session, const char *words) {
   tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of(words)};
-  tp_turn_result result;
+  const tp_turn_result *result = NULL;
   tp_fault fault;
   if (tp_turn_run(session, &request, &result, &fault) != TP_OK) {
     fprintf(stderr, "%s\n", fault.message);
     return 1;
   }
-  tp_text said = result.outcome == TP_TURN_COMPLETED ? result.text : result.reason;
-  printf("%-28s %-9s %.*s\n", words, tp_turn_outcome_name(result.outcome), (int)said.size, said.data);
-  tp_result_free(&result);
+  tp_text said = result->outcome == TP_TURN_COMPLETED ? result->text : result->reason;
+  printf("%-28s %-9s %.*s\n", words, tp_turn_outcome_name(result->outcome), (int)said.size, said.data);
+  tp_turn_result_free(result);
   return 0;
 }
 

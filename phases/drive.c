@@ -166,6 +166,7 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   tp__arena_init(&d->arena, allocator, NULL, 0, 0);
   tp__messages_init(&d->messages, allocator);
   d->session = session;
+  d->outcome = TP_TURN_COMPLETED;
   d->request = *request;
   d->start_message.deliver = start_delivered;
   tp__turn_ids ids = tp__session_ids(session);

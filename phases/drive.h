@@ -8,6 +8,7 @@
 
 #include "phases/host_call.h"
 #include "phases/model_call.h"
+#include "phases/submission.h"
 #include "phases/tools.h"
 
 typedef enum tp__step {
@@ -31,8 +32,9 @@ struct tp__drive {
   /* how the end is told */
   tp_turn_end_fn on_end; /* submitted; may be NULL */
   void *ctx;
-  bool *done; /* synchronous: set at the end, on the caller's own thread */
-  tp_turn_result *ret_result;
+  tp_submission *submission; /* submitted; may be NULL */
+  bool *done;                /* synchronous: set at the end, on the caller's own thread */
+  tp__result *result;        /* synchronous: the caller's; NULL: the caller does not want it */
   /* the machine */
   tp__step step, next;
   bool stepping;
@@ -47,6 +49,10 @@ struct tp__drive {
   tp_turn_outcome outcome;
   tp_status code;
   tp_text reason;
+  uint32_t refusing_phase; /* whose subscription ended the turn: denied, or failed closed; 0: none */
+  tp_state refusing_state;
+  tp_reason refusing_why;
+  tp_text refusing_subscription, bare_reason; /* in the arena */
   int64_t started_ns;
   tp_text user_text;
   tp_text system;

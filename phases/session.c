@@ -7,6 +7,9 @@ enum { QUEUED_MAX = 64 };
 
 const char *tp_turn_outcome_name(tp_turn_outcome outcome) {
   switch (outcome) {
+    case TP_TURN_NONE:
+    case TP_TURN_OUTCOME_FORCE_32:
+      break;
     case TP_TURN_COMPLETED:
       return "completed";
     case TP_TURN_FAILED:
@@ -206,30 +209,46 @@ static tp_status drive_here(tp_session *session, tp__drive *drive, bool last, tp
   return TP_OK;
 }
 
-tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, tp_turn_result *result, tp_fault *fault) {
+tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, const tp_turn_result **ret_result,
+                      tp_fault *fault) {
   tp__drive *drive;
+  tp__result *result = NULL;
   TP__TRY(tp__may_block(fault, "tp_turn_run"));
   TP__TRY(make_drive(session, request, true, &drive, fault));
-  tp_turn_result ended = {0};
-  drive->ret_result = &ended;
-  TP__TRY(drive_here(session, drive, false, fault));
-  *result = ended;
-  return TP_OK;
+  if (ret_result && !(result = tp__result_new(&session->runtime->allocator))) {
+    bool done;
+    drive->done = &done; /* the caller owns the turn */
+    tp__drive_abort(drive);
+    return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the result of a turn");
+  }
+  drive->result = result;
+  tp_status status = drive_here(session, drive, false, fault);
+  if (status == TP_OK && ret_result) *ret_result = &result->shown;
+  else if (result) tp_turn_result_free(&result->shown);
+  return status;
+}
+
+/* The submission refers to the turn before that can end. */
+static tp_status make_submission(tp__drive *drive, tp_fault *fault) {
+  drive->submission = tp__submission_new(&drive->session->runtime->allocator, &drive->turn->core);
+  if (drive->submission) return TP_OK;
+  tp__drive_abort(drive);
+  return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a submission");
 }
 
 tp_status tp_turn_submit(tp_session *session, const tp_turn_request *request, tp_turn_end_fn on_end, void *ctx,
-                         tp_turn **ret_turn, tp_fault *fault) {
+                         tp_submission **ret_submission, tp_fault *fault) {
   tp__drive *drive;
   if (session->runtime->options.no_engine_workers)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use tp_turn_run()");
   TP__TRY(make_drive(session, request, false, &drive, fault));
   drive->on_end = on_end;
   drive->ctx = ctx;
-  tp_turn *turn = drive->turn;
-  tp__turn_hold(&turn->core); /* the caller's, given before the turn can end */
+  if (ret_submission) TP__TRY(make_submission(drive, fault));
+  tp_submission *submission = drive->submission;
   tp_status status = enqueue_or_abort(session, drive, false, fault);
-  if (status == TP_OK && ret_turn) *ret_turn = turn;
-  else tp__turn_unref(&turn->core);
+  if (status == TP_OK && ret_submission) *ret_submission = submission;
+  else if (submission) tp__submission_abort(submission);
   return status;
 }
 
@@ -248,19 +267,18 @@ tp_status tp_turn_begin(tp_session *session, const tp_turn_request *theirs, tp_t
 
 /* ---- results ---- */
 
-void tp_result_free(tp_turn_result *result) {
-  if (!result || !result->memory) return;
-  tp__arena arena = *(tp__arena *)result->memory; /* the result lies in it */
-  tp__arena_fini(&arena);
-  *result = (tp_turn_result){0};
-}
-
 static void fill_result(const tp__drive *d, tp_turn_result *result) {
-  *result = (tp_turn_result){.outcome = d->outcome,
+  *result = (tp_turn_result){.struct_size = sizeof *result,
+                             .outcome = d->outcome,
                              .text = d->outcome == TP_TURN_COMPLETED ? d->response_text : (tp_text){NULL, 0},
                              .reason = d->reason,
                              .turn_id = d->turn->core.ids[TP_ID_TURN],
                              .code = d->code,
+                             .phase = d->refusing_phase,
+                             .state = d->refusing_state,
+                             .why = d->refusing_why,
+                             .subscription = d->refusing_subscription,
+                             .bare_reason = d->bare_reason,
                              .iterations = d->iterations,
                              .tool_calls = d->tool_calls,
                              .input_tokens = d->input_tokens,
@@ -268,23 +286,6 @@ static void fill_result(const tp__drive *d, tp_turn_result *result) {
                              .cost_micros = d->cost_micros,
                              .started_ns = d->started_ns,
                              .ended_ns = tp__now_ns()};
-}
-
-/* The synchronous caller's copy. Where there is no memory for its texts, they are lost, not the outcome. */
-static void hand_over(const tp__drive *d, const tp_turn_result *ended, tp_turn_result *result) {
-  tp__arena arena;
-  *result = *ended;
-  tp__arena_init(&arena, &d->session->runtime->allocator, NULL, 0, 0);
-  tp__arena *kept = tp__arena_alloc(&arena, sizeof *kept);
-  if (kept && tp__arena_text(&arena, ended->text, &result->text) &&
-      tp__arena_text(&arena, ended->reason, &result->reason) &&
-      tp__arena_text(&arena, ended->turn_id, &result->turn_id)) {
-    *kept = arena;
-    result->memory = kept;
-    return;
-  }
-  tp__arena_fini(&arena);
-  result->text = result->reason = result->turn_id = (tp_text){NULL, 0};
 }
 
 void tp__step_end(tp__drive *d) {
@@ -295,10 +296,12 @@ void tp__step_end(tp__drive *d) {
                                  .text = tp_text_of(tp_turn_outcome_name(d->outcome)),
                                  .started_ns = result.started_ns,
                                  .ended_ns = result.ended_ns});
-  if (d->ret_result) hand_over(d, &result, d->ret_result);
+  if (d->result) tp__result_fill(d->result, &result);
+  if (d->submission) tp__result_fill(&d->submission->result, &result);
   if (d->on_end) d->on_end(d->ctx, &result); /* before the next one starts: ends are told in the order of the turns */
   tp_session *session = d->session;
   bool last = tp__session_next(session);
+  if (d->submission) tp__submission_ended(d->submission);
   if (d->done) *d->done = true;
   tp__turn_over(d->turn);
   if (last) tp__session_over(session);

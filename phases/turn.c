@@ -220,7 +220,3 @@ void tp_turn_end(tp_turn *turn) {
 void tp_turn_cancel(tp_turn *turn) {
   if (turn) tp__turn_cancel(&turn->core);
 }
-
-void tp_turn_unref(tp_turn *turn) {
-  if (turn) tp__turn_unref(&turn->core);
-}

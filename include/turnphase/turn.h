@@ -12,6 +12,7 @@ TP_BEGIN_DECLS
 
 typedef struct tp_agent tp_agent;
 typedef struct tp_session tp_session;
+/** A turn that its host drives: tp_turn_begin(). */
 typedef struct tp_turn tp_turn;
 
 /* ---- events ---------------------------------------------------------------------------------------------------- */
@@ -108,12 +109,15 @@ TP_API tp_status tp_session_end_phase(tp_session *session, const char *reason, t
 
 /* ---- turns ----------------------------------------------------------------------------------------------------- */
 
+/** How a turn ended. */
 typedef enum tp_turn_outcome {
-  TP_TURN_COMPLETED = 0,
-  TP_TURN_FAILED = 1,
-  TP_TURN_DENIED = 2,
-  TP_TURN_CANCELLED = 3,
-  TP_TURN_TIMED_OUT = 4
+  TP_TURN_NONE = 0,             /* in no result */
+  TP_TURN_COMPLETED = 1,
+  TP_TURN_FAILED = 2,
+  TP_TURN_DENIED = 3,
+  TP_TURN_CANCELLED = 4,
+  TP_TURN_TIMED_OUT = 5,
+  TP_TURN_OUTCOME_FORCE_32 = 0x7fffffff
 } tp_turn_outcome;
 
 TP_API const char *tp_turn_outcome_name(tp_turn_outcome outcome);
@@ -136,38 +140,63 @@ typedef struct tp_turn_request {
   uint32_t model_attempts;      /* 0: 3 */
 } tp_turn_request;
 
-/** What a turn came to. Freed by tp_result_free(). */
+/** What a turn came to. Made by the library. */
 typedef struct tp_turn_result {
+  size_t struct_size;
   tp_turn_outcome outcome;
-  tp_text text;                 /* the last response's text */
-  tp_text reason;               /* of a failed or denied turn: safe to show */
-  tp_text turn_id;
   tp_status code;
+  tp_text text;                 /* the last response's text */
+  tp_text reason;               /* of a turn that did not complete, as one sentence: safe to show */
+  tp_text turn_id;
+  /* Whose subscription ended the turn; empty and 0 when none did. */
+  uint32_t phase;
+  tp_state state;               /* TP_STATE_SUCCEEDED: it answered, and denied (a server says 403). Any other: it is
+                                   required and did not answer (503) */
+  tp_reason why;                /* why it did not answer: TP_REASON_TIMEOUT, TP_REASON_ERROR, …; NONE: it denied */
   uint32_t iterations;
   uint32_t tool_calls;
+  uint32_t reserved_;
+  tp_text subscription;
+  tp_text bare_reason;          /* its own words */
   int64_t input_tokens, output_tokens, cost_micros;
-  int64_t started_ns, ended_ns;
-  void *memory;                 /* internal */
+  int64_t started_ns, ended_ns; /* started_ns is 0 for a turn that never began */
 } tp_turn_result;
-TP_API void tp_result_free(tp_turn_result *result);
+/** Frees a result of tp_turn_run(). Accepts NULL. Threads: any. Also after tp_runtime_free(). */
+TP_API void tp_turn_result_free(const tp_turn_result *result);
 
 /** Runs a turn through every phase on the calling thread, which helps. Waits its turn behind queued ones.
- *  @return whether it was run: TP_OK and *result, whatever its outcome; TP_ERR_UTF8, TP_ERR_FULL, TP_ERR_SHUTDOWN,
+ *  @param ret_result  freed by tp_turn_result_free(); untouched when the turn was not run. May be NULL.
+ *  @return whether it was run: TP_OK and a result, whatever its outcome; TP_ERR_UTF8, TP_ERR_FULL, TP_ERR_SHUTDOWN,
  *          TP_ERR_NO_MEMORY, TP_ERR_USAGE (from inside a handler or a callback).
- *  Blocks: while the turns before it run, then up to what is left of the turn's limit, which counts from this call, and
- *  what comes at the end of every turn. */
-TP_API tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, tp_turn_result *result,
+ *  Threads: any. Blocks: while the turns before it run, then up to what is left of the turn's limit, which counts from
+ *  this call, and what comes at the end of every turn. */
+TP_API tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, const tp_turn_result **ret_result,
     tp_fault *fault) TP_MUST_USE;
 
 /** Receives a submitted turn's result, once, on the thread that owns the turn; borrowed till return. */
 typedef void (*tp_turn_end_fn)(void *ctx, const tp_turn_result *result);
-/** Queues a turn. @param ret_turn  for tp_turn_cancel(); give it back with tp_turn_unref(); may be NULL.
- *  Errors as tp_turn_run(); then on_end is not called. Blocks: no. */
+/** A turn that was submitted, as its submitter holds it. It outlives the turn, and may be given back after
+ *  tp_runtime_free(), as long as the runtime's allocator can be used. */
+typedef struct tp_submission tp_submission;
+/** Queues a turn.
+ *  @param on_end  may be NULL: then tp_submission_wait() says how it ended.
+ *  @param ret_submission  to wait for the turn or to cancel it; give it back with tp_submission_unref(). May be NULL.
+ *  Errors as tp_turn_run(); then on_end is not called. Threads: any. Blocks: no. */
 TP_API tp_status tp_turn_submit(tp_session *session, const tp_turn_request *request, tp_turn_end_fn on_end, void *ctx,
-                                tp_turn **ret_turn, tp_fault *fault) TP_MUST_USE;
-/** Sets the turn's deadline to now. Threads: any. Blocks: no. Harmless on a turn that has ended. */
-TP_API void tp_turn_cancel(tp_turn *turn);
-TP_API void tp_turn_unref(tp_turn *turn);
+                                tp_submission **ret_submission, tp_fault *fault) TP_MUST_USE;
+/** Waits until the turn has ended and its on_end has returned.
+ *  @param limit_ms  0: only looks.
+ *  @param ret_result  valid till tp_submission_unref(); untouched unless TP_OK. May be NULL.
+ *  @return TP_OK; TP_ERR_TIMEOUT when it has not; TP_ERR_USAGE from inside a handler or a callback, unless limit_ms is
+ *          0; TP_ERR_FORKED.
+ *  Threads: any, several at once. Blocks: up to limit_ms. */
+TP_API tp_status tp_submission_wait(tp_submission *submission, uint32_t limit_ms, const tp_turn_result **ret_result,
+    tp_fault *fault) TP_MUST_USE;
+/** Sets the turn's deadline to now. Harmless on a turn that has ended. Accepts NULL. Threads: any. Blocks: no. */
+TP_API void tp_submission_cancel(tp_submission *submission);
+/** The submitter's reference goes, and the result with it; the turn is not cancelled. Accepts NULL. Threads: any, also
+ *  from on_end and after tp_runtime_free(). */
+TP_API void tp_submission_unref(tp_submission *submission);
 
 /* ---- phases alone ---------------------------------------------------------------------------------------------- */
 
@@ -180,7 +209,10 @@ TP_API tp_status tp_turn_begin(tp_session *session, const tp_turn_request *reque
     tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_turn_begin_bare(tp_runtime *runtime, const tp_turn_request *request, tp_turn **ret_turn,
     tp_fault *fault) TP_MUST_USE;
-/** Ends it and frees its phase and tool results. No operation may be under way. */
+/** Sets the deadline of a begun turn to now: the operation under way ends as cancelled. Accepts NULL. Threads: any,
+ *  till tp_turn_end() is called. Blocks: no. */
+TP_API void tp_turn_cancel(tp_turn *turn);
+/** Ends it and frees its phase and tool results. No operation may be under way. Accepts NULL. */
 TP_API void tp_turn_end(tp_turn *turn);
 
 /** The payload of a phase. Borrowed by tp_phase_run() till it returns, copied by tp_phase_submit(). */

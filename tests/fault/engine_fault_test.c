@@ -144,11 +144,11 @@ static tp_status open_session(life *l) {
 
 static tp_status say(life *l, tp_turn_outcome *ret_outcome) {
   tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("hello"), .limit_ms = 20000};
-  tp_turn_result result;
+  const tp_turn_result *result = NULL;
   tp_status status = tp_turn_run(l->session, &request, &result, NULL);
   if (status != TP_OK) return status;
-  *ret_outcome = result.outcome;
-  tp_result_free(&result);
+  *ret_outcome = result->outcome;
+  tp_turn_result_free(result);
   return TP_OK;
 }
 

@@ -165,20 +165,20 @@ static void submit(crowd_turn *turn, const tp_turn_request *request) {
 }
 
 static void run_here(crowd_turn *turn, const tp_turn_request *request) {
-  tp_turn_result result;
+  const tp_turn_result *result;
   turn->waited_for = true;
   tp_status status = tp_turn_run(turn->host->crowd->session, request, &result, NULL);
   check_status(turn->host->crowd, status);
   if (status != TP_OK) return;
   turn->taken = true;
-  turn_ended(turn, &result);
-  tp_result_free(&result);
+  turn_ended(turn, result);
+  tp_turn_result_free(result);
 }
 
 static void cancel_one(crowd_host *host) {
   crowd_turn *turn = &host->turns[tp__sim_random(host->turn_count)];
   if (!turn->turn) return;
-  tp_turn_cancel(turn->turn);
+  tp_submission_cancel(turn->turn);
 }
 
 static void host_run(void *arg) {
@@ -196,7 +196,7 @@ static void host_run(void *arg) {
     if (!world_is_quiet(c->w) && world_one_in(4)) cancel_one(host);
   }
   for (uint32_t i = 0; i < host->turn_count; i++)
-    if (host->turns[i].turn) tp_turn_unref(host->turns[i].turn);
+    if (host->turns[i].turn) tp_submission_unref(host->turns[i].turn);
 }
 
 /* ---- the session and its agent ---- */

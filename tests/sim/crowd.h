@@ -17,7 +17,7 @@ typedef struct crowd_turn {
   bool taken, waited_for, begun;
   uint32_t ends, posts, jobs;
   uint32_t end_place, post_place; /* the how-manieth of the crowd it was */
-  tp_turn *turn;                  /* held by its host */
+  tp_submission *turn;            /* held by its host */
 } crowd_turn;
 
 typedef struct crowd_host {

@@ -296,9 +296,20 @@ static void turn_ended(void *ctx, const tp_turn_result *result) {
 }
 
 static void cancel_turn(void *arg) {
-  tp_turn *turn = arg;
+  tp_submission *submission = arg;
   tp__sim_sleep_ns((int64_t)tp__sim_random(60 * TP__NS_PER_MS));
-  tp_turn_cancel(turn);
+  tp_submission_cancel(submission);
+}
+
+/* Till the end, in pieces; on_end has returned by then. */
+static void wait_for(dialogue *d, tp_submission *submission) {
+  const tp_turn_result *result = NULL;
+  tp_status status;
+  while ((status = tp_submission_wait(submission, (uint32_t)tp__sim_random(50), &result, NULL)) == TP_ERR_TIMEOUT)
+    tp__sim_sleep_ns(TP__NS_PER_MS);
+  if (status != TP_OK || d->events_of_end != 1 || result->outcome != d->outcome)
+    world_fail(d->w, "a submission's wait comes behind its end", "%s, told %u times", tp_status_name(status),
+               d->events_of_end);
 }
 
 static void forget_turn(dialogue *d) {
@@ -306,14 +317,15 @@ static void forget_turn(dialogue *d) {
 }
 
 static tp_status submit_turn(dialogue *d, const tp_turn_request *request) {
-  tp_turn *turn = NULL;
-  tp_status status = tp_turn_submit(d->session, request, turn_ended, d, &turn, NULL);
+  tp_submission *submission = NULL;
+  tp_status status = tp_turn_submit(d->session, request, turn_ended, d, &submission, NULL);
   if (status != TP_OK) return status;
   tp__thread *canceller =
-      world_is_quiet(d->w) || world_one_in(2) ? NULL : world_start_joined("canceller", cancel_turn, turn);
+      world_is_quiet(d->w) || world_one_in(2) ? NULL : world_start_joined("canceller", cancel_turn, submission);
+  if (world_one_in(2)) wait_for(d, submission);
   while (d->events_of_end == 0) tp__parker_park_until(&d->parker, TP__NEVER);
   if (canceller) tp__thread_join(canceller);
-  tp_turn_unref(turn);
+  tp_submission_unref(submission);
   return TP_OK;
 }
 
@@ -327,11 +339,11 @@ static void run_turn(dialogue *d) {
   if (world_one_in(2) && !d->w->s->options.no_engine_workers) {
     status = submit_turn(d, &request);
   } else {
-    tp_turn_result result;
+    const tp_turn_result *result;
     status = tp_turn_run(d->session, &request, &result, NULL);
     if (status == TP_OK) {
-      d->outcome = result.outcome;
-      tp_result_free(&result);
+      d->outcome = result->outcome;
+      tp_turn_result_free(result);
     }
   }
   world_check_status(d->w, "a driven turn", status);

@@ -125,7 +125,7 @@ enum { HOSTS = 4, SESSIONS = 3, TURNS = 90 }; /* of each host in each session */
 typedef struct party {
   tp_runtime *runtime;
   bool cancels;
-  _Atomic uint32_t ended, outcomes[5], post_turns, refused;
+  _Atomic uint32_t ended, outcomes[TP_TURN_TIMED_OUT + 1], post_turns, refused;
   latch all_ended;
 } party;
 
@@ -152,13 +152,13 @@ static const tp_model_response responses[] = {
 
 static void say_once(party *p, tp_session *session, unsigned *seed) {
   tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("hello")};
-  tp_turn *turn = NULL;
+  tp_submission *turn = NULL;
   if (tp_turn_submit(session, &request, note_end, p, &turn, NULL) != TP_OK) {
     p->refused++;
     return;
   }
-  if (p->cancels && rand_r(seed) % 3 == 0) tp_turn_cancel(turn);
-  tp_turn_unref(turn);
+  if (p->cancels && rand_r(seed) % 3 == 0) tp_submission_cancel(turn);
+  tp_submission_unref(turn);
 }
 
 static void *be_host(void *arg) {

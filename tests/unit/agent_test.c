@@ -24,10 +24,10 @@ static tp_session *open_with(tp_runtime *runtime, tp_agent *agent) {
 
 static void say(tp_session *session, const char *text) {
   tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of(text)};
-  tp_turn_result result;
+  const tp_turn_result *result = NULL;
   assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_OK);
-  assert_int_equal(result.outcome, TP_TURN_COMPLETED);
-  tp_result_free(&result);
+  assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+  tp_turn_result_free(result);
 }
 
 static const reply hello[] = {{.text = "hello"}};

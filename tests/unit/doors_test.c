@@ -76,7 +76,7 @@ static void session_that_a_drain_ended_is_closed_by_its_host(void **state) {
   assert_int_equal(tp_runtime_drain(runtime, 1000, NULL), TP_OK);
   assert_int_equal(ends.calls, 1);
   tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("late")};
-  tp_turn_result result;
+  const tp_turn_result *result = NULL;
   assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_ERR_SHUTDOWN);
   int ended = 0;
   tp_session_close(session, count_end, &ended);

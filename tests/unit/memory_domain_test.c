@@ -174,12 +174,12 @@ static void wait_for_jobs(void) { assert_int_equal(tp_jobs_wait(runtime, "", 200
 
 static tp_turn_outcome say_in(tp_session *session, const char *turn, const char *text) {
   tp_turn_request request = {.struct_size = sizeof request, .id = turn, .text = tp_text_of(text)};
-  tp_turn_result result = {0};
+  const tp_turn_result *result = NULL;
   tp_fault fault = {0};
   noted = (notes){0};
   if (tp_turn_run(session, &request, &result, &fault) != TP_OK) fail_msg("%s", fault.message);
-  tp_turn_outcome outcome = result.outcome;
-  tp_result_free(&result);
+  tp_turn_outcome outcome = result->outcome;
+  tp_turn_result_free(result);
   wait_for_jobs();
   return outcome;
 }
@@ -349,9 +349,9 @@ static void what_could_not_be_kept_at_once_is_kept_later(void **state) {
   assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
   hold_session("acme");
   tp_turn_request request = {.struct_size = sizeof request, .id = "t1", .text = tp_text_of("A xylophone.")};
-  tp_turn_result result = {0};
+  const tp_turn_result *result = NULL;
   assert_int_equal(tp_turn_run(open_one, &request, &result, NULL), TP_OK);
-  tp_result_free(&result);
+  tp_turn_result_free(result);
   tp_runtime_stats stats = {.struct_size = sizeof stats};
   while (stats.jobs_run == 0) {
     usleep(1000);
@@ -603,9 +603,9 @@ static void *talk(void *arg) {
   bool well = tp_session_open(runtime, &options, &session, NULL) == TP_OK;
   for (int i = 0; well && i < TURNS; i++) {
     tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("The violin and the piano.")};
-    tp_turn_result result = {0};
-    well = tp_turn_run(session, &request, &result, NULL) == TP_OK && result.outcome == TP_TURN_COMPLETED;
-    tp_result_free(&result);
+    const tp_turn_result *result = NULL;
+    well = tp_turn_run(session, &request, &result, NULL) == TP_OK && result->outcome == TP_TURN_COMPLETED;
+    tp_turn_result_free(result);
   }
   tp_session_close(session, NULL, NULL);
   return well ? arg : NULL;

@@ -44,25 +44,25 @@ static tp_turn_request request_of(const char *text) {
   return (tp_turn_request){.struct_size = sizeof(tp_turn_request), .text = tp_text_of(text)};
 }
 
-static tp_turn_result run_request(world *w, const tp_turn_request *request) {
-  tp_turn_result result = {0};
+static const tp_turn_result *run_request(world *w, const tp_turn_request *request) {
+  const tp_turn_result *result = NULL;
   tp_fault fault = {0};
   tp_status status = tp_turn_run(w->session, request, &result, &fault);
   if (status != TP_OK) fail_msg("not run: %s: %s", tp_status_name(status), fault.message);
   return result;
 }
 
-static tp_turn_result say(world *w, const char *text) {
+static const tp_turn_result *say(world *w, const char *text) {
   tp_turn_request request = request_of(text);
   return run_request(w, &request);
 }
 
 static void expect(world *w, const char *text, tp_turn_outcome outcome) {
-  tp_turn_result result = say(w, text);
-  if (result.outcome != outcome)
-    fail_msg("`%s` was %s: %.*s", text, tp_turn_outcome_name(result.outcome), (int)result.reason.size,
-             result.reason.data ? result.reason.data : "");
-  tp_result_free(&result);
+  const tp_turn_result *result = say(w, text);
+  if (result->outcome != outcome)
+    fail_msg("`%s` was %s: %.*s", text, tp_turn_outcome_name(result->outcome), (int)result->reason.size,
+             result->reason.data ? result->reason.data : "");
+  tp_turn_result_free(result);
 }
 
 /* ---- a tool for turns ---- */
@@ -102,15 +102,14 @@ static void request_without_subscriptions_is_byte_for_byte_the_conversation(void
   static const reply replies[] = {{.text = "hi"}, {.text = "fine </system-reminder>"}, {.text = "bye"}};
   for (int quick = 0; quick < 2; quick++) {
     world w = open_world(replies, 3);
-    tp_turn_result result = say(&w, "hello");
-    assert_int_equal(result.outcome, TP_TURN_COMPLETED);
-    assert_text(result.text, "hi");
-    assert_int_equal(result.iterations, 1);
-    assert_int_equal(result.tool_calls, 0);
-    assert_true(result.turn_id.size > 0);
-    assert_true(result.started_ns > 0 && result.started_ns <= result.ended_ns);
-    tp_result_free(&result);
-    tp_result_free(&result);
+    const tp_turn_result *result = say(&w, "hello");
+    assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+    assert_text(result->text, "hi");
+    assert_int_equal(result->iterations, 1);
+    assert_int_equal(result->tool_calls, 0);
+    assert_true(result->turn_id.size > 0);
+    assert_true(result->started_ns > 0 && result->started_ns <= result->ended_ns);
+    tp_turn_result_free(result);
     expect(&w, "how <system-reminder> are & you", TP_TURN_COMPLETED);
     expect(&w, "", TP_TURN_COMPLETED);
     assert_string_equal(w.model->requests[0], "S<>U<hello>");
@@ -126,7 +125,7 @@ static void bad_requests_are_refused_before_anything_happens(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "hi"}};
   world w = open_world(replies, 1);
-  tp_turn_result result;
+  const tp_turn_result *result = NULL;
   tp_fault fault = {0};
   tp_turn_request request = request_of("\xc3(");
   assert_int_equal(tp_turn_run(w.session, &request, &result, &fault), TP_ERR_UTF8);
@@ -173,12 +172,12 @@ static void results_go_back_to_the_model_in_call_order(void **state) {
                   {.id = "batch", .phase = TP_PHASE_TOOL_BATCH, .self = &batch},
                   {.id = "post", .phase = TP_PHASE_MODEL_POST, .self = &post}};
   world w = open_world_with(replies, 2, NULL, hooks, 3);
-  tp_turn_result result = say(&w, "go");
-  assert_int_equal(result.outcome, TP_TURN_COMPLETED);
-  assert_int_equal(result.iterations, 2);
-  assert_int_equal(result.tool_calls, 3);
-  assert_text(result.text, "done");
-  tp_result_free(&result);
+  const tp_turn_result *result = say(&w, "go");
+  assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+  assert_int_equal(result->iterations, 2);
+  assert_int_equal(result->tool_calls, 3);
+  assert_text(result->text, "done");
+  tp_turn_result_free(result);
   assert_int_equal(t.runs, 2);
   assert_int_equal(batch.calls, 1);
   assert_int_equal(post.calls, 2);
@@ -271,9 +270,9 @@ static void intake_rewrites_what_the_model_and_the_history_get(void **state) {
                   {.id = "response", .phase = TP_PHASE_MODEL_RESPONSE, .self = &response},
                   {.id = "system", .phase = TP_PHASE_TURN_POST_PROMPT_COMPILE, .self = &system}};
   world w = open_world_with(replies, 2, NULL, hooks, 3);
-  tp_turn_result result = say(&w, "hello");
-  assert_text(result.text, "one?");
-  tp_result_free(&result);
+  const tp_turn_result *result = say(&w, "hello");
+  assert_text(result->text, "one?");
+  tp_turn_result_free(result);
   expect(&w, "again", TP_TURN_COMPLETED);
   assert_string_equal(w.model->requests[0], "S<be kind>U<hello!>");
   assert_string_equal(w.model->requests[1], "S<be kind>U<hello!>A<one?>U<again!>");
@@ -401,21 +400,21 @@ static void check_outcome(const outcome_case *c) {
   request.struct_size = sizeof request;
   request.text = tp_text_of("hello");
   request.id = "t1";
-  tp_turn_result result = run_request(&w, &request);
-  if (result.outcome != c->outcome || result.code != c->code)
-    fail_msg("%s: %s, %s: %.*s", c->name, tp_turn_outcome_name(result.outcome), tp_status_name(result.code),
-             (int)result.reason.size, result.reason.data ? result.reason.data : "");
-  assert_text(result.turn_id, "t1");
+  const tp_turn_result *result = run_request(&w, &request);
+  if (result->outcome != c->outcome || result->code != c->code)
+    fail_msg("%s: %s, %s: %.*s", c->name, tp_turn_outcome_name(result->outcome), tp_status_name(result->code),
+             (int)result->reason.size, result->reason.data ? result->reason.data : "");
+  assert_text(result->turn_id, "t1");
   if (c->outcome != TP_TURN_COMPLETED) {
-    assert_true(result.reason.size > 0);
-    assert_int_equal(result.text.size, 0);
+    assert_true(result->reason.size > 0);
+    assert_int_equal(result->text.size, 0);
   }
   bool error = c->outcome == TP_TURN_FAILED || c->outcome == TP_TURN_TIMED_OUT;
   assert_int_equal(e.post_turns, 1);
   assert_string_equal(e.outcome, tp_turn_outcome_name(c->outcome));
   assert_int_equal(e.errors, error ? 1 : 0);
   if (error) assert_int_equal(e.code, c->code);
-  tp_result_free(&result);
+  tp_turn_result_free(result);
   close_world(&w);
 }
 
@@ -462,8 +461,8 @@ static void turn_that_does_not_complete_leaves_its_message_and_a_mark(void **sta
     tp_turn_request request = c->limits;
     request.struct_size = sizeof request;
     request.text = tp_text_of("hello");
-    tp_turn_result result = run_request(&w, &request);
-    assert_int_equal(result.outcome, c->outcome);
+    const tp_turn_result *result = run_request(&w, &request);
+    assert_int_equal(result->outcome, c->outcome);
     script_of_messages s = {""};
     assert_int_equal(
         shared_history.load(shared_history.self, tp_text_of(NULL), tp_text_of("s1"), write_message, &s, NULL), TP_OK);
@@ -471,11 +470,11 @@ static void turn_that_does_not_complete_leaves_its_message_and_a_mark(void **sta
       assert_string_equal(s.text, "U<hello>;A<hi>;");
     } else {
       char want[512];
-      snprintf(want, sizeof want, "U<hello>;E<%.*s>%s;", (int)result.reason.size, result.reason.data,
+      snprintf(want, sizeof want, "U<hello>;E<%.*s>%s;", (int)result->reason.size, result->reason.data,
                tp_turn_outcome_name(c->outcome));
       assert_string_equal(s.text, want);
     }
-    tp_result_free(&result);
+    tp_turn_result_free(result);
     close_world(&w);
     shared_history.destroy(shared_history.self);
   }
@@ -536,16 +535,16 @@ static void history_that_fails_fails_the_turn_and_the_next_works(void **state) {
   hook h = {.id = "start", .phase = TP_PHASE_SESSION_START, .self = &started};
   world w = open_world_with(replies, 1, &options, &h, 1);
   loads_refused = 1;
-  tp_turn_result result = say(&w, "one");
-  assert_int_equal(result.outcome, TP_TURN_FAILED);
-  assert_int_equal(result.code, TP_ERR_STORE_BUSY);
-  tp_result_free(&result);
+  const tp_turn_result *result = say(&w, "one");
+  assert_int_equal(result->outcome, TP_TURN_FAILED);
+  assert_int_equal(result->code, TP_ERR_STORE_BUSY);
+  tp_turn_result_free(result);
   assert_int_equal(started.calls, 0);
   appends_refused = 1;
   result = say(&w, "two");
-  assert_int_equal(result.outcome, TP_TURN_FAILED);
-  assert_int_equal(result.code, TP_ERR_STORE_FULL);
-  tp_result_free(&result);
+  assert_int_equal(result->outcome, TP_TURN_FAILED);
+  assert_int_equal(result->code, TP_ERR_STORE_FULL);
+  tp_turn_result_free(result);
   assert_int_equal(started.calls, 1);
   expect(&w, "three", TP_TURN_COMPLETED);
   assert_int_equal(started.calls, 1);
@@ -642,12 +641,12 @@ static void note_order(void *ctx, const tp_turn_result *result) {
   latch_hit(&o->ended);
 }
 
-static tp_turn *submit(world *w, const char *id, order *o) {
+static tp_submission *submit(world *w, const char *id, order *o) {
   tp_turn_request request = request_of("hello");
-  tp_turn *turn = NULL;
+  tp_submission *submission = NULL;
   request.id = id;
-  assert_int_equal(tp_turn_submit(w->session, &request, note_order, o, &turn, NULL), TP_OK);
-  return turn;
+  assert_int_equal(tp_turn_submit(w->session, &request, note_order, o, &submission, NULL), TP_OK);
+  return submission;
 }
 
 static void turns_of_a_session_run_one_at_a_time_in_order(void **state) {
@@ -659,7 +658,7 @@ static void turns_of_a_session_run_one_at_a_time_in_order(void **state) {
   world w = open_world_with(replies, 1, NULL, &h, 1);
   order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
   static const char *const ids[] = {"a", "b", "c", "d", "e"};
-  for (int i = 0; i < 5; i++) tp_turn_unref(submit(&w, ids[i], &o));
+  for (int i = 0; i < 5; i++) tp_submission_unref(submit(&w, ids[i], &o));
   latch_wait(&entered, 1);
   assert_int_equal(intake.calls, 1);
   latch_hit(&leave);
@@ -680,9 +679,9 @@ static void queue_has_a_bound(void **state) {
   tp_session_options options = {.turns_queued_max = 2};
   world w = open_world_with(replies, 1, &options, &h, 1);
   order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
-  for (int i = 0; i < 3; i++) tp_turn_unref(submit(&w, NULL, &o));
+  for (int i = 0; i < 3; i++) tp_submission_unref(submit(&w, NULL, &o));
   tp_turn_request request = request_of("one too many");
-  tp_turn_result result;
+  const tp_turn_result *result = NULL;
   assert_int_equal(tp_turn_submit(w.session, &request, note_order, &o, NULL, NULL), TP_ERR_FULL);
   assert_int_equal(tp_turn_run(w.session, &request, &result, NULL), TP_ERR_FULL);
   latch_hit(&leave);
@@ -700,22 +699,137 @@ static void running_and_queued_turns_can_be_cancelled(void **state) {
                   {.id = "error", .phase = TP_PHASE_RUNTIME_ERROR, .run = note_error, .self = &e}};
   world w = open_world_with(replies, 2, NULL, hooks, 2);
   order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
-  tp_turn *running = submit(&w, "running", &o), *queued = submit(&w, "queued", &o), *after = submit(&w, "after", &o);
+  tp_submission *running = submit(&w, "running", &o), *queued = submit(&w, "queued", &o);
+  tp_submission *after = submit(&w, "after", &o);
   latch_wait(&w.model->started, 1);
-  tp_turn_cancel(queued);
-  tp_turn_cancel(running);
-  tp_turn_cancel(running);
+  tp_submission_cancel(queued);
+  tp_submission_cancel(running);
+  tp_submission_cancel(running);
   latch_wait(&o.ended, 3);
   assert_string_equal(o.text, "running:cancelled queued:cancelled after:completed ");
   assert_int_equal(w.model->asked, 2); /* the queued one never got so far */
   assert_int_equal(w.model->cancels, 1);
   assert_int_equal(e.post_turns, 3);
   assert_int_equal(e.errors, 0); /* cancelled is no error */
-  tp_turn_cancel(after);         /* harmless on a turn that has ended */
-  tp_turn_unref(running);
-  tp_turn_unref(queued);
-  tp_turn_unref(after);
+  tp_submission_cancel(after);         /* harmless on a turn that has ended */
+  tp_submission_unref(running);
+  tp_submission_unref(queued);
+  tp_submission_unref(after);
   assert_string_equal(w.model->requests[1], "S<>U<hello>U<hello>U<hello>");
+  close_world(&w);
+}
+
+/* ---- submissions ---- */
+
+typedef struct slow_end {
+  latch entered, leave;
+  bool returned;
+} slow_end;
+
+static void end_slowly(void *ctx, const tp_turn_result *result) {
+  slow_end *e = ctx;
+  (void)result;
+  latch_hit(&e->entered);
+  latch_wait(&e->leave, 1);
+  e->returned = true;
+}
+
+static void *leave_later(void *arg) {
+  sleep_ms(20);
+  latch_hit(arg);
+  return NULL;
+}
+
+static void wait_for_a_submission_comes_behind_its_callback(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}};
+  world w = open_world_with(replies, 1, NULL, NULL, 0);
+  slow_end e = {.entered = LATCH, .leave = LATCH};
+  tp_submission *submission;
+  tp_turn_request request = request_of("hello");
+  assert_int_equal(tp_turn_submit(w.session, &request, end_slowly, &e, &submission, NULL), TP_OK);
+  latch_wait(&e.entered, 1);
+  const tp_turn_result *result = NULL;
+  tp_fault fault = {0};
+  assert_int_equal(tp_submission_wait(submission, 0, &result, NULL), TP_ERR_TIMEOUT);
+  assert_int_equal(tp_submission_wait(submission, 1, &result, &fault), TP_ERR_TIMEOUT);
+  assert_non_null(strstr(fault.message, "1 ms"));
+  assert_null(result);
+  pthread_t leaver;
+  assert_int_equal(pthread_create(&leaver, NULL, leave_later, &e.leave), 0);
+  assert_int_equal(tp_submission_wait(submission, 60000, &result, NULL), TP_OK);
+  assert_true(e.returned);
+  assert_int_equal(result->struct_size, sizeof *result);
+  assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+  assert_text(result->text, "hi");
+  pthread_join(leaver, NULL);
+  tp_submission_unref(submission);
+  close_world(&w);
+}
+
+static void submission_without_a_callback_outlives_its_runtime(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}, {.never = true}};
+  world w = open_world_with(replies, 2, NULL, NULL, 0);
+  tp_submission *ended, *open;
+  tp_turn_request request = request_of("hello");
+  request.id = "t1";
+  assert_int_equal(tp_turn_submit(w.session, &request, NULL, NULL, &ended, NULL), TP_OK);
+  request.id = "t2";
+  assert_int_equal(tp_turn_submit(w.session, &request, NULL, NULL, &open, NULL), TP_OK);
+  assert_int_equal(tp_submission_wait(ended, 60000, NULL, NULL), TP_OK);
+  latch_wait(&w.model->started, 2);
+  close_world(&w);
+  const tp_turn_result *result;
+  assert_int_equal(tp_submission_wait(ended, 0, &result, NULL), TP_OK);
+  assert_text(result->turn_id, "t1");
+  assert_text(result->text, "hi");
+  assert_int_equal(tp_submission_wait(open, 0, &result, NULL), TP_OK);
+  assert_int_equal(result->outcome, TP_TURN_CANCELLED);
+  tp_submission_cancel(open); /* harmless */
+  tp_submission_unref(ended);
+  tp_submission_unref(open);
+  tp_submission_cancel(NULL);
+  tp_submission_unref(NULL);
+}
+
+typedef struct own_end {
+  tp_submission *submission;
+  latch ready, ended;
+  tp_status waited, looked;
+} own_end;
+
+static void wait_and_give_back(void *ctx, const tp_turn_result *result) {
+  own_end *e = ctx;
+  (void)result;
+  latch_wait(&e->ready, 1);
+  e->waited = tp_submission_wait(e->submission, 1000, NULL, NULL);
+  e->looked = tp_submission_wait(e->submission, 0, NULL, NULL);
+  tp_submission_unref(e->submission);
+  latch_hit(&e->ended);
+}
+
+static void callback_cannot_wait_for_its_own_submission_but_give_it_back(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}};
+  world w = open_world_with(replies, 1, NULL, NULL, 0);
+  own_end e = {.ready = LATCH, .ended = LATCH};
+  tp_turn_request request = request_of("hello");
+  assert_int_equal(tp_turn_submit(w.session, &request, wait_and_give_back, &e, &e.submission, NULL), TP_OK);
+  latch_hit(&e.ready);
+  latch_wait(&e.ended, 1);
+  assert_int_equal(e.waited, TP_ERR_USAGE);
+  assert_int_equal(e.looked, TP_ERR_TIMEOUT);
+  close_world(&w);
+}
+
+static void result_that_nobody_wants_is_not_made(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}};
+  world w = open_world_with(replies, 1, NULL, NULL, 0);
+  tp_turn_request request = request_of("hello");
+  assert_int_equal(tp_turn_run(w.session, &request, NULL, NULL), TP_OK);
+  tp_turn_result_free(NULL);
   close_world(&w);
 }
 
@@ -730,11 +844,11 @@ static void cancel_in_the_middle_of_tools_ends_the_turn_without_a_call_in_the_hi
                   {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .self = &gate, .slow = true, .sub = {.limit_ms = 60000}}};
   world w = open_world_with(replies, 2, NULL, hooks, 2);
   order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
-  tp_turn *turn = submit(&w, "t1", &o);
+  tp_submission *turn = submit(&w, "t1", &o);
   latch_wait(&entered, 1);
-  tp_turn_cancel(turn);
+  tp_submission_cancel(turn);
   latch_wait(&o.ended, 1);
-  tp_turn_unref(turn);
+  tp_submission_unref(turn);
   assert_string_equal(o.text, "t1:cancelled ");
   assert_int_equal(t.runs, 0);
   latch_hit(&leave);
@@ -805,8 +919,8 @@ static void keep_busy(busy_session *b) {
       {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &b->intake, .slow = true, .sub = {.limit_ms = 60000}},
       {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &b->life}};
   b->w = open_world_with(replies, 1, NULL, hooks, 2);
-  tp_turn_unref(submit(&b->w, "a", &b->order));
-  tp_turn_unref(submit(&b->w, "b", &b->order));
+  tp_submission_unref(submit(&b->w, "a", &b->order));
+  tp_submission_unref(submit(&b->w, "b", &b->order));
   latch_wait(&b->entered, 1);
 }
 
@@ -860,10 +974,10 @@ static void host_that_closes_beside_a_drain_is_told_behind_its_turns(void **stat
 
 static void *run_stuck_turn(void *session) {
   tp_turn_request request = request_of("stuck");
-  tp_turn_result result;
+  const tp_turn_result *result = NULL;
   if (tp_turn_run(session, &request, &result, NULL) != TP_OK) return NULL;
-  bool cancelled = result.outcome == TP_TURN_CANCELLED;
-  tp_result_free(&result);
+  bool cancelled = result->outcome == TP_TURN_CANCELLED;
+  tp_turn_result_free(result);
   return cancelled ? session : NULL;
 }
 
@@ -936,8 +1050,8 @@ static void drain_closes_what_is_open(void **state) {
   world w = open_world_with(replies, 2, NULL, hooks, 2);
   expect(&w, "one", TP_TURN_COMPLETED);
   order o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = LATCH};
-  tp_turn_unref(submit(&w, "stuck", &o));
-  tp_turn_unref(submit(&w, "queued", &o));
+  tp_submission_unref(submit(&w, "stuck", &o));
+  tp_submission_unref(submit(&w, "queued", &o));
   latch_wait(&w.model->started, 2);
   tp_drain_report report;
   assert_int_equal(tp_runtime_drain(w.runtime, 30, &report), TP_OK);
@@ -1018,10 +1132,10 @@ static void script_model_plays_its_list(void **state) {
     assert_int_equal(tp_session_open(runtime, &options, &w.session, NULL), TP_OK);
     static const char *const want[] = {"one", "two", "one"};
     for (int i = 0; i < 3; i++) {
-      tp_turn_result result = say(&w, "x");
-      assert_int_equal(result.outcome, i < 2 || repeat ? TP_TURN_COMPLETED : TP_TURN_FAILED);
-      if (result.outcome == TP_TURN_COMPLETED) assert_text(result.text, want[i]);
-      tp_result_free(&result);
+      const tp_turn_result *result = say(&w, "x");
+      assert_int_equal(result->outcome, i < 2 || repeat ? TP_TURN_COMPLETED : TP_TURN_FAILED);
+      if (result->outcome == TP_TURN_COMPLETED) assert_text(result->text, want[i]);
+      tp_turn_result_free(result);
     }
     tp_session_close(w.session, NULL, NULL);
     close_runtime(runtime);
@@ -1048,6 +1162,10 @@ int main(void) {
       cmocka_unit_test(turns_of_a_session_run_one_at_a_time_in_order),
       cmocka_unit_test(queue_has_a_bound),
       cmocka_unit_test(running_and_queued_turns_can_be_cancelled),
+      cmocka_unit_test(wait_for_a_submission_comes_behind_its_callback),
+      cmocka_unit_test(submission_without_a_callback_outlives_its_runtime),
+      cmocka_unit_test(callback_cannot_wait_for_its_own_submission_but_give_it_back),
+      cmocka_unit_test(result_that_nobody_wants_is_not_made),
       cmocka_unit_test(cancel_in_the_middle_of_tools_ends_the_turn_without_a_call_in_the_history),
       cmocka_unit_test(session_starts_once_with_its_first_turn_and_ends_once),
       cmocka_unit_test(closing_comes_after_the_queue_and_refuses_what_follows),

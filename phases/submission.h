@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * submission: what the submitter of a turn holds: it can wait for the turn, cancel it, and read its result. It outlives
+ * the turn, which it refers to only until that has ended. Lock: `submission`. References: the submitter's, and the
+ * turn's until its end was reported. */
+#ifndef TP__SUBMISSION_H
+#define TP__SUBMISSION_H
+
+#include "phases/result.h"
+#include "runtime/exec/turn.h"
+
+struct tp_submission {
+  /* written by the owner of the turn before `ended`, read after it */
+  tp__result result;
+  /* never change */
+  tp_allocator allocator;
+  uint32_t process_generation;
+  /* atomic */
+  tp__a32 refs;
+  /* under mutex */
+  tp__mutex mutex;
+  tp__cond changed;
+  tp__turn *turn; /* referenced; NULL when it has ended */
+  bool ended;
+};
+
+/** @return NULL without memory. */
+tp_submission *tp__submission_new(const tp_allocator *allocator, tp__turn *turn);
+/** Takes back a submission whose turn was refused. */
+void tp__submission_abort(tp_submission *submission);
+/** The owner of the turn: the end was reported, and the turn is about to go. Gives the turn's reference back. */
+void tp__submission_ended(tp_submission *submission);
+
+#endif
