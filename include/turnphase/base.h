@@ -70,7 +70,8 @@ TP_API const char *tp_version(void);
 /** TP_VERSION_NUMBER of the library: major << 16 | minor << 8 | patch. */
 TP_API uint32_t tp_version_number(void);
 /** Whether the library was built with a feature: "assertions" (it checks its invariants and aborts on a broken one),
- *  "simulator" (it runs on a simulated machine). False for a name that it does not know, and for NULL. */
+ *  "simulator" (it runs on a simulated machine), "inbox" (inbox.h). False for a name that it does not know, and for
+ *  NULL. */
 TP_API bool tp_feature(const char *name);
 
 /* ---- status ----------------------------------------------------------------------------------------------------- */

@@ -327,14 +327,25 @@ TP_API tp_outcome tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_t
  *  Threads: any, at any time, also after tp_runtime_free().  Blocks: no. */
 TP_API tp_status tp_token_complete(tp_token token, const tp_outcome *outcome);
 
+/** Whether an answer through the token would still count: false once it was completed, timed out or cancelled. For
+ *  threads that want to stop early. The answer may be out of date when it is read.
+ *  Threads: any, at any time, also after tp_runtime_free(). */
+TP_API bool tp_token_open(tp_token token);
+
 /* ---- registering ---------------------------------------------------------------------------------------------- */
+
+/** A queue from which a host takes the calls of its handlers itself (inbox.h). */
+typedef struct tp_inbox tp_inbox;
 
 /** A handler: code with an id. */
 typedef struct tp_handler {
   size_t struct_size;
   const char *id;                 /* 1–128 bytes, no white space or control */
   const char *summary;            /* one line for people; may be NULL */
-  tp_handler_fn run;
+  tp_handler_fn run;              /* exactly one of run and inbox */
+  tp_inbox *inbox;                /* of this runtime: its calls wait there until a thread of the host takes them. It
+                                     uses no handler thread, so that max_concurrent must be 0 in its subscriptions: the
+                                     inbox's capacity is the bound. Kept until the handler is destroyed */
   void *self;
   void (*destroy)(void *self);    /* exactly once, without lock, after the last attempt returned; may be NULL */
   const uint32_t *phases;         /* the phases it supports */

@@ -6,6 +6,7 @@
 
 #include "turnphase/base.h"
 #include "turnphase/handler.h"
+#include "turnphase/inbox.h"
 #include "turnphase/inspect.h"
 #include "turnphase/model.h"
 #include "turnphase/runtime.h"

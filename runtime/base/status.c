@@ -61,6 +61,7 @@ bool tp_feature(const char *name) {
 #ifdef TP_SIM
     "simulator",
 #endif
+    "inbox",
     NULL,
   };
   for (const char *const *feature = features; name && *feature; feature++) {

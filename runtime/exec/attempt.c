@@ -9,7 +9,10 @@
 static void hold(tp__attempt *attempt) { tp__a32_add_relaxed(&attempt->refs, 1); }
 
 void tp__attempt_unref(tp__attempt *attempt) {
-  if (tp__a32_sub_acq_rel(&attempt->refs, 1) == 1) attempt->class->release(attempt);
+  if (tp__a32_sub_acq_rel(&attempt->refs, 1) != 1) return;
+  tp_inbox *inbox = attempt->inbox_item.inbox;
+  attempt->class->release(attempt);
+  tp__inbox_unref(inbox);
 }
 
 /* ---- cancel and destroy of a deferral: cancel at most once, destroy exactly once and never while cancel runs ---- */
@@ -115,6 +118,23 @@ tp_reason tp__attempt_start(tp__attempt *attempt, int64_t hard_ns, int64_t limit
   return refused;
 }
 
+/* Nobody knows the attempt before it is in the inbox, whose lock publishes everything here. */
+tp_reason tp__attempt_offer(tp__attempt *attempt, tp_inbox *inbox, int64_t deadline_ns) {
+  bool counted = count_token(attempt->runtime);
+  if (counted) {
+    hold(attempt); /* the token's */
+    tp__a32_store_relaxed(&attempt->flags, TP__ATTEMPT_DEFERRED);
+    attempt->inbox_item.work.token = attempt->token;
+    tp__attempt_await(attempt, deadline_ns);
+    if (tp__inbox_put(inbox, &attempt->inbox_item)) return TP_REASON_NONE;
+    tp__strand_undue(&attempt->due);
+    tp__a32_sub_acq_rel(&attempt->runtime->tokens_open, 1);
+  }
+  tp__slot_close(attempt->token);
+  if (counted) tp__attempt_unref(attempt);
+  return TP_REASON_NO_WORKER;
+}
+
 void tp__attempt_await(tp__attempt *attempt, int64_t hard_ns) {
   attempt->hard_ns = hard_ns;
   attempt->limit_ns = 0;
@@ -126,12 +146,22 @@ void tp__attempt_cancel(tp__attempt *attempt) {
   if (old & TP__ATTEMPT_DEFERRED) tell(attempt);
 }
 
+/* Its slot is abandoned, and the inbox has not given it out: the token is in nobody's hands. */
+static void end_untaken(tp__attempt *attempt) {
+  tp_token token = attempt->token;
+  if (!tp__slot_late(token)) return;
+  token_gone(attempt);
+  tp__slot_close(token);
+}
+
 void tp__attempt_expire(tp__attempt *attempt, tp__attempt_end end) {
   tp__strand_undue(&attempt->due);
   if (!tp__slot_abandon(attempt->token)) return; /* somebody claimed it: the message is on its way */
   hold(attempt);                                 /* for the rest of this function */
   tp__attempt_cancel(attempt);
-  if (tp__pool_abandon(&attempt->runtime->pool, &attempt->pool_item)) { /* never ran: no token, no function */
+  if (attempt->inbox_item.inbox) {
+    if (tp__inbox_withdraw(&attempt->inbox_item)) end_untaken(attempt);
+  } else if (tp__pool_abandon(&attempt->runtime->pool, &attempt->pool_item)) { /* never ran: no token, no function */
     tp__slot_late(attempt->token);
     tp__slot_close(attempt->token);
     tp__attempt_unref(attempt);
@@ -253,4 +283,45 @@ void tp__attempts_forget(tp_runtime *runtime) {
     token_gone(attempt);
     tp__slot_close(token);
   }
+}
+
+bool tp_token_open(tp_token token) { return tp__slot_is_open(token); }
+
+/* ---- what waits in an inbox ---- */
+
+static tp__attempt *of_item(tp__inbox_item *item) { return TP__CONTAINER(item, tp__attempt, inbox_item); }
+
+tp_status tp_inbox_next(tp_inbox *inbox, const tp_work **ret_work) {
+  if (!inbox) return TP_ERR_USAGE;
+  if (tp__inbox_is_forked(inbox)) return TP_ERR_FORKED;
+  tp__inbox_item *item;
+  while ((item = tp__inbox_take(inbox))) {
+    tp__attempt *attempt = of_item(item);
+    if (tp__slot_is_open(attempt->token)) break;
+    end_untaken(attempt); /* given up a moment ago, and the owner found it gone */
+  }
+  if (item) tp__a64_store_release(&of_item(item)->started_ns, (uint64_t)tp__now_ns());
+  *ret_work = item ? &item->work : NULL;
+  return TP_OK;
+}
+
+/* As tp__token_answer(): the runtime stays while it counts a visitor. */
+static void refuse_untaken(tp__attempt *attempt) {
+  if (!tp__slot_claim(attempt->token)) {
+    end_untaken(attempt);
+    return;
+  }
+  tp_runtime *runtime = attempt->runtime;
+  tp__a32_add_acq_rel(&runtime->visitors, 1);
+  attempt->refusal = TP_REASON_NO_WORKER;
+  push_answer(attempt, &(tp_outcome){.kind = TP_OUTCOME_FAILED});
+  token_gone(attempt);
+  tp__a32_sub_acq_rel(&runtime->visitors, 1);
+}
+
+void tp_inbox_free(tp_inbox *inbox) {
+  if (!inbox || tp__inbox_is_forked(inbox)) return;
+  tp__inbox_close(inbox);
+  for (tp__inbox_item *item; (item = tp__inbox_take(inbox));) refuse_untaken(of_item(item));
+  tp__inbox_unref(inbox);
 }

@@ -59,8 +59,9 @@ struct tp__attempt {
   tp__due due;
   int64_t hard_ns;  /* the deadline whatever happens */
   int64_t limit_ns; /* from the call of the function; 0: none */
-  /* the pool's */
-  tp__pool_item pool_item;
+  /* of one of these */
+  tp__pool_item pool_item;   /* the pool's */
+  tp__inbox_item inbox_item; /* the inbox's, where there is one */
   /* atomic */
   tp__a32 refs;       /* acq_rel */
   tp__a32 flags;      /* acq_rel: publishes deferral */
@@ -88,6 +89,10 @@ void tp__attempt_fini(tp__attempt *attempt);
  *  this returns, but when it was refused at once: then nothing more will come, and the owner's reference is still held.
  *  @param hard_ns   absolute; @param limit_ns  from the call, 0: none. */
 tp_reason tp__attempt_start(tp__attempt *attempt, int64_t hard_ns, int64_t limit_ns);
+/** Owner: puts the work into an inbox (inbox_item.work is set up but for its token), deferred from the start. As
+ *  tp__attempt_start(), with one deadline.
+ *  @return NONE; NO_WORKER when the inbox is full or closed, or too many tokens are open. */
+tp_reason tp__attempt_offer(tp__attempt *attempt, tp_inbox *inbox, int64_t deadline_ns);
 /** Owner: the function was called on this thread and deferred; waits for the token until hard_ns. */
 void tp__attempt_await(tp__attempt *attempt, int64_t hard_ns);
 /** Owner: the answer is no longer wanted, but the attempt keeps its time to end by itself. */

@@ -195,6 +195,8 @@ tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char *text) 
 
 tp_outcome tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_token *ret_token) {
   ret_token->bits = 0;
+  if (call->attempt && call->attempt->inbox_item.inbox) /* deferred from the start; what it emitted stands */
+    return (tp_outcome){.kind = TP_OUTCOME_FAILED, .code = TP_ERR_USAGE, .reason = "deferred already"};
   bool was_sealed = call->sealed;
   touch(call);
   call->sealed = true; /* before anybody can answer: what was emitted so far is the answer's, and stays as it is */

@@ -8,6 +8,11 @@ tp_status tp_edit_begin(tp_runtime *runtime, const tp_owner *owner, tp_edit **re
   return tp__edit_new(runtime->registry, owner, ret_edit);
 }
 
+tp_status tp_inbox_new(tp_runtime *runtime, const tp_inbox_options *options, tp_inbox **ret_inbox, tp_fault *fault) {
+  if (tp__runtime_is_forked(runtime)) return tp__fail_forked(fault);
+  return tp__inbox_new(&runtime->allocator, runtime->registry, options, ret_inbox, fault);
+}
+
 tp_status tp_hook_add(tp_runtime *runtime, const char *phase, tp_handler_fn run, void *self, tp_fault *fault) {
   if (tp__runtime_is_forked(runtime)) return tp__fail_forked(fault);
   return tp__hook_add(runtime->registry, phase, run, self, fault);

@@ -72,6 +72,11 @@ static void pin(node_attempt *a) {
   tp__a64_add_acq_rel(&a->base.runtime->abandoned_bytes, pinned_bytes(a));
 }
 
+/* Its limit counts from when it came into the inbox, and the row's times begin when it was taken. */
+static bool is_late_in_inbox(const node_attempt *a) {
+  return a->base.inbox_item.inbox && a->base.refusal == TP_REASON_NONE && a->base.ended_ns > a->call.hard_ns;
+}
+
 /* On the owner. A succeeded answer stays where it is, in the attempt's memory, till the entry's last reference goes. */
 static void settled(tp__attempt *attempt, tp__attempt_end how) {
   node_attempt *a = of(attempt);
@@ -86,6 +91,12 @@ static void settled(tp__attempt *attempt, tp__attempt_end how) {
   }
   switch (how) {
     case TP__ANSWERED: {
+      if (is_late_in_inbox(a)) {
+        run->row.late_ns = attempt->ended_ns;
+        tp__entry_missed(e, a->index, e->cancelled ? TP_STATE_CANCELLED : TP_STATE_TIMED_OUT,
+                         e->cancelled ? TP_REASON_CANCELLED : TP_REASON_TIMEOUT, attempt->ended_ns);
+        break;
+      }
       tp__output output = a->call.output;
       if (a->answered_by_token) join_outputs(a, &output);
       tp__entry_answered(e, a->index, &attempt->answer, &output, attempt->ended_ns);
@@ -180,6 +191,19 @@ static uint32_t permits_of(const tp_runtime *runtime, const tp__node *node) {
   return most > 0 ? most : 1;
 }
 
+/* The limit counts from here, since an inbox that nobody empties must not keep its entry waiting. */
+static tp_reason offer(node_attempt *a, const tp__node *node, tp__run *run) {
+  int64_t limit_end_ns = a->call.limit_ns ? tp__now_ns() + a->call.limit_ns : TP__NEVER;
+  if (limit_end_ns < a->call.hard_ns) a->call.hard_ns = limit_end_ns;
+  a->call.limit_ns = 0;
+  a->base.inbox_item.work = (tp_work){
+      .struct_size = sizeof(tp_work), .kind = TP_WORK_HANDLER, .self = node->self, .call = &a->call};
+  tp_reason refused = tp__attempt_offer(&a->base, node->handler->desc.inbox, a->call.hard_ns);
+  if (refused) tp__attempt_unref(&a->base);
+  else run->attempt = &a->base;
+  return refused;
+}
+
 tp_reason tp__node_hand_over(tp__entry *e, uint32_t index, int64_t hard_ns, int64_t limit_ns) {
   const tp__node *node = &e->plan->nodes[index];
   tp__run *run = tp__run_make(e, index);
@@ -194,6 +218,7 @@ tp_reason tp__node_hand_over(tp__entry *e, uint32_t index, int64_t hard_ns, int6
                       .limit_ns = limit_ns,
                       .arena = &a->arena,
                       .attempt = &a->base};
+  if (node->handler->desc.inbox) return offer(a, node, run);
   a->base.pool_item.lane = e->detached_run ? TP__LANE_DETACHED : TP__LANE_AWAITED;
   a->base.pool_item.permits = node->permits ? &node->sub->permits : NULL;
   a->base.pool_item.permits_max = permits_of(e->turn->runtime, node);

@@ -166,6 +166,11 @@ struct tp__attempt *tp__slot_hold(tp_token token) {
   return attempt;
 }
 
+bool tp__slot_is_open(tp_token token) {
+  const slot *s = token.bits ? slot_at(index_of(token)) : NULL;
+  return s && tp__a64_load_acquire(&s->word) == word_of(generation_of(token), OPEN);
+}
+
 static void close_locked(tp_token token) {
   slot *s = slot_at(index_of(token));
   uint64_t generation = (generation_of(token) + 1) & 0xffffffffu;

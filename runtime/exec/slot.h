@@ -39,6 +39,8 @@ struct tp__attempt *tp__slot_late(tp_token token);
 /** Any thread: adds a reference to the attempt of a token that is OPEN and counts the caller as a visitor of its
  *  runtime, which therefore stays. @return NULL when it is not. */
 struct tp__attempt *tp__slot_hold(tp_token token);
+/** Any thread: a look. */
+bool tp__slot_is_open(tp_token token);
 /** Gives the slot back; every copy of the token is stale from now on. */
 void tp__slot_close(tp_token token);
 /** Takes one abandoned slot of the runtime whose attempt deferred, as tp__slot_late() would; first waits until none of

@@ -185,6 +185,29 @@ bool tp__parker_park_until(tp__parker *parker, int64_t deadline_ns);
 /** Must not race with fini: whoever owns the parker takes the token of the last unpark (see tp__strand). */
 void tp__parker_unpark(tp__parker *parker);
 
+/* ---- pollable: a flag that a descriptor shows to a host: readable while the flag is set ---- */
+
+#ifdef TP_SIM
+typedef struct tp__pollable {
+  tp__mutex mutex;
+  tp__cond cond;
+  bool is_set; /* under mutex */
+} tp__pollable;
+/** The simulated poll(): waits until the flag is set. @return false when deadline_ns has passed before. */
+bool tp__pollable_wait_until(tp__pollable *pollable, int64_t deadline_ns);
+#else
+typedef struct tp__pollable { int fd; } tp__pollable; /* an eventfd, close-on-exec and non-blocking */
+#endif
+
+/** @return TP_OK, the flag not set; TP_ERR_SYSTEM when the process has no descriptor left, errno says why. */
+tp_status tp__pollable_init(tp__pollable *pollable);
+void tp__pollable_fini(tp__pollable *pollable);
+/** Each is called when the flag changes, under a lock of the caller's that orders them. */
+void tp__pollable_set(tp__pollable *pollable);
+void tp__pollable_clear(tp__pollable *pollable);
+/** The descriptor; -1 in the simulator, which has none. */
+int tp__pollable_fd(const tp__pollable *pollable);
+
 /* ---- threads ---- */
 
 typedef struct tp__thread tp__thread;

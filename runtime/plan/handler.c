@@ -24,7 +24,9 @@ static tp_status phases_check(const tp__registry *registry, const uint32_t *phas
 
 tp_status tp__handler_check(const tp__registry *registry, const tp_handler *desc) {
   if (!tp__id_valid(desc->id)) return TP_ERR_BAD_ID;
-  if (!desc->run || (desc->capabilities & ~(uint32_t)CAPABILITIES_KNOWN)) return TP_ERR_USAGE;
+  if (!desc->run == !desc->inbox) return TP_ERR_USAGE;
+  if (desc->inbox && (desc->quick || !tp__inbox_is_of(desc->inbox, registry))) return TP_ERR_USAGE;
+  if ((desc->capabilities & ~(uint32_t)CAPABILITIES_KNOWN)) return TP_ERR_USAGE;
   if (!tp_utf8_valid(tp_text_of(desc->summary), NULL)) return TP_ERR_UTF8;
   return phases_check(registry, desc->phases, desc->phase_count);
 }
@@ -61,6 +63,7 @@ tp_status tp__handler_new(const tp_allocator *allocator, const tp_handler *desc,
     handler_free(handler);
     return TP_ERR_NO_MEMORY;
   }
+  if (desc->inbox) tp__inbox_ref(desc->inbox);
   *ret_handler = handler;
   return TP_OK;
 }
@@ -70,5 +73,6 @@ void tp__handler_ref(tp__handler *handler) { tp__a32_add_relaxed(&handler->refs,
 void tp__handler_unref(tp__handler *handler) {
   if (!handler || tp__a32_sub_acq_rel(&handler->refs, 1) > 1) return;
   if (handler->desc.destroy) handler->desc.destroy(handler->desc.self);
+  tp__inbox_unref(handler->desc.inbox);
   handler_free(handler);
 }

@@ -16,6 +16,7 @@
 #ifndef TP__PLAN_H
 #define TP__PLAN_H
 
+#include "runtime/inbox/inbox.h"
 #include "runtime/os/os.h"
 #include "runtime/store/run_names.h"
 #include "turnphase/inspect.h"

@@ -44,6 +44,7 @@ static void print_policies(tp__json_printer *json, const tp__node *node) {
   tp__print_number(json, "limit_ms", ms(node->limit_ns));
   tp__print_string(json, "failure", tp__failure_name(node->failure));
   tp__print_bool(json, "quick", node->flags & TP__NODE_QUICK);
+  if (node->handler->desc.inbox) tp__print_bool(json, "inbox", true);
   tp__print_number(json, "priority", desc->priority);
   tp__print_number(json, "attempts", desc->attempts > 1 ? desc->attempts : 1);
   tp__print_string(json, "backoff", pauses[desc->backoff]);

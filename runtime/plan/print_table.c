@@ -84,6 +84,7 @@ static void last(const void *ctx, uint32_t row, const char *gap, const tp__print
   remark_edges(&r, "requires", sub->desc.requires_, sub->desc.requires_count);
   remark_edges(&r, "before", sub->desc.before, sub->desc.before_count);
   if (tp__subscription_sequential(sub)) begin_remark(&r, "sequential");
+  if (plan->nodes[row].handler->desc.inbox) begin_remark(&r, "through an inbox");
   remark_policies(&r, &sub->desc);
 }
 

@@ -77,7 +77,7 @@ static void resolve(tp__subscription *sub, tp__handler *handler, const tp_phase 
   node.flags = flags_of(sub, &node);
   node.kinds = kinds_of(&node, row);
   node.permits = desc->max_concurrent;
-  if (node.permits == 0 && !handler->desc.quick) node.permits = PERMITS_DEFAULT;
+  if (node.permits == 0 && !handler->desc.quick && !handler->desc.inbox) node.permits = PERMITS_DEFAULT;
   *ret_node = node;
 }
 
@@ -139,6 +139,14 @@ static tp_status check_retry(const checker *c) {
   if (c->sub->desc.attempts <= 1 || c->handler->desc.idempotent) return TP_OK;
   return REFUSE(c, TP_ERR_USAGE, "it asks for %u attempts, but its handler `%s` does not declare itself idempotent",
                 c->sub->desc.attempts, c->handler->desc.id);
+}
+
+static tp_status check_inbox(const checker *c) {
+  if (!c->handler->desc.inbox || c->sub->desc.max_concurrent == 0) return TP_OK;
+  return REFUSE(c, TP_ERR_USAGE,
+                "max_concurrent counts handler threads, and its handler `%s` uses none but an inbox, whose capacity is "
+                "the bound: leave it 0",
+                c->handler->desc.id);
 }
 
 static tp_status check_fallback_verdict(const checker *c) {
@@ -237,6 +245,7 @@ tp_status tp__validate(const tp__registry *registry, const tp__set *set, tp__sub
   TP__TRY(check_trust(&c));
   TP__TRY(check_required(&c));
   TP__TRY(check_retry(&c));
+  TP__TRY(check_inbox(&c));
   TP__TRY(check_fallback(&c));
   TP__TRY(check_match(&c));
   return disabled ? TP_OK : check_budget(&c);

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * inbox.h: for hosts whose code runs on a thread of their own choice (Node, Lua, an event loop). A handler that names
+ * an inbox has no function: what would be a call of it waits in the inbox as a tp_work until a thread of the host takes
+ * it, and is answered through its token. No handler thread is used, and no callback comes.
+ *
+ *   poll(tp_inbox_fd(inbox)) -> tp_inbox_next(inbox, &work) -> read work->call -> tp_token_complete(work->token, …)
+ *
+ * A thread that waits in a synchronous call (tp_turn_run, tp_phase_run, …) takes no work meanwhile: a host with one
+ * thread uses the submit forms.
+ *
+ * Threads: any, at any time, unless a declaration says otherwise. Several threads may take from one inbox. */
+#ifndef TURNPHASE_INBOX_H
+#define TURNPHASE_INBOX_H
+
+#include "turnphase/runtime.h"
+
+TP_BEGIN_DECLS
+
+/** Options of an inbox. Zero means default. */
+typedef struct tp_inbox_options {
+  size_t struct_size;
+  uint32_t capacity;            /* how much work may wait to be taken; 0: 1,024; at most 1,048,576 */
+  uint32_t reserved_;           /* must be zero */
+} tp_inbox_options;
+
+/** Makes an inbox for handlers of this runtime. It belongs to the process that makes it: in the child of a fork it
+ *  must be left alone.
+ *  @param options  borrowed; may be NULL.
+ *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_NO_MEMORY; TP_ERR_SYSTEM when the process has no
+ *          descriptor left; TP_ERR_FORKED.
+ *  From a hook: yes. */
+TP_API tp_status tp_inbox_new(tp_runtime *runtime, const tp_inbox_options *options, tp_inbox **ret_inbox,
+                              tp_fault *fault) TP_MUST_USE;
+
+/** The descriptor to poll: readable while work waits (level-triggered; an eventfd). The host only polls it and never
+ *  reads, writes or closes it. It stays the same until tp_inbox_free(). It costs one write when the first work comes
+ *  into an empty inbox, and one read when the last is taken. */
+TP_API int tp_inbox_fd(const tp_inbox *inbox);
+
+/** What kind of work it is. Unknown values will come: fail their token. */
+typedef enum tp_work_kind {
+  TP_WORK_HANDLER = 1,          /* a call of a handler: call is set */
+  TP_WORK_KIND_FORCE_32 = 0x7fffffff
+} tp_work_kind;
+
+/** One piece of work, made by the library, which sets struct_size. It, and all that it points to, may be read until
+ *  the token is completed or the runtime is freed, also when the attempt was given up meanwhile (tp_token_open()): the
+ *  memory of an abandoned attempt stays until its token is completed, so each token that was taken must be completed
+ *  once. One thread at a time works with it. */
+typedef struct tp_work {
+  size_t struct_size;
+  tp_work_kind kind;
+  uint32_t reserved_;           /* zero */
+  tp_token token;               /* where the answer goes */
+  void *self;                   /* of the handler */
+  /** All functions that read a tp_call may be used, and those that emit or replace: what was emitted before the token
+   *  is completed belongs to the answer, and comes before what tp_token_complete() brings. tp_call_defer() gives a
+   *  failure, since the attempt is deferred already; tp_call_deny() and its siblings answer nothing here. */
+  tp_call *call;
+} tp_work;
+
+/** Takes the work that has waited longest. Work whose attempt was given up before is not given out.
+ *  The limit of an attempt counts from when it came into the inbox, not from when it was taken.
+ *  @param ret_work  NULL when nothing waits.
+ *  @return TP_OK; TP_ERR_USAGE without an inbox; TP_ERR_FORKED in the child of a fork.
+ *  Blocks: no.  From a hook: yes. */
+TP_API tp_status tp_inbox_next(tp_inbox *inbox, const tp_work **ret_work) TP_MUST_USE;
+
+/** Closes the inbox and its descriptor, which must not be polled any more. Work that nobody took fails (no_worker),
+ *  and so does every later attempt of handlers that still name the inbox; work that was taken stays until its token is
+ *  completed. Accepts NULL. Before or after tp_runtime_free(), which does not free inboxes. Not while another thread is
+ *  in a call of this inbox. In the child of a fork it does nothing.
+ *  From a hook: yes. */
+TP_API void tp_inbox_free(tp_inbox *inbox);
+
+TP_END_DECLS
+#endif

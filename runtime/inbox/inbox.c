@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/inbox/inbox.h"
+
+#include <errno.h>
+
+enum { CAPACITY = 1024, CAPACITY_MAX = 1 << 20 };
+
+struct tp_inbox {
+  /* never changes after new */
+  tp_allocator allocator;
+  const void *owner;
+  uint32_t capacity;
+  uint32_t process_generation;
+  /* atomic */
+  tp__a32 refs; /* acq_rel */
+  tp__mutex mutex;
+  /* under mutex */
+  tp__pollable pollable; /* set while anything waits and the inbox is not closed */
+  tp__link waiting; /* tp__inbox_item, oldest first */
+  uint32_t count;
+  bool is_closed;
+};
+
+/* ---- life ---- */
+
+static tp_status options_read(tp_inbox_options *options, const tp_inbox_options *theirs, tp_fault *fault) {
+  *options = (tp_inbox_options){0};
+  if (theirs) TP__TRY(tp__options_read(options, sizeof *options, theirs, "tp_inbox_options", fault));
+  if (options->reserved_ != 0)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_inbox_options.reserved_ must be zero");
+  if (options->capacity == 0) options->capacity = CAPACITY;
+  if (options->capacity > CAPACITY_MAX)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_inbox_options.capacity is %u: at most %d", options->capacity,
+                    CAPACITY_MAX);
+  return TP_OK;
+}
+
+static tp_status no_descriptor(tp_fault *fault) {
+  int system_error = errno;
+  (void)!tp__fail(fault, TP_ERR_SYSTEM, NULL, "no descriptor for the inbox: raise the limit of open files");
+  if (fault) fault->system_error = system_error;
+  return TP_ERR_SYSTEM;
+}
+
+tp_status tp__inbox_new(const tp_allocator *allocator, const void *owner, const tp_inbox_options *theirs,
+                        tp_inbox **ret_inbox, tp_fault *fault) {
+  tp_inbox_options options;
+  TP__TRY(options_read(&options, theirs, fault));
+  tp_inbox *inbox = tp__alloc_zero(allocator, sizeof *inbox);
+  if (!inbox) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the inbox");
+  inbox->allocator = *allocator;
+  inbox->owner = owner;
+  inbox->capacity = options.capacity;
+  inbox->process_generation = tp__process_generation();
+  tp__list_init(&inbox->waiting);
+  tp__a32_store_relaxed(&inbox->refs, 1);
+  tp_status status = tp__mutex_init(&inbox->mutex);
+  if (status != TP_OK) {
+    tp__release(allocator, inbox, sizeof *inbox);
+    return tp__fail(fault, status, NULL, "no lock for the inbox");
+  }
+  if (tp__pollable_init(&inbox->pollable) != TP_OK) {
+    status = no_descriptor(fault);
+    tp__mutex_fini(&inbox->mutex);
+    tp__release(allocator, inbox, sizeof *inbox);
+    return status;
+  }
+  *ret_inbox = inbox;
+  return TP_OK;
+}
+
+void tp__inbox_ref(tp_inbox *inbox) { tp__a32_add_relaxed(&inbox->refs, 1); }
+
+void tp__inbox_unref(tp_inbox *inbox) {
+  if (!inbox || tp__a32_sub_acq_rel(&inbox->refs, 1) > 1) return;
+  assert(tp__list_empty(&inbox->waiting));
+  tp_allocator allocator = inbox->allocator;
+  tp__mutex_fini(&inbox->mutex);
+  tp__release(&allocator, inbox, sizeof *inbox);
+}
+
+bool tp__inbox_is_of(const tp_inbox *inbox, const void *owner) { return inbox->owner == owner; }
+
+bool tp__inbox_is_forked(const tp_inbox *inbox) { return inbox->process_generation != tp__process_generation(); }
+
+/* ---- the queue ---- */
+
+bool tp__inbox_put(tp_inbox *inbox, tp__inbox_item *item) {
+  if (tp__inbox_is_forked(inbox)) return false;
+  tp__mutex_lock(&inbox->mutex);
+  bool put = !inbox->is_closed && inbox->count < inbox->capacity;
+  if (put) {
+    tp__inbox_ref(inbox);
+    item->inbox = inbox;
+    item->waits = true;
+    tp__list_push(&inbox->waiting, &item->link);
+    if (inbox->count++ == 0) tp__pollable_set(&inbox->pollable);
+  }
+  tp__mutex_unlock(&inbox->mutex);
+  return put;
+}
+
+static void remove_locked(tp_inbox *inbox, tp__inbox_item *item) {
+  tp__list_remove(&item->link);
+  item->waits = false;
+  if (--inbox->count == 0 && !inbox->is_closed) tp__pollable_clear(&inbox->pollable);
+}
+
+bool tp__inbox_withdraw(tp__inbox_item *item) {
+  tp_inbox *inbox = item->inbox;
+  tp__mutex_lock(&inbox->mutex);
+  bool waited = item->waits;
+  if (waited) remove_locked(inbox, item);
+  tp__mutex_unlock(&inbox->mutex);
+  return waited;
+}
+
+tp__inbox_item *tp__inbox_take(tp_inbox *inbox) {
+  tp__inbox_item *item = NULL;
+  tp__mutex_lock(&inbox->mutex);
+  if (!tp__list_empty(&inbox->waiting)) {
+    item = TP__CONTAINER(inbox->waiting.next, tp__inbox_item, link);
+    remove_locked(inbox, item);
+  }
+  tp__mutex_unlock(&inbox->mutex);
+  return item;
+}
+
+void tp__inbox_close(tp_inbox *inbox) {
+  tp__mutex_lock(&inbox->mutex);
+  inbox->is_closed = true;
+  tp__pollable_fini(&inbox->pollable);
+  tp__mutex_unlock(&inbox->mutex);
+}
+
+int tp_inbox_fd(const tp_inbox *inbox) { return inbox ? tp__pollable_fd(&inbox->pollable) : -1; }
+
+#ifdef TP_SIM
+bool tp__inbox_wait_until(tp_inbox *inbox, int64_t deadline_ns) {
+  return tp__pollable_wait_until(&inbox->pollable, deadline_ns);
+}
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * inbox: a bounded queue from which threads of a host take work, with a descriptor that shows whether there is any.
+ * It knows items, not what they are of. References: the host's handle, each registered thing that names the inbox, each
+ * item that was put in and not yet released. Lock: `inbox`; nothing else is called under it but the event. */
+#ifndef TP__INBOX_H
+#define TP__INBOX_H
+
+#include "runtime/os/os.h"
+#include "turnphase/inbox.h"
+
+/** The inbox's part of an attempt. Zero-filled: of no inbox. */
+typedef struct tp__inbox_item {
+  tp_inbox *inbox; /* referenced, from the put on */
+  tp__link link;   /* under the inbox's lock, as waits */
+  bool waits;      /* in the queue */
+  tp_work work;
+} tp__inbox_item;
+
+/** Whether the options can be read; and the inbox. owner is who may register it, compared and never followed. */
+tp_status tp__inbox_new(const tp_allocator *allocator, const void *owner, const tp_inbox_options *options,
+                        tp_inbox **ret_inbox, tp_fault *fault);
+void tp__inbox_ref(tp_inbox *inbox);
+/** Accepts NULL. */
+void tp__inbox_unref(tp_inbox *inbox);
+bool tp__inbox_is_of(const tp_inbox *inbox, const void *owner);
+/** In the child of a fork the descriptor is shared with the parent. */
+bool tp__inbox_is_forked(const tp_inbox *inbox);
+
+/** Any thread may take the item from here on. @return false when the inbox is full or closed: nothing was done. */
+bool tp__inbox_put(tp_inbox *inbox, tp__inbox_item *item);
+/** @return whether the item was still waiting: nobody will take it. */
+bool tp__inbox_withdraw(tp__inbox_item *item);
+/** The item that waited longest, NULL when none does. */
+tp__inbox_item *tp__inbox_take(tp_inbox *inbox);
+/** Refuses what is put in later, and closes the descriptor. What waits may still be taken. */
+void tp__inbox_close(tp_inbox *inbox);
+
+#ifdef TP_SIM
+/** The host's poll(). @return false when deadline_ns has passed and nothing waits. */
+bool tp__inbox_wait_until(tp_inbox *inbox, int64_t deadline_ns);
+#endif
+
+#endif

@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An inbox: calls of handlers that a thread of the host takes and answers itself. The host here has one thread: it
+ * polls the inbox's descriptor beside what it submitted. */
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/model.h"
+
+enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, GUARD = TP_PHASE_TOOL_PRE, LONG_MS = 60000 };
+
+/* ---- a host with one thread ---- */
+
+static bool is_readable(const tp_inbox *inbox) {
+  struct pollfd polled = {.fd = tp_inbox_fd(inbox), .events = POLLIN};
+  return poll(&polled, 1, 0) == 1 && (polled.revents & POLLIN);
+}
+
+static void wait_readable(const tp_inbox *inbox) {
+  struct pollfd polled = {.fd = tp_inbox_fd(inbox), .events = POLLIN};
+  assert_int_equal(poll(&polled, 1, LONG_MS), 1);
+}
+
+static tp_inbox *open_inbox(tp_runtime *runtime, uint32_t capacity) {
+  tp_inbox *inbox;
+  tp_inbox_options options = {.struct_size = sizeof options, .capacity = capacity};
+  assert_int_equal(tp_inbox_new(runtime, &options, &inbox, NULL), TP_OK);
+  return inbox;
+}
+
+static const tp_work *take(tp_inbox *inbox) {
+  const tp_work *work = NULL;
+  assert_int_equal(tp_inbox_next(inbox, &work), TP_OK);
+  return work;
+}
+
+/* Waits until there is work, and takes it. */
+static const tp_work *take_next(tp_inbox *inbox) {
+  wait_readable(inbox);
+  const tp_work *work = take(inbox);
+  assert_non_null(work);
+  return work;
+}
+
+static tp_status answer(const tp_work *work, tp_outcome_kind kind, const char *reason) {
+  return tp_token_complete(work->token, &(tp_outcome){.kind = kind, .reason = reason});
+}
+
+/* A handler without a function, and one subscription of it. */
+static tp_status add_status(tp_runtime *runtime, const char *id, uint32_t phase, tp_inbox *inbox, tp_handler handler,
+                            tp_subscription sub) {
+  tp_edit *edit;
+  static const tp_owner owner = {.struct_size = sizeof owner, .name = "test", .trust = TP_TRUST_BUILTIN};
+  assert_int_equal(tp_edit_begin(runtime, &owner, &edit), TP_OK);
+  handler.struct_size = sizeof handler;
+  handler.id = id;
+  handler.inbox = inbox;
+  handler.phases = &phase;
+  handler.phase_count = 1;
+  handler.capabilities = capabilities_of(runtime, phase);
+  tp_status status = tp_edit_add_handler(edit, &handler);
+  sub.struct_size = sizeof sub;
+  sub.id = sub.handler = id;
+  sub.phase = phase;
+  if (status == TP_OK) status = tp_edit_add_subscription(edit, &sub);
+  if (status == TP_OK) status = tp_edit_commit(edit, NULL, NULL);
+  if (status != TP_OK) tp_edit_discard(edit);
+  return status;
+}
+
+static void add(tp_runtime *runtime, const char *id, uint32_t phase, tp_inbox *inbox, tp_subscription sub) {
+  assert_int_equal(add_status(runtime, id, phase, inbox, (tp_handler){.self = "self"}, sub), TP_OK);
+}
+
+typedef struct ran {
+  latch ended;
+  tp_phase_result result;
+} ran;
+
+static void phase_ended(void *ctx, const tp_phase_result *result) {
+  ran *r = ctx;
+  r->result = *result;
+  latch_hit(&r->ended);
+}
+
+static void submit(tp_turn *turn, uint32_t phase, const char *text, ran *r) {
+  tp_field field = {.id = phase == GUARD ? TP_FIELD_TOOL : TP_FIELD_TEXT, .text = tp_text_of(text)};
+  tp_phase_input input = {
+      .struct_size = sizeof input, .fields = &field, .field_count = text ? 1 : 0, .budget_ms = LONG_MS};
+  *r = (ran){.ended = LATCH};
+  assert_int_equal(tp_phase_submit(turn, phase, &input, phase_ended, r, NULL), TP_OK);
+}
+
+static uint64_t open_tokens(tp_runtime *runtime) {
+  tp_runtime_stats stats = {.struct_size = sizeof stats};
+  tp_runtime_stats_get(runtime, &stats);
+  return stats.tokens_open;
+}
+
+static uint64_t handler_threads(tp_runtime *runtime) {
+  tp_runtime_stats stats = {.struct_size = sizeof stats};
+  tp_runtime_stats_get(runtime, &stats);
+  return stats.handler_threads;
+}
+
+/* ---- a call that a host answers itself ---- */
+
+static void work_is_read_and_answered_by_the_thread_that_takes_it(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_inbox *inbox = open_inbox(runtime, 0);
+  add(runtime, "g", GATHER, inbox, (tp_subscription){.limit_ms = LONG_MS});
+  tp_turn *turn = begin_bare(runtime, 0);
+  assert_false(is_readable(inbox));
+  assert_null(take(inbox));
+  ran r;
+  submit(turn, GATHER, "hello", &r);
+  const tp_work *work = take_next(inbox);
+  assert_false(is_readable(inbox));
+  assert_int_equal(work->struct_size, sizeof *work);
+  assert_int_equal(work->kind, TP_WORK_HANDLER);
+  assert_string_equal(work->self, "self");
+  assert_text(tp_call_text(work->call, TP_FIELD_TEXT), "hello");
+  assert_string_equal(tp_call_subscription(work->call), "g");
+  assert_int_equal(tp_call_attempt(work->call), 1);
+  assert_in_range(tp_call_time_left_ms(work->call), 1, LONG_MS);
+  assert_false(tp_call_cancelled(work->call));
+  assert_true(tp_token_open(work->token));
+  assert_int_equal(tp_call_emit_prompt_context(work->call, "first", "emitted", 0), TP_OK);
+  tp_token token;
+  assert_int_equal(tp_call_defer(work->call, NULL, &token).kind, TP_OUTCOME_FAILED);
+  assert_int_equal(token.bits, 0);
+  tp_contribution more = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("second"), .text = TEXT("brought")};
+  token = work->token;
+  assert_int_equal(tp_token_complete(token, &(tp_outcome){.contributions = &more, .contribution_count = 1}), TP_OK);
+  assert_int_equal(tp_token_complete(token, &(tp_outcome){.kind = TP_OUTCOME_DONE}), TP_ERR_STALE);
+  assert_false(tp_token_open(token));
+  latch_wait(&r.ended, 1);
+  assert_run(&r.result, "g", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+  assert_int_equal(run_of(&r.result, "g").contribution_count, 2);
+  assert_text(tp_merged_get(r.result.merged, TP_KIND_PROMPT_CONTEXT, 0).contribution->text, "emitted");
+  assert_text(tp_merged_get(r.result.merged, TP_KIND_PROMPT_CONTEXT, 1).contribution->text, "brought");
+  assert_int_equal(handler_threads(runtime), 0);
+  assert_int_equal(open_tokens(runtime), 0);
+  tp_turn_end(turn);
+  tp_inbox_free(inbox);
+  close_runtime(runtime);
+}
+
+static void guard_in_an_inbox_denies(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_inbox *inbox = open_inbox(runtime, 0);
+  add(runtime, "guard", GUARD, inbox, (tp_subscription){.limit_ms = LONG_MS});
+  tp_turn *turn = begin_bare(runtime, 0);
+  ran r;
+  submit(turn, GUARD, "rm", &r);
+  const tp_work *work = take_next(inbox);
+  assert_text(tp_call_text(work->call, TP_FIELD_TOOL), "rm");
+  assert_int_equal(answer(work, TP_OUTCOME_DENY, "not this one"), TP_OK);
+  latch_wait(&r.ended, 1);
+  assert_int_equal(r.result.outcome, TP_ERR_DENIED);
+  assert_text(r.result.reason, "not this one");
+  tp_turn_end(turn);
+  tp_inbox_free(inbox);
+  close_runtime(runtime);
+}
+
+static void refused_emit_rejects_the_whole_answer(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_inbox *inbox = open_inbox(runtime, 0);
+  add(runtime, "g", GATHER, inbox, (tp_subscription){.limit_ms = LONG_MS});
+  tp_turn *turn = begin_bare(runtime, 0);
+  ran r;
+  submit(turn, GATHER, NULL, &r);
+  const tp_work *work = take_next(inbox);
+  assert_int_equal(tp_call_emit_reminder(work->call, "not here"), TP_ERR_CAPABILITY);
+  assert_int_equal(answer(work, TP_OUTCOME_DONE, NULL), TP_OK);
+  latch_wait(&r.ended, 1);
+  assert_run(&r.result, "g", TP_STATE_FAILED, TP_REASON_CAPABILITY);
+  tp_turn_end(turn);
+  tp_inbox_free(inbox);
+  close_runtime(runtime);
+}
+
+static void retried_attempt_is_work_of_its_own(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_inbox *inbox = open_inbox(runtime, 0);
+  assert_int_equal(add_status(runtime, "g", GATHER, inbox, (tp_handler){.idempotent = true},
+                              (tp_subscription){.limit_ms = LONG_MS, .attempts = 2}),
+                   TP_OK);
+  tp_turn *turn = begin_bare(runtime, 0);
+  ran r;
+  submit(turn, GATHER, NULL, &r);
+  const tp_work *work = take_next(inbox);
+  assert_int_equal(tp_token_complete(work->token, &(tp_outcome){.kind = TP_OUTCOME_FAILED, .retryable = 1}), TP_OK);
+  work = take_next(inbox);
+  assert_int_equal(tp_call_attempt(work->call), 2);
+  assert_int_equal(answer(work, TP_OUTCOME_DONE, NULL), TP_OK);
+  latch_wait(&r.ended, 1);
+  assert_run(&r.result, "g", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+  tp_turn_end(turn);
+  tp_inbox_free(inbox);
+  close_runtime(runtime);
+}
+
+static void detached_run_goes_through_the_inbox(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_inbox *inbox = open_inbox(runtime, 0);
+  add(runtime, "g", GATHER, inbox,
+      (tp_subscription){.limit_ms = LONG_MS, .execution = TP_EXECUTION_FIRE_AND_RECORD});
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, GATHER, "hello");
+  assert_run(&result, "g", TP_STATE_BACKGROUNDED, TP_REASON_NONE);
+  tp_turn_end(turn);
+  const tp_work *work = take_next(inbox);
+  assert_text(tp_call_text(work->call, TP_FIELD_TEXT), "hello");
+  assert_int_equal(answer(work, TP_OUTCOME_DONE, NULL), TP_OK);
+  tp_inbox_free(inbox);
+  close_runtime(runtime);
+}
+
+/* ---- bounds ---- */
+
+static void full_inbox_fails_the_attempt_and_keeps_what_is_in_it(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_inbox *inbox = open_inbox(runtime, 1);
+  add(runtime, "first", GATHER, inbox, (tp_subscription){.limit_ms = LONG_MS, .priority = 1});
+  add(runtime, "guard", GUARD, inbox, (tp_subscription){.limit_ms = LONG_MS});
+  tp_turn *waiting = begin_bare(runtime, 0), *refused = begin_bare(runtime, 0);
+  ran r;
+  submit(waiting, GATHER, NULL, &r);
+  wait_readable(inbox);
+  tp_phase_result result = run_phase(refused, GUARD, NULL);
+  assert_run(&result, "guard", TP_STATE_FAILED, TP_REASON_NO_WORKER);
+  assert_int_equal(result.outcome, TP_ERR_DENIED); /* required: it fails closed */
+  assert_int_equal(answer(take_next(inbox), TP_OUTCOME_DONE, NULL), TP_OK);
+  latch_wait(&r.ended, 1);
+  assert_run(&r.result, "first", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+  assert_int_equal(open_tokens(runtime), 0);
+  tp_turn_end(waiting);
+  tp_turn_end(refused);
+  tp_inbox_free(inbox);
+  close_runtime(runtime);
+}
+
+static void work_counts_as_an_open_token(void **state) {
+  (void)state;
+  tp_runtime_options options = {.struct_size = sizeof options, .deferred_max = 1};
+  tp_runtime *runtime = open_runtime(&options);
+  tp_inbox *inbox = open_inbox(runtime, 0);
+  add(runtime, "g", GATHER, inbox, (tp_subscription){.limit_ms = LONG_MS});
+  tp_turn *a = begin_bare(runtime, 0), *b = begin_bare(runtime, 0);
+  ran r;
+  submit(a, GATHER, NULL, &r);
+  const tp_work *work = take_next(inbox);
+  tp_phase_result result = run_phase(b, GATHER, NULL);
+  assert_run(&result, "g", TP_STATE_FAILED, TP_REASON_NO_WORKER);
+  assert_int_equal(answer(work, TP_OUTCOME_DONE, NULL), TP_OK);
+  latch_wait(&r.ended, 1);
+  tp_turn_end(a);
+  tp_turn_end(b);
+  tp_inbox_free(inbox);
+  close_runtime(runtime);
+}
+
+/* ---- attempts that are over ---- */
+
+static void deadline_takes_work_out_that_nobody_took(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_inbox *inbox = open_inbox(runtime, 0);
+  add(runtime, "guard", GUARD, inbox, (tp_subscription){.limit_ms = 5});
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, GUARD, NULL);
+  assert_run(&result, "guard", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+  assert_int_equal(run_of(&result, "guard").started_ns, 0);
+  assert_int_equal(result.outcome, TP_ERR_DENIED);
+  assert_false(is_readable(inbox));
+  assert_null(take(inbox));
+  assert_int_equal(open_tokens(runtime), 0);
+  tp_turn_end(turn);
+  tp_inbox_free(inbox);
+  close_runtime(runtime);
+}
+
+static void deadline_makes_the_token_of_taken_work_stale_and_leaves_it_readable(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_inbox *inbox = open_inbox(runtime, 0);
+  add(runtime, "guard", GUARD, inbox, (tp_subscription){.limit_ms = 300});
+  tp_turn *turn = begin_bare(runtime, 0);
+  ran r;
+  submit(turn, GUARD, "rm", &r);
+  const tp_work *work = take_next(inbox);
+  latch_wait(&r.ended, 1);
+  assert_run(&r.result, "guard", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+  assert_int_not_equal(run_of(&r.result, "guard").started_ns, 0);
+  tp_turn_end(turn);
+  assert_false(tp_token_open(work->token));
+  assert_true(tp_call_cancelled(work->call));
+  assert_text(tp_call_text(work->call, TP_FIELD_TOOL), "rm");
+  assert_int_equal(open_tokens(runtime), 1);
+  assert_int_equal(answer(work, TP_OUTCOME_ALLOW, NULL), TP_ERR_STALE);
+  assert_int_equal(open_tokens(runtime), 0);
+  tp_inbox_free(inbox);
+  close_runtime(runtime);
+}
+
+static void cancel_takes_work_out(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_inbox *inbox = open_inbox(runtime, 0);
+  add(runtime, "g", GATHER, inbox, (tp_subscription){.limit_ms = LONG_MS});
+  tp_turn *turn = begin_bare(runtime, 0);
+  ran r;
+  submit(turn, GATHER, NULL, &r);
+  wait_readable(inbox);
+  tp_turn_cancel(turn);
+  latch_wait(&r.ended, 1);
+  assert_int_equal(r.result.outcome, TP_ERR_CANCELLED);
+  assert_null(take(inbox));
+  assert_false(is_readable(inbox));
+  assert_int_equal(open_tokens(runtime), 0);
+  tp_turn_end(turn);
+  tp_inbox_free(inbox);
+  close_runtime(runtime);
+}
+
+/* ---- the end of an inbox ---- */
+
+static void free_fails_the_work_in_it_and_all_that_comes_later(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_inbox *inbox = open_inbox(runtime, 0);
+  add(runtime, "guard", GUARD, inbox, (tp_subscription){.limit_ms = LONG_MS});
+  tp_turn *turn = begin_bare(runtime, 0), *taken_of = begin_bare(runtime, 0);
+  ran waits, taken;
+  submit(taken_of, GUARD, NULL, &taken);
+  const tp_work *work = take_next(inbox);
+  submit(turn, GUARD, NULL, &waits);
+  wait_readable(inbox);
+  tp_inbox_free(inbox);
+  latch_wait(&waits.ended, 1);
+  assert_run(&waits.result, "guard", TP_STATE_FAILED, TP_REASON_NO_WORKER);
+  assert_int_equal(waits.result.outcome, TP_ERR_DENIED);
+  tp_phase_result later = run_phase(turn, GUARD, NULL);
+  assert_run(&later, "guard", TP_STATE_FAILED, TP_REASON_NO_WORKER);
+  assert_int_equal(answer(work, TP_OUTCOME_ALLOW, NULL), TP_OK); /* what was taken is the host's to answer */
+  latch_wait(&taken.ended, 1);
+  assert_run(&taken.result, "guard", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+  assert_int_equal(open_tokens(runtime), 0);
+  tp_turn_end(turn);
+  tp_turn_end(taken_of);
+  close_runtime(runtime);
+}
+
+static void inbox_may_be_freed_after_its_runtime(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_inbox *inbox = open_inbox(runtime, 0);
+  add(runtime, "guard", GUARD, inbox, (tp_subscription){.limit_ms = LONG_MS});
+  tp_turn *turn = begin_bare(runtime, 0);
+  ran r;
+  submit(turn, GUARD, NULL, &r);
+  tp_token token = take_next(inbox)->token;
+  tp_turn_cancel(turn);
+  latch_wait(&r.ended, 1);
+  tp_turn_end(turn);
+  tp_runtime_free(runtime);
+  assert_false(tp_token_open(token));
+  assert_int_equal(tp_token_complete(token, &(tp_outcome){.kind = TP_OUTCOME_DONE}), TP_ERR_STALE);
+  assert_null(take(inbox));
+  tp_inbox_free(inbox);
+  tp_inbox_free(NULL);
+}
+
+/* ---- several threads ---- */
+
+enum { TAKERS = 2, TURNS = 64 };
+
+typedef struct taker {
+  tp_inbox *inbox;
+  _Atomic int *left;
+  int taken;
+  pthread_t thread;
+} taker;
+
+static void *take_and_answer(void *arg) {
+  taker *t = arg;
+  while (*t->left > 0) {
+    struct pollfd polled = {.fd = tp_inbox_fd(t->inbox), .events = POLLIN};
+    const tp_work *work = NULL;
+    if (poll(&polled, 1, 1) < 1 || tp_inbox_next(t->inbox, &work) != TP_OK || !work) continue;
+    t->taken += tp_token_complete(work->token, &(tp_outcome){.kind = TP_OUTCOME_ALLOW}) == TP_OK;
+    --*t->left;
+  }
+  return NULL;
+}
+
+static void two_takers_share_an_inbox_and_each_work_is_taken_once(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_inbox *inbox = open_inbox(runtime, 0);
+  add(runtime, "guard", GUARD, inbox, (tp_subscription){.limit_ms = LONG_MS});
+  _Atomic int left = TURNS;
+  taker takers[TAKERS];
+  for (int i = 0; i < TAKERS; i++) {
+    takers[i] = (taker){.inbox = inbox, .left = &left};
+    pthread_create(&takers[i].thread, NULL, take_and_answer, &takers[i]);
+  }
+  tp_turn *turns[TURNS];
+  static ran rs[TURNS];
+  for (int i = 0; i < TURNS; i++) submit(turns[i] = begin_bare(runtime, 0), GUARD, NULL, &rs[i]);
+  for (int i = 0; i < TURNS; i++) latch_wait(&rs[i].ended, 1);
+  int taken = 0;
+  for (int i = 0; i < TAKERS; i++) {
+    pthread_join(takers[i].thread, NULL);
+    taken += takers[i].taken;
+  }
+  assert_int_equal(taken, TURNS);
+  for (int i = 0; i < TURNS; i++) {
+    assert_run(&rs[i].result, "guard", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+    tp_turn_end(turns[i]);
+  }
+  assert_false(is_readable(inbox));
+  tp_inbox_free(inbox);
+  close_runtime(runtime);
+}
+
+/* ---- what is refused ---- */
+
+static void what_does_not_go_together_is_refused(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL), *other = open_runtime(NULL);
+  tp_inbox *inbox = open_inbox(runtime, 0), *strange = open_inbox(other, 0);
+  const tp_subscription plain = {0}, bounded = {.max_concurrent = 4};
+  assert_int_equal(add_status(runtime, "g", GATHER, NULL, (tp_handler){0}, plain), TP_ERR_USAGE);
+  assert_int_equal(add_status(runtime, "g", GATHER, inbox, (tp_handler){.run = play}, plain), TP_ERR_USAGE);
+  assert_int_equal(add_status(runtime, "g", GATHER, inbox, (tp_handler){.quick = true}, plain), TP_ERR_USAGE);
+  assert_int_equal(add_status(runtime, "g", GATHER, strange, (tp_handler){0}, plain), TP_ERR_USAGE);
+  assert_int_equal(add_status(runtime, "g", GATHER, inbox, (tp_handler){0}, bounded), TP_ERR_USAGE);
+  tp_inbox *none = NULL;
+  tp_fault fault = {0};
+  tp_inbox_options huge = {.struct_size = sizeof huge, .capacity = UINT32_MAX};
+  assert_int_equal(tp_inbox_new(runtime, &huge, &none, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "capacity"));
+  tp_inbox_options reserved = {.struct_size = sizeof reserved, .reserved_ = 1};
+  assert_int_equal(tp_inbox_new(runtime, &reserved, &none, &fault), TP_ERR_USAGE);
+  assert_null(none);
+  const tp_work *work;
+  assert_int_equal(tp_inbox_next(NULL, &work), TP_ERR_USAGE);
+  assert_false(tp_token_open((tp_token){0}));
+  tp_inbox_free(inbox);
+  tp_inbox_free(strange);
+  close_runtime(runtime);
+  close_runtime(other);
+}
+
+static void child_of_a_fork_leaves_the_inbox_alone(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_inbox *inbox = open_inbox(runtime, 0);
+  pid_t child = fork();
+  if (child == 0) {
+    const tp_work *work;
+    bool refused = tp_inbox_next(inbox, &work) == TP_ERR_FORKED;
+    tp_inbox_free(inbox);
+    _exit(refused ? 0 : 1);
+  }
+  int ended = 1;
+  assert_int_equal(waitpid(child, &ended, 0), child);
+  assert_true(WIFEXITED(ended) && WEXITSTATUS(ended) == 0);
+  tp_inbox_free(inbox);
+  close_runtime(runtime);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(work_is_read_and_answered_by_the_thread_that_takes_it),
+      cmocka_unit_test(guard_in_an_inbox_denies),
+      cmocka_unit_test(refused_emit_rejects_the_whole_answer),
+      cmocka_unit_test(retried_attempt_is_work_of_its_own),
+      cmocka_unit_test(detached_run_goes_through_the_inbox),
+      cmocka_unit_test(full_inbox_fails_the_attempt_and_keeps_what_is_in_it),
+      cmocka_unit_test(work_counts_as_an_open_token),
+      cmocka_unit_test(deadline_takes_work_out_that_nobody_took),
+      cmocka_unit_test(deadline_makes_the_token_of_taken_work_stale_and_leaves_it_readable),
+      cmocka_unit_test(cancel_takes_work_out),
+      cmocka_unit_test(free_fails_the_work_in_it_and_all_that_comes_later),
+      cmocka_unit_test(inbox_may_be_freed_after_its_runtime),
+      cmocka_unit_test(two_takers_share_an_inbox_and_each_work_is_taken_once),
+      cmocka_unit_test(what_does_not_go_together_is_refused),
+      cmocka_unit_test(child_of_a_fork_leaves_the_inbox_alone),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
