@@ -114,6 +114,8 @@ static void complete_later(void *arg) {
   (void)!handler_complete(note);
 }
 
+void handler_complete_later(call_note *note) { world_start("completer", complete_later, note); }
+
 static tp_outcome defer(call_note *note, tp_call *call) {
   tp_deferral deferral = {.cancel = on_cancel, .destroy = on_destroy, .ctx = note};
   note->deferred = true; /* before anybody can look: its cancel may be called, and complete it, before this returns */
@@ -125,9 +127,9 @@ static tp_outcome defer(call_note *note, tp_call *call) {
   }
   switch (note->move->way) {
     case WAY_DEFER_TWICE:
-      world_start("completer", complete_later, note); /* fall through */
+      handler_complete_later(note); /* fall through */
     case WAY_DEFER:
-      world_start("completer", complete_later, note);
+      handler_complete_later(note);
       break;
     case WAY_DEFER_INSIDE:
       (void)!handler_complete(note);
@@ -202,7 +204,8 @@ static call_note *begin_note(node_actor *actor, const tp_call *call) {
   note->attempt = tp_call_attempt(call);
   note->move = script_move_of(&w->s->nodes[actor->index], note->attempt);
   for (const call_note *other = w->calls; other; other = other->next) {
-    bool answered = other->deferred && other->answered_ns; /* through its token, perhaps before its function returned */
+    /* Through its token, perhaps before its function returned. */
+    bool answered = (other->deferred || other->in_inbox) && other->answered_ns;
     if (other->op == note->op && !other->finished_ns && !answered) note->running_before |= bit(other->node);
   }
   note->next = w->calls;
@@ -262,7 +265,7 @@ static void leave(node_actor *actor, call_note *note, bool here) {
   w->handlers_running--;
 }
 
-static void work(const call_note *note, const tp_call *call) {
+static void play_work(const call_note *note, const tp_call *call) {
   int64_t left_ns = note->move->before_ns;
   while (left_ns > 0) {
     int64_t nap_ns = note->move->polite && left_ns > TP__NS_PER_MS ? TP__NS_PER_MS : left_ns;
@@ -272,8 +275,8 @@ static void work(const call_note *note, const tp_call *call) {
   }
 }
 
-static tp_outcome answer(call_note *note, tp_call *call) {
-  bool defers = note->move->way != WAY_RETURN;
+/* What is said with the call. */
+static void say(call_note *note, tp_call *call, bool defers) {
   pieces p;
   make_pieces(&p, note, true, !defers);
   for (uint32_t i = 0; i < p.count; i++) (void)!tp_call_emit(call, &p.items[i]);
@@ -282,6 +285,11 @@ static tp_outcome answer(call_note *note, tp_call *call) {
     snprintf(text, sizeof text, "o%u n%d a%u", note->op, note->node, note->attempt);
     (void)!tp_call_replace_text(call, SCRIPT_FIELD_TEXT, text);
   }
+}
+
+static tp_outcome answer(call_note *note, tp_call *call) {
+  bool defers = note->move->way != WAY_RETURN;
+  say(note, call, defers);
   if (defers) return defer(note, call);
   note_answer(note);
   return outcome_of(note);
@@ -293,10 +301,26 @@ tp_outcome handler_run(void *self, tp_call *call) {
     world_fail(actor->w, "destroy after the last attempt", "node %d is called afterwards", actor->index);
   call_note *note = begin_note(actor, call);
   bool here = enter(actor, note);
-  work(note, call);
+  play_work(note, call);
   look_again(note, call);
   tp_outcome outcome = answer(note, call);
   if (actor->destroys > 0) world_fail(actor->w, "destroy after the last attempt", "node %d still runs", actor->index);
   leave(actor, note, here);
   return outcome;
+}
+
+/* From before the answer on the attempt may be freed at any moment: what is read of it is read here. */
+call_note *handler_take(const tp_work *work) {
+  node_actor *actor = work->self;
+  if (actor->destroys > 0)
+    world_fail(actor->w, "destroy after the last attempt", "a call of node %d is taken afterwards", actor->index);
+  call_note *note = begin_note(actor, work->call);
+  note->in_inbox = true;
+  note->token = work->token;
+  play_work(note, work->call);
+  look_again(note, work->call);
+  say(note, work->call, true);
+  if (actor->destroys > 0) world_fail(actor->w, "destroy after the last attempt", "node %d is taken", actor->index);
+  note->finished_ns = tp__now_ns();
+  return note;
 }

@@ -600,7 +600,8 @@ static void check_call(world *w, const call_note *call) {
   if (!call->finished_ns) world_fail(w, "every call returns", "node %d", call->node);
   if (call->destroys != (call->deferred ? 1 : 0))
     world_fail(w, "destroy exactly once", "node %d (way %d): %u times", call->node, call->move->way, call->destroys);
-  if (detached || !call->deferred || call->attempt != op->attempts[call->node] || !op->begun) return;
+  bool by_token = call->deferred || call->in_inbox;
+  if (detached || !by_token || call->attempt != op->attempts[call->node] || !op->begun) return;
   bool succeeded = op->state[call->node] == TP_STATE_SUCCEEDED;
   if (succeeded && call->accepted != 1)
     world_fail(w, "one outcome per attempt", "node %d succeeded, but %u completions were taken", call->node,

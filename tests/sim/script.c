@@ -274,6 +274,23 @@ static void draw_synchronous(drawer *d) {
   }
 }
 
+/* Calls that hosts take and answer themselves: no thread of the engine's, so no permits. */
+static void draw_inbox(drawer *d) {
+  script *s = d->s;
+  s->taker_count = one_in(d, 2) ? 1 + (uint32_t)below(d, 2) : 0;
+  s->inbox_capacity = s->weather != WEATHER_QUIET && one_in(d, 3) ? 1 + (uint32_t)below(d, 3) : 0;
+  bool closes = s->taker_count == 1 && s->weather != WEATHER_QUIET && one_in(d, 4);
+  s->inbox_close_ns = closes ? 1 + up_to_us(d, 20000) : 0;
+  for (uint32_t i = 0; i < s->node_count; i++) {
+    script_node *node = &s->nodes[i];
+    node->inbox = s->taker_count > 0 && !node->quick && one_in(d, 2);
+    if (!node->inbox) continue;
+    node->max_concurrent = 0;
+    for (int m = 0; m < SCRIPT_MOVES; m++)
+      if (node->moves[m].way == WAY_DEFER_AND_RETURN) node->moves[m].way = WAY_RETURN;
+  }
+}
+
 void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   drawer d = {.state = seed * UINT64_C(0xD1342543DE82EF95) + nodes_max, .s = s};
   next_of(&d.state);
@@ -301,4 +318,5 @@ void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   s->looks = one_in(&d, 3) ? 1 + (uint32_t)below(&d, 12) : 0;
   s->crowd = one_in(&d, 3);
   draw_synchronous(&d);
+  draw_inbox(&d);
 }

@@ -19,6 +19,7 @@ enum {
   SCRIPT_ERRANDS_MAX = 2,
   SCRIPT_EDITORS_MAX = 2,
   SCRIPT_READERS_MAX = 2,
+  SCRIPT_TAKERS_MAX = 2,
   SCRIPT_FIELD_OP = TP_FIELD_HOST,      /* int: which operation the call belongs to */
   SCRIPT_FIELD_TEXT = TP_FIELD_HOST + 1 /* text: what replacing chains replace */
 };
@@ -76,7 +77,7 @@ typedef struct script_node {
   char id[16];
   int phase;
   int32_t priority;
-  bool quick, disabled, killed, detached;
+  bool quick, inbox, disabled, killed, detached;
   int match; /* 0: none; 1: matches; 2: does not */
   tp_execution execution;
   tp_failure failure;
@@ -140,6 +141,9 @@ typedef struct script {
   uint32_t reader_count;  /* hosts whose turns look at what they see of it */
   bool crowd;             /* a session that several hosts use */
   uint32_t looks;         /* how often somebody asks how it goes */
+  uint32_t taker_count;   /* hosts that take from the inbox; 0: no node has one */
+  uint32_t inbox_capacity;
+  int64_t inbox_close_ns; /* when its one taker frees the inbox; 0: after the drains */
 } script;
 
 /** Draws the script of a seed. policy: of the scheduler; -1: drawn. */

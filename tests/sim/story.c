@@ -26,6 +26,7 @@ static void tell_node(const script_node *node, uint32_t index) {
   printf("    node %u (%s, phase %d): %s, %s", index, node->id, node->phase, executions[node->execution],
          failures[node->failure]);
   if (node->quick) printf(", quick");
+  if (node->inbox) printf(", in the inbox");
   if (node->disabled) printf(", disabled");
   if (node->killed) printf(", killed");
   if (node->match) printf(", match %s", node->match == 1 ? "yes" : "no");

@@ -155,7 +155,8 @@ static tp_status add_handler(tp_edit *edit, node_actor *actor, const script_node
   uint32_t phase = TP_PHASE_HOST + (uint32_t)node->phase;
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = node->id,
-                        .run = handler_run,
+                        .run = node->inbox ? NULL : handler_run,
+                        .inbox = node->inbox ? actor->w->inbox : NULL,
                         .self = actor,
                         .destroy = handler_destroyed,
                         .phases = &phase,
@@ -280,6 +281,7 @@ static tp_status build(world *w, uint32_t workers, tp_fault *fault) {
   tp_status status = tp_runtime_new(&options, &w->runtime, fault);
   w->store_taken = status == TP_OK;
   if (!w->store_taken) w->inner.destroy(w->inner.self);
+  if (status == TP_OK) status = taker_open(w);
   if (status == TP_OK) status = register_all(w, fault);
   if (status == TP_OK && w->s->all_dear) make_all_dear(w);
   return status;
@@ -583,6 +585,19 @@ static void look_after_drain(world *w) {
                (unsigned long long)stats.attempts_abandoned);
 }
 
+/* Each open token is held by a call: none was lost on its way there, or back. Other plays hold tokens of their own. */
+static void look_at_tokens(world *w) {
+  uint32_t held = 0;
+  if (w->s->dialogue_count || w->s->errand_count || w->crowd) return;
+  for (const call_note *note = w->calls; note; note = note->next) held += note->token.bits && !note->token_over;
+  uint32_t open = tp__a32_load_relaxed(&w->runtime->tokens_open);
+  for (int i = 0; i < 1000 && open > held; i++) { /* a completion of one that is over may not have returned yet */
+    tp__sim_sleep_ns(TP__NS_PER_US);
+    open = tp__a32_load_relaxed(&w->runtime->tokens_open);
+  }
+  if (open > held) world_fail(w, "no token is lost", "%u are open, and %u are held", open, held);
+}
+
 static void complete_after_free(world *w) {
   for (call_note *note = w->calls; note; note = note->next) {
     if (!note->token.bits || (note->move->way != WAY_DEFER_AFTER_FREE && tp__sim_random(4) > 0)) continue;
@@ -601,6 +616,9 @@ static void play(void *arg) {
   if (status != TP_OK && !(w->s->refuse_setup && status == TP_ERR_NO_MEMORY))
     world_fail(w, "the script is registered", "%s: %s", tp_status_name(status), fault.message);
   refuse(w->s->weather == WEATHER_FAULTS);
+  tp__thread *takers[SCRIPT_TAKERS_MAX] = {NULL};
+  for (uint32_t i = 0; w->registered && i < w->s->taker_count; i++)
+    takers[i] = world_start_joined("taker", taker_run, w);
   if (w->registered) {
     if (w->s->pokes) world_start("poker", poke_run, w);
     run_hosts(w);
@@ -610,8 +628,15 @@ static void play(void *arg) {
     (void)!tp_runtime_drain(w->runtime, 0, NULL);
     look_after_drain(w);
   }
+  w->takers_stop = true;
+  for (uint32_t i = 0; i < SCRIPT_TAKERS_MAX; i++)
+    if (takers[i]) tp__thread_join(takers[i]);
+  if (w->registered) look_at_tokens(w);
+  bool inbox_first = world_one_in(2);
+  if (inbox_first) taker_close(w);
   if (w->runtime) tp_runtime_free(w->runtime);
   w->freed = true;
+  if (!inbox_first) taker_close(w);
   complete_after_free(w);
   for (uint32_t i = 0; i < w->s->errand_count; i++) errand_after_free(&w->errands[i]);
 }

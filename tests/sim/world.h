@@ -38,6 +38,7 @@ typedef struct call_note {
   uint64_t running_before; /* bit per node: calls of this operation that ran when this one began */
   uint64_t deps_seen, deps_good, deps_fallback; /* bit per node: what the call was told of its dependencies */
   int text_of;                                  /* chain replace: whose text the call found; -1: the first one */
+  bool in_inbox; /* taken by a host: it has a token, and no deferral */
   bool deferred;
   bool token_over; /* a completion has come back: from now on the token is stale */
   bool in_cancel;
@@ -100,6 +101,8 @@ struct world {
   struct edition_editor *editors; /* s->editor_count */
   struct edition_reader *readers; /* s->reader_count */
   struct crowd *crowd;            /* NULL: none */
+  tp_inbox *inbox;                /* NULL: none, or freed */
+  bool takers_stop;
   uint64_t jobs_seen;             /* by the onlooker */
   uint64_t moment;                /* of theirs */
   call_note *calls;               /* newest first */
@@ -156,6 +159,15 @@ static inline bool world_is_quiet(const world *w) { return w->s->weather == WEAT
 tp_outcome handler_run(void *self, tp_call *call);
 /** handler.c: completes a note's token as its move says. */
 tp_status handler_complete(call_note *note);
+/** The same later, by a thread of its own. */
+void handler_complete_later(call_note *note);
+/** handler.c: what a host does with a call that it took: all but the answer. @return the note of it. */
+call_note *handler_take(const tp_work *work);
+/** taker.c: the inbox, and a host that takes from it. arg: the world. */
+tp_status taker_open(world *w);
+void taker_run(void *arg);
+/** No taker is in a call of it any more. */
+void taker_close(world *w);
 /** onlooker.c: a host. arg: the world. */
 void onlooker_run(void *arg);
 /** A thread of the test's own: never refused, freed by itself. NULL when there are too many. */
