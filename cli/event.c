@@ -171,7 +171,7 @@ static void write_event(tp_writer *writer, const tp_runtime *runtime, const tp_e
   cli_pairs_add_part(&p, "ids", write_ids, event->ids);
   if (phase) cli_pairs_add_string(&p, "phase", phase->name);
   if (has_outcome(event->kind))
-    cli_pairs_add_string(&p, "outcome", event->outcome ? tp_status_name(event->outcome) : "TP_OK");
+    cli_pairs_add_string(&p, "outcome", event->status ? tp_status_name(event->status) : "TP_OK");
   if (event->text.data) cli_pairs_add_text(&p, "text", event->text);
   if (event->subscription) cli_pairs_add_string(&p, "subscription", event->subscription);
   if (event->run) cli_pairs_add_part(&p, "run", write_run, event->run);

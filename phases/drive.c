@@ -91,6 +91,7 @@ void tp__drive_remind(tp__drive *d, const char *subscription, tp_text text, bool
       .text = tp_text_of("more reminders wait for a request than a session keeps: one was dropped")};
   tp__event(d->turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
                                  .phase = d->phase.phase,
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
                                  .contribution = &lost,
                                  .subscription = subscription,
                                  .text = lost.text});
@@ -132,7 +133,9 @@ static void start_delivered(tp__message *message) {
     tp__drive_go(d, TP__STEP_SESSION_END);
     return;
   }
-  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_TURN_BEGIN, .text = d->user_text});
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_TURN_BEGIN,
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
+                                 .text = d->user_text});
   tp__drive_go(d, TP__STEP_LOAD);
 }
 
@@ -183,8 +186,6 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   }
   d->turn->drive = d;
   d->turn->session = session;
-  d->turn->on_event = session->on_event;
-  d->turn->event_ctx = session->event_ctx;
   d->turn->core.release = release;
   tp__session_hold(session);
   *ret_drive = d;

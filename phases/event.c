@@ -29,32 +29,52 @@ const char *tp_event_name(tp_event_kind kind) {
       return "diagnostic";
     case TP_EVENT_TURN_END:
       return "turn_end";
+    case TP_EVENT_AUDIT:
+      return "audit";
+    case TP_EVENT_QUESTION:
+      return "question";
+    case TP_EVENT_JOB:
+      return "job";
+    case TP_EVENT_FORCE_32:
+      break;
   }
   return "unknown";
 }
 
+void tp__turn_notify(const tp_turn *turn, const tp_event *event) {
+  tp__listener_set_notify(turn->listeners[0], event);
+  if (turn->listeners[1]) tp__listener_set_notify(turn->listeners[1], event);
+}
+
 void tp__event(tp_turn *turn, tp_event *event) {
-  if (!turn->on_event) return;
+  if (!tp__turn_has_listener(turn)) return;
+  event->struct_size = sizeof *event;
   event->sequence = ++turn->event_sequence;
   event->time_ns = tp__now_ns();
   event->unix_ms = tp__unix_ms();
-  memcpy(event->ids, turn->core.ids, sizeof event->ids);
-  turn->on_event(turn->event_ctx, event);
+  event->ids = turn->core.ids;
+  event->id_count = TP_ID_COUNT;
+  tp__turn_notify(turn, event);
 }
 
 static void each_of(tp_turn *turn, const tp_phase_result *result, uint32_t phase, uint32_t kind, tp_event_kind event) {
-  for (size_t i = 0; i < tp_merged_count(result->merged, kind); i++) {
-    tp_merged_entry merged = tp_merged_get(result->merged, kind, i);
+  if (!result->merged) return;
+  const tp__merged_list *list = &result->merged->lists[kind];
+  for (size_t i = 0; i < list->count; i++) {
+    const tp_merged_entry *merged = &list->items[i].entry;
     tp__event(turn, &(tp_event){.kind = event,
                                 .phase = phase,
-                                .contribution = merged.contribution,
-                                .subscription = merged.subscription,
-                                .text = merged.contribution->text});
+                                .visibility = list->items[i].visibility,
+                                .contribution = merged->contribution,
+                                .subscription = merged->subscription,
+                                .text = merged->contribution->text});
   }
 }
 
 void tp__event_contributions(tp_turn *turn, const tp_phase_result *result, uint32_t phase) {
   each_of(turn, result, phase, TP_KIND_PROMPT_CONTEXT, TP_EVENT_CONTEXT);
   each_of(turn, result, phase, TP_KIND_REMINDER, TP_EVENT_REMINDER);
+  each_of(turn, result, phase, TP_KIND_AUDIT, TP_EVENT_AUDIT);
+  each_of(turn, result, phase, TP_KIND_MANIFEST_DIAGNOSTIC, TP_EVENT_DIAGNOSTIC);
   each_of(turn, result, phase, TP_KIND_DIAGNOSTIC, TP_EVENT_DIAGNOSTIC);
 }

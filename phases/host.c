@@ -21,6 +21,7 @@ static void free_upper(tp_runtime *runtime) {
   assert(tp__list_empty(&runtime->turns));
   tp__sessions_free_all(runtime);
   tp__agents_free_all(runtime);
+  tp__listeners_fini(upper, &upper->listeners);
 }
 
 /* Permits are counted by abandoned attempts till the last of them is out. */
@@ -29,6 +30,7 @@ static void free_last(tp_runtime *runtime) {
   tp__tool_permits_free(upper);
   tp__mutex_fini(&upper->agents_mutex);
   tp__mutex_fini(&upper->sessions_mutex);
+  tp__mutex_fini(&upper->listeners_mutex);
   tp__release(&runtime->allocator, upper, sizeof *upper);
 }
 
@@ -51,10 +53,11 @@ static tp__upper *new_upper(tp_runtime *runtime) {
   tp__list_init(&upper->agents);
   tp__list_init(&upper->sessions);
   tp__list_init(&upper->tool_permits);
-  tp_status status = tp__mutex_init(&upper->agents_mutex);
-  if (status == TP_OK && (status = tp__mutex_init(&upper->sessions_mutex)) != TP_OK)
-    tp__mutex_fini(&upper->agents_mutex);
-  if (status == TP_OK) return upper;
+  tp__mutex *mutexes[] = {&upper->agents_mutex, &upper->sessions_mutex, &upper->listeners_mutex};
+  size_t count = sizeof mutexes / sizeof *mutexes, made = 0;
+  while (made < count && tp__mutex_init(mutexes[made]) == TP_OK) made++;
+  if (made == count) return upper;
+  while (made > 0) tp__mutex_fini(mutexes[--made]);
   tp__release(&runtime->allocator, upper, sizeof *upper);
   return NULL;
 }

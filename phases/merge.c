@@ -78,6 +78,7 @@ static tp_status deal_out(tp__merge_state *state, tp__merge_list lists[TP_KIND_C
           .handler = input->handler ? input->handler : input->subscription,
           .flags = input->flags,
           .order = (uint32_t)list->count,
+          .visibility = input->visibility,
       };
       TP__TRY(passes(state, item));
       if (!(item->flags & TP__MERGE_DROPPED)) list->count++;

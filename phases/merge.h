@@ -39,6 +39,7 @@ typedef struct tp__merge_input {
   uint32_t flags; /* TP__MERGE_* */
   const tp_contribution *items;
   size_t count;
+  tp_visibility visibility; /* the subscription's */
 } tp__merge_input;
 
 /** An entry of the result. The public part is first. */
@@ -47,6 +48,7 @@ typedef struct tp__merged_item {
   const char *handler;
   uint32_t flags;                 /* TP__MERGE_*, and the merge's own */
   uint32_t order;                 /* its place in plan order among its kind */
+  tp_visibility visibility;
   struct tp__merged_item *joined; /* sections of one id, while the merge runs */
 } tp__merged_item;
 

@@ -52,7 +52,8 @@ static bool make_inputs(tp__entry *e, tp__merge *merge) {
                                   .owner = node->owner_name,
                                   .handler = node->handler_name,
                                   .attempt = tp__entry_run(e, i).attempts,
-                                  .flags = node->flags & TP__NODE_INFRA ? TP__MERGE_INFRA : 0};
+                                  .flags = node->flags & TP__NODE_INFRA ? TP__MERGE_INFRA : 0,
+                                  .visibility = node->sub->desc.visibility};
     if (!put_items(e, i, &inputs[i])) return false;
   }
   merge->inputs = inputs;
@@ -121,6 +122,10 @@ static void set_decider(tp__phase *run, const tp__entry *e) {
                                                                           : NULL);
 }
 
+static tp_visibility visibility_of(const tp__entry *e, uint32_t index) {
+  return e->plan->nodes[index].sub->desc.visibility;
+}
+
 static void entry_ended(tp__entry *e) {
   tp__phase *run = e->ctx;
   tp_phase_result *result = &run->result;
@@ -130,11 +135,13 @@ static void entry_ended(tp__entry *e) {
   result->entry = e;
   set_decider(run, e);
   if (e->has_output) run->status = merge_entry(run, e);
-  if (run->turn->on_event) {
+  if (tp__turn_has_listener(run->turn)) {
     tp__event_contributions(run->turn, result, run->phase);
     tp__event(run->turn, &(tp_event){.kind = TP_EVENT_PHASE_END,
                                      .phase = run->phase,
-                                     .outcome = result->outcome,
+                                     .visibility = e->decider == UINT32_MAX ? TP_VISIBILITY_USER_VISIBLE
+                                                                            : visibility_of(e, e->decider),
+                                     .status = result->outcome,
                                      .text = result->reason,
                                      .subscription = result->subscription,
                                      .started_ns = e->begin_ns,
@@ -149,7 +156,11 @@ static void run_settled(tp__entry *e, uint32_t index) {
   const tp__run *more = tp__entry_more(e, index);
   const char *message = more ? more->message : NULL;
   tp__event(run->turn,
-            &(tp_event){.kind = TP_EVENT_RUN, .phase = run->phase, .run = &record, .text = tp_text_of(message)});
+            &(tp_event){.kind = TP_EVENT_RUN,
+                        .phase = run->phase,
+                        .visibility = visibility_of(e, index),
+                        .run = &record,
+                        .text = tp_text_of(message)});
 }
 
 /* In pairs of words, since a host that copies it reads it so: a wider read of what was just written in smaller pieces
@@ -189,7 +200,7 @@ static void begin_entry(tp__phase *run, const tp__plan *plan) {
                          .budget_ns = run->budget_ns,
                          .sheltered = run->sheltered,
                          .on_end = entry_ended,
-                         .on_run = run->turn->on_event ? run_settled : NULL,
+                         .on_run = tp__turn_has_listener(run->turn) ? run_settled : NULL,
                          .ctx = run};
   tp__entry *entry;
   run->status = tp__entry_new(&run->turn->core, &spec, &entry);
@@ -197,7 +208,9 @@ static void begin_entry(tp__phase *run, const tp__plan *plan) {
   else run->on_end(run);
 }
 
-static bool may_be_quick(const tp__phase *run) { return !run->turn->on_event && !run->sheltered && !run->budget_ns; }
+static bool may_be_quick(const tp__phase *run) {
+  return !tp__turn_has_listener(run->turn) && !run->sheltered && !run->budget_ns;
+}
 
 void tp__phase_begin(tp__phase *run) {
   tp_turn *turn = run->turn;
@@ -209,7 +222,10 @@ void tp__phase_begin(tp__phase *run) {
     run->on_end(run);
     return;
   }
-  if (turn->on_event) tp__event(turn, &(tp_event){.kind = TP_EVENT_PHASE_BEGIN, .phase = run->phase});
+  if (tp__turn_has_listener(turn))
+    tp__event(turn, &(tp_event){.kind = TP_EVENT_PHASE_BEGIN,
+                                .phase = run->phase,
+                                .visibility = TP_VISIBILITY_USER_VISIBLE});
   tp__entry *entry =
       may_be_quick(run) ? tp__quick_entry(&turn->core, plan, run->fields, run->field_count, &quiet) : NULL;
   if (quiet) {
@@ -313,7 +329,7 @@ static inline bool enter_free(tp_turn *turn) {
   const tp__strand *strand = &turn->core.strand;
   const tp_runtime *runtime = turn->core.runtime;
   if (!turn->core.host_held || !turn->core.is_named) return false;
-  if (tp__thread_local_get() || turn->on_event) return false;
+  if (tp__thread_local_get() || tp__turn_has_listener(turn)) return false;
   if (tp__aptr_load_relaxed(&strand->inbox) || strand->wake_ns != TP__NEVER) return false;
   if (runtime->process_generation != tp__process_generation()) return false;
   if (tp__a32_load_acquire(&runtime->life) >= TP__LIFE_STOPPING) return false;

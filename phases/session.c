@@ -33,6 +33,7 @@ static void free_session(tp_session *session) {
   if (session->history.destroy) session->history.destroy(session->history.self);
   if (session->owns_model && session->model.destroy) session->model.destroy(session->model.self);
   if (session->agent) tp__agent_unref(session->agent);
+  tp__listeners_fini(session->upper, &session->listeners);
   tp__reminders_fini(&session->reminders);
   tp__messages_fini(&session->messages);
   tp__mutex_fini(&session->mutex);
@@ -63,14 +64,28 @@ static void take_options(tp_session *session, const tp_session_options *options)
   if (session->owns_model) session->model = options->model;
   else if (session->agent) session->model = session->agent->model;
   session->history = options->history;
-  session->on_event = options->on_event;
-  session->event_ctx = options->event_ctx;
   session->queued_max = options->turns_queued_max ? options->turns_queued_max : QUEUED_MAX;
 }
 
 static void untake_options(tp_session *session) {
   session->owns_model = false;
   session->history = (tp_history){0};
+}
+
+/* The short form: one listener of everything, for as long as the session. */
+static tp_status listen_short(tp_session *session, const tp_session_options *options, tp_fault *fault) {
+  if (!options->on_event) return TP_OK;
+  tp_listener listener = {
+      .struct_size = sizeof listener, .on_event = options->on_event, .ctx = options->event_ctx};
+  return tp__listeners_add(session->upper, &session->listeners, &listener, NULL, fault);
+}
+
+tp_status tp_session_listen(tp_session *session, const tp_listener *listener, uint64_t *ret_id, tp_fault *fault) {
+  return tp__listeners_add(session->upper, &session->listeners, listener, ret_id, fault);
+}
+
+tp_status tp_session_unlisten(tp_session *session, uint64_t id, tp_fault *fault) {
+  return tp__listeners_remove(session->upper, &session->listeners, id, fault);
 }
 
 /* Under the lock under which a drain looks for sessions to close: it sees this one, or this one sees the drain. */
@@ -110,6 +125,11 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   if (status != TP_OK) {
     free_session(session);
     return tp__fail(fault, status, options.id, "no memory for a session");
+  }
+  status = listen_short(session, &options, fault);
+  if (status != TP_OK) {
+    free_session(session);
+    return status;
   }
   take_options(session, &options);
   status = enlist(session);
@@ -259,8 +279,6 @@ tp_status tp_turn_begin(tp_session *session, const tp_turn_request *theirs, tp_t
   tp__turn_ids ids = tp__session_ids(session);
   tp_turn *turn;
   TP__TRY(tp__turn_new_held(session->runtime, &ids, &request, TP__TURN_HELD, &turn, fault));
-  turn->on_event = session->on_event;
-  turn->event_ctx = session->event_ctx;
   *ret_turn = turn;
   return TP_OK;
 }
@@ -292,7 +310,8 @@ void tp__step_end(tp__drive *d) {
   tp_turn_result result;
   fill_result(d, &result);
   tp__event(d->turn, &(tp_event){.kind = TP_EVENT_TURN_END,
-                                 .outcome = d->code,
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
+                                 .status = d->code,
                                  .text = tp_text_of(tp_turn_outcome_name(d->outcome)),
                                  .started_ns = result.started_ns,
                                  .ended_ns = result.ended_ns});

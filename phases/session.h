@@ -31,10 +31,9 @@ struct tp_session {
   tp_model model;  /* the session's or the agent's */
   bool owns_model;
   tp_history history; /* load NULL: in memory, which is `messages` */
-  tp_event_fn on_event;
-  void *event_ctx;
   uint32_t queued_max;
   int64_t opened_unix_ms;
+  tp__listeners listeners; /* has a lock of its own */
   /* atomic */
   tp__a32 refs;
   tp__a32 close_asked; /* by the host */
@@ -55,9 +54,9 @@ struct tp_session {
   tp__reminders reminders;
 };
 
-static inline tp__turn_ids tp__session_ids(const tp_session *session) {
+static inline tp__turn_ids tp__session_ids(tp_session *session) {
   return (tp__turn_ids){session->tenant, session->agent ? session->agent->id : NULL, session->workspace, session->id,
-                        session->thread};
+                        session->thread, &session->listeners};
 }
 void tp__session_hold(tp_session *session);
 void tp__session_unref(tp_session *session);

@@ -339,16 +339,21 @@ static void model_failed(tp__drive *d, tp__model_call *call, tp_status status) {
 
 static void model_delta(tp__model_call *call, tp_text text) {
   tp__drive *d = call->ctx;
-  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_DELTA, .text = text});
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_DELTA, .visibility = TP_VISIBILITY_USER_VISIBLE, .text = text});
 }
 
 static void model_ended(tp__model_call *call, tp_status status) {
   tp__drive *d = call->ctx;
   d->model_call = NULL;
   call->on_delta = NULL;
+  const tp_model_response *response = status == TP_OK ? &call->response : NULL;
   tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_END,
-                                 .outcome = status,
-                                 .text = status == TP_OK ? call->response.text : (tp_text){NULL, 0},
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
+                                 .status = status,
+                                 .input_tokens = response ? at_least_none(response->input_tokens) : 0,
+                                 .output_tokens = response ? at_least_none(response->output_tokens) : 0,
+                                 .cost_micros = response ? at_least_none(response->cost_micros) : 0,
+                                 .text = response ? response->text : (tp_text){NULL, 0},
                                  .started_ns = (int64_t)tp__a64_load_acquire(&call->base.started_ns),
                                  .ended_ns = tp__now_ns()});
   if (status == TP_OK) model_succeeded(d, &call->response);
@@ -372,7 +377,7 @@ void tp__step_model(tp__drive *d) {
   call->on_end = model_ended;
   call->ctx = d;
   d->model_call = call;
-  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_BEGIN});
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_BEGIN, .visibility = TP_VISIBILITY_USER_VISIBLE});
   tp__model_call_start(call);
 }
 

@@ -123,7 +123,7 @@ static inline void tp__call_tell(tp__dispatch *d, tp_event *event, const tp_tool
   event->call_index = index;
   event->sequence = ++d->turn->event_sequence;
   event->time_ns = d->now_ns;
-  d->turn->on_event(d->turn->event_ctx, event);
+  tp__turn_notify(d->turn, event);
 }
 
 static inline void tp__call_tell_end(tp__dispatch *d, const tp_tool_call *call, const tp_tool_result *result,

@@ -141,6 +141,14 @@ static void begin_all(tp__dispatch *d) {
 
 /* ---- the dispatch ---- */
 
+static tp_event event_of(const tp_turn *turn, tp_event_kind kind) {
+  return (tp_event){.struct_size = sizeof(tp_event),
+                    .kind = kind,
+                    .ids = turn->core.ids,
+                    .id_count = TP_ID_COUNT,
+                    .visibility = TP_VISIBILITY_USER_VISIBLE};
+}
+
 /* That of the last dispatch where the turn has kept it: what its results point to stays in it. */
 static tp__dispatch *take_dispatch(tp_turn *turn) {
   tp__link *kept = &turn->kept_dispatches;
@@ -158,10 +166,10 @@ static tp__dispatch *take_dispatch(tp_turn *turn) {
   d->run.turn = &turn->core;
   d->run.arena = &d->texts;
   d->run.attempts = &d->attempts;
-  d->tells = turn->on_event != NULL;
+  d->tells = tp__turn_has_listener(turn);
   d->timestamps = turn->core.runtime->options.timestamps;
-  d->begin.kind = TP_EVENT_TOOL_BEGIN;
-  d->end.kind = TP_EVENT_TOOL_END;
+  d->begin = event_of(turn, TP_EVENT_TOOL_BEGIN);
+  d->end = event_of(turn, TP_EVENT_TOOL_END);
   d->blocks = tp__tool_blocks(turn->core.runtime);
   tp__arena_init(&d->texts, &d->blocks, d + 1, block_size - sizeof *d, 0);
   return d;
@@ -169,13 +177,7 @@ static tp__dispatch *take_dispatch(tp_turn *turn) {
 
 static bool has_plan(const tp__dispatch *d, uint32_t phase) { return tp__turn_plan(&d->turn->core, phase) != NULL; }
 
-static void say_whose(tp__dispatch *d) {
-  memcpy(d->begin.ids, d->turn->core.ids, sizeof d->begin.ids);
-  memcpy(d->end.ids, d->turn->core.ids, sizeof d->end.ids);
-}
-
 static void prepare(tp__dispatch *d) {
-  if (d->tells && d->begin.ids[TP_ID_TURN].size == 0) say_whose(d);
   d->open = 1; /* whoever goes through the calls: the end comes only when every one has begun */
   d->completed = 0;
   d->last = NULL; /* the turn may have other tools by now */

@@ -42,8 +42,7 @@ static void clear_upper(tp_turn *turn, tp_runtime *runtime) {
   turn->operation.arena = (tp__arena){0};
   turn->upper = tp__upper_of(runtime);
   turn->session = NULL;
-  turn->on_event = NULL;
-  turn->event_ctx = NULL;
+  turn->listeners[0] = turn->listeners[1] = NULL;
   turn->event_sequence = 0;
   turn->toolset = NULL;
   turn->dispatch = NULL;
@@ -57,7 +56,6 @@ static void rest_upper(tp_turn *turn) {
   turn->core.release = tp__turn_release;
   turn->dispatch = NULL;
   turn->drive = NULL;
-  turn->on_event = NULL;
   turn->session = NULL;
   turn->event_sequence = 0;
 }
@@ -114,6 +112,7 @@ tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_tu
                        tp_turn **ret_turn, tp_fault *fault) {
   tp_turn *turn;
   size_t block_size;
+  tp__listener_set *listeners[2];
   tp__turn_spec spec = {.caller = request->caller,
                         .deadline_ns = tp__deadline_after_ms(tp__now_ns(), request->limit_ms),
                         .berthed = kind < TP__TURN_DETACHED,
@@ -125,12 +124,16 @@ tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_tu
     if (status != TP_OK && block_size > 0) tp__block_give(&runtime->blocks, turn, block_size);
   }
   if (status != TP_OK) return tp__fail(fault, status, NULL, "the turn was not begun: %s", tp_status_text(status));
+  tp__listeners_take(turn->upper, ids->listeners, listeners);
+  if (listeners[0]) memcpy(turn->listeners, listeners, sizeof turn->listeners);
   if (block_size > 0) turn->core.block_size = block_size;
   *ret_turn = turn;
   return TP_OK;
 }
 
 void tp__turn_over(tp_turn *turn) {
+  tp__listener_set *listeners[2] = {turn->listeners[0], turn->listeners[1]};
+  if (listeners[0]) turn->listeners[0] = turn->listeners[1] = NULL;
   tp__toolset_free(turn->toolset);
   turn->toolset = NULL;
   while (!tp__list_empty(&turn->kept_dispatches)) {
@@ -141,6 +144,7 @@ void tp__turn_over(tp_turn *turn) {
   tp__link *entries = &turn->core.entries;
   while (!tp__list_empty(entries)) tp__entry_release(TP__CONTAINER(entries->next, tp__entry, link));
   if (turn->core.seat && turn->core.seat->taken) tp__entry_release(turn->core.seat);
+  for (int i = 0; i < 2 && listeners[i]; i++) tp__listener_set_unref(listeners[i]);
   tp__turn_finish(&turn->core);
 }
 

@@ -57,7 +57,7 @@ struct tp_turn {
   tp__operation operation;
   /* never changes */
   tp_session *session; /* NULL: bare */
-  tp_event_fn on_event;
+  tp__listener_set *listeners[2]; /* referenced; the first is NULL: there is none */
   /* owner only */
   uint64_t event_sequence;
   tp__toolset *toolset;   /* NULL: no tools yet */
@@ -65,8 +65,7 @@ struct tp_turn {
   tp__drive *drive;       /* NULL: the host has a loop of its own */
   tp__message end_message;
   tp__link kept_dispatches; /* ended, with results that the host may read till the end */
-  /* never change */
-  void *event_ctx;
+  /* never changes */
   tp__upper *upper;
 };
 _Static_assert(offsetof(tp_turn, operation) % 64 == 0 && offsetof(tp__operation, arena) == 64,
@@ -76,6 +75,7 @@ static inline tp_turn *tp__turn_of(tp__turn *core) { return (tp_turn *)core; }
 
 typedef struct tp__turn_ids {
   const char *tenant, *agent, *workspace, *session, *thread;
+  tp__listeners *listeners; /* the session's; NULL: none but the runtime's */
 } tp__turn_ids;
 
 /** Makes a turn for a request, owned by the caller: a drain may find and cancel it at once.
@@ -101,6 +101,9 @@ void tp__turn_submit(tp_turn *turn, tp__message *message);
 /** Owner: frees results and ends the turn when the owner leaves. */
 void tp__turn_over(tp_turn *turn);
 
+static inline bool tp__turn_has_listener(const tp_turn *turn) { return turn->listeners[0] != NULL; }
+/** event.c: gives a complete event to every listener of a turn that has some. Owner only. */
+void tp__turn_notify(const tp_turn *turn, const tp_event *event);
 /** event.c: fills in whose, when and the number, and delivers. Owner only. */
 void tp__event(tp_turn *turn, tp_event *event);
 void tp__event_contributions(tp_turn *turn, const tp_phase_result *result, uint32_t phase);

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * upper: what this layer hangs on a runtime: its agents, its sessions, and the permits of tools. Locks: `agents` for
- * the list of agents, `sessions` for that of sessions. */
+ * the list of agents, `sessions` for that of sessions, `listeners` for the sets of listeners. */
 #ifndef TP__UPPER_H
 #define TP__UPPER_H
 
+#include "phases/listeners.h"
 #include "runtime/exec/runtime.h"
 
 typedef struct tp__upper {
   tp_runtime *runtime;
-  tp__mutex agents_mutex, sessions_mutex;
+  tp__mutex agents_mutex, sessions_mutex, listeners_mutex;
   tp__link agents;       /* under agents_mutex */
   tp__link sessions;     /* under sessions_mutex */
   tp__link tool_permits; /* under sessions_mutex: one for each tool that was ever run, kept till the end */
+  tp__listeners listeners;  /* of every turn of the runtime */
+  uint64_t listener_number; /* under listeners_mutex: ids are never used twice */
 } tp__upper;
 
 static inline tp__upper *tp__upper_of(tp_runtime *runtime) { return runtime->upper; }

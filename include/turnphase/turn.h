@@ -24,38 +24,82 @@ typedef enum tp_event_kind {
   TP_EVENT_PHASE_END = 4,
   TP_EVENT_MODEL_BEGIN = 5,
   TP_EVENT_MODEL_DELTA = 6,     /* text */
-  TP_EVENT_MODEL_END = 7,       /* text: the whole response */
+  TP_EVENT_MODEL_END = 7,       /* text: the whole response; the tokens and the cost of this call */
   TP_EVENT_TOOL_BEGIN = 8,      /* tool_call */
   TP_EVENT_TOOL_END = 9,        /* tool_result; in completion order */
   TP_EVENT_CONTEXT = 10,        /* an entry of prompt context that goes into the request: contribution, subscription */
   TP_EVENT_REMINDER = 11,       /* contribution, subscription */
-  TP_EVENT_DIAGNOSTIC = 12,     /* contribution, subscription */
-  TP_EVENT_TURN_END = 13        /* outcome */
+  TP_EVENT_DIAGNOSTIC = 12,     /* contribution (of kind diagnostic or manifest_diagnostic), subscription */
+  TP_EVENT_TURN_END = 13,       /* status */
+  TP_EVENT_AUDIT = 14,          /* contribution of kind audit, subscription */
+  TP_EVENT_QUESTION = 15,       /* not yet used: nothing asks a person */
+  TP_EVENT_JOB = 16,            /* not yet used: job */
+  TP_EVENT_FORCE_32 = 0x7fffffff
 } tp_event_kind;
 
 TP_API const char *tp_event_name(tp_event_kind kind);
 
-/** Something that happened in a turn. Delivered in order, never two at once per turn, by the thread that owns the turn;
- *  the callback must be quick. Everything is borrowed till the callback returns. */
+/** Something that happened in a turn. struct_size is set by the library. Delivered in order, never two at once per
+ *  turn. Everything is borrowed till the callback returns. */
 typedef struct tp_event {
+  size_t struct_size;
   tp_event_kind kind;
-  uint32_t phase;               /* PHASE_BEGIN, RUN, PHASE_END, CONTEXT, REMINDER, DIAGNOSTIC */
+  uint32_t phase;               /* PHASE_BEGIN, RUN, PHASE_END, CONTEXT, REMINDER, DIAGNOSTIC, AUDIT */
   uint64_t sequence;            /* from 1, per turn, without gaps */
   int64_t time_ns;              /* monotonic */
   int64_t unix_ms;              /* wall clock of the same moment */
-  tp_text ids[TP_ID_COUNT];
-  tp_status outcome;            /* PHASE_END, MODEL_END */
+  const tp_text *ids;           /* by TP_ID_* */
+  uint32_t id_count;
+  tp_status status;             /* PHASE_END, MODEL_END, TURN_END */
+  tp_visibility visibility;     /* of the subscription that it comes from; USER_VISIBLE where it comes from none */
+  uint32_t call_index;          /* TOOL_BEGIN, TOOL_END: place of the call in its response */
   tp_text text;
+  const char *subscription;     /* whose contribution it is; PHASE_END: who denied, asked or failed */
   const tp_run_record *run;
+  const tp_contribution *contribution;
   const tp_tool_call *tool_call;
   const tp_tool_result *tool_result;
-  uint32_t call_index;          /* TOOL_BEGIN, TOOL_END: place of the call in its response */
-  const tp_contribution *contribution;
-  const char *subscription;     /* whose contribution it is */
+  const tp_job *job;
+  int64_t input_tokens, output_tokens, cost_micros; /* MODEL_END */
   int64_t started_ns, ended_ns; /* PHASE_END, MODEL_END, TOOL_END, TURN_END */
 } tp_event;
 
+/** Called by the thread that owns the turn: a worker of the engine, or the host's thread that runs the turn. It must be
+ *  quick and must not block. A listener of several turns may be called from several threads at once. */
 typedef void (*tp_event_fn)(void *ctx, const tp_event *event);
+
+/** Who receives events, and which. */
+typedef struct tp_listener {
+  size_t struct_size;
+  tp_event_fn on_event;         /* required */
+  void *ctx;
+  void (*destroy)(void *ctx);   /* exactly once, when no call of on_event is under way or will come: when
+                                   the last turn that has the listener has ended. From any thread, without
+                                   any lock; must not block. Taken on success only; may be NULL */
+  uint64_t kinds;               /* bits 1 << TP_EVENT_*; 0: all */
+  const uint32_t *phases;       /* TP_PHASE_*: of the events that name a phase only these; NULL: all. Copied */
+  size_t phase_count;
+  tp_visibility visibility_min; /* events that come from a subscription of lower visibility are left out; a PHASE_END
+                                   is not, but says neither which such subscription decided nor why */
+  uint32_t reserved_;           /* must be zero */
+} tp_listener;
+
+/** Adds a listener to every turn of the runtime that begins from now on, bare turns and those of agents among them.
+ *  @param ret_id  a number for tp_runtime_unlisten(), never used twice in a runtime; may be NULL.
+ *  @return TP_OK; TP_ERR_VERSION; TP_ERR_USAGE for a missing on_event, an unknown kind or visibility;
+ *          TP_ERR_UNKNOWN_PHASE; TP_ERR_FULL above 64 listeners; TP_ERR_NO_MEMORY; TP_ERR_FORKED.
+ *  Threads: any.  Blocks: no.  From a handler or callback: yes. */
+TP_API tp_status tp_runtime_listen(tp_runtime *runtime, const tp_listener *listener, uint64_t *ret_id,
+    tp_fault *fault) TP_MUST_USE;
+/** Removes a listener: no call of its on_event begins after the return, also in turns that run. A call that another
+ *  thread has begun may still be under way: destroy says when none is.
+ *  @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_FORKED.  Threads: any.  Blocks: no.  From a handler or callback: yes. */
+TP_API tp_status tp_runtime_unlisten(tp_runtime *runtime, uint64_t id, tp_fault *fault);
+/** The same for the turns of one session. A turn tells the runtime's listeners first, then the session's, each in the
+ *  order in which they were added. A session's listeners end with the last of its turns. */
+TP_API tp_status tp_session_listen(tp_session *session, const tp_listener *listener, uint64_t *ret_id,
+    tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_session_unlisten(tp_session *session, uint64_t id, tp_fault *fault);
 
 /* ---- agents ---------------------------------------------------------------------------------------------------- */
 
@@ -87,7 +131,7 @@ typedef struct tp_session_options {
   tp_agent *agent;              /* may be NULL: a bare agent without system text */
   tp_model model;               /* zero-filled: the agent's */
   tp_history history;           /* zero-filled: in memory, for as long as the session */
-  tp_event_fn on_event;
+  tp_event_fn on_event;         /* short for a tp_session_listen() of everything; NULL: none */
   void *event_ctx;
   uint32_t turns_queued_max;    /* submitted turns that wait; 0: 64 */
 } tp_session_options;
@@ -201,8 +245,9 @@ TP_API void tp_submission_unref(tp_submission *submission);
 /* ---- phases alone ---------------------------------------------------------------------------------------------- */
 
 /** For hosts with a loop of their own: begins a turn without driving it; fires no phase. One operation at a time.
- *  A turn of a session brings its events to the session's on_event until it ends, also when the session is closed
- *  before. What its phases gather of policies and prompt context is kept till the end, 64 MiB at most.
+ *  A turn of a session gives its events to the listeners that the session had when it began, until it ends, also when
+ *  the session is closed before. What its phases gather of policies and prompt context is kept till the end, 64 MiB at
+ *  most.
  *  @return TP_OK; TP_ERR_FULL at turns_max; TP_ERR_VERSION, TP_ERR_BAD_ID, TP_ERR_UTF8; what tp_value_check() says of
  *          files; TP_ERR_NO_MEMORY, TP_ERR_SHUTDOWN, TP_ERR_FORKED, and what tp_runtime_start() says. */
 TP_API tp_status tp_turn_begin(tp_session *session, const tp_turn_request *request, tp_turn **ret_turn,

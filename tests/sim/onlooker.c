@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * onlooker.c: somebody who asks for everything that can be asked of a runtime at work: records, leaks, the audit,
- * counters, plans, phases, whether background work is done. Whatever goes on, the answers must make sense. */
+ * counters, plans, phases, whether background work is done; and who listens to the runtime's events and stops it again.
+ * Whatever goes on, the answers must make sense. */
 #include "world.h"
 
 static bool ids_are_whole(const tp_entry_record *record) {
@@ -60,8 +61,42 @@ static void count_all(world *w) {
   w->jobs_seen = stats.jobs_run;
 }
 
+/* ---- listeners come and go while turns run ---- */
+
+static void on_event(void *ctx, const tp_event *event) {
+  world_listener *l = ctx;
+  if (l->destroys) world_fail(l->w, "a destroyed listener is not called", "it received %s", tp_event_name(event->kind));
+  if (event->struct_size != sizeof *event || !event->ids || event->id_count != TP_ID_COUNT || !event->sequence)
+    world_fail(l->w, "an event is whole", "%s", tp_event_name(event->kind));
+}
+
+static void on_destroy(void *ctx) {
+  world_listener *l = ctx;
+  if (l->destroys++) world_fail(l->w, "a listener is destroyed once", "number %llu", (unsigned long long)l->id);
+}
+
+static void listen(world *w) {
+  if (w->listener_count == WORLD_LISTENERS) return;
+  world_listener *l = &w->listeners[w->listener_count];
+  tp_listener listener = {.struct_size = sizeof listener, .on_event = on_event, .ctx = l, .destroy = on_destroy};
+  if (tp__sim_random(2)) listener.kinds = (uint64_t)2 << tp__sim_random(13);
+  l->w = w;
+  tp_status status = tp_runtime_listen(w->runtime, &listener, &l->id, NULL);
+  if (status == TP_OK) w->listener_count++;
+  else world_check_status(w, "tp_runtime_listen", status);
+}
+
+static void unlisten(world *w) {
+  world_listener *l = w->listener_count ? &w->listeners[tp__sim_random(w->listener_count)] : NULL;
+  if (!l) return;
+  tp_status status = tp_runtime_unlisten(w->runtime, l->id, NULL);
+  if ((status == TP_OK) == l->removed)
+    world_fail(w, "a listener is removed once", "%s the second time", tp_status_name(status));
+  l->removed = true;
+}
+
 static void look(world *w) {
-  switch (tp__sim_random(6)) {
+  switch (tp__sim_random(8)) {
     case 0:
       world_check_status(w, "tp_runtime_records",
                          tp_runtime_records(w->runtime, 1 + tp__sim_random(20), look_at_record, w));
@@ -78,6 +113,12 @@ static void look(world *w) {
       return;
     case 4:
       print_something(w);
+      return;
+    case 5:
+      listen(w);
+      return;
+    case 6:
+      unlisten(w);
       return;
     default:
       wait_for_jobs(w);

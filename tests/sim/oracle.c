@@ -638,6 +638,9 @@ static void check_destroys(world *w) {
     if (actor->match_destroys != actor->match_taken)
       world_fail(w, "a match is destroyed exactly once", "node %u: %u times", i, actor->match_destroys);
   }
+  for (uint32_t i = 0; i < w->listener_count; i++)
+    if (w->listeners[i].destroys != 1)
+      world_fail(w, "a listener is destroyed exactly once", "number %u: %u times", i, w->listeners[i].destroys);
   if (w->store_destroys != w->store_taken)
     world_fail(w, "the store is destroyed exactly once", "%u times", w->store_destroys);
 }

@@ -9,7 +9,7 @@
 #include "runtime/base/printf.h"
 #include "script.h"
 
-enum { WORLD_OPS = SCRIPT_TURNS_MAX * SCRIPT_OPS_MAX, WORLD_RECORDS = 1024 };
+enum { WORLD_OPS = SCRIPT_TURNS_MAX * SCRIPT_OPS_MAX, WORLD_RECORDS = 1024, WORLD_LISTENERS = 16 };
 
 typedef struct world world;
 struct crowd;
@@ -22,6 +22,14 @@ struct edition_reader;
 typedef struct event_order {
   uint64_t turns, ends;
 } event_order;
+
+/** A listener of the runtime, added and removed while turns run. */
+typedef struct world_listener {
+  world *w;
+  uint64_t id;
+  bool removed; /* its remove has returned */
+  uint32_t destroys;
+} world_listener;
 
 /** One call of a handler. */
 typedef struct call_note {
@@ -104,6 +112,8 @@ struct world {
   tp_inbox *inbox;                /* NULL: none, or freed */
   bool takers_stop;
   uint64_t jobs_seen;             /* by the onlooker */
+  world_listener listeners[WORLD_LISTENERS]; /* the onlooker's, of the runtime */
+  uint32_t listener_count;
   uint64_t moment;                /* of theirs */
   call_note *calls;               /* newest first */
   uint32_t call_count;

@@ -177,8 +177,13 @@ static void check_idempotence(const random_set *set, const tp_merged *result, tp
     for (size_t j = 0; j < set->count; j++) {
       if (strcmp(set->inputs[j].subscription, entry.subscription) == 0) block = set->inputs[j].flags == TP__MERGE_BLOCK;
     }
-    entries[i] = (tp__merge_input){entry.subscription,          entry.owner,        handler, entry.attempt,
-                                   block ? TP__MERGE_BLOCK : 0, entry.contribution, 1};
+    entries[i] = (tp__merge_input){.subscription = entry.subscription,
+                                   .owner = entry.owner,
+                                   .handler = handler,
+                                   .attempt = entry.attempt,
+                                   .flags = block ? TP__MERGE_BLOCK : 0,
+                                   .items = entry.contribution,
+                                   .count = 1};
   }
   tp__turn_sets none = {0};
   tp__merge merge = {.phase = TP_PHASE_TURN_INTAKE, .inputs = entries, .input_count = count, .sets = &none};

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "phases/listeners.h"
+
+#include "phases/upper.h"
+
+enum { EVENT_KINDS_END = TP_EVENT_JOB + 1 };
+static const uint64_t not_yet_used = UINT64_C(1) << TP_EVENT_QUESTION | UINT64_C(1) << TP_EVENT_JOB;
+
+/* ---- references ---- */
+
+static void listener_unref(tp__listener *listener) {
+  if (tp__a32_sub_acq_rel(&listener->refs, 1) != 1) return;
+  if (listener->destroy) listener->destroy(listener->ctx);
+  tp__release(listener->allocator, listener, sizeof *listener);
+}
+
+static size_t set_size(uint32_t count) { return sizeof(tp__listener_set) + count * sizeof(tp__listener *); }
+
+void tp__listener_set_unref(tp__listener_set *set) {
+  if (!set || tp__a32_sub_acq_rel(&set->refs, 1) != 1) return;
+  for (uint32_t i = 0; i < set->count; i++) listener_unref(set->items[i]);
+  tp__release(set->allocator, set, set_size(set->count));
+}
+
+static tp__listener_set *set_ref(tp__listener_set *set) {
+  if (set) tp__a32_add_relaxed(&set->refs, 1);
+  return set;
+}
+
+/* ---- sets ---- */
+
+static void set_put(tp__listener_set *set, tp__listener *listener) {
+  tp__a32_add_relaxed(&listener->refs, 1);
+  set->kinds |= listener->kinds;
+  set->items[set->count++] = listener;
+}
+
+static void set_put_all(tp__listener_set *set, const tp__listener_set *from, const tp__listener *except) {
+  for (uint32_t i = 0; from && i < from->count; i++)
+    if (from->items[i] != except) set_put(set, from->items[i]);
+}
+
+static tp__listener_set *set_new(const tp_allocator *allocator, uint32_t count) {
+  tp__listener_set *set = tp__alloc_zero(allocator, set_size(count));
+  if (!set) return NULL;
+  set->allocator = allocator;
+  atomic_init(&set->refs.v, 1);
+  return set;
+}
+
+static tp__listener_set *own_of(tp__listeners *listeners) { return tp__aptr_load_acquire(&listeners->own); }
+
+static void publish_locked(tp__listeners *listeners, tp__listener_set *set) {
+  tp__aptr_store_release(&listeners->own, set); /* pairs with own_of(): a turn that sees it takes it under the lock */
+}
+
+/* ---- adding and removing ---- */
+
+static tp_status check_phases(const tp_runtime *runtime, const tp_listener *in, uint64_t *ret_bits, tp_fault *fault) {
+  if (in->phase_count > 0 && !in->phases)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: phase_count is %zu, and phases is NULL", in->phase_count);
+  for (size_t i = 0; i < in->phase_count; i++) {
+    uint32_t phase = in->phases[i];
+    if (phase >= TP_PHASE_LIMIT || !tp__registry_phase(runtime->registry, phase))
+      return tp__fail(fault, TP_ERR_UNKNOWN_PHASE, NULL, "tp_listener: there is no phase of number %u", phase);
+    ret_bits[phase / 64] |= UINT64_C(1) << phase % 64;
+  }
+  return TP_OK;
+}
+
+static tp_status read_listener(const tp_runtime *runtime, const tp_listener *theirs, tp__listener *out,
+                               tp_fault *fault) {
+  tp_listener in;
+  if (!theirs) return tp__fail(fault, TP_ERR_USAGE, NULL, "a listener needs a tp_listener");
+  TP__TRY(tp__options_read(&in, sizeof in, theirs, "tp_listener", fault));
+  if (!in.on_event) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: on_event is missing");
+  if (in.reserved_) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: reserved_ must be zero");
+  if ((in.kinds & 1) || in.kinds >> EVENT_KINDS_END)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: kinds has a bit that is no kind of event");
+  if (in.kinds & not_yet_used)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: events of kind question and job are not yet used");
+  if ((unsigned)in.visibility_min > TP_VISIBILITY_USER_VISIBLE)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: visibility_min %d is no visibility",
+                    (int)in.visibility_min);
+  *out = (tp__listener){.on_event = in.on_event,
+                        .ctx = in.ctx,
+                        .destroy = in.destroy,
+                        .kinds = in.kinds ? in.kinds : UINT64_MAX,
+                        .visibility_min = in.visibility_min};
+  if (in.phase_count == 0) memset(out->phases, 0xff, sizeof out->phases);
+  return check_phases(runtime, &in, out->phases, fault);
+}
+
+/* The set with one more. The caller unrefs what it takes the place of. */
+static tp_status add_locked(tp__upper *upper, tp__listeners *listeners, tp__listener *listener,
+                            tp__listener_set **ret_before) {
+  tp__listener_set *before = own_of(listeners);
+  uint32_t count = before ? before->count : 0;
+  if (count >= TP__LISTENERS_MAX) return TP_ERR_FULL;
+  tp__listener_set *set = set_new(&upper->runtime->allocator, count + 1);
+  if (!set) return TP_ERR_NO_MEMORY;
+  set_put_all(set, before, NULL);
+  listener->id = ++upper->listener_number;
+  set_put(set, listener);
+  publish_locked(listeners, set);
+  *ret_before = before;
+  return TP_OK;
+}
+
+tp_status tp__listeners_add(tp__upper *upper, tp__listeners *listeners, const tp_listener *theirs, uint64_t *ret_id,
+                            tp_fault *fault) {
+  const tp_allocator *allocator = &upper->runtime->allocator;
+  tp__listener read, *listener;
+  TP__TRY(read_listener(upper->runtime, theirs, &read, fault));
+  if (tp__runtime_is_forked(upper->runtime)) return tp__fail_forked(fault);
+  if (!(listener = tp__alloc(allocator, sizeof *listener)))
+    return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a listener");
+  *listener = read;
+  listener->allocator = allocator;
+  atomic_init(&listener->refs.v, 1);
+  tp__listener_set *before = NULL;
+  tp__mutex_lock(&upper->listeners_mutex);
+  tp_status status = add_locked(upper, listeners, listener, &before);
+  uint64_t id = listener->id;
+  tp__mutex_unlock(&upper->listeners_mutex);
+  tp__listener_set_unref(before);
+  if (status != TP_OK) listener->destroy = NULL; /* refused: it stays the host's */
+  listener_unref(listener);                      /* the set has it */
+  if (status == TP_ERR_FULL)
+    return tp__fail(fault, status, NULL, "there are %d listeners already: remove one", TP__LISTENERS_MAX);
+  if (status != TP_OK) return tp__fail(fault, status, NULL, "no memory for a listener");
+  if (ret_id) *ret_id = id;
+  return TP_OK;
+}
+
+/* Where there is no memory for a set without it, it stays in this one, and is never called again. */
+static tp__listener_set *remove_locked(tp__upper *upper, tp__listeners *listeners, uint64_t id, bool *ret_found) {
+  tp__listener_set *before = own_of(listeners), *set = NULL;
+  tp__listener *listener = NULL;
+  for (uint32_t i = 0; before && i < before->count; i++)
+    if (before->items[i]->id == id) listener = before->items[i];
+  *ret_found = listener && !tp__a32_load_relaxed(&listener->removed);
+  if (!*ret_found) return NULL;
+  tp__a32_store_release(&listener->removed, 1); /* pairs with wants() */
+  if (before->count > 1 && !(set = set_new(&upper->runtime->allocator, before->count - 1))) return NULL;
+  if (set) set_put_all(set, before, listener);
+  publish_locked(listeners, set);
+  return before;
+}
+
+tp_status tp__listeners_remove(tp__upper *upper, tp__listeners *listeners, uint64_t id, tp_fault *fault) {
+  bool found;
+  if (tp__runtime_is_forked(upper->runtime)) return tp__fail_forked(fault);
+  tp__mutex_lock(&upper->listeners_mutex);
+  tp__listener_set *before = remove_locked(upper, listeners, id, &found);
+  tp__mutex_unlock(&upper->listeners_mutex);
+  tp__listener_set_unref(before);
+  if (found) return TP_OK;
+  return tp__fail(fault, TP_ERR_NOT_FOUND, NULL, "there is no listener of number %llu", (unsigned long long)id);
+}
+
+void tp__listeners_fini(tp__upper *upper, tp__listeners *listeners) {
+  tp__mutex_lock(&upper->listeners_mutex);
+  tp__listener_set *own = own_of(listeners);
+  publish_locked(listeners, NULL);
+  tp__mutex_unlock(&upper->listeners_mutex);
+  tp__listener_set_unref(own);
+}
+
+/* ---- what a turn takes ---- */
+
+void tp__listeners_take(tp__upper *upper, tp__listeners *listeners, tp__listener_set *ret_sets[2]) {
+  ret_sets[0] = ret_sets[1] = NULL;
+  if (!own_of(&upper->listeners) && !(listeners && own_of(listeners))) return;
+  tp__mutex_lock(&upper->listeners_mutex);
+  ret_sets[0] = set_ref(own_of(&upper->listeners));
+  ret_sets[ret_sets[0] ? 1 : 0] = set_ref(listeners ? own_of(listeners) : NULL);
+  tp__mutex_unlock(&upper->listeners_mutex);
+}
+
+/* ---- delivery ---- */
+
+static bool wants(const tp__listener *listener, const tp_event *event) {
+  if (!(listener->kinds >> event->kind & 1)) return false;
+  if (event->phase && !(listener->phases[event->phase / 64] >> event->phase % 64 & 1)) return false;
+  if (event->visibility < listener->visibility_min && event->kind != TP_EVENT_PHASE_END) return false;
+  return !tp__a32_load_acquire(&((tp__listener *)(uintptr_t)listener)->removed); /* pairs with remove_locked() */
+}
+
+void tp__listener_set_notify(const tp__listener_set *set, const tp_event *event) {
+  if (!(set->kinds >> event->kind & 1)) return;
+  for (uint32_t i = 0; i < set->count; i++) {
+    const tp__listener *listener = set->items[i];
+    if (!wants(listener, event)) continue;
+    if (event->visibility >= listener->visibility_min) {
+      listener->on_event(listener->ctx, event);
+    } else { /* that a phase has ended is no secret; which subscription decided it, and why, is */
+      tp_event without = *event;
+      without.subscription = NULL;
+      without.text = (tp_text){NULL, 0};
+      listener->on_event(listener->ctx, &without);
+    }
+  }
+}
+
+/* ---- the public functions ---- */
+
+tp_status tp_runtime_listen(tp_runtime *runtime, const tp_listener *listener, uint64_t *ret_id, tp_fault *fault) {
+  tp__upper *upper = tp__upper_of(runtime);
+  return tp__listeners_add(upper, &upper->listeners, listener, ret_id, fault);
+}
+
+tp_status tp_runtime_unlisten(tp_runtime *runtime, uint64_t id, tp_fault *fault) {
+  tp__upper *upper = tp__upper_of(runtime);
+  return tp__listeners_remove(upper, &upper->listeners, id, fault);
+}

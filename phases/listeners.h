@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * listeners: the listeners of a runtime and of its sessions, and the delivery of events to them. A set of listeners
+ * never changes: to add or remove one is to publish another set. A turn takes its runtime's set and its session's
+ * when it begins and delivers to these until it ends. The first of a turn's two sets is NULL only when it has no
+ * listener at all, the common case, so that such a turn pays one load and one branch. Lock: `listeners`, for the
+ * publication of sets; no callback is called under it. References: a listener has one for its registration and one
+ * for each set it is in; a set has one for the place that it is published at and one for each turn. The last
+ * reference calls the listener's destroy. */
+#ifndef TP__LISTENERS_H
+#define TP__LISTENERS_H
+
+#include "runtime/os/os.h"
+#include "turnphase/turn.h"
+
+enum { TP__LISTENERS_MAX = 64 }; /* of one runtime, and of one session */
+
+typedef struct tp__listener {
+  /* never change */
+  const tp_allocator *allocator;
+  uint64_t id;
+  tp_event_fn on_event;
+  void *ctx;
+  void (*destroy)(void *ctx);
+  uint64_t kinds;
+  uint64_t phases[TP_PHASE_LIMIT / 64];
+  tp_visibility visibility_min;
+  /* atomic */
+  tp__a32 refs;
+  tp__a32 removed; /* release by the remove, acquire before each call: no call begins after it was seen */
+} tp__listener;
+
+typedef struct tp__listener_set {
+  const tp_allocator *allocator;
+  tp__a32 refs;
+  uint32_t count;
+  uint64_t kinds; /* what any of them wants */
+  tp__listener *items[];
+} tp__listener_set;
+
+/** The listeners of a runtime or session. Zero-filled: none. */
+typedef struct tp__listeners {
+  tp__aptr own; /* tp__listener_set; written under the lock; acquire elsewhere, for NULL or not */
+} tp__listeners;
+
+struct tp__upper;
+
+/** Reads and checks a descriptor, and adds it. @return as tp_runtime_listen(). */
+tp_status tp__listeners_add(struct tp__upper *upper, tp__listeners *listeners, const tp_listener *listener,
+                            uint64_t *ret_id, tp_fault *fault);
+tp_status tp__listeners_remove(struct tp__upper *upper, tp__listeners *listeners, uint64_t id, tp_fault *fault);
+/** The end of the runtime or session. */
+void tp__listeners_fini(struct tp__upper *upper, tp__listeners *listeners);
+/** The sets for a turn, referenced: the runtime's before the session's; the first is NULL when both are empty.
+ *  @param listeners  the session's; NULL: only the runtime's count. */
+void tp__listeners_take(struct tp__upper *upper, tp__listeners *listeners, tp__listener_set *ret_sets[2]);
+/** Accepts NULL. May call destroy functions of the host's: without any lock. */
+void tp__listener_set_unref(tp__listener_set *set);
+
+/** Delivers an event to every listener of the set that wants it. */
+void tp__listener_set_notify(const tp__listener_set *set, const tp_event *event);
+
+#endif

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Listeners: who receives which events, from when to when. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "phases/session.h"
+#include "tests/support/model.h"
+
+typedef struct world {
+  tp_runtime *runtime;
+  tp_session *session;
+  recorder *model;
+} world;
+
+static const reply hi[] = {{.text = "hi", .input_tokens = 3, .output_tokens = 4, .cost_micros = 5}};
+
+static world open_world(const hook *hooks, size_t hook_count) {
+  world w = {.runtime = open_runtime(NULL), .model = recorder_new(hi, 1)};
+  if (hook_count) add_hooks(w.runtime, hooks, hook_count);
+  tp_session_options options = {.struct_size = sizeof options, .id = "s1", .model = recorder_model(w.model, true)};
+  assert_int_equal(tp_session_open(w.runtime, &options, &w.session, NULL), TP_OK);
+  return w;
+}
+
+static void close_world(world *w) {
+  tp_session_close(w->session, NULL, NULL);
+  close_runtime(w->runtime);
+  recorder_free(w->model);
+}
+
+static void say(world *w) {
+  tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("hello")};
+  const tp_turn_result *result;
+  assert_int_equal(tp_turn_run(w->session, &request, &result, NULL), TP_OK);
+  assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+  tp_turn_result_free(result);
+}
+
+/* ---- a listener that writes down what it receives ---- */
+
+typedef struct ear {
+  char text[4096]; /* "turn_begin phase_end[subscription] …" */
+  _Atomic int destroys;
+  int bad;
+  uint64_t id;
+  const char *session; /* what the events must name; NULL: nothing */
+  tp_runtime *unlistens; /* at the first event */
+} ear;
+
+static void hear(void *ctx, const tp_event *event) {
+  ear *e = ctx;
+  size_t used = strlen(e->text);
+  snprintf(e->text + used, sizeof e->text - used, "%s%s%s%s ", tp_event_name(event->kind),
+           event->subscription ? "[" : "", event->subscription ? event->subscription : "",
+           event->subscription ? "]" : "");
+  if (event->struct_size != sizeof *event || event->id_count != TP_ID_COUNT || event->sequence == 0) e->bad++;
+  if (e->session && !tp__text_is(event->ids[TP_ID_SESSION], e->session)) e->bad++;
+  if (e->unlistens && tp_runtime_unlisten(e->unlistens, e->id, NULL) != TP_OK) e->bad++;
+  e->unlistens = NULL;
+}
+
+static void destroy(void *ctx) { ((ear *)ctx)->destroys++; }
+
+static tp_listener listener_of(ear *e, uint64_t kinds) {
+  return (tp_listener){
+      .struct_size = sizeof(tp_listener), .on_event = hear, .ctx = e, .destroy = destroy, .kinds = kinds};
+}
+
+static void listen_to_runtime(world *w, ear *e, const tp_listener *listener) {
+  assert_int_equal(tp_runtime_listen(w->runtime, listener, &e->id, NULL), TP_OK);
+}
+
+static void listen_to_session(world *w, ear *e, const tp_listener *listener) {
+  assert_int_equal(tp_session_listen(w->session, listener, &e->id, NULL), TP_OK);
+}
+
+#define BIT(kind) (UINT64_C(1) << TP_EVENT_##kind)
+
+/* ---- which ---- */
+
+static void each_listener_receives_the_kinds_that_it_asked_for(void **state) {
+  (void)state;
+  act pre = {0};
+  hook h = {.id = "h", .phase = TP_PHASE_MODEL_PRE, .self = &pre};
+  world w = open_world(&h, 1);
+  ear all = {.session = "s1"}, some = {.session = "s1"}, of_session = {.session = "s1"};
+  tp_listener listeners[] = {listener_of(&all, 0), listener_of(&some, BIT(TURN_BEGIN) | BIT(TURN_END)),
+                             listener_of(&of_session, BIT(MODEL_END))};
+  listen_to_runtime(&w, &all, &listeners[0]);
+  listen_to_runtime(&w, &some, &listeners[1]);
+  listen_to_session(&w, &of_session, &listeners[2]);
+  assert_true(all.id != some.id && some.id != of_session.id);
+  say(&w);
+  assert_string_equal(all.text, "turn_begin phase_begin run phase_end model_begin model_end turn_end ");
+  assert_string_equal(some.text, "turn_begin turn_end ");
+  assert_string_equal(of_session.text, "model_end ");
+  close_world(&w);
+  assert_int_equal(all.bad + some.bad + of_session.bad, 0);
+  assert_int_equal(all.destroys, 1);
+  assert_int_equal(some.destroys, 1);
+  assert_int_equal(of_session.destroys, 1);
+}
+
+static void phases_of_a_listener_leave_out_the_events_of_the_others(void **state) {
+  (void)state;
+  act pre = {0}, post = {0};
+  hook hooks[] = {{.id = "pre", .phase = TP_PHASE_MODEL_PRE, .self = &pre},
+                  {.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .self = &post}};
+  world w = open_world(hooks, 2);
+  ear e = {0};
+  tp_listener listener = listener_of(&e, 0);
+  uint32_t phases[] = {TP_PHASE_TURN_POST_TURN};
+  listener.phases = phases;
+  listener.phase_count = 1;
+  listen_to_runtime(&w, &e, &listener);
+  phases[0] = 0; /* was copied */
+  say(&w);
+  assert_string_equal(e.text, "turn_begin model_begin model_end phase_begin run phase_end turn_end ");
+  close_world(&w);
+}
+
+static void runtime_listener_receives_bare_turns_and_those_of_agents(void **state) {
+  (void)state;
+  act pre = {0};
+  hook hooks[] = {{.id = "build", .phase = TP_PHASE_AGENT_BUILD, .self = &pre},
+                  {.id = "pre", .phase = TP_PHASE_MODEL_PRE, .self = &pre}};
+  world w = open_world(hooks, 2);
+  ear e = {0};
+  tp_listener listener = listener_of(&e, BIT(PHASE_BEGIN));
+  listen_to_runtime(&w, &e, &listener);
+  tp_turn *turn;
+  tp_phase_result result;
+  assert_int_equal(tp_turn_begin_bare(w.runtime, NULL, &turn, NULL), TP_OK);
+  assert_int_equal(tp_phase_run(turn, TP_PHASE_MODEL_PRE, NULL, &result, NULL), TP_OK);
+  tp_turn_end(turn);
+  assert_string_equal(e.text, "phase_begin ");
+  tp_agent_config config = {.struct_size = sizeof config, .id = "a"};
+  tp_agent *agent;
+  assert_int_equal(tp_agent_add(w.runtime, &config, &agent, NULL), TP_OK);
+  assert_string_equal(e.text, "phase_begin phase_begin ");
+  tp_agent_remove(agent);
+  close_world(&w);
+  assert_int_equal(e.bad, 0);
+}
+
+/* ---- visibility ---- */
+
+static void events_of_subscriptions_below_the_listeners_visibility_are_left_out(void **state) {
+  (void)state;
+  static const tp_contribution reminder = {.kind = TP_KIND_REMINDER, .text = TEXT("remember")};
+  act inside = {.emits = &reminder, .emit_count = 1}, shown = inside, denies = {.kind = TP_OUTCOME_DENY, .reason = "x"};
+  hook hooks[] = {
+      {.id = "inside", .phase = TP_PHASE_MODEL_PRE, .self = &inside},
+      {.id = "shown", .phase = TP_PHASE_MODEL_PRE, .self = &shown, .sub = {.visibility = TP_VISIBILITY_USER_VISIBLE}},
+      {.id = "denies", .phase = TP_PHASE_TOOL_PRE, .self = &denies}};
+  world w = open_world(hooks, 3);
+  ear all = {0}, public = {0};
+  tp_listener everything = listener_of(&all, BIT(RUN) | BIT(REMINDER) | BIT(PHASE_END)), little = everything;
+  little.ctx = &public;
+  little.visibility_min = TP_VISIBILITY_USER_AUDIT;
+  listen_to_runtime(&w, &all, &everything);
+  listen_to_runtime(&w, &public, &little);
+  say(&w);
+  assert_string_equal(all.text, "run run reminder[inside] reminder[shown] phase_end ");
+  assert_string_equal(public.text, "run reminder[shown] phase_end ");
+  tp_turn *turn;
+  tp_phase_result result;
+  assert_int_equal(tp_turn_begin_bare(w.runtime, NULL, &turn, NULL), TP_OK);
+  assert_int_equal(tp_phase_run(turn, TP_PHASE_TOOL_PRE, NULL, &result, NULL), TP_OK);
+  tp_turn_end(turn);
+  assert_non_null(strstr(all.text, "phase_end[denies]"));
+  assert_string_equal(public.text, "run reminder[shown] phase_end phase_end "); /* that, but not by which */
+  close_world(&w);
+}
+
+/* ---- what handlers bring ---- */
+
+static void audits_and_manifest_diagnostics_are_events(void **state) {
+  (void)state;
+  static const tp_contribution brought[] = {
+      {.kind = TP_KIND_AUDIT, .key = TEXT("a"), .text = TEXT("who did what")},
+      {.kind = TP_KIND_MANIFEST_DIAGNOSTIC, .key = TEXT("m"), .text = TEXT("too long")},
+      {.kind = TP_KIND_DIAGNOSTIC, .key = TEXT("d"), .text = TEXT("hm")}};
+  act brings = {.emits = brought, .emit_count = 3};
+  hook h = {.id = "h", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .self = &brings};
+  world w = open_world(&h, 1);
+  ear e = {0};
+  tp_listener listener = listener_of(&e, BIT(AUDIT) | BIT(DIAGNOSTIC));
+  listen_to_session(&w, &e, &listener);
+  say(&w);
+  assert_string_equal(e.text, "audit[h] diagnostic[h] diagnostic[h] ");
+  close_world(&w);
+}
+
+static void keep_usage(void *ctx, const tp_event *event) {
+  int64_t *sum = ctx;
+  if (event->kind != TP_EVENT_MODEL_END) return;
+  *sum = event->input_tokens * 100 + event->output_tokens * 10 + event->cost_micros;
+}
+
+static void end_of_a_model_call_has_its_usage_event(void **state) {
+  (void)state;
+  world w = open_world(NULL, 0);
+  int64_t usage = 0;
+  tp_listener listener = {.struct_size = sizeof listener, .on_event = keep_usage, .ctx = &usage};
+  assert_int_equal(tp_session_listen(w.session, &listener, NULL, NULL), TP_OK);
+  say(&w);
+  assert_int_equal(usage, 345);
+  close_world(&w);
+}
+
+/* ---- from when to when ---- */
+
+static void removed_listener_is_not_called_again_also_in_a_turn_that_runs(void **state) {
+  (void)state;
+  world w = open_world(NULL, 0);
+  ear leaves = {.unlistens = w.runtime}, stays = {0}, session = {0};
+  tp_listener listeners[] = {listener_of(&leaves, 0), listener_of(&stays, 0), listener_of(&session, 0)};
+  listen_to_runtime(&w, &leaves, &listeners[0]);
+  listen_to_runtime(&w, &stays, &listeners[1]);
+  listen_to_session(&w, &session, &listeners[2]);
+  say(&w);
+  assert_string_equal(leaves.text, "turn_begin ");
+  assert_int_equal(leaves.destroys, 1); /* with the end of the turn */
+  assert_int_equal(tp_runtime_unlisten(w.runtime, leaves.id, NULL), TP_ERR_NOT_FOUND);
+  assert_int_equal(tp_session_unlisten(w.session, stays.id, NULL), TP_ERR_NOT_FOUND); /* it is the runtime's */
+  assert_int_equal(tp_session_unlisten(w.session, session.id, NULL), TP_OK);
+  assert_int_equal(session.destroys, 1); /* no turn has it */
+  char before[sizeof session.text];
+  memcpy(before, session.text, sizeof before);
+  say(&w);
+  assert_string_equal(session.text, before);
+  assert_string_equal(stays.text,
+                      "turn_begin model_begin model_end turn_end turn_begin model_begin model_end turn_end ");
+  assert_int_equal(stays.destroys, 0);
+  close_world(&w);
+  assert_int_equal(stays.destroys, 1);
+  assert_int_equal(leaves.destroys, 1);
+}
+
+static void listener_of_a_session_receives_a_turn_that_outlives_the_session(void **state) {
+  (void)state;
+  act pre = {0};
+  hook h = {.id = "h", .phase = TP_PHASE_MODEL_PRE, .self = &pre};
+  world w = open_world(&h, 1);
+  ear e = {.session = "s1"}, late = {0};
+  tp_listener listener = listener_of(&e, BIT(PHASE_BEGIN)), later = listener_of(&late, 0);
+  listen_to_session(&w, &e, &listener);
+  tp_turn *turn;
+  tp_phase_result result;
+  assert_int_equal(tp_turn_begin(w.session, NULL, &turn, NULL), TP_OK);
+  assert_int_equal(tp_session_listen(w.session, &later, &late.id, NULL), TP_OK); /* of the turns that begin now */
+  latch closed = LATCH;
+  tp_session_close(w.session, (void (*)(void *))latch_hit, &closed);
+  latch_wait(&closed, 1);
+  assert_int_equal(e.destroys, 0);
+  assert_int_equal(tp_phase_run(turn, TP_PHASE_MODEL_PRE, NULL, &result, NULL), TP_OK);
+  assert_string_equal(e.text, "phase_begin ");
+  assert_string_equal(late.text, "");
+  tp_turn_end(turn);
+  assert_int_equal(e.destroys, 1);
+  assert_int_equal(e.bad, 0);
+  close_runtime(w.runtime);
+  recorder_free(w.model);
+}
+
+/* ---- what is refused ---- */
+
+static void expect_refused(world *w, ear *e, const tp_listener *listener, tp_status status, const char *says) {
+  tp_fault fault = {0};
+  uint64_t id = 77;
+  assert_int_equal(tp_runtime_listen(w->runtime, listener, &id, &fault), status);
+  if (says && !strstr(fault.message, says)) fail_msg("`%s` does not say `%s`", fault.message, says);
+  assert_int_equal(id, 77);
+  assert_int_equal(e->destroys, 0); /* not taken */
+}
+
+static void bad_listeners_are_refused_and_not_taken(void **state) {
+  (void)state;
+  world w = open_world(NULL, 0);
+  ear e = {0};
+  expect_refused(&w, &e, NULL, TP_ERR_USAGE, "tp_listener");
+  tp_listener bad = listener_of(&e, 0);
+  bad.struct_size = 4;
+  expect_refused(&w, &e, &bad, TP_ERR_VERSION, "struct_size");
+  bad = listener_of(&e, 0);
+  bad.on_event = NULL;
+  expect_refused(&w, &e, &bad, TP_ERR_USAGE, "on_event");
+  bad = listener_of(&e, 1);
+  expect_refused(&w, &e, &bad, TP_ERR_USAGE, "kinds");
+  bad = listener_of(&e, UINT64_C(1) << 40);
+  expect_refused(&w, &e, &bad, TP_ERR_USAGE, "kinds");
+  bad = listener_of(&e, BIT(QUESTION));
+  expect_refused(&w, &e, &bad, TP_ERR_USAGE, "not yet used");
+  bad = listener_of(&e, 0);
+  bad.visibility_min = (tp_visibility)9;
+  expect_refused(&w, &e, &bad, TP_ERR_USAGE, "visibility_min");
+  bad = listener_of(&e, 0);
+  bad.reserved_ = 1;
+  expect_refused(&w, &e, &bad, TP_ERR_USAGE, "reserved_");
+  bad = listener_of(&e, 0);
+  bad.phase_count = 1;
+  expect_refused(&w, &e, &bad, TP_ERR_USAGE, "phases");
+  bad.phases = (const uint32_t[]){60};
+  expect_refused(&w, &e, &bad, TP_ERR_UNKNOWN_PHASE, "60");
+  close_world(&w);
+}
+
+static void listeners_have_a_bound(void **state) {
+  (void)state;
+  world w = open_world(NULL, 0);
+  ear e = {0};
+  uint64_t ids[64];
+  tp_listener listener = listener_of(&e, BIT(TURN_END));
+  for (int i = 0; i < 64; i++) assert_int_equal(tp_session_listen(w.session, &listener, &ids[i], NULL), TP_OK);
+  assert_int_equal(tp_session_listen(w.session, &listener, NULL, NULL), TP_ERR_FULL);
+  assert_int_equal(tp_session_unlisten(w.session, ids[5], NULL), TP_OK);
+  assert_int_equal(tp_session_listen(w.session, &listener, NULL, NULL), TP_OK);
+  assert_int_equal(e.destroys, 1);
+  say(&w);
+  assert_int_equal(strlen(e.text), 64 * strlen("turn_end "));
+  close_world(&w);
+  assert_int_equal(e.destroys, 65);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_listener_receives_the_kinds_that_it_asked_for),
+      cmocka_unit_test(phases_of_a_listener_leave_out_the_events_of_the_others),
+      cmocka_unit_test(runtime_listener_receives_bare_turns_and_those_of_agents),
+      cmocka_unit_test(events_of_subscriptions_below_the_listeners_visibility_are_left_out),
+      cmocka_unit_test(audits_and_manifest_diagnostics_are_events),
+      cmocka_unit_test(end_of_a_model_call_has_its_usage_event),
+      cmocka_unit_test(removed_listener_is_not_called_again_also_in_a_turn_that_runs),
+      cmocka_unit_test(listener_of_a_session_receives_a_turn_that_outlives_the_session),
+      cmocka_unit_test(bad_listeners_are_refused_and_not_taken),
+      cmocka_unit_test(listeners_have_a_bound),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
