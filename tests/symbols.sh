@@ -20,6 +20,11 @@ if grep -v '^tp_[^_]' "$temporary/exported"; then
   status=1
 fi
 
+if nm -D --defined-only "$library" | grep ' tp_' | grep -v '@@TURNPHASE_[0-9.]*$'; then
+  echo "^ exported by $library without a version node"
+  status=1
+fi
+
 # A declaration may break over lines: join them, then take the name before the first parenthesis.
 for header in "$@"; do grep -v '^ *#' "$headers/$header"; done | tr '\n' ' ' | grep -o 'TP_API [^;(]*(' |
   sed 's/.*[^a-z0-9_]\(tp_[a-z0-9_]*\)($/\1/' | sort -u >"$temporary/declared"
