@@ -30,10 +30,10 @@ typedef struct host {
   bench_latch ended;
 } host;
 
-static tp_outcome bring_tool(void *self, tp_call *call) {
+static tp_answer bring_tool(void *self, tp_call *call) {
   host *h = self;
   (void)tp_call_emit_tool_bundle(call, "bench", &h->tool, 1);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void turn_begin(host *h) {
@@ -52,7 +52,11 @@ static host *host_new(const tp_allocator *allocator, tp_tool_fn run, void *self,
   tp_fault fault;
   host *h = aligned_alloc(128, (sizeof *h + 127) / 128 * 128);
   if (!h) exit(70);
-  *h = (host){.tool = {.struct_size = sizeof h->tool, .name = "tool", .run = run, .self = self, .quick = true},
+  *h = (host){.tool = {.struct_size = sizeof h->tool,
+                       .name = "tool",
+                       .run = run,
+                       .self = self,
+                       .placement = TP_PLACEMENT_INLINE},
               .count = count,
               .calls = bench_alloc(count, sizeof *h->calls),
               .results = bench_alloc(count, sizeof *h->results)};
@@ -96,7 +100,7 @@ static void submit(host *h) {
 
 /* ---- W9 ---- */
 
-static tp_outcome answer(void *self, tp_tool_run *run) {
+static tp_answer answer(void *self, tp_tool_run *run) {
   (void)self;
   return tp_tool_ok(run, tp_text_of("done"));
 }
@@ -183,11 +187,11 @@ static void group_is_full(timers *t, uint32_t group) {
   if (atomic_load_explicit(&t->asleep, memory_order_seq_cst)) bench_futex_wake(&t->groups);
 }
 
-static tp_outcome answer_later(void *self, tp_tool_run *run) {
+static tp_answer answer_later(void *self, tp_tool_run *run) {
   timers *t = self;
   tp_token token;
   uint32_t n = atomic_fetch_add_explicit(&t->next, 1, memory_order_relaxed);
-  tp_outcome outcome = tp_tool_defer(run, NULL, &token);
+  tp_answer outcome = tp_tool_defer(run, NULL, &token);
   atomic_store_explicit(&t->tokens[n], token.bits, memory_order_release); /* pairs with complete() */
   if (t->started) bench_latch_hit(t->started, 1);
   else if (n % GROUP == GROUP - 1 || n + 1 == t->count) group_is_full(t, n / GROUP);

@@ -84,9 +84,10 @@ static void empty_workload(bench_program *program, const struct implied *bounds)
 
 enum { WORK_NS = 5000, WORK_NS_QUICK = 500 };
 
-static tp_outcome handler_works(void *self, tp_call *call) {
+static tp_answer handler_works(void *self, tp_call *call) {
+  (void)call;
   bench_work_do(self);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 typedef struct optimum {
@@ -309,9 +310,10 @@ static void idle(bench_program *program) {
 
 /* ---- a handler with a deadline, on a thread of its own ---- */
 
-static tp_outcome answers_at_once(void *self, tp_call *call) {
+static tp_answer answers_at_once(void *self, tp_call *call) {
+  (void)call;
   (void)self;
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static tp_runtime *deadline_runtime(tp_handler_fn run, void *self, uint32_t limit_ms) {
@@ -377,11 +379,12 @@ typedef struct sleeper {
   _Atomic uint32_t held; /* 1: the handler does not return */
 } sleeper;
 
-static tp_outcome answers_too_late(void *self, tp_call *call) {
+static tp_answer answers_too_late(void *self, tp_call *call) {
+  (void)call;
   sleeper *s = self;
   while (atomic_load_explicit(&s->held, memory_order_acquire))
     bench_futex_wait(&s->held, 1); /* pairs with late_run() */
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 /* @return how long after its deadline the caller went on. */

@@ -183,9 +183,10 @@ static void driven_close(void *ctx) {
   free(d);
 }
 
-static tp_outcome do_nothing(void *self, tp_call *call) {
+static tp_answer do_nothing(void *self, tp_call *call) {
+  (void)call;
   (void)self;
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 /* Two quick handlers in each of six phases of every turn. */
@@ -202,7 +203,7 @@ static void add_hooks(tp_runtime *runtime) {
                         .run = do_nothing,
                         .phases = phases,
                         .phase_count = PHASES,
-                        .quick = true};
+                        .placement = TP_PLACEMENT_INLINE};
   tp_edit *edit;
   tp_fault fault;
   bench_must(tp_edit_begin(runtime, NULL, &edit), NULL);
@@ -265,10 +266,10 @@ typedef struct waiting {
 static waiting *all_waiting;
 static _Atomic uint32_t next_waiting;
 
-static tp_outcome answers_later(void *self, tp_call *call) {
+static tp_answer answers_later(void *self, tp_call *call) {
   waiting *w = &all_waiting[atomic_fetch_add(&next_waiting, 1)];
   (void)self;
-  tp_outcome outcome = tp_call_defer(call, NULL, &w->token);
+  tp_answer outcome = tp_call_defer(call, NULL, &w->token);
   bench_latch_hit(w->started, 1);
   return outcome;
 }
@@ -305,7 +306,9 @@ static void wait_memory(bench_program *program) {
   bench_latch_wait(&started);
   size_t held = atomic_load(&memory.bytes) - before;
   for (uint32_t i = 0; i < count; i++)
-    bench_must(tp_token_complete(all_waiting[i].token, &(tp_outcome){.kind = TP_OUTCOME_DONE}), NULL);
+    bench_must(tp_token_complete(all_waiting[i].token,
+                                 &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE}),
+               NULL);
   bench_latch_wait(&ended);
   tp_runtime_free(runtime);
   free(all_waiting);

@@ -124,9 +124,10 @@ uint32_t bench_workload_nodes(const bench_workload *workload) {
 
 /* ---- as a runtime ---- */
 
-static tp_outcome nothing(void *self, tp_call *call) {
+static tp_answer nothing(void *self, tp_call *call) {
+  (void)call;
   (void)self;
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 /* One subscription per node. The edges that lead to a node are found by sorting them by target first: a graph of 10,000
@@ -162,7 +163,8 @@ static void register_in(tp_runtime *runtime, const bench_workload *workload, tp_
                         .self = self,
                         .phases = phases,
                         .phase_count = BENCH_PHASES_MAX,
-                        .quick = true};
+                        /* What a workload brings of its own is work that is worth another core. */
+                        .placement = run ? TP_PLACEMENT_PARALLEL : TP_PLACEMENT_INLINE};
   tp_edit *edit;
   tp_fault fault;
   bench_must(tp_edit_begin(runtime, NULL, &edit), NULL);

@@ -33,15 +33,6 @@ static const char *severity_name(tp_severity severity) {
   return severity == TP_SEVERITY_ERROR ? "error" : severity == TP_SEVERITY_WARNING ? "warning" : "info";
 }
 
-static const char *verdict_name(tp_outcome_kind verdict) {
-  switch (verdict) {
-  case TP_OUTCOME_ALLOW: return "allow";
-  case TP_OUTCOME_DENY: return "deny";
-  case TP_OUTCOME_ASK: return "ask";
-  default: return "none";
-  }
-}
-
 const char *cli_execution_name(tp_execution execution) {
   switch (execution) {
   case TP_EXECUTION_DEADLINE: return "deadline";
@@ -78,7 +69,7 @@ static void write_run(tp_writer *writer, const void *source) {
   cli_pairs_add_string(&p, "owner", run->owner);
   cli_pairs_add_string(&p, "state", tp_state_name(run->state));
   cli_pairs_add_string(&p, "reason", tp_reason_name(run->reason));
-  cli_pairs_add_string(&p, "verdict", verdict_name(run->verdict));
+  cli_pairs_add_string(&p, "verdict", tp_verdict_name((tp_verdict)run->verdict));
   cli_pairs_add_string(&p, "execution", cli_execution_name(run->execution));
   cli_pairs_add_string(&p, "failure", failure_name(run->failure));
   cli_pairs_add_int(&p, "attempts", run->attempts);

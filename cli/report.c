@@ -58,7 +58,7 @@ static void print_yardstick(const cli_yardstick *y, cli_output *output) {
   cli_printf(output, "%s a reading; two that differ do so by %s at least\n", cli_duration(y->clock_ns).text,
              cli_duration((double)y->clock_least_ns).text);
   print_key(output, "runtime");
-  cli_printf(output, "an empty phase %s; a quick handler that does nothing adds %s, each further one %s; a turn %s\n",
+  cli_printf(output, "an empty phase %s; an inline handler that does nothing adds %s, each further one %s; a turn %s\n",
              cli_duration(y->empty_phase_ns).text, cli_duration(y->first_handler_ns).text,
              cli_duration(y->further_handler_ns).text, cli_duration(y->turn_ns).text);
 }

@@ -14,9 +14,10 @@ enum { BATCHES = 501, WARM_UP = 50, PER_BATCH = 10, READINGS = 100, MANY = 17 };
 /* The phases of its runtime: without subscriptions, with one, with MANY. */
 enum { NONE = TP_PHASE_HOST, ONE = TP_PHASE_HOST + 1, SEVERAL = TP_PHASE_HOST + 2 };
 
-static tp_outcome do_nothing(void *self, tp_call *call) {
+static tp_answer do_nothing(void *self, tp_call *call) {
+  (void)call;
   (void)self;
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 /* ---- its runtime ---- */
@@ -35,7 +36,7 @@ static tp_status add_subscriptions(tp_edit *edit) {
                         .run = do_nothing,
                         .phases = phases,
                         .phase_count = 2,
-                        .quick = true};
+                        .placement = TP_PLACEMENT_INLINE};
   tp_status status = tp_edit_add_handler(edit, &handler);
   if (status == TP_OK) status = subscribe(edit, ONE, 0);
   for (int i = 0; status == TP_OK && i < MANY; i++) status = subscribe(edit, SEVERAL, i);

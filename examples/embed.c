@@ -6,7 +6,7 @@
 
 #include "turnphase/turnphase.h"
 
-static tp_outcome guard(void *self, tp_call *call) {
+static tp_answer guard(void *self, tp_call *call) {
   (void)self;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   for (size_t i = 0; i + 6 <= text.size; i++)

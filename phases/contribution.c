@@ -129,6 +129,9 @@ static tp_status check_tool(const tp_allocator *allocator, const tp_contribution
   if (!tool->run) {
     return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s has no function: set tp_tool.run", tool->name);
   }
+  if ((unsigned)tool->placement > TP_PLACEMENT_INLINE) {
+    return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s: its placement must be thread or inline", tool->name);
+  }
   if (!tp_utf8_valid(tp_text_of(tool->description), NULL)) {
     return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "the description of tool %s is not UTF-8", tool->name);
   }

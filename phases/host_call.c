@@ -3,10 +3,10 @@
 
 static tp__host_call *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__host_call, base); }
 
-static tp_outcome call(tp__attempt *attempt) {
+static tp__answer call(tp__attempt *attempt) {
   tp__host_call *c = of(attempt);
   c->status = c->work(c);
-  return (tp_outcome){.kind = TP_OUTCOME_DONE};
+  return (tp__answer){.kind = TP_ANSWER_DONE};
 }
 
 static void settled(tp__attempt *attempt, tp__attempt_end end) {

@@ -65,7 +65,7 @@ static tp_status write_tool(tp_writer *writer, const tp_tool *tool) {
   write_number(writer, "limit_ms", tool->limit_ms);
   write_number(writer, "max_concurrent", tool->max_concurrent);
   write_pair(writer, "name", tp_text_of(tool->name));
-  write_number(writer, "quick", tool->quick);
+  write_number(writer, "placement", tool->placement);
   write_number(writer, "result_bytes_max", tool->result_bytes_max);
   tp_write_string(writer, "schema");
   return write_value(writer, tool->schema);

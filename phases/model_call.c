@@ -36,15 +36,15 @@ static void cancel_model(void *ctx) {
   if (c->model.cancel) c->model.cancel(c->model.self, c->base.token);
 }
 
-static tp_outcome call(tp__attempt *attempt) {
+static tp__answer call(tp__attempt *attempt) {
   tp__model_call *c = of(attempt);
   tp_token token;
   if (tp__attempt_defer(attempt, &(tp_deferral){.cancel = cancel_model, .ctx = c}, &token) != TP_OK) {
     c->failure = TP_ERR_FULL;
-    return (tp_outcome){.kind = TP_OUTCOME_FAILED};
+    return (tp__answer){.kind = TP_ANSWER_FAILED};
   }
   c->model.start(c->model.self, &c->request, token);
-  return (tp_outcome){.kind = TP_OUTCOME_DEFERRED};
+  return (tp__answer){.kind = TP_ANSWER_DEFERRED};
 }
 
 static bool copy_calls(tp__arena *arena, const tp_model_response *in, tp_model_response *out) {
@@ -83,17 +83,17 @@ static void take_response(tp__model_call *c, const tp_model_response *theirs) {
 }
 
 /* extra: the response; NULL: the model failed, or a stranger completed the token. */
-static void accept(tp__attempt *attempt, const tp_outcome *outcome, const void *extra) {
+static void accept(tp__attempt *attempt, const tp__answer *answer, const void *extra) {
   tp__model_call *c = of(attempt);
   if (extra) {
     take_response(c, extra);
   } else {
-    c->failure = outcome->code ? (tp_status)outcome->code : TP_ERR_MODEL;
-    c->retryable = outcome->retryable;
-    bool valid = tp_utf8_valid(tp_text_of(outcome->reason), NULL);
-    if (!valid || !tp__arena_string(&c->answer_arena, outcome->reason, &c->failure_message)) c->failure_message = NULL;
+    c->failure = answer->code ? (tp_status)answer->code : TP_ERR_MODEL;
+    c->retryable = answer->retryable;
+    bool valid = tp_utf8_valid(tp_text_of(answer->reason), NULL);
+    if (!valid || !tp__arena_string(&c->answer_arena, answer->reason, &c->failure_message)) c->failure_message = NULL;
   }
-  attempt->answer = (tp_outcome){.kind = outcome->kind};
+  attempt->answer = (tp__answer){.kind = answer->kind};
 }
 
 static void settled(tp__attempt *attempt, tp__attempt_end end) {
@@ -161,11 +161,11 @@ tp__model_call *tp__model_call_new(tp_turn *turn, tp_session *session, const tp_
   return c;
 }
 
-/* A quick model's start is called here; its answer comes as a message all the same. */
+/* An inline model's start is called here; its answer comes as a message all the same. */
 static void start_here(tp__model_call *c) {
   tp__attempt *attempt = &c->base;
   tp__a64_store_relaxed(&attempt->started_ns, (uint64_t)tp__now_ns()); /* no other thread knows it yet */
-  if (call(attempt).kind == TP_OUTCOME_DEFERRED) {
+  if (call(attempt).kind == TP_ANSWER_DEFERRED) {
     tp__attempt_await(attempt, c->turn->deadline_ns);
     return;
   }
@@ -174,7 +174,7 @@ static void start_here(tp__model_call *c) {
 }
 
 void tp__model_call_start(tp__model_call *c) {
-  if (c->model.quick) {
+  if (c->model.placement == TP_PLACEMENT_INLINE) {
     start_here(c);
     return;
   }
@@ -189,12 +189,12 @@ void tp__model_call_cancel(tp__model_call *c) { tp__attempt_expire(&c->base, TP_
 /* ---- the provider's doors ---- */
 
 tp_status tp_model_complete(tp_token token, const tp_model_response *response) {
-  return tp__token_answer(token, &class, &(tp_outcome){.kind = TP_OUTCOME_DONE}, response);
+  return tp__token_answer(token, &class, &(tp__answer){.kind = TP_ANSWER_DONE}, response);
 }
 
 tp_status tp_model_fail(tp_token token, tp_status code, const char *message, bool retryable) {
-  tp_outcome outcome = {.kind = TP_OUTCOME_FAILED, .code = (uint32_t)code, .reason = message, .retryable = retryable};
-  return tp__token_answer(token, &class, &outcome, NULL);
+  tp__answer answer = {.kind = TP_ANSWER_FAILED, .code = (uint32_t)code, .reason = message, .retryable = retryable};
+  return tp__token_answer(token, &class, &answer, NULL);
 }
 
 tp_status tp_model_delta(tp_token token, tp_text piece) {

@@ -130,7 +130,7 @@ static void entry_ended(tp__entry *e) {
   tp__phase *run = e->ctx;
   tp_phase_result *result = &run->result;
   result->outcome = tp__entry_outcome(e);
-  result->verdict = result->outcome == TP_ERR_DENIED ? TP_OUTCOME_DENY : (tp_outcome_kind)e->verdict;
+  result->verdict = result->outcome == TP_ERR_DENIED ? TP_VERDICT_DENY : (tp_verdict)e->verdict;
   result->run_count = e->plan->node_count;
   result->entry = e;
   set_decider(run, e);
@@ -163,27 +163,8 @@ static void run_settled(tp__entry *e, uint32_t index) {
                         .text = tp_text_of(message)});
 }
 
-/* In pairs of words, since a host that copies it reads it so: a wider read of what was just written in smaller pieces
- * waits for it. */
-typedef uint64_t word_pair __attribute__((vector_size(16), aligned(8), may_alias));
-_Static_assert(sizeof(tp_phase_result) == 56 && offsetof(tp_phase_result, run_count) == 32 &&
-                   offsetof(tp_phase_result, merged) == 40 && TP_OK == 0 && TP_OUTCOME_DONE == 0,
-               "three pairs, and the entry");
-
-/* run_count and what is between it and the next member, which nobody reads. */
-static uint64_t run_count_word(uint32_t count) {
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-  return (uint64_t)count << 32;
-#else
-  return count;
-#endif
-}
-
 static void set_quiet_result(tp_phase_result *result, tp__entry *e) {
-  word_pair *pairs = (word_pair *)result;
-  pairs[0] = pairs[1] = (word_pair){0, 0};
-  pairs[2] = (word_pair){run_count_word(e->plan->node_count), 0};
-  result->entry = e;
+  *result = (tp_phase_result){.verdict = TP_VERDICT_NONE, .run_count = e->plan->node_count, .entry = e};
 }
 
 /* The entry has begun, and its end will be heard of. */
@@ -218,7 +199,7 @@ void tp__phase_begin(tp__phase *run) {
   bool quiet = false;
   run->status = TP_OK;
   if (!plan) {
-    run->result = (tp_phase_result){0};
+    run->result = (tp_phase_result){.verdict = TP_VERDICT_NONE};
     run->on_end(run);
     return;
   }
@@ -233,7 +214,7 @@ void tp__phase_begin(tp__phase *run) {
     run->on_end(run);
     return;
   }
-  run->result = (tp_phase_result){0};
+  run->result = (tp_phase_result){.verdict = TP_VERDICT_NONE};
   if (entry) {
     go_on(run, entry);
   } else {
@@ -302,7 +283,7 @@ static __attribute__((noinline)) tp_status run_long(tp_turn *turn, uint32_t phas
                                                     tp_phase_result *result, tp_fault *fault) {
   TP__TRY(check_phase(turn, phase, fault));
   if (!tp__turn_plan(&turn->core, phase)) {
-    *result = (tp_phase_result){0};
+    *result = (tp_phase_result){.verdict = TP_VERDICT_NONE};
     return TP_OK;
   }
   TP__TRY(tp__become_owner(fault, "tp_phase_run"));

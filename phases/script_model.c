@@ -58,7 +58,11 @@ tp_status tp_script_model_new(const tp_model_response *responses, size_t count, 
     destroy(s);
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the script");
   }
-  *ret_model = (tp_model){
-      .struct_size = sizeof *ret_model, .name = "script", .self = s, .start = start, .destroy = destroy, .quick = true};
+  *ret_model = (tp_model){.struct_size = sizeof *ret_model,
+                          .name = "script",
+                          .self = s,
+                          .start = start,
+                          .destroy = destroy,
+                          .placement = TP_PLACEMENT_INLINE};
   return TP_OK;
 }

@@ -154,7 +154,7 @@ static void begin_run(tp__tool_slot *slot) {
   if (d->tells) tp__call_tell(d, &d->begin, tp__call_of(slot), slot->index);
   tp__call_fill_tool(d, slot->tool);
   tp__call_fill_run(d, tp__call_of(slot), tp__call_result(slot), slot->tool->limit_ns);
-  if (slot->tool->quick) {
+  if (slot->tool->is_inline) {
     run_here(slot);
     return;
   }

@@ -159,8 +159,8 @@ static inline void tp__call_fill_run(tp__dispatch *d, const tp_tool_call *call, 
  * @return NULL: it has answered; else the attempt that waits. */
 static inline tp__tool_attempt *tp__call_here(tp__dispatch *d, const tp__tool_entry *tool) {
   tp__tool_attempt *attempt = NULL;
-  tp_outcome outcome = tool->run(tool->self, &d->run);
-  if (d->run.attempt || outcome.kind >= TP_OUTCOME_FAILED) attempt = tp__tool_run_odd(&d->run, &outcome);
+  tp_answer kind = tool->run(tool->self, &d->run);
+  if (d->run.attempt || kind != TP_ANSWER_DONE) attempt = tp__tool_run_odd(&d->run, kind);
   tp__call_stamp(d);
   return attempt;
 }

@@ -4,6 +4,7 @@
 
 enum { BLOCK_BYTES = 1024, ANSWER_BYTES = 48 };
 #define MALFORMED_WORDS "the tool deferred and answered at once"
+#define NO_ANSWER_WORDS "the tool gave no answer"
 
 /* Of a function that is called on the owner, and so has only its answer here; of any other it is the first part of
  * `handed`. */
@@ -83,9 +84,9 @@ tp_text tp__tool_said_text(const tp__tool_said *said) {
   return said->flaws & TP__SAID_NO_MEMORY ? tp_text_of("no memory for the tool's answer") : said->text;
 }
 
-static tp_outcome answer(tp_tool_run *run, bool is_error, tp_text text) {
+static tp_answer answer(tp_tool_run *run, bool is_error, tp_text text) {
   say(&run->said, run->arena, run->bytes_max, is_error, text);
-  return (tp_outcome){.kind = run->said.flaws & TP__SAID_ERROR ? TP_OUTCOME_FAILED : TP_OUTCOME_DONE};
+  return run->said.flaws & TP__SAID_ERROR ? TP_ANSWER_FAILED : TP_ANSWER_DONE;
 }
 
 /* Copies 4 to 16 bytes of ASCII, by their first and their last half, which may overlap. @return false for others. */
@@ -122,20 +123,28 @@ static inline bool say_short(tp_tool_run *run, tp_text text) {
   return true;
 }
 
-tp_outcome tp_tool_ok(tp_tool_run *run, tp_text text) {
-  if (text.size > 0) return say_short(run, text) ? (tp_outcome){.kind = TP_OUTCOME_DONE} : answer(run, false, text);
+tp_answer tp_tool_ok(tp_tool_run *run, tp_text text) {
+  if (text.size > 0) return say_short(run, text) ? TP_ANSWER_DONE : answer(run, false, text);
   run->said.flaws = 0;
   run->said.text.data = "";
   run->said.text.size = 0;
-  return (tp_outcome){.kind = TP_OUTCOME_DONE};
+  return TP_ANSWER_DONE;
 }
-tp_outcome tp_tool_error(tp_tool_run *run, tp_text text) { return answer(run, true, text); }
+tp_answer tp_tool_error(tp_tool_run *run, tp_text text) { return answer(run, true, text); }
+
+/* What a tool's function may return; verdicts are a handler's. */
+static bool is_answer(tp_answer kind) {
+  return kind == TP_ANSWER_DONE || kind == TP_ANSWER_FAILED || kind == TP_ANSWER_DEFERRED;
+}
+static const tp__tool_said no_answer = {.flaws = TP__SAID_ERROR, .text = {NO_ANSWER_WORDS, sizeof NO_ANSWER_WORDS - 1}};
 
 /* ---- the attempt ---- */
 
-static tp_outcome call(tp__attempt *attempt) {
+static tp__answer call(tp__attempt *attempt) {
   handed *h = handed_of(of(attempt));
-  return h->function(h->self, &h->run);
+  tp_answer kind = h->function(h->self, &h->run);
+  if (!is_answer(kind)) h->run.said = no_answer;
+  return (tp__answer){.kind = kind};
 }
 
 /* A short answer needs no memory of its own. */
@@ -151,11 +160,11 @@ static void say_by_token(tp__tool_attempt *attempt, bool is_error, tp_text text)
 }
 
 /* extra: the text of tp_tool_complete(); NULL for tp_token_complete(), whose reason is the text then. */
-static void accept(tp__attempt *base, const tp_outcome *outcome, const void *extra) {
+static void accept(tp__attempt *base, const tp__answer *answer, const void *extra) {
   tp__tool_attempt *attempt = of(base);
-  tp_text text = extra ? *(const tp_text *)extra : tp_text_of(outcome->reason);
-  say_by_token(attempt, outcome->kind == TP_OUTCOME_FAILED, text);
-  base->answer = (tp_outcome){.kind = outcome->kind};
+  tp_text text = extra ? *(const tp_text *)extra : tp_text_of(answer->reason);
+  say_by_token(attempt, answer->kind == TP_ANSWER_FAILED, text);
+  base->answer = (tp__answer){.kind = answer->kind};
 }
 
 /* A function that deferred answers through its token alone. */
@@ -166,7 +175,7 @@ static const tp__tool_said malformed = {.flaws = TP__SAID_ERROR, .text = {MALFOR
  * be running then, so that what it said is not looked at. */
 static const tp__tool_said *said_of(tp__tool_attempt *attempt) {
   if (attempt->lot || attempt->said_by_token) return &attempt->said;
-  return attempt->base.answer.kind == TP_OUTCOME_DEFERRED ? &malformed : &handed_of(attempt)->run.said;
+  return attempt->base.answer.kind == TP_ANSWER_DEFERRED ? &malformed : &handed_of(attempt)->run.said;
 }
 
 /* ---- the ends of many, at once ---- */
@@ -215,7 +224,7 @@ static void settled(tp__attempt *base, tp__attempt_end end) {
                             .ended_ns = end == TP__ANSWERED ? base->ended_ns : tp__now_ns()};
   if (end == TP__ANSWERED) {
     const tp__tool_said *said = said_of(attempt);
-    answer.is_error = said->flaws || base->answer.kind >= TP_OUTCOME_FAILED;
+    answer.is_error = said->flaws || base->answer.kind != TP_ANSWER_DONE;
     answer.text = tp__tool_said_text(said);
   }
   bool by_message = end == TP__ANSWERED || end == TP__REFUSED;
@@ -247,11 +256,11 @@ static const tp__attempt_class class = {
     .call = call, .accept = accept, .settled = settled, .release = release, .closes = true};
 
 tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text) {
-  tp_outcome outcome = {.kind = is_error ? TP_OUTCOME_FAILED : TP_OUTCOME_DONE};
-  return tp__token_answer(token, &class, &outcome, &text);
+  tp__answer answer = {.kind = is_error ? TP_ANSWER_FAILED : TP_ANSWER_DONE};
+  return tp__token_answer(token, &class, &answer, &text);
 }
 
-/* ---- a quick tool, on the owner ---- */
+/* ---- an inline tool, on the owner ---- */
 
 /* It waits for something after all: here is the attempt that the token leads to. */
 static tp_status defer_here(tp_tool_run *run, const tp_deferral *deferral, tp_token *ret_token) {
@@ -276,21 +285,22 @@ static tp_status defer_here(tp_tool_run *run, const tp_deferral *deferral, tp_to
   return TP_OK;
 }
 
-tp_outcome tp_tool_defer(tp_tool_run *run, const tp_deferral *deferral, tp_token *ret_token) {
+tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *deferral, tp_token *ret_token) {
   ret_token->bits = 0;
   tp_status status =
       run->attempt ? tp__attempt_defer(&run->attempt->base, deferral, ret_token) : defer_here(run, deferral, ret_token);
-  if (status == TP_OK) return (tp_outcome){.kind = TP_OUTCOME_DEFERRED};
+  if (status == TP_OK) return TP_ANSWER_DEFERRED;
   return tp_tool_error(run, tp_text_of("too many calls are waiting"));
 }
 
-tp__tool_attempt *tp__tool_run_odd(tp_tool_run *run, const tp_outcome *outcome) {
+tp__tool_attempt *tp__tool_run_odd(tp_tool_run *run, tp_answer kind) {
   tp__tool_attempt *attempt = run->attempt;
-  if (attempt && (outcome->kind == TP_OUTCOME_DEFERRED || !tp__attempt_revoke(&attempt->base))) return attempt;
+  if (attempt && (kind == TP_ANSWER_DEFERRED || !tp__attempt_revoke(&attempt->base))) return attempt;
   if (attempt) tp__attempt_unref(&attempt->base);
   run->attempt = NULL;
   run->said.flaws |= TP__SAID_ERROR;
-  if (attempt || outcome->kind == TP_OUTCOME_DEFERRED) run->said = malformed;
+  if (!is_answer(kind)) run->said = no_answer;
+  if (attempt || kind == TP_ANSWER_DEFERRED) run->said = malformed;
   return NULL;
 }
 

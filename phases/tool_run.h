@@ -57,7 +57,7 @@ typedef void (*tp__tool_settled_fn)(void *ctx, const tp__tool_answer *answer);
 /** Owner: a quick tool that was called here did more than answer: it deferred, failed, or both.
  *  @return NULL: run->said is the answer; else the attempt of a run that waits for its token, to be given to
  *          tp__tool_run_await() before the owner does anything else. */
-tp__tool_attempt *tp__tool_run_odd(tp_tool_run *run, const tp_outcome *outcome);
+tp__tool_attempt *tp__tool_run_odd(tp_tool_run *run, tp_answer kind);
 void tp__tool_run_await(tp__tool_attempt *attempt, int64_t deadline_ns, tp__tool_settled_fn settled, void *ctx);
 
 /** The dispatch has ended: no attempt of it is open. */

@@ -75,11 +75,11 @@ static void begin_one(tp__dispatch *d, uint32_t index) {
 /* ---- the short way ----
  *
  * Most calls of most turns: no phase of tools has subscriptions, nothing speaks against the call, it has no arguments
- * to check, and the tool is quick. Such a call has nothing to keep beyond its run, and what the whole way looks at for
+ * to check, and the tool is inline. Such a call has nothing to keep beyond its run, and what the whole way looks at for
  * each call was looked at once. The results and the events are the same. */
 
 static bool is_plain(const tp__dispatch *d, tp__tool_entry *tool) {
-  return tool && tool->quick && tool->takes_any && tp__call_policy(d, tool) == TP__TOOL_FREE;
+  return tool && tool->is_inline && tool->takes_any && tp__call_policy(d, tool) == TP__TOOL_FREE;
 }
 
 static void wait_plainly(tp__dispatch *d, uint32_t index, tp__tool_entry *tool, tp__tool_attempt *attempt) {

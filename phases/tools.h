@@ -18,7 +18,7 @@ typedef enum tp__tool_policy { TP__TOOL_FREE = 0, TP__TOOL_DENY = 1, TP__TOOL_AS
 struct tp__tool_entry {
   tp_tool_fn run;
   void *self;
-  bool quick;
+  bool is_inline;
   bool takes_any; /* map of arguments: it has no schema */
   tp__tool_policy policy;
   const void *sets; /* by which policy was judged: the turn's, of this version */
@@ -71,7 +71,7 @@ struct tp__dispatch {
   tp__tool_entry *last;       /* the tool that was looked up last */
   tp__tool_slot *spare;       /* for the next call that does not end where it began */
   tp__tool_slot *waiting;     /* of calls that did not end where they began */
-  tp_tool_run run;            /* of a quick tool: one after the other */
+  tp_tool_run run;            /* of an inline tool: one after the other */
   tp__tool_attempts attempts; /* for those that defer */
   tp_event begin, end;        /* whose they are was filled in once */
   int64_t wall_ns;            /* when their unix_ms was looked at */

@@ -101,7 +101,7 @@ static tp_status add_tool(tp__toolset *set, tp__upper *upper, const char *owner,
   set->entries[set->count] =
       (tp__tool_entry){.run = tool->run,
                        .self = tool->self,
-                       .quick = tool->quick,
+                       .is_inline = tool->placement == TP_PLACEMENT_INLINE,
                        .takes_any = tool->schema.size == 0,
                        .tool = tool,
                        .owner = owner,

@@ -29,8 +29,8 @@ static bool allowed(const tp_call *call, const char *key) {
 }
 
 /* A store that is busy or full may be better soon. The message is the status' own: SQLite's may hold content. */
-static tp_outcome answer(tp_call *call, tp_status status) {
-  if (status == TP_OK) return tp_call_done(call);
+static tp_answer answer(tp_call *call, tp_status status) {
+  if (status == TP_OK) return TP_ANSWER_DONE;
   bool again = status == TP_ERR_STORE_BUSY || status == TP_ERR_STORE_FULL || status == TP_ERR_NO_MEMORY;
   if (again) return tp_call_fail_retryable(call, (uint32_t)status, tp_status_text(status));
   return tp_call_fail(call, (uint32_t)status, tp_status_text(status));
@@ -43,7 +43,7 @@ static tp_status emit_policy(tp_call *call, const char *key, bool allow) {
   return tp_call_emit_policy(call, memory_word, key, allow ? "allow" : "deny", allow ? 0 : WEIGHT_OF_A_WISH);
 }
 
-static tp_outcome policy_classifier(void *self, tp_call *call) {
+static tp_answer policy_classifier(void *self, tp_call *call) {
   (void)self;
   tp__memory_policy policy = tp__memory_policy_of(tp_call_text(call, TP_FIELD_TEXT));
   tp_status status = emit_policy(call, "read", policy.read);
@@ -94,7 +94,7 @@ static tp_status emit_memory(tp_call *call, const tp__memory *memory, tp_writer 
 }
 
 /* Frees the list. */
-static tp_outcome answer_with(tp_call *call, tp_status status, tp__memory_list *list) {
+static tp_answer answer_with(tp_call *call, tp_status status, tp__memory_list *list) {
   tp_writer *writer = NULL;
   if (status == TP_OK) status = tp_writer_new(&tp__memory_allocator, &writer);
   for (size_t i = 0; status == TP_OK && i < list->count; i++) status = emit_memory(call, &list->items[i], writer);
@@ -103,11 +103,11 @@ static tp_outcome answer_with(tp_call *call, tp_status status, tp__memory_list *
   return answer(call, status);
 }
 
-static tp_outcome deterministic_recall(void *self, tp_call *call) {
+static tp_answer deterministic_recall(void *self, tp_call *call) {
   tp__memory_domain *domain = self;
   tp__memory_scope scope = scope_of(domain, call);
   tp__memory_list list = {0};
-  if (!allowed(call, "read")) return tp_call_done(call);
+  if (!allowed(call, "read")) return TP_ANSWER_DONE;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   tp_status status = tp__memory_recall(domain->store, &scope, text, domain->recall_max, &list);
   return answer_with(call, status, &list);
@@ -134,11 +134,11 @@ static first_look first_look_of(const tp_call *call) {
   return look;
 }
 
-static tp_outcome active_recall(void *self, tp_call *call) {
+static tp_answer active_recall(void *self, tp_call *call) {
   tp__memory_domain *domain = self;
   tp__memory_scope scope = scope_of(domain, call);
   tp__memory_list list = {0};
-  if (!allowed(call, "read") || tp_call_cancelled(call)) return tp_call_done(call);
+  if (!allowed(call, "read") || tp_call_cancelled(call)) return TP_ANSWER_DONE;
   first_look first = first_look_of(call);
   if (tp__memory_recall_sufficient(first.ranks, first.count, domain->recall_max))
     return answer(call, tp_call_emit_audit(call, "memory.active_recall.skipped", "the first look was sufficient"));
@@ -150,11 +150,11 @@ static tp_outcome active_recall(void *self, tp_call *call) {
 
 /* ---- tool_bundle ---- */
 
-static tp_outcome tool_bundle(void *self, tp_call *call) {
+static tp_answer tool_bundle(void *self, tp_call *call) {
   tp__memory_domain *domain = self;
   bool read = allowed(call, "read"), write = allowed(call, "write");
   bool callable = !tp_call_has(call, TP_FIELD_CAN_CALL_TOOLS) || tp_call_int(call, TP_FIELD_CAN_CALL_TOOLS) != 0;
-  if (!callable || !allowed(call, "tools") || !(read || write)) return tp_call_done(call);
+  if (!callable || !allowed(call, "tools") || !(read || write)) return TP_ANSWER_DONE;
   const tp_tool *first = read ? domain->tools : domain->tools + TP__MEMORY_LOOKING_TOOLS;
   const tp_tool *end = domain->tools + (write ? TP__MEMORY_TOOL_COUNT : TP__MEMORY_LOOKING_TOOLS);
   return answer(call, tp_call_emit_tool_bundle(call, memory_word, first, (size_t)(end - first)));
@@ -180,11 +180,11 @@ static const char may_change_with_tools[] =
     "Use memory_remember for facts worth keeping beyond the user's own words, and memory_forget when the user asks to "
     "forget something.";
 
-static tp_outcome prompt_contract(void *self, tp_call *call) {
+static tp_answer prompt_contract(void *self, tp_call *call) {
   (void)self;
   bool read = allowed(call, "read"), write = allowed(call, "write"), tools = allowed(call, "tools");
   bool stated = tp_call_policy(call, memory_word, "read").size || tp_call_policy(call, memory_word, "write").size;
-  if (!stated) return tp_call_done(call);
+  if (!stated) return TP_ANSWER_DONE;
   char *text = sqlite3_mprintf("%s%s%s %s%s%s", read ? may_read : may_not_read, tools && read ? " " : "",
                                tools && read ? may_look_with_tools : "", write ? may_write : may_not_write,
                                tools && write ? " " : "", tools && write ? may_change_with_tools : "");
@@ -197,13 +197,13 @@ static tp_outcome prompt_contract(void *self, tp_call *call) {
 /* ---- post_turn_extractor ---- */
 
 /* A denied turn was refused for what its text held, so that is not kept. */
-static tp_outcome post_turn_extractor(void *self, tp_call *call) {
+static tp_answer post_turn_extractor(void *self, tp_call *call) {
   tp__memory_domain *domain = self;
   tp__memory_scope scope = scope_of(domain, call);
   tp_text text = tp_call_text(call, TP_FIELD_USER_PREVIEW);
   if (!allowed(call, "write") || is(tp_call_text(call, TP_FIELD_OUTCOME), "denied"))
     return answer(call, tp_call_emit_audit(call, "memory.not_kept", "by the turn's policy, or because it was denied"));
-  if (tp__memory_is_blank(text)) return tp_call_done(call);
+  if (tp__memory_is_blank(text)) return TP_ANSWER_DONE;
   tp__memory memory = {.said_ms = tp__memory_now_ms(),
                        .session = tp_call_id(call, TP_ID_SESSION),
                        .turn = tp_call_id(call, TP_ID_TURN),
@@ -326,7 +326,7 @@ static tp_status add_handler(tp_edit *edit, const struct handler_row *row, tp__m
                         .phase_count = 1,
                         .capabilities = row->capabilities,
                         .contract_version = 1,
-                        .quick = row->quick,
+                        .placement = row->quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD,
                         .idempotent = row->idempotent};
   tp_status status = tp_edit_add_handler(edit, &handler);
   if (status == TP_OK) domain_ref(domain); /* a handler that was not taken is not destroyed */

@@ -20,26 +20,26 @@ static tp__memory_scope scope_of(const tp__memory_domain *domain, const tp_tool_
   return (tp__memory_scope){tp_tool_id(run, TP_ID_TENANT), tp_text_of(domain->kind->name), name};
 }
 
-static tp_outcome refuse(tp_tool_run *run, const char *words) { return tp_tool_error(run, tp_text_of(words)); }
+static tp_answer refuse(tp_tool_run *run, const char *words) { return tp_tool_error(run, tp_text_of(words)); }
 
-static tp_outcome refuse_status(tp_tool_run *run, tp_status status) {
+static tp_answer refuse_status(tp_tool_run *run, tp_status status) {
   if (status == TP_ERR_NOT_FOUND) return refuse(run, "There is no memory of that id.");
   if (status == TP_ERR_STORE_BUSY) return refuse(run, "The memory is in use by another process; try again.");
   return refuse(run, tp_status_text(status));
 }
 
 /* Answers with what was written and frees it. */
-static tp_outcome answer(tp_tool_run *run, sqlite3_str *text) {
+static tp_answer answer(tp_tool_run *run, sqlite3_str *text) {
   size_t size = (size_t)sqlite3_str_length(text);
   bool whole = sqlite3_str_errcode(text) == SQLITE_OK;
   char *words = sqlite3_str_finish(text);
-  tp_outcome outcome = whole ? tp_tool_ok(run, (tp_text){words, size}) : refuse_status(run, TP_ERR_NO_MEMORY);
+  tp_answer outcome = whole ? tp_tool_ok(run, (tp_text){words, size}) : refuse_status(run, TP_ERR_NO_MEMORY);
   sqlite3_free(words);
   return outcome;
 }
 
 /* One line for each memory; or the words for none. Frees the list. */
-static tp_outcome answer_list(tp_tool_run *run, tp_status status, tp__memory_list *list, const char *none) {
+static tp_answer answer_list(tp_tool_run *run, tp_status status, tp__memory_list *list, const char *none) {
   if (status != TP_OK || list->count == 0) {
     tp__memory_list_fini(list);
     return status != TP_OK ? refuse_status(run, status) : tp_tool_ok(run, tp_text_of(none));
@@ -63,7 +63,7 @@ static size_t limit_of(tp_text arguments) {
 /* ---- the tools ---- */
 
 /* Both looks: a model that searches wants what there is. */
-static tp_outcome memory_search(void *self, tp_tool_run *run) {
+static tp_answer memory_search(void *self, tp_tool_run *run) {
   tp__memory_domain *domain = self;
   tp_text arguments = tp_tool_arguments(run), query = tp_value_text(tp_value_get(arguments, "query"));
   tp__memory_scope scope = scope_of(domain, run);
@@ -78,7 +78,7 @@ static tp_outcome memory_search(void *self, tp_tool_run *run) {
   return answer_list(run, status, &list, "No memory matches.");
 }
 
-static tp_outcome memory_get(void *self, tp_tool_run *run) {
+static tp_answer memory_get(void *self, tp_tool_run *run) {
   tp__memory_domain *domain = self;
   tp__memory_scope scope = scope_of(domain, run);
   tp__memory_list list = {0};
@@ -86,7 +86,7 @@ static tp_outcome memory_get(void *self, tp_tool_run *run) {
   return answer_list(run, tp__memory_get(domain->store, &scope, id, &list), &list, "");
 }
 
-static tp_outcome memory_list(void *self, tp_tool_run *run) {
+static tp_answer memory_list(void *self, tp_tool_run *run) {
   tp__memory_domain *domain = self;
   tp_text arguments = tp_tool_arguments(run), before = tp_value_text(tp_value_get(arguments, "before"));
   tp__memory_scope scope = scope_of(domain, run);
@@ -105,7 +105,7 @@ static void name_part(tp_text text, char into[32]) {
   snprintf(into, 32, "note-%016llx", (unsigned long long)hash);
 }
 
-static tp_outcome memory_remember(void *self, tp_tool_run *run) {
+static tp_answer memory_remember(void *self, tp_tool_run *run) {
   tp__memory_domain *domain = self;
   tp_text text = tp_value_text(tp_value_get(tp_tool_arguments(run), "text"));
   if (tp__memory_is_blank(text)) return refuse(run, "There is nothing to remember in an empty text.");
@@ -128,7 +128,7 @@ static tp_outcome memory_remember(void *self, tp_tool_run *run) {
   return answer(run, words);
 }
 
-static tp_outcome memory_forget(void *self, tp_tool_run *run) {
+static tp_answer memory_forget(void *self, tp_tool_run *run) {
   tp__memory_domain *domain = self;
   tp__memory_scope scope = scope_of(domain, run);
   int64_t id = tp__memory_id_read(tp_value_text(tp_value_get(tp_tool_arguments(run), "id")));

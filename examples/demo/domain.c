@@ -77,7 +77,7 @@ static void wait_for_tool(trip *t, const tp_tool_run *run, int tool) {
 }
 
 /* tool.post: the call has ended, its place among the others is fixed. */
-static tp_outcome finished(void *self, tp_call *call) {
+static tp_answer finished(void *self, tp_call *call) {
   trip *t = self;
   tp_text turn = tp_call_id(call, TP_ID_TURN), tool = tp_call_text(call, TP_FIELD_TOOL);
   pthread_mutex_lock(&t->mutex);
@@ -90,31 +90,31 @@ static tp_outcome finished(void *self, tp_call *call) {
     if (is(tool, tool_names[i])) t->finished[i] = true;
   pthread_cond_broadcast(&t->changed);
   pthread_mutex_unlock(&t->mutex);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 /* ---- tools ---- */
 
-static tp_outcome weather(void *self, tp_tool_run *run) {
+static tp_answer weather(void *self, tp_tool_run *run) {
   (void)self;
   sleep_ms(WORK_MS);
   return tp_tool_ok(run, tp_text_of("Ljubljana, second week of October: mild, 14 degrees, fog in the morning"));
 }
 
-static tp_outcome find_room(void *self, tp_tool_run *run) {
+static tp_answer find_room(void *self, tp_tool_run *run) {
   wait_for_tool(self, run, WEATHER);
   sleep_ms(WORK_MS);
   return tp_tool_ok(run, tp_text_of("Pension Marija: quiet room beside the lift, three nights, 285 euros. "
                                     "Grand Hotel: suite, three nights, 640 euros"));
 }
 
-static tp_outcome train_times(void *self, tp_tool_run *run) {
+static tp_answer train_times(void *self, tp_tool_run *run) {
   wait_for_tool(self, run, FIND_ROOM);
   sleep_ms(WORK_MS);
   return tp_tool_ok(run, tp_text_of("direct: leaves Munich 8:17, arrives in Ljubljana 14:26, every day"));
 }
 
-static tp_outcome book_room(void *self, tp_tool_run *run) {
+static tp_answer book_room(void *self, tp_tool_run *run) {
   (void)self;
   char words[256];
   tp_text hotel = tp_value_text(tp_value_get(tp_tool_arguments(run), "hotel"));
@@ -124,33 +124,33 @@ static tp_outcome book_room(void *self, tp_tool_run *run) {
   return tp_tool_ok(run, (tp_text){words, (size_t)size});
 }
 
-static tp_outcome bring_tools(void *self, tp_call *call) {
+static tp_answer bring_tools(void *self, tp_call *call) {
   trip *t = self;
   tp_call_emit_tool_bundle(call, "trip", t->tools, TOOL_COUNT); /* refused, it fails the attempt by itself */
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 /* ---- context ---- */
 
 /* What is on in town is asked only when a month was named. */
-static bool names_a_month(void *ctx, const tp_match_view *view) {
+static int32_t names_a_month(void *ctx, const tp_match_view *view) {
   (void)ctx;
-  return holds(tp_match_text(view, TP_FIELD_TEXT), "October");
+  return holds(tp_match_text(view, TP_FIELD_TEXT), "October") ? TP_MATCH_YES : TP_MATCH_NO;
 }
 
-static tp_outcome events(void *self, tp_call *call) {
+static tp_answer events(void *self, tp_call *call) {
   (void)self;
   for (int waited = 0; waited < EVENTS_NEED_MS; waited += 5) {
     if (tp_call_cancelled(call)) return tp_call_fail(call, 1, "nobody waits for the server any more");
     sleep_ms(5);
   }
   tp_call_emit_prompt_context(call, "trip.events", "In town: the wine festival in the old streets.", 0);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 /* ---- guards ---- */
 
-static tp_outcome surprise(void *self, tp_call *call) {
+static tp_answer surprise(void *self, tp_call *call) {
   (void)self;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   if (holds(text, "Papa") && holds(text, "e-mail"))
@@ -158,9 +158,9 @@ static tp_outcome surprise(void *self, tp_call *call) {
   return tp_call_allow(call);
 }
 
-static tp_outcome spending_limit(void *self, tp_call *call) {
+static tp_answer spending_limit(void *self, tp_call *call) {
   (void)self;
-  if (!is(tp_call_text(call, TP_FIELD_TOOL), "book_room")) return tp_call_done(call); /* abstains */
+  if (!is(tp_call_text(call, TP_FIELD_TOOL), "book_room")) return TP_ANSWER_DONE; /* abstains */
   int64_t euros = tp_value_int(tp_value_get(tp_call_text(call, TP_FIELD_ARGUMENTS), "euros"), INT64_MAX);
   if (euros <= EUROS_MAX) return tp_call_allow(call);
   char reason[128];
@@ -171,10 +171,10 @@ static tp_outcome spending_limit(void *self, tp_call *call) {
 
 /* ---- the end of a day ---- */
 
-static tp_outcome diary(void *self, tp_call *call) {
+static tp_answer diary(void *self, tp_call *call) {
   (void)self;
   tp_call_emit_audit(call, "trip.diary", "a day of planning has ended");
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 /* ---- life ---- */
@@ -294,7 +294,7 @@ static tp_status add_handler(tp_edit *edit, const struct row *row, trip *t) {
                         .phases = &row->phase,
                         .phase_count = 1,
                         .capabilities = row->capabilities,
-                        .quick = row->quick};
+                        .placement = row->quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   tp_status status = tp_edit_add_handler(edit, &handler);
   if (status != TP_OK) return status;
   pthread_mutex_lock(&t->mutex);

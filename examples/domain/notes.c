@@ -15,30 +15,30 @@
 
 enum { SERVER_NEEDS_NS = 2000000 };
 
-static tp_outcome guard(void *self, tp_call *call) {
+static tp_answer guard(void *self, tp_call *call) {
   (void)self;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   if (text.size > 0 && memmem(text.data, text.size, "secret", 6)) return tp_call_deny(call, "secrets are not noted");
   return tp_call_allow(call);
 }
 
-static tp_outcome look_up(void *self, tp_call *call) {
+static tp_answer look_up(void *self, tp_call *call) {
   (void)self;
   struct timespec left = {.tv_nsec = SERVER_NEEDS_NS};
   while (nanosleep(&left, &left) != 0 && errno == EINTR) continue;
   if (tp_call_emit_prompt_context(call, "notes.server", "The cat is called Muri.", 10) != TP_OK)
     return tp_call_fail(call, 1, "what the server said was refused");
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
-static tp_outcome count(void *self, tp_call *call) {
+static tp_answer count(void *self, tp_call *call) {
   (void)self;
   char words[64];
   tp_dependency looked_up = tp_call_dependency(call, 0);
   snprintf(words, sizeof words, "%u notes were found.", looked_up.contribution_count);
   if (tp_call_emit_prompt_context(call, "notes.count", words, 0) != TP_OK)
     return tp_call_fail(call, 1, "the count was refused");
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static const uint32_t intake = TP_PHASE_TURN_INTAKE, context = TP_PHASE_TURN_PRE_PROMPT_CONTEXT;
@@ -51,7 +51,7 @@ static const tp_handler handlers[] = {
      .phases = &intake,
      .phase_count = 1,
      .capabilities = TP_CAPABILITY_DECIDE,
-     .quick = true},
+     .placement = TP_PLACEMENT_INLINE},
     {.struct_size = sizeof(tp_handler),
      .id = "notes.look_up",
      .summary = "asks the server for what it knows",
@@ -66,7 +66,7 @@ static const tp_handler handlers[] = {
      .phases = &context,
      .phase_count = 1,
      .capabilities = TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT,
-     .quick = true},
+     .placement = TP_PLACEMENT_INLINE},
 };
 
 static const tp_edge after_look_up = {.target = "notes.look_up"};

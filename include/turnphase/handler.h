@@ -186,33 +186,51 @@ typedef struct tp_field {
   tp_text text;
 } tp_field;
 
-/** What a handler's run came to. */
-typedef enum tp_outcome_kind {
-  TP_OUTCOME_DONE = 0,     /* has answered; in a chain with verdicts this is abstaining */
-  TP_OUTCOME_ALLOW = 1,    /* verdict */
-  TP_OUTCOME_DENY = 2,     /* verdict */
-  TP_OUTCOME_ASK = 3,      /* verdict: ask a person */
-  TP_OUTCOME_FAILED = 4,
-  TP_OUTCOME_DEFERRED = 5  /* made by tp_call_defer() only */
-} tp_outcome_kind;
+/** A handler's, tool's or match function's answer: one of TP_ANSWER_*. An integer, so that every language can return
+ *  it; 0 is no answer, since that is what the bindings of most languages return for a callback that raised. */
+typedef int32_t tp_answer;
+enum {
+  TP_ANSWER_NONE = 0,     /* no answer: the attempt failed, malformed; so did one with any number that is not below */
+  TP_ANSWER_DONE = 1,     /* has answered; in a chain with verdicts this is abstaining */
+  TP_ANSWER_ALLOW = 2,    /* verdict */
+  TP_ANSWER_DENY = 3,     /* verdict */
+  TP_ANSWER_ASK = 4,      /* verdict: ask a person */
+  TP_ANSWER_FAILED = 5,   /* could not do its work */
+  TP_ANSWER_DEFERRED = 6  /* answers later: only what tp_call_defer() or tp_tool_defer() returned */
+};
 
-/** A handler's answer. Build it with tp_call_done() and its siblings, or fill it for tp_token_complete(), which copies
- *  everything it points to. */
+/** A verdict, as results and records show it and as a fallback gives it. The larger number is the stricter one. */
+typedef enum tp_verdict {
+  TP_VERDICT_NONE = 1,    /* abstained, or the phase takes none */
+  TP_VERDICT_ALLOW = 2,
+  TP_VERDICT_ASK = 3,
+  TP_VERDICT_DENY = 4,
+  TP_VERDICT_FORCE_32 = 0x7fffffff
+} tp_verdict;
+
+/** "none", "allow", "ask", "deny"; "" for any other number. Static text. Threads: any. */
+TP_API const char *tp_verdict_name(tp_verdict verdict);
+
+/** A deferred answer, for tp_token_complete(), which copies everything it points to. */
 typedef struct tp_outcome {
-  tp_outcome_kind kind;
-  uint32_t retryable;                   /* with FAILED: may be tried again */
+  size_t struct_size;
+  tp_answer kind;                       /* TP_ANSWER_DONE to TP_ANSWER_FAILED */
   uint32_t code;                        /* with FAILED: the handler's own number, kept in the record */
-  uint32_t contribution_count;          /* tp_token_complete() only */
+  bool retryable;                       /* with FAILED: may be tried again */
+  uint8_t reserved_[7];                 /* zero */
   const char *reason;                   /* deny, ask, failed: a safe sentence, or NULL */
-  const tp_contribution *contributions; /* tp_token_complete() only: what the answer brings */
+  const tp_contribution *const *contributions; /* what the answer brings */
+  size_t contribution_count;
 } tp_outcome;
 
 /** One execution of a handler, valid until the handler's function returns. Only the thread that runs the handler may
  *  use it, except where a function says otherwise. */
 typedef struct tp_call tp_call;
 
-/** The handler's function. self is what the descriptor said. It may be called from several threads at once. */
-typedef tp_outcome (*tp_handler_fn)(void *self, tp_call *call);
+/** The handler's function. self is what the descriptor said. It may be called from several threads at once.
+ *  What counts is what it returns: one that called tp_call_deny() and then returns TP_ANSWER_NONE has failed. A reason
+ *  or code that a function of this header kept belongs to the answer when the same kind is returned. */
+typedef tp_answer (*tp_handler_fn)(void *self, tp_call *call);
 
 /* ---- reading ------------------------------------------------------------------------------------------------- */
 
@@ -261,21 +279,17 @@ TP_API const tp_contribution *tp_call_context(const tp_call *call, size_t index)
 
 /* ---- answering ----------------------------------------------------------------------------------------------- */
 
-/** The answer of a handler that has none. In the header, since it is most of what a quick handler does. */
-TP_API inline tp_outcome tp_call_done(tp_call *call) {
-  tp_outcome outcome = {TP_OUTCOME_DONE, 0, 0, 0, NULL, NULL};
-  (void)call;
-  return outcome;
-}
-/** Verdicts: need TP_CAPABILITY_DECIDE and a phase that takes them; ask is for tool phases only. Anything else makes
+/** Each keeps its reason in the call and returns the answer to return from the handler's function. A handler that has
+ *  nothing to say returns TP_ANSWER_DONE.
+ *  Verdicts: need TP_CAPABILITY_DECIDE and a phase that takes them; ask is for tool phases only. Anything else makes
  *  the attempt fail as malformed or capability. reason is copied; NULL allowed. */
-TP_API tp_outcome tp_call_allow(tp_call *call);
-TP_API tp_outcome tp_call_deny(tp_call *call, const char *reason);
-TP_API tp_outcome tp_call_ask(tp_call *call, const char *reason);
+TP_API tp_answer tp_call_allow(tp_call *call);
+TP_API tp_answer tp_call_deny(tp_call *call, const char *reason);
+TP_API tp_answer tp_call_ask(tp_call *call, const char *reason);
 /** The handler could not do its work. message is copied, kept in records and must be safe to show; NULL allowed. */
-TP_API tp_outcome tp_call_fail(tp_call *call, uint32_t code, const char *message);
+TP_API tp_answer tp_call_fail(tp_call *call, uint32_t code, const char *message);
 /** The same, and it may be tried again if the subscription has retries left. */
-TP_API tp_outcome tp_call_fail_retryable(tp_call *call, uint32_t code, const char *message);
+TP_API tp_answer tp_call_fail_retryable(tp_call *call, uint32_t code, const char *message);
 
 /** Adds a contribution to the answer; all of it is copied. An answer is taken whole or rejected whole: after a refused
  *  emit the attempt fails, whatever it returns.
@@ -307,8 +321,8 @@ TP_API tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t c
 TP_API tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char *text);
 
 /** What happens around an answer that comes later. cancel is called at most once, when the attempt is cancelled or its
- *  deadline passed, from the thread that owns the turn: it must be quick, and may complete the token. destroy is called
- *  exactly once, when nobody will use ctx any more: when the token is completed (in time or late), or by
+ *  deadline passed, from the thread that owns the turn: it returns in microseconds, and may complete the token. destroy
+ *  is called exactly once, when nobody will use ctx any more: when the token is completed (in time or late), or by
  *  tp_runtime_free() for a token that never was. Either may be NULL. */
 typedef struct tp_deferral {
   void (*cancel)(void *ctx);
@@ -316,14 +330,15 @@ typedef struct tp_deferral {
   void *ctx;
 } tp_deferral;
 
-/** Answers later: returns the outcome to return from the handler's function and writes the token first.
- *  On failure (no slot, the cap on open tokens, called twice) ret_token->bits is 0, the outcome is a failure, and
+/** Answers later: returns the answer to return from the handler's function and writes the token first.
+ *  On failure (no slot, the cap on open tokens, called twice) ret_token->bits is 0, the answer is TP_ANSWER_FAILED, and
  *  neither cancel nor destroy will be called. Contributions emitted before belong to the answer. */
-TP_API tp_outcome tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_token *ret_token);
+TP_API tp_answer tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_token *ret_token);
 
 /** Completes a deferred attempt. Everything in outcome is copied.
  *  @return TP_OK; TP_ERR_STALE when the token was completed, timed out or cancelled before, or its runtime is gone:
- *          nothing was touched; TP_ERR_USAGE for a kind that is DEFERRED.
+ *          nothing was touched; TP_ERR_USAGE for a kind that is no answer (0, DEFERRED, unknown), and for contributions
+ *          that are NULL; TP_ERR_VERSION for a wrong struct_size. After these two the token is still open.
  *  Threads: any, at any time, also after tp_runtime_free().  Blocks: no. */
 TP_API tp_status tp_token_complete(tp_token token, const tp_outcome *outcome);
 
@@ -336,6 +351,22 @@ TP_API bool tp_token_open(tp_token token);
 
 /** A queue from which a host takes the calls of its handlers itself (inbox.h). */
 typedef struct tp_inbox tp_inbox;
+
+/** Where the function of a handler, tool or model is called. */
+typedef enum tp_placement {
+  TP_PLACEMENT_DEFAULT = 0,  /* THREAD */
+  TP_PLACEMENT_THREAD = 1,   /* may block: on a handler thread */
+  TP_PLACEMENT_INLINE = 2,   /* returns in microseconds (about 100 at most) and waits for nothing: on the thread that
+                                owns the turn, an engine worker or the caller of a synchronous run. Of those that are
+                                ready the first in plan order is called first */
+  TP_PLACEMENT_PARALLEL = 3, /* computes, waits for nothing, and is worth another core: on the turn's owner or on any
+                                idle engine worker, several of one phase at once. Handlers only; a tool or model that
+                                says so is refused */
+  TP_PLACEMENT_FORCE_32 = 0x7fffffff
+} tp_placement;
+
+/** "thread" (for DEFAULT, too), "inline", "parallel"; "" for any other number. Static text. Threads: any. */
+TP_API const char *tp_placement_name(tp_placement placement);
 
 /** A handler: code with an id. */
 typedef struct tp_handler {
@@ -352,10 +383,9 @@ typedef struct tp_handler {
   size_t phase_count;
   uint32_t capabilities;          /* TP_CAPABILITY_* */
   uint32_t contract_version;      /* stored with jobs; 0 means 1 */
-  bool quick;                     /* returns in about 100 µs, waits for nothing: runs on the turn's owner or, where
-                                     it takes some µs, on an engine worker that has nothing else to do. Of those
-                                     that are ready the first in plan order goes first, unless it is lent so */
+  tp_placement placement;         /* where run is called; 0: TP_PLACEMENT_THREAD */
   bool idempotent;                /* may be retried */
+  uint8_t reserved_[3];           /* zero */
 } tp_handler;
 
 typedef enum tp_execution {
@@ -397,10 +427,19 @@ TP_API int64_t tp_match_int(const tp_match_view *view, uint32_t field);
 TP_API tp_text tp_match_id(const tp_match_view *view, uint32_t id);
 TP_API tp_text tp_match_mode(const tp_match_view *view);
 
-/** Activation, never routing: a pure, quick function of the payload that the entry began with, evaluated once per
- *  entry. fields lists the payload fields it reads: a field that the phase does not carry is refused at commit. */
+/** What a match function returns. */
+enum {
+  TP_MATCH_NONE = 0, /* no answer: the match failed. So it did with any number that is not below: then the
+                        subscription's failure policy decides, as if its handler had failed (malformed) */
+  TP_MATCH_YES = 1,  /* the subscription runs */
+  TP_MATCH_NO = 2    /* it is skipped */
+};
+
+/** Activation, never routing: a pure function (placement inline) of the payload that the entry began with, evaluated
+ *  once per entry, on the thread that owns the turn. fields lists the payload fields it reads: a field that the phase
+ *  does not carry is refused at commit. */
 typedef struct tp_match {
-  bool (*matches)(void *ctx, const tp_match_view *view);
+  int32_t (*matches)(void *ctx, const tp_match_view *view); /* TP_MATCH_* */
   void (*destroy)(void *ctx);     /* exactly once; may be NULL */
   void *ctx;
   const char *description;        /* "tool is shell_*"; required with matches */
@@ -420,14 +459,14 @@ typedef struct tp_subscription {
   tp_execution execution;
   uint32_t limit_ms;              /* Blocking: of each attempt; Deadline: from ready; detached: of the run */
   tp_failure failure;
-  tp_outcome_kind fallback_verdict;              /* with FALLBACK in a chain with verdicts: ALLOW, DENY or ASK */
+  tp_verdict fallback_verdict; /* with FALLBACK in a chain with verdicts: ALLOW, DENY or ASK; 0 or NONE: no verdict */
   const tp_contribution *fallback;               /* with FALLBACK */
   size_t fallback_count;
   uint32_t attempts;              /* retry: how often in all; 0 means 1 */
   tp_backoff backoff;
   uint32_t backoff_ms;            /* first pause; capped at 60,000 */
   uint32_t max_concurrent;        /* permits; 0 means 16, but at most a quarter of the handler threads, for
-                                     handlers that are not quick, and none for quick ones */
+                                     handlers of placement thread, and none for others */
   tp_sequential sequential;
   tp_visibility visibility;
   const tp_edge *after, *before, *requires_;     /* requires_ also needs success */

@@ -14,7 +14,7 @@ typedef void (*tp_print_fn)(void *ctx, const char *text, size_t size);
 typedef enum tp_plan_format { TP_PLAN_TABLE = 0, TP_PLAN_JSON = 1, TP_PLAN_DOT = 2 } tp_plan_format;
 
 /** Prints the plans of the newest snapshot: for each phase the subscriptions in plan order with level, policies,
- *  limits, quick or not, edges; critical path, worst case, budget and hash.
+ *  limits, placement, edges; critical path, worst case, budget and hash.
  *  @param phase  0: every phase that has subscriptions.
  *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_NO_MEMORY. */
 TP_API tp_status tp_plan_print(tp_runtime *runtime, uint32_t phase, tp_plan_format format, tp_print_fn print,

@@ -61,7 +61,7 @@ typedef struct tp_model {
   void (*cancel)(void *self, tp_token token);
   /** Exactly once, when the runtime lets go of the model. May be NULL. */
   void (*destroy)(void *self);
-  bool quick;                   /* start returns in about 100 µs: it may run on the thread that owns a turn */
+  tp_placement placement;       /* where start is called; parallel is refused */
   bool no_tools;                /* the provider cannot call tools */
 } tp_model;
 

@@ -86,7 +86,7 @@ typedef struct tp_drain_report {
  *  @param report  may be NULL.
  *  @return TP_OK; TP_ERR_USAGE from inside a handler or a callback; TP_ERR_FORKED in the child of a fork. A second
  *  drain waits for the first, whatever its own limit, and reports no turns and jobs.
- *  Blocks: up to limit_ms, then as long as cancelled quick handlers run, and what comes at the end of every turn and
+ *  Blocks: up to limit_ms, then as long as cancelled inline handlers run, and what comes at the end of every turn and
  *  session: the phases tool.result, tool.post, turn.post_turn, runtime.error and session.end, each up to its own
  *  limit, and the history's append, up to 30 s. A turn that does no more than that still counts as cancelled. */
 TP_API tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *report);

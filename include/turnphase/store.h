@@ -77,13 +77,13 @@ typedef struct tp_run_record {
   const char *subscription;
   const char *handler;
   const char *owner;
-  int64_t queued_ns, started_ns, ended_ns, late_ns; /* queued: ready; of a quick run without a Deadline: called */
+  int64_t queued_ns, started_ns, ended_ns, late_ns; /* queued: ready; of an inline run without a Deadline: called */
   uint32_t code;
   uint32_t contribution_count;
   uint16_t attempts;             /* how many ran */
   uint8_t state;                 /* tp_state */
   uint8_t reason;                /* tp_reason */
-  uint8_t verdict;               /* tp_outcome_kind: ALLOW, DENY, ASK, or DONE for none */
+  uint8_t verdict;               /* tp_verdict */
   uint8_t execution;             /* tp_execution */
   uint8_t failure;               /* tp_failure */
   bool fallback_used;

@@ -12,8 +12,9 @@ TP_BEGIN_DECLS
 /** One run of a tool, valid until its function returns. */
 typedef struct tp_tool_run tp_tool_run;
 
-/** A tool's function: answers with tp_tool_ok(), tp_tool_error() or tp_tool_defer(). */
-typedef tp_outcome (*tp_tool_fn)(void *self, tp_tool_run *run);
+/** A tool's function: returns what tp_tool_ok(), tp_tool_error() or tp_tool_defer() returned. Any other number, 0 and
+ *  the verdicts among them, is a handler_error. */
+typedef tp_answer (*tp_tool_fn)(void *self, tp_tool_run *run);
 
 /** A tool. Strings and schema are copied by whoever takes it; run and self must stay valid while the handler that
  *  brought it is registered. */
@@ -25,7 +26,7 @@ typedef struct tp_tool {
                                    maximum (and description, title); empty: any map */
   tp_tool_fn run;
   void *self;
-  bool quick;                   /* as tp_handler.quick */
+  tp_placement placement;       /* as tp_handler.placement; parallel is refused */
   bool idempotent;
   uint32_t max_concurrent;      /* 0 means 16 */
   uint32_t limit_ms;            /* 0 means 120,000 */
@@ -42,10 +43,10 @@ TP_API int64_t tp_tool_time_left_ms(const tp_tool_run *run);
 TP_API bool tp_tool_cancelled(const tp_tool_run *run);
 
 /** Answers; text is copied. error means that the tool could not do what was asked: result kind handler_error. */
-TP_API tp_outcome tp_tool_ok(tp_tool_run *run, tp_text text);
-TP_API tp_outcome tp_tool_error(tp_tool_run *run, tp_text text);
+TP_API tp_answer tp_tool_ok(tp_tool_run *run, tp_text text);
+TP_API tp_answer tp_tool_error(tp_tool_run *run, tp_text text);
 /** Answers later; as tp_call_defer(). */
-TP_API tp_outcome tp_tool_defer(tp_tool_run *run, const tp_deferral *deferral, tp_token *ret_token);
+TP_API tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *deferral, tp_token *ret_token);
 /** Completes a deferred run; text is copied. Returns as tp_token_complete(). Threads: any, at any time. */
 TP_API tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text);
 

@@ -274,7 +274,7 @@ typedef struct tp_merged tp_merged;
 typedef struct tp_phase_result {
   tp_status outcome;            /* TP_OK, TP_ERR_DENIED, TP_ERR_HOOK (failed closed), TP_ERR_CANCELLED; of a submitted
                                    phase that could not be run TP_ERR_NO_MEMORY, run_count 0 */
-  tp_outcome_kind verdict;      /* DONE (none), ALLOW, ASK or DENY: the strictest */
+  tp_verdict verdict;           /* the strictest */
   const char *subscription;     /* who denied, asked or failed; NULL */
   tp_text reason;
   uint32_t run_count;           /* subscriptions of the phase */

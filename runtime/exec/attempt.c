@@ -172,8 +172,8 @@ void tp__attempt_expire(tp__attempt *attempt, tp__attempt_end end) {
 
 /* ---- the answering side ---- */
 
-static void push_answer(tp__attempt *attempt, const tp_outcome *outcome) {
-  attempt->answer = *outcome;
+static void push_answer(tp__attempt *attempt, const tp__answer *answer) {
+  attempt->answer = *answer;
   attempt->ended_ns = tp__now_ns();
   bool taken = tp__strand_push(attempt->strand, &attempt->message);
   assert(taken); /* a strand does not end before its attempts are settled */
@@ -185,15 +185,15 @@ static void note_late(tp__attempt *attempt) {
 }
 
 /* A deferral is no answer: whoever is given one as such calls it malformed. */
-static const tp_outcome malformed = {.kind = TP_OUTCOME_DEFERRED, .reason = "deferred and answered at once"};
+static const tp__answer malformed = {.kind = TP_ANSWER_DEFERRED, .reason = "deferred and answered at once"};
 
 void tp__attempt_call(tp__attempt *attempt) {
   tp__a64_store_release(&attempt->started_ns, (uint64_t)tp__now_ns());
-  tp_outcome outcome = attempt->class->call(attempt);
+  tp__answer answer = attempt->class->call(attempt);
   bool deferred = tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_DEFERRED;
-  if (deferred && outcome.kind == TP_OUTCOME_DEFERRED) return;
+  if (deferred && answer.kind == TP_ANSWER_DEFERRED) return;
   if (tp__slot_claim(attempt->token)) {
-    push_answer(attempt, deferred || outcome.kind == TP_OUTCOME_DEFERRED ? &malformed : &outcome);
+    push_answer(attempt, deferred || answer.kind == TP_ANSWER_DEFERRED ? &malformed : &answer);
     if (deferred) token_gone(attempt);
   } else if (!deferred && tp__slot_late(attempt->token)) {
     note_late(attempt);
@@ -204,7 +204,7 @@ void tp__attempt_call(tp__attempt *attempt) {
 void tp__attempt_refuse(tp__attempt *attempt, tp_reason reason) {
   if (tp__slot_claim(attempt->token)) {
     attempt->refusal = reason;
-    push_answer(attempt, &(tp_outcome){.kind = TP_OUTCOME_FAILED});
+    push_answer(attempt, &(tp__answer){.kind = TP_ANSWER_FAILED});
   } else if (tp__slot_late(attempt->token)) {
     tp__slot_close(attempt->token);
   }
@@ -237,9 +237,8 @@ bool tp__attempt_revoke(tp__attempt *attempt) {
   return true;
 }
 
-tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp_outcome *outcome,
+tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp__answer *theirs,
                            const void *extra) {
-  if (outcome->kind == TP_OUTCOME_DEFERRED) return TP_ERR_USAGE;
   tp__attempt *attempt = tp__slot_claim(token);
   if (!attempt) {
     attempt = tp__slot_late(token);
@@ -253,9 +252,9 @@ tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const
   tp_runtime *runtime = attempt->runtime;
   tp__a32_add_acq_rel(&runtime->visitors, 1);
   bool mismatch = class && attempt->class != class;
-  tp_outcome answer = mismatch ? malformed : *outcome;
+  tp__answer answer = mismatch ? malformed : *theirs;
   attempt->answer = answer;
-  if (!mismatch && attempt->class->accept) attempt->class->accept(attempt, outcome, extra);
+  if (!mismatch && attempt->class->accept) attempt->class->accept(attempt, theirs, extra);
   answer = attempt->answer;
   push_answer(attempt, &answer);
   token_gone(attempt);
@@ -314,7 +313,7 @@ static void refuse_untaken(tp__attempt *attempt) {
   tp_runtime *runtime = attempt->runtime;
   tp__a32_add_acq_rel(&runtime->visitors, 1);
   attempt->refusal = TP_REASON_NO_WORKER;
-  push_answer(attempt, &(tp_outcome){.kind = TP_OUTCOME_FAILED});
+  push_answer(attempt, &(tp__answer){.kind = TP_ANSWER_FAILED});
   token_gone(attempt);
   tp__a32_sub_acq_rel(&runtime->visitors, 1);
 }

@@ -24,12 +24,22 @@ typedef enum tp__attempt_end {
   TP__REFUSED = 3    /* `refusal` says why it never ran */
 } tp__attempt_end;
 
+/** What an attempt, or a handler that was called by the owner, answered. */
+typedef struct tp__answer {
+  tp_answer kind; /* whatever the function returned: the receiver judges it */
+  uint32_t code;
+  bool retryable;
+  const char *reason; /* borrowed from the attempt, or from the entry of an inline call */
+  const tp_contribution *const *contributions; /* what a token's holder brings; borrowed till accept returns */
+  size_t contribution_count;
+} tp__answer;
+
 typedef struct tp__attempt_class {
-  /** Runs the function on a handler thread. @return its outcome; DEFERRED when tp__attempt_defer() was called. */
-  tp_outcome (*call)(tp__attempt *attempt);
-  /** A token's holder answered: copy what outcome and extra point to. Any thread, which won the attempt. May be NULL.
-   *  */
-  void (*accept)(tp__attempt *attempt, const tp_outcome *outcome, const void *extra);
+  /** Runs the function on a handler thread. @return its answer; DEFERRED when tp__attempt_defer() was called. */
+  tp__answer (*call)(tp__attempt *attempt);
+  /** A token's holder answered: copy what answer and extra point to, and may change attempt->answer. Any thread, which
+   *  won the attempt. May be NULL. */
+  void (*accept)(tp__attempt *attempt, const tp__answer *answer, const void *extra);
   /** The one end of the attempt, on the owner. It must drop the owner's reference (tp__attempt_unref) when done. */
   void (*settled)(tp__attempt *attempt, tp__attempt_end end);
   /** A discarded answer came. Any thread. May be NULL. */
@@ -69,7 +79,7 @@ struct tp__attempt {
   /* written before DEFERRED is published */
   tp_deferral deferral;
   /* written by the winner of the slot before it pushes, read by the owner */
-  tp_outcome answer;
+  tp__answer answer;
   tp_reason refusal;
   int64_t ended_ns;
   tp__message message;
@@ -107,9 +117,9 @@ tp_status tp__attempt_defer(tp__attempt *attempt, const tp_deferral *deferral, t
  *  back. @return false when it was completed already and its answer is on its way. */
 bool tp__attempt_revoke(tp__attempt *attempt);
 
-/** Any thread: answers as tp_token_complete() does, with more for the class's accept.
+/** Any thread: answers as tp_token_complete() does, with more for the class's accept. Its kind is DONE to FAILED.
  *  @param class  which the token must be of, else TP_ERR_USAGE and the attempt fails as malformed; NULL: any. */
-tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp_outcome *outcome,
+tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp__answer *answer,
                            const void *extra);
 /** Any thread: the attempt of an open token of this class, held with its runtime until tp__token_let_go(); NULL: stale
  *  or of another class. */

@@ -33,7 +33,7 @@ static inline void tp__entry_set_block(tp__entry *e, tp__turn *turn) {
   e->odd = 0;
   e->taken = true;
   e->running = e->is_call_set = e->ended = false;
-  e->verdict = TP_OUTCOME_DONE;
+  e->verdict = TP_VERDICT_NONE;
   e->decider = UINT32_MAX;
   e->on_run = NULL;
   e->share = NULL;

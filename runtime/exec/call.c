@@ -103,29 +103,42 @@ static const char *keep(tp_call *call, const char *reason) {
   return copy;
 }
 
-extern tp_outcome tp_call_done(tp_call *call); /* for those who cannot read the header's */
-tp_outcome tp_call_allow(tp_call *call) {
-  (void)call;
-  return (tp_outcome){.kind = TP_OUTCOME_ALLOW};
-}
-tp_outcome tp_call_deny(tp_call *call, const char *reason) {
-  return (tp_outcome){.kind = TP_OUTCOME_DENY, .reason = keep(call, reason)};
-}
-tp_outcome tp_call_ask(tp_call *call, const char *reason) {
-  return (tp_outcome){.kind = TP_OUTCOME_ASK, .reason = keep(call, reason)};
-}
-tp_outcome tp_call_fail(tp_call *call, uint32_t code, const char *message) {
-  return (tp_outcome){.kind = TP_OUTCOME_FAILED, .code = code, .reason = keep(call, message)};
-}
-tp_outcome tp_call_fail_retryable(tp_call *call, uint32_t code, const char *message) {
-  return (tp_outcome){.kind = TP_OUTCOME_FAILED, .code = code, .retryable = 1, .reason = keep(call, message)};
-}
-
-/* The output of a quick call is set up here, since most calls bring nothing. */
+/* Most calls bring nothing: what they bring is set up by the first that does. */
 static tp__output *touch(tp_call *call) {
-  if (!call->touched) call->output = (tp__output){0};
+  if (!call->touched) {
+    call->output = (tp__output){0};
+    call->kept = (tp__answer){0};
+  }
   call->touched = true;
   return &call->output;
+}
+
+static tp_answer answer(tp_call *call, const tp__answer *with) {
+  (void)touch(call);
+  call->kept = *with;
+  return with->kind;
+}
+
+tp_answer tp_call_allow(tp_call *call) {
+  (void)call;
+  return TP_ANSWER_ALLOW;
+}
+tp_answer tp_call_deny(tp_call *call, const char *reason) {
+  return answer(call, &(tp__answer){.kind = TP_ANSWER_DENY, .reason = keep(call, reason)});
+}
+tp_answer tp_call_ask(tp_call *call, const char *reason) {
+  return answer(call, &(tp__answer){.kind = TP_ANSWER_ASK, .reason = keep(call, reason)});
+}
+tp_answer tp_call_fail(tp_call *call, uint32_t code, const char *message) {
+  return answer(call, &(tp__answer){.kind = TP_ANSWER_FAILED, .code = code, .reason = keep(call, message)});
+}
+tp_answer tp_call_fail_retryable(tp_call *call, uint32_t code, const char *message) {
+  return answer(
+      call, &(tp__answer){.kind = TP_ANSWER_FAILED, .code = code, .retryable = true, .reason = keep(call, message)});
+}
+
+tp__answer tp__call_answer(const tp_call *call, tp_answer kind) {
+  return call->touched && call->kept.kind == kind ? call->kept : (tp__answer){.kind = kind};
 }
 
 static tp_status refuse(tp__output *output, tp_status status) {
@@ -193,20 +206,28 @@ tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char *text) 
   return tp_call_replace(call, &(tp_field){.id = field, .text = tp_text_of(text)}, 1);
 }
 
-tp_outcome tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_token *ret_token) {
+tp_answer tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_token *ret_token) {
   ret_token->bits = 0;
   if (call->attempt && call->attempt->inbox_item.inbox) /* deferred from the start; what it emitted stands */
-    return (tp_outcome){.kind = TP_OUTCOME_FAILED, .code = TP_ERR_USAGE, .reason = "deferred already"};
+    return TP_ANSWER_FAILED;
   bool was_sealed = call->sealed;
   touch(call);
   call->sealed = true; /* before anybody can answer: what was emitted so far is the answer's, and stays as it is */
   tp_status status = was_sealed      ? TP_ERR_USAGE
                      : call->attempt ? tp__attempt_defer(call->attempt, deferral, ret_token)
                                      : tp__node_defer_inline(call, deferral, ret_token);
-  if (status == TP_OK) return (tp_outcome){.kind = TP_OUTCOME_DEFERRED};
-  return (tp_outcome){.kind = TP_OUTCOME_FAILED, .code = (uint32_t)status, .reason = "no token"};
+  if (status == TP_OK) return TP_ANSWER_DEFERRED;
+  return answer(call, &(tp__answer){.kind = TP_ANSWER_FAILED, .code = (uint32_t)status, .reason = "no token"});
 }
 
-tp_status tp_token_complete(tp_token token, const tp_outcome *outcome) {
-  return tp__token_answer(token, NULL, outcome, NULL);
+tp_status tp_token_complete(tp_token token, const tp_outcome *theirs) {
+  tp_outcome outcome;
+  if (!theirs) return TP_ERR_USAGE;
+  TP__TRY(tp__options_read(&outcome, sizeof outcome, theirs, "tp_outcome", NULL));
+  if (outcome.kind < TP_ANSWER_DONE || outcome.kind > TP_ANSWER_FAILED) return TP_ERR_USAGE;
+  if (outcome.contribution_count > 0 && !outcome.contributions) return TP_ERR_USAGE;
+  tp__answer answer = {
+      .kind = outcome.kind, .code = outcome.code, .retryable = outcome.retryable, .reason = outcome.reason,
+      .contributions = outcome.contributions, .contribution_count = outcome.contribution_count};
+  return tp__token_answer(token, NULL, &answer, NULL);
 }

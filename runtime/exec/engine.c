@@ -119,15 +119,18 @@ static bool is_killed(const tp__entry *e, const tp__node *node) {
   return tp__a32_load_relaxed(&e->turn->runtime->kills) && tp__a32_load_relaxed(&node->sub->killed);
 }
 
-/* Why the node has no duty, or NONE. */
+/* Why the node has no duty, or NONE; MALFORMED when its match gave no answer. */
 static tp_reason skip_reason(const tp__entry *e, const tp__node *node, uint32_t index) {
   if (is_killed(e, node)) return TP_REASON_KILL_SWITCH;
   if (e->fate != TP__FATE_OPEN) return TP_REASON_PHASE_FAILED;
+  int32_t matches = TP_MATCH_YES;
   if (node->flags & TP__NODE_MATCH) {
     const tp_match *match = &node->sub->desc.match;
-    if (!match->matches(match->ctx, &(tp_match_view){e})) return TP_REASON_MATCH;
+    matches = match->matches(match->ctx, &(tp_match_view){e});
   }
+  if (matches == TP_MATCH_NO) return TP_REASON_MATCH;
   if (e->marks[index] & TP__MARK_BLOCKED) return TP_REASON_DEPENDENCY;
+  if (matches != TP_MATCH_YES) return TP_REASON_MALFORMED;
   if (!(node->flags & (TP__NODE_REQUIRED | TP__NODE_DETACHED)) && e->now_ns >= tp__node_end(node, e->end_ns))
     return TP_REASON_NO_SLACK;
   return TP_REASON_NONE;
@@ -135,16 +138,17 @@ static tp_reason skip_reason(const tp__entry *e, const tp__node *node, uint32_t 
 
 static const tp__output nothing;
 
-/* The answer of a quick call, unless it deferred. */
-static void take_call(tp__entry *e, uint32_t index, tp_call *call, const tp_outcome *outcome) {
+/* The answer of an inline call, unless it deferred. */
+static void take_call(tp__entry *e, uint32_t index, tp_call *call, tp_answer kind) {
   if (!call->attempt) {
-    tp__entry_take_answer(e, index, outcome, call->touched ? &call->output : &nothing);
-  } else if (outcome->kind == TP_OUTCOME_DEFERRED || !tp__attempt_revoke(call->attempt)) {
+    tp__answer answer = tp__call_answer(call, kind);
+    tp__entry_take_answer(e, index, &answer, call->touched ? &call->output : &nothing);
+  } else if (kind == TP_ANSWER_DEFERRED || !tp__attempt_revoke(call->attempt)) {
     tp__run_make(e, index)->attempt = call->attempt;
     tp__attempt_await(call->attempt, tp__call_deadline(call));
   } else {
     tp__attempt_unref(call->attempt);
-    tp__entry_take_answer(e, index, &(tp_outcome){.kind = TP_OUTCOME_DEFERRED}, &call->output); /* which is no answer */
+    tp__entry_take_answer(e, index, &(tp__answer){.kind = TP_ANSWER_DEFERRED}, &call->output); /* which is no answer */
   }
 }
 
@@ -152,18 +156,18 @@ static void call_here(tp__entry *e, const tp__node *node, uint32_t index, tp__ru
   tp__quick_call_set(e, &e->call, &e->arena, index);
   e->call.attempt_number = run->row.attempts;
   e->call.started_ns = run->row.started_ns = e->now_ns;
-  tp_outcome outcome = node->run(node->self, &e->call);
+  tp_answer kind = node->run(node->self, &e->call);
   run->row.ended_ns = e->now_ns = tp__stamp(e->turn->runtime, e->now_ns);
   e->is_call_set = false;
-  take_call(e, index, &e->call, &outcome);
+  take_call(e, index, &e->call, kind);
 }
 
-void tp__entry_called(tp__entry *e, uint32_t index, tp_call *call, const tp_outcome *outcome, int64_t ended_ns) {
+void tp__entry_called(tp__entry *e, uint32_t index, tp_call *call, tp_answer kind, int64_t ended_ns) {
   tp__run *run = tp__run_make(e, index);
   run->row.attempts = 1;
   run->row.queued_ns = run->row.started_ns = call->started_ns;
   run->row.ended_ns = ended_ns;
-  take_call(e, index, call, outcome);
+  take_call(e, index, call, kind);
 }
 
 static void hand_over(tp__entry *e, const tp__node *node, uint32_t index, tp__run *run) {
@@ -190,6 +194,11 @@ static void step(tp__entry *e, uint32_t index) {
   if (run->row.attempts == 0) {
     if (!is_noted) run->row.queued_ns = e->plan->quick[index].plain ? e->now_ns : e->begin_ns;
     tp_reason skip = skip_reason(e, node, index);
+    if (skip == TP_REASON_MALFORMED) {
+      run->message = "its match gave no answer";
+      tp__entry_settle(e, index, TP_STATE_FAILED, skip);
+      return;
+    }
     if (skip) {
       tp__entry_settle(e, index, TP_STATE_SKIPPED, skip);
       return;

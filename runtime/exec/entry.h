@@ -69,7 +69,8 @@ struct tp_call {
   int64_t hard_ns, limit_ns; /* of an attempt; its deadline is the earlier of hard_ns and started_ns + limit_ns */
   int64_t started_ns;
   tp__arena *arena;
-  tp__output output;    /* of a quick call: set up when it is touched */
+  tp__output output;    /* of an inline call: set up when it is touched */
+  tp__answer kept;      /* the reason and code that go with an answer of this kind; set up like output */
   tp__attempt *attempt; /* NULL: quick, not deferred: its deadline is worked out when somebody asks */
 };
 
@@ -147,9 +148,9 @@ tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **
 /** Owner: runs what is ready; on_end may be called before it returns. */
 void tp__entry_go(tp__entry *entry);
 /** Owner: begins an entry and calls its nodes here and now, where that is all there is to do. Nobody may listen.
- *  @return NULL, and nothing was done: a node is not plain, or dear; the turn was cancelled; there is no memory. Else
- *          the entry; with *ret_quiet it has ended, quietly, and on_end is not called; without it the entry is to go
- *          on: set on_end and ctx, then tp__entry_go(). */
+ *  @return NULL, and nothing was done: a node is not plain, or there are parallel ones; the turn was cancelled; there
+ *          is no memory. Else the entry; with *ret_quiet it has ended, quietly, and on_end is not called; without it
+ *          the entry is to go on: set on_end and ctx, then tp__entry_go(). */
 tp__entry *tp__quick_entry(tp__turn *turn, const tp__plan *plan, const tp_field *fields, uint32_t field_count,
                            bool *ret_quiet);
 /** Owner: ends an open entry early: what runs is abandoned, what has not begun is skipped. */
@@ -182,7 +183,7 @@ void tp__entry_set_fate(tp__entry *entry, tp__fate fate);
 /** The node has ended: its row, what that means for the entry, what becomes ready. The entry must be advanced. */
 void tp__entry_settle(tp__entry *entry, uint32_t index, tp_state state, tp_reason reason);
 /** The same by what it answered, unless it will be tried again; the row has its times. */
-void tp__entry_take_answer(tp__entry *entry, uint32_t index, const tp_outcome *outcome, const tp__output *output);
+void tp__entry_take_answer(tp__entry *entry, uint32_t index, const tp__answer *answer, const tp__output *output);
 /** The pause before another attempt is over. @return whether there was one. */
 bool tp__run_drop_retry(tp__run *run);
 
@@ -203,15 +204,18 @@ static inline int64_t tp__node_hard(const tp__node *node, int64_t end_ns, int64_
 static inline int64_t tp__node_limit(const tp__node *node) {
   return node->flags & TP__NODE_DEADLINE ? 0 : node->limit_ns;
 }
+/** call.c: the answer behind what a handler's function returned, with the reason and code that the call keeps for it.
+ *  */
+tp__answer tp__call_answer(const tp_call *call, tp_answer kind);
 /** call.c: when the call must have answered. */
 int64_t tp__call_deadline(const tp_call *call);
 /** quick.c: sets up the call of a quick node. */
 void tp__quick_call_set(tp__entry *entry, tp_call *call, tp__arena *arena, uint32_t index);
 /** A quick node was called, here or by a helper, and what it said or did is not ordinary. */
-void tp__entry_called(tp__entry *entry, uint32_t index, tp_call *call, const tp_outcome *outcome, int64_t ended_ns);
+void tp__entry_called(tp__entry *entry, uint32_t index, tp_call *call, tp_answer kind, int64_t ended_ns);
 
 /** The node's answer is in. output: what it emitted. Settles, retries or fails; then goes on. */
-void tp__entry_answered(tp__entry *entry, uint32_t index, const tp_outcome *outcome, const tp__output *output,
+void tp__entry_answered(tp__entry *entry, uint32_t index, const tp__answer *answer, const tp__output *output,
                         int64_t ended_ns);
 /** The node ended without an answer. */
 void tp__entry_missed(tp__entry *entry, uint32_t index, tp_state state, tp_reason reason, int64_t ended_ns);

@@ -29,30 +29,29 @@ static node_attempt *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, no
 
 static size_t pinned_bytes(const node_attempt *a) { return a->block_size + a->entry->block_size; }
 
-static tp_outcome call(tp__attempt *attempt) {
+static tp__answer call(tp__attempt *attempt) {
   node_attempt *a = of(attempt);
   const tp__node *node = &a->entry->plan->nodes[a->index];
   a->call.started_ns = (int64_t)tp__a64_load_relaxed(&attempt->started_ns); /* written by this thread */
-  return node->run(node->self, &a->call);
+  return tp__call_answer(&a->call, node->run(node->self, &a->call));
 }
 
-static tp_status copy_contributions(node_attempt *a, const tp_outcome *outcome) {
-  for (uint32_t i = 0; i < outcome->contribution_count; i++)
-    TP__TRY(tp__output_emit(&a->answer_output, &a->answer_arena, a->entry, a->index, &outcome->contributions[i]));
+static tp_status copy_contributions(node_attempt *a, const tp__answer *answer) {
+  for (size_t i = 0; i < answer->contribution_count; i++)
+    TP__TRY(tp__output_emit(&a->answer_output, &a->answer_arena, a->entry, a->index, answer->contributions[i]));
   return TP_OK;
 }
 
 /* Any thread, which won the attempt: the answer arena is its own. */
-static void accept(tp__attempt *attempt, const tp_outcome *outcome, const void *extra) {
+static void accept(tp__attempt *attempt, const tp__answer *answer, const void *extra) {
   (void)extra;
   node_attempt *a = of(attempt);
   a->answered_by_token = true;
   const char *reason = NULL;
-  tp_status status = tp__arena_string(&a->answer_arena, outcome->reason, &reason) ? TP_OK : TP_ERR_NO_MEMORY;
-  if (status == TP_OK) status = copy_contributions(a, outcome);
+  tp_status status = tp__arena_string(&a->answer_arena, answer->reason, &reason) ? TP_OK : TP_ERR_NO_MEMORY;
+  if (status == TP_OK) status = copy_contributions(a, answer);
   if (status != TP_OK) a->answer_output.refused = status;
-  attempt->answer =
-      (tp_outcome){.kind = outcome->kind, .retryable = outcome->retryable, .code = outcome->code, .reason = reason};
+  attempt->answer.reason = reason;
 }
 
 /* What was emitted before the deferral belongs to the answer, and comes first. */

@@ -20,12 +20,11 @@ void tp__quick_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t 
 
 bool tp__quick_run(tp__entry *e, uint32_t *ret_index) {
   tp__loop l = tp__loop_of(e);
-  bool measured = tp__share_measures(e->plan);
   while (l.ready.count > 0 && l.leaving_count == 0) {
     if (!tp__loop_next(&l, ret_index)) return false;
     if (!e->is_call_set) tp__quick_call_set(e, &e->call, &e->arena, *ret_index);
     e->is_call_set = true;
-    if (!tp__loop_call(&l, &l.nodes[*ret_index], *ret_index, measured)) l = tp__loop_of(e);
+    if (!tp__loop_call(&l, &l.nodes[*ret_index], *ret_index)) l = tp__loop_of(e);
   }
   tp__loop_leave(&l);
   return true;
@@ -48,7 +47,7 @@ static inline void set_lent(tp__entry *e, const tp_field *fields, uint32_t field
 static inline tp__entry *begin_plain(tp__turn *turn, const tp__plan *plan, const tp_field *fields,
                                      uint32_t field_count) {
   tp__entry *e = turn->seat;
-  if (!plan->all_plain || turn->is_cancelled || tp__share_has_dear(plan)) return NULL;
+  if (!plan->all_plain || turn->is_cancelled || plan->has_parallel) return NULL;
   if (!e || e->taken || e->odd || e->block_size < tp__entry_bytes(plan)) e = tp__entry_take_block(turn, plan);
   if (!e) return NULL;
   e->taken = true;
@@ -74,14 +73,14 @@ static __attribute__((noinline, cold)) void lay_out_from(tp__entry *e, uint32_t 
 }
 
 /* The node was called and has something to say, or took too long. */
-static __attribute__((noinline, cold)) void leave_plan_order(tp__entry *e, uint32_t index, const tp_outcome *outcome,
+static __attribute__((noinline, cold)) void leave_plan_order(tp__entry *e, uint32_t index, tp_answer kind,
                                                              int64_t ended_ns) {
   lay_out_from(e, index);
   (void)tp__ready_pop(&e->ready); /* it is the first */
   e->is_call_set = false;
   e->now_ns = ended_ns;
   e->running = true;
-  tp__entry_called(e, index, &e->call, outcome, ended_ns);
+  tp__entry_called(e, index, &e->call, kind, ended_ns);
   e->running = false;
 }
 
@@ -91,7 +90,7 @@ static inline bool run_in_plan_order(tp__entry *e) {
   const tp_runtime *runtime = e->turn->runtime;
   const tp__quick_node *node = plan->quick;
   int64_t now_ns = e->now_ns;
-  bool in_time = now_ns < e->easy_ns, measured = tp__share_measures(plan);
+  bool in_time = now_ns < e->easy_ns;
   for (uint32_t index = 0; index < plan->node_count; index++, node++) {
     if (!in_time || tp__a32_load_relaxed(&runtime->kills)) {
       lay_out_from(e, index);
@@ -100,11 +99,11 @@ static inline bool run_in_plan_order(tp__entry *e) {
     }
     e->call.index = index;
     e->call.started_ns = now_ns;
-    tp_outcome outcome = node->run(node->self, &e->call);
+    tp_answer kind = node->run(node->self, &e->call);
     int64_t ended_ns = tp__stamp(runtime, now_ns);
-    if (outcome.kind != TP_OUTCOME_DONE || e->call.touched ||
-        !tp__quick_put_row(e, node, index, now_ns, ended_ns, measured)) {
-      leave_plan_order(e, index, &outcome, ended_ns);
+    if (kind != TP_ANSWER_DONE || e->call.touched ||
+        !tp__quick_put_row(e, node, index, now_ns, ended_ns)) {
+      leave_plan_order(e, index, kind, ended_ns);
       return false;
     }
     now_ns = ended_ns;

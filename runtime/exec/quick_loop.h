@@ -49,45 +49,38 @@ static inline void tp__loop_count_down(tp__loop *l, const tp__quick_node *node) 
 }
 
 /** A node was called and had nothing to say. @return whether that was in time, and its row written; else nothing was
- *  done.
- *  @param measured  what nodes of the plan cost is of interest: see share.h. */
+ *  done. */
 static inline bool tp__quick_put_row(tp__entry *e, const tp__quick_node *node, uint32_t index, int64_t started_ns,
-                                     int64_t ended_ns, bool measured) {
-  const tp__plan *plan = e->plan;
+                                     int64_t ended_ns) {
   int64_t took_ns = ended_ns - started_ns;
-  if (ended_ns >= e->easy_ns) return false;
-  if (took_ns > plan->cheap_ns_max) {
-    if (took_ns > plan->limit_ns_min) return false;
-    if (!measured && e->turn->runtime->helpers_max > 0) tp__share_watch(plan);
-  }
-  if (measured) tp__share_note(plan, index, took_ns);
+  if (ended_ns >= e->easy_ns || took_ns > e->plan->limit_ns_min) return false;
   tp__row_put(&e->rows[index], node->run_name, (uint32_t)(started_ns - e->begin_ns), (uint32_t)took_ns, node->how);
   return true;
 }
 
 /** The same, and what waited for the node is counted down. */
 static inline bool tp__loop_settle(tp__loop *l, const tp__quick_node *node, uint32_t index, int64_t started_ns,
-                                   int64_t ended_ns, bool measured) {
-  if (!tp__quick_put_row(l->e, node, index, started_ns, ended_ns, measured)) return false;
+                                   int64_t ended_ns) {
+  if (!tp__quick_put_row(l->e, node, index, started_ns, ended_ns)) return false;
   l->e->unsettled--;
   tp__loop_count_down(l, node);
   return true;
 }
 
 /** @return whether its answer was ordinary, and is taken; else the entry was left and the loop is to be made anew. */
-static inline bool tp__loop_call(tp__loop *l, const tp__quick_node *node, uint32_t index, bool measured) {
+static inline bool tp__loop_call(tp__loop *l, const tp__quick_node *node, uint32_t index) {
   tp__entry *e = l->e;
   int64_t started_ns = l->now_ns;
   e->call.index = index;
   e->call.started_ns = started_ns;
-  tp_outcome outcome = node->run(node->self, &e->call);
+  tp_answer kind = node->run(node->self, &e->call);
   l->now_ns = tp__stamp(l->runtime, started_ns);
-  if (outcome.kind == TP_OUTCOME_DONE && !e->call.touched &&
-      tp__loop_settle(l, node, index, started_ns, l->now_ns, measured))
+  if (kind == TP_ANSWER_DONE && !e->call.touched &&
+      tp__loop_settle(l, node, index, started_ns, l->now_ns))
     return true;
   tp__loop_leave(l);
   e->is_call_set = false;
-  tp__entry_called(e, index, &e->call, &outcome, l->now_ns);
+  tp__entry_called(e, index, &e->call, kind, l->now_ns);
   return false;
 }
 

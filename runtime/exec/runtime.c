@@ -221,7 +221,6 @@ tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__above *abo
   runtime->store = options.store;
   runtime->above = above;
   runtime->helpers_max = helpers_max(&options);
-  runtime->dear_ns = TP__DEAR_NS;
   runtime->search_ns = TP__SHARE_SEARCH_NS;
   tp__list_init(&runtime->turns);
   for (int room = 0; room < ROOMS; room++) {

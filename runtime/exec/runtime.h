@@ -51,7 +51,6 @@ struct tp_runtime {
   const tp__above *above;
   tp__registry *registry;
   uint32_t helpers_max; /* share.h: how many engine workers may help one entry */
-  uint32_t dear_ns;     /* what a node must take to be given away */
   int64_t search_ns;    /* how long an owner or helper looks for what may come before it sleeps */
   char turn_prefix[22]; /* of generated ids: "turn-", 16 digits, "-" */
   /* rooms with a lock of their own */

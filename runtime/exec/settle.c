@@ -54,16 +54,16 @@ int64_t tp__entry_hard(const tp__entry *e, uint32_t index, const tp__run *run) {
 
 /* ---- settling ---- */
 
-static int strictness(uint8_t verdict) {
-  switch (verdict) {
-    case TP_OUTCOME_DENY:
-      return 3;
-    case TP_OUTCOME_ASK:
-      return 2;
-    case TP_OUTCOME_ALLOW:
-      return 1;
+static tp_verdict verdict_of(tp_answer kind) {
+  switch (kind) {
+    case TP_ANSWER_DENY:
+      return TP_VERDICT_DENY;
+    case TP_ANSWER_ASK:
+      return TP_VERDICT_ASK;
+    case TP_ANSWER_ALLOW:
+      return TP_VERDICT_ALLOW;
     default:
-      return 0;
+      return TP_VERDICT_NONE;
   }
 }
 
@@ -73,12 +73,12 @@ void tp__entry_set_fate(tp__entry *e, tp__fate fate) {
 }
 
 /* deny > ask > allow: the strictest stands, of equals the first; a deny ends the chain. */
-static void take_verdict(tp__entry *e, uint32_t index, uint8_t verdict) {
-  e->runs[index].row.verdict = verdict;
-  if (strictness(verdict) <= strictness(e->verdict)) return;
-  e->verdict = verdict;
-  if (verdict == TP_OUTCOME_DENY && e->fate == TP__FATE_OPEN) tp__entry_set_fate(e, TP__FATE_DENIED);
-  if (verdict != TP_OUTCOME_ALLOW) e->decider = index;
+static void take_verdict(tp__entry *e, uint32_t index, tp_verdict verdict) {
+  e->runs[index].row.verdict = (uint8_t)verdict;
+  if (verdict <= e->verdict) return;
+  e->verdict = (uint8_t)verdict;
+  if (verdict == TP_VERDICT_DENY && e->fate == TP__FATE_OPEN) tp__entry_set_fate(e, TP__FATE_DENIED);
+  if (verdict != TP_VERDICT_ALLOW) e->decider = index;
 }
 
 bool tp__run_drop_retry(tp__run *run) {
@@ -105,7 +105,7 @@ static void use_fallback(tp__entry *e, const tp__node *node, uint32_t index) {
   tp__run *run = &e->runs[index];
   run->row.fallback_used = true;
   run->row.contribution_count = (uint32_t)desc->fallback_count;
-  if (desc->fallback_verdict != TP_OUTCOME_DONE) take_verdict(e, index, (uint8_t)desc->fallback_verdict);
+  if (desc->fallback_verdict != TP_VERDICT_NONE) take_verdict(e, index, desc->fallback_verdict);
 }
 
 void tp__entry_settle(tp__entry *e, uint32_t index, tp_state state, tp_reason reason) {
@@ -120,6 +120,7 @@ void tp__entry_settle(tp__entry *e, uint32_t index, tp_state state, tp_reason re
   run->row.owner = node->owner_name;
   run->row.execution = (uint8_t)node->execution;
   run->row.failure = (uint8_t)node->failure;
+  if (!run->row.verdict) run->row.verdict = TP_VERDICT_NONE;
   e->unsettled--;
   bool passes = reason == TP_REASON_NONE || reason == TP_REASON_KILL_SWITCH;
   switch (tp__decide(node->execution, node->failure, reason)) {
@@ -155,21 +156,21 @@ static tp_reason reason_of_refusal(tp_status refused) {
   }
 }
 
-/* NONE when the outcome is an answer that this node may give here. */
-static tp_reason judge(const tp__entry *e, const tp__node *node, const tp_outcome *outcome, const tp__output *output) {
+/* NONE when this is an answer that this node may give here. */
+static tp_reason judge(const tp__entry *e, const tp__node *node, const tp__answer *answer, const tp__output *output) {
   if (output->refused != TP_OK) return reason_of_refusal(output->refused);
-  switch (outcome->kind) {
-    case TP_OUTCOME_DONE:
+  switch (answer->kind) {
+    case TP_ANSWER_DONE:
       return TP_REASON_NONE;
-    case TP_OUTCOME_ASK:
-    case TP_OUTCOME_ALLOW:
-    case TP_OUTCOME_DENY:
+    case TP_ANSWER_ASK:
+    case TP_ANSWER_ALLOW:
+    case TP_ANSWER_DENY:
       if (!(node->capabilities & TP_CAPABILITY_DECIDE)) return TP_REASON_CAPABILITY;
-      if (!e->plan->row->stop || (outcome->kind == TP_OUTCOME_ASK && !e->plan->row->ask)) return TP_REASON_MALFORMED;
+      if (!e->plan->row->stop || (answer->kind == TP_ANSWER_ASK && !e->plan->row->ask)) return TP_REASON_MALFORMED;
       return TP_REASON_NONE;
-    case TP_OUTCOME_FAILED:
+    case TP_ANSWER_FAILED:
       return TP_REASON_ERROR;
-    case TP_OUTCOME_DEFERRED:
+    case TP_ANSWER_DEFERRED:
       break;
   }
   return TP_REASON_MALFORMED;
@@ -204,10 +205,10 @@ static void fire_retry(tp__due *due, int64_t now_ns) {
 }
 
 /* @return true when the node will be tried again. */
-static bool try_again(tp__entry *e, const tp__node *node, uint32_t index, const tp_outcome *outcome) {
+static bool try_again(tp__entry *e, const tp__node *node, uint32_t index, const tp__answer *answer) {
   tp__run *run = &e->runs[index];
   const tp_subscription *desc = &node->sub->desc;
-  if (!(node->flags & TP__NODE_RETRY) || !outcome->retryable || e->fate != TP__FATE_OPEN) return false;
+  if (!(node->flags & TP__NODE_RETRY) || !answer->retryable || e->fate != TP__FATE_OPEN) return false;
   if (run->row.attempts >= desc->attempts) return false;
   int64_t pause = tp__retry_pause_ns(desc, run->row.attempts);
   if (e->now_ns + pause >= tp__entry_hard(e, index, run)) return false;
@@ -228,7 +229,7 @@ static const char *safe_reason(const char *reason) {
   return !reason || tp_utf8_valid(tp_text_of(reason), NULL) ? reason : "(its reason was not UTF-8)";
 }
 
-static void succeed(tp__entry *e, uint32_t index, const tp_outcome *outcome, const tp__output *output) {
+static void succeed(tp__entry *e, uint32_t index, const tp__answer *answer, const tp__output *output) {
   tp__run *run = &e->runs[index];
   run->first = output->first;
   run->row.contribution_count = output->count;
@@ -238,9 +239,9 @@ static void succeed(tp__entry *e, uint32_t index, const tp_outcome *outcome, con
       tp__entry_settle(e, index, TP_STATE_FAILED, TP_REASON_NO_MEMORY);
       return;
     }
-    if (outcome->kind != TP_OUTCOME_DONE) {
-      run->message = safe_reason(outcome->reason);
-      take_verdict(e, index, (uint8_t)outcome->kind);
+    if (answer->kind != TP_ANSWER_DONE) {
+      run->message = safe_reason(answer->reason);
+      take_verdict(e, index, verdict_of(answer->kind));
     }
   }
   tp__entry_settle(e, index, TP_STATE_SUCCEEDED, TP_REASON_NONE);
@@ -252,7 +253,7 @@ static bool in_time(const tp__entry *e, uint32_t index, const tp__run *run) {
          (!limit_ns || run->row.ended_ns - run->row.started_ns <= limit_ns);
 }
 
-void tp__entry_take_answer(tp__entry *e, uint32_t index, const tp_outcome *outcome, const tp__output *output) {
+void tp__entry_take_answer(tp__entry *e, uint32_t index, const tp__answer *answer, const tp__output *output) {
   const tp__node *node = node_of(e, index);
   tp__run *run = &e->runs[index];
   if (!in_time(e, index, run)) {
@@ -261,23 +262,24 @@ void tp__entry_take_answer(tp__entry *e, uint32_t index, const tp_outcome *outco
                      e->cancelled ? TP_REASON_CANCELLED : TP_REASON_TIMEOUT);
     return;
   }
-  tp_reason reason = e->detached_run && outcome->kind <= TP_OUTCOME_ASK && output->refused == TP_OK
-                         ? TP_REASON_NONE
-                         : judge(e, node, outcome, output);
+  tp_reason reason =
+      e->detached_run && answer->kind >= TP_ANSWER_DONE && answer->kind <= TP_ANSWER_ASK && output->refused == TP_OK
+          ? TP_REASON_NONE
+          : judge(e, node, answer, output);
   if (reason == TP_REASON_NONE) {
-    succeed(e, index, outcome, output);
+    succeed(e, index, answer, output);
     return;
   }
-  run->row.code = outcome->code;
-  if (reason == TP_REASON_ERROR && try_again(e, node, index, outcome)) return;
-  run->message = safe_reason(outcome->reason);
+  run->row.code = answer->code;
+  if (reason == TP_REASON_ERROR && try_again(e, node, index, answer)) return;
+  run->message = safe_reason(answer->reason);
   tp__entry_settle(e, index, TP_STATE_FAILED, reason);
 }
 
-void tp__entry_answered(tp__entry *e, uint32_t index, const tp_outcome *outcome, const tp__output *output,
+void tp__entry_answered(tp__entry *e, uint32_t index, const tp__answer *answer, const tp__output *output,
                         int64_t ended_ns) {
   e->runs[index].row.ended_ns = ended_ns;
-  tp__entry_take_answer(e, index, outcome, output);
+  tp__entry_take_answer(e, index, answer, output);
   tp__entry_advance(e);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/exec/quick_loop.h"
 
-enum { LOOKS_MAX = 32 /* for a dear node among ready ones */ };
+enum { LOOKS_MAX = 32 /* for a parallel node among ready ones */ };
 enum { PARCELS = 8, PARCEL_NODES_MAX = 8, HELPERS_MAX = 7, LINE_BYTES = 64 };
 
 static void woken(tp__message *message);
@@ -25,7 +25,7 @@ typedef struct parcel {
   /* the helper's, read by the owner when done */
   uint32_t called; /* how many of them; the last one's answer is kept when it is odd */
   bool odd;
-  tp_outcome outcome;
+  tp_answer kind;
   parcel_time times[PARCEL_NODES_MAX];
   tp__arena arena;
 } parcel;
@@ -55,35 +55,8 @@ struct tp__share {
   helper helpers[HELPERS_MAX];
 };
 
-/* ---- what a node costs ---- */
-
-void tp__share_watch(const tp__plan *plan) {
-  enum { ENTRIES = 6 };
-  tp__a32_store_relaxed(&plan->costs->watched, ENTRIES);
-}
-
-/* Another thread may count the same: what of it. */
-void tp__share_count_watched(const tp__plan *plan) {
-  uint32_t left = tp__a32_load_relaxed(&plan->costs->watched);
-  if (left > 0) tp__a32_store_relaxed(&plan->costs->watched, left - 1);
-}
-
-/* A moving average in which no single call weighs more than a quarter of what is dear, so that it takes three long ones
- * in a row. It does not matter who writes between; but each step over the line is counted once. */
-void tp__share_note(const tp__plan *plan, uint32_t index, int64_t took_ns) {
-  enum { DEAR_NS = TP__DEAR_NS, NOTHING_NS = 128 };
-  tp__a32 *cost = &plan->costs->each[index];
-  uint32_t old = tp__a32_load_relaxed(cost), took = took_ns < 2 * DEAR_NS ? (uint32_t)took_ns : 2 * DEAR_NS;
-  uint32_t new = old - old / 4 + took / 4;
-  if (new < NOTHING_NS) new = 0;
-  if (new == old) return;
-  old = tp__a32_exchange_acq_rel(cost, new);
-  if (old < DEAR_NS && new >= DEAR_NS) tp__a32_add_relaxed(&plan->costs->dear_count, 1);
-  if (old >= DEAR_NS && new < DEAR_NS) tp__a32_sub_acq_rel(&plan->costs->dear_count, 1);
-}
-
 bool tp__share_pays(const tp__entry *e) {
-  if (!tp__share_has_dear(e->plan)) return false;
+  if (!e->plan->has_parallel) return false;
   if (e->share) return true;
   if (e->ready.count < 2 || e->watched || e->detached_run || e->fate != TP__FATE_OPEN) return false;
   const tp_runtime *runtime = e->turn->runtime;
@@ -106,11 +79,11 @@ static void open_parcel(tp__share *share, parcel *p) {
     p->call.started_ns = now_ns;
     p->call.hard_ns = tp__node_hard(&nodes[index], p->end_ns, now_ns);
     p->call.limit_ns = tp__node_limit(&nodes[index]);
-    p->outcome = nodes[index].run(nodes[index].self, &p->call);
+    p->kind = nodes[index].run(nodes[index].self, &p->call);
     parcel_time *time = &p->times[p->called];
     time->started_ns = now_ns;
     time->ended_ns = now_ns = tp__stamp(runtime, now_ns);
-    p->odd = p->outcome.kind != TP_OUTCOME_DONE || p->call.touched;
+    p->odd = p->kind != TP_ANSWER_DONE || p->call.touched;
   }
 }
 
@@ -212,8 +185,8 @@ static parcel *empty_parcel(tp__share *share) {
 /* A node that may be tried again is not given away: its second attempt might begin while a first one that deferred has
  * not returned. */
 static bool may_give(const tp__loop *l, uint32_t index) {
-  return l->nodes[index].plain && !l->e->marks[index] && !(l->plan->nodes[index].flags & TP__NODE_RETRY) &&
-         tp__a32_load_relaxed(&l->plan->costs->each[index]) >= l->runtime->dear_ns;
+  uint32_t flags = l->plan->nodes[index].flags & (TP__NODE_PARALLEL | TP__NODE_RETRY);
+  return l->nodes[index].plain && !l->e->marks[index] && flags == TP__NODE_PARALLEL;
 }
 
 /* Fewer at a time as fewer are left, so that all end together. */
@@ -273,25 +246,24 @@ static tp_call call_of_late(const parcel *p, int64_t started_ns) {
 }
 
 /* An answer that is not ordinary. One that deferred and was answered at once has settled already. */
-static void settle_odd(tp__loop *l, tp_call *call, uint32_t index, const tp_outcome *outcome, int64_t ended_ns) {
+static void settle_odd(tp__loop *l, tp_call *call, uint32_t index, tp_answer kind, int64_t ended_ns) {
   tp__entry *e = l->e;
   const tp__run *run = tp__entry_more(e, index);
   if (run && run->settled) return;
   tp__loop_leave(l);
-  tp__entry_called(e, index, call, outcome, ended_ns);
+  tp__entry_called(e, index, call, kind, ended_ns);
   *l = tp__loop_of(e);
 }
 
 static void settle_parcel(tp__loop *l, tp__share *share, parcel *p) {
-  static const tp_outcome done = {.kind = TP_OUTCOME_DONE};
   for (uint32_t i = 0; i < p->called; i++) {
     uint32_t index = p->indexes[i];
     const parcel_time *time = &p->times[i];
     bool odd = p->odd && i + 1 == p->called;
     if (time->ended_ns > l->now_ns) l->now_ns = time->ended_ns; /* what waited for it begins then */
-    if (!odd && tp__loop_settle(l, &l->nodes[index], index, time->started_ns, time->ended_ns, true)) continue;
+    if (!odd && tp__loop_settle(l, &l->nodes[index], index, time->started_ns, time->ended_ns)) continue;
     tp_call late = call_of_late(p, time->started_ns);
-    settle_odd(l, odd ? &p->call : &late, index, odd ? &p->outcome : &done, time->ended_ns);
+    settle_odd(l, odd ? &p->call : &late, index, odd ? p->kind : TP_ANSWER_DONE, time->ended_ns);
   }
   put_back(l, p, p->called);
   tp__a32_store_relaxed(&p->state, EMPTY); /* nobody but the owner looks at what is empty */
@@ -343,7 +315,7 @@ bool tp__share_run(tp__entry *e, uint32_t *ret_index) {
     uint32_t index = *ret_index;
     tp__quick_call_set(e, &e->call, &e->arena, index);
     e->is_call_set = true;
-    if (!tp__loop_call(&l, &l.nodes[index], index, true)) l = tp__loop_of(e);
+    if (!tp__loop_call(&l, &l.nodes[index], index)) l = tp__loop_of(e);
     collect(&l, e->share);
     take_back_late(&l, e->share);
   }

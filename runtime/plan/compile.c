@@ -225,6 +225,7 @@ static bool is_plain(const tp__node *node) {
 }
 
 static void condense(tp__plan *plan, const tp__registry *registry) {
+  uint32_t parallel_count = 0;
   plan->all_plain = true;
   plan->limit_ns_min = TP__NEVER;
   plan->run_names = &registry->run_names;
@@ -239,10 +240,11 @@ static void condense(tp__plan *plan, const tp__registry *registry) {
                                       .plain = is_plain(node),
                                       .leaves = !(node->flags & TP__NODE_QUICK) || !tp__node_awaited(node)};
     if (!plan->quick[i].plain) plan->all_plain = false;
+    if (node->flags & TP__NODE_PARALLEL) parallel_count++;
     if (node->tail_ns > plan->tail_ns_max) plan->tail_ns_max = node->tail_ns;
     if (node->limit_ns > 0 && node->limit_ns < plan->limit_ns_min) plan->limit_ns_min = node->limit_ns;
   }
-  plan->cheap_ns_max = plan->limit_ns_min < TP__DEAR_NS ? plan->limit_ns_min : TP__DEAR_NS;
+  plan->has_parallel = parallel_count > 1;
 }
 
 /* Of tp__plan.start. */
@@ -280,12 +282,11 @@ static tp__plan *plan_new(const tp__draft *draft, const uint32_t *order, uint32_
   plan->start_bytes = start_bytes(count);
   plan->start = tp__arena_alloc(arena, plan->start_bytes);
   plan->quick = tp__arena_alloc(arena, count * sizeof *plan->quick);
-  plan->costs = tp__arena_zero(arena, sizeof *plan->costs + count * sizeof plan->costs->each[0]);
   plan->edges = tp__arena_alloc(arena, edge_count * sizeof *plan->edges);
   plan->deps = tp__arena_alloc(arena, edge_count * sizeof *plan->deps);
   plan->indegree = tp__arena_alloc(arena, count * sizeof *plan->indegree);
   plan->roots = tp__arena_alloc(arena, count * sizeof *plan->roots);
-  if (!plan->nodes || !plan->start || !plan->quick || !plan->costs) return NULL;
+  if (!plan->nodes || !plan->start || !plan->quick) return NULL;
   if (!plan->edges || !plan->deps || !plan->indegree || !plan->roots) return NULL;
   for (uint32_t i = 0; i < count; i++) plan->nodes[i] = draft->nodes[order[i]];
   return plan;

@@ -25,7 +25,9 @@ static tp_status phases_check(const tp__registry *registry, const uint32_t *phas
 tp_status tp__handler_check(const tp__registry *registry, const tp_handler *desc) {
   if (!tp__id_valid(desc->id)) return TP_ERR_BAD_ID;
   if (!desc->run == !desc->inbox) return TP_ERR_USAGE;
-  if (desc->inbox && (desc->quick || !tp__inbox_is_of(desc->inbox, registry))) return TP_ERR_USAGE;
+  if ((unsigned)desc->placement > TP_PLACEMENT_PARALLEL) return TP_ERR_USAGE;
+  if (desc->inbox && (desc->placement > TP_PLACEMENT_THREAD || !tp__inbox_is_of(desc->inbox, registry)))
+    return TP_ERR_USAGE;
   if ((desc->capabilities & ~(uint32_t)CAPABILITIES_KNOWN)) return TP_ERR_USAGE;
   if (!tp_utf8_valid(tp_text_of(desc->summary), NULL)) return TP_ERR_UTF8;
   return phases_check(registry, desc->phases, desc->phase_count);
@@ -36,6 +38,7 @@ static bool copy_desc(tp__handler *handler, const tp_handler *from, const tp_own
   tp_handler *desc = &handler->desc;
   *desc = *from;
   if (desc->contract_version == 0) desc->contract_version = 1;
+  if (desc->placement == TP_PLACEMENT_DEFAULT) desc->placement = TP_PLACEMENT_THREAD;
   uint32_t *phases = tp__arena_alloc(arena, from->phase_count * sizeof *phases);
   if (!phases) return false;
   if (from->phase_count > 0) memcpy(phases, from->phases, from->phase_count * sizeof *phases);

@@ -96,7 +96,8 @@ enum {
   TP__NODE_FALLBACK = 32,
   TP__NODE_MATCH = 64,
   TP__NODE_RETRY = 128,
-  TP__NODE_INFRA = 256        /* TP__ALIAS_INFRA */
+  TP__NODE_INFRA = 256,       /* TP__ALIAS_INFRA */
+  TP__NODE_PARALLEL = 512     /* with QUICK: may be called by an idle engine worker */
 };
 
 /** One subscription in a plan, in plan order. */
@@ -134,16 +135,6 @@ typedef struct tp__quick_node {
   uint32_t how;        /* of its row, when it is called and has nothing to say */
 } tp__quick_node;
 
-enum { TP__DEAR_NS = 2000 }; /* a call that takes longer is worth another thread's time */
-
-/** What is measured of a plan's nodes while they run (exec/share.h), beside the plan itself, which never changes.
- *  Atomic, relaxed: estimates. */
-typedef struct tp__costs {
-  tp__a32 dear_count; /* how many nodes are dear */
-  tp__a32 watched;    /* how many entries more are to be measured */
-  tp__a32 each[];     /* ns of a call, a moving average; 0: next to nothing */
-} tp__costs;
-
 /** A phase's subscriptions, compiled. Never changes. */
 typedef struct tp__plan {
   const tp_phase *row;
@@ -175,11 +166,10 @@ typedef struct tp__plan {
   uint32_t detached_count;
   bool all_quick;             /* every awaited node is quick */
   bool all_plain;             /* every node is plain */
+  bool has_parallel;          /* two nodes or more are of placement parallel */
   int64_t tail_ns_max;        /* of all nodes */
   int64_t limit_ns_min;       /* of the nodes that have a limit; TP__NEVER: none has */
-  int64_t cheap_ns_max;       /* what takes longer is looked at closer (exec/share.h), or was too long */
   const tp__run_names *run_names; /* the registry's */
-  tp__costs *costs;
   uint64_t hash;              /* of everything that decides behaviour but pointers */
 } tp__plan;
 

@@ -55,11 +55,6 @@ const char *tp__mode_name(tp_mode mode) {
   return (size_t)mode < sizeof names / sizeof *names ? names[mode] : "";
 }
 
-const char *tp__verdict_name(tp_outcome_kind verdict) {
-  static const char *const names[] = {"none", "allow", "deny", "ask"};
-  return (size_t)verdict < sizeof names / sizeof *names ? names[verdict] : "";
-}
-
 static bool depends_on(const tp__plan *plan, const tp__node *node, uint32_t target) {
   for (uint32_t i = 0; i < node->dep_count; i++) {
     if (plan->deps[node->first_dep + i] == target) return true;

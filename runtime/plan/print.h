@@ -39,7 +39,6 @@ void tp__print_columns(const tp__columns *table, const tp__printer *printer);
 /** What made an edge: "requires", "after", "before", "sequential", "chain". edge indexes plan->edges. */
 const char *tp__edge_kind(const tp__plan *plan, uint32_t from, uint32_t edge);
 const char *tp__mode_name(tp_mode mode);
-const char *tp__verdict_name(tp_outcome_kind verdict);
 
 /** JSON, compact. Keeps track of commas and of nothing else. */
 typedef struct tp__json_printer {

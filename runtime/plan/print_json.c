@@ -43,14 +43,14 @@ static void print_policies(tp__json_printer *json, const tp__node *node) {
   tp__print_string(json, "execution", tp__execution_name(node->execution));
   tp__print_number(json, "limit_ms", ms(node->limit_ns));
   tp__print_string(json, "failure", tp__failure_name(node->failure));
-  tp__print_bool(json, "quick", node->flags & TP__NODE_QUICK);
+  tp__print_string(json, "placement", tp_placement_name(node->handler->desc.placement));
   if (node->handler->desc.inbox) tp__print_bool(json, "inbox", true);
   tp__print_number(json, "priority", desc->priority);
   tp__print_number(json, "attempts", desc->attempts > 1 ? desc->attempts : 1);
   tp__print_string(json, "backoff", pauses[desc->backoff]);
   tp__print_number(json, "backoff_ms", desc->backoff_ms);
   tp__print_number(json, "max_concurrent", node->permits);
-  tp__print_string(json, "fallback_verdict", tp__verdict_name(desc->fallback_verdict));
+  tp__print_string(json, "fallback_verdict", tp_verdict_name(desc->fallback_verdict));
   tp__print_number(json, "fallback_contributions", (int64_t)desc->fallback_count);
   tp__print_string(json, "match", desc->match.matches ? desc->match.description : NULL);
   tp__print_bool(json, "sequential", tp__subscription_sequential(node->sub));
@@ -89,7 +89,7 @@ static void print_plan(tp__json_printer *json, const tp__plan *plan) {
   tp__print_number(json, "required_ms", ms(plan->required_ns));
   tp__print_number(json, "budget_ms", ms(plan->budget_ns));
   tp__print_bool(json, "budget_set_by_host", plan->host_budget_ns > 0);
-  tp__print_bool(json, "all_quick", plan->all_quick);
+  tp__print_bool(json, "all_inline", plan->all_quick);
   tp__print_hash(json, "hash", plan->hash);
   tp__print_open(json, "subscriptions", "[");
   for (uint32_t i = 0; i < plan->node_count; i++) print_node(json, plan, i);

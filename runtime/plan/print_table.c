@@ -6,9 +6,9 @@
 
 #include "runtime/plan/print.h"
 
-enum { ORDER, SUBSCRIPTION, HANDLER, OWNER, LEVEL, EXECUTION, LIMIT, FAILURE, QUICK, MORE, COLUMNS };
-static const char *const heads[COLUMNS] = {"#",         "subscription", "handler", "owner", "level",
-                                           "execution", "limit",        "failure", "quick", "more"};
+enum { ORDER, SUBSCRIPTION, HANDLER, OWNER, LEVEL, EXECUTION, LIMIT, FAILURE, PLACEMENT, MORE, COLUMNS };
+static const char *const heads[COLUMNS] = {"#",         "subscription", "handler", "owner",     "level",
+                                           "execution", "limit",        "failure", "placement", "more"};
 
 static const char *cell(const void *ctx, uint32_t row, uint32_t column, char *buffer, size_t size) {
   const tp__plan *plan = ctx;
@@ -33,7 +33,7 @@ static const char *cell(const void *ctx, uint32_t row, uint32_t column, char *bu
     case FAILURE:
       return tp__failure_name(node->failure);
     default:
-      return node->flags & TP__NODE_QUICK ? "yes" : "no";
+      return tp_placement_name(node->handler->desc.placement);
   }
 }
 
@@ -65,9 +65,9 @@ static void remark_policies(remarks *r, const tp_subscription *desc) {
     begin_remark(r, "");
     tp__print_format(r->printer, "%u attempts%s", desc->attempts, pauses[desc->backoff]);
   }
-  if (desc->fallback_verdict != TP_OUTCOME_DONE) {
+  if (desc->fallback_verdict != TP_VERDICT_NONE) {
     begin_remark(r, "fallback ");
-    tp__print_text(r->printer, tp__verdict_name(desc->fallback_verdict));
+    tp__print_text(r->printer, tp_verdict_name(desc->fallback_verdict));
   }
   if (desc->match.matches) {
     begin_remark(r, "when ");

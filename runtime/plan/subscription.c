@@ -50,6 +50,7 @@ static tp_status match_check(const tp_match *match) {
 
 tp_status tp__subscription_check(const tp__registry *registry, tp_subscription *desc, uint32_t *ret_flags) {
   if (!tp__id_valid(desc->id) || !tp__id_valid(desc->handler)) return TP_ERR_BAD_ID;
+  if (desc->fallback_verdict == 0) desc->fallback_verdict = TP_VERDICT_NONE;
   if (!enums_known(desc) || (desc->fallback_count > 0 && !desc->fallback)) return TP_ERR_USAGE;
   if (!tp_utf8_valid(tp_text_of(desc->metadata), NULL)) return TP_ERR_UTF8;
   TP__TRY(edges_check(desc->after, desc->after_count));

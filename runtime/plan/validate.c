@@ -46,7 +46,9 @@ static int64_t limit_ns_of(const tp_subscription *desc, const tp_phase *row, tp_
 }
 
 static uint32_t flags_of(const tp__subscription *sub, const tp__node *node) {
-  uint32_t flags = node->handler->desc.quick ? TP__NODE_QUICK : 0;
+  uint32_t flags = 0;
+  if (node->handler->desc.placement != TP_PLACEMENT_THREAD) flags |= TP__NODE_QUICK;
+  if (node->handler->desc.placement == TP_PLACEMENT_PARALLEL) flags |= TP__NODE_PARALLEL;
   if (node->execution == TP_EXECUTION_DEADLINE) flags |= TP__NODE_DEADLINE;
   if (node->execution == TP_EXECUTION_FIRE_AND_RECORD) flags |= TP__NODE_DETACHED;
   if (node->execution == TP_EXECUTION_BACKGROUND) flags |= TP__NODE_DETACHED | TP__NODE_BACKGROUND;
@@ -77,7 +79,7 @@ static void resolve(tp__subscription *sub, tp__handler *handler, const tp_phase 
   node.flags = flags_of(sub, &node);
   node.kinds = kinds_of(&node, row);
   node.permits = desc->max_concurrent;
-  if (node.permits == 0 && !handler->desc.quick && !handler->desc.inbox) node.permits = PERMITS_DEFAULT;
+  if (node.permits == 0 && !(node.flags & TP__NODE_QUICK) && !handler->desc.inbox) node.permits = PERMITS_DEFAULT;
   *ret_node = node;
 }
 
@@ -150,9 +152,9 @@ static tp_status check_inbox(const checker *c) {
 }
 
 static tp_status check_fallback_verdict(const checker *c) {
-  tp_outcome_kind verdict = c->sub->desc.fallback_verdict;
-  if (verdict == TP_OUTCOME_DONE) return TP_OK;
-  if (verdict != TP_OUTCOME_ALLOW && verdict != TP_OUTCOME_DENY && verdict != TP_OUTCOME_ASK) {
+  tp_verdict verdict = c->sub->desc.fallback_verdict;
+  if (verdict == TP_VERDICT_NONE) return TP_OK;
+  if (verdict != TP_VERDICT_ALLOW && verdict != TP_VERDICT_DENY && verdict != TP_VERDICT_ASK) {
     return REFUSE(c, TP_ERR_BAD_FALLBACK, "the verdict of its fallback is none of allow, deny and ask");
   }
   if (!(c->node->capabilities & TP_CAPABILITY_DECIDE)) {
@@ -160,7 +162,7 @@ static tp_status check_fallback_verdict(const checker *c) {
                   c->handler->desc.id);
   }
   if (!c->row->stop) return REFUSE(c, TP_ERR_CAPABILITY, "its fallback holds a verdict, but the phase takes none");
-  if (verdict == TP_OUTCOME_ASK && !c->row->ask) {
+  if (verdict == TP_VERDICT_ASK && !c->row->ask) {
     return REFUSE(c, TP_ERR_CAPABILITY, "its fallback asks, but the phase takes allow and deny only");
   }
   return TP_OK;
@@ -185,7 +187,7 @@ static tp_status check_fallback_kinds(const checker *c) {
 
 static tp_status check_fallback(const checker *c) {
   const tp_subscription *desc = &c->sub->desc;
-  bool given = desc->fallback_count > 0 || desc->fallback_verdict != TP_OUTCOME_DONE;
+  bool given = desc->fallback_count > 0 || desc->fallback_verdict != TP_VERDICT_NONE;
   if (c->node->failure != TP_FAILURE_FALLBACK) {
     return given ? REFUSE(c, TP_ERR_USAGE, "it has a fallback that its failure policy %s never uses",
                           tp__failure_name(c->node->failure))

@@ -27,6 +27,37 @@ const char *tp_state_name(tp_state state) {
   return "unknown";
 }
 
+const char *tp_verdict_name(tp_verdict verdict) {
+  switch (verdict) {
+    case TP_VERDICT_NONE:
+      return "none";
+    case TP_VERDICT_ALLOW:
+      return "allow";
+    case TP_VERDICT_ASK:
+      return "ask";
+    case TP_VERDICT_DENY:
+      return "deny";
+    case TP_VERDICT_FORCE_32:
+      break;
+  }
+  return "";
+}
+
+const char *tp_placement_name(tp_placement placement) {
+  switch (placement) {
+    case TP_PLACEMENT_DEFAULT:
+    case TP_PLACEMENT_THREAD:
+      return "thread";
+    case TP_PLACEMENT_INLINE:
+      return "inline";
+    case TP_PLACEMENT_PARALLEL:
+      return "parallel";
+    case TP_PLACEMENT_FORCE_32:
+      break;
+  }
+  return "";
+}
+
 const char *tp_reason_name(tp_reason reason) {
   switch (reason) {
     case TP_REASON_NONE:

@@ -15,13 +15,14 @@ static bool has_narrow_times(const tp_run_record *run, int64_t begin_ns) {
 
 bool tp__row_narrow(const tp_run_record *run, int64_t begin_ns, uint32_t name, tp__narrow_row *ret_row) {
   if (!has_narrow_times(run, begin_ns)) return false;
-  if (run->code != 0 || run->attempts > 15 || run->contribution_count > UINT8_MAX || run->verdict > 3) return false;
+  if (run->code != 0 || run->attempts > 15 || run->contribution_count > UINT8_MAX || run->verdict > TP_VERDICT_DENY)
+    return false;
   uint32_t how = tp__row_how(run->state, run->attempts, run->execution, run->failure);
   *ret_row = (tp__narrow_row){
       .name = name,
       .started = (uint32_t)(run->queued_ns - begin_ns),
       .took = run->attempts ? (uint32_t)(run->ended_ns - run->started_ns) : 0,
-      .how = how | (uint32_t)run->reason << TP__HOW_REASON | (uint32_t)run->verdict << TP__HOW_VERDICT |
+      .how = how | (uint32_t)run->reason << TP__HOW_REASON | (run->verdict ? run->verdict - 1u : 0) << TP__HOW_VERDICT |
              (uint32_t)run->fallback_used << TP__HOW_FALLBACK | run->contribution_count << TP__HOW_BROUGHT};
   return true;
 }
@@ -44,7 +45,7 @@ tp_run_record tp__row_wide(const tp__narrow_row *row, int64_t begin_ns, const tp
                          .attempts = attempts,
                          .state = bits(row, TP__HOW_STATE, 4),
                          .reason = bits(row, TP__HOW_REASON, 8),
-                         .verdict = bits(row, TP__HOW_VERDICT, 2),
+                         .verdict = (uint8_t)(TP_VERDICT_NONE + bits(row, TP__HOW_VERDICT, 2)),
                          .execution = bits(row, TP__HOW_EXECUTION, 3),
                          .failure = bits(row, TP__HOW_FAILURE, 2),
                          .fallback_used = bits(row, TP__HOW_FALLBACK, 1)};

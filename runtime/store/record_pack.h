@@ -27,7 +27,7 @@ enum {
   TP__HOW_REASON = 8,     /* 8 */
   TP__HOW_EXECUTION = 16, /* 3 */
   TP__HOW_FAILURE = 19,   /* 2 */
-  TP__HOW_VERDICT = 21,   /* 2 */
+  TP__HOW_VERDICT = 21,   /* 2: tp_verdict - 1 */
   TP__HOW_FALLBACK = 23,  /* 1 */
   TP__HOW_BROUGHT = 24    /* 8: contributions */
 };

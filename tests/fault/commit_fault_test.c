@@ -23,10 +23,10 @@ typedef struct lives {
 
 static void end_life(void *ctx) { (*(int *)ctx)++; }
 
-static bool matches_all(void *ctx, const tp_match_view *view) {
+static int32_t matches_all(void *ctx, const tp_match_view *view) {
   (void)ctx;
   (void)view;
-  return true;
+  return TP_MATCH_YES;
 }
 
 static tp_status add_one_handler(tp_edit *edit, int i, lives *l) {

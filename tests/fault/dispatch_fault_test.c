@@ -39,26 +39,30 @@ static void refusing_release(void *ctx, void *memory, size_t size) {
 
 static char long_text[LONG];
 
-static tp_outcome say_much(void *self, tp_tool_run *run) {
+static tp_answer say_much(void *self, tp_tool_run *run) {
   (void)self;
   return tp_tool_ok(run, (tp_text){long_text, sizeof long_text});
 }
 
-static tp_outcome say_much_later(void *self, tp_tool_run *run) {
+static tp_answer say_much_later(void *self, tp_tool_run *run) {
   (void)self;
   tp_token token;
-  tp_outcome outcome = tp_tool_defer(run, NULL, &token);
+  tp_answer outcome = tp_tool_defer(run, NULL, &token);
   if (token.bits) (void)tp_tool_complete(token, false, (tp_text){long_text, sizeof long_text});
   return outcome;
 }
 
 static const tp_tool tools[] = {
-    {.struct_size = sizeof(tp_tool), .name = "much", .run = say_much, .quick = true, .result_bytes_max = LONG - 1},
-    {.struct_size = sizeof(tp_tool), .name = "later", .run = say_much_later, .quick = true}};
+    {.struct_size = sizeof(tp_tool),
+     .name = "much",
+     .run = say_much,
+     .placement = TP_PLACEMENT_INLINE,
+     .result_bytes_max = LONG - 1},
+    {.struct_size = sizeof(tp_tool), .name = "later", .run = say_much_later, .placement = TP_PLACEMENT_INLINE}};
 static const tp_contribution bundle = {
     .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = COUNT(tools)};
 static act brings_tools = {.emits = &bundle, .emit_count = 1};
-static act gates = {.kind = TP_OUTCOME_ALLOW};
+static act gates = {.kind = TP_ANSWER_ALLOW};
 
 static tp_tool_call calls[CALLS];
 static tp_tool_result results[CALLS];

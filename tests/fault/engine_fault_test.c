@@ -72,13 +72,14 @@ static const tp_contribution reminder = {.kind = TP_KIND_REMINDER, .text = TEXT(
 static const tp_contribution task = {
     .kind = TP_KIND_BACKGROUND_JOB, .key = TEXT("k"), .domain = TEXT("job"), .value = TEXT("\x80")};
 
-static tp_outcome run_tool(void *self, tp_tool_run *run) {
+static tp_answer run_tool(void *self, tp_tool_run *run) {
   (void)self;
   return tp_tool_ok(run, tp_text_of("a result"));
 }
 
-static const tp_tool tools[] = {{.struct_size = sizeof(tp_tool), .name = "t", .run = run_tool},
-                                {.struct_size = sizeof(tp_tool), .name = "quick", .run = run_tool, .quick = true}};
+static const tp_tool tools[] = {
+    {.struct_size = sizeof(tp_tool), .name = "t", .run = run_tool},
+    {.struct_size = sizeof(tp_tool), .name = "quick", .run = run_tool, .placement = TP_PLACEMENT_INLINE}};
 static const tp_contribution bundle = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 2};
 
 #define CALL(call_id, tool)                                             \
@@ -126,7 +127,7 @@ static tp_status add_all(life *l) {
   for (int i = 0; i < HOOKS; i++) l->acts[i] = (act){.emits = emits[i], .emit_count = emits[i] ? 1 : 0};
   l->acts[1].replaces = TP_FIELD_TEXT;
   l->acts[1].appends = "!";
-  l->acts[6].kind = TP_OUTCOME_ALLOW;
+  l->acts[6].kind = TP_ANSWER_ALLOW;
   return hooks_add(l->runtime, hooks, HOOKS, NULL);
 }
 

@@ -67,21 +67,21 @@ static void look_around(crowd *c, const crowd_turn *turn) {
     }
 }
 
-static tp_outcome hear_intake(void *self, tp_call *call) {
+static tp_answer hear_intake(void *self, tp_call *call) {
   crowd *c = heard(self, call);
   crowd_turn *turn = c ? turn_of(c, tp_call_id(call, TP_ID_TURN)) : NULL;
-  if (!turn || is_over(turn)) return tp_call_done(call); /* called late, its turn is over */
+  if (!turn || is_over(turn)) return TP_ANSWER_DONE; /* called late, its turn is over */
   turn->begun = true;
   look_around(c, turn);
   tp__sim_sleep_ns(world_pause_ns(2000));
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
-static tp_outcome hear_post(void *self, tp_call *call) {
+static tp_answer hear_post(void *self, tp_call *call) {
   crowd *c = heard(self, call);
   crowd_turn *turn = c ? turn_of(c, tp_call_id(call, TP_ID_TURN)) : NULL;
   if (turn && ++turn->posts == 1) turn->post_place = ++c->posts;
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 /* Background work of a session: in the order of its turns, one at a time, each once. */
@@ -100,27 +100,28 @@ static void check_job(crowd *c, const crowd_turn *turn) {
     }
 }
 
-static tp_outcome do_job(void *self, tp_call *call) {
+static tp_answer do_job(void *self, tp_call *call) {
   crowd *c = heard(self, call);
   crowd_turn *turn = c ? turn_of(c, tp_call_id(call, TP_ID_TURN)) : NULL;
-  if (!turn) return tp_call_done(call);
+  if (!turn) return TP_ANSWER_DONE;
   c->working++;
   turn->jobs++;
   check_job(c, turn);
   tp__sim_sleep_ns(world_pause_ns(2000));
   c->working--;
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
-static tp_outcome hear_end(void *self, tp_call *call) {
+static tp_answer hear_end(void *self, tp_call *call) {
   crowd *c = heard(self, call);
   if (c) c->session_ends++;
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
-static tp_outcome hear_unregister(void *self, tp_call *call) {
+static tp_answer hear_unregister(void *self, tp_call *call) {
+  (void)call;
   ((world *)self)->crowd->unregistered++;
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 tp_status crowd_register(world *w, tp_edit *edit) {
@@ -207,7 +208,7 @@ static tp_model model_of(crowd *c) {
                     .self = c,
                     .start = model_start,
                     .destroy = model_destroy,
-                    .quick = world_one_in(2)};
+                    .placement = world_one_in(2) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
 }
 
 static void add_agent(crowd *c) {

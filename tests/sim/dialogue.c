@@ -125,10 +125,10 @@ static dialogue *dialogue_of(world *w, tp_text session) {
   return &w->dialogues[index < SCRIPT_DIALOGUES_MAX ? index : 0];
 }
 
-static tp_outcome tool_defers(token_note *note, tp_tool_run *run) {
+static tp_answer tool_defers(token_note *note, tp_tool_run *run) {
   tp_deferral deferral = {.cancel = tool_cancel, .destroy = tool_destroy, .ctx = note};
   note->deferred = true;
-  tp_outcome outcome = tp_tool_defer(run, &deferral, &note->token);
+  tp_answer outcome = tp_tool_defer(run, &deferral, &note->token);
   if (!note->token.bits) {
     note->deferred = false;
     return outcome;
@@ -140,7 +140,7 @@ static tp_outcome tool_defers(token_note *note, tp_tool_run *run) {
   return outcome;
 }
 
-static tp_outcome tool_run(void *self, tp_tool_run *run) {
+static tp_answer tool_run(void *self, tp_tool_run *run) {
   world *w = self;
   dialogue *d = dialogue_of(w, tp_tool_id(run, TP_ID_SESSION));
   token_note *note = new_note(d);
@@ -153,7 +153,7 @@ static tp_outcome tool_run(void *self, tp_tool_run *run) {
 
 /* ---- subscriptions ---- */
 
-static tp_outcome bring_tools(void *self, tp_call *call) {
+static tp_answer bring_tools(void *self, tp_call *call) {
   tp_tool tools[2];
   for (int i = 0; i < 2; i++)
     tools[i] = (tp_tool){.struct_size = sizeof tools[i],
@@ -164,7 +164,7 @@ static tp_outcome bring_tools(void *self, tp_call *call) {
                          .limit_ms = i ? 60 : 0,
                          .max_concurrent = i ? 1 : 0};
   if (tp_call_emit_tool_bundle(call, "tools", tools, 2) != TP_OK) return tp_call_fail(call, 1, "no tools");
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 /* Observers of a dialogue's own phases; other sessions have an end, too. */
@@ -172,28 +172,28 @@ static dialogue *heard(void *self, tp_call *call) {
   tp_text session = tp_call_id(call, TP_ID_SESSION);
   return session.size == 2 && session.data[0] == 'd' ? dialogue_of(self, session) : NULL;
 }
-static tp_outcome gate(void *self, tp_call *call) {
+static tp_answer gate(void *self, tp_call *call) {
   dialogue *d = heard(self, call);
   if (!d) return errand_gate(call);
   tp__sim_sleep_ns(draw_delay(d));
   if (world_one_in(8)) return tp_call_deny(call, "as the gate says");
-  return world_one_in(2) ? tp_call_allow(call) : tp_call_done(call);
+  return world_one_in(2) ? tp_call_allow(call) : TP_ANSWER_DONE;
 }
 
-static tp_outcome hear_post(void *self, tp_call *call) {
+static tp_answer hear_post(void *self, tp_call *call) {
   dialogue *d = heard(self, call);
   if (d) d->post_turns++;
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
-static tp_outcome hear_error(void *self, tp_call *call) {
+static tp_answer hear_error(void *self, tp_call *call) {
   dialogue *d = heard(self, call);
   if (d) d->errors++;
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
-static tp_outcome hear_end(void *self, tp_call *call) {
+static tp_answer hear_end(void *self, tp_call *call) {
   dialogue *d = heard(self, call);
   if (d) d->session_ends++;
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 tp_status dialogue_register(world *w, tp_edit *edit) {
@@ -369,7 +369,7 @@ void dialogue_run(void *arg) {
                              .start = model_start,
                              .cancel = model_cancel,
                              .destroy = model_destroy,
-                             .quick = world_one_in(2)};
+                             .placement = world_one_in(2) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   options.history = (tp_history){.struct_size = sizeof options.history,
                                  .self = d,
                                  .load = history_load,

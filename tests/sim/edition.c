@@ -11,12 +11,13 @@ static void look_alive(const edition_half *half) {
   if (half->destroys) world_fail(half->pair->w, "no call after destroy", "%s was called, or runs", half->pair->ids[0]);
 }
 
-static tp_outcome half_run(void *self, tp_call *call) {
+static tp_answer half_run(void *self, tp_call *call) {
+  (void)call;
   const edition_half *half = self;
   look_alive(half);
   if (!half->quick) tp__sim_sleep_ns(world_pause_ns(world_is_quiet(half->pair->w) ? 500 : 5000));
   look_alive(half);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void half_destroyed(void *self) {
@@ -36,7 +37,7 @@ static tp_status add_half(tp_edit *edit, edition_pair *pair, int i, const editio
                         .destroy = half_destroyed,
                         .phases = &phases[i],
                         .phase_count = 1,
-                        .quick = half->quick};
+                        .placement = half->quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   TP__TRY(tp_edit_add_handler(edit, &handler));
   half->taken = true;
   tp_edge after = {.target = before ? before->ids[i] : NULL, .optional = true};

@@ -21,7 +21,8 @@ static tp_status give(const errand_call *call, errand_words words) {
   if (words == WORDS_SECOND) return tp_tool_complete(call->token, false, tp_text_of(errand_second_words));
   if (call->hand == HAND_MODEL) return tp_model_fail(call->token, TP_ERR_MODEL, "no model", false);
   if (call->hand == HAND_TOOL) return tp_tool_complete(call->token, call->fails, text);
-  tp_outcome outcome = {.kind = call->fails ? TP_OUTCOME_FAILED : TP_OUTCOME_DONE, .reason = call->text};
+  tp_outcome outcome = {
+      .struct_size = sizeof(tp_outcome), .kind = call->fails ? TP_ANSWER_FAILED : TP_ANSWER_DONE, .reason = call->text};
   return tp_token_complete(call->token, &outcome);
 }
 
@@ -85,14 +86,14 @@ static void on_destroy(void *ctx) {
 /* A second deferral is refused, and changes nothing. */
 static void defer_again(const errand_call *call, tp_tool_run *run) {
   tp_token none = {1};
-  tp_outcome outcome = tp_tool_defer(run, NULL, &none);
-  if (outcome.kind != TP_OUTCOME_FAILED || none.bits) FAIL(call, "a run is deferred once", "%u", outcome.kind);
+  tp_answer answer = tp_tool_defer(run, NULL, &none);
+  if (answer != TP_ANSWER_FAILED || none.bits) FAIL(call, "a run is deferred once", "%d", answer);
 }
 
-static tp_outcome defer(errand_call *call, tp_tool_run *run) {
+static tp_answer defer(errand_call *call, tp_tool_run *run) {
   tp_deferral deferral = {.cancel = on_cancel, .destroy = on_destroy, .ctx = call};
   call->deferred = true; /* before anybody can look */
-  tp_outcome outcome = tp_tool_defer(run, &deferral, &call->token);
+  tp_answer outcome = tp_tool_defer(run, &deferral, &call->token);
   if (!call->token.bits) {
     call->deferred = false;
     call->refused = true;
@@ -151,14 +152,14 @@ static void work(const errand_call *call, const tp_tool_run *run) {
   }
 }
 
-static tp_outcome answer(errand_call *call, tp_tool_run *run) {
+static tp_answer answer(errand_call *call, tp_tool_run *run) {
   if (call->way != WAY_RETURN) return defer(call, run);
-  if (call->silent) return (tp_outcome){.kind = call->fails ? TP_OUTCOME_FAILED : TP_OUTCOME_DONE};
+  if (call->silent) return call->fails ? TP_ANSWER_FAILED : TP_ANSWER_DONE;
   tp_text text = {call->text, call->text_size};
   return call->fails ? tp_tool_error(run, text) : tp_tool_ok(run, text);
 }
 
-static tp_outcome tool_run(void *self, tp_tool_run *run) {
+static tp_answer tool_run(void *self, tp_tool_run *run) {
   errand *e = self;
   errand_call *call = errand_find(e, run);
   if (!call) {
@@ -169,7 +170,7 @@ static tp_outcome tool_run(void *self, tp_tool_run *run) {
   look_at_run(call, run);
   work(call, run);
   look_at_run(call, run);
-  tp_outcome outcome = answer(call, run);
+  tp_answer outcome = answer(call, run);
   note_return(call);
   return outcome;
 }
@@ -186,7 +187,7 @@ static void describe(errand *e, tp_tool *tool, errand_tool which) {
                     .description = "runs an errand",
                     .run = tool_run,
                     .self = e,
-                    .quick = !is_threaded(which)};
+                    .placement = !is_threaded(which) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   if (which == TOOL_BRIEF) tool->limit_ms = ERRAND_BRIEF_MS;
   if (which == TOOL_TERSE) tool->result_bytes_max = ERRAND_TERSE_BYTES;
   if (which == TOOL_STRICT) tool->schema = (tp_text){schema, sizeof schema - 1};
@@ -200,13 +201,13 @@ static errand *errand_of(world *w, const tp_call *call) {
   return index < w->s->errand_count ? &w->errands[index] : NULL;
 }
 
-static tp_outcome bring_tools(void *self, tp_call *call) {
+static tp_answer bring_tools(void *self, tp_call *call) {
   errand *e = errand_of(self, call);
   tp_tool tools[ERRAND_TOOLS];
-  if (!e) return tp_call_done(call);
+  if (!e) return TP_ANSWER_DONE;
   for (int i = 0; i < ERRAND_TOOLS; i++) describe(e, &tools[i], (errand_tool)i);
   if (tp_call_emit_tool_bundle(call, "errand", tools, ERRAND_TOOLS) != TP_OK) return tp_call_fail(call, 1, "no tools");
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 tp_status errand_register(world *w, tp_edit *edit) {
@@ -218,10 +219,10 @@ tp_status errand_register(world *w, tp_edit *edit) {
   return world_subscribe(w, edit, &tools);
 }
 
-tp_outcome errand_gate(tp_call *call) {
+tp_answer errand_gate(tp_call *call) {
   bool barred = tp__text_is(tp_call_text(call, TP_FIELD_TOOL), errand_tool_name(TOOL_BARRED));
   if (world_one_in(3)) tp__sim_sleep_ns((int64_t)tp__sim_random(2 * TP__NS_PER_MS));
-  return barred ? tp_call_deny(call, "it is barred") : tp_call_done(call);
+  return barred ? tp_call_deny(call, "it is barred") : TP_ANSWER_DONE;
 }
 
 /* ---- the host ---- */

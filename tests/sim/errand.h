@@ -143,7 +143,7 @@ bool errand_arguments_are(const errand_call *call, tp_text arguments);
 
 tp_status errand_register(world *w, tp_edit *edit);
 /** The gate of a world that has one. */
-tp_outcome errand_gate(tp_call *call);
+tp_answer errand_gate(tp_call *call);
 /** arg: an errand that was drawn. */
 void errand_run(void *arg);
 /** When the runtime is gone. */

@@ -45,20 +45,22 @@ static void make_pieces(pieces *p, const call_note *note, bool with_call, bool w
 }
 
 static tp_outcome outcome_of(const call_note *note) {
-  static const tp_outcome_kind kinds[SCRIPT_ANSWERS] = {[ANSWER_DONE] = TP_OUTCOME_DONE,
-                                                        [ANSWER_REPLACE] = TP_OUTCOME_DONE,
-                                                        [ANSWER_ALLOW] = TP_OUTCOME_ALLOW,
-                                                        [ANSWER_DENY] = TP_OUTCOME_DENY,
-                                                        [ANSWER_ASK] = TP_OUTCOME_ASK,
-                                                        [ANSWER_FAIL] = TP_OUTCOME_FAILED,
-                                                        [ANSWER_FAIL_RETRYABLE] = TP_OUTCOME_FAILED,
-                                                        [ANSWER_BAD_EMIT] = TP_OUTCOME_DONE};
+  static const tp_answer kinds[SCRIPT_ANSWERS] = {[ANSWER_DONE] = TP_ANSWER_DONE,
+                                                  [ANSWER_REPLACE] = TP_ANSWER_DONE,
+                                                  [ANSWER_ALLOW] = TP_ANSWER_ALLOW,
+                                                  [ANSWER_DENY] = TP_ANSWER_DENY,
+                                                  [ANSWER_ASK] = TP_ANSWER_ASK,
+                                                  [ANSWER_FAIL] = TP_ANSWER_FAILED,
+                                                  [ANSWER_FAIL_RETRYABLE] = TP_ANSWER_FAILED,
+                                                  [ANSWER_BAD_EMIT] = TP_ANSWER_DONE,
+                                                  [ANSWER_NONE] = TP_ANSWER_NONE};
   script_answer answer = note->move->answer;
   return (tp_outcome){
+      .struct_size = sizeof(tp_outcome),
       .kind = kinds[answer],
       .retryable = answer == ANSWER_FAIL_RETRYABLE,
       .code = 7,
-      .reason = kinds[answer] == TP_OUTCOME_DONE || kinds[answer] == TP_OUTCOME_ALLOW ? NULL : "as the script says"};
+      .reason = kinds[answer] == TP_ANSWER_DONE || kinds[answer] == TP_ANSWER_ALLOW ? NULL : "as the script says"};
 }
 
 static void note_answer(call_note *note) {
@@ -70,7 +72,9 @@ tp_status handler_complete(call_note *note) {
   pieces p;
   make_pieces(&p, note, false, true);
   tp_outcome outcome = outcome_of(note);
-  outcome.contributions = p.items;
+  const tp_contribution *items[PIECES_MAX];
+  for (size_t i = 0; i < p.count; i++) items[i] = &p.items[i];
+  outcome.contributions = items;
   outcome.contribution_count = p.count;
   note_answer(note);
   bool was_over = note->token_over;
@@ -116,10 +120,10 @@ static void complete_later(void *arg) {
 
 void handler_complete_later(call_note *note) { world_start("completer", complete_later, note); }
 
-static tp_outcome defer(call_note *note, tp_call *call) {
+static tp_answer defer(call_note *note, tp_call *call) {
   tp_deferral deferral = {.cancel = on_cancel, .destroy = on_destroy, .ctx = note};
   note->deferred = true; /* before anybody can look: its cancel may be called, and complete it, before this returns */
-  tp_outcome outcome = tp_call_defer(call, &deferral, &note->token);
+  tp_answer outcome = tp_call_defer(call, &deferral, &note->token);
   if (!note->token.bits) {
     note->deferred = false;
     note_answer(note);
@@ -136,7 +140,7 @@ static tp_outcome defer(call_note *note, tp_call *call) {
       break;
     case WAY_DEFER_AND_RETURN:
       note_answer(note);
-      return tp_call_done(call);
+      return TP_ANSWER_DONE;
     default:
       break;
   }
@@ -287,15 +291,26 @@ static void say(call_note *note, tp_call *call, bool defers) {
   }
 }
 
-static tp_outcome answer(call_note *note, tp_call *call) {
+static tp_answer answer(call_note *note, tp_call *call) {
   bool defers = note->move->way != WAY_RETURN;
   say(note, call, defers);
   if (defers) return defer(note, call);
   note_answer(note);
-  return outcome_of(note);
+  tp_outcome outcome = outcome_of(note);
+  switch (outcome.kind) {
+    case TP_ANSWER_DENY:
+      return tp_call_deny(call, outcome.reason);
+    case TP_ANSWER_ASK:
+      return tp_call_ask(call, outcome.reason);
+    case TP_ANSWER_FAILED:
+      return outcome.retryable ? tp_call_fail_retryable(call, outcome.code, outcome.reason)
+                               : tp_call_fail(call, outcome.code, outcome.reason);
+    default:
+      return outcome.kind;
+  }
 }
 
-tp_outcome handler_run(void *self, tp_call *call) {
+tp_answer handler_run(void *self, tp_call *call) {
   node_actor *actor = self;
   if (actor->destroys > 0)
     world_fail(actor->w, "destroy after the last attempt", "node %d is called afterwards", actor->index);
@@ -303,7 +318,7 @@ tp_outcome handler_run(void *self, tp_call *call) {
   bool here = enter(actor, note);
   play_work(note, call);
   look_again(note, call);
-  tp_outcome outcome = answer(note, call);
+  tp_answer outcome = answer(note, call);
   if (actor->destroys > 0) world_fail(actor->w, "destroy after the last attempt", "node %d still runs", actor->index);
   leave(actor, note, here);
   return outcome;

@@ -284,8 +284,8 @@ static bool fails_entry(const case_ *c, uint32_t row) {
   return is_failure(reason) || reason == TP_REASON_DEPENDENCY || reason == TP_REASON_NO_SLACK;
 }
 
-static int strictness(tp_outcome_kind verdict) {
-  return verdict == TP_OUTCOME_DENY ? 3 : verdict == TP_OUTCOME_ASK ? 2 : verdict == TP_OUTCOME_ALLOW ? 1 : 0;
+static int strictness(tp_verdict verdict) {
+  return verdict == TP_VERDICT_DENY ? 3 : verdict == TP_VERDICT_ASK ? 2 : verdict == TP_VERDICT_ALLOW ? 1 : 0;
 }
 
 static bool may_be_cancelled(const case_ *c) {
@@ -298,7 +298,7 @@ static void check_outcome(case_ *c) {
   bool skipped = false;
   for (uint32_t i = 0; i < c->count; i++) {
     if (first < 0 && fails_entry(c, i)) first = (int)i;
-    if (denier < 0 && c->runs[i].verdict == TP_OUTCOME_DENY) denier = (int)i;
+    if (denier < 0 && c->runs[i].verdict == TP_VERDICT_DENY) denier = (int)i;
     if (strictness(c->runs[i].verdict) > strictest) strictest = strictness(c->runs[i].verdict);
     skipped |= c->runs[i].reason == TP_REASON_PHASE_FAILED;
   }
@@ -324,7 +324,7 @@ static void check_outcome(case_ *c) {
     FAIL(c, "the first failure is reported", "%s and not %s", c->result->subscription, c->runs[first].subscription);
   if (outcome == TP_OK && strictness(c->result->verdict) != strictest)
     FAIL(c, "deny > ask > allow", "the verdict is %d of %d", strictness(c->result->verdict), strictest);
-  if (outcome == TP_ERR_DENIED && c->result->verdict != TP_OUTCOME_DENY)
+  if (outcome == TP_ERR_DENIED && c->result->verdict != TP_VERDICT_DENY)
     FAIL(c, "deny > ask > allow", "denied without a deny");
 }
 
@@ -337,7 +337,7 @@ static void check_chain(case_ *c) {
     const call_note *call = c->last[c->order[i]];
     if (decided && run->state != TP_STATE_SKIPPED)
       FAIL(c, "a deny ends the chain", "node %d came after it and is %s", c->order[i], outcome_name(run));
-    decided |= run->verdict == TP_OUTCOME_DENY || fails_entry(c, i);
+    decided |= run->verdict == TP_VERDICT_DENY || fails_entry(c, i);
     if (call && !node_of(c, c->order[i])->detached && script_phase_replaces(c->phase) && call->text_of != text_of)
       FAIL(c, "silence never erases", "node %d found the text of node %d instead of node %d", c->order[i],
            call->text_of, text_of);
@@ -461,34 +461,38 @@ typedef struct forecast {
   tp_state state;
   tp_reason reason;
   uint32_t attempts;
-  tp_outcome_kind verdict;
+  tp_verdict verdict;
 } forecast;
 
 static forecast forecast_of_answer(const case_ *c, const script_node *node, const script_move *move) {
-  static const tp_outcome_kind verdicts[SCRIPT_ANSWERS] = {
-      [ANSWER_ALLOW] = TP_OUTCOME_ALLOW, [ANSWER_DENY] = TP_OUTCOME_DENY, [ANSWER_ASK] = TP_OUTCOME_ASK};
+  static const tp_verdict verdicts[SCRIPT_ANSWERS] = {
+      [ANSWER_ALLOW] = TP_VERDICT_ALLOW, [ANSWER_DENY] = TP_VERDICT_DENY, [ANSWER_ASK] = TP_VERDICT_ASK};
   const tp_phase *row = &c->w->rows[node->phase];
   script_answer answer = move->answer;
-  forecast f = {.state = TP_STATE_FAILED};
+  forecast f = {.state = TP_STATE_FAILED, .verdict = TP_VERDICT_NONE};
   if (answer == ANSWER_BAD_EMIT || (answer == ANSWER_REPLACE && !row->replace)) f.reason = TP_REASON_CAPABILITY;
-  else if (move->way == WAY_DEFER_AND_RETURN) f.reason = TP_REASON_MALFORMED;
+  else if (move->way == WAY_DEFER_AND_RETURN || answer == ANSWER_NONE) f.reason = TP_REASON_MALFORMED;
   else if (answer == ANSWER_FAIL || answer == ANSWER_FAIL_RETRYABLE) f.reason = TP_REASON_ERROR;
   else if (verdicts[answer] && (!row->stop || (answer == ANSWER_ASK && !row->ask))) f.reason = TP_REASON_MALFORMED;
-  else f = (forecast){.state = TP_STATE_SUCCEEDED, .verdict = verdicts[answer]};
+  else f = (forecast){.state = TP_STATE_SUCCEEDED, .verdict = verdicts[answer] ? verdicts[answer] : TP_VERDICT_NONE};
   return f;
 }
 
 static forecast forecast_of(const case_ *c, uint32_t row, bool decided) {
   const script_node *node = node_of(c, c->order[row]);
   uint64_t required = preds_of(c, c->order[row]).required;
-  forecast f = {.state = TP_STATE_SKIPPED};
+  forecast f = {.state = TP_STATE_SKIPPED, .verdict = TP_VERDICT_NONE};
   if (node->killed) f.reason = TP_REASON_KILL_SWITCH;
   else if (decided) f.reason = TP_REASON_PHASE_FAILED;
   else if (node->match == 2) f.reason = TP_REASON_MATCH;
   for (uint32_t i = 0; i < c->w->s->node_count && !f.reason; i++)
     if ((required & bit((int)i)) && !passes(run_of(c, (int)i))) f.reason = TP_REASON_DEPENDENCY;
   if (f.reason) return f;
-  if (node->detached) return (forecast){.state = TP_STATE_BACKGROUNDED, .attempts = 1};
+  if (node->match == 3)
+    return (forecast){.state = TP_STATE_FAILED,
+                      .reason = TP_REASON_MALFORMED,
+                      .verdict = node->failure == TP_FAILURE_FALLBACK ? node->fallback_verdict : TP_VERDICT_NONE};
+  if (node->detached) return (forecast){.state = TP_STATE_BACKGROUNDED, .attempts = 1, .verdict = TP_VERDICT_NONE};
   uint32_t attempts_max = node->attempts ? node->attempts : 1;
   for (uint32_t attempt = 1;; attempt++) {
     const script_move *move = script_move_of(node, attempt);
@@ -515,7 +519,7 @@ static void check_forecast(case_ *c) {
       FAIL(c, "outcomes follow from the script", "node %d is %s (%s) after %u attempts, not %s (%s) after %u",
            c->order[i], outcome_name(run), tp_reason_name(run->reason), run->attempts, tp_state_name(f.state),
            tp_reason_name(f.reason), f.attempts);
-    if (script_phase_is_chain(c->phase)) decided |= fails_entry(c, i) || run->verdict == TP_OUTCOME_DENY;
+    if (script_phase_is_chain(c->phase)) decided |= fails_entry(c, i) || run->verdict == TP_VERDICT_DENY;
   }
 }
 
@@ -613,7 +617,7 @@ static uint32_t detached_calls_wanted(const world *w, const script_node *node) {
   script_answer answer = node->moves[0].answer;
   const tp_phase *row = &w->rows[node->phase];
   bool refused = answer == ANSWER_BAD_EMIT || (answer == ANSWER_REPLACE && !row->replace) ||
-                 node->moves[0].way == WAY_DEFER_AND_RETURN;
+                 answer == ANSWER_NONE || node->moves[0].way == WAY_DEFER_AND_RETURN;
   bool fails = !refused && (answer == ANSWER_FAIL || answer == ANSWER_FAIL_RETRYABLE);
   return fails && node->execution == TP_EXECUTION_BACKGROUND ? 5 : 1;
 }

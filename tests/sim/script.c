@@ -64,7 +64,7 @@ const char *script_weather_name(script_weather weather) {
 /* ---- the machine ---- */
 
 static void draw_sharing(drawer *d) {
-  d->s->all_dear = one_in(d, 2);
+  d->s->all_parallel = one_in(d, 2);
   d->s->helpers_max = 1 + (uint32_t)below(d, 3);
   d->s->search_ns = (int64_t)below(d, 4) * 200;
 }
@@ -98,7 +98,8 @@ static script_answer draw_answer(drawer *d, const script_node *node) {
   if (dice < 5) return ANSWER_BAD_EMIT;
   if (dice < 13) return ANSWER_FAIL;
   if (dice < 22) return ANSWER_FAIL_RETRYABLE;
-  if (dice < 24) return (script_answer)below(d, SCRIPT_ANSWERS); /* whether it is legal here or not */
+  if (dice < 25) return ANSWER_NONE;
+  if (dice < 27) return (script_answer)below(d, SCRIPT_ANSWERS); /* whether it is legal here or not */
   if (script_phase_replaces(node->phase) && dice < 65) return ANSWER_REPLACE;
   if (script_phase_stops(node->phase)) {
     if (dice < 80) return ANSWER_ALLOW;
@@ -145,6 +146,8 @@ static void draw_moves(drawer *d, script_node *node) {
                                    .before_ns = node->quick ? draw_quick_delay(d) : draw_delay(d, node),
                                    .later_ns = draw_delay(d, node),
                                    .polite = one_in(d, 3)};
+    script_move *move = &node->moves[i];
+    if (move->answer == ANSWER_NONE && move->way != WAY_RETURN) move->answer = ANSWER_DONE;
   }
 }
 
@@ -154,6 +157,7 @@ static void draw_policies(drawer *d, script_node *node) {
   if (one_in(d, 7)) node->execution = one_in(d, 2) ? TP_EXECUTION_FIRE_AND_RECORD : TP_EXECUTION_BACKGROUND;
   node->detached = node->execution > TP_EXECUTION_DEADLINE;
   node->failure = (tp_failure)below(d, 4);
+  node->fallback_verdict = TP_VERDICT_NONE;
   if (node->failure == TP_FAILURE_REQUIRED && one_in(d, 2)) node->failure = TP_FAILURE_BEST_EFFORT;
   if (observed && node->failure == TP_FAILURE_REQUIRED) node->failure = TP_FAILURE_BEST_EFFORT;
   if (node->detached && node->failure == TP_FAILURE_FALLBACK) node->failure = TP_FAILURE_BEST_EFFORT;
@@ -162,8 +166,8 @@ static void draw_policies(drawer *d, script_node *node) {
   if (node->failure == TP_FAILURE_FALLBACK) {
     node->fallback_count = (uint32_t)below(d, 3);
     if (script_phase_stops(node->phase) && one_in(d, 2))
-      node->fallback_verdict = one_in(d, 3) ? TP_OUTCOME_DENY : TP_OUTCOME_ALLOW;
-    if (node->fallback_verdict == TP_OUTCOME_DONE && node->fallback_count == 0) node->fallback_count = 1;
+      node->fallback_verdict = one_in(d, 3) ? TP_VERDICT_DENY : TP_VERDICT_ALLOW;
+    if (node->fallback_verdict == TP_VERDICT_NONE && node->fallback_count == 0) node->fallback_count = 1;
   }
   if (one_in(d, 3)) {
     node->attempts = 2 + (uint32_t)below(d, 3);
@@ -205,7 +209,7 @@ static void draw_node(drawer *d, uint32_t index, int phase, uint32_t density) {
   node->quick = one_in(d, 3);
   node->disabled = one_in(d, 30);
   node->killed = one_in(d, 30);
-  node->match = one_in(d, 6) ? 1 + one_in(d, 2) : 0;
+  node->match = one_in(d, 6) ? 1 + (int)below(d, 3) : 0;
   node->emits = (uint32_t)below(d, 3);
   if (phase != PHASE_BOTH && one_in(d, 12))
     node->sequential = TP_SEQUENTIAL_ON; /* a reverse row has its line backwards */
@@ -285,6 +289,8 @@ static void draw_inbox(drawer *d) {
     script_node *node = &s->nodes[i];
     node->inbox = s->taker_count > 0 && !node->quick && one_in(d, 2);
     if (!node->inbox) continue;
+    for (int move = 0; move < SCRIPT_MOVES; move++)
+      if (node->moves[move].answer == ANSWER_NONE) node->moves[move].answer = ANSWER_DONE;
     node->max_concurrent = 0;
     for (int m = 0; m < SCRIPT_MOVES; m++)
       if (node->moves[m].way == WAY_DEFER_AND_RETURN) node->moves[m].way = WAY_RETURN;
@@ -296,7 +302,7 @@ void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   next_of(&d.state);
   s->seed = seed;
   s->store_refuse_inverse = 0;
-  s->refuse_setup = s->all_dear = false;
+  s->refuse_setup = s->all_parallel = false;
   s->helpers_max = 0;
   s->search_ns = 0;
   s->drain_ns = s->kill_ns = 0;

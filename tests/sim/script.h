@@ -44,6 +44,7 @@ typedef enum script_answer {
   ANSWER_FAIL,
   ANSWER_FAIL_RETRYABLE,
   ANSWER_BAD_EMIT, /* emits what it may not, and says done */
+  ANSWER_NONE,     /* returns 0, as a callback that raised does; never with a deferral */
   SCRIPT_ANSWERS
 } script_answer;
 
@@ -78,7 +79,7 @@ typedef struct script_node {
   int phase;
   int32_t priority;
   bool quick, inbox, disabled, killed, detached;
-  int match; /* 0: none; 1: matches; 2: does not */
+  int match; /* 0: none; 1: matches; 2: does not; 3: gives no answer */
   tp_execution execution;
   tp_failure failure;
   uint32_t limit_ms;
@@ -88,7 +89,7 @@ typedef struct script_node {
   uint32_t max_concurrent;
   tp_sequential sequential;
   uint32_t fallback_count;
-  tp_outcome_kind fallback_verdict;
+  tp_verdict fallback_verdict;
   bool silent;    /* a good answer brings nothing at all */
   uint32_t emits; /* how many audits a good answer brings; besides one of the phase's own kind */
   script_edge edges[SCRIPT_EDGES_MAX];
@@ -131,7 +132,7 @@ typedef struct script {
   int64_t kill_ns; /* when a subscription is switched off; 0: never */
   int kill_node;
   uint32_t pokes; /* how often stale tokens are tried */
-  bool all_dear;  /* every quick node is worth giving to an idle engine worker, whatever it takes */
+  bool all_parallel;  /* every node that is not on a thread is of placement parallel */
   uint32_t helpers_max;
   int64_t search_ns;      /* how long one looks for what others bring before sleeping */
   bool wall_jumps;        /* somebody sets the wall clock meanwhile */

@@ -29,7 +29,7 @@ static void tell_node(const script_node *node, uint32_t index) {
   if (node->inbox) printf(", in the inbox");
   if (node->disabled) printf(", disabled");
   if (node->killed) printf(", killed");
-  if (node->match) printf(", match %s", node->match == 1 ? "yes" : "no");
+  if (node->match) printf(", match %s", node->match == 1 ? "yes" : node->match == 2 ? "no" : "fails");
   if (node->limit_ms) printf(", limit %u ms", node->limit_ms);
   if (node->attempts) printf(", %u attempts", node->attempts);
   if (node->max_concurrent) printf(", %u permits", node->max_concurrent);

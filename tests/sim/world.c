@@ -146,9 +146,16 @@ static void match_destroyed(void *ctx) {
   node_actor *actor = ctx;
   actor->match_destroys++;
 }
-static bool match_run(void *ctx, const tp_match_view *view) {
+static int32_t match_run(void *ctx, const tp_match_view *view) {
   const node_actor *actor = ctx;
-  return tp_match_int(view, SCRIPT_FIELD_OP) >= 0 && actor->w->s->nodes[actor->index].match == 1;
+  int match = actor->w->s->nodes[actor->index].match;
+  if (tp_match_int(view, SCRIPT_FIELD_OP) < 0 || match == 2) return TP_MATCH_NO;
+  return match == 1 ? TP_MATCH_YES : TP_MATCH_NONE;
+}
+
+static tp_placement placement_of(const world *w, const script_node *node) {
+  if (!node->quick) return TP_PLACEMENT_THREAD;
+  return w->s->all_parallel ? TP_PLACEMENT_PARALLEL : TP_PLACEMENT_INLINE;
 }
 
 static tp_status add_handler(tp_edit *edit, node_actor *actor, const script_node *node) {
@@ -164,7 +171,7 @@ static tp_status add_handler(tp_edit *edit, node_actor *actor, const script_node
                         .capabilities = TP_CAPABILITY_DECIDE | TP_CAPABILITY_REPLACE_PAYLOAD |
                                         TP_CAPABILITY_EMIT_AUDIT | TP_CAPABILITY_EMIT_REMINDER |
                                         TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT | TP_CAPABILITY_CONTRIBUTE_POLICY,
-                        .quick = node->quick,
+                        .placement = placement_of(actor->w, node),
                         .idempotent = node->attempts > 1};
   TP__TRY(tp_edit_add_handler(edit, &handler));
   actor->taken = true;
@@ -225,7 +232,7 @@ tp_status world_subscribe(world *w, tp_edit *edit, const world_hook *hook) {
                         .phases = &hook->phase,
                         .phase_count = 1,
                         .capabilities = hook->capabilities,
-                        .quick = hook->quick};
+                        .placement = hook->quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   TP__TRY(tp_edit_add_handler(edit, &handler));
   tp_subscription subscription = {.struct_size = sizeof subscription,
                                   .id = hook->id,
@@ -246,15 +253,10 @@ static tp_status add_all(world *w, tp_edit *edit, tp_fault *fault) {
   return tp_edit_commit(edit, NULL, fault);
 }
 
-/* As if all that is quick had been measured, and none of it been cheap. */
-static void make_all_dear(world *w) {
+/* Idle workers help, as many and for as long as the script says. */
+static void set_helpers(world *w) {
   w->runtime->helpers_max = w->s->helpers_max;
   w->runtime->search_ns = w->s->search_ns;
-  w->runtime->dear_ns = 0;
-  tp__snapshot *snapshot = tp__registry_pin(w->runtime->registry);
-  for (uint32_t phase = 1; phase < TP_PHASE_LIMIT; phase++)
-    if (snapshot->plans[phase]) tp__a32_add_relaxed(&snapshot->plans[phase]->costs->dear_count, 1);
-  tp__snapshot_unpin(snapshot);
 }
 
 static tp_status register_all(world *w, tp_fault *fault) {
@@ -283,7 +285,7 @@ static tp_status build(world *w, uint32_t workers, tp_fault *fault) {
   if (!w->store_taken) w->inner.destroy(w->inner.self);
   if (status == TP_OK) status = taker_open(w);
   if (status == TP_OK) status = register_all(w, fault);
-  if (status == TP_OK && w->s->all_dear) make_all_dear(w);
+  if (status == TP_OK && w->s->all_parallel) set_helpers(w);
   return status;
 }
 
@@ -502,7 +504,7 @@ enum { WALL_JUMP_MS = 1000 };
 /* Completes tokens that are over, and numbers that never were tokens. */
 static void poke_run(void *arg) {
   world *w = arg;
-  static const tp_outcome done = {.kind = TP_OUTCOME_DONE};
+  static const tp_outcome done = {.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE};
   for (uint32_t i = 0; i < w->s->pokes; i++) {
     tp__sim_sleep_ns((int64_t)tp__sim_random(10 * TP__NS_PER_MS));
     if (w->s->wall_jumps) tp__sim_wall_jump_ms((int64_t)tp__sim_random(WALL_JUMP_MS) - WALL_JUMP_MS / 2);

@@ -166,7 +166,7 @@ static inline int64_t world_pause_ns(uint64_t us_max) {
 static inline bool world_is_quiet(const world *w) { return w->s->weather == WEATHER_QUIET; }
 
 /** handler.c: what a node's handler does. */
-tp_outcome handler_run(void *self, tp_call *call);
+tp_answer handler_run(void *self, tp_call *call);
 /** handler.c: completes a note's token as its move says. */
 tp_status handler_complete(call_note *note);
 /** The same later, by a thread of its own. */

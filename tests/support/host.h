@@ -62,8 +62,10 @@ static inline void sleep_ms(int64_t ms) {
 
 /* ---- a handler that does as it is told ---- */
 
+enum { NO_ANSWER = -1 }; /* of act.kind: returns 0, as a callback that raised does */
+
 typedef struct act {
-  tp_outcome_kind kind;
+  tp_answer kind; /* 0: DONE */
   const char *reason;
   uint32_t code;
   bool retryable;
@@ -85,23 +87,22 @@ typedef struct act {
   _Atomic uint32_t *clock;
 } act;
 
-static inline tp_outcome answer_of(act *a, tp_call *call) {
-  if (a->succeeds_at && tp_call_attempt(call) >= a->succeeds_at) return tp_call_done(call);
+static inline tp_answer answer_of(act *a, tp_call *call) {
+  if (a->succeeds_at && tp_call_attempt(call) >= a->succeeds_at) return TP_ANSWER_DONE;
   switch (a->kind) {
-    case TP_OUTCOME_DONE:
-      return tp_call_done(call);
-    case TP_OUTCOME_ALLOW:
+    case 0:
+    case TP_ANSWER_DONE:
+      return TP_ANSWER_DONE;
+    case TP_ANSWER_ALLOW:
       return tp_call_allow(call);
-    case TP_OUTCOME_DENY:
+    case TP_ANSWER_DENY:
       return tp_call_deny(call, a->reason);
-    case TP_OUTCOME_ASK:
+    case TP_ANSWER_ASK:
       return tp_call_ask(call, a->reason);
-    case TP_OUTCOME_FAILED:
+    case TP_ANSWER_FAILED:
       return a->retryable ? tp_call_fail_retryable(call, a->code, a->reason) : tp_call_fail(call, a->code, a->reason);
-    case TP_OUTCOME_DEFERRED:
-      break;
   }
-  return (tp_outcome){.kind = TP_OUTCOME_DEFERRED};
+  return a->kind == NO_ANSWER ? TP_ANSWER_NONE : a->kind;
 }
 
 static inline void replace_as_told(const act *a, tp_call *call) {
@@ -114,7 +115,7 @@ static inline void replace_as_told(const act *a, tp_call *call) {
   (void)!tp_call_replace_text(call, a->replaces, a->appends ? text : a->text);
 }
 
-static inline tp_outcome play(void *self, tp_call *call) {
+static inline tp_answer play(void *self, tp_call *call) {
   act *a = self;
   a->calls++;
   if (a->clock) a->order = ++*a->clock;
@@ -124,7 +125,7 @@ static inline tp_outcome play(void *self, tp_call *call) {
   for (size_t i = 0; i < a->emit_count; i++) (void)!tp_call_emit(call, &a->emits[i]);
   replace_as_told(a, call);
   if (!a->defers) return answer_of(a, call);
-  tp_outcome outcome = tp_call_defer(call, &a->deferral, &a->token);
+  tp_answer outcome = tp_call_defer(call, &a->deferral, &a->token);
   if (a->deferred) latch_hit(a->deferred);
   return outcome;
 }
@@ -136,7 +137,8 @@ typedef struct hook {
   uint32_t phase;
   tp_handler_fn run; /* NULL: play */
   void *self;
-  bool slow; /* not quick */
+  bool slow; /* placement thread */
+  bool parallel;
   bool idempotent;
   bool no_capability;
   uint32_t capabilities; /* 0: all that the phase allows */
@@ -153,6 +155,10 @@ static inline uint32_t capabilities_of(const tp_runtime *runtime, uint32_t phase
   return all;
 }
 
+static inline tp_placement placement_of(const hook *h) {
+  return h->slow ? TP_PLACEMENT_THREAD : h->parallel ? TP_PLACEMENT_PARALLEL : TP_PLACEMENT_INLINE;
+}
+
 static inline tp_status hook_add(tp_runtime *runtime, tp_edit *edit, const hook *h) {
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = h->id,
@@ -161,7 +167,7 @@ static inline tp_status hook_add(tp_runtime *runtime, tp_edit *edit, const hook 
                         .destroy = h->destroy,
                         .phases = &h->phase,
                         .phase_count = 1,
-                        .quick = !h->slow,
+                        .placement = placement_of(h),
                         .idempotent = h->idempotent};
   handler.capabilities = h->no_capability ? 0 : h->capabilities ? h->capabilities : capabilities_of(runtime, h->phase);
   tp_status status = tp_edit_add_handler(edit, &handler);

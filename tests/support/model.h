@@ -109,7 +109,7 @@ static inline tp_model recorder_model(recorder *r, bool quick) {
                     .start = recorder_start,
                     .cancel = recorder_cancel,
                     .destroy = recorder_destroy,
-                    .quick = quick};
+                    .placement = quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
 }
 
 /* ---- arguments: {} and {"n": number} ---- */

@@ -31,10 +31,10 @@ typedef struct crowd {
 static crowd c;
 static char long_text[LONG + 1];
 
-static tp_outcome join(void *self, tp_tool_run *run) {
+static tp_answer join(void *self, tp_tool_run *run) {
   (void)self;
   tp_token token;
-  tp_outcome outcome = tp_tool_defer(run, NULL, &token);
+  tp_answer outcome = tp_tool_defer(run, NULL, &token);
   tp_text id = tp_tool_call_id(run); /* "call-17" */
   int index = atoi(id.data + 5);
   c.tokens[index] = token.bits;
@@ -42,7 +42,8 @@ static tp_outcome join(void *self, tp_tool_run *run) {
   return outcome;
 }
 
-static const tp_tool tool = {.struct_size = sizeof(tp_tool), .name = "t", .run = join, .quick = true};
+static const tp_tool tool = {
+    .struct_size = sizeof(tp_tool), .name = "t", .run = join, .placement = TP_PLACEMENT_INLINE};
 static const tp_contribution bundle = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = &tool, .tool_count = 1};
 static act brings_tools = {.emits = &bundle, .emit_count = 1};
 

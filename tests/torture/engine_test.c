@@ -49,7 +49,7 @@ static void hand_to_strangers(strangers *s, tp_token token, bool is_tool) {
 }
 
 static void complete_one(strangers *s, tp_token token, bool is_tool) {
-  tp_outcome done = {.kind = TP_OUTCOME_DONE};
+  tp_outcome done = {.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE};
   tp_status first = is_tool ? tp_tool_complete(token, false, tp_text_of("done")) : tp_token_complete(token, &done);
   tp_status second = is_tool ? tp_tool_complete(token, false, tp_text_of("again")) : tp_token_complete(token, &done);
   if (first == TP_OK) s->in_time++;
@@ -96,10 +96,10 @@ typedef struct deferrer {
 static void count_cancel(void *ctx) { ((deferrer *)ctx)->cancels++; }
 static void count_destroy(void *ctx) { ((deferrer *)ctx)->destroys++; }
 
-static tp_outcome defer_to_strangers(void *self, tp_call *call) {
+static tp_answer defer_to_strangers(void *self, tp_call *call) {
   deferrer *d = self;
   tp_token token;
-  tp_outcome outcome =
+  tp_answer outcome =
       tp_call_defer(call, &(tp_deferral){.cancel = count_cancel, .destroy = count_destroy, .ctx = d}, &token);
   if (!token.bits) return outcome;
   d->deferred++;
@@ -107,10 +107,10 @@ static tp_outcome defer_to_strangers(void *self, tp_call *call) {
   return outcome;
 }
 
-static tp_outcome defer_tool(void *self, tp_tool_run *run) {
+static tp_answer defer_tool(void *self, tp_tool_run *run) {
   deferrer *d = self;
   tp_token token;
-  tp_outcome outcome =
+  tp_answer outcome =
       tp_tool_defer(run, &(tp_deferral){.cancel = count_cancel, .destroy = count_destroy, .ctx = d}, &token);
   if (!token.bits) return outcome;
   d->deferred++;
@@ -136,9 +136,10 @@ static void note_end(void *ctx, const tp_turn_result *result) {
   latch_hit(&p->all_ended);
 }
 
-static tp_outcome count_post_turn(void *self, tp_call *call) {
+static tp_answer count_post_turn(void *self, tp_call *call) {
+  (void)call;
   ((party *)self)->post_turns++;
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 #define CALL(call_id, tool)                                             \
@@ -236,13 +237,14 @@ typedef struct moody {
   _Atomic uint32_t calls, inside;
 } moody;
 
-static tp_outcome be_moody(void *self, tp_call *call) {
+static tp_answer be_moody(void *self, tp_call *call) {
+  (void)call;
   moody *m = self;
   uint32_t n = m->calls++;
   m->inside++;
   while (m->hangs && n % 2 == 0 && !m->cured) sleep_ms(2); /* deaf: it never looks at its cancel */
   m->inside--;
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 typedef struct named {
@@ -308,9 +310,10 @@ typedef struct changing {
 
 static void count_end(void *self) { ((changing *)self)->ended++; }
 
-static tp_outcome do_nothing(void *self, tp_call *call) {
+static tp_answer do_nothing(void *self, tp_call *call) {
+  (void)call;
   (void)self;
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 /* A pair: the same handler count in two phases, so that a turn that saw two versions is found out. */
@@ -489,7 +492,7 @@ static int64_t phase_late_ns(tp_turn *turn) {
  * token is the call's own: on a busy machine a call that was left at its deadline may still be at this line while the
  * next phase's is.
  */
-static tp_outcome hang(void *self, tp_call *call) {
+static tp_answer hang(void *self, tp_call *call) {
   tp_token token;
   (void)self;
   return tp_call_defer(call, &(tp_deferral){0}, &token);

@@ -28,11 +28,11 @@ static unsigned rounds(void) {
   return text && atoi(text) > 0 ? (unsigned)atoi(text) : 1;
 }
 
-static tp_outcome complete_at_once(void *self, tp_call *call) {
-  static const tp_outcome done = {.kind = TP_OUTCOME_DONE};
+static tp_answer complete_at_once(void *self, tp_call *call) {
+  static const tp_outcome done = {.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE};
   (void)self;
   tp_token token;
-  tp_outcome outcome = tp_call_defer(call, &(tp_deferral){0}, &token);
+  tp_answer outcome = tp_call_defer(call, &(tp_deferral){0}, &token);
   (void)!tp_token_complete(token, &done);
   return outcome;
 }

@@ -118,7 +118,10 @@ static void complete(const open_token *o) {
   char text[64];
   snprintf(text, sizeof text, "h%u p%u n%u", o->h->number, o->h->phase, o->node);
   tp_contribution c = {.kind = TP_KIND_AUDIT, .key = TEXT("token"), .text = tp_text_of(text)};
-  tp_outcome done = {.kind = TP_OUTCOME_DONE, .contributions = &c, .contribution_count = o->brings};
+  tp_outcome done = {.struct_size = sizeof(tp_outcome),
+                     .kind = TP_ANSWER_DONE,
+                     .contributions = (const tp_contribution *[]){&c},
+                     .contribution_count = o->brings};
   o->h->over[o->node] = ++o->h->clock;
   (void)!tp_token_complete(o->token, &done);
   o->h->tokens_out--;
@@ -155,17 +158,17 @@ static void emit(const host *h, uint32_t node, tp_call *call, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) (void)!tp_call_emit_audit(call, "call", text);
 }
 
-static tp_outcome defer(host *h, uint32_t node, tp_call *call, way w) {
+static tp_answer defer(host *h, uint32_t node, tp_call *call, way w) {
   open_token o = {.h = h, .node = node, .brings = emits_of(w) > 0};
   h->tokens_out++;
-  tp_outcome outcome = tp_call_defer(call, &(tp_deferral){0}, &o.token);
+  tp_answer outcome = tp_call_defer(call, &(tp_deferral){0}, &o.token);
   if (!o.token.bits) h->tokens_out--;
   else if (w == ANSWERS_ITSELF) complete(&o);
   else hand_to_strangers(&o);
   return outcome;
 }
 
-static tp_outcome do_it(host *h, uint32_t node, tp_call *call) {
+static tp_answer do_it(host *h, uint32_t node, tp_call *call) {
   way w = way_of(h, node);
   switch (w) {
     case EMITS:
@@ -185,10 +188,10 @@ static tp_outcome do_it(host *h, uint32_t node, tp_call *call) {
     case QUIET:
       break;
   }
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
-static tp_outcome work(void *self, tp_call *call) {
+static tp_answer work(void *self, tp_call *call) {
   uint32_t node = (uint32_t)(uintptr_t)self;
   host *h = &p.hosts[tp_call_id(call, TP_ID_TASK).data[0] - '0'];
   h->calls[node]++;

@@ -32,10 +32,10 @@ static void say(tp_session *session, const char *text) {
 
 static const reply hello[] = {{.text = "hello"}};
 
-static tp_outcome note_agent(void *self, tp_call *call) {
+static tp_answer note_agent(void *self, tp_call *call) {
   tp_text id = tp_call_id(call, TP_ID_AGENT);
   snprintf(self, 32, "%.*s", (int)id.size, id.data);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void agent_gives_its_sessions_system_text_and_model(void **state) {
@@ -75,14 +75,14 @@ static void agent_that_is_refused_leaves_its_model_with_the_host(void **state) {
     tp_failure failure;
     tp_status status;
   } cases[] = {
-      {{.kind = TP_OUTCOME_DENY, .reason = "not this one"}, TP_PHASE_AGENT_REGISTER, TP_FAILURE_DEFAULT, TP_ERR_DENIED},
-      {{.kind = TP_OUTCOME_FAILED, .reason = "ill"},
+      {{.kind = TP_ANSWER_DENY, .reason = "not this one"}, TP_PHASE_AGENT_REGISTER, TP_FAILURE_DEFAULT, TP_ERR_DENIED},
+      {{.kind = TP_ANSWER_FAILED, .reason = "ill"},
        TP_PHASE_AGENT_REGISTER,
        TP_FAILURE_DEFAULT,
        TP_ERR_DENIED}, /* a stop chain denies */
-      {{.kind = TP_OUTCOME_FAILED, .reason = "ill"}, TP_PHASE_AGENT_BUILD, TP_FAILURE_REQUIRED, TP_ERR_HOOK},
-      {{.kind = TP_OUTCOME_FAILED, .reason = "ill"}, TP_PHASE_AGENT_BUILD, TP_FAILURE_BEST_EFFORT, TP_OK},
-      {{.kind = TP_OUTCOME_ALLOW}, TP_PHASE_AGENT_REGISTER, TP_FAILURE_DEFAULT, TP_OK},
+      {{.kind = TP_ANSWER_FAILED, .reason = "ill"}, TP_PHASE_AGENT_BUILD, TP_FAILURE_REQUIRED, TP_ERR_HOOK},
+      {{.kind = TP_ANSWER_FAILED, .reason = "ill"}, TP_PHASE_AGENT_BUILD, TP_FAILURE_BEST_EFFORT, TP_OK},
+      {{.kind = TP_ANSWER_ALLOW}, TP_PHASE_AGENT_REGISTER, TP_FAILURE_DEFAULT, TP_OK},
   };
   for (size_t i = 0; i < COUNT(cases); i++) {
     tp_runtime *runtime = open_runtime(NULL);

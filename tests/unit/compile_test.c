@@ -340,7 +340,7 @@ static void a_quick_handler_needs_no_permits_unless_asked_for(void **state) {
   world *w = world_open();
   tp_edit *edit = edit_of(w);
   tp_handler quick = handler_of("h");
-  quick.quick = true;
+  quick.placement = TP_PLACEMENT_INLINE;
   assert_int_equal(tp_edit_add_handler(edit, &quick), TP_OK);
   add(edit, subscription_of("a", GATHER));
   tp_subscription b = subscription_of("b", GATHER);
@@ -404,7 +404,7 @@ static void times_follow_from_the_longest_paths(void **state) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   tp_handler quick = handler_of("q");
-  quick.quick = true;
+  quick.placement = TP_PLACEMENT_INLINE;
   assert_int_equal(tp_edit_add_handler(edit, &quick), TP_OK);
   add(edit, timed("a", 100, TP_FAILURE_BEST_EFFORT, NULL));
   add(edit, timed("b", 300, TP_FAILURE_REQUIRED, "a"));
@@ -587,15 +587,15 @@ static uint64_t hash_with(tp_handler handler, tp_subscription sub, uint32_t budg
   return hash;
 }
 
-static bool always(void *ctx, const tp_match_view *view) {
+static int32_t always(void *ctx, const tp_match_view *view) {
   (void)ctx;
   (void)view;
-  return true;
+  return TP_MATCH_YES;
 }
-static bool never(void *ctx, const tp_match_view *view) {
+static int32_t never(void *ctx, const tp_match_view *view) {
   (void)ctx;
   (void)view;
-  return false;
+  return TP_MATCH_NO;
 }
 
 static void the_hash_follows_behaviour_and_not_pointers(void **state) {
@@ -611,7 +611,7 @@ static void the_hash_follows_behaviour_and_not_pointers(void **state) {
     if (i == 1) sub.limit_ms = 77;
     if (i == 2) sub.execution = TP_EXECUTION_DEADLINE;
     if (i == 3) sub.failure = TP_FAILURE_REQUIRED;
-    if (i == 4) handler.quick = true;
+    if (i == 4) handler.placement = TP_PLACEMENT_INLINE;
     if (i == 5) handler.contract_version = 2;
     if (i == 6) handler.capabilities = TP_CAPABILITY_EMIT_AUDIT;
     if (i == 7) sub.attempts = 2;

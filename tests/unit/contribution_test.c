@@ -32,10 +32,10 @@ static int teardown(void **state) {
   "\xa2"        \
   "D2" /* ["D1","D2"] */
 
-static tp_outcome tool_run(void *self, tp_tool_run *run) {
+static tp_answer tool_run(void *self, tp_tool_run *run) {
   (void)self;
   (void)run;
-  return (tp_outcome){.kind = TP_OUTCOME_DONE};
+  return TP_ANSWER_DONE;
 }
 
 static const tp_tool good_tool = {

@@ -283,7 +283,7 @@ static void hung_guard_blocks_and_heals_without_a_restart(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   latch leave = LATCH;
-  act guard = {.kind = TP_OUTCOME_ALLOW, .waits_for = &leave};
+  act guard = {.kind = TP_ANSWER_ALLOW, .waits_for = &leave};
   add_hooks(
       runtime,
       &(hook){
@@ -307,7 +307,7 @@ static void hung_guard_blocks_and_heals_without_a_restart(void **state) {
     await_abandoned(runtime);
   }
   assert_int_equal(result.outcome, TP_OK);
-  assert_int_equal(result.verdict, TP_OUTCOME_ALLOW);
+  assert_int_equal(result.verdict, TP_VERDICT_ALLOW);
   tp_turn_end(turn);
   close_runtime(runtime);
 }

@@ -52,10 +52,10 @@ static const row table[] = {
     {OPTIONAL_DISABLED, "optional and disabled", RUNS, RUNS},
 };
 
-static bool matches_nothing(void *ctx, const tp_match_view *view) {
+static int32_t matches_nothing(void *ctx, const tp_match_view *view) {
   (void)ctx;
   (void)view;
-  return false;
+  return TP_MATCH_NO;
 }
 
 static const tp_contribution instead = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("instead")};
@@ -80,14 +80,14 @@ static void make(world *w, ending how, bool requires_, bool slow) {
   w->count = 2;
   switch (how) {
     case FALLBACK_USED:
-      w->dependency.kind = TP_OUTCOME_FAILED;
+      w->dependency.kind = TP_ANSWER_FAILED;
       d->sub = (tp_subscription){.failure = TP_FAILURE_FALLBACK, .fallback = &instead, .fallback_count = 1};
       break;
     case FAILED_ERROR:
-      w->dependency.kind = TP_OUTCOME_FAILED;
+      w->dependency.kind = TP_ANSWER_FAILED;
       break;
     case FAILED_MALFORMED:
-      w->dependency.kind = TP_OUTCOME_DEFERRED;
+      w->dependency.kind = TP_ANSWER_DEFERRED;
       break;
     case FAILED_CAPABILITY:
       w->dependency.emits = &foreign;
@@ -101,7 +101,7 @@ static void make(world *w, ending how, bool requires_, bool slow) {
       d->sub.match = (tp_match){.matches = matches_nothing, .description = "nothing"};
       break;
     case SKIPPED_DEPENDENCY: /* "before" fails, and the dependency requires it */
-      w->before.kind = TP_OUTCOME_FAILED;
+      w->before.kind = TP_ANSWER_FAILED;
       w->hooks[w->count++] = (hook){.id = "before", .phase = GATHER, .self = &w->before, .slow = slow};
       d->requires_ = "before";
       break;
@@ -227,7 +227,7 @@ typedef struct sight {
   char names[4][32], texts[4][32];
 } sight;
 
-static tp_outcome look(void *self, tp_call *call) {
+static tp_answer look(void *self, tp_call *call) {
   sight *s = self;
   s->count = tp_call_dependency_count(call);
   for (size_t i = 0; i < s->count && i < 4; i++) {
@@ -237,7 +237,7 @@ static tp_outcome look(void *self, tp_call *call) {
     if (first) snprintf(s->texts[i], sizeof s->texts[i], "%.*s", (int)first->text.size, first->text.data);
     if (tp_call_dependency_contribution(call, i, s->seen[i].contribution_count)) s->count = 99;
   }
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void handler_sees_its_direct_dependencies_and_nothing_else(void **state) {
@@ -245,7 +245,7 @@ static void handler_sees_its_direct_dependencies_and_nothing_else(void **state) 
   static const tp_contribution mine = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("m"), .text = TEXT("mine")};
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
-    act good = {.emits = &mine, .emit_count = 1}, bad = {.kind = TP_OUTCOME_FAILED},
+    act good = {.emits = &mine, .emit_count = 1}, bad = {.kind = TP_ANSWER_FAILED},
         far = {.emits = &mine, .emit_count = 1};
     sight s = {0};
     hook hooks[] = {{.id = "far", .phase = GATHER, .self = &far},

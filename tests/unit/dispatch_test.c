@@ -43,82 +43,82 @@ static tp_turn *turn_to_cancel;
 static tp_token last_token, open_token;
 static tp_status completed;
 
-static tp_outcome say_nothing(void *self, tp_tool_run *run) {
+static tp_answer say_nothing(void *self, tp_tool_run *run) {
   (void)self;
   said_nothing++;
   return tp_tool_ok(run, (tp_text){NULL, 0});
 }
 
-static tp_outcome say_id(void *self, tp_tool_run *run) {
+static tp_answer say_id(void *self, tp_tool_run *run) {
   (void)self;
   runs++;
   return tp_tool_ok(run, tp_tool_call_id(run));
 }
 
-static tp_outcome forget_to_say(void *self, tp_tool_run *run) {
+static tp_answer forget_to_say(void *self, tp_tool_run *run) {
   (void)self;
   (void)run;
-  return (tp_outcome){.kind = TP_OUTCOME_DONE};
+  return TP_ANSWER_DONE;
 }
 
-static tp_outcome be_unlucky(void *self, tp_tool_run *run) {
+static tp_answer be_unlucky(void *self, tp_tool_run *run) {
   (void)self;
   return tp_tool_error(run, tp_text_of("no luck"));
 }
 
 /* Waits for what it brings about itself, so that no other thread is needed. */
-static tp_outcome defer_and_complete(void *self, tp_tool_run *run) {
+static tp_answer defer_and_complete(void *self, tp_tool_run *run) {
   (void)self;
-  tp_outcome outcome = tp_tool_defer(run, NULL, &last_token);
+  tp_answer outcome = tp_tool_defer(run, NULL, &last_token);
   completed = tp_tool_complete(last_token, false, tp_text_of("later"));
   return outcome;
 }
 
-static tp_outcome defer_and_answer(void *self, tp_tool_run *run) {
+static tp_answer defer_and_answer(void *self, tp_tool_run *run) {
   (void)self;
   (void)tp_tool_defer(run, NULL, &last_token);
   return tp_tool_ok(run, tp_text_of("and at once"));
 }
 
-static tp_outcome defer_twice(void *self, tp_tool_run *run) {
+static tp_answer defer_twice(void *self, tp_tool_run *run) {
   (void)self;
   tp_token again;
-  tp_outcome outcome = tp_tool_defer(run, NULL, &last_token);
+  tp_answer outcome = tp_tool_defer(run, NULL, &last_token);
   (void)tp_tool_defer(run, NULL, &again);
   completed = again.bits ? TP_OK : tp_tool_complete(last_token, false, tp_text_of("once"));
   return outcome;
 }
 
-static tp_outcome pretend_to_defer(void *self, tp_tool_run *run) {
+static tp_answer pretend_to_defer(void *self, tp_tool_run *run) {
   (void)self;
   (void)run;
-  return (tp_outcome){.kind = TP_OUTCOME_DEFERRED};
+  return TP_ANSWER_DEFERRED;
 }
 
-static tp_outcome open_one(void *self, tp_tool_run *run) {
+static tp_answer open_one(void *self, tp_tool_run *run) {
   (void)self;
   return tp_tool_defer(run, NULL, &open_token);
 }
 
-static tp_outcome close_one(void *self, tp_tool_run *run) {
+static tp_answer close_one(void *self, tp_tool_run *run) {
   (void)self;
   completed = tp_tool_complete(open_token, false, tp_text_of("closed"));
   return tp_tool_ok(run, (tp_text){NULL, 0});
 }
 
-static tp_outcome mistake_it(void *self, tp_tool_run *run) {
+static tp_answer mistake_it(void *self, tp_tool_run *run) {
   (void)self;
   completed = tp_model_fail(open_token, TP_ERR_HOOK, "not a model's", false);
   return tp_tool_ok(run, (tp_text){NULL, 0});
 }
 
-static tp_outcome cancel_its_turn(void *self, tp_tool_run *run) {
+static tp_answer cancel_its_turn(void *self, tp_tool_run *run) {
   (void)self;
   tp_turn_cancel(turn_to_cancel);
   return tp_tool_ok(run, tp_text_of("cancelled"));
 }
 
-static tp_outcome use_up_the_time(void *self, tp_tool_run *run) {
+static tp_answer use_up_the_time(void *self, tp_tool_run *run) {
   (void)self;
   while (tp_tool_time_left_ms(run) > 0) {}
   while (!tp_tool_cancelled(run)) {}
@@ -126,7 +126,7 @@ static tp_outcome use_up_the_time(void *self, tp_tool_run *run) {
 }
 
 #define QUICK(tool_name, function) \
-  { .struct_size = sizeof(tp_tool), .name = tool_name, .run = function, .quick = true }
+  { .struct_size = sizeof(tp_tool), .name = tool_name, .run = function, .placement = TP_PLACEMENT_INLINE }
 #define APART(tool_name, function) \
   { .struct_size = sizeof(tp_tool), .name = tool_name, .run = function }
 static const tp_tool tools[] = {QUICK("nothing", say_nothing),
@@ -324,7 +324,8 @@ static void each_name_finds_its_tool(void **state) {
   static tp_tool many[COUNT_OF_TOOLS];
   for (int i = 0; i < COUNT_OF_TOOLS; i++) {
     snprintf(names[i], sizeof names[i], i % 3 ? "tool_%d" : "a_tool_with_a_much_longer_name_%d", i);
-    many[i] = (tp_tool){.struct_size = sizeof(tp_tool), .name = names[i], .run = say_id, .quick = true};
+    many[i] =
+        (tp_tool){.struct_size = sizeof(tp_tool), .name = names[i], .run = say_id, .placement = TP_PLACEMENT_INLINE};
   }
   tp_contribution all = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("all"), .tools = many, .tool_count = COUNT_OF_TOOLS};
   act brings = {.emits = &all, .emit_count = 1};
@@ -392,8 +393,11 @@ static void answers_of_every_length_come_whole(void **state) {
 
 static void short_answers_are_checked_and_cut_like_long_ones(void **state) {
   (void)state;
-  static const tp_tool strict[] = {
-      {.struct_size = sizeof(tp_tool), .name = "id", .run = say_id, .quick = true, .result_bytes_max = 5}};
+  static const tp_tool strict[] = {{.struct_size = sizeof(tp_tool),
+                                    .name = "id",
+                                    .run = say_id,
+                                    .placement = TP_PLACEMENT_INLINE,
+                                    .result_bytes_max = 5}};
   tp_contribution one = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = strict, .tool_count = 1};
   act brings = {.emits = &one, .emit_count = 1};
   tp_runtime *runtime = open_runtime(NULL);
@@ -547,7 +551,7 @@ static void policy_that_comes_between_two_dispatches_counts(void **state) {
 
 /* ---- phases of tools ---- */
 
-static tp_outcome signal_for_the_first(void *self, tp_call *gate) {
+static tp_answer signal_for_the_first(void *self, tp_call *gate) {
   _Atomic uint32_t *calls_seen = self;
   if ((*calls_seen)++ == 0)
     (void)tp_call_emit_signal(gate, "ability_guard", "seen", TP_SEVERITY_WARNING, "only of the first");

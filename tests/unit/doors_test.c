@@ -10,7 +10,7 @@
 
 #include "tests/support/host.h"
 
-static tp_outcome count_call(void *self, tp_tool_run *run) {
+static tp_answer count_call(void *self, tp_tool_run *run) {
   ++*(int *)self;
   return tp_tool_ok(run, tp_text_of("done"));
 }
@@ -20,11 +20,15 @@ typedef struct one_tool {
   int calls;
 } one_tool;
 
-static tp_outcome bring_tool(void *self, tp_call *call) {
+static tp_answer bring_tool(void *self, tp_call *call) {
   one_tool *t = self;
-  tp_tool tool = {.struct_size = sizeof tool, .name = "t", .run = count_call, .self = &t->calls, .quick = t->quick};
+  tp_tool tool = {.struct_size = sizeof tool,
+                  .name = "t",
+                  .run = count_call,
+                  .self = &t->calls,
+                  .placement = t->quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   (void)tp_call_emit_tool_bundle(call, "b", &tool, 1);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void tool_of_a_cancelled_turn_never_runs(void **state) {
@@ -128,7 +132,7 @@ static void store_of_another_version_or_without_its_functions_is_refused(void **
 static void reason_that_is_not_utf8_is_not_shown(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
-  act a = {.kind = TP_OUTCOME_DENY, .reason = "caf\xe9"};
+  act a = {.kind = TP_ANSWER_DENY, .reason = "caf\xe9"};
   add_hooks(runtime, &(hook){.id = "a", .phase = TP_PHASE_TURN_INTAKE, .self = &a}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, TP_PHASE_TURN_INTAKE, NULL);

@@ -324,18 +324,18 @@ static void policies_that_do_not_go_together_are_refused(void **state) {
         .fallback_count = 1}},
       {"fallback that cannot be a verdict",
        TP_ERR_BAD_FALLBACK,
-       {.phase = STOP, .failure = TP_FAILURE_FALLBACK, .fallback_verdict = TP_OUTCOME_FAILED}},
+       {.phase = STOP, .failure = TP_FAILURE_FALLBACK, .fallback_verdict = (tp_verdict)5}},
       {"fallback nobody uses", TP_ERR_USAGE, {.phase = GATHER, .fallback = &context, .fallback_count = 1}},
-      {"fallback verdict nobody uses", TP_ERR_USAGE, {.phase = STOP, .fallback_verdict = TP_OUTCOME_DENY}},
+      {"fallback verdict nobody uses", TP_ERR_USAGE, {.phase = STOP, .fallback_verdict = TP_VERDICT_DENY}},
       {"verdict where none is taken",
        TP_ERR_CAPABILITY,
-       {.phase = GATHER, .failure = TP_FAILURE_FALLBACK, .fallback_verdict = TP_OUTCOME_DENY}},
+       {.phase = GATHER, .failure = TP_FAILURE_FALLBACK, .fallback_verdict = TP_VERDICT_DENY}},
       {"ask where only allow and deny are taken",
        TP_ERR_CAPABILITY,
-       {.phase = STOP_NO_ASK, .failure = TP_FAILURE_FALLBACK, .fallback_verdict = TP_OUTCOME_ASK}},
+       {.phase = STOP_NO_ASK, .failure = TP_FAILURE_FALLBACK, .fallback_verdict = TP_VERDICT_ASK}},
       {"verdict that was not declared",
        TP_ERR_CAPABILITY,
-       {.handler = "modest", .phase = STOP, .failure = TP_FAILURE_FALLBACK, .fallback_verdict = TP_OUTCOME_ALLOW}},
+       {.handler = "modest", .phase = STOP, .failure = TP_FAILURE_FALLBACK, .fallback_verdict = TP_VERDICT_ALLOW}},
       {"kind that the phase does not take",
        TP_ERR_CAPABILITY,
        {.phase = GATHER, .failure = TP_FAILURE_FALLBACK, .fallback = &policy, .fallback_count = 1}},
@@ -389,8 +389,8 @@ static void policies_that_do_go_together_are_taken(void **state) {
   const tp_subscription rows[] = {
       {.phase = STOP, .failure = TP_FAILURE_BEST_EFFORT, .execution = TP_EXECUTION_FIRE_AND_RECORD},
       {.phase = GATHER_REQUIRED, .execution = TP_EXECUTION_BACKGROUND},
-      {.phase = STOP, .failure = TP_FAILURE_FALLBACK, .fallback_verdict = TP_OUTCOME_ASK},
-      {.phase = STOP_NO_ASK, .failure = TP_FAILURE_FALLBACK, .fallback_verdict = TP_OUTCOME_DENY},
+      {.phase = STOP, .failure = TP_FAILURE_FALLBACK, .fallback_verdict = TP_VERDICT_ASK},
+      {.phase = STOP_NO_ASK, .failure = TP_FAILURE_FALLBACK, .fallback_verdict = TP_VERDICT_DENY},
       {.phase = GATHER, .failure = TP_FAILURE_FALLBACK, .fallback = &context, .fallback_count = 1},
       {.handler = "modest",
        .phase = GATHER,
@@ -595,10 +595,10 @@ static void bad_descriptors_are_refused_when_they_are_added(void **state) {
 static tp_status try_handler(tp_edit *edit, tp_handler handler) { return tp_edit_add_handler(edit, &handler); }
 static tp_status try_subscription(tp_edit *edit, tp_subscription sub) { return tp_edit_add_subscription(edit, &sub); }
 
-static bool matches_all(void *ctx, const tp_match_view *view) {
+static int32_t matches_all(void *ctx, const tp_match_view *view) {
   (void)ctx;
   (void)view;
-  return true;
+  return TP_MATCH_YES;
 }
 
 static void other_nonsense_is_refused_when_it_is_added(void **state) {

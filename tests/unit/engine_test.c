@@ -34,7 +34,7 @@ static void phase_without_subscriptions_gives_a_zero_result_and_writes_nothing(v
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, INTAKE, "hello");
   assert_int_equal(result.outcome, TP_OK);
-  assert_int_equal(result.verdict, TP_OUTCOME_DONE);
+  assert_int_equal(result.verdict, TP_VERDICT_NONE);
   assert_int_equal(result.run_count, 0);
   assert_null(result.merged);
   assert_null(result.entry);
@@ -88,7 +88,7 @@ static bool keep_newest(void *ctx, const tp_entry_record *record) {
 static void every_subscription_has_its_row_and_the_entry_its_record(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
-  act a = {.emits = &context_a, .emit_count = 1}, b = {.kind = TP_OUTCOME_FAILED, .code = 77, .reason = "no luck"};
+  act a = {.emits = &context_a, .emit_count = 1}, b = {.kind = TP_ANSWER_FAILED, .code = 77, .reason = "no luck"};
   act c = {.emits = &context_b, .emit_count = 1};
   hook hooks[] = {{.id = "a", .phase = GATHER, .self = &a},
                   {.id = "b", .phase = GATHER, .self = &b, .slow = true},
@@ -149,7 +149,7 @@ static void failing_observer_never_affects_another(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   static const tp_contribution reminder = {.kind = TP_KIND_REMINDER, .text = TEXT("think of it")};
-  act bad = {.kind = TP_OUTCOME_FAILED}, verdict = {.kind = TP_OUTCOME_DENY, .reason = "no"};
+  act bad = {.kind = TP_ANSWER_FAILED}, verdict = {.kind = TP_ANSWER_DENY, .reason = "no"};
   act good = {.emits = &reminder, .emit_count = 1};
   hook hooks[] = {{.id = "bad", .phase = TP_PHASE_TOOL_POST, .self = &bad},
                   {.id = "verdict", .phase = TP_PHASE_TOOL_POST, .self = &verdict},
@@ -158,7 +158,7 @@ static void failing_observer_never_affects_another(void **state) {
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, TP_PHASE_TOOL_POST, NULL);
   assert_int_equal(result.outcome, TP_OK);
-  assert_int_equal(result.verdict, TP_OUTCOME_DONE);
+  assert_int_equal(result.verdict, TP_VERDICT_NONE);
   assert_run(&result, "bad", TP_STATE_FAILED, TP_REASON_ERROR);
   assert_int_equal(run_of(&result, "verdict").state, TP_STATE_FAILED);
   assert_run(&result, "good", TP_STATE_SUCCEEDED, TP_REASON_NONE);
@@ -183,7 +183,7 @@ static void copy_text(char *to, size_t size, tp_text text) {
   snprintf(to, size, "%.*s", (int)text.size, text.size ? text.data : "");
 }
 
-static tp_outcome read_all(void *self, tp_call *call) {
+static tp_answer read_all(void *self, tp_call *call) {
   reading *r = self;
   copy_text(r->text, sizeof r->text, tp_call_text(call, TP_FIELD_TEXT));
   copy_text(r->mode, sizeof r->mode, tp_call_mode(call));
@@ -199,7 +199,7 @@ static tp_outcome read_all(void *self, tp_call *call) {
   r->has_files = tp_call_has(call, TP_FIELD_FILES);
   r->cancelled = tp_call_cancelled(call);
   r->ok = tp_call_id(call, 99).size == 0 && tp_call_text(call, 9999).size == 0 && tp_call_int(call, TP_FIELD_TEXT) == 0;
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void handler_reads_payload_identity_and_time_left(void **state) {
@@ -237,16 +237,20 @@ static void handler_reads_payload_identity_and_time_left(void **state) {
 /* ---- chains with verdicts ---- */
 
 typedef struct verdicts {
-  tp_outcome_kind first, second, third;
-  tp_outcome_kind want;
+  tp_answer first, second, third;
+  tp_answer want;
   int ran;
   const char *decider;
 } verdicts;
 
-#define D TP_OUTCOME_DENY
-#define A TP_OUTCOME_ALLOW
-#define Q TP_OUTCOME_ASK
-#define N TP_OUTCOME_DONE
+#define D TP_ANSWER_DENY
+#define A TP_ANSWER_ALLOW
+#define Q TP_ANSWER_ASK
+#define N TP_ANSWER_DONE
+
+static const char *verdict_word(tp_answer kind) {
+  return kind == A ? "allow" : kind == D ? "deny" : kind == Q ? "ask" : "none";
+}
 
 static void deny_beats_ask_beats_allow(void **state) {
   (void)state;
@@ -268,7 +272,7 @@ static void deny_beats_ask_beats_allow(void **state) {
       tp_turn *turn = begin_bare(runtime, 0);
       tp_phase_result result = run_phase(turn, TOOL_PRE, NULL);
       assert_int_equal(result.outcome, v->want == D ? TP_ERR_DENIED : TP_OK);
-      assert_int_equal(result.verdict, v->want);
+      assert_string_equal(tp_verdict_name(result.verdict), verdict_word(v->want));
       assert_int_equal(acts[0].calls + acts[1].calls + acts[2].calls, v->ran);
       if (v->decider) {
         assert_string_equal(result.subscription, v->decider);
@@ -287,13 +291,13 @@ static void deny_beats_ask_beats_allow(void **state) {
 static void ask_outside_tool_phases_is_malformed(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
-  act asks = {.kind = TP_OUTCOME_ASK, .reason = "may I?"}, allows = {.kind = TP_OUTCOME_ALLOW};
+  act asks = {.kind = TP_ANSWER_ASK, .reason = "may I?"}, allows = {.kind = TP_ANSWER_ALLOW};
   hook hooks[] = {{.id = "asks", .phase = INTAKE, .self = &asks}, {.id = "allows", .phase = INTAKE, .self = &allows}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, INTAKE, "x");
   assert_int_equal(result.outcome, TP_OK);
-  assert_int_equal(result.verdict, TP_OUTCOME_ALLOW);
+  assert_int_equal(result.verdict, TP_VERDICT_ALLOW);
   assert_run(&result, "asks", TP_STATE_FAILED, TP_REASON_MALFORMED);
   tp_turn_end(turn);
   close_runtime(runtime);
@@ -302,7 +306,7 @@ static void ask_outside_tool_phases_is_malformed(void **state) {
 static void verdict_in_a_phase_that_takes_none_is_refused(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
-  act denies = {.kind = TP_OUTCOME_DENY, .reason = "no"}, with = denies;
+  act denies = {.kind = TP_ANSWER_DENY, .reason = "no"}, with = denies;
   hook hooks[] = {{.id = "undeclared", .phase = GATHER, .self = &denies},
                   {.id = "denies", .phase = INTAKE, .self = &with, .capabilities = TP_CAPABILITY_EMIT_AUDIT}};
   add_hooks(runtime, hooks, 2);
@@ -312,7 +316,7 @@ static void verdict_in_a_phase_that_takes_none_is_refused(void **state) {
   assert_int_equal(run_of(&result, "undeclared").state, TP_STATE_FAILED);
   result = run_phase(turn, INTAKE, NULL);
   assert_int_equal(result.outcome, TP_OK);
-  assert_int_equal(result.verdict, TP_OUTCOME_DONE);
+  assert_int_equal(result.verdict, TP_VERDICT_NONE);
   assert_run(&result, "denies", TP_STATE_FAILED, TP_REASON_CAPABILITY);
   tp_turn_end(turn);
   close_runtime(runtime);
@@ -322,7 +326,7 @@ static void required_failure_in_a_stop_chain_denies_with_it_as_the_reason(void *
   (void)state;
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
-    act allows = {.kind = TP_OUTCOME_ALLOW}, fails = {.kind = TP_OUTCOME_FAILED, .reason = "the guard is ill"},
+    act allows = {.kind = TP_ANSWER_ALLOW}, fails = {.kind = TP_ANSWER_FAILED, .reason = "the guard is ill"},
         after = {0};
     hook hooks[] = {{.id = "allows", .phase = TOOL_PRE, .self = &allows},
                     {.id = "guard", .phase = TOOL_PRE, .self = &fails, .slow = slow},
@@ -331,7 +335,7 @@ static void required_failure_in_a_stop_chain_denies_with_it_as_the_reason(void *
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, TOOL_PRE, NULL);
     assert_int_equal(result.outcome, TP_ERR_DENIED);
-    assert_int_equal(result.verdict, TP_OUTCOME_DENY);
+    assert_int_equal(result.verdict, TP_VERDICT_DENY);
     assert_string_equal(result.subscription, "guard");
     assert_text(result.reason, "the guard is ill");
     assert_int_equal(after.calls, 0);
@@ -364,7 +368,7 @@ static void rewriters_work_on_what_the_one_before_left(void **state) {
 static void quick_handler_sees_what_one_on_a_thread_has_replaced(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
-  act silent = {.kind = TP_OUTCOME_DONE};
+  act silent = {.kind = TP_ANSWER_DONE};
   act one = {.replaces = TP_FIELD_TEXT, .appends = "-1"}, two = {.replaces = TP_FIELD_TEXT, .appends = "-2"};
   hook hooks[] = {{.id = "a", .phase = INTAKE, .self = &silent},
                   {.id = "b", .phase = INTAKE, .self = &one, .slow = true},
@@ -382,7 +386,7 @@ static void failed_late_or_absent_answer_leaves_the_previous_payload(void **stat
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     act first = {.replaces = TP_FIELD_TEXT, .appends = "-kept"};
-    act fails = {.replaces = TP_FIELD_TEXT, .text = "of the failed", .kind = TP_OUTCOME_FAILED};
+    act fails = {.replaces = TP_FIELD_TEXT, .text = "of the failed", .kind = TP_ANSWER_FAILED};
     act late = {.replaces = TP_FIELD_TEXT, .text = "of the late", .sleeps_ms = 30};
     act silent = {0};
     act foreign = {.replaces = TP_FIELD_MODEL, .text = "not replaceable here"};
@@ -523,7 +527,7 @@ static void required_failure_in_a_gather_fails_closed_and_keeps_only_audit_and_d
       {.kind = TP_KIND_DIAGNOSTIC, .key = TEXT("what"), .text = TEXT("kept")},
   };
   tp_runtime *runtime = open_runtime(NULL);
-  act good = {.emits = all, .emit_count = 3}, bad = {.kind = TP_OUTCOME_FAILED, .reason = "broken"}, never = {0};
+  act good = {.emits = all, .emit_count = 3}, bad = {.kind = TP_ANSWER_FAILED, .reason = "broken"}, never = {0};
   hook hooks[] = {
       {.id = "good", .phase = GATHER, .self = &good},
       {.id = "bad", .phase = GATHER, .self = &bad, .after = "good", .sub = {.failure = TP_FAILURE_REQUIRED}},
@@ -548,12 +552,12 @@ typedef struct patient {
   _Atomic bool saw_cancel;
 } patient;
 
-static tp_outcome until_cancelled(void *self, tp_call *call) {
+static tp_answer until_cancelled(void *self, tp_call *call) {
   patient *p = self;
   latch_hit(p->entered);
   while (!tp_call_cancelled(call)) sleep_ms(1);
   p->saw_cancel = true;
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void failing_closed_cancels_what_runs_and_waits_for_it(void **state) {
@@ -561,7 +565,7 @@ static void failing_closed_cancels_what_runs_and_waits_for_it(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   latch entered = LATCH;
   patient p = {.entered = &entered};
-  act bad = {.kind = TP_OUTCOME_FAILED, .waits_for = &entered};
+  act bad = {.kind = TP_ANSWER_FAILED, .waits_for = &entered};
   hook hooks[] = {
       {.id = "patient", .phase = GATHER, .run = until_cancelled, .self = &p, .slow = true, .sub = {.limit_ms = 60000}},
       {.id = "bad", .phase = GATHER, .self = &bad, .slow = true, .sub = {.failure = TP_FAILURE_REQUIRED}}};
@@ -580,8 +584,8 @@ static void first_failure_in_plan_order_is_reported(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   latch second_failed = LATCH;
-  act first = {.kind = TP_OUTCOME_FAILED, .reason = "one", .waits_for = &second_failed};
-  act second = {.kind = TP_OUTCOME_FAILED, .reason = "two", .entered = &second_failed};
+  act first = {.kind = TP_ANSWER_FAILED, .reason = "one", .waits_for = &second_failed};
+  act second = {.kind = TP_ANSWER_FAILED, .reason = "two", .entered = &second_failed};
   hook hooks[] = {{.id = "1", .phase = GATHER, .self = &first, .slow = true, .sub = {.failure = TP_FAILURE_REQUIRED}},
                   {.id = "2", .phase = GATHER, .self = &second, .slow = true, .sub = {.failure = TP_FAILURE_REQUIRED}}};
   add_hooks(runtime, hooks, 2);
@@ -601,7 +605,7 @@ static void retryable_error_is_tried_again_with_its_back_off(void **state) {
   for (int slow = 0; slow < 2; slow++) {
     for (int backoff = 0; backoff < 3; backoff++) {
       tp_runtime *runtime = open_runtime(NULL);
-      act a = {.kind = TP_OUTCOME_FAILED, .retryable = true, .succeeds_at = 3, .emits = &context_a, .emit_count = 1};
+      act a = {.kind = TP_ANSWER_FAILED, .retryable = true, .succeeds_at = 3, .emits = &context_a, .emit_count = 1};
       hook h = {.id = "a", .phase = GATHER, .self = &a, .slow = slow, .idempotent = true};
       h.sub.attempts = 3;
       h.sub.backoff = (tp_backoff)backoff;
@@ -627,8 +631,8 @@ static void retryable_error_is_tried_again_with_its_back_off(void **state) {
 static void what_is_not_retryable_is_not_tried_again(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
-  act plain = {.kind = TP_OUTCOME_FAILED}, slow = {.sleeps_ms = 20},
-      exhausted = {.kind = TP_OUTCOME_FAILED, .retryable = true};
+  act plain = {.kind = TP_ANSWER_FAILED}, slow = {.sleeps_ms = 20},
+      exhausted = {.kind = TP_ANSWER_FAILED, .retryable = true};
   hook hooks[] = {{.id = "plain", .phase = GATHER, .self = &plain, .idempotent = true, .sub = {.attempts = 5}},
                   {.id = "timeout",
                    .phase = GATHER,
@@ -653,7 +657,7 @@ static void what_is_not_retryable_is_not_tried_again(void **state) {
 static void retry_without_time_left_is_not_made(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
-  act a = {.kind = TP_OUTCOME_FAILED, .retryable = true};
+  act a = {.kind = TP_ANSWER_FAILED, .retryable = true};
   hook h = {.id = "a", .phase = GATHER, .self = &a, .idempotent = true};
   h.sub.execution = TP_EXECUTION_DEADLINE;
   h.sub.limit_ms = 50;
@@ -760,13 +764,14 @@ typedef struct insider {
   tp_status phase, drain, wait;
 } insider;
 
-static tp_outcome call_from_inside(void *self, tp_call *call) {
+static tp_answer call_from_inside(void *self, tp_call *call) {
+  (void)call;
   insider *in = self;
   tp_phase_result result;
   in->phase = tp_phase_run(in->other, GATHER, NULL, &result, NULL);
   in->drain = tp_runtime_drain(in->runtime, 10, NULL);
   in->wait = tp_jobs_wait(in->runtime, "", 10);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void waiting_from_inside_a_handler_is_refused(void **state) {
@@ -866,7 +871,7 @@ static void turn_keeps_the_plans_it_began_with(void **state) {
 static void kill_switch_works_at_once_in_all_snapshots_and_back(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
-  act guard = {.kind = TP_OUTCOME_DENY, .reason = "no"};
+  act guard = {.kind = TP_ANSWER_DENY, .reason = "no"};
   add_hooks(runtime, &(hook){.id = "guard", .phase = TOOL_PRE, .self = &guard}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   assert_int_equal(run_phase(turn, TOOL_PRE, NULL).outcome, TP_ERR_DENIED);
@@ -885,19 +890,19 @@ static void kill_switch_works_at_once_in_all_snapshots_and_back(void **state) {
 
 /* ---- one-line hooks and aliases ---- */
 
-static tp_outcome append_digit(void *self, tp_call *call) {
+static tp_answer append_digit(void *self, tp_call *call) {
   char text[64];
   tp_text old = tp_call_text(call, TP_FIELD_TEXT);
   snprintf(text, sizeof text, "%.*s%s", (int)old.size, old.data, (const char *)self);
   if (tp_call_replace_text(call, TP_FIELD_TEXT, text) != TP_OK) return tp_call_fail(call, 1, "not replaced");
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
-static tp_outcome remind(void *self, tp_call *call) {
+static tp_answer remind(void *self, tp_call *call) {
   (void)self;
   static const tp_contribution reminder = {.kind = TP_KIND_REMINDER, .text = TEXT("think of it")};
   if (tp_call_emit(call, &reminder) != TP_OK) return tp_call_fail(call, 1, "not taken");
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void one_line_hooks_run_in_registration_order(void **state) {
@@ -1041,7 +1046,7 @@ typedef struct jitter {
   _Atomic uint32_t delay_us;
 } jitter;
 
-static tp_outcome play_later(void *self, tp_call *call) {
+static tp_answer play_later(void *self, tp_call *call) {
   jitter *j = self;
   struct timespec t = {0, (long)j->delay_us * 1000};
   nanosleep(&t, NULL);
@@ -1109,7 +1114,7 @@ static void merged_bytes_are_the_same_on_1_2_and_8_workers(void **state) {
           .kind = TP_KIND_PROMPT_CONTEXT, .weight = i % 3, .key = tp_text_of(keys[i]), .text = tp_text_of(texts[i])};
       emits[i][1] = (tp_contribution){.kind = TP_KIND_AUDIT, .key = tp_text_of(ids[i]), .text = tp_text_of(texts[i])};
       jitters[i].base = (act){
-          .emits = emits[i], .emit_count = 2, .kind = i == 4 ? TP_OUTCOME_FAILED : TP_OUTCOME_DONE, .reason = "always"};
+          .emits = emits[i], .emit_count = 2, .kind = i == 4 ? TP_ANSWER_FAILED : TP_ANSWER_DONE, .reason = "always"};
       hooks[i] = (hook){.id = ids[i], .phase = GATHER, .run = play_later, .self = &jitters[i], .slow = i % 3 != 0};
       if (i >= 3) hooks[i].after = ids[i - 3];
     }
@@ -1165,7 +1170,7 @@ static void host_phase_works_like_ours(void **state) {
       open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .phases = &mine, .phase_count = 1});
   uint32_t phase = tp_phase_find(runtime, "my.phase");
   assert_int_equal(phase, TP_PHASE_HOST);
-  act a = {.replaces = TP_FIELD_HOST, .text = "mine"}, b = {.kind = TP_OUTCOME_DENY, .reason = "enough"};
+  act a = {.replaces = TP_FIELD_HOST, .text = "mine"}, b = {.kind = TP_ANSWER_DENY, .reason = "enough"};
   hook hooks[] = {{.id = "a", .phase = phase, .self = &a}, {.id = "b", .phase = phase, .self = &b}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);

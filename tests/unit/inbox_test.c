@@ -49,8 +49,9 @@ static const tp_work *take_next(tp_inbox *inbox) {
   return work;
 }
 
-static tp_status answer(const tp_work *work, tp_outcome_kind kind, const char *reason) {
-  return tp_token_complete(work->token, &(tp_outcome){.kind = kind, .reason = reason});
+static tp_status answer(const tp_work *work, tp_answer kind, const char *reason) {
+  return tp_token_complete(work->token,
+                           &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = kind, .reason = reason});
 }
 
 /* A handler without a function, and one subscription of it. */
@@ -135,12 +136,17 @@ static void work_is_read_and_answered_by_the_thread_that_takes_it(void **state) 
   assert_true(tp_token_open(work->token));
   assert_int_equal(tp_call_emit_prompt_context(work->call, "first", "emitted", 0), TP_OK);
   tp_token token;
-  assert_int_equal(tp_call_defer(work->call, NULL, &token).kind, TP_OUTCOME_FAILED);
+  assert_int_equal(tp_call_defer(work->call, NULL, &token), TP_ANSWER_FAILED);
   assert_int_equal(token.bits, 0);
   tp_contribution more = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("second"), .text = TEXT("brought")};
   token = work->token;
-  assert_int_equal(tp_token_complete(token, &(tp_outcome){.contributions = &more, .contribution_count = 1}), TP_OK);
-  assert_int_equal(tp_token_complete(token, &(tp_outcome){.kind = TP_OUTCOME_DONE}), TP_ERR_STALE);
+  assert_int_equal(tp_token_complete(token, &(tp_outcome){.struct_size = sizeof(tp_outcome),
+                                                          .kind = TP_ANSWER_DONE,
+                                                          .contributions = (const tp_contribution *[]){&more},
+                                                          .contribution_count = 1}),
+                   TP_OK);
+  assert_int_equal(tp_token_complete(token, &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE}),
+                   TP_ERR_STALE);
   assert_false(tp_token_open(token));
   latch_wait(&r.ended, 1);
   assert_run(&r.result, "g", TP_STATE_SUCCEEDED, TP_REASON_NONE);
@@ -164,7 +170,7 @@ static void guard_in_an_inbox_denies(void **state) {
   submit(turn, GUARD, "rm", &r);
   const tp_work *work = take_next(inbox);
   assert_text(tp_call_text(work->call, TP_FIELD_TOOL), "rm");
-  assert_int_equal(answer(work, TP_OUTCOME_DENY, "not this one"), TP_OK);
+  assert_int_equal(answer(work, TP_ANSWER_DENY, "not this one"), TP_OK);
   latch_wait(&r.ended, 1);
   assert_int_equal(r.result.outcome, TP_ERR_DENIED);
   assert_text(r.result.reason, "not this one");
@@ -183,7 +189,7 @@ static void refused_emit_rejects_the_whole_answer(void **state) {
   submit(turn, GATHER, NULL, &r);
   const tp_work *work = take_next(inbox);
   assert_int_equal(tp_call_emit_reminder(work->call, "not here"), TP_ERR_CAPABILITY);
-  assert_int_equal(answer(work, TP_OUTCOME_DONE, NULL), TP_OK);
+  assert_int_equal(answer(work, TP_ANSWER_DONE, NULL), TP_OK);
   latch_wait(&r.ended, 1);
   assert_run(&r.result, "g", TP_STATE_FAILED, TP_REASON_CAPABILITY);
   tp_turn_end(turn);
@@ -202,10 +208,13 @@ static void retried_attempt_is_work_of_its_own(void **state) {
   ran r;
   submit(turn, GATHER, NULL, &r);
   const tp_work *work = take_next(inbox);
-  assert_int_equal(tp_token_complete(work->token, &(tp_outcome){.kind = TP_OUTCOME_FAILED, .retryable = 1}), TP_OK);
+  assert_int_equal(
+      tp_token_complete(work->token,
+                        &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_FAILED, .retryable = 1}),
+      TP_OK);
   work = take_next(inbox);
   assert_int_equal(tp_call_attempt(work->call), 2);
-  assert_int_equal(answer(work, TP_OUTCOME_DONE, NULL), TP_OK);
+  assert_int_equal(answer(work, TP_ANSWER_DONE, NULL), TP_OK);
   latch_wait(&r.ended, 1);
   assert_run(&r.result, "g", TP_STATE_SUCCEEDED, TP_REASON_NONE);
   tp_turn_end(turn);
@@ -225,7 +234,7 @@ static void detached_run_goes_through_the_inbox(void **state) {
   tp_turn_end(turn);
   const tp_work *work = take_next(inbox);
   assert_text(tp_call_text(work->call, TP_FIELD_TEXT), "hello");
-  assert_int_equal(answer(work, TP_OUTCOME_DONE, NULL), TP_OK);
+  assert_int_equal(answer(work, TP_ANSWER_DONE, NULL), TP_OK);
   tp_inbox_free(inbox);
   close_runtime(runtime);
 }
@@ -245,7 +254,7 @@ static void full_inbox_fails_the_attempt_and_keeps_what_is_in_it(void **state) {
   tp_phase_result result = run_phase(refused, GUARD, NULL);
   assert_run(&result, "guard", TP_STATE_FAILED, TP_REASON_NO_WORKER);
   assert_int_equal(result.outcome, TP_ERR_DENIED); /* required: it fails closed */
-  assert_int_equal(answer(take_next(inbox), TP_OUTCOME_DONE, NULL), TP_OK);
+  assert_int_equal(answer(take_next(inbox), TP_ANSWER_DONE, NULL), TP_OK);
   latch_wait(&r.ended, 1);
   assert_run(&r.result, "first", TP_STATE_SUCCEEDED, TP_REASON_NONE);
   assert_int_equal(open_tokens(runtime), 0);
@@ -267,7 +276,7 @@ static void work_counts_as_an_open_token(void **state) {
   const tp_work *work = take_next(inbox);
   tp_phase_result result = run_phase(b, GATHER, NULL);
   assert_run(&result, "g", TP_STATE_FAILED, TP_REASON_NO_WORKER);
-  assert_int_equal(answer(work, TP_OUTCOME_DONE, NULL), TP_OK);
+  assert_int_equal(answer(work, TP_ANSWER_DONE, NULL), TP_OK);
   latch_wait(&r.ended, 1);
   tp_turn_end(a);
   tp_turn_end(b);
@@ -312,7 +321,7 @@ static void deadline_makes_the_token_of_taken_work_stale_and_leaves_it_readable(
   assert_true(tp_call_cancelled(work->call));
   assert_text(tp_call_text(work->call, TP_FIELD_TOOL), "rm");
   assert_int_equal(open_tokens(runtime), 1);
-  assert_int_equal(answer(work, TP_OUTCOME_ALLOW, NULL), TP_ERR_STALE);
+  assert_int_equal(answer(work, TP_ANSWER_ALLOW, NULL), TP_ERR_STALE);
   assert_int_equal(open_tokens(runtime), 0);
   tp_inbox_free(inbox);
   close_runtime(runtime);
@@ -357,7 +366,7 @@ static void free_fails_the_work_in_it_and_all_that_comes_later(void **state) {
   assert_int_equal(waits.result.outcome, TP_ERR_DENIED);
   tp_phase_result later = run_phase(turn, GUARD, NULL);
   assert_run(&later, "guard", TP_STATE_FAILED, TP_REASON_NO_WORKER);
-  assert_int_equal(answer(work, TP_OUTCOME_ALLOW, NULL), TP_OK); /* what was taken is the host's to answer */
+  assert_int_equal(answer(work, TP_ANSWER_ALLOW, NULL), TP_OK); /* what was taken is the host's to answer */
   latch_wait(&taken.ended, 1);
   assert_run(&taken.result, "guard", TP_STATE_SUCCEEDED, TP_REASON_NONE);
   assert_int_equal(open_tokens(runtime), 0);
@@ -380,7 +389,8 @@ static void inbox_may_be_freed_after_its_runtime(void **state) {
   tp_turn_end(turn);
   tp_runtime_free(runtime);
   assert_false(tp_token_open(token));
-  assert_int_equal(tp_token_complete(token, &(tp_outcome){.kind = TP_OUTCOME_DONE}), TP_ERR_STALE);
+  assert_int_equal(tp_token_complete(token, &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE}),
+                   TP_ERR_STALE);
   assert_null(take(inbox));
   tp_inbox_free(inbox);
   tp_inbox_free(NULL);
@@ -403,7 +413,8 @@ static void *take_and_answer(void *arg) {
     struct pollfd polled = {.fd = tp_inbox_fd(t->inbox), .events = POLLIN};
     const tp_work *work = NULL;
     if (poll(&polled, 1, 1) < 1 || tp_inbox_next(t->inbox, &work) != TP_OK || !work) continue;
-    t->taken += tp_token_complete(work->token, &(tp_outcome){.kind = TP_OUTCOME_ALLOW}) == TP_OK;
+    t->taken += tp_token_complete(work->token,
+                                  &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_ALLOW}) == TP_OK;
     --*t->left;
   }
   return NULL;
@@ -448,7 +459,8 @@ static void what_does_not_go_together_is_refused(void **state) {
   const tp_subscription plain = {0}, bounded = {.max_concurrent = 4};
   assert_int_equal(add_status(runtime, "g", GATHER, NULL, (tp_handler){0}, plain), TP_ERR_USAGE);
   assert_int_equal(add_status(runtime, "g", GATHER, inbox, (tp_handler){.run = play}, plain), TP_ERR_USAGE);
-  assert_int_equal(add_status(runtime, "g", GATHER, inbox, (tp_handler){.quick = true}, plain), TP_ERR_USAGE);
+  assert_int_equal(add_status(runtime, "g", GATHER, inbox, (tp_handler){.placement = TP_PLACEMENT_INLINE}, plain),
+                   TP_ERR_USAGE);
   assert_int_equal(add_status(runtime, "g", GATHER, strange, (tp_handler){0}, plain), TP_ERR_USAGE);
   assert_int_equal(add_status(runtime, "g", GATHER, inbox, (tp_handler){0}, bounded), TP_ERR_USAGE);
   tp_inbox *none = NULL;

@@ -25,7 +25,7 @@ typedef struct notes {
   int running, running_max;
 } notes;
 
-static tp_outcome note(void *self, tp_call *call) {
+static tp_answer note(void *self, tp_call *call) {
   notes *n = self;
   tp_text outcome = tp_call_text(call, TP_FIELD_OUTCOME);
   pthread_mutex_lock(&n->mutex);
@@ -41,7 +41,7 @@ static tp_outcome note(void *self, tp_call *call) {
   pthread_mutex_lock(&n->mutex);
   n->running--;
   pthread_mutex_unlock(&n->mutex);
-  return fail ? tp_call_fail(call, 1, "not yet") : tp_call_done(call);
+  return fail ? tp_call_fail(call, 1, "not yet") : TP_ANSWER_DONE;
 }
 
 #define NOTES \
@@ -164,10 +164,10 @@ static void job_whose_handler_is_gone_waits_for_a_commit_that_brings_it_back(voi
   close_runtime(runtime);
 }
 
-static bool matches_nothing(void *ctx, const tp_match_view *view) {
+static int32_t matches_nothing(void *ctx, const tp_match_view *view) {
   (void)ctx;
   (void)view;
-  return false;
+  return TP_MATCH_NO;
 }
 
 static void detached_runs_and_jobs_may_ask_for_jobs(void **state) {
@@ -214,11 +214,11 @@ typedef struct patient {
   latch runs;
 } patient;
 
-static tp_outcome wait_for_cancel(void *self, tp_call *call) {
+static tp_answer wait_for_cancel(void *self, tp_call *call) {
   patient *p = self;
   latch_hit(&p->runs);
   while (!tp_call_cancelled(call)) sleep_ms(1);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void drain_gives_up_jobs_behind_its_limit_and_reports_them_as_lost(void **state) {

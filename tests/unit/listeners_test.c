@@ -153,7 +153,7 @@ static void runtime_listener_receives_bare_turns_and_those_of_agents(void **stat
 static void events_of_subscriptions_below_the_listeners_visibility_are_left_out(void **state) {
   (void)state;
   static const tp_contribution reminder = {.kind = TP_KIND_REMINDER, .text = TEXT("remember")};
-  act inside = {.emits = &reminder, .emit_count = 1}, shown = inside, denies = {.kind = TP_OUTCOME_DENY, .reason = "x"};
+  act inside = {.emits = &reminder, .emit_count = 1}, shown = inside, denies = {.kind = TP_ANSWER_DENY, .reason = "x"};
   hook hooks[] = {
       {.id = "inside", .phase = TP_PHASE_MODEL_PRE, .self = &inside},
       {.id = "shown", .phase = TP_PHASE_MODEL_PRE, .self = &shown, .sub = {.visibility = TP_VISIBILITY_USER_VISIBLE}},

@@ -103,7 +103,8 @@ static void answer_yes(void *self, const tp_model_request *request, tp_token tok
 }
 
 static tp_model model_of(notes *n) {
-  return (tp_model){.struct_size = sizeof(tp_model), .name = "yes", .self = n, .start = answer_yes, .quick = true};
+  return (tp_model){
+      .struct_size = sizeof(tp_model), .name = "yes", .self = n, .start = answer_yes, .placement = TP_PLACEMENT_INLINE};
 }
 
 static tp_edit *begin(void) {
@@ -273,7 +274,7 @@ static void a_turn_without_wishes_has_every_tool_and_is_told_how_to_use_them(voi
   assert_lacks(noted.system, "memory_");
 }
 
-static tp_outcome deny_secrets(void *self, tp_call *call) {
+static tp_answer deny_secrets(void *self, tp_call *call) {
   (void)self;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   return memmem(text.data, text.size, "secret", 6) ? tp_call_deny(call, "no secrets") : tp_call_allow(call);
@@ -289,9 +290,9 @@ static void a_turn_that_was_denied_is_not_remembered(void **state) {
   assert_string_equal(noted.contexts, "");
 }
 
-static tp_outcome deny_memory(void *self, tp_call *call) {
+static tp_answer deny_memory(void *self, tp_call *call) {
   if (tp_call_emit_policy(call, "memory", self, "deny", 1) != TP_OK) return tp_call_fail(call, 1, NULL);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void a_policy_of_the_host_outweighs_what_the_memory_allows(void **state) {

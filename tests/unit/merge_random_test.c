@@ -12,10 +12,10 @@
 #include "phases/merge.h"
 #include "tests/support/counting.h"
 
-static tp_outcome tool_run(void *self, tp_tool_run *run) {
+static tp_answer tool_run(void *self, tp_tool_run *run) {
   (void)self;
   (void)run;
-  return (tp_outcome){.kind = TP_OUTCOME_DONE};
+  return TP_ANSWER_DONE;
 }
 
 /* ---- random contributions ---- */

@@ -451,10 +451,10 @@ static void the_seventeenth_section_is_dropped_with_all_its_parts(void **state) 
 
 /* ---- tools ---- */
 
-static tp_outcome tool_run(void *self, tp_tool_run *run) {
+static tp_answer tool_run(void *self, tp_tool_run *run) {
   (void)self;
   (void)run;
-  return (tp_outcome){.kind = TP_OUTCOME_DONE};
+  return TP_ANSWER_DONE;
 }
 
 static tp__merge_input *bundle(const char *owner, const char *handler, const char *id, const char *one,

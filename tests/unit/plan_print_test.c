@@ -103,10 +103,10 @@ static void assert_json(const char *text) {
 
 /* ---- */
 
-static bool matches_all(void *ctx, const tp_match_view *view) {
+static int32_t matches_all(void *ctx, const tp_match_view *view) {
   (void)ctx;
   (void)view;
-  return true;
+  return TP_MATCH_YES;
 }
 
 /* Three levels, every kind of edge, and words that need escaping. */
@@ -118,7 +118,7 @@ static world *peopled(void) {
   handler.idempotent = true;
   assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
   tp_handler quick = handler_of("quick.one");
-  quick.quick = true;
+  quick.placement = TP_PLACEMENT_INLINE;
   assert_int_equal(tp_edit_add_handler(edit, &quick), TP_OK);
   tp_subscription first = subscription_of("first", GATHER), second = subscription_of("second", GATHER);
   first.limit_ms = 250;
@@ -149,7 +149,7 @@ static world *peopled(void) {
   add(edit, fire);
   tp_subscription guard = subscription_of("guard", STOP);
   guard.failure = TP_FAILURE_FALLBACK;
-  guard.fallback_verdict = TP_OUTCOME_DENY;
+  guard.fallback_verdict = TP_VERDICT_DENY;
   add(edit, guard);
   add(edit, subscription_of("guard2", STOP));
   for (const char *c = "xy"; *c; c++) {
@@ -179,14 +179,15 @@ static void the_table_says_all_about_a_plan(void **state) {
   const char *text = printed(w, GATHER, TP_PLAN_TABLE);
   static const char *const lines[] = {
       "test.gather  gather, 5 subscriptions, 3 levels\n",
-      "  #  subscription  handler    owner  level  execution        limit   failure      quick  more\n",
-      "  1  fire          h          host   0      fire_and_record  30 s    best_effort  no\n",
-      "  2  first         h          host   0      blocking         250 ms  best_effort  no\n",
-      "  3  \xC3\xA9rly          h          host   0      blocking         1 ms    best_effort  no     before second\n",
-      ("  4  second        h          host   1      blocking         5 s     best_effort  no     after nobody?; "
+      "  #  subscription  handler    owner  level  execution        limit   failure      placement  more\n",
+      "  1  fire          h          host   0      fire_and_record  30 s    best_effort  thread\n",
+      "  2  first         h          host   0      blocking         250 ms  best_effort  thread\n",
+      ("  3  \xC3\xA9rly          h          host   0      blocking         1 ms    best_effort  thread     "
+       "before second\n"),
+      ("  4  second        h          host   1      blocking         5 s     best_effort  thread     after nobody?; "
        "requires "
        "first; 3 attempts exponential; when tool is \"shell\\*\"\n"),
-      "  5  th\"ird\\       quick.one  host   2      blocking         5 s     required     yes    after second\n",
+      "  5  th\"ird\\       quick.one  host   2      blocking         5 s     required     inline     after second\n",
       "  critical path: first -> second -> th\"ird\\\n",
       "  worst case 20550 ms, required 5 s, budget 20550 ms, hash ",
   };

@@ -160,10 +160,10 @@ enum {
 static const uint32_t all_phases[] = {GATHER,  GATHER_REQUIRED, STOP,       CODE_ONLY,
                                       OBSERVE, REVERSE,         PRIVILEGED, STOP_NO_ASK};
 
-static inline tp_outcome no_run(void *self, tp_call *call) {
+static inline tp_answer no_run(void *self, tp_call *call) {
   (void)self;
   (void)call;
-  return (tp_outcome){.kind = TP_OUTCOME_DONE};
+  return TP_ANSWER_DONE;
 }
 
 static inline tp_handler handler_of(const char *id) {

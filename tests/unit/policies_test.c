@@ -31,10 +31,10 @@ typedef struct world {
   int runs; /* of BEFORE and of GATHER before the one that is judged */
 } world;
 
-static bool matches_nothing(void *ctx, const tp_match_view *view) {
+static int32_t matches_nothing(void *ctx, const tp_match_view *view) {
   (void)ctx;
   (void)view;
-  return false;
+  return TP_MATCH_NO;
 }
 
 /* Two other handlers that hang for ever, in the phase before. */
@@ -49,9 +49,9 @@ static void hang_before(world *w, int how_many) {
   }
 }
 
-static void error(world *w) { w->it.kind = TP_OUTCOME_FAILED; }
+static void error(world *w) { w->it.kind = TP_ANSWER_FAILED; }
 static void error_slow(world *w) {
-  w->it.kind = TP_OUTCOME_FAILED;
+  w->it.kind = TP_ANSWER_FAILED;
   w->hooks[0].slow = true;
 }
 static void timeout(world *w) {
@@ -67,7 +67,7 @@ static void timeout_quick(world *w) {
   w->it.sleeps_ms = 10;
   w->hooks[0].sub.limit_ms = 2;
 }
-static void malformed(world *w) { w->it.kind = TP_OUTCOME_DEFERRED; }
+static void malformed(world *w) { w->it.kind = TP_ANSWER_DEFERRED; }
 static void capability(world *w) {
   w->it.emits = &foreign;
   w->it.emit_count = 1;
@@ -96,7 +96,7 @@ static void match(world *w) {
   w->hooks[0].sub.match = (tp_match){.matches = matches_nothing, .description = "nothing"};
 }
 static void dependency(world *w) {
-  w->other.kind = TP_OUTCOME_FAILED;
+  w->other.kind = TP_ANSWER_FAILED;
   w->hooks[w->count++] = (hook){.id = "other", .phase = GATHER, .self = &w->other};
   w->hooks[0].requires_ = "other";
 }
@@ -209,10 +209,10 @@ static void without_slack_the_optional_is_skipped(void **state) {
 
 static void fallback_verdict_stands_in_a_chain(void **state) {
   (void)state;
-  static const tp_outcome_kind verdicts[] = {TP_OUTCOME_ALLOW, TP_OUTCOME_ASK, TP_OUTCOME_DENY};
+  static const tp_verdict verdicts[] = {TP_VERDICT_ALLOW, TP_VERDICT_ASK, TP_VERDICT_DENY};
   for (int i = 0; i < 3; i++) {
     tp_runtime *runtime = open_runtime(NULL);
-    act fails = {.kind = TP_OUTCOME_FAILED, .reason = "ill"}, next = {0};
+    act fails = {.kind = TP_ANSWER_FAILED, .reason = "ill"}, next = {0};
     hook hooks[] = {{.id = "guard",
                      .phase = TP_PHASE_TOOL_PRE,
                      .self = &fails,
@@ -222,10 +222,10 @@ static void fallback_verdict_stands_in_a_chain(void **state) {
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, TP_PHASE_TOOL_PRE, NULL);
     assert_int_equal(result.verdict, verdicts[i]);
-    assert_int_equal(result.outcome, verdicts[i] == TP_OUTCOME_DENY ? TP_ERR_DENIED : TP_OK);
+    assert_int_equal(result.outcome, verdicts[i] == TP_VERDICT_DENY ? TP_ERR_DENIED : TP_OK);
     assert_run(&result, "guard", TP_STATE_FAILED, TP_REASON_ERROR);
     assert_true(run_of(&result, "guard").fallback_used);
-    assert_int_equal(next.calls, verdicts[i] == TP_OUTCOME_DENY ? 0 : 1);
+    assert_int_equal(next.calls, verdicts[i] == TP_VERDICT_DENY ? 0 : 1);
     tp_turn_end(turn);
     close_runtime(runtime);
   }
@@ -234,7 +234,7 @@ static void fallback_verdict_stands_in_a_chain(void **state) {
 static void best_effort_failure_in_a_stop_chain_abstains(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
-  act fails = {.kind = TP_OUTCOME_FAILED}, allows = {.kind = TP_OUTCOME_ALLOW};
+  act fails = {.kind = TP_ANSWER_FAILED}, allows = {.kind = TP_ANSWER_ALLOW};
   hook hooks[] = {
       {.id = "fails", .phase = TP_PHASE_TOOL_PRE, .self = &fails, .sub = {.failure = TP_FAILURE_BEST_EFFORT}},
       {.id = "allows", .phase = TP_PHASE_TOOL_PRE, .self = &allows}};
@@ -242,7 +242,7 @@ static void best_effort_failure_in_a_stop_chain_abstains(void **state) {
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, TP_PHASE_TOOL_PRE, NULL);
   assert_int_equal(result.outcome, TP_OK);
-  assert_int_equal(result.verdict, TP_OUTCOME_ALLOW);
+  assert_int_equal(result.verdict, TP_VERDICT_ALLOW);
   assert_int_equal(tp_merged_count(result.merged, TP_KIND_DIAGNOSTIC), 1);
   tp_turn_end(turn);
   close_runtime(runtime);
@@ -258,14 +258,14 @@ typedef struct kept {
 
 static latch *hold;
 
-static tp_outcome keep_text(void *self, tp_call *call) {
+static tp_answer keep_text(void *self, tp_call *call) {
   kept *k = self;
   latch_wait(hold, 1);
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   snprintf(k->text, sizeof k->text, "%.*s", (int)text.size, text.size ? text.data : "");
   k->phase = tp_call_phase(call);
   latch_hit(&k->done);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void fire_and_record_is_not_waited_for_and_has_its_own_copy(void **state) {
@@ -325,7 +325,7 @@ static state_count states_of(tp_runtime *runtime, const char *subscription) {
 static void life_of_a_detached_run_is_recorded_and_drain_waits_for_it(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
-  act good = {.sleeps_ms = 20}, bad = {.kind = TP_OUTCOME_FAILED, .sleeps_ms = 5}, late = {.sleeps_ms = 40},
+  act good = {.sleeps_ms = 20}, bad = {.kind = TP_ANSWER_FAILED, .sleeps_ms = 5}, late = {.sleeps_ms = 40},
       greedy = {.emits = &own, .emit_count = 1};
   hook hooks[] = {
       {.id = "good", .phase = GATHER, .self = &good},

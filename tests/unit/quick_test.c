@@ -93,7 +93,10 @@ static const tp_contribution late_words = {.kind = TP_KIND_AUDIT, .key = TEXT("l
 
 static void *complete(void *arg) {
   scene *s = arg;
-  tp_outcome outcome = {.kind = TP_OUTCOME_DONE, .contributions = &late_words, .contribution_count = 1};
+  tp_outcome outcome = {.struct_size = sizeof(tp_outcome),
+                        .kind = TP_ANSWER_DONE,
+                        .contributions = (const tp_contribution *[]){&late_words},
+                        .contribution_count = 1};
   (void)!tp_token_complete(s->token, &outcome);
   return NULL;
 }
@@ -103,8 +106,8 @@ static void spin_ms(int64_t ms) {
   while (now_ns() < end_ns) {}
 }
 
-static tp_outcome defer(scene *s, tp_call *call) {
-  tp_outcome outcome = tp_call_defer(call, &(tp_deferral){0}, &s->token);
+static tp_answer defer(scene *s, tp_call *call) {
+  tp_answer outcome = tp_call_defer(call, &(tp_deferral){0}, &s->token);
   if (s->odd == DEFERS_FOR_EVER) return outcome;
   s->completer_runs = pthread_create(&s->completer, NULL, complete, s) == 0;
   if (s->odd != DEFERS_AND_IS_ANSWERED_FIRST || !s->completer_runs) return outcome;
@@ -117,7 +120,7 @@ static void note_delay(scene *s) {
   if (now_ns() - s->begun_ns > 15 * 1000000) s->disturbed = true;
 }
 
-static tp_outcome be_odd(scene *s, tp_call *call) {
+static tp_answer be_odd(scene *s, tp_call *call) {
   note_delay(s);
   switch (s->odd) {
     case ORDINARY:
@@ -138,7 +141,7 @@ static tp_outcome be_odd(scene *s, tp_call *call) {
       (void)!tp_call_emit_audit(call, "a", "is discarded");
       return tp_call_fail(call, 77, "no luck");
     case FAILS_ONCE:
-      return tp_call_attempt(call) == 1 ? tp_call_fail_retryable(call, 78, "once") : tp_call_done(call);
+      return tp_call_attempt(call) == 1 ? tp_call_fail_retryable(call, 78, "once") : TP_ANSWER_DONE;
     case DENIES:
       return tp_call_deny(call, "not here");
     case ALLOWS:
@@ -147,7 +150,7 @@ static tp_outcome be_odd(scene *s, tp_call *call) {
       (void)!tp_call_replace_text(call, TP_FIELD_TEXT, "replaced");
       break;
     case TALKS_NONSENSE:
-      return (tp_outcome){.kind = (tp_outcome_kind)99};
+      return 99;
     case DEFERS:
     case DEFERS_AND_IS_ANSWERED_FIRST:
     case DEFERS_FOR_EVER:
@@ -161,16 +164,16 @@ static tp_outcome be_odd(scene *s, tp_call *call) {
       tp_turn_cancel(s->turn);
       break;
   }
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
-static tp_outcome quick(void *self, tp_call *call) {
+static tp_answer quick(void *self, tp_call *call) {
   part *p = self;
   scene *s = p->s;
   s->calls[p->node]++;
   if (s->armed && s->odd == KILLS_THE_THIRD && p->node == 0)
     (void)!tp_subscription_kill(s->runtime, node_ids[ODD], true);
-  return s->armed && p->node == ODD ? be_odd(s, call) : tp_call_done(call);
+  return s->armed && p->node == ODD ? be_odd(s, call) : TP_ANSWER_DONE;
 }
 
 /* ---- what a phase came to, in words ---- */
@@ -559,7 +562,7 @@ static meanwhile m;
 static _Thread_local bool completes; /* with the next memory that this thread frees */
 
 static void release_and_complete(void *ctx, void *memory, size_t size) {
-  static const tp_outcome done = {.kind = TP_OUTCOME_DONE};
+  static const tp_outcome done = {.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE};
   (void)ctx;
   (void)size;
   free(memory);
@@ -573,16 +576,16 @@ static void *plain_alloc(void *ctx, size_t size) {
   return malloc(size);
 }
 
-static tp_outcome say_much_or_defer(void *self, tp_call *call) {
+static tp_answer say_much_or_defer(void *self, tp_call *call) {
   static char much[2000];
   (void)self;
   if (!m.defers) {
     memset(much, 'a', sizeof much - 1);
     tp_contribution c = {.kind = TP_KIND_PROMPT_CONTEXT, .domain = TEXT("d"), .text = tp_text_of(much)};
     (void)!tp_call_emit(call, &c);
-    return tp_call_done(call);
+    return TP_ANSWER_DONE;
   }
-  tp_outcome outcome = tp_call_defer(call, &(tp_deferral){0}, &m.token);
+  tp_answer outcome = tp_call_defer(call, &(tp_deferral){0}, &m.token);
   latch_hit(&m.deferred);
   return outcome;
 }
@@ -681,7 +684,7 @@ static void check_quiet_phases(tp_timestamps timestamps) {
     for (int i = 0; i < PHASES / 2; i++) {
       tp_phase_result result = run_bare(s.turn, GATHER);
       assert_int_equal(result.outcome, TP_OK);
-      assert_int_equal(result.verdict, TP_OUTCOME_DONE);
+      assert_int_equal(result.verdict, TP_VERDICT_NONE);
       assert_int_equal(result.run_count, NODES);
       assert_null(result.merged);
       assert_null(result.subscription);
@@ -724,14 +727,14 @@ typedef struct reader {
   bool has_text, has_number;
 } reader;
 
-static tp_outcome read_fields(void *self, tp_call *call) {
+static tp_answer read_fields(void *self, tp_call *call) {
   reader *r = self;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   snprintf(r->text, sizeof r->text, "%.*s", (int)text.size, text.size ? text.data : "");
   r->has_text = tp_call_has(call, TP_FIELD_TEXT);
   r->number = tp_call_int(call, TP_FIELD_MODEL);
   r->has_number = tp_call_has(call, TP_FIELD_MODEL);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void phase_sees_its_own_payload_and_never_that_of_the_one_before(void **state) {
@@ -795,7 +798,8 @@ static void quiet_end(void *ctx, const tp_phase_result *result) {
   (void)result;
 }
 
-static tp_outcome intrude(void *self, tp_call *call) {
+static tp_answer intrude(void *self, tp_call *call) {
+  (void)call;
   intruder *in = self;
   tp_phase_result result;
   in->calls++;
@@ -803,7 +807,7 @@ static tp_outcome intrude(void *self, tp_call *call) {
   in->statuses[1] = tp_phase_run(in->other, GATHER, NULL, &result, NULL);
   in->statuses[2] = tp_phase_run(in->own, 9999, NULL, &result, NULL);
   in->statuses[3] = tp_phase_submit(in->own, GATHER, NULL, quiet_end, NULL, NULL);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void handler_that_runs_a_phase_itself_is_refused_and_does_no_harm(void **state) {

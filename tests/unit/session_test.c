@@ -76,7 +76,7 @@ typedef struct tool_world {
   const char *text;
 } tool_world;
 
-static tp_outcome run_tool(void *self, tp_tool_run *run) {
+static tp_answer run_tool(void *self, tp_tool_run *run) {
   tool_world *t = self;
   t->runs++;
   return tp_tool_ok(run, tp_text_of(t->text));
@@ -196,7 +196,7 @@ static void denied_call_brings_its_reason_and_a_reminder_to_the_next_request(voi
       {.text = "", .calls = {CALL("a", "t")}, .call_count = 1}, {.text = "I see"}, {.text = "ok"}};
   tool_world t = {0};
   make_tool(&t, "t");
-  act gate = {.kind = TP_OUTCOME_DENY, .reason = "not today"};
+  act gate = {.kind = TP_ANSWER_DENY, .reason = "not today"};
   hook hooks[] = {t.hook, {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .self = &gate}};
   world w = open_world_with(replies, 3, NULL, hooks, 2);
   expect(&w, "go", TP_TURN_COMPLETED);
@@ -287,19 +287,19 @@ typedef struct ends {
   int64_t code;
 } ends;
 
-static tp_outcome note_post_turn(void *self, tp_call *call) {
+static tp_answer note_post_turn(void *self, tp_call *call) {
   ends *e = self;
   e->post_turns++;
   tp_text outcome = tp_call_text(call, TP_FIELD_OUTCOME);
   snprintf(e->outcome, sizeof e->outcome, "%.*s", (int)outcome.size, outcome.data);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
-static tp_outcome note_error(void *self, tp_call *call) {
+static tp_answer note_error(void *self, tp_call *call) {
   ends *e = self;
   e->errors++;
   e->code = tp_call_int(call, TP_FIELD_CODE);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 typedef struct outcome_case {
@@ -317,36 +317,36 @@ static const outcome_case outcomes[] = {
     {.name = "completed", .replies = {{.text = "hi"}}, .outcome = TP_TURN_COMPLETED},
     {.name = "denied at intake",
      .replies = {{.text = "hi"}},
-     .act = {.kind = TP_OUTCOME_DENY, .reason = "no"},
+     .act = {.kind = TP_ANSWER_DENY, .reason = "no"},
      .phase = TP_PHASE_TURN_INTAKE,
      .outcome = TP_TURN_DENIED,
      .code = TP_ERR_DENIED},
     {.name = "policy fails",
      .replies = {{.text = "hi"}},
-     .act = {.kind = TP_OUTCOME_FAILED, .reason = "ill"},
+     .act = {.kind = TP_ANSWER_FAILED, .reason = "ill"},
      .phase = TP_PHASE_TURN_PRE_POLICY,
      .outcome = TP_TURN_FAILED,
      .code = TP_ERR_HOOK},
     {.name = "tools fail",
      .replies = {{.text = "hi"}},
-     .act = {.kind = TP_OUTCOME_FAILED},
+     .act = {.kind = TP_ANSWER_FAILED},
      .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
      .outcome = TP_TURN_FAILED,
      .code = TP_ERR_HOOK},
     {.name = "sections fail",
      .replies = {{.text = "hi"}},
-     .act = {.kind = TP_OUTCOME_FAILED},
+     .act = {.kind = TP_ANSWER_FAILED},
      .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE,
      .outcome = TP_TURN_FAILED,
      .code = TP_ERR_HOOK},
     {.name = "optional context fails",
      .replies = {{.text = "hi"}},
-     .act = {.kind = TP_OUTCOME_FAILED},
+     .act = {.kind = TP_ANSWER_FAILED},
      .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT,
      .outcome = TP_TURN_COMPLETED},
     {.name = "model.pre required fails",
      .replies = {{.text = "hi"}},
-     .act = {.kind = TP_OUTCOME_FAILED},
+     .act = {.kind = TP_ANSWER_FAILED},
      .phase = TP_PHASE_MODEL_PRE,
      .failure = TP_FAILURE_REQUIRED,
      .outcome = TP_TURN_FAILED,
@@ -354,7 +354,7 @@ static const outcome_case outcomes[] = {
     {.name = "model fails", .replies = {{.fails = TP_ERR_MODEL}}, .outcome = TP_TURN_FAILED, .code = TP_ERR_MODEL},
     {.name = "post_turn fails",
      .replies = {{.text = "hi"}},
-     .act = {.kind = TP_OUTCOME_FAILED},
+     .act = {.kind = TP_ANSWER_FAILED},
      .phase = TP_PHASE_TURN_POST_TURN,
      .outcome = TP_TURN_COMPLETED},
     {.name = "error after calls",
@@ -864,12 +864,12 @@ typedef struct life {
   char reason[32];
 } life;
 
-static tp_outcome note_session_end(void *self, tp_call *call) {
+static tp_answer note_session_end(void *self, tp_call *call) {
   life *l = self;
   l->ends_++;
   tp_text reason = tp_call_text(call, TP_FIELD_REASON);
   snprintf(l->reason, sizeof l->reason, "%.*s", (int)reason.size, reason.data);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void hit(void *ctx) { latch_hit(ctx); }
@@ -1065,10 +1065,10 @@ static void drain_closes_what_is_open(void **state) {
   recorder_free(w.model);
 }
 
-static bool matches_nothing(void *ctx, const tp_match_view *view) {
+static int32_t matches_nothing(void *ctx, const tp_match_view *view) {
   (void)ctx;
   (void)view;
-  return false;
+  return TP_MATCH_NO;
 }
 
 static void jobs_of_post_turn_and_session_end_are_scheduled(void **state) {

@@ -29,7 +29,7 @@ static void spin_us(int64_t us) {
  */
 
 typedef struct stage stage;
-typedef tp_outcome (*scene_fn)(stage *s, uint32_t node, tp_call *call);
+typedef tp_answer (*scene_fn)(stage *s, uint32_t node, tp_call *call);
 
 struct stage {
   tp_runtime *runtime;
@@ -53,14 +53,14 @@ typedef struct node {
   uint32_t index;
 } node;
 
-static tp_outcome act_on_stage(void *self, tp_call *call) {
+static tp_answer act_on_stage(void *self, tp_call *call) {
   node *n = self;
   stage *s = n->s;
   s->calls[n->index]++;
   s->threads[n->index] = pthread_self();
   uint32_t inside = ++s->inside, most = s->together;
   while (inside > most && !atomic_compare_exchange_weak(&s->together, &most, inside)) {}
-  tp_outcome outcome = tp_call_done(call);
+  tp_answer outcome = TP_ANSWER_DONE;
   if (s->scene) outcome = s->scene(s, n->index, call);
   else spin_us(20);
   s->inside--;
@@ -68,7 +68,8 @@ static tp_outcome act_on_stage(void *self, tp_call *call) {
 }
 
 /* @param short_ms  the first node's limit; 0: as the others'. */
-static stage *stage_on(const tp_runtime_options *options, uint32_t node_count, uint32_t helpers, uint32_t short_ms) {
+static stage *stage_with(const tp_runtime_options *options, uint32_t node_count, uint32_t helpers, uint32_t short_ms,
+                         bool all_inline) {
   static char ids[NODES_MAX][16];
   static node nodes[NODES_MAX];
   hook hooks[NODES_MAX];
@@ -80,12 +81,21 @@ static stage *stage_on(const tp_runtime_options *options, uint32_t node_count, u
   for (uint32_t i = 0; i < node_count; i++) {
     snprintf(ids[i], sizeof ids[i], "n%02u", i);
     nodes[i] = (node){s, i};
-    hooks[i] = (hook){.id = ids[i], .phase = GATHER, .run = act_on_stage, .self = &nodes[i]};
+    hooks[i] = (hook){.id = ids[i], .phase = GATHER, .run = act_on_stage, .self = &nodes[i], .parallel = !all_inline};
     hooks[i].sub.limit_ms = short_ms && i == 0 ? short_ms : AMPLE_MS;
   }
   add_hooks(s->runtime, hooks, node_count);
   s->turn = begin_bare(s->runtime, 0);
   return s;
+}
+
+static stage *stage_on(const tp_runtime_options *options, uint32_t node_count, uint32_t helpers, uint32_t short_ms) {
+  return stage_with(options, node_count, helpers, short_ms, false);
+}
+
+static stage *open_inline_stage(uint32_t node_count, uint32_t helpers) {
+  tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = helpers + 1, .allocator = counting};
+  return stage_with(&options, node_count, helpers, 0, true);
 }
 
 static stage *open_stage(uint32_t node_count, uint32_t helpers, uint32_t short_ms) {
@@ -95,17 +105,6 @@ static stage *open_stage(uint32_t node_count, uint32_t helpers, uint32_t short_m
 }
 
 static void run_stage(stage *s) { assert_int_equal(tp_phase_run(s->turn, GATHER, NULL, &s->result, NULL), TP_OK); }
-
-/* Phases in which every node takes 20 us, until all are known to be dear. */
-static void make_dear(stage *s) {
-  const tp__plan *plan = tp__turn_plan(&s->turn->core, GATHER);
-  while (tp__a32_load_relaxed(&plan->costs->dear_count) < s->node_count) {
-    run_stage(s);
-    tp_phase_release(s->turn, &s->result);
-  }
-  for (uint32_t i = 0; i < s->node_count; i++) s->calls[i] = 0;
-  s->together = 0;
-}
 
 /* A look: it may be over when the phase begins. */
 static void await_idle_worker(stage *s) {
@@ -155,10 +154,11 @@ static bool await_second(stage *s) {
   return latch_count(&s->entered) >= 2;
 }
 
-static tp_outcome meet(stage *s, uint32_t index, tp_call *call) {
+static tp_answer meet(stage *s, uint32_t index, tp_call *call) {
+  (void)call;
   (void)index;
   (void)await_second(s);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void idle_worker_calls_nodes_while_the_owner_calls_others(void **state) {
@@ -167,7 +167,7 @@ static void idle_worker_calls_nodes_while_the_owner_calls_others(void **state) {
     stage *s = open_stage(8, 1, 0);
     for (uint32_t tries = 1; s->together < 2; tries++) {
       s->scene = NULL;
-      make_dear(s); /* anew: where nobody came the first one took long, and the others nothing */
+      for (uint32_t i = 0; i < s->node_count; i++) s->calls[i] = 0;
       s->scene = meet;
       s->entered.count = 0;
       await_idle_worker(s);
@@ -189,10 +189,9 @@ static void idle_worker_calls_nodes_while_the_owner_calls_others(void **state) {
   }
 }
 
-static void nodes_that_are_cheap_stay_with_the_owner(void **state) {
+static void inline_nodes_stay_with_the_owner(void **state) {
   (void)state;
-  stage *s = open_stage(8, 1, 0);
-  s->runtime->dear_ns = UINT32_MAX; /* however slow this machine is */
+  stage *s = open_inline_stage(8, 1);
   await_idle_worker(s);
   for (int i = 0; i < 20; i++) {
     run_stage(s);
@@ -207,7 +206,6 @@ static void shared_phases_take_no_memory_once_they_are_steady(void **state) {
   (void)state;
   enum { WARM = 2000, STEADY = 1500, WORKERS = 2, MAGAZINE = 32, KEPT = WORKERS * 2 * 2 * MAGAZINE };
   stage *s = open_stage(8, 1, 0);
-  make_dear(s);
   for (int i = 0; i < WARM + STEADY; i++) {
     if (i == WARM) takes = 0;
     run_stage(s);
@@ -221,19 +219,19 @@ static void shared_phases_take_no_memory_once_they_are_steady(void **state) {
 /* ---- what an answer that comes from a helper may be ---- */
 
 static const tp_contribution word = {.kind = TP_KIND_AUDIT, .key = TEXT("k"), .text = TEXT("a word")};
+static const tp_contribution *const words[] = {&word};
 
-static tp_outcome meet_and_emit(stage *s, uint32_t index, tp_call *call) {
+static tp_answer meet_and_emit(stage *s, uint32_t index, tp_call *call) {
   meet(s, index, call);
   char key[16];
   snprintf(key, sizeof key, "k%02u", index);
   if (index % 3 != 0) (void)!tp_call_emit_audit(call, key, "from wherever it was called");
-  return index % 5 == 4 ? tp_call_fail(call, index, "as it likes") : tp_call_done(call);
+  return index % 5 == 4 ? tp_call_fail(call, index, "as it likes") : TP_ANSWER_DONE;
 }
 
 static void what_nodes_bring_is_read_after_the_phase_whoever_called_them(void **state) {
   (void)state;
   stage *s = open_stage(30, 2, 0);
-  make_dear(s);
   s->scene = meet_and_emit;
   await_idle_worker(s);
   run_stage(s);
@@ -258,10 +256,10 @@ static void what_nodes_bring_is_read_after_the_phase_whoever_called_them(void **
   close_stage(s);
 }
 
-static tp_outcome meet_and_defer(stage *s, uint32_t index, tp_call *call) {
+static tp_answer meet_and_defer(stage *s, uint32_t index, tp_call *call) {
   meet(s, index, call);
   (void)!tp_call_emit_audit(call, "early", "a word");
-  tp_outcome outcome = tp_call_defer(call, &(tp_deferral){0}, &s->tokens[index]);
+  tp_answer outcome = tp_call_defer(call, &(tp_deferral){0}, &s->tokens[index]);
   latch_hit(&s->leave);
   return outcome;
 }
@@ -269,12 +267,12 @@ static tp_outcome meet_and_defer(stage *s, uint32_t index, tp_call *call) {
 static void nodes_that_defer_are_answered_whoever_called_them(void **state) {
   (void)state;
   stage *s = open_stage(20, 1, 0);
-  make_dear(s);
   s->scene = meet_and_defer;
   await_idle_worker(s);
   submit_stage(s);
   latch_wait(&s->leave, (int)s->node_count);
-  tp_outcome done = {.kind = TP_OUTCOME_DONE, .contributions = &word, .contribution_count = 1};
+  tp_outcome done = {
+      .struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE, .contributions = words, .contribution_count = 1};
   for (uint32_t i = 0; i < s->node_count; i++) assert_int_equal(tp_token_complete(s->tokens[i], &done), TP_OK);
   latch_wait(&s->ended, 1);
   assert_all_called_once(s);
@@ -283,10 +281,11 @@ static void nodes_that_defer_are_answered_whoever_called_them(void **state) {
   close_stage(s);
 }
 
-static tp_outcome defer_and_answer(stage *s, uint32_t index, tp_call *call) {
+static tp_answer defer_and_answer(stage *s, uint32_t index, tp_call *call) {
   meet(s, index, call);
-  tp_outcome outcome = tp_call_defer(call, &(tp_deferral){0}, &s->tokens[index]);
-  tp_outcome done = {.kind = TP_OUTCOME_DONE, .contributions = &word, .contribution_count = 1};
+  tp_answer outcome = tp_call_defer(call, &(tp_deferral){0}, &s->tokens[index]);
+  tp_outcome done = {
+      .struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE, .contributions = words, .contribution_count = 1};
   if (tp_token_complete(s->tokens[index], &done) != TP_OK) latch_hit(&s->leave);
   spin_us(index % 2 * 50); /* the owner may hear of the answer before the helper
                               has handed it in */
@@ -296,7 +295,6 @@ static tp_outcome defer_and_answer(stage *s, uint32_t index, tp_call *call) {
 static void nodes_that_are_answered_before_they_return_count_once(void **state) {
   (void)state;
   stage *s = open_stage(20, 1, 0);
-  make_dear(s);
   s->scene = defer_and_answer;
   for (int round = 0; round < 10; round++) {
     await_idle_worker(s);
@@ -313,7 +311,7 @@ static void nodes_that_are_answered_before_they_return_count_once(void **state) 
 
 /* Whoever comes first lets the second in and fails; the second then waits to be
  * let out. */
-static tp_outcome fail_beside_another(stage *s, uint32_t index, tp_call *call) {
+static tp_answer fail_beside_another(stage *s, uint32_t index, tp_call *call) {
   (void)index;
   if (s->first_calls++ == 0) {
     (void)await_second(s);
@@ -321,13 +319,12 @@ static tp_outcome fail_beside_another(stage *s, uint32_t index, tp_call *call) {
   }
   latch_hit(&s->entered);
   latch_wait(&s->leave, 1);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void cancelled_turn_waits_for_what_a_helper_calls_and_starts_no_other(void **state) {
   (void)state;
   stage *s = open_stage(20, 1, 0);
-  make_dear(s);
   s->scene = fail_beside_another;
   await_idle_worker(s);
   submit_stage(s);
@@ -346,20 +343,20 @@ static void cancelled_turn_waits_for_what_a_helper_calls_and_starts_no_other(voi
   close_stage(s);
 }
 
-static tp_outcome kill_the_rest(stage *s, uint32_t index, tp_call *call) {
+static tp_answer kill_the_rest(stage *s, uint32_t index, tp_call *call) {
+  (void)call;
   (void)await_second(s);
   for (uint32_t i = 0; i < s->node_count; i++) {
     char id[16];
     snprintf(id, sizeof id, "n%02u", i);
     if (i != index) (void)!tp_subscription_kill(s->runtime, id, true);
   }
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void nodes_that_are_switched_off_meanwhile_are_not_called_by_a_helper_either(void **state) {
   (void)state;
   stage *s = open_stage(30, 2, 0);
-  make_dear(s);
   s->scene = kill_the_rest;
   await_idle_worker(s);
   run_stage(s);
@@ -377,31 +374,32 @@ static void nodes_that_are_switched_off_meanwhile_are_not_called_by_a_helper_eit
 
 /* ---- what the clock and the machine do to it ---- */
 
-static tp_outcome wait_to_leave(stage *s, uint32_t index, tp_call *call) {
+static tp_answer wait_to_leave(stage *s, uint32_t index, tp_call *call) {
+  (void)call;
   (void)index;
   latch_hit(&s->entered);
   latch_wait(&s->leave, 1);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 /* The owner's first call defers when a helper is inside; the helper's waits to
  * be let out. */
 static void on_cancel(void *ctx) { latch_hit(&((stage *)ctx)->cancelled); }
 
-static tp_outcome be_cancelled(stage *s, uint32_t index, tp_call *call) {
+static tp_answer be_cancelled(stage *s, uint32_t index, tp_call *call) {
   if (pthread_equal(pthread_self(), s->owner)) {
-    if (s->tokens[0].bits) return tp_call_done(call);
+    if (s->tokens[0].bits) return TP_ANSWER_DONE;
     latch_wait(&s->entered, 1);
-    tp_outcome outcome = tp_call_defer(call, &(tp_deferral){.cancel = on_cancel, .ctx = s}, &s->tokens[0]);
+    tp_answer outcome = tp_call_defer(call, &(tp_deferral){.cancel = on_cancel, .ctx = s}, &s->tokens[0]);
     latch_hit(&s->deferred);
     return outcome;
   }
-  if (latch_count(&s->entered) > 0) return tp_call_done(call);
+  if (latch_count(&s->entered) > 0) return TP_ANSWER_DONE;
   s->by_helper = index;
   latch_hit(&s->entered);
   latch_wait(&s->leave, 1);
   if (s->brings) (void)!tp_call_emit_audit(call, "k", "too late");
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void *run_from_elsewhere(void *arg) {
@@ -415,7 +413,6 @@ static void answer_of_a_helper_that_comes_after_the_cancel_is_too_late_whatever_
   (void)state;
   for (int brings = 1; brings >= 0; brings--) {
     stage *s = open_stage(3, 1, 0);
-    make_dear(s);
     s->scene = be_cancelled;
     s->brings = brings;
     await_idle_worker(s);
@@ -466,7 +463,6 @@ static void worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound
   tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 1, .turns_max = TURNS_MAX};
   options.allocator = counting;
   stage *s = stage_on(&options, 4, 1, 0);
-  make_dear(s);
   keep_the_worker_busy(s);
   s->scene = NULL;
   tp_turn *turn = begin_bare(s->runtime, 0);
@@ -487,11 +483,12 @@ static void worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound
 /* Nobody comes for what is lent: it goes back to its place long before the last node's turn. */
 static _Atomic uint32_t place_of[NODES_MAX], places;
 
-static tp_outcome note_place(stage *s, uint32_t index, tp_call *call) {
+static tp_answer note_place(stage *s, uint32_t index, tp_call *call) {
+  (void)call;
   (void)s;
   place_of[index] = ++places;
   spin_us(100);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void what_nobody_comes_for_goes_back_to_its_place_in_the_plan(void **state) {
@@ -500,7 +497,6 @@ static void what_nobody_comes_for_goes_back_to_its_place_in_the_plan(void **stat
   tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 1};
   options.allocator = counting;
   stage *s = stage_on(&options, NODES, 1, 0);
-  make_dear(s);
   keep_the_worker_busy(s);
   s->scene = note_place;
   places = 0;
@@ -518,13 +514,13 @@ static void what_nobody_comes_for_goes_back_to_its_place_in_the_plan(void **stat
 
 /* In a parcel of several a node that took longer than the least limit of the
  * plan, though not than its own, stands before one that defers. */
-static tp_outcome take_long_or_defer(stage *s, uint32_t index, tp_call *call) {
-  if (index == 0) return tp_call_done(call);
+static tp_answer take_long_or_defer(stage *s, uint32_t index, tp_call *call) {
+  if (index == 0) return TP_ANSWER_DONE;
   if (index % 2) {
     spin_us(21000);
-    return tp_call_done(call);
+    return TP_ANSWER_DONE;
   }
-  tp_outcome outcome = tp_call_defer(call, &(tp_deferral){0}, &s->tokens[index]);
+  tp_answer outcome = tp_call_defer(call, &(tp_deferral){0}, &s->tokens[index]);
   latch_hit(&s->deferred);
   return outcome;
 }
@@ -533,12 +529,11 @@ static void node_that_took_its_time_is_not_mistaken_for_one_that_defers_behind_i
   (void)state;
   stage *s = open_stage(31, 1, 20); /* no machine takes the first node's processor away for so long */
   s->scene = NULL;
-  make_dear(s);
   s->scene = take_long_or_defer;
   await_idle_worker(s);
   submit_stage(s);
   latch_wait(&s->deferred, 15);
-  tp_outcome done = {.kind = TP_OUTCOME_DONE};
+  tp_outcome done = {.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE};
   for (uint32_t i = 2; i < s->node_count; i += 2) assert_int_equal(tp_token_complete(s->tokens[i], &done), TP_OK);
   latch_wait(&s->ended, 1);
   assert_all_called_once(s);
@@ -549,7 +544,7 @@ static void node_that_took_its_time_is_not_mistaken_for_one_that_defers_behind_i
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(idle_worker_calls_nodes_while_the_owner_calls_others),
-      cmocka_unit_test(nodes_that_are_cheap_stay_with_the_owner),
+      cmocka_unit_test(inline_nodes_stay_with_the_owner),
       cmocka_unit_test(shared_phases_take_no_memory_once_they_are_steady),
       cmocka_unit_test(what_nodes_bring_is_read_after_the_phase_whoever_called_them),
       cmocka_unit_test(nodes_that_defer_are_answered_whoever_called_them),

@@ -13,9 +13,11 @@
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, TOOL_PRE = TP_PHASE_TOOL_PRE };
 
 static const tp_contribution before = {.kind = TP_KIND_AUDIT, .key = TEXT("1"), .text = TEXT("before")};
-static const tp_contribution after[] = {{.kind = TP_KIND_AUDIT, .key = TEXT("2"), .text = TEXT("after")},
-                                        {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("c"), .text = TEXT("context")}};
-static const tp_outcome done = {.kind = TP_OUTCOME_DONE};
+static const tp_contribution after_audit = {.kind = TP_KIND_AUDIT, .key = TEXT("2"), .text = TEXT("after")};
+static const tp_contribution after_context = {
+    .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("c"), .text = TEXT("context")};
+static const tp_contribution *const after[] = {&after_audit, &after_context};
+static const tp_outcome done = {.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE};
 
 typedef struct watched {
   _Atomic int cancels, destroys;
@@ -71,7 +73,10 @@ static void deferred_answer_joins_what_was_emitted_before(void **state) {
     tp_turn *turn = begin_bare(runtime, 0);
     completer c = {.when = &deferred,
                    .token = &d.handler.token,
-                   .outcome = {.kind = TP_OUTCOME_DONE, .contributions = after, .contribution_count = 2}};
+                   .outcome = {.struct_size = sizeof(tp_outcome),
+                               .kind = TP_ANSWER_DONE,
+                               .contributions = after,
+                               .contribution_count = 2}};
     pthread_t thread = start_completer(&c);
     tp_phase_result result = run_phase(turn, GATHER, NULL);
     pthread_join(thread, NULL);
@@ -96,11 +101,12 @@ typedef struct hasty {
   latch completed;
 } hasty;
 
-static tp_outcome defer_and_complete_at_once(void *self, tp_call *call) {
+static tp_answer defer_and_complete_at_once(void *self, tp_call *call) {
   hasty *h = self;
   tp_token token;
-  tp_outcome outcome = tp_call_defer(call, NULL, &token);
-  h->status = tp_token_complete(token, &(tp_outcome){.kind = TP_OUTCOME_DENY, .reason = "at once"});
+  tp_answer outcome = tp_call_defer(call, NULL, &token);
+  h->status = tp_token_complete(
+      token, &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DENY, .reason = "at once"});
   latch_hit(&h->completed);
   return outcome;
 }
@@ -125,20 +131,23 @@ static void token_may_be_completed_before_the_handler_returns(void **state) {
 
 static void answer_through_a_token_is_judged_like_any_other(void **state) {
   (void)state;
-  static const tp_contribution foreign = {.kind = TP_KIND_REMINDER, .text = TEXT("not here")};
-  static const tp_contribution broken = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("\xc3")};
+  static const tp_contribution foreign_one = {.kind = TP_KIND_REMINDER, .text = TEXT("not here")};
+  static const tp_contribution broken_one = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("\xc3")};
+  static const tp_contribution *const foreign[] = {&foreign_one}, *const broken[] = {&broken_one};
   static const struct {
     tp_outcome outcome;
     tp_state state;
     tp_reason reason;
   } cases[] = {
-      {{.kind = TP_OUTCOME_DONE}, TP_STATE_SUCCEEDED, TP_REASON_NONE},
-      {{.kind = TP_OUTCOME_FAILED, .code = 9, .reason = "no"}, TP_STATE_FAILED, TP_REASON_ERROR},
-      {{.kind = TP_OUTCOME_DENY}, TP_STATE_FAILED, TP_REASON_CAPABILITY},
-      {{.kind = TP_OUTCOME_DONE, .contributions = &foreign, .contribution_count = 1},
+      {{.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE}, TP_STATE_SUCCEEDED, TP_REASON_NONE},
+      {{.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_FAILED, .code = 9, .reason = "no"},
+       TP_STATE_FAILED,
+       TP_REASON_ERROR},
+      {{.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DENY}, TP_STATE_FAILED, TP_REASON_CAPABILITY},
+      {{.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE, .contributions = foreign, .contribution_count = 1},
        TP_STATE_FAILED,
        TP_REASON_CAPABILITY},
-      {{.kind = TP_OUTCOME_DONE, .contributions = &broken, .contribution_count = 1},
+      {{.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE, .contributions = broken, .contribution_count = 1},
        TP_STATE_FAILED,
        TP_REASON_MALFORMED},
   };
@@ -174,15 +183,15 @@ static void token_that_never_was_is_stale(void **state) {
 
 typedef struct twice {
   tp_token first, second;
-  tp_outcome_kind second_kind;
+  tp_answer second_kind;
   tp_status emit;
   latch *deferred;
 } twice;
 
-static tp_outcome defer_twice(void *self, tp_call *call) {
+static tp_answer defer_twice(void *self, tp_call *call) {
   twice *t = self;
-  tp_outcome outcome = tp_call_defer(call, NULL, &t->first);
-  t->second_kind = tp_call_defer(call, NULL, &t->second).kind;
+  tp_answer outcome = tp_call_defer(call, NULL, &t->first);
+  t->second_kind = tp_call_defer(call, NULL, &t->second);
   t->emit = tp_call_emit(call, &before);
   latch_hit(t->deferred);
   return outcome;
@@ -196,7 +205,9 @@ static void second_deferral_of_a_call_gives_no_token(void **state) {
     twice t = {.deferred = &deferred, .second = {7}};
     add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .run = defer_twice, .self = &t, .slow = slow}, 1);
     tp_turn *turn = begin_bare(runtime, 0);
-    completer wrong = {.when = &deferred, .token = &t.first, .outcome = {.kind = TP_OUTCOME_DEFERRED}};
+    completer wrong = {.when = &deferred,
+                       .token = &t.first,
+                       .outcome = {.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DEFERRED}};
     pthread_t one = start_completer(&wrong);
     completer right = {.when = &deferred, .token = &t.first, .outcome = done};
     pthread_t two = start_completer(&right);
@@ -207,7 +218,7 @@ static void second_deferral_of_a_call_gives_no_token(void **state) {
     assert_int_equal(right.first, TP_OK);
     assert_run(&result, "d", TP_STATE_SUCCEEDED, TP_REASON_NONE);
     assert_int_equal(t.second.bits, 0);
-    assert_int_equal(t.second_kind, TP_OUTCOME_FAILED);
+    assert_int_equal(t.second_kind, TP_ANSWER_FAILED);
     assert_int_equal(t.emit, TP_ERR_USAGE); /* sealed: what comes later comes with the completion */
     tp_turn_end(turn);
     close_runtime(runtime);
@@ -219,11 +230,11 @@ typedef struct both {
   tp_token token;
 } both;
 
-static tp_outcome defer_and_answer(void *self, tp_call *call) {
+static tp_answer defer_and_answer(void *self, tp_call *call) {
   both *b = self;
   tp_deferral deferral = {.cancel = count_cancel, .destroy = count_destroy, .ctx = &b->d};
   tp_call_defer(call, &deferral, &b->token);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void deferring_and_answering_all_the_same_is_malformed(void **state) {
@@ -258,7 +269,8 @@ static void token_that_times_out_is_cancelled_once_and_destroyed_when_it_comes_l
     assert_run(&result, "d", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
     assert_int_equal(d.cancels, 1);
     assert_int_equal(d.destroys, 0); /* somebody may still hold the token */
-    tp_outcome late = {.kind = TP_OUTCOME_DONE, .contributions = after, .contribution_count = 2};
+    tp_outcome late = {
+        .struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE, .contributions = after, .contribution_count = 2};
     assert_int_equal(tp_token_complete(d.handler.token, &late), TP_ERR_STALE);
     assert_int_equal(d.destroys, 1);
     assert_int_equal(tp_token_complete(d.handler.token, &late), TP_ERR_STALE);
@@ -284,7 +296,7 @@ static void complete_in_cancel(void *ctx) {
 }
 static void count_end(void *ctx) { ((self_completer *)ctx)->destroys++; }
 
-static tp_outcome defer_to_itself(void *self, tp_call *call) {
+static tp_answer defer_to_itself(void *self, tp_call *call) {
   self_completer *s = self;
   return tp_call_defer(call, &(tp_deferral){.cancel = complete_in_cancel, .destroy = count_end, .ctx = s}, &s->token);
 }
@@ -313,7 +325,7 @@ static void failing_closed_cancels_deferred_ones_and_takes_their_answer(void **s
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   self_completer s = {.status = TP_ERR_INTERNAL};
-  act bad = {.kind = TP_OUTCOME_FAILED};
+  act bad = {.kind = TP_ANSWER_FAILED};
   hook hooks[] = {{.id = "d", .phase = GATHER, .run = defer_to_itself, .self = &s},
                   {.id = "bad", .phase = GATHER, .self = &bad, .slow = true, .sub = {.failure = TP_FAILURE_REQUIRED}}};
   add_hooks(runtime, hooks, 2);
@@ -469,7 +481,8 @@ static void *fail_then_complete(void *arg) {
   retrier *r = arg;
   latch_wait(&r->deferred, 1);
   tp_token first = r->handler.token;
-  r->first = tp_token_complete(first, &(tp_outcome){.kind = TP_OUTCOME_FAILED, .retryable = 1});
+  r->first = tp_token_complete(
+      first, &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_FAILED, .retryable = 1});
   latch_wait(&r->deferred, 2);
   r->again = tp_token_complete(first, &done);
   r->second = tp_token_complete(r->handler.token, &done);

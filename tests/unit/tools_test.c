@@ -28,7 +28,7 @@ typedef struct job {
   int64_t left_ms;
 } job;
 
-static tp_outcome work(void *self, tp_tool_run *run) {
+static tp_answer work(void *self, tp_tool_run *run) {
   job *j = self;
   if (j->calls++ == 0) { /* only the first call notes: a tool may run several times at once */
     tp_text id = tp_tool_call_id(run);
@@ -37,7 +37,7 @@ static tp_outcome work(void *self, tp_tool_run *run) {
     j->left_ms = tp_tool_time_left_ms(run);
   }
   if (j->defers) {
-    tp_outcome outcome = tp_tool_defer(run, &j->deferral, &j->token);
+    tp_answer outcome = tp_tool_defer(run, &j->deferral, &j->token);
     if (j->entered) latch_hit(j->entered);
     return outcome;
   }
@@ -84,7 +84,7 @@ static void tool_gets_its_arguments_and_gives_its_text(void **state) {
     tp_runtime *runtime = open_runtime(NULL);
     bundle b = {.count = 0};
     job j = {.text = "done"};
-    add_tool(&b, "t", &j)->quick = quick;
+    add_tool(&b, "t", &j)->placement = quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD;
     tp_turn *turn = begin_with(runtime, &b, NULL, 0);
     char bytes[4];
     tp_tool_call call = call_of("c1", "t");
@@ -180,7 +180,7 @@ static void *cancel_in_the_middle(void *arg) {
   return NULL;
 }
 
-static tp_outcome deny_one(void *self, tp_call *call) {
+static tp_answer deny_one(void *self, tp_call *call) {
   (void)self;
   tp_text tool = tp_call_text(call, TP_FIELD_TOOL);
   if (tool.size == 6 && memcmp(tool.data, "denied", 6) == 0) return tp_call_deny(call, "not this one");
@@ -290,7 +290,7 @@ static void policy_deny_beats_a_hook_that_allows(void **state) {
   for (int i = 0; i < 3; i++) {
     tp_contribution policy = {
         .kind = TP_KIND_POLICY, .domain = TEXT("tool"), .key = TEXT("t"), .text = tp_text_of(values[i])};
-    act says = {.emits = &policy, .emit_count = 1}, allows = {.kind = TP_OUTCOME_ALLOW};
+    act says = {.emits = &policy, .emit_count = 1}, allows = {.kind = TP_ANSWER_ALLOW};
     hook hooks[] = {{.id = "policy", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &says},
                     {.id = "allows", .phase = TOOL_PRE, .self = &allows}};
     job j = {.text = "ran"};
@@ -307,11 +307,11 @@ static void gate_that_denies_asks_or_fails_denies_the_call(void **state) {
     tp_tool_result_kind kind;
     const char *text;
   } cases[] = {
-      {{.kind = TP_OUTCOME_DENY, .reason = "because"}, TP_TOOL_DENIED, "because"},
-      {{.kind = TP_OUTCOME_ASK, .reason = "may I"}, TP_TOOL_DENIED, "no channel"}, /* there is nobody to ask */
-      {{.kind = TP_OUTCOME_FAILED, .reason = "ill"}, TP_TOOL_DENIED, "ill"},
-      {{.kind = TP_OUTCOME_ALLOW}, TP_TOOL_OK, "ran"},
-      {{.kind = TP_OUTCOME_DONE}, TP_TOOL_OK, "ran"},
+      {{.kind = TP_ANSWER_DENY, .reason = "because"}, TP_TOOL_DENIED, "because"},
+      {{.kind = TP_ANSWER_ASK, .reason = "may I"}, TP_TOOL_DENIED, "no channel"}, /* there is nobody to ask */
+      {{.kind = TP_ANSWER_FAILED, .reason = "ill"}, TP_TOOL_DENIED, "ill"},
+      {{.kind = TP_ANSWER_ALLOW}, TP_TOOL_OK, "ran"},
+      {{.kind = TP_ANSWER_DONE}, TP_TOOL_OK, "ran"},
   };
   for (size_t i = 0; i < COUNT(cases); i++) {
     for (int slow = 0; slow < 2; slow++) {
@@ -338,7 +338,7 @@ static void result_and_post_run_exactly_for_calls_that_started(void **state) {
   bundle b = {.count = 0};
   job good = {.text = "good"}, bad = {.text = "bad", .error = true}, denied = {0};
   add_tool(&b, "good", &good);
-  add_tool(&b, "bad", &bad)->quick = true;
+  add_tool(&b, "bad", &bad)->placement = TP_PLACEMENT_INLINE;
   add_tool(&b, "denied", &denied);
   tp_turn *turn = begin_with(runtime, &b, hooks, 3);
   tp_tool_call calls[4] = {call_of("a", "good"), call_of("b", "bad"), call_of("c", "denied"), call_of("d", "nobody")};
@@ -434,9 +434,9 @@ static void tool_that_defers_is_completed_by_its_token(void **state) {
     job never = {.defers = true, .entered = &entered, .deferral = {.cancel = count_up, .ctx = &cancels}};
     job ended = {.defers = true, .deferral = {.destroy = count_up, .ctx = &destroys}};
     tp_tool *tool = add_tool(&b, "never", &never);
-    tool->quick = quick;
+    tool->placement = quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD;
     tool->limit_ms = 20;
-    add_tool(&b, "other", &ended)->quick = quick;
+    add_tool(&b, "other", &ended)->placement = quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD;
     tp_turn *turn = begin_with(runtime, &b, NULL, 0);
     tp_tool_call call = call_of("c", "never");
     tp_tool_result result;
@@ -462,10 +462,10 @@ typedef struct crowd {
   int bad;
 } crowd;
 
-static tp_outcome join_crowd(void *self, tp_tool_run *run) {
+static tp_answer join_crowd(void *self, tp_tool_run *run) {
   crowd *c = self;
   tp_token token;
-  tp_outcome outcome = tp_tool_defer(run, NULL, &token);
+  tp_answer outcome = tp_tool_defer(run, NULL, &token);
   c->tokens[c->count++] = token;
   latch_hit(&c->entered);
   return outcome;
@@ -492,8 +492,8 @@ static void ten_thousand_deferred_calls_complete_with_two_workers(void **state) 
   tp_runtime *runtime = open_runtime(&options);
   crowd c = {.entered = LATCH, .ended = LATCH, .tokens = calloc(CROWD, sizeof *c.tokens)};
   bundle b = {.count = 0};
-  *add_tool(&b, "t", NULL) =
-      (tp_tool){.struct_size = sizeof(tp_tool), .name = "t", .run = join_crowd, .self = &c, .quick = true};
+  *add_tool(&b, "t", NULL) = (tp_tool){
+      .struct_size = sizeof(tp_tool), .name = "t", .run = join_crowd, .self = &c, .placement = TP_PLACEMENT_INLINE};
   tp_turn *turn = begin_with(runtime, &b, NULL, 0);
   tp_tool_call *calls = calloc(CROWD, sizeof *calls);
   for (int i = 0; i < CROWD; i++) calls[i] = call_of("", "t");
@@ -532,7 +532,8 @@ static void *complete_as_a_tool(void *arg) {
   mixer *m = arg;
   latch_wait(&m->deferred, 1);
   m->wrong = tp_tool_complete(m->handler.token, false, tp_text_of("not a tool's"));
-  m->right = tp_token_complete(m->handler.token, &(tp_outcome){.kind = TP_OUTCOME_ALLOW});
+  m->right =
+      tp_token_complete(m->handler.token, &(tp_outcome){.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_ALLOW});
   return NULL;
 }
 

@@ -21,7 +21,7 @@ typedef struct gathered {
 
 static void put(char *to, size_t size, tp_text text) { snprintf(to, size, "%.*s", (int)text.size, text.data); }
 
-static tp_outcome look(void *self, tp_call *call) {
+static tp_answer look(void *self, tp_call *call) {
   gathered *g = self;
   *g = (gathered){.context_count = tp_call_context_count(call)};
   put(g->policy, sizeof g->policy, tp_call_policy(call, "memory", "recall"));
@@ -33,7 +33,7 @@ static tp_outcome look(void *self, tp_call *call) {
              (int)context->text.size, context->text.data);
   }
   g->beyond = tp_call_context(call, g->context_count) != NULL;
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 #define POLICY(value, how_heavy) \
@@ -81,20 +81,22 @@ static void handlers_see_what_earlier_phases_have_merged(void **state) {
 
 /* ---- predicates ---- */
 
-static bool text_is_hello(void *ctx, const tp_match_view *view) {
+static int32_t text_is_hello(void *ctx, const tp_match_view *view) {
   ++*(int *)ctx;
   tp_text text = tp_match_text(view, TP_FIELD_TEXT), other = tp_match_text(view, TP_FIELD_MODEL);
-  return text.size == 5 && memcmp(text.data, "hello", 5) == 0 && other.size == 0;
+  return (text.size == 5 && memcmp(text.data, "hello", 5) == 0 && other.size == 0) ? TP_MATCH_YES : TP_MATCH_NO;
 }
-static bool tenant_is_acme(void *ctx, const tp_match_view *view) {
+static int32_t tenant_is_acme(void *ctx, const tp_match_view *view) {
   ++*(int *)ctx;
   tp_text tenant = tp_match_id(view, TP_ID_TENANT);
-  return tenant.size == 4 && memcmp(tenant.data, "acme", 4) == 0 && tp_match_id(view, TP_ID_TASK).size == 0;
+  return (tenant.size == 4 && memcmp(tenant.data, "acme", 4) == 0 && tp_match_id(view, TP_ID_TASK).size == 0)
+             ? TP_MATCH_YES
+             : TP_MATCH_NO;
 }
-static bool mode_is_plan(void *ctx, const tp_match_view *view) {
+static int32_t mode_is_plan(void *ctx, const tp_match_view *view) {
   ++*(int *)ctx;
   tp_text mode = tp_match_mode(view);
-  return mode.size == 4 && memcmp(mode.data, "plan", 4) == 0;
+  return (mode.size == 4 && memcmp(mode.data, "plan", 4) == 0) ? TP_MATCH_YES : TP_MATCH_NO;
 }
 
 static tp_state state_in(tp_turn *turn, const char *text, const char *id) {
@@ -145,21 +147,21 @@ static void predicates_see_payload_ids_and_mode(void **state) {
 
 enum { FIELD_TITLE = TP_FIELD_HOST, FIELD_COUNT };
 
-static tp_outcome replace_both(void *self, tp_call *call) {
+static tp_answer replace_both(void *self, tp_call *call) {
   (void)self;
   tp_field fields[] = {{.id = FIELD_TITLE, .text = TEXT("new")}, {.id = FIELD_COUNT, .is_int = true, .number = 42}};
-  return tp_call_replace(call, fields, 2) == TP_OK ? tp_call_done(call) : tp_call_fail(call, 1, "not replaced");
+  return tp_call_replace(call, fields, 2) == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, 1, "not replaced");
 }
 
-static tp_outcome replace_one_too_many(void *self, tp_call *call) {
+static tp_answer replace_one_too_many(void *self, tp_call *call) {
   tp_field fields[] = {{.id = FIELD_TITLE, .text = TEXT("lost")}, {.id = TP_FIELD_TEXT, .text = TEXT("no")}};
   *(tp_status *)self = tp_call_replace(call, fields, 2);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
-static tp_outcome note_count(void *self, tp_call *call) {
+static tp_answer note_count(void *self, tp_call *call) {
   *(int64_t *)self = tp_call_int(call, FIELD_COUNT);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
 static void fields_are_replaced_together(void **state) {

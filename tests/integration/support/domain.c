@@ -21,29 +21,30 @@ static bool is(tp_text text, const char *word) {
   return text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
 }
 
-static tp_outcome done(void *self, tp_call *call) {
+static tp_answer done(void *self, tp_call *call) {
+  (void)call;
   (void)self;
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
-static tp_outcome fails(void *self, tp_call *call) {
+static tp_answer fails(void *self, tp_call *call) {
   (void)self;
   return tp_call_fail(call, 7, "it always does");
 }
 
-static tp_outcome fails_once(void *self, tp_call *call) {
+static tp_answer fails_once(void *self, tp_call *call) {
   (void)self;
-  return tp_call_attempt(call) == 1 ? tp_call_fail_retryable(call, 1, "at first") : tp_call_done(call);
+  return tp_call_attempt(call) == 1 ? tp_call_fail_retryable(call, 1, "at first") : TP_ANSWER_DONE;
 }
 
 /* The token is lost: its limit ends it. */
-static tp_outcome never_answers(void *self, tp_call *call) {
+static tp_answer never_answers(void *self, tp_call *call) {
   (void)self;
   tp_token token;
   return tp_call_defer(call, NULL, &token);
 }
 
-static tp_outcome wants_call(void *self, tp_call *call) {
+static tp_answer wants_call(void *self, tp_call *call) {
   (void)self;
   tp_text arguments = tp_call_text(call, TP_FIELD_ARGUMENTS);
   bool given = is(tp_call_text(call, TP_FIELD_TOOL), "hammer") && !tp_call_has(call, TP_FIELD_TASK_KEY) &&
@@ -51,32 +52,33 @@ static tp_outcome wants_call(void *self, tp_call *call) {
   return given ? tp_call_allow(call) : tp_call_deny(call, "no hammer");
 }
 
-static tp_outcome wants_number(void *self, tp_call *call) {
+static tp_answer wants_number(void *self, tp_call *call) {
   (void)self;
-  if (tp_call_int(call, TP_FIELD_CLOSED) == 1 && !tp_call_has(call, TP_FIELD_TOOL)) return tp_call_done(call);
+  if (tp_call_int(call, TP_FIELD_CLOSED) == 1 && !tp_call_has(call, TP_FIELD_TOOL)) return TP_ANSWER_DONE;
   return tp_call_fail(call, 1, "not closed");
 }
 
 /* Quick handlers of one turn at a time are called by one thread: no lock is needed. */
-static tp_outcome denies_every_third(void *self, tp_call *call) {
+static tp_answer denies_every_third(void *self, tp_call *call) {
   static unsigned calls;
   (void)self;
-  return ++calls % 3 == 0 ? tp_call_deny(call, "every third") : tp_call_done(call);
+  return ++calls % 3 == 0 ? tp_call_deny(call, "every third") : TP_ANSWER_DONE;
 }
 
 enum { TOGETHER = 4, TOGETHER_LIMIT_MS = 60000 };
 static pthread_barrier_t together; /* made before the handler is registered */
 
-static tp_outcome waits_for_others(void *self, tp_call *call) {
+static tp_answer waits_for_others(void *self, tp_call *call) {
+  (void)call;
   (void)self;
   pthread_barrier_wait(&together);
-  return tp_call_done(call);
+  return TP_ANSWER_DONE;
 }
 
-static bool matches_nothing(void *ctx, const tp_match_view *view) {
+static int32_t matches_nothing(void *ctx, const tp_match_view *view) {
   (void)ctx;
   (void)view;
-  return false;
+  return TP_MATCH_NO;
 }
 
 /* ---- registering ---- */
@@ -138,7 +140,7 @@ static tp_status add_handler(tp_edit *edit, const row *r) {
                         .phases = &r->phase,
                         .phase_count = 1,
                         .idempotent = true,
-                        .quick = r->run != waits_for_others};
+                        .placement = r->run != waits_for_others ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   if (r->run == wants_call || r->run == denies_every_third) handler.capabilities = TP_CAPABILITY_DECIDE;
   if (r->failure == TP_FAILURE_FALLBACK) handler.capabilities = TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT;
   return tp_edit_add_handler(edit, &handler);
