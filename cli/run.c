@@ -132,7 +132,7 @@ static int open_player(player *p) {
 /* The runtime first: its sessions use all the rest. */
 static void close_player(player *p) {
   if (p->agent) tp_agent_remove(p->agent);
-  if (p->runtime) tp_runtime_drain(p->runtime, DRAIN_LIMIT_MS, NULL);
+  if (p->runtime && tp_runtime_drain(p->runtime, DRAIN_LIMIT_MS, NULL) != TP_OK) cli_error("the drain was refused");
   tp_runtime_free(p->runtime);
   if (p->history.destroy) p->history.destroy(p->history.self);
   cli_watch_fini(&p->watch);

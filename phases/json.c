@@ -79,6 +79,7 @@ void tp__json_value(tp__out *out, tp_text value) {
     case TP_VALUE_ARRAY: put_container(out, value, false); break;
     case TP_VALUE_MAP: put_container(out, value, true); break;
     case TP_VALUE_NONE:
+    case TP_VALUE_FORCE_32:
     case TP_VALUE_NULL: tp__out_string(out, "null"); break;
   }
 }

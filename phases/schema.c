@@ -211,6 +211,7 @@ static const char *name_of_kind(tp_value_kind kind) {
     case TP_VALUE_MAP:
       return "object";
     case TP_VALUE_NONE:
+    case TP_VALUE_FORCE_32:
       break;
   }
   return "nothing";

@@ -238,6 +238,7 @@ static void put_container(struct output *output, tp_text value, bool map) {
 static void put_value(struct output *output, tp_text value) {
   switch (tp_value_kind_of(value)) {
   case TP_VALUE_NONE:
+  case TP_VALUE_FORCE_32:
   case TP_VALUE_NULL: put_string(output, "null"); break;
   case TP_VALUE_BOOL: put_string(output, tp_value_bool(value, false) ? "true" : "false"); break;
   case TP_VALUE_INT: put_int(output, tp_value_int(value, 0)); break;

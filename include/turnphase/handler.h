@@ -112,7 +112,8 @@ typedef enum tp_caller {
   TP_CALLER_AI_SESSION = 0,
   TP_CALLER_BACKGROUND_JOB = 1,
   TP_CALLER_CI_PIPELINE = 2,
-  TP_CALLER_MANUAL_CLI = 3
+  TP_CALLER_MANUAL_CLI = 3,
+  TP_CALLER_FORCE_32 = 0x7fffffff
 } tp_caller;
 
 /** Kinds of contribution; the merge of each is described in docs/contributions.md. */
@@ -147,7 +148,12 @@ enum {
 };
 
 /** Severity of a signal or diagnostic. */
-typedef enum tp_severity { TP_SEVERITY_INFO = 0, TP_SEVERITY_WARNING = 1, TP_SEVERITY_ERROR = 2 } tp_severity;
+typedef enum tp_severity {
+  TP_SEVERITY_INFO = 0,
+  TP_SEVERITY_WARNING = 1,
+  TP_SEVERITY_ERROR = 2,
+  TP_SEVERITY_FORCE_32 = 0x7fffffff
+} tp_severity;
 
 struct tp_tool;
 
@@ -317,8 +323,8 @@ TP_API tp_status tp_call_emit_background_job(tp_call *call, const char *handler,
 /** Replaces payload fields in a `chain replace` phase; taken when the attempt succeeds. Needs
  *  TP_CAPABILITY_REPLACE_PAYLOAD. Only fields that the phase's row marks replaceable. Copied. Errors as
  *  tp_call_emit(). */
-TP_API tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count);
-TP_API tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char *text);
+TP_API tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count) TP_MUST_USE;
+TP_API tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char *text) TP_MUST_USE;
 
 /** What happens around an answer that comes later. cancel is called at most once, when the attempt is cancelled or its
  *  deadline passed, from the thread that owns the turn: it returns in microseconds, and may complete the token. destroy
@@ -393,26 +399,39 @@ typedef enum tp_execution {
   TP_EXECUTION_BLOCKING = 1,
   TP_EXECUTION_DEADLINE = 2,
   TP_EXECUTION_FIRE_AND_RECORD = 3,
-  TP_EXECUTION_BACKGROUND = 4
+  TP_EXECUTION_BACKGROUND = 4,
+  TP_EXECUTION_FORCE_32 = 0x7fffffff
 } tp_execution;
 
 typedef enum tp_failure {
   TP_FAILURE_DEFAULT = 0,         /* the phase's */
   TP_FAILURE_BEST_EFFORT = 1,
   TP_FAILURE_FALLBACK = 2,
-  TP_FAILURE_REQUIRED = 3
+  TP_FAILURE_REQUIRED = 3,
+  TP_FAILURE_FORCE_32 = 0x7fffffff
 } tp_failure;
 
-typedef enum tp_backoff { TP_BACKOFF_NONE = 0, TP_BACKOFF_FIXED = 1, TP_BACKOFF_EXPONENTIAL = 2 } tp_backoff;
+typedef enum tp_backoff {
+  TP_BACKOFF_NONE = 0,
+  TP_BACKOFF_FIXED = 1,
+  TP_BACKOFF_EXPONENTIAL = 2,
+  TP_BACKOFF_FORCE_32 = 0x7fffffff
+} tp_backoff;
 
 typedef enum tp_visibility {
   TP_VISIBILITY_INTERNAL = 0,
   TP_VISIBILITY_DEBUG = 1,
   TP_VISIBILITY_USER_AUDIT = 2,
-  TP_VISIBILITY_USER_VISIBLE = 3
+  TP_VISIBILITY_USER_VISIBLE = 3,
+  TP_VISIBILITY_FORCE_32 = 0x7fffffff
 } tp_visibility;
 
-typedef enum tp_sequential { TP_SEQUENTIAL_DEFAULT = 0, TP_SEQUENTIAL_ON = 1, TP_SEQUENTIAL_OFF = 2 } tp_sequential;
+typedef enum tp_sequential {
+  TP_SEQUENTIAL_DEFAULT = 0,
+  TP_SEQUENTIAL_ON = 1,
+  TP_SEQUENTIAL_OFF = 2,
+  TP_SEQUENTIAL_FORCE_32 = 0x7fffffff
+} tp_sequential;
 
 /** An edge to a subscription of the same phase. Optional: a missing or disabled target is ignored. */
 typedef struct tp_edge {
@@ -474,6 +493,17 @@ typedef struct tp_subscription {
   tp_match match;                 /* taken when the add succeeds: destroy is called also when the edit is discarded */
   const char *metadata;           /* the owner's own words, shown by inspection */
 } tp_subscription;
+
+/* ---- names ------------------------------------------------------------------------------------------------------ */
+
+/** The constant's word in small letters: "fire_and_record", "best_effort". Static text; "unknown" for any other number.
+ *  Threads: any. */
+TP_API const char *tp_caller_name(tp_caller caller);
+TP_API const char *tp_severity_name(tp_severity severity);
+TP_API const char *tp_execution_name(tp_execution execution);
+TP_API const char *tp_failure_name(tp_failure failure);
+TP_API const char *tp_backoff_name(tp_backoff backoff);
+TP_API const char *tp_visibility_name(tp_visibility visibility);
 
 TP_END_DECLS
 #endif

@@ -11,7 +11,12 @@ TP_BEGIN_DECLS
 /** Receives printed text piece by piece; borrowed till return. */
 typedef void (*tp_print_fn)(void *ctx, const char *text, size_t size);
 
-typedef enum tp_plan_format { TP_PLAN_TABLE = 0, TP_PLAN_JSON = 1, TP_PLAN_DOT = 2 } tp_plan_format;
+typedef enum tp_plan_format {
+  TP_PLAN_TABLE = 0,
+  TP_PLAN_JSON = 1,
+  TP_PLAN_DOT = 2,
+  TP_PLAN_FORCE_32 = 0x7fffffff
+} tp_plan_format;
 
 /** Prints the plans of the newest snapshot: for each phase the subscriptions in plan order with level, policies,
  *  limits, placement, edges; critical path, worst case, budget and hash.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * memory.h: the library turnphase-memory: long-term memory for agents as six subscribed handlers over a SQLite file
- * with full-text search. It uses public headers only and knows no other way into turnphase than yours. */
+ * with full-text search. It uses public headers only and knows no other way into turnphase than yours.
+ * Threads: the one that uses the edit. */
 #ifndef TURNPHASE_MEMORY_H
 #define TURNPHASE_MEMORY_H
 

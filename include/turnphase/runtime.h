@@ -12,7 +12,12 @@ typedef struct tp_runtime tp_runtime;
 typedef struct tp_edit tp_edit;
 
 /** How the handlers of a phase work together. */
-typedef enum tp_mode { TP_MODE_GATHER = 1, TP_MODE_CHAIN = 2, TP_MODE_OBSERVE = 3 } tp_mode;
+typedef enum tp_mode {
+  TP_MODE_GATHER = 1,
+  TP_MODE_CHAIN = 2,
+  TP_MODE_OBSERVE = 3,
+  TP_MODE_FORCE_32 = 0x7fffffff
+} tp_mode;
 
 /** A phase: one row of the table. */
 typedef struct tp_phase {
@@ -34,7 +39,12 @@ typedef struct tp_phase {
   size_t replaceable_count;
 } tp_phase;
 
-typedef enum tp_timestamps { TP_TIMESTAMPS_FULL = 0, TP_TIMESTAMPS_COARSE = 1, TP_TIMESTAMPS_OFF = 2 } tp_timestamps;
+typedef enum tp_timestamps {
+  TP_TIMESTAMPS_FULL = 0,
+  TP_TIMESTAMPS_COARSE = 1,
+  TP_TIMESTAMPS_OFF = 2,
+  TP_TIMESTAMPS_FORCE_32 = 0x7fffffff
+} tp_timestamps;
 
 /** Options of a runtime; zero means default. Everything is copied but the store, which is taken. */
 typedef struct tp_runtime_options {
@@ -89,7 +99,7 @@ typedef struct tp_drain_report {
  *  Blocks: up to limit_ms, then as long as cancelled inline handlers run, and what comes at the end of every turn and
  *  session: the phases tool.result, tool.post, turn.post_turn, runtime.error and session.end, each up to its own
  *  limit, and the history's append, up to 30 s. A turn that does no more than that still counts as cancelled. */
-TP_API tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *report);
+TP_API tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *report) TP_MUST_USE;
 
 /** Drains with no limit left and frees. Where attempts are abandoned the core of the runtime stays allocated until
  *  their functions return. Accepts NULL. Sessions, agents and turns of the runtime are gone afterwards; tokens stay
@@ -177,6 +187,12 @@ TP_API const tp_phase *tp_phase_get(const tp_runtime *runtime, uint32_t phase);
 /** The entry point that a library loaded by a host exports: adds its handlers to the edit, does not commit.
  *  Its name in the library is "tp_domain_register". */
 typedef tp_status (*tp_domain_register_fn)(tp_runtime *runtime, tp_edit *edit, tp_fault *fault);
+
+/* ---- names ------------------------------------------------------------------------------------------------------ */
+
+/** As tp_execution_name(). Threads: any. */
+TP_API const char *tp_mode_name(tp_mode mode);
+TP_API const char *tp_trust_name(tp_trust trust);
 
 TP_END_DECLS
 #endif

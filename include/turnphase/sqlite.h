@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sqlite.h: the library turnphase-sqlite: a history of sessions in a SQLite file. */
+ * sqlite.h: the library turnphase-sqlite: a history of sessions in a SQLite file. Threads: any. */
 #ifndef TURNPHASE_SQLITE_H
 #define TURNPHASE_SQLITE_H
 

@@ -40,7 +40,8 @@ typedef enum tp_state {
   TP_STATE_CANCELLED = 6,
   TP_STATE_BACKGROUNDED = 7,  /* detached: started or committed */
   TP_STATE_INTERRUPTED = 8,
-  TP_STATE_SKIPPED = 9
+  TP_STATE_SKIPPED = 9,
+  TP_STATE_FORCE_32 = 0x7fffffff
 } tp_state;
 
 /** Why. Numbers are stored. Every way of not answering is a failure with a reason; skipped means there was no duty. */
@@ -65,7 +66,8 @@ typedef enum tp_reason {
   TP_REASON_DEPENDENCY = 33,   /* skipped: a required dependency did not succeed */
   TP_REASON_PHASE_FAILED = 34, /* skipped: the entry was decided before its place (failed or denied) */
   TP_REASON_NO_SLACK = 35,     /* skipped: no time was left, or what is required behind it needs it */
-  TP_REASON_KILL_SWITCH = 36   /* skipped: the operator switched it off */
+  TP_REASON_KILL_SWITCH = 36,  /* skipped: the operator switched it off */
+  TP_REASON_FORCE_32 = 0x7fffffff
 } tp_reason;
 
 TP_API const char *tp_state_name(tp_state state);

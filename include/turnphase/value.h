@@ -22,7 +22,8 @@ typedef enum tp_value_kind {
   TP_VALUE_TEXT = 5,
   TP_VALUE_BYTES = 6,
   TP_VALUE_ARRAY = 7,
-  TP_VALUE_MAP = 8
+  TP_VALUE_MAP = 8,
+  TP_VALUE_FORCE_32 = 0x7fffffff
 } tp_value_kind;
 
 /** Accepts exactly one value with nothing behind it: every declared size is within the bytes, depth at most 32, text is
@@ -51,14 +52,17 @@ TP_API double tp_value_double(tp_text value, double fallback);
 TP_API bool tp_value_bool(tp_text value, bool fallback);
 
 /** Walks the elements or pairs in order. A step costs the size of the element stepped over, so a whole walk is linear.
- *  Start with a zero-filled walk. */
+ *  Start with a zero-filled walk. Frozen: it never grows. */
 typedef struct tp_value_walk {
   tp_text key;      /* the content of the current pair's key; empty in arrays */
   tp_text value;    /* the current element: itself a value */
   size_t offset;    /* internal */
   size_t left;      /* internal */
-  bool started;     /* internal */
+  uint32_t started; /* internal */
+  uint32_t reserved_;
+  uint64_t reserved_word_;
 } tp_value_walk;
+TP_STATIC_ASSERT(sizeof(tp_value_walk) == 2 * sizeof(tp_text) + 2 * sizeof(size_t) + 16, "tp_value_walk is frozen");
 /** @return true with walk->key and walk->value set; false at the end, and where the bytes are broken. */
 TP_API bool tp_value_next(tp_text container, tp_value_walk *walk);
 

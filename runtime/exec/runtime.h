@@ -109,6 +109,7 @@ static inline int64_t tp__stamp(const tp_runtime *runtime, int64_t last_ns) {
     case TP_TIMESTAMPS_COARSE:
       return tp__later_ns(tp__now_coarse_ns(), last_ns);
     case TP_TIMESTAMPS_OFF:
+    case TP_TIMESTAMPS_FORCE_32:
       break;
   }
   return last_ns;

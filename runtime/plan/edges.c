@@ -77,7 +77,7 @@ static tp_status resolve(const edge_reader *r, const tp_edge *edge, const char *
   if (!tp__node_awaited(target)) {
     return REFUSE(r, TP_ERR_DETACHED_TARGET,
                   "%s `%s`: that one is %s, and only blocking and deadline subscriptions are waited for", word,
-                  edge->target, tp__execution_name(target->execution));
+                  edge->target, tp_execution_name(target->execution));
   }
   *ret_place = place;
   return TP_OK;

@@ -24,8 +24,8 @@ static void print_box(const tp__node *node, const tp__printer *printer) {
   tp__print_quoted(printer, node->sub->desc.id);
   tp__print_text(printer, " [tooltip=");
   tp__print_quoted(printer, node->handler->desc.id);
-  tp__print_format(printer, ",xlabel=\"%s %s %s\"", tp__execution_name(node->execution),
-                   tp__duration(node->limit_ns, limit), tp__failure_name(node->failure));
+  tp__print_format(printer, ",xlabel=\"%s %s %s\"", tp_execution_name(node->execution),
+                   tp__duration(node->limit_ns, limit), tp_failure_name(node->failure));
   if (!tp__node_awaited(node))
     tp__print_text(printer, ",style=dashed");
   else if (node->flags & TP__NODE_REQUIRED)

@@ -40,9 +40,9 @@ static void print_policies(tp__json_printer *json, const tp__node *node) {
   static const char *const visibilities[] = {"internal", "debug", "user_audit", "user_visible"};
   const tp_subscription *desc = &node->sub->desc;
   tp__print_string(json, "trust", trusts[node->sub->trust]);
-  tp__print_string(json, "execution", tp__execution_name(node->execution));
+  tp__print_string(json, "execution", tp_execution_name(node->execution));
   tp__print_number(json, "limit_ms", ms(node->limit_ns));
-  tp__print_string(json, "failure", tp__failure_name(node->failure));
+  tp__print_string(json, "failure", tp_failure_name(node->failure));
   tp__print_string(json, "placement", tp_placement_name(node->handler->desc.placement));
   if (node->handler->desc.inbox) tp__print_bool(json, "inbox", true);
   tp__print_number(json, "priority", desc->priority);

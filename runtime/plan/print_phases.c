@@ -64,7 +64,7 @@ static const char *cell(const void *ctx, uint32_t row_index, uint32_t column, ch
     case LIMIT:
       return tp__duration((int64_t)limit_ms_of(row) * TP__NS_PER_MS, buffer);
     case FAILURE:
-      return tp__failure_name(failure_of(row));
+      return tp_failure_name(failure_of(row));
     case ACCESS:
       return row->privileged ? "privileged" : row->code_only ? "code only" : "";
     case SUBSCRIPTIONS:
@@ -137,7 +137,7 @@ static void json_phase(tp__json_printer *json, const phase_list *list, uint32_t 
   tp__print_bool(json, "privileged", row->privileged);
   tp__print_bool(json, "code_only", row->code_only);
   tp__print_number(json, "limit_ms", limit_ms_of(row));
-  tp__print_string(json, "failure", tp__failure_name(failure_of(row)));
+  tp__print_string(json, "failure", tp_failure_name(failure_of(row)));
   json_kinds(json, list->registry, row);
   json_numbers(json, "fields", row->fields, row->field_count);
   json_numbers(json, "replaceable", row->replaceable, row->replaceable_count);

@@ -27,11 +27,11 @@ static const char *cell(const void *ctx, uint32_t row, uint32_t column, char *bu
       snprintf(buffer, size, "%u", node->level);
       return buffer;
     case EXECUTION:
-      return tp__execution_name(node->execution);
+      return tp_execution_name(node->execution);
     case LIMIT:
       return tp__duration(node->limit_ns, buffer);
     case FAILURE:
-      return tp__failure_name(node->failure);
+      return tp_failure_name(node->failure);
     default:
       return tp_placement_name(node->handler->desc.placement);
   }

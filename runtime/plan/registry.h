@@ -317,9 +317,4 @@ uint64_t tp__snapshot_hash(const tp__snapshot *snapshot);
 
 static inline bool tp__node_awaited(const tp__node *node) { return !(node->flags & TP__NODE_DETACHED); }
 
-/* ---- words for people and JSON: names.c ---- */
-
-const char *tp__execution_name(tp_execution execution);
-const char *tp__failure_name(tp_failure failure);
-
 #endif

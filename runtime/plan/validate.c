@@ -132,7 +132,7 @@ static tp_status check_required(const checker *c) {
     return REFUSE(
         c, TP_ERR_DETACHED_REQUIRED,
         "it is required, but %s is never waited for, and the phase needs its verdict: use blocking or best_effort",
-        tp__execution_name(c->node->execution));
+        tp_execution_name(c->node->execution));
   }
   return TP_OK;
 }
@@ -190,13 +190,13 @@ static tp_status check_fallback(const checker *c) {
   bool given = desc->fallback_count > 0 || desc->fallback_verdict != TP_VERDICT_NONE;
   if (c->node->failure != TP_FAILURE_FALLBACK) {
     return given ? REFUSE(c, TP_ERR_USAGE, "it has a fallback that its failure policy %s never uses",
-                          tp__failure_name(c->node->failure))
+                          tp_failure_name(c->node->failure))
                  : TP_OK;
   }
   if (!tp__node_awaited(c->node)) {
     return REFUSE(c, TP_ERR_BAD_FALLBACK,
                   "it has a fallback, but nobody waits for a %s subscription, so nothing could take its place",
-                  tp__execution_name(c->node->execution));
+                  tp_execution_name(c->node->execution));
   }
   if (!given) {
     return REFUSE(c, TP_ERR_BAD_FALLBACK,

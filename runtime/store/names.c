@@ -23,6 +23,8 @@ const char *tp_state_name(tp_state state) {
       return "interrupted";
     case TP_STATE_SKIPPED:
       return "skipped";
+    case TP_STATE_FORCE_32:
+      break;
   }
   return "unknown";
 }
@@ -102,6 +104,8 @@ const char *tp_reason_name(tp_reason reason) {
       return "no_slack";
     case TP_REASON_KILL_SWITCH:
       return "kill_switch";
+    case TP_REASON_FORCE_32:
+      break;
   }
   return "unknown";
 }

@@ -64,7 +64,8 @@ static size_t write_at(struct canonical *canonical, size_t at) {
     for (size_t i = 0; i < head.children; i++) at = write_at(canonical, at);
     return at;
   case TP_VALUE_MAP: return write_map(canonical, at, head.children / 2);
-  case TP_VALUE_NONE: assert(!"a checked value"); break;
+  case TP_VALUE_NONE:
+  case TP_VALUE_FORCE_32: assert(!"a checked value"); break;
   }
   return at + head.content;
 }

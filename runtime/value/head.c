@@ -90,6 +90,7 @@ static tp__head_flaw give_meaning(tp__head *head, unsigned char first, size_t wi
   case TP_VALUE_NULL:
     return TP__HEAD_OK;
   case TP_VALUE_NONE:
+  case TP_VALUE_FORCE_32:
     break;
   }
   return first == 0xc1 ? TP__HEAD_RESERVED : TP__HEAD_EXTENSION;

@@ -51,7 +51,7 @@ static bool walk_end(tp_value_walk *walk) {
 bool tp_value_next(tp_text container, tp_value_walk *walk) {
   tp__head head = head_of(container);
   if (!walk->started) {
-    walk->started = true;
+    walk->started = 1;
     walk->offset = head.size;
     walk->left = tp_value_count(container);
   }

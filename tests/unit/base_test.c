@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/base.h"
+#include "turnphase/runtime.h"
 
 /* An allocator that counts, checks sizes, and refuses the n-th request. */
 typedef struct counting {
@@ -110,6 +111,24 @@ static void log_levels_have_names(void **state) {
   assert_string_equal(tp_log_level_name(TP_LOG_INFO), "info");
   assert_string_equal(tp_log_level_name(TP_LOG_DEBUG), "debug");
   assert_string_equal(tp_log_level_name((tp_log_level)77), "unknown");
+}
+
+static void numbers_of_enums_have_words(void **state) {
+  (void)state;
+  assert_string_equal(tp_execution_name(TP_EXECUTION_FIRE_AND_RECORD), "fire_and_record");
+  assert_string_equal(tp_execution_name(TP_EXECUTION_DEFAULT), "default");
+  assert_string_equal(tp_failure_name(TP_FAILURE_REQUIRED), "required");
+  assert_string_equal(tp_backoff_name(TP_BACKOFF_EXPONENTIAL), "exponential");
+  assert_string_equal(tp_visibility_name(TP_VISIBILITY_USER_VISIBLE), "user_visible");
+  assert_string_equal(tp_severity_name(TP_SEVERITY_ERROR), "error");
+  assert_string_equal(tp_caller_name(TP_CALLER_MANUAL_CLI), "manual_cli");
+  assert_string_equal(tp_mode_name(TP_MODE_OBSERVE), "observe");
+  assert_string_equal(tp_trust_name(TP_TRUST_BUILTIN), "builtin");
+  assert_string_equal(tp_mode_name((tp_mode)0), "unknown");
+  assert_string_equal(tp_execution_name((tp_execution)77), "unknown");
+  assert_string_equal(tp_failure_name((tp_failure)-1), "unknown");
+  assert_string_equal(tp_caller_name(TP_CALLER_FORCE_32), "unknown");
+  assert_string_equal(tp_trust_name((tp_trust)77), "unknown");
 }
 
 /* ---- faults ---- */
@@ -452,6 +471,7 @@ int main(void) {
     cmocka_unit_test(version_of_the_headers_and_of_the_library_agree),
     cmocka_unit_test(feature_is_one_that_the_library_was_built_with),
     cmocka_unit_test(log_levels_have_names),
+    cmocka_unit_test(numbers_of_enums_have_words),
     cmocka_unit_test(fail_fills_the_fault_and_gives_the_code_back),
     cmocka_unit_test(fail_without_a_fault_gives_the_code_alone),
     cmocka_unit_test(fault_without_subject_has_an_empty_one),
