@@ -119,7 +119,7 @@ static int check_payload(const bench *b) {
       carried = carried || cli_phase_carries(tp_phase_get(b->runtime, b->phases[j].phase), field);
     if (carried) continue;
     cli_error_at(cli_input_name(b->arguments->payload), 0, 0, "no phase that is measured carries the field \"%s\"",
-                 cli_field_name(field));
+                 tp_field_name(field));
     return CLI_CONFIG;
   }
   return CLI_OK;

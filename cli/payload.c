@@ -11,30 +11,12 @@
 #include "cli/pool.h"
 #include "turnphase/declared.h"
 
-typedef enum field_kind { TEXT, INT, VALUE } field_kind;
-
-static const struct row {
-  uint32_t field;
-  const char *name;
-  field_kind kind;
-} rows[] = {
-#define FIELD(constant, name, kind) {constant, name, kind},
-#include "cli/fields.def"
-#undef FIELD
-};
-
-enum { ROWS = sizeof rows / sizeof rows[0] };
-
-static const struct row *find(tp_text name) {
-  for (size_t i = 0; i < ROWS; i++)
-    if (cli_text_is(name, rows[i].name)) return &rows[i];
-  return NULL;
-}
-
-const char *cli_field_name(uint32_t field) {
-  for (size_t i = 0; i < ROWS; i++)
-    if (rows[i].field == field) return rows[i].name;
-  return "";
+static uint32_t find(tp_text name) {
+  char text[64];
+  if (name.size >= sizeof text || memchr(name.data, 0, name.size)) return TP_FIELD_NONE;
+  memcpy(text, name.data, name.size);
+  text[name.size] = '\0';
+  return tp_field_find(text);
 }
 
 /* ---- reading ---- */
@@ -45,14 +27,14 @@ static int refuse(const char *file, tp_text name, const char *why) {
 }
 
 static int take_field(const char *file, tp_text name, tp_text value, tp_field *ret_field) {
-  const struct row *row = find(name);
+  uint32_t field = find(name), field_kind = tp_field_kind(field);
   tp_value_kind kind = tp_value_kind_of(value);
-  if (!row) return refuse(file, name, "is none that a phase carries; include/turnphase/handler.h lists them");
-  if (row->kind == TEXT && kind != TP_VALUE_TEXT) return refuse(file, name, "must be a text");
-  if (row->kind == INT && kind != TP_VALUE_INT) return refuse(file, name, "must be a whole number");
-  *ret_field = (tp_field){.id = row->field, .is_int = row->kind == INT, .is_value = row->kind == VALUE};
-  if (row->kind == INT) ret_field->number = tp_value_int(value, 0);
-  else ret_field->text = row->kind == TEXT ? tp_value_text(value) : value;
+  if (!field) return refuse(file, name, "is none that a phase carries; turnphase phases lists them");
+  if (field_kind == TP_FIELD_KIND_TEXT && kind != TP_VALUE_TEXT) return refuse(file, name, "must be a text");
+  if (field_kind == TP_FIELD_KIND_INT && kind != TP_VALUE_INT) return refuse(file, name, "must be a whole number");
+  *ret_field = (tp_field){.id = field, .kind = field_kind};
+  if (field_kind == TP_FIELD_KIND_INT) ret_field->number = tp_value_int(value, 0);
+  else ret_field->text = field_kind == TP_FIELD_KIND_TEXT ? tp_value_text(value) : value;
   return CLI_OK;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * payload: what phases carry, from a file: one JSON object of field names (cli/fields.def) and what is in them. */
+ * payload: what phases carry, from a file: one JSON object of field names (tp_field_find()) and what is in them. */
 #ifndef CLI_PAYLOAD_H
 #define CLI_PAYLOAD_H
 
@@ -20,8 +20,6 @@ int cli_payload_read(const char *path, cli_payload *payload);
 tp_field *cli_payload_for(const cli_payload *payload, const tp_phase *phase, size_t *ret_count);
 /** Whether the phase carries the field. */
 bool cli_phase_carries(const tp_phase *phase, uint32_t field);
-/** What a file calls a field. */
-const char *cli_field_name(uint32_t field);
 void cli_payload_free(cli_payload *payload);
 
 #endif

@@ -42,8 +42,8 @@ static tp_status write_config(tp_runtime *runtime, const tp_agent_config *config
 
 static tp_status run_phase(tp_turn *turn, uint32_t phase, const char *agent_id, tp_text config, tp_phase_result *result,
                            tp_fault *fault) {
-  tp_field fields[2] = {{.id = TP_FIELD_AGENT_ID, .text = tp_text_of(agent_id)},
-                        {.id = TP_FIELD_AGENT_CONFIG, .is_value = true, .text = config}};
+  tp_field fields[2] = {{.id = TP_FIELD_AGENT_ID, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(agent_id)},
+                        {.id = TP_FIELD_AGENT_CONFIG, .kind = TP_FIELD_KIND_VALUE, .text = config}};
   tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = config.size ? 2 : 1};
   TP__TRY(tp_phase_run(turn, phase, &input, result, fault));
   if (result->outcome == TP_OK) return TP_OK;

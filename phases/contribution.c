@@ -227,4 +227,6 @@ tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp_contr
 const tp__contribution_ops tp__contribution_ops_phases = {
     .copy = tp__contribution_take,
     .kind_name = tp__kind_name,
+    .field_name = tp_field_name,
+    .field_kinds = tp__field_kinds,
 };

@@ -72,12 +72,14 @@ static void put(tp__drive *d, tp_field field) {
   d->fields[d->field_count++] = field;
 }
 
-void tp__drive_text(tp__drive *d, uint32_t field, tp_text text) { put(d, (tp_field){.id = field, .text = text}); }
+void tp__drive_text(tp__drive *d, uint32_t field, tp_text text) {
+  put(d, (tp_field){.id = field, .kind = TP_FIELD_KIND_TEXT, .text = text});
+}
 void tp__drive_int(tp__drive *d, uint32_t field, int64_t number) {
-  put(d, (tp_field){.id = field, .is_int = true, .number = number});
+  put(d, (tp_field){.id = field, .kind = TP_FIELD_KIND_INT, .number = number});
 }
 void tp__drive_value(tp__drive *d, uint32_t field, tp_text value) {
-  put(d, (tp_field){.id = field, .is_value = true, .text = value});
+  put(d, (tp_field){.id = field, .kind = TP_FIELD_KIND_VALUE, .text = value});
 }
 
 void tp__drive_remind(tp__drive *d, const char *subscription, tp_text text, bool block) {

@@ -31,7 +31,7 @@ static const tp__merged_field *find_field(const tp_merged *merged, uint32_t fiel
 
 tp_text tp_merged_text(const tp_merged *merged, uint32_t field) {
   const tp__merged_field *found = find_field(merged, field);
-  return found && !found->field.is_int ? found->field.text : (tp_text){NULL, 0};
+  return found && found->field.kind != TP_FIELD_KIND_INT ? found->field.text : (tp_text){NULL, 0};
 }
 
 bool tp_merged_replaced(const tp_merged *merged, uint32_t field) {
@@ -104,8 +104,8 @@ static tp_status write_field(tp_writer *writer, const tp_field *field) {
   tp_write_map(writer, 2);
   write_number(writer, "field", field->id);
   tp_write_string(writer, "value");
-  if (field->is_value) return write_value(writer, field->text);
-  if (field->is_int) tp_write_int(writer, field->number);
+  if (field->kind == TP_FIELD_KIND_VALUE) return write_value(writer, field->text);
+  if (field->kind == TP_FIELD_KIND_INT) tp_write_int(writer, field->number);
   else tp_write_text(writer, field->text);
   return TP_OK;
 }

@@ -234,19 +234,13 @@ static tp_status check_phase(const tp_turn *turn, uint32_t phase, tp_fault *faul
   return tp__fail(fault, TP_ERR_UNKNOWN_PHASE, NULL, "there is no phase of number %u: use tp_phase_find()", phase);
 }
 
-static tp_status check_field(const tp_field *field, tp_fault *fault) {
-  size_t at;
-  if (field->is_int) return TP_OK;
-  if (field->is_value) return tp_value_check(field->text, fault);
-  if (tp_utf8_valid(field->text, &at)) return TP_OK;
-  return tp__fail(fault, TP_ERR_UTF8, NULL, "payload field %u is not UTF-8 at byte %zu", field->id, at);
-}
-
-static tp_status read_input(const tp_phase_input *theirs, tp__phase *run, tp_fault *fault) {
+static tp_status read_input(const tp_turn *turn, uint32_t phase, const tp_phase_input *theirs, tp__phase *run,
+                            tp_fault *fault) {
   if (!theirs) return TP_OK;
   tp_phase_input input;
+  tp__fields_use use = tp__turn_plan(&turn->core, phase) ? TP__FIELDS_RUN : TP__FIELDS_SHAPE;
   TP__TRY(tp__options_read(&input, sizeof input, theirs, "tp_phase_input", fault));
-  for (size_t i = 0; i < input.field_count; i++) TP__TRY(check_field(&input.fields[i], fault));
+  TP__TRY(tp__fields_check(turn->core.runtime->registry, phase, use, input.fields, input.field_count, fault));
   run->fields = input.fields;
   run->field_count = (uint32_t)input.field_count;
   run->budget_ns = (int64_t)input.budget_ms * TP__NS_PER_MS;
@@ -263,7 +257,7 @@ static void sync_ended(tp__phase *run) { ((sync_run *)run->ctx)->done = true; }
 static tp_status run_and_wait(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp__entry *begun,
                               tp_phase_result *result, tp_fault *fault) {
   sync_run sync = {.phase = {.turn = turn, .phase = phase, .on_end = sync_ended, .ctx = &sync}};
-  TP__TRY(read_input(input, &sync.phase, fault));
+  TP__TRY(read_input(turn, phase, input, &sync.phase, fault));
   if (begun) go_on(&sync.phase, begun);
   else tp__phase_begin(&sync.phase);
   tp__strand_wait(&turn->core.strand, &sync.done);
@@ -283,6 +277,7 @@ static __attribute__((noinline)) tp_status run_long(tp_turn *turn, uint32_t phas
                                                     tp_phase_result *result, tp_fault *fault) {
   TP__TRY(check_phase(turn, phase, fault));
   if (!tp__turn_plan(&turn->core, phase)) {
+    TP__TRY(read_input(turn, phase, input, &(tp__phase){0}, fault));
     *result = (tp_phase_result){.verdict = TP_VERDICT_NONE};
     return TP_OK;
   }
@@ -382,7 +377,7 @@ tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *i
   tp__phase run;
   run.field_count = 0;
   run.budget_ns = 0;
-  TP__TRY(read_input(input, &run, fault));
+  TP__TRY(read_input(turn, phase, input, &run, fault));
   tp_status status = tp__turn_begin_operation(&turn->core);
   if (status != TP_OK) return tp__fail(fault, status, NULL, "the operation was not begun: %s", tp_status_text(status));
   tp__operation *op = &turn->operation;

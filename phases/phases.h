@@ -14,6 +14,9 @@ extern const tp_phase tp__phase_rows[TP_PHASE_RUNTIME_ERROR + 1];
 enum { TP__PHASE_ALIAS_COUNT = 17 };
 extern const tp__alias tp__phase_aliases[TP__PHASE_ALIAS_COUNT];
 
+/** By field id: the kinds that it is given in, bit 1 << TP_FIELD_KIND_*; 0: there is no such field. */
+extern const uint8_t tp__field_kinds[TP_FIELD_HOST];
+
 /** True when a signal of this kind ("routing_hint", …) has its place in the phase. A host's own phases take all. */
 bool tp__phase_takes_signal(uint32_t phase, tp_text kind);
 

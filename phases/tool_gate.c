@@ -8,11 +8,11 @@
 enum { SUMMARY_BYTES = 512 };
 
 static void put_text(tp__tool_slot *slot, uint32_t *count, uint32_t id, tp_text text) {
-  slot->gate->fields[(*count)++] = (tp_field){.id = id, .text = text};
+  slot->gate->fields[(*count)++] = (tp_field){.id = id, .kind = TP_FIELD_KIND_TEXT, .text = text};
 }
 
 static void put_int(tp__tool_slot *slot, uint32_t *count, uint32_t id, int64_t number) {
-  slot->gate->fields[(*count)++] = (tp_field){.id = id, .is_int = true, .number = number};
+  slot->gate->fields[(*count)++] = (tp_field){.id = id, .kind = TP_FIELD_KIND_INT, .number = number};
 }
 
 static void begin_phase(tp__tool_slot *slot, uint32_t phase, uint32_t field_count, bool sheltered,
@@ -85,7 +85,9 @@ void tp__call_pre(tp__tool_slot *slot) {
   uint32_t count = 0;
   put_text(slot, &count, TP_FIELD_TOOL, call->name);
   slot->gate->fields[count++] =
-      (tp_field){.id = TP_FIELD_ARGUMENTS, .is_value = !call->malformed, .text = call->arguments};
+      (tp_field){.id = TP_FIELD_ARGUMENTS,
+                 .kind = call->malformed ? TP_FIELD_KIND_TEXT : TP_FIELD_KIND_VALUE,
+                 .text = call->arguments};
   begin_phase(slot, TP_PHASE_TOOL_PRE, count, false, pre_ended);
 }
 

@@ -39,20 +39,21 @@ enum {
   TP_PHASE_LIMIT = 128 /* ids are below this */
 };
 
-/** Fields of payloads. phases/phases.def says which phase carries which, and which a chain may replace.
- *  The comment gives the type a field is read with. */
-enum {
+/** Fields of payloads. docs/phases.md says which phase carries which, and which a chain may replace. The comment gives
+ *  the kind of a field and what it holds. Numbers are written to stores. Fields that a host's own phases add are
+ *  numbered from TP_FIELD_HOST; they have no name and may be of any kind. */
+typedef enum tp_field_id {
   TP_FIELD_NONE = 0,
   TP_FIELD_TEXT = 1,              /* text: the user's message */
   TP_FIELD_MODEL = 2,             /* text: model name */
-  TP_FIELD_FILES = 3,             /* msgpack: array of str */
-  TP_FIELD_AGENT_CONFIG = 4,      /* msgpack: map (system, model, tools) */
+  TP_FIELD_FILES = 3,             /* value: array of str */
+  TP_FIELD_AGENT_CONFIG = 4,      /* value: map (system, model, tools) */
   TP_FIELD_AGENT_ID = 5,          /* text */
   TP_FIELD_SESSION_ID = 6,        /* text */
-  TP_FIELD_TOOL_NAMES = 7,        /* msgpack: array of str */
+  TP_FIELD_TOOL_NAMES = 7,        /* value: array of str */
   TP_FIELD_CAN_CALL_TOOLS = 8,    /* int: 0 or 1 */
   TP_FIELD_SYSTEM = 9,            /* text: compiled system text */
-  TP_FIELD_REQUEST = 10,          /* msgpack: map (messages: array of {role, text}; tools: array of str) */
+  TP_FIELD_REQUEST = 10,          /* value: map (messages: array of {role, text}; tools: array of str) */
   TP_FIELD_ATTEMPT = 11,          /* int: from 1 */
   TP_FIELD_MESSAGE_COUNT = 12,    /* int */
   TP_FIELD_REQUEST_BYTES = 13,    /* int */
@@ -66,33 +67,34 @@ enum {
   TP_FIELD_INPUT_SUMMARY = 21,    /* text */
   TP_FIELD_ENVIRONMENT = 22,      /* text */
   TP_FIELD_TOOL = 23,             /* text: tool name */
-  TP_FIELD_ARGUMENTS = 24,        /* msgpack: map; raw text when the provider could not decode it */
+  TP_FIELD_ARGUMENTS = 24,        /* value: map; a text when the provider could not decode it */
   TP_FIELD_TASK_KEY = 25,         /* text */
   TP_FIELD_RESULT = 26,           /* text: what the model will read */
   TP_FIELD_STATUS = 27,           /* text: success, failure, partial */
   TP_FIELD_DURATION_MS = 28,      /* int */
   TP_FIELD_OUTPUT_SUMMARY = 29,   /* text */
   TP_FIELD_ERROR_MESSAGE = 30,    /* text */
-  TP_FIELD_CALLS = 31,            /* msgpack: array of maps (id, tool, kind) */
+  TP_FIELD_CALLS = 31,            /* value: array of maps (id, tool, kind) */
   TP_FIELD_PLAN = 32,             /* text: compaction plan */
   TP_FIELD_TOKENS_BEFORE = 33,    /* int */
   TP_FIELD_TOKENS_AFTER = 34,     /* int */
   TP_FIELD_OUTCOME = 35,          /* text: completed, failed, denied, cancelled, timed_out */
   TP_FIELD_USER_PREVIEW = 36,     /* text: bounded */
   TP_FIELD_ASSISTANT_PREVIEW = 37,/* text: bounded */
-  TP_FIELD_TOOL_EVENTS = 38,      /* msgpack: array of maps */
+  TP_FIELD_TOOL_EVENTS = 38,      /* value: array of maps */
   TP_FIELD_REASON = 39,           /* text */
-  TP_FIELD_CHANGED_FILES = 40,    /* msgpack: array of str */
-  TP_FIELD_ABILITIES_USED = 41,   /* msgpack: array of str */
-  TP_FIELD_TASKS_SUMMARY = 42,    /* msgpack: array of maps */
+  TP_FIELD_CHANGED_FILES = 40,    /* value: array of str */
+  TP_FIELD_ABILITIES_USED = 41,   /* value: array of str */
+  TP_FIELD_TASKS_SUMMARY = 42,    /* value: array of maps */
   TP_FIELD_STARTED_AT = 43,       /* int: unix ms */
   TP_FIELD_ENDED_AT = 44,         /* int: unix ms */
   TP_FIELD_CODE = 45,             /* int: tp_status */
   TP_FIELD_MESSAGE = 46,          /* text */
   TP_FIELD_CLOSED = 47,           /* int: 1 when the session itself ends, 0 at the end of a logical phase */
-  TP_FIELD_HOST = 64,             /* a host's own phases number their fields from here */
-  TP_FIELD_LIMIT = 128
-};
+  TP_FIELD_HOST = 256,            /* a host's own phases number their fields from here */
+  TP_FIELD_LIMIT = 512,           /* ids are below this */
+  TP_FIELD_ID_FORCE_32 = 0x7fffffff
+} tp_field_id;
 
 /** Whose turn it is. Read with tp_call_id(). */
 enum {
@@ -183,14 +185,31 @@ typedef struct tp_contribution {
   const struct tp_tool *tools;  /* tool.h; run and self must stay valid while the handler is registered */
 } tp_contribution;
 
-/** A field of a payload, as given to tp_phase_run() or tp_call_replace(). */
+/** What a payload field holds. */
+typedef enum tp_field_kind_id {
+  TP_FIELD_KIND_NONE = 0,       /* no kind: refused */
+  TP_FIELD_KIND_TEXT = 1,       /* text: UTF-8 */
+  TP_FIELD_KIND_INT = 2,        /* number */
+  TP_FIELD_KIND_VALUE = 3,      /* text: one msgpack value (value.h) */
+  TP_FIELD_KIND_FORCE_32 = 0x7fffffff
+} tp_field_kind_id;
+
+/** A field of a payload, as given to tp_phase_run() or tp_call_replace(). Frozen: 32 bytes, by value and side by side.
+ *  The member that the kind does not name stays zero. */
 typedef struct tp_field {
   uint32_t id;                  /* TP_FIELD_* */
-  bool is_int;                  /* number is meant; else text */
-  bool is_value;                /* text holds one msgpack value */
+  uint32_t kind;                /* TP_FIELD_KIND_* */
   int64_t number;
   tp_text text;
 } tp_field;
+
+/** The name of a field of the built-in phases ("tool_names"), static text; NULL for any other number. Threads: any. */
+TP_API const char *tp_field_name(uint32_t field);
+/** The field of a name. @return TP_FIELD_NONE (0) when there is none; name may be NULL. Threads: any. */
+TP_API uint32_t tp_field_find(const char *name);
+/** TP_FIELD_KIND_*: how a field of the built-in phases is given; TP_FIELD_ARGUMENTS may be text, too, when its provider
+ *  could not decode it. @return TP_FIELD_KIND_NONE for any other number. Threads: any. */
+TP_API uint32_t tp_field_kind(uint32_t field);
 
 /** A handler's, tool's or match function's answer: one of TP_ANSWER_*. An integer, so that every language can return
  *  it; 0 is no answer, since that is what the bindings of most languages return for a callback that raised. */
@@ -321,8 +340,9 @@ TP_API tp_status tp_call_emit_background_job(tp_call *call, const char *handler,
     tp_text payload);
 
 /** Replaces payload fields in a `chain replace` phase; taken when the attempt succeeds. Needs
- *  TP_CAPABILITY_REPLACE_PAYLOAD. Only fields that the phase's row marks replaceable. Copied. Errors as
- *  tp_call_emit(). */
+ *  TP_CAPABILITY_REPLACE_PAYLOAD. Only fields that the phase's row marks replaceable, each of its own kind and at most
+ *  once in a call; of several calls the last one counts. Copied. Errors as tp_call_emit(); the attempt's message in the
+ *  record and the diagnostic name the field at fault. */
 TP_API tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count) TP_MUST_USE;
 TP_API tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char *text) TP_MUST_USE;
 

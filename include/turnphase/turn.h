@@ -260,7 +260,10 @@ TP_API void tp_turn_cancel(tp_turn *turn);
 /** Ends it and frees its phase and tool results. No operation may be under way. Accepts NULL. */
 TP_API void tp_turn_end(tp_turn *turn);
 
-/** The payload of a phase. Borrowed by tp_phase_run() till it returns, copied by tp_phase_submit(). */
+/** The payload of a phase. Borrowed by tp_phase_run() till it returns, copied by tp_phase_submit(). A field that does
+ *  not exist, that the phase does not carry, that is given twice or as another kind than its own is refused with
+ *  TP_ERR_USAGE, also where nobody is subscribed; a text that is not UTF-8 or a value that is not msgpack is refused
+ *  where somebody is. */
 typedef struct tp_phase_input {
   size_t struct_size;
   const tp_field *fields;
@@ -285,7 +288,7 @@ typedef struct tp_phase_result {
 /** Runs a phase on the calling thread, which helps. Blocks: up to the entry's deadline.
  *  Threads: one at a time. TP_ERR_BUSY says that a submitted operation, or one of another thread that has begun, is
  *  under way; two threads that begin at the same moment are not told apart, since that would cost each phase a locked
- *  instruction. A phase without subscriptions is never refused: nothing is run.
+ *  instruction. A phase without subscriptions is refused for its payload only: nothing is run.
  *  @param input  NULL: an empty payload.
  *  @return whether it was run: TP_OK and *result; TP_ERR_UNKNOWN_PHASE, TP_ERR_BUSY, TP_ERR_NO_MEMORY, TP_ERR_USAGE,
  *          TP_ERR_FORKED; TP_ERR_SHUTDOWN when the limit of a drain is over. */

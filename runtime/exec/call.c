@@ -175,10 +175,12 @@ tp_status tp_call_emit(tp_call *call, const tp_contribution *contribution) {
   return tp__output_emit(touch(call), call->arena, call->entry, call->index, contribution);
 }
 
-static bool is_replaceable(const tp_phase *row, uint32_t field) {
-  for (size_t i = 0; i < row->replaceable_count; i++)
-    if (row->replaceable[i] == field) return true;
-  return false;
+/* The refusal's sentence becomes the attempt's message; without memory it has none. */
+static tp_status refuse_fields(tp_call *call, tp_status status, const tp_fault *fault) {
+  tp__output *output = &call->output;
+  bool first = output->refused == TP_OK;
+  if (first && !tp__arena_string(call->arena, fault->message, &output->refusal)) output->refusal = NULL;
+  return refuse(output, status);
 }
 
 tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count) {
@@ -187,11 +189,10 @@ tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count) {
   tp__output *output = touch(call);
   if (!row->replace || !(node_of(call)->capabilities & TP_CAPABILITY_REPLACE_PAYLOAD))
     return refuse(output, TP_ERR_CAPABILITY);
-  for (size_t i = 0; i < count; i++) {
-    if (!is_replaceable(row, fields[i].id)) return refuse(output, TP_ERR_MALFORMED);
-    if (fields[i].is_value ? tp_value_check(fields[i].text, NULL) != TP_OK : !tp_utf8_valid(fields[i].text, NULL))
-      return refuse(output, TP_ERR_MALFORMED);
-  }
+  const tp__registry *registry = call->entry->turn->runtime->registry;
+  tp_fault fault;
+  if (tp__fields_check(registry, call->entry->plan->phase, TP__FIELDS_REPLACE, fields, count, &fault) != TP_OK)
+    return refuse_fields(call, TP_ERR_MALFORMED, &fault);
   tp_field *all = tp__arena_alloc(call->arena, (output->replacement_count + count) * sizeof *all);
   tp_field *added;
   if (!all || !tp__fields_copy(call->arena, fields, (uint32_t)count, &added)) return refuse(output, TP_ERR_NO_MEMORY);
@@ -203,7 +204,7 @@ tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count) {
 }
 
 tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char *text) {
-  return tp_call_replace(call, &(tp_field){.id = field, .text = tp_text_of(text)}, 1);
+  return tp_call_replace(call, &(tp_field){.id = field, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)}, 1);
 }
 
 tp_answer tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_token *ret_token) {

@@ -37,6 +37,7 @@ typedef struct tp__output {
   tp_field *replacement; /* fields to replace; NULL: none */
   uint32_t replacement_count;
   tp_status refused; /* the first refused emit: the whole answer is rejected */
+  const char *refusal; /* why, in a sentence; may be NULL */
 } tp__output;
 
 /** How one node ended, out of the ordinary: its row in the record, and what the engine keeps beside it. */

@@ -265,7 +265,7 @@ tp_reason tp__jobs_add(tp_runtime *runtime, const tp__plan *plan, const tp__node
 }
 
 tp_reason tp__jobs_add_contributed(const tp__turn *turn, const tp_contribution *contribution) {
-  tp_field field = {.id = TP_FIELD_REQUEST, .is_value = true, .text = contribution->value};
+  tp_field field = {.id = TP_FIELD_REQUEST, .kind = TP_FIELD_KIND_VALUE, .text = contribution->value};
   tp__payload payload = {.mode = turn->mode, .caller = TP_CALLER_BACKGROUND_JOB, .fields = &field, .field_count = 1};
   memcpy(payload.ids, turn->ids, sizeof payload.ids);
   tp_job job = {.attempts_max = ATTEMPTS_MAX,

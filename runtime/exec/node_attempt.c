@@ -58,7 +58,10 @@ static void accept(tp__attempt *attempt, const tp__answer *answer, const void *e
 static void join_outputs(node_attempt *a, tp__output *ret_output) {
   tp__output *before = &a->call.output, *after = &a->answer_output;
   *ret_output = *before;
-  if (ret_output->refused == TP_OK) ret_output->refused = after->refused;
+  if (ret_output->refused == TP_OK) {
+    ret_output->refused = after->refused;
+    ret_output->refusal = after->refusal;
+  }
   if (!after->first) return;
   if (ret_output->last) ret_output->last->next = after->first;
   else ret_output->first = after->first;

@@ -272,7 +272,7 @@ void tp__entry_take_answer(tp__entry *e, uint32_t index, const tp__answer *answe
   }
   run->row.code = answer->code;
   if (reason == TP_REASON_ERROR && try_again(e, node, index, answer)) return;
-  run->message = safe_reason(answer->reason);
+  run->message = output->refusal ? output->refusal : safe_reason(answer->reason);
   tp__entry_settle(e, index, TP_STATE_FAILED, reason);
 }
 

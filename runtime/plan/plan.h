@@ -41,6 +41,11 @@ typedef struct tp__contribution_ops {
   tp_status (*copy)(tp__arena *arena, uint32_t phase, const tp_contribution *in, tp_contribution *out);
   /** The name of a TP_KIND_*, static text. May be NULL. */
   const char *(*kind_name)(uint32_t kind);
+  /** The name of a payload field, static text; NULL: it has none. May be NULL. */
+  const char *(*field_name)(uint32_t field);
+  /** For each payload field below TP_FIELD_HOST the kinds that it is given in, bit 1 << TP_FIELD_KIND_*; 0: there is no
+   *  such field. NULL: there are all, of any kind. */
+  const uint8_t *field_kinds;
 } tp__contribution_ops;
 
 /** A registered handler. Freed, and its destroy called without lock, when the last subscription, snapshot and attempt
@@ -234,6 +239,20 @@ tp_status tp__hook_add(tp__registry *registry, const char *phase, tp_handler_fn 
 tp_status tp__registry_kill(tp__registry *registry, const char *subscription, bool killed, bool *ret_was);
 uint32_t tp__registry_phase_find(const tp__registry *registry, const char *name);
 const tp_phase *tp__registry_phase(const tp__registry *registry, uint32_t phase);
+typedef enum tp__fields_use {
+  TP__FIELDS_RUN,     /* for tp_phase_run() */
+  TP__FIELDS_SHAPE,   /* the same for a phase without subscriptions: contents are not looked at */
+  TP__FIELDS_REPLACE  /* for tp_call_replace() */
+} tp__fields_use;
+/** fields.c: checks fields that are given to a phase: each known, of its kind, carried (or replaceable), once, and its
+ *  content as its kind says. A few instructions for a field, and what its content takes.
+ *  @return TP_OK; TP_ERR_USAGE; of the content TP_ERR_UTF8 or what tp_value_check() says. The fault names field and
+ *          phase. */
+tp_status tp__fields_check(const tp__registry *registry, uint32_t phase, tp__fields_use use, const tp_field *fields,
+                           size_t count, tp_fault *fault);
+/** The name of a field, or "field_300" for one without a name. */
+typedef struct tp__field_label_buffer { char text[24]; } tp__field_label_buffer;
+const char *tp__field_label(const tp__contribution_ops *ops, uint32_t field, tp__field_label_buffer *buffer);
 /** Aliases of a phase for printing: calls each. */
 void tp__registry_aliases(const tp__registry *registry, uint32_t phase, void (*each)(void *ctx,
     const tp__alias *alias), void *ctx);

@@ -9,7 +9,10 @@
 
 static void built_in_rows_add(tp__registry *registry, const tp_phase *rows, size_t row_count) {
   assert(row_count <= TP_PHASE_HOST);
-  for (size_t i = 1; i < row_count; i++) registry->phases[i] = &rows[i];
+  for (size_t i = 1; i < row_count; i++) {
+    registry->phases[i] = &rows[i];
+    tp__phase_fields_fill(&registry->phase_fields[i], &rows[i]);
+  }
 }
 
 static tp_status registry_fill(tp__registry *registry, const tp_phase *host_rows, size_t host_row_count,

@@ -204,6 +204,16 @@ void tp__audit_add(tp__registry *registry, const tp__audit_row *row);
 void tp__audit_fill(tp__audit_row *row, const char *owner, const char *action, const char *detail, tp_status outcome,
                     uint64_t snapshot_hash);
 
+/* ---- fields.c ---- */
+
+/** A bit for each payload field. */
+typedef struct tp__field_set { uint64_t words[TP_FIELD_LIMIT / 64]; } tp__field_set;
+typedef struct tp__phase_fields { tp__field_set carried, replaceable; } tp__phase_fields;
+
+/** Puts the fields of a row, which are below TP_FIELD_LIMIT, into empty sets. */
+void tp__phase_fields_fill(tp__phase_fields *fields, const tp_phase *row);
+bool tp__field_known(const tp__contribution_ops *ops, uint32_t field);
+
 /* ---- registry.c ---- */
 
 struct tp__registry {
@@ -211,6 +221,7 @@ struct tp__registry {
   tp_allocator allocator;
   tp__arena arena; /* the host's rows */
   const tp_phase *phases[TP_PHASE_LIMIT];
+  tp__phase_fields phase_fields[TP_PHASE_LIMIT];
   const tp__alias *aliases;
   size_t alias_count;
   const tp__contribution_ops *ops;

@@ -37,10 +37,10 @@ void tp__registry_aliases(const tp__registry *registry, uint32_t phase, void (*e
 
 /* ---- rows of the host ---- */
 
-static bool fields_known(const uint32_t *fields, size_t count) {
+static bool fields_known(const tp__contribution_ops *ops, const uint32_t *fields, size_t count) {
   if (count >= TP_FIELD_LIMIT || (count > 0 && !fields)) return false;
   for (size_t i = 0; i < count; i++) {
-    if (fields[i] == TP_FIELD_NONE || fields[i] >= TP_FIELD_LIMIT) return false;
+    if (!tp__field_known(ops, fields[i])) return false;
   }
   return true;
 }
@@ -60,7 +60,7 @@ static bool replaceable_carried(const tp_phase *row) {
 }
 
 /* What is wrong with a row, or NULL. */
-static const char *row_flaw(const tp_phase *row) {
+static const char *row_flaw(const tp__contribution_ops *ops, const tp_phase *row) {
   bool chain = row->mode == TP_MODE_CHAIN;
   if (row->mode < TP_MODE_GATHER || row->mode > TP_MODE_OBSERVE) return "has no mode: gather, chain or observe";
   if (!chain && (row->replace || row->stop || row->reverse))
@@ -70,8 +70,8 @@ static const char *row_flaw(const tp_phase *row) {
   if (row->mode == TP_MODE_OBSERVE && row->failure == TP_FAILURE_REQUIRED)
     return "observes, and an observer is never required";
   if (row->kinds & ~(uint32_t)KINDS_KNOWN) return "allows an unknown kind of contribution";
-  if (!fields_known(row->fields, row->field_count)) return "carries an unknown payload field";
-  if (!fields_known(row->replaceable, row->replaceable_count)) return "replaces an unknown payload field";
+  if (!fields_known(ops, row->fields, row->field_count)) return "carries an unknown payload field";
+  if (!fields_known(ops, row->replaceable, row->replaceable_count)) return "replaces an unknown payload field";
   if (row->replaceable_count > 0 && !row->replace) return "lists replaceable fields but not replace";
   if (!replaceable_carried(row)) return "replaces a payload field that it does not carry";
   return NULL;
@@ -112,10 +112,11 @@ static tp_status row_add(tp__registry *registry, uint32_t phase, const tp_phase 
     return tp__fail(fault, TP_ERR_DUPLICATE_ID, row.name,
                     "phase `%s` of the host: the name is taken by another phase or an alias", row.name);
   }
-  const char *flaw = row_flaw(&row);
+  const char *flaw = row_flaw(registry->ops, &row);
   if (flaw) return tp__fail(fault, TP_ERR_USAGE, row.name, "phase `%s` of the host %s", row.name, flaw);
   if (row_copy(&registry->arena, &row, &copy) != TP_OK) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory");
   registry->phases[phase] = copy;
+  tp__phase_fields_fill(&registry->phase_fields[phase], copy);
   return TP_OK;
 }
 

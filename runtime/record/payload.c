@@ -4,9 +4,9 @@
 static void write_field(const tp_field *field, tp_writer *writer) {
   tp_write_array(writer, 2);
   tp_write_int(writer, field->id);
-  if (field->is_int) {
+  if (field->kind == TP_FIELD_KIND_INT) {
     tp_write_int(writer, field->number);
-  } else if (field->is_value) {
+  } else if (field->kind == TP_FIELD_KIND_VALUE) {
     tp_write_map(writer, 1);
     tp_write_string(writer, "v");
     tp_write_bytes(writer, field->text);
@@ -37,14 +37,15 @@ static void read_field(tp_text pair, tp_field *field) {
   *field = (tp_field){.id = (uint32_t)tp_value_int(tp_value_at(pair, 0), 0)};
   switch (tp_value_kind_of(value)) {
     case TP_VALUE_INT:
-      field->is_int = true;
+      field->kind = TP_FIELD_KIND_INT;
       field->number = tp_value_int(value, 0);
       break;
     case TP_VALUE_MAP:
-      field->is_value = true;
+      field->kind = TP_FIELD_KIND_VALUE;
       field->text = tp_value_text(tp_value_get(value, "v"));
       break;
     default:
+      field->kind = TP_FIELD_KIND_TEXT;
       field->text = tp_value_text(value);
       break;
   }

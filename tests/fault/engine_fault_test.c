@@ -166,7 +166,7 @@ static tp_status run_bare(life *l) {
   latch told = LATCH;
   tp_status status = tp_turn_begin_bare(l->runtime, NULL, &turn, NULL);
   if (status != TP_OK) return status;
-  tp_field field = {.id = TP_FIELD_TEXT, .text = tp_text_of("hello")};
+  tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of("hello")};
   tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
   status = tp_phase_run(turn, TP_PHASE_TURN_INTAKE, &input, &result, NULL);
   if (status == TP_OK) status = tp_phase_run(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL, &result, NULL);

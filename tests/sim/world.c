@@ -383,8 +383,8 @@ typedef struct op_input {
 } op_input;
 
 static void fill_input(op_input *in, const turn_actor *turn, uint32_t op) {
-  in->fields[0] = (tp_field){.id = SCRIPT_FIELD_OP, .is_int = true, .number = op_number(turn, op)};
-  in->fields[1] = (tp_field){.id = SCRIPT_FIELD_TEXT, .text = tp_text_of("first")};
+  in->fields[0] = (tp_field){.id = SCRIPT_FIELD_OP, .kind = TP_FIELD_KIND_INT, .number = op_number(turn, op)};
+  in->fields[1] = (tp_field){.id = SCRIPT_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of("first")};
   in->input = (tp_phase_input){.struct_size = sizeof in->input, .fields = in->fields, .field_count = 2};
   in->input.budget_ms = world_op(turn->w, op_number(turn, op))->budget_ms;
 }

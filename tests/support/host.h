@@ -230,7 +230,7 @@ static inline tp_turn *begin_bare(tp_runtime *runtime, uint32_t limit_ms) {
 /* Runs a phase with a TEXT field, or none. The budget is ample, so that a handler's limit, which counts from its call,
  * is what ends it, however long the machine takes to call it. */
 static inline tp_phase_result run_phase(tp_turn *turn, uint32_t phase, const char *text) {
-  tp_field field = {.id = TP_FIELD_TEXT, .text = tp_text_of(text)};
+  tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)};
   tp_phase_input input = {
       .struct_size = sizeof input, .fields = &field, .field_count = text ? 1 : 0, .budget_ms = 60000};
   tp_phase_result result;

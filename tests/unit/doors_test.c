@@ -104,7 +104,7 @@ static void what_is_not_utf8_or_too_long_is_refused(void **state) {
   for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
     assert_int_equal(tp_turn_begin_bare(runtime, &requests[i], &turn, NULL), TP_ERR_BAD_ID);
   turn = begin_bare(runtime, 0);
-  tp_field field = {.id = TP_FIELD_TEXT, .text = tp_text_of("caf\xe9")};
+  tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of("caf\xe9")};
   tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
   tp_phase_result result;
   assert_int_equal(tp_phase_run(turn, TP_PHASE_TURN_INTAKE, &input, &result, NULL), TP_ERR_UTF8);

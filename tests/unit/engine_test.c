@@ -185,7 +185,7 @@ static void copy_text(char *to, size_t size, tp_text text) {
 
 static tp_answer read_all(void *self, tp_call *call) {
   reading *r = self;
-  copy_text(r->text, sizeof r->text, tp_call_text(call, TP_FIELD_TEXT));
+  copy_text(r->text, sizeof r->text, tp_call_text(call, TP_FIELD_MODEL));
   copy_text(r->mode, sizeof r->mode, tp_call_mode(call));
   copy_text(r->turn_id, sizeof r->turn_id, tp_call_id(call, TP_ID_TURN));
   snprintf(r->sub, sizeof r->sub, "%s", tp_call_subscription(call));
@@ -195,10 +195,11 @@ static tp_answer read_all(void *self, tp_call *call) {
   r->attempt = tp_call_attempt(call);
   r->hash = tp_call_plan_hash(call);
   r->caller = tp_call_caller(call);
-  r->has_text = tp_call_has(call, TP_FIELD_TEXT);
+  r->has_text = tp_call_has(call, TP_FIELD_MODEL);
   r->has_files = tp_call_has(call, TP_FIELD_FILES);
   r->cancelled = tp_call_cancelled(call);
-  r->ok = tp_call_id(call, 99).size == 0 && tp_call_text(call, 9999).size == 0 && tp_call_int(call, TP_FIELD_TEXT) == 0;
+  r->ok = tp_call_id(call, 99).size == 0 && tp_call_text(call, 9999).size == 0 &&
+          tp_call_int(call, TP_FIELD_MODEL) == 0;
   return TP_ANSWER_DONE;
 }
 
@@ -213,8 +214,8 @@ static void handler_reads_payload_identity_and_time_left(void **state) {
     tp_turn_request request = {
         .struct_size = sizeof request, .id = "t1", .mode = "plan", .caller = TP_CALLER_CI_PIPELINE};
     assert_int_equal(tp_turn_begin_bare(runtime, &request, &turn, NULL), TP_OK);
-    tp_field fields[] = {{.id = TP_FIELD_TEXT, .text = TEXT("words")},
-                         {.id = TP_FIELD_ATTEMPT, .is_int = true, .number = 3}};
+    tp_field fields[] = {{.id = TP_FIELD_MODEL, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("words")},
+                         {.id = TP_FIELD_ATTEMPT, .kind = TP_FIELD_KIND_INT, .number = 3}};
     tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = 2};
     tp_phase_result result;
     assert_int_equal(tp_phase_run(turn, TP_PHASE_MODEL_PRE, &input, &result, NULL), TP_OK);
@@ -418,8 +419,8 @@ static void payload_that_nobody_replaced_is_readable_as_long_as_the_result(void 
   tp_turn *turn = begin_bare(runtime, 0);
   char *mine = malloc(sizeof files - 1);
   memcpy(mine, files, sizeof files - 1);
-  tp_field fields[] = {{.id = TP_FIELD_TEXT, .text = TEXT("old")},
-                       {.id = TP_FIELD_FILES, .is_value = true, .text = {mine, sizeof files - 1}}};
+  tp_field fields[] = {{.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("old")},
+                       {.id = TP_FIELD_FILES, .kind = TP_FIELD_KIND_VALUE, .text = {mine, sizeof files - 1}}};
   tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = 2};
   tp_phase_result result;
   assert_int_equal(tp_phase_run(turn, INTAKE, &input, &result, NULL), TP_OK);
@@ -452,7 +453,7 @@ static void submitted_payload_is_copied_and_readable_at_the_end(void **state) {
   add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .self = &a}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   char *mine = strdup("a model");
-  tp_field field = {.id = TP_FIELD_MODEL, .text = tp_text_of(mine)};
+  tp_field field = {.id = TP_FIELD_MODEL, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(mine)};
   tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
   waiting_end w = {.ended = LATCH};
   assert_int_equal(tp_phase_submit(turn, GATHER, &input, note_end, &w, NULL), TP_OK);

@@ -64,7 +64,7 @@ static void post(tp_session *session, const char *outcome) {
   tp_turn *turn;
   tp_phase_result result;
   assert_int_equal(tp_turn_begin(session, NULL, &turn, NULL), TP_OK);
-  tp_field field = {.id = TP_FIELD_OUTCOME, .text = tp_text_of(outcome)};
+  tp_field field = {.id = TP_FIELD_OUTCOME, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(outcome)};
   tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
   assert_int_equal(tp_phase_run(turn, POST, &input, &result, NULL), TP_OK);
   assert_run(&result, "job", TP_STATE_BACKGROUNDED, TP_REASON_NONE);

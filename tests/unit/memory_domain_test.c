@@ -411,19 +411,19 @@ static void begin_turn(const char *id, const char *text) {
   tp_turn_request request = {.struct_size = sizeof request, .id = id, .text = tp_text_of(text)};
   end_turn();
   assert_int_equal(tp_turn_begin(open_one, &request, &open_turn, NULL), TP_OK);
-  tp_field field = {.id = TP_FIELD_TEXT, .text = tp_text_of(text)};
+  tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)};
   run_phase(TP_PHASE_TURN_PRE_POLICY, &field, 1);
 }
 
 static void end_of_turn(const char *text) {
-  tp_field fields[] = {{.id = TP_FIELD_OUTCOME, .text = tp_text_of("completed")},
-                       {.id = TP_FIELD_USER_PREVIEW, .text = tp_text_of(text)}};
+  tp_field fields[] = {{.id = TP_FIELD_OUTCOME, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of("completed")},
+                       {.id = TP_FIELD_USER_PREVIEW, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)}};
   run_phase(TP_PHASE_TURN_POST_TURN, fields, 2);
   wait_for_jobs();
 }
 
 static tp_phase_result recall(const char *text) {
-  tp_field field = {.id = TP_FIELD_TEXT, .text = tp_text_of(text)};
+  tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)};
   return run_phase(TP_PHASE_TURN_PRE_PROMPT_CONTEXT, &field, 1);
 }
 
@@ -490,7 +490,7 @@ static void a_model_that_cannot_call_tools_is_given_none(void **state) {
   (void)state;
   hold_session("acme");
   begin_turn("t1", "Hello.");
-  tp_field field = {.id = TP_FIELD_CAN_CALL_TOOLS, .is_int = true, .number = 0};
+  tp_field field = {.id = TP_FIELD_CAN_CALL_TOOLS, .kind = TP_FIELD_KIND_INT, .number = 0};
   tp_phase_result result = run_phase(TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, &field, 1);
   assert_true(!result.merged || tp_merged_count(result.merged, TP_KIND_TOOL_BUNDLE) == 0);
 }
@@ -541,7 +541,7 @@ static void assert_ok(const char *tool, tp_text with, const char *words) {
 static void begin_with_tools(const char *tenant, const char *text) {
   hold_session(tenant);
   begin_turn("t1", text);
-  tp_field field = {.id = TP_FIELD_CAN_CALL_TOOLS, .is_int = true, .number = 1};
+  tp_field field = {.id = TP_FIELD_CAN_CALL_TOOLS, .kind = TP_FIELD_KIND_INT, .number = 1};
   run_phase(TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, &field, 1);
 }
 

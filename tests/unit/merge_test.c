@@ -703,9 +703,9 @@ static void reading_past_the_end_or_of_nothing_is_empty(void **state) {
 static void the_payload_is_read_as_the_chain_left_it(void **state) {
   (void)state;
   const tp__merged_field fields[] = {
-      {{.id = TP_FIELD_FILES, .is_value = true, .text = {"\x90", 1}}, false},
-      {{.id = TP_FIELD_TEXT, .text = {"new", 3}}, true},
-      {{.id = TP_FIELD_ATTEMPT, .is_int = true, .number = 3}, true},
+      {{.id = TP_FIELD_FILES, .kind = TP_FIELD_KIND_VALUE, .text = {"\x90", 1}}, false},
+      {{.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = {"new", 3}}, true},
+      {{.id = TP_FIELD_ATTEMPT, .kind = TP_FIELD_KIND_INT, .number = 3}, true},
   };
   tp__merge merge = {.phase = TP_PHASE_TURN_INTAKE, .fields = fields, .field_count = 3};
   assert_int_equal(tp__merge_run(&merge, &arena, &merged, NULL), TP_OK);
@@ -740,9 +740,9 @@ static void canonical_bytes_are_canonical_and_show_everything(void **state) {
                         .value = {"\x82\xa1z\xcd\x00\x01\xa1y\x02", 9}}); /* keys unsorted, 1 in three bytes */
   bundle("o", "h", "b", "t1", "t2");
   const tp__merged_field fields[] = {
-      {{.id = TP_FIELD_TEXT, .text = {"new", 3}}, true},
-      {{.id = TP_FIELD_FILES, .is_value = true, .text = {"\x90", 1}}, true},
-      {{.id = TP_FIELD_ATTEMPT, .is_int = true, .number = 3}, false},
+      {{.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = {"new", 3}}, true},
+      {{.id = TP_FIELD_FILES, .kind = TP_FIELD_KIND_VALUE, .text = {"\x90", 1}}, true},
+      {{.id = TP_FIELD_ATTEMPT, .kind = TP_FIELD_KIND_INT, .number = 3}, false},
   };
   tp__merge merge = {
       .phase = TP_PHASE_TURN_INTAKE, .inputs = inputs, .input_count = 3, .fields = fields, .field_count = 3};

@@ -729,11 +729,11 @@ typedef struct reader {
 
 static tp_answer read_fields(void *self, tp_call *call) {
   reader *r = self;
-  tp_text text = tp_call_text(call, TP_FIELD_TEXT);
+  tp_text text = tp_call_text(call, TP_FIELD_MODEL);
   snprintf(r->text, sizeof r->text, "%.*s", (int)text.size, text.size ? text.data : "");
-  r->has_text = tp_call_has(call, TP_FIELD_TEXT);
-  r->number = tp_call_int(call, TP_FIELD_MODEL);
-  r->has_number = tp_call_has(call, TP_FIELD_MODEL);
+  r->has_text = tp_call_has(call, TP_FIELD_MODEL);
+  r->number = tp_call_int(call, TP_FIELD_ATTEMPT);
+  r->has_number = tp_call_has(call, TP_FIELD_ATTEMPT);
   return TP_ANSWER_DONE;
 }
 
@@ -741,17 +741,17 @@ static void phase_sees_its_own_payload_and_never_that_of_the_one_before(void **s
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   reader r;
-  hook h = {.id = "reads", .phase = GATHER, .run = read_fields, .self = &r};
+  hook h = {.id = "reads", .phase = TP_PHASE_MODEL_PRE, .run = read_fields, .self = &r};
   add_hooks(runtime, &h, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   for (int i = 0; i < 12; i++) {
     char text[64];
     snprintf(text, sizeof text, "text number %d", i);
-    tp_field fields[] = {{.id = TP_FIELD_TEXT, .text = tp_text_of(text)},
-                         {.id = TP_FIELD_MODEL, .is_int = true, .number = 100 + i}};
+    tp_field fields[] = {{.id = TP_FIELD_MODEL, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)},
+                         {.id = TP_FIELD_ATTEMPT, .kind = TP_FIELD_KIND_INT, .number = 100 + i}};
     tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = (size_t)(i % 3)};
     tp_phase_result result;
-    assert_int_equal(tp_phase_run(turn, GATHER, i % 2 ? &input : NULL, &result, NULL), TP_OK);
+    assert_int_equal(tp_phase_run(turn, TP_PHASE_MODEL_PRE, i % 2 ? &input : NULL, &result, NULL), TP_OK);
     size_t given = i % 2 ? input.field_count : 0;
     assert_int_equal(r.has_text, given > 0);
     assert_string_equal(r.text, given > 0 ? text : "");
@@ -771,7 +771,7 @@ static void payload_that_was_borrowed_is_copied_into_a_result_that_shows_it(void
   tp_phase_result quiet = run_bare(s.turn, CHAIN);
   tp_phase_release(s.turn, &quiet);
   char text[] = "hello";
-  tp_field field = {.id = TP_FIELD_TEXT, .text = tp_text_of(text)};
+  tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)};
   tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
   tp_phase_result result;
   s.armed = true;
@@ -847,7 +847,7 @@ static void steady_phase_takes_no_memory(void **state) {
     for (uint32_t i = 0; i < NODES; i++) parts[i] = (part){&s, i};
     register_nodes(&(setting){.phase = GATHER, .shape = FANNED}, s.runtime, parts);
     s.turn = begin_bare(s.runtime, 0);
-    tp_field field = {.id = TP_FIELD_TEXT, .text = TEXT("hello")};
+    tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("hello")};
     tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
     for (int i = 0; i < WARM + STEADY; i++) {
       if (i == WARM) takes_here = 0;

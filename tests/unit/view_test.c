@@ -149,12 +149,14 @@ enum { FIELD_TITLE = TP_FIELD_HOST, FIELD_COUNT };
 
 static tp_answer replace_both(void *self, tp_call *call) {
   (void)self;
-  tp_field fields[] = {{.id = FIELD_TITLE, .text = TEXT("new")}, {.id = FIELD_COUNT, .is_int = true, .number = 42}};
+  tp_field fields[] = {{.id = FIELD_TITLE, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("new")},
+                       {.id = FIELD_COUNT, .kind = TP_FIELD_KIND_INT, .number = 42}};
   return tp_call_replace(call, fields, 2) == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, 1, "not replaced");
 }
 
 static tp_answer replace_one_too_many(void *self, tp_call *call) {
-  tp_field fields[] = {{.id = FIELD_TITLE, .text = TEXT("lost")}, {.id = TP_FIELD_TEXT, .text = TEXT("no")}};
+  tp_field fields[] = {{.id = FIELD_TITLE, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("lost")},
+                       {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("no")}};
   *(tp_status *)self = tp_call_replace(call, fields, 2);
   return TP_ANSWER_DONE;
 }
@@ -188,7 +190,8 @@ static void fields_are_replaced_together(void **state) {
       {.id = "count", .phase = TP_PHASE_HOST, .run = note_count, .self = &count, .after = "many"}};
   add_hooks(runtime, hooks, 3);
   tp_turn *turn = begin_bare(runtime, 0);
-  tp_field given[] = {{.id = FIELD_TITLE, .text = TEXT("old")}, {.id = FIELD_COUNT, .is_int = true, .number = 1}};
+  tp_field given[] = {{.id = FIELD_TITLE, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("old")},
+                      {.id = FIELD_COUNT, .kind = TP_FIELD_KIND_INT, .number = 1}};
   tp_phase_input input = {.struct_size = sizeof input, .fields = given, .field_count = 2};
   tp_phase_result result;
   assert_int_equal(tp_phase_run(turn, TP_PHASE_HOST, &input, &result, NULL), TP_OK);

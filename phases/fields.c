@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fields.c: the payload fields of the built-in phases as constant data, made from fields.def. */
+#include "phases/phases.h"
+
+enum { TEXT = TP_FIELD_KIND_TEXT, INT = TP_FIELD_KIND_INT, VALUE = TP_FIELD_KIND_VALUE };
+
+#define FIELD(id, number, name, kind, also) [id] = 1 << (kind) | 1 << (also),
+const uint8_t tp__field_kinds[TP_FIELD_HOST] = {
+#include "phases/fields.def"
+};
+
+typedef struct field_row {
+  const char *name;
+  uint32_t kind;
+} field_row;
+
+#define FIELD(id, number, name, kind, also) [id] = {name, kind},
+static const field_row rows[] = {
+#include "phases/fields.def"
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+/* The numbers are in stores: a row whose id moved must not compile. */
+#define FIELD(id, number, name, kind, also) _Static_assert((id) == (number), "the number of " #id " has changed");
+#include "phases/fields.def"
+
+/* Every id of handler.h has its row. */
+#define FIELD(...) +1
+_Static_assert(0
+#include "phases/fields.def"
+                   == ROWS - 1, "a payload field has no row in fields.def");
+
+/* Frozen for ever: hosts and libraries of different age pass fields by value and side by side. */
+_Static_assert(sizeof(tp_field) == 32 && offsetof(tp_field, kind) == 4 && offsetof(tp_field, number) == 8 &&
+                   offsetof(tp_field, text) == 16,
+               "tp_field has changed");
+
+const char *tp_field_name(uint32_t field) { return field < ROWS ? rows[field].name : NULL; }
+
+uint32_t tp_field_find(const char *name) {
+  for (uint32_t field = 1; name && field < ROWS; field++) {
+    if (strcmp(rows[field].name, name) == 0) return field;
+  }
+  return TP_FIELD_NONE;
+}
+
+uint32_t tp_field_kind(uint32_t field) { return field < ROWS ? rows[field].kind : TP_FIELD_KIND_NONE; }

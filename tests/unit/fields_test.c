@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Payload fields: their names and kinds, and what a phase refuses to be given. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/host.h"
+
+enum { INTAKE = TP_PHASE_TURN_INTAKE, OWN_PHASE = TP_PHASE_HOST, OWN_FIELD = TP_FIELD_HOST };
+
+/* ---- names and kinds ---- */
+
+static void every_field_is_found_by_its_name_and_has_a_kind(void **state) {
+  (void)state;
+  for (uint32_t field = 1; field <= TP_FIELD_CLOSED; field++) {
+    const char *name = tp_field_name(field);
+    assert_non_null(name);
+    assert_int_equal(tp_field_find(name), field);
+    assert_in_range(tp_field_kind(field), TP_FIELD_KIND_TEXT, TP_FIELD_KIND_VALUE);
+  }
+  assert_string_equal(tp_field_name(TP_FIELD_TOOL_NAMES), "tool_names");
+  assert_int_equal(tp_field_kind(TP_FIELD_TEXT), TP_FIELD_KIND_TEXT);
+  assert_int_equal(tp_field_kind(TP_FIELD_CODE), TP_FIELD_KIND_INT);
+  assert_int_equal(tp_field_kind(TP_FIELD_ARGUMENTS), TP_FIELD_KIND_VALUE);
+}
+
+static void what_is_no_field_has_neither_name_nor_kind(void **state) {
+  (void)state;
+  static const uint32_t strange[] = {0, TP_FIELD_CLOSED + 1, 63, TP_FIELD_HOST, TP_FIELD_LIMIT, 47777, UINT32_MAX};
+  for (size_t i = 0; i < COUNT(strange); i++) {
+    assert_null(tp_field_name(strange[i]));
+    assert_int_equal(tp_field_kind(strange[i]), TP_FIELD_KIND_NONE);
+  }
+  assert_int_equal(tp_field_find("Text"), 0);
+  assert_int_equal(tp_field_find(""), 0);
+  assert_int_equal(tp_field_find(NULL), 0);
+}
+
+static void fields_of_the_host_begin_behind_the_room_for_ours(void **state) {
+  (void)state;
+  assert_int_equal(TP_FIELD_HOST, 256);
+  assert_int_equal(sizeof(tp_field), 32);
+}
+
+/* ---- what a phase refuses ---- */
+
+typedef struct world {
+  tp_runtime *runtime;
+  tp_turn *turn;
+  act observer;
+} world;
+
+static world open_world(bool subscribed) {
+  static const uint32_t fields[] = {OWN_FIELD, TP_FIELD_TEXT};
+  static const tp_phase row = {
+      .struct_size = sizeof row, .name = "own.phase", .mode = TP_MODE_OBSERVE, .fields = fields, .field_count = 2};
+  tp_runtime_options options = {.struct_size = sizeof options, .phases = &row, .phase_count = 1};
+  world w = {.runtime = open_runtime(&options)};
+  static act idle;
+  hook hooks[] = {{.id = "intake", .phase = INTAKE, .self = &idle},
+                  {.id = "pre", .phase = TP_PHASE_TOOL_PRE, .self = &idle},
+                  {.id = "model", .phase = TP_PHASE_MODEL_PRE, .self = &idle},
+                  {.id = "own", .phase = OWN_PHASE, .self = &idle}};
+  if (subscribed) add_hooks(w.runtime, hooks, COUNT(hooks));
+  w.turn = begin_bare(w.runtime, 0);
+  return w;
+}
+
+static void close_world(world *w) {
+  tp_turn_end(w->turn);
+  close_runtime(w->runtime);
+}
+
+typedef struct attempt {
+  uint32_t phase;
+  tp_field fields[2];
+  size_t count;
+  const char *says[3]; /* parts of the fault's message */
+  tp_status status;    /* 0: TP_ERR_USAGE */
+  bool content;        /* looked at only where somebody is subscribed */
+} attempt;
+
+#define A_TEXT \
+  { .id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("hello") }
+
+static const attempt refused[] = {
+    {.phase = INTAKE,
+     .fields = {{.id = 47777, .kind = TP_FIELD_KIND_TEXT}},
+     .count = 1,
+     .says = {"47777", "turn.intake", "unknown"}},
+    {.phase = INTAKE, .fields = {{.id = 0, .kind = TP_FIELD_KIND_TEXT}}, .count = 1, .says = {"unknown"}},
+    {.phase = INTAKE, .fields = {{.id = 48, .kind = TP_FIELD_KIND_TEXT}}, .count = 1, .says = {"48", "unknown"}},
+    {.phase = INTAKE,
+     .fields = {{.id = TP_FIELD_TEXT, .text = TEXT("hello")}},
+     .count = 1,
+     .says = {"`text`", "turn.intake", "TP_FIELD_KIND_TEXT"}},
+    {.phase = INTAKE,
+     .fields = {{.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_INT, .number = 3}},
+     .count = 1,
+     .says = {"`text`", "INT", "TP_FIELD_KIND_TEXT"}},
+    {.phase = INTAKE,
+     .fields = {{.id = TP_FIELD_TEXT, .kind = 4, .text = TEXT("hello")}},
+     .count = 1,
+     .says = {"`text`", "4", "TP_FIELD_KIND_TEXT"}},
+    {.phase = INTAKE,
+     .fields = {{.id = TP_FIELD_TEXT, .kind = 0x101, .text = TEXT("hello")}},
+     .count = 1,
+     .says = {"`text`", "257"}},
+    {.phase = INTAKE,
+     .fields = {{.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .number = 3, .text = TEXT("hello")}},
+     .count = 1,
+     .says = {"`text`", "number"}},
+    {.phase = TP_PHASE_MODEL_PRE,
+     .fields = {{.id = TP_FIELD_ATTEMPT, .kind = TP_FIELD_KIND_INT, .number = 3, .text = TEXT("three")}},
+     .count = 1,
+     .says = {"`attempt`", "model.pre", "text"}},
+    {.phase = INTAKE, .fields = {A_TEXT, A_TEXT}, .count = 2, .says = {"`text`", "turn.intake", "twice"}},
+    {.phase = INTAKE,
+     .fields = {A_TEXT, {.id = TP_FIELD_MODEL, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("m")}},
+     .count = 2,
+     .says = {"`model`", "turn.intake", "not carried"}},
+    {.phase = INTAKE,
+     .fields = {{.id = OWN_FIELD, .kind = TP_FIELD_KIND_TEXT}},
+     .count = 1,
+     .says = {"field_256", "not carried"}},
+    {.phase = OWN_PHASE,
+     .fields = {{.id = OWN_FIELD + 1, .kind = TP_FIELD_KIND_TEXT}},
+     .count = 1,
+     .says = {"field_257", "own.phase", "not carried"}},
+    {.phase = OWN_PHASE, .fields = {{.id = OWN_FIELD}}, .count = 1, .says = {"field_256", "own.phase"}},
+    {.phase = INTAKE,
+     .fields = {{.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("caf\xe9")}},
+     .count = 1,
+     .says = {"`text`", "turn.intake", "UTF-8"},
+     .status = TP_ERR_UTF8,
+     .content = true},
+    {.phase = INTAKE,
+     .fields = {{.id = TP_FIELD_FILES, .kind = TP_FIELD_KIND_VALUE, .text = TEXT("\x91")}},
+     .count = 1,
+     .says = {"`files`", "turn.intake"},
+     .status = TP_ERR_MALFORMED,
+     .content = true},
+};
+
+static void ended(void *ctx, const tp_phase_result *result) {
+  (void)result;
+  latch_hit(ctx);
+}
+
+static void assert_refused(const attempt *a, tp_status status, const tp_fault *fault) {
+  tp_status want = a->status ? a->status : TP_ERR_USAGE;
+  if (status != want) fail_msg("attempt %td: %s: %s", a - refused, tp_status_name(status), fault->message);
+  assert_int_equal(fault->phase, a->phase);
+  for (size_t i = 0; i < COUNT(a->says) && a->says[i]; i++)
+    if (!strstr(fault->message, a->says[i])) fail_msg("no \"%s\" in: %s", a->says[i], fault->message);
+}
+
+static void phase_refuses_fields_that_it_does_not_take(void **state) {
+  (void)state;
+  for (int subscribed = 0; subscribed < 2; subscribed++) {
+    world w = open_world(subscribed);
+    for (size_t i = 0; i < COUNT(refused); i++) {
+      const attempt *a = &refused[i];
+      if (a->content && !subscribed) continue;
+      tp_phase_input input = {.struct_size = sizeof input, .fields = a->fields, .field_count = a->count};
+      tp_phase_result result;
+      latch done = LATCH;
+      tp_fault fault = {0};
+      assert_refused(a, tp_phase_run(w.turn, a->phase, &input, &result, &fault), &fault);
+      fault = (tp_fault){0};
+      if (subscribed) assert_refused(a, tp_phase_submit(w.turn, a->phase, &input, ended, &done, &fault), &fault);
+    }
+    close_world(&w);
+  }
+}
+
+static void fields_that_are_counted_but_not_given_are_refused(void **state) {
+  (void)state;
+  world w = open_world(true);
+  tp_phase_input input = {.struct_size = sizeof input, .field_count = 1};
+  tp_phase_result result;
+  assert_int_equal(tp_phase_run(w.turn, INTAKE, &input, &result, NULL), TP_ERR_USAGE);
+  close_world(&w);
+}
+
+static void phase_takes_what_is_right(void **state) {
+  (void)state;
+  static const attempt taken[] = {
+      {.phase = INTAKE, .fields = {A_TEXT}, .count = 1},
+      {.phase = INTAKE,
+       .fields = {{.id = TP_FIELD_FILES, .kind = TP_FIELD_KIND_VALUE, .text = TEXT("\x90")}, A_TEXT},
+       .count = 2},
+      {.phase = TP_PHASE_TOOL_PRE,
+       .fields = {{.id = TP_FIELD_ARGUMENTS, .kind = TP_FIELD_KIND_VALUE, .text = TEXT("\x80")}},
+       .count = 1},
+      {.phase = TP_PHASE_TOOL_PRE, /* what could not be decoded */
+       .fields = {{.id = TP_FIELD_ARGUMENTS, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("{oh")}},
+       .count = 1},
+      {.phase = OWN_PHASE, .fields = {{.id = OWN_FIELD, .kind = TP_FIELD_KIND_INT, .number = -1}, A_TEXT}, .count = 2},
+      {.phase = OWN_PHASE,
+       .fields = {{.id = OWN_FIELD, .kind = TP_FIELD_KIND_VALUE, .text = TEXT("\xc0")}},
+       .count = 1},
+  };
+  world w = open_world(true);
+  for (size_t i = 0; i < COUNT(taken); i++) {
+    tp_phase_input input = {.struct_size = sizeof input, .fields = taken[i].fields, .field_count = taken[i].count};
+    tp_phase_result result;
+    tp_fault fault = {0};
+    tp_status status = tp_phase_run(w.turn, taken[i].phase, &input, &result, &fault);
+    if (status != TP_OK) fail_msg("attempt %zu: %s", i, fault.message);
+  }
+  close_world(&w);
+}
+
+static void row_of_the_host_names_only_fields_that_exist(void **state) {
+  (void)state;
+  static const uint32_t strange[] = {48, 255, TP_FIELD_LIMIT};
+  for (size_t i = 0; i < COUNT(strange); i++) {
+    tp_phase row = {
+        .struct_size = sizeof row, .name = "own", .mode = TP_MODE_OBSERVE, .fields = &strange[i], .field_count = 1};
+    tp_runtime_options options = {.struct_size = sizeof options, .phases = &row, .phase_count = 1};
+    tp_runtime *runtime;
+    assert_int_equal(tp_runtime_new(&options, &runtime, NULL), TP_ERR_USAGE);
+  }
+}
+
+/* ---- what a replacement refuses ---- */
+
+typedef struct replacer {
+  tp_field fields[2];
+  size_t count;
+  tp_status status;
+} replacer;
+
+static tp_answer replace(void *self, tp_call *call) {
+  replacer *r = self;
+  r->status = tp_call_replace(call, r->fields, r->count);
+  return TP_ANSWER_DONE;
+}
+
+static void handler_is_refused_replacements_that_are_not_right(void **state) {
+  (void)state;
+  static const struct {
+    replacer r;
+    const char *says;
+  } cases[] = {
+      {{.fields = {{.id = 47777, .kind = TP_FIELD_KIND_TEXT}}, .count = 1}, "field 47777 for phase `turn.intake`"},
+      {{.fields = {{.id = TP_FIELD_TEXT, .text = TEXT("x")}}, .count = 1}, "`text` (1) of phase `turn.intake`"},
+      {{.fields = {{.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_VALUE, .text = TEXT("\xc0")}}, .count = 1}, "as VALUE"},
+      {{.fields = {A_TEXT, A_TEXT}, .count = 2}, "`text` (1) of phase `turn.intake` is given twice"},
+      {{.fields = {{.id = TP_FIELD_MODEL, .kind = TP_FIELD_KIND_TEXT}}, .count = 1}, "`model` (2) is not carried"},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    for (int slow = 0; slow < 2; slow++) {
+      replacer r = cases[i].r;
+      tp_runtime *runtime = open_runtime(NULL);
+      hook h = {.id = "replaces", .phase = INTAKE, .run = replace, .self = &r, .slow = slow};
+      add_hooks(runtime, &h, 1);
+      tp_turn *turn = begin_bare(runtime, 0);
+      tp_phase_result result = run_phase(turn, INTAKE, "hello");
+      assert_int_equal(r.status, TP_ERR_MALFORMED);
+      assert_run(&result, "replaces", TP_STATE_FAILED, TP_REASON_MALFORMED);
+      char message[512] = "";
+      tp_text text = tp_merged_get(result.merged, TP_KIND_DIAGNOSTIC, 0).contribution->text;
+      memcpy(message, text.data, text.size < sizeof message ? text.size : sizeof message - 1);
+      if (!strstr(message, cases[i].says)) fail_msg("no \"%s\" in: %s", cases[i].says, message);
+      tp_turn_end(turn);
+      close_runtime(runtime);
+    }
+  }
+}
+
+static void handler_replaces_what_is_right(void **state) {
+  (void)state;
+  replacer r = {.fields = {A_TEXT, {.id = TP_FIELD_FILES, .kind = TP_FIELD_KIND_VALUE, .text = TEXT("\x90")}},
+                .count = 2};
+  tp_runtime *runtime = open_runtime(NULL);
+  hook h = {.id = "replaces", .phase = INTAKE, .run = replace, .self = &r};
+  add_hooks(runtime, &h, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, INTAKE, "before");
+  assert_int_equal(r.status, TP_OK);
+  assert_text(tp_merged_text(result.merged, TP_FIELD_TEXT), "hello");
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_field_is_found_by_its_name_and_has_a_kind),
+      cmocka_unit_test(what_is_no_field_has_neither_name_nor_kind),
+      cmocka_unit_test(fields_of_the_host_begin_behind_the_room_for_ours),
+      cmocka_unit_test(phase_refuses_fields_that_it_does_not_take),
+      cmocka_unit_test(fields_that_are_counted_but_not_given_are_refused),
+      cmocka_unit_test(phase_takes_what_is_right),
+      cmocka_unit_test(row_of_the_host_names_only_fields_that_exist),
+      cmocka_unit_test(handler_is_refused_replacements_that_are_not_right),
+      cmocka_unit_test(handler_replaces_what_is_right),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
