@@ -282,6 +282,13 @@ TP_API bool tp_call_has(const tp_call *call, uint32_t field);
 TP_API tp_text tp_call_text(const tp_call *call, uint32_t field);
 TP_API int64_t tp_call_int(const tp_call *call, uint32_t field);
 
+/** The whole payload as one value, for handlers that pass it on: a map from field names (tp_field_name(); "field_300"
+ *  for a host's own) to their values, by rising field number. It is made when a handler first asks for it, and once for
+ *  all calls of the entry that see the same payload: in a chain, once again after each replacement.
+ *  @return the value, borrowed till the handler returns; empty without memory, and where it would be above 64 MiB.
+ *  Threads: the handler's; handlers that run at once share what one of them made, and may wait for it. */
+TP_API tp_text tp_call_payload(const tp_call *call);
+
 /** How a direct dependency ended. */
 typedef struct tp_dependency {
   const char *subscription;
@@ -463,7 +470,9 @@ typedef struct tp_edge {
 typedef struct tp_match_view tp_match_view;
 TP_API tp_text tp_match_text(const tp_match_view *view, uint32_t field);
 TP_API int64_t tp_match_int(const tp_match_view *view, uint32_t field);
+/** One of TP_ID_*, as tp_call_id(); and who asked. */
 TP_API tp_text tp_match_id(const tp_match_view *view, uint32_t id);
+TP_API tp_caller tp_match_caller(const tp_match_view *view);
 TP_API tp_text tp_match_mode(const tp_match_view *view);
 
 /** What a match function returns. */

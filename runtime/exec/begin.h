@@ -41,6 +41,7 @@ static inline void tp__entry_set_block(tp__entry *e, tp__turn *turn) {
   tp__list_init(&e->link);
   atomic_init(&e->refs.v, 1);
   atomic_init(&e->kept_attempts.v, NULL);
+  atomic_init(&e->payloads.v, NULL);
 }
 
 /** Until the entry is laid out nothing is marked, and its arena is the end of its block. */

@@ -32,6 +32,7 @@ tp__entry *tp__entry_take_block(tp__turn *turn, const tp__plan *plan) {
 /* Nobody lives here any more. */
 static void leave_block(tp__entry *e) {
   tp__turn *turn = e->turn;
+  if (tp__aptr_load_relaxed(&e->payloads)) tp__call_payloads_free(e);
   if (e->arena.chunks) {
     tp__arena_fini(&e->arena);
     e->arena.end = (char *)e + e->block_size;
@@ -112,6 +113,8 @@ int64_t tp_match_int(const tp_match_view *view, uint32_t field) {
 tp_text tp_match_id(const tp_match_view *view, uint32_t id) {
   return id < TP_ID_COUNT ? view->entry->turn->ids[id] : (tp_text){NULL, 0};
 }
+
+tp_caller tp_match_caller(const tp_match_view *view) { return view->entry->turn->caller; }
 
 tp_text tp_match_mode(const tp_match_view *view) { return view->entry->turn->mode; }
 
@@ -316,6 +319,7 @@ void tp__entry_unref(tp__entry *e) {
   tp__turn *turn = e->turn;
   bool holds_turn = e->holds_turn;
   tp__node_attempts_free(e);
+  tp__call_payloads_free(e);
   if (e->share) tp__share_free(e);
   tp__arena_fini(&e->arena);
   tp__block_give(&turn->runtime->blocks, e, e->block_size);

@@ -130,6 +130,7 @@ struct tp__entry {
   /* atomic */
   tp__a32 refs;           /* the owner's and one of each attempt */
   tp__aptr kept_attempts; /* acq_rel: those that ended and whose answers are read, newest first */
+  tp__aptr payloads;      /* acquire, release: what tp_call_payload() made (call_payload.c); mostly NULL */
 };
 
 typedef struct tp__entry_spec {
@@ -245,6 +246,9 @@ tp_status tp__node_defer_inline(tp_call *call, const tp_deferral *deferral, tp_t
 
 /** node_attempt.c: frees what ended attempts left in the entry: its last reference is gone. Any thread. */
 void tp__node_attempts_free(tp__entry *entry);
+
+/** call_payload.c: frees what tp_call_payload() made for the entry: nobody reads it any more. */
+void tp__call_payloads_free(tp__entry *entry);
 
 /** detached.c: starts a detached run of the node, or stores it as a job. @return NONE when accepted or committed. */
 tp_reason tp__detached_start(tp__entry *entry, uint32_t index);

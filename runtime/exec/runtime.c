@@ -92,6 +92,7 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
 enum room {
   ROOM_MUTEX,
   ROOM_COND,
+  ROOM_PAYLOADS,
   ROOM_STORE,
   ROOM_REGISTRY,
   ROOM_KEEP,
@@ -112,6 +113,8 @@ static tp_status build(tp_runtime *runtime, enum room room, tp_fault *fault) {
       return tp__mutex_init(&runtime->mutex);
     case ROOM_COND:
       return tp__cond_init(&runtime->changed);
+    case ROOM_PAYLOADS:
+      return tp__mutex_init(&runtime->payloads_mutex);
     case ROOM_STORE:
       if (options->store.record) return TP_OK;
       return tp_memory_store_new(&runtime->allocator, 0, &runtime->store, fault);
@@ -151,6 +154,9 @@ static void tear_down(tp_runtime *runtime, enum room room, bool host_store_too) 
       break;
     case ROOM_COND:
       tp__cond_fini(&runtime->changed);
+      break;
+    case ROOM_PAYLOADS:
+      tp__mutex_fini(&runtime->payloads_mutex);
       break;
     case ROOM_STORE:
       if ((host_store_too || !runtime->options.store.record) && runtime->store.destroy)

@@ -69,6 +69,7 @@ struct tp_runtime {
   tp__a32 asks;     /* helpers that were asked and have not left (share.c), at most helpers_max */
   tp__a32 kills;    /* subscriptions that are switched off: 0 is the common case */
   tp__a64 abandoned_bytes;
+  tp__mutex payloads_mutex; /* call_payload.c: guards the growth of the lists of entries */
   tp__mutex mutex;
   tp__cond changed; /* a turn ended */
   /* under mutex */

@@ -93,10 +93,59 @@ static void last(const void *ctx, uint32_t row_index, const char *gap, const tp_
   tp__registry_aliases(list->registry, list->ids[row_index], print_alias, &line);
 }
 
+/* ---- the payloads, in a table of their own ---- */
+
+static bool is_replaceable(const tp_phase *row, uint32_t field) {
+  for (size_t i = 0; i < row->replaceable_count; i++)
+    if (row->replaceable[i] == field) return true;
+  return false;
+}
+
+static const char *field_kind_text(const tp__registry *registry, uint32_t field) {
+  uint32_t kinds = field < TP_FIELD_HOST && registry->ops->field_kinds ? registry->ops->field_kinds[field] : 0;
+  if (kinds == 1u << TP_FIELD_KIND_TEXT) return "text";
+  if (kinds == 1u << TP_FIELD_KIND_INT) return "int";
+  return kinds & 1u << TP_FIELD_KIND_VALUE ? "value" : "any";
+}
+
+enum { PAYLOAD_PHASE, PAYLOAD_FIELDS, PAYLOAD_COLUMNS };
+static const char *const payload_heads[PAYLOAD_COLUMNS] = {"phase", "payload (* a handler may replace it)"};
+
+static const char *payload_cell(const void *ctx, uint32_t row_index, uint32_t column, char *buffer, size_t size) {
+  const phase_list *list = ctx;
+  (void)column;
+  (void)buffer;
+  (void)size;
+  return list->registry->phases[list->ids[row_index]]->name;
+}
+
+static void payload_last(const void *ctx, uint32_t row_index, const char *gap, const tp__printer *printer) {
+  const phase_list *list = ctx;
+  const tp_phase *row = list->registry->phases[list->ids[row_index]];
+  const char *before = gap;
+  for (size_t i = 0; i < row->field_count; i++) {
+    tp__field_label_buffer buffer;
+    tp__print_text(printer, before);
+    tp__print_text(printer, tp__field_label(list->registry->ops, row->fields[i], &buffer));
+    tp__print_text(printer, is_replaceable(row, row->fields[i]) ? "* (" : " (");
+    tp__print_text(printer, field_kind_text(list->registry, row->fields[i]));
+    tp__print_text(printer, ")");
+    before = ", ";
+  }
+}
+
 static void print_for_people(const phase_list *list, const tp__printer *printer) {
   tp__columns table = {
       .heads = heads, .columns = COLUMNS, .rows = list->count, .ctx = list, .cell = cell, .last = last};
+  tp__columns payloads = {.heads = payload_heads,
+                          .columns = PAYLOAD_COLUMNS,
+                          .rows = list->count,
+                          .ctx = list,
+                          .cell = payload_cell,
+                          .last = payload_last};
   tp__print_columns(&table, printer);
+  tp__print_text(printer, "\n");
+  tp__print_columns(&payloads, printer);
 }
 
 /* ---- for programs ---- */
@@ -110,9 +159,17 @@ static void json_alias(void *ctx, const tp__alias *alias) {
   tp__print_close(json, "}");
 }
 
-static void json_numbers(tp__json_printer *json, const char *key, const uint32_t *numbers, size_t count) {
-  tp__print_open(json, key, "[");
-  for (size_t i = 0; i < count; i++) tp__print_number(json, NULL, numbers[i]);
+static void json_fields(tp__json_printer *json, const tp__registry *registry, const tp_phase *row) {
+  tp__print_open(json, "fields", "[");
+  for (size_t i = 0; i < row->field_count; i++) {
+    tp__field_label_buffer buffer;
+    tp__print_open(json, NULL, "{");
+    tp__print_number(json, "id", row->fields[i]);
+    tp__print_string(json, "name", tp__field_label(registry->ops, row->fields[i], &buffer));
+    tp__print_string(json, "kind", field_kind_text(registry, row->fields[i]));
+    tp__print_bool(json, "replaceable", is_replaceable(row, row->fields[i]));
+    tp__print_close(json, "}");
+  }
   tp__print_close(json, "]");
 }
 
@@ -139,8 +196,7 @@ static void json_phase(tp__json_printer *json, const phase_list *list, uint32_t 
   tp__print_number(json, "limit_ms", limit_ms_of(row));
   tp__print_string(json, "failure", tp_failure_name(failure_of(row)));
   json_kinds(json, list->registry, row);
-  json_numbers(json, "fields", row->fields, row->field_count);
-  json_numbers(json, "replaceable", row->replaceable, row->replaceable_count);
+  json_fields(json, list->registry, row);
   tp__print_open(json, "aliases", "[");
   tp__registry_aliases(list->registry, phase, json_alias, json);
   tp__print_close(json, "]");

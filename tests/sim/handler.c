@@ -187,6 +187,20 @@ static void look_at_dependencies(call_note *note, const tp_call *call) {
   }
 }
 
+/* Some handlers read the payload as one value, beside others: it agrees with the fields, or there is no memory. */
+static void look_at_payload(const call_note *note, const tp_call *call) {
+  if (note->node % 3 != 1 || !tp_call_has(call, SCRIPT_FIELD_OP)) return;
+  char name[24];
+  tp_text value = tp_call_payload(call);
+  if (value.size == 0) return;
+  snprintf(name, sizeof name, "field_%d", SCRIPT_FIELD_TEXT);
+  tp_text text = tp_value_text(tp_value_get(value, name)), want = tp_call_text(call, SCRIPT_FIELD_TEXT);
+  snprintf(name, sizeof name, "field_%d", SCRIPT_FIELD_OP);
+  if (tp_value_int(tp_value_get(value, name), -1) != tp_call_int(call, SCRIPT_FIELD_OP) || text.size != want.size ||
+      (text.size > 0 && memcmp(text.data, want.data, text.size) != 0))
+    world_fail(note->w, "the payload as one value is that of the call", "node %d", note->node);
+}
+
 static void look_at_text(call_note *note, const tp_call *call) {
   tp_text text = tp_call_text(call, SCRIPT_FIELD_TEXT);
   char copy[TEXT_SIZE] = "";
@@ -217,6 +231,7 @@ static call_note *begin_note(node_actor *actor, const tp_call *call) {
   w->call_count++;
   look_at_dependencies(note, call);
   look_at_text(note, call);
+  look_at_payload(note, call);
   note->started_ns = tp__now_ns();
   int64_t left_ms = tp_call_time_left_ms(call);
   bool ends = left_ms < INT64_C(1000000000);
@@ -231,6 +246,7 @@ static void look_again(const call_note *note, const tp_call *call) {
   again.deps_seen = again.deps_good = again.deps_fallback = 0;
   look_at_dependencies(&again, call);
   look_at_text(&again, call);
+  look_at_payload(&again, call);
   if (again.deps_seen != note->deps_seen || again.deps_good != note->deps_good ||
       again.deps_fallback != note->deps_fallback || again.text_of != note->text_of)
     world_fail(note->w, "what a call sees does not change", "node %d", note->node);

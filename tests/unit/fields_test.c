@@ -289,6 +289,141 @@ static void handler_replaces_what_is_right(void **state) {
   close_runtime(runtime);
 }
 
+/* ---- the payload as one value ---- */
+
+typedef struct payload_seen {
+  const char *data;
+  char text[64];
+  int64_t number;
+  size_t count;
+  latch *entered; /* hit, then waited for till all have come; may be NULL */
+  int all;
+} payload_seen;
+
+static tp_answer see_payload(void *self, tp_call *call) {
+  payload_seen *seen = self;
+  if (seen->entered) {
+    latch_hit(seen->entered);
+    latch_wait(seen->entered, seen->all);
+  }
+  tp_text value = tp_call_payload(call), text = tp_value_text(tp_value_get(value, "model"));
+  if (!text.size) text = tp_value_text(tp_value_get(value, "text"));
+  seen->data = value.data;
+  seen->count = tp_value_count(value);
+  seen->number = tp_value_int(tp_value_get(value, "attempt"), -1);
+  snprintf(seen->text, sizeof seen->text, "%.*s", (int)text.size, text.size ? text.data : "");
+  if (tp_call_payload(call).data != value.data) seen->count = SIZE_MAX;
+  return TP_ANSWER_DONE;
+}
+
+static tp_phase_result run_model_pre(tp_turn *turn, const char *model, int64_t attempt_number) {
+  tp_field fields[] = {{.id = TP_FIELD_ATTEMPT, .kind = TP_FIELD_KIND_INT, .number = attempt_number},
+                       {.id = TP_FIELD_MODEL, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(model)}};
+  tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = 2};
+  tp_phase_result result;
+  assert_int_equal(tp_phase_run(turn, TP_PHASE_MODEL_PRE, &input, &result, NULL), TP_OK);
+  return result;
+}
+
+static void payload_is_one_value_with_the_names_of_its_fields(void **state) {
+  (void)state;
+  for (int slow = 0; slow < 2; slow++) {
+    payload_seen seen = {0};
+    tp_runtime *runtime = open_runtime(NULL);
+    hook h = {.id = "sees", .phase = TP_PHASE_MODEL_PRE, .run = see_payload, .self = &seen, .slow = slow};
+    add_hooks(runtime, &h, 1);
+    tp_turn *turn = begin_bare(runtime, 0);
+    for (int i = 0; i < 5; i++) { /* the memory of one entry serves the next */
+      char model[16];
+      snprintf(model, sizeof model, "model %d", i);
+      tp_phase_result result = run_model_pre(turn, model, i);
+      assert_string_equal(seen.text, model);
+      assert_int_equal(seen.number, i);
+      assert_int_equal(seen.count, 2);
+      tp_phase_release(turn, &result);
+    }
+    run_phase(turn, TP_PHASE_MODEL_PRE, NULL);
+    assert_int_equal(seen.count, 0); /* an empty map, and a value all the same */
+    assert_non_null(seen.data);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+static void handlers_that_run_at_once_share_one_payload(void **state) {
+  (void)state;
+  enum { HANDLERS = 8 };
+  latch entered = LATCH;
+  payload_seen seen[HANDLERS];
+  hook hooks[HANDLERS];
+  char ids[HANDLERS][8];
+  tp_runtime *runtime = open_runtime(NULL);
+  for (int i = 0; i < HANDLERS; i++) {
+    seen[i] = (payload_seen){.entered = &entered, .all = HANDLERS};
+    snprintf(ids[i], sizeof ids[i], "h%d", i);
+    hooks[i] = (hook){
+        .id = ids[i], .phase = TP_PHASE_MODEL_PRE, .run = see_payload, .self = &seen[i], .slow = true};
+  }
+  add_hooks(runtime, hooks, HANDLERS);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_model_pre(turn, "m", 1);
+  for (int i = 0; i < HANDLERS; i++) {
+    assert_ptr_equal(seen[i].data, seen[0].data);
+    assert_string_equal(seen[i].text, "m");
+  }
+  tp_phase_release(turn, &result);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void payload_behind_a_replacement_is_the_new_one(void **state) {
+  (void)state;
+  payload_seen before = {0}, after = {0};
+  act replaces = {.replaces = TP_FIELD_TEXT, .text = "new"};
+  tp_runtime *runtime = open_runtime(NULL);
+  hook hooks[] = {{.id = "before", .phase = INTAKE, .run = see_payload, .self = &before},
+                  {.id = "replaces", .phase = INTAKE, .self = &replaces, .after = "before"},
+                  {.id = "after", .phase = INTAKE, .run = see_payload, .self = &after, .after = "replaces"}};
+  add_hooks(runtime, hooks, COUNT(hooks));
+  tp_turn *turn = begin_bare(runtime, 0);
+  run_phase(turn, INTAKE, "old");
+  assert_string_equal(before.text, "old");
+  assert_string_equal(after.text, "new");
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+/* ---- what a match sees ---- */
+
+typedef struct match_seen {
+  tp_caller caller;
+  bool has[TP_ID_COUNT];
+} match_seen;
+
+static int32_t see_match(void *ctx, const tp_match_view *view) {
+  match_seen *seen = ctx;
+  seen->caller = tp_match_caller(view);
+  for (uint32_t id = 0; id < TP_ID_COUNT; id++) seen->has[id] = tp_match_id(view, id).size > 0;
+  return TP_MATCH_YES;
+}
+
+static void match_sees_who_asked_and_whose_turn_it_is(void **state) {
+  (void)state;
+  match_seen seen = {0};
+  static act idle;
+  tp_runtime *runtime = open_runtime(NULL);
+  hook h = {.id = "matched", .phase = INTAKE, .self = &idle, .sub.match = {see_match, NULL, &seen, "all", NULL, 0}};
+  add_hooks(runtime, &h, 1);
+  tp_turn_request request = {.struct_size = sizeof request, .id = "t1", .caller = TP_CALLER_MANUAL_CLI};
+  tp_turn *turn;
+  assert_int_equal(tp_turn_begin_bare(runtime, &request, &turn, NULL), TP_OK);
+  run_phase(turn, INTAKE, "x");
+  assert_int_equal(seen.caller, TP_CALLER_MANUAL_CLI);
+  assert_true(seen.has[TP_ID_TURN]);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_field_is_found_by_its_name_and_has_a_kind),
@@ -300,6 +435,10 @@ int main(void) {
       cmocka_unit_test(row_of_the_host_names_only_fields_that_exist),
       cmocka_unit_test(handler_is_refused_replacements_that_are_not_right),
       cmocka_unit_test(handler_replaces_what_is_right),
+      cmocka_unit_test(payload_is_one_value_with_the_names_of_its_fields),
+      cmocka_unit_test(handlers_that_run_at_once_share_one_payload),
+      cmocka_unit_test(payload_behind_a_replacement_is_the_new_one),
+      cmocka_unit_test(match_sees_who_asked_and_whose_turn_it_is),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

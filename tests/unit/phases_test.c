@@ -4,6 +4,9 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "phases/phases.h"
 
@@ -180,6 +183,70 @@ static void each_kind_of_signal_has_one_phase_of_ours_and_every_phase_of_a_host(
   assert_false(tp__phase_takes_signal(TP_PHASE_HOST, tp_text_of("")));
 }
 
+/* ---- docs/phases.md ---- */
+
+enum { DOC_SIZE = 64 << 10 };
+
+static void add(char *text, const char *format, ...) {
+  size_t size = strlen(text);
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text + size, DOC_SIZE - size, format, args);
+  va_end(args);
+}
+
+static void add_traits(char *text, const tp_phase *row) {
+  static const char *const modes[] = {"", "gather", "chain", "observe"};
+  add(text, "%s%s%s%s%s%s%s", modes[row->mode], row->replace ? ", replace" : "", row->stop ? ", stop" : "",
+      row->ask ? ", ask" : "", row->reverse ? ", reverse" : "", row->privileged ? ", privileged" : "",
+      row->code_only ? ", code only" : "");
+}
+
+static bool may_be_replaced(const tp_phase *row, uint32_t field) {
+  for (size_t i = 0; i < row->replaceable_count; i++) {
+    if (row->replaceable[i] == field) return true;
+  }
+  return false;
+}
+
+/* The table of the phases as the document has it. */
+static void write_phase_table(char *text) {
+  add(text, "| phase | mode | payload |\n|---|---|---|\n");
+  for (uint32_t phase = 1; phase <= PHASE_COUNT; phase++) {
+    const tp_phase *row = &tp__phase_rows[phase];
+    add(text, "| %s | ", row->name);
+    add_traits(text, row);
+    for (size_t i = 0; i < row->field_count; i++)
+      add(text, "%s%s%s", i ? ", " : " | ", tp_field_name(row->fields[i]),
+          may_be_replaced(row, row->fields[i]) ? "\\*" : "");
+    add(text, " |\n");
+  }
+}
+
+static void write_field_table(char *text) {
+  static const char *const kinds[] = {"", "text", "int", "value"};
+  add(text, "| number | field | kind |\n|---|---|---|\n");
+  for (uint32_t field = 1; tp_field_name(field); field++)
+    add(text, "| %u | %s | %s |\n", field, tp_field_name(field), kinds[tp_field_kind(field)]);
+}
+
+static void the_document_has_every_phase_and_field(void **state) {
+  (void)state;
+  static char document[DOC_SIZE], tables[2][DOC_SIZE];
+  char path[4096];
+  const char *source = getenv("TURNPHASE_SOURCE");
+  assert_non_null(source); /* the build sets it */
+  snprintf(path, sizeof path, "%s/docs/phases.md", source);
+  FILE *file = fopen(path, "r");
+  assert_non_null(file);
+  document[fread(document, 1, sizeof document - 1, file)] = '\0';
+  fclose(file);
+  write_phase_table(tables[0]);
+  write_field_table(tables[1]);
+  for (int i = 0; i < 2; i++)
+    if (!strstr(document, tables[i])) fail_msg("docs/phases.md lacks this table of ours:\n%s", tables[i]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_row_says_what_the_design_says),
@@ -190,6 +257,7 @@ int main(void) {
       cmocka_unit_test(every_alias_of_the_design_leads_to_its_phase),
       cmocka_unit_test(no_alias_is_a_phase_name_and_no_name_comes_twice),
       cmocka_unit_test(each_kind_of_signal_has_one_phase_of_ours_and_every_phase_of_a_host),
+      cmocka_unit_test(the_document_has_every_phase_and_field),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

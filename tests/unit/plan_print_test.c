@@ -275,8 +275,10 @@ static void phases_are_printed_with_aliases_and_counts(void **state) {
       "  test.stop             chain stop ask  5 s    required                 2              signal, reminder\n");
   assert_has(text, "  test.privileged       chain replace   5 s    best_effort  privileged  0              -\n");
   assert_has(text, "  test.code_only        chain replace   5 s    best_effort  code only   0              -\n");
+  assert_has(text, "  phase                 payload (* a handler may replace it)\n");
   text = printed_phases(w, TP_PLAN_JSON);
   assert_json(text);
+  assert_has(text, "\"fields\":[{\"id\":1,\"name\":\"field_1\",\"kind\":\"any\",\"replaceable\":");
   assert_has(text, "{\"id\":3,\"phase\":\"test.stop\",\"mode\":\"chain\",\"replace\":false,\"stop\":true,\"ask\":true");
   assert_has(text,
              "\"aliases\":[{\"name\":\"plainAlias\",\"sequential\":false,\"drops_reminders_and_signals\":false},"

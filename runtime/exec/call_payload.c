@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * call_payload.c: the payload of a call as one value, for handlers that pass it on (programs, bindings). An entry has
+ * one for each payload that its chain went through, most have one or none: a list that only grows, newest first, and
+ * goes with the entry. It is read without a lock; who adds to it holds the runtime's `payloads`, so that handlers that
+ * run side by side make it once. */
+#include "runtime/exec/entry.h"
+#include "runtime/exec/runtime.h"
+
+struct tp__call_payload {
+  struct tp__call_payload *next;
+  const tp_field *fields; /* of the calls that it belongs to */
+  tp_writer *writer;      /* has the value's memory */
+  tp_text value;          /* empty: it could not be made */
+};
+
+/* The field of the lowest id above the last one, so that the order in which a host gives them does not matter. */
+static const tp_field *next_field(const tp_call *call, uint32_t last) {
+  const tp_field *next = NULL;
+  for (uint32_t i = 0; i < call->field_count; i++) {
+    const tp_field *field = &call->fields[i];
+    if (field->id > last && (!next || field->id < next->id)) next = field;
+  }
+  return next;
+}
+
+static void write_field(const tp__contribution_ops *ops, const tp_field *field, tp_writer *writer) {
+  tp__field_label_buffer buffer;
+  tp_write_string(writer, tp__field_label(ops, field->id, &buffer));
+  if (field->kind == TP_FIELD_KIND_INT) tp_write_int(writer, field->number);
+  else if (field->kind == TP_FIELD_KIND_TEXT) tp_write_text(writer, field->text);
+  else if (field->text.size > 0) tp_write_value(writer, field->text);
+  else tp_write_null(writer);
+}
+
+static tp_text write_payload(const tp_call *call, tp_writer *writer) {
+  const tp__contribution_ops *ops = call->entry->turn->runtime->above->contributions;
+  tp_text value;
+  tp_write_map(writer, call->field_count);
+  for (const tp_field *field = next_field(call, 0); field; field = next_field(call, field->id))
+    write_field(ops, field, writer);
+  return tp_writer_finish(writer, &value) == TP_OK ? value : (tp_text){NULL, 0};
+}
+
+static const struct tp__call_payload *find(const tp_call *call) {
+  const struct tp__call_payload *p = tp__aptr_load_acquire(&call->entry->payloads); /* pairs with add_locked() */
+  while (p && p->fields != call->fields) p = p->next;
+  return p;
+}
+
+/* Without memory there is none, and the next call tries again. */
+static const struct tp__call_payload *add_locked(const tp_call *call) {
+  tp_runtime *runtime = call->entry->turn->runtime;
+  struct tp__call_payload *p = tp__alloc_zero(&runtime->allocator, sizeof *p);
+  if (!p) return NULL;
+  if (tp_writer_new(&runtime->allocator, &p->writer) != TP_OK) {
+    tp__release(&runtime->allocator, p, sizeof *p);
+    return NULL;
+  }
+  p->fields = call->fields;
+  p->value = write_payload(call, p->writer);
+  p->next = tp__aptr_load_relaxed(&call->entry->payloads);
+  tp__aptr_store_release(&call->entry->payloads, p);
+  return p;
+}
+
+tp_text tp_call_payload(const tp_call *call) {
+  tp_runtime *runtime = call->entry->turn->runtime;
+  const struct tp__call_payload *p = find(call);
+  if (!p) {
+    tp__mutex_lock(&runtime->payloads_mutex);
+    p = find(call);
+    if (!p) p = add_locked(call);
+    tp__mutex_unlock(&runtime->payloads_mutex);
+  }
+  return p ? p->value : (tp_text){NULL, 0};
+}
+
+void tp__call_payloads_free(tp__entry *e) {
+  const tp_allocator *allocator = &e->turn->runtime->allocator;
+  struct tp__call_payload *p = tp__aptr_load_acquire(&e->payloads);
+  tp__aptr_store_relaxed(&e->payloads, NULL);
+  while (p) {
+    struct tp__call_payload *next = p->next;
+    tp_writer_free(p->writer);
+    tp__release(allocator, p, sizeof *p);
+    p = next;
+  }
+}
