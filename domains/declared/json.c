@@ -32,6 +32,8 @@ static tp_status check_shape(tp_text json, tp_fault *fault) {
   for (size_t at = 0; at < json.size; at++) {
     char byte = json.data[at];
     if (byte == '"') at = string_end(json, at);
+    if (byte == '\0') /* behind a number or a word jansson would take it for the end of the text */
+      return tp__refuse(fault, TP_ERR_MALFORMED, NULL, tp__place_of(json, at), "not valid JSON: a NUL byte");
     if (byte == '[' || byte == '{') {
       if (++depth > JSON_DEPTH_MAX) {
         return tp__refuse(fault, TP_ERR_TOO_DEEP, NULL, tp__place_of(json, at), "JSON is nested deeper than %d levels",
@@ -49,8 +51,13 @@ static tp_status check_shape(tp_text json, tp_fault *fault) {
 
 static tp_status check_text(tp_text json, tp_fault *fault) {
   if (json.size > JSON_BYTES_MAX) {
-    return tp__refuse(fault, TP_ERR_TOO_LARGE, NULL, (tp__place){0}, "JSON of %zu bytes is above the limit of %d",
-                      json.size, JSON_BYTES_MAX);
+    return tp__refuse(fault, TP_ERR_TOO_LARGE, NULL, (tp__place){0},
+                      "JSON of %zu bytes is above the limit of %d: split it", json.size,
+                      JSON_BYTES_MAX);
+  }
+  if (json.size >= 3 && memcmp(json.data, "\xEF\xBB\xBF", 3) == 0) {
+    return tp__refuse(fault, TP_ERR_MALFORMED, NULL, tp__place_of(json, 0),
+                      "not valid JSON: it begins with a byte-order mark (U+FEFF): save it as UTF-8 without one");
   }
   size_t bad;
   if (tp_utf8_valid(json, &bad)) return check_shape(json, fault);

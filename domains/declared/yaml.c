@@ -292,8 +292,9 @@ static tp_text without_byte_order_mark(tp_text text) {
 tp_status tp__yaml_read(tp_text text, const char *name, const tp_allocator *allocator, tp__yaml *ret_yaml,
                         tp_fault *fault) {
   if (text.size > TP__YAML_BYTES_MAX) {
-    return tp__refuse(fault, TP_ERR_TOO_LARGE, name, (tp__place){0}, "YAML of %zu bytes is above the limit of %d",
-                      text.size, TP__YAML_BYTES_MAX);
+    return tp__refuse(fault, TP_ERR_TOO_LARGE, name, (tp__place){0},
+                      "YAML of %zu bytes is above the limit of %d: split it, or write it as JSON Lines", text.size,
+                      TP__YAML_BYTES_MAX);
   }
   tp__yaml yaml = {.allocator = allocator};
   struct reader reader = {.yaml = &yaml, .name = name, .fault = fault};

@@ -198,6 +198,33 @@ static void raw_nul_is_refused(void **state) {
   tp_writer_free(writer);
 }
 
+/* A NUL directly behind a number or a word was swallowed: what stood behind it was not read, or read as if it stood
+ * alone. */
+static void raw_nul_behind_any_value_is_refused(void **state) {
+  (void)state;
+  static const tp_text texts[] = {{"{\"continue\":0\0}", 15}, {"[true\0]", 7}, {"[false\0,1]", 10}, {"[null\0]", 7},
+                                  {"1\0", 2},                 {"[1.5\0]", 7},  {"[1e3\0]", 7},     {"\"a\"\0", 4},
+                                  {"\0" "1", 2},               {"null\0\0", 6}, {"{}\0", 3}};
+  tp_writer *writer = new_writer();
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    tp_fault fault = {0};
+    tp_status status = decode(texts[i], writer, &fault);
+    if (status != TP_ERR_MALFORMED) fail_msg("text %zu: %s", i, tp_status_name(status));
+    assert_true(fault.line == 1 && fault.column > 0);
+    tp_writer_reset(writer);
+  }
+  tp_writer_free(writer);
+}
+
+static void byte_order_mark_is_named(void **state) {
+  (void)state;
+  tp_writer *writer = new_writer();
+  tp_fault fault = {0};
+  assert_int_equal(decode(tp_text_of("\xEF\xBB\xBF{}"), writer, &fault), TP_ERR_MALFORMED);
+  assert_non_null(strstr(fault.message, "byte-order mark"));
+  tp_writer_free(writer);
+}
+
 static void nesting_is_refused_from_the_33rd_level_on(void **state) {
   (void)state;
   tp_writer *writer = new_writer();
@@ -477,6 +504,8 @@ int main(void) {
       cmocka_unit_test(nul_in_text_is_kept),
       cmocka_unit_test(bad_json_is_refused_with_line_and_column),
       cmocka_unit_test(raw_nul_is_refused),
+      cmocka_unit_test(raw_nul_behind_any_value_is_refused),
+      cmocka_unit_test(byte_order_mark_is_named),
       cmocka_unit_test(nesting_is_refused_from_the_33rd_level_on),
       cmocka_unit_test(bombs_are_refused_in_time_near_their_size),
       cmocka_unit_test(large_but_honest_json_is_decoded),
