@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/exit_status.h"
 #include "cli/message.h"
@@ -46,7 +47,12 @@ static tp_status register_memory(void *ctx, tp_runtime *runtime, tp_edit *edit, 
 
 static tp_status register_loaded(void *ctx, tp_runtime *runtime, tp_edit *edit, tp_fault *fault) {
   tp_domain_register_fn add = *(tp_domain_register_fn *)ctx;
-  return add(runtime, edit, fault);
+  tp_status status = add(runtime, edit, fault);
+  if (status == TP_OK) return status;
+  char said[sizeof fault->message];
+  snprintf(said, sizeof said, "%s", fault->message[0] ? fault->message : tp_status_text(status));
+  snprintf(fault->message, sizeof fault->message, "its tp_domain_register() failed: %.400s", said);
+  return status;
 }
 
 /* The owner of a library is its file's name without "lib" and what follows the first point. */
@@ -63,7 +69,7 @@ static int load(tp_runtime *runtime, const char *path) {
   void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     cli_error("--load: %s", dlerror());
-    return CLI_CONFIG;
+    return access(file, R_OK) != 0 ? CLI_IO : CLI_CONFIG; /* as any file that cannot be read */
   }
   tp_domain_register_fn add;
   void *symbol = dlsym(library, "tp_domain_register");

@@ -89,6 +89,7 @@ static int run_command(const cli_command *command, int argc, char **argv, cli_ou
   int status = cli_arguments_read(command, argc, argv, &arguments);
   if (status == CLI_OK) {
     cli_output_init(output, arguments.colour);
+    if (!arguments.json && !arguments.dot) cli_output_fold(output);
     if (arguments.help) cli_help(command, output);
     else status = command->run(&arguments, output);
   }

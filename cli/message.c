@@ -6,12 +6,32 @@
 #include <string.h>
 
 #include "cli/exit_status.h"
+#include "cli/visible.h"
+
+/* Names and texts of others are in messages: what a terminal would obey or hide is shown as its number. */
+static void show(const char *message, char *ret_shown, size_t size) {
+  size_t at = 0, used = 0, end = strlen(message);
+  while (at < end && used + CLI_ESCAPE_SIZE < size) {
+    uint32_t code;
+    cli_visibility visibility;
+    size_t bytes = cli_visible_step((tp_text){message + at, end - at}, &code, &visibility);
+    if (visibility == CLI_VISIBLE || code == '\n' || code == '\t') {
+      memcpy(ret_shown + used, message + at, bytes);
+      used += bytes;
+    } else {
+      used += cli_visible_escape(code, ret_shown + used);
+    }
+    at += bytes;
+  }
+  ret_shown[used] = '\0';
+}
 
 /* One call of stdio for a line: the log callback may come in between from another thread. */
 static void say(const char *place, const char *format, va_list args) {
-  char message[2048];
+  char message[2048], shown[4096];
   vsnprintf(message, sizeof message, format, args);
-  fprintf(stderr, "turnphase: %s%s\n", place, message);
+  show(message, shown, sizeof shown);
+  fprintf(stderr, "turnphase: %s%s\n", place, shown);
 }
 
 void cli_error(const char *format, ...) {

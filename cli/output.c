@@ -6,10 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cli/exit_status.h"
+#include "cli/fold.h"
 #include "cli/message.h"
+#include "cli/pool.h"
 
 static bool is_set(const char *variable) {
   const char *value = getenv(variable);
@@ -22,20 +25,70 @@ void cli_output_init(cli_output *output, cli_colour colour) {
   output->colour = colour == CLI_COLOUR_ALWAYS || (colour == CLI_COLOUR_AUTO && terminal);
 }
 
-void cli_print(void *ctx, const char *text, size_t size) {
-  cli_output *output = ctx;
+void cli_output_fold(cli_output *output) {
+  const char *columns = getenv("COLUMNS");
+  struct winsize window;
+  long width = columns && columns[0] ? strtol(columns, NULL, 10) : 0;
+  if (!(columns && columns[0]) && isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0)
+    width = window.ws_col;
+  output->width = width >= CLI_WIDTH_MIN && width < CLI_WIDTH_MAX ? (size_t)width : 0;
+}
+
+static void write_out(cli_output *output, const char *text, size_t size) {
   if (output->error || size == 0) return;
   if (fwrite(text, 1, size, stdout) != size) output->error = errno ? errno : EIO;
+}
+
+/* The line that was gathered, without a line end, in as many lines as it takes. */
+static void write_folded(cli_output *output) {
+  const char *line = output->line;
+  size_t size = output->line_size, indent = cli_fold_indent(line, size, output->width);
+  size_t at = cli_fold_at(line, size, output->width);
+  write_out(output, line, at);
+  while (at < size) {
+    while (at < size && line[at] == ' ') at++;
+    if (at == size) break;
+    char blanks[CLI_WIDTH_MAX];
+    memset(blanks, ' ', indent);
+    write_out(output, "\n", 1);
+    write_out(output, blanks, indent);
+    size_t bytes = cli_fold_at(line + at, size - at, output->width - indent);
+    write_out(output, line + at, bytes);
+    at += bytes;
+  }
+  output->line_size = 0;
+}
+
+/* Where lines are folded, one is gathered till its end is there. */
+static void gather(cli_output *output, const char *text, size_t size) {
+  for (size_t i = 0; i < size; i++) {
+    if (text[i] == '\n') {
+      write_folded(output);
+      write_out(output, "\n", 1);
+      continue;
+    }
+    output->line = cli_room(output->line, output->line_size, &output->line_capacity, 1);
+    output->line[output->line_size++] = text[i];
+  }
+}
+
+void cli_print(void *ctx, const char *text, size_t size) {
+  cli_output *output = ctx;
+  if (output->width) gather(output, text, size);
+  else write_out(output, text, size);
 }
 
 void cli_print_string(cli_output *output, const char *string) { cli_print(output, string, strlen(string)); }
 
 void cli_printf(cli_output *output, const char *format, ...) {
   if (output->error) return;
+  char text[4096];
   va_list args;
   va_start(args, format);
-  if (vfprintf(stdout, format, args) < 0) output->error = errno ? errno : EIO;
+  int size = vsnprintf(text, sizeof text, format, args);
   va_end(args);
+  if (size < 0) output->error = EIO;
+  else cli_print(output, text, (size_t)size < sizeof text ? (size_t)size : sizeof text - 1);
 }
 
 void cli_paint_on(cli_output *output, cli_paint paint) {
@@ -54,7 +107,9 @@ void cli_flush(cli_output *output) {
 }
 
 int cli_output_finish(cli_output *output, int exit_status) {
+  if (output->line_size) write_folded(output);
   cli_flush(output);
+  free(output->line);
   if (!output->error && fclose(stdout) != 0) output->error = errno ? errno : EIO;
   if (!output->error) return exit_status;
   if (output->error != EPIPE) cli_error("standard output: %s", strerror(output->error));

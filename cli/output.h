@@ -11,7 +11,12 @@
 typedef struct cli_output {
   int error;     /* errno of the first write that failed, or 0 */
   bool colour;
+  size_t width;  /* lines are folded at it; 0: they are not */
+  char *line;    /* what was printed since the last line end, where lines are folded */
+  size_t line_size, line_capacity;
 } cli_output;
+
+enum { CLI_WIDTH_MIN = 20, CLI_WIDTH_MAX = 1024 };
 
 typedef enum cli_colour { CLI_COLOUR_AUTO = 0, CLI_COLOUR_ALWAYS = 1, CLI_COLOUR_NEVER = 2 } cli_colour;
 
@@ -20,6 +25,8 @@ typedef enum cli_paint { CLI_PLAIN, CLI_BOLD, CLI_FAINT, CLI_GOOD, CLI_BAD, CLI_
 
 /** Colour "auto" means: standard output is a terminal, TERM is not "dumb", and NO_COLOR is not set. */
 void cli_output_init(cli_output *output, cli_colour colour);
+/** From here on lines are folded at the width of the terminal, or at what COLUMNS says. For text, never for data. */
+void cli_output_fold(cli_output *output);
 /** A tp_print_fn; ctx is the cli_output. */
 void cli_print(void *ctx, const char *text, size_t size);
 void cli_print_string(cli_output *output, const char *string);

@@ -15,6 +15,7 @@
 #include "cli/exit_status.h"
 #include "cli/host.h"
 #include "cli/input.h"
+#include "cli/interrupt.h"
 #include "cli/machine.h"
 #include "cli/message.h"
 #include "cli/summary.h"
@@ -24,7 +25,13 @@
 #include "turnphase/sqlite.h"
 
 /* A job of ours may run for three minutes; an unhappy one is tried again. */
-enum { JOBS_LIMIT_MS = 600000, DRAIN_LIMIT_MS = 30000 };
+enum {
+  JOBS_LIMIT_MS = 600000,
+  JOBS_LOOK_MS = 100,
+  DRAIN_LIMIT_MS = 30000,
+  INTERRUPTED_LIMIT_MS = 1000,
+  WAIT_MS = 60000
+};
 
 /** All that a run holds. */
 typedef struct player {
@@ -36,9 +43,12 @@ typedef struct player {
   tp_agent *agent;              /* owns the model, which all sessions share */
   cli_watch watch;
   cli_events events;
+  cli_timeline timeline;
   cli_summary summary;
+  cli_interrupt interrupt;
   char *history_path, *memory_path;
   int status;                   /* what the command will end with */
+  bool playing;                 /* a turn is under way: its events are shown as they come */
   bool any_background;          /* in this session: something was left to background work */
 } player;
 
@@ -132,10 +142,12 @@ static int open_player(player *p) {
 /* The runtime first: its sessions use all the rest. */
 static void close_player(player *p) {
   if (p->agent) tp_agent_remove(p->agent);
-  if (p->runtime && tp_runtime_drain(p->runtime, DRAIN_LIMIT_MS, NULL) != TP_OK) cli_error("the drain was refused");
+  uint32_t limit_ms = cli_interrupted(&p->interrupt) ? INTERRUPTED_LIMIT_MS : DRAIN_LIMIT_MS;
+  if (p->runtime && tp_runtime_drain(p->runtime, limit_ms, NULL) != TP_OK) cli_error("the drain was refused");
   tp_runtime_free(p->runtime);
   if (p->history.destroy) p->history.destroy(p->history.self);
   cli_watch_fini(&p->watch);
+  cli_timeline_free(&p->timeline);
   cli_events_free(&p->events);
   cli_conversation_free(&p->conversation);
   free(p->history_path);
@@ -144,27 +156,37 @@ static void close_player(player *p) {
 
 /* ---- turns ---- */
 
+/* The newest event. */
+static void show_event(player *p) {
+  if (p->arguments->json) {
+    cli_events_print(&p->events, p->output);
+    cli_events_clear(&p->events);
+  } else {
+    cli_timeline_show(&p->timeline, p->events.count - 1);
+  }
+  cli_flush(p->output);
+}
+
+/* Prints as it happens. Events come one at a time, those of a turn before its end is told, and nothing else prints
+ * meanwhile. Those of session.end wait: they stand under a line of their own. */
 static void on_event(void *ctx, const tp_event *event) {
   player *p = ctx;
   bool answered = event->kind == TP_EVENT_MODEL_END;
   cli_events_add(&p->events, p->runtime, event, answered ? &p->watch.request : NULL);
   if (event->run && event->run->state == TP_STATE_BACKGROUNDED) p->any_background = true;
+  if (p->playing) show_event(p);
 }
 
 static void note(player *p, int status) {
   if (p->status == CLI_OK) p->status = status;
 }
 
-static void show_turn(player *p, const char *session, const tp_turn_result *result) {
+static void end_turn(player *p, const char *session, const tp_turn_result *result) {
   cli_events_add_result(&p->events, session, result);
-  if (p->arguments->json) {
-    cli_events_print(&p->events, p->output);
-  } else {
-    cli_timeline_turn(p->output, &p->events);
-    cli_summary_add(&p->summary, &p->events, result->outcome);
-  }
+  show_event(p);
+  if (!p->arguments->json) cli_summary_add(&p->summary, &p->events, result->outcome);
   cli_events_clear(&p->events);
-  cli_flush(p->output);
+  cli_timeline_clear(&p->timeline);
 }
 
 static bool went_wrong(tp_turn_outcome outcome) {
@@ -175,13 +197,22 @@ static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
   tp_turn_request request = {
       .struct_size = sizeof request, .id = turn->id, .caller = TP_CALLER_MANUAL_CLI, .text = turn->user};
   const tp_turn_result *result = NULL;
+  tp_submission *submission;
   tp_fault fault = {0};
-  tp_status status = tp_turn_run(session, &request, &result, &fault);
+  p->playing = true;
+  tp_status status = tp_turn_submit(session, &request, NULL, NULL, &submission, &fault);
   if (status != TP_OK) return cli_fault(turn->session, status, &fault);
-  if (went_wrong(result->outcome)) note(p, CLI_NEGATIVE);
-  show_turn(p, turn->session, result);
-  tp_turn_result_free(result);
-  return CLI_OK;
+  cli_interrupt_watch(&p->interrupt, submission);
+  do status = tp_submission_wait(submission, WAIT_MS, &result, &fault);
+  while (status == TP_ERR_TIMEOUT);
+  cli_interrupt_watch(&p->interrupt, NULL);
+  p->playing = false;
+  if (status == TP_OK) {
+    if (went_wrong(result->outcome)) note(p, cli_interrupted(&p->interrupt) ? CLI_INTERRUPTED : CLI_NEGATIVE);
+    end_turn(p, turn->session, result);
+  }
+  tp_submission_unref(submission);
+  return status == TP_OK ? CLI_OK : cli_fault(turn->session, status, &fault);
 }
 
 /* ---- sessions ---- */
@@ -226,13 +257,17 @@ static void close_session(tp_session *session) {
   pthread_mutex_destroy(&c.mutex);
 }
 
+static bool is_before(int64_t began_ns, int64_t limit_ms) { return cli_now_ns() - began_ns < limit_ms * 1000000; }
+
 /* What the background did not do in time may still be done, but the next session would not know of it. */
 static int64_t wait_for_jobs(player *p, const char *session) {
   int64_t began_ns = cli_now_ns();
-  tp_status status = tp_jobs_wait(p->runtime, session, JOBS_LIMIT_MS);
+  tp_status status;
+  do status = tp_jobs_wait(p->runtime, session, JOBS_LOOK_MS);
+  while (status == TP_ERR_TIMEOUT && !cli_interrupted(&p->interrupt) && is_before(began_ns, JOBS_LIMIT_MS));
   if (status != TP_OK) {
     cli_error("warning: background work of session %s: %s", session, tp_status_text(status));
-    note(p, cli_exit_of(status));
+    note(p, cli_interrupted(&p->interrupt) ? CLI_INTERRUPTED : cli_exit_of(status));
   }
   return cli_now_ns() - began_ns;
 }
@@ -241,10 +276,15 @@ static void end_session(player *p, const char *name, tp_session *session) {
   close_session(session);
   int64_t waited_ns = wait_for_jobs(p, name);
   if (p->arguments->json) cli_events_print(&p->events, p->output);
-  else cli_timeline_session_end(p->output, &p->events, p->any_background, waited_ns);
+  else cli_timeline_session_end(&p->timeline, p->any_background, waited_ns);
   cli_events_clear(&p->events);
+  cli_timeline_clear(&p->timeline);
+  cli_flush(p->output);
   p->any_background = false;
 }
+
+/* Nobody reads what cannot be written, or nobody wants to: then the rest is not played. */
+static bool goes_on(player *p) { return !p->output->error && !cli_interrupted(&p->interrupt); }
 
 /* Plays the turns of one session that stand together. @return how many there are. */
 static size_t play_session(player *p, size_t first, int *ret_status) {
@@ -256,7 +296,7 @@ static size_t play_session(player *p, size_t first, int *ret_status) {
   if (*ret_status != CLI_OK) return count;
   p->summary.sessions++;
   if (!p->arguments->json) cli_timeline_session(p->output, turns[0].session, turns[0].tenant, turns[0].workspace);
-  for (size_t i = 0; i < count && *ret_status == CLI_OK && !p->output->error; i++)
+  for (size_t i = 0; i < count && *ret_status == CLI_OK && goes_on(p); i++)
     *ret_status = play_turn(p, session, &turns[i]);
   end_session(p, turns[0].session, session);
   return count;
@@ -268,24 +308,27 @@ static void explain(cli_output *output) {
   cli_paint_off(output);
 }
 
-/* Nobody reads what cannot be written: then the rest is not played. */
 static void play(player *p) {
   int status = CLI_OK;
   if (!p->arguments->json) explain(p->output);
   p->summary.conversation = &p->conversation;
-  for (size_t i = 0; i < p->conversation.count && status == CLI_OK && !p->output->error;)
+  for (size_t i = 0; i < p->conversation.count && status == CLI_OK && goes_on(p);)
     i += play_session(p, i, &status);
   note(p, status);
+  if (cli_interrupted(&p->interrupt)) p->status = CLI_INTERRUPTED;
   if (!p->arguments->json) cli_summary_print(&p->summary, p->output);
 }
 
 int cli_run(const cli_arguments *arguments, cli_output *output) {
   player p = {.arguments = arguments, .output = output};
+  cli_interrupt_start(&p.interrupt);
+  p.timeline = (cli_timeline){.output = output, .events = &p.events, .verbose = arguments->verbose};
   int status = open_player(&p);
   if (status == CLI_OK) {
     play(&p);
     status = p.status;
   }
   close_player(&p);
+  cli_interrupt_stop(&p.interrupt);
   return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * timeline.c: reads the events of a turn in their order and prints as it goes. Two things wait, because each is shown
+ * timeline.c: is given the events of a turn as they come and prints as it goes. Two things wait, because each is shown
  * as one block: what happened in a phase till it has ended, and the calls of a response till the last has ended. */
 #include "cli/timeline.h"
 
@@ -9,47 +9,38 @@
 #include <string.h>
 
 #include "cli/pool.h"
+#include "cli/visible.h"
 
+enum { NAME_WIDTH_MIN = 24, RUN_WIDTH = 98 }; /* of a run's line, with a name of NAME_WIDTH */
+enum { SHOWN_NS = 5000 }; /* "0.01 ms" from here on */
 enum { WIDTH = 112, TEXT_COLUMN = 20, NAME_WIDTH = 44, STATE_WIDTH = 22, CUT_WIDTH = 150, BAR_WIDTH = 24 };
 
-typedef struct timeline {
-  cli_output *output;
-  int64_t began_ns;
-  size_t *runs;               /* events RUN that belong to no printed phase yet */
-  size_t run_count, runs_capacity;
-  size_t *calls;              /* events TOOL_END since the last response, in completion order */
-  size_t call_count, calls_capacity;
-  size_t *brought;            /* events CONTEXT, REMINDER, DIAGNOSTIC whose phase has not ended yet */
-  size_t brought_count, brought_capacity;
-  size_t *after_calls;        /* events PHASE_END of what followed calls whose block is not printed yet */
-  size_t after_calls_count, after_calls_capacity;
-  const cli_events *events;
-} timeline;
+typedef cli_timeline timeline;
 
 static double ms(int64_t ns) { return (double)ns / 1e6; }
 
 /* ---- printing text ---- */
 
-/* The bytes of the code point at text; what a terminal would obey is one too, but printed as a blank. */
-static size_t step(tp_text text, bool *ret_control) {
-  unsigned char byte = (unsigned char)text.data[0];
-  size_t size = byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
-  if (size > text.size) size = text.size;
-  *ret_control = byte < 0x20 || byte == 0x7F || (byte == 0xC2 && size == 2 && (unsigned char)text.data[1] < 0xA0);
-  return size;
-}
-
-/* Prints up to width code points. @return how many bytes they have. */
+/* Prints up to width code points, and none that a terminal would obey or hide. @return how many bytes. */
 static size_t print_some(cli_output *output, tp_text text, size_t width) {
   size_t at = 0;
   for (size_t count = 0; at < text.size && count < width; count++) {
-    bool control;
-    size_t size = step((tp_text){text.data + at, text.size - at}, &control);
-    if (control) cli_print(output, " ", 1);
+    uint32_t code;
+    cli_visibility visibility;
+    char number[CLI_ESCAPE_SIZE];
+    size_t size = cli_visible_step((tp_text){text.data + at, text.size - at}, &code, &visibility);
+    if (visibility == CLI_CONTROL) cli_print(output, " ", 1);
+    else if (visibility == CLI_HIDDEN) cli_print(output, number, cli_visible_escape(code, number));
     else cli_print(output, text.data + at, size);
     at += size;
   }
   return at;
+}
+
+/* The bytes of the code point at text. */
+static size_t step(tp_text text) {
+  cli_visibility visibility;
+  return cli_visible_step(text, NULL, &visibility);
 }
 
 void cli_print_cut(cli_output *output, tp_text text, size_t width) {
@@ -58,7 +49,7 @@ void cli_print_cut(cli_output *output, tp_text text, size_t width) {
 
 static void print_padded(cli_output *output, tp_text text, size_t width) {
   size_t at = 0, count = 0;
-  for (bool control; at < text.size; count++) at += step((tp_text){text.data + at, text.size - at}, &control);
+  for (; at < text.size; count++) at += step((tp_text){text.data + at, text.size - at});
   print_some(output, text, SIZE_MAX);
   cli_printf(output, "%*s", (int)(count < width ? width - count : 0), "");
 }
@@ -67,18 +58,19 @@ static void print_padded(cli_output *output, tp_text text, size_t width) {
 static size_t line_of(tp_text text, size_t width) {
   size_t at = 0, blank = 0;
   for (size_t count = 0; at < text.size; count++) {
-    bool control;
     if (text.data[at] == '\n') return at;
     if (text.data[at] == ' ') blank = at;
     if (count == width) return blank ? blank : at;
-    at += step((tp_text){text.data + at, text.size - at}, &control);
+    at += step((tp_text){text.data + at, text.size - at});
   }
   return at;
 }
 
 static void print_wrapped(cli_output *output, tp_text text) {
+  size_t width = output->width && output->width < WIDTH ? output->width : WIDTH;
+  if (width < 2 * TEXT_COLUMN) width = 2 * TEXT_COLUMN;
   for (bool first = true; first || text.size > 0; first = false) {
-    size_t size = line_of(text, WIDTH - TEXT_COLUMN);
+    size_t size = line_of(text, width - TEXT_COLUMN);
     if (!first) cli_printf(output, "%*s", TEXT_COLUMN, "");
     print_some(output, (tp_text){text.data, size}, SIZE_MAX);
     cli_print(output, "\n", 1);
@@ -86,6 +78,13 @@ static void print_wrapped(cli_output *output, tp_text text) {
     text.data += size;
     text.size -= size;
   }
+}
+
+/* Names give way where the terminal is narrow, so that a run stays on its line. */
+static size_t name_width(const timeline *t) {
+  size_t width = t->output->width;
+  if (!width || width >= RUN_WIDTH) return NAME_WIDTH;
+  return RUN_WIDTH - width < NAME_WIDTH - NAME_WIDTH_MIN ? NAME_WIDTH - (RUN_WIDTH - width) : NAME_WIDTH_MIN;
 }
 
 /* "      12.3  phase   ": the left of a line that begins something. */
@@ -134,7 +133,7 @@ static void print_run(timeline *t, tp_text event) {
   char words[96];
   write_state(run, words, sizeof words);
   cli_printf(t->output, "%*s", TEXT_COLUMN + 2, "");
-  print_padded(t->output, cli_event_text(run, "subscription"), NAME_WIDTH - 2);
+  print_padded(t->output, cli_event_text(run, "subscription"), name_width(t) - 2);
   cli_paint_on(t->output, paint_of(cli_event_text(run, "state"), cli_event_text(run, "verdict")));
   cli_printf(t->output, "%-*s", started ? STATE_WIDTH : 0, words);
   cli_paint_off(t->output);
@@ -232,13 +231,35 @@ static void print_brought(timeline *t, tp_text phase_end) {
 
 /* ---- a phase as a whole ---- */
 
+/* Whether the run has nothing to say but that it was. */
+static bool is_plain(tp_text event) {
+  tp_text run = tp_value_get(event, "run"), state = cli_event_text(run, "state");
+  if (!cli_text_is(state, "succeeded") && !cli_text_is(cli_event_text(run, "reason"), "match")) return false;
+  return cli_text_is(cli_event_text(run, "verdict"), "none") && cli_event_text(event, "text").size == 0;
+}
+
+/* A phase that took next to no time and in which nothing happened is shown to who wants all. */
+static bool is_worth_a_line(const timeline *t, tp_text phase_end, const size_t *runs, size_t run_count) {
+  if (t->verbose || !cli_text_is(cli_event_text(phase_end, "outcome"), "TP_OK")) return true;
+  if (cli_event_int(phase_end, "ended_ns") - cli_event_int(phase_end, "started_ns") >= SHOWN_NS) return true;
+  for (size_t i = 0; i < run_count; i++)
+    if (!is_plain(cli_events_get(t->events, runs[i]))) return true;
+  for (size_t i = 0; i < t->brought_count; i++)
+    if (same_phase(cli_events_get(t->events, t->brought[i]), phase_end)) return true;
+  return false;
+}
+
 static void print_phase(timeline *t, tp_text event) {
   tp_text outcome = cli_event_text(event, "outcome");
   size_t *taken = cli_alloc(t->run_count * sizeof *taken);
   size_t count = take_runs(t, event, taken);
+  if (!is_worth_a_line(t, event, taken, count)) {
+    free(taken);
+    return;
+  }
   print_key(t, cli_event_int(event, "started_ns"), "phase");
   cli_paint_on(t->output, CLI_BOLD);
-  print_padded(t->output, cli_event_text(event, "phase"), NAME_WIDTH);
+  print_padded(t->output, cli_event_text(event, "phase"), name_width(t));
   cli_paint_off(t->output);
   bool denied = cli_text_is(outcome, "TP_ERR_DENIED"), good = cli_text_is(outcome, "TP_OK");
   cli_paint_on(t->output, good ? CLI_PLAIN : CLI_BAD);
@@ -290,7 +311,7 @@ static void print_call(timeline *t, size_t place, tp_text event, int64_t first_n
            (long long)cli_event_int(event, "call_index") + 1,
            (int)(name.size < TP_ID_BYTES_MAX ? name.size : TP_ID_BYTES_MAX), name.data);
   cli_printf(t->output, "%*s", TEXT_COLUMN + 2, "");
-  print_padded(t->output, tp_text_of(words), NAME_WIDTH - 2);
+  print_padded(t->output, tp_text_of(words), name_width(t) - 2);
   cli_paint_on(t->output, ok ? CLI_GOOD : CLI_BAD);
   print_padded(t->output, kind, started || t->call_count > 1 ? STATE_WIDTH : 0);
   cli_paint_off(t->output);
@@ -300,6 +321,14 @@ static void print_call(timeline *t, size_t place, tp_text event, int64_t first_n
   cli_printf(t->output, "\n%*s", TEXT_COLUMN + 4, "");
   cli_print_cut(t->output, cli_event_text(result, "text"), WIDTH - TEXT_COLUMN - 4);
   cli_print(t->output, "\n", 1);
+}
+
+/* What may take long is named when it begins. */
+static void print_call_begin(timeline *t, tp_text event) {
+  print_key(t, cli_event_int(event, "time_ns"), "tool");
+  cli_printf(t->output, "call %lld, ", (long long)cli_event_int(event, "call_index") + 1);
+  cli_print_cut(t->output, cli_event_text(tp_value_get(event, "tool_call"), "name"), CUT_WIDTH);
+  cli_print_string(t->output, ", begins\n");
 }
 
 static void print_calls(timeline *t) {
@@ -411,6 +440,7 @@ static void print_event(timeline *t, size_t index) {
   if (cli_text_is(kind, "turn_begin")) print_begin(t, event);
   else if (cli_text_is(kind, "run")) keep(&t->runs, &t->run_count, &t->runs_capacity, index);
   else if (cli_text_is(kind, "phase_end")) print_or_defer(t, index);
+  else if (cli_text_is(kind, "tool_begin")) print_call_begin(t, event);
   else if (cli_text_is(kind, "tool_end")) keep(&t->calls, &t->call_count, &t->calls_capacity, index);
   else if (cli_text_is(kind, "model_begin") || cli_text_is(kind, "turn_end")) print_calls(t);
   else if (cli_text_is(kind, "model_end")) {
@@ -419,14 +449,6 @@ static void print_event(timeline *t, size_t index) {
   } else if (cli_text_is(kind, "context") || cli_text_is(kind, "reminder") || cli_text_is(kind, "diagnostic"))
     keep(&t->brought, &t->brought_count, &t->brought_capacity, index);
   else if (cli_text_is(kind, "result")) print_end(t, event);
-}
-
-static void print_events(timeline *t) {
-  for (size_t i = 0; i < t->events->count; i++) print_event(t, i);
-  free(t->runs);
-  free(t->calls);
-  free(t->brought);
-  free(t->after_calls);
 }
 
 void cli_timeline_session(cli_output *output, const char *session, const char *tenant, const char *workspace) {
@@ -441,19 +463,27 @@ void cli_timeline_session(cli_output *output, const char *session, const char *t
   cli_print(output, "\n", 1);
 }
 
-void cli_timeline_turn(cli_output *output, const cli_events *events) {
-  print_events(&(timeline){.output = output, .events = events});
+void cli_timeline_show(cli_timeline *t, size_t index) { print_event(t, index); }
+
+void cli_timeline_clear(cli_timeline *t) {
+  t->run_count = t->call_count = t->brought_count = t->after_calls_count = 0;
 }
 
-void cli_timeline_session_end(cli_output *output, const cli_events *events, bool any_background, int64_t waited_ns) {
-  timeline t = {.output = output, .events = events};
-  if (events->count > 0) {
-    t.began_ns = cli_event_int(cli_events_get(events, 0), "time_ns");
-    cli_print_string(output, "\n  end of the session\n");
-    print_events(&t);
+void cli_timeline_free(cli_timeline *t) {
+  free(t->runs);
+  free(t->calls);
+  free(t->brought);
+  free(t->after_calls);
+}
+
+void cli_timeline_session_end(cli_timeline *t, bool any_background, int64_t waited_ns) {
+  if (t->events->count > 0) {
+    t->began_ns = cli_event_int(cli_events_get(t->events, 0), "time_ns");
+    cli_print_string(t->output, "\n  end of the session\n");
+    for (size_t i = 0; i < t->events->count; i++) print_event(t, i);
   }
   if (!any_background) return;
-  cli_paint_on(output, CLI_FAINT);
-  cli_printf(output, "\n  background work of the session is done; it took %.1f ms more\n", ms(waited_ns));
-  cli_paint_off(output);
+  cli_paint_on(t->output, CLI_FAINT);
+  cli_printf(t->output, "\n  background work of the session is done; it took %.1f ms more\n", ms(waited_ns));
+  cli_paint_off(t->output);
 }

@@ -327,7 +327,7 @@ static void wrong_payloads_are_refused_with_their_place(void **state) {
 static void assert_refused(const char *library, const char *domain, const char *words) {
   command c = {.arguments = {"bench", "--load", library, "--no-memory"}};
   setenv("TURNPHASE_TEST_DOMAIN", domain, 1);
-  assert_status(&c, 78);
+  assert_status(&c, strncmp(library, "/no/", 4) == 0 ? 74 : 78);
   assert_holds(&c.err, library);
   assert_holds(&c.err, words);
   assert_int_equal(c.out.size, 0);
@@ -339,7 +339,7 @@ static void libraries_that_cannot_be_used_are_refused_with_the_reason(void **sta
   const char *own = getenv("TURNPHASE_DOMAIN");
   assert_refused("/no/such/library.so", "", "cannot open");
   assert_refused(getenv("TURNPHASE_NO_DOMAIN"), "", "does not export tp_domain_register");
-  assert_refused(own, "refuses", "its licence has run out");
+  assert_refused(own, "refuses", "its tp_domain_register() failed: its licence has run out");
   assert_refused(own, "refuses_silently", "the call is not allowed here");
   assert_refused(own, "cycle", "t.a -> t.b -> t.a");
   assert_refused(own, "missing", "t.nothing");

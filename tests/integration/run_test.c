@@ -227,6 +227,104 @@ static void every_run_has_its_record(void **state) {
   command_free(&c);
 }
 
+/* ---- while it goes on ---- */
+
+static command hanging(const char *format) {
+  static const char talk[] = "{\"session\": \"s\", \"turn\": \"t1\", \"user\": \"Are you there?\"}\n"
+                             "{\"session\": \"s\", \"turn\": \"t2\", \"user\": \"Hello?\"}\n";
+  setenv("TURNPHASE_TEST_DOMAIN", "hangs", 1);
+  return (command){.arguments = {"run", "--script", scratch_string("model.yaml", script), "--no-memory", "--load",
+                                 getenv("TURNPHASE_DOMAIN"), format},
+                   .input = talk};
+}
+
+/* What waits for an interrupt that comes when something is shown ends only if it is shown while the turn hangs. */
+static void turn_is_shown_while_it_hangs_and_ends_when_it_is_interrupted(void **state) {
+  (void)state;
+  command c = hanging(NULL);
+  c.interrupt_at = "Are you there?";
+  double began = command_seconds();
+  assert_status(&c, 130);
+  assert_true(command_seconds() - began < 25); /* not the handler's minute, nor its phase's 30 s */
+  assert_holds(&c.out, "cancelled");
+  assert_holds(&c.out, "In short");
+  assert_holds(&c.err, "interrupted");
+  assert_false(holds(&c.out, "Hello?"));
+  command_free(&c);
+}
+
+static void events_come_while_the_turn_hangs_and_its_result_behind_an_interrupt(void **state) {
+  (void)state;
+  command c = hanging("--json");
+  c.interrupt_at = "\"phase_begin\"";
+  assert_status(&c, 130);
+  events e = events_read(&c.out);
+  assert_true(event_is(events_find(&e, "result", "t1", NULL, NULL), "outcome", "cancelled"));
+  events_free(&e);
+  command_free(&c);
+}
+
+/* ---- for eyes ---- */
+
+static void what_a_terminal_would_obey_or_hide_is_shown_as_its_number(void **state) {
+  (void)state;
+  command c = {.arguments = {"run", "--no-memory", "--script", scratch_string("model.yaml", script)},
+               .input = "{\"session\": \"s\", \"user\": \"a\u202e b\\u001b[31m c\u200b\"}\n"};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "a<U+202E> b [31m c<U+200B>");
+  assert_false(holds(&c.out, "\u202e"));
+  command_free(&c);
+  command e = {.arguments = {"plan", "\u202enalp"}};
+  assert_status(&e, 2);
+  assert_holds(&e.err, "<U+202E>nalp");
+  command_free(&e);
+}
+
+static size_t longest_line(const bytes *b) {
+  size_t longest = 0, columns = 0;
+  for (const char *at = b->data; *at; at++) {
+    columns = *at == '\n' ? 0 : columns + (((unsigned char)*at & 0xC0) != 0x80);
+    if (columns > longest) longest = columns;
+  }
+  return longest;
+}
+
+static void lines_are_folded_at_the_width_of_the_terminal(void **state) {
+  (void)state;
+  setenv("COLUMNS", "72", 1);
+  command folded = {.arguments = {"phases"}}, data = {.arguments = {"phases", "--json"}};
+  assert_status(&folded, 0);
+  assert_status(&data, 0);
+  unsetenv("COLUMNS");
+  command plain = {.arguments = {"phases"}};
+  assert_status(&plain, 0);
+  assert_in_range(longest_line(&folded.out), 40, 72);
+  assert_true(longest_line(&plain.out) > 120);
+  assert_true(longest_line(&data.out) > 2000);
+  assert_holds(&folded.out, "user.prompt.submit");
+  command_free(&folded);
+  command_free(&data);
+  command_free(&plain);
+}
+
+static void phases_that_took_no_time_are_left_out_unless_all_is_wanted(void **state) {
+  (void)state;
+  for (int verbose = 0; verbose < 2; verbose++) {
+    command c = {.arguments = {"run", "--script", scratch_string("model.yaml", script), verbose ? "--verbose" : NULL},
+                 .input = told};
+    assert_status(&c, 0);
+    bool any = false;
+    for (const char *at = c.out.data; (at = strstr(at, "  phase  ")) != NULL; at++) {
+      const char *end = strchr(at, '\n');
+      bool nothing = strncmp(end - 8, " 0.00 ms", 8) == 0;
+      any = any || (nothing && strncmp(at + 11, "turn.post_turn", 14) != 0); /* which has left something behind */
+    }
+    if (!verbose) assert_false(any);
+    if (verbose) assert_holds(&c.out, "turn.pre_prompt_compile");
+    command_free(&c);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(without_a_directory_nothing_is_kept),
@@ -242,6 +340,11 @@ int main(void) {
       cmocka_unit_test(a_denied_turn_is_a_result),
       cmocka_unit_test(events_of_a_turn_are_numbered_without_gaps),
       cmocka_unit_test(every_run_has_its_record),
+      cmocka_unit_test(turn_is_shown_while_it_hangs_and_ends_when_it_is_interrupted),
+      cmocka_unit_test(events_come_while_the_turn_hangs_and_its_result_behind_an_interrupt),
+      cmocka_unit_test(what_a_terminal_would_obey_or_hide_is_shown_as_its_number),
+      cmocka_unit_test(lines_are_folded_at_the_width_of_the_terminal),
+      cmocka_unit_test(phases_that_took_no_time_are_left_out_unless_all_is_wanted),
   };
   return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -36,6 +36,7 @@ typedef struct command {
   size_t input_size;          /* 0: strlen(input) */
   const char *output_path;    /* standard output goes there */
   size_t output_max;          /* the reader goes away after so many bytes; 0: it stays */
+  const char *interrupt_at;   /* SIGINT is sent when this stands in the output; NULL: never */
   int status;                 /* exit status; -1 when it was killed */
   bytes out, err;
 } command;
@@ -79,6 +80,7 @@ static pid_t command_spawn(const command *c, int ret_ends[3]) {
   posix_spawnattr_init(&attributes);
   sigemptyset(&defaults);
   sigaddset(&defaults, SIGPIPE); /* we ignore it; a shell would not */
+  sigaddset(&defaults, SIGINT);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   assert_int_equal(posix_spawn(&child, path, &actions, &attributes, argv, environ), 0);
@@ -110,8 +112,14 @@ static void command_take(int *end, bytes *into, size_t max) {
   if (got == 0 || (got < 0 && errno != EAGAIN) || (max && into->size >= max)) command_close(end);
 }
 
+static void command_interrupt(command *c, pid_t child) {
+  if (!c->interrupt_at || c->out.size == 0 || !strstr(c->out.data, c->interrupt_at)) return;
+  kill(child, SIGINT);
+  c->interrupt_at = NULL;
+}
+
 /* Till both outputs have ended, or the limit has passed. */
-static bool command_pump(command *c, int ends[3]) {
+static bool command_pump(command *c, pid_t child, int ends[3]) {
   double end = command_seconds() + COMMAND_LIMIT_S;
   size_t fed = 0;
   if (c->input_size == 0) command_close(&ends[0]);
@@ -124,6 +132,7 @@ static bool command_pump(command *c, int ends[3]) {
     if (polls[0].revents) command_feed(c, &ends[0], &fed);
     if (polls[1].revents) command_take(&ends[1], &c->out, c->output_max);
     if (polls[2].revents) command_take(&ends[2], &c->err, 0);
+    command_interrupt(c, child);
   }
   return true;
 }
@@ -136,7 +145,7 @@ static int command_run(command *c) {
   bytes_add(&c->out, "", 0);
   bytes_add(&c->err, "", 0);
   pid_t child = command_spawn(c, ends);
-  bool ended = command_pump(c, ends);
+  bool ended = command_pump(c, child, ends);
   if (!ended) kill(child, SIGKILL);
   for (int i = 0; i < 3; i++) command_close(&ends[i]);
   assert_int_equal(waitpid(child, &status, 0), child);

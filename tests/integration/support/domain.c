@@ -5,6 +5,7 @@
  *
  *   endings    one handler for each way of ending
  *   payload    handlers that deny unless they are given what the test gives
+ *   hangs      a handler that never answers, with a limit of a minute
  *   required   a required handler that fails, so that its phase fails
  *   flaky      denies every third time
  *   together   waits till it was called four times at once
@@ -107,6 +108,11 @@ static const row rows[] = {
      .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT,
      .failure = TP_FAILURE_FALLBACK},
     {.domain = "endings", .id = "t.again", .run = fails_once, .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, .attempts = 2},
+    {.domain = "hangs",
+     .id = "t.hangs",
+     .run = never_answers,
+     .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT,
+     .limit_ms = 60000},
     {.domain = "endings",
      .id = "t.never",
      .run = never_answers,

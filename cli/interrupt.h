@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * interrupt: SIGINT (Ctrl-C), which a thread of its own waits for: the turn under way is cancelled, and what there is
+ * of it is printed. The second one ends the process at once. Where SIGINT was ignored when the command began, as under
+ * nohup, it stays so. Lock: one mutex for the turn and the mark. */
+#ifndef CLI_INTERRUPT_H
+#define CLI_INTERRUPT_H
+
+#include <pthread.h>
+
+#include "turnphase/turnphase.h"
+
+typedef struct cli_interrupt {
+  pthread_t thread;           /* never changes while it runs */
+  bool runs;
+  pthread_mutex_t mutex;
+  tp_submission *submission;  /* under mutex: the turn under way, or NULL */
+  bool interrupted;           /* under mutex */
+} cli_interrupt;
+
+/** Before any other thread is begun, since the threads of the runtime inherit that SIGINT is not for them. */
+void cli_interrupt_start(cli_interrupt *interrupt);
+/** The turn that SIGINT cancels from here on: at once, if there was one before. NULL: none. Borrowed till the next. */
+void cli_interrupt_watch(cli_interrupt *interrupt, tp_submission *submission);
+/** Whether there was a SIGINT. Threads: any. */
+bool cli_interrupted(cli_interrupt *interrupt);
+void cli_interrupt_stop(cli_interrupt *interrupt);
+
+#endif
