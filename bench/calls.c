@@ -49,6 +49,7 @@ static void turn_begin(host *h) {
 static host *host_new(const tp_allocator *allocator, tp_tool_fn run, void *self, uint32_t count, tp_event_fn on_event) {
   tp_runtime_options options = {.struct_size = sizeof options};
   tp_session_options session = {.struct_size = sizeof session, .id = "bench", .on_event = on_event};
+  tp_hook hook = {.struct_size = sizeof hook, .phase = "turn.pre_tool_materialization", .run = bring_tool};
   tp_fault fault;
   host *h = aligned_alloc(128, (sizeof *h + 127) / 128 * 128);
   if (!h) exit(70);
@@ -61,10 +62,11 @@ static host *host_new(const tp_allocator *allocator, tp_tool_fn run, void *self,
               .calls = bench_alloc(count, sizeof *h->calls),
               .results = bench_alloc(count, sizeof *h->results)};
   if (allocator) options.allocator = *allocator;
+  hook.self = h;
   for (uint32_t i = 0; i < count; i++)
     h->calls[i] = (tp_tool_call){.name = tp_text_of("tool"), .arguments = {"\x80", 1}};
   bench_must(tp_runtime_new(&options, &h->runtime, &fault), &fault);
-  bench_must(tp_hook_add(h->runtime, "turn.pre_tool_materialization", bring_tool, h, &fault), &fault);
+  bench_must(tp_hook_add(h->runtime, &hook, &fault), &fault);
   if (on_event) bench_must(tp_session_open(h->runtime, &session, &h->session, &fault), &fault);
   turn_begin(h);
   return h;

@@ -45,7 +45,7 @@ static void add_handler(tp_edit *edit) {
                         .phases = phases,
                         .phase_count = PHASES,
                         .placement = TP_PLACEMENT_INLINE};
-  bench_must(tp_edit_add_handler(edit, &handler), NULL);
+  bench_must(tp_edit_add_handler(edit, &handler, NULL), NULL);
 }
 
 /* Each comes after the one before it in its phase, every third also after the one before that. */
@@ -63,12 +63,12 @@ static void add_subscription(tp_edit *edit, uint32_t number) {
                                   .after_count = place == 0                 ? 0
                                                  : place == 1 || number % 3 ? 1
                                                                             : 2};
-  bench_must(tp_edit_add_subscription(edit, &subscription), NULL);
+  bench_must(tp_edit_add_subscription(edit, &subscription, NULL), NULL);
 }
 
 static tp_edit *edit_begin(tp_runtime *runtime) {
   tp_edit *edit;
-  bench_must(tp_edit_begin(runtime, NULL, &edit), NULL);
+  bench_must(tp_edit_begin(runtime, NULL, &edit, NULL), NULL);
   return edit;
 }
 
@@ -110,7 +110,7 @@ static int64_t small_run(void *ctx, uint32_t times) {
     char id[32];
     snprintf(id, sizeof id, "subscription-%05u", r->count);
     if (i % 2 == 0) add_subscription(edit, r->count);
-    else bench_must(tp_edit_remove_subscription(edit, id), NULL);
+    else bench_must(tp_edit_remove_subscription(edit, id, NULL), NULL);
     took += timed_commit(edit);
   }
   return took;
@@ -168,7 +168,7 @@ static void *commit_on(void *arg) {
     bench_sleep_until(next);
     if (!atomic_load_explicit(&m->active, memory_order_relaxed)) continue;
     tp_edit *edit = edit_begin(m->runtime);
-    bench_must(tp_edit_enable(edit, "toggled", i % 2), NULL);
+    bench_must(tp_edit_enable(edit, "toggled", i % 2, NULL), NULL);
     (void)timed_commit(edit);
     atomic_fetch_add_explicit(&m->commits, 1, memory_order_relaxed);
   }
@@ -209,7 +209,7 @@ static void add_toggled(tp_runtime *runtime) {
   tp_subscription subscription = {
       .struct_size = sizeof subscription, .id = "toggled", .handler = "node", .phase = TP_PHASE_HOST + 4};
   tp_edit *edit = edit_begin(runtime);
-  bench_must(tp_edit_add_subscription(edit, &subscription), NULL);
+  bench_must(tp_edit_add_subscription(edit, &subscription, NULL), NULL);
   (void)timed_commit(edit);
 }
 

@@ -66,8 +66,8 @@ static void switch_one(work *w) {
   tp_fault fault;
   snprintf(id, sizeof id, "p%d-%05u", TP_PHASE_HOST, w->workload.graphs[0].node_count - 1);
   w->off = !w->off;
-  bench_must(tp_edit_begin(w->runtime, NULL, &edit), NULL);
-  bench_must(tp_edit_enable(edit, id, !w->off), NULL);
+  bench_must(tp_edit_begin(w->runtime, NULL, &edit, NULL), NULL);
+  bench_must(tp_edit_enable(edit, id, !w->off, NULL), NULL);
   bench_must(tp_edit_commit(edit, NULL, &fault), &fault);
 }
 

@@ -332,9 +332,9 @@ static tp_runtime *deadline_runtime(tp_handler_fn run, void *self, uint32_t limi
   tp_edit *edit;
   tp_fault fault;
   bench_must(tp_runtime_new(&options, &runtime, &fault), &fault);
-  bench_must(tp_edit_begin(runtime, NULL, &edit), NULL);
-  bench_must(tp_edit_add_handler(edit, &handler), NULL);
-  bench_must(tp_edit_add_subscription(edit, &subscription), NULL);
+  bench_must(tp_edit_begin(runtime, NULL, &edit, NULL), NULL);
+  bench_must(tp_edit_add_handler(edit, &handler, NULL), NULL);
+  bench_must(tp_edit_add_subscription(edit, &subscription, NULL), NULL);
   bench_must(tp_edit_commit(edit, NULL, &fault), &fault);
   return runtime;
 }

@@ -206,14 +206,14 @@ static void add_hooks(tp_runtime *runtime) {
                         .placement = TP_PLACEMENT_INLINE};
   tp_edit *edit;
   tp_fault fault;
-  bench_must(tp_edit_begin(runtime, NULL, &edit), NULL);
-  bench_must(tp_edit_add_handler(edit, &handler), NULL);
+  bench_must(tp_edit_begin(runtime, NULL, &edit, NULL), NULL);
+  bench_must(tp_edit_add_handler(edit, &handler, NULL), NULL);
   for (uint32_t i = 0; i < 2 * PHASES; i++) {
     char id[16];
     snprintf(id, sizeof id, "hook-%u", i);
     tp_subscription subscription = {
         .struct_size = sizeof subscription, .id = id, .handler = "node", .phase = phases[i / 2]};
-    bench_must(tp_edit_add_subscription(edit, &subscription), NULL);
+    bench_must(tp_edit_add_subscription(edit, &subscription, NULL), NULL);
   }
   bench_must(tp_edit_commit(edit, NULL, &fault), &fault);
 }

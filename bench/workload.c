@@ -147,7 +147,7 @@ static void subscribe(tp_edit *edit, uint32_t phase, const bench_graph *graph) {
                                     .phase = phase,
                                     .after = edges + first[n],
                                     .after_count = first[n + 1] - first[n]};
-    bench_must(tp_edit_add_subscription(edit, &subscription), NULL);
+    bench_must(tp_edit_add_subscription(edit, &subscription, NULL), NULL);
   }
   free(ids);
   free(first);
@@ -167,8 +167,8 @@ static void register_in(tp_runtime *runtime, const bench_workload *workload, tp_
                         .placement = run ? TP_PLACEMENT_PARALLEL : TP_PLACEMENT_INLINE};
   tp_edit *edit;
   tp_fault fault;
-  bench_must(tp_edit_begin(runtime, NULL, &edit), NULL);
-  bench_must(tp_edit_add_handler(edit, &handler), NULL);
+  bench_must(tp_edit_begin(runtime, NULL, &edit, NULL), NULL);
+  bench_must(tp_edit_add_handler(edit, &handler, NULL), NULL);
   for (uint32_t p = 0; p < workload->phase_count; p++) subscribe(edit, TP_PHASE_HOST + p, &workload->graphs[p]);
   bench_must(tp_edit_commit(edit, NULL, &fault), &fault);
 }

@@ -23,7 +23,7 @@ static int add_domain(tp_runtime *runtime, const char *owner_name, register_fn *
   tp_owner owner = {.struct_size = sizeof owner, .name = owner_name};
   tp_fault fault = {0};
   tp_edit *edit;
-  tp_status status = tp_edit_begin(runtime, &owner, &edit);
+  tp_status status = tp_edit_begin(runtime, &owner, &edit, &fault);
   if (status != TP_OK) return cli_fault(what, status, &fault);
   tp_commit_report report;
   status = add(ctx, runtime, edit, &fault);

@@ -22,14 +22,15 @@ static tp_answer do_nothing(void *self, tp_call *call) {
 
 /* ---- its runtime ---- */
 
-static tp_status subscribe(tp_edit *edit, uint32_t phase, int number) {
+static tp_status subscribe(tp_edit *edit, uint32_t phase, int number, tp_fault *fault) {
   char id[32];
   snprintf(id, sizeof id, "nothing.%u.%d", phase, number);
-  return tp_edit_add_subscription(
-      edit, &(tp_subscription){.struct_size = sizeof(tp_subscription), .id = id, .handler = "nothing", .phase = phase});
+  tp_subscription subscription = {
+      .struct_size = sizeof subscription, .id = id, .handler = "nothing", .phase = phase};
+  return tp_edit_add_subscription(edit, &subscription, fault);
 }
 
-static tp_status add_subscriptions(tp_edit *edit) {
+static tp_status add_subscriptions(tp_edit *edit, tp_fault *fault) {
   static const uint32_t phases[] = {ONE, SEVERAL};
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = "nothing",
@@ -37,17 +38,17 @@ static tp_status add_subscriptions(tp_edit *edit) {
                         .phases = phases,
                         .phase_count = 2,
                         .placement = TP_PLACEMENT_INLINE};
-  tp_status status = tp_edit_add_handler(edit, &handler);
-  if (status == TP_OK) status = subscribe(edit, ONE, 0);
-  for (int i = 0; status == TP_OK && i < MANY; i++) status = subscribe(edit, SEVERAL, i);
+  tp_status status = tp_edit_add_handler(edit, &handler, fault);
+  if (status == TP_OK) status = subscribe(edit, ONE, 0, fault);
+  for (int i = 0; status == TP_OK && i < MANY; i++) status = subscribe(edit, SEVERAL, i, fault);
   return status;
 }
 
 static tp_status register_nothing(tp_runtime *runtime, tp_fault *fault) {
   tp_edit *edit;
-  tp_status status = tp_edit_begin(runtime, NULL, &edit);
+  tp_status status = tp_edit_begin(runtime, NULL, &edit, fault);
   if (status != TP_OK) return status;
-  status = add_subscriptions(edit);
+  status = add_subscriptions(edit, fault);
   if (status == TP_OK) status = tp_edit_commit(edit, NULL, fault);
   if (status != TP_OK) tp_edit_discard(edit);
   return status;

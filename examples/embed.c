@@ -14,6 +14,14 @@ static tp_answer guard(void *self, tp_call *call) {
   return tp_call_allow(call);
 }
 
+/* Required: the turn is denied also when the guard fails, takes too long or answers nonsense. */
+static const tp_hook guarded = {.struct_size = sizeof(tp_hook),
+                                .id = "guard",
+                                .phase = "turn.intake",
+                                .run = guard,
+                                .failure = TP_FAILURE_REQUIRED,
+                                .limit_ms = 1000};
+
 static int say(tp_session *session, const char *words) {
   tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of(words)};
   const tp_turn_result *result = NULL;
@@ -35,7 +43,7 @@ int main(void) {
   tp_session *session = NULL;
   tp_fault fault;
   if (tp_runtime_new(NULL, &runtime, &fault) != TP_OK ||
-      tp_hook_add(runtime, "turn.intake", guard, NULL, &fault) != TP_OK ||
+      tp_hook_add(runtime, &guarded, &fault) != TP_OK ||
       tp_script_model_new(&hello, 1, true, &options.model, &fault) != TP_OK ||
       tp_session_open(runtime, &options, &session, &fault) != TP_OK) {
     fprintf(stderr, "%s\n", fault.message);

@@ -31,8 +31,10 @@ static int64_t commit(void *ctx, uint32_t times) {
   int64_t took = 0;
   for (uint32_t i = 0; i < 2 * times; i++) {
     tp_edit *edit;
-    bench_must(tp_edit_begin(room->runtime, NULL, &edit), NULL);
-    bench_must(i % 2 ? tp_edit_remove_subscription(edit, "extra") : tp_edit_add_subscription(edit, &extra), NULL);
+    bench_must(tp_edit_begin(room->runtime, NULL, &edit, NULL), NULL);
+    bench_must(i % 2 ? tp_edit_remove_subscription(edit, "extra", NULL)
+                     : tp_edit_add_subscription(edit, &extra, NULL),
+               NULL);
     int64_t began = bench_now_ns();
     bench_must(tp_edit_commit(edit, NULL, NULL), NULL);
     took += bench_now_ns() - began;

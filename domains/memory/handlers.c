@@ -315,7 +315,8 @@ static tp_status domain_new(const tp_memory_options *options, tp__memory_domain 
   return status;
 }
 
-static tp_status add_handler(tp_edit *edit, const struct handler_row *row, tp__memory_domain *domain) {
+static tp_status add_handler(tp_edit *edit, const struct handler_row *row, tp__memory_domain *domain,
+                             tp_fault *fault) {
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = row->id,
                         .summary = row->summary,
@@ -328,12 +329,12 @@ static tp_status add_handler(tp_edit *edit, const struct handler_row *row, tp__m
                         .contract_version = 1,
                         .placement = row->quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD,
                         .idempotent = row->idempotent};
-  tp_status status = tp_edit_add_handler(edit, &handler);
+  tp_status status = tp_edit_add_handler(edit, &handler, fault);
   if (status == TP_OK) domain_ref(domain); /* a handler that was not taken is not destroyed */
   return status;
 }
 
-static tp_status add_subscription(tp_edit *edit, const struct handler_row *row, uint32_t limit_ms) {
+static tp_status add_subscription(tp_edit *edit, const struct handler_row *row, uint32_t limit_ms, tp_fault *fault) {
   tp_edge after = {.target = row->after, .optional = true};
   tp_subscription subscription = {.struct_size = sizeof subscription,
                                   .id = row->id,
@@ -343,7 +344,7 @@ static tp_status add_subscription(tp_edit *edit, const struct handler_row *row, 
                                   .limit_ms = row->execution == TP_EXECUTION_DEADLINE ? limit_ms : 0,
                                   .after = row->after ? &after : NULL,
                                   .after_count = row->after ? 1 : 0};
-  return tp_edit_add_subscription(edit, &subscription);
+  return tp_edit_add_subscription(edit, &subscription, fault);
 }
 
 tp_status tp_memory_register(tp_edit *edit, const tp_memory_options *options, tp_fault *fault) {
@@ -356,9 +357,8 @@ tp_status tp_memory_register(tp_edit *edit, const tp_memory_options *options, tp
   uint32_t limit_ms = ours.active_recall_ms ? ours.active_recall_ms : ACTIVE_RECALL_MS;
   const struct handler_row *row = handler_rows, *end = row + sizeof handler_rows / sizeof handler_rows[0];
   for (; status == TP_OK && row < end; row++) {
-    status = add_handler(edit, row, domain);
-    if (status == TP_OK) status = add_subscription(edit, row, limit_ms);
-    if (status != TP_OK) tp__sqlite_refuse(fault, status, row->id, "%s: %s", row->id, tp_status_text(status));
+    status = add_handler(edit, row, domain, fault);
+    if (status == TP_OK) status = add_subscription(edit, row, limit_ms, fault);
   }
   domain_unref(domain);
   return status;

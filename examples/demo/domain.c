@@ -284,7 +284,7 @@ static const struct row {
     {"trip.finished", "observes the end of each tool call", finished, TP_PHASE_TOOL_POST, 0, true},
     {"trip.diary", "notes the end of each session", diary, TP_PHASE_SESSION_END, TP_CAPABILITY_EMIT_AUDIT, true}};
 
-static tp_status add_handler(tp_edit *edit, const struct row *row, trip *t) {
+static tp_status add_handler(tp_edit *edit, const struct row *row, trip *t, tp_fault *fault) {
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = row->id,
                         .summary = row->summary,
@@ -295,7 +295,7 @@ static tp_status add_handler(tp_edit *edit, const struct row *row, trip *t) {
                         .phase_count = 1,
                         .capabilities = row->capabilities,
                         .placement = row->quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
-  tp_status status = tp_edit_add_handler(edit, &handler);
+  tp_status status = tp_edit_add_handler(edit, &handler, fault);
   if (status != TP_OK) return status;
   pthread_mutex_lock(&t->mutex);
   t->refs++; /* the handler's, given back by its destroy */
@@ -303,7 +303,7 @@ static tp_status add_handler(tp_edit *edit, const struct row *row, trip *t) {
   return TP_OK;
 }
 
-static tp_status add_subscription(tp_edit *edit, const struct row *row) {
+static tp_status add_subscription(tp_edit *edit, const struct row *row, tp_fault *fault) {
   static const uint32_t text_field = TP_FIELD_TEXT;
   tp_subscription subscription = {
       .struct_size = sizeof subscription, .id = row->id, .handler = row->id, .phase = row->phase};
@@ -314,7 +314,7 @@ static tp_status add_subscription(tp_edit *edit, const struct row *row) {
     subscription.match = (tp_match){
         .matches = names_a_month, .description = "the text names a month", .fields = &text_field, .field_count = 1};
   }
-  return tp_edit_add_subscription(edit, &subscription);
+  return tp_edit_add_subscription(edit, &subscription, fault);
 }
 
 TP_API tp_status tp_domain_register(tp_runtime *runtime, tp_edit *edit, tp_fault *fault);
@@ -324,13 +324,10 @@ tp_status tp_domain_register(tp_runtime *runtime, tp_edit *edit, tp_fault *fault
   trip *t = trip_new();
   tp_status status = t ? TP_OK : TP_ERR_NO_MEMORY;
   size_t i = 0;
+  if (!t && fault) *fault = (tp_fault){.code = TP_ERR_NO_MEMORY, .message = "no memory for the trip"};
   for (; status == TP_OK && i < sizeof rows / sizeof rows[0]; i++) {
-    status = add_handler(edit, &rows[i], t);
-    if (status == TP_OK) status = add_subscription(edit, &rows[i]);
-  }
-  if (status != TP_OK && fault) {
-    *fault = (tp_fault){.code = status};
-    snprintf(fault->message, sizeof fault->message, "the trip domain was not registered: %s", tp_status_text(status));
+    status = add_handler(edit, &rows[i], t, fault);
+    if (status == TP_OK) status = add_subscription(edit, &rows[i], fault);
   }
   if (t) unref(t);
   return status;

@@ -93,9 +93,8 @@ TP_API tp_status tp_domain_register(tp_runtime *runtime, tp_edit *edit, tp_fault
 
 tp_status tp_domain_register(tp_runtime *runtime, tp_edit *edit, tp_fault *fault) {
   (void)runtime;
-  (void)fault; /* whoever loads it tells the status where there is no story */
   tp_status status = TP_OK;
-  for (size_t i = 0; status == TP_OK && i < 3; i++) status = tp_edit_add_handler(edit, &handlers[i]);
-  for (size_t i = 0; status == TP_OK && i < 3; i++) status = tp_edit_add_subscription(edit, &subscriptions[i]);
+  for (size_t i = 0; status == TP_OK && i < 3; i++) status = tp_edit_add_handler(edit, &handlers[i], fault);
+  for (size_t i = 0; status == TP_OK && i < 3; i++) status = tp_edit_add_subscription(edit, &subscriptions[i], fault);
   return status;
 }

@@ -64,6 +64,10 @@ typedef struct tp_runtime_options {
   tp_timestamps timestamps;
   const tp_phase *phases;       /* phases of the host; their ids are TP_PHASE_HOST + index */
   size_t phase_count;           /* at most 64 */
+  uint32_t hook_limit_ms;       /* limit of hooks that name none: of tp_hook_add() and of what owners of trust
+                                   declared subscribe and is waited for; 0: the phase's */
+  tp_failure hook_failure;      /* their failure policy: BEST_EFFORT or REQUIRED; 0: the phase's. In a phase that
+                                   observes they stay best_effort */
   tp_store store;               /* taken; zero-filled: the memory store */
 } tp_runtime_options;
 
@@ -136,22 +140,29 @@ typedef struct tp_owner {
 } tp_owner;
 
 /** Begins an edit of the registry. One thread uses an edit at a time; several edits may be open.
- *  @param owner  NULL: name "host", trust host. */
-TP_API tp_status tp_edit_begin(tp_runtime *runtime, const tp_owner *owner, tp_edit **ret_edit) TP_MUST_USE;
+ *  @param owner  NULL: name "host", trust host.
+ *  @return TP_OK; TP_ERR_BAD_ID, TP_ERR_USAGE, TP_ERR_VERSION for a wrong owner; TP_ERR_NO_MEMORY; TP_ERR_FORKED.
+ *  Threads: any. */
+TP_API tp_status tp_edit_begin(tp_runtime *runtime, const tp_owner *owner, tp_edit **ret_edit,
+    tp_fault *fault) TP_MUST_USE;
 /** Add a handler or subscription. Only what is wrong with the descriptor itself is refused here (TP_ERR_BAD_ID,
  *  TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_UNKNOWN_PHASE, TP_ERR_UTF8, TP_ERR_MALFORMED and TP_ERR_TOO_LARGE for a
- *  fallback, TP_ERR_NO_MEMORY, TP_ERR_DUPLICATE_ID within the edit); the rest at commit. A
- *  refused handler is not taken: its destroy is not called. A taken one's destroy is called also when the edit is
- *  discarded. */
-TP_API tp_status tp_edit_add_handler(tp_edit *edit, const tp_handler *handler) TP_MUST_USE;
-TP_API tp_status tp_edit_add_subscription(tp_edit *edit, const tp_subscription *subscription) TP_MUST_USE;
+ *  fallback, TP_ERR_NO_MEMORY, TP_ERR_DUPLICATE_ID within the edit), with a fault that names the id, the field and the
+ *  remedy; the rest at commit. A refused handler is not taken: its destroy is not called. A taken one's destroy is
+ *  called also when the edit is discarded. Threads: the one that uses the edit. */
+TP_API tp_status tp_edit_add_handler(tp_edit *edit, const tp_handler *handler, tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_edit_add_subscription(tp_edit *edit, const tp_subscription *subscription,
+    tp_fault *fault) TP_MUST_USE;
 /** Remove, enable or disable by id. What is not there is refused at commit with TP_ERR_NOT_FOUND. An owner changes only
- *  what is its own, but for trust builtin: TP_ERR_USAGE at commit. */
-TP_API tp_status tp_edit_remove_handler(tp_edit *edit, const char *id) TP_MUST_USE;
-TP_API tp_status tp_edit_remove_subscription(tp_edit *edit, const char *id) TP_MUST_USE;
-TP_API tp_status tp_edit_enable(tp_edit *edit, const char *subscription, bool enabled) TP_MUST_USE;
-/** Sets the budget of a phase's entries: what the host allows one run of the phase. 0 takes it back. */
-TP_API tp_status tp_edit_set_budget(tp_edit *edit, uint32_t phase, uint32_t budget_ms) TP_MUST_USE;
+ *  what is its own, but for trust builtin: TP_ERR_USAGE at commit.
+ *  @return TP_OK; TP_ERR_BAD_ID; TP_ERR_USAGE without an edit; TP_ERR_NO_MEMORY.
+ *  Threads: the one that uses the edit. */
+TP_API tp_status tp_edit_remove_handler(tp_edit *edit, const char *id, tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_edit_remove_subscription(tp_edit *edit, const char *id, tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_edit_enable(tp_edit *edit, const char *subscription, bool enabled, tp_fault *fault) TP_MUST_USE;
+/** Sets the budget of a phase's entries: what the host allows one run of the phase. 0 takes it back.
+ *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_USAGE without an edit. Threads: the one that uses the edit. */
+TP_API tp_status tp_edit_set_budget(tp_edit *edit, uint32_t phase, uint32_t budget_ms, tp_fault *fault) TP_MUST_USE;
 
 /** What a commit found. */
 typedef struct tp_commit_report {
@@ -170,14 +181,33 @@ typedef struct tp_commit_report {
 TP_API tp_status tp_edit_commit(tp_edit *edit, tp_commit_report *report, tp_fault *fault) TP_MUST_USE;
 TP_API void tp_edit_discard(tp_edit *edit);
 
-/** The one-line form: owner "host", trust host, every capability that the phase's row allows, a generated id,
- *  sequential, one commit. @param phase  a name or an alias. */
-TP_API tp_status tp_hook_add(tp_runtime *runtime, const char *phase, tp_handler_fn run, void *self,
-    tp_fault *fault) TP_MUST_USE;
+/** One function in one phase, for tp_hook_add(). Zero always means default. Strings are copied. */
+typedef struct tp_hook {
+  size_t struct_size;
+  const char *id;               /* of the handler and the subscription; NULL: a generated one ("hook-1") */
+  const char *phase;            /* a name or an alias */
+  tp_handler_fn run;            /* exactly one of run and inbox */
+  tp_inbox *inbox;              /* as in tp_handler */
+  void *self;
+  void (*destroy)(void *self);  /* exactly once, without lock, after the last attempt returned; may be NULL */
+  tp_failure failure;           /* 0: the runtime's hook_failure, else the phase's. A guard says TP_FAILURE_REQUIRED:
+                                   then a turn is denied also when the guard fails, takes too long or answers nonsense.
+                                   TP_FAILURE_FALLBACK is refused: a hook has no fallback */
+  uint32_t limit_ms;            /* 0: the runtime's hook_limit_ms, else the phase's */
+  tp_placement placement;       /* where run is called; 0: TP_PLACEMENT_THREAD */
+  uint32_t reserved_;           /* zero */
+} tp_hook;
+
+/** Registers one function: owner "host", trust host, every capability that the phase's row allows, sequential, one
+ *  commit. The hook is taken on success only: after a refusal its destroy is not called.
+ *  @return TP_OK; what tp_edit_add_handler(), tp_edit_add_subscription() and tp_edit_commit() return, but for
+ *          TP_ERR_CONFLICT: beside another commit it tries again. Threads: any. */
+TP_API tp_status tp_hook_add(tp_runtime *runtime, const tp_hook *hook, tp_fault *fault) TP_MUST_USE;
 
 /** The operator's kill switch: the subscription is skipped (kill_switch) from now on in all snapshots, or runs again.
- *  @return TP_OK; TP_ERR_NOT_FOUND. Threads: any. */
-TP_API tp_status tp_subscription_kill(tp_runtime *runtime, const char *subscription, bool killed) TP_MUST_USE;
+ *  @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_USAGE without an id; TP_ERR_FORKED. Threads: any. */
+TP_API tp_status tp_subscription_kill(tp_runtime *runtime, const char *subscription, bool killed,
+    tp_fault *fault) TP_MUST_USE;
 
 /** The id behind a phase name or alias. @return 0 when there is none. Threads: any. */
 TP_API uint32_t tp_phase_find(const tp_runtime *runtime, const char *name_or_alias);

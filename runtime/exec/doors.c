@@ -3,9 +3,9 @@
  * Public doors of the runtime that only lead on, but in the child of a fork nowhere. */
 #include "runtime/exec/runtime.h"
 
-tp_status tp_edit_begin(tp_runtime *runtime, const tp_owner *owner, tp_edit **ret_edit) {
-  if (tp__runtime_is_forked(runtime)) return TP_ERR_FORKED;
-  return tp__edit_new(runtime->registry, owner, ret_edit);
+tp_status tp_edit_begin(tp_runtime *runtime, const tp_owner *owner, tp_edit **ret_edit, tp_fault *fault) {
+  if (tp__runtime_is_forked(runtime)) return tp__fail_forked(fault);
+  return tp__edit_new(runtime->registry, owner, ret_edit, fault);
 }
 
 tp_status tp_inbox_new(tp_runtime *runtime, const tp_inbox_options *options, tp_inbox **ret_inbox, tp_fault *fault) {
@@ -13,17 +13,17 @@ tp_status tp_inbox_new(tp_runtime *runtime, const tp_inbox_options *options, tp_
   return tp__inbox_new(&runtime->allocator, runtime->registry, options, ret_inbox, fault);
 }
 
-tp_status tp_hook_add(tp_runtime *runtime, const char *phase, tp_handler_fn run, void *self, tp_fault *fault) {
+tp_status tp_hook_add(tp_runtime *runtime, const tp_hook *hook, tp_fault *fault) {
   if (tp__runtime_is_forked(runtime)) return tp__fail_forked(fault);
-  return tp__hook_add(runtime->registry, phase, run, self, fault);
+  return tp__hook_add(runtime->registry, hook, fault);
 }
 
-tp_status tp_subscription_kill(tp_runtime *runtime, const char *subscription, bool killed) {
-  if (tp__runtime_is_forked(runtime)) return TP_ERR_FORKED;
+tp_status tp_subscription_kill(tp_runtime *runtime, const char *subscription, bool killed, tp_fault *fault) {
+  if (tp__runtime_is_forked(runtime)) return tp__fail_forked(fault);
   /* Counted before it is set and after it is unset: an entry that sees no count need not look. */
   if (killed) tp__a32_add_relaxed(&runtime->kills, 1);
   bool was_killed = false;
-  tp_status status = tp__registry_kill(runtime->registry, subscription, killed, &was_killed);
+  tp_status status = tp__registry_kill(runtime->registry, subscription, killed, &was_killed, fault);
   if (killed && (status != TP_OK || was_killed)) tp__a32_sub_acq_rel(&runtime->kills, 1);
   if (!killed && status == TP_OK && was_killed) tp__a32_sub_acq_rel(&runtime->kills, 1);
   return status;

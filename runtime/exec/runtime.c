@@ -67,6 +67,11 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
   if (options->phase_count > HOST_PHASES_MAX)
     return tp__fail(fault, TP_ERR_TOO_LARGE, NULL, "%zu phases of the host: at most %d", options->phase_count,
                     HOST_PHASES_MAX);
+  if (options->hook_failure != TP_FAILURE_DEFAULT && options->hook_failure != TP_FAILURE_BEST_EFFORT &&
+      options->hook_failure != TP_FAILURE_REQUIRED)
+    return tp__fail(fault, TP_ERR_USAGE, NULL,
+                    "tp_runtime_options.hook_failure is %d: use TP_FAILURE_BEST_EFFORT or TP_FAILURE_REQUIRED",
+                    (int)options->hook_failure);
   const tp_store *store = &options->store;
   if (store->record && store->version != 1)
     return tp__fail(fault, TP_ERR_VERSION, store->name, "the store is of version %u; this library knows version 1",
@@ -119,8 +124,10 @@ static tp_status build(tp_runtime *runtime, enum room room, tp_fault *fault) {
       if (options->store.record) return TP_OK;
       return tp_memory_store_new(&runtime->allocator, 0, &runtime->store, fault);
     case ROOM_REGISTRY:
-      return tp__registry_new(&runtime->allocator, above->rows, above->row_count, above->aliases, above->alias_count,
-                              options->phases, options->phase_count, above->contributions, &runtime->registry, fault);
+      TP__TRY(tp__registry_new(&runtime->allocator, above->rows, above->row_count, above->aliases, above->alias_count,
+                               options->phases, options->phase_count, above->contributions, &runtime->registry, fault));
+      tp__registry_hook_defaults(runtime->registry, options->hook_limit_ms, options->hook_failure);
+      return TP_OK;
     case ROOM_KEEP:
       TP__TRY(tp__keep_init(&runtime->keep, &runtime->allocator, options->engine_workers));
       tp__registry_on_publish(runtime->registry, tp__keep_renew_pins, &runtime->keep);

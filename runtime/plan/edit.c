@@ -50,37 +50,66 @@ static tp__change *changes_append(tp__changes *changes, const char *id) {
   return added;
 }
 
-static tp_status changes_get(tp_edit *edit, tp__changes *changes, const char *id, tp__change **ret_change) {
-  if (!tp__id_valid(id)) return TP_ERR_BAD_ID;
+static tp_status no_memory(const char *id, tp_fault *fault) {
+  return tp__fail(fault, TP_ERR_NO_MEMORY, id, "no memory for the edit");
+}
+
+static tp_status no_edit(const char *function, tp_fault *fault) {
+  return tp__fail(fault, TP_ERR_USAGE, NULL, "%s needs an edit: make one with tp_edit_begin()", function);
+}
+
+/* @param call  the public function, for the fault. */
+static tp_status changes_get(tp_edit *edit, tp__changes *changes, const char *id, const char *call,
+                             tp__change **ret_change, tp_fault *fault) {
+  TP__TRY(tp__id_check(id, call, fault));
   tp__change *change = tp__changes_find(changes, id);
   if (!change) {
     const char *copy;
-    TP__TRY(changes_reserve(edit, changes, id, &copy));
+    if (changes_reserve(edit, changes, id, &copy) != TP_OK) return no_memory(id, fault);
     change = changes_append(changes, copy);
   }
   *ret_change = change;
   return TP_OK;
 }
 
+/* ---- descriptors ---- */
+
+static const char *id_flaw(const char *id) {
+  if (!id) return "is not set";
+  if (!*id) return "is empty";
+  if (strnlen(id, TP_ID_BYTES_MAX + 1) > TP_ID_BYTES_MAX) return "is longer than 128 bytes";
+  return "holds white space, a control byte or bytes that are not UTF-8";
+}
+
+tp_status tp__id_check(const char *id, const char *field, tp_fault *fault) {
+  if (tp__id_valid(id)) return TP_OK;
+  return tp__fail(fault, TP_ERR_BAD_ID, id, "%s %s: an id is 1 to 128 bytes of UTF-8 without white space", field,
+                  id_flaw(id));
+}
+
 /* ---- life ---- */
 
-static tp_status owner_read(const tp_owner *theirs, tp_edit *edit) {
+static tp_status owner_read(const tp_owner *theirs, tp_edit *edit, tp_fault *fault) {
   tp_owner owner = {.struct_size = sizeof owner, .name = "host", .trust = TP_TRUST_HOST};
-  if (theirs) TP__TRY(tp__options_read(&owner, sizeof owner, theirs, "tp_owner", NULL));
-  if (!tp__id_valid(owner.name)) return TP_ERR_BAD_ID;
-  if ((unsigned)owner.trust > TP_TRUST_DECLARED || (owner.grants & ~(uint32_t)TP_GRANT_PRIVILEGED_HOOKS))
-    return TP_ERR_USAGE;
+  if (theirs) TP__TRY(tp__options_read(&owner, sizeof owner, theirs, "tp_owner", fault));
+  TP__TRY(tp__id_check(owner.name, "tp_owner.name", fault));
+  if ((unsigned)owner.trust > TP_TRUST_DECLARED)
+    return tp__fail(fault, TP_ERR_USAGE, owner.name, "owner `%s`: trust %d is none of TP_TRUST_*", owner.name,
+                    (int)owner.trust);
+  if (owner.grants & ~(uint32_t)TP_GRANT_PRIVILEGED_HOOKS)
+    return tp__fail(fault, TP_ERR_USAGE, owner.name, "owner `%s`: grants 0x%x holds a bit that is none of TP_GRANT_*",
+                    owner.name, owner.grants);
   snprintf(edit->owner_name, sizeof edit->owner_name, "%s", owner.name);
   edit->owner = owner;
   edit->owner.name = edit->owner_name;
   return TP_OK;
 }
 
-tp_status tp__edit_new(tp__registry *registry, const tp_owner *owner, tp_edit **ret_edit) {
+tp_status tp__edit_new(tp__registry *registry, const tp_owner *owner, tp_edit **ret_edit, tp_fault *fault) {
   const tp_allocator *allocator = &registry->allocator;
   tp_edit *edit = tp__alloc_zero(allocator, sizeof *edit);
-  if (!edit) return TP_ERR_NO_MEMORY;
-  tp_status status = owner_read(owner, edit);
+  if (!edit) return no_memory(NULL, fault);
+  tp_status status = owner_read(owner, edit, fault);
   if (status != TP_OK) {
     tp__release(allocator, edit, sizeof *edit);
     return status;
@@ -107,41 +136,48 @@ void tp_edit_discard(tp_edit *edit) {
 
 /* ---- wishes ---- */
 
-tp_status tp_edit_add_handler(tp_edit *edit, const tp_handler *handler) {
-  if (!edit || !handler) return TP_ERR_USAGE;
+static tp_status added_twice(const char *what, const char *id, tp_fault *fault) {
+  return tp__fail(fault, TP_ERR_DUPLICATE_ID, id,
+                  "%s `%s` was added to this edit before: choose another id, or remove that one first", what, id);
+}
+
+tp_status tp_edit_add_handler(tp_edit *edit, const tp_handler *handler, tp_fault *fault) {
+  if (!edit) return no_edit("tp_edit_add_handler", fault);
+  if (!handler) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_edit_add_handler needs a handler");
   tp_handler desc;
   const char *id;
   tp__handler *copy;
-  TP__TRY(tp__options_read(&desc, sizeof desc, handler, "tp_handler", NULL));
-  TP__TRY(tp__handler_check(edit->registry, &desc));
+  TP__TRY(tp__options_read(&desc, sizeof desc, handler, "tp_handler", fault));
+  TP__TRY(tp__handler_check(edit->registry, &desc, fault));
   const tp__change *before = tp__changes_find(&edit->handlers, desc.id);
-  if (before && before->handler) return TP_ERR_DUPLICATE_ID;
-  TP__TRY(changes_reserve(edit, &edit->handlers, desc.id, &id));
-  TP__TRY(tp__handler_new(&edit->registry->allocator, &desc, &edit->owner, &copy));
+  if (before && before->handler) return added_twice("handler", desc.id, fault);
+  if (changes_reserve(edit, &edit->handlers, desc.id, &id) != TP_OK) return no_memory(desc.id, fault);
+  if (tp__handler_new(&edit->registry->allocator, &desc, &edit->owner, &copy) != TP_OK) return no_memory(id, fault);
   changes_append(&edit->handlers, id)->handler = copy;
   return TP_OK;
 }
 
-tp_status tp_edit_add_subscription(tp_edit *edit, const tp_subscription *subscription) {
-  if (!edit || !subscription) return TP_ERR_USAGE;
+tp_status tp_edit_add_subscription(tp_edit *edit, const tp_subscription *subscription, tp_fault *fault) {
+  if (!edit) return no_edit("tp_edit_add_subscription", fault);
+  if (!subscription) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_edit_add_subscription needs a subscription");
   tp_subscription desc;
   uint32_t alias_flags;
   const char *id;
   tp__subscription *copy;
-  TP__TRY(tp__options_read(&desc, sizeof desc, subscription, "tp_subscription", NULL));
-  TP__TRY(tp__subscription_check(edit->registry, &desc, &alias_flags));
+  TP__TRY(tp__options_read(&desc, sizeof desc, subscription, "tp_subscription", fault));
+  TP__TRY(tp__subscription_check(edit->registry, &desc, &alias_flags, fault));
   const tp__change *before = tp__changes_find(&edit->subscriptions, desc.id);
-  if (before && before->sub) return TP_ERR_DUPLICATE_ID;
-  TP__TRY(changes_reserve(edit, &edit->subscriptions, desc.id, &id));
-  TP__TRY(tp__subscription_new(edit->registry, &desc, &edit->owner, alias_flags, &copy));
+  if (before && before->sub) return added_twice("subscription", desc.id, fault);
+  if (changes_reserve(edit, &edit->subscriptions, desc.id, &id) != TP_OK) return no_memory(desc.id, fault);
+  TP__TRY(tp__subscription_new(edit->registry, &desc, &edit->owner, alias_flags, &copy, fault));
   changes_append(&edit->subscriptions, id)->sub = copy;
   return TP_OK;
 }
 
-tp_status tp_edit_remove_handler(tp_edit *edit, const char *id) {
-  if (!edit) return TP_ERR_USAGE;
+tp_status tp_edit_remove_handler(tp_edit *edit, const char *id, tp_fault *fault) {
+  if (!edit) return no_edit("tp_edit_remove_handler", fault);
   tp__change *change;
-  TP__TRY(changes_get(edit, &edit->handlers, id, &change));
+  TP__TRY(changes_get(edit, &edit->handlers, id, "tp_edit_remove_handler: the id", &change, fault));
   tp__handler *added = change->handler;
   change->handler = NULL;
   if (!added) change->removed = true;
@@ -149,10 +185,10 @@ tp_status tp_edit_remove_handler(tp_edit *edit, const char *id) {
   return TP_OK;
 }
 
-tp_status tp_edit_remove_subscription(tp_edit *edit, const char *id) {
-  if (!edit) return TP_ERR_USAGE;
+tp_status tp_edit_remove_subscription(tp_edit *edit, const char *id, tp_fault *fault) {
+  if (!edit) return no_edit("tp_edit_remove_subscription", fault);
   tp__change *change;
-  TP__TRY(changes_get(edit, &edit->subscriptions, id, &change));
+  TP__TRY(changes_get(edit, &edit->subscriptions, id, "tp_edit_remove_subscription: the id", &change, fault));
   tp__subscription *added = change->sub;
   change->sub = NULL;
   change->wish = TP__WISH_NONE;
@@ -161,17 +197,18 @@ tp_status tp_edit_remove_subscription(tp_edit *edit, const char *id) {
   return TP_OK;
 }
 
-tp_status tp_edit_enable(tp_edit *edit, const char *subscription, bool enabled) {
-  if (!edit) return TP_ERR_USAGE;
+tp_status tp_edit_enable(tp_edit *edit, const char *subscription, bool enabled, tp_fault *fault) {
+  if (!edit) return no_edit("tp_edit_enable", fault);
   tp__change *change;
-  TP__TRY(changes_get(edit, &edit->subscriptions, subscription, &change));
+  TP__TRY(changes_get(edit, &edit->subscriptions, subscription, "tp_edit_enable: the id", &change, fault));
   change->wish = enabled ? TP__WISH_ENABLE : TP__WISH_DISABLE;
   return TP_OK;
 }
 
-tp_status tp_edit_set_budget(tp_edit *edit, uint32_t phase, uint32_t budget_ms) {
-  if (!edit) return TP_ERR_USAGE;
-  if (!tp__registry_phase(edit->registry, phase)) return TP_ERR_UNKNOWN_PHASE;
+tp_status tp_edit_set_budget(tp_edit *edit, uint32_t phase, uint32_t budget_ms, tp_fault *fault) {
+  if (!edit) return no_edit("tp_edit_set_budget", fault);
+  if (!tp__registry_phase(edit->registry, phase))
+    return tp__fail(fault, TP_ERR_UNKNOWN_PHASE, NULL, "tp_edit_set_budget: there is no phase %u", phase);
   edit->budget_set[phase] = true;
   edit->budgets_ms[phase] = budget_ms;
   return TP_OK;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * handler.c: a registered handler: a copy of its descriptor, counted. */
+#include <stdio.h>
+
 #include "runtime/plan/registry.h"
 #include "turnphase/value.h"
 
@@ -14,23 +16,48 @@ typedef struct handler_block {
   _Alignas(8) char first[FIRST_BYTES];
 } handler_block;
 
-static tp_status phases_check(const tp__registry *registry, const uint32_t *phases, size_t count) {
-  if (count > TP_PHASE_LIMIT || (count > 0 && !phases)) return TP_ERR_USAGE;
-  for (size_t i = 0; i < count; i++) {
-    if (!tp__registry_phase(registry, phases[i])) return TP_ERR_UNKNOWN_PHASE;
+#define REFUSE(desc, code, ...) refuse((desc)->id, (code), fault, __VA_ARGS__)
+
+static tp_status refuse(const char *id, tp_status code, tp_fault *fault, const char *format, ...) TP__PRINTF(4, 5);
+static tp_status refuse(const char *id, tp_status code, tp_fault *fault, const char *format, ...) {
+  char what[TP_FAULT_MESSAGE_SIZE];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(what, sizeof what, format, args);
+  va_end(args);
+  return tp__fail(fault, code, id, "handler `%s`: %s", id, what);
+}
+
+static tp_status phases_check(const tp__registry *registry, const tp_handler *desc, tp_fault *fault) {
+  if (desc->phase_count > TP_PHASE_LIMIT)
+    return REFUSE(desc, TP_ERR_USAGE, "phase_count is %zu: at most %d", desc->phase_count, TP_PHASE_LIMIT);
+  if (desc->phase_count > 0 && !desc->phases)
+    return REFUSE(desc, TP_ERR_USAGE, "phase_count is %zu, but phases is NULL", desc->phase_count);
+  for (size_t i = 0; i < desc->phase_count; i++) {
+    if (tp__registry_phase(registry, desc->phases[i])) continue;
+    return REFUSE(desc, TP_ERR_UNKNOWN_PHASE, "phases[%zu] is %u, and there is no such phase", i, desc->phases[i]);
   }
   return TP_OK;
 }
 
-tp_status tp__handler_check(const tp__registry *registry, const tp_handler *desc) {
-  if (!tp__id_valid(desc->id)) return TP_ERR_BAD_ID;
-  if (!desc->run == !desc->inbox) return TP_ERR_USAGE;
-  if ((unsigned)desc->placement > TP_PLACEMENT_PARALLEL) return TP_ERR_USAGE;
-  if (desc->inbox && (desc->placement > TP_PLACEMENT_THREAD || !tp__inbox_is_of(desc->inbox, registry)))
-    return TP_ERR_USAGE;
-  if ((desc->capabilities & ~(uint32_t)CAPABILITIES_KNOWN)) return TP_ERR_USAGE;
-  if (!tp_utf8_valid(tp_text_of(desc->summary), NULL)) return TP_ERR_UTF8;
-  return phases_check(registry, desc->phases, desc->phase_count);
+tp_status tp__handler_check(const tp__registry *registry, const tp_handler *desc, tp_fault *fault) {
+  TP__TRY(tp__id_check(desc->id, "tp_handler.id", fault));
+  if (!desc->run && !desc->inbox)
+    return REFUSE(desc, TP_ERR_USAGE, "run is NULL: a handler needs a function, or an inbox");
+  if (desc->run && desc->inbox) return REFUSE(desc, TP_ERR_USAGE, "run and inbox are set: set one of the two");
+  if ((unsigned)desc->placement > TP_PLACEMENT_PARALLEL)
+    return REFUSE(desc, TP_ERR_USAGE, "placement is %d, which this library does not know: 0 to %d",
+                  (int)desc->placement, TP_PLACEMENT_PARALLEL);
+  if (desc->inbox && desc->placement > TP_PLACEMENT_THREAD)
+    return REFUSE(desc, TP_ERR_USAGE, "placement %s and inbox are set, and a call through an inbox waits for its host",
+                  tp_placement_name(desc->placement));
+  if (desc->inbox && !tp__inbox_is_of(desc->inbox, registry))
+    return REFUSE(desc, TP_ERR_USAGE, "its inbox is of another runtime");
+  if (desc->capabilities & ~(uint32_t)CAPABILITIES_KNOWN)
+    return REFUSE(desc, TP_ERR_USAGE, "capabilities holds the bits 0x%x, which are none of TP_CAPABILITY_*",
+                  desc->capabilities & ~(uint32_t)CAPABILITIES_KNOWN);
+  if (!tp_utf8_valid(tp_text_of(desc->summary), NULL)) return REFUSE(desc, TP_ERR_UTF8, "summary is not UTF-8");
+  return phases_check(registry, desc, fault);
 }
 
 static bool copy_desc(tp__handler *handler, const tp_handler *from, const tp_owner *owner) {

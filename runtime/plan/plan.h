@@ -233,10 +233,13 @@ void tp__snapshot_hold(tp__snapshot *snapshot);
 void tp__snapshot_unpin(tp__snapshot *snapshot);
 
 /** What tp_edit_begin() and its siblings in runtime.h do, over a registry instead of a runtime. */
-tp_status tp__edit_new(tp__registry *registry, const tp_owner *owner, tp_edit **ret_edit);
-tp_status tp__hook_add(tp__registry *registry, const char *phase, tp_handler_fn run, void *self, tp_fault *fault);
+tp_status tp__edit_new(tp__registry *registry, const tp_owner *owner, tp_edit **ret_edit, tp_fault *fault);
+tp_status tp__hook_add(tp__registry *registry, const tp_hook *hook, tp_fault *fault);
+/** Limit and failure policy of hooks that name none (tp_runtime_options); 0: the phase's. Before the first edit. */
+void tp__registry_hook_defaults(tp__registry *registry, uint32_t limit_ms, tp_failure failure);
 /** @param ret_was  whether it was switched off before. */
-tp_status tp__registry_kill(tp__registry *registry, const char *subscription, bool killed, bool *ret_was);
+tp_status tp__registry_kill(tp__registry *registry, const char *subscription, bool killed, bool *ret_was,
+                            tp_fault *fault);
 uint32_t tp__registry_phase_find(const tp__registry *registry, const char *name);
 const tp_phase *tp__registry_phase(const tp__registry *registry, uint32_t phase);
 typedef enum tp__fields_use {

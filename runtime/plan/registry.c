@@ -126,10 +126,16 @@ void tp__registry_on_commit(tp__registry *registry, void (*call)(void *ctx), voi
   registry->on_commit_ctx = ctx;
 }
 
+void tp__registry_hook_defaults(tp__registry *registry, uint32_t limit_ms, tp_failure failure) {
+  registry->hook_limit_ms = limit_ms;
+  registry->hook_failure = failure;
+}
+
 /* ---- what can be asked of it ---- */
 
-tp_status tp__registry_kill(tp__registry *registry, const char *subscription, bool killed, bool *ret_was) {
-  if (!subscription) return TP_ERR_NOT_FOUND;
+tp_status tp__registry_kill(tp__registry *registry, const char *subscription, bool killed, bool *ret_was,
+                            tp_fault *fault) {
+  if (!subscription) return tp__fail(fault, TP_ERR_USAGE, NULL, "the kill switch needs the id of a subscription");
   tp__snapshot *snapshot = tp__registry_pin(registry);
   const tp__set_item *item = tp__set_find(tp__snapshot_set(snapshot), subscription);
   if (item) {
@@ -141,7 +147,8 @@ tp_status tp__registry_kill(tp__registry *registry, const char *subscription, bo
     tp__audit_add(registry, &row);
   }
   tp__snapshot_unpin(snapshot);
-  return item ? TP_OK : TP_ERR_NOT_FOUND;
+  if (item) return TP_OK;
+  return tp__fail(fault, TP_ERR_NOT_FOUND, subscription, "subscription `%s` is not registered", subscription);
 }
 
 static const tp__node *job_node(const tp__plan *plan, tp_text handler_id, uint32_t contract_version) {
@@ -184,44 +191,80 @@ static uint32_t row_capabilities(const tp_phase *row) {
   return capabilities;
 }
 
-static tp_status hook_fill(tp_edit *edit, uint32_t phase, const tp_phase *row, const char *alias, const char *id,
-                           tp_handler_fn run, void *self) {
+/* What the hook leaves open is the runtime's to say, but nothing that observes is required. */
+static tp_failure hook_failure(const tp__registry *registry, const tp_hook *hook, const tp_phase *row) {
+  if (hook->failure != TP_FAILURE_DEFAULT || row->mode == TP_MODE_OBSERVE) return hook->failure;
+  return registry->hook_failure;
+}
+
+static tp_status hook_fill(tp_edit *edit, uint32_t phase, const tp_hook *hook, const char *id, tp_fault *fault) {
+  const tp__registry *registry = edit->registry;
+  const tp_phase *row = registry->phases[phase];
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = id,
-                        .run = run,
-                        .self = self,
+                        .run = hook->run,
+                        .inbox = hook->inbox,
+                        .placement = hook->placement,
+                        .self = hook->self,
+                        .destroy = hook->destroy,
                         .phases = &phase,
                         .phase_count = 1,
                         .capabilities = row_capabilities(row)};
-  TP__TRY(tp_edit_add_handler(edit, &handler));
-  tp_subscription subscription = {
-      .struct_size = sizeof subscription, .id = id, .handler = id, .phase_name = alias, .sequential = TP_SEQUENTIAL_ON};
-  return tp_edit_add_subscription(edit, &subscription);
+  tp_subscription subscription = {.struct_size = sizeof subscription,
+                                  .id = id,
+                                  .handler = id,
+                                  .phase_name = hook->phase,
+                                  .failure = hook_failure(registry, hook, row),
+                                  .limit_ms = hook->limit_ms ? hook->limit_ms : registry->hook_limit_ms,
+                                  .sequential = TP_SEQUENTIAL_ON};
+  TP__TRY(tp_edit_add_handler(edit, &handler, fault));
+  return tp_edit_add_subscription(edit, &subscription, fault);
 }
 
-static tp_status hook_try(tp__registry *registry, uint32_t phase, const char *alias, tp_handler_fn run, void *self,
-                          tp_fault *fault) {
-  char id[32];
-  snprintf(id, sizeof id, "hook-%llu", (unsigned long long)tp__a64_add_relaxed(&registry->hooks, 1) + 1);
+/* A refused hook is not taken, so the edit must not destroy it. */
+static void hook_give_back(tp_edit *edit, const char *id) {
+  tp__change *change = tp__changes_find(&edit->handlers, id);
+  if (change && change->handler) change->handler->desc.destroy = NULL;
+}
+
+static tp_status hook_try(tp__registry *registry, uint32_t phase, const tp_hook *hook, tp_fault *fault) {
+  char generated[32];
+  const char *id = hook->id;
+  if (!id) {
+    snprintf(generated, sizeof generated, "hook-%llu",
+             (unsigned long long)tp__a64_add_relaxed(&registry->hooks, 1) + 1);
+    id = generated;
+  }
   tp_edit *edit;
-  tp_status status = tp__edit_new(registry, NULL, &edit);
-  if (status != TP_OK) return tp__fail(fault, status, id, "hook of %s: %s", alias, tp_status_text(status));
-  status = hook_fill(edit, phase, registry->phases[phase], alias, id, run, self);
-  if (status != TP_OK) tp__fail(fault, status, id, "hook of %s: %s", alias, tp_status_text(status));
+  TP__TRY(tp__edit_new(registry, NULL, &edit, fault));
+  tp_status status = hook_fill(edit, phase, hook, id, fault);
   if (status == TP_OK) status = tp_edit_commit(edit, NULL, fault);
-  if (status != TP_OK) tp_edit_discard(edit);
+  if (status != TP_OK) {
+    hook_give_back(edit, id);
+    tp_edit_discard(edit);
+  }
   return status;
 }
 
-tp_status tp__hook_add(tp__registry *registry, const char *phase, tp_handler_fn run, void *self, tp_fault *fault) {
-  uint32_t id = tp__registry_phase_find(registry, phase);
-  if (id == TP_PHASE_NONE) {
-    return tp__fail(fault, TP_ERR_UNKNOWN_PHASE, phase, "no phase or alias is called `%s`", phase ? phase : "");
+tp_status tp__hook_add(tp__registry *registry, const tp_hook *theirs, tp_fault *fault) {
+  tp_hook hook;
+  if (!theirs) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_hook_add needs a hook");
+  TP__TRY(tp__options_read(&hook, sizeof hook, theirs, "tp_hook", fault));
+  uint32_t phase = tp__registry_phase_find(registry, hook.phase);
+  if (phase == TP_PHASE_NONE) {
+    return tp__fail(fault, TP_ERR_UNKNOWN_PHASE, hook.phase, "no phase or alias is called `%s` (tp_hook.phase)",
+                    hook.phase ? hook.phase : "");
   }
-  if (!run) return tp__fail(fault, TP_ERR_USAGE, NULL, "a hook of %s needs a function", phase);
+  if (!hook.run && !hook.inbox)
+    return tp__fail(fault, TP_ERR_USAGE, hook.id, "a hook of %s needs a function (run), or an inbox", hook.phase);
+  if (hook.reserved_ != 0)
+    return tp__fail(fault, TP_ERR_VERSION, hook.id, "tp_hook.reserved_ is %u: leave it zero", hook.reserved_);
+  if (hook.failure == TP_FAILURE_FALLBACK)
+    return tp__fail(fault, TP_ERR_USAGE, hook.id,
+                    "a hook of %s has no fallback: use best_effort or required, or subscribe a handler", hook.phase);
   for (;;) {
-    tp_status status = hook_try(registry, id, phase, run, self, fault);
-    /* Somebody else's commit came in between, or somebody else chose the id: both pass by trying again. */
-    if (status != TP_ERR_CONFLICT && status != TP_ERR_DUPLICATE_ID) return status;
+    tp_status status = hook_try(registry, phase, &hook, fault);
+    /* Another thread's commit came in between, or took the generated id: both pass by trying again. */
+    if (status != TP_ERR_CONFLICT && !(status == TP_ERR_DUPLICATE_ID && !hook.id)) return status;
   }
 }

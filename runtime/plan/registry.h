@@ -51,8 +51,8 @@ bool tp__index_get_hashed(const tp__index *index, const char *id, uint64_t hash,
 
 /* ---- handler.c, subscription.c: registered copies, counted ---- */
 
-/** What is wrong with the descriptor itself. */
-tp_status tp__handler_check(const tp__registry *registry, const tp_handler *desc);
+/** Refuses what is wrong with the descriptor itself; the fault names id, field and remedy. */
+tp_status tp__handler_check(const tp__registry *registry, const tp_handler *desc, tp_fault *fault);
 /** A copy with one reference. On failure nothing of desc was taken. */
 tp_status tp__handler_new(const tp_allocator *allocator, const tp_handler *desc, const tp_owner *owner,
                           tp__handler **ret_handler);
@@ -61,9 +61,10 @@ void tp__handler_ref(tp__handler *handler);
 void tp__handler_unref(tp__handler *handler);
 
 /** Also resolves desc->phase. @param ret_flags  of the alias it was named by. */
-tp_status tp__subscription_check(const tp__registry *registry, tp_subscription *desc, uint32_t *ret_flags);
+tp_status tp__subscription_check(const tp__registry *registry, tp_subscription *desc, uint32_t *ret_flags,
+                                 tp_fault *fault);
 tp_status tp__subscription_new(tp__registry *registry, const tp_subscription *desc, const tp_owner *owner,
-                               uint32_t alias_flags, tp__subscription **ret_subscription);
+                               uint32_t alias_flags, tp__subscription **ret_subscription, tp_fault *fault);
 void tp__subscription_ref(tp__subscription *subscription);
 /** The last one calls the match's destroy: no lock may be held. Accepts NULL. */
 void tp__subscription_unref(tp__subscription *subscription);
@@ -225,6 +226,9 @@ struct tp__registry {
   const tp__alias *aliases;
   size_t alias_count;
   const tp__contribution_ops *ops;
+  /* ---- never changes after the first edit */
+  uint32_t hook_limit_ms;
+  tp_failure hook_failure;
   /* ---- never changes after the first commit */
   void (*on_commit)(void *ctx);
   void *on_commit_ctx;
@@ -277,6 +281,9 @@ struct tp_edit {
   bool budget_set[TP_PHASE_LIMIT];
   uint32_t budgets_ms[TP_PHASE_LIMIT];
 };
+
+/** Refuses what is no id, saying why. @param field  of the descriptor: "tp_handler.id". */
+tp_status tp__id_check(const char *id, const char *field, tp_fault *fault);
 
 /** The newest change of an id, or NULL. */
 tp__change *tp__changes_find(const tp__changes *changes, const char *id);

@@ -2,6 +2,8 @@
  *
  * subscription.c: a registered subscription: a copy of its descriptor, counted. What can be said about a descriptor
  * without looking at anything else that is registered is said here; the rest is validate.c's. */
+#include <stdio.h>
+
 #include "runtime/plan/registry.h"
 #include "turnphase/value.h"
 
@@ -14,50 +16,92 @@ typedef struct subscription_block {
 
 /* ---- checking ---- */
 
-static tp_status phase_resolve(const tp__registry *registry, tp_subscription *desc, uint32_t *ret_flags) {
+#define REFUSE(desc, code, ...) refuse((desc)->id, (code), fault, __VA_ARGS__)
+
+static tp_status refuse(const char *id, tp_status code, tp_fault *fault, const char *format, ...) TP__PRINTF(4, 5);
+static tp_status refuse(const char *id, tp_status code, tp_fault *fault, const char *format, ...) {
+  char what[TP_FAULT_MESSAGE_SIZE];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(what, sizeof what, format, args);
+  va_end(args);
+  return tp__fail(fault, code, id, "subscription `%s`: %s", id, what);
+}
+
+static tp_status phase_resolve(const tp__registry *registry, tp_subscription *desc, uint32_t *ret_flags,
+                               tp_fault *fault) {
   uint32_t flags = 0;
   if (desc->phase_name) {
     uint32_t named = tp__rows_find(registry, desc->phase_name, &flags);
-    if (named == 0) return TP_ERR_UNKNOWN_PHASE;
-    if (desc->phase != 0 && desc->phase != named) return TP_ERR_USAGE;
+    if (named == 0)
+      return REFUSE(desc, TP_ERR_UNKNOWN_PHASE, "no phase or alias is called `%s` (phase_name)", desc->phase_name);
+    if (desc->phase != 0 && desc->phase != named)
+      return REFUSE(desc, TP_ERR_USAGE, "phase is %u, but phase_name `%s` is phase %u: set one of the two", desc->phase,
+                    desc->phase_name, named);
     desc->phase = named;
   }
-  if (!tp__registry_phase(registry, desc->phase)) return TP_ERR_UNKNOWN_PHASE;
+  if (!tp__registry_phase(registry, desc->phase))
+    return REFUSE(desc, TP_ERR_UNKNOWN_PHASE, "there is no phase %u: set phase or phase_name", desc->phase);
   *ret_flags = flags;
   return TP_OK;
 }
 
-static bool enums_known(const tp_subscription *desc) {
-  return (unsigned)desc->execution <= TP_EXECUTION_BACKGROUND && (unsigned)desc->failure <= TP_FAILURE_REQUIRED &&
-         (unsigned)desc->backoff <= TP_BACKOFF_EXPONENTIAL && (unsigned)desc->sequential <= TP_SEQUENTIAL_OFF &&
-         (unsigned)desc->visibility <= TP_VISIBILITY_USER_VISIBLE;
-}
-
-static tp_status edges_check(const tp_edge *edges, size_t count) {
-  if (count > TP__PHASE_EDGES_MAX) return TP_ERR_TOO_LARGE;
-  if (count > 0 && !edges) return TP_ERR_USAGE;
-  for (size_t i = 0; i < count; i++) {
-    if (!tp__id_valid(edges[i].target)) return TP_ERR_BAD_ID;
+static tp_status enums_check(const tp_subscription *desc, tp_fault *fault) {
+  const struct {
+    const char *field;
+    int value, most;
+  } enums[] = {{"execution", (int)desc->execution, TP_EXECUTION_BACKGROUND},
+               {"failure", (int)desc->failure, TP_FAILURE_REQUIRED},
+               {"backoff", (int)desc->backoff, TP_BACKOFF_EXPONENTIAL},
+               {"sequential", (int)desc->sequential, TP_SEQUENTIAL_OFF},
+               {"visibility", (int)desc->visibility, TP_VISIBILITY_USER_VISIBLE}};
+  for (size_t i = 0; i < sizeof enums / sizeof *enums; i++) {
+    if (enums[i].value >= 0 && enums[i].value <= enums[i].most) continue;
+    return REFUSE(desc, TP_ERR_USAGE, "%s is %d, which this library does not know: 0 to %d", enums[i].field,
+                  enums[i].value, enums[i].most);
   }
   return TP_OK;
 }
 
-static tp_status match_check(const tp_match *match) {
-  if (match->field_count > TP_FIELD_LIMIT || (match->field_count > 0 && !match->fields)) return TP_ERR_USAGE;
-  if (match->matches && !match->description) return TP_ERR_USAGE;
-  return tp_utf8_valid(tp_text_of(match->description), NULL) ? TP_OK : TP_ERR_UTF8;
+static tp_status edges_check(const tp_subscription *desc, const tp_edge *edges, size_t count, const char *field,
+                             tp_fault *fault) {
+  if (count > TP__PHASE_EDGES_MAX)
+    return REFUSE(desc, TP_ERR_TOO_LARGE, "%s has %zu edges: at most %d", field, count, TP__PHASE_EDGES_MAX);
+  if (count > 0 && !edges) return REFUSE(desc, TP_ERR_USAGE, "%s has %zu edges, but is NULL", field, count);
+  for (size_t i = 0; i < count; i++) {
+    if (tp__id_valid(edges[i].target)) continue;
+    return REFUSE(desc, TP_ERR_BAD_ID, "the target of %s[%zu] is no id", field, i);
+  }
+  return TP_OK;
 }
 
-tp_status tp__subscription_check(const tp__registry *registry, tp_subscription *desc, uint32_t *ret_flags) {
-  if (!tp__id_valid(desc->id) || !tp__id_valid(desc->handler)) return TP_ERR_BAD_ID;
+static tp_status match_check(const tp_subscription *desc, tp_fault *fault) {
+  const tp_match *match = &desc->match;
+  if (match->field_count > TP_FIELD_LIMIT)
+    return REFUSE(desc, TP_ERR_USAGE, "match.field_count is %zu: at most %d", match->field_count, TP_FIELD_LIMIT);
+  if (match->field_count > 0 && !match->fields)
+    return REFUSE(desc, TP_ERR_USAGE, "match.field_count is %zu, but match.fields is NULL", match->field_count);
+  if (match->matches && !match->description)
+    return REFUSE(desc, TP_ERR_USAGE, "match.matches needs match.description: say in words what it matches");
+  return tp_utf8_valid(tp_text_of(match->description), NULL)
+             ? TP_OK
+             : REFUSE(desc, TP_ERR_UTF8, "match.description is not UTF-8");
+}
+
+tp_status tp__subscription_check(const tp__registry *registry, tp_subscription *desc, uint32_t *ret_flags,
+                                 tp_fault *fault) {
+  TP__TRY(tp__id_check(desc->id, "tp_subscription.id", fault));
+  if (!tp__id_valid(desc->handler)) return REFUSE(desc, TP_ERR_BAD_ID, "handler is no id: name a registered handler");
   if (desc->fallback_verdict == 0) desc->fallback_verdict = TP_VERDICT_NONE;
-  if (!enums_known(desc) || (desc->fallback_count > 0 && !desc->fallback)) return TP_ERR_USAGE;
-  if (!tp_utf8_valid(tp_text_of(desc->metadata), NULL)) return TP_ERR_UTF8;
-  TP__TRY(edges_check(desc->after, desc->after_count));
-  TP__TRY(edges_check(desc->before, desc->before_count));
-  TP__TRY(edges_check(desc->requires_, desc->requires_count));
-  TP__TRY(match_check(&desc->match));
-  return phase_resolve(registry, desc, ret_flags);
+  TP__TRY(enums_check(desc, fault));
+  if (desc->fallback_count > 0 && !desc->fallback)
+    return REFUSE(desc, TP_ERR_USAGE, "fallback_count is %zu, but fallback is NULL", desc->fallback_count);
+  if (!tp_utf8_valid(tp_text_of(desc->metadata), NULL)) return REFUSE(desc, TP_ERR_UTF8, "metadata is not UTF-8");
+  TP__TRY(edges_check(desc, desc->after, desc->after_count, "after", fault));
+  TP__TRY(edges_check(desc, desc->before, desc->before_count, "before", fault));
+  TP__TRY(edges_check(desc, desc->requires_, desc->requires_count, "requires_", fault));
+  TP__TRY(match_check(desc, fault));
+  return phase_resolve(registry, desc, ret_flags, fault);
 }
 
 /* ---- copying ---- */
@@ -97,12 +141,18 @@ static bool copy_desc(tp__subscription *sub, const tp_subscription *from, const 
          copy_match(arena, &from->match, &desc->match);
 }
 
-static tp_status copy_fallback(const tp__contribution_ops *ops, tp__subscription *sub, const tp_subscription *from) {
-  if (from->fallback_count > SIZE_MAX / 4 / sizeof(tp_contribution)) return TP_ERR_TOO_LARGE;
+static tp_status copy_fallback(const tp__contribution_ops *ops, tp__subscription *sub, const tp_subscription *from,
+                               tp_fault *fault) {
+  if (from->fallback_count > SIZE_MAX / 4 / sizeof(tp_contribution))
+    return REFUSE(from, TP_ERR_TOO_LARGE, "fallback_count is %zu", from->fallback_count);
   tp_contribution *copies = tp__arena_alloc(&sub->arena, from->fallback_count * sizeof *copies);
   if (!copies) return TP_ERR_NO_MEMORY;
-  for (size_t i = 0; i < from->fallback_count; i++)
-    TP__TRY(ops->copy(&sub->arena, sub->desc.phase, &from->fallback[i], &copies[i]));
+  for (size_t i = 0; i < from->fallback_count; i++) {
+    tp_status status = ops->copy(&sub->arena, sub->desc.phase, &from->fallback[i], &copies[i]);
+    if (status == TP_ERR_NO_MEMORY) return status;
+    if (status != TP_OK)
+      return REFUSE(from, status, "contribution %zu of its fallback is refused: %s", i + 1, tp_status_text(status));
+  }
   sub->desc.fallback = copies;
   return TP_OK;
 }
@@ -113,9 +163,9 @@ static void subscription_free(tp__subscription *sub) {
 }
 
 tp_status tp__subscription_new(tp__registry *registry, const tp_subscription *desc, const tp_owner *owner,
-                               uint32_t alias_flags, tp__subscription **ret_subscription) {
+                               uint32_t alias_flags, tp__subscription **ret_subscription, tp_fault *fault) {
   subscription_block *block = tp__alloc_zero(&registry->allocator, sizeof *block);
-  if (!block) return TP_ERR_NO_MEMORY;
+  if (!block) return REFUSE(desc, TP_ERR_NO_MEMORY, "no memory for it");
   tp__subscription *sub = &block->sub;
   sub->allocator = &registry->allocator;
   sub->alias_flags = alias_flags;
@@ -124,7 +174,7 @@ tp_status tp__subscription_new(tp__registry *registry, const tp_subscription *de
   tp__a32_store_relaxed(&sub->refs, 1);
   tp__permits_init(&sub->permits);
   tp__arena_init(&sub->arena, sub->allocator, block->first, sizeof block->first, 0);
-  tp_status status = copy_desc(sub, desc, owner) ? copy_fallback(registry->ops, sub, desc) : TP_ERR_NO_MEMORY;
+  tp_status status = copy_desc(sub, desc, owner) ? copy_fallback(registry->ops, sub, desc, fault) : TP_ERR_NO_MEMORY;
   if (status == TP_OK) status = tp__intern(registry, sub->desc.id, &sub->name);
   if (status == TP_OK) status = tp__intern(registry, sub->desc.handler, &sub->handler_name);
   if (status == TP_OK) status = tp__intern(registry, sub->owner, &sub->owner_name);
@@ -132,7 +182,7 @@ tp_status tp__subscription_new(tp__registry *registry, const tp_subscription *de
   if (status == TP_OK) status = tp__intern_run_name(registry, &name, &sub->run_name);
   if (status != TP_OK) {
     subscription_free(sub);
-    return status;
+    return status == TP_ERR_NO_MEMORY ? REFUSE(desc, status, "no memory for it") : status;
   }
   *ret_subscription = sub;
   return TP_OK;

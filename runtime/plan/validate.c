@@ -32,13 +32,24 @@ static tp_execution execution_of(const tp_subscription *desc) {
   return desc->execution == TP_EXECUTION_DEFAULT ? TP_EXECUTION_BLOCKING : desc->execution;
 }
 
-static tp_failure failure_of(const tp_subscription *desc, const tp_phase *row) {
-  if (desc->failure != TP_FAILURE_DEFAULT) return desc->failure;
+static bool takes_hook_defaults(const tp__subscription *sub, tp_execution execution) {
+  return sub->trust == TP_TRUST_DECLARED &&
+         (execution == TP_EXECUTION_BLOCKING || execution == TP_EXECUTION_DEADLINE);
+}
+
+static tp_failure failure_of(const tp__registry *registry, const tp__subscription *sub, const tp_phase *row,
+                             tp_execution execution) {
+  if (sub->desc.failure != TP_FAILURE_DEFAULT) return sub->desc.failure;
+  /* The default of hooks must not make one that is refused. */
+  if (takes_hook_defaults(sub, execution) && registry->hook_failure && row->mode != TP_MODE_OBSERVE)
+    return registry->hook_failure;
   return row->failure == TP_FAILURE_DEFAULT ? TP_FAILURE_BEST_EFFORT : row->failure;
 }
 
-static int64_t limit_ns_of(const tp_subscription *desc, const tp_phase *row, tp_execution execution) {
-  uint32_t limit_ms = desc->limit_ms;
+static int64_t limit_ns_of(const tp__registry *registry, const tp__subscription *sub, const tp_phase *row,
+                           tp_execution execution) {
+  uint32_t limit_ms = sub->desc.limit_ms;
+  if (limit_ms == 0 && takes_hook_defaults(sub, execution)) limit_ms = registry->hook_limit_ms;
   if (limit_ms == 0 && execution == TP_EXECUTION_FIRE_AND_RECORD) limit_ms = TP__LIMIT_FIRE_AND_RECORD_MS;
   if (limit_ms == 0 && execution == TP_EXECUTION_BACKGROUND) limit_ms = TP__LIMIT_BACKGROUND_MS;
   if (limit_ms == 0) limit_ms = row->limit_ms ? row->limit_ms : TP__LIMIT_DEFAULT_MS;
@@ -66,7 +77,8 @@ static uint32_t kinds_of(const tp__node *node, const tp_phase *row) {
   return allowed & (node->capabilities | 1 << TP_KIND_DIAGNOSTIC);
 }
 
-static void resolve(tp__subscription *sub, tp__handler *handler, const tp_phase *row, tp__node *ret_node) {
+static void resolve(const tp__registry *registry, tp__subscription *sub, tp__handler *handler, const tp_phase *row,
+                    tp__node *ret_node) {
   const tp_subscription *desc = &sub->desc;
   tp__node node = {.run = handler->desc.run,
                    .self = handler->desc.self,
@@ -74,8 +86,8 @@ static void resolve(tp__subscription *sub, tp__handler *handler, const tp_phase 
                    .sub = sub,
                    .handler = handler};
   node.execution = execution_of(desc);
-  node.failure = failure_of(desc, row);
-  node.limit_ns = limit_ns_of(desc, row, node.execution);
+  node.failure = failure_of(registry, sub, row, node.execution);
+  node.limit_ns = limit_ns_of(registry, sub, row, node.execution);
   node.flags = flags_of(sub, &node);
   node.kinds = kinds_of(&node, row);
   node.permits = desc->max_concurrent;
@@ -242,7 +254,7 @@ tp_status tp__validate(const tp__registry *registry, const tp__set *set, tp__sub
     return REFUSE(&c, TP_ERR_MISSING_HANDLER,
                   "its handler `%s` is not registered; add the handler or remove the subscription", sub->desc.handler);
   }
-  resolve(sub, handler, c.row, ret_node);
+  resolve(registry, sub, handler, c.row, ret_node);
   TP__TRY(check_phase(&c));
   TP__TRY(check_trust(&c));
   TP__TRY(check_required(&c));

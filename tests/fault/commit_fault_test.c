@@ -38,7 +38,7 @@ static tp_status add_one_handler(tp_edit *edit, int i, lives *l) {
       "it than the first buffer of a handler would cover, however generous somebody made that one";
   handler.self = &l->handlers[i];
   handler.destroy = end_life;
-  tp_status status = tp_edit_add_handler(edit, &handler);
+  tp_status status = tp_edit_add_handler(edit, &handler, NULL);
   l->handler_taken[i] = status == TP_OK;
   return status;
 }
@@ -64,7 +64,7 @@ static tp_status add_one_subscription(tp_edit *edit, int i, lives *l) {
     sub.fallback = fallback;
     sub.fallback_count = 2;
   }
-  tp_status status = tp_edit_add_subscription(edit, &sub);
+  tp_status status = tp_edit_add_subscription(edit, &sub, NULL);
   l->match_taken[i] = status == TP_OK;
   return status;
 }
@@ -72,12 +72,12 @@ static tp_status add_one_subscription(tp_edit *edit, int i, lives *l) {
 /* The whole way, giving up at the first refusal. */
 static tp_status go(tp__registry *registry, lives *l, tp_fault *fault) {
   tp_edit *edit;
-  tp_status status = tp__edit_new(registry, NULL, &edit);
+  tp_status status = tp__edit_new(registry, NULL, &edit, NULL);
   if (status != TP_OK) return status;
   for (int i = 0; i < HANDLERS && status == TP_OK; i++) status = add_one_handler(edit, i, l);
   for (int i = 0; i < SUBSCRIPTIONS && status == TP_OK; i++) status = add_one_subscription(edit, i, l);
-  if (status == TP_OK) status = tp_edit_remove_subscription(edit, "older");
-  if (status == TP_OK) status = tp_edit_enable(edit, "old", true);
+  if (status == TP_OK) status = tp_edit_remove_subscription(edit, "older", NULL);
+  if (status == TP_OK) status = tp_edit_enable(edit, "old", true, NULL);
   if (status == TP_OK) status = tp_edit_commit(edit, NULL, fault);
   if (status != TP_OK) tp_edit_discard(edit);
   return status;
@@ -200,14 +200,14 @@ static void a_hook_without_memory_is_not_added(void **state) {
     world *w = world_open();
     w->count.asked = 0;
     w->count.refuse_at = n;
-    tp_status status = tp__hook_add(w->registry, "test.stop", no_run, NULL, &w->fault);
+    tp_status status = tp__hook_add(w->registry, HOOK("test.stop", no_run, NULL), &w->fault);
     w->count.refuse_at = 0;
     bool refused = w->count.asked >= n;
     assert_int_equal(status, refused ? TP_ERR_NO_MEMORY : TP_OK);
     tp__snapshot *snapshot = tp__registry_pin(w->registry);
     assert_int_equal(snapshot->version, refused ? 0 : 1);
     tp__snapshot_unpin(snapshot);
-    if (refused) assert_int_equal(tp__hook_add(w->registry, "test.stop", no_run, NULL, &w->fault), TP_OK);
+    if (refused) assert_int_equal(tp__hook_add(w->registry, HOOK("test.stop", no_run, NULL), &w->fault), TP_OK);
     world_close(w);
     if (!refused) break;
   }

@@ -38,7 +38,7 @@ static tp_status add_half(tp_edit *edit, edition_pair *pair, int i, const editio
                         .phases = &phases[i],
                         .phase_count = 1,
                         .placement = half->quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
-  TP__TRY(tp_edit_add_handler(edit, &handler));
+  TP__TRY(tp_edit_add_handler(edit, &handler, NULL));
   half->taken = true;
   tp_edge after = {.target = before ? before->ids[i] : NULL, .optional = true};
   tp_subscription subscription = {.struct_size = sizeof subscription,
@@ -49,7 +49,7 @@ static tp_status add_half(tp_edit *edit, edition_pair *pair, int i, const editio
                                   .after_count = before && world_one_in(2),
                                   .failure = TP_FAILURE_BEST_EFFORT,
                                   .limit_ms = world_is_quiet(pair->w) || world_one_in(2) ? 0 : 2};
-  return tp_edit_add_subscription(edit, &subscription);
+  return tp_edit_add_subscription(edit, &subscription, NULL);
 }
 
 static tp_status add_pair(tp_edit *edit, edition_pair *pair, const edition_pair *before) {
@@ -63,9 +63,9 @@ static tp_status remove_pair(tp_edit *edit, edition_pair *pair) {
   pair->remove_asked = ++pair->w->moment;
   uint64_t way = tp__sim_random(3);
   for (int i = 0; i < 2; i++) {
-    if (way == 0) TP__TRY(tp_edit_enable(edit, pair->ids[i], false));
-    else TP__TRY(tp_edit_remove_subscription(edit, pair->ids[i]));
-    if (way == 1) TP__TRY(tp_edit_remove_handler(edit, pair->ids[i]));
+    if (way == 0) TP__TRY(tp_edit_enable(edit, pair->ids[i], false, NULL));
+    else TP__TRY(tp_edit_remove_subscription(edit, pair->ids[i], NULL));
+    if (way == 1) TP__TRY(tp_edit_remove_handler(edit, pair->ids[i], NULL));
   }
   return TP_OK;
 }
@@ -87,7 +87,7 @@ static tp_status commit(tp_edit *edit, edition_pair *added, const edition_pair *
 static void edit_once(edition_editor *editor, int number) {
   edition_pair *added = &editor->pairs[number], *removed = one_to_remove(editor);
   tp_edit *edit;
-  tp_status status = tp_edit_begin(editor->w->runtime, NULL, &edit);
+  tp_status status = tp_edit_begin(editor->w->runtime, NULL, &edit, NULL);
   if (status == TP_OK) status = commit(edit, added, number ? added - 1 : NULL, removed);
   uint64_t now = ++editor->w->moment;
   if (status == TP_OK) added->added = now;

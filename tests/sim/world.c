@@ -173,7 +173,7 @@ static tp_status add_handler(tp_edit *edit, node_actor *actor, const script_node
                                         TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT | TP_CAPABILITY_CONTRIBUTE_POLICY,
                         .placement = placement_of(actor->w, node),
                         .idempotent = node->attempts > 1};
-  TP__TRY(tp_edit_add_handler(edit, &handler));
+  TP__TRY(tp_edit_add_handler(edit, &handler, NULL));
   actor->taken = true;
   return TP_OK;
 }
@@ -219,7 +219,7 @@ static tp_status add_subscription(tp_edit *edit, world *w, node_actor *actor, co
                            .fields = match_fields,
                            .field_count = 1};
   }
-  TP__TRY(tp_edit_add_subscription(edit, &sub));
+  TP__TRY(tp_edit_add_subscription(edit, &sub, NULL));
   actor->match_taken = node->match != 0;
   return TP_OK;
 }
@@ -233,13 +233,13 @@ tp_status world_subscribe(world *w, tp_edit *edit, const world_hook *hook) {
                         .phase_count = 1,
                         .capabilities = hook->capabilities,
                         .placement = hook->quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
-  TP__TRY(tp_edit_add_handler(edit, &handler));
+  TP__TRY(tp_edit_add_handler(edit, &handler, NULL));
   tp_subscription subscription = {.struct_size = sizeof subscription,
                                   .id = hook->id,
                                   .handler = hook->id,
                                   .phase = hook->phase,
                                   .execution = hook->background ? TP_EXECUTION_BACKGROUND : TP_EXECUTION_DEFAULT};
-  return tp_edit_add_subscription(edit, &subscription);
+  return tp_edit_add_subscription(edit, &subscription, NULL);
 }
 
 static tp_status add_all(world *w, tp_edit *edit, tp_fault *fault) {
@@ -261,14 +261,14 @@ static void set_helpers(world *w) {
 
 static tp_status register_all(world *w, tp_fault *fault) {
   tp_edit *edit;
-  TP__TRY(tp_edit_begin(w->runtime, NULL, &edit));
+  TP__TRY(tp_edit_begin(w->runtime, NULL, &edit, NULL));
   tp_status status = add_all(w, edit, fault);
   if (status != TP_OK) {
     tp_edit_discard(edit);
     return status;
   }
   for (uint32_t i = 0; i < w->s->node_count && status == TP_OK; i++)
-    if (w->s->nodes[i].killed) status = tp_subscription_kill(w->runtime, w->s->nodes[i].id, true);
+    if (w->s->nodes[i].killed) status = tp_subscription_kill(w->runtime, w->s->nodes[i].id, true, NULL);
   return status;
 }
 
@@ -523,7 +523,7 @@ static void poke_run(void *arg) {
 static void kill_run(void *arg) {
   world *w = arg;
   tp__sim_sleep_ns(w->s->kill_ns);
-  tp_status status = tp_subscription_kill(w->runtime, w->s->nodes[w->s->kill_node].id, true);
+  tp_status status = tp_subscription_kill(w->runtime, w->s->nodes[w->s->kill_node].id, true, NULL);
   world_check_status(w, "tp_subscription_kill", status);
 }
 

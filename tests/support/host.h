@@ -132,6 +132,10 @@ static inline tp_answer play(void *self, tp_call *call) {
 
 /* ---- registering ---- */
 
+/** A hook as an argument. */
+#define HOOK(phase_, run_, self_) \
+  (&(tp_hook){.struct_size = sizeof(tp_hook), .phase = (phase_), .run = (run_), .self = (self_)})
+
 typedef struct hook {
   const char *id; /* of the subscription, and of its handler */
   uint32_t phase;
@@ -170,7 +174,7 @@ static inline tp_status hook_add(tp_runtime *runtime, tp_edit *edit, const hook 
                         .placement = placement_of(h),
                         .idempotent = h->idempotent};
   handler.capabilities = h->no_capability ? 0 : h->capabilities ? h->capabilities : capabilities_of(runtime, h->phase);
-  tp_status status = tp_edit_add_handler(edit, &handler);
+  tp_status status = tp_edit_add_handler(edit, &handler, NULL);
   if (status != TP_OK) return status;
   tp_edge after[2], requires_[2];
   tp_subscription sub = h->sub;
@@ -183,13 +187,13 @@ static inline tp_status hook_add(tp_runtime *runtime, tp_edit *edit, const hook 
   if (h->optional_requires) requires_[sub.requires_count++] = (tp_edge){h->optional_requires, true};
   sub.after = after;
   sub.requires_ = requires_;
-  return tp_edit_add_subscription(edit, &sub);
+  return tp_edit_add_subscription(edit, &sub, NULL);
 }
 
 static inline tp_status hooks_add(tp_runtime *runtime, const hook *hooks, size_t count, tp_fault *fault) {
   static const tp_owner owner = {.struct_size = sizeof owner, .name = "test", .trust = TP_TRUST_BUILTIN};
   tp_edit *edit;
-  tp_status status = tp_edit_begin(runtime, &owner, &edit);
+  tp_status status = tp_edit_begin(runtime, &owner, &edit, fault);
   if (status != TP_OK) return status;
   for (size_t i = 0; i < count && status == TP_OK; i++) status = hook_add(runtime, edit, &hooks[i]);
   if (status == TP_OK) status = tp_edit_commit(edit, NULL, fault);

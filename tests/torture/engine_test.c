@@ -279,8 +279,8 @@ static void healthy_handlers_are_always_served_beside_hanging_ones(void **state)
   add_hooks(runtime, hooks, HANDLERS);
   unsigned turns = 200 * rounds();
   tp_edit *edit;
-  assert_int_equal(tp_edit_begin(runtime, NULL, &edit), TP_OK);
-  assert_int_equal(tp_edit_set_budget(edit, GATHER, 60000), TP_OK);
+  assert_int_equal(tp_edit_begin(runtime, NULL, &edit, NULL), TP_OK);
+  assert_int_equal(tp_edit_set_budget(edit, GATHER, 60000, NULL), TP_OK);
   assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
   for (unsigned t = 0; t < turns; t++) {
     tp_turn *turn = begin_bare(runtime, 0);
@@ -328,9 +328,9 @@ static void *change_plans(void *arg) {
                     {.id = b, .phase = TP_PHASE_SESSION_START, .run = do_nothing, .self = c, .destroy = count_end}};
     if (hooks_add(c->runtime, hooks, 2, NULL) == TP_OK) c->added += 2;
     tp_edit *edit;
-    if (tp_edit_begin(c->runtime, &owner, &edit) != TP_OK) continue;
-    bool ok = tp_edit_remove_subscription(edit, a) == TP_OK && tp_edit_remove_handler(edit, a) == TP_OK &&
-              tp_edit_remove_subscription(edit, b) == TP_OK && tp_edit_remove_handler(edit, b) == TP_OK;
+    if (tp_edit_begin(c->runtime, &owner, &edit, NULL) != TP_OK) continue;
+    bool ok = tp_edit_remove_subscription(edit, a, NULL) == TP_OK && tp_edit_remove_handler(edit, a, NULL) == TP_OK &&
+              tp_edit_remove_subscription(edit, b, NULL) == TP_OK && tp_edit_remove_handler(edit, b, NULL) == TP_OK;
     if (!ok || tp_edit_commit(edit, NULL, NULL) != TP_OK) {
       tp_edit_discard(edit);
       c->broken++;

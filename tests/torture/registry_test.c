@@ -30,7 +30,7 @@ static tp_status fill(tp_edit *edit, work *w, const char *id) {
   tp_handler handler = handler_of(id);
   handler.self = w->ended;
   handler.destroy = count_end;
-  tp_status status = tp_edit_add_handler(edit, &handler);
+  tp_status status = tp_edit_add_handler(edit, &handler, NULL);
   if (status == TP_OK) w->added++;
   /* Each handler comes with two subscriptions, one in each of two phases. */
   for (int i = 0; i < 2 && status == TP_OK; i++) {
@@ -38,17 +38,17 @@ static tp_status fill(tp_edit *edit, work *w, const char *id) {
     snprintf(sub_id, sizeof sub_id, "%s.%d", id, i);
     tp_subscription sub = subscription_of(sub_id, i ? GATHER : REVERSE);
     sub.handler = id;
-    status = tp_edit_add_subscription(edit, &sub);
+    status = tp_edit_add_subscription(edit, &sub, NULL);
   }
   return status;
 }
 
 static tp_status empty(tp_edit *edit, const char *id) {
   char sub_id[64];
-  tp_status status = tp_edit_remove_handler(edit, id);
+  tp_status status = tp_edit_remove_handler(edit, id, NULL);
   for (int i = 0; i < 2 && status == TP_OK; i++) {
     snprintf(sub_id, sizeof sub_id, "%s.%d", id, i);
-    status = tp_edit_remove_subscription(edit, sub_id);
+    status = tp_edit_remove_subscription(edit, sub_id, NULL);
   }
   return status;
 }
@@ -57,7 +57,7 @@ static tp_status empty(tp_edit *edit, const char *id) {
 static bool persist(work *w, const char *id, bool adding) {
   for (;;) {
     tp_edit *edit;
-    if (tp__edit_new(w->registry, NULL, &edit) != TP_OK) return false;
+    if (tp__edit_new(w->registry, NULL, &edit, NULL) != TP_OK) return false;
     tp_status status = adding ? fill(edit, w, id) : empty(edit, id);
     if (status == TP_OK) status = tp_edit_commit(edit, NULL, NULL);
     if (status != TP_OK) tp_edit_discard(edit);

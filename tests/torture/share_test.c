@@ -350,9 +350,9 @@ static void *kill_some(void *arg) {
   while (!p.stop) {
     char id[16];
     snprintf(id, sizeof id, "n%02u", (unsigned)rand_r(&seed) % NODES);
-    (void)!tp_subscription_kill(p.runtime, id, true);
+    (void)!tp_subscription_kill(p.runtime, id, true, NULL);
     spin_us(rand_r(&seed) % 100);
-    (void)!tp_subscription_kill(p.runtime, id, false);
+    (void)!tp_subscription_kill(p.runtime, id, false, NULL);
     spin_us(rand_r(&seed) % 100);
     sched_yield();
   }

@@ -341,7 +341,7 @@ static void a_quick_handler_needs_no_permits_unless_asked_for(void **state) {
   tp_edit *edit = edit_of(w);
   tp_handler quick = handler_of("h");
   quick.placement = TP_PLACEMENT_INLINE;
-  assert_int_equal(tp_edit_add_handler(edit, &quick), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &quick, NULL), TP_OK);
   add(edit, subscription_of("a", GATHER));
   tp_subscription b = subscription_of("b", GATHER);
   b.max_concurrent = 3;
@@ -363,7 +363,7 @@ static void what_a_node_may_emit_is_what_row_handler_and_detachment_allow(void *
   tp_edit *edit = edit_with_handler(w);
   tp_handler modest = handler_of("modest");
   modest.capabilities = 0;
-  assert_int_equal(tp_edit_add_handler(edit, &modest), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &modest, NULL), TP_OK);
   add(edit, subscription_of("a", GATHER));
   tp_subscription b = subscription_of("b", GATHER);
   b.execution = TP_EXECUTION_BACKGROUND;
@@ -405,7 +405,7 @@ static void times_follow_from_the_longest_paths(void **state) {
   tp_edit *edit = edit_with_handler(w);
   tp_handler quick = handler_of("q");
   quick.placement = TP_PLACEMENT_INLINE;
-  assert_int_equal(tp_edit_add_handler(edit, &quick), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &quick, NULL), TP_OK);
   add(edit, timed("a", 100, TP_FAILURE_BEST_EFFORT, NULL));
   add(edit, timed("b", 300, TP_FAILURE_REQUIRED, "a"));
   add(edit, timed("c", 1000, TP_FAILURE_BEST_EFFORT, "a"));
@@ -453,7 +453,7 @@ static void attempts_and_pauses_count_and_a_deadline_covers_them(void **state) {
     tp_edit *edit = edit_of(w);
     tp_handler handler = handler_of("h");
     handler.idempotent = true;
-    assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
+    assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
     tp_subscription sub = timed("a", 100, TP_FAILURE_BEST_EFFORT, NULL);
     sub.execution = rows[i].execution;
     sub.attempts = rows[i].attempts;
@@ -474,7 +474,7 @@ static void times_saturate(void **state) {
   tp_edit *edit = edit_of(w);
   tp_handler handler = handler_of("h");
   handler.idempotent = true;
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
   tp_subscription sub = timed("a", UINT32_MAX, TP_FAILURE_REQUIRED, NULL);
   sub.attempts = UINT32_MAX;
   sub.backoff = TP_BACKOFF_EXPONENTIAL;
@@ -522,7 +522,7 @@ static void the_budget_is_the_hosts_else_capped_but_never_below_what_is_required
     tp_edit *edit = edit_with_handler(w);
     add(edit, timed("a", rows[i].best_effort_ms, TP_FAILURE_BEST_EFFORT, NULL));
     add(edit, timed("b", rows[i].required_ms, TP_FAILURE_REQUIRED, "a"));
-    assert_int_equal(tp_edit_set_budget(edit, GATHER, rows[i].host_ms), TP_OK);
+    assert_int_equal(tp_edit_set_budget(edit, GATHER, rows[i].host_ms, NULL), TP_OK);
     commit(w, edit);
     tp__snapshot *snapshot;
     const tp__plan *plan = pin_plan(w, GATHER, &snapshot);
@@ -558,7 +558,7 @@ static void a_path_above_the_budget_is_a_warning(void **state) {
   add(edit, timed("a", 800, TP_FAILURE_BEST_EFFORT, NULL));
   add(edit, timed("b", 800, TP_FAILURE_BEST_EFFORT, "a"));
   add(edit, subscription_of("fine", OBSERVE));
-  assert_int_equal(tp_edit_set_budget(edit, GATHER, 1000), TP_OK);
+  assert_int_equal(tp_edit_set_budget(edit, GATHER, 1000, NULL), TP_OK);
   tp_commit_report report;
   assert_int_equal(tp_edit_commit(edit, &report, &w->fault), TP_OK);
   assert_int_equal(report.warnings, 1);
@@ -574,10 +574,10 @@ static void a_path_above_the_budget_is_a_warning(void **state) {
 static uint64_t hash_with(tp_handler handler, tp_subscription sub, uint32_t budget_ms, uint64_t *ret_snapshot_hash) {
   world *w = world_open();
   tp_edit *edit = edit_of(w);
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
   add(edit, sub);
   add(edit, subscription_of("other", GATHER));
-  assert_int_equal(tp_edit_set_budget(edit, GATHER, budget_ms), TP_OK);
+  assert_int_equal(tp_edit_set_budget(edit, GATHER, budget_ms, NULL), TP_OK);
   commit(w, edit);
   tp__snapshot *snapshot;
   uint64_t hash = pin_plan(w, GATHER, &snapshot)->hash;
@@ -737,7 +737,7 @@ static void one_subscription_too_many_is_refused(void **state) {
   assert_int_equal(tp_edit_commit(edit, NULL, &w->fault), TP_ERR_TOO_LARGE);
   assert_int_equal(w->fault.phase, STOP);
   assert_non_null(strstr(w->fault.message, "65535"));
-  assert_int_equal(tp_edit_remove_subscription(edit, "s77"), TP_OK);
+  assert_int_equal(tp_edit_remove_subscription(edit, "s77", NULL), TP_OK);
   commit(w, edit);
   tp__snapshot *snapshot;
   const tp__plan *plan = pin_plan(w, STOP, &snapshot);

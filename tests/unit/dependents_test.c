@@ -119,7 +119,8 @@ static void check_cell(const row *r, bool requires_, bool slow) {
   make(&w, r->ending, requires_, slow);
   tp_runtime *runtime = open_runtime(NULL);
   add_hooks(runtime, w.hooks, w.count);
-  if (r->ending == SKIPPED_KILL_SWITCH) assert_int_equal(tp_subscription_kill(runtime, "dependency", true), TP_OK);
+  if (r->ending == SKIPPED_KILL_SWITCH)
+    assert_int_equal(tp_subscription_kill(runtime, "dependency", true, NULL), TP_OK);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, NULL);
   assert_int_equal(result.outcome, TP_OK);
@@ -208,7 +209,7 @@ static void required_one_may_be_skipped_by_its_own_match_or_the_kill_switch(void
        .sub = {.failure = TP_FAILURE_REQUIRED, .match = {.matches = matches_nothing, .description = "nothing"}}},
       {.id = "killed", .phase = GATHER, .self = &b, .sub = {.failure = TP_FAILURE_REQUIRED}}};
   add_hooks(runtime, hooks, 2);
-  assert_int_equal(tp_subscription_kill(runtime, "killed", true), TP_OK);
+  assert_int_equal(tp_subscription_kill(runtime, "killed", true, NULL), TP_OK);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, NULL);
   assert_int_equal(result.outcome, TP_OK);

@@ -36,7 +36,7 @@ static void tool_of_a_cancelled_turn_never_runs(void **state) {
   for (int quick = 0; quick < 2; quick++) {
     tp_runtime *runtime = open_runtime(NULL);
     one_tool tool = {.quick = quick};
-    assert_int_equal(tp_hook_add(runtime, "turn.pre_tool_materialization", bring_tool, &tool, NULL), TP_OK);
+    assert_int_equal(tp_hook_add(runtime, HOOK("turn.pre_tool_materialization", bring_tool, &tool), NULL), TP_OK);
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result brought = run_phase(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL);
     assert_int_equal(brought.outcome, TP_OK);

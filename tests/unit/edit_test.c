@@ -13,7 +13,7 @@
 
 static tp_status switch_off(world *w, const char *id, bool off) {
   bool was;
-  return tp__registry_kill(w->registry, id, off, &was);
+  return tp__registry_kill(w->registry, id, off, &was, NULL);
 }
 
 /* ---- refused at commit ---- */
@@ -82,13 +82,13 @@ static void a_handler_that_is_still_used_is_not_removed(void **state) {
   (void)state;
   world *w = peopled();
   tp_edit *edit = edit_of(w);
-  assert_int_equal(tp_edit_remove_handler(edit, "h"), TP_OK);
+  assert_int_equal(tp_edit_remove_handler(edit, "h", NULL), TP_OK);
   assert_refused(w, edit, TP_ERR_MISSING_HANDLER, "ok", WORDS("`ok`", "`h`"));
   edit = edit_of(w); /* the disabled one needs it as well */
-  assert_int_equal(tp_edit_remove_handler(edit, "h"), TP_OK);
-  assert_int_equal(tp_edit_remove_subscription(edit, "ok"), TP_OK);
-  assert_int_equal(tp_edit_remove_subscription(edit, "gate"), TP_OK);
-  assert_int_equal(tp_edit_remove_subscription(edit, "fire"), TP_OK);
+  assert_int_equal(tp_edit_remove_handler(edit, "h", NULL), TP_OK);
+  assert_int_equal(tp_edit_remove_subscription(edit, "ok", NULL), TP_OK);
+  assert_int_equal(tp_edit_remove_subscription(edit, "gate", NULL), TP_OK);
+  assert_int_equal(tp_edit_remove_subscription(edit, "fire", NULL), TP_OK);
   assert_refused(w, edit, TP_ERR_MISSING_HANDLER, "off", WORDS("`off`", "`h`"));
   world_close(w);
 }
@@ -100,7 +100,7 @@ static void an_unsupported_phase_is_refused(void **state) {
   tp_handler handler = handler_of("narrow");
   handler.phases = (const uint32_t[]){STOP};
   handler.phase_count = 1;
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
   tp_subscription sub = subscription_of("new", GATHER);
   sub.handler = "narrow";
   add(edit, sub);
@@ -159,10 +159,10 @@ static void a_target_that_goes_or_is_disabled_takes_the_edge_with_it(void **stat
   tp_edit *edit = edit_with_edge(w, GATHER, REQUIRES, "ok", false);
   commit(w, edit);
   edit = edit_of(w);
-  assert_int_equal(tp_edit_remove_subscription(edit, "ok"), TP_OK);
+  assert_int_equal(tp_edit_remove_subscription(edit, "ok", NULL), TP_OK);
   assert_refused(w, edit, TP_ERR_MISSING_DEPENDENCY, "new", WORDS("`new`", "`ok`"));
   edit = edit_of(w);
-  assert_int_equal(tp_edit_enable(edit, "ok", false), TP_OK);
+  assert_int_equal(tp_edit_enable(edit, "ok", false, NULL), TP_OK);
   assert_refused(w, edit, TP_ERR_DISABLED_DEPENDENCY, "new", WORDS("`new`", "`ok`"));
   world_close(w);
 }
@@ -368,13 +368,13 @@ static void policies_that_do_not_go_together_are_refused(void **state) {
       tp_edit *edit = edit_of(w);
       tp_handler modest = handler_of("modest");
       modest.capabilities = 0;
-      assert_int_equal(tp_edit_add_handler(edit, &modest), TP_OK);
+      assert_int_equal(tp_edit_add_handler(edit, &modest, NULL), TP_OK);
       tp_subscription sub = rows[i].sub;
       sub.struct_size = sizeof sub;
       sub.id = "new";
       if (!sub.handler) sub.handler = "h";
       sub.disabled = disabled;
-      tp_status added = tp_edit_add_subscription(edit, &sub);
+      tp_status added = tp_edit_add_subscription(edit, &sub, NULL);
       if (added != TP_OK) fail_msg("%s: %s", rows[i].what, tp_status_name(added));
       assert_refused(w, edit, rows[i].code, "new", WORDS("`new`"));
     }
@@ -406,8 +406,8 @@ static void policies_that_do_go_together_are_taken(void **state) {
   tp_handler modest = handler_of("modest"), again = handler_of("again");
   modest.capabilities = 0;
   again.idempotent = true;
-  assert_int_equal(tp_edit_add_handler(edit, &modest), TP_OK);
-  assert_int_equal(tp_edit_add_handler(edit, &again), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &modest, NULL), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &again, NULL), TP_OK);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     char id[16];
     tp_subscription sub = rows[i];
@@ -429,7 +429,7 @@ static void a_required_limit_above_the_hosts_budget_is_refused(void **state) {
   sub.failure = TP_FAILURE_REQUIRED;
   sub.limit_ms = 2001;
   add(edit, sub);
-  assert_int_equal(tp_edit_set_budget(edit, GATHER, 2000), TP_OK);
+  assert_int_equal(tp_edit_set_budget(edit, GATHER, 2000, NULL), TP_OK);
   assert_refused(w, edit, TP_ERR_BUDGET, "new", WORDS("`new`", "2001 ms", "2000 ms"));
   edit = edit_of(w);
   sub.limit_ms = 2000;
@@ -439,7 +439,7 @@ static void a_required_limit_above_the_hosts_budget_is_refused(void **state) {
   fire.execution = TP_EXECUTION_FIRE_AND_RECORD;
   fire.limit_ms = 9000;
   add(edit, fire);
-  assert_int_equal(tp_edit_set_budget(edit, GATHER, 2000), TP_OK);
+  assert_int_equal(tp_edit_set_budget(edit, GATHER, 2000, NULL), TP_OK);
   commit(w, edit);
   edit = edit_of(w); /* the budget stays over commits, and is what refuses later ones */
   sub.id = "newer";
@@ -448,7 +448,7 @@ static void a_required_limit_above_the_hosts_budget_is_refused(void **state) {
   assert_refused(w, edit, TP_ERR_BUDGET, "newer", WORDS("`newer`"));
   edit = edit_of(w);
   add(edit, sub);
-  assert_int_equal(tp_edit_set_budget(edit, GATHER, 0), TP_OK);
+  assert_int_equal(tp_edit_set_budget(edit, GATHER, 0, NULL), TP_OK);
   commit(w, edit);
   edit = edit_of(w);
   sub.id = "asleep";
@@ -457,10 +457,10 @@ static void a_required_limit_above_the_hosts_budget_is_refused(void **state) {
   add(edit, sub);
   commit(w, edit);
   edit = edit_of(w);
-  assert_int_equal(tp_edit_set_budget(edit, GATHER, 2500), TP_OK);
+  assert_int_equal(tp_edit_set_budget(edit, GATHER, 2500, NULL), TP_OK);
   commit(w, edit); /* a disabled one is not held to the budget */
   edit = edit_of(w);
-  assert_int_equal(tp_edit_enable(edit, "asleep", true), TP_OK);
+  assert_int_equal(tp_edit_enable(edit, "asleep", true, NULL), TP_OK);
   assert_refused(w, edit, TP_ERR_BUDGET, "asleep", WORDS("3000 ms", "2500 ms"));
   world_close(w);
 }
@@ -477,10 +477,10 @@ static void ids_that_are_taken_are_refused(void **state) {
   edit = edit_of(w);
   tp_handler handler = handler_of("twice");
   tp_subscription sub = subscription_of("twice", GATHER); /* a handler and a subscription may share an id */
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_ERR_DUPLICATE_ID);
-  assert_int_equal(tp_edit_add_subscription(edit, &sub), TP_OK);
-  assert_int_equal(tp_edit_add_subscription(edit, &sub), TP_ERR_DUPLICATE_ID);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_ERR_DUPLICATE_ID);
+  assert_int_equal(tp_edit_add_subscription(edit, &sub, NULL), TP_OK);
+  assert_int_equal(tp_edit_add_subscription(edit, &sub, NULL), TP_ERR_DUPLICATE_ID);
   commit(w, edit);
   world_close(w);
 }
@@ -489,19 +489,19 @@ static void what_is_not_there_is_not_changed(void **state) {
   (void)state;
   world *w = peopled();
   tp_edit *edit = edit_of(w);
-  assert_int_equal(tp_edit_remove_handler(edit, "ghost"), TP_OK);
+  assert_int_equal(tp_edit_remove_handler(edit, "ghost", NULL), TP_OK);
   assert_refused(w, edit, TP_ERR_NOT_FOUND, "ghost", WORDS("handler `ghost`"));
   edit = edit_of(w);
-  assert_int_equal(tp_edit_remove_subscription(edit, "ghost"), TP_OK);
+  assert_int_equal(tp_edit_remove_subscription(edit, "ghost", NULL), TP_OK);
   assert_refused(w, edit, TP_ERR_NOT_FOUND, "ghost", WORDS("subscription `ghost`"));
   for (int enabled = 0; enabled <= 1; enabled++) {
     edit = edit_of(w);
-    assert_int_equal(tp_edit_enable(edit, "ghost", enabled), TP_OK);
+    assert_int_equal(tp_edit_enable(edit, "ghost", enabled, NULL), TP_OK);
     assert_refused(w, edit, TP_ERR_NOT_FOUND, "ghost", WORDS("subscription `ghost`"));
   }
   edit = edit_of(w);
-  assert_int_equal(tp_edit_remove_subscription(edit, "ok"), TP_OK);
-  assert_int_equal(tp_edit_enable(edit, "ok", true), TP_OK);
+  assert_int_equal(tp_edit_remove_subscription(edit, "ok", NULL), TP_OK);
+  assert_int_equal(tp_edit_enable(edit, "ok", true, NULL), TP_OK);
   assert_refused(w, edit, TP_ERR_NOT_FOUND, "ok", WORDS("subscription `ok`"));
   world_close(w);
 }
@@ -510,16 +510,16 @@ static void an_owner_changes_only_its_own(void **state) {
   (void)state;
   world *w = peopled();
   tp_edit *edit = edit_by(w, "plugin", TP_TRUST_HOST, 0);
-  assert_int_equal(tp_edit_remove_subscription(edit, "ok"), TP_OK);
+  assert_int_equal(tp_edit_remove_subscription(edit, "ok", NULL), TP_OK);
   assert_refused(w, edit, TP_ERR_USAGE, "ok", WORDS("`ok`", "`host`", "`plugin`"));
   edit = edit_by(w, "plugin", TP_TRUST_HOST, 0);
-  assert_int_equal(tp_edit_enable(edit, "ok", false), TP_OK);
+  assert_int_equal(tp_edit_enable(edit, "ok", false, NULL), TP_OK);
   assert_refused(w, edit, TP_ERR_USAGE, "ok", WORDS("`ok`", "`host`", "`plugin`"));
   edit = edit_by(w, "plugin", TP_TRUST_DECLARED, TP_GRANT_PRIVILEGED_HOOKS);
-  assert_int_equal(tp_edit_remove_handler(edit, "h"), TP_OK);
+  assert_int_equal(tp_edit_remove_handler(edit, "h", NULL), TP_OK);
   assert_refused(w, edit, TP_ERR_USAGE, "h", WORDS("`h`", "`host`", "`plugin`"));
   edit = edit_by(w, "core", TP_TRUST_BUILTIN, 0);
-  assert_int_equal(tp_edit_remove_subscription(edit, "ok"), TP_OK);
+  assert_int_equal(tp_edit_remove_subscription(edit, "ok", NULL), TP_OK);
   commit(w, edit);
   assert_order(w, GATHER, "fire");
   world_close(w);
@@ -545,7 +545,7 @@ static void a_refused_edit_can_be_mended(void **state) {
   bad.handler = "ghost";
   add(edit, bad);
   assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_ERR_MISSING_HANDLER);
-  assert_int_equal(tp_edit_remove_subscription(edit, "new"), TP_OK);
+  assert_int_equal(tp_edit_remove_subscription(edit, "new", NULL), TP_OK);
   bad.handler = "h";
   bad.after = EDGES({"ghost", false});
   bad.after_count = 1;
@@ -568,22 +568,22 @@ static void bad_descriptors_are_refused_when_they_are_added(void **state) {
   const char *const bad_ids[] = {NULL, "", " ", "a b", "a\tb", "a\nb", "a\x7f", "\x01", long_id, "\xff", "\xc2\xa0"};
   for (size_t i = 0; i < sizeof bad_ids / sizeof *bad_ids; i++) {
     tp_handler handler = handler_of(bad_ids[i]);
-    assert_int_equal(tp_edit_add_handler(edit, &handler), TP_ERR_BAD_ID);
+    assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_ERR_BAD_ID);
     tp_subscription sub = subscription_of(bad_ids[i], GATHER);
-    assert_int_equal(tp_edit_add_subscription(edit, &sub), TP_ERR_BAD_ID);
+    assert_int_equal(tp_edit_add_subscription(edit, &sub, NULL), TP_ERR_BAD_ID);
     sub = subscription_of("new", GATHER);
     sub.handler = bad_ids[i];
-    assert_int_equal(tp_edit_add_subscription(edit, &sub), TP_ERR_BAD_ID);
+    assert_int_equal(tp_edit_add_subscription(edit, &sub, NULL), TP_ERR_BAD_ID);
     sub = subscription_of("new", GATHER);
     sub.before = EDGES({"fine", true}, {bad_ids[i], true});
     sub.before_count = 2;
-    assert_int_equal(tp_edit_add_subscription(edit, &sub), TP_ERR_BAD_ID);
-    assert_int_equal(tp_edit_remove_handler(edit, bad_ids[i]), TP_ERR_BAD_ID);
-    assert_int_equal(tp_edit_remove_subscription(edit, bad_ids[i]), TP_ERR_BAD_ID);
-    assert_int_equal(tp_edit_enable(edit, bad_ids[i], true), TP_ERR_BAD_ID);
+    assert_int_equal(tp_edit_add_subscription(edit, &sub, NULL), TP_ERR_BAD_ID);
+    assert_int_equal(tp_edit_remove_handler(edit, bad_ids[i], NULL), TP_ERR_BAD_ID);
+    assert_int_equal(tp_edit_remove_subscription(edit, bad_ids[i], NULL), TP_ERR_BAD_ID);
+    assert_int_equal(tp_edit_enable(edit, bad_ids[i], true, NULL), TP_ERR_BAD_ID);
     tp_owner owner = {.struct_size = sizeof owner, .name = bad_ids[i]};
     tp_edit *refused;
-    assert_int_equal(tp__edit_new(w->registry, &owner, &refused), TP_ERR_BAD_ID);
+    assert_int_equal(tp__edit_new(w->registry, &owner, &refused, NULL), TP_ERR_BAD_ID);
   }
   commit(w, edit); /* and nothing of all that is in it */
   tp__snapshot *snapshot = tp__registry_pin(w->registry);
@@ -592,8 +592,10 @@ static void bad_descriptors_are_refused_when_they_are_added(void **state) {
   world_close(w);
 }
 
-static tp_status try_handler(tp_edit *edit, tp_handler handler) { return tp_edit_add_handler(edit, &handler); }
-static tp_status try_subscription(tp_edit *edit, tp_subscription sub) { return tp_edit_add_subscription(edit, &sub); }
+static tp_status try_handler(tp_edit *edit, tp_handler handler) { return tp_edit_add_handler(edit, &handler, NULL); }
+static tp_status try_subscription(tp_edit *edit, tp_subscription sub) {
+  return tp_edit_add_subscription(edit, &sub, NULL);
+}
 
 static int32_t matches_all(void *ctx, const tp_match_view *view) {
   (void)ctx;
@@ -624,8 +626,8 @@ static void other_nonsense_is_refused_when_it_is_added(void **state) {
   handler = handler_of("h");
   handler.struct_size = 0;
   assert_int_equal(try_handler(edit, handler), TP_ERR_VERSION);
-  assert_int_equal(tp_edit_add_handler(edit, NULL), TP_ERR_USAGE);
-  assert_int_equal(tp_edit_add_handler(NULL, &handler), TP_ERR_USAGE);
+  assert_int_equal(tp_edit_add_handler(edit, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_edit_add_handler(NULL, &handler, NULL), TP_ERR_USAGE);
 
   tp_subscription sub = subscription_of("s", 0);
   assert_int_equal(try_subscription(edit, sub), TP_ERR_UNKNOWN_PHASE);
@@ -667,13 +669,13 @@ static void other_nonsense_is_refused_when_it_is_added(void **state) {
   sub = subscription_of("s", GATHER);
   sub.metadata = "\xed\xa0\x80";
   assert_int_equal(try_subscription(edit, sub), TP_ERR_UTF8);
-  assert_int_equal(tp_edit_set_budget(edit, 0, 1), TP_ERR_UNKNOWN_PHASE);
-  assert_int_equal(tp_edit_set_budget(edit, TP_PHASE_LIMIT, 1), TP_ERR_UNKNOWN_PHASE);
+  assert_int_equal(tp_edit_set_budget(edit, 0, 1, NULL), TP_ERR_UNKNOWN_PHASE);
+  assert_int_equal(tp_edit_set_budget(edit, TP_PHASE_LIMIT, 1, NULL), TP_ERR_UNKNOWN_PHASE);
   tp_owner owner = {.struct_size = sizeof owner, .name = "x", .grants = 1u << 20};
   tp_edit *refused;
-  assert_int_equal(tp__edit_new(w->registry, &owner, &refused), TP_ERR_USAGE);
+  assert_int_equal(tp__edit_new(w->registry, &owner, &refused, NULL), TP_ERR_USAGE);
   owner = (tp_owner){.struct_size = sizeof owner, .name = "x", .trust = (tp_trust)7};
-  assert_int_equal(tp__edit_new(w->registry, &owner, &refused), TP_ERR_USAGE);
+  assert_int_equal(tp__edit_new(w->registry, &owner, &refused, NULL), TP_ERR_USAGE);
   assert_int_equal(tp_edit_commit(NULL, NULL, &w->fault), TP_ERR_USAGE);
   tp_edit_discard(edit);
   tp_edit_discard(NULL);
@@ -694,7 +696,7 @@ static void an_older_shorter_descriptor_is_read_as_far_as_it_goes(void **state) 
   old.sub.id = "old";
   old.sub.handler = "h";
   old.sub.phase = GATHER;
-  assert_int_equal(tp_edit_add_subscription(edit, &old.sub), TP_OK);
+  assert_int_equal(tp_edit_add_subscription(edit, &old.sub, NULL), TP_OK);
   commit(w, edit);
   assert_order(w, GATHER, "old");
   world_close(w);
@@ -732,16 +734,16 @@ static void subscriptions_are_disabled_and_enabled(void **state) {
   (void)state;
   world *w = peopled();
   tp_edit *edit = edit_of(w);
-  assert_int_equal(tp_edit_enable(edit, "off", true), TP_OK);
-  assert_int_equal(tp_edit_enable(edit, "ok", false), TP_OK);
+  assert_int_equal(tp_edit_enable(edit, "off", true, NULL), TP_OK);
+  assert_int_equal(tp_edit_enable(edit, "ok", false, NULL), TP_OK);
   add(edit, subscription_of("new", GATHER));
-  assert_int_equal(tp_edit_enable(edit, "new", false), TP_OK);
-  assert_int_equal(tp_edit_enable(edit, "newer", false), TP_OK); /* may be said first, too */
+  assert_int_equal(tp_edit_enable(edit, "new", false, NULL), TP_OK);
+  assert_int_equal(tp_edit_enable(edit, "newer", false, NULL), TP_OK); /* may be said first, too */
   add(edit, subscription_of("newer", GATHER));
   commit(w, edit);
   assert_order(w, GATHER, "fire off");
   edit = edit_of(w);
-  assert_int_equal(tp_edit_enable(edit, "new", true), TP_OK);
+  assert_int_equal(tp_edit_enable(edit, "new", true, NULL), TP_OK);
   commit(w, edit);
   assert_order(w, GATHER, "fire new off");
   world_close(w);
@@ -751,7 +753,7 @@ static void a_phase_whose_subscriptions_are_all_disabled_has_no_plan(void **stat
   (void)state;
   world *w = peopled();
   tp_edit *edit = edit_of(w);
-  assert_int_equal(tp_edit_enable(edit, "gate", false), TP_OK);
+  assert_int_equal(tp_edit_enable(edit, "gate", false, NULL), TP_OK);
   commit(w, edit);
   tp__snapshot *snapshot = tp__registry_pin(w->registry);
   assert_null(snapshot->plans[STOP]);
@@ -766,7 +768,7 @@ static void a_subscription_that_is_removed_and_added_again_is_a_new_one(void **s
   tp__snapshot *before = tp__registry_pin(w->registry);
   tp_edit *edit = edit_of(w);
   add(edit, subscription_of("gate2", STOP));
-  assert_int_equal(tp_edit_remove_subscription(edit, "gate"), TP_OK);
+  assert_int_equal(tp_edit_remove_subscription(edit, "gate", NULL), TP_OK);
   add(edit, subscription_of("gate", STOP));
   commit(w, edit);
   assert_order(w, STOP, "gate2 gate"); /* at the end of the line */
@@ -792,13 +794,13 @@ static void a_kept_subscription_is_one_object_in_all_snapshots(void **state) {
   tp__snapshot *snapshot;
   assert_ptr_equal(node_of(pin_plan(w, STOP, &snapshot), "gate")->sub, gate);
   bool was = false;
-  assert_int_equal(tp__registry_kill(w->registry, "gate", false, &was), TP_OK);
+  assert_int_equal(tp__registry_kill(w->registry, "gate", false, &was, NULL), TP_OK);
   assert_true(was);
-  assert_int_equal(tp__registry_kill(w->registry, "gate", false, &was), TP_OK);
+  assert_int_equal(tp__registry_kill(w->registry, "gate", false, &was, NULL), TP_OK);
   assert_false(was);
   assert_false(tp__a32_load_relaxed(&gate->killed));
   assert_int_equal(switch_off(w, "ghost", true), TP_ERR_NOT_FOUND);
-  assert_int_equal(switch_off(w, NULL, true), TP_ERR_NOT_FOUND);
+  assert_int_equal(switch_off(w, NULL, true), TP_ERR_USAGE);
   tp__snapshot_unpin(snapshot);
   tp__snapshot_unpin(before);
   world_close(w);
@@ -816,7 +818,7 @@ static void what_was_given_is_copied(void **state) {
   handler.phases = phases;
   handler.phase_count = 1;
   handler.summary = words;
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
   tp_subscription sub = subscription_of(target, GATHER);
   sub.handler = id;
   add(edit, sub);
@@ -881,14 +883,14 @@ static void destroy_is_called_once_after_the_last_snapshot_let_go(void **state) 
   life handler_life = {0}, match_life = {0};
   tp_edit *edit = edit_of(w);
   tp_handler handler = living("h", &handler_life);
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
   add(edit, matching("a", &match_life));
   commit(w, edit);
   tp__snapshot *old = tp__registry_pin(w->registry);
   tp__snapshot_hold(old);
   edit = edit_of(w);
-  assert_int_equal(tp_edit_remove_subscription(edit, "a"), TP_OK);
-  assert_int_equal(tp_edit_remove_handler(edit, "h"), TP_OK);
+  assert_int_equal(tp_edit_remove_subscription(edit, "a", NULL), TP_OK);
+  assert_int_equal(tp_edit_remove_handler(edit, "h", NULL), TP_OK);
   commit(w, edit);
   assert_int_equal(handler_life.ended + match_life.ended, 0);
   tp__snapshot_unpin(old);
@@ -907,16 +909,16 @@ static void destroy_is_called_at_the_end_of_the_registry_and_at_discard(void **s
   life kept = {0}, dropped = {0}, match_kept = {0}, match_dropped = {0}, refused = {0};
   tp_edit *edit = edit_of(w);
   tp_handler handler = living("h", &kept);
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
   add(edit, matching("a", &match_kept));
   handler = living("h", &refused); /* refused: not taken, so nobody destroys it */
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_ERR_DUPLICATE_ID);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_ERR_DUPLICATE_ID);
   tp_subscription twin = matching("a", &refused);
-  assert_int_equal(tp_edit_add_subscription(edit, &twin), TP_ERR_DUPLICATE_ID);
+  assert_int_equal(tp_edit_add_subscription(edit, &twin, NULL), TP_ERR_DUPLICATE_ID);
   commit(w, edit);
   edit = edit_of(w);
   handler = living("dropped", &dropped);
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
   add(edit, matching("dropped", &match_dropped));
   tp_edit_discard(edit);
   assert_int_equal(dropped.ended, 1);
@@ -934,10 +936,10 @@ static void what_an_edit_takes_back_is_destroyed_then(void **state) {
   life l = {0}, m = {0};
   tp_edit *edit = edit_of(w);
   tp_handler handler = living("h", &l);
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
   add(edit, matching("a", &m));
-  assert_int_equal(tp_edit_remove_handler(edit, "h"), TP_OK);
-  assert_int_equal(tp_edit_remove_subscription(edit, "a"), TP_OK);
+  assert_int_equal(tp_edit_remove_handler(edit, "h", NULL), TP_OK);
+  assert_int_equal(tp_edit_remove_subscription(edit, "a", NULL), TP_OK);
   assert_int_equal(l.ended, 1);
   assert_int_equal(m.ended, 1);
   commit(w, edit); /* an edit that came to nothing is still a commit */
@@ -951,14 +953,14 @@ static void a_handler_can_be_replaced_under_its_subscriptions(void **state) {
   life old = {0}, new_ = {0};
   tp_edit *edit = edit_of(w);
   tp_handler handler = living("h", &old);
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
   add(edit, subscription_of("a", GATHER));
   commit(w, edit);
   edit = edit_of(w);
-  assert_int_equal(tp_edit_remove_handler(edit, "h"), TP_OK);
+  assert_int_equal(tp_edit_remove_handler(edit, "h", NULL), TP_OK);
   handler = living("h", &new_);
   handler.contract_version = 2;
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
   commit(w, edit);
   assert_int_equal(old.ended, 1);
   assert_int_equal(new_.ended, 0);
@@ -990,10 +992,10 @@ static void destroy_may_use_the_registry(void **state) {
   tp_handler handler = handler_of("h");
   handler.self = &c;
   handler.destroy = look_around;
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
   commit(w, edit);
   edit = edit_of(w);
-  assert_int_equal(tp_edit_remove_handler(edit, "h"), TP_OK);
+  assert_int_equal(tp_edit_remove_handler(edit, "h", NULL), TP_OK);
   commit(w, edit);
   assert_int_equal(c.version, 2);
   world_close(w);
@@ -1053,7 +1055,7 @@ static void phases_of_the_host_are_copied_and_numbered(void **state) {
   tp_handler handler = handler_of("h");
   handler.phases = (const uint32_t[]){TP_PHASE_HOST};
   handler.phase_count = 1;
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
   tp_subscription sub = subscription_of("a", TP_PHASE_HOST);
   sub.match = (tp_match){
       .matches = matches_all, .description = "x", .fields = (const uint32_t[]){TP_FIELD_HOST}, .field_count = 1};
@@ -1148,9 +1150,9 @@ static void a_hook_is_added_in_one_line(void **state) {
   (void)state;
   world *w = world_open();
   int self;
-  assert_int_equal(tp__hook_add(w->registry, "test.stop", no_run, &self, &w->fault), TP_OK);
-  assert_int_equal(tp__hook_add(w->registry, "test.stop", no_run, NULL, &w->fault), TP_OK);
-  assert_int_equal(tp__hook_add(w->registry, "infra", no_run, NULL, &w->fault), TP_OK);
+  assert_int_equal(tp__hook_add(w->registry, HOOK("test.stop", no_run, &self), &w->fault), TP_OK);
+  assert_int_equal(tp__hook_add(w->registry, HOOK("test.stop", no_run, NULL), &w->fault), TP_OK);
+  assert_int_equal(tp__hook_add(w->registry, HOOK("infra", no_run, NULL), &w->fault), TP_OK);
   tp__snapshot *snapshot;
   const tp__plan *plan = pin_plan(w, STOP, &snapshot);
   assert_int_equal(plan->node_count, 2);
@@ -1162,11 +1164,11 @@ static void a_hook_is_added_in_one_line(void **state) {
   assert_int_equal(plan->nodes[0].sub->desc.sequential, TP_SEQUENTIAL_ON);
   assert_true(snapshot->plans[OBSERVE]->nodes[0].flags & TP__NODE_INFRA);
   tp__snapshot_unpin(snapshot);
-  assert_int_equal(tp__hook_add(w->registry, "test.privileged", no_run, NULL, &w->fault), TP_ERR_PRIVILEGED);
-  assert_int_equal(tp__hook_add(w->registry, "nowhere", no_run, NULL, &w->fault), TP_ERR_UNKNOWN_PHASE);
+  assert_int_equal(tp__hook_add(w->registry, HOOK("test.privileged", no_run, NULL), &w->fault), TP_ERR_PRIVILEGED);
+  assert_int_equal(tp__hook_add(w->registry, HOOK("nowhere", no_run, NULL), &w->fault), TP_ERR_UNKNOWN_PHASE);
   assert_string_equal(w->fault.subject, "nowhere");
-  assert_int_equal(tp__hook_add(w->registry, NULL, no_run, NULL, &w->fault), TP_ERR_UNKNOWN_PHASE);
-  assert_int_equal(tp__hook_add(w->registry, "test.stop", NULL, NULL, &w->fault), TP_ERR_USAGE);
+  assert_int_equal(tp__hook_add(w->registry, HOOK(NULL, no_run, NULL), &w->fault), TP_ERR_UNKNOWN_PHASE);
+  assert_int_equal(tp__hook_add(w->registry, HOOK("test.stop", NULL, NULL), &w->fault), TP_ERR_USAGE);
   world_close(w);
 }
 
@@ -1178,7 +1180,7 @@ static void a_hook_finds_another_id_when_its_own_is_taken(void **state) {
   add_handler(edit, "h");
   add(edit, subscription_of("hook-2", STOP));
   commit(w, edit);
-  assert_int_equal(tp__hook_add(w->registry, "test.stop", no_run, NULL, &w->fault), TP_OK);
+  assert_int_equal(tp__hook_add(w->registry, HOOK("test.stop", no_run, NULL), &w->fault), TP_OK);
   assert_order(w, STOP, "hook-2 hook-3");
   world_close(w);
 }
@@ -1206,7 +1208,7 @@ static void a_job_finds_its_handler(void **state) {
   tp_edit *edit = edit_of(w);
   tp_handler handler = handler_of("extract");
   handler.contract_version = 3;
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
   tp_subscription awaited = subscription_of("a.awaited", GATHER), background = subscription_of("b.background", GATHER);
   awaited.handler = background.handler = "extract";
   background.execution = TP_EXECUTION_BACKGROUND;

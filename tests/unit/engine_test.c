@@ -876,14 +876,14 @@ static void kill_switch_works_at_once_in_all_snapshots_and_back(void **state) {
   add_hooks(runtime, &(hook){.id = "guard", .phase = TOOL_PRE, .self = &guard}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   assert_int_equal(run_phase(turn, TOOL_PRE, NULL).outcome, TP_ERR_DENIED);
-  assert_int_equal(tp_subscription_kill(runtime, "guard", true), TP_OK);
-  assert_int_equal(tp_subscription_kill(runtime, "guard", true), TP_OK);
+  assert_int_equal(tp_subscription_kill(runtime, "guard", true, NULL), TP_OK);
+  assert_int_equal(tp_subscription_kill(runtime, "guard", true, NULL), TP_OK);
   tp_phase_result result = run_phase(turn, TOOL_PRE, NULL);
   assert_int_equal(result.outcome, TP_OK); /* required and skipped, but by the operator's own switch */
   assert_run(&result, "guard", TP_STATE_SKIPPED, TP_REASON_KILL_SWITCH);
-  assert_int_equal(tp_subscription_kill(runtime, "guard", false), TP_OK);
+  assert_int_equal(tp_subscription_kill(runtime, "guard", false, NULL), TP_OK);
   assert_int_equal(run_phase(turn, TOOL_PRE, NULL).outcome, TP_ERR_DENIED);
-  assert_int_equal(tp_subscription_kill(runtime, "nobody", true), TP_ERR_NOT_FOUND);
+  assert_int_equal(tp_subscription_kill(runtime, "nobody", true, NULL), TP_ERR_NOT_FOUND);
   assert_int_equal(guard.calls, 2);
   tp_turn_end(turn);
   close_runtime(runtime);
@@ -912,9 +912,9 @@ static void one_line_hooks_run_in_registration_order(void **state) {
   static const char *const phases[] = {"turn.intake", "onIntake", "user.prompt.submit", "PromptSubmit", "preprocess"};
   static char digits[] = "1\0002\0003\0004\0005";
   for (int i = 0; i < 5; i++)
-    assert_int_equal(tp_hook_add(runtime, phases[i], append_digit, digits + 2 * i, NULL), TP_OK);
+    assert_int_equal(tp_hook_add(runtime, HOOK(phases[i], append_digit, digits + 2 * i), NULL), TP_OK);
   tp_fault fault = {0};
-  assert_int_equal(tp_hook_add(runtime, "no.such.phase", append_digit, digits, &fault), TP_ERR_UNKNOWN_PHASE);
+  assert_int_equal(tp_hook_add(runtime, HOOK("no.such.phase", append_digit, digits), &fault), TP_ERR_UNKNOWN_PHASE);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, INTAKE, "x");
   assert_text(tp_merged_text(result.merged, TP_FIELD_TEXT), "x12345");
@@ -925,14 +925,14 @@ static void one_line_hooks_run_in_registration_order(void **state) {
 static void reminders_through_an_infra_alias_are_dropped_with_a_diagnostic(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
-  assert_int_equal(tp_hook_add(runtime, "PostAbilityCall", remind, NULL, NULL), TP_OK);
+  assert_int_equal(tp_hook_add(runtime, HOOK("PostAbilityCall", remind, NULL), NULL), TP_OK);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, TP_PHASE_TOOL_POST, NULL);
   assert_int_equal(tp_phase_result_run(&result, 0).state, TP_STATE_SUCCEEDED);
   assert_int_equal(tp_merged_count(result.merged, TP_KIND_REMINDER), 0);
   assert_int_equal(tp_merged_count(result.merged, TP_KIND_DIAGNOSTIC), 1);
   tp_turn_end(turn);
-  assert_int_equal(tp_hook_add(runtime, "tool.post", remind, NULL, NULL), TP_OK);
+  assert_int_equal(tp_hook_add(runtime, HOOK("tool.post", remind, NULL), NULL), TP_OK);
   turn = begin_bare(runtime, 0);
   result = run_phase(turn, TP_PHASE_TOOL_POST, NULL);
   assert_int_equal(tp_merged_count(result.merged, TP_KIND_REMINDER), 1);
@@ -962,10 +962,11 @@ static void child_of_a_fork_is_refused_and_the_parent_goes_on(void **state) {
     ok = ok && tp_runtime_start(runtime, NULL) == TP_ERR_FORKED;
     ok = ok && tp_jobs_wait(runtime, "", 60000) == TP_ERR_FORKED;
     tp_edit *edit;
-    ok = ok && tp_edit_begin(runtime, NULL, &edit) == TP_ERR_FORKED;
-    ok = ok && tp_subscription_kill(runtime, "a", true) == TP_ERR_FORKED;
+    ok = ok && tp_edit_begin(runtime, NULL, &edit, NULL) == TP_ERR_FORKED;
+    ok = ok && tp_subscription_kill(runtime, "a", true, NULL) == TP_ERR_FORKED;
     tp_fault fault = {.code = TP_OK};
-    ok = ok && tp_hook_add(runtime, "turn.intake", play, &a, &fault) == TP_ERR_FORKED && fault.code == TP_ERR_FORKED;
+    ok = ok && tp_hook_add(runtime, HOOK("turn.intake", play, &a), &fault) == TP_ERR_FORKED;
+    ok = ok && fault.code == TP_ERR_FORKED;
     ok = ok && tp_runtime_records(runtime, 1, NULL, NULL) == TP_ERR_FORKED;
     ok = ok && tp_plan_print(runtime, TP_PHASE_NONE, TP_PLAN_TABLE, NULL, NULL) == TP_ERR_FORKED;
     ok = ok && tp_runtime_leaks(runtime, NULL, NULL) == 0 && tp_runtime_audit(runtime, NULL, NULL) == 0;

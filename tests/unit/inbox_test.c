@@ -59,18 +59,18 @@ static tp_status add_status(tp_runtime *runtime, const char *id, uint32_t phase,
                             tp_subscription sub) {
   tp_edit *edit;
   static const tp_owner owner = {.struct_size = sizeof owner, .name = "test", .trust = TP_TRUST_BUILTIN};
-  assert_int_equal(tp_edit_begin(runtime, &owner, &edit), TP_OK);
+  assert_int_equal(tp_edit_begin(runtime, &owner, &edit, NULL), TP_OK);
   handler.struct_size = sizeof handler;
   handler.id = id;
   handler.inbox = inbox;
   handler.phases = &phase;
   handler.phase_count = 1;
   handler.capabilities = capabilities_of(runtime, phase);
-  tp_status status = tp_edit_add_handler(edit, &handler);
+  tp_status status = tp_edit_add_handler(edit, &handler, NULL);
   sub.struct_size = sizeof sub;
   sub.id = sub.handler = id;
   sub.phase = phase;
-  if (status == TP_OK) status = tp_edit_add_subscription(edit, &sub);
+  if (status == TP_OK) status = tp_edit_add_subscription(edit, &sub, NULL);
   if (status == TP_OK) status = tp_edit_commit(edit, NULL, NULL);
   if (status != TP_OK) tp_edit_discard(edit);
   return status;

@@ -147,9 +147,9 @@ static void job_whose_handler_is_gone_waits_for_a_commit_that_brings_it_back(voi
   assert_int_equal(tp_turn_begin(session, NULL, &turn, NULL), TP_OK); /* keeps its plans */
   static const tp_owner owner = {.struct_size = sizeof owner, .name = "test", .trust = TP_TRUST_BUILTIN};
   tp_edit *edit;
-  assert_int_equal(tp_edit_begin(runtime, &owner, &edit), TP_OK);
-  assert_int_equal(tp_edit_remove_subscription(edit, "job"), TP_OK);
-  assert_int_equal(tp_edit_remove_handler(edit, "job"), TP_OK);
+  assert_int_equal(tp_edit_begin(runtime, &owner, &edit, NULL), TP_OK);
+  assert_int_equal(tp_edit_remove_subscription(edit, "job", NULL), TP_OK);
+  assert_int_equal(tp_edit_remove_handler(edit, "job", NULL), TP_OK);
   assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
   tp_phase_result result;
   assert_int_equal(tp_phase_run(turn, POST, NULL, &result, NULL), TP_OK);

@@ -109,7 +109,7 @@ static tp_model model_of(notes *n) {
 
 static tp_edit *begin(void) {
   tp_edit *edit = NULL;
-  assert_int_equal(tp_edit_begin(runtime, NULL, &edit), TP_OK);
+  assert_int_equal(tp_edit_begin(runtime, NULL, &edit, NULL), TP_OK);
   return edit;
 }
 
@@ -117,7 +117,7 @@ static void register_memory(const tp_memory_options *options, const char *disabl
   tp_fault fault = {0};
   tp_edit *edit = begin();
   tp_status status = tp_memory_register(edit, options, &fault);
-  if (status == TP_OK && disabled) status = tp_edit_enable(edit, disabled, false);
+  if (status == TP_OK && disabled) status = tp_edit_enable(edit, disabled, false, NULL);
   if (status == TP_OK) status = tp_edit_commit(edit, NULL, &fault);
   if (status != TP_OK) fail_msg("%s", fault.message);
 }
@@ -282,7 +282,8 @@ static tp_answer deny_secrets(void *self, tp_call *call) {
 
 static void a_turn_that_was_denied_is_not_remembered(void **state) {
   (void)state;
-  assert_int_equal(tp_hook_add(runtime, "turn.intake", deny_secrets, NULL, NULL), TP_OK);
+  tp_hook hook = {.struct_size = sizeof hook, .phase = "turn.intake", .run = deny_secrets};
+  assert_int_equal(tp_hook_add(runtime, &hook, NULL), TP_OK);
   tp_session *session = open_session((tp_session_options){.id = "one", .tenant = "acme", .workspace = "home"});
   assert_int_equal(say_in(session, "t1", "The secret word is xylophone."), TP_TURN_DENIED);
   tp_session_close(session, NULL, NULL);
@@ -298,7 +299,8 @@ static tp_answer deny_memory(void *self, tp_call *call) {
 static void a_policy_of_the_host_outweighs_what_the_memory_allows(void **state) {
   (void)state;
   static char write[] = "write";
-  assert_int_equal(tp_hook_add(runtime, "turn.pre_policy", deny_memory, write, NULL), TP_OK);
+  tp_hook hook = {.struct_size = sizeof hook, .phase = "turn.pre_policy", .run = deny_memory, .self = write};
+  assert_int_equal(tp_hook_add(runtime, &hook, NULL), TP_OK);
   say("one", "t1", "My sister Ingrid moved to Oslo.");
   assert_string_equal(noted.tools, "memory_search memory_get memory_list ");
   say("two", "t2", "Where does Ingrid live?");
@@ -703,8 +705,8 @@ static void a_removed_memory_is_closed_and_turns_go_on_without_it(void **state) 
   say("one", "t1", "My sister Ingrid moved to Oslo.");
   tp_edit *edit = begin();
   for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
-    assert_int_equal(tp_edit_remove_subscription(edit, ids[i]), TP_OK);
-    assert_int_equal(tp_edit_remove_handler(edit, ids[i]), TP_OK);
+    assert_int_equal(tp_edit_remove_subscription(edit, ids[i], NULL), TP_OK);
+    assert_int_equal(tp_edit_remove_handler(edit, ids[i], NULL), TP_OK);
   }
   tp_fault fault = {0};
   if (tp_edit_commit(edit, NULL, &fault) != TP_OK) fail_msg("%s", fault.message);

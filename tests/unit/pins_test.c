@@ -38,8 +38,8 @@ static void commit_version(world *w, int *ret_ends, const char *id, const char *
   tp_handler handler = handler_of(id);
   handler.self = ret_ends;
   handler.destroy = destroyed;
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
-  if (before) assert_int_equal(tp_edit_remove_handler(edit, before), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
+  if (before) assert_int_equal(tp_edit_remove_handler(edit, before, NULL), TP_OK);
   commit(w, edit);
 }
 

@@ -116,10 +116,10 @@ static world *peopled(void) {
   tp_handler handler = handler_of("h");
   handler.summary = "says \"hi\"\\\n\ttwice \x01";
   handler.idempotent = true;
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
   tp_handler quick = handler_of("quick.one");
   quick.placement = TP_PLACEMENT_INLINE;
-  assert_int_equal(tp_edit_add_handler(edit, &quick), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &quick, NULL), TP_OK);
   tp_subscription first = subscription_of("first", GATHER), second = subscription_of("second", GATHER);
   first.limit_ms = 250;
   second.requires_ = EDGES({"first", false});
@@ -208,9 +208,9 @@ static void the_table_shows_switches_budgets_and_warnings(void **state) {
   world *w = peopled();
   bool was;
   tp_edit *edit = edit_of(w);
-  assert_int_equal(tp_edit_set_budget(edit, GATHER, 7000), TP_OK);
+  assert_int_equal(tp_edit_set_budget(edit, GATHER, 7000, NULL), TP_OK);
   commit(w, edit);
-  assert_int_equal(tp__registry_kill(w->registry, "first", true, &was), TP_OK);
+  assert_int_equal(tp__registry_kill(w->registry, "first", true, &was, NULL), TP_OK);
   const char *text = printed(w, GATHER, TP_PLAN_TABLE);
   assert_has(text, "SWITCHED OFF\n");
   assert_has(text, "budget 7 s (set by the host)");

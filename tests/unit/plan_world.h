@@ -108,6 +108,10 @@ static inline void counted_release(void *ctx, void *memory, size_t size) {
 
 /* ---- a registry ---- */
 
+/** A hook as an argument. */
+#define HOOK(phase_, run_, self_) \
+  (&(tp_hook){.struct_size = sizeof(tp_hook), .phase = (phase_), .run = (run_), .self = (self_)})
+
 static inline tp_status world_copy(tp__arena *arena, uint32_t phase, const tp_contribution *in,
                                    tp_contribution *out) {
   (void)phase;
@@ -181,24 +185,24 @@ static inline tp_subscription subscription_of(const char *id, uint32_t phase) {
 
 static inline tp_edit *edit_of(world *w) {
   tp_edit *edit;
-  assert_int_equal(tp__edit_new(w->registry, NULL, &edit), TP_OK);
+  assert_int_equal(tp__edit_new(w->registry, NULL, &edit, NULL), TP_OK);
   return edit;
 }
 
 static inline tp_edit *edit_by(world *w, const char *name, tp_trust trust, uint32_t grants) {
   tp_owner owner = {.struct_size = sizeof owner, .name = name, .trust = trust, .grants = grants};
   tp_edit *edit;
-  assert_int_equal(tp__edit_new(w->registry, &owner, &edit), TP_OK);
+  assert_int_equal(tp__edit_new(w->registry, &owner, &edit, NULL), TP_OK);
   return edit;
 }
 
 static inline void add_handler(tp_edit *edit, const char *id) {
   tp_handler handler = handler_of(id);
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
 }
 
 static inline void add(tp_edit *edit, tp_subscription subscription) {
-  assert_int_equal(tp_edit_add_subscription(edit, &subscription), TP_OK);
+  assert_int_equal(tp_edit_add_subscription(edit, &subscription, NULL), TP_OK);
 }
 
 static inline void commit(world *w, tp_edit *edit) {

@@ -181,7 +181,7 @@ static void run_row(const row *r, tp_failure failure) {
   r->provoke(&w);
   w.runtime = open_runtime(&w.options);
   add_hooks(w.runtime, w.hooks, w.count);
-  if (w.kill) assert_int_equal(tp_subscription_kill(w.runtime, "it", true), TP_OK);
+  if (w.kill) assert_int_equal(tp_subscription_kill(w.runtime, "it", true, NULL), TP_OK);
   tp_turn *turn = begin_bare(w.runtime, 0);
   run_phase(turn, BEFORE, NULL);
   for (int i = 0; i < w.runs; i++) run_it(&w, turn);

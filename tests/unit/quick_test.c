@@ -172,7 +172,7 @@ static tp_answer quick(void *self, tp_call *call) {
   scene *s = p->s;
   s->calls[p->node]++;
   if (s->armed && s->odd == KILLS_THE_THIRD && p->node == 0)
-    (void)!tp_subscription_kill(s->runtime, node_ids[ODD], true);
+    (void)!tp_subscription_kill(s->runtime, node_ids[ODD], true, NULL);
   return s->armed && p->node == ODD ? be_odd(s, call) : TP_ANSWER_DONE;
 }
 
@@ -304,8 +304,8 @@ static void register_nodes(const setting *set, tp_runtime *runtime, part *parts)
   add_hooks(runtime, hooks, NODES);
   if (set->odd != OVERRUNS_THE_BUDGET) return;
   tp_edit *edit;
-  assert_int_equal(tp_edit_begin(runtime, NULL, &edit), TP_OK);
-  assert_int_equal(tp_edit_set_budget(edit, set->phase, 50), TP_OK);
+  assert_int_equal(tp_edit_begin(runtime, NULL, &edit, NULL), TP_OK);
+  assert_int_equal(tp_edit_set_budget(edit, set->phase, 50, NULL), TP_OK);
   assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
 }
 
@@ -355,7 +355,7 @@ static bool play_scene(const setting *set, bool watched, account *a) {
   s.armed = false;
   if (s.completer_runs) pthread_join(s.completer, NULL);
   for (int i = 0; i < 2; i++) run_and_say(&s, set->phase, a);
-  if (set->odd == KILLS_THE_THIRD) assert_int_equal(tp_subscription_kill(s.runtime, node_ids[ODD], false), TP_OK);
+  if (set->odd == KILLS_THE_THIRD) assert_int_equal(tp_subscription_kill(s.runtime, node_ids[ODD], false, NULL), TP_OK);
   run_and_say(&s, set->phase, a);
   say_result(a, &odd);
   record_search search = searched_for(&odd);
@@ -495,7 +495,7 @@ static void killed_subscription_is_skipped_from_the_next_phase_on_and_runs_again
   open_scene(&s, ORDINARY, GATHER, FANNED, parts);
   for (int round = 0; round < 6; round++) {
     bool killed = round % 2;
-    assert_int_equal(tp_subscription_kill(s.runtime, "n2", killed), TP_OK);
+    assert_int_equal(tp_subscription_kill(s.runtime, "n2", killed, NULL), TP_OK);
     for (int i = 0; i < 3; i++) {
       tp_phase_result result = run_bare(s.turn, GATHER);
       assert_int_equal(run_of(&result, "n2").state, killed ? TP_STATE_SKIPPED : TP_STATE_SUCCEEDED);

@@ -65,8 +65,8 @@ static void a_wish_that_changes_nothing_touches_nothing(void **state) {
   world *w = two_phases();
   tp__snapshot *before = newest(w);
   tp_edit *edit = edit_of(w);
-  assert_int_equal(tp_edit_enable(edit, "gather.first", true), TP_OK);
-  assert_int_equal(tp_edit_set_budget(edit, GATHER, 0), TP_OK);
+  assert_int_equal(tp_edit_enable(edit, "gather.first", true, NULL), TP_OK);
+  assert_int_equal(tp_edit_set_budget(edit, GATHER, 0, NULL), TP_OK);
   commit(w, edit);
   tp__snapshot *after = newest(w);
   assert_ptr_equal(after->plans[GATHER], before->plans[GATHER]);
@@ -82,7 +82,7 @@ static void a_budget_touches_its_own_phase(void **state) {
   world *w = two_phases();
   tp__snapshot *before = newest(w);
   tp_edit *edit = edit_of(w);
-  assert_int_equal(tp_edit_set_budget(edit, GATHER, 777), TP_OK);
+  assert_int_equal(tp_edit_set_budget(edit, GATHER, 777, NULL), TP_OK);
   commit(w, edit);
   tp__snapshot *after = newest(w);
   assert_ptr_equal(after->plans[REVERSE], before->plans[REVERSE]);
@@ -97,10 +97,10 @@ static void a_replaced_handler_reaches_every_phase_that_names_it(void **state) {
   world *w = two_phases();
   tp__snapshot *before = newest(w);
   tp_edit *edit = edit_of(w);
-  assert_int_equal(tp_edit_remove_handler(edit, "g"), TP_OK);
+  assert_int_equal(tp_edit_remove_handler(edit, "g", NULL), TP_OK);
   tp_handler second = handler_of("g");
   second.contract_version = 2;
-  assert_int_equal(tp_edit_add_handler(edit, &second), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &second, NULL), TP_OK);
   commit(w, edit);
   tp__snapshot *after = newest(w);
   assert_int_equal(node_of(after->plans[GATHER], "gather.other")->handler->desc.contract_version, 2);
@@ -115,8 +115,8 @@ static void a_handler_that_an_untouched_phase_names_cannot_go(void **state) {
   (void)state;
   world *w = two_phases();
   tp_edit *edit = edit_of(w);
-  assert_int_equal(tp_edit_remove_handler(edit, "h"), TP_OK);
-  assert_int_equal(tp_edit_remove_subscription(edit, "gather.first"), TP_OK);
+  assert_int_equal(tp_edit_remove_handler(edit, "h", NULL), TP_OK);
+  assert_int_equal(tp_edit_remove_subscription(edit, "gather.first", NULL), TP_OK);
   assert_int_equal(tp_edit_commit(edit, NULL, &w->fault), TP_ERR_MISSING_HANDLER);
   assert_string_equal(w->fault.subject, "reverse.first");
   tp_edit_discard(edit);
@@ -187,7 +187,7 @@ static void put_handler(tp_edit *edit, const model *m, uint32_t index) {
   snprintf(id, sizeof id, "h%u", index);
   tp_handler handler = handler_of(id);
   handler.contract_version = m->versions[index];
-  assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
 }
 
 static void put_sub(tp_edit *edit, const wanted *s, uint32_t index) {
@@ -222,12 +222,12 @@ static void wish_something(model *m, tp_edit *edit) {
   if (!s->there) {
     wish_new(m, edit, index);
   } else if (one_in(2)) {
-    assert_int_equal(tp_edit_remove_subscription(edit, id_of(index)), TP_OK);
+    assert_int_equal(tp_edit_remove_subscription(edit, id_of(index), NULL), TP_OK);
     s->there = false;
     if (one_in(3)) wish_new(m, edit, index);
   } else {
     s->disabled = !s->disabled;
-    assert_int_equal(tp_edit_enable(edit, id_of(index), !s->disabled), TP_OK);
+    assert_int_equal(tp_edit_enable(edit, id_of(index), !s->disabled, NULL), TP_OK);
   }
 }
 
@@ -235,7 +235,7 @@ static void replace_handler(model *m, tp_edit *edit) {
   char id[8];
   uint32_t index = random_below(HANDLERS);
   snprintf(id, sizeof id, "h%u", index);
-  assert_int_equal(tp_edit_remove_handler(edit, id), TP_OK);
+  assert_int_equal(tp_edit_remove_handler(edit, id, NULL), TP_OK);
   m->versions[index]++;
   put_handler(edit, m, index);
 }
@@ -250,7 +250,7 @@ static tp_edit *wish(world *w, model *m) {
   if (one_in(5)) {
     uint32_t lane = random_below(LANES);
     m->budgets_ms[lane] = 1000 * random_below(3);
-    assert_int_equal(tp_edit_set_budget(edit, lanes[lane], m->budgets_ms[lane]), TP_OK);
+    assert_int_equal(tp_edit_set_budget(edit, lanes[lane], m->budgets_ms[lane], NULL), TP_OK);
   }
   for (uint32_t i = 1 + random_below(m->next == 0 ? IDS : 3); i > 0; i--) wish_something(m, edit);
   m->next++;
@@ -263,7 +263,7 @@ static tp_status plan_at_once(const model *m, uint64_t *ret_hash, tp_fault *ret_
   tp_edit *edit = edit_of(w);
   for (uint32_t i = 0; i < HANDLERS; i++) put_handler(edit, m, i);
   for (uint32_t i = 0; i < LANES; i++) {
-    assert_int_equal(tp_edit_set_budget(edit, lanes[i], m->budgets_ms[i]), TP_OK);
+    assert_int_equal(tp_edit_set_budget(edit, lanes[i], m->budgets_ms[i], NULL), TP_OK);
   }
   for (uint64_t at = 0; at < m->next; at++) {
     for (uint32_t i = 0; i < IDS; i++) {

@@ -349,7 +349,7 @@ static tp_answer kill_the_rest(stage *s, uint32_t index, tp_call *call) {
   for (uint32_t i = 0; i < s->node_count; i++) {
     char id[16];
     snprintf(id, sizeof id, "n%02u", i);
-    if (i != index) (void)!tp_subscription_kill(s->runtime, id, true);
+    if (i != index) (void)!tp_subscription_kill(s->runtime, id, true, NULL);
   }
   return TP_ANSWER_DONE;
 }

@@ -226,7 +226,7 @@ static void audit_tells_commits_refusals_and_switches(void **state) {
   add_hooks(runtime, &(hook){.id = "a", .phase = TP_PHASE_TURN_INTAKE, .self = &a}, 1);
   hook again = {.id = "a", .phase = TP_PHASE_TURN_INTAKE, .self = &a};
   assert_int_equal(hooks_add(runtime, &again, 1, NULL), TP_ERR_DUPLICATE_ID);
-  assert_int_equal(tp_subscription_kill(runtime, "a", true), TP_OK);
+  assert_int_equal(tp_subscription_kill(runtime, "a", true, NULL), TP_OK);
   assert_int_equal(tp_runtime_audit(runtime, write_row, &seen), 3);
   assert_string_equal(seen.rows,
                       "test commit TP_OK\n"

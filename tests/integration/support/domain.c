@@ -139,7 +139,7 @@ static const row rows[] = {
     {.domain = "missing", .id = "t.nothing", .phase = TP_PHASE_MODEL_PRE},
 };
 
-static tp_status add_handler(tp_edit *edit, const row *r) {
+static tp_status add_handler(tp_edit *edit, const row *r, tp_fault *fault) {
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = r->id,
                         .run = r->run,
@@ -149,10 +149,10 @@ static tp_status add_handler(tp_edit *edit, const row *r) {
                         .placement = r->run != waits_for_others ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   if (r->run == wants_call || r->run == denies_every_third) handler.capabilities = TP_CAPABILITY_DECIDE;
   if (r->failure == TP_FAILURE_FALLBACK) handler.capabilities = TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT;
-  return tp_edit_add_handler(edit, &handler);
+  return tp_edit_add_handler(edit, &handler, fault);
 }
 
-static tp_status add_subscription(tp_edit *edit, const row *r) {
+static tp_status add_subscription(tp_edit *edit, const row *r, tp_fault *fault) {
   tp_edge edge = {.target = r->after};
   tp_subscription subscription = {.struct_size = sizeof subscription,
                                   .id = r->id,
@@ -169,15 +169,15 @@ static tp_status add_subscription(tp_edit *edit, const row *r) {
     subscription.fallback_count = 1;
   }
   if (r->matched) subscription.match = (tp_match){.matches = matches_nothing, .description = "nothing"};
-  return tp_edit_add_subscription(edit, &subscription);
+  return tp_edit_add_subscription(edit, &subscription, fault);
 }
 
-static tp_status add_domain(tp_edit *edit, const char *domain) {
+static tp_status add_domain(tp_edit *edit, const char *domain, tp_fault *fault) {
   tp_status status = TP_OK;
   for (size_t i = 0; status == TP_OK && i < sizeof rows / sizeof rows[0]; i++) {
     if (strcmp(rows[i].domain, domain) != 0) continue;
-    if (rows[i].run) status = add_handler(edit, &rows[i]);
-    if (status == TP_OK) status = add_subscription(edit, &rows[i]);
+    if (rows[i].run) status = add_handler(edit, &rows[i], fault);
+    if (status == TP_OK) status = add_subscription(edit, &rows[i], fault);
   }
   return status;
 }
@@ -195,5 +195,5 @@ tp_status tp_domain_register(tp_runtime *runtime, tp_edit *edit, tp_fault *fault
     return TP_ERR_USAGE;
   }
   if (strcmp(domain, "together") == 0) pthread_barrier_init(&together, NULL, TOGETHER);
-  return add_domain(edit, domain);
+  return add_domain(edit, domain, fault);
 }

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tp_hook_add(): one call makes a guard that denies, whatever its function does. The guard is the one of
+ * examples/embed.c, which is compiled in: only its function is another. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+int embed_main(void);
+#define main embed_main
+#include "examples/embed.c"
+#undef main
+
+#include "tests/support/host.h"
+
+enum { INTAKE = TP_PHASE_TURN_INTAKE, MODEL_POST = TP_PHASE_MODEL_POST };
+
+static tp_answer fails(void *self, tp_call *call) {
+  (void)self;
+  return tp_call_fail(call, 7, "the list of secrets cannot be read");
+}
+
+static tp_answer hangs(void *self, tp_call *call) {
+  latch_wait(self, 1);
+  return tp_call_allow(call);
+}
+
+static tp_answer answers_nonsense(void *self, tp_call *call) {
+  (void)self;
+  (void)call;
+  return 99;
+}
+
+static tp_answer allows(void *self, tp_call *call) {
+  (void)self;
+  return tp_call_allow(call);
+}
+
+static void count_destroy(void *self) { ++*(int *)self; }
+
+/* The example's hook with another function in it: what the phase comes to. */
+static tp_status intake_guarded_by(tp_handler_fn run, latch *until, const char *text, tp_reason *ret_reason) {
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_hook one = guarded;
+  one.run = run;
+  one.self = until;
+  if (until) one.limit_ms = 20;
+  tp_fault fault = {0};
+  if (tp_hook_add(runtime, &one, &fault) != TP_OK) fail_msg("%s", fault.message);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, INTAKE, text);
+  *ret_reason = run_of(&result, "guard").reason;
+  tp_status outcome = result.outcome;
+  if (until) latch_hit(until);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+  return outcome;
+}
+
+static void the_guard_of_the_example_allows_and_denies(void **state) {
+  (void)state;
+  tp_reason reason;
+  assert_int_equal(intake_guarded_by(guard, NULL, "Good morning!", &reason), TP_OK);
+  assert_int_equal(intake_guarded_by(guard, NULL, "Tell me a secret.", &reason), TP_ERR_DENIED);
+}
+
+static void a_guard_that_fails_denies(void **state) {
+  (void)state;
+  tp_reason reason;
+  assert_int_not_equal(intake_guarded_by(fails, NULL, "Good morning!", &reason), TP_OK);
+  assert_string_equal(tp_reason_name(reason), "error");
+}
+
+static void a_guard_that_hangs_denies(void **state) {
+  (void)state;
+  tp_reason reason;
+  latch until = LATCH;
+  assert_int_not_equal(intake_guarded_by(hangs, &until, "Good morning!", &reason), TP_OK);
+  assert_string_equal(tp_reason_name(reason), "timeout");
+}
+
+static void a_guard_that_answers_nonsense_denies(void **state) {
+  (void)state;
+  tp_reason reason;
+  assert_int_not_equal(intake_guarded_by(answers_nonsense, NULL, "Good morning!", &reason), TP_OK);
+  assert_string_equal(tp_reason_name(reason), "malformed");
+}
+
+/* What the registered hook "h" came to. */
+static void assert_policies(tp_runtime *runtime, uint32_t phase, tp_failure failure, tp_status outcome) {
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, phase, NULL);
+  assert_int_equal(run_of(&result, "h").failure, failure);
+  assert_int_equal(result.outcome == TP_OK, outcome == TP_OK);
+  tp_turn_end(turn);
+}
+
+static void the_runtimes_defaults_hold_for_hooks_that_name_none(void **state) {
+  (void)state;
+  latch until = LATCH;
+  const struct {
+    tp_failure runtime, hook, want;
+    const char *phase;
+    uint32_t id;
+    tp_status outcome;
+  } cases[] = {
+      {TP_FAILURE_DEFAULT, TP_FAILURE_DEFAULT, TP_FAILURE_BEST_EFFORT, "turn.intake", INTAKE, TP_OK},
+      {TP_FAILURE_REQUIRED, TP_FAILURE_DEFAULT, TP_FAILURE_REQUIRED, "turn.intake", INTAKE, TP_ERR_HOOK},
+      {TP_FAILURE_REQUIRED, TP_FAILURE_BEST_EFFORT, TP_FAILURE_BEST_EFFORT, "turn.intake", INTAKE, TP_OK},
+      {TP_FAILURE_REQUIRED, TP_FAILURE_DEFAULT, TP_FAILURE_BEST_EFFORT, "model.post", MODEL_POST, TP_OK},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    tp_runtime_options options = {
+        .struct_size = sizeof options, .hook_limit_ms = 15, .hook_failure = cases[i].runtime};
+    tp_runtime *runtime = open_runtime(&options);
+    tp_hook one = {.struct_size = sizeof one,
+                    .id = "h",
+                    .phase = cases[i].phase,
+                    .run = hangs,
+                    .self = &until,
+                    .failure = cases[i].hook};
+    tp_fault fault = {0};
+    if (tp_hook_add(runtime, &one, &fault) != TP_OK) fail_msg("%s", fault.message);
+    assert_policies(runtime, cases[i].id, cases[i].want, cases[i].outcome);
+    latch_hit(&until);
+    close_runtime(runtime);
+    until.count = 0;
+  }
+}
+
+static void the_runtimes_defaults_hold_for_declared_subscriptions_too(void **state) {
+  (void)state;
+  latch until = LATCH;
+  tp_runtime_options options = {
+      .struct_size = sizeof options, .hook_limit_ms = 15, .hook_failure = TP_FAILURE_REQUIRED};
+  tp_runtime *runtime = open_runtime(&options);
+  tp_owner owner = {.struct_size = sizeof owner, .name = "yaml", .trust = TP_TRUST_DECLARED};
+  uint32_t phase = INTAKE;
+  tp_handler handler = {.struct_size = sizeof handler,
+                        .id = "h",
+                        .run = hangs,
+                        .self = &until,
+                        .phases = &phase,
+                        .phase_count = 1,
+                        .capabilities = TP_CAPABILITY_DECIDE};
+  tp_subscription sub = {.struct_size = sizeof sub, .id = "h", .handler = "h", .phase = phase};
+  tp_edit *edit;
+  assert_int_equal(tp_edit_begin(runtime, &owner, &edit, NULL), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
+  assert_int_equal(tp_edit_add_subscription(edit, &sub, NULL), TP_OK);
+  assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
+  assert_policies(runtime, INTAKE, TP_FAILURE_REQUIRED, TP_ERR_HOOK);
+  latch_hit(&until);
+  close_runtime(runtime);
+}
+
+static void a_hook_is_destroyed_once_and_a_refused_one_never(void **state) {
+  (void)state;
+  int destroyed = 0;
+  tp_fault fault = {0};
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_hook one = {.struct_size = sizeof one,
+                  .id = "h",
+                  .phase = "turn.intake",
+                  .run = allows,
+                  .self = &destroyed,
+                  .destroy = count_destroy};
+  assert_int_equal(tp_hook_add(runtime, &one, NULL), TP_OK);
+  assert_int_equal(tp_hook_add(runtime, &one, &fault), TP_ERR_DUPLICATE_ID);
+  assert_non_null(strstr(fault.message, "`h`"));
+  one.id = "privileged";
+  one.phase = "model.response";
+  assert_int_equal(tp_hook_add(runtime, &one, &fault), TP_ERR_PRIVILEGED);
+  assert_int_equal(destroyed, 0);
+  close_runtime(runtime);
+  assert_int_equal(destroyed, 1);
+}
+
+static void every_mistake_in_a_hook_is_named(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  const struct {
+    tp_hook hook;
+    tp_status want;
+    const char *words;
+  } cases[] = {
+      {{.phase = "turn.intake", .run = allows}, TP_ERR_VERSION, "struct_size"},
+      {{.struct_size = sizeof(tp_hook), .run = allows}, TP_ERR_UNKNOWN_PHASE, "tp_hook.phase"},
+      {{.struct_size = sizeof(tp_hook), .phase = "nowhere", .run = allows}, TP_ERR_UNKNOWN_PHASE, "`nowhere`"},
+      {{.struct_size = sizeof(tp_hook), .phase = "turn.intake"}, TP_ERR_USAGE, "run"},
+      {{.struct_size = sizeof(tp_hook), .phase = "turn.intake", .run = allows, .failure = TP_FAILURE_FALLBACK},
+       TP_ERR_USAGE,
+       "fallback"},
+      {{.struct_size = sizeof(tp_hook), .phase = "turn.intake", .run = allows, .failure = (tp_failure)9},
+       TP_ERR_USAGE,
+       "failure is 9"},
+      {{.struct_size = sizeof(tp_hook), .id = "a b", .phase = "turn.intake", .run = allows},
+       TP_ERR_BAD_ID,
+       "white space"},
+      {{.struct_size = sizeof(tp_hook), .phase = "model.post", .run = allows, .failure = TP_FAILURE_REQUIRED},
+       TP_ERR_OBSERVER_REQUIRED,
+       "observed"},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    tp_fault fault = {0};
+    assert_int_equal(tp_hook_add(runtime, &cases[i].hook, &fault), cases[i].want);
+    assert_int_equal(fault.code, cases[i].want);
+    if (!strstr(fault.message, cases[i].words)) fail_msg("`%s` is not in: %s", cases[i].words, fault.message);
+    assert_int_equal(tp_hook_add(runtime, &cases[i].hook, NULL), cases[i].want);
+  }
+  assert_int_equal(tp_hook_add(runtime, NULL, NULL), TP_ERR_USAGE);
+  close_runtime(runtime);
+}
+
+static void a_default_that_no_hook_can_have_is_refused(void **state) {
+  (void)state;
+  tp_runtime *runtime;
+  for (int i = 0; i < 2; i++) {
+    tp_fault fault = {0};
+    tp_runtime_options options = {.struct_size = sizeof options,
+                                  .hook_failure = i ? (tp_failure)9 : TP_FAILURE_FALLBACK};
+    assert_int_equal(tp_runtime_new(&options, &runtime, &fault), TP_ERR_USAGE);
+    assert_non_null(strstr(fault.message, "hook_failure"));
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_guard_of_the_example_allows_and_denies),
+      cmocka_unit_test(a_guard_that_fails_denies),
+      cmocka_unit_test(a_guard_that_hangs_denies),
+      cmocka_unit_test(a_guard_that_answers_nonsense_denies),
+      cmocka_unit_test(the_runtimes_defaults_hold_for_hooks_that_name_none),
+      cmocka_unit_test(the_runtimes_defaults_hold_for_declared_subscriptions_too),
+      cmocka_unit_test(a_hook_is_destroyed_once_and_a_refused_one_never),
+      cmocka_unit_test(every_mistake_in_a_hook_is_named),
+      cmocka_unit_test(a_default_that_no_hook_can_have_is_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
