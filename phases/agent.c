@@ -137,7 +137,8 @@ tp_status tp_agent_add(tp_runtime *runtime, const tp_agent_config *theirs, tp_ag
   TP__TRY(tp__options_read(&config, sizeof config, theirs, "tp_agent_config", fault));
   if (!config.id || !tp__id_valid(config.id))
     return tp__fail(fault, TP_ERR_BAD_ID, config.id, "an agent needs an id of 1 to 128 bytes without white space");
-  TP__TRY(tp__may_block(fault, "tp_agent_add"));
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  TP__TRY(tp__may_block(runtime, fault, "tp_agent_add"));
   TP__TRY(tp__runtime_ready(runtime, fault));
   tp_agent *agent = tp__alloc_zero(&runtime->allocator, sizeof *agent);
   if (!agent) return tp__fail(fault, TP_ERR_NO_MEMORY, config.id, "no memory for an agent");

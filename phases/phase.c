@@ -267,9 +267,9 @@ static tp_status run_and_wait(tp_turn *turn, uint32_t phase, const tp_phase_inpu
   return TP_OK;
 }
 
-static void leave(tp_turn *turn) {
+static void leave(tp_turn *turn, const tp__inside *frame) {
   tp__turn_exit(turn);
-  tp__thread_local_set(NULL);
+  tp__inside_leave(frame);
 }
 
 /* The long way: for a phase that is watched, given something, or that somebody stands in the way of. */
@@ -281,49 +281,51 @@ static __attribute__((noinline)) tp_status run_long(tp_turn *turn, uint32_t phas
     *result = (tp_phase_result){.verdict = TP_VERDICT_NONE};
     return TP_OK;
   }
-  TP__TRY(tp__become_owner(fault, "tp_phase_run"));
+  tp__inside frame;
+  TP__TRY(tp__become_owner(turn->core.runtime, &frame, fault, "tp_phase_run"));
   tp_status status = tp__turn_enter(turn);
   if (status == TP_OK) {
     status = run_and_wait(turn, phase, input, NULL, result, fault);
-    leave(turn);
+    leave(turn, &frame);
     return status;
   }
-  tp__thread_local_set(NULL);
+  tp__inside_leave(&frame);
   return tp__fail(fault, status, NULL, "the phase was not run: %s", tp_status_text(status));
 }
 
 /* An entry that began the short way has more to it. */
-static __attribute__((noinline)) tp_status run_on(tp_turn *turn, uint32_t phase, tp__entry *begun,
-                                                  tp_phase_result *result, tp_fault *fault) {
+static __attribute__((noinline)) tp_status run_on(tp_turn *turn, const tp__inside *frame, uint32_t phase,
+                                                  tp__entry *begun, tp_phase_result *result, tp_fault *fault) {
   tp_status status = run_and_wait(turn, phase, NULL, begun, result, fault);
-  leave(turn);
+  leave(turn, frame);
   return status;
 }
 
 /* tp__turn_enter() and the marking of the thread, where nothing stands in the way of either. */
-static inline bool enter_free(tp_turn *turn) {
+static inline bool enter_free(tp_turn *turn, tp__inside *frame) {
   const tp__strand *strand = &turn->core.strand;
   const tp_runtime *runtime = turn->core.runtime;
   if (!turn->core.host_held || !turn->core.is_named) return false;
-  if (tp__thread_local_get() || tp__turn_has_listener(turn)) return false;
+  if (tp__inside_any() || tp__turn_has_listener(turn)) return false;
   if (tp__aptr_load_relaxed(&strand->inbox) || strand->wake_ns != TP__NEVER) return false;
   if (runtime->process_generation != tp__process_generation()) return false;
   if (tp__a32_load_acquire(&runtime->life) >= TP__LIFE_STOPPING) return false;
   if (tp__a32_load_acquire(&turn->core.busy)) return false;
   tp__a32_store_relaxed(&turn->core.busy, 1); /* as in tp__turn_enter() */
-  tp__thread_local_set(TP__THREAD_OWNER);
+  tp__inside_enter(frame, runtime, TP__THREAD_OWNER);
   return true;
 }
 
 tp_status tp_phase_run(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_result *result,
                        tp_fault *fault) {
   const tp__plan *plan = phase < TP_PHASE_LIMIT ? tp__turn_plan(&turn->core, phase) : NULL;
-  if (!plan || input || !enter_free(turn)) return run_long(turn, phase, input, result, fault);
+  tp__inside frame;
+  if (!plan || input || !enter_free(turn, &frame)) return run_long(turn, phase, input, result, fault);
   bool quiet = false;
   tp__entry *entry = tp__quick_entry(&turn->core, plan, NULL, 0, &quiet);
-  if (!quiet) return run_on(turn, phase, entry, result, fault);
+  if (!quiet) return run_on(turn, &frame, phase, entry, result, fault);
   set_quiet_result(result, entry);
-  leave(turn);
+  leave(turn, &frame);
   return TP_OK;
 }
 
@@ -402,7 +404,7 @@ void tp_phase_release(tp_turn *turn, tp_phase_result *result) {
   if (!result->entry) return;
   if (tp__strand_is_here(strand)) {
     tp__phase_let_go(result);
-  } else if (tp__thread_local_get()) {
+  } else if (tp__inside_is_of(turn->core.runtime)) {
     *result = (tp_phase_result){0};
   } else if (turn->core.host_held) {
     tp__phase_let_go(result);

@@ -222,10 +222,11 @@ static tp_status drive_here(tp_session *session, tp__drive *drive, bool last, tp
   bool done = false;
   drive->done = &done;
   TP__TRY(enqueue_or_abort(session, drive, last, fault));
-  tp__thread_local_set(TP__THREAD_OWNER);
+  tp__inside frame;
+  tp__inside_enter(&frame, session->runtime, TP__THREAD_OWNER);
   tp__strand_wait(strand, &done);
   tp__strand_leave(strand);
-  tp__thread_local_set(NULL);
+  tp__inside_leave(&frame);
   return TP_OK;
 }
 
@@ -233,7 +234,7 @@ tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, const
                       tp_fault *fault) {
   tp__drive *drive;
   tp__result *result = NULL;
-  TP__TRY(tp__may_block(fault, "tp_turn_run"));
+  TP__TRY(tp__may_block(session->runtime, fault, "tp_turn_run"));
   TP__TRY(make_drive(session, request, true, &drive, fault));
   if (ret_result && !(result = tp__result_new(&session->runtime->allocator))) {
     bool done;
@@ -398,7 +399,7 @@ static bool give_up_handle(tp_session *session, void (*on_end)(void *ctx), void 
 
 static void end_here_or_there(tp_session *session) {
   tp__drive *drive;
-  bool here = session->runtime->options.no_engine_workers && !tp__thread_local_get();
+  bool here = session->runtime->options.no_engine_workers && !tp__inside_is_of(session->runtime);
   tp_status status = make_closing(session, "closed", here, &drive, NULL);
   if (status == TP_OK) queue_end(session, drive, here);
   else close_without_phase(session, status);
@@ -418,7 +419,7 @@ void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx)
 
 tp_status tp_session_end_phase(tp_session *session, const char *reason, tp_fault *fault) {
   tp__drive *drive;
-  TP__TRY(tp__may_block(fault, "tp_session_end_phase"));
+  TP__TRY(tp__may_block(session->runtime, fault, "tp_session_end_phase"));
   TP__TRY(tp__runtime_ready(session->runtime, fault));
   TP__TRY(make_closing(session, reason, true, &drive, fault));
   return drive_here(session, drive, false, fault);
@@ -457,11 +458,13 @@ static bool any_half_closed(tp__upper *upper) {
 static void end_in_drain(tp_session *session, int64_t deadline_ns) {
   tp__drive *drive;
   tp_status status = make_closing_in_time(session, deadline_ns, &drive);
-  tp__thread_local_set(TP__THREAD_OWNER);
+  tp__inside frame;
+  tp_runtime *runtime = session->runtime;
+  tp__inside_enter(&frame, runtime, TP__THREAD_OWNER);
   if (status == TP_OK) queue_end(session, drive, false);
   else close_without_phase(session, status);
   tp__session_unref(session);
-  tp__thread_local_set(NULL);
+  tp__inside_leave(&frame);
 }
 
 void tp__sessions_close_all(tp_runtime *runtime, int64_t deadline_ns) {

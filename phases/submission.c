@@ -21,6 +21,7 @@ tp_submission *tp__submission_new(const tp_allocator *allocator, tp__turn *turn)
   atomic_init(&s->refs.v, 2);
   tp__turn_hold(turn);
   s->turn = turn;
+  s->runtime = turn->runtime;
   return s;
 }
 
@@ -54,7 +55,7 @@ void tp__submission_ended(tp_submission *s) {
 
 tp_status tp_submission_wait(tp_submission *s, uint32_t limit_ms, const tp_turn_result **ret_result, tp_fault *fault) {
   if (s->process_generation != tp__process_generation()) return tp__fail_forked(fault);
-  if (limit_ms > 0) TP__TRY(tp__may_block(fault, "tp_submission_wait"));
+  if (limit_ms > 0) TP__TRY(tp__may_block(s->runtime, fault, "tp_submission_wait"));
   int64_t deadline_ns = limit_ms > 0 ? tp__deadline_after_ms(tp__now_ns(), limit_ms) : 0;
   tp__mutex_lock(&s->mutex);
   while (!s->ended && limit_ms > 0 && tp__now_ns() < deadline_ns)

@@ -14,6 +14,7 @@ struct tp_submission {
   tp__result result;
   /* never change */
   tp_allocator allocator;
+  const tp_runtime *runtime; /* compared, never followed: the submission may outlive it */
   uint32_t process_generation;
   /* atomic */
   tp__a32 refs;

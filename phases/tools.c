@@ -260,7 +260,8 @@ static void sync_ended(tp__dispatch *d) {
 
 tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tool_result *results,
                        tp_fault *fault) {
-  TP__TRY(tp__become_owner(fault, "tp_tools_run"));
+  tp__inside frame;
+  TP__TRY(tp__become_owner(turn->core.runtime, &frame, fault, "tp_tools_run"));
   bool done = false;
   tp_status status = tp__turn_enter(turn);
   if (status == TP_OK) {
@@ -270,7 +271,7 @@ tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *calls, size_t count, t
     if (status == TP_OK) tp__strand_wait(&turn->core.strand, &done);
     tp__turn_exit(turn);
   }
-  tp__thread_local_set(NULL);
+  tp__inside_leave(&frame);
   return status == TP_OK ? TP_OK : tp__fail(fault, status, NULL, "the calls were not run: %s", tp_status_text(status));
 }
 

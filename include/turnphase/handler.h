@@ -254,7 +254,12 @@ typedef struct tp_call tp_call;
 
 /** The handler's function. self is what the descriptor said. It may be called from several threads at once.
  *  What counts is what it returns: one that called tp_call_deny() and then returns TP_ANSWER_NONE has failed. A reason
- *  or code that a function of this header kept belongs to the answer when the same kind is returned. */
+ *  or code that a function of this header kept belongs to the answer when the same kind is returned.
+ *  It leaves by returning: never by longjmp, by a C++ exception that crosses it, by pthread_exit or by a cancelled
+ *  thread; each of these leaves the thread, the turn and the runtime's locks in a state that nothing mends. It must not
+ *  wait for its own runtime: tp_turn_run(), tp_phase_run(), tp_tools_run(), tp_agent_add(), tp_jobs_wait(),
+ *  tp_runtime_drain() and their like return TP_ERR_USAGE there, tp_runtime_free() is logged and frees nothing. Another
+ *  runtime may be used, and in the child of a fork one that the child makes. */
 typedef tp_answer (*tp_handler_fn)(void *self, tp_call *call);
 
 /* ---- reading ------------------------------------------------------------------------------------------------- */

@@ -106,9 +106,11 @@ typedef struct tp_drain_report {
 TP_API tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *report) TP_MUST_USE;
 
 /** Drains with no limit left and frees. Where attempts are abandoned the core of the runtime stays allocated until
- *  their functions return. Accepts NULL. Sessions, agents and turns of the runtime are gone afterwards; tokens stay
- *  harmless. Not from a handler or a callback, nor while another thread is in a call of this runtime, but for
- *  completions of tokens. In the child of a fork it does nothing. */
+ *  their functions return; what they, and destructors that run meanwhile, ask of it is answered with TP_ERR_SHUTDOWN
+ *  (0, NULL or nothing where there is no status). Accepts NULL. Sessions, agents, turns and edits of the runtime are
+ *  gone afterwards; tokens and inboxes stay harmless. From inside a handler, a callback or a destructor of this runtime
+ *  it writes an error to the log and frees nothing: call it from another thread, or later. Not while another thread is
+ *  in a call of this runtime, but for completions of tokens. In the child of a fork it does nothing. */
 TP_API void tp_runtime_free(tp_runtime *runtime);
 
 /** An attempt whose function has not returned though its outcome was settled without it. */

@@ -239,18 +239,22 @@ bool tp__attempt_revoke(tp__attempt *attempt) {
 
 tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp__answer *theirs,
                            const void *extra) {
+  tp__inside frame; /* what the end of a token lets go of may call the host's destructors */
   tp__attempt *attempt = tp__slot_claim(token);
   if (!attempt) {
     attempt = tp__slot_late(token);
     if (!attempt) return TP_ERR_STALE;
+    tp__inside_enter(&frame, attempt->runtime, TP__INSIDE_CALLBACK);
     note_late(attempt);
     token_gone(attempt);
     tp__slot_close(token); /* last: until then the runtime waits for us (tp__attempts_forget) */
+    tp__inside_leave(&frame);
     return TP_ERR_STALE;
   }
   /* The runtime cannot go away while it counts a visitor, and the count is the last thing of it that is touched. */
   tp_runtime *runtime = attempt->runtime;
   tp__a32_add_acq_rel(&runtime->visitors, 1);
+  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
   bool mismatch = class && attempt->class != class;
   tp__answer answer = mismatch ? malformed : *theirs;
   attempt->answer = answer;
@@ -258,6 +262,7 @@ tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const
   answer = attempt->answer;
   push_answer(attempt, &answer);
   token_gone(attempt);
+  tp__inside_leave(&frame);
   tp__a32_sub_acq_rel(&runtime->visitors, 1);
   return mismatch ? TP_ERR_USAGE : TP_OK;
 }
@@ -271,7 +276,10 @@ tp__attempt *tp__token_hold(tp_token token, const tp__attempt_class *class) {
 
 void tp__token_let_go(tp__attempt *attempt) {
   tp_runtime *runtime = attempt->runtime;
+  tp__inside frame;
+  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
   tp__attempt_unref(attempt);
+  tp__inside_leave(&frame);
   tp__a32_sub_acq_rel(&runtime->visitors, 1);
 }
 
@@ -311,10 +319,13 @@ static void refuse_untaken(tp__attempt *attempt) {
     return;
   }
   tp_runtime *runtime = attempt->runtime;
+  tp__inside frame;
   tp__a32_add_acq_rel(&runtime->visitors, 1);
+  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
   attempt->refusal = TP_REASON_NO_WORKER;
   push_answer(attempt, &(tp__answer){.kind = TP_ANSWER_FAILED});
   token_gone(attempt);
+  tp__inside_leave(&frame);
   tp__a32_sub_acq_rel(&runtime->visitors, 1);
 }
 

@@ -157,6 +157,8 @@ static void thread_run(void *arg) {
   uint64_t seen = 0;
   int64_t look_again_ns = 0;
   bool cancelled = false;
+  tp__inside frame;
+  tp__inside_enter(&frame, jobs->runtime, TP__INSIDE_CALLBACK); /* it calls the store */
   tp__mutex_lock(&jobs->mutex);
   while (!jobs->stop || jobs->running > 0) {
     if (finish_one_locked(jobs)) continue;
@@ -285,12 +287,16 @@ tp_reason tp__jobs_add_contributed(const tp__turn *turn, const tp_contribution *
 
 tp_status tp__jobs_wait(tp__jobs *jobs, tp_text order_key, int64_t deadline_ns) {
   tp_store *store = &jobs->runtime->store;
+  tp__inside frame;
   for (;;) {
     uint64_t open = 0;
     tp__mutex_lock(&jobs->mutex);
     uint64_t seen = jobs->news;
     tp__mutex_unlock(&jobs->mutex);
-    if (store->job_open) TP__TRY(store->job_open(store->self, order_key, &open, NULL));
+    tp__inside_enter(&frame, jobs->runtime, TP__INSIDE_CALLBACK);
+    tp_status status = store->job_open ? store->job_open(store->self, order_key, &open, NULL) : TP_OK;
+    tp__inside_leave(&frame);
+    TP__TRY(status);
     if (open == 0) return TP_OK;
     bool in_time = true;
     tp__mutex_lock(&jobs->mutex);

@@ -18,9 +18,10 @@ typedef struct tp__pool_thread {
   struct tp__pool_thread *next; /* idle, then woken */
 } tp__pool_thread;
 
-tp_status tp__pool_init(tp__pool *pool, const tp_allocator *allocator, uint32_t threads_max, uint32_t upper_max,
-                        uint32_t detached_max) {
+tp_status tp__pool_init(tp__pool *pool, const void *runtime, const tp_allocator *allocator, uint32_t threads_max,
+                        uint32_t upper_max, uint32_t detached_max) {
   memset(pool, 0, sizeof *pool);
+  pool->runtime = runtime;
   pool->allocator = allocator;
   pool->threads_max = threads_max;
   pool->lane_max[TP__LANE_AWAITED] = threads_max;
@@ -190,7 +191,8 @@ static void thread_run(void *arg) {
   tp__pool_thread *self = arg;
   tp__pool *pool = self->pool;
   bool idle_for_long = false;
-  tp__thread_local_set(TP__THREAD_HANDLER);
+  tp__inside frame;
+  tp__inside_enter(&frame, pool->runtime, TP__THREAD_HANDLER);
   tp__mutex_lock(&pool->mutex);
   for (;;) {
     tp__pool_item *item = take_locked(pool);

@@ -43,7 +43,8 @@ typedef struct tp__pool_item {
 } tp__pool_item;
 
 typedef struct tp__pool {
-  const tp_allocator *allocator; /* never change after init, down to the line */
+  const void *runtime;           /* never change after init, down to the line: what its threads are inside of */
+  const tp_allocator *allocator;
   uint32_t threads_max, lane_max[TP__LANES];
   tp__mutex mutex;
   tp__cond ended_one; /* for the stop */
@@ -60,8 +61,8 @@ typedef struct tp__pool {
   void *last_out_ctx;
 } tp__pool;
 
-tp_status tp__pool_init(tp__pool *pool, const tp_allocator *allocator, uint32_t threads_max, uint32_t upper_max,
-                        uint32_t detached_max);
+tp_status tp__pool_init(tp__pool *pool, const void *runtime, const tp_allocator *allocator, uint32_t threads_max,
+                        uint32_t upper_max, uint32_t detached_max);
 /** Nothing may be queued. Joins every thread but those that run abandoned attempts.
  *  @return how many are still running. */
 uint32_t tp__pool_stop(tp__pool *pool);

@@ -41,12 +41,14 @@ static tp_status must_not_wait(tp_fault *fault, const char *what) {
                   what);
 }
 
-tp_status tp__may_block(tp_fault *fault, const char *what) {
-  return tp__thread_local_get() ? must_not_wait(fault, what) : TP_OK;
+tp_status tp__may_block(const tp_runtime *runtime, tp_fault *fault, const char *what) {
+  return tp__inside_is_of(runtime) ? must_not_wait(fault, what) : TP_OK;
 }
 
-tp_status tp__become_owner(tp_fault *fault, const char *what) {
-  return tp__thread_local_claim(TP__THREAD_OWNER) ? must_not_wait(fault, what) : TP_OK;
+tp_status tp__become_owner(const tp_runtime *runtime, tp__inside *frame, tp_fault *fault, const char *what) {
+  if (tp__inside_is_of(runtime)) return must_not_wait(fault, what);
+  tp__inside_enter(frame, runtime, TP__THREAD_OWNER);
+  return TP_OK;
 }
 
 /* ---- birth ---- */
@@ -142,8 +144,8 @@ static tp_status build(tp_runtime *runtime, enum room room, tp_fault *fault) {
                               (size_t)options->turns_max + 2 * (size_t)tp__detached_max(runtime) +
                                   runtime->helpers_max);
     case ROOM_POOL:
-      return tp__pool_init(&runtime->pool, &runtime->allocator, options->handler_threads, options->tool_threads,
-                           options->detached_threads);
+      return tp__pool_init(&runtime->pool, runtime, &runtime->allocator, options->handler_threads,
+                           options->tool_threads, options->detached_threads);
     case ROOM_TIMER:
       return tp__timer_init(&runtime->timer);
     case ROOM_JOBS:
@@ -245,6 +247,7 @@ tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__above *abo
     return status;
   }
   make_turn_prefix(runtime);
+  tp__registry_belongs_to(runtime->registry, runtime);
   tp__registry_on_commit(runtime->registry, jobs_may_run, &runtime->jobs); /* now, since commits may come at any time */
   *ret_runtime = runtime;
   return TP_OK;
@@ -282,9 +285,15 @@ tp_status tp__fail_forked(tp_fault *fault) {
   return tp__fail(fault, TP_ERR_FORKED, NULL, "the runtime was started before a fork: make a new one in the child");
 }
 
+tp_status tp__runtime_usable(const tp_runtime *runtime, tp_fault *fault) {
+  if (tp__runtime_is_forked(runtime)) return tp__fail_forked(fault);
+  if (tp__a32_load_acquire(&runtime->life) != TP__LIFE_FREED) return TP_OK;
+  return tp__fail(fault, TP_ERR_SHUTDOWN, NULL, "the runtime was freed");
+}
+
 tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) {
   tp_status status = TP_OK;
-  if (tp__runtime_is_forked(runtime)) return tp__fail_forked(fault);
+  TP__TRY(tp__runtime_usable(runtime, fault));
   tp__mutex_lock(&runtime->mutex);
   switch (tp__a32_load_relaxed(&runtime->life)) { /* written under this lock */
     case TP__LIFE_NEW:
@@ -431,8 +440,8 @@ static void end_drain(tp_runtime *runtime) {
 }
 
 tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *ret_report) {
-  TP__TRY(tp__may_block(NULL, "tp_runtime_drain"));
-  if (tp__runtime_is_forked(runtime)) return TP_ERR_FORKED;
+  TP__TRY(tp__runtime_usable(runtime, NULL));
+  TP__TRY(tp__may_block(runtime, NULL, "tp_runtime_drain"));
   tp_drain_report report = {0};
   if (begin_drain(runtime)) {
     tp__berths_fence(&runtime->berths); /* each turn that began is seen from here on */
@@ -456,9 +465,12 @@ tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_repo
  * completing its token right now. */
 static void destroy(void *arg) {
   tp_runtime *runtime = arg;
+  tp__inside frame;
+  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
   tp__attempts_forget(runtime);
   if (runtime->above->free_last) runtime->above->free_last(runtime);
   take_apart(runtime, ROOMS, true);
+  tp__inside_leave(&frame);
 }
 
 /* Foreign threads inside tp_token_complete() are about to leave: they hold no lock and wait for nothing. */
@@ -469,13 +481,25 @@ static void wait_for_visitors(tp_runtime *runtime) {
   tp__mutex_unlock(&runtime->mutex);
 }
 
-void tp_runtime_free(tp_runtime *runtime) {
-  if (!runtime || tp__runtime_is_forked(runtime)) return;
-  tp_status status = tp_runtime_drain(runtime, 0, NULL);
-  assert(status == TP_OK); /* not from a handler: a bug of the host's that cannot be reported here */
-  (void)status;
+/* From here on only destructors and abandoned handlers can ask something of it, and are told that it was freed. */
+static void free_drained(tp_runtime *runtime) {
+  tp__inside frame;
   wait_for_visitors(runtime);
+  tp__a32_store_release(&runtime->life, TP__LIFE_FREED);
+  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
   if (runtime->above->free_upper) runtime->above->free_upper(runtime);
   tp__attempts_forget(runtime);
+  tp__inside_leave(&frame);
   if (!tp__pool_orphan(&runtime->pool, destroy, runtime)) destroy(runtime);
+}
+
+void tp_runtime_free(tp_runtime *runtime) {
+  if (!runtime || tp__runtime_is_forked(runtime)) return;
+  bool freed = tp__a32_load_acquire(&runtime->life) == TP__LIFE_FREED;
+  if (freed || tp_runtime_drain(runtime, 0, NULL) != TP_OK) {
+    tp__log(runtime, TP_LOG_ERROR, "tp_runtime_free() from inside a handler or a callback frees nothing: %s",
+            freed ? "it is being freed" : "call it from another thread, or later");
+    return;
+  }
+  free_drained(runtime);
 }

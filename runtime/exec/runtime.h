@@ -12,16 +12,17 @@
 #include "runtime/exec/timer.h"
 #include "runtime/exec/worker.h"
 
-/** What a thread of ours is doing (tp__thread_local_get): from there nothing that waits is allowed. */
-#define TP__THREAD_OWNER ((void *)(uintptr_t)1)   /* owns a turn: quick handlers and callbacks run here */
-#define TP__THREAD_HANDLER ((void *)(uintptr_t)2) /* runs handlers that may block */
+/** What a thread does inside of a runtime (tp__inside): from there nothing of that runtime that waits is allowed. */
+#define TP__THREAD_OWNER ((void *)(uintptr_t)2)   /* owns a turn: quick handlers and callbacks run here */
+#define TP__THREAD_HANDLER ((void *)(uintptr_t)3) /* runs handlers that may block */
 
 typedef enum tp__life {
   TP__LIFE_NEW = 0,
   TP__LIFE_STARTED = 1,
   TP__LIFE_DRAINING = 2, /* no new turns */
   TP__LIFE_STOPPING = 3, /* and no new operations of turns that their host drives */
-  TP__LIFE_DRAINED = 4
+  TP__LIFE_DRAINED = 4,
+  TP__LIFE_FREED = 5 /* tp_runtime_free() was called: only destructors and abandoned handlers still see it */
 } tp__life;
 
 /** What the layer above lends. */
@@ -92,10 +93,12 @@ bool tp__runtime_is_forked(const tp_runtime *runtime);
 tp_status tp__fail_forked(tp_fault *fault);
 /** TP_OK, or why nothing may be begun: FORKED, SHUTDOWN, or what starting the threads said. */
 tp_status tp__runtime_ready(tp_runtime *runtime, tp_fault *fault);
-/** TP_ERR_USAGE on a thread that runs a handler or a callback: it must not wait. */
-tp_status tp__may_block(tp_fault *fault, const char *what);
-/** The same, and marks the calling thread as the owner of a turn until tp__thread_local_set(NULL). */
-tp_status tp__become_owner(tp_fault *fault, const char *what);
+/** TP_OK; why nothing may be asked of the runtime: FORKED, or SHUTDOWN when it was freed. */
+tp_status tp__runtime_usable(const tp_runtime *runtime, tp_fault *fault);
+/** TP_ERR_USAGE on a thread that is inside a handler or a callback of this runtime: it must not wait. */
+tp_status tp__may_block(const tp_runtime *runtime, tp_fault *fault, const char *what);
+/** The same, and the calling thread is the owner of a turn until tp__inside_leave(frame). */
+tp_status tp__become_owner(const tp_runtime *runtime, tp__inside *frame, tp_fault *fault, const char *what);
 void tp__log(const tp_runtime *runtime, tp_log_level level, const char *format, ...) TP__PRINTF(3, 4);
 /** How many detached runs may be open, and how many closing turns. */
 static inline uint32_t tp__detached_max(const tp_runtime *runtime) {

@@ -208,11 +208,11 @@ static void run(tp__strand *strand, tp__running *running) {
 void tp__strand_run(tp__strand *strand) {
   tp__here *here = tp__here_get();
   tp__running running = {strand, here->running};
-  void *doing = here->doing;
+  tp__inside frame;
   here->running = &running;
-  here->doing = TP__THREAD_OWNER;
+  tp__inside_enter(&frame, strand->runtime, TP__THREAD_OWNER);
   run(strand, &running);
-  here->doing = doing;
+  tp__inside_leave(&frame);
   here->running = running.outer;
 }
 

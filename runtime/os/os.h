@@ -219,9 +219,18 @@ tp_status tp__thread_start(const tp_allocator *allocator, const char *name, void
 void tp__thread_join(tp__thread *thread);
 /** Lets it run on and frees our part when it ends. */
 void tp__thread_detach(tp__thread *thread);
-/** What the runtime keeps of the calling thread, one look-up for all. */
+/** That the thread is inside something of `of`, which it must not wait for. Lies in the frame of the function that
+ *  enters; the innermost first. */
+typedef struct tp__inside {
+  const void *of; /* compared, never followed */
+  void *doing;    /* a small pointer, not NULL: what it does there */
+  struct tp__inside *outer;
+} tp__inside;
+#define TP__INSIDE_CALLBACK ((void *)(uintptr_t)1) /* calls a destructor, the store or a callback; others: exec */
+/** What the runtime keeps of the calling thread, one look-up for all. In the child of a fork the thread is inside
+ *  nothing: what it was inside of is the parent's. */
 typedef struct tp__here {
-  void *doing;            /* a small pointer, NULL at first: what the thread is doing */
+  tp__inside *inside;     /* NULL: of nothing */
   void *home;             /* NULL at first: what only this thread uses */
   const void *running;    /* NULL at first: what it runs right now (exec/strand.h) */
   uint32_t number_from_1; /* 0: nobody asked yet */
@@ -232,14 +241,26 @@ tp__here *tp__here_get(void);
 extern _Thread_local tp__here tp__here_of_thread;
 static inline tp__here *tp__here_get(void) { return &tp__here_of_thread; }
 #endif
-static inline void *tp__thread_local_get(void) { return tp__here_get()->doing; }
-static inline void tp__thread_local_set(void *value) { tp__here_get()->doing = value; }
-/** Sets it if it is NULL. @return what it was. */
-static inline void *tp__thread_local_claim(void *value) {
+static inline void tp__inside_enter(tp__inside *frame, const void *of, void *doing) {
   tp__here *here = tp__here_get();
-  void *was = here->doing;
-  if (!was) here->doing = value;
-  return was;
+  frame->of = of;
+  frame->doing = doing;
+  frame->outer = here->inside;
+  here->inside = frame;
+}
+static inline void tp__inside_leave(const tp__inside *frame) { tp__here_get()->inside = frame->outer; }
+/** Whether it is inside of anything. */
+static inline bool tp__inside_any(void) { return tp__here_get()->inside != NULL; }
+/** Whether it is inside of this. */
+static inline bool tp__inside_is_of(const void *of) {
+  const tp__inside *frame = tp__here_get()->inside;
+  while (frame && frame->of != of) frame = frame->outer;
+  return frame != NULL;
+}
+/** What it does in the innermost one; NULL: it is inside of nothing. */
+static inline void *tp__inside_doing(void) {
+  const tp__inside *frame = tp__here_get()->inside;
+  return frame ? frame->doing : NULL;
 }
 
 uint32_t tp__thread_number_take(void);

@@ -47,8 +47,11 @@ void tp__random(void *bytes, size_t size) {
 
 _Atomic uint32_t tp__forks;
 
-/* The child has one thread when it changes. */
-static void count_fork(void) { atomic_fetch_add_explicit(&tp__forks, 1, memory_order_relaxed); }
+/* The child has one thread when it changes: the one that forked, perhaps inside of a handler of the parent's. */
+static void count_fork(void) {
+  atomic_fetch_add_explicit(&tp__forks, 1, memory_order_relaxed);
+  tp__here_get()->inside = NULL;
+}
 
 /* When the library is loaded, so that asking costs a load: every phase asks. */
 __attribute__((constructor)) static void watch_forks(void) {

@@ -102,7 +102,10 @@ void tp__handler_ref(tp__handler *handler) { tp__a32_add_relaxed(&handler->refs,
 
 void tp__handler_unref(tp__handler *handler) {
   if (!handler || tp__a32_sub_acq_rel(&handler->refs, 1) > 1) return;
+  tp__inside frame;
+  tp__inside_enter(&frame, handler->inside_of, TP__INSIDE_CALLBACK);
   if (handler->desc.destroy) handler->desc.destroy(handler->desc.self);
+  tp__inside_leave(&frame);
   tp__inbox_unref(handler->desc.inbox);
   handler_free(handler);
 }

@@ -53,6 +53,7 @@ typedef struct tp__contribution_ops {
 typedef struct tp__handler {
   tp__a32 refs;
   const tp_allocator *allocator; /* the rest never changes after registration */
+  const void *inside_of;         /* what a thread that runs its destroy is inside of */
   tp__arena arena;               /* holds every copy below */
   tp_handler desc;               /* strings and arrays are copies */
   const char *owner;
@@ -76,6 +77,7 @@ static inline void tp__permits_init(tp__permits *permits) {
 typedef struct tp__subscription {
   tp__a32 refs;
   const tp_allocator *allocator; /* never changes after registration, down to the line */
+  const void *inside_of;         /* what a thread that runs its match's destroy is inside of */
   tp__arena arena;               /* holds every copy below */
   tp_subscription desc;          /* strings and arrays are copies; phase is resolved; execution, failure and limit_ms as
                                     resolved at commit are in the node, not here; disabled is as it was added */
@@ -222,6 +224,8 @@ tp_status tp__registry_new(const tp_allocator *allocator, const tp_phase *rows, 
     const tp__alias *aliases,
                            size_t alias_count, const tp_phase *host_rows, size_t host_row_count,
                            const tp__contribution_ops *ops, tp__registry **ret_registry, tp_fault *fault);
+/** What a thread that runs a destructor is inside of: the runtime. Before the first edit. */
+void tp__registry_belongs_to(tp__registry *registry, const void *runtime);
 /** Every snapshot must be unpinned. Handlers are destroyed. Accepts NULL. */
 void tp__registry_free(tp__registry *registry);
 

@@ -76,6 +76,8 @@ tp_status tp__registry_new(const tp_allocator *allocator, const tp_phase *rows, 
   return TP_OK;
 }
 
+void tp__registry_belongs_to(tp__registry *registry, const void *runtime) { registry->inside_of = runtime; }
+
 void tp__registry_free(tp__registry *registry) {
   if (!registry) return;
   assert(tp__a64_load_acquire(&registry->current->refs) == TP__SNAPSHOT_BIAS);

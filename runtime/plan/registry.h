@@ -230,6 +230,7 @@ struct tp__registry {
   uint32_t hook_limit_ms;
   tp_failure hook_failure;
   /* ---- never changes after the first commit */
+  const void *inside_of; /* what a thread that runs a destructor is inside of */
   void (*on_commit)(void *ctx);
   void *on_commit_ctx;
   void (*on_publish)(void *ctx, tp__snapshot *newest);

@@ -168,6 +168,7 @@ tp_status tp__subscription_new(tp__registry *registry, const tp_subscription *de
   if (!block) return REFUSE(desc, TP_ERR_NO_MEMORY, "no memory for it");
   tp__subscription *sub = &block->sub;
   sub->allocator = &registry->allocator;
+  sub->inside_of = registry->inside_of;
   sub->alias_flags = alias_flags;
   sub->trust = owner->trust;
   sub->grants = owner->grants;
@@ -193,7 +194,10 @@ void tp__subscription_ref(tp__subscription *subscription) { tp__a32_add_relaxed(
 void tp__subscription_unref(tp__subscription *subscription) {
   if (!subscription || tp__a32_sub_acq_rel(&subscription->refs, 1) > 1) return;
   const tp_match *match = &subscription->desc.match;
+  tp__inside frame;
+  tp__inside_enter(&frame, subscription->inside_of, TP__INSIDE_CALLBACK);
   if (match->destroy) match->destroy(match->ctx);
+  tp__inside_leave(&frame);
   subscription_free(subscription);
 }
 

@@ -127,7 +127,7 @@ static void note_begin(errand_call *call, const tp_tool_run *run) {
   call->deadline_ns = call->called_ns + left_ms * TP__NS_PER_MS;
   call->deadline_max_ns = tp__now_ns() + (left_ms + 1) * TP__NS_PER_MS;
   void *where = is_threaded(call->tool) ? TP__THREAD_HANDLER : TP__THREAD_OWNER;
-  if (tp__thread_local_get() != where)
+  if (tp__inside_doing() != where)
     FAIL(call, "placement is the tool's", "%s on the wrong kind of thread", errand_tool_name(call->tool));
   errand *e = call->batch->e;
   if (!is_threaded(call->tool) && e->inside++ > 0) FAIL(call, "one owner", "%u quick tools run at once", e->inside);

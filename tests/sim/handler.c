@@ -258,7 +258,7 @@ static bool enter(node_actor *actor, const call_note *note) {
   const script_node *node = &w->s->nodes[actor->index];
   turn_actor *turn = &w->turns[note->op / SCRIPT_OPS_MAX];
   bool here = node->quick && !node->detached;
-  if (tp__thread_local_get() != (here ? TP__THREAD_OWNER : TP__THREAD_HANDLER))
+  if (tp__inside_doing() != (here ? TP__THREAD_OWNER : TP__THREAD_HANDLER))
     world_fail(w, "placement is the handler's", "node %d (%s) runs on the wrong kind of thread", actor->index,
                here ? "quick" : "not quick");
   if (here && turn->inside++ > w->runtime->helpers_max)

@@ -668,19 +668,19 @@ typedef struct locals {
 
 static void keep_local(void *arg) {
   void **place = arg;
-  tp__thread_local_set(place);
+  tp__here_get()->home = place;
   tp__sim_sleep_ns(TP__NS_PER_MS);
-  *place = tp__thread_local_get();
+  *place = tp__here_get()->home;
 }
 
 static void locals_main(void *arg) {
   locals *l = arg;
   int mine;
-  tp__thread_local_set(&mine);
+  tp__here_get()->home = &mine;
   tp__thread *a = start("a", keep_local, &l->seen[0]), *b = start("b", keep_local, &l->seen[1]);
   tp__thread_join(a);
   tp__thread_join(b);
-  l->of_main = tp__thread_local_get() == &mine ? l : NULL;
+  l->of_main = tp__here_get()->home == &mine ? l : NULL;
 }
 
 static void each_fiber_has_its_own_local_pointer(void **state) {
@@ -901,9 +901,9 @@ static void no_thread_starts_outside_of_a_run(void **state) {
   (void)state;
   assert_null(start("none", empty_main, NULL));
   assert_int_equal(tp__sim_bytes_open(), 0);
-  tp__thread_local_set(&lasting_lock);
-  assert_ptr_equal(tp__thread_local_get(), &lasting_lock);
-  tp__thread_local_set(NULL);
+  tp__here_get()->home = &lasting_lock;
+  assert_ptr_equal(tp__here_get()->home, &lasting_lock);
+  tp__here_get()->home = NULL;
   assert_int_equal(tp__process_generation(), tp__process_generation());
 }
 

@@ -231,9 +231,9 @@ static void look_around(void *arg) {
   seen *s = arg;
   pthread_getname_np(pthread_self(), s->name, sizeof s->name);
   pthread_sigmask(SIG_BLOCK, NULL, &s->mask);
-  s->local_at_first = tp__thread_local_get();
-  tp__thread_local_set(s);
-  s->local_then = tp__thread_local_get();
+  s->local_at_first = tp__here_get()->home;
+  tp__here_get()->home = s;
+  s->local_then = tp__here_get()->home;
 }
 
 static void thread_has_its_name_cut_to_fifteen_bytes(void **state) {
@@ -270,15 +270,15 @@ static void thread_blocks_all_signals_but_the_synchronous_ones(void **state) {
 static void thread_local_pointer_is_one_per_thread(void **state) {
   (void)state;
   int mine;
-  tp__thread_local_set(&mine);
+  tp__here_get()->home = &mine;
   seen s;
   tp__thread *thread;
   assert_int_equal(tp__thread_start(&libc, "local", look_around, &s, &thread), TP_OK);
   tp__thread_join(thread);
   assert_null(s.local_at_first);
   assert_ptr_equal(s.local_then, &s);
-  assert_ptr_equal(tp__thread_local_get(), &mine);
-  tp__thread_local_set(NULL);
+  assert_ptr_equal(tp__here_get()->home, &mine);
+  tp__here_get()->home = NULL;
 }
 
 /* An allocator whose count says when a detached thread has given everything back. */

@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What handlers, callbacks and destructors may call of the runtime that calls them: a status, never an abort, never a
+ * wait for themselves. Each destructor here calls every public function that takes a runtime. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/model.h"
+
+enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT };
+
+static const tp_outcome done = {.struct_size = sizeof done, .kind = TP_ANSWER_DONE};
+
+/* ---- everything that takes a runtime ---- */
+
+typedef struct caller {
+  tp_runtime *runtime;
+  bool is_freed; /* the runtime is being freed, or was */
+  _Atomic int calls;
+  _Atomic int wrong; /* answers that should not have been given */
+} caller;
+
+static void print_nothing(void *ctx, const char *text, size_t size) {
+  (void)ctx;
+  (void)text;
+  (void)size;
+}
+
+static tp_answer quiet_hook(void *self, tp_call *call) {
+  (void)self;
+  (void)call;
+  return TP_ANSWER_DONE;
+}
+
+static void expect(caller *c, const char *what, tp_status status, tp_status want) {
+  tp_status wanted = c->is_freed ? TP_ERR_SHUTDOWN : want;
+  if (status == wanted) return;
+  fprintf(stderr, "%s: %s, not %s\n", what, tp_status_name(status), tp_status_name(wanted));
+  c->wrong++;
+}
+
+static void call_what_registers(caller *c) {
+  tp_edit *edit = NULL;
+  tp_status status = tp_edit_begin(c->runtime, NULL, &edit);
+  expect(c, "tp_edit_begin", status, TP_OK);
+  if (status == TP_OK) tp_edit_discard(edit);
+  expect(c, "tp_hook_add", tp_hook_add(c->runtime, "turn.intake", quiet_hook, NULL, NULL), TP_OK);
+  expect(c, "tp_subscription_kill", tp_subscription_kill(c->runtime, "nobody", true), TP_ERR_NOT_FOUND);
+  if ((tp_phase_find(c->runtime, "turn.intake") == 0) != c->is_freed) c->wrong++;
+  if ((tp_phase_get(c->runtime, GATHER) == NULL) != c->is_freed) c->wrong++;
+}
+
+static void call_what_inspects(caller *c) {
+  expect(c, "tp_plan_print", tp_plan_print(c->runtime, 0, TP_PLAN_TABLE, print_nothing, NULL), TP_OK);
+  expect(c, "tp_phases_print", tp_phases_print(c->runtime, TP_PLAN_TABLE, print_nothing, NULL), TP_OK);
+  (void)tp_runtime_audit(c->runtime, NULL, NULL);
+  (void)tp_runtime_leaks(c->runtime, NULL, NULL);
+  tp_runtime_stats stats = {.struct_size = sizeof stats};
+  tp_runtime_stats_get(c->runtime, &stats);
+}
+
+static void call_what_begins(caller *c) {
+  tp_turn *turn;
+  tp_turn_request request = {.struct_size = sizeof request};
+  tp_status status = tp_turn_begin_bare(c->runtime, &request, &turn, NULL);
+  expect(c, "tp_turn_begin_bare", status, TP_OK);
+  if (status == TP_OK) tp_turn_end(turn);
+  tp_session *session;
+  tp_session_options options = {.struct_size = sizeof options, .id = "of-a-destructor"};
+  status = tp_session_open(c->runtime, &options, &session, NULL);
+  expect(c, "tp_session_open", status, TP_OK);
+  if (status == TP_OK) tp_session_close(session, NULL, NULL);
+  tp_inbox *inbox;
+  status = tp_inbox_new(c->runtime, NULL, &inbox, NULL);
+  expect(c, "tp_inbox_new", status, TP_OK);
+  if (status == TP_OK) tp_inbox_free(inbox);
+  expect(c, "tp_runtime_start", tp_runtime_start(c->runtime, NULL), TP_OK);
+}
+
+static void call_what_waits(caller *c) {
+  tp_agent *agent;
+  tp_agent_config config = {.struct_size = sizeof config, .id = "of-a-destructor"};
+  expect(c, "tp_agent_add", tp_agent_add(c->runtime, &config, &agent, NULL), TP_ERR_USAGE);
+  expect(c, "tp_jobs_wait", tp_jobs_wait(c->runtime, "", 0), TP_ERR_USAGE);
+  expect(c, "tp_runtime_drain", tp_runtime_drain(c->runtime, 0, NULL), TP_ERR_USAGE);
+  tp_runtime_free(c->runtime); /* frees nothing */
+}
+
+static void call_everything(void *ctx) {
+  caller *c = ctx;
+  c->calls++;
+  call_what_registers(c);
+  call_what_inspects(c);
+  call_what_begins(c);
+  call_what_waits(c);
+}
+
+/* A caller may be destroyed in its turn by what it calls: only the first call counts. */
+static void destroy_once(void *ctx) {
+  caller *c = ctx;
+  if (c->calls == 0) call_everything(c);
+}
+
+static int32_t always(void *ctx, const tp_match_view *view) {
+  (void)ctx;
+  (void)view;
+  return TP_MATCH_YES;
+}
+
+static void add_destroyed(tp_runtime *runtime, const char *id, caller *handler, caller *match, bool commit) {
+  static const tp_owner owner = {.struct_size = sizeof owner, .name = "test", .trust = TP_TRUST_BUILTIN};
+  tp_edit *edit;
+  uint32_t phase = GATHER;
+  tp_handler desc = {.struct_size = sizeof desc,
+                     .id = id,
+                     .run = quiet_hook,
+                     .self = handler,
+                     .destroy = destroy_once,
+                     .phases = &phase,
+                     .phase_count = 1};
+  tp_match matching = {.matches = always, .destroy = destroy_once, .ctx = match, .description = "always"};
+  tp_subscription sub = {.struct_size = sizeof sub, .id = id, .handler = id, .phase = GATHER, .match = matching};
+  assert_int_equal(tp_edit_begin(runtime, &owner, &edit), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &desc), TP_OK);
+  assert_int_equal(tp_edit_add_subscription(edit, &sub), TP_OK);
+  if (commit) assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
+  else tp_edit_discard(edit);
+}
+
+static void remove_both(tp_runtime *runtime, const char *id) {
+  static const tp_owner owner = {.struct_size = sizeof owner, .name = "test", .trust = TP_TRUST_BUILTIN};
+  tp_edit *edit;
+  assert_int_equal(tp_edit_begin(runtime, &owner, &edit), TP_OK);
+  assert_int_equal(tp_edit_remove_subscription(edit, id), TP_OK);
+  assert_int_equal(tp_edit_remove_handler(edit, id), TP_OK);
+  assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
+}
+
+#define assert_called(c)           \
+  do {                             \
+    assert_int_equal((c).calls, 1); \
+    assert_int_equal((c).wrong, 0); \
+  } while (0)
+
+/* ---- destructors ---- */
+
+static void destructors_may_call_everything_in_a_commit_and_a_discard(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  caller h = {.runtime = runtime}, m = {.runtime = runtime}, dh = {.runtime = runtime}, dm = {.runtime = runtime};
+  add_destroyed(runtime, "discarded", &dh, &dm, false);
+  assert_called(dh);
+  assert_called(dm);
+  add_destroyed(runtime, "removed", &h, &m, true);
+  remove_both(runtime, "removed");
+  assert_called(h);
+  assert_called(m);
+  close_runtime(runtime);
+}
+
+static void destructors_may_call_everything_at_the_end_of_a_turn(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  caller h = {.runtime = runtime}, m = {.runtime = runtime};
+  add_destroyed(runtime, "removed", &h, &m, true);
+  tp_turn *turn = begin_bare(runtime, 0);
+  remove_both(runtime, "removed");
+  assert_int_equal(h.calls, 0);
+  tp_turn_end(turn);
+  assert_called(h);
+  assert_called(m);
+  close_runtime(runtime);
+}
+
+/* ---- the store: the memory store, whose destroy is watched ---- */
+
+static void (*inner_destroy)(void *self);
+static caller *store_caller;
+static latch store_gone = LATCH;
+
+static void store_destroy(void *self) {
+  destroy_once(store_caller);
+  inner_destroy(self);
+  latch_hit(&store_gone);
+}
+
+static tp_store make_store(caller *c) {
+  tp_store store;
+  assert_int_equal(tp_memory_store_new(NULL, 0, &store, NULL), TP_OK);
+  inner_destroy = store.destroy;
+  store_caller = c;
+  store.destroy = store_destroy;
+  return store;
+}
+
+static void destroy_deferral(void *ctx) { destroy_once(ctx); }
+
+static tp_token deferred_token;
+
+static tp_answer defer_for_ever(void *self, tp_call *call) {
+  return tp_call_defer(call, &(tp_deferral){.destroy = destroy_deferral, .ctx = self}, &deferred_token);
+}
+
+static void destructors_may_call_everything_while_the_runtime_is_freed(void **state) {
+  (void)state;
+  caller h = {.is_freed = true}, m = {.is_freed = true}, deferral = {.is_freed = true}, store = {.is_freed = true};
+  tp_runtime_options options = {.struct_size = sizeof options, .store = make_store(&store)};
+  tp_runtime *runtime = open_runtime(&options);
+  h.runtime = m.runtime = deferral.runtime = store.runtime = runtime;
+  add_destroyed(runtime, "kept", &h, &m, true);
+  add_hooks(runtime,
+            &(hook){.id = "deferred", .phase = TP_PHASE_TOOL_PRE, .run = defer_for_ever, .self = &deferral,
+                    .sub = {.limit_ms = 1}},
+            1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, TP_PHASE_TOOL_PRE, NULL);
+  assert_run(&result, "deferred", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+  tp_turn_end(turn);
+  tp_runtime_free(runtime);
+  assert_called(h);
+  assert_called(m);
+  assert_called(deferral);
+  assert_called(store);
+}
+
+typedef struct sleeper {
+  latch entered, may_return;
+} sleeper;
+
+static tp_answer sleep_on(void *self, tp_call *call) {
+  sleeper *s = self;
+  latch_hit(&s->entered);
+  latch_wait(&s->may_return, 1);
+  (void)call;
+  return TP_ANSWER_DONE;
+}
+
+static void destructors_may_call_everything_when_an_abandoned_handler_returns_after_the_free(void **state) {
+  (void)state;
+  static caller h, m, store;
+  static sleeper s = {LATCH, LATCH};
+  h = m = store = (caller){.is_freed = true};
+  int gone = latch_count(&store_gone);
+  tp_runtime_options options = {.struct_size = sizeof options, .store = make_store(&store)};
+  tp_runtime *runtime = open_runtime(&options);
+  h.runtime = m.runtime = store.runtime = runtime;
+  add_destroyed(runtime, "kept", &h, &m, true);
+  add_hooks(runtime,
+            &(hook){.id = "sleeper", .phase = TP_PHASE_TOOL_PRE, .run = sleep_on, .self = &s, .slow = true,
+                    .sub = {.limit_ms = 50}},
+            1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, TP_PHASE_TOOL_PRE, NULL);
+  assert_run(&result, "sleeper", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+  latch_wait(&s.entered, 1);
+  tp_turn_end(turn);
+  tp_runtime_free(runtime);
+  assert_int_equal(h.calls, 0);
+  latch_hit(&s.may_return);
+  latch_wait(&store_gone, gone + 1);
+  assert_called(h);
+  assert_called(m);
+  assert_called(store);
+}
+
+/* ---- models and histories ---- */
+
+static void model_destroy(void *self) { destroy_once(self); }
+
+static void start_nothing(void *self, const tp_model_request *request, tp_token token) {
+  (void)self;
+  (void)request;
+  (void)!tp_model_fail(token, TP_ERR_MODEL, "none", false);
+}
+
+static void history_destroy(void *self) { destroy_once(self); }
+
+static tp_status load_nothing(void *self, tp_text tenant, tp_text session, tp_message_fn each, void *ctx,
+                              tp_fault *fault) {
+  (void)self, (void)tenant, (void)session, (void)each, (void)ctx, (void)fault;
+  return TP_OK;
+}
+
+static tp_status append_nothing(void *self, tp_text tenant, tp_text session, const tp_message *messages, size_t count,
+                                tp_fault *fault) {
+  (void)self, (void)tenant, (void)session, (void)messages, (void)count, (void)fault;
+  return TP_OK;
+}
+
+static void on_closed(void *ctx) { latch_hit(ctx); }
+
+static void destructors_of_a_model_and_a_history_may_call_everything(void **state) {
+  (void)state;
+  static caller model, history;
+  for (int freed = 0; freed < 2; freed++) {
+    model = history = (caller){.is_freed = freed};
+    tp_runtime *runtime = open_runtime(NULL);
+    model.runtime = history.runtime = runtime;
+    tp_session *session;
+    tp_session_options options = {.struct_size = sizeof options, .id = "s"};
+    options.model = (tp_model){.struct_size = sizeof options.model,
+                               .name = "none",
+                               .self = &model,
+                               .start = start_nothing,
+                               .destroy = model_destroy};
+    options.history = (tp_history){.struct_size = sizeof options.history,
+                                   .self = &history,
+                                   .load = load_nothing,
+                                   .append = append_nothing,
+                                   .destroy = history_destroy};
+    assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+    if (!freed) {
+      latch closed = LATCH;
+      tp_session_close(session, on_closed, &closed);
+      latch_wait(&closed, 1);
+      while (model.calls == 0 || history.calls == 0) sleep_ms(1);
+    }
+    close_runtime(runtime);
+    assert_called(model);
+    assert_called(history);
+  }
+}
+
+/* ---- the end of a runtime, asked for from inside ---- */
+
+typedef struct ender {
+  tp_runtime *runtime;
+  tp_status drained;
+  tp_token token;
+  latch ended;
+} ender;
+
+static void end_it(ender *e) {
+  e->drained = tp_runtime_drain(e->runtime, 0, NULL);
+  tp_runtime_free(e->runtime);
+}
+
+static tp_answer end_in_handler(void *self, tp_call *call) {
+  end_it(self);
+  (void)call;
+  return TP_ANSWER_DONE;
+}
+
+static void end_in_phase_end(void *ctx, const tp_phase_result *result) {
+  (void)result;
+  end_it(ctx);
+  latch_hit(&((ender *)ctx)->ended);
+}
+
+static void end_in_destroy(void *ctx) { end_it(ctx); }
+
+static tp_answer end_when_completed(void *self, tp_call *call) {
+  ender *e = self;
+  tp_answer outcome = tp_call_defer(call, &(tp_deferral){.destroy = end_in_destroy, .ctx = e}, &e->token);
+  latch_hit(&e->ended);
+  return outcome;
+}
+
+static _Atomic int logged;
+
+static void count_log(void *ctx, tp_log_level level, const char *message) {
+  (void)ctx;
+  if (level == TP_LOG_ERROR && strstr(message, "tp_runtime_free")) logged++;
+}
+
+static tp_runtime *open_logged(ender *e) {
+  tp_runtime_options options = {.struct_size = sizeof options, .log = count_log};
+  *e = (ender){.runtime = open_runtime(&options), .ended = LATCH};
+  logged = 0;
+  return e->runtime;
+}
+
+static void free_from_a_handler_is_logged_and_frees_nothing(void **state) {
+  (void)state;
+  for (int slow = 0; slow < 2; slow++) {
+    ender e;
+    tp_runtime *runtime = open_logged(&e);
+    add_hooks(runtime, &(hook){.id = "ender", .phase = GATHER, .run = end_in_handler, .self = &e, .slow = slow}, 1);
+    tp_turn *turn = begin_bare(runtime, 0);
+    tp_phase_result result = run_phase(turn, GATHER, NULL);
+    assert_run(&result, "ender", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+    assert_int_equal(e.drained, TP_ERR_USAGE);
+    assert_int_equal(logged, 1);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+static void free_from_a_callback_is_logged_and_frees_nothing(void **state) {
+  (void)state;
+  ender e;
+  tp_runtime *runtime = open_logged(&e);
+  add_hooks(runtime, &(hook){.id = "h", .phase = GATHER, .run = quiet_hook}, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  assert_int_equal(tp_phase_submit(turn, GATHER, NULL, end_in_phase_end, &e, NULL), TP_OK);
+  latch_wait(&e.ended, 1);
+  assert_int_equal(e.drained, TP_ERR_USAGE);
+  assert_int_equal(logged, 1);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void free_from_the_destroy_of_a_completed_deferral_is_logged_and_frees_nothing(void **state) {
+  (void)state;
+  ender e;
+  tp_runtime *runtime = open_logged(&e);
+  add_hooks(runtime, &(hook){.id = "d", .phase = GATHER, .run = end_when_completed, .self = &e, .slow = true}, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  ender ended = {.runtime = runtime, .ended = LATCH};
+  assert_int_equal(tp_phase_submit(turn, GATHER, NULL, end_in_phase_end, &ended, NULL), TP_OK);
+  latch_wait(&e.ended, 1);
+  assert_int_equal(tp_token_complete(e.token, &done), TP_OK);
+  assert_int_equal(e.drained, TP_ERR_USAGE);
+  latch_wait(&ended.ended, 1);
+  assert_int_equal(logged, 2);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+/* ---- the mark is of one runtime and one process ---- */
+
+static tp_status use(tp_runtime *runtime) {
+  tp_turn *turn;
+  tp_turn_request request = {.struct_size = sizeof request};
+  tp_status status = tp_turn_begin_bare(runtime, &request, &turn, NULL);
+  if (status != TP_OK) return status;
+  tp_phase_result result;
+  status = tp_phase_run(turn, GATHER, NULL, &result, NULL);
+  if (status == TP_OK && result.run_count != 1) status = TP_ERR_INTERNAL;
+  tp_turn_end(turn);
+  tp_status drained = tp_runtime_drain(runtime, 0, NULL);
+  return status != TP_OK ? status : drained;
+}
+
+static tp_status make_and_use(void) {
+  tp_runtime *runtime;
+  tp_status status = tp_runtime_new(NULL, &runtime, NULL);
+  if (status != TP_OK) return status;
+  status = hooks_add(runtime, &(hook){.id = "h", .phase = GATHER, .run = quiet_hook}, 1, NULL);
+  if (status == TP_OK) status = use(runtime);
+  tp_runtime_free(runtime);
+  return status;
+}
+
+typedef struct second {
+  tp_runtime *first;
+  tp_status used, of_first;
+  bool forks;
+  int ended;
+} second;
+
+static tp_answer use_another_runtime(void *self, tp_call *call) {
+  second *s = self;
+  pid_t child = s->forks ? fork() : 0;
+  if (child == 0) {
+    s->used = make_and_use();
+    s->of_first = tp_runtime_drain(s->first, 0, NULL);
+    if (s->forks) _exit(s->used == TP_OK && s->of_first == TP_ERR_FORKED ? 0 : 1);
+  } else {
+    waitpid(child, &s->ended, 0);
+  }
+  (void)call;
+  return TP_ANSWER_DONE;
+}
+
+static void handler_may_use_another_runtime_and_so_may_the_child_of_a_fork_in_it(void **state) {
+  (void)state;
+  for (int i = 0; i < 4; i++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    second s = {.first = runtime, .used = TP_ERR_INTERNAL, .forks = i % 2, .ended = -1};
+    add_hooks(runtime, &(hook){.id = "u", .phase = GATHER, .run = use_another_runtime, .self = &s, .slow = i / 2,
+                               .sub = {.limit_ms = 60000}}, 1);
+    tp_turn *turn = begin_bare(runtime, 0);
+    tp_phase_result result = run_phase(turn, GATHER, NULL);
+    assert_run(&result, "u", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+    if (s.forks) {
+      assert_true(WIFEXITED(s.ended));
+      assert_int_equal(WEXITSTATUS(s.ended), 0);
+    } else {
+      assert_int_equal(s.used, TP_OK);
+      assert_int_equal(s.of_first, TP_ERR_USAGE);
+    }
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(destructors_may_call_everything_in_a_commit_and_a_discard),
+      cmocka_unit_test(destructors_may_call_everything_at_the_end_of_a_turn),
+      cmocka_unit_test(destructors_may_call_everything_while_the_runtime_is_freed),
+      cmocka_unit_test(destructors_may_call_everything_when_an_abandoned_handler_returns_after_the_free),
+      cmocka_unit_test(destructors_of_a_model_and_a_history_may_call_everything),
+      cmocka_unit_test(free_from_a_handler_is_logged_and_frees_nothing),
+      cmocka_unit_test(free_from_a_callback_is_logged_and_frees_nothing),
+      cmocka_unit_test(free_from_the_destroy_of_a_completed_deferral_is_logged_and_frees_nothing),
+      cmocka_unit_test(handler_may_use_another_runtime_and_so_may_the_child_of_a_fork_in_it),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
