@@ -58,9 +58,12 @@ typedef struct tp_runtime_options {
   uint32_t detached_threads;    /* of these at most so many for detached attempts and jobs; 0: 16; capped at
                                    a quarter of handler_threads */
   uint32_t tool_threads;        /* of these at most so many for tools; 0: 32; capped at half of handler_threads */
+  uint32_t abandoned_threads_max; /* how many threads more there may be for those that abandoned attempts hold; 0: as
+                                   many as handler_threads. See tp_runtime_set_abandoned_max() */
   uint32_t turns_max;           /* turns in flight; 0: 65,536; begin and submit forms return TP_ERR_FULL above it */
   uint32_t deferred_max;        /* open tokens; 0: 16,384 */
-  uint64_t abandoned_bytes_max; /* memory pinned by abandoned attempts; 0: 64 MiB; then attempts fail no_memory */
+  uint64_t abandoned_bytes_max; /* memory pinned by abandoned attempts; 0: 64 MiB; then attempts that need a thread or
+                                   a token fail no_memory */
   tp_timestamps timestamps;
   const tp_phase *phases;       /* phases of the host; their ids are TP_PHASE_HOST + index */
   size_t phase_count;           /* at most 64 */
@@ -122,6 +125,18 @@ typedef struct tp_leak {
 /** Names the abandoned attempts, at most 256. Names live as long as the runtime. each may be NULL.
  *  @return how many there are. Threads: any. */
 TP_API size_t tp_runtime_leaks(tp_runtime *runtime, void (*each)(void *ctx, const tp_leak *leak), void *ctx);
+
+/** Sets what abandoned attempts may hold, from now on. A function that does not return keeps its thread and its memory:
+ *  while it does, another thread may be started in its place, up to `threads` of them, and memory is granted up to
+ *  `bytes`. Beyond them attempts fail at once, no_worker and no_memory, so required guards deny; the first one is
+ *  written to the log. Handlers that need no thread (inline ones, those with an inbox) go on either way, and so do all
+ *  when enough functions return. A host that cannot wait for that finds the culprits with tp_runtime_leaks(), switches
+ *  them off with tp_subscription_kill(), and raises the caps here.
+ *  @param threads  0: as it is.
+ *  @param bytes    0: as it is.
+ *  @return TP_OK; TP_ERR_FORKED; TP_ERR_SHUTDOWN when the runtime was freed.  Threads: any.  From a hook: yes. */
+TP_API tp_status tp_runtime_set_abandoned_max(tp_runtime *runtime, uint32_t threads, uint64_t bytes,
+                                              tp_fault *fault) TP_MUST_USE;
 
 /** Waits until the order key has no open job (an empty key: none at all).
  *  @return TP_OK; TP_ERR_TIMEOUT; TP_ERR_STORE…; TP_ERR_USAGE from inside a handler. Blocks: up to limit_ms. */

@@ -40,6 +40,7 @@ static inline void tp__entry_set_block(tp__entry *e, tp__turn *turn) {
   e->arena = (tp__arena){.allocator = &turn->runtime->allocator, .end = (char *)e + e->block_size};
   tp__list_init(&e->link);
   atomic_init(&e->refs.v, 1);
+  atomic_init(&e->pinned.v, 0);
   atomic_init(&e->kept_attempts.v, NULL);
   atomic_init(&e->payloads.v, NULL);
 }

@@ -129,6 +129,7 @@ struct tp__entry {
   tp_call call;    /* not set up at birth */
   /* atomic */
   tp__a32 refs;           /* the owner's and one of each attempt */
+  tp__a32 pinned;         /* acq_rel: abandoned attempts, which pin the entry's block together */
   tp__aptr kept_attempts; /* acq_rel: those that ended and whose answers are read, newest first */
   tp__aptr payloads;      /* acquire, release: what tp_call_payload() made (call_payload.c); mostly NULL */
 };

@@ -27,8 +27,6 @@ _Static_assert(sizeof(node_attempt) + 256 <= BLOCK_BYTES, "a small answer finds 
 
 static node_attempt *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, node_attempt, base); }
 
-static size_t pinned_bytes(const node_attempt *a) { return a->block_size + a->entry->block_size; }
-
 static tp__answer call(tp__attempt *attempt) {
   node_attempt *a = of(attempt);
   const tp__node *node = &a->entry->plan->nodes[a->index];
@@ -69,9 +67,17 @@ static void join_outputs(node_attempt *a, tp__output *ret_output) {
   ret_output->count += after->count;
 }
 
+/* The first of an entry's abandoned attempts pins the entry's block for all of them, */
 static void pin(node_attempt *a) {
+  bool first = tp__a32_add_acq_rel(&a->entry->pinned, 1) == 0;
   a->pinned = true;
-  tp__a64_add_acq_rel(&a->base.runtime->abandoned_bytes, pinned_bytes(a));
+  tp__a64_add_acq_rel(&a->base.runtime->abandoned_bytes, a->block_size + (first ? a->entry->block_size : 0));
+}
+
+/* and the last one gives it back. */
+static void unpin(const node_attempt *a) {
+  bool last = tp__a32_sub_acq_rel(&a->entry->pinned, 1) == 1;
+  tp__a64_sub_acq_rel(&a->base.runtime->abandoned_bytes, a->block_size + (last ? a->entry->block_size : 0));
 }
 
 /* Its limit counts from when it came into the inbox, and the row's times begin when it was taken. */
@@ -152,7 +158,7 @@ static void release(tp__attempt *attempt) {
   node_attempt *a = of(attempt);
   tp_runtime *runtime = attempt->runtime;
   tp__entry *e = a->entry;
-  if (a->pinned) tp__a64_sub_acq_rel(&runtime->abandoned_bytes, pinned_bytes(a));
+  if (a->pinned) unpin(a);
   if (a->kept) keep(e, a);
   else free_memory(runtime, a);
   tp__entry_unref(e);
@@ -161,10 +167,14 @@ static void release(tp__attempt *attempt) {
 static const tp__attempt_class class = {
     .call = call, .accept = accept, .settled = settled, .late = late, .release = release};
 
+static bool is_memory_pinned(const tp_runtime *runtime) {
+  return tp__a64_load_relaxed(&runtime->abandoned_bytes) > tp__a64_load_relaxed(&runtime->abandoned_bytes_max);
+}
+
 /* The entry is held by the attempt, and the turn by the entry once an attempt has left the owner's thread. */
 static node_attempt *new_attempt(tp__entry *e, uint32_t index) {
   tp_runtime *runtime = e->turn->runtime;
-  if (tp__a64_load_relaxed(&runtime->abandoned_bytes) > runtime->options.abandoned_bytes_max) return NULL;
+  if (is_memory_pinned(runtime)) return NULL;
   size_t block_size;
   node_attempt *a = tp__block_take(&runtime->blocks, BLOCK_BYTES, &block_size);
   if (!a) return NULL;
@@ -206,11 +216,17 @@ static tp_reason offer(node_attempt *a, const tp__node *node, tp__run *run) {
   return refused;
 }
 
+/* Where functions that do not return hold all threads as well, threads are what is wanting. */
+static tp_reason why_none(tp_runtime *runtime, const tp__node *node) {
+  bool no_thread = !node->handler->desc.inbox && is_memory_pinned(runtime) && tp__pool_is_exhausted(&runtime->pool);
+  return no_thread ? TP_REASON_NO_WORKER : TP_REASON_NO_MEMORY;
+}
+
 tp_reason tp__node_hand_over(tp__entry *e, uint32_t index, int64_t hard_ns, int64_t limit_ns) {
   const tp__node *node = &e->plan->nodes[index];
   tp__run *run = tp__run_make(e, index);
   node_attempt *a = new_attempt(e, index);
-  if (!a) return TP_REASON_NO_MEMORY;
+  if (!a) return why_none(e->turn->runtime, node);
   a->call = (tp_call){.entry = e,
                       .index = index,
                       .attempt_number = run->row.attempts,

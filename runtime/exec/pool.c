@@ -23,7 +23,7 @@ tp_status tp__pool_init(tp__pool *pool, const void *runtime, const tp_allocator 
   memset(pool, 0, sizeof *pool);
   pool->runtime = runtime;
   pool->allocator = allocator;
-  pool->threads_max = threads_max;
+  pool->threads_max = pool->abandoned_max = threads_max;
   pool->lane_max[TP__LANE_AWAITED] = threads_max;
   pool->lane_max[TP__LANE_UPPER] = upper_max;
   pool->lane_max[TP__LANE_DETACHED] = detached_max;
@@ -83,8 +83,10 @@ static void permit_back_locked(tp__pool *pool, tp__pool_item *item) {
 static void give_back_locked(tp__pool *pool, tp__pool_item *item) {
   tp__list_remove(&item->running_link);
   item->place = TP__POOL_OUTSIDE;
-  if (item->abandoned) pool->abandoned_count--;
-  else pool->lane_running[item->lane]--;
+  if (item->abandoned) {
+    pool->abandoned_count--;
+    pool->is_exhausted = false;
+  } else pool->lane_running[item->lane]--;
   permit_back_locked(pool, item);
 }
 
@@ -223,9 +225,9 @@ static void join_ended_locked(tp__pool *pool) {
   }
 }
 
-/* Abandoned attempts do not count in the cap, up to as many again. */
+/* Abandoned attempts do not count in the cap, up to a cap of their own. */
 static bool may_start_locked(const tp__pool *pool) {
-  uint32_t lost = pool->abandoned_count < pool->threads_max ? pool->abandoned_count : pool->threads_max;
+  uint32_t lost = pool->abandoned_count < pool->abandoned_max ? pool->abandoned_count : pool->abandoned_max;
   return pool->thread_count < pool->threads_max + lost;
 }
 
@@ -258,10 +260,38 @@ static bool runnable_is_waiting_locked(const tp__pool *pool) {
   return false;
 }
 
+/* Every thread is held by an abandoned attempt. One that could not be started for want of memory leaves none, too. */
+static bool is_lost_locked(const tp__pool *pool) { return pool->thread_count <= pool->abandoned_count; }
+
 /* More is queued than idle threads take: one more is started. @return false when nobody would ever run it. */
 static bool staff_locked(tp__pool *pool) {
   if (runnable_is_waiting_locked(pool) && may_start_locked(pool)) start_thread_locked(pool);
-  return pool->thread_count > pool->abandoned_count;
+  return !is_lost_locked(pool);
+}
+
+/* @return how many are abandoned, for on_exhausted; 0: it was told, or a thread may still be started. */
+static uint32_t note_exhausted_locked(tp__pool *pool) {
+  if (pool->is_exhausted || !is_lost_locked(pool) || may_start_locked(pool)) return 0;
+  pool->is_exhausted = true;
+  return pool->abandoned_count;
+}
+
+static void tell_exhausted(const tp__pool *pool, uint32_t abandoned) {
+  if (abandoned > 0 && pool->on_exhausted) pool->on_exhausted(pool->runtime, abandoned);
+}
+
+void tp__pool_set_abandoned_max(tp__pool *pool, uint32_t count) {
+  tp__mutex_lock(&pool->mutex);
+  pool->abandoned_max = count;
+  pool->is_exhausted = false;
+  tp__mutex_unlock(&pool->mutex);
+}
+
+bool tp__pool_is_exhausted(tp__pool *pool) {
+  tp__mutex_lock(&pool->mutex);
+  bool exhausted = pool->abandoned_count > 0 && is_lost_locked(pool) && !may_start_locked(pool);
+  tp__mutex_unlock(&pool->mutex);
+  return exhausted;
 }
 
 tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item) {
@@ -286,8 +316,35 @@ tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item) {
       refused = TP_REASON_NO_WORKER;
     }
   }
+  uint32_t exhausted = refused == TP_REASON_NO_WORKER ? note_exhausted_locked(pool) : 0;
   unlock_and_wake(pool);
+  tell_exhausted(pool, exhausted);
   return refused;
+}
+
+static tp__pool_item *take_queued_locked(tp__pool *pool) {
+  for (int lane = 0; lane < TP__LANES; lane++) {
+    if (tp__list_empty(&pool->lanes[lane])) continue;
+    tp__pool_item *item = item_of(pool->lanes[lane].next);
+    tp__list_remove(&item->link);
+    item->place = TP__POOL_OUTSIDE;
+    permit_back_locked(pool, item);
+    return item;
+  }
+  return NULL;
+}
+
+/* No thread is left, and none may be started: what is queued would wait for its deadline, and not be told why. */
+static void refuse_queued(tp__pool *pool) {
+  for (;;) {
+    tp__mutex_lock(&pool->mutex);
+    tp__pool_item *item = is_lost_locked(pool) ? take_queued_locked(pool) : NULL;
+    uint32_t exhausted = item ? note_exhausted_locked(pool) : 0;
+    tp__mutex_unlock(&pool->mutex);
+    tell_exhausted(pool, exhausted);
+    if (!item) return;
+    tp__attempt_refuse(tp__attempt_of(item), TP_REASON_NO_WORKER);
+  }
 }
 
 /* All permits are held by abandoned attempts: those in line will not get one. */
@@ -307,7 +364,7 @@ static void refuse_line(tp__pool *pool, tp__permits *permits) {
 }
 
 bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item) {
-  bool never_runs = false;
+  bool never_runs = false, staffed = true;
   tp__permits *line = NULL;
   tp__mutex_lock(&pool->mutex);
   switch (item->place) {
@@ -328,17 +385,18 @@ bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item) {
         item->permits->abandoned++;
         line = item->permits;
       }
-      staff_locked(pool);
+      staffed = staff_locked(pool);
       break;
     case TP__POOL_OUTSIDE:
       break;
   }
   unlock_and_wake(pool);
   if (line) refuse_line(pool, line);
+  if (!staffed) refuse_queued(pool);
   return never_runs;
 }
 
-/* The callback is called without the lock. As many may be abandoned as there are threads in all. */
+/* The callback is called without the lock. */
 size_t tp__pool_leaks(tp__pool *pool, void (*each)(void *ctx, const tp_leak *leak), void *ctx) {
   tp_leak leaks[LEAKS_NAMED_MAX];
   size_t count = 0;

@@ -46,6 +46,7 @@ typedef struct tp__pool {
   const void *runtime;           /* never change after init, down to the line: what its threads are inside of */
   const tp_allocator *allocator;
   uint32_t threads_max, lane_max[TP__LANES];
+  void (*on_exhausted)(const void *runtime, uint32_t abandoned); /* without lock; once until a thread came back */
   tp__mutex mutex;
   tp__cond ended_one; /* for the stop */
   /* under mutex */
@@ -56,6 +57,8 @@ typedef struct tp__pool {
   tp__link ended;   /* to be joined */
   struct tp__pool_thread *idle; /* parked; the last one that went idle first */
   uint32_t thread_count, idle_count, abandoned_count;
+  uint32_t abandoned_max; /* of them so many have another thread in their place */
+  bool is_exhausted;      /* on_exhausted was called */
   bool stop;
   void (*last_out)(void *ctx); /* set when the runtime is gone */
   void *last_out_ctx;
@@ -71,13 +74,17 @@ uint32_t tp__pool_stop(tp__pool *pool);
 bool tp__pool_orphan(tp__pool *pool, void (*last_out)(void *ctx), void *ctx);
 void tp__pool_fini(tp__pool *pool);
 
+/** How many abandoned attempts have another thread in their place from now on. */
+void tp__pool_set_abandoned_max(tp__pool *pool, uint32_t count);
+/** Whether abandoned attempts hold every thread that there may be. */
+bool tp__pool_is_exhausted(tp__pool *pool);
 /** Gives the attempt to a thread, now or when there are a permit and a thread.
  *  @return TP_REASON_NONE; or why it never will be run: NO_PERMIT (abandoned attempts hold all), NO_WORKER (no thread
  *          runs and none could be started), SHUTDOWN. */
 tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item);
 /** The owner no longer waits for it.
  *  @return true when it was still waiting or queued: it will never run. Attempts of the same permits that can now never
- *  get one are refused with NO_PERMIT. */
+ *  get one are refused with NO_PERMIT, and what waits for a thread with NO_WORKER where none is left. */
 bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item);
 /** Names the functions that run abandoned, at most 256. @return how many there are. */
 size_t tp__pool_leaks(tp__pool *pool, void (*each)(void *ctx, const tp_leak *leak), void *ctx);

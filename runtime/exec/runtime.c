@@ -91,7 +91,22 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
   /* At least a quarter of the threads is for awaited handlers alone, where there are that many. */
   cap(&options->tool_threads, options->handler_threads / 2);
   cap(&options->detached_threads, options->handler_threads / 4);
+  default_to(&options->abandoned_threads_max, options->handler_threads);
   if (options->abandoned_bytes_max == 0) options->abandoned_bytes_max = ABANDONED_BYTES;
+  return TP_OK;
+}
+
+static void threads_exhausted(const void *runtime, uint32_t abandoned) {
+  tp__log(runtime, TP_LOG_ERROR,
+          "%u functions have not returned and hold every thread that there may be: handlers fail (no_worker). "
+          "tp_runtime_leaks() names them; tp_runtime_set_abandoned_max() grants more threads",
+          abandoned);
+}
+
+tp_status tp_runtime_set_abandoned_max(tp_runtime *runtime, uint32_t threads, uint64_t bytes, tp_fault *fault) {
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  if (threads > 0) tp__pool_set_abandoned_max(&runtime->pool, threads);
+  if (bytes > 0) tp__a64_store_relaxed(&runtime->abandoned_bytes_max, bytes);
   return TP_OK;
 }
 
@@ -144,8 +159,11 @@ static tp_status build(tp_runtime *runtime, enum room room, tp_fault *fault) {
                               (size_t)options->turns_max + 2 * (size_t)tp__detached_max(runtime) +
                                   runtime->helpers_max);
     case ROOM_POOL:
-      return tp__pool_init(&runtime->pool, runtime, &runtime->allocator, options->handler_threads,
-                           options->tool_threads, options->detached_threads);
+      TP__TRY(tp__pool_init(&runtime->pool, runtime, &runtime->allocator, options->handler_threads,
+                            options->tool_threads, options->detached_threads));
+      runtime->pool.on_exhausted = threads_exhausted;
+      tp__pool_set_abandoned_max(&runtime->pool, options->abandoned_threads_max);
+      return TP_OK;
     case ROOM_TIMER:
       return tp__timer_init(&runtime->timer);
     case ROOM_JOBS:
@@ -237,6 +255,7 @@ tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__above *abo
   runtime->above = above;
   runtime->helpers_max = helpers_max(&options);
   runtime->search_ns = TP__SHARE_SEARCH_NS;
+  tp__a64_store_relaxed(&runtime->abandoned_bytes_max, options.abandoned_bytes_max);
   tp__list_init(&runtime->turns);
   for (int room = 0; room < ROOMS; room++) {
     tp_status status = build(runtime, (enum room)room, fault);

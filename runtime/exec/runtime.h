@@ -71,6 +71,7 @@ struct tp_runtime {
   tp__a32 kills;    /* subscriptions that are switched off: 0 is the common case */
   tp__a64 abandoned_bytes;
   tp__mutex payloads_mutex; /* call_payload.c: guards the growth of the lists of entries */
+  tp__a64 abandoned_bytes_max; /* relaxed */
   tp__mutex mutex;
   tp__cond changed; /* a turn ended */
   /* under mutex */
