@@ -12,10 +12,18 @@
 #define SEARCHERS(idle) ((idle) % STOPPED / SEARCHER)
 
 #ifdef TP_SIM
-enum { BATCH = 16, SHARES = 1, LOOKS_PER_CLOCK = 2, SEARCH_NS = 100 };
+enum { BATCH = 16, SHARES = 1, LOOKS_PER_CLOCK = 2, SEARCH_NS = 100, SEARCH_NS_MIN = 1, CREDIT_INVERSE = 1 };
 #else
-enum { BATCH = 16, SHARES = 2, LOOKS_PER_CLOCK = 16, SEARCH_NS = 30 * TP__NS_PER_US };
+enum {
+  BATCH = 16,
+  SHARES = 2,
+  LOOKS_PER_CLOCK = 16,
+  SEARCH_NS = 30 * TP__NS_PER_US,
+  SEARCH_NS_MIN = 1 * TP__NS_PER_US, /* less is not worth the marks */
+  CREDIT_INVERSE = 10                /* looking for work takes at most a tenth of the time of what was found */
+};
 #endif
+enum { CREDIT_NS_MAX = 4 * SEARCH_NS };
 
 tp_status tp__workers_init(tp__workers *workers, struct tp_runtime *runtime, uint32_t count, size_t strands_max) {
   memset(workers, 0, sizeof *workers);
@@ -61,16 +69,27 @@ static bool may_search(tp__workers *workers) {
   return false;
 }
 
-/* Waking a thread takes some microseconds, and what a server does next often comes sooner. */
-static bool search(tp__workers *workers) {
-  int64_t end_ns = tp__now_ns() + SEARCH_NS;
+/* A worker's own: for how long it may search, and what it came to. */
+typedef struct credit {
+  int64_t ns, worked_ns, searched_ns;
+} credit;
+
+/* Waking a thread takes some microseconds, and what a server does next often comes sooner. Where it comes later every
+ * search is in vain, so a worker pays for it out of a credit: a tenth of the time for which it had work. */
+static bool search(tp__workers *workers, credit *c) {
+  int64_t begin_ns = tp__now_ns(), now_ns;
+  int64_t end_ns = begin_ns + (c->ns < SEARCH_NS ? c->ns : SEARCH_NS);
+  bool found_some = false;
   do {
-    for (int i = 0; i < LOOKS_PER_CLOCK; i++) {
-      if (!tp__queue_mpmc_empty(workers->queue)) return true;
-      tp__cpu_relax();
+    for (int i = 0; i < LOOKS_PER_CLOCK && !found_some; i++) {
+      found_some = !tp__queue_mpmc_empty(workers->queue);
+      if (!found_some) tp__cpu_relax();
     }
-  } while (tp__now_ns() < end_ns);
-  return false;
+    now_ns = tp__now_ns();
+  } while (!found_some && now_ns < end_ns);
+  c->ns -= now_ns - begin_ns;
+  c->searched_ns += now_ns - begin_ns;
+  return found_some;
 }
 
 /* Sleeps until there may be work. It is counted as a sleeper, and no longer as a searcher, before the last look at the
@@ -91,11 +110,20 @@ static bool sleep_for_work(tp__workers *workers, bool *searching) {
   return !stop;
 }
 
+/* The worker has had work since then. */
+static void earn(credit *c, int64_t since_ns) {
+  int64_t worked_ns = tp__now_ns() - since_ns;
+  c->worked_ns += worked_ns;
+  c->ns += worked_ns / CREDIT_INVERSE;
+  if (c->ns > CREDIT_NS_MAX) c->ns = CREDIT_NS_MAX;
+}
+
 /* @return false to stop. */
-static bool wait_for_work(tp__workers *workers, bool *searching) {
+static bool wait_for_work(tp__workers *workers, bool *searching, credit *c) {
   tp__a32_add_relaxed(&workers->hungry, 1);
-  if (!*searching) *searching = may_search(workers);
-  bool go_on = (*searching && search(workers)) || sleep_for_work(workers, searching);
+  bool has_credit = c->ns >= SEARCH_NS_MIN;
+  if (!*searching && has_credit) *searching = may_search(workers);
+  bool go_on = (*searching && has_credit && search(workers, c)) || sleep_for_work(workers, searching);
   tp__a32_sub_acq_rel(&workers->hungry, 1);
   return go_on;
 }
@@ -133,16 +161,21 @@ static void worker_run(void *arg) {
   tp__workers *workers = self->all;
   void *batch[BATCH];
   bool searching = false;
+  credit c = {0, 0, 0};
   tp__here_get()->home = self->kept;
   do {
     uint32_t count;
+    int64_t since_ns = tp__now_ns();
     while ((count = take(workers, batch)) > 0) {
       if (searching) found(workers);
       searching = false;
       run_batch(workers, batch, count);
     }
-  } while (wait_for_work(workers, &searching));
+    earn(&c, since_ns);
+  } while (wait_for_work(workers, &searching, &c));
   if (searching) found(workers);
+  tp__a64_add_relaxed(&workers->worked_ns, (uint64_t)c.worked_ns);
+  tp__a64_add_relaxed(&workers->searched_ns, (uint64_t)c.searched_ns);
 }
 
 /* ---- life ---- */

@@ -4,9 +4,9 @@
  * until it has nothing to do. They never call anything that may block. Lock: `workers`, for sleeping.
  *
  * Who is idle searches or sleeps. A searcher is a worker that was woken, or the one that still looks at the queue for
- * some microseconds after its last work. While there is one, a push wakes nobody: it will see. A searcher that found
- * work and was the only one wakes the next sleeper if there is more. So an offer wakes one thread at most, a burst of
- * them too, and the woken wake the others. */
+ * some microseconds after its last work, as long as its searches took no more than a tenth of the time of its work.
+ * While there is one, a push wakes nobody: it will see. A searcher that found work and was the only one wakes the next
+ * sleeper if there is more. So an offer wakes one thread at most, a burst of them too, and the woken wake the others. */
 #ifndef TP__WORKER_H
 #define TP__WORKER_H
 
@@ -38,6 +38,7 @@ typedef struct tp__workers {
   char before[128];
   tp__a32 idle;
   char between[124];
+  tp__a64 worked_ns, searched_ns; /* of threads that have ended */
   tp__a32 hungry; /* relaxed: how many have no work; a hint for those who have taken more than they run */
   char after[124];
 } tp__workers;
