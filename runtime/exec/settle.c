@@ -37,11 +37,11 @@ static void make_ready(tp__entry *e, uint32_t index) {
   else tp__ready_push(&e->ready, index);
 }
 
+/* The plan of a detached run has no edges, and no array of them. */
 static void propagate(tp__entry *e, const tp__node *node, bool passes) {
-  const uint32_t *edge = &e->plan->edges[node->first_edge];
-  for (const uint32_t *end = edge + node->edge_count; edge < end; edge++) {
-    uint32_t target = *edge >> 1;
-    if (!passes && (*edge & 1)) e->marks[target] |= TP__MARK_BLOCKED;
+  for (uint32_t i = 0; i < node->edge_count; i++) {
+    uint32_t edge = e->plan->edges[node->first_edge + i], target = edge >> 1;
+    if (!passes && (edge & 1)) e->marks[target] |= TP__MARK_BLOCKED;
     if (--e->counters[target] == 0) make_ready(e, target);
   }
 }

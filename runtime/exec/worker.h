@@ -6,7 +6,8 @@
  * Who is idle searches or sleeps. A searcher is a worker that was woken, or the one that still looks at the queue for
  * some microseconds after its last work, as long as its searches took no more than a tenth of the time of its work.
  * While there is one, a push wakes nobody: it will see. A searcher that found work and was the only one wakes the next
- * sleeper if there is more. So an offer wakes one thread at most, a burst of them too, and the woken wake the others. */
+ * sleeper if there is more. So an offer wakes one thread at most, a burst of them too, and the woken wake the others.
+ */
 #ifndef TP__WORKER_H
 #define TP__WORKER_H
 
