@@ -26,7 +26,7 @@ typedef struct host {
   tp_turn *turn;
   uint32_t count;
   tp_tool_call *calls;
-  tp_tool_result *results;
+  const tp_tool_call **pointers;
   bench_latch ended;
 } host;
 
@@ -38,7 +38,7 @@ static tp_answer bring_tool(void *self, tp_call *call) {
 
 static void turn_begin(host *h) {
   tp_turn_request request = {.struct_size = sizeof request, .tool_calls_max = UINT32_MAX};
-  tp_phase_result brought;
+  tp_phase_result brought = {.struct_size = sizeof brought};
   tp_fault fault;
   bench_must(h->session ? tp_turn_begin(h->session, &request, &h->turn, &fault)
                         : tp_turn_begin_bare(h->runtime, &request, &h->turn, &fault),
@@ -60,11 +60,12 @@ static host *host_new(const tp_allocator *allocator, tp_tool_fn run, void *self,
                        .placement = TP_PLACEMENT_INLINE},
               .count = count,
               .calls = bench_alloc(count, sizeof *h->calls),
-              .results = bench_alloc(count, sizeof *h->results)};
+              .pointers = bench_alloc(count, sizeof *h->pointers)};
   if (allocator) options.allocator = *allocator;
   hook.self = h;
   for (uint32_t i = 0; i < count; i++)
     h->calls[i] = (tp_tool_call){.name = tp_text_of("tool"), .arguments = {"\x80", 1}};
+  for (uint32_t i = 0; i < count; i++) h->pointers[i] = &h->calls[i];
   bench_must(tp_runtime_new(&options, &h->runtime, &fault), &fault);
   bench_must(tp_hook_add(h->runtime, &hook, &fault), &fault);
   if (on_event) bench_must(tp_session_open(h->runtime, &session, &h->session, &fault), &fault);
@@ -78,7 +79,7 @@ static void host_close(void *ctx) {
   if (h->session) tp_session_close(h->session, NULL, NULL);
   tp_runtime_free(h->runtime);
   free(h->calls);
-  free(h->results);
+  free(h->pointers);
   free(h);
 }
 
@@ -88,16 +89,16 @@ static void turn_renew(host *h) {
   turn_begin(h);
 }
 
-static void all_ended(void *ctx, const tp_tool_result *results, size_t count) {
+static void all_ended(void *ctx, const tp_tool_result *const *results, size_t count) {
   host *h = ctx;
   for (size_t i = 0; i < count; i++)
-    if (results[i].kind != TP_TOOL_OK) bench_must(TP_ERR_INTERNAL, NULL);
+    if (results[i]->kind != TP_TOOL_OK) bench_must(TP_ERR_INTERNAL, NULL);
   bench_latch_hit(&h->ended, 1);
 }
 
 static void submit(host *h) {
   bench_latch_set(&h->ended, 1);
-  bench_must(tp_tools_submit(h->turn, h->calls, h->count, all_ended, h, NULL), NULL);
+  bench_must(tp_tools_submit(h->turn, h->pointers, h->count, all_ended, h, NULL), NULL);
 }
 
 /* ---- W9 ---- */
@@ -114,7 +115,7 @@ static void hear(void *ctx, const tp_event *event) {
 
 enum { RUNS_IN_TURN = 16 };
 
-static void run_inline(host *h) { bench_must(tp_tools_run(h->turn, h->calls, h->count, h->results, NULL), NULL); }
+static void run_inline(host *h) { bench_must(tp_tools_run(h->turn, h->pointers, h->count, NULL, NULL), NULL); }
 
 static void run_shared(host *h) {
   submit(h);

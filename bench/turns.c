@@ -39,7 +39,7 @@ static void begin_turn(line *l);
 static void phase_ended(void *ctx, const tp_phase_result *result) {
   line *l = ctx;
   tp_phase_result ended = *result;
-  tp_phase_release(l->turn, &ended);
+  tp_phase_result_release(l->turn, &ended);
   if (++l->phase < l->of->phase_count) {
     bench_must(tp_phase_submit(l->turn, TP_PHASE_HOST + l->phase, NULL, phase_ended, l, NULL), NULL);
     return;

@@ -198,8 +198,8 @@ tp_turn *bench_turn_begin(tp_runtime *runtime) {
 
 void bench_workload_run(const bench_workload *workload, tp_turn *turn) {
   for (uint32_t p = 0; p < workload->phase_count; p++) {
-    tp_phase_result result;
+    tp_phase_result result = {.struct_size = sizeof result};
     bench_must(tp_phase_run(turn, TP_PHASE_HOST + p, NULL, &result, NULL), NULL);
-    tp_phase_release(turn, &result);
+    tp_phase_result_release(turn, &result);
   }
 }

@@ -46,14 +46,14 @@ static bool was_run(tp_status outcome) {
 static void take_down(cli_sheet *sheet, ride *r, size_t at, int64_t took_ns, tp_phase_result *result) {
   r->turn_ns += took_ns;
   if (sheet) cli_sheet_add(sheet, at, took_ns, result);
-  tp_phase_release(r->turn, result);
+  tp_phase_result_release(r->turn, result);
 }
 
 /* ---- one after the other ---- */
 
 static tp_status run_phase(const cli_round *round, ride *r, size_t at, tp_fault *fault) {
   const cli_round_phase *phase = &round->phases[at];
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   int64_t began_ns = cli_now_ns();
   tp_status status = tp_phase_run(r->turn, phase->phase, &phase->input, &result, fault);
   int64_t took_ns = cli_now_ns() - began_ns;

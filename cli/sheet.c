@@ -113,7 +113,7 @@ static void add_runs(cli_sheet *sheet, cli_sheet_phase *phase, int64_t took_ns, 
   uint64_t steps = 0;
   make_runs(phase, result->run_count);
   for (uint32_t i = 0; i < phase->run_count; i++) {
-    tp_run_record row = tp_phase_result_run(result, i);
+    tp_run_record row = *tp_phase_result_run(result, i);
     add_run(sheet, &phase->runs[i], &row);
     if (!was_called(&row)) continue;
     steps += was_called_here(&row);

@@ -94,7 +94,7 @@ static void measure_clock(cli_yardstick *yardstick) {
 /* Keeps what the records say of all handlers but the first, which begins with the phase. */
 static void keep_steps(cli_histogram *steps, const tp_phase_result *result) {
   for (uint32_t i = 1; i < result->run_count; i++) {
-    tp_run_record run = tp_phase_result_run(result, i);
+    tp_run_record run = *tp_phase_result_run(result, i);
     cli_histogram_add(steps, run.ended_ns - run.started_ns);
   }
 }
@@ -102,11 +102,11 @@ static void keep_steps(cli_histogram *steps, const tp_phase_result *result) {
 static tp_status run_phases(tp_turn *turn, uint32_t phase, cli_histogram *steps, tp_fault *fault) {
   tp_status status = TP_OK;
   for (int i = 0; status == TP_OK && i < PER_BATCH; i++) {
-    tp_phase_result result;
+    tp_phase_result result = {.struct_size = sizeof result};
     status = tp_phase_run(turn, phase, NULL, &result, fault);
     if (status != TP_OK) continue;
     if (steps) keep_steps(steps, &result);
-    tp_phase_release(turn, &result);
+    tp_phase_result_release(turn, &result);
   }
   return status;
 }

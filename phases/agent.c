@@ -86,7 +86,7 @@ static tp_status build(tp_agent *agent, tp_turn *turn, const tp_agent_config *co
   tp_text value;
   tp_status status = write_config(runtime, config, &writer, &value);
   if (status != TP_OK) return tp__fail(fault, status, config->id, "no memory for an agent");
-  tp_phase_result built, registered;
+  tp_phase_result built = {.struct_size = sizeof built}, registered = {.struct_size = sizeof registered};
   status = run_phase(turn, TP_PHASE_AGENT_BUILD, config->id, value, &built, fault);
   if (status == TP_OK && (status = take_built(agent, &built, value)) != TP_OK)
     (void)!tp__fail(fault, status, config->id, "no memory for an agent");
@@ -121,7 +121,7 @@ static void delist(tp_agent *agent) {
 
 static void unregister(tp_agent *agent) {
   tp_turn *turn;
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   tp_runtime *runtime = agent->upper->runtime;
   tp_status status = begin(runtime, agent->id, TP__TURN_CLOSING, &turn, NULL);
   if (status == TP_OK) {

@@ -49,14 +49,28 @@ static tp_text failure_text(tp__drive *d, const char *doing) {
                           result->reason.data ? result->reason.data : "");
 }
 
+/* Whose subscription ends the turn. Without memory for its words they are lost, not that it did. */
+static void note_refusal(tp__drive *d) {
+  const tp_phase_result *result = &d->phase.result;
+  if (d->outcome != TP_TURN_COMPLETED || !result->subscription) return;
+  d->refusing_phase = d->phase.phase;
+  d->refusing_state = result->state;
+  d->refusing_why = result->why;
+  if (!tp__arena_text(&d->arena, tp_text_of(result->subscription), &d->refusing_subscription))
+    d->refusing_subscription = (tp_text){NULL, 0};
+  if (!tp__arena_text(&d->arena, result->reason, &d->bare_reason)) d->bare_reason = (tp_text){NULL, 0};
+}
+
 bool tp__drive_stopped(tp__drive *d, const char *doing) {
   const tp_phase_result *result = &d->phase.result;
   if (tp__drive_out_of_time(d)) {
   } else if (d->phase.status != TP_OK) {
     tp__drive_stop(d, TP_TURN_FAILED, d->phase.status, tp_text_of(tp_status_text(d->phase.status)));
   } else if (result->outcome == TP_ERR_DENIED) {
+    note_refusal(d);
     tp__drive_stop(d, TP_TURN_DENIED, TP_ERR_DENIED, failure_text(d, doing));
   } else if (result->outcome != TP_OK) {
+    note_refusal(d);
     tp__drive_stop(d, TP_TURN_FAILED, result->outcome, failure_text(d, doing));
   } else {
     return false;
@@ -103,8 +117,8 @@ static void phase_ended(tp__phase *run) {
   tp__drive *d = run->ctx;
   const tp_merged *merged = run->result.merged;
   for (size_t i = 0; i < tp_merged_count(merged, TP_KIND_REMINDER); i++) {
-    tp_merged_entry entry = tp_merged_get(merged, TP_KIND_REMINDER, i);
-    tp__drive_remind(d, entry.subscription, entry.contribution->text, false);
+    const tp_merged_entry *entry = tp_merged_get(merged, TP_KIND_REMINDER, i);
+    tp__drive_remind(d, entry->subscription, entry->contribution->text, false);
   }
   d->after(d);
 }

@@ -62,7 +62,8 @@ struct tp__drive {
   tp__messages messages;           /* of this turn: user, assistant, tool … */
   tp_text response_text;           /* of the last response, in the arena */
   tp_text stop_reason;
-  tp_tool_call *calls; /* of the last response, in the arena */
+  const tp_tool_call *calls; /* of the last response, in the arena */
+  const tp_tool_call **call_pointers;
   size_t call_count;
   tp_tool_result *results;
   uint32_t iterations, tool_calls, model_attempt;

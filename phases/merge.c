@@ -74,7 +74,11 @@ static tp_status deal_out(tp__merge_state *state, tp__merge_list lists[TP_KIND_C
       tp__merge_list *list = &lists[input->items[j].kind];
       tp__merged_item *item = &list->items[list->count];
       *item = (tp__merged_item){
-          .entry = {&input->items[j], input->subscription, input->owner, input->attempt},
+          .entry = {.struct_size = sizeof(tp_merged_entry),
+                    .contribution = &input->items[j],
+                    .subscription = input->subscription,
+                    .owner = input->owner,
+                    .attempt = input->attempt},
           .handler = input->handler ? input->handler : input->subscription,
           .flags = input->flags,
           .order = (uint32_t)list->count,

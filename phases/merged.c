@@ -13,13 +13,13 @@ size_t tp_merged_count(const tp_merged *merged, uint32_t kind) {
   return count;
 }
 
-tp_merged_entry tp_merged_get(const tp_merged *merged, uint32_t kind, size_t index) {
+const tp_merged_entry *tp_merged_get(const tp_merged *merged, uint32_t kind, size_t index) {
   uint32_t first = kind ? kind : 1, last = kind ? kind : TP_KIND_COUNT - 1;
   for (uint32_t each = first; merged && each <= last && each < TP_KIND_COUNT; each++) {
-    if (index < merged->lists[each].count) return merged->lists[each].items[index].entry;
+    if (index < merged->lists[each].count) return &merged->lists[each].items[index].entry;
     index -= merged->lists[each].count;
   }
-  return (tp_merged_entry){0};
+  return NULL;
 }
 
 static const tp__merged_field *find_field(const tp_merged *merged, uint32_t field) {

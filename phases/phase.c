@@ -117,6 +117,8 @@ static void set_decider(tp__phase *run, const tp__entry *e) {
   if (e->decider == UINT32_MAX) return;
   const tp__run *decider = tp__entry_more(e, e->decider); /* a verdict or failure is out of the ordinary */
   run->result.subscription = e->plan->nodes[e->decider].subscription_name;
+  run->result.state = (tp_state)decider->row.state;
+  run->result.why = (tp_reason)decider->row.reason;
   run->result.reason = tp_text_of(decider->message                        ? decider->message
                                   : decider->row.reason != TP_REASON_NONE ? tp_reason_name(decider->row.reason)
                                                                           : NULL);
@@ -163,8 +165,12 @@ static void run_settled(tp__entry *e, uint32_t index) {
                         .text = tp_text_of(message)});
 }
 
+static const tp_phase_result nothing = {.struct_size = sizeof nothing, .verdict = TP_VERDICT_NONE};
+
 static void set_quiet_result(tp_phase_result *result, tp__entry *e) {
-  *result = (tp_phase_result){.verdict = TP_VERDICT_NONE, .run_count = e->plan->node_count, .entry = e};
+  *result = nothing;
+  result->run_count = e->plan->node_count;
+  result->entry = e;
 }
 
 /* The entry has begun, and its end will be heard of. */
@@ -199,7 +205,7 @@ void tp__phase_begin(tp__phase *run) {
   bool quiet = false;
   run->status = TP_OK;
   if (!plan) {
-    run->result = (tp_phase_result){.verdict = TP_VERDICT_NONE};
+    run->result = nothing;
     run->on_end(run);
     return;
   }
@@ -214,7 +220,7 @@ void tp__phase_begin(tp__phase *run) {
     run->on_end(run);
     return;
   }
-  run->result = (tp_phase_result){.verdict = TP_VERDICT_NONE};
+  run->result = nothing;
   if (entry) {
     go_on(run, entry);
   } else {
@@ -224,7 +230,7 @@ void tp__phase_begin(tp__phase *run) {
 
 void tp__phase_let_go(tp_phase_result *result) {
   if (result->entry) tp__entry_release(result->entry);
-  *result = (tp_phase_result){0};
+  *result = nothing;
 }
 
 /* ---- the public doors ---- */
@@ -263,7 +269,7 @@ static tp_status run_and_wait(tp_turn *turn, uint32_t phase, const tp_phase_inpu
   tp__strand_wait(&turn->core.strand, &sync.done);
   if (sync.phase.status != TP_OK)
     return tp__fail(fault, sync.phase.status, NULL, "the phase was not run: %s", tp_status_text(sync.phase.status));
-  *result = sync.phase.result;
+  tp__shown_fill(result, &sync.phase.result, sizeof *result);
   return TP_OK;
 }
 
@@ -276,9 +282,10 @@ static void leave(tp_turn *turn, const tp__inside *frame) {
 static __attribute__((noinline)) tp_status run_long(tp_turn *turn, uint32_t phase, const tp_phase_input *input,
                                                     tp_phase_result *result, tp_fault *fault) {
   TP__TRY(check_phase(turn, phase, fault));
+  TP__TRY(tp__shown_check(result, sizeof *result, "tp_phase_result", fault));
   if (!tp__turn_plan(&turn->core, phase)) {
     TP__TRY(read_input(turn, phase, input, &(tp__phase){0}, fault));
-    *result = (tp_phase_result){.verdict = TP_VERDICT_NONE};
+    tp__shown_fill(result, &nothing, sizeof nothing);
     return TP_OK;
   }
   tp__inside frame;
@@ -320,7 +327,8 @@ tp_status tp_phase_run(tp_turn *turn, uint32_t phase, const tp_phase_input *inpu
                        tp_fault *fault) {
   const tp__plan *plan = phase < TP_PHASE_LIMIT ? tp__turn_plan(&turn->core, phase) : NULL;
   tp__inside frame;
-  if (!plan || input || !enter_free(turn, &frame)) return run_long(turn, phase, input, result, fault);
+  if (!plan || input || result->struct_size != sizeof *result || !enter_free(turn, &frame))
+    return run_long(turn, phase, input, result, fault);
   bool quiet = false;
   tp__entry *entry = tp__quick_entry(&turn->core, plan, NULL, 0, &quiet);
   if (!quiet) return run_on(turn, &frame, phase, entry, result, fault);
@@ -374,6 +382,8 @@ tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *i
                           tp_fault *fault) {
   bool is_known = phase < TP_PHASE_LIMIT && tp__turn_plan(&turn->core, phase); /* who has a plan is */
   if (!is_known) TP__TRY(check_phase(turn, phase, fault));
+  if (!on_end)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_phase_submit needs on_end: nothing else says when the phase ended");
   if (turn->core.runtime->options.no_engine_workers)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use tp_phase_run()");
   tp__phase run;
@@ -399,13 +409,13 @@ tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *i
 /* A result is the turn's memory, so letting it go is the owner's work: a callback of the turn, or the host's thread,
  * which holds the turn or becomes its owner for a moment. Any other callback or handler is neither, and must not wait
  * for the owner, who might wait for it: then the result stays till the turn's end. */
-void tp_phase_release(tp_turn *turn, tp_phase_result *result) {
+void tp_phase_result_release(tp_turn *turn, tp_phase_result *result) {
   tp__strand *strand = &turn->core.strand;
   if (!result->entry) return;
   if (tp__strand_is_here(strand)) {
     tp__phase_let_go(result);
   } else if (tp__inside_is_of(turn->core.runtime)) {
-    *result = (tp_phase_result){0};
+    *result = nothing;
   } else if (turn->core.host_held) {
     tp__phase_let_go(result);
   } else {
@@ -415,7 +425,8 @@ void tp_phase_release(tp_turn *turn, tp_phase_result *result) {
   }
 }
 
-tp_run_record tp_phase_result_run(const tp_phase_result *result, uint32_t index) {
-  if (!result->entry || index >= result->run_count) return (tp_run_record){0};
-  return tp__entry_run(result->entry, index);
+const tp_run_record *tp_phase_result_run(const tp_phase_result *result, uint32_t index) {
+  if (!result->entry || index >= result->run_count) return NULL;
+  const tp_run_record *rows = tp__entry_runs(result->entry);
+  return rows ? &rows[index] : NULL;
 }

@@ -163,7 +163,7 @@ void tp__step_pre_tools(tp__drive *d) {
 static void after_pre_compile(tp__drive *d) {
   if (tp__drive_stopped(d, "turn.pre_prompt_compile")) return;
   d->sections = d->phase.result;
-  d->phase.result = (tp_phase_result){0};
+  d->phase.result = (tp_phase_result){.struct_size = sizeof(tp_phase_result)};
   tp__drive_go(d, TP__STEP_COMPILE);
 }
 
@@ -268,7 +268,7 @@ static void after_model_pre(tp__drive *d) {
   tp__phase_let_go(&d->request_context); /* of the attempt before */
   if (tp__drive_stopped(d, "model.pre")) return;
   d->request_context = d->phase.result;
-  d->phase.result = (tp_phase_result){0};
+  d->phase.result = (tp_phase_result){.struct_size = sizeof(tp_phase_result)};
   tp__drive_go(d, TP__STEP_MODEL);
 }
 
@@ -290,11 +290,15 @@ static bool keep_response(tp__drive *d, const tp_model_response *response) {
   tp_message message = {.text = response->text, .calls = response->calls, .call_count = response->call_count};
   if (!tp__message_copy(&d->arena, &message, &copy)) return false;
   d->response_text = copy.text;
-  d->calls = (tp_tool_call *)(uintptr_t)copy.calls;
+  tp_tool_call *calls = (tp_tool_call *)(uintptr_t)copy.calls;
+  d->calls = calls;
   d->call_count = copy.call_count;
+  d->call_pointers = tp__arena_alloc(&d->arena, (d->call_count + 1) * sizeof *d->call_pointers);
+  if (!d->call_pointers) return false;
   for (size_t i = 0; i < d->call_count; i++) { /* results answer calls by id */
-    if (d->calls[i].id.size == 0) d->calls[i].id = tp__arena_printf(&d->arena, "call-%u-%zu", d->iterations, i);
-    if (!d->calls[i].id.data) return false;
+    d->call_pointers[i] = &calls[i];
+    if (calls[i].id.size == 0) calls[i].id = tp__arena_printf(&d->arena, "call-%u-%zu", d->iterations, i);
+    if (!calls[i].id.data) return false;
   }
   return tp__arena_text(&d->arena, response->stop_reason, &d->stop_reason);
 }
@@ -493,8 +497,8 @@ static void tools_ended(tp__dispatch *dispatch) {
 void tp__step_tools(tp__drive *d) {
   tp__dispatch *dispatch;
   d->results = tp__arena_zero(&d->arena, d->call_count * sizeof *d->results);
-  if (!d->results ||
-      tp__dispatch_begin(d->turn, d->calls, d->call_count, d->results, remind, tools_ended, d, &dispatch) != TP_OK)
+  if (!d->results || tp__dispatch_begin(d->turn, d->call_pointers, d->call_count, d->results, remind, tools_ended, d,
+                                        &dispatch) != TP_OK)
     no_memory(d);
 }
 
@@ -596,7 +600,7 @@ void tp__step_error(tp__drive *d) {
 void tp__drive_schedule_jobs(tp__drive *d) {
   const tp_merged *merged = d->phase.result.merged;
   for (size_t i = 0; i < tp_merged_count(merged, TP_KIND_BACKGROUND_JOB); i++)
-    (void)!tp__jobs_add_contributed(&d->turn->core, tp_merged_get(merged, TP_KIND_BACKGROUND_JOB, i).contribution);
+    (void)!tp__jobs_add_contributed(&d->turn->core, tp_merged_get(merged, TP_KIND_BACKGROUND_JOB, i)->contribution);
 }
 
 static void after_post_turn(tp__drive *d) {

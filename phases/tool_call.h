@@ -29,7 +29,7 @@ struct tp__tool_slot {
   bool done;    /* nothing more will come */
 };
 
-static inline const tp_tool_call *tp__call_of(const tp__tool_slot *slot) { return &slot->dispatch->calls[slot->index]; }
+static inline const tp_tool_call *tp__call_of(const tp__tool_slot *slot) { return slot->dispatch->calls[slot->index]; }
 static inline tp_tool_result *tp__call_result(const tp__tool_slot *slot) {
   return &slot->dispatch->results[slot->index];
 }

@@ -38,8 +38,8 @@ static tp__tool_slot *ended_of(tp__phase *run) {
 static void take_reminders(tp__tool_slot *slot, const tp_merged *merged) {
   tp__dispatch *d = slot->dispatch;
   for (size_t i = 0; d->remind && i < tp_merged_count(merged, TP_KIND_REMINDER); i++) {
-    tp_merged_entry entry = tp_merged_get(merged, TP_KIND_REMINDER, i);
-    d->remind(d->turn, entry.subscription, entry.contribution->text, false);
+    const tp_merged_entry *entry = tp_merged_get(merged, TP_KIND_REMINDER, i);
+    d->remind(d->turn, entry->subscription, entry->contribution->text, false);
   }
 }
 

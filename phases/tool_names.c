@@ -58,7 +58,7 @@ size_t tp__call_id_bytes(const tp__dispatch *d) {
   size_t bytes = 0;
   if (d->calls_stay && d->count <= TP__NUMBERED) return 0;
   for (size_t i = 0; i < d->count; i++) {
-    size_t size = d->calls[i].id.size;
+    size_t size = d->calls[i]->id.size;
     if (size == 0) bytes += i < TP__NUMBERED ? 0 : NUMBERED_BYTES;
     else if (!d->calls_stay) bytes += size + 1;
   }
@@ -85,14 +85,14 @@ static tp_text copy_id(tp__dispatch *d, tp_text id) {
 }
 
 tp_text tp__call_id(tp__dispatch *d, uint32_t index) {
-  tp_text id = d->calls[index].id;
+  tp_text id = d->calls[index]->id;
   if (id.size == 0) return index < TP__NUMBERED ? tp__call_numbered(index) : number(d, index);
   return d->calls_stay ? id : copy_id(d, id);
 }
 
 /* A name that no tool has is copied; where there is no memory for it, it is left out. */
 tp_text tp__call_name(tp__dispatch *d, uint32_t index, const tp__tool_entry *tool) {
-  tp_text name = d->calls[index].name;
+  tp_text name = d->calls[index]->name;
   if (tool) return tool->name;
   if (!d->calls_stay && !tp__arena_text(&d->texts, name, &name)) return (tp_text){"", 0};
   return name;

@@ -60,7 +60,7 @@ static void shed(tp__dispatch *d, uint32_t index, tp__tool_entry *tool) {
 }
 
 static void begin_one(tp__dispatch *d, uint32_t index) {
-  tp__tool_entry *tool = find_tool(d, d->calls[index].name);
+  tp__tool_entry *tool = find_tool(d, d->calls[index]->name);
   d->results[index] = (tp_tool_result){.call_id = tp__call_id(d, index), .name = tp__call_name(d, index, tool)};
   if (!d->spare && !(d->spare = new_slot(d))) {
     shed(d, index, tool);
@@ -105,9 +105,10 @@ static inline bool same_name(const tp_text *a, const tp_text *b) { return a->dat
 
 /* @return the first call from here on that has to go the whole way. */
 static uint32_t run_plainly(tp__dispatch *d, uint32_t index) {
-  const tp_tool_call *call = &d->calls[index], *before = NULL;
+  const tp_tool_call *call, *before = NULL;
   tp_tool_result *result = &d->results[index];
-  for (; index < d->count; index++, before = call++, result++) {
+  for (; index < d->count; index++, before = call, result++) {
+    call = d->calls[index];
     if (!(before && same_name(&call->name, &before->name)) && !take_tool(d, call->name)) break;
     if (call->malformed || !tp__call_is_empty_map(call->arguments) || !tp__call_may_begin(d)) break;
     if (!d->spare && !(d->spare = new_slot(d))) break;
@@ -190,13 +191,14 @@ static void prepare(tp__dispatch *d) {
   tp__call_look_at_clock(d);
 }
 
-static tp__dispatch *new_dispatch(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tool_result *results,
-                                  void (*on_end)(tp__dispatch *dispatch), void *ctx) {
+static tp__dispatch *new_dispatch(tp_turn *turn, const tp_tool_call *const *calls, size_t count,
+                                  tp_tool_result *results, void (*on_end)(tp__dispatch *dispatch), void *ctx) {
   tp__dispatch *d = take_dispatch(turn);
   if (!d) return NULL;
   d->calls = calls;
   d->count = count;
   d->results = results;
+  d->shown = NULL;
   d->on_end = on_end;
   d->ctx = ctx;
   d->remind = NULL;
@@ -227,7 +229,7 @@ static tp_status go_if_room(tp__dispatch *d) {
   return TP_OK;
 }
 
-tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tool_result *results,
+tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *const *calls, size_t count, tp_tool_result *results,
                              tp__remind_fn remind, void (*on_end)(tp__dispatch *dispatch), void *ctx,
                              tp__dispatch **ret_dispatch) {
   tp__dispatch *d = new_dispatch(turn, calls, count, results, on_end, ctx);
@@ -258,17 +260,44 @@ static void sync_ended(tp__dispatch *d) {
   keep(d);
 }
 
-tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tool_result *results,
-                       tp_fault *fault) {
+static tp_status check_calls(const tp_tool_call *const *calls, size_t count, tp_fault *fault) {
+  for (size_t i = 0; i < count; i++)
+    if (!calls[i]) return tp__fail(fault, TP_ERR_USAGE, NULL, "call %zu of %zu is NULL", i, count);
+  return TP_OK;
+}
+
+static size_t result_bytes(const tp__dispatch *d) { return d->count * (sizeof *d->results + sizeof *d->shown); }
+
+/* In memory of result_bytes(). The pointers to the results do not change. */
+static char *put_results(tp__dispatch *d, void *memory) {
+  d->results = memory;
+  d->shown = (const tp_tool_result **)(void *)(d->results + d->count);
+  for (size_t i = 0; i < d->count; i++) d->shown[i] = &d->results[i];
+  return (char *)(d->shown + d->count);
+}
+
+static bool make_results(tp__dispatch *d) {
+  void *memory = tp__arena_alloc(&d->texts, result_bytes(d) + 1);
+  if (memory) put_results(d, memory);
+  else keep(d);
+  return memory != NULL;
+}
+
+tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *const *calls, size_t count,
+                       const tp_tool_result *const **ret_results, tp_fault *fault) {
   tp__inside frame;
+  TP__TRY(check_calls(calls, count, fault));
   TP__TRY(tp__become_owner(turn->core.runtime, &frame, fault, "tp_tools_run"));
   bool done = false;
   tp_status status = tp__turn_enter(turn);
   if (status == TP_OK) {
-    tp__dispatch *d = new_dispatch(turn, calls, count, results, sync_ended, &done);
+    tp__dispatch *d = new_dispatch(turn, calls, count, NULL, sync_ended, &done);
     if (d) d->calls_stay = false;
-    status = d ? go_if_room(d) : TP_ERR_NO_MEMORY;
+    status = d && make_results(d) ? TP_OK : TP_ERR_NO_MEMORY;
+    const tp_tool_result *const *shown = status == TP_OK ? d->shown : NULL;
+    if (status == TP_OK) status = go_if_room(d);
     if (status == TP_OK) tp__strand_wait(&turn->core.strand, &done);
+    if (status == TP_OK && ret_results) *ret_results = shown;
     tp__turn_exit(turn);
   }
   tp__inside_leave(&frame);
@@ -279,7 +308,7 @@ static void submitted_ended(tp__dispatch *d) {
   tp_turn *turn = d->turn;
   tp_tools_end_fn on_end = turn->operation.on_tools_end;
   void *ctx = turn->operation.ctx;
-  const tp_tool_result *results = d->results;
+  const tp_tool_result *const *results = d->shown;
   size_t count = d->count;
   keep(d);
   tp__a32_store_release(&turn->core.busy, 0); /* from here on another thread may submit, and the dispatch is its */
@@ -304,26 +333,31 @@ static char *put_copy(char *room, tp_text *text) {
 
 /* The host's calls, room for their results, where the results' texts are, and for ids: all of it or nothing, since what
  * is taken stays till the turn's end. */
-static bool copy_calls(tp__dispatch *d, const tp_tool_call *calls) {
-  size_t id_bytes = tp__call_id_bytes(d), bytes = id_bytes + d->count * (sizeof *calls + sizeof *d->results);
-  for (size_t i = 0; i < d->count; i++) bytes += calls[i].id.size + calls[i].name.size + calls[i].arguments.size + 3;
+static bool copy_calls(tp__dispatch *d, const tp_tool_call *const *calls) {
+  size_t id_bytes = tp__call_id_bytes(d);
+  size_t bytes = id_bytes + result_bytes(d) + d->count * (sizeof **calls + sizeof *calls) + 1;
+  for (size_t i = 0; i < d->count; i++) bytes += calls[i]->id.size + calls[i]->name.size + calls[i]->arguments.size + 3;
   tp_tool_call *copy = tp__arena_alloc(&d->texts, bytes);
   if (!copy) return false;
-  d->calls = copy;
-  d->results = (tp_tool_result *)(copy + d->count);
-  char *room = (char *)(d->results + d->count);
+  const tp_tool_call **pointers = (const tp_tool_call **)(void *)(copy + d->count);
+  char *room = put_results(d, pointers + d->count);
   for (size_t i = 0; i < d->count; i++) {
-    copy[i] = calls[i];
+    pointers[i] = &copy[i];
+    copy[i] = *calls[i];
     room = put_copy(room, &copy[i].id);
     room = put_copy(room, &copy[i].name);
     room = put_copy(room, &copy[i].arguments);
   }
+  d->calls = pointers;
   d->id_room = id_bytes ? room : NULL;
   return true;
 }
 
-tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tools_end_fn on_end, void *ctx,
-                          tp_fault *fault) {
+tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *const *calls, size_t count, tp_tools_end_fn on_end,
+                          void *ctx, tp_fault *fault) {
+  TP__TRY(check_calls(calls, count, fault));
+  if (!on_end)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_tools_submit needs on_end: nothing else says when the calls ended");
   if (turn->core.runtime->options.no_engine_workers)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use tp_tools_run()");
   tp_status status = tp__turn_begin_operation(&turn->core);

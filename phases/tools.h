@@ -57,8 +57,9 @@ typedef struct tp__tool_slot tp__tool_slot;
 /** One block of memory, which a turn that its host drives keeps for its next dispatch. */
 struct tp__dispatch {
   tp_turn *turn;
-  const tp_tool_call *calls;
+  const tp_tool_call *const *calls;
   tp_tool_result *results;
+  const tp_tool_result **shown; /* the same, as a host reads them */
   size_t count;
   size_t open; /* calls that are not settled, and whoever still goes through them */
   uint32_t completed;
@@ -91,7 +92,7 @@ struct tp__dispatch {
 /** Begins; on_end may be called before it returns. calls and what they point to stay as long as the results are read;
  *  results' texts till tp__dispatch_free().
  *  @return TP_OK; TP_ERR_NO_MEMORY, and on_end is not called. */
-tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tool_result *results,
+tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *const *calls, size_t count, tp_tool_result *results,
                              tp__remind_fn remind, void (*on_end)(tp__dispatch *dispatch), void *ctx,
                              tp__dispatch **ret_dispatch);
 /** Every call that is not settled ends as cancelled. */

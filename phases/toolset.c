@@ -59,7 +59,7 @@ enum { RESULT_BYTES_MAX = 100000, LIMIT_MS = 120000, CONCURRENT_MAX = 16 };
 static size_t count_tools(const tp_merged *merged) {
   size_t count = 0;
   for (size_t i = 0; i < tp_merged_count(merged, TP_KIND_TOOL_BUNDLE); i++)
-    count += tp_merged_get(merged, TP_KIND_TOOL_BUNDLE, i).contribution->tool_count;
+    count += tp_merged_get(merged, TP_KIND_TOOL_BUNDLE, i)->contribution->tool_count;
   return count;
 }
 
@@ -139,7 +139,7 @@ tp_status tp__toolset_new(tp__upper *upper, const tp_merged *merged, tp__toolset
   tp__arena_init(&set->arena, &set->blocks, set + 1, block_size - sizeof *set, 0);
   tp_status status = make_room(set, count_tools(merged)) ? TP_OK : TP_ERR_NO_MEMORY;
   for (size_t i = 0; status == TP_OK && i < tp_merged_count(merged, TP_KIND_TOOL_BUNDLE); i++)
-    status = add_bundle(set, upper, tp_merged_get(merged, TP_KIND_TOOL_BUNDLE, i));
+    status = add_bundle(set, upper, *tp_merged_get(merged, TP_KIND_TOOL_BUNDLE, i));
   if (status == TP_OK) *ret_toolset = set;
   else tp__toolset_free(set);
   return status;

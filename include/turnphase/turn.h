@@ -273,14 +273,21 @@ typedef struct tp_phase_input {
 
 typedef struct tp_merged tp_merged;
 
-/** What an entry came to. Valid till tp_turn_end() or tp_phase_release(). */
+/** What an entry came to. The caller sets struct_size; a longer struct of a newer program is filled as far as this
+ *  library knows it, and struct_size says how far. What it points to is valid till tp_turn_end() or
+ *  tp_phase_result_release(). */
 typedef struct tp_phase_result {
+  size_t struct_size;
   tp_status outcome;            /* TP_OK, TP_ERR_DENIED, TP_ERR_HOOK (failed closed), TP_ERR_CANCELLED; of a submitted
                                    phase that could not be run TP_ERR_NO_MEMORY, run_count 0 */
   tp_verdict verdict;           /* the strictest */
   const char *subscription;     /* who denied, asked or failed; NULL */
-  tp_text reason;
+  tp_text reason;               /* its own words, or the name of `why` */
+  tp_state state;               /* of the run of `subscription`: TP_STATE_SUCCEEDED when it answered (it denied or
+                                   asked), any other when it did not; NONE without one */
+  tp_reason why;                /* why it did not answer: TP_REASON_TIMEOUT, TP_REASON_ERROR, …; NONE: it answered */
   uint32_t run_count;           /* subscriptions of the phase */
+  uint32_t reserved_;
   const tp_merged *merged;      /* NULL when nothing was contributed or replaced */
   void *entry;                  /* internal; NULL for an empty phase */
 } tp_phase_result;
@@ -290,38 +297,44 @@ typedef struct tp_phase_result {
  *  under way; two threads that begin at the same moment are not told apart, since that would cost each phase a locked
  *  instruction. A phase without subscriptions is refused for its payload only: nothing is run.
  *  @param input  NULL: an empty payload.
- *  @return whether it was run: TP_OK and *result; TP_ERR_UNKNOWN_PHASE, TP_ERR_BUSY, TP_ERR_NO_MEMORY, TP_ERR_USAGE,
- *          TP_ERR_FORKED; TP_ERR_SHUTDOWN when the limit of a drain is over. */
-TP_API tp_status tp_phase_run(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_result *result,
+ *  @return whether it was run: TP_OK and *ret_result; TP_ERR_UNKNOWN_PHASE, TP_ERR_BUSY, TP_ERR_NO_MEMORY,
+ *          TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_FORKED; TP_ERR_SHUTDOWN when the limit of a drain is over. */
+TP_API tp_status tp_phase_run(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_result *ret_result,
     tp_fault *fault) TP_MUST_USE;
 typedef void (*tp_phase_end_fn)(void *ctx, const tp_phase_result *result);
 /** Runs it on the engine workers; on_end may begin the next operation of the turn, or end the turn.
+ *  @param on_end  required: TP_ERR_USAGE without it, since nothing else says when the phase has ended.
  *  @return as tp_phase_run(); with anything but TP_OK nothing was begun. */
 TP_API tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_end_fn on_end,
     void *ctx, tp_fault *fault) TP_MUST_USE;
-/** Zero-fills a result and frees its memory before the turn ends; does nothing where there is no entry. Threads: any
- *  that may begin an operation of the turn, and no other of these at the same time; any callback, any handler. In a
- *  callback or handler that the turn's own thread runs for a submitted operation of it the memory is freed at once;
- *  in any other it stays till the turn's end.
+/** Zero-fills a result but for struct_size and frees its memory before the turn ends; does nothing where there is no
+ *  entry.
+ *  Threads: any that may begin an operation of the turn, and no other of these at the same time; any callback, any
+ *  handler. In a callback or handler that the turn's own thread runs for a submitted operation of it the memory is
+ *  freed at once; in any other it stays till the turn's end.
  *  Blocks: while the thread that ran the turn's last operation leaves it; never in a handler or a callback of a turn.
  *  Calls nothing of the host's. */
-TP_API void tp_phase_release(tp_turn *turn, tp_phase_result *result);
+TP_API void tp_phase_result_release(tp_turn *turn, tp_phase_result *result);
 
-/** The row of a subscription, in plan order; index < run_count. Pointers live as the result does. */
-TP_API tp_run_record tp_phase_result_run(const tp_phase_result *result, uint32_t index);
+/** The row of a subscription, in plan order. The rows are made at the first call, in the memory of the result, and live
+ *  as it does. Threads: one at a time for each result.
+ *  @return NULL when index is not below run_count, and without memory. */
+TP_API const tp_run_record *tp_phase_result_run(const tp_phase_result *result, uint32_t index);
 
-/** A merged contribution with where it came from. */
+/** A merged contribution with where it came from. Made by the library. */
 typedef struct tp_merged_entry {
+  size_t struct_size;
   const tp_contribution *contribution;
   const char *subscription;
   const char *owner;
   uint32_t attempt;
+  uint32_t reserved_;
 } tp_merged_entry;
 
 /** The merged contributions of one kind (0: of all kinds), in merged order; diagnostics of the merge are among
- *  TP_KIND_DIAGNOSTIC. index < count. */
+ *  TP_KIND_DIAGNOSTIC. Lives as long as the result; NULL when index is not below the count. */
 TP_API size_t tp_merged_count(const tp_merged *merged, uint32_t kind);
-TP_API tp_merged_entry tp_merged_get(const tp_merged *merged, uint32_t kind, size_t index);
+TP_API const tp_merged_entry *tp_merged_get(const tp_merged *merged, uint32_t kind, size_t index);
 /** A payload field as the chain left it (replaced or not); empty / 0 when there is none. */
 TP_API tp_text tp_merged_text(const tp_merged *merged, uint32_t field);
 TP_API bool tp_merged_replaced(const tp_merged *merged, uint32_t field);
@@ -332,16 +345,18 @@ TP_API tp_status tp_merged_write(const tp_merged *merged, tp_writer *writer) TP_
 /* ---- tools ------------------------------------------------------------------------------------------------------ */
 
 /** Dispatches the calls of one response concurrently, each through its gates, with the tools that this turn's
- *  turn.pre_tool_materialization brought. results[i] is that of calls[i]; texts live till tp_turn_end().
+ *  turn.pre_tool_materialization brought.
+ *  @param calls  count pointers; borrowed till return.
+ *  @param ret_results  count pointers: (*ret_results)[i] is the result of calls[i]; they live till tp_turn_end().
  *  @return whether they were run, as tp_phase_run(). */
-TP_API tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tool_result *results,
-    tp_fault *fault) TP_MUST_USE;
-typedef void (*tp_tools_end_fn)(void *ctx, const tp_tool_result *results, size_t count);
+TP_API tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *const *calls, size_t count,
+    const tp_tool_result *const **ret_results, tp_fault *fault) TP_MUST_USE;
+typedef void (*tp_tools_end_fn)(void *ctx, const tp_tool_result *const *results, size_t count);
 /** The same on the engine workers, without waiting. The calls are copied: at the return they are the caller's again.
- *  on_end is called once, as that of tp_phase_submit() is; results[i] is that of calls[i], and they live with their
- *  texts till tp_turn_end().
- *  @return as tp_phase_run(); with anything but TP_OK nothing was begun. */
-TP_API tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tools_end_fn on_end,
+ *  on_end is called once, as that of tp_phase_submit() is, and required as there; results[i] is that of calls[i], and
+ *  they live till tp_turn_end().
+ *  @return as tp_phase_submit(); with anything but TP_OK nothing was begun. */
+TP_API tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *const *calls, size_t count, tp_tools_end_fn on_end,
     void *ctx, tp_fault *fault) TP_MUST_USE;
 
 TP_END_DECLS

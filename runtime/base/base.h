@@ -35,6 +35,13 @@ enum { TP__STRUCT_SIZE_MAX = 4096 }; /* a larger struct_size is an uninitialised
  *          a field that this library does not have. The fault says which of the two, and the byte. */
 tp_status tp__options_read(void *ours, size_t our_size, const void *theirs, const char *name, tp_fault *fault);
 
+/** Checks a growable struct that the caller wants filled: struct_size must be set, and reach as far as ours does.
+ *  @return TP_OK; TP_ERR_VERSION. */
+tp_status tp__shown_check(const void *theirs, size_t our_size, const char *name, tp_fault *fault);
+/** Fills it: copies what the caller's struct has room for, zeroes what is newer than ours, and sets struct_size to what
+ *  was filled. */
+void tp__shown_fill(void *theirs, const void *ours, size_t our_size);
+
 /* ---- allocation ---- */
 
 /** A copy of the caller's allocator, or the one of the C library when it is zero-filled or NULL. */

@@ -48,3 +48,19 @@ tp_status tp__options_read(void *ours, size_t our_size, const void *theirs, cons
   memcpy(ours, &our_size, sizeof our_size); /* from here on it is a struct of ours */
   return TP_OK;
 }
+
+tp_status tp__shown_check(const void *theirs, size_t our_size, const char *name, tp_fault *fault) {
+  size_t size;
+  memcpy(&size, theirs, sizeof size);
+  if (size >= our_size && size <= TP__STRUCT_SIZE_MAX && size % sizeof size == 0) return TP_OK;
+  return tp__fail(fault, TP_ERR_VERSION, NULL, "%s: struct_size is %zu; set it to sizeof(%s)", name, size, name);
+}
+
+void tp__shown_fill(void *theirs, const void *ours, size_t our_size) {
+  size_t size;
+  memcpy(&size, theirs, sizeof size);
+  size_t filled = size < our_size ? size : our_size;
+  memcpy(theirs, ours, filled);
+  memset((char *)theirs + filled, 0, size - filled);
+  memcpy(theirs, &filled, sizeof filled);
+}

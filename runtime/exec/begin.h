@@ -36,6 +36,7 @@ static inline void tp__entry_set_block(tp__entry *e, tp__turn *turn) {
   e->verdict = TP_VERDICT_NONE;
   e->decider = UINT32_MAX;
   e->on_run = NULL;
+  e->shown = NULL;
   e->share = NULL;
   e->arena = (tp__arena){.allocator = &turn->runtime->allocator, .end = (char *)e + e->block_size};
   tp__list_init(&e->link);

@@ -33,6 +33,7 @@ tp__entry *tp__entry_take_block(tp__turn *turn, const tp__plan *plan) {
 static void leave_block(tp__entry *e) {
   tp__turn *turn = e->turn;
   if (tp__aptr_load_relaxed(&e->payloads)) tp__call_payloads_free(e);
+  e->shown = NULL;
   if (e->arena.chunks) {
     tp__arena_fini(&e->arena);
     e->arena.end = (char *)e + e->block_size;
@@ -228,6 +229,15 @@ static void step(tp__entry *e, uint32_t index) {
 tp_run_record tp__entry_run(const tp__entry *e, uint32_t index) {
   const tp__run *run = tp__entry_more(e, index);
   return run ? run->row : tp__row_wide(&e->rows[index], e->begin_ns, e->plan->run_names);
+}
+
+const tp_run_record *tp__entry_runs(tp__entry *e) {
+  uint32_t count = e->plan->node_count;
+  if (e->shown) return e->shown;
+  tp_run_record *rows = tp__arena_alloc(&e->arena, count * sizeof *rows);
+  if (!rows) return NULL;
+  for (uint32_t i = 0; i < count; i++) rows[i] = tp__entry_run(e, i);
+  return e->shown = rows;
 }
 
 /* The first failure in plan order is the one that is reported. */

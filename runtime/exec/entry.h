@@ -101,6 +101,7 @@ struct tp__entry {
   bool ended;
   bool taken;       /* of a seat: an entry is in it, open or with its result */
   bool is_call_set; /* call is as an untouched quick call wants it */
+  const tp_run_record *shown; /* the rows as a host reads them, in the arena; NULL: not made */
   union {
     struct {
       uint8_t fate;      /* tp__fate */
@@ -166,6 +167,8 @@ void tp__entry_unref(tp__entry *entry);
 /** After the end: TP_OK, TP_ERR_DENIED, TP_ERR_HOOK, TP_ERR_CANCELLED, TP_ERR_TIMEOUT. */
 tp_status tp__entry_outcome(const tp__entry *entry);
 tp_run_record tp__entry_run(const tp__entry *entry, uint32_t index);
+/** The same of all, made at the first call and kept with the entry. @return NULL without memory. */
+const tp_run_record *tp__entry_runs(tp__entry *entry);
 
 /** The node's run, NULL when it is an ordinary one; valid for nodes that have settled, and for the owner. */
 static inline const tp__run *tp__entry_more(const tp__entry *entry, uint32_t index) {

@@ -100,12 +100,12 @@ static bool dispatch_refusing(long n, bool rest, bool gated) {
   left = n;
   refuse_rest = rest;
   memset(results, 0xff, sizeof results);
-  tp_status status = tp_tools_run(turn, calls, CALLS, results, NULL);
+  tp_status status = tools_run(turn, calls, CALLS, results, NULL);
   bool refused = rest ? left == 0 : left < 0;
   left = -1;
   if (status == TP_OK) assert_one_result_each();
   else assert_int_equal(status, TP_ERR_NO_MEMORY);
-  assert_int_equal(tp_tools_run(turn, calls, CALLS, results, NULL), TP_OK); /* and with memory all is well again */
+  assert_int_equal(tools_run(turn, calls, CALLS, results, NULL), TP_OK); /* and with memory all is well again */
   for (int i = 0; i < CALLS; i++) assert_int_equal(results[i].kind, i % 3 == 2 ? TP_TOOL_UNKNOWN_TOOL : TP_TOOL_OK);
   tp_turn_end(turn);
   close_runtime(runtime);

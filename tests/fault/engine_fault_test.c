@@ -161,7 +161,7 @@ static void note_submitted(void *ctx, const tp_phase_result *result) {
 /* Phases, submitted and not, and calls on a turn that the host drives. */
 static tp_status run_bare(life *l) {
   tp_turn *turn;
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   tp_tool_result results[3];
   latch told = LATCH;
   tp_status status = tp_turn_begin_bare(l->runtime, NULL, &turn, NULL);
@@ -170,7 +170,7 @@ static tp_status run_bare(life *l) {
   tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
   status = tp_phase_run(turn, TP_PHASE_TURN_INTAKE, &input, &result, NULL);
   if (status == TP_OK) status = tp_phase_run(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL, &result, NULL);
-  if (status == TP_OK) status = tp_tools_run(turn, calls, 3, results, NULL);
+  if (status == TP_OK) status = tools_run(turn, calls, 3, results, NULL);
   if (status == TP_OK &&
       (status = tp_phase_submit(turn, TP_PHASE_TURN_PRE_PROMPT_CONTEXT, &input, note_submitted, &told, NULL)) == TP_OK)
     latch_wait(&told, 1);

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "runtime/exec/entry.h"
+
 static const uint32_t phases[2] = {TP_PHASE_TURN_PRE_PROMPT_CONTEXT, TP_PHASE_SESSION_START};
 
 /* ---- handlers ---- */
@@ -152,7 +154,8 @@ static void check_version(const edition_reader *r) {
 static uint64_t seen_in(const edition_reader *r, const tp_phase_result *result, int half) {
   uint64_t seen = 0;
   for (uint32_t i = 0; i < result->run_count; i++) {
-    tp_run_record run = tp_phase_result_run(result, i);
+    const tp_run_record *row = tp_phase_result_run(result, i);
+    tp_run_record run = row ? *row : tp__entry_run(result->entry, i);
     uint64_t bit = bit_of(r->w, half, run.subscription);
     if (!bit || seen & bit)
       world_fail(r->w, "every subscription accounted for", "%s has a row too many", run.subscription);
@@ -187,7 +190,7 @@ static void submitted_ended(void *ctx, const tp_phase_result *result) {
 /* @return whether it has been run. */
 static bool run_phase(edition_reader *r) {
   uint32_t phase = phases[r->runs % 2];
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   bool submits = (r->ends_inside && r->runs == 2) || (world_one_in(2) && !r->w->s->options.no_engine_workers);
   tp_status status = submits ? tp_phase_submit(r->turn, phase, NULL, submitted_ended, r, NULL)
                              : tp_phase_run(r->turn, phase, NULL, &result, NULL);

@@ -237,12 +237,12 @@ static void end_turn(errand *e) {
 
 static bool brings_ours(const tp_merged *merged) {
   for (size_t i = 0; merged && i < tp_merged_count(merged, TP_KIND_TOOL_BUNDLE); i++)
-    if (strcmp(tp_merged_get(merged, TP_KIND_TOOL_BUNDLE, i).subscription, "e.tools") == 0) return true;
+    if (strcmp(tp_merged_get(merged, TP_KIND_TOOL_BUNDLE, i)->subscription, "e.tools") == 0) return true;
   return false;
 }
 
 static void materialize(errand *e) {
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   tp_status status = tp_phase_run(e->turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL, &result, NULL);
   world_check_status(e->w, "to bring tools", status);
   bool brought = status == TP_OK && result.outcome == TP_OK && brings_ours(result.merged);
@@ -258,29 +258,41 @@ static errand_batch *begin_batch(errand *e, uint32_t index) {
   return batch;
 }
 
+static const tp_tool_call **pointers_to(const tp_tool_call *calls, size_t count) {
+  const tp_tool_call **pointers = malloc((count + 1) * sizeof *pointers);
+  if (!pointers) abort();
+  for (size_t i = 0; i < count; i++) pointers[i] = &calls[i];
+  return pointers;
+}
+
 /* What it was given is the host's again, whatever becomes of the batch. */
-static void spoil(const errand_batch *batch, tp_tool_call *letter) {
+static void spoil(const errand_batch *batch, tp_tool_call *letter, const tp_tool_call **pointers) {
   memset(letter, 0xA5, batch->count * sizeof *letter);
+  memset((void *)pointers, 0xA5, batch->count * sizeof *pointers);
   free(letter);
+  free((void *)pointers);
 }
 
 static void run_here(errand *e, uint32_t index) {
   errand_batch *batch = begin_batch(e, index);
   tp_tool_call *letter = errand_letter(batch);
-  tp_status status = tp_tools_run(e->turn, letter, batch->count, batch->room, NULL);
-  spoil(batch, letter);
+  const tp_tool_call **pointers = pointers_to(letter, batch->count);
+  const tp_tool_result *const *results;
+  tp_status status = tp_tools_run(e->turn, pointers, batch->count, &results, NULL);
+  spoil(batch, letter, pointers);
   world_check_status(e->w, "tp_tools_run", status);
-  if (status == TP_OK) errand_batch_ended(batch, batch->room, batch->count);
+  if (status == TP_OK) errand_batch_ended(batch, results, batch->count);
   else batch->begun = false;
 }
 
-static void submitted_ended(void *ctx, const tp_tool_result *results, size_t count);
+static void submitted_ended(void *ctx, const tp_tool_result *const *results, size_t count);
 
 static tp_status submit(errand *e, uint32_t index) {
   errand_batch *batch = begin_batch(e, index);
   tp_tool_call *letter = errand_letter(batch);
-  tp_status status = tp_tools_submit(e->turn, letter, batch->count, submitted_ended, e, NULL);
-  spoil(batch, letter);
+  const tp_tool_call **pointers = pointers_to(letter, batch->count);
+  tp_status status = tp_tools_submit(e->turn, pointers, batch->count, submitted_ended, e, NULL);
+  spoil(batch, letter, pointers);
   world_check_status(e->w, "tp_tools_submit", status);
   if (status != TP_OK) batch->begun = false;
   return status;
@@ -293,7 +305,7 @@ static bool submit_next(errand *e) {
   return false;
 }
 
-static void submitted_ended(void *ctx, const tp_tool_result *results, size_t count) {
+static void submitted_ended(void *ctx, const tp_tool_result *const *results, size_t count) {
   errand *e = ctx;
   errand_batch_ended(&e->batches[e->now], results, count);
   if (e->chained && submit_next(e)) return;
@@ -306,7 +318,7 @@ static void wait_for_rest(errand *e) {
   while (!e->rests || e->beside) tp__parker_park_until(&e->parker, TP__NEVER);
 }
 
-static void beside_ended(void *ctx, const tp_tool_result *results, size_t count) {
+static void beside_ended(void *ctx, const tp_tool_result *const *results, size_t count) {
   errand *e = ctx;
   (void)results;
   (void)count;

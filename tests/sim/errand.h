@@ -91,8 +91,7 @@ struct errand_batch {
   uint32_t index, count;
   bool submitted, materialize;
   errand_call *calls;
-  tp_tool_result *room;          /* of a synchronous one */
-  const tp_tool_result *results; /* while the turn is open */
+  const tp_tool_result *const *results; /* while the turn is open */
   bool begun, sure;              /* sure: the turn has our tools */
   uint32_t ends, event_ends;
   int64_t begun_ns;
@@ -156,7 +155,7 @@ int64_t errand_turn_limit_ns(const errand *e);
 /** A quick tool is called. */
 void errand_called(const errand_call *call, int64_t left_ms);
 void errand_heard(errand *e, const tp_event *event);
-void errand_batch_ended(errand_batch *batch, const tp_tool_result *results, size_t count);
+void errand_batch_ended(errand_batch *batch, const tp_tool_result *const *results, size_t count);
 /** Before the turn ends: nothing has changed its results. */
 void errand_again(errand *e);
 /** How long its quick tools ran between the two. */

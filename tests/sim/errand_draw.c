@@ -139,8 +139,7 @@ static void draw_batch(errand *e, uint32_t index) {
       .e = e, .index = index, .count = draw_count(e), .submitted = may_submit(e) && (e->chained || one_in(e, 2))};
   batch->materialize = index == 0 ? !one_in(e, 30) : !e->chained && one_in(e, 4);
   batch->calls = calloc(batch->count + 1, sizeof *batch->calls);
-  batch->room = calloc(batch->count + 1, sizeof *batch->room);
-  if (!batch->calls || !batch->room) abort();
+  if (!batch->calls) abort();
   errand_tool favourite = one_in(e, 2) ? TOOL_QUICK : (errand_tool)below(e, ERRAND_TOOLS);
   script_way habit = draw_way(e, favourite);
   for (uint32_t i = 0; i < batch->count; i++) {
@@ -170,7 +169,6 @@ void errand_undraw(errand *e) {
       free(batch->calls[k].text);
     }
     free(batch->calls);
-    free(batch->room);
   }
   e->batch_count = 0;
 }

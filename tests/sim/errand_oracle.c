@@ -273,10 +273,10 @@ static uint64_t hash_text(uint64_t hash, tp_text text) {
   return hash_bytes(hash_bytes(hash, &text.size, sizeof text.size), text.data, text.size);
 }
 
-static uint64_t hash_results(const tp_tool_result *results, size_t count, bool timed) {
+static uint64_t hash_results(const tp_tool_result *const *results, size_t count, bool timed) {
   uint64_t hash = UINT64_C(0xCBF29CE484222325);
   for (size_t i = 0; i < count; i++) {
-    const tp_tool_result *result = &results[i];
+    const tp_tool_result *result = results[i];
     uint32_t numbers[] = {result->kind, result->started, timed ? result->completion_order : 0};
     hash = hash_bytes(hash, numbers, sizeof numbers);
     if (timed) hash = hash_bytes(hash, &result->duration_ns, sizeof result->duration_ns);
@@ -285,18 +285,18 @@ static uint64_t hash_results(const tp_tool_result *results, size_t count, bool t
   return hash;
 }
 
-static void check_order(const errand_batch *batch, const tp_tool_result *results) {
+static void check_order(const errand_batch *batch, const tp_tool_result *const *results) {
   uint8_t *seen = calloc(batch->count + 1, 1);
   if (!seen) abort();
   for (uint32_t i = 0; i < batch->count; i++) {
-    uint32_t order = results[i].completion_order;
+    uint32_t order = results[i]->completion_order;
     if (order >= batch->count || seen[order]++)
       FAIL(&batch->calls[i], "each call has its own place in the order of completion", "%u", order);
   }
   free(seen);
 }
 
-void errand_batch_ended(errand_batch *batch, const tp_tool_result *results, size_t count) {
+void errand_batch_ended(errand_batch *batch, const tp_tool_result *const *results, size_t count) {
   world *w = batch->e->w;
   if (++batch->ends > 1)
     world_fail(w, "a dispatch ends once", "batch %u has ended %u times", batch->index, batch->ends);
@@ -304,7 +304,7 @@ void errand_batch_ended(errand_batch *batch, const tp_tool_result *results, size
     world_fail(w, "one result a call", "batch %u: %zu, not %u", batch->index, count, batch->count);
   if (world_failed(w)) return;
   batch->results = results;
-  for (uint32_t i = 0; i < batch->count; i++) check_result(&batch->calls[i], &results[i]);
+  for (uint32_t i = 0; i < batch->count; i++) check_result(&batch->calls[i], results[i]);
   check_order(batch, results);
   batch->bytes_hash = hash_results(results, count, true);
   batch->same_hash = hash_results(results, count, false);

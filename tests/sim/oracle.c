@@ -44,13 +44,19 @@ static int find_node(const world *w, const char *id) {
   return -1;
 }
 
+/* Where memory is refused, from the entry itself. */
+static tp_run_record row_of(const tp_phase_result *result, uint32_t index) {
+  const tp_run_record *row = tp_phase_result_run(result, index);
+  return row ? *row : tp__entry_run(result->entry, index);
+}
+
 static void read_rows(case_ *c) {
   for (uint32_t i = 0; i < c->w->s->node_count; i++) {
     c->row[i] = -1;
     c->last[i] = NULL;
   }
   for (uint32_t i = 0; i < c->result->run_count && i < SCRIPT_NODES_MAX; i++) {
-    c->runs[i] = tp_phase_result_run(c->result, i);
+    c->runs[i] = row_of(c->result, i);
     int node = c->runs[i].subscription ? find_node(c->w, c->runs[i].subscription) : -1;
     c->order[i] = node;
     if (node < 0 || c->row[node] >= 0)
@@ -397,8 +403,8 @@ static void check_merged(case_ *c) {
   if (c->result->outcome == TP_ERR_NO_MEMORY) return;
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
     for (size_t i = 0; i < tp_merged_count(merged, kinds[k]); i++) {
-      tp_merged_entry entry = tp_merged_get(merged, kinds[k], i);
-      check_entry(c, kinds[k], &entry);
+      const tp_merged_entry *entry = tp_merged_get(merged, kinds[k], i);
+      check_entry(c, kinds[k], entry);
     }
   }
   size_t audits = 0;
@@ -588,7 +594,7 @@ void oracle_op_again(world *w, uint32_t op, const tp_phase_result *result) {
   if (hash_merged(result->merged) != note->bytes_hash)
     world_fail(w, "nothing late is ever merged", "the result of operation %u has changed since it ended", op);
   for (uint32_t i = 0; i < result->run_count; i++) {
-    tp_run_record run = tp_phase_result_run(result, i);
+    tp_run_record run = row_of(result, i);
     int node = find_node(w, run.subscription);
     if (note->state[node] != run.state || note->attempts[node] != run.attempts)
       world_fail(w, "nothing late is ever merged", "node %d of operation %u has another state than at the end", node,

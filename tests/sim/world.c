@@ -325,7 +325,7 @@ static void release_another(world *w, const turn_actor *here) {
   }
   tp__mutex_unlock(&w->results);
   if (!taken.entry) return;
-  tp_phase_release(other->turn, &taken);
+  tp_phase_result_release(other->turn, &taken);
   if (taken.entry) world_fail(w, "a released result is gone", "of turn %u", other->index);
   other->visitors--;
 }
@@ -338,7 +338,7 @@ static void op_ended(turn_actor *turn, uint32_t op, const tp_phase_result *resul
   if (world_op(w, op_number(turn, op))->release && result->entry) {
     tp_phase_result own = *result;
     oracle_op_again(w, op_number(turn, op), result);
-    tp_phase_release(turn->turn, &own);
+    tp_phase_result_release(turn->turn, &own);
     return;
   }
   tp__mutex_lock(&w->results);
@@ -424,7 +424,7 @@ static void run_here(turn_actor *turn, uint32_t op) {
   op_note *note = &turn->w->ops[op_number(turn, op)];
   note->begun = true;
   note->begun_ns = tp__now_ns();
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   uint32_t phase = TP_PHASE_HOST + (uint32_t)world_op(turn->w, op_number(turn, op))->phase;
   tp_status status = tp_phase_run(turn->turn, phase, &in.input, &result, NULL);
   world_check_status(turn->w, "tp_phase_run", status);

@@ -130,6 +130,34 @@ static inline tp_answer play(void *self, tp_call *call) {
   return outcome;
 }
 
+/* ---- tools: with calls and results side by side ---- */
+
+static inline const tp_tool_call **pointers_to(const tp_tool_call *calls, size_t count) {
+  const tp_tool_call **pointers = malloc((count + 1) * sizeof *pointers);
+  if (!pointers) abort();
+  for (size_t i = 0; i < count; i++) pointers[i] = &calls[i];
+  return pointers;
+}
+
+static inline tp_status tools_run(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tool_result *results,
+                                  tp_fault *fault) {
+  const tp_tool_call **pointers = pointers_to(calls, count);
+  const tp_tool_result *const *shown = NULL;
+  if (count > 0) memset(results, 0, count * sizeof *results);
+  tp_status status = tp_tools_run(turn, pointers, count, &shown, fault);
+  free(pointers);
+  for (size_t i = 0; status == TP_OK && i < count; i++) results[i] = *shown[i];
+  return status;
+}
+
+static inline tp_status tools_submit(tp_turn *turn, const tp_tool_call *calls, size_t count, tp_tools_end_fn on_end,
+                                     void *ctx, tp_fault *fault) {
+  const tp_tool_call **pointers = pointers_to(calls, count);
+  tp_status status = tp_tools_submit(turn, pointers, count, on_end, ctx, fault);
+  free(pointers);
+  return status;
+}
+
 /* ---- registering ---- */
 
 /** A hook as an argument. */
@@ -237,7 +265,7 @@ static inline tp_phase_result run_phase(tp_turn *turn, uint32_t phase, const cha
   tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)};
   tp_phase_input input = {
       .struct_size = sizeof input, .fields = &field, .field_count = text ? 1 : 0, .budget_ms = 60000};
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   tp_fault fault = {0};
   tp_status status = tp_phase_run(turn, phase, &input, &result, &fault);
   if (status != TP_OK) fail_msg("not run: %s: %s", tp_status_name(status), fault.message);
@@ -247,7 +275,7 @@ static inline tp_phase_result run_phase(tp_turn *turn, uint32_t phase, const cha
 /* The row of a subscription. */
 static inline tp_run_record run_of(const tp_phase_result *result, const char *id) {
   for (uint32_t i = 0; i < result->run_count; i++) {
-    tp_run_record run = tp_phase_result_run(result, i);
+    tp_run_record run = *tp_phase_result_run(result, i);
     if (strcmp(run.subscription, id) == 0) return run;
   }
   fail_msg("no row of `%s`", id);

@@ -86,7 +86,7 @@ static void every_call_of_a_crowd_has_one_result(void **state) {
     run_phase(c.turn, TOOLS, NULL);
     pthread_t threads[STRANGERS];
     for (int i = 0; i < STRANGERS; i++) assert_int_equal(pthread_create(&threads[i], NULL, be_strange, NULL), 0);
-    assert_int_equal(tp_tools_run(c.turn, calls, CALLS, results, NULL), TP_OK);
+    assert_int_equal(tools_run(c.turn, calls, CALLS, results, NULL), TP_OK);
     c.stop = true;
     for (int i = 0; i < STRANGERS; i++) pthread_join(threads[i], NULL);
     uint32_t ok = 0, begun = 0;

@@ -343,7 +343,7 @@ static void *run_turns(void *arg) {
   changing *c = arg;
   while (!c->stop) {
     tp_turn *turn;
-    tp_phase_result one, two, again;
+    tp_phase_result one = {.struct_size = sizeof one}, two = one, again = one;
     if (tp_turn_begin_bare(c->runtime, NULL, &turn, NULL) != TP_OK) continue;
     if (tp_phase_run(turn, GATHER, NULL, &one, NULL) != TP_OK ||
         tp_phase_run(turn, TP_PHASE_SESSION_START, NULL, &two, NULL) != TP_OK ||
@@ -483,7 +483,7 @@ static int64_t phase_late_ns(tp_turn *turn) {
   int64_t late_ns = now_ns() - until_ns;
   assert_int_equal(result.outcome, TP_ERR_HOOK);
   assert_string_equal(result.subscription, "hangs");
-  tp_phase_release(turn, &result);
+  tp_phase_result_release(turn, &result);
   return late_ns;
 }
 

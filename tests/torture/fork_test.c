@@ -40,10 +40,10 @@ static tp_answer complete_at_once(void *self, tp_call *call) {
 /* @return whether one phase with a token ran. */
 static bool use(tp_runtime *runtime) {
   tp_turn *turn;
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   if (tp_turn_begin_bare(runtime, NULL, &turn, NULL) != TP_OK) return false;
   bool ran = tp_phase_run(turn, GATHER, NULL, &result, NULL) == TP_OK && result.outcome == TP_OK &&
-             tp_phase_result_run(&result, 0).state == TP_STATE_SUCCEEDED;
+             tp_phase_result_run(&result, 0)->state == TP_STATE_SUCCEEDED;
   tp_turn_end(turn);
   return ran;
 }

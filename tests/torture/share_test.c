@@ -208,7 +208,7 @@ static tp_answer work(void *self, tp_call *call) {
 static bool is_order_kept(const host *h, uint32_t node) {
   for (uint32_t before = 0; before < NODES; before++) {
     if (!p.after[node][before] || !h->calls[before] || !h->calls[node]) continue;
-    tp_run_record run = tp_phase_result_run(&h->result, before);
+    tp_run_record run = *tp_phase_result_run(&h->result, before);
     bool answered = run.state == TP_STATE_SUCCEEDED || run.state == TP_STATE_FAILED;
     if (answered && h->over[before] > h->begun[node]) return false;
   }
@@ -234,11 +234,11 @@ static bool are_contributions_right(const host *h, uint32_t want) {
   size_t count = merged ? tp_merged_count(merged, TP_KIND_AUDIT) : 0;
   if (count != want) return false;
   for (size_t i = 0; i < count; i++) {
-    tp_merged_entry entry = tp_merged_get(merged, TP_KIND_AUDIT, i);
+    const tp_merged_entry *entry = tp_merged_get(merged, TP_KIND_AUDIT, i);
     char text[64];
-    snprintf(text, sizeof text, "h%u p%u n%d", h->number, h->phase, atoi(entry.subscription + 1));
-    if (!entry.contribution || entry.contribution->text.size != strlen(text) ||
-        memcmp(entry.contribution->text.data, text, strlen(text)) != 0)
+    snprintf(text, sizeof text, "h%u p%u n%d", h->number, h->phase, atoi(entry->subscription + 1));
+    if (!entry->contribution || entry->contribution->text.size != strlen(text) ||
+        memcmp(entry->contribution->text.data, text, strlen(text)) != 0)
       return false;
   }
   return true;
@@ -257,13 +257,13 @@ static void judge(host *h) {
   if (outcome == TP_ERR_CANCELLED) h->cancelled_phases++;
   if (outcome != TP_OK && !(p.cancels && outcome == TP_ERR_CANCELLED)) h->wrong++;
   for (uint32_t i = 0; i < NODES; i++) {
-    tp_run_record run = tp_phase_result_run(&h->result, i);
+    tp_run_record run = *tp_phase_result_run(&h->result, i);
     uint32_t node = (uint32_t)atoi(run.subscription + 1);
     brought += run.contribution_count;
     if (!is_run_right(h, node, &run)) complain(h, "its row is wrong", node, &run);
   }
   for (uint32_t node = 0; node < NODES; node++) {
-    tp_run_record run = tp_phase_result_run(&h->result, node);
+    tp_run_record run = *tp_phase_result_run(&h->result, node);
     if (!is_order_kept(h, node)) complain(h, "it was called too early", node, &run);
   }
   if (!are_contributions_right(h, brought)) {
@@ -307,6 +307,7 @@ static void run_one(host *h, bool submitted) {
     status = tp_phase_submit(h->turn, GATHER, NULL, phase_ended, h, NULL);
     if (status == TP_OK) latch_wait(&h->ended, want);
   } else {
+    h->result.struct_size = sizeof h->result;
     status = tp_phase_run(h->turn, GATHER, NULL, &h->result, NULL);
   }
   if (status != TP_OK) abort();
@@ -319,7 +320,7 @@ static void *be_host(void *arg) {
   begin_turn(h);
   for (uint32_t i = 0; i < p.phases; i++) {
     run_one(h, mix(p.seed, i) % 3 == 0);
-    if (i % 3) tp_phase_release(h->turn, &h->result);
+    if (i % 3) tp_phase_result_release(h->turn, &h->result);
     if (h->result.outcome == TP_OK && i % 8 != 7) continue;
     end_turn(h);
     begin_turn(h);

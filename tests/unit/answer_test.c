@@ -181,7 +181,7 @@ static void tool_without_an_answer_is_an_error(void **state) {
       (void)run_phase(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL);
       tp_tool_call call = {.name = TEXT("t"), .arguments = TEXT("\x80")};
       tp_tool_result result;
-      assert_int_equal(tp_tools_run(turn, &call, 1, &result, NULL), TP_OK);
+      assert_int_equal(tools_run(turn, &call, 1, &result, NULL), TP_OK);
       assert_string_equal(tp_tool_result_name(result.kind), "handler_error");
       assert_text(result.text, "the tool gave no answer");
       tp_turn_end(turn);

@@ -22,6 +22,7 @@ static timed run_timed(tp_turn *turn, uint32_t phase, uint32_t budget_ms) {
   timed t;
   tp_phase_input input = {.struct_size = sizeof input, .budget_ms = budget_ms};
   int64_t began_ns = now_ns();
+  t.result.struct_size = sizeof t.result;
   assert_int_equal(tp_phase_run(turn, phase, &input, &t.result, NULL), TP_OK);
   t.took_ms = (now_ns() - began_ns) / 1000000;
   return t;
@@ -108,7 +109,7 @@ static void late_answer_is_noted_in_the_record_and_nowhere_else(void **state) {
   for (int i = 0; i < 50; i++) {
     tp_phase_result result = run_phase(turn, TP_PHASE_SESSION_START, NULL);
     assert_null(result.merged);
-    tp_phase_release(turn, &result);
+    tp_phase_result_release(turn, &result);
   }
   await_abandoned(runtime);
   tp_turn_end(turn);
@@ -124,6 +125,7 @@ typedef struct other_turn {
 
 static void *run_other(void *arg) {
   other_turn *o = arg;
+  o->result.struct_size = sizeof o->result;
   if (tp_phase_run(o->turn, GATHER, NULL, &o->result, NULL) != TP_OK) o->result.outcome = TP_ERR_INTERNAL;
   return NULL;
 }
@@ -243,7 +245,7 @@ static void quick_deadline_handler_behind_a_long_one_is_not_called_any_more(void
   add_hooks(runtime, hooks, 3);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, NULL);
-  tp_run_record a = tp_phase_result_run(&result, 0), b = tp_phase_result_run(&result, 1);
+  tp_run_record a = *tp_phase_result_run(&result, 0), b = *tp_phase_result_run(&result, 1);
   assert_int_equal(result.outcome, TP_ERR_HOOK);
   assert_string_equal(result.subscription, "b");
   assert_string_equal(a.subscription, "a");

@@ -162,7 +162,7 @@ static void no_slack_of_the_dependency(void **state) {
     add_hooks(runtime, hooks, 3);
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_input input = {.struct_size = sizeof input, .budget_ms = 1000};
-    tp_phase_result result;
+    tp_phase_result result = {.struct_size = sizeof result};
     assert_int_equal(tp_phase_run(turn, GATHER, &input, &result, NULL), TP_OK);
     assert_run(&result, "dependency", TP_STATE_SKIPPED, TP_REASON_NO_SLACK);
     assert_int_equal(dependency.calls, 0);

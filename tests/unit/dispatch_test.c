@@ -169,13 +169,13 @@ static tp_turn *begin_with_tools(tp_runtime *runtime, uint32_t limit_ms) {
   tp_turn *turn = begin_bare(runtime, limit_ms);
   tp_phase_result brought = run_phase(turn, TOOLS, NULL);
   assert_int_equal(brought.outcome, TP_OK);
-  tp_phase_release(turn, &brought);
+  tp_phase_result_release(turn, &brought);
   return turn;
 }
 
 static void run(tp_turn *turn, size_t count) {
   counts = true;
-  tp_status status = tp_tools_run(turn, calls, count, results, NULL);
+  tp_status status = tools_run(turn, calls, count, results, NULL);
   counts = false;
   assert_int_equal(status, TP_OK);
 }
@@ -202,7 +202,8 @@ static void a_steady_dispatch_allocates_nothing(void **state) {
   close_runtime(runtime);
 }
 
-static void a_turn_that_dispatches_for_long_does_not_grow(void **state) {
+/* Results live till the turn's end: they alone make it grow, and in large pieces. */
+static void a_turn_that_dispatches_for_long_grows_by_its_results_alone(void **state) {
   (void)state;
   tp_runtime_options options = {.struct_size = sizeof options, .allocator = {asked_alloc, asked_release, NULL}};
   tp_runtime *runtime = open_with_tools(&options);
@@ -211,7 +212,7 @@ static void a_turn_that_dispatches_for_long_does_not_grow(void **state) {
   run(turn, MANY);
   long before = asked;
   for (int round = 0; round < 1000; round++) run(turn, MANY);
-  assert_int_equal(asked, before);
+  assert_in_range(asked, before, before + 200);
   tp_turn_end(turn);
   close_runtime(runtime);
 }
@@ -229,7 +230,7 @@ static void results_of_every_dispatch_stay_till_the_turn_ends(void **state) {
     call(1, ids[1], "later");
     call(2, "x", nobody);
     call(3, NULL, "id");
-    assert_int_equal(tp_tools_run(turn, calls, 4, kept[round], NULL), TP_OK);
+    assert_int_equal(tools_run(turn, calls, 4, kept[round], NULL), TP_OK);
     memset(ids, '#', sizeof ids); /* borrowed till the call returned */
     memset(nobody, '#', sizeof nobody);
   }
@@ -270,10 +271,10 @@ static void calls_without_ids_are_numbered(void **state) {
 
 typedef struct submitted {
   _Atomic bool ended;
-  const tp_tool_result *results;
+  const tp_tool_result *const *results;
 } submitted;
 
-static void submitted_ended(void *ctx, const tp_tool_result *all, size_t count) {
+static void submitted_ended(void *ctx, const tp_tool_result *const *all, size_t count) {
   submitted *s = ctx;
   assert_int_equal(count, CALLS_MAX);
   s->results = all;
@@ -284,7 +285,7 @@ static void submitted_ended(void *ctx, const tp_tool_result *all, size_t count) 
 static bool submit_with_grants(tp_turn *turn, long granted) {
   submitted s = {.ended = false};
   grants = granted;
-  tp_status status = tp_tools_submit(turn, calls, CALLS_MAX, submitted_ended, &s, NULL);
+  tp_status status = tools_submit(turn, calls, CALLS_MAX, submitted_ended, &s, NULL);
   while (status == TP_OK && !s.ended) sched_yield();
   grants = LONG_MAX;
   if (status != TP_OK) {
@@ -294,9 +295,9 @@ static bool submit_with_grants(tp_turn *turn, long granted) {
   for (int i = 0; i < CALLS_MAX; i++) {
     char id[16];
     snprintf(id, sizeof id, "call-%d", i);
-    assert_text(s.results[i].call_id, id);
-    assert_text(s.results[i].name, "nothing");
-    assert_int_equal(s.results[i].completion_order, i);
+    assert_text(s.results[i]->call_id, id);
+    assert_text(s.results[i]->name, "nothing");
+    assert_int_equal(s.results[i]->completion_order, i);
   }
   return true;
 }
@@ -603,7 +604,7 @@ static void note(void *ctx, const tp_event *event) {
   l->events[l->count].started_ns = event->started_ns;
   l->events[l->count].ended_ns = event->ended_ns;
   l->events[l->count++].whole = event->ids[TP_ID_SESSION].size > 0 && event->tool_call == &calls[event->call_index] &&
-                                end == (event->tool_result == &results[event->call_index]) &&
+                                end == (event->tool_result != NULL) &&
                                 (end || (event->text.size == 0 && event->ended_ns == 0));
   l->unix_ms = event->unix_ms;
 }
@@ -667,7 +668,7 @@ static void without_time_stamps_the_results_are_the_same(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_steady_dispatch_allocates_nothing),
-      cmocka_unit_test(a_turn_that_dispatches_for_long_does_not_grow),
+      cmocka_unit_test(a_turn_that_dispatches_for_long_grows_by_its_results_alone),
       cmocka_unit_test(results_of_every_dispatch_stay_till_the_turn_ends),
       cmocka_unit_test(calls_without_ids_are_numbered),
       cmocka_unit_test(dispatch_without_memory_for_its_ids_is_not_begun),

@@ -43,7 +43,7 @@ static void tool_of_a_cancelled_turn_never_runs(void **state) {
     tp_turn_cancel(turn);
     tp_tool_call call = {.name = tp_text_of("t"), .arguments = {"\x80", 1}};
     tp_tool_result result;
-    assert_int_equal(tp_tools_run(turn, &call, 1, &result, NULL), TP_OK);
+    assert_int_equal(tools_run(turn, &call, 1, &result, NULL), TP_OK);
     assert_int_equal(result.kind, TP_TOOL_CANCELLED);
     assert_false(result.started);
     assert_int_equal(tool.calls, 0);
@@ -106,7 +106,7 @@ static void what_is_not_utf8_or_too_long_is_refused(void **state) {
   turn = begin_bare(runtime, 0);
   tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of("caf\xe9")};
   tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   assert_int_equal(tp_phase_run(turn, TP_PHASE_TURN_INTAKE, &input, &result, NULL), TP_ERR_UTF8);
   assert_int_equal(a.calls, 0);
   tp_turn_end(turn);

@@ -41,7 +41,7 @@ static void phase_without_subscriptions_gives_a_zero_result_and_writes_nothing(v
   int records = 0;
   assert_int_equal(tp_runtime_records(runtime, 10, count_record, &records), TP_OK);
   assert_int_equal(records, 0);
-  tp_phase_release(turn, &result);
+  tp_phase_result_release(turn, &result);
   tp_turn_end(turn);
   close_runtime(runtime);
 }
@@ -50,7 +50,7 @@ static void unknown_phase_is_refused(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   tp_turn *turn = begin_bare(runtime, 0);
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   tp_fault fault = {0};
   assert_int_equal(tp_phase_run(turn, 60, NULL, &result, &fault), TP_ERR_UNKNOWN_PHASE);
   assert_int_equal(tp_phase_run(turn, 0, NULL, &result, &fault), TP_ERR_UNKNOWN_PHASE);
@@ -112,11 +112,11 @@ static void every_subscription_has_its_row_and_the_entry_its_record(void **state
   assert_int_equal(row.late_ns, 0);
   assert_int_equal(run_of(&result, "a").contribution_count, 1);
   assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 2);
-  assert_string_equal(tp_merged_get(result.merged, TP_KIND_PROMPT_CONTEXT, 0).subscription, "a");
-  assert_string_equal(tp_merged_get(result.merged, TP_KIND_PROMPT_CONTEXT, 1).subscription, "c");
+  assert_string_equal(tp_merged_get(result.merged, TP_KIND_PROMPT_CONTEXT, 0)->subscription, "a");
+  assert_string_equal(tp_merged_get(result.merged, TP_KIND_PROMPT_CONTEXT, 1)->subscription, "c");
   /* The failure became a diagnostic that names the run. */
   assert_int_equal(tp_merged_count(result.merged, TP_KIND_DIAGNOSTIC), 1);
-  assert_string_equal(tp_merged_get(result.merged, TP_KIND_DIAGNOSTIC, 0).subscription, "b");
+  assert_string_equal(tp_merged_get(result.merged, TP_KIND_DIAGNOSTIC, 0)->subscription, "b");
   tp_turn_end(turn);
   kept_record kept = {0};
   assert_int_equal(tp_runtime_records(runtime, 1, keep_newest, &kept), TP_OK);
@@ -217,7 +217,7 @@ static void handler_reads_payload_identity_and_time_left(void **state) {
     tp_field fields[] = {{.id = TP_FIELD_MODEL, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("words")},
                          {.id = TP_FIELD_ATTEMPT, .kind = TP_FIELD_KIND_INT, .number = 3}};
     tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = 2};
-    tp_phase_result result;
+    tp_phase_result result = {.struct_size = sizeof result};
     assert_int_equal(tp_phase_run(turn, TP_PHASE_MODEL_PRE, &input, &result, NULL), TP_OK);
     assert_true(r.ok && r.has_text && !r.has_files && !r.cancelled);
     assert_string_equal(r.text, "words");
@@ -233,6 +233,96 @@ static void handler_reads_payload_identity_and_time_left(void **state) {
     tp_turn_end(turn);
     close_runtime(runtime);
   }
+}
+
+/* ---- what a host reads ---- */
+
+typedef struct newer_result {
+  tp_phase_result known;
+  uint64_t newer[2];
+} newer_result;
+
+static void result_is_filled_as_far_as_both_sides_know_it(void **state) {
+  (void)state;
+  act deny = {.kind = TP_ANSWER_DENY, .reason = "no"};
+  tp_runtime *runtime = open_runtime(NULL);
+  add_hooks(runtime, &(hook){.id = "a", .phase = TOOL_PRE, .self = &deny}, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  static const size_t wrong[] = {0, 8, sizeof(tp_phase_result) - 8, sizeof(tp_phase_result) + 1, 1 << 20, SIZE_MAX};
+  for (size_t i = 0; i < COUNT(wrong); i++) {
+    tp_phase_result result = {.struct_size = sizeof result};
+    memset(&result, 0xee, sizeof result);
+    result.struct_size = wrong[i];
+    tp_fault fault = {0};
+    assert_int_equal(tp_phase_run(turn, TOOL_PRE, NULL, &result, &fault), TP_ERR_VERSION);
+    assert_non_null(strstr(fault.message, "tp_phase_result"));
+    assert_int_equal(result.outcome, (tp_status)0xeeeeeeee); /* untouched */
+  }
+  for (int empty = 0; empty < 2; empty++) {
+    newer_result result;
+    memset(&result, 0xee, sizeof result);
+    result.known.struct_size = sizeof result;
+    uint32_t phase = empty ? (uint32_t)GATHER : (uint32_t)TOOL_PRE;
+    assert_int_equal(tp_phase_run(turn, phase, NULL, &result.known, NULL), TP_OK);
+    assert_int_equal(result.known.struct_size, sizeof result.known);
+    assert_int_equal(result.known.outcome, empty ? TP_OK : TP_ERR_DENIED);
+    assert_true(result.newer[0] == 0 && result.newer[1] == 0);
+    tp_phase_result_release(turn, &result.known);
+    assert_int_equal(result.known.struct_size, sizeof result.known);
+    assert_null(result.known.entry);
+  }
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void guard_that_denied_and_one_that_did_not_answer_are_told_apart(void **state) {
+  (void)state;
+  static const struct {
+    act act;
+    tp_state state;
+    tp_reason why;
+  } cases[] = {{{.kind = TP_ANSWER_DENY, .reason = "no"}, TP_STATE_SUCCEEDED, TP_REASON_NONE},
+               {{.kind = TP_ANSWER_FAILED, .reason = "broken"}, TP_STATE_FAILED, TP_REASON_ERROR},
+               {{.defers = true}, TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT}};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    act guard;
+    memcpy(&guard, &cases[i].act, sizeof guard);
+    tp_runtime *runtime = open_runtime(NULL);
+    add_hooks(runtime,
+              &(hook){.id = "guard",
+                      .phase = TOOL_PRE,
+                      .self = &guard,
+                      .sub = {.failure = TP_FAILURE_REQUIRED, .limit_ms = guard.defers ? 5 : 60000}},
+              1);
+    tp_turn *turn = begin_bare(runtime, 0);
+    tp_phase_result result = run_phase(turn, TOOL_PRE, NULL);
+    assert_int_equal(result.outcome, TP_ERR_DENIED);
+    assert_string_equal(result.subscription, "guard");
+    assert_int_equal(result.state, cases[i].state);
+    assert_int_equal(result.why, cases[i].why);
+    const tp_run_record *row = tp_phase_result_run(&result, 0);
+    assert_ptr_equal(tp_phase_result_run(&result, 0), row);
+    assert_int_equal(row->state, cases[i].state);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+static void submit_without_on_end_is_refused(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_fault fault = {0};
+  assert_int_equal(tp_phase_submit(turn, GATHER, NULL, NULL, NULL, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "on_end"));
+  assert_int_equal(tp_tools_submit(turn, NULL, 0, NULL, NULL, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "on_end"));
+  const tp_tool_call call = {.name = TEXT("t")}, *const calls[] = {&call, NULL};
+  const tp_tool_result *const *results;
+  assert_int_equal(tp_tools_run(turn, calls, 2, &results, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "call 1"));
+  tp_turn_end(turn);
+  close_runtime(runtime);
 }
 
 /* ---- chains with verdicts ---- */
@@ -422,7 +512,7 @@ static void payload_that_nobody_replaced_is_readable_as_long_as_the_result(void 
   tp_field fields[] = {{.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("old")},
                        {.id = TP_FIELD_FILES, .kind = TP_FIELD_KIND_VALUE, .text = {mine, sizeof files - 1}}};
   tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = 2};
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   assert_int_equal(tp_phase_run(turn, INTAKE, &input, &result, NULL), TP_OK);
   memset(mine, 'z', sizeof files - 1); /* borrowed till the run returned: ours again */
   free(mine);
@@ -498,7 +588,7 @@ static void one_undeclared_kind_rejects_the_whole_answer(void **state) {
     assert_run(&result, "undeclared", TP_STATE_FAILED, TP_REASON_CAPABILITY);
     assert_run(&result, "broken", TP_STATE_FAILED, TP_REASON_MALFORMED);
     assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 1);
-    assert_string_equal(tp_merged_get(result.merged, TP_KIND_PROMPT_CONTEXT, 0).subscription, "good");
+    assert_string_equal(tp_merged_get(result.merged, TP_KIND_PROMPT_CONTEXT, 0)->subscription, "good");
     assert_int_equal(tp_merged_count(result.merged, TP_KIND_DIAGNOSTIC), 3); /* one for each failure, none of theirs */
     tp_turn_end(turn);
     close_runtime(runtime);
@@ -622,7 +712,7 @@ static void retryable_error_is_tried_again_with_its_back_off(void **state) {
       static const int least_ms[] = {0, 8, 12}; /* none; 4+4; 4+8 */
       assert_true(took_ms >= least_ms[backoff]);
       assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 1); /* of the last attempt alone */
-      assert_int_equal(tp_merged_get(result.merged, TP_KIND_PROMPT_CONTEXT, 0).attempt, 3);
+      assert_int_equal(tp_merged_get(result.merged, TP_KIND_PROMPT_CONTEXT, 0)->attempt, 3);
       tp_turn_end(turn);
       close_runtime(runtime);
     }
@@ -689,7 +779,7 @@ static void never_told(void *ctx, const tp_phase_result *result) {
 
 static void *call_meanwhile(void *arg) {
   second_caller *s = arg;
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   int told = 0;
   latch_wait(s->entered, 1);
   s->run_status = tp_phase_run(s->turn, GATHER, NULL, &result, NULL);
@@ -768,7 +858,7 @@ typedef struct insider {
 static tp_answer call_from_inside(void *self, tp_call *call) {
   (void)call;
   insider *in = self;
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   in->phase = tp_phase_run(in->other, GATHER, NULL, &result, NULL);
   in->drain = tp_runtime_drain(in->runtime, 10, NULL);
   in->wait = tp_jobs_wait(in->runtime, "", 10);
@@ -928,7 +1018,7 @@ static void reminders_through_an_infra_alias_are_dropped_with_a_diagnostic(void 
   assert_int_equal(tp_hook_add(runtime, HOOK("PostAbilityCall", remind, NULL), NULL), TP_OK);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, TP_PHASE_TOOL_POST, NULL);
-  assert_int_equal(tp_phase_result_run(&result, 0).state, TP_STATE_SUCCEEDED);
+  assert_int_equal(tp_phase_result_run(&result, 0)->state, TP_STATE_SUCCEEDED);
   assert_int_equal(tp_merged_count(result.merged, TP_KIND_REMINDER), 0);
   assert_int_equal(tp_merged_count(result.merged, TP_KIND_DIAGNOSTIC), 1);
   tp_turn_end(turn);
@@ -952,7 +1042,7 @@ static void child_of_a_fork_is_refused_and_the_parent_goes_on(void **state) {
   pid_t child = fork();
   if (child == 0) {
     tp_turn *mine = NULL;
-    tp_phase_result result;
+    tp_phase_result result = {.struct_size = sizeof result};
     bool ok = tp_turn_begin_bare(runtime, NULL, &mine, NULL) == TP_ERR_FORKED;
     ok = ok && tp_phase_run(turn, GATHER, NULL, &result, NULL) == TP_ERR_FORKED;
     tp_session *session;
@@ -1176,7 +1266,7 @@ static void host_phase_works_like_ours(void **state) {
   hook hooks[] = {{.id = "a", .phase = phase, .self = &a}, {.id = "b", .phase = phase, .self = &b}};
   add_hooks(runtime, hooks, 2);
   tp_turn *turn = begin_bare(runtime, 0);
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   assert_int_equal(tp_phase_run(turn, phase, NULL, &result, NULL), TP_OK);
   assert_int_equal(result.outcome, TP_ERR_DENIED);
   assert_text(tp_merged_text(result.merged, TP_FIELD_HOST), "mine");
@@ -1194,6 +1284,9 @@ int main(void) {
       cmocka_unit_test(handler_reads_payload_identity_and_time_left),
       cmocka_unit_test(deny_beats_ask_beats_allow),
       cmocka_unit_test(ask_outside_tool_phases_is_malformed),
+      cmocka_unit_test(result_is_filled_as_far_as_both_sides_know_it),
+      cmocka_unit_test(guard_that_denied_and_one_that_did_not_answer_are_told_apart),
+      cmocka_unit_test(submit_without_on_end_is_refused),
       cmocka_unit_test(verdict_in_a_phase_that_takes_none_is_refused),
       cmocka_unit_test(required_failure_in_a_stop_chain_denies_with_it_as_the_reason),
       cmocka_unit_test(rewriters_work_on_what_the_one_before_left),

@@ -153,8 +153,8 @@ static void work_is_read_and_answered_by_the_thread_that_takes_it(void **state) 
   latch_wait(&r.ended, 1);
   assert_run(&r.result, "g", TP_STATE_SUCCEEDED, TP_REASON_NONE);
   assert_int_equal(run_of(&r.result, "g").contribution_count, 2);
-  assert_text(tp_merged_get(r.result.merged, TP_KIND_PROMPT_CONTEXT, 0).contribution->text, "emitted");
-  assert_text(tp_merged_get(r.result.merged, TP_KIND_PROMPT_CONTEXT, 1).contribution->text, "brought");
+  assert_text(tp_merged_get(r.result.merged, TP_KIND_PROMPT_CONTEXT, 0)->contribution->text, "emitted");
+  assert_text(tp_merged_get(r.result.merged, TP_KIND_PROMPT_CONTEXT, 1)->contribution->text, "brought");
   assert_int_equal(handler_threads(runtime), 0);
   assert_int_equal(open_tokens(runtime), 0);
   tp_turn_end(turn);

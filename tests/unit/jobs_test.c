@@ -62,7 +62,7 @@ static tp_session *open_session(tp_runtime *runtime, const char *id) {
 /* post_turn on a turn of the session that the host drives. */
 static void post(tp_session *session, const char *outcome) {
   tp_turn *turn;
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   assert_int_equal(tp_turn_begin(session, NULL, &turn, NULL), TP_OK);
   tp_field field = {.id = TP_FIELD_OUTCOME, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(outcome)};
   tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
@@ -151,7 +151,7 @@ static void job_whose_handler_is_gone_waits_for_a_commit_that_brings_it_back(voi
   assert_int_equal(tp_edit_remove_subscription(edit, "job", NULL), TP_OK);
   assert_int_equal(tp_edit_remove_handler(edit, "job", NULL), TP_OK);
   assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   assert_int_equal(tp_phase_run(turn, POST, NULL, &result, NULL), TP_OK);
   assert_run(&result, "job", TP_STATE_BACKGROUNDED, TP_REASON_NONE);
   tp_turn_end(turn);

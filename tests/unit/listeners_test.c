@@ -134,7 +134,7 @@ static void runtime_listener_receives_bare_turns_and_those_of_agents(void **stat
   tp_listener listener = listener_of(&e, BIT(PHASE_BEGIN));
   listen_to_runtime(&w, &e, &listener);
   tp_turn *turn;
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   assert_int_equal(tp_turn_begin_bare(w.runtime, NULL, &turn, NULL), TP_OK);
   assert_int_equal(tp_phase_run(turn, TP_PHASE_MODEL_PRE, NULL, &result, NULL), TP_OK);
   tp_turn_end(turn);
@@ -169,7 +169,7 @@ static void events_of_subscriptions_below_the_listeners_visibility_are_left_out(
   assert_string_equal(all.text, "run run reminder[inside] reminder[shown] phase_end ");
   assert_string_equal(public.text, "run reminder[shown] phase_end ");
   tp_turn *turn;
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   assert_int_equal(tp_turn_begin_bare(w.runtime, NULL, &turn, NULL), TP_OK);
   assert_int_equal(tp_phase_run(turn, TP_PHASE_TOOL_PRE, NULL, &result, NULL), TP_OK);
   tp_turn_end(turn);
@@ -252,7 +252,7 @@ static void listener_of_a_session_receives_a_turn_that_outlives_the_session(void
   tp_listener listener = listener_of(&e, BIT(PHASE_BEGIN)), later = listener_of(&late, 0);
   listen_to_session(&w, &e, &listener);
   tp_turn *turn;
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   assert_int_equal(tp_turn_begin(w.session, NULL, &turn, NULL), TP_OK);
   assert_int_equal(tp_session_listen(w.session, &later, &late.id, NULL), TP_OK); /* of the turns that begin now */
   latch closed = LATCH;

@@ -401,7 +401,7 @@ static void the_scope_agent_needs_no_agent(void **state) {
 
 static tp_phase_result run_phase(uint32_t phase, const tp_field *fields, size_t count) {
   tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = count};
-  tp_phase_result result = {0};
+  tp_phase_result result = {.struct_size = sizeof result};
   tp_fault fault = {0};
   if (tp_phase_run(open_turn, phase, &input, &result, &fault) != TP_OK) fail_msg("%s", fault.message);
   assert_int_equal(result.outcome, TP_OK);
@@ -432,7 +432,7 @@ static tp_phase_result recall(const char *text) {
 static bool has_audit(const tp_phase_result *result, const char *code) {
   size_t count = result->merged ? tp_merged_count(result->merged, TP_KIND_AUDIT) : 0;
   for (size_t i = 0; i < count; i++) {
-    tp_text key = tp_merged_get(result->merged, TP_KIND_AUDIT, i).contribution->key;
+    tp_text key = tp_merged_get(result->merged, TP_KIND_AUDIT, i)->contribution->key;
     if (key.size == strlen(code) && memcmp(key.data, code, key.size) == 0) return true;
   }
   return false;
@@ -441,7 +441,7 @@ static bool has_audit(const tp_phase_result *result, const char *code) {
 static size_t contexts_of(const tp_phase_result *result, const char *subscription) {
   size_t count = result->merged ? tp_merged_count(result->merged, TP_KIND_PROMPT_CONTEXT) : 0, found = 0;
   for (size_t i = 0; i < count; i++)
-    found += strcmp(tp_merged_get(result->merged, TP_KIND_PROMPT_CONTEXT, i).subscription, subscription) == 0;
+    found += strcmp(tp_merged_get(result->merged, TP_KIND_PROMPT_CONTEXT, i)->subscription, subscription) == 0;
   return found;
 }
 
@@ -524,11 +524,12 @@ static tp_text arguments(const char *key, const char *text) {
 
 static void assert_used(const char *tool, tp_text with, tp_tool_result_kind kind, const char *words) {
   tp_tool_call call = {.id = tp_text_of("c1"), .name = tp_text_of(tool), .arguments = with};
-  tp_tool_result result = {0};
+  const tp_tool_call *const calls[] = {&call};
+  const tp_tool_result *const *results;
   char text[4096];
-  assert_int_equal(tp_tools_run(open_turn, &call, 1, &result, NULL), TP_OK);
-  snprintf(text, sizeof text, "%.*s", (int)result.text.size, result.text.data);
-  if (result.kind != kind) fail_msg("%s: %s: %s", tool, tp_tool_result_name(result.kind), text);
+  assert_int_equal(tp_tools_run(open_turn, calls, 1, &results, NULL), TP_OK);
+  snprintf(text, sizeof text, "%.*s", (int)results[0]->text.size, results[0]->text.data);
+  if (results[0]->kind != kind) fail_msg("%s: %s: %s", tool, tp_tool_result_name(results[0]->kind), text);
   assert_holds(text, words);
 }
 

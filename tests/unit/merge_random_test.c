@@ -170,19 +170,20 @@ static void check_idempotence(const random_set *set, const tp_merged *result, tp
   tp__arena_init(&memory, &counting, NULL, 0, 0);
   tp__merge_input *entries = tp__arena_alloc(&memory, count * sizeof *entries);
   for (size_t i = 0; i < count; i++) {
-    tp_merged_entry entry = tp_merged_get(result, 0, i);
+    const tp_merged_entry *entry = tp_merged_get(result, 0, i);
     /* Each is the bundle of a handler of its own: which handler it was is not part of the result. */
     const char *handler = tp__arena_printf(&memory, "%zu", i).data;
     bool block = false;
     for (size_t j = 0; j < set->count; j++) {
-      if (strcmp(set->inputs[j].subscription, entry.subscription) == 0) block = set->inputs[j].flags == TP__MERGE_BLOCK;
+      if (strcmp(set->inputs[j].subscription, entry->subscription) == 0)
+        block = set->inputs[j].flags == TP__MERGE_BLOCK;
     }
-    entries[i] = (tp__merge_input){.subscription = entry.subscription,
-                                   .owner = entry.owner,
+    entries[i] = (tp__merge_input){.subscription = entry->subscription,
+                                   .owner = entry->owner,
                                    .handler = handler,
-                                   .attempt = entry.attempt,
+                                   .attempt = entry->attempt,
                                    .flags = block ? TP__MERGE_BLOCK : 0,
-                                   .items = entry.contribution,
+                                   .items = entry->contribution,
                                    .count = 1};
   }
   tp__turn_sets none = {0};
@@ -213,7 +214,7 @@ static void check_budgets(const tp_merged *result) {
   size_t blocked = bytes_in(result, TP_KIND_REMINDER, TP__MERGE_BLOCK), other = bytes_in(result, TP_KIND_REMINDER, 0);
   assert_in_range(other, 0, blocked < 8000 ? 8000 - blocked : 0);
   for (size_t i = 0; i < tp_merged_count(result, 0); i++) {
-    const tp_contribution *entry = tp_merged_get(result, 0, i).contribution;
+    const tp_contribution *entry = tp_merged_get(result, 0, i)->contribution;
     assert_true(tp_utf8_valid(entry->text, NULL));
     if (entry->kind == TP_KIND_PROMPT_SECTION) assert_in_range(entry->text.size, 1, 8000);
   }
@@ -232,13 +233,13 @@ static bool contains(tp_text text, tp_text part) {
 static bool is_accounted_for(const tp_merged *result, const tp__merge_input *input, const tp_contribution *item) {
   tp_text named = item->key;
   for (size_t i = 0; i < tp_merged_count(result, 0); i++) {
-    tp_merged_entry entry = tp_merged_get(result, 0, i);
-    const tp_contribution *found = entry.contribution;
+    const tp_merged_entry *entry = tp_merged_get(result, 0, i);
+    const tp_contribution *found = entry->contribution;
     if (found == item || same_content(found, item)) return true;
     bool section = found->kind == TP_KIND_PROMPT_SECTION && item->kind == TP_KIND_PROMPT_SECTION;
     if (section && tp__text_equal(found->key, item->key) && contains(found->text, item->text)) return true;
     bool ours = found->kind == TP_KIND_DIAGNOSTIC && found->key.size > 6 && memcmp(found->key.data, "merge.", 6) == 0;
-    if (!ours || strcmp(entry.subscription, input->subscription) != 0) continue;
+    if (!ours || strcmp(entry->subscription, input->subscription) != 0) continue;
     if (contains(found->text, tp_text_of(tp__kind_name(item->kind))) && contains(found->text, named)) return true;
   }
   return false;

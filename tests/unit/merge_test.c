@@ -94,19 +94,19 @@ static const char *long_text(char letter, size_t size) {
 
 static const tp_contribution *at(uint32_t kind, size_t index) {
   assert_in_range(index, 0, tp_merged_count(merged, kind) - 1);
-  return tp_merged_get(merged, kind, index).contribution;
+  return tp_merged_get(merged, kind, index)->contribution;
 }
 
 #define assert_count(kind, n) assert_int_equal(tp_merged_count(merged, (kind)), (n))
 #define assert_text(text, string) assert_true(tp__text_is((text), (string)))
 
 static void assert_diagnostic(size_t index, const char *subscription, const char *code, const char *text) {
-  tp_merged_entry entry = tp_merged_get(merged, TP_KIND_DIAGNOSTIC, index);
-  assert_non_null(entry.contribution);
-  assert_string_equal(entry.contribution->text.data, text);
-  assert_string_equal(entry.contribution->key.data, code);
-  assert_string_equal(entry.subscription, subscription);
-  assert_int_equal(entry.contribution->kind, TP_KIND_DIAGNOSTIC);
+  const tp_merged_entry *entry = tp_merged_get(merged, TP_KIND_DIAGNOSTIC, index);
+  assert_non_null(entry->contribution);
+  assert_string_equal(entry->contribution->text.data, text);
+  assert_string_equal(entry->contribution->key.data, code);
+  assert_string_equal(entry->subscription, subscription);
+  assert_int_equal(entry->contribution->kind, TP_KIND_DIAGNOSTIC);
 }
 
 /* ---- policies ---- */
@@ -119,7 +119,7 @@ static void the_heavier_policy_wins_wherever_it_stands(void **state) {
   merge_in(TP_PHASE_TURN_PRE_POLICY);
   assert_count(TP_KIND_POLICY, 1);
   assert_text(at(TP_KIND_POLICY, 0)->text, "never");
-  assert_string_equal(tp_merged_get(merged, TP_KIND_POLICY, 0).subscription, "s1");
+  assert_string_equal(tp_merged_get(merged, TP_KIND_POLICY, 0)->subscription, "s1");
   assert_count(TP_KIND_DIAGNOSTIC, 2);
   assert_diagnostic(0, "s0", "merge.policy_overridden",
                     "policy memory/read: s1 with weight 2 stands over s0 with weight 1");
@@ -142,7 +142,7 @@ static void equal_policies_merge_without_a_word(void **state) {
   policy("memory", "read", "allow", 0);
   merge_in(TP_PHASE_TURN_PRE_POLICY);
   assert_count(TP_KIND_POLICY, 1);
-  assert_string_equal(tp_merged_get(merged, TP_KIND_POLICY, 0).subscription, "s0");
+  assert_string_equal(tp_merged_get(merged, TP_KIND_POLICY, 0)->subscription, "s0");
   assert_count(TP_KIND_DIAGNOSTIC, 0);
 }
 
@@ -186,7 +186,7 @@ static void a_later_entry_adds_to_the_turns_policies(void **state) {
   assert_count(TP_KIND_POLICY, 3);
   assert_text(at(TP_KIND_POLICY, 0)->text, "allow"); /* what was there stands first */
   assert_text(at(TP_KIND_POLICY, 1)->text, "allow");
-  assert_string_equal(tp_merged_get(merged, TP_KIND_POLICY, 1).subscription, "s3");
+  assert_string_equal(tp_merged_get(merged, TP_KIND_POLICY, 1)->subscription, "s3");
   assert_diagnostic(0, "s2", "merge.policy_conflict",
                     "policy memory/read: s0 and s2 disagree with equal weight 2: the first is used");
   assert_diagnostic(1, "s1", "merge.policy_overridden",
@@ -381,7 +381,7 @@ static void sections_of_one_id_are_joined_by_a_blank_line_heaviest_first(void **
   assert_text(at(TP_KIND_PROMPT_SECTION, 0)->key, "x");
   assert_text(at(TP_KIND_PROMPT_SECTION, 0)->text, "heavy\n\nlight\n\nlight too");
   assert_text(at(TP_KIND_PROMPT_SECTION, 0)->title, "Title");
-  assert_string_equal(tp_merged_get(merged, TP_KIND_PROMPT_SECTION, 0).subscription, "s2");
+  assert_string_equal(tp_merged_get(merged, TP_KIND_PROMPT_SECTION, 0)->subscription, "s2");
   assert_text(at(TP_KIND_PROMPT_SECTION, 1)->key, "y");
   assert_count(TP_KIND_DIAGNOSTIC, 0);
 }
@@ -687,17 +687,17 @@ static void a_failed_entry_keeps_audits_and_diagnostics_alone(void **state) {
 static void reading_past_the_end_or_of_nothing_is_empty(void **state) {
   (void)state;
   assert_int_equal(tp_merged_count(NULL, 0), 0);
-  assert_null(tp_merged_get(NULL, 0, 0).contribution);
+  assert_null(tp_merged_get(NULL, 0, 0));
   assert_int_equal(tp_merged_text(NULL, TP_FIELD_TEXT).size, 0);
   assert_false(tp_merged_replaced(NULL, TP_FIELD_TEXT));
   reminder("r");
   merge_in(TP_PHASE_TOOL_POST);
-  assert_null(tp_merged_get(merged, 0, 1).contribution);
-  assert_null(tp_merged_get(merged, TP_KIND_REMINDER, 1).contribution);
-  assert_null(tp_merged_get(merged, TP_KIND_COUNT, 0).contribution);
-  assert_null(tp_merged_get(merged, UINT32_MAX, 0).contribution);
+  assert_null(tp_merged_get(merged, 0, 1));
+  assert_null(tp_merged_get(merged, TP_KIND_REMINDER, 1));
+  assert_null(tp_merged_get(merged, TP_KIND_COUNT, 0));
+  assert_null(tp_merged_get(merged, UINT32_MAX, 0));
   assert_int_equal(tp_merged_count(merged, TP_KIND_COUNT), 0);
-  assert_int_equal(tp_merged_get(merged, 0, 0).attempt, 1);
+  assert_int_equal(tp_merged_get(merged, 0, 0)->attempt, 1);
 }
 
 static void the_payload_is_read_as_the_chain_left_it(void **state) {

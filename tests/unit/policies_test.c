@@ -141,7 +141,7 @@ static void set_policy(world *w, tp_failure failure) {
 }
 
 static tp_phase_result run_it(world *w, tp_turn *turn) {
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   tp_phase_input input = {.struct_size = sizeof input, .budget_ms = w->budget_ms ? w->budget_ms : 60000};
   assert_int_equal(tp_phase_run(turn, GATHER, &input, &result, NULL), TP_OK);
   return result;
@@ -150,7 +150,7 @@ static tp_phase_result run_it(world *w, tp_turn *turn) {
 static size_t diagnostics_of(const tp_phase_result *result, const char *subscription) {
   size_t count = 0;
   for (size_t i = 0; i < tp_merged_count(result->merged, TP_KIND_DIAGNOSTIC); i++)
-    count += strcmp(tp_merged_get(result->merged, TP_KIND_DIAGNOSTIC, i).subscription, subscription) == 0;
+    count += strcmp(tp_merged_get(result->merged, TP_KIND_DIAGNOSTIC, i)->subscription, subscription) == 0;
   return count;
 }
 
@@ -362,11 +362,11 @@ static void detached_run_that_is_not_accepted_fails_as_its_policy_says(void **st
     h.sub.failure = required ? TP_FAILURE_REQUIRED : TP_FAILURE_BEST_EFFORT;
     add_hooks(runtime, &h, 1);
     tp_turn *turn = begin_bare(runtime, 0);
-    tp_phase_result result;
+    tp_phase_result result = {.struct_size = sizeof result};
     for (int i = 0; i < OPEN_MAX; i++) {
       result = run_phase(turn, GATHER, NULL);
       assert_run(&result, "d", TP_STATE_BACKGROUNDED, TP_REASON_NONE);
-      tp_phase_release(turn, &result);
+      tp_phase_result_release(turn, &result);
     }
     result = run_phase(turn, GATHER, NULL);
     assert_run(&result, "d", TP_STATE_FAILED, TP_REASON_SHED);

@@ -215,13 +215,13 @@ static void say_result(account *a, const tp_phase_result *result) {
       result->subscription ? result->subscription : "nobody", (int)result->reason.size,
       result->reason.size ? result->reason.data : "");
   for (uint32_t i = 0; i < result->run_count; i++) {
-    tp_run_record run = tp_phase_result_run(result, i);
+    tp_run_record run = *tp_phase_result_run(result, i);
     say_run(a, &run);
   }
   size_t count = result->merged ? tp_merged_count(result->merged, 0) : 0;
   for (size_t i = 0; i < count; i++) {
-    tp_merged_entry entry = tp_merged_get(result->merged, 0, i);
-    say_contribution(a, &entry);
+    const tp_merged_entry *entry = tp_merged_get(result->merged, 0, i);
+    say_contribution(a, entry);
   }
   if (!result->merged) return;
   tp_text text = tp_merged_text(result->merged, TP_FIELD_TEXT);
@@ -255,7 +255,7 @@ static bool compare_record(void *ctx, const tp_entry_record *record) {
 
 static record_search searched_for(const tp_phase_result *result) {
   record_search search = {.found = false};
-  for (uint32_t i = 0; i < NODES; i++) search.rows[i] = tp_phase_result_run(result, i);
+  for (uint32_t i = 0; i < NODES; i++) search.rows[i] = *tp_phase_result_run(result, i);
   search.first_queued_ns = search.rows[0].queued_ns;
   return search;
 }
@@ -315,7 +315,7 @@ static void ignore_event(void *ctx, const tp_event *event) {
 }
 
 static tp_phase_result run_bare(tp_turn *turn, uint32_t phase) {
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   tp_fault fault = {0};
   tp_status status = tp_phase_run(turn, phase, NULL, &result, &fault);
   if (status != TP_OK) fail_msg("not run: %s: %s", tp_status_name(status), fault.message);
@@ -327,7 +327,7 @@ static void run_and_say(scene *s, uint32_t phase, account *a) {
   tp_phase_result result = run_bare(s->turn, phase);
   note_delay(s);
   say_result(a, &result);
-  tp_phase_release(s->turn, &result);
+  tp_phase_result_release(s->turn, &result);
 }
 
 /* Quiet, quiet, odd and kept, quiet, quiet; at the end the kept one is read.
@@ -359,7 +359,7 @@ static bool play_scene(const setting *set, bool watched, account *a) {
   run_and_say(&s, set->phase, a);
   say_result(a, &odd);
   record_search search = searched_for(&odd);
-  tp_phase_release(s.turn, &odd);
+  tp_phase_result_release(s.turn, &odd);
   tp_turn_end(s.turn);
   if (set->timestamps == TP_TIMESTAMPS_FULL) assert_recorded(s.runtime, &search);
   for (uint32_t i = 0; i < NODES; i++) say(a, "%u calls of %s\n", s.calls[i], node_ids[i]);
@@ -451,7 +451,7 @@ static void denial_of_the_third_in_a_chain_skips_the_rest_and_the_next_phase_is_
   part parts[NODES];
   open_scene(&s, DENIES, CHAIN, APART, parts);
   tp_phase_result quiet = run_bare(s.turn, CHAIN);
-  tp_phase_release(s.turn, &quiet);
+  tp_phase_result_release(s.turn, &quiet);
   s.armed = true;
   tp_phase_result odd = run_bare(s.turn, CHAIN);
   assert_int_equal(odd.outcome, TP_ERR_DENIED);
@@ -475,14 +475,14 @@ static void turn_that_was_cancelled_calls_nothing_more(void **state) {
   open_scene(&s, ORDINARY, GATHER, APART, parts);
   for (int i = 0; i < 3; i++) {
     tp_phase_result quiet = run_bare(s.turn, GATHER);
-    tp_phase_release(s.turn, &quiet);
+    tp_phase_result_release(s.turn, &quiet);
   }
   tp_turn_cancel(s.turn);
   for (int i = 0; i < 3; i++) {
     tp_phase_result result = run_bare(s.turn, GATHER);
     assert_int_equal(result.outcome, TP_ERR_CANCELLED);
     for (uint32_t n = 0; n < NODES; n++) assert_int_equal(run_of(&result, node_ids[n]).state, TP_STATE_SKIPPED);
-    if (i % 2) tp_phase_release(s.turn, &result);
+    if (i % 2) tp_phase_result_release(s.turn, &result);
   }
   for (uint32_t n = 0; n < NODES; n++) assert_int_equal(s.calls[n], 3);
   close_scene(&s);
@@ -500,7 +500,7 @@ static void killed_subscription_is_skipped_from_the_next_phase_on_and_runs_again
       tp_phase_result result = run_bare(s.turn, GATHER);
       assert_int_equal(run_of(&result, "n2").state, killed ? TP_STATE_SKIPPED : TP_STATE_SUCCEEDED);
       assert_run(&result, "n3", TP_STATE_SUCCEEDED, TP_REASON_NONE); /* killed is no failure */
-      tp_phase_release(s.turn, &result);
+      tp_phase_result_release(s.turn, &result);
     }
   }
   assert_int_equal(s.calls[ODD], 9);
@@ -528,10 +528,10 @@ static void result_stays_readable_while_the_next_phases_run(void **state) {
     kept[i] = run_bare(s.turn, phase);
     before[i].size = 0;
     say_result(&before[i], &kept[i]);
-    for (uint32_t n = 0; n < kept[i].run_count; n++) rows[i][n] = tp_phase_result_run(&kept[i], n);
+    for (uint32_t n = 0; n < kept[i].run_count; n++) rows[i][n] = *tp_phase_result_run(&kept[i], n);
     tp_phase_result passing = run_bare(s.turn, phase);
-    tp_phase_release(s.turn, &passing);
-    if (i % 5 == 4) tp_phase_release(s.turn, &kept[i - 1]);
+    tp_phase_result_release(s.turn, &passing);
+    if (i % 5 == 4) tp_phase_result_release(s.turn, &kept[i - 1]);
   }
   for (int i = KEPT; i-- > 0;) {
     if (!kept[i].entry) continue;
@@ -539,11 +539,11 @@ static void result_stays_readable_while_the_next_phases_run(void **state) {
     say_result(&after, &kept[i]);
     assert_string_equal(after.text, before[i].text);
     for (uint32_t n = 0; n < kept[i].run_count; n++) {
-      tp_run_record run = tp_phase_result_run(&kept[i], n);
+      tp_run_record run = *tp_phase_result_run(&kept[i], n);
       assert_int_equal(run.started_ns, rows[i][n].started_ns);
       assert_int_equal(run.ended_ns, rows[i][n].ended_ns);
     }
-    if (i % 2) tp_phase_release(s.turn, &kept[i]);
+    if (i % 2) tp_phase_result_release(s.turn, &kept[i]);
   }
   close_scene(&s);
 }
@@ -598,9 +598,9 @@ static void keep_result(void *ctx, const tp_phase_result *result) {
 
 static void release_result(void *ctx, const tp_phase_result *result) {
   (void)ctx;
-  tp_phase_result mine = *result, other;
+  tp_phase_result mine = *result, other = {.struct_size = sizeof other};
   m.nested = tp_phase_run(m.turn, GATHER, NULL, &other, NULL);
-  tp_phase_release(m.turn, &mine);
+  tp_phase_result_release(m.turn, &mine);
   latch_hit(&m.second);
 }
 
@@ -620,7 +620,7 @@ static void release_in_which_the_next_phase_ends_does_not_wait_for_itself(void *
   assert_int_equal(status, TP_OK);
   latch_wait(&m.deferred, 1);
   completes = true;
-  tp_phase_release(m.turn, &m.kept);
+  tp_phase_result_release(m.turn, &m.kept);
   assert_false(completes);
   latch_wait(&m.second, 1);
   assert_int_equal(m.nested, TP_ERR_USAGE);
@@ -634,12 +634,12 @@ static void row_behind_the_last_and_rows_of_a_released_result_are_empty(void **s
   part parts[NODES];
   open_scene(&s, ORDINARY, GATHER, APART, parts);
   tp_phase_result result = run_bare(s.turn, GATHER);
-  assert_null(tp_phase_result_run(&result, NODES).subscription);
-  assert_null(tp_phase_result_run(&result, UINT32_MAX).subscription);
-  tp_phase_release(s.turn, &result);
+  assert_null(tp_phase_result_run(&result, NODES));
+  assert_null(tp_phase_result_run(&result, UINT32_MAX));
+  tp_phase_result_release(s.turn, &result);
   assert_null(result.entry);
-  assert_null(tp_phase_result_run(&result, 0).subscription);
-  tp_phase_release(s.turn, &result);
+  assert_null(tp_phase_result_run(&result, 0));
+  tp_phase_result_release(s.turn, &result);
   close_scene(&s);
 }
 
@@ -689,12 +689,12 @@ static void check_quiet_phases(tp_timestamps timestamps) {
       assert_null(result.merged);
       assert_null(result.subscription);
       for (uint32_t n = 0; n < NODES; n++) {
-        tp_run_record run = tp_phase_result_run(&result, n);
+        tp_run_record run = *tp_phase_result_run(&result, n);
         assert_string_equal(run.subscription, node_ids[n]);
         assert_int_equal(run.state, TP_STATE_SUCCEEDED);
         assert_int_equal(run.attempts, 1);
       }
-      tp_phase_release(s.turn, &result);
+      tp_phase_result_release(s.turn, &result);
     }
     tp_turn_end(s.turn);
   }
@@ -750,14 +750,14 @@ static void phase_sees_its_own_payload_and_never_that_of_the_one_before(void **s
     tp_field fields[] = {{.id = TP_FIELD_MODEL, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)},
                          {.id = TP_FIELD_ATTEMPT, .kind = TP_FIELD_KIND_INT, .number = 100 + i}};
     tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = (size_t)(i % 3)};
-    tp_phase_result result;
+    tp_phase_result result = {.struct_size = sizeof result};
     assert_int_equal(tp_phase_run(turn, TP_PHASE_MODEL_PRE, i % 2 ? &input : NULL, &result, NULL), TP_OK);
     size_t given = i % 2 ? input.field_count : 0;
     assert_int_equal(r.has_text, given > 0);
     assert_string_equal(r.text, given > 0 ? text : "");
     assert_int_equal(r.has_number, given > 1);
     assert_int_equal(r.number, given > 1 ? 100 + i : 0);
-    tp_phase_release(turn, &result);
+    tp_phase_result_release(turn, &result);
   }
   tp_turn_end(turn);
   close_runtime(runtime);
@@ -769,11 +769,11 @@ static void payload_that_was_borrowed_is_copied_into_a_result_that_shows_it(void
   part parts[NODES];
   open_scene(&s, EMITS, CHAIN, APART, parts);
   tp_phase_result quiet = run_bare(s.turn, CHAIN);
-  tp_phase_release(s.turn, &quiet);
+  tp_phase_result_release(s.turn, &quiet);
   char text[] = "hello";
   tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)};
   tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   s.armed = true;
   assert_int_equal(tp_phase_run(s.turn, CHAIN, &input, &result, NULL), TP_OK);
   memset(text, 'x', sizeof text - 1);
@@ -801,7 +801,7 @@ static void quiet_end(void *ctx, const tp_phase_result *result) {
 static tp_answer intrude(void *self, tp_call *call) {
   (void)call;
   intruder *in = self;
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   in->calls++;
   in->statuses[0] = tp_phase_run(in->own, GATHER, NULL, &result, NULL);
   in->statuses[1] = tp_phase_run(in->other, GATHER, NULL, &result, NULL);
@@ -827,7 +827,7 @@ static void handler_that_runs_a_phase_itself_is_refused_and_does_no_harm(void **
     assert_int_equal(in.statuses[3], TP_ERR_BUSY);
     assert_int_equal(result.outcome, TP_OK);
     assert_run(&result, "intrudes", TP_STATE_SUCCEEDED, TP_REASON_NONE);
-    tp_phase_release(in.own, &result);
+    tp_phase_result_release(in.own, &result);
   }
   tp_turn_end(in.other);
   tp_turn_end(in.own);
@@ -851,9 +851,9 @@ static void steady_phase_takes_no_memory(void **state) {
     tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
     for (int i = 0; i < WARM + STEADY; i++) {
       if (i == WARM) takes_here = 0;
-      tp_phase_result result;
+      tp_phase_result result = {.struct_size = sizeof result};
       assert_int_equal(tp_phase_run(s.turn, GATHER, i % 2 ? &input : NULL, &result, NULL), TP_OK);
-      tp_phase_release(s.turn, &result);
+      tp_phase_result_release(s.turn, &result);
     }
     assert_int_equal(takes_here, 0);
     close_scene(&s);

@@ -39,7 +39,11 @@ static tp__merged_list list_of(const tp_contribution *contributions, size_t coun
   for (size_t i = 0; i < count; i++) {
     tp_contribution *copy = tp__arena_alloc(&arena, sizeof *copy);
     assert_int_equal(tp__contribution_copy(&arena, &contributions[i], copy), TP_OK);
-    items[i].entry = (tp_merged_entry){copy, tp__arena_printf(&arena, "hook-%zu", i).data, "owner", 1};
+    items[i].entry = (tp_merged_entry){.struct_size = sizeof(tp_merged_entry),
+                                       .contribution = copy,
+                                       .subscription = tp__arena_printf(&arena, "hook-%zu", i).data,
+                                       .owner = "owner",
+                                       .attempt = 1};
   }
   return (tp__merged_list){items, count};
 }

@@ -423,6 +423,42 @@ static void every_outcome_has_post_turn_once_and_runtime_error_when_it_failed(vo
   for (size_t i = 0; i < COUNT(outcomes); i++) check_outcome(&outcomes[i]);
 }
 
+/* A server says 403 to the one and 503 to the other. */
+static void result_names_who_refused_and_whether_it_answered(void **state) {
+  (void)state;
+  static const struct {
+    act act;
+    tp_turn_outcome outcome;
+    tp_state state;
+    tp_reason why;
+    const char *words;
+  } cases[] = {{{.kind = TP_ANSWER_DENY, .reason = "not today"},
+                TP_TURN_DENIED,
+                TP_STATE_SUCCEEDED,
+                TP_REASON_NONE,
+                "not today"},
+               {{.defers = true}, TP_TURN_DENIED, TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT, "timeout"}};
+  static const reply replies[] = {{.text = "hi"}};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    act guard;
+    memcpy(&guard, &cases[i].act, sizeof guard);
+    hook h = {.id = "guard",
+              .phase = TP_PHASE_TURN_INTAKE,
+              .self = &guard,
+              .sub = {.failure = TP_FAILURE_REQUIRED, .limit_ms = guard.defers ? 5 : 60000}};
+    world w = open_world_with(replies, 1, NULL, &h, 1);
+    const tp_turn_result *result = say(&w, "hello");
+    assert_int_equal(result->outcome, cases[i].outcome);
+    assert_int_equal(result->phase, TP_PHASE_TURN_INTAKE);
+    assert_text(result->subscription, "guard");
+    assert_text(result->bare_reason, cases[i].words);
+    assert_int_equal(result->state, cases[i].state);
+    assert_int_equal(result->why, cases[i].why);
+    tp_turn_result_free(result);
+    close_world(&w);
+  }
+}
+
 typedef struct script_of_messages {
   char text[1024];
 } script_of_messages;
@@ -1153,6 +1189,7 @@ int main(void) {
       cmocka_unit_test(context_of_model_pre_is_for_this_request_only),
       cmocka_unit_test(intake_rewrites_what_the_model_and_the_history_get),
       cmocka_unit_test(every_outcome_has_post_turn_once_and_runtime_error_when_it_failed),
+      cmocka_unit_test(result_names_who_refused_and_whether_it_answered),
       cmocka_unit_test(turn_that_does_not_complete_leaves_its_message_and_a_mark),
       cmocka_unit_test(end_marks_never_reach_the_model),
       cmocka_unit_test(history_outlives_its_session),

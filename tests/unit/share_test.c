@@ -104,7 +104,10 @@ static stage *open_stage(uint32_t node_count, uint32_t helpers, uint32_t short_m
   return stage_on(&options, node_count, helpers, short_ms);
 }
 
-static void run_stage(stage *s) { assert_int_equal(tp_phase_run(s->turn, GATHER, NULL, &s->result, NULL), TP_OK); }
+static void run_stage(stage *s) {
+  s->result.struct_size = sizeof s->result;
+  assert_int_equal(tp_phase_run(s->turn, GATHER, NULL, &s->result, NULL), TP_OK);
+}
 
 /* A look: it may be over when the phase begins. */
 static void await_idle_worker(stage *s) {
@@ -134,7 +137,7 @@ static void assert_all_called_once(stage *s) {
 
 static void assert_all_succeeded(stage *s) {
   for (uint32_t i = 0; i < s->node_count; i++) {
-    tp_run_record run = tp_phase_result_run(&s->result, i);
+    tp_run_record run = *tp_phase_result_run(&s->result, i);
     if (run.state != TP_STATE_SUCCEEDED)
       fail_msg("node %u: %s, %s", i, tp_state_name(run.state), tp_reason_name(run.reason));
     assert_int_equal(run.attempts, 1);
@@ -180,7 +183,7 @@ static void idle_worker_calls_nodes_while_the_owner_calls_others(void **state) {
       assert_int_equal(s->result.outcome, TP_OK);
       assert_all_succeeded(s);
       for (uint32_t i = 0; i < s->node_count; i++) assert_int_equal(s->calls[i], 1);
-      if (s->together < 2) tp_phase_release(s->turn, &s->result);
+      if (s->together < 2) tp_phase_result_release(s->turn, &s->result);
     }
     uint32_t elsewhere = 0;
     for (uint32_t i = 1; i < s->node_count; i++) elsewhere += !pthread_equal(s->threads[i], s->threads[0]);
@@ -195,7 +198,7 @@ static void inline_nodes_stay_with_the_owner(void **state) {
   await_idle_worker(s);
   for (int i = 0; i < 20; i++) {
     run_stage(s);
-    tp_phase_release(s->turn, &s->result);
+    tp_phase_result_release(s->turn, &s->result);
     for (uint32_t n = 0; n < s->node_count; n++) assert_true(pthread_equal(s->threads[n], pthread_self()));
   }
   assert_int_equal(s->together, 1);
@@ -209,7 +212,7 @@ static void shared_phases_take_no_memory_once_they_are_steady(void **state) {
   for (int i = 0; i < WARM + STEADY; i++) {
     if (i == WARM) takes = 0;
     run_stage(s);
-    tp_phase_release(s->turn, &s->result);
+    tp_phase_result_release(s->turn, &s->result);
   }
   /* A worker that comes late lets go of the entry and its share last, and keeps their blocks: two magazines of each. */
   assert_in_range(takes, 0, KEPT + STEADY / 100);
@@ -238,7 +241,7 @@ static void what_nodes_bring_is_read_after_the_phase_whoever_called_them(void **
   assert_all_called_once(s);
   size_t want = 0;
   for (uint32_t i = 0; i < s->node_count; i++) {
-    tp_run_record run = tp_phase_result_run(&s->result, i);
+    tp_run_record run = *tp_phase_result_run(&s->result, i);
     assert_int_equal(run.state, i % 5 == 4 ? TP_STATE_FAILED : TP_STATE_SUCCEEDED);
     assert_int_equal(run.code, i % 5 == 4 ? i : 0);
     assert_int_equal(run.contribution_count, i % 5 != 4 && i % 3 != 0);
@@ -249,9 +252,9 @@ static void what_nodes_bring_is_read_after_the_phase_whoever_called_them(void **
   for (int i = 0; i < 3; i++) run_stage(s);
   assert_int_equal(tp_merged_count(kept.merged, TP_KIND_AUDIT), want);
   for (size_t i = 0; i < want; i++) {
-    tp_merged_entry entry = tp_merged_get(kept.merged, TP_KIND_AUDIT, i);
-    assert_memory_equal(entry.contribution->key.data + 1, entry.subscription + 1, 2);
-    assert_text(entry.contribution->text, "from wherever it was called");
+    const tp_merged_entry *entry = tp_merged_get(kept.merged, TP_KIND_AUDIT, i);
+    assert_memory_equal(entry->contribution->key.data + 1, entry->subscription + 1, 2);
+    assert_text(entry->contribution->text, "from wherever it was called");
   }
   close_stage(s);
 }
@@ -302,7 +305,7 @@ static void nodes_that_are_answered_before_they_return_count_once(void **state) 
     assert_int_equal(latch_count(&s->leave), 0);
     assert_all_succeeded(s);
     assert_int_equal(tp_merged_count(s->result.merged, TP_KIND_AUDIT), s->node_count);
-    tp_phase_release(s->turn, &s->result);
+    tp_phase_result_release(s->turn, &s->result);
   }
   close_stage(s);
 }
@@ -335,7 +338,7 @@ static void cancelled_turn_waits_for_what_a_helper_calls_and_starts_no_other(voi
   latch_hit(&s->leave);
   latch_wait(&s->ended, 1);
   for (uint32_t i = 0; i < s->node_count; i++) {
-    tp_run_record run = tp_phase_result_run(&s->result, i);
+    tp_run_record run = *tp_phase_result_run(&s->result, i);
     assert_int_equal(run.attempts, s->calls[i]);
     assert_in_range(run.attempts, 0, 1);
     if (run.attempts == 0) assert_int_equal(run.state, TP_STATE_SKIPPED);
@@ -362,7 +365,7 @@ static void nodes_that_are_switched_off_meanwhile_are_not_called_by_a_helper_eit
   run_stage(s);
   uint32_t called = 0;
   for (uint32_t i = 0; i < s->node_count; i++) {
-    tp_run_record run = tp_phase_result_run(&s->result, i);
+    tp_run_record run = *tp_phase_result_run(&s->result, i);
     called += run.attempts;
     assert_int_equal(run.attempts, s->calls[i]);
     if (run.attempts == 0) assert_int_equal(run.reason, TP_REASON_KILL_SWITCH);
@@ -405,6 +408,7 @@ static tp_answer be_cancelled(stage *s, uint32_t index, tp_call *call) {
 static void *run_from_elsewhere(void *arg) {
   stage *s = arg;
   s->owner = pthread_self();
+  s->result.struct_size = sizeof s->result;
   if (tp_phase_run(s->turn, GATHER, NULL, &s->result, NULL) != TP_OK) abort();
   return NULL;
 }
@@ -423,7 +427,7 @@ static void answer_of_a_helper_that_comes_after_the_cancel_is_too_late_whatever_
     latch_wait(&s->cancelled, 1);
     latch_hit(&s->leave);
     pthread_join(host, NULL);
-    tp_run_record run = tp_phase_result_run(&s->result, s->by_helper);
+    tp_run_record run = *tp_phase_result_run(&s->result, s->by_helper);
     assert_string_equal(tp_state_name(run.state), tp_state_name(TP_STATE_CANCELLED));
     assert_int_equal(s->result.outcome, TP_ERR_CANCELLED);
     close_stage(s);
@@ -440,7 +444,7 @@ static void host_that_asked_for_no_engine_workers_gets_every_call_on_its_own_thr
   stage *s = stage_on(&options, 8, helpers, 0);
   for (int i = 0; i < 2000; i++) {
     run_stage(s);
-    tp_phase_release(s->turn, &s->result);
+    tp_phase_result_release(s->turn, &s->result);
     for (uint32_t n = 0; n < s->node_count; n++) assert_true(pthread_equal(s->threads[n], pthread_self()));
   }
   close_stage(s);
@@ -468,9 +472,9 @@ static void worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound
   tp_turn *turn = begin_bare(s->runtime, 0);
   long open_before = blocks_open;
   for (int i = 0; i < PHASES; i++) {
-    tp_phase_result result;
+    tp_phase_result result = {.struct_size = sizeof result};
     assert_int_equal(tp_phase_run(turn, GATHER, NULL, &result, NULL), TP_OK);
-    tp_phase_release(turn, &result);
+    tp_phase_result_release(turn, &result);
   }
   assert_in_range(blocks_open - open_before, 0, 500);
   tp__a32_sub_acq_rel(&s->runtime->workers.hungry, 1);
@@ -501,7 +505,7 @@ static void what_nobody_comes_for_goes_back_to_its_place_in_the_plan(void **stat
   s->scene = note_place;
   places = 0;
   tp_turn *turn = begin_bare(s->runtime, 0);
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   assert_int_equal(tp_phase_run(turn, GATHER, NULL, &result, NULL), TP_OK);
   for (uint32_t i = 0; i < NODES / 2; i++) assert_true(place_of[i] < place_of[NODES - 1]);
   tp__a32_sub_acq_rel(&s->runtime->workers.hungry, 1);

@@ -85,8 +85,8 @@ static void deferred_answer_joins_what_was_emitted_before(void **state) {
     assert_run(&result, "d", TP_STATE_SUCCEEDED, TP_REASON_NONE);
     assert_int_equal(run_of(&result, "d").contribution_count, 3);
     assert_int_equal(tp_merged_count(result.merged, TP_KIND_AUDIT), 2);
-    assert_text(tp_merged_get(result.merged, TP_KIND_AUDIT, 0).contribution->text, "before");
-    assert_text(tp_merged_get(result.merged, TP_KIND_AUDIT, 1).contribution->text, "after");
+    assert_text(tp_merged_get(result.merged, TP_KIND_AUDIT, 0)->contribution->text, "before");
+    assert_text(tp_merged_get(result.merged, TP_KIND_AUDIT, 1)->contribution->text, "after");
     assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 1);
     assert_int_equal(d.cancels, 0);
     assert_int_equal(d.destroys, 1);
@@ -412,7 +412,7 @@ static void waiting_attempts_need_no_thread(void **state) {
   tp_phase_result result = run_phase(turn, GATHER, NULL);
   pthread_join(thread, NULL);
   assert_int_equal(c.bad, 0);
-  for (uint32_t i = 0; i < MANY; i++) assert_int_equal(tp_phase_result_run(&result, i).state, TP_STATE_SUCCEEDED);
+  for (uint32_t i = 0; i < MANY; i++) assert_int_equal(tp_phase_result_run(&result, i)->state, TP_STATE_SUCCEEDED);
   tp_runtime_stats stats = {.struct_size = sizeof stats};
   tp_runtime_stats_get(runtime, &stats);
   assert_in_range(stats.handler_threads, 0, 2);

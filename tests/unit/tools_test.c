@@ -90,7 +90,7 @@ static void tool_gets_its_arguments_and_gives_its_text(void **state) {
     tp_tool_call call = call_of("c1", "t");
     call.arguments = argument_n(bytes, 7);
     tp_tool_result result;
-    assert_int_equal(tp_tools_run(turn, &call, 1, &result, NULL), TP_OK);
+    assert_int_equal(tools_run(turn, &call, 1, &result, NULL), TP_OK);
     assert_kind(result, TP_TOOL_OK);
     assert_true(result.started);
     assert_text(result.text, "done");
@@ -99,7 +99,7 @@ static void tool_gets_its_arguments_and_gives_its_text(void **state) {
     assert_string_equal(j.seen_call_id, "c1");
     assert_int_equal(j.seen_n, 7);
     assert_in_range(j.left_ms, 60000, 120000);
-    assert_int_equal(tp_tools_run(turn, NULL, 0, NULL, NULL), TP_OK); /* none is fine, too */
+    assert_int_equal(tools_run(turn, NULL, 0, NULL, NULL), TP_OK); /* none is fine, too */
     tp_turn_end(turn);
     close_runtime(runtime);
   }
@@ -111,7 +111,7 @@ static void turn_without_materialization_has_no_tools(void **state) {
   tp_turn *turn = begin_bare(runtime, 0);
   tp_tool_call call = call_of("", "t");
   tp_tool_result result;
-  assert_int_equal(tp_tools_run(turn, &call, 1, &result, NULL), TP_OK);
+  assert_int_equal(tools_run(turn, &call, 1, &result, NULL), TP_OK);
   assert_kind(result, TP_TOOL_UNKNOWN_TOOL);
   assert_false(result.started);
   assert_text(result.call_id, "call-0");
@@ -152,7 +152,7 @@ static void arguments_that_break_the_schema_or_are_not_decoded_tell_the_model_wh
   calls[3].arguments = (tp_text)TEXT("{\"n\": ");
   calls[3].malformed = true;
   tp_tool_result results[4];
-  assert_int_equal(tp_tools_run(turn, calls, 4, results, NULL), TP_OK);
+  assert_int_equal(tools_run(turn, calls, 4, results, NULL), TP_OK);
   assert_kind(results[0], TP_TOOL_OK);
   for (int i = 1; i < 4; i++) {
     assert_kind(results[i], TP_TOOL_INVALID_ARGUMENTS);
@@ -213,7 +213,7 @@ static void eight_parallel_calls_get_eight_results_in_call_order(void **state) {
     pthread_t thread;
     if (cancel) pthread_create(&thread, NULL, cancel_in_the_middle, &n);
     else patient.waits_for = NULL;
-    assert_int_equal(tp_tools_run(turn, calls, 8, results, NULL), TP_OK);
+    assert_int_equal(tools_run(turn, calls, 8, results, NULL), TP_OK);
     if (cancel) pthread_join(thread, NULL);
     assert_kind(results[3], TP_TOOL_DENIED);
     assert_false(results[3].started);
@@ -258,7 +258,7 @@ static void calls_run_at_the_same_time(void **state) {
   tp_turn *turn = begin_with(runtime, &b, NULL, 0);
   tp_tool_call calls[2] = {call_of("a", "one"), call_of("b", "two")};
   tp_tool_result results[2];
-  assert_int_equal(tp_tools_run(turn, calls, 2, results, NULL), TP_OK);
+  assert_int_equal(tools_run(turn, calls, 2, results, NULL), TP_OK);
   assert_text(results[0].text, "1");
   assert_text(results[1].text, "2");
   tp_turn_end(turn);
@@ -276,7 +276,7 @@ static tp_tool_result run_gated(const hook *hooks, size_t count, job *j) {
   run_phase(turn, TP_PHASE_TURN_PRE_POLICY, NULL);
   tp_tool_call call = call_of("c", "t");
   tp_tool_result result;
-  assert_int_equal(tp_tools_run(turn, &call, 1, &result, NULL), TP_OK);
+  assert_int_equal(tools_run(turn, &call, 1, &result, NULL), TP_OK);
   snprintf(text, sizeof text, "%.*s", (int)result.text.size, result.text.size ? result.text.data : "");
   result.text = tp_text_of(text);
   tp_turn_end(turn);
@@ -343,7 +343,7 @@ static void result_and_post_run_exactly_for_calls_that_started(void **state) {
   tp_turn *turn = begin_with(runtime, &b, hooks, 3);
   tp_tool_call calls[4] = {call_of("a", "good"), call_of("b", "bad"), call_of("c", "denied"), call_of("d", "nobody")};
   tp_tool_result results[4];
-  assert_int_equal(tp_tools_run(turn, calls, 4, results, NULL), TP_OK);
+  assert_int_equal(tools_run(turn, calls, 4, results, NULL), TP_OK);
   assert_text(results[0].text, "good+");
   assert_text(results[1].text, "bad+");
   assert_int_equal(result_hook.calls, 2);
@@ -366,7 +366,7 @@ static void long_result_keeps_head_and_tail_cut_at_code_points(void **state) {
   tp_turn *turn = begin_with(runtime, &b, NULL, 0);
   tp_tool_call calls[2] = {call_of("c", "t"), call_of("d", "exact")};
   tp_tool_result results[2];
-  assert_int_equal(tp_tools_run(turn, calls, 2, results, NULL), TP_OK);
+  assert_int_equal(tools_run(turn, calls, 2, results, NULL), TP_OK);
   assert_kind(results[0], TP_TOOL_OK);
   assert_true(tp_utf8_valid(results[0].text, NULL));
   assert_in_range(results[0].text.size, 90, 160);
@@ -387,7 +387,7 @@ static void answer_that_is_not_utf8_is_an_error(void **state) {
   tp_turn *turn = begin_with(runtime, &b, NULL, 0);
   tp_tool_call call = call_of("c", "t");
   tp_tool_result result;
-  assert_int_equal(tp_tools_run(turn, &call, 1, &result, NULL), TP_OK);
+  assert_int_equal(tools_run(turn, &call, 1, &result, NULL), TP_OK);
   assert_kind(result, TP_TOOL_HANDLER_ERROR);
   assert_true(tp_utf8_valid(result.text, NULL));
   tp_turn_end(turn);
@@ -406,7 +406,7 @@ static void permits_bound_one_tool(void **state) {
   tp_turn *turn = begin_with(runtime, &b, NULL, 0);
   tp_tool_call calls[3] = {call_of("a", "t"), call_of("b", "t"), call_of("c", "t")};
   tp_tool_result results[3];
-  assert_int_equal(tp_tools_run(turn, calls, 3, results, NULL), TP_OK);
+  assert_int_equal(tools_run(turn, calls, 3, results, NULL), TP_OK);
   assert_int_equal(j.calls, 1);
   int timed_out = 0, shed = 0;
   for (int i = 0; i < 3; i++) {
@@ -440,7 +440,7 @@ static void tool_that_defers_is_completed_by_its_token(void **state) {
     tp_turn *turn = begin_with(runtime, &b, NULL, 0);
     tp_tool_call call = call_of("c", "never");
     tp_tool_result result;
-    assert_int_equal(tp_tools_run(turn, &call, 1, &result, NULL), TP_OK);
+    assert_int_equal(tools_run(turn, &call, 1, &result, NULL), TP_OK);
     assert_kind(result, TP_TOOL_TIMED_OUT);
     assert_int_equal(cancels, 1);
     assert_int_equal(tp_tool_complete(never.token, false, tp_text_of("late")), TP_ERR_STALE);
@@ -457,7 +457,7 @@ typedef struct crowd {
   latch entered, ended;
   tp_token *tokens;
   _Atomic uint32_t count;
-  const tp_tool_result *results;
+  const tp_tool_result *const *results;
   size_t result_count;
   int bad;
 } crowd;
@@ -471,7 +471,7 @@ static tp_answer join_crowd(void *self, tp_tool_run *run) {
   return outcome;
 }
 
-static void crowd_ended(void *ctx, const tp_tool_result *results, size_t count) {
+static void crowd_ended(void *ctx, const tp_tool_result *const *results, size_t count) {
   crowd *c = ctx;
   c->results = results;
   c->result_count = count;
@@ -497,7 +497,7 @@ static void ten_thousand_deferred_calls_complete_with_two_workers(void **state) 
   tp_turn *turn = begin_with(runtime, &b, NULL, 0);
   tp_tool_call *calls = calloc(CROWD, sizeof *calls);
   for (int i = 0; i < CROWD; i++) calls[i] = call_of("", "t");
-  assert_int_equal(tp_tools_submit(turn, calls, CROWD, crowd_ended, &c, NULL), TP_OK);
+  assert_int_equal(tools_submit(turn, calls, CROWD, crowd_ended, &c, NULL), TP_OK);
   free(calls); /* copied */
   pthread_t thread;
   pthread_create(&thread, NULL, complete_every_other, &c);
@@ -514,8 +514,8 @@ static void ten_thousand_deferred_calls_complete_with_two_workers(void **state) 
   for (size_t i = 0; i < CROWD; i++) {
     char id[16];
     snprintf(id, sizeof id, "call-%zu", i);
-    assert_text(c.results[i].call_id, id);
-    assert_int_equal(c.results[i].kind, TP_TOOL_OK);
+    assert_text(c.results[i]->call_id, id);
+    assert_int_equal(c.results[i]->kind, TP_TOOL_OK);
   }
   tp_turn_end(turn);
   close_runtime(runtime);

@@ -193,7 +193,7 @@ static void fields_are_replaced_together(void **state) {
   tp_field given[] = {{.id = FIELD_TITLE, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("old")},
                       {.id = FIELD_COUNT, .kind = TP_FIELD_KIND_INT, .number = 1}};
   tp_phase_input input = {.struct_size = sizeof input, .fields = given, .field_count = 2};
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   assert_int_equal(tp_phase_run(turn, TP_PHASE_HOST, &input, &result, NULL), TP_OK);
   assert_run(&result, "both", TP_STATE_SUCCEEDED, TP_REASON_NONE);
   assert_run(&result, "many", TP_STATE_FAILED, TP_REASON_MALFORMED);
