@@ -145,6 +145,8 @@ void tp__drive_let_go(tp__drive *d) { tp__phase_let_go(&d->phase.result); }
 static void start_delivered(tp__message *message) {
   tp__drive *d = TP__CONTAINER(message, tp__drive, start_message);
   d->started_ns = tp__now_ns();
+  d->begun = true;
+  tp__strand_undue(&d->limit_due);
   if (d->closing) {
     tp__drive_go(d, TP__STEP_SESSION_END);
     return;
@@ -157,7 +159,60 @@ static void start_delivered(tp__message *message) {
 
 void tp__drive_start(tp__drive *d) { tp__strand_push(&d->turn->core.strand, &d->start_message); }
 
+/* ---- a turn that waits in its session's queue: nothing of it has begun, and nothing will ---- */
+
+static bool end_in_queue(tp__drive *d, tp_turn_outcome outcome, tp_status code, const char *reason) {
+  if (d->begun || d->closing || !tp__session_leave_queue(d->session, d)) return false;
+  tp__strand_undue(&d->limit_due);
+  d->outcome = outcome;
+  d->code = code;
+  d->reason = tp_text_of(reason);
+  tp__drive_end_unbegun(d);
+  return true;
+}
+
+static void limit_fired(tp__due *due, int64_t now_ns) {
+  (void)now_ns;
+  (void)!end_in_queue(TP__CONTAINER(due, tp__drive, limit_due), TP_TURN_TIMED_OUT, TP_ERR_TIMEOUT,
+                      "the turn's time limit passed while it waited for the turns before it");
+}
+
+static bool cancelled_in_queue(tp__drive *d) {
+  return end_in_queue(d, TP_TURN_CANCELLED, TP_ERR_CANCELLED, "the turn was cancelled before it began");
+}
+
+static void watch_limit(tp__drive *d) {
+  tp__turn *core = &d->turn->core;
+  if (d->begun || d->closing || core->strand.end) return;
+  if (!core->is_cancelled) tp__strand_due(&core->strand, &d->limit_due, core->deadline_ns);
+  else (void)!cancelled_in_queue(d);
+}
+
+static void queued_delivered(tp__message *message) {
+  tp__drive *d = TP__CONTAINER(message, tp__drive, queued_message);
+  tp__turn *core = &d->turn->core;
+  watch_limit(d);
+  tp__turn_unref(core);
+}
+
+tp_status tp__drive_enqueue(tp__drive *d, bool last) {
+  tp__turn *core = &d->turn->core;
+  bool queued = false, owned = d->done != NULL;
+  if (!owned) tp__turn_hold(core); /* it may end before the enqueue returns */
+  tp_status status = tp__session_enqueue(d->session, d, last, &queued);
+  if (owned) {
+    if (status == TP_OK && queued) watch_limit(d);
+  } else if (status != TP_OK || !queued || !tp__strand_push(&core->strand, &d->queued_message)) {
+    tp__turn_unref(core);
+  }
+  return status;
+}
+
 void tp__drive_cancel(tp__drive *d) {
+  if (!d->begun) {
+    (void)!cancelled_in_queue(d);
+    return;
+  }
   if (d->model_call) tp__model_call_cancel(d->model_call);
   if (d->host_call && d->step == TP__STEP_LOAD) tp__attempt_expire(&d->host_call->base, TP__CANCELLED);
 }
@@ -188,6 +243,9 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   d->outcome = TP_TURN_COMPLETED;
   d->request = *request;
   d->start_message.deliver = start_delivered;
+  d->queued_message.deliver = queued_delivered;
+  d->limit_due.fire = limit_fired;
+  tp__list_init(&d->limit_due.link);
   tp__turn_ids ids = tp__session_ids(session);
   tp_status status = TP_ERR_NO_MEMORY;
   if (tp__arena_text(&d->arena, request->text, &d->user_text) &&

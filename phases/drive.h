@@ -25,7 +25,11 @@ struct tp__drive {
   tp_turn *turn;
   tp_session *session; /* referenced */
   tp__link link;       /* under the session's lock: in its queue */
+  bool waits;          /* under the session's lock: it is in the queue */
   tp__message start_message;
+  tp__message queued_message; /* it waits in the queue: its limit counts there, too */
+  tp__due limit_due;          /* of a turn that waits */
+  bool begun;
   tp_turn_request request; /* limits; its strings are in the turn's identity */
   bool closing;            /* runs session.end alone */
   bool closes_session;     /* and the session is over then */
@@ -80,6 +84,10 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
                         tp__drive **ret_drive, tp_fault *fault);
 /** Takes back a drive that was never started. Its turn is the caller's (drive->done), or nobody has begun it. */
 void tp__drive_abort(tp__drive *drive);
+/** Queues the drive in its session, where its limit and a cancel end it at once. @return as tp__session_enqueue(). */
+tp_status tp__drive_enqueue(tp__drive *drive, bool last);
+/** session.c: reports the end of a turn that never began. */
+void tp__drive_end_unbegun(tp__drive *drive);
 /** For the session: begins to drive; by message, so from any thread. */
 void tp__drive_start(tp__drive *drive);
 

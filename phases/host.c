@@ -28,6 +28,7 @@ static void free_upper(tp_runtime *runtime) {
 static void free_last(tp_runtime *runtime) {
   tp__upper *upper = tp__upper_of(runtime);
   tp__tool_permits_free(upper);
+  tp__session_table_fini(&upper->session_table);
   tp__mutex_fini(&upper->agents_mutex);
   tp__mutex_fini(&upper->sessions_mutex);
   tp__mutex_fini(&upper->listeners_mutex);
@@ -52,6 +53,10 @@ static tp__upper *new_upper(tp_runtime *runtime) {
   upper->runtime = runtime;
   tp__list_init(&upper->agents);
   tp__list_init(&upper->sessions);
+  tp__list_init(&upper->ending);
+  tp__session_table_init(&upper->session_table, &runtime->allocator);
+  for (int i = 0; i < TP__HISTORY_PERMITS; i++) tp__permits_init(&upper->history_permits[i]);
+  upper->history_permits_max = (tp__history_threads(runtime->options.handler_threads) + 1) / 2;
   tp__list_init(&upper->tool_permits);
   tp__mutex *mutexes[] = {&upper->agents_mutex, &upper->sessions_mutex, &upper->listeners_mutex};
   size_t count = sizeof mutexes / sizeof *mutexes, made = 0;

@@ -92,9 +92,31 @@ tp_status tp_session_unlisten(tp_session *session, uint64_t id, tp_fault *fault)
 static tp_status enlist(tp_session *session) {
   tp__mutex_lock(&session->upper->sessions_mutex);
   bool up = tp__a32_load_acquire(&session->runtime->life) == TP__LIFE_STARTED;
-  if (up) tp__list_push(&session->upper->sessions, &session->link);
+  tp_status status = up ? tp__session_table_add(&session->upper->session_table, session) : TP_ERR_SHUTDOWN;
+  if (status == TP_OK) tp__list_push(&session->upper->sessions, &session->link);
   tp__mutex_unlock(&session->upper->sessions_mutex);
-  return up ? TP_OK : TP_ERR_SHUTDOWN;
+  return status;
+}
+
+static void delist(tp_session *session) {
+  tp__mutex_lock(&session->upper->sessions_mutex);
+  tp__list_remove(&session->link);
+  tp__session_table_remove(&session->upper->session_table, session);
+  tp__mutex_unlock(&session->upper->sessions_mutex);
+}
+
+static tp_status say_refused(tp_status status, const char *id, tp_fault *fault) {
+  switch (status) {
+    case TP_ERR_BUSY:
+      return tp__fail(fault, status, id,
+                      "session `%s` of this tenant is open, or its close has not ended: wait for the "
+                      "on_end of tp_session_close()",
+                      id);
+    case TP_ERR_SHUTDOWN:
+      return tp__fail(fault, status, id, "the runtime is being drained: no session is opened any more");
+    default:
+      return tp__fail(fault, status, id, "no memory for a session");
+  }
 }
 
 tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs, tp_session **ret_session,
@@ -136,7 +158,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   if (status != TP_OK) {
     untake_options(session);
     free_session(session);
-    return tp__fail(fault, status, options.id, "the runtime is being drained: no session is opened any more");
+    return say_refused(status, options.id, fault);
   }
   *ret_session = session;
   return TP_OK;
@@ -144,7 +166,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
 
 /* ---- the queue ---- */
 
-tp_status tp__session_enqueue(tp_session *session, tp__drive *drive, bool last) {
+tp_status tp__session_enqueue(tp_session *session, tp__drive *drive, bool last, bool *ret_queued) {
   tp_status status = TP_OK;
   bool start = false;
   tp__mutex_lock(&session->mutex);
@@ -158,6 +180,8 @@ tp_status tp__session_enqueue(tp_session *session, tp__drive *drive, bool last) 
   } else {
     session->queued++;
     tp__list_push(&session->queue, &drive->link);
+    drive->waits = true;
+    *ret_queued = true;
   }
   if (last && status == TP_OK) session->closing = true;
   tp__mutex_unlock(&session->mutex);
@@ -171,6 +195,7 @@ bool tp__session_next(tp_session *session) {
   if (!tp__list_empty(&session->queue)) {
     next = TP__CONTAINER(session->queue.next, tp__drive, link);
     tp__list_remove(&next->link);
+    next->waits = false;
     session->queued--;
   }
   session->running = next;
@@ -184,19 +209,39 @@ bool tp__session_next(tp_session *session) {
 static void let_go(tp_session *session) {
   void (*on_end)(void *ctx) = session->on_end;
   void *ctx = session->on_end_ctx;
-  tp__mutex_lock(&session->upper->sessions_mutex);
-  tp__list_remove(&session->link);
-  tp__mutex_unlock(&session->upper->sessions_mutex);
+  delist(session);
   tp__session_unref(session);
   if (on_end) on_end(ctx);
 }
 
+/* The ends of turns that left the queue come first. */
 void tp__session_over(tp_session *session) {
   tp__mutex_lock(&session->mutex);
-  session->over = true;
-  bool closed = session->closed;
+  session->over_waits = session->leaving > 0;
+  session->over = !session->over_waits;
+  bool gone = session->over && session->closed;
   tp__mutex_unlock(&session->mutex);
-  if (closed) let_go(session);
+  if (gone) let_go(session);
+}
+
+bool tp__session_leave_queue(tp_session *session, tp__drive *drive) {
+  tp__mutex_lock(&session->mutex);
+  bool waited = drive->waits;
+  if (waited) {
+    tp__list_remove(&drive->link);
+    drive->waits = false;
+    session->queued--;
+    session->leaving++;
+  }
+  tp__mutex_unlock(&session->mutex);
+  return waited;
+}
+
+void tp__session_left(tp_session *session) {
+  tp__mutex_lock(&session->mutex);
+  bool over = --session->leaving == 0 && session->over_waits;
+  tp__mutex_unlock(&session->mutex);
+  if (over) tp__session_over(session);
 }
 
 /* ---- turns ---- */
@@ -209,21 +254,22 @@ static tp_status make_drive(tp_session *session, const tp_turn_request *theirs, 
   return tp__drive_new(session, &request, owned, TP__TURN_DRIVEN, ret_drive, fault);
 }
 
-static tp_status enqueue_or_abort(tp_session *session, tp__drive *drive, bool last, tp_fault *fault) {
-  tp_status status = tp__session_enqueue(session, drive, last);
+static tp_status enqueue_or_abort(tp__drive *drive, bool last, tp_fault *fault) {
+  tp_status status = tp__drive_enqueue(drive, last);
   if (status == TP_OK) return TP_OK;
   tp__drive_abort(drive);
   return tp__fail(fault, status, NULL, "the session does not take the turn: %s", tp_status_text(status));
 }
 
 /* The caller owns the turn from its birth; its start comes as a message, now or after the turns before it. */
-static tp_status drive_here(tp_session *session, tp__drive *drive, bool last, tp_fault *fault) {
+static tp_status drive_here(tp__drive *drive, bool last, tp_fault *fault) {
   tp__strand *strand = &drive->turn->core.strand;
+  tp_runtime *runtime = drive->turn->core.runtime;
   bool done = false;
   drive->done = &done;
-  TP__TRY(enqueue_or_abort(session, drive, last, fault));
+  TP__TRY(enqueue_or_abort(drive, last, fault));
   tp__inside frame;
-  tp__inside_enter(&frame, session->runtime, TP__THREAD_OWNER);
+  tp__inside_enter(&frame, runtime, TP__THREAD_OWNER);
   tp__strand_wait(strand, &done);
   tp__strand_leave(strand);
   tp__inside_leave(&frame);
@@ -243,7 +289,7 @@ tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, const
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the result of a turn");
   }
   drive->result = result;
-  tp_status status = drive_here(session, drive, false, fault);
+  tp_status status = drive_here(drive, false, fault);
   if (status == TP_OK && ret_result) *ret_result = &result->shown;
   else if (result) tp_turn_result_free(&result->shown);
   return status;
@@ -267,7 +313,7 @@ tp_status tp_turn_submit(tp_session *session, const tp_turn_request *request, tp
   drive->ctx = ctx;
   if (ret_submission) TP__TRY(make_submission(drive, fault));
   tp_submission *submission = drive->submission;
-  tp_status status = enqueue_or_abort(session, drive, false, fault);
+  tp_status status = enqueue_or_abort(drive, false, fault);
   if (status == TP_OK && ret_submission) *ret_submission = submission;
   else if (submission) tp__submission_abort(submission);
   return status;
@@ -307,6 +353,18 @@ static void fill_result(const tp__drive *d, tp_turn_result *result) {
                              .ended_ns = tp__now_ns()};
 }
 
+static void report_end(tp__drive *d, const tp_turn_result *result) {
+  if (d->result) tp__result_fill(d->result, result);
+  if (d->submission) tp__result_fill(&d->submission->result, result);
+  if (d->on_end) d->on_end(d->ctx, result);
+}
+
+static void end_turn(tp__drive *d) {
+  if (d->submission) tp__submission_ended(d->submission);
+  if (d->done) *d->done = true;
+  tp__turn_over(d->turn);
+}
+
 void tp__step_end(tp__drive *d) {
   tp_turn_result result;
   fill_result(d, &result);
@@ -316,15 +374,20 @@ void tp__step_end(tp__drive *d) {
                                  .text = tp_text_of(tp_turn_outcome_name(d->outcome)),
                                  .started_ns = result.started_ns,
                                  .ended_ns = result.ended_ns});
-  if (d->result) tp__result_fill(d->result, &result);
-  if (d->submission) tp__result_fill(&d->submission->result, &result);
-  if (d->on_end) d->on_end(d->ctx, &result); /* before the next one starts: ends are told in the order of the turns */
+  report_end(d, &result); /* before the next one starts: ends are told in the order of the turns */
   tp_session *session = d->session;
   bool last = tp__session_next(session);
-  if (d->submission) tp__submission_ended(d->submission);
-  if (d->done) *d->done = true;
-  tp__turn_over(d->turn);
+  end_turn(d);
   if (last) tp__session_over(session);
+}
+
+void tp__drive_end_unbegun(tp__drive *d) {
+  tp_turn_result result;
+  tp_session *session = d->session;
+  fill_result(d, &result);
+  report_end(d, &result);
+  end_turn(d);
+  tp__session_left(session);
 }
 
 /* ---- closing ---- */
@@ -379,9 +442,9 @@ static tp_status make_closing_in_time(tp_session *session, int64_t deadline_ns, 
 
 /* Has session.end run behind what is queued. Only the one who set end_asked; then the session may be gone.
  * here: by the calling thread. */
-static void queue_end(tp_session *session, tp__drive *drive, bool here) {
+static void queue_end(tp__drive *drive, bool here) {
   drive->closes_session = true;
-  tp_status status = here ? drive_here(session, drive, true, NULL) : enqueue_or_abort(session, drive, true, NULL);
+  tp_status status = here ? drive_here(drive, true, NULL) : enqueue_or_abort(drive, true, NULL);
   assert(status == TP_OK); /* a closing turn is never one too many, and only one closes */
   (void)status;
 }
@@ -401,7 +464,7 @@ static void end_here_or_there(tp_session *session) {
   tp__drive *drive;
   bool here = session->runtime->options.no_engine_workers && !tp__inside_is_of(session->runtime);
   tp_status status = make_closing(session, "closed", here, &drive, NULL);
-  if (status == TP_OK) queue_end(session, drive, here);
+  if (status == TP_OK) queue_end(drive, here);
   else close_without_phase(session, status);
 }
 
@@ -422,17 +485,19 @@ tp_status tp_session_end_phase(tp_session *session, const char *reason, tp_fault
   TP__TRY(tp__may_block(session->runtime, fault, "tp_session_end_phase"));
   TP__TRY(tp__runtime_ready(session->runtime, fault));
   TP__TRY(make_closing(session, reason, true, &drive, fault));
-  return drive_here(session, drive, false, fault);
+  return drive_here(drive, false, fault);
 }
 
 /* ---- all of them ---- */
 
-/* One whose end nobody has asked for, held. */
+/* One whose end nobody has asked for, held. Each session is looked at once: it moves to the other list. */
 static tp_session *take_open(tp__upper *upper) {
   tp_session *open = NULL;
   tp__mutex_lock(&upper->sessions_mutex);
-  for (tp__link *link = upper->sessions.next; link != &upper->sessions && !open; link = link->next) {
-    tp_session *session = TP__CONTAINER(link, tp_session, link);
+  while (!open && !tp__list_empty(&upper->sessions)) {
+    tp_session *session = TP__CONTAINER(upper->sessions.next, tp_session, link);
+    tp__list_remove(&session->link);
+    tp__list_push(&upper->ending, &session->link);
     if (!tp__a32_exchange_acq_rel(&session->end_asked, 1)) open = session;
   }
   if (open) tp__session_hold(open); /* its host may close it at any moment */
@@ -444,7 +509,7 @@ static tp_session *take_open(tp__upper *upper) {
 static bool any_half_closed(tp__upper *upper) {
   bool any = false;
   tp__mutex_lock(&upper->sessions_mutex);
-  for (tp__link *link = upper->sessions.next; link != &upper->sessions && !any; link = link->next) {
+  for (tp__link *link = upper->ending.next; link != &upper->ending && !any; link = link->next) {
     tp_session *session = TP__CONTAINER(link, tp_session, link);
     tp__mutex_lock(&session->mutex);
     any = !session->closing;
@@ -461,7 +526,7 @@ static void end_in_drain(tp_session *session, int64_t deadline_ns) {
   tp__inside frame;
   tp_runtime *runtime = session->runtime;
   tp__inside_enter(&frame, runtime, TP__THREAD_OWNER);
-  if (status == TP_OK) queue_end(session, drive, false);
+  if (status == TP_OK) queue_end(drive, false);
   else close_without_phase(session, status);
   tp__session_unref(session);
   tp__inside_leave(&frame);
@@ -473,11 +538,16 @@ void tp__sessions_close_all(tp_runtime *runtime, int64_t deadline_ns) {
   while (any_half_closed(tp__upper_of(runtime))) tp__runtime_wait_a_little(runtime);
 }
 
-void tp__sessions_free_all(tp_runtime *runtime) {
-  tp__upper *upper = tp__upper_of(runtime);
-  while (!tp__list_empty(&upper->sessions)) {
-    tp_session *session = TP__CONTAINER(upper->sessions.next, tp_session, link);
-    tp__list_remove(&session->link);
+static void free_list(tp__link *sessions) {
+  while (!tp__list_empty(sessions)) {
+    tp_session *session = TP__CONTAINER(sessions->next, tp_session, link);
+    delist(session);
     tp__session_unref(session);
   }
+}
+
+void tp__sessions_free_all(tp_runtime *runtime) {
+  tp__upper *upper = tp__upper_of(runtime);
+  free_list(&upper->sessions);
+  free_list(&upper->ending);
 }

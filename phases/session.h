@@ -22,7 +22,8 @@ struct tp_agent {
 void tp__agent_unref(tp_agent *agent);
 
 struct tp_session {
-  tp__link link; /* under the sessions' lock */
+  tp__link link; /* under the sessions' lock, like the next */
+  tp_session *table_next;
   tp__upper *upper;
   tp_runtime *runtime;
   /* never change after open */
@@ -42,6 +43,8 @@ struct tp_session {
   tp__mutex mutex;
   tp__link queue; /* drives that wait */
   uint32_t queued;
+  uint32_t leaving; /* drives that were taken out of the queue and whose end is being reported */
+  bool over_waits;  /* for the last of these */
   tp__drive *running;
   bool closing; /* nothing is queued any more */
   bool over;    /* closing, and all that was queued has ended */
@@ -60,8 +63,13 @@ static inline tp__turn_ids tp__session_ids(tp_session *session) {
 }
 void tp__session_hold(tp_session *session);
 void tp__session_unref(tp_session *session);
-/** Queues a drive, and starts it when none runs. @return TP_OK, TP_ERR_FULL, TP_ERR_SHUTDOWN when closing. */
-tp_status tp__session_enqueue(tp_session *session, tp__drive *drive, bool last);
+/** Queues a drive, and starts it when none runs.
+ *  @param ret_queued  whether it waits for others. @return TP_OK, TP_ERR_FULL, TP_ERR_SHUTDOWN when closing. */
+tp_status tp__session_enqueue(tp_session *session, tp__drive *drive, bool last, bool *ret_queued);
+/** The owner of a drive's turn: takes it out of the queue. @return false when it does not wait there: it has begun, or
+ *  is about to. Else tp__session_left() follows, when its end was reported. */
+bool tp__session_leave_queue(tp_session *session, tp__drive *drive);
+void tp__session_left(tp_session *session);
 /** The running drive has ended: starts the next. @return whether it was the last: then tp__session_over() when its turn
  *  has gone. */
 bool tp__session_next(tp_session *session);

@@ -6,13 +6,21 @@
 #define TP__UPPER_H
 
 #include "phases/listeners.h"
+#include "phases/session_table.h"
 #include "runtime/exec/runtime.h"
+
+/* A tenant has one of these, found by its name: two of many may share one. */
+enum { TP__HISTORY_PERMITS = 64 };
 
 typedef struct tp__upper {
   tp_runtime *runtime;
   tp__mutex agents_mutex, sessions_mutex, listeners_mutex;
   tp__link agents;       /* under agents_mutex */
   tp__link sessions;     /* under sessions_mutex */
+  tp__link ending;       /* under sessions_mutex: those that a drain has looked at */
+  tp__session_table session_table;                      /* under sessions_mutex */
+  tp__permits history_permits[TP__HISTORY_PERMITS];     /* by tenant */
+  uint32_t history_permits_max;
   tp__link tool_permits; /* under sessions_mutex: one for each tool that was ever run, kept till the end */
   tp__listeners listeners;  /* of every turn of the runtime */
   uint64_t listener_number; /* under listeners_mutex: ids are never used twice */

@@ -54,7 +54,7 @@ typedef struct tp_runtime_options {
   void *log_ctx;
   uint32_t engine_workers;      /* 0: as many as cores */
   bool no_engine_workers;       /* none: submit forms return TP_ERR_USAGE, synchronous ones work */
-  uint32_t handler_threads;     /* 0: 64 */
+  uint32_t handler_threads;     /* 0: 64. At most a quarter for histories, half of these for one tenant */
   uint32_t detached_threads;    /* of these at most so many for detached attempts and jobs; 0: 16; capped at
                                    a quarter of handler_threads */
   uint32_t tool_threads;        /* of these at most so many for tools; 0: 32; capped at half of handler_threads */

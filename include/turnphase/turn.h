@@ -137,8 +137,9 @@ typedef struct tp_session_options {
 } tp_session_options;
 
 /** Opens a session. Never blocks: history and session.start are the first step of its first driven turn.
- *  @return TP_OK; TP_ERR_VERSION, TP_ERR_BAD_ID, TP_ERR_NO_MEMORY; TP_ERR_SHUTDOWN once a drain has begun; what
- *          tp_runtime_start() says. With anything but TP_OK model and history were not taken. */
+ *  A tenant has one session of an id: the second open is refused until the on_end of the first one's close.
+ *  @return TP_OK; TP_ERR_VERSION, TP_ERR_BAD_ID, TP_ERR_NO_MEMORY, TP_ERR_BUSY; TP_ERR_SHUTDOWN once a drain has begun;
+ *          what tp_runtime_start() says. With anything but TP_OK model and history were not taken. */
 TP_API tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *options, tp_session **ret_session,
     tp_fault *fault) TP_MUST_USE;
 /** Runs session.end once after the turns in the queue, then on_end (may be NULL), when all their ends have been told.
@@ -222,7 +223,8 @@ typedef void (*tp_turn_end_fn)(void *ctx, const tp_turn_result *result);
 /** A turn that was submitted, as its submitter holds it. It outlives the turn, and may be given back after
  *  tp_runtime_free(), as long as the runtime's allocator can be used. */
 typedef struct tp_submission tp_submission;
-/** Queues a turn.
+/** Queues a turn. While it waits for the turns before it, a cancel and its limit end it at once: it fires no phase, its
+ *  message enters no history, and its end is reported before theirs.
  *  @param on_end  may be NULL: then tp_submission_wait() says how it ended.
  *  @param ret_submission  to wait for the turn or to cancel it; give it back with tp_submission_unref(). May be NULL.
  *  Errors as tp_turn_run(); then on_end is not called. Threads: any. Blocks: no. */

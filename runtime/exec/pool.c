@@ -25,6 +25,7 @@ tp_status tp__pool_init(tp__pool *pool, const void *runtime, const tp_allocator 
   pool->allocator = allocator;
   pool->threads_max = pool->abandoned_max = threads_max;
   pool->lane_max[TP__LANE_AWAITED] = threads_max;
+  pool->lane_max[TP__LANE_HISTORY] = tp__history_threads(threads_max);
   pool->lane_max[TP__LANE_UPPER] = upper_max;
   pool->lane_max[TP__LANE_DETACHED] = detached_max;
   for (int lane = 0; lane < TP__LANES; lane++) tp__list_init(&pool->lanes[lane]);

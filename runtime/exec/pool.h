@@ -14,9 +14,18 @@
 
 struct tp__attempt;
 
-/** What a thread is lent for: handlers of a phase, what the layer above calls, detached runs. Awaited handlers have no
- *  cap of their own, so that one always finds a thread. */
-typedef enum tp__lane { TP__LANE_AWAITED = 0, TP__LANE_UPPER = 1, TP__LANE_DETACHED = 2, TP__LANES = 3 } tp__lane;
+/** What a thread is lent for: handlers of a phase, histories, tools, detached runs. Awaited handlers have no cap of
+ *  their own, so that one always finds a thread. */
+typedef enum tp__lane {
+  TP__LANE_AWAITED = 0,
+  TP__LANE_HISTORY = 1,
+  TP__LANE_UPPER = 2,
+  TP__LANE_DETACHED = 3,
+  TP__LANES = 4
+} tp__lane;
+
+/** How many of the threads histories take: a quarter, but two at least. */
+static inline uint32_t tp__history_threads(uint32_t threads_max) { return threads_max / 4 > 2 ? threads_max / 4 : 2; }
 
 typedef enum tp__pool_place {
   TP__POOL_OUTSIDE = 0,

@@ -145,7 +145,11 @@ static void turn_ended(crowd_turn *turn, const tp_turn_result *result) {
   if (world_is_quiet(c->w) && !completed)
     world_fail(c->w, "a turn without trouble is completed", "%s is %s", turn->id,
                tp_turn_outcome_name(result->outcome));
-  if (turn->posts > 1 || (is_told(c->w) && turn->posts != 1))
+  turn->unbegun = result->started_ns == 0;
+  if (turn->unbegun && (completed || turn->begun || turn->posts))
+    world_fail(c->w, "a turn that ends in the queue fires nothing", "%s is %s", turn->id,
+               tp_turn_outcome_name(result->outcome));
+  if (turn->posts > 1 || (is_told(c->w) && !turn->unbegun && turn->posts != 1))
     world_fail(c->w, "post_turn exactly once", "%s, %s: %u times", turn->id, tp_turn_outcome_name(result->outcome),
                turn->posts);
 }
@@ -305,6 +309,7 @@ static void check_turns(const crowd_host *host) {
   for (uint32_t i = 0; i < host->turn_count; i++) {
     const crowd_turn *turn = &host->turns[i];
     if (turn->ends != turn->taken) world_fail((world *)w, "a turn ends once", "%s: %u times", turn->id, turn->ends);
+    if (turn->unbegun) continue; /* its end came from the queue */
     if (turn->taken && turn->end_place < place)
       world_fail((world *)w, "turns of a session end in order", "%s before the one before it", turn->id);
     if (turn->taken) place = turn->end_place;

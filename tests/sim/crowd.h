@@ -14,7 +14,7 @@ enum { CROWD_HOSTS_MAX = 3, CROWD_TURNS_MAX = 4 }; /* turns of each host */
 typedef struct crowd_turn {
   struct crowd_host *host;
   char id[8];
-  bool taken, waited_for, begun;
+  bool taken, waited_for, begun, unbegun;
   uint32_t ends, posts, jobs;
   uint32_t end_place, post_place; /* the how-manieth of the crowd it was */
   tp_submission *turn;            /* held by its host */

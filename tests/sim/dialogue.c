@@ -269,6 +269,11 @@ static void judge(dialogue *d, tp_turn_outcome outcome) {
     world_fail(w, "a turn without trouble is completed", "turn %u of dialogue %u is %s", d->turn, d->index,
                tp_turn_outcome_name(outcome));
   if (w->s->weather == WEATHER_FAULTS) return;
+  if (d->unbegun) {
+    if (d->post_turns + d->errors > 0)
+      world_fail(w, "a turn that ends in the queue fires nothing", "turn %u of dialogue %u", d->turn, d->index);
+    return;
+  }
   if (d->post_turns != 1)
     world_fail(w, "post_turn exactly once", "turn %u of dialogue %u, %s: %u times", d->turn, d->index,
                tp_turn_outcome_name(outcome), d->post_turns);
@@ -291,6 +296,7 @@ static void count_calls(dialogue *d) {
 static void turn_ended(void *ctx, const tp_turn_result *result) {
   dialogue *d = ctx;
   d->outcome = result->outcome;
+  d->unbegun = result->started_ns == 0;
   d->events_of_end++;
   tp__parker_unpark(&d->parker);
 }
@@ -343,6 +349,7 @@ static void run_turn(dialogue *d) {
     status = tp_turn_run(d->session, &request, &result, NULL);
     if (status == TP_OK) {
       d->outcome = result->outcome;
+      d->unbegun = result->started_ns == 0;
       tp_turn_result_free(result);
     }
   }

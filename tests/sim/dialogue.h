@@ -39,6 +39,7 @@ typedef struct dialogue {
   uint32_t turn; /* which is under way */
   uint32_t turn_ends, post_turns, errors, session_ends;
   tp_turn_outcome outcome;
+  bool unbegun; /* the turn ended in the queue */
   uint32_t model_destroys, history_destroys;
   bool model_taken;
 } dialogue;

@@ -167,7 +167,7 @@ static void phase_refuses_fields_that_it_does_not_take(void **state) {
       const attempt *a = &refused[i];
       if (a->content && !subscribed) continue;
       tp_phase_input input = {.struct_size = sizeof input, .fields = a->fields, .field_count = a->count};
-      tp_phase_result result;
+      tp_phase_result result = {.struct_size = sizeof result};
       latch done = LATCH;
       tp_fault fault = {0};
       assert_refused(a, tp_phase_run(w.turn, a->phase, &input, &result, &fault), &fault);
@@ -182,7 +182,7 @@ static void fields_that_are_counted_but_not_given_are_refused(void **state) {
   (void)state;
   world w = open_world(true);
   tp_phase_input input = {.struct_size = sizeof input, .field_count = 1};
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   assert_int_equal(tp_phase_run(w.turn, INTAKE, &input, &result, NULL), TP_ERR_USAGE);
   close_world(&w);
 }
@@ -208,7 +208,7 @@ static void phase_takes_what_is_right(void **state) {
   world w = open_world(true);
   for (size_t i = 0; i < COUNT(taken); i++) {
     tp_phase_input input = {.struct_size = sizeof input, .fields = taken[i].fields, .field_count = taken[i].count};
-    tp_phase_result result;
+    tp_phase_result result = {.struct_size = sizeof result};
     tp_fault fault = {0};
     tp_status status = tp_phase_run(w.turn, taken[i].phase, &input, &result, &fault);
     if (status != TP_OK) fail_msg("attempt %zu: %s", i, fault.message);
@@ -265,7 +265,7 @@ static void handler_is_refused_replacements_that_are_not_right(void **state) {
       assert_int_equal(r.status, TP_ERR_MALFORMED);
       assert_run(&result, "replaces", TP_STATE_FAILED, TP_REASON_MALFORMED);
       char message[512] = "";
-      tp_text text = tp_merged_get(result.merged, TP_KIND_DIAGNOSTIC, 0).contribution->text;
+      tp_text text = tp_merged_get(result.merged, TP_KIND_DIAGNOSTIC, 0)->contribution->text;
       memcpy(message, text.data, text.size < sizeof message ? text.size : sizeof message - 1);
       if (!strstr(message, cases[i].says)) fail_msg("no \"%s\" in: %s", cases[i].says, message);
       tp_turn_end(turn);
@@ -320,7 +320,7 @@ static tp_phase_result run_model_pre(tp_turn *turn, const char *model, int64_t a
   tp_field fields[] = {{.id = TP_FIELD_ATTEMPT, .kind = TP_FIELD_KIND_INT, .number = attempt_number},
                        {.id = TP_FIELD_MODEL, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(model)}};
   tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = 2};
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   assert_int_equal(tp_phase_run(turn, TP_PHASE_MODEL_PRE, &input, &result, NULL), TP_OK);
   return result;
 }
@@ -340,7 +340,7 @@ static void payload_is_one_value_with_the_names_of_its_fields(void **state) {
       assert_string_equal(seen.text, model);
       assert_int_equal(seen.number, i);
       assert_int_equal(seen.count, 2);
-      tp_phase_release(turn, &result);
+      tp_phase_result_release(turn, &result);
     }
     run_phase(turn, TP_PHASE_MODEL_PRE, NULL);
     assert_int_equal(seen.count, 0); /* an empty map, and a value all the same */
@@ -371,7 +371,7 @@ static void handlers_that_run_at_once_share_one_payload(void **state) {
     assert_ptr_equal(seen[i].data, seen[0].data);
     assert_string_equal(seen[i].text, "m");
   }
-  tp_phase_release(turn, &result);
+  tp_phase_result_release(turn, &result);
   tp_turn_end(turn);
   close_runtime(runtime);
 }

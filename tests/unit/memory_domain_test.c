@@ -131,6 +131,16 @@ static int start_runtime(void **state) {
   return tp_runtime_new(NULL, &runtime, NULL) == TP_OK ? 0 : -1;
 }
 
+static void note_closed(void *ctx) { *(_Atomic bool *)ctx = true; }
+
+/* Its id can be opened again afterwards. */
+static void close_session(tp_session *session) {
+  _Atomic bool closed = false;
+  if (!session) return;
+  tp_session_close(session, note_closed, &closed);
+  while (!closed) usleep(100);
+}
+
 static void end_turn(void) {
   if (open_turn) tp_turn_end(open_turn);
   open_turn = NULL;
@@ -140,7 +150,7 @@ static int end_runtime(void **state) {
   (void)state;
   char command[128];
   end_turn();
-  tp_session_close(open_one, NULL, NULL);
+  close_session(open_one);
   open_one = NULL;
   tp_runtime_free(runtime);
   runtime = NULL;
@@ -189,7 +199,7 @@ static tp_turn_outcome say_in(tp_session *session, const char *turn, const char 
 static void say_with(tp_session_options options, const char *turn, const char *text) {
   tp_session *session = open_session(options);
   assert_int_equal(say_in(session, turn, text), TP_TURN_COMPLETED);
-  tp_session_close(session, NULL, NULL);
+  close_session(session);
 }
 
 static void say(const char *session, const char *turn, const char *text) {
@@ -224,7 +234,7 @@ static void the_answer_that_shares_no_word_is_recalled_by_the_second_look(void *
   say_in(session, "t1", "Let me tell about the summer holiday.");
   say_in(session, "t2", "We stayed at a farm near Bergen.");
   say_in(session, "t3", "The weather was fine.");
-  tp_session_close(session, NULL, NULL);
+  close_session(session);
   say("two", "t4", "Remind me of my summer holiday!");
   assert_holds(noted.contexts, "<t1>");
   assert_holds(noted.contexts, "<t2>");
@@ -286,7 +296,7 @@ static void a_turn_that_was_denied_is_not_remembered(void **state) {
   assert_int_equal(tp_hook_add(runtime, &hook, NULL), TP_OK);
   tp_session *session = open_session((tp_session_options){.id = "one", .tenant = "acme", .workspace = "home"});
   assert_int_equal(say_in(session, "t1", "The secret word is xylophone."), TP_TURN_DENIED);
-  tp_session_close(session, NULL, NULL);
+  close_session(session);
   say("two", "t2", "Is there a xylophone?");
   assert_string_equal(noted.contexts, "");
 }
@@ -611,7 +621,7 @@ static void *talk(void *arg) {
     well = tp_turn_run(session, &request, &result, NULL) == TP_OK && result->outcome == TP_TURN_COMPLETED;
     tp_turn_result_free(result);
   }
-  tp_session_close(session, NULL, NULL);
+  close_session(session);
   return well ? arg : NULL;
 }
 

@@ -132,10 +132,10 @@ static void host_grants_more_threads_while_functions_hang(void **state) {
   tp_runtime *runtime = open_small(0, &h);
   lose(runtime, &h, 2);
   assert_guard(runtime, TP_STATE_FAILED, TP_REASON_NO_WORKER);
-  assert_int_equal(tp_subscription_kill(runtime, "hangs", true), TP_OK);
+  assert_int_equal(tp_subscription_kill(runtime, "hangs", true, NULL), TP_OK);
   assert_int_equal(tp_runtime_set_abandoned_max(runtime, 2, 0, NULL), TP_OK);
   assert_guard(runtime, TP_STATE_SUCCEEDED, TP_REASON_NONE);
-  assert_int_equal(tp_subscription_kill(runtime, "hangs", false), TP_OK);
+  assert_int_equal(tp_subscription_kill(runtime, "hangs", false, NULL), TP_OK);
   lose(runtime, &h, 1);
   assert_guard(runtime, TP_STATE_FAILED, TP_REASON_NO_WORKER);
   assert_int_equal(logged, 2); /* once for each time that they run out */
