@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handler.h: for authors of handlers: what a handler is, what it can read, what it can answer, how it is subscribed. */
+ * handler.h: for authors of handlers: what a handler is, what it can read, what it can answer, how it is subscribed.
+ * Threads: what takes a tp_call or a tp_match_view is for the thread that runs the handler or match, while it runs (a
+ * call from an inbox: for one thread at a time, until its token is completed); everything else any. A handler's
+ * function, its destroy, and those of a match come on any thread of the runtime or of a caller that helps. */
 #ifndef TURNPHASE_HANDLER_H
 #define TURNPHASE_HANDLER_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inspect.h: for operators and tools: what is registered, how the plans look, what ran. */
+ * inspect.h: for operators and tools: what is registered, how the plans look, what ran.
+ * Threads: any. Callbacks come on the calling thread, before the call returns. */
 #ifndef TURNPHASE_INSPECT_H
 #define TURNPHASE_INSPECT_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * model.h: for authors of model providers: messages, requests, responses, and the one asynchronous interface. */
+ * model.h: for authors of model providers: messages, requests, responses, and the one asynchronous interface.
+ * Threads: any. The functions of a tp_model come on any thread of the runtime, several at once. */
 #ifndef TURNPHASE_MODEL_H
 #define TURNPHASE_MODEL_H
 

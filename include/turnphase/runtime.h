@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * runtime.h: for hosts: the runtime object, and registration by edits. */
+ * runtime.h: for hosts: the runtime object, and registration by edits.
+ * Threads: any, unless a declaration says otherwise; one thread at a time uses an edit, and tp_runtime_free() is the
+ * last call of its runtime. */
 #ifndef TURNPHASE_RUNTIME_H
 #define TURNPHASE_RUNTIME_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * store.h: for authors of stores: the history of sessions, run records and background jobs. The memory store in the
- * core is the reference; all stores pass one conformance suite (tests/store/). */
+ * core is the reference; all stores pass one conformance suite (tests/store/).
+ * Threads: any. The functions of a store come on any thread, several at once. */
 #ifndef TURNPHASE_STORE_H
 #define TURNPHASE_STORE_H
 

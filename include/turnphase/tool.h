@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool.h: for authors of tools: what a tool is, how it reads its arguments and answers. */
+ * tool.h: for authors of tools: what a tool is, how it reads its arguments and answers.
+ * Threads: what takes a tp_tool_run is for the thread that runs the tool, while it runs; everything else any. A tool's
+ * function comes on any thread of the runtime or of a caller that helps. */
 #ifndef TURNPHASE_TOOL_H
 #define TURNPHASE_TOOL_H
 

@@ -2,7 +2,10 @@
  *
  * turn.h: for hosts: agents, sessions, turns, phases and tool calls. A synchronous call and its submit form are one
  * machine: the synchronous caller owns the turn and helps; a submitted turn is owned by an engine worker while it has
- * something to do and by nobody while it waits. */
+ * something to do and by nobody while it waits.
+ * Threads: any for what takes a runtime, an agent, a session or a submission; the call that ends one (close, remove,
+ * unref) is the last with it. One thread at a time uses a begun turn and what its phases gave, but for
+ * tp_turn_cancel(). Callbacks come on the thread that owns the turn: an engine worker, or the caller that helps. */
 #ifndef TURNPHASE_TURN_H
 #define TURNPHASE_TURN_H
 
