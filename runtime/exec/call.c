@@ -161,7 +161,9 @@ tp_status tp__output_emit(tp__output *output, tp__arena *arena, const tp__entry 
   if (output->bytes > OUTPUT_BYTES_MAX) return refuse(output, TP_ERR_TOO_LARGE);
   tp__emitted *emitted = tp__arena_zero(arena, sizeof *emitted);
   if (!emitted) return refuse(output, TP_ERR_NO_MEMORY);
-  tp_status status = ops->copy(arena, entry->plan->phase, contribution, &emitted->contribution);
+  bool infra = entry->plan->nodes[index].flags & TP__NODE_INFRA; /* the merge drops a signal of whatever phase */
+  uint32_t phase = infra ? (uint32_t)TP_PHASE_NONE : entry->plan->phase;
+  tp_status status = ops->copy(arena, phase, contribution, &emitted->contribution);
   if (status != TP_OK) return refuse(output, status);
   if (output->last) output->last->next = emitted;
   else output->first = emitted;

@@ -10,6 +10,7 @@
 enum {
   KINDS_ALWAYS = 1 << TP_KIND_DIAGNOSTIC | 1 << TP_KIND_AUDIT,
   KINDS_DETACHED = KINDS_ALWAYS | 1 << TP_KIND_BACKGROUND_JOB,
+  KINDS_INFRA = 1 << TP_KIND_SIGNAL | 1 << TP_KIND_REMINDER,
   PERMITS_DEFAULT = 16
 };
 
@@ -74,7 +75,9 @@ static uint32_t flags_of(const tp__subscription *sub, const tp__node *node) {
 static uint32_t kinds_of(const tp__node *node, const tp_phase *row) {
   uint32_t allowed = row->kinds | KINDS_ALWAYS;
   if (!tp__node_awaited(node)) allowed &= KINDS_DETACHED;
-  return allowed & (node->capabilities | 1 << TP_KIND_DIAGNOSTIC);
+  uint32_t kinds = allowed & (node->capabilities | 1 << TP_KIND_DIAGNOSTIC);
+  if (node->flags & TP__NODE_INFRA) kinds |= KINDS_INFRA; /* taken, so that the merge can drop them with a diagnostic */
+  return kinds;
 }
 
 static void resolve(const tp__registry *registry, tp__subscription *sub, tp__handler *handler, const tp_phase *row,
