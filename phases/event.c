@@ -41,6 +41,12 @@ const char *tp_event_name(tp_event_kind kind) {
   return "unknown";
 }
 
+bool tp__turn_wants(const tp_turn *turn, tp_event_kind kind) {
+  for (int i = 0; i < 2 && turn->listeners[i]; i++)
+    if (turn->listeners[i]->kinds >> kind & 1) return true;
+  return false;
+}
+
 void tp__turn_notify(const tp_turn *turn, const tp_event *event) {
   tp__listener_set_notify(turn->listeners[0], event);
   if (turn->listeners[1]) tp__listener_set_notify(turn->listeners[1], event);

@@ -6,6 +6,7 @@
 #include "phases/session.h"
 #include "phases/sets.h"
 #include "phases/turn.h"
+#include "runtime/exec/report.h"
 
 /* Turns that their host never ended: nothing of them is under way any more. */
 static void end_turn(void *ctx, tp__turn *core) {
@@ -51,6 +52,7 @@ static tp__upper *new_upper(tp_runtime *runtime) {
   tp__upper *upper = tp__alloc_zero(&runtime->allocator, sizeof *upper);
   if (!upper) return NULL;
   upper->runtime = runtime;
+  upper->logs_attempts = tp__logs_attempts(runtime);
   tp__list_init(&upper->agents);
   tp__list_init(&upper->sessions);
   tp__list_init(&upper->ending);

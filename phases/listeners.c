@@ -169,8 +169,12 @@ void tp__listeners_fini(tp__upper *upper, tp__listeners *listeners) {
 
 /* ---- what a turn takes ---- */
 
+/* The set of a turn that has no listener, but whose attempts are logged: what has a set takes no fast path. */
+static tp__listener_set nobody = {.refs = {1}};
+
 void tp__listeners_take(tp__upper *upper, tp__listeners *listeners, tp__listener_set *ret_sets[2]) {
-  ret_sets[0] = ret_sets[1] = NULL;
+  ret_sets[0] = upper->logs_attempts ? set_ref(&nobody) : NULL;
+  ret_sets[1] = NULL;
   if (!own_of(&upper->listeners) && !(listeners && own_of(listeners))) return;
   tp__mutex_lock(&upper->listeners_mutex);
   ret_sets[0] = set_ref(own_of(&upper->listeners));

@@ -28,6 +28,7 @@ enum {
 enum {
   TP__MERGE_INFRA = 1, /* subscribed through an alias whose system shows nothing to the model (TP__ALIAS_INFRA) */
   TP__MERGE_BLOCK = 2, /* its reminders say why an action was blocked: no budget cuts them */
+  TP__MERGE_FAILED = 4, /* the last item is the engine's own diagnostic of a run that failed, which is reported */
 };
 
 /** What one subscription brought. */

@@ -99,6 +99,7 @@ tp_status tp__merge_note_add(tp__merge_state *state, const tp__merged_item *abou
   note->item.entry = about->entry;
   note->item.entry.contribution = contribution;
   note->item.handler = about->handler;
+  note->item.visibility = about->visibility;
   *state->notes_end = note;
   state->notes_end = &note->next;
   state->note_count++;

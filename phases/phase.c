@@ -5,6 +5,9 @@
 #include "phases/sets.h"
 #include "phases/tools.h"
 #include "phases/turn.h"
+#include "runtime/exec/report.h"
+
+enum { LOGGED_BYTES_MAX = 256 }; /* of a diagnostic */
 
 /* ---- what the merge is given ---- */
 
@@ -55,6 +58,8 @@ static bool make_inputs(tp__entry *e, tp__merge *merge) {
                                   .flags = node->flags & TP__NODE_INFRA ? TP__MERGE_INFRA : 0,
                                   .visibility = node->sub->desc.visibility};
     if (!put_items(e, i, &inputs[i])) return false;
+    const tp__run *run = tp__entry_more(e, i);
+    if (run && needs_diagnostic(node, run)) inputs[i].flags |= TP__MERGE_FAILED;
   }
   merge->inputs = inputs;
   merge->input_count = e->plan->node_count;
@@ -124,6 +129,56 @@ static void set_decider(tp__phase *run, const tp__entry *e) {
                                                                           : NULL);
 }
 
+/* ---- who consumes what ---- */
+
+/* Audits go into the audit, whoever runs the phase. */
+static void keep_audits(const tp__phase *run, const tp_merged *merged) {
+  const tp__merged_list *audits = &merged->lists[TP_KIND_AUDIT];
+  for (size_t i = 0; i < audits->count; i++) {
+    const tp_merged_entry *entry = &audits->items[i].entry;
+    tp__report_add(&run->turn->core, 0,
+                   &(tp__report){.action = "audit",
+                                 .phase = run->phase,
+                                 .subscription = entry->subscription,
+                                 .owner = entry->owner,
+                                 .subject = entry->contribution->key,
+                                 .detail = entry->contribution->text,
+                                 .state = TP_STATE_SUCCEEDED,
+                                 .visibility = audits->items[i].visibility});
+  }
+}
+
+static tp_log_level level_of(tp_severity severity) {
+  switch (severity) {
+    case TP_SEVERITY_ERROR:
+      return TP_LOG_ERROR;
+    case TP_SEVERITY_WARNING:
+      return TP_LOG_WARNING;
+    default:
+      return TP_LOG_INFO;
+  }
+}
+
+static void log_list(const tp__phase *run, const tp__merged_list *list) {
+  const tp_runtime *runtime = run->turn->core.runtime;
+  const tp_phase *row = tp__registry_phase(runtime->registry, run->phase);
+  for (size_t i = 0; i < list->count; i++) {
+    const tp_merged_entry *entry = &list->items[i].entry;
+    const tp_contribution *said = entry->contribution;
+    if (list->items[i].flags & TP__MERGE_FAILED) continue; /* its run was logged */
+    tp__log(runtime, level_of(said->severity), "diagnostic of hook %s in %s: %.*s: %.*s", entry->subscription,
+            row->name, (int)said->key.size, said->key.data, (int)tp__utf8_cut(said->text, LOGGED_BYTES_MAX),
+            said->text.data ? said->text.data : "");
+  }
+}
+
+/* Diagnostics that no listener receives are logged; a host that runs a phase itself reads them in its result. */
+static void log_diagnostics(const tp__phase *run, const tp_merged *merged) {
+  if (!run->turn->drive || tp__turn_wants(run->turn, TP_EVENT_DIAGNOSTIC)) return;
+  log_list(run, &merged->lists[TP_KIND_MANIFEST_DIAGNOSTIC]);
+  log_list(run, &merged->lists[TP_KIND_DIAGNOSTIC]);
+}
+
 static tp_visibility visibility_of(const tp__entry *e, uint32_t index) {
   return e->plan->nodes[index].sub->desc.visibility;
 }
@@ -137,6 +192,10 @@ static void entry_ended(tp__entry *e) {
   result->entry = e;
   set_decider(run, e);
   if (e->has_output) run->status = merge_entry(run, e);
+  if (result->merged) {
+    keep_audits(run, result->merged);
+    log_diagnostics(run, result->merged);
+  }
   if (tp__turn_has_listener(run->turn)) {
     tp__event_contributions(run->turn, result, run->phase);
     tp__event(run->turn, &(tp_event){.kind = TP_EVENT_PHASE_END,

@@ -5,6 +5,7 @@
 
 #include "phases/render.h"
 #include "phases/schema.h"
+#include "runtime/exec/report.h"
 
 enum { ARGUMENT_BYTES_FREE = 64 }; /* the check of longer ones takes time that is not the tool's */
 
@@ -53,11 +54,20 @@ void tp__call_stop(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) 
   tp__call_done(slot);
 }
 
-void tp__call_deny(tp__tool_slot *slot, const char *by, tp_text reason) {
+void tp__call_deny(tp__tool_slot *slot, const char *by, tp_text reason, bool reported) {
   tp__dispatch *d = slot->dispatch;
   tp_text text;
   if (tp__render_blocked(&d->texts, by, reason, &text) != TP_OK) text = tp_text_of("the call was denied");
-  tp__log(d->turn->core.runtime, TP_LOG_INFO, "a tool call was denied by %s", by);
+  if (!reported)
+    tp__report_add(&d->turn->core, TP_LOG_INFO,
+                   &(tp__report){.action = "denial",
+                                 .phase = TP_PHASE_TOOL_PRE,
+                                 .subscription = by,
+                                 .owner = "",
+                                 .subject = tp__call_of(slot)->name,
+                                 .detail = reason,
+                                 .status = TP_ERR_DENIED,
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE});
   if (d->remind) d->remind(d->turn, by, text, true);
   tp__call_stop(slot, TP_TOOL_DENIED, text);
 }
@@ -213,9 +223,9 @@ void tp__call_begin(tp__tool_slot *slot) {
   } else if (tp__call_of(slot)->malformed) {
     tp__call_stop(slot, TP_TOOL_INVALID_ARGUMENTS, tp_text_of("the arguments are not a JSON object"));
   } else if (policy == TP__TOOL_DENY) {
-    tp__call_deny(slot, "policy", tp_text_of("the turn's policy denies this tool"));
+    tp__call_deny(slot, "policy", tp_text_of("the turn's policy denies this tool"), false);
   } else if (policy == TP__TOOL_ASK) {
-    tp__call_deny(slot, "policy", tp_text_of("the policy asks a person, and there is no channel to ask"));
+    tp__call_deny(slot, "policy", tp_text_of("the policy asks a person, and there is no channel to ask"), false);
   } else if (!arguments_fit(slot)) {
     return;
   } else if (!d->has_pre) {

@@ -50,7 +50,8 @@ bool tp__call_stopped(tp__tool_slot *slot);
 void tp__call_run(tp__tool_slot *slot);
 /** A call that never started ends here: no tool.result, no tool.post. text is not copied. */
 void tp__call_stop(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
-void tp__call_deny(tp__tool_slot *slot, const char *by, tp_text reason);
+/** @param by  lives as long as the runtime. @param reported  settle.c has logged why. */
+void tp__call_deny(tp__tool_slot *slot, const char *by, tp_text reason, bool reported);
 /** Gives the call its one result. text is in dispatch->texts, or lives as long as the library. */
 void tp__call_settle(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
 /** It has its result, and its phases are through. The dispatch may be gone afterwards. */

@@ -60,10 +60,10 @@ static bool judge(tp__tool_slot *slot, const tp__phase *run) {
   if (tp__call_stopped(slot)) return false; /* what its gates made of that is not their verdict */
   if (result->outcome == TP_ERR_CANCELLED)
     tp__call_stop(slot, TP_TOOL_CANCELLED, tp__call_unanswered(TP_TOOL_CANCELLED));
-  else if (run->status != TP_OK) tp__call_deny(slot, by, tp_text_of(tp_status_text(run->status)));
-  else if (result->outcome != TP_OK) tp__call_deny(slot, by, result->reason);
+  else if (run->status != TP_OK) tp__call_deny(slot, by, tp_text_of(tp_status_text(run->status)), false);
+  else if (result->outcome != TP_OK) tp__call_deny(slot, by, result->reason, true);
   else if (result->verdict == TP_VERDICT_ASK)
-    tp__call_deny(slot, by, tp_text_of("it asks a person, and there is no channel to ask"));
+    tp__call_deny(slot, by, tp_text_of("it asks a person, and there is no channel to ask"), false);
   else return true;
   return false;
 }

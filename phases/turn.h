@@ -102,6 +102,8 @@ void tp__turn_submit(tp_turn *turn, tp__message *message);
 void tp__turn_over(tp_turn *turn);
 
 static inline bool tp__turn_has_listener(const tp_turn *turn) { return turn->listeners[0] != NULL; }
+/** event.c: whether any listener of the turn takes events of this kind. */
+bool tp__turn_wants(const tp_turn *turn, tp_event_kind kind);
 /** event.c: gives a complete event to every listener of a turn that has some. Owner only. */
 void tp__turn_notify(const tp_turn *turn, const tp_event *event);
 /** event.c: fills in whose, when and the number, and delivers. Owner only. */

@@ -54,6 +54,8 @@ typedef struct tp_runtime_options {
   tp_allocator allocator;
   tp_log_fn log;
   void *log_ctx;
+  tp_log_level log_level;       /* what is logged; 0: TP_LOG_INFO. With TP_LOG_DEBUG each attempt has a line, and no
+                                   phase takes its fast path: a phase of some ns takes some us */
   uint32_t engine_workers;      /* 0: as many as cores */
   bool no_engine_workers;       /* none: submit forms return TP_ERR_USAGE, synchronous ones work */
   uint32_t handler_threads;     /* 0: 64. At most a quarter for histories, half of these for one tenant */

@@ -62,11 +62,11 @@ tp_status tp_phases_print(tp_runtime *runtime, tp_plan_format format, tp_print_f
   return result;
 }
 
-size_t tp_runtime_audit(tp_runtime *runtime, void (*each)(void *ctx, const tp_audit *row), void *ctx) {
+size_t tp_runtime_audit(tp_runtime *runtime, tp_visibility visibility_min, tp_audit_fn each, void *ctx) {
   if (tp__runtime_usable(runtime, NULL) != TP_OK) return 0;
   tp__inside frame;
   tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
-  size_t result = tp__registry_audit(runtime->registry, each, ctx);
+  size_t result = tp__registry_audit(runtime->registry, visibility_min, each, ctx);
   tp__inside_leave(&frame);
   return result;
 }

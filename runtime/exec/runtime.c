@@ -27,7 +27,7 @@ enum tp__bug tp__planted_bug;
 #endif
 
 void tp__log(const tp_runtime *runtime, tp_log_level level, const char *format, ...) {
-  if (!runtime->options.log) return;
+  if (!runtime->options.log || level > runtime->options.log_level) return;
   char message[TP_FAULT_MESSAGE_SIZE];
   va_list arguments;
   va_start(arguments, format);
@@ -66,6 +66,9 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
   if (theirs) TP__TRY(tp__options_read(options, sizeof *options, theirs, "tp_runtime_options", fault));
   if (!options->allocator.alloc != !options->allocator.release)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "allocator: set both alloc and release, or neither");
+  if ((unsigned)options->log_level > TP_LOG_DEBUG)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "log_level: %d is no level of the log", (int)options->log_level);
+  if (!options->log_level) options->log_level = TP_LOG_INFO;
   if (options->phase_count > HOST_PHASES_MAX)
     return tp__fail(fault, TP_ERR_TOO_LARGE, NULL, "%zu phases of the host: at most %d", options->phase_count,
                     HOST_PHASES_MAX);

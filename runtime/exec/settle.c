@@ -3,6 +3,7 @@
  * How a node ends: from what it answered, or why it will not, to its row in the record, to what that means for the
  * entry, and to the nodes that become ready by it. */
 #include "runtime/exec/entry.h"
+#include "runtime/exec/report.h"
 #include "runtime/exec/share.h"
 
 struct tp__retry {
@@ -139,6 +140,8 @@ void tp__entry_settle(tp__entry *e, uint32_t index, tp_state state, tp_reason re
       break;
   }
   if (run->row.contribution_count > 0) e->has_output = true;
+  if (reason != TP_REASON_NONE || run->row.verdict == TP_VERDICT_DENY || tp__logs_attempts(e->turn->runtime))
+    tp__report_run(e, index);
   if (e->on_run) e->on_run(e, index);
   propagate(e, node, passes);
 }
@@ -271,7 +274,10 @@ void tp__entry_take_answer(tp__entry *e, uint32_t index, const tp__answer *answe
     return;
   }
   run->row.code = answer->code;
-  if (reason == TP_REASON_ERROR && try_again(e, node, index, answer)) return;
+  if (reason == TP_REASON_ERROR && try_again(e, node, index, answer)) {
+    tp__report_retry(e, index);
+    return;
+  }
   run->message = output->refusal ? output->refusal : safe_reason(answer->reason);
   tp__entry_settle(e, index, TP_STATE_FAILED, reason);
 }

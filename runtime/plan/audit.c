@@ -1,26 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * audit.c: who changed what is registered. The newest rows are kept; the ring is allocated once with the registry, so
- * that neither a refused commit nor the kill switch can go unnoticed for lack of memory. */
+ * audit.c: who changed what is registered, and which runs failed or denied. The newest rows are kept; the rings are
+ * allocated once with the registry, so that neither a refused commit nor the kill switch can go unnoticed for lack of
+ * memory. */
 #include "runtime/plan/registry.h"
 
-static void copy_cut(char *target, size_t target_size, const char *string) {
-  size_t size = tp__utf8_cut(tp_text_of(string), target_size - 1);
-  memcpy(target, string, size);
+void tp__audit_copy(char *target, size_t target_size, tp_text text) {
+  size_t size = tp__utf8_cut(text, target_size - 1);
+  if (size > 0) memcpy(target, text.data, size);
   target[size] = '\0';
 }
 
-void tp__audit_fill(tp__audit_row *row, const char *owner, const char *action, const char *detail, tp_status outcome,
+void tp__audit_fill(tp__audit_row *row, const char *owner, const char *action, const char *detail, tp_status status,
                     uint64_t snapshot_hash) {
-  *row =
-      (tp__audit_row){.unix_ms = tp__unix_ms(), .action = action, .outcome = outcome, .snapshot_hash = snapshot_hash};
-  copy_cut(row->owner, sizeof row->owner, owner);
-  copy_cut(row->detail, sizeof row->detail, detail);
+  *row = (tp__audit_row){.unix_ms = tp__unix_ms(),
+                         .action = action,
+                         .status = status,
+                         .snapshot_hash = snapshot_hash,
+                         .visibility = TP_VISIBILITY_USER_VISIBLE};
+  tp__audit_copy(row->owner, sizeof row->owner, tp_text_of(owner));
+  tp__audit_copy(row->detail, sizeof row->detail, tp_text_of(detail));
 }
 
 void tp__audit_add_locked(tp__registry *registry, const tp__audit_row *row) {
-  tp__audit_ring *ring = &registry->audit;
-  ring->rows[ring->count++ % TP__AUDIT_ROWS] = *row;
+  tp__audit_ring *ring = &registry->audit[row->subscription ? TP__AUDIT_RUN : TP__AUDIT_REGISTRATION];
+  tp__audit_row *place = &ring->rows[ring->count++ % TP__AUDIT_ROWS];
+  *place = *row;
+  place->number = registry->audit_number++;
 }
 
 void tp__audit_add(tp__registry *registry, const tp__audit_row *row) {
@@ -29,30 +35,57 @@ void tp__audit_add(tp__registry *registry, const tp__audit_row *row) {
   tp__mutex_unlock(&registry->lock);
 }
 
-/* The row of a number, or the oldest that is left behind it. @return false when there is none. */
-static bool row_at_or_after(tp__registry *registry, uint64_t *number, tp__audit_row *ret_row) {
+/* The oldest row of a ring whose place is at or after *place, which is moved to it; NULL: there is none. */
+static const tp__audit_row *next_locked(const tp__audit_ring *ring, uint64_t *place) {
+  if (ring->count > TP__AUDIT_ROWS && *place < ring->count - TP__AUDIT_ROWS) *place = ring->count - TP__AUDIT_ROWS;
+  return *place < ring->count ? &ring->rows[*place % TP__AUDIT_ROWS] : NULL;
+}
+
+/* The oldest of the rows that are next in each ring. @return false when there is none. */
+static bool take_next(tp__registry *registry, uint64_t places[TP__AUDIT_CLASSES], tp__audit_row *ret_row) {
+  const tp__audit_row *oldest = NULL;
+  int of = 0;
   tp__mutex_lock(&registry->lock);
-  const tp__audit_ring *ring = &registry->audit;
-  if (ring->count > TP__AUDIT_ROWS && *number < ring->count - TP__AUDIT_ROWS) *number = ring->count - TP__AUDIT_ROWS;
-  bool found = *number < ring->count;
-  if (found) *ret_row = ring->rows[*number % TP__AUDIT_ROWS];
+  for (int i = 0; i < TP__AUDIT_CLASSES; i++) {
+    const tp__audit_row *row = next_locked(&registry->audit[i], &places[i]);
+    if (!row || (oldest && oldest->number < row->number)) continue;
+    oldest = row;
+    of = i;
+  }
+  if (oldest) *ret_row = *oldest;
   tp__mutex_unlock(&registry->lock);
-  return found;
+  if (oldest) places[of]++;
+  return oldest != NULL;
+}
+
+static tp_audit shown(const tp__audit_row *row) {
+  return (tp_audit){.struct_size = sizeof(tp_audit),
+                    .unix_ms = row->unix_ms,
+                    .owner = row->owner,
+                    .action = row->action,
+                    .detail = row->detail,
+                    .status = row->status,
+                    .phase = row->phase,
+                    .snapshot_hash = row->snapshot_hash,
+                    .subscription = row->subscription,
+                    .turn = row->turn,
+                    .duration_ns = row->duration_ns,
+                    .state = (tp_state)row->state,
+                    .reason = (tp_reason)row->reason,
+                    .visibility = (tp_visibility)row->visibility};
 }
 
 /* Each row is copied out, so that the callback runs without the lock; rows that are written meanwhile are seen as well,
- * up to a ring's worth, so that a writer who never rests cannot hold the reader for ever. */
-size_t tp__registry_audit(tp__registry *registry, void (*each)(void *ctx, const tp_audit *row), void *ctx) {
+ * up to the rings' worth, so that a writer that never rests cannot hold the reader for ever. */
+size_t tp__registry_audit(tp__registry *registry, tp_visibility visibility_min, tp_audit_fn each, void *ctx) {
   tp__audit_row row;
+  uint64_t places[TP__AUDIT_CLASSES] = {0};
   size_t seen = 0;
-  for (uint64_t number = 0; seen < TP__AUDIT_ROWS && row_at_or_after(registry, &number, &row); number++, seen++) {
-    tp_audit face = {.unix_ms = row.unix_ms,
-                     .owner = row.owner,
-                     .action = row.action,
-                     .detail = row.detail,
-                     .outcome = row.outcome,
-                     .snapshot_hash = row.snapshot_hash};
-    if (each) each(ctx, &face);
+  for (int i = 0; i < TP__AUDIT_CLASSES * TP__AUDIT_ROWS && take_next(registry, places, &row); i++) {
+    if (row.visibility < visibility_min) continue;
+    seen++;
+    tp_audit face = shown(&row);
+    if (each && !each(ctx, &face)) break;
   }
   return seen;
 }

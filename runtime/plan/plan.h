@@ -263,7 +263,7 @@ const char *tp__field_label(const tp__contribution_ops *ops, uint32_t field, tp_
 /** Aliases of a phase for printing: calls each. */
 void tp__registry_aliases(const tp__registry *registry, uint32_t phase, void (*each)(void *ctx,
     const tp__alias *alias), void *ctx);
-size_t tp__registry_audit(tp__registry *registry, void (*each)(void *ctx, const tp_audit *row), void *ctx);
+size_t tp__registry_audit(tp__registry *registry, tp_visibility visibility_min, tp_audit_fn each, void *ctx);
 /** Called after each successful commit without lock (job workers look whether they can run more). Set before the first
  *  commit. */
 void tp__registry_on_commit(tp__registry *registry, void (*call)(void *ctx), void *ctx);

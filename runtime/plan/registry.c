@@ -18,8 +18,11 @@ static void built_in_rows_add(tp__registry *registry, const tp_phase *rows, size
 static tp_status registry_fill(tp__registry *registry, const tp_phase *host_rows, size_t host_row_count,
                                tp_fault *fault) {
   TP__TRY(tp__rows_add_host(registry, host_rows, host_row_count, fault));
-  registry->audit.rows = tp__alloc(&registry->allocator, TP__AUDIT_ROWS * sizeof *registry->audit.rows);
-  if (!registry->audit.rows) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the registry");
+  for (int i = 0; i < TP__AUDIT_CLASSES; i++) {
+    tp__audit_ring *ring = &registry->audit[i];
+    ring->rows = tp__alloc(&registry->allocator, TP__AUDIT_ROWS * sizeof *ring->rows);
+    if (!ring->rows) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the registry");
+  }
   tp_status status = tp__snapshot_new(registry, 0, &registry->current);
   if (status != TP_OK) return tp__fail(fault, status, NULL, "no memory for the registry");
   registry->current->hash = tp__snapshot_hash(registry->current);
@@ -35,7 +38,8 @@ static tp_status locks_init(tp__registry *registry) {
 
 static void registry_release(tp__registry *registry) {
   tp_allocator allocator = registry->allocator;
-  tp__release(&allocator, registry->audit.rows, TP__AUDIT_ROWS * sizeof *registry->audit.rows);
+  for (int i = 0; i < TP__AUDIT_CLASSES; i++)
+    tp__release(&allocator, registry->audit[i].rows, TP__AUDIT_ROWS * sizeof *registry->audit[i].rows);
   tp__arena_fini(&registry->arena);
   tp__index_fini(&registry->interned);
   tp__index_fini(&registry->named);

@@ -183,27 +183,37 @@ tp_status tp__rows_add_host(tp__registry *registry, const tp_phase *rows, size_t
 /** 0 when there is none. @param ret_flags  of the alias; may be NULL. */
 uint32_t tp__rows_find(const tp__registry *registry, const char *name, uint32_t *ret_flags);
 
-/* ---- audit.c: a ring that is allocated once, so that a row is never lost for lack of memory ---- */
+/* ---- audit.c: rings that are allocated once, so that a row is never lost for lack of memory. Rows of runs have one of
+ * their own, so that handlers that fail all the time do not displace what was registered ---- */
+
+typedef enum tp__audit_class { TP__AUDIT_REGISTRATION = 0, TP__AUDIT_RUN = 1, TP__AUDIT_CLASSES } tp__audit_class;
 
 typedef struct tp__audit_row {
-  int64_t unix_ms;
-  char owner[TP_ID_BYTES_MAX + 1];
-  char detail[TP__AUDIT_DETAIL_SIZE];
-  const char *action; /* static text */
-  tp_status outcome;
+  uint64_t number; /* of all rows, in the order in which they were added */
+  int64_t unix_ms, duration_ns;
+  const char *action;       /* static text */
+  const char *subscription; /* as long as the registry; NULL: of registration */
   uint64_t snapshot_hash;
+  tp_status status;
+  uint32_t phase;
+  uint8_t state, reason, visibility; /* tp_state, tp_reason, tp_visibility */
+  char owner[TP_ID_BYTES_MAX + 1];
+  char turn[TP_ID_BYTES_MAX + 1];
+  char detail[TP__AUDIT_DETAIL_SIZE];
 } tp__audit_row;
 typedef struct tp__audit_ring {
   tp__audit_row *rows; /* TP__AUDIT_ROWS */
   uint64_t count;      /* written ever: row i is at i % TP__AUDIT_ROWS */
 } tp__audit_ring;
 
-/** Copies the row into the ring. */
+/** Copies the row into its ring and numbers it. */
 void tp__audit_add_locked(tp__registry *registry, const tp__audit_row *row);
 void tp__audit_add(tp__registry *registry, const tp__audit_row *row);
 /** A row of now. detail is cut to fit, at a code point. */
-void tp__audit_fill(tp__audit_row *row, const char *owner, const char *action, const char *detail, tp_status outcome,
+void tp__audit_fill(tp__audit_row *row, const char *owner, const char *action, const char *detail, tp_status status,
                     uint64_t snapshot_hash);
+/** Writes a text that is not NUL-terminated into a row's field, cut to fit. */
+void tp__audit_copy(char *target, size_t target_size, tp_text text);
 
 /* ---- fields.c ---- */
 
@@ -240,7 +250,8 @@ struct tp__registry {
   tp__mutex lock;
   /* ---- under lock */
   tp__snapshot *current; /* holds one reference */
-  tp__audit_ring audit;
+  tp__audit_ring audit[TP__AUDIT_CLASSES];
+  uint64_t audit_number;
   tp__mutex names_lock;
   /* ---- under names_lock: a large edit interns much, and turns that begin want the other one */
   tp__index interned; /* ids in interned_arena */

@@ -176,7 +176,10 @@ static void a_commit_that_was_refused_memory_can_be_tried_again(void **state) {
   assert_ended(&l, 1);
 }
 
-static void last_row(void *ctx, const tp_audit *row) { *(tp_status *)ctx = row->outcome; }
+static bool last_row(void *ctx, const tp_audit *row) {
+  *(tp_status *)ctx = row->status;
+  return true;
+}
 
 static void a_commit_refused_for_memory_is_in_the_audit(void **state) {
   (void)state;
@@ -187,7 +190,7 @@ static void a_commit_refused_for_memory_is_in_the_audit(void **state) {
   w->count.refuse_rest = true;
   assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_ERR_NO_MEMORY);
   tp_status seen = TP_OK;
-  assert_int_equal(tp__registry_audit(w->registry, last_row, &seen), 1);
+  assert_int_equal(tp__registry_audit(w->registry, TP_VISIBILITY_INTERNAL, last_row, &seen), 1);
   assert_int_equal(seen, TP_ERR_NO_MEMORY);
   tp_edit_discard(edit);
   world_close(w);

@@ -18,9 +18,10 @@ static tp_status switch_off(world *w, const char *id, bool off) {
 
 /* ---- refused at commit ---- */
 
-static void last_row(void *ctx, const tp_audit *row) {
+static bool last_row(void *ctx, const tp_audit *row) {
   tp_audit *last = ctx;
   *last = *row;
+  return true;
 }
 
 /* Commits an edit that must be refused, and looks that the story names the ids, that nothing changed, and that the
@@ -38,8 +39,8 @@ static void assert_refused(world *w, tp_edit *edit, tp_status code, const char *
     if (!strstr(w->fault.message, *words)) fail_msg("`%s` is not named in: %s", *words, w->fault.message);
   }
   tp_audit last = {0};
-  tp__registry_audit(w->registry, last_row, &last);
-  assert_int_equal(last.outcome, code);
+  tp__registry_audit(w->registry, TP_VISIBILITY_INTERNAL, last_row, &last);
+  assert_int_equal(last.status, code);
   assert_true(last.snapshot_hash == before->hash);
   tp__snapshot *after = tp__registry_pin(w->registry);
   assert_ptr_equal(before, after);
@@ -1236,13 +1237,14 @@ typedef struct rows_seen {
   size_t count;
   char text[4096];
 } rows_seen;
-static void write_row(void *ctx, const tp_audit *row) {
+static bool write_row(void *ctx, const tp_audit *row) {
   rows_seen *seen = ctx;
   size_t used = strlen(seen->text);
   seen->count++;
   assert_true(row->unix_ms > 0);
   snprintf(seen->text + used, sizeof seen->text - used, "%s %s %s: %s\n", row->owner, row->action,
-           tp_status_name(row->outcome), row->detail);
+           tp_status_name(row->status), row->detail);
+  return true;
 }
 
 static void every_commit_refusal_and_switch_leaves_a_row(void **state) {
@@ -1259,7 +1261,7 @@ static void every_commit_refusal_and_switch_leaves_a_row(void **state) {
   tp_edit_discard(edit);
   assert_int_equal(switch_off(w, "a", true), TP_OK);
   rows_seen seen = {0};
-  assert_int_equal(tp__registry_audit(w->registry, write_row, &seen), 3);
+  assert_int_equal(tp__registry_audit(w->registry, TP_VISIBILITY_INTERNAL, write_row, &seen), 3);
   assert_int_equal(seen.count, 3);
   const char *first = strstr(
       seen.text, "memory commit TP_OK: trust builtin, granted privileged_hooks: handlers +1 -0, subscriptions +1 -0");
@@ -1276,9 +1278,10 @@ typedef struct bound {
   uint64_t count;
   char first[256], last[256];
 } bound;
-static void first_and_last(void *ctx, const tp_audit *row) {
+static bool first_and_last(void *ctx, const tp_audit *row) {
   bound *b = ctx;
   snprintf(b->count++ == 0 ? b->first : b->last, sizeof b->first, "%s", row->detail);
+  return true;
 }
 
 static void the_audit_keeps_the_newest_1024_rows(void **state) {
@@ -1287,7 +1290,7 @@ static void the_audit_keeps_the_newest_1024_rows(void **state) {
   for (int i = 0; i < 3000; i++) assert_int_equal(switch_off(w, i % 2 ? "ok" : "gate", true), TP_OK);
   assert_int_equal(switch_off(w, "fire", false), TP_OK);
   bound b = {0};
-  assert_int_equal(tp__registry_audit(w->registry, first_and_last, &b), 1024);
+  assert_int_equal(tp__registry_audit(w->registry, TP_VISIBILITY_INTERNAL, first_and_last, &b), 1024);
   assert_int_equal(b.count, 1024);
   assert_string_equal(b.first, "subscription `ok` switched off");
   assert_string_equal(b.last, "subscription `fire` switched on again");

@@ -212,10 +212,11 @@ typedef struct audit {
   char rows[512];
 } audit;
 
-static void write_row(void *ctx, const tp_audit *row) {
+static bool write_row(void *ctx, const tp_audit *row) {
   audit *a = ctx;
   size_t used = strlen(a->rows);
-  snprintf(a->rows + used, sizeof a->rows - used, "%s %s %s\n", row->owner, row->action, tp_status_name(row->outcome));
+  snprintf(a->rows + used, sizeof a->rows - used, "%s %s %s\n", row->owner, row->action, tp_status_name(row->status));
+  return true;
 }
 
 static void audit_tells_commits_refusals_and_switches(void **state) {
@@ -227,7 +228,7 @@ static void audit_tells_commits_refusals_and_switches(void **state) {
   hook again = {.id = "a", .phase = TP_PHASE_TURN_INTAKE, .self = &a};
   assert_int_equal(hooks_add(runtime, &again, 1, NULL), TP_ERR_DUPLICATE_ID);
   assert_int_equal(tp_subscription_kill(runtime, "a", true, NULL), TP_OK);
-  assert_int_equal(tp_runtime_audit(runtime, write_row, &seen), 3);
+  assert_int_equal(tp_runtime_audit(runtime, TP_VISIBILITY_INTERNAL, write_row, &seen), 3);
   assert_string_equal(seen.rows,
                       "test commit TP_OK\n"
                       "test commit TP_ERR_DUPLICATE_ID\n"

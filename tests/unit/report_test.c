@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What an operator is told of handlers: log lines and audit rows. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/model.h"
+
+/* ---- a log and an audit as text ---- */
+
+typedef struct notes {
+  pthread_mutex_t mutex;
+  char log[8192];
+  char audit[65536];
+  int rows;
+} notes;
+
+#define NOTES \
+  { .mutex = PTHREAD_MUTEX_INITIALIZER }
+
+static void keep_log(void *ctx, tp_log_level level, const char *message) {
+  notes *n = ctx;
+  pthread_mutex_lock(&n->mutex);
+  size_t used = strlen(n->log);
+  snprintf(n->log + used, sizeof n->log - used, "%s %s\n", tp_log_level_name(level), message);
+  pthread_mutex_unlock(&n->mutex);
+}
+
+static bool keep_row(void *ctx, const tp_audit *row) {
+  notes *n = ctx;
+  size_t used = strlen(n->audit);
+  n->rows++;
+  assert_int_equal(row->struct_size, sizeof *row);
+  if (row->subscription)
+    snprintf(n->audit + used, sizeof n->audit - used, "%s %s %u %s %s %s: %s\n", row->action, row->subscription,
+             row->phase, tp_state_name(row->state), tp_reason_name(row->reason), tp_status_name(row->status),
+             row->detail);
+  return true;
+}
+
+static void read_audit(tp_runtime *runtime, notes *n, tp_visibility visibility_min) {
+  n->audit[0] = '\0';
+  n->rows = 0;
+  int rows = (int)tp_runtime_audit(runtime, visibility_min, keep_row, n);
+  assert_int_equal(rows, n->rows);
+}
+
+static void assert_has(const char *text, const char *part) {
+  if (!strstr(text, part)) fail_msg("`%s` is not in:\n%s", part, text);
+}
+
+static tp_runtime *open_noted(notes *n, tp_log_level level, const hook *hooks, size_t count) {
+  tp_runtime_options options = {.struct_size = sizeof options, .log = keep_log, .log_ctx = n, .log_level = level};
+  tp_runtime *runtime = open_runtime(&options);
+  add_hooks(runtime, hooks, count);
+  return runtime;
+}
+
+static void run_bare(tp_runtime *runtime, uint32_t phase) {
+  tp_turn_request request = {.struct_size = sizeof request, .id = "turn7"};
+  tp_turn *turn;
+  tp_phase_result result;
+  assert_int_equal(tp_turn_begin_bare(runtime, &request, &turn, NULL), TP_OK);
+  assert_int_equal(tp_phase_run(turn, phase, NULL, &result, NULL), TP_OK);
+  tp_turn_end(turn);
+}
+
+/* ---- failures and denials ---- */
+
+static void failing_late_and_refused_handlers_leave_a_log_line_and_an_audit_row(void **state) {
+  (void)state;
+  static const tp_contribution policy = {
+      .kind = TP_KIND_POLICY, .domain = TEXT("d"), .key = TEXT("k"), .text = TEXT("v")};
+  struct {
+    act act;
+    hook hook;
+    const char *log, *row;
+  } cases[] = {
+      {.act = {.kind = TP_ANSWER_FAILED, .reason = "no disk"},
+       .hook = {.sub = {.failure = TP_FAILURE_BEST_EFFORT}},
+       .log = "warning failure of hook h in turn.pre_policy: failed, error: no disk",
+       .row = "failure h 6 failed error TP_ERR_HOOK: no disk"},
+      {.act = {.kind = TP_ANSWER_FAILED, .reason = "no disk"},
+       .hook = {.sub = {.failure = TP_FAILURE_REQUIRED}},
+       .log = "error failure of hook h in turn.pre_policy: failed, error: no disk",
+       .row = "failure h 6 failed error TP_ERR_HOOK: no disk"},
+      {.act = {.sleeps_ms = 50},
+       .hook = {.slow = true, .sub = {.limit_ms = 1, .failure = TP_FAILURE_BEST_EFFORT}},
+       .log = "warning failure of hook h in turn.pre_policy: timed_out, timeout",
+       .row = "failure h 6 timed_out timeout TP_ERR_TIMEOUT: "},
+      {.act = {.emits = &policy, .emit_count = 1},
+       .hook = {.no_capability = true, .sub = {.failure = TP_FAILURE_BEST_EFFORT}},
+       .log = "warning failure of hook h in turn.pre_policy: failed, capability",
+       .row = "failure h 6 failed capability TP_ERR_CAPABILITY: "},
+      {.act = {.kind = TP_ANSWER_DENY},
+       .hook = {.sub = {.failure = TP_FAILURE_BEST_EFFORT}},
+       .log = "warning failure of hook h in turn.pre_policy: failed, capability",
+       .row = "failure h 6 failed capability TP_ERR_CAPABILITY: "},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    notes n = NOTES;
+    cases[i].hook.id = "h";
+    cases[i].hook.phase = TP_PHASE_TURN_PRE_POLICY;
+    cases[i].hook.self = &cases[i].act;
+    tp_runtime *runtime = open_noted(&n, 0, &cases[i].hook, 1);
+    run_bare(runtime, TP_PHASE_TURN_PRE_POLICY);
+    assert_has(n.log, cases[i].log);
+    assert_has(n.log, ", turn turn7");
+    read_audit(runtime, &n, TP_VISIBILITY_INTERNAL);
+    assert_has(n.audit, cases[i].row);
+    assert_int_equal(n.rows, 2); /* and that of the commit */
+    read_audit(runtime, &n, TP_VISIBILITY_USER_AUDIT);
+    assert_int_equal(n.rows, 1);
+    close_runtime(runtime);
+  }
+}
+
+static void ordinary_skipped_and_cancelled_runs_are_not_reported(void **state) {
+  (void)state;
+  notes n = NOTES;
+  act fine = {0}, allows = {.kind = TP_ANSWER_ALLOW};
+  hook hooks[] = {{.id = "fine", .phase = TP_PHASE_TURN_INTAKE, .self = &fine},
+                  {.id = "allows", .phase = TP_PHASE_TURN_INTAKE, .self = &allows},
+                  {.id = "off", .phase = TP_PHASE_TURN_INTAKE, .self = &fine}};
+  tp_runtime *runtime = open_noted(&n, 0, hooks, 3);
+  assert_int_equal(tp_subscription_kill(runtime, "off", true), TP_OK);
+  run_bare(runtime, TP_PHASE_TURN_INTAKE);
+  assert_string_equal(n.log, "");
+  read_audit(runtime, &n, TP_VISIBILITY_INTERNAL);
+  assert_string_equal(n.audit, "");
+  close_runtime(runtime);
+}
+
+static void rows_of_runs_never_displace_those_of_registration(void **state) {
+  (void)state;
+  notes n = NOTES;
+  act fails = {.kind = TP_ANSWER_FAILED};
+  hook h = {.id = "h", .phase = TP_PHASE_MODEL_PRE, .self = &fails};
+  tp_runtime *runtime = open_noted(&n, TP_LOG_ERROR, &h, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  for (int i = 0; i < 1100; i++) {
+    tp_phase_result result = run_phase(turn, TP_PHASE_MODEL_PRE, NULL);
+    tp_phase_release(turn, &result);
+  }
+  tp_turn_end(turn);
+  assert_int_equal(tp_subscription_kill(runtime, "h", true), TP_OK);
+  read_audit(runtime, &n, TP_VISIBILITY_USER_VISIBLE); /* h is internal */
+  assert_int_equal(n.rows, 2);
+  assert_int_equal(tp_runtime_audit(runtime, TP_VISIBILITY_INTERNAL, NULL, NULL), 1024 + 2);
+  assert_string_equal(n.log, ""); /* a warning is below the level */
+  close_runtime(runtime);
+}
+
+/* ---- in a driven turn ---- */
+
+#define CALL(call_id, tool)                                             \
+  {                                                                     \
+    .id = TEXT(call_id), .name = TEXT(tool), .arguments = { "\x80", 1 } \
+  }
+
+static tp_answer run_tool(void *self, tp_tool_run *run) {
+  (void)self;
+  return tp_tool_ok(run, tp_text_of("did it"));
+}
+
+static void say(tp_runtime *runtime, const reply *replies, size_t count, const tp_listener *listener) {
+  recorder *model = recorder_new(replies, count);
+  tp_session *session;
+  tp_session_options options = {.struct_size = sizeof options, .id = "s", .model = recorder_model(model, true)};
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  if (listener) assert_int_equal(tp_session_listen(session, listener, NULL, NULL), TP_OK);
+  tp_turn_request request = {.struct_size = sizeof request, .id = "turn7", .text = tp_text_of("hello")};
+  const tp_turn_result *result;
+  assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_OK);
+  assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+  tp_turn_result_free(result);
+  tp_session_close(session, NULL, NULL);
+  assert_int_equal(tp_runtime_drain(runtime, 10000, NULL), TP_OK);
+  recorder_free(model);
+}
+
+static const reply calls_shell[] = {{.text = "", .calls = {CALL("a", "shell")}, .call_count = 1}, {.text = "ok"}};
+
+static void denial_says_which_tool_and_why(void **state) {
+  (void)state;
+  static const tp_tool shell = {.struct_size = sizeof(tp_tool), .name = "shell", .run = run_tool};
+  static const tp_contribution bundle = {
+      .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = &shell, .tool_count = 1};
+  static const tp_contribution policy = {
+      .kind = TP_KIND_POLICY, .domain = TEXT("tool"), .key = TEXT("shell"), .text = TEXT("deny")};
+  static const struct {
+    tp_answer kind;
+    bool by_policy;
+    const char *log, *row;
+  } cases[] = {
+      {.kind = TP_ANSWER_DENY,
+       .log = "info denial of hook gate in tool.pre (`shell`): not today",
+       .row = "denial gate 16 succeeded none TP_ERR_DENIED: shell: not today"},
+      {.kind = TP_ANSWER_ASK,
+       .log = "info denial of hook gate in tool.pre (`shell`): it asks a person",
+       .row = "denial gate 16 none none TP_ERR_DENIED: shell: it asks a person"},
+      {.kind = TP_ANSWER_FAILED,
+       .log = "error failure of hook gate in tool.pre (`shell`): failed, error: not today",
+       .row = "failure gate 16 failed error TP_ERR_HOOK: shell: not today"},
+      {.by_policy = true,
+       .log = "info denial of hook policy in tool.pre (`shell`): the turn's policy denies this tool",
+       .row = "denial policy 16 none none TP_ERR_DENIED: shell: the turn's policy"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    notes n = NOTES;
+    act tools = {.emits = &bundle, .emit_count = 1}, gate = {.kind = cases[i].kind, .reason = "not today"};
+    act says = {.emits = &policy, .emit_count = cases[i].by_policy};
+    hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &tools},
+                    {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .self = &gate},
+                    {.id = "says", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &says}};
+    tp_runtime *runtime = open_noted(&n, 0, hooks, 3);
+    say(runtime, calls_shell, 2, NULL);
+    assert_has(n.log, cases[i].log);
+    assert_has(n.log, ", turn turn7");
+    read_audit(runtime, &n, TP_VISIBILITY_INTERNAL);
+    assert_has(n.audit, cases[i].row);
+    assert_int_equal(n.rows, 2); /* one, and the commit's */
+    close_runtime(runtime);
+  }
+}
+
+static void each_attempt_is_logged_at_debug_and_none_at_info(void **state) {
+  (void)state;
+  static const reply hi[] = {{.text = "hi"}};
+  for (int debug = 0; debug < 2; debug++) {
+    notes n = NOTES;
+    act quick = {0}, retried = {.kind = TP_ANSWER_FAILED, .retryable = true, .succeeds_at = 3};
+    hook hooks[] = {{.id = "quick", .phase = TP_PHASE_MODEL_PRE, .self = &quick},
+                    {.id = "retried",
+                     .phase = TP_PHASE_MODEL_PRE,
+                     .self = &retried,
+                     .idempotent = true,
+                     .sub = {.attempts = 3}}};
+    tp_runtime *runtime = open_noted(&n, debug ? TP_LOG_DEBUG : 0, hooks, 2);
+    say(runtime, hi, 1, NULL);
+    if (debug) {
+      assert_has(n.log, "debug attempt 1 of hook quick in model.pre: succeeded");
+      assert_has(n.log, "debug attempt 1 of hook retried in model.pre: ");
+      assert_has(n.log, ", it is tried again, turn turn7");
+      assert_has(n.log, "debug attempt 3 of hook retried in model.pre: succeeded");
+    } else {
+      assert_string_equal(n.log, "");
+    }
+    close_runtime(runtime);
+  }
+}
+
+static void ignore(void *ctx, const tp_event *event) { (void)ctx, (void)event; }
+
+static void audits_are_rows_and_diagnostics_without_a_listener_are_logged(void **state) {
+  (void)state;
+  static const reply hi[] = {{.text = "hi"}};
+  static const tp_contribution brought[] = {
+      {.kind = TP_KIND_AUDIT, .key = TEXT("opened"), .text = TEXT("the safe")},
+      {.kind = TP_KIND_MANIFEST_DIAGNOSTIC,
+       .key = TEXT("long"),
+       .text = TEXT("too long"),
+       .severity = TP_SEVERITY_WARNING},
+      {.kind = TP_KIND_DIAGNOSTIC, .key = TEXT("odd"), .text = TEXT("hm"), .severity = TP_SEVERITY_ERROR}};
+  for (int heard = 0; heard < 2; heard++) {
+    notes n = NOTES;
+    act brings = {.emits = brought, .emit_count = 3};
+    hook h = {.id = "h", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .self = &brings};
+    tp_listener listener = {.struct_size = sizeof listener, .on_event = ignore};
+    tp_runtime *runtime = open_noted(&n, 0, &h, 1);
+    say(runtime, hi, 1, heard ? &listener : NULL);
+    assert_string_equal(n.log, heard ? ""
+                                     : "warning diagnostic of hook h in turn.pre_prompt_compile: long: too long\n"
+                                       "error diagnostic of hook h in turn.pre_prompt_compile: odd: hm\n");
+    read_audit(runtime, &n, TP_VISIBILITY_INTERNAL);
+    assert_string_equal(n.audit, "audit h 9 succeeded none TP_OK: opened: the safe\n");
+    close_runtime(runtime);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(failing_late_and_refused_handlers_leave_a_log_line_and_an_audit_row),
+      cmocka_unit_test(ordinary_skipped_and_cancelled_runs_are_not_reported),
+      cmocka_unit_test(rows_of_runs_never_displace_those_of_registration),
+      cmocka_unit_test(denial_says_which_tool_and_why),
+      cmocka_unit_test(each_attempt_is_logged_at_debug_and_none_at_info),
+      cmocka_unit_test(audits_are_rows_and_diagnostics_without_a_listener_are_logged),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
