@@ -45,6 +45,7 @@ static const tp__above above = {.rows = tp__phase_rows,
                                 .sets_write = tp__sets_write,
                                 .sets_read = tp__sets_read,
                                 .close_all = tp__sessions_close_all,
+                                .close_last = tp__agents_unregister_all,
                                 .free_upper = free_upper,
                                 .free_last = free_last};
 

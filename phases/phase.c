@@ -239,6 +239,12 @@ static void go_on(tp__phase *run, tp__entry *e) {
   tp__entry_go(e);
 }
 
+static void mark_skipped(const tp__phase *run, tp__entry *e) {
+  e->watched = true; /* so that no loop of quick nodes runs it */
+  for (uint32_t i = 0; i < e->plan->node_count; i++)
+    if (run->skips(run, &e->plan->nodes[i])) e->marks[i] |= TP__MARK_SKIPPED;
+}
+
 static void begin_entry(tp__phase *run, const tp__plan *plan) {
   tp__entry_spec spec = {.plan = plan,
                          .fields = run->fields,
@@ -250,12 +256,16 @@ static void begin_entry(tp__phase *run, const tp__plan *plan) {
                          .ctx = run};
   tp__entry *entry;
   run->status = tp__entry_new(&run->turn->core, &spec, &entry);
-  if (run->status == TP_OK) tp__entry_go(entry);
-  else run->on_end(run);
+  if (run->status == TP_OK) {
+    if (run->skips) mark_skipped(run, entry);
+    tp__entry_go(entry);
+  } else {
+    run->on_end(run);
+  }
 }
 
 static bool may_be_quick(const tp__phase *run) {
-  return !tp__turn_has_listener(run->turn) && !run->sheltered && !run->budget_ns;
+  return !tp__turn_has_listener(run->turn) && !run->sheltered && !run->budget_ns && !run->skips;
 }
 
 void tp__phase_begin(tp__phase *run) {

@@ -6,20 +6,10 @@
 #ifndef TP__SESSION_H
 #define TP__SESSION_H
 
+#include "phases/agent.h"
 #include "phases/messages.h"
 #include "phases/reminders.h"
 #include "phases/turn.h"
-
-struct tp_agent {
-  tp__link link; /* under the agents' lock */
-  tp__upper *upper;
-  tp__a32 refs; /* the host's, and one of each session */
-  char *id;
-  char *system;     /* standing text with the sections of agent.build; NULL: none */
-  char *model_name; /* NULL: none */
-  tp_model model;   /* start NULL: none */
-};
-void tp__agent_unref(tp_agent *agent);
 
 struct tp_session {
   tp__link link; /* under the sessions' lock, like the next */
@@ -59,7 +49,7 @@ struct tp_session {
 
 static inline tp__turn_ids tp__session_ids(tp_session *session) {
   return (tp__turn_ids){session->tenant, session->agent ? session->agent->id : NULL, session->workspace, session->id,
-                        session->thread, &session->listeners};
+                        session->thread, &session->listeners, session->agent};
 }
 void tp__session_hold(tp_session *session);
 void tp__session_unref(tp_session *session);
@@ -79,6 +69,5 @@ void tp__session_over(tp_session *session);
 void tp__sessions_close_all(tp_runtime *runtime, int64_t deadline_ns);
 /** Frees what the host did not close. */
 void tp__sessions_free_all(tp_runtime *runtime);
-void tp__agents_free_all(tp_runtime *runtime);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/turn.h"
 
+#include "phases/agent.h"
 #include "phases/tools.h"
 
 enum { TURN_LIMIT_MS = 600000 };
@@ -42,6 +43,7 @@ static void clear_upper(tp_turn *turn, tp_runtime *runtime) {
   turn->operation.arena = (tp__arena){0};
   turn->upper = tp__upper_of(runtime);
   turn->session = NULL;
+  turn->agent = NULL;
   turn->listeners[0] = turn->listeners[1] = NULL;
   turn->event_sequence = 0;
   turn->toolset = NULL;
@@ -65,6 +67,8 @@ void tp__turn_release(tp__turn *core) {
   tp_runtime *runtime = core->runtime;
   size_t block_size = core->block_size;
   bool berthed = core->berthed;
+  if (turn->agent) tp__agent_unref(turn->agent);
+  turn->agent = NULL;
   if (berthed) rest_upper(turn);
   tp__turn_fini(core);
   if (!berthed) tp__block_give(&runtime->blocks, turn, block_size);
@@ -125,6 +129,10 @@ tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_tu
   }
   if (status != TP_OK) return tp__fail(fault, status, NULL, "the turn was not begun: %s", tp_status_text(status));
   tp__listeners_take(turn->upper, ids->listeners, listeners);
+  if (ids->used_agent) {
+    tp__agent_ref(ids->used_agent);
+    turn->agent = ids->used_agent;
+  }
   if (listeners[0]) memcpy(turn->listeners, listeners, sizeof turn->listeners);
   if (block_size > 0) turn->core.block_size = block_size;
   *ret_turn = turn;

@@ -25,6 +25,7 @@ struct tp__phase {
   uint32_t field_count;
   void (*on_end)(tp__phase *run);
   void *ctx;
+  bool (*skips)(const tp__phase *run, const tp__node *node); /* NULL: none; a node that it skips has no duty (match) */
   /* filled before on_end */
   tp_phase_result result;
   tp_status status; /* whether it was run */
@@ -57,6 +58,7 @@ struct tp_turn {
   tp__operation operation;
   /* never changes */
   tp_session *session; /* NULL: bare */
+  tp_agent *agent;                 /* referenced as long as the turn's memory; NULL: none */
   tp__listener_set *listeners[2]; /* referenced; the first is NULL: there is none */
   /* owner only */
   uint64_t event_sequence;
@@ -76,6 +78,7 @@ static inline tp_turn *tp__turn_of(tp__turn *core) { return (tp_turn *)core; }
 typedef struct tp__turn_ids {
   const char *tenant, *agent, *workspace, *session, *thread;
   tp__listeners *listeners; /* the session's; NULL: none but the runtime's */
+  tp_agent *used_agent;     /* whose config handlers of the turn read; referenced by the turn; NULL: none */
 } tp__turn_ids;
 
 /** Makes a turn for a request, owned by the caller: a drain may find and cancel it at once.

@@ -50,7 +50,8 @@ typedef enum tp_field_id {
   TP_FIELD_TEXT = 1,              /* text: the user's message */
   TP_FIELD_MODEL = 2,             /* text: model name */
   TP_FIELD_FILES = 3,             /* value: array of str */
-  TP_FIELD_AGENT_CONFIG = 4,      /* value: map (system, model, tools) */
+  TP_FIELD_AGENT_CONFIG = 4,      /* value: map (system, model, and the pairs of
+                                     tp_agent_config.extra) */
   TP_FIELD_AGENT_ID = 5,          /* text */
   TP_FIELD_SESSION_ID = 6,        /* text */
   TP_FIELD_TOOL_NAMES = 7,        /* value: array of str */
@@ -311,6 +312,10 @@ TP_API tp_dependency tp_call_dependency(const tp_call *call, size_t index);
 /** A sealed contribution of a direct dependency; index < its contribution_count. Borrowed till the handler returns. */
 TP_API const tp_contribution *tp_call_dependency_contribution(const tp_call *call, size_t dependency, size_t index);
 
+/** The config of the turn's agent as agent.build left it: a value, a map with system, model, tools, skills, resources
+ *  and the free keys of tp_agent_config.extra. Empty without an agent, in agent.build, and in detached runs. Borrowed
+ *  till the handler returns. */
+TP_API tp_text tp_call_agent_config(const tp_call *call);
 /** The policy value merged so far in this turn, or the empty text. */
 TP_API tp_text tp_call_policy(const tp_call *call, const char *domain, const char *key);
 /** The prompt-context entries merged so far in this turn, in merged order. Borrowed till the handler returns. */

@@ -106,23 +106,67 @@ TP_API tp_status tp_session_unlisten(tp_session *session, uint64_t id, tp_fault 
 
 /* ---- agents ---------------------------------------------------------------------------------------------------- */
 
-/** What an agent is made of. Strings are copied; the model is taken on success. */
+/** What an agent is made of. Strings and values are copied; the model is taken on success. */
 typedef struct tp_agent_config {
   size_t struct_size;
   const char *id;
   const char *system;           /* standing system text */
   const char *model_name;
   tp_model model;               /* zero-filled: the session's */
+  tp_text extra;                /* value: a map whose pairs stand in TP_FIELD_AGENT_CONFIG beside system and model:
+                                   tools and skills (arrays of text), resources, and any key that the host and its
+                                   handlers agree on. No other part of the library reads them yet. Empty: none */
 } tp_agent_config;
 
-/** Builds (agent.build), registers (agent.register, which may refuse), then makes visible. Blocks.
+/** Builds (agent.build), registers (agent.register, which sees the config as agent.build left it and may refuse), then
+ *  makes visible. When the registration is refused, agent.unregister is called for those that had registered, in
+ *  reverse: for a handler that had registered itself, and for one that does not register when another handler of its
+ *  owner had. Blocks.
  *  @return TP_OK; TP_ERR_DENIED when a handler refused; TP_ERR_HOOK when a required one failed; TP_ERR_DUPLICATE_ID;
- *          TP_ERR_VERSION, TP_ERR_BAD_ID; as tp_turn_begin(), since it takes a turn; TP_ERR_CANCELLED by a drain;
- *          TP_ERR_USAGE from inside a handler or a callback. */
+ *          TP_ERR_VERSION, TP_ERR_BAD_ID; TP_ERR_MALFORMED for extra and for a built config that is no map; as
+ *          tp_turn_begin(), since it takes a turn; TP_ERR_CANCELLED by a drain; TP_ERR_USAGE from inside a handler or a
+ *          callback. */
 TP_API tp_status tp_agent_add(tp_runtime *runtime, const tp_agent_config *config, tp_agent **ret_agent,
     tp_fault *fault) TP_MUST_USE;
-/** Makes invisible, then runs agent.unregister. Sessions that use the agent keep it till they close. Blocks. */
+/** Makes invisible, then runs agent.unregister, unless a drain has. Sessions that use the agent keep it till they
+ *  close. A drain runs agent.unregister for the agents that are left, the newest first; the handles stay the host's.
+ *  Blocks. */
 TP_API void tp_agent_remove(tp_agent *agent);
+
+/** How adding or removing ended. struct_size is set by the library; borrowed till the callback returns. */
+typedef struct tp_agent_result {
+  size_t struct_size;
+  tp_status status;             /* as tp_agent_add() */
+  uint32_t reserved_;
+  tp_agent *agent;              /* added: the host's from now on; else NULL */
+  const tp_fault *fault;        /* NULL with TP_OK */
+} tp_agent_result;
+typedef void (*tp_agent_end_fn)(void *ctx, const tp_agent_result *result);
+/** The same on the engine workers, without waiting; on_end is called once, by the thread that owns the work. Everything
+ *  in config is copied before the return, but the model is the host's until on_end says TP_OK.
+ *  @param on_end  of add required.
+ *  @return TP_OK; what tp_agent_add() says before it runs a phase; TP_ERR_USAGE without engine workers: then nothing
+ *          was begun, and on_end is not called.  Threads: any.  Blocks: no.  From a handler or callback: yes. */
+TP_API tp_status tp_agent_add_submit(tp_runtime *runtime, const tp_agent_config *config, tp_agent_end_fn on_end,
+    void *ctx, tp_fault *fault) TP_MUST_USE;
+/** @param on_end  may be NULL; called before the return when a drain has run agent.unregister. */
+TP_API tp_status tp_agent_remove_submit(tp_agent *agent, tp_agent_end_fn on_end, void *ctx,
+    tp_fault *fault) TP_MUST_USE;
+
+/** The agent of this id that is registered and not removed, or NULL. Give it back with tp_agent_unref().
+ *  Threads: any. */
+TP_API tp_agent *tp_agent_find(tp_runtime *runtime, const char *id);
+/** Gives back what tp_agent_find() gave; not what tp_agent_add() gave. Accepts NULL. Threads: any. */
+TP_API void tp_agent_unref(tp_agent *agent);
+/** The agent is borrowed till the callback returns; false stops. */
+typedef bool (*tp_agent_fn)(void *ctx, tp_agent *agent);
+/** The visible agents in the order in which they were added. @param each  may be NULL.
+ *  @return how many.  Threads: any. */
+TP_API size_t tp_runtime_agents(tp_runtime *runtime, tp_agent_fn each, void *ctx);
+/** Both live as long as the agent. */
+TP_API const char *tp_agent_id(const tp_agent *agent);
+/** The config as agent.build left it: a value, a map. */
+TP_API tp_text tp_agent_config_get(const tp_agent *agent);
 
 /* ---- sessions -------------------------------------------------------------------------------------------------- */
 

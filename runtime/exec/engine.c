@@ -132,7 +132,7 @@ static tp_reason skip_reason(const tp__entry *e, const tp__node *node, uint32_t 
     const tp_match *match = &node->sub->desc.match;
     matches = match->matches(match->ctx, &(tp_match_view){e});
   }
-  if (matches == TP_MATCH_NO) return TP_REASON_MATCH;
+  if (matches == TP_MATCH_NO || (e->marks[index] & TP__MARK_SKIPPED)) return TP_REASON_MATCH;
   if (e->marks[index] & TP__MARK_BLOCKED) return TP_REASON_DEPENDENCY;
   if (matches != TP_MATCH_YES) return TP_REASON_MALFORMED;
   if (!(node->flags & (TP__NODE_REQUIRED | TP__NODE_DETACHED)) && e->now_ns >= tp__node_end(node, e->end_ns))

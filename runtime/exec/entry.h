@@ -52,7 +52,8 @@ typedef struct tp__run {
 
 enum {
   TP__MARK_BLOCKED = 1, /* a required dependency did not succeed */
-  TP__MARK_MORE = 2     /* the node has a tp__run, and its row is not written */
+  TP__MARK_MORE = 2,    /* the node has a tp__run, and its row is not written */
+  TP__MARK_SKIPPED = 4  /* left out by the one who began the entry */
 };
 
 typedef enum tp__fate { TP__FATE_OPEN = 0, TP__FATE_DENIED = 1, TP__FATE_FAILED = 2, TP__FATE_CANCELLED = 3 } tp__fate;
@@ -107,7 +108,7 @@ struct tp__entry {
       uint8_t fate;      /* tp__fate */
       bool sheltered;    /* not ended by the turn's cancel; never changes */
       bool detached_run; /* the one node of a detached run; never changes */
-      bool watched;      /* on_run is set; never changes */
+      bool watched;      /* on_run is set, or a node is skipped; never changes once it runs */
       bool has_output;   /* something was contributed or replaced */
       bool has_more;     /* a node has a run */
       bool cancelled;    /* whatever its fate was by then; answers on their way may still settle it */

@@ -469,6 +469,8 @@ tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_repo
     tp__berths_fence(&runtime->berths); /* each turn that began is seen from here on */
     int64_t deadline_ns = tp__deadline_after_ms(tp__now_ns(), limit_ms);
     drain_turns(runtime, deadline_ns, &report);
+    wait_for_turns(runtime, TP__TURN_CLOSING, deadline_ns);
+    if (runtime->above->close_last) runtime->above->close_last(runtime);
     refuse_operations(runtime);
     drain_detached(runtime, deadline_ns, &report);
     stop_threads(runtime);

@@ -38,6 +38,8 @@ typedef struct tp__above {
   bool (*sets_read)(tp__arena *arena, tp_text value, const void **ret_sets);
   /** A drain with this deadline closes what is open above; called without lock, before turns are waited for. */
   void (*close_all)(struct tp_runtime *runtime, int64_t deadline_ns);
+  /** A drain, when what is open has ended: closes what that was made of. Blocks. */
+  void (*close_last)(struct tp_runtime *runtime);
   /** Frees what is open above; called by tp_runtime_free() before the rest goes. */
   void (*free_upper)(struct tp_runtime *runtime);
   /** Frees runtime->upper itself, when no attempt is left that could look at it. */

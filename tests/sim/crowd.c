@@ -237,7 +237,9 @@ static tp_status open_session(crowd *c) {
 }
 
 static void remove_agent(crowd *c) {
-  tp_agent_remove(c->agent);
+  bool submitted = !c->w->s->options.no_engine_workers && world_one_in(2) &&
+                   tp_agent_remove_submit(c->agent, NULL, NULL, NULL) == TP_OK;
+  if (!submitted) tp_agent_remove(c->agent);
   c->agent = NULL;
 }
 
@@ -325,6 +327,8 @@ void crowd_ended(const crowd *c) {
   if (c->session_ends > c->session_ends_wanted || (sure && c->session_ends != c->session_ends_wanted))
     world_fail(w, "session.end exactly once", "of a crowd: %u times instead of %u", c->session_ends,
                c->session_ends_wanted);
+  if (c->unregistered > c->agents_made)
+    world_fail(w, "agent.unregister at most once", "of a crowd: %u times", c->unregistered);
   if (sure && !w->s->drain_ns && c->unregistered != c->agents_made)
     world_fail(w, "agent.unregister exactly once", "of a crowd: %u times", c->unregistered);
 }

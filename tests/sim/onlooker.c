@@ -96,8 +96,18 @@ static void unlisten(world *w) {
   l->removed = true;
 }
 
+/* ---- agents are found and listed while they come and go ---- */
+
+static bool look_at_agent(void *ctx, tp_agent *agent) {
+  if (!*tp_agent_id(agent) || tp_value_kind_of(tp_agent_config_get(agent)) != TP_VALUE_MAP)
+    world_fail(ctx, "a visible agent is whole", "%s", tp_agent_id(agent));
+  tp_agent *found = tp_agent_find(((world *)ctx)->runtime, tp_agent_id(agent));
+  tp_agent_unref(found); /* NULL when it has gone meanwhile */
+  return tp__sim_random(4) > 0;
+}
+
 static void look(world *w) {
-  switch (tp__sim_random(8)) {
+  switch (tp__sim_random(9)) {
     case 0:
       world_check_status(w, "tp_runtime_records",
                          tp_runtime_records(w->runtime, 1 + tp__sim_random(20), look_at_record, w));
@@ -120,6 +130,9 @@ static void look(world *w) {
       return;
     case 6:
       unlisten(w);
+      return;
+    case 7:
+      (void)tp_runtime_agents(w->runtime, look_at_agent, w);
       return;
     default:
       wait_for_jobs(w);

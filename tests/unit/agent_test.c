@@ -144,12 +144,288 @@ static void agents_that_are_left_end_with_the_runtime(void **state) {
   recorder_free(model);
 }
 
+/* ---- the config ---- */
+
+typedef struct note {
+  char text[512];
+} note;
+
+static void append(note *n, const char *label, tp_text text) {
+  size_t used = strlen(n->text);
+  snprintf(n->text + used, sizeof n->text - used, "%s%.*s ", label, (int)text.size, text.size ? text.data : "");
+}
+
+static tp_text of_config(tp_text config, const char *key) { return tp_value_text(tp_value_get(config, key)); }
+
+/* {"system": "built", "model": "m2", "tools": ["shell"]} */
+static const tp_text built_config = TEXT("\x83\xa6system\xa5" "built\xa5model\xa2m2\xa5tools\x91\xa5shell");
+
+static tp_answer replace_config_with_a_number(void *self, tp_call *call) {
+  (void)self;
+  tp_field field = {.id = TP_FIELD_AGENT_CONFIG, .kind = TP_FIELD_KIND_VALUE, .text = TEXT("\x07")};
+  (void)!tp_call_replace(call, &field, 1);
+  return TP_ANSWER_DONE;
+}
+
+static tp_answer replace_config(void *self, tp_call *call) {
+  append(self, "build:", of_config(tp_call_text(call, TP_FIELD_AGENT_CONFIG), "color"));
+  tp_field field = {.id = TP_FIELD_AGENT_CONFIG, .kind = TP_FIELD_KIND_VALUE, .text = built_config};
+  (void)!tp_call_replace(call, &field, 1);
+  return TP_ANSWER_DONE;
+}
+
+static tp_answer read_config(void *self, tp_call *call) {
+  append(self, "register:", of_config(tp_call_text(call, TP_FIELD_AGENT_CONFIG), "system"));
+  return TP_ANSWER_DONE;
+}
+
+static tp_answer read_config_of_turn(void *self, tp_call *call) {
+  tp_text tools = tp_value_get(tp_call_agent_config(call), "tools");
+  append(self, "turn:", tp_value_text(tp_value_at(tools, 0)));
+  return TP_ANSWER_DONE;
+}
+
+static void registration_and_turns_see_the_config_that_build_left(void **state) {
+  (void)state;
+  for (int slow = 0; slow < 2; slow++) {
+    note n = {.text = ""};
+    hook hooks[] = {{.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = replace_config, .self = &n},
+                    {.id = "register", .phase = TP_PHASE_AGENT_REGISTER, .run = read_config, .self = &n},
+                    {.id = "turn",
+                     .phase = TP_PHASE_TURN_INTAKE,
+                     .run = read_config_of_turn,
+                     .self = &n,
+                     .slow = slow}};
+    tp_runtime *runtime = open_runtime(NULL);
+    recorder *model = recorder_new(hello, 1);
+    add_hooks(runtime, hooks, 3);
+    tp_agent_config config = config_of("a1");
+    config.model = recorder_model(model, true);
+    config.extra = (tp_text)TEXT("\x81\xa5" "color\xa4" "blue");
+    tp_agent *agent;
+    assert_int_equal(tp_agent_add(runtime, &config, &agent, NULL), TP_OK);
+    assert_string_equal(tp_agent_id(agent), "a1");
+    assert_int_equal(tp_agent_config_get(agent).size, built_config.size);
+    assert_memory_equal(tp_agent_config_get(agent).data, built_config.data, built_config.size);
+    tp_session *session = open_with(runtime, agent);
+    say(session, "hi");
+    assert_string_equal(n.text, "build:blue register:built turn:shell ");
+    assert_string_equal(model->requests[0], "S<built>U<hi>");
+    tp_session_close(session, NULL, NULL);
+    tp_agent_remove(agent);
+    close_runtime(runtime);
+    recorder_free(model);
+  }
+}
+
+static void bad_configs_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    tp_text extra;
+    tp_status status;
+  } cases[] = {{TEXT("\x91\x01"), TP_ERR_MALFORMED},
+               {TEXT("\xc1"), TP_ERR_MALFORMED},
+               {TEXT("\x81\xa6system\xa1x"), TP_ERR_MALFORMED},
+               {TEXT("\x81\xa5model\xa1x"), TP_ERR_MALFORMED},
+               {TEXT("\x81\xa5tools\xa1x"), TP_ERR_MALFORMED},
+               {TEXT("\x81\xa6skills\x91\x01"), TP_ERR_MALFORMED},
+               {TEXT("\x81\xa9resources\xa1x"), TP_OK}};
+  tp_runtime *runtime = open_runtime(NULL);
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    tp_agent_config config = config_of("a1");
+    config.extra = cases[i].extra;
+    tp_agent *agent = NULL;
+    assert_int_equal(tp_agent_add(runtime, &config, &agent, NULL), cases[i].status);
+    tp_agent_remove(agent);
+  }
+  add_hooks(runtime, &(hook){.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = replace_config_with_a_number}, 1);
+  tp_agent_config config = config_of("a1");
+  tp_agent *agent = NULL;
+  tp_fault fault = {0};
+  assert_int_equal(tp_agent_add(runtime, &config, &agent, &fault), TP_ERR_MALFORMED);
+  assert_non_null(strstr(fault.message, "no map"));
+  assert_int_equal(tp_runtime_agents(runtime, NULL, NULL), 0);
+  close_runtime(runtime);
+}
+
+/* ---- finding ---- */
+
+static bool note_agent_id(void *ctx, tp_agent *agent) {
+  append(ctx, "", tp_text_of(tp_agent_id(agent)));
+  return strcmp(tp_agent_id(agent), "a2") != 0;
+}
+
+static void agents_are_found_by_id_and_listed_in_order(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_agent *agents[3];
+  static const char *const ids[] = {"a1", "a2", "a3"};
+  for (int i = 0; i < 3; i++) {
+    tp_agent_config config = config_of(ids[i]);
+    assert_int_equal(tp_agent_add(runtime, &config, &agents[i], NULL), TP_OK);
+  }
+  note n = {.text = ""};
+  assert_int_equal(tp_runtime_agents(runtime, note_agent_id, &n), 2);
+  assert_string_equal(n.text, "a1 a2 ");
+  assert_int_equal(tp_runtime_agents(runtime, NULL, NULL), 3);
+  assert_null(tp_agent_find(runtime, "a4"));
+  assert_null(tp_agent_find(runtime, NULL));
+  tp_agent *found = tp_agent_find(runtime, "a2");
+  assert_ptr_equal(found, agents[1]);
+  tp_agent_remove(agents[1]);
+  assert_null(tp_agent_find(runtime, "a2"));
+  assert_string_equal(tp_agent_id(found), "a2"); /* what was found stays till it is given back */
+  tp_agent_unref(found);
+  tp_agent_unref(NULL);
+  assert_int_equal(tp_runtime_agents(runtime, NULL, NULL), 2);
+  tp_agent_remove(agents[0]);
+  tp_agent_remove(agents[2]);
+  close_runtime(runtime);
+}
+
+/* ---- unregistering ---- */
+
+typedef struct named {
+  note *note;
+  const char *name;
+  bool denies;
+} named;
+
+static tp_answer register_named(void *self, tp_call *call) {
+  named *n = self;
+  bool unregisters = tp_call_phase(call) == TP_PHASE_AGENT_UNREGISTER;
+  append(n->note, unregisters ? "-" : "+", tp_text_of(n->name));
+  return n->denies && !unregisters ? tp_call_deny(call, "not this one") : TP_ANSWER_DONE;
+}
+
+static void add_named(tp_runtime *runtime, named *n) {
+  static const uint32_t phases[] = {TP_PHASE_AGENT_REGISTER, TP_PHASE_AGENT_UNREGISTER};
+  tp_handler handler = {.struct_size = sizeof handler,
+                        .id = n->name,
+                        .run = register_named,
+                        .self = n,
+                        .phases = phases,
+                        .phase_count = 2,
+                        .capabilities = TP_CAPABILITY_DECIDE,
+                        .placement = TP_PLACEMENT_INLINE};
+  tp_edit *edit;
+  tp_fault fault = {0};
+  assert_int_equal(tp_edit_begin(runtime, NULL, &edit, NULL), TP_OK);
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
+  for (int i = 0; i < 2; i++) {
+    char id[16];
+    snprintf(id, sizeof id, "%s.%d", n->name, i);
+    tp_subscription sub = {.struct_size = sizeof sub, .id = id, .handler = n->name, .phase = phases[i]};
+    assert_int_equal(tp_edit_add_subscription(edit, &sub, NULL), TP_OK);
+  }
+  assert_int_equal(tp_edit_commit(edit, NULL, &fault), TP_OK);
+}
+
+static void refused_registration_unregisters_those_that_had_registered_in_reverse(void **state) {
+  (void)state;
+  note n = {.text = ""};
+  named all[] = {{&n, "one", false}, {&n, "two", false}, {&n, "three", true}, {&n, "four", false}};
+  tp_runtime *runtime = open_runtime(NULL);
+  for (size_t i = 0; i < COUNT(all); i++) add_named(runtime, &all[i]);
+  tp_agent_config config = config_of("a1");
+  tp_agent *agent = NULL;
+  assert_int_equal(tp_agent_add(runtime, &config, &agent, NULL), TP_ERR_DENIED);
+  assert_string_equal(n.text, "+one +two +three -two -one ");
+  n.text[0] = '\0';
+  all[2].denies = false;
+  assert_int_equal(tp_agent_add(runtime, &config, &agent, NULL), TP_OK); /* the id is free again */
+  tp_agent_remove(agent);
+  assert_string_equal(n.text, "+one +two +three +four -four -three -two -one ");
+  close_runtime(runtime);
+}
+
+static tp_answer note_unregistered(void *self, tp_call *call) {
+  append(self, "-", tp_call_text(call, TP_FIELD_AGENT_ID));
+  return TP_ANSWER_DONE;
+}
+
+static void agents_that_are_left_are_unregistered_once_the_newest_first(void **state) {
+  (void)state;
+  for (int removed = 0; removed < 2; removed++) {
+    note n = {.text = ""};
+    tp_runtime *runtime = open_runtime(NULL);
+    add_hooks(runtime, &(hook){.id = "u", .phase = TP_PHASE_AGENT_UNREGISTER, .run = note_unregistered, .self = &n}, 1);
+    tp_agent *agents[2];
+    for (int i = 0; i < 2; i++) {
+      tp_agent_config config = config_of(i ? "a2" : "a1");
+      assert_int_equal(tp_agent_add(runtime, &config, &agents[i], NULL), TP_OK);
+    }
+    if (removed) {
+      assert_int_equal(tp_runtime_drain(runtime, 10000, NULL), TP_OK);
+      for (int i = 0; i < 2; i++) tp_agent_remove(agents[i]);
+    }
+    close_runtime(runtime);
+    assert_string_equal(n.text, "-a2 -a1 ");
+  }
+}
+
+/* ---- without waiting ---- */
+
+typedef struct taken {
+  tp_agent *agent;
+  tp_status status;
+  latch ended;
+} taken;
+
+static void take_result(void *ctx, const tp_agent_result *result) {
+  taken *t = ctx;
+  t->agent = result->agent;
+  t->status = result->status;
+  if ((result->status == TP_OK) != !result->fault || result->struct_size != sizeof *result) t->status = TP_ERR_STALE;
+  latch_hit(&t->ended);
+}
+
+static void submitted_agents_come_and_go_without_waiting(void **state) {
+  (void)state;
+  taken t = {.ended = LATCH};
+  note n = {.text = ""};
+  named fine = {&n, "one", false}, judge = {&n, "two", false};
+  tp_runtime *runtime = open_runtime(NULL);
+  add_named(runtime, &fine);
+  add_named(runtime, &judge);
+  tp_agent_config config = config_of("a1");
+  assert_int_equal(tp_agent_add_submit(runtime, &config, NULL, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_agent_add_submit(runtime, &config, take_result, &t, NULL), TP_OK);
+  latch_wait(&t.ended, 1);
+  assert_int_equal(t.status, TP_OK);
+  assert_string_equal(tp_agent_id(t.agent), "a1");
+  tp_agent *first = t.agent;
+  assert_int_equal(tp_agent_add_submit(runtime, &config, take_result, &t, NULL), TP_ERR_DUPLICATE_ID);
+  judge.denies = true;
+  config.id = "a2";
+  assert_int_equal(tp_agent_add_submit(runtime, &config, take_result, &t, NULL), TP_OK);
+  latch_wait(&t.ended, 2);
+  assert_int_equal(t.status, TP_ERR_DENIED);
+  assert_null(t.agent);
+  assert_int_equal(tp_agent_remove_submit(first, take_result, &t, NULL), TP_OK);
+  latch_wait(&t.ended, 3);
+  assert_int_equal(t.status, TP_OK);
+  assert_string_equal(n.text, "+one +two +one +two -one -two -one ");
+  assert_int_equal(tp_runtime_agents(runtime, NULL, NULL), 0);
+  close_runtime(runtime);
+  tp_runtime_options options = {.struct_size = sizeof options, .no_engine_workers = true};
+  runtime = open_runtime(&options);
+  assert_int_equal(tp_agent_add_submit(runtime, &config, take_result, &t, NULL), TP_ERR_USAGE);
+  close_runtime(runtime);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(agent_gives_its_sessions_system_text_and_model),
       cmocka_unit_test(agent_that_is_refused_leaves_its_model_with_the_host),
       cmocka_unit_test(ids_of_agents_are_checked),
       cmocka_unit_test(agents_that_are_left_end_with_the_runtime),
+      cmocka_unit_test(registration_and_turns_see_the_config_that_build_left),
+      cmocka_unit_test(bad_configs_are_refused),
+      cmocka_unit_test(agents_are_found_by_id_and_listed_in_order),
+      cmocka_unit_test(refused_registration_unregisters_those_that_had_registered_in_reverse),
+      cmocka_unit_test(agents_that_are_left_are_unregistered_once_the_newest_first),
+      cmocka_unit_test(submitted_agents_come_and_go_without_waiting),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

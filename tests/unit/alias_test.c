@@ -42,18 +42,18 @@ static void reminders_and_signals_through_infra_aliases_are_dropped_and_the_rest
                           .capabilities = TP_CAPABILITY_EMIT_AUDIT,
                           .placement = TP_PLACEMENT_INLINE};
     tp_subscription sub = {.struct_size = sizeof sub, .id = "h", .handler = "h", .phase_name = cases[i].alias};
-    assert_int_equal(tp_edit_begin(runtime, NULL, &edit), TP_OK);
-    assert_int_equal(tp_edit_add_handler(edit, &handler), TP_OK);
-    assert_int_equal(tp_edit_add_subscription(edit, &sub), TP_OK);
+    assert_int_equal(tp_edit_begin(runtime, NULL, &edit, NULL), TP_OK);
+    assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
+    assert_int_equal(tp_edit_add_subscription(edit, &sub, NULL), TP_OK);
     assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
     tp_turn *turn = begin_bare(runtime, 0);
     tp_phase_result result = run_phase(turn, cases[i].phase, NULL);
-    assert_int_equal(tp_phase_result_run(&result, 0).state, TP_STATE_SUCCEEDED);
+    assert_int_equal(tp_phase_result_run(&result, 0)->state, TP_STATE_SUCCEEDED);
     assert_int_equal(tp_merged_count(result.merged, TP_KIND_AUDIT), 1);
     assert_int_equal(tp_merged_count(result.merged, TP_KIND_REMINDER), 0);
     assert_int_equal(tp_merged_count(result.merged, TP_KIND_SIGNAL), 0);
     assert_int_equal(tp_merged_count(result.merged, TP_KIND_DIAGNOSTIC), 1);
-    tp_text key = tp_merged_get(result.merged, TP_KIND_DIAGNOSTIC, 0).contribution->key;
+    tp_text key = tp_merged_get(result.merged, TP_KIND_DIAGNOSTIC, 0)->contribution->key;
     assert_int_equal(key.size, strlen("merge.alias"));
     assert_memory_equal(key.data, "merge.alias", key.size);
     tp_turn_end(turn);

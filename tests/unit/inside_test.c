@@ -60,7 +60,7 @@ static void call_what_registers(caller *c) {
 static void call_what_inspects(caller *c) {
   expect(c, "tp_plan_print", tp_plan_print(c->runtime, 0, TP_PLAN_TABLE, print_nothing, NULL), TP_OK);
   expect(c, "tp_phases_print", tp_phases_print(c->runtime, TP_PLAN_TABLE, print_nothing, NULL), TP_OK);
-  (void)tp_runtime_audit(c->runtime, NULL, NULL);
+  (void)tp_runtime_audit(c->runtime, TP_VISIBILITY_INTERNAL, NULL, NULL);
   (void)tp_runtime_leaks(c->runtime, NULL, NULL);
   tp_runtime_stats stats = {.struct_size = sizeof stats};
   tp_runtime_stats_get(c->runtime, &stats);

@@ -40,7 +40,7 @@ static _Atomic int logged;
 
 static void count_log(void *ctx, tp_log_level level, const char *message) {
   (void)ctx;
-  if (level == TP_LOG_ERROR && strstr(message, "no_worker")) logged++;
+  if (level == TP_LOG_ERROR && strstr(message, "hold every thread")) logged++;
 }
 
 /* One handler thread, and as many more for abandoned ones as it says. */

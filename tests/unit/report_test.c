@@ -63,7 +63,7 @@ static tp_runtime *open_noted(notes *n, tp_log_level level, const hook *hooks, s
 static void run_bare(tp_runtime *runtime, uint32_t phase) {
   tp_turn_request request = {.struct_size = sizeof request, .id = "turn7"};
   tp_turn *turn;
-  tp_phase_result result;
+  tp_phase_result result = {.struct_size = sizeof result};
   assert_int_equal(tp_turn_begin_bare(runtime, &request, &turn, NULL), TP_OK);
   assert_int_equal(tp_phase_run(turn, phase, NULL, &result, NULL), TP_OK);
   tp_turn_end(turn);
@@ -127,7 +127,7 @@ static void ordinary_skipped_and_cancelled_runs_are_not_reported(void **state) {
                   {.id = "allows", .phase = TP_PHASE_TURN_INTAKE, .self = &allows},
                   {.id = "off", .phase = TP_PHASE_TURN_INTAKE, .self = &fine}};
   tp_runtime *runtime = open_noted(&n, 0, hooks, 3);
-  assert_int_equal(tp_subscription_kill(runtime, "off", true), TP_OK);
+  assert_int_equal(tp_subscription_kill(runtime, "off", true, NULL), TP_OK);
   run_bare(runtime, TP_PHASE_TURN_INTAKE);
   assert_string_equal(n.log, "");
   read_audit(runtime, &n, TP_VISIBILITY_INTERNAL);
@@ -144,10 +144,10 @@ static void rows_of_runs_never_displace_those_of_registration(void **state) {
   tp_turn *turn = begin_bare(runtime, 0);
   for (int i = 0; i < 1100; i++) {
     tp_phase_result result = run_phase(turn, TP_PHASE_MODEL_PRE, NULL);
-    tp_phase_release(turn, &result);
+    tp_phase_result_release(turn, &result);
   }
   tp_turn_end(turn);
-  assert_int_equal(tp_subscription_kill(runtime, "h", true), TP_OK);
+  assert_int_equal(tp_subscription_kill(runtime, "h", true, NULL), TP_OK);
   read_audit(runtime, &n, TP_VISIBILITY_USER_VISIBLE); /* h is internal */
   assert_int_equal(n.rows, 2);
   assert_int_equal(tp_runtime_audit(runtime, TP_VISIBILITY_INTERNAL, NULL, NULL), 1024 + 2);

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * agent: what sessions have in common: a built config, a system text, a model. Lock: `agents`, for the list and for who
+ * is visible in it. References: one of the host's handle, one of each session and turn that uses it, one of each find.
+ * An agent is built, registered and unregistered in small turns of its own. */
+#ifndef TP__AGENT_H
+#define TP__AGENT_H
+
+#include "phases/turn.h"
+
+struct tp_agent {
+  /* under the agents' lock */
+  tp__link link;
+  bool visible; /* registered, and not removed */
+  /* never change once it is visible */
+  tp__upper *upper;
+  char *id;
+  char *system;      /* standing text with the sections of agent.build; NULL: none */
+  char *model_name;  /* NULL: none */
+  tp_text config;    /* as agent.build left it: owned */
+  tp_model model;    /* start NULL: none */
+  /* atomic */
+  tp__a32 refs;
+  tp__a32 registered; /* 1: agent.unregister is owed: whoever takes it to 0 runs it */
+};
+void tp__agent_ref(tp_agent *agent);
+void tp__agent_unref(tp_agent *agent);
+/** tp__above: runs agent.unregister for every agent that is left, the newest first. */
+void tp__agents_unregister_all(tp_runtime *runtime);
+void tp__agents_free_all(tp_runtime *runtime);
+
+#endif

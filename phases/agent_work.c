@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * agent_work.c: adding and removing an agent: the phases agent.build, agent.register and agent.unregister, one after
+ * the other in a small turn, driven by its owner: the caller of the synchronous form, or an engine worker. */
+#include "phases/agent.h"
+#include "phases/phases.h"
+#include "phases/render.h"
+
+typedef struct agent_work {
+  tp_agent *agent; /* referenced */
+  tp_turn *turn;
+  tp__message message; /* submitted */
+  tp__phase phase;
+  tp_field fields[2];
+  tp_writer *writer; /* of the config as the host gave it; NULL: remove */
+  tp_text config;    /* the same, then as built */
+  tp_phase_result built, registered; /* till the end */
+  tp_status status;
+  tp_fault fault;
+  bool done;
+  bool submitted;
+  bool gives_up_handle; /* at the end: the host's reference */
+  tp_model model; /* the agent's when all went well */
+  tp_agent_end_fn on_end;
+  void *ctx;
+} agent_work;
+
+static const tp_allocator *allocator_of(const agent_work *w) { return &w->agent->upper->runtime->allocator; }
+
+/* ---- the list ---- */
+
+static bool is_listed_locked(const tp__upper *upper, const char *id) {
+  for (const tp__link *link = upper->agents.next; link != &upper->agents; link = link->next)
+    if (strcmp(TP__CONTAINER((tp__link *)(uintptr_t)link, tp_agent, link)->id, id) == 0) return true;
+  return false;
+}
+
+/* Before anything of the agent runs, so that of two with one id the second does not disturb the first. */
+static tp_status reserve_id(tp_agent *agent, tp_fault *fault) {
+  tp__upper *upper = agent->upper;
+  tp__mutex_lock(&upper->agents_mutex);
+  bool listed = is_listed_locked(upper, agent->id);
+  if (!listed) tp__list_push(&upper->agents, &agent->link);
+  tp__mutex_unlock(&upper->agents_mutex);
+  return listed ? tp__fail(fault, TP_ERR_DUPLICATE_ID, agent->id, "there is an agent `%s` already", agent->id) : TP_OK;
+}
+
+static void delist(tp_agent *agent) {
+  tp__mutex_lock(&agent->upper->agents_mutex);
+  agent->visible = false;
+  tp__list_remove(&agent->link);
+  tp__mutex_unlock(&agent->upper->agents_mutex);
+}
+
+static void show(tp_agent *agent) {
+  tp__mutex_lock(&agent->upper->agents_mutex);
+  agent->visible = true;
+  tp__mutex_unlock(&agent->upper->agents_mutex);
+}
+
+/* Its removal was not begun. */
+static void show_again(tp_agent *agent) {
+  tp__mutex_lock(&agent->upper->agents_mutex);
+  tp__list_push(&agent->upper->agents, &agent->link);
+  agent->visible = true;
+  tp__mutex_unlock(&agent->upper->agents_mutex);
+}
+
+/* ---- the config ---- */
+
+static bool is_list_of_texts(tp_text value) {
+  if (tp_value_kind_of(value) != TP_VALUE_ARRAY) return false;
+  for (tp_value_walk walk = {0}; tp_value_next(value, &walk);)
+    if (tp_value_kind_of(walk.value) != TP_VALUE_TEXT) return false;
+  return true;
+}
+
+static tp_status check_extra(const tp_agent_config *config, tp_fault *fault) {
+  if (config->extra.size == 0) return TP_OK;
+  TP__TRY(tp_value_check(config->extra, fault));
+  if (tp_value_kind_of(config->extra) != TP_VALUE_MAP)
+    return tp__fail(fault, TP_ERR_MALFORMED, config->id, "tp_agent_config: extra must be a map");
+  for (tp_value_walk walk = {0}; tp_value_next(config->extra, &walk);) {
+    if (tp__text_is(walk.key, "system") || tp__text_is(walk.key, "model"))
+      return tp__fail(fault, TP_ERR_MALFORMED, config->id,
+                      "tp_agent_config: extra has the key %.*s, which has a field of its own", (int)walk.key.size,
+                      walk.key.data);
+    bool is_list = tp__text_is(walk.key, "tools") || tp__text_is(walk.key, "skills");
+    if (is_list && !is_list_of_texts(walk.value))
+      return tp__fail(fault, TP_ERR_MALFORMED, config->id, "tp_agent_config: extra: %.*s must be an array of texts",
+                      (int)walk.key.size, walk.key.data);
+  }
+  return TP_OK;
+}
+
+static tp_status write_config(const tp_allocator *allocator, const tp_agent_config *config, tp_writer **ret_writer,
+                              tp_text *ret_value) {
+  tp_writer *writer;
+  TP__TRY(tp_writer_new(allocator, &writer));
+  tp_write_map(writer, 2 + tp_value_count(config->extra));
+  tp_write_string(writer, "system");
+  tp_write_string(writer, config->system ? config->system : "");
+  tp_write_string(writer, "model");
+  tp_write_string(writer, config->model_name ? config->model_name : "");
+  for (tp_value_walk walk = {0}; config->extra.size > 0 && tp_value_next(config->extra, &walk);) {
+    tp_write_text(writer, walk.key);
+    tp_write_value(writer, walk.value);
+  }
+  tp_status status = tp_writer_finish(writer, ret_value);
+  if (status == TP_OK) *ret_writer = writer;
+  else tp_writer_free(writer);
+  return status;
+}
+
+static char *copy_text(const tp_allocator *allocator, tp_text text) {
+  char *string = tp__alloc(allocator, text.size + 1);
+  if (!string) return NULL;
+  if (text.size > 0) memcpy(string, text.data, text.size);
+  string[text.size] = 0;
+  return string;
+}
+
+static tp_status keep_config(tp_agent *agent, tp_text config) {
+  char *copy = tp__alloc(&agent->upper->runtime->allocator, config.size);
+  if (!copy) return TP_ERR_NO_MEMORY;
+  memcpy(copy, config.data, config.size);
+  agent->config = (tp_text){copy, config.size};
+  return TP_OK;
+}
+
+/* The system text is the built config's, with the sections that agent.build brought. */
+static tp_status take_built(tp_agent *agent, const tp_phase_result *built, tp_text config) {
+  static const tp__merged_list none;
+  const tp_allocator *allocator = &agent->upper->runtime->allocator;
+  tp_text system = tp_value_text(tp_value_get(config, "system")), model = tp_value_text(tp_value_get(config, "model"));
+  tp__arena arena;
+  TP__TRY(keep_config(agent, config));
+  tp__arena_init(&arena, allocator, NULL, 0, 0);
+  tp_status status =
+      tp__render_system(&arena, system, built->merged ? &built->merged->lists[TP_KIND_PROMPT_SECTION] : &none, &system);
+  if (status == TP_OK) {
+    agent->system = copy_text(allocator, system);
+    if (model.size > 0) agent->model_name = copy_text(allocator, model);
+    if (!agent->system || (model.size > 0 && !agent->model_name)) status = TP_ERR_NO_MEMORY;
+  }
+  tp__arena_fini(&arena);
+  return status;
+}
+
+/* ---- the machine: each phase begins the next one from its end ---- */
+
+static void finish(agent_work *w);
+
+static void begin_phase(agent_work *w, uint32_t phase, void (*on_end)(tp__phase *run)) {
+  bool takes_config = phase != TP_PHASE_AGENT_UNREGISTER;
+  w->fields[0] = (tp_field){.id = TP_FIELD_AGENT_ID, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(w->agent->id)};
+  w->fields[1] = (tp_field){.id = TP_FIELD_AGENT_CONFIG, .kind = TP_FIELD_KIND_VALUE, .text = w->config};
+  w->phase = (tp__phase){.turn = w->turn,
+                         .phase = phase,
+                         .sheltered = !takes_config,
+                         .fields = w->fields,
+                         .field_count = takes_config ? 2 : 1,
+                         .on_end = on_end,
+                         .ctx = w};
+  tp__phase_begin(&w->phase);
+}
+
+static tp_status status_of(agent_work *w, const tp__phase *run) {
+  const tp_phase_result *result = &run->result;
+  if (run->status != TP_OK)
+    return tp__fail(&w->fault, run->status, w->agent->id, "the phase was not run: %s", tp_status_text(run->status));
+  if (result->outcome == TP_OK) return TP_OK;
+  return tp__fail(&w->fault, result->outcome, w->agent->id, "hook %s refused the agent: %.*s",
+                  result->subscription ? result->subscription : "?", (int)result->reason.size,
+                  result->reason.data ? result->reason.data : "");
+}
+
+static void unregistered(tp__phase *run) {
+  agent_work *w = run->ctx;
+  tp_status status = run->status != TP_OK ? run->status : run->result.outcome;
+  if (status != TP_OK)
+    tp__log(w->agent->upper->runtime, TP_LOG_ERROR, "agent.unregister of `%s`: %s", w->agent->id,
+            tp_status_text(status));
+  tp__phase_let_go(&run->result);
+  finish(w);
+}
+
+/* Whether the handler of the run had registered the agent: itself, or, where it does not register any, another one of
+ * its owner. */
+static bool had_registered(const agent_work *w, const tp__node *unregisters) {
+  const tp__entry *e = w->registered.entry;
+  bool registers = false, by_owner = false;
+  for (uint32_t i = 0; e && i < e->plan->node_count; i++) {
+    const tp__node *node = &e->plan->nodes[i];
+    bool did = tp__entry_run(e, i).state == TP_STATE_SUCCEEDED && tp__entry_run(e, i).verdict != TP_VERDICT_DENY;
+    if (strcmp(node->handler_name, unregisters->handler_name) == 0) {
+      if (did) return true;
+      registers = true;
+    } else if (did && strcmp(node->owner_name, unregisters->owner_name) == 0) {
+      by_owner = true;
+    }
+  }
+  return by_owner && !registers;
+}
+
+static bool skips(const tp__phase *run, const tp__node *node) { return !had_registered(run->ctx, node); }
+
+/* Those that had registered hear that the agent does not come, in reverse. */
+static void take_back(agent_work *w) {
+  w->fields[0] = (tp_field){.id = TP_FIELD_AGENT_ID, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(w->agent->id)};
+  w->phase = (tp__phase){.turn = w->turn,
+                         .phase = TP_PHASE_AGENT_UNREGISTER,
+                         .sheltered = true,
+                         .skips = skips,
+                         .fields = w->fields,
+                         .field_count = 1,
+                         .on_end = unregistered,
+                         .ctx = w};
+  tp__phase_begin(&w->phase);
+}
+
+static void registered(tp__phase *run) {
+  agent_work *w = run->ctx;
+  w->status = status_of(w, run);
+  w->registered = run->result;
+  run->result = (tp_phase_result){0};
+  if (w->status == TP_OK) finish(w);
+  else take_back(w);
+}
+
+static void built(tp__phase *run) {
+  agent_work *w = run->ctx;
+  w->built = run->result;
+  w->status = status_of(w, run);
+  run->result = (tp_phase_result){0};
+  if (w->status == TP_OK && tp_merged_replaced(w->built.merged, TP_FIELD_AGENT_CONFIG))
+    w->config = tp_merged_text(w->built.merged, TP_FIELD_AGENT_CONFIG);
+  if (w->status == TP_OK && tp_value_kind_of(w->config) != TP_VALUE_MAP)
+    w->status = tp__fail(&w->fault, TP_ERR_MALFORMED, w->agent->id, "agent.build left a config that is no map");
+  if (w->status == TP_OK && (w->status = take_built(w->agent, &w->built, w->config)) != TP_OK)
+    (void)!tp__fail(&w->fault, w->status, w->agent->id, "no memory for an agent");
+  if (w->status == TP_OK) begin_phase(w, TP_PHASE_AGENT_REGISTER, registered);
+  else finish(w);
+}
+
+/* ---- the end of the work ---- */
+
+static void free_work(agent_work *w) {
+  const tp_allocator *allocator = allocator_of(w);
+  tp_agent *agent = w->agent;
+  if (w->writer) tp_writer_free(w->writer);
+  tp__release(allocator, w, sizeof *w);
+  tp__agent_unref(agent);
+}
+
+/* The agent of the host, or nothing of it is left. */
+static void settle_agent(agent_work *w) {
+  if (!w->writer) {
+    if (w->gives_up_handle) tp__agent_unref(w->agent);
+  } else if (w->status == TP_OK) {
+    w->agent->model = w->model;
+    tp__a32_store_release(&w->agent->registered, 1);
+    show(w->agent);
+  } else {
+    delist(w->agent);
+    tp__agent_unref(w->agent); /* the host's, who does not get it */
+  }
+}
+
+static void finish(agent_work *w) {
+  tp__phase_let_go(&w->built);
+  tp__phase_let_go(&w->registered);
+  settle_agent(w);
+  w->done = true;
+  if (!w->submitted) return;
+  tp_turn *turn = w->turn;
+  tp__a32_store_release(&turn->core.busy, 0);
+  tp_agent_result result = {.struct_size = sizeof result,
+                            .status = w->status,
+                            .agent = w->status == TP_OK && w->writer ? w->agent : NULL,
+                            .fault = w->status == TP_OK ? NULL : &w->fault};
+  if (w->on_end) w->on_end(w->ctx, &result);
+  free_work(w);
+  tp_turn_end(turn);
+}
+
+static void begin_work(agent_work *w) {
+  if (w->writer) begin_phase(w, TP_PHASE_AGENT_BUILD, built);
+  else begin_phase(w, TP_PHASE_AGENT_UNREGISTER, unregistered);
+}
+
+static void delivered(tp__message *message) { begin_work(TP__CONTAINER(message, agent_work, message)); }
+
+/* ---- the two ways to run it ---- */
+
+static tp_status begin_turn(agent_work *w, tp_fault *fault) {
+  tp_turn_request request;
+  TP__TRY(tp__request_read(NULL, &request, fault));
+  tp__turn_ids ids = {.agent = w->agent->id, .used_agent = w->agent};
+  tp__turn_kind kind = w->writer ? TP__TURN_HELD : TP__TURN_CLOSING;
+  return tp__turn_new_held(w->agent->upper->runtime, &ids, &request, kind, &w->turn, fault);
+}
+
+/* Frees the work. */
+static tp_status run_here(agent_work *w, const char *what, tp_fault *fault) {
+  tp__inside frame;
+  tp_status status = tp__become_owner(w->agent->upper->runtime, &frame, fault, what);
+  if (status == TP_OK) {
+    status = tp__turn_enter(w->turn);
+    if (status == TP_OK) {
+      begin_work(w);
+      tp__strand_wait(&w->turn->core.strand, &w->done);
+      tp__turn_exit(w->turn);
+    }
+    tp__inside_leave(&frame);
+    if (status != TP_OK) (void)!tp__fail(fault, status, w->agent->id, "the phases of the agent were not run: %s",
+                                         tp_status_text(status));
+  }
+  tp_turn_end(w->turn);
+  if (status == TP_OK && w->status != TP_OK) {
+    status = w->status;
+    if (fault) *fault = w->fault;
+  }
+  return status;
+}
+
+static tp_status submit(agent_work *w, tp_fault *fault) {
+  tp_status status = tp__turn_begin_operation(&w->turn->core);
+  if (status != TP_OK)
+    return tp__fail(fault, status, w->agent->id, "the operation was not begun: %s", tp_status_text(status));
+  w->submitted = true;
+  w->message.deliver = delivered;
+  tp__turn_submit(w->turn, &w->message);
+  return TP_OK;
+}
+
+/* ---- adding ---- */
+
+static tp_status may_submit(const tp_runtime *runtime, const char *here, tp_fault *fault) {
+  if (!runtime->options.no_engine_workers) return TP_OK;
+  return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use %s()", here);
+}
+
+static tp_status read_config(const tp_agent_config *theirs, tp_agent_config *config, tp_fault *fault) {
+  TP__TRY(tp__options_read(config, sizeof *config, theirs, "tp_agent_config", fault));
+  if (!config->id || !tp__id_valid(config->id))
+    return tp__fail(fault, TP_ERR_BAD_ID, config->id, "an agent needs an id of 1 to 128 bytes without white space");
+  return check_extra(config, fault);
+}
+
+static tp_status new_agent(tp_runtime *runtime, const char *id, tp_agent **ret_agent) {
+  tp_agent *agent = tp__alloc_zero(&runtime->allocator, sizeof *agent);
+  if (!agent) return TP_ERR_NO_MEMORY;
+  agent->upper = tp__upper_of(runtime);
+  atomic_init(&agent->refs.v, 1); /* the host's */
+  tp__list_init(&agent->link);
+  *ret_agent = agent;
+  return tp__string_copy(&runtime->allocator, id, &agent->id);
+}
+
+static tp_status new_work(tp_agent *agent, agent_work **ret_work) {
+  agent_work *w = tp__alloc_zero(&agent->upper->runtime->allocator, sizeof *w);
+  if (!w) return TP_ERR_NO_MEMORY;
+  w->agent = agent;
+  tp__agent_ref(agent);
+  *ret_work = w;
+  return TP_OK;
+}
+
+static tp_status prepare_add(tp_runtime *runtime, const tp_agent_config *config, agent_work **ret_work,
+                             tp_fault *fault) {
+  tp_agent *agent = NULL;
+  agent_work *w = NULL;
+  tp_status status = new_agent(runtime, config->id, &agent);
+  if (status == TP_OK) status = new_work(agent, &w);
+  if (status == TP_OK) status = write_config(&runtime->allocator, config, &w->writer, &w->config);
+  if (status != TP_OK) (void)!tp__fail(fault, status, config->id, "no memory for an agent");
+  if (status == TP_OK && (status = reserve_id(agent, fault)) == TP_OK && (status = begin_turn(w, fault)) != TP_OK)
+    delist(agent);
+  if (status == TP_OK) {
+    w->model = config->model;
+    *ret_work = w;
+    return TP_OK;
+  }
+  if (w) free_work(w);
+  if (agent) tp__agent_unref(agent);
+  return status;
+}
+
+/* The work was prepared, and nothing of it runs. */
+static void undo_add(agent_work *w) {
+  delist(w->agent);
+  tp__agent_unref(w->agent);
+}
+
+tp_status tp_agent_add(tp_runtime *runtime, const tp_agent_config *theirs, tp_agent **ret_agent, tp_fault *fault) {
+  tp_agent_config config;
+  agent_work *w;
+  TP__TRY(read_config(theirs, &config, fault));
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  TP__TRY(tp__may_block(runtime, fault, "tp_agent_add"));
+  TP__TRY(tp__runtime_ready(runtime, fault));
+  TP__TRY(prepare_add(runtime, &config, &w, fault));
+  tp_status status = run_here(w, "tp_agent_add", fault);
+  if (!w->done) undo_add(w);
+  if (status == TP_OK) *ret_agent = w->agent;
+  free_work(w);
+  return status;
+}
+
+tp_status tp_agent_add_submit(tp_runtime *runtime, const tp_agent_config *theirs, tp_agent_end_fn on_end, void *ctx,
+                              tp_fault *fault) {
+  tp_agent_config config;
+  agent_work *w;
+  TP__TRY(read_config(theirs, &config, fault));
+  if (!on_end) return tp__fail(fault, TP_ERR_USAGE, config.id, "on_end is missing: nothing else gives the agent");
+  TP__TRY(may_submit(runtime, "tp_agent_add", fault));
+  TP__TRY(tp__runtime_ready(runtime, fault));
+  TP__TRY(prepare_add(runtime, &config, &w, fault));
+  w->on_end = on_end;
+  w->ctx = ctx;
+  tp_status status = submit(w, fault);
+  if (status == TP_OK) return TP_OK;
+  undo_add(w);
+  tp_turn_end(w->turn);
+  free_work(w);
+  return status;
+}
+
+/* ---- removing ---- */
+
+/* Takes what is owed. @return TP_OK with *ret_work NULL when agent.unregister was run already. */
+static tp_status prepare_remove(tp_agent *agent, agent_work **ret_work, tp_fault *fault) {
+  agent_work *w = NULL;
+  *ret_work = NULL;
+  if (!tp__a32_exchange_acq_rel(&agent->registered, 0)) return TP_OK;
+  tp_status status = new_work(agent, &w);
+  if (status != TP_OK) (void)!tp__fail(fault, status, agent->id, "no memory for agent.unregister");
+  else if ((status = begin_turn(w, fault)) != TP_OK) free_work(w);
+  if (status == TP_OK) *ret_work = w;
+  return status;
+}
+
+static void unregister_here(tp_agent *agent) {
+  agent_work *w;
+  tp_status status = prepare_remove(agent, &w, NULL);
+  if (w) {
+    status = run_here(w, "tp_agent_remove", NULL);
+    free_work(w);
+  }
+  if (status != TP_OK)
+    tp__log(agent->upper->runtime, TP_LOG_ERROR, "agent.unregister of `%s`: %s", agent->id, tp_status_text(status));
+}
+
+void tp_agent_remove(tp_agent *agent) {
+  if (!agent || tp__runtime_is_forked(agent->upper->runtime)) return;
+  delist(agent);
+  unregister_here(agent);
+  tp__agent_unref(agent);
+}
+
+tp_status tp_agent_remove_submit(tp_agent *agent, tp_agent_end_fn on_end, void *ctx, tp_fault *fault) {
+  agent_work *w;
+  if (!agent) return tp__fail(fault, TP_ERR_USAGE, NULL, "there is no agent to remove");
+  if (tp__runtime_is_forked(agent->upper->runtime)) return tp__fail_forked(fault);
+  TP__TRY(may_submit(agent->upper->runtime, "tp_agent_remove", fault));
+  tp_status status = prepare_remove(agent, &w, fault);
+  if (status == TP_OK) delist(agent);
+  if (status == TP_OK && w) {
+    w->on_end = on_end;
+    w->ctx = ctx;
+    w->gives_up_handle = true;
+    status = submit(w, fault);
+    if (status == TP_OK) return TP_OK;
+    show_again(agent);
+    tp_turn_end(w->turn);
+    free_work(w);
+  }
+  if (status != TP_OK) {
+    tp__a32_store_release(&agent->registered, 1);
+    return status;
+  }
+  tp__agent_unref(agent); /* a drain has run agent.unregister */
+  if (on_end) on_end(ctx, &(tp_agent_result){.struct_size = sizeof(tp_agent_result)});
+  return TP_OK;
+}
+
+/* ---- all of them ---- */
+
+static tp_agent *newest_registered(tp__upper *upper) {
+  tp_agent *found = NULL;
+  tp__mutex_lock(&upper->agents_mutex);
+  for (tp__link *link = upper->agents.prev; link != &upper->agents && !found; link = link->prev) {
+    tp_agent *agent = TP__CONTAINER(link, tp_agent, link);
+    if (tp__a32_load_acquire(&agent->registered)) found = agent;
+  }
+  if (found) tp__agent_ref(found);
+  tp__mutex_unlock(&upper->agents_mutex);
+  return found;
+}
+
+void tp__agents_unregister_all(tp_runtime *runtime) {
+  tp_agent *agent;
+  while ((agent = newest_registered(tp__upper_of(runtime))) != NULL) {
+    unregister_here(agent);
+    tp__agent_unref(agent);
+  }
+}
