@@ -13,6 +13,7 @@ typedef struct conversation {
 } conversation;
 
 typedef struct memory_history {
+  tp_history face; /* what its maker gave out; a taker has a copy */
   tp_allocator allocator;
   tp__mutex mutex;
   conversation *first; /* under mutex, and what hangs on it */
@@ -41,29 +42,28 @@ static conversation *add_locked(memory_history *h, tp_text tenant, tp_text sessi
 }
 
 /* One session's calls come one at a time, so its messages do not move while they are given. */
-static tp_status load(void *self, tp_text tenant, tp_text session, tp_message_fn each, void *ctx, tp_fault *fault) {
+static tp_status load(void *self, const tp_history_load *request, tp_fault *fault) {
   memory_history *h = self;
   (void)fault;
   tp__mutex_lock(&h->mutex);
-  conversation *c = find_locked(h, tenant, session);
+  conversation *c = find_locked(h, request->tenant, request->session);
   tp__mutex_unlock(&h->mutex);
-  for (size_t i = 0; c && i < c->messages.count; i++) TP__TRY(each(ctx, &c->messages.items[i]));
+  for (size_t i = 0; c && i < c->messages.count; i++) TP__TRY(request->each(request->ctx, &c->messages.items[i]));
   return TP_OK;
 }
 
-static tp_status append(void *self, tp_text tenant, tp_text session, const tp_message *messages, size_t count,
-                        tp_fault *fault) {
+static tp_status append(void *self, const tp_history_append *request, tp_fault *fault) {
   memory_history *h = self;
   tp__mutex_lock(&h->mutex);
-  conversation *c = find_locked(h, tenant, session);
-  if (!c) c = add_locked(h, tenant, session);
+  conversation *c = find_locked(h, request->tenant, request->session);
+  if (!c) c = add_locked(h, request->tenant, request->session);
   tp__mutex_unlock(&h->mutex);
   if (!c) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a conversation");
   size_t before = c->messages.count;
-  for (size_t i = 0; i < count; i++) {
-    if (tp__messages_add(&c->messages, &messages[i]) == TP_OK) continue;
+  for (size_t i = 0; i < request->message_count; i++) {
+    if (tp__messages_add(&c->messages, request->messages[i]) == TP_OK) continue;
     c->messages.count = before; /* all of it or nothing */
-    return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for %zu messages", count);
+    return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for %zu messages", request->message_count);
   }
   return TP_OK;
 }
@@ -81,7 +81,11 @@ static void destroy(void *self) {
   tp__release(&allocator, h, sizeof *h);
 }
 
-tp_status tp_memory_history_new(const tp_allocator *theirs, tp_history *ret_history, tp_fault *fault) {
+void tp_history_free(tp_history *history) {
+  if (history && history->destroy) history->destroy(history->self);
+}
+
+tp_status tp_history_memory_new(const tp_allocator *theirs, tp_history **ret_history, tp_fault *fault) {
   tp_allocator allocator = tp__allocator_of(theirs);
   memory_history *h = tp__alloc_zero(&allocator, sizeof *h);
   tp_status status = h ? tp__mutex_init(&h->mutex) : TP_ERR_NO_MEMORY;
@@ -90,7 +94,8 @@ tp_status tp_memory_history_new(const tp_allocator *theirs, tp_history *ret_hist
     return tp__fail(fault, status, NULL, "no memory for a history");
   }
   h->allocator = allocator;
-  *ret_history =
-      (tp_history){.struct_size = sizeof *ret_history, .self = h, .load = load, .append = append, .destroy = destroy};
+  h->face = (tp_history){
+      .struct_size = sizeof h->face, .self = h, .load = load, .append = append, .destroy = destroy};
+  *ret_history = &h->face;
   return TP_OK;
 }

@@ -57,13 +57,13 @@ static tp_status copy_strings(tp_session *session, const tp_session_options *opt
 }
 
 /* What is the host's is taken last, when nothing can fail any more. */
-static void take_options(tp_session *session, const tp_session_options *options) {
+static void take_options(tp_session *session, const tp_session_options *options, const tp_history *history) {
   session->owns_model = options->model.start != NULL;
   session->agent = options->agent;
   if (session->agent) tp__a32_add_relaxed(&session->agent->refs, 1);
   if (session->owns_model) session->model = options->model;
   else if (session->agent) session->model = session->agent->model;
-  session->history = options->history;
+  session->history = *history;
   session->queued_max = options->turns_queued_max ? options->turns_queued_max : QUEUED_MAX;
 }
 
@@ -86,6 +86,15 @@ tp_status tp_session_listen(tp_session *session, const tp_listener *listener, ui
 
 tp_status tp_session_unlisten(tp_session *session, uint64_t id, tp_fault *fault) {
   return tp__listeners_remove(session->upper, &session->listeners, id, fault);
+}
+
+static tp_status read_history(tp_history *ret_history, const tp_history *theirs, tp_fault *fault) {
+  *ret_history = (tp_history){0};
+  if (!theirs) return TP_OK;
+  TP__TRY(tp__options_read(ret_history, sizeof *ret_history, theirs, "tp_history", fault));
+  if (!ret_history->load || !ret_history->append)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_history lacks load or append");
+  return TP_OK;
 }
 
 /* Under the lock under which a drain looks for sessions to close: it sees this one, or this one sees the drain. */
@@ -127,6 +136,8 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
     return tp__fail(fault, TP_ERR_BAD_ID, options.id, "a session needs an id of 1 to 128 bytes without white space");
   const char *names[] = {options.tenant, options.workspace, options.thread};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) TP__TRY(tp__name_check(names[i], fault));
+  tp_history history;
+  TP__TRY(read_history(&history, options.history, fault));
   TP__TRY(tp__runtime_ready(runtime, fault));
   tp_session *session = tp__alloc_zero(&runtime->allocator, sizeof *session);
   if (!session) return tp__fail(fault, TP_ERR_NO_MEMORY, options.id, "no memory for a session");
@@ -153,7 +164,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
     free_session(session);
     return status;
   }
-  take_options(session, &options);
+  take_options(session, &options, &history);
   status = enlist(session);
   if (status != TP_OK) {
     untake_options(session);

@@ -20,8 +20,12 @@ static tp_status keep_loaded(void *ctx, const tp_message *message) { return tp__
 
 static tp_status load_work(tp__host_call *call) {
   const tp_history *history = &call->session->history;
-  return history->load(history->self, tp_text_of(call->session->tenant), tp_text_of(call->session->id), keep_loaded,
-                       &call->messages, &call->fault);
+  tp_history_load request = {.struct_size = sizeof request,
+                             .tenant = tp_text_of(call->session->tenant),
+                             .session = tp_text_of(call->session->id),
+                             .each = keep_loaded,
+                             .ctx = &call->messages};
+  return history->load(history->self, &request, &call->fault);
 }
 
 static void load_ended(tp__host_call *call, tp_status status) {
@@ -522,8 +526,15 @@ void tp__step_tool_batch(tp__drive *d) {
 
 static tp_status append_work(tp__host_call *call) {
   const tp_history *history = &call->session->history;
-  return history->append(history->self, tp_text_of(call->session->tenant), tp_text_of(call->session->id),
-                         call->messages.items, call->messages.count, &call->fault);
+  const tp_message **batch = tp__arena_alloc(&call->messages.arena, call->messages.count * sizeof *batch);
+  if (!batch) return TP_ERR_NO_MEMORY;
+  for (size_t i = 0; i < call->messages.count; i++) batch[i] = &call->messages.items[i];
+  tp_history_append request = {.struct_size = sizeof request,
+                               .tenant = tp_text_of(call->session->tenant),
+                               .session = tp_text_of(call->session->id),
+                               .messages = batch,
+                               .message_count = call->messages.count};
+  return history->append(history->self, &request, &call->fault);
 }
 
 /* The batch of a turn that completed is all of it; of any other its user message and a typed end mark, so that no call

@@ -4,35 +4,44 @@
 #include "bench/rooms/room.h"
 
 typedef struct store_room {
-  tp_store store;
+  tp_store *store;
   tp_text ids[TP_ID_COUNT];
   uint64_t entries;
   tp_job job;
 } store_room;
 
-static tp_run_record run_of(const void *source, size_t index) {
+static bool run_of(const void *source, size_t index, tp_run_record *record) {
   (void)source;
   (void)index;
-  return (tp_run_record){.subscription = "subscription",
-                         .handler = "handler",
-                         .owner = "owner",
-                         .queued_ns = 1000,
-                         .started_ns = 1000,
-                         .ended_ns = 1010,
-                         .attempts = 1,
-                         .state = TP_STATE_SUCCEEDED};
+  *record = (tp_run_record){.struct_size = sizeof *record,
+                            .subscription = "subscription",
+                            .handler = "handler",
+                            .owner = "owner",
+                            .queued_ns = 1000,
+                            .started_ns = 1000,
+                            .ended_ns = 1010,
+                            .attempts = 1,
+                            .state = TP_STATE_SUCCEEDED};
+  return true;
 }
 
 static int64_t record(void *ctx, uint32_t times) {
   store_room *room = ctx;
-  tp_entry_record record = {
-      .phase = 64, .started_ns = 1000, .ended_ns = 1100, .ids = room->ids, .run_count = 6, .run = run_of};
-  ROOM_TIMED(times, record.entry_id = ++room->entries; bench_must(room->store.record(room->store.self, &record), NULL));
+  tp_store *store = room->store;
+  tp_entry_record record = {.struct_size = sizeof record,
+                            .phase = 64,
+                            .started_ns = 1000,
+                            .ended_ns = 1100,
+                            .ids = room->ids,
+                            .id_count = TP_ID_COUNT,
+                            .run_count = 6,
+                            .run = run_of};
+  ROOM_TIMED(times, record.entry_id = ++room->entries; bench_must(store->record(store->self, &record), NULL));
 }
 
 static int64_t known_job(void *ctx, uint32_t times) {
   store_room *room = ctx;
-  tp_store *store = &room->store;
+  tp_store *store = room->store;
   uint64_t id;
   bool existed;
   ROOM_TIMED(times, bench_must(store->job_insert(store->self, &room->job, &id, &existed, NULL), NULL));
@@ -41,7 +50,8 @@ static int64_t known_job(void *ctx, uint32_t times) {
 int main(int argc, char **argv) {
   enum { RECORDS = 10000 };
   bench_program program;
-  store_room room = {.job = {.attempts_max = 3,
+  store_room room = {.job = {.struct_size = sizeof(tp_job),
+                             .attempts_max = 3,
                              .phase = 64,
                              .contract_version = 1,
                              .limit_ms = 1000,
@@ -53,11 +63,12 @@ int main(int argc, char **argv) {
   bench_open(&program, "store", "What the memory store costs.", "store ", argc, argv);
   room.ids[TP_ID_TURN] = tp_text_of("0123456789abcdef");
   room.ids[TP_ID_SESSION] = tp_text_of("session");
-  bench_must(tp_memory_store_new(NULL, RECORDS, &room.store, NULL), NULL);
+  tp_store_memory_options options = {.struct_size = sizeof options, .records_max = RECORDS};
+  bench_must(tp_store_memory_new(NULL, &options, &room.store, NULL), NULL);
   (void)record(&room, RECORDS);
   room_add(&row, "record of an entry with 6 runs", record, &room);
   room_add(&row, "insert a job that is known", known_job, &room);
   bench_row_run(&program, &row, NULL);
-  room.store.destroy(room.store.self);
+  tp_store_free(room.store);
   return bench_close(&program);
 }

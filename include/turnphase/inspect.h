@@ -62,8 +62,8 @@ TP_API size_t tp_runtime_audit(tp_runtime *runtime, tp_visibility visibility_min
 /** The newest entry records, newest first; false stops. A turn hands its own over some at a time, the last ones with
  *  its end; those of turns that one thread ran by turns lie in the order in which they were handed over.
  *  @return as the store's records(). */
-TP_API tp_status tp_runtime_records(tp_runtime *runtime, size_t limit, bool (*each)(void *ctx,
-    const tp_entry_record *record), void *ctx) TP_MUST_USE;
+TP_API tp_status tp_runtime_records(tp_runtime *runtime, size_t limit, tp_record_fn each,
+    void *ctx) TP_MUST_USE;
 
 /** Counters since the start of the runtime. Filled up to struct_size. */
 typedef struct tp_runtime_stats {

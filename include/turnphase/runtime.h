@@ -48,7 +48,7 @@ typedef enum tp_timestamps {
   TP_TIMESTAMPS_FORCE_32 = 0x7fffffff
 } tp_timestamps;
 
-/** Options of a runtime; zero means default. Everything is copied but the store, which is taken. */
+/** Options of a runtime; zero means default. Everything is copied; the store is taken. */
 typedef struct tp_runtime_options {
   size_t struct_size;
   tp_allocator allocator;
@@ -75,7 +75,8 @@ typedef struct tp_runtime_options {
                                    declared subscribe and is waited for; 0: the phase's */
   tp_failure hook_failure;      /* their failure policy: BEST_EFFORT or REQUIRED; 0: the phase's. In a phase that
                                    observes they stay best_effort */
-  tp_store store;               /* taken; zero-filled: the memory store */
+  const tp_store *store;        /* the struct is copied and what it stands for taken, both on success only; NULL: the
+                                   memory store */
 } tp_runtime_options;
 
 /** Makes a runtime. Starts no thread and opens nothing: that is tp_runtime_start()'s.

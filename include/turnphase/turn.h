@@ -177,7 +177,7 @@ typedef struct tp_session_options {
   const char *tenant, *workspace, *thread;
   tp_agent *agent;              /* may be NULL: a bare agent without system text */
   tp_model model;               /* zero-filled: the agent's */
-  tp_history history;           /* zero-filled: in memory, for as long as the session */
+  const tp_history *history;    /* NULL: in memory, for as long as the session */
   tp_event_fn on_event;         /* short for a tp_session_listen() of everything; NULL: none */
   void *event_ctx;
   uint32_t turns_queued_max;    /* submitted turns that wait; 0: 64 */

@@ -34,13 +34,14 @@ enum { TP__STRUCT_SIZE_MAX = 4096 }; /* a larger struct_size is an uninitialised
  *          TP__STRUCT_SIZE_MAX, or no multiple of size_t's size, so that nothing else is read), or a newer program sets
  *          a field that this library does not have. The fault says which of the two, and the byte. */
 tp_status tp__options_read(void *ours, size_t our_size, const void *theirs, const char *name, tp_fault *fault);
+/** The other way: fills a caller's struct as far as its struct_size reaches, zeroes what it has beyond ours, and writes
+ *  into struct_size how much of it was filled. @return false, with nothing written, when struct_size is not
+ *  set. */
+bool tp__shown_fill(void *theirs, const void *ours, size_t our_size);
 
 /** Checks a growable struct that the caller wants filled: struct_size must be set, and reach as far as ours does.
  *  @return TP_OK; TP_ERR_VERSION. */
 tp_status tp__shown_check(const void *theirs, size_t our_size, const char *name, tp_fault *fault);
-/** Fills it: copies what the caller's struct has room for, zeroes what is newer than ours, and sets struct_size to what
- *  was filled. */
-void tp__shown_fill(void *theirs, const void *ours, size_t our_size);
 
 /* ---- allocation ---- */
 

@@ -56,11 +56,13 @@ tp_status tp__shown_check(const void *theirs, size_t our_size, const char *name,
   return tp__fail(fault, TP_ERR_VERSION, NULL, "%s: struct_size is %zu; set it to sizeof(%s)", name, size, name);
 }
 
-void tp__shown_fill(void *theirs, const void *ours, size_t our_size) {
+bool tp__shown_fill(void *theirs, const void *ours, size_t our_size) {
   size_t size;
   memcpy(&size, theirs, sizeof size);
+  if (size < sizeof size || size > TP__STRUCT_SIZE_MAX) return false;
   size_t filled = size < our_size ? size : our_size;
   memcpy(theirs, ours, filled);
   memset((char *)theirs + filled, 0, size - filled);
   memcpy(theirs, &filled, sizeof filled);
+  return true;
 }

@@ -71,8 +71,7 @@ size_t tp_runtime_audit(tp_runtime *runtime, tp_visibility visibility_min, tp_au
   return result;
 }
 
-tp_status tp_runtime_records(tp_runtime *runtime, size_t limit, bool (*each)(void *ctx, const tp_entry_record *record),
-                             void *ctx) {
+tp_status tp_runtime_records(tp_runtime *runtime, size_t limit, tp_record_fn each, void *ctx) {
   TP__TRY(tp__runtime_usable(runtime, NULL));
   if (!runtime->store.records) return TP_ERR_STORE;
   tp__inside frame;

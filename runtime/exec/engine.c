@@ -228,7 +228,10 @@ static void step(tp__entry *e, uint32_t index) {
 
 tp_run_record tp__entry_run(const tp__entry *e, uint32_t index) {
   const tp__run *run = tp__entry_more(e, index);
-  return run ? run->row : tp__row_wide(&e->rows[index], e->begin_ns, e->plan->run_names);
+  if (!run) return tp__row_wide(&e->rows[index], e->begin_ns, e->plan->run_names);
+  tp_run_record row = run->row;
+  row.struct_size = sizeof row;
+  return row;
 }
 
 const tp_run_record *tp__entry_runs(tp__entry *e) {

@@ -75,12 +75,13 @@ static tp_reason start(tp_runtime *runtime, running_job *job, const tp_job *clai
 
 /* ---- the thread ---- */
 
-static bool can_run(void *ctx, tp_text handler, uint32_t contract_version) {
-  tp_runtime *runtime = ctx;
+static bool can_run(void *ctx, const tp_job *candidate) {
+  tp_runtime *runtime = ((running_job *)ctx)->jobs->runtime;
   const tp__node *node;
   const tp__plan *plan;
   tp__snapshot *snapshot =
-      tp__registry_find_handler(runtime->registry, handler, contract_version, TP_PHASE_NONE, &node, &plan);
+      tp__registry_find_handler(runtime->registry, candidate->handler, candidate->contract_version, TP_PHASE_NONE,
+                                &node, &plan);
   if (snapshot) tp__snapshot_unpin(snapshot);
   return snapshot != NULL;
 }
@@ -107,7 +108,12 @@ static int64_t retry_at_ms(uint32_t attempt) {
 static void finish(tp__jobs *jobs, running_job *job) {
   tp_runtime *runtime = jobs->runtime;
   tp_store *store = &runtime->store;
-  tp_status status = store->job_finish(store->self, job->id, job->claim, job->end, retry_at_ms(job->attempt), NULL);
+  tp_job_finish request = {.struct_size = sizeof request,
+                           .id = job->id,
+                           .claim = job->claim,
+                           .retry_at_ms = retry_at_ms(job->attempt),
+                           .end = job->end};
+  tp_status status = store->job_finish(store->self, &request, NULL);
   if (status != TP_OK) tp__log(runtime, TP_LOG_WARNING, "the end of a job was not stored: %s", tp_status_text(status));
   tp__release(&runtime->allocator, job, sizeof *job);
 }
@@ -125,8 +131,13 @@ static bool claim_one(tp__jobs *jobs, int64_t *ret_next_ms) {
   tp__mutex_lock(&jobs->mutex);
   jobs->running++; /* before it can end */
   tp__mutex_unlock(&jobs->mutex);
-  tp_status status = runtime->store.job_claim(runtime->store.self, tp__unix_ms(), LEASE_MS, can_run, runtime,
-                                              take_claimed, job, ret_next_ms, NULL);
+  tp_job_claim request = {.struct_size = sizeof request,
+                          .now_ms = tp__unix_ms(),
+                          .lease_ms = LEASE_MS,
+                          .filter = can_run,
+                          .take = take_claimed,
+                          .ctx = job};
+  tp_status status = runtime->store.job_claim(runtime->store.self, &request, ret_next_ms, NULL);
   if (status == TP_OK && job->started) return true;
   bool claimed = status == TP_OK;
   if (claimed) finish(jobs, job);
@@ -216,7 +227,6 @@ void tp__jobs_wake(tp__jobs *jobs) {
 static tp_reason insert(tp_runtime *runtime, const tp_job *job) {
   uint64_t id;
   bool existed;
-  if (!runtime->store.job_insert) return TP_REASON_STORE;
   tp_status status = runtime->store.job_insert(runtime->store.self, job, &id, &existed, NULL);
   if (status != TP_OK) return status == TP_ERR_NO_MEMORY ? TP_REASON_NO_MEMORY : TP_REASON_STORE;
   tp__jobs_wake(&runtime->jobs);
@@ -253,7 +263,8 @@ tp_reason tp__jobs_add(tp_runtime *runtime, const tp__plan *plan, const tp__node
     status = tp_writer_finish(writer, &with_sets.sets);
   }
   char key[TP_ID_BYTES_MAX + 64];
-  tp_job job = {.attempts_max = ATTEMPTS_MAX,
+  tp_job job = {.struct_size = sizeof job,
+                .attempts_max = ATTEMPTS_MAX,
                 .phase = plan->phase,
                 .contract_version = node->handler->desc.contract_version,
                 .limit_ms = (uint32_t)(node->limit_ns / TP__NS_PER_MS),
@@ -270,7 +281,8 @@ tp_reason tp__jobs_add_contributed(const tp__turn *turn, const tp_contribution *
   tp_field field = {.id = TP_FIELD_REQUEST, .kind = TP_FIELD_KIND_VALUE, .text = contribution->value};
   tp__payload payload = {.mode = turn->mode, .caller = TP_CALLER_BACKGROUND_JOB, .fields = &field, .field_count = 1};
   memcpy(payload.ids, turn->ids, sizeof payload.ids);
-  tp_job job = {.attempts_max = ATTEMPTS_MAX,
+  tp_job job = {.struct_size = sizeof job,
+                .attempts_max = ATTEMPTS_MAX,
                 .phase = TP_PHASE_NONE,
                 .contract_version = 1,
                 .limit_ms = LIMIT_MS,

@@ -129,7 +129,13 @@ static void settled(tp__attempt *attempt, tp__attempt_end how) {
 static void late(tp__attempt *attempt, int64_t now_ns) {
   node_attempt *a = of(attempt);
   tp_store *store = &attempt->runtime->store;
-  if (store->record_late) (void)!store->record_late(store->self, a->entry->id, a->index, now_ns);
+  if (!store->record_late) return;
+  tp_late_record note = {.struct_size = sizeof note,
+                         .process_run_id = attempt->runtime->jobs.mark,
+                         .entry_id = a->entry->id,
+                         .late_ns = now_ns,
+                         .run_index = a->index};
+  (void)!store->record_late(store->self, &note);
 }
 
 static void free_memory(tp_runtime *runtime, node_attempt *a) {

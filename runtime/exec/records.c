@@ -40,11 +40,11 @@ static void pack(tp__packed_entry *packed, const tp__entry *e) {
 }
 
 /* One that is refused does not lose the others. @return the first refusal. */
-static tp_status give_one_by_one(tp_runtime *runtime, const tp_text *ids, const tp__record_batch *batch) {
+static tp_status give_one_by_one(tp_runtime *runtime, const tp__record_source *from, const tp__record_batch *batch) {
   const tp__packed_entry *entry = (const tp__packed_entry *)batch->memory;
   tp_status first = TP_OK;
   for (uint32_t i = 0; i < batch->count; i++, entry = tp__packed_next(entry)) {
-    tp_entry_record record = tp__packed_view(entry, ids);
+    tp_entry_record record = tp__packed_view(entry, from);
     tp_status status = runtime->store.record(runtime->store.self, &record);
     if (first == TP_OK) first = status;
   }
@@ -53,9 +53,10 @@ static tp_status give_one_by_one(tp_runtime *runtime, const tp_text *ids, const 
 
 static void give(tp__turn *turn, const tp__record_batch *batch) {
   tp_runtime *runtime = turn->runtime;
-  bool ours = !runtime->options.store.record;
-  tp_status status =
-      ours ? tp__memory_store_take(runtime->store.self, turn->ids, batch) : give_one_by_one(runtime, turn->ids, batch);
+  tp__record_source from = {
+      .process_run_id = runtime->jobs.mark, .unix_offset_ns = tp__unix_offset_ns(), .ids = turn->ids};
+  tp_status status = tp__memory_store_is(&runtime->store) ? tp__memory_store_take(runtime->store.self, &from, batch)
+                                                          : give_one_by_one(runtime, &from, batch);
   if (status != TP_OK) tp__log(runtime, TP_LOG_WARNING, "records of a turn were not kept: %s", tp_status_text(status));
 }
 

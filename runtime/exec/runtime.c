@@ -77,12 +77,6 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
     return tp__fail(fault, TP_ERR_USAGE, NULL,
                     "tp_runtime_options.hook_failure is %d: use TP_FAILURE_BEST_EFFORT or TP_FAILURE_REQUIRED",
                     (int)options->hook_failure);
-  const tp_store *store = &options->store;
-  if (store->record && store->version != 1)
-    return tp__fail(fault, TP_ERR_VERSION, store->name, "the store is of version %u; this library knows version 1",
-                    store->version);
-  if (store->record && !(store->job_insert && store->job_claim && store->job_finish && store->job_open))
-    return tp__fail(fault, TP_ERR_USAGE, store->name, "the store lacks one of job_insert, _claim, _finish and _open");
   default_to(&options->engine_workers, tp__cpu_count());
   if (options->no_engine_workers) options->engine_workers = 1; /* for detached runs; submit forms are refused */
   cap(&options->engine_workers, WORKERS_MAX);
@@ -113,6 +107,22 @@ tp_status tp_runtime_set_abandoned_max(tp_runtime *runtime, uint32_t threads, ui
   return TP_OK;
 }
 
+/* @param ret_store  zero-filled where the host has none. */
+static tp_status resolve_store(tp_store *ret_store, const tp_store *theirs, tp_fault *fault) {
+  *ret_store = (tp_store){0};
+  if (!theirs) return TP_OK;
+  TP__TRY(tp__options_read(ret_store, sizeof *ret_store, theirs, "tp_store", fault));
+  const tp_store *store = ret_store;
+  if (!(store->record && store->job_insert && store->job_claim && store->job_finish && store->job_open))
+    return tp__fail(fault, TP_ERR_USAGE, store->name,
+                    "tp_store lacks one of record, job_insert, job_claim, job_finish and job_open");
+  if (store->durable > 1)
+    return tp__fail(fault, TP_ERR_USAGE, store->name, "tp_store.durable is %u: it must be 0 or 1", store->durable);
+  if (store->reserved_ != 0)
+    return tp__fail(fault, TP_ERR_USAGE, store->name, "tp_store.reserved_ is not zero");
+  return TP_OK;
+}
+
 /* The rooms in the order they are built; torn down from `built` backwards. */
 enum room {
   ROOM_MUTEX,
@@ -130,6 +140,13 @@ enum room {
   ROOMS
 };
 
+static tp_status own_store(tp_runtime *runtime, tp_fault *fault) {
+  tp_store *store;
+  TP__TRY(tp_store_memory_new(&runtime->allocator, NULL, &store, fault));
+  runtime->store = *store;
+  return TP_OK;
+}
+
 static tp_status build(tp_runtime *runtime, enum room room, tp_fault *fault) {
   const tp_runtime_options *options = &runtime->options;
   const tp__above *above = runtime->above;
@@ -141,8 +158,7 @@ static tp_status build(tp_runtime *runtime, enum room room, tp_fault *fault) {
     case ROOM_PAYLOADS:
       return tp__mutex_init(&runtime->payloads_mutex);
     case ROOM_STORE:
-      if (options->store.record) return TP_OK;
-      return tp_memory_store_new(&runtime->allocator, 0, &runtime->store, fault);
+      return options->store ? TP_OK : own_store(runtime, fault);
     case ROOM_REGISTRY:
       TP__TRY(tp__registry_new(&runtime->allocator, above->rows, above->row_count, above->aliases, above->alias_count,
                                options->phases, options->phase_count, above->contributions, &runtime->registry, fault));
@@ -189,7 +205,7 @@ static void tear_down(tp_runtime *runtime, enum room room, bool host_store_too) 
       tp__mutex_fini(&runtime->payloads_mutex);
       break;
     case ROOM_STORE:
-      if ((host_store_too || !runtime->options.store.record) && runtime->store.destroy)
+      if ((host_store_too || !runtime->options.store) && runtime->store.destroy)
         runtime->store.destroy(runtime->store.self);
       break;
     case ROOM_REGISTRY:
@@ -248,13 +264,15 @@ static uint32_t helpers_max(const tp_runtime_options *options) {
 tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__above *above, tp_runtime **ret_runtime,
                           tp_fault *fault) {
   tp_runtime_options options;
+  tp_store store;
   TP__TRY(resolve(&options, theirs, fault));
+  TP__TRY(resolve_store(&store, options.store, fault));
   tp_allocator allocator = tp__allocator_of(&options.allocator);
   tp_runtime *runtime = tp__alloc_zero(&allocator, sizeof *runtime);
   if (!runtime) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the runtime");
   runtime->options = options;
   runtime->allocator = allocator;
-  runtime->store = options.store;
+  runtime->store = store;
   runtime->above = above;
   runtime->helpers_max = helpers_max(&options);
   runtime->search_ns = TP__SHARE_SEARCH_NS;

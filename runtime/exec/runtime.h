@@ -48,7 +48,7 @@ typedef struct tp__above {
 
 struct tp_runtime {
   /* never changes after new */
-  tp_runtime_options options; /* resolved */
+  tp_runtime_options options; /* resolved; store: the host's, not to be followed, NULL when it is ours */
   tp_allocator allocator;
   tp_store store;
   const tp__above *above;

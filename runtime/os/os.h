@@ -136,6 +136,8 @@ int64_t tp__now_ns(void);
 int64_t tp__now_coarse_ns(void);
 /** Wall clock, unix milliseconds. */
 int64_t tp__unix_ms(void);
+/** What is added to a monotonic time to get the wall clock's as it stands now, to the kernel's tick (about 4 ms). */
+int64_t tp__unix_offset_ns(void);
 /** now + ms, saturating at TP__NEVER. */
 int64_t tp__deadline_after_ms(int64_t now_ns, uint64_t ms);
 

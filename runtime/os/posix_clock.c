@@ -25,6 +25,7 @@ static int64_t clock_ns(clockid_t clock) {
 
 int64_t tp__kernel_now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
 int64_t tp__unix_ms(void) { return clock_ns(CLOCK_REALTIME) / TP__NS_PER_MS; }
+int64_t tp__unix_offset_ns(void) { return clock_ns(CLOCK_REALTIME_COARSE) - tp__now_ns(); }
 
 #ifdef TP__HAS_COUNTER
 

@@ -106,6 +106,8 @@ int64_t tp__unix_ms(void) {
   return INT64_C(1700000000000) + sim.wall_offset_ms + sim.now_ns / TP__NS_PER_MS;
 }
 
+int64_t tp__unix_offset_ns(void) { return (INT64_C(1700000000000) + sim.wall_offset_ms) * TP__NS_PER_MS; }
+
 void tp__sim_wall_jump_ms(int64_t ms) { sim.wall_offset_ms += ms; }
 
 /* ---- the machine ---- */

@@ -19,6 +19,7 @@ typedef struct job {
 } job;
 
 typedef struct memory_store {
+  tp_store face; /* what its maker gave out; a taker has a copy */
   tp_allocator allocator;
   tp__record_log records; /* has locks of its own */
   tp__mutex mutex;
@@ -31,13 +32,18 @@ typedef struct memory_store {
 
 /* ---- records ---- */
 
-tp_status tp__memory_store_take(void *self, const tp_text *ids, const tp__record_batch *batch) {
-  return tp__record_log_add(&((memory_store *)self)->records, ids, batch);
+tp_status tp__memory_store_take(void *self, const tp__record_source *from, const tp__record_batch *batch) {
+  return tp__record_log_add(&((memory_store *)self)->records, from, batch);
 }
 
 /* The door for everybody else: one record at a time. */
 static tp_status record(void *self, const tp_entry_record *record) {
   memory_store *store = self;
+  tp_text ids[TP_ID_COUNT] = {{0}};
+  for (size_t i = 0; i < record->id_count && i < TP_ID_COUNT; i++) ids[i] = record->ids[i];
+  tp__record_source from = {.process_run_id = record->process_run_id,
+                            .unix_offset_ns = record->started_unix_ms * TP__NS_PER_MS - record->started_ns,
+                            .ids = ids};
   tp__record_batch batch = {.capacity = tp__packed_size(record->run_count, false)};
   batch.memory = tp__alloc(&store->allocator, batch.capacity);
   if (!batch.memory) return TP_ERR_NO_MEMORY;
@@ -48,20 +54,26 @@ static tp_status record(void *self, const tp_entry_record *record) {
                               .ended_ns = record->ended_ns,
                               .phase = record->phase,
                               .run_count = (uint32_t)record->run_count,
-                              .outcome = record->outcome};
+                              .outcome = record->status};
   tp_run_record *rows = tp__packed_rows(entry);
-  for (size_t i = 0; i < record->run_count; i++) rows[i] = record->run(record->source, i);
-  tp_status status = tp__memory_store_take(store, record->ids, &batch);
+  bool complete = true;
+  for (size_t i = 0; i < record->run_count && complete; i++) {
+    rows[i] = (tp_run_record){.struct_size = sizeof rows[i]};
+    complete = record->run(record->source, i, &rows[i]);
+  }
+  tp_status status = complete ? tp__memory_store_take(store, &from, &batch) : TP_ERR_MALFORMED;
   tp__release(&store->allocator, batch.memory, batch.capacity);
   return status;
 }
 
-static tp_status record_late(void *self, uint64_t entry_id, uint32_t run_index, int64_t late_ns) {
-  tp__record_log_late(&((memory_store *)self)->records, entry_id, run_index, late_ns);
+static tp_status record_late(void *self, const tp_late_record *late) {
+  tp__record_log_late(&((memory_store *)self)->records, late);
   return TP_OK;
 }
 
-static tp_status records(void *self, size_t limit, bool (*each)(void *ctx, const tp_entry_record *record), void *ctx) {
+bool tp__memory_store_is(const tp_store *store) { return store->record == record; }
+
+static tp_status records(void *self, size_t limit, tp_record_fn each, void *ctx) {
   return tp__record_log_read(&((memory_store *)self)->records, limit, each, ctx);
 }
 
@@ -88,6 +100,7 @@ static job *copy_job(memory_store *store, const tp_job *desc) {
   char *at = (char *)(j + 1);
   j->size = size;
   j->desc = *desc;
+  j->desc.struct_size = sizeof j->desc;
   j->desc.attempt = 0;
   j->desc.handler = put(&at, desc->handler);
   j->desc.subscription = put(&at, desc->subscription);
@@ -188,9 +201,9 @@ static job *next_candidate_locked(memory_store *store, uint64_t after_id, int64_
 
 /* The filter takes locks of its own, so it is asked between two locked parts. Only the one job thread claims and
  * finishes, so the candidate stays as it is meanwhile. */
-static tp_status job_claim(void *self, int64_t now_ms, int64_t lease_ms, tp_job_filter_fn filter, void *filter_ctx,
-                           tp_job_fn take, void *take_ctx, int64_t *ret_next_ms, tp_fault *fault) {
+static tp_status job_claim(void *self, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault) {
   memory_store *store = self;
+  int64_t now_ms = request->now_ms;
   job *claimed = NULL;
   *ret_next_ms = 0;
   for (uint64_t after_id = 0; !claimed;) {
@@ -200,36 +213,34 @@ static tp_status job_claim(void *self, int64_t now_ms, int64_t lease_ms, tp_job_
     tp__mutex_unlock(&store->mutex);
     if (!candidate) return TP_ERR_NOT_FOUND;
     after_id = candidate->desc.id;
-    if (filter && !filter(filter_ctx, candidate->desc.handler, candidate->desc.contract_version)) continue;
+    if (request->filter && !request->filter(request->ctx, &candidate->desc)) continue;
     tp__mutex_lock(&store->mutex);
-    claimed = claim_locked(store, candidate, now_ms, lease_ms);
+    claimed = claim_locked(store, candidate, now_ms, request->lease_ms);
     tp__mutex_unlock(&store->mutex);
   }
   (void)fault;
-  take(take_ctx, &claimed->desc);
+  request->take(request->ctx, &claimed->desc);
   return TP_OK;
 }
 
-static tp_status job_finish(void *self, uint64_t id, uint64_t claim, tp_job_end end, int64_t retry_at_ms,
-                            tp_fault *fault) {
+static tp_status job_finish(void *self, const tp_job_finish *request, tp_fault *fault) {
   memory_store *store = self;
   tp_status status = TP_ERR_NOT_FOUND;
   tp__mutex_lock(&store->mutex);
   for (tp__link *link = store->jobs.next; link != &store->jobs && status == TP_ERR_NOT_FOUND; link = link->next) {
     job *j = job_of(link);
-    if (j->desc.id != id) continue;
-    status = j->running && j->desc.claim == claim ? TP_OK : TP_ERR_STALE;
+    if (j->desc.id != request->id) continue;
+    status = j->running && j->desc.claim == request->claim ? TP_OK : TP_ERR_STALE;
     if (status != TP_OK) break;
     j->running = false;
-    j->claimable_ms = retry_at_ms;
-    if (end == TP_JOB_RETRY && j->desc.attempt < j->desc.attempts_max) break;
+    j->claimable_ms = request->retry_at_ms;
+    if (request->end == TP_JOB_RETRY && j->desc.attempt < j->desc.attempts_max) break;
     end_job_locked(store, j);
     break;
   }
   tp__mutex_unlock(&store->mutex);
-  return status == TP_OK
-             ? TP_OK
-             : tp__fail(fault, status, NULL, "the claim of job %llu is not the current one", (unsigned long long)id);
+  if (status == TP_OK) return TP_OK;
+  return tp__fail(fault, status, NULL, "the claim of job %llu is not the current one", (unsigned long long)request->id);
 }
 
 static tp_status job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
@@ -264,30 +275,43 @@ static void destroy(void *self) {
   tp__release(&allocator, store, sizeof *store);
 }
 
-tp_status tp_memory_store_new(const tp_allocator *theirs, size_t records_max, tp_store *ret_store, tp_fault *fault) {
+void tp_store_free(tp_store *store) {
+  if (store && store->destroy) store->destroy(store->self);
+}
+
+static tp_status init(memory_store *store, size_t records_max) {
+  tp__list_init(&store->jobs);
+  tp__list_init(&store->ended_jobs);
+  TP__TRY(tp__record_log_init(&store->records, &store->allocator, records_max ? records_max : RECORDS_MAX));
+  tp_status status = tp__mutex_init(&store->mutex);
+  if (status != TP_OK) tp__record_log_fini(&store->records);
+  return status;
+}
+
+tp_status tp_store_memory_new(const tp_allocator *theirs, const tp_store_memory_options *their_options,
+                              tp_store **ret_store, tp_fault *fault) {
+  tp_store_memory_options options;
+  TP__TRY(tp__options_read(&options, sizeof options, their_options, "tp_store_memory_options", fault));
   tp_allocator allocator = tp__allocator_of(theirs);
   memory_store *store = tp__alloc_zero(&allocator, sizeof *store);
   if (!store) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the memory store");
   store->allocator = allocator;
-  tp__list_init(&store->jobs);
-  tp__list_init(&store->ended_jobs);
-  tp_status status = tp__record_log_init(&store->records, &store->allocator, records_max ? records_max : RECORDS_MAX);
-  if (status == TP_OK && (status = tp__mutex_init(&store->mutex)) != TP_OK) tp__record_log_fini(&store->records);
+  tp_status status = init(store, options.records_max);
   if (status != TP_OK) {
     tp__release(&allocator, store, sizeof *store);
     return tp__fail(fault, status, NULL, "the memory store was not made: %s", tp_status_text(status));
   }
-  *ret_store = (tp_store){.struct_size = sizeof *ret_store,
-                          .version = 1,
-                          .self = store,
-                          .name = "memory",
-                          .record = record,
-                          .record_late = record_late,
-                          .job_insert = job_insert,
-                          .job_claim = job_claim,
-                          .job_finish = job_finish,
-                          .job_open = job_open,
-                          .records = records,
-                          .destroy = destroy};
+  store->face = (tp_store){.struct_size = sizeof store->face,
+                           .self = store,
+                           .name = "memory",
+                           .record = record,
+                           .record_late = record_late,
+                           .job_insert = job_insert,
+                           .job_claim = job_claim,
+                           .job_finish = job_finish,
+                           .job_open = job_open,
+                           .records = records,
+                           .destroy = destroy};
+  *ret_store = &store->face;
   return TP_OK;
 }

@@ -7,7 +7,9 @@
 
 #include "runtime/store/record_pack.h"
 
-/** @param self  of a tp_store that tp_memory_store_new() made. */
-tp_status tp__memory_store_take(void *self, const tp_text *ids, const tp__record_batch *batch);
+/** Whether the records of a store are those of a memory store, whatever its other functions are. */
+bool tp__memory_store_is(const tp_store *store);
+/** @param self  of such a store. */
+tp_status tp__memory_store_take(void *self, const tp__record_source *from, const tp__record_batch *batch);
 
 #endif

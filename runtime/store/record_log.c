@@ -24,20 +24,20 @@ void tp__record_log_fini(tp__record_log *log) {
   }
 }
 
-tp_status tp__record_log_add(tp__record_log *log, const tp_text *ids, const tp__record_batch *batch) {
+tp_status tp__record_log_add(tp__record_log *log, const tp__record_source *from, const tp__record_batch *batch) {
   tp__record_stripe *stripe = &log->stripes[tp__thread_number() % TP__RECORD_STRIPES];
   tp__mutex_lock(&stripe->mutex);
-  tp_status status = tp__record_ring_add(&stripe->ring, ids, batch);
+  tp_status status = tp__record_ring_add(&stripe->ring, from, batch);
   tp__mutex_unlock(&stripe->mutex);
   return status;
 }
 
-void tp__record_log_late(tp__record_log *log, uint64_t entry_id, uint32_t run_index, int64_t late_ns) {
+void tp__record_log_late(tp__record_log *log, const tp_late_record *late) {
   bool found = false;
   for (int i = 0; i < TP__RECORD_STRIPES && !found; i++) {
     tp__record_stripe *stripe = &log->stripes[i];
     tp__mutex_lock(&stripe->mutex);
-    found = tp__record_ring_late(&stripe->ring, entry_id, run_index, late_ns);
+    found = tp__record_ring_late(&stripe->ring, late);
     tp__mutex_unlock(&stripe->mutex);
   }
 }
@@ -118,8 +118,7 @@ static cursor *newest(cursor *cursors) {
   return best;
 }
 
-tp_status tp__record_log_read(tp__record_log *log, size_t limit, bool (*each)(void *ctx, const tp_entry_record *record),
-                              void *ctx) {
+tp_status tp__record_log_read(tp__record_log *log, size_t limit, tp_record_fn each, void *ctx) {
   cursor cursors[TP__RECORD_STRIPES];
   tp_status status = TP_OK;
   if (limit > log->entries_max) limit = log->entries_max;
@@ -127,7 +126,7 @@ tp_status tp__record_log_read(tp__record_log *log, size_t limit, bool (*each)(vo
     cursors[i] = (cursor){.stripe = &log->stripes[i], .allocator = log->allocator, .sequence = UINT64_MAX};
   for (int i = 0; i < TP__RECORD_STRIPES && status == TP_OK; i++) status = step(&cursors[i]);
   for (cursor *next; status == TP_OK && limit > 0 && (next = newest(cursors)); limit--) {
-    tp_entry_record record = tp__packed_view(next->entry, next->batch.ids);
+    tp_entry_record record = tp__packed_view(next->entry, &next->batch.from);
     if (!each(ctx, &record)) break;
     status = step(next);
   }

@@ -27,13 +27,12 @@ typedef struct tp__record_log {
 tp_status tp__record_log_init(tp__record_log *log, const tp_allocator *allocator, size_t entries_max);
 void tp__record_log_fini(tp__record_log *log);
 /** @return as tp__record_ring_add(). Threads: any. */
-tp_status tp__record_log_add(tp__record_log *log, const tp_text *ids, const tp__record_batch *batch);
+tp_status tp__record_log_add(tp__record_log *log, const tp__record_source *from, const tp__record_batch *batch);
 /** Notes that a run was late; an entry that is no longer kept is no error. */
-void tp__record_log_late(tp__record_log *log, uint64_t entry_id, uint32_t run_index, int64_t late_ns);
+void tp__record_log_late(tp__record_log *log, const tp_late_record *late);
 /** Gives the newest records first; false stops. Of one thread's, newest is what was added last; of two threads', what
  *  ended last. What is added meanwhile may be missed.
  *  @return TP_OK, TP_ERR_NO_MEMORY. */
-tp_status tp__record_log_read(tp__record_log *log, size_t limit, bool (*each)(void *ctx, const tp_entry_record *record),
-                              void *ctx);
+tp_status tp__record_log_read(tp__record_log *log, size_t limit, tp_record_fn each, void *ctx);
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/store/record_pack.h"
 
+#include "runtime/os/os.h"
+
 /* ---- rows ---- */
 
 static bool fits(int64_t from_ns, int64_t to_ns) { return to_ns >= from_ns && to_ns - from_ns <= UINT32_MAX; }
@@ -35,7 +37,8 @@ tp_run_record tp__row_wide(const tp__narrow_row *row, int64_t begin_ns, const tp
   const tp__run_name *name = tp__run_name_of(names, row->name);
   uint16_t attempts = bits(row, TP__HOW_ATTEMPTS, 4);
   int64_t queued_ns = begin_ns + row->started;
-  return (tp_run_record){.subscription = name->subscription,
+  return (tp_run_record){.struct_size = sizeof(tp_run_record),
+                         .subscription = name->subscription,
                          .handler = name->handler,
                          .owner = name->owner,
                          .queued_ns = queued_ns,
@@ -53,20 +56,28 @@ tp_run_record tp__row_wide(const tp__narrow_row *row, int64_t begin_ns, const tp
 
 /* ---- entries ---- */
 
-static tp_run_record run_at(const void *source, size_t index) {
+static bool run_at(const void *source, size_t index, tp_run_record *record) {
   const tp__packed_entry *entry = source;
-  if (!entry->names) return ((const tp_run_record *)tp__packed_rows(entry))[index];
-  return tp__row_wide((const tp__narrow_row *)tp__packed_rows(entry) + index, entry->started_ns, entry->names);
+  if (index >= entry->run_count) return false;
+  if (!entry->names)
+    return tp__shown_fill(record, (const tp_run_record *)tp__packed_rows(entry) + index, sizeof *record);
+  const tp__narrow_row *row = (const tp__narrow_row *)tp__packed_rows(entry) + index;
+  tp_run_record wide = tp__row_wide(row, entry->started_ns, entry->names);
+  return tp__shown_fill(record, &wide, sizeof wide);
 }
 
-tp_entry_record tp__packed_view(const tp__packed_entry *entry, const tp_text *ids) {
-  return (tp_entry_record){.entry_id = entry->entry_id,
-                           .phase = entry->phase,
+tp_entry_record tp__packed_view(const tp__packed_entry *entry, const tp__record_source *from) {
+  return (tp_entry_record){.struct_size = sizeof(tp_entry_record),
+                           .process_run_id = from->process_run_id,
+                           .entry_id = entry->entry_id,
                            .plan_hash = entry->plan_hash,
-                           .outcome = (tp_status)entry->outcome,
                            .started_ns = entry->started_ns,
                            .ended_ns = entry->ended_ns,
-                           .ids = ids,
+                           .started_unix_ms = (entry->started_ns + from->unix_offset_ns) / TP__NS_PER_MS,
+                           .phase = entry->phase,
+                           .status = entry->outcome,
+                           .ids = from->ids,
+                           .id_count = TP_ID_COUNT,
                            .run_count = entry->run_count,
                            .run = run_at,
                            .source = entry};

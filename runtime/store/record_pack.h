@@ -71,8 +71,15 @@ static inline void *tp__packed_rows(const tp__packed_entry *entry) { return (voi
 static inline const tp__packed_entry *tp__packed_next(const tp__packed_entry *entry) {
   return (const tp__packed_entry *)((const char *)entry + tp__packed_size(entry->run_count, entry->names != NULL));
 }
-/** As a store reads it. @param ids  TP_ID_COUNT; borrowed as the record is. */
-tp_entry_record tp__packed_view(const tp__packed_entry *entry, const tp_text *ids);
+/** What all entries of a batch share. */
+typedef struct tp__record_source {
+  uint64_t process_run_id;
+  int64_t unix_offset_ns; /* what is added to a monotonic time to get the wall clock's */
+  const tp_text *ids;     /* TP_ID_COUNT */
+} tp__record_source;
+
+/** As a store reads it; borrowed as the entry and its source are. */
+tp_entry_record tp__packed_view(const tp__packed_entry *entry, const tp__record_source *from);
 
 /** Entries of one turn that wait to be handed over. */
 typedef struct tp__record_batch {

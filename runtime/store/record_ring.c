@@ -7,6 +7,8 @@ enum { ID_BYTES_MAX = UINT16_MAX };
 typedef struct head {
   uint32_t size; /* of the batch, with this */
   uint32_t entry_count;
+  uint64_t process_run_id;
+  int64_t unix_offset_ns;
   uint16_t id_sizes[TP_ID_COUNT];
 } head;
 
@@ -101,36 +103,39 @@ static char *put_texts(head *h, const tp_text *ids) {
   return (char *)(h + 1) + align8((size_t)(text - (char *)(h + 1)));
 }
 
-tp_status tp__record_ring_add(tp__record_ring *ring, const tp_text *ids, const tp__record_batch *batch) {
-  size_t texts_size = size_of_texts(ids), size = sizeof(head) + align8(texts_size) + batch->used;
+tp_status tp__record_ring_add(tp__record_ring *ring, const tp__record_source *from, const tp__record_batch *batch) {
+  size_t texts_size = size_of_texts(from->ids), size = sizeof(head) + align8(texts_size) + batch->used;
   if (size > ring->bytes_max || texts_size > ID_BYTES_MAX || batch->count > ring->entries_max) return TP_ERR_TOO_LARGE;
   head *h = (head *)make_room(ring, size, batch->count);
   if (!h) return TP_ERR_NO_MEMORY;
   h->size = (uint32_t)size;
   h->entry_count = batch->count;
-  memcpy(put_texts(h, ids), batch->memory, batch->used);
+  h->process_run_id = from->process_run_id;
+  h->unix_offset_ns = from->unix_offset_ns;
+  memcpy(put_texts(h, from->ids), batch->memory, batch->used);
   return TP_OK;
 }
 
-static bool note_late(const tp__kept_batch *batch, uint64_t entry_id, uint32_t run_index, int64_t late_ns) {
+static bool note_late(const tp__kept_batch *batch, const tp_late_record *late) {
   const tp__packed_entry *entry = batch->first;
+  if (batch->from.process_run_id != late->process_run_id) return false;
   for (uint32_t i = 0; i < batch->entry_count; i++, entry = tp__packed_next(entry)) {
-    if (entry->entry_id != entry_id) continue;
-    if (run_index < entry->run_count && !entry->names)
-      ((tp_run_record *)tp__packed_rows(entry))[run_index].late_ns = late_ns;
+    if (entry->entry_id != late->entry_id) continue;
+    if (late->run_index < entry->run_count && !entry->names)
+      ((tp_run_record *)tp__packed_rows(entry))[late->run_index].late_ns = late->late_ns;
     return true;
   }
   return false;
 }
 
 /* From the newest segment back: an attempt is seldom late by many entries. */
-bool tp__record_ring_late(tp__record_ring *ring, uint64_t entry_id, uint32_t run_index, int64_t late_ns) {
+bool tp__record_ring_late(tp__record_ring *ring, const tp_late_record *late) {
   for (tp__link *link = ring->segments.prev; link != &ring->segments; link = link->prev) {
     const tp__record_segment *segment = segment_of(link);
     tp__kept_batch batch;
     for (size_t at = 0; at < segment->used;) {
       at = tp__record_segment_batch(segment, at, &batch);
-      if (note_late(&batch, entry_id, run_index, late_ns)) return true;
+      if (note_late(&batch, late)) return true;
     }
   }
   return false;
@@ -156,6 +161,8 @@ size_t tp__record_segment_batch(const tp__record_segment *segment, size_t offset
     ret_batch->ids[id] = (tp_text){text, h->id_sizes[id]};
     text += h->id_sizes[id];
   }
+  ret_batch->from = (tp__record_source){
+      .process_run_id = h->process_run_id, .unix_offset_ns = h->unix_offset_ns, .ids = ret_batch->ids};
   ret_batch->first = (const tp__packed_entry *)((const char *)(h + 1) + align8((size_t)(text - (const char *)(h + 1))));
   ret_batch->entry_count = h->entry_count;
   return offset + h->size;

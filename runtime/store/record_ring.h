@@ -33,11 +33,11 @@ typedef struct tp__record_ring {
 void tp__record_ring_init(tp__record_ring *ring, const tp_allocator *allocator, size_t entries_max, tp__a64 *bytes,
                           size_t bytes_max);
 void tp__record_ring_fini(tp__record_ring *ring);
-/** Keeps the entries of a batch, all under the same ids.
+/** Keeps the entries of a batch.
  *  @return TP_OK, TP_ERR_NO_MEMORY, TP_ERR_TOO_LARGE for a batch that alone is above the bounds. */
-tp_status tp__record_ring_add(tp__record_ring *ring, const tp_text *ids, const tp__record_batch *batch);
+tp_status tp__record_ring_add(tp__record_ring *ring, const tp__record_source *from, const tp__record_batch *batch);
 /** Notes that a run was late. @return whether the entry is here. */
-bool tp__record_ring_late(tp__record_ring *ring, uint64_t entry_id, uint32_t run_index, int64_t late_ns);
+bool tp__record_ring_late(tp__record_ring *ring, const tp_late_record *late);
 /** A copy of the newest segment that is older than sequence, to be read without the lock; freed by
  *  tp__release(…, sizeof **ret_copy + (*ret_copy)->capacity).
  *  @return TP_OK, TP_ERR_NOT_FOUND, TP_ERR_NO_MEMORY. */
@@ -45,8 +45,9 @@ tp_status tp__record_ring_copy(const tp__record_ring *ring, uint64_t sequence, t
 
 /* ---- reading a segment ---- */
 
-/** One batch in a segment: its ids and its entries. */
+/** One batch in a segment: whose it is, and its entries. */
 typedef struct tp__kept_batch {
+  tp__record_source from; /* its ids are those below */
   tp_text ids[TP_ID_COUNT];
   const tp__packed_entry *first;
   uint32_t entry_count;

@@ -35,6 +35,7 @@ typedef struct reader {
 enum { INSERT_SESSION, FIND_SESSION, INSERT_MESSAGE, INSERT_CALL, WRITE_STATEMENTS };
 
 typedef struct history {
+  tp_history face; /* what its maker gave out; a taker has a copy */
   char *path; /* never changes after open */
   pthread_mutex_t mutex;
   /* ---- under mutex */
@@ -127,20 +128,20 @@ static int insert_message_locked(history *h, int64_t session, const tp_message *
   return rc;
 }
 
-static int append_locked(history *h, tp_text tenant, tp_text session, const tp_message *messages, size_t count) {
+static int append_locked(history *h, const tp_history_append *request) {
   int64_t session_id = 0;
   int rc = sqlite3_exec(h->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
-  if (rc == SQLITE_OK) rc = session_id_locked(h, tenant, session, &session_id);
-  for (size_t i = 0; rc == SQLITE_OK && i < count; i++) rc = insert_message_locked(h, session_id, &messages[i]);
+  if (rc == SQLITE_OK) rc = session_id_locked(h, request->tenant, request->session, &session_id);
+  for (size_t i = 0; rc == SQLITE_OK && i < request->message_count; i++)
+    rc = insert_message_locked(h, session_id, request->messages[i]);
   return rc == SQLITE_OK ? sqlite3_exec(h->db, "COMMIT", NULL, NULL, NULL) : rc;
 }
 
-static tp_status history_append(void *self, tp_text tenant, tp_text session, const tp_message *messages, size_t count,
-                                tp_fault *fault) {
+static tp_status history_append(void *self, const tp_history_append *request, tp_fault *fault) {
   history *h = self;
-  if (count == 0) return TP_OK;
+  if (request->message_count == 0) return TP_OK;
   pthread_mutex_lock(&h->mutex);
-  int rc = append_locked(h, tenant, session, messages, count);
+  int rc = append_locked(h, request);
   tp_status status = rc == SQLITE_OK ? TP_OK : tp__sqlite_fail(h->db, h->path, "append to a session", rc, fault);
   /* Some failures end the transaction by themselves, the others here: nothing of the batch stays. */
   if (!sqlite3_get_autocommit(h->db)) sqlite3_exec(h->db, "ROLLBACK", NULL, NULL, NULL);
@@ -266,7 +267,7 @@ static int read_message(reader *r, call_list *calls, tp_message *message) {
   return rc;
 }
 
-static tp_status deliver(reader *r, const char *path, tp_message_fn each, void *ctx, tp_fault *fault) {
+static tp_status deliver(reader *r, const char *path, const tp_history_load *request, tp_fault *fault) {
   call_list calls = {0};
   tp_status status = TP_OK;
   int rc;
@@ -274,7 +275,7 @@ static tp_status deliver(reader *r, const char *path, tp_message_fn each, void *
     tp_message message;
     rc = read_message(r, &calls, &message);
     if (rc != SQLITE_OK) break;
-    status = each(ctx, &message);
+    status = request->each(request->ctx, &message);
     if (status != TP_OK) break;
   }
   call_list_fini(&calls);
@@ -282,14 +283,13 @@ static tp_status deliver(reader *r, const char *path, tp_message_fn each, void *
   return tp__sqlite_fail(r->db, path, "load a session", rc, fault);
 }
 
-static tp_status history_load(void *self, tp_text tenant, tp_text session, tp_message_fn each, void *ctx,
-                              tp_fault *fault) {
+static tp_status history_load(void *self, const tp_history_load *request, tp_fault *fault) {
   history *h = self;
   reader *r = NULL;
   tp_status status = take_reader(h, &r, fault);
   if (status != TP_OK) return status;
-  int rc = bind_session(r->messages, tenant, session);
-  if (rc == SQLITE_OK) status = deliver(r, h->path, each, ctx, fault);
+  int rc = bind_session(r->messages, request->tenant, request->session);
+  if (rc == SQLITE_OK) status = deliver(r, h->path, request, fault);
   else status = tp__sqlite_fail(r->db, h->path, "load a session", rc, fault);
   give_back_reader(h, r);
   return status;
@@ -328,7 +328,7 @@ static history *history_new(const char *path) {
   return h;
 }
 
-tp_status tp_sqlite_history_open(const char *path, tp_history *ret_history, tp_fault *fault) {
+tp_status tp_sqlite_history_open(const char *path, tp_history **ret_history, tp_fault *fault) {
   if (!path || !path[0] || !ret_history)
     return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "a history needs the path of its file");
   history *h = history_new(path);
@@ -339,10 +339,11 @@ tp_status tp_sqlite_history_open(const char *path, tp_history *ret_history, tp_f
     history_destroy(h);
     return status;
   }
-  *ret_history = (tp_history){.struct_size = sizeof *ret_history,
-                              .self = h,
-                              .load = history_load,
-                              .append = history_append,
-                              .destroy = history_destroy};
+  h->face = (tp_history){.struct_size = sizeof h->face,
+                         .self = h,
+                         .load = history_load,
+                         .append = history_append,
+                         .destroy = history_destroy};
+  *ret_history = &h->face;
   return TP_OK;
 }

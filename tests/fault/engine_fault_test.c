@@ -98,7 +98,7 @@ typedef struct life {
   tp_session *session;
   act acts[HOOKS];
   tp_model model;
-  tp_history history;
+  tp_history *history;
   bool model_taken, history_taken;
 } life;
 
@@ -208,7 +208,7 @@ static void assert_works_again(life *l) {
 static void begin_life(life *l) {
   memset(l, 0, sizeof *l);
   assert_int_equal(tp_script_model_new(responses, 2, true, &l->model, NULL), TP_OK);
-  assert_int_equal(tp_memory_history_new(NULL, &l->history, NULL), TP_OK);
+  assert_int_equal(tp_history_memory_new(NULL, &l->history, NULL), TP_OK);
 }
 
 static void end_life(life *l, bool drain_first) {
@@ -217,7 +217,7 @@ static void end_life(life *l, bool drain_first) {
     close_runtime(l->runtime);
   }
   if (!l->model_taken) l->model.destroy(l->model.self);
-  if (!l->history_taken) l->history.destroy(l->history.self);
+  if (!l->history_taken) tp_history_free(l->history);
   assert_int_equal(blocks_open, 0);
 }
 

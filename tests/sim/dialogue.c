@@ -213,28 +213,26 @@ tp_status dialogue_register(world *w, tp_edit *edit) {
 
 /* ---- the history: a call never comes without its result ---- */
 
-static tp_status history_load(void *self, tp_text tenant, tp_text session, tp_message_fn each, void *ctx,
-                              tp_fault *fault) {
-  (void)tenant, (void)session, (void)each, (void)ctx, (void)fault;
+static tp_status history_load(void *self, const tp_history_load *request, tp_fault *fault) {
+  (void)request, (void)fault;
   dialogue *d = self;
   tp__sim_sleep_ns(draw_delay(d));
   return TP_OK;
 }
 
-static bool has_result(const tp_message *messages, size_t count, size_t from, tp_text id) {
-  for (size_t i = from; i < count && messages[i].role == TP_ROLE_TOOL; i++)
-    if (tp__text_equal(messages[i].call_id, id)) return true;
+static bool has_result(const tp_history_append *batch, size_t from, tp_text id) {
+  for (size_t i = from; i < batch->message_count && batch->messages[i]->role == TP_ROLE_TOOL; i++)
+    if (tp__text_equal(batch->messages[i]->call_id, id)) return true;
   return false;
 }
 
-static tp_status history_append(void *self, tp_text tenant, tp_text session, const tp_message *messages, size_t count,
-                                tp_fault *fault) {
-  (void)tenant, (void)session, (void)fault;
+static tp_status history_append(void *self, const tp_history_append *batch, tp_fault *fault) {
+  (void)fault;
   dialogue *d = self;
   tp__sim_sleep_ns(draw_delay(d));
-  for (size_t i = 0; i < count; i++)
-    for (size_t k = 0; k < messages[i].call_count; k++)
-      if (!has_result(messages, count, i + 1, messages[i].calls[k].id))
+  for (size_t i = 0; i < batch->message_count; i++)
+    for (size_t k = 0; k < batch->messages[i]->call_count; k++)
+      if (!has_result(batch, i + 1, batch->messages[i]->calls[k].id))
         world_fail(d->w, "never a call without its result", "dialogue %u, message %zu", d->index, i);
   return TP_OK;
 }
@@ -377,11 +375,12 @@ void dialogue_run(void *arg) {
                              .cancel = model_cancel,
                              .destroy = model_destroy,
                              .placement = world_one_in(2) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
-  options.history = (tp_history){.struct_size = sizeof options.history,
-                                 .self = d,
-                                 .load = history_load,
-                                 .append = history_append,
-                                 .destroy = history_destroy};
+  const tp_history history = {.struct_size = sizeof history,
+                              .self = d,
+                              .load = history_load,
+                              .append = history_append,
+                              .destroy = history_destroy};
+  options.history = &history;
   tp_status status = tp_session_open(d->w->runtime, &options, &d->session, NULL);
   world_check_status(d->w, "tp_session_open", status);
   if (status != TP_OK) return;

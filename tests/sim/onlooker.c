@@ -16,8 +16,9 @@ static bool look_at_record(void *ctx, const tp_entry_record *record) {
   if (!record->entry_id || !record->phase || record->ended_ns < record->started_ns || !ids_are_whole(record))
     world_fail(w, "a record is whole", "entry %llu", (unsigned long long)record->entry_id);
   for (size_t i = 0; i < record->run_count; i++) {
-    tp_run_record run = record->run(record->source, i);
-    if (!run.subscription || !*run.subscription || run.state < TP_STATE_SUCCEEDED)
+    tp_run_record run = {.struct_size = sizeof run};
+    bool shown = record->run(record->source, i, &run);
+    if (!shown || !run.subscription || !*run.subscription || run.state < TP_STATE_SUCCEEDED)
       world_fail(w, "a record is whole", "row %zu of entry %llu", i, (unsigned long long)record->entry_id);
   }
   return tp__sim_random(8) > 0;

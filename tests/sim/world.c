@@ -71,58 +71,54 @@ static tp_status store_record(void *self, const tp_entry_record *record) {
     world_fail(w, "one record per entry", "entry %llu is recorded again", (unsigned long long)record->entry_id);
   w->records[w->record_count++ % WORLD_RECORDS] = record->entry_id;
   for (size_t i = 0; i < record->run_count; i++) {
-    tp_run_record run = record->run(record->source, i);
-    if (run.state < TP_STATE_SUCCEEDED)
+    tp_run_record run = {.struct_size = sizeof run};
+    if (!record->run(record->source, i, &run) || run.state < TP_STATE_SUCCEEDED)
       world_fail(w, "every subscription accounted for", "entry %llu is recorded with row %zu not settled",
                  (unsigned long long)record->entry_id, i);
   }
-  return store_refuses(w) ? TP_ERR_STORE : w->inner.record(w->inner.self, record);
+  return store_refuses(w) ? TP_ERR_STORE : w->inner->record(w->inner->self, record);
 }
-static tp_status store_record_late(void *self, uint64_t entry_id, uint32_t run_index, int64_t late_ns) {
+static tp_status store_record_late(void *self, const tp_late_record *late) {
   world *w = self;
-  return w->inner.record_late(w->inner.self, entry_id, run_index, late_ns);
+  return w->inner->record_late(w->inner->self, late);
 }
 static tp_status store_job_insert(void *self, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
   world *w = self;
-  return store_refuses(w) ? TP_ERR_STORE : w->inner.job_insert(w->inner.self, job, ret_id, ret_existed, fault);
+  return store_refuses(w) ? TP_ERR_STORE : w->inner->job_insert(w->inner->self, job, ret_id, ret_existed, fault);
 }
 /* Its functions may block; these two are called by a thread that nobody waits for. */
 static void lag(void) {
   if (tp__sim_random(4) == 0) tp__sim_sleep_ns((int64_t)tp__sim_random(2 * TP__NS_PER_MS));
 }
-static tp_status store_job_claim(void *self, int64_t now_ms, int64_t lease_ms, tp_job_filter_fn filter,
-                                 void *filter_ctx, tp_job_fn take, void *take_ctx, int64_t *ret_next_ms,
-                                 tp_fault *fault) {
+static tp_status store_job_claim(void *self, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault) {
   world *w = self;
   lag();
-  return w->inner.job_claim(w->inner.self, now_ms, lease_ms, filter, filter_ctx, take, take_ctx, ret_next_ms, fault);
+  return w->inner->job_claim(w->inner->self, request, ret_next_ms, fault);
 }
-static tp_status store_job_finish(void *self, uint64_t id, uint64_t claim, tp_job_end end, int64_t retry_at_ms,
-                                  tp_fault *fault) {
+static tp_status store_job_finish(void *self, const tp_job_finish *request, tp_fault *fault) {
   world *w = self;
   lag();
-  return w->inner.job_finish(w->inner.self, id, claim, end, retry_at_ms, fault);
+  return w->inner->job_finish(w->inner->self, request, fault);
 }
 static tp_status store_job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
   world *w = self;
-  return w->inner.job_open(w->inner.self, order_key, ret_count, fault);
+  return w->inner->job_open(w->inner->self, order_key, ret_count, fault);
 }
-static tp_status store_records(void *self, size_t limit, bool (*each)(void *ctx, const tp_entry_record *record),
-                               void *ctx) {
+static tp_status store_records(void *self, size_t limit, tp_record_fn each, void *ctx) {
   world *w = self;
-  return w->inner.records(w->inner.self, limit, each, ctx);
+  return w->inner->records(w->inner->self, limit, each, ctx);
 }
 static void store_destroy(void *self) {
   world *w = self;
   w->store_destroys++;
-  w->inner.destroy(w->inner.self);
+  w->inner->destroy(w->inner->self);
 }
 
-static tp_status make_store(world *w, tp_store *ret_store) {
+static tp_status make_store(world *w) {
   tp_allocator allocator = tp__sim_allocator();
-  TP__TRY(tp_memory_store_new(&allocator, 64, &w->inner, NULL));
-  *ret_store = (tp_store){.struct_size = sizeof *ret_store,
-                          .version = w->inner.version,
+  tp_store_memory_options options = {.struct_size = sizeof options, .records_max = 64};
+  TP__TRY(tp_store_memory_new(&allocator, &options, &w->inner, NULL));
+  w->store = (tp_store){.struct_size = sizeof w->store,
                           .self = w,
                           .name = "sim",
                           .record = store_record,
@@ -279,10 +275,11 @@ static tp_status build(world *w, uint32_t workers, tp_fault *fault) {
   script_rows(w->s, w->rows);
   options.phases = w->rows;
   options.phase_count = SCRIPT_PHASES;
-  TP__TRY(make_store(w, &options.store));
+  TP__TRY(make_store(w));
+  options.store = &w->store;
   tp_status status = tp_runtime_new(&options, &w->runtime, fault);
   w->store_taken = status == TP_OK;
-  if (!w->store_taken) w->inner.destroy(w->inner.self);
+  if (!w->store_taken) tp_store_free(w->inner);
   if (status == TP_OK) status = taker_open(w);
   if (status == TP_OK) status = register_all(w, fault);
   if (status == TP_OK && w->s->all_parallel) set_helpers(w);

@@ -117,7 +117,8 @@ struct world {
   uint64_t moment;                /* of theirs */
   call_note *calls;               /* newest first */
   uint32_t call_count;
-  tp_store inner; /* the memory store behind ours */
+  tp_store *inner; /* the memory store behind ours */
+  tp_store store;  /* ours */
   uint32_t store_destroys;
   bool store_taken;
   uint64_t records[WORLD_RECORDS]; /* ids of the entries that were recorded */

@@ -158,6 +158,12 @@ static inline tp_status tools_submit(tp_turn *turn, const tp_tool_call *calls, s
   return status;
 }
 
+/* The row of a subscription in a record. */
+static inline tp_run_record record_row(const tp_entry_record *record, size_t index) {
+  tp_run_record row = {.struct_size = sizeof row};
+  return record->run(record->source, index, &row) ? row : (tp_run_record){0};
+}
+
 /* ---- registering ---- */
 
 /** A hook as an argument. */

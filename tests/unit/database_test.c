@@ -84,14 +84,14 @@ static void assert_no_memory(tp_status code, const char *what, const char *remed
 
 static void a_memory_is_no_history_and_a_history_no_memory(void **state) {
   (void)state;
-  tp_history history = {0};
+  tp_history *history = NULL;
   tp_fault fault = {0};
   make_memory("");
   assert_int_equal(tp_sqlite_history_open(path, &history, &fault), TP_ERR_STORE_SCHEMA);
   assert_says(&fault, TP_ERR_STORE_SCHEMA, "not a history of sessions", "another path");
   unlink(path);
   assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
-  history.destroy(history.self);
+  tp_history_free(history);
   assert_no_memory(TP_ERR_STORE_SCHEMA, "not a memory", "another path");
 }
 

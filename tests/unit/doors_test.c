@@ -119,13 +119,24 @@ static tp_status no_record(void *self, const tp_entry_record *record) {
   return TP_OK;
 }
 
-static void store_of_another_version_or_without_its_functions_is_refused(void **state) {
+static void store_of_another_size_or_without_its_functions_is_refused(void **state) {
   (void)state;
-  tp_runtime_options options = {.struct_size = sizeof options, .store = {.version = 99, .record = no_record}};
+  unsigned char longer[sizeof(tp_store) + 8];
+  tp_store store = {.record = no_record};
+  tp_runtime_options options = {.struct_size = sizeof options, .store = &store};
   tp_runtime *runtime = NULL;
-  assert_int_equal(tp_runtime_new(&options, &runtime, NULL), TP_ERR_VERSION);
-  options.store.version = 1;
-  assert_int_equal(tp_runtime_new(&options, &runtime, NULL), TP_ERR_USAGE);
+  tp_fault fault = {0};
+  assert_int_equal(tp_runtime_new(&options, &runtime, &fault), TP_ERR_VERSION); /* no struct_size */
+  assert_non_null(strstr(fault.message, "tp_store"));
+  memset(longer, 0xee, sizeof longer);
+  memcpy(longer, &store, sizeof store);
+  memcpy(longer, &(size_t){sizeof longer}, sizeof(size_t));
+  options.store = (const tp_store *)(const void *)longer;
+  assert_int_equal(tp_runtime_new(&options, &runtime, NULL), TP_ERR_VERSION); /* a newer one that asks for more */
+  options.store = &store;
+  store.struct_size = sizeof store;
+  assert_int_equal(tp_runtime_new(&options, &runtime, &fault), TP_ERR_USAGE); /* it lacks functions */
+  assert_non_null(strstr(fault.message, "job_insert"));
   assert_null(runtime);
 }
 
@@ -148,7 +159,7 @@ int main(void) {
       cmocka_unit_test(phase_of_a_cancelled_turn_ends_as_cancelled),
       cmocka_unit_test(session_that_a_drain_ended_is_closed_by_its_host),
       cmocka_unit_test(what_is_not_utf8_or_too_long_is_refused),
-      cmocka_unit_test(store_of_another_version_or_without_its_functions_is_refused),
+      cmocka_unit_test(store_of_another_size_or_without_its_functions_is_refused),
       cmocka_unit_test(reason_that_is_not_utf8_is_not_shown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -78,10 +78,10 @@ typedef struct kept_record {
 static bool keep_newest(void *ctx, const tp_entry_record *record) {
   kept_record *kept = ctx;
   kept->phase = record->phase;
-  kept->outcome = record->outcome;
+  kept->outcome = record->status;
   kept->run_count = record->run_count;
   for (size_t i = 0; i < record->run_count && i < COUNT(kept->states); i++)
-    kept->states[i] = record->run(record->source, i).state;
+    kept->states[i] = record_row(record, i).state;
   return false;
 }
 

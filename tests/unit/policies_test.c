@@ -308,7 +308,7 @@ typedef struct state_count {
 static bool count_states(void *ctx, const tp_entry_record *record) {
   state_count *c = ctx;
   for (size_t i = 0; i < record->run_count; i++) {
-    tp_run_record run = record->run(record->source, i);
+    tp_run_record run = record_row(record, i);
     if (strcmp(run.subscription, c->subscription) != 0) continue;
     c->states[run.state]++;
     if (run.state != TP_STATE_BACKGROUNDED) c->reason = run.reason;
@@ -414,10 +414,12 @@ static tp_status refuse_insert(void *self, const tp_job *job, uint64_t *ret_id, 
 static void job_that_the_store_does_not_take_fails_as_its_policy_says(void **state) {
   (void)state;
   for (int required = 0; required < 2; required++) {
-    tp_runtime_options options = {.struct_size = sizeof options};
-    assert_int_equal(tp_memory_store_new(NULL, 0, &options.store, NULL), TP_OK);
-    real_insert = options.store.job_insert;
-    options.store.job_insert = refuse_insert;
+    tp_store *memory;
+    assert_int_equal(tp_store_memory_new(NULL, NULL, &memory, NULL), TP_OK);
+    tp_store store = *memory;
+    real_insert = store.job_insert;
+    store.job_insert = refuse_insert;
+    tp_runtime_options options = {.struct_size = sizeof options, .store = &store};
     inserts_refused = 1;
     tp_runtime *runtime = open_runtime(&options);
     act job = {0};
@@ -452,9 +454,11 @@ static void count_warning(void *ctx, tp_log_level level, const char *message) {
 
 static void record_that_the_store_does_not_keep_is_a_warning(void **state) {
   (void)state;
-  tp_runtime_options options = {.struct_size = sizeof options, .log = count_warning};
-  assert_int_equal(tp_memory_store_new(NULL, 0, &options.store, NULL), TP_OK);
-  options.store.record = refuse_record;
+  tp_store *memory;
+  assert_int_equal(tp_store_memory_new(NULL, NULL, &memory, NULL), TP_OK);
+  tp_store store = *memory;
+  store.record = refuse_record;
+  tp_runtime_options options = {.struct_size = sizeof options, .log = count_warning, .store = &store};
   tp_runtime *runtime = open_runtime(&options);
   act a = {0};
   add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .self = &a}, 1);

@@ -238,10 +238,10 @@ typedef struct record_search {
 
 static bool compare_record(void *ctx, const tp_entry_record *record) {
   record_search *search = ctx;
-  if (record->run_count != NODES || record->run(record->source, 0).queued_ns != search->first_queued_ns) return true;
+  if (record->run_count != NODES || record_row(record, 0).queued_ns != search->first_queued_ns) return true;
   search->found = search->same = true;
   for (uint32_t i = 0; i < NODES; i++) {
-    tp_run_record run = record->run(record->source, i);
+    tp_run_record run = record_row(record, i);
     const tp_run_record *want = &search->rows[i];
     search->same = search->same && run.subscription == want->subscription && run.state == want->state &&
                    run.reason == want->reason && run.attempts == want->attempts && run.queued_ns == want->queued_ns &&
@@ -659,9 +659,9 @@ static bool check_times(void *ctx, const tp_entry_record *record) {
   int64_t last_ns = record->started_ns, slack_ns = sp->timestamps == TP_TIMESTAMPS_COARSE ? 20000000 : 1000000;
   sp->records++;
   if (record->started_ns < sp->from_ns - slack_ns || record->ended_ns > sp->to_ns + 1000000) sp->right = false;
-  if (record->run_count != NODES || record->outcome != TP_OK || record->phase != GATHER) sp->right = false;
+  if (record->run_count != NODES || record->status != TP_OK || record->phase != GATHER) sp->right = false;
   for (uint32_t i = 0; i < record->run_count; i++) {
-    tp_run_record run = record->run(record->source, i);
+    tp_run_record run = record_row(record, i);
     if (run.queued_ns != run.started_ns || run.started_ns < last_ns || run.ended_ns < run.started_ns) sp->right = false;
     if (strcmp(run.subscription, node_ids[i]) != 0 || run.state != TP_STATE_SUCCEEDED) sp->right = false;
     if (sp->timestamps == TP_TIMESTAMPS_OFF && run.ended_ns != record->started_ns) sp->right = false;

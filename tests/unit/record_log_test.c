@@ -19,6 +19,18 @@ enum { KEPT_MAX = 4096, THREADS = 12 };
 /* ---- entries and who reads them ---- */
 
 static const tp_text no_ids[TP_ID_COUNT];
+static const tp__record_source nobody = {.ids = no_ids};
+
+static tp_run_record row_of(const tp_entry_record *record, size_t index) {
+  tp_run_record row = {.struct_size = sizeof row};
+  return record->run(record->source, index, &row) ? row : (tp_run_record){0};
+}
+
+static void late(tp__record_log *log, uint64_t entry_id, uint32_t run_index, int64_t late_ns) {
+  tp_late_record note = {
+      .struct_size = sizeof note, .entry_id = entry_id, .late_ns = late_ns, .run_index = run_index};
+  tp__record_log_late(log, &note);
+}
 
 typedef struct kept {
   uint64_t ids[KEPT_MAX];
@@ -33,7 +45,7 @@ static bool keep(void *ctx, const tp_entry_record *record) {
   if (k->count == KEPT_MAX) return false;
   k->ids[k->count] = record->entry_id;
   k->ended_ns[k->count] = record->ended_ns;
-  k->late_ns[k->count] = record->run_count > 0 ? record->run(record->source, 0).late_ns : 0;
+  k->late_ns[k->count] = record->run_count > 0 ? row_of(record, 0).late_ns : 0;
   return ++k->count != k->stop_at;
 }
 
@@ -50,7 +62,7 @@ static tp_status add_ended(tp__record_log *log, uint64_t id, uint32_t run_count,
   *entry = (tp__packed_entry){.entry_id = id, .ended_ns = ended_ns, .run_count = run_count};
   tp_run_record *rows = tp__packed_rows(entry);
   for (uint32_t i = 0; i < run_count; i++) rows[i] = (tp_run_record){.subscription = "s", .code = (uint32_t)id + i};
-  tp_status status = tp__record_log_add(log, no_ids, &batch);
+  tp_status status = tp__record_log_add(log, &nobody, &batch);
   free(batch.memory);
   return status;
 }
@@ -135,7 +147,7 @@ static void threads_that_add_and_one_that_reads_do_not_disturb_each_other(void *
   for (int i = 0; i < 20; i++) {
     assert_int_equal(read_all(&log, KEPT_MAX), TP_OK);
     assert_of_threads();
-    tp__record_log_late(&log, 1, 0, 5);
+    late(&log, 1, 0, 5);
   }
   for (uint32_t i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
   for (uint32_t i = 0; i < THREADS; i++) assert_int_equal(adders[i].failed, 0);
@@ -204,7 +216,7 @@ static void batch_of_more_entries_than_are_kept_is_refused(void **state) {
   char memory[4 * sizeof(tp__packed_entry)];
   tp__record_batch batch = {.memory = memory, .capacity = sizeof memory};
   for (int i = 0; i < 4; i++) assert_non_null(tp__record_batch_add(&batch, 0, NULL));
-  assert_int_equal(tp__record_log_add(log, no_ids, &batch), TP_ERR_TOO_LARGE);
+  assert_int_equal(tp__record_log_add(log, &nobody, &batch), TP_ERR_TOO_LARGE);
   assert_int_equal(read_all(log, 10), TP_OK);
   assert_int_equal(got.count, 0);
   close_log(log);
@@ -237,7 +249,7 @@ static void ids_of_each_batch_come_back_with_its_entries(void **state) {
     tp__record_batch batch = {.memory = memory, .capacity = sizeof memory};
     tp__packed_entry *entry = tp__record_batch_add(&batch, 0, NULL);
     *entry = (tp__packed_entry){.entry_id = n, .ended_ns = (int64_t)n};
-    assert_int_equal(tp__record_log_add(log, ids, &batch), TP_OK);
+    assert_int_equal(tp__record_log_add(log, &(tp__record_source){.ids = ids}, &batch), TP_OK);
   }
   bool right = true;
   assert_int_equal(tp__record_log_read(log, 5000, check_ids, &right), TP_OK);
@@ -253,9 +265,9 @@ static void ids_that_are_too_long_are_refused_and_the_longest_are_not(void **sta
   char memory[sizeof(tp__packed_entry)];
   tp__record_batch batch = {.memory = memory, .capacity = sizeof memory};
   *tp__record_batch_add(&batch, 0, NULL) = (tp__packed_entry){.entry_id = 1};
-  assert_int_equal(tp__record_log_add(log, ids, &batch), TP_ERR_TOO_LARGE);
+  assert_int_equal(tp__record_log_add(log, &(tp__record_source){.ids = ids}, &batch), TP_ERR_TOO_LARGE);
   ids[TP_ID_RUN].size = 0;
-  assert_int_equal(tp__record_log_add(log, ids, &batch), TP_OK);
+  assert_int_equal(tp__record_log_add(log, &(tp__record_source){.ids = ids}, &batch), TP_OK);
   assert_int_equal(read_all(log, 10), TP_OK);
   assert_int_equal(got.count, 1);
   close_log(log);
@@ -268,7 +280,7 @@ enum { LARGE_RUNS = TP__SEGMENT_BYTES / sizeof(tp_run_record) + 100, HUGE_RUNS =
 static bool check_rows(void *ctx, const tp_entry_record *record) {
   bool *right = ctx;
   for (uint32_t i = 0; i < record->run_count; i++)
-    if (record->run(record->source, i).code != record->entry_id + i) *right = false;
+    if (row_of(record, i).code != record->entry_id + i) *right = false;
   return true;
 }
 
@@ -318,14 +330,14 @@ static void lateness_is_noted_on_wide_rows_only(void **state) {
   tp__packed_entry *entry = tp__record_batch_add(&batch, 1, &names);
   *entry = (tp__packed_entry){.entry_id = 1, .names = &names, .run_count = 1};
   tp__row_put(tp__packed_rows(entry), name, 0, 0, tp__row_how(TP_STATE_SUCCEEDED, 1, 0, 0));
-  assert_int_equal(tp__record_log_add(log, no_ids, &batch), TP_OK);
+  assert_int_equal(tp__record_log_add(log, &nobody, &batch), TP_OK);
   for (uint64_t i = 2; i <= 2500; i++) assert_int_equal(add(log, i, i == 4 ? 0 : 1), TP_OK);
-  tp__record_log_late(log, 1, 0, 111);    /* narrow */
-  tp__record_log_late(log, 2, 0, 222);    /* in the oldest segment */
-  tp__record_log_late(log, 3, 1, 333);    /* it has no such run */
-  tp__record_log_late(log, 4, 0, 444);    /* it has none */
-  tp__record_log_late(log, 2500, 0, 555); /* in the newest */
-  tp__record_log_late(log, 9999, 0, 666); /* not kept */
+  late(log, 1, 0, 111);    /* narrow */
+  late(log, 2, 0, 222);    /* in the oldest segment */
+  late(log, 3, 1, 333);    /* it has no such run */
+  late(log, 4, 0, 444);    /* it has none */
+  late(log, 2500, 0, 555); /* in the newest */
+  late(log, 9999, 0, 666); /* not kept */
   assert_int_equal(read_all(log, 3000), TP_OK);
   assert_falling(2500, 2500);
   for (size_t i = 0; i < got.count; i++) {
@@ -339,7 +351,7 @@ static void lateness_is_noted_on_wide_rows_only(void **state) {
 }
 
 static void *late_from_elsewhere(void *arg) {
-  tp__record_log_late(arg, 1, 0, 77);
+  late(arg, 1, 0, 77);
   return NULL;
 }
 

@@ -329,21 +329,56 @@ static bool add(tp__record_batch *batch, uint32_t number, uint32_t run_count, bo
 
 static void assert_entry(const tp__packed_entry *packed, uint32_t number, uint32_t run_count, bool narrow) {
   static const tp_text ids[TP_ID_COUNT];
-  tp_entry_record entry = tp__packed_view(packed, ids);
+  tp_entry_record entry = tp__packed_view(packed, &(tp__record_source){.ids = ids});
   assert_int_equal(entry.entry_id, number);
   assert_true(entry.plan_hash == ~(uint64_t)number);
   assert_int_equal(entry.started_ns, BEGIN_NS + number);
   assert_int_equal(entry.ended_ns, BEGIN_NS + 1000 + number);
   assert_int_equal(entry.phase, 7 + number);
-  assert_int_equal(entry.outcome, TP_ERR_HOOK);
+  assert_int_equal(entry.status, TP_ERR_HOOK);
   assert_int_equal(entry.run_count, run_count);
   assert_ptr_equal(entry.ids, ids);
   for (uint32_t i = 0; i < run_count; i++) {
-    tp_run_record want = ordinary(i % NAMES), run = entry.run(entry.source, i);
+    tp_run_record want = ordinary(i % NAMES), run = {.struct_size = sizeof run};
+    assert_true(entry.run(entry.source, i, &run));
     want.contribution_count = number;
     want.queued_ns = want.started_ns = entry.started_ns + i;
     if (!narrow) want.code = 1000 + i;
     assert_same_run(&run, &want);
+  }
+}
+
+/* A row that somebody who knows only the first half of the struct, or more than we do, asks for. */
+static void row_is_shown_as_far_as_its_reader_reaches(void **state) {
+  (void)state;
+  static const tp_text ids[TP_ID_COUNT];
+  enum { HALF = offsetof(tp_run_record, queued_ns), MORE = sizeof(tp_run_record) + 16 };
+  for (int narrow = 0; narrow < 2; narrow++) {
+    tp__record_batch batch = batch_of(ROOM);
+    assert_true(add(&batch, 1, 2, narrow));
+    tp_entry_record entry =
+        tp__packed_view((const tp__packed_entry *)batch.memory, &(tp__record_source){.ids = ids});
+    _Alignas(8) unsigned char bytes[MORE + 8];
+    tp_run_record *row = (tp_run_record *)(void *)bytes;
+    memset(bytes, 0xee, sizeof bytes);
+    row->struct_size = HALF;
+    assert_true(entry.run(entry.source, 1, row));
+    assert_int_equal(row->struct_size, HALF);
+    assert_string_equal(row->owner, "owner1");
+    for (size_t i = HALF; i < sizeof bytes; i++) assert_int_equal(bytes[i], 0xee);
+    row->struct_size = MORE;
+    assert_true(entry.run(entry.source, 1, row));
+    assert_int_equal(row->struct_size, sizeof *row); /* how much of it was filled */
+    assert_int_equal(row->started_ns, entry.started_ns + 1);
+    for (size_t i = sizeof *row; i < MORE; i++) assert_int_equal(bytes[i], 0);
+    for (size_t i = MORE; i < sizeof bytes; i++) assert_int_equal(bytes[i], 0xee);
+    memset(bytes, 0xee, sizeof bytes);
+    row->struct_size = 0;
+    assert_false(entry.run(entry.source, 1, row));
+    row->struct_size = sizeof *row;
+    assert_false(entry.run(entry.source, 2, row));
+    assert_int_equal(bytes[sizeof(size_t)], 0xee);
+    free(batch.memory);
   }
 }
 
@@ -396,6 +431,7 @@ int main(void) {
       cmocka_unit_test(times_that_a_narrow_row_cannot_say_are_refused),
       cmocka_unit_test(run_that_was_never_called_and_yet_has_times_is_refused),
       cmocka_unit_test(run_drawn_at_random_survives_or_is_refused),
+      cmocka_unit_test(row_is_shown_as_far_as_its_reader_reaches),
       cmocka_unit_test(batch_of_both_forms_is_walked_entry_by_entry),
       cmocka_unit_test(entry_goes_in_when_it_just_fits_and_not_with_a_byte_less),
   };

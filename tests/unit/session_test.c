@@ -477,18 +477,19 @@ static tp_status write_message(void *ctx, const tp_message *m) {
 }
 
 /* The host keeps its history: what a turn that did not complete leaves there is its message and an end mark. */
-static tp_history shared_history;
-static tp_history borrow_history(void) {
-  tp_history h = shared_history;
-  h.destroy = NULL;
-  return h;
+static tp_history *shared_history;
+static tp_history borrowed_history;
+static const tp_history *borrow_history(void) {
+  borrowed_history = *shared_history;
+  borrowed_history.destroy = NULL;
+  return &borrowed_history;
 }
 
 static void turn_that_does_not_complete_leaves_its_message_and_a_mark(void **state) {
   (void)state;
   for (size_t i = 0; i < COUNT(outcomes); i++) {
     const outcome_case *c = &outcomes[i];
-    assert_int_equal(tp_memory_history_new(NULL, &shared_history, NULL), TP_OK);
+    assert_int_equal(tp_history_memory_new(NULL, &shared_history, NULL), TP_OK);
     act a;
     memcpy(&a, &c->act, sizeof a);
     hook h = {.id = "act", .phase = c->phase, .self = &a, .sub = {.failure = c->failure}};
@@ -500,8 +501,9 @@ static void turn_that_does_not_complete_leaves_its_message_and_a_mark(void **sta
     const tp_turn_result *result = run_request(&w, &request);
     assert_int_equal(result->outcome, c->outcome);
     script_of_messages s = {""};
-    assert_int_equal(
-        shared_history.load(shared_history.self, tp_text_of(NULL), tp_text_of("s1"), write_message, &s, NULL), TP_OK);
+    tp_history_load load = {
+        .struct_size = sizeof load, .session = tp_text_of("s1"), .each = write_message, .ctx = &s};
+    assert_int_equal(shared_history->load(shared_history->self, &load, NULL), TP_OK);
     if (c->outcome == TP_TURN_COMPLETED) {
       assert_string_equal(s.text, "U<hello>;A<hi>;");
     } else {
@@ -512,7 +514,7 @@ static void turn_that_does_not_complete_leaves_its_message_and_a_mark(void **sta
     }
     tp_turn_result_free(result);
     close_world(&w);
-    shared_history.destroy(shared_history.self);
+    tp_history_free(shared_history);
   }
 }
 
@@ -529,7 +531,7 @@ static void end_marks_never_reach_the_model(void **state) {
 static void history_outlives_its_session(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "hi"}};
-  assert_int_equal(tp_memory_history_new(NULL, &shared_history, NULL), TP_OK);
+  assert_int_equal(tp_history_memory_new(NULL, &shared_history, NULL), TP_OK);
   for (int i = 0; i < 2; i++) {
     tp_session_options options = {.history = borrow_history()};
     world w = open_world_with(replies, 1, &options, NULL, 0);
@@ -537,36 +539,56 @@ static void history_outlives_its_session(void **state) {
     assert_string_equal(w.model->requests[0], i == 0 ? "S<>U<hello>" : "S<>U<hello>A<hi>U<hello>");
     close_world(&w);
   }
-  shared_history.destroy(shared_history.self);
+  tp_history_free(shared_history);
+}
+
+static void history_of_a_wrong_size_or_without_its_functions_is_refused(void **state) {
+  (void)state;
+  tp_history *memory;
+  assert_int_equal(tp_history_memory_new(NULL, &memory, NULL), TP_OK);
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_history history = *memory;
+  tp_session_options options = {.struct_size = sizeof options, .id = "s", .history = &history};
+  tp_session *session = NULL;
+  tp_fault fault = {0};
+  history.struct_size = 0;
+  assert_int_equal(tp_session_open(runtime, &options, &session, &fault), TP_ERR_VERSION);
+  assert_non_null(strstr(fault.message, "tp_history"));
+  history.struct_size = sizeof history;
+  history.append = NULL;
+  assert_int_equal(tp_session_open(runtime, &options, &session, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "append"));
+  assert_null(session);
+  close_runtime(runtime);
+  tp_history_free(memory); /* still ours */
+  tp_history_free(NULL);
 }
 
 /* ---- a history that fails ---- */
 
 static _Atomic int loads_refused, appends_refused;
-static tp_status load_or_not(void *self, tp_text tenant, tp_text session, tp_message_fn each, void *ctx,
-                             tp_fault *fault) {
+static tp_status load_or_not(void *self, const tp_history_load *request, tp_fault *fault) {
   if (loads_refused > 0) {
     loads_refused--;
     return TP_ERR_STORE_BUSY;
   }
-  return shared_history.load(self, tenant, session, each, ctx, fault);
+  return shared_history->load(self, request, fault);
 }
-static tp_status append_or_not(void *self, tp_text tenant, tp_text session, const tp_message *messages, size_t count,
-                               tp_fault *fault) {
+static tp_status append_or_not(void *self, const tp_history_append *request, tp_fault *fault) {
   if (appends_refused > 0) {
     appends_refused--;
     return TP_ERR_STORE_FULL;
   }
-  return shared_history.append(self, tenant, session, messages, count, fault);
+  return shared_history->append(self, request, fault);
 }
 
 static void history_that_fails_fails_the_turn_and_the_next_works(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "hi"}};
-  assert_int_equal(tp_memory_history_new(NULL, &shared_history, NULL), TP_OK);
+  assert_int_equal(tp_history_memory_new(NULL, &shared_history, NULL), TP_OK);
   tp_session_options options = {.history = borrow_history()};
-  options.history.load = load_or_not;
-  options.history.append = append_or_not;
+  borrowed_history.load = load_or_not;
+  borrowed_history.append = append_or_not;
   act started = {0};
   hook h = {.id = "start", .phase = TP_PHASE_SESSION_START, .self = &started};
   world w = open_world_with(replies, 1, &options, &h, 1);
@@ -585,7 +607,7 @@ static void history_that_fails_fails_the_turn_and_the_next_works(void **state) {
   expect(&w, "three", TP_TURN_COMPLETED);
   assert_int_equal(started.calls, 1);
   close_world(&w);
-  shared_history.destroy(shared_history.self);
+  tp_history_free(shared_history);
 }
 
 /* ---- the model ---- */
@@ -1382,6 +1404,7 @@ int main(void) {
       cmocka_unit_test(turn_that_does_not_complete_leaves_its_message_and_a_mark),
       cmocka_unit_test(end_marks_never_reach_the_model),
       cmocka_unit_test(history_outlives_its_session),
+      cmocka_unit_test(history_of_a_wrong_size_or_without_its_functions_is_refused),
       cmocka_unit_test(history_that_fails_fails_the_turn_and_the_next_works),
       cmocka_unit_test(failed_request_is_repeated_when_it_is_retryable_and_said_nothing_yet),
       cmocka_unit_test(events_tell_the_turn_in_order_and_without_gaps),

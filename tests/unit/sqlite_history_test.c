@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -119,8 +120,8 @@ static int remove_directory(void **state) {
   return system(command);
 }
 
-static tp_history open_history(void) {
-  tp_history history = {0};
+static tp_history *open_history(void) {
+  tp_history *history = NULL;
   tp_fault fault = {0};
   tp_status status = tp_sqlite_history_open(path, &history, &fault);
   if (status != TP_OK) fail_msg("%s", fault.message);
@@ -133,10 +134,32 @@ static tp_message said(const char *turn, const char *text) {
   return (tp_message){.role = TP_ROLE_USER, .turn_id = text_of(turn), .text = text_of(text)};
 }
 
+enum { BATCH_MAX = 64 };
+
+static tp_status append_batch(tp_history *history, tp_text tenant, tp_text session, const tp_message *messages,
+                              size_t count, tp_fault *fault) {
+  const tp_message *batch[BATCH_MAX];
+  assert(count <= BATCH_MAX);
+  for (size_t i = 0; i < count; i++) batch[i] = &messages[i];
+  tp_history_append request = {.struct_size = sizeof request,
+                               .tenant = tenant,
+                               .session = session,
+                               .messages = batch,
+                               .message_count = count};
+  return history->append(history->self, &request, fault);
+}
+
+static tp_status load_each(tp_history *history, tp_text tenant, tp_text session, tp_message_fn each, void *ctx,
+                           tp_fault *fault) {
+  tp_history_load request = {
+      .struct_size = sizeof request, .tenant = tenant, .session = session, .each = each, .ctx = ctx};
+  return history->load(history->self, &request, fault);
+}
+
 static void append(tp_history *history, const char *session, const char *text) {
   tp_message message = said("t", text);
   tp_fault fault = {0};
-  tp_status status = history->append(history->self, text_of("acme"), text_of(session), &message, 1, &fault);
+  tp_status status = append_batch(history, text_of("acme"), text_of(session), &message, 1, &fault);
   if (status != TP_OK) fail_msg("%s", fault.message);
 }
 
@@ -155,13 +178,13 @@ static tp_status gather(void *ctx, const tp_message *message) {
 }
 
 static tp_status load_with(tp_history *history, tp_message_fn each, void *ctx, tp_fault *fault) {
-  return history->load(history->self, text_of("acme"), text_of("s"), each, ctx, fault);
+  return load_each(history, text_of("acme"), text_of("s"), each, ctx, fault);
 }
 
 static loaded load(tp_history *history, const char *tenant, const char *session) {
   loaded all = {0};
   tp_fault fault = {0};
-  tp_status status = history->load(history->self, text_of(tenant), text_of(session), gather, &all, &fault);
+  tp_status status = load_each(history, text_of(tenant), text_of(session), gather, &all, &fault);
   if (status != TP_OK) fail_msg("%s", fault.message);
   return all;
 }
@@ -196,12 +219,12 @@ static void sql(const char *name, const char *statements) {
 }
 
 static void assert_refused(const char *name, tp_status expected, const char *words) {
-  tp_history history = {0};
+  tp_history *history = NULL;
   tp_fault fault = {0};
   tp_status status = tp_sqlite_history_open(name, &history, &fault);
   assert_int_equal(status, expected);
   assert_int_equal(fault.code, expected);
-  assert_null(history.self);
+  assert_null(history);
   assert_string_equal(fault.subject, name);
   assert_non_null(strstr(fault.message, name));
   if (!strstr(fault.message, words)) fail_msg("'%s' is not in: %s", words, fault.message);
@@ -217,43 +240,43 @@ static tp_status count_only(void *ctx, const tp_message *message) {
 
 static void an_unknown_session_has_no_messages(void **state) {
   (void)state;
-  tp_history history = open_history();
+  tp_history *history = open_history();
   size_t count = 0;
-  assert_int_equal(load_with(&history, count_only, &count, NULL), TP_OK);
+  assert_int_equal(load_with(history, count_only, &count, NULL), TP_OK);
   assert_int_equal(count, 0);
-  history.destroy(history.self);
+  tp_history_free(history);
 }
 
 static void messages_are_loaded_in_the_order_of_their_appends(void **state) {
   (void)state;
-  tp_history history = open_history();
+  tp_history *history = open_history();
   tp_message two[] = {said("t1", "one"), said("t1", "two")};
-  assert_int_equal(history.append(history.self, text_of("acme"), text_of("s"), two, 2, NULL), TP_OK);
-  append(&history, "other", "aside");
-  append(&history, "s", "three");
-  assert_loads(&history, "acme", "s", "one|two|three|");
-  history.destroy(history.self);
+  assert_int_equal(append_batch(history, text_of("acme"), text_of("s"), two, 2, NULL), TP_OK);
+  append(history, "other", "aside");
+  append(history, "s", "three");
+  assert_loads(history, "acme", "s", "one|two|three|");
+  tp_history_free(history);
 }
 
 static void sessions_of_two_tenants_with_one_name_are_apart(void **state) {
   (void)state;
-  tp_history history = open_history();
-  append(&history, "s", "of acme");
-  assert_loads(&history, "acme", "s", "of acme|");
-  assert_loads(&history, "", "s", "");
-  assert_loads(&history, "acm", "es", "");
-  history.destroy(history.self);
+  tp_history *history = open_history();
+  append(history, "s", "of acme");
+  assert_loads(history, "acme", "s", "of acme|");
+  assert_loads(history, "", "s", "");
+  assert_loads(history, "acm", "es", "");
+  tp_history_free(history);
 }
 
 static void what_was_appended_is_there_after_reopening(void **state) {
   (void)state;
-  tp_history history = open_history();
-  append(&history, "s", "before");
-  history.destroy(history.self);
+  tp_history *history = open_history();
+  append(history, "s", "before");
+  tp_history_free(history);
   history = open_history();
-  append(&history, "s", "after");
-  assert_loads(&history, "acme", "s", "before|after|");
-  history.destroy(history.self);
+  append(history, "s", "after");
+  assert_loads(history, "acme", "s", "before|after|");
+  tp_history_free(history);
 }
 
 static const tp_tool_call calls[] = {
@@ -311,12 +334,12 @@ static void every_field_of_every_kind_of_message_comes_back(void **state) {
       {.role = TP_ROLE_ASSISTANT, .turn_id = text_of("t1"), .text = {long_text, 300000}},
       {.role = TP_ROLE_END, .turn_id = text_of("t2"), .name = text_of("timed_out")}};
   size_t count = sizeof messages / sizeof messages[0];
-  tp_history history = open_history();
-  assert_int_equal(history.append(history.self, text_of(""), text_of("s"), messages, count, NULL), TP_OK);
+  tp_history *history = open_history();
+  assert_int_equal(append_batch(history, text_of(""), text_of("s"), messages, count, NULL), TP_OK);
   expected list = {messages, count};
-  assert_int_equal(history.load(history.self, text_of(""), text_of("s"), compare, &list, NULL), TP_OK);
+  assert_int_equal(load_each(history, text_of(""), text_of("s"), compare, &list, NULL), TP_OK);
   assert_int_equal(list.left, 0);
-  history.destroy(history.self);
+  tp_history_free(history);
   free(long_text);
 }
 
@@ -324,10 +347,10 @@ static void every_field_of_every_kind_of_message_comes_back(void **state) {
 
 static void an_empty_batch_changes_nothing(void **state) {
   (void)state;
-  tp_history history = open_history();
-  assert_int_equal(history.append(history.self, text_of("acme"), text_of("s"), NULL, 0, NULL), TP_OK);
-  assert_loads(&history, "acme", "s", "");
-  history.destroy(history.self);
+  tp_history *history = open_history();
+  assert_int_equal(append_batch(history, text_of("acme"), text_of("s"), NULL, 0, NULL), TP_OK);
+  assert_loads(history, "acme", "s", "");
+  tp_history_free(history);
 }
 
 static tp_status stop_at_second(void *ctx, const tp_message *message) {
@@ -337,13 +360,13 @@ static tp_status stop_at_second(void *ctx, const tp_message *message) {
 
 static void a_receiver_that_stops_has_its_status_handed_back(void **state) {
   (void)state;
-  tp_history history = open_history();
-  for (int i = 0; i < 3; i++) append(&history, "s", "x");
+  tp_history *history = open_history();
+  for (int i = 0; i < 3; i++) append(history, "s", "x");
   size_t count = 0;
-  assert_int_equal(load_with(&history, stop_at_second, &count, NULL), TP_ERR_CANCELLED);
+  assert_int_equal(load_with(history, stop_at_second, &count, NULL), TP_ERR_CANCELLED);
   assert_int_equal(count, 2);
-  assert_loads(&history, "acme", "s", "x|x|x|");
-  history.destroy(history.self);
+  assert_loads(history, "acme", "s", "x|x|x|");
+  tp_history_free(history);
 }
 
 static tp_status append_and_load_again(void *ctx, const tp_message *message) {
@@ -356,13 +379,13 @@ static tp_status append_and_load_again(void *ctx, const tp_message *message) {
 
 static void a_receiver_may_append_and_load_and_sees_the_session_as_it_was(void **state) {
   (void)state;
-  tp_history history = open_history();
-  append(&history, "s", "a");
-  append(&history, "s", "b");
-  assert_int_equal(load_with(&history, append_and_load_again, &history, NULL), TP_OK);
-  assert_loads(&history, "acme", "copy", "copied|copied|");
-  assert_loads(&history, "acme", "s", "a|b|grown|grown|");
-  history.destroy(history.self);
+  tp_history *history = open_history();
+  append(history, "s", "a");
+  append(history, "s", "b");
+  assert_int_equal(load_with(history, append_and_load_again, history, NULL), TP_OK);
+  assert_loads(history, "acme", "copy", "copied|copied|");
+  assert_loads(history, "acme", "s", "a|b|grown|grown|");
+  tp_history_free(history);
 }
 
 static void assert_mode(const char *suffix, mode_t mode) {
@@ -376,13 +399,13 @@ static void assert_mode(const char *suffix, mode_t mode) {
 static void the_file_and_its_journals_are_private_from_birth(void **state) {
   (void)state;
   mode_t before = umask(0);
-  tp_history history = open_history();
-  append(&history, "s", "x");
+  tp_history *history = open_history();
+  append(history, "s", "x");
   umask(before);
   assert_mode("", 0600);
   assert_mode("-wal", 0600);
   assert_mode("-shm", 0600);
-  history.destroy(history.self);
+  tp_history_free(history);
 }
 
 static void names_that_mean_something_to_sqlite_are_names_of_files(void **state) {
@@ -392,14 +415,14 @@ static void names_that_mean_something_to_sqlite_are_names_of_files(void **state)
   assert_non_null(getcwd(here, sizeof here));
   assert_int_equal(chdir(directory), 0);
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    tp_history history = {0};
+    tp_history *history = NULL;
     assert_int_equal(tp_sqlite_history_open(names[i], &history, NULL), TP_OK);
-    append(&history, "s", "kept");
-    history.destroy(history.self);
+    append(history, "s", "kept");
+    tp_history_free(history);
     assert_int_equal(access(names[i], F_OK), 0);
     assert_int_equal(tp_sqlite_history_open(names[i], &history, NULL), TP_OK);
-    assert_loads(&history, "acme", "s", "kept|");
-    history.destroy(history.self);
+    assert_loads(history, "acme", "s", "kept|");
+    tp_history_free(history);
   }
   assert_int_equal(chdir(here), 0);
 }
@@ -421,15 +444,15 @@ static bool held_by_another_process(const char *name) {
 /* Closing any descriptor of a file drops every POSIX lock the process holds on it: the opening must not do so. */
 static void opening_a_file_again_keeps_the_locks_of_this_process(void **state) {
   (void)state;
-  tp_history first = open_history();
-  append(&first, "s", "x");
+  tp_history *first = open_history();
+  append(first, "s", "x");
   assert_true(held_by_another_process(path));
-  tp_history second = open_history();
+  tp_history *second = open_history();
   assert_true(held_by_another_process(path));
-  append(&second, "s", "y");
-  second.destroy(second.self);
-  assert_loads(&first, "acme", "s", "x|y|");
-  first.destroy(first.self);
+  append(second, "s", "y");
+  tp_history_free(second);
+  assert_loads(first, "acme", "s", "x|y|");
+  tp_history_free(first);
   assert_false(held_by_another_process(path));
 }
 
@@ -438,16 +461,16 @@ static void what_was_appended_survives_the_kill_of_its_process(void **state) {
   (void)state;
   pid_t child = fork();
   if (child == 0) {
-    tp_history history = open_history();
-    append(&history, "s", "acknowledged");
+    tp_history *history = open_history();
+    append(history, "s", "acknowledged");
     kill(getpid(), SIGKILL);
   }
   int status = 0;
   assert_int_equal(waitpid(child, &status, 0), child);
   assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-  tp_history history = open_history();
-  assert_loads(&history, "acme", "s", "acknowledged|");
-  history.destroy(history.self);
+  tp_history *history = open_history();
+  assert_loads(history, "acme", "s", "acknowledged|");
+  tp_history_free(history);
 }
 
 /* ---- threads ---- */
@@ -465,21 +488,21 @@ static void *append_and_load(void *arg) {
   worker *w = arg;
   for (int i = 0; i < APPENDS && w->status == TP_OK; i++) {
     tp_message message = said("t", "word");
-    w->status = w->history->append(w->history->self, text_of("acme"), text_of(w->session), &message, 1, NULL);
+    w->status = append_batch(w->history, text_of("acme"), text_of(w->session), &message, 1, NULL);
     w->loaded = 0;
     if (w->status != TP_OK) break;
-    w->status = w->history->load(w->history->self, text_of("acme"), text_of(w->session), count_only, &w->loaded, NULL);
+    w->status = load_each(w->history, text_of("acme"), text_of(w->session), count_only, &w->loaded, NULL);
   }
   return NULL;
 }
 
 static void sessions_are_appended_to_and_loaded_from_several_threads_at_once(void **state) {
   (void)state;
-  tp_history history = open_history();
+  tp_history *history = open_history();
   pthread_t threads[THREADS];
   worker workers[THREADS];
   for (int i = 0; i < THREADS; i++) {
-    workers[i] = (worker){.history = &history};
+    workers[i] = (worker){.history = history};
     snprintf(workers[i].session, sizeof workers[i].session, "s%d", i);
     assert_int_equal(pthread_create(&threads[i], NULL, append_and_load, &workers[i]), 0);
   }
@@ -488,11 +511,11 @@ static void sessions_are_appended_to_and_loaded_from_several_threads_at_once(voi
     assert_int_equal(workers[i].status, TP_OK);
     assert_int_equal(workers[i].loaded, APPENDS);
   }
-  history.destroy(history.self);
+  tp_history_free(history);
 }
 
 typedef struct opener {
-  tp_history history;
+  tp_history *history;
   tp_status status;
   tp_fault fault;
 } opener;
@@ -511,17 +534,17 @@ static void a_new_file_may_be_opened_by_several_threads_at_once(void **state) {
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
   for (int i = 0; i < THREADS; i++) {
     if (openers[i].status != TP_OK) fail_msg("%s", openers[i].fault.message);
-    append(&openers[i].history, "s", "x");
+    append(openers[i].history, "s", "x");
   }
-  assert_loads(&openers[0].history, "acme", "s", "x|x|x|x|");
-  for (int i = 0; i < THREADS; i++) openers[i].history.destroy(openers[i].history.self);
+  assert_loads(openers[0].history, "acme", "s", "x|x|x|x|");
+  for (int i = 0; i < THREADS; i++) tp_history_free(openers[i].history);
 }
 
 /* ---- hostile ---- */
 
 static void a_path_is_needed(void **state) {
   (void)state;
-  tp_history history = {0};
+  tp_history *history = NULL;
   tp_fault fault = {0};
   assert_int_equal(tp_sqlite_history_open(NULL, &history, &fault), TP_ERR_USAGE);
   assert_int_equal(tp_sqlite_history_open("", &history, &fault), TP_ERR_USAGE);
@@ -552,9 +575,9 @@ static void an_empty_database_that_bears_a_foreign_mark_is_refused(void **state)
 
 static void a_newer_schema_is_refused_and_left_alone(void **state) {
   (void)state;
-  tp_history history = open_history();
-  append(&history, "s", "x");
-  history.destroy(history.self);
+  tp_history *history = open_history();
+  append(history, "s", "x");
+  tp_history_free(history);
   sql(path, "PRAGMA user_version = 2");
   uint64_t before = digest_of_file(path);
   assert_refused(path, TP_ERR_STORE_SCHEMA, "newer turnphase");
@@ -563,8 +586,8 @@ static void a_newer_schema_is_refused_and_left_alone(void **state) {
 
 static void a_version_that_never_was_is_refused(void **state) {
   (void)state;
-  tp_history history = open_history();
-  history.destroy(history.self);
+  tp_history *history = open_history();
+  tp_history_free(history);
   sql(path, "PRAGMA user_version = -3");
   assert_refused(path, TP_ERR_STORE_CORRUPT, "never was");
 }
@@ -582,12 +605,12 @@ static void a_file_that_is_no_database_is_refused_and_left_alone(void **state) {
 
 static void a_damaged_page_is_found_at_open(void **state) {
   (void)state;
-  tp_history history = open_history();
+  tp_history *history = open_history();
   char text[2000];
   memset(text, 'y', sizeof text - 1);
   text[sizeof text - 1] = '\0';
-  for (int i = 0; i < 20; i++) append(&history, "s", text);
-  history.destroy(history.self);
+  for (int i = 0; i < 20; i++) append(history, "s", text);
+  tp_history_free(history);
   FILE *file = fopen(path, "r+b");
   assert_non_null(file);
   fseek(file, 4096 * 3, SEEK_SET);
@@ -599,9 +622,9 @@ static void a_damaged_page_is_found_at_open(void **state) {
 /* Root writes what nobody may: so the test becomes nobody for a moment. */
 static void a_file_that_cannot_be_written_is_refused(void **state) {
   (void)state;
-  tp_history history = open_history();
-  append(&history, "s", "x");
-  history.destroy(history.self);
+  tp_history *history = open_history();
+  append(history, "s", "x");
+  tp_history_free(history);
   assert_int_equal(chmod(directory, 0755), 0);
   assert_int_equal(chmod(path, 0444), 0);
   bool root = geteuid() == 0;
@@ -617,41 +640,41 @@ static void a_file_that_cannot_be_written_is_refused(void **state) {
 
 static void a_lock_that_stays_is_waited_for_and_then_said_to_be_busy(void **state) {
   (void)state;
-  tp_history history = open_history();
-  append(&history, "s", "before");
+  tp_history *history = open_history();
+  append(history, "s", "before");
   sqlite3 *other = NULL;
   assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
   assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
   tp_message message = said("t", "refused");
   tp_fault fault = {0};
   sleep_is_pretended = true;
-  assert_int_equal(history.append(history.self, text_of("acme"), text_of("s"), &message, 1, &fault), TP_ERR_STORE_BUSY);
+  assert_int_equal(append_batch(history, text_of("acme"), text_of("s"), &message, 1, &fault), TP_ERR_STORE_BUSY);
   assert_int_equal(fault.code, TP_ERR_STORE_BUSY);
   assert_true(slept_us > 1000 * (TP__SQLITE_BUSY_MS - 200) && slept_us <= 1000 * (TP__SQLITE_BUSY_MS + 200));
-  assert_loads(&history, "acme", "s", "before|");
+  assert_loads(history, "acme", "s", "before|");
   assert_int_equal(sqlite3_exec(other, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
   sqlite3_close(other);
-  append(&history, "s", "after");
-  assert_loads(&history, "acme", "s", "before|after|");
-  history.destroy(history.self);
+  append(history, "s", "after");
+  assert_loads(history, "acme", "s", "before|after|");
+  tp_history_free(history);
 }
 
 static void a_full_disk_refuses_the_whole_batch_and_heals(void **state) {
   (void)state;
-  tp_history history = open_history();
-  append(&history, "s", "before");
+  tp_history *history = open_history();
+  append(history, "s", "before");
   tp_message batch[] = {said("t", "one"), said("t", "two")};
   tp_fault fault = {0};
   disk_full = true;
   for (int i = 0; i < 3; i++)
-    assert_int_equal(history.append(history.self, text_of("acme"), text_of("s"), batch, 2, &fault), TP_ERR_STORE_FULL);
+    assert_int_equal(append_batch(history, text_of("acme"), text_of("s"), batch, 2, &fault), TP_ERR_STORE_FULL);
   assert_int_equal(fault.code, TP_ERR_STORE_FULL);
   assert_non_null(strstr(fault.message, "make room"));
-  assert_loads(&history, "acme", "s", "before|");
+  assert_loads(history, "acme", "s", "before|");
   disk_full = false;
-  assert_int_equal(history.append(history.self, text_of("acme"), text_of("s"), batch, 2, NULL), TP_OK);
-  assert_loads(&history, "acme", "s", "before|one|two|");
-  history.destroy(history.self);
+  assert_int_equal(append_batch(history, text_of("acme"), text_of("s"), batch, 2, NULL), TP_OK);
+  assert_loads(history, "acme", "s", "before|one|two|");
+  tp_history_free(history);
 }
 
 static void a_full_disk_at_birth_is_an_error_and_no_database(void **state) {
@@ -659,28 +682,28 @@ static void a_full_disk_at_birth_is_an_error_and_no_database(void **state) {
   disk_full = true;
   assert_refused(path, TP_ERR_STORE_FULL, "make room");
   disk_full = false;
-  tp_history history = open_history();
-  append(&history, "s", "x");
-  assert_loads(&history, "acme", "s", "x|");
-  history.destroy(history.self);
+  tp_history *history = open_history();
+  append(history, "s", "x");
+  assert_loads(history, "acme", "s", "x|");
+  tp_history_free(history);
 }
 
 static void a_stored_role_that_does_not_exist_is_damage(void **state) {
   (void)state;
-  tp_history history = open_history();
-  append(&history, "s", "x");
+  tp_history *history = open_history();
+  append(history, "s", "x");
   sql(path, "UPDATE message SET role = 9");
   tp_fault fault = {0};
   size_t count = 0;
-  assert_int_equal(load_with(&history, count_only, &count, &fault), TP_ERR_STORE_CORRUPT);
+  assert_int_equal(load_with(history, count_only, &count, &fault), TP_ERR_STORE_CORRUPT);
   assert_int_equal(fault.code, TP_ERR_STORE_CORRUPT);
   assert_int_equal(count, 0);
-  history.destroy(history.self);
+  tp_history_free(history);
 }
 
 /* One life of a history with the n-th allocation refused, in a session of its own. @return was there an n-th? */
 static bool live_with_refusal(int n, size_t *ret_acknowledged, tp_status *ret_worst) {
-  tp_history history = {0};
+  tp_history *history = NULL;
   tp_message message = {.role = TP_ROLE_ASSISTANT, .text = text_of("x"), .calls = calls, .call_count = 3};
   char session[16];
   size_t count = 0;
@@ -688,12 +711,12 @@ static bool live_with_refusal(int n, size_t *ret_acknowledged, tp_status *ret_wo
   allocations_left = n;
   tp_status status = tp_sqlite_history_open(path, &history, NULL);
   if (status == TP_OK) {
-    tp_status appended = history.append(history.self, text_of("acme"), text_of(session), &message, 1, NULL);
+    tp_status appended = append_batch(history, text_of("acme"), text_of(session), &message, 1, NULL);
     if (appended == TP_OK) ++*ret_acknowledged;
-    status = history.load(history.self, text_of("acme"), text_of(session), count_only, &count, NULL);
+    status = load_each(history, text_of("acme"), text_of(session), count_only, &count, NULL);
     if (status == TP_OK) assert_int_equal(count, appended == TP_OK);
     if (status == TP_OK) status = appended;
-    history.destroy(history.self);
+    tp_history_free(history);
   }
   bool reached = allocations_left <= 0;
   allocations_left = -1;

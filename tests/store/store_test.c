@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The conformance suite of stores: what every store does, whatever it is made of. The memory store is the reference. To
+ * add a store, add one line to the table `stores`. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/host.h"
+
+/* ---- the stores ---- */
+
+typedef struct store_kind {
+  const char *name;
+  /* Opens an empty one that keeps at least records_max entry records. */
+  tp_status (*open)(size_t records_max, tp_store **ret_store);
+} store_kind;
+
+static tp_status open_memory(size_t records_max, tp_store **ret_store) {
+  tp_store_memory_options options = {.struct_size = sizeof options, .records_max = records_max};
+  return tp_store_memory_new(NULL, &options, ret_store, NULL);
+}
+
+static const store_kind stores[] = {
+    {"memory", open_memory},
+};
+static const store_kind *kind; /* under test */
+
+static tp_store *open_store(size_t records_max) {
+  tp_store *store = NULL;
+  assert_int_equal(kind->open(records_max, &store), TP_OK);
+  assert_int_equal(store->struct_size, sizeof *store);
+  assert_non_null(store->name);
+  return store;
+}
+
+/* ---- records ---- */
+
+enum { RUN_ID = 7, TP_MS = 1000000 };
+static const int64_t WALL_MS = 1700000000000;
+
+static bool run_at(const void *source, size_t index, tp_run_record *record) {
+  *record = (tp_run_record){.struct_size = sizeof *record,
+                            .subscription = "sub",
+                            .handler = "h",
+                            .owner = "o",
+                            .state = TP_STATE_SUCCEEDED,
+                            .attempts = (uint16_t)(index + *(const uint32_t *)source)};
+  return true;
+}
+
+static void put_record(tp_store *store, uint64_t id, uint32_t runs) {
+  static const uint32_t base = 10;
+  char turn[32];
+  snprintf(turn, sizeof turn, "turn-%llu", (unsigned long long)id);
+  tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = tp_text_of(turn), [TP_ID_SESSION] = TEXT("s")};
+  tp_entry_record record = {.struct_size = sizeof record,
+                            .process_run_id = RUN_ID,
+                            .entry_id = id,
+                            .started_ns = (int64_t)id * TP_MS,
+                            .ended_ns = (int64_t)id * TP_MS,
+                            .started_unix_ms = WALL_MS + (int64_t)id,
+                            .phase = 5,
+                            .status = TP_OK,
+                            .ids = ids,
+                            .id_count = TP_ID_COUNT,
+                            .run_count = runs,
+                            .run = run_at,
+                            .source = &base};
+  assert_int_equal(store->record(store->self, &record), TP_OK);
+  memset(turn, 'x', sizeof turn);
+}
+
+typedef struct listing {
+  uint64_t ids[64];
+  size_t count, stop_at;
+  int bad;
+  int64_t late_ns;
+} listing;
+
+static bool list(void *ctx, const tp_entry_record *record) {
+  listing *l = ctx;
+  char want[32];
+  snprintf(want, sizeof want, "turn-%llu", (unsigned long long)record->entry_id);
+  tp_text turn = record->ids[TP_ID_TURN];
+  if (record->struct_size != sizeof *record || record->process_run_id != RUN_ID || record->id_count != TP_ID_COUNT ||
+      record->started_unix_ms != WALL_MS + (int64_t)record->entry_id)
+    l->bad++;
+  if (turn.size != strlen(want) || memcmp(turn.data, want, turn.size) != 0) l->bad++;
+  for (size_t i = 0; i < record->run_count; i++) {
+    tp_run_record run = {.struct_size = sizeof run};
+    if (!record->run(record->source, i, &run)) l->bad++;
+    else if (run.attempts != 10 + i || strcmp(run.subscription, "sub") != 0) l->bad++;
+    if (run.late_ns) l->late_ns = run.late_ns;
+  }
+  tp_run_record none = {.struct_size = sizeof none};
+  if (record->run(record->source, record->run_count, &none)) l->bad++;
+  l->ids[l->count++] = record->entry_id;
+  return l->count != l->stop_at;
+}
+
+static void newest_records_are_kept_newest_first(void **state) {
+  (void)state;
+  tp_store *store = open_store(4);
+  listing none = {.count = 0};
+  assert_int_equal(store->records(store->self, 10, list, &none), TP_OK);
+  assert_int_equal(none.count, 0);
+  for (uint64_t id = 1; id <= 6; id++) put_record(store, id, (uint32_t)id * 7 % 5);
+  listing all = {.count = 0}, two = {.count = 0}, stopped = {.stop_at = 1};
+  assert_int_equal(store->records(store->self, 10, list, &all), TP_OK);
+  assert_int_equal(all.count, 4);
+  for (uint64_t i = 0; i < 4; i++) assert_int_equal(all.ids[i], 6 - i);
+  assert_int_equal(all.bad, 0);
+  assert_int_equal(store->records(store->self, 2, list, &two), TP_OK);
+  assert_int_equal(two.count, 2);
+  assert_int_equal(store->records(store->self, 10, list, &stopped), TP_OK);
+  assert_int_equal(stopped.count, 1);
+  tp_store_free(store);
+}
+
+static tp_status late(tp_store *store, uint64_t run_id, uint64_t entry_id, uint32_t index, int64_t late_ns) {
+  tp_late_record note = {.struct_size = sizeof note,
+                         .process_run_id = run_id,
+                         .entry_id = entry_id,
+                         .late_ns = late_ns,
+                         .run_index = index};
+  return store->record_late(store->self, &note);
+}
+
+static void late_time_is_noted_where_the_entry_is_still_kept(void **state) {
+  (void)state;
+  tp_store *store = open_store(2);
+  for (uint64_t id = 1; id <= 3; id++) put_record(store, id, 2);
+  assert_int_equal(late(store, RUN_ID, 1, 0, 77), TP_OK); /* gone: no error */
+  assert_int_equal(late(store, RUN_ID, 2, 9, 77), TP_OK); /* no such run */
+  assert_int_equal(late(store, RUN_ID + 1, 2, 1, 77), TP_OK); /* of another process */
+  listing l = {.count = 0};
+  assert_int_equal(store->records(store->self, 10, list, &l), TP_OK);
+  assert_int_equal(l.late_ns, 0);
+  assert_int_equal(late(store, RUN_ID, 2, 1, 77), TP_OK);
+  assert_int_equal(store->records(store->self, 10, list, &l), TP_OK);
+  assert_int_equal(l.late_ns, 77);
+  tp_store_free(store);
+}
+
+/* ---- jobs ---- */
+
+static tp_job job_of(const char *key, const char *order) {
+  return (tp_job){.struct_size = sizeof(tp_job),
+                  .attempts_max = 2,
+                  .phase = 21,
+                  .contract_version = 1,
+                  .limit_ms = 100,
+                  .handler = TEXT("h"),
+                  .subscription = TEXT("s"),
+                  .idempotency_key = tp_text_of(key),
+                  .order_key = tp_text_of(order),
+                  .payload = TEXT("\x80")};
+}
+
+static uint64_t insert(tp_store *store, const char *key, const char *order, bool existed) {
+  tp_job job = job_of(key, order);
+  uint64_t id = 0;
+  bool was = !existed;
+  assert_int_equal(store->job_insert(store->self, &job, &id, &was, NULL), TP_OK);
+  assert_int_equal(was, existed);
+  assert_true(id > 0);
+  return id;
+}
+
+typedef struct claimed {
+  int count;
+  uint64_t id, claim;
+  uint32_t attempt;
+  char key[32], payload[8];
+} claimed;
+
+static void take(void *ctx, const tp_job *job) {
+  claimed *c = ctx;
+  c->count++;
+  c->id = job->id;
+  c->claim = job->claim;
+  c->attempt = job->attempt;
+  snprintf(c->key, sizeof c->key, "%.*s", (int)job->idempotency_key.size, job->idempotency_key.data);
+  snprintf(c->payload, sizeof c->payload, "%.*s", (int)job->payload.size, job->payload.data);
+}
+
+static bool accept(void *ctx, const tp_job *job) {
+  (void)ctx;
+  return job->handler.size == 1 && job->contract_version == 1;
+}
+static bool refuse(void *ctx, const tp_job *job) {
+  (void)ctx;
+  (void)job;
+  return false;
+}
+
+static tp_status claim_with(tp_store *store, tp_job_filter_fn filter, int64_t now_ms, claimed *c,
+                            int64_t *ret_next_ms) {
+  tp_job_claim request = {.struct_size = sizeof request,
+                          .now_ms = now_ms,
+                          .lease_ms = 1000,
+                          .filter = filter,
+                          .take = take,
+                          .ctx = c};
+  memset(c, 0, sizeof *c);
+  return store->job_claim(store->self, &request, ret_next_ms, NULL);
+}
+
+static tp_status claim(tp_store *store, int64_t now_ms, claimed *c, int64_t *ret_next_ms) {
+  tp_status status = claim_with(store, accept, now_ms, c, ret_next_ms);
+  assert_int_equal(c->count, status == TP_OK ? 1 : 0);
+  return status;
+}
+
+static tp_status finish(tp_store *store, uint64_t id, uint64_t token, tp_job_end end, int64_t retry_at_ms) {
+  tp_job_finish request = {
+      .struct_size = sizeof request, .id = id, .claim = token, .retry_at_ms = retry_at_ms, .end = end};
+  return store->job_finish(store->self, &request, NULL);
+}
+
+static uint64_t open_jobs(tp_store *store, const char *order) {
+  uint64_t count = 99;
+  assert_int_equal(store->job_open(store->self, tp_text_of(order), &count, NULL), TP_OK);
+  return count;
+}
+
+static void known_key_gives_its_job_again(void **state) {
+  (void)state;
+  tp_store *store = open_store(0);
+  uint64_t id = insert(store, "k", "o", false);
+  assert_int_equal(insert(store, "k", "o", true), id);
+  assert_int_equal(open_jobs(store, ""), 1);
+  claimed c;
+  int64_t next;
+  assert_int_equal(claim(store, 1, &c, &next), TP_OK);
+  assert_string_equal(c.payload, "\x80");
+  assert_int_equal(insert(store, "k", "o", true), id); /* while it runs */
+  assert_int_equal(finish(store, c.id, c.claim, TP_JOB_SUCCEEDED, 0), TP_OK);
+  assert_int_equal(insert(store, "k", "o", true), id); /* and when it has ended */
+  assert_int_equal(open_jobs(store, ""), 0);
+  tp_store_free(store);
+}
+
+static void only_the_oldest_of_an_order_key_is_claimable(void **state) {
+  (void)state;
+  tp_store *store = open_store(0);
+  insert(store, "a1", "a", false);
+  insert(store, "a2", "a", false);
+  insert(store, "b1", "b", false);
+  claimed c;
+  int64_t next;
+  assert_int_equal(claim(store, 1, &c, &next), TP_OK);
+  assert_string_equal(c.key, "a1");
+  uint64_t id = c.id, token = c.claim;
+  assert_int_equal(claim(store, 1, &c, &next), TP_OK);
+  assert_string_equal(c.key, "b1");
+  assert_int_equal(claim(store, 1, &c, &next), TP_ERR_NOT_FOUND);
+  assert_int_equal(open_jobs(store, "a"), 2);
+  assert_int_equal(finish(store, id, token, TP_JOB_FAILED, 0), TP_OK);
+  assert_int_equal(open_jobs(store, "a"), 1);
+  assert_int_equal(claim(store, 1, &c, &next), TP_OK);
+  assert_string_equal(c.key, "a2");
+  tp_store_free(store);
+}
+
+static void retry_waits_its_time_and_dies_after_the_last_attempt(void **state) {
+  (void)state;
+  tp_store *store = open_store(0);
+  insert(store, "k", "o", false);
+  claimed c;
+  int64_t next;
+  assert_int_equal(claim(store, 1000, &c, &next), TP_OK);
+  assert_int_equal(c.attempt, 1);
+  assert_int_equal(finish(store, c.id, c.claim, TP_JOB_RETRY, 1500), TP_OK);
+  assert_int_equal(claim(store, 1499, &c, &next), TP_ERR_NOT_FOUND);
+  assert_int_equal(next, 1500);
+  assert_int_equal(claim(store, 1500, &c, &next), TP_OK);
+  assert_int_equal(c.attempt, 2);
+  assert_int_equal(finish(store, c.id, c.claim, TP_JOB_RETRY, 1600), TP_OK);
+  assert_int_equal(claim(store, 9000, &c, &next), TP_ERR_NOT_FOUND); /* a dead letter */
+  assert_int_equal(open_jobs(store, ""), 0);
+  tp_store_free(store);
+}
+
+static void lease_that_ran_out_is_claimed_again_and_the_old_claim_is_stale(void **state) {
+  (void)state;
+  tp_store *store = open_store(0);
+  insert(store, "k", "o", false);
+  claimed first, second;
+  int64_t next;
+  assert_int_equal(claim(store, 1000, &first, &next), TP_OK);
+  /* The lease is the job's own limit and what claims are given beyond it: 100 + 1000. */
+  assert_int_equal(claim(store, 2099, &second, &next), TP_ERR_NOT_FOUND);
+  assert_int_equal(next, 2100);
+  assert_int_equal(claim(store, 2100, &second, &next), TP_OK);
+  assert_int_equal(second.id, first.id);
+  assert_int_equal(second.attempt, 2);
+  assert_int_equal(finish(store, first.id, first.claim, TP_JOB_SUCCEEDED, 0), TP_ERR_STALE);
+  assert_int_equal(finish(store, second.id, second.claim, TP_JOB_SUCCEEDED, 0), TP_OK);
+  assert_int_equal(finish(store, second.id, second.claim, TP_JOB_SUCCEEDED, 0), TP_ERR_NOT_FOUND);
+  tp_store_free(store);
+}
+
+static void lease_of_the_last_attempt_that_ran_out_leaves_a_dead_letter(void **state) {
+  (void)state;
+  tp_store *store = open_store(0);
+  insert(store, "k", "o", false);
+  insert(store, "behind", "o", false);
+  claimed c;
+  int64_t next;
+  assert_int_equal(claim(store, 1000, &c, &next), TP_OK);
+  assert_int_equal(claim(store, 3000, &c, &next), TP_OK);
+  assert_int_equal(c.attempt, 2);
+  assert_int_equal(claim(store, 9000, &c, &next), TP_OK); /* the queue goes on */
+  assert_string_equal(c.key, "behind");
+  assert_int_equal(open_jobs(store, "o"), 1);
+  tp_store_free(store);
+}
+
+static void job_that_nobody_can_run_stays(void **state) {
+  (void)state;
+  tp_store *store = open_store(0);
+  insert(store, "k", "o", false);
+  claimed c;
+  int64_t next;
+  assert_int_equal(claim_with(store, refuse, 1, &c, &next), TP_ERR_NOT_FOUND);
+  assert_int_equal(c.count, 0);
+  assert_int_equal(open_jobs(store, "o"), 1);
+  assert_int_equal(open_jobs(store, "other"), 0);
+  tp_store_free(store);
+}
+
+typedef struct inserter {
+  tp_store *store;
+  _Atomic int *new_ones;
+} inserter;
+
+static void *insert_many(void *arg) {
+  inserter *in = arg;
+  for (int i = 0; i < 25; i++) {
+    tp_job job = job_of("the same", "o");
+    uint64_t id;
+    bool existed = true;
+    if (in->store->job_insert(in->store->self, &job, &id, &existed, NULL) == TP_OK && !existed) ++*in->new_ones;
+  }
+  return NULL;
+}
+
+static void one_key_inserted_a_hundred_times_in_parallel_is_one_job(void **state) {
+  (void)state;
+  tp_store *store = open_store(0);
+  _Atomic int new_ones = 0;
+  inserter in = {store, &new_ones};
+  pthread_t threads[4];
+  for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, insert_many, &in);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  assert_int_equal(new_ones, 1);
+  assert_int_equal(open_jobs(store, ""), 1);
+  tp_store_free(store);
+}
+
+/* ---- the memory history ---- */
+
+static tp_status count_message(void *ctx, const tp_message *message) {
+  (void)message;
+  return ++*(int *)ctx == 3 ? TP_ERR_TOO_LARGE : TP_OK;
+}
+
+static tp_status load(tp_history *history, const char *tenant, const char *session, int *count) {
+  tp_history_load request = {.struct_size = sizeof request,
+                             .tenant = tp_text_of(tenant),
+                             .session = tp_text_of(session),
+                             .each = count_message,
+                             .ctx = count};
+  return history->load(history->self, &request, NULL);
+}
+
+static tp_status append_two(tp_history *history, const char *tenant, const char *session) {
+  static const tp_message a = {.role = TP_ROLE_USER, .text = TEXT("a")},
+                          b = {.role = TP_ROLE_ASSISTANT, .text = TEXT("b")};
+  const tp_message *const two[] = {&a, &b};
+  tp_history_append request = {.struct_size = sizeof request,
+                               .tenant = tp_text_of(tenant),
+                               .session = tp_text_of(session),
+                               .messages = two,
+                               .message_count = 2};
+  return history->append(history->self, &request, NULL);
+}
+
+static void history_is_kept_apart_by_tenant_and_session(void **state) {
+  (void)state;
+  tp_history *history;
+  assert_int_equal(tp_history_memory_new(NULL, &history, NULL), TP_OK);
+  assert_int_equal(append_two(history, "t1", "s"), TP_OK);
+  int count = 0;
+  assert_int_equal(load(history, "t2", "s", &count), TP_OK);
+  assert_int_equal(count, 0);
+  assert_int_equal(load(history, "t", "1s", &count), TP_OK);
+  assert_int_equal(count, 0);
+  assert_int_equal(load(history, "t1", "s", &count), TP_OK);
+  assert_int_equal(count, 2);
+  assert_int_equal(append_two(history, "t1", "s"), TP_OK);
+  count = 0;
+  assert_int_equal(load(history, "t1", "s", &count), TP_ERR_TOO_LARGE); /* the callback's own */
+  assert_int_equal(count, 3);
+  tp_history_free(history);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(newest_records_are_kept_newest_first),
+      cmocka_unit_test(late_time_is_noted_where_the_entry_is_still_kept),
+      cmocka_unit_test(known_key_gives_its_job_again),
+      cmocka_unit_test(only_the_oldest_of_an_order_key_is_claimable),
+      cmocka_unit_test(retry_waits_its_time_and_dies_after_the_last_attempt),
+      cmocka_unit_test(lease_that_ran_out_is_claimed_again_and_the_old_claim_is_stale),
+      cmocka_unit_test(lease_of_the_last_attempt_that_ran_out_leaves_a_dead_letter),
+      cmocka_unit_test(job_that_nobody_can_run_stays),
+      cmocka_unit_test(one_key_inserted_a_hundred_times_in_parallel_is_one_job),
+      cmocka_unit_test(history_is_kept_apart_by_tenant_and_session),
+  };
+  int failed = 0;
+  for (size_t i = 0; i < COUNT(stores); i++) {
+    kind = &stores[i];
+    failed += cmocka_run_group_tests_name(kind->name, tests, NULL, NULL);
+  }
+  return failed;
+}
