@@ -336,12 +336,17 @@ static tp_status add_handler(tp_edit *edit, const struct handler_row *row, tp__m
 
 static tp_status add_subscription(tp_edit *edit, const struct handler_row *row, uint32_t limit_ms, tp_fault *fault) {
   tp_edge after = {.target = row->after, .optional = true};
+  enum { EXTRACT_ATTEMPTS = 5, EXTRACT_PAUSE_MS = 200 }; /* of a file that another process has locked */
+  bool background = row->execution == TP_EXECUTION_BACKGROUND;
   tp_subscription subscription = {.struct_size = sizeof subscription,
                                   .id = row->id,
                                   .handler = row->id,
                                   .phase = row->phase,
                                   .execution = row->execution,
                                   .limit_ms = row->execution == TP_EXECUTION_DEADLINE ? limit_ms : 0,
+                                  .attempts = background ? EXTRACT_ATTEMPTS : 0,
+                                  .backoff = background ? TP_BACKOFF_EXPONENTIAL : TP_BACKOFF_NONE,
+                                  .backoff_ms = background ? EXTRACT_PAUSE_MS : 0,
                                   .after = row->after ? &after : NULL,
                                   .after_count = row->after ? 1 : 0};
   return tp_edit_add_subscription(edit, &subscription, fault);

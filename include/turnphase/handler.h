@@ -276,8 +276,13 @@ TP_API tp_text tp_call_mode(const tp_call *call);
 /** The phase, and the subscription's own id. */
 TP_API uint32_t tp_call_phase(const tp_call *call);
 TP_API const char *tp_call_subscription(const tp_call *call);
-/** From 1: which attempt of a retried handler this is. */
+/** From 1: which attempt of a retried handler, or of a background job, this is. */
 TP_API uint32_t tp_call_attempt(const tp_call *call);
+/** The id of the background job that this call is an attempt of; 0 when it is none. */
+TP_API uint64_t tp_call_job_id(const tp_call *call);
+/** The key under which the job was stored, or the empty text: the same in every attempt, so that an effect outside can
+ *  be made once. Borrowed till the handler returns. */
+TP_API tp_text tp_call_idempotency_key(const tp_call *call);
 /** The plan's hash, as records carry it. */
 TP_API uint64_t tp_call_plan_hash(const tp_call *call);
 /** Milliseconds until this attempt's deadline, never negative; INT64_MAX where there is none. */

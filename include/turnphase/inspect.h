@@ -59,11 +59,33 @@ typedef bool (*tp_audit_fn)(void *ctx, const tp_audit *row);
  *  @return how many there are, or up to the one at which each stopped. Threads: any. */
 TP_API size_t tp_runtime_audit(tp_runtime *runtime, tp_visibility visibility_min, tp_audit_fn each, void *ctx);
 
-/** The newest entry records, newest first; false stops. A turn hands its own over some at a time, the last ones with
- *  its end; those of turns that one thread ran by turns lie in the order in which they were handed over.
- *  @return as the store's records(). */
-TP_API tp_status tp_runtime_records(tp_runtime *runtime, size_t limit, tp_record_fn each,
-    void *ctx) TP_MUST_USE;
+/** The entry records of the store that fit, newest first; false stops. A turn hands its own over some at a time, the
+ *  last ones with its end; those of turns that one thread ran by turns lie in the order in which they were handed over.
+ *  @param query  NULL: all of them.
+ *  @return TP_OK; TP_ERR_VERSION for a query of a wrong size; TP_ERR_STORE where the store cannot read;
+ *          TP_ERR_NO_MEMORY; TP_ERR_FORKED.   Threads: any.   Blocks: as the store does. */
+TP_API tp_status tp_runtime_records(tp_runtime *runtime, const tp_record_query *query, tp_record_fn each, void *ctx,
+    tp_fault *fault) TP_MUST_USE;
+/** Has the store commit what turns have handed over so far.
+ *  @return TP_OK, also where the store has nothing to commit; what the store says; TP_ERR_FORKED.   Threads: any.
+ *  Blocks: as the store does. */
+TP_API tp_status tp_runtime_records_commit(tp_runtime *runtime, tp_fault *fault) TP_MUST_USE;
+
+/** Lists background jobs by rising id; false stops. What changes meanwhile may be seen as it was or as it is.
+ *  @param query  NULL: the open ones and the dead letters, without their payloads.
+ *  @return TP_OK; TP_ERR_VERSION for a query of a wrong size; TP_ERR_STORE where the store cannot list; TP_ERR_FORKED.
+ *  Threads: any; each is called on the calling one and may call anything that does not wait.
+ *  Blocks: as the store does. */
+TP_API tp_status tp_jobs_list(tp_runtime *runtime, const tp_job_query *query, tp_job_each_fn each, void *ctx,
+    tp_fault *fault) TP_MUST_USE;
+/** Makes a dead letter an open job again, the newest of its order key, with all its attempts before it.
+ *  @return TP_OK; TP_ERR_NOT_FOUND when there is no such dead letter; TP_ERR_FULL; TP_ERR_STORE; TP_ERR_FORKED.
+ *  Threads: any.   Blocks: as the store does. */
+TP_API tp_status tp_job_redrive(tp_runtime *runtime, uint64_t id, tp_fault *fault) TP_MUST_USE;
+/** Gives up a job that waits, or a dead letter; its payload is deleted, its key stays known for a while.
+ *  @return TP_OK; TP_ERR_NOT_FOUND when it has ended or never was; TP_ERR_BUSY while it runs; TP_ERR_STORE;
+ *          TP_ERR_FORKED.   Threads: any.   Blocks: as the store does. */
+TP_API tp_status tp_job_discard(tp_runtime *runtime, uint64_t id, tp_fault *fault) TP_MUST_USE;
 
 /** Counters since the start of the runtime. Filled up to struct_size. */
 typedef struct tp_runtime_stats {
@@ -73,6 +95,9 @@ typedef struct tp_runtime_stats {
   uint64_t attempts_abandoned;  /* now */
   uint64_t handler_threads;     /* now */
   uint64_t jobs_run;            /* runs of background jobs that have ended, each attempt of one */
+  uint64_t jobs_open;           /* now: queued or running, as the store says */
+  uint64_t jobs_dead;           /* jobs that failed for good: dead letters */
+  uint64_t jobs_refused;        /* jobs that the store did not take */
 } tp_runtime_stats;
 TP_API void tp_runtime_stats_get(tp_runtime *runtime, tp_runtime_stats *stats);
 

@@ -77,6 +77,10 @@ typedef struct tp_runtime_options {
                                    observes they stay best_effort */
   const tp_store *store;        /* the struct is copied and what it stands for taken, both on success only; NULL: the
                                    memory store */
+  size_t jobs_max;              /* open background jobs that the runtime's own memory store takes; 0: 65,536. A store
+                                   of the host's has a bound of its own: TP_ERR_USAGE with one */
+  tp_durability durability;     /* of entry records; ASYNC and SYNC are not yet used: TP_ERR_USAGE */
+  uint32_t record_queue_bytes;  /* not yet used: TP_ERR_USAGE when it is not zero */
 } tp_runtime_options;
 
 /** Makes a runtime. Starts no thread and opens nothing: that is tp_runtime_start()'s.
@@ -99,7 +103,9 @@ typedef struct tp_drain_report {
   uint64_t turns_cancelled;     /* turns that did not end within the limit and were cancelled; those that the host
                                    drives itself stay till it ends them */
   uint64_t leaks;               /* attempts whose function has not returned */
-  uint64_t jobs_lost;           /* open jobs of a store that is not durable */
+  uint64_t jobs_lost;           /* of a store that is not durable: open jobs, and those whose last attempt the drain
+                                   cancelled */
+  uint64_t jobs_dead;           /* jobs that failed for good since the start of the runtime: dead letters */
   bool complete;                /* nothing is left running */
 } tp_drain_report;
 

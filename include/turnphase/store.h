@@ -136,6 +136,19 @@ typedef struct tp_entry_record {
 /** Receives records; false stops. The record is borrowed till return. */
 typedef bool (*tp_record_fn)(void *ctx, const tp_entry_record *record);
 
+/** Which records to read: newest first. Zero or empty: any. */
+typedef struct tp_record_query {
+  size_t struct_size;
+  size_t limit;                  /* at most so many; 0: all */
+  uint64_t before_process_run_id, before_entry_id; /* cursor: only what comes behind this entry, the last of the page
+                                    before. Where it is not kept any more, nothing comes */
+  int64_t from_unix_ms, to_unix_ms; /* started_unix_ms lies in it, both ends included; to 0: no end */
+  uint32_t phase;
+  uint32_t only_failed;          /* 1: only entries whose status is not TP_OK */
+  const tp_text *ids;            /* by TP_ID_*; an empty one fits all */
+  size_t id_count;
+} tp_record_query;
+
 /** The discarded answer of a run came in late. */
 typedef struct tp_late_record {
   size_t struct_size;
@@ -146,34 +159,58 @@ typedef struct tp_late_record {
   uint32_t reserved_;            /* zero */
 } tp_late_record;
 
-/** A background job. Everything is borrowed for the call it is passed to. */
+/* ---- jobs ---- */
+
+/** Numbers are stored. */
+typedef enum tp_job_state {
+  TP_JOB_QUEUED = 1,             /* open: waits for its turn, or for its next attempt */
+  TP_JOB_RUNNING = 2,            /* open: claimed */
+  TP_JOB_SUCCEEDED = 3,
+  TP_JOB_DEAD = 4,               /* a dead letter: it failed for good; it can be redriven or discarded */
+  TP_JOB_DISCARDED = 5,
+  TP_JOB_STATE_FORCE_32 = 0x7fffffff
+} tp_job_state;
+TP_API const char *tp_job_state_name(tp_job_state state);
+
+/** A background job. Everything is borrowed for the call it is passed to. Times are unix milliseconds; 0 means
+ *  never. */
 typedef struct tp_job {
   size_t struct_size;
   uint64_t id;                   /* given by the store */
   uint64_t claim;                /* token of this claim: a finish with another is refused */
-  uint32_t attempt;              /* from 1 */
-  uint32_t attempts_max;
-  uint32_t phase;
-  uint32_t contract_version;
-  uint32_t limit_ms;
-  uint32_t reserved_;            /* zero */
+  uint32_t state;                /* tp_job_state */
+  uint32_t attempt;              /* from 1; 0: it was never claimed */
+  uint32_t attempts_max;         /* then it is a dead letter */
+  uint32_t backoff;              /* tp_backoff: the pause between attempts */
+  uint32_t backoff_ms;
+  uint32_t limit_ms;             /* of each attempt */
+  uint32_t phase;                /* TP_PHASE_NONE: any that its handler is subscribed to */
+  uint32_t contract_version;     /* of its handler; 0: any */
+  uint32_t reason;               /* tp_reason of the last attempt that ended */
+  uint32_t code;                 /* and the handler's own number */
+  int64_t inserted_ms, claimable_ms, lease_end_ms, ended_ms;
   tp_text handler;               /* handler id */
   tp_text subscription;
   tp_text idempotency_key;
   tp_text order_key;             /* only the oldest open job of a key is claimable */
+  tp_text message;               /* of the last attempt that failed: safe to show */
   tp_text payload;               /* value: the fields and ids of the call; content */
 } tp_job;
 
 /** Which jobs a worker can run: asked with a job that may be claimed, without any lock of the store's held. The answer
  *  holds for every job of the same handler and contract version until the claim returns. */
 typedef bool (*tp_job_filter_fn)(void *ctx, const tp_job *job);
-/** Receives the claimed job; borrowed till return. */
+/** Receives a job; borrowed till return. */
 typedef void (*tp_job_fn)(void *ctx, const tp_job *job);
+/** Receives jobs, oldest first; false stops. */
+typedef bool (*tp_job_each_fn)(void *ctx, const tp_job *job);
 
+/** How a claim ended. */
 typedef enum tp_job_end {
-  TP_JOB_SUCCEEDED = 1,
-  TP_JOB_FAILED = 2,
-  TP_JOB_RETRY = 3,
+  TP_JOB_END_SUCCEEDED = 1,
+  TP_JOB_END_FAILED = 2,         /* for good: a dead letter */
+  TP_JOB_END_RETRY = 3,          /* may be tried again; after its last attempt it is a dead letter */
+  TP_JOB_END_RELEASED = 4,       /* its handler was not called: the attempt does not count */
   TP_JOB_END_FORCE_32 = 0x7fffffff
 } tp_job_end;
 
@@ -184,45 +221,109 @@ typedef struct tp_job_claim {
   int64_t lease_ms;              /* the lease ends so long behind the job's own limit */
   tp_job_filter_fn filter;       /* NULL: every job */
   tp_job_fn take;                /* called once, when a job is claimed, without any lock of the store's held */
-  void *ctx;                     /* of filter and take */
+  tp_job_fn dead;                /* called for each job that became a dead letter because its last lease ran out,
+                                    without any lock of the store's held; may be NULL */
+  void *ctx;                     /* of filter, take and dead */
 } tp_job_claim;
 
-/** How a claim ended. */
+/** How a claim ended. Times are unix milliseconds. */
 typedef struct tp_job_finish {
   size_t struct_size;
   uint64_t id, claim;
-  int64_t retry_at_ms;           /* unix milliseconds, with RETRY */
+  int64_t now_ms;
+  int64_t retry_at_ms;           /* with RETRY and RELEASED: when it may be claimed again */
   uint32_t end;                  /* tp_job_end */
+  uint32_t reason;               /* tp_reason; 0 with SUCCEEDED */
+  uint32_t code;                 /* the handler's own number */
   uint32_t reserved_;            /* zero */
+  tp_text message;               /* why it failed: safe to show; may be empty */
 } tp_job_finish;
+
+/** Which jobs to list. Zero or empty: any. */
+typedef struct tp_job_query {
+  size_t struct_size;
+  uint64_t id;                   /* this one alone */
+  uint64_t after_id;             /* cursor: only ids above it */
+  size_t limit;                  /* at most so many; 0: all */
+  tp_text handler, order_key;
+  uint32_t states;               /* bits 1 << tp_job_state; 0: open ones and dead letters */
+  uint32_t with_payload;         /* 1: show payloads, which are content; else they are empty */
+} tp_job_query;
+
+/* ---- who writes ---- */
+
+/** The run of a process that opens a store: a row of its own, by which a later one knows that it is gone. */
+typedef struct tp_store_owner {
+  size_t struct_size;
+  uint64_t process_run_id;       /* random, of the runtime: in every record that it writes */
+  int64_t process_id;            /* of the operating system */
+  int64_t process_started;       /* in its own count, which with process_id and boot_id names the process */
+  int64_t opened_unix_ms;
+  tp_text boot_id;               /* of the machine's run; empty where there is none */
+} tp_store_owner;
+
+/** What a recovery found of runs that are gone. */
+typedef struct tp_store_recovery {
+  size_t struct_size;
+  uint64_t owners;               /* rows of processes that are gone */
+  uint64_t jobs_requeued;        /* claimable again */
+  uint64_t jobs_dead;            /* dead letters now */
+  uint64_t entries_interrupted;  /* entries and attempts that were running */
+} tp_store_recovery;
+
+/** What a record's commit means to those who wait for its entry. */
+typedef enum tp_durability {
+  TP_DURABILITY_DEFAULT = 0,     /* memory */
+  TP_DURABILITY_MEMORY = 1,      /* a turn hands its records to the store and waits for nothing */
+  TP_DURABILITY_ASYNC = 2,       /* not yet used: refused */
+  TP_DURABILITY_SYNC = 3,        /* not yet used: refused */
+  TP_DURABILITY_FORCE_32 = 0x7fffffff
+} tp_durability;
 
 /** Where records and jobs go. Filled by the host, or made by the library. Functions may block; what is not marked
  *  required may be NULL: then the store does not have it. Whoever is given one copies the struct, on success only;
  *  destroy is called exactly once. Structs that the library shows have its own struct_size: a store reads no further.
+ *  A store can be read without any runtime, by its functions.
  *  Threads: every function may be called from any thread, several at once. */
 typedef struct tp_store {
   size_t struct_size;
   void *self;
   const char *name;
+  /** Called by tp_runtime_start() before any other function: makes the owner's row. When it fails, the start does. */
+  tp_status (*open)(void *self, const tp_store_owner *owner, tp_fault *fault);
+  /** Called once behind open: what runs that are gone left running is interrupted, or requeued as its policy says. */
+  tp_status (*recover)(void *self, tp_store_recovery *ret_recovery, tp_fault *fault);
   /** Required. Keeps one entry record, borrowed till return. O(1) whatever the store holds. A turn hands its records
    *  over when some have gathered, at the latest with its end. */
   tp_status (*record)(void *self, const tp_entry_record *record);
   /** An entry that is no longer kept is not an error. */
   tp_status (*record_late)(void *self, const tp_late_record *late);
-  /** Required. Inserts and commits; id, claim and attempt are not read. A key that is known already changes nothing and
-   *  gives its id with *ret_existed = true. */
+  /** Commits what was recorded so far: durable at the return where the store is. */
+  tp_status (*commit)(void *self, tp_fault *fault);
+  /** Gives the records that fit, newest first. */
+  tp_status (*records)(void *self, const tp_record_query *query, tp_record_fn each, void *ctx, tp_fault *fault);
+  /** Required. Inserts and commits a queued job; id, claim, state and attempt are not read. A key that is known already
+   *  changes nothing and gives its id with *ret_existed = true.
+   *  @return TP_OK; TP_ERR_FULL when as many jobs are open as the store takes. */
   tp_status (*job_insert)(void *self, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault);
   /** Required. Claims the oldest claimable job that the filter accepts: attempt + 1, a new claim token, a lease. A
    *  claim whose lease ran out may be claimed anew, or is a dead letter after its last attempt.
    *  @return TP_OK after take was called once; TP_ERR_NOT_FOUND with *ret_next_ms = when to ask again (0: unknown). */
   tp_status (*job_claim)(void *self, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault);
-  /** Required. Ends a claim. RETRY makes it claimable again at retry_at_ms, or a dead letter after its last attempt.
-   *  Payload of an ended job is deleted. @return TP_ERR_STALE when the claim is not the current one. */
-  tp_status (*job_finish)(void *self, const tp_job_finish *request, tp_fault *fault);
+  /** Required. Ends a claim. The payload of a job that succeeded is deleted; a dead letter keeps it.
+   *  @param ret_state  tp_job_state that the job is in now.
+   *  @return TP_OK; TP_ERR_STALE when the claim is not the current one; TP_ERR_NOT_FOUND. */
+  tp_status (*job_finish)(void *self, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault);
   /** Required. How many jobs of the key are open (queued or running); an empty key counts all. */
   tp_status (*job_open)(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault);
-  /** Gives the newest records, newest first, at most limit. */
-  tp_status (*records)(void *self, size_t limit, tp_record_fn each, void *ctx);
+  /** Lists jobs by rising id. What changes meanwhile may be seen as it was or as it is. */
+  tp_status (*jobs)(void *self, const tp_job_query *query, tp_job_each_fn each, void *ctx, tp_fault *fault);
+  /** A dead letter becomes the newest open job of its order key, with all its attempts before it.
+   *  @return TP_OK; TP_ERR_NOT_FOUND when it is no dead letter; TP_ERR_FULL. */
+  tp_status (*job_redrive)(void *self, uint64_t id, int64_t now_ms, tp_fault *fault);
+  /** A job that waits, or a dead letter, is given up and its payload deleted.
+   *  @return TP_OK; TP_ERR_NOT_FOUND when it has ended; TP_ERR_BUSY while it runs. */
+  tp_status (*job_discard)(void *self, uint64_t id, int64_t now_ms, tp_fault *fault);
   /** Exactly once. */
   void (*destroy)(void *self);
   uint32_t durable;              /* 1: what is committed survives the process */
@@ -233,6 +334,9 @@ typedef struct tp_store {
 typedef struct tp_store_memory_options {
   size_t struct_size;
   size_t records_max;            /* the newest so many entry records are kept; 0: 10,000 */
+  size_t jobs_max;               /* open jobs; 0: 65,536; above it an insert gives TP_ERR_FULL */
+  size_t jobs_ended_max;         /* of those that succeeded or were discarded, and of dead letters, the newest so many
+                                    are known by id and key; 0: 1,024 */
 } tp_store_memory_options;
 
 /** The memory store. Give it to tp_runtime_options.store, which takes it, or free it with tp_store_free().

@@ -2,6 +2,7 @@
  *
  * What a handler sees and says through its tp_call. It reaches the entry and what the entry was given, never the turn's
  * moving parts. */
+#include "runtime/exec/detached.h"
 #include "runtime/exec/entry.h"
 #include "runtime/exec/runtime.h"
 
@@ -18,7 +19,25 @@ tp_caller tp_call_caller(const tp_call *call) { return call->entry->turn->caller
 tp_text tp_call_mode(const tp_call *call) { return call->entry->turn->mode; }
 uint32_t tp_call_phase(const tp_call *call) { return call->entry->plan->phase; }
 const char *tp_call_subscription(const tp_call *call) { return node_of(call)->subscription_name; }
-uint32_t tp_call_attempt(const tp_call *call) { return call->attempt_number; }
+
+/* NULL: the call is not one of a job. */
+static const tp__detached_job *job_of(const tp_call *call) {
+  const tp__detached_job *job = call->entry->detached_run ? tp__detached_job_of(call->entry) : NULL;
+  return job && job->id ? job : NULL;
+}
+
+uint32_t tp_call_attempt(const tp_call *call) {
+  const tp__detached_job *job = job_of(call);
+  return job ? job->attempt : call->attempt_number;
+}
+uint64_t tp_call_job_id(const tp_call *call) {
+  const tp__detached_job *job = job_of(call);
+  return job ? job->id : 0;
+}
+tp_text tp_call_idempotency_key(const tp_call *call) {
+  const tp__detached_job *job = job_of(call);
+  return job ? job->key : empty;
+}
 uint64_t tp_call_plan_hash(const tp_call *call) { return call->entry->plan->hash; }
 
 /* An entry's own call is made by the owner, and its run knows when its node became ready, where that matters; any other

@@ -15,6 +15,7 @@ typedef struct detached {
   uint64_t start[2]; /* node 0 leaves, waits for nothing, has no mark: all zero */
   tp__detached_end_fn on_end;
   void *ctx;
+  tp__detached_job job;
   bool starting; /* on_end would come before the start returned: it is told by the reason instead */
   tp_reason refused;
   size_t block_size;
@@ -26,12 +27,6 @@ static void release(tp__turn *turn) {
   if (d->parent) tp__turn_unref(d->parent);
   tp__turn_fini(turn);
   tp__block_give(&runtime->blocks, d, d->block_size);
-}
-
-/* What the handler said wrongly it will say again; all else may be better next time, and a run that was given up by a
- * drain was not the handler's fault at all. */
-static bool is_worth_another_try(tp_reason reason) {
-  return reason != TP_REASON_NONE && reason != TP_REASON_MALFORMED && reason != TP_REASON_CAPABILITY;
 }
 
 /* Nothing of a detached run is merged, but the jobs that it asks for are stored. */
@@ -47,11 +42,15 @@ static void entry_ended(tp__entry *entry) {
   const tp__run *run = tp__entry_more(entry, 0);
   assert(run);
   schedule_jobs(d, run);
-  tp_state state = run->row.state;
-  tp_reason reason = run->row.reason;
+  tp__detached_end end = {.state = run->row.state,
+                          .reason = run->row.reason,
+                          .code = run->row.code,
+                          .was_called = run->row.started_ns != 0,
+                          .retryable = run->retryable,
+                          .message = run->message};
+  if (d->starting) d->refused = end.reason;
+  else if (d->on_end) d->on_end(d->ctx, &end);
   tp__entry_release(entry);
-  if (d->starting) d->refused = reason;
-  else if (d->on_end) d->on_end(d->ctx, state, reason, is_worth_another_try(reason));
   tp__turn_finish(&d->turn);
 }
 
@@ -100,6 +99,7 @@ static tp_status begin_entry(detached *d, const tp__detached_spec *spec, tp__ent
   if (!spec->sets && spec->payload.sets.size > 0 && runtime->above->sets_read &&
       !runtime->above->sets_read(&d->turn.arena, spec->payload.sets, &d->turn.sets))
     return TP_ERR_NO_MEMORY;
+  if (!tp__arena_text(&d->turn.arena, spec->job.key, &d->job.key)) return TP_ERR_NO_MEMORY;
   tp__entry_spec entry = {.plan = &d->plan,
                           .fields = spec->payload.fields,
                           .field_count = spec->payload.field_count,
@@ -126,6 +126,7 @@ tp_reason tp__detached_run(tp_runtime *runtime, const tp__detached_spec *spec) {
   if (!d) return TP_REASON_NO_MEMORY;
   memset(d, 0, sizeof *d);
   d->block_size = block_size;
+  d->job = spec->job;
   d->on_end = spec->on_end;
   d->ctx = spec->ctx;
   make_plan(d, spec);
@@ -148,6 +149,8 @@ tp_reason tp__detached_run(tp_runtime *runtime, const tp__detached_spec *spec) {
   tp__strand_leave(&d->turn.strand); /* d may be gone */
   return refused;
 }
+
+const tp__detached_job *tp__detached_job_of(const tp__entry *entry) { return &((const detached *)entry->ctx)->job; }
 
 /* ---- from an entry ---- */
 

@@ -9,8 +9,24 @@
 #include "runtime/exec/entry.h"
 #include "runtime/record/payload.h"
 
-/** How it ended; on the run's owner. Must be quick. */
-typedef void (*tp__detached_end_fn)(void *ctx, tp_state state, tp_reason reason, bool retryable);
+/** How it ended. */
+typedef struct tp__detached_end {
+  tp_state state;
+  tp_reason reason;
+  uint32_t code;
+  bool was_called;     /* its handler */
+  bool retryable;      /* its handler said so */
+  const char *message; /* may be NULL; borrowed */
+} tp__detached_end;
+/** On the run's owner. Must be quick. */
+typedef void (*tp__detached_end_fn)(void *ctx, const tp__detached_end *end);
+
+/** The job that a run is an attempt of. */
+typedef struct tp__detached_job {
+  uint64_t id;       /* 0: it is none */
+  uint32_t attempt;
+  tp_text key;       /* copied */
+} tp__detached_job;
 
 typedef struct tp__detached_spec {
   const tp__plan *plan; /* whose node it is; of the snapshot */
@@ -20,11 +36,15 @@ typedef struct tp__detached_spec {
   const void *sets;    /* a version of the merged sets, or NULL to read payload.sets */
   tp__turn *parent;    /* held while the run lasts, since sets are its; NULL with payload.sets */
   int64_t limit_ns;
+  tp__detached_job job;
   tp__detached_end_fn on_end; /* may be NULL */
   void *ctx;
 } tp__detached_spec;
 
 /** @return NONE when it was accepted; on_end will come. Else why not; on_end will not come. */
 tp_reason tp__detached_run(struct tp_runtime *runtime, const tp__detached_spec *spec);
+
+/** @param entry  of a detached run. */
+const tp__detached_job *tp__detached_job_of(const tp__entry *entry);
 
 #endif

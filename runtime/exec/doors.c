@@ -71,14 +71,64 @@ size_t tp_runtime_audit(tp_runtime *runtime, tp_visibility visibility_min, tp_au
   return result;
 }
 
-tp_status tp_runtime_records(tp_runtime *runtime, size_t limit, tp_record_fn each, void *ctx) {
-  TP__TRY(tp__runtime_usable(runtime, NULL));
-  if (!runtime->store.records) return TP_ERR_STORE;
+static tp_status lacks(const tp_runtime *runtime, const char *function, tp_fault *fault) {
+  return tp__fail(fault, TP_ERR_STORE, runtime->store.name, "the store has no function `%s`", function);
+}
+
+tp_status tp_runtime_records(tp_runtime *runtime, const tp_record_query *query, tp_record_fn each, void *ctx,
+                             tp_fault *fault) {
+  static const tp_record_query all = {.struct_size = sizeof all};
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  if (!runtime->store.records) return lacks(runtime, "records", fault);
   tp__inside frame;
   tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
-  tp_status result = runtime->store.records(runtime->store.self, limit, each, ctx);
+  tp_status status = runtime->store.records(runtime->store.self, query ? query : &all, each, ctx, fault);
   tp__inside_leave(&frame);
-  return result;
+  return status;
+}
+
+tp_status tp_runtime_records_commit(tp_runtime *runtime, tp_fault *fault) {
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  if (!runtime->store.commit) return TP_OK;
+  tp__inside frame;
+  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
+  tp_status status = runtime->store.commit(runtime->store.self, fault);
+  tp__inside_leave(&frame);
+  return status;
+}
+
+tp_status tp_jobs_list(tp_runtime *runtime, const tp_job_query *query, tp_job_each_fn each, void *ctx,
+                       tp_fault *fault) {
+  static const tp_job_query all = {.struct_size = sizeof all};
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  if (!runtime->store.jobs) return lacks(runtime, "jobs", fault);
+  tp__inside frame;
+  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
+  tp_status status = runtime->store.jobs(runtime->store.self, query ? query : &all, each, ctx, fault);
+  tp__inside_leave(&frame);
+  return status;
+}
+
+/* A function of the store that changes one job; what it changed may make another claimable. */
+static tp_status change_job(tp_runtime *runtime, tp_status (*change)(void *self, uint64_t id, int64_t now_ms,
+                            tp_fault *fault), const char *function, uint64_t id, tp_fault *fault) {
+  if (!change) return lacks(runtime, function, fault);
+  tp__inside frame;
+  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
+  tp_status status = change(runtime->store.self, id, tp__unix_ms(), fault);
+  tp__inside_leave(&frame);
+  if (status == TP_OK) tp__jobs_wake(&runtime->jobs);
+  return status;
+}
+
+tp_status tp_job_redrive(tp_runtime *runtime, uint64_t id, tp_fault *fault) {
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  return change_job(runtime, runtime->store.job_redrive, "job_redrive", id, fault);
+}
+
+tp_status tp_job_discard(tp_runtime *runtime, uint64_t id, tp_fault *fault) {
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  return change_job(runtime, runtime->store.job_discard, "job_discard", id, fault);
 }
 
 size_t tp_runtime_leaks(tp_runtime *runtime, void (*each)(void *ctx, const tp_leak *leak), void *ctx) {
@@ -102,7 +152,11 @@ static void count_all(tp_runtime *runtime, tp_runtime_stats *all) {
   all->tokens_open = tp__a32_load_relaxed(&runtime->tokens_open);
   all->attempts_abandoned = tp__pool_leaks(&runtime->pool, NULL, NULL);
   all->handler_threads = tp__pool_thread_count(&runtime->pool);
-  all->jobs_run = tp__jobs_run_count(&runtime->jobs);
+  tp__job_counts jobs = tp__jobs_counts(&runtime->jobs);
+  all->jobs_run = jobs.run;
+  all->jobs_open = jobs.open;
+  all->jobs_dead = jobs.dead;
+  all->jobs_refused = jobs.refused;
 }
 
 void tp_runtime_stats_get(tp_runtime *runtime, tp_runtime_stats *stats) {

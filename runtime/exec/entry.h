@@ -44,6 +44,7 @@ typedef struct tp__output {
 typedef struct tp__run {
   tp_run_record row;          /* execution, failure and names are filled in when it is settled */
   bool settled;
+  bool retryable;             /* it failed, and its handler says that it may be tried again */
   const tp__emitted *first;   /* sealed contributions; with fallback_used they are the subscription's */
   const char *message;        /* reason of a deny, ask or failure; safe */
   tp__attempt *attempt;       /* open: handed over or deferred */

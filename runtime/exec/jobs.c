@@ -6,15 +6,28 @@
 #include "runtime/exec/detached.h"
 #include "runtime/exec/runtime.h"
 
-enum { ATTEMPTS_MAX = 5, LEASE_MS = 60000, LIMIT_MS = 180000, BACKOFF_MS = 200, BACKOFF_MS_MAX = 60000 };
+enum {
+  LEASE_MS = 60000,
+  LIMIT_MS = 180000,
+  PAUSE_MS = 200,
+  STORE_PAUSE_MS = 5000,
+  BACKOFF_MS_MAX = 60000,
+  MESSAGE_BYTES_MAX = 200
+};
 
 /* A claimed job while it runs. */
 typedef struct running_job {
   tp__link link; /* under the lock, once it ended */
   tp__jobs *jobs;
-  uint64_t id, claim;
-  uint32_t attempt;
+  tp_job desc; /* without its texts, but for the handler's id */
+  char handler[TP_ID_BYTES_MAX];
+  /* how it ended */
   tp_job_end end;
+  tp_state state;
+  tp_reason reason;
+  uint32_t code;
+  char message[MESSAGE_BYTES_MAX];
+  size_t message_size;
   bool started;
 } running_job;
 
@@ -37,11 +50,25 @@ void tp__jobs_fini(tp__jobs *jobs) {
 
 /* ---- running one ---- */
 
-static void run_ended(void *ctx, tp_state state, tp_reason reason, bool retryable) {
-  (void)reason;
+/* The same rule as for a run that is awaited: a failure is tried again when the handler says so. A run that did not
+ * come to its end is one more attempt of those that the subscription allows; one that never began is none. */
+static tp_job_end end_of(const tp__detached_end *end) {
+  if (end->state == TP_STATE_SUCCEEDED) return TP_JOB_END_SUCCEEDED;
+  if (!end->was_called) return TP_JOB_END_RELEASED;
+  bool unfinished = end->state == TP_STATE_TIMED_OUT || end->state == TP_STATE_CANCELLED;
+  return end->retryable || unfinished ? TP_JOB_END_RETRY : TP_JOB_END_FAILED;
+}
+
+static void run_ended(void *ctx, const tp__detached_end *end) {
   running_job *job = ctx;
   tp__jobs *jobs = job->jobs;
-  job->end = state == TP_STATE_SUCCEEDED ? TP_JOB_SUCCEEDED : retryable ? TP_JOB_RETRY : TP_JOB_FAILED;
+  tp_text message = tp_text_of(end->message);
+  job->end = end_of(end);
+  job->state = end->state;
+  job->reason = end->reason;
+  job->code = end->code;
+  job->message_size = tp__utf8_cut(message, sizeof job->message);
+  if (job->message_size > 0) memcpy(job->message, message.data, job->message_size);
   tp__mutex_lock(&jobs->mutex);
   jobs->run_count++;
   tp__list_push(&jobs->ended, &job->link);
@@ -65,6 +92,8 @@ static tp_reason start(tp_runtime *runtime, running_job *job, const tp_job *clai
     if (spec.snapshot) {
       uint32_t limit_ms = claimed->limit_ms ? claimed->limit_ms : LIMIT_MS;
       spec.limit_ns = (int64_t)limit_ms * TP__NS_PER_MS;
+      spec.payload.caller = TP_CALLER_BACKGROUND_JOB;
+      spec.job = (tp__detached_job){.id = claimed->id, .attempt = claimed->attempt, .key = claimed->idempotency_key};
       refused = tp__detached_run(runtime, &spec);
       tp__snapshot_unpin(spec.snapshot);
     }
@@ -88,32 +117,76 @@ static bool can_run(void *ctx, const tp_job *candidate) {
 
 static void take_claimed(void *ctx, const tp_job *claimed) {
   running_job *job = ctx;
-  job->id = claimed->id;
-  job->claim = claimed->claim;
-  job->attempt = claimed->attempt;
+  job->desc = *claimed;
+  job->desc.handler.size = tp__utf8_cut(claimed->handler, sizeof job->handler);
+  job->desc.handler.data = memcpy(job->handler, claimed->handler.data, job->desc.handler.size);
   tp_reason refused = start(job->jobs->runtime, job, claimed);
   job->started = refused == TP_REASON_NONE;
-  if (refused) job->end = refused == TP_REASON_MALFORMED ? TP_JOB_FAILED : TP_JOB_RETRY; /* else run_ended() says it */
+  if (job->started) return; /* run_ended() tells the rest */
+  /* What cannot be read, or was switched off by the operator, will not be better soon. */
+  bool for_good = refused == TP_REASON_MALFORMED || refused == TP_REASON_KILL_SWITCH;
+  job->end = for_good ? TP_JOB_END_FAILED : TP_JOB_END_RELEASED;
+  job->state = TP_STATE_FAILED;
+  job->reason = refused;
 }
 
-/* Doubling, with jitter of half. */
-static int64_t retry_at_ms(uint32_t attempt) {
-  int64_t pause_ms = BACKOFF_MS;
-  for (uint32_t i = 1; i < attempt && pause_ms < BACKOFF_MS_MAX; i++) pause_ms *= 2;
+/* As the subscription says, with jitter of half. What could not begin, or was cancelled, is not tried at once. */
+static int64_t pause_ms(const running_job *job) {
+  int64_t pause = job->desc.backoff == TP_BACKOFF_NONE ? 0 : job->desc.backoff_ms;
+  for (uint32_t i = 1; job->desc.backoff == TP_BACKOFF_EXPONENTIAL && i < job->desc.attempt; i++)
+    if (pause < BACKOFF_MS_MAX) pause *= 2;
+  bool soon = job->end == TP_JOB_END_RELEASED || job->state == TP_STATE_CANCELLED;
+  if (soon && pause < PAUSE_MS) pause = PAUSE_MS;
+  return pause < BACKOFF_MS_MAX ? pause : BACKOFF_MS_MAX;
+}
+
+static int64_t with_jitter_ms(int64_t pause) {
   uint32_t dice;
+  if (pause < 2) return pause;
   tp__random(&dice, sizeof dice);
-  return tp__unix_ms() + pause_ms / 2 + dice % (pause_ms / 2 + 1);
+  return pause / 2 + dice % (pause / 2 + 1);
+}
+
+/* @param handler  of a job that failed for good, with the reason of its last attempt. */
+static void note_dead(tp__jobs *jobs, uint64_t id, tp_text handler, uint32_t attempts, tp_reason reason,
+                      tp_text message) {
+  tp__mutex_lock(&jobs->mutex);
+  jobs->dead_count++;
+  tp__mutex_unlock(&jobs->mutex);
+  tp__log(jobs->runtime, TP_LOG_ERROR,
+          "background job %llu of handler `%.*s` failed for good and is a dead letter after %u attempts (%s)%s%.*s",
+          (unsigned long long)id, (int)handler.size, handler.size ? handler.data : "", attempts,
+          tp_reason_name(reason), message.size ? ": " : "", (int)message.size, message.size ? message.data : "");
+}
+
+static void lost(void *ctx, const tp_job *job) {
+  note_dead(((running_job *)ctx)->jobs, job->id, job->handler, job->attempt, TP_REASON_TIMEOUT,
+            tp_text_of("its last lease ran out"));
 }
 
 static void finish(tp__jobs *jobs, running_job *job) {
   tp_runtime *runtime = jobs->runtime;
   tp_store *store = &runtime->store;
+  tp_text message = {job->message, job->message_size};
+  int64_t now_ms = tp__unix_ms();
   tp_job_finish request = {.struct_size = sizeof request,
-                           .id = job->id,
-                           .claim = job->claim,
-                           .retry_at_ms = retry_at_ms(job->attempt),
-                           .end = job->end};
-  tp_status status = store->job_finish(store->self, &request, NULL);
+                           .id = job->desc.id,
+                           .claim = job->desc.claim,
+                           .now_ms = now_ms,
+                           .retry_at_ms = now_ms + with_jitter_ms(pause_ms(job)),
+                           .end = job->end,
+                           .reason = job->reason,
+                           .code = job->code,
+                           .message = message};
+  uint32_t state = TP_JOB_QUEUED;
+  tp_status status = store->job_finish(store->self, &request, &state, NULL);
+  bool is_dead = status == TP_OK && state == TP_JOB_DEAD;
+  if (is_dead) note_dead(jobs, job->desc.id, job->desc.handler, job->desc.attempt, job->reason, message);
+  if (is_dead && job->state == TP_STATE_CANCELLED) {
+    tp__mutex_lock(&jobs->mutex);
+    jobs->interrupted_count++;
+    tp__mutex_unlock(&jobs->mutex);
+  }
   if (status != TP_OK) tp__log(runtime, TP_LOG_WARNING, "the end of a job was not stored: %s", tp_status_text(status));
   tp__release(&runtime->allocator, job, sizeof *job);
 }
@@ -124,7 +197,7 @@ static bool claim_one(tp__jobs *jobs, int64_t *ret_next_ms) {
   *ret_next_ms = 0;
   running_job *job = tp__alloc_zero(&runtime->allocator, sizeof *job);
   if (!job) {
-    *ret_next_ms = tp__unix_ms() + BACKOFF_MS;
+    *ret_next_ms = tp__unix_ms() + PAUSE_MS;
     return false;
   }
   job->jobs = jobs;
@@ -136,10 +209,15 @@ static bool claim_one(tp__jobs *jobs, int64_t *ret_next_ms) {
                           .lease_ms = LEASE_MS,
                           .filter = can_run,
                           .take = take_claimed,
+                          .dead = lost,
                           .ctx = job};
   tp_status status = runtime->store.job_claim(runtime->store.self, &request, ret_next_ms, NULL);
   if (status == TP_OK && job->started) return true;
   bool claimed = status == TP_OK;
+  if (!claimed && status != TP_ERR_NOT_FOUND) {
+    tp__log(runtime, TP_LOG_WARNING, "no job could be claimed: %s", tp_status_text(status));
+    *ret_next_ms = tp__unix_ms() + STORE_PAUSE_MS;
+  }
   if (claimed) finish(jobs, job);
   else tp__release(&runtime->allocator, job, sizeof *job);
   tp__mutex_lock(&jobs->mutex);
@@ -224,11 +302,30 @@ void tp__jobs_wake(tp__jobs *jobs) {
 
 /* ---- adding ---- */
 
+static tp_reason reason_of_refusal(tp_status status) {
+  switch (status) {
+    case TP_ERR_FULL:
+      return TP_REASON_SHED;
+    case TP_ERR_NO_MEMORY:
+      return TP_REASON_NO_MEMORY;
+    default:
+      return TP_REASON_STORE;
+  }
+}
+
 static tp_reason insert(tp_runtime *runtime, const tp_job *job) {
   uint64_t id;
   bool existed;
-  tp_status status = runtime->store.job_insert(runtime->store.self, job, &id, &existed, NULL);
-  if (status != TP_OK) return status == TP_ERR_NO_MEMORY ? TP_REASON_NO_MEMORY : TP_REASON_STORE;
+  tp_fault fault = {0};
+  tp_status status = runtime->store.job_insert(runtime->store.self, job, &id, &existed, &fault);
+  if (status != TP_OK) {
+    tp__mutex_lock(&runtime->jobs.mutex);
+    runtime->jobs.refused_count++;
+    tp__mutex_unlock(&runtime->jobs.mutex);
+    tp__log(runtime, TP_LOG_ERROR, "a background job of handler `%.*s` was not stored: %s", (int)job->handler.size,
+            job->handler.size ? job->handler.data : "", fault.message[0] ? fault.message : tp_status_text(status));
+    return reason_of_refusal(status);
+  }
   tp__jobs_wake(&runtime->jobs);
   return TP_REASON_NONE;
 }
@@ -243,6 +340,16 @@ static tp_reason insert_with(tp_runtime *runtime, tp_job *job, const tp__payload
     reason = tp_value_check(job->payload, NULL) == TP_OK ? insert(runtime, job) : TP_REASON_MALFORMED;
   tp_writer_free(writer);
   return reason;
+}
+
+/* The retry values are the subscription's; a detached limit too, where it has one of its own. */
+static void set_policies(tp_job *job, const tp__node *node) {
+  const tp_subscription *desc = &node->sub->desc;
+  job->attempts_max = desc->attempts > 1 ? desc->attempts : 1;
+  job->backoff = desc->backoff;
+  job->backoff_ms = desc->backoff_ms;
+  job->contract_version = node->handler->desc.contract_version;
+  if (node->flags & TP__NODE_DETACHED) job->limit_ms = (uint32_t)(node->limit_ns / TP__NS_PER_MS);
 }
 
 /* Entries are numbered within a runtime; its mark tells them from those of another process or runtime. */
@@ -264,14 +371,13 @@ tp_reason tp__jobs_add(tp_runtime *runtime, const tp__plan *plan, const tp__node
   }
   char key[TP_ID_BYTES_MAX + 64];
   tp_job job = {.struct_size = sizeof job,
-                .attempts_max = ATTEMPTS_MAX,
+                .inserted_ms = tp__unix_ms(),
                 .phase = plan->phase,
-                .contract_version = node->handler->desc.contract_version,
-                .limit_ms = (uint32_t)(node->limit_ns / TP__NS_PER_MS),
                 .handler = tp_text_of(node->handler_name),
                 .subscription = tp_text_of(node->subscription_name),
                 .idempotency_key = key_of(&runtime->jobs, key, sizeof key, entry_id, node->subscription_name),
                 .order_key = payload->ids[TP_ID_SESSION]};
+  set_policies(&job, node);
   tp_reason reason = status == TP_OK ? insert_with(runtime, &job, &with_sets) : TP_REASON_NO_MEMORY;
   tp_writer_free(writer);
   return reason;
@@ -282,17 +388,23 @@ tp_reason tp__jobs_add_contributed(const tp__turn *turn, const tp_contribution *
   tp__payload payload = {.mode = turn->mode, .caller = TP_CALLER_BACKGROUND_JOB, .fields = &field, .field_count = 1};
   memcpy(payload.ids, turn->ids, sizeof payload.ids);
   tp_job job = {.struct_size = sizeof job,
-                .attempts_max = ATTEMPTS_MAX,
+                .inserted_ms = tp__unix_ms(),
+                .attempts_max = 1,
                 .phase = TP_PHASE_NONE,
-                .contract_version = 1,
                 .limit_ms = LIMIT_MS,
                 .handler = contribution->domain,
                 .subscription = contribution->domain,
                 .idempotency_key = contribution->key,
                 .order_key = contribution->text.size ? contribution->text : turn->ids[TP_ID_SESSION]};
-  tp_reason reason = insert_with(turn->runtime, &job, &payload);
-  if (reason != TP_REASON_NONE) tp__log(turn->runtime, TP_LOG_ERROR, "a background job was not stored");
-  return reason;
+  const tp__node *node;
+  const tp__plan *plan;
+  tp__snapshot *snapshot =
+      tp__registry_find_handler(turn->runtime->registry, job.handler, 0, TP_PHASE_NONE, &node, &plan);
+  if (snapshot) { /* else a later commit brings it, in any version */
+    set_policies(&job, node);
+    tp__snapshot_unpin(snapshot);
+  }
+  return insert_with(turn->runtime, &job, &payload);
 }
 
 /* ---- waiting ---- */
@@ -318,9 +430,15 @@ tp_status tp__jobs_wait(tp__jobs *jobs, tp_text order_key, int64_t deadline_ns) 
   }
 }
 
-uint64_t tp__jobs_run_count(tp__jobs *jobs) {
+tp__job_counts tp__jobs_counts(tp__jobs *jobs) {
+  tp_store *store = &jobs->runtime->store;
+  tp__job_counts counts = {0};
   tp__mutex_lock(&jobs->mutex);
-  uint64_t count = jobs->run_count;
+  counts.run = jobs->run_count;
+  counts.dead = jobs->dead_count;
+  counts.refused = jobs->refused_count;
+  counts.interrupted = jobs->interrupted_count;
   tp__mutex_unlock(&jobs->mutex);
-  return count;
+  (void)!store->job_open(store->self, (tp_text){NULL, 0}, &counts.open, NULL);
+  return counts;
 }

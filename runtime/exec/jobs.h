@@ -22,7 +22,8 @@ typedef struct tp__jobs {
   /* under mutex */
   tp__link ended; /* running jobs whose end the store does not know yet */
   uint32_t running;
-  uint64_t run_count;
+  uint64_t run_count, dead_count, refused_count;
+  uint64_t interrupted_count; /* of the dead: their last attempt was cancelled by a drain */
   uint64_t news; /* counts inserts and commits: something may have become claimable */
   bool stop;
 } tp__jobs;
@@ -43,6 +44,14 @@ tp_reason tp__jobs_add(struct tp_runtime *runtime, const tp__plan *plan, const t
 tp_reason tp__jobs_add_contributed(const struct tp__turn *turn, const tp_contribution *job);
 /** Waits until the order key has no open job. @return TP_OK, TP_ERR_TIMEOUT, what the store said. */
 tp_status tp__jobs_wait(tp__jobs *jobs, tp_text order_key, int64_t deadline_ns);
-uint64_t tp__jobs_run_count(tp__jobs *jobs);
+
+typedef struct tp__job_counts {
+  uint64_t run;         /* attempts that have ended */
+  uint64_t open;        /* now, as the store says */
+  uint64_t dead;        /* dead letters since the start */
+  uint64_t refused;     /* inserts that the store did not take */
+  uint64_t interrupted; /* of the dead: their last attempt was cancelled by a drain */
+} tp__job_counts;
+tp__job_counts tp__jobs_counts(tp__jobs *jobs);
 
 #endif

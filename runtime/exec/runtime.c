@@ -107,6 +107,22 @@ tp_status tp_runtime_set_abandoned_max(tp_runtime *runtime, uint32_t threads, ui
   return TP_OK;
 }
 
+static tp_status check_durability(const tp_runtime_options *options, tp_fault *fault) {
+  if ((uint32_t)options->durability > TP_DURABILITY_SYNC)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.durability is %d: it must be a tp_durability",
+                    (int)options->durability);
+  if (options->durability > TP_DURABILITY_MEMORY)
+    return tp__fail(fault, TP_ERR_USAGE, NULL,
+                    "tp_runtime_options.durability: async and sync are not yet used; leave it 0");
+  if (options->record_queue_bytes != 0)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.record_queue_bytes is not yet used; leave it 0");
+  if (options->store && options->jobs_max != 0)
+    return tp__fail(fault, TP_ERR_USAGE, NULL,
+                    "tp_runtime_options.jobs_max bounds the runtime's own store; a store of the host's has a bound of "
+                    "its own: leave it 0");
+  return TP_OK;
+}
+
 /* @param ret_store  zero-filled where the host has none. */
 static tp_status resolve_store(tp_store *ret_store, const tp_store *theirs, tp_fault *fault) {
   *ret_store = (tp_store){0};
@@ -141,8 +157,9 @@ enum room {
 };
 
 static tp_status own_store(tp_runtime *runtime, tp_fault *fault) {
+  tp_store_memory_options options = {.struct_size = sizeof options, .jobs_max = runtime->options.jobs_max};
   tp_store *store;
-  TP__TRY(tp_store_memory_new(&runtime->allocator, NULL, &store, fault));
+  TP__TRY(tp_store_memory_new(&runtime->allocator, &options, &store, fault));
   runtime->store = *store;
   return TP_OK;
 }
@@ -266,6 +283,7 @@ tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__above *abo
   tp_runtime_options options;
   tp_store store;
   TP__TRY(resolve(&options, theirs, fault));
+  TP__TRY(check_durability(&options, fault));
   TP__TRY(resolve_store(&store, options.store, fault));
   tp_allocator allocator = tp__allocator_of(&options.allocator);
   tp_runtime *runtime = tp__alloc_zero(&allocator, sizeof *runtime);
@@ -331,9 +349,52 @@ tp_status tp__runtime_usable(const tp_runtime *runtime, tp_fault *fault) {
   return tp__fail(fault, TP_ERR_SHUTDOWN, NULL, "the runtime was freed");
 }
 
+static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
+  const tp_store *store = &runtime->store;
+  char boot_id[64];
+  tp_store_owner owner = {.struct_size = sizeof owner,
+                          .process_run_id = runtime->jobs.mark,
+                          .process_id = tp__process_id(),
+                          .process_started = tp__process_started(),
+                          .opened_unix_ms = tp__unix_ms(),
+                          .boot_id = {boot_id, tp__boot_id(boot_id, sizeof boot_id)}};
+  tp_store_recovery found = {.struct_size = sizeof found};
+  if (store->open) TP__TRY(store->open(store->self, &owner, fault));
+  if (store->recover) TP__TRY(store->recover(store->self, &found, fault));
+  if (found.owners > 0)
+    tp__log(runtime, TP_LOG_WARNING,
+            "the store `%s` was left by %llu processes that are gone: %llu jobs were requeued, %llu are dead letters, "
+            "%llu entries were interrupted",
+            store->name, (unsigned long long)found.owners, (unsigned long long)found.jobs_requeued,
+            (unsigned long long)found.jobs_dead, (unsigned long long)found.entries_interrupted);
+  return TP_OK;
+}
+
+/* The first start opens the store, without any lock held; any other waits for it. */
+static tp_status open_store_once(tp_runtime *runtime, tp_fault *fault) {
+  if (!runtime->store.open && !runtime->store.recover) return TP_OK;
+  tp__mutex_lock(&runtime->mutex);
+  while (runtime->store_opening) tp__cond_wait_until(&runtime->changed, &runtime->mutex, TP__NEVER);
+  bool is_first = !runtime->store_opened && tp__a32_load_relaxed(&runtime->life) == TP__LIFE_NEW;
+  runtime->store_opening = is_first;
+  tp__mutex_unlock(&runtime->mutex);
+  if (!is_first) return TP_OK;
+  tp_fault own = {0};
+  tp_status status = open_store(runtime, &own);
+  tp__mutex_lock(&runtime->mutex);
+  runtime->store_opening = false;
+  runtime->store_opened = status == TP_OK;
+  tp__cond_broadcast(&runtime->changed);
+  tp__mutex_unlock(&runtime->mutex);
+  if (status == TP_OK) return TP_OK;
+  return tp__fail(fault, status, runtime->store.name, "the store was not opened: %s",
+                  own.message[0] ? own.message : tp_status_text(status));
+}
+
 tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) {
   tp_status status = TP_OK;
   TP__TRY(tp__runtime_usable(runtime, fault));
+  TP__TRY(open_store_once(runtime, fault));
   tp__mutex_lock(&runtime->mutex);
   switch (tp__a32_load_relaxed(&runtime->life)) { /* written under this lock */
     case TP__LIFE_NEW:
@@ -438,14 +499,31 @@ static uint64_t wait_for_the_rest(tp_runtime *runtime, int64_t deadline_ns) {
   return left + wait_for_turns(runtime, TP__TURN_DETACHED, deadline_ns);
 }
 
-static void drain_detached(tp_runtime *runtime, int64_t deadline_ns, tp_drain_report *report) {
+static void count_jobs(tp_runtime *runtime, tp_drain_report *report) {
+  tp__job_counts jobs = tp__jobs_counts(&runtime->jobs);
+  report->jobs_dead = jobs.dead;
+  if (runtime->store.durable) return;
+  report->jobs_lost = jobs.open + jobs.interrupted;
+  if (report->jobs_lost > 0)
+    tp__log(runtime, TP_LOG_ERROR,
+            "%llu background jobs are lost, %llu of them while they ran: the drain's limit was over, and the store "
+            "`%s` does not outlive the process",
+            (unsigned long long)report->jobs_lost, (unsigned long long)jobs.interrupted, runtime->store.name);
+}
+
+static void commit_records(tp_runtime *runtime) {
+  const tp_store *store = &runtime->store;
+  tp_fault fault = {0};
+  if (!store->commit || store->commit(store->self, &fault) == TP_OK) return;
+  tp__log(runtime, TP_LOG_ERROR, "the store `%s` did not commit its records: %s", store->name, fault.message);
+}
+
+static void drain_detached(tp_runtime *runtime, int64_t deadline_ns) {
   tp_store *store = &runtime->store;
   wait_for_the_rest(runtime, deadline_ns);
   if (!store->durable) (void)!tp__jobs_wait(&runtime->jobs, (tp_text){NULL, 0}, deadline_ns);
   if (wait_for_the_rest(runtime, deadline_ns) > 0) tp__runtime_cancel_all(runtime);
   tp__jobs_stop(&runtime->jobs); /* a run that it started meanwhile is cancelled and waited for */
-  if (!store->durable && store->job_open)
-    (void)!store->job_open(store->self, (tp_text){NULL, 0}, &report->jobs_lost, NULL);
   if (wait_for_the_rest(runtime, tp__now_ns()) == 0) return;
   tp__runtime_cancel_all(runtime);
   if (!TP__BUG(TP__BUG_LEFT_QUEUED)) wait_for_the_rest(runtime, TP__NEVER);
@@ -490,7 +568,9 @@ tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_repo
     wait_for_turns(runtime, TP__TURN_CLOSING, deadline_ns);
     if (runtime->above->close_last) runtime->above->close_last(runtime);
     refuse_operations(runtime);
-    drain_detached(runtime, deadline_ns, &report);
+    drain_detached(runtime, deadline_ns);
+    count_jobs(runtime, &report);
+    commit_records(runtime);
     stop_threads(runtime);
     tp__pool_stop(&runtime->pool);
     end_drain(runtime);

@@ -80,6 +80,7 @@ struct tp_runtime {
   tp__link turns; /* those without a berth */
   uint32_t turn_counts[TP__TURN_KINDS]; /* of these */
   uint32_t process_generation;
+  bool store_opening, store_opened;
 };
 
 tp_status tp__runtime_new(const tp_runtime_options *options, const tp__above *above, tp_runtime **ret_runtime,

@@ -274,6 +274,7 @@ void tp__entry_take_answer(tp__entry *e, uint32_t index, const tp__answer *answe
     return;
   }
   run->row.code = answer->code;
+  run->retryable = reason == TP_REASON_ERROR && answer->retryable;
   if (reason == TP_REASON_ERROR && try_again(e, node, index, answer)) {
     tp__report_retry(e, index);
     return;

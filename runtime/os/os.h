@@ -136,6 +136,12 @@ int64_t tp__now_ns(void);
 int64_t tp__now_coarse_ns(void);
 /** Wall clock, unix milliseconds. */
 int64_t tp__unix_ms(void);
+/** The process, for a later one that asks whether it is gone: its number, and when it began in a count of the
+ *  system's own (0: unknown). */
+int64_t tp__process_id(void);
+int64_t tp__process_started(void);
+/** Names the run of the machine. @return its size; 0: it has no name. */
+size_t tp__boot_id(char *buffer, size_t size);
 /** What is added to a monotonic time to get the wall clock's as it stands now, to the kernel's tick (about 4 ms). */
 int64_t tp__unix_offset_ns(void);
 /** now + ms, saturating at TP__NEVER. */

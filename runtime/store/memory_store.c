@@ -1,33 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory store, the reference of the interface: the newest entry records, and jobs in a list by age. Nothing
- * survives the process. Lock: `memory_store`, for the jobs. */
+ * The memory store, the reference of the interface: the newest entry records, and jobs. Nothing survives the process.
+ * Lock: `memory_store`, for the jobs; no callback is called with it held. */
 #include "runtime/store/memory_store.h"
 #include "runtime/os/os.h"
+#include "runtime/store/job_queue.h"
 #include "runtime/store/record_log.h"
 
-enum { RECORDS_MAX = 10000, ENDED_JOBS_MAX = 1024 };
-
-typedef struct job {
-  tp__link link;
-  tp_job desc; /* texts point behind the struct; payload is memory of its own */
-  bool running;
-  int64_t claimable_ms, lease_end_ms;
-  size_t size;
-  char *payload; /* NULL: deleted */
-  size_t payload_size;
-} job;
+enum { RECORDS_MAX = 10000, JOBS_MAX = 65536, JOBS_ENDED_MAX = 1024 };
 
 typedef struct memory_store {
   tp_store face; /* what its maker gave out; a taker has a copy */
   tp_allocator allocator;
   tp__record_log records; /* has locks of its own */
   tp__mutex mutex;
-  /* under mutex */
-  tp__link jobs;       /* open ones, oldest first */
-  tp__link ended_jobs; /* the newest ended ones, whose keys stay known */
-  size_t ended_count;
-  uint64_t last_job_id, last_claim;
+  tp__job_queue jobs; /* under mutex */
 } memory_store;
 
 /* ---- records ---- */
@@ -37,8 +24,10 @@ tp_status tp__memory_store_take(void *self, const tp__record_source *from, const
 }
 
 /* The door for everybody else: one record at a time. */
-static tp_status record(void *self, const tp_entry_record *record) {
+static tp_status record(void *self, const tp_entry_record *theirs) {
   memory_store *store = self;
+  tp_entry_record ours, *record = &ours;
+  TP__TRY(tp__options_read(&ours, sizeof ours, theirs, "tp_entry_record", NULL));
   tp_text ids[TP_ID_COUNT] = {{0}};
   for (size_t i = 0; i < record->id_count && i < TP_ID_COUNT; i++) ids[i] = record->ids[i];
   tp__record_source from = {.process_run_id = record->process_run_id,
@@ -66,209 +55,171 @@ static tp_status record(void *self, const tp_entry_record *record) {
   return status;
 }
 
-static tp_status record_late(void *self, const tp_late_record *late) {
-  tp__record_log_late(&((memory_store *)self)->records, late);
+static tp_status record_late(void *self, const tp_late_record *theirs) {
+  tp_late_record late;
+  TP__TRY(tp__options_read(&late, sizeof late, theirs, "tp_late_record", NULL));
+  tp__record_log_late(&((memory_store *)self)->records, &late);
   return TP_OK;
 }
 
 bool tp__memory_store_is(const tp_store *store) { return store->record == record; }
 
-static tp_status records(void *self, size_t limit, tp_record_fn each, void *ctx) {
-  return tp__record_log_read(&((memory_store *)self)->records, limit, each, ctx);
+static tp_status records(void *self, const tp_record_query *theirs, tp_record_fn each, void *ctx, tp_fault *fault) {
+  tp_record_query query;
+  TP__TRY(tp__options_read(&query, sizeof query, theirs, "tp_record_query", fault));
+  tp_status status = tp__record_log_read(&((memory_store *)self)->records, &query, each, ctx);
+  return status == TP_OK ? TP_OK : tp__fail(fault, status, NULL, "no memory to read records");
 }
 
 /* ---- jobs ---- */
 
-static tp_text put(char **at, tp_text text) {
-  tp_text copy = {*at, text.size};
-  if (text.size > 0) memcpy(*at, text.data, text.size);
-  *at += text.size;
-  return copy;
-}
-
-static job *copy_job(memory_store *store, const tp_job *desc) {
-  size_t size =
-      sizeof(job) + desc->handler.size + desc->subscription.size + desc->idempotency_key.size + desc->order_key.size;
-  job *j = tp__alloc_zero(&store->allocator, size);
-  if (!j) return NULL;
-  j->payload_size = desc->payload.size;
-  j->payload = desc->payload.size ? tp__alloc(&store->allocator, desc->payload.size) : NULL;
-  if (desc->payload.size && !j->payload) {
-    tp__release(&store->allocator, j, size);
-    return NULL;
-  }
-  char *at = (char *)(j + 1);
-  j->size = size;
-  j->desc = *desc;
-  j->desc.struct_size = sizeof j->desc;
-  j->desc.attempt = 0;
-  j->desc.handler = put(&at, desc->handler);
-  j->desc.subscription = put(&at, desc->subscription);
-  j->desc.idempotency_key = put(&at, desc->idempotency_key);
-  j->desc.order_key = put(&at, desc->order_key);
-  if (j->payload) memcpy(j->payload, desc->payload.data, desc->payload.size);
-  j->desc.payload = (tp_text){j->payload, desc->payload.size};
-  return j;
-}
-
-static void free_payload(memory_store *store, job *j) {
-  tp__release(&store->allocator, j->payload, j->payload_size);
-  j->payload = NULL;
-  j->desc.payload = (tp_text){NULL, 0};
-}
-
-static job *job_of(tp__link *link) { return TP__CONTAINER(link, job, link); }
-
-static job *find_key_in(tp__link *list, tp_text key) {
-  for (tp__link *link = list->next; link != list; link = link->next)
-    if (tp__text_equal(job_of(link)->desc.idempotency_key, key)) return job_of(link);
-  return NULL;
-}
-
-static job *find_key_locked(memory_store *store, tp_text key) {
-  job *known = find_key_in(&store->jobs, key);
-  return known ? known : find_key_in(&store->ended_jobs, key);
-}
-
-static void free_job(memory_store *store, job *j) {
-  free_payload(store, j);
-  tp__release(&store->allocator, j, j->size);
-}
-
-/* Done, or a dead letter: its key stays known for a while, its content goes. */
-static void end_job_locked(memory_store *store, job *j) {
-  tp__list_remove(&j->link);
-  free_payload(store, j);
-  tp__list_push(&store->ended_jobs, &j->link);
-  if (++store->ended_count <= ENDED_JOBS_MAX) return;
-  job *oldest = job_of(store->ended_jobs.next);
-  tp__list_remove(&oldest->link);
-  store->ended_count--;
-  free_job(store, oldest);
-}
-
-static tp_status job_insert(void *self, const tp_job *desc, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
+static tp_status job_insert(void *self, const tp_job *theirs, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
   memory_store *store = self;
-  job *j = copy_job(store, desc);
-  if (!j) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a job");
+  tp_job desc;
+  TP__TRY(tp__options_read(&desc, sizeof desc, theirs, "tp_job", fault));
   tp__mutex_lock(&store->mutex);
-  job *known = find_key_locked(store, desc->idempotency_key);
-  if (!known) {
-    j->desc.id = ++store->last_job_id;
-    tp__list_push(&store->jobs, &j->link);
-  }
-  *ret_id = known ? known->desc.id : j->desc.id;
-  *ret_existed = known != NULL;
+  tp_status status = tp__job_queue_insert(&store->jobs, &desc, ret_id, ret_existed);
   tp__mutex_unlock(&store->mutex);
-  if (known) free_job(store, j);
-  return TP_OK;
+  if (status == TP_ERR_FULL)
+    return tp__fail(fault, status, NULL, "%llu jobs are open, the most that the memory store takes (jobs_max)",
+                    (unsigned long long)store->jobs.open_max);
+  return status == TP_OK ? TP_OK : tp__fail(fault, status, NULL, "no memory for a job");
 }
 
-static bool is_oldest_of_its_key_locked(memory_store *store, const job *j) {
-  for (tp__link *link = store->jobs.next; link != &j->link; link = link->next)
-    if (tp__text_equal(job_of(link)->desc.order_key, j->desc.order_key)) return false;
-  return true;
+/* What a callback sees while nothing is locked: its texts are held. */
+static tp_job view_of(tp__queued_job *job, bool with_payload) {
+  tp_job view = job->desc;
+  tp__queued_job_hold(job);
+  if (!with_payload) view.payload = (tp_text){NULL, 0};
+  return view;
 }
 
-static job *claim_locked(memory_store *store, job *j, int64_t now_ms, int64_t lease_ms) {
-  j->running = true;
-  j->lease_end_ms = now_ms + j->desc.limit_ms + lease_ms;
-  j->desc.claim = ++store->last_claim;
-  j->desc.attempt++;
-  return j;
-}
-
-/* Claims that ran out and were the last: whoever has such a job has had time enough. */
-static void bury_lost_locked(memory_store *store, int64_t now_ms) {
-  for (tp__link *link = store->jobs.next, *next; link != &store->jobs; link = next) {
-    next = link->next;
-    job *j = job_of(link);
-    bool lost = j->running && j->lease_end_ms <= now_ms && j->desc.attempt >= j->desc.attempts_max;
-    if (lost) end_job_locked(store, j);
-  }
-}
-
-static job *next_candidate_locked(memory_store *store, uint64_t after_id, int64_t now_ms, int64_t *ret_next_ms) {
-  for (tp__link *link = store->jobs.next; link != &store->jobs; link = link->next) {
-    job *j = job_of(link);
-    int64_t ready_ms = j->running ? j->lease_end_ms : j->claimable_ms;
-    if (j->desc.id <= after_id || !is_oldest_of_its_key_locked(store, j)) continue;
-    if (ready_ms <= now_ms) return j;
-    if (*ret_next_ms == 0 || ready_ms < *ret_next_ms) *ret_next_ms = ready_ms;
-  }
-  return NULL;
-}
-
-/* The filter takes locks of its own, so it is asked between two locked parts. Only the one job thread claims and
- * finishes, so the candidate stays as it is meanwhile. */
-static tp_status job_claim(void *self, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault) {
-  memory_store *store = self;
-  int64_t now_ms = request->now_ms;
-  job *claimed = NULL;
-  *ret_next_ms = 0;
-  for (uint64_t after_id = 0; !claimed;) {
-    tp__mutex_lock(&store->mutex);
-    bury_lost_locked(store, now_ms);
-    job *candidate = next_candidate_locked(store, after_id, now_ms, ret_next_ms);
+static void bury_lost_locked(memory_store *store, const tp_job_claim *request) {
+  for (tp__queued_job *job; (job = tp__job_queue_bury_lost(&store->jobs, request->now_ms));) {
+    if (!request->dead) continue;
+    tp_job view = view_of(job, false);
     tp__mutex_unlock(&store->mutex);
-    if (!candidate) return TP_ERR_NOT_FOUND;
-    after_id = candidate->desc.id;
-    if (request->filter && !request->filter(request->ctx, &candidate->desc)) continue;
+    request->dead(request->ctx, &view);
     tp__mutex_lock(&store->mutex);
-    claimed = claim_locked(store, candidate, now_ms, request->lease_ms);
-    tp__mutex_unlock(&store->mutex);
+    tp__queued_job_drop(&store->jobs, job);
   }
-  (void)fault;
-  request->take(request->ctx, &claimed->desc);
-  return TP_OK;
 }
 
-static tp_status job_finish(void *self, const tp_job_finish *request, tp_fault *fault) {
-  memory_store *store = self;
-  tp_status status = TP_ERR_NOT_FOUND;
+/* The filter takes locks of its own, so it is asked between two locked parts. */
+static bool may_take_locked(memory_store *store, tp__queued_job *job, const tp_job_claim *request) {
+  if (!request->filter) return true;
+  tp_job view = view_of(job, false);
+  tp__mutex_unlock(&store->mutex);
+  bool accepted = request->filter(request->ctx, &view);
   tp__mutex_lock(&store->mutex);
-  for (tp__link *link = store->jobs.next; link != &store->jobs && status == TP_ERR_NOT_FOUND; link = link->next) {
-    job *j = job_of(link);
-    if (j->desc.id != request->id) continue;
-    status = j->running && j->desc.claim == request->claim ? TP_OK : TP_ERR_STALE;
-    if (status != TP_OK) break;
-    j->running = false;
-    j->claimable_ms = request->retry_at_ms;
-    if (request->end == TP_JOB_RETRY && j->desc.attempt < j->desc.attempts_max) break;
-    end_job_locked(store, j);
-    break;
+  tp__queued_job_drop(&store->jobs, job);
+  return accepted;
+}
+
+static tp_status job_claim(void *self, const tp_job_claim *theirs, int64_t *ret_next_ms, tp_fault *fault) {
+  memory_store *store = self;
+  tp_job_claim request;
+  TP__TRY(tp__options_read(&request, sizeof request, theirs, "tp_job_claim", fault));
+  tp__mutex_lock(&store->mutex);
+  bury_lost_locked(store, &request);
+  tp__queued_job *job = NULL;
+  for (uint64_t after_id = 0;;) {
+    job = tp__job_queue_candidate(&store->jobs, after_id, request.now_ms, ret_next_ms);
+    if (!job) break;
+    after_id = job->desc.id;
+    tp__queued_job_hold(job); /* it may be discarded while the filter is asked */
+    bool claimed = may_take_locked(store, job, &request) &&
+                   tp__job_queue_claim(&store->jobs, job, request.now_ms, request.lease_ms);
+    tp__queued_job_drop(&store->jobs, job);
+    if (claimed) break;
   }
+  tp_job view = job ? view_of(job, true) : (tp_job){0};
+  tp__mutex_unlock(&store->mutex);
+  if (!job) return TP_ERR_NOT_FOUND;
+  request.take(request.ctx, &view);
+  tp__mutex_lock(&store->mutex);
+  tp__queued_job_drop(&store->jobs, job);
+  tp__mutex_unlock(&store->mutex);
+  return TP_OK;
+}
+
+static tp_status job_finish(void *self, const tp_job_finish *theirs, uint32_t *ret_state, tp_fault *fault) {
+  memory_store *store = self;
+  tp_job_finish request;
+  TP__TRY(tp__options_read(&request, sizeof request, theirs, "tp_job_finish", fault));
+  if (request.end < TP_JOB_END_SUCCEEDED || request.end > TP_JOB_END_RELEASED)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_job_finish.end is %u: it must be a tp_job_end", request.end);
+  tp__mutex_lock(&store->mutex);
+  tp_status status = tp__job_queue_finish(&store->jobs, &request, ret_state);
   tp__mutex_unlock(&store->mutex);
   if (status == TP_OK) return TP_OK;
-  return tp__fail(fault, status, NULL, "the claim of job %llu is not the current one", (unsigned long long)request->id);
+  return tp__fail(fault, status, NULL, "the claim of job %llu is not the current one", (unsigned long long)request.id);
 }
 
 static tp_status job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
   memory_store *store = self;
   (void)fault;
-  uint64_t count = 0;
   tp__mutex_lock(&store->mutex);
-  for (tp__link *link = store->jobs.next; link != &store->jobs; link = link->next)
-    count += (!order_key.size || tp__text_equal(job_of(link)->desc.order_key, order_key));
+  *ret_count = tp__job_queue_open(&store->jobs, order_key);
   tp__mutex_unlock(&store->mutex);
-  *ret_count = count;
   return TP_OK;
+}
+
+static bool job_fits(const tp_job *job, const tp_job_query *query) {
+  uint32_t states = query->states ? query->states : 1u << TP_JOB_QUEUED | 1u << TP_JOB_RUNNING | 1u << TP_JOB_DEAD;
+  return (!query->id || job->id == query->id) && (states & 1u << job->state) &&
+         (query->handler.size == 0 || tp__text_equal(query->handler, job->handler)) &&
+         (query->order_key.size == 0 || tp__text_equal(query->order_key, job->order_key));
+}
+
+static tp_status jobs(void *self, const tp_job_query *theirs, tp_job_each_fn each, void *ctx, tp_fault *fault) {
+  memory_store *store = self;
+  tp_job_query query;
+  TP__TRY(tp__options_read(&query, sizeof query, theirs, "tp_job_query", fault));
+  uint64_t after_id = query.id > query.after_id ? query.id - 1 : query.after_id;
+  size_t left = query.limit ? query.limit : SIZE_MAX;
+  tp__queued_job mark, *job;
+  tp__mutex_lock(&store->mutex);
+  tp__job_queue_mark(&store->jobs, &mark, after_id);
+  while (left > 0 && (job = tp__job_queue_next(&store->jobs, &mark)) && (!query.id || job->desc.id <= query.id)) {
+    if (!job_fits(&job->desc, &query)) continue;
+    tp_job view = view_of(job, query.with_payload);
+    tp__mutex_unlock(&store->mutex);
+    left = each(ctx, &view) ? left - 1 : 0;
+    tp__mutex_lock(&store->mutex);
+    tp__queued_job_drop(&store->jobs, job);
+  }
+  tp__job_queue_unmark(&mark);
+  tp__mutex_unlock(&store->mutex);
+  return TP_OK;
+}
+
+static tp_status job_redrive(void *self, uint64_t id, int64_t now_ms, tp_fault *fault) {
+  memory_store *store = self;
+  (void)now_ms;
+  tp__mutex_lock(&store->mutex);
+  tp_status status = tp__job_queue_redrive(&store->jobs, id);
+  tp__mutex_unlock(&store->mutex);
+  if (status == TP_OK) return TP_OK;
+  const char *why = status == TP_ERR_NOT_FOUND ? "there is no such dead letter" : tp_status_text(status);
+  return tp__fail(fault, status, NULL, "job %llu cannot be redriven: %s", (unsigned long long)id, why);
+}
+
+static tp_status job_discard(void *self, uint64_t id, int64_t now_ms, tp_fault *fault) {
+  memory_store *store = self;
+  tp__mutex_lock(&store->mutex);
+  tp_status status = tp__job_queue_discard(&store->jobs, id, now_ms);
+  tp__mutex_unlock(&store->mutex);
+  if (status == TP_OK) return TP_OK;
+  const char *why = status == TP_ERR_BUSY ? "it is running" : "there is no such job, or it has ended";
+  return tp__fail(fault, status, NULL, "job %llu cannot be discarded: %s", (unsigned long long)id, why);
 }
 
 /* ---- life ---- */
 
-static void free_jobs(memory_store *store, tp__link *list) {
-  while (!tp__list_empty(list)) {
-    job *j = job_of(list->next);
-    tp__list_remove(&j->link);
-    free_job(store, j);
-  }
-}
-
 static void destroy(void *self) {
   memory_store *store = self;
-  free_jobs(store, &store->jobs);
-  free_jobs(store, &store->ended_jobs);
+  tp__job_queue_fini(&store->jobs);
   tp_allocator allocator = store->allocator; /* the log points to the store's own */
   tp__mutex_fini(&store->mutex);
   tp__record_log_fini(&store->records);
@@ -279,10 +230,11 @@ void tp_store_free(tp_store *store) {
   if (store && store->destroy) store->destroy(store->self);
 }
 
-static tp_status init(memory_store *store, size_t records_max) {
-  tp__list_init(&store->jobs);
-  tp__list_init(&store->ended_jobs);
-  TP__TRY(tp__record_log_init(&store->records, &store->allocator, records_max ? records_max : RECORDS_MAX));
+static tp_status init(memory_store *store, const tp_store_memory_options *options) {
+  size_t records_max = options->records_max ? options->records_max : RECORDS_MAX;
+  tp__job_queue_init(&store->jobs, &store->allocator, options->jobs_max ? options->jobs_max : JOBS_MAX,
+                     options->jobs_ended_max ? options->jobs_ended_max : JOBS_ENDED_MAX);
+  TP__TRY(tp__record_log_init(&store->records, &store->allocator, records_max));
   tp_status status = tp__mutex_init(&store->mutex);
   if (status != TP_OK) tp__record_log_fini(&store->records);
   return status;
@@ -296,7 +248,7 @@ tp_status tp_store_memory_new(const tp_allocator *theirs, const tp_store_memory_
   memory_store *store = tp__alloc_zero(&allocator, sizeof *store);
   if (!store) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the memory store");
   store->allocator = allocator;
-  tp_status status = init(store, options.records_max);
+  tp_status status = init(store, &options);
   if (status != TP_OK) {
     tp__release(&allocator, store, sizeof *store);
     return tp__fail(fault, status, NULL, "the memory store was not made: %s", tp_status_text(status));
@@ -306,11 +258,14 @@ tp_status tp_store_memory_new(const tp_allocator *theirs, const tp_store_memory_
                            .name = "memory",
                            .record = record,
                            .record_late = record_late,
+                           .records = records,
                            .job_insert = job_insert,
                            .job_claim = job_claim,
                            .job_finish = job_finish,
                            .job_open = job_open,
-                           .records = records,
+                           .jobs = jobs,
+                           .job_redrive = job_redrive,
+                           .job_discard = job_discard,
                            .destroy = destroy};
   *ret_store = &store->face;
   return TP_OK;

@@ -109,3 +109,21 @@ const char *tp_reason_name(tp_reason reason) {
   }
   return "unknown";
 }
+
+const char *tp_job_state_name(tp_job_state state) {
+  switch (state) {
+    case TP_JOB_QUEUED:
+      return "queued";
+    case TP_JOB_RUNNING:
+      return "running";
+    case TP_JOB_SUCCEEDED:
+      return "succeeded";
+    case TP_JOB_DEAD:
+      return "dead";
+    case TP_JOB_DISCARDED:
+      return "discarded";
+    case TP_JOB_STATE_FORCE_32:
+      break;
+  }
+  return "unknown";
+}

@@ -118,16 +118,42 @@ static cursor *newest(cursor *cursors) {
   return best;
 }
 
-tp_status tp__record_log_read(tp__record_log *log, size_t limit, tp_record_fn each, void *ctx) {
+static bool has_ids(const tp_entry_record *record, const tp_record_query *query) {
+  for (size_t i = 0; i < query->id_count; i++) {
+    if (query->ids[i].size == 0) continue;
+    if (i >= record->id_count || !tp__text_equal(query->ids[i], record->ids[i])) return false;
+  }
+  return true;
+}
+
+static bool fits(const tp_entry_record *record, const tp_record_query *query) {
+  if (query->phase && record->phase != query->phase) return false;
+  if (query->only_failed && record->status == TP_OK) return false;
+  if (record->started_unix_ms < query->from_unix_ms) return false;
+  if (query->to_unix_ms && record->started_unix_ms > query->to_unix_ms) return false;
+  return has_ids(record, query);
+}
+
+static bool is_cursor(const tp_entry_record *record, const tp_record_query *query) {
+  return record->entry_id == query->before_entry_id && record->process_run_id == query->before_process_run_id;
+}
+
+tp_status tp__record_log_read(tp__record_log *log, const tp_record_query *query, tp_record_fn each, void *ctx) {
   cursor cursors[TP__RECORD_STRIPES];
   tp_status status = TP_OK;
-  if (limit > log->entries_max) limit = log->entries_max;
+  size_t left = query->limit ? query->limit : SIZE_MAX;
+  bool begun = query->before_entry_id == 0;
   for (int i = 0; i < TP__RECORD_STRIPES; i++)
     cursors[i] = (cursor){.stripe = &log->stripes[i], .allocator = log->allocator, .sequence = UINT64_MAX};
   for (int i = 0; i < TP__RECORD_STRIPES && status == TP_OK; i++) status = step(&cursors[i]);
-  for (cursor *next; status == TP_OK && limit > 0 && (next = newest(cursors)); limit--) {
+  cursor *next;
+  for (size_t seen = 0; status == TP_OK && left > 0 && seen < log->entries_max && (next = newest(cursors)); seen++) {
     tp_entry_record record = tp__packed_view(next->entry, &next->batch.from);
-    if (!each(ctx, &record)) break;
+    if (begun && fits(&record, query)) {
+      left--;
+      if (!each(ctx, &record)) break;
+    }
+    begun = begun || is_cursor(&record, query);
     status = step(next);
   }
   for (int i = 0; i < TP__RECORD_STRIPES; i++) let_go(&cursors[i]);

@@ -30,9 +30,9 @@ void tp__record_log_fini(tp__record_log *log);
 tp_status tp__record_log_add(tp__record_log *log, const tp__record_source *from, const tp__record_batch *batch);
 /** Notes that a run was late; an entry that is no longer kept is no error. */
 void tp__record_log_late(tp__record_log *log, const tp_late_record *late);
-/** Gives the newest records first; false stops. Of one thread's, newest is what was added last; of two threads', what
- *  ended last. What is added meanwhile may be missed.
+/** Gives the records that fit, newest first; false stops. Of one thread's, newest is what was added last; of two
+ *  threads', what ended last. What is added meanwhile may be missed.
  *  @return TP_OK, TP_ERR_NO_MEMORY. */
-tp_status tp__record_log_read(tp__record_log *log, size_t limit, tp_record_fn each, void *ctx);
+tp_status tp__record_log_read(tp__record_log *log, const tp_record_query *query, tp_record_fn each, void *ctx);
 
 #endif

@@ -55,6 +55,30 @@ static void wait_for_jobs(world *w) {
   if (status != TP_ERR_TIMEOUT) world_check_status(w, "tp_jobs_wait", status);
 }
 
+/* What it finds it sometimes meddles with, from inside the list. */
+static bool look_at_job(void *ctx, const tp_job *job) {
+  world *w = ctx;
+  bool has_state = job->state == TP_JOB_QUEUED || job->state == TP_JOB_RUNNING || job->state == TP_JOB_DEAD;
+  if (!job->id || !has_state || !job->handler.size || job->payload.size || job->attempt > job->attempts_max)
+    world_fail(w, "a job is whole", "job %llu is %s", (unsigned long long)job->id, tp_job_state_name(job->state));
+  /* What is detached must have been run in a quiet world, and the crowd's jobs in the order of their turns. */
+  if (w->s->weather == WEATHER_QUIET || tp__text_is(job->handler, "y.job")) return true;
+  if (tp__sim_random(4) == 0) (void)!tp_job_redrive(w->runtime, job->id, NULL);
+  if (tp__sim_random(8) == 0) (void)!tp_job_discard(w->runtime, job->id, NULL);
+  return tp__sim_random(8) > 0;
+}
+
+static void list_jobs(world *w) {
+  tp_job_query query = {.struct_size = sizeof query, .after_id = tp__sim_random(4), .limit = tp__sim_random(10)};
+  world_check_status(w, "tp_jobs_list", tp_jobs_list(w->runtime, &query, look_at_job, w, NULL));
+}
+
+static void look_at_records(world *w) {
+  tp_record_query query = {.struct_size = sizeof query, .limit = 1 + tp__sim_random(20)};
+  query.only_failed = (uint32_t)tp__sim_random(2);
+  world_check_status(w, "tp_runtime_records", tp_runtime_records(w->runtime, &query, look_at_record, w, NULL));
+}
+
 static void count_all(world *w) {
   tp_runtime_stats stats = {.struct_size = sizeof stats};
   tp_runtime_stats_get(w->runtime, &stats);
@@ -110,8 +134,7 @@ static bool look_at_agent(void *ctx, tp_agent *agent) {
 static void look(world *w) {
   switch (tp__sim_random(9)) {
     case 0:
-      world_check_status(w, "tp_runtime_records",
-                         tp_runtime_records(w->runtime, 1 + tp__sim_random(20), look_at_record, w));
+      look_at_records(w);
       return;
     case 1:
       tp_runtime_leaks(w->runtime, look_at_leak, w);
@@ -134,6 +157,7 @@ static void look(world *w) {
       return;
     case 7:
       (void)tp_runtime_agents(w->runtime, look_at_agent, w);
+      list_jobs(w);
       return;
     default:
       wait_for_jobs(w);

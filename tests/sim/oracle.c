@@ -618,14 +618,18 @@ static void check_call(world *w, const call_note *call) {
                call->accepted);
 }
 
-/* A job is tried again, five times in all, when its handler fails; a fired run is not. */
-static uint32_t detached_calls_wanted(const world *w, const script_node *node) {
-  script_answer answer = node->moves[0].answer;
-  const tp_phase *row = &w->rows[node->phase];
-  bool refused = answer == ANSWER_BAD_EMIT || (answer == ANSWER_REPLACE && !row->replace) ||
-                 answer == ANSWER_NONE || node->moves[0].way == WAY_DEFER_AND_RETURN;
-  bool fails = !refused && (answer == ANSWER_FAIL || answer == ANSWER_FAIL_RETRYABLE);
-  return fails && node->execution == TP_EXECUTION_BACKGROUND ? 5 : 1;
+/* Whether a run's handler answers that it failed and may be tried again. */
+static bool asks_for_another_try(const script_node *node, uint32_t attempt) {
+  const script_move *move = script_move_of(node, attempt);
+  return move->answer == ANSWER_FAIL_RETRYABLE && move->way != WAY_DEFER_AND_RETURN;
+}
+
+/* A job is tried again as its subscription says; a fired run is not. */
+static uint32_t detached_calls_wanted(const script_node *node) {
+  uint32_t calls = 1;
+  while (node->execution == TP_EXECUTION_BACKGROUND && calls < node->attempts && asks_for_another_try(node, calls))
+    calls++;
+  return calls;
 }
 
 /* In a quiet world what was started or committed is run, before drain is done. */
@@ -634,7 +638,7 @@ static void check_detached(world *w, uint32_t op, uint32_t index) {
   uint32_t calls = 0;
   for (const call_note *call = w->calls; call; call = call->next) calls += call->op == op && call->node == (int)index;
   bool backgrounded = w->ops[op].state[index] == TP_STATE_BACKGROUNDED;
-  uint32_t wanted = backgrounded ? detached_calls_wanted(w, node) : 0;
+  uint32_t wanted = backgrounded ? detached_calls_wanted(node) : 0;
   if (calls != wanted)
     world_fail(w, "what is detached is run", "node %u of operation %u was called %u times, not %u", index, op, calls,
                wanted);

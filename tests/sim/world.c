@@ -95,18 +95,39 @@ static tp_status store_job_claim(void *self, const tp_job_claim *request, int64_
   lag();
   return w->inner->job_claim(w->inner->self, request, ret_next_ms, fault);
 }
-static tp_status store_job_finish(void *self, const tp_job_finish *request, tp_fault *fault) {
+static tp_status store_job_finish(void *self, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault) {
   world *w = self;
   lag();
-  return w->inner->job_finish(w->inner->self, request, fault);
+  return w->inner->job_finish(w->inner->self, request, ret_state, fault);
 }
 static tp_status store_job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
   world *w = self;
   return w->inner->job_open(w->inner->self, order_key, ret_count, fault);
 }
-static tp_status store_records(void *self, size_t limit, tp_record_fn each, void *ctx) {
+static tp_status store_records(void *self, const tp_record_query *query, tp_record_fn each, void *ctx,
+                               tp_fault *fault) {
   world *w = self;
-  return w->inner->records(w->inner->self, limit, each, ctx);
+  return w->inner->records(w->inner->self, query, each, ctx, fault);
+}
+static tp_status store_jobs(void *self, const tp_job_query *query, tp_job_each_fn each, void *ctx, tp_fault *fault) {
+  world *w = self;
+  return w->inner->jobs(w->inner->self, query, each, ctx, fault);
+}
+static tp_status store_job_redrive(void *self, uint64_t id, int64_t now_ms, tp_fault *fault) {
+  world *w = self;
+  return w->inner->job_redrive(w->inner->self, id, now_ms, fault);
+}
+static tp_status store_job_discard(void *self, uint64_t id, int64_t now_ms, tp_fault *fault) {
+  world *w = self;
+  return w->inner->job_discard(w->inner->self, id, now_ms, fault);
+}
+static tp_status store_open(void *self, const tp_store_owner *owner, tp_fault *fault) {
+  world *w = self;
+  (void)owner, (void)fault;
+  lag();
+  if (w->store_opens > 0) world_fail(w, "a store is opened once", "it was opened before");
+  w->store_opens++;
+  return TP_OK;
 }
 static void store_destroy(void *self) {
   world *w = self;
@@ -121,6 +142,7 @@ static tp_status make_store(world *w) {
   w->store = (tp_store){.struct_size = sizeof w->store,
                           .self = w,
                           .name = "sim",
+                          .open = store_open,
                           .record = store_record,
                           .record_late = store_record_late,
                           .job_insert = store_job_insert,
@@ -128,6 +150,9 @@ static tp_status make_store(world *w) {
                           .job_finish = store_job_finish,
                           .job_open = store_job_open,
                           .records = store_records,
+                          .jobs = store_jobs,
+                          .job_redrive = store_job_redrive,
+                          .job_discard = store_job_discard,
                           .destroy = store_destroy};
   return TP_OK;
 }

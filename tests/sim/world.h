@@ -119,6 +119,7 @@ struct world {
   uint32_t call_count;
   tp_store *inner; /* the memory store behind ours */
   tp_store store;  /* ours */
+  uint32_t store_opens;
   uint32_t store_destroys;
   bool store_taken;
   uint64_t records[WORLD_RECORDS]; /* ids of the entries that were recorded */

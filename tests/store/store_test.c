@@ -102,21 +102,26 @@ static bool list(void *ctx, const tp_entry_record *record) {
   return l->count != l->stop_at;
 }
 
+static tp_status read_newest(tp_store *store, size_t limit, listing *l) {
+  tp_record_query query = {.struct_size = sizeof query, .limit = limit};
+  return store->records(store->self, &query, list, l, NULL);
+}
+
 static void newest_records_are_kept_newest_first(void **state) {
   (void)state;
   tp_store *store = open_store(4);
   listing none = {.count = 0};
-  assert_int_equal(store->records(store->self, 10, list, &none), TP_OK);
+  assert_int_equal(read_newest(store, 10, &none), TP_OK);
   assert_int_equal(none.count, 0);
   for (uint64_t id = 1; id <= 6; id++) put_record(store, id, (uint32_t)id * 7 % 5);
   listing all = {.count = 0}, two = {.count = 0}, stopped = {.stop_at = 1};
-  assert_int_equal(store->records(store->self, 10, list, &all), TP_OK);
+  assert_int_equal(read_newest(store, 10, &all), TP_OK);
   assert_int_equal(all.count, 4);
   for (uint64_t i = 0; i < 4; i++) assert_int_equal(all.ids[i], 6 - i);
   assert_int_equal(all.bad, 0);
-  assert_int_equal(store->records(store->self, 2, list, &two), TP_OK);
+  assert_int_equal(read_newest(store, 2, &two), TP_OK);
   assert_int_equal(two.count, 2);
-  assert_int_equal(store->records(store->self, 10, list, &stopped), TP_OK);
+  assert_int_equal(read_newest(store, 10, &stopped), TP_OK);
   assert_int_equal(stopped.count, 1);
   tp_store_free(store);
 }
@@ -138,11 +143,43 @@ static void late_time_is_noted_where_the_entry_is_still_kept(void **state) {
   assert_int_equal(late(store, RUN_ID, 2, 9, 77), TP_OK); /* no such run */
   assert_int_equal(late(store, RUN_ID + 1, 2, 1, 77), TP_OK); /* of another process */
   listing l = {.count = 0};
-  assert_int_equal(store->records(store->self, 10, list, &l), TP_OK);
+  assert_int_equal(read_newest(store, 10, &l), TP_OK);
   assert_int_equal(l.late_ns, 0);
   assert_int_equal(late(store, RUN_ID, 2, 1, 77), TP_OK);
-  assert_int_equal(store->records(store->self, 10, list, &l), TP_OK);
+  assert_int_equal(read_newest(store, 10, &l), TP_OK);
   assert_int_equal(l.late_ns, 77);
+  tp_store_free(store);
+}
+
+static void records_are_read_page_by_page_and_by_what_they_are(void **state) {
+  (void)state;
+  tp_store *store = open_store(20);
+  for (uint64_t id = 1; id <= 10; id++) put_record(store, id, 1);
+  uint64_t before = 0, expected = 10;
+  for (int page = 0; page < 4; page++) {
+    listing l = {.count = 0};
+    tp_record_query query = {
+        .struct_size = sizeof query, .limit = 4, .before_process_run_id = RUN_ID, .before_entry_id = before};
+    assert_int_equal(store->records(store->self, &query, list, &l, NULL), TP_OK);
+    assert_int_equal(l.count, page < 2 ? 4 : page == 2 ? 2 : 0);
+    for (size_t i = 0; i < l.count; i++) assert_int_equal(l.ids[i], expected--);
+    if (l.count > 0) before = l.ids[l.count - 1];
+  }
+  tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = TEXT("turn-3")};
+  listing one = {.count = 0}, none = {.count = 0}, some = {.count = 0}, wrong = {.count = 0};
+  tp_record_query by_turn = {.struct_size = sizeof by_turn, .ids = ids, .id_count = TP_ID_COUNT};
+  assert_int_equal(store->records(store->self, &by_turn, list, &one, NULL), TP_OK);
+  assert_int_equal(one.count, 1);
+  assert_int_equal(one.ids[0], 3);
+  tp_record_query by_phase = {.struct_size = sizeof by_phase, .phase = 6};
+  assert_int_equal(store->records(store->self, &by_phase, list, &none, NULL), TP_OK);
+  tp_record_query failed = {.struct_size = sizeof failed, .only_failed = 1};
+  assert_int_equal(store->records(store->self, &failed, list, &none, NULL), TP_OK);
+  assert_int_equal(none.count, 0);
+  tp_record_query by_time = {.struct_size = sizeof by_time, .from_unix_ms = WALL_MS + 4, .to_unix_ms = WALL_MS + 6};
+  assert_int_equal(store->records(store->self, &by_time, list, &some, NULL), TP_OK);
+  assert_int_equal(some.count, 3);
+  assert_int_equal(store->records(store->self, &(tp_record_query){0}, list, &wrong, NULL), TP_ERR_VERSION);
   tp_store_free(store);
 }
 
@@ -216,10 +253,28 @@ static tp_status claim(tp_store *store, int64_t now_ms, claimed *c, int64_t *ret
   return status;
 }
 
+static tp_status finish_to(tp_store *store, const claimed *c, tp_job_end end, int64_t retry_at_ms,
+                           tp_job_state want_state) {
+  uint32_t state = 0;
+  tp_job_finish request = {.struct_size = sizeof request,
+                           .id = c->id,
+                           .claim = c->claim,
+                           .now_ms = 5,
+                           .retry_at_ms = retry_at_ms,
+                           .end = end,
+                           .reason = end == TP_JOB_END_SUCCEEDED ? TP_REASON_NONE : TP_REASON_ERROR,
+                           .code = 7,
+                           .message = TEXT("why")};
+  tp_status status = store->job_finish(store->self, &request, &state, NULL);
+  if (status == TP_OK) assert_string_equal(tp_job_state_name(state), tp_job_state_name(want_state));
+  return status;
+}
+
 static tp_status finish(tp_store *store, uint64_t id, uint64_t token, tp_job_end end, int64_t retry_at_ms) {
+  uint32_t state;
   tp_job_finish request = {
       .struct_size = sizeof request, .id = id, .claim = token, .retry_at_ms = retry_at_ms, .end = end};
-  return store->job_finish(store->self, &request, NULL);
+  return store->job_finish(store->self, &request, &state, NULL);
 }
 
 static uint64_t open_jobs(tp_store *store, const char *order) {
@@ -239,7 +294,7 @@ static void known_key_gives_its_job_again(void **state) {
   assert_int_equal(claim(store, 1, &c, &next), TP_OK);
   assert_string_equal(c.payload, "\x80");
   assert_int_equal(insert(store, "k", "o", true), id); /* while it runs */
-  assert_int_equal(finish(store, c.id, c.claim, TP_JOB_SUCCEEDED, 0), TP_OK);
+  assert_int_equal(finish(store, c.id, c.claim, TP_JOB_END_SUCCEEDED, 0), TP_OK);
   assert_int_equal(insert(store, "k", "o", true), id); /* and when it has ended */
   assert_int_equal(open_jobs(store, ""), 0);
   tp_store_free(store);
@@ -260,7 +315,7 @@ static void only_the_oldest_of_an_order_key_is_claimable(void **state) {
   assert_string_equal(c.key, "b1");
   assert_int_equal(claim(store, 1, &c, &next), TP_ERR_NOT_FOUND);
   assert_int_equal(open_jobs(store, "a"), 2);
-  assert_int_equal(finish(store, id, token, TP_JOB_FAILED, 0), TP_OK);
+  assert_int_equal(finish(store, id, token, TP_JOB_END_FAILED, 0), TP_OK);
   assert_int_equal(open_jobs(store, "a"), 1);
   assert_int_equal(claim(store, 1, &c, &next), TP_OK);
   assert_string_equal(c.key, "a2");
@@ -275,12 +330,12 @@ static void retry_waits_its_time_and_dies_after_the_last_attempt(void **state) {
   int64_t next;
   assert_int_equal(claim(store, 1000, &c, &next), TP_OK);
   assert_int_equal(c.attempt, 1);
-  assert_int_equal(finish(store, c.id, c.claim, TP_JOB_RETRY, 1500), TP_OK);
+  assert_int_equal(finish(store, c.id, c.claim, TP_JOB_END_RETRY, 1500), TP_OK);
   assert_int_equal(claim(store, 1499, &c, &next), TP_ERR_NOT_FOUND);
   assert_int_equal(next, 1500);
   assert_int_equal(claim(store, 1500, &c, &next), TP_OK);
   assert_int_equal(c.attempt, 2);
-  assert_int_equal(finish(store, c.id, c.claim, TP_JOB_RETRY, 1600), TP_OK);
+  assert_int_equal(finish(store, c.id, c.claim, TP_JOB_END_RETRY, 1600), TP_OK);
   assert_int_equal(claim(store, 9000, &c, &next), TP_ERR_NOT_FOUND); /* a dead letter */
   assert_int_equal(open_jobs(store, ""), 0);
   tp_store_free(store);
@@ -299,9 +354,9 @@ static void lease_that_ran_out_is_claimed_again_and_the_old_claim_is_stale(void 
   assert_int_equal(claim(store, 2100, &second, &next), TP_OK);
   assert_int_equal(second.id, first.id);
   assert_int_equal(second.attempt, 2);
-  assert_int_equal(finish(store, first.id, first.claim, TP_JOB_SUCCEEDED, 0), TP_ERR_STALE);
-  assert_int_equal(finish(store, second.id, second.claim, TP_JOB_SUCCEEDED, 0), TP_OK);
-  assert_int_equal(finish(store, second.id, second.claim, TP_JOB_SUCCEEDED, 0), TP_ERR_NOT_FOUND);
+  assert_int_equal(finish(store, first.id, first.claim, TP_JOB_END_SUCCEEDED, 0), TP_ERR_STALE);
+  assert_int_equal(finish(store, second.id, second.claim, TP_JOB_END_SUCCEEDED, 0), TP_OK);
+  assert_int_equal(finish(store, second.id, second.claim, TP_JOB_END_SUCCEEDED, 0), TP_ERR_NOT_FOUND);
   tp_store_free(store);
 }
 
@@ -331,6 +386,229 @@ static void job_that_nobody_can_run_stays(void **state) {
   assert_int_equal(c.count, 0);
   assert_int_equal(open_jobs(store, "o"), 1);
   assert_int_equal(open_jobs(store, "other"), 0);
+  tp_store_free(store);
+}
+
+/* ---- what operators see and do ---- */
+
+typedef struct job_list {
+  size_t count, stop_at;
+  uint64_t ids[16];
+  tp_job first; /* its texts are not looked at */
+  char payload[8], message[8];
+  tp_store *store; /* not NULL: discard each from inside the list */
+} job_list;
+
+static bool keep_job(void *ctx, const tp_job *job) {
+  job_list *l = ctx;
+  if (l->count == 0) {
+    l->first = *job;
+    snprintf(l->payload, sizeof l->payload, "%.*s", (int)job->payload.size, job->payload.data);
+    snprintf(l->message, sizeof l->message, "%.*s", (int)job->message.size, job->message.data);
+  }
+  l->ids[l->count++ % COUNT(l->ids)] = job->id;
+  if (l->store) (void)!l->store->job_discard(l->store->self, job->id, 1, NULL);
+  return l->count != l->stop_at;
+}
+
+static job_list list_jobs(tp_store *store, const tp_job_query *query) {
+  job_list l = {.count = 0};
+  tp_job_query ours = *query;
+  ours.struct_size = sizeof ours;
+  assert_int_equal(store->jobs(store->self, &ours, keep_job, &l, NULL), TP_OK);
+  return l;
+}
+
+static void jobs_are_listed_by_id_and_filter_without_their_content(void **state) {
+  (void)state;
+  tp_store *store = open_store(0);
+  uint64_t ids[4];
+  const char *const keys[] = {"a", "b", "c", "d"}, *const orders[] = {"x", "y", "x", "y"};
+  for (int i = 0; i < 4; i++) ids[i] = insert(store, keys[i], orders[i], false);
+  claimed c;
+  int64_t next;
+  assert_int_equal(claim(store, 1, &c, &next), TP_OK);
+  assert_int_equal(finish_to(store, &c, TP_JOB_END_SUCCEEDED, 0, TP_JOB_SUCCEEDED), TP_OK);
+  job_list open = list_jobs(store, &(tp_job_query){0});
+  assert_int_equal(open.count, 3);
+  for (int i = 0; i < 3; i++) assert_int_equal(open.ids[i], ids[i + 1]);
+  assert_int_equal(open.first.struct_size, sizeof open.first);
+  assert_string_equal(open.payload, "");
+  assert_int_equal(list_jobs(store, &(tp_job_query){.order_key = TEXT("y")}).count, 2);
+  assert_int_equal(list_jobs(store, &(tp_job_query){.handler = TEXT("nobody")}).count, 0);
+  assert_int_equal(list_jobs(store, &(tp_job_query){.after_id = ids[1]}).ids[0], ids[2]);
+  assert_int_equal(list_jobs(store, &(tp_job_query){.limit = 1}).count, 1);
+  job_list ended = list_jobs(store, &(tp_job_query){.states = 1u << TP_JOB_SUCCEEDED, .with_payload = 1});
+  assert_int_equal(ended.count, 1);
+  assert_int_equal(ended.ids[0], ids[0]);
+  assert_string_equal(ended.payload, ""); /* it is gone */
+  job_list one = list_jobs(store, &(tp_job_query){.id = ids[1], .with_payload = 1});
+  assert_int_equal(one.count, 1);
+  assert_string_equal(one.payload, "\x80");
+  assert_int_equal(one.first.state, TP_JOB_QUEUED);
+  assert_int_equal(one.first.attempts_max, 2);
+  job_list wrong = {.count = 0};
+  assert_int_equal(store->jobs(store->self, &(tp_job_query){0}, keep_job, &wrong, NULL), TP_ERR_VERSION);
+  tp_store_free(store);
+}
+
+static void list_may_be_meddled_with_from_inside(void **state) {
+  (void)state;
+  tp_store *store = open_store(0);
+  const char *const keys[] = {"a", "b", "c"};
+  for (int i = 0; i < 3; i++) insert(store, keys[i], keys[i], false);
+  job_list all = {.store = store};
+  assert_int_equal(store->jobs(store->self, &(tp_job_query){.struct_size = sizeof(tp_job_query)}, keep_job, &all, NULL),
+                   TP_OK);
+  assert_int_equal(all.count, 3);
+  assert_int_equal(open_jobs(store, ""), 0);
+  tp_store_free(store);
+}
+
+static void dead_letter_keeps_its_content_and_is_redriven_or_discarded(void **state) {
+  (void)state;
+  tp_store *store = open_store(0);
+  uint64_t id = insert(store, "k", "o", false);
+  claimed c;
+  int64_t next;
+  assert_int_equal(store->job_redrive(store->self, id, 1, NULL), TP_ERR_NOT_FOUND); /* it is open */
+  assert_int_equal(claim(store, 1, &c, &next), TP_OK);
+  assert_int_equal(store->job_discard(store->self, id, 1, NULL), TP_ERR_BUSY);
+  assert_int_equal(finish_to(store, &c, TP_JOB_END_FAILED, 0, TP_JOB_DEAD), TP_OK);
+  assert_int_equal(open_jobs(store, ""), 0);
+  assert_int_equal(claim(store, 9000, &c, &next), TP_ERR_NOT_FOUND);
+  job_list dead = list_jobs(store, &(tp_job_query){.states = 1u << TP_JOB_DEAD, .with_payload = 1});
+  assert_int_equal(dead.count, 1);
+  assert_int_equal(dead.first.reason, TP_REASON_ERROR);
+  assert_int_equal(dead.first.code, 7);
+  assert_int_equal(dead.first.attempt, 1);
+  assert_int_equal(dead.first.ended_ms, 5);
+  assert_string_equal(dead.payload, "\x80");
+  assert_string_equal(dead.message, "why");
+  assert_int_equal(store->job_redrive(store->self, id, 10, NULL), TP_OK);
+  assert_int_equal(open_jobs(store, "o"), 1);
+  assert_int_equal(claim(store, 10, &c, &next), TP_OK);
+  assert_int_equal(c.attempt, 1); /* all of them are before it again */
+  assert_string_equal(c.payload, "\x80");
+  assert_int_equal(finish_to(store, &c, TP_JOB_END_FAILED, 0, TP_JOB_DEAD), TP_OK);
+  assert_int_equal(store->job_discard(store->self, id, 11, NULL), TP_OK);
+  assert_int_equal(store->job_discard(store->self, id, 11, NULL), TP_ERR_NOT_FOUND);
+  assert_int_equal(store->job_redrive(store->self, id, 11, NULL), TP_ERR_NOT_FOUND);
+  assert_int_equal(insert(store, "k", "o", true), id); /* its key stays known */
+  tp_store_free(store);
+}
+
+static void discarded_job_gives_way_to_the_next_of_its_key(void **state) {
+  (void)state;
+  tp_store *store = open_store(0);
+  uint64_t first = insert(store, "a1", "a", false);
+  insert(store, "a2", "a", false);
+  assert_int_equal(store->job_discard(store->self, first, 1, NULL), TP_OK);
+  claimed c;
+  int64_t next;
+  assert_int_equal(claim(store, 1, &c, &next), TP_OK);
+  assert_string_equal(c.key, "a2");
+  tp_store_free(store);
+}
+
+static void released_attempt_does_not_count(void **state) {
+  (void)state;
+  tp_store *store = open_store(0);
+  insert(store, "k", "o", false);
+  claimed c;
+  int64_t next;
+  for (int i = 0; i < 5; i++) {
+    assert_int_equal(claim(store, 100 * i, &c, &next), TP_OK);
+    assert_int_equal(c.attempt, 1);
+    assert_int_equal(finish_to(store, &c, TP_JOB_END_RELEASED, 100 * i + 50, TP_JOB_QUEUED), TP_OK);
+    assert_int_equal(claim(store, 100 * i + 49, &c, &next), TP_ERR_NOT_FOUND);
+    assert_int_equal(next, 100 * i + 50);
+  }
+  tp_store_free(store);
+}
+
+typedef struct losing {
+  claimed claimed; /* first: what take() fills */
+  int dead;
+  uint64_t dead_id;
+} losing;
+
+static void note_dead(void *ctx, const tp_job *job) {
+  losing *l = ctx;
+  l->dead++;
+  l->dead_id = job->id;
+}
+
+static void job_whose_last_lease_ran_out_is_told(void **state) {
+  (void)state;
+  tp_store *store = open_store(0);
+  uint64_t id = insert(store, "k", "o", false);
+  claimed c;
+  int64_t next;
+  for (int i = 0; i < 2; i++) assert_int_equal(claim(store, 10000 * i, &c, &next), TP_OK);
+  losing l = {.dead = 0};
+  tp_job_claim request = {
+      .struct_size = sizeof request, .now_ms = 90000, .lease_ms = 1000, .take = take, .dead = note_dead, .ctx = &l};
+  assert_int_equal(store->job_claim(store->self, &request, &next, NULL), TP_ERR_NOT_FOUND);
+  assert_int_equal(l.dead, 1);
+  assert_int_equal(l.dead_id, id);
+  assert_int_equal(store->job_claim(store->self, &request, &next, NULL), TP_ERR_NOT_FOUND);
+  assert_int_equal(l.dead, 1);
+  tp_store_free(store);
+}
+
+static int asked;
+static bool accept_only_other(void *ctx, const tp_job *job) {
+  (void)ctx;
+  asked++;
+  return job->handler.size == 5;
+}
+
+static void filter_is_asked_once_for_each_handler(void **state) {
+  (void)state;
+  tp_store *store = open_store(0);
+  char key[16];
+  for (int i = 0; i < 200; i++) {
+    snprintf(key, sizeof key, "k%d", i);
+    insert(store, key, key, false);
+  }
+  tp_job job = job_of("other", "other");
+  job.handler = (tp_text)TEXT("other");
+  uint64_t id;
+  bool existed;
+  assert_int_equal(store->job_insert(store->self, &job, &id, &existed, NULL), TP_OK);
+  claimed c;
+  int64_t next;
+  asked = 0;
+  assert_int_equal(claim_with(store, accept_only_other, 1, &c, &next), TP_OK);
+  assert_string_equal(c.key, "other");
+  assert_int_equal(asked, 2);
+  tp_store_free(store);
+}
+
+/* What claims and inserts cost does not depend on how many jobs there are. */
+static void many_jobs_are_inserted_and_run_in_order(void **state) {
+  (void)state;
+  enum { JOBS = 20000, ORDERS = 100 };
+  tp_store *store = open_store(0);
+  char key[32], order[32];
+  for (int i = 0; i < JOBS; i++) {
+    snprintf(key, sizeof key, "k%d", i);
+    snprintf(order, sizeof order, "o%d", i % ORDERS);
+    insert(store, key, order, false);
+  }
+  claimed c;
+  int64_t next;
+  uint64_t last_of[ORDERS] = {0};
+  for (int i = 0; i < JOBS; i++) {
+    assert_int_equal(claim(store, i, &c, &next), TP_OK);
+    int number = atoi(c.key + 1);
+    assert_true(c.id > last_of[number % ORDERS]);
+    last_of[number % ORDERS] = c.id;
+    tp_job_end end = i % 3 == 0 ? TP_JOB_END_FAILED : TP_JOB_END_SUCCEEDED;
+    assert_int_equal(finish(store, c.id, c.claim, end, 0), TP_OK);
+  }
+  assert_int_equal(open_jobs(store, ""), 0);
   tp_store_free(store);
 }
 
@@ -414,6 +692,15 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(newest_records_are_kept_newest_first),
       cmocka_unit_test(late_time_is_noted_where_the_entry_is_still_kept),
+      cmocka_unit_test(records_are_read_page_by_page_and_by_what_they_are),
+      cmocka_unit_test(jobs_are_listed_by_id_and_filter_without_their_content),
+      cmocka_unit_test(list_may_be_meddled_with_from_inside),
+      cmocka_unit_test(dead_letter_keeps_its_content_and_is_redriven_or_discarded),
+      cmocka_unit_test(discarded_job_gives_way_to_the_next_of_its_key),
+      cmocka_unit_test(released_attempt_does_not_count),
+      cmocka_unit_test(job_whose_last_lease_ran_out_is_told),
+      cmocka_unit_test(filter_is_asked_once_for_each_handler),
+      cmocka_unit_test(many_jobs_are_inserted_and_run_in_order),
       cmocka_unit_test(known_key_gives_its_job_again),
       cmocka_unit_test(only_the_oldest_of_an_order_key_is_claimable),
       cmocka_unit_test(retry_waits_its_time_and_dies_after_the_last_attempt),

@@ -164,6 +164,11 @@ static inline tp_run_record record_row(const tp_entry_record *record, size_t ind
   return record->run(record->source, index, &row) ? row : (tp_run_record){0};
 }
 
+static inline tp_status read_records(tp_runtime *runtime, size_t limit, tp_record_fn each, void *ctx) {
+  tp_record_query query = {.struct_size = sizeof query, .limit = limit};
+  return tp_runtime_records(runtime, &query, each, ctx, NULL);
+}
+
 /* ---- registering ---- */
 
 /** A hook as an argument. */

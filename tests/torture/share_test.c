@@ -386,7 +386,7 @@ static bool count_record(void *ctx, const tp_entry_record *record) {
 
 static void assert_all_recorded(void) {
   uint32_t records = 0;
-  assert_int_equal(tp_runtime_records(p.runtime, 10000, count_record, &records), TP_OK);
+  assert_int_equal(read_records(p.runtime, 10000, count_record, &records), TP_OK);
   assert_int_equal(records, HOSTS * p.phases);
 }
 

@@ -99,7 +99,7 @@ static void late_answer_is_noted_in_the_record_and_nowhere_else(void **state) {
   assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
   tp_turn_end(turn);
   int64_t late_ns = -1;
-  assert_int_equal(tp_runtime_records(runtime, 1, keep_late, &late_ns), TP_OK);
+  assert_int_equal(read_records(runtime, 1, keep_late, &late_ns), TP_OK);
   assert_int_equal(late_ns, 0);
   /* Another turn uses the same slots meanwhile, and never sees the answer. */
   act quick = {0};
@@ -113,7 +113,7 @@ static void late_answer_is_noted_in_the_record_and_nowhere_else(void **state) {
   }
   await_abandoned(runtime);
   tp_turn_end(turn);
-  assert_int_equal(tp_runtime_records(runtime, 100, keep_late, &late_ns), TP_OK);
+  assert_int_equal(read_records(runtime, 100, keep_late, &late_ns), TP_OK);
   assert_true(late_ns > 0);
   close_runtime(runtime);
 }

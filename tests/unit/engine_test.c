@@ -39,7 +39,7 @@ static void phase_without_subscriptions_gives_a_zero_result_and_writes_nothing(v
   assert_null(result.merged);
   assert_null(result.entry);
   int records = 0;
-  assert_int_equal(tp_runtime_records(runtime, 10, count_record, &records), TP_OK);
+  assert_int_equal(read_records(runtime, 10, count_record, &records), TP_OK);
   assert_int_equal(records, 0);
   tp_phase_result_release(turn, &result);
   tp_turn_end(turn);
@@ -119,7 +119,7 @@ static void every_subscription_has_its_row_and_the_entry_its_record(void **state
   assert_string_equal(tp_merged_get(result.merged, TP_KIND_DIAGNOSTIC, 0)->subscription, "b");
   tp_turn_end(turn);
   kept_record kept = {0};
-  assert_int_equal(tp_runtime_records(runtime, 1, keep_newest, &kept), TP_OK);
+  assert_int_equal(read_records(runtime, 1, keep_newest, &kept), TP_OK);
   assert_int_equal(kept.phase, GATHER);
   assert_int_equal(kept.outcome, TP_OK);
   assert_int_equal(kept.run_count, 3);
@@ -1057,7 +1057,10 @@ static void child_of_a_fork_is_refused_and_the_parent_goes_on(void **state) {
     tp_fault fault = {.code = TP_OK};
     ok = ok && tp_hook_add(runtime, HOOK("turn.intake", play, &a), &fault) == TP_ERR_FORKED;
     ok = ok && fault.code == TP_ERR_FORKED;
-    ok = ok && tp_runtime_records(runtime, 1, NULL, NULL) == TP_ERR_FORKED;
+    ok = ok && tp_runtime_records(runtime, NULL, NULL, NULL, NULL) == TP_ERR_FORKED;
+    ok = ok && tp_runtime_records_commit(runtime, NULL) == TP_ERR_FORKED;
+    ok = ok && tp_jobs_list(runtime, NULL, NULL, NULL, NULL) == TP_ERR_FORKED;
+    ok = ok && tp_job_redrive(runtime, 1, NULL) == TP_ERR_FORKED && tp_job_discard(runtime, 1, NULL) == TP_ERR_FORKED;
     ok = ok && tp_plan_print(runtime, TP_PHASE_NONE, TP_PLAN_TABLE, NULL, NULL) == TP_ERR_FORKED;
     ok = ok && tp_runtime_leaks(runtime, NULL, NULL) == 0;
     ok = ok && tp_runtime_audit(runtime, TP_VISIBILITY_INTERNAL, NULL, NULL) == 0;

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include <unistd.h>
+
 #include "tests/support/host.h"
 
 enum { POST = TP_PHASE_TURN_POST_TURN };
@@ -22,6 +24,10 @@ typedef struct notes {
   int fails; /* so many times */
   bool retryable;
   tp_caller caller;
+  uint32_t last_attempt;
+  uint64_t job_id;
+  char key[256];
+  bool same_key; /* in every attempt */
   int running, running_max;
 } notes;
 
@@ -31,7 +37,12 @@ static tp_answer note(void *self, tp_call *call) {
   pthread_mutex_lock(&n->mutex);
   size_t used = strlen(n->text);
   snprintf(n->text + used, sizeof n->text - used, "%.*s ", (int)outcome.size, outcome.size ? outcome.data : "");
+  tp_text key = tp_call_idempotency_key(call);
+  n->same_key = !n->key[0] || (strlen(n->key) == key.size && memcmp(n->key, key.data, key.size) == 0);
+  snprintf(n->key, sizeof n->key, "%.*s", (int)key.size, key.size ? key.data : "");
   n->caller = tp_call_caller(call);
+  n->last_attempt = tp_call_attempt(call);
+  n->job_id = tp_call_job_id(call);
   if (++n->running > n->running_max) n->running_max = n->running;
   bool fail = n->fails > 0;
   if (fail) n->fails--;
@@ -41,7 +52,8 @@ static tp_answer note(void *self, tp_call *call) {
   pthread_mutex_lock(&n->mutex);
   n->running--;
   pthread_mutex_unlock(&n->mutex);
-  return fail ? tp_call_fail(call, 1, "not yet") : TP_ANSWER_DONE;
+  if (!fail) return TP_ANSWER_DONE;
+  return n->retryable ? tp_call_fail_retryable(call, 1, "not yet") : tp_call_fail(call, 1, "never");
 }
 
 #define NOTES \
@@ -115,25 +127,313 @@ static void jobs_of_a_session_run_in_order_and_of_several_at_once(void **state) 
   close_runtime(runtime);
 }
 
-static void failing_job_is_tried_again_and_given_up_after_five(void **state) {
+/* ---- failing ---- */
+
+static _Atomic int errors_logged;
+static char last_error[512];
+static pthread_mutex_t log_mutex = PTHREAD_MUTEX_INITIALIZER;
+static void keep_error(void *ctx, tp_log_level level, const char *message) {
+  (void)ctx;
+  if (level != TP_LOG_ERROR) return;
+  pthread_mutex_lock(&log_mutex);
+  snprintf(last_error, sizeof last_error, "%s", message);
+  pthread_mutex_unlock(&log_mutex);
+  errors_logged++;
+}
+
+static tp_runtime *open_logging(tp_runtime_options options) {
+  options.struct_size = sizeof options;
+  options.log = keep_error;
+  errors_logged = 0;
+  last_error[0] = '\0';
+  return open_runtime(&options);
+}
+
+static tp_runtime_stats stats_of(tp_runtime *runtime) {
+  tp_runtime_stats stats = {.struct_size = sizeof stats};
+  tp_runtime_stats_get(runtime, &stats);
+  return stats;
+}
+
+static void retry_values_of_the_subscription_govern_its_jobs(void **state) {
   (void)state;
-  static const struct { int fails, runs; } cases[] = {{1, 2}, {99, 5}};
+  static const struct {
+    uint32_t attempts;
+    bool retryable;
+    int fails, runs;
+  } cases[] = {{0, false, 99, 1}, {0, true, 99, 1}, {3, false, 99, 1}, {3, true, 1, 2}, {3, true, 99, 3}};
   for (size_t i = 0; i < COUNT(cases); i++) {
-    tp_runtime *runtime = open_runtime(NULL);
+    tp_runtime *runtime = open_logging((tp_runtime_options){0});
     notes n = NOTES;
     n.fails = cases[i].fails;
+    n.retryable = cases[i].retryable;
     hook h = background(&n);
+    h.idempotent = cases[i].attempts > 1;
+    h.sub.attempts = cases[i].attempts;
     add_hooks(runtime, &h, 1);
     tp_session *session = open_session(runtime, "s");
     post(session, "x");
     assert_int_equal(tp_jobs_wait(runtime, "s", 30000), TP_OK);
     assert_int_equal(latch_count(&n.runs), cases[i].runs);
+    assert_int_equal(n.last_attempt, cases[i].runs);
+    assert_true(n.job_id > 0 && n.key[0] && n.same_key);
+    assert_int_equal(n.caller, TP_CALLER_BACKGROUND_JOB);
+    bool is_dead = cases[i].fails > cases[i].runs;
+    assert_int_equal(stats_of(runtime).jobs_dead, is_dead);
+    assert_int_equal(errors_logged, is_dead);
+    if (is_dead) assert_non_null(strstr(last_error, cases[i].retryable ? "`job`" : "never"));
+    n.fails = 0;
     post(session, "next"); /* the queue goes on */
     assert_int_equal(tp_jobs_wait(runtime, "s", 30000), TP_OK);
-    assert_true(latch_count(&n.runs) > cases[i].runs);
+    assert_int_equal(latch_count(&n.runs), cases[i].runs + 1);
     tp_session_close(session, NULL, NULL);
+    tp_drain_report report;
+    assert_int_equal(tp_runtime_drain(runtime, 10000, &report), TP_OK);
+    assert_int_equal(report.jobs_dead, is_dead);
+    assert_int_equal(report.jobs_lost, 0);
     close_runtime(runtime);
   }
+}
+
+/* What runs elsewhere has neither. */
+static void handler_that_is_no_job_has_no_id_and_key(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  notes n = NOTES;
+  n.job_id = 99;
+  hook h = {.id = "plain", .phase = POST, .run = note, .self = &n};
+  add_hooks(runtime, &h, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  run_phase(turn, POST, NULL);
+  tp_turn_end(turn);
+  assert_int_equal(n.job_id, 0);
+  assert_string_equal(n.key, "");
+  assert_int_equal(n.last_attempt, 1);
+  close_runtime(runtime);
+}
+
+typedef struct found_jobs {
+  int count;
+  uint64_t id;
+  uint32_t state, attempt;
+} found_jobs;
+
+static bool find_job(void *ctx, const tp_job *job) {
+  found_jobs *found = ctx;
+  found->count++;
+  found->id = job->id;
+  found->state = job->state;
+  found->attempt = job->attempt;
+  return true;
+}
+
+static found_jobs jobs_of(tp_runtime *runtime) {
+  found_jobs found = {.count = 0};
+  assert_int_equal(tp_jobs_list(runtime, NULL, find_job, &found, NULL), TP_OK);
+  return found;
+}
+
+static void dead_letter_is_listed_redriven_and_discarded(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  notes n = NOTES;
+  n.fails = 2;
+  hook h = background(&n);
+  add_hooks(runtime, &h, 1);
+  tp_session *session = open_session(runtime, "s");
+  post(session, "x");
+  assert_int_equal(tp_jobs_wait(runtime, "s", 30000), TP_OK);
+  found_jobs dead = jobs_of(runtime);
+  assert_int_equal(dead.count, 1);
+  assert_int_equal(dead.state, TP_JOB_DEAD);
+  assert_int_equal(tp_job_redrive(runtime, dead.id + 1, NULL), TP_ERR_NOT_FOUND);
+  assert_int_equal(tp_job_redrive(runtime, dead.id, NULL), TP_OK); /* fails again */
+  assert_int_equal(tp_jobs_wait(runtime, "s", 30000), TP_OK);
+  assert_int_equal(stats_of(runtime).jobs_dead, 2);
+  assert_int_equal(tp_job_redrive(runtime, dead.id, NULL), TP_OK);
+  assert_int_equal(tp_jobs_wait(runtime, "s", 30000), TP_OK);
+  assert_string_equal(n.text, "x x x ");
+  assert_int_equal(jobs_of(runtime).count, 0); /* it succeeded */
+  n.fails = 1;
+  post(session, "y");
+  assert_int_equal(tp_jobs_wait(runtime, "s", 30000), TP_OK);
+  assert_int_equal(tp_job_discard(runtime, jobs_of(runtime).id, NULL), TP_OK);
+  assert_int_equal(jobs_of(runtime).count, 0);
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+}
+
+static void full_backlog_is_a_failure_that_is_counted_and_logged(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_logging((tp_runtime_options){.jobs_max = 2});
+  latch leave = LATCH;
+  notes n = NOTES;
+  n.waits_for = &leave;
+  hook h = background(&n);
+  add_hooks(runtime, &h, 1);
+  tp_session *session = open_session(runtime, "s");
+  post(session, "1");
+  post(session, "2");
+  assert_int_equal(stats_of(runtime).jobs_open, 2);
+  tp_turn *turn;
+  assert_int_equal(tp_turn_begin(session, NULL, &turn, NULL), TP_OK);
+  tp_phase_result result = run_phase(turn, POST, NULL);
+  assert_run(&result, "job", TP_STATE_FAILED, TP_REASON_SHED);
+  tp_turn_end(turn);
+  assert_int_equal(stats_of(runtime).jobs_refused, 1);
+  assert_int_equal(errors_logged, 1);
+  assert_non_null(strstr(last_error, "jobs_max"));
+  latch_hit(&leave);
+  assert_int_equal(tp_jobs_wait(runtime, "s", 10000), TP_OK);
+  post(session, "3"); /* there is room again */
+  assert_int_equal(tp_jobs_wait(runtime, "s", 10000), TP_OK);
+  assert_string_equal(n.text, "1 2 3 ");
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+}
+
+static int32_t never_matches(void *ctx, const tp_match_view *view) {
+  (void)ctx;
+  (void)view;
+  return TP_MATCH_NO;
+}
+
+/* The contribution names a handler, and the handler has a version. */
+static void contributed_job_is_run_whatever_its_handler_s_contract_version(void **state) {
+  (void)state;
+  static const tp_contribution asks = {
+      .kind = TP_KIND_BACKGROUND_JOB, .key = TEXT("k"), .domain = TEXT("worker"), .value = TEXT("\x80")};
+  for (uint32_t version = 1; version <= 3; version++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    act fire = {.emits = &asks, .emit_count = 1};
+    notes n = NOTES;
+    const uint32_t phase = POST;
+    tp_edit *edit;
+    assert_int_equal(tp_edit_begin(runtime, NULL, &edit, NULL), TP_OK);
+    tp_handler handler = {.struct_size = sizeof handler,
+                          .id = "worker",
+                          .run = note,
+                          .self = &n,
+                          .phases = &phase,
+                          .phase_count = 1,
+                          .contract_version = version};
+    assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
+    tp_subscription sub = {.struct_size = sizeof sub,
+                           .id = "worker",
+                           .handler = "worker",
+                           .phase = POST,
+                           .match = {.matches = never_matches, .description = "never by itself"}};
+    assert_int_equal(tp_edit_add_subscription(edit, &sub, NULL), TP_OK);
+    assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
+    hook h = {.id = "job", .phase = POST, .self = &fire, .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}};
+    add_hooks(runtime, &h, 1);
+    tp_session *session = open_session(runtime, "s");
+    post(session, "x");
+    tp_drain_report report;
+    assert_int_equal(tp_runtime_drain(runtime, 10000, &report), TP_OK);
+    assert_int_equal(report.jobs_lost, 0);
+    assert_int_equal(latch_count(&n.runs), 1);
+    assert_string_equal(n.key, "k");
+    close_runtime(runtime);
+  }
+}
+
+/* ---- the store is opened before anything begins ---- */
+
+typedef struct opening {
+  int opens, recovers, commits;
+  uint64_t process_run_id;
+  bool refuses, named;
+} opening;
+static opening opened;
+
+static tp_status note_open(void *self, const tp_store_owner *owner, tp_fault *fault) {
+  (void)self;
+  opened.opens++;
+  opened.named = owner->struct_size == sizeof *owner && owner->process_id == getpid() && owner->process_started > 0 &&
+                 owner->opened_unix_ms > 0 && owner->boot_id.size > 0;
+  opened.process_run_id = owner->process_run_id;
+  if (!opened.refuses) return TP_OK;
+  snprintf(fault->message, sizeof fault->message, "no such file");
+  return TP_ERR_IO;
+}
+static tp_status note_recover(void *self, tp_store_recovery *ret_recovery, tp_fault *fault) {
+  (void)self;
+  (void)fault;
+  opened.recovers++;
+  ret_recovery->owners = 1;
+  return TP_OK;
+}
+static tp_status note_commit(void *self, tp_fault *fault) {
+  (void)self;
+  (void)fault;
+  opened.commits++;
+  return TP_OK;
+}
+static bool same_process(void *ctx, const tp_entry_record *record) {
+  *(bool *)ctx = record->process_run_id == opened.process_run_id;
+  return true;
+}
+
+static void store_is_opened_once_by_the_first_start_and_committed_by_a_drain(void **state) {
+  (void)state;
+  tp_store *memory;
+  assert_int_equal(tp_store_memory_new(NULL, NULL, &memory, NULL), TP_OK);
+  tp_store store = *memory;
+  store.open = note_open;
+  store.recover = note_recover;
+  store.commit = note_commit;
+  opened = (opening){.refuses = true};
+  tp_runtime_options options = {.struct_size = sizeof options, .store = &store};
+  tp_runtime *runtime = open_runtime(&options);
+  assert_int_equal(opened.opens, 0);
+  tp_fault fault = {0};
+  assert_int_equal(tp_runtime_start(runtime, &fault), TP_ERR_IO);
+  assert_non_null(strstr(fault.message, "no such file"));
+  assert_int_equal(opened.recovers, 0);
+  opened.refuses = false;
+  act a = {0};
+  hook h = {.id = "a", .phase = POST, .self = &a};
+  add_hooks(runtime, &h, 1);
+  tp_turn *turn = begin_bare(runtime, 0); /* starts it */
+  run_phase(turn, POST, NULL);
+  tp_turn_end(turn);
+  assert_int_equal(tp_runtime_start(runtime, NULL), TP_OK);
+  assert_int_equal(opened.opens, 2);
+  assert_int_equal(opened.recovers, 1);
+  assert_true(opened.named);
+  bool same = false;
+  assert_int_equal(read_records(runtime, 1, same_process, &same), TP_OK);
+  assert_true(same);
+  assert_int_equal(tp_runtime_records_commit(runtime, NULL), TP_OK);
+  assert_int_equal(opened.commits, 1);
+  assert_int_equal(tp_runtime_drain(runtime, 1000, NULL), TP_OK);
+  assert_int_equal(opened.commits, 2);
+  close_runtime(runtime);
+}
+
+static void what_is_not_yet_used_is_refused(void **state) {
+  (void)state;
+  tp_store *memory;
+  assert_int_equal(tp_store_memory_new(NULL, NULL, &memory, NULL), TP_OK);
+  const struct {
+    tp_runtime_options options;
+    const char *words;
+  } cases[] = {{{.durability = TP_DURABILITY_ASYNC}, "not yet used"},
+               {{.durability = TP_DURABILITY_SYNC}, "not yet used"},
+               {{.durability = 9}, "must be a tp_durability"},
+               {{.record_queue_bytes = 1}, "not yet used"},
+               {{.store = memory, .jobs_max = 1}, "jobs_max"}};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    tp_runtime_options options = cases[i].options;
+    options.struct_size = sizeof options;
+    tp_runtime *runtime = NULL;
+    tp_fault fault = {0};
+    assert_int_equal(tp_runtime_new(&options, &runtime, &fault), TP_ERR_USAGE);
+    assert_non_null(strstr(fault.message, cases[i].words));
+    assert_null(runtime);
+  }
+  tp_store_free(memory);
 }
 
 static void job_whose_handler_is_gone_waits_for_a_commit_that_brings_it_back(void **state) {
@@ -164,12 +464,6 @@ static void job_whose_handler_is_gone_waits_for_a_commit_that_brings_it_back(voi
   close_runtime(runtime);
 }
 
-static int32_t matches_nothing(void *ctx, const tp_match_view *view) {
-  (void)ctx;
-  (void)view;
-  return TP_MATCH_NO;
-}
-
 static void detached_runs_and_jobs_may_ask_for_jobs(void **state) {
   (void)state;
   static const tp_contribution first = {
@@ -178,7 +472,7 @@ static void detached_runs_and_jobs_may_ask_for_jobs(void **state) {
       .kind = TP_KIND_BACKGROUND_JOB, .key = TEXT("2"), .domain = TEXT("last"), .value = TEXT("\x80")};
   tp_runtime *runtime = open_runtime(NULL);
   act fire = {.emits = &first, .emit_count = 1}, middle = {.emits = &second, .emit_count = 1}, last = {0};
-  const tp_match never = {.matches = matches_nothing, .description = "never by itself"};
+  const tp_match never = {.matches = never_matches, .description = "never by itself"};
   hook hooks[] = {{.id = "job", .phase = POST, .self = &fire, .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}},
                   {.id = "middle", .phase = POST, .self = &middle, .slow = true, .sub = {.match = never}},
                   {.id = "last", .phase = TP_PHASE_SESSION_END, .self = &last, .sub = {.match = never}}};
@@ -224,7 +518,7 @@ static tp_answer wait_for_cancel(void *self, tp_call *call) {
 static void drain_gives_up_jobs_behind_its_limit_and_reports_them_as_lost(void **state) {
   (void)state;
   for (int round = 0; round < 10; round++) {
-    tp_runtime *runtime = open_runtime(NULL);
+    tp_runtime *runtime = open_logging((tp_runtime_options){0});
     patient p = {.runs = LATCH};
     hook h = {.id = "job",
               .phase = POST,
@@ -242,6 +536,7 @@ static void drain_gives_up_jobs_behind_its_limit_and_reports_them_as_lost(void *
     assert_int_equal(tp_runtime_drain(runtime, 5, &report), TP_OK);
     assert_in_range((now_ns() - began_ns) / 1000000, 0, 5000); /* not the 180 s of a job */
     assert_int_equal(report.jobs_lost, 4);
+    assert_non_null(strstr(last_error, "4 background jobs are lost"));
     close_runtime(runtime);
   }
 }
@@ -250,7 +545,13 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(job_runs_with_its_payload_after_its_turn_is_gone),
       cmocka_unit_test(jobs_of_a_session_run_in_order_and_of_several_at_once),
-      cmocka_unit_test(failing_job_is_tried_again_and_given_up_after_five),
+      cmocka_unit_test(retry_values_of_the_subscription_govern_its_jobs),
+      cmocka_unit_test(handler_that_is_no_job_has_no_id_and_key),
+      cmocka_unit_test(dead_letter_is_listed_redriven_and_discarded),
+      cmocka_unit_test(full_backlog_is_a_failure_that_is_counted_and_logged),
+      cmocka_unit_test(contributed_job_is_run_whatever_its_handler_s_contract_version),
+      cmocka_unit_test(store_is_opened_once_by_the_first_start_and_committed_by_a_drain),
+      cmocka_unit_test(what_is_not_yet_used_is_refused),
       cmocka_unit_test(job_whose_handler_is_gone_waits_for_a_commit_that_brings_it_back),
       cmocka_unit_test(detached_runs_and_jobs_may_ask_for_jobs),
       cmocka_unit_test(drain_runs_open_jobs_within_its_limit),

@@ -318,7 +318,7 @@ static bool count_states(void *ctx, const tp_entry_record *record) {
 
 static state_count states_of(tp_runtime *runtime, const char *subscription) {
   state_count c = {.subscription = subscription};
-  assert_int_equal(tp_runtime_records(runtime, 1000, count_states, &c), TP_OK);
+  assert_int_equal(read_records(runtime, 1000, count_states, &c), TP_OK);
   return c;
 }
 

@@ -261,7 +261,7 @@ static record_search searched_for(const tp_phase_result *result) {
 }
 
 static void assert_recorded(tp_runtime *runtime, record_search *search) {
-  assert_int_equal(tp_runtime_records(runtime, 100, compare_record, search), TP_OK);
+  assert_int_equal(read_records(runtime, 100, compare_record, search), TP_OK);
   assert_true(search->found);
   assert_true(search->same);
 }
@@ -699,7 +699,7 @@ static void check_quiet_phases(tp_timestamps timestamps) {
     tp_turn_end(s.turn);
   }
   sp.to_ns = now_ns();
-  assert_int_equal(tp_runtime_records(s.runtime, 10000, check_times, &sp), TP_OK);
+  assert_int_equal(read_records(s.runtime, 10000, check_times, &sp), TP_OK);
   assert_true(sp.right);
   assert_int_equal(sp.records, PHASES);
   close_runtime(s.runtime);

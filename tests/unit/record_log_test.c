@@ -49,9 +49,15 @@ static bool keep(void *ctx, const tp_entry_record *record) {
   return ++k->count != k->stop_at;
 }
 
+static tp_status read_newest(tp__record_log *log, size_t limit, tp_record_fn each, void *ctx) {
+  tp_record_query query = {.struct_size = sizeof query, .limit = limit};
+  if (limit == 0) return TP_OK; /* of a query it means all */
+  return tp__record_log_read(log, &query, each, ctx);
+}
+
 static tp_status read_all(tp__record_log *log, size_t limit) {
   got.count = got.stop_at = 0;
-  return tp__record_log_read(log, limit, keep, &got);
+  return read_newest(log, limit, keep, &got);
 }
 
 /* One entry with wide rows that say nothing. */
@@ -190,7 +196,7 @@ static void no_more_than_the_limit_is_given_and_reading_stops_when_told(void **s
   assert_falling(1000, 7);
   got.count = 0;
   got.stop_at = 3;
-  assert_int_equal(tp__record_log_read(log, SIZE_MAX, keep, &got), TP_OK);
+  assert_int_equal(read_newest(log, SIZE_MAX, keep, &got), TP_OK);
   assert_falling(1000, 3);
   close_log(log);
 }
@@ -252,7 +258,7 @@ static void ids_of_each_batch_come_back_with_its_entries(void **state) {
     assert_int_equal(tp__record_log_add(log, &(tp__record_source){.ids = ids}, &batch), TP_OK);
   }
   bool right = true;
-  assert_int_equal(tp__record_log_read(log, 5000, check_ids, &right), TP_OK);
+  assert_int_equal(read_newest(log, 5000, check_ids, &right), TP_OK);
   assert_true(right);
   close_log(log);
 }
@@ -291,7 +297,7 @@ static void entry_larger_than_a_segment_is_kept_among_small_ones(void **state) {
   assert_int_equal(read_all(log, 50), TP_OK);
   assert_falling(400, 50);
   bool right = true;
-  assert_int_equal(tp__record_log_read(log, 50, check_rows, &right), TP_OK);
+  assert_int_equal(read_newest(log, 50, check_rows, &right), TP_OK);
   assert_true(right);
   close_log(log);
 }

@@ -1036,25 +1036,22 @@ typedef struct slow_store {
   latch entered, leave;
 } slow_store;
 
-static tp_status load_nothing(void *self, tp_text tenant, tp_text session, tp_message_fn each, void *ctx,
-                              tp_fault *fault) {
-  (void)self, (void)tenant, (void)session, (void)each, (void)ctx, (void)fault;
+static tp_status load_nothing(void *self, const tp_history_load *request, tp_fault *fault) {
+  (void)self, (void)request, (void)fault;
   return TP_OK;
 }
 
-static tp_status append_when_let(void *self, tp_text tenant, tp_text session, const tp_message *messages, size_t count,
-                                 tp_fault *fault) {
+static tp_status append_when_let(void *self, const tp_history_append *request, tp_fault *fault) {
   slow_store *store = self;
-  (void)session, (void)messages, (void)count, (void)fault;
-  if (!tp__text_is(tenant, "slow")) return TP_OK;
+  (void)fault;
+  if (!tp__text_is(request->tenant, "slow")) return TP_OK;
   latch_hit(&store->entered);
   latch_wait(&store->leave, 1);
   return TP_OK;
 }
 
-static tp_status append_at_once(void *self, tp_text tenant, tp_text session, const tp_message *messages, size_t count,
-                                tp_fault *fault) {
-  (void)self, (void)tenant, (void)session, (void)messages, (void)count, (void)fault;
+static tp_status append_at_once(void *self, const tp_history_append *request, tp_fault *fault) {
+  (void)self, (void)request, (void)fault;
   return TP_OK;
 }
 
@@ -1072,10 +1069,11 @@ static void history_that_is_slow_leaves_threads_to_other_tenants(void **state) {
     char id[8];
     snprintf(id, sizeof id, "s%d", i);
     tp_session_options session = {.struct_size = sizeof session, .id = id, .tenant = i < SESSIONS ? "slow" : "other"};
-    session.history = (tp_history){.struct_size = sizeof(tp_history),
-                                   .self = &store,
-                                   .load = load_nothing,
-                                   .append = i < SESSIONS ? append_when_let : append_at_once};
+    tp_history history = {.struct_size = sizeof history,
+                          .self = &store,
+                          .load = load_nothing,
+                          .append = i < SESSIONS ? append_when_let : append_at_once};
+    session.history = &history;
     assert_int_equal(tp_session_open(runtime, &session, &sessions[i], NULL), TP_OK);
   }
   tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello"), .limit_ms = 30000};
