@@ -177,6 +177,7 @@ void tp__entry_called(tp__entry *e, uint32_t index, tp_call *call, tp_answer kin
 static void hand_over(tp__entry *e, const tp__node *node, uint32_t index, tp__run *run) {
   tp_reason refused = tp__node_hand_over(e, index, tp__entry_hard(e, index, run), tp__node_limit(node));
   if (refused) tp__entry_settle(e, index, TP_STATE_FAILED, refused);
+  e->now_ns = tp__stamp(e->turn->runtime, e->now_ns); /* handing over is not part of the next handler's time */
 }
 
 static void detach(tp__entry *e, uint32_t index, tp__run *run) {
@@ -188,6 +189,7 @@ static void detach(tp__entry *e, uint32_t index, tp__run *run) {
     return;
   }
   tp__entry_settle(e, index, refused ? TP_STATE_FAILED : TP_STATE_BACKGROUNDED, refused);
+  e->now_ns = tp__stamp(e->turn->runtime, e->now_ns); /* neither is storing a job, or starting a run */
 }
 
 /* A node that waited to be tried again does not ask for its duty again. */

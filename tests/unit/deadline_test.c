@@ -377,6 +377,60 @@ static void answer_around_the_deadline_has_exactly_one_outcome(void **state) {
   close_runtime(runtime);
 }
 
+/* ---- whose time it is ---- */
+
+enum { ALLOCATION_MS = 20 };
+
+typedef struct dear_memory {
+  pthread_t owner;
+  bool armed;              /* the owner's: an allocation takes its time */
+  int64_t last_ended_ns;   /* of those */
+} dear_memory;
+
+static void *take_long(void *ctx, size_t size) {
+  dear_memory *d = ctx;
+  if (pthread_equal(d->owner, pthread_self()) && d->armed) {
+    sleep_ms(ALLOCATION_MS);
+    d->last_ended_ns = now_ns();
+  }
+  return malloc(size);
+}
+
+static void give_back(void *ctx, void *memory, size_t size) {
+  (void)ctx;
+  (void)size;
+  free(memory);
+}
+
+static tp_answer disarm(void *self, tp_call *call) {
+  (void)call;
+  ((dear_memory *)self)->armed = false;
+  return TP_ANSWER_DONE;
+}
+
+/* The first attempt needs memory, so handing it to a thread takes long here; that was the next handler's time. */
+static void handing_a_sibling_to_a_thread_is_not_the_time_of_the_next_handler(void **state) {
+  (void)state;
+  dear_memory memory = {.owner = pthread_self()};
+  act sibling = {0};
+  tp_runtime_options options = {
+      .struct_size = sizeof options, .allocator = {.alloc = take_long, .release = give_back, .ctx = &memory}};
+  tp_runtime *runtime = open_runtime(&options);
+  hook hooks[] = {{.id = "a.sibling", .phase = GATHER, .self = &sibling, .slow = true},
+                  {.id = "b.next", .phase = GATHER, .run = disarm, .self = &memory}};
+  add_hooks(runtime, hooks, 2);
+  tp_turn *turn = begin_bare(runtime, 0);
+  run_phase(turn, TP_PHASE_TURN_INTAKE, NULL); /* its memory is there */
+  memory.armed = true;
+  tp_phase_result result = run_phase(turn, GATHER, NULL);
+  memory.armed = false;
+  assert_true(memory.last_ended_ns > 0); /* else nothing is shown */
+  const int64_t started_ns = run_of(&result, "b.next").started_ns;
+  assert_true(started_ns > memory.last_ended_ns - ALLOCATION_MS * 1000000 / 2);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(required_deadline_handler_that_hangs_fails_the_phase_at_the_deadline),
@@ -389,6 +443,7 @@ int main(void) {
       cmocka_unit_test(quick_deadline_handler_behind_a_long_one_is_not_called_any_more),
       cmocka_unit_test(turn_deadline_bounds_every_phase),
       cmocka_unit_test(hung_guard_blocks_and_heals_without_a_restart),
+      cmocka_unit_test(handing_a_sibling_to_a_thread_is_not_the_time_of_the_next_handler),
       cmocka_unit_test(leaks_are_named),
       cmocka_unit_test(answer_around_the_deadline_has_exactly_one_outcome),
   };
