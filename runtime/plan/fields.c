@@ -34,6 +34,10 @@ static inline bool set_has(const tp__field_set *set, uint32_t field) {
   return field < TP_FIELD_LIMIT && set->words[field / 64] & UINT64_C(1) << field % 64;
 }
 
+bool tp__phase_carries(const tp__registry *registry, uint32_t phase, uint32_t field) {
+  return set_has(&registry->phase_fields[phase].carried, field);
+}
+
 const char *tp__field_label(const tp__contribution_ops *ops, uint32_t field, tp__field_label_buffer *buffer) {
   const char *name = ops->field_name ? ops->field_name(field) : NULL;
   if (name) return name;

@@ -224,6 +224,8 @@ typedef struct tp__phase_fields { tp__field_set carried, replaceable; } tp__phas
 /** Puts the fields of a row, which are below TP_FIELD_LIMIT, into empty sets. */
 void tp__phase_fields_fill(tp__phase_fields *fields, const tp_phase *row);
 bool tp__field_known(const tp__contribution_ops *ops, uint32_t field);
+/** Whether the payload of a phase that there is carries the field. */
+bool tp__phase_carries(const tp__registry *registry, uint32_t phase, uint32_t field);
 
 /* ---- registry.c ---- */
 

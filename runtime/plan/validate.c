@@ -224,9 +224,7 @@ static tp_status check_fallback(const checker *c) {
 static tp_status check_match(const checker *c) {
   const tp_match *match = &c->sub->desc.match;
   for (size_t i = 0; i < match->field_count; i++) {
-    bool carried = false;
-    for (size_t f = 0; f < c->row->field_count && !carried; f++) carried = c->row->fields[f] == match->fields[i];
-    if (carried) continue;
+    if (tp__phase_carries(c->registry, c->sub->desc.phase, match->fields[i])) continue;
     return REFUSE(c, TP_ERR_MATCH_KEY, "its match `%s` reads payload field %u, which the phase does not carry",
                   match->description ? match->description : "", match->fields[i]);
   }

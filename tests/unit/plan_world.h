@@ -83,6 +83,7 @@ typedef struct counter {
   size_t asked;         /* ever */
   size_t refuse_at;     /* this one is refused; 0: none */
   bool refuse_rest;     /* and all behind it */
+  uint32_t fill;        /* new memory is full of this word; 0: of 0xA5 */
 } counter;
 
 static inline void *counted_alloc(void *ctx, size_t size) {
@@ -93,6 +94,8 @@ static inline void *counted_alloc(void *ctx, size_t size) {
   void *memory = refused ? NULL : malloc(size);
   if (memory) {
     memset(memory, 0xA5, size);
+    for (size_t i = 0; count->fill && i + sizeof count->fill <= size; i += sizeof count->fill)
+      memcpy((char *)memory + i, &count->fill, sizeof count->fill);
     count->blocks++;
     count->bytes += size;
   }

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The ends of lists: what stands in memory behind the last element is not read. A registry's memory is full of what
+ * would change the answer if it were. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "runtime/plan/registry.h"
+#include "tests/unit/plan_world.h"
+
+static world *world_full_of(uint32_t word) {
+  world *w = world_open();
+  w->count.fill = word;
+  return w;
+}
+
+/* Long enough to lie in memory of its own, and odd, so that a word is left before the next thing. */
+enum { PHASES_LISTED = 127 };
+
+static void handler_supports_no_phase_behind_the_end_of_its_list(void **state) {
+  (void)state;
+  uint32_t phases[PHASES_LISTED];
+  for (size_t i = 0; i < PHASES_LISTED; i++) phases[i] = i % 2 ? OBSERVE : GATHER;
+  world *w = world_full_of(STOP);
+  tp_edit *edit = edit_of(w);
+  tp_handler handler = handler_of("h");
+  handler.phases = phases;
+  handler.phase_count = PHASES_LISTED;
+  assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
+  add(edit, subscription_of("s", STOP));
+  assert_int_equal(tp_edit_commit(edit, NULL, &w->fault), TP_ERR_UNSUPPORTED_PHASE);
+  tp_edit_discard(edit);
+  world_close(w);
+}
+
+static int32_t always(void *ctx, const tp_match_view *view) {
+  (void)ctx;
+  (void)view;
+  return TP_MATCH_YES;
+}
+
+static void match_reads_no_field_behind_the_end_of_its_list(void **state) {
+  (void)state;
+  static const uint32_t fields[] = {TP_FIELD_TEXT};
+  world *w = world_full_of(4711); /* no field */
+  tp_edit *edit = edit_with_handler(w);
+  tp_subscription subscription = subscription_of("s", GATHER);
+  subscription.match = (tp_match){.matches = always, .description = "always", .fields = fields, .field_count = 1};
+  add(edit, subscription);
+  commit(w, edit);
+  world_close(w);
+}
+
+static void phase_carries_no_field_behind_the_end_of_its_list(void **state) {
+  (void)state;
+  static const uint32_t fields[] = {TP_FIELD_TEXT, TP_FIELD_TOOL, TP_FIELD_RESULT}; /* the world's rows have two */
+  world *w = world_full_of(TP_FIELD_RESULT);
+  tp_edit *edit = edit_with_handler(w);
+  tp_subscription subscription = subscription_of("s", GATHER);
+  subscription.match = (tp_match){.matches = always, .description = "always", .fields = &fields[2], .field_count = 1};
+  add(edit, subscription);
+  assert_int_equal(tp_edit_commit(edit, NULL, &w->fault), TP_ERR_MATCH_KEY);
+  tp_edit_discard(edit);
+  world_close(w);
+}
+
+static void fallback_has_no_contribution_behind_the_end_of_its_list(void **state) {
+  (void)state;
+  static const tp_contribution context = {.kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}, .text = {"words", 5}};
+  world *w = world_full_of(4711); /* no kind */
+  tp_edit *edit = edit_with_handler(w);
+  tp_subscription subscription = subscription_of("s", GATHER);
+  subscription.failure = TP_FAILURE_FALLBACK;
+  subscription.fallback = &context;
+  subscription.fallback_count = 1;
+  add(edit, subscription);
+  commit(w, edit);
+  world_close(w);
+}
+
+static void policies_beyond_the_last_one_are_unknown(void **state) {
+  (void)state;
+  assert_string_equal(tp_execution_name(TP_EXECUTION_BACKGROUND), "background");
+  assert_string_equal(tp_failure_name(TP_FAILURE_REQUIRED), "required");
+  for (int beyond = 1; beyond <= 3; beyond++) {
+    assert_string_equal(tp_execution_name((tp_execution)(TP_EXECUTION_BACKGROUND + beyond)), "unknown");
+    assert_string_equal(tp_failure_name((tp_failure)(TP_FAILURE_REQUIRED + beyond)), "unknown");
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(handler_supports_no_phase_behind_the_end_of_its_list),
+      cmocka_unit_test(match_reads_no_field_behind_the_end_of_its_list),
+      cmocka_unit_test(phase_carries_no_field_behind_the_end_of_its_list),
+      cmocka_unit_test(fallback_has_no_contribution_behind_the_end_of_its_list),
+      cmocka_unit_test(policies_beyond_the_last_one_are_unknown),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
