@@ -200,6 +200,32 @@ def is_built(path, text, tree):
             yield 1, 'installed by no meson.build'
 
 
+SEED_ROW = re.compile(r'^\| ((?:S\d|Card)\.\d+) \|.*?\| (\w+) \| (.*) \|$')
+SEED_STATES = ('works', 'untested', 'partly', 'otherwise', 'absent')
+
+
+def seeds_name_tests(path, text, tree):
+    """A row of docs/seeds.md that works names tests that are there."""
+    if path != 'docs/seeds.md':
+        return
+    for line, row in enumerate(text.split('\n'), 1):
+        match = SEED_ROW.match(row)
+        if not match:
+            if re.match(r'\| (?:S\d|Card)\.', row):
+                yield line, 'not of the form | number | demand | state | shown by |'
+            continue
+        number, state, shown = match.groups()
+        named = re.findall(r'`(\w+)/(\w+)`: `(\w+)`', shown)
+        if state not in SEED_STATES:
+            yield line, '%s: "%s" is none of %s' % (number, state, ', '.join(SEED_STATES))
+        if state == 'works' and not named:
+            yield line, '%s works, but no test is named that shows it' % number
+        for kind, name, case in named if state == 'works' else ():
+            test = tree.read('tests/%s/%s_test.c' % (kind, name))
+            if not re.search(r'^static void %s\(void \*\*' % case, test, re.M):
+                yield line, '%s: there is no case %s in tests/%s/%s_test.c' % (number, case, kind, name)
+
+
 def lists_are_sorted(path, text, tree):
     if not path.endswith('meson.build'):
         return
@@ -225,6 +251,8 @@ FUNCTIONS = [
     (is_built, 'runtime/base/forgotten_zzz.c', '\n'),
     (is_built, 'tests/unit/forgotten_zzz_test.c', '\n'),
     (is_built, 'include/turnphase/forgotten_zzz.h', '\n'),
+    (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | works | `unit/edit`: `zzz_is_not_there` |\n'),
+    (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | works | by itself |\n'),
     (lists_are_sorted, 'cli/meson.build', "cli_sources = files(\n  'b.c',\n  'a.c',\n)\n"),
 ]
 
