@@ -24,6 +24,9 @@ export LD_LIBRARY_PATH
 for library in $libraries; do
   flags=$(pkg-config --cflags --libs "$library")
   echo "$library: $flags"
+  case $flags in
+    *-D*) echo "$library: a host is given definitions that it did not ask for"; exit 1 ;;
+  esac
   # shellcheck disable=SC2086 # the flags are to be split
   "$@" -std=c11 -Wall -Wextra -Werror "$source" -o "$place/host" -Wl,--no-as-needed $flags
   (cd "$place" && ./host >"$place/host.log") || { cat "$place/host.log"; exit 1; }
