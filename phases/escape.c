@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * escape.c: finds what a reader could take for one of our tags. The reader is a model, so we read as generously as one
- * does: in any letter case, also by Unicode's folding; over white space anywhere; over characters that show nothing. A
- * tag that a text begins and does not end counts, too: what follows the text is ours, and must not be read as its
- * rest. */
+ * does: in any letter case, also by Unicode's folding; over white space anywhere; over characters that show nothing;
+ * over any number of slashes. A tag that a text begins and does not end counts, too: what follows the text is ours, and
+ * must not be read as its rest. */
 #include "phases/escape.h"
 
 static const char *const tags[] = {"system-reminder", "prompt-context", "context-entry", "hook-signals"};
@@ -23,14 +23,14 @@ static uint32_t char_at(tp_text text, size_t at, size_t *ret_size) {
   return *ret_size == size ? point : bytes[0];
 }
 
-/* White space and controls; soft hyphen, joiners, marks of direction, variation selectors, tag characters. */
+/* White space, controls, and what shows nothing: Unicode's Default_Ignorable_Code_Point. */
 static bool is_blank(uint32_t point) {
   static const struct {
     uint32_t first, last;
   } ranges[] = {
-      {0x00, 0x20},     {0x7F, 0xA0},     {0xAD, 0xAD},     {0x34F, 0x34F},     {0x61C, 0x61C},
-      {0x1680, 0x1680}, {0x180E, 0x180E}, {0x2000, 0x200F}, {0x2028, 0x202F},   {0x205F, 0x206F},
-      {0x3000, 0x3000}, {0xFE00, 0xFE0F}, {0xFEFF, 0xFEFF}, {0xE0000, 0xE0FFF},
+#define BLANK(first, last) {first, last},
+#include "phases/blank.def"
+#undef BLANK
   };
   for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
     if (point < ranges[i].first) return false;
@@ -68,7 +68,7 @@ static bool continues(tp_text text, size_t at, const char *name) {
 
 static bool is_tag(tp_text text, size_t open) {
   size_t at = skip_blanks(text, open + 1);
-  if (at < text.size && text.data[at] == '/') at++;
+  while (at < text.size && text.data[at] == '/') at = skip_blanks(text, at + 1);
   for (size_t i = 0; i < TAG_COUNT; i++) {
     if (continues(text, at, tags[i])) return true;
   }

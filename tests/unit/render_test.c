@@ -270,6 +270,52 @@ static void what_only_unicode_makes_a_tag_is_escaped_too(void **state) {
   }
 }
 
+static size_t put_utf8(char *to, uint32_t point) {
+  size_t size = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
+  static const unsigned char heads[] = {0, 0, 0xC0, 0xE0, 0xF0};
+  for (size_t i = size; i-- > 1; point >>= 6) to[i] = (char)(0x80 | (point & 0x3F));
+  to[0] = (char)(heads[size] | point);
+  return size;
+}
+
+static void assert_escaped_with(const char *before, uint32_t point, const char *behind) {
+  char tag[64];
+  size_t size = strlen(before);
+  memcpy(tag, before, size);
+  size += put_utf8(tag + size, point);
+  memcpy(tag + size, behind, strlen(behind) + 1);
+  tp_text text;
+  assert_int_equal(tp__render_escaped(&arena, tp_text_of(tag), &text), TP_OK);
+  if (memcmp(text.data, "&lt;", 4) != 0) fail_msg("U+%04X passes", (unsigned)point);
+}
+
+/* Default_Ignorable_Code_Point of Unicode 15, as far as the list of escape.c was once made by hand without them. */
+static void every_character_that_shows_nothing_is_read_over(void **state) {
+  (void)state;
+  static const uint32_t ranges[][2] = {{0xAD, 0xAD},       {0x34F, 0x34F},     {0x61C, 0x61C},     {0x115F, 0x1160},
+                                       {0x17B4, 0x17B5},   {0x180B, 0x180F},   {0x200B, 0x200F},   {0x202A, 0x202E},
+                                       {0x2060, 0x206F},   {0x3164, 0x3164},   {0xFE00, 0xFE0F},   {0xFEFF, 0xFEFF},
+                                       {0xFFA0, 0xFFA0},   {0xFFF0, 0xFFF8},   {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A},
+                                       {0xE0000, 0xE0FFF}, {0x2028, 0x2029},   {0x1680, 0x1680},   {0x3000, 0x3000}};
+  for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+    for (uint32_t point = ranges[i][0]; point <= ranges[i][1]; point++) {
+      assert_escaped_with("<", point, "system-reminder>");
+      assert_escaped_with("</", point, "system-reminder>");
+      assert_escaped_with("</sys", point, "tem-reminder>");
+    }
+  }
+}
+
+static void slashes_more_than_one_are_read_over(void **state) {
+  (void)state;
+  static const char *const tags[] = {"<//system-reminder>", "</ / /prompt-context>", "<///\xe2\x80\x8b/hook-signals>"};
+  for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
+    tp_text text;
+    assert_int_equal(tp__render_escaped(&arena, tp_text_of(tags[i]), &text), TP_OK);
+    assert_memory_equal(text.data, "&lt;/", 5);
+  }
+}
+
 static void bytes_that_are_no_utf8_are_passed_on(void **state) {
   (void)state;
   static const char *const broken[] = {"<\xff/system-reminder>", "<\xe2\x80", "<\xe2", "<\xf0\x9f\x98",
@@ -584,6 +630,8 @@ int main(void) {
       TEST(an_escaped_text_needs_no_second_escaping),
       TEST(only_the_opening_sign_is_escaped),
       TEST(what_only_unicode_makes_a_tag_is_escaped_too),
+      TEST(every_character_that_shows_nothing_is_read_over),
+      TEST(slashes_more_than_one_are_read_over),
       TEST(bytes_that_are_no_utf8_are_passed_on),
       TEST(random_mixtures_of_hostile_pieces_keep_one_frame_each),
       TEST(a_block_says_who_and_why),
