@@ -5,8 +5,8 @@
 Usage: phases/blank.py [FOLDER] >phases/blank.def
 
 FOLDER has DerivedCoreProperties.txt and PropList.txt (default: /usr/share/unicode, of Debian's package unicode-data).
-Taken are Default_Ignorable_Code_Point, White_Space and the controls, which are U+0000 to U+001F and U+007F to U+009F for
-ever."""
+Taken are Default_Ignorable_Code_Point, White_Space and the controls, which are U+0000 to U+001F and U+007F to U+009F
+for ever."""
 import os
 import re
 import sys

@@ -116,10 +116,12 @@ void tp__drive_remind(tp__drive *d, const char *subscription, tp_text text, bool
 static void phase_ended(tp__phase *run) {
   tp__drive *d = run->ctx;
   const tp_merged *merged = run->result.merged;
+  tp__reminders_set_attempt(&d->session->reminders, run->phase == TP_PHASE_MODEL_PRE);
   for (size_t i = 0; i < tp_merged_count(merged, TP_KIND_REMINDER); i++) {
     const tp_merged_entry *entry = tp_merged_get(merged, TP_KIND_REMINDER, i);
     tp__drive_remind(d, entry->subscription, entry->contribution->text, false);
   }
+  tp__reminders_set_attempt(&d->session->reminders, false);
   d->after(d);
 }
 

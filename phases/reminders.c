@@ -41,7 +41,21 @@ static void make_room(tp__reminders *reminders) {
   }
 }
 
+void tp__reminders_set_attempt(tp__reminders *reminders, bool begins) {
+  reminders->in_attempt = begins;
+  if (begins && ++reminders->attempt == 0) reminders->attempt = 1;
+}
+
+static void remove_of_failed_attempts(tp__reminders *reminders, const char *subscription) {
+  for (size_t i = reminders->count; i-- > 0;) {
+    const tp__reminder *reminder = &reminders->items[i];
+    bool failed = reminder->attempt != 0 && reminder->attempt != reminders->attempt;
+    if (failed && strcmp(reminder->subscription, subscription) == 0) remove_at(reminders, i);
+  }
+}
+
 bool tp__reminders_add(tp__reminders *reminders, const char *subscription, tp_text text, bool block) {
+  if (reminders->in_attempt) remove_of_failed_attempts(reminders, subscription);
   make_room(reminders);
   void *items = reminders->items;
   if (tp__array_grow(reminders->allocator, &items, &reminders->capacity, reminders->count + 1, sizeof(tp__reminder)) !=
@@ -50,7 +64,8 @@ bool tp__reminders_add(tp__reminders *reminders, const char *subscription, tp_te
   reminders->items = items;
   tp__reminder reminder = {.subscription = copy(reminders->allocator, tp_text_of(subscription)),
                            .text = copy(reminders->allocator, text),
-                           .block = block};
+                           .block = block,
+                           .attempt = reminders->in_attempt ? reminders->attempt : 0};
   if (!reminder.subscription || !reminder.text) {
     free_one(reminders, &reminder);
     return false;
@@ -94,6 +109,8 @@ bool tp__reminders_take(tp__reminders *reminders, tp__arena *arena, tp__merged_l
 }
 
 void tp__reminders_delivered(tp__reminders *reminders) {
-  for (size_t i = reminders->count; i-- > 0;)
+  for (size_t i = reminders->count; i-- > 0;) {
     if (reminders->items[i].in_request) remove_at(reminders, i);
+    else reminders->items[i].attempt = 0; /* its attempt did not fail: it waits like any other */
+  }
 }

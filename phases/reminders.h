@@ -13,6 +13,7 @@ typedef struct tp__reminder {
   char *text;
   bool block;      /* says why an action was blocked: never cut */
   bool in_request; /* goes with the request under way */
+  uint32_t attempt; /* of a request, whose model.pre brought it and which has not succeeded; 0: none */
 } tp__reminder;
 
 typedef struct tp__reminders {
@@ -20,12 +21,18 @@ typedef struct tp__reminders {
   tp__reminder *items;
   size_t count, capacity;
   uint32_t dropped; /* ever, for want of room */
+  uint32_t attempt; /* the newest of a request */
+  bool in_attempt;  /* what is added comes from its model.pre */
 } tp__reminders;
 
 void tp__reminders_init(tp__reminders *reminders, const tp_allocator *allocator);
 void tp__reminders_fini(tp__reminders *reminders);
 /** Copies. @return false when there was no memory: the reminder is lost. */
 bool tp__reminders_add(tp__reminders *reminders, const char *subscription, tp_text text, bool block);
+/** What is added from here on is brought by model.pre of a new attempt of a request (begins), or is not. What a
+ *  subscription brings in an attempt replaces what it brought in earlier ones that failed; what it does not bring again
+ *  stays. */
+void tp__reminders_set_attempt(tp__reminders *reminders, bool begins);
 /** What goes with this request, as a list for tp__render_reminders(); it points into the reminders. */
 bool tp__reminders_take(tp__reminders *reminders, tp__arena *arena, tp__merged_list *ret_list);
 /** The request succeeded: what went with it was delivered. */

@@ -53,6 +53,15 @@ static void take_signals(tp__tool_slot *slot, const tp_merged *merged) {
     *signals = (tp_text){NULL, 0};
 }
 
+/* Where there is no memory for the gate's own words, the others must do. */
+static void deny_ask(tp__tool_slot *slot, const char *by, tp_text reason) {
+  tp_text words = tp_text_of("it asks a person, and there is no channel to ask");
+  tp_text whole = reason.size == 0 ? words
+                                   : tp__arena_printf(&slot->dispatch->texts, "%s: %.*s", words.data, (int)reason.size,
+                                                      reason.data);
+  tp__call_deny(slot, by, whole.data ? whole : words, false);
+}
+
 /* @return whether the call may run; else it was stopped. */
 static bool judge(tp__tool_slot *slot, const tp__phase *run) {
   const tp_phase_result *result = &run->result;
@@ -63,7 +72,7 @@ static bool judge(tp__tool_slot *slot, const tp__phase *run) {
   else if (run->status != TP_OK) tp__call_deny(slot, by, tp_text_of(tp_status_text(run->status)), false);
   else if (result->outcome != TP_OK) tp__call_deny(slot, by, result->reason, true);
   else if (result->verdict == TP_VERDICT_ASK)
-    tp__call_deny(slot, by, tp_text_of("it asks a person, and there is no channel to ask"), false);
+    deny_ask(slot, by, result->reason);
   else return true;
   return false;
 }

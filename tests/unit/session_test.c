@@ -241,6 +241,31 @@ static void sections_contexts_and_reminders_reach_the_request_and_not_the_histor
   close_world(&w);
 }
 
+static size_t count_of(const char *text, const char *words) {
+  size_t count = 0;
+  for (const char *at = text; (at = strstr(at, words)); at++) count++;
+  return count;
+}
+
+static void repeated_request_carries_each_reminder_once(void **state) {
+  (void)state;
+  static const reply replies[] = {{.fails = TP_ERR_MODEL, .retryable = true},
+                                  {.fails = TP_ERR_MODEL, .retryable = true},
+                                  {.text = "hi"},
+                                  {.text = "again"}};
+  static const tp_contribution reminder = {.kind = TP_KIND_REMINDER, .text = TEXT("mind the gap")};
+  act pre = {.emits = &reminder, .emit_count = 1}, reminds = {.emits = &reminder, .emit_count = 1};
+  hook hooks[] = {{.id = "pre", .phase = TP_PHASE_MODEL_PRE, .self = &pre},
+                  {.id = "reminds", .phase = TP_PHASE_SESSION_START, .self = &reminds}};
+  world w = open_world_with(replies, COUNT(replies), NULL, hooks, 2);
+  expect(&w, "hello", TP_TURN_COMPLETED);
+  expect(&w, "hello", TP_TURN_COMPLETED);
+  assert_int_equal(pre.calls, 4);
+  for (int i = 0; i < 3; i++) assert_int_equal(count_of(w.model->requests[i], "mind the gap"), 2);
+  assert_int_equal(count_of(w.model->requests[3], "mind the gap"), 1);
+  close_world(&w);
+}
+
 static void context_of_model_pre_is_for_this_request_only(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "", .calls = {CALL("a", "t")}, .call_count = 1}, {.text = "done"}};
@@ -1395,6 +1420,7 @@ int main(void) {
       cmocka_unit_test(results_go_back_to_the_model_in_call_order),
       cmocka_unit_test(denied_call_brings_its_reason_and_a_reminder_to_the_next_request),
       cmocka_unit_test(sections_contexts_and_reminders_reach_the_request_and_not_the_history),
+      cmocka_unit_test(repeated_request_carries_each_reminder_once),
       cmocka_unit_test(context_of_model_pre_is_for_this_request_only),
       cmocka_unit_test(intake_rewrites_what_the_model_and_the_history_get),
       cmocka_unit_test(every_outcome_has_post_turn_once_and_runtime_error_when_it_failed),

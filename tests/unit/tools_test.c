@@ -308,7 +308,8 @@ static void gate_that_denies_asks_or_fails_denies_the_call(void **state) {
     const char *text;
   } cases[] = {
       {{.kind = TP_ANSWER_DENY, .reason = "because"}, TP_TOOL_DENIED, "because"},
-      {{.kind = TP_ANSWER_ASK, .reason = "may I"}, TP_TOOL_DENIED, "no channel"}, /* there is nobody to ask */
+      {{.kind = TP_ANSWER_ASK, .reason = "may I"}, TP_TOOL_DENIED, "no channel to ask: may I"},
+      {{.kind = TP_ANSWER_ASK}, TP_TOOL_DENIED, "no channel to ask"},
       {{.kind = TP_ANSWER_FAILED, .reason = "ill"}, TP_TOOL_DENIED, "ill"},
       {{.kind = TP_ANSWER_ALLOW}, TP_TOOL_OK, "ran"},
       {{.kind = TP_ANSWER_DONE}, TP_TOOL_OK, "ran"},
