@@ -353,8 +353,10 @@ static __attribute__((noinline)) tp_status run_long(tp_turn *turn, uint32_t phas
   TP__TRY(check_phase(turn, phase, fault));
   TP__TRY(tp__shown_check(result, sizeof *result, "tp_phase_result", fault));
   if (!tp__turn_plan(&turn->core, phase)) {
-    TP__TRY(read_input(turn, phase, input, &(tp__phase){0}, fault));
-    tp__shown_fill(result, &nothing, sizeof nothing);
+    tp__phase unused;
+    TP__TRY(read_input(turn, phase, input, &unused, fault));
+    if (result->struct_size == sizeof *result) *result = nothing;
+    else tp__shown_fill(result, &nothing, sizeof nothing);
     return TP_OK;
   }
   tp__inside frame;

@@ -288,7 +288,9 @@ static void give_model_and_history(tp_session_options *options) {
   says.text = text_of("It is sunny.");
   tp_model_response responses[] = {asks, says};
   OK(tp_script_model_new(responses, 2, true, &options->model, &fault));
-  OK(tp_memory_history_new(NULL, &options->history, &fault));
+  tp_history *history;
+  OK(tp_history_memory_new(NULL, &history, &fault));
+  options->history = history;
 }
 
 static void on_turn_end(void *ctx, const tp_turn_result *result) {
@@ -336,12 +338,16 @@ static int records;
 static bool see_record(void *ctx, const tp_entry_record *record) {
   (void)ctx;
   records++;
-  for (size_t i = 0; i < record->run_count; i++) CHECK(record->run(record->source, i).state != TP_STATE_NONE);
+  for (size_t i = 0; i < record->run_count; i++) {
+    MAKE_GUARDED(tp_run_record, row);
+    CHECK(record->run(record->source, i, &row.it) && row.it.state != TP_STATE_NONE);
+    CHECK(guard_is_whole(row.guard));
+  }
   return true;
 }
 
 static void look_back(tp_runtime *runtime) {
-  OK(tp_runtime_records(runtime, 100, see_record, NULL));
+  OK(tp_runtime_records(runtime, NULL, see_record, NULL, &fault));
   CHECK(records > 5);
   MAKE_GUARDED(tp_runtime_stats, stats);
   tp_runtime_stats_get(runtime, &stats.it);

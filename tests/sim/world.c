@@ -60,6 +60,7 @@ static bool store_refuses(const world *w) {
 }
 
 bool world_recorded(const world *w, uint64_t entry_id) {
+  if (w->record_count > WORLD_RECORDS) return true; /* the oldest are not known any more */
   for (uint32_t i = 0; i < w->record_count && i < WORLD_RECORDS; i++)
     if (w->records[i] == entry_id) return true;
   return false;
@@ -67,7 +68,7 @@ bool world_recorded(const world *w, uint64_t entry_id) {
 
 static tp_status store_record(void *self, const tp_entry_record *record) {
   world *w = self;
-  if (world_recorded(w, record->entry_id))
+  if (w->record_count < WORLD_RECORDS && world_recorded(w, record->entry_id))
     world_fail(w, "one record per entry", "entry %llu is recorded again", (unsigned long long)record->entry_id);
   w->records[w->record_count++ % WORLD_RECORDS] = record->entry_id;
   for (size_t i = 0; i < record->run_count; i++) {

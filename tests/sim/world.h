@@ -144,6 +144,9 @@ void world_check_status(world *w, const char *what, tp_status status);
 /** Notes an event of such a session, whose turn is called as it is. @return whether it is of the host's turn. */
 bool world_heard(world *w, event_order *order, const tp_event *event);
 /** Whether the entry's record was written. */
+/** Whether a handler of turn.post_turn may find no time left: the crowd's job is stored before it, and while that is
+ *  done the clock may jump. */
+static inline bool world_may_skip_post(const world *w) { return w->crowd && w->s->sim.clock_jump_inverse; }
 bool world_recorded(const world *w, uint64_t entry_id);
 static inline bool world_failed(const world *w) { return w->failure[0] != '\0'; }
 static inline const script_op *world_op(const world *w, uint32_t op) {
