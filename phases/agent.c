@@ -7,7 +7,10 @@
 
 static void free_agent(tp_agent *agent) {
   const tp_allocator *allocator = &agent->upper->runtime->allocator;
+  tp__inside frame;
+  tp__inside_enter(&frame, agent->upper->runtime, TP__INSIDE_CALLBACK);
   if (agent->model.destroy) agent->model.destroy(agent->model.self);
+  tp__inside_leave(&frame);
   tp__string_free(allocator, agent->id);
   tp__string_free(allocator, agent->system);
   tp__string_free(allocator, agent->model_name);

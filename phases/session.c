@@ -30,10 +30,13 @@ void tp__session_hold(tp_session *session) { tp__a32_add_relaxed(&session->refs,
 
 static void free_session(tp_session *session) {
   const tp_allocator *allocator = &session->runtime->allocator;
+  tp__inside frame; /* the last reference may go on any thread: these are callbacks wherever that is */
+  tp__inside_enter(&frame, session->runtime, TP__INSIDE_CALLBACK);
   if (session->history.destroy) session->history.destroy(session->history.self);
   if (session->owns_model && session->model.destroy) session->model.destroy(session->model.self);
   if (session->agent) tp__agent_unref(session->agent);
   tp__listeners_fini(session->upper, &session->listeners);
+  tp__inside_leave(&frame);
   tp__reminders_fini(&session->reminders);
   tp__messages_fini(&session->messages);
   tp__mutex_fini(&session->mutex);
