@@ -297,9 +297,18 @@ void tp__phase_begin(tp__phase *run) {
   }
 }
 
+/* tp_phase_result as it was first released: an older program has no more. */
+enum { RESULT_SIZE_FIRST = offsetof(tp_phase_result, entry) + sizeof(void *) };
+
+/* A caller's struct may be an older and shorter one. */
+static void clear(tp_phase_result *result) {
+  if (result->struct_size == sizeof *result || result->struct_size == 0) *result = nothing;
+  else tp__shown_fill(result, &nothing, sizeof nothing);
+}
+
 void tp__phase_let_go(tp_phase_result *result) {
   if (result->entry) tp__entry_release(result->entry);
-  *result = nothing;
+  clear(result);
 }
 
 /* ---- the public doors ---- */
@@ -351,12 +360,11 @@ static void leave(tp_turn *turn, const tp__inside *frame) {
 static __attribute__((noinline)) tp_status run_long(tp_turn *turn, uint32_t phase, const tp_phase_input *input,
                                                     tp_phase_result *result, tp_fault *fault) {
   TP__TRY(check_phase(turn, phase, fault));
-  TP__TRY(tp__shown_check(result, sizeof *result, "tp_phase_result", fault));
+  TP__TRY(tp__shown_check(result, RESULT_SIZE_FIRST, "tp_phase_result", fault));
   if (!tp__turn_plan(&turn->core, phase)) {
     tp__phase unused;
     TP__TRY(read_input(turn, phase, input, &unused, fault));
-    if (result->struct_size == sizeof *result) *result = nothing;
-    else tp__shown_fill(result, &nothing, sizeof nothing);
+    clear(result);
     return TP_OK;
   }
   tp__inside frame;
@@ -486,7 +494,7 @@ void tp_phase_result_release(tp_turn *turn, tp_phase_result *result) {
   if (tp__strand_is_here(strand)) {
     tp__phase_let_go(result);
   } else if (tp__inside_is_of(turn->core.runtime)) {
-    *result = nothing;
+    clear(result);
   } else if (turn->core.host_held) {
     tp__phase_let_go(result);
   } else {
