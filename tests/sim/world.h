@@ -9,7 +9,7 @@
 #include "runtime/base/printf.h"
 #include "script.h"
 
-enum { WORLD_OPS = SCRIPT_TURNS_MAX * SCRIPT_OPS_MAX, WORLD_RECORDS = 1024, WORLD_LISTENERS = 16 };
+enum { WORLD_OPS = SCRIPT_TURNS_MAX * SCRIPT_OPS_MAX, WORLD_RECORDS = 8192, WORLD_LISTENERS = 16 };
 
 typedef struct world world;
 struct crowd;
