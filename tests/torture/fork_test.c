@@ -13,14 +13,6 @@
 
 #include "tests/support/host.h"
 
-#if defined(__has_feature)
-#define HAS_THREAD_SANITIZER __has_feature(thread_sanitizer)
-#elif defined(__SANITIZE_THREAD__)
-#define HAS_THREAD_SANITIZER 1
-#else
-#define HAS_THREAD_SANITIZER 0
-#endif
-
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, FORKS = 400, CHILD_SECONDS = 60 };
 
 static unsigned rounds(void) {

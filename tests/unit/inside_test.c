@@ -477,15 +477,6 @@ static tp_answer use_another_runtime(void *self, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-/* ThreadSanitizer starts no threads in the child of a process that has some. */
-#if defined(__has_feature)
-#define HAS_THREAD_SANITIZER __has_feature(thread_sanitizer)
-#elif defined(__SANITIZE_THREAD__)
-#define HAS_THREAD_SANITIZER 1
-#else
-#define HAS_THREAD_SANITIZER 0
-#endif
-
 static void handler_may_use_another_runtime_and_so_may_the_child_of_a_fork_in_it(void **state) {
   (void)state;
   for (int i = 0; i < 4; i++) {
