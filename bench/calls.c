@@ -32,7 +32,8 @@ typedef struct host {
 
 static tp_answer bring_tool(void *self, tp_call *call) {
   host *h = self;
-  (void)tp_call_emit_tool_bundle(call, "bench", &h->tool, 1);
+  const tp_tool *tools[] = {&h->tool};
+  (void)tp_call_emit_tool_bundle(call, "bench", tools, 1);
   return TP_ANSWER_DONE;
 }
 
@@ -64,7 +65,8 @@ static host *host_new(const tp_allocator *allocator, tp_tool_fn run, void *self,
   if (allocator) options.allocator = *allocator;
   hook.self = h;
   for (uint32_t i = 0; i < count; i++)
-    h->calls[i] = (tp_tool_call){.name = tp_text_of("tool"), .arguments = {"\x80", 1}};
+    h->calls[i] = (tp_tool_call){
+        .struct_size = sizeof(tp_tool_call), .name = tp_text_of("tool"), .arguments = {"\x80", 1}};
   for (uint32_t i = 0; i < count; i++) h->pointers[i] = &h->calls[i];
   bench_must(tp_runtime_new(&options, &h->runtime, &fault), &fault);
   bench_must(tp_hook_add(h->runtime, &hook, &fault), &fault);

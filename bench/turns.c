@@ -145,7 +145,7 @@ static void flight(bench_program *program, const bench_workload *workload) {
 
 typedef struct driven {
   tp_runtime *runtime;
-  tp_model model;
+  tp_model *model;
   bench_latch closed;
 } driven;
 
@@ -155,11 +155,11 @@ static void session_closed(void *ctx) { bench_latch_hit(ctx, 1); }
 static int64_t driven_run(void *ctx, uint32_t times) {
   driven *d = ctx;
   tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("What time is it?")};
-  tp_model lent = d->model;
+  tp_model lent = *d->model;
   int64_t took = 0;
   lent.destroy = NULL; /* it stays ours */
   for (uint32_t i = 0; i < times; i++) {
-    tp_session_options options = {.struct_size = sizeof options, .id = "bench", .model = lent};
+    tp_session_options options = {.struct_size = sizeof options, .id = "bench", .model = &lent};
     tp_session *session;
     const tp_turn_result *result = NULL;
     tp_fault fault;
@@ -179,7 +179,7 @@ static int64_t driven_run(void *ctx, uint32_t times) {
 static void driven_close(void *ctx) {
   driven *d = ctx;
   tp_runtime_free(d->runtime);
-  d->model.destroy(d->model.self);
+  tp_model_free(d->model);
   free(d);
 }
 
@@ -221,10 +221,11 @@ static void add_hooks(tp_runtime *runtime) {
 static bench_contestant driven_new(const char *name, bool hooks) {
   tp_model_response response = {
       .struct_size = sizeof response, .text = tp_text_of("Noon."), .stop_reason = tp_text_of("end_turn")};
+  const tp_model_response *responses[] = {&response};
   tp_fault fault;
   driven *d = alloc_aligned(sizeof *d);
   bench_must(tp_runtime_new(NULL, &d->runtime, &fault), &fault);
-  bench_must(tp_script_model_new(&response, 1, true, &d->model, &fault), &fault);
+  bench_must(tp_script_model_new(responses, 1, true, &d->model, &fault), &fault);
   if (hooks) add_hooks(d->runtime);
   return (bench_contestant){.name = name, .run = driven_run, .close = driven_close, .ctx = d, .threads = true};
 }

@@ -110,7 +110,7 @@ static void write_result(tp_writer *writer, const void *source) {
 static void write_tools(tp_writer *writer, const void *source) {
   const tp_contribution *c = source;
   tp_write_array(writer, c->tool_count);
-  for (uint32_t i = 0; i < c->tool_count; i++) tp_write_string(writer, c->tools[i].name);
+  for (uint32_t i = 0; i < c->tool_count; i++) tp_write_string(writer, c->tools[i]->name);
 }
 
 static void write_contribution(tp_writer *writer, const void *source) {

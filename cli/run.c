@@ -87,7 +87,7 @@ static int open_history(player *p) {
   return status == TP_OK ? CLI_OK : cli_fault(p->history_path, status, &fault);
 }
 
-static int load_script(const cli_arguments *arguments, tp_model *ret_model) {
+static int load_script(const cli_arguments *arguments, tp_model **ret_model) {
   tp_fault fault = {0};
   tp_text text;
   int read = cli_input_read(arguments->script, &text);
@@ -98,12 +98,12 @@ static int load_script(const cli_arguments *arguments, tp_model *ret_model) {
 }
 
 /* @param model  taken, whatever comes of it. */
-static int add_agent(player *p, const tp_model *model) {
+static int add_agent(player *p, tp_model *model) {
   tp_fault fault = {0};
   tp_agent_config config = {.struct_size = sizeof config, .id = "turnphase", .model = cli_watch_init(&p->watch, model)};
   tp_status status = tp_agent_add(p->runtime, &config, &p->agent, &fault);
   if (status == TP_OK) return CLI_OK;
-  config.model.destroy(config.model.self);
+  tp_model_free(&p->watch.watching);
   return cli_fault("the agent", status, &fault);
 }
 
@@ -127,15 +127,15 @@ static int check_usage(const cli_arguments *arguments) {
 
 /* The conversation comes first: it may be standard input, and whoever writes it should hear of its faults alone. */
 static int open_player(player *p) {
-  tp_model model = {0};
+  tp_model *model = NULL;
   int status = check_usage(p->arguments);
   if (status == CLI_OK) status = cli_conversation_read(p->arguments->operand, p->arguments, &p->conversation);
   if (status == CLI_OK) status = load_script(p->arguments, &model);
   if (status == CLI_OK) status = open_data(p);
   if (status == CLI_OK) status = open_history(p);
   if (status == CLI_OK) status = cli_host_open(p->arguments, p->memory_path, &p->runtime);
-  if (status == CLI_OK) return add_agent(p, &model);
-  if (model.destroy) model.destroy(model.self);
+  if (status == CLI_OK) return add_agent(p, model);
+  tp_model_free(model);
   return status;
 }
 

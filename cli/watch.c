@@ -6,7 +6,7 @@
 /* The results behind the model's last message are those that it has not read. */
 static size_t first_unread(const tp_model_request *request) {
   size_t first = request->message_count;
-  while (first > 0 && request->messages[first - 1].role != TP_ROLE_ASSISTANT) first--;
+  while (first > 0 && request->messages[first - 1]->role != TP_ROLE_ASSISTANT) first--;
   return first;
 }
 
@@ -14,7 +14,7 @@ static void remember(cli_watch *watch, const tp_model_request *request) {
   size_t count = 0;
   cli_pool_free(&watch->pool);
   for (size_t i = first_unread(request); i < request->message_count; i++) {
-    const tp_message *message = &request->messages[i];
+    const tp_message *message = request->messages[i];
     if (message->role != TP_ROLE_TOOL) continue;
     watch->results = cli_room(watch->results, count, &watch->results_capacity, sizeof *watch->results);
     watch->results[count++] = cli_pool_copy(&watch->pool, message->call_id);
@@ -27,27 +27,26 @@ static void remember(cli_watch *watch, const tp_model_request *request) {
 static void start(void *self, const tp_model_request *request, tp_token token) {
   cli_watch *watch = self;
   remember(watch, request);
-  watch->model.start(watch->model.self, request, token);
+  watch->model->start(watch->model->self, request, token);
 }
 
 static void cancel(void *self, tp_token token) {
   cli_watch *watch = self;
-  if (watch->model.cancel) watch->model.cancel(watch->model.self, token);
+  if (watch->model->cancel) watch->model->cancel(watch->model->self, token);
 }
 
 static void destroy(void *self) {
   cli_watch *watch = self;
-  if (watch->model.destroy) watch->model.destroy(watch->model.self);
+  tp_model_free(watch->model);
 }
 
-tp_model cli_watch_init(cli_watch *watch, const tp_model *model) {
-  *watch = (cli_watch){.model = *model};
-  tp_model watching = *model;
-  watching.self = watch;
-  watching.start = start;
-  watching.cancel = cancel;
-  watching.destroy = destroy;
-  return watching;
+tp_model *cli_watch_init(cli_watch *watch, tp_model *model) {
+  *watch = (cli_watch){.watching = *model, .model = model};
+  watch->watching.self = watch;
+  watch->watching.start = start;
+  watch->watching.cancel = cancel;
+  watch->watching.destroy = destroy;
+  return &watch->watching;
 }
 
 void cli_watch_fini(cli_watch *watch) {

@@ -9,7 +9,8 @@
 #include "cli/pool.h"
 
 typedef struct cli_watch {
-  tp_model model;             /* the one that answers; its destroy ends it */
+  tp_model watching;          /* this one */
+  tp_model *model;            /* the one that answers */
   cli_request request;        /* the newest; its texts are in the pool */
   const char **results;
   size_t results_capacity;
@@ -17,8 +18,9 @@ typedef struct cli_watch {
 } cli_watch;
 
 /** @param watch  stays where it is till the model is destroyed, which destroys the other one too.
- *  @param model  taken. */
-tp_model cli_watch_init(cli_watch *watch, const tp_model *model);
+ *  @param model  taken.
+ *  @return the model that watches. */
+tp_model *cli_watch_init(cli_watch *watch, tp_model *model);
 void cli_watch_fini(cli_watch *watch);
 
 #endif

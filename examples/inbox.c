@@ -20,9 +20,11 @@ static tp_answer say_done(void *self, tp_tool_run *run) {
 /* Brings two tools to every turn. */
 static tp_answer bring_tools(void *self, tp_call *call) {
   (void)self;
-  const tp_tool tools[] = {
-      {.struct_size = sizeof(tp_tool), .name = "read_file", .run = say_done, .placement = TP_PLACEMENT_INLINE},
-      {.struct_size = sizeof(tp_tool), .name = "delete_file", .run = say_done, .placement = TP_PLACEMENT_INLINE}};
+  const tp_tool read = {
+      .struct_size = sizeof read, .name = "read_file", .run = say_done, .placement = TP_PLACEMENT_INLINE};
+  const tp_tool delete = {
+      .struct_size = sizeof delete, .name = "delete_file", .run = say_done, .placement = TP_PLACEMENT_INLINE};
+  const tp_tool *const tools[] = {&read, &delete};
   return tp_call_emit_tool_bundle(call, "files", tools, 2) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
 }
 
@@ -90,11 +92,14 @@ static void loop(tp_inbox *inbox) {
 }
 
 int main(void) {
-  const tp_tool_call calls[] = {{.name = tp_text_of("read_file"), .arguments = {"\x80", 1}},
-                                {.name = tp_text_of("delete_file"), .arguments = {"\x80", 1}}};
-  const tp_model_response responses[] = {
-      {.struct_size = sizeof(tp_model_response), .calls = calls, .call_count = 2},
-      {.struct_size = sizeof(tp_model_response), .text = tp_text_of("I have read it, and it is still there.")}};
+  const tp_tool_call read = {.struct_size = sizeof read, .name = tp_text_of("read_file")};
+  const tp_tool_call delete = {.struct_size = sizeof delete, .name = tp_text_of("delete_file")};
+  const tp_tool_call *const calls[] = {&read, &delete};
+  const tp_model_response asks = {.struct_size = sizeof asks, .calls = calls, .call_count = 2};
+  const tp_model_response ends = {.struct_size = sizeof ends,
+                                  .text = tp_text_of("I have read it, and it is still there.")};
+  const tp_model_response *const responses[] = {&asks, &ends};
+  tp_model *model = NULL;
   tp_session_options options = {.struct_size = sizeof options, .id = "first"};
   tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("Read the file, then delete it.")};
   tp_runtime *runtime = NULL;
@@ -105,12 +110,14 @@ int main(void) {
   bool submitted = tp_runtime_new(NULL, &runtime, &fault) == TP_OK &&
                    tp_inbox_new(runtime, NULL, &inbox, &fault) == TP_OK &&
                    subscribe(runtime, inbox, &fault) == TP_OK &&
-                   tp_script_model_new(responses, 2, false, &options.model, &fault) == TP_OK &&
+                   tp_script_model_new(responses, 2, false, &model, &fault) == TP_OK &&
+                   (options.model = model) &&
                    tp_session_open(runtime, &options, &session, &fault) == TP_OK &&
                    tp_turn_submit(session, &request, on_end, NULL, NULL, &fault) == TP_OK;
   if (submitted) loop(inbox);
   else fprintf(stderr, "%s\n", fault.message);
-  tp_session_close(session, NULL, NULL);
+  if (session) tp_session_close(session, NULL, NULL);
+  else tp_model_free(model); /* no session has taken it */
   tp_runtime_free(runtime);
   tp_inbox_free(inbox);
   close(turn_ended);

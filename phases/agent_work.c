@@ -3,6 +3,7 @@
  * agent_work.c: adding and removing an agent: the phases agent.build, agent.register and agent.unregister, one after
  * the other in a small turn, driven by its owner: the caller of the synchronous form, or an engine worker. */
 #include "phases/agent.h"
+#include "phases/model.h"
 #include "phases/phases.h"
 #include "phases/render.h"
 
@@ -345,6 +346,8 @@ static tp_status read_config(const tp_agent_config *theirs, tp_agent_config *con
   TP__TRY(tp__options_read(config, sizeof *config, theirs, "tp_agent_config", fault));
   if (!config->id || !tp__id_valid(config->id))
     return tp__fail(fault, TP_ERR_BAD_ID, config->id, "an agent needs an id of 1 to 128 bytes without white space");
+  tp_model model;
+  if (config->model) TP__TRY(tp__model_read(config->model, &model, fault));
   return check_extra(config, fault);
 }
 
@@ -378,7 +381,7 @@ static tp_status prepare_add(tp_runtime *runtime, const tp_agent_config *config,
   if (status == TP_OK && (status = reserve_id(agent, fault)) == TP_OK && (status = begin_turn(w, fault)) != TP_OK)
     delist(agent);
   if (status == TP_OK) {
-    w->model = config->model;
+    if (config->model) (void)!tp__model_read(config->model, &w->model, NULL); /* it was read before */
     *ret_work = w;
     return TP_OK;
   }

@@ -115,10 +115,12 @@ static tp_status check_sources(const tp_contribution *in, tp_fault *fault) {
   return texts_only ? TP_OK : refuse(fault, in, "sources", "must be an array of texts");
 }
 
-/* The tool at index of a bundle whose structs may be older or newer than ours: the first one's size is the stride. */
-static tp_status tool_read(const tp_contribution *in, size_t index, tp_tool *ret_tool) {
-  const char *tool = (const char *)in->tools + index * in->tools->struct_size;
-  return tp__options_read(ret_tool, sizeof *ret_tool, tool, "tp_tool", NULL);
+/* The tool at index of a bundle, whose struct may be older or newer than ours. */
+static tp_status tool_read(const tp_contribution *in, size_t index, tp_tool *ret_tool, tp_fault *fault) {
+  if (!in->tools[index]) return tp__fail(fault, TP_ERR_MALFORMED, NULL, "tool_bundle: tools[%zu] is NULL", index);
+  tp_fault why;
+  if (tp__options_read(ret_tool, sizeof *ret_tool, in->tools[index], "tp_tool", &why) == TP_OK) return TP_OK;
+  return tp__fail(fault, TP_ERR_MALFORMED, NULL, "tool_bundle: %s", why.message);
 }
 
 static tp_status check_tool(const tp_allocator *allocator, const tp_contribution *in, const tp_tool *tool,
@@ -128,6 +130,10 @@ static tp_status check_tool(const tp_allocator *allocator, const tp_contribution
   }
   if (!tool->run) {
     return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s has no function: set tp_tool.run", tool->name);
+  }
+  if (tool->reserved_) {
+    return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s: tp_tool.reserved_ must be 0: zero-fill the struct",
+                    tool->name);
   }
   if ((unsigned)tool->placement > TP_PLACEMENT_INLINE) {
     return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s: its placement must be thread or inline", tool->name);
@@ -147,12 +153,10 @@ static tp_status check_tools(const tp_allocator *allocator, const tp_contributio
   if (!in->tools) return refuse(fault, in, "tools", "are missing");
   for (size_t i = 0; i < in->tool_count; i++) {
     tp_tool tool, before;
-    if (in->tools->struct_size < sizeof(size_t) || tool_read(in, i, &tool) != TP_OK) {
-      return refuse(fault, in, "a tool's struct_size", "is not sizeof(tp_tool)");
-    }
+    TP__TRY(tool_read(in, i, &tool, fault));
     TP__TRY(check_tool(allocator, in, &tool, fault));
     for (size_t j = 0; j < i; j++) {
-      if (tool_read(in, j, &before) == TP_OK && strcmp(before.name, tool.name) == 0) {
+      if (tool_read(in, j, &before, NULL) == TP_OK && strcmp(before.name, tool.name) == 0) {
         return tp__fail(fault, TP_ERR_MALFORMED, tool.name, "tool %s comes twice in one bundle", tool.name);
       }
     }
@@ -195,12 +199,14 @@ static tp_status copy_tool(tp__arena *arena, tp_tool *tool) {
 
 static tp_status copy_tools(tp__arena *arena, const tp_contribution *in, tp_contribution *copy) {
   tp_tool *tools = tp__arena_alloc(arena, in->tool_count * sizeof *tools);
-  if (!tools) return TP_ERR_NO_MEMORY;
+  const tp_tool **list = tp__arena_alloc(arena, in->tool_count * sizeof *list);
+  if (!tools || !list) return TP_ERR_NO_MEMORY;
   for (size_t i = 0; i < in->tool_count; i++) {
-    TP__TRY(tool_read(in, i, &tools[i]));
+    TP__TRY(tool_read(in, i, &tools[i], NULL));
     TP__TRY(copy_tool(arena, &tools[i]));
+    list[i] = &tools[i];
   }
-  copy->tools = tools;
+  copy->tools = list;
   copy->tool_count = in->tool_count;
   return TP_OK;
 }

@@ -66,8 +66,7 @@ struct tp__drive {
   tp__messages messages;           /* of this turn: user, assistant, tool … */
   tp_text response_text;           /* of the last response, in the arena */
   tp_text stop_reason;
-  const tp_tool_call *calls; /* of the last response, in the arena */
-  const tp_tool_call **call_pointers;
+  const tp_tool_call *const *calls; /* of the last response, in the arena */
   size_t call_count;
   tp_tool_result *results;
   uint32_t iterations, tool_calls, model_attempt;

@@ -37,7 +37,7 @@ tp_status tp_call_emit_prompt_section(tp_call *call, const char *id, const char 
   return tp_call_emit(call, &contribution);
 }
 
-tp_status tp_call_emit_tool_bundle(tp_call *call, const char *id, const struct tp_tool *tools, size_t count) {
+tp_status tp_call_emit_tool_bundle(tp_call *call, const char *id, const struct tp_tool *const *tools, size_t count) {
   tp_contribution contribution = {
       .kind = TP_KIND_TOOL_BUNDLE,
       .key = tp_text_of(id),

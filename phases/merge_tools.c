@@ -44,10 +44,10 @@ static tp_status split(tp__merge_state *state, tp__merge_list *bundles, tp__merg
   for (size_t i = 0; i < bundles->count; i++) {
     tp__merged_item *bundle = &bundles->items[i];
     for (uint32_t j = 0; j < bundle->entry.contribution->tool_count; j++) {
-      const tp_tool *tool = &bundle->entry.contribution->tools[j];
+      const tp_tool *const *tool = &bundle->entry.contribution->tools[j];
       size_t index = ret_tools->count++;
       contributions[index] = (tp_contribution){.kind = TP_KIND_TOOL_BUNDLE, .tools = tool};
-      contributions[index].key = tp_text_of(tool->name);
+      contributions[index].key = tp_text_of((*tool)->name);
       items[index] = *bundle;
       items[index].entry.contribution = &contributions[index];
       items[index].order = (uint32_t)index;
@@ -63,7 +63,7 @@ static int compare_tool(const tp__merged_item *a, const tp__merged_item *b) {
 }
 
 static tp_status settle(tp__merge_state *state, const tp__merged_item *first, tp__merged_item *again) {
-  const char *name = again->entry.contribution->tools->name;
+  const char *name = again->entry.contribution->tools[0]->name;
   if (strcmp(first->entry.owner, again->entry.owner) != 0) {
     return tp__fail(state->fault, TP_ERR_TOOL_CONFLICT, name,
                     "tool %s is brought by owner %s (subscription %s) and by owner %s (subscription %s): rename one",
@@ -94,7 +94,7 @@ static tp_status reduce(tp__merge_state *state, tp__merged_item *bundle, const t
   for (uint32_t i = 0; i < whole->tool_count; i++) kept += !(tools[i].flags & TP__MERGE_DROPPED);
   if (kept == whole->tool_count) return TP_OK;
   tp_contribution *reduced = tp__arena_alloc(state->arena, sizeof *reduced);
-  tp_tool *left = tp__arena_alloc(state->arena, kept * sizeof *left);
+  const tp_tool **left = tp__arena_alloc(state->arena, kept * sizeof *left);
   if (!reduced || !left) return TP_ERR_NO_MEMORY;
   *reduced = *whole;
   reduced->tools = left;

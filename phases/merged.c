@@ -73,7 +73,7 @@ static tp_status write_tool(tp_writer *writer, const tp_tool *tool) {
 
 static tp_status write_tools(tp_writer *writer, const tp_contribution *contribution) {
   tp_write_array(writer, contribution->tool_count);
-  for (uint32_t i = 0; i < contribution->tool_count; i++) TP__TRY(write_tool(writer, &contribution->tools[i]));
+  for (uint32_t i = 0; i < contribution->tool_count; i++) TP__TRY(write_tool(writer, contribution->tools[i]));
   return TP_OK;
 }
 

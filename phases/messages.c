@@ -11,18 +11,21 @@ void tp__messages_fini(tp__messages *messages) {
   tp__release(messages->allocator, messages->items, messages->capacity * sizeof *messages->items);
 }
 
-static bool copy_calls(tp__arena *arena, const tp_message *message, tp_message *copy) {
-  if (message->call_count == 0) return true;
-  tp_tool_call *calls = tp__arena_alloc(arena, message->call_count * sizeof *calls);
-  if (!calls) return false;
-  for (size_t i = 0; i < message->call_count; i++) {
-    calls[i] = message->calls[i];
-    if (!tp__arena_text(arena, message->calls[i].id, &calls[i].id) ||
-        !tp__arena_text(arena, message->calls[i].name, &calls[i].name) ||
-        !tp__arena_text(arena, message->calls[i].arguments, &calls[i].arguments))
+bool tp__calls_copy(tp__arena *arena, const tp_tool_call *const *calls, size_t count,
+                    const tp_tool_call *const **ret_calls) {
+  *ret_calls = NULL;
+  if (count == 0) return true;
+  tp_tool_call *copies = tp__arena_alloc(arena, count * sizeof *copies);
+  const tp_tool_call **list = tp__arena_alloc(arena, count * sizeof *list);
+  if (!copies || !list) return false;
+  for (size_t i = 0; i < count; i++) {
+    tp_tool_call *copy = &copies[i];
+    if (tp__tool_call_read(calls[i], copy, NULL) != TP_OK || !tp__arena_text(arena, copy->id, &copy->id) ||
+        !tp__arena_text(arena, copy->name, &copy->name) || !tp__arena_text(arena, copy->arguments, &copy->arguments))
       return false;
+    list[i] = copy;
   }
-  copy->calls = calls;
+  *ret_calls = list;
   return true;
 }
 
@@ -30,8 +33,9 @@ bool tp__message_copy(tp__arena *arena, const tp_message *message, tp_message *r
   tp_message copy = *message;
   if (!tp__arena_text(arena, message->turn_id, &copy.turn_id) || !tp__arena_text(arena, message->text, &copy.text) ||
       !tp__arena_text(arena, message->call_id, &copy.call_id) || !tp__arena_text(arena, message->name, &copy.name) ||
-      !copy_calls(arena, message, &copy))
+      !tp__calls_copy(arena, message->calls, message->call_count, &copy.calls))
     return false;
+  copy.struct_size = sizeof copy;
   *ret_copy = copy;
   return true;
 }

@@ -4,8 +4,7 @@
 #ifndef TP__MESSAGES_H
 #define TP__MESSAGES_H
 
-#include "runtime/base/base.h"
-#include "turnphase/model.h"
+#include "phases/model.h"
 
 typedef struct tp__messages {
   const tp_allocator *allocator;
@@ -18,7 +17,11 @@ void tp__messages_init(tp__messages *messages, const tp_allocator *allocator);
 void tp__messages_fini(tp__messages *messages);
 /** Copies deeply. On failure nothing is added. */
 tp_status tp__messages_add(tp__messages *messages, const tp_message *message);
-/** Deep copy into an arena. */
+/** Copies calls deeply into an arena, as a list of structs of this library's size. They are such as
+ *  tp__tool_call_read() accepts. @return false without memory. */
+bool tp__calls_copy(tp__arena *arena, const tp_tool_call *const *calls, size_t count,
+                    const tp_tool_call *const **ret_calls);
+/** Deep copy into an arena, of a message such as tp__message_read() accepts. */
 bool tp__message_copy(tp__arena *arena, const tp_message *message, tp_message *ret_copy);
 
 #endif

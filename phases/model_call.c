@@ -47,38 +47,48 @@ static tp__answer call(tp__attempt *attempt) {
   return (tp__answer){.kind = TP_ANSWER_DEFERRED};
 }
 
-static bool copy_calls(tp__arena *arena, const tp_model_response *in, tp_model_response *out) {
-  tp_tool_call *calls = tp__arena_alloc(arena, (in->call_count ? in->call_count : 1) * sizeof *calls);
-  if (!calls) return false;
-  for (size_t i = 0; i < in->call_count; i++) {
-    calls[i] = in->calls[i];
-    if (!tp__arena_text(arena, in->calls[i].id, &calls[i].id) ||
-        !tp__arena_text(arena, in->calls[i].name, &calls[i].name) ||
-        !tp__arena_text(arena, in->calls[i].arguments, &calls[i].arguments))
-      return false;
+/* Why the response was not taken; where there is no memory for the words, the status alone says so. */
+static void refuse_response(tp__model_call *c, const char *what, const char *why) {
+  c->failure_message =
+      tp__arena_printf(&c->answer_arena, "the model's response: %s%s%s", what, *what ? " " : "", why).data;
+}
+
+static bool is_sound_call(tp__model_call *c, const tp_tool_call *call) {
+  bool sound = false;
+  if (!tp_utf8_valid(call->id, NULL)) refuse_response(c, "the id of a tool call", "is not UTF-8");
+  else if (!tp_utf8_valid(call->name, NULL)) refuse_response(c, "the name of a tool call", "is not UTF-8");
+  else if (!call->malformed && tp_value_check(call->arguments, NULL) != TP_OK)
+    refuse_response(c, "the arguments of a tool call", "are no well-formed value, and malformed is not set");
+  else sound = true;
+  return sound;
+}
+
+static bool is_sound(tp__model_call *c, const tp_model_response *response) {
+  bool sound = false;
+  if (!tp_utf8_valid(response->text, NULL)) refuse_response(c, "its text", "is not UTF-8");
+  else if (!tp_utf8_valid(response->stop_reason, NULL)) refuse_response(c, "its stop_reason", "is not UTF-8");
+  else sound = true;
+  for (size_t i = 0; sound && i < response->call_count; i++) {
+    tp_tool_call call;
+    sound = tp__tool_call_read(response->calls[i], &call, NULL) == TP_OK && is_sound_call(c, &call);
   }
-  out->calls = calls;
-  return true;
+  return sound;
 }
 
 static void take_response(tp__model_call *c, const tp_model_response *theirs) {
   tp_model_response in;
+  tp_fault fault;
   c->failure = TP_ERR_MODEL;
-  c->failure_message = "the model's response is not UTF-8 or of another version";
-  if (tp__options_read(&in, sizeof in, theirs, "tp_model_response", NULL) != TP_OK) return;
-  if (!tp_utf8_valid(in.text, NULL)) return;
-  if (!tp_utf8_valid(in.stop_reason, NULL)) return;
-  for (size_t i = 0; i < in.call_count; i++) {
-    const tp_tool_call *asked = &in.calls[i];
-    if (!tp_utf8_valid(asked->id, NULL) || !tp_utf8_valid(asked->name, NULL)) return;
-    if (!asked->malformed && tp_value_check(asked->arguments, NULL) != TP_OK) return;
+  if (tp__response_read(theirs, &in, &fault) != TP_OK) {
+    refuse_response(c, "", fault.message);
+    return;
   }
+  if (!is_sound(c, &in)) return;
   c->response = in;
   c->failure = TP_ERR_NO_MEMORY;
-  c->failure_message = NULL;
   if (tp__arena_text(&c->answer_arena, in.text, &c->response.text) &&
       tp__arena_text(&c->answer_arena, in.stop_reason, &c->response.stop_reason) &&
-      copy_calls(&c->answer_arena, &in, &c->response))
+      tp__calls_copy(&c->answer_arena, in.calls, in.call_count, &c->response.calls))
     c->failure = TP_OK;
 }
 

@@ -44,9 +44,9 @@ static tp_status render_reminders(tp__drive *d, tp_text *ret_text) {
 static tp_status take_tools(tp__drive *d, tp_model_request *request) {
   const tp__toolset *set = d->turn->toolset;
   if (!set || set->count == 0 || d->session->model.no_tools) return TP_OK;
-  tp_tool *tools = tp__arena_alloc(&d->arena, set->count * sizeof *tools);
+  const tp_tool **tools = tp__arena_alloc(&d->arena, set->count * sizeof *tools);
   if (!tools) return TP_ERR_NO_MEMORY;
-  for (size_t i = 0; i < set->count; i++) tools[i] = *set->entries[i].tool;
+  for (size_t i = 0; i < set->count; i++) tools[i] = set->entries[i].tool;
   request->tools = tools;
   request->tool_count = set->count;
   return TP_OK;
@@ -94,11 +94,14 @@ tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request) {
     TP__TRY(escape_others(d, messages, user)); /* before and after the user's message, but for the last */
     if (count > user + 2) TP__TRY(escape_others(d, messages + user + 1, count - user - 2));
   }
+  const tp_message **list = tp__arena_alloc(&d->arena, count * sizeof *list);
+  if (!list) return TP_ERR_NO_MEMORY;
+  for (size_t i = 0; i < count; i++) list[i] = &messages[i];
   *ret_request = (tp_model_request){.struct_size = sizeof *ret_request,
                                     .attempt = d->model_attempt,
                                     .model = tp_text_of(d->session->agent ? d->session->agent->model_name : NULL),
                                     .system = d->system,
-                                    .messages = messages,
+                                    .messages = list,
                                     .message_count = count};
   return take_tools(d, ret_request);
 }

@@ -2,9 +2,11 @@
  *
  * The script model: a list of responses, one per request, so that demos and tests need no network. */
 #include "phases/messages.h"
+#include "phases/model.h"
 #include "runtime/os/os.h"
 
 typedef struct script {
+  tp_model model;         /* what the host gets: it goes with the script */
   tp_allocator allocator; /* the C library's: a script knows no runtime */
   tp__arena arena;
   tp_model_response *responses; /* never change */
@@ -31,19 +33,28 @@ static void destroy(void *self) {
 }
 
 static bool copy_response(tp__arena *arena, const tp_model_response *in, tp_model_response *out) {
-  tp_message copy, message = {.text = in->text, .calls = in->calls, .call_count = in->call_count};
   *out = *in;
-  out->struct_size = sizeof *out;
-  if (!tp__message_copy(arena, &message, &copy) || !tp__arena_text(arena, in->stop_reason, &out->stop_reason))
+  if (!tp__arena_text(arena, in->text, &out->text) || !tp__calls_copy(arena, in->calls, in->call_count, &out->calls) ||
+      !tp__arena_text(arena, in->stop_reason, &out->stop_reason))
     return false;
-  out->text = copy.text;
-  out->calls = copy.calls;
   if (out->stop_reason.size == 0) out->stop_reason = tp_text_of(out->call_count > 0 ? "tool_use" : "end_turn");
   return true;
 }
 
-tp_status tp_script_model_new(const tp_model_response *responses, size_t count, bool repeat, tp_model *ret_model,
-                              tp_fault *fault) {
+static tp_status copy_responses(script *s, const tp_model_response *const *responses, tp_fault *fault) {
+  for (size_t i = 0; i < s->count; i++) {
+    tp_model_response response;
+    TP__TRY(tp__response_read(responses[i], &response, fault));
+    if (!copy_response(&s->arena, &response, &s->responses[i]))
+      return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the script");
+  }
+  return TP_OK;
+}
+
+tp_status tp_script_model_new(const tp_model_response *const *responses, size_t count, bool repeat,
+                              tp_model **ret_model, tp_fault *fault) {
+  if (count > 0 && !responses)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "%zu responses are announced, and the list is NULL", count);
   tp_allocator allocator = tp__allocator_of(NULL);
   script *s = tp__alloc_zero(&allocator, sizeof *s);
   if (!s) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the script");
@@ -52,17 +63,18 @@ tp_status tp_script_model_new(const tp_model_response *responses, size_t count, 
   s->repeat = repeat;
   tp__arena_init(&s->arena, &s->allocator, NULL, 0, 0);
   s->responses = tp__arena_zero(&s->arena, (count ? count : 1) * sizeof *s->responses);
-  bool ok = s->responses != NULL;
-  for (size_t i = 0; ok && i < count; i++) ok = copy_response(&s->arena, &responses[i], &s->responses[i]);
-  if (!ok) {
+  tp_status status = s->responses ? copy_responses(s, responses, fault)
+                                  : tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the script");
+  if (status != TP_OK) {
     destroy(s);
-    return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the script");
+    return status;
   }
-  *ret_model = (tp_model){.struct_size = sizeof *ret_model,
-                          .name = "script",
-                          .self = s,
-                          .start = start,
-                          .destroy = destroy,
-                          .placement = TP_PLACEMENT_INLINE};
+  s->model = (tp_model){.struct_size = sizeof s->model,
+                        .name = "script",
+                        .self = s,
+                        .start = start,
+                        .destroy = destroy,
+                        .placement = TP_PLACEMENT_INLINE};
+  *ret_model = &s->model;
   return TP_OK;
 }

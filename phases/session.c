@@ -60,11 +60,12 @@ static tp_status copy_strings(tp_session *session, const tp_session_options *opt
 }
 
 /* What is the host's is taken last, when nothing can fail any more. */
-static void take_options(tp_session *session, const tp_session_options *options, const tp_history *history) {
-  session->owns_model = options->model.start != NULL;
+static void take_options(tp_session *session, const tp_session_options *options, const tp_model *model,
+                         const tp_history *history) {
+  session->owns_model = options->model != NULL;
   session->agent = options->agent;
   if (session->agent) tp__a32_add_relaxed(&session->agent->refs, 1);
-  if (session->owns_model) session->model = options->model;
+  if (session->owns_model) session->model = *model;
   else if (session->agent) session->model = session->agent->model;
   session->history = *history;
   session->queued_max = options->turns_queued_max ? options->turns_queued_max : QUEUED_MAX;
@@ -141,6 +142,8 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) TP__TRY(tp__name_check(names[i], fault));
   tp_history history;
   TP__TRY(read_history(&history, options.history, fault));
+  tp_model model = {0};
+  if (options.model) TP__TRY(tp__model_read(options.model, &model, fault));
   TP__TRY(tp__runtime_ready(runtime, fault));
   tp_session *session = tp__alloc_zero(&runtime->allocator, sizeof *session);
   if (!session) return tp__fail(fault, TP_ERR_NO_MEMORY, options.id, "no memory for a session");
@@ -167,7 +170,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
     free_session(session);
     return status;
   }
-  take_options(session, &options, &history);
+  take_options(session, &options, &model, &history);
   status = enlist(session);
   if (status != TP_OK) {
     untake_options(session);

@@ -8,6 +8,7 @@
 
 #include "phases/agent.h"
 #include "phases/messages.h"
+#include "phases/model.h"
 #include "phases/reminders.h"
 #include "phases/turn.h"
 

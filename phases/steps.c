@@ -16,7 +16,11 @@ static void no_memory(tp__drive *d) { tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_N
 
 /* ---- the session's first turn ---- */
 
-static tp_status keep_loaded(void *ctx, const tp_message *message) { return tp__messages_add(ctx, message); }
+static tp_status keep_loaded(void *ctx, const tp_message *theirs) {
+  tp_message message;
+  TP__TRY(tp__message_read(theirs, &message, NULL));
+  return tp__messages_add(ctx, &message);
+}
 
 static tp_status load_work(tp__host_call *call) {
   const tp_history *history = &call->session->history;
@@ -215,6 +219,7 @@ static const char *role_name(tp_role role) {
     case TP_ROLE_TOOL:
       return "tool";
     case TP_ROLE_END:
+    case TP_ROLE_FORCE_32:
       break;
   }
   return "end";
@@ -290,19 +295,14 @@ void tp__step_model_pre(tp__drive *d) {
 }
 
 static bool keep_response(tp__drive *d, const tp_model_response *response) {
-  tp_message copy;
-  tp_message message = {.text = response->text, .calls = response->calls, .call_count = response->call_count};
-  if (!tp__message_copy(&d->arena, &message, &copy)) return false;
-  d->response_text = copy.text;
-  tp_tool_call *calls = (tp_tool_call *)(uintptr_t)copy.calls;
-  d->calls = calls;
-  d->call_count = copy.call_count;
-  d->call_pointers = tp__arena_alloc(&d->arena, (d->call_count + 1) * sizeof *d->call_pointers);
-  if (!d->call_pointers) return false;
+  if (!tp__arena_text(&d->arena, response->text, &d->response_text) ||
+      !tp__calls_copy(&d->arena, response->calls, response->call_count, &d->calls))
+    return false;
+  d->call_count = response->call_count;
   for (size_t i = 0; i < d->call_count; i++) { /* results answer calls by id */
-    d->call_pointers[i] = &calls[i];
-    if (calls[i].id.size == 0) calls[i].id = tp__arena_printf(&d->arena, "call-%u-%zu", d->iterations, i);
-    if (!calls[i].id.data) return false;
+    tp_tool_call *call = (tp_tool_call *)(uintptr_t)d->calls[i]; /* the copy is ours */
+    if (call->id.size == 0) call->id = tp__arena_printf(&d->arena, "call-%u-%zu", d->iterations, i);
+    if (!call->id.data) return false;
   }
   return tp__arena_text(&d->arena, response->stop_reason, &d->stop_reason);
 }
@@ -397,9 +397,9 @@ static bool write_calls(tp__drive *d, tp_text *ret_value) {
   for (size_t i = 0; i < d->call_count; i++) {
     tp_write_map(writer, d->results ? 3 : 2);
     tp_write_string(writer, "id");
-    tp_write_text(writer, d->calls[i].id);
+    tp_write_text(writer, d->calls[i]->id);
     tp_write_string(writer, "tool");
-    tp_write_text(writer, d->calls[i].name);
+    tp_write_text(writer, d->calls[i]->name);
     if (!d->results) continue;
     tp_write_string(writer, "kind");
     tp_write_string(writer, tp_tool_result_name(d->results[i].kind));
@@ -476,13 +476,13 @@ static void remind(tp_turn *turn, const char *subscription, tp_text text, bool b
 /* Results enter the turn in call order, whatever the order they came in. */
 static bool take_results(tp__drive *d) {
   for (size_t i = 0; i < d->call_count; i++) {
-    tp_tool_result *result = &d->results[i];
+    const tp_tool_result *result = &d->results[i];
     tp_message message = {.role = TP_ROLE_TOOL,
                           .is_error = result->kind != TP_TOOL_OK,
                           .turn_id = d->turn->core.ids[TP_ID_TURN],
                           .text = result->text,
-                          .call_id = d->calls[i].id,
-                          .name = d->calls[i].name};
+                          .call_id = d->calls[i]->id,
+                          .name = d->calls[i]->name};
     if (tp__messages_add(&d->messages, &message) != TP_OK) return false;
     d->tool_event_count++;
   }
@@ -501,7 +501,7 @@ static void tools_ended(tp__dispatch *dispatch) {
 void tp__step_tools(tp__drive *d) {
   tp__dispatch *dispatch;
   d->results = tp__arena_zero(&d->arena, d->call_count * sizeof *d->results);
-  if (!d->results || tp__dispatch_begin(d->turn, d->call_pointers, d->call_count, d->results, remind, tools_ended, d,
+  if (!d->results || tp__dispatch_begin(d->turn, d->calls, d->call_count, d->results, remind, tools_ended, d,
                                         &dispatch) != TP_OK)
     no_memory(d);
 }

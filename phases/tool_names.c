@@ -5,6 +5,8 @@
 
 const char *tp_tool_result_name(tp_tool_result_kind kind) {
   switch (kind) {
+    case TP_TOOL_NONE:
+      return "none";
     case TP_TOOL_OK:
       return "ok";
     case TP_TOOL_HANDLER_ERROR:
@@ -27,6 +29,8 @@ const char *tp_tool_result_name(tp_tool_result_kind kind) {
       return "shed";
     case TP_TOOL_INTERRUPTED:
       return "interrupted";
+    case TP_TOOL_FORCE_32:
+      break;
   }
   return "unknown";
 }

@@ -42,18 +42,18 @@ static handed *handed_of(tp__tool_attempt *attempt) { return TP__CONTAINER(attem
 
 /* ---- what the tool sees ---- */
 
-tp_text tp_tool_arguments(const tp_tool_run *run) { return *run->arguments; }
-tp_text tp_tool_id(const tp_tool_run *run, uint32_t id) {
+tp_text tp_tool_run_arguments(const tp_tool_run *run) { return *run->arguments; }
+tp_text tp_tool_run_id(const tp_tool_run *run, uint32_t id) {
   return id < TP_ID_COUNT ? run->turn->ids[id] : (tp_text){NULL, 0};
 }
-tp_text tp_tool_call_id(const tp_tool_run *run) { return *run->call_id; }
+tp_text tp_tool_run_call_id(const tp_tool_run *run) { return *run->call_id; }
 
-int64_t tp_tool_time_left_ms(const tp_tool_run *run) {
+int64_t tp_tool_run_time_left_ms(const tp_tool_run *run) {
   int64_t left_ns = run->deadline_ns - tp__now_ns();
   return left_ns > 0 ? left_ns / TP__NS_PER_MS : 0;
 }
 
-bool tp_tool_cancelled(const tp_tool_run *run) {
+bool tp_tool_run_cancelled(const tp_tool_run *run) {
   if (run->attempt && tp__attempt_is_cancelled(&run->attempt->base)) return true;
   return tp__now_ns() >= run->deadline_ns;
 }

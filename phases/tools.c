@@ -61,7 +61,9 @@ static void shed(tp__dispatch *d, uint32_t index, tp__tool_entry *tool) {
 
 static void begin_one(tp__dispatch *d, uint32_t index) {
   tp__tool_entry *tool = find_tool(d, d->calls[index]->name);
-  d->results[index] = (tp_tool_result){.call_id = tp__call_id(d, index), .name = tp__call_name(d, index, tool)};
+  d->results[index] = (tp_tool_result){.struct_size = sizeof *d->results,
+                                        .call_id = tp__call_id(d, index),
+                                        .name = tp__call_name(d, index, tool)};
   if (!d->spare && !(d->spare = new_slot(d))) {
     shed(d, index, tool);
     return;
@@ -85,7 +87,7 @@ static bool is_plain(const tp__dispatch *d, tp__tool_entry *tool) {
 static void wait_plainly(tp__dispatch *d, uint32_t index, tp__tool_entry *tool, tp__tool_attempt *attempt) {
   tp__tool_slot *slot = d->spare;
   tp_tool_result *result = &d->results[index];
-  *result = (tp_tool_result){.call_id = result->call_id, .name = result->name};
+  *result = (tp_tool_result){.struct_size = sizeof *result, .call_id = result->call_id, .name = result->name};
   d->run.attempt = NULL;
   fill_slot(slot, index, tool);
   slot->started_ns = d->run.started_ns;
@@ -114,6 +116,7 @@ static uint32_t run_plainly(tp__dispatch *d, uint32_t index) {
     if (!d->spare && !(d->spare = new_slot(d))) break;
     tp__tool_entry *tool = d->last;
     result->kind = TP_TOOL_OK;
+    result->struct_size = sizeof *result;
     result->started = true;
     result->call_id = call->id.size == 0 && index < TP__NUMBERED ? tp__call_numbered(index) : tp__call_id(d, index);
     result->name = tool->name;
@@ -260,10 +263,35 @@ static void sync_ended(tp__dispatch *d) {
   keep(d);
 }
 
+/* Whether the dispatch can use the host's struct as it is. */
+static bool is_ours(const tp_tool_call *call) {
+  return call && call->struct_size == sizeof *call && !call->reserved_ && (call->arguments.size > 0 || call->malformed);
+}
+
 static tp_status check_calls(const tp_tool_call *const *calls, size_t count, tp_fault *fault) {
+  tp_tool_call call;
+  if (count > 0 && !calls) return tp__fail(fault, TP_ERR_USAGE, NULL, "%zu calls, and the list is NULL", count);
   for (size_t i = 0; i < count; i++)
     if (!calls[i]) return tp__fail(fault, TP_ERR_USAGE, NULL, "call %zu of %zu is NULL", i, count);
+    else if (!is_ours(calls[i])) TP__TRY(tp__tool_call_read(calls[i], &call, fault));
   return TP_OK;
+}
+
+/* Structs of our size, where those of the host are not; the texts stay the host's. */
+static bool own_calls(tp__dispatch *d) {
+  size_t i = 0;
+  while (i < d->count && is_ours(d->calls[i])) i++;
+  if (i == d->count) return true;
+  tp_tool_call *copies = tp__arena_alloc(&d->texts, d->count * sizeof *copies);
+  const tp_tool_call **list = tp__arena_alloc(&d->texts, d->count * sizeof *list);
+  bool ok = copies && list;
+  for (i = 0; ok && i < d->count; i++) {
+    ok = tp__tool_call_read(d->calls[i], &copies[i], NULL) == TP_OK;
+    list[i] = &copies[i];
+  }
+  if (ok) d->calls = list;
+  else keep(d);
+  return ok;
 }
 
 static size_t result_bytes(const tp__dispatch *d) { return d->count * (sizeof *d->results + sizeof *d->shown); }
@@ -293,7 +321,7 @@ tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *const *calls, size_t c
   if (status == TP_OK) {
     tp__dispatch *d = new_dispatch(turn, calls, count, NULL, sync_ended, &done);
     if (d) d->calls_stay = false;
-    status = d && make_results(d) ? TP_OK : TP_ERR_NO_MEMORY;
+    status = d && make_results(d) && own_calls(d) ? TP_OK : TP_ERR_NO_MEMORY;
     const tp_tool_result *const *shown = status == TP_OK ? d->shown : NULL;
     if (status == TP_OK) status = go_if_room(d);
     if (status == TP_OK) tp__strand_wait(&turn->core.strand, &done);
@@ -336,14 +364,14 @@ static char *put_copy(char *room, tp_text *text) {
 static bool copy_calls(tp__dispatch *d, const tp_tool_call *const *calls) {
   size_t id_bytes = tp__call_id_bytes(d);
   size_t bytes = id_bytes + result_bytes(d) + d->count * (sizeof **calls + sizeof *calls) + 1;
-  for (size_t i = 0; i < d->count; i++) bytes += calls[i]->id.size + calls[i]->name.size + calls[i]->arguments.size + 3;
+  for (size_t i = 0; i < d->count; i++) bytes += calls[i]->id.size + calls[i]->name.size + calls[i]->arguments.size + 4;
   tp_tool_call *copy = tp__arena_alloc(&d->texts, bytes);
   if (!copy) return false;
   const tp_tool_call **pointers = (const tp_tool_call **)(void *)(copy + d->count);
   char *room = put_results(d, pointers + d->count);
   for (size_t i = 0; i < d->count; i++) {
     pointers[i] = &copy[i];
-    copy[i] = *calls[i];
+    if (tp__tool_call_read(calls[i], &copy[i], NULL) != TP_OK) return false;
     room = put_copy(room, &copy[i].id);
     room = put_copy(room, &copy[i].name);
     room = put_copy(room, &copy[i].arguments);

@@ -9,6 +9,7 @@
 #ifndef TP__TOOLS_H
 #define TP__TOOLS_H
 
+#include "phases/model.h"
 #include "phases/tool_run.h"
 
 /** What the turn's policies say of a tool. */

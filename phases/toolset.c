@@ -117,7 +117,7 @@ static tp_status add_tool(tp__toolset *set, tp__upper *upper, const char *owner,
 static tp_status add_bundle(tp__toolset *set, tp__upper *upper, tp_merged_entry bundle) {
   tp_contribution copy;
   TP__TRY(tp__contribution_copy(&set->arena, bundle.contribution, &copy));
-  for (uint32_t i = 0; i < copy.tool_count; i++) TP__TRY(add_tool(set, upper, bundle.owner, &copy.tools[i]));
+  for (uint32_t i = 0; i < copy.tool_count; i++) TP__TRY(add_tool(set, upper, bundle.owner, copy.tools[i]));
   return TP_OK;
 }
 

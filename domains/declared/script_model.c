@@ -16,9 +16,11 @@ struct script {
   tp_fault *fault;
   tp_writer *arguments;           /* an array: one map for each call */
   tp_model_response *responses;
-  size_t response_count, responses_size;
+  const tp_model_response **list; /* their addresses, as the model wants them */
+  size_t response_count, responses_size, list_size;
   tp_tool_call *calls;            /* of all responses, in order */
-  size_t call_count, calls_size;
+  const tp_tool_call **call_list; /* their addresses */
+  size_t call_count, calls_size, call_list_size;
   bool repeat;
 };
 
@@ -119,7 +121,9 @@ static tp_status read_arguments(struct script *script, uint32_t map) {
 }
 
 static tp_status read_call(struct script *script, uint32_t index) {
-  tp_tool_call *call = &script->calls[script->call_count++];
+  tp_tool_call *call = &script->calls[script->call_count];
+  call->struct_size = sizeof *call;
+  script->call_list[script->call_count++] = call;
   tp_status status = expect_map(script, index, "a tool call", "id, name, arguments");
   if (status == TP_OK) status = read_text(script, index, "id", &call->id);
   if (status == TP_OK) status = read_text(script, index, "name", &call->name);
@@ -131,7 +135,7 @@ static tp_status read_calls(struct script *script, uint32_t response_index, tp_m
   uint32_t list;
   tp_status status = find_field(script, response_index, "tool_calls", TP_VALUE_ARRAY, &list);
   if (status != TP_OK || list == 0) return status;
-  response->calls = script->calls + script->call_count;
+  response->calls = script->call_list + script->call_count;
   response->call_count = script->yaml.items[list].count;
   for (uint32_t at = list + 1; at < script->yaml.items[list].end && status == TP_OK; at = script->yaml.items[at].end) {
     status = read_call(script, at);
@@ -150,7 +154,8 @@ static tp_status read_usage(struct script *script, uint32_t response_index, tp_m
 }
 
 static tp_status read_response(struct script *script, uint32_t index) {
-  tp_model_response *response = &script->responses[script->response_count++];
+  tp_model_response *response = &script->responses[script->response_count];
+  script->list[script->response_count++] = response;
   response->struct_size = sizeof *response;
   tp_status status = expect_map(script, index, "a response", "text, tool_calls, stop_reason, usage");
   if (status == TP_OK) status = read_text(script, index, "text", &response->text);
@@ -185,7 +190,9 @@ static tp_status make_room(struct script *script, uint32_t list) {
   size_t responses = script->yaml.items[list].count;
   script->responses = new_array(script, responses, sizeof *script->responses, &script->responses_size);
   script->calls = new_array(script, calls, sizeof *script->calls, &script->calls_size);
-  if (!script->responses || !script->calls) return refuse_memory(script);
+  script->call_list = new_array(script, calls, sizeof *script->call_list, &script->call_list_size);
+  script->list = new_array(script, responses, sizeof *script->list, &script->list_size);
+  if (!script->responses || !script->calls || !script->list || !script->call_list) return refuse_memory(script);
   if (tp_writer_new(script->yaml.allocator, &script->arguments) != TP_OK) return refuse_memory(script);
   tp_write_array(script->arguments, calls);
   return TP_OK;
@@ -225,24 +232,26 @@ static tp_status read_script(struct script *script) {
 static void release_script(struct script *script) {
   const tp_allocator *allocator = script->yaml.allocator;
   if (script->responses) allocator->release(allocator->ctx, script->responses, script->responses_size);
+  if (script->list) allocator->release(allocator->ctx, script->list, script->list_size);
+  if (script->call_list) allocator->release(allocator->ctx, script->call_list, script->call_list_size);
   if (script->calls) allocator->release(allocator->ctx, script->calls, script->calls_size);
   tp_writer_free(script->arguments);
   tp__yaml_fini(&script->yaml);
 }
 
-tp_status tp__script_model_load(tp_text yaml, const char *name, const tp_allocator *allocator, tp_model *ret_model,
+tp_status tp__script_model_load(tp_text yaml, const char *name, const tp_allocator *allocator, tp_model **ret_model,
                                 tp_fault *fault) {
   struct script script = {.name = name, .fault = fault};
   tp_status status = tp__yaml_read(yaml, name, allocator, &script.yaml, fault);
   if (status != TP_OK) return status;
   status = read_script(&script);
   if (status == TP_OK) {
-    status = tp_script_model_new(script.responses, script.response_count, script.repeat, ret_model, fault);
+    status = tp_script_model_new(script.list, script.response_count, script.repeat, ret_model, fault);
   }
   release_script(&script);
   return status;
 }
 
-tp_status tp_script_model_load(tp_text yaml, const char *name, tp_model *ret_model, tp_fault *fault) {
+tp_status tp_script_model_load(tp_text yaml, const char *name, tp_model **ret_model, tp_fault *fault) {
   return tp__script_model_load(yaml, name, &tp__malloc_allocator, ret_model, fault);
 }

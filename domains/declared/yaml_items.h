@@ -53,7 +53,7 @@ void tp__yaml_write(const tp__yaml *yaml, uint32_t index, tp_writer *writer);
 tp_status tp__yaml_resolve(const char *text, size_t size, tp__yaml_item *item);
 
 /** tp_script_model_load() with the memory that it needs meanwhile taken from allocator. */
-tp_status tp__script_model_load(tp_text yaml, const char *name, const tp_allocator *allocator, tp_model *ret_model,
+tp_status tp__script_model_load(tp_text yaml, const char *name, const tp_allocator *allocator, tp_model **ret_model,
                                 tp_fault *fault);
 
 #endif

@@ -30,6 +30,7 @@ typedef struct tp__memory_domain {
   uint32_t recall_max;
   char *schemas[TP__MEMORY_TOOL_COUNT];
   tp_tool tools[TP__MEMORY_TOOL_COUNT]; /* those that look first, then those that change */
+  const tp_tool *tool_list[TP__MEMORY_TOOL_COUNT]; /* their addresses */
   pthread_mutex_t mutex;
   /* ---- under mutex */
   unsigned refs;

@@ -155,8 +155,8 @@ static tp_answer tool_bundle(void *self, tp_call *call) {
   bool read = allowed(call, "read"), write = allowed(call, "write");
   bool callable = !tp_call_has(call, TP_FIELD_CAN_CALL_TOOLS) || tp_call_int(call, TP_FIELD_CAN_CALL_TOOLS) != 0;
   if (!callable || !allowed(call, "tools") || !(read || write)) return TP_ANSWER_DONE;
-  const tp_tool *first = read ? domain->tools : domain->tools + TP__MEMORY_LOOKING_TOOLS;
-  const tp_tool *end = domain->tools + (write ? TP__MEMORY_TOOL_COUNT : TP__MEMORY_LOOKING_TOOLS);
+  const tp_tool *const *first = domain->tool_list + (read ? 0 : TP__MEMORY_LOOKING_TOOLS);
+  const tp_tool *const *end = domain->tool_list + (write ? TP__MEMORY_TOOL_COUNT : TP__MEMORY_LOOKING_TOOLS);
   return answer(call, tp_call_emit_tool_bundle(call, memory_word, first, (size_t)(end - first)));
 }
 

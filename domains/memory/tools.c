@@ -16,8 +16,8 @@ enum { LIMIT_DEFAULT = 10, LIMIT_MAX = 50 };
 /* ---- what every tool does ---- */
 
 static tp__memory_scope scope_of(const tp__memory_domain *domain, const tp_tool_run *run) {
-  tp_text name = domain->kind->id < TP_ID_COUNT ? tp_tool_id(run, domain->kind->id) : (tp_text){0};
-  return (tp__memory_scope){tp_tool_id(run, TP_ID_TENANT), tp_text_of(domain->kind->name), name};
+  tp_text name = domain->kind->id < TP_ID_COUNT ? tp_tool_run_id(run, domain->kind->id) : (tp_text){0};
+  return (tp__memory_scope){tp_tool_run_id(run, TP_ID_TENANT), tp_text_of(domain->kind->name), name};
 }
 
 static tp_answer refuse(tp_tool_run *run, const char *words) { return tp_tool_error(run, tp_text_of(words)); }
@@ -65,7 +65,7 @@ static size_t limit_of(tp_text arguments) {
 /* Both looks: a model that searches wants what there is. */
 static tp_answer memory_search(void *self, tp_tool_run *run) {
   tp__memory_domain *domain = self;
-  tp_text arguments = tp_tool_arguments(run), query = tp_value_text(tp_value_get(arguments, "query"));
+  tp_text arguments = tp_tool_run_arguments(run), query = tp_value_text(tp_value_get(arguments, "query"));
   tp__memory_scope scope = scope_of(domain, run);
   tp__memory_list list = {0};
   int64_t known[LIMIT_MAX];
@@ -82,13 +82,13 @@ static tp_answer memory_get(void *self, tp_tool_run *run) {
   tp__memory_domain *domain = self;
   tp__memory_scope scope = scope_of(domain, run);
   tp__memory_list list = {0};
-  int64_t id = tp__memory_id_read(tp_value_text(tp_value_get(tp_tool_arguments(run), "id")));
+  int64_t id = tp__memory_id_read(tp_value_text(tp_value_get(tp_tool_run_arguments(run), "id")));
   return answer_list(run, tp__memory_get(domain->store, &scope, id, &list), &list, "");
 }
 
 static tp_answer memory_list(void *self, tp_tool_run *run) {
   tp__memory_domain *domain = self;
-  tp_text arguments = tp_tool_arguments(run), before = tp_value_text(tp_value_get(arguments, "before"));
+  tp_text arguments = tp_tool_run_arguments(run), before = tp_value_text(tp_value_get(arguments, "before"));
   tp__memory_scope scope = scope_of(domain, run);
   tp__memory_list list = {0};
   int64_t id = tp__memory_id_read(before);
@@ -107,15 +107,15 @@ static void name_part(tp_text text, char into[32]) {
 
 static tp_answer memory_remember(void *self, tp_tool_run *run) {
   tp__memory_domain *domain = self;
-  tp_text text = tp_value_text(tp_value_get(tp_tool_arguments(run), "text"));
+  tp_text text = tp_value_text(tp_value_get(tp_tool_run_arguments(run), "text"));
   if (tp__memory_is_blank(text)) return refuse(run, "There is nothing to remember in an empty text.");
   if (text.size > TP__MEMORY_NOTE_BYTES_MAX) return refuse(run, "A memory has at most 4096 bytes; shorten it.");
   tp__memory_scope scope = scope_of(domain, run);
   char part[32];
   name_part(text, part);
   tp__memory memory = {.said_ms = tp__memory_now_ms(),
-                       .session = tp_tool_id(run, TP_ID_SESSION),
-                       .turn = tp_tool_id(run, TP_ID_TURN),
+                       .session = tp_tool_run_id(run, TP_ID_SESSION),
+                       .turn = tp_tool_run_id(run, TP_ID_TURN),
                        .part = tp_text_of(part),
                        .text = text};
   int64_t id = 0;
@@ -131,7 +131,7 @@ static tp_answer memory_remember(void *self, tp_tool_run *run) {
 static tp_answer memory_forget(void *self, tp_tool_run *run) {
   tp__memory_domain *domain = self;
   tp__memory_scope scope = scope_of(domain, run);
-  int64_t id = tp__memory_id_read(tp_value_text(tp_value_get(tp_tool_arguments(run), "id")));
+  int64_t id = tp__memory_id_read(tp_value_text(tp_value_get(tp_tool_run_arguments(run), "id")));
   tp_status status = tp__memory_forget(domain->store, &scope, id);
   return status == TP_OK ? tp_tool_ok(run, tp_text_of("Forgotten.")) : refuse_status(run, status);
 }
@@ -224,6 +224,7 @@ static tp_status make_tool(tp__memory_domain *domain, size_t index, tp_writer *w
                                    .run = row->run,
                                    .self = domain,
                                    .idempotent = row->idempotent};
+  domain->tool_list[index] = &domain->tools[index];
   return TP_OK;
 }
 

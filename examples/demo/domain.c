@@ -67,7 +67,7 @@ static void sleep_ms(int64_t ms) {
 static void wait_for_tool(trip *t, const tp_tool_run *run, int tool) {
   struct timespec now, end = after_ms(WAIT_MAX_MS);
   pthread_mutex_lock(&t->mutex);
-  while (!(is(tp_tool_id(run, TP_ID_TURN), t->turn) && t->finished[tool]) && !tp_tool_cancelled(run)) {
+  while (!(is(tp_tool_run_id(run, TP_ID_TURN), t->turn) && t->finished[tool]) && !tp_tool_run_cancelled(run)) {
     struct timespec until = after_ms(20);
     pthread_cond_timedwait(&t->changed, &t->mutex, &until);
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -117,8 +117,8 @@ static tp_answer train_times(void *self, tp_tool_run *run) {
 static tp_answer book_room(void *self, tp_tool_run *run) {
   (void)self;
   char words[256];
-  tp_text hotel = tp_value_text(tp_value_get(tp_tool_arguments(run), "hotel"));
-  int64_t euros = tp_value_int(tp_value_get(tp_tool_arguments(run), "euros"), 0);
+  tp_text hotel = tp_value_text(tp_value_get(tp_tool_run_arguments(run), "hotel"));
+  int64_t euros = tp_value_int(tp_value_get(tp_tool_run_arguments(run), "euros"), 0);
   int size = snprintf(words, sizeof words, "booked: %.*s, %lld euros", (int)(hotel.size < 128 ? hotel.size : 128),
                       hotel.data, (long long)euros);
   return tp_tool_ok(run, (tp_text){words, (size_t)size});
@@ -126,7 +126,9 @@ static tp_answer book_room(void *self, tp_tool_run *run) {
 
 static tp_answer bring_tools(void *self, tp_call *call) {
   trip *t = self;
-  tp_call_emit_tool_bundle(call, "trip", t->tools, TOOL_COUNT); /* refused, it fails the attempt by itself */
+  const tp_tool *tools[TOOL_COUNT];
+  for (int i = 0; i < TOOL_COUNT; i++) tools[i] = &t->tools[i];
+  tp_call_emit_tool_bundle(call, "trip", tools, TOOL_COUNT); /* refused, it fails the attempt by itself */
   return TP_ANSWER_DONE;
 }
 

@@ -45,8 +45,10 @@ TP_API tp_status tp_yaml_decode(tp_text yaml, const char *name, tp_writer *write
  *        usage: {input_tokens: 10, output_tokens: 5, cost_micros: 0}   # optional
  *  A call needs a name; arguments are a map, empty when left out. Unknown keys, wrong types and a response with neither
  *  text nor tool_calls are refused with line and column.
+ *  @param ret_model  as of tp_script_model_new(): tp_model_free() when it was not taken.
  *  @return as tp_yaml_decode() and tp_script_model_new(). */
-TP_API tp_status tp_script_model_load(tp_text yaml, const char *name, tp_model *ret_model, tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_script_model_load(tp_text yaml, const char *name, tp_model **ret_model,
+                                      tp_fault *fault) TP_MUST_USE;
 
 TP_END_DECLS
 #endif

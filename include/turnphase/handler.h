@@ -186,7 +186,8 @@ typedef struct tp_contribution {
   tp_text short_text;           /* the contribution's own shorter form, used when a budget would cut text */
   tp_text value;                /* one msgpack value */
   tp_text sources;              /* msgpack array of str: ids of turns or documents behind the text */
-  const struct tp_tool *tools;  /* tool.h; run and self must stay valid while the handler is registered */
+  const struct tp_tool *const *tools; /* tool.h; each is read by its struct_size and copied; what its function and self
+                                   point to must stay valid while the handler is registered */
 } tp_contribution;
 
 /** What a payload field holds. */
@@ -355,7 +356,8 @@ TP_API tp_status tp_call_emit_policy(tp_call *call, const char *domain, const ch
 TP_API tp_status tp_call_emit_prompt_context(tp_call *call, const char *id, const char *text, int32_t weight);
 TP_API tp_status tp_call_emit_prompt_section(tp_call *call, const char *id, const char *title, const char *text,
     int32_t weight);
-TP_API tp_status tp_call_emit_tool_bundle(tp_call *call, const char *id, const struct tp_tool *tools, size_t count);
+TP_API tp_status tp_call_emit_tool_bundle(tp_call *call, const char *id, const struct tp_tool *const *tools,
+    size_t count);
 TP_API tp_status tp_call_emit_signal(tp_call *call, const char *signal_kind, const char *code, tp_severity severity,
     const char *text);
 TP_API tp_status tp_call_emit_reminder(tp_call *call, const char *text);

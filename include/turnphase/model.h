@@ -9,34 +9,37 @@
 
 TP_BEGIN_DECLS
 
+/** Values above the known ones may come from a newer library. */
 typedef enum tp_role {
   TP_ROLE_USER = 1,
   TP_ROLE_ASSISTANT = 2,
   TP_ROLE_TOOL = 3,             /* the result of a call */
-  TP_ROLE_END = 4               /* typed end mark of a turn that did not complete; never sent to a model */
+  TP_ROLE_END = 4,              /* typed end mark of a turn that did not complete; never sent to a model */
+  TP_ROLE_FORCE_32 = 0x7fffffff
 } tp_role;
 
-/** One message of a conversation. */
+/** One message of a conversation. It travels by pointer, in lists of pointers; struct_size is set by who makes it. */
 typedef struct tp_message {
+  size_t struct_size;
   tp_role role;
   bool is_error;                /* tool */
   tp_text turn_id;              /* the turn it belongs to */
   tp_text text;
-  const tp_tool_call *calls;    /* assistant */
+  const tp_tool_call *const *calls; /* assistant: call_count pointers */
   size_t call_count;
   tp_text call_id;              /* tool: which call it answers */
   tp_text name;                 /* tool: the tool's name; end: the outcome */
 } tp_message;
 
-/** What a model is asked. Borrowed till tp_model.start returns. */
+/** What a model is asked. Made by the library; borrowed till tp_model.start returns. */
 typedef struct tp_model_request {
   size_t struct_size;
   uint32_t attempt;             /* from 1 */
   tp_text model;                /* the agent's model name; may be empty */
   tp_text system;
-  const tp_message *messages;
+  const tp_message *const *messages; /* message_count pointers */
   size_t message_count;
-  const tp_tool *tools;
+  const tp_tool *const *tools;  /* tool_count pointers */
   size_t tool_count;
 } tp_model_request;
 
@@ -44,16 +47,18 @@ typedef struct tp_model_request {
 typedef struct tp_model_response {
   size_t struct_size;
   tp_text text;
-  const tp_tool_call *calls;
+  const tp_tool_call *const *calls; /* call_count pointers */
   size_t call_count;
   tp_text stop_reason;          /* "end_turn", "tool_use", "max_tokens", … */
   int64_t input_tokens, output_tokens, cost_micros;
 } tp_model_response;
 
-/** A model provider. */
+/** A model provider: filled by the host, or made by the library (tp_script_model_new()). It travels by pointer:
+ *  whoever takes one (tp_session_open(), tp_agent_add()) copies the struct, on success only, and calls destroy once
+ *  later. name must stay valid until then. */
 typedef struct tp_model {
   size_t struct_size;
-  const char *name;
+  const char *name;             /* shown to handlers where the agent names no model; may be NULL */
   void *self;
   /** Starts one request; exactly one of tp_model_complete() and tp_model_fail() follows, from any thread, also before
    *  start returns. */
@@ -64,7 +69,13 @@ typedef struct tp_model {
   void (*destroy)(void *self);
   tp_placement placement;       /* where start is called; parallel is refused */
   bool no_tools;                /* the provider cannot call tools */
+  uint8_t reserved_[3];         /* must be zero */
 } tp_model;
+
+/** Destroys a model that was not taken: calls its destroy, once. A struct that the library made is part of what it
+ *  describes, and destroy frees both. The same holds once it was taken: the taker's call of destroy frees the struct;
+ *  the pointer is readable until then and must not be used afterwards. Accepts NULL. Threads: any. */
+TP_API void tp_model_free(tp_model *model);
 
 /** Ends a request; everything is copied. Returns as tp_token_complete(). Threads: any. */
 TP_API tp_status tp_model_complete(tp_token token, const tp_model_response *response);
@@ -73,12 +84,14 @@ TP_API tp_status tp_model_fail(tp_token token, tp_status code, const char *messa
 /** Brings a piece of the answer's text to the host's events; copied. Returns as tp_token_complete(). */
 TP_API tp_status tp_model_delta(tp_token token, tp_text piece);
 
-/** The script model: plays a list of responses, one per request, shared by all sessions that use it.
- *  After the last one every request is a fault, or with repeat the list starts again.
- *  @param responses  copied.
- *  @param ret_model  give it to tp_session_options.model or tp_agent_config.model; freed through its destroy. */
-TP_API tp_status tp_script_model_new(const tp_model_response *responses, size_t count, bool repeat, tp_model *ret_model,
-                                     tp_fault *fault) TP_MUST_USE;
+/** Makes a script model: plays a list of responses, one per request, shared by all sessions that use it.
+ *  After the last one every request fails, or with repeat the list starts again.
+ *  @param responses  count pointers; everything is copied. Each is read by its struct_size.
+ *  @param ret_model  for tp_session_options.model or tp_agent_config.model; tp_model_free() when it was not taken.
+ *  @return TP_OK; TP_ERR_VERSION for a response with a wrong struct_size or a field that this library does not know;
+ *          TP_ERR_USAGE for one that is NULL; TP_ERR_NO_MEMORY. Threads: any. */
+TP_API tp_status tp_script_model_new(const tp_model_response *const *responses, size_t count, bool repeat,
+                                     tp_model **ret_model, tp_fault *fault) TP_MUST_USE;
 
 TP_END_DECLS
 #endif

@@ -18,8 +18,8 @@ typedef struct tp_tool_run tp_tool_run;
  *  the verdicts among them, is a handler_error. */
 typedef tp_answer (*tp_tool_fn)(void *self, tp_tool_run *run);
 
-/** A tool. Strings and schema are copied by whoever takes it; run and self must stay valid while the handler that
- *  brought it is registered. */
+/** A tool. It travels by pointer: the one that takes it copies the struct, its strings and its schema. What run and
+ *  self point to must stay valid while the handler that brought it is registered. */
 typedef struct tp_tool {
   size_t struct_size;
   const char *name;             /* 1–128 bytes, no white space or control */
@@ -33,16 +33,17 @@ typedef struct tp_tool {
   uint32_t max_concurrent;      /* 0 means 16 */
   uint32_t limit_ms;            /* 0 means 120,000 */
   uint32_t result_bytes_max;    /* 0 means 100,000: longer results keep head and tail */
+  uint32_t reserved_;           /* must be zero */
 } tp_tool;
 
 /** The arguments: a value, a map that the schema accepted. Borrowed till the function returns. */
-TP_API tp_text tp_tool_arguments(const tp_tool_run *run);
+TP_API tp_text tp_tool_run_arguments(const tp_tool_run *run);
 /** One of TP_ID_*. Borrowed till the function returns. */
-TP_API tp_text tp_tool_id(const tp_tool_run *run, uint32_t id);
+TP_API tp_text tp_tool_run_id(const tp_tool_run *run, uint32_t id);
 /** The model's id of this call. */
-TP_API tp_text tp_tool_call_id(const tp_tool_run *run);
-TP_API int64_t tp_tool_time_left_ms(const tp_tool_run *run);
-TP_API bool tp_tool_cancelled(const tp_tool_run *run);
+TP_API tp_text tp_tool_run_call_id(const tp_tool_run *run);
+TP_API int64_t tp_tool_run_time_left_ms(const tp_tool_run *run);
+TP_API bool tp_tool_run_cancelled(const tp_tool_run *run);
 
 /** Answers; text is copied. error means that the tool could not do what was asked: result kind handler_error. */
 TP_API tp_answer tp_tool_ok(tp_tool_run *run, tp_text text);
@@ -52,37 +53,44 @@ TP_API tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *deferral, tp
 /** Completes a deferred run; text is copied. Returns as tp_token_complete(). Threads: any, at any time. */
 TP_API tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text);
 
-/** What the model asked for. */
+/** What the model asked for. It travels by pointer, in lists of pointers. */
 typedef struct tp_tool_call {
+  size_t struct_size;
   tp_text id;                   /* the provider's id; empty: numbered by index */
   tp_text name;
-  tp_text arguments;            /* a value; or raw text when malformed */
+  tp_text arguments;            /* a value; or raw text when malformed; empty: none, the same as an empty map */
   bool malformed;               /* the provider could not decode the arguments: they are raw text */
+  uint32_t reserved_;           /* must be zero */
 } tp_tool_call;
 
-/** How a call ended. */
+/** How a call ended. Values above the known ones may come from a newer library. */
 typedef enum tp_tool_result_kind {
-  TP_TOOL_OK = 0,
-  TP_TOOL_HANDLER_ERROR = 1,
-  TP_TOOL_INVALID_ARGUMENTS = 2,
-  TP_TOOL_UNKNOWN_TOOL = 3,
-  TP_TOOL_OUT_OF_SCOPE = 4,
-  TP_TOOL_DENIED = 5,
-  TP_TOOL_TIMED_OUT = 6,
-  TP_TOOL_CANCELLED = 7,
-  TP_TOOL_CRASHED = 8,
-  TP_TOOL_SHED = 9,
-  TP_TOOL_INTERRUPTED = 10
+  TP_TOOL_NONE = 0,             /* no result: the call was not run */
+  TP_TOOL_OK = 1,
+  TP_TOOL_HANDLER_ERROR = 2,
+  TP_TOOL_INVALID_ARGUMENTS = 3,
+  TP_TOOL_UNKNOWN_TOOL = 4,
+  TP_TOOL_OUT_OF_SCOPE = 5,
+  TP_TOOL_DENIED = 6,
+  TP_TOOL_TIMED_OUT = 7,
+  TP_TOOL_CANCELLED = 8,
+  TP_TOOL_CRASHED = 9,
+  TP_TOOL_SHED = 10,
+  TP_TOOL_INTERRUPTED = 11,
+  TP_TOOL_FORCE_32 = 0x7fffffff
 } tp_tool_result_kind;
 
 /** "ok", "handler_error", … */
 TP_API const char *tp_tool_result_name(tp_tool_result_kind kind);
 
-/** The one result of a call. */
+/** The one result of a call. struct_size is set by who makes the struct: by the host for tp_tools_run(), which fills no
+ *  more of it and sets it to what was filled; by the library for those that it shows. */
 typedef struct tp_tool_result {
+  size_t struct_size;
   tp_tool_result_kind kind;
   bool started;                 /* its function was called */
-  uint32_t completion_order;    /* from 0: the how-manieth of its response to end */
+  uint32_t completion_order;    /* its rank, from 0, among the calls of its response by the time of their ends */
+  uint32_t reserved_;           /* zero */
   tp_text call_id;
   tp_text name;
   tp_text text;                 /* what the model reads */

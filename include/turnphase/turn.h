@@ -106,13 +106,13 @@ TP_API tp_status tp_session_unlisten(tp_session *session, uint64_t id, tp_fault 
 
 /* ---- agents ---------------------------------------------------------------------------------------------------- */
 
-/** What an agent is made of. Strings and values are copied; the model is taken on success. */
+/** What an agent is made of. Strings and values are copied; the model is copied and taken on success. */
 typedef struct tp_agent_config {
   size_t struct_size;
   const char *id;
   const char *system;           /* standing system text */
   const char *model_name;
-  tp_model model;               /* zero-filled: the session's */
+  const tp_model *model;        /* taken on success; NULL: the session's */
   tp_text extra;                /* value: a map whose pairs stand in TP_FIELD_AGENT_CONFIG beside system and model:
                                    tools and skills (arrays of text), resources, and any key that the host and its
                                    handlers agree on. No other part of the library reads them yet. Empty: none */
@@ -176,7 +176,7 @@ typedef struct tp_session_options {
   const char *id;               /* required */
   const char *tenant, *workspace, *thread;
   tp_agent *agent;              /* may be NULL: a bare agent without system text */
-  tp_model model;               /* zero-filled: the agent's */
+  const tp_model *model;        /* taken on success; NULL: the agent's */
   const tp_history *history;    /* NULL: in memory, for as long as the session */
   tp_event_fn on_event;         /* short for a tp_session_listen() of everything; NULL: none */
   void *event_ctx;
@@ -395,7 +395,7 @@ TP_API tp_status tp_merged_write(const tp_merged *merged, tp_writer *writer) TP_
 
 /** Dispatches the calls of one response concurrently, each through its gates, with the tools that this turn's
  *  turn.pre_tool_materialization brought.
- *  @param calls  count pointers; borrowed till return.
+ *  @param calls  count pointers; borrowed till return; each struct is read by its struct_size.
  *  @param ret_results  count pointers: (*ret_results)[i] is the result of calls[i]; they live till tp_turn_end().
  *  @return whether they were run, as tp_phase_run(). */
 TP_API tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *const *calls, size_t count,

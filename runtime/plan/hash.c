@@ -72,7 +72,7 @@ static void add_numbers(digest *d, const uint32_t *numbers, size_t count) {
 static void add_offers(digest *d, const tp_contribution *bundle) {
   add_number(d, bundle->tool_count);
   for (uint32_t i = 0; i < bundle->tool_count; i++) {
-    const tp_tool *offer = &bundle->tools[i];
+    const tp_tool *offer = bundle->tools[i];
     add_string(d, offer->name);
     add_string(d, offer->description);
     add_text(d, offer->schema);

@@ -124,7 +124,7 @@ static int insert_message_locked(history *h, int64_t session, const tp_message *
   rc = run(s, rc);
   int64_t id = sqlite3_last_insert_rowid(h->db);
   for (size_t i = 0; rc == SQLITE_OK && i < message->call_count; i++)
-    rc = insert_call_locked(h, id, i, &message->calls[i]);
+    rc = insert_call_locked(h, id, i, message->calls[i]);
   return rc;
 }
 
@@ -202,6 +202,7 @@ static tp_text column(sqlite3_stmt *statement, int index) {
 /** The calls of the message that is being delivered. The texts of a call stand in one block, which begins at its id. */
 typedef struct call_list {
   tp_tool_call *items;
+  const tp_tool_call **list; /* their addresses, once all are there */
   size_t count, capacity;
 } call_list;
 
@@ -213,6 +214,7 @@ static void call_list_clear(call_list *list) {
 static void call_list_fini(call_list *list) {
   call_list_clear(list);
   sqlite3_free(list->items);
+  sqlite3_free(list->list);
 }
 
 static tp_text put_copy(char **next, tp_text text) {
@@ -228,12 +230,16 @@ static int call_list_add(call_list *list, sqlite3_stmt *row) {
     tp_tool_call *items = sqlite3_realloc64(list->items, capacity * sizeof *items);
     if (!items) return SQLITE_NOMEM;
     list->items = items;
+    const tp_tool_call **addresses = sqlite3_realloc64(list->list, capacity * sizeof *addresses);
+    if (!addresses) return SQLITE_NOMEM;
+    list->list = addresses;
     list->capacity = capacity;
   }
   tp_text id = column(row, 0), name = column(row, 1), arguments = column(row, 3);
   char *next = sqlite3_malloc64(id.size + name.size + arguments.size + 1);
   if (!next) return SQLITE_NOMEM;
   tp_tool_call *call = &list->items[list->count++];
+  *call = (tp_tool_call){.struct_size = sizeof *call};
   call->id = put_copy(&next, id);
   call->name = put_copy(&next, name);
   call->malformed = sqlite3_column_int(row, 2) != 0;
@@ -246,6 +252,7 @@ static int read_calls(sqlite3_stmt *calls, int64_t message, call_list *list) {
   int rc = sqlite3_bind_int64(calls, 1, message);
   while (rc == SQLITE_OK && (rc = sqlite3_step(calls)) == SQLITE_ROW) rc = call_list_add(list, calls);
   sqlite3_reset(calls);
+  for (size_t i = 0; i < list->count; i++) list->list[i] = &list->items[i];
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
@@ -256,11 +263,12 @@ static int read_message(reader *r, call_list *calls, tp_message *message) {
   int rc = SQLITE_OK;
   if (role == TP_ROLE_ASSISTANT) rc = read_calls(r->calls, sqlite3_column_int64(row, 0), calls);
   else call_list_clear(calls);
-  *message = (tp_message){.role = (tp_role)role,
+  *message = (tp_message){.struct_size = sizeof *message,
+                          .role = (tp_role)role,
                           .is_error = sqlite3_column_int(row, 2) != 0,
                           .turn_id = column(row, 3),
                           .text = column(row, 4),
-                          .calls = calls->count ? calls->items : NULL,
+                          .calls = calls->count ? calls->list : NULL,
                           .call_count = calls->count,
                           .call_id = column(row, 5),
                           .name = column(row, 6)};

@@ -103,9 +103,9 @@ static tp_status decode_yaml(tp_fault *fault) {
 static tp_status load_script(tp_fault *fault) {
   static const char yaml[] =
       "responses:\n  - text: a\n  - tool_calls:\n      - {id: c1, name: b, arguments: {c: [d]}}\n";
-  tp_model model;
+  tp_model *model;
   tp_status status = tp_script_model_load(tp_text_of(yaml), "a.yaml", &model, fault);
-  if (status == TP_OK && model.destroy) model.destroy(model.self);
+  if (status == TP_OK) tp_model_free(model);
   return status;
 }
 

@@ -52,13 +52,14 @@ static tp_answer say_much_later(void *self, tp_tool_run *run) {
   return outcome;
 }
 
-static const tp_tool tools[] = {
-    {.struct_size = sizeof(tp_tool),
-     .name = "much",
-     .run = say_much,
-     .placement = TP_PLACEMENT_INLINE,
-     .result_bytes_max = LONG - 1},
-    {.struct_size = sizeof(tp_tool), .name = "later", .run = say_much_later, .placement = TP_PLACEMENT_INLINE}};
+static const tp_tool much = {.struct_size = sizeof(tp_tool),
+                             .name = "much",
+                             .run = say_much,
+                             .placement = TP_PLACEMENT_INLINE,
+                             .result_bytes_max = LONG - 1};
+static const tp_tool later = {
+    .struct_size = sizeof(tp_tool), .name = "later", .run = say_much_later, .placement = TP_PLACEMENT_INLINE};
+static const tp_tool *const tools[] = {&much, &later};
 static const tp_contribution bundle = {
     .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = COUNT(tools)};
 static act brings_tools = {.emits = &bundle, .emit_count = 1};

@@ -77,16 +77,18 @@ static tp_answer run_tool(void *self, tp_tool_run *run) {
   return tp_tool_ok(run, tp_text_of("a result"));
 }
 
-static const tp_tool tools[] = {
-    {.struct_size = sizeof(tp_tool), .name = "t", .run = run_tool},
-    {.struct_size = sizeof(tp_tool), .name = "quick", .run = run_tool, .placement = TP_PLACEMENT_INLINE}};
+static const tp_tool threaded = {.struct_size = sizeof(tp_tool), .name = "t", .run = run_tool};
+static const tp_tool in_line = {
+    .struct_size = sizeof(tp_tool), .name = "quick", .run = run_tool, .placement = TP_PLACEMENT_INLINE};
+static const tp_tool *const tools[] = {&threaded, &in_line};
 static const tp_contribution bundle = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 2};
 
 #define CALL(call_id, tool)                                             \
-  {                                                                     \
-    .id = TEXT(call_id), .name = TEXT(tool), .arguments = { "\x80", 1 } \
+  { \
+    .struct_size = sizeof(tp_tool_call), .id = TEXT(call_id), .name = TEXT(tool), .arguments = { "\x80", 1 } \
   }
-static const tp_tool_call calls[] = {CALL("a", "t"), CALL("b", "quick"), CALL("c", "nobody")};
+static const tp_tool_call call_structs[] = {CALL("a", "t"), CALL("b", "quick"), CALL("c", "nobody")};
+static const tp_tool_call *const calls[] = {&call_structs[0], &call_structs[1], &call_structs[2]};
 static const tp_model_response responses[] = {
     {.struct_size = sizeof(tp_model_response), .text = TEXT("let me see"), .calls = calls, .call_count = 3},
     {.struct_size = sizeof(tp_model_response), .text = TEXT("done")}};
@@ -97,7 +99,7 @@ typedef struct life {
   tp_runtime *runtime;
   tp_session *session;
   act acts[HOOKS];
-  tp_model model;
+  tp_model *model;
   tp_history *history;
   bool model_taken, history_taken;
 } life;
@@ -170,7 +172,7 @@ static tp_status run_bare(life *l) {
   tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
   status = tp_phase_run(turn, TP_PHASE_TURN_INTAKE, &input, &result, NULL);
   if (status == TP_OK) status = tp_phase_run(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL, &result, NULL);
-  if (status == TP_OK) status = tools_run(turn, calls, 3, results, NULL);
+  if (status == TP_OK) status = tools_run(turn, call_structs, 3, results, NULL);
   if (status == TP_OK &&
       (status = tp_phase_submit(turn, TP_PHASE_TURN_PRE_PROMPT_CONTEXT, &input, note_submitted, &told, NULL)) == TP_OK)
     latch_wait(&told, 1);
@@ -206,8 +208,9 @@ static void assert_works_again(life *l) {
 }
 
 static void begin_life(life *l) {
+  static const tp_model_response *const list[] = {&responses[0], &responses[1]};
   memset(l, 0, sizeof *l);
-  assert_int_equal(tp_script_model_new(responses, 2, true, &l->model, NULL), TP_OK);
+  assert_int_equal(tp_script_model_new(list, 2, true, &l->model, NULL), TP_OK);
   assert_int_equal(tp_history_memory_new(NULL, &l->history, NULL), TP_OK);
 }
 
@@ -216,7 +219,7 @@ static void end_life(life *l, bool drain_first) {
     if (drain_first) assert_int_equal(tp_runtime_drain(l->runtime, 5000, NULL), TP_OK);
     close_runtime(l->runtime);
   }
-  if (!l->model_taken) l->model.destroy(l->model.self);
+  if (!l->model_taken) tp_model_free(l->model);
   if (!l->history_taken) tp_history_free(l->history);
   assert_int_equal(blocks_open, 0);
 }

@@ -216,7 +216,8 @@ static tp_model model_of(crowd *c) {
 }
 
 static void add_agent(crowd *c) {
-  tp_agent_config config = {.struct_size = sizeof config, .id = "crowd", .system = "be kind", .model = model_of(c)};
+  const tp_model model = model_of(c);
+  tp_agent_config config = {.struct_size = sizeof config, .id = "crowd", .system = "be kind", .model = &model};
   tp_status status = tp_agent_add(c->w->runtime, &config, &c->agent, NULL);
   world_check_status(c->w, "tp_agent_add", status);
   if (status != TP_OK) c->agent = NULL;
@@ -229,7 +230,11 @@ static void add_agent(crowd *c) {
 static tp_status open_session(crowd *c) {
   tp_session_options options = {
       .struct_size = sizeof options, .id = "q", .agent = c->agent, .turns_queued_max = c->queued_max};
-  if (!c->agent) options.model = model_of(c);
+  tp_model model;
+  if (!c->agent) {
+    model = model_of(c);
+    options.model = &model;
+  }
   tp_status status = tp_session_open(c->w->runtime, &options, &c->session, NULL);
   if (status == TP_OK) c->model_taken = true;
   world_check_status(c->w, "tp_session_open", status);

@@ -32,15 +32,19 @@ static token_note *new_note(dialogue *d) {
 static tp_status complete_model(token_note *note) {
   char ids[CALLS_MAX][8];
   tp_tool_call calls[CALLS_MAX];
+  const tp_tool_call *list[CALLS_MAX];
   static const char *const names[] = {"t0", "t1", "t0", "t1", "nobody"};
   for (uint32_t i = 0; i < note->calls; i++) {
     snprintf(ids[i], sizeof ids[i], "c%u", i);
-    calls[i] = (tp_tool_call){
-        .id = tp_text_of(ids[i]), .name = tp_text_of(names[tp__sim_random(5)]), .arguments = {"\x80", 1}};
+    list[i] = &calls[i];
+    calls[i] = (tp_tool_call){.struct_size = sizeof calls[i],
+                              .id = tp_text_of(ids[i]),
+                              .name = tp_text_of(names[tp__sim_random(5)]),
+                              .arguments = {"\x80", 1}};
   }
   tp_model_response response = {.struct_size = sizeof response,
                                 .text = tp_text_of("as the model says"),
-                                .calls = calls,
+                                .calls = list,
                                 .call_count = note->calls,
                                 .stop_reason = tp_text_of(note->calls ? "tool_use" : "end_turn")};
   if (note->fails) return tp_model_fail(note->token, TP_ERR_MODEL, "as the model fails", note->retryable);
@@ -73,7 +77,7 @@ static void complete_later(void *arg) {
 
 /* The last message is of the turn that asks. */
 static uint32_t turn_of(const tp_model_request *request) {
-  tp_text id = request->message_count ? request->messages[request->message_count - 1].turn_id : (tp_text){NULL, 0};
+  tp_text id = request->message_count ? request->messages[request->message_count - 1]->turn_id : (tp_text){NULL, 0};
   return id.size == 2 ? (uint32_t)(id.data[1] - '0') : UINT32_MAX;
 }
 
@@ -142,7 +146,7 @@ static tp_answer tool_defers(token_note *note, tp_tool_run *run) {
 
 static tp_answer tool_run(void *self, tp_tool_run *run) {
   world *w = self;
-  dialogue *d = dialogue_of(w, tp_tool_id(run, TP_ID_SESSION));
+  dialogue *d = dialogue_of(w, tp_tool_run_id(run, TP_ID_SESSION));
   token_note *note = new_note(d);
   note->fails = world_one_in(6);
   if (world_one_in(2)) return tool_defers(note, run);
@@ -155,6 +159,7 @@ static tp_answer tool_run(void *self, tp_tool_run *run) {
 
 static tp_answer bring_tools(void *self, tp_call *call) {
   tp_tool tools[2];
+  const tp_tool *list[] = {&tools[0], &tools[1]};
   for (int i = 0; i < 2; i++)
     tools[i] = (tp_tool){.struct_size = sizeof tools[i],
                          .name = i ? "t1" : "t0",
@@ -163,7 +168,7 @@ static tp_answer bring_tools(void *self, tp_call *call) {
                          .self = self,
                          .limit_ms = i ? 60 : 0,
                          .max_concurrent = i ? 1 : 0};
-  if (tp_call_emit_tool_bundle(call, "tools", tools, 2) != TP_OK) return tp_call_fail(call, 1, "no tools");
+  if (tp_call_emit_tool_bundle(call, "tools", list, 2) != TP_OK) return tp_call_fail(call, 1, "no tools");
   return TP_ANSWER_DONE;
 }
 
@@ -232,7 +237,7 @@ static tp_status history_append(void *self, const tp_history_append *batch, tp_f
   tp__sim_sleep_ns(draw_delay(d));
   for (size_t i = 0; i < batch->message_count; i++)
     for (size_t k = 0; k < batch->messages[i]->call_count; k++)
-      if (!has_result(batch, i + 1, batch->messages[i]->calls[k].id))
+      if (!has_result(batch, i + 1, batch->messages[i]->calls[k]->id))
         world_fail(d->w, "never a call without its result", "dialogue %u, message %zu", d->index, i);
   return TP_OK;
 }
@@ -368,13 +373,14 @@ void dialogue_run(void *arg) {
   char id[] = {'d', (char)('0' + d->index), '\0'};
   tp__sim_sleep_ns(draw_delay(d));
   tp_session_options options = {.struct_size = sizeof options, .id = id, .on_event = on_event, .event_ctx = d};
-  options.model = (tp_model){.struct_size = sizeof options.model,
+  const tp_model model = {.struct_size = sizeof model,
                              .name = "sim",
                              .self = d,
                              .start = model_start,
                              .cancel = model_cancel,
                              .destroy = model_destroy,
                              .placement = world_one_in(2) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
+  options.model = &model;
   const tp_history history = {.struct_size = sizeof history,
                               .self = d,
                               .load = history_load,

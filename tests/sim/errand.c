@@ -113,17 +113,17 @@ static tp_answer defer(errand_call *call, tp_tool_run *run) {
 
 static void look_at_run(const errand_call *call, const tp_tool_run *run) {
   char room[16];
-  if (!tp__text_equal(tp_tool_call_id(run), errand_id(call, room)))
-    FAIL(call, "a tool sees its own call", "another's id, %.*s", (int)tp_tool_call_id(run).size,
-         tp_tool_call_id(run).data);
-  if (!errand_arguments_are(call, tp_tool_arguments(run)))
-    FAIL(call, "a tool sees its own call", "other arguments, of %zu bytes", tp_tool_arguments(run).size);
+  if (!tp__text_equal(tp_tool_run_call_id(run), errand_id(call, room)))
+    FAIL(call, "a tool sees its own call", "another's id, %.*s", (int)tp_tool_run_call_id(run).size,
+         tp_tool_run_call_id(run).data);
+  if (!errand_arguments_are(call, tp_tool_run_arguments(run)))
+    FAIL(call, "a tool sees its own call", "other arguments, of %zu bytes", tp_tool_run_arguments(run).size);
 }
 
 static void note_begin(errand_call *call, const tp_tool_run *run) {
   if (++call->calls > 1) FAIL(call, "a tool is called once a call", "%u times", call->calls);
   call->called_ns = tp__now_ns();
-  int64_t left_ms = tp_tool_time_left_ms(run);
+  int64_t left_ms = tp_tool_run_time_left_ms(run);
   call->deadline_ns = call->called_ns + left_ms * TP__NS_PER_MS;
   call->deadline_max_ns = tp__now_ns() + (left_ms + 1) * TP__NS_PER_MS;
   void *where = is_threaded(call->tool) ? TP__THREAD_HANDLER : TP__THREAD_OWNER;
@@ -148,7 +148,7 @@ static void work(const errand_call *call, const tp_tool_run *run) {
     int64_t nap_ns = call->polite && left_ns > TP__NS_PER_MS ? TP__NS_PER_MS : left_ns;
     tp__sim_sleep_ns(nap_ns);
     left_ns -= nap_ns;
-    if (call->polite && tp_tool_cancelled(run)) return;
+    if (call->polite && tp_tool_run_cancelled(run)) return;
   }
 }
 
@@ -204,9 +204,13 @@ static errand *errand_of(world *w, const tp_call *call) {
 static tp_answer bring_tools(void *self, tp_call *call) {
   errand *e = errand_of(self, call);
   tp_tool tools[ERRAND_TOOLS];
+  const tp_tool *list[ERRAND_TOOLS];
   if (!e) return TP_ANSWER_DONE;
-  for (int i = 0; i < ERRAND_TOOLS; i++) describe(e, &tools[i], (errand_tool)i);
-  if (tp_call_emit_tool_bundle(call, "errand", tools, ERRAND_TOOLS) != TP_OK) return tp_call_fail(call, 1, "no tools");
+  for (int i = 0; i < ERRAND_TOOLS; i++) {
+    describe(e, &tools[i], (errand_tool)i);
+    list[i] = &tools[i];
+  }
+  if (tp_call_emit_tool_bundle(call, "errand", list, ERRAND_TOOLS) != TP_OK) return tp_call_fail(call, 1, "no tools");
   return TP_ANSWER_DONE;
 }
 

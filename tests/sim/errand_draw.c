@@ -214,6 +214,7 @@ static size_t put_arguments(const errand_call *call, char *room) {
 
 bool errand_arguments_are(const errand_call *call, tp_text arguments) {
   char room[PAD_BYTES + 32];
+  if (call->arguments == ARGUMENTS_EMPTY) return tp__text_is(arguments, "\x80"); /* none: an empty map */
   return tp__text_equal(arguments, (tp_text){room, put_arguments(call, room)});
 }
 
@@ -227,7 +228,9 @@ tp_tool_call *errand_letter(const errand_batch *batch) {
     const char *name = errand_tool_name(call->tool);
     char *id = room, *arguments = id + ID_BYTES, *own_name = arguments + PAD_BYTES + 32;
     memcpy(own_name, name, strlen(name));
-    calls[i] = (tp_tool_call){.name = {own_name, strlen(name)}, .malformed = call->arguments >= ARGUMENTS_MALFORMED};
+    calls[i] = (tp_tool_call){.struct_size = sizeof calls[i],
+                              .name = {own_name, strlen(name)},
+                              .malformed = call->arguments >= ARGUMENTS_MALFORMED};
     calls[i].arguments = (tp_text){arguments, put_arguments(call, arguments)};
     if (!call->id) continue;
     memcpy(id, call->id, strlen(call->id));
@@ -252,10 +255,10 @@ static errand_call *call_at(errand *e, uint64_t batch, uint64_t index) {
 errand_call *errand_find(errand *e, const tp_tool_run *run) {
   char copy[ID_BYTES] = "";
   unsigned batch, index;
-  tp_text id = tp_tool_call_id(run);
+  tp_text id = tp_tool_run_call_id(run);
   if (id.size < sizeof copy) memcpy(copy, id.data, id.size);
   if (sscanf(copy, "own-%u-%u.", &batch, &index) == 2) return call_at(e, batch, index);
-  int64_t number = tp_value_int(tp_value_get(tp_tool_arguments(run), "n"), -1);
+  int64_t number = tp_value_int(tp_value_get(tp_tool_run_arguments(run), "n"), -1);
   if (number >= 0) return call_at(e, (uint64_t)number / NUMBER_STEP, (uint64_t)number % NUMBER_STEP);
   return sscanf(copy, "call-%u", &index) == 1 ? call_at(e, e->now, index) : NULL;
 }

@@ -32,7 +32,7 @@ static bool is_answer(tp_tool_result_kind kind) { return kind == TP_TOOL_OK || k
 static bool fits(const errand_call *call) {
   if (call->arguments == ARGUMENTS_NUMBER || call->arguments == ARGUMENTS_LONG) return true;
   if (call->tool == TOOL_STRICT) return false;
-  return call->arguments == ARGUMENTS_NONE || call->arguments == ARGUMENTS_OTHER;
+  return call->arguments == ARGUMENTS_NONE || call->arguments == ARGUMENTS_OTHER || call->arguments == ARGUMENTS_EMPTY;
 }
 
 static bool never_answers(const errand_call *call) {

@@ -142,9 +142,14 @@ static inline tp_answer play(void *self, tp_call *call) {
 /* ---- tools: with calls and results side by side ---- */
 
 static inline const tp_tool_call **pointers_to(const tp_tool_call *calls, size_t count) {
-  const tp_tool_call **pointers = malloc((count + 1) * sizeof *pointers);
+  const tp_tool_call **pointers = malloc((count + 1) * (sizeof *pointers + sizeof *calls));
   if (!pointers) abort();
-  for (size_t i = 0; i < count; i++) pointers[i] = &calls[i];
+  tp_tool_call *copies = (tp_tool_call *)(void *)(pointers + count + 1);
+  for (size_t i = 0; i < count; i++) {
+    copies[i] = calls[i];
+    copies[i].struct_size = sizeof *copies;
+    pointers[i] = &copies[i];
+  }
   return pointers;
 }
 

@@ -10,7 +10,7 @@ enum { REQUESTS_MAX = 64, REQUEST_BYTES = 16384 };
 
 typedef struct reply {
   const char *text;
-  tp_tool_call calls[8];
+  tp_tool_call calls[8]; /* struct_size is set when they are sent */
   size_t call_count;
   int64_t input_tokens, output_tokens, cost_micros;
   tp_status fails; /* instead */
@@ -20,6 +20,7 @@ typedef struct reply {
 } reply;
 
 typedef struct recorder {
+  tp_model model; /* recorder_model() */
   const reply *replies;
   size_t count; /* the last one is repeated */
   _Atomic uint32_t asked;
@@ -42,13 +43,13 @@ static inline void write_request(char *to, const tp_model_request *request) {
   to[0] = 0;
   put_text(to, "S", request->system);
   for (size_t i = 0; i < request->message_count; i++) {
-    const tp_message *m = &request->messages[i];
+    const tp_message *m = request->messages[i];
     const char *label = m->role == TP_ROLE_USER        ? "U"
                         : m->role == TP_ROLE_ASSISTANT ? "A"
                         : m->role == TP_ROLE_TOOL      ? (m->is_error ? "T!" : "T")
                                                        : "?";
     put_text(to, label, m->text);
-    for (size_t c = 0; c < m->call_count; c++) put_text(to, "C", m->calls[c].name);
+    for (size_t c = 0; c < m->call_count; c++) put_text(to, "C", m->calls[c]->name);
     if (m->role == TP_ROLE_TOOL) put_text(to, "=", m->call_id);
   }
 }
@@ -68,9 +69,16 @@ static inline void recorder_start(void *self, const tp_model_request *request, t
   if (a && a->delta) (void)!tp_model_delta(token, tp_text_of(a->delta));
   if (a && a->fails) (void)!tp_model_fail(token, a->fails, "as told", a->retryable);
   if (a && !a->fails && !a->never) {
+    tp_tool_call calls[8];
+    const tp_tool_call *list[8];
+    for (size_t i = 0; i < a->call_count; i++) {
+      calls[i] = a->calls[i];
+      calls[i].struct_size = sizeof calls[i];
+      list[i] = &calls[i];
+    }
     tp_model_response response = {.struct_size = sizeof response,
                                   .text = tp_text_of(a->text),
-                                  .calls = a->calls,
+                                  .calls = list,
                                   .call_count = a->call_count,
                                   .stop_reason = tp_text_of(a->call_count ? "tool_use" : "end_turn"),
                                   .input_tokens = a->input_tokens,
@@ -102,14 +110,15 @@ static inline void recorder_free(recorder *r) {
   free(r);
 }
 
-static inline tp_model recorder_model(recorder *r, bool quick) {
-  return (tp_model){.struct_size = sizeof(tp_model),
-                    .name = "recorder",
-                    .self = r,
-                    .start = recorder_start,
-                    .cancel = recorder_cancel,
-                    .destroy = recorder_destroy,
-                    .placement = quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
+static inline const tp_model *recorder_model(recorder *r, bool quick) {
+  r->model = (tp_model){.struct_size = sizeof(tp_model),
+                        .name = "recorder",
+                        .self = r,
+                        .start = recorder_start,
+                        .cancel = recorder_cancel,
+                        .destroy = recorder_destroy,
+                        .placement = quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
+  return &r->model;
 }
 
 /* ---- arguments: {} and {"n": number} ---- */

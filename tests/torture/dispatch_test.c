@@ -35,7 +35,7 @@ static tp_answer join(void *self, tp_tool_run *run) {
   (void)self;
   tp_token token;
   tp_answer outcome = tp_tool_defer(run, NULL, &token);
-  tp_text id = tp_tool_call_id(run); /* "call-17" */
+  tp_text id = tp_tool_run_call_id(run); /* "call-17" */
   int index = atoi(id.data + 5);
   c.tokens[index] = token.bits;
   if ((uint32_t)index == c.cancel_at) tp_turn_cancel(c.turn);
@@ -44,7 +44,8 @@ static tp_answer join(void *self, tp_tool_run *run) {
 
 static const tp_tool tool = {
     .struct_size = sizeof(tp_tool), .name = "t", .run = join, .placement = TP_PLACEMENT_INLINE};
-static const tp_contribution bundle = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = &tool, .tool_count = 1};
+static const tp_tool *const tools[] = {&tool};
+static const tp_contribution bundle = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 1};
 static act brings_tools = {.emits = &bundle, .emit_count = 1};
 
 /* Every fourth answer is too long for the attempt's own room, every fourth is empty. */

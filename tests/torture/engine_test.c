@@ -143,11 +143,11 @@ static tp_answer count_post_turn(void *self, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-#define CALL(call_id, tool)                                             \
-  {                                                                     \
-    .id = TEXT(call_id), .name = TEXT(tool), .arguments = { "\x80", 1 } \
+#define CALL(call_id, tool)                                                                                  \
+  &(const tp_tool_call) {                                                                                    \
+    .struct_size = sizeof(tp_tool_call), .id = TEXT(call_id), .name = TEXT(tool), .arguments = { "\x80", 1 } \
   }
-static const tp_tool_call calls[] = {CALL("a", "deferred"), CALL("b", "nobody"), CALL("c", "deferred")};
+static const tp_tool_call *const calls[] = {CALL("a", "deferred"), CALL("b", "nobody"), CALL("c", "deferred")};
 static const tp_model_response responses[] = {
     {.struct_size = sizeof(tp_model_response), .calls = calls, .call_count = 3},
     {.struct_size = sizeof(tp_model_response), .text = TEXT("done")}};
@@ -171,7 +171,10 @@ static void *be_host(void *arg) {
     char id[64];
     snprintf(id, sizeof id, "s-%p-%d", (void *)&sessions[i], i);
     tp_session_options options = {.struct_size = sizeof options, .id = id, .turns_queued_max = TURNS};
-    if (tp_script_model_new(responses, 2, true, &options.model, NULL) != TP_OK) return NULL;
+    static const tp_model_response *const list[] = {&responses[0], &responses[1]};
+    tp_model *model;
+    if (tp_script_model_new(list, 2, true, &model, NULL) != TP_OK) return NULL;
+    options.model = model;
     if (tp_session_open(p->runtime, &options, &sessions[i], NULL) != TP_OK) return NULL;
   }
   for (int n = 0; n < TURNS; n++)
@@ -186,9 +189,10 @@ static void run_party(bool cancels) {
   deferrer handlers = {.strangers = &s}, tools = {.strangers = &s};
   party p = {.runtime = open_runtime(NULL), .cancels = cancels, .all_ended = LATCH};
   static tp_tool tool;
+  static const tp_tool *const list[] = {&tool};
   static tp_contribution bundle;
   tool = (tp_tool){.struct_size = sizeof tool, .name = "deferred", .run = defer_tool, .self = &tools};
-  bundle = (tp_contribution){.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = &tool, .tool_count = 1};
+  bundle = (tp_contribution){.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 1};
   act brings = {.emits = &bundle, .emit_count = 1}, quick = {0};
   hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings},
                   {.id = "defers", .phase = GATHER, .run = defer_to_strangers, .self = &handlers},

@@ -174,7 +174,8 @@ static void tool_without_an_answer_is_an_error(void **state) {
                       .run = tool_returns,
                       .self = (void *)(uintptr_t)&answers[i],
                       .placement = slow ? TP_PLACEMENT_THREAD : TP_PLACEMENT_INLINE};
-      tp_contribution bundle = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = &tool, .tool_count = 1};
+      const tp_tool *list[] = {&tool};
+      tp_contribution bundle = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 1};
       act brings = {.emits = &bundle, .emit_count = 1};
       add_hooks(runtime, &(hook){.id = "b", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings}, 1);
       tp_turn *turn = begin_bare(runtime, 0);

@@ -40,6 +40,7 @@ static tp_answer tool_run(void *self, tp_tool_run *run) {
 
 static const tp_tool good_tool = {
     .struct_size = sizeof(tp_tool), .name = "weather", .description = "Tells the weather", .run = tool_run};
+static const tp_tool *const good_tools[] = {&good_tool};
 
 /* One good contribution of each kind. */
 static tp_contribution good(uint32_t kind) {
@@ -57,7 +58,7 @@ static tp_contribution good(uint32_t kind) {
     case TP_KIND_PROMPT_SECTION:
       return (tp_contribution){.kind = kind, .key = T("rules"), .title = T("Rules"), .text = T("Be brief.")};
     case TP_KIND_TOOL_BUNDLE:
-      return (tp_contribution){.kind = kind, .key = T("all"), .tools = &good_tool, .tool_count = 1};
+      return (tp_contribution){.kind = kind, .key = T("all"), .tools = good_tools, .tool_count = 1};
     case TP_KIND_SIGNAL:
       return (tp_contribution){.kind = kind, .key = T("ROUTE"), .domain = T("routing_hint"), .value = T("\x80")};
     case TP_KIND_REMINDER: return (tp_contribution){.kind = kind, .text = T("look up")};
@@ -106,7 +107,8 @@ static void the_copy_does_not_point_into_the_original(void **state) {
   tool.schema = (tp_text){schema, 1};
   tp_contribution context = good(TP_KIND_PROMPT_CONTEXT), bundle = good(TP_KIND_TOOL_BUNDLE), copy, bundle_copy;
   context.text = tp_text_of(text);
-  bundle.tools = &tool;
+  const tp_tool *list[] = {&tool};
+  bundle.tools = list;
   assert_int_equal(tp__contribution_copy(&arena, &context, &copy), TP_OK);
   assert_int_equal(tp__contribution_copy(&arena, &bundle, &bundle_copy), TP_OK);
   memset(text, 'x', sizeof text);
@@ -115,10 +117,10 @@ static void the_copy_does_not_point_into_the_original(void **state) {
   schema[0] = '\xc1';
   memset(&tool, 0xff, sizeof tool);
   assert_true(tp__text_is(copy.text, "likes tea"));
-  assert_string_equal(bundle_copy.tools[0].name, "weather");
-  assert_string_equal(bundle_copy.tools[0].description, "sunny");
-  assert_true(tp__text_is(bundle_copy.tools[0].schema, "\x80"));
-  assert_ptr_equal(bundle_copy.tools[0].run, tool_run);
+  assert_string_equal(bundle_copy.tools[0]->name, "weather");
+  assert_string_equal(bundle_copy.tools[0]->description, "sunny");
+  assert_true(tp__text_is(bundle_copy.tools[0]->schema, "\x80"));
+  assert_ptr_equal(bundle_copy.tools[0]->run, tool_run);
 }
 
 static void fields_that_a_kind_does_not_use_are_left_behind(void **state) {
@@ -128,7 +130,7 @@ static void fields_that_a_kind_does_not_use_are_left_behind(void **state) {
   in.severity = TP_SEVERITY_ERROR;
   in.key = T("key");
   in.value = T("\xc1"); /* no value at all, and nobody looks */
-  in.tools = &good_tool;
+  in.tools = good_tools;
   in.tool_count = 77;
   assert_int_equal(tp__contribution_copy(&arena, &in, &out), TP_OK);
   assert_int_equal(out.weight, 0);
@@ -292,7 +294,8 @@ static void tools_are_refused_with_their_name(void **state) {
   (void)state;
   tp_tool tool = good_tool;
   tp_contribution in = good(TP_KIND_TOOL_BUNDLE);
-  in.tools = &tool;
+  const tp_tool *list[] = {&tool};
+  in.tools = list;
   tool.run = NULL;
   refused(in, "tool weather has no function: set tp_tool.run");
   tool = good_tool;
@@ -315,7 +318,8 @@ static void a_tool_name_twice_in_one_bundle_is_refused(void **state) {
   tp_tool tools[3] = {good_tool, good_tool, good_tool};
   tp_contribution in = good(TP_KIND_TOOL_BUNDLE);
   tools[1].name = "forecast";
-  in.tools = tools;
+  const tp_tool *list[] = {&tools[0], &tools[1], &tools[2]};
+  in.tools = list;
   in.tool_count = 3;
   refused(in, "tool weather comes twice in one bundle");
   in.tool_count = 2;
@@ -327,7 +331,8 @@ static void a_tool_with_a_schema_outside_the_subset_has_a_code_of_its_own(void *
   tp_tool tool = good_tool;
   tp_contribution in = good(TP_KIND_TOOL_BUNDLE);
   tp_fault fault = {0};
-  in.tools = &tool;
+  const tp_tool *list[] = {&tool};
+  in.tools = list;
   tool.schema =
       T("\x81\xa7"
         "pattern"
@@ -344,21 +349,26 @@ static void tools_of_another_struct_size_are_read_by_their_own(void **state) {
   struct newer {
     tp_tool tool;
     uint64_t more;
-  } newer[2] = {{good_tool, 0}, {good_tool, 0}};
+  } newer = {good_tool, 0};
   tp_contribution in = good(TP_KIND_TOOL_BUNDLE), out;
-  newer[0].tool.struct_size = newer[1].tool.struct_size = sizeof *newer;
-  newer[1].tool.name = "forecast";
-  newer[1].tool.limit_ms = 7;
-  in.tools = &newer[0].tool;
+  const tp_tool *list[] = {&good_tool, &newer.tool};
+  newer.tool.struct_size = sizeof newer;
+  newer.tool.name = "forecast";
+  newer.tool.limit_ms = 7;
+  in.tools = list;
   in.tool_count = 2;
   assert_int_equal(tp__contribution_copy(&arena, &in, &out), TP_OK);
-  assert_string_equal(out.tools[1].name, "forecast");
-  assert_int_equal(out.tools[1].limit_ms, 7);
-  assert_int_equal(out.tools[1].struct_size, sizeof(tp_tool));
-  newer[1].more = 1; /* asks for what this library does not know */
-  refused(in, "tool_bundle: a tool's struct_size is not sizeof(tp_tool)");
-  newer[0].tool.struct_size = 0;
-  refused(in, "tool_bundle: a tool's struct_size is not sizeof(tp_tool)");
+  assert_string_equal(out.tools[1]->name, "forecast");
+  assert_int_equal(out.tools[1]->limit_ms, 7);
+  assert_int_equal(out.tools[1]->struct_size, sizeof(tp_tool));
+  newer.more = 1; /* asks for what this library does not know */
+  tp_fault fault = {0};
+  assert_int_equal(tp__contribution_check(NULL, TP_PHASE_NONE, &in, &fault), TP_ERR_MALFORMED);
+  assert_non_null(strstr(fault.message, "tp_tool: byte"));
+  newer.tool.struct_size = 0;
+  refused(in, "tool_bundle: tp_tool: struct_size is 0; set it to sizeof(tp_tool)");
+  list[1] = NULL;
+  refused(in, "tool_bundle: tools[1] is NULL");
 }
 
 static void out_is_untouched_when_the_copy_is_refused(void **state) {
@@ -388,7 +398,8 @@ static void every_refused_allocation_is_a_clean_error(void **state) {
   tool.schema = T("\x80");
   for (uint32_t kind = 1; kind < TP_KIND_COUNT; kind++) {
     tp_contribution in = good(kind), out;
-    if (in.tools) in.tools = &tool;
+    const tp_tool *list[] = {&tool};
+    if (in.tools) in.tools = list;
     if (kind == TP_KIND_SIGNAL) in.value = big_map(bytes);
     tp_status status = TP_ERR_NO_MEMORY;
     for (long n = 0; status != TP_OK; n++) {

@@ -52,7 +52,7 @@ static tp_answer say_nothing(void *self, tp_tool_run *run) {
 static tp_answer say_id(void *self, tp_tool_run *run) {
   (void)self;
   runs++;
-  return tp_tool_ok(run, tp_tool_call_id(run));
+  return tp_tool_ok(run, tp_tool_run_call_id(run));
 }
 
 static tp_answer forget_to_say(void *self, tp_tool_run *run) {
@@ -120,16 +120,18 @@ static tp_answer cancel_its_turn(void *self, tp_tool_run *run) {
 
 static tp_answer use_up_the_time(void *self, tp_tool_run *run) {
   (void)self;
-  while (tp_tool_time_left_ms(run) > 0) {}
-  while (!tp_tool_cancelled(run)) {}
+  while (tp_tool_run_time_left_ms(run) > 0) {}
+  while (!tp_tool_run_cancelled(run)) {}
   return tp_tool_ok(run, tp_text_of("too late"));
 }
 
-#define QUICK(tool_name, function) \
-  { .struct_size = sizeof(tp_tool), .name = tool_name, .run = function, .placement = TP_PLACEMENT_INLINE }
+#define QUICK(tool_name, function)                                                                       \
+  &(const tp_tool) {                                                                                     \
+    .struct_size = sizeof(tp_tool), .name = tool_name, .run = function, .placement = TP_PLACEMENT_INLINE \
+  }
 #define APART(tool_name, function) \
-  { .struct_size = sizeof(tp_tool), .name = tool_name, .run = function }
-static const tp_tool tools[] = {QUICK("nothing", say_nothing),
+  &(const tp_tool) { .struct_size = sizeof(tp_tool), .name = tool_name, .run = function }
+static const tp_tool *const tools[] = {QUICK("nothing", say_nothing),
                                 QUICK("id", say_id),
                                 QUICK("silent", forget_to_say),
                                 QUICK("fails", be_unlucky),
@@ -323,12 +325,14 @@ static void each_name_finds_its_tool(void **state) {
   enum { COUNT_OF_TOOLS = 200 };
   static char names[COUNT_OF_TOOLS][40];
   static tp_tool many[COUNT_OF_TOOLS];
+  const tp_tool *list[COUNT_OF_TOOLS];
   for (int i = 0; i < COUNT_OF_TOOLS; i++) {
     snprintf(names[i], sizeof names[i], i % 3 ? "tool_%d" : "a_tool_with_a_much_longer_name_%d", i);
+    list[i] = &many[i];
     many[i] =
         (tp_tool){.struct_size = sizeof(tp_tool), .name = names[i], .run = say_id, .placement = TP_PLACEMENT_INLINE};
   }
-  tp_contribution all = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("all"), .tools = many, .tool_count = COUNT_OF_TOOLS};
+  tp_contribution all = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("all"), .tools = list, .tool_count = COUNT_OF_TOOLS};
   act brings = {.emits = &all, .emit_count = 1};
   tp_runtime *runtime = open_runtime(NULL);
   add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &brings}, 1);
@@ -394,12 +398,13 @@ static void answers_of_every_length_come_whole(void **state) {
 
 static void short_answers_are_checked_and_cut_like_long_ones(void **state) {
   (void)state;
-  static const tp_tool strict[] = {{.struct_size = sizeof(tp_tool),
+  static const tp_tool strict = {.struct_size = sizeof(tp_tool),
                                     .name = "id",
                                     .run = say_id,
                                     .placement = TP_PLACEMENT_INLINE,
-                                    .result_bytes_max = 5}};
-  tp_contribution one = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = strict, .tool_count = 1};
+                                    .result_bytes_max = 5};
+  const tp_tool *list[] = {&strict};
+  tp_contribution one = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 1};
   act brings = {.emits = &one, .emit_count = 1};
   tp_runtime *runtime = open_runtime(NULL);
   add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &brings}, 1);
@@ -603,7 +608,8 @@ static void note(void *ctx, const tp_event *event) {
   l->events[l->count].time_ns = event->time_ns;
   l->events[l->count].started_ns = event->started_ns;
   l->events[l->count].ended_ns = event->ended_ns;
-  l->events[l->count++].whole = event->ids[TP_ID_SESSION].size > 0 && event->tool_call == &calls[event->call_index] &&
+  l->events[l->count++].whole = event->ids[TP_ID_SESSION].size > 0 &&
+                                event->tool_call->name.data == calls[event->call_index].name.data &&
                                 end == (event->tool_result != NULL) &&
                                 (end || (event->text.size == 0 && event->ended_ns == 0));
   l->unix_ms = event->unix_ms;

@@ -27,7 +27,8 @@ static tp_answer bring_tool(void *self, tp_call *call) {
                   .run = count_call,
                   .self = &t->calls,
                   .placement = t->quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
-  (void)tp_call_emit_tool_bundle(call, "b", &tool, 1);
+  const tp_tool *tools[] = {&tool};
+  (void)tp_call_emit_tool_bundle(call, "b", tools, 1);
   return TP_ANSWER_DONE;
 }
 

@@ -50,7 +50,8 @@ static void policy_and_context_and_section_fill_their_fields(void **state) {
 
 static void tool_bundle_hands_over_the_callers_tools(void **state) {
   (void)state;
-  tp_tool tools[2] = {{.struct_size = sizeof(tp_tool)}, {.struct_size = sizeof(tp_tool)}};
+  const tp_tool tool = {.struct_size = sizeof tool};
+  const tp_tool *tools[] = {&tool, &tool};
   expect(tp_call_emit_tool_bundle(call(), "memory", tools, 2), TP_KIND_TOOL_BUNDLE);
   assert_text(seen.key, "memory");
   assert_ptr_equal(seen.tools, tools);

@@ -317,7 +317,7 @@ static void submit_without_on_end_is_refused(void **state) {
   assert_non_null(strstr(fault.message, "on_end"));
   assert_int_equal(tp_tools_submit(turn, NULL, 0, NULL, NULL, &fault), TP_ERR_USAGE);
   assert_non_null(strstr(fault.message, "on_end"));
-  const tp_tool_call call = {.name = TEXT("t")}, *const calls[] = {&call, NULL};
+  const tp_tool_call call = {.struct_size = sizeof call, .name = TEXT("t")}, *const calls[] = {&call, NULL};
   const tp_tool_result *const *results;
   assert_int_equal(tp_tools_run(turn, calls, 2, &results, &fault), TP_ERR_USAGE);
   assert_non_null(strstr(fault.message, "call 1"));

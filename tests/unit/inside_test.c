@@ -311,11 +311,12 @@ static void destructors_of_a_model_and_a_history_may_call_everything(void **stat
     model.runtime = history.runtime = runtime;
     tp_session *session;
     tp_session_options options = {.struct_size = sizeof options, .id = "s"};
-    options.model = (tp_model){.struct_size = sizeof options.model,
-                               .name = "none",
-                               .self = &model,
-                               .start = start_nothing,
-                               .destroy = model_destroy};
+    tp_model silent = {.struct_size = sizeof silent,
+                       .name = "none",
+                       .self = &model,
+                       .start = start_nothing,
+                       .destroy = model_destroy};
+    options.model = &silent;
     tp_history nowhere = {.struct_size = sizeof nowhere,
                           .self = &history,
                           .load = load_nothing,

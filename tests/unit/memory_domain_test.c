@@ -86,12 +86,12 @@ static void note_request(notes *n, const tp_model_request *request) {
   n->system[0] = n->message[0] = n->tools[0] = '\0';
   add(n->system, request->system);
   for (size_t i = 0; i < request->message_count; i++) {
-    if (request->messages[i].role != TP_ROLE_USER) continue;
+    if (request->messages[i]->role != TP_ROLE_USER) continue;
     n->message[0] = '\0';
-    add(n->message, request->messages[i].text);
+    add(n->message, request->messages[i]->text);
   }
   for (size_t i = 0; i < request->tool_count; i++) {
-    add(n->tools, tp_text_of(request->tools[i].name));
+    add(n->tools, tp_text_of(request->tools[i]->name));
     add(n->tools, tp_text_of(" "));
   }
 }
@@ -169,7 +169,8 @@ static tp_session *open_session(tp_session_options options) {
   tp_session *session = NULL;
   tp_fault fault = {0};
   options.struct_size = sizeof options;
-  options.model = model_of(&noted);
+  const tp_model model = model_of(&noted);
+  options.model = &model;
   options.on_event = on_event;
   options.event_ctx = &noted;
   if (tp_session_open(runtime, &options, &session, &fault) != TP_OK) fail_msg("%s", fault.message);
@@ -533,7 +534,8 @@ static tp_text arguments(const char *key, const char *text) {
 }
 
 static void assert_used(const char *tool, tp_text with, tp_tool_result_kind kind, const char *words) {
-  tp_tool_call call = {.id = tp_text_of("c1"), .name = tp_text_of(tool), .arguments = with};
+  tp_tool_call call = {
+      .struct_size = sizeof call, .id = tp_text_of("c1"), .name = tp_text_of(tool), .arguments = with};
   const tp_tool_call *const calls[] = {&call};
   const tp_tool_result *const *results;
   char text[4096];
@@ -613,7 +615,8 @@ static void *talk(void *arg) {
   const char *name = arg;
   tp_session_options options = {.struct_size = sizeof options, .id = name, .tenant = "acme", .workspace = "home"};
   tp_session *session = NULL;
-  options.model = model_of(NULL);
+  const tp_model model = model_of(NULL);
+  options.model = &model;
   bool well = tp_session_open(runtime, &options, &session, NULL) == TP_OK;
   for (int i = 0; well && i < TURNS; i++) {
     tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("The violin and the piano.")};

@@ -71,9 +71,11 @@ static tp_contribution random_contribution(tp__arena *memory) {
   }
   if (c.kind == TP_KIND_TOOL_BUNDLE) {
     tp_tool *tools = tp__arena_zero(memory, 3 * sizeof *tools);
-    c.tools = tools;
+    const tp_tool **list = tp__arena_zero(memory, 3 * sizeof *list);
+    c.tools = list;
     c.tool_count = random_below(4);
     for (uint32_t i = 0; i < c.tool_count; i++) {
+      list[i] = &tools[i];
       tools[i] = (tp_tool){.struct_size = sizeof *tools,
                            .run = tool_run,
                            .name = tp__arena_printf(memory, "tool%u-%u", i, random_below(6)).data};

@@ -461,8 +461,9 @@ static tp__merge_input *bundle(const char *owner, const char *handler, const cha
                                const char *two) {
   tp_tool tools[2] = {{.struct_size = sizeof(tp_tool), .name = one, .run = tool_run},
                       {.struct_size = sizeof(tp_tool), .name = two, .run = tool_run}};
+  const tp_tool *list[] = {&tools[0], &tools[1]};
   tp__merge_input *input = add(
-      (tp_contribution){.kind = TP_KIND_TOOL_BUNDLE, .key = tp_text_of(id), .tools = tools, .tool_count = two ? 2 : 1});
+      (tp_contribution){.kind = TP_KIND_TOOL_BUNDLE, .key = tp_text_of(id), .tools = list, .tool_count = two ? 2 : 1});
   input->owner = owner;
   input->handler = handler;
   return input;
@@ -485,8 +486,8 @@ static void a_bundle_id_that_a_handler_repeats_keeps_the_first(void **state) {
   bundle("o", "other", "b", "t3", NULL);
   merge_in(TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION);
   assert_count(TP_KIND_TOOL_BUNDLE, 2);
-  assert_string_equal(at(TP_KIND_TOOL_BUNDLE, 0)->tools[0].name, "t1");
-  assert_string_equal(at(TP_KIND_TOOL_BUNDLE, 1)->tools[0].name, "t3");
+  assert_string_equal(at(TP_KIND_TOOL_BUNDLE, 0)->tools[0]->name, "t1");
+  assert_string_equal(at(TP_KIND_TOOL_BUNDLE, 1)->tools[0]->name, "t3");
   assert_diagnostic(0, "s1", "merge.duplicate",
                     "tool_bundle b: dropped: its handler brought a bundle of this id before");
 }
@@ -512,7 +513,7 @@ static void one_tool_name_twice_from_one_owner_keeps_the_first(void **state) {
   merge_in(TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION);
   assert_int_equal(at(TP_KIND_TOOL_BUNDLE, 0)->tool_count, 2);
   assert_int_equal(at(TP_KIND_TOOL_BUNDLE, 1)->tool_count, 1);
-  assert_string_equal(at(TP_KIND_TOOL_BUNDLE, 1)->tools[0].name, "t2");
+  assert_string_equal(at(TP_KIND_TOOL_BUNDLE, 1)->tools[0]->name, "t2");
   assert_diagnostic(0, "s1", "merge.duplicate",
                     "tool_bundle b2: tool shell is left out: the owner brought it before, through s0");
 }

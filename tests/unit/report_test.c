@@ -188,8 +188,9 @@ static const reply calls_shell[] = {{.text = "", .calls = {CALL("a", "shell")}, 
 static void denial_says_which_tool_and_why(void **state) {
   (void)state;
   static const tp_tool shell = {.struct_size = sizeof(tp_tool), .name = "shell", .run = run_tool};
+  static const tp_tool *const shells[] = {&shell};
   static const tp_contribution bundle = {
-      .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = &shell, .tool_count = 1};
+      .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = shells, .tool_count = 1};
   static const tp_contribution policy = {
       .kind = TP_KIND_POLICY, .domain = TEXT("tool"), .key = TEXT("shell"), .text = TEXT("deny")};
   static const struct {

@@ -69,6 +69,7 @@ static void expect(world *w, const char *text, tp_turn_outcome outcome) {
 
 typedef struct tool_world {
   tp_tool tool;
+  const tp_tool *list;
   tp_contribution bundle;
   act brings;
   hook hook;
@@ -85,7 +86,8 @@ static tp_answer run_tool(void *self, tp_tool_run *run) {
 static void make_tool(tool_world *t, const char *name) {
   t->text = t->text ? t->text : "tool says";
   t->tool = (tp_tool){.struct_size = sizeof t->tool, .name = name, .run = run_tool, .self = t};
-  t->bundle = (tp_contribution){.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = &t->tool, .tool_count = 1};
+  t->list = &t->tool;
+  t->bundle = (tp_contribution){.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = &t->list, .tool_count = 1};
   t->brings = (act){.emits = &t->bundle, .emit_count = 1};
   t->hook = (hook){.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &t->brings};
 }
@@ -1395,10 +1397,13 @@ static void script_model_plays_its_list(void **state) {
   (void)state;
   static const tp_model_response list[] = {{.struct_size = sizeof(tp_model_response), .text = TEXT("one")},
                                            {.struct_size = sizeof(tp_model_response), .text = TEXT("two")}};
+  static const tp_model_response *const pointers[] = {&list[0], &list[1]};
+  tp_model *model = NULL;
   for (int repeat = 0; repeat < 2; repeat++) {
     tp_runtime *runtime = open_runtime(NULL);
     tp_session_options options = {.struct_size = sizeof options, .id = "s1"};
-    assert_int_equal(tp_script_model_new(list, 2, repeat, &options.model, NULL), TP_OK);
+    assert_int_equal(tp_script_model_new(pointers, 2, repeat, &model, NULL), TP_OK);
+    options.model = model;
     world w = {.runtime = runtime};
     assert_int_equal(tp_session_open(runtime, &options, &w.session, NULL), TP_OK);
     static const char *const want[] = {"one", "two", "one"};

@@ -279,12 +279,20 @@ static void what_was_appended_is_there_after_reopening(void **state) {
   tp_history_free(history);
 }
 
-static const tp_tool_call calls[] = {
-    {.id = {"c1", 2}, .name = {"weather", 7}, .arguments = {"\x81\xa4"
-                                                            "city\xa4Oslo",
-                                                            11}},
-    {.id = {"", 0}, .name = {"clock", 5}, .arguments = {NULL, 0}},
-    {.id = {"c3", 2}, .name = {"broken", 6}, .arguments = {"{\"a\":\0 1", 8}, .malformed = true}};
+static const tp_tool_call call_structs[] = {
+    {.struct_size = sizeof(tp_tool_call),
+     .id = {"c1", 2},
+     .name = {"weather", 7},
+     .arguments = {"\x81\xa4"
+                   "city\xa4Oslo",
+                   11}},
+    {.struct_size = sizeof(tp_tool_call), .id = {"", 0}, .name = {"clock", 5}, .arguments = {NULL, 0}},
+    {.struct_size = sizeof(tp_tool_call),
+     .id = {"c3", 2},
+     .name = {"broken", 6},
+     .arguments = {"{\"a\":\0 1", 8},
+     .malformed = true}};
+static const tp_tool_call *const calls[] = {&call_structs[0], &call_structs[1], &call_structs[2]};
 
 static void assert_same_text(tp_text a, tp_text b) {
   assert_int_equal(a.size, b.size);
@@ -300,10 +308,10 @@ static void assert_same_message(const tp_message *a, const tp_message *b) {
   assert_same_text(a->name, b->name);
   assert_int_equal(a->call_count, b->call_count);
   for (size_t i = 0; i < a->call_count; i++) {
-    assert_same_text(a->calls[i].id, b->calls[i].id);
-    assert_same_text(a->calls[i].name, b->calls[i].name);
-    assert_same_text(a->calls[i].arguments, b->calls[i].arguments);
-    assert_int_equal(a->calls[i].malformed, b->calls[i].malformed);
+    assert_same_text(a->calls[i]->id, b->calls[i]->id);
+    assert_same_text(a->calls[i]->name, b->calls[i]->name);
+    assert_same_text(a->calls[i]->arguments, b->calls[i]->arguments);
+    assert_int_equal(a->calls[i]->malformed, b->calls[i]->malformed);
   }
 }
 

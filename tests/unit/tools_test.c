@@ -31,10 +31,10 @@ typedef struct job {
 static tp_answer work(void *self, tp_tool_run *run) {
   job *j = self;
   if (j->calls++ == 0) { /* only the first call notes: a tool may run several times at once */
-    tp_text id = tp_tool_call_id(run);
+    tp_text id = tp_tool_run_call_id(run);
     snprintf(j->seen_call_id, sizeof j->seen_call_id, "%.*s", (int)id.size, id.data);
-    j->seen_n = tp_value_int(tp_value_get(tp_tool_arguments(run), "n"), -1);
-    j->left_ms = tp_tool_time_left_ms(run);
+    j->seen_n = tp_value_int(tp_value_get(tp_tool_run_arguments(run), "n"), -1);
+    j->left_ms = tp_tool_run_time_left_ms(run);
   }
   if (j->defers) {
     tp_answer outcome = tp_tool_defer(run, &j->deferral, &j->token);
@@ -48,20 +48,22 @@ static tp_answer work(void *self, tp_tool_run *run) {
 
 typedef struct bundle {
   tp_tool tools[8];
+  const tp_tool *list[8];
   size_t count;
   tp_contribution contribution;
   act act;
 } bundle;
 
 static tp_tool *add_tool(bundle *b, const char *name, job *j) {
-  tp_tool *tool = &b->tools[b->count++];
+  tp_tool *tool = &b->tools[b->count];
+  b->list[b->count++] = tool;
   *tool = (tp_tool){.struct_size = sizeof *tool, .name = name, .description = "a tool", .run = work, .self = j};
   return tool;
 }
 
 static tp_turn *begin_with(tp_runtime *runtime, bundle *b, const hook *more, size_t more_count) {
   b->contribution = (tp_contribution){
-      .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = b->tools, .tool_count = (uint32_t)b->count};
+      .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = b->list, .tool_count = (uint32_t)b->count};
   b->act = (act){.emits = &b->contribution, .emit_count = 1};
   add_hooks(runtime, &(hook){.id = "bundle", .phase = TOOLS, .self = &b->act}, 1);
   if (more_count) add_hooks(runtime, more, more_count);
