@@ -95,7 +95,7 @@ TP_API tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **
  *  something gives TP_ERR_FORKED (0, or nothing, where there is no status), and what was begun before, such as an edit
  *  or a turn, must be left alone. A child may make a runtime of its own.
  *  @return TP_OK; TP_ERR_NO_THREAD, TP_ERR_NO_MEMORY: nothing is left running; TP_ERR_SHUTDOWN after drain;
- *          TP_ERR_FORKED. */
+ *          TP_ERR_FORKED; TP_ERR_USAGE from the store's own open and recover. */
 TP_API tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) TP_MUST_USE;
 
 /** What drain found. */

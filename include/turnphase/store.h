@@ -283,7 +283,8 @@ typedef enum tp_durability {
 /** Where records and jobs go. Filled by the host, or made by the library. Functions may block; what is not marked
  *  required may be NULL: then the store does not have it. Whoever is given one copies the struct, on success only;
  *  destroy is called exactly once. Structs that the library shows have its own struct_size: a store reads no further.
- *  A store can be read without any runtime, by its functions.
+ *  A store can be read without any runtime, by its functions. A function may call the runtime that called it, but what
+ *  waits gives TP_ERR_USAGE there, tp_runtime_start() in open and recover among it.
  *  Threads: every function may be called from any thread, several at once. */
 typedef struct tp_store {
   size_t struct_size;

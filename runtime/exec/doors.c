@@ -81,20 +81,15 @@ tp_status tp_runtime_records(tp_runtime *runtime, const tp_record_query *query, 
   TP__TRY(tp__runtime_usable(runtime, fault));
   if (!runtime->store.records) return lacks(runtime, "records", fault);
   tp__inside frame;
-  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
-  tp_status status = runtime->store.records(runtime->store.self, query ? query : &all, each, ctx, fault);
-  tp__inside_leave(&frame);
-  return status;
+  return tp__store_left(&frame, runtime->store.records(tp__store_enter(&frame, runtime),
+                                                       query ? query : &all, each, ctx, fault));
 }
 
 tp_status tp_runtime_records_commit(tp_runtime *runtime, tp_fault *fault) {
   TP__TRY(tp__runtime_usable(runtime, fault));
   if (!runtime->store.commit) return TP_OK;
   tp__inside frame;
-  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
-  tp_status status = runtime->store.commit(runtime->store.self, fault);
-  tp__inside_leave(&frame);
-  return status;
+  return tp__store_left(&frame, runtime->store.commit(tp__store_enter(&frame, runtime), fault));
 }
 
 tp_status tp_jobs_list(tp_runtime *runtime, const tp_job_query *query, tp_job_each_fn each, void *ctx,
@@ -103,10 +98,8 @@ tp_status tp_jobs_list(tp_runtime *runtime, const tp_job_query *query, tp_job_ea
   TP__TRY(tp__runtime_usable(runtime, fault));
   if (!runtime->store.jobs) return lacks(runtime, "jobs", fault);
   tp__inside frame;
-  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
-  tp_status status = runtime->store.jobs(runtime->store.self, query ? query : &all, each, ctx, fault);
-  tp__inside_leave(&frame);
-  return status;
+  return tp__store_left(&frame, runtime->store.jobs(tp__store_enter(&frame, runtime),
+                                                    query ? query : &all, each, ctx, fault));
 }
 
 /* A function of the store that changes one job; what it changed may make another claimable. */
@@ -114,9 +107,7 @@ static tp_status change_job(tp_runtime *runtime, tp_status (*change)(void *self,
                             tp_fault *fault), const char *function, uint64_t id, tp_fault *fault) {
   if (!change) return lacks(runtime, function, fault);
   tp__inside frame;
-  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
-  tp_status status = change(runtime->store.self, id, tp__unix_ms(), fault);
-  tp__inside_leave(&frame);
+  tp_status status = tp__store_left(&frame, change(tp__store_enter(&frame, runtime), id, tp__unix_ms(), fault));
   if (status == TP_OK) tp__jobs_wake(&runtime->jobs);
   return status;
 }

@@ -317,7 +317,9 @@ static tp_reason insert(tp_runtime *runtime, const tp_job *job) {
   uint64_t id;
   bool existed;
   tp_fault fault = {0};
-  tp_status status = runtime->store.job_insert(runtime->store.self, job, &id, &existed, &fault);
+  tp__inside frame;
+  void *self = tp__store_enter(&frame, runtime);
+  tp_status status = tp__store_left(&frame, runtime->store.job_insert(self, job, &id, &existed, &fault));
   if (status != TP_OK) {
     tp__mutex_lock(&runtime->jobs.mutex);
     runtime->jobs.refused_count++;
@@ -417,10 +419,7 @@ tp_status tp__jobs_wait(tp__jobs *jobs, tp_text order_key, int64_t deadline_ns) 
     tp__mutex_lock(&jobs->mutex);
     uint64_t seen = jobs->news;
     tp__mutex_unlock(&jobs->mutex);
-    tp__inside_enter(&frame, jobs->runtime, TP__INSIDE_CALLBACK);
-    tp_status status = store->job_open ? store->job_open(store->self, order_key, &open, NULL) : TP_OK;
-    tp__inside_leave(&frame);
-    TP__TRY(status);
+    TP__TRY(tp__store_left(&frame, store->job_open(tp__store_enter(&frame, jobs->runtime), order_key, &open, NULL)));
     if (open == 0) return TP_OK;
     bool in_time = true;
     tp__mutex_lock(&jobs->mutex);
@@ -439,6 +438,8 @@ tp__job_counts tp__jobs_counts(tp__jobs *jobs) {
   counts.refused = jobs->refused_count;
   counts.interrupted = jobs->interrupted_count;
   tp__mutex_unlock(&jobs->mutex);
-  (void)!store->job_open(store->self, (tp_text){NULL, 0}, &counts.open, NULL);
+  tp__inside frame;
+  void *self = tp__store_enter(&frame, jobs->runtime);
+  (void)!tp__store_left(&frame, store->job_open(self, (tp_text){NULL, 0}, &counts.open, NULL));
   return counts;
 }

@@ -43,12 +43,14 @@ static void pack(tp__packed_entry *packed, const tp__entry *e) {
 static tp_status give_one_by_one(tp_runtime *runtime, const tp__record_source *from, const tp__record_batch *batch) {
   const tp__packed_entry *entry = (const tp__packed_entry *)batch->memory;
   tp_status first = TP_OK;
+  tp__inside frame; /* the host's own thread may end a turn */
+  void *self = tp__store_enter(&frame, runtime);
   for (uint32_t i = 0; i < batch->count; i++, entry = tp__packed_next(entry)) {
     tp_entry_record record = tp__packed_view(entry, from);
-    tp_status status = runtime->store.record(runtime->store.self, &record);
+    tp_status status = runtime->store.record(self, &record);
     if (first == TP_OK) first = status;
   }
-  return first;
+  return tp__store_left(&frame, first);
 }
 
 static void give(tp__turn *turn, const tp__record_batch *batch) {

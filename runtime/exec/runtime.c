@@ -359,8 +359,9 @@ static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
                           .opened_unix_ms = tp__unix_ms(),
                           .boot_id = {boot_id, tp__boot_id(boot_id, sizeof boot_id)}};
   tp_store_recovery found = {.struct_size = sizeof found};
-  if (store->open) TP__TRY(store->open(store->self, &owner, fault));
-  if (store->recover) TP__TRY(store->recover(store->self, &found, fault));
+  tp__inside frame;
+  if (store->open) TP__TRY(tp__store_left(&frame, store->open(tp__store_enter(&frame, runtime), &owner, fault)));
+  if (store->recover) TP__TRY(tp__store_left(&frame, store->recover(tp__store_enter(&frame, runtime), &found, fault)));
   if (found.owners > 0)
     tp__log(runtime, TP_LOG_WARNING,
             "the store `%s` was left by %llu processes that are gone: %llu jobs were requeued, %llu are dead letters, "
@@ -374,6 +375,10 @@ static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
 static tp_status open_store_once(tp_runtime *runtime, tp_fault *fault) {
   if (!runtime->store.open && !runtime->store.recover) return TP_OK;
   tp__mutex_lock(&runtime->mutex);
+  if (runtime->store_opening && tp__inside_is_of(runtime)) { /* perhaps from the store's own open */
+    tp__mutex_unlock(&runtime->mutex);
+    return must_not_wait(fault, "tp_runtime_start");
+  }
   while (runtime->store_opening) tp__cond_wait_until(&runtime->changed, &runtime->mutex, TP__NEVER);
   bool is_first = !runtime->store_opened && tp__a32_load_relaxed(&runtime->life) == TP__LIFE_NEW;
   runtime->store_opening = is_first;
@@ -513,8 +518,10 @@ static void count_jobs(tp_runtime *runtime, tp_drain_report *report) {
 
 static void commit_records(tp_runtime *runtime) {
   const tp_store *store = &runtime->store;
+  tp__inside frame;
   tp_fault fault = {0};
-  if (!store->commit || store->commit(store->self, &fault) == TP_OK) return;
+  if (!store->commit || tp__store_left(&frame, store->commit(tp__store_enter(&frame, runtime), &fault)) == TP_OK)
+    return;
   tp__log(runtime, TP_LOG_ERROR, "the store `%s` did not commit its records: %s", store->name, fault.message);
 }
 

@@ -103,6 +103,17 @@ tp_status tp__runtime_usable(const tp_runtime *runtime, tp_fault *fault);
 tp_status tp__may_block(const tp_runtime *runtime, tp_fault *fault, const char *what);
 /** The same, and the calling thread is the owner of a turn until tp__inside_leave(frame). */
 tp_status tp__become_owner(const tp_runtime *runtime, tp__inside *frame, tp_fault *fault, const char *what);
+/** Around each call of a function of the store, which must not wait for the runtime that calls it:
+ *  `status = tp__store_left(&frame, store->commit(tp__store_enter(&frame, runtime), fault))`.
+ *  @return the store's self. */
+static inline void *tp__store_enter(tp__inside *frame, const tp_runtime *runtime) {
+  tp__inside_enter(frame, runtime, TP__INSIDE_CALLBACK);
+  return runtime->store.self;
+}
+static inline tp_status tp__store_left(const tp__inside *frame, tp_status status) {
+  tp__inside_leave(frame);
+  return status;
+}
 void tp__log(const tp_runtime *runtime, tp_log_level level, const char *format, ...) TP__PRINTF(3, 4);
 /** How many detached runs may be open, and how many closing turns. */
 static inline uint32_t tp__detached_max(const tp_runtime *runtime) {

@@ -208,6 +208,141 @@ static const tp_store *make_store(caller *c) {
   return &store;
 }
 
+/* ---- the other functions of the store ---- */
+
+enum { STORE_OPEN, STORE_RECORD, STORE_COMMIT, STORE_RECORDS, STORE_INSERT, STORE_JOB_OPEN, STORE_JOBS, STORE_CALLS };
+static const char *const store_call_names[STORE_CALLS] = {"open",   "record",   "commit", "records",
+                                                          "insert", "job_open", "jobs"};
+
+/* A store whose functions call the runtime, each at its first call. */
+typedef struct calling_store {
+  tp_store *inner;
+  tp_runtime *runtime; /* NULL: it calls nothing */
+  _Atomic int calls[STORE_CALLS];
+  _Atomic int wrong;
+} calling_store;
+
+static void must_refuse(calling_store *s, int function, const char *what, tp_status status) {
+  if (status == TP_ERR_USAGE) return;
+  fprintf(stderr, "%s in the store's %s: %s\n", what, store_call_names[function], tp_status_name(status));
+  s->wrong++;
+}
+
+static void call_from_store(calling_store *s, int function) {
+  if (!s->runtime || ++s->calls[function] > 1) return;
+  tp_agent *agent;
+  tp_agent_config config = {.struct_size = sizeof config, .id = "of-a-store"};
+  tp_hook quiet = {.struct_size = sizeof quiet, .phase = "turn.intake", .run = quiet_hook};
+  tp_runtime_stats stats = {.struct_size = sizeof stats};
+  must_refuse(s, function, "tp_agent_add", tp_agent_add(s->runtime, &config, &agent, NULL));
+  must_refuse(s, function, "tp_jobs_wait", tp_jobs_wait(s->runtime, "", 1000));
+  must_refuse(s, function, "tp_runtime_drain", tp_runtime_drain(s->runtime, 0, NULL));
+  tp_runtime_free(s->runtime); /* frees nothing */
+  if (tp_hook_add(s->runtime, &quiet, NULL) != TP_OK) s->wrong++;
+  tp_status started = tp_runtime_start(s->runtime, NULL);
+  if (function == STORE_OPEN) must_refuse(s, function, "tp_runtime_start", started);
+  tp_runtime_stats_get(s->runtime, &stats);
+}
+
+static tp_status calling_open(void *self, const tp_store_owner *owner, tp_fault *fault) {
+  (void)owner, (void)fault;
+  call_from_store(self, STORE_OPEN);
+  return TP_OK;
+}
+static tp_status calling_record(void *self, const tp_entry_record *record) {
+  calling_store *s = self;
+  call_from_store(s, STORE_RECORD);
+  return s->inner->record(s->inner->self, record);
+}
+static tp_status calling_commit(void *self, tp_fault *fault) {
+  (void)fault;
+  call_from_store(self, STORE_COMMIT);
+  return TP_OK;
+}
+static tp_status calling_records(void *self, const tp_record_query *query, tp_record_fn each, void *ctx,
+                                 tp_fault *fault) {
+  calling_store *s = self;
+  call_from_store(s, STORE_RECORDS);
+  return s->inner->records(s->inner->self, query, each, ctx, fault);
+}
+static tp_status calling_insert(void *self, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
+  calling_store *s = self;
+  call_from_store(s, STORE_INSERT);
+  return s->inner->job_insert(s->inner->self, job, ret_id, ret_existed, fault);
+}
+static tp_status calling_claim(void *self, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault) {
+  calling_store *s = self;
+  return s->inner->job_claim(s->inner->self, request, ret_next_ms, fault);
+}
+static tp_status calling_finish(void *self, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault) {
+  calling_store *s = self;
+  return s->inner->job_finish(s->inner->self, request, ret_state, fault);
+}
+static tp_status calling_job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
+  calling_store *s = self;
+  call_from_store(s, STORE_JOB_OPEN);
+  return s->inner->job_open(s->inner->self, order_key, ret_count, fault);
+}
+static tp_status calling_jobs(void *self, const tp_job_query *query, tp_job_each_fn each, void *ctx, tp_fault *fault) {
+  calling_store *s = self;
+  call_from_store(s, STORE_JOBS);
+  return s->inner->jobs(s->inner->self, query, each, ctx, fault);
+}
+static void calling_destroy(void *self) {
+  calling_store *s = self;
+  tp_store_free(s->inner);
+}
+
+static bool ignore_record(void *ctx, const tp_entry_record *record) {
+  (void)ctx, (void)record;
+  return true;
+}
+static bool ignore_job(void *ctx, const tp_job *job) {
+  (void)ctx, (void)job;
+  return true;
+}
+
+static void functions_of_a_store_may_call_the_runtime_and_are_refused_what_waits(void **state) {
+  (void)state;
+  calling_store s = {.runtime = NULL};
+  assert_int_equal(tp_store_memory_new(NULL, NULL, &s.inner, NULL), TP_OK);
+  tp_store store = {.struct_size = sizeof store,
+                    .self = &s,
+                    .name = "calling",
+                    .open = calling_open,
+                    .record = calling_record,
+                    .commit = calling_commit,
+                    .records = calling_records,
+                    .job_insert = calling_insert,
+                    .job_claim = calling_claim,
+                    .job_finish = calling_finish,
+                    .job_open = calling_job_open,
+                    .jobs = calling_jobs,
+                    .destroy = calling_destroy};
+  tp_runtime_options options = {.struct_size = sizeof options, .store = &store};
+  assert_int_equal(tp_runtime_new(&options, &s.runtime, NULL), TP_OK);
+  add_hooks(s.runtime, &(hook){.id = "h", .phase = GATHER, .run = quiet_hook}, 1);
+  add_hooks(s.runtime, &(hook){.id = "b", .phase = TP_PHASE_TURN_POST_TURN, .run = quiet_hook,
+                               .sub = {.execution = TP_EXECUTION_BACKGROUND}}, 1);
+  assert_int_equal(tp_runtime_start(s.runtime, NULL), TP_OK);
+  tp_turn *turn = begin_bare(s.runtime, 0);
+  (void)run_phase(turn, GATHER, NULL);
+  (void)run_phase(turn, TP_PHASE_TURN_POST_TURN, NULL);
+  tp_turn_end(turn); /* the records go to the store on the host's own thread */
+  assert_int_equal(tp_runtime_records_commit(s.runtime, NULL), TP_OK);
+  assert_int_equal(tp_runtime_records(s.runtime, NULL, ignore_record, NULL, NULL), TP_OK);
+  assert_int_equal(tp_jobs_list(s.runtime, NULL, ignore_job, NULL, NULL), TP_OK);
+  s.calls[STORE_JOB_OPEN] = 0;
+  tp_runtime_stats stats = {.struct_size = sizeof stats};
+  tp_runtime_stats_get(s.runtime, &stats);
+  s.calls[STORE_COMMIT] = 0;
+  assert_int_equal(tp_runtime_drain(s.runtime, 1000, NULL), TP_OK);
+  for (int i = 0; i < STORE_CALLS; i++)
+    if (s.calls[i] == 0) fail_msg("the store's %s was not called", store_call_names[i]);
+  assert_int_equal(s.wrong, 0);
+  tp_runtime_free(s.runtime);
+}
+
 static void destroy_deferral(void *ctx) { destroy_once(ctx); }
 
 static tp_token deferred_token;
@@ -505,6 +640,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(destructors_may_call_everything_in_a_commit_and_a_discard),
       cmocka_unit_test(destructors_may_call_everything_at_the_end_of_a_turn),
+      cmocka_unit_test(functions_of_a_store_may_call_the_runtime_and_are_refused_what_waits),
       cmocka_unit_test(destructors_may_call_everything_while_the_runtime_is_freed),
       cmocka_unit_test(destructors_may_call_everything_when_an_abandoned_handler_returns_after_the_free),
       cmocka_unit_test(destructors_of_a_model_and_a_history_may_call_everything),
