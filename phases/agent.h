@@ -19,6 +19,7 @@ struct tp_agent {
   char *model_name;  /* NULL: none */
   tp_text config;    /* as agent.build left it: owned */
   tp_model model;    /* start NULL: none */
+  void *data;        /* the host's */
   /* atomic */
   tp__a32 refs;
   tp__a32 registered; /* 1: agent.unregister is owed: whoever takes it to 0 runs it */

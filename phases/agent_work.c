@@ -382,6 +382,7 @@ static tp_status prepare_add(tp_runtime *runtime, const tp_agent_config *config,
     delist(agent);
   if (status == TP_OK) {
     if (config->model) (void)!tp__model_read(config->model, &w->model, NULL); /* it was read before */
+    agent->data = config->data;
     *ret_work = w;
     return TP_OK;
   }

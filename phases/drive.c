@@ -261,7 +261,6 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
     return status;
   }
   d->turn->drive = d;
-  d->turn->session = session;
   d->turn->core.release = release;
   tp__session_hold(session);
   *ret_drive = d;

@@ -60,6 +60,7 @@ void tp__event(tp_turn *turn, tp_event *event) {
   event->unix_ms = tp__unix_ms();
   event->ids = turn->core.ids;
   event->id_count = TP_ID_COUNT;
+  event->turn = &turn->core;
   tp__turn_notify(turn, event);
 }
 

@@ -102,6 +102,7 @@ tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request) {
                                     .model = tp_text_of(d->session->agent ? d->session->agent->model_name : NULL),
                                     .system = d->system,
                                     .messages = list,
-                                    .message_count = count};
+                                    .message_count = count,
+                                    .turn = &d->turn->core};
   return take_tools(d, ret_request);
 }

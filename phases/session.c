@@ -69,6 +69,7 @@ static void take_options(tp_session *session, const tp_session_options *options,
   else if (session->agent) session->model = session->agent->model;
   session->history = *history;
   session->queued_max = options->turns_queued_max ? options->turns_queued_max : QUEUED_MAX;
+  session->data = options->data;
 }
 
 static void untake_options(tp_session *session) {
@@ -106,7 +107,10 @@ static tp_status enlist(tp_session *session) {
   tp__mutex_lock(&session->upper->sessions_mutex);
   bool up = tp__a32_load_acquire(&session->runtime->life) == TP__LIFE_STARTED;
   tp_status status = up ? tp__session_table_add(&session->upper->session_table, session) : TP_ERR_SHUTDOWN;
-  if (status == TP_OK) tp__list_push(&session->upper->sessions, &session->link);
+  if (status == TP_OK) {
+    session->number = ++session->upper->sessions_opened;
+    tp__list_push(&session->upper->sessions, &session->link);
+  }
   tp__mutex_unlock(&session->upper->sessions_mutex);
   return status;
 }
@@ -140,6 +144,8 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
     return tp__fail(fault, TP_ERR_BAD_ID, options.id, "a session needs an id of 1 to 128 bytes without white space");
   const char *names[] = {options.tenant, options.workspace, options.thread};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) TP__TRY(tp__name_check(names[i], fault));
+  if (options.reserved_ != 0)
+    return tp__fail(fault, TP_ERR_USAGE, options.id, "tp_session_options.reserved_ must be zero");
   tp_history history;
   TP__TRY(read_history(&history, options.history, fault));
   tp_model model = {0};
@@ -179,6 +185,63 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   }
   *ret_session = session;
   return TP_OK;
+}
+
+/* ---- asking it ---- */
+
+static const char *or_empty(const char *string) { return string ? string : ""; }
+const char *tp_session_id(const tp_session *session) { return session->id; }
+const char *tp_session_tenant(const tp_session *session) { return or_empty(session->tenant); }
+const char *tp_session_workspace(const tp_session *session) { return or_empty(session->workspace); }
+const char *tp_session_thread(const tp_session *session) { return or_empty(session->thread); }
+tp_agent *tp_session_agent(const tp_session *session) { return session->agent; }
+tp_runtime *tp_session_runtime(const tp_session *session) { return session->runtime; }
+
+size_t tp_session_queue_length(const tp_session *shown, bool *ret_running) {
+  tp_session *session = (tp_session *)(uintptr_t)shown;
+  if (tp__runtime_is_forked(session->runtime)) return 0;
+  tp__mutex_lock(&session->mutex);
+  size_t length = session->queued;
+  if (ret_running) *ret_running = session->running != NULL;
+  tp__mutex_unlock(&session->mutex);
+  return length;
+}
+
+/* ---- walking: both lists one behind the other are in the order of the numbers ---- */
+
+static tp_session *session_of(tp__link *link) { return TP__CONTAINER(link, tp_session, link); }
+
+/* The first one, at this place of either list or behind it. */
+static tp_session *from_locked(tp__upper *upper, tp__link *link) {
+  if (link == &upper->ending) link = upper->sessions.next;
+  return link == &upper->sessions ? NULL : session_of(link);
+}
+
+/* `after` may have left the lists meanwhile: then its place is found by its number. Held. */
+static tp_session *next_of(tp__upper *upper, tp_session *after) {
+  tp__mutex_lock(&upper->sessions_mutex);
+  bool left = after && after->link.next == &after->link;
+  tp_session *next = from_locked(upper, after && !left ? after->link.next : upper->ending.next);
+  while (left && next && next->number < after->number) next = from_locked(upper, next->link.next);
+  if (next) tp__session_hold(next);
+  tp__mutex_unlock(&upper->sessions_mutex);
+  return next;
+}
+
+size_t tp_runtime_sessions(tp_runtime *runtime, tp_session_fn each, void *ctx) {
+  if (tp__runtime_usable(runtime, NULL) != TP_OK) return 0;
+  tp__upper *upper = tp__upper_of(runtime);
+  size_t count = 0;
+  bool more = true;
+  tp_session *session = next_of(upper, NULL);
+  while (session) {
+    count++;
+    if (each) more = each(ctx, session);
+    tp_session *next = more ? next_of(upper, session) : NULL;
+    tp__session_unref(session);
+    session = next;
+  }
+  return count;
 }
 
 /* ---- the queue ---- */

@@ -24,6 +24,8 @@ struct tp_session {
   bool owns_model;
   tp_history history; /* load NULL: in memory, which is `messages` */
   uint32_t queued_max;
+  uint64_t number; /* rises in the order of the lists, which a walk needs */
+  void *data;      /* the host's */
   int64_t opened_unix_ms;
   tp__listeners listeners; /* has a lock of its own */
   /* atomic */
@@ -49,8 +51,15 @@ struct tp_session {
 };
 
 static inline tp__turn_ids tp__session_ids(tp_session *session) {
-  return (tp__turn_ids){session->tenant, session->agent ? session->agent->id : NULL, session->workspace, session->id,
-                        session->thread, &session->listeners, session->agent};
+  return (tp__turn_ids){.tenant = session->tenant,
+                        .agent = session->agent ? session->agent->id : NULL,
+                        .workspace = session->workspace,
+                        .session = session->id,
+                        .thread = session->thread,
+                        .of = session,
+                        .session_data = session->data,
+                        .listeners = &session->listeners,
+                        .used_agent = session->agent};
 }
 void tp__session_hold(tp_session *session);
 void tp__session_unref(tp_session *session);

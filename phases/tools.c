@@ -150,6 +150,7 @@ static tp_event event_of(const tp_turn *turn, tp_event_kind kind) {
                     .kind = kind,
                     .ids = turn->core.ids,
                     .id_count = TP_ID_COUNT,
+                    .turn = &turn->core,
                     .visibility = TP_VISIBILITY_USER_VISIBLE};
 }
 

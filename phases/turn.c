@@ -12,6 +12,19 @@ tp_status tp__name_check(const char *name, tp_fault *fault) {
   return tp__fail(fault, TP_ERR_BAD_ID, NULL, "an id or mode is longer than %d bytes or not UTF-8", TP_ID_BYTES_MAX);
 }
 
+static tp_status check_numbers(const tp_turn_request *request, tp_fault *fault) {
+  if ((uint32_t)request->caller > TP_CALLER_MANUAL_CLI)
+    return tp__fail(fault, TP_ERR_USAGE, request->id, "tp_turn_request.caller is %d: it must be a tp_caller",
+                    (int)request->caller);
+  if (request->tokens_max < 0)
+    return tp__fail(fault, TP_ERR_USAGE, request->id, "tp_turn_request.tokens_max is negative; 0 is no limit");
+  if (request->cost_micros_max < 0)
+    return tp__fail(fault, TP_ERR_USAGE, request->id, "tp_turn_request.cost_micros_max is negative; 0 is no limit");
+  if (request->reserved_ != 0)
+    return tp__fail(fault, TP_ERR_USAGE, request->id, "tp_turn_request.reserved_ must be zero");
+  return TP_OK;
+}
+
 tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours, tp_fault *fault) {
   *ours = (tp_turn_request){.struct_size = sizeof *ours, .limit_ms = TURN_LIMIT_MS};
   if (!theirs) return TP_OK;
@@ -24,6 +37,7 @@ tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours,
   const char *names[] = {ours->task, ours->run, ours->mode};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) TP__TRY(tp__name_check(names[i], fault));
   if (ours->files.size > 0) TP__TRY(tp_value_check(ours->files, fault));
+  TP__TRY(check_numbers(ours, fault));
   if (ours->limit_ms == 0) ours->limit_ms = TURN_LIMIT_MS;
   return TP_OK;
 }
@@ -43,6 +57,7 @@ static void clear_upper(tp_turn *turn, tp_runtime *runtime) {
   turn->operation.arena = (tp__arena){0};
   turn->upper = tp__upper_of(runtime);
   turn->session = NULL;
+  turn->session_data = turn->data = NULL;
   turn->agent = NULL;
   turn->listeners[0] = turn->listeners[1] = NULL;
   turn->event_sequence = 0;
@@ -59,6 +74,7 @@ static void rest_upper(tp_turn *turn) {
   turn->dispatch = NULL;
   turn->drive = NULL;
   turn->session = NULL;
+  turn->session_data = turn->data = NULL;
   turn->event_sequence = 0;
 }
 
@@ -128,6 +144,11 @@ tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_tu
     if (status != TP_OK && block_size > 0) tp__block_give(&runtime->blocks, turn, block_size);
   }
   if (status != TP_OK) return tp__fail(fault, status, NULL, "the turn was not begun: %s", tp_status_text(status));
+  if (ids->of) { /* these lie in a line that a bare turn's begin does not touch */
+    turn->session = ids->of;
+    turn->session_data = ids->session_data;
+  }
+  if (request->data) turn->data = request->data;
   tp__listeners_take(turn->upper, ids->listeners, listeners);
   if (ids->used_agent) {
     tp__agent_ref(ids->used_agent);
@@ -232,3 +253,10 @@ void tp_turn_end(tp_turn *turn) {
 void tp_turn_cancel(tp_turn *turn) {
   if (turn) tp__turn_cancel(&turn->core);
 }
+
+tp_text tp_turn_id(tp_turn *turn) {
+  if (!turn->core.is_named) tp__turn_name(&turn->core);
+  return turn->core.ids[TP_ID_TURN];
+}
+tp_session *tp_turn_session(const tp_turn *turn) { return turn->session; }
+tp_runtime *tp_turn_runtime(const tp_turn *turn) { return turn->core.runtime; }

@@ -57,7 +57,8 @@ struct tp_turn {
   tp__turn core;
   tp__operation operation;
   /* never changes */
-  tp_session *session; /* NULL: bare */
+  tp_session *session; /* NULL: bare. Not referenced by a turn that its host drives */
+  void *session_data, *data;       /* the host's */
   tp_agent *agent;                 /* referenced as long as the turn's memory; NULL: none */
   tp__listener_set *listeners[2]; /* referenced; the first is NULL: there is none */
   /* owner only */
@@ -77,6 +78,8 @@ static inline tp_turn *tp__turn_of(tp__turn *core) { return (tp_turn *)core; }
 
 typedef struct tp__turn_ids {
   const char *tenant, *agent, *workspace, *session, *thread;
+  tp_session *of;           /* NULL: bare */
+  void *session_data;
   tp__listeners *listeners; /* the session's; NULL: none but the runtime's */
   tp_agent *used_agent;     /* whose config handlers of the turn read; referenced by the turn; NULL: none */
 } tp__turn_ids;

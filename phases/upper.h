@@ -17,7 +17,8 @@ typedef struct tp__upper {
   tp__mutex agents_mutex, sessions_mutex, listeners_mutex;
   tp__link agents;       /* under agents_mutex */
   tp__link sessions;     /* under sessions_mutex */
-  tp__link ending;       /* under sessions_mutex: those that a drain has looked at */
+  tp__link ending;       /* under sessions_mutex: those that a drain has looked at; all of them before the others */
+  uint64_t sessions_opened; /* under sessions_mutex */
   tp__session_table session_table;                      /* under sessions_mutex */
   tp__permits history_permits[TP__HISTORY_PERMITS];     /* by tenant */
   uint32_t history_permits_max;

@@ -100,7 +100,7 @@ typedef enum tp_field_id {
   TP_FIELD_ID_FORCE_32 = 0x7fffffff
 } tp_field_id;
 
-/** Whose turn it is. Read with tp_call_id(). */
+/** Whose turn it is. Read with tp_call_id(); the pointers that the host gave to some of them, with tp_call_data(). */
 enum {
   TP_ID_TENANT = 0,
   TP_ID_AGENT = 1,
@@ -110,7 +110,8 @@ enum {
   TP_ID_TURN = 5,
   TP_ID_TASK = 6,
   TP_ID_RUN = 7,
-  TP_ID_COUNT = 8
+  TP_ID_COUNT = 8,
+  TP_ID_RUNTIME = 255 /* has no id, only a pointer: for tp_call_data() and its like */
 };
 
 /** Who asked. */
@@ -271,6 +272,14 @@ typedef tp_answer (*tp_handler_fn)(void *self, tp_call *call);
 
 /** One of TP_ID_*: empty when the turn has none. Borrowed till the handler returns. */
 TP_API tp_text tp_call_id(const tp_call *call, uint32_t id);
+/** The host's own pointer, `data` in the options of what the id names: TP_ID_RUNTIME, TP_ID_AGENT, TP_ID_SESSION and
+ *  TP_ID_TURN have one, any other id gives NULL. The library only hands it out. What it points to must stay as long as
+ *  something of the turn may still be called: of a runtime until tp_runtime_free() has returned; of an agent until
+ *  tp_agent_remove() has and the sessions that use it are closed; of a session until the on_end of its close and the
+ *  end of every turn begun in it; of a turn until its on_end or tp_turn_end(). A handler or tool that was abandoned
+ *  (tp_runtime_leaks()) may ask later than that. Detached runs and jobs outlive their turn: there all but the runtime's
+ *  are NULL. */
+TP_API void *tp_call_data(const tp_call *call, uint32_t id);
 TP_API tp_caller tp_call_caller(const tp_call *call);
 /** The host's word for the mode of this turn ("plan", "auto", …); may be empty. */
 TP_API tp_text tp_call_mode(const tp_call *call);
@@ -492,6 +501,8 @@ TP_API tp_text tp_match_text(const tp_match_view *view, uint32_t field);
 TP_API int64_t tp_match_int(const tp_match_view *view, uint32_t field);
 /** One of TP_ID_*, as tp_call_id(); and who asked. */
 TP_API tp_text tp_match_id(const tp_match_view *view, uint32_t id);
+/** As tp_call_data(). */
+TP_API void *tp_match_data(const tp_match_view *view, uint32_t id);
 TP_API tp_caller tp_match_caller(const tp_match_view *view);
 TP_API tp_text tp_match_mode(const tp_match_view *view);
 

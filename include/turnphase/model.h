@@ -41,7 +41,10 @@ typedef struct tp_model_request {
   size_t message_count;
   const tp_tool *const *tools;  /* tool_count pointers */
   size_t tool_count;
+  const void *turn;             /* internal: for tp_model_request_data() */
 } tp_model_request;
+/** The host's own pointer, as tp_call_data(). Threads: any, till tp_model.start returns. */
+TP_API void *tp_model_request_data(const tp_model_request *request, uint32_t id);
 
 /** What it answered. */
 typedef struct tp_model_response {

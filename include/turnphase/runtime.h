@@ -81,6 +81,7 @@ typedef struct tp_runtime_options {
                                    of the host's has a bound of its own: TP_ERR_USAGE with one */
   tp_durability durability;     /* of entry records; ASYNC and SYNC are not yet used: TP_ERR_USAGE */
   uint32_t record_queue_bytes;  /* not yet used: TP_ERR_USAGE when it is not zero */
+  void *data;                   /* the host's: tp_call_data(TP_ID_RUNTIME), tp_runtime_data() */
 } tp_runtime_options;
 
 /** Makes a runtime. Starts no thread and opens nothing: that is tp_runtime_start()'s.
@@ -89,6 +90,9 @@ typedef struct tp_runtime_options {
  *  for a host phase. */
 TP_API tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **ret_runtime,
     tp_fault *fault) TP_MUST_USE;
+
+/** What the options had as data. Threads: any. */
+TP_API void *tp_runtime_data(const tp_runtime *runtime);
 
 /** Starts the threads. The first session, turn or job does it by itself, so a host may fork before. Idempotent.
  *  After it the runtime is its process's own: in the child of a fork whatever would wait, take a lock or begin

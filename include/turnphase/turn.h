@@ -65,7 +65,10 @@ typedef struct tp_event {
   const tp_job *job;
   int64_t input_tokens, output_tokens, cost_micros; /* MODEL_END */
   int64_t started_ns, ended_ns; /* PHASE_END, MODEL_END, TOOL_END, TURN_END */
+  const void *turn;             /* internal: for tp_event_data() */
 } tp_event;
+/** The host's own pointer, as tp_call_data(). Threads: the one that the event was given to. */
+TP_API void *tp_event_data(const tp_event *event, uint32_t id);
 
 /** Called by the thread that owns the turn: a worker of the engine, or the host's thread that runs the turn. It must be
  *  quick and must not block. A listener of several turns may be called from several threads at once. */
@@ -116,6 +119,7 @@ typedef struct tp_agent_config {
   tp_text extra;                /* value: a map whose pairs stand in TP_FIELD_AGENT_CONFIG beside system and model:
                                    tools and skills (arrays of text), resources, and any key that the host and its
                                    handlers agree on. No other part of the library reads them yet. Empty: none */
+  void *data;                   /* the host's: tp_call_data(TP_ID_AGENT), tp_agent_data() */
 } tp_agent_config;
 
 /** Builds (agent.build), registers (agent.register, which sees the config as agent.build left it and may refuse), then
@@ -167,6 +171,8 @@ TP_API size_t tp_runtime_agents(tp_runtime *runtime, tp_agent_fn each, void *ctx
 TP_API const char *tp_agent_id(const tp_agent *agent);
 /** The config as agent.build left it: a value, a map. */
 TP_API tp_text tp_agent_config_get(const tp_agent *agent);
+/** What the config had as data. */
+TP_API void *tp_agent_data(const tp_agent *agent);
 
 /* ---- sessions -------------------------------------------------------------------------------------------------- */
 
@@ -181,6 +187,8 @@ typedef struct tp_session_options {
   tp_event_fn on_event;         /* short for a tp_session_listen() of everything; NULL: none */
   void *event_ctx;
   uint32_t turns_queued_max;    /* submitted turns that wait; 0: 64 */
+  uint32_t reserved_;           /* must be zero */
+  void *data;                   /* the host's: tp_call_data(TP_ID_SESSION), tp_session_data() */
 } tp_session_options;
 
 /** Opens a session. Never blocks: history and session.start are the first step of its first driven turn.
@@ -198,6 +206,31 @@ TP_API tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *
 TP_API void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx);
 /** Fires session.end at the end of a logical phase, with the session left open. Blocks. */
 TP_API tp_status tp_session_end_phase(tp_session *session, const char *reason, tp_fault *fault) TP_MUST_USE;
+
+/** What a session was opened with. Texts live as long as the session; "" where the options had none.
+ *  Threads: any, till tp_session_close() is called; in a callback of tp_runtime_sessions() and in handlers and
+ *  callbacks of the session's turns also then. */
+TP_API const char *tp_session_id(const tp_session *session);
+TP_API const char *tp_session_tenant(const tp_session *session);
+TP_API const char *tp_session_workspace(const tp_session *session);
+TP_API const char *tp_session_thread(const tp_session *session);
+/** NULL: a bare one. */
+TP_API tp_agent *tp_session_agent(const tp_session *session);
+TP_API tp_runtime *tp_session_runtime(const tp_session *session);
+TP_API void *tp_session_data(const tp_session *session);
+/** Turns that wait for the one that runs.
+ *  @param ret_running  whether one runs, be it the session's end; may be NULL. */
+TP_API size_t tp_session_queue_length(const tp_session *session, bool *ret_running);
+
+/** The session is borrowed till the callback returns, also when it is closed meanwhile; false stops. */
+typedef bool (*tp_session_fn)(void *ctx, tp_session *session);
+/** The sessions whose close has not ended, in the order in which they were opened. One that is opened or closed by
+ *  another thread meanwhile is seen or not; each of the others is seen exactly once. No lock is held while each
+ *  runs: it may open and close sessions and submit turns.
+ *  @param each  may be NULL.
+ *  @return how many there are, or up to the one at which each stopped; 0 in the child of a fork.
+ *  Threads: any. each comes on the calling one. */
+TP_API size_t tp_runtime_sessions(tp_runtime *runtime, tp_session_fn each, void *ctx);
 
 /* ---- turns ----------------------------------------------------------------------------------------------------- */
 
@@ -230,6 +263,8 @@ typedef struct tp_turn_request {
   int64_t tokens_max;           /* input and output together; 0: none */
   int64_t cost_micros_max;      /* 0: none */
   uint32_t model_attempts;      /* 0: 3 */
+  uint32_t reserved_;           /* must be zero */
+  void *data;                   /* the host's: tp_call_data(TP_ID_TURN), tp_turn_data() */
 } tp_turn_request;
 
 /** What a turn came to. Made by the library. */
@@ -308,6 +343,15 @@ TP_API tp_status tp_turn_begin_bare(tp_runtime *runtime, const tp_turn_request *
 TP_API void tp_turn_cancel(tp_turn *turn);
 /** Ends it and frees its phase and tool results. No operation may be under way. Accepts NULL. */
 TP_API void tp_turn_end(tp_turn *turn);
+
+/** The turn's id, the request's or a generated one; borrowed till tp_turn_end(). Threads: one at a time, while no
+ *  submitted operation of the turn is under way; or a callback or handler of the turn. */
+TP_API tp_text tp_turn_id(tp_turn *turn);
+/** What the turn was begun with: the session (the host's own handle: not to be used once it was closed) or NULL for a
+ *  bare turn, the runtime, the request's data. Threads: any, till tp_turn_end(). */
+TP_API tp_session *tp_turn_session(const tp_turn *turn);
+TP_API tp_runtime *tp_turn_runtime(const tp_turn *turn);
+TP_API void *tp_turn_data(const tp_turn *turn);
 
 /** The payload of a phase. Borrowed by tp_phase_run() till it returns, copied by tp_phase_submit(). A field that does
  *  not exist, that the phase does not carry, that is given twice or as another kind than its own is refused with

@@ -97,10 +97,6 @@ static bool next_leaving(tp__entry *e, uint32_t *ret_index) {
   return true;
 }
 
-struct tp_match_view {
-  const tp__entry *entry;
-};
-
 tp_text tp_match_text(const tp_match_view *view, uint32_t field) {
   const tp_field *f = tp__fields_find(view->entry->begin_fields, view->entry->begin_field_count, field);
   return f ? f->text : (tp_text){NULL, 0};

@@ -77,6 +77,11 @@ struct tp_call {
   tp__attempt *attempt; /* NULL: quick, not deferred: its deadline is worked out when somebody asks */
 };
 
+/** What a match function sees (handler.h: tp_match_view). */
+struct tp_match_view {
+  const tp__entry *entry;
+};
+
 typedef void (*tp__entry_fn)(tp__entry *entry);
 
 struct tp__entry {

@@ -27,6 +27,14 @@ static token_note *new_note(dialogue *d) {
   return note;
 }
 
+/* The pointers that the host gave are what it finds again, whoever asks; session.end has a turn without one. */
+static void check_data(dialogue *d, const char *who, tp_text turn_id, const void *session, const void *turn) {
+  const void *wanted = turn_id.size == 2 ? &d->numbers[turn_id.data[1] - '0'] : NULL;
+  if (session != d || turn != wanted)
+    world_fail(d->w, "the host's pointers come back", "%s of dialogue %u in turn %.*s", who, d->index,
+               (int)turn_id.size, turn_id.size ? turn_id.data : "");
+}
+
 /* ---- the model ---- */
 
 static tp_status complete_model(token_note *note) {
@@ -84,6 +92,9 @@ static uint32_t turn_of(const tp_model_request *request) {
 static void model_start(void *self, const tp_model_request *request, tp_token token) {
   dialogue *d = self;
   token_note *note = new_note(d);
+  if (request->message_count)
+    check_data(d, "a model", request->messages[request->message_count - 1]->turn_id,
+               tp_model_request_data(request, TP_ID_SESSION), tp_model_request_data(request, TP_ID_TURN));
   note->token = token;
   note->is_model = true;
   note->turn = turn_of(request);
@@ -147,6 +158,8 @@ static tp_answer tool_defers(token_note *note, tp_tool_run *run) {
 static tp_answer tool_run(void *self, tp_tool_run *run) {
   world *w = self;
   dialogue *d = dialogue_of(w, tp_tool_run_id(run, TP_ID_SESSION));
+  check_data(d, "a tool", tp_tool_run_id(run, TP_ID_TURN), tp_tool_run_data(run, TP_ID_SESSION),
+             tp_tool_run_data(run, TP_ID_TURN));
   token_note *note = new_note(d);
   note->fails = world_one_in(6);
   if (world_one_in(2)) return tool_defers(note, run);
@@ -175,7 +188,11 @@ static tp_answer bring_tools(void *self, tp_call *call) {
 /* Observers of a dialogue's own phases; other sessions have an end, too. */
 static dialogue *heard(void *self, tp_call *call) {
   tp_text session = tp_call_id(call, TP_ID_SESSION);
-  return session.size == 2 && session.data[0] == 'd' ? dialogue_of(self, session) : NULL;
+  if (session.size != 2 || session.data[0] != 'd') return NULL;
+  dialogue *d = dialogue_of(self, session);
+  check_data(d, "a handler", tp_call_id(call, TP_ID_TURN), tp_call_data(call, TP_ID_SESSION),
+             tp_call_data(call, TP_ID_TURN));
+  return d;
 }
 static tp_answer gate(void *self, tp_call *call) {
   dialogue *d = heard(self, call);
@@ -248,6 +265,8 @@ static void history_destroy(void *self) { ((dialogue *)self)->history_destroys++
 
 static void on_event(void *ctx, const tp_event *event) {
   dialogue *d = ctx;
+  check_data(d, "a listener", event->ids[TP_ID_TURN], tp_event_data(event, TP_ID_SESSION),
+             tp_event_data(event, TP_ID_TURN));
   if (event->sequence == 1) d->last_event = 0;
   if (event->sequence != d->last_event + 1)
     world_fail(d->w, "events in order", "event %llu follows %llu", (unsigned long long)event->sequence,
@@ -343,7 +362,8 @@ static void run_turn(dialogue *d) {
   tp_turn_request request = {.struct_size = sizeof request,
                              .id = id,
                              .text = tp_text_of("hello"),
-                             .limit_ms = world_is_quiet(d->w) ? 0 : TURN_LIMIT_MS};
+                             .limit_ms = world_is_quiet(d->w) ? 0 : TURN_LIMIT_MS,
+                             .data = &d->numbers[d->turn]};
   tp_status status;
   if (world_one_in(2) && !d->w->s->options.no_engine_workers) {
     status = submit_turn(d, &request);
@@ -372,7 +392,8 @@ void dialogue_run(void *arg) {
   dialogue *d = arg;
   char id[] = {'d', (char)('0' + d->index), '\0'};
   tp__sim_sleep_ns(draw_delay(d));
-  tp_session_options options = {.struct_size = sizeof options, .id = id, .on_event = on_event, .event_ctx = d};
+  tp_session_options options = {
+      .struct_size = sizeof options, .id = id, .on_event = on_event, .event_ctx = d, .data = d};
   const tp_model model = {.struct_size = sizeof model,
                              .name = "sim",
                              .self = d,

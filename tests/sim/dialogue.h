@@ -42,6 +42,7 @@ typedef struct dialogue {
   bool unbegun; /* the turn ended in the queue */
   uint32_t model_destroys, history_destroys;
   bool model_taken;
+  char numbers[10]; /* each turn's own pointer */
 } dialogue;
 
 /** What dialogues subscribe. */

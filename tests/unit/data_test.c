@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a server finds again without tables of its own: its pointers in every callback, whose turn it is, and the
+ * sessions that are open. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/model.h"
+
+/* What one place saw. */
+typedef struct seen {
+  void *runtime, *agent, *session, *turn, *other;
+  int calls;
+} seen;
+
+#define SEE(s, function, from)                           \
+  do {                                                   \
+    (s)->runtime = function(from, TP_ID_RUNTIME);        \
+    (s)->agent = function(from, TP_ID_AGENT);            \
+    (s)->session = function(from, TP_ID_SESSION);        \
+    (s)->turn = function(from, TP_ID_TURN);              \
+    (s)->other = function(from, TP_ID_TENANT);           \
+    if (function(from, 77)) (s)->other = (void *)(s);    \
+    (s)->calls++;                                        \
+  } while (0)
+
+static char of_runtime, of_agent, of_session, of_turn;
+
+static void assert_seen(const seen *s, void *agent, void *session, void *turn) {
+  assert_true(s->calls > 0);
+  assert_ptr_equal(s->runtime, &of_runtime);
+  assert_ptr_equal(s->agent, agent);
+  assert_ptr_equal(s->session, session);
+  assert_ptr_equal(s->turn, turn);
+  assert_null(s->other);
+}
+
+static tp_answer see(void *self, tp_call *call) {
+  SEE((seen *)self, tp_call_data, call);
+  return TP_ANSWER_DONE;
+}
+
+static int32_t match_sees(void *ctx, const tp_match_view *view) {
+  SEE((seen *)ctx, tp_match_data, view);
+  return TP_MATCH_YES;
+}
+
+static tp_answer tool_sees(void *self, tp_tool_run *run) {
+  SEE((seen *)self, tp_tool_run_data, run);
+  return tp_tool_ok(run, tp_text_of("seen"));
+}
+
+static void on_event(void *ctx, const tp_event *event) {
+  if (event->kind == TP_EVENT_TOOL_END) SEE((seen *)ctx + 1, tp_event_data, event);
+  else SEE((seen *)ctx, tp_event_data, event);
+}
+
+typedef struct seeing_model {
+  recorder *inner;
+  seen seen;
+} seeing_model;
+
+static void model_sees(void *self, const tp_model_request *request, tp_token token) {
+  seeing_model *m = self;
+  SEE(&m->seen, tp_model_request_data, request);
+  recorder_start(m->inner, request, token);
+}
+
+static tp_runtime *open_with_data(void) {
+  return open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .data = &of_runtime});
+}
+
+static tp_agent *add_agent(tp_runtime *runtime, const char *id) {
+  tp_agent *agent = NULL;
+  tp_agent_config config = {.struct_size = sizeof config, .id = id, .data = &of_agent};
+  assert_int_equal(tp_agent_add(runtime, &config, &agent, NULL), TP_OK);
+  return agent;
+}
+
+static void pointers_of_the_host_reach_every_callback_of_a_turn(void **state) {
+  (void)state;
+  static const reply replies[] = {
+      {.calls = {{.id = TEXT("c1"), .name = TEXT("fast")}, {.id = TEXT("c2"), .name = TEXT("slow")}}, .call_count = 2},
+      {.text = "hi"}};
+  seen quick = {0}, slow = {0}, matched = {0}, fast_tool = {0}, slow_tool = {0}, events[2] = {{0}}, built = {0};
+  tp_tool tools[] = {
+      {.struct_size = sizeof(tp_tool), .name = "fast", .run = tool_sees, .self = &fast_tool,
+       .placement = TP_PLACEMENT_INLINE},
+      {.struct_size = sizeof(tp_tool), .name = "slow", .run = tool_sees, .self = &slow_tool}};
+  const tp_tool *list[] = {&tools[0], &tools[1]};
+  tp_contribution bundle = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 2};
+  act brings = {.emits = &bundle, .emit_count = 1};
+  hook hooks[] = {{.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = see, .self = &built},
+                  {.id = "quick", .phase = TP_PHASE_TURN_INTAKE, .run = see, .self = &quick},
+                  {.id = "slow", .phase = TP_PHASE_TURN_INTAKE, .run = see, .self = &slow, .slow = true},
+                  {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings}};
+  tp_runtime *runtime = open_with_data();
+  assert_ptr_equal(tp_runtime_data(runtime), &of_runtime);
+  tp_match match = {.matches = match_sees, .ctx = &matched, .description = "always"};
+  hooks[1].sub.match = match;
+  add_hooks(runtime, hooks, COUNT(hooks));
+  tp_agent *agent = add_agent(runtime, "a1");
+  assert_ptr_equal(tp_agent_data(agent), &of_agent);
+  assert_seen(&built, &of_agent, NULL, NULL);
+  seeing_model model = {.inner = recorder_new(replies, COUNT(replies))};
+  tp_model face = {.struct_size = sizeof face, .self = &model, .start = model_sees};
+  tp_session *session;
+  tp_session_options options = {.struct_size = sizeof options,
+                                .id = "s1",
+                                .agent = agent,
+                                .model = &face,
+                                .on_event = on_event,
+                                .event_ctx = events,
+                                .data = &of_session};
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello"), .data = &of_turn};
+  assert_int_equal(tp_turn_run(session, &request, NULL, NULL), TP_OK);
+  const seen *places[] = {&quick, &slow, &matched, &fast_tool, &slow_tool, &events[0], &events[1], &model.seen};
+  for (size_t i = 0; i < COUNT(places); i++) assert_seen(places[i], &of_agent, &of_session, &of_turn);
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+  recorder_free(model.inner);
+}
+
+static void memory_of_a_turn_forgets_the_pointers_of_the_one_before(void **state) {
+  (void)state;
+  seen quick = {0};
+  tp_runtime *runtime = open_with_data();
+  add_hooks(runtime, &(hook){.id = "quick", .phase = TP_PHASE_TURN_INTAKE, .run = see, .self = &quick}, 1);
+  tp_session *session;
+  tp_session_options options = {.struct_size = sizeof options, .id = "s1", .data = &of_session};
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  for (int i = 0; i < 200; i++) { /* more than one thread keeps at hand */
+    tp_turn *turn;
+    tp_turn_request request = {.struct_size = sizeof request, .data = &of_turn};
+    assert_int_equal(tp_turn_begin(session, &request, &turn, NULL), TP_OK);
+    run_phase(turn, TP_PHASE_TURN_INTAKE, NULL);
+    assert_seen(&quick, NULL, &of_session, &of_turn);
+    assert_ptr_equal(tp_turn_data(turn), &of_turn);
+    assert_ptr_equal(tp_turn_session(turn), session);
+    assert_ptr_equal(tp_turn_runtime(turn), runtime);
+    tp_turn_end(turn);
+    turn = begin_bare(runtime, 0);
+    run_phase(turn, TP_PHASE_TURN_INTAKE, NULL);
+    assert_seen(&quick, NULL, NULL, NULL);
+    assert_null(tp_turn_data(turn));
+    assert_null(tp_turn_session(turn));
+    tp_turn_end(turn);
+  }
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+}
+
+static void detached_runs_and_jobs_outlive_their_turn_and_see_the_runtime_alone(void **state) {
+  (void)state;
+  seen fire = {0}, job = {0};
+  tp_runtime *runtime = open_with_data();
+  hook hooks[] = {
+      {.id = "fire", .phase = TP_PHASE_TURN_POST_TURN, .run = see, .self = &fire, .slow = true,
+       .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}},
+      {.id = "job", .phase = TP_PHASE_TURN_POST_TURN, .run = see, .self = &job, .slow = true,
+       .sub = {.execution = TP_EXECUTION_BACKGROUND}}};
+  add_hooks(runtime, hooks, COUNT(hooks));
+  tp_session *session;
+  tp_session_options options = {.struct_size = sizeof options, .id = "s1", .data = &of_session};
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  tp_turn *turn;
+  tp_turn_request request = {.struct_size = sizeof request, .data = &of_turn};
+  assert_int_equal(tp_turn_begin(session, &request, &turn, NULL), TP_OK);
+  run_phase(turn, TP_PHASE_TURN_POST_TURN, NULL);
+  tp_turn_end(turn);
+  tp_session_close(session, NULL, NULL);
+  assert_int_equal(tp_runtime_drain(runtime, 20000, NULL), TP_OK);
+  assert_seen(&fire, NULL, NULL, NULL);
+  assert_seen(&job, NULL, NULL, NULL);
+  close_runtime(runtime);
+}
+
+/* ---- asking ---- */
+
+static void sessions_and_turns_say_what_they_were_made_with(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_with_data();
+  tp_agent *agent = add_agent(runtime, "a1");
+  tp_session *full, *bare;
+  tp_session_options options = {.struct_size = sizeof options,
+                                .id = "s1",
+                                .tenant = "t",
+                                .workspace = "w",
+                                .thread = "h",
+                                .agent = agent,
+                                .data = &of_session};
+  assert_int_equal(tp_session_open(runtime, &options, &full, NULL), TP_OK);
+  options = (tp_session_options){.struct_size = sizeof options, .id = "s2"};
+  assert_int_equal(tp_session_open(runtime, &options, &bare, NULL), TP_OK);
+  assert_string_equal(tp_session_id(full), "s1");
+  assert_string_equal(tp_session_tenant(full), "t");
+  assert_string_equal(tp_session_workspace(full), "w");
+  assert_string_equal(tp_session_thread(full), "h");
+  assert_ptr_equal(tp_session_agent(full), agent);
+  assert_ptr_equal(tp_session_runtime(full), runtime);
+  assert_ptr_equal(tp_session_data(full), &of_session);
+  assert_string_equal(tp_session_tenant(bare), "");
+  assert_null(tp_session_agent(bare));
+  assert_null(tp_session_data(bare));
+  tp_turn *turn;
+  tp_turn_request request = {.struct_size = sizeof request, .id = "turn-7"};
+  assert_int_equal(tp_turn_begin(full, &request, &turn, NULL), TP_OK);
+  assert_text(tp_turn_id(turn), "turn-7");
+  tp_turn_end(turn);
+  turn = begin_bare(runtime, 0);
+  assert_true(tp_turn_id(turn).size > 10); /* a generated one, and the same for the handlers */
+  char id[64] = "";
+  snprintf(id, sizeof id, "%.*s", (int)tp_turn_id(turn).size, tp_turn_id(turn).data);
+  run_phase(turn, TP_PHASE_TURN_INTAKE, NULL);
+  assert_text(tp_turn_id(turn), id);
+  tp_turn_end(turn);
+  tp_session_close(full, NULL, NULL);
+  tp_session_close(bare, NULL, NULL);
+  close_runtime(runtime);
+}
+
+static void queue_of_a_session_has_a_length(void **state) {
+  (void)state;
+  static const reply replies[] = {{.never = true}};
+  tp_runtime *runtime = open_with_data();
+  recorder *model = recorder_new(replies, 1);
+  tp_session *session;
+  tp_session_options options = {.struct_size = sizeof options, .id = "s1", .model = recorder_model(model, true)};
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  bool running = true;
+  assert_int_equal(tp_session_queue_length(session, &running), 0);
+  assert_false(running);
+  tp_submission *turns[3];
+  tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello")};
+  for (int i = 0; i < 3; i++)
+    assert_int_equal(tp_turn_submit(session, &request, NULL, NULL, &turns[i], NULL), TP_OK);
+  assert_int_equal(tp_session_queue_length(session, &running), 2);
+  assert_true(running);
+  for (int i = 2; i >= 0; i--) {
+    tp_submission_cancel(turns[i]);
+    assert_int_equal(tp_submission_wait(turns[i], 20000, NULL, NULL), TP_OK);
+    if (i > 0) assert_int_equal(tp_session_queue_length(session, NULL), i - 1);
+    tp_submission_unref(turns[i]);
+  }
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+  recorder_free(model);
+}
+
+static void senseless_requests_and_options_are_refused_by_the_name_of_the_field(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_with_data();
+  tp_session *session = NULL;
+  tp_fault fault = {0};
+  tp_session_options options = {.struct_size = sizeof options, .id = "s1", .reserved_ = 1};
+  assert_int_equal(tp_session_open(runtime, &options, &session, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "reserved_"));
+  options.reserved_ = 0;
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  const tp_turn_request wrong[] = {{.struct_size = sizeof(tp_turn_request), .tokens_max = -5},
+                                   {.struct_size = sizeof(tp_turn_request), .cost_micros_max = -1},
+                                   {.struct_size = sizeof(tp_turn_request), .caller = (tp_caller)77},
+                                   {.struct_size = sizeof(tp_turn_request), .reserved_ = 1}};
+  static const char *const names[] = {"tokens_max", "cost_micros_max", "caller", "reserved_"};
+  for (size_t i = 0; i < COUNT(wrong); i++) {
+    assert_int_equal(tp_turn_run(session, &wrong[i], NULL, &fault), TP_ERR_USAGE);
+    assert_non_null(strstr(fault.message, names[i]));
+  }
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+}
+
+/* ---- walking ---- */
+
+typedef struct walk {
+  tp_runtime *runtime;
+  char ids[256];
+  const char *closes; /* when it comes to this one it closes it, and the one behind it */
+  const char *stops_at;
+  tp_session *behind;
+  latch *closed;
+} walk;
+
+static void hit(void *ctx) { latch_hit(ctx); }
+
+static bool note_session(void *ctx, tp_session *session) {
+  walk *w = ctx;
+  if (w->closes && strcmp(w->closes, tp_session_id(session)) == 0) {
+    tp_session_close(session, hit, w->closed);
+    tp_session_close(w->behind, hit, w->closed);
+    latch_wait(w->closed, 2); /* both are gone for everybody but this walk */
+  }
+  snprintf(w->ids + strlen(w->ids), sizeof w->ids - strlen(w->ids), "%s ", tp_session_id(session));
+  return !w->stops_at || strcmp(w->stops_at, tp_session_id(session)) != 0;
+}
+
+static void walk_of_sessions_stands_closes_at_the_same_time(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_with_data();
+  tp_session *sessions[5];
+  for (int i = 0; i < 5; i++) {
+    char id[] = {'s', (char)('0' + i), '\0'};
+    tp_session_options options = {.struct_size = sizeof options, .id = id};
+    assert_int_equal(tp_session_open(runtime, &options, &sessions[i], NULL), TP_OK);
+  }
+  assert_int_equal(tp_runtime_sessions(runtime, NULL, NULL), 5);
+  walk all = {.runtime = runtime};
+  assert_int_equal(tp_runtime_sessions(runtime, note_session, &all), 5);
+  assert_string_equal(all.ids, "s0 s1 s2 s3 s4 ");
+  walk some = {.stops_at = "s1"};
+  assert_int_equal(tp_runtime_sessions(runtime, note_session, &some), 2);
+  latch closed = LATCH;
+  walk closing = {.closes = "s1", .behind = sessions[2], .closed = &closed};
+  assert_int_equal(tp_runtime_sessions(runtime, note_session, &closing), 4);
+  assert_string_equal(closing.ids, "s0 s1 s3 s4 ");
+  assert_int_equal(tp_runtime_sessions(runtime, NULL, NULL), 3);
+  assert_int_equal(tp_runtime_drain(runtime, 20000, NULL), TP_OK); /* their handles are the host's still */
+  walk drained = {.runtime = runtime};
+  assert_int_equal(tp_runtime_sessions(runtime, note_session, &drained), 3);
+  assert_string_equal(drained.ids, "s0 s3 s4 ");
+  close_runtime(runtime);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(pointers_of_the_host_reach_every_callback_of_a_turn),
+      cmocka_unit_test(memory_of_a_turn_forgets_the_pointers_of_the_one_before),
+      cmocka_unit_test(detached_runs_and_jobs_outlive_their_turn_and_see_the_runtime_alone),
+      cmocka_unit_test(sessions_and_turns_say_what_they_were_made_with),
+      cmocka_unit_test(queue_of_a_session_has_a_length),
+      cmocka_unit_test(senseless_requests_and_options_are_refused_by_the_name_of_the_field),
+      cmocka_unit_test(walk_of_sessions_stands_closes_at_the_same_time),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
