@@ -25,11 +25,13 @@ static tp_answer nothing(void *self, tp_call *call) {
 static tp_runtime *runtime_new(void) {
   static char names[PHASES][16];
   tp_phase rows[PHASES];
+  const tp_phase *list[PHASES];
   for (int i = 0; i < PHASES; i++) {
     snprintf(names[i], sizeof names[i], "bench.%d", i);
     rows[i] = (tp_phase){.struct_size = sizeof rows[i], .name = names[i], .mode = TP_MODE_GATHER};
+    list[i] = &rows[i];
   }
-  tp_runtime_options options = {.struct_size = sizeof options, .phases = rows, .phase_count = PHASES};
+  tp_runtime_options options = {.struct_size = sizeof options, .phases = list, .phase_count = PHASES};
   tp_runtime *runtime;
   tp_fault fault;
   bench_must(tp_runtime_new(&options, &runtime, &fault), &fault);
@@ -51,7 +53,9 @@ static void add_handler(tp_edit *edit) {
 /* Each comes after the one before it in its phase, every third also after the one before that. */
 static void add_subscription(tp_edit *edit, uint32_t number) {
   char ids[3][32];
-  tp_edge edges[2] = {{ids[1], false}, {ids[2], false}};
+  const tp_edge one = {.struct_size = sizeof one, .target = ids[1]},
+                two = {.struct_size = sizeof two, .target = ids[2]};
+  const tp_edge *const edges[] = {&one, &two};
   uint32_t place = number / PHASES;
   for (uint32_t back = 0; back < 3; back++)
     snprintf(ids[back], sizeof ids[back], "subscription-%05u", number - (place >= back ? back * PHASES : 0));

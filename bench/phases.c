@@ -319,7 +319,8 @@ static tp_answer answers_at_once(void *self, tp_call *call) {
 static tp_runtime *deadline_runtime(tp_handler_fn run, void *self, uint32_t limit_ms) {
   static const uint32_t phases[] = {TP_PHASE_HOST};
   tp_phase phase = {.struct_size = sizeof phase, .name = "bench.1", .mode = TP_MODE_GATHER};
-  tp_runtime_options options = {.struct_size = sizeof options, .phases = &phase, .phase_count = 1};
+  tp_runtime_options options = {
+      .struct_size = sizeof options, .phases = (const tp_phase *const[]){&phase}, .phase_count = 1};
   tp_handler handler = {
       .struct_size = sizeof handler, .id = "node", .run = run, .self = self, .phases = phases, .phase_count = 1};
   tp_subscription subscription = {.struct_size = sizeof subscription,

@@ -136,22 +136,28 @@ static void subscribe(tp_edit *edit, uint32_t phase, const bench_graph *graph) {
   char(*ids)[16] = bench_alloc(graph->node_count, sizeof *ids);
   uint32_t *first = bench_alloc(graph->node_count + 2, sizeof *first);
   tp_edge *edges = bench_alloc(graph->edge_count, sizeof *edges);
+  const tp_edge **list = bench_alloc(graph->edge_count, sizeof *list);
   for (uint32_t n = 0; n < graph->node_count; n++) snprintf(ids[n], sizeof ids[n], "p%u-%05u", phase, n);
   for (uint32_t e = 0; e < graph->edge_count; e++) first[graph->to[e] + 2]++;
   for (uint32_t n = 2; n < graph->node_count + 2; n++) first[n] += first[n - 1];
-  for (uint32_t e = 0; e < graph->edge_count; e++) edges[first[graph->to[e] + 1]++].target = ids[graph->from[e]];
+  for (uint32_t e = 0; e < graph->edge_count; e++) {
+    uint32_t at = first[graph->to[e] + 1]++;
+    edges[at] = (tp_edge){.struct_size = sizeof *edges, .target = ids[graph->from[e]]};
+    list[at] = &edges[at];
+  }
   for (uint32_t n = 0; n < graph->node_count; n++) {
     tp_subscription subscription = {.struct_size = sizeof subscription,
                                     .id = ids[n],
                                     .handler = "node",
                                     .phase = phase,
-                                    .after = edges + first[n],
+                                    .after = list + first[n],
                                     .after_count = first[n + 1] - first[n]};
     bench_must(tp_edit_add_subscription(edit, &subscription, NULL), NULL);
   }
   free(ids);
   free(first);
   free(edges);
+  free(list);
 }
 
 static void register_in(tp_runtime *runtime, const bench_workload *workload, tp_handler_fn run, void *self) {
@@ -177,10 +183,13 @@ tp_runtime *bench_workload_runtime(const bench_workload *workload, const tp_runt
                                    void *self) {
   static const char *const names[BENCH_PHASES_MAX] = {"bench.1", "bench.2", "bench.3", "bench.4", "bench.5"};
   tp_phase rows[BENCH_PHASES_MAX];
-  for (int i = 0; i < BENCH_PHASES_MAX; i++)
+  const tp_phase *list[BENCH_PHASES_MAX];
+  for (int i = 0; i < BENCH_PHASES_MAX; i++) {
     rows[i] = (tp_phase){.struct_size = sizeof rows[i], .name = names[i], .mode = TP_MODE_GATHER};
+    list[i] = &rows[i];
+  }
   tp_runtime_options with_phases = options ? *options : (tp_runtime_options){.struct_size = sizeof with_phases};
-  with_phases.phases = rows;
+  with_phases.phases = list;
   with_phases.phase_count = BENCH_PHASES_MAX;
   tp_runtime *runtime;
   tp_fault fault;

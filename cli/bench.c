@@ -179,8 +179,8 @@ static bool any_failed(const cli_sheet *sheet) {
 
 /* What the turns have left to the background is done first: it was theirs. */
 static void close_bench(bench *b) {
-  tp_drain_report left = {0};
-  if (b->runtime && tp_runtime_drain(b->runtime, DRAIN_LIMIT_MS, &left) == TP_OK && left.jobs_lost > 0)
+  tp_drain_report left = {.struct_size = sizeof left};
+  if (b->runtime && tp_runtime_drain(b->runtime, DRAIN_LIMIT_MS, &left, NULL) == TP_OK && left.jobs_lost > 0)
     cli_error("warning: %llu background jobs were not run within %d s", (unsigned long long)left.jobs_lost,
               DRAIN_LIMIT_MS / 1000);
   tp_runtime_free(b->runtime);

@@ -25,7 +25,7 @@ static int add_domain(tp_runtime *runtime, const char *owner_name, register_fn *
   tp_edit *edit;
   tp_status status = tp_edit_begin(runtime, &owner, &edit, &fault);
   if (status != TP_OK) return cli_fault(what, status, &fault);
-  tp_commit_report report;
+  tp_commit_report report = {.struct_size = sizeof report};
   status = add(ctx, runtime, edit, &fault);
   if (status == TP_OK) status = tp_edit_commit(edit, &report, &fault);
   if (status != TP_OK) {

@@ -143,7 +143,7 @@ static int open_player(player *p) {
 static void close_player(player *p) {
   if (p->agent) tp_agent_remove(p->agent);
   uint32_t limit_ms = cli_interrupted(&p->interrupt) ? INTERRUPTED_LIMIT_MS : DRAIN_LIMIT_MS;
-  if (p->runtime && tp_runtime_drain(p->runtime, limit_ms, NULL) != TP_OK) cli_error("the drain was refused");
+  if (p->runtime && tp_runtime_drain(p->runtime, limit_ms, NULL, NULL) != TP_OK) cli_error("the drain was refused");
   tp_runtime_free(p->runtime);
   tp_history_free(p->history);
   cli_watch_fini(&p->watch);
@@ -264,7 +264,7 @@ static bool is_before(int64_t began_ns, int64_t limit_ms) { return cli_now_ns() 
 static int64_t wait_for_jobs(player *p, const char *session) {
   int64_t began_ns = cli_now_ns();
   tp_status status;
-  do status = tp_jobs_wait(p->runtime, session, JOBS_LOOK_MS);
+  do status = tp_jobs_wait(p->runtime, session, JOBS_LOOK_MS, NULL);
   while (status == TP_ERR_TIMEOUT && !cli_interrupted(&p->interrupt) && is_before(began_ns, JOBS_LIMIT_MS));
   if (status != TP_OK) {
     cli_error("warning: background work of session %s: %s", session, tp_status_text(status));

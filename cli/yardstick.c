@@ -59,8 +59,9 @@ static tp_status make_runtime(tp_timestamps timestamps, tp_runtime **ret_runtime
   tp_phase rows[3];
   for (int i = 0; i < 3; i++)
     rows[i] = (tp_phase){.struct_size = sizeof rows[i], .name = names[i], .mode = TP_MODE_GATHER};
+  const tp_phase *const list[3] = {&rows[0], &rows[1], &rows[2]};
   tp_runtime_options options = {.struct_size = sizeof options,
-                                .phases = rows,
+                                .phases = list,
                                 .phase_count = 3,
                                 .timestamps = timestamps,
                                 .no_engine_workers = true};

@@ -183,9 +183,19 @@ static tp_status check(const tp_allocator *allocator, uint32_t phase, const tp_c
   }
 }
 
+/* One of our size, which *in leads to afterwards. */
+static tp_status read_struct(const tp_contribution **in, tp_contribution *room, tp_fault *fault) {
+  if ((*in)->struct_size == sizeof **in) return TP_OK;
+  TP__TRY(tp__options_read(room, sizeof *room, *in, "tp_contribution", fault));
+  *in = room;
+  return TP_OK;
+}
+
 tp_status tp__contribution_check(const tp_allocator *allocator, uint32_t phase, const tp_contribution *in,
                                  tp_fault *fault) {
   tp_allocator ours = tp__allocator_of(allocator);
+  tp_contribution room;
+  TP__TRY(read_struct(&in, &room, fault));
   return check(&ours, phase, in, fault);
 }
 
@@ -216,9 +226,11 @@ tp_status tp__contribution_copy(tp__arena *arena, const tp_contribution *in, tp_
 }
 
 tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp_contribution *in, tp_contribution *out) {
+  tp_contribution room;
+  TP__TRY(read_struct(&in, &room, NULL));
   TP__TRY(tp__contribution_check(arena->allocator, phase, in, NULL));
   uint32_t uses = kinds[in->kind].uses;
-  tp_contribution copy = {.kind = in->kind};
+  tp_contribution copy = {.struct_size = sizeof copy, .kind = in->kind};
   if (uses & WEIGHT) copy.weight = in->weight;
   if (uses & SEVERITY) copy.severity = in->severity;
   for (size_t i = 0; i < TEXT_COUNT; i++) {

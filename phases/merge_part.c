@@ -94,7 +94,8 @@ tp_status tp__merge_note_add(tp__merge_state *state, const tp__merged_item *abou
   tp_contribution *contribution = tp__arena_alloc(state->arena, sizeof *contribution);
   tp__merge_note *note = tp__arena_zero(state->arena, sizeof *note);
   if (!text.data || !contribution || !note) return TP_ERR_NO_MEMORY;
-  *contribution = (tp_contribution){.kind = TP_KIND_DIAGNOSTIC, .severity = severity, .text = text};
+  *contribution = (tp_contribution){
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_DIAGNOSTIC, .severity = severity, .text = text};
   contribution->key = tp_text_of(code);
   note->item.entry = about->entry;
   note->item.entry.contribution = contribution;

@@ -46,7 +46,8 @@ static tp_status split(tp__merge_state *state, tp__merge_list *bundles, tp__merg
     for (uint32_t j = 0; j < bundle->entry.contribution->tool_count; j++) {
       const tp_tool *const *tool = &bundle->entry.contribution->tools[j];
       size_t index = ret_tools->count++;
-      contributions[index] = (tp_contribution){.kind = TP_KIND_TOOL_BUNDLE, .tools = tool};
+      contributions[index] =
+          (tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_TOOL_BUNDLE, .tools = tool};
       contributions[index].key = tp_text_of((*tool)->name);
       items[index] = *bundle;
       items[index].entry.contribution = &contributions[index];

@@ -39,7 +39,8 @@ static void cancel_model(void *ctx) {
 static tp__answer call(tp__attempt *attempt) {
   tp__model_call *c = of(attempt);
   tp_token token;
-  if (tp__attempt_defer(attempt, &(tp_deferral){.cancel = cancel_model, .ctx = c}, &token) != TP_OK) {
+  if (tp__attempt_defer(attempt, &(tp_deferral){.struct_size = sizeof(tp_deferral), .cancel = cancel_model, .ctx = c},
+                        &token) != TP_OK) {
     c->failure = TP_ERR_FULL;
     return (tp__answer){.kind = TP_ANSWER_FAILED};
   }

@@ -19,7 +19,10 @@ static bool needs_diagnostic(const tp__node *node, const tp__run *run) {
 
 static bool put_diagnostic(tp__entry *e, const tp__run *run, tp_contribution *item) {
   const char *why = tp_reason_name(run->row.reason);
-  *item = (tp_contribution){.kind = TP_KIND_DIAGNOSTIC, .severity = TP_SEVERITY_WARNING, .key = tp_text_of(why)};
+  *item = (tp_contribution){.struct_size = sizeof(tp_contribution),
+                            .kind = TP_KIND_DIAGNOSTIC,
+                            .severity = TP_SEVERITY_WARNING,
+                            .key = tp_text_of(why)};
   item->text = run->message
                    ? tp__arena_printf(&e->arena, "%s: %s: %s", tp_state_name(run->row.state), why, run->message)
                    : tp__arena_printf(&e->arena, "%s: %s", tp_state_name(run->row.state), why);
@@ -37,8 +40,7 @@ static bool put_items(tp__entry *e, uint32_t index, tp__merge_input *input) {
   if (!items) return false;
   input->items = items;
   if (run->row.fallback_used) {
-    memcpy(items, node->sub->desc.fallback, run->row.contribution_count * sizeof *items);
-    items += run->row.contribution_count;
+    for (uint32_t i = 0; i < run->row.contribution_count; i++) *items++ = *node->sub->desc.fallback[i];
   } else {
     for (const tp__emitted *each = run->first; items < input->items + run->row.contribution_count; each = each->next)
       *items++ = each->contribution;
@@ -324,6 +326,7 @@ static tp_status read_input(const tp_turn *turn, uint32_t phase, const tp_phase_
   tp_phase_input input;
   tp__fields_use use = tp__turn_plan(&turn->core, phase) ? TP__FIELDS_RUN : TP__FIELDS_SHAPE;
   TP__TRY(tp__options_read(&input, sizeof input, theirs, "tp_phase_input", fault));
+  if (input.reserved_) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_phase_input.reserved_ must be zero");
   TP__TRY(tp__fields_check(turn->core.runtime->registry, phase, use, input.fields, input.field_count, fault));
   run->fields = input.fields;
   run->field_count = (uint32_t)input.field_count;

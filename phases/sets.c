@@ -66,6 +66,7 @@ static bool read_list(tp__arena *arena, uint32_t kind, tp_text value, tp__merged
   tp_value_walk walk = {0};
   for (size_t i = 0; i < count && tp_value_next(value, &walk); i++) {
     tp_contribution *c = &contributions[i];
+    c->struct_size = sizeof *c;
     c->kind = kind;
     c->weight = (int32_t)tp_value_int(tp_value_at(walk.value, 3), 0);
     if (!tp__arena_text(arena, tp_value_text(tp_value_at(walk.value, 0)), &c->domain) ||

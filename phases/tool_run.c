@@ -285,12 +285,16 @@ static tp_status defer_here(tp_tool_run *run, const tp_deferral *deferral, tp_to
   return TP_OK;
 }
 
-tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *deferral, tp_token *ret_token) {
+tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *theirs, tp_token *ret_token) {
   ret_token->bits = 0;
-  tp_status status =
-      run->attempt ? tp__attempt_defer(&run->attempt->base, deferral, ret_token) : defer_here(run, deferral, ret_token);
+  tp_deferral deferral;
+  tp_fault fault = {.message = "too many calls are waiting"};
+  tp_status status = tp__options_read(&deferral, sizeof deferral, theirs, "tp_deferral", &fault);
+  if (status == TP_OK)
+    status = run->attempt ? tp__attempt_defer(&run->attempt->base, &deferral, ret_token)
+                          : defer_here(run, &deferral, ret_token);
   if (status == TP_OK) return TP_ANSWER_DEFERRED;
-  return tp_tool_error(run, tp_text_of("too many calls are waiting"));
+  return tp_tool_error(run, tp_text_of(fault.message));
 }
 
 tp__tool_attempt *tp__tool_run_odd(tp_tool_run *run, tp_answer kind) {

@@ -20,7 +20,7 @@ static void fill(merge_room *room, uint32_t kind, size_t count) {
   room->count = count;
   for (size_t i = 0; i < count; i++) {
     snprintf(room->keys[i], sizeof room->keys[i], "key-%zu", i);
-    room->items[i] = (tp_contribution){.kind = kind,
+    room->items[i] = (tp_contribution){.struct_size = sizeof(tp_contribution), .kind = kind,
                                        .weight = (int32_t)(i * 7 % count),
                                        .domain = tp_text_of("domain"),
                                        .key = tp_text_of(room->keys[i]),

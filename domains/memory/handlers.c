@@ -72,7 +72,7 @@ static tp_status emit_lines(tp_call *call, const tp__memory *memory, tp_text sou
   tp__memory_line_write(line, memory, SIZE_MAX);
   tp__memory_line_write(brief, memory, BRIEF_BYTES);
   if (sqlite3_str_errcode(line) != SQLITE_OK || sqlite3_str_errcode(brief) != SQLITE_OK) return TP_ERR_NO_MEMORY;
-  tp_contribution entry = {.kind = TP_KIND_PROMPT_CONTEXT,
+  tp_contribution entry = {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT,
                            .weight = memory->rank,
                            .domain = tp_text_of(memory_word),
                            .key = tp_text_of(id),
@@ -123,8 +123,9 @@ typedef struct first_look {
 static first_look first_look_of(const tp_call *call) {
   first_look look = {.count = 0};
   for (size_t d = 0; d < tp_call_dependency_count(call); d++) {
-    uint32_t count = tp_call_dependency(call, d).contribution_count;
-    for (size_t i = 0; i < count && look.count < TP__MEMORY_RECALL_MAX; i++) {
+    tp_dependency dependency = {.struct_size = sizeof dependency};
+    if (!tp_call_dependency(call, d, &dependency)) continue;
+    for (size_t i = 0; i < dependency.contribution_count && look.count < TP__MEMORY_RECALL_MAX; i++) {
       const tp_contribution *entry = tp_call_dependency_contribution(call, d, i);
       if (entry->kind != TP_KIND_PROMPT_CONTEXT || !is(entry->domain, memory_word)) continue;
       look.ids[look.count] = tp__memory_id_read(entry->key);
@@ -335,7 +336,8 @@ static tp_status add_handler(tp_edit *edit, const struct handler_row *row, tp__m
 }
 
 static tp_status add_subscription(tp_edit *edit, const struct handler_row *row, uint32_t limit_ms, tp_fault *fault) {
-  tp_edge after = {.target = row->after, .optional = true};
+  const tp_edge edge = {.struct_size = sizeof edge, .target = row->after, .optional = true};
+  const tp_edge *const after[] = {&edge};
   enum { EXTRACT_ATTEMPTS = 5, EXTRACT_PAUSE_MS = 200 }; /* of a file that another process has locked */
   bool background = row->execution == TP_EXECUTION_BACKGROUND;
   tp_subscription subscription = {.struct_size = sizeof subscription,
@@ -347,7 +349,7 @@ static tp_status add_subscription(tp_edit *edit, const struct handler_row *row, 
                                   .attempts = background ? EXTRACT_ATTEMPTS : 0,
                                   .backoff = background ? TP_BACKOFF_EXPONENTIAL : TP_BACKOFF_NONE,
                                   .backoff_ms = background ? EXTRACT_PAUSE_MS : 0,
-                                  .after = row->after ? &after : NULL,
+                                  .after = row->after ? after : NULL,
                                   .after_count = row->after ? 1 : 0};
   return tp_edit_add_subscription(edit, &subscription, fault);
 }

@@ -307,14 +307,18 @@ static tp_status add_handler(tp_edit *edit, const struct row *row, trip *t, tp_f
 
 static tp_status add_subscription(tp_edit *edit, const struct row *row, tp_fault *fault) {
   static const uint32_t text_field = TP_FIELD_TEXT;
+  static const tp_match month = {.struct_size = sizeof month,
+                                 .matches = names_a_month,
+                                 .description = "the text names a month",
+                                 .fields = &text_field,
+                                 .field_count = 1};
   tp_subscription subscription = {
       .struct_size = sizeof subscription, .id = row->id, .handler = row->id, .phase = row->phase};
   if (row->phase == TP_PHASE_TURN_INTAKE) subscription.failure = TP_FAILURE_REQUIRED; /* a guard that fails, closes */
   if (row->phase == TP_PHASE_TURN_PRE_PROMPT_CONTEXT) {
     subscription.execution = TP_EXECUTION_DEADLINE;
     subscription.limit_ms = EVENTS_LIMIT_MS;
-    subscription.match = (tp_match){
-        .matches = names_a_month, .description = "the text names a month", .fields = &text_field, .field_count = 1};
+    subscription.match = &month;
   }
   return tp_edit_add_subscription(edit, &subscription, fault);
 }

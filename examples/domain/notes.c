@@ -34,7 +34,8 @@ static tp_answer look_up(void *self, tp_call *call) {
 static tp_answer count(void *self, tp_call *call) {
   (void)self;
   char words[64];
-  tp_dependency looked_up = tp_call_dependency(call, 0);
+  tp_dependency looked_up = {.struct_size = sizeof looked_up};
+  if (!tp_call_dependency(call, 0, &looked_up)) return tp_call_fail(call, 2, "nothing was looked up");
   snprintf(words, sizeof words, "%u notes were found.", looked_up.contribution_count);
   if (tp_call_emit_prompt_context(call, "notes.count", words, 0) != TP_OK)
     return tp_call_fail(call, 1, "the count was refused");
@@ -69,7 +70,8 @@ static const tp_handler handlers[] = {
      .placement = TP_PLACEMENT_INLINE},
 };
 
-static const tp_edge after_look_up = {.target = "notes.look_up"};
+static const tp_edge to_look_up = {.struct_size = sizeof to_look_up, .target = "notes.look_up"};
+static const tp_edge *const after_look_up[] = {&to_look_up};
 
 static const tp_subscription subscriptions[] = {
     {.struct_size = sizeof(tp_subscription),
@@ -85,7 +87,7 @@ static const tp_subscription subscriptions[] = {
      .id = "notes.count",
      .handler = "notes.count",
      .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT,
-     .after = &after_look_up,
+     .after = after_look_up,
      .after_count = 1},
 };
 

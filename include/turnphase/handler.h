@@ -164,8 +164,9 @@ typedef enum tp_severity {
 
 struct tp_tool;
 
-/** One typed output of a handler. Everything it points to is copied before the call that takes it returns. Which
- *  fields a kind uses (the others stay zero):
+/** One typed output of a handler. It travels by pointer, in lists of pointers; struct_size is set by who makes it.
+ *  Everything it points to is copied before the call that takes it returns. Which fields a kind uses (the others stay
+ *  zero):
  *   policy           domain, key, text (the value), weight
  *   prompt_context   key (the id), domain, text, short_text, weight, sources
  *   prompt_section   key (the section id), title, text, short_text, weight
@@ -176,6 +177,7 @@ struct tp_tool;
  *   audit, manifest_diagnostic, diagnostic   key (a code), text, severity
  *   background_job   key (the idempotency key), domain (handler id), value (payload), text (order key) */
 typedef struct tp_contribution {
+  size_t struct_size;
   uint32_t kind;                /* TP_KIND_* */
   int32_t weight;               /* heavier wins; has nothing to do with a subscription's priority */
   tp_severity severity;
@@ -315,15 +317,20 @@ TP_API tp_text tp_call_payload(const tp_call *call);
 
 /** How a direct dependency ended. */
 typedef struct tp_dependency {
+  size_t struct_size;           /* set by the caller of tp_call_dependency() */
   const char *subscription;
   bool succeeded;               /* ran and succeeded */
   bool fallback_used;
+  uint8_t reserved_[2];         /* zero */
   uint32_t contribution_count;
 } tp_dependency;
 
-/** The direct after/requires targets of this subscription that are in the plan. index < count. */
+/** How many direct after and needs targets of this subscription are in the plan. */
 TP_API size_t tp_call_dependency_count(const tp_call *call);
-TP_API tp_dependency tp_call_dependency(const tp_call *call, size_t index);
+/** Fills ret_dependency as far as its struct_size goes. What it points to is borrowed till the handler returns.
+ *  @param index  from 0.
+ *  @return false, with the struct untouched, when there is no such dependency or its struct_size is wrong. */
+TP_API bool tp_call_dependency(const tp_call *call, size_t index, tp_dependency *ret_dependency) TP_MUST_USE;
 /** A sealed contribution of a direct dependency; index < its contribution_count. Borrowed till the handler returns. */
 TP_API const tp_contribution *tp_call_dependency_contribution(const tp_call *call, size_t dependency, size_t index);
 
@@ -387,6 +394,7 @@ TP_API tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char 
  *  is called exactly once, when nobody will use ctx any more: when the token is completed (in time or late), or by
  *  tp_runtime_free() for a token that never was. Either may be NULL. */
 typedef struct tp_deferral {
+  size_t struct_size;
   void (*cancel)(void *ctx);
   void (*destroy)(void *ctx);
   void *ctx;
@@ -489,10 +497,12 @@ typedef enum tp_sequential {
   TP_SEQUENTIAL_FORCE_32 = 0x7fffffff
 } tp_sequential;
 
-/** An edge to a subscription of the same phase. Optional: a missing or disabled target is ignored. */
+/** An edge to a subscription of the same phase. It travels by pointer, in lists of pointers. */
 typedef struct tp_edge {
+  size_t struct_size;
   const char *target;
-  bool optional;
+  bool optional;                  /* a missing or disabled target is ignored */
+  uint8_t reserved_[7];           /* must be zero */
 } tp_edge;
 
 /** What a match function sees: the payload that the entry began with. */
@@ -518,6 +528,7 @@ enum {
  *  once per entry, on the thread that owns the turn. fields lists the payload fields it reads: a field that the phase
  *  does not carry is refused at commit. */
 typedef struct tp_match {
+  size_t struct_size;
   int32_t (*matches)(void *ctx, const tp_match_view *view); /* TP_MATCH_* */
   void (*destroy)(void *ctx);     /* exactly once; may be NULL */
   void *ctx;
@@ -539,7 +550,7 @@ typedef struct tp_subscription {
   uint32_t limit_ms;              /* Blocking: of each attempt; Deadline: from ready; detached: of the run */
   tp_failure failure;
   tp_verdict fallback_verdict; /* with FALLBACK in a chain with verdicts: ALLOW, DENY or ASK; 0 or NONE: no verdict */
-  const tp_contribution *fallback;               /* with FALLBACK */
+  const tp_contribution *const *fallback; /* with FALLBACK: fallback_count pointers */
   size_t fallback_count;
   uint32_t attempts;              /* retry: how often in all; 0 means 1 */
   tp_backoff backoff;
@@ -548,9 +559,12 @@ typedef struct tp_subscription {
                                      handlers of placement thread, and none for others */
   tp_sequential sequential;
   tp_visibility visibility;
-  const tp_edge *after, *before, *requires_;     /* requires_ also needs success */
-  size_t after_count, before_count, requires_count;
-  tp_match match;                 /* taken when the add succeeds: destroy is called also when the edit is discarded */
+  const tp_edge *const *after;    /* runs behind these: after_count pointers */
+  const tp_edge *const *before;   /* runs ahead of these */
+  const tp_edge *const *needs;    /* as after, and only if these succeeded */
+  size_t after_count, before_count, needs_count;
+  const tp_match *match;          /* NULL: always. The struct is copied, and what it stands for taken when the add
+                                     succeeds: destroy is called also when the edit is discarded */
   const char *metadata;           /* the owner's own words, shown by inspection */
 } tp_subscription;
 

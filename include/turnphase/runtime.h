@@ -69,7 +69,8 @@ typedef struct tp_runtime_options {
   uint64_t abandoned_bytes_max; /* memory pinned by abandoned attempts; 0: 64 MiB; then attempts that need a thread or
                                    a token fail no_memory */
   tp_timestamps timestamps;
-  const tp_phase *phases;       /* phases of the host; their ids are TP_PHASE_HOST + index */
+  const tp_phase *const
+      *phases;                  /* phases of the host, phase_count pointers; the id of phases[i] is TP_PHASE_HOST + i */
   size_t phase_count;           /* at most 64 */
   uint32_t hook_limit_ms;       /* limit of hooks that name none: of tp_hook_add() and of what owners of trust
                                    declared subscribe and is waited for; 0: the phase's */
@@ -102,8 +103,9 @@ TP_API void *tp_runtime_data(const tp_runtime *runtime);
  *          TP_ERR_FORKED; TP_ERR_USAGE from the store's own open and recover. */
 TP_API tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) TP_MUST_USE;
 
-/** What drain found. */
+/** What drain found. The caller sets struct_size; it is filled that far, and struct_size says how far. */
 typedef struct tp_drain_report {
+  size_t struct_size;
   uint64_t turns_cancelled;     /* turns that did not end within the limit and were cancelled; those that the host
                                    drives itself stay till it ends them */
   uint64_t leaks;               /* attempts whose function has not returned */
@@ -111,17 +113,20 @@ typedef struct tp_drain_report {
                                    cancelled */
   uint64_t jobs_dead;           /* jobs that failed for good since the start of the runtime: dead letters */
   bool complete;                /* nothing is left running */
+  uint8_t reserved_[7];         /* zero */
 } tp_drain_report;
 
 /** Refuses new turns; lets running ones end within limit_ms; cancels the rest; runs open jobs of a store that is not
  *  durable within the limit; closes open sessions (session.end); joins the threads that have ended.
- *  @param report  may be NULL.
- *  @return TP_OK; TP_ERR_USAGE from inside a handler or a callback; TP_ERR_FORKED in the child of a fork. A second
+ *  @param ret_report  may be NULL.
+ *  @return TP_OK; TP_ERR_USAGE from inside a handler or a callback; TP_ERR_VERSION for a report without struct_size:
+ *  nothing was drained; TP_ERR_FORKED in the child of a fork. A second
  *  drain waits for the first, whatever its own limit, and reports no turns and jobs.
  *  Blocks: up to limit_ms, then as long as cancelled inline handlers run, and what comes at the end of every turn and
  *  session: the phases tool.result, tool.post, turn.post_turn, runtime.error and session.end, each up to its own
  *  limit, and the history's append, up to 30 s. A turn that does no more than that still counts as cancelled. */
-TP_API tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *report) TP_MUST_USE;
+TP_API tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *ret_report,
+    tp_fault *fault) TP_MUST_USE;
 
 /** Drains with no limit left and frees. Where attempts are abandoned the core of the runtime stays allocated until
  *  their functions return; what they, and destructors that run meanwhile, ask of it is answered with TP_ERR_SHUTDOWN
@@ -131,10 +136,12 @@ TP_API tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_dra
  *  in a call of this runtime, but for completions of tokens. In the child of a fork it does nothing. */
 TP_API void tp_runtime_free(tp_runtime *runtime);
 
-/** An attempt whose function has not returned though its outcome was settled without it. */
+/** An attempt whose function has not returned though its outcome was settled without it. Made by the library. */
 typedef struct tp_leak {
+  size_t struct_size;
   const char *subscription;     /* or the tool's name; borrowed till return of the callback */
   uint32_t phase;
+  uint32_t reserved_;           /* zero */
   int64_t running_ms;           /* since its function was called */
 } tp_leak;
 /** Names the abandoned attempts, at most 256. Names live as long as the runtime. each may be NULL.
@@ -155,7 +162,8 @@ TP_API tp_status tp_runtime_set_abandoned_max(tp_runtime *runtime, uint32_t thre
 
 /** Waits until the order key has no open job (an empty key: none at all).
  *  @return TP_OK; TP_ERR_TIMEOUT; TP_ERR_STORE…; TP_ERR_USAGE from inside a handler. Blocks: up to limit_ms. */
-TP_API tp_status tp_jobs_wait(tp_runtime *runtime, const char *order_key, uint32_t limit_ms) TP_MUST_USE;
+TP_API tp_status tp_jobs_wait(tp_runtime *runtime, const char *order_key, uint32_t limit_ms,
+    tp_fault *fault) TP_MUST_USE;
 
 /* ---- registration --------------------------------------------------------------------------------------------- */
 
@@ -196,8 +204,9 @@ TP_API tp_status tp_edit_enable(tp_edit *edit, const char *subscription, bool en
  *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_USAGE without an edit. Threads: the one that uses the edit. */
 TP_API tp_status tp_edit_set_budget(tp_edit *edit, uint32_t phase, uint32_t budget_ms, tp_fault *fault) TP_MUST_USE;
 
-/** What a commit found. */
+/** What a commit found. The caller sets struct_size; it is filled that far, and struct_size says how far. */
 typedef struct tp_commit_report {
+  size_t struct_size;
   uint64_t snapshot_version;
   uint64_t snapshot_hash;
   uint32_t handlers, subscriptions;
@@ -210,7 +219,7 @@ typedef struct tp_commit_report {
  *  @return TP_OK; a code of its own for each refusal (status.def, 110–128), with the ids in the fault and cycles as a
  *          path `a -> b -> c -> a`; TP_ERR_CONFLICT when a commit came in between: begin again; TP_ERR_TOO_LARGE above
  *          65,535 subscriptions or 1,000,000 edges in a phase.  Threads: any. */
-TP_API tp_status tp_edit_commit(tp_edit *edit, tp_commit_report *report, tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_edit_commit(tp_edit *edit, tp_commit_report *ret_report, tp_fault *fault) TP_MUST_USE;
 TP_API void tp_edit_discard(tp_edit *edit);
 
 /** One function in one phase, for tp_hook_add(). Zero always means default. Strings are copied. */

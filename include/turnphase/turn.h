@@ -362,6 +362,7 @@ typedef struct tp_phase_input {
   const tp_field *fields;
   size_t field_count;
   uint32_t budget_ms;           /* of this entry; 0: the phase's */
+  uint32_t reserved_;           /* must be zero */
 } tp_phase_input;
 
 typedef struct tp_merged tp_merged;

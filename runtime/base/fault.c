@@ -49,6 +49,13 @@ tp_status tp__options_read(void *ours, size_t our_size, const void *theirs, cons
   return TP_OK;
 }
 
+tp_status tp__size_check(const void *theirs, const char *name, tp_fault *fault) {
+  size_t size;
+  memcpy(&size, theirs, sizeof size);
+  if (size >= sizeof size && size <= TP__STRUCT_SIZE_MAX && size % sizeof size == 0) return TP_OK;
+  return tp__fail(fault, TP_ERR_VERSION, NULL, "%s: struct_size is %zu; set it to sizeof(%s)", name, size, name);
+}
+
 tp_status tp__shown_check(const void *theirs, size_t our_size, const char *name, tp_fault *fault) {
   size_t size;
   memcpy(&size, theirs, sizeof size);

@@ -94,20 +94,22 @@ static uint32_t dependency_index(const tp_call *call, size_t index) {
 
 size_t tp_call_dependency_count(const tp_call *call) { return node_of(call)->dep_count; }
 
-tp_dependency tp_call_dependency(const tp_call *call, size_t index) {
+bool tp_call_dependency(const tp_call *call, size_t index, tp_dependency *ret_dependency) {
+  if (index >= node_of(call)->dep_count) return false;
   uint32_t target = dependency_index(call, index);
   const tp__run *run = tp__entry_more(call->entry, target);
-  return (tp_dependency){.subscription = call->entry->plan->nodes[target].subscription_name,
-                         .succeeded = !run || run->row.state == TP_STATE_SUCCEEDED,
-                         .fallback_used = run && run->row.fallback_used,
-                         .contribution_count = run ? run->row.contribution_count : 0};
+  tp_dependency dependency = {.subscription = call->entry->plan->nodes[target].subscription_name,
+                              .succeeded = !run || run->row.state == TP_STATE_SUCCEEDED,
+                              .fallback_used = run && run->row.fallback_used,
+                              .contribution_count = run ? run->row.contribution_count : 0};
+  return tp__shown_fill(ret_dependency, &dependency, sizeof dependency);
 }
 
 const tp_contribution *tp_call_dependency_contribution(const tp_call *call, size_t dependency, size_t index) {
   uint32_t target = dependency_index(call, dependency);
   const tp__run *run = tp__entry_more(call->entry, target);
   if (!run || index >= run->row.contribution_count) return NULL;
-  if (run->row.fallback_used) return &call->entry->plan->nodes[target].sub->desc.fallback[index];
+  if (run->row.fallback_used) return call->entry->plan->nodes[target].sub->desc.fallback[index];
   const tp__emitted *emitted = run->first;
   while (index-- > 0) emitted = emitted->next;
   return &emitted->contribution;
@@ -228,18 +230,22 @@ tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char *text) 
   return tp_call_replace(call, &(tp_field){.id = field, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)}, 1);
 }
 
-tp_answer tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_token *ret_token) {
+tp_answer tp_call_defer(tp_call *call, const tp_deferral *theirs, tp_token *ret_token) {
   ret_token->bits = 0;
   if (call->attempt && call->attempt->inbox_item.inbox) /* deferred from the start; what it emitted stands */
     return TP_ANSWER_FAILED;
   bool was_sealed = call->sealed;
   touch(call);
   call->sealed = true; /* before anybody can answer: what was emitted so far is the answer's, and stays as it is */
-  tp_status status = was_sealed      ? TP_ERR_USAGE
-                     : call->attempt ? tp__attempt_defer(call->attempt, deferral, ret_token)
-                                     : tp__node_defer_inline(call, deferral, ret_token);
+  tp_deferral deferral;
+  tp_fault fault = {.message = "no token"};
+  tp_status status =
+      was_sealed ? TP_ERR_USAGE : tp__options_read(&deferral, sizeof deferral, theirs, "tp_deferral", &fault);
+  if (status == TP_OK)
+    status = call->attempt ? tp__attempt_defer(call->attempt, &deferral, ret_token)
+                           : tp__node_defer_inline(call, &deferral, ret_token);
   if (status == TP_OK) return TP_ANSWER_DEFERRED;
-  return answer(call, &(tp__answer){.kind = TP_ANSWER_FAILED, .code = (uint32_t)status, .reason = "no token"});
+  return answer(call, &(tp__answer){.kind = TP_ANSWER_FAILED, .code = (uint32_t)status, .reason = fault.message});
 }
 
 tp_status tp_token_complete(tp_token token, const tp_outcome *theirs) {

@@ -131,10 +131,13 @@ size_t tp_runtime_leaks(tp_runtime *runtime, void (*each)(void *ctx, const tp_le
   return result;
 }
 
-tp_status tp_jobs_wait(tp_runtime *runtime, const char *order_key, uint32_t limit_ms) {
-  TP__TRY(tp__runtime_usable(runtime, NULL));
-  TP__TRY(tp__may_block(runtime, NULL, "tp_jobs_wait"));
-  return tp__jobs_wait(&runtime->jobs, tp_text_of(order_key), tp__deadline_after_ms(tp__now_ns(), limit_ms));
+tp_status tp_jobs_wait(tp_runtime *runtime, const char *order_key, uint32_t limit_ms, tp_fault *fault) {
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  TP__TRY(tp__may_block(runtime, fault, "tp_jobs_wait"));
+  tp_status status =
+      tp__jobs_wait(&runtime->jobs, tp_text_of(order_key), tp__deadline_after_ms(tp__now_ns(), limit_ms));
+  if (status == TP_ERR_TIMEOUT) return tp__fail(fault, status, NULL, "jobs are still open after %u ms", limit_ms);
+  return status == TP_OK ? TP_OK : tp__fail(fault, status, NULL, "the store cannot say which jobs are open");
 }
 
 static void count_all(tp_runtime *runtime, tp_runtime_stats *all) {

@@ -125,7 +125,7 @@ static tp_reason skip_reason(const tp__entry *e, const tp__node *node, uint32_t 
   if (e->fate != TP__FATE_OPEN) return TP_REASON_PHASE_FAILED;
   int32_t matches = TP_MATCH_YES;
   if (node->flags & TP__NODE_MATCH) {
-    const tp_match *match = &node->sub->desc.match;
+    const tp_match *match = &node->sub->match;
     matches = match->matches(match->ctx, &(tp_match_view){e});
   }
   if (matches == TP_MATCH_NO || (e->marks[index] & TP__MARK_SKIPPED)) return TP_REASON_MATCH;

@@ -407,7 +407,8 @@ size_t tp__pool_leaks(tp__pool *pool, void (*each)(void *ctx, const tp_leak *lea
     const tp__pool_item *item = TP__CONTAINER(link, tp__pool_item, running_link);
     if (!item->abandoned) continue;
     int64_t running_ms = (now_ns - item->running_since_ns) / TP__NS_PER_MS;
-    if (count < LEAKS_NAMED_MAX) leaks[count] = (tp_leak){item->name, item->phase, running_ms};
+    if (count < LEAKS_NAMED_MAX) leaks[count] = (tp_leak){
+        .struct_size = sizeof(tp_leak), .subscription = item->name, .phase = item->phase, .running_ms = running_ms};
     count++;
   }
   tp__mutex_unlock(&pool->mutex);

@@ -564,9 +564,10 @@ static void end_drain(tp_runtime *runtime) {
   tp__mutex_unlock(&runtime->mutex);
 }
 
-tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *ret_report) {
-  TP__TRY(tp__runtime_usable(runtime, NULL));
-  TP__TRY(tp__may_block(runtime, NULL, "tp_runtime_drain"));
+tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *ret_report, tp_fault *fault) {
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  TP__TRY(tp__may_block(runtime, fault, "tp_runtime_drain"));
+  if (ret_report) TP__TRY(tp__size_check(ret_report, "tp_drain_report", fault));
   tp_drain_report report = {0};
   if (begin_drain(runtime)) {
     tp__berths_fence(&runtime->berths); /* each turn that began is seen from here on */
@@ -584,7 +585,7 @@ tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_repo
   }
   report.leaks = tp__pool_leaks(&runtime->pool, NULL, NULL);
   report.complete = report.leaks == 0;
-  if (ret_report) *ret_report = report;
+  if (ret_report) (void)tp__shown_fill(ret_report, &report, sizeof report);
   return TP_OK;
 }
 
@@ -625,7 +626,7 @@ static void free_drained(tp_runtime *runtime) {
 void tp_runtime_free(tp_runtime *runtime) {
   if (!runtime || tp__runtime_is_forked(runtime)) return;
   bool freed = tp__a32_load_acquire(&runtime->life) == TP__LIFE_FREED;
-  if (freed || tp_runtime_drain(runtime, 0, NULL) != TP_OK) {
+  if (freed || tp_runtime_drain(runtime, 0, NULL, NULL) != TP_OK) {
     tp__log(runtime, TP_LOG_ERROR, "tp_runtime_free() from inside a handler or a callback frees nothing: %s",
             freed ? "it is being freed" : "call it from another thread, or later");
     return;

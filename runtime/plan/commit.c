@@ -258,8 +258,9 @@ static tp_status commit_over(const tp_edit *edit, tp__snapshot *base, tp_commit_
   return status;
 }
 
-tp_status tp_edit_commit(tp_edit *edit, tp_commit_report *report, tp_fault *fault) {
+tp_status tp_edit_commit(tp_edit *edit, tp_commit_report *ret_report, tp_fault *fault) {
   if (!edit) return tp__fail(fault, TP_ERR_USAGE, NULL, "a commit needs an edit");
+  if (ret_report) TP__TRY(tp__size_check(ret_report, "tp_commit_report", fault));
   tp__registry *registry = edit->registry;
   tp_fault story = {.code = TP_OK};
   tp_commit_report found;
@@ -273,7 +274,7 @@ tp_status tp_edit_commit(tp_edit *edit, tp_commit_report *report, tp_fault *faul
   }
   tp__snapshot_unpin(base);
   if (status != TP_OK) return status;
-  if (report) *report = found;
+  if (ret_report) (void)tp__shown_fill(ret_report, &found, sizeof found);
   tp_edit_discard(edit);
   if (registry->on_commit) registry->on_commit(registry->on_commit_ctx);
   return TP_OK;

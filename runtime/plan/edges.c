@@ -89,20 +89,20 @@ static void add(tp__draft *draft, uint32_t from, uint32_t to, uint8_t flags) {
 }
 
 /* Edges to those that run earlier: after and requires. */
-static tp_status read_earlier(const edge_reader *r, uint32_t own, const tp_edge *edges, size_t count, const char *word,
-                              uint8_t flags) {
+static tp_status read_earlier(const edge_reader *r, uint32_t own, const tp_edge *const *edges, size_t count,
+                              const char *word, uint8_t flags) {
   for (size_t i = 0; i < count; i++) {
     uint32_t target;
-    TP__TRY(resolve(r, &edges[i], word, &target));
+    TP__TRY(resolve(r, edges[i], word, &target));
     if (target != TP__NO_PLACE) add(r->draft, target, own, flags);
   }
   return TP_OK;
 }
 
-static tp_status read_later(const edge_reader *r, uint32_t own, const tp_edge *edges, size_t count) {
+static tp_status read_later(const edge_reader *r, uint32_t own, const tp_edge *const *edges, size_t count) {
   for (size_t i = 0; i < count; i++) {
     uint32_t target;
-    TP__TRY(resolve(r, &edges[i], "before", &target));
+    TP__TRY(resolve(r, edges[i], "before", &target));
     if (target != TP__NO_PLACE) add(r->draft, own, target, 0);
   }
   return TP_OK;
@@ -113,7 +113,7 @@ static tp_status read_declared(const tp__drafts *drafts, tp__draft *draft, tp_fa
     const tp_subscription *desc = &draft->nodes[own].sub->desc;
     edge_reader r = {.drafts = drafts, .draft = draft, .sub = draft->nodes[own].sub, .fault = fault};
     TP__TRY(read_earlier(&r, own, desc->after, desc->after_count, "after", TP__EDGE_DEP));
-    TP__TRY(read_earlier(&r, own, desc->requires_, desc->requires_count, "requires", TP__EDGE_DEP | TP__EDGE_REQUIRES));
+    TP__TRY(read_earlier(&r, own, desc->needs, desc->needs_count, "needs", TP__EDGE_DEP | TP__EDGE_REQUIRES));
     TP__TRY(read_later(&r, own, desc->before, desc->before_count));
   }
   return TP_OK;
@@ -136,7 +136,7 @@ static uint64_t edges_max(const tp__draft *draft) {
   uint64_t count = draft->node_count; /* the sequential ones */
   for (uint32_t i = 0; i < draft->node_count; i++) {
     const tp_subscription *desc = &draft->nodes[i].sub->desc;
-    count += desc->after_count + desc->before_count + desc->requires_count;
+    count += desc->after_count + desc->before_count + desc->needs_count;
   }
   return count;
 }

@@ -93,16 +93,17 @@ static void add_contribution(digest *d, const tp_contribution *contribution) {
   add_offers(d, contribution);
 }
 
-static void add_policies(digest *d, const tp_subscription *desc) {
+static void add_policies(digest *d, const tp__subscription *sub) {
+  const tp_subscription *desc = &sub->desc;
   add_number(d, desc->attempts > 1 ? desc->attempts : 1);
   add_number(d, desc->backoff);
   add_number(d, desc->backoff_ms);
   add_number(d, desc->visibility);
   add_number(d, desc->fallback_verdict);
   add_number(d, desc->fallback_count);
-  for (size_t i = 0; i < desc->fallback_count; i++) add_contribution(d, &desc->fallback[i]);
-  add_string(d, desc->match.description);
-  add_numbers(d, desc->match.fields, desc->match.field_count);
+  for (size_t i = 0; i < desc->fallback_count; i++) add_contribution(d, desc->fallback[i]);
+  add_string(d, sub->match.description);
+  add_numbers(d, sub->match.fields, sub->match.field_count);
 }
 
 static void add_node(digest *d, const tp__plan *plan, const tp__node *node) {
@@ -120,7 +121,7 @@ static void add_node(digest *d, const tp__plan *plan, const tp__node *node) {
   add_number(d, node->failure);
   add_number(d, (uint64_t)node->limit_ns);
   add_number(d, node->permits);
-  add_policies(d, &node->sub->desc);
+  add_policies(d, node->sub);
   add_numbers(d, plan->edges + node->first_edge, node->edge_count);
   add_numbers(d, plan->deps + node->first_dep, node->dep_count);
 }

@@ -81,6 +81,7 @@ typedef struct tp__subscription {
   tp__arena arena;               /* holds every copy below */
   tp_subscription desc;          /* strings and arrays are copies; phase is resolved; execution, failure and limit_ms as
                                     resolved at commit are in the node, not here; disabled is as it was added */
+  tp_match match;                /* where desc.match leads to; zero-filled without one */
   uint32_t alias_flags;
   const char *owner;
   tp_trust trust;
@@ -222,7 +223,7 @@ void tp__pins_renew(tp__pins *pins, tp__snapshot *newest);
  *          TP_ERR_TOO_LARGE for more than 64 of them. */
 tp_status tp__registry_new(const tp_allocator *allocator, const tp_phase *rows, size_t row_count,
     const tp__alias *aliases,
-                           size_t alias_count, const tp_phase *host_rows, size_t host_row_count,
+                           size_t alias_count, const tp_phase *const *host_rows, size_t host_row_count,
                            const tp__contribution_ops *ops, tp__registry **ret_registry, tp_fault *fault);
 /** What a thread that runs a destructor is inside of: the runtime. Before the first edit. */
 void tp__registry_belongs_to(tp__registry *registry, const void *runtime);

@@ -64,14 +64,14 @@ static bool depends_on(const tp__plan *plan, const tp__node *node, uint32_t targ
 
 static bool named_before(const tp__node *node, const char *target) {
   for (size_t i = 0; i < node->sub->desc.before_count; i++) {
-    if (strcmp(node->sub->desc.before[i].target, target) == 0) return true;
+    if (strcmp(node->sub->desc.before[i]->target, target) == 0) return true;
   }
   return false;
 }
 
 const char *tp__edge_kind(const tp__plan *plan, uint32_t from, uint32_t edge) {
   uint32_t to = plan->edges[edge] >> 1;
-  if (plan->edges[edge] & 1) return "requires";
+  if (plan->edges[edge] & 1) return "needs";
   if (depends_on(plan, &plan->nodes[to], from)) return "after";
   if (named_before(&plan->nodes[from], plan->nodes[to].sub->desc.id)) return "before";
   return plan->row->mode == TP_MODE_CHAIN && to == from + 1 ? "chain" : "sequential";

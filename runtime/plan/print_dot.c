@@ -7,7 +7,7 @@
 static const char *arrow_of(const char *kind) {
   static const struct {
     const char *kind, *attributes;
-  } arrows[] = {{"requires", "style=bold"},
+  } arrows[] = {{"needs", "style=bold"},
                 {"after", "style=solid"},
                 {"before", "style=solid,arrowhead=empty"},
                 {"sequential", "style=dashed"},

@@ -6,12 +6,12 @@
 
 static int64_t ms(int64_t ns) { return ns / TP__NS_PER_MS; }
 
-static void print_edges(tp__json_printer *json, const char *key, const tp_edge *edges, size_t count) {
+static void print_edges(tp__json_printer *json, const char *key, const tp_edge *const *edges, size_t count) {
   tp__print_open(json, key, "[");
   for (size_t i = 0; i < count; i++) {
     tp__print_open(json, NULL, "{");
-    tp__print_string(json, "target", edges[i].target);
-    tp__print_bool(json, "optional", edges[i].optional);
+    tp__print_string(json, "target", edges[i]->target);
+    tp__print_bool(json, "optional", edges[i]->optional);
     tp__print_close(json, "}");
   }
   tp__print_close(json, "]");
@@ -52,7 +52,7 @@ static void print_policies(tp__json_printer *json, const tp__node *node) {
   tp__print_number(json, "max_concurrent", node->permits);
   tp__print_string(json, "fallback_verdict", tp_verdict_name(desc->fallback_verdict));
   tp__print_number(json, "fallback_contributions", (int64_t)desc->fallback_count);
-  tp__print_string(json, "match", desc->match.matches ? desc->match.description : NULL);
+  tp__print_string(json, "match", desc->match ? desc->match->description : NULL);
   tp__print_bool(json, "sequential", tp__subscription_sequential(node->sub));
   tp__print_string(json, "visibility", visibilities[desc->visibility]);
   tp__print_string(json, "metadata", desc->metadata);
@@ -73,7 +73,7 @@ static void print_node(tp__json_printer *json, const tp__plan *plan, uint32_t in
   tp__print_number(json, "tail_ms", ms(node->tail_ns));
   print_policies(json, node);
   print_edges(json, "after", desc->after, desc->after_count);
-  print_edges(json, "requires", desc->requires_, desc->requires_count);
+  print_edges(json, "needs", desc->needs, desc->needs_count);
   print_edges(json, "before", desc->before, desc->before_count);
   print_graph(json, plan, index);
   tp__print_close(json, "}");

@@ -50,12 +50,12 @@ static void begin_remark(remarks *r, const char *word) {
   r->before = "; ";
 }
 
-static void remark_edges(remarks *r, const char *word, const tp_edge *edges, size_t count) {
+static void remark_edges(remarks *r, const char *word, const tp_edge *const *edges, size_t count) {
   for (size_t i = 0; i < count; i++) {
     if (i == 0) begin_remark(r, word);
     tp__print_text(r->printer, i == 0 ? " " : ", ");
-    tp__print_text(r->printer, edges[i].target);
-    if (edges[i].optional) tp__print_text(r->printer, "?");
+    tp__print_text(r->printer, edges[i]->target);
+    if (edges[i]->optional) tp__print_text(r->printer, "?");
   }
 }
 
@@ -69,9 +69,9 @@ static void remark_policies(remarks *r, const tp_subscription *desc) {
     begin_remark(r, "fallback ");
     tp__print_text(r->printer, tp_verdict_name(desc->fallback_verdict));
   }
-  if (desc->match.matches) {
+  if (desc->match) {
     begin_remark(r, "when ");
-    tp__print_text(r->printer, desc->match.description);
+    tp__print_text(r->printer, desc->match->description);
   }
 }
 
@@ -81,7 +81,7 @@ static void last(const void *ctx, uint32_t row, const char *gap, const tp__print
   remarks r = {.printer = printer, .before = gap};
   if (tp__a32_load_relaxed(&sub->killed)) begin_remark(&r, "SWITCHED OFF");
   remark_edges(&r, "after", sub->desc.after, sub->desc.after_count);
-  remark_edges(&r, "requires", sub->desc.requires_, sub->desc.requires_count);
+  remark_edges(&r, "needs", sub->desc.needs, sub->desc.needs_count);
   remark_edges(&r, "before", sub->desc.before, sub->desc.before_count);
   if (tp__subscription_sequential(sub)) begin_remark(&r, "sequential");
   if (plan->nodes[row].handler->desc.inbox) begin_remark(&r, "through an inbox");

@@ -15,7 +15,7 @@ static void built_in_rows_add(tp__registry *registry, const tp_phase *rows, size
   }
 }
 
-static tp_status registry_fill(tp__registry *registry, const tp_phase *host_rows, size_t host_row_count,
+static tp_status registry_fill(tp__registry *registry, const tp_phase *const *host_rows, size_t host_row_count,
                                tp_fault *fault) {
   TP__TRY(tp__rows_add_host(registry, host_rows, host_row_count, fault));
   for (int i = 0; i < TP__AUDIT_CLASSES; i++) {
@@ -51,7 +51,7 @@ static void registry_release(tp__registry *registry) {
 }
 
 tp_status tp__registry_new(const tp_allocator *allocator, const tp_phase *rows, size_t row_count,
-                           const tp__alias *aliases, size_t alias_count, const tp_phase *host_rows,
+                           const tp__alias *aliases, size_t alias_count, const tp_phase *const *host_rows,
                            size_t host_row_count, const tp__contribution_ops *ops, tp__registry **ret_registry,
                            tp_fault *fault) {
   tp_allocator ours = tp__allocator_of(allocator);

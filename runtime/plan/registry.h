@@ -179,7 +179,7 @@ void tp__snapshot_retire(tp__snapshot *snapshot);
 /* ---- rows.c: phases and their names ---- */
 
 /** Checks and copies the host's rows into the registry. */
-tp_status tp__rows_add_host(tp__registry *registry, const tp_phase *rows, size_t row_count, tp_fault *fault);
+tp_status tp__rows_add_host(tp__registry *registry, const tp_phase *const *rows, size_t row_count, tp_fault *fault);
 /** 0 when there is none. @param ret_flags  of the alias; may be NULL. */
 uint32_t tp__rows_find(const tp__registry *registry, const char *name, uint32_t *ret_flags);
 

@@ -120,16 +120,15 @@ static tp_status row_add(tp__registry *registry, uint32_t phase, const tp_phase 
   return TP_OK;
 }
 
-tp_status tp__rows_add_host(tp__registry *registry, const tp_phase *rows, size_t row_count, tp_fault *fault) {
+tp_status tp__rows_add_host(tp__registry *registry, const tp_phase *const *rows, size_t row_count, tp_fault *fault) {
   if (row_count > HOST_ROWS_MAX) {
     return tp__fail(fault, TP_ERR_TOO_LARGE, NULL, "%zu phases of the host: at most %d", row_count, HOST_ROWS_MAX);
   }
   if (row_count > 0 && !rows)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "phases of the host are counted but not given");
   for (size_t i = 0; i < row_count; i++) {
-    /* The host's rows may be of another size than ours, and so is the step from one to the next. */
-    const tp_phase *row = (const tp_phase *)(const void *)((const char *)rows + i * rows->struct_size);
-    TP__TRY(row_add(registry, TP_PHASE_HOST + (uint32_t)i, row, fault));
+    if (!rows[i]) return tp__fail(fault, TP_ERR_USAGE, NULL, "phase %zu of the host is NULL", i);
+    TP__TRY(row_add(registry, TP_PHASE_HOST + (uint32_t)i, rows[i], fault));
   }
   return TP_OK;
 }

@@ -63,27 +63,34 @@ static tp_status enums_check(const tp_subscription *desc, tp_fault *fault) {
   return TP_OK;
 }
 
-static tp_status edges_check(const tp_subscription *desc, const tp_edge *edges, size_t count, const char *field,
+static tp_status edges_check(const tp_subscription *desc, const tp_edge *const *edges, size_t count, const char *field,
                              tp_fault *fault) {
   if (count > TP__PHASE_EDGES_MAX)
     return REFUSE(desc, TP_ERR_TOO_LARGE, "%s has %zu edges: at most %d", field, count, TP__PHASE_EDGES_MAX);
   if (count > 0 && !edges) return REFUSE(desc, TP_ERR_USAGE, "%s has %zu edges, but is NULL", field, count);
   for (size_t i = 0; i < count; i++) {
-    if (tp__id_valid(edges[i].target)) continue;
-    return REFUSE(desc, TP_ERR_BAD_ID, "the target of %s[%zu] is no id", field, i);
+    tp_edge edge;
+    if (!edges[i]) return REFUSE(desc, TP_ERR_USAGE, "%s[%zu] is NULL", field, i);
+    TP__TRY(tp__options_read(&edge, sizeof edge, edges[i], "tp_edge", fault));
+    if (!tp__id_valid(edge.target)) return REFUSE(desc, TP_ERR_BAD_ID, "the target of %s[%zu] is no id", field, i);
+    for (size_t k = 0; k < sizeof edge.reserved_; k++)
+      if (edge.reserved_[k]) return REFUSE(desc, TP_ERR_USAGE, "reserved_ of %s[%zu] must be zero", field, i);
   }
   return TP_OK;
 }
 
 static tp_status match_check(const tp_subscription *desc, tp_fault *fault) {
-  const tp_match *match = &desc->match;
-  if (match->field_count > TP_FIELD_LIMIT)
-    return REFUSE(desc, TP_ERR_USAGE, "match.field_count is %zu: at most %d", match->field_count, TP_FIELD_LIMIT);
-  if (match->field_count > 0 && !match->fields)
-    return REFUSE(desc, TP_ERR_USAGE, "match.field_count is %zu, but match.fields is NULL", match->field_count);
-  if (match->matches && !match->description)
+  if (!desc->match) return TP_OK;
+  tp_match match;
+  TP__TRY(tp__options_read(&match, sizeof match, desc->match, "tp_match", fault));
+  if (match.field_count > TP_FIELD_LIMIT)
+    return REFUSE(desc, TP_ERR_USAGE, "match.field_count is %zu: at most %d", match.field_count, TP_FIELD_LIMIT);
+  if (match.field_count > 0 && !match.fields)
+    return REFUSE(desc, TP_ERR_USAGE, "match.field_count is %zu, but match.fields is NULL", match.field_count);
+  if (!match.matches) return REFUSE(desc, TP_ERR_USAGE, "match.matches is NULL: set it, or leave match NULL");
+  if (!match.description)
     return REFUSE(desc, TP_ERR_USAGE, "match.matches needs match.description: say in words what it matches");
-  return tp_utf8_valid(tp_text_of(match->description), NULL)
+  return tp_utf8_valid(tp_text_of(match.description), NULL)
              ? TP_OK
              : REFUSE(desc, TP_ERR_UTF8, "match.description is not UTF-8");
 }
@@ -99,31 +106,36 @@ tp_status tp__subscription_check(const tp__registry *registry, tp_subscription *
   if (!tp_utf8_valid(tp_text_of(desc->metadata), NULL)) return REFUSE(desc, TP_ERR_UTF8, "metadata is not UTF-8");
   TP__TRY(edges_check(desc, desc->after, desc->after_count, "after", fault));
   TP__TRY(edges_check(desc, desc->before, desc->before_count, "before", fault));
-  TP__TRY(edges_check(desc, desc->requires_, desc->requires_count, "requires_", fault));
+  TP__TRY(edges_check(desc, desc->needs, desc->needs_count, "needs", fault));
   TP__TRY(match_check(desc, fault));
   return phase_resolve(registry, desc, ret_flags, fault);
 }
 
 /* ---- copying ---- */
 
-static bool copy_edges(tp__arena *arena, const tp_edge *from, size_t count, const tp_edge **ret_copy) {
+static bool copy_edges(tp__arena *arena, const tp_edge *const *from, size_t count, const tp_edge *const **ret_copy) {
   tp_edge *edges = tp__arena_alloc(arena, count * sizeof *edges);
-  if (!edges) return false;
+  const tp_edge **list = tp__arena_alloc(arena, count * sizeof *list);
+  if (!edges || !list) return false;
   for (size_t i = 0; i < count; i++) {
-    edges[i].optional = from[i].optional;
-    if (!tp__arena_string(arena, from[i].target, &edges[i].target)) return false;
+    if (tp__options_read(&edges[i], sizeof *edges, from[i], "tp_edge", NULL) != TP_OK) return false; /* was checked */
+    if (!tp__arena_string(arena, edges[i].target, &edges[i].target)) return false;
+    list[i] = &edges[i];
   }
-  *ret_copy = edges;
+  *ret_copy = list;
   return true;
 }
 
-static bool copy_match(tp__arena *arena, const tp_match *from, tp_match *ret_copy) {
-  tp_match match = *from;
-  uint32_t *fields = tp__arena_alloc(arena, from->field_count * sizeof *fields);
-  if (!fields || !tp__arena_string(arena, from->description, &match.description)) return false;
-  if (from->field_count > 0) memcpy(fields, from->fields, from->field_count * sizeof *fields);
-  match.fields = fields;
-  *ret_copy = match;
+static bool copy_match(tp__subscription *sub) {
+  tp_match *match = &sub->match;
+  if (!sub->desc.match) return true;
+  if (tp__options_read(match, sizeof *match, sub->desc.match, "tp_match", NULL) != TP_OK)
+    return false; /* was checked */
+  uint32_t *fields = tp__arena_alloc(&sub->arena, match->field_count * sizeof *fields);
+  if (!fields || !tp__arena_string(&sub->arena, match->description, &match->description)) return false;
+  if (match->field_count > 0) memcpy(fields, match->fields, match->field_count * sizeof *fields);
+  match->fields = fields;
+  sub->desc.match = match;
   return true;
 }
 
@@ -137,8 +149,8 @@ static bool copy_desc(tp__subscription *sub, const tp_subscription *from, const 
          tp__arena_string(arena, owner->name, &sub->owner) &&
          copy_edges(arena, from->after, from->after_count, &desc->after) &&
          copy_edges(arena, from->before, from->before_count, &desc->before) &&
-         copy_edges(arena, from->requires_, from->requires_count, &desc->requires_) &&
-         copy_match(arena, &from->match, &desc->match);
+         copy_edges(arena, from->needs, from->needs_count, &desc->needs) &&
+         copy_match(sub);
 }
 
 static tp_status copy_fallback(const tp__contribution_ops *ops, tp__subscription *sub, const tp_subscription *from,
@@ -146,14 +158,17 @@ static tp_status copy_fallback(const tp__contribution_ops *ops, tp__subscription
   if (from->fallback_count > SIZE_MAX / 4 / sizeof(tp_contribution))
     return REFUSE(from, TP_ERR_TOO_LARGE, "fallback_count is %zu", from->fallback_count);
   tp_contribution *copies = tp__arena_alloc(&sub->arena, from->fallback_count * sizeof *copies);
-  if (!copies) return TP_ERR_NO_MEMORY;
+  const tp_contribution **list = tp__arena_alloc(&sub->arena, from->fallback_count * sizeof *list);
+  if (!copies || !list) return TP_ERR_NO_MEMORY;
   for (size_t i = 0; i < from->fallback_count; i++) {
-    tp_status status = ops->copy(&sub->arena, sub->desc.phase, &from->fallback[i], &copies[i]);
+    if (!from->fallback[i]) return REFUSE(from, TP_ERR_USAGE, "fallback[%zu] is NULL", i);
+    tp_status status = ops->copy(&sub->arena, sub->desc.phase, from->fallback[i], &copies[i]);
+    list[i] = &copies[i];
     if (status == TP_ERR_NO_MEMORY) return status;
     if (status != TP_OK)
       return REFUSE(from, status, "contribution %zu of its fallback is refused: %s", i + 1, tp_status_text(status));
   }
-  sub->desc.fallback = copies;
+  sub->desc.fallback = list;
   return TP_OK;
 }
 
@@ -193,7 +208,7 @@ void tp__subscription_ref(tp__subscription *subscription) { tp__a32_add_relaxed(
 
 void tp__subscription_unref(tp__subscription *subscription) {
   if (!subscription || tp__a32_sub_acq_rel(&subscription->refs, 1) > 1) return;
-  const tp_match *match = &subscription->desc.match;
+  const tp_match *match = &subscription->match;
   tp__inside frame;
   tp__inside_enter(&frame, subscription->inside_of, TP__INSIDE_CALLBACK);
   if (match->destroy) match->destroy(match->ctx);

@@ -66,7 +66,7 @@ static uint32_t flags_of(const tp__subscription *sub, const tp__node *node) {
   if (node->execution == TP_EXECUTION_BACKGROUND) flags |= TP__NODE_DETACHED | TP__NODE_BACKGROUND;
   if (node->failure == TP_FAILURE_REQUIRED) flags |= TP__NODE_REQUIRED;
   if (node->failure == TP_FAILURE_FALLBACK) flags |= TP__NODE_FALLBACK;
-  if (sub->desc.match.matches) flags |= TP__NODE_MATCH;
+  if (sub->desc.match) flags |= TP__NODE_MATCH;
   if (sub->desc.attempts > 1) flags |= TP__NODE_RETRY;
   if (sub->alias_flags & TP__ALIAS_INFRA) flags |= TP__NODE_INFRA;
   return flags;
@@ -138,7 +138,7 @@ static tp_status check_trust(const checker *c) {
 
 static tp_status check_required(const checker *c) {
   bool required = c->node->failure == TP_FAILURE_REQUIRED;
-  if (c->row->mode == TP_MODE_OBSERVE && (required || c->sub->desc.requires_count > 0)) {
+  if (c->row->mode == TP_MODE_OBSERVE && (required || c->sub->desc.needs_count > 0)) {
     return REFUSE(c, TP_ERR_OBSERVER_REQUIRED,
                   "the phase is observed only, so nothing in it is required and nothing requires another: use "
                   "best_effort and `after`");
@@ -185,7 +185,7 @@ static tp_status check_fallback_verdict(const checker *c) {
 
 static tp_status check_fallback_kinds(const checker *c) {
   for (size_t i = 0; i < c->sub->desc.fallback_count; i++) {
-    uint32_t kind = c->sub->desc.fallback[i].kind;
+    uint32_t kind = c->sub->desc.fallback[i]->kind;
     bool known = kind > 0 && kind < TP_KIND_COUNT;
     if (known && (c->node->kinds & 1u << kind)) continue;
     bool allowed = known && ((c->row->kinds | KINDS_ALWAYS) & 1u << kind);
@@ -222,7 +222,7 @@ static tp_status check_fallback(const checker *c) {
 }
 
 static tp_status check_match(const checker *c) {
-  const tp_match *match = &c->sub->desc.match;
+  const tp_match *match = &c->sub->match;
   for (size_t i = 0; i < match->field_count; i++) {
     if (tp__phase_carries(c->registry, c->sub->desc.phase, match->fields[i])) continue;
     return REFUSE(c, TP_ERR_MATCH_KEY, "its match `%s` reads payload field %u, which the phase does not carry",

@@ -116,6 +116,12 @@ static tp_answer give_context(void *self, tp_call *call) {
 static tp_answer see_dependency(void *self, tp_call *call) {
   (void)self;
   CHECK(tp_call_dependency_count(call) == 1);
+  MAKE_GUARDED(tp_dependency, dependency);
+  CHECK(tp_call_dependency(call, 0, &dependency.it) && dependency.it.succeeded);
+  CHECK(dependency.it.contribution_count == 1 && guard_is_whole(dependency.guard));
+  const tp_contribution *seen = tp_call_dependency_contribution(call, 0, 0);
+  SHOWN(tp_contribution, seen);
+  CHECK(text_is(seen->text, "It rains."));
   return TP_ANSWER_DONE;
 }
 
@@ -137,7 +143,7 @@ static tp_answer give_tools(void *self, tp_call *call) {
   first.name = "weather";
   second.name = "clock";
   first.run = second.run = tool_runs;
-  tp_tool tools[] = {first, second};
+  const tp_tool *const tools[] = {&first, &second};
   OK(tp_call_emit_tool_bundle(call, "b", tools, 2));
   return TP_ANSWER_DONE;
 }
@@ -161,7 +167,8 @@ static tp_runtime *open_runtime(void) {
   MAKE(tp_runtime_options, options);
   tp_runtime *runtime = NULL;
   options.engine_workers = 1;
-  options.phases = &row;
+  const tp_phase *const rows[] = {&row};
+  options.phases = rows;
   options.phase_count = 1;
   REFUSED_WHEN_USED(tp_runtime_options, &options, tp_runtime_new(&options, &runtime, &fault));
   OK(tp_runtime_new(&options, &runtime, &fault));
@@ -188,14 +195,18 @@ static void subscribe(tp_edit *edit, const char *id, uint32_t phase, const char 
   subscription.id = id;
   subscription.handler = id;
   subscription.phase = phase;
-  tp_edge edge = {.target = after};
-  if (after) subscription.after = &edge;
+  MAKE(tp_edge, edge);
+  MAKE(tp_match, match);
+  const tp_edge *const edges[] = {&edge};
+  edge.target = after;
+  if (after) subscription.after = edges;
   subscription.after_count = after != NULL;
   if (with_match) {
-    subscription.match.matches = match_always;
-    subscription.match.description = "always";
-    subscription.match.fields = fields;
-    subscription.match.field_count = 1;
+    match.matches = match_always;
+    match.description = "always";
+    match.fields = fields;
+    match.field_count = 1;
+    subscription.match = &match;
   }
   REFUSED_WHEN_USED(tp_subscription, &subscription, tp_edit_add_subscription(edit, &subscription, &fault));
   OK(tp_edit_add_subscription(edit, &subscription, &fault));
@@ -279,15 +290,23 @@ static void run_phase(tp_runtime *runtime) {
 /* ---- sessions and turns ---- */
 
 static void give_model_and_history(tp_session_options *options) {
-  tp_tool_call calls[] = {{.id = text_of("1"), .name = text_of("weather"), .arguments = empty_map},
-                          {.id = text_of("2"), .name = text_of("clock"), .arguments = empty_map}};
+  MAKE(tp_tool_call, first);
+  MAKE(tp_tool_call, second);
+  const tp_tool_call *const calls[] = {&first, &second};
+  first.id = text_of("1");
+  first.name = text_of("weather");
+  second.id = text_of("2");
+  second.name = text_of("clock");
+  first.arguments = second.arguments = empty_map;
   MAKE(tp_model_response, asks);
   MAKE(tp_model_response, says);
   asks.calls = calls;
   asks.call_count = 2;
   says.text = text_of("It is sunny.");
-  tp_model_response responses[] = {asks, says};
-  OK(tp_script_model_new(responses, 2, true, &options->model, &fault));
+  const tp_model_response *const responses[] = {&asks, &says};
+  tp_model *model;
+  OK(tp_script_model_new(responses, 2, true, &model, &fault));
+  options->model = model;
   tp_history *history;
   OK(tp_history_memory_new(NULL, &history, &fault));
   options->history = history;
@@ -359,7 +378,7 @@ static void look_back(tp_runtime *runtime) {
 
 static void close_runtime(tp_runtime *runtime) {
   MAKE_GUARDED(tp_drain_report, report);
-  OK(tp_runtime_drain(runtime, 60000, &report.it));
+  OK(tp_runtime_drain(runtime, 60000, &report.it, NULL));
   CHECK(report.it.complete);
   CHECK(guard_is_whole(report.guard));
   tp_runtime_free(runtime);

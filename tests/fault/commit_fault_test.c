@@ -48,20 +48,28 @@ static tp_status add_one_subscription(tp_edit *edit, int i, lives *l) {
   snprintf(id, sizeof id, "s%02d", i);
   snprintf(handler, sizeof handler, "h%d", i % HANDLERS);
   snprintf(before, sizeof before, "s%02d", i - 2);
-  const tp_edge edges[] = {{before, true}, {"old", true}};
+  const tp_edge two = {.struct_size = sizeof two, .target = before, .optional = true};
+  const tp_edge old = {.struct_size = sizeof old, .target = "old", .optional = true};
+  const tp_edge *const edges[] = {&two, &old};
   static char words[600];
   memset(words, 'w', sizeof words - 1);
-  const tp_contribution fallback[] = {{.kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}, .text = {words, 500}},
-                                      {.kind = TP_KIND_DIAGNOSTIC, .text = {words, 400}}};
+  const tp_contribution fallback[] = {
+      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}, .text = {words, 500}},
+      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_DIAGNOSTIC, .text = {words, 400}}};
+  const tp_contribution *const list[] = {&fallback[0], &fallback[1]};
   tp_subscription sub = subscription_of(id, i % 2 ? GATHER : REVERSE);
   sub.handler = handler;
   sub.after = edges;
   sub.after_count = i % 2 ? 2 : 1; /* "old" is in the phase of the odd ones */
   sub.metadata = i % 3 ? "m" : words;
-  sub.match = (tp_match){.matches = matches_all, .destroy = end_life, .ctx = &l->matches[i], .description = "always"};
+  sub.match = &(tp_match){.struct_size = sizeof(tp_match),
+                          .matches = matches_all,
+                          .destroy = end_life,
+                          .ctx = &l->matches[i],
+                          .description = "always"};
   if (i % 2) {
     sub.failure = TP_FAILURE_FALLBACK;
-    sub.fallback = fallback;
+    sub.fallback = list;
     sub.fallback_count = 2;
   }
   tp_status status = tp_edit_add_subscription(edit, &sub, NULL);
@@ -223,6 +231,7 @@ static void a_registry_without_memory_is_not_made(void **state) {
   static const tp_phase rows[] = {
       {.struct_size = sizeof *rows, .name = "host.a", .mode = TP_MODE_GATHER, .fields = fields, .field_count = 1},
       {.struct_size = sizeof *rows, .name = "host.b", .mode = TP_MODE_OBSERVE, .fields = fields, .field_count = 1}};
+  static const tp_phase *const list[] = {&rows[0], &rows[1]};
   size_t n = 1;
   for (;; n++) {
     counter count = {.refuse_at = n};
@@ -230,7 +239,7 @@ static void a_registry_without_memory_is_not_made(void **state) {
     tp__registry *registry = NULL;
     tp_fault fault;
     tp_status status =
-        tp__registry_new(&allocator, world_rows, PHASES, world_aliases, 3, rows, 2, &world_ops, &registry, &fault);
+        tp__registry_new(&allocator, world_rows, PHASES, world_aliases, 3, list, 2, &world_ops, &registry, &fault);
     if (status == TP_OK) {
       tp__registry_free(registry);
       assert_int_equal(count.blocks, 0);

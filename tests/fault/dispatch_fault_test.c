@@ -60,8 +60,11 @@ static const tp_tool much = {.struct_size = sizeof(tp_tool),
 static const tp_tool later = {
     .struct_size = sizeof(tp_tool), .name = "later", .run = say_much_later, .placement = TP_PLACEMENT_INLINE};
 static const tp_tool *const tools[] = {&much, &later};
-static const tp_contribution bundle = {
-    .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = COUNT(tools)};
+static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
+                                       .kind = TP_KIND_TOOL_BUNDLE,
+                                       .key = TEXT("b"),
+                                       .tools = tools,
+                                       .tool_count = COUNT(tools)};
 static act brings_tools = {.emits = &bundle, .emit_count = 1};
 static act gates = {.kind = TP_ANSWER_ALLOW};
 

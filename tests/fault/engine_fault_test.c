@@ -62,15 +62,28 @@ static void refuse_nothing(void) { refuse_at = threads_refuse_at = 0; }
 
 /* ---- one life of a runtime ---- */
 
-static const tp_contribution context = {
-    .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("c"), .domain = TEXT("d"), .text = TEXT("a memory")};
-static const tp_contribution policy = {
-    .kind = TP_KIND_POLICY, .domain = TEXT("tool"), .key = TEXT("other"), .text = TEXT("deny")};
-static const tp_contribution section = {
-    .kind = TP_KIND_PROMPT_SECTION, .key = TEXT("s"), .title = TEXT("title"), .text = TEXT("a section")};
-static const tp_contribution reminder = {.kind = TP_KIND_REMINDER, .text = TEXT("remember")};
-static const tp_contribution task = {
-    .kind = TP_KIND_BACKGROUND_JOB, .key = TEXT("k"), .domain = TEXT("job"), .value = TEXT("\x80")};
+static const tp_contribution context = {.struct_size = sizeof(tp_contribution),
+                                        .kind = TP_KIND_PROMPT_CONTEXT,
+                                        .key = TEXT("c"),
+                                        .domain = TEXT("d"),
+                                        .text = TEXT("a memory")};
+static const tp_contribution policy = {.struct_size = sizeof(tp_contribution),
+                                       .kind = TP_KIND_POLICY,
+                                       .domain = TEXT("tool"),
+                                       .key = TEXT("other"),
+                                       .text = TEXT("deny")};
+static const tp_contribution section = {.struct_size = sizeof(tp_contribution),
+                                        .kind = TP_KIND_PROMPT_SECTION,
+                                        .key = TEXT("s"),
+                                        .title = TEXT("title"),
+                                        .text = TEXT("a section")};
+static const tp_contribution reminder = {
+    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("remember")};
+static const tp_contribution task = {.struct_size = sizeof(tp_contribution),
+                                     .kind = TP_KIND_BACKGROUND_JOB,
+                                     .key = TEXT("k"),
+                                     .domain = TEXT("job"),
+                                     .value = TEXT("\x80")};
 
 static tp_answer run_tool(void *self, tp_tool_run *run) {
   (void)self;
@@ -81,7 +94,11 @@ static const tp_tool threaded = {.struct_size = sizeof(tp_tool), .name = "t", .r
 static const tp_tool in_line = {
     .struct_size = sizeof(tp_tool), .name = "quick", .run = run_tool, .placement = TP_PLACEMENT_INLINE};
 static const tp_tool *const tools[] = {&threaded, &in_line};
-static const tp_contribution bundle = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 2};
+static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
+                                       .kind = TP_KIND_TOOL_BUNDLE,
+                                       .key = TEXT("b"),
+                                       .tools = tools,
+                                       .tool_count = 2};
 
 #define CALL(call_id, tool)                                             \
   { \
@@ -216,7 +233,7 @@ static void begin_life(life *l) {
 
 static void end_life(life *l, bool drain_first) {
   if (l->runtime) {
-    if (drain_first) assert_int_equal(tp_runtime_drain(l->runtime, 5000, NULL), TP_OK);
+    if (drain_first) assert_int_equal(tp_runtime_drain(l->runtime, 5000, NULL, NULL), TP_OK);
     close_runtime(l->runtime);
   }
   if (!l->model_taken) tp_model_free(l->model);
@@ -271,7 +288,7 @@ static void runtime_ends_without_memory(void **state) {
     refuse_nothing();
     assert_int_equal(live(&l), TP_OK);
     refuse(n, true);
-    assert_int_equal(tp_runtime_drain(l.runtime, 50, NULL), TP_OK); /* jobs that cannot be claimed are given up */
+    assert_int_equal(tp_runtime_drain(l.runtime, 50, NULL, NULL), TP_OK); /* jobs that cannot be claimed are given up */
     end_life(&l, false);
     refuse_nothing();
   }

@@ -141,7 +141,7 @@ static dialogue *dialogue_of(world *w, tp_text session) {
 }
 
 static tp_answer tool_defers(token_note *note, tp_tool_run *run) {
-  tp_deferral deferral = {.cancel = tool_cancel, .destroy = tool_destroy, .ctx = note};
+  tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = tool_cancel, .destroy = tool_destroy, .ctx = note};
   note->deferred = true;
   tp_answer outcome = tp_tool_defer(run, &deferral, &note->token);
   if (!note->token.bits) {

@@ -42,12 +42,13 @@ static tp_status add_half(tp_edit *edit, edition_pair *pair, int i, const editio
                         .placement = half->quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   TP__TRY(tp_edit_add_handler(edit, &handler, NULL));
   half->taken = true;
-  tp_edge after = {.target = before ? before->ids[i] : NULL, .optional = true};
+  const tp_edge edge = {.struct_size = sizeof edge, .target = before ? before->ids[i] : NULL, .optional = true};
+  const tp_edge *const after[] = {&edge};
   tp_subscription subscription = {.struct_size = sizeof subscription,
                                   .id = pair->ids[i],
                                   .handler = pair->ids[i],
                                   .phase = phases[i],
-                                  .after = &after,
+                                  .after = after,
                                   .after_count = before && world_one_in(2),
                                   .failure = TP_FAILURE_BEST_EFFORT,
                                   .limit_ms = world_is_quiet(pair->w) || world_one_in(2) ? 0 : 2};

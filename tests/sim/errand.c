@@ -91,7 +91,7 @@ static void defer_again(const errand_call *call, tp_tool_run *run) {
 }
 
 static tp_answer defer(errand_call *call, tp_tool_run *run) {
-  tp_deferral deferral = {.cancel = on_cancel, .destroy = on_destroy, .ctx = call};
+  tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = on_cancel, .destroy = on_destroy, .ctx = call};
   call->deferred = true; /* before anybody can look */
   tp_answer outcome = tp_tool_defer(run, &deferral, &call->token);
   if (!call->token.bits) {

@@ -24,7 +24,10 @@ static void add_piece(pieces *p, const call_note *note, uint32_t kind) {
   snprintf(p->texts[i], sizeof p->texts[i], "o%u n%d a%u", note->op, note->node, note->attempt);
   snprintf(p->keys[i], sizeof p->keys[i], kind == TP_KIND_POLICY ? "p%d" : "c%d",
            kind == TP_KIND_POLICY ? note->node % 3 : note->node);
-  p->items[i] = (tp_contribution){.kind = kind, .key = tp_text_of(p->keys[i]), .text = tp_text_of(p->texts[i])};
+  p->items[i] = (tp_contribution){.struct_size = sizeof(tp_contribution),
+                                  .kind = kind,
+                                  .key = tp_text_of(p->keys[i]),
+                                  .text = tp_text_of(p->texts[i])};
   if (kind == TP_KIND_POLICY) p->items[i].domain = tp_text_of("sim");
   if (kind == TP_KIND_POLICY || kind == TP_KIND_PROMPT_CONTEXT) p->items[i].weight = note->node % 2;
 }
@@ -121,7 +124,7 @@ static void complete_later(void *arg) {
 void handler_complete_later(call_note *note) { world_start("completer", complete_later, note); }
 
 static tp_answer defer(call_note *note, tp_call *call) {
-  tp_deferral deferral = {.cancel = on_cancel, .destroy = on_destroy, .ctx = note};
+  tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = on_cancel, .destroy = on_destroy, .ctx = note};
   note->deferred = true; /* before anybody can look: its cancel may be called, and complete it, before this returns */
   tp_answer outcome = tp_call_defer(call, &deferral, &note->token);
   if (!note->token.bits) {
@@ -177,7 +180,8 @@ static void look_at_contributions(call_note *note, const tp_call *call, size_t d
 static void look_at_dependencies(call_note *note, const tp_call *call) {
   size_t count = tp_call_dependency_count(call);
   for (size_t i = 0; i < count; i++) {
-    tp_dependency d = tp_call_dependency(call, i);
+    tp_dependency d = {.struct_size = sizeof d};
+    if (!tp_call_dependency(call, i, &d)) world_fail(note->w, "a dependency can be read", "%zu of %zu", i, count);
     int node = node_of_subscription(note->w, d.subscription);
     if (node < 0) continue;
     note->deps_seen |= bit(node);

@@ -51,7 +51,7 @@ static void print_something(world *w) {
 }
 
 static void wait_for_jobs(world *w) {
-  tp_status status = tp_jobs_wait(w->runtime, "", (uint32_t)tp__sim_random(20));
+  tp_status status = tp_jobs_wait(w->runtime, "", (uint32_t)tp__sim_random(20), NULL);
   if (status != TP_ERR_TIMEOUT) world_check_status(w, "tp_jobs_wait", status);
 }
 

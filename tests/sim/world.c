@@ -201,8 +201,10 @@ static tp_status add_handler(tp_edit *edit, node_actor *actor, const script_node
 }
 
 static tp_status add_subscription(tp_edit *edit, world *w, node_actor *actor, const script_node *node) {
-  tp_edge after[SCRIPT_EDGES_MAX], requires[SCRIPT_EDGES_MAX];
+  tp_edge edges[SCRIPT_EDGES_MAX];
+  const tp_edge *after[SCRIPT_EDGES_MAX], *needs[SCRIPT_EDGES_MAX];
   tp_contribution fallback[2];
+  const tp_contribution *const fallbacks[2] = {&fallback[0], &fallback[1]};
   char texts[2][32];
   tp_subscription sub = {.struct_size = sizeof sub,
                          .id = node->id,
@@ -214,7 +216,7 @@ static tp_status add_subscription(tp_edit *edit, world *w, node_actor *actor, co
                          .limit_ms = node->limit_ms,
                          .failure = node->failure,
                          .fallback_verdict = node->fallback_verdict,
-                         .fallback = node->fallback_count ? fallback : NULL,
+                         .fallback = node->fallback_count ? fallbacks : NULL,
                          .fallback_count = node->fallback_count,
                          .attempts = node->attempts,
                          .backoff = node->backoff,
@@ -222,25 +224,30 @@ static tp_status add_subscription(tp_edit *edit, world *w, node_actor *actor, co
                          .max_concurrent = node->max_concurrent,
                          .sequential = node->sequential,
                          .after = after,
-                         .requires_ = requires};
+                         .needs = needs};
   for (uint32_t i = 0; i < node->edge_count; i++) {
     const script_edge *edge = &node->edges[i];
-    tp_edge e = {.target = edge->target < 0 ? "ghost" : w->s->nodes[edge->target].id, .optional = edge->optional};
-    if (edge->requires_success) requires[sub.requires_count++] = e;
-    else after[sub.after_count++] = e; }
+    edges[i] = (tp_edge){.struct_size = sizeof *edges,
+                         .target = edge->target < 0 ? "ghost" : w->s->nodes[edge->target].id,
+                         .optional = edge->optional};
+    if (edge->requires_success) needs[sub.needs_count++] = &edges[i];
+    else after[sub.after_count++] = &edges[i];
+  }
   for (uint32_t i = 0; i < node->fallback_count; i++) {
     snprintf(texts[i], sizeof texts[i], "fallback n%d", actor->index);
-    fallback[i] = (tp_contribution){.kind = TP_KIND_AUDIT, .key = tp_text_of("fallback"), .text = tp_text_of(texts[i])};
+    fallback[i] = (tp_contribution){.struct_size = sizeof(tp_contribution),
+                                    .kind = TP_KIND_AUDIT,
+                                    .key = tp_text_of("fallback"),
+                                    .text = tp_text_of(texts[i])};
   }
   static const uint32_t match_fields[] = {SCRIPT_FIELD_OP};
-  if (node->match) {
-    sub.match = (tp_match){.matches = match_run,
+  const tp_match match = {.struct_size = sizeof match, .matches = match_run,
                            .destroy = match_destroyed,
                            .ctx = actor,
                            .description = "as the script says",
                            .fields = match_fields,
                            .field_count = 1};
-  }
+  if (node->match) sub.match = &match;
   TP__TRY(tp_edit_add_subscription(edit, &sub, NULL));
   actor->match_taken = node->match != 0;
   return TP_OK;
@@ -299,7 +306,9 @@ static tp_status build(world *w, uint32_t workers, tp_fault *fault) {
   if (workers) options.engine_workers = workers;
   options.allocator = tp__sim_allocator();
   script_rows(w->s, w->rows);
-  options.phases = w->rows;
+  const tp_phase *rows[SCRIPT_PHASES];
+  for (int i = 0; i < SCRIPT_PHASES; i++) rows[i] = &w->rows[i];
+  options.phases = rows;
   options.phase_count = SCRIPT_PHASES;
   TP__TRY(make_store(w));
   options.store = &w->store;
@@ -551,10 +560,10 @@ static void kill_run(void *arg) {
 }
 
 static void drain(world *w) {
-  tp_drain_report report;
+  tp_drain_report report = {.struct_size = sizeof report};
   w->draining = true;
   if (!w->drain_ns) w->drain_ns = tp__now_ns();
-  tp_status status = tp_runtime_drain(w->runtime, w->s->drain_limit_ms, &report);
+  tp_status status = tp_runtime_drain(w->runtime, w->s->drain_limit_ms, &report, NULL);
   if (status != TP_OK) world_fail(w, "drain ends", "it gave %s", tp_status_name(status));
   if (tp__a32_load_relaxed(&w->runtime->life) != TP__LIFE_DRAINED)
     world_fail(w, "drain ends", "it returned while another one was under way");
@@ -650,7 +659,7 @@ static void play(void *arg) {
     if (w->s->weather == WEATHER_QUIET || tp__sim_random(2)) drain(w);
     w->draining = true;
     if (!w->drain_ns) w->drain_ns = tp__now_ns();
-    (void)!tp_runtime_drain(w->runtime, 0, NULL);
+    (void)!tp_runtime_drain(w->runtime, 0, NULL, NULL);
     look_after_drain(w);
   }
   w->takers_stop = true;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "tests/support/edges.h"
 #include "turnphase/turnphase.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -134,7 +135,9 @@ static inline tp_answer play(void *self, tp_call *call) {
   for (size_t i = 0; i < a->emit_count; i++) (void)!tp_call_emit(call, &a->emits[i]);
   replace_as_told(a, call);
   if (!a->defers) return answer_of(a, call);
-  tp_answer outcome = tp_call_defer(call, &a->deferral, &a->token);
+  tp_deferral deferral = a->deferral;
+  deferral.struct_size = sizeof deferral;
+  tp_answer outcome = tp_call_defer(call, &deferral, &a->token);
   if (a->deferred) latch_hit(a->deferred);
   return outcome;
 }
@@ -200,7 +203,7 @@ typedef struct hook {
   bool no_capability;
   uint32_t capabilities; /* 0: all that the phase allows */
   void (*destroy)(void *self);
-  const char *after, *requires_, *optional_after, *optional_requires;
+  const char *after, *needs, *optional_after, *optional_requires;
   tp_subscription sub; /* everything else; id, handler and phase are filled in */
 } hook;
 
@@ -229,17 +232,19 @@ static inline tp_status hook_add(tp_runtime *runtime, tp_edit *edit, const hook 
   handler.capabilities = h->no_capability ? 0 : h->capabilities ? h->capabilities : capabilities_of(runtime, h->phase);
   tp_status status = tp_edit_add_handler(edit, &handler, NULL);
   if (status != TP_OK) return status;
-  tp_edge after[2], requires_[2];
+  const tp_edge *after[2], *needs[2];
+  const tp_edge edges[] = {EDGE_TO(h->after, false), EDGE_TO(h->optional_after, true), EDGE_TO(h->needs, false),
+                           EDGE_TO(h->optional_requires, true)};
   tp_subscription sub = h->sub;
   sub.struct_size = sizeof sub;
   sub.id = sub.handler = h->id;
   sub.phase = h->phase;
-  if (h->after) after[sub.after_count++] = (tp_edge){h->after, false};
-  if (h->optional_after) after[sub.after_count++] = (tp_edge){h->optional_after, true};
-  if (h->requires_) requires_[sub.requires_count++] = (tp_edge){h->requires_, false};
-  if (h->optional_requires) requires_[sub.requires_count++] = (tp_edge){h->optional_requires, true};
+  if (h->after) after[sub.after_count++] = &edges[0];
+  if (h->optional_after) after[sub.after_count++] = &edges[1];
+  if (h->needs) needs[sub.needs_count++] = &edges[2];
+  if (h->optional_requires) needs[sub.needs_count++] = &edges[3];
   sub.after = after;
-  sub.requires_ = requires_;
+  sub.needs = needs;
   return tp_edit_add_subscription(edit, &sub, NULL);
 }
 

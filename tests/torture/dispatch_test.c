@@ -45,7 +45,11 @@ static tp_answer join(void *self, tp_tool_run *run) {
 static const tp_tool tool = {
     .struct_size = sizeof(tp_tool), .name = "t", .run = join, .placement = TP_PLACEMENT_INLINE};
 static const tp_tool *const tools[] = {&tool};
-static const tp_contribution bundle = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 1};
+static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
+                                       .kind = TP_KIND_TOOL_BUNDLE,
+                                       .key = TEXT("b"),
+                                       .tools = tools,
+                                       .tool_count = 1};
 static act brings_tools = {.emits = &bundle, .emit_count = 1};
 
 /* Every fourth answer is too long for the attempt's own room, every fourth is empty. */

@@ -99,8 +99,10 @@ static void count_destroy(void *ctx) { ((deferrer *)ctx)->destroys++; }
 static tp_answer defer_to_strangers(void *self, tp_call *call) {
   deferrer *d = self;
   tp_token token;
-  tp_answer outcome =
-      tp_call_defer(call, &(tp_deferral){.cancel = count_cancel, .destroy = count_destroy, .ctx = d}, &token);
+  tp_answer outcome = tp_call_defer(
+      call,
+      &(tp_deferral){.struct_size = sizeof(tp_deferral), .cancel = count_cancel, .destroy = count_destroy, .ctx = d},
+      &token);
   if (!token.bits) return outcome;
   d->deferred++;
   hand_to_strangers(d->strangers, token, false);
@@ -110,8 +112,10 @@ static tp_answer defer_to_strangers(void *self, tp_call *call) {
 static tp_answer defer_tool(void *self, tp_tool_run *run) {
   deferrer *d = self;
   tp_token token;
-  tp_answer outcome =
-      tp_tool_defer(run, &(tp_deferral){.cancel = count_cancel, .destroy = count_destroy, .ctx = d}, &token);
+  tp_answer outcome = tp_tool_defer(
+      run,
+      &(tp_deferral){.struct_size = sizeof(tp_deferral), .cancel = count_cancel, .destroy = count_destroy, .ctx = d},
+      &token);
   if (!token.bits) return outcome;
   d->deferred++;
   hand_to_strangers(d->strangers, token, true);
@@ -192,7 +196,11 @@ static void run_party(bool cancels) {
   static const tp_tool *const list[] = {&tool};
   static tp_contribution bundle;
   tool = (tp_tool){.struct_size = sizeof tool, .name = "deferred", .run = defer_tool, .self = &tools};
-  bundle = (tp_contribution){.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 1};
+  bundle = (tp_contribution){.struct_size = sizeof(tp_contribution),
+                             .kind = TP_KIND_TOOL_BUNDLE,
+                             .key = TEXT("b"),
+                             .tools = list,
+                             .tool_count = 1};
   act brings = {.emits = &bundle, .emit_count = 1}, quick = {0};
   hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings},
                   {.id = "defers", .phase = GATHER, .run = defer_to_strangers, .self = &handlers},
@@ -205,8 +213,8 @@ static void run_party(bool cancels) {
   for (int i = 0; i < HOSTS; i++) pthread_join(hosts[i], NULL);
   uint32_t expected = HOSTS * SESSIONS * TURNS - p.refused;
   latch_wait(&p.all_ended, (int)expected);
-  tp_drain_report report;
-  assert_int_equal(tp_runtime_drain(p.runtime, 30000, &report), TP_OK);
+  tp_drain_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_runtime_drain(p.runtime, 30000, &report, NULL), TP_OK);
   assert_true(report.complete);
   assert_int_equal(p.refused, 0);
   assert_int_equal(p.ended, expected); /* each end was told exactly once */
@@ -500,7 +508,7 @@ static int64_t phase_late_ns(tp_turn *turn) {
 static tp_answer hang(void *self, tp_call *call) {
   tp_token token;
   (void)self;
-  return tp_call_defer(call, &(tp_deferral){0}, &token);
+  return tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, &token);
 }
 
 static void deadline_of_a_hanging_required_handler_holds_on_a_busy_machine(void **state) {

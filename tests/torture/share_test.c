@@ -117,7 +117,8 @@ static void spin_us(int64_t us) {
 static void complete(const open_token *o) {
   char text[64];
   snprintf(text, sizeof text, "h%u p%u n%u", o->h->number, o->h->phase, o->node);
-  tp_contribution c = {.kind = TP_KIND_AUDIT, .key = TEXT("token"), .text = tp_text_of(text)};
+  tp_contribution c = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("token"), .text = tp_text_of(text)};
   tp_outcome done = {.struct_size = sizeof(tp_outcome),
                      .kind = TP_ANSWER_DONE,
                      .contributions = (const tp_contribution *[]){&c},
@@ -161,7 +162,7 @@ static void emit(const host *h, uint32_t node, tp_call *call, uint32_t count) {
 static tp_answer defer(host *h, uint32_t node, tp_call *call, way w) {
   open_token o = {.h = h, .node = node, .brings = emits_of(w) > 0};
   h->tokens_out++;
-  tp_answer outcome = tp_call_defer(call, &(tp_deferral){0}, &o.token);
+  tp_answer outcome = tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, &o.token);
   if (!o.token.bits) h->tokens_out--;
   else if (w == ANSWERS_ITSELF) complete(&o);
   else hand_to_strangers(&o);

@@ -42,7 +42,10 @@ static void agent_gives_its_sessions_system_text_and_model(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   recorder *model = recorder_new(hello, 1);
-  static const tp_contribution section = {.kind = TP_KIND_PROMPT_SECTION, .key = TEXT("s"), .text = TEXT("Be brief.")};
+  static const tp_contribution section = {.struct_size = sizeof(tp_contribution),
+                                          .kind = TP_KIND_PROMPT_SECTION,
+                                          .key = TEXT("s"),
+                                          .text = TEXT("Be brief.")};
   act build = {.emits = &section, .emit_count = 1};
   char seen[32] = "";
   hook hooks[] = {{.id = "build", .phase = TP_PHASE_AGENT_BUILD, .self = &build},
@@ -356,7 +359,7 @@ static void agents_that_are_left_are_unregistered_once_the_newest_first(void **s
       assert_int_equal(tp_agent_add(runtime, &config, &agents[i], NULL), TP_OK);
     }
     if (removed) {
-      assert_int_equal(tp_runtime_drain(runtime, 10000, NULL), TP_OK);
+      assert_int_equal(tp_runtime_drain(runtime, 10000, NULL, NULL), TP_OK);
       for (int i = 0; i < 2; i++) tp_agent_remove(agents[i]);
     }
     close_runtime(runtime);

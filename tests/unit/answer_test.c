@@ -109,7 +109,8 @@ static tp_phase_result run_matched(tp_runtime *runtime, tp_turn **ret_turn, int3
   static int32_t returned;
   returned = answer;
   hook h = {.id = "guard", .phase = GUARDED, .self = guard, .sub = {.failure = failure}};
-  h.sub.match = (tp_match){.matches = match_it, .ctx = &returned, .description = "as the test says"};
+  h.sub.match = &(tp_match){
+      .struct_size = sizeof(tp_match), .matches = match_it, .ctx = &returned, .description = "as the test says"};
   if (failure == TP_FAILURE_FALLBACK) h.sub.fallback_verdict = TP_VERDICT_DENY;
   add_hooks(runtime, &h, 1);
   *ret_turn = begin_bare(runtime, 0);
@@ -175,7 +176,11 @@ static void tool_without_an_answer_is_an_error(void **state) {
                       .self = (void *)(uintptr_t)&answers[i],
                       .placement = slow ? TP_PLACEMENT_THREAD : TP_PLACEMENT_INLINE};
       const tp_tool *list[] = {&tool};
-      tp_contribution bundle = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 1};
+      tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
+                                .kind = TP_KIND_TOOL_BUNDLE,
+                                .key = TEXT("b"),
+                                .tools = list,
+                                .tool_count = 1};
       act brings = {.emits = &bundle, .emit_count = 1};
       add_hooks(runtime, &(hook){.id = "b", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings}, 1);
       tp_turn *turn = begin_bare(runtime, 0);

@@ -6,27 +6,25 @@
 
 #include <cmocka.h>
 
+#include "tests/support/edges.h"
 #include "tests/unit/plan_world.h"
 
 #define MS INT64_C(1000000)
-#define EDGES(...) \
-  (const tp_edge[]) { __VA_ARGS__ }
-
-static tp_subscription after(const char *id, uint32_t phase, const tp_edge *edges, size_t count) {
+static tp_subscription after(const char *id, uint32_t phase, const tp_edge *const *edges, size_t count) {
   tp_subscription sub = subscription_of(id, phase);
   sub.after = edges;
   sub.after_count = count;
   return sub;
 }
 
-static tp_subscription requires_(const char *id, uint32_t phase, const tp_edge *edges, size_t count) {
+static tp_subscription needs(const char *id, uint32_t phase, const tp_edge *const *edges, size_t count) {
   tp_subscription sub = subscription_of(id, phase);
-  sub.requires_ = edges;
-  sub.requires_count = count;
+  sub.needs = edges;
+  sub.needs_count = count;
   return sub;
 }
 
-static tp_subscription before(const char *id, uint32_t phase, const tp_edge *edges, size_t count) {
+static tp_subscription before(const char *id, uint32_t phase, const tp_edge *const *edges, size_t count) {
   tp_subscription sub = subscription_of(id, phase);
   sub.before = edges;
   sub.before_count = count;
@@ -54,8 +52,8 @@ static void all_six_registration_orders_give_one_order(void **state) {
       world *w = world_open();
       tp_edit *edit = edit_with_handler(w);
       for (const char *c = orders[o]; *c; c++) {
-        if (*c == 'A') add(edit, before("A", phase, EDGES({"B", false}), 1));
-        if (*c == 'B') add(edit, before("B", phase, EDGES({"C", false}), 1));
+        if (*c == 'A') add(edit, before("A", phase, EDGES(EDGE("B", false)), 1));
+        if (*c == 'B') add(edit, before("B", phase, EDGES(EDGE("C", false)), 1));
         if (*c == 'C') add(edit, subscription_of("C", phase));
       }
       commit(w, edit);
@@ -90,7 +88,7 @@ static void a_reverse_phase_runs_backwards_but_keeps_its_edges(void **state) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   add(edit, subscription_of("one", REVERSE));
-  add(edit, requires_("two", REVERSE, EDGES({"one", false}), 1));
+  add(edit, needs("two", REVERSE, EDGES(EDGE("one", false)), 1));
   add(edit, subscription_of("three", REVERSE));
   tp_subscription early = subscription_of("four", REVERSE);
   early.priority = -1; /* lower runs later where all is backwards */
@@ -129,9 +127,9 @@ static void flat_arrays_hold_a_diamond(void **state) {
   (void)state;
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
-  add(edit, after("d", GATHER, EDGES({"b", false}, {"c", false}), 2));
-  add(edit, requires_("c", GATHER, EDGES({"a", false}), 1));
-  add(edit, after("b", GATHER, EDGES({"a", false}), 1));
+  add(edit, after("d", GATHER, EDGES(EDGE("b", false), EDGE("c", false)), 2));
+  add(edit, needs("c", GATHER, EDGES(EDGE("a", false)), 1));
+  add(edit, after("b", GATHER, EDGES(EDGE("a", false)), 1));
   add(edit, subscription_of("a", GATHER));
   commit(w, edit);
   tp__snapshot *snapshot;
@@ -157,10 +155,10 @@ static void an_edge_named_twice_is_one_and_requires_wins(void **state) {
   (void)state;
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
-  add(edit, before("a", GATHER, EDGES({"b", false}, {"b", true}), 2));
-  tp_subscription b = after("b", GATHER, EDGES({"a", false}, {"a", false}), 2);
-  b.requires_ = EDGES({"a", false});
-  b.requires_count = 1;
+  add(edit, before("a", GATHER, EDGES(EDGE("b", false), EDGE("b", true)), 2));
+  tp_subscription b = after("b", GATHER, EDGES(EDGE("a", false), EDGE("a", false)), 2);
+  b.needs = EDGES(EDGE("a", false));
+  b.needs_count = 1;
   add(edit, b);
   commit(w, edit);
   tp__snapshot *snapshot;
@@ -182,8 +180,8 @@ static void a_chain_has_an_edge_from_each_node_to_the_next(void **state) {
   detached.execution = TP_EXECUTION_FIRE_AND_RECORD;
   detached.failure = TP_FAILURE_BEST_EFFORT;
   add(edit, detached);
-  add(edit, requires_("c", STOP, EDGES({"a", false}), 1));
-  add(edit, requires_("d", STOP, EDGES({"c", false}), 1));
+  add(edit, needs("c", STOP, EDGES(EDGE("a", false)), 1));
+  add(edit, needs("d", STOP, EDGES(EDGE("c", false)), 1));
   commit(w, edit);
   tp__snapshot *snapshot;
   const tp__plan *plan = pin_plan(w, STOP, &snapshot);
@@ -205,7 +203,7 @@ static void a_before_edge_orders_but_lets_nobody_see(void **state) {
   (void)state;
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
-  add(edit, before("z", GATHER, EDGES({"a", false}), 1));
+  add(edit, before("z", GATHER, EDGES(EDGE("a", false)), 1));
   add(edit, subscription_of("a", GATHER));
   commit(w, edit);
   tp__snapshot *snapshot;
@@ -223,7 +221,7 @@ static void optional_edges_to_nobody_or_to_a_disabled_one_are_ignored(void **sta
   tp_subscription off = subscription_of("off", GATHER);
   off.disabled = true;
   add(edit, off);
-  add(edit, after("a", GATHER, EDGES({"nobody", true}, {"off", true}, {"b", true}), 3));
+  add(edit, after("a", GATHER, EDGES(EDGE("nobody", true), EDGE("off", true), EDGE("b", true)), 3));
   add(edit, subscription_of("b", GATHER));
   commit(w, edit);
   tp__snapshot *snapshot;
@@ -387,13 +385,15 @@ static void what_a_node_may_emit_is_what_row_handler_and_detachment_allow(void *
 static tp_subscription timed(const char *id, uint32_t limit_ms, tp_failure failure, const char *after_id) {
   tp_subscription sub = subscription_of(id, GATHER);
   static tp_edge edges[16];
+  static const tp_edge *lists[16];
   static size_t used;
   sub.limit_ms = limit_ms;
   sub.failure = failure;
   if (after_id) {
-    tp_edge *edge = &edges[used++ % 16];
-    *edge = (tp_edge){.target = after_id};
-    sub.after = edge;
+    size_t at = used++ % 16;
+    edges[at] = (tp_edge)EDGE_TO(after_id, false);
+    lists[at] = &edges[at];
+    sub.after = &lists[at];
     sub.after_count = 1;
   }
   return sub;
@@ -559,7 +559,7 @@ static void a_path_above_the_budget_is_a_warning(void **state) {
   add(edit, timed("b", 800, TP_FAILURE_BEST_EFFORT, "a"));
   add(edit, subscription_of("fine", OBSERVE));
   assert_int_equal(tp_edit_set_budget(edit, GATHER, 1000, NULL), TP_OK);
-  tp_commit_report report;
+  tp_commit_report report = {.struct_size = sizeof report};
   assert_int_equal(tp_edit_commit(edit, &report, &w->fault), TP_OK);
   assert_int_equal(report.warnings, 1);
   assert_int_equal(report.warning_phase, GATHER);
@@ -601,9 +601,13 @@ static int32_t never(void *ctx, const tp_match_view *view) {
 static void the_hash_follows_behaviour_and_not_pointers(void **state) {
   (void)state;
   enum { CASES = 17 };
-  const tp_edge to_other = {.target = "other"};
+  const tp_edge *const *to_other = EDGES(EDGE("other", false));
+  const tp_match tools[] = {{.struct_size = sizeof(tp_match), .matches = always, .description = "tool is x"},
+                            {.struct_size = sizeof(tp_match), .matches = always, .description = "tool is y"}};
   uint64_t hashes[CASES], snapshots[CASES], again;
-  tp_contribution fallback = {.kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}, .text = {"text", 4}};
+  tp_contribution fallback = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}, .text = {"text", 4}};
+  const tp_contribution *const list[] = {&fallback};
   for (int i = 0; i < CASES; i++) {
     tp_handler handler = handler_of("h");
     tp_subscription sub = subscription_of("a", GATHER);
@@ -616,16 +620,16 @@ static void the_hash_follows_behaviour_and_not_pointers(void **state) {
     if (i == 6) handler.capabilities = TP_CAPABILITY_EMIT_AUDIT;
     if (i == 7) sub.attempts = 2;
     if (i == 8) sub.max_concurrent = 2;
-    if (i == 9) sub.after = &to_other, sub.after_count = 1;
-    if (i == 10) sub.requires_ = &to_other, sub.requires_count = 1;
-    if (i == 11) sub.match = (tp_match){.matches = always, .description = "tool is x"};
+    if (i == 9) sub.after = to_other, sub.after_count = 1;
+    if (i == 10) sub.needs = to_other, sub.needs_count = 1;
+    if (i == 11) sub.match = &tools[0];
     if (i == 12) sub.id = "b";
-    if (i == 16) sub.match = (tp_match){.matches = always, .description = "tool is y"};
+    if (i == 16) sub.match = &tools[1];
     if (i == 13) sub.priority = 1;
     if (i == 14 || i == 15) {
       sub.failure = TP_FAILURE_FALLBACK;
       fallback.text.data = i == 14 ? "text" : "next";
-      sub.fallback = &fallback;
+      sub.fallback = list;
       sub.fallback_count = 1;
     }
     hashes[i] = hash_with(handler, sub, 0, &snapshots[i]);
@@ -637,7 +641,8 @@ static void the_hash_follows_behaviour_and_not_pointers(void **state) {
     elsewhere.self = &elsewhere;
     elsewhere.summary = "another summary";
     sub.metadata = "and other words";
-    if (sub.match.matches) sub.match.matches = never;
+    tp_match other_function = {.struct_size = 0};
+    if (sub.match) other_function = *sub.match, other_function.matches = never, sub.match = &other_function;
     assert_true(hash_with(elsewhere, sub, 0, &again) == hashes[i]);
   }
 }
@@ -654,7 +659,7 @@ static void ten_thousand_subscriptions_compile(void **state) {
     int own = i * 7919 % COUNT; /* registered in another order than by id */
     snprintf(id, sizeof id, "s%05d", own);
     snprintf(target, sizeof target, "s%05d", own / 2);
-    add(edit, own > 0 ? after(id, GATHER, EDGES({target, false}), 1) : subscription_of(id, GATHER));
+    add(edit, own > 0 ? after(id, GATHER, EDGES(EDGE(target, false)), 1) : subscription_of(id, GATHER));
   }
   commit(w, edit);
   tp__snapshot *snapshot;
@@ -678,7 +683,7 @@ static void a_chain_of_a_thousand_compiles_in_order(void **state) {
       char id[16], target[16];
       snprintf(id, sizeof id, "s%d", i);
       snprintf(target, sizeof target, "s%d", i - 1);
-      add(edit, i > 0 ? requires_(id, phases[p], EDGES({target, false}), 1) : subscription_of(id, phases[p]));
+      add(edit, i > 0 ? needs(id, phases[p], EDGES(EDGE(target, false)), 1) : subscription_of(id, phases[p]));
     }
     commit(w, edit);
     tp__snapshot *snapshot;
@@ -704,14 +709,16 @@ static void a_fan_out_of_a_thousand_compiles(void **state) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   static tp_edge leaves[COUNT];
+  static const tp_edge *list[COUNT];
   static char ids[COUNT][16];
   add(edit, subscription_of("root", GATHER));
   for (int i = 0; i < COUNT; i++) {
     snprintf(ids[i], sizeof ids[i], "s%d", i);
-    leaves[i] = (tp_edge){.target = ids[i]};
-    add(edit, after(ids[i], GATHER, EDGES({"root", false}), 1));
+    leaves[i] = (tp_edge)EDGE_TO(ids[i], false);
+    list[i] = &leaves[i];
+    add(edit, after(ids[i], GATHER, EDGES(EDGE("root", false)), 1));
   }
-  add(edit, after("sink", GATHER, leaves, COUNT));
+  add(edit, after("sink", GATHER, list, COUNT));
   commit(w, edit);
   tp__snapshot *snapshot;
   const tp__plan *plan = pin_plan(w, GATHER, &snapshot);
@@ -752,10 +759,11 @@ static void one_edge_too_many_is_refused(void **state) {
   enum { COUNT = 1001, EACH = 1000 };
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
-  static tp_edge edges[EACH];
+  static const tp_edge *edges[EACH];
   static char ids[COUNT][16];
   for (int i = 0; i < COUNT; i++) snprintf(ids[i], sizeof ids[i], "s%d", i);
-  for (int i = 0; i < EACH; i++) edges[i] = (tp_edge){.target = ids[0]};
+  const tp_edge *first = EDGE(ids[0], false);
+  for (int i = 0; i < EACH; i++) edges[i] = first;
   add(edit, subscription_of(ids[0], GATHER));
   for (int i = 1; i < COUNT; i++) add(edit, after(ids[i], GATHER, edges, EACH));
   commit(w, edit); /* exactly a million */

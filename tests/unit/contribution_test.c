@@ -46,9 +46,13 @@ static const tp_tool *const good_tools[] = {&good_tool};
 static tp_contribution good(uint32_t kind) {
   switch (kind) {
     case TP_KIND_POLICY:
-      return (tp_contribution){.kind = kind, .domain = T("memory"), .key = T("read"), .text = T("allow")};
+      return (tp_contribution){.struct_size = sizeof(tp_contribution),
+                               .kind = kind,
+                               .domain = T("memory"),
+                               .key = T("read"),
+                               .text = T("allow")};
     case TP_KIND_PROMPT_CONTEXT:
-      return (tp_contribution){.kind = kind,
+      return (tp_contribution){.struct_size = sizeof(tp_contribution), .kind = kind,
                                .key = T("D1"),
                                .domain = T("memory"),
                                .text = T("likes tea"),
@@ -56,22 +60,62 @@ static tp_contribution good(uint32_t kind) {
                                .sources = T(STRINGS),
                                .weight = 4};
     case TP_KIND_PROMPT_SECTION:
-      return (tp_contribution){.kind = kind, .key = T("rules"), .title = T("Rules"), .text = T("Be brief.")};
+      return (tp_contribution){.struct_size = sizeof(tp_contribution),
+                               .kind = kind,
+                               .key = T("rules"),
+                               .title = T("Rules"),
+                               .text = T("Be brief.")};
     case TP_KIND_TOOL_BUNDLE:
-      return (tp_contribution){.kind = kind, .key = T("all"), .tools = good_tools, .tool_count = 1};
-    case TP_KIND_SIGNAL:
-      return (tp_contribution){.kind = kind, .key = T("ROUTE"), .domain = T("routing_hint"), .value = T("\x80")};
-    case TP_KIND_REMINDER: return (tp_contribution){.kind = kind, .text = T("look up")};
-    case TP_KIND_BACKGROUND_JOB:
       return (tp_contribution){
-          .kind = kind, .key = T("turn-1"), .domain = T("extract"), .value = T("\xc3"), .text = T("s1")};
-    default: return (tp_contribution){.kind = kind, .key = T("code"), .text = T("text"), .severity = TP_SEVERITY_ERROR};
+          .struct_size = sizeof(tp_contribution), .kind = kind, .key = T("all"), .tools = good_tools, .tool_count = 1};
+    case TP_KIND_SIGNAL:
+      return (tp_contribution){.struct_size = sizeof(tp_contribution),
+                               .kind = kind,
+                               .key = T("ROUTE"),
+                               .domain = T("routing_hint"),
+                               .value = T("\x80")};
+    case TP_KIND_REMINDER:
+      return (tp_contribution){.struct_size = sizeof(tp_contribution), .kind = kind, .text = T("look up")};
+    case TP_KIND_BACKGROUND_JOB:
+      return (tp_contribution){.struct_size = sizeof(tp_contribution),
+                               .kind = kind,
+                               .key = T("turn-1"),
+                               .domain = T("extract"),
+                               .value = T("\xc3"),
+                               .text = T("s1")};
+    default:
+      return (tp_contribution){.struct_size = sizeof(tp_contribution),
+                               .kind = kind,
+                               .key = T("code"),
+                               .text = T("text"),
+                               .severity = TP_SEVERITY_ERROR};
   }
 }
 
 static tp_status take(const tp_contribution *in) {
   tp_contribution out;
   return tp__contribution_copy(&arena, in, &out);
+}
+
+static void a_struct_of_another_size_is_read_as_far_as_both_know_it(void **state) {
+  (void)state;
+  struct {
+    tp_contribution known;
+    uint64_t newer;
+  } longer = {.known = good(TP_KIND_REMINDER)};
+  tp_contribution out, shorter = good(TP_KIND_POLICY);
+  tp_fault fault = {0};
+  longer.known.struct_size = sizeof longer;
+  assert_int_equal(tp__contribution_copy(&arena, &longer.known, &out), TP_OK);
+  assert_int_equal(out.struct_size, sizeof out);
+  longer.newer = 1;
+  assert_int_equal(tp__contribution_copy(&arena, &longer.known, &out), TP_ERR_VERSION);
+  assert_int_equal(tp__contribution_check(NULL, TP_PHASE_NONE, &longer.known, &fault), TP_ERR_VERSION);
+  assert_non_null(strstr(fault.message, "tp_contribution: byte"));
+  shorter.struct_size = offsetof(tp_contribution, text); /* the policy's text is not read, and missing */
+  assert_int_equal(tp__contribution_copy(&arena, &shorter, &out), TP_ERR_MALFORMED);
+  shorter.struct_size = 0;
+  assert_int_equal(tp__contribution_copy(&arena, &shorter, &out), TP_ERR_VERSION);
 }
 
 static void refused(tp_contribution contribution, const char *message) {
@@ -175,21 +219,29 @@ static void each_kind_names_the_field_that_is_missing(void **state) {
 
 static void optional_fields_may_be_empty(void **state) {
   (void)state;
-  tp_contribution context = {.kind = TP_KIND_PROMPT_CONTEXT, .key = T("D1"), .text = T("x")};
-  tp_contribution section = {.kind = TP_KIND_PROMPT_SECTION, .key = T("s"), .text = T("x")};
-  tp_contribution bundle = {.kind = TP_KIND_TOOL_BUNDLE, .key = T("b")};
-  tp_contribution signal = {.kind = TP_KIND_SIGNAL, .key = T("ABILITY_AVAILABLE"), .domain = T("ability_preflight")};
-  tp_contribution audit = {.kind = TP_KIND_AUDIT, .key = T("seen")};
-  tp_contribution job = {.kind = TP_KIND_BACKGROUND_JOB, .key = T("k"), .domain = T("h")};
+  tp_contribution context = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = T("D1"), .text = T("x")};
+  tp_contribution section = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_SECTION, .key = T("s"), .text = T("x")};
+  tp_contribution bundle = {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_TOOL_BUNDLE, .key = T("b")};
+  tp_contribution signal = {.struct_size = sizeof(tp_contribution),
+                            .kind = TP_KIND_SIGNAL,
+                            .key = T("ABILITY_AVAILABLE"),
+                            .domain = T("ability_preflight")};
+  tp_contribution audit = {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = T("seen")};
+  tp_contribution job = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_BACKGROUND_JOB, .key = T("k"), .domain = T("h")};
   const tp_contribution *all[] = {&context, &section, &bundle, &signal, &audit, &job};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) assert_int_equal(take(all[i]), TP_OK);
 }
 
 static void a_number_that_is_no_kind_is_refused(void **state) {
   (void)state;
-  refused((tp_contribution){.kind = 0}, "0 is no kind of contribution");
-  refused((tp_contribution){.kind = TP_KIND_COUNT}, "11 is no kind of contribution");
-  refused((tp_contribution){.kind = UINT32_MAX}, "4294967295 is no kind of contribution");
+  refused((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = 0}, "0 is no kind of contribution");
+  refused((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_COUNT},
+          "11 is no kind of contribution");
+  refused((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = UINT32_MAX},
+          "4294967295 is no kind of contribution");
   assert_string_equal(tp__kind_name(0), "unknown");
   assert_string_equal(tp__kind_name(UINT32_MAX), "unknown");
 }
@@ -266,7 +318,8 @@ static void a_severity_out_of_range_is_refused(void **state) {
 static void a_misspelt_policy_of_the_domain_tool_is_refused(void **state) {
   (void)state;
   static const char *const words[] = {"deny", "ask", "allow"};
-  tp_contribution in = {.kind = TP_KIND_POLICY, .domain = T("tool"), .key = T("shell")};
+  tp_contribution in = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_POLICY, .domain = T("tool"), .key = T("shell")};
   for (size_t i = 0; i < 3; i++) {
     in.text = tp_text_of(words[i]);
     assert_int_equal(take(&in), TP_OK);
@@ -373,7 +426,7 @@ static void tools_of_another_struct_size_are_read_by_their_own(void **state) {
 
 static void out_is_untouched_when_the_copy_is_refused(void **state) {
   (void)state;
-  tp_contribution in = {.kind = TP_KIND_REMINDER}, out = {.kind = 77};
+  tp_contribution in = {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER}, out = {.kind = 77};
   assert_int_equal(tp__contribution_copy(&arena, &in, &out), TP_ERR_MALFORMED);
   assert_int_equal(out.kind, 77);
 }
@@ -427,6 +480,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
       TEST(a_good_contribution_of_every_kind_is_taken),
+      TEST(a_struct_of_another_size_is_read_as_far_as_both_know_it),
       TEST(the_copy_does_not_point_into_the_original),
       TEST(fields_that_a_kind_does_not_use_are_left_behind),
       TEST(each_kind_names_the_field_that_is_missing),

@@ -92,7 +92,8 @@ static void pointers_of_the_host_reach_every_callback_of_a_turn(void **state) {
        .placement = TP_PLACEMENT_INLINE},
       {.struct_size = sizeof(tp_tool), .name = "slow", .run = tool_sees, .self = &slow_tool}};
   const tp_tool *list[] = {&tools[0], &tools[1]};
-  tp_contribution bundle = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 2};
+  tp_contribution bundle = {
+      .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 2};
   act brings = {.emits = &bundle, .emit_count = 1};
   hook hooks[] = {{.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = see, .self = &built},
                   {.id = "quick", .phase = TP_PHASE_TURN_INTAKE, .run = see, .self = &quick},
@@ -100,8 +101,8 @@ static void pointers_of_the_host_reach_every_callback_of_a_turn(void **state) {
                   {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings}};
   tp_runtime *runtime = open_with_data();
   assert_ptr_equal(tp_runtime_data(runtime), &of_runtime);
-  tp_match match = {.matches = match_sees, .ctx = &matched, .description = "always"};
-  hooks[1].sub.match = match;
+  tp_match match = {.struct_size = sizeof match, .matches = match_sees, .ctx = &matched, .description = "always"};
+  hooks[1].sub.match = &match;
   add_hooks(runtime, hooks, COUNT(hooks));
   tp_agent *agent = add_agent(runtime, "a1");
   assert_ptr_equal(tp_agent_data(agent), &of_agent);
@@ -174,7 +175,7 @@ static void detached_runs_and_jobs_outlive_their_turn_and_see_the_runtime_alone(
   run_phase(turn, TP_PHASE_TURN_POST_TURN, NULL);
   tp_turn_end(turn);
   tp_session_close(session, NULL, NULL);
-  assert_int_equal(tp_runtime_drain(runtime, 20000, NULL), TP_OK);
+  assert_int_equal(tp_runtime_drain(runtime, 20000, NULL, NULL), TP_OK);
   assert_seen(&fire, NULL, NULL, NULL);
   assert_seen(&job, NULL, NULL, NULL);
   close_runtime(runtime);
@@ -319,7 +320,7 @@ static void walk_of_sessions_stands_closes_at_the_same_time(void **state) {
   assert_int_equal(tp_runtime_sessions(runtime, note_session, &closing), 4);
   assert_string_equal(closing.ids, "s0 s1 s3 s4 ");
   assert_int_equal(tp_runtime_sessions(runtime, NULL, NULL), 3);
-  assert_int_equal(tp_runtime_drain(runtime, 20000, NULL), TP_OK); /* their handles are the host's still */
+  assert_int_equal(tp_runtime_drain(runtime, 20000, NULL, NULL), TP_OK); /* their handles are the host's still */
   walk drained = {.runtime = runtime};
   assert_int_equal(tp_runtime_sessions(runtime, note_session, &drained), 3);
   assert_string_equal(drained.ids, "s0 s3 s4 ");

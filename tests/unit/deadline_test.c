@@ -28,7 +28,8 @@ static timed run_timed(tp_turn *turn, uint32_t phase, uint32_t budget_ms) {
   return t;
 }
 
-static const tp_contribution words = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("words")};
+static const tp_contribution words = {
+    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("words")};
 
 static void required_deadline_handler_that_hangs_fails_the_phase_at_the_deadline(void **state) {
   (void)state;
@@ -335,8 +336,8 @@ static void leaks_are_named(void **state) {
   assert_int_equal(tp_runtime_leaks(runtime, name_leak, names), 2);
   assert_string_equal(names, "one;two;");
   tp_turn_end(turn);
-  tp_drain_report report;
-  assert_int_equal(tp_runtime_drain(runtime, 1000, &report), TP_OK);
+  tp_drain_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_runtime_drain(runtime, 1000, &report, NULL), TP_OK);
   assert_int_equal(report.leaks, 2);
   assert_false(report.complete);
   latch_hit(&leave);

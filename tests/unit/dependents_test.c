@@ -34,7 +34,7 @@ enum { RUNS = 1, SKIPPED = 0 };
 typedef struct row {
   ending ending;
   const char *name;
-  int after, requires_;
+  int after, needs;
 } row;
 
 static const row table[] = {
@@ -58,8 +58,10 @@ static int32_t matches_nothing(void *ctx, const tp_match_view *view) {
   return TP_MATCH_NO;
 }
 
-static const tp_contribution instead = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("instead")};
-static const tp_contribution foreign = {.kind = TP_KIND_REMINDER, .text = TEXT("not here")};
+static const tp_contribution instead = {
+    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("instead")};
+static const tp_contribution foreign = {
+    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("not here")};
 
 typedef struct world {
   act dependency, before, dependent;
@@ -67,21 +69,26 @@ typedef struct world {
   size_t count;
 } world;
 
+static const tp_match never = {
+    .struct_size = sizeof never, .matches = matches_nothing, .description = "nothing"};
+static const tp_contribution *const instead_list[] = {&instead};
+
 /* "dependency" ends as told; "dependent" has the edge. */
-static void make(world *w, ending how, bool requires_, bool slow) {
+static void make(world *w, ending how, bool needs, bool slow) {
   memset(w, 0, sizeof *w);
   hook *d = &w->hooks[0], *t = &w->hooks[1];
   *d = (hook){.id = "dependency", .phase = GATHER, .self = &w->dependency, .slow = slow};
   *t = (hook){.id = "dependent", .phase = GATHER, .self = &w->dependent, .slow = slow};
   bool optional = how == OPTIONAL_MISSING || how == OPTIONAL_DISABLED;
   const char **edge =
-      optional ? (requires_ ? &t->optional_requires : &t->optional_after) : (requires_ ? &t->requires_ : &t->after);
+      optional ? (needs ? &t->optional_requires : &t->optional_after) : (needs ? &t->needs : &t->after);
   *edge = how == OPTIONAL_MISSING ? "nobody" : "dependency";
   w->count = 2;
   switch (how) {
     case FALLBACK_USED:
       w->dependency.kind = TP_ANSWER_FAILED;
-      d->sub = (tp_subscription){.failure = TP_FAILURE_FALLBACK, .fallback = &instead, .fallback_count = 1};
+      d->sub = (tp_subscription){
+          .failure = TP_FAILURE_FALLBACK, .fallback = instead_list, .fallback_count = 1};
       break;
     case FAILED_ERROR:
       w->dependency.kind = TP_ANSWER_FAILED;
@@ -98,12 +105,12 @@ static void make(world *w, ending how, bool requires_, bool slow) {
       d->sub.limit_ms = 2;
       break;
     case SKIPPED_MATCH:
-      d->sub.match = (tp_match){.matches = matches_nothing, .description = "nothing"};
+      d->sub.match = &never;
       break;
     case SKIPPED_DEPENDENCY: /* "before" fails, and the dependency requires it */
       w->before.kind = TP_ANSWER_FAILED;
       w->hooks[w->count++] = (hook){.id = "before", .phase = GATHER, .self = &w->before, .slow = slow};
-      d->requires_ = "before";
+      d->needs = "before";
       break;
     case OPTIONAL_DISABLED:
       d->sub.disabled = true;
@@ -113,10 +120,10 @@ static void make(world *w, ending how, bool requires_, bool slow) {
   }
 }
 
-static void check_cell(const row *r, bool requires_, bool slow) {
-  int want = requires_ ? r->requires_ : r->after;
+static void check_cell(const row *r, bool needs, bool slow) {
+  int want = needs ? r->needs : r->after;
   world w;
-  make(&w, r->ending, requires_, slow);
+  make(&w, r->ending, needs, slow);
   tp_runtime *runtime = open_runtime(NULL);
   add_hooks(runtime, w.hooks, w.count);
   if (r->ending == SKIPPED_KILL_SWITCH)
@@ -125,7 +132,7 @@ static void check_cell(const row *r, bool requires_, bool slow) {
   tp_phase_result result = run_phase(turn, GATHER, NULL);
   assert_int_equal(result.outcome, TP_OK);
   if ((int)w.dependent.calls != want)
-    fail_msg("%s, %s, %s: the dependent ran %u times", r->name, requires_ ? "requires" : "after",
+    fail_msg("%s, %s, %s: the dependent ran %u times", r->name, needs ? "requires" : "after",
              slow ? "slow" : "quick", (unsigned)w.dependent.calls);
   if (want) assert_run(&result, "dependent", TP_STATE_SUCCEEDED, TP_REASON_NONE);
   else assert_run(&result, "dependent", TP_STATE_SKIPPED, TP_REASON_DEPENDENCY);
@@ -137,8 +144,8 @@ static void every_cell_of_the_table_holds(void **state) {
   (void)state;
   for (size_t i = 0; i < COUNT(table); i++) {
     if (table[i].ending == SKIPPED_NO_SLACK) continue; /* below: the dependent must be required to have slack itself */
-    for (int requires_ = 0; requires_ < 2; requires_++) {
-      for (int slow = 0; slow < 2; slow++) check_cell(&table[i], requires_, slow);
+    for (int needs = 0; needs < 2; needs++) {
+      for (int slow = 0; slow < 2; slow++) check_cell(&table[i], needs, slow);
     }
   }
 }
@@ -147,7 +154,7 @@ static void every_cell_of_the_table_holds(void **state) {
  * it. The dependent is required, and so may still run. */
 static void no_slack_of_the_dependency(void **state) {
   (void)state;
-  for (int requires_ = 0; requires_ < 2; requires_++) {
+  for (int needs = 0; needs < 2; needs++) {
     tp_runtime *runtime = open_runtime(NULL);
     act slow = {.sleeps_ms = 60}, dependency = {0}, dependent = {0};
     hook hooks[] = {{.id = "slow", .phase = GATHER, .self = &slow, .slow = true},
@@ -157,7 +164,7 @@ static void no_slack_of_the_dependency(void **state) {
                      .self = &dependent,
                      .slow = true,
                      .sub = {.failure = TP_FAILURE_REQUIRED, .limit_ms = 960}}};
-    if (requires_) hooks[2].requires_ = "dependency";
+    if (needs) hooks[2].needs = "dependency";
     else hooks[2].after = "dependency";
     add_hooks(runtime, hooks, 3);
     tp_turn *turn = begin_bare(runtime, 0);
@@ -166,8 +173,8 @@ static void no_slack_of_the_dependency(void **state) {
     assert_int_equal(tp_phase_run(turn, GATHER, &input, &result, NULL), TP_OK);
     assert_run(&result, "dependency", TP_STATE_SKIPPED, TP_REASON_NO_SLACK);
     assert_int_equal(dependency.calls, 0);
-    assert_int_equal(dependent.calls, requires_ ? 0 : 1);
-    if (requires_) {
+    assert_int_equal(dependent.calls, needs ? 0 : 1);
+    if (needs) {
       assert_run(&result, "dependent", TP_STATE_SKIPPED, TP_REASON_DEPENDENCY);
       assert_int_equal(result.outcome, TP_ERR_HOOK); /* a guard never vanishes silently */
     } else {
@@ -202,12 +209,14 @@ static void required_one_may_be_skipped_by_its_own_match_or_the_kill_switch(void
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   act a = {0}, b = {0};
-  hook hooks[] = {
-      {.id = "unmatched",
-       .phase = GATHER,
-       .self = &a,
-       .sub = {.failure = TP_FAILURE_REQUIRED, .match = {.matches = matches_nothing, .description = "nothing"}}},
-      {.id = "killed", .phase = GATHER, .self = &b, .sub = {.failure = TP_FAILURE_REQUIRED}}};
+  hook hooks[] = {{.id = "unmatched",
+                   .phase = GATHER,
+                   .self = &a,
+                   .sub = {.failure = TP_FAILURE_REQUIRED,
+                           .match = &(const tp_match){.struct_size = sizeof(tp_match),
+                                                      .matches = matches_nothing,
+                                                      .description = "nothing"}}},
+                  {.id = "killed", .phase = GATHER, .self = &b, .sub = {.failure = TP_FAILURE_REQUIRED}}};
   add_hooks(runtime, hooks, 2);
   assert_int_equal(tp_subscription_kill(runtime, "killed", true, NULL), TP_OK);
   tp_turn *turn = begin_bare(runtime, 0);
@@ -232,7 +241,8 @@ static tp_answer look(void *self, tp_call *call) {
   sight *s = self;
   s->count = tp_call_dependency_count(call);
   for (size_t i = 0; i < s->count && i < 4; i++) {
-    s->seen[i] = tp_call_dependency(call, i);
+    s->seen[i].struct_size = sizeof s->seen[i];
+    if (!tp_call_dependency(call, i, &s->seen[i])) s->count = 98;
     snprintf(s->names[i], sizeof s->names[i], "%s", s->seen[i].subscription);
     const tp_contribution *first = tp_call_dependency_contribution(call, i, 0);
     if (first) snprintf(s->texts[i], sizeof s->texts[i], "%.*s", (int)first->text.size, first->text.data);
@@ -243,7 +253,8 @@ static tp_answer look(void *self, tp_call *call) {
 
 static void handler_sees_its_direct_dependencies_and_nothing_else(void **state) {
   (void)state;
-  static const tp_contribution mine = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("m"), .text = TEXT("mine")};
+  static const tp_contribution mine = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("m"), .text = TEXT("mine")};
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
     act good = {.emits = &mine, .emit_count = 1}, bad = {.kind = TP_ANSWER_FAILED},
@@ -255,13 +266,15 @@ static void handler_sees_its_direct_dependencies_and_nothing_else(void **state) 
                      .phase = GATHER,
                      .self = &bad,
                      .slow = slow,
-                     .sub = {.failure = TP_FAILURE_FALLBACK, .fallback = &instead, .fallback_count = 1}},
+                     .sub = {.failure = TP_FAILURE_FALLBACK,
+                             .fallback = instead_list,
+                             .fallback_count = 1}},
                     {.id = "looks",
                      .phase = GATHER,
                      .run = look,
                      .self = &s,
                      .after = "bad",
-                     .requires_ = "good",
+                     .needs = "good",
                      .optional_after = "nobody",
                      .slow = slow}};
     add_hooks(runtime, hooks, COUNT(hooks));

@@ -146,8 +146,11 @@ static const tp_tool *const tools[] = {QUICK("nothing", say_nothing),
                                 QUICK("mistake", mistake_it),
                                 APART("both_apart", defer_and_answer),
                                 APART("pretends_apart", pretend_to_defer)};
-static const tp_contribution bundle = {
-    .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = COUNT(tools)};
+static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
+                                       .kind = TP_KIND_TOOL_BUNDLE,
+                                       .key = TEXT("b"),
+                                       .tools = tools,
+                                       .tool_count = COUNT(tools)};
 static act brings_tools = {.emits = &bundle, .emit_count = 1};
 
 static tp_tool_call calls[CALLS_MAX];
@@ -332,7 +335,11 @@ static void each_name_finds_its_tool(void **state) {
     many[i] =
         (tp_tool){.struct_size = sizeof(tp_tool), .name = names[i], .run = say_id, .placement = TP_PLACEMENT_INLINE};
   }
-  tp_contribution all = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("all"), .tools = list, .tool_count = COUNT_OF_TOOLS};
+  tp_contribution all = {.struct_size = sizeof(tp_contribution),
+                         .kind = TP_KIND_TOOL_BUNDLE,
+                         .key = TEXT("all"),
+                         .tools = list,
+                         .tool_count = COUNT_OF_TOOLS};
   act brings = {.emits = &all, .emit_count = 1};
   tp_runtime *runtime = open_runtime(NULL);
   add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &brings}, 1);
@@ -404,7 +411,11 @@ static void short_answers_are_checked_and_cut_like_long_ones(void **state) {
                                     .placement = TP_PLACEMENT_INLINE,
                                     .result_bytes_max = 5};
   const tp_tool *list[] = {&strict};
-  tp_contribution one = {.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = list, .tool_count = 1};
+  tp_contribution one = {.struct_size = sizeof(tp_contribution),
+                         .kind = TP_KIND_TOOL_BUNDLE,
+                         .key = TEXT("b"),
+                         .tools = list,
+                         .tool_count = 1};
   act brings = {.emits = &one, .emit_count = 1};
   tp_runtime *runtime = open_runtime(NULL);
   add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &brings}, 1);
@@ -538,7 +549,11 @@ static void quick_calls_behind_the_turns_deadline_never_run(void **state) {
 
 static void policy_that_comes_between_two_dispatches_counts(void **state) {
   (void)state;
-  tp_contribution policy = {.kind = TP_KIND_POLICY, .domain = TEXT("tool"), .key = TEXT("id"), .text = TEXT("deny")};
+  tp_contribution policy = {.struct_size = sizeof(tp_contribution),
+                            .kind = TP_KIND_POLICY,
+                            .domain = TEXT("tool"),
+                            .key = TEXT("id"),
+                            .text = TEXT("deny")};
   act says = {.emits = &policy, .emit_count = 1};
   tp_runtime *runtime = open_with_tools(NULL);
   add_hooks(runtime, &(hook){.id = "policy", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &says}, 1);

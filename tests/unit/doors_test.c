@@ -70,6 +70,27 @@ static void phase_of_a_cancelled_turn_ends_as_cancelled(void **state) {
 
 static void count_end(void *ctx) { ++*(int *)ctx; }
 
+static void report_without_a_size_is_refused_and_nothing_is_done(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_drain_report drained = {.struct_size = 0};
+  tp_commit_report committed = {.struct_size = 0};
+  tp_fault fault;
+  tp_edit *edit;
+  assert_int_equal(tp_runtime_drain(runtime, 0, &drained, &fault), TP_ERR_VERSION);
+  assert_non_null(strstr(fault.message, "tp_drain_report: struct_size is 0"));
+  assert_int_equal(tp_edit_begin(runtime, NULL, &edit, NULL),
+                   TP_OK); /* it was not drained, and the edit is still open */
+  assert_int_equal(tp_edit_commit(edit, &committed, &fault), TP_ERR_VERSION);
+  assert_non_null(strstr(fault.message, "tp_commit_report: struct_size is 0"));
+  committed.struct_size = offsetof(tp_commit_report, handlers);
+  assert_int_equal(tp_edit_commit(edit, &committed, &fault), TP_OK);
+  assert_int_equal(committed.struct_size, offsetof(tp_commit_report, handlers));
+  assert_int_equal(committed.snapshot_version, 1);
+  assert_int_equal(committed.handlers, 0);
+  close_runtime(runtime);
+}
+
 static void session_that_a_drain_ended_is_closed_by_its_host(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
@@ -78,7 +99,7 @@ static void session_that_a_drain_ended_is_closed_by_its_host(void **state) {
   tp_session_options options = {.struct_size = sizeof options, .id = "s"};
   tp_session *session;
   assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
-  assert_int_equal(tp_runtime_drain(runtime, 1000, NULL), TP_OK);
+  assert_int_equal(tp_runtime_drain(runtime, 1000, NULL, NULL), TP_OK);
   assert_int_equal(ends.calls, 1);
   tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("late")};
   const tp_turn_result *result = NULL;
@@ -158,6 +179,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tool_of_a_cancelled_turn_never_runs),
       cmocka_unit_test(phase_of_a_cancelled_turn_ends_as_cancelled),
+      cmocka_unit_test(report_without_a_size_is_refused_and_nothing_is_done),
       cmocka_unit_test(session_that_a_drain_ended_is_closed_by_its_host),
       cmocka_unit_test(what_is_not_utf8_or_too_long_is_refused),
       cmocka_unit_test(store_of_another_size_or_without_its_functions_is_refused),

@@ -6,10 +6,19 @@
 
 #include <cmocka.h>
 
+#include "tests/support/edges.h"
 #include "tests/unit/plan_world.h"
 
-#define EDGES(...) \
-  (const tp_edge[]) { __VA_ARGS__ }
+#define LIST(...) ((const tp_contribution *const[]){__VA_ARGS__})
+#define MATCH(reads, count) \
+  (&(const tp_match){.struct_size = sizeof(tp_match), .matches = matches_all, .description = "all", .fields = (reads), \
+                     .field_count = (count)})
+
+static int32_t matches_all(void *ctx, const tp_match_view *view) {
+  (void)ctx;
+  (void)view;
+  return TP_MATCH_YES;
+}
 
 static tp_status switch_off(world *w, const char *id, bool off) {
   bool was;
@@ -29,7 +38,7 @@ static bool last_row(void *ctx, const tp_audit *row) {
 static void assert_refused(world *w, tp_edit *edit, tp_status code, const char *subject, const char *const *words) {
   tp__snapshot *before = tp__registry_pin(w->registry);
   memset(&w->fault, 0, sizeof w->fault);
-  tp_commit_report report = {.snapshot_version = 77};
+  tp_commit_report report = {.struct_size = sizeof report, .snapshot_version = 77};
   tp_status status = tp_edit_commit(edit, &report, &w->fault);
   if (status != code) fail_msg("%s instead of %s: %s", tp_status_name(status), tp_status_name(code), w->fault.message);
   assert_int_equal(w->fault.code, code);
@@ -113,11 +122,11 @@ typedef enum relation { AFTER, BEFORE, REQUIRES } relation;
 
 static tp_edit *edit_with_edge(world *w, uint32_t phase, relation what, const char *target, bool optional) {
   tp_edit *edit = edit_of(w);
-  const tp_edge edge = {.target = target, .optional = optional};
+  const tp_edge *const *edges = EDGES(EDGE(target, optional));
   tp_subscription sub = subscription_of("new", phase);
-  if (what == AFTER) sub.after = &edge, sub.after_count = 1;
-  if (what == BEFORE) sub.before = &edge, sub.before_count = 1;
-  if (what == REQUIRES) sub.requires_ = &edge, sub.requires_count = 1;
+  if (what == AFTER) sub.after = edges, sub.after_count = 1;
+  if (what == BEFORE) sub.before = edges, sub.before_count = 1;
+  if (what == REQUIRES) sub.needs = edges, sub.needs_count = 1;
   add(edit, sub);
   return edit;
 }
@@ -137,7 +146,7 @@ static void bad_edges_are_refused_each_with_its_code(void **state) {
       {GATHER, REQUIRES, "gate", true, TP_ERR_CROSS_PHASE, "test.stop"}, /* optional is no excuse: never right */
       {GATHER, AFTER, "ghost", false, TP_ERR_MISSING_DEPENDENCY, "after"},
       {GATHER, BEFORE, "ghost", false, TP_ERR_MISSING_DEPENDENCY, "before"},
-      {GATHER, REQUIRES, "ghost", false, TP_ERR_MISSING_DEPENDENCY, "requires"},
+      {GATHER, REQUIRES, "ghost", false, TP_ERR_MISSING_DEPENDENCY, "needs"},
       {GATHER, AFTER, "off", false, TP_ERR_DISABLED_DEPENDENCY, "disabled"},
       {GATHER, BEFORE, "off", false, TP_ERR_DISABLED_DEPENDENCY, "disabled"},
       {GATHER, AFTER, "new", false, TP_ERR_SELF_DEPENDENCY, "itself"},
@@ -173,15 +182,15 @@ static void a_cycle_is_reported_with_its_members(void **state) {
   world *w = peopled();
   tp_edit *edit = edit_of(w);
   tp_subscription c = subscription_of("c", GATHER), a = subscription_of("a", GATHER), b = subscription_of("b", GATHER);
-  c.after = EDGES({"b", false});
-  a.after = EDGES({"c", false});
-  b.requires_ = EDGES({"a", false});
-  c.after_count = a.after_count = b.requires_count = 1;
+  c.after = EDGES(EDGE("b", false));
+  a.after = EDGES(EDGE("c", false));
+  b.needs = EDGES(EDGE("a", false));
+  c.after_count = a.after_count = b.needs_count = 1;
   add(edit, c);
   add(edit, a);
   add(edit, b);
   tp_subscription behind = subscription_of("behind", GATHER);
-  behind.after = EDGES({"c", false});
+  behind.after = EDGES(EDGE("c", false));
   behind.after_count = 1;
   add(edit, behind);
   assert_refused(w, edit, TP_ERR_CYCLE, "a", WORDS("test.gather", ": a -> b -> c -> a"));
@@ -198,7 +207,7 @@ static void a_cycle_that_the_line_of_sequential_ones_closes_is_reported(void **s
     tp_edit *edit = edit_with_handler(w);
     tp_subscription first = subscription_of("first", phase), second = subscription_of("second", phase);
     first.sequential = second.sequential = TP_SEQUENTIAL_ON;
-    first.after = EDGES({"second", false});
+    first.after = EDGES(EDGE("second", false));
     first.after_count = 1;
     add(edit, first);
     add(edit, second);
@@ -221,9 +230,8 @@ static void the_middle_of_a_long_cycle_is_left_out(void **state) {
     char id[16], next[16];
     snprintf(id, sizeof id, "s%04d", i);
     snprintf(next, sizeof next, "s%04d", (i + 1) % COUNT);
-    const tp_edge edge = {.target = next};
     tp_subscription sub = subscription_of(id, GATHER);
-    sub.before = &edge;
+    sub.before = EDGES(EDGE(next, false));
     sub.before_count = 1;
     add(edit, sub);
   }
@@ -241,9 +249,8 @@ static void a_cycle_of_the_longest_ids_still_tells_who(void **state) {
     ids[i][TP_ID_BYTES_MAX] = '\0';
   }
   for (int i = 0; i < 4; i++) {
-    const tp_edge edge = {.target = ids[(i + 1) % 4]};
     tp_subscription sub = subscription_of(ids[i], GATHER);
-    sub.before = &edge;
+    sub.before = EDGES(EDGE(ids[(i + 1) % 4], false));
     sub.before_count = 1;
     add(edit, sub);
   }
@@ -294,11 +301,13 @@ static void a_declared_handler_stays_declared_whoever_subscribes_it(void **state
 
 static void policies_that_do_not_go_together_are_refused(void **state) {
   (void)state;
-  const tp_contribution context = {.kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}};
-  const tp_contribution section = {.kind = TP_KIND_PROMPT_SECTION, .key = {"k", 1}};
-  const tp_contribution policy = {.kind = TP_KIND_POLICY, .key = {"k", 1}};
-  const tp_contribution strange = {.kind = 4711};
-  const tp_contribution manifest = {.kind = TP_KIND_MANIFEST_DIAGNOSTIC};
+  const tp_contribution context = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}};
+  const tp_contribution section = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_SECTION, .key = {"k", 1}};
+  const tp_contribution policy = {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_POLICY, .key = {"k", 1}};
+  const tp_contribution strange = {.struct_size = sizeof strange, .kind = 4711};
+  const tp_contribution manifest = {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_MANIFEST_DIAGNOSTIC};
   const struct {
     const char *what;
     tp_status code;
@@ -307,7 +316,7 @@ static void policies_that_do_not_go_together_are_refused(void **state) {
       {"required observer", TP_ERR_OBSERVER_REQUIRED, {.phase = OBSERVE, .failure = TP_FAILURE_REQUIRED}},
       {"observer that requires",
        TP_ERR_OBSERVER_REQUIRED,
-       {.phase = OBSERVE, .requires_ = EDGES({"x", true}), .requires_count = 1}},
+       {.phase = OBSERVE, .needs = EDGES(EDGE("x", true)), .needs_count = 1}},
       {"required and fired in a chain with verdicts",
        TP_ERR_DETACHED_REQUIRED,
        {.phase = STOP, .failure = TP_FAILURE_REQUIRED, .execution = TP_EXECUTION_FIRE_AND_RECORD}},
@@ -321,12 +330,12 @@ static void policies_that_do_not_go_together_are_refused(void **state) {
        {.phase = GATHER,
         .failure = TP_FAILURE_FALLBACK,
         .execution = TP_EXECUTION_FIRE_AND_RECORD,
-        .fallback = &context,
+        .fallback = LIST(&context),
         .fallback_count = 1}},
       {"fallback that cannot be a verdict",
        TP_ERR_BAD_FALLBACK,
        {.phase = STOP, .failure = TP_FAILURE_FALLBACK, .fallback_verdict = (tp_verdict)5}},
-      {"fallback nobody uses", TP_ERR_USAGE, {.phase = GATHER, .fallback = &context, .fallback_count = 1}},
+      {"fallback nobody uses", TP_ERR_USAGE, {.phase = GATHER, .fallback = LIST(&context), .fallback_count = 1}},
       {"fallback verdict nobody uses", TP_ERR_USAGE, {.phase = STOP, .fallback_verdict = TP_VERDICT_DENY}},
       {"verdict where none is taken",
        TP_ERR_CAPABILITY,
@@ -339,29 +348,29 @@ static void policies_that_do_not_go_together_are_refused(void **state) {
        {.handler = "modest", .phase = STOP, .failure = TP_FAILURE_FALLBACK, .fallback_verdict = TP_VERDICT_ALLOW}},
       {"kind that the phase does not take",
        TP_ERR_CAPABILITY,
-       {.phase = GATHER, .failure = TP_FAILURE_FALLBACK, .fallback = &policy, .fallback_count = 1}},
+       {.phase = GATHER, .failure = TP_FAILURE_FALLBACK, .fallback = LIST(&policy), .fallback_count = 1}},
       {"kind that the handler did not declare",
        TP_ERR_CAPABILITY,
        {.handler = "modest",
         .phase = GATHER,
         .failure = TP_FAILURE_FALLBACK,
-        .fallback = &context,
+        .fallback = LIST(&context),
         .fallback_count = 1}},
       {"kind that neither knows",
        TP_ERR_CAPABILITY,
-       {.phase = GATHER, .failure = TP_FAILURE_FALLBACK, .fallback = &section, .fallback_count = 1}},
+       {.phase = GATHER, .failure = TP_FAILURE_FALLBACK, .fallback = LIST(&section), .fallback_count = 1}},
       {"kind that does not exist",
        TP_ERR_CAPABILITY,
-       {.phase = GATHER, .failure = TP_FAILURE_FALLBACK, .fallback = &strange, .fallback_count = 1}},
+       {.phase = GATHER, .failure = TP_FAILURE_FALLBACK, .fallback = LIST(&strange), .fallback_count = 1}},
       {"diagnostic of another kind",
        TP_ERR_CAPABILITY,
-       {.phase = GATHER, .failure = TP_FAILURE_FALLBACK, .fallback = &manifest, .fallback_count = 1}},
+       {.phase = GATHER, .failure = TP_FAILURE_FALLBACK, .fallback = LIST(&manifest), .fallback_count = 1}},
       {"match of a field that the phase lacks",
        TP_ERR_MATCH_KEY,
-       {.phase = GATHER, .match = {.fields = (const uint32_t[]){TP_FIELD_TEXT, TP_FIELD_RESULT}, .field_count = 2}}},
+       {.phase = GATHER, .match = MATCH(((const uint32_t[]){TP_FIELD_TEXT, TP_FIELD_RESULT}), 2)}},
       {"match of a field that does not exist",
        TP_ERR_MATCH_KEY,
-       {.phase = GATHER, .match = {.fields = (const uint32_t[]){4711}, .field_count = 1}}},
+       {.phase = GATHER, .match = MATCH((const uint32_t[]){4711}, 1)}},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     world *w = peopled();
@@ -385,21 +394,22 @@ static void policies_that_do_not_go_together_are_refused(void **state) {
 
 static void policies_that_do_go_together_are_taken(void **state) {
   (void)state;
-  const tp_contribution context = {.kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}};
-  const tp_contribution diagnostic = {.kind = TP_KIND_DIAGNOSTIC};
+  const tp_contribution context = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}};
+  const tp_contribution diagnostic = {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_DIAGNOSTIC};
   const tp_subscription rows[] = {
       {.phase = STOP, .failure = TP_FAILURE_BEST_EFFORT, .execution = TP_EXECUTION_FIRE_AND_RECORD},
       {.phase = GATHER_REQUIRED, .execution = TP_EXECUTION_BACKGROUND},
       {.phase = STOP, .failure = TP_FAILURE_FALLBACK, .fallback_verdict = TP_VERDICT_ASK},
       {.phase = STOP_NO_ASK, .failure = TP_FAILURE_FALLBACK, .fallback_verdict = TP_VERDICT_DENY},
-      {.phase = GATHER, .failure = TP_FAILURE_FALLBACK, .fallback = &context, .fallback_count = 1},
+      {.phase = GATHER, .failure = TP_FAILURE_FALLBACK, .fallback = LIST(&context), .fallback_count = 1},
       {.handler = "modest",
        .phase = GATHER,
        .failure = TP_FAILURE_FALLBACK,
-       .fallback = &diagnostic,
+       .fallback = LIST(&diagnostic),
        .fallback_count = 1},
       {.handler = "again", .phase = GATHER, .attempts = 5},
-      {.phase = GATHER, .match = {.fields = (const uint32_t[]){TP_FIELD_TOOL}, .field_count = 1}},
+      {.phase = GATHER, .match = MATCH((const uint32_t[]){TP_FIELD_TOOL}, 1)},
       {.phase = OBSERVE, .execution = TP_EXECUTION_BACKGROUND},
   };
   world *w = peopled();
@@ -548,7 +558,7 @@ static void a_refused_edit_can_be_mended(void **state) {
   assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_ERR_MISSING_HANDLER);
   assert_int_equal(tp_edit_remove_subscription(edit, "new", NULL), TP_OK);
   bad.handler = "h";
-  bad.after = EDGES({"ghost", false});
+  bad.after = EDGES(EDGE("ghost", false));
   bad.after_count = 1;
   add(edit, bad);
   assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_ERR_MISSING_DEPENDENCY);
@@ -576,7 +586,7 @@ static void bad_descriptors_are_refused_when_they_are_added(void **state) {
     sub.handler = bad_ids[i];
     assert_int_equal(tp_edit_add_subscription(edit, &sub, NULL), TP_ERR_BAD_ID);
     sub = subscription_of("new", GATHER);
-    sub.before = EDGES({"fine", true}, {bad_ids[i], true});
+    sub.before = EDGES(EDGE("fine", true), EDGE(bad_ids[i], true));
     sub.before_count = 2;
     assert_int_equal(tp_edit_add_subscription(edit, &sub, NULL), TP_ERR_BAD_ID);
     assert_int_equal(tp_edit_remove_handler(edit, bad_ids[i], NULL), TP_ERR_BAD_ID);
@@ -596,12 +606,6 @@ static void bad_descriptors_are_refused_when_they_are_added(void **state) {
 static tp_status try_handler(tp_edit *edit, tp_handler handler) { return tp_edit_add_handler(edit, &handler, NULL); }
 static tp_status try_subscription(tp_edit *edit, tp_subscription sub) {
   return tp_edit_add_subscription(edit, &sub, NULL);
-}
-
-static int32_t matches_all(void *ctx, const tp_match_view *view) {
-  (void)ctx;
-  (void)view;
-  return TP_MATCH_YES;
 }
 
 static void other_nonsense_is_refused_when_it_is_added(void **state) {
@@ -657,16 +661,23 @@ static void other_nonsense_is_refused_when_it_is_added(void **state) {
   sub = subscription_of("s", GATHER);
   sub.fallback_count = 1;
   assert_int_equal(try_subscription(edit, sub), TP_ERR_USAGE);
-  sub.fallback = &(const tp_contribution){.kind = TP_KIND_PROMPT_CONTEXT};
+  const tp_contribution keyless = {.struct_size = sizeof keyless, .kind = TP_KIND_PROMPT_CONTEXT};
+  sub.fallback = LIST(&keyless);
   assert_int_equal(try_subscription(edit, sub), TP_ERR_MALFORMED);
   sub = subscription_of("s", GATHER);
-  sub.match.matches = matches_all;
+  tp_match match = {.struct_size = sizeof match, .matches = matches_all};
+  sub.match = &match;
   assert_int_equal(try_subscription(edit, sub), TP_ERR_USAGE);
-  sub.match.description = "\xc0\x80";
+  match.description = "\xc0\x80";
   assert_int_equal(try_subscription(edit, sub), TP_ERR_UTF8);
   sub = subscription_of("s", GATHER);
-  sub.match.field_count = 1;
+  match = (tp_match){.struct_size = sizeof match, .matches = matches_all, .description = "all", .field_count = 1};
+  sub.match = &match;
   assert_int_equal(try_subscription(edit, sub), TP_ERR_USAGE);
+  match = (tp_match){.struct_size = sizeof match, .description = "none"};
+  assert_int_equal(try_subscription(edit, sub), TP_ERR_USAGE);
+  match = (tp_match){.struct_size = 3, .matches = matches_all, .description = "all"};
+  assert_int_equal(try_subscription(edit, sub), TP_ERR_VERSION);
   sub = subscription_of("s", GATHER);
   sub.metadata = "\xed\xa0\x80";
   assert_int_equal(try_subscription(edit, sub), TP_ERR_UTF8);
@@ -717,7 +728,7 @@ static void nothing_is_seen_before_the_commit_and_all_of_it_after(void **state) 
   tp__snapshot *still = tp__registry_pin(w->registry);
   assert_ptr_equal(still, empty);
   tp__snapshot_unpin(still);
-  tp_commit_report report;
+  tp_commit_report report = {.struct_size = sizeof report};
   assert_int_equal(tp_edit_commit(edit, &report, &w->fault), TP_OK);
   tp__snapshot *now = tp__registry_pin(w->registry);
   assert_int_equal(now->version, 1);
@@ -813,8 +824,9 @@ static void what_was_given_is_copied(void **state) {
   tp_edit *edit = edit_of(w);
   char id[] = "handler", sub_id[] = "subscription", target[] = "target", words[] = "words", text[] = "text";
   uint32_t phases[] = {GATHER}, fields[] = {TP_FIELD_TEXT};
-  tp_edge edge = {.target = target};
-  tp_contribution fallback = {.kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}, .text = {text, 4}};
+  tp_edge edge = {.struct_size = sizeof edge, .target = target};
+  tp_contribution fallback = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}, .text = {text, 4}};
   tp_handler handler = handler_of(id);
   handler.phases = phases;
   handler.phase_count = 1;
@@ -824,13 +836,17 @@ static void what_was_given_is_copied(void **state) {
   sub.handler = id;
   add(edit, sub);
   sub.id = sub_id;
-  sub.after = &edge;
+  sub.after = EDGES(&edge);
   sub.after_count = 1;
   sub.metadata = words;
   sub.failure = TP_FAILURE_FALLBACK;
-  sub.fallback = &fallback;
+  sub.fallback = LIST(&fallback);
   sub.fallback_count = 1;
-  sub.match = (tp_match){.matches = matches_all, .description = words, .fields = fields, .field_count = 1};
+  sub.match = &(tp_match){.struct_size = sizeof(tp_match),
+                          .matches = matches_all,
+                          .description = words,
+                          .fields = fields,
+                          .field_count = 1};
   add(edit, sub);
   memset(id, 'X', sizeof id - 1);
   memset(sub_id, 'X', sizeof sub_id - 1);
@@ -848,10 +864,10 @@ static void what_was_given_is_copied(void **state) {
   assert_int_equal(node->handler->desc.phases[0], GATHER);
   assert_int_equal(node->handler->desc.contract_version, 1);
   assert_string_equal(node->sub->desc.metadata, "words");
-  assert_string_equal(node->sub->desc.match.description, "words");
-  assert_int_equal(node->sub->desc.match.fields[0], TP_FIELD_TEXT);
-  assert_string_equal(node->sub->desc.after[0].target, "target");
-  assert_memory_equal(node->sub->desc.fallback[0].text.data, "text", 4);
+  assert_string_equal(node->sub->desc.match->description, "words");
+  assert_int_equal(node->sub->desc.match->fields[0], TP_FIELD_TEXT);
+  assert_string_equal(node->sub->desc.after[0]->target, "target");
+  assert_memory_equal(node->sub->desc.fallback[0]->text.data, "text", 4);
   assert_string_equal(node->sub->owner, "host");
   assert_int_equal(node->dep_count, 1);
   tp__snapshot_unpin(snapshot);
@@ -873,8 +889,11 @@ static tp_handler living(const char *id, life *l) {
 }
 
 static tp_subscription matching(const char *id, life *l) {
+  static tp_match match;
   tp_subscription sub = subscription_of(id, GATHER);
-  sub.match = (tp_match){.matches = matches_all, .destroy = end_life, .ctx = l, .description = "always"};
+  sub.match = &match;
+  match = (tp_match){
+      .struct_size = sizeof(tp_match), .matches = matches_all, .destroy = end_life, .ctx = l, .description = "always"};
   return sub;
 }
 
@@ -1022,8 +1041,10 @@ static void phases_are_found_by_name_and_alias(void **state) {
 
 static tp_status registry_with(world *w, const tp_phase *rows, size_t count, tp__registry **ret_registry) {
   const tp_allocator allocator = {.alloc = counted_alloc, .release = counted_release, .ctx = &w->count};
-  return tp__registry_new(&allocator, world_rows, PHASES, world_aliases, 3, rows, count, &world_ops, ret_registry,
-                          &w->fault);
+  const tp_phase *list[TP_PHASE_LIMIT];
+  for (size_t i = 0; i < count && i < TP_PHASE_LIMIT; i++) list[i] = rows ? &rows[i] : NULL;
+  return tp__registry_new(&allocator, world_rows, PHASES, world_aliases, 3, rows ? list : NULL, count, &world_ops,
+                          ret_registry, &w->fault);
 }
 
 static void phases_of_the_host_are_copied_and_numbered(void **state) {
@@ -1058,8 +1079,11 @@ static void phases_of_the_host_are_copied_and_numbered(void **state) {
   handler.phase_count = 1;
   assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
   tp_subscription sub = subscription_of("a", TP_PHASE_HOST);
-  sub.match = (tp_match){
-      .matches = matches_all, .description = "x", .fields = (const uint32_t[]){TP_FIELD_HOST}, .field_count = 1};
+  sub.match = &(tp_match){.struct_size = sizeof(tp_match),
+                          .matches = matches_all,
+                          .description = "x",
+                          .fields = (const uint32_t[]){TP_FIELD_HOST},
+                          .field_count = 1};
   add(edit, sub);
   commit(w, edit);
   assert_order(w, TP_PHASE_HOST, "a");

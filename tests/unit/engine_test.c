@@ -17,8 +17,14 @@
 
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, INTAKE = TP_PHASE_TURN_INTAKE, TOOL_PRE = TP_PHASE_TOOL_PRE };
 
-static const tp_contribution context_a = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("a"), .text = TEXT("text of a")};
-static const tp_contribution context_b = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("b"), .text = TEXT("text of b")};
+static const tp_contribution context_a = {.struct_size = sizeof(tp_contribution),
+                                          .kind = TP_KIND_PROMPT_CONTEXT,
+                                          .key = TEXT("a"),
+                                          .text = TEXT("text of a")};
+static const tp_contribution context_b = {.struct_size = sizeof(tp_contribution),
+                                          .kind = TP_KIND_PROMPT_CONTEXT,
+                                          .key = TEXT("b"),
+                                          .text = TEXT("text of b")};
 
 /* ---- nothing subscribed ---- */
 
@@ -148,7 +154,8 @@ static void handlers_of_a_gather_run_at_the_same_time(void **state) {
 static void failing_observer_never_affects_another(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
-  static const tp_contribution reminder = {.kind = TP_KIND_REMINDER, .text = TEXT("think of it")};
+  static const tp_contribution reminder = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("think of it")};
   act bad = {.kind = TP_ANSWER_FAILED}, verdict = {.kind = TP_ANSWER_DENY, .reason = "no"};
   act good = {.emits = &reminder, .emit_count = 1};
   hook hooks[] = {{.id = "bad", .phase = TP_PHASE_TOOL_POST, .self = &bad},
@@ -561,16 +568,25 @@ static void submitted_payload_is_copied_and_readable_at_the_end(void **state) {
 static void one_undeclared_kind_rejects_the_whole_answer(void **state) {
   (void)state;
   static const tp_contribution mixed[] = {
-      {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("good")},
-      {.kind = TP_KIND_REMINDER, .text = TEXT("not allowed in this phase")},
+      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("good")},
+      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("not allowed in this phase")},
   };
   static const tp_contribution undeclared[] = {
-      {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k2"), .text = TEXT("allowed, not declared")},
-      {.kind = TP_KIND_DIAGNOSTIC, .key = TEXT("d"), .text = TEXT("always allowed")},
+      {.struct_size = sizeof(tp_contribution),
+       .kind = TP_KIND_PROMPT_CONTEXT,
+       .key = TEXT("k2"),
+       .text = TEXT("allowed, not declared")},
+      {.struct_size = sizeof(tp_contribution),
+       .kind = TP_KIND_DIAGNOSTIC,
+       .key = TEXT("d"),
+       .text = TEXT("always allowed")},
   };
   static const tp_contribution broken[] = {
-      {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k3"), .text = TEXT("good")},
-      {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k4"), .text = TEXT("\xff\xfe")},
+      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k3"), .text = TEXT("good")},
+      {.struct_size = sizeof(tp_contribution),
+       .kind = TP_KIND_PROMPT_CONTEXT,
+       .key = TEXT("k4"),
+       .text = TEXT("\xff\xfe")},
   };
   for (int slow = 0; slow < 2; slow++) {
     tp_runtime *runtime = open_runtime(NULL);
@@ -613,9 +629,12 @@ static void replacing_without_the_capability_rejects_the_answer(void **state) {
 static void required_failure_in_a_gather_fails_closed_and_keeps_only_audit_and_diagnostic(void **state) {
   (void)state;
   static const tp_contribution all[] = {
-      {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("dropped")},
-      {.kind = TP_KIND_AUDIT, .key = TEXT("who"), .text = TEXT("kept")},
-      {.kind = TP_KIND_DIAGNOSTIC, .key = TEXT("what"), .text = TEXT("kept")},
+      {.struct_size = sizeof(tp_contribution),
+       .kind = TP_KIND_PROMPT_CONTEXT,
+       .key = TEXT("k"),
+       .text = TEXT("dropped")},
+      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("who"), .text = TEXT("kept")},
+      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_DIAGNOSTIC, .key = TEXT("what"), .text = TEXT("kept")},
   };
   tp_runtime *runtime = open_runtime(NULL);
   act good = {.emits = all, .emit_count = 3}, bad = {.kind = TP_ANSWER_FAILED, .reason = "broken"}, never = {0};
@@ -860,8 +879,8 @@ static tp_answer call_from_inside(void *self, tp_call *call) {
   insider *in = self;
   tp_phase_result result = {.struct_size = sizeof result};
   in->phase = tp_phase_run(in->other, GATHER, NULL, &result, NULL);
-  in->drain = tp_runtime_drain(in->runtime, 10, NULL);
-  in->wait = tp_jobs_wait(in->runtime, "", 10);
+  in->drain = tp_runtime_drain(in->runtime, 10, NULL, NULL);
+  in->wait = tp_jobs_wait(in->runtime, "", 10, NULL);
   return TP_ANSWER_DONE;
 }
 
@@ -991,7 +1010,8 @@ static tp_answer append_digit(void *self, tp_call *call) {
 
 static tp_answer remind(void *self, tp_call *call) {
   (void)self;
-  static const tp_contribution reminder = {.kind = TP_KIND_REMINDER, .text = TEXT("think of it")};
+  static const tp_contribution reminder = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("think of it")};
   if (tp_call_emit(call, &reminder) != TP_OK) return tp_call_fail(call, 1, "not taken");
   return TP_ANSWER_DONE;
 }
@@ -1048,9 +1068,9 @@ static void child_of_a_fork_is_refused_and_the_parent_goes_on(void **state) {
     tp_session *session;
     tp_session_options options = {.struct_size = sizeof options, .id = "s"};
     ok = ok && tp_session_open(runtime, &options, &session, NULL) == TP_ERR_FORKED;
-    ok = ok && tp_runtime_drain(runtime, 0, NULL) == TP_ERR_FORKED;
+    ok = ok && tp_runtime_drain(runtime, 0, NULL, NULL) == TP_ERR_FORKED;
     ok = ok && tp_runtime_start(runtime, NULL) == TP_ERR_FORKED;
-    ok = ok && tp_jobs_wait(runtime, "", 60000) == TP_ERR_FORKED;
+    ok = ok && tp_jobs_wait(runtime, "", 60000, NULL) == TP_ERR_FORKED;
     tp_edit *edit;
     ok = ok && tp_edit_begin(runtime, NULL, &edit, NULL) == TP_ERR_FORKED;
     ok = ok && tp_subscription_kill(runtime, "a", true, NULL) == TP_ERR_FORKED;
@@ -1098,8 +1118,8 @@ static void drain_does_not_wait_for_a_turn_that_rests_with_its_host(void **state
   add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .self = &a}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, NULL);
-  tp_drain_report report;
-  assert_int_equal(tp_runtime_drain(runtime, 10, &report), TP_OK);
+  tp_drain_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_runtime_drain(runtime, 10, &report, NULL), TP_OK);
   assert_int_equal(report.turns_cancelled, 1);
   assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 1); /* its results stay till its end */
   tp_turn_end(turn);
@@ -1113,14 +1133,14 @@ static void nothing_begins_after_a_drain(void **state) {
   add_hooks(runtime, &(hook){.id = "a", .phase = GATHER, .self = &a}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   tp_turn_end(turn);
-  tp_drain_report report = {0};
-  assert_int_equal(tp_runtime_drain(runtime, 1000, &report), TP_OK);
+  tp_drain_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_runtime_drain(runtime, 1000, &report, NULL), TP_OK);
   assert_true(report.complete);
   assert_int_equal(report.leaks, 0);
   assert_int_equal(report.turns_cancelled, 0);
   assert_int_equal(tp_turn_begin_bare(runtime, NULL, &turn, NULL), TP_ERR_SHUTDOWN);
   assert_int_equal(tp_runtime_start(runtime, NULL), TP_ERR_SHUTDOWN);
-  assert_int_equal(tp_runtime_drain(runtime, 1000, NULL), TP_OK);
+  assert_int_equal(tp_runtime_drain(runtime, 1000, NULL, NULL), TP_OK);
   close_runtime(runtime);
   tp_runtime_free(NULL);
 }
@@ -1128,8 +1148,8 @@ static void nothing_begins_after_a_drain(void **state) {
 static void runtime_that_was_never_started_is_drained_and_freed(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
-  tp_drain_report report = {0};
-  assert_int_equal(tp_runtime_drain(runtime, 0, &report), TP_OK);
+  tp_drain_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_runtime_drain(runtime, 0, &report, NULL), TP_OK);
   assert_true(report.complete);
   close_runtime(runtime);
   tp_runtime_free(open_runtime(NULL));
@@ -1206,9 +1226,15 @@ static void merged_bytes_are_the_same_on_1_2_and_8_workers(void **state) {
       snprintf(ids[i], sizeof ids[i], "h%d", i);
       snprintf(keys[i], sizeof keys[i], "k%d", i % 5);
       snprintf(texts[i], sizeof texts[i], "words of %d", i);
-      emits[i][0] = (tp_contribution){
-          .kind = TP_KIND_PROMPT_CONTEXT, .weight = i % 3, .key = tp_text_of(keys[i]), .text = tp_text_of(texts[i])};
-      emits[i][1] = (tp_contribution){.kind = TP_KIND_AUDIT, .key = tp_text_of(ids[i]), .text = tp_text_of(texts[i])};
+      emits[i][0] = (tp_contribution){.struct_size = sizeof(tp_contribution),
+                                      .kind = TP_KIND_PROMPT_CONTEXT,
+                                      .weight = i % 3,
+                                      .key = tp_text_of(keys[i]),
+                                      .text = tp_text_of(texts[i])};
+      emits[i][1] = (tp_contribution){.struct_size = sizeof(tp_contribution),
+                                      .kind = TP_KIND_AUDIT,
+                                      .key = tp_text_of(ids[i]),
+                                      .text = tp_text_of(texts[i])};
       jitters[i].base = (act){
           .emits = emits[i], .emit_count = 2, .kind = i == 4 ? TP_ANSWER_FAILED : TP_ANSWER_DONE, .reason = "always"};
       hooks[i] = (hook){.id = ids[i], .phase = GATHER, .run = play_later, .self = &jitters[i], .slow = i % 3 != 0};
@@ -1262,8 +1288,8 @@ static void host_phase_works_like_ours(void **state) {
                    .field_count = 1,
                    .replaceable = fields,
                    .replaceable_count = 1};
-  tp_runtime *runtime =
-      open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .phases = &mine, .phase_count = 1});
+  tp_runtime *runtime = open_runtime(&(tp_runtime_options){
+      .struct_size = sizeof(tp_runtime_options), .phases = (const tp_phase *const[]){&mine}, .phase_count = 1});
   uint32_t phase = tp_phase_find(runtime, "my.phase");
   assert_int_equal(phase, TP_PHASE_HOST);
   act a = {.replaces = TP_FIELD_HOST, .text = "mine"}, b = {.kind = TP_ANSWER_DENY, .reason = "enough"};

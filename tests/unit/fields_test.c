@@ -58,7 +58,8 @@ static world open_world(bool subscribed) {
   static const uint32_t fields[] = {OWN_FIELD, TP_FIELD_TEXT};
   static const tp_phase row = {
       .struct_size = sizeof row, .name = "own.phase", .mode = TP_MODE_OBSERVE, .fields = fields, .field_count = 2};
-  tp_runtime_options options = {.struct_size = sizeof options, .phases = &row, .phase_count = 1};
+  tp_runtime_options options = {
+      .struct_size = sizeof options, .phases = (const tp_phase *const[]){&row}, .phase_count = 1};
   world w = {.runtime = open_runtime(&options)};
   static act idle;
   hook hooks[] = {{.id = "intake", .phase = INTAKE, .self = &idle},
@@ -222,7 +223,8 @@ static void row_of_the_host_names_only_fields_that_exist(void **state) {
   for (size_t i = 0; i < COUNT(strange); i++) {
     tp_phase row = {
         .struct_size = sizeof row, .name = "own", .mode = TP_MODE_OBSERVE, .fields = &strange[i], .field_count = 1};
-    tp_runtime_options options = {.struct_size = sizeof options, .phases = &row, .phase_count = 1};
+    tp_runtime_options options = {
+        .struct_size = sizeof options, .phases = (const tp_phase *const[]){&row}, .phase_count = 1};
     tp_runtime *runtime;
     assert_int_equal(tp_runtime_new(&options, &runtime, NULL), TP_ERR_USAGE);
   }
@@ -412,7 +414,11 @@ static void match_sees_who_asked_and_whose_turn_it_is(void **state) {
   match_seen seen = {0};
   static act idle;
   tp_runtime *runtime = open_runtime(NULL);
-  hook h = {.id = "matched", .phase = INTAKE, .self = &idle, .sub.match = {see_match, NULL, &seen, "all", NULL, 0}};
+  hook h = {.id = "matched",
+            .phase = INTAKE,
+            .self = &idle,
+            .sub.match = &(const tp_match){
+                .struct_size = sizeof(tp_match), .matches = see_match, .ctx = &seen, .description = "all"}};
   add_hooks(runtime, &h, 1);
   tp_turn_request request = {.struct_size = sizeof request, .id = "t1", .caller = TP_CALLER_MANUAL_CLI};
   tp_turn *turn;

@@ -140,7 +140,10 @@ static void work_is_read_and_answered_by_the_thread_that_takes_it(void **state) 
   tp_token token;
   assert_int_equal(tp_call_defer(work->call, NULL, &token), TP_ANSWER_FAILED);
   assert_int_equal(token.bits, 0);
-  tp_contribution more = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("second"), .text = TEXT("brought")};
+  tp_contribution more = {.struct_size = sizeof(tp_contribution),
+                          .kind = TP_KIND_PROMPT_CONTEXT,
+                          .key = TEXT("second"),
+                          .text = TEXT("brought")};
   token = work->token;
   assert_int_equal(tp_token_complete(token, &(tp_outcome){.struct_size = sizeof(tp_outcome),
                                                           .kind = TP_ANSWER_DONE,

@@ -92,8 +92,8 @@ static void call_what_waits(caller *c) {
   tp_agent *agent;
   tp_agent_config config = {.struct_size = sizeof config, .id = "of-a-destructor"};
   expect(c, "tp_agent_add", tp_agent_add(c->runtime, &config, &agent, NULL), TP_ERR_USAGE);
-  expect(c, "tp_jobs_wait", tp_jobs_wait(c->runtime, "", 0), TP_ERR_USAGE);
-  expect(c, "tp_runtime_drain", tp_runtime_drain(c->runtime, 0, NULL), TP_ERR_USAGE);
+  expect(c, "tp_jobs_wait", tp_jobs_wait(c->runtime, "", 0, NULL), TP_ERR_USAGE);
+  expect(c, "tp_runtime_drain", tp_runtime_drain(c->runtime, 0, NULL, NULL), TP_ERR_USAGE);
   tp_runtime_free(c->runtime); /* frees nothing */
 }
 
@@ -130,8 +130,12 @@ static void add_destroyed(tp_runtime *runtime, const char *id, caller *handler, 
                      .destroy = destroy_once,
                      .phases = &phase,
                      .phase_count = 1};
-  tp_match matching = {.matches = always, .destroy = destroy_once, .ctx = match, .description = "always"};
-  tp_subscription sub = {.struct_size = sizeof sub, .id = id, .handler = id, .phase = GATHER, .match = matching};
+  tp_match matching = {.struct_size = sizeof matching,
+                       .matches = always,
+                       .destroy = destroy_once,
+                       .ctx = match,
+                       .description = "always"};
+  tp_subscription sub = {.struct_size = sizeof sub, .id = id, .handler = id, .phase = GATHER, .match = &matching};
   assert_int_equal(tp_edit_begin(runtime, &owner, &edit, NULL), TP_OK);
   assert_int_equal(tp_edit_add_handler(edit, &desc, NULL), TP_OK);
   assert_int_equal(tp_edit_add_subscription(edit, &sub, NULL), TP_OK);
@@ -235,8 +239,8 @@ static void call_from_store(calling_store *s, int function) {
   tp_hook quiet = {.struct_size = sizeof quiet, .phase = "turn.intake", .run = quiet_hook};
   tp_runtime_stats stats = {.struct_size = sizeof stats};
   must_refuse(s, function, "tp_agent_add", tp_agent_add(s->runtime, &config, &agent, NULL));
-  must_refuse(s, function, "tp_jobs_wait", tp_jobs_wait(s->runtime, "", 1000));
-  must_refuse(s, function, "tp_runtime_drain", tp_runtime_drain(s->runtime, 0, NULL));
+  must_refuse(s, function, "tp_jobs_wait", tp_jobs_wait(s->runtime, "", 1000, NULL));
+  must_refuse(s, function, "tp_runtime_drain", tp_runtime_drain(s->runtime, 0, NULL, NULL));
   tp_runtime_free(s->runtime); /* frees nothing */
   if (tp_hook_add(s->runtime, &quiet, NULL) != TP_OK) s->wrong++;
   tp_status started = tp_runtime_start(s->runtime, NULL);
@@ -336,7 +340,7 @@ static void functions_of_a_store_may_call_the_runtime_and_are_refused_what_waits
   tp_runtime_stats stats = {.struct_size = sizeof stats};
   tp_runtime_stats_get(s.runtime, &stats);
   s.calls[STORE_COMMIT] = 0;
-  assert_int_equal(tp_runtime_drain(s.runtime, 1000, NULL), TP_OK);
+  assert_int_equal(tp_runtime_drain(s.runtime, 1000, NULL, NULL), TP_OK);
   for (int i = 0; i < STORE_CALLS; i++)
     if (s.calls[i] == 0) fail_msg("the store's %s was not called", store_call_names[i]);
   assert_int_equal(s.wrong, 0);
@@ -348,7 +352,9 @@ static void destroy_deferral(void *ctx) { destroy_once(ctx); }
 static tp_token deferred_token;
 
 static tp_answer defer_for_ever(void *self, tp_call *call) {
-  return tp_call_defer(call, &(tp_deferral){.destroy = destroy_deferral, .ctx = self}, &deferred_token);
+  return tp_call_defer(call,
+                       &(tp_deferral){.struct_size = sizeof(tp_deferral), .destroy = destroy_deferral, .ctx = self},
+                       &deferred_token);
 }
 
 static void destructors_may_call_everything_while_the_runtime_is_freed(void **state) {
@@ -481,7 +487,7 @@ typedef struct ender {
 } ender;
 
 static void end_it(ender *e) {
-  e->drained = tp_runtime_drain(e->runtime, 0, NULL);
+  e->drained = tp_runtime_drain(e->runtime, 0, NULL, NULL);
   tp_runtime_free(e->runtime);
 }
 
@@ -501,7 +507,8 @@ static void end_in_destroy(void *ctx) { end_it(ctx); }
 
 static tp_answer end_when_completed(void *self, tp_call *call) {
   ender *e = self;
-  tp_answer outcome = tp_call_defer(call, &(tp_deferral){.destroy = end_in_destroy, .ctx = e}, &e->token);
+  tp_answer outcome = tp_call_defer(
+      call, &(tp_deferral){.struct_size = sizeof(tp_deferral), .destroy = end_in_destroy, .ctx = e}, &e->token);
   latch_hit(&e->ended);
   return outcome;
 }
@@ -578,7 +585,7 @@ static tp_status use(tp_runtime *runtime) {
   status = tp_phase_run(turn, GATHER, NULL, &result, NULL);
   if (status == TP_OK && result.run_count != 1) status = TP_ERR_INTERNAL;
   tp_turn_end(turn);
-  tp_status drained = tp_runtime_drain(runtime, 0, NULL);
+  tp_status drained = tp_runtime_drain(runtime, 0, NULL, NULL);
   return status != TP_OK ? status : drained;
 }
 
@@ -604,7 +611,7 @@ static tp_answer use_another_runtime(void *self, tp_call *call) {
   pid_t child = s->forks ? fork() : 0;
   if (child == 0) {
     s->used = make_and_use();
-    s->of_first = tp_runtime_drain(s->first, 0, NULL);
+    s->of_first = tp_runtime_drain(s->first, 0, NULL, NULL);
     if (s->forks) _exit(s->used == TP_OK && s->of_first == TP_ERR_FORKED ? 0 : 1);
   } else {
     waitpid(child, &s->ended, 0);

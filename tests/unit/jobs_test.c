@@ -91,9 +91,9 @@ static void job_runs_with_its_payload_after_its_turn_is_gone(void **state) {
   add_hooks(runtime, &h, 1);
   tp_session *session = open_session(runtime, "s");
   post(session, "completed");
-  assert_int_equal(tp_jobs_wait(runtime, "s", 10000), TP_OK);
+  assert_int_equal(tp_jobs_wait(runtime, "s", 10000, NULL), TP_OK);
   assert_string_equal(n.text, "completed ");
-  assert_int_equal(tp_jobs_wait(runtime, "", 10000), TP_OK);
+  assert_int_equal(tp_jobs_wait(runtime, "", 10000, NULL), TP_OK);
   tp_runtime_stats stats = {.struct_size = sizeof stats};
   tp_runtime_stats_get(runtime, &stats);
   assert_int_equal(stats.jobs_run, 1);
@@ -117,9 +117,9 @@ static void jobs_of_a_session_run_in_order_and_of_several_at_once(void **state) 
   post(b, "b1");
   latch_wait(&n.runs, 2); /* b's runs beside a's first */
   assert_string_equal(n.text, "a1 b1 ");
-  assert_int_equal(tp_jobs_wait(runtime, "a", 20), TP_ERR_TIMEOUT);
+  assert_int_equal(tp_jobs_wait(runtime, "a", 20, NULL), TP_ERR_TIMEOUT);
   latch_hit(&leave);
-  assert_int_equal(tp_jobs_wait(runtime, "", 10000), TP_OK);
+  assert_int_equal(tp_jobs_wait(runtime, "", 10000, NULL), TP_OK);
   assert_string_equal(n.text, "a1 b1 a2 a3 ");
   assert_int_equal(n.running_max, 2);
   tp_session_close(a, NULL, NULL);
@@ -173,7 +173,7 @@ static void retry_values_of_the_subscription_govern_its_jobs(void **state) {
     add_hooks(runtime, &h, 1);
     tp_session *session = open_session(runtime, "s");
     post(session, "x");
-    assert_int_equal(tp_jobs_wait(runtime, "s", 30000), TP_OK);
+    assert_int_equal(tp_jobs_wait(runtime, "s", 30000, NULL), TP_OK);
     assert_int_equal(latch_count(&n.runs), cases[i].runs);
     assert_int_equal(n.last_attempt, cases[i].runs);
     assert_true(n.job_id > 0 && n.key[0] && n.same_key);
@@ -184,11 +184,11 @@ static void retry_values_of_the_subscription_govern_its_jobs(void **state) {
     if (is_dead) assert_non_null(strstr(last_error, cases[i].retryable ? "`job`" : "never"));
     n.fails = 0;
     post(session, "next"); /* the queue goes on */
-    assert_int_equal(tp_jobs_wait(runtime, "s", 30000), TP_OK);
+    assert_int_equal(tp_jobs_wait(runtime, "s", 30000, NULL), TP_OK);
     assert_int_equal(latch_count(&n.runs), cases[i].runs + 1);
     tp_session_close(session, NULL, NULL);
-    tp_drain_report report;
-    assert_int_equal(tp_runtime_drain(runtime, 10000, &report), TP_OK);
+    tp_drain_report report = {.struct_size = sizeof report};
+    assert_int_equal(tp_runtime_drain(runtime, 10000, &report, NULL), TP_OK);
     assert_int_equal(report.jobs_dead, is_dead);
     assert_int_equal(report.jobs_lost, 0);
     close_runtime(runtime);
@@ -242,21 +242,21 @@ static void dead_letter_is_listed_redriven_and_discarded(void **state) {
   add_hooks(runtime, &h, 1);
   tp_session *session = open_session(runtime, "s");
   post(session, "x");
-  assert_int_equal(tp_jobs_wait(runtime, "s", 30000), TP_OK);
+  assert_int_equal(tp_jobs_wait(runtime, "s", 30000, NULL), TP_OK);
   found_jobs dead = jobs_of(runtime);
   assert_int_equal(dead.count, 1);
   assert_int_equal(dead.state, TP_JOB_DEAD);
   assert_int_equal(tp_job_redrive(runtime, dead.id + 1, NULL), TP_ERR_NOT_FOUND);
   assert_int_equal(tp_job_redrive(runtime, dead.id, NULL), TP_OK); /* fails again */
-  assert_int_equal(tp_jobs_wait(runtime, "s", 30000), TP_OK);
+  assert_int_equal(tp_jobs_wait(runtime, "s", 30000, NULL), TP_OK);
   assert_int_equal(stats_of(runtime).jobs_dead, 2);
   assert_int_equal(tp_job_redrive(runtime, dead.id, NULL), TP_OK);
-  assert_int_equal(tp_jobs_wait(runtime, "s", 30000), TP_OK);
+  assert_int_equal(tp_jobs_wait(runtime, "s", 30000, NULL), TP_OK);
   assert_string_equal(n.text, "x x x ");
   assert_int_equal(jobs_of(runtime).count, 0); /* it succeeded */
   n.fails = 1;
   post(session, "y");
-  assert_int_equal(tp_jobs_wait(runtime, "s", 30000), TP_OK);
+  assert_int_equal(tp_jobs_wait(runtime, "s", 30000, NULL), TP_OK);
   assert_int_equal(tp_job_discard(runtime, jobs_of(runtime).id, NULL), TP_OK);
   assert_int_equal(jobs_of(runtime).count, 0);
   tp_session_close(session, NULL, NULL);
@@ -284,9 +284,9 @@ static void full_backlog_is_a_failure_that_is_counted_and_logged(void **state) {
   assert_int_equal(errors_logged, 1);
   assert_non_null(strstr(last_error, "jobs_max"));
   latch_hit(&leave);
-  assert_int_equal(tp_jobs_wait(runtime, "s", 10000), TP_OK);
+  assert_int_equal(tp_jobs_wait(runtime, "s", 10000, NULL), TP_OK);
   post(session, "3"); /* there is room again */
-  assert_int_equal(tp_jobs_wait(runtime, "s", 10000), TP_OK);
+  assert_int_equal(tp_jobs_wait(runtime, "s", 10000, NULL), TP_OK);
   assert_string_equal(n.text, "1 2 3 ");
   tp_session_close(session, NULL, NULL);
   close_runtime(runtime);
@@ -301,8 +301,11 @@ static int32_t never_matches(void *ctx, const tp_match_view *view) {
 /* The contribution names a handler, and the handler has a version. */
 static void contributed_job_is_run_whatever_its_handler_s_contract_version(void **state) {
   (void)state;
-  static const tp_contribution asks = {
-      .kind = TP_KIND_BACKGROUND_JOB, .key = TEXT("k"), .domain = TEXT("worker"), .value = TEXT("\x80")};
+  static const tp_contribution asks = {.struct_size = sizeof(tp_contribution),
+                                       .kind = TP_KIND_BACKGROUND_JOB,
+                                       .key = TEXT("k"),
+                                       .domain = TEXT("worker"),
+                                       .value = TEXT("\x80")};
   for (uint32_t version = 1; version <= 3; version++) {
     tp_runtime *runtime = open_runtime(NULL);
     act fire = {.emits = &asks, .emit_count = 1};
@@ -318,19 +321,21 @@ static void contributed_job_is_run_whatever_its_handler_s_contract_version(void 
                           .phase_count = 1,
                           .contract_version = version};
     assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
-    tp_subscription sub = {.struct_size = sizeof sub,
-                           .id = "worker",
-                           .handler = "worker",
-                           .phase = POST,
-                           .match = {.matches = never_matches, .description = "never by itself"}};
+    tp_subscription sub = {
+        .struct_size = sizeof sub,
+        .id = "worker",
+        .handler = "worker",
+        .phase = POST,
+        .match = &(const tp_match){
+            .struct_size = sizeof(tp_match), .matches = never_matches, .description = "never by itself"}};
     assert_int_equal(tp_edit_add_subscription(edit, &sub, NULL), TP_OK);
     assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
     hook h = {.id = "job", .phase = POST, .self = &fire, .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}};
     add_hooks(runtime, &h, 1);
     tp_session *session = open_session(runtime, "s");
     post(session, "x");
-    tp_drain_report report;
-    assert_int_equal(tp_runtime_drain(runtime, 10000, &report), TP_OK);
+    tp_drain_report report = {.struct_size = sizeof report};
+    assert_int_equal(tp_runtime_drain(runtime, 10000, &report, NULL), TP_OK);
     assert_int_equal(report.jobs_lost, 0);
     assert_int_equal(latch_count(&n.runs), 1);
     assert_string_equal(n.key, "k");
@@ -407,7 +412,7 @@ static void store_is_opened_once_by_the_first_start_and_committed_by_a_drain(voi
   assert_true(same);
   assert_int_equal(tp_runtime_records_commit(runtime, NULL), TP_OK);
   assert_int_equal(opened.commits, 1);
-  assert_int_equal(tp_runtime_drain(runtime, 1000, NULL), TP_OK);
+  assert_int_equal(tp_runtime_drain(runtime, 1000, NULL, NULL), TP_OK);
   assert_int_equal(opened.commits, 2);
   close_runtime(runtime);
 }
@@ -455,10 +460,10 @@ static void job_whose_handler_is_gone_waits_for_a_commit_that_brings_it_back(voi
   assert_int_equal(tp_phase_run(turn, POST, NULL, &result, NULL), TP_OK);
   assert_run(&result, "job", TP_STATE_BACKGROUNDED, TP_REASON_NONE);
   tp_turn_end(turn);
-  assert_int_equal(tp_jobs_wait(runtime, "s", 30), TP_ERR_TIMEOUT);
+  assert_int_equal(tp_jobs_wait(runtime, "s", 30, NULL), TP_ERR_TIMEOUT);
   assert_int_equal(latch_count(&n.runs), 0);
   add_hooks(runtime, &g, 1);
-  assert_int_equal(tp_jobs_wait(runtime, "s", 10000), TP_OK);
+  assert_int_equal(tp_jobs_wait(runtime, "s", 10000, NULL), TP_OK);
   assert_int_equal(latch_count(&again.runs), 1);
   tp_session_close(session, NULL, NULL);
   close_runtime(runtime);
@@ -466,21 +471,27 @@ static void job_whose_handler_is_gone_waits_for_a_commit_that_brings_it_back(voi
 
 static void detached_runs_and_jobs_may_ask_for_jobs(void **state) {
   (void)state;
-  static const tp_contribution first = {
-      .kind = TP_KIND_BACKGROUND_JOB, .key = TEXT("1"), .domain = TEXT("middle"), .value = TEXT("\x80")};
-  static const tp_contribution second = {
-      .kind = TP_KIND_BACKGROUND_JOB, .key = TEXT("2"), .domain = TEXT("last"), .value = TEXT("\x80")};
+  static const tp_contribution first = {.struct_size = sizeof(tp_contribution),
+                                        .kind = TP_KIND_BACKGROUND_JOB,
+                                        .key = TEXT("1"),
+                                        .domain = TEXT("middle"),
+                                        .value = TEXT("\x80")};
+  static const tp_contribution second = {.struct_size = sizeof(tp_contribution),
+                                         .kind = TP_KIND_BACKGROUND_JOB,
+                                         .key = TEXT("2"),
+                                         .domain = TEXT("last"),
+                                         .value = TEXT("\x80")};
   tp_runtime *runtime = open_runtime(NULL);
   act fire = {.emits = &first, .emit_count = 1}, middle = {.emits = &second, .emit_count = 1}, last = {0};
-  const tp_match never = {.matches = never_matches, .description = "never by itself"};
+  const tp_match never = {.struct_size = sizeof never, .matches = never_matches, .description = "never by itself"};
   hook hooks[] = {{.id = "job", .phase = POST, .self = &fire, .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD}},
-                  {.id = "middle", .phase = POST, .self = &middle, .slow = true, .sub = {.match = never}},
-                  {.id = "last", .phase = TP_PHASE_SESSION_END, .self = &last, .sub = {.match = never}}};
+                  {.id = "middle", .phase = POST, .self = &middle, .slow = true, .sub = {.match = &never}},
+                  {.id = "last", .phase = TP_PHASE_SESSION_END, .self = &last, .sub = {.match = &never}}};
   add_hooks(runtime, hooks, 3);
   tp_session *session = open_session(runtime, "s");
   post(session, "x");
-  tp_drain_report report;
-  assert_int_equal(tp_runtime_drain(runtime, 20000, &report), TP_OK);
+  tp_drain_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_runtime_drain(runtime, 20000, &report, NULL), TP_OK);
   assert_int_equal(report.jobs_lost, 0);
   assert_int_equal(fire.calls, 1);
   assert_int_equal(middle.calls, 1);
@@ -496,8 +507,8 @@ static void drain_runs_open_jobs_within_its_limit(void **state) {
   add_hooks(runtime, &h, 1);
   tp_session *session = open_session(runtime, "s");
   for (int i = 0; i < 20; i++) post(session, "x");
-  tp_drain_report report;
-  assert_int_equal(tp_runtime_drain(runtime, 20000, &report), TP_OK);
+  tp_drain_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_runtime_drain(runtime, 20000, &report, NULL), TP_OK);
   assert_true(report.complete);
   assert_int_equal(report.jobs_lost, 0);
   assert_int_equal(latch_count(&n.runs), 20);
@@ -531,9 +542,9 @@ static void drain_gives_up_jobs_behind_its_limit_and_reports_them_as_lost(void *
     for (int i = 0; i < 3; i++) post(a, "a");
     post(b, "b");
     latch_wait(&p.runs, 2);
-    tp_drain_report report;
+    tp_drain_report report = {.struct_size = sizeof report};
     int64_t began_ns = now_ns();
-    assert_int_equal(tp_runtime_drain(runtime, 5, &report), TP_OK);
+    assert_int_equal(tp_runtime_drain(runtime, 5, &report, NULL), TP_OK);
     assert_in_range((now_ns() - began_ns) / 1000000, 0, 5000); /* not the 180 s of a job */
     assert_int_equal(report.jobs_lost, 4);
     assert_non_null(strstr(last_error, "4 background jobs are lost"));

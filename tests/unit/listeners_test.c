@@ -152,7 +152,8 @@ static void runtime_listener_receives_bare_turns_and_those_of_agents(void **stat
 
 static void events_of_subscriptions_below_the_listeners_visibility_are_left_out(void **state) {
   (void)state;
-  static const tp_contribution reminder = {.kind = TP_KIND_REMINDER, .text = TEXT("remember")};
+  static const tp_contribution reminder = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("remember")};
   act inside = {.emits = &reminder, .emit_count = 1}, shown = inside, denies = {.kind = TP_ANSWER_DENY, .reason = "x"};
   hook hooks[] = {
       {.id = "inside", .phase = TP_PHASE_MODEL_PRE, .self = &inside},
@@ -183,9 +184,12 @@ static void events_of_subscriptions_below_the_listeners_visibility_are_left_out(
 static void audits_and_manifest_diagnostics_are_events(void **state) {
   (void)state;
   static const tp_contribution brought[] = {
-      {.kind = TP_KIND_AUDIT, .key = TEXT("a"), .text = TEXT("who did what")},
-      {.kind = TP_KIND_MANIFEST_DIAGNOSTIC, .key = TEXT("m"), .text = TEXT("too long")},
-      {.kind = TP_KIND_DIAGNOSTIC, .key = TEXT("d"), .text = TEXT("hm")}};
+      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("a"), .text = TEXT("who did what")},
+      {.struct_size = sizeof(tp_contribution),
+       .kind = TP_KIND_MANIFEST_DIAGNOSTIC,
+       .key = TEXT("m"),
+       .text = TEXT("too long")},
+      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_DIAGNOSTIC, .key = TEXT("d"), .text = TEXT("hm")}};
   act brings = {.emits = brought, .emit_count = 3};
   hook h = {.id = "h", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .self = &brings};
   world w = open_world(&h, 1);

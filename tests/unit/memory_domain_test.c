@@ -182,7 +182,7 @@ static void hold_session(const char *tenant) {
   open_one = open_session((tp_session_options){.id = "held", .tenant = tenant, .workspace = "home"});
 }
 
-static void wait_for_jobs(void) { assert_int_equal(tp_jobs_wait(runtime, "", 20000), TP_OK); }
+static void wait_for_jobs(void) { assert_int_equal(tp_jobs_wait(runtime, "", 20000, NULL), TP_OK); }
 
 static tp_turn_outcome say_in(tp_session *session, const char *turn, const char *text) {
   tp_turn_request request = {.struct_size = sizeof request, .id = turn, .text = tp_text_of(text)};
@@ -726,7 +726,8 @@ static void a_removed_memory_is_closed_and_turns_go_on_without_it(void **state) 
   if (tp_edit_commit(edit, NULL, &fault) != TP_OK) fail_msg("%s", fault.message);
   say("two", "t2", "Where does Ingrid live?");
   assert_string_equal(noted.contexts, "");
-  assert_int_equal(tp_runtime_drain(runtime, 20000, NULL), TP_OK); /* the last attempt has let go of its handler */
+  assert_int_equal(tp_runtime_drain(runtime, 20000, NULL, NULL),
+                   TP_OK); /* the last attempt has let go of its handler */
   assert_int_equal(sqlite3_memory_used(), before);
 }
 

@@ -55,7 +55,8 @@ static size_t random_size(void) {
 
 static tp_contribution random_contribution(tp__arena *memory) {
   static const char *const hints[] = {"routing_hint", "normalized_intent", "ability_guard"};
-  tp_contribution c = {.kind = 1 + random_below(TP_KIND_COUNT - 1), .weight = (int32_t)random_below(3) - 1};
+  tp_contribution c = {
+      .struct_size = sizeof c, .kind = 1 + random_below(TP_KIND_COUNT - 1), .weight = (int32_t)random_below(3) - 1};
   c.key = random_name(memory, "k", random_below(2) ? 6 : 40);
   c.domain = random_name(memory, "d", 2);
   c.text = random_text(memory, c.kind == TP_KIND_POLICY ? 1 : random_size());

@@ -45,7 +45,7 @@ static tp__merge_input *add(tp_contribution contribution) {
 }
 
 static tp__merge_input *policy(const char *domain, const char *key, const char *value, int32_t weight) {
-  return add((tp_contribution){.kind = TP_KIND_POLICY,
+  return add((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_POLICY,
                                .domain = tp_text_of(domain),
                                .key = tp_text_of(key),
                                .text = tp_text_of(value),
@@ -53,7 +53,7 @@ static tp__merge_input *policy(const char *domain, const char *key, const char *
 }
 
 static tp__merge_input *context(const char *domain, const char *id, const char *text, int32_t weight) {
-  return add((tp_contribution){.kind = TP_KIND_PROMPT_CONTEXT,
+  return add((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT,
                                .domain = tp_text_of(domain),
                                .key = tp_text_of(id),
                                .text = tp_text_of(text),
@@ -61,7 +61,7 @@ static tp__merge_input *context(const char *domain, const char *id, const char *
 }
 
 static tp__merge_input *section(const char *id, const char *title, const char *text, int32_t weight) {
-  return add((tp_contribution){.kind = TP_KIND_PROMPT_SECTION,
+  return add((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_SECTION,
                                .key = tp_text_of(id),
                                .title = tp_text_of(title),
                                .text = tp_text_of(text),
@@ -69,12 +69,16 @@ static tp__merge_input *section(const char *id, const char *title, const char *t
 }
 
 static tp__merge_input *reminder(const char *text) {
-  return add((tp_contribution){.kind = TP_KIND_REMINDER, .text = tp_text_of(text)});
+  return add(
+      (tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = tp_text_of(text)});
 }
 
 static tp__merge_input *signal_of(const char *kind, const char *code, const char *text) {
-  return add((tp_contribution){
-      .kind = TP_KIND_SIGNAL, .domain = tp_text_of(kind), .key = tp_text_of(code), .text = tp_text_of(text)});
+  return add((tp_contribution){.struct_size = sizeof(tp_contribution),
+                               .kind = TP_KIND_SIGNAL,
+                               .domain = tp_text_of(kind),
+                               .key = tp_text_of(code),
+                               .text = tp_text_of(text)});
 }
 
 static tp_status try_merge(uint32_t phase, tp_fault *fault) {
@@ -279,7 +283,7 @@ static void a_cut_does_not_split_a_code_point(void **state) {
 }
 
 static tp_contribution with_short_form(const char *text, const char *short_text) {
-  return (tp_contribution){.kind = TP_KIND_PROMPT_CONTEXT,
+  return (tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT,
                            .key = tp_text_of("b"),
                            .text = tp_text_of(text),
                            .short_text = tp_text_of(short_text)};
@@ -462,8 +466,11 @@ static tp__merge_input *bundle(const char *owner, const char *handler, const cha
   tp_tool tools[2] = {{.struct_size = sizeof(tp_tool), .name = one, .run = tool_run},
                       {.struct_size = sizeof(tp_tool), .name = two, .run = tool_run}};
   const tp_tool *list[] = {&tools[0], &tools[1]};
-  tp__merge_input *input = add(
-      (tp_contribution){.kind = TP_KIND_TOOL_BUNDLE, .key = tp_text_of(id), .tools = list, .tool_count = two ? 2 : 1});
+  tp__merge_input *input = add((tp_contribution){.struct_size = sizeof(tp_contribution),
+                                                 .kind = TP_KIND_TOOL_BUNDLE,
+                                                 .key = tp_text_of(id),
+                                                 .tools = list,
+                                                 .tool_count = two ? 2 : 1});
   input->owner = owner;
   input->handler = handler;
   return input;
@@ -529,7 +536,8 @@ static void a_dropped_bundle_conflicts_with_nobody(void **state) {
 
 static void a_bundle_without_tools_is_kept(void **state) {
   (void)state;
-  add((tp_contribution){.kind = TP_KIND_TOOL_BUNDLE, .key = tp_text_of("empty")});
+  add((tp_contribution){
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_TOOL_BUNDLE, .key = tp_text_of("empty")});
   merge_in(TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION);
   assert_count(TP_KIND_TOOL_BUNDLE, 1);
   assert_count(TP_KIND_DIAGNOSTIC, 0);
@@ -543,10 +551,14 @@ static void signals_reminders_audits_and_diagnostics_keep_plan_order(void **stat
   reminder("z");
   signal_of("normalized_intent", "A", "2");
   reminder("a");
-  add((tp_contribution){.kind = TP_KIND_AUDIT, .key = tp_text_of("two")});
-  add((tp_contribution){.kind = TP_KIND_DIAGNOSTIC, .key = tp_text_of("d"), .text = tp_text_of("mine")});
-  add((tp_contribution){.kind = TP_KIND_AUDIT, .key = tp_text_of("one")});
-  add((tp_contribution){.kind = TP_KIND_MANIFEST_DIAGNOSTIC, .key = tp_text_of("m")});
+  add((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = tp_text_of("two")});
+  add((tp_contribution){.struct_size = sizeof(tp_contribution),
+                        .kind = TP_KIND_DIAGNOSTIC,
+                        .key = tp_text_of("d"),
+                        .text = tp_text_of("mine")});
+  add((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = tp_text_of("one")});
+  add((tp_contribution){
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_MANIFEST_DIAGNOSTIC, .key = tp_text_of("m")});
   merge_in(TP_PHASE_TURN_INTAKE);
   assert_text(at(TP_KIND_SIGNAL, 0)->key, "B");
   assert_text(at(TP_KIND_SIGNAL, 1)->key, "A");
@@ -582,8 +594,11 @@ static void a_signals_text_is_cut_and_its_value_is_whole_or_dropped(void **state
   (void)state;
   char value[300] = "\xc5\x01\x27"; /* 295 bytes */
   signal_of("routing_hint", "A", long_text('a', 16100));
-  add((tp_contribution){
-      .kind = TP_KIND_SIGNAL, .domain = tp_text_of("routing_hint"), .key = tp_text_of("B"), .value = {value, 298}});
+  add((tp_contribution){.struct_size = sizeof(tp_contribution),
+                        .kind = TP_KIND_SIGNAL,
+                        .domain = tp_text_of("routing_hint"),
+                        .key = tp_text_of("B"),
+                        .value = {value, 298}});
   signal_of("routing_hint", "C", long_text('c', 285));
   signal_of("routing_hint", "D", "");
   merge_in(TP_PHASE_TURN_INTAKE);
@@ -636,7 +651,8 @@ static void an_alias_that_shows_nothing_to_the_model_drops_reminders_and_signals
   (void)state;
   reminder("r")->flags = TP__MERGE_INFRA;
   signal_of("routing_hint", "A", "t")->flags = TP__MERGE_INFRA;
-  add((tp_contribution){.kind = TP_KIND_AUDIT, .key = tp_text_of("kept")})->flags = TP__MERGE_INFRA;
+  add((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = tp_text_of("kept")})
+      ->flags = TP__MERGE_INFRA;
   reminder("other");
   merge_in(TP_PHASE_TURN_INTAKE);
   assert_count(TP_KIND_REMINDER, 1);
@@ -649,7 +665,7 @@ static void an_alias_that_shows_nothing_to_the_model_drops_reminders_and_signals
 }
 
 static tp__merge_input *job(const char *key, const char *handler, const char *order_key) {
-  return add((tp_contribution){.kind = TP_KIND_BACKGROUND_JOB,
+  return add((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_BACKGROUND_JOB,
                                .key = tp_text_of(key),
                                .domain = tp_text_of(handler),
                                .text = tp_text_of(order_key)});
@@ -673,8 +689,8 @@ static void a_failed_entry_keeps_audits_and_diagnostics_alone(void **state) {
   (void)state;
   policy("d", "k", "v", 0);
   reminder("r");
-  add((tp_contribution){.kind = TP_KIND_AUDIT, .key = tp_text_of("a")});
-  add((tp_contribution){.kind = TP_KIND_DIAGNOSTIC, .key = tp_text_of("d")});
+  add((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = tp_text_of("a")});
+  add((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_DIAGNOSTIC, .key = tp_text_of("d")});
   tp__merge merge = {
       .phase = TP_PHASE_TURN_PRE_POLICY, .failed = true, .inputs = inputs, .input_count = 4, .sets = &sets};
   assert_int_equal(tp__merge_run(&merge, &arena, &merged, NULL), TP_OK);
@@ -735,7 +751,7 @@ static void canonical_bytes_are_canonical_and_show_everything(void **state) {
   assert_int_equal(tp_writer_new(&counting, &writer), TP_OK);
   assert_int_equal(tp_writer_new(&counting, &again), TP_OK);
   context("d", "id", "text", 3);
-  add((tp_contribution){.kind = TP_KIND_SIGNAL,
+  add((tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_SIGNAL,
                         .domain = tp_text_of("routing_hint"),
                         .key = tp_text_of("A"),
                         .value = {"\x82\xa1z\xcd\x00\x01\xa1y\x02", 9}}); /* keys unsorted, 1 in three bytes */

@@ -111,7 +111,7 @@ static void model_of_an_older_program_works_and_its_struct_is_copied(void **stat
   memset(&model, 0xee, sizeof model);
   assert_says(session, "hello");
   tp_session_close(session, NULL, NULL);
-  assert_int_equal(tp_runtime_drain(runtime, 5000, NULL), TP_OK);
+  assert_int_equal(tp_runtime_drain(runtime, 5000, NULL, NULL), TP_OK);
   assert_int_equal(destroyed, 1);
 }
 

@@ -49,7 +49,8 @@ static void match_reads_no_field_behind_the_end_of_its_list(void **state) {
   world *w = world_full_of(4711); /* no field */
   tp_edit *edit = edit_with_handler(w);
   tp_subscription subscription = subscription_of("s", GATHER);
-  subscription.match = (tp_match){.matches = always, .description = "always", .fields = fields, .field_count = 1};
+  subscription.match = &(tp_match){
+      .struct_size = sizeof(tp_match), .matches = always, .description = "always", .fields = fields, .field_count = 1};
   add(edit, subscription);
   commit(w, edit);
   world_close(w);
@@ -61,7 +62,11 @@ static void phase_carries_no_field_behind_the_end_of_its_list(void **state) {
   world *w = world_full_of(TP_FIELD_RESULT);
   tp_edit *edit = edit_with_handler(w);
   tp_subscription subscription = subscription_of("s", GATHER);
-  subscription.match = (tp_match){.matches = always, .description = "always", .fields = &fields[2], .field_count = 1};
+  subscription.match = &(tp_match){.struct_size = sizeof(tp_match),
+                                   .matches = always,
+                                   .description = "always",
+                                   .fields = &fields[2],
+                                   .field_count = 1};
   add(edit, subscription);
   assert_int_equal(tp_edit_commit(edit, NULL, &w->fault), TP_ERR_MATCH_KEY);
   tp_edit_discard(edit);
@@ -70,12 +75,13 @@ static void phase_carries_no_field_behind_the_end_of_its_list(void **state) {
 
 static void fallback_has_no_contribution_behind_the_end_of_its_list(void **state) {
   (void)state;
-  static const tp_contribution context = {.kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}, .text = {"words", 5}};
+  static const tp_contribution context = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = {"k", 1}, .text = {"words", 5}};
   world *w = world_full_of(4711); /* no kind */
   tp_edit *edit = edit_with_handler(w);
   tp_subscription subscription = subscription_of("s", GATHER);
   subscription.failure = TP_FAILURE_FALLBACK;
-  subscription.fallback = &context;
+  subscription.fallback = (const tp_contribution *const[]){&context};
   subscription.fallback_count = 1;
   add(edit, subscription);
   commit(w, edit);

@@ -6,10 +6,8 @@
 
 #include <cmocka.h>
 
+#include "tests/support/edges.h"
 #include "tests/unit/plan_world.h"
-
-#define EDGES(...) \
-  (const tp_edge[]) { __VA_ARGS__ }
 
 typedef struct paper {
   char text[1 << 16];
@@ -122,22 +120,23 @@ static world *peopled(void) {
   assert_int_equal(tp_edit_add_handler(edit, &quick, NULL), TP_OK);
   tp_subscription first = subscription_of("first", GATHER), second = subscription_of("second", GATHER);
   first.limit_ms = 250;
-  second.requires_ = EDGES({"first", false});
-  second.requires_count = 1;
-  second.after = EDGES({"nobody", true});
+  second.needs = EDGES(EDGE("first", false));
+  second.needs_count = 1;
+  second.after = EDGES(EDGE("nobody", true));
   second.after_count = 1;
   second.attempts = 3;
   second.backoff = TP_BACKOFF_EXPONENTIAL;
   second.backoff_ms = 100;
-  second.match = (tp_match){.matches = matches_all, .description = "tool is \"shell\\*\""};
+  second.match =
+      &(tp_match){.struct_size = sizeof(tp_match), .matches = matches_all, .description = "tool is \"shell\\*\""};
   tp_subscription third = subscription_of("th\"ird\\", GATHER);
   third.handler = "quick.one";
-  third.after = EDGES({"second", false});
+  third.after = EDGES(EDGE("second", false));
   third.after_count = 1;
   third.metadata = "{\"a\": \"b\"}";
   third.failure = TP_FAILURE_REQUIRED;
   tp_subscription early = subscription_of("\xC3\xA9rly", GATHER);
-  early.before = EDGES({"second", false});
+  early.before = EDGES(EDGE("second", false));
   early.before_count = 1;
   early.limit_ms = 1;
   tp_subscription fire = subscription_of("fire", GATHER);
@@ -185,7 +184,7 @@ static void the_table_says_all_about_a_plan(void **state) {
       ("  3  \xC3\xA9rly          h          host   0      blocking         1 ms    best_effort  thread     "
        "before second\n"),
       ("  4  second        h          host   1      blocking         5 s     best_effort  thread     after nobody?; "
-       "requires "
+       "needs "
        "first; 3 attempts exponential; when tool is \"shell\\*\"\n"),
       "  5  th\"ird\\       quick.one  host   2      blocking         5 s     required     inline     after second\n",
       "  critical path: first -> second -> th\"ird\\\n",
@@ -227,9 +226,9 @@ static void json_is_json_whatever_the_words(void **state) {
       "\"summary\":\"says \\\"hi\\\"\\\\\\u000a\\u0009twice \\u0001\"",
       "\"subscription\":\"th\\\"ird\\\\\"",
       "\"metadata\":\"{\\\"a\\\": \\\"b\\\"}\"",
-      "\"after\":[{\"target\":\"nobody\",\"optional\":true}],\"requires\":[{\"target\":\"first\",\"optional\":false}]",
+      "\"after\":[{\"target\":\"nobody\",\"optional\":true}],\"needs\":[{\"target\":\"first\",\"optional\":false}]",
       "\"sees\":[\"first\"]",
-      "\"next\":[{\"subscription\":\"second\",\"kind\":\"requires\"}]",
+      "\"next\":[{\"subscription\":\"second\",\"kind\":\"needs\"}]",
       "\"next\":[{\"subscription\":\"second\",\"kind\":\"before\"}]",
       "\"next\":[{\"subscription\":\"th\\\"ird\\\\\",\"kind\":\"after\"}]",
       "\"next\":[{\"subscription\":\"guard2\",\"kind\":\"chain\"}]",

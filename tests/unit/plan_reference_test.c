@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "tests/support/edges.h"
 #include "tests/unit/plan_world.h"
 
 enum { MAX = 20, SORT_GRAPHS = 100000, PLAN_GRAPHS = 6000, AFTER = 1, REQUIRES = 2 };
@@ -182,8 +183,9 @@ static void order_and_cycles_agree_on_100000_random_graphs(void **state) {
 /* ---- whole plans ---- */
 
 typedef struct wish { /* what a random subscription says */
-  tp_edge after[4], before[4], requires_[4];
-  size_t after_count, before_count, requires_count;
+  tp_edge edges[3][4]; /* after, before, needs */
+  const tp_edge *after[4], *before[4], *needs[4];
+  size_t after_count, before_count, needs_count;
   bool disabled, detached, sequential;
 } wish;
 
@@ -197,12 +199,14 @@ typedef struct case_ {
   uint32_t node[MAX]; /* of the graph; UINT32_MAX for a disabled one */
 } case_;
 
-static char nobody[] = "nobody";
+static const tp_edge nobody = EDGE_TO("nobody", true);
 
-static void add_edge(const case_ *c, tp_edge *edges, size_t *count, uint32_t own) {
+static void add_edge(const case_ *c, const tp_edge **list, tp_edge *edges, size_t *count, uint32_t own) {
   uint32_t target = random_below(c->count);
   if (*count == 4 || target == own || c->wishes[target].detached) return;
-  edges[(*count)++] = (tp_edge){c->ids[target], c->wishes[target].disabled || one_in(4)};
+  edges[*count] = (tp_edge)EDGE_TO(c->ids[target], c->wishes[target].disabled || one_in(4));
+  list[*count] = &edges[*count];
+  (*count)++;
 }
 
 static void random_wishes(case_ *c) {
@@ -222,14 +226,14 @@ static void random_wishes(case_ *c) {
     wish *w = &c->wishes[own];
     uint32_t kind = random_below(3);
     if (kind == 0)
-      add_edge(c, w->after, &w->after_count, own);
+      add_edge(c, w->after, w->edges[0], &w->after_count, own);
     else if (kind == 1)
-      add_edge(c, w->before, &w->before_count, own);
+      add_edge(c, w->before, w->edges[1], &w->before_count, own);
     else if (c->phase != OBSERVE)
-      add_edge(c, w->requires_, &w->requires_count, own);
+      add_edge(c, w->needs, w->edges[2], &w->needs_count, own);
   }
   if (one_in(4) && c->wishes[0].after_count < 4)
-    c->wishes[0].after[c->wishes[0].after_count++] = (tp_edge){nobody, true};
+    c->wishes[0].after[c->wishes[0].after_count++] = &nobody;
 }
 
 static uint32_t find(const case_ *c, const char *id) {
@@ -254,17 +258,17 @@ static void expect_graph(case_ *c) {
     uint32_t own = c->node[i], other;
     if (own == UINT32_MAX) continue;
     for (size_t e = 0; e < w->after_count; e++) {
-      if ((other = find(c, w->after[e].target)) == UINT32_MAX) continue;
+      if ((other = find(c, w->after[e]->target)) == UINT32_MAX) continue;
       g->before[other][own] |= AFTER;
       c->sees[own][other] = true;
     }
-    for (size_t e = 0; e < w->requires_count; e++) {
-      if ((other = find(c, w->requires_[e].target)) == UINT32_MAX) continue;
+    for (size_t e = 0; e < w->needs_count; e++) {
+      if ((other = find(c, w->needs[e]->target)) == UINT32_MAX) continue;
       g->before[other][own] |= AFTER | REQUIRES;
       c->sees[own][other] = true;
     }
     for (size_t e = 0; e < w->before_count; e++) {
-      if ((other = find(c, w->before[e].target)) != UINT32_MAX) g->before[own][other] |= AFTER;
+      if ((other = find(c, w->before[e]->target)) != UINT32_MAX) g->before[own][other] |= AFTER;
     }
   }
   uint32_t previous = UINT32_MAX;
@@ -289,8 +293,8 @@ static void register_case(world *w, const case_ *c, tp_edit *edit) {
     sub.after_count = from->after_count;
     sub.before = from->before;
     sub.before_count = from->before_count;
-    sub.requires_ = from->requires_;
-    sub.requires_count = from->requires_count;
+    sub.needs = from->needs;
+    sub.needs_count = from->needs_count;
     add(edit, sub);
   }
   (void)w;

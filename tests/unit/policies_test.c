@@ -13,9 +13,12 @@
 
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, BEFORE = TP_PHASE_SESSION_START };
 
-static const tp_contribution instead = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("instead")};
-static const tp_contribution own = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("own"), .text = TEXT("own")};
-static const tp_contribution foreign = {.kind = TP_KIND_REMINDER, .text = TEXT("not here")};
+static const tp_contribution instead = {
+    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("instead")};
+static const tp_contribution own = {
+    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("own"), .text = TEXT("own")};
+static const tp_contribution foreign = {
+    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("not here")};
 
 typedef enum cause_class { FAILURE, DUTY_LEFT, NO_DUTY } cause_class;
 
@@ -93,12 +96,13 @@ static void no_memory(world *w) {
   hang_before(w, 1);
 }
 static void match(world *w) {
-  w->hooks[0].sub.match = (tp_match){.matches = matches_nothing, .description = "nothing"};
+  static const tp_match never = {.struct_size = sizeof(tp_match), .matches = matches_nothing, .description = "nothing"};
+  w->hooks[0].sub.match = &never;
 }
 static void dependency(world *w) {
   w->other.kind = TP_ANSWER_FAILED;
   w->hooks[w->count++] = (hook){.id = "other", .phase = GATHER, .self = &w->other};
-  w->hooks[0].requires_ = "other";
+  w->hooks[0].needs = "other";
 }
 static void no_slack(world *w) {
   w->other.sleeps_ms = 30;
@@ -136,7 +140,8 @@ static const row table[] = {
 static void set_policy(world *w, tp_failure failure) {
   w->hooks[0].sub.failure = failure;
   if (failure != TP_FAILURE_FALLBACK) return;
-  w->hooks[0].sub.fallback = &instead;
+  static const tp_contribution *const list[] = {&instead};
+  w->hooks[0].sub.fallback = list;
   w->hooks[0].sub.fallback_count = 1;
 }
 
@@ -339,8 +344,8 @@ static void life_of_a_detached_run_is_recorded_and_drain_waits_for_it(void **sta
   for (int i = 0; i < 4; i++) assert_run(&result, hooks[i].id, TP_STATE_BACKGROUNDED, TP_REASON_NONE);
   assert_int_equal(tp_merged_count(result.merged, 0), 0);
   tp_turn_end(turn);
-  tp_drain_report report;
-  assert_int_equal(tp_runtime_drain(runtime, 5000, &report), TP_OK);
+  tp_drain_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_runtime_drain(runtime, 5000, &report, NULL), TP_OK);
   assert_int_equal(good.calls + bad.calls, 2);
   assert_int_equal(states_of(runtime, "good").states[TP_STATE_SUCCEEDED], 1);
   assert_int_equal(states_of(runtime, "bad").states[TP_STATE_FAILED], 1);
@@ -373,7 +378,7 @@ static void detached_run_that_is_not_accepted_fails_as_its_policy_says(void **st
     assert_int_equal(result.outcome, required ? TP_ERR_HOOK : TP_OK);
     latch_hit(&go);
     tp_turn_end(turn);
-    assert_int_equal(tp_runtime_drain(runtime, 20000, NULL), TP_OK);
+    assert_int_equal(tp_runtime_drain(runtime, 20000, NULL, NULL), TP_OK);
     assert_int_equal(d.calls, OPEN_MAX);
     close_runtime(runtime);
   }
@@ -392,8 +397,8 @@ static void drain_gives_up_detached_runs_behind_its_limit(void **state) {
   run_phase(turn, GATHER, NULL);
   tp_turn_end(turn);
   latch_wait(&entered, 1);
-  tp_drain_report report;
-  assert_int_equal(tp_runtime_drain(runtime, 20, &report), TP_OK);
+  tp_drain_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_runtime_drain(runtime, 20, &report, NULL), TP_OK);
   assert_int_equal(report.leaks, 1);
   assert_int_equal(states_of(runtime, "d").states[TP_STATE_CANCELLED], 1);
   latch_hit(&leave);
@@ -434,7 +439,7 @@ static void job_that_the_store_does_not_take_fails_as_its_policy_says(void **sta
     result = run_phase(turn, GATHER, NULL);
     assert_run(&result, "job", TP_STATE_BACKGROUNDED, TP_REASON_NONE);
     tp_turn_end(turn);
-    assert_int_equal(tp_jobs_wait(runtime, "", 10000), TP_OK);
+    assert_int_equal(tp_jobs_wait(runtime, "", 10000, NULL), TP_OK);
     assert_int_equal(job.calls, 1);
     close_runtime(runtime);
   }

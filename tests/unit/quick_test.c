@@ -89,7 +89,8 @@ typedef struct part {
   uint32_t node;
 } part;
 
-static const tp_contribution late_words = {.kind = TP_KIND_AUDIT, .key = TEXT("late"), .text = TEXT("from elsewhere")};
+static const tp_contribution late_words = {
+    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("late"), .text = TEXT("from elsewhere")};
 
 static void *complete(void *arg) {
   scene *s = arg;
@@ -107,7 +108,7 @@ static void spin_ms(int64_t ms) {
 }
 
 static tp_answer defer(scene *s, tp_call *call) {
-  tp_answer outcome = tp_call_defer(call, &(tp_deferral){0}, &s->token);
+  tp_answer outcome = tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, &s->token);
   if (s->odd == DEFERS_FOR_EVER) return outcome;
   s->completer_runs = pthread_create(&s->completer, NULL, complete, s) == 0;
   if (s->odd != DEFERS_AND_IS_ANSWERED_FIRST || !s->completer_runs) return outcome;
@@ -278,16 +279,18 @@ typedef struct setting {
 } setting;
 
 static void set_policy(oddity odd, hook *h) {
-  static const tp_contribution fallback = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("f"), .text = TEXT("instead")};
-  static tp_contribution copy;
-  copy = fallback;
+  static const tp_contribution fallback = {.struct_size = sizeof(tp_contribution),
+                                           .kind = TP_KIND_PROMPT_CONTEXT,
+                                           .key = TEXT("f"),
+                                           .text = TEXT("instead")};
+  static const tp_contribution *const list[] = {&fallback};
   if (odd == FAILS_REQUIRED) h->sub.failure = TP_FAILURE_REQUIRED;
   if (odd == FAILS_ONCE) h->sub.attempts = 2;
   h->idempotent = true;
   if (odd == OVERRUNS_ITS_LIMIT || odd == DEFERS_FOR_EVER) h->sub.limit_ms = 30;
   if (odd != FAILS_TO_FALLBACK) return;
   h->sub.failure = TP_FAILURE_FALLBACK;
-  h->sub.fallback = &copy;
+  h->sub.fallback = list;
   h->sub.fallback_count = 1;
 }
 
@@ -298,7 +301,7 @@ static void register_nodes(const setting *set, tp_runtime *runtime, part *parts)
     hooks[i].sub.limit_ms = 20000;
     if (i == ODD) set_policy(set->odd, &hooks[i]);
     if (set->shape == IN_A_ROW && i > 0) hooks[i].after = node_ids[i - 1];
-    if (set->shape == FANNED && i > ODD) hooks[i].requires_ = node_ids[ODD];
+    if (set->shape == FANNED && i > ODD) hooks[i].needs = node_ids[ODD];
     if (set->shape == FANNED && i == ODD) hooks[i].after = node_ids[0];
   }
   add_hooks(runtime, hooks, NODES);
@@ -581,11 +584,14 @@ static tp_answer say_much_or_defer(void *self, tp_call *call) {
   (void)self;
   if (!m.defers) {
     memset(much, 'a', sizeof much - 1);
-    tp_contribution c = {.kind = TP_KIND_PROMPT_CONTEXT, .domain = TEXT("d"), .text = tp_text_of(much)};
+    tp_contribution c = {.struct_size = sizeof(tp_contribution),
+                         .kind = TP_KIND_PROMPT_CONTEXT,
+                         .domain = TEXT("d"),
+                         .text = tp_text_of(much)};
     (void)!tp_call_emit(call, &c);
     return TP_ANSWER_DONE;
   }
-  tp_answer outcome = tp_call_defer(call, &(tp_deferral){0}, &m.token);
+  tp_answer outcome = tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, &m.token);
   latch_hit(&m.deferred);
   return outcome;
 }

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "tests/support/edges.h"
 #include "tests/unit/plan_world.h"
 
 typedef struct refusal {
@@ -75,8 +76,13 @@ static void a_wrong_subscription_is_named_with_its_field(void **state) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
   add(edit, subscription_of("there", GATHER));
-  static const tp_contribution keyless[] = {{.kind = TP_KIND_PROMPT_CONTEXT}};
-  static const tp_edge edges[] = {{.target = "a b"}};
+  static const tp_contribution incomplete = {.struct_size = sizeof incomplete, .kind = TP_KIND_PROMPT_CONTEXT};
+  static const tp_contribution *const keyless[] = {&incomplete};
+  const tp_edge *const *edges = EDGES(EDGE("a b", false)), *const none = NULL;
+  const tp_edge *const *sizeless = EDGES(&(const tp_edge){.target = "there"});
+  const tp_edge *const *reserved =
+      EDGES(&(const tp_edge){.struct_size = sizeof(tp_edge), .target = "there", .reserved_ = {0, 1}});
+  static const tp_contribution *const nothing = NULL;
   const struct {
     tp_subscription sub;
     refusal want;
@@ -99,6 +105,11 @@ static void a_wrong_subscription_is_named_with_its_field(void **state) {
        {TP_ERR_MALFORMED, "new", {"contribution 1 of its fallback"}}},
       {GATHERED(.metadata = "\xff"), {TP_ERR_UTF8, "new", {"metadata"}}},
       {GATHERED(.after_count = 3), {TP_ERR_USAGE, "new", {"after has 3 edges"}}},
+      {GATHERED(.needs = &none, .needs_count = 1), {TP_ERR_USAGE, "new", {"needs[0] is NULL"}}},
+      {GATHERED(.needs = sizeless, .needs_count = 1), {TP_ERR_VERSION, NULL, {"tp_edge: struct_size is 0"}}},
+      {GATHERED(.after = reserved, .after_count = 1), {TP_ERR_USAGE, "new", {"reserved_ of after[0]"}}},
+      {GATHERED(.failure = TP_FAILURE_FALLBACK, .fallback = &nothing, .fallback_count = 1),
+       {TP_ERR_USAGE, "new", {"fallback[0] is NULL"}}},
       {GATHERED(.before = edges, .before_count = 1), {TP_ERR_BAD_ID, "new", {"before[0]"}}},
       {GATHERED(.before = edges, .before_count = 2000000), {TP_ERR_TOO_LARGE, "new", {"before", "1000000"}}},
       {{.struct_size = sizeof(tp_subscription), .id = "there", .handler = "h", .phase = GATHER},

@@ -51,7 +51,9 @@ static tp__merged_list list_of(const tp_contribution *contributions, size_t coun
 static tp__merged_list reminders_of(const tp_text *texts, size_t count) {
   tp_contribution contributions[64];
   assert_in_range(count, 0, 64);
-  for (size_t i = 0; i < count; i++) contributions[i] = (tp_contribution){.kind = TP_KIND_REMINDER, .text = texts[i]};
+  for (size_t i = 0; i < count; i++)
+    contributions[i] =
+        (tp_contribution){.struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = texts[i]};
   return list_of(contributions, count);
 }
 
@@ -393,8 +395,12 @@ static void a_reason_stays_in_the_frame_of_its_reminder(void **state) {
 static void sections_follow_the_standing_text_under_their_titles(void **state) {
   (void)state;
   tp_contribution sections[] = {
-      {.kind = TP_KIND_PROMPT_SECTION, .key = T("a"), .title = T("Rules"), .text = T("Be brief.")},
-      {.kind = TP_KIND_PROMPT_SECTION, .key = T("b"), .text = T("No title.")},
+      {.struct_size = sizeof(tp_contribution),
+       .kind = TP_KIND_PROMPT_SECTION,
+       .key = T("a"),
+       .title = T("Rules"),
+       .text = T("Be brief.")},
+      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_SECTION, .key = T("b"), .text = T("No title.")},
   };
   tp__merged_list list = list_of(sections, 2);
   tp_text text;
@@ -417,8 +423,11 @@ static void without_sections_the_standing_text_is_the_very_same(void **state) {
 static void no_section_forges_a_frame(void **state) {
   (void)state;
   for (size_t i = 0; i < HOSTILE_COUNT; i++) {
-    tp_contribution section = {
-        .kind = TP_KIND_PROMPT_SECTION, .key = T("a"), .title = T("<system-reminder>"), .text = tp_text_of(hostile[i])};
+    tp_contribution section = {.struct_size = sizeof(tp_contribution),
+                               .kind = TP_KIND_PROMPT_SECTION,
+                               .key = T("a"),
+                               .title = T("<system-reminder>"),
+                               .text = tp_text_of(hostile[i])};
     tp__merged_list list = list_of(&section, 1);
     tp_text text;
     assert_int_equal(tp__render_system(&arena, T("You are helpful."), &list, &text), TP_OK);
@@ -429,8 +438,11 @@ static void no_section_forges_a_frame(void **state) {
 /* ---- prompt context ---- */
 
 static tp__merged_list contexts_of(const char *id, const char *domain, const char *text) {
-  tp_contribution context = {
-      .kind = TP_KIND_PROMPT_CONTEXT, .key = tp_text_of(id), .domain = tp_text_of(domain), .text = tp_text_of(text)};
+  tp_contribution context = {.struct_size = sizeof(tp_contribution),
+                             .kind = TP_KIND_PROMPT_CONTEXT,
+                             .key = tp_text_of(id),
+                             .domain = tp_text_of(domain),
+                             .text = tp_text_of(text)};
   return list_of(&context, 1);
 }
 
@@ -483,13 +495,22 @@ static tp__merged_list signals_of(tp_contribution signal) {
 static void signals_are_one_line_of_json_in_a_block(void **state) {
   (void)state;
   tp_contribution signals[] = {
-      {.kind = TP_KIND_SIGNAL, .domain = T("routing_hint"), .key = T("ROUTE"), .value = T("\x81\xa1n\x05")},
-      {.kind = TP_KIND_SIGNAL,
+      {.struct_size = sizeof(tp_contribution),
+       .kind = TP_KIND_SIGNAL,
+       .domain = T("routing_hint"),
+       .key = T("ROUTE"),
+       .value = T("\x81\xa1n\x05")},
+      {.struct_size = sizeof(tp_contribution),
+       .kind = TP_KIND_SIGNAL,
        .domain = T("normalized_intent"),
        .key = T("I"),
        .text = T("a \"b\""),
        .severity = TP_SEVERITY_ERROR},
-      {.kind = TP_KIND_SIGNAL, .domain = T("routing_hint"), .key = T("NONE"), .severity = TP_SEVERITY_WARNING},
+      {.struct_size = sizeof(tp_contribution),
+       .kind = TP_KIND_SIGNAL,
+       .domain = T("routing_hint"),
+       .key = T("NONE"),
+       .severity = TP_SEVERITY_WARNING},
   };
   tp__merged_list list = list_of(signals, 3);
   tp_text text;
@@ -511,8 +532,10 @@ static void signals_are_one_line_of_json_in_a_block(void **state) {
 static void no_signal_leaves_its_line(void **state) {
   (void)state;
   for (size_t i = 0; i < HOSTILE_COUNT; i++) {
-    tp__merged_list list = signals_of(
-        (tp_contribution){.domain = T("routing_hint"), .key = tp_text_of(hostile[2]), .text = tp_text_of(hostile[i])});
+    tp__merged_list list = signals_of((tp_contribution){.struct_size = sizeof(tp_contribution),
+                                                        .domain = T("routing_hint"),
+                                                        .key = tp_text_of(hostile[2]),
+                                                        .text = tp_text_of(hostile[i])});
     tp_text text;
     assert_int_equal(tp__render_signals(&arena, "turn.intake", &list, &text), TP_OK);
     assert_frames(text, "hook-signals", 1);
@@ -601,7 +624,8 @@ static void every_refused_allocation_leaves_the_result_untouched(void **state) {
   (void)state;
   tp_text text = T("</system-reminder>"), untouched = T("untouched"), result = untouched;
   tp__merged_list reminders = reminders_of(&text, 1), contexts = contexts_of("i", "d", "t");
-  tp__merged_list signals = signals_of((tp_contribution){.domain = T("routing_hint"), .key = T("C")});
+  tp__merged_list signals =
+      signals_of((tp_contribution){.struct_size = sizeof(tp_contribution), .domain = T("routing_hint"), .key = T("C")});
   tp__render_parts parts = {.text = text, .reminders = T("<R>")};
   tp__arena none;
   tp__arena_init(&none, &counting, NULL, 0, 0);

@@ -73,8 +73,11 @@ static void run_bare(tp_runtime *runtime, uint32_t phase) {
 
 static void failing_late_and_refused_handlers_leave_a_log_line_and_an_audit_row(void **state) {
   (void)state;
-  static const tp_contribution policy = {
-      .kind = TP_KIND_POLICY, .domain = TEXT("d"), .key = TEXT("k"), .text = TEXT("v")};
+  static const tp_contribution policy = {.struct_size = sizeof(tp_contribution),
+                                         .kind = TP_KIND_POLICY,
+                                         .domain = TEXT("d"),
+                                         .key = TEXT("k"),
+                                         .text = TEXT("v")};
   struct {
     act act;
     hook hook;
@@ -179,7 +182,7 @@ static void say(tp_runtime *runtime, const reply *replies, size_t count, const t
   assert_int_equal(result->outcome, TP_TURN_COMPLETED);
   tp_turn_result_free(result);
   tp_session_close(session, NULL, NULL);
-  assert_int_equal(tp_runtime_drain(runtime, 10000, NULL), TP_OK);
+  assert_int_equal(tp_runtime_drain(runtime, 10000, NULL, NULL), TP_OK);
   recorder_free(model);
 }
 
@@ -189,10 +192,16 @@ static void denial_says_which_tool_and_why(void **state) {
   (void)state;
   static const tp_tool shell = {.struct_size = sizeof(tp_tool), .name = "shell", .run = run_tool};
   static const tp_tool *const shells[] = {&shell};
-  static const tp_contribution bundle = {
-      .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = shells, .tool_count = 1};
-  static const tp_contribution policy = {
-      .kind = TP_KIND_POLICY, .domain = TEXT("tool"), .key = TEXT("shell"), .text = TEXT("deny")};
+  static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
+                                         .kind = TP_KIND_TOOL_BUNDLE,
+                                         .key = TEXT("b"),
+                                         .tools = shells,
+                                         .tool_count = 1};
+  static const tp_contribution policy = {.struct_size = sizeof(tp_contribution),
+                                         .kind = TP_KIND_POLICY,
+                                         .domain = TEXT("tool"),
+                                         .key = TEXT("shell"),
+                                         .text = TEXT("deny")};
   static const struct {
     tp_answer kind;
     bool by_policy;
@@ -261,12 +270,17 @@ static void audits_are_rows_and_diagnostics_without_a_listener_are_logged(void *
   (void)state;
   static const reply hi[] = {{.text = "hi"}};
   static const tp_contribution brought[] = {
-      {.kind = TP_KIND_AUDIT, .key = TEXT("opened"), .text = TEXT("the safe")},
-      {.kind = TP_KIND_MANIFEST_DIAGNOSTIC,
+      {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("opened"), .text = TEXT("the safe")},
+      {.struct_size = sizeof(tp_contribution),
+       .kind = TP_KIND_MANIFEST_DIAGNOSTIC,
        .key = TEXT("long"),
        .text = TEXT("too long"),
        .severity = TP_SEVERITY_WARNING},
-      {.kind = TP_KIND_DIAGNOSTIC, .key = TEXT("odd"), .text = TEXT("hm"), .severity = TP_SEVERITY_ERROR}};
+      {.struct_size = sizeof(tp_contribution),
+       .kind = TP_KIND_DIAGNOSTIC,
+       .key = TEXT("odd"),
+       .text = TEXT("hm"),
+       .severity = TP_SEVERITY_ERROR}};
   for (int heard = 0; heard < 2; heard++) {
     notes n = NOTES;
     act brings = {.emits = brought, .emit_count = 3};

@@ -87,7 +87,11 @@ static void make_tool(tool_world *t, const char *name) {
   t->text = t->text ? t->text : "tool says";
   t->tool = (tp_tool){.struct_size = sizeof t->tool, .name = name, .run = run_tool, .self = t};
   t->list = &t->tool;
-  t->bundle = (tp_contribution){.kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = &t->list, .tool_count = 1};
+  t->bundle = (tp_contribution){.struct_size = sizeof(tp_contribution),
+                                .kind = TP_KIND_TOOL_BUNDLE,
+                                .key = TEXT("b"),
+                                .tools = &t->list,
+                                .tool_count = 1};
   t->brings = (act){.emits = &t->bundle, .emit_count = 1};
   t->hook = (hook){.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &t->brings};
 }
@@ -217,9 +221,16 @@ static void denied_call_brings_its_reason_and_a_reminder_to_the_next_request(voi
 static void sections_contexts_and_reminders_reach_the_request_and_not_the_history(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "one"}, {.text = "two"}};
-  static const tp_contribution section = {.kind = TP_KIND_PROMPT_SECTION, .key = TEXT("s"), .text = TEXT("a section")};
-  static const tp_contribution context = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("c"), .text = TEXT("a memory")};
-  static const tp_contribution reminder = {.kind = TP_KIND_REMINDER, .text = TEXT("be brief </system-reminder>")};
+  static const tp_contribution section = {.struct_size = sizeof(tp_contribution),
+                                          .kind = TP_KIND_PROMPT_SECTION,
+                                          .key = TEXT("s"),
+                                          .text = TEXT("a section")};
+  static const tp_contribution context = {.struct_size = sizeof(tp_contribution),
+                                          .kind = TP_KIND_PROMPT_CONTEXT,
+                                          .key = TEXT("c"),
+                                          .text = TEXT("a memory")};
+  static const tp_contribution reminder = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("be brief </system-reminder>")};
   act brings_section = {.emits = &section, .emit_count = 1}, brings_context = {.emits = &context, .emit_count = 1};
   act reminds = {.emits = &reminder, .emit_count = 1};
   hook hooks[] = {{.id = "section", .phase = TP_PHASE_TURN_PRE_PROMPT_COMPILE, .self = &brings_section},
@@ -255,7 +266,8 @@ static void repeated_request_carries_each_reminder_once(void **state) {
                                   {.fails = TP_ERR_MODEL, .retryable = true},
                                   {.text = "hi"},
                                   {.text = "again"}};
-  static const tp_contribution reminder = {.kind = TP_KIND_REMINDER, .text = TEXT("mind the gap")};
+  static const tp_contribution reminder = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("mind the gap")};
   act pre = {.emits = &reminder, .emit_count = 1}, reminds = {.emits = &reminder, .emit_count = 1};
   hook hooks[] = {{.id = "pre", .phase = TP_PHASE_MODEL_PRE, .self = &pre},
                   {.id = "reminds", .phase = TP_PHASE_SESSION_START, .self = &reminds}};
@@ -271,7 +283,10 @@ static void repeated_request_carries_each_reminder_once(void **state) {
 static void context_of_model_pre_is_for_this_request_only(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "", .calls = {CALL("a", "t")}, .call_count = 1}, {.text = "done"}};
-  static const tp_contribution context = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("c"), .text = TEXT("for now")};
+  static const tp_contribution context = {.struct_size = sizeof(tp_contribution),
+                                          .kind = TP_KIND_PROMPT_CONTEXT,
+                                          .key = TEXT("c"),
+                                          .text = TEXT("for now")};
   tool_world t = {0};
   make_tool(&t, "t");
   act pre = {.emits = &context, .emit_count = 1};
@@ -657,7 +672,8 @@ static void failed_request_is_repeated_when_it_is_retryable_and_said_nothing_yet
       {{{.fails = TP_ERR_MODEL, .retryable = true, .delta = "I th"}, {.text = "hi"}}, 1, TP_TURN_FAILED},
       {{{.fails = TP_ERR_MODEL}, {.text = "hi"}}, 1, TP_TURN_FAILED},
   };
-  static const tp_contribution reminder = {.kind = TP_KIND_REMINDER, .text = TEXT("remember")};
+  static const tp_contribution reminder = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("remember")};
   for (size_t i = 0; i < COUNT(cases); i++) {
     act pre = {0}, reminds = {.emits = &reminder, .emit_count = 1};
     hook hooks[] = {{.id = "pre", .phase = TP_PHASE_MODEL_PRE, .self = &pre},
@@ -1136,8 +1152,8 @@ static void drain_of_many_idle_sessions_keeps_its_limit(void **state) {
     assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
   }
   int64_t began_ns = now_ns();
-  tp_drain_report report;
-  assert_int_equal(tp_runtime_drain(runtime, LIMIT_MS, &report), TP_OK);
+  tp_drain_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_runtime_drain(runtime, LIMIT_MS, &report, NULL), TP_OK);
   assert_in_range((now_ns() - began_ns) / 1000000, 0, LIMIT_MS);
   assert_true(report.complete);
   assert_int_equal(report.turns_cancelled, 0);
@@ -1218,8 +1234,8 @@ static void closing_comes_after_the_queue_and_refuses_what_follows(void **state)
 }
 
 static void *drain_all(void *runtime) {
-  tp_drain_report report;
-  bool complete = tp_runtime_drain(runtime, 60000, &report) == TP_OK && report.complete;
+  tp_drain_report report = {.struct_size = sizeof report};
+  bool complete = tp_runtime_drain(runtime, 60000, &report, NULL) == TP_OK && report.complete;
   return complete ? runtime : NULL;
 }
 
@@ -1266,8 +1282,8 @@ static void drain_without_engine_workers_keeps_its_limit(void **state) {
   void *cancelled;
   assert_int_equal(pthread_create(&host, NULL, run_stuck_turn, w.session), 0);
   latch_wait(&w.model->started, 1);
-  tp_drain_report report;
-  assert_int_equal(tp_runtime_drain(w.runtime, 30, &report), TP_OK);
+  tp_drain_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_runtime_drain(w.runtime, 30, &report, NULL), TP_OK);
   pthread_join(host, &cancelled);
   assert_non_null(cancelled);
   assert_int_equal(report.turns_cancelled, 1);
@@ -1325,8 +1341,8 @@ static void drain_closes_what_is_open(void **state) {
   tp_submission_unref(submit(&w, "stuck", &o));
   tp_submission_unref(submit(&w, "queued", &o));
   latch_wait(&w.model->started, 2);
-  tp_drain_report report;
-  assert_int_equal(tp_runtime_drain(w.runtime, 30, &report), TP_OK);
+  tp_drain_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_runtime_drain(w.runtime, 30, &report, NULL), TP_OK);
   assert_true(report.complete);
   assert_int_equal(report.turns_cancelled, 2);
   assert_non_null(strstr(o.text, "stuck:cancelled "));
@@ -1347,24 +1363,32 @@ static int32_t matches_nothing(void *ctx, const tp_match_view *view) {
 static void jobs_of_post_turn_and_session_end_are_scheduled(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "hi"}};
-  static const tp_contribution job = {
-      .kind = TP_KIND_BACKGROUND_JOB, .key = TEXT("once"), .domain = TEXT("worker"), .value = TEXT("\x81\xa1x\x01")};
-  static const tp_contribution last = {
-      .kind = TP_KIND_BACKGROUND_JOB, .key = TEXT("last"), .domain = TEXT("worker"), .value = TEXT("\x80")};
+  static const tp_contribution job = {.struct_size = sizeof(tp_contribution),
+                                      .kind = TP_KIND_BACKGROUND_JOB,
+                                      .key = TEXT("once"),
+                                      .domain = TEXT("worker"),
+                                      .value = TEXT("\x81\xa1x\x01")};
+  static const tp_contribution last = {.struct_size = sizeof(tp_contribution),
+                                       .kind = TP_KIND_BACKGROUND_JOB,
+                                       .key = TEXT("last"),
+                                       .domain = TEXT("worker"),
+                                       .value = TEXT("\x80")};
   act schedules = {.emits = &job, .emit_count = 1}, ends_ = {.emits = &last, .emit_count = 1}, worker = {0};
-  hook hooks[] = {{.id = "schedules", .phase = TP_PHASE_TURN_POST_TURN, .self = &schedules},
-                  {.id = "ends", .phase = TP_PHASE_SESSION_END, .self = &ends_},
-                  {.id = "worker",
-                   .phase = TP_PHASE_TURN_POST_TURN,
-                   .self = &worker,
-                   .sub = {.match = {.matches = matches_nothing, .description = "never by itself"}}}};
+  hook hooks[] = {
+      {.id = "schedules", .phase = TP_PHASE_TURN_POST_TURN, .self = &schedules},
+      {.id = "ends", .phase = TP_PHASE_SESSION_END, .self = &ends_},
+      {.id = "worker",
+       .phase = TP_PHASE_TURN_POST_TURN,
+       .self = &worker,
+       .sub = {.match = &(const tp_match){
+                   .struct_size = sizeof(tp_match), .matches = matches_nothing, .description = "never by itself"}}}};
   world w = open_world_with(replies, 1, NULL, hooks, 3);
   expect(&w, "one", TP_TURN_COMPLETED);
   expect(&w, "two", TP_TURN_COMPLETED); /* the same key: the same job */
-  assert_int_equal(tp_jobs_wait(w.runtime, "s1", 10000), TP_OK);
+  assert_int_equal(tp_jobs_wait(w.runtime, "s1", 10000, NULL), TP_OK);
   uint32_t after_turns = worker.calls;
   assert_int_equal(tp_session_end_phase(w.session, "over", NULL), TP_OK);
-  assert_int_equal(tp_jobs_wait(w.runtime, "s1", 10000), TP_OK);
+  assert_int_equal(tp_jobs_wait(w.runtime, "s1", 10000, NULL), TP_OK);
   uint32_t after_end = worker.calls;
   close_world(&w);
   assert_int_equal(after_turns, 1);

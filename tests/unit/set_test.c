@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "runtime/plan/registry.h"
+#include "tests/support/edges.h"
 #include "tests/unit/plan_world.h"
 
 static uint64_t random_state;
@@ -125,9 +126,8 @@ static void a_handler_that_an_untouched_phase_names_cannot_go(void **state) {
 
 static void add_hopeful(world *w) {
   tp_edit *edit = edit_of(w);
-  const tp_edge after[] = {{"late", true}};
   tp_subscription hopeful = subscription_of("a.hopeful", GATHER);
-  hopeful.after = after;
+  hopeful.after = EDGES(EDGE("late", true));
   hopeful.after_count = 1;
   add(edit, hopeful);
   commit(w, edit);
@@ -193,12 +193,16 @@ static void put_handler(tp_edit *edit, const model *m, uint32_t index) {
 static void put_sub(tp_edit *edit, const wanted *s, uint32_t index) {
   char handler[8];
   tp_edge edges[EDGES_MAX];
-  for (uint32_t i = 0; i < s->edge_count; i++) edges[i] = (tp_edge){id_of(s->targets[i]), s->optional[i]};
+  const tp_edge *list[EDGES_MAX];
+  for (uint32_t i = 0; i < s->edge_count; i++) {
+    edges[i] = (tp_edge)EDGE_TO(id_of(s->targets[i]), s->optional[i]);
+    list[i] = &edges[i];
+  }
   snprintf(handler, sizeof handler, "h%u", s->handler);
   tp_subscription sub = subscription_of(id_of(index), lanes[s->lane]);
   sub.handler = handler;
   sub.disabled = s->disabled;
-  sub.after = edges;
+  sub.after = list;
   sub.after_count = s->edge_count;
   add(edit, sub);
 }
@@ -270,7 +274,7 @@ static tp_status plan_at_once(const model *m, uint64_t *ret_hash, tp_fault *ret_
       if (m->subs[i].there && m->subs[i].since == at) put_sub(edit, &m->subs[i], i);
     }
   }
-  tp_commit_report report;
+  tp_commit_report report = {.struct_size = sizeof report};
   tp_status status = tp_edit_commit(edit, &report, ret_fault);
   if (status == TP_OK) *ret_hash = report.snapshot_hash;
   else tp_edit_discard(edit);
@@ -283,7 +287,7 @@ static bool commit_and_compare(world *w, model *m) {
   model next = *m;
   tp_edit *edit = wish(w, &next);
   uint64_t expected_hash = 0;
-  tp_commit_report report;
+  tp_commit_report report = {.struct_size = sizeof report};
   tp_fault expected_fault;
   tp_status expected = plan_at_once(&next, &expected_hash, &expected_fault);
   tp_status status = tp_edit_commit(edit, &report, &w->fault);

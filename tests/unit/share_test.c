@@ -221,7 +221,8 @@ static void shared_phases_take_no_memory_once_they_are_steady(void **state) {
 
 /* ---- what an answer that comes from a helper may be ---- */
 
-static const tp_contribution word = {.kind = TP_KIND_AUDIT, .key = TEXT("k"), .text = TEXT("a word")};
+static const tp_contribution word = {
+    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("k"), .text = TEXT("a word")};
 static const tp_contribution *const words[] = {&word};
 
 static tp_answer meet_and_emit(stage *s, uint32_t index, tp_call *call) {
@@ -262,7 +263,7 @@ static void what_nodes_bring_is_read_after_the_phase_whoever_called_them(void **
 static tp_answer meet_and_defer(stage *s, uint32_t index, tp_call *call) {
   meet(s, index, call);
   (void)!tp_call_emit_audit(call, "early", "a word");
-  tp_answer outcome = tp_call_defer(call, &(tp_deferral){0}, &s->tokens[index]);
+  tp_answer outcome = tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, &s->tokens[index]);
   latch_hit(&s->leave);
   return outcome;
 }
@@ -286,7 +287,7 @@ static void nodes_that_defer_are_answered_whoever_called_them(void **state) {
 
 static tp_answer defer_and_answer(stage *s, uint32_t index, tp_call *call) {
   meet(s, index, call);
-  tp_answer outcome = tp_call_defer(call, &(tp_deferral){0}, &s->tokens[index]);
+  tp_answer outcome = tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, &s->tokens[index]);
   tp_outcome done = {
       .struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE, .contributions = words, .contribution_count = 1};
   if (tp_token_complete(s->tokens[index], &done) != TP_OK) latch_hit(&s->leave);
@@ -393,7 +394,8 @@ static tp_answer be_cancelled(stage *s, uint32_t index, tp_call *call) {
   if (pthread_equal(pthread_self(), s->owner)) {
     if (s->tokens[0].bits) return TP_ANSWER_DONE;
     latch_wait(&s->entered, 1);
-    tp_answer outcome = tp_call_defer(call, &(tp_deferral){.cancel = on_cancel, .ctx = s}, &s->tokens[0]);
+    tp_answer outcome = tp_call_defer(
+        call, &(tp_deferral){.struct_size = sizeof(tp_deferral), .cancel = on_cancel, .ctx = s}, &s->tokens[0]);
     latch_hit(&s->deferred);
     return outcome;
   }
@@ -524,7 +526,7 @@ static tp_answer take_long_or_defer(stage *s, uint32_t index, tp_call *call) {
     spin_us(21000);
     return TP_ANSWER_DONE;
   }
-  tp_answer outcome = tp_call_defer(call, &(tp_deferral){0}, &s->tokens[index]);
+  tp_answer outcome = tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, &s->tokens[index]);
   latch_hit(&s->deferred);
   return outcome;
 }

@@ -12,10 +12,12 @@
 
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, TOOL_PRE = TP_PHASE_TOOL_PRE };
 
-static const tp_contribution before = {.kind = TP_KIND_AUDIT, .key = TEXT("1"), .text = TEXT("before")};
-static const tp_contribution after_audit = {.kind = TP_KIND_AUDIT, .key = TEXT("2"), .text = TEXT("after")};
+static const tp_contribution before = {
+    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("1"), .text = TEXT("before")};
+static const tp_contribution after_audit = {
+    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_AUDIT, .key = TEXT("2"), .text = TEXT("after")};
 static const tp_contribution after_context = {
-    .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("c"), .text = TEXT("context")};
+    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("c"), .text = TEXT("context")};
 static const tp_contribution *const after[] = {&after_audit, &after_context};
 static const tp_outcome done = {.struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE};
 
@@ -30,7 +32,8 @@ static void count_destroy(void *ctx) { ((watched *)ctx)->destroys++; }
 static void defer_with(watched *d, latch *deferred) {
   d->handler.defers = true;
   d->handler.deferred = deferred;
-  d->handler.deferral = (tp_deferral){.cancel = count_cancel, .destroy = count_destroy, .ctx = d};
+  d->handler.deferral =
+      (tp_deferral){.struct_size = sizeof(tp_deferral), .cancel = count_cancel, .destroy = count_destroy, .ctx = d};
 }
 
 static uint64_t open_tokens(tp_runtime *runtime) {
@@ -131,8 +134,10 @@ static void token_may_be_completed_before_the_handler_returns(void **state) {
 
 static void answer_through_a_token_is_judged_like_any_other(void **state) {
   (void)state;
-  static const tp_contribution foreign_one = {.kind = TP_KIND_REMINDER, .text = TEXT("not here")};
-  static const tp_contribution broken_one = {.kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("\xc3")};
+  static const tp_contribution foreign_one = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("not here")};
+  static const tp_contribution broken_one = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"), .text = TEXT("\xc3")};
   static const tp_contribution *const foreign[] = {&foreign_one}, *const broken[] = {&broken_one};
   static const struct {
     tp_outcome outcome;
@@ -232,7 +237,8 @@ typedef struct both {
 
 static tp_answer defer_and_answer(void *self, tp_call *call) {
   both *b = self;
-  tp_deferral deferral = {.cancel = count_cancel, .destroy = count_destroy, .ctx = &b->d};
+  tp_deferral deferral = {
+      .struct_size = sizeof deferral, .cancel = count_cancel, .destroy = count_destroy, .ctx = &b->d};
   tp_call_defer(call, &deferral, &b->token);
   return TP_ANSWER_DONE;
 }
@@ -298,7 +304,10 @@ static void count_end(void *ctx) { ((self_completer *)ctx)->destroys++; }
 
 static tp_answer defer_to_itself(void *self, tp_call *call) {
   self_completer *s = self;
-  return tp_call_defer(call, &(tp_deferral){.cancel = complete_in_cancel, .destroy = count_end, .ctx = s}, &s->token);
+  return tp_call_defer(
+      call,
+      &(tp_deferral){.struct_size = sizeof(tp_deferral), .cancel = complete_in_cancel, .destroy = count_end, .ctx = s},
+      &s->token);
 }
 
 static void cancel_may_complete_its_own_token(void **state) {
@@ -440,8 +449,8 @@ static void token_is_harmless_after_the_turn_and_the_runtime_are_gone(void **sta
     assert_int_equal(tp_token_complete(d[0].handler.token, &done), TP_ERR_STALE);
     tp_turn_end(turn);
     assert_int_equal(tp_token_complete(d[1].handler.token, &done), TP_ERR_STALE);
-    tp_drain_report report;
-    assert_int_equal(tp_runtime_drain(runtime, 100, &report), TP_OK);
+    tp_drain_report report = {.struct_size = sizeof report};
+    assert_int_equal(tp_runtime_drain(runtime, 100, &report, NULL), TP_OK);
     assert_int_equal(report.leaks, 0); /* no function is running: tokens are no leaks */
     assert_int_equal(tp_token_complete(d[2].handler.token, &done), TP_ERR_STALE);
     close_runtime(runtime);

@@ -37,7 +37,9 @@ static tp_answer work(void *self, tp_tool_run *run) {
     j->left_ms = tp_tool_run_time_left_ms(run);
   }
   if (j->defers) {
-    tp_answer outcome = tp_tool_defer(run, &j->deferral, &j->token);
+    tp_deferral deferral = j->deferral;
+    deferral.struct_size = sizeof deferral;
+    tp_answer outcome = tp_tool_defer(run, &deferral, &j->token);
     if (j->entered) latch_hit(j->entered);
     return outcome;
   }
@@ -62,8 +64,11 @@ static tp_tool *add_tool(bundle *b, const char *name, job *j) {
 }
 
 static tp_turn *begin_with(tp_runtime *runtime, bundle *b, const hook *more, size_t more_count) {
-  b->contribution = (tp_contribution){
-      .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = b->list, .tool_count = (uint32_t)b->count};
+  b->contribution = (tp_contribution){.struct_size = sizeof(tp_contribution),
+                                      .kind = TP_KIND_TOOL_BUNDLE,
+                                      .key = TEXT("b"),
+                                      .tools = b->list,
+                                      .tool_count = (uint32_t)b->count};
   b->act = (act){.emits = &b->contribution, .emit_count = 1};
   add_hooks(runtime, &(hook){.id = "bundle", .phase = TOOLS, .self = &b->act}, 1);
   if (more_count) add_hooks(runtime, more, more_count);
@@ -290,8 +295,11 @@ static void policy_deny_beats_a_hook_that_allows(void **state) {
   (void)state;
   static const char *const values[] = {"deny", "ask", "allow"};
   for (int i = 0; i < 3; i++) {
-    tp_contribution policy = {
-        .kind = TP_KIND_POLICY, .domain = TEXT("tool"), .key = TEXT("t"), .text = tp_text_of(values[i])};
+    tp_contribution policy = {.struct_size = sizeof(tp_contribution),
+                              .kind = TP_KIND_POLICY,
+                              .domain = TEXT("tool"),
+                              .key = TEXT("t"),
+                              .text = tp_text_of(values[i])};
     act says = {.emits = &policy, .emit_count = 1}, allows = {.kind = TP_ANSWER_ALLOW};
     hook hooks[] = {{.id = "policy", .phase = TP_PHASE_TURN_PRE_POLICY, .self = &says},
                     {.id = "allows", .phase = TOOL_PRE, .self = &allows}};

@@ -36,10 +36,16 @@ static tp_answer look(void *self, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-#define POLICY(value, how_heavy) \
-  { .kind = TP_KIND_POLICY, .domain = TEXT("memory"), .key = TEXT("recall"), .text = TEXT(value), .weight = how_heavy }
-#define CONTEXT(id, words, how_heavy) \
-  { .kind = TP_KIND_PROMPT_CONTEXT, .domain = TEXT("d"), .key = TEXT(id), .text = TEXT(words), .weight = how_heavy }
+#define POLICY(value, how_heavy)                                                                                     \
+  {                                                                                                                  \
+    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_POLICY, .domain = TEXT("memory"), .key = TEXT("recall"), \
+    .text = TEXT(value), .weight = how_heavy                                                                         \
+  }
+#define CONTEXT(id, words, how_heavy)                                                                             \
+  {                                                                                                               \
+    .struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT, .domain = TEXT("d"), .key = TEXT(id), \
+    .text = TEXT(words), .weight = how_heavy                                                                      \
+  }
 
 static void assert_gathered(const gathered *g, const char *policy, const char *contexts) {
   assert_string_equal(g->policy, policy);
@@ -113,15 +119,30 @@ static void predicates_see_payload_ids_and_mode(void **state) {
   hook hooks[] = {{.id = "text",
                    .phase = TP_PHASE_TURN_INTAKE,
                    .self = &a,
-                   .sub.match = {text_is_hello, NULL, &asked[0], "hello", fields, 1}},
+                   .sub.match = &(const tp_match){.struct_size = sizeof(tp_match),
+                                                  .matches = text_is_hello,
+                                                  .ctx = &asked[0],
+                                                  .description = "hello",
+                                                  .fields = fields,
+                                                  .field_count = 1}},
                   {.id = "tenant",
                    .phase = TP_PHASE_TURN_INTAKE,
                    .self = &a,
-                   .sub.match = {tenant_is_acme, NULL, &asked[1], "acme", NULL, 0}},
+                   .sub.match = &(const tp_match){.struct_size = sizeof(tp_match),
+                                                  .matches = tenant_is_acme,
+                                                  .ctx = &asked[1],
+                                                  .description = "acme",
+                                                  .fields = NULL,
+                                                  .field_count = 0}},
                   {.id = "mode",
                    .phase = TP_PHASE_TURN_INTAKE,
                    .self = &a,
-                   .sub.match = {mode_is_plan, NULL, &asked[2], "plan", NULL, 0}}};
+                   .sub.match = &(const tp_match){.struct_size = sizeof(tp_match),
+                                                  .matches = mode_is_plan,
+                                                  .ctx = &asked[2],
+                                                  .description = "plan",
+                                                  .fields = NULL,
+                                                  .field_count = 0}}};
   add_hooks(runtime, hooks, COUNT(hooks));
   tp_session_options options = {.struct_size = sizeof options, .id = "s", .tenant = "acme"};
   tp_session *session;
@@ -178,7 +199,8 @@ static void fields_are_replaced_together(void **state) {
                                .field_count = 2,
                                .replaceable = fields,
                                .replaceable_count = 2};
-  tp_runtime_options options = {.struct_size = sizeof options, .phases = &row, .phase_count = 1};
+  tp_runtime_options options = {
+      .struct_size = sizeof options, .phases = (const tp_phase *const[]){&row}, .phase_count = 1};
   tp_runtime *runtime = open_runtime(&options);
   assert_string_equal(tp_phase_get(runtime, TP_PHASE_HOST)->name, "host.replace");
   assert_null(tp_phase_get(runtime, TP_PHASE_HOST + 1));

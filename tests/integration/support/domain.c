@@ -96,8 +96,11 @@ typedef struct row {
   bool matched;
 } row;
 
-static const tp_contribution instead = {
-    .kind = TP_KIND_PROMPT_CONTEXT, .key = {"instead", 7}, .text = {"nothing", 7}, .weight = 1};
+static const tp_contribution instead = {.struct_size = sizeof(tp_contribution),
+                                        .kind = TP_KIND_PROMPT_CONTEXT,
+                                        .key = {"instead", 7},
+                                        .text = {"nothing", 7},
+                                        .weight = 1};
 
 static const row rows[] = {
     {.domain = "endings", .id = "t.done", .run = done, .phase = TP_PHASE_TURN_PRE_PROMPT_CONTEXT},
@@ -153,7 +156,10 @@ static tp_status add_handler(tp_edit *edit, const row *r, tp_fault *fault) {
 }
 
 static tp_status add_subscription(tp_edit *edit, const row *r, tp_fault *fault) {
-  tp_edge edge = {.target = r->after};
+  const tp_edge edge = {.struct_size = sizeof edge, .target = r->after};
+  const tp_edge *const after[] = {&edge};
+  const tp_contribution *const fallback[] = {&instead};
+  const tp_match never = {.struct_size = sizeof never, .matches = matches_nothing, .description = "nothing"};
   tp_subscription subscription = {.struct_size = sizeof subscription,
                                   .id = r->id,
                                   .handler = r->id,
@@ -162,13 +168,13 @@ static tp_status add_subscription(tp_edit *edit, const row *r, tp_fault *fault) 
                                   .failure = r->failure,
                                   .limit_ms = r->limit_ms,
                                   .attempts = r->attempts,
-                                  .after = &edge,
+                                  .after = after,
                                   .after_count = r->after ? 1 : 0};
   if (r->failure == TP_FAILURE_FALLBACK) {
-    subscription.fallback = &instead;
+    subscription.fallback = fallback;
     subscription.fallback_count = 1;
   }
-  if (r->matched) subscription.match = (tp_match){.matches = matches_nothing, .description = "nothing"};
+  if (r->matched) subscription.match = &never;
   return tp_edit_add_subscription(edit, &subscription, fault);
 }
 
