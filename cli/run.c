@@ -39,7 +39,7 @@ typedef struct player {
   cli_output *output;
   cli_conversation conversation;
   tp_runtime *runtime;
-  tp_history *history;          /* of all sessions; each gets a copy that destroys nothing */
+  tp_shared_history *history;   /* of all sessions */
   tp_agent *agent;              /* owns the model, which all sessions share */
   cli_watch watch;
   cli_events events;
@@ -82,8 +82,11 @@ static int open_data(player *p) {
 
 static int open_history(player *p) {
   tp_fault fault = {0};
-  tp_status status = p->history_path ? tp_sqlite_history_open(p->history_path, &p->history, &fault)
-                                     : tp_history_memory_new(NULL, &p->history, &fault);
+  tp_history *history;
+  tp_status status = p->history_path ? tp_sqlite_history_open(p->history_path, &history, &fault)
+                                     : tp_history_memory_new(NULL, &history, &fault);
+  if (status == TP_OK && (status = tp_history_share(NULL, history, &p->history, &fault)) != TP_OK)
+    tp_history_free(history);
   return status == TP_OK ? CLI_OK : cli_fault(p->history_path, status, &fault);
 }
 
@@ -145,7 +148,7 @@ static void close_player(player *p) {
   uint32_t limit_ms = cli_interrupted(&p->interrupt) ? INTERRUPTED_LIMIT_MS : DRAIN_LIMIT_MS;
   if (p->runtime && tp_runtime_drain(p->runtime, limit_ms, NULL, NULL) != TP_OK) cli_error("the drain was refused");
   tp_runtime_free(p->runtime);
-  tp_history_free(p->history);
+  tp_shared_history_unref(p->history);
   cli_watch_fini(&p->watch);
   cli_timeline_free(&p->timeline);
   cli_events_free(&p->events);
@@ -219,14 +222,12 @@ static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
 
 static int open_session(player *p, const cli_turn *turn, tp_session **ret_session) {
   tp_fault fault = {0};
-  tp_history history = *p->history;
-  history.destroy = NULL; /* the player's */
   tp_session_options options = {.struct_size = sizeof options,
                                 .id = turn->session,
                                 .tenant = turn->tenant,
                                 .workspace = turn->workspace,
                                 .agent = p->agent,
-                                .history = &history,
+                                .shared_history = p->history,
                                 .on_event = on_event,
                                 .event_ctx = p};
   tp_status status = tp_session_open(p->runtime, &options, ret_session, &fault);

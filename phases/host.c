@@ -23,6 +23,7 @@ static void free_upper(tp_runtime *runtime) {
   tp__sessions_free_all(runtime);
   tp__agents_free_all(runtime);
   tp__listeners_fini(upper, &upper->listeners);
+  tp_shared_history_unref(runtime->options.shared_history);
 }
 
 /* Permits are counted by abandoned attempts till the last of them is out. */
@@ -78,6 +79,7 @@ tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **ret_run
     tp__runtime_forget(runtime);
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the runtime");
   }
+  (void)tp_shared_history_ref(runtime->options.shared_history);
   *ret_runtime = runtime;
   return TP_OK;
 }

@@ -3,10 +3,52 @@
 
 static tp__host_call *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__host_call, base); }
 
+/* A call that runs keeps its session from being deleted, also when nobody waits for it any more. */
+static void begin_to_count(tp__host_call *c) {
+  c->counts = true;
+  tp__shared_history_call_begins(c->session->shared, &c->session->history_user);
+}
+
+static void end_to_count(tp__host_call *c) {
+  if (!c->counts) return;
+  c->counts = false;
+  tp__shared_history_call_ends(c->session->shared, &c->session->history_user);
+}
+
 static tp__answer call(tp__attempt *attempt) {
   tp__host_call *c = of(attempt);
+  begin_to_count(c);
   c->status = c->work(c);
+  end_to_count(c);
   return (tp__answer){.kind = TP_ANSWER_DONE};
+}
+
+/** What tp_history_complete() brings. */
+typedef struct completion {
+  tp_status status;
+  const tp_fault *fault;
+} completion;
+
+/* extra: a completion; NULL: a stranger completed the token. */
+static void accept(tp__attempt *attempt, const tp__answer *answer, const void *extra) {
+  tp__host_call *c = of(attempt);
+  const completion *theirs = extra;
+  if (!theirs) {
+    c->status = tp__fail(&c->fault, TP_ERR_USAGE, NULL, "its token was not completed by tp_history_complete()");
+  } else {
+    c->status = theirs->status;
+    tp_text message = {theirs->fault ? theirs->fault->message : "", 0};
+    while (theirs->fault && message.size < TP_FAULT_MESSAGE_SIZE && message.data[message.size]) message.size++;
+    if (message.size > 0 && tp_utf8_valid(message, NULL))
+      (void)tp__fail(&c->fault, c->status, NULL, "%.*s", (int)message.size, message.data);
+  }
+  attempt->answer = (tp__answer){.kind = answer->kind};
+  end_to_count(c);
+}
+
+static void late(tp__attempt *attempt, int64_t now_ns) {
+  (void)now_ns;
+  end_to_count(of(attempt)); /* of a function that has returned it has ended before */
 }
 
 static void settled(tp__attempt *attempt, tp__attempt_end end) {
@@ -21,6 +63,7 @@ static void release(tp__attempt *attempt) {
   tp_runtime *runtime = attempt->runtime;
   tp__turn *turn = c->turn;
   tp_session *session = c->session;
+  end_to_count(c); /* a token that nobody completed */
   tp__messages_fini(&c->messages);
   tp__arena_fini(&c->arena);
   tp__block_give(&runtime->blocks, c, c->block_size);
@@ -28,7 +71,8 @@ static void release(tp__attempt *attempt) {
   tp__turn_unref(turn);
 }
 
-static const tp__attempt_class class = {.call = call, .settled = settled, .release = release};
+static const tp__attempt_class class = {
+    .call = call, .accept = accept, .late = late, .settled = settled, .release = release};
 
 /* Half of what histories may take in all: a tenant whose store is slow leaves threads to the others. */
 static tp__permits *permits_of(tp_session *session) {
@@ -61,9 +105,38 @@ tp__host_call *tp__host_call_new(tp_turn *turn, tp_session *session, const char 
   return c;
 }
 
+static void cancel_append(void *ctx) {
+  tp__host_call *c = ctx;
+  const tp_history *history = &c->session->history;
+  if (history->append_cancel) history->append_cancel(history->self, c->base.token);
+}
+
+/* Here, on the owner's thread; the completion comes as a message, also one from inside append_start. */
+static void start_here(tp__host_call *c, int64_t hard_ns) {
+  tp__attempt *attempt = &c->base;
+  const tp_history *history = &c->session->history;
+  tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = cancel_append, .ctx = c};
+  tp_token token;
+  tp__a64_store_relaxed(&attempt->started_ns, (uint64_t)tp__now_ns()); /* no other thread knows it yet */
+  if (tp__attempt_defer(attempt, &deferral, &token) != TP_OK) {
+    c->status = tp__fail(&c->fault, TP_ERR_FULL, NULL, "%u tokens are open, as tp_runtime_options.deferred_max says",
+                         attempt->runtime->options.deferred_max);
+    tp__attempt_fini(attempt);
+    settled(attempt, TP__ANSWERED);
+    return;
+  }
+  begin_to_count(c);
+  history->append_start(history->self, &c->request, token);
+  tp__attempt_await(attempt, hard_ns);
+}
+
 void tp__host_call_start(tp__host_call *c, int64_t end_ns) {
   int64_t hard_ns = tp__deadline_after_ms(tp__now_ns(), TP__HOST_CALL_LIMIT_MS);
   if (end_ns < hard_ns) hard_ns = end_ns;
+  if (!c->work) {
+    start_here(c, hard_ns);
+    return;
+  }
   tp_reason refused = tp__attempt_start(&c->base, hard_ns, 0);
   if (!refused) return;
   c->on_end(c, refused == TP_REASON_SHUTDOWN ? TP_ERR_SHUTDOWN : TP_ERR_NO_THREAD);
@@ -73,4 +146,10 @@ void tp__host_call_start(tp__host_call *c, int64_t end_ns) {
 void tp__host_call_drop(tp__host_call *c) {
   tp__attempt_fini(&c->base);
   tp__attempt_unref(&c->base);
+}
+
+tp_status tp_history_complete(tp_token token, tp_status status, const tp_fault *fault) {
+  if (!tp__status_is_known(status)) return TP_ERR_USAGE;
+  completion theirs = {status, fault};
+  return tp__token_answer(token, &class, &(tp__answer){.kind = TP_ANSWER_DONE}, &theirs);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host_call: a callback of the host's that may block (a history's load or append), run on a handler thread as an
- * attempt with a limit. What it works on lies in its own arena, so that a call that was given up hurts nobody. */
+ * host_call: a call to a session's history, as an attempt with a limit: a function that may block (load, append), run
+ * on a handler thread, or one that only begins (append_start) and is answered through a token. What it works on lies in
+ * its own arena, so that a call that was given up hurts nobody. */
 #ifndef TP__HOST_CALL_H
 #define TP__HOST_CALL_H
 
@@ -16,13 +17,15 @@ struct tp__host_call {
   tp_session *session;                    /* referenced */
   tp__arena arena;                        /* the work's */
   tp__messages messages;                  /* the work's: what was loaded, or what to append */
-  tp_status (*work)(tp__host_call *call); /* on a handler thread */
+  tp_status (*work)(tp__host_call *call); /* on a handler thread; NULL: append_start */
+  tp_history_append request;              /* of append_start: lives till its token is completed */
   /** On the owner, once. status: the work's, or TP_ERR_TIMEOUT, TP_ERR_NO_THREAD: then the work's memory is not to be
    *  looked at. */
   void (*on_end)(tp__host_call *call, tp_status status);
   void *ctx;
-  tp_status status;  /* the work's */
-  tp_fault fault;    /* the work's */
+  tp_status status;  /* the work's, or that of the token's completion */
+  tp_fault fault;    /* likewise */
+  bool counts;       /* it is a call of a shared history that runs: the work's, or the token's */
   const char *story; /* owner: what the work said of its failure; NULL: nothing, or it did not answer */
   size_t block_size;
 };

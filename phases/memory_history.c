@@ -5,29 +5,82 @@
 #include "runtime/os/os.h"
 #include "turnphase/store.h"
 
+enum { BUCKETS_MIN = 64 };
+
 typedef struct conversation {
-  struct conversation *next;
+  struct conversation *bucket_next; /* under mutex */
+  uint64_t number;
   tp_text tenant, session; /* behind the struct */
   size_t size;
-  tp__messages messages;
+  uint32_t refs;          /* under mutex: of the list, and of each call that works on it */
+  uint64_t message_count; /* under mutex: what was appended to the end */
+  tp__messages messages;  /* the session's call's */
 } conversation;
 
 typedef struct memory_history {
   tp_history face; /* what its maker gave out; a taker has a copy */
   tp_allocator allocator;
   tp__mutex mutex;
-  conversation *first; /* under mutex, and what hangs on it */
+  /* under mutex */
+  conversation **buckets; /* by tenant and session, bucket_count chains: a power of two */
+  size_t bucket_count;
+  conversation **list; /* by rising number */
+  size_t count, capacity;
+  uint64_t last_number;
 } memory_history;
 
+/* ---- conversations ---- */
+
+/* FNV-1a over both names and a NUL between them. */
+static uint64_t hash_of(tp_text tenant, tp_text session) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (size_t i = 0; i < tenant.size; i++) hash = (hash ^ (unsigned char)tenant.data[i]) * 0x100000001b3u;
+  hash *= 0x100000001b3u;
+  for (size_t i = 0; i < session.size; i++) hash = (hash ^ (unsigned char)session.data[i]) * 0x100000001b3u;
+  return hash ^ hash >> 32;
+}
+
+static conversation **bucket_locked(memory_history *h, tp_text tenant, tp_text session) {
+  return &h->buckets[hash_of(tenant, session) & (h->bucket_count - 1)];
+}
+
 static conversation *find_locked(memory_history *h, tp_text tenant, tp_text session) {
-  conversation *c = h->first;
-  while (c && !(tp__text_equal(c->tenant, tenant) && tp__text_equal(c->session, session))) c = c->next;
+  conversation *c = h->bucket_count ? *bucket_locked(h, tenant, session) : NULL;
+  while (c && !(tp__text_equal(c->session, session) && tp__text_equal(c->tenant, tenant))) c = c->bucket_next;
   return c;
 }
 
-static conversation *add_locked(memory_history *h, tp_text tenant, tp_text session) {
+/* The index of the first conversation with a number above this one. */
+static size_t index_above_locked(const memory_history *h, uint64_t number) {
+  size_t low = 0, high = h->count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (h->list[middle]->number > number) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+/* Twice as many buckets. Where there is no memory for them, the chains grow instead. */
+static void grow_locked(memory_history *h) {
+  size_t old_count = h->bucket_count;
+  conversation **old = h->buckets;
+  size_t count = old_count ? old_count * 2 : BUCKETS_MIN;
+  conversation **buckets = tp__alloc_zero(&h->allocator, count * sizeof(conversation *));
+  if (!buckets) return;
+  h->buckets = buckets;
+  h->bucket_count = count;
+  for (size_t i = 0; i < h->count; i++) {
+    conversation **bucket = bucket_locked(h, h->list[i]->tenant, h->list[i]->session);
+    h->list[i]->bucket_next = *bucket;
+    *bucket = h->list[i];
+  }
+  tp__release(&h->allocator, old, old_count * sizeof(conversation *));
+}
+
+static conversation *new_conversation(const tp_allocator *allocator, tp_text tenant, tp_text session) {
   size_t size = sizeof(conversation) + tenant.size + session.size;
-  conversation *c = tp__alloc_zero(&h->allocator, size);
+  conversation *c = tp__alloc_zero(allocator, size);
   if (!c) return NULL;
   char *texts = (char *)(c + 1);
   if (tenant.size > 0) memcpy(texts, tenant.data, tenant.size);
@@ -35,54 +88,156 @@ static conversation *add_locked(memory_history *h, tp_text tenant, tp_text sessi
   c->tenant = (tp_text){texts, tenant.size};
   c->session = (tp_text){texts + tenant.size, session.size};
   c->size = size;
-  tp__messages_init(&c->messages, &h->allocator);
-  c->next = h->first;
-  h->first = c;
+  c->refs = 1;
+  tp__messages_init(&c->messages, allocator);
   return c;
 }
+
+static conversation *add_locked(memory_history *h, tp_text tenant, tp_text session) {
+  if (h->count >= h->bucket_count) grow_locked(h);
+  void *list = h->list;
+  if (!h->bucket_count ||
+      tp__array_grow(&h->allocator, &list, &h->capacity, h->count + 1, sizeof(conversation *)) != TP_OK)
+    return NULL;
+  h->list = list;
+  conversation *c = new_conversation(&h->allocator, tenant, session);
+  if (!c) return NULL;
+  conversation **bucket = bucket_locked(h, tenant, session);
+  c->number = ++h->last_number;
+  c->bucket_next = *bucket;
+  *bucket = c;
+  h->list[h->count++] = c;
+  return c;
+}
+
+static void remove_locked(memory_history *h, conversation *c) {
+  conversation **at = bucket_locked(h, c->tenant, c->session);
+  while (*at != c) at = &(*at)->bucket_next;
+  *at = c->bucket_next;
+  size_t index = index_above_locked(h, c->number) - 1;
+  h->count--;
+  memmove(&h->list[index], &h->list[index + 1], (h->count - index) * sizeof(conversation *));
+}
+
+static void unref(memory_history *h, conversation *c) {
+  tp__mutex_lock(&h->mutex);
+  bool last = --c->refs == 0;
+  tp__mutex_unlock(&h->mutex);
+  if (!last) return;
+  tp__messages_fini(&c->messages);
+  tp__release(&h->allocator, c, c->size);
+}
+
+/* ---- the functions ---- */
 
 /* One session's calls come one at a time, so its messages do not move while they are given. */
 static tp_status load(void *self, const tp_history_load *request, tp_fault *fault) {
   memory_history *h = self;
+  tp_status status = TP_OK;
   (void)fault;
   tp__mutex_lock(&h->mutex);
   conversation *c = find_locked(h, request->tenant, request->session);
+  if (c) c->refs++;
   tp__mutex_unlock(&h->mutex);
-  for (size_t i = 0; c && i < c->messages.count; i++) TP__TRY(request->each(request->ctx, &c->messages.items[i]));
-  return TP_OK;
+  if (!c) return TP_OK;
+  for (size_t i = 0; i < c->messages.count && status == TP_OK; i++)
+    status = request->each(request->ctx, &c->messages.items[i]);
+  unref(h, c);
+  return status;
 }
 
-static tp_status append(void *self, const tp_history_append *request, tp_fault *fault) {
-  memory_history *h = self;
-  tp__mutex_lock(&h->mutex);
-  conversation *c = find_locked(h, request->tenant, request->session);
-  if (!c) c = add_locked(h, request->tenant, request->session);
-  tp__mutex_unlock(&h->mutex);
-  if (!c) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a conversation");
+/* All of it or nothing. */
+static tp_status add_messages(conversation *c, const tp_history_append *request, tp_fault *fault) {
   size_t before = c->messages.count;
   for (size_t i = 0; i < request->message_count; i++) {
     if (tp__messages_add(&c->messages, request->messages[i]) == TP_OK) continue;
-    c->messages.count = before; /* all of it or nothing */
+    c->messages.count = before;
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for %zu messages", request->message_count);
   }
   return TP_OK;
 }
 
-static void destroy(void *self) {
+static tp_status append(void *self, const tp_history_append *request, tp_fault *fault) {
   memory_history *h = self;
-  while (h->first) {
-    conversation *c = h->first;
-    h->first = c->next;
-    tp__messages_fini(&c->messages);
-    tp__release(&h->allocator, c, c->size);
+  if (request->message_count == 0) return TP_OK;
+  tp__mutex_lock(&h->mutex);
+  conversation *c = find_locked(h, request->tenant, request->session);
+  if (!c) c = add_locked(h, request->tenant, request->session);
+  if (c) c->refs++;
+  tp__mutex_unlock(&h->mutex);
+  if (!c) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a conversation");
+  tp_status status = add_messages(c, request, fault);
+  tp__mutex_lock(&h->mutex);
+  c->message_count = c->messages.count;
+  bool is_empty = c->message_count == 0; /* it was made for this batch */
+  if (is_empty) {
+    remove_locked(h, c);
+    c->refs--;
   }
-  tp_allocator allocator = h->allocator;
-  tp__mutex_fini(&h->mutex);
-  tp__release(&allocator, h, sizeof *h);
+  tp__mutex_unlock(&h->mutex);
+  unref(h, c);
+  return status;
 }
 
-void tp_history_free(tp_history *history) {
-  if (history && history->destroy) history->destroy(history->self);
+static tp_status delete_session(void *self, const tp_history_delete *request, tp_fault *fault) {
+  memory_history *h = self;
+  tp__mutex_lock(&h->mutex);
+  conversation *c = find_locked(h, request->tenant, request->session);
+  if (c) remove_locked(h, c);
+  tp__mutex_unlock(&h->mutex);
+  if (!c) return tp__fail(fault, TP_ERR_NOT_FOUND, NULL, "the history has no messages of such a session");
+  unref(h, c);
+  return TP_OK;
+}
+
+/* @return the next that fits, referenced; NULL: there is none. */
+static conversation *next_listed(memory_history *h, const tp_history_query *query, uint64_t after,
+                                 uint64_t *ret_message_count) {
+  conversation *found = NULL;
+  tp__mutex_lock(&h->mutex);
+  for (size_t i = index_above_locked(h, after); i < h->count && !found; i++) {
+    conversation *c = h->list[i];
+    if (query->tenant.size == 0 || tp__text_equal(query->tenant, c->tenant)) found = c;
+  }
+  if (found) {
+    found->refs++;
+    *ret_message_count = found->message_count;
+  }
+  tp__mutex_unlock(&h->mutex);
+  return found;
+}
+
+static tp_status list_sessions(void *self, const tp_history_query *query, tp_history_session_fn each, void *ctx,
+                               tp_fault *fault) {
+  memory_history *h = self;
+  uint64_t after = query->after_number, message_count;
+  conversation *c;
+  bool goes_on = true;
+  (void)fault;
+  for (size_t n = 0; goes_on && (!query->limit || n < query->limit); n++) {
+    if (!(c = next_listed(h, query, after, &message_count))) break;
+    after = c->number;
+    tp_history_session row = {.struct_size = sizeof row,
+                              .number = c->number,
+                              .message_count = message_count,
+                              .tenant = c->tenant,
+                              .session = c->session};
+    goes_on = each(ctx, &row);
+    unref(h, c);
+  }
+  return TP_OK;
+}
+
+/* ---- life ---- */
+
+static void destroy(void *self) {
+  memory_history *h = self;
+  for (size_t i = 0; i < h->count; i++) unref(h, h->list[i]);
+  tp_allocator allocator = h->allocator;
+  tp__release(&allocator, h->list, h->capacity * sizeof(conversation *));
+  tp__release(&allocator, h->buckets, h->bucket_count * sizeof(conversation *));
+  tp__mutex_fini(&h->mutex);
+  tp__release(&allocator, h, sizeof *h);
 }
 
 tp_status tp_history_memory_new(const tp_allocator *theirs, tp_history **ret_history, tp_fault *fault) {
@@ -94,8 +249,13 @@ tp_status tp_history_memory_new(const tp_allocator *theirs, tp_history **ret_his
     return tp__fail(fault, status, NULL, "no memory for a history");
   }
   h->allocator = allocator;
-  h->face = (tp_history){
-      .struct_size = sizeof h->face, .self = h, .load = load, .append = append, .destroy = destroy};
+  h->face = (tp_history){.struct_size = sizeof h->face,
+                         .self = h,
+                         .load = load,
+                         .append = append,
+                         .delete_session = delete_session,
+                         .list_sessions = list_sessions,
+                         .destroy = destroy};
   *ret_history = &h->face;
   return TP_OK;
 }

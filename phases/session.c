@@ -33,6 +33,7 @@ static void free_session(tp_session *session) {
   tp__inside frame; /* the last reference may go on any thread: these are callbacks wherever that is */
   tp__inside_enter(&frame, session->runtime, TP__INSIDE_CALLBACK);
   if (session->history.destroy) session->history.destroy(session->history.self);
+  tp_shared_history_unref(session->shared);
   if (session->owns_model && session->model.destroy) session->model.destroy(session->model.self);
   if (session->agent) tp__agent_unref(session->agent);
   tp__listeners_fini(session->upper, &session->listeners);
@@ -61,13 +62,14 @@ static tp_status copy_strings(tp_session *session, const tp_session_options *opt
 
 /* What is the host's is taken last, when nothing can fail any more. */
 static void take_options(tp_session *session, const tp_session_options *options, const tp_model *model,
-                         const tp_history *history) {
+                         const tp_history *history, tp_shared_history *shared) {
   session->owns_model = options->model != NULL;
   session->agent = options->agent;
   if (session->agent) tp__a32_add_relaxed(&session->agent->refs, 1);
   if (session->owns_model) session->model = *model;
   else if (session->agent) session->model = session->agent->model;
   session->history = *history;
+  session->shared = tp_shared_history_ref(shared);
   session->queued_max = options->turns_queued_max ? options->turns_queued_max : QUEUED_MAX;
   session->data = options->data;
 }
@@ -93,13 +95,23 @@ tp_status tp_session_unlisten(tp_session *session, uint64_t id, tp_fault *fault)
   return tp__listeners_remove(session->upper, &session->listeners, id, fault);
 }
 
-static tp_status read_history(tp_history *ret_history, const tp_history *theirs, tp_fault *fault) {
-  *ret_history = (tp_history){0};
-  if (!theirs) return TP_OK;
-  TP__TRY(tp__options_read(ret_history, sizeof *ret_history, theirs, "tp_history", fault));
-  if (!ret_history->load || !ret_history->append)
-    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_history lacks load or append");
+/* @param ret_shared  whose it is; NULL: the session's own, or in memory. */
+static tp_status choose_history(const tp_session_options *options, tp_runtime *runtime, tp_history *ret_history,
+                                tp_shared_history **ret_shared, tp_fault *fault) {
+  *ret_shared = options->history ? NULL : options->shared_history ? options->shared_history
+                                                                  : runtime->options.shared_history;
+  if (options->history && options->shared_history)
+    return tp__fail(fault, TP_ERR_USAGE, options->id,
+                    "tp_session_options: set history or shared_history, and not both");
+  if (!*ret_shared) return tp__history_read(ret_history, options->history, fault);
+  *ret_history = *tp__shared_history_get(*ret_shared);
+  ret_history->destroy = NULL;
   return TP_OK;
+}
+
+static tp_status join_history(tp_session *session) {
+  if (!session->shared) return TP_OK;
+  return tp__shared_history_join(session->shared, &session->history_user, session->tenant, session->id);
 }
 
 /* Under the lock under which a drain looks for sessions to close: it sees this one, or this one sees the drain. */
@@ -107,6 +119,8 @@ static tp_status enlist(tp_session *session) {
   tp__mutex_lock(&session->upper->sessions_mutex);
   bool up = tp__a32_load_acquire(&session->runtime->life) == TP__LIFE_STARTED;
   tp_status status = up ? tp__session_table_add(&session->upper->session_table, session) : TP_ERR_SHUTDOWN;
+  if (status == TP_OK && (status = join_history(session)) != TP_OK)
+    tp__session_table_remove(&session->upper->session_table, session);
   if (status == TP_OK) {
     session->number = ++session->upper->sessions_opened;
     tp__list_push(&session->upper->sessions, &session->link);
@@ -120,14 +134,15 @@ static void delist(tp_session *session) {
   tp__list_remove(&session->link);
   tp__session_table_remove(&session->upper->session_table, session);
   tp__mutex_unlock(&session->upper->sessions_mutex);
+  if (session->shared) tp__shared_history_leave(session->shared, &session->history_user);
 }
 
 static tp_status say_refused(tp_status status, const char *id, tp_fault *fault) {
   switch (status) {
     case TP_ERR_BUSY:
       return tp__fail(fault, status, id,
-                      "session `%s` of this tenant is open, or its close has not ended: wait for the "
-                      "on_end of tp_session_close()",
+                      "session `%s` of this tenant is open, or its close has not ended, or it is being deleted: wait "
+                      "for the on_end of tp_session_close()",
                       id);
     case TP_ERR_SHUTDOWN:
       return tp__fail(fault, status, id, "the runtime is being drained: no session is opened any more");
@@ -147,7 +162,8 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   if (options.reserved_ != 0)
     return tp__fail(fault, TP_ERR_USAGE, options.id, "tp_session_options.reserved_ must be zero");
   tp_history history;
-  TP__TRY(read_history(&history, options.history, fault));
+  tp_shared_history *shared;
+  TP__TRY(choose_history(&options, runtime, &history, &shared, fault));
   tp_model model = {0};
   if (options.model) TP__TRY(tp__model_read(options.model, &model, fault));
   TP__TRY(tp__runtime_ready(runtime, fault));
@@ -159,6 +175,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   atomic_init(&session->refs.v, 1);
   tp__list_init(&session->queue);
   tp__list_init(&session->link);
+  tp__list_init(&session->history_user.link);
   tp__messages_init(&session->messages, &runtime->allocator);
   tp__reminders_init(&session->reminders, &runtime->allocator);
   tp_status status = tp__mutex_init(&session->mutex);
@@ -176,7 +193,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
     free_session(session);
     return status;
   }
-  take_options(session, &options, &model, &history);
+  take_options(session, &options, &model, &history, shared);
   status = enlist(session);
   if (status != TP_OK) {
     untake_options(session);

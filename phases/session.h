@@ -7,6 +7,7 @@
 #define TP__SESSION_H
 
 #include "phases/agent.h"
+#include "phases/history.h"
 #include "phases/messages.h"
 #include "phases/model.h"
 #include "phases/reminders.h"
@@ -23,6 +24,8 @@ struct tp_session {
   tp_model model;  /* the session's or the agent's */
   bool owns_model;
   tp_history history; /* load NULL: in memory, which is `messages` */
+  tp_shared_history *shared;     /* referenced: whose history it is; NULL: the session's own */
+  tp__history_user history_user; /* of shared; under its lock */
   uint32_t queued_max;
   uint64_t number; /* rises in the order of the lists, which a walk needs */
   void *data;      /* the host's */

@@ -524,17 +524,22 @@ void tp__step_tool_batch(tp__drive *d) {
 
 /* ---- the end ---- */
 
+/* In the call's memory. @return false without any. */
+static bool make_append(tp__host_call *call) {
+  const tp_message **batch = tp__arena_alloc(&call->messages.arena, call->messages.count * sizeof *batch);
+  if (!batch) return false;
+  for (size_t i = 0; i < call->messages.count; i++) batch[i] = &call->messages.items[i];
+  call->request = (tp_history_append){.struct_size = sizeof call->request,
+                                      .tenant = tp_text_of(call->session->tenant),
+                                      .session = tp_text_of(call->session->id),
+                                      .messages = batch,
+                                      .message_count = call->messages.count};
+  return true;
+}
+
 static tp_status append_work(tp__host_call *call) {
   const tp_history *history = &call->session->history;
-  const tp_message **batch = tp__arena_alloc(&call->messages.arena, call->messages.count * sizeof *batch);
-  if (!batch) return TP_ERR_NO_MEMORY;
-  for (size_t i = 0; i < call->messages.count; i++) batch[i] = &call->messages.items[i];
-  tp_history_append request = {.struct_size = sizeof request,
-                               .tenant = tp_text_of(call->session->tenant),
-                               .session = tp_text_of(call->session->id),
-                               .messages = batch,
-                               .message_count = call->messages.count};
-  return history->append(history->self, &request, &call->fault);
+  return history->append(history->self, &call->request, &call->fault);
 }
 
 /* The batch of a turn that completed is all of it; of any other its user message and a typed end mark, so that no call
@@ -576,7 +581,7 @@ static void append_ended(tp__host_call *call, tp_status status) {
 void tp__step_commit(tp__drive *d) {
   tp__phase_let_go(&d->sections);
   tp__phase_let_go(&d->request_context);
-  if (!d->session->history.append) {
+  if (!d->session->history.load) {
     size_t before = d->session->messages.count;
     tp_status status = fill_batch(d, &d->session->messages);
     if (status != TP_OK) d->session->messages.count = before;
@@ -585,12 +590,13 @@ void tp__step_commit(tp__drive *d) {
   }
   tp__host_call *call = tp__host_call_new(d->turn, d->session, "history.append");
   tp_status status = call ? fill_batch(d, &call->messages) : TP_ERR_NO_MEMORY;
+  if (status == TP_OK && !make_append(call)) status = TP_ERR_NO_MEMORY;
   if (status != TP_OK) {
     if (call) tp__host_call_drop(call);
     after_commit(d, status, NULL);
     return;
   }
-  call->work = append_work;
+  call->work = d->session->history.append ? append_work : NULL;
   call->on_end = append_ended;
   call->ctx = d;
   d->host_call = call;

@@ -58,7 +58,8 @@ typedef struct tp_runtime_options {
                                    phase takes its fast path: a phase of some ns takes some us */
   uint32_t engine_workers;      /* 0: as many as cores */
   bool no_engine_workers;       /* none: submit forms return TP_ERR_USAGE, synchronous ones work */
-  uint32_t handler_threads;     /* 0: 64. At most a quarter for histories, half of these for one tenant */
+  uint32_t handler_threads;     /* 0: 64. At most a quarter (at least 2) for load and append of
+                                   histories, half of these for one tenant; an append_start takes none */
   uint32_t detached_threads;    /* of these at most so many for detached attempts and jobs; 0: 16; capped at
                                    a quarter of handler_threads */
   uint32_t tool_threads;        /* of these at most so many for tools; 0: 32; capped at half of handler_threads */
@@ -78,6 +79,8 @@ typedef struct tp_runtime_options {
                                    observes they stay best_effort */
   const tp_store *store;        /* the struct is copied and what it stands for taken, both on success only; NULL: the
                                    memory store */
+  tp_shared_history *shared_history; /* of sessions that name no history; referenced on success, until the runtime is
+                                   freed; NULL: none */
   size_t jobs_max;              /* open background jobs that the runtime's own memory store takes; 0: 65,536. A store
                                    of the host's has a bound of its own: TP_ERR_USAGE with one */
   tp_durability durability;     /* of entry records; ASYNC and SYNC are not yet used: TP_ERR_USAGE */

@@ -21,7 +21,8 @@ typedef struct tp_history_load {
   void *ctx;                    /* of each */
 } tp_history_load;
 
-/** A batch to append. Shown by the library; all of it is borrowed till append returns. */
+/** A batch to append. Shown by the library; all of it is borrowed till append returns, or till the token of
+ *  append_start is completed or the runtime freed. */
 typedef struct tp_history_append {
   size_t struct_size;
   tp_text tenant, session;
@@ -29,26 +30,106 @@ typedef struct tp_history_append {
   size_t message_count;
 } tp_history_append;
 
+/** Whose messages to delete. Shown by the library. */
+typedef struct tp_history_delete {
+  size_t struct_size;
+  tp_text tenant, session;
+} tp_history_delete;
+
+/** A session of which the history has messages. Shown by the history, borrowed till the callback returns. */
+typedef struct tp_history_session {
+  size_t struct_size;
+  uint64_t number;              /* from 1: rises in the order of the sessions' first appends */
+  uint64_t message_count;
+  tp_text tenant, session;
+} tp_history_session;
+/** Receives sessions; false stops. */
+typedef bool (*tp_history_session_fn)(void *ctx, const tp_history_session *session);
+
+/** Which sessions to list. Zero or empty: any. */
+typedef struct tp_history_query {
+  size_t struct_size;
+  uint64_t after_number;        /* cursor: only numbers above it */
+  size_t limit;                 /* at most so many; 0: all */
+  tp_text tenant;
+} tp_history_query;
+
 /** Where the messages of sessions live. Filled by the host, or made by the library. Whoever is given one copies the
- *  struct, on success only; destroy is called exactly once.
- *  Threads: its functions come on handler threads, one call per session at a time. They may block. */
+ *  struct, on success only; destroy is called exactly once. What is not marked required may be NULL: then the history
+ *  does not have it.
+ *  Threads: load, append and delete_session may block and come on handler threads or on that of a caller, one call per
+ *  session at a time; calls of several sessions come at once. */
 typedef struct tp_history {
   size_t struct_size;
   void *self;
   /** Required. Gives every message of the session in order to each. An unknown session has none. */
   tp_status (*load)(void *self, const tp_history_load *request, tp_fault *fault);
-  /** Required. Appends a batch atomically: all of it or nothing. */
+  /** Appends a batch atomically: all of it or nothing. Required where there is no append_start, refused beside it. */
   tp_status (*append)(void *self, const tp_history_append *request, tp_fault *fault);
+  /** In place of append: begins it and returns at once; exactly one tp_history_complete() with the token follows, from
+   *  any thread, also before append_start returns. It is called on the thread that owns the turn, so it must not block,
+   *  and no handler thread is taken while the history works. An append that is not completed within 30 s fails its turn
+   *  (TP_ERR_TIMEOUT); its token must be completed all the same, since the batch stays till then. */
+  void (*append_start)(void *self, const tp_history_append *request, tp_token token);
+  /** The answer to an append_start is not waited for any more: at most once per token. May be NULL. */
+  void (*append_cancel)(void *self, tp_token token);
+  /** Deletes every message of a session, and the session. May be NULL.
+   *  @return TP_OK; TP_ERR_NOT_FOUND when it has none. */
+  tp_status (*delete_session)(void *self, const tp_history_delete *request, tp_fault *fault);
+  /** Gives the sessions that fit by rising number. What changes meanwhile may be seen as it was or as it is. each is
+   *  called without any lock of the history's held. May be NULL. */
+  tp_status (*list_sessions)(void *self, const tp_history_query *query, tp_history_session_fn each, void *ctx,
+                             tp_fault *fault);
   /** Exactly once, when the runtime does not use it any more. May be NULL. */
   void (*destroy)(void *self);
 } tp_history;
 
-/** A history in memory. Give it to tp_session_options.history, which takes it, or free it with tp_history_free().
+/** Ends an append that append_start began.
+ *  @param status  TP_OK, or why nothing of the batch was appended.
+ *  @param fault   with another status what it said: its message, which should be safe to show; copied. May be NULL.
+ *  @return TP_OK when it was taken; TP_ERR_STALE when the append was completed before or is not waited for any more;
+ *          TP_ERR_USAGE for a token of something else, which fails, and for a number that is no status, with which
+ *          nothing is completed.  Threads: any, at any time.  Blocks: no. */
+TP_API tp_status tp_history_complete(tp_token token, tp_status status, const tp_fault *fault);
+
+/** A history in memory. Give it to tp_session_options.history or tp_history_share(), which take it, or free it with
+ *  tp_history_free().
  *  @param allocator  NULL: malloc and free.   @return TP_OK; TP_ERR_NO_MEMORY; TP_ERR_NO_THREAD.   Threads: any. */
 TP_API tp_status tp_history_memory_new(const tp_allocator *allocator, tp_history **ret_history,
     tp_fault *fault) TP_MUST_USE;
-/** Destroys a history that no session has taken. Accepts NULL.   Threads: any. */
+/** Destroys a history that was not taken. Accepts NULL.   Threads: any. */
 TP_API void tp_history_free(tp_history *history);
+
+/** A history of many sessions, of several runtimes if need be: counted. Each session that names it, and each runtime
+ *  whose sessions use it by default, has a reference; the history is destroyed with the last one. */
+typedef struct tp_shared_history tp_shared_history;
+
+/** Makes a history shareable. The caller has the first reference.
+ *  @param allocator  NULL: malloc and free.   @param history  taken on success.
+ *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for a wrong history; TP_ERR_NO_MEMORY; TP_ERR_NO_THREAD.
+ *  Threads: any. */
+TP_API tp_status tp_history_share(const tp_allocator *allocator, const tp_history *history,
+    tp_shared_history **ret_shared, tp_fault *fault) TP_MUST_USE;
+/** Adds a reference. @return the same; NULL for NULL.   Threads: any. */
+TP_API tp_shared_history *tp_shared_history_ref(tp_shared_history *shared);
+/** Gives a reference back; with the last one the history's destroy is called, on this thread. Accepts NULL.
+ *  Threads: any. */
+TP_API void tp_shared_history_unref(tp_shared_history *shared);
+/** Deletes what the history has of a session that is not open. Meanwhile that session cannot be opened (TP_ERR_BUSY).
+ *  @param tenant  NULL: the session has none.
+ *  @return TP_OK; TP_ERR_NOT_FOUND when it has no messages; TP_ERR_BUSY while a session of the tenant and id is open
+ *          (until the on_end of its tp_session_close()), while a call of it that was given up still runs, and while
+ *          another thread deletes it; TP_ERR_STORE where the history cannot delete; what the history says;
+ *          TP_ERR_USAGE without an id.
+ *  Threads: any.   Blocks: as the history does. */
+TP_API tp_status tp_shared_history_delete(tp_shared_history *shared, const char *tenant, const char *session,
+    tp_fault *fault) TP_MUST_USE;
+/** Lists the sessions of which the history has messages, open or not, by rising number.
+ *  @param query  NULL: all.
+ *  @return TP_OK; TP_ERR_VERSION for a query of a wrong size; TP_ERR_STORE where the history cannot list; what it says.
+ *  Threads: any; each is called on the calling one.   Blocks: as the history does. */
+TP_API tp_status tp_shared_history_list(tp_shared_history *shared, const tp_history_query *query,
+    tp_history_session_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
 
 /** How an attempt or a subscription without one ended. Numbers are stored. */
 typedef enum tp_state {

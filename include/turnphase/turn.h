@@ -176,14 +176,16 @@ TP_API void *tp_agent_data(const tp_agent *agent);
 
 /* ---- sessions -------------------------------------------------------------------------------------------------- */
 
-/** Options of a session. Strings are copied; model and history are taken on success. */
+/** Options of a session. Strings are copied; on success model and history are taken, shared_history is referenced. */
 typedef struct tp_session_options {
   size_t struct_size;
   const char *id;               /* required */
   const char *tenant, *workspace, *thread;
   tp_agent *agent;              /* may be NULL: a bare agent without system text */
   const tp_model *model;        /* taken on success; NULL: the agent's */
-  const tp_history *history;    /* NULL: in memory, for as long as the session */
+  const tp_history *history;    /* NULL: shared_history */
+  tp_shared_history *shared_history; /* TP_ERR_USAGE beside history. NULL: the runtime's; where that has none, in
+                                   memory, for as long as the session */
   tp_event_fn on_event;         /* short for a tp_session_listen() of everything; NULL: none */
   void *event_ctx;
   uint32_t turns_queued_max;    /* submitted turns that wait; 0: 64 */
@@ -193,8 +195,9 @@ typedef struct tp_session_options {
 
 /** Opens a session. Never blocks: history and session.start are the first step of its first driven turn.
  *  A tenant has one session of an id: the second open is refused until the on_end of the first one's close.
- *  @return TP_OK; TP_ERR_VERSION, TP_ERR_BAD_ID, TP_ERR_NO_MEMORY, TP_ERR_BUSY; TP_ERR_SHUTDOWN once a drain has begun;
- *          what tp_runtime_start() says. With anything but TP_OK model and history were not taken. */
+ *  @return TP_OK; TP_ERR_VERSION, TP_ERR_BAD_ID, TP_ERR_NO_MEMORY; TP_ERR_BUSY for an id that is open, or that is being
+ *          deleted from the shared history; TP_ERR_USAGE for two histories or a wrong one; TP_ERR_SHUTDOWN once a drain
+ *          has begun; what tp_runtime_start() says. With anything but TP_OK model and history were not taken. */
 TP_API tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *options, tp_session **ret_session,
     tp_fault *fault) TP_MUST_USE;
 /** Runs session.end once after the turns in the queue, then on_end (may be NULL), when all their ends have been told.

@@ -105,6 +105,8 @@ static inline void tp__list_remove(tp__link *item) { /* harmless on an item remo
 
 /* ---- ids and text ---- */
 
+/** Whether the number is TP_OK or one of status.def. */
+bool tp__status_is_known(tp_status status);
 /** 1–128 bytes, UTF-8, no white space and no control bytes. */
 bool tp__id_valid(const char *id);
 bool tp__text_equal(tp_text a, tp_text b);

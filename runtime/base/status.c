@@ -17,22 +17,23 @@ static const status_row rows[] = {
 #undef TP_STATUS_ROW
 };
 
+static const status_row unknown = {TP_ERR_INTERNAL, "TP_ERR_UNKNOWN", "internal", "a number that is no status"};
+
 static const status_row *row_of(tp_status status) {
-  static const status_row unknown = {TP_ERR_INTERNAL, "TP_ERR_UNKNOWN", "internal", "a number that is no status"};
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     if (rows[i].status == status) return &rows[i];
   }
   return &unknown;
 }
 
+bool tp__status_is_known(tp_status status) { return row_of(status) != &unknown; }
 const char *tp_status_name(tp_status status) { return row_of(status)->name; }
 const char *tp_status_text(tp_status status) { return row_of(status)->text; }
 const char *tp_status_category(tp_status status) { return row_of(status)->category; }
 
 char *tp_status_name_r(tp_status status, char *buffer, size_t size) {
   const char *name = tp_status_name(status);
-  bool known = status == TP_OK || strcmp(name, "TP_ERR_UNKNOWN") != 0;
-  if (known) snprintf(buffer, size, "%s", name);
+  if (tp__status_is_known(status)) snprintf(buffer, size, "%s", name);
   else snprintf(buffer, size, "%s_%d", name, (int)status);
   return buffer;
 }

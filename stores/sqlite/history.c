@@ -32,7 +32,16 @@ typedef struct reader {
   sqlite3_stmt *calls;
 } reader;
 
-enum { INSERT_SESSION, FIND_SESSION, INSERT_MESSAGE, INSERT_CALL, WRITE_STATEMENTS };
+enum {
+  INSERT_SESSION,
+  FIND_SESSION,
+  INSERT_MESSAGE,
+  INSERT_CALL,
+  DELETE_CALLS,
+  DELETE_MESSAGES,
+  DELETE_SESSION,
+  WRITE_STATEMENTS
+};
 
 typedef struct history {
   tp_history face; /* what its maker gave out; a taker has a copy */
@@ -50,13 +59,19 @@ static const char *const write_sql[WRITE_STATEMENTS] = {
     [INSERT_MESSAGE] = ("INSERT INTO message (session, role, is_error, turn, text, call_id, name)"
                         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"),
     [INSERT_CALL] = ("INSERT INTO tool_call (message, position, id, name, malformed, arguments)"
-                     " VALUES (?1, ?2, ?3, ?4, ?5, ?6)")};
+                     " VALUES (?1, ?2, ?3, ?4, ?5, ?6)"),
+    [DELETE_CALLS] = "DELETE FROM tool_call WHERE message IN (SELECT id FROM message WHERE session = ?1)",
+    [DELETE_MESSAGES] = "DELETE FROM message WHERE session = ?1",
+    [DELETE_SESSION] = "DELETE FROM session WHERE id = ?1"};
 
 static const char *const messages_sql =
     "SELECT message.id, role, is_error, turn, text, call_id, message.name FROM session"
     " JOIN message ON message.session = session.id WHERE tenant = ?1 AND session.name = ?2 ORDER BY message.id";
 static const char *const calls_sql =
     "SELECT id, name, malformed, arguments FROM tool_call WHERE message = ?1 ORDER BY position";
+static const char *const sessions_sql =
+    "SELECT id, tenant, name, (SELECT count(*) FROM message WHERE message.session = session.id) FROM session"
+    " WHERE id > ?1 AND (?2 = '' OR tenant = ?2) ORDER BY id LIMIT ?3";
 
 static int prepare(sqlite3 *db, const char *sql, sqlite3_stmt **ret_statement) {
   return sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, ret_statement, NULL);
@@ -91,13 +106,20 @@ static int bind_session(sqlite3_stmt *statement, tp_text tenant, tp_text session
   return rc == SQLITE_OK ? bind_text(statement, 2, session) : rc;
 }
 
-static int session_id_locked(history *h, tp_text tenant, tp_text session, int64_t *ret_id) {
-  sqlite3_stmt *insert = h->statements[INSERT_SESSION], *find = h->statements[FIND_SESSION];
-  int rc = run(insert, bind_session(insert, tenant, session));
-  if (rc == SQLITE_OK) rc = bind_session(find, tenant, session);
+/* @return SQLITE_ROW with its id; SQLITE_DONE when there is no such session. */
+static int find_session_locked(history *h, tp_text tenant, tp_text session, int64_t *ret_id) {
+  sqlite3_stmt *find = h->statements[FIND_SESSION];
+  int rc = bind_session(find, tenant, session);
   if (rc == SQLITE_OK) rc = sqlite3_step(find);
   if (rc == SQLITE_ROW) *ret_id = sqlite3_column_int64(find, 0);
   release(find);
+  return rc;
+}
+
+static int session_id_locked(history *h, tp_text tenant, tp_text session, int64_t *ret_id) {
+  sqlite3_stmt *insert = h->statements[INSERT_SESSION];
+  int rc = run(insert, bind_session(insert, tenant, session));
+  if (rc == SQLITE_OK) rc = find_session_locked(h, tenant, session, ret_id);
   return rc == SQLITE_ROW ? SQLITE_OK : rc == SQLITE_DONE ? SQLITE_CORRUPT : rc;
 }
 
@@ -147,6 +169,36 @@ static tp_status history_append(void *self, const tp_history_append *request, tp
   if (!sqlite3_get_autocommit(h->db)) sqlite3_exec(h->db, "ROLLBACK", NULL, NULL, NULL);
   pthread_mutex_unlock(&h->mutex);
   return status;
+}
+
+/* ---- delete ---- */
+
+static int delete_rows_locked(history *h, int statement, int64_t session) {
+  return run(h->statements[statement], sqlite3_bind_int64(h->statements[statement], 1, session));
+}
+
+static int delete_locked(history *h, const tp_history_delete *request, bool *ret_found) {
+  int64_t session = 0;
+  int rc = sqlite3_exec(h->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+  if (rc == SQLITE_OK) rc = find_session_locked(h, request->tenant, request->session, &session);
+  *ret_found = rc == SQLITE_ROW;
+  if (rc == SQLITE_ROW) rc = delete_rows_locked(h, DELETE_CALLS, session);
+  if (*ret_found && rc == SQLITE_OK) rc = delete_rows_locked(h, DELETE_MESSAGES, session);
+  if (*ret_found && rc == SQLITE_OK) rc = delete_rows_locked(h, DELETE_SESSION, session);
+  if (*ret_found && rc == SQLITE_OK) rc = sqlite3_exec(h->db, "COMMIT", NULL, NULL, NULL);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static tp_status history_delete(void *self, const tp_history_delete *request, tp_fault *fault) {
+  history *h = self;
+  bool found = false;
+  pthread_mutex_lock(&h->mutex);
+  int rc = delete_locked(h, request, &found);
+  tp_status status = rc == SQLITE_OK ? TP_OK : tp__sqlite_fail(h->db, h->path, "delete a session", rc, fault);
+  if (!sqlite3_get_autocommit(h->db)) sqlite3_exec(h->db, "ROLLBACK", NULL, NULL, NULL);
+  pthread_mutex_unlock(&h->mutex);
+  if (status != TP_OK || found) return status;
+  return tp__sqlite_refuse(fault, TP_ERR_NOT_FOUND, h->path, "the history has no messages of such a session");
 }
 
 /* ---- load ---- */
@@ -303,6 +355,44 @@ static tp_status history_load(void *self, const tp_history_load *request, tp_fau
   return status;
 }
 
+/* ---- list ---- */
+
+static tp_status list_rows(reader *r, const char *path, sqlite3_stmt *rows, tp_history_session_fn each, void *ctx,
+                           tp_fault *fault) {
+  int rc;
+  bool goes_on = true;
+  while (goes_on && (rc = sqlite3_step(rows)) == SQLITE_ROW) {
+    tp_history_session row = {.struct_size = sizeof row,
+                              .number = (uint64_t)sqlite3_column_int64(rows, 0),
+                              .message_count = (uint64_t)sqlite3_column_int64(rows, 3),
+                              .tenant = column(rows, 1),
+                              .session = column(rows, 2)};
+    goes_on = each(ctx, &row);
+  }
+  if (!goes_on || rc == SQLITE_DONE) return TP_OK;
+  return tp__sqlite_fail(r->db, path, "list sessions", rc, fault);
+}
+
+static int64_t at_most(uint64_t number) { return number > INT64_MAX ? INT64_MAX : (int64_t)number; }
+
+static tp_status history_list(void *self, const tp_history_query *query, tp_history_session_fn each, void *ctx,
+                              tp_fault *fault) {
+  history *h = self;
+  reader *r = NULL;
+  sqlite3_stmt *rows = NULL;
+  tp_status status = take_reader(h, &r, fault);
+  if (status != TP_OK) return status;
+  int rc = prepare(r->db, sessions_sql, &rows);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(rows, 1, at_most(query->after_number));
+  if (rc == SQLITE_OK) rc = bind_text(rows, 2, query->tenant);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(rows, 3, query->limit ? at_most(query->limit) : -1);
+  if (rc == SQLITE_OK) status = list_rows(r, h->path, rows, each, ctx, fault);
+  else status = tp__sqlite_fail(r->db, h->path, "list sessions", rc, fault);
+  sqlite3_finalize(rows);
+  give_back_reader(h, r);
+  return status;
+}
+
 /* ---- life ---- */
 
 static void history_destroy(void *self) {
@@ -351,6 +441,8 @@ tp_status tp_sqlite_history_open(const char *path, tp_history **ret_history, tp_
                          .self = h,
                          .load = history_load,
                          .append = history_append,
+                         .delete_session = history_delete,
+                         .list_sessions = history_list,
                          .destroy = history_destroy};
   *ret_history = &h->face;
   return TP_OK;

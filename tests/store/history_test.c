@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The conformance suite of histories: what every history does, whatever it is made of. The memory history is the
+ * reference. To add a history, add one line to the table `histories`. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <unistd.h>
+
+#include "tests/support/host.h"
+#include "turnphase/sqlite.h"
+
+typedef struct history_kind {
+  const char *name;
+  tp_status (*open)(tp_history **ret_history); /* an empty one */
+} history_kind;
+
+static tp_status open_memory(tp_history **ret_history) { return tp_history_memory_new(NULL, ret_history, NULL); }
+
+static char folder[] = "/tmp/turnphase-history-XXXXXX";
+static int file_count;
+static tp_status open_sqlite(tp_history **ret_history) {
+  char path[64];
+  snprintf(path, sizeof path, "%s/%d.db", folder, file_count++);
+  return tp_sqlite_history_open(path, ret_history, NULL);
+}
+
+static const history_kind histories[] = {
+    {"memory", open_memory},
+    {"sqlite", open_sqlite},
+};
+static const history_kind *kind; /* under test */
+
+static tp_history *open_history(void) {
+  tp_history *history = NULL;
+  assert_int_equal(kind->open(&history), TP_OK);
+  assert_int_equal(history->struct_size, sizeof *history);
+  assert_non_null(history->delete_session);
+  assert_non_null(history->list_sessions);
+  return history;
+}
+
+/* One message of each role that a turn with a tool call leaves; text tells the turns apart. */
+static void append(tp_history *history, const char *tenant, const char *session, const char *text) {
+  tp_tool_call call = {.struct_size = sizeof call, .id = TEXT("c1"), .name = TEXT("t"), .arguments = TEXT("\x80")};
+  const tp_tool_call *calls[] = {&call};
+  tp_message user = {.struct_size = sizeof user, .role = TP_ROLE_USER, .text = tp_text_of(text)};
+  tp_message assistant = {
+      .struct_size = sizeof assistant, .role = TP_ROLE_ASSISTANT, .calls = calls, .call_count = 1};
+  tp_message tool = {.struct_size = sizeof tool, .role = TP_ROLE_TOOL, .text = TEXT("r"), .call_id = TEXT("c1")};
+  const tp_message *messages[] = {&user, &assistant, &tool};
+  tp_history_append request = {.struct_size = sizeof request,
+                               .tenant = tp_text_of(tenant),
+                               .session = tp_text_of(session),
+                               .messages = messages,
+                               .message_count = COUNT(messages)};
+  assert_int_equal(history->append(history->self, &request, NULL), TP_OK);
+}
+
+typedef struct texts {
+  char users[64];
+  size_t count, calls;
+} texts;
+
+static tp_status keep(void *ctx, const tp_message *message) {
+  texts *t = ctx;
+  t->count++;
+  t->calls += message->call_count;
+  if (message->role == TP_ROLE_USER) strncat(t->users, message->text.data, message->text.size);
+  return TP_OK;
+}
+
+static texts load(tp_history *history, const char *tenant, const char *session) {
+  texts t = {.count = 0};
+  tp_history_load request = {.struct_size = sizeof request,
+                             .tenant = tp_text_of(tenant),
+                             .session = tp_text_of(session),
+                             .each = keep,
+                             .ctx = &t};
+  assert_int_equal(history->load(history->self, &request, NULL), TP_OK);
+  return t;
+}
+
+static void assert_loads(tp_history *history, const char *tenant, const char *session, const char *users) {
+  texts t = load(history, tenant, session);
+  assert_string_equal(t.users, users);
+  assert_int_equal(t.count, 3 * strlen(users));
+  assert_int_equal(t.calls, strlen(users));
+}
+
+static tp_status delete_session(tp_history *history, const char *tenant, const char *session, tp_fault *fault) {
+  tp_history_delete request = {
+      .struct_size = sizeof request, .tenant = tp_text_of(tenant), .session = tp_text_of(session)};
+  return history->delete_session(history->self, &request, fault);
+}
+
+typedef struct listing {
+  tp_history *history;
+  char names[256]; /* "tenant/session*messages " */
+  uint64_t last;
+  size_t count, stop_at;
+  int bad;
+  const char *deletes; /* at the first row */
+  bool appends;        /* at the first row, to a new session */
+} listing;
+
+static bool list_row(void *ctx, const tp_history_session *row) {
+  listing *l = ctx;
+  char text[64];
+  snprintf(text, sizeof text, "%.*s/%.*s*%u ", (int)row->tenant.size, row->tenant.data, (int)row->session.size,
+           row->session.data, (unsigned)row->message_count);
+  strncat(l->names, text, sizeof l->names - strlen(l->names) - 1);
+  if (row->struct_size != sizeof *row || row->number <= l->last) l->bad++;
+  l->last = row->number;
+  if (l->count++ == 0 && l->appends) append(l->history, "b", "new", "n");
+  if (l->count == 1 && l->deletes && delete_session(l->history, "a", l->deletes, NULL) != TP_OK) l->bad++;
+  return l->count != l->stop_at;
+}
+
+static listing list(tp_history *history, const tp_history_query *query, listing l) {
+  l.history = history;
+  tp_history_query all = {.struct_size = sizeof all};
+  assert_int_equal(history->list_sessions(history->self, query ? query : &all, list_row, &l, NULL), TP_OK);
+  assert_int_equal(l.bad, 0);
+  return l;
+}
+
+/* ---- cases ---- */
+
+static void what_was_appended_is_loaded_in_order_and_by_tenant_and_session(void **state) {
+  (void)state;
+  tp_history *history = open_history();
+  assert_loads(history, "a", "s", "");
+  append(history, "a", "s", "1");
+  append(history, "b", "s", "2");
+  append(history, "a", "s", "3");
+  append(history, "", "s", "4");
+  assert_loads(history, "a", "s", "13");
+  assert_loads(history, "b", "s", "2");
+  assert_loads(history, "", "s", "4");
+  assert_loads(history, "a", "t", "");
+  tp_history_free(history);
+}
+
+static void names_that_run_together_are_apart(void **state) {
+  (void)state;
+  tp_history *history = open_history();
+  append(history, "ab", "c", "1");
+  append(history, "a", "bc", "2");
+  assert_loads(history, "ab", "c", "1");
+  assert_loads(history, "a", "bc", "2");
+  tp_history_free(history);
+}
+
+static void a_deleted_session_is_gone_and_the_others_stay(void **state) {
+  (void)state;
+  tp_history *history = open_history();
+  tp_fault fault = {0};
+  append(history, "a", "s", "1");
+  append(history, "a", "t", "2");
+  append(history, "b", "s", "3");
+  assert_int_equal(delete_session(history, "a", "s", &fault), TP_OK);
+  assert_loads(history, "a", "s", "");
+  assert_loads(history, "a", "t", "2");
+  assert_loads(history, "b", "s", "3");
+  assert_int_equal(delete_session(history, "a", "s", &fault), TP_ERR_NOT_FOUND);
+  assert_true(fault.message[0] != '\0');
+  assert_int_equal(delete_session(history, "", "s", NULL), TP_ERR_NOT_FOUND);
+  append(history, "a", "s", "4"); /* it begins anew */
+  assert_loads(history, "a", "s", "4");
+  tp_history_free(history);
+}
+
+static void sessions_are_listed_by_rising_number_with_their_messages(void **state) {
+  (void)state;
+  tp_history *history = open_history();
+  assert_string_equal(list(history, NULL, (listing){.count = 0}).names, "");
+  append(history, "b", "s", "1");
+  append(history, "a", "t", "2");
+  append(history, "a", "s", "3");
+  append(history, "b", "s", "4");
+  assert_string_equal(list(history, NULL, (listing){.count = 0}).names, "b/s*6 a/t*3 a/s*3 ");
+  tp_history_query of_a = {.struct_size = sizeof of_a, .tenant = TEXT("a")};
+  assert_string_equal(list(history, &of_a, (listing){.count = 0}).names, "a/t*3 a/s*3 ");
+  assert_string_equal(list(history, NULL, (listing){.stop_at = 1}).names, "b/s*6 ");
+  assert_int_equal(delete_session(history, "a", "t", NULL), TP_OK);
+  assert_string_equal(list(history, NULL, (listing){.count = 0}).names, "b/s*6 a/s*3 ");
+  tp_history_free(history);
+}
+
+static void a_list_is_read_page_by_page(void **state) {
+  (void)state;
+  enum { SESSIONS = 200 };
+  tp_history *history = open_history();
+  for (int i = 0; i < SESSIONS; i++) {
+    char name[8];
+    snprintf(name, sizeof name, "s%d", i);
+    append(history, "a", name, "x");
+  }
+  tp_history_query page = {.struct_size = sizeof page, .limit = 64};
+  size_t all = 0, pages = 0;
+  for (listing l = {.count = 1}; l.count > 0; pages++) {
+    l = list(history, &page, (listing){.last = page.after_number});
+    page.after_number = l.last;
+    all += l.count;
+  }
+  assert_int_equal(all, SESSIONS);
+  assert_int_equal(pages, 5); /* 64, 64, 64, 8, none */
+  tp_history_free(history);
+}
+
+static void a_receiver_of_a_list_may_append_and_delete(void **state) {
+  (void)state;
+  tp_history *history = open_history();
+  append(history, "a", "s", "1");
+  append(history, "a", "t", "2");
+  append(history, "a", "u", "3");
+  (void)list(history, NULL, (listing){.deletes = "t"});
+  assert_string_equal(list(history, NULL, (listing){.count = 0}).names, "a/s*3 a/u*3 ");
+  (void)list(history, NULL, (listing){.appends = true});
+  assert_string_equal(list(history, NULL, (listing){.count = 0}).names, "a/s*3 a/u*3 b/new*3 ");
+  (void)list(history, NULL, (listing){.deletes = "s"}); /* the very one that is shown */
+  assert_string_equal(list(history, NULL, (listing){.count = 0}).names, "a/u*3 b/new*3 ");
+  tp_history_free(history);
+}
+
+/* ---- several threads ---- */
+
+typedef struct user {
+  tp_history *history;
+  char session[8];
+  int bad;
+} user;
+
+static bool look_at(void *ctx, const tp_history_session *row) {
+  if (row->message_count == 0) ++*(int *)ctx;
+  return true;
+}
+
+static void *use(void *arg) {
+  user *u = arg;
+  tp_history_query all = {.struct_size = sizeof all};
+  for (int i = 0; i < 20; i++) {
+    append(u->history, "a", u->session, "x");
+    append(u->history, "a", u->session, "y");
+    if (load(u->history, "a", u->session).count != 6) u->bad++;
+    if (u->history->list_sessions(u->history->self, &all, look_at, &u->bad, NULL) != TP_OK) u->bad++;
+    if (delete_session(u->history, "a", u->session, NULL) != TP_OK) u->bad++;
+  }
+  return NULL;
+}
+
+static void sessions_are_used_by_several_threads_at_once(void **state) {
+  (void)state;
+  enum { THREADS = 4 };
+  tp_history *history = open_history();
+  pthread_t threads[THREADS];
+  user users[THREADS];
+  for (int i = 0; i < THREADS; i++) {
+    users[i] = (user){.history = history};
+    snprintf(users[i].session, sizeof users[i].session, "s%d", i);
+    assert_int_equal(pthread_create(&threads[i], NULL, use, &users[i]), 0);
+  }
+  for (int i = 0; i < THREADS; i++) {
+    pthread_join(threads[i], NULL);
+    assert_int_equal(users[i].bad, 0);
+  }
+  assert_string_equal(list(history, NULL, (listing){.count = 0}).names, "");
+  tp_history_free(history);
+}
+
+/* ---- each case with each history ---- */
+
+static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(what_was_appended_is_loaded_in_order_and_by_tenant_and_session),
+    cmocka_unit_test(names_that_run_together_are_apart),
+    cmocka_unit_test(a_deleted_session_is_gone_and_the_others_stay),
+    cmocka_unit_test(sessions_are_listed_by_rising_number_with_their_messages),
+    cmocka_unit_test(a_list_is_read_page_by_page),
+    cmocka_unit_test(a_receiver_of_a_list_may_append_and_delete),
+    cmocka_unit_test(sessions_are_used_by_several_threads_at_once),
+};
+
+static int choose_kind(void **state) {
+  kind = *state;
+  return 0;
+}
+
+int main(void) {
+  struct CMUnitTest tests[COUNT(cases) * COUNT(histories)];
+  char names[COUNT(tests)][96];
+  if (!mkdtemp(folder)) return 1;
+  for (size_t i = 0; i < COUNT(tests); i++) {
+    const struct CMUnitTest *one = &cases[i % COUNT(cases)];
+    const history_kind *of = &histories[i / COUNT(cases)];
+    snprintf(names[i], sizeof names[i], "%s: %s", of->name, one->name);
+    tests[i] = (struct CMUnitTest){
+        .name = names[i], .test_func = one->test_func, .setup_func = choose_kind, .initial_state = (void *)of};
+  }
+  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  char command[64];
+  snprintf(command, sizeof command, "rm -rf %s", folder);
+  return system(command) == 0 ? failed : failed + 1;
+}

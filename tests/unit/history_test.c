@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Histories as sessions use them: one that many share, counted, whose sessions are deleted and listed; and one whose
+ * append answers later. What a history does by itself is in store/history. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/model.h"
+
+/* ---- a history that is watched ---- */
+
+typedef struct watched {
+  tp_history *inner;
+  tp_history face;
+  _Atomic int destroys;
+  latch deleting, may_delete;
+} watched;
+
+static tp_status watched_load(void *self, const tp_history_load *request, tp_fault *fault) {
+  watched *w = self;
+  return w->inner->load(w->inner->self, request, fault);
+}
+static tp_status watched_append(void *self, const tp_history_append *request, tp_fault *fault) {
+  watched *w = self;
+  return w->inner->append(w->inner->self, request, fault);
+}
+static tp_status watched_delete(void *self, const tp_history_delete *request, tp_fault *fault) {
+  watched *w = self;
+  latch_hit(&w->deleting);
+  latch_wait(&w->may_delete, 1);
+  return w->inner->delete_session(w->inner->self, request, fault);
+}
+static tp_status watched_list(void *self, const tp_history_query *query, tp_history_session_fn each, void *ctx,
+                              tp_fault *fault) {
+  watched *w = self;
+  return w->inner->list_sessions(w->inner->self, query, each, ctx, fault);
+}
+static void watched_destroy(void *self) {
+  watched *w = self;
+  w->destroys++;
+  tp_history_free(w->inner);
+}
+
+static const tp_history *watch(watched *w) {
+  *w = (watched){.deleting = LATCH, .may_delete = LATCH};
+  assert_int_equal(tp_history_memory_new(NULL, &w->inner, NULL), TP_OK);
+  w->face = (tp_history){.struct_size = sizeof w->face,
+                         .self = w,
+                         .load = watched_load,
+                         .append = watched_append,
+                         .delete_session = watched_delete,
+                         .list_sessions = watched_list,
+                         .destroy = watched_destroy};
+  latch_hit(&w->may_delete);
+  return &w->face;
+}
+
+static tp_shared_history *share(const tp_history *history) {
+  tp_shared_history *shared = NULL;
+  assert_int_equal(tp_history_share(NULL, history, &shared, NULL), TP_OK);
+  return shared;
+}
+
+/* ---- sessions ---- */
+
+static tp_session *open_session(tp_runtime *runtime, const char *tenant, const char *id, tp_shared_history *shared) {
+  tp_session *session = NULL;
+  tp_session_options options = {
+      .struct_size = sizeof options, .id = id, .tenant = tenant, .shared_history = shared};
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  return session;
+}
+
+/* Without a model it fails, and leaves its message and an end mark. */
+static void say(tp_session *session) {
+  tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello")};
+  assert_int_equal(tp_turn_run(session, &request, NULL, NULL), TP_OK);
+}
+
+static void on_closed(void *ctx) { latch_hit(ctx); }
+
+static void close_session(tp_session *session) {
+  latch closed = LATCH;
+  tp_session_close(session, on_closed, &closed);
+  latch_wait(&closed, 1);
+}
+
+static bool note_name(void *ctx, const tp_history_session *row) {
+  char text[64];
+  snprintf(text, sizeof text, "%.*s/%.*s*%u ", (int)row->tenant.size, row->tenant.data, (int)row->session.size,
+           row->session.data, (unsigned)row->message_count);
+  strcat(ctx, text);
+  return true;
+}
+
+#define assert_listed(shared, want)                                                          \
+  do {                                                                                       \
+    char names[256] = "";                                                                    \
+    assert_int_equal(tp_shared_history_list((shared), NULL, note_name, names, NULL), TP_OK); \
+    assert_string_equal(names, (want));                                                      \
+  } while (0)
+
+/* ---- shared ---- */
+
+static void shared_history_is_destroyed_with_the_last_that_refers_to_it(void **state) {
+  (void)state;
+  watched w;
+  tp_shared_history *shared = share(watch(&w));
+  tp_runtime_options options = {.struct_size = sizeof options, .shared_history = shared};
+  tp_runtime *runtime = open_runtime(&options);
+  tp_runtime *other = open_runtime(NULL);
+  tp_session *by_default = open_session(runtime, NULL, "default", NULL);
+  tp_session *named = open_session(other, "t", "named", shared);
+  assert_ptr_equal(tp_shared_history_ref(shared), shared);
+  tp_shared_history_unref(shared);
+  tp_shared_history_unref(shared); /* the host's own */
+  say(by_default);
+  say(named);
+  assert_listed(shared, "/default*2 t/named*2 "); /* lives by the references of runtime and sessions */
+  close_session(by_default);
+  close_runtime(runtime);
+  assert_int_equal(w.destroys, 0);
+  close_session(named);
+  close_runtime(other);
+  assert_int_equal(w.destroys, 1);
+  tp_shared_history_unref(NULL);
+  assert_null(tp_shared_history_ref(NULL));
+}
+
+static void sessions_of_a_shared_history_go_on_where_they_were(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}};
+  watched w;
+  tp_shared_history *shared = share(watch(&w));
+  for (int i = 0; i < 2; i++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    recorder *model = recorder_new(replies, 1);
+    tp_session_options options = {.struct_size = sizeof options,
+                                  .id = "s",
+                                  .model = recorder_model(model, true),
+                                  .shared_history = shared};
+    tp_session *session;
+    assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+    say(session);
+    assert_string_equal(model->requests[0], i == 0 ? "S<>U<hello>" : "S<>U<hello>A<hi>U<hello>");
+    close_session(session);
+    close_runtime(runtime);
+    recorder_free(model);
+  }
+  tp_shared_history_unref(shared);
+  assert_int_equal(w.destroys, 1);
+}
+
+static void what_is_refused_is_not_taken_and_not_referenced(void **state) {
+  (void)state;
+  watched w;
+  const tp_history *history = watch(&w);
+  tp_history wrong = *history;
+  tp_shared_history *shared = NULL;
+  tp_fault fault = {0};
+  assert_int_equal(tp_history_share(NULL, NULL, &shared, &fault), TP_ERR_USAGE);
+  wrong.struct_size = 3;
+  assert_int_equal(tp_history_share(NULL, &wrong, &shared, &fault), TP_ERR_VERSION);
+  wrong = *history;
+  wrong.load = NULL;
+  assert_int_equal(tp_history_share(NULL, &wrong, &shared, &fault), TP_ERR_USAGE);
+  assert_null(shared);
+  shared = share(history);
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_session *session = open_session(runtime, NULL, "s", shared), *second = NULL;
+  tp_session_options options = {
+      .struct_size = sizeof options, .id = "two", .history = history, .shared_history = shared};
+  assert_int_equal(tp_session_open(runtime, &options, &second, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "shared_history"));
+  options.history = NULL;
+  options.id = "s"; /* which is open */
+  assert_int_equal(tp_session_open(runtime, &options, &second, &fault), TP_ERR_BUSY);
+  assert_null(second);
+  close_session(session);
+  close_runtime(runtime);
+  assert_int_equal(w.destroys, 0);
+  tp_shared_history_unref(shared);
+  assert_int_equal(w.destroys, 1);
+}
+
+/* ---- delete ---- */
+
+static void session_is_deleted_when_it_is_closed_and_not_before(void **state) {
+  (void)state;
+  watched w;
+  tp_shared_history *shared = share(watch(&w));
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_session *session = open_session(runtime, "t", "s", shared);
+  tp_fault fault = {0};
+  say(session);
+  assert_int_equal(tp_shared_history_delete(shared, "t", "s", &fault), TP_ERR_BUSY);
+  assert_non_null(strstr(fault.message, "`s`"));
+  assert_int_equal(tp_shared_history_delete(shared, NULL, "s", &fault), TP_ERR_NOT_FOUND); /* of another tenant */
+  close_session(session);
+  assert_int_equal(tp_shared_history_delete(shared, "t", "s", &fault), TP_OK);
+  assert_int_equal(tp_shared_history_delete(shared, "t", "s", &fault), TP_ERR_NOT_FOUND);
+  assert_int_equal(tp_shared_history_delete(shared, "t", NULL, &fault), TP_ERR_USAGE);
+  assert_listed(shared, "");
+  close_runtime(runtime);
+  tp_shared_history_unref(shared);
+}
+
+static void *delete_it(void *arg) {
+  return (void *)(intptr_t)tp_shared_history_delete(arg, NULL, "s", NULL);
+}
+
+static void session_that_is_being_deleted_is_not_opened(void **state) {
+  (void)state;
+  watched w;
+  tp_shared_history *shared = share(watch(&w));
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_session *session = open_session(runtime, NULL, "s", shared);
+  say(session);
+  close_session(session);
+  w.may_delete.count = 0;
+  pthread_t deleter;
+  void *status;
+  assert_int_equal(pthread_create(&deleter, NULL, delete_it, shared), 0);
+  latch_wait(&w.deleting, 1);
+  tp_session_options options = {.struct_size = sizeof options, .id = "s", .shared_history = shared};
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_ERR_BUSY);
+  assert_int_equal(tp_shared_history_delete(shared, NULL, "s", NULL), TP_ERR_BUSY);
+  latch_hit(&w.may_delete);
+  pthread_join(deleter, &status);
+  assert_int_equal((tp_status)(intptr_t)status, TP_OK);
+  session = open_session(runtime, NULL, "s", shared);
+  close_session(session);
+  close_runtime(runtime);
+  tp_shared_history_unref(shared);
+}
+
+static void history_without_delete_and_list_says_so(void **state) {
+  (void)state;
+  watched w;
+  tp_history plain = *watch(&w);
+  plain.delete_session = NULL;
+  plain.list_sessions = NULL;
+  tp_shared_history *shared = share(&plain);
+  tp_fault fault = {0};
+  char names[8] = "";
+  assert_int_equal(tp_shared_history_delete(shared, NULL, "s", &fault), TP_ERR_STORE);
+  assert_non_null(strstr(fault.message, "delete_session"));
+  assert_int_equal(tp_shared_history_list(shared, NULL, note_name, names, &fault), TP_ERR_STORE);
+  assert_non_null(strstr(fault.message, "list_sessions"));
+  tp_history_query wrong = {.struct_size = 1};
+  assert_int_equal(tp_shared_history_list(shared, &wrong, note_name, names, &fault), TP_ERR_VERSION);
+  tp_shared_history_unref(shared);
+}
+
+/* ---- an append that answers later ---- */
+
+enum { APPENDS_MAX = 32 };
+
+typedef struct later {
+  tp_token tokens[APPENDS_MAX];
+  tp_text texts[APPENDS_MAX]; /* of the first message of each batch: borrowed till its token is completed */
+  latch begun;
+  pthread_mutex_t mutex;
+  int count;
+  bool at_once; /* completed before append_start returns */
+} later;
+
+static tp_status load_nothing(void *self, const tp_history_load *request, tp_fault *fault) {
+  (void)self, (void)request, (void)fault;
+  return TP_OK;
+}
+
+static void begin_append(void *self, const tp_history_append *request, tp_token token) {
+  later *l = self;
+  pthread_mutex_lock(&l->mutex);
+  l->tokens[l->count] = token;
+  l->texts[l->count++] = request->messages[0]->text;
+  pthread_mutex_unlock(&l->mutex);
+  if (l->at_once && tp_history_complete(token, TP_OK, NULL) != TP_OK) abort();
+  latch_hit(&l->begun);
+}
+
+static tp_history later_history(later *l) {
+  return (tp_history){
+      .struct_size = sizeof(tp_history), .self = l, .load = load_nothing, .append_start = begin_append};
+}
+
+static void appends_that_answer_later_take_no_handler_thread(void **state) {
+  (void)state;
+  enum { SESSIONS = APPENDS_MAX };
+  later l = {.begun = LATCH, .mutex = PTHREAD_MUTEX_INITIALIZER};
+  tp_history history = later_history(&l);
+  tp_shared_history *shared = share(&history);
+  tp_runtime_options options = {.struct_size = sizeof options, .handler_threads = 4, .shared_history = shared};
+  tp_runtime *runtime = open_runtime(&options);
+  tp_session *sessions[SESSIONS];
+  tp_submission *turns[SESSIONS];
+  tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello")};
+  for (int i = 0; i < SESSIONS; i++) {
+    char id[8];
+    snprintf(id, sizeof id, "s%d", i);
+    sessions[i] = open_session(runtime, "t", id, NULL);
+    assert_int_equal(tp_turn_submit(sessions[i], &request, NULL, NULL, &turns[i], NULL), TP_OK);
+  }
+  latch_wait(&l.begun, SESSIONS); /* all of them at once */
+  for (int i = 0; i < SESSIONS; i++) {
+    assert_int_equal(tp_submission_wait(turns[i], 0, NULL, NULL), TP_ERR_TIMEOUT);
+    assert_true(l.texts[i].size == 5 && memcmp(l.texts[i].data, "hello", 5) == 0);
+    assert_int_equal(tp_history_complete(l.tokens[i], TP_OK, NULL), TP_OK);
+    assert_int_equal(tp_history_complete(l.tokens[i], TP_OK, NULL), TP_ERR_STALE);
+  }
+  for (int i = 0; i < SESSIONS; i++) {
+    const tp_turn_result *result;
+    assert_int_equal(tp_submission_wait(turns[i], 60000, &result, NULL), TP_OK);
+    assert_int_equal(result->code, TP_ERR_MODEL); /* it has none: its message and the mark were appended */
+    tp_submission_unref(turns[i]);
+    tp_session_close(sessions[i], NULL, NULL);
+  }
+  close_runtime(runtime);
+  tp_shared_history_unref(shared);
+}
+
+typedef struct failing_append {
+  tp_status status;
+  const char *message;
+  tp_turn_outcome outcome;
+  const char *reason;
+} failing_append;
+
+static void append_that_fails_later_fails_its_turn_and_says_why(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}};
+  static const failing_append cases[] = {
+      {TP_OK, "not read", TP_TURN_COMPLETED, ""},
+      {TP_ERR_STORE_FULL, "no room left", TP_TURN_FAILED, "the turn was not stored: no room left"},
+      {TP_ERR_STORE_FULL, NULL, TP_TURN_FAILED, "the turn was not stored: the disk is full"},
+      {TP_ERR_STORE_BUSY, "\xc3(", TP_TURN_FAILED, "the turn was not stored: the store is locked by someone else"},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    later l = {.begun = LATCH, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    tp_history history = later_history(&l);
+    tp_runtime *runtime = open_runtime(NULL);
+    recorder *model = recorder_new(replies, 1);
+    tp_session_options options = {
+        .struct_size = sizeof options, .id = "s", .model = recorder_model(model, true), .history = &history};
+    tp_session *session;
+    tp_submission *turn;
+    tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello")};
+    assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+    assert_int_equal(tp_turn_submit(session, &request, NULL, NULL, &turn, NULL), TP_OK);
+    latch_wait(&l.begun, 1);
+    tp_fault fault = {.code = TP_ERR_IO};
+    if (cases[i].message) strcpy(fault.message, cases[i].message);
+    assert_int_equal(tp_history_complete(l.tokens[0], (tp_status)4711, NULL), TP_ERR_USAGE);
+    assert_true(tp_token_open(l.tokens[0])); /* that completed nothing */
+    assert_int_equal(tp_history_complete(l.tokens[0], cases[i].status, cases[i].message ? &fault : NULL), TP_OK);
+    const tp_turn_result *result;
+    assert_int_equal(tp_submission_wait(turn, 60000, &result, NULL), TP_OK);
+    assert_int_equal(result->outcome, cases[i].outcome);
+    assert_int_equal(result->code, cases[i].status);
+    assert_int_equal(result->reason.size, strlen(cases[i].reason));
+    assert_memory_equal(result->reason.data ? result->reason.data : "", cases[i].reason, result->reason.size);
+    tp_submission_unref(turn);
+    close_session(session);
+    close_runtime(runtime);
+    recorder_free(model);
+  }
+}
+
+static void append_may_be_completed_before_its_start_returns(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}};
+  later l = {.begun = LATCH, .mutex = PTHREAD_MUTEX_INITIALIZER, .at_once = true};
+  tp_history history = later_history(&l);
+  tp_runtime *runtime = open_runtime(NULL);
+  recorder *model = recorder_new(replies, 1);
+  tp_session_options options = {
+      .struct_size = sizeof options, .id = "s", .model = recorder_model(model, true), .history = &history};
+  tp_session *session;
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  say(session);
+  say(session);
+  assert_string_equal(model->requests[1], "S<>U<hello>A<hi>U<hello>");
+  close_session(session);
+  close_runtime(runtime);
+  recorder_free(model);
+}
+
+static void token_of_an_append_that_a_stranger_completes_fails_its_turn(void **state) {
+  (void)state;
+  later l = {.begun = LATCH, .mutex = PTHREAD_MUTEX_INITIALIZER};
+  tp_history history = later_history(&l);
+  tp_runtime *runtime = open_runtime(NULL);
+  static const reply replies[] = {{.text = "hi"}};
+  recorder *model = recorder_new(replies, 1);
+  tp_session_options options = {
+      .struct_size = sizeof options, .id = "s", .model = recorder_model(model, true), .history = &history};
+  tp_session *session;
+  tp_submission *turn;
+  tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello")};
+  tp_outcome done = {.struct_size = sizeof done, .kind = TP_ANSWER_DONE};
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  assert_int_equal(tp_turn_submit(session, &request, NULL, NULL, &turn, NULL), TP_OK);
+  latch_wait(&l.begun, 1);
+  assert_int_equal(tp_token_complete(l.tokens[0], &done), TP_OK);
+  const tp_turn_result *result;
+  assert_int_equal(tp_submission_wait(turn, 60000, &result, NULL), TP_OK);
+  assert_int_equal(result->outcome, TP_TURN_FAILED);
+  assert_int_equal(result->code, TP_ERR_USAGE);
+  tp_submission_unref(turn);
+  close_session(session);
+  close_runtime(runtime);
+  recorder_free(model);
+}
+
+static void history_has_one_way_to_append(void **state) {
+  (void)state;
+  watched w;
+  tp_shared_history *shared = NULL;
+  tp_fault fault = {0};
+  tp_history history = *watch(&w);
+  history.append_start = begin_append;
+  assert_int_equal(tp_history_share(NULL, &history, &shared, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "append_start"));
+  history.append = NULL;
+  history.append_start = NULL;
+  assert_int_equal(tp_history_share(NULL, &history, &shared, &fault), TP_ERR_USAGE);
+  tp_history_free(w.inner);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(shared_history_is_destroyed_with_the_last_that_refers_to_it),
+      cmocka_unit_test(sessions_of_a_shared_history_go_on_where_they_were),
+      cmocka_unit_test(what_is_refused_is_not_taken_and_not_referenced),
+      cmocka_unit_test(session_is_deleted_when_it_is_closed_and_not_before),
+      cmocka_unit_test(session_that_is_being_deleted_is_not_opened),
+      cmocka_unit_test(history_without_delete_and_list_says_so),
+      cmocka_unit_test(appends_that_answer_later_take_no_handler_thread),
+      cmocka_unit_test(append_that_fails_later_fails_its_turn_and_says_why),
+      cmocka_unit_test(append_may_be_completed_before_its_start_returns),
+      cmocka_unit_test(token_of_an_append_that_a_stranger_completes_fails_its_turn),
+      cmocka_unit_test(history_has_one_way_to_append),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
