@@ -7,6 +7,7 @@
 #include "phases/sets.h"
 #include "phases/turn.h"
 #include "runtime/exec/report.h"
+#include "turnphase/inspect.h"
 
 /* Turns that their host never ended: nothing of them is under way any more. */
 static void end_turn(void *ctx, tp__turn *core) {
@@ -37,6 +38,19 @@ static void free_last(tp_runtime *runtime) {
   tp__release(&runtime->allocator, upper, sizeof *upper);
 }
 
+static void count(tp_runtime *runtime, tp_runtime_stats *stats) {
+  tp__upper *upper = tp__upper_of(runtime);
+  tp__mutex_lock(&upper->sessions_mutex);
+  stats->sessions_open = upper->session_table.count;
+  tp__mutex_unlock(&upper->sessions_mutex);
+  stats->turns_queued = tp__keep_counted(&runtime->keep, TP__COUNT_QUEUED);
+  stats->turns_completed = tp__keep_counted(&runtime->keep, TP_TURN_COMPLETED);
+  stats->turns_failed = tp__keep_counted(&runtime->keep, TP_TURN_FAILED);
+  stats->turns_denied = tp__keep_counted(&runtime->keep, TP_TURN_DENIED);
+  stats->turns_cancelled = tp__keep_counted(&runtime->keep, TP_TURN_CANCELLED);
+  stats->turns_timed_out = tp__keep_counted(&runtime->keep, TP_TURN_TIMED_OUT);
+}
+
 static const tp__above above = {.rows = tp__phase_rows,
                                 .row_count = sizeof tp__phase_rows / sizeof *tp__phase_rows,
                                 .aliases = tp__phase_aliases,
@@ -47,6 +61,7 @@ static const tp__above above = {.rows = tp__phase_rows,
                                 .sets_read = tp__sets_read,
                                 .close_all = tp__sessions_close_all,
                                 .close_last = tp__agents_unregister_all,
+                                .count = count,
                                 .free_upper = free_upper,
                                 .free_last = free_last};
 

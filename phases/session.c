@@ -263,6 +263,10 @@ size_t tp_runtime_sessions(tp_runtime *runtime, tp_session_fn each, void *ctx) {
 
 /* ---- the queue ---- */
 
+static void count_queued(const tp_session *session, uint64_t by) {
+  tp__keep_count(&session->runtime->keep, TP__COUNT_QUEUED, by);
+}
+
 tp_status tp__session_enqueue(tp_session *session, tp__drive *drive, bool last, bool *ret_queued) {
   tp_status status = TP_OK;
   bool start = false;
@@ -278,6 +282,7 @@ tp_status tp__session_enqueue(tp_session *session, tp__drive *drive, bool last, 
     session->queued++;
     tp__list_push(&session->queue, &drive->link);
     drive->waits = true;
+    count_queued(session, 1);
     *ret_queued = true;
   }
   if (last && status == TP_OK) session->closing = true;
@@ -294,6 +299,7 @@ bool tp__session_next(tp_session *session) {
     tp__list_remove(&next->link);
     next->waits = false;
     session->queued--;
+    count_queued(session, (uint64_t)-1);
   }
   session->running = next;
   bool last = !next && session->closing;
@@ -328,6 +334,7 @@ bool tp__session_leave_queue(tp_session *session, tp__drive *drive) {
     tp__list_remove(&drive->link);
     drive->waits = false;
     session->queued--;
+    count_queued(session, (uint64_t)-1);
     session->leaving++;
   }
   tp__mutex_unlock(&session->mutex);
@@ -451,6 +458,7 @@ static void fill_result(const tp__drive *d, tp_turn_result *result) {
 }
 
 static void report_end(tp__drive *d, const tp_turn_result *result) {
+  tp__keep_count(&d->session->runtime->keep, (uint32_t)d->outcome, 1);
   if (d->result) tp__result_fill(d->result, result);
   if (d->submission) tp__result_fill(&d->submission->result, result);
   if (d->on_end) d->on_end(d->ctx, result);

@@ -87,18 +87,29 @@ TP_API tp_status tp_job_redrive(tp_runtime *runtime, uint64_t id, tp_fault *faul
  *          TP_ERR_FORKED.   Threads: any.   Blocks: as the store does. */
 TP_API tp_status tp_job_discard(tp_runtime *runtime, uint64_t id, tp_fault *fault) TP_MUST_USE;
 
-/** Counters since the start of the runtime. Filled up to struct_size. */
+/** Counters since the start of the runtime, and how much there is of what now. The caller sets struct_size: what a
+ *  shorter struct does not have is not written, what a longer one has more is zeroed, and struct_size becomes what was
+ *  filled. Each number is right by itself; two of them may be of different moments. */
 typedef struct tp_runtime_stats {
   size_t struct_size;
-  uint64_t turns_open;
-  uint64_t tokens_open;
+  uint64_t turns_open;          /* now: those that run or wait, and those that their hosts drive */
+  uint64_t tokens_open;         /* now: deferred handlers, tools and model calls whose token was not completed, also
+                                   where the turn waits for it no more */
   uint64_t attempts_abandoned;  /* now */
   uint64_t handler_threads;     /* now */
   uint64_t jobs_run;            /* runs of background jobs that have ended, each attempt of one */
   uint64_t jobs_open;           /* now: queued or running, as the store says */
   uint64_t jobs_dead;           /* jobs that failed for good: dead letters */
   uint64_t jobs_refused;        /* jobs that the store did not take */
+  uint64_t sessions_open;       /* now: those whose close has not ended */
+  uint64_t turns_queued;        /* now: turns that wait for the one before them in their session; its end is one, too */
+  /* Turns of tp_turn_run() and tp_turn_submit() that have ended, by outcome; those that never began among them. */
+  uint64_t turns_completed, turns_failed, turns_denied, turns_cancelled, turns_timed_out;
+  uint64_t denials;             /* what was denied: by a handler, or a tool call by a policy */
+  uint64_t failures;            /* runs of handlers that did not answer, whatever the reason */
 } tp_runtime_stats;
+/** With a struct_size that is not set nothing is written. After tp_runtime_free() and in the child of a fork every
+ *  counter is 0. */
 TP_API void tp_runtime_stats_get(tp_runtime *runtime, tp_runtime_stats *stats);
 
 TP_END_DECLS

@@ -151,10 +151,13 @@ static void count_all(tp_runtime *runtime, tp_runtime_stats *all) {
   all->jobs_open = jobs.open;
   all->jobs_dead = jobs.dead;
   all->jobs_refused = jobs.refused;
+  all->denials = tp__a64_load_relaxed(&runtime->denials);
+  all->failures = tp__a64_load_relaxed(&runtime->failures);
+  if (runtime->above->count) runtime->above->count(runtime, all);
 }
 
 void tp_runtime_stats_get(tp_runtime *runtime, tp_runtime_stats *stats) {
-  tp_runtime_stats all = {.struct_size = stats->struct_size};
+  tp_runtime_stats all = {.struct_size = sizeof all};
   if (tp__runtime_usable(runtime, NULL) == TP_OK) count_all(runtime, &all);
-  memcpy(stats, &all, all.struct_size < sizeof all ? all.struct_size : sizeof all);
+  (void)tp__shown_fill(stats, &all, sizeof all);
 }

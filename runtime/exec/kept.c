@@ -36,3 +36,9 @@ void tp__keep_renew_pins(void *ctx, tp__snapshot *newest) {
     tp__mutex_unlock(&kept->mutex);
   }
 }
+
+uint64_t tp__keep_counted(const tp__keep *keep, uint32_t index) {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < keep->count; i++) sum += tp__a64_load_relaxed(&tp__kept_at(keep, i)->counts[index]);
+  return sum < UINT64_MAX / 2 ? sum : 0; /* counted down here already, and up there not yet seen */
+}

@@ -12,7 +12,7 @@
 #include "runtime/exec/shelf.h"
 #include "runtime/plan/plan.h"
 
-enum { TP__BLOCK_BYTES_MIN = 1024, TP__BLOCK_CLASSES = 21, TP__KEPT_SHARED = 16 };
+enum { TP__BLOCK_BYTES_MIN = 1024, TP__BLOCK_CLASSES = 21, TP__KEPT_SHARED = 16, TP__COUNTS = 8 };
 
 typedef struct tp__kept {
   tp__mutex mutex;
@@ -25,6 +25,8 @@ typedef struct tp__kept {
   bool is_own;
   uint64_t last_entry_id, last_entry_id_of_lot;
   tp__shelf blocks[TP__BLOCK_CLASSES]; /* blocks.c */
+  /* atomic, relaxed */
+  tp__a64 counts[TP__COUNTS]; /* of the layer above; one that is counted up here may be counted down elsewhere */
 } tp__kept;
 
 enum { TP__KEPT_STRIDE = 128 * ((sizeof(tp__kept) + 127) / 128) }; /* two never share a pair of lines */
@@ -63,6 +65,13 @@ static inline void tp__kept_enter(tp__kept *kept) {
 static inline void tp__kept_leave(tp__kept *kept) {
   if (!kept->is_own) tp__mutex_unlock(&kept->mutex);
 }
+
+/** Counts for statistics. by: 1 or -1 as an unsigned number. */
+static inline void tp__keep_count(const tp__keep *keep, uint32_t index, uint64_t by) {
+  tp__a64_add_relaxed(&tp__kept_here(keep)->counts[index], by);
+}
+/** The sum of all threads. */
+uint64_t tp__keep_counted(const tp__keep *keep, uint32_t index);
 
 /** For the registry: every kept one counts pins of this snapshot from now on. */
 void tp__keep_renew_pins(void *keep, tp__snapshot *newest);

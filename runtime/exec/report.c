@@ -45,6 +45,7 @@ void tp__report_add(const tp__turn *turn, tp_log_level level, const tp__report *
   row.visibility = (uint8_t)r->visibility;
   row.duration_ns = r->duration_ns;
   tp__audit_add(turn->runtime->registry, &row);
+  if (r->status == TP_ERR_DENIED) tp__a64_add_relaxed(&turn->runtime->denials, 1);
   if (level) log_report(turn, level, r);
 }
 
@@ -98,6 +99,7 @@ void tp__report_run(const tp__entry *e, uint32_t index) {
   if (tp__logs_attempts(e->turn->runtime)) log_attempt(e, index, "");
   bool denied = run->row.verdict == TP_VERDICT_DENY, failed = has_failed(&run->row);
   if (!denied && !failed) return;
+  if (failed) tp__a64_add_relaxed(&e->turn->runtime->failures, 1);
   tp__report report = report_of(e, index);
   report.action = failed ? "failure" : "denial";
   report.status = failed ? status_of(&run->row) : TP_ERR_DENIED;

@@ -40,6 +40,8 @@ typedef struct tp__above {
   void (*close_all)(struct tp_runtime *runtime, int64_t deadline_ns);
   /** A drain, when what is open has ended: closes what that was made of. Blocks. */
   void (*close_last)(struct tp_runtime *runtime);
+  /** Fills what it counts in statistics. */
+  void (*count)(struct tp_runtime *runtime, struct tp_runtime_stats *stats);
   /** Frees what is open above; called by tp_runtime_free() before the rest goes. */
   void (*free_upper)(struct tp_runtime *runtime);
   /** Frees runtime->upper itself, when no attempt is left that could look at it. */
@@ -72,6 +74,7 @@ struct tp_runtime {
   tp__a32 asks;     /* helpers that were asked and have not left (share.c), at most helpers_max */
   tp__a32 kills;    /* subscriptions that are switched off: 0 is the common case */
   tp__a64 abandoned_bytes;
+  tp__a64 denials, failures; /* relaxed */
   tp__mutex payloads_mutex; /* call_payload.c: guards the growth of the lists of entries */
   tp__a64 abandoned_bytes_max; /* relaxed */
   tp__mutex mutex;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a server finds again without tables of its own: its pointers in every callback, whose turn it is, and the
- * sessions that are open. */
+ * What a server finds again without tables of its own: its pointers in every callback, whose turn it is, the sessions
+ * that are open, and the counters of all of them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -327,6 +327,112 @@ static void walk_of_sessions_stands_closes_at_the_same_time(void **state) {
   close_runtime(runtime);
 }
 
+/* ---- counting ---- */
+
+static tp_runtime_stats stats_of(tp_runtime *runtime) {
+  tp_runtime_stats stats;
+  memset(&stats, 0xee, sizeof stats);
+  stats.struct_size = sizeof stats;
+  tp_runtime_stats_get(runtime, &stats);
+  return stats;
+}
+
+static void run_turn(tp_session *session, const char *text, uint32_t limit_ms, tp_turn_outcome outcome) {
+  const tp_turn_result *result = NULL;
+  tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of(text), .limit_ms = limit_ms};
+  assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_OK);
+  assert_string_equal(tp_turn_outcome_name(result->outcome), tp_turn_outcome_name(outcome));
+  tp_turn_result_free(result);
+}
+
+static tp_answer guard(void *self, tp_call *call) {
+  (void)self;
+  tp_text text = tp_call_text(call, TP_FIELD_TEXT);
+  if (text.size == 4 && memcmp(text.data, "deny", 4) == 0) return tp_call_deny(call, "as told");
+  if (text.size == 4 && memcmp(text.data, "fail", 4) == 0) return tp_call_fail(call, 7, "as told");
+  return TP_ANSWER_DONE;
+}
+
+static void statistics_count_turns_by_outcome_queues_sessions_and_denials(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}, {.fails = TP_ERR_MODEL}, {.never = true}};
+  tp_runtime *runtime = open_with_data();
+  hook hooks[] = {
+      {.id = "guard", .phase = TP_PHASE_TURN_INTAKE, .run = guard, .sub = {.failure = TP_FAILURE_REQUIRED}}};
+  add_hooks(runtime, hooks, 1);
+  recorder *model = recorder_new(replies, COUNT(replies));
+  tp_session *session;
+  tp_session_options options = {.struct_size = sizeof options, .id = "s1", .model = recorder_model(model, true)};
+  assert_int_equal(stats_of(runtime).sessions_open, 0);
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  run_turn(session, "hello", 0, TP_TURN_COMPLETED);
+  run_turn(session, "hello", 0, TP_TURN_FAILED);
+  run_turn(session, "deny", 0, TP_TURN_DENIED);
+  run_turn(session, "fail", 0, TP_TURN_DENIED); /* a required guard of turn.intake */
+  run_turn(session, "hello", 20, TP_TURN_TIMED_OUT);
+  tp_submission *turns[3];
+  tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello")};
+  for (int i = 0; i < 3; i++)
+    assert_int_equal(tp_turn_submit(session, &request, NULL, NULL, &turns[i], NULL), TP_OK);
+  latch_wait(&model->started, 4); /* the last one is the running turn's, and never answered */
+  tp_runtime_stats stats = stats_of(runtime);
+  assert_int_equal(stats.struct_size, sizeof stats);
+  assert_int_equal(stats.sessions_open, 1);
+  assert_int_equal(stats.turns_open, 3);
+  assert_int_equal(stats.turns_queued, 2);
+  assert_int_equal(stats.tokens_open, 2); /* nobody completed that of the turn that timed out */
+  assert_int_equal(stats.turns_completed, 1);
+  assert_int_equal(stats.turns_failed, 1);
+  assert_int_equal(stats.turns_denied, 2);
+  assert_int_equal(stats.turns_timed_out, 1);
+  assert_int_equal(stats.turns_cancelled, 0);
+  assert_int_equal(stats.denials, 1);
+  assert_int_equal(stats.failures, 1);
+  assert_int_equal(stats.jobs_open, 0);
+  for (int i = 2; i >= 0; i--) {
+    tp_submission_cancel(turns[i]);
+    assert_int_equal(tp_submission_wait(turns[i], 20000, NULL, NULL), TP_OK);
+    tp_submission_unref(turns[i]);
+  }
+  assert_int_equal(stats_of(runtime).turns_queued, 0);
+  assert_int_equal(stats_of(runtime).turns_cancelled, 3);
+  latch closed = LATCH;
+  tp_session_close(session, hit, &closed);
+  latch_wait(&closed, 1);
+  assert_int_equal(stats_of(runtime).sessions_open, 0);
+  close_runtime(runtime);
+  recorder_free(model);
+}
+
+static void statistics_are_filled_as_far_as_both_sides_know_them(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_with_data();
+  tp_turn *turn = begin_bare(runtime, 0);
+  struct {
+    tp_runtime_stats known;
+    uint64_t newer;
+  } longer;
+  memset(&longer, 0xee, sizeof longer);
+  longer.known.struct_size = sizeof longer;
+  tp_runtime_stats_get(runtime, &longer.known);
+  assert_int_equal(longer.known.struct_size, sizeof longer.known);
+  assert_true(longer.newer == 0);
+  assert_int_equal(longer.known.turns_open, 1);
+  tp_runtime_stats shorter;
+  memset(&shorter, 0xee, sizeof shorter);
+  shorter.struct_size = offsetof(tp_runtime_stats, tokens_open);
+  tp_runtime_stats_get(runtime, &shorter);
+  assert_int_equal(shorter.struct_size, offsetof(tp_runtime_stats, tokens_open));
+  assert_int_equal(shorter.turns_open, 1);
+  assert_true(shorter.tokens_open == UINT64_C(0xeeeeeeeeeeeeeeee)); /* not written */
+  tp_runtime_stats unset;
+  memset(&unset, 0, sizeof unset);
+  tp_runtime_stats_get(runtime, &unset);
+  assert_true(unset.turns_open == 0);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pointers_of_the_host_reach_every_callback_of_a_turn),
@@ -336,6 +442,8 @@ int main(void) {
       cmocka_unit_test(queue_of_a_session_has_a_length),
       cmocka_unit_test(senseless_requests_and_options_are_refused_by_the_name_of_the_field),
       cmocka_unit_test(walk_of_sessions_stands_closes_at_the_same_time),
+      cmocka_unit_test(statistics_count_turns_by_outcome_queues_sessions_and_denials),
+      cmocka_unit_test(statistics_are_filled_as_far_as_both_sides_know_them),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
