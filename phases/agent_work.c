@@ -69,13 +69,6 @@ static void show_again(tp_agent *agent) {
 
 /* ---- the config ---- */
 
-static bool is_list_of_texts(tp_text value) {
-  if (tp_value_kind_of(value) != TP_VALUE_ARRAY) return false;
-  for (tp_value_walk walk = {0}; tp_value_next(value, &walk);)
-    if (tp_value_kind_of(walk.value) != TP_VALUE_TEXT) return false;
-  return true;
-}
-
 static tp_status check_extra(const tp_agent_config *config, tp_fault *fault) {
   if (config->extra.size == 0) return TP_OK;
   TP__TRY(tp_value_check(config->extra, fault));
@@ -87,7 +80,7 @@ static tp_status check_extra(const tp_agent_config *config, tp_fault *fault) {
                       "tp_agent_config: extra has the key %.*s, which has a field of its own", (int)walk.key.size,
                       walk.key.data);
     bool is_list = tp__text_is(walk.key, "tools") || tp__text_is(walk.key, "skills");
-    if (is_list && !is_list_of_texts(walk.value))
+    if (is_list && !tp__is_list_of(walk.value, TP_VALUE_TEXT))
       return tp__fail(fault, TP_ERR_MALFORMED, config->id, "tp_agent_config: extra: %.*s must be an array of texts",
                       (int)walk.key.size, walk.key.data);
   }

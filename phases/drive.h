@@ -19,7 +19,7 @@ typedef enum tp__step {
   TP__STEPS
 } tp__step;
 
-enum { TP__DRIVE_FIELDS_MAX = 8 };
+enum { TP__DRIVE_FIELDS_MAX = 10 };
 
 struct tp__drive {
   tp_turn *turn;
@@ -33,6 +33,8 @@ struct tp__drive {
   tp_turn_request request; /* limits; its strings are in the turn's identity */
   bool closing;            /* runs session.end alone */
   bool closes_session;     /* and the session is over then */
+  tp_session_end end;      /* what it tells; in the arena */
+  void (*on_closed)(void *ctx); /* of the end of a logical phase that was submitted; may be NULL */
   /* how the end is told */
   tp_turn_end_fn on_end; /* submitted; may be NULL */
   void *ctx;

@@ -3,7 +3,7 @@
 
 #include "phases/drive.h"
 
-enum { QUEUED_MAX = 64 };
+enum { QUEUED_MAX = 64, END_BYTES_MAX = 1 << 20 };
 
 const char *tp_turn_outcome_name(tp_turn_outcome outcome) {
   switch (outcome) {
@@ -161,6 +161,9 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) TP__TRY(tp__name_check(names[i], fault));
   if (options.reserved_ != 0)
     return tp__fail(fault, TP_ERR_USAGE, options.id, "tp_session_options.reserved_ must be zero");
+  if (options.history_tokens_max != 0 || options.compact || options.compact_ctx)
+    return tp__fail(fault, TP_ERR_USAGE, options.id,
+                    "tp_session_options: history_tokens_max, compact and compact_ctx are not yet used; leave them 0");
   tp_history history;
   tp_shared_history *shared;
   TP__TRY(choose_history(&options, runtime, &history, &shared, fault));
@@ -481,6 +484,8 @@ void tp__step_end(tp__drive *d) {
                                  .ended_ns = result.ended_ns});
   report_end(d, &result); /* before the next one starts: ends are told in the order of the turns */
   tp_session *session = d->session;
+  session->last_outcome = d->outcome;
+  session->last_code = d->code;
   bool last = tp__session_next(session);
   end_turn(d);
   if (last) tp__session_over(session);
@@ -501,27 +506,79 @@ static void after_session_end(tp__drive *d) {
   tp_session *session = d->session;
   tp__drive_schedule_jobs(d);
   tp__drive_let_go(d);
+  if (d->on_closed) d->on_closed(d->ctx);
   if (d->done) *d->done = true;
   bool last = tp__session_next(session);
   tp__turn_over(d->turn);
   if (last) tp__session_over(session);
 }
 
+static void put_value(tp__drive *d, uint32_t field, tp_text value) {
+  if (value.size > 0) tp__drive_value(d, field, value);
+}
+
 void tp__step_session_end(tp__drive *d) {
-  tp__drive_text(d, TP_FIELD_SESSION_ID, tp_text_of(d->session->id));
+  const tp_session *session = d->session;
+  tp__drive_text(d, TP_FIELD_SESSION_ID, tp_text_of(session->id));
   tp__drive_text(d, TP_FIELD_REASON, d->user_text);
   tp__drive_int(d, TP_FIELD_CLOSED, d->closes_session);
-  tp__drive_int(d, TP_FIELD_STARTED_AT, d->session->opened_unix_ms);
+  put_value(d, TP_FIELD_CHANGED_FILES, d->end.changed_files);
+  put_value(d, TP_FIELD_ABILITIES_USED, d->end.abilities_used);
+  put_value(d, TP_FIELD_TASKS_SUMMARY, d->end.tasks_summary);
+  tp__drive_int(d, TP_FIELD_STARTED_AT, session->opened_unix_ms);
   tp__drive_int(d, TP_FIELD_ENDED_AT, tp__unix_ms());
+  if (session->last_outcome != TP_TURN_NONE) {
+    tp__drive_text(d, TP_FIELD_OUTCOME, tp_text_of(tp_turn_outcome_name(session->last_outcome)));
+    tp__drive_int(d, TP_FIELD_CODE, session->last_code);
+  }
   tp__drive_phase(d, TP_PHASE_SESSION_END, true, after_session_end);
 }
 
-static tp_status make_closing(tp_session *session, const char *reason, bool owned, tp__drive **ret_drive,
+static tp_status check_list(const char *name, tp_text value, uint32_t kind, tp_fault *fault) {
+  if (value.size == 0) return TP_OK;
+  if (value.size > END_BYTES_MAX)
+    return tp__fail(fault, TP_ERR_TOO_LARGE, NULL, "tp_session_end.%s has %zu bytes, more than %d", name, value.size,
+                    END_BYTES_MAX);
+  TP__TRY(tp_value_check(value, fault));
+  if (tp__is_list_of(value, kind)) return TP_OK;
+  return tp__fail(fault, TP_ERR_MALFORMED, NULL, "tp_session_end.%s must be an array of %s", name,
+                  kind == TP_VALUE_TEXT ? "texts" : "maps");
+}
+
+/* @param theirs  NULL: nothing to tell. */
+static tp_status read_end(const tp_session_end *theirs, const char *reason, tp_session_end *ours, tp_fault *fault) {
+  *ours = (tp_session_end){.struct_size = sizeof *ours, .reason = reason};
+  if (!theirs) return TP_OK;
+  TP__TRY(tp__options_read(ours, sizeof *ours, theirs, "tp_session_end", fault));
+  if (!ours->reason) ours->reason = reason;
+  if (!tp_utf8_valid(tp_text_of(ours->reason), NULL))
+    return tp__fail(fault, TP_ERR_UTF8, NULL, "tp_session_end.reason is not UTF-8");
+  TP__TRY(check_list("changed_files", ours->changed_files, TP_VALUE_TEXT, fault));
+  TP__TRY(check_list("abilities_used", ours->abilities_used, TP_VALUE_TEXT, fault));
+  return check_list("tasks_summary", ours->tasks_summary, TP_VALUE_MAP, fault);
+}
+
+static bool copy_end(tp__drive *d, const tp_session_end *end) {
+  return tp__arena_text(&d->arena, end->changed_files, &d->end.changed_files) &&
+         tp__arena_text(&d->arena, end->abilities_used, &d->end.abilities_used) &&
+         tp__arena_text(&d->arena, end->tasks_summary, &d->end.tasks_summary);
+}
+
+/* owned: the caller is the turn's owner. */
+static tp_status make_closing(tp_session *session, const tp_session_end *end, bool owned, tp__drive **ret_drive,
                               tp_fault *fault) {
-  tp_turn_request asked = {.struct_size = sizeof asked, .text = tp_text_of(reason)}, request;
+  tp_turn_request asked = {.struct_size = sizeof asked, .text = tp_text_of(end->reason)}, request;
+  tp__drive *drive;
   TP__TRY(tp__request_read(&asked, &request, fault));
-  TP__TRY(tp__drive_new(session, &request, owned, TP__TURN_CLOSING, ret_drive, fault));
-  (*ret_drive)->closing = true;
+  TP__TRY(tp__drive_new(session, &request, owned, TP__TURN_CLOSING, &drive, fault));
+  drive->closing = true;
+  if (!copy_end(drive, end)) {
+    bool done;
+    if (owned) drive->done = &done;
+    tp__drive_abort(drive);
+    return tp__fail(fault, TP_ERR_NO_MEMORY, session->id, "no memory for the end of a session");
+  }
+  *ret_drive = drive;
   return TP_OK;
 }
 
@@ -537,8 +594,9 @@ static void close_without_phase(tp_session *session, tp_status why) {
 
 /* A drain waits for a place; when its time is up, it makes some. */
 static tp_status make_closing_in_time(tp_session *session, int64_t deadline_ns, tp__drive **ret_drive) {
+  static const tp_session_end drained = {.struct_size = sizeof drained, .reason = "drained"};
   for (;;) {
-    tp_status status = make_closing(session, "closed", false, ret_drive, NULL);
+    tp_status status = make_closing(session, &drained, false, ret_drive, NULL);
     if (status != TP_ERR_FULL) return status;
     if (tp__now_ns() >= deadline_ns) tp__runtime_cancel_all(session->runtime);
     tp__runtime_wait_a_little(session->runtime);
@@ -565,32 +623,66 @@ static bool give_up_handle(tp_session *session, void (*on_end)(void *ctx), void 
   return over;
 }
 
-static void end_here_or_there(tp_session *session) {
+static void end_here_or_there(tp_session *session, const tp_session_end *end) {
   tp__drive *drive;
   bool here = session->runtime->options.no_engine_workers && !tp__inside_is_of(session->runtime);
-  tp_status status = make_closing(session, "closed", here, &drive, NULL);
+  tp_status status = make_closing(session, end, here, &drive, NULL);
   if (status == TP_OK) queue_end(drive, here);
   else close_without_phase(session, status);
 }
 
-void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx) {
-  if (!session || tp__a32_exchange_acq_rel(&session->close_asked, 1)) return;
+/* told: the host has something to tell. */
+static void close_session(tp_session *session, const tp_session_end *end, bool told, void (*on_end)(void *ctx),
+                          void *ctx) {
+  if (tp__a32_exchange_acq_rel(&session->close_asked, 1)) return;
   if (tp__runtime_ready(session->runtime, NULL) == TP_ERR_FORKED) { /* nothing runs in the child */
     if (on_end) on_end(ctx);
     return;
   }
   bool first = !tp__a32_exchange_acq_rel(&session->end_asked, 1); /* else a drain has asked, and it runs, or has */
+  if (!first && told)
+    tp__log(session->runtime, TP_LOG_WARNING, "a drain has ended session `%s`: what its close tells comes too late",
+            session->id);
   bool over = give_up_handle(session, on_end, ctx);
-  if (first) end_here_or_there(session);
+  if (first) end_here_or_there(session, end);
   else if (over) let_go(session);
 }
 
-tp_status tp_session_end_phase(tp_session *session, const char *reason, tp_fault *fault) {
+void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx) {
+  static const tp_session_end closed = {.struct_size = sizeof closed, .reason = "closed"};
+  if (session) close_session(session, &closed, false, on_end, ctx);
+}
+
+tp_status tp_session_close_with(tp_session *session, const tp_session_end *theirs, void (*on_end)(void *ctx), void *ctx,
+                                tp_fault *fault) {
+  tp_session_end end;
+  TP__TRY(read_end(theirs, "closed", &end, fault));
+  if (session) close_session(session, &end, theirs != NULL, on_end, ctx);
+  return TP_OK;
+}
+
+tp_status tp_session_end_phase(tp_session *session, const tp_session_end *theirs, tp_fault *fault) {
+  tp_session_end end;
   tp__drive *drive;
+  TP__TRY(read_end(theirs, "phase", &end, fault));
   TP__TRY(tp__may_block(session->runtime, fault, "tp_session_end_phase"));
   TP__TRY(tp__runtime_ready(session->runtime, fault));
-  TP__TRY(make_closing(session, reason, true, &drive, fault));
+  TP__TRY(make_closing(session, &end, true, &drive, fault));
   return drive_here(drive, false, fault);
+}
+
+tp_status tp_session_end_phase_submit(tp_session *session, const tp_session_end *theirs, void (*on_end)(void *ctx),
+                                      void *ctx, tp_fault *fault) {
+  tp_session_end end;
+  tp__drive *drive;
+  TP__TRY(read_end(theirs, "phase", &end, fault));
+  if (session->runtime->options.no_engine_workers)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use tp_session_end_phase()");
+  TP__TRY(tp__runtime_ready(session->runtime, fault));
+  TP__TRY(make_closing(session, &end, false, &drive, fault));
+  drive->on_closed = on_end;
+  drive->ctx = ctx;
+  return enqueue_or_abort(drive, false, fault);
 }
 
 /* ---- all of them ---- */

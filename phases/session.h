@@ -49,6 +49,8 @@ struct tp_session {
   void *on_end_ctx;
   /* the running turn's owner */
   bool started; /* history loaded, session.start fired */
+  tp_turn_outcome last_outcome; /* of the last turn that ran; NONE: none has */
+  tp_status last_code;
   tp__messages messages;
   tp__reminders reminders;
 };

@@ -12,6 +12,13 @@ tp_status tp__name_check(const char *name, tp_fault *fault) {
   return tp__fail(fault, TP_ERR_BAD_ID, NULL, "an id or mode is longer than %d bytes or not UTF-8", TP_ID_BYTES_MAX);
 }
 
+bool tp__is_list_of(tp_text value, uint32_t kind) {
+  if (tp_value_kind_of(value) != TP_VALUE_ARRAY) return false;
+  for (tp_value_walk walk = {0}; tp_value_next(value, &walk);)
+    if ((uint32_t)tp_value_kind_of(walk.value) != kind) return false;
+  return true;
+}
+
 static tp_status check_numbers(const tp_turn_request *request, tp_fault *fault) {
   if ((uint32_t)request->caller > TP_CALLER_MANUAL_CLI)
     return tp__fail(fault, TP_ERR_USAGE, request->id, "tp_turn_request.caller is %d: it must be a tp_caller",
@@ -37,6 +44,8 @@ tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours,
   const char *names[] = {ours->task, ours->run, ours->mode};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) TP__TRY(tp__name_check(names[i], fault));
   if (ours->files.size > 0) TP__TRY(tp_value_check(ours->files, fault));
+  if (ours->files.size > 0 && !tp__is_list_of(ours->files, TP_VALUE_TEXT))
+    return tp__fail(fault, TP_ERR_MALFORMED, ours->id, "tp_turn_request.files must be an array of texts");
   TP__TRY(check_numbers(ours, fault));
   if (ours->limit_ms == 0) ours->limit_ms = TURN_LIMIT_MS;
   return TP_OK;

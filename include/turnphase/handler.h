@@ -82,7 +82,8 @@ typedef enum tp_field_id {
   TP_FIELD_PLAN = 32,             /* text: compaction plan */
   TP_FIELD_TOKENS_BEFORE = 33,    /* int */
   TP_FIELD_TOKENS_AFTER = 34,     /* int */
-  TP_FIELD_OUTCOME = 35,          /* text: completed, failed, denied, cancelled, timed_out */
+  TP_FIELD_OUTCOME = 35,          /* text: completed, failed, denied, cancelled, timed_out;
+                                     session.end: of the last turn that ran, absent without one */
   TP_FIELD_USER_PREVIEW = 36,     /* text: bounded */
   TP_FIELD_ASSISTANT_PREVIEW = 37,/* text: bounded */
   TP_FIELD_TOOL_EVENTS = 38,      /* value: array of maps */
@@ -92,7 +93,7 @@ typedef enum tp_field_id {
   TP_FIELD_TASKS_SUMMARY = 42,    /* value: array of maps */
   TP_FIELD_STARTED_AT = 43,       /* int: unix ms */
   TP_FIELD_ENDED_AT = 44,         /* int: unix ms */
-  TP_FIELD_CODE = 45,             /* int: tp_status */
+  TP_FIELD_CODE = 45,             /* int: tp_status; session.end: of the last turn that ran */
   TP_FIELD_MESSAGE = 46,          /* text */
   TP_FIELD_CLOSED = 47,           /* int: 1 when the session itself ends, 0 at the end of a logical phase */
   TP_FIELD_HOST = 256,            /* a host's own phases number their fields from here */

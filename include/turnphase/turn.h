@@ -176,6 +176,19 @@ TP_API void *tp_agent_data(const tp_agent *agent);
 
 /* ---- sessions -------------------------------------------------------------------------------------------------- */
 
+/** What a compaction callback is asked. Not yet used. */
+typedef struct tp_compaction {
+  size_t struct_size;
+  tp_session *session;
+  int64_t tokens, tokens_max;   /* what the history holds, and what it may */
+  const tp_message *const *messages; /* the history: message_count pointers */
+  size_t message_count;
+  tp_message_fn each;           /* called for each message that replaces them, in order */
+  void *each_ctx;
+} tp_compaction;
+/** Replaces a history that is too long. Not yet used. Threads: a handler thread; may block. */
+typedef tp_status (*tp_compact_fn)(void *ctx, const tp_compaction *compaction, tp_fault *fault);
+
 /** Options of a session. Strings are copied; on success model and history are taken, shared_history is referenced. */
 typedef struct tp_session_options {
   size_t struct_size;
@@ -191,6 +204,9 @@ typedef struct tp_session_options {
   uint32_t turns_queued_max;    /* submitted turns that wait; 0: 64 */
   uint32_t reserved_;           /* must be zero */
   void *data;                   /* the host's: tp_call_data(TP_ID_SESSION), tp_session_data() */
+  int64_t history_tokens_max;   /* not yet used: TP_ERR_USAGE when it is not zero. A longer history is compacted */
+  tp_compact_fn compact;        /* not yet used: TP_ERR_USAGE when it is set */
+  void *compact_ctx;            /* not yet used, as compact */
 } tp_session_options;
 
 /** Opens a session. Never blocks: history and session.start are the first step of its first driven turn.
@@ -207,8 +223,36 @@ TP_API tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *
  *  the last turn and call of the session has let go of it: before on_end or after. In the child of a fork it only calls
  *  on_end. Never blocks, but with no_engine_workers, where it runs session.end itself. Accepts NULL. */
 TP_API void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx);
-/** Fires session.end at the end of a logical phase, with the session left open. Blocks. */
-TP_API tp_status tp_session_end_phase(tp_session *session, const char *reason, tp_fault *fault) TP_MUST_USE;
+
+/** What session.end is told of a session, or of a logical phase of it, besides times and outcome. Copied. A value that
+ *  is empty is not in the payload. */
+typedef struct tp_session_end {
+  size_t struct_size;
+  const char *reason;           /* TP_FIELD_REASON; NULL: "closed" at a close, "phase" at the end of a phase */
+  tp_text changed_files;        /* value: array of texts, at most 1 MiB; TP_FIELD_CHANGED_FILES */
+  tp_text abilities_used;       /* the same; TP_FIELD_ABILITIES_USED */
+  tp_text tasks_summary;        /* value: array of maps, at most 1 MiB; TP_FIELD_TASKS_SUMMARY */
+} tp_session_end;
+/** tp_session_close() with something to tell. Where a drain was first to ask for session.end it has told "drained":
+ *  what stands in end comes too late, which is logged.
+ *  @param end  NULL: as tp_session_close().
+ *  @return TP_OK; TP_ERR_VERSION, TP_ERR_UTF8, TP_ERR_MALFORMED, TP_ERR_TOO_LARGE for what is wrong with end: then the
+ *          session was not closed.  Threads: any.  Blocks: as tp_session_close(). */
+TP_API tp_status tp_session_close_with(tp_session *session, const tp_session_end *end, void (*on_end)(void *ctx),
+    void *ctx, tp_fault *fault) TP_MUST_USE;
+/** Fires session.end at the end of a logical phase, behind the turns in the queue, with the session left open.
+ *  @param end  may be NULL.
+ *  @return TP_OK when it was run; as tp_session_close_with(); TP_ERR_FULL, TP_ERR_SHUTDOWN, TP_ERR_NO_MEMORY,
+ *          TP_ERR_FORKED; TP_ERR_USAGE from inside a handler or a callback.
+ *  Threads: any.  Blocks: while the turns before it run, then up to the phase's own limit. */
+TP_API tp_status tp_session_end_phase(tp_session *session, const tp_session_end *end, tp_fault *fault) TP_MUST_USE;
+/** The same on the engine workers, without waiting.
+ *  @param on_end  once, behind session.end, on the thread that owns the turn; may be NULL.
+ *  @return as tp_session_end_phase(); TP_ERR_USAGE without engine workers. With anything but TP_OK on_end is not
+ *          called.
+ *  Threads: any.  Blocks: no.  From a handler or callback: yes. */
+TP_API tp_status tp_session_end_phase_submit(tp_session *session, const tp_session_end *end,
+    void (*on_end)(void *ctx), void *ctx, tp_fault *fault) TP_MUST_USE;
 
 /** What a session was opened with. Texts live as long as the session; "" where the options had none.
  *  Threads: any, till tp_session_close() is called; in a callback of tp_runtime_sessions() and in handlers and

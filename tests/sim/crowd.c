@@ -248,10 +248,25 @@ static void remove_agent(crowd *c) {
   c->agent = NULL;
 }
 
+static void phase_ended(void *ctx) {
+  crowd *c = ctx;
+  c->phases_ended++;
+  if (c->closed) world_fail(c->w, "a session's end is told last", "a phase of it ended behind");
+}
+
 static void end_phase(crowd *c) {
-  tp_status status = tp_session_end_phase(c->session, "for a change", NULL);
+  const tp_session_end end = {
+      .struct_size = sizeof end, .reason = "for a change", .changed_files = {"\x91\xa1" "f", 3}};
+  bool submitted = !c->w->s->options.no_engine_workers && world_one_in(2);
+  uint32_t told = c->phases_ended;
+  tp_status status = submitted ? tp_session_end_phase_submit(c->session, &end, phase_ended, c, NULL)
+                               : tp_session_end_phase(c->session, &end, NULL);
   check_status(c, status);
-  if (status == TP_OK) c->session_ends_wanted++;
+  if (status != TP_OK && c->phases_ended != told)
+    world_fail(c->w, "what was refused is not told", "the end of a phase of a crowd's session");
+  if (status != TP_OK) return;
+  c->session_ends_wanted++;
+  c->phases_submitted += submitted;
 }
 
 static void use_session(crowd *c) {
@@ -332,6 +347,9 @@ void crowd_ended(const crowd *c) {
   if (c->session_ends > c->session_ends_wanted || (sure && c->session_ends != c->session_ends_wanted))
     world_fail(w, "session.end exactly once", "of a crowd: %u times instead of %u", c->session_ends,
                c->session_ends_wanted);
+  if (c->phases_ended != c->phases_submitted)
+    world_fail(w, "the end of a phase is told once", "of a crowd: %u times instead of %u", c->phases_ended,
+               c->phases_submitted);
   if (c->unregistered > c->agents_made)
     world_fail(w, "agent.unregister at most once", "of a crowd: %u times", c->unregistered);
   if (sure && !w->s->drain_ns && c->unregistered != c->agents_made)

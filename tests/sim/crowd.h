@@ -36,6 +36,7 @@ typedef struct crowd {
   uint32_t ends, posts; /* of turns */
   uint32_t working;     /* jobs */
   bool closed, model_taken;
+  uint32_t phases_submitted, phases_ended;
   uint32_t session_ends, session_ends_wanted, models_destroyed, unregistered, agents_made;
 } crowd;
 

@@ -186,6 +186,9 @@ static inline tp_status read_records(tp_runtime *runtime, size_t limit, tp_recor
   return tp_runtime_records(runtime, &query, each, ctx, NULL);
 }
 
+/** The end of a session as an argument. */
+#define END(reason_) (&(tp_session_end){.struct_size = sizeof(tp_session_end), .reason = (reason_)})
+
 /* ---- registering ---- */
 
 /** A hook as an argument. */

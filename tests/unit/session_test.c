@@ -968,14 +968,25 @@ static void cancel_in_the_middle_of_tools_ends_the_turn_without_a_call_in_the_hi
 
 typedef struct life {
   _Atomic int ends_;
-  char reason[32];
+  char reason[32], outcome[32], files[32], abilities[32], tasks[32];
+  int64_t code, closed;
 } life;
+
+static void note_text(char *to, tp_call *call, uint32_t field) {
+  tp_text text = tp_call_text(call, field);
+  snprintf(to, 32, "%.*s", (int)text.size, text.size ? text.data : "");
+}
 
 static tp_answer note_session_end(void *self, tp_call *call) {
   life *l = self;
   l->ends_++;
-  tp_text reason = tp_call_text(call, TP_FIELD_REASON);
-  snprintf(l->reason, sizeof l->reason, "%.*s", (int)reason.size, reason.data);
+  note_text(l->reason, call, TP_FIELD_REASON);
+  note_text(l->outcome, call, TP_FIELD_OUTCOME);
+  note_text(l->files, call, TP_FIELD_CHANGED_FILES);
+  note_text(l->abilities, call, TP_FIELD_ABILITIES_USED);
+  note_text(l->tasks, call, TP_FIELD_TASKS_SUMMARY);
+  l->code = tp_call_int(call, TP_FIELD_CODE);
+  l->closed = tp_call_int(call, TP_FIELD_CLOSED);
   return TP_ANSWER_DONE;
 }
 
@@ -1048,6 +1059,38 @@ static void limit_of_a_turn_counts_in_the_queue(void **state) {
 }
 
 /* ---- one session of a tenant and id ---- */
+
+static void turn_that_never_began_fires_neither_post_turn_nor_runtime_error(void **state) {
+  (void)state;
+  static const reply replies[] = {{.never = true}};
+  act intake = {0}, post = {0}, error = {0};
+  hook hooks[] = {{.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &intake},
+                  {.id = "post", .phase = TP_PHASE_TURN_POST_TURN, .self = &post},
+                  {.id = "error", .phase = TP_PHASE_RUNTIME_ERROR, .self = &error}};
+  world w = open_world_with(replies, 1, NULL, hooks, COUNT(hooks));
+  tp_submission *turns[3];
+  tp_turn_request request = request_of("hello");
+  for (int i = 0; i < 3; i++) {
+    request.limit_ms = i == 2 ? 20 : 0;
+    assert_int_equal(tp_turn_submit(w.session, &request, NULL, NULL, &turns[i], NULL), TP_OK);
+  }
+  latch_wait(&w.model->started, 1);
+  const tp_turn_result *result = NULL;
+  tp_submission_cancel(turns[1]);
+  static const tp_turn_outcome wanted[] = {TP_TURN_NONE, TP_TURN_CANCELLED, TP_TURN_TIMED_OUT};
+  for (int i = 1; i < 3; i++) {
+    assert_int_equal(tp_submission_wait(turns[i], 20000, &result, NULL), TP_OK);
+    assert_int_equal(result->outcome, wanted[i]);
+    assert_int_equal(result->started_ns, 0);
+  }
+  assert_int_equal(intake.calls, 1); /* the running one's */
+  assert_int_equal(post.calls + error.calls, 0);
+  tp_submission_cancel(turns[0]);
+  assert_int_equal(tp_submission_wait(turns[0], 20000, &result, NULL), TP_OK);
+  assert_int_equal(post.calls, 1); /* of one that began, for every outcome */
+  for (int i = 0; i < 3; i++) tp_submission_unref(turns[i]);
+  close_world(&w);
+}
 
 static void session_is_open_once(void **state) {
   (void)state;
@@ -1172,7 +1215,7 @@ static void session_starts_once_with_its_first_turn_and_ends_once(void **state) 
   expect(&w, "one", TP_TURN_COMPLETED);
   expect(&w, "two", TP_TURN_COMPLETED);
   assert_int_equal(start.calls, 1);
-  assert_int_equal(tp_session_end_phase(w.session, "topic_change", NULL), TP_OK);
+  assert_int_equal(tp_session_end_phase(w.session, END("topic_change"), NULL), TP_OK);
   assert_int_equal(l.ends_, 1);
   assert_string_equal(l.reason, "topic_change");
   expect(&w, "three", TP_TURN_COMPLETED);
@@ -1354,6 +1397,119 @@ static void drain_closes_what_is_open(void **state) {
   recorder_free(w.model);
 }
 
+#define FILES "\x92\xa1" "a" "\xa1" "b" /* [a, b] */
+#define TASKS "\x91\x80"           /* [{}] */
+
+static void end_of_a_session_tells_reason_lists_and_the_last_outcome(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}, {.fails = TP_ERR_MODEL}};
+  life l = {0};
+  hook h = {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l, .slow = true};
+  world w = open_world_with(replies, 2, NULL, &h, 1);
+  assert_int_equal(tp_session_end_phase(w.session, NULL, NULL), TP_OK);
+  assert_string_equal(l.reason, "phase");
+  assert_string_equal(l.outcome, ""); /* no turn yet */
+  assert_string_equal(l.files, "");
+  expect(&w, "one", TP_TURN_COMPLETED);
+  char files[] = FILES, reason[] = "moved on";
+  tp_session_end end = {.struct_size = sizeof end, .reason = reason, .changed_files = TEXT(files)};
+  latch told = LATCH;
+  assert_int_equal(tp_session_end_phase_submit(w.session, &end, hit, &told, NULL), TP_OK);
+  memset(files, 'x', sizeof files); /* it was copied */
+  memset(reason, 'x', sizeof reason - 1);
+  latch_wait(&told, 1);
+  assert_int_equal(l.ends_, 2);
+  assert_string_equal(l.reason, "moved on");
+  assert_string_equal(l.files, FILES);
+  assert_string_equal(l.abilities, "");
+  assert_string_equal(l.outcome, "completed");
+  assert_int_equal(l.code, TP_OK);
+  assert_int_equal(l.closed, 0);
+  expect(&w, "two", TP_TURN_FAILED);
+  end = (tp_session_end){
+      .struct_size = sizeof end, .reason = "done", .abilities_used = TEXT(FILES), .tasks_summary = TEXT(TASKS)};
+  assert_int_equal(tp_session_close_with(w.session, &end, hit, &told, NULL), TP_OK);
+  latch_wait(&told, 2);
+  assert_string_equal(l.reason, "done");
+  assert_string_equal(l.abilities, FILES);
+  assert_string_equal(l.tasks, TASKS);
+  assert_string_equal(l.outcome, "failed");
+  assert_int_equal(l.code, TP_ERR_MODEL);
+  assert_int_equal(l.closed, 1);
+  close_runtime(w.runtime);
+  recorder_free(w.model);
+}
+
+static void end_of_a_session_that_is_malformed_is_refused_and_nothing_is_closed(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}};
+  life l = {0};
+  hook h = {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l};
+  world w = open_world_with(replies, 1, NULL, &h, 1);
+  char big[(1 << 20) + 8];
+  memset(big, 0xc0, sizeof big);
+  memcpy(big, "\xdd\x00\x10\x00\x03", 5); /* an array of so many nils */
+  const struct {
+    tp_session_end end;
+    tp_status status;
+    const char *field;
+  } wrong[] = {{{.struct_size = 3}, TP_ERR_VERSION, "struct_size"},
+               {{.struct_size = sizeof(tp_session_end), .reason = "\xc3("}, TP_ERR_UTF8, "reason"},
+               {{.struct_size = sizeof(tp_session_end), .changed_files = TEXT(TASKS)}, TP_ERR_MALFORMED, "changed"},
+               {{.struct_size = sizeof(tp_session_end), .abilities_used = TEXT("\x80")}, TP_ERR_MALFORMED, "abilities"},
+               {{.struct_size = sizeof(tp_session_end), .tasks_summary = TEXT(FILES)}, TP_ERR_MALFORMED, "tasks"},
+               {{.struct_size = sizeof(tp_session_end), .changed_files = TEXT("\x92")}, TP_ERR_MALFORMED, ""},
+               {{.struct_size = sizeof(tp_session_end), .changed_files = {big, sizeof big}}, TP_ERR_TOO_LARGE, "ch"}};
+  latch told = LATCH;
+  for (size_t i = 0; i < COUNT(wrong); i++) {
+    tp_fault fault = {0};
+    assert_int_equal(tp_session_close_with(w.session, &wrong[i].end, hit, &told, &fault), wrong[i].status);
+    assert_non_null(strstr(fault.message, wrong[i].field));
+    assert_int_equal(tp_session_end_phase(w.session, &wrong[i].end, &fault), wrong[i].status);
+    assert_int_equal(tp_session_end_phase_submit(w.session, &wrong[i].end, hit, &told, &fault), wrong[i].status);
+  }
+  expect(&w, "one", TP_TURN_COMPLETED);
+  assert_int_equal(l.ends_, 0);
+  assert_int_equal(latch_count(&told), 0);
+  close_world(&w);
+  assert_string_equal(l.reason, "closed");
+}
+
+static void drain_says_that_it_ended_a_session(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi"}};
+  life l = {0};
+  hook h = {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l};
+  world w = open_world_with(replies, 1, NULL, &h, 1);
+  expect(&w, "one", TP_TURN_COMPLETED);
+  assert_int_equal(tp_runtime_drain(w.runtime, 10000, NULL, NULL), TP_OK);
+  assert_string_equal(l.reason, "drained");
+  assert_string_equal(l.outcome, "completed");
+  close_world(&w);
+}
+
+static tp_status compact_nothing(void *ctx, const tp_compaction *compaction, tp_fault *fault) {
+  (void)ctx, (void)compaction, (void)fault;
+  return TP_OK;
+}
+
+static void places_for_compaction_are_refused(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  const tp_session_options later[] = {
+      {.struct_size = sizeof(tp_session_options), .id = "s", .history_tokens_max = 1},
+      {.struct_size = sizeof(tp_session_options), .id = "s", .history_tokens_max = -1},
+      {.struct_size = sizeof(tp_session_options), .id = "s", .compact = compact_nothing},
+      {.struct_size = sizeof(tp_session_options), .id = "s", .compact_ctx = runtime}};
+  for (size_t i = 0; i < COUNT(later); i++) {
+    tp_session *session = NULL;
+    tp_fault fault = {0};
+    assert_int_equal(tp_session_open(runtime, &later[i], &session, &fault), TP_ERR_USAGE);
+    assert_non_null(strstr(fault.message, "not yet used"));
+  }
+  close_runtime(runtime);
+}
+
 static int32_t matches_nothing(void *ctx, const tp_match_view *view) {
   (void)ctx;
   (void)view;
@@ -1387,7 +1543,7 @@ static void jobs_of_post_turn_and_session_end_are_scheduled(void **state) {
   expect(&w, "two", TP_TURN_COMPLETED); /* the same key: the same job */
   assert_int_equal(tp_jobs_wait(w.runtime, "s1", 10000, NULL), TP_OK);
   uint32_t after_turns = worker.calls;
-  assert_int_equal(tp_session_end_phase(w.session, "over", NULL), TP_OK);
+  assert_int_equal(tp_session_end_phase(w.session, END("over"), NULL), TP_OK);
   assert_int_equal(tp_jobs_wait(w.runtime, "s1", 10000, NULL), TP_OK);
   uint32_t after_end = worker.calls;
   close_world(&w);
@@ -1472,10 +1628,15 @@ int main(void) {
       cmocka_unit_test(cancel_in_the_middle_of_tools_ends_the_turn_without_a_call_in_the_history),
       cmocka_unit_test(clients_that_left_make_room_in_the_queue),
       cmocka_unit_test(limit_of_a_turn_counts_in_the_queue),
+      cmocka_unit_test(turn_that_never_began_fires_neither_post_turn_nor_runtime_error),
       cmocka_unit_test(session_is_open_once),
       cmocka_unit_test(history_that_is_slow_leaves_threads_to_other_tenants),
       cmocka_unit_test(drain_of_many_idle_sessions_keeps_its_limit),
       cmocka_unit_test(session_starts_once_with_its_first_turn_and_ends_once),
+      cmocka_unit_test(end_of_a_session_tells_reason_lists_and_the_last_outcome),
+      cmocka_unit_test(end_of_a_session_that_is_malformed_is_refused_and_nothing_is_closed),
+      cmocka_unit_test(drain_says_that_it_ended_a_session),
+      cmocka_unit_test(places_for_compaction_are_refused),
       cmocka_unit_test(closing_comes_after_the_queue_and_refuses_what_follows),
       cmocka_unit_test(host_that_closes_beside_a_drain_is_told_behind_its_turns),
       cmocka_unit_test(drain_without_engine_workers_keeps_its_limit),
