@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/drive.h"
 
+#include "phases/conversation.h"
+
 /* ---- the machine ---- */
 
 static void (*const steps[TP__STEPS])(tp__drive *drive) = {
@@ -219,18 +221,36 @@ void tp__drive_cancel(tp__drive *d) {
   if (d->host_call && d->step == TP__STEP_LOAD) tp__attempt_expire(&d->host_call->base, TP__CANCELLED);
 }
 
+static void free_drive(tp__drive *d, const tp_allocator *allocator) {
+  tp__messages_fini(&d->history);
+  tp__messages_fini(&d->messages);
+  tp__arena_fini(&d->arena);
+  tp__release(allocator, d, sizeof *d);
+}
+
 /* With the last reference of the turn: nobody reads the request any more. */
 static void release(tp__turn *core) {
   tp_turn *turn = tp__turn_of(core);
   tp__drive *d = turn->drive;
   tp_session *session = d->session;
   const tp_allocator *allocator = &core->runtime->allocator;
-  tp__messages_fini(&d->messages);
-  tp__arena_fini(&d->arena);
-  tp__release(allocator, d, sizeof *d);
+  free_drive(d, allocator);
   turn->drive = NULL;
   tp__turn_release(core);
   tp__session_unref(session);
+}
+
+/* Nothing of the host's is looked at again. */
+static bool copy_request(tp__drive *d, const tp_turn_request *request) {
+  tp__arena *arena = &d->arena;
+  d->has_history = request->messages != NULL;
+  d->request.messages = NULL;
+  return tp__arena_text(arena, request->text, &d->user_text) &&
+         tp__arena_text(arena, request->files, &d->request.files) &&
+         tp__arena_text(arena, request->system, &d->request.system) &&
+         tp__arena_text(arena, request->parameters, &d->request.parameters) &&
+         tp__arena_string(arena, request->model_name, &d->request.model_name) &&
+         tp__conversation_copy(request->messages, request->message_count, &d->history) == TP_OK;
 }
 
 tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, bool owned, tp__turn_kind kind,
@@ -241,6 +261,7 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   if (!d) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a turn");
   tp__arena_init(&d->arena, allocator, NULL, 0, 0);
   tp__messages_init(&d->messages, allocator);
+  tp__messages_init(&d->history, allocator);
   d->session = session;
   d->outcome = TP_TURN_COMPLETED;
   d->request = *request;
@@ -250,14 +271,11 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   tp__list_init(&d->limit_due.link);
   tp__turn_ids ids = tp__session_ids(session);
   tp_status status = TP_ERR_NO_MEMORY;
-  if (tp__arena_text(&d->arena, request->text, &d->user_text) &&
-      tp__arena_text(&d->arena, request->files, &d->request.files))
+  if (copy_request(d, request))
     status = tp__turn_new(runtime, &ids, request, kind, &d->turn, fault);
   else (void)!tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a turn");
   if (status != TP_OK) {
-    tp__messages_fini(&d->messages);
-    tp__arena_fini(&d->arena);
-    tp__release(allocator, d, sizeof *d);
+    free_drive(d, allocator);
     return status;
   }
   d->turn->drive = d;

@@ -30,7 +30,9 @@ struct tp__drive {
   tp__message queued_message; /* it waits in the queue: its limit counts there, too */
   tp__due limit_due;          /* of a turn that waits */
   bool begun;
-  tp_turn_request request; /* limits; its strings are in the turn's identity */
+  tp_turn_request request; /* limits; its ids are in the turn's identity, model and parameters in the arena */
+  bool has_history;        /* the request brought its own: */
+  tp__messages history;
   bool closing;            /* runs session.end alone */
   bool closes_session;     /* and the session is over then */
   tp_session_end end;      /* what it tells; in the arena */
@@ -113,6 +115,11 @@ void tp__drive_value(tp__drive *drive, uint32_t field, tp_text value);
 void tp__drive_let_go(tp__drive *drive);
 /** Stores the background jobs that the phase that just ended asked for. */
 void tp__drive_schedule_jobs(tp__drive *drive);
+
+/** What came before this turn: what its request brought, else the session's history. */
+static inline const tp__messages *tp__drive_past(const tp__drive *drive) {
+  return drive->has_history ? &drive->history : &drive->session->messages;
+}
 
 /* request.c: the request to the model, from the history, the turn's messages, contexts, signals and reminders. */
 tp_status tp__request_make(tp__drive *drive, tp_model_request *ret_request);

@@ -46,7 +46,9 @@ tp_status tp__message_read(const tp_message *theirs, tp_message *ret_message, tp
   tp_message message;
   TP__TRY(read_struct(&message, sizeof message, theirs, "tp_message", fault));
   if (message.role < TP_ROLE_USER || message.role > TP_ROLE_END)
-    return tp__fail(fault, TP_ERR_USAGE, NULL, "%d is no tp_message.role", (int)message.role);
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "%d is no tp_message.role of a history", (int)message.role);
+  if (message.parts.size > 0)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_message.parts are not yet used; leave them empty");
   TP__TRY(check_calls(message.calls, message.call_count, fault));
   *ret_message = message;
   return TP_OK;

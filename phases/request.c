@@ -12,9 +12,9 @@ static bool is_for_the_model(const tp__messages *past, size_t i) {
   return message->role != TP_ROLE_END && !denied;
 }
 
-/* The history, then this turn. Only the structs are copied; their texts stay where they are. */
+/* What came before, then this turn. Only the structs are copied; their texts stay where they are. */
 static tp_message *gather(tp__drive *d, size_t *ret_count, size_t *ret_user) {
-  const tp__messages *past = &d->session->messages, *now = &d->messages;
+  const tp__messages *past = tp__drive_past(d), *now = &d->messages;
   tp_message *all = tp__arena_alloc(&d->arena, (past->count + now->count + 1) * sizeof *all);
   if (!all) return NULL;
   size_t count = 0;
@@ -83,6 +83,11 @@ static tp_status join_blocks(tp__drive *d, tp_message *messages, size_t count, s
   return tp__render_message(&d->arena, &parts, &last->text);
 }
 
+static tp_text model_of(const tp__drive *d) {
+  if (d->request.model_name) return tp_text_of(d->request.model_name);
+  return tp_text_of(d->session->agent ? d->session->agent->model_name : NULL);
+}
+
 tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request) {
   size_t count, user;
   tp_message *messages = gather(d, &count, &user);
@@ -99,7 +104,8 @@ tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request) {
   for (size_t i = 0; i < count; i++) list[i] = &messages[i];
   *ret_request = (tp_model_request){.struct_size = sizeof *ret_request,
                                     .attempt = d->model_attempt,
-                                    .model = tp_text_of(d->session->agent ? d->session->agent->model_name : NULL),
+                                    .model = model_of(d),
+                                    .parameters = d->request.parameters,
                                     .system = d->system,
                                     .messages = list,
                                     .message_count = count,

@@ -428,7 +428,7 @@ tp_status tp_turn_submit(tp_session *session, const tp_turn_request *request, tp
 
 tp_status tp_turn_begin(tp_session *session, const tp_turn_request *theirs, tp_turn **ret_turn, tp_fault *fault) {
   tp_turn_request request;
-  TP__TRY(tp__request_read(theirs, &request, fault));
+  TP__TRY(tp__request_read_held(theirs, &request, fault));
   TP__TRY(tp__runtime_ready(session->runtime, fault));
   tp__turn_ids ids = tp__session_ids(session);
   tp_turn *turn;

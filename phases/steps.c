@@ -9,6 +9,7 @@ enum { ITERATIONS_MAX = 50, TOOL_CALLS_MAX = 1000, MODEL_ATTEMPTS = 3, PREVIEW_B
 static uint32_t or_default(uint32_t option, uint32_t value) { return option ? option : value; }
 static tp_text preview(tp_text text) { return (tp_text){text.data, tp__utf8_cut(text, PREVIEW_BYTES)}; }
 static const char *model_name(const tp__drive *d) {
+  if (d->request.model_name) return d->request.model_name;
   return d->session->agent && d->session->agent->model_name ? d->session->agent->model_name : d->session->model.name;
 }
 
@@ -190,7 +191,8 @@ void tp__step_pre_compile(tp__drive *d) {
 void tp__step_compile(tp__drive *d) {
   static const tp__merged_list none;
   const tp_merged *merged = d->sections.merged;
-  tp_text standing = tp_text_of(d->session->agent ? d->session->agent->system : NULL);
+  tp_text standing = d->request.system;
+  if (standing.size == 0) standing = tp_text_of(d->session->agent ? d->session->agent->system : NULL);
   bool ok = tp__render_system(&d->arena, standing, merged ? &merged->lists[TP_KIND_PROMPT_SECTION] : &none,
                               &d->system) == TP_OK &&
             tp__arena_text(&d->arena, d->system, &d->system); /* its own: sections may go */
@@ -218,6 +220,8 @@ static const char *role_name(tp_role role) {
       return "assistant";
     case TP_ROLE_TOOL:
       return "tool";
+    case TP_ROLE_SYSTEM:
+      return "system";
     case TP_ROLE_END:
     case TP_ROLE_FORCE_32:
       break;
@@ -240,13 +244,19 @@ static bool write_request(tp__drive *d, tp_text *ret_value) {
   tp_text names, value;
   tp_writer *writer;
   if (!tool_names(d, &names) || tp_writer_new(&d->turn->core.runtime->allocator, &writer) != TP_OK) return false;
-  tp_write_map(writer, 2);
+  tp_write_map(writer, d->request.parameters.size > 0 ? 4 : 3);
   tp_write_string(writer, "messages");
-  tp_write_array(writer, d->session->messages.count + d->messages.count);
-  write_messages(&d->session->messages, writer);
+  tp_write_array(writer, tp__drive_past(d)->count + d->messages.count);
+  write_messages(tp__drive_past(d), writer);
   write_messages(&d->messages, writer);
   tp_write_string(writer, "tools");
   tp_write_value(writer, names);
+  tp_write_string(writer, "model");
+  tp_write_string(writer, model_name(d) ? model_name(d) : "");
+  if (d->request.parameters.size > 0) {
+    tp_write_string(writer, "parameters");
+    tp_write_value(writer, d->request.parameters);
+  }
   bool ok = tp_writer_finish(writer, &value) == TP_OK && tp__arena_text(&d->arena, value, ret_value);
   tp_writer_free(writer);
   return ok;
@@ -268,7 +278,8 @@ void tp__step_post_compile(tp__drive *d) {
 
 static size_t message_bytes(const tp__drive *d) {
   size_t bytes = d->system.size;
-  for (size_t i = 0; i < d->session->messages.count; i++) bytes += d->session->messages.items[i].text.size;
+  const tp__messages *past = tp__drive_past(d);
+  for (size_t i = 0; i < past->count; i++) bytes += past->items[i].text.size;
   for (size_t i = 0; i < d->messages.count; i++) bytes += d->messages.items[i].text.size;
   return bytes;
 }
@@ -289,7 +300,7 @@ void tp__step_model_pre(tp__drive *d) {
   d->model_attempt++;
   tp__drive_text(d, TP_FIELD_MODEL, tp_text_of(model_name(d)));
   tp__drive_int(d, TP_FIELD_ATTEMPT, d->model_attempt);
-  tp__drive_int(d, TP_FIELD_MESSAGE_COUNT, (int64_t)(d->session->messages.count + d->messages.count));
+  tp__drive_int(d, TP_FIELD_MESSAGE_COUNT, (int64_t)(tp__drive_past(d)->count + d->messages.count));
   tp__drive_int(d, TP_FIELD_REQUEST_BYTES, (int64_t)message_bytes(d));
   tp__drive_phase(d, TP_PHASE_MODEL_PRE, false, after_model_pre);
 }

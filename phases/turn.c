@@ -2,9 +2,10 @@
 #include "phases/turn.h"
 
 #include "phases/agent.h"
+#include "phases/conversation.h"
 #include "phases/tools.h"
 
-enum { TURN_LIMIT_MS = 600000 };
+enum { TURN_LIMIT_MS = 600000, PARAMETERS_BYTES_MAX = 1 << 20 };
 
 tp_status tp__name_check(const char *name, tp_fault *fault) {
   tp_text text = tp_text_of(name);
@@ -32,6 +33,46 @@ static tp_status check_numbers(const tp_turn_request *request, tp_fault *fault) 
   return TP_OK;
 }
 
+static tp_status check_model(const tp_turn_request *request, tp_fault *fault) {
+  size_t at;
+  TP__TRY(tp__name_check(request->model_name, fault));
+  if (!tp_utf8_valid(request->system, &at))
+    return tp__fail(fault, TP_ERR_UTF8, request->id, "tp_turn_request.system is not UTF-8 at byte %zu", at);
+  if (request->parameters.size > PARAMETERS_BYTES_MAX)
+    return tp__fail(fault, TP_ERR_TOO_LARGE, request->id, "tp_turn_request.parameters have %zu bytes, more than %d",
+                    request->parameters.size, PARAMETERS_BYTES_MAX);
+  if (request->parameters.size > 0) TP__TRY(tp_value_check(request->parameters, fault));
+  if (request->parameters.size > 0 && tp_value_kind_of(request->parameters) != TP_VALUE_MAP)
+    return tp__fail(fault, TP_ERR_MALFORMED, request->id, "tp_turn_request.parameters must be a map");
+  return TP_OK;
+}
+
+static tp_status check_messages(const tp_turn_request *request, tp_fault *fault) {
+  if (request->message_count == 0 && !request->messages) return TP_OK;
+  if (request->text.size == 0)
+    return tp__fail(fault, TP_ERR_USAGE, request->id,
+                    "tp_turn_request.text is empty beside messages: the user's last message stands there, not in the "
+                    "list");
+  return tp__conversation_check(request->messages, request->message_count, fault);
+}
+
+/* Nobody would read them. */
+static tp_status refuse_driven_fields(const tp_turn_request *request, tp_fault *fault) {
+  const char *field = NULL;
+  if (request->messages || request->message_count > 0) field = "messages";
+  else if (request->model_name) field = "model_name";
+  else if (request->system.size > 0) field = "system";
+  else if (request->parameters.size > 0) field = "parameters";
+  if (!field) return TP_OK;
+  return tp__fail(fault, TP_ERR_USAGE, request->id,
+                  "tp_turn_request.%s is for turns that the library drives: a begun turn asks no model", field);
+}
+
+tp_status tp__request_read_held(const tp_turn_request *theirs, tp_turn_request *ours, tp_fault *fault) {
+  TP__TRY(tp__request_read(theirs, ours, fault));
+  return refuse_driven_fields(ours, fault);
+}
+
 tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours, tp_fault *fault) {
   *ours = (tp_turn_request){.struct_size = sizeof *ours, .limit_ms = TURN_LIMIT_MS};
   if (!theirs) return TP_OK;
@@ -47,6 +88,8 @@ tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours,
   if (ours->files.size > 0 && !tp__is_list_of(ours->files, TP_VALUE_TEXT))
     return tp__fail(fault, TP_ERR_MALFORMED, ours->id, "tp_turn_request.files must be an array of texts");
   TP__TRY(check_numbers(ours, fault));
+  TP__TRY(check_model(ours, fault));
+  TP__TRY(check_messages(ours, fault));
   if (ours->limit_ms == 0) ours->limit_ms = TURN_LIMIT_MS;
   return TP_OK;
 }
@@ -190,7 +233,7 @@ void tp__turn_over(tp_turn *turn) {
 
 tp_status tp_turn_begin_bare(tp_runtime *runtime, const tp_turn_request *theirs, tp_turn **ret_turn, tp_fault *fault) {
   tp_turn_request request;
-  TP__TRY(tp__request_read(theirs, &request, fault));
+  TP__TRY(tp__request_read_held(theirs, &request, fault));
   TP__TRY(tp__runtime_ready(runtime, fault));
   return tp__turn_new_held(runtime, &(tp__turn_ids){0}, &request, TP__TURN_HELD, ret_turn, fault);
 }

@@ -97,6 +97,8 @@ tp_status tp__name_check(const char *name, tp_fault *fault);
 bool tp__is_list_of(tp_text value, uint32_t kind);
 /** Reads a request whose struct may be older, and checks what can be wrong with it. */
 tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours, tp_fault *fault);
+/** The same for a turn that its host drives. */
+tp_status tp__request_read_held(const tp_turn_request *theirs, tp_turn_request *ours, tp_fault *fault);
 /** The release of a turn without a drive, and the end of that of one with. */
 void tp__turn_release(tp__turn *core);
 /** A synchronous operation begins: the host's thread becomes the owner, and stays it.

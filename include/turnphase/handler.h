@@ -57,7 +57,8 @@ typedef enum tp_field_id {
   TP_FIELD_TOOL_NAMES = 7,        /* value: array of str */
   TP_FIELD_CAN_CALL_TOOLS = 8,    /* int: 0 or 1 */
   TP_FIELD_SYSTEM = 9,            /* text: compiled system text */
-  TP_FIELD_REQUEST = 10,          /* value: map (messages: array of {role, text}; tools: array of str) */
+  TP_FIELD_REQUEST = 10,          /* value: map (messages: array of {role, text}; tools: array of str;
+                                     model: str; parameters: map, where the turn's request has some) */
   TP_FIELD_ATTEMPT = 11,          /* int: from 1 */
   TP_FIELD_MESSAGE_COUNT = 12,    /* int */
   TP_FIELD_REQUEST_BYTES = 13,    /* int */

@@ -15,6 +15,7 @@ typedef enum tp_role {
   TP_ROLE_ASSISTANT = 2,
   TP_ROLE_TOOL = 3,             /* the result of a call */
   TP_ROLE_END = 4,              /* typed end mark of a turn that did not complete; never sent to a model */
+  TP_ROLE_SYSTEM = 5,           /* of tp_turn_request.messages alone; no history has one */
   TP_ROLE_FORCE_32 = 0x7fffffff
 } tp_role;
 
@@ -29,19 +30,21 @@ typedef struct tp_message {
   size_t call_count;
   tp_text call_id;              /* tool: which call it answers */
   tp_text name;                 /* tool: the tool's name; end: the outcome */
+  tp_text parts;                /* not yet used: TP_ERR_USAGE when it is not empty. Value: images and the like */
 } tp_message;
 
 /** What a model is asked. Made by the library; borrowed till tp_model.start returns. */
 typedef struct tp_model_request {
   size_t struct_size;
   uint32_t attempt;             /* from 1 */
-  tp_text model;                /* the agent's model name; may be empty */
+  tp_text model;                /* the model name of the turn's request, else the agent's; may be empty */
   tp_text system;
   const tp_message *const *messages; /* message_count pointers */
   size_t message_count;
   const tp_tool *const *tools;  /* tool_count pointers */
   size_t tool_count;
   const void *turn;             /* internal: for tp_model_request_data() */
+  tp_text parameters;           /* value: a map, tp_turn_request.parameters (temperature, max_tokens, …); or empty */
 } tp_model_request;
 /** The host's own pointer, as tp_call_data(). Threads: any, till tp_model.start returns. */
 TP_API void *tp_model_request_data(const tp_model_request *request, uint32_t id);

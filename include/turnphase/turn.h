@@ -312,6 +312,17 @@ typedef struct tp_turn_request {
   uint32_t model_attempts;      /* 0: 3 */
   uint32_t reserved_;           /* must be zero */
   void *data;                   /* the host's: tp_call_data(TP_ID_TURN), tp_turn_data() */
+  /* Of turns that the library drives: tp_turn_begin() refuses them. */
+  const tp_message *const *messages; /* message_count pointers: what the turn has as its whole history, in place of the
+                                   session's; `text` follows them and must not be empty. Roles user, assistant, tool
+                                   and system; each call of an assistant has exactly one result right behind it. At
+                                   most 100,000 and 64 MiB. NULL: the session's history. The turn's own exchange is
+                                   appended to that all the same, these messages are not */
+  size_t message_count;
+  const char *model_name;       /* for this turn, in place of the agent's; at most 128 bytes */
+  tp_text system;               /* standing system text for this turn, in place of the agent's; empty: the agent's */
+  tp_text parameters;           /* value: a map of at most 1 MiB, for the provider (tp_model_request.parameters) and for
+                                   turn.post_prompt_compile (`parameters` in TP_FIELD_REQUEST); empty: none */
 } tp_turn_request;
 
 /** What a turn came to. Made by the library. */
@@ -340,8 +351,9 @@ TP_API void tp_turn_result_free(const tp_turn_result *result);
 
 /** Runs a turn through every phase on the calling thread, which helps. Waits its turn behind queued ones.
  *  @param ret_result  freed by tp_turn_result_free(); untouched when the turn was not run. May be NULL.
- *  @return whether it was run: TP_OK and a result, whatever its outcome; TP_ERR_UTF8, TP_ERR_FULL, TP_ERR_SHUTDOWN,
- *          TP_ERR_NO_MEMORY, TP_ERR_USAGE (from inside a handler or a callback).
+ *  @return whether it was run: TP_OK and a result, whatever its outcome; TP_ERR_FULL, TP_ERR_SHUTDOWN,
+ *          TP_ERR_NO_MEMORY; for what is wrong with the request TP_ERR_VERSION, TP_ERR_BAD_ID, TP_ERR_UTF8,
+ *          TP_ERR_MALFORMED, TP_ERR_TOO_LARGE and TP_ERR_USAGE; TP_ERR_USAGE from inside a handler or a callback.
  *  Threads: any. Blocks: while the turns before it run, then up to what is left of the turn's limit, which counts from
  *  this call, and what comes at the end of every turn. */
 TP_API tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, const tp_turn_result **ret_result,

@@ -89,6 +89,18 @@ static uint32_t turn_of(const tp_model_request *request) {
   return id.size == 2 ? (uint32_t)(id.data[1] - '0') : UINT32_MAX;
 }
 
+/* What a turn brings is in its requests, and in those of no other turn. */
+static void check_history(dialogue *d, uint32_t turn, const tp_model_request *request) {
+  bool brought = false;
+  for (size_t i = 0; i < request->message_count; i++)
+    brought = brought || request->messages[i]->role == TP_ROLE_SYSTEM;
+  bool wanted = turn < DIALOGUE_TURNS_MAX && d->brings[turn];
+  bool named = tp__text_is(request->model, "own");
+  if (brought != wanted || named != wanted || (wanted && request->message_count < 5))
+    world_fail(d->w, "a turn's own messages are its history", "turn %u of dialogue %u: %zu messages", turn, d->index,
+               request->message_count);
+}
+
 static void model_start(void *self, const tp_model_request *request, tp_token token) {
   dialogue *d = self;
   token_note *note = new_note(d);
@@ -98,6 +110,7 @@ static void model_start(void *self, const tp_model_request *request, tp_token to
   note->token = token;
   note->is_model = true;
   note->turn = turn_of(request);
+  check_history(d, note->turn, request);
   note->number =
       note->turn == d->turn ? d->requests++ : UINT32_MAX; /* the call of a turn that is over may begin late */
   if (note->number < REQUESTS_MAX && request->tool_count > 0) note->calls = (uint32_t)tp__sim_random(CALLS_MAX + 1);
@@ -357,6 +370,22 @@ static tp_status submit_turn(dialogue *d, const tp_turn_request *request) {
   return TP_OK;
 }
 
+static void bring_messages(dialogue *d, tp_turn_request *request) {
+  static const tp_tool_call call = {.struct_size = sizeof call, .id = {"c", 1}, .name = {"t", 1}};
+  static const tp_tool_call *const calls[] = {&call};
+  static const tp_message messages[] = {
+      {.struct_size = sizeof(tp_message), .role = TP_ROLE_SYSTEM, .text = {"be brief", 8}},
+      {.struct_size = sizeof(tp_message), .role = TP_ROLE_USER, .text = {"before", 6}},
+      {.struct_size = sizeof(tp_message), .role = TP_ROLE_ASSISTANT, .calls = calls, .call_count = 1},
+      {.struct_size = sizeof(tp_message), .role = TP_ROLE_TOOL, .text = {"so", 2}, .call_id = {"c", 1}}};
+  static const tp_message *const list[] = {&messages[0], &messages[1], &messages[2], &messages[3]};
+  d->brings[d->turn] = true;
+  request->messages = list;
+  request->message_count = sizeof list / sizeof *list;
+  request->model_name = "own";
+  request->parameters = tp_text_of("\x81\xa1n\x01");
+}
+
 static void run_turn(dialogue *d) {
   char id[] = {'t', (char)('0' + d->turn), '\0'};
   tp_turn_request request = {.struct_size = sizeof request,
@@ -365,6 +394,7 @@ static void run_turn(dialogue *d) {
                              .limit_ms = world_is_quiet(d->w) ? 0 : TURN_LIMIT_MS,
                              .data = &d->numbers[d->turn]};
   tp_status status;
+  if (world_one_in(3)) bring_messages(d, &request);
   if (world_one_in(2) && !d->w->s->options.no_engine_workers) {
     status = submit_turn(d, &request);
   } else {

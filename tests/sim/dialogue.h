@@ -43,6 +43,7 @@ typedef struct dialogue {
   uint32_t model_destroys, history_destroys;
   bool model_taken;
   char numbers[10]; /* each turn's own pointer */
+  bool brings[DIALOGUE_TURNS_MAX]; /* the turn has messages of its own */
 } dialogue;
 
 /** What dialogues subscribe. */
