@@ -149,7 +149,7 @@ static void turn_ended(crowd_turn *turn, const tp_turn_result *result) {
   if (turn->unbegun && (completed || turn->begun || turn->posts))
     world_fail(c->w, "a turn that ends in the queue fires nothing", "%s is %s", turn->id,
                tp_turn_outcome_name(result->outcome));
-  if (turn->posts > 1 || (is_told(c->w) && !turn->unbegun && turn->posts != 1 && !world_may_skip_post(c->w)))
+  if (turn->posts > 1 || (is_told(c->w) && !turn->unbegun && turn->posts != 1))
     world_fail(c->w, "post_turn exactly once", "%s, %s: %u times", turn->id, tp_turn_outcome_name(result->outcome),
                turn->posts);
 }

@@ -38,6 +38,8 @@ typedef struct dialogue {
   uint32_t events_of_end;
   uint32_t turn; /* which is under way */
   uint32_t turn_ends, post_turns, errors, session_ends;
+  int64_t post_queued_ns; /* when x.post was skipped because the time of its entry was over; 0: it was not */
+  bool post_skipped;      /* and that was so */
   tp_turn_outcome outcome;
   bool unbegun; /* the turn ended in the queue */
   uint32_t model_destroys, history_destroys;

@@ -59,18 +59,38 @@ static bool store_refuses(const world *w) {
   return refusing && w->s->store_refuse_inverse && tp__sim_random(w->s->store_refuse_inverse) == 0;
 }
 
+/* Where the id is, or would be. */
+static uint64_t *record_place(const world *w, uint64_t entry_id) {
+  size_t mask = w->record_capacity - 1, at = (size_t)(entry_id * UINT64_C(0x9E3779B97F4A7C15) >> 32) & mask;
+  while (w->records[at] && w->records[at] != entry_id) at = (at + 1) & mask;
+  return &w->records[at];
+}
+
 bool world_recorded(const world *w, uint64_t entry_id) {
-  if (w->record_count > WORLD_RECORDS) return true; /* the oldest are not known any more */
-  for (uint32_t i = 0; i < w->record_count && i < WORLD_RECORDS; i++)
-    if (w->records[i] == entry_id) return true;
-  return false;
+  return w->record_count > 0 && *record_place(w, entry_id) == entry_id;
+}
+
+static void grow_records(world *w) {
+  world old = {.records = w->records, .record_capacity = w->record_capacity};
+  w->record_capacity = w->record_capacity ? w->record_capacity * 2 : 1024;
+  w->records = calloc(w->record_capacity, sizeof *w->records);
+  if (!w->records) abort();
+  for (size_t i = 0; i < old.record_capacity; i++)
+    if (old.records[i]) *record_place(w, old.records[i]) = old.records[i];
+  free(old.records);
+}
+
+static void note_record(world *w, uint64_t entry_id) {
+  if (world_recorded(w, entry_id))
+    world_fail(w, "one record per entry", "entry %llu is recorded again", (unsigned long long)entry_id);
+  if (2 * w->record_count >= w->record_capacity) grow_records(w);
+  *record_place(w, entry_id) = entry_id;
+  w->record_count++;
 }
 
 static tp_status store_record(void *self, const tp_entry_record *record) {
   world *w = self;
-  if (w->record_count < WORLD_RECORDS && world_recorded(w, record->entry_id))
-    world_fail(w, "one record per entry", "entry %llu is recorded again", (unsigned long long)record->entry_id);
-  w->records[w->record_count++ % WORLD_RECORDS] = record->entry_id;
+  note_record(w, record->entry_id);
   for (size_t i = 0; i < record->run_count; i++) {
     tp_run_record run = {.struct_size = sizeof run};
     if (!record->run(record->source, i, &run) || run.state < TP_STATE_SUCCEEDED)
@@ -757,7 +777,9 @@ void world_fini(world *w) {
   free(w->editors);
   free(w->readers);
   free(w->crowd);
+  free(w->records);
   w->crowd = NULL;
+  w->records = NULL;
   w->editors = NULL;
   w->readers = NULL;
   while (w->calls) {

@@ -9,7 +9,7 @@
 #include "runtime/base/printf.h"
 #include "script.h"
 
-enum { WORLD_OPS = SCRIPT_TURNS_MAX * SCRIPT_OPS_MAX, WORLD_RECORDS = 8192, WORLD_LISTENERS = 16 };
+enum { WORLD_OPS = SCRIPT_TURNS_MAX * SCRIPT_OPS_MAX, WORLD_LISTENERS = 16 };
 
 typedef struct world world;
 struct crowd;
@@ -122,8 +122,8 @@ struct world {
   uint32_t store_opens;
   uint32_t store_destroys;
   bool store_taken;
-  uint64_t records[WORLD_RECORDS]; /* ids of the entries that were recorded */
-  uint32_t record_count;
+  uint64_t *records; /* ids of the entries that were recorded: a table with a hash, 0 where it is free */
+  size_t record_count, record_capacity;
   uint32_t handlers_running;
   uint32_t narrow_running; /* functions of the errands' tool that runs one at a time */
   bool registered;         /* the commit went through */
@@ -144,9 +144,6 @@ void world_check_status(world *w, const char *what, tp_status status);
 /** Notes an event of such a session, whose turn is called as it is. @return whether it is of the host's turn. */
 bool world_heard(world *w, event_order *order, const tp_event *event);
 /** Whether the entry's record was written. */
-/** Whether a handler of turn.post_turn may find no time left: the crowd's job is stored before it, and while that is
- *  done the clock may jump. */
-static inline bool world_may_skip_post(const world *w) { return w->crowd && w->s->sim.clock_jump_inverse; }
 bool world_recorded(const world *w, uint64_t entry_id);
 static inline bool world_failed(const world *w) { return w->failure[0] != '\0'; }
 static inline const script_op *world_op(const world *w, uint32_t op) {
