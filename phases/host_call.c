@@ -3,7 +3,7 @@
 
 static tp__host_call *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__host_call, base); }
 
-/* A call that runs keeps its session from being deleted, also when nobody waits for it any more. */
+/* A call that runs, or may yet, keeps its session from being deleted, also when nobody waits for it any more. */
 static void begin_to_count(tp__host_call *c) {
   c->counts = true;
   tp__shared_history_call_begins(c->session->shared, &c->session->history_user);
@@ -17,7 +17,6 @@ static void end_to_count(tp__host_call *c) {
 
 static tp__answer call(tp__attempt *attempt) {
   tp__host_call *c = of(attempt);
-  begin_to_count(c);
   c->status = c->work(c);
   end_to_count(c);
   return (tp__answer){.kind = TP_ANSWER_DONE};
@@ -63,7 +62,7 @@ static void release(tp__attempt *attempt) {
   tp_runtime *runtime = attempt->runtime;
   tp__turn *turn = c->turn;
   tp_session *session = c->session;
-  end_to_count(c); /* a token that nobody completed */
+  end_to_count(c); /* it never ran, or nobody completed its token */
   tp__messages_fini(&c->messages);
   tp__arena_fini(&c->arena);
   tp__block_give(&runtime->blocks, c, c->block_size);
@@ -125,7 +124,6 @@ static void start_here(tp__host_call *c, int64_t hard_ns) {
     settled(attempt, TP__ANSWERED);
     return;
   }
-  begin_to_count(c);
   history->append_start(history->self, &c->request, token);
   tp__attempt_await(attempt, hard_ns);
 }
@@ -133,6 +131,7 @@ static void start_here(tp__host_call *c, int64_t hard_ns) {
 void tp__host_call_start(tp__host_call *c, int64_t end_ns) {
   int64_t hard_ns = tp__deadline_after_ms(tp__now_ns(), TP__HOST_CALL_LIMIT_MS);
   if (end_ns < hard_ns) hard_ns = end_ns;
+  begin_to_count(c);
   if (!c->work) {
     start_here(c, hard_ns);
     return;

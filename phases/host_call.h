@@ -25,7 +25,7 @@ struct tp__host_call {
   void *ctx;
   tp_status status;  /* the work's, or that of the token's completion */
   tp_fault fault;    /* likewise */
-  bool counts;       /* it is a call of a shared history that runs: the work's, or the token's */
+  bool counts;       /* a call of a shared history that has not ended: the owner's, then the work's or the token's */
   const char *story; /* owner: what the work said of its failure; NULL: nothing, or it did not answer */
   size_t block_size;
 };
