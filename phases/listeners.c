@@ -10,7 +10,12 @@ static const uint64_t not_yet_used = UINT64_C(1) << TP_EVENT_QUESTION | UINT64_C
 
 static void listener_unref(tp__listener *listener) {
   if (tp__a32_sub_acq_rel(&listener->refs, 1) != 1) return;
-  if (listener->destroy) listener->destroy(listener->ctx);
+  if (listener->destroy) {
+    tp__inside frame; /* the last reference may go on any thread */
+    tp__inside_enter(&frame, listener->runtime, TP__INSIDE_CALLBACK);
+    listener->destroy(listener->ctx);
+    tp__inside_leave(&frame);
+  }
   tp__release(listener->allocator, listener, sizeof *listener);
 }
 
@@ -117,6 +122,7 @@ tp_status tp__listeners_add(tp__upper *upper, tp__listeners *listeners, const tp
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a listener");
   *listener = read;
   listener->allocator = allocator;
+  listener->runtime = upper->runtime;
   atomic_init(&listener->refs.v, 1);
   tp__listener_set *before = NULL;
   tp__mutex_lock(&upper->listeners_mutex);

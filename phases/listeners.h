@@ -18,6 +18,7 @@ enum { TP__LISTENERS_MAX = 64 }; /* of one runtime, and of one session */
 typedef struct tp__listener {
   /* never change */
   const tp_allocator *allocator;
+  const void *runtime; /* compared, never followed */
   uint64_t id;
   tp_event_fn on_event;
   void *ctx;

@@ -477,6 +477,26 @@ static void destructors_of_a_model_and_a_history_may_call_everything(void **stat
   }
 }
 
+/* ---- listeners ---- */
+
+static void ignore_event(void *ctx, const tp_event *event) { (void)ctx, (void)event; }
+
+static void destructor_of_a_listener_may_call_everything(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  caller removed = {.runtime = runtime}, left = {.runtime = runtime, .is_freed = true};
+  tp_listener listener = {
+      .struct_size = sizeof listener, .on_event = ignore_event, .ctx = &removed, .destroy = destroy_once};
+  uint64_t id;
+  assert_int_equal(tp_runtime_listen(runtime, &listener, &id, NULL), TP_OK);
+  assert_int_equal(tp_runtime_unlisten(runtime, id, NULL), TP_OK);
+  assert_called(removed);
+  listener.ctx = &left;
+  assert_int_equal(tp_runtime_listen(runtime, &listener, NULL, NULL), TP_OK);
+  close_runtime(runtime);
+  assert_called(left);
+}
+
 /* ---- the end of a runtime, asked for from inside ---- */
 
 typedef struct ender {
@@ -651,6 +671,7 @@ int main(void) {
       cmocka_unit_test(destructors_may_call_everything_while_the_runtime_is_freed),
       cmocka_unit_test(destructors_may_call_everything_when_an_abandoned_handler_returns_after_the_free),
       cmocka_unit_test(destructors_of_a_model_and_a_history_may_call_everything),
+      cmocka_unit_test(destructor_of_a_listener_may_call_everything),
       cmocka_unit_test(free_from_a_handler_is_logged_and_frees_nothing),
       cmocka_unit_test(free_from_a_callback_is_logged_and_frees_nothing),
       cmocka_unit_test(free_from_the_destroy_of_a_completed_deferral_is_logged_and_frees_nothing),
