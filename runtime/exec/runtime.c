@@ -359,9 +359,14 @@ static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
                           .opened_unix_ms = tp__unix_ms(),
                           .boot_id = {boot_id, tp__boot_id(boot_id, sizeof boot_id)}};
   tp_store_recovery found = {.struct_size = sizeof found};
-  tp__inside frame;
-  if (store->open) TP__TRY(tp__store_left(&frame, store->open(tp__store_enter(&frame, runtime), &owner, fault)));
-  if (store->recover) TP__TRY(tp__store_left(&frame, store->recover(tp__store_enter(&frame, runtime), &found, fault)));
+  tp__inside opens, frame;
+  tp_status status = TP_OK;
+  tp__inside_enter(&opens, runtime, TP__THREAD_OPENS_STORE);
+  if (store->open) status = tp__store_left(&frame, store->open(tp__store_enter(&frame, runtime), &owner, fault));
+  if (status == TP_OK && store->recover)
+    status = tp__store_left(&frame, store->recover(tp__store_enter(&frame, runtime), &found, fault));
+  tp__inside_leave(&opens);
+  if (status != TP_OK) return status;
   if (found.owners > 0)
     tp__log(runtime, TP_LOG_WARNING,
             "the store `%s` was left by %llu processes that are gone: %llu jobs were requeued, %llu are dead letters, "
@@ -374,11 +379,8 @@ static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
 /* The first start opens the store, without any lock held; any other waits for it. */
 static tp_status open_store_once(tp_runtime *runtime, tp_fault *fault) {
   if (!runtime->store.open && !runtime->store.recover) return TP_OK;
+  if (tp__inside_does(runtime, TP__THREAD_OPENS_STORE)) return must_not_wait(fault, "tp_runtime_start");
   tp__mutex_lock(&runtime->mutex);
-  if (runtime->store_opening && tp__inside_is_of(runtime)) { /* perhaps from the store's own open */
-    tp__mutex_unlock(&runtime->mutex);
-    return must_not_wait(fault, "tp_runtime_start");
-  }
   while (runtime->store_opening) tp__cond_wait_until(&runtime->changed, &runtime->mutex, TP__NEVER);
   bool is_first = !runtime->store_opened && tp__a32_load_relaxed(&runtime->life) == TP__LIFE_NEW;
   runtime->store_opening = is_first;

@@ -15,6 +15,7 @@
 /** What a thread does inside of a runtime (tp__inside): from there nothing of that runtime that waits is allowed. */
 #define TP__THREAD_OWNER ((void *)(uintptr_t)2)   /* owns a turn: quick handlers and callbacks run here */
 #define TP__THREAD_HANDLER ((void *)(uintptr_t)3) /* runs handlers that may block */
+#define TP__THREAD_OPENS_STORE ((void *)(uintptr_t)4) /* is in the store's open or recover */
 
 typedef enum tp__life {
   TP__LIFE_NEW = 0,

@@ -265,6 +265,12 @@ static inline bool tp__inside_is_of(const void *of) {
   while (frame && frame->of != of) frame = frame->outer;
   return frame != NULL;
 }
+/** Whether it does that inside of this. */
+static inline bool tp__inside_does(const void *of, const void *doing) {
+  const tp__inside *frame = tp__here_get()->inside;
+  while (frame && !(frame->of == of && frame->doing == doing)) frame = frame->outer;
+  return frame != NULL;
+}
 /** What it does in the innermost one; NULL: it is inside of nothing. */
 static inline void *tp__inside_doing(void) {
   const tp__inside *frame = tp__here_get()->inside;
