@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "crowd.h"
 
+#include "history.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { TURN_LIMIT_MS = 300 };
+enum { TURN_LIMIT_MS = 300, JOB_ATTEMPTS = 3 };
 
 /* ---- the model: says one thing, at once or later ---- */
 
@@ -34,7 +36,11 @@ static void model_start(void *self, const tp_model_request *request, tp_token to
   if (world_one_in(2) || !world_start("model", answer_later, a)) answer_now(a);
 }
 
-static void model_destroy(void *self) { ((crowd *)self)->models_destroyed++; }
+static void model_destroy(void *self) {
+  crowd *c = self;
+  c->models_destroyed++;
+  world_destructor(c->w);
+}
 
 /* ---- what hears of it ---- */
 
@@ -85,17 +91,20 @@ static tp_answer hear_post(void *self, tp_call *call) {
 }
 
 /* Background work of a session: in the order of its turns, one at a time, each once. */
-static void check_job(crowd *c, const crowd_turn *turn) {
+static void check_job(crowd *c, const crowd_turn *turn, uint32_t attempt) {
   /* Where time jumps a run may come too late, and a drain may cancel it: then the job is tried again. */
   bool at_ease = is_told(c->w) && !c->w->draining;
-  uint32_t runs_max = at_ease ? 1 : 5;
+  uint32_t runs_max = at_ease ? JOB_ATTEMPTS : JOB_ATTEMPTS + 4;
   if (turn->jobs > runs_max) world_fail(c->w, "a job succeeds once", "of %s: %u runs", turn->id, turn->jobs);
   if (!at_ease) return;
+  if (turn->job_done) world_fail(c->w, "a job succeeds once", "of %s: it is called again", turn->id);
+  if (turn->jobs != attempt)
+    world_fail(c->w, "a job knows its attempt", "of %s: call %u is attempt %u", turn->id, turn->jobs, attempt);
   if (c->working > 1) world_fail(c->w, "one job of a session at a time", "of %s: beside another one", turn->id);
   for (uint32_t h = 0; h < c->host_count; h++)
     for (uint32_t i = 0; i < CROWD_TURNS_MAX; i++) {
       const crowd_turn *other = &c->hosts[h].turns[i];
-      if (other->post_place && other->post_place < turn->post_place && !other->jobs)
+      if (other->post_place && other->post_place < turn->post_place && !other->job_done)
         world_fail(c->w, "jobs of a session run in order", "of %s: before that of %s", turn->id, other->id);
     }
 }
@@ -106,9 +115,12 @@ static tp_answer do_job(void *self, tp_call *call) {
   if (!turn) return TP_ANSWER_DONE;
   c->working++;
   turn->jobs++;
-  check_job(c, turn);
+  uint32_t attempt = tp_call_attempt(call);
+  check_job(c, turn, attempt);
   tp__sim_sleep_ns(world_pause_ns(2000));
   c->working--;
+  if (attempt < JOB_ATTEMPTS && world_one_in(4)) return tp_call_fail_retryable(call, 1, "as the job says");
+  turn->job_done = true;
   return TP_ANSWER_DONE;
 }
 
@@ -124,13 +136,32 @@ static tp_answer hear_unregister(void *self, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
+/* Two handlers that register agents; the second may refuse. */
+static tp_answer keep_account(crowd *c, int index, tp_call *call) {
+  bool registers = tp_call_phase(call) == TP_PHASE_AGENT_REGISTER;
+  if (registers && index == 1 && c->refuses) return tp_call_deny(call, "as the registrar says");
+  if (!is_told(c->w)) return TP_ANSWER_DONE; /* a jump may take its time, and then nobody counts on what it did */
+  if (registers && c->registered[index]++) world_fail(c->w, "an agent is registered once", "by registrar %d", index);
+  if (!registers && c->registered[index]-- == 0)
+    world_fail(c->w, "who has not registered an agent does not unregister it", "registrar %d", index);
+  return TP_ANSWER_DONE;
+}
+static tp_answer first_registrar(void *self, tp_call *call) { return keep_account(((world *)self)->crowd, 0, call); }
+static tp_answer second_registrar(void *self, tp_call *call) { return keep_account(((world *)self)->crowd, 1, call); }
+
 tp_status crowd_register(world *w, tp_edit *edit) {
   static const world_hook hooks[] = {
-      {.id = "y.job", .phase = TP_PHASE_TURN_POST_TURN, .run = do_job, .background = true},
-      {.id = "y.intake", .phase = TP_PHASE_TURN_INTAKE, .run = hear_intake},
+      {.id = "y.job", .phase = TP_PHASE_TURN_POST_TURN, .run = do_job, .background = true,
+       .attempts = JOB_ATTEMPTS},
+      {.id = "y.one", .phase = TP_PHASE_AGENT_REGISTER, .also = TP_PHASE_AGENT_UNREGISTER, .run = first_registrar,
+       .quick = true, .alias = "on_register_agent"},
+      {.id = "y.two", .phase = TP_PHASE_AGENT_REGISTER, .also = TP_PHASE_AGENT_UNREGISTER, .run = second_registrar,
+       .quick = true, .capabilities = TP_CAPABILITY_DECIDE},
+      {.id = "y.intake", .phase = TP_PHASE_TURN_INTAKE, .run = hear_intake, .alias = "PromptSubmit"},
       {.id = "y.post", .phase = TP_PHASE_TURN_POST_TURN, .run = hear_post, .quick = true},
-      {.id = "y.end", .phase = TP_PHASE_SESSION_END, .run = hear_end, .quick = true},
-      {.id = "y.unregister", .phase = TP_PHASE_AGENT_UNREGISTER, .run = hear_unregister, .quick = true}};
+      {.id = "y.end", .phase = TP_PHASE_SESSION_END, .run = hear_end, .quick = true, .alias = "SessionStop"},
+      {.id = "y.unregister", .phase = TP_PHASE_AGENT_UNREGISTER, .run = hear_unregister, .quick = true,
+       .alias = "on_unregister_agent"}};
   for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++) TP__TRY(world_subscribe(w, edit, &hooks[i]));
   return TP_OK;
 }
@@ -215,16 +246,42 @@ static tp_model model_of(crowd *c) {
                     .placement = world_one_in(2) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
 }
 
+/* Refused by a registrar: nothing of it is left, and its id is free. */
+static void refuse_agent(crowd *c, const tp_agent_config *config) {
+  tp_agent *agent;
+  c->refuses = true;
+  tp_status status = tp_agent_add(c->w->runtime, config, &agent, NULL);
+  c->refuses = false;
+  if (status == TP_ERR_DENIED) c->agents_refused++;
+  else if (status == TP_OK) world_fail(c->w, "an agent that is refused is not added", "it was");
+  else world_check_status(c->w, "tp_agent_add", status);
+  if (is_told(c->w) && (c->registered[0] || c->registered[1]))
+    world_fail(c->w, "a refused agent is unregistered where it was registered", "%u, %u", c->registered[0],
+               c->registered[1]);
+}
+
 static void add_agent(crowd *c) {
   const tp_model model = model_of(c);
   tp_agent_config config = {.struct_size = sizeof config, .id = "crowd", .system = "be kind", .model = &model};
+  if (world_one_in(3)) refuse_agent(c, &config);
   tp_status status = tp_agent_add(c->w->runtime, &config, &c->agent, NULL);
-  world_check_status(c->w, "tp_agent_add", status);
+  bool denied = status == TP_ERR_DENIED && !is_told(c->w); /* by a registrar that came too late */
+  if (denied) c->agents_refused++;
+  else world_check_status(c->w, "tp_agent_add", status);
   if (status != TP_OK) c->agent = NULL;
   else c->agents_made++, c->model_taken = true;
   tp_agent *twin;
   if (c->agent && tp_agent_add(c->w->runtime, &config, &twin, NULL) == TP_OK)
     world_fail(c->w, "an agent's id is its own", "a second one was taken");
+}
+
+/* A second handle of an open session is refused. */
+static void open_twice(const crowd *c) {
+  tp_session_options options = {.struct_size = sizeof options, .id = "q"};
+  tp_session *second;
+  tp_status status = tp_session_open(c->w->runtime, &options, &second, NULL);
+  if (status == TP_OK) world_fail(c->w, "a session has one handle", "a second one was opened");
+  if (status != TP_ERR_BUSY) world_check_status(c->w, "tp_session_open of an open session", status);
 }
 
 static tp_status open_session(crowd *c) {
@@ -271,6 +328,7 @@ static void end_phase(crowd *c) {
 
 static void use_session(crowd *c) {
   tp__thread *threads[CROWD_HOSTS_MAX];
+  if (world_one_in(2)) open_twice(c);
   for (uint32_t i = 0; i < c->host_count; i++) {
     threads[i] = world_start_joined("guest", host_run, &c->hosts[i]);
     if (!threads[i]) host_run(&c->hosts[i]);
@@ -304,6 +362,7 @@ void crowd_run(void *arg) {
     tp_session_close(c->session, session_closed, c);
     if (world_one_in(2)) remove_agent(c);
     while (!c->closed) tp__parker_park_until(&c->parker, TP__NEVER);
+    history_delete(c->w, "q");
   }
   remove_agent(c);
 }
@@ -350,8 +409,11 @@ void crowd_ended(const crowd *c) {
   if (c->phases_ended != c->phases_submitted)
     world_fail(w, "the end of a phase is told once", "of a crowd: %u times instead of %u", c->phases_ended,
                c->phases_submitted);
-  if (c->unregistered > c->agents_made)
+  if (c->unregistered > c->agents_made + c->agents_refused)
     world_fail(w, "agent.unregister at most once", "of a crowd: %u times", c->unregistered);
-  if (sure && !w->s->drain_ns && c->unregistered != c->agents_made)
+  if (sure && !w->s->drain_ns && c->unregistered != c->agents_made + c->agents_refused)
     world_fail(w, "agent.unregister exactly once", "of a crowd: %u times", c->unregistered);
+  if (sure && !w->s->drain_ns && (c->registered[0] || c->registered[1]))
+    world_fail(w, "agent.unregister exactly once", "of a crowd: %u and %u are left", c->registered[0],
+               c->registered[1]);
 }

@@ -15,6 +15,7 @@ typedef struct crowd_turn {
   struct crowd_host *host;
   char id[8];
   bool taken, waited_for, begun, unbegun;
+  bool job_done;
   uint32_t ends, posts, jobs;
   uint32_t end_place, post_place; /* the how-manieth of the crowd it was */
   tp_submission *turn;            /* held by its host */
@@ -38,6 +39,9 @@ typedef struct crowd {
   bool closed, model_taken;
   uint32_t phases_submitted, phases_ended;
   uint32_t session_ends, session_ends_wanted, models_destroyed, unregistered, agents_made;
+  uint32_t agents_refused;
+  uint32_t registered[2]; /* by its two registrars, and not unregistered */
+  bool refuses;           /* the second registrar, the agent that is being added */
 } crowd;
 
 /** What a crowd subscribes. */

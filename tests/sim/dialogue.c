@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "errand.h"
+#include "history.h"
 
 enum { TURN_LIMIT_MS = 300, REQUESTS_MAX = 4, CALLS_MAX = 3 };
 
@@ -133,7 +134,11 @@ static void model_cancel(void *self, tp_token token) {
   }
 }
 
-static void model_destroy(void *self) { ((dialogue *)self)->model_destroys++; }
+static void model_destroy(void *self) {
+  dialogue *d = self;
+  d->model_destroys++;
+  world_destructor(d->w);
+}
 
 /* ---- tools ---- */
 
@@ -146,6 +151,7 @@ static void tool_cancel(void *ctx) {
 static void tool_destroy(void *ctx) {
   token_note *note = ctx;
   if (++note->destroys > 1) world_fail(note->d->w, "destroy exactly once", "a tool of dialogue %u", note->d->index);
+  world_destructor(note->d->w);
 }
 
 static dialogue *dialogue_of(world *w, tp_text session) {
@@ -272,7 +278,11 @@ static tp_status history_append(void *self, const tp_history_append *batch, tp_f
   return TP_OK;
 }
 
-static void history_destroy(void *self) { ((dialogue *)self)->history_destroys++; }
+static void history_destroy(void *self) {
+  dialogue *d = self;
+  d->history_destroys++;
+  world_destructor(d->w);
+}
 
 /* ---- events ---- */
 
@@ -454,7 +464,9 @@ void dialogue_run(void *arg) {
                               .load = history_load,
                               .append = history_append,
                               .destroy = history_destroy};
-  options.history = &history;
+  d->shares = d->w->history && world_one_in(2); /* by default, or by name */
+  if (!d->shares) options.history = &history;
+  else if (world_one_in(2)) options.shared_history = d->w->history;
   tp_status status = tp_session_open(d->w->runtime, &options, &d->session, NULL);
   world_check_status(d->w, "tp_session_open", status);
   if (status != TP_OK) return;
@@ -466,6 +478,7 @@ void dialogue_run(void *arg) {
   }
   tp_session_close(d->session, session_closed, d);
   while (!d->closed) tp__parker_park_until(&d->parker, TP__NEVER);
+  if (d->shares && world_one_in(2)) history_delete(d->w, id);
 }
 
 /* ---- the end ---- */
@@ -475,7 +488,7 @@ void dialogue_ended(dialogue *d) {
   for (const token_note *note = d->tokens; note; note = note->next)
     if (note->destroys != note->deferred)
       world_fail(w, "destroy exactly once", "a tool of dialogue %u: %u times", d->index, note->destroys);
-  if (d->model_destroys != d->model_taken || d->history_destroys != d->model_taken)
+  if (d->model_destroys != d->model_taken || d->history_destroys != (d->model_taken && !d->shares))
     world_fail(w, "model and history are destroyed exactly once", "dialogue %u: %u and %u times", d->index,
                d->model_destroys, d->history_destroys);
   bool may_be_full = w->s->options.turns_max > 0; /* then a closing turn may find no place */

@@ -43,6 +43,7 @@ typedef struct dialogue {
   tp_turn_outcome outcome;
   bool unbegun; /* the turn ended in the queue */
   uint32_t model_destroys, history_destroys;
+  bool shares; /* the runtime's history */
   bool model_taken;
   char numbers[10]; /* each turn's own pointer */
   bool brings[DIALOGUE_TURNS_MAX]; /* the turn has messages of its own */

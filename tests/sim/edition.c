@@ -25,6 +25,7 @@ static tp_answer half_run(void *self, tp_call *call) {
 static void half_destroyed(void *self) {
   edition_half *half = self;
   if (++half->destroys > 1) world_fail(half->pair->w, "destroy exactly once", "of %s", half->pair->ids[0]);
+  world_destructor(half->pair->w);
 }
 
 /* ---- editors ---- */

@@ -113,6 +113,7 @@ static void on_destroy(void *ctx) {
   note->destroys++;
   if (note->destroys > 1) world_fail(note->w, "destroy exactly once", "node %d: %u times", note->node, note->destroys);
   if (note->in_cancel) world_fail(note->w, "no destroy during cancel", "node %d", note->node);
+  world_destructor(note->w);
 }
 
 static void complete_later(void *arg) {

@@ -99,6 +99,7 @@ static void on_event(void *ctx, const tp_event *event) {
 static void on_destroy(void *ctx) {
   world_listener *l = ctx;
   if (l->destroys++) world_fail(l->w, "a listener is destroyed once", "number %llu", (unsigned long long)l->id);
+  world_destructor(l->w);
 }
 
 static void listen(world *w) {

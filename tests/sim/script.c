@@ -325,4 +325,7 @@ void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   s->crowd = one_in(&d, 3);
   draw_synchronous(&d);
   draw_inbox(&d);
+  s->history = (int)below(&d, 3);
+  s->destructors_call = one_in(&d, 2);
+  s->idle_sessions = one_in(&d, 400) ? 500 + (uint32_t)below(&d, 1500) : one_in(&d, 8) ? (uint32_t)below(&d, 30) : 0;
 }

@@ -141,6 +141,9 @@ typedef struct script {
   uint32_t editor_count;  /* hosts that commit beside all that runs */
   uint32_t reader_count;  /* hosts whose turns look at what they see of it */
   bool crowd;             /* a session that several hosts use */
+  int history;            /* that sessions share: 0: none; 1: appends at once; 2: later */
+  bool destructors_call;  /* the runtime that destroys their object */
+  uint32_t idle_sessions; /* opened and left to the drain */
   uint32_t looks;         /* how often somebody asks how it goes */
   uint32_t taker_count;   /* hosts that take from the inbox; 0: no node has one */
   uint32_t inbox_capacity;

@@ -8,6 +8,7 @@
 #include "dialogue.h"
 #include "edition.h"
 #include "errand.h"
+#include "history.h"
 #include "runtime/exec/runtime.h"
 
 void world_fail(world *w, const char *property, const char *format, ...) {
@@ -153,6 +154,7 @@ static tp_status store_open(void *self, const tp_store_owner *owner, tp_fault *f
 static void store_destroy(void *self) {
   world *w = self;
   w->store_destroys++;
+  world_destructor(w);
   w->inner->destroy(w->inner->self);
 }
 
@@ -183,10 +185,12 @@ static tp_status make_store(world *w) {
 static void handler_destroyed(void *self) {
   node_actor *actor = self;
   actor->destroys++;
+  world_destructor(actor->w);
 }
 static void match_destroyed(void *ctx) {
   node_actor *actor = ctx;
   actor->match_destroys++;
+  world_destructor(actor->w);
 }
 static int32_t match_run(void *ctx, const tp_match_view *view) {
   const node_actor *actor = ctx;
@@ -273,22 +277,35 @@ static tp_status add_subscription(tp_edit *edit, world *w, node_actor *actor, co
   return TP_OK;
 }
 
+static tp_status subscribe(tp_edit *edit, const world_hook *hook, const char *id, uint32_t phase) {
+  tp_subscription subscription = {.struct_size = sizeof subscription,
+                                  .id = id,
+                                  .handler = hook->id,
+                                  .phase = hook->alias && phase == hook->phase ? 0 : phase,
+                                  .phase_name = phase == hook->phase ? hook->alias : NULL,
+                                  .attempts = hook->attempts,
+                                  .execution = hook->background ? TP_EXECUTION_BACKGROUND : TP_EXECUTION_DEFAULT};
+  return tp_edit_add_subscription(edit, &subscription, NULL);
+}
+
 tp_status world_subscribe(world *w, tp_edit *edit, const world_hook *hook) {
+  uint32_t phases[] = {hook->phase, hook->also};
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = hook->id,
                         .run = hook->run,
                         .self = w,
-                        .phases = &hook->phase,
-                        .phase_count = 1,
+                        .phases = phases,
+                        .phase_count = hook->also ? 2 : 1,
                         .capabilities = hook->capabilities,
-                        .placement = hook->quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
+                        .placement = hook->quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD,
+                        .idempotent = hook->attempts > 1};
+  if (hook->alias && tp_phase_find(w->runtime, hook->alias) != hook->phase)
+    world_fail(w, "an alias is a phase's name", "%s", hook->alias);
   TP__TRY(tp_edit_add_handler(edit, &handler, NULL));
-  tp_subscription subscription = {.struct_size = sizeof subscription,
-                                  .id = hook->id,
-                                  .handler = hook->id,
-                                  .phase = hook->phase,
-                                  .execution = hook->background ? TP_EXECUTION_BACKGROUND : TP_EXECUTION_DEFAULT};
-  return tp_edit_add_subscription(edit, &subscription, NULL);
+  TP__TRY(subscribe(edit, hook, hook->id, hook->phase));
+  char id[24];
+  snprintf(id, sizeof id, "%s.also", hook->id);
+  return hook->also ? subscribe(edit, hook, id, hook->also) : TP_OK;
 }
 
 static tp_status add_all(world *w, tp_edit *edit, tp_fault *fault) {
@@ -299,6 +316,7 @@ static tp_status add_all(world *w, tp_edit *edit, tp_fault *fault) {
   if (w->s->dialogue_count) TP__TRY(dialogue_register(w, edit));
   if (w->s->errand_count) TP__TRY(errand_register(w, edit));
   if (w->crowd) TP__TRY(crowd_register(w, edit));
+  if (w->s->idle_sessions) TP__TRY(idle_register(w, edit));
   return tp_edit_commit(edit, NULL, fault);
 }
 
@@ -330,8 +348,10 @@ static tp_status build(world *w, uint32_t workers, tp_fault *fault) {
   for (int i = 0; i < SCRIPT_PHASES; i++) rows[i] = &w->rows[i];
   options.phases = rows;
   options.phase_count = SCRIPT_PHASES;
+  TP__TRY(history_open(w));
   TP__TRY(make_store(w));
   options.store = &w->store;
+  options.shared_history = w->history;
   tp_status status = tp_runtime_new(&options, &w->runtime, fault);
   w->store_taken = status == TP_OK;
   if (!w->store_taken) tp_store_free(w->inner);
@@ -610,7 +630,7 @@ static void drain_again(void *arg) {
 
 static void run_hosts(world *w) {
   tp__thread *threads[SCRIPT_TURNS_MAX + SCRIPT_DIALOGUES_MAX + SCRIPT_ERRANDS_MAX + SCRIPT_EDITORS_MAX +
-                      SCRIPT_READERS_MAX + 5] = {NULL};
+                      SCRIPT_READERS_MAX + 6] = {NULL};
   uint32_t count = 0;
   for (uint32_t i = 0; i < w->s->turn_count; i++) threads[count++] = world_start_joined("host", host_run, &w->turns[i]);
   for (uint32_t i = 0; i < w->s->dialogue_count; i++)
@@ -622,6 +642,7 @@ static void run_hosts(world *w) {
   for (uint32_t i = 0; i < w->s->reader_count; i++)
     threads[count++] = world_start_joined("reader", edition_read, &w->readers[i]);
   if (w->crowd) threads[count++] = world_start_joined("crowd", crowd_run, w->crowd);
+  if (w->s->idle_sessions) threads[count++] = world_start_joined("idler", idle_run, w);
   if (w->s->looks) threads[count++] = world_start_joined("onlooker", onlooker_run, w);
   if (w->s->drain_ns) threads[count++] = world_start_joined("drainer", drain_run, w);
   if (w->s->drain_ns && tp__sim_random(3) == 0) threads[count++] = world_start_joined("drainer", drain_again, w);
@@ -633,7 +654,8 @@ static void run_hosts(world *w) {
 static void look_after_drain(world *w) {
   tp_runtime_stats stats = {.struct_size = sizeof stats};
   tp_runtime_stats_get(w->runtime, &stats);
-  if (stats.turns_open) world_fail(w, "drain ends", "it left %llu turns open", (unsigned long long)stats.turns_open);
+  if (stats.turns_open > w->destructor_turns)
+    world_fail(w, "drain ends", "it left %llu turns open", (unsigned long long)stats.turns_open);
   if (stats.attempts_abandoned < w->handlers_running)
     world_fail(w, "drain ends", "%u functions run, but only %llu are called abandoned", w->handlers_running,
                (unsigned long long)stats.attempts_abandoned);
@@ -642,7 +664,7 @@ static void look_after_drain(world *w) {
 /* Each open token is held by a call: none was lost on its way there, or back. Other plays hold tokens of their own. */
 static void look_at_tokens(world *w) {
   uint32_t held = 0;
-  if (w->s->dialogue_count || w->s->errand_count || w->crowd) return;
+  if (w->s->dialogue_count || w->s->errand_count || w->crowd || w->s->history) return;
   for (const call_note *note = w->calls; note; note = note->next) held += note->token.bits && !note->token_over;
   uint32_t open = tp__a32_load_relaxed(&w->runtime->tokens_open);
   for (int i = 0; i < 1000 && open > held; i++) { /* a completion of one that is over may not have returned yet */
@@ -688,10 +710,13 @@ static void play(void *arg) {
   if (w->registered) look_at_tokens(w);
   bool inbox_first = world_one_in(2);
   if (inbox_first) taker_close(w);
+  w->draining = true;
   if (w->runtime) tp_runtime_free(w->runtime);
   w->freed = true;
   if (!inbox_first) taker_close(w);
   complete_after_free(w);
+  history_after_free(w);
+  tp_shared_history_unref(w->history);
   for (uint32_t i = 0; i < w->s->errand_count; i++) errand_after_free(&w->errands[i]);
 }
 
@@ -760,6 +785,8 @@ void world_play(world *w, const script *s, uint32_t workers) {
     world_fail(w, w->report.end == TP__SIM_LIVELOCK ? "no livelock" : "no deadlock", "%.480s", w->report.story);
   } else {
     oracle_world_ended(w);
+    history_ended(w);
+    if (w->registered) idle_ended(w);
     for (uint32_t i = 0; i < s->dialogue_count; i++) dialogue_ended(&w->dialogues[i]);
     for (uint32_t i = 0; i < s->errand_count; i++) errand_ended(&w->errands[i]);
     for (uint32_t i = 0; i < s->editor_count; i++) edition_ended(&w->editors[i]);
@@ -778,6 +805,7 @@ void world_fini(world *w) {
   free(w->readers);
   free(w->crowd);
   free(w->records);
+  history_fini(w);
   w->crowd = NULL;
   w->records = NULL;
   w->editors = NULL;

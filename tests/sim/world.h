@@ -17,6 +17,7 @@ struct dialogue;
 struct errand;
 struct edition_editor;
 struct edition_reader;
+struct history_call;
 
 /** What a session whose host drives one turn has heard: sequence numbers of that turn's, and of its own end's. */
 typedef struct event_order {
@@ -109,6 +110,13 @@ struct world {
   struct edition_editor *editors; /* s->editor_count */
   struct edition_reader *readers; /* s->reader_count */
   struct crowd *crowd;            /* NULL: none */
+  tp_shared_history *history;          /* ours until the runtime was freed; NULL: none */
+  struct history_call *history_calls;  /* newest first */
+  uint32_t history_destroys;
+  bool history_taken;
+  uint32_t destructor_turns;      /* that are open */
+  uint32_t destructor_sessions;   /* that were opened */
+  uint32_t idle_opened, idle_ended;
   tp_inbox *inbox;                /* NULL: none, or freed */
   bool takers_stop;
   uint64_t jobs_seen;             /* by the onlooker */
@@ -157,6 +165,9 @@ typedef struct world_hook {
   tp_handler_fn run;
   uint32_t capabilities;
   bool quick, background;
+  const char *alias;   /* subscribed through this name of the phase */
+  uint32_t also;       /* a second phase of the handler; 0: none */
+  uint32_t attempts;
 } world_hook;
 tp_status world_subscribe(world *w, tp_edit *edit, const world_hook *hook);
 
@@ -180,6 +191,12 @@ tp_status taker_open(world *w);
 void taker_run(void *arg);
 /** No taker is in a call of it any more. */
 void taker_close(world *w);
+/** destructor.c: a destructor of the host's, which calls the runtime. */
+void world_destructor(world *w);
+/** idle.c: a host that opens sessions and leaves them. arg: the world. */
+void idle_run(void *arg);
+tp_status idle_register(world *w, tp_edit *edit);
+void idle_ended(world *w);
 /** onlooker.c: a host. arg: the world. */
 void onlooker_run(void *arg);
 /** A thread of the test's own: never refused, freed by itself. NULL when there are too many. */

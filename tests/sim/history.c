@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "history.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { APPEND_LIMIT_MS = 30000 };
+
+/** A call of the history's. */
+struct history_call {
+  world *w;
+  struct history_call *next;
+  char session[24];
+  bool running;  /* also when it was given up */
+  bool answered; /* nothing of it is to come */
+  bool fails;
+  tp_token token;
+  uint32_t accepted, cancels;
+};
+typedef struct history_call history_call;
+
+static history_call *begin_call(world *w, tp_text session) {
+  history_call *call = calloc(1, sizeof *call);
+  if (!call) abort();
+  call->w = w;
+  call->next = w->history_calls;
+  call->running = true;
+  snprintf(call->session, sizeof call->session, "%.*s", (int)session.size, session.data);
+  w->history_calls = call;
+  if (w->history_destroys) world_fail(w, "no call after destroy", "of the shared history, for %s", call->session);
+  return call;
+}
+
+/* A drain looks every millisecond at what an append holds up: where no clock jumps, none takes its whole limit. */
+static bool may_hang(const world *w) { return w->s->weather >= WEATHER_STORM; }
+
+/* Mostly short; where time jumps sometimes longer than anybody waits. */
+static int64_t draw_delay(const world *w) {
+  uint64_t dice = tp__sim_random(100);
+  if (dice < 40) return 0;
+  if (dice < 97 || !may_hang(w)) return (int64_t)tp__sim_random(3 * TP__NS_PER_MS);
+  return (int64_t)tp__sim_random(2 * (uint64_t)APPEND_LIMIT_MS * TP__NS_PER_MS);
+}
+
+static tp_status load(void *self, const tp_history_load *request, tp_fault *fault) {
+  world *w = self;
+  (void)fault;
+  history_call *call = begin_call(w, request->session);
+  tp__sim_sleep_ns(draw_delay(w));
+  call->running = false;
+  call->answered = true;
+  return TP_OK;
+}
+
+static void check_batch(world *w, const tp_history_append *batch) {
+  for (size_t i = 0; i < batch->message_count; i++) {
+    const tp_message *message = batch->messages[i];
+    if (message->struct_size != sizeof *message || !message->turn_id.size)
+      world_fail(w, "a batch is whole until it is completed", "message %zu", i);
+  }
+}
+
+static tp_status append(void *self, const tp_history_append *request, tp_fault *fault) {
+  world *w = self;
+  (void)fault;
+  history_call *call = begin_call(w, request->session);
+  tp__sim_sleep_ns(draw_delay(w));
+  check_batch(w, request);
+  call->running = false;
+  call->answered = true;
+  return !world_is_quiet(w) && world_one_in(10) ? TP_ERR_STORE_FULL : TP_OK;
+}
+
+/* ---- later ---- */
+
+static void complete(history_call *call) {
+  world *w = call->w;
+  static const tp_fault full = {.code = TP_ERR_STORE_FULL, .message = "as the history says"};
+  call->running = false; /* before the completion is known */
+  tp_status status = call->fails ? tp_history_complete(call->token, TP_ERR_STORE_FULL, &full)
+                                 : tp_history_complete(call->token, TP_OK, NULL);
+  call->answered = true;
+  if (status != TP_OK && status != TP_ERR_STALE)
+    world_fail(w, "a completion is taken or stale", "of an append: %s", tp_status_name(status));
+  if (status != TP_OK) return;
+  if (++call->accepted > 1) world_fail(w, "a stale token is harmless", "an append was completed twice");
+  if (w->freed) world_fail(w, "a stale token is harmless", "an append was completed after tp_runtime_free()");
+}
+
+static void complete_later(void *arg) {
+  tp__sim_sleep_ns(draw_delay(((history_call *)arg)->w));
+  complete(arg);
+}
+
+static void append_start(void *self, const tp_history_append *request, tp_token token) {
+  world *w = self;
+  history_call *call = begin_call(w, request->session);
+  call->token = token;
+  call->fails = !world_is_quiet(w) && world_one_in(10);
+  check_batch(w, request);
+  if (may_hang(w) && world_one_in(20)) return; /* for ever */
+  if (world_one_in(3) || !world_start("append", complete_later, call)) complete(call);
+  else if (world_one_in(4)) (void)!world_start("append", complete_later, call);
+}
+
+static void append_cancel(void *self, tp_token token) {
+  world *w = self;
+  for (history_call *call = w->history_calls; call; call = call->next) {
+    if (call->token.bits != token.bits) continue;
+    if (++call->cancels > 1) world_fail(w, "cancel at most once", "of an append");
+    if (!may_hang(w)) world_fail(w, "an append that answers in time is not given up", "of %s", call->session);
+    return;
+  }
+}
+
+/* ---- delete and the end ---- */
+
+/* A token that nobody completes is given up with its runtime. */
+static tp_status delete_session(void *self, const tp_history_delete *request, tp_fault *fault) {
+  world *w = self;
+  (void)fault;
+  tp__sim_sleep_ns(world_pause_ns(500));
+  for (const history_call *call = w->history_calls; call; call = call->next)
+    if (call->running && tp__text_is(request->session, call->session))
+      world_fail(w, "no session is deleted while a call of it runs", "%s", call->session);
+  return world_one_in(2) ? TP_OK : TP_ERR_NOT_FOUND;
+}
+
+static void destroy(void *self) {
+  world *w = self;
+  w->history_destroys++;
+  if (!w->freed) world_destructor(w); /* else the last reference was ours, and the runtime is gone */
+}
+
+static bool any_unanswered(const world *w, const char *session) {
+  for (const history_call *call = w->history_calls; call; call = call->next)
+    if (!call->answered && strcmp(call->session, session) == 0) return true;
+  return false;
+}
+
+/* One that has answered may not have returned yet. */
+void history_delete(world *w, const char *session) {
+  if (!w->history) return;
+  tp_status status = tp_shared_history_delete(w->history, NULL, session, NULL);
+  for (int i = 0; i < 1000 && status == TP_ERR_BUSY && !any_unanswered(w, session); i++) {
+    tp__sim_sleep_ns(TP__NS_PER_US);
+    status = tp_shared_history_delete(w->history, NULL, session, NULL);
+  }
+  if (status != TP_OK && status != TP_ERR_NOT_FOUND && !(status == TP_ERR_BUSY && any_unanswered(w, session)))
+    world_fail(w, "a closed session can be deleted", "%s: %s", session, tp_status_name(status));
+}
+
+tp_status history_open(world *w) {
+  tp_allocator allocator = tp__sim_allocator();
+  tp_history history = {.struct_size = sizeof history,
+                        .self = w,
+                        .load = load,
+                        .append = w->s->history == 1 ? append : NULL,
+                        .append_start = w->s->history == 2 ? append_start : NULL,
+                        .append_cancel = w->s->history == 2 ? append_cancel : NULL,
+                        .delete_session = delete_session,
+                        .destroy = destroy};
+  if (!w->s->history) return TP_OK;
+  tp_status status = tp_history_share(&allocator, &history, &w->history, NULL);
+  w->history_taken = status == TP_OK;
+  return status;
+}
+
+void history_after_free(world *w) {
+  for (history_call *call = w->history_calls; call; call = call->next)
+    if (call->token.bits && world_one_in(2)) complete(call);
+}
+
+void history_ended(world *w) {
+  if (w->history_destroys != w->history_taken)
+    world_fail(w, "a shared history is destroyed exactly once", "%u times", w->history_destroys);
+}
+
+void history_fini(world *w) {
+  while (w->history_calls) {
+    history_call *call = w->history_calls;
+    w->history_calls = call->next;
+    free(call);
+  }
+}

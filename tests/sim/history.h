@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * history: a history that the runtime's sessions share, where they name none of their own: it appends at once, or later
+ * through a token, twice, or never; it fails; and what it has of closed sessions is deleted while others are used. */
+#ifndef SIM_HISTORY_H
+#define SIM_HISTORY_H
+
+#include "world.h"
+
+/** Makes it, where the script has one, for tp_runtime_options.shared_history. */
+tp_status history_open(world *w);
+/** Of a session that its host has closed. */
+void history_delete(world *w, const char *session);
+/** Completes some of what is left, when the runtime is gone. */
+void history_after_free(world *w);
+/** When the run is over. */
+void history_ended(world *w);
+void history_fini(world *w);
+
+#endif
