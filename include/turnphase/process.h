@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * process.h: for hosts and domains that run programs: child processes under one deadline, watched by one thread.
+ *
+ * A process loop has one thread for all of its children, however many there are, and holds no other thread while a
+ * child runs. Starting a child costs the same whatever the memory of the host. The library installs no handler for
+ * SIGCHLD, waits for no child but its own, and leaves the host's signal dispositions as they are. A host that ignores
+ * SIGCHLD, or that waits for children that are not its own, takes the status of these away: TP_PROCESS_LOST.
+ *
+ * The end of a child is decided by its exit, its deadline, its output limits or a cancel, never by end-of-file: a
+ * process that the child left behind and that holds its output open delays nothing. Each child leads a process group of
+ * its own, and the whole group is killed before the end is reported; a process that left the group is killed when it
+ * still holds the output. One that left the group and closed both is a daemon, and is left alone.
+ * Threads: any, unless a declaration says otherwise. */
+#ifndef TURNPHASE_PROCESS_H
+#define TURNPHASE_PROCESS_H
+
+#include "turnphase/base.h"
+
+TP_BEGIN_DECLS
+
+/** Watches child processes. */
+typedef struct tp_process_loop tp_process_loop;
+
+/** Options of a process loop; zero means default. */
+typedef struct tp_process_loop_options {
+  size_t struct_size;
+  tp_allocator allocator;
+  uint32_t processes_max;       /* children at once; 0: 1,024; at most 65,536 */
+  uint32_t reserved_;           /* zero */
+} tp_process_loop_options;
+
+/** Makes a loop. Its thread starts with the first child, so a host may fork before.
+ *  @param options  borrowed; may be NULL.
+ *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_NO_MEMORY; TP_ERR_SYSTEM when the process has no
+ *          descriptor left.
+ *  Blocks: no.  From a hook: yes. */
+TP_API tp_status tp_process_loop_new(const tp_process_loop_options *options, tp_process_loop **ret_loop,
+                                     tp_fault *fault) TP_MUST_USE;
+
+/** Kills what still runs (TP_PROCESS_CANCELLED; on_end comes for each), ends the thread and frees. Accepts NULL. From
+ *  an on_end of this loop it returns at once, and the thread frees the loop when it has ended the rest. Not while
+ *  another thread is in a call of this loop. In the child of a fork it does nothing.
+ *  Blocks: until the children are dead, milliseconds.  From a hook: yes. */
+TP_API void tp_process_loop_free(tp_process_loop *loop);
+
+/** How many children were started and have not ended. The answer may be out of date when it is read. */
+TP_API size_t tp_process_loop_count(tp_process_loop *loop);
+
+/** What decided the end of a child. */
+typedef enum tp_process_end {
+  TP_PROCESS_EXITED = 1,        /* it returned exit_code */
+  TP_PROCESS_KILLED = 2,        /* a signal ended it that was none of ours */
+  TP_PROCESS_TIMED_OUT = 3,     /* its deadline passed */
+  TP_PROCESS_OUTPUT_LIMIT = 4,  /* it wrote more than output_max or errors_max */
+  TP_PROCESS_CANCELLED = 5,     /* tp_process_cancel() or tp_process_loop_free() */
+  TP_PROCESS_LOST = 6,          /* it ended, and the host took its status away */
+  TP_PROCESS_END_FORCE_32 = 0x7fffffff
+} tp_process_end;
+
+/** "exited", "killed", "timed_out", "output_limit", "cancelled", "lost"; "unknown" for any other number. Static
+ *  text. */
+TP_API const char *tp_process_end_name(tp_process_end end);
+
+/** A program to run. Zero means default. Everything is copied. */
+typedef struct tp_process_options {
+  size_t struct_size;
+  const char *const *arguments; /* ended by NULL; arguments[0] is the path of the program, which is not searched for */
+  const char *const *environment; /* "NAME=value", ended by NULL: all of it; NULL: empty */
+  const char *directory;        /* where it runs; NULL: where the host does */
+  tp_text input;                /* what it can read from descriptor 0, then end-of-file */
+  uint32_t limit_ms;            /* from the start to the deadline; 0: 30,000 */
+  uint32_t grace_ms;            /* from SIGTERM at the deadline to SIGKILL; 0: 20; at most 10,000 */
+  uint32_t output_max;          /* bytes of descriptor 1; 0: 1 MiB; at most 1 GiB */
+  uint32_t errors_max;          /* bytes of descriptor 2; 0: 1 MiB; at most 1 GiB */
+} tp_process_options;
+
+/** How a child ended. Made by the library; borrowed till on_end returns. */
+typedef struct tp_process_result {
+  size_t struct_size;
+  tp_process_end end;
+  int32_t exit_code;            /* with EXITED */
+  int32_t signal;               /* with KILLED */
+  uint32_t escaped;             /* processes that had left the group and held the output; killed */
+  int64_t duration_ms;          /* from the start until the end was decided */
+  tp_text output;               /* what descriptor 1 got until then, at most output_max bytes */
+  tp_text errors;               /* and descriptor 2 */
+} tp_process_result;
+
+/** Gets the end of a child, exactly once, when its group is dead. Called from the thread of the loop, without a lock:
+ *  it must not wait, since all other children of the loop wait for it. It may start and cancel children. */
+typedef void (*tp_process_end_fn)(void *ctx, const tp_process_result *result);
+
+/** Starts a child. It gets descriptors 0, 1 and 2 and no other, no blocked signal, and the default disposition of all
+ *  signals. on_end may come before this returns; it does not come when this fails.
+ *  At the deadline, at a limit of output and at a cancel the group gets SIGTERM (and SIGCONT, when it was stopped), and
+ *  SIGKILL after grace_ms. A child that the kernel does not let die is reported 20 ms after that.
+ *  @param options  borrowed.
+ *  @param ret_id   for tp_process_cancel(); may be NULL.
+ *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_FULL at processes_max; TP_ERR_SYSTEM when the
+ *          program cannot be started, with errno in fault->system_error (ENOENT: not there, or its interpreter is not;
+ *          EACCES: not executable; ENOEXEC: no program); TP_ERR_NO_MEMORY; TP_ERR_NO_THREAD; TP_ERR_SHUTDOWN from an
+ *          on_end while the loop is being freed; TP_ERR_FORKED.
+ *  Blocks: until the kernel has loaded the program.  From a hook: yes, in one of placement thread. */
+TP_API tp_status tp_process_start(tp_process_loop *loop, const tp_process_options *options, tp_process_end_fn on_end,
+                                  void *ctx, uint64_t *ret_id, tp_fault *fault) TP_MUST_USE;
+
+/** Ends a child as its deadline would: TP_PROCESS_CANCELLED. Does nothing when it has ended or its end was decided.
+ *  Blocks: no.  From a hook: yes. */
+TP_API void tp_process_cancel(tp_process_loop *loop, uint64_t id);
+
+TP_END_DECLS
+#endif

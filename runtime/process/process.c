@@ -1,0 +1,668 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * process.c: the loop. Its thread waits in epoll for descriptors and for the earliest deadline, and after each wait
+ * goes through all children: what ended is reported, what is late is ended. The thread owns every child from the moment
+ * at which it took it from `incoming`. */
+#include "runtime/process/process.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/os/os.h"
+
+enum {
+  PROCESSES_MAX = 1024,
+  PROCESSES_LIMIT = 65536,
+  LIMIT_MS = 30000,
+  GRACE_MS = 20,
+  GRACE_MS_MAX = 10000,
+  OUTPUT_MAX = 1 << 20,
+  OUTPUT_LIMIT = 1 << 30,
+  UNKILLABLE_MS = 20,  /* after SIGKILL a child that is still there is reported */
+  HOLDERS_MS = 10,     /* so long the rest of a dead group may take to close the pipes, then they are looked for */
+  HOLDERS_ROUNDS = 3,
+  ABANDON_MS = 2000,   /* so long a loop that is being freed waits for a child that does not die */
+  POLL_MS = 5,
+  READ_SIZE = 64 << 10,
+  BUFFER_FIRST = 1024,
+  EVENTS = 64
+};
+
+typedef enum source_kind { SOURCE_WAKE, SOURCE_PIDFD, SOURCE_INPUT, SOURCE_OUTPUT, SOURCE_ERRORS } source_kind;
+
+/* A descriptor that epoll watches. */
+struct source {
+  source_kind kind;
+  int fd; /* -1: closed */
+  struct child *child;
+};
+
+struct buffer {
+  char *bytes;
+  size_t size, capacity, max;
+  bool is_over; /* there was more than max */
+};
+
+struct child {
+  tp__link link; /* under mutex */
+  bool is_cancelled; /* under mutex */
+  /* never changes after the start */
+  uint64_t id;
+  tp_process_end_fn on_end;
+  void *ctx;
+  pid_t pid;
+  int64_t started_ns, deadline_ns;
+  uint32_t grace_ms;
+  size_t input_size;
+  /* the loop's thread only */
+  struct source pidfd, input_fd, output_fd, errors_fd;
+  char *input;
+  size_t input_written;
+  struct buffer output, errors;
+  tp_process_end end; /* 0: undecided */
+  int32_t exit_code, signal;
+  int64_t ended_ns;         /* when the end was decided */
+  int64_t kill_ns;          /* when SIGKILL is due; TP__NEVER: was sent, or no end was decided */
+  int64_t report_ns;        /* when it is reported though it has not died; TP__NEVER: no SIGKILL was sent */
+  int64_t holders_ns;       /* when those who hold the pipes are looked for */
+  uint32_t holders_rounds, escaped;
+  bool has_exited;          /* the pidfd said so */
+  bool is_watched;          /* epoll was asked to */
+  bool is_polled;           /* epoll could not */
+  bool is_reaped, is_reported;
+};
+
+struct tp_process_loop {
+  /* never changes after new */
+  tp_allocator allocator;
+  uint32_t processes_max;
+  uint32_t process_generation;
+  int epoll;
+  tp__pollable wake; /* set under mutex */
+  tp__mutex mutex;
+  /* under mutex */
+  tp__link incoming, children;
+  size_t count;           /* started, not reported */
+  uint64_t last_id;
+  tp__thread *thread;     /* NULL: no child yet */
+  bool is_stopping;
+  bool frees_itself;      /* the thread does */
+  /* under mutex; written by the thread before its first callback */
+  uint32_t thread_number;
+  /* the thread only */
+  char scratch[READ_SIZE];
+};
+
+/* ---- buffers ---- */
+
+static bool buffer_room(const tp_allocator *allocator, struct buffer *buffer, size_t size) {
+  void *bytes = buffer->bytes;
+  size_t capacity = buffer->capacity;
+  if (capacity == 0 && size < BUFFER_FIRST) size = BUFFER_FIRST;
+  if (tp__array_grow(allocator, &bytes, &capacity, size, 1) != TP_OK) return false;
+  buffer->bytes = bytes;
+  buffer->capacity = capacity;
+  return true;
+}
+
+/* Without memory the rest is over the limit: nobody may judge half of an output. */
+static void buffer_add(const tp_allocator *allocator, struct buffer *buffer, const char *bytes, size_t size) {
+  size_t left = buffer->max - buffer->size;
+  if (size > left) {
+    buffer->is_over = true;
+    size = left;
+  }
+  if (size == 0) return;
+  if (!buffer_room(allocator, buffer, buffer->size + size)) {
+    buffer->is_over = true;
+    return;
+  }
+  memcpy(buffer->bytes + buffer->size, bytes, size);
+  buffer->size += size;
+}
+
+/* ---- descriptors ---- */
+
+/* Taken out of epoll by hand: close() alone does not while a program that another thread is just starting has a copy of
+ * the descriptor, and events of a child that is freed would come. */
+static void source_close(const tp_process_loop *loop, struct source *source) {
+  if (source->fd < 0) return;
+  epoll_ctl(loop->epoll, EPOLL_CTL_DEL, source->fd, NULL);
+  close(source->fd);
+  source->fd = -1;
+}
+
+static bool source_watch(tp_process_loop *loop, struct source *source, uint32_t events) {
+  if (source->fd < 0) return true;
+  struct epoll_event event = {.events = events, .data.ptr = source};
+  return epoll_ctl(loop->epoll, EPOLL_CTL_ADD, source->fd, &event) == 0;
+}
+
+/* The thread blocks SIGPIPE, so that a child that closed its input gives EPIPE. */
+static void write_input(tp_process_loop *loop, struct child *child) {
+  while (child->input_fd.fd >= 0) {
+    if (child->input_written == child->input_size) break;
+    ssize_t size = write(child->input_fd.fd, child->input + child->input_written,
+                         child->input_size - child->input_written);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0 && errno == EAGAIN) return;
+    if (size < 0) break;
+    child->input_written += (size_t)size;
+  }
+  source_close(loop, &child->input_fd);
+  tp__release(&loop->allocator, child->input, child->input_size);
+  child->input = NULL;
+}
+
+/* Reads at most once: epoll says again when there is more. What comes behind the decision is thrown away.
+ * @return whether there may be more at once. */
+static bool read_output(tp_process_loop *loop, struct child *child, struct source *source, struct buffer *buffer) {
+  if (source->fd < 0) return false;
+  ssize_t size = read(source->fd, loop->scratch, sizeof loop->scratch);
+  if (size < 0) return errno == EINTR;
+  if (size == 0) {
+    source_close(loop, source);
+    return false;
+  }
+  if (child->end == 0) buffer_add(&loop->allocator, buffer, loop->scratch, (size_t)size);
+  return !buffer->is_over;
+}
+
+/* ---- deciding the end ---- */
+
+static void decide(struct child *child, tp_process_end end, int64_t now_ns) {
+  if (child->end != 0) return;
+  child->end = end;
+  child->ended_ns = now_ns;
+}
+
+/* Of a group without its leader nothing may be signalled by number: the number may be another's. */
+static void signal_group(const struct child *child, int number) {
+  if (!child->is_reaped) kill(-child->pid, number);
+}
+
+static void kill_group(struct child *child, int64_t now_ns) {
+  signal_group(child, SIGKILL);
+  child->kill_ns = TP__NEVER;
+  child->report_ns = tp__deadline_after_ms(now_ns, UNKILLABLE_MS);
+}
+
+static void stop_child(const tp_process_loop *loop, struct child *child, tp_process_end end, uint32_t grace_ms,
+                       int64_t now_ns) {
+  if (child->end != 0) return;
+  decide(child, end, now_ns);
+  source_close(loop, &child->input_fd);
+  if (grace_ms == 0) {
+    kill_group(child, now_ns);
+    return;
+  }
+  signal_group(child, SIGTERM);
+  signal_group(child, SIGCONT);
+  child->kill_ns = tp__deadline_after_ms(now_ns, grace_ms);
+}
+
+/* Asks how the child ended and leaves it waitable, so that the number of its group cannot be given away. */
+static bool ask_end(struct child *child) {
+  siginfo_t info = {.si_pid = 0};
+  if (waitid(P_PIDFD, (id_t)child->pidfd.fd, &info, WEXITED | WNOWAIT | WNOHANG) != 0) return false;
+  child->exit_code = info.si_code == CLD_EXITED ? info.si_status : 0;
+  child->signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
+  return true;
+}
+
+/* All that the child itself wrote is in the pipes by now. */
+static void child_exited(tp_process_loop *loop, struct child *child, int64_t now_ns) {
+  bool is_known = ask_end(child);
+  while (child->end == 0 && read_output(loop, child, &child->output_fd, &child->output)) {}
+  while (child->end == 0 && read_output(loop, child, &child->errors_fd, &child->errors)) {}
+  if (child->output.is_over || child->errors.is_over) decide(child, TP_PROCESS_OUTPUT_LIMIT, now_ns);
+  tp_process_end end = child->signal != 0 ? TP_PROCESS_KILLED : TP_PROCESS_EXITED;
+  decide(child, is_known ? end : TP_PROCESS_LOST, now_ns);
+  if (is_known) {
+    signal_group(child, SIGKILL);
+    siginfo_t info;
+    (void)waitid(P_PIDFD, (id_t)child->pidfd.fd, &info, WEXITED | WNOHANG);
+  }
+  child->is_reaped = true;
+  child->kill_ns = child->report_ns = TP__NEVER;
+  child->holders_ns = tp__deadline_after_ms(now_ns, HOLDERS_MS);
+  source_close(loop, &child->pidfd);
+  source_close(loop, &child->input_fd);
+}
+
+/* @return whether no process holds the pipes, or enough was done about it. */
+static bool holders_are_gone(struct child *child, int64_t now_ns) {
+  if (child->output_fd.fd < 0 && child->errors_fd.fd < 0) return true;
+  if (now_ns < child->holders_ns) return false;
+  if (child->holders_rounds++ == HOLDERS_ROUNDS) return true;
+  child->escaped += tp__kill_escaped(child->output_fd.fd, child->errors_fd.fd);
+  child->holders_ns = tp__deadline_after_ms(now_ns, HOLDERS_MS);
+  return false;
+}
+
+/* ---- reporting and freeing ---- */
+
+static void child_report(struct child *child) {
+  if (child->is_reported) return;
+  child->is_reported = true;
+  tp_process_result result = {
+      .struct_size = sizeof result,
+      .end = child->end,
+      .exit_code = child->end == TP_PROCESS_EXITED ? child->exit_code : 0,
+      .signal = child->end == TP_PROCESS_KILLED ? child->signal : 0,
+      .escaped = child->escaped,
+      .duration_ms = (child->ended_ns - child->started_ns) / TP__NS_PER_MS,
+      .output = {child->output.bytes, child->output.size},
+      .errors = {child->errors.bytes, child->errors.size},
+  };
+  child->on_end(child->ctx, &result);
+}
+
+static void child_free(tp_process_loop *loop, struct child *child) {
+  const tp_allocator *allocator = &loop->allocator;
+  source_close(loop, &child->pidfd);
+  source_close(loop, &child->input_fd);
+  source_close(loop, &child->output_fd);
+  source_close(loop, &child->errors_fd);
+  tp__release(allocator, child->input, child->input_size);
+  tp__release(allocator, child->output.bytes, child->output.capacity);
+  tp__release(allocator, child->errors.bytes, child->errors.capacity);
+  tp__release(allocator, child, sizeof *child);
+}
+
+/* The count falls before the callback, so that it may start the next child in the place of this one. */
+static void child_ended(tp_process_loop *loop, struct child *child, bool is_last) {
+  if (!child->is_reported) {
+    tp__mutex_lock(&loop->mutex);
+    loop->count--;
+    tp__mutex_unlock(&loop->mutex);
+  }
+  if (is_last) {
+    tp__mutex_lock(&loop->mutex);
+    tp__list_remove(&child->link);
+    tp__mutex_unlock(&loop->mutex);
+    source_close(loop, &child->output_fd);
+    source_close(loop, &child->errors_fd);
+  }
+  child_report(child);
+  if (is_last) child_free(loop, child);
+}
+
+/* ---- the thread ---- */
+
+static bool take_incoming(tp_process_loop *loop) {
+  tp__mutex_lock(&loop->mutex);
+  tp__pollable_clear(&loop->wake);
+  while (!tp__list_empty(&loop->incoming)) {
+    tp__link *link = loop->incoming.next;
+    tp__list_remove(link);
+    tp__list_push(&loop->children, link);
+  }
+  bool is_stopping = loop->is_stopping;
+  tp__mutex_unlock(&loop->mutex);
+  return is_stopping;
+}
+
+/* When the kernel has no memory to watch the child it is killed, and asked for its end from time to time. */
+static void watch_child(tp_process_loop *loop, struct child *child) {
+  child->is_watched = true;
+  bool is_complete = source_watch(loop, &child->input_fd, EPOLLOUT) && source_watch(loop, &child->output_fd, EPOLLIN) &&
+                     source_watch(loop, &child->errors_fd, EPOLLIN) && source_watch(loop, &child->pidfd, EPOLLIN);
+  if (is_complete) {
+    write_input(loop, child);
+    return;
+  }
+  child->is_polled = true;
+  stop_child(loop, child, TP_PROCESS_LOST, 0, tp__now_ns());
+}
+
+static bool poll_exited(const struct child *child) {
+  siginfo_t info = {.si_pid = 0};
+  int error = waitid(P_PIDFD, (id_t)child->pidfd.fd, &info, WEXITED | WNOWAIT | WNOHANG);
+  return error != 0 || info.si_pid != 0;
+}
+
+static void earlier(int64_t *at_ns, int64_t other_ns) {
+  if (other_ns < *at_ns) *at_ns = other_ns;
+}
+
+/* One child: takes the next step that is due. @return false: it is gone. Lowers *wake_ns to when the next one is. */
+static bool child_step(tp_process_loop *loop, struct child *child, bool is_cancelled, int64_t *wake_ns) {
+  int64_t now_ns = tp__now_ns();
+  if (!child->is_watched) watch_child(loop, child);
+  if (child->is_polled && !child->has_exited) {
+    child->has_exited = poll_exited(child);
+    earlier(wake_ns, tp__deadline_after_ms(now_ns, POLL_MS));
+  }
+  if (child->has_exited && !child->is_reaped) child_exited(loop, child, now_ns);
+  if (child->is_reaped) {
+    if (!child->is_reported && !holders_are_gone(child, now_ns)) {
+      earlier(wake_ns, child->holders_ns);
+      return true;
+    }
+    child_ended(loop, child, true);
+    return false;
+  }
+  if (is_cancelled) stop_child(loop, child, TP_PROCESS_CANCELLED, child->grace_ms, now_ns);
+  if (child->output.is_over || child->errors.is_over)
+    stop_child(loop, child, TP_PROCESS_OUTPUT_LIMIT, child->grace_ms, now_ns);
+  if (now_ns >= child->deadline_ns) stop_child(loop, child, TP_PROCESS_TIMED_OUT, child->grace_ms, now_ns);
+  if (now_ns >= child->kill_ns) kill_group(child, now_ns);
+  if (!child->is_reported && now_ns >= child->report_ns) child_ended(loop, child, false);
+  if (child->end == 0) earlier(wake_ns, child->deadline_ns);
+  earlier(wake_ns, child->kill_ns);
+  if (!child->is_reported) earlier(wake_ns, child->report_ns);
+  return true;
+}
+
+/* While the loop is being freed nothing gets a grace, and what the kernel does not let die is left behind. */
+static void stop_now(tp_process_loop *loop, struct child *child, int64_t *wake_ns) {
+  int64_t now_ns = tp__now_ns();
+  stop_child(loop, child, TP_PROCESS_CANCELLED, 0, now_ns);
+  if (child->kill_ns != TP__NEVER) kill_group(child, now_ns);
+  int64_t abandon_ns = tp__deadline_after_ms(child->ended_ns, ABANDON_MS);
+  earlier(wake_ns, abandon_ns);
+  if (child->is_reported && now_ns >= abandon_ns) child_ended(loop, child, true);
+}
+
+/* Only this thread changes the list of children, so it may walk it without the lock; cancels are read under it. */
+static int64_t step_all(tp_process_loop *loop, bool is_stopping) {
+  int64_t wake_ns = TP__NEVER;
+  for (tp__link *link = loop->children.next, *next; link != &loop->children; link = next) {
+    next = link->next;
+    struct child *child = TP__CONTAINER(link, struct child, link);
+    tp__mutex_lock(&loop->mutex);
+    bool is_cancelled = child->is_cancelled;
+    tp__mutex_unlock(&loop->mutex);
+    if (is_stopping && !child->has_exited && !child->is_reaped) {
+      stop_child(loop, child, TP_PROCESS_CANCELLED, 0, tp__now_ns());
+    }
+    if (child_step(loop, child, is_cancelled, &wake_ns) && is_stopping && !child->is_reaped) {
+      stop_now(loop, child, &wake_ns);
+    }
+  }
+  return wake_ns;
+}
+
+static void handle_event(tp_process_loop *loop, const struct epoll_event *event) {
+  struct source *source = event->data.ptr;
+  if (!source) return; /* the wake-up: take_incoming() */
+  struct child *child = source->child;
+  switch (source->kind) {
+  case SOURCE_PIDFD: child->has_exited = true; break;
+  case SOURCE_INPUT: write_input(loop, child); break;
+  case SOURCE_OUTPUT: (void)read_output(loop, child, source, &child->output); break;
+  case SOURCE_ERRORS: (void)read_output(loop, child, source, &child->errors); break;
+  case SOURCE_WAKE: break;
+  }
+}
+
+static int wait_ms(int64_t wake_ns) {
+  if (wake_ns == TP__NEVER) return -1;
+  int64_t left_ns = wake_ns - tp__now_ns();
+  if (left_ns <= 0) return 0;
+  int64_t left_ms = (left_ns + TP__NS_PER_MS - 1) / TP__NS_PER_MS;
+  return left_ms > LIMIT_MS ? LIMIT_MS : (int)left_ms;
+}
+
+static void loop_fini(tp_process_loop *loop) {
+  close(loop->epoll);
+  tp__pollable_fini(&loop->wake);
+  tp__mutex_fini(&loop->mutex);
+  tp_allocator allocator = loop->allocator;
+  tp__release(&allocator, loop, sizeof *loop);
+}
+
+static bool is_done(tp_process_loop *loop) {
+  tp__mutex_lock(&loop->mutex);
+  bool done = loop->is_stopping && tp__list_empty(&loop->incoming) && tp__list_empty(&loop->children);
+  tp__mutex_unlock(&loop->mutex);
+  return done;
+}
+
+static void loop_run(void *arg) {
+  tp_process_loop *loop = arg;
+  struct epoll_event events[EVENTS];
+  tp__mutex_lock(&loop->mutex);
+  loop->thread_number = tp__thread_number();
+  tp__mutex_unlock(&loop->mutex);
+  while (!is_done(loop)) {
+    bool is_stopping = take_incoming(loop);
+    int64_t wake_ns = step_all(loop, is_stopping);
+    if (is_done(loop)) break;
+    int count = epoll_wait(loop->epoll, events, EVENTS, wait_ms(wake_ns));
+    for (int i = 0; i < count; i++) handle_event(loop, &events[i]);
+  }
+  tp__mutex_lock(&loop->mutex);
+  bool frees_itself = loop->frees_itself;
+  tp__mutex_unlock(&loop->mutex);
+  if (frees_itself) loop_fini(loop);
+}
+
+/* ---- the API ---- */
+
+static tp_status no_descriptor(tp_fault *fault) {
+  int system_error = errno;
+  (void)!tp__fail(fault, TP_ERR_SYSTEM, NULL, "no descriptor for the process loop: raise the limit of open files");
+  if (fault) fault->system_error = system_error;
+  return TP_ERR_SYSTEM;
+}
+
+static tp_status loop_open(tp_process_loop *loop, tp_fault *fault) {
+  loop->epoll = epoll_create1(EPOLL_CLOEXEC);
+  if (loop->epoll < 0) return no_descriptor(fault);
+  if (tp__pollable_init(&loop->wake) != TP_OK) {
+    tp_status status = no_descriptor(fault);
+    close(loop->epoll);
+    return status;
+  }
+  struct epoll_event event = {.events = EPOLLIN};
+  tp_status status = TP_OK;
+  if (epoll_ctl(loop->epoll, EPOLL_CTL_ADD, tp__pollable_fd(&loop->wake), &event) != 0) status = no_descriptor(fault);
+  if (status == TP_OK) {
+    status = tp__mutex_init(&loop->mutex);
+    if (status != TP_OK) (void)!tp__fail(fault, status, NULL, "no lock for the process loop");
+  }
+  if (status == TP_OK) return TP_OK;
+  tp__pollable_fini(&loop->wake);
+  close(loop->epoll);
+  return status;
+}
+
+tp_status tp_process_loop_new(const tp_process_loop_options *theirs, tp_process_loop **ret_loop, tp_fault *fault) {
+  tp_process_loop_options options = {0};
+  if (theirs) TP__TRY(tp__options_read(&options, sizeof options, theirs, "tp_process_loop_options", fault));
+  if (options.reserved_ != 0)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_process_loop_options.reserved_ must be zero");
+  if (options.processes_max > PROCESSES_LIMIT)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_process_loop_options.processes_max is %u: at most %d",
+                    options.processes_max, PROCESSES_LIMIT);
+  tp_allocator allocator = tp__allocator_of(&options.allocator);
+  tp_process_loop *loop = tp__alloc_zero(&allocator, sizeof *loop);
+  if (!loop) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the process loop");
+  loop->allocator = allocator;
+  loop->processes_max = options.processes_max > 0 ? options.processes_max : PROCESSES_MAX;
+  loop->process_generation = tp__process_generation();
+  tp__list_init(&loop->incoming);
+  tp__list_init(&loop->children);
+  tp_status status = loop_open(loop, fault);
+  if (status != TP_OK) {
+    tp__release(&allocator, loop, sizeof *loop);
+    return status;
+  }
+  *ret_loop = loop;
+  return TP_OK;
+}
+
+void tp_process_loop_free(tp_process_loop *loop) {
+  if (!loop || loop->process_generation != tp__process_generation()) return;
+  tp__mutex_lock(&loop->mutex);
+  loop->is_stopping = true;
+  tp__pollable_set(&loop->wake);
+  tp__thread *thread = loop->thread;
+  bool is_inside = thread && loop->thread_number == tp__thread_number();
+  loop->frees_itself = is_inside;
+  tp__mutex_unlock(&loop->mutex);
+  if (thread && is_inside) {
+    tp__thread_detach(thread);
+    return;
+  }
+  if (thread) tp__thread_join(thread);
+  loop_fini(loop);
+}
+
+size_t tp_process_loop_count(tp_process_loop *loop) {
+  if (!loop || loop->process_generation != tp__process_generation()) return 0;
+  tp__mutex_lock(&loop->mutex);
+  size_t count = loop->count;
+  tp__mutex_unlock(&loop->mutex);
+  return count;
+}
+
+const char *tp_process_end_name(tp_process_end end) {
+  switch (end) {
+  case TP_PROCESS_EXITED: return "exited";
+  case TP_PROCESS_KILLED: return "killed";
+  case TP_PROCESS_TIMED_OUT: return "timed_out";
+  case TP_PROCESS_OUTPUT_LIMIT: return "output_limit";
+  case TP_PROCESS_CANCELLED: return "cancelled";
+  case TP_PROCESS_LOST: return "lost";
+  case TP_PROCESS_END_FORCE_32: break;
+  }
+  return "unknown";
+}
+
+static tp_status above(const char *field, uint32_t number, uint32_t most, tp_fault *fault) {
+  return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_process_options.%s is %u: at most %u", field, number, most);
+}
+
+static tp_status options_read(tp_process_options *options, const tp_process_options *theirs, tp_fault *fault) {
+  *options = (tp_process_options){0};
+  if (!theirs) return tp__fail(fault, TP_ERR_USAGE, NULL, "a process needs its options");
+  TP__TRY(tp__options_read(options, sizeof *options, theirs, "tp_process_options", fault));
+  if (!options->arguments || !options->arguments[0] || !options->arguments[0][0])
+    return tp__fail(fault, TP_ERR_USAGE, NULL,
+                    "tp_process_options.arguments is empty: its first is the program's path");
+  if (options->grace_ms > GRACE_MS_MAX) return above("grace_ms", options->grace_ms, GRACE_MS_MAX, fault);
+  if (options->output_max > OUTPUT_LIMIT) return above("output_max", options->output_max, OUTPUT_LIMIT, fault);
+  if (options->errors_max > OUTPUT_LIMIT) return above("errors_max", options->errors_max, OUTPUT_LIMIT, fault);
+  if (options->limit_ms == 0) options->limit_ms = LIMIT_MS;
+  if (options->grace_ms == 0) options->grace_ms = GRACE_MS;
+  if (options->output_max == 0) options->output_max = OUTPUT_MAX;
+  if (options->errors_max == 0) options->errors_max = OUTPUT_MAX;
+  return TP_OK;
+}
+
+/* Takes a place among the children, and starts the thread with the first. */
+static tp_status place_take(tp_process_loop *loop, uint64_t *ret_id, tp_fault *fault) {
+  tp__mutex_lock(&loop->mutex);
+  tp_status status = TP_OK;
+  if (loop->is_stopping) {
+    status = TP_ERR_SHUTDOWN;
+  } else if (loop->count == loop->processes_max) {
+    status = TP_ERR_FULL;
+  } else if (!loop->thread) {
+    loop->thread_number = UINT32_MAX; /* the thread's own comes before its first callback */
+    status = tp__thread_start(&loop->allocator, "tp-process", loop_run, loop, &loop->thread);
+  }
+  if (status == TP_OK) {
+    loop->count++;
+    *ret_id = ++loop->last_id;
+  }
+  tp__mutex_unlock(&loop->mutex);
+  if (status == TP_OK) return TP_OK;
+  if (status == TP_ERR_FULL)
+    return tp__fail(fault, status, NULL, "%u children run: tp_process_loop_options.processes_max", loop->processes_max);
+  return tp__fail(fault, status, NULL, "no child can be started: %s", tp_status_text(status));
+}
+
+static void place_free(tp_process_loop *loop) {
+  tp__mutex_lock(&loop->mutex);
+  loop->count--;
+  tp__mutex_unlock(&loop->mutex);
+}
+
+static tp_status child_new(tp_process_loop *loop, const tp_process_options *options, struct child **ret_child,
+                           tp_fault *fault) {
+  struct child *child = tp__alloc_zero(&loop->allocator, sizeof *child);
+  if (child && options->input.size > 0) {
+    child->input_size = options->input.size;
+    child->input = tp__alloc(&loop->allocator, child->input_size);
+    if (!child->input) {
+      tp__release(&loop->allocator, child, sizeof *child);
+      child = NULL;
+    }
+  }
+  if (!child) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a child process");
+  if (child->input) memcpy(child->input, options->input.data, child->input_size);
+  child->output.max = options->output_max;
+  child->errors.max = options->errors_max;
+  child->grace_ms = options->grace_ms;
+  child->kill_ns = child->report_ns = TP__NEVER;
+  *ret_child = child;
+  return TP_OK;
+}
+
+static void child_publish(tp_process_loop *loop, struct child *child, const tp__spawned *spawned) {
+  child->pid = spawned->pid;
+  child->pidfd = (struct source){SOURCE_PIDFD, spawned->pidfd, child};
+  child->input_fd = (struct source){SOURCE_INPUT, spawned->input, child};
+  child->output_fd = (struct source){SOURCE_OUTPUT, spawned->output, child};
+  child->errors_fd = (struct source){SOURCE_ERRORS, spawned->errors, child};
+  tp__mutex_lock(&loop->mutex);
+  tp__list_push(&loop->incoming, &child->link);
+  tp__pollable_set(&loop->wake);
+  tp__mutex_unlock(&loop->mutex);
+}
+
+tp_status tp_process_start(tp_process_loop *loop, const tp_process_options *theirs, tp_process_end_fn on_end, void *ctx,
+                           uint64_t *ret_id, tp_fault *fault) {
+  tp_process_options options;
+  if (!loop || !on_end) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_process_start() needs a loop and an on_end");
+  if (loop->process_generation != tp__process_generation())
+    return tp__fail(fault, TP_ERR_FORKED, NULL, "the process loop belongs to the parent of this process");
+  TP__TRY(options_read(&options, theirs, fault));
+  struct child *child = NULL;
+  uint64_t id = 0;
+  int64_t started_ns = tp__now_ns();
+  TP__TRY(child_new(loop, &options, &child, fault));
+  tp_status status = place_take(loop, &id, fault);
+  tp__spawned spawned;
+  if (status == TP_OK) {
+    status = tp__spawn(&options, &spawned, fault);
+    if (status != TP_OK) place_free(loop);
+  }
+  if (status != TP_OK) {
+    tp__release(&loop->allocator, child->input, child->input_size);
+    tp__release(&loop->allocator, child, sizeof *child);
+    return status;
+  }
+  child->id = id;
+  child->on_end = on_end;
+  child->ctx = ctx;
+  child->started_ns = started_ns;
+  child->deadline_ns = tp__deadline_after_ms(started_ns, options.limit_ms);
+  if (ret_id) *ret_id = id;
+  child_publish(loop, child, &spawned);
+  return TP_OK;
+}
+
+static bool cancel_in(tp__link *list, uint64_t id) {
+  for (tp__link *link = list->next; link != list; link = link->next) {
+    struct child *child = TP__CONTAINER(link, struct child, link);
+    if (child->id != id) continue;
+    child->is_cancelled = true;
+    return true;
+  }
+  return false;
+}
+
+void tp_process_cancel(tp_process_loop *loop, uint64_t id) {
+  if (!loop || loop->process_generation != tp__process_generation()) return;
+  tp__mutex_lock(&loop->mutex);
+  if (cancel_in(&loop->children, id) || cancel_in(&loop->incoming, id)) tp__pollable_set(&loop->wake);
+  tp__mutex_unlock(&loop->mutex);
+}

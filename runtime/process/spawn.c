@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * spawn.c: posix_spawn (which shares the memory of the host until the program is loaded) and a pidfd. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/process/process.h"
+
+/* pipes[i][0] is read from, pipes[i][1] is written to. The child has the other side of each than the host. */
+enum { INPUT, OUTPUT, ERRORS, PIPES };
+
+static void close_one(int *fd) {
+  if (*fd >= 0) close(*fd);
+  *fd = -1;
+}
+
+/* A host that closed its own descriptors 0 to 2 gets them for pipes; those would be in the way in the child. */
+static bool move_up(int *fd) {
+  if (*fd > STDERR_FILENO) return true;
+  int above = fcntl(*fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  if (above < 0) return false;
+  close(*fd);
+  *fd = above;
+  return true;
+}
+
+static int open_pipes(int pipes[PIPES][2]) {
+  for (int i = 0; i < PIPES; i++) {
+    if (pipe2(pipes[i], O_CLOEXEC) != 0) return errno;
+    if (!move_up(&pipes[i][0]) || !move_up(&pipes[i][1])) return errno;
+    int ours = pipes[i][i == INPUT ? 1 : 0];
+    if (fcntl(ours, F_SETFL, fcntl(ours, F_GETFL) | O_NONBLOCK) != 0) return errno;
+  }
+  return 0;
+}
+
+static int fill_actions(posix_spawn_file_actions_t *actions, int pipes[PIPES][2], const char *directory) {
+  int error = 0;
+  if (directory) error = posix_spawn_file_actions_addchdir_np(actions, directory);
+  if (error == 0) error = posix_spawn_file_actions_adddup2(actions, pipes[INPUT][0], STDIN_FILENO);
+  if (error == 0) error = posix_spawn_file_actions_adddup2(actions, pipes[OUTPUT][1], STDOUT_FILENO);
+  if (error == 0) error = posix_spawn_file_actions_adddup2(actions, pipes[ERRORS][1], STDERR_FILENO);
+  if (error == 0) error = posix_spawn_file_actions_addclosefrom_np(actions, STDERR_FILENO + 1);
+  return error;
+}
+
+static int fill_attributes(posix_spawnattr_t *attributes) {
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  int error = posix_spawnattr_setflags(attributes,
+                                       POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  if (error == 0) error = posix_spawnattr_setpgroup(attributes, 0);
+  if (error == 0) error = posix_spawnattr_setsigmask(attributes, &none);
+  if (error == 0) error = posix_spawnattr_setsigdefault(attributes, &all);
+  return error;
+}
+
+static int spawn_with(const tp_process_options *options, const posix_spawn_file_actions_t *actions,
+                      const posix_spawnattr_t *attributes, pid_t *ret_pid) {
+  static char *const nothing[] = {NULL};
+  /* posix_spawn changes neither list; its signature is older than const */
+  char *const *arguments = (char *const *)(uintptr_t)options->arguments;
+  char *const *environment = options->environment ? (char *const *)(uintptr_t)options->environment : nothing;
+  return posix_spawn(ret_pid, arguments[0], actions, attributes, arguments, environment);
+}
+
+static int spawn(const tp_process_options *options, int pipes[PIPES][2], pid_t *ret_pid) {
+  posix_spawn_file_actions_t actions;
+  int error = posix_spawn_file_actions_init(&actions);
+  if (error != 0) return error;
+  posix_spawnattr_t attributes;
+  error = posix_spawnattr_init(&attributes);
+  if (error == 0) {
+    error = fill_attributes(&attributes);
+    if (error == 0) error = fill_actions(&actions, pipes, options->directory);
+    if (error == 0) error = spawn_with(options, &actions, &attributes, ret_pid);
+    posix_spawnattr_destroy(&attributes);
+  }
+  posix_spawn_file_actions_destroy(&actions);
+  return error;
+}
+
+/* The pidfd is opened before anybody of ours waits for the child, so that the number still means it. */
+static int watch(pid_t pid, int *ret_pidfd) {
+  *ret_pidfd = pidfd_open(pid, 0);
+  if (*ret_pidfd >= 0) return 0;
+  int error = errno;
+  kill(-pid, SIGKILL);
+  waitpid(pid, NULL, 0);
+  return error;
+}
+
+static tp_status refuse(const tp_process_options *options, int error, tp_fault *fault) {
+  char text[128];
+  const char *why = strerror_r(error, text, sizeof text);
+  const char *remedy = "";
+  if (error == ENOENT) remedy = " (the program, its interpreter or its directory)";
+  if (error == EACCES) remedy = ": make it executable (chmod +x)";
+  if (error == ENOEXEC) remedy = ": begin a script with #! and its interpreter";
+  if (error == EMFILE || error == ENFILE) remedy = ": raise the limit of open files";
+  (void)!tp__fail(fault, TP_ERR_SYSTEM, NULL, "cannot start %s: %s%s", options->arguments[0], why, remedy);
+  if (fault) fault->system_error = error;
+  return TP_ERR_SYSTEM;
+}
+
+tp_status tp__spawn(const tp_process_options *options, tp__spawned *ret_spawned, tp_fault *fault) {
+  int pipes[PIPES][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
+  tp__spawned spawned = {.pid = 0};
+  int error = open_pipes(pipes);
+  if (error == 0) error = spawn(options, pipes, &spawned.pid);
+  if (error == 0) error = watch(spawned.pid, &spawned.pidfd);
+  close_one(&pipes[INPUT][0]);
+  close_one(&pipes[OUTPUT][1]);
+  close_one(&pipes[ERRORS][1]);
+  if (error != 0) {
+    close_one(&pipes[INPUT][1]);
+    close_one(&pipes[OUTPUT][0]);
+    close_one(&pipes[ERRORS][0]);
+    return refuse(options, error, fault);
+  }
+  spawned.input = pipes[INPUT][1];
+  spawned.output = pipes[OUTPUT][0];
+  spawned.errors = pipes[ERRORS][0];
+  *ret_spawned = spawned;
+  return TP_OK;
+}

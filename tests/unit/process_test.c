@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Child processes: the table of hostile children, exact environment and descriptors, and what becomes of a loop. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/host.h"
+#include "turnphase/process.h"
+
+enum { SETTLE_MS = 50, INPUT_SIZE = 1 << 20, SHORT_MS = 150, LONG_MS = 20000 };
+
+/* ---- helpers ---- */
+
+static int64_t now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static size_t open_descriptors(void) {
+  size_t count = 0;
+  DIR *folder = opendir("/proc/self/fd");
+  assert_non_null(folder);
+  while (readdir(folder)) count++;
+  closedir(folder);
+  return count;
+}
+
+/* A run of one program; what the callback got is copied, since asserts belong to the test's thread. */
+struct run {
+  latch ended;
+  int64_t ended_ms;
+  tp_process_result result;
+  char output[4096];
+  size_t output_size, errors_size;
+  int calls;
+};
+
+static void run_ended(void *ctx, const tp_process_result *result) {
+  struct run *run = ctx;
+  run->ended_ms = now_ms();
+  run->result = *result;
+  run->output_size = result->output.size;
+  run->errors_size = result->errors.size;
+  size_t size = result->output.size < sizeof run->output - 1 ? result->output.size : sizeof run->output - 1;
+  if (size > 0) memcpy(run->output, result->output.data, size);
+  run->output[size] = '\0';
+  run->calls++;
+  latch_hit(&run->ended);
+}
+
+/* Every process of a test carries this in its environment, however it is descended from the child. */
+static char marker[64];
+
+static bool has_marker(const char *pid) {
+  char path[300], bytes[8192];
+  snprintf(path, sizeof path, "/proc/%s/environ", pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  ssize_t size = read(fd, bytes, sizeof bytes);
+  close(fd);
+  return size > 0 && memmem(bytes, (size_t)size, marker, strlen(marker)) != NULL;
+}
+
+static size_t marked_processes(void) {
+  size_t count = 0;
+  DIR *proc = opendir("/proc");
+  assert_non_null(proc);
+  for (struct dirent *entry = readdir(proc); entry; entry = readdir(proc)) {
+    if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9' && has_marker(entry->d_name)) count++;
+  }
+  closedir(proc);
+  return count;
+}
+
+/* What was sent SIGKILL is gone when the kernel gets to it. */
+static size_t processes_left(void) {
+  for (int round = 0; round < 200 && marked_processes() > 0; round++) usleep(5000);
+  return marked_processes();
+}
+
+static const char *const *test_environment(void) {
+  static const char *environment[] = {"PATH=/usr/bin:/bin", marker, NULL};
+  static int number;
+  snprintf(marker, sizeof marker, "TP_TEST=%ld.%d", (long)getpid(), ++number);
+  return environment;
+}
+
+static tp_process_loop *open_loop(void) {
+  tp_process_loop *loop = NULL;
+  assert_int_equal(tp_process_loop_new(NULL, &loop, NULL), TP_OK);
+  return loop;
+}
+
+static tp_status start(tp_process_loop *loop, tp_process_options options, const char *script, struct run *run,
+                       uint64_t *id, tp_fault *fault) {
+  const char *arguments[] = {"/bin/sh", "-c", script, NULL};
+  options.struct_size = sizeof options;
+  if (!options.arguments) options.arguments = arguments;
+  if (!options.environment) options.environment = test_environment();
+  return tp_process_start(loop, &options, run_ended, run, id, fault);
+}
+
+static void wait_for(struct run *run) { latch_wait(&run->ended, 1); }
+
+/* ---- the hostile children ---- */
+
+typedef struct hostile {
+  const char *name;
+  const char *script;   /* of /bin/sh; or NULL and: */
+  const char *program;
+  tp_process_end end;   /* 0: does not start */
+  int32_t number;       /* exit code, signal or errno */
+  const char *output;   /* NULL: anything */
+  uint32_t escaped_min;
+} hostile;
+
+static const hostile hostiles[] = {
+    {.name = "never reads stdin, and stays", .script = "sleep 100", .end = TP_PROCESS_TIMED_OUT, .output = ""},
+    {.name = "never reads stdin, and leaves", .script = "exit 3", .end = TP_PROCESS_EXITED, .number = 3},
+    {.name = "a grandchild holds stdout", .script = "sleep 100 & echo ok", .end = TP_PROCESS_EXITED, .output = "ok\n"},
+    {.name = "ignores SIGTERM", .script = "trap '' TERM; sleep 100; sleep 100", .end = TP_PROCESS_TIMED_OUT},
+    {.name = "stops itself", .script = "echo before; kill -STOP $$", .end = TP_PROCESS_TIMED_OUT,
+     .output = "before\n"},
+    {.name = "endless stdout", .script = "exec yes", .end = TP_PROCESS_OUTPUT_LIMIT},
+    {.name = "endless stderr", .script = "exec yes >&2", .end = TP_PROCESS_OUTPUT_LIMIT},
+    {.name = "half a JSON object", .script = "printf '{\"a\":'", .end = TP_PROCESS_EXITED, .output = "{\"a\":"},
+    {.name = "two JSON objects", .script = "printf '{}{}'", .end = TP_PROCESS_EXITED, .output = "{}{}"},
+    {.name = "exit 0 with error", .script = "printf '{\"error\":1}'", .end = TP_PROCESS_EXITED,
+     .output = "{\"error\":1}"},
+    {.name = "not executable", .program = "/etc/passwd", .number = EACCES},
+    {.name = "missing", .program = "/no/such/program", .number = ENOENT},
+    {.name = "killed by a signal", .script = "kill -SEGV $$", .end = TP_PROCESS_KILLED, .number = SIGSEGV},
+    {.name = "fork bomb",
+     .script = "bomb() { [ $1 = 0 ] && exec sleep 100; bomb $(($1 - 1)) & bomb $(($1 - 1)) & wait; }; bomb 5",
+     .end = TP_PROCESS_TIMED_OUT},
+    {.name = "setsid, double fork", .script = "setsid sh -c 'sleep 100 & exec sleep 100' & sleep 0.08; echo out",
+     .end = TP_PROCESS_EXITED, .output = "out\n", .escaped_min = 2},
+};
+
+static void check_not_started(const hostile *row, tp_process_loop *loop) {
+  const char *arguments[] = {row->program, NULL};
+  struct run run = {.ended = LATCH};
+  tp_fault fault = {0};
+  assert_int_equal(start(loop, (tp_process_options){.arguments = arguments}, NULL, &run, NULL, &fault), TP_ERR_SYSTEM);
+  assert_int_equal(fault.system_error, row->number);
+  assert_non_null(strstr(fault.message, row->program));
+  assert_int_equal(run.calls, 0);
+}
+
+static void check_hostile(const hostile *row, tp_process_loop *loop) {
+  static char input[INPUT_SIZE];
+  memset(input, 'x', sizeof input);
+  struct run run = {.ended = LATCH};
+  int64_t started_ms = now_ms();
+  assert_int_equal(start(loop, (tp_process_options){.limit_ms = SHORT_MS, .input = {input, sizeof input}}, row->script,
+                         &run, NULL, NULL), TP_OK);
+  wait_for(&run);
+  const tp_process_result *result = &run.result;
+  if (result->end != row->end) fail_msg("%s: %s", row->name, tp_process_end_name(result->end));
+  int64_t late_ms = run.ended_ms - started_ms - result->duration_ms;
+  if (late_ms > SETTLE_MS) fail_msg("%s: settled %d ms after its end", row->name, (int)late_ms);
+  if (row->end == TP_PROCESS_TIMED_OUT) assert_in_range(result->duration_ms, SHORT_MS, SHORT_MS + SETTLE_MS);
+  if (row->end == TP_PROCESS_EXITED) assert_int_equal(result->exit_code, row->number);
+  if (row->end == TP_PROCESS_KILLED) assert_int_equal(result->signal, row->number);
+  if (row->output) assert_string_equal(run.output, row->output);
+  assert_true(run.output_size <= 1 << 20 && run.errors_size <= 1 << 20);
+  assert_true(result->escaped >= row->escaped_min);
+}
+
+static void each_hostile_child_is_settled_and_leaves_nothing(void **state) {
+  (void)state;
+  tp_process_loop *loop = open_loop();
+  struct run first = {.ended = LATCH};
+  assert_int_equal(start(loop, (tp_process_options){0}, "exit 0", &first, NULL, NULL), TP_OK);
+  wait_for(&first);
+  for (size_t i = 0; i < sizeof hostiles / sizeof hostiles[0]; i++) {
+    size_t descriptors = open_descriptors();
+    if (hostiles[i].program) {
+      check_not_started(&hostiles[i], loop);
+    } else {
+      check_hostile(&hostiles[i], loop);
+    }
+    size_t left = processes_left();
+    if (left > 0) fail_msg("%s: %zu processes left", hostiles[i].name, left);
+    for (int round = 0; round < 200 && open_descriptors() != descriptors; round++) usleep(1000);
+    assert_int_equal(open_descriptors(), descriptors);
+    assert_int_equal(tp_process_loop_count(loop), 0);
+  }
+  tp_process_loop_free(loop);
+}
+
+/* ---- what a child gets ---- */
+
+static void check_run(tp_process_loop *loop, tp_process_options options, const char *script, const char *output) {
+  struct run run = {.ended = LATCH};
+  assert_int_equal(start(loop, options, script, &run, NULL, NULL), TP_OK);
+  wait_for(&run);
+  assert_int_equal(run.result.end, TP_PROCESS_EXITED);
+  assert_int_equal(run.result.exit_code, 0);
+  assert_string_equal(run.output, output);
+}
+
+static void a_child_gets_exactly_its_environment_and_three_descriptors(void **state) {
+  (void)state;
+  tp_process_loop *loop = open_loop();
+  setenv("TP_SECRET", "of the host", 1);
+  int leaked = dup(STDOUT_FILENO); /* not close-on-exec */
+  const char *arguments[] = {"/usr/bin/env", NULL};
+  const char *environment[] = {"ONE=1", "TWO=2", NULL};
+  check_run(loop, (tp_process_options){.arguments = arguments, .environment = environment}, NULL, "ONE=1\nTWO=2\n");
+  check_run(loop, (tp_process_options){.directory = "/"}, "pwd; ls -m /proc/$$/fd", "/\n0, 1, 2\n");
+  close(leaked);
+  unsetenv("TP_SECRET");
+  tp_process_loop_free(loop);
+}
+
+static void a_child_gets_default_signals_and_the_host_keeps_its_own(void **state) {
+  (void)state;
+  sigset_t blocked, before;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  struct sigaction ignored = {.sa_handler = SIG_IGN}, was, after;
+  sigaction(SIGUSR2, &ignored, &was);
+  tp_process_loop *loop = open_loop();
+  /* what libc keeps for itself (32, 33) it does not set, so it stays as this test inherited it */
+  check_run(loop, (tp_process_options){0},
+            "sed -n -e '/^SigBlk/p' -e '/^SigIgn/s/[0-9a-f]\\{9\\}$/&/p' /proc/$$/status | "
+            "sed -e 's/.*\\(.......\\)$/\\1/'",
+            "0000000\n0000000\n");
+  tp_process_loop_free(loop);
+  sigaction(SIGUSR2, &was, &after);
+  assert_true(after.sa_handler == SIG_IGN);
+  sigaction(SIGCHLD, NULL, &after);
+  assert_true(after.sa_handler == SIG_DFL);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void a_megabyte_goes_through_a_child_and_back(void **state) {
+  (void)state;
+  static char input[INPUT_SIZE];
+  memset(input, 'y', sizeof input);
+  tp_process_loop *loop = open_loop();
+  struct run run = {.ended = LATCH};
+  tp_process_options options = {.input = {input, sizeof input}, .limit_ms = LONG_MS};
+  assert_int_equal(start(loop, options, "exec cat", &run, NULL, NULL), TP_OK);
+  wait_for(&run);
+  assert_int_equal(run.result.end, TP_PROCESS_EXITED);
+  assert_int_equal(run.output_size, sizeof input);
+  tp_process_loop_free(loop);
+}
+
+static void output_at_the_limit_passes_and_one_byte_more_ends_the_child(void **state) {
+  (void)state;
+  tp_process_loop *loop = open_loop();
+  check_run(loop, (tp_process_options){.output_max = 5}, "printf 12345", "12345");
+  struct run run = {.ended = LATCH};
+  assert_int_equal(start(loop, (tp_process_options){.output_max = 5}, "printf 123456", &run, NULL, NULL), TP_OK);
+  wait_for(&run);
+  assert_int_equal(run.result.end, TP_PROCESS_OUTPUT_LIMIT);
+  assert_string_equal(run.output, "12345");
+  tp_process_loop_free(loop);
+}
+
+static void a_child_that_ends_by_itself_within_the_grace_has_still_timed_out(void **state) {
+  (void)state;
+  tp_process_loop *loop = open_loop();
+  struct run run = {.ended = LATCH};
+  tp_process_options options = {.limit_ms = SHORT_MS, .grace_ms = 10000};
+  assert_int_equal(start(loop, options, "trap 'exit 0' TERM; while :; do sleep 0.01; done", &run, NULL, NULL), TP_OK);
+  wait_for(&run);
+  assert_int_equal(run.result.end, TP_PROCESS_TIMED_OUT);
+  tp_process_loop_free(loop);
+}
+
+/* ---- the loop ---- */
+
+static long thread_count(void) {
+  char line[256];
+  long count = 0;
+  FILE *status = fopen("/proc/self/status", "re");
+  assert_non_null(status);
+  while (fgets(line, sizeof line, status)) {
+    if (strncmp(line, "Threads:", 8) == 0) count = strtol(line + 8, NULL, 10);
+  }
+  fclose(status);
+  return count;
+}
+
+static void two_hundred_children_need_one_thread(void **state) {
+  (void)state;
+  enum { COUNT = 200 };
+  static struct run runs[COUNT];
+  tp_process_loop *loop = open_loop();
+  long before = thread_count();
+  for (size_t i = 0; i < COUNT; i++) {
+      tp_process_options options = {.input = {"go\n", 3}, .limit_ms = LONG_MS};
+    assert_int_equal(start(loop, options, "read word; echo $word", &runs[i], NULL, NULL), TP_OK);
+  }
+  assert_int_equal(thread_count(), before + 1);
+  for (size_t i = 0; i < COUNT; i++) {
+    wait_for(&runs[i]);
+    assert_string_equal(runs[i].output, "go\n");
+  }
+  tp_process_loop_free(loop);
+}
+
+static void a_cancelled_child_ends_at_once(void **state) {
+  (void)state;
+  tp_process_loop *loop = open_loop();
+  struct run run = {.ended = LATCH};
+  uint64_t id;
+  assert_int_equal(start(loop, (tp_process_options){0}, "sleep 100", &run, &id, NULL), TP_OK);
+  tp_process_cancel(loop, id + 1);
+  tp_process_cancel(loop, id);
+  wait_for(&run);
+  assert_int_equal(run.result.end, TP_PROCESS_CANCELLED);
+  tp_process_cancel(loop, id);
+  tp_process_loop_free(loop);
+  assert_int_equal(run.calls, 1);
+}
+
+static void freeing_a_loop_kills_what_runs_and_reports_it(void **state) {
+  (void)state;
+  tp_process_loop *loop = open_loop();
+  struct run runs[3] = {{.ended = LATCH}, {.ended = LATCH}, {.ended = LATCH}};
+  for (size_t i = 0; i < 3; i++) {
+      assert_int_equal(start(loop, (tp_process_options){.grace_ms = 10000}, "trap '' TERM; sleep 100", &runs[i], NULL,
+                           NULL), TP_OK);
+  }
+  tp_process_loop_free(loop);
+  for (size_t i = 0; i < 3; i++) {
+    assert_int_equal(runs[i].calls, 1);
+    assert_int_equal(runs[i].result.end, TP_PROCESS_CANCELLED);
+  }
+  assert_int_equal(processes_left(), 0);
+  tp_process_loop_free(NULL);
+}
+
+struct chain {
+  tp_process_loop *loop;
+  latch ended;
+  int left;
+  tp_status status;
+};
+
+static void chain_next(void *ctx, const tp_process_result *result) {
+  (void)result;
+  struct chain *chain = ctx;
+  if (chain->left-- == 0) {
+    tp_process_loop_free(chain->loop);
+    static const char *const arguments[] = {"/bin/true", NULL};
+    tp_process_options options = {.struct_size = sizeof options, .arguments = arguments};
+    chain->status = tp_process_start(chain->loop, &options, chain_next, chain, NULL, NULL);
+    latch_hit(&chain->ended);
+    return;
+  }
+  static const char *const arguments[] = {"/bin/true", NULL};
+  tp_process_options options = {.struct_size = sizeof options, .arguments = arguments};
+  chain->status = tp_process_start(chain->loop, &options, chain_next, chain, NULL, NULL);
+}
+
+static void an_end_may_start_the_next_child_and_free_the_loop(void **state) {
+  (void)state;
+  struct chain chain = {.loop = open_loop(), .ended = LATCH, .left = 5};
+  size_t descriptors = open_descriptors();
+  chain_next(&chain, NULL);
+  assert_int_equal(chain.status, TP_OK);
+  latch_wait(&chain.ended, 1);
+  assert_int_equal(chain.status, TP_ERR_SHUTDOWN);
+  /* the loop's thread frees it: its own two descriptors go */
+  for (int round = 0; round < 2000 && open_descriptors() != descriptors - 2; round++) usleep(1000);
+  assert_int_equal(open_descriptors(), descriptors - 2);
+}
+
+static void more_children_than_allowed_are_refused(void **state) {
+  (void)state;
+  tp_process_loop *loop;
+  tp_process_loop_options options = {.struct_size = sizeof options, .processes_max = 1};
+  assert_int_equal(tp_process_loop_new(&options, &loop, NULL), TP_OK);
+  struct run run = {.ended = LATCH};
+  tp_fault fault;
+  assert_int_equal(start(loop, (tp_process_options){0}, "sleep 100", &run, NULL, NULL), TP_OK);
+  assert_int_equal(tp_process_loop_count(loop), 1);
+  assert_int_equal(start(loop, (tp_process_options){0}, "exit 0", &run, NULL, &fault), TP_ERR_FULL);
+  assert_non_null(strstr(fault.message, "processes_max"));
+  tp_process_loop_free(loop);
+}
+
+static void wrong_options_are_refused(void **state) {
+  (void)state;
+  tp_process_loop *loop;
+  tp_process_loop_options wrong = {.struct_size = sizeof wrong, .reserved_ = 1};
+  assert_int_equal(tp_process_loop_new(&wrong, &loop, NULL), TP_ERR_USAGE);
+  wrong = (tp_process_loop_options){.struct_size = sizeof wrong, .processes_max = 100000};
+  assert_int_equal(tp_process_loop_new(&wrong, &loop, NULL), TP_ERR_USAGE);
+  wrong = (tp_process_loop_options){.struct_size = 0};
+  assert_int_equal(tp_process_loop_new(&wrong, &loop, NULL), TP_ERR_VERSION);
+  loop = open_loop();
+  struct run run = {.ended = LATCH};
+  const char *none[] = {NULL};
+  assert_int_equal(start(loop, (tp_process_options){.arguments = none}, NULL, &run, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(start(loop, (tp_process_options){.grace_ms = 10001}, "", &run, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(start(loop, (tp_process_options){.output_max = (1u << 30) + 1}, "", &run, NULL, NULL),
+                   TP_ERR_USAGE);
+  assert_int_equal(tp_process_start(loop, NULL, run_ended, &run, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_process_start(NULL, NULL, run_ended, &run, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_process_loop_count(loop), 0);
+  tp_process_loop_free(loop);
+  assert_string_equal(tp_process_end_name(TP_PROCESS_LOST), "lost");
+  assert_string_equal(tp_process_end_name(0), "unknown");
+}
+
+static void a_host_that_ignores_its_children_gets_a_lost_end(void **state) {
+  (void)state;
+  struct sigaction ignored = {.sa_handler = SIG_IGN}, was;
+  sigaction(SIGCHLD, &ignored, &was);
+  tp_process_loop *loop = open_loop();
+  struct run run = {.ended = LATCH};
+  assert_int_equal(start(loop, (tp_process_options){0}, "sleep 0.05; echo out", &run, NULL, NULL), TP_OK);
+  wait_for(&run);
+  assert_int_equal(run.result.end, TP_PROCESS_LOST);
+  tp_process_loop_free(loop);
+  sigaction(SIGCHLD, &was, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_hostile_child_is_settled_and_leaves_nothing),
+      cmocka_unit_test(a_child_gets_exactly_its_environment_and_three_descriptors),
+      cmocka_unit_test(a_child_gets_default_signals_and_the_host_keeps_its_own),
+      cmocka_unit_test(a_megabyte_goes_through_a_child_and_back),
+      cmocka_unit_test(output_at_the_limit_passes_and_one_byte_more_ends_the_child),
+      cmocka_unit_test(a_child_that_ends_by_itself_within_the_grace_has_still_timed_out),
+      cmocka_unit_test(two_hundred_children_need_one_thread),
+      cmocka_unit_test(a_cancelled_child_ends_at_once),
+      cmocka_unit_test(freeing_a_loop_kills_what_runs_and_reports_it),
+      cmocka_unit_test(an_end_may_start_the_next_child_and_free_the_loop),
+      cmocka_unit_test(more_children_than_allowed_are_refused),
+      cmocka_unit_test(wrong_options_are_refused),
+      cmocka_unit_test(a_host_that_ignores_its_children_gets_a_lost_end),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
