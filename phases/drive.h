@@ -62,6 +62,8 @@ struct tp__drive {
   tp_reason refusing_why;
   tp_text refusing_subscription, bare_reason; /* in the arena */
   int64_t started_ns;
+  int64_t waits_since_ns; /* for the history or tools */
+  int64_t load_ns, model_ns, tools_ns, append_ns; /* how long it has waited for each */
   tp_text user_text;
   tp_text system;
   tp_text signals;                 /* rendered, of turn.intake; for the first request */

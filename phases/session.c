@@ -460,7 +460,38 @@ static void fill_result(const tp__drive *d, tp_turn_result *result) {
                              .ended_ns = tp__now_ns()};
 }
 
+/* What its store keeps of the turn. */
+static void record_end(const tp__drive *d, const tp_turn_result *result) {
+  tp_runtime *runtime = d->session->runtime;
+  if (!runtime->store.turn_record) return;
+  int64_t offset_ns = tp__unix_offset_ns();
+  tp_turn_record record = {.struct_size = sizeof record,
+                           .number = tp__a64_add_relaxed(&d->session->upper->turns_ended, 1) + 1,
+                           .ids = d->turn->core.ids,
+                           .id_count = TP_ID_COUNT,
+                           .outcome = result->outcome,
+                           .code = result->code,
+                           .started_ns = result->started_ns,
+                           .ended_ns = result->ended_ns,
+                           .ended_unix_ms = (result->ended_ns + offset_ns) / TP__NS_PER_MS,
+                           .load_ns = d->load_ns,
+                           .model_ns = d->model_ns,
+                           .tools_ns = d->tools_ns,
+                           .append_ns = d->append_ns,
+                           .iterations = result->iterations,
+                           .tool_calls = result->tool_calls,
+                           .input_tokens = result->input_tokens,
+                           .output_tokens = result->output_tokens,
+                           .cost_micros = result->cost_micros,
+                           .phase = result->phase,
+                           .subscription = result->subscription,
+                           .reason = result->reason};
+  if (result->started_ns) record.started_unix_ms = (result->started_ns + offset_ns) / TP__NS_PER_MS;
+  tp__turn_record_give(runtime, &record);
+}
+
 static void report_end(tp__drive *d, const tp_turn_result *result) {
+  record_end(d, result);
   tp__keep_count(&d->session->runtime->keep, (uint32_t)d->outcome, 1);
   if (d->result) tp__result_fill(d->result, result);
   if (d->submission) tp__result_fill(&d->submission->result, result);

@@ -36,6 +36,7 @@ static tp_status load_work(tp__host_call *call) {
 static void load_ended(tp__host_call *call, tp_status status) {
   tp__drive *d = call->ctx;
   d->host_call = NULL;
+  d->load_ns = tp__now_ns() - d->waits_since_ns;
   for (size_t i = 0; status == TP_OK && i < call->messages.count; i++)
     status = tp__messages_add(&d->session->messages, &call->messages.items[i]);
   if (status == TP_OK) {
@@ -65,6 +66,7 @@ void tp__step_load(tp__drive *d) {
     call->on_end = load_ended;
     call->ctx = d;
     d->host_call = call;
+    d->waits_since_ns = tp__now_ns();
     tp__host_call_start(call, d->turn->core.deadline_ns);
   }
 }
@@ -366,6 +368,8 @@ static void model_ended(tp__model_call *call, tp_status status) {
   d->model_call = NULL;
   call->on_delta = NULL;
   const tp_model_response *response = status == TP_OK ? &call->response : NULL;
+  int64_t started_ns = (int64_t)tp__a64_load_acquire(&call->base.started_ns), ended_ns = tp__now_ns();
+  if (started_ns) d->model_ns += ended_ns - started_ns;
   tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_END,
                                  .visibility = TP_VISIBILITY_USER_VISIBLE,
                                  .status = status,
@@ -373,8 +377,8 @@ static void model_ended(tp__model_call *call, tp_status status) {
                                  .output_tokens = response ? at_least_none(response->output_tokens) : 0,
                                  .cost_micros = response ? at_least_none(response->cost_micros) : 0,
                                  .text = response ? response->text : (tp_text){NULL, 0},
-                                 .started_ns = (int64_t)tp__a64_load_acquire(&call->base.started_ns),
-                                 .ended_ns = tp__now_ns()});
+                                 .started_ns = started_ns,
+                                 .ended_ns = ended_ns});
   if (status == TP_OK) model_succeeded(d, &call->response);
   else model_failed(d, call, status);
 }
@@ -502,6 +506,7 @@ static bool take_results(tp__drive *d) {
 
 static void tools_ended(tp__dispatch *dispatch) {
   tp__drive *d = dispatch->ctx;
+  d->tools_ns += tp__now_ns() - d->waits_since_ns;
   bool ok = take_results(d);
   d->tool_calls += (uint32_t)d->call_count;
   tp__dispatch_free(dispatch);
@@ -511,6 +516,7 @@ static void tools_ended(tp__dispatch *dispatch) {
 
 void tp__step_tools(tp__drive *d) {
   tp__dispatch *dispatch;
+  d->waits_since_ns = tp__now_ns();
   d->results = tp__arena_zero(&d->arena, d->call_count * sizeof *d->results);
   if (!d->results || tp__dispatch_begin(d->turn, d->calls, d->call_count, d->results, remind, tools_ended, d,
                                         &dispatch) != TP_OK)
@@ -584,6 +590,7 @@ static void after_commit(tp__drive *d, tp_status status, const char *message) {
 static void append_ended(tp__host_call *call, tp_status status) {
   tp__drive *d = call->ctx;
   d->host_call = NULL;
+  d->append_ns = tp__now_ns() - d->waits_since_ns;
   for (size_t i = 0; status == TP_OK && i < call->messages.count; i++)
     status = tp__messages_add(&d->session->messages, &call->messages.items[i]);
   after_commit(d, status, call->story);
@@ -611,6 +618,7 @@ void tp__step_commit(tp__drive *d) {
   call->on_end = append_ended;
   call->ctx = d;
   d->host_call = call;
+  d->waits_since_ns = tp__now_ns();
   tp__host_call_start(call, TP__NEVER); /* whatever the turn's deadline: what was done is kept */
 }
 

@@ -30,28 +30,6 @@ TP_API tp_status tp_plan_print(tp_runtime *runtime, uint32_t phase, tp_plan_form
  *  */
 TP_API tp_status tp_phases_print(tp_runtime *runtime, tp_plan_format format, tp_print_fn print, void *ctx) TP_MUST_USE;
 
-/** An audit row: who registered what, which subscription failed, was late, was refused or denied, and what handlers
- *  contributed as audit. struct_size is set by the library. Pointers are borrowed till the callback returns. */
-typedef struct tp_audit {
-  size_t struct_size;
-  int64_t unix_ms;
-  const char *owner;
-  const char *action;           /* "commit", "kill_switch"; of a run "failure", "denial" or "audit" */
-  const char *detail;           /* what changed, or why it was refused; of a run the reason, safe to show */
-  tp_status status;             /* TP_OK; of a commit why it was refused; of a failure TP_ERR_HOOK, TP_ERR_TIMEOUT or
-                                   TP_ERR_CAPABILITY; of a denial TP_ERR_DENIED */
-  uint32_t phase;               /* of a run; else 0, as all that follows */
-  uint64_t snapshot_hash;       /* of a commit or the kill switch */
-  const char *subscription;     /* of a run; else NULL */
-  const char *turn;             /* the turn's id; may be empty */
-  int64_t duration_ns;          /* from the call of the last attempt to its end; 0: it was not called */
-  tp_state state;
-  tp_reason reason;
-  tp_visibility visibility;     /* of the subscription; USER_VISIBLE where there is none */
-  uint32_t reserved_;
-} tp_audit;
-/** false stops. */
-typedef bool (*tp_audit_fn)(void *ctx, const tp_audit *row);
 /** The newest 1,024 rows of registration and the newest 1,024 of runs, together, oldest first: failing handlers never
  *  displace a commit.
  *  @param visibility_min  rows of subscriptions of lower visibility are left out; TP_VISIBILITY_INTERNAL: none is.
@@ -70,6 +48,13 @@ TP_API tp_status tp_runtime_records(tp_runtime *runtime, const tp_record_query *
  *  @return TP_OK, also where the store has nothing to commit; what the store says; TP_ERR_FORKED.   Threads: any.
  *  Blocks: as the store does. */
 TP_API tp_status tp_runtime_records_commit(tp_runtime *runtime, tp_fault *fault) TP_MUST_USE;
+
+/** The records of driven turns in the store that fit, newest first; false stops. A turn's record is there when its end
+ *  is told.
+ *  @param query  NULL: all of them.
+ *  @return as tp_runtime_records().   Threads: any.   Blocks: as the store does. */
+TP_API tp_status tp_runtime_turns(tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each, void *ctx,
+    tp_fault *fault) TP_MUST_USE;
 
 /** Lists background jobs by rising id; false stops. What changes meanwhile may be seen as it was or as it is.
  *  @param query  NULL: the open ones and the dead letters, without their payloads.

@@ -240,6 +240,127 @@ typedef struct tp_late_record {
   uint32_t reserved_;            /* zero */
 } tp_late_record;
 
+/* ---- turns ---- */
+
+/** One driven turn, at its end. Shown by the library; everything in it is borrowed till the call or callback returns.
+ *  (process_run_id, number) is its name. */
+typedef struct tp_turn_record {
+  size_t struct_size;
+  uint64_t process_run_id;       /* of the runtime that wrote it */
+  uint64_t number;               /* from 1 in that runtime: rises with the ends of turns */
+  const tp_text *ids;            /* by TP_ID_*; an id that the turn does not have is empty */
+  size_t id_count;
+  uint32_t outcome;              /* tp_turn_outcome */
+  int32_t code;                  /* tp_status */
+  int64_t started_ns, ended_ns;  /* monotonic; started_ns 0: it ended in its session's queue */
+  int64_t started_unix_ms, ended_unix_ms; /* the wall clock at those moments, as it stood at the end */
+  int64_t load_ns, model_ns, tools_ns, append_ns; /* how long it waited for its history, for all requests to the model,
+                                    for all dispatches of tools, and for the history again */
+  uint32_t iterations, tool_calls;
+  int64_t input_tokens, output_tokens, cost_micros;
+  uint32_t phase;                /* whose subscription ended it; 0: none did */
+  uint32_t reserved_;            /* zero */
+  tp_text subscription;          /* likewise */
+  tp_text reason;                /* of a turn that did not complete: safe to show */
+} tp_turn_record;
+/** Receives turn records; false stops. */
+typedef bool (*tp_turn_record_fn)(void *ctx, const tp_turn_record *record);
+
+/** Which turn records to read: newest first. Zero or empty: any. */
+typedef struct tp_turn_query {
+  size_t struct_size;
+  size_t limit;                  /* at most so many; 0: all */
+  uint64_t before_process_run_id, before_number; /* cursor, as in tp_record_query */
+  int64_t from_unix_ms, to_unix_ms; /* ended_unix_ms lies in it, both ends included; to 0: no end */
+  uint32_t only_failed;          /* 1: only turns that did not complete */
+  uint32_t reserved_;            /* zero */
+  const tp_text *ids;            /* by TP_ID_*; an empty one fits all */
+  size_t id_count;
+} tp_turn_query;
+
+/* ---- audit ---- */
+
+/** An audit row: who registered what, which subscription failed, was late, was refused or denied, and what handlers
+ *  contributed as audit. struct_size is set by the library. Pointers are borrowed till the callback returns. */
+typedef struct tp_audit {
+  size_t struct_size;
+  int64_t unix_ms;
+  const char *owner;
+  const char *action;           /* "commit", "kill_switch"; of a run "failure", "denial" or "audit" */
+  const char *detail;           /* what changed, or why it was refused; of a run the reason, safe to show */
+  tp_status status;             /* TP_OK; of a commit why it was refused; of a failure TP_ERR_HOOK, TP_ERR_TIMEOUT or
+                                   TP_ERR_CAPABILITY; of a denial TP_ERR_DENIED */
+  uint32_t phase;               /* of a run; else 0, as all that follows */
+  uint64_t snapshot_hash;       /* of a commit or the kill switch */
+  const char *subscription;     /* of a run; else NULL */
+  const char *turn;             /* the turn's id; may be empty */
+  int64_t duration_ns;          /* from the call of the last attempt to its end; 0: it was not called */
+  tp_state state;
+  tp_reason reason;
+  tp_visibility visibility;     /* of the subscription; USER_VISIBLE where there is none */
+  uint32_t reserved_;
+} tp_audit;
+/** false stops. */
+typedef bool (*tp_audit_fn)(void *ctx, const tp_audit *row);
+/* ---- places: not yet used ---- */
+
+/** One attempt of a run. Not yet used: a run record has the last one and how many there were. */
+typedef struct tp_attempt_record {
+  size_t struct_size;
+  uint64_t process_run_id, entry_id;
+  uint32_t run_index, attempt;   /* in plan order; from 1 */
+  int64_t queued_ns, started_ns, ended_ns, late_ns;
+  uint32_t state, reason, verdict, code; /* tp_state, tp_reason, tp_verdict, the handler's own number */
+  tp_text message;               /* safe to show */
+} tp_attempt_record;
+
+/** One message of a turn. Not yet used: messages are a tp_history's. */
+typedef struct tp_message_record {
+  size_t struct_size;
+  uint64_t process_run_id, turn_number, index; /* place in the turn, from 0 */
+  const tp_text *ids;
+  size_t id_count;
+  const tp_message *message;
+} tp_message_record;
+
+/** The keyed hash and the safe preview of content that a record must not hold. Not yet used. */
+typedef struct tp_content_record {
+  size_t struct_size;
+  uint64_t process_run_id, entry_id;
+  uint32_t run_index, field;     /* TP_FIELD_*; of a contribution 0 */
+  uint32_t kind, reserved_;      /* TP_KIND_* */
+  tp_text hash, preview;
+} tp_content_record;
+
+/** What a person decided. Not yet used: nothing asks a person. */
+typedef struct tp_decision_record {
+  size_t struct_size;
+  uint64_t process_run_id, turn_number;
+  int64_t asked_unix_ms, decided_unix_ms;
+  uint32_t verdict, reserved_;   /* tp_verdict */
+  tp_text call_id, tool, person, reason;
+  tp_text arguments_hash;        /* of the arguments as shown */
+} tp_decision_record;
+
+/** A task: a tool call that was allowed and may be run later. Not yet used: there are no tasks. */
+typedef struct tp_task_record {
+  size_t struct_size;
+  int64_t created_unix_ms, expires_unix_ms;
+  uint32_t state, reserved_;
+  tp_text key, tool, arguments, arguments_hash;
+} tp_task_record;
+
+/** That a tool call began, written before its function runs. Not yet used: no dispatch is durable. */
+typedef struct tp_tool_start_record {
+  size_t struct_size;
+  uint64_t process_run_id, turn_number;
+  uint32_t response_index, call_index;
+  int64_t started_unix_ms;
+  const tp_text *ids;
+  size_t id_count;
+  tp_text call_id, tool, arguments_hash;
+} tp_tool_start_record;
+
 /* ---- jobs ---- */
 
 /** Numbers are stored. */
@@ -384,6 +505,22 @@ typedef struct tp_store {
   tp_status (*commit)(void *self, tp_fault *fault);
   /** Gives the records that fit, newest first. */
   tp_status (*records)(void *self, const tp_record_query *query, tp_record_fn each, void *ctx, tp_fault *fault);
+  /** Keeps the record of a driven turn. O(1) whatever the store holds. On the thread that owns the turn, before its end
+   *  is told. */
+  tp_status (*turn_record)(void *self, const tp_turn_record *record);
+  /** Gives the turn records that fit, newest first. */
+  tp_status (*turns)(void *self, const tp_turn_query *query, tp_turn_record_fn each, void *ctx, tp_fault *fault);
+  /** Keeps an audit row. Each comes once, in their order, on any thread; those from before the start of the runtime
+   *  come behind open. What overflows before it is given (1,024 rows of either kind) is logged. */
+  tp_status (*audit)(void *self, const tp_audit *row);
+  /** Places. Not yet used: tp_runtime_new() refuses a store that sets one (TP_ERR_USAGE), since nothing would call
+   *  it. */
+  tp_status (*attempt)(void *self, const tp_attempt_record *record);
+  tp_status (*message)(void *self, const tp_message_record *record);
+  tp_status (*content)(void *self, const tp_content_record *record);
+  tp_status (*decision)(void *self, const tp_decision_record *record);
+  tp_status (*task)(void *self, const tp_task_record *record);
+  tp_status (*tool_start)(void *self, const tp_tool_start_record *record);
   /** Required. Inserts and commits a queued job; id, claim, state and attempt are not read. A key that is known already
    *  changes nothing and gives its id with *ret_existed = true.
    *  @return TP_OK; TP_ERR_FULL when as many jobs are open as the store takes. */
@@ -419,6 +556,7 @@ typedef struct tp_store_memory_options {
   size_t jobs_max;               /* open jobs; 0: 65,536; above it an insert gives TP_ERR_FULL */
   size_t jobs_ended_max;         /* of those that succeeded or were discarded, and of dead letters, the newest so many
                                     are known by id and key; 0: 1,024 */
+  size_t turns_max;              /* the newest so many turn records are kept; 0: 1,024 */
 } tp_store_memory_options;
 
 /** The memory store. Give it to tp_runtime_options.store, which takes it, or free it with tp_store_free().

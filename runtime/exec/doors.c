@@ -85,6 +85,16 @@ tp_status tp_runtime_records(tp_runtime *runtime, const tp_record_query *query, 
                                                        query ? query : &all, each, ctx, fault));
 }
 
+tp_status tp_runtime_turns(tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each, void *ctx,
+                           tp_fault *fault) {
+  static const tp_turn_query all = {.struct_size = sizeof all};
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  if (!runtime->store.turns) return lacks(runtime, "turns", fault);
+  tp__inside frame;
+  return tp__store_left(&frame, runtime->store.turns(tp__store_enter(&frame, runtime), query ? query : &all, each, ctx,
+                                                     fault));
+}
+
 tp_status tp_runtime_records_commit(tp_runtime *runtime, tp_fault *fault) {
   TP__TRY(tp__runtime_usable(runtime, fault));
   if (!runtime->store.commit) return TP_OK;

@@ -112,3 +112,45 @@ void tp__entry_record_quiet(tp__entry *e) {
   pack_head(packed, e, TP_OK);
   tp__rows_copy(tp__packed_rows(packed), e->rows, run_count);
 }
+
+/* ---- turns and audit rows ---- */
+
+void tp__turn_record_give(tp_runtime *runtime, tp_turn_record *record) {
+  tp__inside frame;
+  if (!runtime->store.turn_record) return;
+  record->process_run_id = runtime->jobs.mark;
+  tp_status status = tp__store_left(&frame, runtime->store.turn_record(tp__store_enter(&frame, runtime), record));
+  if (status == TP_OK) return;
+  tp__log(runtime, TP_LOG_WARNING, "the record of a turn was not kept: %s", tp_status_text(status));
+}
+
+static void give_audit(void *ctx, const tp_audit *row) {
+  tp_runtime *runtime = ctx;
+  tp__inside frame;
+  tp_status status = tp__store_left(&frame, runtime->store.audit(tp__store_enter(&frame, runtime), row));
+  if (status != TP_OK) tp__log(runtime, TP_LOG_WARNING, "an audit row was not kept: %s", tp_status_text(status));
+}
+
+static void give_new_rows(tp_runtime *runtime) {
+  uint64_t missed = runtime->audit_cursor.missed;
+  tp__registry_audit_new(runtime->registry, &runtime->audit_cursor, give_audit, runtime);
+  if (runtime->audit_cursor.missed > missed)
+    tp__log(runtime, TP_LOG_WARNING, "%llu audit rows were gone before the store could be given them",
+            (unsigned long long)(runtime->audit_cursor.missed - missed));
+}
+
+/* One thread gives, without any lock; what comes meanwhile, also from the store's own function, is given by it. */
+void tp__audit_give(tp_runtime *runtime) {
+  tp__mutex_lock(&runtime->mutex);
+  bool mine = runtime->store_opened && !runtime->audit_gives;
+  runtime->audit_again = true;
+  runtime->audit_gives |= mine;
+  while (mine && runtime->audit_again) {
+    runtime->audit_again = false;
+    tp__mutex_unlock(&runtime->mutex);
+    give_new_rows(runtime);
+    tp__mutex_lock(&runtime->mutex);
+  }
+  if (mine) runtime->audit_gives = false;
+  tp__mutex_unlock(&runtime->mutex);
+}

@@ -132,6 +132,17 @@ static tp_status resolve_store(tp_store *ret_store, const tp_store *theirs, tp_f
   if (!(store->record && store->job_insert && store->job_claim && store->job_finish && store->job_open))
     return tp__fail(fault, TP_ERR_USAGE, store->name,
                     "tp_store lacks one of record, job_insert, job_claim, job_finish and job_open");
+  const char *place = store->attempt      ? "attempt"
+                      : store->message    ? "message"
+                      : store->content    ? "content"
+                      : store->decision   ? "decision"
+                      : store->task       ? "task"
+                      : store->tool_start ? "tool_start"
+                                          : NULL;
+  if (place)
+    return tp__fail(fault, TP_ERR_USAGE, store->name,
+                    "tp_store.%s is not yet used: nothing calls it; leave it NULL until a turnphase says that it does",
+                    place);
   if (store->durable > 1)
     return tp__fail(fault, TP_ERR_USAGE, store->name, "tp_store.durable is %u: it must be 0 or 1", store->durable);
   if (store->reserved_ != 0)
@@ -270,6 +281,7 @@ static void make_turn_prefix(tp_runtime *runtime) {
 }
 
 static void jobs_may_run(void *ctx) { tp__jobs_wake(ctx); }
+static void audit_has_a_row(void *ctx) { tp__audit_give(ctx); }
 
 /* The owner is one thread, and the processors are as many as they are. */
 static uint32_t helpers_max(const tp_runtime_options *options) {
@@ -307,6 +319,7 @@ tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__above *abo
   make_turn_prefix(runtime);
   tp__registry_belongs_to(runtime->registry, runtime);
   tp__registry_on_commit(runtime->registry, jobs_may_run, &runtime->jobs); /* now, since commits may come at any time */
+  if (runtime->store.audit) tp__registry_on_audit(runtime->registry, audit_has_a_row, runtime);
   *ret_runtime = runtime;
   return TP_OK;
 }
@@ -378,7 +391,7 @@ static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
 
 /* The first start opens the store, without any lock held; any other waits for it. */
 static tp_status open_store_once(tp_runtime *runtime, tp_fault *fault) {
-  if (!runtime->store.open && !runtime->store.recover) return TP_OK;
+  if (!runtime->store.open && !runtime->store.recover && !runtime->store.audit) return TP_OK;
   if (tp__inside_does(runtime, TP__THREAD_OPENS_STORE)) return must_not_wait(fault, "tp_runtime_start");
   tp__mutex_lock(&runtime->mutex);
   while (runtime->store_opening) tp__cond_wait_until(&runtime->changed, &runtime->mutex, TP__NEVER);
@@ -393,6 +406,7 @@ static tp_status open_store_once(tp_runtime *runtime, tp_fault *fault) {
   runtime->store_opened = status == TP_OK;
   tp__cond_broadcast(&runtime->changed);
   tp__mutex_unlock(&runtime->mutex);
+  if (status == TP_OK && runtime->store.audit) tp__audit_give(runtime);
   if (status == TP_OK) return TP_OK;
   return tp__fail(fault, status, runtime->store.name, "the store was not opened: %s",
                   own.message[0] ? own.message : tp_status_text(status));

@@ -85,6 +85,8 @@ struct tp_runtime {
   uint32_t turn_counts[TP__TURN_KINDS]; /* of these */
   uint32_t process_generation;
   bool store_opening, store_opened;
+  bool audit_gives, audit_again; /* a thread gives audit rows to the store; and there is another one */
+  tp__audit_cursor audit_cursor; /* that thread's */
 };
 
 tp_status tp__runtime_new(const tp_runtime_options *options, const tp__above *above, tp_runtime **ret_runtime,
@@ -118,6 +120,10 @@ static inline tp_status tp__store_left(const tp__inside *frame, tp_status status
   tp__inside_leave(frame);
   return status;
 }
+/** Gives the store the record of a turn. process_run_id is set here. */
+void tp__turn_record_give(tp_runtime *runtime, tp_turn_record *record);
+/** Gives the store the audit rows that it does not have yet, where it takes them and is open. */
+void tp__audit_give(tp_runtime *runtime);
 void tp__log(const tp_runtime *runtime, tp_log_level level, const char *format, ...) TP__PRINTF(3, 4);
 /** How many detached runs may be open, and how many closing turns. */
 static inline uint32_t tp__detached_max(const tp_runtime *runtime) {

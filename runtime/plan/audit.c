@@ -33,6 +33,7 @@ void tp__audit_add(tp__registry *registry, const tp__audit_row *row) {
   tp__mutex_lock(&registry->lock);
   tp__audit_add_locked(registry, row);
   tp__mutex_unlock(&registry->lock);
+  if (registry->on_audit) registry->on_audit(registry->on_audit_ctx);
 }
 
 /* The oldest row of a ring whose place is at or after *place, which is moved to it; NULL: there is none. */
@@ -88,4 +89,21 @@ size_t tp__registry_audit(tp__registry *registry, tp_visibility visibility_min, 
     if (each && !each(ctx, &face)) break;
   }
   return seen;
+}
+
+void tp__registry_on_audit(tp__registry *registry, void (*call)(void *ctx), void *ctx) {
+  registry->on_audit = call;
+  registry->on_audit_ctx = ctx;
+}
+
+void tp__registry_audit_new(tp__registry *registry, tp__audit_cursor *cursor,
+                            void (*each)(void *ctx, const tp_audit *row), void *ctx) {
+  static_assert(sizeof cursor->places / sizeof *cursor->places == TP__AUDIT_CLASSES, "one place for each ring");
+  tp__audit_row row;
+  while (take_next(registry, cursor->places, &row)) {
+    cursor->missed += row.number - cursor->number;
+    cursor->number = row.number + 1;
+    tp_audit face = shown(&row);
+    each(ctx, &face);
+  }
 }

@@ -268,6 +268,17 @@ size_t tp__registry_audit(tp__registry *registry, tp_visibility visibility_min, 
 /** Called after each successful commit without lock (job workers look whether they can run more). Set before the first
  *  commit. */
 void tp__registry_on_commit(tp__registry *registry, void (*call)(void *ctx), void *ctx);
+/** Once, before the first commit: called without lock when there is a new audit row. */
+void tp__registry_on_audit(tp__registry *registry, void (*call)(void *ctx), void *ctx);
+/** Where somebody reads audit rows as they come: zero-fill. */
+typedef struct tp__audit_cursor {
+  uint64_t places[2];
+  uint64_t number; /* of the next row */
+  uint64_t missed; /* rows that were gone before they were read */
+} tp__audit_cursor;
+/** Shows the rows from the cursor on, oldest first. Threads: one with a cursor. */
+void tp__registry_audit_new(tp__registry *registry, tp__audit_cursor *cursor,
+                            void (*each)(void *ctx, const tp_audit *row), void *ctx);
 /** Who counts pins: called now and with each newer snapshot, under the registry's lock. Set before the first commit. */
 void tp__registry_on_publish(tp__registry *registry, void (*renew)(void *ctx, tp__snapshot *newest), void *ctx);
 /** A node of the newest snapshot that can run a job: by handler id and contract version, in one phase (0: in any).

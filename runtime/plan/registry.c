@@ -116,6 +116,7 @@ bool tp__registry_publish(tp__registry *registry, const tp__snapshot *base, tp__
   }
   tp__mutex_unlock(&registry->lock);
   if (newest) tp__snapshot_retire(old);
+  if (newest && registry->on_audit) registry->on_audit(registry->on_audit_ctx);
   return newest;
 }
 

@@ -247,6 +247,8 @@ struct tp__registry {
   void *on_commit_ctx;
   void (*on_publish)(void *ctx, tp__snapshot *newest);
   void *on_publish_ctx;
+  void (*on_audit)(void *ctx);
+  void *on_audit_ctx;
   /* ---- atomic: numbers for tp__hook_add (relaxed: they need only differ) */
   tp__a64 hooks;
   tp__mutex lock;

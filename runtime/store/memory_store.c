@@ -6,8 +6,9 @@
 #include "runtime/os/os.h"
 #include "runtime/store/job_queue.h"
 #include "runtime/store/record_log.h"
+#include "runtime/store/turn_ring.h"
 
-enum { RECORDS_MAX = 10000, JOBS_MAX = 65536, JOBS_ENDED_MAX = 1024 };
+enum { RECORDS_MAX = 10000, JOBS_MAX = 65536, JOBS_ENDED_MAX = 1024, TURNS_MAX = 1024 };
 
 typedef struct memory_store {
   tp_store face; /* what its maker gave out; a taker has a copy */
@@ -15,6 +16,8 @@ typedef struct memory_store {
   tp__record_log records; /* has locks of its own */
   tp__mutex mutex;
   tp__job_queue jobs; /* under mutex */
+  tp__mutex turns_mutex;
+  tp__turn_ring turns; /* under turns_mutex */
 } memory_store;
 
 /* ---- records ---- */
@@ -69,6 +72,40 @@ static tp_status records(void *self, const tp_record_query *theirs, tp_record_fn
   TP__TRY(tp__options_read(&query, sizeof query, theirs, "tp_record_query", fault));
   tp_status status = tp__record_log_read(&((memory_store *)self)->records, &query, each, ctx);
   return status == TP_OK ? TP_OK : tp__fail(fault, status, NULL, "no memory to read records");
+}
+
+/* ---- turns ---- */
+
+static tp_status turn_record(void *self, const tp_turn_record *theirs) {
+  memory_store *store = self;
+  tp_turn_record record;
+  TP__TRY(tp__options_read(&record, sizeof record, theirs, "tp_turn_record", NULL));
+  tp__mutex_lock(&store->turns_mutex);
+  tp_status status = tp__turn_ring_add(&store->turns, &record);
+  tp__mutex_unlock(&store->turns_mutex);
+  return status;
+}
+
+/* Each row is copied out, so that the callback runs without the lock. */
+static tp_status turns(void *self, const tp_turn_query *theirs, tp_turn_record_fn each, void *ctx, tp_fault *fault) {
+  memory_store *store = self;
+  tp_turn_query query;
+  TP__TRY(tp__options_read(&query, sizeof query, theirs, "tp_turn_query", fault));
+  tp__mutex_lock(&store->turns_mutex);
+  uint64_t place = tp__turn_ring_start(&store->turns, &query);
+  tp__mutex_unlock(&store->turns_mutex);
+  size_t left = query.limit ? query.limit : SIZE_MAX;
+  while (left > 0) {
+    tp__mutex_lock(&store->turns_mutex);
+    const tp__turn_row *row = tp__turn_ring_next(&store->turns, &query, &place);
+    tp__turn_row *copy = row ? tp__turn_row_copy(&store->allocator, &row->record) : NULL;
+    tp__mutex_unlock(&store->turns_mutex);
+    if (!row) break;
+    if (!copy) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory to read the records of turns");
+    left = each(ctx, &copy->record) ? left - 1 : 0;
+    tp__turn_row_free(&store->allocator, copy);
+  }
+  return TP_OK;
 }
 
 /* ---- jobs ---- */
@@ -221,6 +258,8 @@ static void destroy(void *self) {
   memory_store *store = self;
   tp__job_queue_fini(&store->jobs);
   tp_allocator allocator = store->allocator; /* the log points to the store's own */
+  tp__turn_ring_fini(&store->turns);
+  tp__mutex_fini(&store->turns_mutex);
   tp__mutex_fini(&store->mutex);
   tp__record_log_fini(&store->records);
   tp__release(&allocator, store, sizeof *store);
@@ -234,8 +273,10 @@ static tp_status init(memory_store *store, const tp_store_memory_options *option
   size_t records_max = options->records_max ? options->records_max : RECORDS_MAX;
   tp__job_queue_init(&store->jobs, &store->allocator, options->jobs_max ? options->jobs_max : JOBS_MAX,
                      options->jobs_ended_max ? options->jobs_ended_max : JOBS_ENDED_MAX);
+  tp__turn_ring_init(&store->turns, &store->allocator, options->turns_max ? options->turns_max : TURNS_MAX);
   TP__TRY(tp__record_log_init(&store->records, &store->allocator, records_max));
   tp_status status = tp__mutex_init(&store->mutex);
+  if (status == TP_OK && (status = tp__mutex_init(&store->turns_mutex)) != TP_OK) tp__mutex_fini(&store->mutex);
   if (status != TP_OK) tp__record_log_fini(&store->records);
   return status;
 }
@@ -259,6 +300,8 @@ tp_status tp_store_memory_new(const tp_allocator *theirs, const tp_store_memory_
                            .record = record,
                            .record_late = record_late,
                            .records = records,
+                           .turn_record = turn_record,
+                           .turns = turns,
                            .job_insert = job_insert,
                            .job_claim = job_claim,
                            .job_finish = job_finish,

@@ -246,6 +246,11 @@ static tp_model model_of(crowd *c) {
                     .placement = world_one_in(2) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
 }
 
+/* A drain cancels what adds an agent. */
+static void check_add(const crowd *c, tp_status status) {
+  if (status != TP_ERR_CANCELLED || !c->w->draining) world_check_status(c->w, "tp_agent_add", status);
+}
+
 /* Refused by a registrar: nothing of it is left, and its id is free. */
 static void refuse_agent(crowd *c, const tp_agent_config *config) {
   tp_agent *agent;
@@ -254,7 +259,7 @@ static void refuse_agent(crowd *c, const tp_agent_config *config) {
   c->refuses = false;
   if (status == TP_ERR_DENIED) c->agents_refused++;
   else if (status == TP_OK) world_fail(c->w, "an agent that is refused is not added", "it was");
-  else world_check_status(c->w, "tp_agent_add", status);
+  else check_add(c, status);
   if (is_told(c->w) && (c->registered[0] || c->registered[1]))
     world_fail(c->w, "a refused agent is unregistered where it was registered", "%u, %u", c->registered[0],
                c->registered[1]);
@@ -267,7 +272,7 @@ static void add_agent(crowd *c) {
   tp_status status = tp_agent_add(c->w->runtime, &config, &c->agent, NULL);
   bool denied = status == TP_ERR_DENIED && !is_told(c->w); /* by a registrar that came too late */
   if (denied) c->agents_refused++;
-  else world_check_status(c->w, "tp_agent_add", status);
+  else check_add(c, status);
   if (status != TP_OK) c->agent = NULL;
   else c->agents_made++, c->model_taken = true;
   tp_agent *twin;

@@ -100,6 +100,25 @@ static tp_status store_record(void *self, const tp_entry_record *record) {
   }
   return store_refuses(w) ? TP_ERR_STORE : w->inner->record(w->inner->self, record);
 }
+/* Each driven turn once. */
+static tp_status store_turn_record(void *self, const tp_turn_record *record) {
+  world *w = self;
+  uint64_t number = record->number;
+  if (!record->process_run_id || !number || record->ended_ns < record->started_ns || !record->outcome)
+    world_fail(w, "a turn's record is whole", "number %llu", (unsigned long long)number);
+  if (number < WORLD_TURNS && w->turn_recorded[number]++)
+    world_fail(w, "one record per turn", "number %llu is recorded again", (unsigned long long)number);
+  tp__sim_point();
+  return store_refuses(w) ? TP_ERR_STORE : w->inner->turn_record(w->inner->self, record);
+}
+static tp_status store_audit(void *self, const tp_audit *row) {
+  world *w = self;
+  if (!row->action || !w->store_opens) world_fail(w, "an audit row is whole", "%s", row->action ? row->action : "?");
+  if (w->in_audit++) world_fail(w, "audit rows come one at a time", "%s", row->action);
+  tp__sim_point();
+  w->in_audit--;
+  return store_refuses(w) ? TP_ERR_STORE : TP_OK;
+}
 static tp_status store_record_late(void *self, const tp_late_record *late) {
   world *w = self;
   return w->inner->record_late(w->inner->self, late);
@@ -167,6 +186,8 @@ static tp_status make_store(world *w) {
                           .name = "sim",
                           .open = store_open,
                           .record = store_record,
+                          .turn_record = store_turn_record,
+                          .audit = store_audit,
                           .record_late = store_record_late,
                           .job_insert = store_job_insert,
                           .job_claim = store_job_claim,

@@ -9,7 +9,7 @@
 #include "runtime/base/printf.h"
 #include "script.h"
 
-enum { WORLD_OPS = SCRIPT_TURNS_MAX * SCRIPT_OPS_MAX, WORLD_LISTENERS = 16 };
+enum { WORLD_OPS = SCRIPT_TURNS_MAX * SCRIPT_OPS_MAX, WORLD_LISTENERS = 16, WORLD_TURNS = 4096 };
 
 typedef struct world world;
 struct crowd;
@@ -129,6 +129,8 @@ struct world {
   tp_store store;  /* ours */
   uint32_t store_opens;
   uint32_t store_destroys;
+  uint8_t turn_recorded[WORLD_TURNS]; /* by number */
+  uint32_t in_audit;
   bool store_taken;
   uint64_t *records; /* ids of the entries that were recorded: a table with a hash, 0 where it is free */
   size_t record_count, record_capacity;

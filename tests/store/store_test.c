@@ -15,12 +15,13 @@
 
 typedef struct store_kind {
   const char *name;
-  /* Opens an empty one that keeps at least records_max entry records. */
+  /* Opens an empty one that keeps at least records_max entry records and turn records. */
   tp_status (*open)(size_t records_max, tp_store **ret_store);
 } store_kind;
 
 static tp_status open_memory(size_t records_max, tp_store **ret_store) {
-  tp_store_memory_options options = {.struct_size = sizeof options, .records_max = records_max};
+  tp_store_memory_options options = {
+      .struct_size = sizeof options, .records_max = records_max, .turns_max = records_max};
   return tp_store_memory_new(NULL, &options, ret_store, NULL);
 }
 
@@ -180,6 +181,83 @@ static void records_are_read_page_by_page_and_by_what_they_are(void **state) {
   assert_int_equal(store->records(store->self, &by_time, list, &some, NULL), TP_OK);
   assert_int_equal(some.count, 3);
   assert_int_equal(store->records(store->self, &(tp_record_query){0}, list, &wrong, NULL), TP_ERR_VERSION);
+  tp_store_free(store);
+}
+
+/* ---- turns ---- */
+
+static void put_turn(tp_store *store, uint64_t number, uint32_t outcome) {
+  char turn[32], why[64];
+  snprintf(turn, sizeof turn, "turn-%llu", (unsigned long long)number);
+  memset(why, 'w', sizeof why);
+  tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = tp_text_of(turn), [TP_ID_SESSION] = TEXT("s")};
+  tp_turn_record record = {.struct_size = sizeof record,
+                           .process_run_id = RUN_ID,
+                           .number = number,
+                           .ids = ids,
+                           .id_count = TP_ID_COUNT,
+                           .outcome = outcome,
+                           .code = outcome == 1 ? TP_OK : TP_ERR_MODEL,
+                           .ended_unix_ms = WALL_MS + (int64_t)number,
+                           .model_ns = (int64_t)number,
+                           .subscription = TEXT("sub"),
+                           .reason = {why, number * 13 % sizeof why}};
+  assert_int_equal(store->turn_record(store->self, &record), TP_OK);
+  memset(turn, 'x', sizeof turn);
+  memset(why, 'x', sizeof why);
+}
+
+static bool list_turn(void *ctx, const tp_turn_record *record) {
+  listing *l = ctx;
+  char want[32];
+  snprintf(want, sizeof want, "turn-%llu", (unsigned long long)record->number);
+  tp_text turn = record->ids[TP_ID_TURN];
+  if (record->struct_size != sizeof *record || record->process_run_id != RUN_ID || record->id_count != TP_ID_COUNT ||
+      record->model_ns != (int64_t)record->number || record->reason.size != record->number * 13 % 64 ||
+      record->subscription.size != 3)
+    l->bad++;
+  for (size_t i = 0; i < record->reason.size; i++) l->bad += record->reason.data[i] != 'w';
+  if (turn.size != strlen(want) || memcmp(turn.data, want, turn.size) != 0) l->bad++;
+  l->ids[l->count++] = record->number;
+  return l->count != l->stop_at;
+}
+
+static listing read_turns(tp_store *store, const tp_turn_query *query, size_t stop_at) {
+  listing l = {.stop_at = stop_at};
+  assert_int_equal(store->turns(store->self, query, list_turn, &l, NULL), TP_OK);
+  assert_int_equal(l.bad, 0);
+  return l;
+}
+
+static void newest_turns_are_kept_and_read_by_what_they_are(void **state) {
+  (void)state;
+  enum { KEPT = 20, ALL = 47 };
+  tp_store *store = open_store(KEPT);
+  tp_turn_query all = {.struct_size = sizeof all};
+  assert_int_equal(read_turns(store, &all, 0).count, 0);
+  for (uint64_t n = 1; n <= ALL; n++) put_turn(store, n, n % 3 ? 1 : 2);
+  listing l = read_turns(store, &all, 0);
+  assert_true(l.count >= KEPT);
+  for (uint64_t i = 0; i < l.count; i++) assert_int_equal(l.ids[i], ALL - i);
+  assert_int_equal(read_turns(store, &all, 3).count, 3);
+  tp_turn_query page = {.struct_size = sizeof page, .limit = 8, .before_process_run_id = RUN_ID, .before_number = 40};
+  l = read_turns(store, &page, 0);
+  assert_int_equal(l.count, 8);
+  assert_int_equal(l.ids[0], 39);
+  tp_turn_query failed = {.struct_size = sizeof failed, .only_failed = 1, .limit = 2};
+  l = read_turns(store, &failed, 0);
+  assert_int_equal(l.ids[0], 45);
+  assert_int_equal(l.ids[1], 42);
+  tp_turn_query by_time = {.struct_size = sizeof by_time, .from_unix_ms = WALL_MS + 40, .to_unix_ms = WALL_MS + 43};
+  assert_int_equal(read_turns(store, &by_time, 0).count, 4);
+  tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = TEXT("turn-41")};
+  tp_turn_query by_id = {.struct_size = sizeof by_id, .ids = ids, .id_count = TP_ID_COUNT};
+  l = read_turns(store, &by_id, 0);
+  assert_int_equal(l.count, 1);
+  assert_int_equal(l.ids[0], 41);
+  tp_turn_query gone = {.struct_size = sizeof gone, .before_process_run_id = RUN_ID, .before_number = 1};
+  assert_int_equal(read_turns(store, &gone, 0).count, 0);
+  assert_int_equal(store->turns(store->self, &(tp_turn_query){0}, list_turn, &l, NULL), TP_ERR_VERSION);
   tp_store_free(store);
 }
 
@@ -693,6 +771,7 @@ int main(void) {
       cmocka_unit_test(newest_records_are_kept_newest_first),
       cmocka_unit_test(late_time_is_noted_where_the_entry_is_still_kept),
       cmocka_unit_test(records_are_read_page_by_page_and_by_what_they_are),
+      cmocka_unit_test(newest_turns_are_kept_and_read_by_what_they_are),
       cmocka_unit_test(jobs_are_listed_by_id_and_filter_without_their_content),
       cmocka_unit_test(list_may_be_meddled_with_from_inside),
       cmocka_unit_test(dead_letter_keeps_its_content_and_is_redriven_or_discarded),

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/store/turn_ring.h"
+
+enum { CAPACITY_MIN = 16, OUTCOME_COMPLETED = 1 }; /* tp_turn_outcome is of a layer above */
+
+void tp__turn_ring_init(tp__turn_ring *ring, const tp_allocator *allocator, size_t turns_max) {
+  *ring = (tp__turn_ring){.allocator = allocator, .turns_max = turns_max};
+}
+
+void tp__turn_row_free(const tp_allocator *allocator, tp__turn_row *row) {
+  if (row) tp__release(allocator, row, row->size);
+}
+
+void tp__turn_ring_fini(tp__turn_ring *ring) {
+  for (size_t i = 0; i < ring->capacity; i++) tp__turn_row_free(ring->allocator, ring->rows[i]);
+  tp__release(ring->allocator, ring->rows, ring->capacity * sizeof *ring->rows);
+}
+
+/* ---- rows ---- */
+
+static size_t id_count(const tp_turn_record *record) {
+  return record->id_count < TP_ID_COUNT ? record->id_count : TP_ID_COUNT;
+}
+
+static size_t row_size(const tp_turn_record *record) {
+  size_t size = sizeof(tp__turn_row) + record->subscription.size + record->reason.size;
+  for (size_t i = 0; i < id_count(record); i++) size += record->ids[i].size;
+  return size;
+}
+
+static tp_text put(char **at, tp_text text) {
+  char *copy = *at;
+  if (text.size == 0) return (tp_text){NULL, 0};
+  memcpy(copy, text.data, text.size);
+  *at += text.size;
+  return (tp_text){copy, text.size};
+}
+
+static void fill(tp__turn_row *row, const tp_turn_record *record) {
+  char *at = (char *)(row + 1);
+  row->record = *record;
+  for (size_t i = 0; i < TP_ID_COUNT; i++)
+    row->ids[i] = i < id_count(record) ? put(&at, record->ids[i]) : (tp_text){NULL, 0};
+  row->record.ids = row->ids;
+  row->record.id_count = TP_ID_COUNT;
+  row->record.subscription = put(&at, record->subscription);
+  row->record.reason = put(&at, record->reason);
+}
+
+static tp__turn_row *new_row(const tp_allocator *allocator, size_t size) {
+  tp__turn_row *row = tp__alloc(allocator, size);
+  if (row) row->size = size;
+  return row;
+}
+
+tp__turn_row *tp__turn_row_copy(const tp_allocator *allocator, const tp_turn_record *record) {
+  tp__turn_row *row = new_row(allocator, row_size(record));
+  if (row) fill(row, record);
+  return row;
+}
+
+/* ---- the ring ---- */
+
+static tp_status grow(tp__turn_ring *ring) {
+  size_t capacity = ring->capacity ? ring->capacity * 2 : CAPACITY_MIN;
+  if (capacity > ring->turns_max) capacity = ring->turns_max;
+  tp__turn_row **rows = tp__alloc_zero(ring->allocator, capacity * sizeof *rows);
+  if (!rows) return TP_ERR_NO_MEMORY;
+  if (ring->capacity > 0) memcpy(rows, ring->rows, ring->capacity * sizeof *rows);
+  tp__release(ring->allocator, ring->rows, ring->capacity * sizeof *rows);
+  ring->rows = rows;
+  ring->capacity = capacity;
+  return TP_OK;
+}
+
+tp_status tp__turn_ring_add(tp__turn_ring *ring, const tp_turn_record *record) {
+  size_t place = (size_t)(ring->count % ring->turns_max);
+  if (place >= ring->capacity) TP__TRY(grow(ring));
+  tp__turn_row *row = ring->rows[place];
+  size_t size = row_size(record);
+  if (!row || row->size < size) {
+    tp__turn_row *wider = new_row(ring->allocator, size);
+    if (!wider) return TP_ERR_NO_MEMORY;
+    tp__turn_row_free(ring->allocator, row);
+    ring->rows[place] = row = wider;
+  }
+  fill(row, record);
+  ring->count++;
+  return TP_OK;
+}
+
+/* ---- reading ---- */
+
+static const tp__turn_row *at(const tp__turn_ring *ring, uint64_t index) {
+  return ring->rows[index % ring->turns_max];
+}
+
+static uint64_t oldest(const tp__turn_ring *ring) {
+  return ring->count > ring->turns_max ? ring->count - ring->turns_max : 0;
+}
+
+uint64_t tp__turn_ring_start(const tp__turn_ring *ring, const tp_turn_query *query) {
+  if (!query->before_number) return ring->count;
+  for (uint64_t i = ring->count; i > oldest(ring); i--) {
+    const tp_turn_record *record = &at(ring, i - 1)->record;
+    if (record->number == query->before_number && record->process_run_id == query->before_process_run_id) return i - 1;
+  }
+  return 0;
+}
+
+static bool fits(const tp_turn_record *record, const tp_turn_query *query) {
+  if (query->only_failed && record->outcome == OUTCOME_COMPLETED) return false;
+  if (record->ended_unix_ms < query->from_unix_ms) return false;
+  if (query->to_unix_ms && record->ended_unix_ms > query->to_unix_ms) return false;
+  for (size_t i = 0; i < query->id_count && i < TP_ID_COUNT; i++)
+    if (query->ids[i].size > 0 && !tp__text_equal(query->ids[i], record->ids[i])) return false;
+  return true;
+}
+
+const tp__turn_row *tp__turn_ring_next(const tp__turn_ring *ring, const tp_turn_query *query, uint64_t *place) {
+  while (*place > oldest(ring)) {
+    const tp__turn_row *row = at(ring, --*place);
+    if (fits(&row->record, query)) return row;
+  }
+  return NULL;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * turn_ring: the newest records of turns. It has no lock: the caller's. A row's memory is used again by the row that
+ * takes its place, where that fits. */
+#ifndef TP__TURN_RING_H
+#define TP__TURN_RING_H
+
+#include "runtime/base/base.h"
+#include "turnphase/store.h"
+
+/** A record with all its texts in one block. */
+typedef struct tp__turn_row {
+  tp_turn_record record;
+  tp_text ids[TP_ID_COUNT];
+  size_t size; /* of the block */
+} tp__turn_row;
+
+typedef struct tp__turn_ring {
+  const tp_allocator *allocator;
+  tp__turn_row **rows; /* capacity places; a row's place is its number in the ring modulo turns_max */
+  size_t capacity, turns_max;
+  uint64_t count; /* that were ever added */
+} tp__turn_ring;
+
+void tp__turn_ring_init(tp__turn_ring *ring, const tp_allocator *allocator, size_t turns_max);
+void tp__turn_ring_fini(tp__turn_ring *ring);
+/** @return TP_OK; TP_ERR_NO_MEMORY. */
+tp_status tp__turn_ring_add(tp__turn_ring *ring, const tp_turn_record *record);
+/** Where to begin to read: one above the newest row, or at the cursor's. @return 0: there is nothing to read. */
+uint64_t tp__turn_ring_start(const tp__turn_ring *ring, const tp_turn_query *query);
+/** The newest row below *place that fits, and moves *place to it. @return NULL: there is none. */
+const tp__turn_row *tp__turn_ring_next(const tp__turn_ring *ring, const tp_turn_query *query, uint64_t *place);
+/** A copy, for tp__turn_row_free(). @return NULL without memory. */
+tp__turn_row *tp__turn_row_copy(const tp_allocator *allocator, const tp_turn_record *record);
+void tp__turn_row_free(const tp_allocator *allocator, tp__turn_row *row);
+
+#endif

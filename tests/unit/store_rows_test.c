@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a runtime gives its store beside entries and jobs: the record of each driven turn, and audit rows; and what it
+ * refuses to be given, since it would not be called. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/model.h"
+
+static tp_session *open_session(tp_runtime *runtime, recorder *model, const char *id) {
+  tp_session *session = NULL;
+  tp_session_options options = {.struct_size = sizeof options, .id = id, .tenant = "t"};
+  if (model) options.model = recorder_model(model, true);
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  return session;
+}
+
+typedef struct turns {
+  tp_turn_record rows[8];
+  char turn_ids[8][64], sessions[8][16], subscriptions[8][16], reasons[8][128];
+  size_t count;
+} turns;
+
+static void copy(char *to, size_t size, tp_text text) {
+  snprintf(to, size, "%.*s", (int)text.size, text.size ? text.data : "");
+}
+
+static bool keep_turn(void *ctx, const tp_turn_record *record) {
+  turns *t = ctx;
+  size_t i = t->count++;
+  t->rows[i] = *record;
+  copy(t->turn_ids[i], sizeof t->turn_ids[i], record->ids[TP_ID_TURN]);
+  copy(t->sessions[i], sizeof t->sessions[i], record->ids[TP_ID_SESSION]);
+  copy(t->subscriptions[i], sizeof t->subscriptions[i], record->subscription);
+  copy(t->reasons[i], sizeof t->reasons[i], record->reason);
+  return true;
+}
+
+static turns read_turns(tp_runtime *runtime) {
+  turns t = {.count = 0};
+  assert_int_equal(tp_runtime_turns(runtime, NULL, keep_turn, &t, NULL), TP_OK);
+  return t;
+}
+
+static bool first_run_id(void *ctx, const tp_entry_record *record) {
+  *(uint64_t *)ctx = record->process_run_id;
+  return false;
+}
+
+static void driven_turn_leaves_its_record_before_its_end_is_told(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hi", .input_tokens = 7, .output_tokens = 3, .cost_micros = 11}};
+  tp_runtime *runtime = open_runtime(NULL);
+  recorder *model = recorder_new(replies, 1);
+  act quiet = {0};
+  add_hooks(runtime, &(hook){.id = "h", .phase = TP_PHASE_TURN_INTAKE, .self = &quiet}, 1);
+  tp_session *session = open_session(runtime, model, "s");
+  tp_turn_request request = {.struct_size = sizeof request, .id = "my-turn", .text = TEXT("hello")};
+  const tp_turn_result *result;
+  assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_OK);
+  turns t = read_turns(runtime);
+  assert_int_equal(t.count, 1);
+  const tp_turn_record *row = &t.rows[0];
+  uint64_t run_id = 0;
+  assert_int_equal(tp_runtime_records(runtime, NULL, first_run_id, &run_id, NULL), TP_OK);
+  assert_true(run_id != 0 && row->process_run_id == run_id);
+  assert_int_equal(row->number, 1);
+  assert_string_equal(t.turn_ids[0], "my-turn");
+  assert_string_equal(t.sessions[0], "s");
+  assert_int_equal(row->outcome, TP_TURN_COMPLETED);
+  assert_int_equal(row->code, TP_OK);
+  assert_int_equal(row->started_ns, result->started_ns);
+  assert_int_equal(row->ended_ns, result->ended_ns);
+  assert_true(row->started_unix_ms > 0 && row->ended_unix_ms >= row->started_unix_ms);
+  assert_true(row->model_ns > 0 && row->model_ns <= row->ended_ns - row->started_ns);
+  assert_int_equal(row->load_ns + row->append_ns + row->tools_ns, 0); /* it has neither */
+  assert_int_equal(row->iterations, 1);
+  assert_int_equal(row->input_tokens, 7);
+  assert_int_equal(row->output_tokens, 3);
+  assert_int_equal(row->cost_micros, 11);
+  assert_int_equal(row->phase, 0);
+  tp_turn_result_free(result);
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+  recorder_free(model);
+}
+
+static void record_of_a_denied_turn_says_who_and_why(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  act deny = {.kind = TP_ANSWER_DENY, .reason = "not here"};
+  add_hooks(runtime, &(hook){.id = "guard", .phase = TP_PHASE_TURN_INTAKE, .self = &deny}, 1);
+  tp_session *session = open_session(runtime, NULL, "s");
+  tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello")};
+  for (int i = 0; i < 2; i++) assert_int_equal(tp_turn_run(session, &request, NULL, NULL), TP_OK);
+  turns t = read_turns(runtime);
+  assert_int_equal(t.count, 2);
+  assert_int_equal(t.rows[0].number, 2); /* newest first */
+  assert_int_equal(t.rows[0].outcome, TP_TURN_DENIED);
+  assert_int_equal(t.rows[0].code, TP_ERR_DENIED);
+  assert_int_equal(t.rows[0].phase, TP_PHASE_TURN_INTAKE);
+  assert_string_equal(t.subscriptions[0], "guard");
+  assert_non_null(strstr(t.reasons[0], "not here"));
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+}
+
+/* ---- a store of the host's ---- */
+
+typedef struct rows_store {
+  tp_store *inner;
+  tp_store face;
+  char audit[4096]; /* "action:detail;" */
+  int turns, wrong;
+  bool opened;
+  tp_runtime *runtime;
+} rows_store;
+
+static tp_status rows_open(void *self, const tp_store_owner *owner, tp_fault *fault) {
+  (void)owner, (void)fault;
+  ((rows_store *)self)->opened = true;
+  return TP_OK;
+}
+
+static tp_answer quiet_hook(void *self, tp_call *call) {
+  (void)self, (void)call;
+  return TP_ANSWER_DONE;
+}
+
+static void commit_one(tp_runtime *runtime, const char *id) {
+  tp_hook h = {.struct_size = sizeof h, .id = id, .phase = "turn.intake", .run = quiet_hook};
+  if (tp_hook_add(runtime, &h, NULL) != TP_OK) abort();
+}
+
+/* A row may lead to another one: that comes behind it. */
+static tp_status rows_audit(void *self, const tp_audit *row) {
+  rows_store *s = self;
+  if (!s->opened || row->struct_size != sizeof *row) s->wrong++;
+  size_t used = strlen(s->audit);
+  bool first = used == 0;
+  snprintf(s->audit + used, sizeof s->audit - used, "%s:%s;", row->action, row->detail);
+  if (first) commit_one(s->runtime, "from-inside");
+  return strcmp(row->action, "kill_switch") == 0 ? TP_ERR_STORE_FULL : TP_OK;
+}
+
+static tp_status rows_turn(void *self, const tp_turn_record *record) {
+  rows_store *s = self;
+  if (record->number != (uint64_t)++s->turns) s->wrong++;
+  return TP_OK;
+}
+
+static void rows_destroy(void *self) { tp_store_free(((rows_store *)self)->inner); }
+
+#define FORWARD(call) ((rows_store *)self)->inner->call
+static tp_status rows_record(void *self, const tp_entry_record *record) {
+  return FORWARD(record)(FORWARD(self), record);
+}
+static tp_status rows_insert(void *self, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
+  return FORWARD(job_insert)(FORWARD(self), job, ret_id, ret_existed, fault);
+}
+static tp_status rows_claim(void *self, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault) {
+  return FORWARD(job_claim)(FORWARD(self), request, ret_next_ms, fault);
+}
+static tp_status rows_finish(void *self, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault) {
+  return FORWARD(job_finish)(FORWARD(self), request, ret_state, fault);
+}
+static tp_status rows_job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
+  return FORWARD(job_open)(FORWARD(self), order_key, ret_count, fault);
+}
+
+static const tp_store *make_store(rows_store *s) {
+  *s = (rows_store){.wrong = 0};
+  assert_int_equal(tp_store_memory_new(NULL, NULL, &s->inner, NULL), TP_OK);
+  s->face = (tp_store){.struct_size = sizeof s->face,
+                       .self = s,
+                       .name = "rows",
+                       .open = rows_open,
+                       .record = rows_record,
+                       .turn_record = rows_turn,
+                       .audit = rows_audit,
+                       .job_insert = rows_insert,
+                       .job_claim = rows_claim,
+                       .job_finish = rows_finish,
+                       .job_open = rows_job_open,
+                       .destroy = rows_destroy};
+  return &s->face;
+}
+
+static int count_of(const char *text, const char *what) {
+  int count = 0;
+  for (const char *at = text; (at = strstr(at, what)); at++) count++;
+  return count;
+}
+
+static void store_is_given_each_audit_row_once_and_in_order(void **state) {
+  (void)state;
+  rows_store s;
+  tp_runtime_options options = {.struct_size = sizeof options, .store = make_store(&s)};
+  assert_int_equal(tp_runtime_new(&options, &s.runtime, NULL), TP_OK);
+  commit_one(s.runtime, "early");
+  assert_string_equal(s.audit, ""); /* it is not open yet */
+  assert_int_equal(tp_runtime_start(s.runtime, NULL), TP_OK);
+  assert_int_equal(count_of(s.audit, "commit:"), 2); /* and the one from inside */
+  commit_one(s.runtime, "late");
+  assert_int_equal(count_of(s.audit, "commit:"), 3);
+  assert_int_equal(tp_subscription_kill(s.runtime, "late", true, NULL), TP_OK); /* the store does not keep this one */
+  assert_int_equal(count_of(s.audit, "kill_switch:"), 1);
+  tp_session *session = open_session(s.runtime, NULL, "s");
+  act deny = {.kind = TP_ANSWER_DENY, .reason = "not here"};
+  add_hooks(s.runtime, &(hook){.id = "guard", .phase = TP_PHASE_TURN_INTAKE, .self = &deny}, 1);
+  tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello")};
+  assert_int_equal(tp_turn_run(session, &request, NULL, NULL), TP_OK);
+  assert_int_equal(count_of(s.audit, "denial:not here"), 1);
+  assert_true(strstr(s.audit, "kill_switch:") < strstr(s.audit, "denial:"));
+  assert_int_equal(s.turns, 1);
+  assert_int_equal(tp_runtime_turns(s.runtime, NULL, keep_turn, NULL, NULL), TP_ERR_STORE); /* it cannot read them */
+  tp_session_close(session, NULL, NULL);
+  close_runtime(s.runtime);
+  assert_int_equal(s.wrong, 0);
+}
+
+/* ---- places ---- */
+
+static tp_status never_attempt(void *self, const tp_attempt_record *record) { return (void)self, (void)record, TP_OK; }
+static tp_status never_message(void *self, const tp_message_record *record) { return (void)self, (void)record, TP_OK; }
+static tp_status never_content(void *self, const tp_content_record *record) { return (void)self, (void)record, TP_OK; }
+static tp_status never_decision(void *self, const tp_decision_record *record) {
+  return (void)self, (void)record, TP_OK;
+}
+static tp_status never_task(void *self, const tp_task_record *record) { return (void)self, (void)record, TP_OK; }
+static tp_status never_tool(void *self, const tp_tool_start_record *record) { return (void)self, (void)record, TP_OK; }
+
+static void store_that_sets_a_place_is_refused_and_not_taken(void **state) {
+  (void)state;
+  static const char *const names[] = {"attempt", "message", "content", "decision", "task", "tool_start"};
+  rows_store s;
+  (void)make_store(&s);
+  for (size_t i = 0; i < COUNT(names); i++) {
+    tp_store store = s.face;
+    if (i == 0) store.attempt = never_attempt;
+    if (i == 1) store.message = never_message;
+    if (i == 2) store.content = never_content;
+    if (i == 3) store.decision = never_decision;
+    if (i == 4) store.task = never_task;
+    if (i == 5) store.tool_start = never_tool;
+    tp_runtime_options options = {.struct_size = sizeof options, .store = &store};
+    tp_runtime *runtime = NULL;
+    tp_fault fault = {0};
+    assert_int_equal(tp_runtime_new(&options, &runtime, &fault), TP_ERR_USAGE);
+    assert_null(runtime);
+    assert_non_null(strstr(fault.message, names[i]));
+    assert_non_null(strstr(fault.message, "not yet used"));
+  }
+  tp_store_free(&s.face);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(driven_turn_leaves_its_record_before_its_end_is_told),
+      cmocka_unit_test(record_of_a_denied_turn_says_who_and_why),
+      cmocka_unit_test(store_is_given_each_audit_row_once_and_in_order),
+      cmocka_unit_test(store_that_sets_a_place_is_refused_and_not_taken),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
