@@ -175,6 +175,17 @@ static tp_status own_store(tp_runtime *runtime, tp_fault *fault) {
   return TP_OK;
 }
 
+static tp_status make_registry(tp_runtime *runtime, tp_fault *fault) {
+  const tp_runtime_options *options = &runtime->options;
+  const tp__above *above = runtime->above;
+  TP__TRY(tp__registry_new(&runtime->allocator, above->rows, above->row_count, above->aliases, above->alias_count,
+                           options->phases, options->phase_count, above->contributions, &runtime->registry, fault));
+  tp__registry_hook_defaults(runtime->registry, options->hook_limit_ms, options->hook_failure);
+  tp_status status = tp__registry_host_fires(runtime->registry, options->host_fires, options->host_fires_count, fault);
+  if (status != TP_OK) tp__registry_free(runtime->registry);
+  return status;
+}
+
 static tp_status build(tp_runtime *runtime, enum room room, tp_fault *fault) {
   const tp_runtime_options *options = &runtime->options;
   const tp__above *above = runtime->above;
@@ -188,10 +199,7 @@ static tp_status build(tp_runtime *runtime, enum room room, tp_fault *fault) {
     case ROOM_STORE:
       return options->store ? TP_OK : own_store(runtime, fault);
     case ROOM_REGISTRY:
-      TP__TRY(tp__registry_new(&runtime->allocator, above->rows, above->row_count, above->aliases, above->alias_count,
-                               options->phases, options->phase_count, above->contributions, &runtime->registry, fault));
-      tp__registry_hook_defaults(runtime->registry, options->hook_limit_ms, options->hook_failure);
-      return TP_OK;
+      return make_registry(runtime, fault);
     case ROOM_KEEP:
       TP__TRY(tp__keep_init(&runtime->keep, &runtime->allocator, options->engine_workers));
       tp__registry_on_publish(runtime->registry, tp__keep_renew_pins, &runtime->keep);

@@ -48,6 +48,14 @@ static const char *kinds_text(const tp__registry *registry, const tp_phase *row,
   return buffer;
 }
 
+static const char *access_text(const tp__registry *registry, uint32_t phase, char *buffer, size_t size) {
+  const tp_phase *row = registry->phases[phase];
+  const char *access = row->privileged ? "privileged" : row->code_only ? "code only" : "";
+  const char *fired = !row->not_fired ? "" : tp__rows_fired_by(registry, phase) ? "fired by the host" : "not fired yet";
+  snprintf(buffer, size, "%s%s%s", access, *access && *fired ? ", " : "", fired);
+  return buffer;
+}
+
 static tp_failure failure_of(const tp_phase *row) { return row->failure ? row->failure : TP_FAILURE_BEST_EFFORT; }
 
 static uint32_t limit_ms_of(const tp_phase *row) { return row->limit_ms ? row->limit_ms : TP__LIMIT_DEFAULT_MS; }
@@ -66,7 +74,7 @@ static const char *cell(const void *ctx, uint32_t row_index, uint32_t column, ch
     case FAILURE:
       return tp_failure_name(failure_of(row));
     case ACCESS:
-      return row->privileged ? "privileged" : row->code_only ? "code only" : "";
+      return access_text(list->registry, phase, buffer, size);
     case SUBSCRIPTIONS:
       snprintf(buffer, size, "%u", list->subscriptions[phase]);
       return buffer;
@@ -193,6 +201,7 @@ static void json_phase(tp__json_printer *json, const phase_list *list, uint32_t 
   tp__print_bool(json, "reverse", row->reverse);
   tp__print_bool(json, "privileged", row->privileged);
   tp__print_bool(json, "code_only", row->code_only);
+  tp__print_string(json, "fired_by", tp__rows_fired_by(list->registry, phase));
   tp__print_number(json, "limit_ms", limit_ms_of(row));
   tp__print_string(json, "failure", tp_failure_name(failure_of(row)));
   json_kinds(json, list->registry, row);
