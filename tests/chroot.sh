@@ -1,0 +1,71 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# chroot.sh FOLDER: on a fresh Debian 12, which has nothing but what debootstrap's minbase brings, the README's commands
+# work: ./dev demo, ./dev install under /usr/local and under a prefix of one's own, and hosts by pkg-config and CMake.
+# The fresh system is kept in FOLDER/base for the next time and copied for each run. Needs root, debootstrap, a mirror.
+# Ends with the counts that ./dev test reads.
+set -u
+here=$(cd "$(dirname "$0")/.." && pwd)
+mkdir -p "$1" && folder=$(cd "$1" && pwd) || exit 1
+root=$folder/root
+mirror=${TURNPHASE_MIRROR:-http://deb.debian.org/debian}
+version=$(sed -n "s/^  version: '\(.*\)',/\1/p" "$here/meson.build" | head -n 1)
+ok=0 bad=0
+
+skip() {
+  echo 'test: a fresh Debian 12'
+  echo "skipped: $1"
+  printf '\nOk: 0\nFail: 0\nSkipped: 1\n'
+  exit 0
+}
+
+[ "$(id -u)" -eq 0 ] || skip 'a chroot needs root'
+command -v debootstrap >/dev/null || skip 'debootstrap is not installed'
+unshare --mount true 2>/dev/null || skip 'no mount namespace of our own is permitted here'
+if [ ! -f "$folder/base/.complete" ]; then
+  rm -rf "$folder/base"
+  if ! debootstrap --variant=minbase bookworm "$folder/base" "$mirror"; then
+    skip "debootstrap failed: is $mirror reachable?"
+  fi
+  touch "$folder/base/.complete"
+fi
+rm -rf "$root"
+cp -a "$folder/base" "$root" || exit 1
+cp /etc/resolv.conf /etc/hosts "$root/etc/"
+mkdir -p "$root/src"
+(cd "$here" && git ls-files -z --cached --others --exclude-standard | tar --null -T - --ignore-failed-read -cf -) |
+  tar -C "$root/src" -xf - || exit 1
+
+# The mounts live in a namespace that ends with the command, whatever becomes of it.
+inside() {
+  unshare --mount --fork sh -c '
+    mount -t proc proc "$0/proc" && cd / &&
+      exec chroot "$0" /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+        TERM=dumb ${http_proxy:+"http_proxy=$http_proxy"} ${https_proxy:+"https_proxy=$https_proxy"} \
+        DEBIAN_FRONTEND=noninteractive /bin/sh -c "cd /src && $1"' "$root" "$1"
+}
+
+check() {
+  echo "\$ $1"
+  if inside "$1" </dev/null; then
+    echo "ok: $1"
+    ok=$((ok + 1))
+  else
+    echo "ERROR: $1"
+    bad=$((bad + 1))
+  fi
+}
+
+check 'apt-get update && ! command -v dpkg-architecture && ! command -v gcc'
+check './dev demo'
+check './dev install'
+check 'cd / && turnphase --version && turnphase phases && pkg-config --cflags --libs turnphase'
+check 'apt-get install -y --no-install-recommends cmake make'
+check "tests/installed.sh turnphase $version examples/embed.c cc"
+check './dev install --prefix /opt/tp'
+check 'rm -rf /usr/local/lib/*/libturnphase* /usr/local/bin/turnphase && ldconfig'
+check "PKG_CONFIG_PATH=/opt/tp/lib/pkgconfig CMAKE_PREFIX_PATH=/opt/tp \
+  tests/installed.sh /opt/tp/bin/turnphase $version examples/embed.c cc"
+rm -rf "$root"
+printf '\nOk: %d\nFail: %d\nSkipped: 0\n' $ok $bad
+[ $bad -eq 0 ]

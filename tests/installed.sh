@@ -1,0 +1,93 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# installed.sh COMMAND VERSION SOURCE COMPILER…: what is installed is enough. COMMAND is the installed turnphase; the
+# host in SOURCE is built outside of the tree with what pkg-config says and, where cmake is installed, as a consumer of
+# find_package(turnphase), with each library, and run. The environment says where pkg-config, cmake and the loader look;
+# nothing else is set. Ends with the counts that ./dev test reads.
+set -u
+command=$1 version=$2 source=$3
+shift 3
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+libraries='turnphase turnphase-declared turnphase-sqlite turnphase-memory'
+ok=0 bad=0 skip=0
+
+# check NAME COMMAND…: what the command printed is shown when it fails.
+check() {
+  check_name=$1
+  shift
+  (set -e; "$@") >"$place/log" 2>&1
+  check_status=$? # not in the if itself, where set -e would do nothing
+  if [ $check_status -eq 0 ]; then
+    echo "ok: $check_name"
+    ok=$((ok + 1))
+  else
+    echo "ERROR: $check_name"
+    sed 's/^/  /' "$place/log"
+    bad=$((bad + 1))
+  fi
+}
+
+command_runs() {
+  said=$("$command" --version)
+  echo "$said"
+  case $said in *"$version"*) ;; *) return 1 ;; esac
+  "$command" phases | grep -q 'turn\.intake'
+}
+
+# The guard of the example denies its second turn, and nothing else fails.
+host_runs() {
+  (cd "$place" && "$1") >"$place/said"
+  cat "$place/said"
+  grep -q 'completed' "$place/said" && grep -q 'denied' "$place/said"
+}
+
+# A host is given neither definitions that it did not ask for nor the libraries that only the core's build needs.
+pkg_config_host() {
+  library=$1
+  shift
+  test "$(pkg-config --modversion "$library")" = "$version"
+  flags=$(pkg-config --cflags --libs "$library")
+  echo "$flags"
+  case $flags in *-D* | *msgpack* | *-lck*) return 1 ;; esac
+  # shellcheck disable=SC2086 # the flags are to be split
+  (cd "$place" && "$@" -std=c11 -Wall -Wextra -Werror "$place/embed.c" -o "$place/host" -Wl,--no-as-needed $flags)
+  host_runs "$place/host"
+}
+
+write_consumer() {
+  mkdir "$place/consumer"
+  cat >"$place/consumer/CMakeLists.txt" <<'CONSUMER'
+cmake_minimum_required(VERSION 3.16)
+project(consumer C)
+find_package(turnphase 0.1 REQUIRED COMPONENTS declared sqlite memory)
+foreach(part turnphase declared sqlite memory)
+  add_executable(with-${part} ../embed.c)
+  target_link_libraries(with-${part} PRIVATE "-Wl,--no-as-needed" turnphase::${part})
+endforeach()
+find_package(turnphase 99 QUIET)
+if(turnphase_FOUND)
+  message(FATAL_ERROR "version 99 was found")
+endif()
+CONSUMER
+}
+
+cmake_consumer() {
+  write_consumer
+  CC=$* cmake -S "$place/consumer" -B "$place/consumer/build"
+  cmake --build "$place/consumer/build"
+  for part in turnphase declared sqlite memory; do host_runs "$place/consumer/build/with-$part"; done
+}
+
+cp "$source" "$place/embed.c" || exit 1
+check 'turnphase --version, phases' command_runs
+for library in $libraries; do check "a host by pkg-config with $library" pkg_config_host "$library" "$@"; done
+if command -v cmake >/dev/null; then
+  check 'a host by find_package(turnphase) of CMake' cmake_consumer "$@"
+else
+  echo 'test: a host by find_package(turnphase) of CMake'
+  echo 'skipped: cmake is not installed'
+  skip=1
+fi
+printf '\nOk: %d\nFail: %d\nSkipped: %d\n' $ok $bad $skip
+[ $bad -eq 0 ]
