@@ -28,19 +28,15 @@ typedef struct completion {
   const tp_fault *fault;
 } completion;
 
-/* extra: a completion; NULL: a stranger completed the token. */
+/* extra: a completion. */
 static void accept(tp__attempt *attempt, const tp__answer *answer, const void *extra) {
   tp__host_call *c = of(attempt);
   const completion *theirs = extra;
-  if (!theirs) {
-    c->status = tp__fail(&c->fault, TP_ERR_USAGE, NULL, "its token was not completed by tp_history_complete()");
-  } else {
-    c->status = theirs->status;
-    tp_text message = {theirs->fault ? theirs->fault->message : "", 0};
-    while (theirs->fault && message.size < TP_FAULT_MESSAGE_SIZE && message.data[message.size]) message.size++;
-    if (message.size > 0 && tp_utf8_valid(message, NULL))
-      (void)tp__fail(&c->fault, c->status, NULL, "%.*s", (int)message.size, message.data);
-  }
+  c->status = theirs->status;
+  tp_text message = {theirs->fault ? theirs->fault->message : "", 0};
+  while (theirs->fault && message.size < TP_FAULT_MESSAGE_SIZE && message.data[message.size]) message.size++;
+  if (message.size > 0 && tp_utf8_valid(message, NULL))
+    (void)tp__fail(&c->fault, c->status, NULL, "%.*s", (int)message.size, message.data);
   attempt->answer = (tp__answer){.kind = answer->kind};
   end_to_count(c);
 }

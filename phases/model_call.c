@@ -93,7 +93,7 @@ static void take_response(tp__model_call *c, const tp_model_response *theirs) {
     c->failure = TP_OK;
 }
 
-/* extra: the response; NULL: the model failed, or a stranger completed the token. */
+/* extra: the response; NULL: the model failed. */
 static void accept(tp__attempt *attempt, const tp__answer *answer, const void *extra) {
   tp__model_call *c = of(attempt);
   if (extra) {

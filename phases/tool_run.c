@@ -159,19 +159,17 @@ static void say_by_token(tp__tool_attempt *attempt, bool is_error, tp_text text)
   say(&attempt->said, arena, attempt->bytes_max, is_error, text);
 }
 
-/* extra: the text of tp_tool_complete(); NULL for tp_token_complete(), whose reason is the text then. */
+/* extra: the text of tp_tool_complete(). */
 static void accept(tp__attempt *base, const tp__answer *answer, const void *extra) {
   tp__tool_attempt *attempt = of(base);
-  tp_text text = extra ? *(const tp_text *)extra : tp_text_of(answer->reason);
-  say_by_token(attempt, answer->kind == TP_ANSWER_FAILED, text);
+  say_by_token(attempt, answer->kind == TP_ANSWER_FAILED, *(const tp_text *)extra);
   base->answer = (tp__answer){.kind = answer->kind};
 }
 
 /* A function that deferred answers through its token alone. */
 static const tp__tool_said malformed = {.flaws = TP__SAID_ERROR, .text = {MALFORMED_WORDS, sizeof MALFORMED_WORDS - 1}};
 
-/* One that waits in a lot is answered by its token alone; through a token that was mistaken for another kind's it says
- * nothing. Of a function on another thread the engine does not tell that from an answer beside the token; it may still
+/* One that waits in a lot is answered by its token alone. Of a function on another thread the engine does not tell that from an answer beside the token; it may still
  * be running then, so that what it said is not looked at. */
 static const tp__tool_said *said_of(tp__tool_attempt *attempt) {
   if (attempt->lot || attempt->said_by_token) return &attempt->said;

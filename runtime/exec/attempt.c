@@ -240,6 +240,7 @@ bool tp__attempt_revoke(tp__attempt *attempt) {
 tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp__answer *theirs,
                            const void *extra) {
   tp__inside frame; /* what the end of a token lets go of may call the host's destructors */
+  if (tp__slot_is_of_another(token, class)) return TP_ERR_USAGE;
   tp__attempt *attempt = tp__slot_claim(token);
   if (!attempt) {
     attempt = tp__slot_late(token);
@@ -255,16 +256,15 @@ tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const
   tp_runtime *runtime = attempt->runtime;
   tp__a32_add_acq_rel(&runtime->visitors, 1);
   tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
-  bool mismatch = class && attempt->class != class;
-  tp__answer answer = mismatch ? malformed : *theirs;
-  attempt->answer = answer;
-  if (!mismatch && attempt->class->accept) attempt->class->accept(attempt, theirs, extra);
-  answer = attempt->answer;
+  assert(attempt->class == class); /* a slot's class does not change while its token is open */
+  attempt->answer = *theirs;
+  if (class->accept) class->accept(attempt, theirs, extra);
+  tp__answer answer = attempt->answer;
   push_answer(attempt, &answer);
   token_gone(attempt);
   tp__inside_leave(&frame);
   tp__a32_sub_acq_rel(&runtime->visitors, 1);
-  return mismatch ? TP_ERR_USAGE : TP_OK;
+  return TP_OK;
 }
 
 tp__attempt *tp__token_hold(tp_token token, const tp__attempt_class *class) {

@@ -118,7 +118,7 @@ tp_status tp__attempt_defer(tp__attempt *attempt, const tp_deferral *deferral, t
 bool tp__attempt_revoke(tp__attempt *attempt);
 
 /** Any thread: answers as tp_token_complete() does, with more for the class's accept. Its kind is DONE to FAILED.
- *  @param class  which the token must be of, else TP_ERR_USAGE and the attempt fails as malformed; NULL: any. */
+ *  @param class  which the token must be of, else TP_ERR_USAGE, and the token stays open. */
 tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp__answer *answer,
                            const void *extra);
 /** Any thread: the attempt of an open token of this class, held with its runtime until tp__token_let_go(); NULL: stale

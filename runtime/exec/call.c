@@ -257,5 +257,5 @@ tp_status tp_token_complete(tp_token token, const tp_outcome *theirs) {
   tp__answer answer = {
       .kind = outcome.kind, .code = outcome.code, .retryable = outcome.retryable, .reason = outcome.reason,
       .contributions = outcome.contributions, .contribution_count = outcome.contribution_count};
-  return tp__token_answer(token, NULL, &answer, NULL);
+  return tp__token_answer(token, &tp__node_attempt_class, &answer, NULL);
 }

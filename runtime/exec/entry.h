@@ -253,6 +253,8 @@ tp_status tp__output_emit(tp__output *output, tp__arena *arena, const tp__entry 
 /** node_attempt.c: hands the node to a handler thread. @return a reason when it was refused at once. */
 tp_reason tp__node_hand_over(tp__entry *entry, uint32_t index, int64_t hard_ns, int64_t limit_ns);
 /** node_attempt.c: makes the attempt behind a quick call that defers. */
+/** The attempts of handlers. */
+extern const tp__attempt_class tp__node_attempt_class;
 tp_status tp__node_defer_inline(tp_call *call, const tp_deferral *deferral, tp_token *ret_token);
 
 /** node_attempt.c: frees what ended attempts left in the entry: its last reference is gone. Any thread. */

@@ -170,7 +170,7 @@ static void release(tp__attempt *attempt) {
   tp__entry_unref(e);
 }
 
-static const tp__attempt_class class = {
+const tp__attempt_class tp__node_attempt_class = {
     .call = call, .accept = accept, .settled = settled, .late = late, .release = release};
 
 static bool is_memory_pinned(const tp_runtime *runtime) {
@@ -185,7 +185,7 @@ static node_attempt *new_attempt(tp__entry *e, uint32_t index) {
   node_attempt *a = tp__block_take(&runtime->blocks, BLOCK_BYTES, &block_size);
   if (!a) return NULL;
   memset(a, 0, sizeof *a);
-  if (tp__attempt_init(&a->base, &class, &e->turn->strand) != TP_OK) {
+  if (tp__attempt_init(&a->base, &tp__node_attempt_class, &e->turn->strand) != TP_OK) {
     tp__block_give(&runtime->blocks, a, block_size);
     return NULL;
   }

@@ -15,6 +15,7 @@ typedef struct slot {
   tp__a64 word;                /* generation << STATE_BITS | state; acq_rel: publishes attempt and answer */
   struct tp__attempt *attempt; /* written before OPEN is published, read by whoever moved the word */
   const void *runtime;         /* likewise */
+  tp__aptr class;              /* the attempt's, written like it; relaxed: read between two looks at the word */
   uint32_t next_free;          /* under the lock: index + 1 */
 } slot;
 
@@ -114,6 +115,7 @@ static slot *take_locked(const void *runtime, tp_token *ret_token) {
 
 static void open_taken(slot *s, struct tp__attempt *attempt, tp_token token) {
   s->attempt = attempt;
+  tp__aptr_store_relaxed(&s->class, (void *)(uintptr_t)attempt->class);
   tp__a64_store_release(&s->word, word_of(generation_of(token), OPEN)); /* pairs with move() and find_locked() */
 }
 
@@ -169,6 +171,13 @@ struct tp__attempt *tp__slot_hold(tp_token token) {
 bool tp__slot_is_open(tp_token token) {
   const slot *s = token.bits ? slot_at(index_of(token)) : NULL;
   return s && tp__a64_load_acquire(&s->word) == word_of(generation_of(token), OPEN);
+}
+
+/* The class belongs to the token if the slot was the token's before and after it was read. */
+bool tp__slot_is_of_another(tp_token token, const struct tp__attempt_class *class) {
+  if (!tp__slot_is_open(token)) return false;
+  const void *found = tp__aptr_load_acquire(&slot_at(index_of(token))->class);
+  return found != class && tp__slot_is_open(token);
 }
 
 static void close_locked(tp_token token) {

@@ -18,6 +18,7 @@
 #include "runtime/os/os.h"
 
 struct tp__attempt;
+struct tp__attempt_class;
 
 /** Takes a slot for the attempt. @return TP_OK, TP_ERR_NO_MEMORY. */
 tp_status tp__slot_open(struct tp__attempt *attempt, const void *runtime, tp_token *ret_token);
@@ -41,6 +42,8 @@ struct tp__attempt *tp__slot_late(tp_token token);
 struct tp__attempt *tp__slot_hold(tp_token token);
 /** Any thread: a look. */
 bool tp__slot_is_open(tp_token token);
+/** Any thread: a look. @return true when the token is open and its attempt is of another class. */
+bool tp__slot_is_of_another(tp_token token, const struct tp__attempt_class *class);
 /** Gives the slot back; every copy of the token is stale from now on. */
 void tp__slot_close(tp_token token);
 /** Takes one abandoned slot of the runtime whose attempt deferred, as tp__slot_late() would; first waits until none of

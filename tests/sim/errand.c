@@ -16,14 +16,20 @@ static bool is_threaded(errand_tool tool) { return tool == TOOL_THREADED || tool
 
 /* ---- completions ---- */
 
+/* Through a function that is not a tool's: the token stays as it is. */
+static void give_by_mistake(const errand_call *call) {
+  tp_outcome outcome = {.struct_size = sizeof outcome, .kind = TP_ANSWER_DONE, .reason = "by mistake"};
+  tp_status status = call->hand == HAND_MODEL ? tp_model_fail(call->token, TP_ERR_MODEL, "by mistake", false)
+                                              : tp_token_complete(call->token, &outcome);
+  if (status != TP_ERR_USAGE && status != TP_ERR_STALE)
+    FAIL(call, "a tool's token is a tool's alone", "it gave %s", tp_status_name(status));
+}
+
 static tp_status give(const errand_call *call, errand_words words) {
   tp_text text = {call->text, call->text_size};
   if (words == WORDS_SECOND) return tp_tool_complete(call->token, false, tp_text_of(errand_second_words));
-  if (call->hand == HAND_MODEL) return tp_model_fail(call->token, TP_ERR_MODEL, "no model", false);
-  if (call->hand == HAND_TOOL) return tp_tool_complete(call->token, call->fails, text);
-  tp_outcome outcome = {
-      .struct_size = sizeof(tp_outcome), .kind = call->fails ? TP_ANSWER_FAILED : TP_ANSWER_DONE, .reason = call->text};
-  return tp_token_complete(call->token, &outcome);
+  if (call->hand != HAND_TOOL) give_by_mistake(call);
+  return tp_tool_complete(call->token, call->fails, text);
 }
 
 static void complete(errand_call *call, errand_words words) {
@@ -31,8 +37,7 @@ static void complete(errand_call *call, errand_words words) {
   tp_status status = give(call, words);
   call->token_over = true;
   if (status == TP_ERR_STALE) return;
-  bool mistaken = call->hand == HAND_MODEL && words == WORDS_FIRST;
-  if (status != (mistaken ? TP_ERR_USAGE : TP_OK))
+  if (status != TP_OK)
     FAIL(call, "a completion is taken or stale", "it gave %s", tp_status_name(status));
   if (was_over || ++call->accepted > 1) FAIL(call, "a stale token is harmless", "taken %u times", call->accepted + 1);
   if (call->batch->e->w->freed) FAIL(call, "a stale token is harmless", "taken %s", "after tp_runtime_free()");

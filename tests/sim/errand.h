@@ -40,8 +40,8 @@ typedef enum errand_arguments {
 /** How a token is completed. */
 typedef enum errand_hand {
   HAND_TOOL,
-  HAND_TOKEN, /* by tp_token_complete() */
-  HAND_MODEL  /* taken for the token of a model */
+  HAND_TOKEN, /* first taken for the token of a handler */
+  HAND_MODEL  /* first taken for the token of a model */
 } errand_hand;
 
 /** Whose words a result is. */

@@ -107,10 +107,9 @@ static void draw_call(errand *e, errand_call *call, errand_tool favourite, scrip
   call->tool = one_in(e, 3) ? (errand_tool)below(e, ERRAND_TOOLS + 1) : favourite;
   call->way = one_in(e, 2) ? draw_way(e, call->tool) : habit;
   call->hand = one_in(e, 8) ? HAND_TOKEN : one_in(e, 40) ? HAND_MODEL : HAND_TOOL;
-  if (call->way == WAY_DEFER_AND_RETURN) call->hand = HAND_TOOL; /* both are called malformed */
   call->arguments = draw_arguments(e, call);
   call->fails = one_in(e, 6);
-  call->again = call->hand != HAND_MODEL && one_in(e, 12);
+  call->again = one_in(e, 12);
   call->polite = one_in(e, 3);
   call->before_ns = draw_before(e, call->tool);
   call->later_ns = draw_later(e);

@@ -40,8 +40,7 @@ static bool never_answers(const errand_call *call) {
 }
 
 static bool says_failure(const errand_call *call) {
-  bool by_token = call->way != WAY_RETURN;
-  return call->fails || call->no_utf8 || call->way == WAY_DEFER_AND_RETURN || (by_token && call->hand == HAND_MODEL);
+  return call->fails || call->no_utf8 || call->way == WAY_DEFER_AND_RETURN;
 }
 
 static tp_tool_result_kind forecast(const errand_call *call) {
@@ -104,11 +103,9 @@ static void check_deadline(const errand_call *call) {
 /* ---- whose words a result is ---- */
 
 static bool is_first(const errand_call *call, const tp_tool_result *result) {
-  bool mistaken = call->hand == HAND_MODEL && call->way != WAY_RETURN;
-  bool fails = call->fails || call->no_utf8 || mistaken;
+  bool fails = call->fails || call->no_utf8;
   tp_text text = {call->text, call->text_size};
   if ((result->kind == TP_TOOL_HANDLER_ERROR) != fails) return false;
-  if (mistaken) return is_quick(call) ? result->text.size == 0 : tp__text_is(result->text, malformed_words);
   if (call->no_utf8) text = tp_text_of(utf8_words);
   if (call->tool != TOOL_TERSE || text.size <= ERRAND_TERSE_BYTES) return tp__text_equal(result->text, text);
   char cut[ERRAND_TERSE_BYTES + 64];
