@@ -78,17 +78,17 @@ static void turn_numbers(uint32_t *numbers, uint32_t count) {
 
 /* Writes "a -> b -> c -> a" into the fault; from a path that is too long for it the middle is left out. */
 static tp_status refuse_cycle(const tp__draft *draft, const uint32_t *cycle, uint32_t count, tp_fault *fault) {
-  char path[TP_FAULT_MESSAGE_SIZE - 2 * TP_ID_BYTES_MAX] = "";
-  size_t size = 0;
+  char path[TP_FAULT_MESSAGE_SIZE] = "", left_out[32] = "";
+  const char *first = draft->nodes[cycle[0]].sub->desc.id;
+  size_t around = strlen("the edges of  form a cycle: ") + strlen(draft->row->name) + sizeof left_out + strlen(first);
+  size_t size = 0, room = around < sizeof path ? sizeof path - around : 1; /* of the path, with its NUL */
   uint32_t shown = 0;
   for (; shown + 1 < count; shown++) {
     const char *id = draft->nodes[cycle[shown]].sub->desc.id;
-    if (size + strlen(id) + sizeof " -> " > sizeof path) break;
+    if (size + strlen(id) + sizeof " -> " > room) break;
     size += (size_t)snprintf(path + size, sizeof path - size, "%s -> ", id);
   }
-  char left_out[32] = "";
   if (shown + 1 < count) snprintf(left_out, sizeof left_out, "(%u more) -> ", count - 1 - shown);
-  const char *first = draft->nodes[cycle[0]].sub->desc.id;
   tp__fail(fault, TP_ERR_CYCLE, first, "the edges of %s form a cycle: %s%s%s", draft->row->name, path, left_out, first);
   if (fault) fault->phase = draft->phase;
   return TP_ERR_CYCLE;

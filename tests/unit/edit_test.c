@@ -239,6 +239,22 @@ static void the_middle_of_a_long_cycle_is_left_out(void **state) {
   world_close(w);
 }
 
+static void a_cycle_of_two_of_the_longest_ids_shows_both(void **state) {
+  (void)state;
+  world *w = world_open();
+  tp_edit *edit = edit_with_handler(w);
+  char ids[2][TP_ID_BYTES_MAX + 1] = {{0}};
+  for (int i = 0; i < 2; i++) memset(ids[i], 'a' + i, TP_ID_BYTES_MAX);
+  for (int i = 0; i < 2; i++) {
+    tp_subscription sub = subscription_of(ids[i], GATHER);
+    sub.before = EDGES(EDGE(ids[1 - i], false));
+    sub.before_count = 1;
+    add(edit, sub);
+  }
+  assert_refused(w, edit, TP_ERR_CYCLE, ids[0], WORDS(ids[0], ids[1]));
+  world_close(w);
+}
+
 static void a_cycle_of_the_longest_ids_still_tells_who(void **state) {
   (void)state;
   world *w = world_open();
@@ -1331,6 +1347,7 @@ int main(void) {
       cmocka_unit_test(a_cycle_is_reported_with_its_members),
       cmocka_unit_test(a_cycle_that_the_line_of_sequential_ones_closes_is_reported),
       cmocka_unit_test(the_middle_of_a_long_cycle_is_left_out),
+      cmocka_unit_test(a_cycle_of_two_of_the_longest_ids_shows_both),
       cmocka_unit_test(a_cycle_of_the_longest_ids_still_tells_who),
       cmocka_unit_test(trust_is_checked),
       cmocka_unit_test(a_declared_handler_stays_declared_whoever_subscribes_it),
