@@ -247,4 +247,5 @@ const tp__contribution_ops tp__contribution_ops_phases = {
     .kind_name = tp__kind_name,
     .field_name = tp_field_name,
     .field_kinds = tp__field_kinds,
+    .field_flaw = tp__field_flaw,
 };

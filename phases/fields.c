@@ -36,6 +36,18 @@ _Static_assert(sizeof(tp_field) == 32 && offsetof(tp_field, kind) == 4 && offset
                    offsetof(tp_field, text) == 16,
                "tp_field has changed");
 
+bool tp__is_list_of(tp_text value, uint32_t kind) {
+  if (tp_value_kind_of(value) != TP_VALUE_ARRAY) return false;
+  for (tp_value_walk walk = {0}; tp_value_next(value, &walk);)
+    if ((uint32_t)tp_value_kind_of(walk.value) != kind) return false;
+  return true;
+}
+
+const char *tp__field_flaw(const tp_field *field) {
+  if (field->id == TP_FIELD_FILES && !tp__is_list_of(field->text, TP_VALUE_TEXT)) return "an array of texts";
+  return NULL;
+}
+
 const char *tp_field_name(uint32_t field) { return field < ROWS ? rows[field].name : NULL; }
 
 uint32_t tp_field_find(const char *name) {

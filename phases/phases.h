@@ -16,6 +16,10 @@ extern const tp__alias tp__phase_aliases[TP__PHASE_ALIAS_COUNT];
 
 /** By field id: the kinds that it is given in, bit 1 << TP_FIELD_KIND_*; 0: there is no such field. */
 extern const uint8_t tp__field_kinds[TP_FIELD_HOST];
+/** What the content of a well-formed field must be and is not, static text; NULL: nothing is wrong. */
+const char *tp__field_flaw(const tp_field *field);
+/** Whether a value that tp_value_check() accepts is an array of this kind (tp_value_kind). */
+bool tp__is_list_of(tp_text value, uint32_t kind);
 
 /** True when a signal of this kind ("routing_hint", …) has its place in the phase. A host's own phases take all. */
 bool tp__phase_takes_signal(uint32_t phase, tp_text kind);

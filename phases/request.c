@@ -106,6 +106,7 @@ tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request) {
                                     .attempt = d->model_attempt,
                                     .model = model_of(d),
                                     .parameters = d->request.parameters,
+                                    .files = d->request.files,
                                     .system = d->system,
                                     .messages = list,
                                     .message_count = count,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "phases/phases.h"
 #include "phases/session.h"
 
 #include "phases/drive.h"

@@ -97,6 +97,8 @@ static void after_intake(tp__drive *d) {
   bool ok = true;
   if (d->phase.result.outcome == TP_OK && tp_merged_replaced(merged, TP_FIELD_TEXT))
     ok = tp__arena_text(&d->arena, tp_merged_text(merged, TP_FIELD_TEXT), &d->user_text);
+  if (d->phase.result.outcome == TP_OK && tp_merged_replaced(merged, TP_FIELD_FILES))
+    ok = ok && tp__arena_text(&d->arena, tp_merged_text(merged, TP_FIELD_FILES), &d->request.files);
   if (merged && merged->lists[TP_KIND_SIGNAL].count > 0)
     ok = ok && tp__render_signals(&d->arena, "turn.intake", &merged->lists[TP_KIND_SIGNAL], &d->signals) == TP_OK;
   if (!ok || !take_user_message(d)) {
@@ -109,9 +111,14 @@ static void after_intake(tp__drive *d) {
   tp__drive_go(d, TP__STEP_PRE_POLICY);
 }
 
-void tp__step_intake(tp__drive *d) {
+/* As the phases before left it. */
+static void put_user_input(tp__drive *d) {
   tp__drive_text(d, TP_FIELD_TEXT, d->user_text);
   if (d->request.files.size > 0) tp__drive_value(d, TP_FIELD_FILES, d->request.files);
+}
+
+void tp__step_intake(tp__drive *d) {
+  put_user_input(d);
   tp__drive_phase(d, TP_PHASE_TURN_INTAKE, false, after_intake);
 }
 
@@ -124,7 +131,7 @@ static void after_pre_policy(tp__drive *d) {
 }
 
 void tp__step_pre_policy(tp__drive *d) {
-  tp__drive_text(d, TP_FIELD_TEXT, d->user_text);
+  put_user_input(d);
   tp__drive_text(d, TP_FIELD_MODEL, tp_text_of(model_name(d)));
   tp__drive_phase(d, TP_PHASE_TURN_PRE_POLICY, false, after_pre_policy);
 }
@@ -136,7 +143,7 @@ static void after_pre_context(tp__drive *d) {
 }
 
 void tp__step_pre_context(tp__drive *d) {
-  tp__drive_text(d, TP_FIELD_TEXT, d->user_text);
+  put_user_input(d);
   tp__drive_text(d, TP_FIELD_MODEL, tp_text_of(model_name(d)));
   tp__drive_phase(d, TP_PHASE_TURN_PRE_PROMPT_CONTEXT, false, after_pre_context);
 }
@@ -246,7 +253,8 @@ static bool write_request(tp__drive *d, tp_text *ret_value) {
   tp_text names, value;
   tp_writer *writer;
   if (!tool_names(d, &names) || tp_writer_new(&d->turn->core.runtime->allocator, &writer) != TP_OK) return false;
-  tp_write_map(writer, d->request.parameters.size > 0 ? 4 : 3);
+  bool parameters = d->request.parameters.size > 0, files = d->request.files.size > 0;
+  tp_write_map(writer, (size_t)3 + parameters + files);
   tp_write_string(writer, "messages");
   tp_write_array(writer, tp__drive_past(d)->count + d->messages.count);
   write_messages(tp__drive_past(d), writer);
@@ -255,9 +263,13 @@ static bool write_request(tp__drive *d, tp_text *ret_value) {
   tp_write_value(writer, names);
   tp_write_string(writer, "model");
   tp_write_string(writer, model_name(d) ? model_name(d) : "");
-  if (d->request.parameters.size > 0) {
+  if (parameters) {
     tp_write_string(writer, "parameters");
     tp_write_value(writer, d->request.parameters);
+  }
+  if (files) {
+    tp_write_string(writer, "files");
+    tp_write_value(writer, d->request.files);
   }
   bool ok = tp_writer_finish(writer, &value) == TP_OK && tp__arena_text(&d->arena, value, ret_value);
   tp_writer_free(writer);

@@ -169,8 +169,8 @@ static void accept(tp__attempt *base, const tp__answer *answer, const void *extr
 /* A function that deferred answers through its token alone. */
 static const tp__tool_said malformed = {.flaws = TP__SAID_ERROR, .text = {MALFORMED_WORDS, sizeof MALFORMED_WORDS - 1}};
 
-/* One that waits in a lot is answered by its token alone. Of a function on another thread the engine does not tell that from an answer beside the token; it may still
- * be running then, so that what it said is not looked at. */
+/* One that waits in a lot is answered by its token alone. Of a function on another thread the engine does not tell that
+ * from an answer beside the token; it may still be running then, so that what it said is not looked at. */
 static const tp__tool_said *said_of(tp__tool_attempt *attempt) {
   if (attempt->lot || attempt->said_by_token) return &attempt->said;
   return attempt->base.answer.kind == TP_ANSWER_DEFERRED ? &malformed : &handed_of(attempt)->run.said;

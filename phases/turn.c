@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "phases/phases.h"
 #include "phases/turn.h"
 
 #include "phases/agent.h"
@@ -11,13 +12,6 @@ tp_status tp__name_check(const char *name, tp_fault *fault) {
   tp_text text = tp_text_of(name);
   if (text.size <= TP_ID_BYTES_MAX && tp_utf8_valid(text, NULL)) return TP_OK;
   return tp__fail(fault, TP_ERR_BAD_ID, NULL, "an id or mode is longer than %d bytes or not UTF-8", TP_ID_BYTES_MAX);
-}
-
-bool tp__is_list_of(tp_text value, uint32_t kind) {
-  if (tp_value_kind_of(value) != TP_VALUE_ARRAY) return false;
-  for (tp_value_walk walk = {0}; tp_value_next(value, &walk);)
-    if ((uint32_t)tp_value_kind_of(walk.value) != kind) return false;
-  return true;
 }
 
 static tp_status check_numbers(const tp_turn_request *request, tp_fault *fault) {

@@ -58,7 +58,8 @@ typedef enum tp_field_id {
   TP_FIELD_CAN_CALL_TOOLS = 8,    /* int: 0 or 1 */
   TP_FIELD_SYSTEM = 9,            /* text: compiled system text */
   TP_FIELD_REQUEST = 10,          /* value: map (messages: array of {role, text}; tools: array of str;
-                                     model: str; parameters: map, where the turn's request has some) */
+                                     model: str; parameters: map and files: array of str,
+                                     where the turn has some) */
   TP_FIELD_ATTEMPT = 11,          /* int: from 1 */
   TP_FIELD_MESSAGE_COUNT = 12,    /* int */
   TP_FIELD_REQUEST_BYTES = 13,    /* int */
@@ -409,9 +410,9 @@ TP_API tp_answer tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_to
 
 /** Completes a deferred attempt. Everything in outcome is copied.
  *  @return TP_OK; TP_ERR_STALE when the token was completed, timed out or cancelled before, or its runtime is gone:
- *          nothing was touched; TP_ERR_USAGE for a kind that is no answer (0, DEFERRED, unknown), for contributions that
- *          are NULL, and for the token of a tool, model or history, which have functions of their own; TP_ERR_VERSION for
- *          a wrong struct_size. After these two the token is still open.
+ *          nothing was touched; TP_ERR_USAGE for a kind that is no answer (0, DEFERRED, unknown), for contributions
+ *          that are NULL, and for the token of a tool, model or history, which have functions of their own;
+ *          TP_ERR_VERSION for a wrong struct_size. After these two the token is still open.
  *  Threads: any, at any time, also after tp_runtime_free().  Blocks: no. */
 TP_API tp_status tp_token_complete(tp_token token, const tp_outcome *outcome);
 

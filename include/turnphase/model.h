@@ -45,6 +45,8 @@ typedef struct tp_model_request {
   size_t tool_count;
   const void *turn;             /* internal: for tp_model_request_data() */
   tp_text parameters;           /* value: a map, tp_turn_request.parameters (temperature, max_tokens, …); or empty */
+  tp_text files;                /* value: array of str, tp_turn_request.files as turn.intake left them; or empty. They
+                                   are of this turn's message; what they name is between host and provider */
 } tp_model_request;
 /** The host's own pointer, as tp_call_data(). Threads: any, till tp_model.start returns. */
 TP_API void *tp_model_request_data(const tp_model_request *request, uint32_t id);

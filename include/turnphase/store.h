@@ -88,7 +88,8 @@ typedef struct tp_history {
  *  @param status  TP_OK, or why nothing of the batch was appended.
  *  @param fault   with another status what it said: its message, which should be safe to show; copied. May be NULL.
  *  @return TP_OK when it was taken; TP_ERR_STALE when the append was completed before or is not waited for any more;
- *          TP_ERR_USAGE for a token of something else, and for a number that is no status: nothing is completed.  Threads: any, at any time.  Blocks: no. */
+ *          TP_ERR_USAGE for a token of something else, and for a number that is no status: nothing is completed.
+ *  Threads: any, at any time.  Blocks: no. */
 TP_API tp_status tp_history_complete(tp_token token, tp_status status, const tp_fault *fault);
 
 /** A history in memory. Give it to tp_session_options.history or tp_history_share(), which take it, or free it with

@@ -134,6 +134,9 @@ static __attribute__((cold, noinline)) tp_status refuse_content(const check *c, 
   if (field->kind == VALUE) {
     tp_fault inner = {0};
     tp_status status = tp_value_check(field->text, &inner);
+    if (status == TP_OK)
+      return say(c, tp__fail(c->fault, TP_ERR_MALFORMED, phase, "payload field `%s` (%u) of phase `%s` must be %s",
+                             label, field->id, phase, c->registry->ops->field_flaw(field)));
     return say(c, tp__fail(c->fault, status, phase, "payload field `%s` (%u) of phase `%s`: %s", label, field->id,
                            phase, inner.message));
   }
@@ -142,9 +145,10 @@ static __attribute__((cold, noinline)) tp_status refuse_content(const check *c, 
                          label, field->id, phase, at));
 }
 
-static bool content_valid(const tp_field *field) {
+static bool content_valid(const tp__contribution_ops *ops, const tp_field *field) {
   if (field->kind == INT) return true;
-  return field->kind == VALUE ? tp_value_check(field->text, NULL) == TP_OK : tp_utf8_valid(field->text, NULL);
+  if (field->kind == TEXT) return tp_utf8_valid(field->text, NULL);
+  return tp_value_check(field->text, NULL) == TP_OK && !(ops->field_flaw && ops->field_flaw(field));
 }
 
 /* ---- the check ---- */
@@ -162,7 +166,7 @@ tp_status tp__fields_check(const tp__registry *registry, uint32_t phase, tp__fie
     if (!set_has(&left, field->id) || !kind_fits(registry->ops, field) || has_other_member(field))
       return refuse(&c, field);
     left.words[field->id / 64] &= ~(UINT64_C(1) << field->id % 64);
-    if (use != TP__FIELDS_SHAPE && !content_valid(field)) return refuse_content(&c, field);
+    if (use != TP__FIELDS_SHAPE && !content_valid(registry->ops, field)) return refuse_content(&c, field);
   }
   return TP_OK;
 }

@@ -46,6 +46,8 @@ typedef struct tp__contribution_ops {
   /** For each payload field below TP_FIELD_HOST the kinds that it is given in, bit 1 << TP_FIELD_KIND_*; 0: there is no
    *  such field. NULL: there are all, of any kind. */
   const uint8_t *field_kinds;
+  /** What a well-formed field's content must be and is not, static text; NULL: nothing is wrong. May be NULL. */
+  const char *(*field_flaw)(const tp_field *field);
 } tp__contribution_ops;
 
 /** A registered handler. Freed, and its destroy called without lock, when the last subscription, snapshot and attempt

@@ -270,7 +270,7 @@ static void a_cycle_of_the_longest_ids_still_tells_who(void **state) {
     sub.before_count = 1;
     add(edit, sub);
   }
-  assert_refused(w, edit, TP_ERR_CYCLE, ids[0], WORDS(ids[0], "(3 more)"));
+  assert_refused(w, edit, TP_ERR_CYCLE, ids[0], WORDS(ids[0], ids[1], "(2 more)"));
   assert_string_equal(w->fault.message + strlen(w->fault.message) - TP_ID_BYTES_MAX, ids[0]);
   world_close(w);
 }
