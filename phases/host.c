@@ -2,6 +2,7 @@
  *
  * The birth of a runtime with this layer on it. */
 #include "phases/contribution.h"
+#include "phases/people.h"
 #include "phases/phases.h"
 #include "phases/session.h"
 #include "phases/sets.h"
@@ -62,6 +63,7 @@ static const tp__above above = {.rows = tp__phase_rows,
                                 .close_all = tp__sessions_close_all,
                                 .close_last = tp__agents_unregister_all,
                                 .count = count,
+                                .job_notify = tp__listeners_notify_job,
                                 .free_upper = free_upper,
                                 .free_last = free_last};
 
@@ -89,6 +91,13 @@ static tp__upper *new_upper(tp_runtime *runtime) {
 tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **ret_runtime, tp_fault *fault) {
   tp_runtime *runtime;
   TP__TRY(tp__runtime_new(options, &above, &runtime, fault));
+  const tp_runtime_options *read = &runtime->options;
+  tp_status status = tp__people_refuse("tp_runtime_options", read->ask, read->ask_ctx, read->permission,
+                                       read->permission_ctx, fault);
+  if (status != TP_OK) {
+    tp__runtime_forget(runtime);
+    return status;
+  }
   runtime->upper = new_upper(runtime);
   if (!runtime->upper) {
     tp__runtime_forget(runtime);

@@ -4,7 +4,8 @@
 #include "phases/upper.h"
 
 enum { EVENT_KINDS_END = TP_EVENT_JOB + 1 };
-static const uint64_t not_yet_used = UINT64_C(1) << TP_EVENT_QUESTION | UINT64_C(1) << TP_EVENT_JOB;
+static const uint64_t not_yet_used = UINT64_C(1) << TP_EVENT_QUESTION;
+static const uint64_t jobs = UINT64_C(1) << TP_EVENT_JOB; /* of no turn: only for who asks for them */
 
 /* ---- references ---- */
 
@@ -83,14 +84,14 @@ static tp_status read_listener(const tp_runtime *runtime, const tp_listener *the
   if ((in.kinds & 1) || in.kinds >> EVENT_KINDS_END)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: kinds has a bit that is no kind of event");
   if (in.kinds & not_yet_used)
-    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: events of kind question and job are not yet used");
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: events of kind question are not yet used");
   if ((unsigned)in.visibility_min > TP_VISIBILITY_USER_VISIBLE)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: visibility_min %d is no visibility",
                     (int)in.visibility_min);
   *out = (tp__listener){.on_event = in.on_event,
                         .ctx = in.ctx,
                         .destroy = in.destroy,
-                        .kinds = in.kinds ? in.kinds : UINT64_MAX,
+                        .kinds = in.kinds ? in.kinds : ~jobs,
                         .visibility_min = in.visibility_min};
   if (in.phase_count == 0) memset(out->phases, 0xff, sizeof out->phases);
   return check_phases(runtime, &in, out->phases, fault);
@@ -183,7 +184,8 @@ void tp__listeners_take(tp__upper *upper, tp__listeners *listeners, tp__listener
   ret_sets[1] = NULL;
   if (!own_of(&upper->listeners) && !(listeners && own_of(listeners))) return;
   tp__mutex_lock(&upper->listeners_mutex);
-  ret_sets[0] = set_ref(own_of(&upper->listeners));
+  tp__listener_set *own = own_of(&upper->listeners);
+  ret_sets[0] = own && own->kinds != jobs ? set_ref(own) : ret_sets[0];
   ret_sets[ret_sets[0] ? 1 : 0] = set_ref(listeners ? own_of(listeners) : NULL);
   tp__mutex_unlock(&upper->listeners_mutex);
 }
@@ -211,6 +213,27 @@ void tp__listener_set_notify(const tp__listener_set *set, const tp_event *event)
       listener->on_event(listener->ctx, &without);
     }
   }
+}
+
+void tp__listeners_notify_job(tp_runtime *runtime, const tp_job *job) {
+  static const tp_text no_ids[TP_ID_COUNT];
+  tp__upper *upper = tp__upper_of(runtime);
+  if (!own_of(&upper->listeners)) return;
+  tp__mutex_lock(&upper->listeners_mutex);
+  tp__listener_set *set = set_ref(own_of(&upper->listeners));
+  tp__mutex_unlock(&upper->listeners_mutex);
+  if (!set) return;
+  tp_event event = {.struct_size = sizeof event,
+                    .kind = TP_EVENT_JOB,
+                    .phase = job->phase,
+                    .time_ns = tp__now_ns(),
+                    .unix_ms = tp__unix_ms(),
+                    .ids = no_ids,
+                    .id_count = TP_ID_COUNT,
+                    .visibility = TP_VISIBILITY_USER_VISIBLE,
+                    .job = job};
+  tp__listener_set_notify(set, &event);
+  tp__listener_set_unref(set);
 }
 
 /* ---- the public functions ---- */

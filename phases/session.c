@@ -3,6 +3,7 @@
 #include "phases/session.h"
 
 #include "phases/drive.h"
+#include "phases/people.h"
 
 enum { QUEUED_MAX = 64, END_BYTES_MAX = 1 << 20 };
 
@@ -89,6 +90,8 @@ static tp_status listen_short(tp_session *session, const tp_session_options *opt
 }
 
 tp_status tp_session_listen(tp_session *session, const tp_listener *listener, uint64_t *ret_id, tp_fault *fault) {
+  if (listener && listener->struct_size >= sizeof *listener && listener->kinds >> TP_EVENT_JOB & 1)
+    return tp__fail(fault, TP_ERR_USAGE, session->id, "tp_listener: jobs are of the runtime: use tp_runtime_listen()");
   return tp__listeners_add(session->upper, &session->listeners, listener, ret_id, fault);
 }
 
@@ -162,6 +165,8 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) TP__TRY(tp__name_check(names[i], fault));
   if (options.reserved_ != 0)
     return tp__fail(fault, TP_ERR_USAGE, options.id, "tp_session_options.reserved_ must be zero");
+  TP__TRY(tp__people_refuse("tp_session_options", options.ask, options.ask_ctx, options.permission,
+                            options.permission_ctx, fault));
   if (options.history_tokens_max != 0 || options.compact || options.compact_ctx)
     return tp__fail(fault, TP_ERR_USAGE, options.id,
                     "tp_session_options: history_tokens_max, compact and compact_ctx are not yet used; leave them 0");

@@ -6,6 +6,7 @@
 #ifndef TURNPHASE_RUNTIME_H
 #define TURNPHASE_RUNTIME_H
 
+#include "turnphase/people.h"
 #include "turnphase/store.h"
 
 TP_BEGIN_DECLS
@@ -92,6 +93,11 @@ typedef struct tp_runtime_options {
   tp_durability durability;     /* of entry records; ASYNC and SYNC are not yet used: TP_ERR_USAGE */
   uint32_t record_queue_bytes;  /* not yet used: TP_ERR_USAGE when it is not zero */
   void *data;                   /* the host's: tp_call_data(TP_ID_RUNTIME), tp_runtime_data() */
+  tp_question_fn ask;           /* not yet used, like the next three: TP_ERR_USAGE when one is set. The channel for
+                                   questions; without one whoever asks is denied */
+  void *ask_ctx;
+  tp_permission_fn permission;
+  void *permission_ctx;
 } tp_runtime_options;
 
 /** Makes a runtime. Starts no thread and opens nothing: that is tp_runtime_start()'s.

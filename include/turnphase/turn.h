@@ -36,7 +36,8 @@ typedef enum tp_event_kind {
   TP_EVENT_TURN_END = 13,       /* status */
   TP_EVENT_AUDIT = 14,          /* contribution of kind audit, subscription */
   TP_EVENT_QUESTION = 15,       /* not yet used: nothing asks a person */
-  TP_EVENT_JOB = 16,            /* not yet used: job */
+  TP_EVENT_JOB = 16,            /* job: it was stored, or an attempt of it has ended, as its state says: QUEUED,
+                                   SUCCEEDED or DEAD. Of no turn: see tp_runtime_listen() */
   TP_EVENT_FORCE_32 = 0x7fffffff
 } tp_event_kind;
 
@@ -48,7 +49,7 @@ typedef struct tp_event {
   size_t struct_size;
   tp_event_kind kind;
   uint32_t phase;               /* PHASE_BEGIN, RUN, PHASE_END, CONTEXT, REMINDER, DIAGNOSTIC, AUDIT */
-  uint64_t sequence;            /* from 1, per turn, without gaps */
+  uint64_t sequence;            /* from 1, per turn, without gaps; JOB: 0 */
   int64_t time_ns;              /* monotonic */
   int64_t unix_ms;              /* wall clock of the same moment */
   const tp_text *ids;           /* by TP_ID_* */
@@ -82,7 +83,7 @@ typedef struct tp_listener {
   void (*destroy)(void *ctx);   /* exactly once, when no call of on_event is under way or will come: when
                                    the last turn that has the listener has ended. From any thread, without
                                    any lock; must not block. Taken on success only; may be NULL */
-  uint64_t kinds;               /* bits 1 << TP_EVENT_*; 0: all */
+  uint64_t kinds;               /* bits 1 << TP_EVENT_*; 0: all that are of turns, which JOB is not */
   const uint32_t *phases;       /* TP_PHASE_*: of the events that name a phase only these; NULL: all. Copied */
   size_t phase_count;
   tp_visibility visibility_min; /* events that come from a subscription of lower visibility are left out; a PHASE_END
@@ -91,6 +92,9 @@ typedef struct tp_listener {
 } tp_listener;
 
 /** Adds a listener to every turn of the runtime that begins from now on, bare turns and those of agents among them.
+ *  With the kind JOB it also receives what becomes of background jobs from now on: on the thread that stores one, or
+ *  on the library's own that runs them, beside events of turns; ids are empty, the job has no payload, its order_key is
+ *  the session's id by default.
  *  @param ret_id  a number for tp_runtime_unlisten(), never used twice in a runtime; may be NULL.
  *  @return TP_OK; TP_ERR_VERSION; TP_ERR_USAGE for a missing on_event, an unknown kind or visibility;
  *          TP_ERR_UNKNOWN_PHASE; TP_ERR_FULL above 64 listeners; TP_ERR_NO_MEMORY; TP_ERR_FORKED.
@@ -102,7 +106,8 @@ TP_API tp_status tp_runtime_listen(tp_runtime *runtime, const tp_listener *liste
  *  @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_FORKED.  Threads: any.  Blocks: no.  From a handler or callback: yes. */
 TP_API tp_status tp_runtime_unlisten(tp_runtime *runtime, uint64_t id, tp_fault *fault);
 /** The same for the turns of one session. A turn tells the runtime's listeners first, then the session's, each in the
- *  order in which they were added. A session's listeners end with the last of its turns. */
+ *  order in which they were added. A session's listeners end with the last of its turns.
+ *  @return as tp_runtime_listen(); TP_ERR_USAGE for the kind JOB. */
 TP_API tp_status tp_session_listen(tp_session *session, const tp_listener *listener, uint64_t *ret_id,
     tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_session_unlisten(tp_session *session, uint64_t id, tp_fault *fault);
@@ -207,6 +212,10 @@ typedef struct tp_session_options {
   int64_t history_tokens_max;   /* not yet used: TP_ERR_USAGE when it is not zero. A longer history is compacted */
   tp_compact_fn compact;        /* not yet used: TP_ERR_USAGE when it is set */
   void *compact_ctx;            /* not yet used, as compact */
+  tp_question_fn ask;           /* not yet used, like the next three: TP_ERR_USAGE when one is set */
+  void *ask_ctx;
+  tp_permission_fn permission;
+  void *permission_ctx;
 } tp_session_options;
 
 /** Opens a session. Never blocks: history and session.start are the first step of its first driven turn.

@@ -19,8 +19,10 @@ enum {
 typedef struct running_job {
   tp__link link; /* under the lock, once it ended */
   tp__jobs *jobs;
-  tp_job desc; /* without its texts, but for the handler's id */
+  tp_job desc; /* without payload and message */
   char handler[TP_ID_BYTES_MAX];
+  char *texts; /* of desc, but for the handler's id; NULL without memory, and then they are empty */
+  size_t texts_size;
   /* how it ended */
   tp_job_end end;
   tp_state state;
@@ -115,9 +117,26 @@ static bool can_run(void *ctx, const tp_job *candidate) {
   return snapshot != NULL;
 }
 
+/* For what is told of its end. */
+static void keep_texts(running_job *job, const tp_job *claimed) {
+  tp_text *texts[] = {&job->desc.subscription, &job->desc.idempotency_key, &job->desc.order_key};
+  const tp_text *theirs[] = {&claimed->subscription, &claimed->idempotency_key, &claimed->order_key};
+  for (int i = 0; i < 3; i++) job->texts_size += theirs[i]->size;
+  job->texts = job->texts_size > 0 ? tp__alloc(&job->jobs->runtime->allocator, job->texts_size) : NULL;
+  size_t used = 0;
+  for (int i = 0; i < 3; i++) {
+    bool keeps = job->texts && theirs[i]->size > 0;
+    *texts[i] = keeps ? (tp_text){job->texts + used, theirs[i]->size} : (tp_text){NULL, 0};
+    if (keeps) memcpy(job->texts + used, theirs[i]->data, theirs[i]->size);
+    used += texts[i]->size;
+  }
+}
+
 static void take_claimed(void *ctx, const tp_job *claimed) {
   running_job *job = ctx;
   job->desc = *claimed;
+  job->desc.payload = job->desc.message = (tp_text){NULL, 0};
+  keep_texts(job, claimed);
   job->desc.handler.size = tp__utf8_cut(claimed->handler, sizeof job->handler);
   job->desc.handler.data = memcpy(job->handler, claimed->handler.data, job->desc.handler.size);
   tp_reason refused = start(job->jobs->runtime, job, claimed);
@@ -159,9 +178,26 @@ static void note_dead(tp__jobs *jobs, uint64_t id, tp_text handler, uint32_t att
           tp_reason_name(reason), message.size ? ": " : "", (int)message.size, message.size ? message.data : "");
 }
 
+static void notify(tp_runtime *runtime, const tp_job *job, tp_job_state state) {
+  tp_job shown = *job;
+  shown.state = state;
+  shown.payload = (tp_text){NULL, 0};
+  if (runtime->above->job_notify) runtime->above->job_notify(runtime, &shown);
+}
+
 static void lost(void *ctx, const tp_job *job) {
   note_dead(((running_job *)ctx)->jobs, job->id, job->handler, job->attempt, TP_REASON_TIMEOUT,
             tp_text_of("its last lease ran out"));
+  notify(((running_job *)ctx)->jobs->runtime, job, TP_JOB_DEAD);
+}
+
+static void notify_end(const running_job *job, uint32_t state, int64_t now_ms) {
+  tp_job shown = job->desc;
+  shown.reason = job->end == TP_JOB_END_SUCCEEDED ? TP_REASON_NONE : job->reason;
+  shown.code = job->code;
+  shown.message = (tp_text){job->message, job->message_size};
+  shown.ended_ms = state == TP_JOB_QUEUED ? 0 : now_ms;
+  notify(job->jobs->runtime, &shown, (tp_job_state)state);
 }
 
 static void finish(tp__jobs *jobs, running_job *job) {
@@ -188,6 +224,8 @@ static void finish(tp__jobs *jobs, running_job *job) {
     tp__mutex_unlock(&jobs->mutex);
   }
   if (status != TP_OK) tp__log(runtime, TP_LOG_WARNING, "the end of a job was not stored: %s", tp_status_text(status));
+  else if (job->end != TP_JOB_END_RELEASED) notify_end(job, state, now_ms);
+  tp__release(&runtime->allocator, job->texts, job->texts ? job->texts_size : 0);
   tp__release(&runtime->allocator, job, sizeof *job);
 }
 
@@ -327,6 +365,13 @@ static tp_reason insert(tp_runtime *runtime, const tp_job *job) {
     tp__log(runtime, TP_LOG_ERROR, "a background job of handler `%.*s` was not stored: %s", (int)job->handler.size,
             job->handler.size ? job->handler.data : "", fault.message[0] ? fault.message : tp_status_text(status));
     return reason_of_refusal(status);
+  }
+  if (!existed) {
+    tp_job stored = *job;
+    stored.id = id;
+    tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
+    notify(runtime, &stored, TP_JOB_QUEUED);
+    tp__inside_leave(&frame);
   }
   tp__jobs_wake(&runtime->jobs);
   return TP_REASON_NONE;

@@ -43,6 +43,8 @@ typedef struct tp__above {
   void (*close_last)(struct tp_runtime *runtime);
   /** Fills what it counts in statistics. */
   void (*count)(struct tp_runtime *runtime, struct tp_runtime_stats *stats);
+  /** A background job was stored, or an attempt of it has ended. It has no payload. Called without lock. */
+  void (*job_notify)(struct tp_runtime *runtime, const tp_job *job);
   /** Frees what is open above; called by tp_runtime_free() before the rest goes. */
   void (*free_upper)(struct tp_runtime *runtime);
   /** Frees runtime->upper itself, when no attempt is left that could look at it. */

@@ -92,8 +92,15 @@ static void count_all(world *w) {
 static void on_event(void *ctx, const tp_event *event) {
   world_listener *l = ctx;
   if (l->destroys) world_fail(l->w, "a destroyed listener is not called", "it received %s", tp_event_name(event->kind));
-  if (event->struct_size != sizeof *event || !event->ids || event->id_count != TP_ID_COUNT || !event->sequence)
+  bool of_turn = event->kind != TP_EVENT_JOB;
+  if (event->struct_size != sizeof *event || !event->ids || event->id_count != TP_ID_COUNT ||
+      of_turn != (event->sequence > 0) || of_turn != !event->job)
     world_fail(l->w, "an event is whole", "%s", tp_event_name(event->kind));
+  if (of_turn) return;
+  bool has_state =
+      event->job->state == TP_JOB_QUEUED || event->job->state == TP_JOB_SUCCEEDED || event->job->state == TP_JOB_DEAD;
+  if (!event->job->id || !has_state || !event->job->handler.size || event->job->payload.size)
+    world_fail(l->w, "a job is whole", "job %llu", (unsigned long long)event->job->id);
 }
 
 static void on_destroy(void *ctx) {
@@ -107,6 +114,7 @@ static void listen(world *w) {
   world_listener *l = &w->listeners[w->listener_count];
   tp_listener listener = {.struct_size = sizeof listener, .on_event = on_event, .ctx = l, .destroy = on_destroy};
   if (tp__sim_random(2)) listener.kinds = (uint64_t)2 << tp__sim_random(13);
+  if (tp__sim_random(3) == 0) listener.kinds |= (uint64_t)1 << TP_EVENT_JOB;
   l->w = w;
   tp_status status = tp_runtime_listen(w->runtime, &listener, &l->id, NULL);
   if (status == TP_OK) w->listener_count++;

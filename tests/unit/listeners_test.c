@@ -316,6 +316,82 @@ static void bad_listeners_are_refused_and_not_taken(void **state) {
   close_world(&w);
 }
 
+/* ---- jobs ---- */
+
+typedef struct job_ear {
+  char text[512]; /* "queued/0 succeeded/1 …" */
+  int bad;
+  latch ended;
+} job_ear;
+
+static void hear_job(void *ctx, const tp_event *event) {
+  job_ear *e = ctx;
+  const tp_job *job = event->job;
+  if (event->kind != TP_EVENT_JOB) {
+    if (event->kind != TP_EVENT_TURN_END) e->bad++;
+    return;
+  }
+  size_t used = strlen(e->text);
+  bool is_ours = tp__text_is(job->handler, "b") && tp__text_is(job->subscription, "b") &&
+                 tp__text_is(job->order_key, "s1") && job->idempotency_key.size > 0;
+  if (!is_ours || job->payload.size || !job->id || event->sequence || event->ids[TP_ID_SESSION].size) e->bad++;
+  snprintf(e->text + used, sizeof e->text - used, "%s/%u%s%.*s ", tp_job_state_name(job->state), job->attempt,
+           job->message.size ? ":" : "", (int)job->message.size, job->message.size ? job->message.data : "");
+  if (job->state == TP_JOB_SUCCEEDED || job->state == TP_JOB_DEAD) latch_hit(&e->ended);
+}
+
+static void hear_no_job(void *ctx, const tp_event *event) {
+  if (event->kind == TP_EVENT_JOB) ++*(_Atomic int *)ctx;
+}
+
+static void listener_that_asks_for_jobs_hears_what_becomes_of_them(void **state) {
+  (void)state;
+  static const struct {
+    act act;
+    const char *text;
+  } cases[] = {
+      {{.kind = TP_ANSWER_DONE}, "queued/0 succeeded/1 "},
+      {{.kind = TP_ANSWER_FAILED, .reason = "again", .retryable = true, .succeeds_at = 2},
+       "queued/0 queued/1:again succeeded/2 "},
+      {{.kind = TP_ANSWER_FAILED, .reason = "never"}, "queued/0 dead/1:never "},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    act a;
+    memcpy(&a, &cases[i].act, sizeof a);
+    hook h = {.id = "b", .phase = TP_PHASE_TURN_POST_TURN, .self = &a, .idempotent = true,
+              .sub = {.execution = TP_EXECUTION_BACKGROUND, .attempts = 3}};
+    world w = open_world(&h, 1);
+    job_ear e = {.ended = LATCH};
+    _Atomic int others = 0;
+    tp_listener asks = {.struct_size = sizeof asks, .on_event = hear_job, .ctx = &e, .kinds = BIT(JOB) | BIT(TURN_END)};
+    tp_listener all = {.struct_size = sizeof all, .on_event = hear_no_job, .ctx = &others};
+    tp_fault fault = {0};
+    assert_int_equal(tp_runtime_listen(w.runtime, &asks, NULL, NULL), TP_OK);
+    assert_int_equal(tp_runtime_listen(w.runtime, &all, NULL, NULL), TP_OK);
+    assert_int_equal(tp_session_listen(w.session, &all, NULL, NULL), TP_OK);
+    assert_int_equal(tp_session_listen(w.session, &asks, NULL, &fault), TP_ERR_USAGE);
+    assert_non_null(strstr(fault.message, "tp_runtime_listen"));
+    say(&w);
+    latch_wait(&e.ended, 1);
+    assert_string_equal(e.text, cases[i].text);
+    close_world(&w);
+    assert_int_equal(e.bad, 0);
+    assert_int_equal(others, 0);
+  }
+}
+
+static void listener_of_jobs_alone_costs_turns_nothing(void **state) {
+  (void)state;
+  world w = open_world(NULL, 0);
+  job_ear e = {.ended = LATCH};
+  tp_listener jobs = {.struct_size = sizeof jobs, .on_event = hear_job, .ctx = &e, .kinds = BIT(JOB)};
+  assert_int_equal(tp_runtime_listen(w.runtime, &jobs, NULL, NULL), TP_OK);
+  tp_turn *turn = begin_bare(w.runtime, 0);
+  assert_false(tp__turn_has_listener(turn));
+  tp_turn_end(turn);
+  close_world(&w);
+}
+
 static void listeners_have_a_bound(void **state) {
   (void)state;
   world w = open_world(NULL, 0);
@@ -343,6 +419,8 @@ int main(void) {
       cmocka_unit_test(end_of_a_model_call_has_its_usage_event),
       cmocka_unit_test(removed_listener_is_not_called_again_also_in_a_turn_that_runs),
       cmocka_unit_test(listener_of_a_session_receives_a_turn_that_outlives_the_session),
+      cmocka_unit_test(listener_that_asks_for_jobs_hears_what_becomes_of_them),
+      cmocka_unit_test(listener_of_jobs_alone_costs_turns_nothing),
       cmocka_unit_test(bad_listeners_are_refused_and_not_taken),
       cmocka_unit_test(listeners_have_a_bound),
   };
