@@ -92,6 +92,15 @@ static void release(sqlite3_stmt *statement) {
   sqlite3_clear_bindings(statement);
 }
 
+/* ---- transactions ---- */
+
+/* One that could not be rolled back for lack of memory is still there, with all its locks. */
+static int begin_locked(history *h) {
+  int rc = SQLITE_OK;
+  if (!sqlite3_get_autocommit(h->db)) rc = sqlite3_exec(h->db, "ROLLBACK", NULL, NULL, NULL);
+  return rc == SQLITE_OK ? sqlite3_exec(h->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) : rc;
+}
+
 /* ---- append ---- */
 
 /* Runs a statement that gives no row. */
@@ -152,7 +161,7 @@ static int insert_message_locked(history *h, int64_t session, const tp_message *
 
 static int append_locked(history *h, const tp_history_append *request) {
   int64_t session_id = 0;
-  int rc = sqlite3_exec(h->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+  int rc = begin_locked(h);
   if (rc == SQLITE_OK) rc = session_id_locked(h, request->tenant, request->session, &session_id);
   for (size_t i = 0; rc == SQLITE_OK && i < request->message_count; i++)
     rc = insert_message_locked(h, session_id, request->messages[i]);
@@ -179,7 +188,7 @@ static int delete_rows_locked(history *h, int statement, int64_t session) {
 
 static int delete_locked(history *h, const tp_history_delete *request, bool *ret_found) {
   int64_t session = 0;
-  int rc = sqlite3_exec(h->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+  int rc = begin_locked(h);
   if (rc == SQLITE_OK) rc = find_session_locked(h, request->tenant, request->session, &session);
   *ret_found = rc == SQLITE_ROW;
   if (rc == SQLITE_ROW) rc = delete_rows_locked(h, DELETE_CALLS, session);

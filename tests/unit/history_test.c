@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "tests/support/counting.h"
 #include "tests/support/model.h"
 
 /* ---- a history that is watched ---- */
@@ -256,6 +257,58 @@ static void history_without_delete_and_list_says_so(void **state) {
   tp_shared_history_unref(shared);
 }
 
+/* ---- memory ---- */
+
+static tp_status append_one(tp_history *history, const char *session) {
+  tp_message message = {.struct_size = sizeof message, .role = TP_ROLE_USER, .text = TEXT("hello")};
+  const tp_message *messages[] = {&message};
+  tp_history_append request = {.struct_size = sizeof request,
+                               .session = tp_text_of(session),
+                               .messages = messages,
+                               .message_count = 1};
+  return history->append(history->self, &request, NULL);
+}
+
+/* @return what was refused; what was not is whole. */
+static tp_status live_on(long allocations) {
+  tp_history *history = NULL;
+  tp_shared_history *shared = NULL;
+  refuse_at = allocations;
+  tp_status status = tp_history_memory_new(&counting, &history, NULL);
+  if (status != TP_OK) return status;
+  status = tp_history_share(&counting, history, &shared, NULL);
+  if (status != TP_OK) {
+    tp_history_free(history); /* it was not taken */
+    return status;
+  }
+  char names[256] = "";
+  char want[256] = "";
+  for (int i = 0; i < 3; i++) {
+    char id[8];
+    snprintf(id, sizeof id, "s%d", i);
+    tp_status appended = append_one(history, id);
+    if (appended != TP_OK) status = appended;
+    else snprintf(want + strlen(want), sizeof want - strlen(want), "/%s*1 ", id);
+  }
+  assert_int_equal(tp_shared_history_list(shared, NULL, note_name, names, NULL), TP_OK);
+  assert_string_equal(names, want);
+  tp_shared_history_unref(shared);
+  return status;
+}
+
+static void each_allocation_of_a_shared_memory_history_may_be_refused(void **state) {
+  (void)state;
+  tp_status status = TP_ERR_NO_MEMORY;
+  long n = 0;
+  for (; status != TP_OK; n++) {
+    status = live_on(n);
+    refuse_at = -1;
+    if (status != TP_OK) assert_int_equal(status, TP_ERR_NO_MEMORY);
+    assert_int_equal(blocks_open, 0);
+  }
+  assert_true(n > 8);
+}
+
 /* ---- an append that answers later ---- */
 
 enum { APPENDS_MAX = 32 };
@@ -443,6 +496,7 @@ int main(void) {
       cmocka_unit_test(session_is_deleted_when_it_is_closed_and_not_before),
       cmocka_unit_test(session_that_is_being_deleted_is_not_opened),
       cmocka_unit_test(history_without_delete_and_list_says_so),
+      cmocka_unit_test(each_allocation_of_a_shared_memory_history_may_be_refused),
       cmocka_unit_test(appends_that_answer_later_take_no_handler_thread),
       cmocka_unit_test(append_that_fails_later_fails_its_turn_and_says_why),
       cmocka_unit_test(append_may_be_completed_before_its_start_returns),

@@ -769,6 +769,36 @@ static void each_allocation_may_be_the_first_of_all_that_are_refused(void **stat
   refuse_each_allocation(true);
 }
 
+static bool count_session(void *ctx, const tp_history_session *row) {
+  *(size_t *)ctx += row->message_count;
+  return true;
+}
+
+static void each_allocation_of_a_list_and_a_deletion_may_be_refused(void **state) {
+  (void)state;
+  tp_history *history = open_history();
+  tp_history_query all = {.struct_size = sizeof all};
+  tp_history_delete request = {.struct_size = sizeof request, .tenant = text_of("acme"), .session = text_of("s")};
+  bool reached = true;
+  append(history, "s", "hello");
+  refuse_ever_after = true;
+  for (int n = 0; reached; n++) {
+    size_t count = 0;
+    allocations_left = n;
+    tp_status listed = history->list_sessions(history->self, &all, count_session, &count, NULL);
+    tp_status deleted = history->delete_session(history->self, &request, NULL);
+    reached = allocations_left <= 0;
+    allocations_left = -1;
+    if (listed == TP_OK) assert_int_equal(count, 1);
+    if (listed != TP_OK) assert_int_equal(listed, TP_ERR_NO_MEMORY);
+    if (deleted != TP_OK) assert_int_equal(deleted, TP_ERR_NO_MEMORY);
+    assert_loads(history, "acme", "s", deleted == TP_OK ? "" : "hello|"); /* all of it or nothing */
+    if (deleted == TP_OK) append(history, "s", "hello");
+    assert_true(reached || deleted == TP_OK);
+  }
+  tp_history_free(history);
+}
+
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
 #define CASE_IN_MEMORY(name) cmocka_unit_test_setup_teardown(name, make_directory_in_memory, remove_directory)
@@ -801,6 +831,7 @@ int main(void) {
       CASE(a_full_disk_at_birth_is_an_error_and_no_database),
       CASE(a_stored_role_that_does_not_exist_is_damage),
       CASE_IN_MEMORY(each_allocation_may_be_refused_once),
+      CASE_IN_MEMORY(each_allocation_of_a_list_and_a_deletion_may_be_refused),
       CASE_IN_MEMORY(each_allocation_may_be_the_first_of_all_that_are_refused),
   };
 #undef CASE
