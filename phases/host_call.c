@@ -46,6 +46,12 @@ static void late(tp__attempt *attempt, int64_t now_ns) {
   end_to_count(of(attempt)); /* of a function that has returned it has ended before */
 }
 
+static void abandoned(tp__attempt *attempt) {
+  tp__host_call *c = of(attempt);
+  c->status = tp__fail(&c->fault, TP_ERR_STORE, NULL, TP__ABANDONED_WORDS);
+  end_to_count(c);
+}
+
 static void settled(tp__attempt *attempt, tp__attempt_end end) {
   tp__host_call *c = of(attempt);
   if (end == TP__ANSWERED && c->status != TP_OK && c->fault.message[0]) c->story = c->fault.message;
@@ -67,7 +73,13 @@ static void release(tp__attempt *attempt) {
 }
 
 static const tp__attempt_class class = {
-    .call = call, .accept = accept, .late = late, .settled = settled, .release = release};
+    .what = "history",
+    .call = call,
+    .accept = accept,
+    .abandoned = abandoned,
+    .late = late,
+    .settled = settled,
+    .release = release};
 
 /* Half of what histories may take in all: a tenant whose store is slow leaves threads to the others. */
 static tp__permits *permits_of(tp_session *session) {
@@ -114,8 +126,7 @@ static void start_here(tp__host_call *c, int64_t hard_ns) {
   tp_token token;
   tp__a64_store_relaxed(&attempt->started_ns, (uint64_t)tp__now_ns()); /* no other thread knows it yet */
   if (tp__attempt_defer(attempt, &deferral, &token) != TP_OK) {
-    c->status = tp__fail(&c->fault, TP_ERR_FULL, NULL, "%u tokens are open, as tp_runtime_options.deferred_max says",
-                         attempt->runtime->options.deferred_max);
+    c->status = tp__tokens_full(attempt->runtime, &c->fault);
     tp__attempt_fini(attempt);
     settled(attempt, TP__ANSWERED);
     return;

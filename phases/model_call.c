@@ -41,7 +41,9 @@ static tp__answer call(tp__attempt *attempt) {
   tp_token token;
   if (tp__attempt_defer(attempt, &(tp_deferral){.struct_size = sizeof(tp_deferral), .cancel = cancel_model, .ctx = c},
                         &token) != TP_OK) {
-    c->failure = TP_ERR_FULL;
+    tp_fault fault = {.code = TP_OK};
+    c->failure = tp__tokens_full(attempt->runtime, &fault);
+    if (!tp__arena_string(&c->answer_arena, fault.message, &c->failure_message)) c->failure_message = NULL;
     return (tp__answer){.kind = TP_ANSWER_FAILED};
   }
   c->model.start(c->model.self, &c->request, token);
@@ -107,6 +109,8 @@ static void accept(tp__attempt *attempt, const tp__answer *answer, const void *e
   attempt->answer = (tp__answer){.kind = answer->kind};
 }
 
+static void abandoned(tp__attempt *attempt) { of(attempt)->failure_message = TP__ABANDONED_WORDS; }
+
 static void settled(tp__attempt *attempt, tp__attempt_end end) {
   tp__model_call *c = of(attempt);
   tp_status status = c->failure;
@@ -140,7 +144,12 @@ static void release(tp__attempt *attempt) {
   tp__turn_unref(turn);
 }
 
-static const tp__attempt_class class = {.call = call, .accept = accept, .settled = settled, .release = release};
+static const tp__attempt_class class = {.what = "model",
+                                        .call = call,
+                                        .accept = accept,
+                                        .abandoned = abandoned,
+                                        .settled = settled,
+                                        .release = release};
 
 tp__model_call *tp__model_call_new(tp_turn *turn, tp_session *session, const tp_model *model,
                                    const tp_model_request *request) {
@@ -158,7 +167,8 @@ tp__model_call *tp__model_call_new(tp_turn *turn, tp_session *session, const tp_
   }
   c->block_size = block_size;
   c->base.pool_item.lane = TP__LANE_AWAITED;
-  c->base.pool_item.name = "model";
+  c->base.pool_item.name = model->name ? model->name : "model";
+  c->base.ends_with_turn = model->destroy == NULL;
   c->base.pool_item.phase = TP_PHASE_MODEL_PRE;
   c->turn = &turn->core;
   c->session = session;
@@ -177,6 +187,7 @@ static void start_here(tp__model_call *c) {
   tp__attempt *attempt = &c->base;
   tp__a64_store_relaxed(&attempt->started_ns, (uint64_t)tp__now_ns()); /* no other thread knows it yet */
   if (call(attempt).kind == TP_ANSWER_DEFERRED) {
+    tp__attempt_returned(attempt);
     tp__attempt_await(attempt, c->turn->deadline_ns);
     return;
   }

@@ -140,6 +140,7 @@ static inline void tp__call_tell_end(tp__dispatch *d, const tp_tool_call *call, 
 /* What another tool alone changes. */
 static inline void tp__call_fill_tool(tp__dispatch *d, const tp__tool_entry *tool) {
   d->run.bytes_max = tool->result_bytes_max;
+  d->run.name = tool->name.data;
   d->run.attempt = NULL;
 }
 

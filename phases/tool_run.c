@@ -169,6 +169,11 @@ static void accept(tp__attempt *base, const tp__answer *answer, const void *extr
 /* A function that deferred answers through its token alone. */
 static const tp__tool_said malformed = {.flaws = TP__SAID_ERROR, .text = {MALFORMED_WORDS, sizeof MALFORMED_WORDS - 1}};
 
+static void abandoned(tp__attempt *base) {
+  say_by_token(of(base), true, tp_text_of(TP__ABANDONED_WORDS));
+  base->answer = (tp__answer){.kind = TP_ANSWER_FAILED};
+}
+
 /* One that waits in a lot is answered by its token alone. Of a function on another thread the engine does not tell that
  * from an answer beside the token; it may still be running then, so that what it said is not looked at. */
 static const tp__tool_said *said_of(tp__tool_attempt *attempt) {
@@ -251,7 +256,13 @@ static void release(tp__attempt *base) {
 }
 
 static const tp__attempt_class class = {
-    .call = call, .accept = accept, .settled = settled, .release = release, .closes = true};
+    .what = "tool",
+    .abandoned = abandoned,
+    .call = call,
+    .accept = accept,
+    .settled = settled,
+    .release = release,
+    .closes = true};
 
 tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text) {
   tp__answer answer = {.kind = is_error ? TP_ANSWER_FAILED : TP_ANSWER_DONE};
@@ -273,7 +284,8 @@ static tp_status defer_here(tp_tool_run *run, const tp_deferral *deferral, tp_to
   attempt->said_by_token = attempt->has_arena = false;
   attempt->said = (tp__tool_said){.text = {"", 0}};
   tp_status status =
-      tp__attempt_init_deferred(&attempt->base, &class, &run->turn->strand, token, deferral, run->started_ns);
+      tp__attempt_init_deferred(&attempt->base, &class, &run->turn->strand, token, deferral, run->started_ns,
+                                run->name);
   if (status != TP_OK) {
     tp__tool_lots_untake(lots, CELL_BYTES);
     return status;
@@ -286,11 +298,15 @@ static tp_status defer_here(tp_tool_run *run, const tp_deferral *deferral, tp_to
 tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *theirs, tp_token *ret_token) {
   ret_token->bits = 0;
   tp_deferral deferral;
-  tp_fault fault = {.message = "too many calls are waiting"};
+  tp_fault fault = {.message = "too many calls are waiting"}, full;
   tp_status status = tp__options_read(&deferral, sizeof deferral, theirs, "tp_deferral", &fault);
   if (status == TP_OK)
     status = run->attempt ? tp__attempt_defer(&run->attempt->base, &deferral, ret_token)
                           : defer_here(run, &deferral, ret_token);
+  if (status == TP_ERR_FULL) { /* the model reads the answer: who has the tokens is for the host's log */
+    (void)!tp__tokens_full(run->turn->runtime, &full);
+    tp__log(run->turn->runtime, TP_LOG_WARNING, "tool `%s` got no token: %s", run->name, full.message);
+  }
   if (status == TP_OK) return TP_ANSWER_DEFERRED;
   return tp_tool_error(run, tp_text_of(fault.message));
 }

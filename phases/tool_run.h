@@ -34,6 +34,7 @@ typedef struct tp__tool_attempts {
 struct tp_tool_run {
   tp__turn *turn;
   const tp_text *call_id, *arguments;
+  const char *name;            /* the tool's */
   int64_t deadline_ns;
   size_t bytes_max;            /* of the answer: longer ones keep head and tail */
   tp__arena *arena;            /* of the answer; the thread's that runs the function */

@@ -405,7 +405,8 @@ typedef struct tp_deferral {
 
 /** Answers later: returns the answer to return from the handler's function and writes the token first.
  *  On failure (no slot, the cap on open tokens, called twice) ret_token->bits is 0, the answer is TP_ANSWER_FAILED, and
- *  neither cancel nor destroy will be called. Contributions emitted before belong to the answer. */
+ *  neither cancel nor destroy will be called; at the cap the reason names what has the most open tokens. Contributions
+ *  emitted before belong to the answer. */
 TP_API tp_answer tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_token *ret_token);
 
 /** Completes a deferred attempt. Everything in outcome is copied.
@@ -415,6 +416,16 @@ TP_API tp_answer tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_to
  *          TP_ERR_VERSION for a wrong struct_size. After these two the token is still open.
  *  Threads: any, at any time, also after tp_runtime_free().  Blocks: no. */
 TP_API tp_status tp_token_complete(tp_token token, const tp_outcome *outcome);
+
+/** Gives up a token that will never be completed, whatever it is of (handler, tool, model, append of a history): its
+ *  deferral is destroyed and its place among the open tokens (tp_runtime_options.deferred_max) is free. A token that is
+ *  still waited for fails its attempt at once with the reason "the host abandoned its token"; the append of a history
+ *  counts as not done. Whoever completes it afterwards gets TP_ERR_STALE. Of work that was taken from an inbox nothing
+ *  may be read any more.
+ *  @return TP_OK; TP_ERR_STALE when the token was completed or abandoned before, was freed with its turn (model.h), or
+ *          its runtime is gone.
+ *  Threads: any, at any time, also after tp_runtime_free().  Blocks: no.  From a handler or callback: yes. */
+TP_API tp_status tp_token_abandon(tp_token token, tp_fault *fault);
 
 /** Whether an answer through the token would still count: false once it was completed, timed out or cancelled. For
  *  threads that want to stop early. The answer may be out of date when it is read.

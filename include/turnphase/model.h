@@ -73,7 +73,8 @@ typedef struct tp_model {
   void (*start)(void *self, const tp_model_request *request, tp_token token);
   /** The answer is no longer wanted; at most once per token. May be NULL. */
   void (*cancel)(void *self, tp_token token);
-  /** Exactly once, when the runtime lets go of the model. May be NULL. */
+  /** Exactly once, when no turn or session uses the model and each of its tokens is completed or abandoned. May be
+   *  NULL: then a token ends with its turn, and one that is never completed needs no tp_token_abandon(). */
   void (*destroy)(void *self);
   tp_placement placement;       /* where start is called; parallel is refused */
   bool no_tools;                /* the provider cannot call tools */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/exec/attempt.h"
 
+#include <stdio.h>
+
 #include "runtime/exec/bug.h"
 #include "runtime/exec/runtime.h"
 
@@ -91,10 +93,12 @@ static bool count_token(tp_runtime *runtime) {
 
 /* Nobody knows the attempt before its slot is open, which publishes everything here. */
 tp_status tp__attempt_init_deferred(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand,
-                                    tp_token token, const tp_deferral *deferral, int64_t started_ns) {
+                                    tp_token token, const tp_deferral *deferral, int64_t started_ns,
+                                    const char *name) {
   if (!count_token(strand->runtime)) return TP_ERR_FULL;
   fill(attempt, class, strand, 2); /* the owner's and the token's */
   attempt->token = token;
+  attempt->pool_item.name = name;
   if (deferral) attempt->deferral = *deferral;
   atomic_init(&attempt->flags.v, TP__ATTEMPT_DEFERRED);
   atomic_init(&attempt->started_ns.v, (uint64_t)started_ns);
@@ -146,12 +150,23 @@ void tp__attempt_cancel(tp__attempt *attempt) {
   if (old & TP__ATTEMPT_DEFERRED) tell(attempt);
 }
 
-/* Its slot is abandoned, and the inbox has not given it out: the token is in nobody's hands. */
-static void end_untaken(tp__attempt *attempt) {
+/* Its slot is abandoned. The caller has a reference of its own, or has the token's alone and touches nothing behind. */
+static bool end_token(tp__attempt *attempt) {
   tp_token token = attempt->token;
-  if (!tp__slot_late(token)) return;
+  if (!tp__slot_late(token)) return false;
   token_gone(attempt);
   tp__slot_close(token);
+  return true;
+}
+
+/* The inbox has not given it out: the token is in nobody's hands. */
+static void end_untaken(tp__attempt *attempt) { (void)end_token(attempt); }
+
+/* Of this and the owner's expiry the second sees the other's flag, and frees what is left. */
+void tp__attempt_returned(tp__attempt *attempt) {
+  if (!attempt->ends_with_turn) return;
+  uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_RETURNED);
+  if (old & TP__ATTEMPT_CANCELLED) (void)end_token(attempt);
 }
 
 void tp__attempt_expire(tp__attempt *attempt, tp__attempt_end end) {
@@ -159,6 +174,7 @@ void tp__attempt_expire(tp__attempt *attempt, tp__attempt_end end) {
   if (!tp__slot_abandon(attempt->token)) return; /* somebody claimed it: the message is on its way */
   hold(attempt);                                 /* for the rest of this function */
   tp__attempt_cancel(attempt);
+  if (tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_RETURNED) (void)end_token(attempt);
   if (attempt->inbox_item.inbox) {
     if (tp__inbox_withdraw(&attempt->inbox_item)) end_untaken(attempt);
   } else if (tp__pool_abandon(&attempt->runtime->pool, &attempt->pool_item)) { /* never ran: no token, no function */
@@ -191,7 +207,10 @@ void tp__attempt_call(tp__attempt *attempt) {
   tp__a64_store_release(&attempt->started_ns, (uint64_t)tp__now_ns());
   tp__answer answer = attempt->class->call(attempt);
   bool deferred = tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_DEFERRED;
-  if (deferred && answer.kind == TP_ANSWER_DEFERRED) return;
+  if (deferred && answer.kind == TP_ANSWER_DEFERRED) {
+    tp__attempt_returned(attempt);
+    return;
+  }
   if (tp__slot_claim(attempt->token)) {
     push_answer(attempt, deferred || answer.kind == TP_ANSWER_DEFERRED ? &malformed : &answer);
     if (deferred) token_gone(attempt);
@@ -265,6 +284,79 @@ tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const
   tp__inside_leave(&frame);
   tp__a32_sub_acq_rel(&runtime->visitors, 1);
   return TP_OK;
+}
+
+/* The host gives up a token: one that is waited for fails at once, one that is not waited for is freed. */
+tp_status tp_token_abandon(tp_token token, tp_fault *fault) {
+  tp__inside frame;
+  tp__attempt *attempt = tp__slot_claim(token);
+  if (attempt) {
+    tp_runtime *runtime = attempt->runtime;
+    tp__a32_add_acq_rel(&runtime->visitors, 1);
+    tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
+    attempt->answer = (tp__answer){.kind = TP_ANSWER_FAILED, .reason = TP__ABANDONED_WORDS};
+    if (attempt->class->abandoned) attempt->class->abandoned(attempt);
+    tp__answer answer = attempt->answer;
+    push_answer(attempt, &answer);
+    token_gone(attempt);
+    tp__inside_leave(&frame);
+    tp__a32_sub_acq_rel(&runtime->visitors, 1);
+    return TP_OK;
+  }
+  attempt = tp__slot_late(token);
+  if (!attempt)
+    return tp__fail(fault, TP_ERR_STALE, NULL, "the token is not open: it was completed or abandoned before");
+  tp__inside_enter(&frame, attempt->runtime, TP__INSIDE_CALLBACK);
+  token_gone(attempt);
+  tp__slot_close(token); /* last, as in tp__token_answer() */
+  tp__inside_leave(&frame);
+  return TP_OK;
+}
+
+/* ---- who has the tokens ---- */
+
+enum { HOLDERS_MAX = 64, NAME_BYTES = 129 };
+
+typedef struct holders {
+  uint32_t count;
+  struct holder {
+    const char *what;
+    uint32_t tokens;
+    char name[NAME_BYTES]; /* the attempt's own goes away with it */
+  } items[HOLDERS_MAX];
+} holders;
+
+/* Those beyond HOLDERS_MAX are not counted: with so many none of them has most of the tokens. */
+static void count_holder(void *ctx, const tp__attempt *attempt) {
+  holders *all = ctx;
+  const char *name = attempt->pool_item.name ? attempt->pool_item.name : "";
+  uint32_t i = 0;
+  while (i < all->count && (all->items[i].what != attempt->class->what ||
+                            strncmp(all->items[i].name, name, NAME_BYTES - 1) != 0))
+    i++;
+  if (i == HOLDERS_MAX) return;
+  if (i == all->count) {
+    all->count++;
+    all->items[i].what = attempt->class->what;
+    all->items[i].tokens = 0;
+    snprintf(all->items[i].name, NAME_BYTES, "%s", name);
+  }
+  all->items[i].tokens++;
+}
+
+tp_status tp__tokens_full(tp_runtime *runtime, tp_fault *fault) {
+  holders all = {.count = 0};
+  tp__slots_each_deferred(runtime, count_holder, &all);
+  const struct holder *most = &all.items[0];
+  for (uint32_t i = 1; i < all.count; i++)
+    if (all.items[i].tokens > most->tokens) most = &all.items[i];
+  unsigned max = runtime->options.deferred_max;
+  if (all.count == 0) /* completed meanwhile */
+    return tp__fail(fault, TP_ERR_FULL, NULL, "%u tokens were open, as tp_runtime_options.deferred_max says", max);
+  return tp__fail(fault, TP_ERR_FULL, NULL,
+                  "%u tokens are open, as tp_runtime_options.deferred_max says, most of them, %u, of %s `%s`: complete "
+                  "them or call tp_token_abandon()",
+                  max, most->tokens, most->what, most->name);
 }
 
 tp__attempt *tp__token_hold(tp_token token, const tp__attempt_class *class) {

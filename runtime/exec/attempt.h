@@ -35,6 +35,7 @@ typedef struct tp__answer {
 } tp__answer;
 
 typedef struct tp__attempt_class {
+  const char *what; /* "handler": for messages, before the name */
   /** Runs the function on a handler thread. @return its answer; DEFERRED when tp__attempt_defer() was called. */
   tp__answer (*call)(tp__attempt *attempt);
   /** A token's holder answered: copy what answer and extra point to, and may change attempt->answer. Any thread, which
@@ -42,6 +43,9 @@ typedef struct tp__attempt_class {
   void (*accept)(tp__attempt *attempt, const tp__answer *answer, const void *extra);
   /** The one end of the attempt, on the owner. It must drop the owner's reference (tp__attempt_unref) when done. */
   void (*settled)(tp__attempt *attempt, tp__attempt_end end);
+  /** tp_token_abandon() won the attempt, whose answer is FAILED: sets what accept would have set. Any thread. May be
+   *  NULL. */
+  void (*abandoned)(tp__attempt *attempt);
   /** A discarded answer came. Any thread. May be NULL. */
   void (*late)(tp__attempt *attempt, int64_t now_ns);
   /** Frees. Any thread. */
@@ -56,8 +60,12 @@ enum {
   TP__ATTEMPT_DEFERRED = 2,  /* deferral is set */
   TP__ATTEMPT_TELLING = 4,   /* somebody calls, or called, deferral.cancel */
   TP__ATTEMPT_TOLD = 8,      /* and is back from it */
-  TP__ATTEMPT_GONE = 16      /* the token was completed: ctx is to be destroyed, by whoever is last in it */
+  TP__ATTEMPT_GONE = 16,     /* the token was completed: ctx is to be destroyed, by whoever is last in it */
+  TP__ATTEMPT_RETURNED = 32  /* the function that deferred has returned; of attempts that end with their turn */
 };
+
+/** The reason of an attempt whose token the host abandoned. */
+#define TP__ABANDONED_WORDS "the host abandoned its token"
 
 struct tp__attempt {
   /* set at init */
@@ -69,6 +77,8 @@ struct tp__attempt {
   tp__due due;
   int64_t hard_ns;  /* the deadline whatever happens */
   int64_t limit_ns; /* from the call of the function; 0: none */
+  bool ends_with_turn; /* set before the start: nothing of the host's waits for the end of its token, which need not be
+                          completed once the attempt was given up and its function has returned */
   /* of one of these */
   tp__pool_item pool_item;   /* the pool's */
   tp__inbox_item inbox_item; /* the inbox's, where there is one */
@@ -88,10 +98,10 @@ struct tp__attempt {
 /** Makes an attempt ready to start, with a slot and the owner's reference. @return TP_OK, TP_ERR_NO_MEMORY. */
 tp_status tp__attempt_init(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand);
 /** Owner: the same for a function that was called on this thread and defers now, in one step with tp__attempt_defer().
- *  @param token  of a slot that was taken (tp__slots_take()).
+ *  @param token  of a slot that was taken (tp__slots_take()). @param name  pool_item.name.
  *  @return TP_OK, and the token may be given away; TP_ERR_FULL when too many are open: nothing was done. */
 tp_status tp__attempt_init_deferred(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand,
-                                    tp_token token, const tp_deferral *deferral, int64_t started_ns);
+                                    tp_token token, const tp_deferral *deferral, int64_t started_ns, const char *name);
 /** Gives back the slot of an attempt that was not started. */
 void tp__attempt_fini(tp__attempt *attempt);
 
@@ -103,6 +113,11 @@ tp_reason tp__attempt_start(tp__attempt *attempt, int64_t hard_ns, int64_t limit
  *  tp__attempt_start(), with one deadline.
  *  @return NONE; NO_WORKER when the inbox is full or closed, or too many tokens are open. */
 tp_reason tp__attempt_offer(tp__attempt *attempt, tp_inbox *inbox, int64_t deadline_ns);
+/** Says that too many tokens are open, and which class and name has the most of them.
+ *  @return TP_ERR_FULL. */
+tp_status tp__tokens_full(struct tp_runtime *runtime, tp_fault *fault);
+/** The thread that called the function, when it has returned and had deferred. */
+void tp__attempt_returned(tp__attempt *attempt);
 /** Owner: the function was called on this thread and deferred; waits for the token until hard_ns. */
 void tp__attempt_await(tp__attempt *attempt, int64_t hard_ns);
 /** Owner: the answer is no longer wanted, but the attempt keeps its time to end by itself. */

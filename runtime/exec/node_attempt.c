@@ -171,7 +171,7 @@ static void release(tp__attempt *attempt) {
 }
 
 const tp__attempt_class tp__node_attempt_class = {
-    .call = call, .accept = accept, .settled = settled, .late = late, .release = release};
+    .what = "handler", .call = call, .accept = accept, .settled = settled, .late = late, .release = release};
 
 static bool is_memory_pinned(const tp_runtime *runtime) {
   return tp__a64_load_relaxed(&runtime->abandoned_bytes) > tp__a64_load_relaxed(&runtime->abandoned_bytes_max);
@@ -191,6 +191,7 @@ static node_attempt *new_attempt(tp__entry *e, uint32_t index) {
   }
   a->entry = e;
   a->index = index;
+  a->base.pool_item.name = e->plan->nodes[index].subscription_name;
   a->block_size = block_size;
   tp__arena_init(&a->arena, &runtime->allocator, a + 1, block_size - sizeof *a, 0);
   tp__arena_init(&a->answer_arena, &runtime->allocator, NULL, 0, 0);
@@ -246,7 +247,6 @@ tp_reason tp__node_hand_over(tp__entry *e, uint32_t index, int64_t hard_ns, int6
   a->base.pool_item.lane = e->detached_run ? TP__LANE_DETACHED : TP__LANE_AWAITED;
   a->base.pool_item.permits = node->permits ? &node->sub->permits : NULL;
   a->base.pool_item.permits_max = permits_of(e->turn->runtime, node);
-  a->base.pool_item.name = node->subscription_name;
   a->base.pool_item.phase = e->plan->phase;
   tp_reason refused = tp__attempt_start(&a->base, hard_ns, limit_ns);
   if (refused) tp__attempt_unref(&a->base);

@@ -213,6 +213,19 @@ static slot *find_locked(const void *runtime, enum slot_state state, uint32_t *r
   return NULL;
 }
 
+/* The attempt of a slot that is OPEN or ABANDONED lives under the lock. */
+void tp__slots_each_deferred(const void *runtime, void (*each)(void *ctx, const struct tp__attempt *attempt),
+                             void *ctx) {
+  tp__mutex_lock(&lock);
+  for (uint32_t index = 0; index < chunk_count * CHUNK_SLOTS; index++) {
+    slot *s = slot_at(index);
+    uint64_t state = tp__a64_load_acquire(&s->word) & ((1 << STATE_BITS) - 1); /* pairs with open_taken() */
+    if ((state != OPEN && state != ABANDONED) || s->runtime != runtime) continue;
+    if (tp__a32_load_acquire(&s->attempt->flags) & TP__ATTEMPT_DEFERRED) each(ctx, s->attempt);
+  }
+  tp__mutex_unlock(&lock);
+}
+
 struct tp__attempt *tp__slot_late_any(const void *runtime, tp_token *ret_token) {
   struct tp__attempt *attempt = NULL;
   uint32_t index = 0;

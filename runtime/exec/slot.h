@@ -44,6 +44,10 @@ struct tp__attempt *tp__slot_hold(tp_token token);
 bool tp__slot_is_open(tp_token token);
 /** Any thread: a look. @return true when the token is open and its attempt is of another class. */
 bool tp__slot_is_of_another(tp_token token, const struct tp__attempt_class *class);
+/** Any thread: each attempt of the runtime whose token may still be completed, in time or late. Under the lock: `each`
+ *  is short and calls nothing else of here. */
+void tp__slots_each_deferred(const void *runtime, void (*each)(void *ctx, const struct tp__attempt *attempt),
+                             void *ctx);
 /** Gives the slot back; every copy of the token is stale from now on. */
 void tp__slot_close(tp_token token);
 /** Takes one abandoned slot of the runtime whose attempt deferred, as tp__slot_late() would; first waits until none of

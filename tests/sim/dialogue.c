@@ -84,6 +84,27 @@ static void complete_later(void *arg) {
   complete(note);
 }
 
+/* Whoever will never complete a token gives it up, sooner or later, and whoever completes it all the same is late. */
+static void abandon_later(void *arg) {
+  token_note *note = arg;
+  tp__sim_sleep_ns(note->delay_ns);
+  tp_status status = tp_token_abandon(note->token, NULL);
+  if (status != TP_OK && (status != TP_ERR_STALE || !note->d->w->draining))
+    world_fail(note->d->w, "a token can be abandoned once", "dialogue %u: it gave %s", note->d->index,
+               tp_status_name(status));
+  if (status == TP_OK && note->d->w->freed)
+    world_fail(note->d->w, "a stale token is harmless", "dialogue %u: abandoned after tp_runtime_free()",
+               note->d->index);
+  if (tp_token_open(note->token) || tp_token_abandon(note->token, NULL) != TP_ERR_STALE)
+    world_fail(note->d->w, "an abandoned token is stale", "dialogue %u", note->d->index);
+  complete(note);
+  if (note->accepted) world_fail(note->d->w, "an abandoned token is stale", "dialogue %u: taken", note->d->index);
+}
+
+static void abandon_or_forget(token_note *note, const char *name) {
+  if (world_one_in(2)) world_start(name, abandon_later, note);
+}
+
 /* The last message is of the turn that asks. */
 static uint32_t turn_of(const tp_model_request *request) {
   tp_text id = request->message_count ? request->messages[request->message_count - 1]->turn_id : (tp_text){NULL, 0};
@@ -117,7 +138,10 @@ static void model_start(void *self, const tp_model_request *request, tp_token to
   if (note->number < REQUESTS_MAX && request->tool_count > 0) note->calls = (uint32_t)tp__sim_random(CALLS_MAX + 1);
   note->fails = !world_is_quiet(d->w) && world_one_in(8);
   note->retryable = note->fails && world_one_in(2);
-  if (!world_is_quiet(d->w) && world_one_in(20)) return; /* for ever */
+  if (!world_is_quiet(d->w) && world_one_in(20)) { /* for ever */
+    abandon_or_forget(note, "model");
+    return;
+  }
   if (world_one_in(3)) complete(note);
   else {
     world_start("model", complete_later, note);
@@ -167,7 +191,10 @@ static tp_answer tool_defers(token_note *note, tp_tool_run *run) {
     note->deferred = false;
     return outcome;
   }
-  if (!world_is_quiet(note->d->w) && world_one_in(10)) return outcome; /* for ever */
+  if (!world_is_quiet(note->d->w) && world_one_in(10)) { /* for ever */
+    abandon_or_forget(note, "tool");
+    return outcome;
+  }
   if (world_one_in(10)) return tp_tool_ok(run, tp_text_of("at once all the same"));
   world_start("tool", complete_later, note);
   if (world_one_in(4)) world_start("tool", complete_later, note);

@@ -1598,6 +1598,102 @@ static void script_model_plays_its_list(void **state) {
   }
 }
 
+/* ---- tokens that a provider never completes ---- */
+
+static uint64_t open_tokens(tp_runtime *runtime) {
+  tp_runtime_stats stats = {.struct_size = sizeof stats};
+  tp_runtime_stats_get(runtime, &stats);
+  return stats.tokens_open;
+}
+
+static world open_world_of_tokens(const reply *replies, uint32_t tokens, bool quick, bool destroys) {
+  world w = {.runtime = open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options),
+                                                           .deferred_max = tokens}),
+             .model = recorder_new(replies, 1)};
+  tp_session_options options = {.struct_size = sizeof options, .id = "s1", .model = recorder_model(w.model, quick)};
+  if (!destroys) w.model->model.destroy = NULL;
+  assert_int_equal(tp_session_open(w.runtime, &options, &w.session, NULL), TP_OK);
+  return w;
+}
+
+/* A turn that is cancelled when its model has been asked. */
+static void cancel_a_turn(world *w, int nth) {
+  tp_turn_request request = request_of("hello");
+  tp_submission *submission;
+  const tp_turn_result *result;
+  assert_int_equal(tp_turn_submit(w->session, &request, NULL, NULL, &submission, NULL), TP_OK);
+  latch_wait(&w->model->started, nth);
+  tp_submission_cancel(submission);
+  assert_int_equal(tp_submission_wait(submission, 60000, &result, NULL), TP_OK);
+  assert_int_equal(result->outcome, TP_TURN_CANCELLED);
+  tp_submission_unref(submission);
+  assert_int_equal(w->model->cancels, nth);
+}
+
+static void a_turn_without_a_token_names_the_model_that_holds_them_and_the_host_abandons_them(void **state) {
+  (void)state;
+  static const reply replies[] = {{.never = true}};
+  for (int quick = 0; quick < 2; quick++) {
+    world w = open_world_of_tokens(replies, 2, quick, true);
+    tp_token tokens[2];
+    for (int i = 0; i < 2; i++) {
+      cancel_a_turn(&w, i + 1);
+      tokens[i] = w.model->token;
+    }
+    const tp_turn_result *result = say(&w, "hello");
+    assert_int_equal(result->outcome, TP_TURN_FAILED);
+    assert_int_equal(result->code, TP_ERR_FULL);
+    assert_text(result->reason,
+                "the model failed: 2 tokens are open, as tp_runtime_options.deferred_max says, most of them, 2, of "
+                "model `recorder`: complete them or call tp_token_abandon()");
+    tp_turn_result_free(result);
+    for (int i = 0; i < 2; i++) assert_int_equal(tp_token_abandon(tokens[i], NULL), TP_OK);
+    assert_int_equal(open_tokens(w.runtime), 0);
+    assert_int_equal(tp_model_fail(tokens[0], TP_ERR_MODEL, NULL, false), TP_ERR_STALE);
+    w.model->replies = (const reply[]){{.text = "fine"}};
+    expect(&w, "again", TP_TURN_COMPLETED);
+    close_world(&w);
+  }
+}
+
+static void the_token_of_a_model_without_destroy_ends_with_its_turn(void **state) {
+  (void)state;
+  static const reply replies[] = {{.never = true}};
+  for (int quick = 0; quick < 2; quick++) {
+    world w = open_world_of_tokens(replies, 1, quick, false);
+    for (int i = 1; i <= 3; i++) {
+      cancel_a_turn(&w, i);
+      while (open_tokens(w.runtime) > 0) sched_yield(); /* until start has returned */
+      assert_int_equal(tp_token_abandon(w.model->token, NULL), TP_ERR_STALE);
+    }
+    tp_session_close(w.session, NULL, NULL);
+    close_runtime(w.runtime);
+    recorder_free(w.model);
+  }
+}
+
+static void *abandon_when_asked(void *arg) {
+  world *w = arg;
+  latch_wait(&w->model->started, 1);
+  assert_int_equal(tp_token_abandon(w->model->token, NULL), TP_OK);
+  return NULL;
+}
+
+static void abandoning_the_token_of_a_model_fails_the_turn_at_once(void **state) {
+  (void)state;
+  static const reply replies[] = {{.never = true}};
+  world w = open_world(replies, 1);
+  pthread_t thread;
+  pthread_create(&thread, NULL, abandon_when_asked, &w);
+  const tp_turn_result *result = say(&w, "hello");
+  pthread_join(thread, NULL);
+  assert_int_equal(result->outcome, TP_TURN_FAILED);
+  assert_int_equal(result->code, TP_ERR_MODEL);
+  assert_text(result->reason, "the model failed: the host abandoned its token");
+  tp_turn_result_free(result);
+  close_world(&w);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(request_without_subscriptions_is_byte_for_byte_the_conversation),
@@ -1645,6 +1741,9 @@ int main(void) {
       cmocka_unit_test(jobs_of_post_turn_and_session_end_are_scheduled),
       cmocka_unit_test(without_engine_workers_everything_runs_on_the_caller),
       cmocka_unit_test(script_model_plays_its_list),
+      cmocka_unit_test(a_turn_without_a_token_names_the_model_that_holds_them_and_the_host_abandons_them),
+      cmocka_unit_test(the_token_of_a_model_without_destroy_ends_with_its_turn),
+      cmocka_unit_test(abandoning_the_token_of_a_model_fails_the_turn_at_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

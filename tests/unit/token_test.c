@@ -402,6 +402,109 @@ static void *complete_all(void *arg) {
   return NULL;
 }
 
+static void a_refused_token_names_who_holds_the_others(void **state) {
+  (void)state;
+  for (int slow = 0; slow < 2; slow++) {
+    tp_runtime *runtime =
+        open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .deferred_max = 2});
+    watched holder, other;
+    memset(&holder, 0, sizeof holder);
+    memset(&other, 0, sizeof other);
+    defer_with(&holder, NULL);
+    defer_with(&other, NULL);
+    hook hooks[] = {{.id = "holder", .phase = GATHER, .self = &holder.handler, .slow = slow, .sub = {.limit_ms = 20}},
+                    {.id = "other", .phase = TOOL_PRE, .self = &other.handler, .slow = slow}};
+    add_hooks(runtime, hooks, 2);
+    tp_turn *turn = begin_bare(runtime, 0);
+    tp_token first;
+    (void)run_phase(turn, GATHER, NULL);
+    first = holder.handler.token;
+    (void)run_phase(turn, GATHER, NULL);
+    assert_int_equal(open_tokens(runtime), 2);
+    tp_phase_result result = run_phase(turn, TOOL_PRE, NULL);
+    assert_run(&result, "other", TP_STATE_FAILED, TP_REASON_ERROR);
+    assert_text(result.reason, "2 tokens are open, as tp_runtime_options.deferred_max says, most of them, 2, of "
+                               "handler `holder`: complete them or call tp_token_abandon()");
+    assert_int_equal(tp_token_abandon(first, NULL), TP_OK);
+    assert_int_equal(tp_token_abandon(holder.handler.token, NULL), TP_OK);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+    assert_int_equal(holder.destroys, 2);
+  }
+}
+
+static void an_abandoned_token_frees_its_place_and_is_stale(void **state) {
+  (void)state;
+  for (int slow = 0; slow < 2; slow++) {
+    tp_runtime *runtime =
+        open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .deferred_max = 1});
+    watched d;
+    memset(&d, 0, sizeof d);
+    defer_with(&d, NULL);
+    add_hooks(runtime,
+              &(hook){.id = "d", .phase = GATHER, .self = &d.handler, .slow = slow, .sub = {.limit_ms = 20}}, 1);
+    tp_turn *turn = begin_bare(runtime, 0);
+    for (int i = 1; i <= 3; i++) {
+      tp_phase_result result = run_phase(turn, GATHER, NULL);
+      assert_run(&result, "d", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+      assert_int_equal(open_tokens(runtime), 1);
+      assert_int_equal(d.destroys, i - 1);
+      tp_fault fault = {0};
+      assert_int_equal(tp_token_abandon(d.handler.token, &fault), TP_OK);
+      assert_int_equal(open_tokens(runtime), 0);
+      assert_int_equal(d.destroys, i);
+      assert_int_equal(tp_token_complete(d.handler.token, &done), TP_ERR_STALE);
+      assert_int_equal(tp_token_abandon(d.handler.token, &fault), TP_ERR_STALE);
+      assert_non_null(strstr(fault.message, "abandoned"));
+    }
+    tp_turn_end(turn);
+    close_runtime(runtime);
+    assert_int_equal(d.destroys, 3);
+    assert_int_equal(tp_token_abandon(d.handler.token, NULL), TP_ERR_STALE);
+  }
+}
+
+typedef struct abandoner {
+  latch *when;
+  tp_token *token;
+  tp_status status;
+} abandoner;
+
+static void *abandon(void *arg) {
+  abandoner *a = arg;
+  latch_wait(a->when, 1);
+  a->status = tp_token_abandon(*a->token, NULL);
+  return NULL;
+}
+
+static void abandoning_a_token_that_is_waited_for_fails_its_attempt_at_once(void **state) {
+  (void)state;
+  for (int slow = 0; slow < 2; slow++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    latch deferred = LATCH;
+    watched d = {.handler = {.emits = &before, .emit_count = 1}};
+    defer_with(&d, &deferred);
+    hook h = {.id = "d", .phase = TOOL_PRE, .self = &d.handler, .slow = slow};
+    add_hooks(runtime, &h, 1);
+    tp_turn *turn = begin_bare(runtime, 0);
+    abandoner a = {.when = &deferred, .token = &d.handler.token};
+    pthread_t thread;
+    pthread_create(&thread, NULL, abandon, &a);
+    tp_phase_result result = run_phase(turn, TOOL_PRE, NULL);
+    pthread_join(thread, NULL);
+    assert_int_equal(a.status, TP_OK);
+    assert_run(&result, "d", TP_STATE_FAILED, TP_REASON_ERROR);
+    assert_text(result.reason, "the host abandoned its token");
+    assert_int_equal(result.outcome, TP_ERR_DENIED); /* a guard fails closed */
+    assert_int_equal(result.state, TP_STATE_FAILED);
+    assert_int_equal(d.cancels, 0);
+    assert_int_equal(d.destroys, 1);
+    assert_int_equal(open_tokens(runtime), 0);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
 static void waiting_attempts_need_no_thread(void **state) {
   (void)state;
   tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 1, .handler_threads = 2};
@@ -533,6 +636,9 @@ int main(void) {
       cmocka_unit_test(cancel_may_complete_its_own_token),
       cmocka_unit_test(failing_closed_cancels_deferred_ones_and_takes_their_answer),
       cmocka_unit_test(tokens_above_the_cap_are_refused),
+      cmocka_unit_test(a_refused_token_names_who_holds_the_others),
+      cmocka_unit_test(an_abandoned_token_frees_its_place_and_is_stale),
+      cmocka_unit_test(abandoning_a_token_that_is_waited_for_fails_its_attempt_at_once),
       cmocka_unit_test(waiting_attempts_need_no_thread),
       cmocka_unit_test(token_is_harmless_after_the_turn_and_the_runtime_are_gone),
       cmocka_unit_test(token_of_a_cancelled_turn_is_stale),
