@@ -10,10 +10,10 @@
 #include "cli/message.h"
 #include "turnphase/memory.h"
 
-static void log_message(void *ctx, tp_log_level level, const char *message) {
-  static const char *const names[] = {"", "error", "warning", "info", "debug"};
+static void log_message(void *ctx, const tp_log_record *record) {
   const cli_arguments *arguments = ctx;
-  if (level <= TP_LOG_WARNING || arguments->verbose) cli_error("%s: %s", names[level], message);
+  if (record->level > TP_LOG_WARNING && !arguments->verbose) return;
+  cli_error("%s: %s", tp_log_level_name(record->level), record->message);
 }
 
 typedef tp_status register_fn(void *ctx, tp_runtime *runtime, tp_edit *edit, tp_fault *fault);

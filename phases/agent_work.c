@@ -169,12 +169,16 @@ static tp_status status_of(agent_work *w, const tp__phase *run) {
                   result->reason.data ? result->reason.data : "");
 }
 
+static void log_unregister(const tp_agent *agent, tp_status status) {
+  tp__log_subject subject = {.status = status, .phase = TP_PHASE_AGENT_UNREGISTER};
+  tp__log(agent->upper->runtime, TP_LOG_ERROR, &subject, "agent.unregister of `%s`: %s", agent->id,
+          tp_status_text(status));
+}
+
 static void unregistered(tp__phase *run) {
   agent_work *w = run->ctx;
   tp_status status = run->status != TP_OK ? run->status : run->result.outcome;
-  if (status != TP_OK)
-    tp__log(w->agent->upper->runtime, TP_LOG_ERROR, "agent.unregister of `%s`: %s", w->agent->id,
-            tp_status_text(status));
+  if (status != TP_OK) log_unregister(w->agent, status);
   tp__phase_let_go(&run->result);
   finish(w);
 }
@@ -445,8 +449,7 @@ static void unregister_here(tp_agent *agent) {
     status = run_here(w, "tp_agent_remove", NULL);
     free_work(w);
   }
-  if (status != TP_OK)
-    tp__log(agent->upper->runtime, TP_LOG_ERROR, "agent.unregister of `%s`: %s", agent->id, tp_status_text(status));
+  if (status != TP_OK) log_unregister(agent, status);
 }
 
 void tp_agent_remove(tp_agent *agent) {

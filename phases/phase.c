@@ -168,7 +168,8 @@ static void log_list(const tp__phase *run, const tp__merged_list *list) {
     const tp_merged_entry *entry = &list->items[i].entry;
     const tp_contribution *said = entry->contribution;
     if (list->items[i].flags & TP__MERGE_FAILED) continue; /* its run was logged */
-    tp__log(runtime, level_of(said->severity), "diagnostic of hook %s in %s: %.*s: %.*s", entry->subscription,
+    tp__log_subject about = {.phase = run->phase, .subscription = entry->subscription, .ids = run->turn->core.ids};
+    tp__log(runtime, level_of(said->severity), &about, "diagnostic of hook %s in %s: %.*s: %.*s", entry->subscription,
             row->name, (int)said->key.size, said->key.data, (int)tp__utf8_cut(said->text, LOGGED_BYTES_MAX),
             said->text.data ? said->text.data : "");
   }

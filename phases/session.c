@@ -621,7 +621,10 @@ static tp_status make_closing(tp_session *session, const tp_session_end *end, bo
 
 /* Without a closing turn session.end is lost, and said so; the turns before it are not. */
 static void close_without_phase(tp_session *session, tp_status why) {
-  tp__log(session->runtime, TP_LOG_ERROR, "session.end of `%s` was not run: %s", session->id, tp_status_text(why));
+  tp_text ids[TP_ID_COUNT] = {[TP_ID_SESSION] = tp_text_of(session->id)};
+  tp__log_subject subject = {.status = why, .phase = TP_PHASE_SESSION_END, .ids = ids};
+  tp__log(session->runtime, TP_LOG_ERROR, &subject, "session.end of `%s` was not run: %s", session->id,
+          tp_status_text(why));
   tp__mutex_lock(&session->mutex);
   session->closing = true;
   bool last = !session->running;
@@ -668,6 +671,13 @@ static void end_here_or_there(tp_session *session, const tp_session_end *end) {
   else close_without_phase(session, status);
 }
 
+static void log_late_close(const tp_session *session) {
+  tp_text ids[TP_ID_COUNT] = {[TP_ID_SESSION] = tp_text_of(session->id)};
+  tp__log_subject subject = {.status = TP_ERR_SHUTDOWN, .phase = TP_PHASE_SESSION_END, .ids = ids};
+  tp__log(session->runtime, TP_LOG_WARNING, &subject,
+          "a drain has ended session `%s`: what its close tells comes too late", session->id);
+}
+
 /* told: the host has something to tell. */
 static void close_session(tp_session *session, const tp_session_end *end, bool told, void (*on_end)(void *ctx),
                           void *ctx) {
@@ -678,8 +688,7 @@ static void close_session(tp_session *session, const tp_session_end *end, bool t
   }
   bool first = !tp__a32_exchange_acq_rel(&session->end_asked, 1); /* else a drain has asked, and it runs, or has */
   if (!first && told)
-    tp__log(session->runtime, TP_LOG_WARNING, "a drain has ended session `%s`: what its close tells comes too late",
-            session->id);
+    log_late_close(session);
   bool over = give_up_handle(session, on_end, ctx);
   if (first) end_here_or_there(session, end);
   else if (over) let_go(session);

@@ -150,9 +150,22 @@ typedef enum tp_log_level {
 /** "error", "warning", "info", "debug"; "unknown" for any other number. */
 TP_API const char *tp_log_level_name(tp_log_level level);
 
-/** Receives what the library has to say. message holds no raw content of turns; borrowed till return. Called without
- *  any lock of ours, from any thread; must not call back into the runtime. */
-typedef void (*tp_log_fn)(void *ctx, tp_log_level level, const char *message);
+/** What the library has to say. Everything is borrowed till return; what a record has nothing to say about is empty,
+ *  NULL or 0. struct_size is set by the library. */
+typedef struct tp_log_record {
+  size_t struct_size;
+  tp_log_level level;
+  tp_status status;             /* what went wrong; TP_OK: nothing did */
+  int64_t unix_ms;
+  const char *message;          /* one sentence, without raw content of turns; never NULL */
+  const char *subscription;     /* its id, or the name of what denied a tool call */
+  tp_text turn_id, session_id;
+  uint32_t phase;               /* TP_PHASE_* */
+  uint32_t reserved_;           /* 0 */
+} tp_log_record;
+
+/** Receives log records. Called without any lock of ours; must not call back into the runtime. Threads: any. */
+typedef void (*tp_log_fn)(void *ctx, const tp_log_record *record);
 
 /** Names one attempt that is still open. Plain data: copy it, store it, hand it to any thread. 0 is never valid. */
 typedef struct tp_token {

@@ -172,7 +172,7 @@ static void note_dead(tp__jobs *jobs, uint64_t id, tp_text handler, uint32_t att
   tp__mutex_lock(&jobs->mutex);
   jobs->dead_count++;
   tp__mutex_unlock(&jobs->mutex);
-  tp__log(jobs->runtime, TP_LOG_ERROR,
+  tp__log(jobs->runtime, TP_LOG_ERROR, &(tp__log_subject){.status = TP_ERR_HOOK},
           "background job %llu of handler `%.*s` failed for good and is a dead letter after %u attempts (%s)%s%.*s",
           (unsigned long long)id, (int)handler.size, handler.size ? handler.data : "", attempts,
           tp_reason_name(reason), message.size ? ": " : "", (int)message.size, message.size ? message.data : "");
@@ -223,7 +223,9 @@ static void finish(tp__jobs *jobs, running_job *job) {
     jobs->interrupted_count++;
     tp__mutex_unlock(&jobs->mutex);
   }
-  if (status != TP_OK) tp__log(runtime, TP_LOG_WARNING, "the end of a job was not stored: %s", tp_status_text(status));
+  if (status != TP_OK)
+    tp__log(runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status}, "the end of a job was not stored: %s",
+            tp_status_text(status));
   else if (job->end != TP_JOB_END_RELEASED) notify_end(job, state, now_ms);
   tp__release(&runtime->allocator, job->texts, job->texts ? job->texts_size : 0);
   tp__release(&runtime->allocator, job, sizeof *job);
@@ -253,7 +255,8 @@ static bool claim_one(tp__jobs *jobs, int64_t *ret_next_ms) {
   if (status == TP_OK && job->started) return true;
   bool claimed = status == TP_OK;
   if (!claimed && status != TP_ERR_NOT_FOUND) {
-    tp__log(runtime, TP_LOG_WARNING, "no job could be claimed: %s", tp_status_text(status));
+    tp__log(runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status}, "no job could be claimed: %s",
+            tp_status_text(status));
     *ret_next_ms = tp__unix_ms() + STORE_PAUSE_MS;
   }
   if (claimed) finish(jobs, job);
@@ -362,7 +365,8 @@ static tp_reason insert(tp_runtime *runtime, const tp_job *job) {
     tp__mutex_lock(&runtime->jobs.mutex);
     runtime->jobs.refused_count++;
     tp__mutex_unlock(&runtime->jobs.mutex);
-    tp__log(runtime, TP_LOG_ERROR, "a background job of handler `%.*s` was not stored: %s", (int)job->handler.size,
+    tp__log(runtime, TP_LOG_ERROR, &(tp__log_subject){.status = status},
+            "a background job of handler `%.*s` was not stored: %s", (int)job->handler.size,
             job->handler.size ? job->handler.data : "", fault.message[0] ? fault.message : tp_status_text(status));
     return reason_of_refusal(status);
   }

@@ -59,7 +59,9 @@ static void give(tp__turn *turn, const tp__record_batch *batch) {
       .process_run_id = runtime->jobs.mark, .unix_offset_ns = tp__unix_offset_ns(), .ids = turn->ids};
   tp_status status = tp__memory_store_is(&runtime->store) ? tp__memory_store_take(runtime->store.self, &from, batch)
                                                           : give_one_by_one(runtime, &from, batch);
-  if (status != TP_OK) tp__log(runtime, TP_LOG_WARNING, "records of a turn were not kept: %s", tp_status_text(status));
+  if (status == TP_OK) return;
+  tp__log_subject subject = {.status = status, .ids = turn->ids};
+  tp__log(runtime, TP_LOG_WARNING, &subject, "records of a turn were not kept: %s", tp_status_text(status));
 }
 
 void tp__turn_flush_records(tp__turn *turn) {
@@ -74,7 +76,8 @@ static void record_large(tp__entry *e, const tp__run_names *names) {
   tp__record_batch batch = {0};
   batch.memory = tp__block_take(blocks, tp__packed_size(e->plan->node_count, names != NULL), &batch.capacity);
   if (!batch.memory) {
-    tp__log(e->turn->runtime, TP_LOG_WARNING, "the record of an entry was not kept: no memory");
+    tp__log_subject subject = {.status = TP_ERR_NO_MEMORY, .phase = e->plan->phase, .ids = e->turn->ids};
+    tp__log(e->turn->runtime, TP_LOG_WARNING, &subject, "the record of an entry was not kept: no memory");
     return;
   }
   pack(tp__record_batch_add(&batch, e->plan->node_count, names), e);
@@ -121,21 +124,25 @@ void tp__turn_record_give(tp_runtime *runtime, tp_turn_record *record) {
   record->process_run_id = runtime->jobs.mark;
   tp_status status = tp__store_left(&frame, runtime->store.turn_record(tp__store_enter(&frame, runtime), record));
   if (status == TP_OK) return;
-  tp__log(runtime, TP_LOG_WARNING, "the record of a turn was not kept: %s", tp_status_text(status));
+  tp__log(runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status, .ids = record->ids},
+          "the record of a turn was not kept: %s", tp_status_text(status));
 }
 
 static void give_audit(void *ctx, const tp_audit *row) {
   tp_runtime *runtime = ctx;
   tp__inside frame;
   tp_status status = tp__store_left(&frame, runtime->store.audit(tp__store_enter(&frame, runtime), row));
-  if (status != TP_OK) tp__log(runtime, TP_LOG_WARNING, "an audit row was not kept: %s", tp_status_text(status));
+  if (status != TP_OK)
+    tp__log(runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status}, "an audit row was not kept: %s",
+            tp_status_text(status));
 }
 
 static void give_new_rows(tp_runtime *runtime) {
   uint64_t missed = runtime->audit_cursor.missed;
   tp__registry_audit_new(runtime->registry, &runtime->audit_cursor, give_audit, runtime);
   if (runtime->audit_cursor.missed > missed)
-    tp__log(runtime, TP_LOG_WARNING, "%llu audit rows were gone before the store could be given them",
+    tp__log(runtime, TP_LOG_WARNING, &(tp__log_subject){.status = TP_ERR_FULL},
+            "%llu audit rows were gone before the store could be given them",
             (unsigned long long)(runtime->audit_cursor.missed - missed));
 }
 

@@ -22,7 +22,8 @@ static void log_report(const tp__turn *turn, tp_log_level level, const tp__repor
   if (r->duration_ns > 0) snprintf(took, sizeof took, " after %lld us", (long long)(r->duration_ns / TP__NS_PER_US));
   tp_text id = turn->ids[TP_ID_TURN];
   bool why = r->reason != TP_REASON_NONE;
-  tp__log(turn->runtime, level, "%s of hook %s in %s%s: %s%s%s%s%.*s%s, turn %.*s", r->action, r->subscription,
+  tp__log_subject about = {.status = r->status, .phase = r->phase, .subscription = r->subscription, .ids = turn->ids};
+  tp__log(turn->runtime, level, &about, "%s of hook %s in %s%s: %s%s%s%s%.*s%s, turn %.*s", r->action, r->subscription,
           phase_name(turn->runtime, r->phase), subject, why ? tp_state_name(r->state) : "",
           why ? ", " : "", why ? tp_reason_name(r->reason) : "", why && r->detail.size > 0 ? ": " : "",
           bytes_of(r->detail, TP__AUDIT_DETAIL_SIZE), r->detail.data ? r->detail.data : "", took,
@@ -81,7 +82,11 @@ static void log_attempt(const tp__entry *e, uint32_t index, const char *and_then
   const tp_run_record *row = &e->runs[index].row;
   const tp__node *node = &e->plan->nodes[index];
   if (row->attempts == 0) return;
-  tp__log(e->turn->runtime, TP_LOG_DEBUG, "attempt %u of hook %s in %s: %s%s%s after %lld us%s, turn %.*s",
+  tp__log_subject about = {.status = row->reason == TP_REASON_NONE ? TP_OK : status_of(row),
+                           .phase = e->plan->phase,
+                           .subscription = node->subscription_name,
+                           .ids = e->turn->ids};
+  tp__log(e->turn->runtime, TP_LOG_DEBUG, &about, "attempt %u of hook %s in %s: %s%s%s after %lld us%s, turn %.*s",
           row->attempts, node->subscription_name, phase_name(e->turn->runtime, e->plan->phase),
           tp_state_name((tp_state)row->state), row->reason ? ", " : "",
           row->reason ? tp_reason_name((tp_reason)row->reason) : "",

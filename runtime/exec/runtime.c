@@ -26,14 +26,25 @@ enum {
 enum tp__bug tp__planted_bug;
 #endif
 
-void tp__log(const tp_runtime *runtime, tp_log_level level, const char *format, ...) {
+void tp__log(const tp_runtime *runtime, tp_log_level level, const tp__log_subject *subject, const char *format, ...) {
   if (!runtime->options.log || level > runtime->options.log_level) return;
   char message[TP_FAULT_MESSAGE_SIZE];
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
-  runtime->options.log(runtime->options.log_ctx, level, message);
+  tp_log_record record = {
+      .struct_size = sizeof record, .level = level, .unix_ms = tp__unix_ms(), .message = message};
+  if (subject) {
+    record.status = subject->status;
+    record.phase = subject->phase;
+    record.subscription = subject->subscription;
+  }
+  if (subject && subject->ids) {
+    record.turn_id = subject->ids[TP_ID_TURN];
+    record.session_id = subject->ids[TP_ID_SESSION];
+  }
+  runtime->options.log(runtime->options.log_ctx, &record);
 }
 
 static tp_status must_not_wait(tp_fault *fault, const char *what) {
@@ -94,7 +105,7 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
 }
 
 static void threads_exhausted(const void *runtime, uint32_t abandoned) {
-  tp__log(runtime, TP_LOG_ERROR,
+  tp__log(runtime, TP_LOG_ERROR, &(tp__log_subject){.status = TP_ERR_NO_THREAD},
           "%u functions have not returned and hold every thread that there may be: handlers fail (no_worker). "
           "tp_runtime_leaks() names them; tp_runtime_set_abandoned_max() grants more threads",
           abandoned);
@@ -389,7 +400,7 @@ static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
   tp__inside_leave(&opens);
   if (status != TP_OK) return status;
   if (found.owners > 0)
-    tp__log(runtime, TP_LOG_WARNING,
+    tp__log(runtime, TP_LOG_WARNING, NULL,
             "the store `%s` was left by %llu processes that are gone: %llu jobs were requeued, %llu are dead letters, "
             "%llu entries were interrupted",
             store->name, (unsigned long long)found.owners, (unsigned long long)found.jobs_requeued,
@@ -534,7 +545,7 @@ static void count_jobs(tp_runtime *runtime, tp_drain_report *report) {
   if (runtime->store.durable) return;
   report->jobs_lost = jobs.open + jobs.interrupted;
   if (report->jobs_lost > 0)
-    tp__log(runtime, TP_LOG_ERROR,
+    tp__log(runtime, TP_LOG_ERROR, &(tp__log_subject){.status = TP_ERR_TIMEOUT},
             "%llu background jobs are lost, %llu of them while they ran: the drain's limit was over, and the store "
             "`%s` does not outlive the process",
             (unsigned long long)report->jobs_lost, (unsigned long long)jobs.interrupted, runtime->store.name);
@@ -546,7 +557,8 @@ static void commit_records(tp_runtime *runtime) {
   tp_fault fault = {0};
   if (!store->commit || tp__store_left(&frame, store->commit(tp__store_enter(&frame, runtime), &fault)) == TP_OK)
     return;
-  tp__log(runtime, TP_LOG_ERROR, "the store `%s` did not commit its records: %s", store->name, fault.message);
+  tp__log(runtime, TP_LOG_ERROR, &(tp__log_subject){.status = fault.code},
+          "the store `%s` did not commit its records: %s", store->name, fault.message);
 }
 
 static void drain_detached(tp_runtime *runtime, int64_t deadline_ns) {
@@ -651,7 +663,8 @@ void tp_runtime_free(tp_runtime *runtime) {
   if (!runtime || tp__runtime_is_forked(runtime)) return;
   bool freed = tp__a32_load_acquire(&runtime->life) == TP__LIFE_FREED;
   if (freed || tp_runtime_drain(runtime, 0, NULL, NULL) != TP_OK) {
-    tp__log(runtime, TP_LOG_ERROR, "tp_runtime_free() from inside a handler or a callback frees nothing: %s",
+    tp__log(runtime, TP_LOG_ERROR, &(tp__log_subject){.status = freed ? TP_ERR_BUSY : TP_ERR_USAGE},
+            "tp_runtime_free() from inside a handler or a callback frees nothing: %s",
             freed ? "it is being freed" : "call it from another thread, or later");
     return;
   }

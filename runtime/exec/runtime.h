@@ -126,7 +126,16 @@ static inline tp_status tp__store_left(const tp__inside *frame, tp_status status
 void tp__turn_record_give(tp_runtime *runtime, tp_turn_record *record);
 /** Gives the store the audit rows that it does not have yet, where it takes them and is open. */
 void tp__audit_give(tp_runtime *runtime);
-void tp__log(const tp_runtime *runtime, tp_log_level level, const char *format, ...) TP__PRINTF(3, 4);
+/** What a log record is about; what is not known stays zero. */
+typedef struct tp__log_subject {
+  tp_status status;
+  uint32_t phase;
+  const char *subscription;
+  const tp_text *ids; /* TP_ID_COUNT of them; NULL: none */
+} tp__log_subject;
+/** @param subject  may be NULL. */
+void tp__log(const tp_runtime *runtime, tp_log_level level, const tp__log_subject *subject, const char *format, ...)
+    TP__PRINTF(4, 5);
 /** How many detached runs may be open, and how many closing turns. */
 static inline uint32_t tp__detached_max(const tp_runtime *runtime) {
   return runtime->options.turns_max > 1024 ? runtime->options.turns_max : 1024;

@@ -535,9 +535,9 @@ static tp_answer end_when_completed(void *self, tp_call *call) {
 
 static _Atomic int logged;
 
-static void count_log(void *ctx, tp_log_level level, const char *message) {
+static void count_log(void *ctx, const tp_log_record *record) {
   (void)ctx;
-  if (level == TP_LOG_ERROR && strstr(message, "tp_runtime_free")) logged++;
+  if (record->level == TP_LOG_ERROR && strstr(record->message, "tp_runtime_free")) logged++;
 }
 
 static tp_runtime *open_logged(ender *e) {

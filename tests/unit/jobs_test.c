@@ -132,11 +132,11 @@ static void jobs_of_a_session_run_in_order_and_of_several_at_once(void **state) 
 static _Atomic int errors_logged;
 static char last_error[512];
 static pthread_mutex_t log_mutex = PTHREAD_MUTEX_INITIALIZER;
-static void keep_error(void *ctx, tp_log_level level, const char *message) {
+static void keep_error(void *ctx, const tp_log_record *record) {
   (void)ctx;
-  if (level != TP_LOG_ERROR) return;
+  if (record->level != TP_LOG_ERROR) return;
   pthread_mutex_lock(&log_mutex);
-  snprintf(last_error, sizeof last_error, "%s", message);
+  snprintf(last_error, sizeof last_error, "%s", record->message);
   pthread_mutex_unlock(&log_mutex);
   errors_logged++;
 }

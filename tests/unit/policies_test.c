@@ -452,9 +452,10 @@ static tp_status refuse_record(void *self, const tp_entry_record *record) {
 }
 
 static _Atomic int warnings;
-static void count_warning(void *ctx, tp_log_level level, const char *message) {
+static void count_warning(void *ctx, const tp_log_record *record) {
   (void)ctx;
-  if (level == TP_LOG_WARNING && message[0]) warnings++;
+  bool whole = record->struct_size == sizeof *record && record->unix_ms > 0 && record->status != TP_OK;
+  if (record->level == TP_LOG_WARNING && record->message[0] && whole) warnings++;
 }
 
 static void record_that_the_store_does_not_keep_is_a_warning(void **state) {

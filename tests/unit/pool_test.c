@@ -38,9 +38,9 @@ static tp_answer answer(void *self, tp_call *call) {
 
 static _Atomic int logged;
 
-static void count_log(void *ctx, tp_log_level level, const char *message) {
+static void count_log(void *ctx, const tp_log_record *record) {
   (void)ctx;
-  if (level == TP_LOG_ERROR && strstr(message, "hold every thread")) logged++;
+  if (record->level == TP_LOG_ERROR && strstr(record->message, "hold every thread")) logged++;
 }
 
 /* One handler thread, and as many more for abandoned ones as it says. */

@@ -16,17 +16,23 @@ typedef struct notes {
   pthread_mutex_t mutex;
   char log[8192];
   char audit[65536];
+  char about[65536]; /* the other fields of the log records */
   int rows;
 } notes;
 
 #define NOTES \
   { .mutex = PTHREAD_MUTEX_INITIALIZER }
 
-static void keep_log(void *ctx, tp_log_level level, const char *message) {
+static void keep_log(void *ctx, const tp_log_record *record) {
   notes *n = ctx;
   pthread_mutex_lock(&n->mutex);
   size_t used = strlen(n->log);
-  snprintf(n->log + used, sizeof n->log - used, "%s %s\n", tp_log_level_name(level), message);
+  snprintf(n->log + used, sizeof n->log - used, "%s %s\n", tp_log_level_name(record->level), record->message);
+  used = strlen(n->about);
+  assert_int_equal(record->struct_size, sizeof *record);
+  snprintf(n->about + used, sizeof n->about - used, "%s %u %s turn %.*s%s\n", tp_status_name(record->status),
+           record->phase, record->subscription ? record->subscription : "-", (int)record->turn_id.size,
+           record->turn_id.size ? record->turn_id.data : "", record->unix_ms > 0 ? "" : " without time");
   pthread_mutex_unlock(&n->mutex);
 }
 
@@ -81,28 +87,33 @@ static void failing_late_and_refused_handlers_leave_a_log_line_and_an_audit_row(
   struct {
     act act;
     hook hook;
-    const char *log, *row;
+    const char *log, *row, *about;
   } cases[] = {
       {.act = {.kind = TP_ANSWER_FAILED, .reason = "no disk"},
        .hook = {.sub = {.failure = TP_FAILURE_BEST_EFFORT}},
        .log = "warning failure of hook h in turn.pre_policy: failed, error: no disk",
-       .row = "failure h 6 failed error TP_ERR_HOOK: no disk"},
+       .row = "failure h 6 failed error TP_ERR_HOOK: no disk",
+       .about = "TP_ERR_HOOK 6 h turn turn7\n"},
       {.act = {.kind = TP_ANSWER_FAILED, .reason = "no disk"},
        .hook = {.sub = {.failure = TP_FAILURE_REQUIRED}},
        .log = "error failure of hook h in turn.pre_policy: failed, error: no disk",
-       .row = "failure h 6 failed error TP_ERR_HOOK: no disk"},
+       .row = "failure h 6 failed error TP_ERR_HOOK: no disk",
+       .about = "TP_ERR_HOOK 6 h turn turn7\n"},
       {.act = {.sleeps_ms = 50},
        .hook = {.slow = true, .sub = {.limit_ms = 1, .failure = TP_FAILURE_BEST_EFFORT}},
        .log = "warning failure of hook h in turn.pre_policy: timed_out, timeout",
-       .row = "failure h 6 timed_out timeout TP_ERR_TIMEOUT: "},
+       .row = "failure h 6 timed_out timeout TP_ERR_TIMEOUT: ",
+       .about = "TP_ERR_TIMEOUT 6 h turn turn7\n"},
       {.act = {.emits = &policy, .emit_count = 1},
        .hook = {.no_capability = true, .sub = {.failure = TP_FAILURE_BEST_EFFORT}},
        .log = "warning failure of hook h in turn.pre_policy: failed, capability",
-       .row = "failure h 6 failed capability TP_ERR_CAPABILITY: "},
+       .row = "failure h 6 failed capability TP_ERR_CAPABILITY: ",
+       .about = "TP_ERR_CAPABILITY 6 h turn turn7\n"},
       {.act = {.kind = TP_ANSWER_DENY},
        .hook = {.sub = {.failure = TP_FAILURE_BEST_EFFORT}},
        .log = "warning failure of hook h in turn.pre_policy: failed, capability",
-       .row = "failure h 6 failed capability TP_ERR_CAPABILITY: "},
+       .row = "failure h 6 failed capability TP_ERR_CAPABILITY: ",
+       .about = "TP_ERR_CAPABILITY 6 h turn turn7\n"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     notes n = NOTES;
@@ -113,6 +124,7 @@ static void failing_late_and_refused_handlers_leave_a_log_line_and_an_audit_row(
     run_bare(runtime, TP_PHASE_TURN_PRE_POLICY);
     assert_has(n.log, cases[i].log);
     assert_has(n.log, ", turn turn7");
+    assert_has(n.about, cases[i].about);
     read_audit(runtime, &n, TP_VISIBILITY_INTERNAL);
     assert_has(n.audit, cases[i].row);
     assert_int_equal(n.rows, 2); /* and that of the commit */
