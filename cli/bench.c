@@ -106,7 +106,7 @@ static int choose_phases(bench *b) {
   for (tp_value_walk walk = {0}; status == CLI_OK && tp_value_next(phases, &walk);) status = take_phase(b, walk.value);
   tp_writer_free(writer);
   if (status != CLI_OK || b->phase_count > 0) return status;
-  cli_error("nothing is subscribed: --load a library that exports tp_domain_register");
+  cli_error("nothing is subscribed: --load a library that exports tp_domain_export");
   return CLI_CONFIG;
 }
 

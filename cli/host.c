@@ -20,7 +20,7 @@ typedef tp_status register_fn(void *ctx, tp_runtime *runtime, tp_edit *edit, tp_
 
 /* One edit: all that the registrar adds is committed together, or nothing is. */
 static int add_domain(tp_runtime *runtime, const char *owner_name, register_fn *add, void *ctx, const char *what) {
-  tp_owner owner = {.struct_size = sizeof owner, .name = owner_name};
+  tp_owner owner = {.struct_size = sizeof owner, .name = owner_name, .trust = TP_TRUST_HOST};
   tp_fault fault = {0};
   tp_edit *edit;
   tp_status status = tp_edit_begin(runtime, &owner, &edit, &fault);
@@ -46,13 +46,7 @@ static tp_status register_memory(void *ctx, tp_runtime *runtime, tp_edit *edit, 
 }
 
 static tp_status register_loaded(void *ctx, tp_runtime *runtime, tp_edit *edit, tp_fault *fault) {
-  tp_domain_register_fn add = *(tp_domain_register_fn *)ctx;
-  tp_status status = add(runtime, edit, fault);
-  if (status == TP_OK) return status;
-  char said[sizeof fault->message];
-  snprintf(said, sizeof said, "%s", fault->message[0] ? fault->message : tp_status_text(status));
-  snprintf(fault->message, sizeof fault->message, "its tp_domain_register() failed: %.400s", said);
-  return status;
+  return tp_domain_add(runtime, edit, ctx, fault);
 }
 
 /* The owner of a library is its file's name without "lib" and what follows the first point. */
@@ -71,16 +65,19 @@ static int load(tp_runtime *runtime, const char *path) {
     cli_error("--load: %s", dlerror());
     return access(file, R_OK) != 0 ? CLI_IO : CLI_CONFIG; /* as any file that cannot be read */
   }
-  tp_domain_register_fn add;
-  void *symbol = dlsym(library, "tp_domain_register");
-  if (!symbol) {
-    cli_error("--load: %s does not export tp_domain_register, of the type tp_domain_register_fn in turnphase/runtime.h",
+  void *domain = dlsym(library, TP_DOMAIN_SYMBOL);
+  if (!domain && dlsym(library, "tp_domain_register")) {
+    cli_error("--load: %s exports tp_domain_register, which does not say with which headers it was built, and is not "
+              "called: export " TP_DOMAIN_SYMBOL ", a tp_domain of turnphase/runtime.h",
               path);
     return CLI_CONFIG;
   }
-  memcpy(&add, &symbol, sizeof add); /* the way POSIX gives a function out of a pointer to an object */
+  if (!domain) {
+    cli_error("--load: %s does not export " TP_DOMAIN_SYMBOL ", a tp_domain of turnphase/runtime.h", path);
+    return CLI_CONFIG;
+  }
   write_owner(path, owner, sizeof owner);
-  return add_domain(runtime, owner, register_loaded, &add, path);
+  return add_domain(runtime, owner, register_loaded, domain, path);
 }
 
 int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_runtime **ret_runtime) {

@@ -32,7 +32,7 @@ if comm -23 "$temporary/declared" "$temporary/exported" | grep .; then
   echo "^ declared in a public header, but not in $library"
   status=1
 fi
-if comm -13 "$temporary/declared" "$temporary/exported" | grep -v '^tp_domain_register$'; then
+if comm -13 "$temporary/declared" "$temporary/exported" | grep -v '^tp_domain_export$'; then
   echo "^ exported by $library, but declared in none of its public headers"
   status=1
 fi

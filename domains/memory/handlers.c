@@ -223,7 +223,8 @@ static const tp__memory_scope_kind scope_kinds[] = {{"user", TP_ID_COUNT},
 static const struct handler_row {
   const char *id, *summary;
   tp_handler_fn run;
-  uint32_t phase, capabilities;
+  uint32_t phase;
+  tp_capability capabilities;
   bool quick, idempotent; /* quick ones touch no file */
   tp_execution execution;
   const char *after;

@@ -273,7 +273,8 @@ static trip *trip_new(void) {
 static const struct row {
   const char *id, *summary;
   tp_handler_fn run;
-  uint32_t phase, capabilities;
+  uint32_t phase;
+  tp_capability capabilities;
   bool quick;
 } rows[] = {
     {"trip.surprise", "denies a turn that would tell Papa", surprise, TP_PHASE_TURN_INTAKE, TP_CAPABILITY_DECIDE, true},
@@ -323,18 +324,21 @@ static tp_status add_subscription(tp_edit *edit, const struct row *row, tp_fault
   return tp_edit_add_subscription(edit, &subscription, fault);
 }
 
-TP_API tp_status tp_domain_register(tp_runtime *runtime, tp_edit *edit, tp_fault *fault);
-
-tp_status tp_domain_register(tp_runtime *runtime, tp_edit *edit, tp_fault *fault) {
-  (void)runtime;
+static tp_status register_trip(const tp_domain_context *context, tp_fault *fault) {
   trip *t = trip_new();
   tp_status status = t ? TP_OK : TP_ERR_NO_MEMORY;
   size_t i = 0;
   if (!t && fault) *fault = (tp_fault){.code = TP_ERR_NO_MEMORY, .message = "no memory for the trip"};
   for (; status == TP_OK && i < sizeof rows / sizeof rows[0]; i++) {
-    status = add_handler(edit, &rows[i], t, fault);
-    if (status == TP_OK) status = add_subscription(edit, &rows[i], fault);
+    status = add_handler(context->edit, &rows[i], t, fault);
+    if (status == TP_OK) status = add_subscription(context->edit, &rows[i], fault);
   }
   if (t) unref(t);
   return status;
 }
+
+TP_API const tp_domain tp_domain_export = {.struct_size = sizeof(tp_domain),
+                                           .header_version = TP_VERSION_NUMBER,
+                                           .name = "trip",
+                                           .version = "1.0",
+                                           .register_with = register_trip};

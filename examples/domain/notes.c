@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * notes.c: the smallest domain that is one: a library with three handlers, which a host loads by its one exported
- * function. Built as notes.so; see it with `turnphase plan --load`, measure it with `turnphase bench --load`.
+ * notes.c: the smallest domain that is one: a library with three handlers, which a host loads by the one thing that it
+ * exports, a tp_domain. Built as notes.so; see it with `turnphase plan --load`, measure it with `turnphase bench
+ * --load`.
  *
  *   notes.guard    turn.intake              denies a turn that speaks of a secret; quick
  *   notes.look_up  turn.pre_prompt_context  asks a slow server, for which it waits 2 ms, and brings what it said
@@ -91,12 +92,16 @@ static const tp_subscription subscriptions[] = {
      .after_count = 1},
 };
 
-TP_API tp_status tp_domain_register(tp_runtime *runtime, tp_edit *edit, tp_fault *fault);
-
-tp_status tp_domain_register(tp_runtime *runtime, tp_edit *edit, tp_fault *fault) {
-  (void)runtime;
+static tp_status register_notes(const tp_domain_context *with, tp_fault *fault) {
   tp_status status = TP_OK;
-  for (size_t i = 0; status == TP_OK && i < 3; i++) status = tp_edit_add_handler(edit, &handlers[i], fault);
-  for (size_t i = 0; status == TP_OK && i < 3; i++) status = tp_edit_add_subscription(edit, &subscriptions[i], fault);
+  for (size_t i = 0; status == TP_OK && i < 3; i++) status = tp_edit_add_handler(with->edit, &handlers[i], fault);
+  for (size_t i = 0; status == TP_OK && i < 3; i++)
+    status = tp_edit_add_subscription(with->edit, &subscriptions[i], fault);
   return status;
 }
+
+TP_API const tp_domain tp_domain_export = {.struct_size = sizeof(tp_domain),
+                                           .header_version = TP_VERSION_NUMBER,
+                                           .name = "notes",
+                                           .version = "1.0",
+                                           .register_with = register_notes};

@@ -13,6 +13,7 @@ TP_BEGIN_DECLS
 
 /** Phase ids. phases/phases.def has their rows; tp_phase_find() turns a name or alias into an id. Numbers are written
  *  to stores. Phases that a host adds are numbered from TP_PHASE_HOST in the order of tp_runtime_options.phases. */
+typedef uint32_t tp_phase_id;
 enum {
   TP_PHASE_NONE = 0,
   TP_PHASE_AGENT_BUILD = 1,
@@ -104,6 +105,7 @@ typedef enum tp_field_id {
 } tp_field_id;
 
 /** Whose turn it is. Read with tp_call_id(); the pointers that the host gave to some of them, with tp_call_data(). */
+typedef uint32_t tp_id_kind;
 enum {
   TP_ID_TENANT = 0,
   TP_ID_AGENT = 1,
@@ -127,6 +129,7 @@ typedef enum tp_caller {
 } tp_caller;
 
 /** Kinds of contribution; the merge of each is described in docs/contributions.md. */
+typedef uint32_t tp_kind;
 enum {
   TP_KIND_POLICY = 1,
   TP_KIND_PROMPT_CONTEXT = 2,
@@ -141,21 +144,20 @@ enum {
   TP_KIND_COUNT = 11
 };
 
-/** What a handler may do; declared in tp_handler.capabilities, checked at commit and at every emit. A contribution
- *  kind K needs TP_CAPABILITY_OF_KIND(K); diagnostics need none. */
-enum {
-  TP_CAPABILITY_CONTRIBUTE_POLICY = 1 << TP_KIND_POLICY,
-  TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT = 1 << TP_KIND_PROMPT_CONTEXT,
-  TP_CAPABILITY_CONTRIBUTE_PROMPT_SECTION = 1 << TP_KIND_PROMPT_SECTION,
-  TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE = 1 << TP_KIND_TOOL_BUNDLE,
-  TP_CAPABILITY_EMIT_SIGNAL = 1 << TP_KIND_SIGNAL,
-  TP_CAPABILITY_EMIT_REMINDER = 1 << TP_KIND_REMINDER,
-  TP_CAPABILITY_EMIT_AUDIT = 1 << TP_KIND_AUDIT,
-  TP_CAPABILITY_CONTRIBUTE_PROMPT_MANIFEST_DIAGNOSTIC = 1 << TP_KIND_MANIFEST_DIAGNOSTIC,
-  TP_CAPABILITY_SCHEDULE_BACKGROUND_JOB = 1 << TP_KIND_BACKGROUND_JOB,
-  TP_CAPABILITY_DECIDE = 1 << 16,
-  TP_CAPABILITY_REPLACE_PAYLOAD = 1 << 17
-};
+/** What a handler may do: bits, declared in tp_handler.capabilities, checked at commit and at every emit. Contributing
+ *  kind K needs the bit 1 << K; diagnostics need none. The bits from 32 are no kinds. */
+typedef uint64_t tp_capability;
+#define TP_CAPABILITY_CONTRIBUTE_POLICY (UINT64_C(1) << TP_KIND_POLICY)
+#define TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT (UINT64_C(1) << TP_KIND_PROMPT_CONTEXT)
+#define TP_CAPABILITY_CONTRIBUTE_PROMPT_SECTION (UINT64_C(1) << TP_KIND_PROMPT_SECTION)
+#define TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE (UINT64_C(1) << TP_KIND_TOOL_BUNDLE)
+#define TP_CAPABILITY_EMIT_SIGNAL (UINT64_C(1) << TP_KIND_SIGNAL)
+#define TP_CAPABILITY_EMIT_REMINDER (UINT64_C(1) << TP_KIND_REMINDER)
+#define TP_CAPABILITY_EMIT_AUDIT (UINT64_C(1) << TP_KIND_AUDIT)
+#define TP_CAPABILITY_CONTRIBUTE_PROMPT_MANIFEST_DIAGNOSTIC (UINT64_C(1) << TP_KIND_MANIFEST_DIAGNOSTIC)
+#define TP_CAPABILITY_SCHEDULE_BACKGROUND_JOB (UINT64_C(1) << TP_KIND_BACKGROUND_JOB)
+#define TP_CAPABILITY_DECIDE (UINT64_C(1) << 32)          /* verdicts */
+#define TP_CAPABILITY_REPLACE_PAYLOAD (UINT64_C(1) << 33) /* tp_call_replace() */
 
 /** Severity of a signal or diagnostic. */
 typedef enum tp_severity {
@@ -181,7 +183,7 @@ struct tp_tool;
  *   background_job   key (the idempotency key), domain (handler id), value (payload), text (order key) */
 typedef struct tp_contribution {
   size_t struct_size;
-  uint32_t kind;                /* TP_KIND_* */
+  tp_kind kind;                 /* TP_KIND_* */
   int32_t weight;               /* heavier wins; has nothing to do with a subscription's priority */
   tp_severity severity;
   uint32_t tool_count;
@@ -213,6 +215,7 @@ typedef struct tp_field {
   int64_t number;
   tp_text text;
 } tp_field;
+TP_STATIC_ASSERT(sizeof(tp_field) == 16 + sizeof(tp_text), "tp_field is frozen: 32 bytes where pointers have 8");
 
 /** The name of a field of the built-in phases ("tool_names"), static text; NULL for any other number. Threads: any. */
 TP_API const char *tp_field_name(uint32_t field);
@@ -276,7 +279,7 @@ typedef tp_answer (*tp_handler_fn)(void *self, tp_call *call);
 /* ---- reading ------------------------------------------------------------------------------------------------- */
 
 /** One of TP_ID_*: empty when the turn has none. Borrowed till the handler returns. */
-TP_API tp_text tp_call_id(const tp_call *call, uint32_t id);
+TP_API tp_text tp_call_id(const tp_call *call, tp_id_kind id);
 /** The host's own pointer, `data` in the options of what the id names: TP_ID_RUNTIME, TP_ID_AGENT, TP_ID_SESSION and
  *  TP_ID_TURN have one, any other id gives NULL. The library only hands it out. What it points to must stay as long as
  *  something of the turn may still be called: of a runtime until tp_runtime_free() has returned; of an agent until
@@ -284,12 +287,12 @@ TP_API tp_text tp_call_id(const tp_call *call, uint32_t id);
  *  end of every turn begun in it; of a turn until its on_end or tp_turn_end(). A handler or tool that was abandoned
  *  (tp_runtime_leaks()) may ask later than that. Detached runs and jobs outlive their turn: there all but the runtime's
  *  are NULL. */
-TP_API void *tp_call_data(const tp_call *call, uint32_t id);
+TP_API void *tp_call_data(const tp_call *call, tp_id_kind id);
 TP_API tp_caller tp_call_caller(const tp_call *call);
 /** The host's word for the mode of this turn ("plan", "auto", …); may be empty. */
 TP_API tp_text tp_call_mode(const tp_call *call);
 /** The phase, and the subscription's own id. */
-TP_API uint32_t tp_call_phase(const tp_call *call);
+TP_API tp_phase_id tp_call_phase(const tp_call *call);
 TP_API const char *tp_call_subscription(const tp_call *call);
 /** From 1: which attempt of a retried handler, or of a background job, this is. */
 TP_API uint32_t tp_call_attempt(const tp_call *call);
@@ -464,13 +467,13 @@ typedef struct tp_handler {
                                      inbox's capacity is the bound. Kept until the handler is destroyed */
   void *self;
   void (*destroy)(void *self);    /* exactly once, without lock, after the last attempt returned; may be NULL */
-  const uint32_t *phases;         /* the phases it supports */
+  const tp_phase_id *phases;      /* the phases it supports */
   size_t phase_count;
-  uint32_t capabilities;          /* TP_CAPABILITY_* */
+  tp_capability capabilities;     /* TP_CAPABILITY_* */
   uint32_t contract_version;      /* stored with jobs; 0 means 1 */
   tp_placement placement;         /* where run is called; 0: TP_PLACEMENT_THREAD */
   bool idempotent;                /* may be retried */
-  uint8_t reserved_[3];           /* zero */
+  uint8_t reserved_[7];           /* zero */
 } tp_handler;
 
 typedef enum tp_execution {
@@ -525,9 +528,9 @@ typedef struct tp_match_view tp_match_view;
 TP_API tp_text tp_match_text(const tp_match_view *view, uint32_t field);
 TP_API int64_t tp_match_int(const tp_match_view *view, uint32_t field);
 /** One of TP_ID_*, as tp_call_id(); and who asked. */
-TP_API tp_text tp_match_id(const tp_match_view *view, uint32_t id);
+TP_API tp_text tp_match_id(const tp_match_view *view, tp_id_kind id);
 /** As tp_call_data(). */
-TP_API void *tp_match_data(const tp_match_view *view, uint32_t id);
+TP_API void *tp_match_data(const tp_match_view *view, tp_id_kind id);
 TP_API tp_caller tp_match_caller(const tp_match_view *view);
 TP_API tp_text tp_match_mode(const tp_match_view *view);
 
@@ -557,7 +560,7 @@ typedef struct tp_subscription {
   size_t struct_size;
   const char *id;
   const char *handler;            /* a handler's id */
-  uint32_t phase;                 /* or 0 and phase_name */
+  tp_phase_id phase;              /* or 0 and phase_name */
   const char *phase_name;         /* a name or an alias; an alias brings the promises of its system */
   bool disabled;
   int32_t priority;               /* lower runs earlier among those that no edge orders */

@@ -23,27 +23,28 @@ typedef enum tp_plan_format {
  *  limits, placement, edges; critical path, worst case, budget and hash.
  *  @param phase  0: every phase that has subscriptions.
  *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_NO_MEMORY. */
-TP_API tp_status tp_plan_print(tp_runtime *runtime, uint32_t phase, tp_plan_format format, tp_print_fn print,
+TP_API tp_status tp_plan_print(const tp_runtime *runtime, uint32_t phase, tp_plan_format format, tp_print_fn print,
     void *ctx) TP_MUST_USE;
 
-/** Prints the table of phases (TP_PLAN_TABLE or TP_PLAN_JSON), with their aliases and how many subscriptions each has.
- *  */
-TP_API tp_status tp_phases_print(tp_runtime *runtime, tp_plan_format format, tp_print_fn print, void *ctx) TP_MUST_USE;
+/** Prints the table of phases (TP_PLAN_TABLE or TP_PLAN_JSON), with their aliases, how many subscriptions each has, and
+ *  which are not fired yet. */
+TP_API tp_status tp_phases_print(const tp_runtime *runtime, tp_plan_format format, tp_print_fn print,
+    void *ctx) TP_MUST_USE;
 
 /** The newest 1,024 rows of registration and the newest 1,024 of runs, together, oldest first: failing handlers never
  *  displace a commit.
  *  @param visibility_min  rows of subscriptions of lower visibility are left out; TP_VISIBILITY_INTERNAL: none is.
  *  @param each  may be NULL. Must not begin anything of the runtime.
  *  @return how many there are, or up to the one at which each stopped. Threads: any. */
-TP_API size_t tp_runtime_audit(tp_runtime *runtime, tp_visibility visibility_min, tp_audit_fn each, void *ctx);
+TP_API size_t tp_runtime_audit(const tp_runtime *runtime, tp_visibility visibility_min, tp_audit_fn each, void *ctx);
 
 /** The entry records of the store that fit, newest first; false stops. A turn hands its own over some at a time, the
  *  last ones with its end; those of turns that one thread ran by turns lie in the order in which they were handed over.
  *  @param query  NULL: all of them.
  *  @return TP_OK; TP_ERR_VERSION for a query of a wrong size; TP_ERR_STORE where the store cannot read;
  *          TP_ERR_NO_MEMORY; TP_ERR_FORKED.   Threads: any.   Blocks: as the store does. */
-TP_API tp_status tp_runtime_records(tp_runtime *runtime, const tp_record_query *query, tp_record_fn each, void *ctx,
-    tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_runtime_records(const tp_runtime *runtime, const tp_record_query *query, tp_record_fn each,
+    void *ctx, tp_fault *fault) TP_MUST_USE;
 /** Has the store commit what turns have handed over so far.
  *  @return TP_OK, also where the store has nothing to commit; what the store says; TP_ERR_FORKED.   Threads: any.
  *  Blocks: as the store does. */
@@ -61,7 +62,7 @@ TP_API tp_status tp_runtime_turns(tp_runtime *runtime, const tp_turn_query *quer
  *  @return TP_OK; TP_ERR_VERSION for a query of a wrong size; TP_ERR_STORE where the store cannot list; TP_ERR_FORKED.
  *  Threads: any; each is called on the calling one and may call anything that does not wait.
  *  Blocks: as the store does. */
-TP_API tp_status tp_jobs_list(tp_runtime *runtime, const tp_job_query *query, tp_job_each_fn each, void *ctx,
+TP_API tp_status tp_jobs_list(const tp_runtime *runtime, const tp_job_query *query, tp_job_each_fn each, void *ctx,
     tp_fault *fault) TP_MUST_USE;
 /** Makes a dead letter an open job again, the newest of its order key, with all its attempts before it.
  *  @return TP_OK; TP_ERR_NOT_FOUND when there is no such dead letter; TP_ERR_FULL; TP_ERR_STORE; TP_ERR_FORKED.
@@ -95,7 +96,7 @@ typedef struct tp_runtime_stats {
 } tp_runtime_stats;
 /** With a struct_size that is not set nothing is written. After tp_runtime_free() and in the child of a fork every
  *  counter is 0. */
-TP_API void tp_runtime_stats_get(tp_runtime *runtime, tp_runtime_stats *stats);
+TP_API void tp_runtime_stats_get(const tp_runtime *runtime, tp_runtime_stats *stats);
 
 TP_END_DECLS
 #endif

@@ -35,7 +35,7 @@ typedef struct tp_phase {
   bool code_only;
   bool not_fired;               /* no turn runs it yet: see tp_runtime_options.host_fires. False in rows of the host */
   uint8_t reserved_;            /* zero */
-  uint32_t kinds;               /* bit 1 << TP_KIND_*: what may be contributed besides diagnostic and audit */
+  tp_capability kinds;          /* bit 1 << TP_KIND_*: what may be contributed besides diagnostic and audit */
   uint32_t limit_ms;            /* default limit of one handler; 0 means 5,000 */
   tp_failure failure;           /* default failure policy; 0 means best_effort */
   const uint32_t *fields;       /* payload fields it carries */
@@ -76,7 +76,7 @@ typedef struct tp_runtime_options {
   const tp_phase *const
       *phases;                  /* phases of the host, phase_count pointers; the id of phases[i] is TP_PHASE_HOST + i */
   size_t phase_count;           /* at most 64 */
-  const uint32_t *host_fires;   /* ids of phases that no turn runs yet (tp_phase.not_fired), but the host does, with
+  const tp_phase_id *host_fires; /* ids of phases that no turn runs yet (tp_phase.not_fired), but the host does, with
                                    tp_phase_run(). A subscription to any other of these is refused at commit with
                                    TP_ERR_PHASE_NOT_FIRED; a phase that turns run is refused here. NULL: none */
   size_t host_fires_count;
@@ -159,9 +159,9 @@ typedef struct tp_leak {
   uint32_t reserved_;           /* zero */
   int64_t running_ms;           /* since its function was called */
 } tp_leak;
-/** Names the abandoned attempts, at most 256. Names live as long as the runtime. each may be NULL.
- *  @return how many there are. Threads: any. */
-TP_API size_t tp_runtime_leaks(tp_runtime *runtime, void (*each)(void *ctx, const tp_leak *leak), void *ctx);
+/** Names the abandoned attempts, at most 256; false stops. Names live as long as the runtime. each may be NULL.
+ *  @return how many there are, whether named or not. Threads: any. */
+TP_API size_t tp_runtime_leaks(const tp_runtime *runtime, bool (*each)(void *ctx, const tp_leak *leak), void *ctx);
 
 /** Sets what abandoned attempts may hold, from now on. A function that does not return keeps its thread and its memory:
  *  while it does, another thread may be started in its place, up to `threads` of them, and memory is granted up to
@@ -182,16 +182,28 @@ TP_API tp_status tp_jobs_wait(tp_runtime *runtime, const char *order_key, uint32
 
 /* ---- registration --------------------------------------------------------------------------------------------- */
 
-typedef enum tp_trust { TP_TRUST_HOST = 0, TP_TRUST_BUILTIN = 1, TP_TRUST_DECLARED = 2 } tp_trust;
+/** How far the host trusts an owner. */
+typedef enum tp_trust {
+  TP_TRUST_NONE = 0,     /* not said: refused */
+  TP_TRUST_HOST = 1,     /* the host's own code, or code that it trusts as much */
+  TP_TRUST_BUILTIN = 2,  /* parts of the host that may be in privileged phases and change what others registered */
+  TP_TRUST_DECLARED = 3, /* what a file declares: never in phases for code only */
+  TP_TRUST_FORCE_32 = 0x7fffffff
+} tp_trust;
 
-enum { TP_GRANT_PRIVILEGED_HOOKS = 1 };
+/** What an owner may do beyond its trust: bits. A grant that has no effect yet is refused. */
+typedef uint64_t tp_grant;
+#define TP_GRANT_PRIVILEGED_HOOKS (UINT64_C(1) << 0) /* subscribe in privileged phases */
+#define TP_GRANT_REWRITE (UINT64_C(1) << 1)          /* not yet used: refused */
+#define TP_GRANT_NETWORK (UINT64_C(1) << 2)          /* not yet used: refused */
 
 /** Who registers; given by the host, never by the handler. Strings are copied. */
 typedef struct tp_owner {
   size_t struct_size;
   const char *name;             /* as an id */
-  tp_trust trust;
-  uint32_t grants;              /* TP_GRANT_* */
+  tp_trust trust;               /* TP_TRUST_NONE is refused */
+  uint32_t reserved_;           /* zero */
+  tp_grant grants;              /* TP_GRANT_* */
 } tp_owner;
 
 /** Begins an edit of the registry. One thread uses an edit at a time; several edits may be open.
@@ -217,7 +229,7 @@ TP_API tp_status tp_edit_remove_subscription(tp_edit *edit, const char *id, tp_f
 TP_API tp_status tp_edit_enable(tp_edit *edit, const char *subscription, bool enabled, tp_fault *fault) TP_MUST_USE;
 /** Sets the budget of a phase's entries: what the host allows one run of the phase. 0 takes it back.
  *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_USAGE without an edit. Threads: the one that uses the edit. */
-TP_API tp_status tp_edit_set_budget(tp_edit *edit, uint32_t phase, uint32_t budget_ms, tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_edit_set_budget(tp_edit *edit, tp_phase_id phase, uint32_t budget_ms, tp_fault *fault) TP_MUST_USE;
 
 /** What a commit found. The caller sets struct_size; it is filled that far, and struct_size says how far. */
 typedef struct tp_commit_report {
@@ -266,13 +278,42 @@ TP_API tp_status tp_subscription_kill(tp_runtime *runtime, const char *subscript
     tp_fault *fault) TP_MUST_USE;
 
 /** The id behind a phase name or alias. @return 0 when there is none. Threads: any. */
-TP_API uint32_t tp_phase_find(const tp_runtime *runtime, const char *name_or_alias);
+TP_API tp_phase_id tp_phase_find(const tp_runtime *runtime, const char *name_or_alias);
 /** The row of a phase, or NULL. Lives as long as the runtime. */
-TP_API const tp_phase *tp_phase_get(const tp_runtime *runtime, uint32_t phase);
+TP_API const tp_phase *tp_phase_get(const tp_runtime *runtime, tp_phase_id phase);
 
-/** The entry point that a library loaded by a host exports: adds its handlers to the edit, does not commit.
- *  Its name in the library is "tp_domain_register". */
-typedef tp_status (*tp_domain_register_fn)(tp_runtime *runtime, tp_edit *edit, tp_fault *fault);
+/* ---- domains: libraries that a host loads ------------------------------------------------------------------------ */
+
+/** What a domain registers with. Borrowed till return. struct_size is set by the library. */
+typedef struct tp_domain_context {
+  size_t struct_size;
+  tp_runtime *runtime;          /* to ask it; a domain begins no edit of its own */
+  tp_edit *edit;                /* to add to; the host commits it */
+} tp_domain_context;
+
+/** A library that a host loads exports one of these, as
+ *      TP_API const tp_domain tp_domain_export = {…};
+ *  so that it can be asked what it was built for before any of its code is called. */
+typedef struct tp_domain {
+  size_t struct_size;
+  uint32_t header_version;      /* TP_VERSION_NUMBER of the headers it was built with */
+  uint32_t reserved_;           /* zero */
+  const char *name;             /* as an id */
+  const char *version;          /* its own, for people; may be NULL */
+  /** Adds handlers and subscriptions to context->edit, and does not commit. What it leaves in the edit when it fails is
+   *  the host's to discard. */
+  tp_status (*register_with)(const tp_domain_context *context, tp_fault *fault);
+} tp_domain;
+
+#define TP_DOMAIN_SYMBOL "tp_domain_export"
+
+/** Looks whether a domain fits this library, and lets it register.
+ *  @param domain  what the symbol TP_DOMAIN_SYMBOL of a loaded library is. Read before anything of it is called.
+ *  @return TP_OK; TP_ERR_VERSION for a domain of another major version, or of another minor one before 1.0, or without
+ *          struct_size; TP_ERR_BAD_ID for its name; TP_ERR_USAGE without register_with; whatever its own function
+ *          returned, and then the fault says that it was the domain's. Threads: the one that uses the edit. */
+TP_API tp_status tp_domain_add(tp_runtime *runtime, tp_edit *edit, const tp_domain *domain,
+    tp_fault *fault) TP_MUST_USE;
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */
 

@@ -175,7 +175,7 @@ static size_t bytes_of(const tp_contribution *c) {
 tp_status tp__output_emit(tp__output *output, tp__arena *arena, const tp__entry *entry, uint32_t index,
                           const tp_contribution *contribution) {
   const tp__contribution_ops *ops = entry->turn->runtime->above->contributions;
-  uint32_t kinds = entry->plan->nodes[index].kinds;
+  tp_capability kinds = entry->plan->nodes[index].kinds;
   if (contribution->kind >= TP_KIND_COUNT || !(kinds & 1u << contribution->kind))
     return refuse(output, TP_ERR_CAPABILITY);
   output->bytes += sizeof(tp__emitted) + bytes_of(contribution);

@@ -3,6 +3,9 @@
  * Public doors of the runtime that only lead on, but in the child of a fork nowhere. */
 #include "runtime/exec/runtime.h"
 
+/* A reader changes nothing that its caller can see, but takes locks. */
+static tp_runtime *writable(const tp_runtime *runtime) { return (tp_runtime *)(uintptr_t)runtime; }
+
 tp_status tp_edit_begin(tp_runtime *runtime, const tp_owner *owner, tp_edit **ret_edit, tp_fault *fault) {
   TP__TRY(tp__runtime_usable(runtime, fault));
   return tp__edit_new(runtime->registry, owner, ret_edit, fault);
@@ -44,28 +47,29 @@ const tp_phase *tp_phase_get(const tp_runtime *runtime, uint32_t phase) {
   return tp__registry_phase(runtime->registry, phase);
 }
 
-tp_status tp_plan_print(tp_runtime *runtime, uint32_t phase, tp_plan_format format, tp_print_fn print, void *ctx) {
+tp_status tp_plan_print(const tp_runtime *runtime, uint32_t phase, tp_plan_format format, tp_print_fn print,
+                        void *ctx) {
   TP__TRY(tp__runtime_usable(runtime, NULL));
   tp__inside frame;
-  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
+  tp__inside_enter(&frame, writable(runtime), TP__INSIDE_CALLBACK);
   tp_status result = tp__plan_print(runtime->registry, phase, format, print, ctx);
   tp__inside_leave(&frame);
   return result;
 }
 
-tp_status tp_phases_print(tp_runtime *runtime, tp_plan_format format, tp_print_fn print, void *ctx) {
+tp_status tp_phases_print(const tp_runtime *runtime, tp_plan_format format, tp_print_fn print, void *ctx) {
   TP__TRY(tp__runtime_usable(runtime, NULL));
   tp__inside frame;
-  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
+  tp__inside_enter(&frame, writable(runtime), TP__INSIDE_CALLBACK);
   tp_status result = tp__phases_print(runtime->registry, format, print, ctx);
   tp__inside_leave(&frame);
   return result;
 }
 
-size_t tp_runtime_audit(tp_runtime *runtime, tp_visibility visibility_min, tp_audit_fn each, void *ctx) {
+size_t tp_runtime_audit(const tp_runtime *runtime, tp_visibility visibility_min, tp_audit_fn each, void *ctx) {
   if (tp__runtime_usable(runtime, NULL) != TP_OK) return 0;
   tp__inside frame;
-  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
+  tp__inside_enter(&frame, writable(runtime), TP__INSIDE_CALLBACK);
   size_t result = tp__registry_audit(runtime->registry, visibility_min, each, ctx);
   tp__inside_leave(&frame);
   return result;
@@ -75,7 +79,7 @@ static tp_status lacks(const tp_runtime *runtime, const char *function, tp_fault
   return tp__fail(fault, TP_ERR_STORE, runtime->store.name, "the store has no function `%s`", function);
 }
 
-tp_status tp_runtime_records(tp_runtime *runtime, const tp_record_query *query, tp_record_fn each, void *ctx,
+tp_status tp_runtime_records(const tp_runtime *runtime, const tp_record_query *query, tp_record_fn each, void *ctx,
                              tp_fault *fault) {
   static const tp_record_query all = {.struct_size = sizeof all};
   TP__TRY(tp__runtime_usable(runtime, fault));
@@ -102,7 +106,7 @@ tp_status tp_runtime_records_commit(tp_runtime *runtime, tp_fault *fault) {
   return tp__store_left(&frame, runtime->store.commit(tp__store_enter(&frame, runtime), fault));
 }
 
-tp_status tp_jobs_list(tp_runtime *runtime, const tp_job_query *query, tp_job_each_fn each, void *ctx,
+tp_status tp_jobs_list(const tp_runtime *runtime, const tp_job_query *query, tp_job_each_fn each, void *ctx,
                        tp_fault *fault) {
   static const tp_job_query all = {.struct_size = sizeof all};
   TP__TRY(tp__runtime_usable(runtime, fault));
@@ -132,11 +136,11 @@ tp_status tp_job_discard(tp_runtime *runtime, uint64_t id, tp_fault *fault) {
   return change_job(runtime, runtime->store.job_discard, "job_discard", id, fault);
 }
 
-size_t tp_runtime_leaks(tp_runtime *runtime, void (*each)(void *ctx, const tp_leak *leak), void *ctx) {
+size_t tp_runtime_leaks(const tp_runtime *runtime, bool (*each)(void *ctx, const tp_leak *leak), void *ctx) {
   if (tp__runtime_usable(runtime, NULL) != TP_OK) return 0;
   tp__inside frame;
-  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
-  size_t result = tp__pool_leaks(&runtime->pool, each, ctx);
+  tp__inside_enter(&frame, writable(runtime), TP__INSIDE_CALLBACK);
+  size_t result = tp__pool_leaks(&writable(runtime)->pool, each, ctx);
   tp__inside_leave(&frame);
   return result;
 }
@@ -166,8 +170,8 @@ static void count_all(tp_runtime *runtime, tp_runtime_stats *all) {
   if (runtime->above->count) runtime->above->count(runtime, all);
 }
 
-void tp_runtime_stats_get(tp_runtime *runtime, tp_runtime_stats *stats) {
+void tp_runtime_stats_get(const tp_runtime *runtime, tp_runtime_stats *stats) {
   tp_runtime_stats all = {.struct_size = sizeof all};
-  if (tp__runtime_usable(runtime, NULL) == TP_OK) count_all(runtime, &all);
+  if (tp__runtime_usable(runtime, NULL) == TP_OK) count_all(writable(runtime), &all);
   (void)tp__shown_fill(stats, &all, sizeof all);
 }

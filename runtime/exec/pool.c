@@ -398,7 +398,7 @@ bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item) {
 }
 
 /* The callback is called without the lock. */
-size_t tp__pool_leaks(tp__pool *pool, void (*each)(void *ctx, const tp_leak *leak), void *ctx) {
+size_t tp__pool_leaks(tp__pool *pool, bool (*each)(void *ctx, const tp_leak *leak), void *ctx) {
   tp_leak leaks[LEAKS_NAMED_MAX];
   size_t count = 0;
   tp__mutex_lock(&pool->mutex);
@@ -412,7 +412,7 @@ size_t tp__pool_leaks(tp__pool *pool, void (*each)(void *ctx, const tp_leak *lea
     count++;
   }
   tp__mutex_unlock(&pool->mutex);
-  for (size_t i = 0; each && i < count && i < LEAKS_NAMED_MAX; i++) each(ctx, &leaks[i]);
+  for (size_t i = 0; each && i < count && i < LEAKS_NAMED_MAX && each(ctx, &leaks[i]); i++) continue;
   return count;
 }
 

@@ -96,7 +96,7 @@ tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item);
  *  get one are refused with NO_PERMIT, and what waits for a thread with NO_WORKER where none is left. */
 bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item);
 /** Names the functions that run abandoned, at most 256. @return how many there are. */
-size_t tp__pool_leaks(tp__pool *pool, void (*each)(void *ctx, const tp_leak *leak), void *ctx);
+size_t tp__pool_leaks(tp__pool *pool, bool (*each)(void *ctx, const tp_leak *leak), void *ctx);
 uint32_t tp__pool_thread_count(tp__pool *pool);
 
 #endif

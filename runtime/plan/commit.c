@@ -212,10 +212,9 @@ static tp_status conflict(const tp_edit *edit, tp_fault *fault) {
 }
 
 static void describe(const tp_edit *edit, const tally *t, char *ret_detail, size_t size) {
-  static const char *const trusts[] = {"host", "builtin", "declared"};
   snprintf(ret_detail, size,
            "trust %s%s: handlers +%zu -%zu, subscriptions +%zu -%zu, enabled %zu, disabled %zu, budgets %zu",
-           trusts[edit->owner.trust],
+           tp_trust_name(edit->owner.trust),
            edit->owner.grants & TP_GRANT_PRIVILEGED_HOOKS ? ", granted privileged_hooks" : "", t->handlers_added,
            t->handlers_removed, t->added, t->removed, t->enabled, t->disabled, t->budgets);
 }

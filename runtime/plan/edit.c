@@ -89,16 +89,33 @@ tp_status tp__id_check(const char *id, const char *field, tp_fault *fault) {
 
 /* ---- life ---- */
 
+static tp_status grants_check(const tp_owner *owner, tp_fault *fault) {
+  const tp_grant known = TP_GRANT_PRIVILEGED_HOOKS | TP_GRANT_REWRITE | TP_GRANT_NETWORK;
+  if (owner->grants & ~known)
+    return tp__fail(fault, TP_ERR_USAGE, owner->name,
+                    "owner `%s`: grants 0x%llx holds a bit that is none of TP_GRANT_*", owner->name,
+                    (unsigned long long)owner->grants);
+  if (owner->grants & ~TP_GRANT_PRIVILEGED_HOOKS)
+    return tp__fail(fault, TP_ERR_USAGE, owner->name,
+                    "owner `%s`: grants 0x%llx: rewrite and network have no effect yet and are refused: leave them out",
+                    owner->name, (unsigned long long)owner->grants);
+  return TP_OK;
+}
+
 static tp_status owner_read(const tp_owner *theirs, tp_edit *edit, tp_fault *fault) {
   tp_owner owner = {.struct_size = sizeof owner, .name = "host", .trust = TP_TRUST_HOST};
   if (theirs) TP__TRY(tp__options_read(&owner, sizeof owner, theirs, "tp_owner", fault));
   TP__TRY(tp__id_check(owner.name, "tp_owner.name", fault));
+  if (owner.trust == TP_TRUST_NONE)
+    return tp__fail(fault, TP_ERR_USAGE, owner.name,
+                    "owner `%s`: trust is not set: say how far it is trusted (TP_TRUST_HOST, _BUILTIN or _DECLARED)",
+                    owner.name);
   if ((unsigned)owner.trust > TP_TRUST_DECLARED)
     return tp__fail(fault, TP_ERR_USAGE, owner.name, "owner `%s`: trust %d is none of TP_TRUST_*", owner.name,
                     (int)owner.trust);
-  if (owner.grants & ~(uint32_t)TP_GRANT_PRIVILEGED_HOOKS)
-    return tp__fail(fault, TP_ERR_USAGE, owner.name, "owner `%s`: grants 0x%x holds a bit that is none of TP_GRANT_*",
-                    owner.name, owner.grants);
+  if (owner.reserved_ != 0)
+    return tp__fail(fault, TP_ERR_VERSION, owner.name, "owner `%s`: reserved_ must be zero", owner.name);
+  TP__TRY(grants_check(&owner, fault));
   snprintf(edit->owner_name, sizeof edit->owner_name, "%s", owner.name);
   edit->owner = owner;
   edit->owner.name = edit->owner_name;

@@ -6,10 +6,9 @@
 #include "runtime/plan/registry.h"
 #include "turnphase/value.h"
 
-enum {
-  FIRST_BYTES = 192, /* enough for the strings of most handlers, so that one allocation holds all */
-  CAPABILITIES_KNOWN = ((1 << TP_KIND_COUNT) - 2) | TP_CAPABILITY_DECIDE | TP_CAPABILITY_REPLACE_PAYLOAD
-};
+enum { FIRST_BYTES = 192 /* enough for the strings of most handlers, so that one allocation holds all */ };
+#define CAPABILITIES_KNOWN \
+  (((UINT64_C(1) << TP_KIND_COUNT) - 2) | TP_CAPABILITY_DECIDE | TP_CAPABILITY_REPLACE_PAYLOAD)
 
 typedef struct handler_block {
   tp__handler handler;
@@ -53,9 +52,9 @@ tp_status tp__handler_check(const tp__registry *registry, const tp_handler *desc
                   tp_placement_name(desc->placement));
   if (desc->inbox && !tp__inbox_is_of(desc->inbox, registry))
     return REFUSE(desc, TP_ERR_USAGE, "its inbox is of another runtime");
-  if (desc->capabilities & ~(uint32_t)CAPABILITIES_KNOWN)
-    return REFUSE(desc, TP_ERR_USAGE, "capabilities holds the bits 0x%x, which are none of TP_CAPABILITY_*",
-                  desc->capabilities & ~(uint32_t)CAPABILITIES_KNOWN);
+  if (desc->capabilities & ~CAPABILITIES_KNOWN)
+    return REFUSE(desc, TP_ERR_USAGE, "capabilities holds the bits 0x%llx, which are none of TP_CAPABILITY_*",
+                  (unsigned long long)(desc->capabilities & ~CAPABILITIES_KNOWN));
   if (!tp_utf8_valid(tp_text_of(desc->summary), NULL)) return REFUSE(desc, TP_ERR_UTF8, "summary is not UTF-8");
   return phases_check(registry, desc, fault);
 }

@@ -60,7 +60,7 @@ typedef struct tp__handler {
   tp_handler desc;               /* strings and arrays are copies */
   const char *owner;
   tp_trust trust;
-  uint32_t grants;
+  tp_grant grants;
 } tp__handler;
 
 /** How many handler threads one subscription, or one thing of the layer above, occupies. Set up once by
@@ -87,7 +87,7 @@ typedef struct tp__subscription {
   uint32_t alias_flags;
   const char *owner;
   tp_trust trust;
-  uint32_t grants;
+  tp_grant grants;
   uint64_t registration;         /* number, rising */
   /* Interned: live as long as the registry, so that records may keep them. */
   const char *name, *handler_name, *owner_name;
@@ -115,13 +115,13 @@ typedef struct tp__node {
   tp_handler_fn run;
   void *self;
   uint32_t flags;
-  uint32_t kinds;             /* bit 1 << TP_KIND_*: what it may emit here (row, capabilities, detachment) */
+  tp_capability kinds;        /* bit 1 << TP_KIND_*: what it may emit here (row, capabilities, detachment) */
   uint32_t first_edge, edge_count; /* in plan->edges */
   int64_t limit_ns;
   int64_t tail_ns;            /* longest path of required nodes behind it (quick ones count 10 ms an attempt); nodes
                                  on the way that are not required, or not awaited, count nothing */
   uint32_t first_dep, dep_count;   /* in plan->deps: what its call may see */
-  uint32_t capabilities;      /* the handler's */
+  tp_capability capabilities; /* the handler's */
   uint32_t permits;           /* 0: none needed */
   tp__subscription *sub;      /* held by the snapshot */
   tp__handler *handler;       /* held by the snapshot */

@@ -35,11 +35,10 @@ static void print_graph(tp__json_printer *json, const tp__plan *plan, uint32_t i
 }
 
 static void print_policies(tp__json_printer *json, const tp__node *node) {
-  static const char *const trusts[] = {"host", "builtin", "declared"};
   static const char *const pauses[] = {"none", "fixed", "exponential"};
   static const char *const visibilities[] = {"internal", "debug", "user_audit", "user_visible"};
   const tp_subscription *desc = &node->sub->desc;
-  tp__print_string(json, "trust", trusts[node->sub->trust]);
+  tp__print_string(json, "trust", tp_trust_name(node->sub->trust));
   tp__print_string(json, "execution", tp_execution_name(node->execution));
   tp__print_number(json, "limit_ms", ms(node->limit_ns));
   tp__print_string(json, "failure", tp_failure_name(node->failure));

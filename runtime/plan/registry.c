@@ -191,8 +191,8 @@ tp__snapshot *tp__registry_find_handler(tp__registry *registry, tp_text handler_
 /* ---- one hook, one commit ---- */
 
 /* A hook may do all that the phase's row allows, since nobody asked it to declare less. */
-static uint32_t row_capabilities(const tp_phase *row) {
-  uint32_t capabilities = row->kinds | TP_CAPABILITY_EMIT_AUDIT;
+static tp_capability row_capabilities(const tp_phase *row) {
+  tp_capability capabilities = row->kinds | TP_CAPABILITY_EMIT_AUDIT;
   if (row->stop) capabilities |= TP_CAPABILITY_DECIDE;
   if (row->replace) capabilities |= TP_CAPABILITY_REPLACE_PAYLOAD;
   return capabilities;

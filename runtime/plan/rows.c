@@ -98,7 +98,7 @@ static const char *row_flaw(const tp__contribution_ops *ops, const tp_phase *row
   if (row->reserved_) return "sets reserved_, which must be zero";
   if (row->mode == TP_MODE_OBSERVE && row->failure == TP_FAILURE_REQUIRED)
     return "observes, and an observer is never required";
-  if (row->kinds & ~(uint32_t)KINDS_KNOWN) return "allows an unknown kind of contribution";
+  if (row->kinds & ~(tp_capability)KINDS_KNOWN) return "allows an unknown kind of contribution";
   if (!fields_known(ops, row->fields, row->field_count)) return "carries an unknown payload field";
   if (!fields_known(ops, row->replaceable, row->replaceable_count)) return "replaces an unknown payload field";
   if (row->replaceable_count > 0 && !row->replace) return "lists replaceable fields but not replace";

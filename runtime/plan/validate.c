@@ -72,10 +72,10 @@ static uint32_t flags_of(const tp__subscription *sub, const tp__node *node) {
   return flags;
 }
 
-static uint32_t kinds_of(const tp__node *node, const tp_phase *row) {
-  uint32_t allowed = row->kinds | KINDS_ALWAYS;
+static tp_capability kinds_of(const tp__node *node, const tp_phase *row) {
+  tp_capability allowed = row->kinds | KINDS_ALWAYS;
   if (!tp__node_awaited(node)) allowed &= KINDS_DETACHED;
-  uint32_t kinds = allowed & (node->capabilities | 1 << TP_KIND_DIAGNOSTIC);
+  tp_capability kinds = allowed & (node->capabilities | 1 << TP_KIND_DIAGNOSTIC);
   if (node->flags & TP__NODE_INFRA) kinds |= KINDS_INFRA; /* taken, so that the merge can drop them with a diagnostic */
   return kinds;
 }

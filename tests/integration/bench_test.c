@@ -338,9 +338,10 @@ static void libraries_that_cannot_be_used_are_refused_with_the_reason(void **sta
   (void)state;
   const char *own = getenv("TURNPHASE_DOMAIN");
   assert_refused("/no/such/library.so", "", "cannot open");
-  assert_refused(getenv("TURNPHASE_NO_DOMAIN"), "", "does not export tp_domain_register");
-  assert_refused(own, "refuses", "its tp_domain_register() failed: its licence has run out");
-  assert_refused(own, "refuses_silently", "the call is not allowed here");
+  assert_refused(getenv("TURNPHASE_NO_DOMAIN"), "", "does not export tp_domain_export");
+  assert_refused(getenv("TURNPHASE_OLD_DOMAIN"), "", "exports tp_domain_register, which does not say");
+  assert_refused(own, "refuses", "its licence has run out");
+  assert_refused(own, "refuses_silently", "`test` 1.0 refused to register: the call is not allowed here");
   assert_refused(own, "cycle", "t.a -> t.b -> t.a");
   assert_refused(own, "missing", "t.nothing");
 }

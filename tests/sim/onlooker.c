@@ -24,9 +24,10 @@ static bool look_at_record(void *ctx, const tp_entry_record *record) {
   return tp__sim_random(8) > 0;
 }
 
-static void look_at_leak(void *ctx, const tp_leak *leak) {
+static bool look_at_leak(void *ctx, const tp_leak *leak) {
   if (!leak->subscription || !*leak->subscription || leak->running_ms < 0)
     world_fail(ctx, "a leak is named", "it runs for %lld ms", (long long)leak->running_ms);
+  return true;
 }
 
 static bool look_at_audit(void *ctx, const tp_audit *row) {

@@ -165,7 +165,7 @@ typedef struct world_hook {
   const char *id; /* of the handler and its subscription; self is the world */
   uint32_t phase;
   tp_handler_fn run;
-  uint32_t capabilities;
+  tp_capability capabilities;
   bool quick, background;
   const char *alias;   /* subscribed through this name of the phase */
   uint32_t also;       /* a second phase of the handler; 0: none */

@@ -204,15 +204,15 @@ typedef struct hook {
   bool parallel;
   bool idempotent;
   bool no_capability;
-  uint32_t capabilities; /* 0: all that the phase allows */
+  tp_capability capabilities; /* 0: all that the phase allows */
   void (*destroy)(void *self);
   const char *after, *needs, *optional_after, *optional_requires;
   tp_subscription sub; /* everything else; id, handler and phase are filled in */
 } hook;
 
-static inline uint32_t capabilities_of(const tp_runtime *runtime, uint32_t phase) {
+static inline tp_capability capabilities_of(const tp_runtime *runtime, uint32_t phase) {
   const tp_phase *row = tp_phase_get(runtime, phase);
-  uint32_t all = row->kinds | TP_CAPABILITY_EMIT_AUDIT;
+  tp_capability all = row->kinds | TP_CAPABILITY_EMIT_AUDIT;
   if (row->stop) all |= TP_CAPABILITY_DECIDE;
   if (row->replace) all |= TP_CAPABILITY_REPLACE_PAYLOAD;
   return all;

@@ -264,10 +264,11 @@ typedef struct named {
   int known, unknown;
 } named;
 
-static void name_leak(void *ctx, const tp_leak *leak) {
+static bool name_leak(void *ctx, const tp_leak *leak) {
   named *n = ctx;
   if (strncmp(leak->subscription, "hang", 4) == 0) n->known++;
   else n->unknown++;
+  return true;
 }
 
 static void healthy_handlers_are_always_served_beside_hanging_ones(void **state) {

@@ -315,10 +315,18 @@ static void hung_guard_blocks_and_heals_without_a_restart(void **state) {
   close_runtime(runtime);
 }
 
-static void name_leak(void *ctx, const tp_leak *leak) {
+static bool name_leak(void *ctx, const tp_leak *leak) {
   char *names = ctx;
   strcat(names, leak->subscription);
   strcat(names, leak->phase == GATHER && leak->running_ms >= 0 ? ";" : "?");
+  return true;
+}
+
+static bool stop_at_once(void *ctx, const tp_leak *leak) {
+  int *calls = ctx;
+  (*calls)++;
+  assert_int_equal(leak->struct_size, sizeof *leak);
+  return false;
 }
 
 static void leaks_are_named(void **state) {
@@ -335,6 +343,9 @@ static void leaks_are_named(void **state) {
   char names[128] = "";
   assert_int_equal(tp_runtime_leaks(runtime, name_leak, names), 2);
   assert_string_equal(names, "one;two;");
+  int calls = 0;
+  assert_int_equal(tp_runtime_leaks(runtime, stop_at_once, &calls), 2);
+  assert_int_equal(calls, 1);
   tp_turn_end(turn);
   tp_drain_report report = {.struct_size = sizeof report};
   assert_int_equal(tp_runtime_drain(runtime, 1000, &report, NULL), TP_OK);

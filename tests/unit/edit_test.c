@@ -608,7 +608,7 @@ static void bad_descriptors_are_refused_when_they_are_added(void **state) {
     assert_int_equal(tp_edit_remove_handler(edit, bad_ids[i], NULL), TP_ERR_BAD_ID);
     assert_int_equal(tp_edit_remove_subscription(edit, bad_ids[i], NULL), TP_ERR_BAD_ID);
     assert_int_equal(tp_edit_enable(edit, bad_ids[i], true, NULL), TP_ERR_BAD_ID);
-    tp_owner owner = {.struct_size = sizeof owner, .name = bad_ids[i]};
+    tp_owner owner = {.struct_size = sizeof owner, .name = bad_ids[i], .trust = TP_TRUST_HOST};
     tp_edit *refused;
     assert_int_equal(tp__edit_new(w->registry, &owner, &refused, NULL), TP_ERR_BAD_ID);
   }
@@ -699,7 +699,7 @@ static void other_nonsense_is_refused_when_it_is_added(void **state) {
   assert_int_equal(try_subscription(edit, sub), TP_ERR_UTF8);
   assert_int_equal(tp_edit_set_budget(edit, 0, 1, NULL), TP_ERR_UNKNOWN_PHASE);
   assert_int_equal(tp_edit_set_budget(edit, TP_PHASE_LIMIT, 1, NULL), TP_ERR_UNKNOWN_PHASE);
-  tp_owner owner = {.struct_size = sizeof owner, .name = "x", .grants = 1u << 20};
+  tp_owner owner = {.struct_size = sizeof owner, .name = "x", .trust = TP_TRUST_HOST, .grants = 1u << 20};
   tp_edit *refused;
   assert_int_equal(tp__edit_new(w->registry, &owner, &refused, NULL), TP_ERR_USAGE);
   owner = (tp_owner){.struct_size = sizeof owner, .name = "x", .trust = (tp_trust)7};

@@ -159,11 +159,10 @@ static inline void world_close(world *w) {
 
 /* ---- handlers and subscriptions ---- */
 
-enum {
-  ALL_CAPABILITIES = TP_CAPABILITY_CONTRIBUTE_POLICY | TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT |
-                     TP_CAPABILITY_EMIT_SIGNAL | TP_CAPABILITY_EMIT_REMINDER | TP_CAPABILITY_EMIT_AUDIT |
-                     TP_CAPABILITY_SCHEDULE_BACKGROUND_JOB | TP_CAPABILITY_DECIDE | TP_CAPABILITY_REPLACE_PAYLOAD
-};
+#define ALL_CAPABILITIES                                                                                           \
+  (TP_CAPABILITY_CONTRIBUTE_POLICY | TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT | TP_CAPABILITY_EMIT_SIGNAL |          \
+   TP_CAPABILITY_EMIT_REMINDER | TP_CAPABILITY_EMIT_AUDIT | TP_CAPABILITY_SCHEDULE_BACKGROUND_JOB |                 \
+   TP_CAPABILITY_DECIDE | TP_CAPABILITY_REPLACE_PAYLOAD)
 static const uint32_t all_phases[] = {GATHER,  GATHER_REQUIRED, STOP,       CODE_ONLY,
                                       OBSERVE, REVERSE,         PRIVILEGED, STOP_NO_ASK};
 
@@ -192,7 +191,7 @@ static inline tp_edit *edit_of(world *w) {
   return edit;
 }
 
-static inline tp_edit *edit_by(world *w, const char *name, tp_trust trust, uint32_t grants) {
+static inline tp_edit *edit_by(world *w, const char *name, tp_trust trust, tp_grant grants) {
   tp_owner owner = {.struct_size = sizeof owner, .name = name, .trust = trust, .grants = grants};
   tp_edit *edit;
   assert_int_equal(tp__edit_new(w->registry, &owner, &edit, NULL), TP_OK);

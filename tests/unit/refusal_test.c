@@ -135,9 +135,15 @@ static void a_wrong_owner_is_named_with_its_field(void **state) {
     refusal want;
   } cases[] = {
       {{.name = "x"}, {TP_ERR_VERSION, NULL, {"tp_owner", "struct_size"}}},
-      {{.struct_size = sizeof(tp_owner)}, {TP_ERR_BAD_ID, NULL, {"tp_owner.name is not set"}}},
+      {{.struct_size = sizeof(tp_owner), .trust = TP_TRUST_HOST}, {TP_ERR_BAD_ID, NULL, {"tp_owner.name is not set"}}},
       {{.struct_size = sizeof(tp_owner), .name = "x", .trust = (tp_trust)9}, {TP_ERR_USAGE, "x", {"`x`", "trust 9"}}},
-      {{.struct_size = sizeof(tp_owner), .name = "x", .grants = 1u << 20}, {TP_ERR_USAGE, "x", {"grants", "0x100000"}}},
+      {{.struct_size = sizeof(tp_owner), .name = "x"}, {TP_ERR_USAGE, "x", {"`x`", "trust is not set"}}},
+      {{.struct_size = sizeof(tp_owner), .name = "x", .trust = TP_TRUST_HOST, .grants = UINT64_C(1) << 40},
+       {TP_ERR_USAGE, "x", {"grants", "0x10000000000"}}},
+      {{.struct_size = sizeof(tp_owner), .name = "x", .trust = TP_TRUST_BUILTIN, .grants = TP_GRANT_REWRITE},
+       {TP_ERR_USAGE, "x", {"no effect yet"}}},
+      {{.struct_size = sizeof(tp_owner), .name = "x", .trust = TP_TRUST_BUILTIN, .grants = TP_GRANT_NETWORK},
+       {TP_ERR_USAGE, "x", {"no effect yet"}}},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     tp_edit *edit = NULL;

@@ -188,10 +188,7 @@ static tp_status add_domain(tp_edit *edit, const char *domain, tp_fault *fault) 
   return status;
 }
 
-TP_API tp_status tp_domain_register(tp_runtime *runtime, tp_edit *edit, tp_fault *fault);
-
-tp_status tp_domain_register(tp_runtime *runtime, tp_edit *edit, tp_fault *fault) {
-  (void)runtime;
+static tp_status register_test(const tp_domain_context *context, tp_fault *fault) {
   const char *domain = getenv("TURNPHASE_TEST_DOMAIN");
   if (!domain) return TP_ERR_USAGE;
   if (strcmp(domain, "refuses_silently") == 0) return TP_ERR_USAGE;
@@ -201,5 +198,11 @@ tp_status tp_domain_register(tp_runtime *runtime, tp_edit *edit, tp_fault *fault
     return TP_ERR_USAGE;
   }
   if (strcmp(domain, "together") == 0) pthread_barrier_init(&together, NULL, TOGETHER);
-  return add_domain(edit, domain, fault);
+  return add_domain(context->edit, domain, fault);
 }
+
+TP_API const tp_domain tp_domain_export = {.struct_size = sizeof(tp_domain),
+                                           .header_version = TP_VERSION_NUMBER,
+                                           .name = "test",
+                                           .version = "1.0",
+                                           .register_with = register_test};

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loaded domains: one that does not fit is refused before anything of it is called, and a refusal of its own is told
+ * apart from the library's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/host.h"
+
+static int called;
+
+static tp_answer stay_silent(void *self, tp_call *call) {
+  (void)self;
+  (void)call;
+  return TP_ANSWER_DONE;
+}
+
+static tp_status add_one(const tp_domain_context *context, tp_fault *fault) {
+  called++;
+  if (context->struct_size != sizeof *context || !context->runtime) return TP_ERR_VERSION;
+  uint32_t phase = TP_PHASE_TURN_INTAKE;
+  tp_handler handler = {
+      .struct_size = sizeof handler, .id = "d.h", .run = stay_silent, .phases = &phase, .phase_count = 1};
+  return tp_edit_add_handler(context->edit, &handler, fault);
+}
+
+static tp_status refuse_with_words(const tp_domain_context *context, tp_fault *fault) {
+  (void)context;
+  called++;
+  *fault = (tp_fault){.code = TP_ERR_USAGE, .message = "its licence has run out"};
+  return TP_ERR_USAGE;
+}
+
+static tp_status refuse_silently(const tp_domain_context *context, tp_fault *fault) {
+  (void)context;
+  (void)fault;
+  called++;
+  return TP_ERR_IO;
+}
+
+static tp_status add_domain(const tp_domain *domain, tp_fault *fault) {
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_edit *edit;
+  called = 0;
+  memset(fault, 0, sizeof *fault);
+  assert_int_equal(tp_edit_begin(runtime, NULL, &edit, NULL), TP_OK);
+  tp_status status = tp_domain_add(runtime, edit, domain, fault);
+  if (status == TP_OK) assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
+  else tp_edit_discard(edit);
+  close_runtime(runtime);
+  return status;
+}
+
+static const tp_domain good = {.struct_size = sizeof(tp_domain),
+                               .header_version = TP_VERSION_NUMBER,
+                               .name = "d",
+                               .version = "2.5",
+                               .register_with = add_one};
+
+static void a_domain_of_these_headers_registers(void **state) {
+  (void)state;
+  tp_fault fault;
+  tp_domain domain = good;
+  assert_int_equal(add_domain(&domain, &fault), TP_OK);
+  domain.header_version = TP_VERSION_NUMBER | 0xff; /* another patch */
+  domain.version = NULL;
+  assert_int_equal(add_domain(&domain, &fault), TP_OK);
+  assert_int_equal(called, 1);
+}
+
+static void a_domain_that_does_not_fit_is_refused_uncalled(void **state) {
+  (void)state;
+  const struct {
+    uint32_t version;
+    size_t size;
+    const char *name;
+    tp_status want;
+    const char *words;
+  } cases[] = {
+      {TP_VERSION_NUMBER + (1 << 16), sizeof(tp_domain), "d", TP_ERR_VERSION, "build it again"},
+      {TP_VERSION_NUMBER + (1 << 8), sizeof(tp_domain), "d", TP_ERR_VERSION, "build it again"},
+      {0, sizeof(tp_domain), "d", TP_ERR_VERSION, "0.0.0"},
+      {TP_VERSION_NUMBER, 0, "d", TP_ERR_VERSION, "struct_size"},
+      {TP_VERSION_NUMBER, sizeof(tp_domain), "a b", TP_ERR_BAD_ID, "tp_domain.name"},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    tp_fault fault;
+    tp_domain domain = good;
+    domain.struct_size = cases[i].size;
+    domain.header_version = cases[i].version;
+    domain.name = cases[i].name;
+    assert_int_equal(add_domain(&domain, &fault), cases[i].want);
+    assert_int_equal(called, 0);
+    if (!strstr(fault.message, cases[i].words)) fail_msg("`%s` is not in: %s", cases[i].words, fault.message);
+  }
+  tp_fault fault;
+  tp_domain domain = good;
+  domain.register_with = NULL;
+  assert_int_equal(add_domain(&domain, &fault), TP_ERR_USAGE);
+  assert_int_equal(add_domain(NULL, &fault), TP_ERR_USAGE);
+}
+
+static void a_refusal_of_its_own_says_so(void **state) {
+  (void)state;
+  tp_fault fault;
+  tp_domain domain = good;
+  domain.register_with = refuse_with_words;
+  assert_int_equal(add_domain(&domain, &fault), TP_ERR_USAGE);
+  assert_string_equal(fault.message, "domain `d` 2.5 refused to register: its licence has run out");
+  assert_string_equal(fault.subject, "d");
+  domain.register_with = refuse_silently;
+  assert_int_equal(add_domain(&domain, &fault), TP_ERR_IO);
+  assert_int_equal(fault.code, TP_ERR_IO);
+  assert_non_null(strstr(fault.message, "domain `d` 2.5 refused to register: a file"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_domain_of_these_headers_registers),
+      cmocka_unit_test(a_domain_that_does_not_fit_is_refused_uncalled),
+      cmocka_unit_test(a_refusal_of_its_own_says_so),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
