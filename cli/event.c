@@ -221,6 +221,32 @@ void cli_events_add_result(cli_events *events, const char *session, const tp_tur
   keep(events);
 }
 
+void cli_events_add_dead(cli_events *events, const tp_job *job) {
+  tp_text of_call = tp_value_get(job->payload, "ids"), ids[TP_ID_COUNT] = {0};
+  for (size_t id = 0; id < TP_ID_COUNT; id++) ids[id] = tp_value_text(tp_value_at(of_call, id));
+  cli_pairs p = {.writer = begin(events)};
+  cli_pairs_add_string(&p, "event", "dead_letter");
+  cli_pairs_add_part(&p, "ids", write_ids, ids);
+  cli_pairs_add_int(&p, "job", (int64_t)job->id);
+  cli_pairs_add_text(&p, "handler", job->handler);
+  cli_pairs_add_text(&p, "subscription", job->subscription);
+  cli_pairs_add_int(&p, "attempts", job->attempt);
+  cli_pairs_add_string(&p, "reason", tp_reason_name((tp_reason)job->reason));
+  cli_pairs_add_int(&p, "code", job->code);
+  cli_pairs_add_text(&p, "text", job->message);
+  cli_pairs_write(&p);
+  keep(events);
+}
+
+void cli_events_add_background(cli_events *events, uint64_t jobs_dead, uint64_t jobs_lost) {
+  cli_pairs p = {.writer = begin(events)};
+  cli_pairs_add_string(&p, "event", "background");
+  cli_pairs_add_int(&p, "jobs_dead", (int64_t)jobs_dead);
+  cli_pairs_add_int(&p, "jobs_lost", (int64_t)jobs_lost);
+  cli_pairs_write(&p);
+  keep(events);
+}
+
 tp_text cli_events_get(const cli_events *events, size_t index) {
   size_t begins = index > 0 ? events->ends[index - 1] : 0;
   return (tp_text){events->bytes + begins, events->ends[index] - begins};

@@ -29,6 +29,10 @@ typedef struct cli_request {
 void cli_events_add(cli_events *events, const tp_runtime *runtime, const tp_event *event, const cli_request *request);
 /** Keeps what a turn came to: an event "result" that only the command makes. */
 void cli_events_add_result(cli_events *events, const char *session, const tp_turn_result *result);
+/** Keeps a background job that failed for good: an event "dead_letter", made by the command. */
+void cli_events_add_dead(cli_events *events, const tp_job *job);
+/** Keeps how many background jobs were lost: an event "background", made by the command. */
+void cli_events_add_background(cli_events *events, uint64_t jobs_dead, uint64_t jobs_lost);
 /** The event at index, a map; borrowed till the next add or clear. */
 tp_text cli_events_get(const cli_events *events, size_t index);
 /** The text, or the int (else 0), under a key of an event or of a map in it. */

@@ -24,10 +24,13 @@
 #include "turnphase/declared.h"
 #include "turnphase/sqlite.h"
 
-/* A job of ours may run for three minutes; an unhappy one is tried again. */
+/* A job of ours may run for three minutes, and one that failed is tried again. Where something cannot be kept, waiting
+ * will not help: the rest of the run waits for ABANDONED_LIMIT_MS altogether. */
 enum {
   JOBS_LIMIT_MS = 600000,
   JOBS_LOOK_MS = 100,
+  JOBS_SILENT_MS = 2000,
+  ABANDONED_LIMIT_MS = 5000,
   DRAIN_LIMIT_MS = 30000,
   INTERRUPTED_LIMIT_MS = 1000,
   WAIT_MS = 60000
@@ -50,6 +53,8 @@ typedef struct player {
   int status;                   /* what the command will end with */
   bool playing;                 /* a turn is under way: its events are shown as they come */
   bool any_background;          /* in this session: something was left to background work */
+  bool cannot_keep;             /* a turn could not be stored: the rest is not played */
+  int64_t give_up_ns;           /* when background work is no longer waited for; 0: by its own limits */
 } player;
 
 /* ---- before the first turn ---- */
@@ -142,11 +147,20 @@ static int open_player(player *p) {
   return status;
 }
 
+/* @return how many background jobs are lost with it. */
+static uint64_t drain(player *p) {
+  tp_drain_report report = {.struct_size = sizeof report};
+  bool soon = cli_interrupted(&p->interrupt) || p->give_up_ns;
+  if (p->agent) tp_agent_remove(p->agent);
+  p->agent = NULL;
+  if (p->runtime && tp_runtime_drain(p->runtime, soon ? INTERRUPTED_LIMIT_MS : DRAIN_LIMIT_MS, &report, NULL) != TP_OK)
+    cli_error("the drain was refused");
+  return report.jobs_lost;
+}
+
 /* The runtime first: its sessions use all the rest. */
 static void close_player(player *p) {
-  if (p->agent) tp_agent_remove(p->agent);
-  uint32_t limit_ms = cli_interrupted(&p->interrupt) ? INTERRUPTED_LIMIT_MS : DRAIN_LIMIT_MS;
-  if (p->runtime && tp_runtime_drain(p->runtime, limit_ms, NULL, NULL) != TP_OK) cli_error("the drain was refused");
+  drain(p); /* a second time when the turns were played, and then it does nothing */
   tp_runtime_free(p->runtime);
   tp_shared_history_unref(p->history);
   cli_watch_fini(&p->watch);
@@ -180,8 +194,9 @@ static void on_event(void *ctx, const tp_event *event) {
   if (p->playing) show_event(p);
 }
 
+/* The first that went wrong counts, and a negative answer less than anything else. */
 static void note(player *p, int status) {
-  if (p->status == CLI_OK) p->status = status;
+  if (p->status == CLI_OK || (p->status == CLI_NEGATIVE && status != CLI_OK)) p->status = status;
 }
 
 static void end_turn(player *p, const char *session, const tp_turn_result *result) {
@@ -194,6 +209,22 @@ static void end_turn(player *p, const char *session, const tp_turn_result *resul
 
 static bool went_wrong(tp_turn_outcome outcome) {
   return outcome == TP_TURN_FAILED || outcome == TP_TURN_TIMED_OUT || outcome == TP_TURN_CANCELLED;
+}
+
+/* From here on, whatever is left has so long together. */
+static void give_up_soon(player *p) {
+  if (!p->give_up_ns) p->give_up_ns = cli_now_ns() + ABANDONED_LIMIT_MS * INT64_C(1000000);
+}
+
+/* A file that takes one turn no more takes none behind it. */
+static void check_kept(player *p, const tp_turn_result *result) {
+  bool of_store = result->code >= TP_ERR_STORE && result->code < TP_ERR_SYSTEM;
+  if (result->outcome != TP_TURN_FAILED || !(of_store || result->code == TP_ERR_IO)) return;
+  cli_error("error: turn %.*s: %.*s; the rest is not played", (int)result->turn_id.size, result->turn_id.data,
+            (int)result->reason.size, result->reason.data);
+  note(p, cli_exit_of(result->code));
+  p->cannot_keep = true;
+  give_up_soon(p);
 }
 
 static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
@@ -211,6 +242,7 @@ static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
   cli_interrupt_watch(&p->interrupt, NULL);
   p->playing = false;
   if (status == TP_OK) {
+    check_kept(p, result);
     if (went_wrong(result->outcome)) note(p, cli_interrupted(&p->interrupt) ? CLI_INTERRUPTED : CLI_NEGATIVE);
     end_turn(p, turn->session, result);
   }
@@ -261,14 +293,36 @@ static void close_session(tp_session *session) {
 
 static bool is_before(int64_t began_ns, int64_t limit_ms) { return cli_now_ns() - began_ns < limit_ms * 1000000; }
 
+static void look_for_dead(player *p) {
+  tp_runtime_stats stats = {.struct_size = sizeof stats};
+  tp_runtime_stats_get(p->runtime, &stats);
+  if (stats.jobs_dead == 0) return;
+  note(p, CLI_LOST);
+  give_up_soon(p);
+}
+
+static bool waits_on(player *p, int64_t began_ns) {
+  if (cli_interrupted(&p->interrupt) || !is_before(began_ns, JOBS_LIMIT_MS)) return false;
+  look_for_dead(p);
+  return !p->give_up_ns || cli_now_ns() < p->give_up_ns;
+}
+
 /* What the background did not do in time may still be done, but the next session would not know of it. */
 static int64_t wait_for_jobs(player *p, const char *session) {
   int64_t began_ns = cli_now_ns();
+  bool said = false;
   tp_status status;
-  do status = tp_jobs_wait(p->runtime, session, JOBS_LOOK_MS, NULL);
-  while (status == TP_ERR_TIMEOUT && !cli_interrupted(&p->interrupt) && is_before(began_ns, JOBS_LIMIT_MS));
+  do {
+    status = tp_jobs_wait(p->runtime, session, JOBS_LOOK_MS, NULL);
+    if (status == TP_ERR_TIMEOUT && !said && !is_before(began_ns, JOBS_SILENT_MS)) {
+      cli_error("waiting for the background work of session %s; Ctrl-C ends the wait", session);
+      said = true;
+    }
+  } while (status == TP_ERR_TIMEOUT && waits_on(p, began_ns));
+  look_for_dead(p);
   if (status != TP_OK) {
     cli_error("warning: background work of session %s: %s", session, tp_status_text(status));
+    p->any_background = false; /* none that could be said to be done */
     note(p, cli_interrupted(&p->interrupt) ? CLI_INTERRUPTED : cli_exit_of(status));
   }
   return cli_now_ns() - began_ns;
@@ -285,8 +339,10 @@ static void end_session(player *p, const char *name, tp_session *session) {
   p->any_background = false;
 }
 
-/* Nobody reads what cannot be written, or nobody wants to: then the rest is not played. */
-static bool goes_on(player *p) { return !p->output->error && !cli_interrupted(&p->interrupt); }
+/* The rest is not played when the output cannot be written, the user ended the run, or a turn could not be kept. */
+static bool goes_on(player *p) {
+  return !p->output->error && !cli_interrupted(&p->interrupt) && !p->cannot_keep;
+}
 
 /* Plays the turns of one session that stand together. @return how many there are. */
 static size_t play_session(player *p, size_t first, int *ret_status) {
@@ -310,6 +366,35 @@ static void explain(cli_output *output) {
   cli_paint_off(output);
 }
 
+/* ---- what is lost ---- */
+
+static bool add_dead(void *ctx, const tp_job *job) {
+  player *p = ctx;
+  cli_events_add_dead(&p->events, job);
+  cli_summary_add_dead(&p->summary, cli_events_get(&p->events, p->events.count - 1));
+  return true;
+}
+
+static void report_lost(player *p, uint64_t lost) {
+  tp_job_query dead = {.struct_size = sizeof dead, .states = 1u << TP_JOB_DEAD, .with_payload = 1};
+  tp_fault fault = {0};
+  tp_status status = tp_jobs_list(p->runtime, &dead, add_dead, p, &fault);
+  if (status != TP_OK) cli_error("warning: the jobs that failed cannot be listed: %s", tp_status_text(status));
+  size_t count = p->summary.dead_letters.count;
+  p->summary.jobs_lost = (size_t)lost;
+  if (count == 0 && lost == 0) return;
+  note(p, CLI_LOST);
+  cli_events_add_background(&p->events, count, lost);
+  if (p->arguments->json) cli_events_print(&p->events, p->output);
+  cli_events_clear(&p->events);
+  if (count > 0)
+    cli_error("error: %zu background job%s failed for good: what would have been kept is lost", count,
+              count == 1 ? "" : "s");
+  if (lost > 0)
+    cli_error("error: %llu background job%s not done when the run ended", (unsigned long long)lost,
+              lost == 1 ? " was" : "s were");
+}
+
 static void play(player *p) {
   int status = CLI_OK;
   if (!p->arguments->json) explain(p->output);
@@ -317,6 +402,7 @@ static void play(player *p) {
   for (size_t i = 0; i < p->conversation.count && status == CLI_OK && goes_on(p);)
     i += play_session(p, i, &status);
   note(p, status);
+  report_lost(p, drain(p));
   if (cli_interrupted(&p->interrupt)) p->status = CLI_INTERRUPTED;
   if (!p->arguments->json) cli_summary_print(&p->summary, p->output);
 }

@@ -159,6 +159,19 @@ void cli_summary_add(cli_summary *summary, const cli_events *events, tp_turn_out
   add_line(&summary->recalls, &s);
 }
 
+void cli_summary_add_dead(cli_summary *summary, tp_text event) {
+  tp_text ids = tp_value_get(event, "ids"), why = cli_event_text(event, "text");
+  sentence s = {.size = 0};
+  say_text(&s, cli_event_text(event, "handler"));
+  say(&s, " in turn ");
+  say_text(&s, cli_event_text(ids, "turn"));
+  say(&s, " (session ");
+  say_text(&s, cli_event_text(ids, "session"));
+  say(&s, "), after %lld attempts: ", (long long)cli_event_int(event, "attempts"));
+  say_text(&s, why.size ? why : cli_event_text(event, "reason"));
+  add_line(&summary->dead_letters, &s);
+}
+
 /* ---- printing ---- */
 
 static void print_lines(cli_output *output, const cli_summary_lines *lines) {
@@ -206,4 +219,11 @@ void cli_summary_print(const cli_summary *summary, cli_output *output) {
   print_lines(output, &summary->denials);
   if (summary->failures.count > 0) cli_printf(output, "  handlers: %zu failed\n", summary->failures.count);
   print_lines(output, &summary->failures);
+  if (summary->dead_letters.count > 0)
+    cli_printf(output, "  background: %zu job%s failed for good; what would have been kept is lost\n",
+               summary->dead_letters.count, plural(summary->dead_letters.count));
+  print_lines(output, &summary->dead_letters);
+  if (summary->jobs_lost > 0)
+    cli_printf(output, "  background: %zu job%s not done when the run ended\n", summary->jobs_lost,
+               plural(summary->jobs_lost));
 }

@@ -19,11 +19,14 @@ typedef struct cli_summary {
   const cli_conversation *conversation;
   size_t sessions, turns, outcomes[5];      /* by tp_turn_outcome */
   size_t recalled, calls, calls_ok;
-  cli_summary_lines recalls, overtakings, missed, denials, failures;
+  size_t jobs_lost;                         /* open background jobs when the run ended */
+  cli_summary_lines recalls, overtakings, missed, denials, failures, dead_letters;
 } cli_summary;
 
 /** Adds a turn from its events, result included. */
 void cli_summary_add(cli_summary *summary, const cli_events *events, tp_turn_outcome outcome);
+/** Adds a background job that failed for good, from its event. */
+void cli_summary_add_dead(cli_summary *summary, tp_text event);
 void cli_summary_print(const cli_summary *summary, cli_output *output);
 
 #endif

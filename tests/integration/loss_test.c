@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run says, and ends with, when something could not be kept: a memory whose file another process has locked, a
+ * disk that is full, a file that may not grow. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <sched.h>
+#include <sqlite3.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+
+#include "tests/integration/support/command.h"
+#include "tests/integration/support/events.h"
+
+enum { STATUS_LOST = 73, STATUS_IO = 74, STATUS_BUSY = 75, SECONDS_MAX = 20, TURNS = 40 };
+
+static const char script[] = "repeat: true\nresponses:\n  - text: I see.\n";
+static const char told[] = "{\"session\": \"one\", \"turn\": \"t1\", \"user\": \"My rabbit is called Amadeus.\"}\n";
+
+/* Ends with the given status, within seconds. */
+static void play(command *c, const char *data, const char *input, bool json, int status) {
+  *c = (command){.arguments = {"run", "--script", scratch_string("model.yaml", script), "--data", data,
+                               json ? "--json" : NULL},
+                 .input = input};
+  double began = command_seconds();
+  assert_status(c, status);
+  assert_true(command_seconds() - began < SECONDS_MAX);
+}
+
+static void play_once(const char *data, const char *input, int status) {
+  command c;
+  play(&c, data, input, false, status);
+  command_free(&c);
+}
+
+/* ---- the file is locked ---- */
+
+static sqlite3 *lock_file(const char *data, const char *name) {
+  char path[512];
+  sqlite3 *db = NULL;
+  snprintf(path, sizeof path, "%s/%s", data, name);
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+  return db;
+}
+
+static void memory_that_is_locked_is_in_the_summary_and_in_the_exit_status(void **state) {
+  (void)state;
+  command c;
+  const char *data = scratch_path("locked");
+  play_once(data, told, 0);
+  sqlite3 *db = lock_file(data, "memory.db");
+  play(&c, data, told, false, STATUS_LOST);
+  sqlite3_close(db);
+  assert_holds(&c.err, "1 background job failed for good");
+  assert_holds(&c.out, "background: 1 job failed for good");
+  assert_holds(&c.out, "memory.post_turn_extractor in turn t1 (session one), after 5 attempts: the store is locked");
+  command_free(&c);
+}
+
+static void memory_that_is_locked_is_an_event(void **state) {
+  (void)state;
+  command c;
+  const char *data = scratch_path("locked-json");
+  play_once(data, told, 0);
+  sqlite3 *db = lock_file(data, "memory.db");
+  play(&c, data, told, true, STATUS_LOST);
+  sqlite3_close(db);
+  events e = events_read(&c.out);
+  assert_int_equal(events_count(&e, "dead_letter", NULL), 1);
+  tp_text letter = events_find(&e, "dead_letter", "t1", "ids.session", "one"), last = event_at(&e, e.count - 1);
+  assert_true(event_is(letter, "handler", "memory.post_turn_extractor"));
+  assert_true(event_is(letter, "text", "the store is locked by someone else"));
+  assert_int_equal(event_int(letter, "attempts"), 5);
+  assert_true(event_is(last, "event", "background"));
+  assert_int_equal(event_int(last, "jobs_dead"), 1);
+  assert_int_equal(event_int(last, "jobs_lost"), 0);
+  events_free(&e);
+  command_free(&c);
+}
+
+/* Each of them fails for two seconds: the wait for them is bounded, and what it leaves is counted. */
+static void many_memories_that_are_locked_are_waited_for_seconds(void **state) {
+  (void)state;
+  command c;
+  char input[TURNS * 80];
+  size_t size = 0;
+  for (int i = 0; i < TURNS; i++)
+    size += (size_t)snprintf(input + size, sizeof input - size,
+                             "{\"session\": \"s\", \"turn\": \"t%d\", \"user\": \"My %d. cat is Tom.\"}\n", i, i);
+  const char *data = scratch_path("locked-many");
+  play_once(data, told, 0);
+  sqlite3 *db = lock_file(data, "memory.db");
+  play(&c, data, input, false, STATUS_LOST);
+  sqlite3_close(db);
+  assert_holds(&c.out, "not done when the run ended");
+  command_free(&c);
+}
+
+static void history_that_is_locked_ends_the_run(void **state) {
+  (void)state;
+  command c;
+  const char *data = scratch_path("locked-history");
+  play_once(data, told, 0);
+  sqlite3 *db = lock_file(data, "history.db");
+  play(&c, data, told, false, STATUS_BUSY);
+  sqlite3_close(db);
+  assert_holds(&c.err, "locked");
+  command_free(&c);
+}
+
+/* ---- the disk is full ---- */
+
+/* So many turns that they cannot all be kept; @return the turns that ended, as the events say. */
+static size_t play_till_it_is_full(command *c, const char *data, bool json, int status) {
+  char *input = malloc(TURNS * 2200);
+  size_t size = 0, ended = 0;
+  assert_non_null(input);
+  for (int i = 0; i < TURNS; i++) {
+    size += (size_t)sprintf(input + size, "{\"session\": \"s%d\", \"turn\": \"t%d\", \"user\": \"", i / 10, i);
+    memset(input + size, 'a' + i % 26, 2000);
+    size += 2000;
+    size += (size_t)sprintf(input + size, "\"}\n");
+  }
+  play(c, data, input, json, status);
+  free(input);
+  for (const char *at = c->out.data; (at = strstr(at, "\"event\":\"result\"")); at++) ended++;
+  return ended;
+}
+
+static void disk_that_is_full_is_said_and_ends_the_run(void **state) {
+  (void)state;
+  command c;
+  char data[256];
+  const char *disk = scratch_path("disk");
+  assert_int_equal(mkdir(disk, 0700), 0);
+  if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+      mount("tmpfs", disk, "tmpfs", 0, "size=400k") != 0) {
+    print_message("# no tmpfs can be mounted here: %s\n", strerror(errno));
+    return;
+  }
+  snprintf(data, sizeof data, "%s/data", disk);
+  size_t ended = play_till_it_is_full(&c, data, true, STATUS_IO);
+  assert_in_range(ended, 1, TURNS - 1); /* the rest was not played */
+  assert_holds(&c.err, "full");
+  assert_holds(&c.err, "the rest is not played");
+  command_free(&c);
+  assert_int_equal(umount2(disk, MNT_DETACH), 0);
+}
+
+static void file_that_may_not_grow_is_said_and_ends_the_run(void **state) {
+  (void)state;
+  command c;
+  struct rlimit before, small;
+  const char *data = scratch_path("small");
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+  small = before;
+  small.rlim_cur = 120 * 1024;
+  signal(SIGXFSZ, SIG_IGN);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+  size_t ended = play_till_it_is_full(&c, data, true, STATUS_IO);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+  assert_in_range(ended, 1, TURNS - 1);
+  assert_holds(&c.err, "the rest is not played");
+  command_free(&c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(memory_that_is_locked_is_in_the_summary_and_in_the_exit_status),
+      cmocka_unit_test(memory_that_is_locked_is_an_event),
+      cmocka_unit_test(many_memories_that_are_locked_are_waited_for_seconds),
+      cmocka_unit_test(history_that_is_locked_ends_the_run),
+      cmocka_unit_test(disk_that_is_full_is_said_and_ends_the_run),
+      cmocka_unit_test(file_that_may_not_grow_is_said_and_ends_the_run),
+  };
+  return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}
