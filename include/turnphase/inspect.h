@@ -41,8 +41,9 @@ TP_API size_t tp_runtime_audit(const tp_runtime *runtime, tp_visibility visibili
 /** The entry records of the store that fit, newest first; false stops. A turn hands its own over some at a time, the
  *  last ones with its end; those of turns that one thread ran by turns lie in the order in which they were handed over.
  *  @param query  NULL: all of them.
- *  @return TP_OK; TP_ERR_VERSION for a query of a wrong size; TP_ERR_STORE where the store cannot read;
- *          TP_ERR_NO_MEMORY; TP_ERR_FORKED.   Threads: any.   Blocks: as the store does. */
+ *  @return TP_OK; TP_ERR_VERSION for a query of a wrong size; TP_ERR_USAGE for an unknown visibility_min;
+ *          TP_ERR_STORE where the store cannot read; TP_ERR_NO_MEMORY; TP_ERR_FORKED.
+ *  Threads: any.   Blocks: as the store does. */
 TP_API tp_status tp_runtime_records(const tp_runtime *runtime, const tp_record_query *query, tp_record_fn each,
     void *ctx, tp_fault *fault) TP_MUST_USE;
 /** Has the store commit what turns have handed over so far.

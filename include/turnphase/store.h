@@ -192,6 +192,8 @@ typedef struct tp_run_record {
   uint8_t execution;             /* tp_execution */
   uint8_t failure;               /* tp_failure */
   bool fallback_used;
+  uint8_t visibility;            /* tp_visibility of the subscription */
+  uint8_t reserved_[7];          /* zero */
 } tp_run_record;
 
 /** One run of one phase: a row for every subscription of the phase, in plan order. Shown by the library; everything in
@@ -228,6 +230,10 @@ typedef struct tp_record_query {
   uint32_t only_failed;          /* 1: only entries whose status is not TP_OK */
   const tp_text *ids;            /* by TP_ID_*; an empty one fits all */
   size_t id_count;
+  uint32_t visibility_min;       /* tp_visibility: rows of subscriptions of lower visibility are left out of what
+                                    tp_runtime_records() shows, and run_count does not count them; the entries stay.
+                                    The library does it, a store need not */
+  uint32_t reserved_;            /* zero */
 } tp_record_query;
 
 /** The discarded answer of a run came in late. */

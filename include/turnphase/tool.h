@@ -29,7 +29,9 @@ typedef struct tp_tool {
   tp_tool_fn run;
   void *self;
   tp_placement placement;       /* as tp_handler.placement; parallel is refused */
-  bool idempotent;
+  bool idempotent;              /* the function may run twice for one call. Waits for durable dispatch: only there is a
+                                   call whose process died dispatched again. Until then the library calls a tool once
+                                   and reads this nowhere */
   uint32_t max_concurrent;      /* 0 means 16 */
   uint32_t limit_ms;            /* 0 means 120,000 */
   uint32_t result_bytes_max;    /* 0 means 100,000: longer results keep head and tail */

@@ -79,14 +79,69 @@ static tp_status lacks(const tp_runtime *runtime, const char *function, tp_fault
   return tp__fail(fault, TP_ERR_STORE, runtime->store.name, "the store has no function `%s`", function);
 }
 
+/** What a reader of records sees: the rows that are not below a visibility. */
+typedef struct visible_records {
+  tp_visibility min;
+  tp_record_fn each;
+  void *ctx;
+  const tp_entry_record *entry;
+  size_t row, index;            /* the entry's row where the search goes on, which is the index-th visible one */
+} visible_records;
+
+static bool is_visible(const visible_records *v, size_t row) {
+  tp_run_record run = {.struct_size = sizeof run};
+  return v->entry->run(v->entry->source, row, &run) && run.visibility >= v->min;
+}
+
+static bool visible_run(const void *source, size_t index, tp_run_record *record) {
+  visible_records *v = (visible_records *)(uintptr_t)source;
+  if (index < v->index) v->row = v->index = 0;
+  for (; v->row < v->entry->run_count; v->row++) {
+    if (!is_visible(v, v->row)) continue;
+    if (v->index == index) return v->entry->run(v->entry->source, v->row, record);
+    v->index++;
+  }
+  v->row = v->index = 0;
+  return false;
+}
+
+static bool show_visible(void *ctx, const tp_entry_record *entry) {
+  visible_records *v = ctx;
+  tp_entry_record shown = *entry;
+  v->entry = entry;
+  v->row = v->index = 0;
+  shown.struct_size = sizeof shown;
+  shown.run_count = 0;
+  for (size_t row = 0; row < entry->run_count; row++) shown.run_count += is_visible(v, row);
+  shown.run = visible_run;
+  shown.source = v;
+  return v->each(v->ctx, &shown);
+}
+
+static tp_status check_visibility(const tp_record_query *query, uint32_t *ret_min, tp_fault *fault) {
+  tp_record_query known;
+  TP__TRY(tp__options_read(&known, sizeof known, query, "tp_record_query", fault));
+  if (known.visibility_min > TP_VISIBILITY_USER_VISIBLE)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_record_query: visibility_min %u is no visibility",
+                    known.visibility_min);
+  *ret_min = known.visibility_min;
+  return TP_OK;
+}
+
 tp_status tp_runtime_records(const tp_runtime *runtime, const tp_record_query *query, tp_record_fn each, void *ctx,
                              tp_fault *fault) {
   static const tp_record_query all = {.struct_size = sizeof all};
   TP__TRY(tp__runtime_usable(runtime, fault));
   if (!runtime->store.records) return lacks(runtime, "records", fault);
+  if (!query) query = &all;
+  uint32_t min = 0;
+  TP__TRY(check_visibility(query, &min, fault));
+  visible_records visible = {.min = (tp_visibility)min, .each = each, .ctx = ctx};
   tp__inside frame;
-  return tp__store_left(&frame, runtime->store.records(tp__store_enter(&frame, runtime),
-                                                       query ? query : &all, each, ctx, fault));
+  void *self = tp__store_enter(&frame, runtime);
+  tp_status status = min ? runtime->store.records(self, query, show_visible, &visible, fault)
+                         : runtime->store.records(self, query, each, ctx, fault);
+  return tp__store_left(&frame, status);
 }
 
 tp_status tp_runtime_turns(tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each, void *ctx,

@@ -121,6 +121,7 @@ void tp__entry_settle(tp__entry *e, uint32_t index, tp_state state, tp_reason re
   run->row.owner = node->owner_name;
   run->row.execution = (uint8_t)node->execution;
   run->row.failure = (uint8_t)node->failure;
+  run->row.visibility = (uint8_t)node->sub->desc.visibility;
   if (!run->row.verdict) run->row.verdict = TP_VERDICT_NONE;
   e->unsettled--;
   bool passes = reason == TP_REASON_NONE || reason == TP_REASON_KILL_SWITCH;

@@ -24,10 +24,10 @@ tp_status tp__intern(tp__registry *registry, const char *id, const char **ret_id
 
 /* Ids have no white space, so that a blank tells them apart. */
 static tp_status add_name_locked(tp__registry *registry, const tp__run_name *name, uint32_t *ret_id) {
-  char key[3 * (TP_ID_BYTES_MAX + 1)];
+  char key[3 * (TP_ID_BYTES_MAX + 1) + 2];
   const char *copy;
   size_t known;
-  snprintf(key, sizeof key, "%s %s %s", name->subscription, name->handler, name->owner);
+  snprintf(key, sizeof key, "%s %s %s %u", name->subscription, name->handler, name->owner, name->visibility);
   if (tp__index_get(&registry->named, key, &known)) {
     *ret_id = (uint32_t)known;
     return TP_OK;

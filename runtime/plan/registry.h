@@ -262,7 +262,7 @@ struct tp__registry {
   tp__mutex names_lock;
   /* ---- under names_lock: a large edit interns much, and turns that begin want the other one */
   tp__index interned; /* ids in interned_arena */
-  tp__index named;    /* "subscription handler owner" in interned_arena: its number in run_names */
+  tp__index named;    /* "subscription handler owner visibility" in interned_arena: its number in run_names */
   tp__arena interned_arena;
   tp__run_names run_names; /* what was added is read without it */
 };

@@ -194,7 +194,7 @@ tp_status tp__subscription_new(tp__registry *registry, const tp_subscription *de
   if (status == TP_OK) status = tp__intern(registry, sub->desc.id, &sub->name);
   if (status == TP_OK) status = tp__intern(registry, sub->desc.handler, &sub->handler_name);
   if (status == TP_OK) status = tp__intern(registry, sub->owner, &sub->owner_name);
-  tp__run_name name = {sub->name, sub->handler_name, sub->owner_name};
+  tp__run_name name = {sub->name, sub->handler_name, sub->owner_name, (uint8_t)desc->visibility};
   if (status == TP_OK) status = tp__intern_run_name(registry, &name, &sub->run_name);
   if (status != TP_OK) {
     subscription_free(sub);

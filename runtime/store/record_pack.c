@@ -51,7 +51,8 @@ tp_run_record tp__row_wide(const tp__narrow_row *row, int64_t begin_ns, const tp
                          .verdict = (uint8_t)(TP_VERDICT_NONE + bits(row, TP__HOW_VERDICT, 2)),
                          .execution = bits(row, TP__HOW_EXECUTION, 3),
                          .failure = bits(row, TP__HOW_FAILURE, 2),
-                         .fallback_used = bits(row, TP__HOW_FALLBACK, 1)};
+                         .fallback_used = bits(row, TP__HOW_FALLBACK, 1),
+                         .visibility = name->visibility};
 }
 
 /* ---- entries ---- */

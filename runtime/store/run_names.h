@@ -10,9 +10,10 @@
 
 enum { TP__RUN_NAMES_FIRST = 64, TP__RUN_NAMES_CHUNKS = 24 };
 
-/** Interned: the strings live as long as the table. */
+/** Interned, with what else a subscription tells every row: the strings live as long as the table. */
 typedef struct tp__run_name {
   const char *subscription, *handler, *owner;
+  uint8_t visibility; /* tp_visibility */
 } tp__run_name;
 
 /** Chunk i holds TP__RUN_NAMES_FIRST << i names, so that none ever moves. */

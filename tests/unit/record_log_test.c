@@ -330,7 +330,7 @@ static void lateness_is_noted_on_wide_rows_only(void **state) {
   tp__record_log *log = open_log(3000);
   tp__run_names names = {0};
   uint32_t name;
-  assert_int_equal(tp__run_names_add(&names, &counting, (tp__run_name){"s", "h", "o"}, &name), TP_OK);
+  assert_int_equal(tp__run_names_add(&names, &counting, (tp__run_name){"s", "h", "o", 0}, &name), TP_OK);
   char memory[256];
   tp__record_batch batch = {.memory = memory, .capacity = sizeof memory};
   tp__packed_entry *entry = tp__record_batch_add(&batch, 1, &names);

@@ -21,7 +21,7 @@ static tp__run_names names;
 static int make_names(void **state) {
   (void)state;
   static const tp__run_name all[NAMES] = {
-      {"sub0", "handler0", "owner0"}, {"sub1", "handler1", "owner1"}, {"s", "h", "o"}};
+      {"sub0", "handler0", "owner0", 0}, {"sub1", "handler1", "owner1", 1}, {"s", "h", "o", 3}};
   tp_allocator allocator = tp__allocator_of(NULL);
   for (uint32_t i = 0; i < NAMES; i++) {
     uint32_t id;
@@ -54,6 +54,7 @@ static void assert_same_run(const tp_run_record *run, const tp_run_record *want)
   assert_int_equal(run->execution, want->execution);
   assert_int_equal(run->failure, want->failure);
   assert_int_equal(run->fallback_used, want->fallback_used);
+  assert_int_equal(run->visibility, want->visibility);
 }
 
 /* One that fits, with something in every field. */
@@ -72,7 +73,8 @@ static tp_run_record ordinary(uint32_t name) {
                          .verdict = TP_VERDICT_DENY,
                          .execution = TP_EXECUTION_BACKGROUND,
                          .failure = TP_FAILURE_REQUIRED,
-                         .fallback_used = true};
+                         .fallback_used = true,
+                         .visibility = who->visibility};
 }
 
 static void assert_round_trip(const tp_run_record *run, uint32_t name) {
@@ -178,7 +180,8 @@ static void row_that_the_loop_writes_reads_as_a_run_that_was_done(void **state) 
                         .attempts = 1,
                         .state = TP_STATE_SUCCEEDED,
                         .execution = TP_EXECUTION_DEADLINE,
-                        .failure = TP_FAILURE_FALLBACK};
+                        .failure = TP_FAILURE_FALLBACK,
+                        .visibility = TP_VISIBILITY_DEBUG};
   assert_same_run(&run, &want);
 }
 

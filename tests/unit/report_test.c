@@ -75,6 +75,60 @@ static void run_bare(tp_runtime *runtime, uint32_t phase) {
   tp_turn_end(turn);
 }
 
+/* ---- visibility ---- */
+
+static tp_answer answers(void *self, tp_call *call) {
+  return self ? tp_call_fail(call, 7, "as it was told") : tp_call_allow(call);
+}
+
+static bool keep_runs(void *ctx, const tp_entry_record *record) {
+  char *seen = ctx;
+  size_t used = strlen(seen);
+  for (size_t i = 0; i < record->run_count; i++) {
+    tp_run_record run = record_row(record, i);
+    used += (size_t)sprintf(seen + used, "%s:%s ", run.subscription, tp_visibility_name((tp_visibility)run.visibility));
+  }
+  tp_run_record none = {.struct_size = sizeof none};
+  assert_false(record->run(record->source, record->run_count, &none));
+  if (record->run_count > 1) { /* back again */
+    tp_run_record first = record_row(record, 0), last = record_row(record, record->run_count - 1);
+    assert_string_not_equal(first.subscription, last.subscription);
+    assert_string_equal(record_row(record, 0).subscription, first.subscription);
+  }
+  return true;
+}
+
+static void assert_runs(tp_runtime *runtime, tp_visibility min, const char *expected) {
+  char seen[256] = "";
+  tp_record_query query = {.struct_size = sizeof query, .visibility_min = (uint32_t)min};
+  assert_int_equal(tp_runtime_records(runtime, &query, keep_runs, seen, NULL), TP_OK);
+  assert_string_equal(seen, expected);
+}
+
+/* Once with rows as they are packed when all went well, once with one that failed. */
+static void rows_of_records_below_the_asked_visibility_are_left_out(void **state) {
+  (void)state;
+  for (int fails = 0; fails < 2; fails++) {
+    notes n = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    hook hooks[] = {
+        {.id = "a", .phase = TP_PHASE_TURN_INTAKE, .run = answers},
+        {.id = "b", .phase = TP_PHASE_TURN_INTAKE, .run = answers, .self = fails ? &n : NULL,
+         .sub = {.visibility = TP_VISIBILITY_USER_AUDIT}},
+        {.id = "c", .phase = TP_PHASE_TURN_INTAKE, .run = answers, .sub = {.visibility = TP_VISIBILITY_USER_VISIBLE}},
+    };
+    tp_runtime *runtime = open_noted(&n, TP_LOG_ERROR, hooks, 3);
+    run_bare(runtime, TP_PHASE_TURN_INTAKE);
+    assert_runs(runtime, TP_VISIBILITY_INTERNAL, "a:internal b:user_audit c:user_visible ");
+    assert_runs(runtime, TP_VISIBILITY_USER_AUDIT, "b:user_audit c:user_visible ");
+    assert_runs(runtime, TP_VISIBILITY_USER_VISIBLE, "c:user_visible ");
+    tp_record_query unknown = {.struct_size = sizeof unknown, .visibility_min = 4};
+    tp_fault fault;
+    assert_int_equal(tp_runtime_records(runtime, &unknown, keep_runs, &n, &fault), TP_ERR_USAGE);
+    assert_non_null(strstr(fault.message, "visibility_min 4"));
+    tp_runtime_free(runtime);
+  }
+}
+
 /* ---- failures and denials ---- */
 
 static void failing_late_and_refused_handlers_leave_a_log_line_and_an_audit_row(void **state) {
@@ -311,6 +365,7 @@ static void audits_are_rows_and_diagnostics_without_a_listener_are_logged(void *
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(rows_of_records_below_the_asked_visibility_are_left_out),
       cmocka_unit_test(failing_late_and_refused_handlers_leave_a_log_line_and_an_audit_row),
       cmocka_unit_test(ordinary_skipped_and_cancelled_runs_are_not_reported),
       cmocka_unit_test(rows_of_runs_never_displace_those_of_registration),

@@ -14,7 +14,9 @@
 enum { MANY = TP__RUN_NAMES_FIRST * 31 + 5 }; /* in six chunks, the last of them hardly begun */
 
 static char texts[MANY + 1];
-static tp__run_name name_of(uint32_t id) { return (tp__run_name){&texts[id], &texts[id] + 1, &texts[MANY - id]}; }
+static tp__run_name name_of(uint32_t id) {
+  return (tp__run_name){&texts[id], &texts[id] + 1, &texts[MANY - id], (uint8_t)(id % 4)};
+}
 
 static void assert_name(const tp__run_names *names, uint32_t id) {
   const tp__run_name *name = tp__run_name_of(names, id);
@@ -22,6 +24,7 @@ static void assert_name(const tp__run_names *names, uint32_t id) {
   assert_ptr_equal(name->subscription, want.subscription);
   assert_ptr_equal(name->handler, want.handler);
   assert_ptr_equal(name->owner, want.owner);
+  assert_int_equal(name->visibility, want.visibility);
 }
 
 static void add(tp__run_names *names, uint32_t want_id) {
