@@ -143,6 +143,16 @@ typedef struct tp_drain_report {
 TP_API tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *ret_report,
     tp_fault *fault) TP_MUST_USE;
 
+/** The report is set by the library and borrowed till return. */
+typedef void (*tp_drain_end_fn)(void *ctx, const tp_drain_report *report);
+/** The same without waiting, on a thread of its own: new turns are refused when this returns.
+ *  @param on_end  once, when the drain is over, on that thread; tp_runtime_free() waits until it has returned, so that
+ *                 it only says so and does not free. May be NULL.
+ *  @return TP_OK; TP_ERR_BUSY when one was submitted before; TP_ERR_NO_THREAD, TP_ERR_NO_MEMORY: nothing was begun;
+ *          TP_ERR_FORKED, TP_ERR_SHUTDOWN.  Threads: any.  Blocks: no.  From a handler or callback: yes. */
+TP_API tp_status tp_runtime_drain_submit(tp_runtime *runtime, uint32_t limit_ms, tp_drain_end_fn on_end, void *ctx,
+    tp_fault *fault) TP_MUST_USE;
+
 /** Drains with no limit left and frees. Where attempts are abandoned the core of the runtime stays allocated until
  *  their functions return; what they, and destructors that run meanwhile, ask of it is answered with TP_ERR_SHUTDOWN
  *  (0, NULL or nothing where there is no status). Accepts NULL. Sessions, agents, turns and edits of the runtime are
@@ -179,6 +189,22 @@ TP_API tp_status tp_runtime_set_abandoned_max(tp_runtime *runtime, uint32_t thre
  *  @return TP_OK; TP_ERR_TIMEOUT; TP_ERR_STORE…; TP_ERR_USAGE from inside a handler. Blocks: up to limit_ms. */
 TP_API tp_status tp_jobs_wait(tp_runtime *runtime, const char *order_key, uint32_t limit_ms,
     tp_fault *fault) TP_MUST_USE;
+/** How a wait ended. struct_size is set by the library; borrowed till the callback returns. */
+typedef struct tp_jobs_wait_result {
+  size_t struct_size;
+  tp_status status;             /* as tp_jobs_wait(); TP_ERR_SHUTDOWN when a drain came and jobs are open still */
+  uint32_t reserved_;           /* zero */
+} tp_jobs_wait_result;
+typedef void (*tp_jobs_wait_fn)(void *ctx, const tp_jobs_wait_result *result);
+/** The same without waiting.
+ *  @param order_key  copied; NULL or "": all jobs.
+ *  @param limit_ms   0: on_end comes soon, whether jobs are open or not.
+ *  @param on_end     required; once, on the thread that claims jobs, which does nothing else meanwhile.
+ *  @return TP_OK; TP_ERR_USAGE without on_end; TP_ERR_FULL above 1,024 waits; TP_ERR_NO_MEMORY; what tp_runtime_start()
+ *          says. With anything but TP_OK on_end is not called.  Threads: any.  Blocks: no.  From a handler or
+ *          callback: yes. */
+TP_API tp_status tp_jobs_wait_submit(tp_runtime *runtime, const char *order_key, uint32_t limit_ms,
+    tp_jobs_wait_fn on_end, void *ctx, tp_fault *fault) TP_MUST_USE;
 
 /* ---- registration --------------------------------------------------------------------------------------------- */
 

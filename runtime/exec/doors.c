@@ -209,6 +209,17 @@ tp_status tp_jobs_wait(tp_runtime *runtime, const char *order_key, uint32_t limi
   return status == TP_OK ? TP_OK : tp__fail(fault, status, NULL, "the store cannot say which jobs are open");
 }
 
+tp_status tp_jobs_wait_submit(tp_runtime *runtime, const char *order_key, uint32_t limit_ms, tp_jobs_wait_fn on_end,
+                              void *ctx, tp_fault *fault) {
+  if (!on_end) return tp__fail(fault, TP_ERR_USAGE, NULL, "on_end is missing: nothing else says when no job is open");
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  TP__TRY(tp__runtime_ready(runtime, fault));
+  int64_t deadline_ns = tp__deadline_after_ms(tp__now_ns(), limit_ms);
+  tp_status status = tp__jobs_wait_submit(&runtime->jobs, tp_text_of(order_key), deadline_ns, on_end, ctx);
+  if (status == TP_OK) return TP_OK;
+  return tp__fail(fault, status, NULL, "the wait for jobs was not begun: %s", tp_status_text(status));
+}
+
 static void count_all(tp_runtime *runtime, tp_runtime_stats *all) {
   all->turns_open = tp__berths_count(&runtime->berths, TP__TURN_DRIVEN);
   all->turns_open += tp__berths_count(&runtime->berths, TP__TURN_HELD);

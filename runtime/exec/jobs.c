@@ -12,8 +12,19 @@ enum {
   PAUSE_MS = 200,
   STORE_PAUSE_MS = 5000,
   BACKOFF_MS_MAX = 60000,
-  MESSAGE_BYTES_MAX = 200
+  MESSAGE_BYTES_MAX = 200,
+  WAITS_MAX = 1024
 };
+
+/* A wait that was submitted. */
+typedef struct job_wait {
+  tp__link link; /* under the lock */
+  tp_text order_key; /* behind the struct */
+  int64_t deadline_ns;
+  tp_jobs_wait_fn on_end;
+  void *ctx;
+  uint64_t seen; /* the news that it was looked at with; 0: none yet */
+} job_wait;
 
 /* A claimed job while it runs. */
 typedef struct running_job {
@@ -38,6 +49,8 @@ tp_status tp__jobs_init(tp__jobs *jobs, tp_runtime *runtime, uint32_t running_ma
   jobs->runtime = runtime;
   jobs->running_max = running_max;
   tp__list_init(&jobs->ended);
+  tp__list_init(&jobs->waits);
+  jobs->news = 1;
   tp__random(&jobs->mark, sizeof jobs->mark);
   TP__TRY(tp__mutex_init(&jobs->mutex));
   tp_status status = tp__cond_init(&jobs->changed);
@@ -282,6 +295,54 @@ static bool finish_one_locked(tp__jobs *jobs) {
   return true;
 }
 
+/* ---- waits that were submitted: looked at when there are news, and when their time is up ---- */
+
+static void end_wait(tp__jobs *jobs, job_wait *wait, tp_status status) {
+  const tp_jobs_wait_result result = {.struct_size = sizeof result, .status = status};
+  wait->on_end(wait->ctx, &result);
+  tp__release(&jobs->runtime->allocator, wait, sizeof *wait + wait->order_key.size);
+}
+
+static job_wait *due_wait_locked(const tp__jobs *jobs, int64_t now_ns) {
+  for (tp__link *link = jobs->waits.next; link != &jobs->waits; link = link->next) {
+    job_wait *wait = TP__CONTAINER(link, job_wait, link);
+    if (wait->seen != jobs->news || wait->deadline_ns <= now_ns || jobs->stop) return wait;
+  }
+  return NULL;
+}
+
+/* @return whether one was looked at: then the lock was free meanwhile. */
+static bool look_at_wait_locked(tp__jobs *jobs) {
+  const tp_store *store = &jobs->runtime->store;
+  int64_t now_ns = tp__now_ns();
+  job_wait *wait = due_wait_locked(jobs, now_ns);
+  if (!wait) return false;
+  tp__list_remove(&wait->link);
+  uint64_t news = jobs->news, open = 0;
+  bool last = jobs->stop && jobs->running == 0;
+  tp__mutex_unlock(&jobs->mutex);
+  tp_status status = store->job_open(store->self, wait->order_key, &open, NULL);
+  bool ended = status != TP_OK || open == 0 || wait->deadline_ns <= now_ns || last;
+  if (status == TP_OK && open > 0) status = wait->deadline_ns <= now_ns ? TP_ERR_TIMEOUT : TP_ERR_SHUTDOWN;
+  if (ended) end_wait(jobs, wait, status);
+  tp__mutex_lock(&jobs->mutex);
+  if (ended) {
+    jobs->wait_count--;
+  } else {
+    wait->seen = news;
+    tp__list_push(&jobs->waits, &wait->link);
+  }
+  return true;
+}
+
+static int64_t next_wait_locked(const tp__jobs *jobs, int64_t next_ns) {
+  for (tp__link *link = jobs->waits.next; link != &jobs->waits; link = link->next) {
+    const job_wait *wait = TP__CONTAINER(link, job_wait, link);
+    if (wait->deadline_ns < next_ns) next_ns = wait->deadline_ns;
+  }
+  return next_ns;
+}
+
 static void thread_run(void *arg) {
   tp__jobs *jobs = arg;
   uint64_t seen = 0;
@@ -299,11 +360,12 @@ static void thread_run(void *arg) {
       tp__mutex_lock(&jobs->mutex);
       continue;
     }
+    if (!jobs->stop && look_at_wait_locked(jobs)) continue;
     bool look =
         !jobs->stop && jobs->running < jobs->running_max && (jobs->news != seen || tp__now_ns() >= look_again_ns);
     if (!look) {
       bool may_look = !jobs->stop && jobs->running < jobs->running_max;
-      tp__cond_wait_until(&jobs->changed, &jobs->mutex, may_look ? look_again_ns : TP__NEVER);
+      tp__cond_wait_until(&jobs->changed, &jobs->mutex, next_wait_locked(jobs, may_look ? look_again_ns : TP__NEVER));
       continue;
     }
     seen = jobs->news;
@@ -316,6 +378,7 @@ static void thread_run(void *arg) {
                               : TP__NEVER;
     tp__mutex_lock(&jobs->mutex);
   }
+  while (look_at_wait_locked(jobs)) {}
   tp__mutex_unlock(&jobs->mutex);
 }
 
@@ -476,6 +539,30 @@ tp_status tp__jobs_wait(tp__jobs *jobs, tp_text order_key, int64_t deadline_ns) 
     tp__mutex_unlock(&jobs->mutex);
     if (!in_time) return TP_ERR_TIMEOUT;
   }
+}
+
+tp_status tp__jobs_wait_submit(tp__jobs *jobs, tp_text order_key, int64_t deadline_ns, tp_jobs_wait_fn on_end,
+                               void *ctx) {
+  const tp_allocator *allocator = &jobs->runtime->allocator;
+  size_t size = sizeof(job_wait) + order_key.size;
+  job_wait *wait = tp__alloc_zero(allocator, size);
+  if (!wait) return TP_ERR_NO_MEMORY;
+  char *key = (char *)(wait + 1);
+  if (order_key.size > 0) memcpy(key, order_key.data, order_key.size);
+  *wait = (job_wait){
+      .order_key = {key, order_key.size}, .deadline_ns = deadline_ns, .on_end = on_end, .ctx = ctx};
+  tp_status status = TP_OK;
+  tp__mutex_lock(&jobs->mutex);
+  if (jobs->stop) status = TP_ERR_SHUTDOWN;
+  else if (jobs->wait_count >= WAITS_MAX) status = TP_ERR_FULL;
+  if (status == TP_OK) {
+    jobs->wait_count++;
+    tp__list_push(&jobs->waits, &wait->link);
+    tp__cond_broadcast(&jobs->changed);
+  }
+  tp__mutex_unlock(&jobs->mutex);
+  if (status != TP_OK) tp__release(allocator, wait, size);
+  return status;
 }
 
 tp__job_counts tp__jobs_counts(tp__jobs *jobs) {

@@ -21,6 +21,8 @@ typedef struct tp__jobs {
   tp__cond changed; /* something to do, or a job ended */
   /* under mutex */
   tp__link ended; /* running jobs whose end the store does not know yet */
+  tp__link waits; /* those of tp__jobs_wait_submit() */
+  uint32_t wait_count;
   uint32_t running;
   uint64_t run_count, dead_count, refused_count;
   uint64_t interrupted_count; /* of the dead: their last attempt was cancelled by a drain */
@@ -44,6 +46,11 @@ tp_reason tp__jobs_add(struct tp_runtime *runtime, const tp__plan *plan, const t
 tp_reason tp__jobs_add_contributed(const struct tp__turn *turn, const tp_contribution *job);
 /** Waits until the order key has no open job. @return TP_OK, TP_ERR_TIMEOUT, what the store said. */
 tp_status tp__jobs_wait(tp__jobs *jobs, tp_text order_key, int64_t deadline_ns);
+
+/** The same without waiting: on_end comes on the jobs' thread. @return TP_OK; TP_ERR_FULL, TP_ERR_NO_MEMORY,
+ *  TP_ERR_SHUTDOWN. */
+tp_status tp__jobs_wait_submit(tp__jobs *jobs, tp_text order_key, int64_t deadline_ns, tp_jobs_wait_fn on_end,
+                               void *ctx);
 
 typedef struct tp__job_counts {
   uint64_t run;         /* attempts that have ended */

@@ -577,20 +577,15 @@ static void set_life_locked(tp_runtime *runtime, tp__life life) {
   tp__cond_broadcast(&runtime->changed);
 }
 
-/* @return whether it is the first drain of a runtime that was started; any other finds all of it done. */
-static bool begin_drain(tp_runtime *runtime) {
-  tp__mutex_lock(&runtime->mutex);
+/* @return whether it is the first drain of a runtime that was started; any other finds all of it done, in the end. */
+static bool begin_drain_locked(tp_runtime *runtime) {
   uint32_t life = tp__a32_load_relaxed(&runtime->life);
   if (life == TP__LIFE_NEW) {
     runtime->process_generation = tp__process_generation();
     set_life_locked(runtime, TP__LIFE_DRAINED);
   } else if (life == TP__LIFE_STARTED) {
     set_life_locked(runtime, TP__LIFE_DRAINING);
-  } else {
-    while (tp__a32_load_relaxed(&runtime->life) != TP__LIFE_DRAINED)
-      tp__cond_wait_until(&runtime->changed, &runtime->mutex, TP__NEVER);
   }
-  tp__mutex_unlock(&runtime->mutex);
   return life == TP__LIFE_STARTED;
 }
 
@@ -600,14 +595,11 @@ static void end_drain(tp_runtime *runtime) {
   tp__mutex_unlock(&runtime->mutex);
 }
 
-tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *ret_report, tp_fault *fault) {
-  TP__TRY(tp__runtime_usable(runtime, fault));
-  TP__TRY(tp__may_block(runtime, fault, "tp_runtime_drain"));
-  if (ret_report) TP__TRY(tp__size_check(ret_report, "tp_drain_report", fault));
-  tp_drain_report report = {0};
-  if (begin_drain(runtime)) {
+/* After begin_drain_locked(). is_first: what it said. */
+static tp_drain_report drain(tp_runtime *runtime, bool is_first, int64_t deadline_ns) {
+  tp_drain_report report = {.struct_size = sizeof report};
+  if (is_first) {
     tp__berths_fence(&runtime->berths); /* each turn that began is seen from here on */
-    int64_t deadline_ns = tp__deadline_after_ms(tp__now_ns(), limit_ms);
     drain_turns(runtime, deadline_ns, &report);
     wait_for_turns(runtime, TP__TURN_CLOSING, deadline_ns);
     if (runtime->above->close_last) runtime->above->close_last(runtime);
@@ -618,11 +610,88 @@ tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_repo
     stop_threads(runtime);
     tp__pool_stop(&runtime->pool);
     end_drain(runtime);
+  } else {
+    tp__mutex_lock(&runtime->mutex);
+    while (tp__a32_load_relaxed(&runtime->life) != TP__LIFE_DRAINED)
+      tp__cond_wait_until(&runtime->changed, &runtime->mutex, TP__NEVER);
+    tp__mutex_unlock(&runtime->mutex);
   }
   report.leaks = tp__pool_leaks(&runtime->pool, NULL, NULL);
   report.complete = report.leaks == 0;
+  return report;
+}
+
+tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *ret_report, tp_fault *fault) {
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  TP__TRY(tp__may_block(runtime, fault, "tp_runtime_drain"));
+  if (ret_report) TP__TRY(tp__size_check(ret_report, "tp_drain_report", fault));
+  tp__mutex_lock(&runtime->mutex);
+  bool is_first = begin_drain_locked(runtime);
+  tp__mutex_unlock(&runtime->mutex);
+  tp_drain_report report = drain(runtime, is_first, tp__deadline_after_ms(tp__now_ns(), limit_ms));
   if (ret_report) (void)tp__shown_fill(ret_report, &report, sizeof report);
   return TP_OK;
+}
+
+/* ---- a drain that was submitted ---- */
+
+typedef struct submitted_drain {
+  tp_runtime *runtime;
+  int64_t deadline_ns;
+  tp_drain_end_fn on_end;
+  void *ctx;
+  /* under the runtime's lock */
+  bool is_begun, is_first;
+} submitted_drain;
+
+static void drain_thread_run(void *arg) {
+  submitted_drain *d = arg;
+  tp_runtime *runtime = d->runtime;
+  tp__mutex_lock(&runtime->mutex);
+  while (!d->is_begun) tp__cond_wait_until(&runtime->changed, &runtime->mutex, TP__NEVER);
+  bool is_first = d->is_first;
+  tp__mutex_unlock(&runtime->mutex);
+  tp_drain_report report = drain(runtime, is_first, d->deadline_ns);
+  tp__inside frame;
+  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
+  if (d->on_end) d->on_end(d->ctx, &report);
+  tp__inside_leave(&frame);
+  tp__release(&runtime->allocator, d, sizeof *d);
+}
+
+/* The thread is there before anything is refused: without one nothing has happened. */
+tp_status tp_runtime_drain_submit(tp_runtime *runtime, uint32_t limit_ms, tp_drain_end_fn on_end, void *ctx,
+                                  tp_fault *fault) {
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  submitted_drain *d = tp__alloc_zero(&runtime->allocator, sizeof *d);
+  if (!d) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a drain");
+  *d = (submitted_drain){.runtime = runtime,
+                         .deadline_ns = tp__deadline_after_ms(tp__now_ns(), limit_ms),
+                         .on_end = on_end,
+                         .ctx = ctx};
+  tp__mutex_lock(&runtime->mutex);
+  tp_status status = TP_ERR_BUSY;
+  if (!runtime->drain_thread)
+    status = tp__thread_start(&runtime->allocator, "tp-drain", drain_thread_run, d, &runtime->drain_thread);
+  if (status == TP_OK) {
+    d->is_first = begin_drain_locked(runtime);
+    d->is_begun = true;
+    tp__cond_broadcast(&runtime->changed);
+  }
+  tp__mutex_unlock(&runtime->mutex);
+  if (status == TP_OK) return TP_OK;
+  tp__release(&runtime->allocator, d, sizeof *d);
+  bool busy = status == TP_ERR_BUSY;
+  return tp__fail(fault, status, NULL, busy ? "a drain was submitted before" : "no thread for a drain");
+}
+
+/* Its on_end may be under way still. */
+static void join_drain(tp_runtime *runtime) {
+  tp__mutex_lock(&runtime->mutex);
+  tp__thread *thread = runtime->drain_thread;
+  runtime->drain_thread = NULL;
+  tp__mutex_unlock(&runtime->mutex);
+  if (thread) tp__thread_join(thread);
 }
 
 /* ---- the end ---- */
@@ -668,5 +737,6 @@ void tp_runtime_free(tp_runtime *runtime) {
             freed ? "it is being freed" : "call it from another thread, or later");
     return;
   }
+  join_drain(runtime);
   free_drained(runtime);
 }

@@ -89,6 +89,7 @@ struct tp_runtime {
   bool store_opening, store_opened;
   bool audit_gives, audit_again; /* a thread gives audit rows to the store; and there is another one */
   tp__audit_cursor audit_cursor; /* that thread's */
+  tp__thread *drain_thread; /* of a drain that was submitted; joined by the free */
 };
 
 tp_status tp__runtime_new(const tp_runtime_options *options, const tp__above *above, tp_runtime **ret_runtime,

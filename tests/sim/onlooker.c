@@ -51,6 +51,29 @@ static void print_something(world *w) {
   else if (!size) world_fail(w, "what can be asked is answered", "nothing was printed");
 }
 
+static void jobs_waited(void *ctx, const tp_jobs_wait_result *result) {
+  world *w = ctx;
+  w->waits_ended++;
+  if (result->status != TP_ERR_TIMEOUT) world_check_status(w, "tp_jobs_wait_submit", result->status);
+}
+
+static void submit_wait_for_jobs(world *w) {
+  w->waits_submitted++; /* it may end before the submit returns */
+  tp_status status =
+      tp_jobs_wait_submit(w->runtime, "", (uint32_t)tp__sim_random(20), jobs_waited, w, NULL);
+  if (status == TP_OK) return;
+  w->waits_submitted--;
+  world_check_status(w, "tp_jobs_wait_submit", status);
+}
+
+static bool look_at_session(void *ctx, tp_session *session) {
+  world *w = ctx;
+  if (!*tp_session_id(session) || tp_session_runtime(session) != w->runtime)
+    world_fail(w, "a session is whole", "%s", tp_session_id(session));
+  (void)tp_session_queue_length(session, NULL);
+  return tp__sim_random(8) > 0;
+}
+
 static void wait_for_jobs(world *w) {
   tp_status status = tp_jobs_wait(w->runtime, "", (uint32_t)tp__sim_random(20), NULL);
   if (status != TP_ERR_TIMEOUT) world_check_status(w, "tp_jobs_wait", status);
@@ -86,6 +109,13 @@ static void count_all(world *w) {
   if (stats.jobs_run < w->jobs_seen)
     world_fail(w, "counters make sense", "%llu jobs were run, and then fewer", (unsigned long long)w->jobs_seen);
   w->jobs_seen = stats.jobs_run;
+  uint64_t ended = stats.turns_completed + stats.turns_failed + stats.turns_denied + stats.turns_cancelled +
+                   stats.turns_timed_out;
+  if (ended < w->turns_seen || stats.turns_queued > 100000 || stats.sessions_open > 100000)
+    world_fail(w, "counters make sense", "%llu turns have ended after %llu, %llu are queued, %llu sessions are open",
+               (unsigned long long)ended, (unsigned long long)w->turns_seen, (unsigned long long)stats.turns_queued,
+               (unsigned long long)stats.sessions_open);
+  w->turns_seen = ended;
 }
 
 /* ---- listeners come and go while turns run ---- */
@@ -142,7 +172,13 @@ static bool look_at_agent(void *ctx, tp_agent *agent) {
 }
 
 static void look(world *w) {
-  switch (tp__sim_random(9)) {
+  switch (tp__sim_random(11)) {
+    case 9:
+      submit_wait_for_jobs(w);
+      return;
+    case 10:
+      tp_runtime_sessions(w->runtime, look_at_session, w);
+      return;
     case 0:
       look_at_records(w);
       return;

@@ -119,7 +119,8 @@ struct world {
   uint32_t idle_opened, idle_ended;
   tp_inbox *inbox;                /* NULL: none, or freed */
   bool takers_stop;
-  uint64_t jobs_seen;             /* by the onlooker */
+  uint64_t jobs_seen, turns_seen; /* by the onlooker */
+  uint32_t waits_submitted, waits_ended; /* for jobs */
   world_listener listeners[WORLD_LISTENERS]; /* the onlooker's, of the runtime */
   uint32_t listener_count;
   uint64_t moment;                /* of theirs */
