@@ -233,6 +233,21 @@ size_t tp_session_queue_length(const tp_session *shown, bool *ret_running) {
   return length;
 }
 
+tp_session *tp_session_find(tp_runtime *runtime, const char *tenant, const char *id) {
+  if (!id || tp__runtime_usable(runtime, NULL) != TP_OK) return NULL;
+  tp__upper *upper = tp__upper_of(runtime);
+  tp__mutex_lock(&upper->sessions_mutex);
+  tp_session *session = tp__session_table_find(&upper->session_table, tenant, id);
+  if (session && tp__a32_load_acquire(&session->close_asked)) session = NULL;
+  if (session) tp__session_hold(session);
+  tp__mutex_unlock(&upper->sessions_mutex);
+  return session;
+}
+
+void tp_session_unref(tp_session *session) {
+  if (session) tp__session_unref(session);
+}
+
 /* ---- walking: both lists one behind the other are in the order of the numbers ---- */
 
 static tp_session *session_of(tp__link *link) { return TP__CONTAINER(link, tp_session, link); }

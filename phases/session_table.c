@@ -14,9 +14,9 @@ void tp__session_table_fini(tp__session_table *table) {
 }
 
 /* FNV-1a over both names and the NUL between them. */
-static uint64_t hash_of(const tp_session *session) {
+static uint64_t hash_of(const char *tenant, const char *id) {
   uint64_t hash = 0xcbf29ce484222325u;
-  const char *names[] = {session->tenant ? session->tenant : "", session->id};
+  const char *names[] = {tenant ? tenant : "", id};
   for (int i = 0; i < 2; i++) {
     for (const char *at = names[i]; *at; at++) hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
     hash *= 0x100000001b3u;
@@ -27,7 +27,14 @@ static uint64_t hash_of(const tp_session *session) {
 static bool same(const char *a, const char *b) { return strcmp(a ? a : "", b ? b : "") == 0; }
 
 static tp_session **bucket_of(const tp__session_table *table, const tp_session *session) {
-  return &table->buckets[hash_of(session) & (table->bucket_count - 1)];
+  return &table->buckets[hash_of(session->tenant, session->id) & (table->bucket_count - 1)];
+}
+
+tp_session *tp__session_table_find(const tp__session_table *table, const char *tenant, const char *id) {
+  if (!table->buckets) return NULL;
+  tp_session *session = table->buckets[hash_of(tenant, id) & (table->bucket_count - 1)];
+  while (session && !(same(session->tenant, tenant) && same(session->id, id))) session = session->table_next;
+  return session;
 }
 
 /* Twice as many buckets. Where there is no memory for them, the chains grow instead. */

@@ -19,6 +19,8 @@ void tp__session_table_init(tp__session_table *table, const tp_allocator *alloca
 void tp__session_table_fini(tp__session_table *table);
 /** @return TP_OK; TP_ERR_BUSY when the pair is there; TP_ERR_NO_MEMORY. */
 tp_status tp__session_table_add(tp__session_table *table, tp_session *session);
+/** @return NULL when the pair is not there. */
+tp_session *tp__session_table_find(const tp__session_table *table, const char *tenant, const char *id);
 /** Harmless for a session that is not there. */
 void tp__session_table_remove(tp__session_table *table, tp_session *session);
 

@@ -278,6 +278,13 @@ TP_API void *tp_session_data(const tp_session *session);
  *  @param ret_running  whether one runs, be it the session's end; may be NULL. */
 TP_API size_t tp_session_queue_length(const tp_session *session, bool *ret_running);
 
+/** The open session of this tenant (NULL or "": none) and id, or NULL: there is none, or its close was asked for. The
+ *  pointer is the host's own handle; it stays readable until tp_session_unref(), also when another thread closes it.
+ *  Give it back before tp_runtime_free().  Threads: any.  Blocks: no. */
+TP_API tp_session *tp_session_find(tp_runtime *runtime, const char *tenant, const char *id);
+/** Gives back what tp_session_find() gave; closes nothing. Accepts NULL.  Threads: any. */
+TP_API void tp_session_unref(tp_session *session);
+
 /** The session is borrowed till the callback returns, also when it is closed meanwhile; false stops. */
 typedef bool (*tp_session_fn)(void *ctx, tp_session *session);
 /** The sessions whose close has not ended, in the order in which they were opened. One that is opened or closed by

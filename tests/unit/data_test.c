@@ -327,6 +327,35 @@ static void walk_of_sessions_stands_closes_at_the_same_time(void **state) {
   close_runtime(runtime);
 }
 
+static void session_is_found_by_tenant_and_id_until_its_close(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_with_data();
+  assert_null(tp_session_find(runtime, NULL, "s"));
+  tp_session *own, *other;
+  tp_session_options options = {.struct_size = sizeof options, .id = "s"};
+  assert_int_equal(tp_session_open(runtime, &options, &own, NULL), TP_OK);
+  options.tenant = "t";
+  assert_int_equal(tp_session_open(runtime, &options, &other, NULL), TP_OK);
+  tp_session *found = tp_session_find(runtime, "", "s");
+  assert_ptr_equal(found, own);
+  tp_session *found_other = tp_session_find(runtime, "t", "s");
+  assert_ptr_equal(found_other, other);
+  tp_session_unref(found_other);
+  assert_null(tp_session_find(runtime, "u", "s"));
+  assert_null(tp_session_find(runtime, NULL, NULL));
+  latch closed = LATCH;
+  tp_session_close(own, hit, &closed);
+  assert_null(tp_session_find(runtime, NULL, "s"));
+  latch_wait(&closed, 1);
+  assert_string_equal(tp_session_id(found), "s"); /* who found it may still look */
+  tp_turn_request request = {.struct_size = sizeof request};
+  assert_int_equal(tp_turn_submit(found, &request, NULL, NULL, NULL, NULL), TP_ERR_SHUTDOWN);
+  tp_session_unref(found);
+  tp_session_unref(NULL);
+  tp_session_close(other, NULL, NULL);
+  close_runtime(runtime);
+}
+
 /* ---- counting ---- */
 
 static tp_runtime_stats stats_of(tp_runtime *runtime) {
@@ -442,6 +471,7 @@ int main(void) {
       cmocka_unit_test(queue_of_a_session_has_a_length),
       cmocka_unit_test(senseless_requests_and_options_are_refused_by_the_name_of_the_field),
       cmocka_unit_test(walk_of_sessions_stands_closes_at_the_same_time),
+      cmocka_unit_test(session_is_found_by_tenant_and_id_until_its_close),
       cmocka_unit_test(statistics_count_turns_by_outcome_queues_sessions_and_denials),
       cmocka_unit_test(statistics_are_filled_as_far_as_both_sides_know_them),
   };
