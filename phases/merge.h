@@ -14,7 +14,7 @@
 #include "turnphase/turn.h"
 
 enum {
-  TP__CONTEXT_COUNT_MAX = 16,
+  TP__CONTEXT_COUNT_MAX = 64,
   TP__CONTEXT_BYTES_MAX = 12000,
   TP__SECTION_COUNT_MAX = 16,
   TP__SECTION_BYTES_MAX = 8000,   /* of one */

@@ -48,7 +48,7 @@ static tp_status apply_budget(tp__merge_state *state, tp__merged_item **sorted, 
   for (size_t i = 0, kept = 0; i < count; i++) {
     tp_text text;
     if (kept == TP__CONTEXT_COUNT_MAX) {
-      TP__TRY(tp__merge_drop(state, sorted[i], "merge.dropped", "the turn's 16 prompt contexts stand before it"));
+      TP__TRY(tp__merge_drop(state, sorted[i], "merge.dropped", "the turn's 64 prompt contexts stand before it"));
       continue;
     }
     TP__TRY(tp__merge_fit(state, sorted[i], left, &text));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scope: one row per (tenant, kind, name), with the number of its memories. memory: what is remembered; its key is
+ * scope: one row per (tenant, kind, name), with the number of its memories and of the changes and deletions among them,
+ * by which an index in memory learns that it is out of date. memory: what is remembered; its key is
  * (scope, session, turn, part), and ids rise and are never used again, so that "memory:12" means one thing for ever.
  * recall: the full-text index over memory (external content, kept in step by triggers). The id of the scope is indexed
  * beside the text: a search enters the index at the words of its own scope and walks through no other tenant's. */
@@ -10,7 +11,7 @@
 
 static const char schema_sql[] =
     "CREATE TABLE scope (id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,"
-    "  memories INTEGER NOT NULL, UNIQUE (tenant, kind, name));"
+    "  memories INTEGER NOT NULL, changes INTEGER NOT NULL DEFAULT 0, UNIQUE (tenant, kind, name));"
     "CREATE TABLE memory (id INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, session TEXT NOT NULL,"
     "  turn TEXT NOT NULL, part TEXT NOT NULL, said_ms INTEGER NOT NULL, asks INTEGER NOT NULL, text TEXT NOT NULL,"
     "  UNIQUE (scope, session, turn, part));"
@@ -22,16 +23,17 @@ static const char schema_sql[] =
     "  UPDATE scope SET memories = memories + 1 WHERE id = new.scope;"
     "  INSERT INTO recall (rowid, text, scope) VALUES (new.id, new.text, new.scope); END;"
     "CREATE TRIGGER memory_changed AFTER UPDATE OF text ON memory BEGIN"
+    "  UPDATE scope SET changes = changes + 1 WHERE id = old.scope;"
     "  INSERT INTO recall (recall, rowid, text, scope) VALUES ('delete', old.id, old.text, old.scope);"
     "  INSERT INTO recall (rowid, text, scope) VALUES (new.id, new.text, new.scope); END;"
     "CREATE TRIGGER memory_removed AFTER DELETE ON memory BEGIN"
-    "  UPDATE scope SET memories = memories - 1 WHERE id = old.scope;"
+    "  UPDATE scope SET memories = memories - 1, changes = changes + 1 WHERE id = old.scope;"
     "  INSERT INTO recall (recall, rowid, text, scope) VALUES ('delete', old.id, old.text, old.scope); END;";
 
 static const tp__sqlite_schema schema = {
     .noun = "a memory",
     .application_id = 0x54704d65, /* "TpMe" */
-    .version = 1,
+    .version = 2,
     .sql = schema_sql,
     .busy_ms = 250, /* a job or a model can try again, a turn cannot wait */
     .overwrites_deleted = true};

@@ -12,8 +12,8 @@
 #include "turnphase/memory.h"
 
 enum {
-  TP__MEMORY_RECALL_DEFAULT = 8,
-  TP__MEMORY_RECALL_MAX = 16, /* entries of prompt context that a turn takes in all */
+  TP__MEMORY_RECALL_MAX = 64,            /* entries of prompt context that a turn takes in all */
+  TP__MEMORY_RECALL_BYTES_MAX = 12000,   /* bytes of their lines that it takes in all */
   TP__MEMORY_TOOL_COUNT = 5,
   TP__MEMORY_NOTE_BYTES_MAX = 4096 /* longest text that memory_remember takes */
 };

@@ -65,13 +65,16 @@ static tp_status write_sources(tp_writer *writer, const tp__memory *memory, tp_t
 
 /* The same line, whole and in the short form that a tight budget would take. */
 static tp_status emit_lines(tp_call *call, const tp__memory *memory, tp_text sources, sqlite3_str *line,
-                            sqlite3_str *brief) {
+                            sqlite3_str *brief, size_t left, size_t *ret_size) {
   enum { BRIEF_BYTES = 200 };
   char id[TP__MEMORY_ID_SIZE];
   tp__memory_id_write(memory->id, id);
   tp__memory_line_write(line, memory, SIZE_MAX);
   tp__memory_line_write(brief, memory, BRIEF_BYTES);
   if (sqlite3_str_errcode(line) != SQLITE_OK || sqlite3_str_errcode(brief) != SQLITE_OK) return TP_ERR_NO_MEMORY;
+  size_t size = (size_t)sqlite3_str_length(line);
+  if (size > left) return TP_OK;
+  *ret_size = size;
   tp_contribution entry = {.struct_size = sizeof(tp_contribution), .kind = TP_KIND_PROMPT_CONTEXT,
                            .weight = memory->rank,
                            .domain = tp_text_of(memory_word),
@@ -82,71 +85,51 @@ static tp_status emit_lines(tp_call *call, const tp__memory *memory, tp_text sou
   return tp_call_emit(call, &entry);
 }
 
-static tp_status emit_memory(tp_call *call, const tp__memory *memory, tp_writer *writer) {
+/* @param ret_size  the bytes of its line; untouched when there are more than left, and nothing is emitted. */
+static tp_status emit_memory(tp_call *call, const tp__memory *memory, tp_writer *writer, size_t left,
+                             size_t *ret_size) {
   tp_text sources = {0};
   tp_status status = write_sources(writer, memory, &sources);
   if (status != TP_OK) return status;
   sqlite3_str *line = sqlite3_str_new(NULL), *brief = sqlite3_str_new(NULL);
-  status = emit_lines(call, memory, sources, line, brief);
+  status = emit_lines(call, memory, sources, line, brief, left, ret_size);
   sqlite3_free(sqlite3_str_finish(line));
   sqlite3_free(sqlite3_str_finish(brief));
   return status;
 }
 
-/* Frees the list. */
-static tp_answer answer_with(tp_call *call, tp_status status, tp__memory_list *list) {
-  tp_writer *writer = NULL;
-  if (status == TP_OK) status = tp_writer_new(&tp__memory_allocator, &writer);
-  for (size_t i = 0; status == TP_OK && i < list->count; i++) status = emit_memory(call, &list->items[i], writer);
-  tp_writer_free(writer);
-  tp__memory_list_fini(list);
-  return answer(call, status);
+/* The order of the list is that of relevance: what is left out at the end is worth less than what stands before it. */
+static tp_status emit_list(tp_call *call, const tp__memory_list *list, tp_writer *writer) {
+  size_t left = TP__MEMORY_RECALL_BYTES_MAX;
+  for (size_t i = 0; i < list->count; i++) {
+    size_t size = 0;
+    tp_status status = emit_memory(call, &list->items[i], writer, left, &size);
+    if (status != TP_OK || size == 0) return status;
+    left -= size;
+  }
+  return TP_OK;
 }
 
 static tp_answer deterministic_recall(void *self, tp_call *call) {
   tp__memory_domain *domain = self;
   tp__memory_scope scope = scope_of(domain, call);
   tp__memory_list list = {0};
+  tp_writer *writer = NULL;
   if (!allowed(call, "read")) return TP_ANSWER_DONE;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   tp_status status = tp__memory_recall(domain->store, &scope, text, domain->recall_max, &list);
-  return answer_with(call, status, &list);
+  if (status == TP_OK) status = tp_writer_new(&tp__memory_allocator, &writer);
+  if (status == TP_OK) status = emit_list(call, &list, writer);
+  tp_writer_free(writer);
+  tp__memory_list_fini(&list);
+  return answer(call, status);
 }
 
-/** What the first look has brought, as its contributions say. */
-typedef struct first_look {
-  int64_t ids[TP__MEMORY_RECALL_MAX];
-  int32_t ranks[TP__MEMORY_RECALL_MAX];
-  size_t count;
-} first_look;
-
-static first_look first_look_of(const tp_call *call) {
-  first_look look = {.count = 0};
-  for (size_t d = 0; d < tp_call_dependency_count(call); d++) {
-    tp_dependency dependency = {.struct_size = sizeof dependency};
-    if (!tp_call_dependency(call, d, &dependency)) continue;
-    for (size_t i = 0; i < dependency.contribution_count && look.count < TP__MEMORY_RECALL_MAX; i++) {
-      const tp_contribution *entry = tp_call_dependency_contribution(call, d, i);
-      if (entry->kind != TP_KIND_PROMPT_CONTEXT || !is(entry->domain, memory_word)) continue;
-      look.ids[look.count] = tp__memory_id_read(entry->key);
-      look.ranks[look.count++] = entry->weight;
-    }
-  }
-  return look;
-}
-
+/* The place for what takes longer than a search of the words: nothing does so far. */
 static tp_answer active_recall(void *self, tp_call *call) {
-  tp__memory_domain *domain = self;
-  tp__memory_scope scope = scope_of(domain, call);
-  tp__memory_list list = {0};
+  (void)self;
   if (!allowed(call, "read") || tp_call_cancelled(call)) return TP_ANSWER_DONE;
-  first_look first = first_look_of(call);
-  if (tp__memory_recall_sufficient(first.ranks, first.count, domain->recall_max))
-    return answer(call, tp_call_emit_audit(call, "memory.active_recall.skipped", "the first look was sufficient"));
-  size_t room = TP__MEMORY_RECALL_MAX - first.count, max = domain->recall_max < room ? domain->recall_max : room;
-  tp_text text = tp_call_text(call, TP_FIELD_TEXT);
-  tp_status status = tp__memory_recall_more(domain->store, &scope, text, first.ids, first.count, max, &list);
-  return answer_with(call, status, &list);
+  return answer(call, tp_call_emit_audit(call, "memory.active_recall.skipped", "the search of the words has it all"));
 }
 
 /* ---- tool_bundle ---- */
@@ -232,10 +215,10 @@ static const struct handler_row {
     {"memory.policy_classifier", "says from the user's words whether memory may be read and written", policy_classifier,
      TP_PHASE_TURN_PRE_POLICY, TP_CAPABILITY_CONTRIBUTE_POLICY | TP_CAPABILITY_EMIT_AUDIT, true, true,
      TP_EXECUTION_BLOCKING, NULL},
-    {"memory.deterministic_recall", "recalls what holds the words of the user's text", deterministic_recall,
+    {"memory.deterministic_recall", "recalls what was said about the user's text", deterministic_recall,
      TP_PHASE_TURN_PRE_PROMPT_CONTEXT, TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT, false, true, TP_EXECUTION_BLOCKING,
      NULL},
-    {"memory.active_recall", "looks again and more broadly when the first look was not sufficient", active_recall,
+    {"memory.active_recall", "adds what takes longer to recall than a search of the words", active_recall,
      TP_PHASE_TURN_PRE_PROMPT_CONTEXT, TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT | TP_CAPABILITY_EMIT_AUDIT, false, true,
      TP_EXECUTION_DEADLINE, "memory.deterministic_recall"},
     {"memory.tool_bundle", "brings the memory tools that the policy allows", tool_bundle,
@@ -306,7 +289,7 @@ static tp_status domain_new(const tp_memory_options *options, tp__memory_domain 
   pthread_mutex_init(&domain->mutex, NULL); /* cannot fail with default attributes on Linux */
   domain->refs = 1;
   domain->kind = kind;
-  domain->recall_max = options->recall_max ? options->recall_max : TP__MEMORY_RECALL_DEFAULT;
+  domain->recall_max = options->recall_max ? options->recall_max : TP__MEMORY_RECALL_MAX;
   tp_status status = tp__memory_store_open(options->path, &domain->store, fault);
   if (status == TP_OK) {
     status = tp__memory_tools_init(domain);

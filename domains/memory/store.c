@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "domains/memory/database.h"
-#include "domains/memory/store_internal.h"
+#include "domains/memory/index.h"
 #include "domains/memory/terms.h"
 #include "stores/sqlite/database.h"
 
@@ -13,7 +13,8 @@
 static const char *const sql_texts[TP__MEMORY_SQL_COUNT] = {
     [TP__MEMORY_SQL_ADD_SCOPE] =
         "INSERT INTO scope (tenant, kind, name, memories) VALUES (?1, ?2, ?3, 0) ON CONFLICT DO NOTHING",
-    [TP__MEMORY_SQL_FIND_SCOPE] = "SELECT id, memories FROM scope WHERE tenant = ?1 AND kind = ?2 AND name = ?3",
+    [TP__MEMORY_SQL_FIND_SCOPE] =
+        "SELECT id, memories, changes FROM scope WHERE tenant = ?1 AND kind = ?2 AND name = ?3",
     [TP__MEMORY_SQL_PUT] =
         "INSERT INTO memory (scope, session, turn, part, said_ms, asks, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"
         " ON CONFLICT (scope, session, turn, part) DO UPDATE SET asks = excluded.asks, text = excluded.text"
@@ -22,18 +23,9 @@ static const char *const sql_texts[TP__MEMORY_SQL_COUNT] = {
     [TP__MEMORY_SQL_NEWEST] =
         "SELECT " MEMORY_COLUMNS " FROM memory WHERE scope = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",
     [TP__MEMORY_SQL_FORGET] = "DELETE FROM memory WHERE id = ?1 AND scope = ?2 RETURNING id",
-    /* Newest first, so that the limit of a search leaves out the oldest. */
-    [TP__MEMORY_SQL_MATCH] =
-        "SELECT recall.rowid, evidence(recall), memory.asks FROM recall JOIN memory ON memory.id = recall.rowid"
-        " WHERE recall MATCH ?1 ORDER BY recall.rowid DESC LIMIT ?2",
     [TP__MEMORY_SQL_EXCERPT] =
         "SELECT snippet(recall, 0, '', '', '\xE2\x80\xA6', 64) FROM recall WHERE recall MATCH ?1 AND rowid = ?2",
-    [TP__MEMORY_SQL_NEXT] =
-        "SELECT id FROM memory WHERE scope = ?1 AND session = (SELECT session FROM memory WHERE id = ?2) AND id > ?2"
-        " ORDER BY id LIMIT 2",
-    [TP__MEMORY_SQL_PREVIOUS] =
-        "SELECT id FROM memory WHERE scope = ?1 AND session = (SELECT session FROM memory WHERE id = ?2) AND id < ?2"
-        " ORDER BY id DESC LIMIT 2"};
+    [TP__MEMORY_SQL_LINES] = "SELECT id, session, said_ms, text FROM memory WHERE scope = ?1 AND id > ?2 ORDER BY id"};
 
 /* ---- life ---- */
 
@@ -45,6 +37,21 @@ static int prepare_all(tp__memory_store *store) {
   return SQLITE_OK;
 }
 
+static int make_stemmer(tp__memory_store *store) {
+  const char *arguments[] = {"unicode61", "remove_diacritics", "2"};
+  fts5_api *api = NULL;
+  void *ctx = NULL;
+  sqlite3_stmt *statement = NULL;
+  int rc = sqlite3_prepare_v2(store->db, "SELECT fts5(?1)", -1, &statement, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_pointer(statement, 1, &api, "fts5_api_ptr", NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_step(statement);
+  int end = sqlite3_finalize(statement);
+  if (rc != SQLITE_ROW || !api) return end != SQLITE_OK ? end : rc == SQLITE_ROW ? SQLITE_ERROR : rc;
+  rc = api->xFindTokenizer(api, "porter", &ctx, &store->tokenizer);
+  if (rc == SQLITE_OK) rc = store->tokenizer.xCreate(ctx, arguments, 3, &store->stemmer);
+  return rc;
+}
+
 tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, tp_fault *fault) {
   tp__memory_store *store = sqlite3_malloc64(sizeof *store);
   if (!store) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
@@ -52,7 +59,7 @@ tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, 
   pthread_mutex_init(&store->mutex, NULL); /* cannot fail with default attributes on Linux */
   tp_status status = tp__memory_database_open(path, &store->db, fault);
   if (status == TP_OK) {
-    int rc = tp__memory_evidence_register(store->db);
+    int rc = make_stemmer(store);
     if (rc == SQLITE_OK) rc = prepare_all(store);
     if (rc != SQLITE_OK) status = tp__sqlite_fail(store->db, path, "prepare", rc, fault);
   }
@@ -63,6 +70,8 @@ tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, 
 
 void tp__memory_store_close(tp__memory_store *store) {
   if (!store) return;
+  tp__memory_indexes_free(store);
+  if (store->stemmer) store->tokenizer.xDelete(store->stemmer);
   for (int i = 0; i < TP__MEMORY_SQL_COUNT; i++) sqlite3_finalize(store->statements[i]);
   sqlite3_close(store->db);
   pthread_mutex_destroy(&store->mutex);
@@ -91,7 +100,8 @@ int tp__memory_find_scope_locked(tp__memory_store *store, const tp__memory_scope
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_FIND_SCOPE];
   int rc = bind_scope(s, scope);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
-  if (rc == SQLITE_ROW) *ret_row = (tp__memory_scope_row){sqlite3_column_int64(s, 0), sqlite3_column_int64(s, 1)};
+  if (rc == SQLITE_ROW) *ret_row = (tp__memory_scope_row){sqlite3_column_int64(s, 0), sqlite3_column_int64(s, 1),
+                                                      sqlite3_column_int64(s, 2)};
   tp__memory_release(s);
   return rc == SQLITE_ROW ? SQLITE_OK : rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * store_internal: what store.c lends to recall.c. All of it is used under the store's mutex. */
+ * store_internal: what store.c gives recall.c and index.c. All of it is used under the store's mutex. */
 #ifndef TP__MEMORY_STORE_INTERNAL_H
 #define TP__MEMORY_STORE_INTERNAL_H
 
@@ -17,10 +17,8 @@ typedef enum tp__memory_sql {
   TP__MEMORY_SQL_GET,
   TP__MEMORY_SQL_NEWEST,
   TP__MEMORY_SQL_FORGET,
-  TP__MEMORY_SQL_MATCH,   /* recall.c from here on */
-  TP__MEMORY_SQL_EXCERPT,
-  TP__MEMORY_SQL_NEXT,
-  TP__MEMORY_SQL_PREVIOUS,
+  TP__MEMORY_SQL_EXCERPT, /* recall.c */
+  TP__MEMORY_SQL_LINES,   /* index.c */
   TP__MEMORY_SQL_COUNT
 } tp__memory_sql;
 
@@ -29,15 +27,16 @@ struct tp__memory_store {
   /* ---- under mutex */
   sqlite3 *db;
   sqlite3_stmt *statements[TP__MEMORY_SQL_COUNT];
+  fts5_tokenizer tokenizer; /* that of the full-text index: both stem alike */
+  Fts5Tokenizer *stemmer;
+  struct tp__memory_index *indexes; /* of scopes, the most recently used first */
 };
-
-/** Teaches a connection the function evidence(recall), which TP__MEMORY_SQL_MATCH calls. @return a SQLite code. */
-int tp__memory_evidence_register(sqlite3 *db);
 
 /** What the store knows of a scope. */
 typedef struct tp__memory_scope_row {
   int64_t id;
   int64_t memories;
+  int64_t changes; /* how many were changed or deleted so far */
 } tp__memory_scope_row;
 
 /* These return SQLite codes. */

@@ -28,7 +28,7 @@ static int compare_word(const void *key, const void *item) {
   return order != 0 ? order : stop[word->size] ? -1 : 0;
 }
 
-static bool is_stop_word(tp_text word) {
+bool tp__memory_is_stop_word(tp_text word) {
   enum { LONGEST = 10 };
   if (word.size > LONGEST) return false;
   size_t count = sizeof stop_words / sizeof stop_words[0];
@@ -114,7 +114,7 @@ void tp__memory_terms_of(tp_text text, tp__memory_terms *ret_terms) {
   ret_terms->count = 0;
   while (ret_terms->count < TP__MEMORY_TERMS_MAX && tp__memory_words_next(&words)) {
     tp_text word = words.word;
-    if (word.size > TP__MEMORY_TERM_BYTES_MAX || is_stop_word(word) || has_term(ret_terms, word)) continue;
+    if (word.size > TP__MEMORY_TERM_BYTES_MAX || tp__memory_is_stop_word(word) || has_term(ret_terms, word)) continue;
     ret_terms->items[ret_terms->count++] = word;
   }
 }

@@ -26,6 +26,9 @@ bool tp__memory_words_next(tp__memory_words *words);
 /** True when two words are equal but for the case of ASCII letters. */
 bool tp__memory_same_word(tp_text a, tp_text b);
 
+/** True for an English word that says nothing about what a text is about, and for what an apostrophe leaves behind. */
+bool tp__memory_is_stop_word(tp_text word);
+
 /** The distinct words of a text without stop words, in the order they come. Slices of the text. */
 typedef struct tp__memory_terms {
   tp_text items[TP__MEMORY_TERMS_MAX];

@@ -62,19 +62,12 @@ static size_t limit_of(tp_text arguments) {
 
 /* ---- the tools ---- */
 
-/* Both looks: a model that searches wants what there is. */
 static tp_answer memory_search(void *self, tp_tool_run *run) {
   tp__memory_domain *domain = self;
   tp_text arguments = tp_tool_run_arguments(run), query = tp_value_text(tp_value_get(arguments, "query"));
   tp__memory_scope scope = scope_of(domain, run);
   tp__memory_list list = {0};
-  int64_t known[LIMIT_MAX];
-  size_t limit = limit_of(arguments);
-  tp_status status = tp__memory_recall(domain->store, &scope, query, limit, &list);
-  size_t count = list.count;
-  for (size_t i = 0; i < count; i++) known[i] = list.items[i].id;
-  if (status == TP_OK && count < limit)
-    status = tp__memory_recall_more(domain->store, &scope, query, known, count, limit - count, &list);
+  tp_status status = tp__memory_recall(domain->store, &scope, query, limit_of(arguments), &list);
   return answer_list(run, status, &list, "No memory matches.");
 }
 

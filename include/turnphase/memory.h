@@ -14,7 +14,7 @@ TP_BEGIN_DECLS
 typedef struct tp_memory_options {
   size_t struct_size;
   const char *path;              /* the SQLite file; NULL: in memory, gone with the runtime */
-  uint32_t recall_max;           /* entries a turn that each of the two looks recalls at most; 0: 8; up to 16 */
+  uint32_t recall_max;           /* entries that a turn recalls at most, within 12,000 bytes; 0: 64; up to 64 */
   uint32_t active_recall_ms;     /* deadline of active_recall; 0: 200 */
   const char *scope;             /* user, workspace, thread, agent or task: turns with the same id of that kind share
                                     their memories, with "user" those of the same tenant; NULL: workspace */

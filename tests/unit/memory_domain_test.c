@@ -229,7 +229,7 @@ static void what_was_said_in_one_session_is_recalled_in_another(void **state) {
   assert_string_equal(noted.diagnostics, "");
 }
 
-static void the_answer_that_shares_no_word_is_recalled_by_the_second_look(void **state) {
+static void the_answer_that_shares_no_word_is_recalled_with_what_stands_before_it(void **state) {
   (void)state;
   tp_session *session = open_session((tp_session_options){.id = "one", .tenant = "acme", .workspace = "home"});
   say_in(session, "t1", "Let me tell about the summer holiday.");
@@ -467,7 +467,7 @@ static void a_job_that_runs_twice_remembers_once(void **state) {
   assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 1);
 }
 
-static void the_second_look_is_skipped_when_the_first_was_sufficient(void **state) {
+static void deterministic_recall_has_all_and_active_recall_adds_nothing(void **state) {
   (void)state;
   char id[16];
   for (int i = 0; i < 8; i++) {
@@ -480,23 +480,23 @@ static void the_second_look_is_skipped_when_the_first_was_sufficient(void **stat
   begin_turn("t1", "xylophone");
   tp_phase_result result = recall("xylophone");
   assert_true(has_audit(&result, "memory.active_recall.skipped"));
-  assert_int_equal(contexts_of(&result, "memory.deterministic_recall"), 8);
+  assert_int_equal(contexts_of(&result, "memory.deterministic_recall"), 16);
   assert_int_equal(contexts_of(&result, "memory.active_recall"), 0);
 }
 
-static void the_second_look_adds_to_a_first_that_was_not_sufficient(void **state) {
+static void a_turn_recalls_sixty_four_entries_at_most(void **state) {
   (void)state;
   char id[16];
-  for (int i = 0; i < 10; i++) {
+  tp_session *session = open_session((tp_session_options){.id = "one", .tenant = "acme", .workspace = "home"});
+  for (int i = 0; i < 66; i++) {
     snprintf(id, sizeof id, "x%d", i);
-    say("one", id, "The xylophone is here.");
+    say_in(session, id, "The xylophone is here.");
   }
+  close_session(session);
   hold_session("acme");
   begin_turn("t1", "Which xylophone did the neighbour buy?");
   tp_phase_result result = recall("Which xylophone did the neighbour buy?");
-  assert_false(has_audit(&result, "memory.active_recall.skipped"));
-  assert_int_equal(contexts_of(&result, "memory.deterministic_recall"), 8);
-  assert_int_equal(contexts_of(&result, "memory.active_recall"), 2);
+  assert_int_equal(contexts_of(&result, "memory.deterministic_recall"), 64);
 }
 
 static void a_model_that_cannot_call_tools_is_given_none(void **state) {
@@ -671,7 +671,7 @@ static void wrong_options_are_refused_with_what_is_right(void **state) {
   snprintf(missing, sizeof missing, "%s/none/memory.db", directory);
   assert_not_registered((tp_memory_options){0}, TP_ERR_VERSION, "struct_size");
   assert_not_registered((tp_memory_options){.struct_size = size, .scope = "galaxy"}, TP_ERR_USAGE, "agent or task");
-  assert_not_registered((tp_memory_options){.struct_size = size, .recall_max = 17}, TP_ERR_USAGE, "at most 16");
+  assert_not_registered((tp_memory_options){.struct_size = size, .recall_max = 65}, TP_ERR_USAGE, "at most 64");
   assert_not_registered((tp_memory_options){.struct_size = size, .path = missing}, TP_ERR_IO, missing);
   assert_not_registered((tp_memory_options){.struct_size = size, .path = ""}, TP_ERR_USAGE, "path");
 }
@@ -852,7 +852,7 @@ int main(void) {
 #define TOOL_CASE(name) cmocka_unit_test_setup_teardown(name, start_with_writer, end_with_writer)
   const struct CMUnitTest tests[] = {
       CASE(what_was_said_in_one_session_is_recalled_in_another),
-      CASE(the_answer_that_shares_no_word_is_recalled_by_the_second_look),
+      CASE(the_answer_that_shares_no_word_is_recalled_with_what_stands_before_it),
       CASE(another_workspace_and_another_tenant_recall_nothing),
       CASE(a_turn_whose_user_asks_not_to_remember_is_not_remembered),
       CASE(a_turn_whose_user_asks_not_to_use_memory_recalls_nothing),
@@ -867,8 +867,8 @@ int main(void) {
       BARE_CASE(the_scope_thread_parts_the_threads_of_a_workspace),
       BARE_CASE(the_scope_agent_needs_no_agent),
       CASE(a_job_that_runs_twice_remembers_once),
-      CASE(the_second_look_is_skipped_when_the_first_was_sufficient),
-      CASE(the_second_look_adds_to_a_first_that_was_not_sufficient),
+      CASE(deterministic_recall_has_all_and_active_recall_adds_nothing),
+      CASE(a_turn_recalls_sixty_four_entries_at_most),
       CASE(a_model_that_cannot_call_tools_is_given_none),
       TOOL_CASE(a_model_remembers_searches_reads_lists_and_forgets),
       TOOL_CASE(wrong_arguments_are_answered_with_what_is_wrong),

@@ -11,7 +11,7 @@
 
 /* ---- a stage: inputs are added in plan order, then merged ---- */
 
-enum { ITEMS_MAX = 64 };
+enum { ITEMS_MAX = 72 };
 static tp__arena arena;
 static tp__merge_input inputs[ITEMS_MAX];
 static size_t input_count;
@@ -237,14 +237,14 @@ static void one_context_id_is_there_once_the_heavier_else_the_first(void **state
   assert_diagnostic(1, "s3", "merge.duplicate", "prompt_context y: s2 brought the same id and is used");
 }
 
-static void the_seventeenth_context_is_dropped_with_a_diagnostic(void **state) {
+static void the_sixty_fifth_context_is_dropped_with_a_diagnostic(void **state) {
   (void)state;
-  for (int i = 0; i < 18; i++) context("d", tp__arena_printf(&arena, "%02d", i).data, "t", 0);
+  for (int i = 0; i < 66; i++) context("d", tp__arena_printf(&arena, "%02d", i).data, "t", 0);
   merge_in(TP_PHASE_TURN_PRE_PROMPT_CONTEXT);
-  assert_count(TP_KIND_PROMPT_CONTEXT, 16);
+  assert_count(TP_KIND_PROMPT_CONTEXT, 64);
   assert_count(TP_KIND_DIAGNOSTIC, 2);
-  assert_diagnostic(0, "s16", "merge.dropped",
-                    "prompt_context 16: dropped: the turn's 16 prompt contexts stand before it");
+  assert_diagnostic(0, "s64", "merge.dropped",
+                    "prompt_context 64: dropped: the turn's 64 prompt contexts stand before it");
 }
 
 static void contexts_are_cut_at_the_budget_and_the_rest_is_dropped(void **state) {
@@ -836,7 +836,7 @@ int main(void) {
       TEST(a_later_entry_adds_to_the_turns_policies),
       TEST(contexts_stand_by_weight_then_domain_then_id),
       TEST(one_context_id_is_there_once_the_heavier_else_the_first),
-      TEST(the_seventeenth_context_is_dropped_with_a_diagnostic),
+      TEST(the_sixty_fifth_context_is_dropped_with_a_diagnostic),
       TEST(contexts_are_cut_at_the_budget_and_the_rest_is_dropped),
       TEST(exactly_the_budget_is_whole),
       TEST(a_cut_does_not_split_a_code_point),

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How much of the evidence is recalled on real conversations (LoCoMo's, which are no part of this tree): every
+ * utterance is remembered, then each question of categories 1 to 4 that names evidence is asked. mean is the share of
+ * its evidence among the first entries, any whether there is one at all. Beside it, in the same run, what a plain
+ * full-text query brings, alone and with two neighbours of each hit.
+ *
+ *   recall [DIRECTORY] [--features FILE]
+ *
+ * --features writes what domains/memory/fit/fit.py reads: for each candidate line of each question a record of float32:
+ * conversation, question, category, evidence of the question in all, bytes of the entry, 1 for evidence, the parts. */
+#include <math.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "domains/memory/recall.h"
+#include "domains/memory/score.h"
+#include "domains/memory/terms.h"
+
+enum { CUTS = 5, ENTRIES_MAX = 64, CATEGORIES = 5, PREFIX_BYTES = 40, WAYS = 3 };
+
+static const char *const cut_names[CUTS] = {"5", "10", "16", "2800 B", "12000 B"};
+static const char *const way_names[WAYS] = {"recall", "FTS5", "FTS5 with two neighbours"};
+static const char *const numbers[] = {"26", "30", "49"};
+
+/** Sums over questions; category 0 is all. */
+typedef struct tally {
+  double mean[CUTS], any[CUTS];
+  int questions;
+} tally;
+
+static tally tallies[WAYS][CATEGORIES];
+static sqlite3 *reader;
+static FILE *features;
+static double spent, worst;
+static const tp__memory_scope scope = {.tenant = {"acme", 4}, .kind = {"workspace", 9}, .name = {"home", 4}};
+
+static void must(bool true_one, const char *words) {
+  if (true_one) return;
+  fprintf(stderr, "recall: %s\n", words);
+  exit(1);
+}
+
+static sqlite3_stmt *query(const char *sql, const char *bound) {
+  sqlite3_stmt *s = NULL;
+  must(sqlite3_prepare_v2(reader, sql, -1, &s, NULL) == SQLITE_OK, sqlite3_errmsg(reader));
+  if (bound) sqlite3_bind_text(s, 1, bound, -1, SQLITE_TRANSIENT);
+  return s;
+}
+
+static tp_text column(sqlite3_stmt *row, int at) {
+  const char *text = (const char *)sqlite3_column_text(row, at);
+  return (tp_text){text ? text : "", (size_t)sqlite3_column_bytes(row, at)};
+}
+
+static void execute(const char *sql) {
+  must(sqlite3_exec(reader, sql, NULL, NULL, NULL) == SQLITE_OK, sqlite3_errmsg(reader));
+}
+
+/* "1:56 pm on 8 May, 2023" */
+static int64_t said_of(tp_text words) {
+  static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+  char month[16] = "", half[4] = "";
+  int hour = 0, minute = 0, day = 1, year = 1970;
+  if (sscanf(words.data, "%d:%d %3s on %d %15[A-Za-z], %d", &hour, &minute, half, &day, month, &year) != 6) return 0;
+  month[3] = '\0';
+  const char *at = strstr(months, month);
+  struct tm tm = {.tm_year = year - 1900,
+                  .tm_mon = at ? (int)(at - months) / 3 : 0,
+                  .tm_mday = day,
+                  .tm_hour = hour % 12 + (half[0] == 'p' ? 12 : 0),
+                  .tm_min = minute};
+  return (int64_t)timegm(&tm) * 1000;
+}
+
+static void remember_all(tp__memory_store *store, const char *json) {
+  execute(
+      "DROP TABLE IF EXISTS plain; CREATE VIRTUAL TABLE plain USING fts5 (text, turn UNINDEXED, session UNINDEXED,"
+      " tokenize='porter unicode61 remove_diacritics 2')");
+  sqlite3_stmt *row = query(
+      "SELECT s.key, u.value ->> 'dia_id', (u.value ->> 'speaker') || ': ' || (u.value ->> 'text'),"
+      " json_extract(?1, '$.' || s.key || '_date_time')"
+      " FROM json_each(?1) s JOIN json_each(s.value) u WHERE s.key GLOB 'session_[0-9]*' AND s.type = 'array'"
+      " AND NOT s.key GLOB '*_*_*' ORDER BY CAST(substr(s.key, 9) AS INTEGER), u.key",
+      json);
+  sqlite3_stmt *add = query("INSERT INTO plain (turn, text, session) VALUES (?1, ?2, ?3)", NULL);
+  while (sqlite3_step(row) == SQLITE_ROW) {
+    tp__memory memory = {
+        .said_ms = said_of(column(row, 3)), .session = column(row, 0), .turn = column(row, 1), .text = column(row, 2)};
+    must(tp__memory_put(store, &scope, &memory, NULL) == TP_OK, "not remembered");
+    for (int i = 0; i < 3; i++) {
+      tp_text text = column(row, i == 0 ? 1 : i == 1 ? 2 : 0);
+      sqlite3_bind_text(add, i + 1, text.data, (int)text.size, SQLITE_TRANSIENT);
+    }
+    sqlite3_step(add);
+    sqlite3_reset(add);
+  }
+  sqlite3_finalize(add);
+  sqlite3_finalize(row);
+}
+
+/** A question's evidence: the ids of utterances, each in quotes and counted once. */
+typedef struct evidence {
+  char ids[32][16];
+  int count;
+} evidence;
+
+/* Some entries hold several ids: "D8:6; D9:17". */
+static evidence read_evidence(const char *json) {
+  evidence found = {.count = 0};
+  for (const char *at = json; *at && found.count < 32;) {
+    size_t size = strspn(at, "D0123456789:");
+    bool known = size < 3 || size > 15 || at[0] != 'D';
+    char id[16] = "";
+    if (!known) memcpy(id, at, size);
+    for (int i = 0; i < found.count; i++) known = known || strcmp(found.ids[i], id) == 0;
+    if (!known) memcpy(found.ids[found.count++], id, sizeof id);
+    at += size ? size : 1;
+  }
+  return found;
+}
+
+static bool is_evidence(const evidence *e, tp_text turn) {
+  for (int i = 0; i < e->count; i++)
+    if (strlen(e->ids[i]) == turn.size && memcmp(e->ids[i], turn.data, turn.size) == 0) return true;
+  return false;
+}
+
+/** An answer to a question: whether each entry is evidence, and its bytes. */
+typedef struct entries {
+  bool good[ENTRIES_MAX];
+  size_t bytes[ENTRIES_MAX];
+  int count;
+} entries;
+
+static void count_entries(int way, int category, const evidence *e, const entries *list) {
+  static const int counts[] = {5, 10, 16, ENTRIES_MAX, ENTRIES_MAX};
+  static const size_t bytes[] = {SIZE_MAX, SIZE_MAX, SIZE_MAX, 2800, 12000};
+  for (int c = 0; c < CUTS; c++) {
+    int found = 0;
+    size_t used = 0;
+    for (int i = 0; i < list->count && i < counts[c] && (used += list->bytes[i]) <= bytes[c]; i++)
+      found += list->good[i];
+    for (int k = 0; k <= category; k += category) {
+      tallies[way][k].mean[c] += (double)found / e->count;
+      tallies[way][k].any[c] += found > 0;
+    }
+  }
+  tallies[way][0].questions++;
+  tallies[way][category].questions++;
+}
+
+static void ask_memory(tp__memory_store *store, tp_text question, int category, const evidence *e) {
+  tp__memory_list list = {0};
+  struct timespec from, to;
+  entries answer = {.count = 0};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+  must(tp__memory_recall(store, &scope, question, ENTRIES_MAX, &list) == TP_OK, "not recalled");
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+  double took = 1e3 * (double)(to.tv_sec - from.tv_sec) + 1e-6 * (double)(to.tv_nsec - from.tv_nsec);
+  spent += took;
+  if (took > worst) worst = took;
+  for (size_t i = 0; i < list.count; i++) {
+    answer.good[i] = is_evidence(e, list.items[i].turn);
+    answer.bytes[i] = list.items[i].text.size + PREFIX_BYTES;
+  }
+  answer.count = (int)list.count;
+  count_entries(0, category, e, &answer);
+  tp__memory_list_fini(&list);
+}
+
+static void add_plain(entries *list, int64_t *ids, int64_t id, const evidence *e, sqlite3_stmt *get) {
+  for (int i = 0; i < list->count; i++)
+    if (ids[i] == id) return;
+  sqlite3_bind_int64(get, 1, id);
+  if (list->count < ENTRIES_MAX && sqlite3_step(get) == SQLITE_ROW) {
+    ids[list->count] = id;
+    list->good[list->count] = is_evidence(e, column(get, 0));
+    list->bytes[list->count++] = (size_t)sqlite3_column_int64(get, 1) + PREFIX_BYTES;
+  }
+  sqlite3_reset(get);
+}
+
+static void ask_plain(int way, tp_text question, int category, const evidence *e) {
+  tp__memory_terms terms;
+  tp__memory_terms_of(question, &terms);
+  sqlite3_str *words = sqlite3_str_new(reader);
+  for (size_t i = 0; i < terms.count; i++)
+    sqlite3_str_appendf(words, "%s\"%.*s\"", i ? " OR " : "", (int)terms.items[i].size, terms.items[i].data);
+  char *match = sqlite3_str_finish(words);
+  sqlite3_stmt *row =
+      query("SELECT rowid FROM plain WHERE plain MATCH ?1 ORDER BY bm25(plain) LIMIT 64", match ? match : "\"\"");
+  sqlite3_stmt *get = query("SELECT turn, length(CAST(text AS BLOB)) FROM plain WHERE rowid = ?1", NULL);
+  entries list = {.count = 0};
+  int64_t ids[ENTRIES_MAX];
+  while (sqlite3_step(row) == SQLITE_ROW) {
+    int64_t id = sqlite3_column_int64(row, 0);
+    add_plain(&list, ids, id, e, get);
+    if (way == 2) add_plain(&list, ids, id + 1, e, get);
+    if (way == 2) add_plain(&list, ids, id - 1, e, get);
+  }
+  sqlite3_finalize(row);
+  sqlite3_finalize(get);
+  sqlite3_free(match);
+  count_entries(way, category, e, &list);
+}
+
+static void write_features(tp__memory_store *store, tp_text text, const float head[4], const evidence *e) {
+  tp__memory_scope_row row = {0};
+  tp__memory_index *index = NULL;
+  tp__memory_scored *scored = NULL;
+  size_t count = 0;
+  pthread_mutex_lock(&store->mutex);
+  int rc = tp__memory_find_scope_locked(store, &scope, &row);
+  if (rc == SQLITE_OK) rc = tp__memory_index_get(store, &row, &index);
+  if (rc == SQLITE_OK) rc = tp__memory_score(store, index, text, SIZE_MAX, &scored, &count);
+  must(rc == SQLITE_OK, "not scored");
+  for (size_t i = 0; i < count; i++) {
+    tp__memory_list one = {0};
+    must(tp__memory_read_locked(store, row.id, index->lines[scored[i].line].id, &one) == SQLITE_ROW || one.count,
+         "not read");
+    float tail[] = {(float)(one.items[0].text.size + PREFIX_BYTES), is_evidence(e, one.items[0].turn) ? 1.0f : 0.0f};
+    fwrite(head, sizeof *head, 4, features);
+    fwrite(tail, sizeof *tail, 2, features);
+    fwrite(scored[i].parts, sizeof(float), TP__MEMORY_PART_COUNT, features);
+    tp__memory_list_fini(&one);
+  }
+  pthread_mutex_unlock(&store->mutex);
+  sqlite3_free(scored);
+}
+
+static bool ask_all(const char *directory, int number) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/%s.json", directory, numbers[number]);
+  FILE *file = fopen(path, "rb");
+  if (!file) return false;
+  static char json[1 << 20];
+  json[fread(json, 1, sizeof json - 1, file)] = '\0';
+  fclose(file);
+  tp__memory_store *store = NULL;
+  must(tp__memory_store_open(NULL, &store, NULL) == TP_OK, "no store");
+  remember_all(store, json);
+  sqlite3_stmt *row = query(
+      "SELECT value ->> 'question', value ->> 'evidence', value ->> 'category' FROM json_each(?1, '$.qa')"
+      " WHERE value ->> 'category' BETWEEN 1 AND 4 ORDER BY key",
+      json);
+  for (int q = 0; sqlite3_step(row) == SQLITE_ROW; q++) {
+    evidence e = read_evidence(column(row, 1).data);
+    int category = sqlite3_column_int(row, 2);
+    if (e.count == 0) continue;
+    ask_memory(store, column(row, 0), category, &e);
+    ask_plain(1, column(row, 0), category, &e);
+    ask_plain(2, column(row, 0), category, &e);
+    float head[] = {(float)number, (float)q, (float)category, (float)e.count};
+    if (features) write_features(store, column(row, 0), head, &e);
+  }
+  sqlite3_finalize(row);
+  tp__memory_store_close(store);
+  return true;
+}
+
+static void print_all(void) {
+  printf("%-26s %-9s %9s", "", "category", "questions");
+  for (int c = 0; c < CUTS; c++) printf("  %-13s", cut_names[c]);
+  printf("\n");
+  for (int way = 0; way < WAYS; way++)
+    for (int k = 0; k < CATEGORIES; k++) {
+      const tally *t = &tallies[way][k];
+      printf("%-26s %-9.*s %9d", k ? "" : way_names[way], k ? 1 : 3, k ? &"01234"[k] : "all", t->questions);
+      for (int c = 0; c < CUTS && t->questions; c++)
+        printf("  %.3f / %.3f", t->mean[c] / t->questions, t->any[c] / t->questions);
+      printf("\n");
+    }
+  printf("Each cell: mean / any. A recall took %.3f ms of CPU, at most %.3f ms.\n", spent / tallies[0][0].questions,
+         worst);
+}
+
+int main(int count, char **arguments) {
+  const char *directory = "../shared/data/locomo";
+  for (int i = 1; i < count; i++)
+    if (strcmp(arguments[i], "--features") == 0 && i + 1 < count) features = fopen(arguments[++i], "wb");
+    else directory = arguments[i];
+  must(sqlite3_open(":memory:", &reader) == SQLITE_OK, "no SQLite");
+  for (int i = 0; i < 3; i++)
+    if (!ask_all(directory, i)) {
+      fprintf(stderr, "recall: the conversations are not in %s\n", directory);
+      return 77;
+    }
+  print_all();
+  if (features) fclose(features);
+  sqlite3_close(reader);
+  return 0;
+}

@@ -1,0 +1,125 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Fits the weights of a recall's score (domains/memory/weights.def). For maintainers; needs NumPy.
+
+  ./dev bench memory --features /tmp/features.bin
+  domains/memory/fit/fit.py /tmp/features.bin [--write] [--ablate]
+
+The weights maximize the likelihood that evidence comes first (softmax over the candidate lines of each question) with
+a small penalty on their squares, by gradient descent from zero: the same features give the same weights. Printed are
+the figures with the weights fitted on all conversations, and leave-one-conversation-out, each conversation scored with
+weights fitted on the others. --ablate does the latter without each part in turn. --write writes weights.def."""
+import re
+import sys
+
+import numpy as np
+
+TABLE = __file__.rsplit("/", 2)[0] + "/weights.def"
+HEAD = 6
+PENALTY = 2e-4
+STEPS = 600
+CUTS = (5, 10, 16, 2800, 12000)
+
+
+def read_table():
+    return re.findall(r'^PART\((\w+), ([-\d.]+), "(.*)"\)', open(TABLE).read(), re.M)
+
+
+def read_questions(path, parts):
+    rows = np.fromfile(path, dtype="<f4").reshape(-1, HEAD + parts).astype(np.float64)
+    keys = rows[:, 0] * 10000 + rows[:, 1]
+    starts = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]])
+    return [{"conversation": int(q[0, 0]), "category": int(q[0, 2]), "evidence": q[0, 3], "bytes": q[:, 4],
+             "good": q[:, 5] > 0, "parts": q[:, HEAD:]} for q in np.split(rows, starts[1:])]
+
+
+def fit(questions, used):
+    """Of each question the evidence, one softmax per piece of it against all lines that are none."""
+    scale = np.concatenate([q["parts"] for q in questions]).std(axis=0)
+    scale = np.where(scale > 0, scale, 1)
+    use = np.where(used, 1 / scale, 0)
+    rows, owner, good, kept = [], [], [], 0
+    for q in questions:
+        if q["good"].any():
+            rows.append(q["parts"] * use)
+            owner.append(np.full(len(q["good"]), kept))
+            good.append(q["good"])
+            kept += 1
+    rows, owner, good = np.concatenate(rows), np.concatenate(owner), np.concatenate(good)
+    starts = np.searchsorted(owner, np.arange(kept))
+    pieces = np.bincount(owner, good, kept)
+    weight = np.zeros(rows.shape[1])
+    mean = np.zeros_like(weight)
+    square = np.zeros_like(weight)
+    for step in range(1, STEPS + 1):
+        score = rows @ weight
+        power = np.exp(score - np.maximum.reduceat(score, starts)[owner])
+        none = np.add.reduceat(np.where(good, 0, power), starts)
+        chance = power / (none[owner] + power)          # of each piece of evidence against what is none
+        pull = np.where(good, (1 - chance) / pieces[owner], 0)
+        against = pull / np.maximum(none[owner], 1e-300)
+        share = np.add.reduceat(np.where(good, against, 0), starts)
+        push = np.where(good, 0, power * share[owner])
+        slope = rows.T @ (pull - push) / kept - PENALTY * weight
+        mean = 0.9 * mean + 0.1 * slope
+        square = 0.999 * square + 0.001 * slope ** 2
+        size = np.sqrt(square / (1 - 0.999 ** step)) + 1e-9
+        weight += 0.05 * (1 - step / STEPS) * mean / (1 - 0.9 ** step) / size
+    return weight * use
+
+
+def figures(questions, weights_of):
+    total = np.zeros((len(CUTS), 2))
+    for q in questions:
+        order = np.argsort(-(q["parts"] @ weights_of(q)), kind="stable")[:64]
+        good, used = q["good"][order], np.cumsum(q["bytes"][order])
+        for i, cut in enumerate(CUTS):
+            found = good[:cut].sum() if cut < 100 else good[used <= cut].sum()
+            total[i] += found / q["evidence"], found > 0
+    return total / len(questions)
+
+
+def leave_one_out(questions, used):
+    held = sorted({q["conversation"] for q in questions})
+    weights = {c: fit([q for q in questions if q["conversation"] != c], used) for c in held}
+    return weights
+
+
+def show(name, values):
+    print(f"{name:24}" + "".join(f"  {m:.3f} / {a:.3f}" for m, a in values))
+
+
+def main():
+    table = read_table()
+    names = [name for name, _, _ in table]
+    questions = read_questions(sys.argv[1], len(table))
+    every = np.ones(len(names), bool)
+    print(" " * 24 + "".join(f"  {cut:<13}" for cut in CUTS) + "  (mean / any)")
+    shipped = np.array([float(w) for _, w, _ in table])
+    show("table", figures(questions, lambda q: shipped))
+    held = leave_one_out(questions, every)
+    out = figures(questions, lambda q: held[q["conversation"]])
+    show("leave one out", out)
+    for c in held:
+        show(f"  conversation {c}", figures([q for q in questions if q["conversation"] == c], lambda q: held[c]))
+    weights = fit(questions, every)
+    show("fitted on all", figures(questions, lambda q: weights))
+    if "--ablate" in sys.argv:
+        for i, name in enumerate(names):
+            used = every.copy()
+            used[i] = False
+            less = leave_one_out(questions, used)
+            value = figures(questions, lambda q: less[q["conversation"]])
+            show(f"without {name}", value)
+            print(f"{'':24}  worth {out[1, 0] - value[1, 0]:+.4f} at 10, {out[2, 0] - value[2, 0]:+.4f} at 16")
+    weights /= weights[0]
+    for name, weight in zip(names, weights):
+        print(f"  {name:10} {weight:8.4f}")
+    if "--write" in sys.argv:
+        text = open(TABLE).read()
+        for name, weight in zip(names, weights):
+            text = re.sub(rf"PART\({name}, [-\d.]+", f"PART({name}, {weight:.4f}", text)
+        open(TABLE, "w").write(text)
+
+
+main()

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "domains/memory/index.h"
+
+#include <string.h>
+
+#include "domains/memory/terms.h"
+
+/* ---- growing ---- */
+
+/* Doubles an array when it is full. @return false without memory: it is as it was. */
+static bool grow(void **array, size_t *room, size_t needed, size_t size, size_t *bytes) {
+  if (needed <= *room) return true;
+  size_t wanted = *room ? 2 * *room : 4;
+  while (wanted < needed) wanted *= 2;
+  void *grown = sqlite3_realloc64(*array, wanted * size);
+  if (!grown) return false;
+  *bytes += (wanted - *room) * size;
+  *array = grown;
+  *room = wanted;
+  return true;
+}
+
+/* ---- names ---- */
+
+static uint32_t hash_of(tp_text text) {
+  uint32_t hash = 2166136261u; /* FNV-1a */
+  for (size_t i = 0; i < text.size; i++) hash = (hash ^ (unsigned char)text.data[i]) * 16777619u;
+  return hash ^ hash >> 15;
+}
+
+static tp_text name_at(const tp__memory_names *names, int32_t number) {
+  uint32_t start = names->starts[number];
+  return (tp_text){names->bytes + start, names->starts[number + 1] - start};
+}
+
+/* The slot of a name, or the free one where it would stand. There is always a free one. */
+static size_t slot_of(const tp__memory_names *names, tp_text name) {
+  size_t mask = names->slot_count - 1, at = hash_of(name) & mask;
+  for (; names->slots[at] != TP__MEMORY_NONE; at = (at + 1) & mask) {
+    tp_text other = name_at(names, names->slots[at]);
+    if (other.size == name.size && memcmp(other.data, name.data, name.size) == 0) break;
+  }
+  return at;
+}
+
+static int32_t names_find(const tp__memory_names *names, tp_text name) {
+  return names->slot_count ? names->slots[slot_of(names, name)] : TP__MEMORY_NONE;
+}
+
+static bool grow_slots(tp__memory_names *names, size_t *bytes) {
+  if (2 * (names->count + 1) <= names->slot_count) return true;
+  size_t count = names->slot_count ? 2 * names->slot_count : 64;
+  int32_t *slots = sqlite3_malloc64(count * sizeof *slots);
+  if (!slots) return false;
+  memset(slots, 0xFF, count * sizeof *slots); /* TP__MEMORY_NONE */
+  *bytes += (count - names->slot_count) * sizeof *slots;
+  sqlite3_free(names->slots);
+  names->slots = slots;
+  names->slot_count = count;
+  for (size_t i = 0; i < names->count; i++) slots[slot_of(names, name_at(names, (int32_t)i))] = (int32_t)i;
+  return true;
+}
+
+/* @return its number; TP__MEMORY_NONE without memory. */
+static int32_t names_add(tp__memory_names *names, tp_text name, size_t *bytes) {
+  int32_t number = names_find(names, name);
+  if (number != TP__MEMORY_NONE) return number;
+  if (!grow_slots(names, bytes)) return TP__MEMORY_NONE;
+  if (!grow((void **)&names->starts, &names->room, names->count + 2, sizeof *names->starts, bytes))
+    return TP__MEMORY_NONE;
+  if (!grow((void **)&names->bytes, &names->bytes_room, names->bytes_used + name.size + 1, 1, bytes))
+    return TP__MEMORY_NONE;
+  if (names->count == 0) names->starts[0] = 0;
+  if (name.size) memcpy(names->bytes + names->bytes_used, name.data, name.size);
+  names->bytes_used += name.size;
+  number = (int32_t)names->count++;
+  names->starts[number + 1] = (uint32_t)names->bytes_used;
+  names->slots[slot_of(names, name)] = number; /* the name is in place: the slot is the free one where it stands */
+  return number;
+}
+
+static void names_fini(tp__memory_names *names) {
+  sqlite3_free(names->bytes);
+  sqlite3_free(names->starts);
+  sqlite3_free(names->slots);
+}
+
+int32_t tp__memory_term_find(const tp__memory_index *index, tp_text stem) {
+  return names_find(&index->terms_names, stem);
+}
+
+tp_text tp__memory_term_text(const tp__memory_index *index, int32_t term) { return name_at(&index->terms_names, term); }
+
+/* ---- stems ---- */
+
+typedef struct stem_walk {
+  tp_text text;
+  tp__memory_stem_fn on_word;
+  void *ctx;
+} stem_walk;
+
+static int on_token(void *ctx, int flags, const char *token, int size, int start, int end) {
+  const stem_walk *walk = ctx;
+  if (flags & FTS5_TOKEN_COLOCATED) return SQLITE_OK;
+  return walk->on_word(walk->ctx, (tp_text){token, (size_t)size},
+                       (tp_text){walk->text.data + start, (size_t)(end - start)});
+}
+
+int tp__memory_stems(tp__memory_store *store, tp_text text, tp__memory_stem_fn on_word, void *ctx) {
+  stem_walk walk = {text, on_word, ctx};
+  return store->tokenizer.xTokenize(store->stemmer, &walk, FTS5_TOKENIZE_DOCUMENT, text.data, (int)text.size, on_token);
+}
+
+/* ---- what a line is ---- */
+
+static const char *const month_names[] = {"january", "february", "march",     "april",   "may",      "june",
+                                          "july",    "august",   "september", "october", "november", "december"};
+
+int tp__memory_month_of(tp_text word) {
+  for (int i = 0; i < 12; i++)
+    if (tp__memory_same_word(word, tp_text_of(month_names[i]))) return i + 1;
+  return 0;
+}
+
+/* The name before "Name: text": up to three words, each with a capital. Empty when there is none. */
+static tp_text speaker_of(tp_text text) {
+  enum { NAME_BYTES_MAX = 40 };
+  size_t words = 0;
+  for (size_t i = 0; i < text.size && i <= NAME_BYTES_MAX; i++) {
+    bool starts = i == 0 || text.data[i - 1] == ' ';
+    if (text.data[i] == ':')
+      return i && i + 1 < text.size && text.data[i + 1] == ' ' ? (tp_text){text.data, i} : (tp_text){0};
+    if (starts && (text.data[i] < 'A' || text.data[i] > 'Z' || ++words > 3)) break;
+    if (memchr(".,;!?\"()\n", text.data[i], 9)) break;
+  }
+  return (tp_text){0};
+}
+
+/* ---- taking up a line ---- */
+
+typedef struct line_reader {
+  tp__memory_index *index;
+  tp_text text;
+  tp_text speaker;
+  uint32_t line;
+} line_reader;
+
+static int add_posting(line_reader *r, int32_t number) {
+  tp__memory_term *term = &r->index->terms[number];
+  if (term->count && term->postings[term->count - 1].line == r->line) {
+    term->postings[term->count - 1].times++;
+    return SQLITE_OK;
+  }
+  size_t room = term->room;
+  if (!grow((void **)&term->postings, &room, term->count + 1u, sizeof *term->postings, &r->index->bytes))
+    return SQLITE_NOMEM;
+  term->room = (uint32_t)room;
+  term->postings[term->count++] = (tp__memory_posting){r->line, 1};
+  return SQLITE_OK;
+}
+
+static int take_word(void *ctx, tp_text stem, tp_text word) {
+  line_reader *r = ctx;
+  tp__memory_line *line = &r->index->lines[r->line];
+  if (tp__memory_is_stop_word(word)) return SQLITE_OK;
+  int32_t number = names_add(&r->index->terms_names, stem, &r->index->bytes);
+  size_t before = r->index->term_room;
+  if (number == TP__MEMORY_NONE || !grow((void **)&r->index->terms, &r->index->term_room, (size_t)number + 1,
+                                         sizeof *r->index->terms, &r->index->bytes))
+    return SQLITE_NOMEM;
+  if (before < r->index->term_room)
+    memset(r->index->terms + before, 0, (r->index->term_room - before) * sizeof *r->index->terms);
+  if (word.data < r->speaker.data + r->speaker.size) {
+    if (line->speaker == TP__MEMORY_NONE) {
+      line->speaker = number;
+      r->index->terms[number].spoken++;
+    }
+  } else {
+    line->words++;
+  }
+  return add_posting(r, number);
+}
+
+static bool ends_asking(tp_text text) {
+  while (text.size && memchr(" \t\r\n", text.data[text.size - 1], 4)) text.size--;
+  return text.size && text.data[text.size - 1] == '?';
+}
+
+static int join_session(tp__memory_index *index, tp_text name, uint32_t at) {
+  int32_t number = names_add(&index->session_names, name, &index->bytes);
+  size_t before = index->session_room;
+  if (number == TP__MEMORY_NONE || !grow((void **)&index->sessions, &index->session_room, (size_t)number + 1,
+                                         sizeof *index->sessions, &index->bytes))
+    return SQLITE_NOMEM;
+  for (size_t i = before; i < index->session_room; i++) index->sessions[i] = (tp__memory_session){TP__MEMORY_NONE, 0};
+  tp__memory_session *session = &index->sessions[number];
+  tp__memory_line *line = &index->lines[at];
+  line->session = number;
+  line->place = session->count++;
+  line->previous = session->last;
+  if (session->last != TP__MEMORY_NONE) index->lines[session->last].next = (int32_t)at;
+  session->last = (int32_t)at;
+  return SQLITE_OK;
+}
+
+static tp_text column(sqlite3_stmt *row, int at) {
+  const char *data = (const char *)sqlite3_column_blob(row, at);
+  return (tp_text){data ? data : "", (size_t)sqlite3_column_bytes(row, at)};
+}
+
+/* A row of id, session, said_ms, text. */
+static int take_line(tp__memory_store *store, tp__memory_index *index, sqlite3_stmt *row) {
+  tp_text text = column(row, 3);
+  if (index->line_count >= INT32_MAX ||
+      !grow((void **)&index->lines, &index->line_room, index->line_count + 1, sizeof *index->lines, &index->bytes))
+    return SQLITE_NOMEM;
+  uint32_t at = (uint32_t)index->line_count;
+  tp__memory_line *line = &index->lines[at];
+  *line = (tp__memory_line){.id = sqlite3_column_int64(row, 0), .said_ms = sqlite3_column_int64(row, 2)};
+  line->speaker = line->previous = line->next = TP__MEMORY_NONE;
+  line->flags =
+      (ends_asking(text) ? TP__MEMORY_LINE_ASKS : 0) | (tp__memory_only_asks(text) ? TP__MEMORY_LINE_ONLY_ASKS : 0);
+  line_reader reader = {.index = index, .text = text, .speaker = speaker_of(text), .line = at};
+  int rc = join_session(index, column(row, 1), at);
+  if (rc == SQLITE_OK) rc = tp__memory_stems(store, text, take_word, &reader);
+  index->words += index->lines[at].words;
+  index->line_count++;
+  return rc;
+}
+
+static int take_up(tp__memory_store *store, tp__memory_index *index) {
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_LINES];
+  int64_t last = index->line_count ? index->lines[index->line_count - 1].id : 0;
+  int rc = sqlite3_bind_int64(s, 1, index->scope);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, last);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = take_line(store, index, s);
+  tp__memory_release(s);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+/* ---- the indexes of a store ---- */
+
+static void index_free(tp__memory_index *index) {
+  for (size_t i = 0; i < index->term_room; i++) sqlite3_free(index->terms[i].postings);
+  sqlite3_free(index->terms);
+  sqlite3_free(index->sessions);
+  sqlite3_free(index->lines);
+  names_fini(&index->terms_names);
+  names_fini(&index->session_names);
+  sqlite3_free(index);
+}
+
+void tp__memory_indexes_free(tp__memory_store *store) {
+  while (store->indexes) {
+    tp__memory_index *index = store->indexes;
+    store->indexes = index->older;
+    index_free(index);
+  }
+}
+
+/* Takes the index of a scope out of the list; NULL when there is none. */
+static tp__memory_index *take_out(tp__memory_store *store, int64_t scope) {
+  for (tp__memory_index **at = &store->indexes; *at; at = &(*at)->older)
+    if ((*at)->scope == scope) {
+      tp__memory_index *index = *at;
+      *at = index->older;
+      return index;
+    }
+  return NULL;
+}
+
+/* The first is in use and stays. */
+static void bound_bytes(tp__memory_store *store) {
+  size_t bytes = store->indexes->bytes;
+  for (tp__memory_index **at = &store->indexes->older; *at;) {
+    tp__memory_index *index = *at;
+    bytes += index->bytes;
+    if (bytes <= TP__MEMORY_INDEX_BYTES_MAX) {
+      at = &index->older;
+      continue;
+    }
+    bytes -= index->bytes;
+    *at = index->older;
+    index_free(index);
+  }
+}
+
+int tp__memory_index_get(tp__memory_store *store, const tp__memory_scope_row *scope, tp__memory_index **ret_index) {
+  tp__memory_index *index = take_out(store, scope->id);
+  if (index && index->changes != scope->changes) {
+    index_free(index);
+    index = NULL;
+  }
+  if (!index) {
+    index = sqlite3_malloc64(sizeof *index);
+    if (!index) return SQLITE_NOMEM;
+    *index = (tp__memory_index){.scope = scope->id, .changes = scope->changes, .bytes = sizeof *index};
+  }
+  int rc = (int64_t)index->line_count < scope->memories ? take_up(store, index) : SQLITE_OK;
+  if (rc != SQLITE_OK) {
+    index_free(index);
+    return rc;
+  }
+  index->older = store->indexes;
+  store->indexes = index;
+  bound_bytes(store);
+  *ret_index = index;
+  return SQLITE_OK;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * index: the postings of one scope in memory. SQLite is the durable source: an index is built from it on first use,
+ * takes up what was added since, and is built anew when a memory was changed or deleted, by whichever process. The
+ * indexes of a store hold at most TP__MEMORY_INDEX_BYTES_MAX together; the least recently used goes first. All of it is
+ * used under the store's mutex. */
+#ifndef TP__MEMORY_INDEX_H
+#define TP__MEMORY_INDEX_H
+
+#include "domains/memory/store_internal.h"
+
+enum {
+  TP__MEMORY_INDEX_BYTES_MAX = 256 * 1024 * 1024,
+  TP__MEMORY_NONE = -1 /* no line, term or speaker */
+};
+
+/** What a line is, one bit each. */
+enum {
+  TP__MEMORY_LINE_ASKS = 1,     /* it ends with a question mark */
+  TP__MEMORY_LINE_ONLY_ASKS = 2 /* no sentence of it ends otherwise */
+};
+
+/** One memory. Neighbours are those kept before and after it in its session. */
+typedef struct tp__memory_line {
+  int64_t id;
+  int64_t said_ms;
+  int32_t session;
+  int32_t speaker; /* the term that is its speaker's name; TP__MEMORY_NONE */
+  int32_t previous, next;
+  uint32_t words;
+  uint32_t place; /* in its session, from 0 */
+  uint32_t flags;
+} tp__memory_line;
+
+typedef struct tp__memory_posting {
+  uint32_t line;
+  uint32_t times;
+} tp__memory_posting;
+
+/** Strings with numbers from 0, in the order they came. */
+typedef struct tp__memory_names {
+  char *bytes;
+  uint32_t *starts; /* count + 1 of them */
+  int32_t *slots;   /* open addressing; TP__MEMORY_NONE: free */
+  size_t bytes_used, bytes_room, count, room, slot_count;
+} tp__memory_names;
+
+typedef struct tp__memory_term {
+  tp__memory_posting *postings; /* in the order of the lines */
+  uint32_t count, room;
+  uint32_t spoken; /* lines whose speaker has this name */
+} tp__memory_term;
+
+typedef struct tp__memory_session {
+  int32_t last; /* line */
+  uint32_t count;
+} tp__memory_session;
+
+typedef struct tp__memory_index {
+  struct tp__memory_index *older; /* the one that was used before it */
+  int64_t scope, changes;
+  tp__memory_line *lines;
+  size_t line_count, line_room;
+  tp__memory_names terms_names, session_names;
+  tp__memory_term *terms;
+  tp__memory_session *sessions;
+  size_t term_room, session_room;
+  uint64_t words; /* of all lines */
+  size_t bytes;   /* that it holds, about */
+} tp__memory_index;
+
+/** The index of a scope as it is now. It stays until the next call. @return a SQLite code. */
+int tp__memory_index_get(tp__memory_store *store, const tp__memory_scope_row *scope, tp__memory_index **ret_index);
+/** Frees all indexes of a store. */
+void tp__memory_indexes_free(tp__memory_store *store);
+
+/** Calls on_word for each word of a text, with its stem; what on_word returns other than SQLITE_OK ends it. */
+typedef int (*tp__memory_stem_fn)(void *ctx, tp_text stem, tp_text word);
+int tp__memory_stems(tp__memory_store *store, tp_text text, tp__memory_stem_fn on_word, void *ctx);
+
+/** @return the number of a term; TP__MEMORY_NONE when no line has it. */
+int32_t tp__memory_term_find(const tp__memory_index *index, tp_text stem);
+tp_text tp__memory_term_text(const tp__memory_index *index, int32_t term);
+
+/** The number of the month that a word names, from 1; 0 when it names none. */
+int tp__memory_month_of(tp_text word);
+
+#endif

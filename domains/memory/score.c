@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Term counts of neighbouring lines are summed, each with the weight of its place, before they saturate: a conversation
+ * says one thing over several lines. A text's words are walked one by one; the cost is that of their postings. */
+#include "domains/memory/score.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "domains/memory/terms.h"
+
+const tp__memory_part_row tp__memory_part_rows[TP__MEMORY_PART_COUNT] = {
+#define PART(name, weight, words) {#name, words, weight},
+#include "domains/memory/weights.def"
+#undef PART
+};
+
+/* ---- what the text asks ---- */
+
+/** A word of the text that is looked for. */
+typedef struct wanted {
+  int32_t term;
+  double worth;
+} wanted;
+
+typedef struct question {
+  const tp__memory_index *index;
+  wanted words[TP__MEMORY_TERMS_MAX];
+  int32_t speakers[TP__MEMORY_TERMS_MAX]; /* terms that name one who speaks in the scope */
+  size_t count, speaker_count;
+  double full; /* the worth of all words */
+  int month, day, year; /* 0: none */
+} question;
+
+/* Who speaks every eighth line at least is a party to the conversation, not what it is about. */
+static bool is_speaker(const tp__memory_index *index, int32_t term) {
+  return index->terms[term].spoken >= 2 && 8 * (size_t)index->terms[term].spoken >= index->line_count;
+}
+
+/* The rarer in the scope, the more. Never negative. */
+static double worth_of(const tp__memory_index *index, int32_t term) {
+  double with = index->terms[term].count, all = (double)index->line_count;
+  return log(1.0 + (all - with + 0.5) / (with + 0.5));
+}
+
+static void want(question *q, int32_t term, double share) {
+  for (size_t i = 0; i < q->count; i++)
+    if (q->words[i].term == term) return;
+  if (q->count == TP__MEMORY_TERMS_MAX) return;
+  q->words[q->count++] = (wanted){term, share * worth_of(q->index, term)};
+}
+
+/* A word that nobody said may be the beginning of words that were said. */
+static void want_longer(question *q, tp_text stem) {
+  enum { STEM_BYTES_MIN = 5, LONGER_MAX = 4 };
+  size_t found = 0;
+  if (stem.size < STEM_BYTES_MIN) return;
+  for (size_t i = 0; i < q->index->terms_names.count && found < LONGER_MAX; i++) {
+    tp_text other = tp__memory_term_text(q->index, (int32_t)i);
+    if (other.size <= stem.size || memcmp(other.data, stem.data, stem.size) != 0) continue;
+    want(q, (int32_t)i, 0.5);
+    found++;
+  }
+}
+
+static int take_stem(void *ctx, tp_text stem, tp_text word) {
+  question *q = ctx;
+  (void)word;
+  int32_t term = tp__memory_term_find(q->index, stem);
+  if (term == TP__MEMORY_NONE) want_longer(q, stem);
+  else if (!is_speaker(q->index, term)) want(q, term, 1);
+  else if (q->speaker_count < TP__MEMORY_TERMS_MAX) q->speakers[q->speaker_count++] = term;
+  return SQLITE_OK;
+}
+
+static int number_of(tp_text word) {
+  int number = 0;
+  size_t i = 0;
+  for (; i < word.size && i < 4 && word.data[i] >= '0' && word.data[i] <= '9'; i++)
+    number = 10 * number + word.data[i] - '0';
+  bool ordinal = i + 2 == word.size; /* 7th */
+  return i == word.size || (i > 0 && ordinal) ? number : 0;
+}
+
+static void read_date(question *q, tp_text text) {
+  tp__memory_words words = {.left = text};
+  if (words.left.size > TP__MEMORY_TERMS_TEXT_MAX) words.left.size = TP__MEMORY_TERMS_TEXT_MAX;
+  while (tp__memory_words_next(&words)) {
+    tp_text word = words.word;
+    int number = number_of(word), month = tp__memory_month_of(word);
+    if (month && word.data[0] < 'a') q->month = month;
+    if (number >= 1900 && number < 2200) q->year = number;
+    else if (number >= 1 && number <= 31) q->day = number;
+  }
+  if (!q->month) q->day = 0;
+}
+
+static int read_question(tp__memory_store *store, const tp__memory_index *index, tp_text text, question *q) {
+  tp__memory_terms terms;
+  int rc = SQLITE_OK;
+  *q = (question){.index = index};
+  tp__memory_terms_of(text, &terms);
+  for (size_t i = 0; rc == SQLITE_OK && i < terms.count; i++)
+    rc = tp__memory_stems(store, terms.items[i], take_stem, q);
+  if (q->count == 0) /* it asks for one who speaks, and for nothing else */
+    for (size_t i = 0; i < q->speaker_count; i++) want(q, q->speakers[i], 1);
+  for (size_t i = 0; i < q->count; i++) q->full += q->words[i].worth;
+  read_date(q, text);
+  return rc;
+}
+
+/* ---- the words, one by one ---- */
+
+/** What is known of a line, each a sum over the words. */
+typedef struct cell {
+  float window, own, cover, own_cover;
+  float times; /* of the present word in the window */
+  float own_times;
+  bool touched;
+} cell;
+
+typedef struct scorer {
+  const question *q;
+  const tp__memory_index *index;
+  cell *cells;
+  float *sessions, *session_times;
+  uint32_t *touched, *present; /* lines with a cell in use; lines near the present word */
+  size_t touched_count, present_count;
+} scorer;
+
+static void add_times(scorer *s, int32_t line, float times) {
+  cell *c = &s->cells[line];
+  if (c->times == 0) s->present[s->present_count++] = (uint32_t)line;
+  c->times += times;
+  if (c->touched) return;
+  c->touched = true;
+  s->touched[s->touched_count++] = (uint32_t)line;
+}
+
+/* What a line holds counts for those after it, which it introduces, and for those before. */
+static void spread(scorer *s, const tp__memory_posting *p) {
+  static const float after[] = {0.7f, 0.4f, 0.2f}, before[] = {0.4f, 0.2f};
+  float times = (float)p->times;
+  add_times(s, (int32_t)p->line, times);
+  int32_t line = s->index->lines[p->line].next;
+  for (int i = 0; i < 3 && line != TP__MEMORY_NONE; i++, line = s->index->lines[line].next)
+    add_times(s, line, after[i] * times);
+  line = s->index->lines[p->line].previous;
+  for (int i = 0; i < 2 && line != TP__MEMORY_NONE; i++, line = s->index->lines[line].previous)
+    add_times(s, line, before[i] * times);
+}
+
+static void note_own(scorer *s, const tp__memory_posting *p, double worth) {
+  cell *c = &s->cells[p->line];
+  c->own_times = (float)p->times;
+  c->own_cover += (float)worth;
+  s->session_times[s->index->lines[p->line].session] += (float)p->times;
+}
+
+static double saturated(double times, double length) {
+  const double k = 1.2, b = 0.4;
+  return times * (k + 1) / (times + k * (1 - b + b * length));
+}
+
+static void score_word(scorer *s, int32_t word) {
+  const double worth = s->q->words[word].worth;
+  const tp__memory_term *term = &s->index->terms[s->q->words[word].term];
+  const double average = s->index->words > 0 ? (double)s->index->words / (double)s->index->line_count : 1;
+  s->present_count = 0;
+  for (uint32_t i = 0; i < term->count; i++) spread(s, &term->postings[i]);
+  for (uint32_t i = 0; i < term->count; i++) note_own(s, &term->postings[i], worth);
+  for (size_t i = 0; i < s->present_count; i++) {
+    cell *c = &s->cells[s->present[i]];
+    double length = s->index->lines[s->present[i]].words / average;
+    c->window += (float)(worth * saturated(c->times, length));
+    if (c->own_times > 0) c->own += (float)(worth * saturated(c->own_times, length));
+    c->cover += (float)worth;
+    c->times = c->own_times = 0;
+  }
+  for (uint32_t i = 0; i < term->count; i++) { /* each session once: its times are taken away */
+    int32_t session = s->index->lines[term->postings[i].line].session;
+    float times = s->session_times[session];
+    if (times > 0) s->sessions[session] += (float)(worth * times / (times + 2));
+    s->session_times[session] = 0;
+  }
+}
+
+/* ---- the parts ---- */
+
+static float date_part(const question *q, const tp__memory_line *line) {
+  enum { DAYS_AFTER = 14 };
+  time_t seconds = (time_t)(line->said_ms / 1000);
+  struct tm said;
+  if ((!q->month && !q->year) || line->said_ms <= 0 || !gmtime_r(&seconds, &said)) return 0;
+  if (q->year && said.tm_year + 1900 != q->year) return 0;
+  if (!q->month) return 0.3f;
+  int apart = said.tm_mon + 1 - q->month;
+  if (!q->day) return apart == 0 ? 1 : apart == 1 && said.tm_mday <= 7 ? 0.5f : 0;
+  int days = 30 * apart + said.tm_mday - q->day;
+  return days < 0 ? 0 : days <= 1 ? 1 : days <= DAYS_AFTER ? 0.7f : 0;
+}
+
+static float speaker_part(const question *q, const tp__memory_line *line) {
+  for (size_t i = 0; i < q->speaker_count; i++)
+    if (line->speaker == q->speakers[i]) return 1;
+  return 0;
+}
+
+static bool has(const tp__memory_line *line, uint32_t flag) { return (line->flags & flag) != 0; }
+
+static void fill(const scorer *s, uint32_t at, tp__memory_scored *scored) {
+  static const double FULL_SCALE = 3.5;
+  const question *q = s->q;
+  const tp__memory_line *line = &s->index->lines[at];
+  const cell *c = &s->cells[at];
+  const double full =
+      q->full > 0 ? FULL_SCALE * sqrt(q->full) : 1; /* many words say more than few, but less than each */
+  float *parts = scored->parts;
+  const tp__memory_line *previous = line->previous != TP__MEMORY_NONE ? &s->index->lines[line->previous] : NULL;
+  bool answers = previous && has(previous, TP__MEMORY_LINE_ASKS);
+  parts[TP__MEMORY_PART_window] = (float)(c->window / full);
+  parts[TP__MEMORY_PART_own] = (float)(c->own / full);
+  parts[TP__MEMORY_PART_cover] = (float)(c->cover / full);
+  parts[TP__MEMORY_PART_session] = (float)(s->sessions[line->session] / full);
+  parts[TP__MEMORY_PART_speaker] = speaker_part(q, line);
+  parts[TP__MEMORY_PART_date] = date_part(q, line);
+  parts[TP__MEMORY_PART_answers] = answers ? (float)(s->cells[line->previous].own_cover / full) : 0;
+  parts[TP__MEMORY_PART_asks] = has(line, TP__MEMORY_LINE_ASKS);
+  parts[TP__MEMORY_PART_repeats] = has(line, TP__MEMORY_LINE_ONLY_ASKS) ? (float)(c->own_cover / full) : 0;
+  parts[TP__MEMORY_PART_place] = 1.0f / (1.0f + (float)line->place);
+  parts[TP__MEMORY_PART_length] = (float)(log(1.0 + line->words) / 4);
+  double sum = 0;
+  for (int i = 0; i < TP__MEMORY_PART_COUNT; i++) sum += tp__memory_part_rows[i].weight * parts[i];
+  scored->score = (float)sum;
+  scored->line = at;
+  scored->matches = c->own_cover > 0;
+}
+
+/* ---- the best ---- */
+
+static int compare(const void *a, const void *b) {
+  const tp__memory_scored *x = a, *y = b;
+  if (x->score != y->score) return x->score > y->score ? -1 : 1;
+  return x->line > y->line ? -1 : x->line < y->line;
+}
+
+/* Moves the item at the top of a heap, whose worst is its first, to its place. */
+static void sift(tp__memory_scored *heap, size_t count) {
+  for (size_t at = 0, child; (child = 2 * at + 1) < count; at = child) {
+    if (child + 1 < count && compare(&heap[child + 1], &heap[child]) > 0) child++;
+    if (compare(&heap[at], &heap[child]) >= 0) return;
+    tp__memory_scored other = heap[at];
+    heap[at] = heap[child];
+    heap[child] = other;
+  }
+}
+
+/* A sorted array whose worst is first is such a heap. */
+static int compare_worst_first(const void *a, const void *b) { return compare(b, a); }
+
+static int choose(const scorer *s, size_t max, tp__memory_scored **ret_scored, size_t *ret_count) {
+  size_t room = s->touched_count < max ? s->touched_count : max;
+  tp__memory_scored *best = sqlite3_malloc64((room ? room : 1) * sizeof *best), one;
+  if (!best) return SQLITE_NOMEM;
+  for (size_t i = 0; i < s->touched_count; i++) {
+    fill(s, s->touched[i], &one);
+    if (i < room) best[i] = one;
+    if (i + 1 == room) qsort(best, room, sizeof *best, compare_worst_first);
+    if (i < room || compare(&one, &best[0]) >= 0) continue;
+    best[0] = one;
+    sift(best, room);
+  }
+  qsort(best, room, sizeof *best, compare);
+  *ret_scored = best;
+  *ret_count = room;
+  return SQLITE_OK;
+}
+
+int tp__memory_score(tp__memory_store *store, const tp__memory_index *index, tp_text text, size_t max,
+                     tp__memory_scored **ret_scored, size_t *ret_count) {
+  question q;
+  *ret_scored = NULL;
+  *ret_count = 0;
+  int rc = read_question(store, index, text, &q);
+  if (rc != SQLITE_OK || q.count == 0 || max == 0) return rc;
+  size_t lines = index->line_count, sessions = index->session_names.count;
+  size_t bytes = lines * (sizeof(cell) + 2 * sizeof(uint32_t)) + 2 * sessions * sizeof(float);
+  char *block = sqlite3_malloc64(bytes);
+  if (!block) return SQLITE_NOMEM;
+  memset(block, 0, bytes);
+  scorer s = {.q = &q, .index = index, .cells = (cell *)block};
+  s.touched = (uint32_t *)(s.cells + lines);
+  s.present = s.touched + lines;
+  s.sessions = (float *)(s.present + lines);
+  s.session_times = s.sessions + sessions;
+  for (size_t i = 0; i < q.count; i++) score_word(&s, (int32_t)i);
+  rc = choose(&s, max, ret_scored, ret_count);
+  sqlite3_free(block);
+  return rc;
+}

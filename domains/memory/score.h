@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * score: how well the memories of a scope answer a text: a sum of few parts, each with a name and a weight
+ * (weights.def). The statistics are of the scope alone. The same index and text give the same scores. */
+#ifndef TP__MEMORY_SCORE_H
+#define TP__MEMORY_SCORE_H
+
+#include "domains/memory/index.h"
+
+typedef enum tp__memory_part {
+#define PART(name, weight, words) TP__MEMORY_PART_##name,
+#include "domains/memory/weights.def"
+#undef PART
+  TP__MEMORY_PART_COUNT
+} tp__memory_part;
+
+typedef struct tp__memory_part_row {
+  const char *name, *words;
+  double weight;
+} tp__memory_part_row;
+
+extern const tp__memory_part_row tp__memory_part_rows[TP__MEMORY_PART_COUNT];
+
+/** A memory that is thought of: a line that holds a word of the text, or has one near that does. */
+typedef struct tp__memory_scored {
+  uint32_t line;
+  bool matches; /* it holds a word of the text itself */
+  float score;
+  float parts[TP__MEMORY_PART_COUNT]; /* before their weights */
+} tp__memory_scored;
+
+/** @param ret_scored  the best, at most max, best first, of equals the newest; sqlite3_free() it.
+ *  @return a SQLite code. */
+int tp__memory_score(tp__memory_store *store, const tp__memory_index *index, tp_text text, size_t max,
+                     tp__memory_scored **ret_scored, size_t *ret_count);
+
+#endif
