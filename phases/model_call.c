@@ -36,6 +36,12 @@ static void cancel_model(void *ctx) {
   if (c->model.cancel) c->model.cancel(c->model.self, c->base.token);
 }
 
+static int64_t time_left_ms(const tp__model_call *c) {
+  if (c->deadline_ns == TP__NEVER) return INT64_MAX;
+  int64_t left_ns = c->deadline_ns - tp__now_ns();
+  return left_ns > 0 ? left_ns / TP__NS_PER_MS : 0;
+}
+
 static tp__answer call(tp__attempt *attempt) {
   tp__model_call *c = of(attempt);
   tp_token token;
@@ -46,6 +52,7 @@ static tp__answer call(tp__attempt *attempt) {
     if (!tp__arena_string(&c->answer_arena, fault.message, &c->failure_message)) c->failure_message = NULL;
     return (tp__answer){.kind = TP_ANSWER_FAILED};
   }
+  c->request.time_left_ms = time_left_ms(c);
   c->model.start(c->model.self, &c->request, token);
   return (tp__answer){.kind = TP_ANSWER_DEFERRED};
 }
@@ -174,6 +181,7 @@ tp__model_call *tp__model_call_new(tp_turn *turn, tp_session *session, const tp_
   c->session = session;
   c->model = *model;
   c->request = *request;
+  c->deadline_ns = turn->core.deadline_ns;
   c->failure = TP_ERR_MODEL; /* until a response was taken */
   c->delta_message.deliver = delta_delivered;
   tp__turn_hold(c->turn);

@@ -14,6 +14,7 @@ struct tp__model_call {
   tp_session *session; /* referenced: history and model are its */
   tp_model model;
   tp_model_request request;
+  int64_t deadline_ns; /* the turn's */
   /* written by whoever completes the token, read by the owner when it has settled */
   tp__arena answer_arena;
   tp_model_response response;  /* in answer_arena */

@@ -104,6 +104,8 @@ tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request) {
   for (size_t i = 0; i < count; i++) list[i] = &messages[i];
   *ret_request = (tp_model_request){.struct_size = sizeof *ret_request,
                                     .attempt = d->model_attempt,
+                                    .ids = d->turn->core.ids,
+                                    .id_count = TP_ID_COUNT,
                                     .model = model_of(d),
                                     .parameters = d->request.parameters,
                                     .files = d->request.files,

@@ -37,6 +37,10 @@ typedef struct tp_message {
 typedef struct tp_model_request {
   size_t struct_size;
   uint32_t attempt;             /* from 1 */
+  uint32_t id_count;
+  const tp_text *ids;           /* by TP_ID_*: tenant, agent, session, turn and the others; empty where there is none */
+  int64_t time_left_ms;         /* until the turn's deadline, when start is called; never negative. At the deadline
+                                   cancel comes, and an answer is stale */
   tp_text model;                /* the model name of the turn's request, else the agent's; may be empty */
   tp_text system;
   const tp_message *const *messages; /* message_count pointers */
@@ -58,7 +62,8 @@ typedef struct tp_model_response {
   const tp_tool_call *const *calls; /* call_count pointers */
   size_t call_count;
   tp_text stop_reason;          /* "end_turn", "tool_use", "max_tokens", … */
-  int64_t input_tokens, output_tokens, cost_micros;
+  int64_t input_tokens, output_tokens, cost_micros; /* of this call alone: as they stand in its TP_EVENT_MODEL_END;
+                                   negative ones count as 0 */
 } tp_model_response;
 
 /** A model provider: filled by the host, or made by the library (tp_script_model_new()). It travels by pointer:
@@ -90,7 +95,9 @@ TP_API void tp_model_free(tp_model *model);
 TP_API tp_status tp_model_complete(tp_token token, const tp_model_response *response);
 /** @param code  TP_ERR_CONTEXT_LENGTH when the context is too long, else TP_ERR_MODEL. */
 TP_API tp_status tp_model_fail(tp_token token, tp_status code, const char *message, bool retryable);
-/** Brings a piece of the answer's text to the host's events; copied. Returns as tp_token_complete(). */
+/** Brings a piece of the answer's text to the host's events; copied. Pieces that come faster than the turn's owner
+ *  takes them are joined: a TP_EVENT_MODEL_DELTA has the text of one piece or of several, in their order. Returns as
+ *  tp_token_complete(). Threads: any. */
 TP_API tp_status tp_model_delta(tp_token token, tp_text piece);
 
 /** Makes a script model: plays a list of responses, one per request, shared by all sessions that use it.

@@ -1598,6 +1598,57 @@ static void script_model_plays_its_list(void **state) {
   }
 }
 
+/* ---- what a provider is told beside the conversation ---- */
+
+typedef struct seer {
+  char ids[TP_ID_COUNT][32];
+  uint32_t id_count;
+  int64_t time_left_ms;
+} seer;
+
+static void see_request(void *self, const tp_model_request *request, tp_token token) {
+  seer *s = self;
+  s->id_count = request->id_count;
+  for (uint32_t i = 0; i < request->id_count && i < TP_ID_COUNT; i++)
+    snprintf(s->ids[i], sizeof s->ids[i], "%.*s", (int)request->ids[i].size,
+             request->ids[i].data ? request->ids[i].data : "");
+  s->time_left_ms = request->time_left_ms;
+  tp_model_response response = {.struct_size = sizeof response, .text = TEXT("seen")};
+  (void)!tp_model_complete(token, &response);
+}
+
+static void a_provider_reads_the_ids_of_the_turn_and_the_time_that_is_left(void **state) {
+  (void)state;
+  for (int placement = TP_PLACEMENT_THREAD; placement <= TP_PLACEMENT_INLINE; placement++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    seer s;
+    memset(&s, 0, sizeof s);
+    tp_model model = {
+        .struct_size = sizeof model, .self = &s, .start = see_request, .placement = (tp_placement)placement};
+    tp_session_options options = {.struct_size = sizeof options,
+                                  .id = "s1",
+                                  .tenant = "acme",
+                                  .workspace = "w1",
+                                  .thread = "th1",
+                                  .model = &model};
+    world w = {.runtime = runtime};
+    assert_int_equal(tp_session_open(runtime, &options, &w.session, NULL), TP_OK);
+    tp_turn_request request = request_of("hello");
+    request.id = "t1";
+    request.task = "k1";
+    request.limit_ms = 500000;
+    const tp_turn_result *result = run_request(&w, &request);
+    assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+    tp_turn_result_free(result);
+    assert_int_equal(s.id_count, TP_ID_COUNT);
+    static const char *const want[TP_ID_COUNT] = {"acme", "", "w1", "s1", "th1", "t1", "k1", ""};
+    for (int i = 0; i < TP_ID_COUNT; i++) assert_string_equal(s.ids[i], want[i]);
+    assert_true(s.time_left_ms > 0 && s.time_left_ms <= 500000);
+    tp_session_close(w.session, NULL, NULL);
+    close_runtime(runtime);
+  }
+}
+
 /* ---- tokens that a provider never completes ---- */
 
 static uint64_t open_tokens(tp_runtime *runtime) {
@@ -1741,6 +1792,7 @@ int main(void) {
       cmocka_unit_test(jobs_of_post_turn_and_session_end_are_scheduled),
       cmocka_unit_test(without_engine_workers_everything_runs_on_the_caller),
       cmocka_unit_test(script_model_plays_its_list),
+      cmocka_unit_test(a_provider_reads_the_ids_of_the_turn_and_the_time_that_is_left),
       cmocka_unit_test(a_turn_without_a_token_names_the_model_that_holds_them_and_the_host_abandons_them),
       cmocka_unit_test(the_token_of_a_model_without_destroy_ends_with_its_turn),
       cmocka_unit_test(abandoning_the_token_of_a_model_fails_the_turn_at_once),
