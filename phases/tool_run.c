@@ -305,7 +305,8 @@ tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *theirs, tp_token *r
                           : defer_here(run, &deferral, ret_token);
   if (status == TP_ERR_FULL) { /* the model reads the answer: who has the tokens is for the host's log */
     (void)!tp__tokens_full(run->turn->runtime, &full);
-    tp__log(run->turn->runtime, TP_LOG_WARNING, "tool `%s` got no token: %s", run->name, full.message);
+    tp__log(run->turn->runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status}, "tool `%s` got no token: %s",
+            run->name, full.message);
   }
   if (status == TP_OK) return TP_ANSWER_DEFERRED;
   return tp_tool_error(run, tp_text_of(fault.message));
