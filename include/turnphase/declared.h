@@ -50,5 +50,68 @@ TP_API tp_status tp_yaml_decode(tp_text yaml, const char *name, tp_writer *write
 TP_API tp_status tp_script_model_load(tp_text yaml, const char *name, tp_model **ret_model,
                                       tp_fault *fault) TP_MUST_USE;
 
+/* ---- declared hooks (docs/hooks.md) ------------------------------------------------------------------------------ */
+
+/** A directory of hooks that was read: one YAML file a hook. */
+typedef struct tp_hooks tp_hooks;
+
+/** Where hooks are. Zero means default. Everything is copied. */
+typedef struct tp_hooks_options {
+  size_t struct_size;
+  const char *directory;        /* required: its *.yaml and *.yml files, in bytewise order of their names */
+  const char *root;             /* where programs run, and where relative paths of programs and files begin; NULL: the
+                                   working directory at this moment */
+} tp_hooks_options;
+
+/** Reads and checks every file of the directory, and hashes what a trust is about: all files in the directory and in
+ *  its folders, and every program and file outside that a command names. Registers nothing and runs nothing.
+ *  @param runtime  its table of phases is asked; kept till tp_hooks_free().
+ *  @return TP_OK; for the first file that is wrong TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE,
+ *          TP_ERR_BAD_ID, TP_ERR_DUPLICATE_ID, TP_ERR_UNKNOWN_PHASE, TP_ERR_CODE_ONLY, TP_ERR_PRIVILEGED,
+ *          TP_ERR_OBSERVER_REQUIRED or TP_ERR_MATCH_KEY, with the file as subject, line, column and remedy; TP_ERR_IO
+ *          with errno; TP_ERR_USAGE, TP_ERR_VERSION; TP_ERR_NO_MEMORY.
+ *  Blocks: while files are read. */
+TP_API tp_status tp_hooks_read(tp_runtime *runtime, const tp_hooks_options *options, tp_hooks **ret_hooks,
+                               tp_fault *fault) TP_MUST_USE;
+
+/** The content hash: 64 hexadecimal digits (SHA-256). It changes with every byte and every name of what was hashed.
+ *  Borrowed till tp_hooks_free(). */
+TP_API const char *tp_hooks_hash(const tp_hooks *hooks);
+
+/** A hook as its file declares it. Made by the library; borrowed till the callback returns. */
+typedef struct tp_hook_info {
+  size_t struct_size;
+  const char *id;
+  const char *file;             /* its path */
+  const char *event;            /* as the file names it */
+  const char *kind;             /* "script", "log", "save_json" */
+  const char *target;           /* the program, or the file that is written */
+  const char *match;            /* as text; empty: always */
+  const char *summary;          /* may be empty */
+  uint32_t phase;
+  uint32_t limit_ms;            /* 0: the phase's */
+  tp_failure failure;           /* 0: the phase's */
+  bool enabled, blocking;
+  uint8_t reserved_[2];         /* zero */
+} tp_hook_info;
+/** false stops. */
+typedef bool (*tp_hook_info_fn)(void *ctx, const tp_hook_info *info);
+/** Walks the hooks in the order of their files. @return how many there are. */
+TP_API size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx);
+
+/** Registers all hooks that are enabled as one commit, or none. With TURNPHASE_DISABLE_HOOKS=1 in the environment
+ *  nothing is registered, and TP_OK returned.
+ *  @param owner    name of the owner, whose trust is declared; NULL: "declared".
+ *  @param trusted  the content hash that the operator has looked at and trusts; NULL: none. A program that is not what
+ *                  it was when it was read is not run: the hook fails (cannot_start).
+ *  @return TP_OK; TP_ERR_USAGE when trusted is not the hash of the directory, with the hash in the message; what
+ *          tp_edit_add_subscription() and tp_edit_commit() return, with the file at fault where it is known.
+ *  Blocks: no. */
+TP_API tp_status tp_hooks_commit(tp_hooks *hooks, const char *owner, const char *trusted, tp_commit_report *ret_report,
+                                 tp_fault *fault) TP_MUST_USE;
+
+/** Frees what was read. What is registered stays, and keeps what it needs. Accepts NULL. */
+TP_API void tp_hooks_free(tp_hooks *hooks);
+
 TP_END_DECLS
 #endif

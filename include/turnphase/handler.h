@@ -256,7 +256,9 @@ typedef struct tp_outcome {
   tp_answer kind;                       /* TP_ANSWER_DONE to TP_ANSWER_FAILED */
   uint32_t code;                        /* with FAILED: the handler's own number, kept in the record */
   bool retryable;                       /* with FAILED: may be tried again */
-  uint8_t reserved_[7];                 /* zero */
+  uint8_t reserved_[3];                 /* zero */
+  uint32_t why;                         /* with FAILED: how it failed, for the record; 0: TP_REASON_ERROR, else
+                                           TP_REASON_TIMEOUT, CRASH, KILLED, CANNOT_START or MALFORMED (store.h) */
   const char *reason;                   /* deny, ask, failed: a safe sentence, or NULL */
   const tp_contribution *const *contributions; /* what the answer brings */
   size_t contribution_count;
@@ -414,8 +416,9 @@ TP_API tp_answer tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_to
 
 /** Completes a deferred attempt. Everything in outcome is copied.
  *  @return TP_OK; TP_ERR_STALE when the token was completed, timed out or cancelled before, or its runtime is gone:
- *          nothing was touched; TP_ERR_USAGE for a kind that is no answer (0, DEFERRED, unknown), for contributions
- *          that are NULL, and for the token of a tool, model or history, which have functions of their own;
+ *          nothing was touched; TP_ERR_USAGE for a kind that is no answer (0, DEFERRED, unknown), for a why that is
+ *          none of its numbers or stands beside another kind than FAILED, for contributions that are NULL, and for the
+ *          token of a tool, model or history, which have functions of their own;
  *          TP_ERR_VERSION for a wrong struct_size. After these two the token is still open.
  *  Threads: any, at any time, also after tp_runtime_free().  Blocks: no. */
 TP_API tp_status tp_token_complete(tp_token token, const tp_outcome *outcome);

@@ -29,6 +29,7 @@ typedef struct tp__answer {
   tp_answer kind; /* whatever the function returned: the receiver judges it */
   uint32_t code;
   bool retryable;
+  uint32_t why; /* tp_reason of FAILED; 0: ERROR */
   const char *reason; /* borrowed from the attempt, or from the entry of an inline call */
   const tp_contribution *const *contributions; /* what a token's holder brings; borrowed till accept returns */
   size_t contribution_count;

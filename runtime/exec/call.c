@@ -252,14 +252,22 @@ tp_answer tp_call_defer(tp_call *call, const tp_deferral *theirs, tp_token *ret_
   return answer(call, &(tp__answer){.kind = TP_ANSWER_FAILED, .code = (uint32_t)status, .reason = reason});
 }
 
+/* An answer says how it failed only when it did, and only what the library could not have seen itself. */
+static bool why_is_legal(const tp_outcome *outcome) {
+  if (outcome->why == 0) return true;
+  return outcome->kind == TP_ANSWER_FAILED && outcome->why >= TP_REASON_ERROR && outcome->why <= TP_REASON_MALFORMED;
+}
+
 tp_status tp_token_complete(tp_token token, const tp_outcome *theirs) {
   tp_outcome outcome;
   if (!theirs) return TP_ERR_USAGE;
   TP__TRY(tp__options_read(&outcome, sizeof outcome, theirs, "tp_outcome", NULL));
   if (outcome.kind < TP_ANSWER_DONE || outcome.kind > TP_ANSWER_FAILED) return TP_ERR_USAGE;
+  if (!why_is_legal(&outcome)) return TP_ERR_USAGE;
   if (outcome.contribution_count > 0 && !outcome.contributions) return TP_ERR_USAGE;
   tp__answer answer = {
-      .kind = outcome.kind, .code = outcome.code, .retryable = outcome.retryable, .reason = outcome.reason,
+      .kind = outcome.kind, .code = outcome.code, .retryable = outcome.retryable, .why = outcome.why,
+      .reason = outcome.reason,
       .contributions = outcome.contributions, .contribution_count = outcome.contribution_count};
   return tp__token_answer(token, &tp__node_attempt_class, &answer, NULL);
 }

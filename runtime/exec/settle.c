@@ -173,7 +173,7 @@ static tp_reason judge(const tp__entry *e, const tp__node *node, const tp__answe
       if (!e->plan->row->stop || (answer->kind == TP_ANSWER_ASK && !e->plan->row->ask)) return TP_REASON_MALFORMED;
       return TP_REASON_NONE;
     case TP_ANSWER_FAILED:
-      return TP_REASON_ERROR;
+      return answer->why != 0 ? (tp_reason)answer->why : TP_REASON_ERROR;
     case TP_ANSWER_DEFERRED:
       break;
   }
@@ -275,8 +275,9 @@ void tp__entry_take_answer(tp__entry *e, uint32_t index, const tp__answer *answe
     return;
   }
   run->row.code = answer->code;
-  run->retryable = reason == TP_REASON_ERROR && answer->retryable;
-  if (reason == TP_REASON_ERROR && try_again(e, node, index, answer)) {
+  bool has_failed = answer->kind == TP_ANSWER_FAILED && output->refused == TP_OK;
+  run->retryable = has_failed && answer->retryable;
+  if (has_failed && try_again(e, node, index, answer)) {
     tp__report_retry(e, index);
     return;
   }

@@ -186,6 +186,26 @@ static void token_that_never_was_is_stale(void **state) {
   assert_int_equal(tp_token_complete((tp_token){0x12345678}, &done), TP_ERR_STALE);
 }
 
+static void an_answer_says_how_it_failed_only_when_it_did(void **state) {
+  (void)state;
+  static const struct {
+    tp_answer kind;
+    uint32_t why;
+    tp_status status;
+  } rows[] = {
+      {TP_ANSWER_FAILED, TP_REASON_KILLED, TP_ERR_STALE},
+      {TP_ANSWER_FAILED, TP_REASON_MALFORMED, TP_ERR_STALE},
+      {TP_ANSWER_FAILED, TP_REASON_CAPABILITY, TP_ERR_USAGE},
+      {TP_ANSWER_FAILED, TP_REASON_MATCH, TP_ERR_USAGE},
+      {TP_ANSWER_DENY, TP_REASON_KILLED, TP_ERR_USAGE},
+      {TP_ANSWER_DENY, 0, TP_ERR_STALE},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    tp_outcome outcome = {.struct_size = sizeof outcome, .kind = rows[i].kind, .why = rows[i].why};
+    assert_int_equal(tp_token_complete((tp_token){0}, &outcome), rows[i].status);
+  }
+}
+
 typedef struct twice {
   tp_token first, second;
   tp_answer second_kind;
@@ -630,6 +650,7 @@ int main(void) {
       cmocka_unit_test(token_may_be_completed_before_the_handler_returns),
       cmocka_unit_test(answer_through_a_token_is_judged_like_any_other),
       cmocka_unit_test(token_that_never_was_is_stale),
+      cmocka_unit_test(an_answer_says_how_it_failed_only_when_it_did),
       cmocka_unit_test(second_deferral_of_a_call_gives_no_token),
       cmocka_unit_test(deferring_and_answering_all_the_same_is_malformed),
       cmocka_unit_test(token_that_times_out_is_cancelled_once_and_destroyed_when_it_comes_late),

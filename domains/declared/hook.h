@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hook: declared hooks. hook_read.c makes a tp__hook of a file; hook_judge.c says what the end of a program means;
+ * hook_run.c is the handler; hooks.c has the directory, its content hash and its commit. A directory that was read is
+ * shared by what was read and by every registered handler and running program, counted; one lock, of the count. It owns
+ * the process loop of its programs. */
+#ifndef TP__DECLARED_HOOK_H
+#define TP__DECLARED_HOOK_H
+
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "domains/declared/text.h"
+#include "turnphase/process.h"
+
+enum {
+  TP__HOOK_ARGUMENTS_MAX = 64,
+  TP__HOOK_EDGES_MAX = 64,
+  TP__HOOK_PATTERNS_MAX = 64,
+  TP__HOOK_LIMIT_MS_MAX = 86400000
+};
+
+typedef enum tp__hook_kind { TP__HOOK_SCRIPT = 1, TP__HOOK_LOG = 2, TP__HOOK_SAVE_JSON = 3 } tp__hook_kind;
+
+typedef struct tp__edges {
+  tp_edge items[TP__HOOK_EDGES_MAX];
+  const tp_edge *list[TP__HOOK_EDGES_MAX];
+  size_t count;
+} tp__edges;
+
+typedef struct tp__patterns {
+  const char *items[TP__HOOK_PATTERNS_MAX];
+  size_t count;
+} tp__patterns;
+
+/** A file that a command names, as it was when it was hashed. */
+typedef struct tp__hook_program {
+  bool exists;
+  struct stat stat;
+} tp__hook_program;
+
+/** One hook. Nothing changes after the reading; its texts belong to `hooks`. */
+typedef struct tp__hook {
+  tp_hooks *hooks;
+  struct tp__hook *next;
+  const char *id, *file, *event, *summary, *path, *match;
+  tp__hook_kind kind;
+  uint32_t phase;
+  const tp_phase *row; /* own_row: a program may outlive the runtime */
+  tp_phase own_row;
+  bool is_enabled, is_blocking, wants_json;
+  tp_failure failure;
+  uint32_t limit_ms; /* 0: the phase's */
+  int32_t priority;
+  const char *arguments[TP__HOOK_ARGUMENTS_MAX + 1];
+  const char *names[TP__HOOK_ARGUMENTS_MAX]; /* the path behind each argument; NULL: it is none */
+  tp__hook_program programs[TP__HOOK_ARGUMENTS_MAX];
+  size_t argument_count;
+  tp__edges after, before, needs;
+  tp__patterns scopes, changed_paths, agents, modes;
+  int64_t duration_ms_min; /* -1: any */
+  tp__place place;
+} tp__hook;
+
+struct tp_hooks {
+  /* never changes after the reading */
+  tp_runtime *runtime;
+  const char *directory, *root;
+  tp__hook *first;
+  size_t count;
+  const char *environment[16];
+  char hash[65];
+  struct tp__block *blocks; /* memory of all that was read */
+  tp_process_loop *loop;
+  pthread_mutex_t mutex;
+  /* under mutex */
+  size_t references;
+};
+
+void tp__hooks_ref(tp_hooks *hooks);
+void tp__hooks_unref(tp_hooks *hooks);
+/** Zeroed memory that lives as long as the hooks; NULL when there is none. */
+void *tp__hooks_alloc(tp_hooks *hooks, size_t size);
+/** A copy with a NUL behind it. */
+const char *tp__hooks_copy(tp_hooks *hooks, tp_text text);
+
+/** Reads one hook from the text of its file.
+ *  @param file  its path; kept. */
+tp_status tp__hook_read(tp_hooks *hooks, const char *file, tp_text text, tp__hook **ret_hook, tp_fault *fault);
+
+/** The handler's function and its destroy; self is a tp__hook, whose hooks hold a reference for it. */
+tp_answer tp__hook_run(void *self, tp_call *call);
+void tp__hook_destroy(void *self);
+/** The match function; ctx is a tp__hook. */
+int32_t tp__hook_matches(void *ctx, const tp_match_view *view);
+
+/* ---- what the end of a program means ---- */
+
+enum { TP__JUDGED_MAX = 64, TP__JUDGED_REASON_SIZE = 4096 };
+
+/** An answer on its way. */
+typedef struct tp__judged {
+  tp_outcome outcome;
+  char reason[TP__JUDGED_REASON_SIZE];
+  tp_contribution contributions[TP__JUDGED_MAX];
+  const tp_contribution *list[TP__JUDGED_MAX];
+  char texts[TP__JUDGED_MAX][128]; /* of diagnostics that are made here */
+  size_t dropped;                  /* contributions above the limit */
+  tp_writer *writer;               /* has the object that the program printed */
+} tp__judged;
+
+/** @param required  the failure policy in force: a block is then a failure in a phase without verdicts.
+ *  @param ret_judged  borrows from the result; tp__judged_fini(). */
+void tp__hook_judge(const tp__hook *hook, bool required, const tp_process_result *result, tp__judged *ret_judged);
+void tp__judged_fini(tp__judged *judged);
+
+#endif

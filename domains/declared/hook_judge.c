@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hook_judge.c: what the end of a program means. The strictest of exit code, continue and signals wins; whatever is no
+ * answer is a failure that says which one it is. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "domains/declared/hook.h"
+
+#define VERDICT_UNSAID ((tp_verdict)0)
+
+struct judge {
+  const tp__hook *hook;
+  tp__judged *judged;
+  bool is_required;
+  tp_verdict verdict; /* the strictest so far; 0: none was said */
+  bool has_object, has_explicit_verdict;
+};
+
+/* ---- reason and contributions ---- */
+
+static void set_reason(struct judge *judge, tp_text text) {
+  char *reason = judge->judged->reason;
+  int size = tp__cut(text, TP__JUDGED_REASON_SIZE - 1);
+  if (size > 0) memcpy(reason, text.data, (size_t)size);
+  reason[size] = '\0';
+  for (int i = 0; i < size; i++) {
+    if (reason[i] == '\0') reason[i] = '?';
+  }
+  for (size_t bad; !tp_utf8_valid(tp_text_of(reason), &bad);) reason[bad] = '?';
+  for (int i = (int)strlen(reason); i > 0 && strchr(" \t\r\n", reason[i - 1]); i--) reason[i - 1] = '\0';
+}
+
+static void fail_as(struct judge *judge, tp_reason why, const char *format, ...) TP__PRINTF(3, 4);
+static void fail_as(struct judge *judge, tp_reason why, const char *format, ...) {
+  char text[1024];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  set_reason(judge, tp_text_of(text));
+  judge->judged->outcome.kind = TP_ANSWER_FAILED;
+  judge->judged->outcome.why = (uint32_t)why;
+  judge->judged->outcome.contribution_count = 0;
+}
+
+static bool has_failed(const struct judge *judge) { return judge->judged->outcome.kind == TP_ANSWER_FAILED; }
+
+static tp_contribution *add(struct judge *judge, uint32_t kind) {
+  tp__judged *judged = judge->judged;
+  size_t count = judged->outcome.contribution_count;
+  if (count == TP__JUDGED_MAX) {
+    judged->dropped++;
+    return NULL;
+  }
+  tp_contribution *contribution = &judged->contributions[count];
+  *contribution = (tp_contribution){.struct_size = sizeof *contribution, .kind = kind};
+  judged->list[count] = contribution;
+  judged->outcome.contribution_count++;
+  return contribution;
+}
+
+static void diagnose(struct judge *judge, const char *code, tp_severity severity, tp_text text) {
+  tp_contribution *diagnostic = add(judge, TP_KIND_DIAGNOSTIC);
+  if (!diagnostic) return;
+  diagnostic->key = tp_text_of(code);
+  diagnostic->severity = severity;
+  diagnostic->text = text;
+}
+
+static void diagnose_dropped(struct judge *judge, const char *what) {
+  size_t at = judge->judged->outcome.contribution_count;
+  if (at == TP__JUDGED_MAX) {
+    judge->judged->dropped++;
+    return;
+  }
+  char *text = judge->judged->texts[at];
+  const char *why = judge->hook->is_blocking ? judge->hook->row->name : "a hook that nobody waits for";
+  snprintf(text, sizeof judge->judged->texts[at], "%s: %s does not take it", what, why);
+  diagnose(judge, "field_dropped", TP_SEVERITY_WARNING, tp_text_of(text));
+}
+
+static bool takes(const struct judge *judge, uint32_t kind) {
+  return judge->hook->is_blocking && (judge->hook->row->kinds & 1u << kind) != 0;
+}
+
+static void remind(struct judge *judge, tp_text text, const char *what) {
+  if (text.size == 0) return;
+  if (!tp_utf8_valid(text, NULL)) {
+    diagnose(judge, "field_dropped", TP_SEVERITY_WARNING, tp_text_of("output that is not UTF-8"));
+    return;
+  }
+  if (!takes(judge, TP_KIND_REMINDER)) {
+    diagnose_dropped(judge, what);
+    return;
+  }
+  tp_contribution *reminder = add(judge, TP_KIND_REMINDER);
+  if (reminder) reminder->text = text;
+}
+
+static void decide(struct judge *judge, tp_verdict verdict) {
+  if (verdict > judge->verdict) judge->verdict = verdict;
+}
+
+/* ---- the object ---- */
+
+static bool text_is(tp_text text, const char *word) {
+  return text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
+}
+
+/* The words of the seeds have ABILITY_ in front; both forms are one. @return 0: unknown. */
+static tp_verdict verdict_of_code(bool is_guard, tp_text code) {
+  static const char prefix[] = "ABILITY_";
+  if (code.size > sizeof prefix - 1 && memcmp(code.data, prefix, sizeof prefix - 1) == 0) {
+    code.data += sizeof prefix - 1;
+    code.size -= sizeof prefix - 1;
+  }
+  if (text_is(code, is_guard ? "ALLOWED" : "AVAILABLE")) return TP_VERDICT_ALLOW;
+  if (text_is(code, is_guard ? "DENIED" : "UNAVAILABLE")) return TP_VERDICT_DENY;
+  if (text_is(code, "REQUIRES_HUMAN")) return TP_VERDICT_ASK;
+  return VERDICT_UNSAID;
+}
+
+static tp_severity severity_of(tp_text name) {
+  if (text_is(name, "error")) return TP_SEVERITY_ERROR;
+  return text_is(name, "warning") ? TP_SEVERITY_WARNING : TP_SEVERITY_INFO;
+}
+
+static bool signal_is_at_home(const struct judge *judge, tp_text kind) {
+  switch (judge->hook->phase) {
+  case TP_PHASE_TURN_INTAKE: return text_is(kind, "routing_hint") || text_is(kind, "normalized_intent");
+  case TP_PHASE_TOOL_CREATE: return text_is(kind, "ability_preflight");
+  case TP_PHASE_TOOL_PRE: return text_is(kind, "ability_guard");
+  default: return false;
+  }
+}
+
+static void read_signal(struct judge *judge, tp_text signal) {
+  tp_text kind = tp_value_text(tp_value_get(signal, "kind")), code = tp_value_text(tp_value_get(signal, "code"));
+  tp_text payload = tp_value_get(signal, "payload");
+  bool is_guard = text_is(kind, "ability_guard");
+  bool is_known = is_guard || text_is(kind, "ability_preflight") || text_is(kind, "routing_hint") ||
+                  text_is(kind, "normalized_intent");
+  if (!is_known || code.size == 0) {
+    fail_as(judge, TP_REASON_MALFORMED, "a signal of hook_signals has no known kind, or no code");
+    return;
+  }
+  if (is_guard || text_is(kind, "ability_preflight")) {
+    tp_verdict verdict = verdict_of_code(is_guard, code);
+    if (tp_value_bool(tp_value_get(signal, "require_human"), false) ||
+        tp_value_bool(tp_value_get(payload, "require_human"), false))
+      verdict = TP_VERDICT_ASK;
+    if (verdict == VERDICT_UNSAID) {
+      fail_as(judge, TP_REASON_MALFORMED, "a signal has the unknown code %.*s", tp__cut(code, 64), code.data);
+      return;
+    }
+    if (judge->hook->row->stop && judge->hook->is_blocking) judge->has_explicit_verdict = true;
+    decide(judge, verdict);
+    tp_text reason = tp_value_text(tp_value_get(payload, "reason"));
+    if (verdict != TP_VERDICT_ALLOW && reason.size > 0 && !judge->judged->reason[0]) set_reason(judge, reason);
+  }
+  if (!takes(judge, TP_KIND_SIGNAL) || !signal_is_at_home(judge, kind)) {
+    diagnose_dropped(judge, "a signal");
+    return;
+  }
+  tp_contribution *contribution = add(judge, TP_KIND_SIGNAL);
+  if (!contribution) return;
+  contribution->domain = kind;
+  contribution->key = code;
+  contribution->value = payload;
+  contribution->severity = severity_of(tp_value_text(tp_value_get(signal, "severity")));
+}
+
+static bool is_said(tp_text value) { return value.size > 0 && tp_value_kind_of(value) != TP_VALUE_NULL; }
+
+/* @return whether the field is there and of its kind; of another kind it is malformed. */
+static bool field(struct judge *judge, tp_text object, const char *key, tp_value_kind kind, tp_text *ret_value) {
+  *ret_value = tp_value_get(object, key);
+  if (has_failed(judge) || !is_said(*ret_value)) return false;
+  if (tp_value_kind_of(*ret_value) == kind) return true;
+  fail_as(judge, TP_REASON_MALFORMED, "%s of the result is of the wrong type", key);
+  return false;
+}
+
+static void read_error(struct judge *judge, tp_text error) {
+  tp_text message = tp_value_text(tp_value_kind_of(error) == TP_VALUE_MAP ? tp_value_get(error, "message") : error);
+  fail_as(judge, TP_REASON_MALFORMED, "the program reports an error: %.*s", tp__cut(message, 512),
+          message.size > 0 ? message.data : "");
+}
+
+static void read_fields_unknown(struct judge *judge, tp_text object) {
+  static const char *const known[] = {"continue", "reason", "output", "additionalContext", "hook_signals",
+                                      "logs",     "error",  "usage_recorded"};
+  for (tp_value_walk walk = {0}; tp_value_next(object, &walk);) {
+    bool is_known = false;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) is_known = is_known || text_is(walk.key, known[i]);
+    size_t at = judge->judged->outcome.contribution_count;
+    if (is_known || at == TP__JUDGED_MAX) continue;
+    char *text = judge->judged->texts[at];
+    snprintf(text, sizeof judge->judged->texts[at], "the result has the unknown field %.*s", tp__cut(walk.key, 64),
+             walk.key.data);
+    diagnose(judge, "field_unknown", TP_SEVERITY_INFO, tp_text_of(text));
+  }
+}
+
+static void read_object(struct judge *judge, tp_text object) {
+  tp_text value;
+  if (is_said(tp_value_get(object, "error"))) {
+    read_error(judge, tp_value_get(object, "error"));
+    return;
+  }
+  if (field(judge, object, "reason", TP_VALUE_TEXT, &value)) set_reason(judge, tp_value_text(value));
+  if (field(judge, object, "continue", TP_VALUE_BOOL, &value)) {
+    judge->has_explicit_verdict = true;
+    decide(judge, tp_value_bool(value, false) ? TP_VERDICT_ALLOW : TP_VERDICT_DENY);
+  }
+  if (field(judge, object, "hook_signals", TP_VALUE_ARRAY, &value)) {
+    for (tp_value_walk walk = {0}; !has_failed(judge) && tp_value_next(value, &walk);) read_signal(judge, walk.value);
+  }
+  if (field(judge, object, "output", TP_VALUE_TEXT, &value)) remind(judge, tp_value_text(value), "output");
+  if (field(judge, object, "additionalContext", TP_VALUE_TEXT, &value))
+    remind(judge, tp_value_text(value), "additionalContext");
+  if (field(judge, object, "logs", TP_VALUE_ARRAY, &value)) {
+    for (tp_value_walk walk = {0}; tp_value_next(value, &walk);)
+      diagnose(judge, "log", TP_SEVERITY_INFO, tp_value_text(walk.value));
+  }
+  if (!has_failed(judge)) read_fields_unknown(judge, object);
+}
+
+static tp_text trimmed(tp_text text) {
+  while (text.size > 0 && strchr(" \t\r\n", text.data[0])) {
+    text.data++;
+    text.size--;
+  }
+  while (text.size > 0 && strchr(" \t\r\n", text.data[text.size - 1])) text.size--;
+  return text;
+}
+
+/* A program that blocks by its exit code blocks whatever it printed; all others answer for their output. */
+static void read_output(struct judge *judge, tp_text output, bool blocks) {
+  output = trimmed(output);
+  if (output.size == 0) return;
+  if (output.data[0] != '{') {
+    if (!blocks) remind(judge, output, "output");
+    return;
+  }
+  tp_fault fault = {0};
+  tp_text object = {0};
+  tp_status status = tp_writer_new(NULL, &judge->judged->writer);
+  if (status == TP_OK) status = tp_json_decode(output, judge->judged->writer, &fault);
+  if (status == TP_OK) status = tp_writer_finish(judge->judged->writer, &object);
+  if (status == TP_OK) {
+    judge->has_object = true;
+    read_object(judge, object);
+    if (!blocks || !has_failed(judge)) return;
+    judge->judged->outcome.kind = 0;
+    judge->judged->outcome.why = 0;
+    judge->judged->reason[0] = '\0';
+    return;
+  }
+  if (blocks) {
+    diagnose(judge, "output_malformed", TP_SEVERITY_WARNING, tp_text_of("stdout begins with { and is not one object"));
+    return;
+  }
+  fail_as(judge, TP_REASON_MALFORMED, "stdout begins with { and is not exactly one JSON object: %s", fault.message);
+}
+
+/* ---- the answer ---- */
+
+static void block_without_verdicts(struct judge *judge) {
+  tp__judged *judged = judge->judged;
+  judged->outcome.kind = TP_ANSWER_DONE;
+  if (judge->is_required && judge->hook->is_blocking) {
+    judged->outcome.kind = TP_ANSWER_FAILED;
+    judged->outcome.contribution_count = 0;
+  } else if (takes(judge, TP_KIND_REMINDER)) {
+    remind(judge, tp_text_of(judged->reason), "a block");
+  } else {
+    diagnose(judge, "blocked", TP_SEVERITY_WARNING, tp_text_of(judged->reason));
+  }
+}
+
+static void answer(struct judge *judge, tp_text errors) {
+  tp__judged *judged = judge->judged;
+  bool objects = judge->verdict == TP_VERDICT_DENY || judge->verdict == TP_VERDICT_ASK;
+  if (objects && !judged->reason[0]) set_reason(judge, trimmed(errors));
+  if (objects && !judged->reason[0]) {
+    char text[TP_ID_BYTES_MAX + 32];
+    snprintf(text, sizeof text, "hook %s gave no reason", judge->hook->id);
+    set_reason(judge, tp_text_of(text));
+  }
+  if (!judge->hook->row->stop || !judge->hook->is_blocking) {
+    if (objects) block_without_verdicts(judge);
+    else judged->outcome.kind = TP_ANSWER_DONE;
+    return;
+  }
+  judged->outcome.kind = judge->verdict == TP_VERDICT_DENY  ? TP_ANSWER_DENY
+                         : judge->verdict == TP_VERDICT_ASK ? TP_ANSWER_ASK
+                                                            : TP_ANSWER_ALLOW;
+}
+
+static void judge_exited(struct judge *judge, const tp_process_result *result) {
+  bool blocks = result->exit_code != 0;
+  judge->judged->outcome.code = (uint32_t)result->exit_code;
+  if (blocks) decide(judge, TP_VERDICT_DENY);
+  read_output(judge, result->output, blocks);
+  if (has_failed(judge)) return;
+  if (judge->hook->wants_json && !judge->has_explicit_verdict && !blocks) {
+    fail_as(judge, TP_REASON_MALFORMED, "verdict: json, and the program printed none (continue or a signal)");
+    return;
+  }
+  answer(judge, result->errors);
+}
+
+void tp__hook_judge(const tp__hook *hook, bool required, const tp_process_result *result, tp__judged *ret_judged) {
+  tp__judged *judged = ret_judged;
+  judged->outcome = (tp_outcome){.struct_size = sizeof judged->outcome};
+  judged->reason[0] = '\0';
+  judged->dropped = 0;
+  judged->writer = NULL;
+  struct judge judge = {.hook = hook, .judged = judged, .is_required = required};
+  switch (result->end) {
+  case TP_PROCESS_EXITED: judge_exited(&judge, result); break;
+  case TP_PROCESS_KILLED:
+    fail_as(&judge, TP_REASON_KILLED, "the program was killed by signal %d (%s)", result->signal,
+            strsignal(result->signal));
+    break;
+  case TP_PROCESS_OUTPUT_LIMIT: fail_as(&judge, TP_REASON_MALFORMED, "the program wrote more than its limit"); break;
+  case TP_PROCESS_TIMED_OUT: fail_as(&judge, TP_REASON_TIMEOUT, "the program did not end within its limit"); break;
+  case TP_PROCESS_CANCELLED: fail_as(&judge, TP_REASON_ERROR, "the program was cancelled"); break;
+  case TP_PROCESS_LOST:
+  case TP_PROCESS_END_FORCE_32:
+    fail_as(&judge, TP_REASON_CRASH, "the host took the status of the program away");
+    break;
+  }
+  if (judged->outcome.contribution_count > 0) judged->outcome.contributions = judged->list;
+  if (judged->reason[0]) judged->outcome.reason = judged->reason;
+}
+
+void tp__judged_fini(tp__judged *judged) { tp_writer_free(judged->writer); }

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hooks.c: a directory of hooks: its files, what a trust is about, and the commit. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fts.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "domains/declared/hook.h"
+#include "domains/declared/sha256.h"
+#include "domains/declared/yaml_items.h"
+
+enum { HOOKS_MAX = 1024, HASHED_FILES_MAX = 10000 };
+
+/* ---- memory of what was read ---- */
+
+struct tp__block {
+  struct tp__block *next;
+  max_align_t memory[];
+};
+
+void *tp__hooks_alloc(tp_hooks *hooks, size_t size) {
+  struct tp__block *block = calloc(1, sizeof *block + size);
+  if (!block) return NULL;
+  block->next = hooks->blocks;
+  hooks->blocks = block;
+  return block->memory;
+}
+
+const char *tp__hooks_copy(tp_hooks *hooks, tp_text text) {
+  char *copy = tp__hooks_alloc(hooks, text.size + 1);
+  if (copy && text.size > 0) memcpy(copy, text.data, text.size);
+  return copy;
+}
+
+void tp__hooks_ref(tp_hooks *hooks) {
+  pthread_mutex_lock(&hooks->mutex);
+  hooks->references++;
+  pthread_mutex_unlock(&hooks->mutex);
+}
+
+void tp__hooks_unref(tp_hooks *hooks) {
+  pthread_mutex_lock(&hooks->mutex);
+  size_t left = --hooks->references;
+  pthread_mutex_unlock(&hooks->mutex);
+  if (left > 0) return;
+  tp_process_loop_free(hooks->loop);
+  while (hooks->blocks) {
+    struct tp__block *block = hooks->blocks;
+    hooks->blocks = block->next;
+    free(block);
+  }
+  pthread_mutex_destroy(&hooks->mutex);
+  free(hooks);
+}
+
+void tp_hooks_free(tp_hooks *hooks) {
+  if (hooks) tp__hooks_unref(hooks);
+}
+
+/* ---- files ---- */
+
+static tp_status refuse_io(tp_fault *fault, const char *path, int error) {
+  char text[128];
+  (void)!tp__refuse(fault, TP_ERR_IO, path, (tp__place){0}, "cannot be read: %s", strerror_r(error, text, sizeof text));
+  if (fault) fault->system_error = error;
+  return TP_ERR_IO;
+}
+
+static tp_status refuse_memory(tp_fault *fault) {
+  return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, (tp__place){0}, "no memory for the hooks");
+}
+
+static tp_status read_whole(FILE *file, const char *path, char **ret_bytes, size_t *ret_size, tp_fault *fault) {
+  size_t capacity = 0, size = 0;
+  void *bytes = NULL;
+  for (;;) {
+    if (!tp__grow(&tp__malloc_allocator, &bytes, &capacity, size + 4096, 1)) {
+      free(bytes);
+      return refuse_memory(fault);
+    }
+    size_t got = fread((char *)bytes + size, 1, capacity - size, file);
+    size += got;
+    if (size > TP__YAML_BYTES_MAX || got == 0) break;
+  }
+  if (ferror(file)) {
+    free(bytes);
+    return refuse_io(fault, path, errno);
+  }
+  *ret_bytes = bytes;
+  *ret_size = size;
+  return TP_OK;
+}
+
+static tp_status read_file(const char *path, char **ret_bytes, size_t *ret_size, tp_fault *fault) {
+  FILE *file = fopen(path, "re");
+  if (!file) return refuse_io(fault, path, errno);
+  tp_status status = read_whole(file, path, ret_bytes, ret_size, fault);
+  fclose(file);
+  return status;
+}
+
+static int is_yaml(const struct dirent *entry) {
+  const char *dot = strrchr(entry->d_name, '.');
+  return entry->d_name[0] != '.' && dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
+}
+
+static int by_bytes(const struct dirent **one, const struct dirent **other) {
+  return strcmp((*one)->d_name, (*other)->d_name);
+}
+
+static tp_status read_one(tp_hooks *hooks, const char *name, tp__hook ***last, tp_fault *fault) {
+  char path[4096];
+  int size = snprintf(path, sizeof path, "%s/%s", hooks->directory, name);
+  const char *file = size > 0 && (size_t)size < sizeof path ? tp__hooks_copy(hooks, tp_text_of(path)) : NULL;
+  if (!file) return refuse_memory(fault);
+  char *bytes = NULL;
+  size_t count = 0;
+  tp_status status = read_file(file, &bytes, &count, fault);
+  if (status != TP_OK) return status;
+  tp__hook *hook;
+  status = tp__hook_read(hooks, file, (tp_text){bytes, count}, &hook, fault);
+  free(bytes);
+  if (status != TP_OK) return status;
+  **last = hook;
+  *last = &hook->next;
+  hooks->count++;
+  return TP_OK;
+}
+
+static tp_status read_all(tp_hooks *hooks, tp_fault *fault) {
+  struct dirent **names;
+  int count = scandir(hooks->directory, &names, is_yaml, by_bytes);
+  if (count < 0) return refuse_io(fault, hooks->directory, errno);
+  tp__hook **last = &hooks->first;
+  tp_status status = TP_OK;
+  if (count > HOOKS_MAX)
+    status = tp__refuse(fault, TP_ERR_TOO_LARGE, hooks->directory, (tp__place){0}, "more than %d hooks", HOOKS_MAX);
+  for (int i = 0; i < count; i++) {
+    if (status == TP_OK) status = read_one(hooks, names[i]->d_name, &last, fault);
+    free(names[i]);
+  }
+  free(names);
+  return status;
+}
+
+/* ---- the content hash ---- */
+
+/* Sizes stand before names and contents, so that nothing can move from one to the other. */
+static void hash_text(tp__sha256 *hash, const char *bytes, size_t size) {
+  char text[32];
+  int length = snprintf(text, sizeof text, "%zu:", size);
+  tp__sha256_add(hash, text, (size_t)length);
+  tp__sha256_add(hash, bytes, size);
+}
+
+static tp_status hash_content(tp__sha256 *hash, const char *path, tp_fault *fault) {
+  FILE *file = fopen(path, "re");
+  if (!file) return refuse_io(fault, path, errno);
+  tp__sha256 content;
+  tp__sha256_init(&content);
+  char bytes[4096], text[65];
+  for (size_t size; (size = fread(bytes, 1, sizeof bytes, file)) > 0;) tp__sha256_add(&content, bytes, size);
+  int error = ferror(file) ? EIO : 0;
+  fclose(file);
+  if (error != 0) return refuse_io(fault, path, error);
+  tp__sha256_finish(&content, text);
+  hash_text(hash, text, 64);
+  return TP_OK;
+}
+
+static int names_by_bytes(const FTSENT **one, const FTSENT **other) {
+  return strcmp((*one)->fts_name, (*other)->fts_name);
+}
+
+static tp_status hash_entry(tp__sha256 *hash, const tp_hooks *hooks, const FTSENT *entry, tp_fault *fault) {
+  if (entry->fts_info == FTS_ERR || entry->fts_info == FTS_DNR || entry->fts_info == FTS_NS)
+    return refuse_io(fault, entry->fts_path, entry->fts_errno);
+  bool is_file = entry->fts_info == FTS_F;
+  if (entry->fts_info == FTS_DC || entry->fts_info == FTS_SLNONE || (!is_file && entry->fts_info != FTS_DEFAULT))
+    return TP_OK;
+  const char *name = entry->fts_path + strlen(hooks->directory);
+  hash_text(hash, name, strlen(name));
+  return is_file ? hash_content(hash, entry->fts_path, fault) : TP_OK;
+}
+
+/* Links are followed: what is behind them is what runs. */
+static tp_status hash_directory(tp__sha256 *hash, tp_hooks *hooks, tp_fault *fault) {
+  char *paths[] = {(char *)(uintptr_t)hooks->directory, NULL};
+  FTS *tree = fts_open(paths, FTS_LOGICAL | FTS_NOCHDIR, names_by_bytes);
+  if (!tree) return refuse_io(fault, hooks->directory, errno);
+  tp_status status = TP_OK;
+  size_t files = 0;
+  for (FTSENT *entry = fts_read(tree); entry && status == TP_OK; entry = fts_read(tree)) {
+    if (++files > HASHED_FILES_MAX)
+      status = tp__refuse(fault, TP_ERR_TOO_LARGE, hooks->directory, (tp__place){0},
+                          "more than %d files to hash: keep programs in a folder of their own", HASHED_FILES_MAX);
+    else status = hash_entry(hash, hooks, entry, fault);
+  }
+  fts_close(tree);
+  return status;
+}
+
+static tp_status hash_program(tp__sha256 *hash, tp__hook *hook, size_t index, tp_fault *fault) {
+  const char *path = hook->names[index];
+  tp__hook_program *program = &hook->programs[index];
+  if (!path || stat(path, &program->stat) != 0 || !S_ISREG(program->stat.st_mode)) return TP_OK;
+  program->exists = true;
+  hash_text(hash, hook->arguments[index], strlen(hook->arguments[index]));
+  return access(path, R_OK) == 0 ? hash_content(hash, path, fault) : TP_OK;
+}
+
+static tp_status hash_all(tp_hooks *hooks, tp_fault *fault) {
+  tp__sha256 hash;
+  tp__sha256_init(&hash);
+  tp_status status = hash_directory(&hash, hooks, fault);
+  for (tp__hook *hook = hooks->first; hook && status == TP_OK; hook = hook->next) {
+    for (size_t i = 0; i < hook->argument_count && status == TP_OK; i++) status = hash_program(&hash, hook, i, fault);
+  }
+  tp__sha256_finish(&hash, hooks->hash);
+  return status;
+}
+
+/* ---- reading ---- */
+
+/* What a program gets of the host's environment, by name; all else stays with the host. PATH is always there. */
+static tp_status read_environment(tp_hooks *hooks, tp_fault *fault) {
+  static const char *const names[] = {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "TZ"};
+  size_t count = 0;
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    const char *value = getenv(names[i]);
+    if (!value && i == 0) value = "/usr/local/bin:/usr/bin:/bin";
+    if (!value) continue;
+    size_t size = strlen(names[i]) + strlen(value) + 2;
+    char *pair = tp__hooks_alloc(hooks, size);
+    if (!pair) return refuse_memory(fault);
+    snprintf(pair, size, "%s=%s", names[i], value);
+    hooks->environment[count++] = pair;
+  }
+  return TP_OK;
+}
+
+static tp_status fill(tp_hooks *hooks, const tp_hooks_options *options, tp_fault *fault) {
+  char here[4096];
+  const char *root = options->root;
+  if (!root) root = getcwd(here, sizeof here);
+  if (!root) return refuse_io(fault, ".", errno);
+  char *absolute = realpath(root, NULL);
+  if (!absolute) return refuse_io(fault, root, errno);
+  hooks->root = tp__hooks_copy(hooks, tp_text_of(absolute));
+  free(absolute);
+  hooks->directory = tp__hooks_copy(hooks, tp_text_of(options->directory));
+  if (!hooks->root || !hooks->directory) return refuse_memory(fault);
+  tp_status status = read_environment(hooks, fault);
+  if (status == TP_OK) status = tp_process_loop_new(NULL, &hooks->loop, fault);
+  if (status == TP_OK) status = read_all(hooks, fault);
+  return status == TP_OK ? hash_all(hooks, fault) : status;
+}
+
+static tp_status options_read(const tp_hooks_options *theirs, tp_hooks_options *options, tp_fault *fault) {
+  *options = (tp_hooks_options){0};
+  size_t size = theirs ? theirs->struct_size : 0;
+  if (size < sizeof *options || size > 4096)
+    return tp__refuse(fault, TP_ERR_VERSION, NULL, (tp__place){0}, "tp_hooks_options.struct_size is not set");
+  for (size_t i = sizeof *options; i < size; i++) {
+    if (((const char *)theirs)[i] != 0)
+      return tp__refuse(fault, TP_ERR_VERSION, NULL, (tp__place){0}, "tp_hooks_options has a field that is newer");
+  }
+  memcpy(options, theirs, sizeof *options);
+  if (options->directory && options->directory[0]) return TP_OK;
+  return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "tp_hooks_options.directory is missing");
+}
+
+tp_status tp_hooks_read(tp_runtime *runtime, const tp_hooks_options *theirs, tp_hooks **ret_hooks, tp_fault *fault) {
+  tp_hooks_options options;
+  tp_status status = options_read(theirs, &options, fault);
+  if (status == TP_OK && !runtime)
+    status = tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "hooks are read for a runtime");
+  if (status != TP_OK) return status;
+  tp_hooks *hooks = calloc(1, sizeof *hooks);
+  if (!hooks) return refuse_memory(fault);
+  if (pthread_mutex_init(&hooks->mutex, NULL) != 0) {
+    free(hooks);
+    return refuse_memory(fault);
+  }
+  hooks->references = 1;
+  hooks->runtime = runtime;
+  status = fill(hooks, &options, fault);
+  if (status == TP_OK) *ret_hooks = hooks;
+  else tp__hooks_unref(hooks);
+  return status;
+}
+
+const char *tp_hooks_hash(const tp_hooks *hooks) { return hooks->hash; }
+
+static const char *kind_name(tp__hook_kind kind) {
+  return kind == TP__HOOK_SCRIPT ? "script" : kind == TP__HOOK_LOG ? "log" : "save_json";
+}
+
+size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
+  for (const tp__hook *hook = hooks->first; hook && each; hook = hook->next) {
+    tp_hook_info info = {.struct_size = sizeof info,
+                         .id = hook->id,
+                         .file = hook->file,
+                         .event = hook->event,
+                         .kind = kind_name(hook->kind),
+                         .target = hook->kind == TP__HOOK_SCRIPT ? hook->arguments[0] : hook->path,
+                         .match = hook->match,
+                         .summary = hook->summary,
+                         .phase = hook->phase,
+                         .limit_ms = hook->limit_ms,
+                         .failure = hook->failure,
+                         .enabled = hook->is_enabled,
+                         .blocking = hook->is_blocking};
+    if (!each(ctx, &info)) break;
+  }
+  return hooks->count;
+}
+
+/* ---- the commit ---- */
+
+static tp_status add_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
+  tp_handler handler = {.struct_size = sizeof handler,
+                        .id = hook->id,
+                        .summary = hook->summary,
+                        .run = tp__hook_run,
+                        .self = hook,
+                        .destroy = tp__hook_destroy,
+                        .phases = &hook->phase,
+                        .phase_count = 1,
+                        .capabilities = (hook->row->kinds & (TP_CAPABILITY_EMIT_SIGNAL | TP_CAPABILITY_EMIT_REMINDER)) |
+                                        (hook->row->stop ? TP_CAPABILITY_DECIDE : 0),
+                        .placement = TP_PLACEMENT_THREAD};
+  tp_status status = tp_edit_add_handler(edit, &handler, fault);
+  if (status == TP_OK) tp__hooks_ref(hook->hooks);
+  return status;
+}
+
+static tp_status add_subscription(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
+  tp_match match = {.struct_size = sizeof match, .matches = tp__hook_matches, .ctx = hook, .description = hook->match};
+  tp_subscription subscription = {.struct_size = sizeof subscription,
+                                  .id = hook->id,
+                                  .handler = hook->id,
+                                  .phase_name = hook->event,
+                                  .priority = hook->priority,
+                                  .execution = hook->is_blocking ? TP_EXECUTION_BLOCKING : TP_EXECUTION_FIRE_AND_RECORD,
+                                  .limit_ms = hook->limit_ms,
+                                  .failure = hook->failure,
+                                  .after = hook->after.list,
+                                  .after_count = hook->after.count,
+                                  .before = hook->before.list,
+                                  .before_count = hook->before.count,
+                                  .needs = hook->needs.list,
+                                  .needs_count = hook->needs.count,
+                                  .match = hook->match[0] ? &match : NULL,
+                                  .metadata = hook->file};
+  return tp_edit_add_subscription(edit, &subscription, fault);
+}
+
+/* A refusal of the commit names an id: the file that declares it, and where, is what the operator wants to know. */
+static void name_file(const tp_hooks *hooks, tp_fault *fault) {
+  if (!fault) return;
+  for (const tp__hook *hook = hooks->first; hook; hook = hook->next) {
+    if (strcmp(hook->id, fault->subject) != 0) continue;
+    fault->line = hook->place.line;
+    fault->column = hook->place.column;
+    size_t size = strlen(hook->file), most = sizeof fault->subject - 1;
+    snprintf(fault->subject, sizeof fault->subject, "%s", size > most ? hook->file + (size - most) : hook->file);
+    return;
+  }
+}
+
+static tp_status check_trust(const tp_hooks *hooks, const char *trusted, tp_fault *fault) {
+  if (trusted && strcmp(trusted, hooks->hash) == 0) return TP_OK;
+  return tp__refuse(fault, TP_ERR_USAGE, hooks->directory, (tp__place){0},
+                    "the content has the hash %s, and %s was trusted: look at it, then trust this hash", hooks->hash,
+                    trusted ? "another one" : "none");
+}
+
+tp_status tp_hooks_commit(tp_hooks *hooks, const char *owner_name, const char *trusted, tp_commit_report *ret_report,
+                          tp_fault *fault) {
+  if (!hooks) return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "no hooks were read");
+  const char *disabled = getenv("TURNPHASE_DISABLE_HOOKS");
+  if (disabled && strcmp(disabled, "1") == 0) return TP_OK;
+  tp_status status = check_trust(hooks, trusted, fault);
+  if (status != TP_OK) return status;
+  tp_owner owner = {
+      .struct_size = sizeof owner, .name = owner_name ? owner_name : "declared", .trust = TP_TRUST_DECLARED};
+  tp_edit *edit;
+  status = tp_edit_begin(hooks->runtime, &owner, &edit, fault);
+  if (status != TP_OK) return status;
+  for (tp__hook *hook = hooks->first; hook && status == TP_OK; hook = hook->next) {
+    if (!hook->is_enabled) continue;
+    status = add_handler(edit, hook, fault);
+    if (status == TP_OK) status = add_subscription(edit, hook, fault);
+  }
+  if (status == TP_OK) status = tp_edit_commit(edit, ret_report, fault);
+  if (status == TP_OK) return TP_OK;
+  tp_edit_discard(edit);
+  name_file(hooks, fault);
+  return status;
+}

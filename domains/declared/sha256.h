@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sha256: FIPS 180-4, for the content hash of a directory. */
+#ifndef TP__DECLARED_SHA256_H
+#define TP__DECLARED_SHA256_H
+
+#include "turnphase/base.h"
+
+typedef struct tp__sha256 {
+  uint32_t state[8];
+  uint64_t size;
+  unsigned char block[64];
+} tp__sha256;
+
+void tp__sha256_init(tp__sha256 *hash);
+void tp__sha256_add(tp__sha256 *hash, const void *bytes, size_t size);
+/** 64 hexadecimal digits and a NUL. The hash is used up. */
+void tp__sha256_finish(tp__sha256 *hash, char ret_text[65]);
+
+#endif

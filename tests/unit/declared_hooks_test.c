@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Declared hooks: what a file may say, what a program's end means, which failure it was, trust. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "domains/declared/glob.h"
+#include "domains/declared/sha256.h"
+#include "tests/support/directory.h"
+#include "tests/support/host.h"
+#include "tests/support/json_value.h"
+#include "turnphase/declared.h"
+
+/* ---- a directory of hooks ---- */
+
+static void write_named(const char *name, const char *text, mode_t mode) {
+  char file[160];
+  snprintf(file, sizeof file, "%s/%s", directory, name);
+  int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+  assert_true(fd >= 0);
+  assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+  close(fd);
+}
+
+static tp_status read_hooks(tp_runtime *runtime, tp_hooks **ret_hooks, tp_fault *fault) {
+  tp_hooks_options options = {.struct_size = sizeof options, .directory = directory, .root = directory};
+  return tp_hooks_read(runtime, &options, ret_hooks, fault);
+}
+
+/* A runtime with what is in the directory. */
+static tp_runtime *open_with_hooks(void) {
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_hooks *hooks;
+  tp_fault fault = {0};
+  if (read_hooks(runtime, &hooks, &fault) != TP_OK) fail_msg("%s:%u: %s", fault.subject, fault.line, fault.message);
+  tp_status status = tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault);
+  if (status != TP_OK) fail_msg("%s: %s", fault.subject, fault.message);
+  tp_hooks_free(hooks);
+  return runtime;
+}
+
+/* tool.pre of a call of `shell`. */
+static tp_phase_result gate(tp_turn *turn) {
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  tp_field fields[] = {{.id = TP_FIELD_TOOL, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of("shell.run")},
+                       {.id = TP_FIELD_ARGUMENTS,
+                        .kind = TP_FIELD_KIND_VALUE,
+                        .text = json_value(writer, "{'command': 'rm -rf /'}")}};
+  tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = 2, .budget_ms = 30000};
+  tp_phase_result result = {.struct_size = sizeof result};
+  assert_int_equal(tp_phase_run(turn, TP_PHASE_TOOL_PRE, &input, &result, NULL), TP_OK);
+  tp_writer_free(writer);
+  return result;
+}
+
+/* ---- a guard that cannot give an answer denies, and says which failure it was ---- */
+
+typedef struct failing {
+  const char *name;
+  const char *command; /* YAML */
+  tp_reason why;
+  const char *reason;
+} failing;
+
+static const failing failings[] = {
+    {"never reads stdin", "[sh, -c, 'sleep 100']", TP_REASON_TIMEOUT, "timeout"},
+    {"grandchild holds stdout, fails", "[sh, -c, 'sleep 100 & kill -KILL $$']", TP_REASON_KILLED, "signal 9"},
+    {"ignores TERM", "[sh, -c, 'trap \"\" TERM; sleep 100']", TP_REASON_TIMEOUT, "timeout"},
+    {"stops itself", "[sh, -c, 'kill -STOP $$']", TP_REASON_TIMEOUT, "timeout"},
+    {"endless stdout", "['yes']", TP_REASON_MALFORMED, "more than its limit"},
+    {"endless stderr", "[sh, -c, 'exec yes >&2']", TP_REASON_MALFORMED, "more than its limit"},
+    {"half an object", "[printf, '{\"continue\": tr']", TP_REASON_MALFORMED, "not exactly one JSON object"},
+    {"two objects", "[printf, '{\"continue\": true}{}']", TP_REASON_MALFORMED, "not exactly one JSON object"},
+    {"exit 0 with error", "[printf, '{\"error\": {\"message\": \"no disk\"}}']", TP_REASON_MALFORMED, "no disk"},
+    {"not executable", "/etc/passwd", TP_REASON_CANNOT_START, "executable"},
+    {"missing", "./no_such_guard", TP_REASON_CANNOT_START, "No such file"},
+    {"killed by a signal", "[sh, -c, 'kill -SEGV $$']", TP_REASON_KILLED, "signal 11"},
+    {"fork bomb",
+     "[sh, -c, 'bomb() { [ $1 = 0 ] && exec sleep 100; bomb $(($1 - 1)) & bomb $(($1 - 1)) & wait; }; bomb 4']",
+     TP_REASON_TIMEOUT, "timeout"},
+    {"setsid", "[sh, -c, 'setsid sleep 100 & sleep 0.08; printf \"{\"']", TP_REASON_MALFORMED, "not exactly one"},
+};
+
+static void a_guard_that_cannot_answer_denies_and_says_which_failure(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof failings / sizeof failings[0]; i++) {
+    const failing *row = &failings[i];
+    char yaml[512];
+    snprintf(yaml, sizeof yaml, "id: guard\nevent_type: PreAbilityCall\nhandler:\n  timeout_ms: 200\n  command: %s\n",
+             row->command);
+    write_named("a.yaml", yaml, 0600);
+    tp_runtime *runtime = open_with_hooks();
+    tp_turn *turn = begin_bare(runtime, 60000);
+    tp_phase_result result = gate(turn);
+    if (result.outcome != TP_ERR_DENIED) fail_msg("%s: %s", row->name, tp_status_name(result.outcome));
+    if (result.why != row->why) fail_msg("%s: %s", row->name, tp_reason_name(result.why));
+    char reason[1024];
+    snprintf(reason, sizeof reason, "%.*s", (int)result.reason.size, result.reason.data);
+    if (!strstr(reason, row->reason)) fail_msg("%s: %s", row->name, reason);
+    assert_string_equal(result.subscription, "guard");
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+/* ---- exit code, stdout, stderr -> verdict ---- */
+
+typedef struct said {
+  const char *script;
+  const char *more; /* YAML lines */
+  tp_status outcome;
+  tp_verdict verdict;
+  const char *reason;   /* NULL: any */
+  const char *reminder; /* NULL: any number */
+} said;
+
+#define GUARD(code) "{\"hook_signals\": [{\"kind\": \"ability_guard\", \"code\": \"" code "\"}]}"
+
+static const said saids[] = {
+    {"exit 0", "", TP_OK, TP_VERDICT_ALLOW, NULL, ""},
+    {"cat > /dev/null", "", TP_OK, TP_VERDICT_ALLOW, NULL, ""},
+    {"echo look out", "", TP_OK, TP_VERDICT_ALLOW, NULL, "look out"},
+    {"echo no >&2; exit 1", "", TP_ERR_DENIED, TP_VERDICT_DENY, "no", NULL},
+    {"echo no >&2; exit 2", "", TP_ERR_DENIED, TP_VERDICT_DENY, "no", NULL},
+    {"exit 7", "", TP_ERR_DENIED, TP_VERDICT_DENY, "hook guard gave no reason", NULL},
+    {"echo '{}'", "", TP_OK, TP_VERDICT_ALLOW, NULL, ""},
+    {"echo '{\"continue\": true}'", "", TP_OK, TP_VERDICT_ALLOW, NULL, ""},
+    {"echo '{\"continue\": false, \"reason\": \"not today\"}'", "", TP_ERR_DENIED, TP_VERDICT_DENY, "not today", NULL},
+    {"echo '{\"continue\": true}'; echo hm >&2; exit 3", "", TP_ERR_DENIED, TP_VERDICT_DENY, "hm", NULL},
+    {"echo '{\"continue\": fal'; echo hm >&2; exit 3", "", TP_ERR_DENIED, TP_VERDICT_DENY, "hm", NULL},
+    {"echo '" GUARD("ALLOWED") "'", "", TP_OK, TP_VERDICT_ALLOW, NULL, ""},
+    {"echo '" GUARD("ABILITY_DENIED") "'", "", TP_ERR_DENIED, TP_VERDICT_DENY, NULL, NULL},
+    {"echo '" GUARD("REQUIRES_HUMAN") "'", "", TP_OK, TP_VERDICT_ASK, NULL, NULL},
+    {"echo '" GUARD("PERHAPS") "'", "", TP_ERR_DENIED, TP_VERDICT_DENY, NULL, NULL},
+    {"echo '{\"continue\": false, \"hook_signals\": [{\"kind\": \"ability_guard\", \"code\": \"ALLOWED\"}]}'", "",
+     TP_ERR_DENIED, TP_VERDICT_DENY, NULL, NULL},
+    {"echo '{\"hook_signals\": [{\"kind\": \"ability_guard\", \"code\": \"ABILITY_DENIED\", \"payload\": "
+     "{\"require_human\": true, \"reason\": \"prod\"}}]}'", "", TP_OK, TP_VERDICT_ASK, "prod", NULL},
+    {"echo '{\"output\": \"one\"}'", "", TP_OK, TP_VERDICT_ALLOW, NULL, "one"},
+    {"echo '{\"additionalContext\": \"two\"}'", "", TP_OK, TP_VERDICT_ALLOW, NULL, "two"},
+    {"echo '{\"continue\": \"yes\"}'", "", TP_ERR_DENIED, TP_VERDICT_DENY, NULL, NULL},
+    {"echo '{\"error\": null}'", "", TP_OK, TP_VERDICT_ALLOW, NULL, ""},
+    {"echo '[1]'", "", TP_OK, TP_VERDICT_ALLOW, NULL, "[1]"},
+    {"exit 0", "verdict: json\n", TP_ERR_DENIED, TP_VERDICT_DENY, NULL, NULL},
+    {"echo fine", "verdict: json\n", TP_ERR_DENIED, TP_VERDICT_DENY, NULL, NULL},
+    {"echo '{\"continue\": true}'", "verdict: json\n", TP_OK, TP_VERDICT_ALLOW, NULL, ""},
+    {"echo '{\"continue\": fal'", "failure: best_effort\n", TP_OK, TP_VERDICT_NONE, NULL, ""},
+    {"kill -KILL $$", "failure: best_effort\n", TP_OK, TP_VERDICT_NONE, NULL, ""},
+    {"echo no >&2; exit 1", "failure: best_effort\n", TP_ERR_DENIED, TP_VERDICT_DENY, "no", NULL},
+};
+
+static void check_reminder(const said *row, const tp_phase_result *result) {
+  size_t count = result->merged ? tp_merged_count(result->merged, TP_KIND_REMINDER) : 0;
+  if (!row->reminder[0]) {
+    assert_int_equal(count, 0);
+    return;
+  }
+  assert_int_equal(count, 1);
+  assert_text(tp_merged_get(result->merged, TP_KIND_REMINDER, 0)->contribution->text, row->reminder);
+}
+
+static void the_strictest_of_exit_code_continue_and_signals_wins(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof saids / sizeof saids[0]; i++) {
+    const said *row = &saids[i];
+    char script[512];
+    snprintf(script, sizeof script, "#!/bin/sh\n%s\n", row->script);
+    write_named("guard.sh", script, 0700);
+    char yaml[256];
+    snprintf(yaml, sizeof yaml, "id: guard\nevent: tool.pre\n%shandler: {command: ./guard.sh, timeout_ms: 20000}\n",
+             row->more);
+    write_named("a.yaml", yaml, 0600);
+    tp_runtime *runtime = open_with_hooks();
+    tp_turn *turn = begin_bare(runtime, 60000);
+    tp_phase_result result = gate(turn);
+    if (result.outcome != row->outcome || result.verdict != row->verdict)
+      fail_msg("%s: %s, %s: %.*s", row->script, tp_status_name(result.outcome), tp_verdict_name(result.verdict),
+               (int)result.reason.size, result.reason.data);
+    if (row->reason) assert_text(result.reason, row->reason);
+    if (row->reminder) check_reminder(row, &result);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+/* ---- the context ---- */
+
+static void a_program_gets_one_line_of_json_with_ids_and_payload(void **state) {
+  (void)state;
+  write_named("a.yaml", "id: keep\nevent_type: PreAbilityCall\nhandler: {command: [sh, -c, 'cat > got']}\n", 0600);
+  tp_runtime *runtime = open_with_hooks();
+  tp_turn *turn;
+  tp_turn_request request = {.struct_size = sizeof request, .id = "t-1", .mode = "plan"};
+  assert_int_equal(tp_turn_begin_bare(runtime, &request, &turn, NULL), TP_OK);
+  assert_int_equal(gate(turn).verdict, TP_VERDICT_ALLOW);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+  char file[128], got[2048] = "";
+  snprintf(file, sizeof file, "%s/got", directory);
+  FILE *stream = fopen(file, "re");
+  assert_non_null(stream);
+  assert_true(fread(got, 1, sizeof got - 1, stream) > 0);
+  fclose(stream);
+  assert_string_equal(got, "{\"event_type\":\"PreAbilityCall\",\"hook_id\":\"keep\",\"phase\":\"tool.pre\","
+                           "\"turn_id\":\"t-1\",\"caller\":{\"source\":\"ai_session\"},\"mode\":\"plan\",\"attempt\":1,"
+                           "\"ability_id\":\"shell.run\",\"payload\":{\"tool\":\"shell.run\","
+                           "\"arguments\":{\"command\":\"rm -rf /\"}}}\n");
+}
+
+static void log_and_save_json_write_the_context_to_files(void **state) {
+  (void)state;
+  write_named("a.yaml", "id: log\nevent: tool.pre\nhandler: {kind: log, path: events.jsonl}\n", 0600);
+  write_named("b.yaml", "id: save\nevent: tool.pre\nhandler: {kind: save_json, path: last.json}\n", 0600);
+  tp_runtime *runtime = open_with_hooks();
+  tp_turn *turn = begin_bare(runtime, 60000);
+  for (int i = 0; i < 3; i++) assert_int_equal(gate(turn).outcome, TP_OK);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+  char command[256];
+  snprintf(command, sizeof command, "test $(wc -l < %s/events.jsonl) = 3 && test $(wc -l < %s/last.json) = 1",
+           directory, directory);
+  assert_int_equal(system(command), 0);
+}
+
+/* ---- activation and order ---- */
+
+static void match_decides_whether_a_hook_runs(void **state) {
+  (void)state;
+  write_named("b.yaml", "id: shell\nevent: tool.pre\nmatch: {ability_scope: ['web.*', 'shell.*']}\n"
+                        "handler: {command: [sh, -c, 'echo shell >&2; exit 1']}\n", 0600);
+  write_named("a.yaml", "id: web\nevent: tool.pre\nmatch: {ability_scope: 'web.*'}\n"
+                        "handler: {command: [sh, -c, 'echo web >&2; exit 1']}\n", 0600);
+  tp_runtime *runtime = open_with_hooks();
+  tp_turn *turn = begin_bare(runtime, 60000);
+  tp_phase_result result = gate(turn);
+  assert_int_equal(result.outcome, TP_ERR_DENIED);
+  assert_string_equal(result.subscription, "shell");
+  assert_run(&result, "web", TP_STATE_SKIPPED, TP_REASON_MATCH);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void a_hook_that_nobody_waits_for_runs_and_cannot_block(void **state) {
+  (void)state;
+  write_named("a.yaml", "id: late\nevent: tool.pre\nblocking: false\n"
+                        "handler: {command: [sh, -c, 'touch ran; echo hi; exit 1']}\n", 0600);
+  tp_runtime *runtime = open_with_hooks();
+  tp_turn *turn = begin_bare(runtime, 60000);
+  assert_int_equal(gate(turn).outcome, TP_OK);
+  tp_turn_end(turn);
+  tp_drain_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_runtime_drain(runtime, 20000, &report, NULL), TP_OK);
+  assert_true(report.complete);
+  char file[128];
+  snprintf(file, sizeof file, "%s/ran", directory);
+  assert_int_equal(access(file, F_OK), 0);
+  close_runtime(runtime);
+}
+
+static void a_runtime_that_ends_kills_the_programs_of_its_hooks(void **state) {
+  (void)state;
+  write_named("a.yaml", "id: slow\nevent: tool.pre\nblocking: false\nhandler: {command: [sleep, '100']}\n", 0600);
+  tp_runtime *runtime = open_with_hooks();
+  tp_turn *turn = begin_bare(runtime, 60000);
+  for (int i = 0; i < 10; i++) assert_int_equal(gate(turn).outcome, TP_OK);
+  tp_turn_end(turn);
+  int64_t begun_ns = now_ns();
+  close_runtime(runtime);
+  assert_true(now_ns() - begun_ns < INT64_C(20000000000));
+}
+
+/* ---- refused files ---- */
+
+typedef struct refused {
+  const char *yaml;
+  tp_status status;
+  uint32_t line, column;
+  const char *part;
+} refused;
+
+#define HANDLER "handler: {command: ./x}\n"
+
+static const refused refuseds[] = {
+    {"id: a\nevent: tool.pre\n" HANDLER "colour: red\n", TP_ERR_MALFORMED, 4, 1, "no key \"colour\""},
+    {"event: tool.pre\n" HANDLER, TP_ERR_MALFORMED, 1, 1, "needs an id"},
+    {"id: a b\nevent: tool.pre\n" HANDLER, TP_ERR_BAD_ID, 1, 5, "white space"},
+    {"id: a\n" HANDLER, TP_ERR_MALFORMED, 1, 1, "needs event_type"},
+    {"id: a\nevent: tool.perhaps\n" HANDLER, TP_ERR_UNKNOWN_PHASE, 2, 8, "turnphase phases"},
+    {"id: a\nevent: tool.rewrite\n" HANDLER, TP_ERR_CODE_ONLY, 2, 8, "tool.pre"},
+    {"id: a\nevent: model.response\n" HANDLER, TP_ERR_PRIVILEGED, 2, 8, "privileged"},
+    {"id: a\nevent: tool.pre\nevent_type: tool.pre\n" HANDLER, TP_ERR_MALFORMED, 2, 8, "keep one"},
+    {"id: a\nevent: tool.pre\n", TP_ERR_MALFORMED, 1, 1, "needs handler"},
+    {"id: a\nevent: tool.pre\nhandler: {kind: magic}\n", TP_ERR_MALFORMED, 3, 17, "no kind \"magic\""},
+    {"id: a\nevent: tool.pre\nhandler: {command: python3 x.py}\n", TP_ERR_MALFORMED, 3, 20, "write a list"},
+    {"id: a\nevent: tool.pre\nhandler: {kind: log}\n", TP_ERR_MALFORMED, 3, 10, "needs path"},
+    {"id: a\nevent: tool.pre\nhandler: {kind: log, path: x, command: y}\n", TP_ERR_MALFORMED, 3, 40, "has no command"},
+    {"id: a\nevent: tool.pre\nhandler: {command: ./x, timeout_ms: 0}\n", TP_ERR_MALFORMED, 3, 37, "from 1"},
+    {"id: a\nevent: tool.pre\nblocking: 'no'\n" HANDLER, TP_ERR_MALFORMED, 3, 11, "true or false"},
+    {"id: a\nevent: tool.pre\nfailure: hope\n" HANDLER, TP_ERR_MALFORMED, 3, 10, "best_effort or required"},
+    {"id: a\nevent: tool.pre\nblocking: false\nfailure: required\n" HANDLER, TP_ERR_MALFORMED, 4, 10, "blocking: true"},
+    {"id: a\nevent: tool.post\nfailure: required\n" HANDLER, TP_ERR_OBSERVER_REQUIRED, 3, 10, "observes"},
+    {"id: a\nevent: tool.post\nverdict: json\n" HANDLER, TP_ERR_MALFORMED, 3, 10, "phase with verdicts"},
+    {"id: a\nevent: tool.pre\nmatch: {min_duration_ms: 5}\n" HANDLER, TP_ERR_MATCH_KEY, 3, 26, "min_duration_ms"},
+    {"id: a\nevent: turn.intake\nmatch: {ability_scope: x}\n" HANDLER, TP_ERR_MATCH_KEY, 3, 24, "ability_scope"},
+    {"id: a\nevent: tool.pre\nid: b\n" HANDLER, TP_ERR_MALFORMED, 3, 1, "id"},
+    {"id: a\nevent: tool.pre\n  x: y\n", TP_ERR_MALFORMED, 0, 0, ""},
+};
+
+static void a_wrong_file_is_refused_with_its_place_and_a_remedy(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  for (size_t i = 0; i < sizeof refuseds / sizeof refuseds[0]; i++) {
+    const refused *row = &refuseds[i];
+    write_named("a.yaml", row->yaml, 0600);
+    tp_hooks *hooks;
+    tp_fault fault = {0};
+    tp_status status = read_hooks(runtime, &hooks, &fault);
+    if (status != row->status) fail_msg("%s: %s %s", row->yaml, tp_status_name(status), fault.message);
+    if (!strstr(fault.message, row->part)) fail_msg("%s: %s", row->yaml, fault.message);
+    if (row->line && (fault.line != row->line || fault.column != row->column))
+      fail_msg("%s: %u:%u %s", row->yaml, fault.line, fault.column, fault.message);
+    assert_non_null(strstr(fault.subject, "/a.yaml"));
+  }
+  tp_runtime_free(runtime);
+}
+
+static void a_directory_is_committed_whole_or_not_at_all(void **state) {
+  (void)state;
+  write_named("a.yaml", "id: a\nevent: tool.pre\n" HANDLER, 0600);
+  write_named("b.yaml", "id: b\nevent: tool.pre\nafter: nobody\n" HANDLER, 0600);
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_hooks *hooks;
+  tp_fault fault = {0};
+  assert_int_equal(read_hooks(runtime, &hooks, &fault), TP_OK);
+  assert_int_equal(tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault), TP_ERR_MISSING_DEPENDENCY);
+  assert_non_null(strstr(fault.subject, "/b.yaml"));
+  assert_int_equal(fault.line, 1);
+  assert_int_equal(tp_subscription_kill(runtime, "a", true, NULL), TP_ERR_NOT_FOUND);
+  tp_hooks_free(hooks);
+  write_named("b.yaml", "id: a\nevent: tool.pre\n" HANDLER, 0600);
+  assert_int_equal(read_hooks(runtime, &hooks, &fault), TP_ERR_DUPLICATE_ID);
+  assert_non_null(strstr(fault.message, "/a.yaml"));
+  tp_runtime_free(runtime);
+}
+
+/* ---- trust ---- */
+
+static void nothing_runs_of_a_directory_that_is_not_trusted(void **state) {
+  (void)state;
+  write_named("a.yaml", "id: a\nevent: tool.pre\nhandler: {command: ./guard.sh}\n", 0600);
+  write_named("guard.sh", "#!/bin/sh\nexit 0\n", 0700);
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_hooks *hooks;
+  tp_fault fault = {0};
+  assert_int_equal(read_hooks(runtime, &hooks, &fault), TP_OK);
+  char hash[65];
+  snprintf(hash, sizeof hash, "%s", tp_hooks_hash(hooks));
+  assert_int_equal(tp_hooks_commit(hooks, NULL, NULL, NULL, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, hash));
+  assert_int_equal(tp_hooks_commit(hooks, NULL, "0", NULL, &fault), TP_ERR_USAGE);
+  tp_hooks_free(hooks);
+  write_named("guard.sh", "#!/bin/sh\nexit 1\n", 0700);
+  assert_int_equal(read_hooks(runtime, &hooks, &fault), TP_OK);
+  assert_string_not_equal(tp_hooks_hash(hooks), hash);
+  assert_int_equal(tp_hooks_commit(hooks, NULL, hash, NULL, &fault), TP_ERR_USAGE);
+  tp_hooks_free(hooks);
+  tp_runtime_free(runtime);
+}
+
+static void a_program_that_changed_since_it_was_trusted_does_not_run(void **state) {
+  (void)state;
+  write_named("a.yaml", "id: a\nevent: tool.pre\nhandler: {command: [sh, guard.sh]}\n", 0600);
+  write_named("guard.sh", "exit 0\n", 0600);
+  tp_runtime *runtime = open_with_hooks();
+  tp_turn *turn = begin_bare(runtime, 60000);
+  assert_int_equal(gate(turn).outcome, TP_OK);
+  write_named("guard.sh", "exit 0 # changed\n", 0600);
+  tp_phase_result result = gate(turn);
+  assert_int_equal(result.outcome, TP_ERR_DENIED);
+  assert_int_equal(result.why, TP_REASON_CANNOT_START);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void the_environment_switches_all_declared_hooks_off(void **state) {
+  (void)state;
+  write_named("a.yaml", "id: a\nevent: tool.pre\nhandler: {command: ['false']}\n", 0600);
+  setenv("TURNPHASE_DISABLE_HOOKS", "1", 1);
+  tp_runtime *runtime = open_with_hooks();
+  unsetenv("TURNPHASE_DISABLE_HOOKS");
+  tp_turn *turn = begin_bare(runtime, 60000);
+  assert_int_equal(gate(turn).outcome, TP_OK);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static bool count_info(void *ctx, const tp_hook_info *info) {
+  size_t *count = ctx;
+  ++*count;
+  assert_string_equal(info->event, "PostAbilityCall");
+  assert_string_equal(info->kind, "script");
+  assert_string_equal(info->match, "ability_scope: *; min_duration_ms: 100");
+  assert_int_equal(info->phase, TP_PHASE_TOOL_POST);
+  assert_true(info->enabled && !info->blocking);
+  return true;
+}
+
+static void the_file_of_the_seed_is_read_with_all_its_keys(void **state) {
+  (void)state;
+  write_named("a.yaml", "id: ability_usage_tracker\nevent_type: PostAbilityCall\nenabled: true\nblocking: false\n"
+                        "summary: >\n  Track each ability call.\nmatch:\n  ability_scope: '*'\n"
+                        "  min_duration_ms: 100\nhandler:\n  kind: script\n  command: ./tracker.py\n"
+                        "effects:\n  - append_to: .system/logs/slow_abilities.log\n", 0600);
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_hooks *hooks;
+  assert_int_equal(read_hooks(runtime, &hooks, NULL), TP_OK);
+  size_t count = 0;
+  assert_int_equal(tp_hooks_each(hooks, count_info, &count), 1);
+  assert_int_equal(count, 1);
+  tp_hooks_free(hooks);
+  tp_runtime_free(runtime);
+}
+
+/* ---- globs and the hash ---- */
+
+static void a_glob_matches_folders_as_git_does(void **state) {
+  (void)state;
+  static const struct {
+    const char *pattern, *text;
+    bool matches;
+  } rows[] = {
+      {"services/**/x.c", "services/x.c", true},   {"services/**/x.c", "services/a/b/x.c", true},
+      {"services/**/x.c", "services/ax.c", false}, {"apps/*", "apps/a", true},
+      {"apps/*", "apps/a/b", false},               {"apps/**", "apps/a/b", true},
+      {"**/x", "x", true},                         {"**/x", "a/b/x", true},
+      {"*", "", true},                             {"?", "/", false},
+      {"a?c", "abc", true},                        {"", "", true},
+      {"", "a", false},                            {"*.c", "a.cc", false},
+      {"shell.*", "shell.run", true},              {"**", "a/b/c", true},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    if (tp__glob_matches(tp_text_of(rows[i].pattern), tp_text_of(rows[i].text)) != rows[i].matches)
+      fail_msg("%s %s", rows[i].pattern, rows[i].text);
+  }
+  char stars[255], text[4096];
+  for (size_t i = 0; i < sizeof stars; i++) stars[i] = i % 2 ? 'a' : '*';
+  memset(text, 'a', sizeof text);
+  text[sizeof text - 1] = 'b';
+  assert_false(tp__glob_matches((tp_text){stars, 254}, (tp_text){text, sizeof text}));
+}
+
+static void the_content_hash_is_sha256(void **state) {
+  (void)state;
+  static const struct {
+    const char *text, *hash;
+  } rows[] = {
+      {"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+      {"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
+      {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+       "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    tp__sha256 hash;
+    char text[65];
+    tp__sha256_init(&hash);
+    tp__sha256_add(&hash, rows[i].text, strlen(rows[i].text));
+    tp__sha256_finish(&hash, text);
+    assert_string_equal(text, rows[i].hash);
+  }
+}
+
+#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      IN_DIRECTORY(a_guard_that_cannot_answer_denies_and_says_which_failure),
+      IN_DIRECTORY(the_strictest_of_exit_code_continue_and_signals_wins),
+      IN_DIRECTORY(a_program_gets_one_line_of_json_with_ids_and_payload),
+      IN_DIRECTORY(log_and_save_json_write_the_context_to_files),
+      IN_DIRECTORY(match_decides_whether_a_hook_runs),
+      IN_DIRECTORY(a_hook_that_nobody_waits_for_runs_and_cannot_block),
+      IN_DIRECTORY(a_runtime_that_ends_kills_the_programs_of_its_hooks),
+      IN_DIRECTORY(a_wrong_file_is_refused_with_its_place_and_a_remedy),
+      IN_DIRECTORY(a_directory_is_committed_whole_or_not_at_all),
+      IN_DIRECTORY(nothing_runs_of_a_directory_that_is_not_trusted),
+      IN_DIRECTORY(a_program_that_changed_since_it_was_trusted_does_not_run),
+      IN_DIRECTORY(the_environment_switches_all_declared_hooks_off),
+      IN_DIRECTORY(the_file_of_the_seed_is_read_with_all_its_keys),
+      cmocka_unit_test(a_glob_matches_folders_as_git_does),
+      cmocka_unit_test(the_content_hash_is_sha256),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
