@@ -356,6 +356,31 @@ static void lateness_is_noted_on_wide_rows_only(void **state) {
   assert_int_equal(blocks_open, 0);
 }
 
+/* The first ring that has the entry ends the search: what it answers must be right. */
+static void a_ring_says_whether_the_late_entry_is_its_own(void **state) {
+  (void)state;
+  tp__a64 bytes;
+  tp__record_ring ring;
+  atomic_init(&bytes.v, 0);
+  tp__record_ring_init(&ring, &counting, 10, &bytes, 1 << 20);
+  tp__record_batch batch = {.capacity = tp__packed_size(1, false)};
+  batch.memory = calloc(1, batch.capacity);
+  tp__packed_entry *entry = tp__record_batch_add(&batch, 1, NULL);
+  *entry = (tp__packed_entry){.entry_id = 7, .run_count = 1};
+  assert_int_equal(tp__record_ring_add(&ring, &nobody, &batch), TP_OK);
+  free(batch.memory);
+  tp_late_record note = {.struct_size = sizeof note, .entry_id = 7, .late_ns = 5};
+  assert_true(tp__record_ring_late(&ring, &note));
+  note.run_index = 3; /* it has no such run, and is here all the same */
+  assert_true(tp__record_ring_late(&ring, &note));
+  note.entry_id = 8;
+  assert_false(tp__record_ring_late(&ring, &note));
+  note = (tp_late_record){.struct_size = sizeof note, .entry_id = 7, .process_run_id = 1};
+  assert_false(tp__record_ring_late(&ring, &note)); /* of another process */
+  tp__record_ring_fini(&ring);
+  assert_int_equal(blocks_open, 0);
+}
+
 static void *late_from_elsewhere(void *arg) {
   late(arg, 1, 0, 77);
   return NULL;
@@ -454,6 +479,7 @@ int main(void) {
       cmocka_unit_test(entry_larger_than_a_segment_is_kept_among_small_ones),
       cmocka_unit_test(bytes_stay_bounded_and_the_newest_is_always_there),
       cmocka_unit_test(lateness_is_noted_on_wide_rows_only),
+      cmocka_unit_test(a_ring_says_whether_the_late_entry_is_its_own),
       cmocka_unit_test(lateness_is_noted_from_any_thread),
       cmocka_unit_test(refused_memory_loses_one_batch_and_nothing_before_or_behind),
       cmocka_unit_test(refused_memory_stops_a_reader_and_leaves_the_log_as_it_was),

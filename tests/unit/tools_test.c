@@ -567,8 +567,99 @@ static void token_of_a_handler_is_not_a_tools(void **state) {
   close_runtime(runtime);
 }
 
+/* ---- what tool.post shows ---- */
+
+typedef struct shown {
+  char summary[1024];
+  size_t size;
+  int calls;
+} shown;
+
+static tp_answer see_post(void *self, tp_call *call) {
+  shown *s = self;
+  tp_text summary = tp_call_text(call, TP_FIELD_INPUT_SUMMARY);
+  s->calls++;
+  s->size = summary.size;
+  snprintf(s->summary, sizeof s->summary, "%.*s", (int)summary.size, summary.size ? summary.data : "");
+  return TP_ANSWER_DONE;
+}
+
+/* {"n": text}, text being `count` times the two bytes of an e with an accent. */
+static tp_text accented(char *memory, size_t count) {
+  size_t used = 0, bytes = 2 * count;
+  memcpy(memory, "\x81\xa1n\xda", 4);
+  memory[4] = (char)(bytes >> 8);
+  memory[5] = (char)(bytes & 0xff);
+  for (used = 6; used < 6 + bytes; used += 2) memcpy(memory + used, "\xc3\xa9", 2);
+  return (tp_text){memory, used};
+}
+
+static void tool_post_shows_the_arguments_as_json_cut_between_characters(void **state) {
+  (void)state;
+  char seven[4], many[2048];
+  const struct {
+    tp_text arguments;
+    const char *begins;
+    size_t size;
+  } cases[] = {{argument_n(seven, 7), "{\"n\":7}", 7},
+               {no_arguments, "{}", 2},
+               {accented(many, 700), "{\"n\":\"\xc3\xa9\xc3\xa9", 512}}; /* 6 bytes, then whole characters */
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    shown seen = {.calls = 0};
+    job j = {.text = "done"};
+    bundle b = {.count = 0};
+    add_tool(&b, "t", &j);
+    tp_runtime *runtime = open_runtime(NULL);
+    hook post = {.id = "post", .phase = TP_PHASE_TOOL_POST, .run = see_post, .self = &seen};
+    tp_turn *turn = begin_with(runtime, &b, &post, 1);
+    tp_tool_call call = {.name = TEXT("t"), .arguments = cases[i].arguments};
+    tp_tool_result result;
+    assert_int_equal(tools_run(turn, &call, 1, &result, NULL), TP_OK);
+    assert_kind(result, TP_TOOL_OK);
+    assert_int_equal(seen.calls, 1);
+    assert_int_equal(seen.size, cases[i].size);
+    assert_memory_equal(seen.summary, cases[i].begins, strlen(cases[i].begins));
+    assert_true(tp_utf8_valid((tp_text){seen.summary, seen.size}, NULL));
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+/* Of several runs the least counts: a thread may be stopped at any moment. */
+static void time_that_the_check_of_large_arguments_takes_is_not_the_tools(void **state) {
+  (void)state;
+  enum { BYTES = 24 << 20 };
+  char *memory = malloc(BYTES + 8);
+  memcpy(memory, "\x81\xa1n\xdb", 4);
+  for (int i = 0; i < 4; i++) memory[4 + i] = (char)((uint32_t)BYTES >> (24 - 8 * i));
+  memset(memory + 8, 'x', BYTES);
+  int64_t least_ns = INT64_MAX, least_whole_ns = INT64_MAX;
+  for (int i = 0; i < 5; i++) {
+    job j = {.text = "done"};
+    bundle b = {.count = 0};
+    add_tool(&b, "t", &j)->placement = TP_PLACEMENT_INLINE;
+    tp_runtime *runtime = open_runtime(NULL);
+    tp_turn *turn = begin_with(runtime, &b, NULL, 0);
+    tp_tool_call call = {.name = TEXT("t"), .arguments = {memory, BYTES + 8}};
+    tp_tool_result result;
+    int64_t begun_ns = now_ns();
+    assert_int_equal(tools_run(turn, &call, 1, &result, NULL), TP_OK);
+    int64_t whole_ns = now_ns() - begun_ns;
+    assert_kind(result, TP_TOOL_OK);
+    if (result.duration_ns < least_ns) least_ns = result.duration_ns;
+    if (whole_ns < least_whole_ns) least_whole_ns = whole_ns;
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+  free(memory);
+  if (least_ns > least_whole_ns / 4)
+    fail_msg("the tool is charged %lld us of %lld us", (long long)least_ns / 1000, (long long)least_whole_ns / 1000);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(tool_post_shows_the_arguments_as_json_cut_between_characters),
+      cmocka_unit_test(time_that_the_check_of_large_arguments_takes_is_not_the_tools),
       cmocka_unit_test(tool_gets_its_arguments_and_gives_its_text),
       cmocka_unit_test(turn_without_materialization_has_no_tools),
       cmocka_unit_test(arguments_that_break_the_schema_or_are_not_decoded_tell_the_model_why),

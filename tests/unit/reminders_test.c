@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reminders_test.c: what a session has to tell the model: how much of it waits, and what is never left out. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+
+#include "phases/reminders.h"
+#include "tests/support/counting.h"
+
+enum { WAITING_MAX = 64 };
+
+static tp__reminders open_reminders(void) {
+  tp__reminders reminders;
+  tp__reminders_init(&reminders, &counting);
+  return reminders;
+}
+
+static void close_reminders(tp__reminders *reminders) {
+  tp__reminders_fini(reminders);
+  assert_int_equal(blocks_open, 0);
+}
+
+static void add(tp__reminders *reminders, const char *label, uint32_t number, bool block) {
+  char text[32];
+  snprintf(text, sizeof text, "%s %u", label, number);
+  assert_true(tp__reminders_add(reminders, "s", tp_text_of(text), block));
+}
+
+static size_t take(tp__reminders *reminders, const char *first) {
+  tp__arena arena;
+  tp__merged_list list;
+  tp__arena_init(&arena, &counting, NULL, 0, 0);
+  assert_true(tp__reminders_take(reminders, &arena, &list));
+  size_t count = list.count;
+  tp_text text = count ? list.items[0].entry.contribution->text : (tp_text){"", 0};
+  assert_int_equal(text.size, strlen(first));
+  assert_memory_equal(text.data, first, text.size);
+  tp__arena_fini(&arena);
+  return count;
+}
+
+static void the_oldest_goes_when_too_many_wait_but_never_the_reason_of_a_block(void **state) {
+  (void)state;
+  tp__reminders reminders = open_reminders();
+  add(&reminders, "blocked", 0, true);
+  for (uint32_t i = 1; i < WAITING_MAX; i++) add(&reminders, "plain", i, false);
+  assert_int_equal(reminders.count, WAITING_MAX);
+  assert_int_equal(reminders.dropped, 0);
+  add(&reminders, "plain", WAITING_MAX, false);
+  assert_int_equal(reminders.count, WAITING_MAX);
+  assert_int_equal(reminders.dropped, 1);
+  assert_string_equal(reminders.items[0].text, "blocked 0");
+  assert_true(reminders.items[0].block);
+  assert_string_equal(reminders.items[1].text, "plain 2"); /* plain 1 is the one that went */
+  assert_string_equal(reminders.items[WAITING_MAX - 1].text, "plain 64");
+  close_reminders(&reminders);
+}
+
+static void reasons_of_blocks_alone_are_all_kept_and_all_told(void **state) {
+  (void)state;
+  tp__reminders reminders = open_reminders();
+  for (uint32_t i = 0; i < WAITING_MAX + 10; i++) add(&reminders, "blocked", i, true);
+  assert_int_equal(reminders.count, WAITING_MAX + 10);
+  assert_int_equal(reminders.dropped, 0);
+  assert_int_equal(take(&reminders, "blocked 0"), WAITING_MAX + 10); /* above the count of a request */
+  tp__reminders_delivered(&reminders);
+  assert_int_equal(reminders.count, 0);
+  close_reminders(&reminders);
+}
+
+static void a_request_takes_so_many_and_leaves_the_rest_to_the_next(void **state) {
+  (void)state;
+  tp__reminders reminders = open_reminders();
+  for (uint32_t i = 0; i < TP__REMINDER_COUNT_MAX + 3; i++) add(&reminders, "plain", i, false);
+  assert_int_equal(take(&reminders, "plain 0"), TP__REMINDER_COUNT_MAX);
+  tp__reminders_delivered(&reminders);
+  assert_int_equal(reminders.count, 3);
+  assert_int_equal(take(&reminders, "plain 16"), 3);
+  close_reminders(&reminders);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_oldest_goes_when_too_many_wait_but_never_the_reason_of_a_block),
+      cmocka_unit_test(reasons_of_blocks_alone_are_all_kept_and_all_told),
+      cmocka_unit_test(a_request_takes_so_many_and_leaves_the_rest_to_the_next),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
