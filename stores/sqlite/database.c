@@ -166,14 +166,14 @@ static int read_identity(sqlite3 *db, identity *ret_identity) {
   return rc == SQLITE_OK ? end : rc;
 }
 
-/* Whose file it is: an empty one (*ret_empty), ours of this version, or refused. */
-static tp_status identify(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, bool *ret_empty,
+/* Whose file it is: an empty one (*ret_version is 0), ours of this version or an earlier one, or refused. */
+static tp_status identify(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, int *ret_version,
                           tp_fault *fault) {
   identity is = {0};
   int rc = read_identity(db, &is);
   if (rc != SQLITE_OK) return tp__sqlite_fail(db, path, "read its header", rc, fault);
-  *ret_empty = is.application_id == 0 && is.version == 0 && is.objects == 0;
-  if (*ret_empty) return TP_OK;
+  *ret_version = 0;
+  if (is.application_id == 0 && is.version == 0 && is.objects == 0) return TP_OK;
   if (is.application_id != schema->application_id)
     return tp__sqlite_refuse(fault, TP_ERR_STORE_SCHEMA, path,
                              "%s is a SQLite file of somebody else, not %s; give another path", path, schema->noun);
@@ -182,26 +182,34 @@ static tp_status identify(sqlite3 *db, const char *path, const tp__sqlite_schema
                              "%s is %s of schema version %lld, and this library knows versions up to %d; use a newer "
                              "turnphase",
                              path, schema->noun, (long long)is.version, (int)schema->version);
-  if (is.version != schema->version)
+  if (is.version < (schema->upgrades ? 1 : schema->version))
     return tp__sqlite_refuse(fault, TP_ERR_STORE_CORRUPT, path,
                              "%s says it is %s of schema version %lld, which there never was%s", path, schema->noun,
                              (long long)is.version, remedy_of(TP_ERR_STORE_CORRUPT));
+  *ret_version = (int)is.version;
   return TP_OK;
+}
+
+/* Makes the tables, or those that the file's version lacks. */
+static int make_version(sqlite3 *db, const tp__sqlite_schema *schema, int version) {
+  char numbers[96];
+  snprintf(numbers, sizeof numbers, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
+           (int)schema->application_id, (int)schema->version);
+  int rc = version == 0 ? sqlite3_exec(db, schema->sql, NULL, NULL, NULL) : SQLITE_OK;
+  for (int i = version; rc == SQLITE_OK && i > 0 && i < schema->version; i++)
+    rc = sqlite3_exec(db, schema->upgrades[i - 1], NULL, NULL, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_exec(db, numbers, NULL, NULL, NULL);
+  return rc == SQLITE_OK ? sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) : rc;
 }
 
 /* The file may have become somebody's between the first look and the lock, so it is asked again under the lock. */
 static tp_status make_tables(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, tp_fault *fault) {
   int rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
   if (rc != SQLITE_OK) return tp__sqlite_fail(db, path, "begin", rc, fault);
-  bool empty = false;
-  tp_status status = identify(db, path, schema, &empty, fault);
-  if (status == TP_OK && empty) {
-    char numbers[96];
-    snprintf(numbers, sizeof numbers, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
-             (int)schema->application_id, (int)schema->version);
-    rc = sqlite3_exec(db, schema->sql, NULL, NULL, NULL);
-    if (rc == SQLITE_OK) rc = sqlite3_exec(db, numbers, NULL, NULL, NULL);
-    if (rc == SQLITE_OK) rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+  int version = 0;
+  tp_status status = identify(db, path, schema, &version, fault);
+  if (status == TP_OK && version < schema->version) {
+    rc = make_version(db, schema, version);
     if (rc != SQLITE_OK) status = tp__sqlite_fail(db, path, "make its tables", rc, fault);
   }
   if (!sqlite3_get_autocommit(db)) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
@@ -212,9 +220,9 @@ static tp_status make_tables(sqlite3 *db, const char *path, const tp__sqlite_sch
  * other: the waiting is done here. */
 static tp_status set_durable(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, tp_fault *fault) {
   enum { PAUSE_MS = 10 };
-  char sql[96];
-  snprintf(sql, sizeof sql, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = %s;",
-           schema->overwrites_deleted ? "ON" : "FAST");
+  char sql[144];
+  snprintf(sql, sizeof sql, "%sPRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = %s;",
+           schema->shrinks ? "PRAGMA auto_vacuum = INCREMENTAL; " : "", schema->overwrites_deleted ? "ON" : "FAST");
   int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
   for (int waited_ms = 0; (rc & 0xff) == SQLITE_BUSY && waited_ms < TP__SQLITE_BUSY_MS; waited_ms += PAUSE_MS) {
     sqlite3_sleep(PAUSE_MS);
@@ -223,7 +231,7 @@ static tp_status set_durable(sqlite3 *db, const char *path, const tp__sqlite_sch
   return rc == SQLITE_OK ? TP_OK : tp__sqlite_fail(db, path, "set up its journal", rc, fault);
 }
 
-static tp_status check_pages(sqlite3 *db, const char *path, tp_fault *fault) {
+static tp_status check_pages_once(sqlite3 *db, const char *path, tp_fault *fault) {
   sqlite3_stmt *statement = NULL;
   int rc = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &statement, NULL);
   if (rc == SQLITE_OK) rc = sqlite3_step(statement);
@@ -238,13 +246,19 @@ static tp_status check_pages(sqlite3 *db, const char *path, tp_fault *fault) {
   return status;
 }
 
+/* A page that SQLite had no memory to read counts as damaged, so damage is believed when it is found twice. */
+static tp_status check_pages(sqlite3 *db, const char *path, tp_fault *fault) {
+  tp_status status = check_pages_once(db, path, fault);
+  return status == TP_ERR_STORE_CORRUPT ? check_pages_once(db, path, fault) : status;
+}
+
 static tp_status check_and_set_up(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, tp_fault *fault) {
-  bool empty = false;
+  int version = 0;
   if (sqlite3_db_readonly(db, "main") == 1) return tp__sqlite_fail(NULL, path, "open", SQLITE_READONLY, fault);
-  tp_status status = identify(db, path, schema, &empty, fault);
-  if (status == TP_OK && !empty) status = check_pages(db, path, fault);
+  tp_status status = identify(db, path, schema, &version, fault);
+  if (status == TP_OK && version > 0) status = check_pages(db, path, fault);
   if (status == TP_OK) status = set_durable(db, path, schema, fault);
-  if (status == TP_OK && empty) status = make_tables(db, path, schema, fault);
+  if (status == TP_OK && version < schema->version) status = make_tables(db, path, schema, fault);
   if (status == TP_OK && schema->busy_ms) sqlite3_busy_timeout(db, schema->busy_ms);
   return status;
 }

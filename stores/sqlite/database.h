@@ -20,8 +20,11 @@ typedef struct tp__sqlite_schema {
   int32_t application_id;  /* never 0 */
   int32_t version;         /* from 1 */
   const char *sql;         /* makes the tables of this version in an empty file */
+  const char *const *upgrades; /* version - 1 of them: the one at i makes version i + 2 of version i + 1; NULL: an
+                              earlier version is refused */
   int busy_ms;             /* how long a statement waits for a lock once the file is open; 0: as long as opening */
   bool overwrites_deleted; /* whatever is deleted, else only where that costs no write more */
+  bool shrinks;            /* pages that are free may be given back (auto_vacuum = INCREMENTAL); of a new file only */
 } tp__sqlite_schema;
 
 /** What a SQLite result code means to a host. */
