@@ -9,6 +9,15 @@
 
 #include "stores/sqlite/database.h"
 
+#define COUNTING_TRIGGERS                                                                             \
+  "CREATE TRIGGER memory_changed AFTER UPDATE OF text ON memory BEGIN"                                \
+  "  UPDATE scope SET changes = changes + 1 WHERE id = old.scope;"                                    \
+  "  INSERT INTO recall (recall, rowid, text, scope) VALUES ('delete', old.id, old.text, old.scope);" \
+  "  INSERT INTO recall (rowid, text, scope) VALUES (new.id, new.text, new.scope); END;"              \
+  "CREATE TRIGGER memory_removed AFTER DELETE ON memory BEGIN"                                        \
+  "  UPDATE scope SET memories = memories - 1, changes = changes + 1 WHERE id = old.scope;"           \
+  "  INSERT INTO recall (recall, rowid, text, scope) VALUES ('delete', old.id, old.text, old.scope); END;"
+
 static const char schema_sql[] =
     "CREATE TABLE scope (id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,"
     "  memories INTEGER NOT NULL, changes INTEGER NOT NULL DEFAULT 0, UNIQUE (tenant, kind, name));"
@@ -22,19 +31,19 @@ static const char schema_sql[] =
     "CREATE TRIGGER memory_added AFTER INSERT ON memory BEGIN"
     "  UPDATE scope SET memories = memories + 1 WHERE id = new.scope;"
     "  INSERT INTO recall (rowid, text, scope) VALUES (new.id, new.text, new.scope); END;"
-    "CREATE TRIGGER memory_changed AFTER UPDATE OF text ON memory BEGIN"
-    "  UPDATE scope SET changes = changes + 1 WHERE id = old.scope;"
-    "  INSERT INTO recall (recall, rowid, text, scope) VALUES ('delete', old.id, old.text, old.scope);"
-    "  INSERT INTO recall (rowid, text, scope) VALUES (new.id, new.text, new.scope); END;"
-    "CREATE TRIGGER memory_removed AFTER DELETE ON memory BEGIN"
-    "  UPDATE scope SET memories = memories - 1, changes = changes + 1 WHERE id = old.scope;"
-    "  INSERT INTO recall (recall, rowid, text, scope) VALUES ('delete', old.id, old.text, old.scope); END;";
+    COUNTING_TRIGGERS;
+
+/* To version 2: what changes is counted. */
+static const char *const upgrades[] = {
+    "ALTER TABLE scope ADD COLUMN changes INTEGER NOT NULL DEFAULT 0;"
+    "DROP TRIGGER memory_changed; DROP TRIGGER memory_removed;" COUNTING_TRIGGERS};
 
 static const tp__sqlite_schema schema = {
     .noun = "a memory",
     .application_id = 0x54704d65, /* "TpMe" */
     .version = 2,
     .sql = schema_sql,
+    .upgrades = upgrades,
     .busy_ms = 250, /* a job or a model can try again, a turn cannot wait */
     .overwrites_deleted = true};
 

@@ -641,6 +641,38 @@ static void files_that_are_not_ours_or_newer_or_no_database_are_refused(void **s
   assert_refused(TP_ERR_IO, "cannot be made");
 }
 
+/* As turnphase made it before changes were counted. */
+static const char to_version_1[] =
+    "DROP TRIGGER memory_changed; DROP TRIGGER memory_removed; ALTER TABLE scope DROP COLUMN changes;"
+    "CREATE TRIGGER memory_changed AFTER UPDATE OF text ON memory BEGIN"
+    "  INSERT INTO recall (recall, rowid, text, scope) VALUES ('delete', old.id, old.text, old.scope);"
+    "  INSERT INTO recall (rowid, text, scope) VALUES (new.id, new.text, new.scope); END;"
+    "CREATE TRIGGER memory_removed AFTER DELETE ON memory BEGIN"
+    "  UPDATE scope SET memories = memories - 1 WHERE id = old.scope;"
+    "  INSERT INTO recall (recall, rowid, text, scope) VALUES ('delete', old.id, old.text, old.scope); END;"
+    "PRAGMA user_version = 1;";
+
+static void a_file_of_the_first_version_is_upgraded_and_keeps_its_memories(void **state) {
+  (void)state;
+  tp__memory_store *other = NULL;
+  tp__memory memory = said("s", "t2", "A piano.");
+  int64_t id = 0;
+  assert_int_equal(tp__memory_store_open(path, &store, NULL), TP_OK);
+  put("t1", "A violin.");
+  tp__memory_store_close(store);
+  sql(to_version_1);
+  assert_int_equal(tp__memory_store_open(path, &store, NULL), TP_OK);
+  assert_string_equal(recalled(&home, "violin", 8), "t1 ");
+  assert_int_equal(tp__memory_store_open(path, &other, NULL), TP_OK);
+  assert_int_equal(tp__memory_put(other, &home, &memory, &id), TP_OK);
+  assert_string_equal(recalled(&home, "piano", 8), "t2 ");
+  memory.text = tp_text_of("A trumpet."); /* a change is counted, so that the index is made anew */
+  assert_int_equal(tp__memory_put(other, &home, &memory, &id), TP_OK);
+  assert_string_equal(recalled(&home, "trumpet", 8), "t2 ");
+  tp__memory_store_close(other);
+  tp__memory_store_close(store);
+}
+
 /* The index in memory follows the file, whoever writes it. */
 static void what_another_process_writes_changes_and_forgets_is_seen(void **state) {
   (void)state;
@@ -806,6 +838,7 @@ int main(void) {
       cmocka_unit_test(a_line_says_when_and_where_it_was_said),
       FILE_CASE(a_file_is_private_and_keeps_what_it_was_given),
       FILE_CASE(files_that_are_not_ours_or_newer_or_no_database_are_refused),
+      FILE_CASE(a_file_of_the_first_version_is_upgraded_and_keeps_its_memories),
       FILE_CASE(what_another_process_writes_changes_and_forgets_is_seen),
       FILE_CASE(a_locked_file_is_busy_for_writers_and_open_to_readers),
       CASE(several_threads_may_put_and_recall_at_once),
