@@ -197,6 +197,7 @@ static conversation *next_listed(memory_history *h, const tp_history_query *quer
   tp__mutex_lock(&h->mutex);
   for (size_t i = index_above_locked(h, after); i < h->count && !found; i++) {
     conversation *c = h->list[i];
+    if (c->message_count == 0) continue; /* its first batch is being appended */
     if (query->tenant.size == 0 || tp__text_equal(query->tenant, c->tenant)) found = c;
   }
   if (found) {

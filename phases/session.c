@@ -170,12 +170,12 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   if (options.history_tokens_max != 0 || options.compact || options.compact_ctx)
     return tp__fail(fault, TP_ERR_USAGE, options.id,
                     "tp_session_options: history_tokens_max, compact and compact_ctx are not yet used; leave them 0");
-  tp_history history;
-  tp_shared_history *shared;
-  TP__TRY(choose_history(&options, runtime, &history, &shared, fault));
   tp_model model = {0};
   if (options.model) TP__TRY(tp__model_read(options.model, &model, fault));
   TP__TRY(tp__runtime_ready(runtime, fault));
+  tp_history history;
+  tp_shared_history *shared; /* a runtime that was freed has given its own back */
+  TP__TRY(choose_history(&options, runtime, &history, &shared, fault));
   tp_session *session = tp__alloc_zero(&runtime->allocator, sizeof *session);
   if (!session) return tp__fail(fault, TP_ERR_NO_MEMORY, options.id, "no memory for a session");
   session->upper = tp__upper_of(runtime);
