@@ -115,13 +115,21 @@ static void append_cancel(void *self, tp_token token) {
 
 /* ---- delete and the end ---- */
 
+/* Byte by byte: ThreadSanitizer would take strlen() and its like for accesses of the library's, which are ordered by
+ * what it does; the notes of the world are ordered by the seam alone. */
+static bool is_of(const history_call *call, const char *session, size_t size) {
+  size_t i = 0;
+  while (i < size && call->session[i] == session[i] && call->session[i]) i++;
+  return i == size && !call->session[i];
+}
+
 /* A token that nobody completes is given up with its runtime. */
 static tp_status delete_session(void *self, const tp_history_delete *request, tp_fault *fault) {
   world *w = self;
   (void)fault;
   tp__sim_sleep_ns(world_pause_ns(500));
   for (const history_call *call = w->history_calls; call; call = call->next)
-    if (call->running && tp__text_is(request->session, call->session))
+    if (call->running && is_of(call, request->session.data, request->session.size))
       world_fail(w, "no session is deleted while a call of it runs", "%s", call->session);
   return world_one_in(2) ? TP_OK : TP_ERR_NOT_FOUND;
 }
@@ -134,7 +142,7 @@ static void destroy(void *self) {
 
 static bool any_unanswered(const world *w, const char *session) {
   for (const history_call *call = w->history_calls; call; call = call->next)
-    if (!call->answered && strcmp(call->session, session) == 0) return true;
+    if (!call->answered && is_of(call, session, strlen(session))) return true;
   return false;
 }
 
