@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * guard.cpp: a guard, a match and a tool in C++, each of which also throws: denied, denied, an error. */
+#include <cstdio>
+#include <cstdlib>
+
+#include "examples/bindings/cpp/turnphase.hpp"
+
+using namespace turnphase;
+
+static void check(const char *what, bool holds) {
+  std::printf("%s: %s\n", holds ? "ok" : "WRONG", what);
+  if (!holds) std::exit(1);
+}
+
+static tp_model *script_model() {
+  tp_tool_call wanted{};
+  wanted.struct_size = sizeof wanted;
+  wanted.name = text("broken");
+  const tp_tool_call *calls[] = {&wanted};
+  tp_model_response asks{}, says{};
+  asks.struct_size = says.struct_size = sizeof asks;
+  asks.calls = calls;
+  asks.call_count = 1;
+  says.text = text("It is done.");
+  const tp_model_response *responses[] = {&asks, &says};
+  tp_model *model = nullptr;
+  call(tp_script_model_new, static_cast<const tp_model_response *const *>(responses), size_t{2}, true, &model);
+  return model;
+}
+
+/* A required guard that always denies, behind a match. */
+static void subscribe(const runtime &of, handler run, match matches) {
+  uint32_t phase = tp_phase_find(of.get(), "turn.intake");
+  auto self = std::make_unique<handler>(std::move(run));
+  auto ctx = std::make_unique<match>(std::move(matches));
+  tp_edit *edit = nullptr;
+  tp_handler guard{};
+  guard.struct_size = sizeof guard;
+  guard.id = "strict";
+  guard.run = run_handler;
+  guard.self = self.get();
+  guard.destroy = destroy<handler>;
+  guard.phases = &phase;
+  guard.phase_count = 1;
+  guard.capabilities = TP_CAPABILITY_DECIDE;
+  tp_match matching{};
+  matching.struct_size = sizeof matching;
+  matching.matches = run_match;
+  matching.destroy = destroy<match>;
+  matching.ctx = ctx.get();
+  matching.description = "a match that throws";
+  tp_subscription subscription{};
+  subscription.struct_size = sizeof subscription;
+  subscription.id = subscription.handler = "strict";
+  subscription.phase = phase;
+  subscription.failure = TP_FAILURE_REQUIRED;
+  subscription.match = &matching;
+  call(tp_edit_begin, of.get(), static_cast<const tp_owner *>(nullptr), &edit);
+  call(tp_edit_add_handler, edit, const_cast<const tp_handler *>(&guard));
+  (void)self.release();
+  call(tp_edit_add_subscription, edit, const_cast<const tp_subscription *>(&subscription));
+  (void)ctx.release();
+  call(tp_edit_commit, edit, static_cast<tp_commit_report *>(nullptr));
+}
+
+static void play() {
+  std::string status;
+  tool broken = [](tp_tool_run *) -> tp_answer { throw std::runtime_error("a tool that throws"); };
+  runtime host;
+  host.add("guard", "turn.intake", TP_FAILURE_REQUIRED, [](tp_call *call) {
+    std::string_view words = view(tp_call_text(call, TP_FIELD_TEXT));
+    if (words == "throw") throw std::runtime_error("a guard that throws");
+    return words == "deny" ? tp_call_deny(call, "not today") : tp_call_allow(call);
+  });
+  host.add("tools", "turn.pre_tool_materialization", TP_FAILURE_DEFAULT, [&](tp_call *call) {
+    tp_tool described{};
+    described.struct_size = sizeof described;
+    described.name = "broken";
+    described.run = run_tool;
+    described.self = &broken;
+    const tp_tool *tools[] = {&described};
+    return tp_call_emit_tool_bundle(call, "tools", tools, 1) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
+  });
+  host.add("post", "tool.post", TP_FAILURE_DEFAULT, [&](tp_call *call) {
+    status = view(tp_call_text(call, TP_FIELD_STATUS));
+    return TP_ANSWER_DONE;
+  });
+  session talk(host, "first", script_model());
+
+  auto done = talk.run("hello");
+  check("a turn completes", done->outcome == TP_TURN_COMPLETED && view(done->text) == "It is done.");
+  check("a tool that throws is an error", status == "failure");
+  auto denied = talk.run("deny");
+  check("a guard denies", denied->outcome == TP_TURN_DENIED && view(denied->bare_reason) == "not today");
+  auto thrown = talk.run("throw");
+  check("a guard that throws denies", thrown->outcome == TP_TURN_DENIED && thrown->state != TP_STATE_SUCCEEDED);
+  subscribe(
+      host, [](tp_call *call) { return tp_call_deny(call, "never"); },
+      [](const tp_match_view *) -> bool { throw std::runtime_error("a match that throws"); });
+  auto unmatched = talk.run("hello");
+  check("a match that throws denies",
+        unmatched->outcome == TP_TURN_DENIED && view(unmatched->subscription) == "strict" &&
+            view(unmatched->bare_reason) != "never");
+  bool refused = false;
+  try {
+    host.add("nowhere", "no.such.phase", TP_FAILURE_DEFAULT, [](tp_call *) { return TP_ANSWER_DONE; });
+  } catch (const error &what) {
+    refused = what.status == TP_ERR_UNKNOWN_PHASE;
+  }
+  check("a refusal is an exception with the words of the fault", refused);
+}
+
+int main() {
+  try {
+    play();
+  } catch (const std::exception &what) {
+    std::fprintf(stderr, "%s\n", what.what());
+    return 1;
+  }
+}

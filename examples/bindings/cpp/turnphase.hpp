@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * turnphase.hpp: a few classes over the C headers (C++17): a runtime and a session that end themselves, faults as
+ * exceptions, and callbacks that let no exception cross into C: one that throws returns 0, which is no answer, so that
+ * a required guard that throws denies. What is given to the library lives until the library destroys it. */
+#ifndef EXAMPLE_TURNPHASE_HPP
+#define EXAMPLE_TURNPHASE_HPP
+
+#include <turnphase/turnphase.h>
+
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace turnphase {
+
+struct error : std::runtime_error {
+  explicit error(const tp_fault &fault) : std::runtime_error(fault.message), status(fault.code) {}
+  tp_status status;
+};
+
+inline std::string_view view(tp_text text) { return {text.size ? text.data : "", text.size}; }
+inline tp_text text(std::string_view words) { return {words.data(), words.size()}; }
+
+/** Calls a function whose last parameter is a fault. */
+template <typename Function, typename... Arguments>
+void call(Function function, Arguments... arguments) {
+  tp_fault fault{};
+  if (function(arguments..., &fault) != TP_OK) throw error(fault);
+}
+
+using handler = std::function<tp_answer(tp_call *)>;
+using tool = std::function<tp_answer(tp_tool_run *)>;
+using match = std::function<bool(const tp_match_view *)>;
+
+inline tp_answer run_handler(void *self, tp_call *call) noexcept {
+  try {
+    return (*static_cast<handler *>(self))(call);
+  } catch (...) {
+    return TP_ANSWER_NONE;
+  }
+}
+inline tp_answer run_tool(void *self, tp_tool_run *run) noexcept {
+  try {
+    return (*static_cast<tool *>(self))(run);
+  } catch (...) {
+    return TP_ANSWER_NONE;
+  }
+}
+inline int32_t run_match(void *ctx, const tp_match_view *seen) noexcept {
+  try {
+    return (*static_cast<match *>(ctx))(seen) ? TP_MATCH_YES : TP_MATCH_NO;
+  } catch (...) {
+    return TP_MATCH_NONE;
+  }
+}
+template <typename Kind>
+void destroy(void *self) {
+  delete static_cast<Kind *>(self);
+}
+
+class runtime {
+ public:
+  runtime() { call(tp_runtime_new, static_cast<const tp_runtime_options *>(nullptr), &handle_); }
+  ~runtime() { tp_runtime_free(handle_); }
+  runtime(const runtime &) = delete;
+  runtime &operator=(const runtime &) = delete;
+  tp_runtime *get() const { return handle_; }
+
+  void add(const char *id, const char *phase, tp_failure failure, handler run) {
+    auto self = std::make_unique<handler>(std::move(run));
+    tp_hook hook{};
+    hook.struct_size = sizeof hook;
+    hook.id = id;
+    hook.phase = phase;
+    hook.run = run_handler;
+    hook.self = self.get();
+    hook.destroy = destroy<handler>;
+    hook.failure = failure;
+    call(tp_hook_add, handle_, const_cast<const tp_hook *>(&hook));
+    (void)self.release(); /* taken on success only */
+  }
+
+ private:
+  tp_runtime *handle_ = nullptr;
+};
+
+class session {
+ public:
+  session(const runtime &of, const char *id, tp_model *model) {
+    tp_session_options options{};
+    options.struct_size = sizeof options;
+    options.id = id;
+    options.model = model;
+    try {
+      call(tp_session_open, of.get(), const_cast<const tp_session_options *>(&options), &handle_);
+    } catch (...) {
+      tp_model_free(model);
+      throw;
+    }
+  }
+  ~session() { tp_session_close(handle_, nullptr, nullptr); }
+  session(const session &) = delete;
+  session &operator=(const session &) = delete;
+
+  using result = std::unique_ptr<const tp_turn_result, void (*)(const tp_turn_result *)>;
+  result run(std::string_view words) {
+    const tp_turn_result *ended = nullptr;
+    tp_turn_request request{};
+    request.struct_size = sizeof request;
+    request.text = text(words);
+    call(tp_turn_run, handle_, const_cast<const tp_turn_request *>(&request), &ended);
+    return {ended, tp_turn_result_free};
+  }
+
+ private:
+  tp_session *handle_ = nullptr;
+};
+
+}  // namespace turnphase
+
+#endif
