@@ -89,18 +89,21 @@ STRUCTS = [Hook, Match, Handler, Subscription, Tool, ToolCall, ModelResponse, Se
 
 def check_layout(path):
     """Whether the structs above lie as those of the headers do (tests/headers/layout.txt of the source tree)."""
-    places, name = {}, None
+    places, sizes, name = {}, {}, None
     for line in open(path):
         if re.match(r'tp_\w+ \d+', line):
             name = line.split()[0]
+            sizes[name] = int(line.split()[1])
         elif re.match(r'  \d+ \d+ \w+', line):
             offset, size, field = line.split()
             places[name, field] = int(offset), int(size)
-    for struct in STRUCTS:
+    for name, struct in [('tp_text', Text), ('tp_fault', Fault)] + [(s.__name__, s) for s in STRUCTS]:
         for field, _ in struct._fields_:
             here = getattr(struct, field)
-            if places.get((struct.__name__, field)) != (here.offset, here.size):
-                raise SystemExit('%s.%s does not lie as the header says' % (struct.__name__, field))
+            if places.get((name, field)) != (here.offset, here.size):
+                raise SystemExit('%s.%s does not lie as the header says' % (name, field))
+    if ctypes.sizeof(Fault) != sizes['tp_fault']:  # the library writes all of it
+        raise SystemExit('tp_fault has another size than the header says')
 
 
 class Error(Exception):
