@@ -15,7 +15,7 @@ typedef struct slot {
   tp__a64 word;                /* generation << STATE_BITS | state; acq_rel: publishes attempt and answer */
   struct tp__attempt *attempt; /* written before OPEN is published, read by whoever moved the word */
   const void *runtime;         /* likewise */
-  tp__aptr class;              /* the attempt's, written like it; relaxed: read between two looks at the word */
+  tp__aptr class;              /* the attempt's; released by its opener, acquired by tp__slot_is_of_another() */
   uint32_t next_free;          /* under the lock: index + 1 */
 } slot;
 
@@ -115,7 +115,7 @@ static slot *take_locked(const void *runtime, tp_token *ret_token) {
 
 static void open_taken(slot *s, struct tp__attempt *attempt, tp_token token) {
   s->attempt = attempt;
-  tp__aptr_store_relaxed(&s->class, (void *)(uintptr_t)attempt->class);
+  tp__aptr_store_release(&s->class, (void *)(uintptr_t)attempt->class);
   tp__a64_store_release(&s->word, word_of(generation_of(token), OPEN)); /* pairs with move() and find_locked() */
 }
 
@@ -173,7 +173,8 @@ bool tp__slot_is_open(tp_token token) {
   return s && tp__a64_load_acquire(&s->word) == word_of(generation_of(token), OPEN);
 }
 
-/* The class belongs to the token if the slot was the token's before and after it was read. */
+/* The class belongs to the token if the slot was the token's before and after it was read: a class of a later opening
+ * brings with it that the token was closed before. */
 bool tp__slot_is_of_another(tp_token token, const struct tp__attempt_class *class) {
   if (!tp__slot_is_open(token)) return false;
   const void *found = tp__aptr_load_acquire(&slot_at(index_of(token))->class);
