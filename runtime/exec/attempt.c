@@ -256,6 +256,23 @@ bool tp__attempt_revoke(tp__attempt *attempt) {
   return true;
 }
 
+/* The caller has claimed the token. The runtime is not freed while it counts a visitor. */
+static void begin_answer(tp__attempt *attempt, tp__inside *frame, const tp__answer *answer) {
+  tp__a32_add_acq_rel(&attempt->runtime->visitors, 1);
+  tp__inside_enter(frame, attempt->runtime, TP__INSIDE_CALLBACK);
+  attempt->answer = *answer;
+}
+
+/* The count of visitors is the last thing of the runtime that is touched. */
+static void end_answer(tp__attempt *attempt, tp__inside *frame) {
+  tp_runtime *runtime = attempt->runtime;
+  tp__answer answer = attempt->answer;
+  push_answer(attempt, &answer);
+  token_gone(attempt);
+  tp__inside_leave(frame);
+  tp__a32_sub_acq_rel(&runtime->visitors, 1);
+}
+
 tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp__answer *theirs,
                            const void *extra) {
   tp__inside frame; /* what the end of a token lets go of may call the host's destructors */
@@ -271,18 +288,10 @@ tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const
     tp__inside_leave(&frame);
     return TP_ERR_STALE;
   }
-  /* The runtime cannot go away while it counts a visitor, and the count is the last thing of it that is touched. */
-  tp_runtime *runtime = attempt->runtime;
-  tp__a32_add_acq_rel(&runtime->visitors, 1);
-  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
   assert(attempt->class == class); /* a slot's class does not change while its token is open */
-  attempt->answer = *theirs;
+  begin_answer(attempt, &frame, theirs);
   if (class->accept) class->accept(attempt, theirs, extra);
-  tp__answer answer = attempt->answer;
-  push_answer(attempt, &answer);
-  token_gone(attempt);
-  tp__inside_leave(&frame);
-  tp__a32_sub_acq_rel(&runtime->visitors, 1);
+  end_answer(attempt, &frame);
   return TP_OK;
 }
 
@@ -291,16 +300,9 @@ tp_status tp_token_abandon(tp_token token, tp_fault *fault) {
   tp__inside frame;
   tp__attempt *attempt = tp__slot_claim(token);
   if (attempt) {
-    tp_runtime *runtime = attempt->runtime;
-    tp__a32_add_acq_rel(&runtime->visitors, 1);
-    tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
-    attempt->answer = (tp__answer){.kind = TP_ANSWER_FAILED, .reason = TP__ABANDONED_WORDS};
+    begin_answer(attempt, &frame, &(tp__answer){.kind = TP_ANSWER_FAILED, .reason = TP__ABANDONED_WORDS});
     if (attempt->class->abandoned) attempt->class->abandoned(attempt);
-    tp__answer answer = attempt->answer;
-    push_answer(attempt, &answer);
-    token_gone(attempt);
-    tp__inside_leave(&frame);
-    tp__a32_sub_acq_rel(&runtime->visitors, 1);
+    end_answer(attempt, &frame);
     return TP_OK;
   }
   attempt = tp__slot_late(token);
