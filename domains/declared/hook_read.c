@@ -43,27 +43,13 @@ static tp_status expect(struct reader *reader, uint32_t index, const char *key, 
   return REFUSE(reader, TP_ERR_MALFORMED, index, "%s must be %s", key, what);
 }
 
-/* known names the words, separated by ", ". */
-static bool is_known(tp_text key, const char *known) {
-  for (const char *word = known; *word; word += strspn(word, ", ")) {
-    size_t size = strcspn(word, ",");
-    if (size == key.size && memcmp(word, key.data, size) == 0) return true;
-    word += size;
-  }
-  return false;
-}
-
 static tp_status expect_map(struct reader *reader, uint32_t index, const char *what, const char *known) {
   TRY(expect(reader, index, what, TP_VALUE_MAP, "a map"));
-  uint32_t key = index + 1;
-  for (uint32_t i = 0; i < reader->yaml.items[index].count; i++) {
-    tp_text text = tp__yaml_text(&reader->yaml, key);
-    if (!is_known(text, known))
-      return REFUSE(reader, TP_ERR_MALFORMED, key, "%s has no key \"%.*s\", only %s", what, tp__cut(text, 64),
-                    text.data, known);
-    key = reader->yaml.items[key + 1].end;
-  }
-  return TP_OK;
+  uint32_t key = tp__yaml_unknown_key(&reader->yaml, index, known);
+  if (key == 0) return TP_OK;
+  tp_text text = tp__yaml_text(&reader->yaml, key);
+  return REFUSE(reader, TP_ERR_MALFORMED, key, "%s has no key \"%.*s\", only %s", what, tp__cut(text, 64), text.data,
+                known);
 }
 
 static tp_status take_text(struct reader *reader, uint32_t index, const char *key, const char **ret_text) {

@@ -79,31 +79,16 @@ static tp_status read_count(struct script *script, uint32_t map, const char *fie
   return *count >= 0 ? TP_OK : refuse_at(script, index, "a count must not be negative");
 }
 
-/* known names the words, separated by ", ". */
-static bool is_known(tp_text key, const char *known) {
-  for (const char *word = known; *word; word += strspn(word, ", ")) {
-    size_t size = strcspn(word, ",");
-    if (size == key.size && memcmp(word, key.data, size) == 0) return true;
-    word += size;
-  }
-  return false;
-}
-
 /* The item is a map and has no keys but the known ones. */
 static tp_status expect_map(struct script *script, uint32_t index, const char *what, const char *known) {
   tp_status status = expect_kind(script, index, what, TP_VALUE_MAP);
   if (status != TP_OK) return status;
   const tp__yaml *yaml = &script->yaml;
-  uint32_t key = index + 1;
-  for (uint32_t i = 0; i < yaml->items[index].count; i++) {
-    tp_text text = tp__yaml_text(yaml, key);
-    if (!is_known(text, known)) {
-      return tp__refuse(script->fault, TP_ERR_MALFORMED, script->name, yaml->items[key].place,
-                        "%s has no key \"%.*s\", only %s", what, tp__cut(text, KEY_SHOWN_BYTES_MAX), text.data, known);
-    }
-    key = yaml->items[key + 1].end;
-  }
-  return TP_OK;
+  uint32_t key = tp__yaml_unknown_key(yaml, index, known);
+  if (key == 0) return TP_OK;
+  tp_text text = tp__yaml_text(yaml, key);
+  return tp__refuse(script->fault, TP_ERR_MALFORMED, script->name, yaml->items[key].place,
+                    "%s has no key \"%.*s\", only %s", what, tp__cut(text, KEY_SHOWN_BYTES_MAX), text.data, known);
 }
 
 /* ---- the script ---- */

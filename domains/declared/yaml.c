@@ -330,6 +330,24 @@ uint32_t tp__yaml_get(const tp__yaml *yaml, uint32_t map, const char *key) {
   return 0;
 }
 
+static bool is_among(tp_text key, const char *names) {
+  for (const char *name = names; *name; name += strspn(name, ", ")) {
+    size_t size = strcspn(name, ",");
+    if (size == key.size && memcmp(name, key.data, size) == 0) return true;
+    name += size;
+  }
+  return false;
+}
+
+uint32_t tp__yaml_unknown_key(const tp__yaml *yaml, uint32_t map, const char *known) {
+  uint32_t key = map + 1;
+  for (uint32_t i = 0; i < yaml->items[map].count; i++) {
+    if (!is_among(tp__yaml_text(yaml, key), known)) return key;
+    key = yaml->items[key + 1].end;
+  }
+  return 0;
+}
+
 void tp__yaml_write(const tp__yaml *yaml, uint32_t index, tp_writer *writer) {
   for (uint32_t at = index; at < yaml->items[index].end; at++) {
     const tp__yaml_item *item = &yaml->items[at];
