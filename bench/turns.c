@@ -155,11 +155,11 @@ static void session_closed(void *ctx) { bench_latch_hit(ctx, 1); }
 static int64_t driven_run(void *ctx, uint32_t times) {
   driven *d = ctx;
   tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("What time is it?")};
-  tp_model lent = *d->model;
+  tp_model borrowed = *d->model;
   int64_t took = 0;
-  lent.destroy = NULL; /* it stays ours */
+  borrowed.destroy = NULL; /* it stays ours */
   for (uint32_t i = 0; i < times; i++) {
-    tp_session_options options = {.struct_size = sizeof options, .id = "bench", .model = &lent};
+    tp_session_options options = {.struct_size = sizeof options, .id = "bench", .model = &borrowed};
     tp_session *session;
     const tp_turn_result *result = NULL;
     tp_fault fault;

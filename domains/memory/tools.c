@@ -233,7 +233,7 @@ void tp__memory_tools_fini(tp__memory_domain *domain) {
   for (size_t i = 0; i < TP__MEMORY_TOOL_COUNT; i++) sqlite3_free(domain->schemas[i]);
 }
 
-/* ---- lent by SQLite and the clock ---- */
+/* ---- what SQLite and the clock give ---- */
 
 static void *lent_alloc(void *ctx, size_t size) {
   (void)ctx;

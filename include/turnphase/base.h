@@ -99,7 +99,7 @@ TP_API char *tp_status_name_r(tp_status status, char *buffer, size_t size);
 
 /* ---- text, faults, memory, log, tokens -------------------------------------------------------------------------- */
 
-/** Bytes that somebody else owns. Not NUL-terminated. data may be NULL when size is 0. */
+/** Borrowed bytes. Not NUL-terminated. data may be NULL when size is 0. */
 typedef struct tp_text {
   const char *data;
   size_t size;

@@ -399,7 +399,7 @@ TP_API tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char 
 
 /** What happens around an answer that comes later. cancel is called at most once, when the attempt is cancelled or its
  *  deadline passed, from the thread that owns the turn: it returns in microseconds, and may complete the token. destroy
- *  is called exactly once, when nobody will use ctx any more: when the token is completed (in time or late), or by
+ *  is called exactly once, when ctx is not used any more: when the token is completed (in time or late), or by
  *  tp_runtime_free() for a token that never was. Either may be NULL. */
 typedef struct tp_deferral {
   size_t struct_size;
@@ -426,7 +426,7 @@ TP_API tp_status tp_token_complete(tp_token token, const tp_outcome *outcome);
 /** Gives up a token that will never be completed, whatever it is of (handler, tool, model, append of a history): its
  *  deferral is destroyed and its place among the open tokens (tp_runtime_options.deferred_max) is free. A token that is
  *  still waited for fails its attempt at once with the reason "the host abandoned its token"; the append of a history
- *  counts as not done. Whoever completes it afterwards gets TP_ERR_STALE. Of work that was taken from an inbox nothing
+ *  counts as not done. Completing it afterwards gives TP_ERR_STALE. Of work that was taken from an inbox nothing
  *  may be read any more.
  *  @return TP_OK; TP_ERR_STALE when the token was completed or abandoned before, was freed with its turn (model.h), or
  *          its runtime is gone.

@@ -67,7 +67,7 @@ typedef struct tp_work {
  *  Blocks: no.  From a hook: yes. */
 TP_API tp_status tp_inbox_next(tp_inbox *inbox, const tp_work **ret_work) TP_MUST_USE;
 
-/** Closes the inbox and its descriptor, which must not be polled any more. Work that nobody took fails (no_worker),
+/** Closes the inbox and its descriptor, which must not be polled any more. Work that was not taken fails (no_worker),
  *  and so does every later attempt of handlers that still name the inbox; work that was taken stays until its token is
  *  completed. Accepts NULL. Before or after tp_runtime_free(), which does not free inboxes. Not while another thread is
  *  in a call of this inbox. In the child of a fork it does nothing.

@@ -67,8 +67,8 @@ typedef struct tp_model_response {
 } tp_model_response;
 
 /** A model provider: filled by the host, or made by the library (tp_script_model_new()). It travels by pointer:
- *  whoever takes one (tp_session_open(), tp_agent_add()) copies the struct, on success only, and calls destroy once
- *  later. name must stay valid until then. */
+ *  the taker (tp_session_open(), tp_agent_add()) copies the struct, on success only, and calls destroy once later.
+ *  name must stay valid until then. */
 typedef struct tp_model {
   size_t struct_size;
   const char *name;             /* shown to handlers where the agent names no model; may be NULL */

@@ -94,7 +94,7 @@ typedef struct tp_runtime_options {
   uint32_t record_queue_bytes;  /* not yet used: TP_ERR_USAGE when it is not zero */
   void *data;                   /* the host's: tp_call_data(TP_ID_RUNTIME), tp_runtime_data() */
   tp_question_fn ask;           /* not yet used, like the next three: TP_ERR_USAGE when one is set. The channel for
-                                   questions; without one whoever asks is denied */
+                                   questions; without one an ask is a denial */
   void *ask_ctx;
   tp_permission_fn permission;
   void *permission_ctx;

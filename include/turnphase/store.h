@@ -54,8 +54,8 @@ typedef struct tp_history_query {
   tp_text tenant;
 } tp_history_query;
 
-/** Where the messages of sessions live. Filled by the host, or made by the library. Whoever is given one copies the
- *  struct, on success only; destroy is called exactly once. What is not marked required may be NULL: then the history
+/** Where the messages of sessions live. Filled by the host, or made by the library. Its taker copies the struct, on
+ *  success only; destroy is called exactly once. What is not marked required may be NULL: then the history
  *  does not have it.
  *  Threads: load, append and delete_session may block and come on handler threads or on that of a caller, one call per
  *  session at a time; calls of several sessions come at once. */
@@ -489,7 +489,7 @@ typedef enum tp_durability {
 } tp_durability;
 
 /** Where records and jobs go. Filled by the host, or made by the library. Functions may block; what is not marked
- *  required may be NULL: then the store does not have it. Whoever is given one copies the struct, on success only;
+ *  required may be NULL: then the store does not have it. Its taker copies the struct, on success only;
  *  destroy is called exactly once. Structs that the library shows have its own struct_size: a store reads no further.
  *  A store can be read without any runtime, by its functions. A function may call the runtime that called it, but what
  *  waits gives TP_ERR_USAGE there, tp_runtime_start() in open and recover among it.

@@ -2,7 +2,7 @@
  *
  * turn.h: for hosts: agents, sessions, turns, phases and tool calls. A synchronous call and its submit form are one
  * machine: the synchronous caller owns the turn and helps; a submitted turn is owned by an engine worker while it has
- * something to do and by nobody while it waits.
+ * something to do, and has no owner while it waits.
  * Threads: any for what takes a runtime, an agent, a session or a submission; the call that ends one (close, remove,
  * unref) is the last with it. One thread at a time uses a begun turn and what its phases gave, but for
  * tp_turn_cancel(). Callbacks come on the thread that owns the turn: an engine worker, or the caller that helps. */
@@ -430,8 +430,8 @@ TP_API void *tp_turn_data(const tp_turn *turn);
 
 /** The payload of a phase. Borrowed by tp_phase_run() till it returns, copied by tp_phase_submit(). A field that does
  *  not exist, that the phase does not carry, that is given twice or as another kind than its own is refused with
- *  TP_ERR_USAGE, also where nobody is subscribed; a text that is not UTF-8 or a value that is not msgpack is refused
- *  where somebody is. */
+ *  TP_ERR_USAGE with and without subscriptions; a text that is not UTF-8 or a value that is not msgpack is refused
+ *  where there is a subscription. */
 typedef struct tp_phase_input {
   size_t struct_size;
   const tp_field *fields;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * jobs: the worker of background jobs. One thread claims jobs from the store, starts a detached run for each, and tells
- * the store how it ended; at most so many run at once as handler threads are lent for detached work. It is the one
+ * the store how it ended; at most so many run at once as there are handler threads for detached work. It is the one
  * thread of ours that calls the job functions of the store but for the insert. Lock: `jobs`. */
 #ifndef TP__JOBS_H
 #define TP__JOBS_H

@@ -14,7 +14,7 @@
 
 struct tp__attempt;
 
-/** What a thread is lent for: handlers of a phase, histories, tools, detached runs. Awaited handlers have no cap of
+/** What a thread is used for: handlers of a phase, histories, tools, detached runs. Awaited handlers have no cap of
  *  their own, so that one always finds a thread. */
 typedef enum tp__lane {
   TP__LANE_AWAITED = 0,

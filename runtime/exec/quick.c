@@ -35,7 +35,7 @@ bool tp__quick_run(tp__entry *e, uint32_t *ret_index) {
  * Its nodes are called in plan order, in which each comes after all that it waits for. As long as every answer is
  * ordinary nobody needs to know who waits for whom; it is made out when one is not, for the machine to go on from. */
 
-/* What is lent to the entry and to its call. Where the last one was lent the same, there is nothing to do. */
+/* What the entry and its call borrow. Where the last one borrowed the same, there is nothing to do. */
 static inline void set_lent(tp__entry *e, const tp_field *fields, uint32_t field_count) {
   if (e->is_call_set && e->call.fields == fields && e->call.field_count == field_count) return;
   tp__entry_set_payload(e, fields, field_count);

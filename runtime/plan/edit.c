@@ -2,7 +2,7 @@
  *
  * edit.c: gathers wishes. An edit holds, for each id, what is to become of it; nothing of it is looked at by anybody
  * else until commit.c applies it. A removal takes back an addition of the same edit when there is one, and else speaks
- * of the registered one: so an addition that a commit refused can be mended. */
+ * of the registered one: so an addition that a commit refused can be corrected. */
 #include <stdio.h>
 
 #include "runtime/plan/registry.h"
