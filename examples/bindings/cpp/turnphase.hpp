@@ -34,6 +34,7 @@ void call(Function function, Arguments... arguments) {
 using handler = std::function<tp_answer(tp_call *)>;
 using tool = std::function<tp_answer(tp_tool_run *)>;
 using match = std::function<bool(const tp_match_view *)>;
+using listener = std::function<void(const tp_event *)>;
 
 inline tp_answer run_handler(void *self, tp_call *call) noexcept {
   try {
@@ -54,6 +55,13 @@ inline int32_t run_match(void *ctx, const tp_match_view *seen) noexcept {
     return (*static_cast<match *>(ctx))(seen) ? TP_MATCH_YES : TP_MATCH_NO;
   } catch (...) {
     return TP_MATCH_NONE;
+  }
+}
+inline void run_listener(void *self, const tp_event *event) noexcept {
+  try {
+    (*static_cast<listener *>(self))(event);
+  } catch (...) {
+    /* an event wants no answer */
   }
 }
 template <typename Kind>
@@ -89,7 +97,7 @@ class runtime {
 
 class session {
  public:
-  session(const runtime &of, const char *id, tp_model *model) {
+  session(const runtime &of, const char *id, tp_model *model, listener on_event) {
     tp_session_options options{};
     options.struct_size = sizeof options;
     options.id = id;
@@ -100,6 +108,19 @@ class session {
       tp_model_free(model);
       throw;
     }
+    auto self = std::make_unique<listener>(std::move(on_event));
+    tp_listener described{};
+    described.struct_size = sizeof described;
+    described.on_event = run_listener;
+    described.ctx = self.get();
+    described.destroy = destroy<listener>;
+    try {
+      call(tp_session_listen, handle_, const_cast<const tp_listener *>(&described), static_cast<uint64_t *>(nullptr));
+    } catch (...) {
+      tp_session_close(handle_, nullptr, nullptr);
+      throw;
+    }
+    (void)self.release();
   }
   ~session() { tp_session_close(handle_, nullptr, nullptr); }
   session(const session &) = delete;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guard, a match and a tool in Python through ctypes, each of which also raises: denied, denied, an error.
+"""A guard, a match and a tool in Python through ctypes, each of which also raises: denied, denied, handler_error.
 
     TURNPHASE_LIBRARY=/usr/local/lib/x86_64-linux-gnu/libturnphase.so.0.1 python3 guard.py [LAYOUT]
 """
@@ -10,7 +10,7 @@ import sys
 import turnphase as tp
 
 library = tp.Library()
-statuses = []
+kinds = []
 
 
 @tp.ANSWER
@@ -45,10 +45,10 @@ def bring_tools(_, call):
     return tp.DONE if library.c.tp_call_emit_tool_bundle(call, b'tools', tools, 1) == 0 else 5
 
 
-@tp.ANSWER
-def see_tool(_, call):
-    statuses.append(str(library.c.tp_call_text(call, tp.FIELD_STATUS)))
-    return tp.DONE
+@tp.ON_EVENT
+def see_event(_, event):
+    if event[0].kind == tp.TOOL_END:
+        kinds.append(event[0].tool_result[0].kind)
 
 
 def script_model():
@@ -77,7 +77,9 @@ def subscribe_with_match(runtime):
 def turn(session, words):
     request, result = tp.TurnRequest(text=tp.Text(words)), ctypes.POINTER(tp.TurnResult)()
     library.call('tp_turn_run', session, ctypes.byref(request), ctypes.byref(result))
-    seen = (result[0].outcome, str(result[0].text), str(result[0].subscription), str(result[0].bare_reason))
+    ended = result[0]
+    seen = (ended.outcome, str(ended.text), str(ended.subscription), str(ended.bare_reason),
+            (ended.state == tp.SUCCEEDED, ended.why))
     library.c.tp_turn_result_free(result)
     return seen
 
@@ -95,23 +97,23 @@ def main():
     runtime, session = ctypes.c_void_p(), ctypes.c_void_p()
     library.call('tp_runtime_new', None, ctypes.byref(runtime))
     for name, phase, run, failure in ((b'guard', b'turn.intake', guard, tp.REQUIRED),
-                                      (b'tools', b'turn.pre_tool_materialization', bring_tools, 0),
-                                      (b'post', b'tool.post', see_tool, 0)):
+                                      (b'tools', b'turn.pre_tool_materialization', bring_tools, 0)):
         hook = tp.Hook(id=name, phase=phase, run=run, failure=failure)
         library.call('tp_hook_add', runtime, ctypes.byref(hook))
-    options = tp.SessionOptions(id=b'first', model=script_model())
+    options = tp.SessionOptions(id=b'first', model=script_model(), on_event=see_event)
     library.call('tp_session_open', runtime, ctypes.byref(options), ctypes.byref(session))
 
-    outcome, text, _, _ = turn(session, 'hello')
+    answered, failed = (True, tp.NO_REASON), (False, tp.MALFORMED)  # a server says 403, or 503
+    outcome, text, _, _, _ = turn(session, 'hello')
     check('a turn completes', outcome == tp.COMPLETED and text == 'It is done.')
-    check('a tool that raises is an error', statuses == ['failure'])
-    outcome, _, who, why = turn(session, 'deny')
-    check('a guard denies', outcome == tp.DENIED and who == 'guard' and why == 'not today')
-    outcome, _, who, why = turn(session, 'raise')
-    check('a guard that raises denies', outcome == tp.DENIED and who == 'guard' and why != 'not today')
+    check('a tool that raises is a handler_error', kinds == [tp.HANDLER_ERROR])
+    outcome, _, who, why, how = turn(session, 'deny')
+    check('a guard denies', outcome == tp.DENIED and (who, why) == ('guard', 'not today') and how == answered)
+    outcome, _, who, _, how = turn(session, 'raise')
+    check('a guard that raises denies', outcome == tp.DENIED and who == 'guard' and how == failed)
     subscribe_with_match(runtime)
-    outcome, _, who, why = turn(session, 'hello')
-    check('a match that raises denies', outcome == tp.DENIED and who == 'strict' and why != 'never')
+    outcome, _, who, _, how = turn(session, 'hello')
+    check('a match that raises denies', outcome == tp.DENIED and who == 'strict' and how == failed)
     library.c.tp_session_close(session, None, None)
     library.c.tp_runtime_free(runtime)
 

@@ -15,7 +15,11 @@ YES, NO = 1, 2                     # what a match returns
 REQUIRED = 3                       # tp_failure
 DECIDE = 1 << 32                   # TP_CAPABILITY_DECIDE
 COMPLETED, DENIED = 1, 3           # tp_turn_outcome
-FIELD_TEXT, FIELD_STATUS = 1, 27   # TP_FIELD_*
+SUCCEEDED = 3                      # tp_state
+NO_REASON, MALFORMED = 0, 6        # tp_reason
+HANDLER_ERROR = 2                  # tp_tool_result_kind
+TOOL_END = 9                       # tp_event_kind
+FIELD_TEXT = 1                     # TP_FIELD_*
 
 ANSWER = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -75,28 +79,44 @@ ToolCall = growable('tp_tool_call', ('id', Text), ('name', Text), ('arguments', 
 ModelResponse = growable('tp_model_response', ('text', Text), ('calls', ctypes.POINTER(ctypes.POINTER(ToolCall))),
                          ('call_count', SIZE), ('stop_reason', Text), ('input_tokens', I64), ('output_tokens', I64),
                          ('cost_micros', I64))
+ToolResult = growable('tp_tool_result', ('kind', U32), ('started', BYTE), ('completion_order', U32),
+                      ('reserved_', U32), ('call_id', Text), ('name', Text), ('text', Text), ('duration_ns', I64))
 # What stands behind the last field here is left out: an older and shorter struct is as good.
+Event = growable('tp_event', ('kind', U32), ('phase', U32), ('sequence', U64), ('time_ns', I64), ('unix_ms', I64),
+                 ('ids', P), ('id_count', U32), ('status', U32), ('visibility', U32), ('call_index', U32),
+                 ('text', Text), ('subscription', S), ('run', P), ('contribution', P), ('tool_call', P),
+                 ('tool_result', ctypes.POINTER(ToolResult)))
+ON_EVENT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Event))
 SessionOptions = growable('tp_session_options', ('id', S), ('tenant', S), ('workspace', S), ('thread', S),
-                          ('agent', P), ('model', P))
+                          ('agent', P), ('model', P), ('history', P), ('shared_history', P), ('on_event', ON_EVENT),
+                          ('event_ctx', P))
 TurnRequest = growable('tp_turn_request', ('id', S), ('task', S), ('run', S), ('mode', S), ('caller', U32),
                        ('text', Text))
 TurnResult = growable('tp_turn_result', ('outcome', U32), ('code', U32), ('text', Text), ('reason', Text),
                       ('turn_id', Text), ('phase', U32), ('state', U32), ('why', U32), ('iterations', U32),
                       ('tool_calls', U32), ('reserved_', U32), ('subscription', Text), ('bare_reason', Text))
 
-STRUCTS = [Hook, Match, Handler, Subscription, Tool, ToolCall, ModelResponse, SessionOptions, TurnRequest, TurnResult]
+STRUCTS = [Hook, Match, Handler, Subscription, Tool, ToolCall, ToolResult, ModelResponse, Event, SessionOptions,
+           TurnRequest, TurnResult]
 
 
 def check_layout(path):
     """Whether the structs above lie as those of the headers do (tests/headers/layout.txt of the source tree)."""
     places, sizes, name = {}, {}, None
-    for line in open(path):
+    try:
+        with open(path, errors='replace') as file:
+            lines = file.readlines()
+    except OSError as error:
+        raise SystemExit('%s: %s; name tests/headers/layout.txt of the source tree' % (path, error.strerror))
+    for line in lines:
         if re.match(r'tp_\w+ \d+', line):
             name = line.split()[0]
             sizes[name] = int(line.split()[1])
         elif re.match(r'  \d+ \d+ \w+', line):
             offset, size, field = line.split()
             places[name, field] = int(offset), int(size)
+    if 'tp_text' not in sizes:
+        raise SystemExit('%s has no table of structs; name tests/headers/layout.txt of the source tree' % path)
     for name, struct in [('tp_text', Text), ('tp_fault', Fault)] + [(s.__name__, s) for s in STRUCTS]:
         for field, _ in struct._fields_:
             here = getattr(struct, field)
