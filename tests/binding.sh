@@ -27,6 +27,12 @@ case $language in
   ctypes)
     installed python3
     exec python3 "$folder/guard.py" "$layout" ;;
+  cffi)
+    installed python3 cc
+    for python in python3 /usr/bin/python3; do # Debian's module is for Debian's Python
+      ! "$python" -c 'import cffi' 2>/dev/null || exec "$python" "$folder/guard.py"
+    done
+    skip "no cffi for Python here (./dev setup --bindings)" ;;
   *)
     echo "binding.sh: there is no '$language'" >&2
     exit 2 ;;

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guard, a match and a tool in Python through cffi, each of which also raises: denied, denied, handler_error.
+
+    TURNPHASE_LIBRARY=/usr/local/lib/x86_64-linux-gnu/libturnphase.so.0.1 python3 guard.py
+"""
+
+import sys
+
+import turnphase
+from turnphase import call, ffi, lib, made, struct, text, words
+
+NULL = ffi.NULL
+raised = []  # what the callbacks raised
+kinds = []   # of the results of tool calls
+
+
+def callback(kind):
+    """Makes a function callable from C; one that raises returns 0."""
+    return ffi.callback(kind, onerror=lambda error, value, traceback: raised.append(str(value)))
+
+
+@callback('tp_handler_fn')
+def guard(_, entry):
+    message = words(lib.tp_call_text(entry, lib.TP_FIELD_TEXT))
+    if message == 'raise':
+        raise ValueError('a guard that raises')
+    return lib.tp_call_deny(entry, b'not today') if message == 'deny' else lib.tp_call_allow(entry)
+
+
+@callback('tp_handler_fn')
+def deny_always(_, entry):
+    return lib.tp_call_deny(entry, b'never')
+
+
+@callback('int32_t(void *, const tp_match_view *)')
+def match_raises(_, view):
+    raise ValueError('a match that raises')
+
+
+@callback('tp_tool_fn')
+def tool_raises(_, run):
+    raise ValueError('a tool that raises')
+
+
+tool = struct('tp_tool', name='broken', run=tool_raises)
+
+
+@callback('tp_handler_fn')
+def bring_tools(_, entry):
+    brought = lib.tp_call_emit_tool_bundle(entry, b'tools', ffi.new('const tp_tool *[]', [tool]), 1)
+    return lib.TP_ANSWER_DONE if brought == lib.TP_OK else lib.TP_ANSWER_FAILED
+
+
+@callback('tp_event_fn')
+def see_event(_, event):
+    if event.kind == lib.TP_EVENT_TOOL_END:
+        kinds.append(event.tool_result.kind)
+
+
+def script_model():
+    asks = struct('tp_model_response', calls=[struct('tp_tool_call', name=text('broken'))], call_count=1)
+    says = struct('tp_model_response', text=text('It is done.'))
+    return made('tp_model', lib.tp_script_model_new, ffi.new('const tp_model_response *[]', [asks, says]), 2, True)
+
+
+def subscribe_with_match(runtime):
+    handler = struct('tp_handler', id='strict', run=deny_always, phases=[lib.TP_PHASE_TURN_INTAKE], phase_count=1,
+                     capabilities=turnphase.DECIDE)
+    match = struct('tp_match', matches=match_raises, description='a match that raises')
+    subscription = struct('tp_subscription', id='strict', handler='strict', phase=lib.TP_PHASE_TURN_INTAKE,
+                          failure=lib.TP_FAILURE_REQUIRED, match=match)
+    edit = made('tp_edit', lib.tp_edit_begin, runtime, NULL)
+    call(lib.tp_edit_add_handler, edit, handler)
+    call(lib.tp_edit_add_subscription, edit, subscription)
+    call(lib.tp_edit_commit, edit, NULL)
+
+
+class Turn:
+    """Runs a turn: what came of it."""
+
+    def __init__(self, session, message):
+        result = made('const tp_turn_result', lib.tp_turn_run, session, struct('tp_turn_request', text=text(message)))
+        self.text, self.reason = words(result.text), words(result.bare_reason)
+        self.is_completed = result.outcome == lib.TP_TURN_COMPLETED
+        is_denied = result.outcome == lib.TP_TURN_DENIED
+        answered = result.state == lib.TP_STATE_SUCCEEDED and result.why == lib.TP_REASON_NONE
+        failed = result.state == lib.TP_STATE_FAILED and result.why == lib.TP_REASON_MALFORMED
+        self.denied_by = words(result.subscription) if is_denied and answered else None  # a server says 403
+        self.failed_by = words(result.subscription) if is_denied and failed else None    # a server says 503
+        lib.tp_turn_result_free(result)
+
+
+def check(what, holds):
+    print('%s: %s' % ('ok' if holds else 'WRONG', what), flush=True)
+    if not holds:
+        sys.exit(1)
+
+
+def main():
+    runtime = made('tp_runtime', lib.tp_runtime_new, NULL)
+    call(lib.tp_hook_add, runtime, struct('tp_hook', id='guard', phase='turn.intake', run=guard,
+                                          failure=lib.TP_FAILURE_REQUIRED))
+    call(lib.tp_hook_add, runtime, struct('tp_hook', id='tools', phase='turn.pre_tool_materialization',
+                                          run=bring_tools))
+    options = struct('tp_session_options', id='first', model=script_model(), on_event=see_event)
+    session = made('tp_session', lib.tp_session_open, runtime, options)
+
+    turn = Turn(session, 'hello')
+    check('a turn completes', turn.is_completed and turn.text == 'It is done.')
+    check('a tool that raises is a handler_error', kinds == [lib.TP_TOOL_HANDLER_ERROR])
+    turn = Turn(session, 'deny')
+    check('a guard denies', turn.denied_by == 'guard' and turn.reason == 'not today')
+    check('a guard that raises denies', Turn(session, 'raise').failed_by == 'guard')
+    subscribe_with_match(runtime)
+    check('a match that raises denies', Turn(session, 'hello').failed_by == 'strict')
+    check('each of them raised', raised == ['a tool that raises', 'a guard that raises', 'a match that raises'])
+    lib.tp_session_close(session, NULL, NULL)
+    lib.tp_runtime_free(runtime)
+
+
+main()
