@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# binding.sh LANGUAGE LIBRARY SANITIZER: runs examples/bindings/LANGUAGE with the library, or says why it cannot be run
-# here (exit 77). SANITIZER is meson's b_sanitize. Folders of its own are made in the working directory.
+# binding.sh LANGUAGE LIBRARY SANITIZER FOLDER: runs examples/bindings/LANGUAGE with the library, or says why it cannot
+# be run here (exit 77). SANITIZER is meson's b_sanitize. What is fetched or built stands in FOLDER/LANGUAGE.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-language=$1 library=$2 sanitizer=$3
+language=$1 library=$2 sanitizer=$3 made=$4/$1
 folder=$root/examples/bindings/$language
 layout=$root/tests/headers/layout.txt
 export TURNPHASE_LIBRARY="$library" TURNPHASE_INCLUDE="$root/include" PYTHONDONTWRITEBYTECODE=1
@@ -20,6 +20,26 @@ installed() { # PROGRAM…
   done
 }
 
+# koffi as package-lock.json pins it, fetched from the registry of npm once for this build; without its scripts, which
+# would compile it where it has no binary.
+fetch_koffi() {
+  mkdir -p "$made"
+  exec 9>"$made/lock"
+  flock 9
+  if ! cmp -s "$folder/package-lock.json" "$made/fetched"; then
+    cp "$folder/package.json" "$folder/package-lock.json" "$made"
+    if ! npm ci --prefix "$made" --ignore-scripts --prefer-offline --no-audit --no-fund --fetch-retries 1 \
+      --fetch-timeout 20000 >"$made/npm.log" 2>&1; then
+      ! grep -Eq 'ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ECONNREFUSED|ECONNRESET|ENETUNREACH|EHOSTUNREACH|ENOTCACHED' \
+        "$made/npm.log" || skip "npm cannot reach its registry for koffi"
+      cat "$made/npm.log"
+      exit 1
+    fi
+    cp "$folder/package-lock.json" "$made/fetched"
+  fi
+  flock -u 9
+}
+
 # A sanitizer's run-time library must be loaded before all else, so by the program.
 [ "$sanitizer" = none ] || skip "a library with a sanitizer ($sanitizer) does not load into a program without"
 
@@ -33,6 +53,10 @@ case $language in
       ! "$python" -c 'import cffi' 2>/dev/null || exec "$python" "$folder/guard.py"
     done
     skip "no cffi for Python here (./dev setup --bindings)" ;;
+  node)
+    installed node npm
+    fetch_koffi
+    NODE_PATH=$made/node_modules exec node "$folder/guard.js" "$layout" ;;
   *)
     echo "binding.sh: there is no '$language'" >&2
     exit 2 ;;
