@@ -57,6 +57,13 @@ case $language in
     installed node npm
     fetch_koffi
     NODE_PATH=$made/node_modules exec node "$folder/guard.js" "$layout" ;;
+  rust)
+    installed rustc cc
+    mkdir -p "$made"
+    build=$(mktemp -d "$made/XXXXXX")
+    trap 'rm -rf "$build"' EXIT
+    rustc --edition 2021 "$folder/guard.rs" -o "$build/guard" -L "native=$(dirname "$library")"
+    LD_LIBRARY_PATH=$(dirname "$library") "$build/guard" "$layout" ;;
   *)
     echo "binding.sh: there is no '$language'" >&2
     exit 2 ;;
