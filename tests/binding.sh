@@ -53,6 +53,9 @@ case $language in
       ! "$python" -c 'import cffi' 2>/dev/null || exec "$python" "$folder/guard.py"
     done
     skip "no cffi for Python here (./dev setup --bindings)" ;;
+  luajit)
+    installed luajit cc
+    exec luajit "$folder/guard.lua" ;;
   node)
     installed node npm
     fetch_koffi

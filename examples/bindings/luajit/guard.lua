@@ -1,0 +1,117 @@
+-- SPDX-License-Identifier: Apache-2.0
+--[[ A guard, a match and a tool in LuaJIT, each of which also raises: denied, denied, handler_error.
+
+    TURNPHASE_LIBRARY=/usr/local/lib/x86_64-linux-gnu/libturnphase.so.0.1 luajit guard.lua ]]
+package.path = arg[0]:gsub('[^/]*$', '') .. '?.lua;' .. package.path
+local ffi = require('ffi')
+local tp = require('turnphase')
+local c, struct, text, words = tp.c, tp.struct, tp.text, tp.words
+
+local kinds = {} -- of the results of tool calls
+
+local guard = tp.callback('tp_handler_fn', function(_, entry)
+  local message = words(c.tp_call_text(entry, c.TP_FIELD_TEXT))
+  if message == 'raise' then error('a guard that raises') end
+  if message == 'deny' then return c.tp_call_deny(entry, 'not today') end
+  return c.tp_call_allow(entry)
+end)
+
+local deny_always = tp.callback('tp_handler_fn', function(_, entry)
+  return c.tp_call_deny(entry, 'never')
+end)
+
+local match_raises = tp.callback('int32_t (*)(void *, const tp_match_view *)', function()
+  error('a match that raises')
+end)
+
+local tool_raises = tp.callback('tp_tool_fn', function()
+  error('a tool that raises')
+end)
+
+local tool = struct('tp_tool', {name = 'broken', run = tool_raises, placement = c.TP_PLACEMENT_INLINE})
+local tools = tp.list('tp_tool', tool)
+
+local bring_tools = tp.callback('tp_handler_fn', function(_, entry)
+  local is_brought = c.tp_call_emit_tool_bundle(entry, 'tools', tools, 1) == c.TP_OK
+  return is_brought and c.TP_ANSWER_DONE or c.TP_ANSWER_FAILED
+end)
+
+local see_event = tp.listener(function(event)
+  if event.kind == c.TP_EVENT_TOOL_END then kinds[#kinds + 1] = tonumber(event.tool_result.kind) end
+end)
+
+local function script_model()
+  local wanted = tp.list('tp_tool_call', struct('tp_tool_call', {name = text('broken')}))
+  local asks = struct('tp_model_response', {calls = wanted, call_count = 1})
+  local says = struct('tp_model_response', {text = text('It is done.')})
+  return tp.made('tp_model', 'tp_script_model_new', tp.list('tp_model_response', asks, says), 2, true)
+end
+
+local function subscribe_with_match(runtime)
+  local handler = struct('tp_handler', {
+    id = 'strict', run = deny_always, phases = ffi.new('tp_phase_id[1]', c.TP_PHASE_TURN_INTAKE), phase_count = 1,
+    capabilities = tp.DECIDE, placement = c.TP_PLACEMENT_INLINE,
+  })
+  local subscription = struct('tp_subscription', {
+    id = 'strict', handler = 'strict', phase = c.TP_PHASE_TURN_INTAKE, failure = c.TP_FAILURE_REQUIRED,
+    match = struct('tp_match', {matches = match_raises, description = 'a match that raises'}),
+  })
+  local edit = tp.made('tp_edit', 'tp_edit_begin', runtime, nil)
+  tp.call('tp_edit_add_handler', edit, handler)
+  tp.call('tp_edit_add_subscription', edit, subscription)
+  tp.call('tp_edit_commit', edit, nil)
+end
+
+-- Runs a turn: what came of it.
+local function turn(session, message)
+  local request = struct('tp_turn_request', {text = text(message)})
+  local result = tp.made('const tp_turn_result', 'tp_turn_run', session, request)
+  local is_denied = result.outcome == c.TP_TURN_DENIED
+  local answered = result.state == c.TP_STATE_SUCCEEDED and result.why == c.TP_REASON_NONE
+  local failed = result.state == c.TP_STATE_FAILED and result.why == c.TP_REASON_MALFORMED
+  local ended = {
+    is_completed = result.outcome == c.TP_TURN_COMPLETED,
+    text = words(result.text),
+    reason = words(result.bare_reason),
+    denied_by = is_denied and answered and words(result.subscription), -- a server says 403
+    failed_by = is_denied and failed and words(result.subscription),   -- a server says 503
+  }
+  c.tp_turn_result_free(result)
+  return ended
+end
+
+local function check(what, holds)
+  print((holds and 'ok' or 'WRONG') .. ': ' .. what)
+  if not holds then os.exit(1) end
+end
+
+local function main()
+  local runtime = tp.made('tp_runtime', 'tp_runtime_new', struct('tp_runtime_options', {no_engine_workers = true}))
+  tp.call('tp_hook_add', runtime, struct('tp_hook', {
+    id = 'guard', phase = 'turn.intake', run = guard, failure = c.TP_FAILURE_REQUIRED,
+    placement = c.TP_PLACEMENT_INLINE,
+  }))
+  tp.call('tp_hook_add', runtime, struct('tp_hook', {
+    id = 'tools', phase = 'turn.pre_tool_materialization', run = bring_tools, placement = c.TP_PLACEMENT_INLINE,
+  }))
+  local options = struct('tp_session_options', {id = 'first', model = script_model(), on_event = see_event})
+  local session = tp.made('tp_session', 'tp_session_open', runtime, options)
+
+  local ended = turn(session, 'hello')
+  check('a turn completes', ended.is_completed and ended.text == 'It is done.')
+  check('a tool that raises is a handler_error', #kinds == 1 and kinds[1] == c.TP_TOOL_HANDLER_ERROR)
+  ended = turn(session, 'deny')
+  check('a guard denies', ended.denied_by == 'guard' and ended.reason == 'not today')
+  check('a guard that raises denies', turn(session, 'raise').failed_by == 'guard')
+  subscribe_with_match(runtime)
+  check('a match that raises denies', turn(session, 'hello').failed_by == 'strict')
+  c.tp_session_close(session, nil, nil)
+  c.tp_runtime_free(runtime)
+end
+jit.off(main)
+
+local is_fine, problem = pcall(main)
+if not is_fine then
+  io.stderr:write(tostring(problem), '\n')
+  os.exit(1)
+end
