@@ -2,7 +2,7 @@
 """turnphase through ctypes: the structs and functions that a guard, a match, a tool and a turn need.
 
 A callback returns an integer, and 0 is no answer: ctypes returns 0 for a callback that raised, so a required guard that
-raises denies, and a tool that raises is an error. Whoever hands a callback to the library keeps a reference to it.
+raises denies, and a tool that raises is a handler_error. The host keeps a reference to each callback that it registers.
 """
 
 import ctypes
