@@ -118,45 +118,60 @@ typedef struct cell {
   float window, own, cover, own_cover;
   float times; /* of the present word in the window */
   float own_times;
-  bool touched;
+  float window_words; /* 0: not touched */
 } cell;
+
+/* What a line of the window counts, by its distance from the line: those said before it introduce it. */
+enum { LINES_BEFORE = 3, LINES_AFTER = 2 };
+static const float share_before[LINES_BEFORE] = {0.7f, 0.4f, 0.2f}, share_after[LINES_AFTER] = {0.4f, 0.2f};
+static const float SHARE_OF_ALL = 1 + 0.7f + 0.4f + 0.2f + 0.4f + 0.2f;
 
 typedef struct scorer {
   const question *q;
   const tp__memory_index *index;
   cell *cells;
-  float *sessions, *session_times;
   uint32_t *touched, *present; /* lines with a cell in use; lines near the present word */
   size_t touched_count, present_count;
 } scorer;
+
+/* The words of the window's lines, each with its share; at least 1. */
+static float window_words(const tp__memory_index *index, int32_t at) {
+  const tp__memory_line *lines = index->lines;
+  float words = 1 + (float)lines[at].words;
+  int32_t line = lines[at].previous;
+  for (int i = 0; i < LINES_BEFORE && line != TP__MEMORY_NONE; i++, line = lines[line].previous)
+    words += share_before[i] * (float)lines[line].words;
+  line = lines[at].next;
+  for (int i = 0; i < LINES_AFTER && line != TP__MEMORY_NONE; i++, line = lines[line].next)
+    words += share_after[i] * (float)lines[line].words;
+  return words;
+}
 
 static void add_times(scorer *s, int32_t line, float times) {
   cell *c = &s->cells[line];
   if (c->times == 0) s->present[s->present_count++] = (uint32_t)line;
   c->times += times;
-  if (c->touched) return;
-  c->touched = true;
+  if (c->window_words > 0) return;
+  c->window_words = window_words(s->index, line);
   s->touched[s->touched_count++] = (uint32_t)line;
 }
 
-/* What a line holds counts for those after it, which it introduces, and for those before. */
+/* What a line holds counts for itself and for the lines in whose windows it is. */
 static void spread(scorer *s, const tp__memory_posting *p) {
-  static const float after[] = {0.7f, 0.4f, 0.2f}, before[] = {0.4f, 0.2f};
   float times = (float)p->times;
   add_times(s, (int32_t)p->line, times);
   int32_t line = s->index->lines[p->line].next;
-  for (int i = 0; i < 3 && line != TP__MEMORY_NONE; i++, line = s->index->lines[line].next)
-    add_times(s, line, after[i] * times);
+  for (int i = 0; i < LINES_BEFORE && line != TP__MEMORY_NONE; i++, line = s->index->lines[line].next)
+    add_times(s, line, share_before[i] * times);
   line = s->index->lines[p->line].previous;
-  for (int i = 0; i < 2 && line != TP__MEMORY_NONE; i++, line = s->index->lines[line].previous)
-    add_times(s, line, before[i] * times);
+  for (int i = 0; i < LINES_AFTER && line != TP__MEMORY_NONE; i++, line = s->index->lines[line].previous)
+    add_times(s, line, share_after[i] * times);
 }
 
 static void note_own(scorer *s, const tp__memory_posting *p, double worth) {
   cell *c = &s->cells[p->line];
   c->own_times = (float)p->times;
   c->own_cover += (float)worth;
-  s->session_times[s->index->lines[p->line].session] += (float)p->times;
 }
 
 static double saturated(double times, double length) {
@@ -173,17 +188,11 @@ static void score_word(scorer *s, int32_t word) {
   for (uint32_t i = 0; i < term->count; i++) note_own(s, &term->postings[i], worth);
   for (size_t i = 0; i < s->present_count; i++) {
     cell *c = &s->cells[s->present[i]];
-    double length = s->index->lines[s->present[i]].words / average;
-    c->window += (float)(worth * saturated(c->times, length));
-    if (c->own_times > 0) c->own += (float)(worth * saturated(c->own_times, length));
+    const double own_length = s->index->lines[s->present[i]].words / average;
+    c->window += (float)(worth * saturated(c->times, c->window_words / (SHARE_OF_ALL * average)));
+    if (c->own_times > 0) c->own += (float)(worth * saturated(c->own_times, own_length));
     c->cover += (float)worth;
     c->times = c->own_times = 0;
-  }
-  for (uint32_t i = 0; i < term->count; i++) { /* each session once: its times are taken away */
-    int32_t session = s->index->lines[term->postings[i].line].session;
-    float times = s->session_times[session];
-    if (times > 0) s->sessions[session] += (float)(worth * times / (times + 2));
-    s->session_times[session] = 0;
   }
 }
 
@@ -223,7 +232,6 @@ static void fill(const scorer *s, uint32_t at, tp__memory_scored *scored) {
   parts[TP__MEMORY_PART_window] = (float)(c->window / full);
   parts[TP__MEMORY_PART_own] = (float)(c->own / full);
   parts[TP__MEMORY_PART_cover] = (float)(c->cover / full);
-  parts[TP__MEMORY_PART_session] = (float)(s->sessions[line->session] / full);
   parts[TP__MEMORY_PART_speaker] = speaker_part(q, line);
   parts[TP__MEMORY_PART_date] = date_part(q, line);
   parts[TP__MEMORY_PART_answers] = answers ? (float)(s->cells[line->previous].own_cover / full) : 0;
@@ -285,16 +293,13 @@ int tp__memory_score(tp__memory_store *store, const tp__memory_index *index, tp_
   *ret_count = 0;
   int rc = read_question(store, index, text, &q);
   if (rc != SQLITE_OK || q.count == 0 || max == 0) return rc;
-  size_t lines = index->line_count, sessions = index->session_names.count;
-  size_t bytes = lines * (sizeof(cell) + 2 * sizeof(uint32_t)) + 2 * sessions * sizeof(float);
+  const size_t lines = index->line_count, bytes = lines * (sizeof(cell) + 2 * sizeof(uint32_t));
   char *block = sqlite3_malloc64(bytes);
   if (!block) return SQLITE_NOMEM;
   memset(block, 0, bytes);
   scorer s = {.q = &q, .index = index, .cells = (cell *)block};
   s.touched = (uint32_t *)(s.cells + lines);
   s.present = s.touched + lines;
-  s.sessions = (float *)(s.present + lines);
-  s.session_times = s.sessions + sessions;
   for (size_t i = 0; i < q.count; i++) score_word(&s, (int32_t)i);
   rc = choose(&s, max, ret_scored, ret_count);
   sqlite3_free(block);

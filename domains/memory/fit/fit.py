@@ -16,7 +16,7 @@ import numpy as np
 
 TABLE = __file__.rsplit("/", 2)[0] + "/weights.def"
 HEAD = 6
-PENALTY = 2e-4
+PENALTY = 1e-2
 STEPS = 600
 CUTS = (5, 10, 16, 2800, 12000)
 
