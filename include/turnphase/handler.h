@@ -417,8 +417,9 @@ TP_API tp_answer tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_to
 /** Completes a deferred attempt. Everything in outcome is copied.
  *  @return TP_OK; TP_ERR_STALE when the token was completed, timed out or cancelled before, or its runtime is gone:
  *          nothing was touched; TP_ERR_USAGE for a kind that is no answer (0, DEFERRED, unknown), for a why that is
- *          none of its numbers or stands beside another kind than FAILED, for contributions that are NULL, and for the
- *          token of a tool, model or history, which have functions of their own;
+ *          none of its numbers or stands beside another kind than FAILED, for contributions that are NULL, for a
+ *          reserved_ that is not zero, and for the token of a tool, model or history, which have functions of their
+ *          own;
  *          TP_ERR_VERSION for a wrong struct_size. After these two the token is still open.
  *  Threads: any, at any time, also after tp_runtime_free().  Blocks: no. */
 TP_API tp_status tp_token_complete(tp_token token, const tp_outcome *outcome);

@@ -263,6 +263,7 @@ tp_status tp_token_complete(tp_token token, const tp_outcome *theirs) {
   if (!theirs) return TP_ERR_USAGE;
   TP__TRY(tp__options_read(&outcome, sizeof outcome, theirs, "tp_outcome", NULL));
   if (outcome.kind < TP_ANSWER_DONE || outcome.kind > TP_ANSWER_FAILED) return TP_ERR_USAGE;
+  if (outcome.reserved_[0] | outcome.reserved_[1] | outcome.reserved_[2]) return TP_ERR_USAGE;
   if (!why_is_legal(&outcome)) return TP_ERR_USAGE;
   if (outcome.contribution_count > 0 && !outcome.contributions) return TP_ERR_USAGE;
   tp__answer answer = {

@@ -121,6 +121,8 @@ static bool show_visible(void *ctx, const tp_entry_record *entry) {
 static tp_status check_visibility(const tp_record_query *query, uint32_t *ret_min, tp_fault *fault) {
   tp_record_query known;
   TP__TRY(tp__options_read(&known, sizeof known, query, "tp_record_query", fault));
+  if (known.reserved_ != 0)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_record_query.reserved_ must be zero");
   if (known.visibility_min > TP_VISIBILITY_USER_VISIBLE)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_record_query: visibility_min %u is no visibility",
                     known.visibility_min);
@@ -144,11 +146,18 @@ tp_status tp_runtime_records(const tp_runtime *runtime, const tp_record_query *q
   return tp__store_left(&frame, status);
 }
 
+static tp_status check_turn_query(const tp_turn_query *query, tp_fault *fault) {
+  tp_turn_query known;
+  TP__TRY(tp__options_read(&known, sizeof known, query, "tp_turn_query", fault));
+  return known.reserved_ ? tp__fail(fault, TP_ERR_USAGE, NULL, "tp_turn_query.reserved_ must be zero") : TP_OK;
+}
+
 tp_status tp_runtime_turns(tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each, void *ctx,
                            tp_fault *fault) {
   static const tp_turn_query all = {.struct_size = sizeof all};
   TP__TRY(tp__runtime_usable(runtime, fault));
   if (!runtime->store.turns) return lacks(runtime, "turns", fault);
+  if (query) TP__TRY(check_turn_query(query, fault));
   tp__inside frame;
   return tp__store_left(&frame, runtime->store.turns(tp__store_enter(&frame, runtime), query ? query : &all, each, ctx,
                                                      fault));

@@ -41,6 +41,9 @@ static tp_status phases_check(const tp__registry *registry, const tp_handler *de
 
 tp_status tp__handler_check(const tp__registry *registry, const tp_handler *desc, tp_fault *fault) {
   TP__TRY(tp__id_check(desc->id, "tp_handler.id", fault));
+  for (size_t i = 0; i < sizeof desc->reserved_; i++)
+    if (desc->reserved_[i])
+      return REFUSE(desc, TP_ERR_USAGE, "tp_handler.reserved_[%zu] is %u: zero-fill the struct", i, desc->reserved_[i]);
   if (!desc->run && !desc->inbox)
     return REFUSE(desc, TP_ERR_USAGE, "run is NULL: a handler needs a function, or an inbox");
   if (desc->run && desc->inbox) return REFUSE(desc, TP_ERR_USAGE, "run and inbox are set: set one of the two");

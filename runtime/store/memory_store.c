@@ -20,6 +20,10 @@ typedef struct memory_store {
   tp__turn_ring turns; /* under turns_mutex */
 } memory_store;
 
+static tp_status refuse_reserved(const char *name, tp_fault *fault) {
+  return tp__fail(fault, TP_ERR_USAGE, NULL, "%s.reserved_ must be zero", name);
+}
+
 /* ---- records ---- */
 
 tp_status tp__memory_store_take(void *self, const tp__record_source *from, const tp__record_batch *batch) {
@@ -61,6 +65,7 @@ static tp_status record(void *self, const tp_entry_record *theirs) {
 static tp_status record_late(void *self, const tp_late_record *theirs) {
   tp_late_record late;
   TP__TRY(tp__options_read(&late, sizeof late, theirs, "tp_late_record", NULL));
+  if (late.reserved_ != 0) return TP_ERR_USAGE;
   tp__record_log_late(&((memory_store *)self)->records, &late);
   return TP_OK;
 }
@@ -70,6 +75,7 @@ bool tp__memory_store_is(const tp_store *store) { return store->record == record
 static tp_status records(void *self, const tp_record_query *theirs, tp_record_fn each, void *ctx, tp_fault *fault) {
   tp_record_query query;
   TP__TRY(tp__options_read(&query, sizeof query, theirs, "tp_record_query", fault));
+  if (query.reserved_ != 0) return refuse_reserved("tp_record_query", fault);
   tp_status status = tp__record_log_read(&((memory_store *)self)->records, &query, each, ctx);
   return status == TP_OK ? TP_OK : tp__fail(fault, status, NULL, "no memory to read records");
 }
@@ -80,6 +86,7 @@ static tp_status turn_record(void *self, const tp_turn_record *theirs) {
   memory_store *store = self;
   tp_turn_record record;
   TP__TRY(tp__options_read(&record, sizeof record, theirs, "tp_turn_record", NULL));
+  if (record.reserved_ != 0) return TP_ERR_USAGE;
   tp__mutex_lock(&store->turns_mutex);
   tp_status status = tp__turn_ring_add(&store->turns, &record);
   tp__mutex_unlock(&store->turns_mutex);
@@ -91,6 +98,7 @@ static tp_status turns(void *self, const tp_turn_query *theirs, tp_turn_record_f
   memory_store *store = self;
   tp_turn_query query;
   TP__TRY(tp__options_read(&query, sizeof query, theirs, "tp_turn_query", fault));
+  if (query.reserved_ != 0) return refuse_reserved("tp_turn_query", fault);
   tp__mutex_lock(&store->turns_mutex);
   uint64_t place = tp__turn_ring_start(&store->turns, &query);
   tp__mutex_unlock(&store->turns_mutex);
@@ -184,6 +192,7 @@ static tp_status job_finish(void *self, const tp_job_finish *theirs, uint32_t *r
   memory_store *store = self;
   tp_job_finish request;
   TP__TRY(tp__options_read(&request, sizeof request, theirs, "tp_job_finish", fault));
+  if (request.reserved_ != 0) return refuse_reserved("tp_job_finish", fault);
   if (request.end < TP_JOB_END_SUCCEEDED || request.end > TP_JOB_END_RELEASED)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_job_finish.end is %u: it must be a tp_job_end", request.end);
   tp__mutex_lock(&store->mutex);

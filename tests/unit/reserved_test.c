@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is reserved in a struct that a host fills must be zero, in each of its bytes: a newer host may mean something by
+ * it, and nothing that is accepted is ignored. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/model.h"
+#include "turnphase/inbox.h"
+#include "turnphase/process.h"
+
+/* What the structs are offered to. */
+typedef struct house {
+  tp_runtime *runtime;
+  tp_edit *edit;
+  tp_turn *turn;
+  tp_store *store;
+  tp_token token; /* of a handler that has deferred */
+} house;
+
+/* Each gives one struct to who reads it, and takes back what comes of it. */
+typedef tp_status (*offer_fn)(house *h, const void *given, tp_fault *fault);
+
+static tp_status offer_handler(house *h, const void *given, tp_fault *fault) {
+  tp_status status = tp_edit_add_handler(h->edit, given, fault);
+  return status == TP_OK ? tp_edit_remove_handler(h->edit, "offered", NULL) : status;
+}
+
+static tp_status offer_edge(house *h, const void *given, tp_fault *fault) {
+  const tp_edge *edges[] = {given};
+  tp_subscription sub = {.struct_size = sizeof sub, .id = "s", .handler = "h", .phase = TP_PHASE_TURN_INTAKE};
+  sub.after = edges;
+  sub.after_count = 1;
+  tp_status status = tp_edit_add_subscription(h->edit, &sub, fault);
+  return status == TP_OK ? tp_edit_remove_subscription(h->edit, "s", NULL) : status;
+}
+
+static tp_status offer_tool(house *h, const void *given, tp_fault *fault) {
+  const tp_tool *tools[] = {given};
+  const tp_contribution bundle = {
+      .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 1};
+  const tp_contribution *fallback[] = {&bundle};
+  tp_subscription sub = {.struct_size = sizeof sub,
+                         .id = "s",
+                         .handler = "h",
+                         .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
+                         .failure = TP_FAILURE_FALLBACK,
+                         .fallback = fallback,
+                         .fallback_count = 1};
+  tp_status status = tp_edit_add_subscription(h->edit, &sub, fault);
+  return status == TP_OK ? tp_edit_remove_subscription(h->edit, "s", NULL) : status;
+}
+
+static tp_status runtime_of(const tp_runtime_options *options, tp_fault *fault) {
+  tp_runtime *runtime;
+  tp_status status = tp_runtime_new(options, &runtime, fault);
+  if (status == TP_OK) tp_runtime_free(runtime);
+  return status;
+}
+
+static tp_status offer_phase(house *h, const void *given, tp_fault *fault) {
+  (void)h;
+  const tp_phase *phases[] = {given};
+  const tp_runtime_options options = {.struct_size = sizeof options, .phases = phases, .phase_count = 1};
+  return runtime_of(&options, fault);
+}
+
+static void store_stays(void *self) { (void)self; }
+
+/* A store that nobody has to free. */
+static tp_status offer_store(house *h, const void *given, tp_fault *fault) {
+  tp_store store = *h->store;
+  store.reserved_ = ((const tp_store *)given)->reserved_;
+  store.destroy = store_stays;
+  return runtime_of(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .store = &store}, fault);
+}
+
+static tp_status offer_owner(house *h, const void *given, tp_fault *fault) {
+  tp_edit *edit;
+  tp_status status = tp_edit_begin(h->runtime, given, &edit, fault);
+  if (status == TP_OK) tp_edit_discard(edit);
+  return status;
+}
+
+static tp_status offer_hook(house *h, const void *given, tp_fault *fault) {
+  return tp_hook_add(h->runtime, given, fault);
+}
+
+static tp_status register_nothing(const tp_domain_context *context, tp_fault *fault) {
+  return (void)context, (void)fault, TP_OK;
+}
+static tp_status offer_domain(house *h, const void *given, tp_fault *fault) {
+  return tp_domain_add(h->runtime, h->edit, given, fault);
+}
+
+static tp_status offer_call(house *h, const void *given, tp_fault *fault) {
+  const tp_tool_call *calls[] = {given};
+  const tp_tool_result *const *results;
+  return tp_tools_run(h->turn, calls, 1, &results, fault);
+}
+
+static tp_status offer_session(house *h, const void *given, tp_fault *fault) {
+  tp_session *session;
+  tp_status status = tp_session_open(h->runtime, given, &session, fault);
+  if (status == TP_OK) tp_session_close(session, NULL, NULL);
+  return status;
+}
+
+static void start_nothing(void *self, const tp_model_request *request, tp_token token) {
+  (void)self, (void)request, (void)token;
+}
+static tp_status offer_model(house *h, const void *given, tp_fault *fault) {
+  return offer_session(h, &(tp_session_options){.struct_size = sizeof(tp_session_options), .id = "m", .model = given},
+                       fault);
+}
+
+static void hear_nothing(void *ctx, const tp_event *event) { (void)ctx, (void)event; }
+static tp_status offer_listener(house *h, const void *given, tp_fault *fault) {
+  uint64_t id;
+  tp_status status = tp_runtime_listen(h->runtime, given, &id, fault);
+  return status == TP_OK ? tp_runtime_unlisten(h->runtime, id, NULL) : status;
+}
+
+static tp_status offer_request(house *h, const void *given, tp_fault *fault) {
+  tp_turn *turn;
+  tp_status status = tp_turn_begin_bare(h->runtime, given, &turn, fault);
+  if (status == TP_OK) tp_turn_end(turn);
+  return status;
+}
+
+static tp_status offer_input(house *h, const void *given, tp_fault *fault) {
+  tp_phase_result result = {.struct_size = sizeof result};
+  return tp_phase_run(h->turn, TP_PHASE_TURN_INTAKE, given, &result, fault);
+}
+
+static tp_status offer_inbox(house *h, const void *given, tp_fault *fault) {
+  tp_inbox *inbox;
+  tp_status status = tp_inbox_new(h->runtime, given, &inbox, fault);
+  if (status == TP_OK) tp_inbox_free(inbox);
+  return status;
+}
+
+static tp_status offer_loop(house *h, const void *given, tp_fault *fault) {
+  (void)h;
+  tp_process_loop *loop;
+  tp_status status = tp_process_loop_new(given, &loop, fault);
+  if (status == TP_OK) tp_process_loop_free(loop);
+  return status;
+}
+
+static tp_status offer_decision(house *h, const void *given, tp_fault *fault) {
+  return tp_question_answer(h->token, given, fault);
+}
+
+static tp_status offer_outcome(house *h, const void *given, tp_fault *fault) {
+  (void)fault;
+  return tp_token_complete(h->token, given);
+}
+
+static bool stop_entries(void *ctx, const tp_entry_record *record) { return (void)ctx, (void)record, false; }
+static tp_status offer_records(house *h, const void *given, tp_fault *fault) {
+  return tp_runtime_records(h->runtime, given, stop_entries, NULL, fault);
+}
+static tp_status offer_store_records(house *h, const void *given, tp_fault *fault) {
+  return h->store->records(h->store->self, given, stop_entries, NULL, fault);
+}
+
+static bool stop_turns(void *ctx, const tp_turn_record *record) { return (void)ctx, (void)record, false; }
+static tp_status offer_turns(house *h, const void *given, tp_fault *fault) {
+  return tp_runtime_turns(h->runtime, given, stop_turns, NULL, fault);
+}
+static tp_status offer_store_turns(house *h, const void *given, tp_fault *fault) {
+  return h->store->turns(h->store->self, given, stop_turns, NULL, fault);
+}
+
+static tp_status offer_turn_record(house *h, const void *given, tp_fault *fault) {
+  (void)fault;
+  return h->store->turn_record(h->store->self, given);
+}
+
+static tp_status offer_late(house *h, const void *given, tp_fault *fault) {
+  (void)fault;
+  return h->store->record_late(h->store->self, given);
+}
+
+static tp_status offer_finish(house *h, const void *given, tp_fault *fault) {
+  uint32_t state;
+  return h->store->job_finish(h->store->self, given, &state, fault);
+}
+
+/* ---- the table ---- */
+
+static const tp_phase_id tool_phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION;
+static const tp_handler a_handler = {
+    .struct_size = sizeof a_handler, .id = "offered", .run = play, .phases = &tool_phase, .phase_count = 1};
+static const tp_edge an_edge = {.struct_size = sizeof an_edge, .target = "t", .optional = true};
+static const tp_phase a_phase = {.struct_size = sizeof a_phase, .name = "mine", .mode = TP_MODE_GATHER};
+static const tp_store a_store = {.struct_size = sizeof a_store};
+static const tp_owner an_owner = {.struct_size = sizeof an_owner, .name = "me", .trust = TP_TRUST_HOST};
+static act quiet;
+static const tp_hook a_hook = {.struct_size = sizeof a_hook, .phase = "turn.intake", .run = play, .self = &quiet};
+static const tp_domain a_domain = {.struct_size = sizeof a_domain,
+                                   .header_version = TP_VERSION_NUMBER,
+                                   .name = "d",
+                                   .register_with = register_nothing};
+static tp_answer run_tool(void *self, tp_tool_run *run) { return (void)self, tp_tool_ok(run, (tp_text){0}); }
+static const tp_tool a_tool = {.struct_size = sizeof a_tool, .name = "t", .run = run_tool};
+static const tp_tool_call a_call = {.struct_size = sizeof a_call, .name = TEXT("nobody")};
+static const tp_model a_model = {.struct_size = sizeof a_model, .start = start_nothing};
+static const tp_session_options a_session = {.struct_size = sizeof a_session, .id = "s"};
+static const tp_listener a_listener = {.struct_size = sizeof a_listener, .on_event = hear_nothing};
+static const tp_turn_request a_request = {.struct_size = sizeof a_request};
+static const tp_phase_input an_input = {.struct_size = sizeof an_input};
+static const tp_inbox_options an_inbox = {.struct_size = sizeof an_inbox};
+static const tp_process_loop_options a_loop = {.struct_size = sizeof a_loop};
+static const tp_decision a_decision = {.struct_size = sizeof a_decision, .verdict = TP_VERDICT_DENY};
+static const tp_outcome an_outcome = {.struct_size = sizeof an_outcome, .kind = TP_ANSWER_DONE};
+static const tp_record_query a_record_query = {.struct_size = sizeof a_record_query};
+static const tp_turn_query a_turn_query = {.struct_size = sizeof a_turn_query};
+static const tp_turn_record a_turn_record = {.struct_size = sizeof a_turn_record};
+static const tp_late_record a_late_record = {.struct_size = sizeof a_late_record};
+static const tp_job_finish a_finish = {.struct_size = sizeof a_finish, .end = TP_JOB_END_SUCCEEDED, .id = 7};
+
+#define CASE(type, given, offer, refused, accepted, says)                                                            \
+  {#type " to " #offer, &(given), sizeof(given), offsetof(type, reserved_), sizeof(given).reserved_, offer, refused, \
+   accepted, says}
+static const struct reserved_case {
+  const char *name;
+  const void *given;
+  size_t size, at, bytes; /* of the struct; of what is reserved in it */
+  offer_fn offer;
+  tp_status refused, accepted;
+  bool says; /* there is a fault, and it names reserved_ */
+} cases[] = {
+    CASE(tp_handler, a_handler, offer_handler, TP_ERR_USAGE, TP_OK, true),
+    CASE(tp_edge, an_edge, offer_edge, TP_ERR_USAGE, TP_OK, true),
+    CASE(tp_tool, a_tool, offer_tool, TP_ERR_MALFORMED, TP_OK, false),
+    CASE(tp_phase, a_phase, offer_phase, TP_ERR_USAGE, TP_OK, true),
+    CASE(tp_store, a_store, offer_store, TP_ERR_USAGE, TP_OK, true),
+    CASE(tp_owner, an_owner, offer_owner, TP_ERR_VERSION, TP_OK, true),
+    CASE(tp_hook, a_hook, offer_hook, TP_ERR_VERSION, TP_OK, true),
+    CASE(tp_domain, a_domain, offer_domain, TP_ERR_VERSION, TP_OK, true),
+    CASE(tp_tool_call, a_call, offer_call, TP_ERR_USAGE, TP_OK, true),
+    CASE(tp_model, a_model, offer_model, TP_ERR_USAGE, TP_OK, true),
+    CASE(tp_session_options, a_session, offer_session, TP_ERR_USAGE, TP_OK, true),
+    CASE(tp_listener, a_listener, offer_listener, TP_ERR_USAGE, TP_OK, true),
+    CASE(tp_turn_request, a_request, offer_request, TP_ERR_USAGE, TP_OK, true),
+    CASE(tp_phase_input, an_input, offer_input, TP_ERR_USAGE, TP_OK, true),
+    CASE(tp_inbox_options, an_inbox, offer_inbox, TP_ERR_USAGE, TP_OK, true),
+    CASE(tp_process_loop_options, a_loop, offer_loop, TP_ERR_USAGE, TP_OK, true),
+    CASE(tp_decision, a_decision, offer_decision, TP_ERR_USAGE, TP_ERR_STALE, true),
+    CASE(tp_record_query, a_record_query, offer_records, TP_ERR_USAGE, TP_OK, true),
+    CASE(tp_record_query, a_record_query, offer_store_records, TP_ERR_USAGE, TP_OK, true),
+    CASE(tp_turn_query, a_turn_query, offer_turns, TP_ERR_USAGE, TP_OK, true),
+    CASE(tp_turn_query, a_turn_query, offer_store_turns, TP_ERR_USAGE, TP_OK, true),
+    CASE(tp_turn_record, a_turn_record, offer_turn_record, TP_ERR_USAGE, TP_OK, false),
+    CASE(tp_late_record, a_late_record, offer_late, TP_ERR_USAGE, TP_OK, false),
+    CASE(tp_job_finish, a_finish, offer_finish, TP_ERR_USAGE, TP_ERR_NOT_FOUND, true),
+    /* last: the token is open until this one is accepted */
+    CASE(tp_outcome, an_outcome, offer_outcome, TP_ERR_USAGE, TP_OK, false),
+};
+
+static void check_case(house *h, const struct reserved_case *c) {
+  _Alignas(16) unsigned char copy[1024];
+  tp_fault fault;
+  assert_true(c->size <= sizeof copy);
+  for (size_t i = 0; i < c->bytes; i++) {
+    memcpy(copy, c->given, c->size);
+    copy[c->at + i] = 1;
+    fault.message[0] = '\0';
+    tp_status status = c->offer(h, copy, &fault);
+    if (status != c->refused) fail_msg("%s, byte %zu: %s", c->name, i, tp_status_name(status));
+    if (c->says && !strstr(fault.message, "reserved_")) fail_msg("%s, byte %zu: %s", c->name, i, fault.message);
+  }
+  tp_status status = c->offer(h, c->given, &fault);
+  if (status != c->accepted) fail_msg("%s as it should be: %s %s", c->name, tp_status_name(status), fault.message);
+}
+
+static void ended(void *ctx, const tp_phase_result *result) { (void)result, latch_hit(ctx); }
+
+static void reserved_bytes_must_be_zero_in_every_struct_that_a_host_fills(void **state) {
+  (void)state;
+  house h = {.runtime = open_runtime(NULL)};
+  latch deferred = LATCH, end = LATCH;
+  act later = {.defers = true, .deferred = &deferred};
+  add_hooks(h.runtime, &(hook){.id = "later", .phase = TP_PHASE_SESSION_START, .self = &later, .slow = true,
+                              .sub = {.limit_ms = 600000}}, 1);
+  tp_turn *waiting;
+  assert_int_equal(tp_turn_begin_bare(h.runtime, NULL, &waiting, NULL), TP_OK);
+  assert_int_equal(tp_phase_submit(waiting, TP_PHASE_SESSION_START, NULL, ended, &end, NULL), TP_OK);
+  latch_wait(&deferred, 1);
+  h.token = later.token;
+  assert_int_equal(tp_edit_begin(h.runtime, NULL, &h.edit, NULL), TP_OK);
+  assert_int_equal(tp_turn_begin_bare(h.runtime, NULL, &h.turn, NULL), TP_OK);
+  assert_int_equal(tp_store_memory_new(NULL, NULL, &h.store, NULL), TP_OK);
+  for (size_t i = 0; i < COUNT(cases); i++) check_case(&h, &cases[i]);
+  latch_wait(&end, 1);
+  tp_turn_end(h.turn);
+  tp_turn_end(waiting);
+  tp_edit_discard(h.edit);
+  close_runtime(h.runtime);
+  tp_store_free(h.store);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(reserved_bytes_must_be_zero_in_every_struct_that_a_host_fills),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
