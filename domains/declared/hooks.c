@@ -334,7 +334,10 @@ static tp_status add_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
                         .phase_count = 1,
                         .capabilities = (hook->row->kinds & (TP_CAPABILITY_EMIT_SIGNAL | TP_CAPABILITY_EMIT_REMINDER)) |
                                         (hook->row->stop ? TP_CAPABILITY_DECIDE : 0),
-                        .placement = TP_PLACEMENT_THREAD};
+                        .placement = TP_PLACEMENT_THREAD,
+                        .origin_file = hook->file,
+                        .origin_line = hook->place.line,
+                        .kind = hook->kind == TP__HOOK_SCRIPT ? TP_HANDLER_KIND_SCRIPT : TP_HANDLER_KIND_NATIVE};
   tp_status status = tp_edit_add_handler(edit, &handler, fault);
   if (status == TP_OK) tp__hooks_ref(hook->hooks);
   return status;

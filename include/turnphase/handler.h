@@ -460,6 +460,16 @@ typedef enum tp_placement {
 /** "thread" (for DEFAULT, too), "inline", "parallel"; "" for any other number. Static text. Threads: any. */
 TP_API const char *tp_placement_name(tp_placement placement);
 
+/** What the code of a handler is: for people, and for those who decide by it; it grants nothing. */
+typedef enum tp_handler_kind {
+  TP_HANDLER_KIND_DEFAULT = 0, /* NATIVE */
+  TP_HANDLER_KIND_NATIVE = 1,  /* compiled code in the host's process */
+  TP_HANDLER_KIND_SCRIPT = 2,  /* a program that is started for each call, or code of an interpreter */
+  TP_HANDLER_KIND_WORKER = 3,  /* a process that stays and answers many calls */
+  TP_HANDLER_KIND_BUILTIN = 4, /* a part of the host itself: refused but from an owner of trust builtin */
+  TP_HANDLER_KIND_FORCE_32 = 0x7fffffff
+} tp_handler_kind;
+
 /** A handler: code with an id. */
 typedef struct tp_handler {
   size_t struct_size;
@@ -478,6 +488,9 @@ typedef struct tp_handler {
   tp_placement placement;         /* where run is called; 0: TP_PLACEMENT_THREAD */
   bool idempotent;                /* may be retried */
   uint8_t reserved_[7];           /* zero */
+  const char *origin_file;        /* where it was declared, for people: a path, UTF-8; copied. NULL: not known */
+  uint32_t origin_line;           /* from 1; 0: not known, and where origin_file is NULL */
+  tp_handler_kind kind;           /* 0: TP_HANDLER_KIND_NATIVE */
 } tp_handler;
 
 typedef enum tp_execution {
@@ -600,6 +613,8 @@ TP_API const char *tp_execution_name(tp_execution execution);
 TP_API const char *tp_failure_name(tp_failure failure);
 TP_API const char *tp_backoff_name(tp_backoff backoff);
 TP_API const char *tp_visibility_name(tp_visibility visibility);
+/** "native" (for DEFAULT, too), "script", … */
+TP_API const char *tp_handler_kind_name(tp_handler_kind kind);
 
 TP_END_DECLS
 #endif

@@ -165,7 +165,7 @@ tp_status tp_edit_add_handler(tp_edit *edit, const tp_handler *handler, tp_fault
   const char *id;
   tp__handler *copy;
   TP__TRY(tp__options_read(&desc, sizeof desc, handler, "tp_handler", fault));
-  TP__TRY(tp__handler_check(edit->registry, &desc, fault));
+  TP__TRY(tp__handler_check(edit->registry, &desc, &edit->owner, fault));
   const tp__change *before = tp__changes_find(&edit->handlers, desc.id);
   if (before && before->handler) return added_twice("handler", desc.id, fault);
   if (changes_reserve(edit, &edit->handlers, desc.id, &id) != TP_OK) return no_memory(desc.id, fault);

@@ -39,7 +39,22 @@ static tp_status phases_check(const tp__registry *registry, const tp_handler *de
   return TP_OK;
 }
 
-tp_status tp__handler_check(const tp__registry *registry, const tp_handler *desc, tp_fault *fault) {
+static tp_status origin_check(const tp_handler *desc, const tp_owner *owner, tp_fault *fault) {
+  if ((unsigned)desc->kind > TP_HANDLER_KIND_BUILTIN)
+    return REFUSE(desc, TP_ERR_USAGE, "kind is %d, which this library does not know: 0 to %d", (int)desc->kind,
+                  TP_HANDLER_KIND_BUILTIN);
+  if (desc->kind == TP_HANDLER_KIND_BUILTIN && owner->trust != TP_TRUST_BUILTIN)
+    return REFUSE(desc, TP_ERR_USAGE, "kind is builtin, but owner `%s` has trust %s: only trust builtin may say so",
+                  owner->name, tp_trust_name(owner->trust));
+  if (!tp_utf8_valid(tp_text_of(desc->origin_file), NULL))
+    return REFUSE(desc, TP_ERR_UTF8, "origin_file is not UTF-8");
+  if (desc->origin_line != 0 && !desc->origin_file)
+    return REFUSE(desc, TP_ERR_USAGE, "origin_line is %u, but origin_file is NULL", desc->origin_line);
+  return TP_OK;
+}
+
+tp_status tp__handler_check(const tp__registry *registry, const tp_handler *desc, const tp_owner *owner,
+                            tp_fault *fault) {
   TP__TRY(tp__id_check(desc->id, "tp_handler.id", fault));
   for (size_t i = 0; i < sizeof desc->reserved_; i++)
     if (desc->reserved_[i])
@@ -59,6 +74,7 @@ tp_status tp__handler_check(const tp__registry *registry, const tp_handler *desc
     return REFUSE(desc, TP_ERR_USAGE, "capabilities holds the bits 0x%llx, which are none of TP_CAPABILITY_*",
                   (unsigned long long)(desc->capabilities & ~CAPABILITIES_KNOWN));
   if (!tp_utf8_valid(tp_text_of(desc->summary), NULL)) return REFUSE(desc, TP_ERR_UTF8, "summary is not UTF-8");
+  TP__TRY(origin_check(desc, owner, fault));
   return phases_check(registry, desc, fault);
 }
 
@@ -68,11 +84,13 @@ static bool copy_desc(tp__handler *handler, const tp_handler *from, const tp_own
   *desc = *from;
   if (desc->contract_version == 0) desc->contract_version = 1;
   if (desc->placement == TP_PLACEMENT_DEFAULT) desc->placement = TP_PLACEMENT_THREAD;
+  if (desc->kind == TP_HANDLER_KIND_DEFAULT) desc->kind = TP_HANDLER_KIND_NATIVE;
   uint32_t *phases = tp__arena_alloc(arena, from->phase_count * sizeof *phases);
   if (!phases) return false;
   if (from->phase_count > 0) memcpy(phases, from->phases, from->phase_count * sizeof *phases);
   desc->phases = phases;
   return tp__arena_string(arena, from->id, &desc->id) && tp__arena_string(arena, from->summary, &desc->summary) &&
+         tp__arena_string(arena, from->origin_file, &desc->origin_file) &&
          tp__arena_string(arena, owner->name, &handler->owner);
 }
 

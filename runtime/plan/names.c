@@ -27,6 +27,10 @@ const char *tp_caller_name(tp_caller caller) {
   NAME_OF(caller, "ai_session", "background_job", "ci_pipeline", "manual_cli");
 }
 
+const char *tp_handler_kind_name(tp_handler_kind kind) {
+  NAME_OF(kind, "native", "native", "script", "worker", "builtin");
+}
+
 const char *tp_mode_name(tp_mode mode) { NAME_OF(mode, NULL, "gather", "chain", "observe"); }
 
 const char *tp_trust_name(tp_trust trust) {

@@ -66,6 +66,9 @@ static void print_node(tp__json_printer *json, const tp__plan *plan, uint32_t in
   tp__print_string(json, "subscription", desc->id);
   tp__print_string(json, "handler", node->handler->desc.id);
   tp__print_string(json, "summary", node->handler->desc.summary);
+  tp__print_string(json, "kind", tp_handler_kind_name(node->handler->desc.kind));
+  tp__print_string(json, "origin_file", node->handler->desc.origin_file);
+  tp__print_number(json, "origin_line", node->handler->desc.origin_line);
   tp__print_string(json, "owner", node->sub->owner);
   tp__print_number(json, "level", node->level);
   tp__print_bool(json, "critical", node->critical);

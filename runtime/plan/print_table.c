@@ -75,6 +75,15 @@ static void remark_policies(remarks *r, const tp_subscription *desc) {
   }
 }
 
+static void remark_origin(remarks *r, const tp_handler *handler) {
+  if (handler->kind == TP_HANDLER_KIND_NATIVE && !handler->origin_file) return;
+  begin_remark(r, tp_handler_kind_name(handler->kind));
+  if (!handler->origin_file) return;
+  tp__print_text(r->printer, " from ");
+  tp__print_text(r->printer, handler->origin_file);
+  if (handler->origin_line) tp__print_format(r->printer, ":%u", handler->origin_line);
+}
+
 static void last(const void *ctx, uint32_t row, const char *gap, const tp__printer *printer) {
   const tp__plan *plan = ctx;
   const tp__subscription *sub = plan->nodes[row].sub;
@@ -86,6 +95,7 @@ static void last(const void *ctx, uint32_t row, const char *gap, const tp__print
   if (tp__subscription_sequential(sub)) begin_remark(&r, "sequential");
   if (plan->nodes[row].handler->desc.inbox) begin_remark(&r, "through an inbox");
   remark_policies(&r, &sub->desc);
+  remark_origin(&r, &plan->nodes[row].handler->desc);
 }
 
 /* ---- a phase ---- */

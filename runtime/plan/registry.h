@@ -52,7 +52,8 @@ bool tp__index_get_hashed(const tp__index *index, const char *id, uint64_t hash,
 /* ---- handler.c, subscription.c: registered copies, counted ---- */
 
 /** Refuses what is wrong with the descriptor itself; the fault names id, field and remedy. */
-tp_status tp__handler_check(const tp__registry *registry, const tp_handler *desc, tp_fault *fault);
+tp_status tp__handler_check(const tp__registry *registry, const tp_handler *desc, const tp_owner *owner,
+                            tp_fault *fault);
 /** A copy with one reference. On failure nothing of desc was taken. */
 tp_status tp__handler_new(const tp_allocator *allocator, const tp_handler *desc, const tp_owner *owner,
                           tp__handler **ret_handler);

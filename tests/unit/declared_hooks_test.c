@@ -333,6 +333,30 @@ static void a_wrong_file_is_refused_with_its_place_and_a_remedy(void **state) {
   tp_runtime_free(runtime);
 }
 
+static void keep_text(void *ctx, const char *text, size_t size) {
+  char *page = ctx;
+  size_t used = strlen(page);
+  assert_true(used + size < 16384);
+  memcpy(page + used, text, size);
+  page[used + size] = '\0';
+}
+
+static void registered_hook_says_its_file_line_and_kind(void **state) {
+  (void)state;
+  write_named("a.yaml", "# a guard\nid: a\nevent: tool.pre\n" HANDLER, 0600);
+  write_named("b.yaml", "event: turn.post_turn\nhandler: {kind: log, path: b.log}\nsummary: s\nid: b\n", 0600);
+  tp_runtime *runtime = open_with_hooks();
+  static char page[16384];
+  page[0] = '\0';
+  assert_int_equal(tp_plan_print(runtime, TP_PHASE_NONE, TP_PLAN_TABLE, keep_text, page), TP_OK);
+  char wanted[256];
+  snprintf(wanted, sizeof wanted, "script from %s/a.yaml:2\n", directory);
+  if (!strstr(page, wanted)) fail_msg("`%s` is not in:\n%s", wanted, page);
+  snprintf(wanted, sizeof wanted, "native from %s/b.yaml:4\n", directory);
+  if (!strstr(page, wanted)) fail_msg("`%s` is not in:\n%s", wanted, page);
+  tp_runtime_free(runtime);
+}
+
 static void a_directory_is_committed_whole_or_not_at_all(void **state) {
   (void)state;
   write_named("a.yaml", "id: a\nevent: tool.pre\n" HANDLER, 0600);
@@ -490,6 +514,7 @@ int main(void) {
       IN_DIRECTORY(a_hook_that_nobody_waits_for_runs_and_cannot_block),
       IN_DIRECTORY(a_runtime_that_ends_kills_the_programs_of_its_hooks),
       IN_DIRECTORY(a_wrong_file_is_refused_with_its_place_and_a_remedy),
+      IN_DIRECTORY(registered_hook_says_its_file_line_and_kind),
       IN_DIRECTORY(a_directory_is_committed_whole_or_not_at_all),
       IN_DIRECTORY(nothing_runs_of_a_directory_that_is_not_trusted),
       IN_DIRECTORY(a_program_that_changed_since_it_was_trusted_does_not_run),

@@ -217,6 +217,51 @@ static void the_table_shows_switches_budgets_and_warnings(void **state) {
   world_close(w);
 }
 
+static void handler_shows_its_kind_and_where_it_was_declared(void **state) {
+  (void)state;
+  world *w = world_open();
+  tp_edit *edit = edit_by(w, "parts", TP_TRUST_BUILTIN, 0);
+  char file[] = "hooks/say \"hi\".yaml";
+  static const struct {
+    const char *id;
+    tp_handler_kind kind;
+    uint32_t line;
+  } rows[] = {{"a", TP_HANDLER_KIND_SCRIPT, 3}, {"b", TP_HANDLER_KIND_WORKER, 0}, {"c", TP_HANDLER_KIND_BUILTIN, 7},
+              {"d", TP_HANDLER_KIND_NATIVE, 9}, {"e", TP_HANDLER_KIND_DEFAULT, 0}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    tp_handler handler = handler_of(rows[i].id);
+    handler.kind = rows[i].kind;
+    handler.origin_file = rows[i].kind == TP_HANDLER_KIND_DEFAULT ? NULL : file;
+    handler.origin_line = rows[i].line;
+    assert_int_equal(tp_edit_add_handler(edit, &handler, NULL), TP_OK);
+    tp_subscription sub = subscription_of(rows[i].id, GATHER);
+    sub.handler = rows[i].id;
+    add(edit, sub);
+  }
+  memset(file, 'x', sizeof file - 1); /* it was copied */
+  commit(w, edit);
+  static const char *const cells[] = {"thread     script from hooks/say \"hi\".yaml:3\n",
+                                      "thread     worker from hooks/say \"hi\".yaml\n",
+                                      "thread     builtin from hooks/say \"hi\".yaml:7\n",
+                                      "thread     native from hooks/say \"hi\".yaml:9\n",
+                                      "e        parts  0      blocking   5 s    best_effort  thread\n"};
+  const char *text = printed(w, GATHER, TP_PLAN_TABLE);
+  for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) assert_has(text, cells[i]);
+  text = printed(w, GATHER, TP_PLAN_JSON);
+  assert_json(text);
+  assert_has(text, "\"kind\":\"script\",\"origin_file\":\"hooks/say \\\"hi\\\".yaml\",\"origin_line\":3");
+  assert_has(text, "\"kind\":\"native\",\"origin_file\":null,\"origin_line\":0");
+  world_close(w);
+}
+
+static void kinds_of_handlers_have_names(void **state) {
+  (void)state;
+  static const char *const names[] = {"native", "native", "script", "worker", "builtin"};
+  for (int i = 0; i < 5; i++) assert_string_equal(tp_handler_kind_name((tp_handler_kind)i), names[i]);
+  assert_string_equal(tp_handler_kind_name((tp_handler_kind)5), "unknown");
+  assert_string_equal(tp_handler_kind_name((tp_handler_kind)-1), "unknown");
+}
+
 static void json_is_json_whatever_the_words(void **state) {
   (void)state;
   world *w = peopled();
@@ -316,6 +361,8 @@ int main(void) {
       cmocka_unit_test(an_empty_registry_says_so),
       cmocka_unit_test(the_table_says_all_about_a_plan),
       cmocka_unit_test(the_table_shows_switches_budgets_and_warnings),
+      cmocka_unit_test(handler_shows_its_kind_and_where_it_was_declared),
+      cmocka_unit_test(kinds_of_handlers_have_names),
       cmocka_unit_test(json_is_json_whatever_the_words),
       cmocka_unit_test(dot_draws_each_kind_of_edge_its_own_way),
       cmocka_unit_test(phases_are_printed_with_aliases_and_counts),

@@ -53,6 +53,12 @@ static void a_wrong_handler_is_named_with_its_field(void **state) {
       {HANDLER(.phase_count = 1), {TP_ERR_USAGE, "new", {"phase_count is 1", "phases is NULL"}}},
       {HANDLER(.phases = phases, .phase_count = 200), {TP_ERR_USAGE, "new", {"phase_count is 200", "128"}}},
       {HANDLER(.phases = phases, .phase_count = 2), {TP_ERR_UNKNOWN_PHASE, "new", {"phases[1]", "99"}}},
+      {HANDLER(.reserved_ = {0, 0, 7}), {TP_ERR_USAGE, "new", {"tp_handler.reserved_[2] is 7"}}},
+      {HANDLER(.kind = (tp_handler_kind)5), {TP_ERR_USAGE, "new", {"kind is 5", "0 to 4"}}},
+      {HANDLER(.kind = (tp_handler_kind)-1), {TP_ERR_USAGE, "new", {"kind is -1"}}},
+      {HANDLER(.kind = TP_HANDLER_KIND_BUILTIN), {TP_ERR_USAGE, "new", {"kind is builtin", "`host` has trust host"}}},
+      {HANDLER(.origin_file = "\xff"), {TP_ERR_UTF8, "new", {"origin_file", "UTF-8"}}},
+      {HANDLER(.origin_line = 3), {TP_ERR_USAGE, "new", {"origin_line is 3", "origin_file is NULL"}}},
       {{.struct_size = sizeof(tp_handler), .id = "h", .run = no_run},
        {TP_ERR_DUPLICATE_ID, "h", {"handler `h`", "another id"}}},
   };
