@@ -31,6 +31,66 @@ TP_API tp_status tp_plan_print(const tp_runtime *runtime, uint32_t phase, tp_pla
 TP_API tp_status tp_phases_print(const tp_runtime *runtime, tp_plan_format format, tp_print_fn print,
     void *ctx) TP_MUST_USE;
 
+/** A subscription as it is registered, with what its policies come to. struct_size is set by the library. Everything is
+ *  borrowed till the callback returns. */
+typedef struct tp_subscription_info {
+  size_t struct_size;
+  const char *id;
+  const char *handler;          /* its id */
+  const char *owner;
+  tp_trust trust;               /* of the owner, as are the grants */
+  tp_phase_id phase;
+  tp_grant grants;
+  const char *phase_name;
+  const char *alias;            /* the name of the phase through which it was subscribed; empty: its own */
+  bool disabled;                /* no plan has it: by its owner, or by an edit since */
+  bool killed;                  /* skipped by the operator's kill switch */
+  bool sequential;              /* as resolved */
+  uint8_t reserved_[5];         /* zero */
+  tp_execution execution;       /* this and what follows as resolved: never 0 */
+  tp_failure failure;
+  tp_placement placement;       /* of its handler */
+  uint32_t limit_ms;
+  uint32_t max_concurrent;      /* 0: it needs no permit */
+  uint32_t attempts;
+  int32_t priority;
+  tp_visibility visibility;
+  uint32_t order;               /* its place in the plan, from 1; 0: disabled */
+  int32_t level;                /* the longest path of edges to it, from 0; -1: disabled */
+  const char *match;            /* the description of its match; empty: none */
+  const char *metadata;         /* the owner's own words; empty: none */
+  const tp_edge *const *after;  /* as subscribed: after_count pointers */
+  const tp_edge *const *before;
+  const tp_edge *const *needs;
+  size_t after_count, before_count, needs_count;
+  const char *origin_file;      /* of its handler; NULL: not known */
+  uint32_t origin_line;         /* 0: not known */
+  tp_handler_kind kind;         /* of its handler; never 0 */
+} tp_subscription_info;
+/** Receives subscriptions; false stops. */
+typedef bool (*tp_subscription_fn)(void *ctx, const tp_subscription_info *info);
+
+/** Which subscriptions to show. Zero or NULL: any. */
+typedef struct tp_subscription_query {
+  size_t struct_size;
+  const char *owner;            /* its name */
+  tp_trust trust;
+  tp_phase_id phase;
+  uint32_t only_enabled;        /* 1: without the disabled ones */
+  uint32_t reserved_;           /* zero */
+} tp_subscription_query;
+
+/** Walks the subscriptions of the newest snapshot that fit: phase by phase, the enabled ones in the order of the plan,
+ *  then the disabled ones in the order in which they were registered. All of one version: a commit meanwhile changes
+ *  nothing of the walk. killed is as it is at the moment.
+ *  @param query  NULL: all.
+ *  @param each   required; called without any lock; may call what does not wait, an edit and its commit among it.
+ *  @return TP_OK, also when there are none; TP_ERR_UNKNOWN_PHASE; TP_ERR_USAGE without each, for an unknown trust and
+ *          for an only_enabled that is neither 0 nor 1; TP_ERR_VERSION; TP_ERR_FORKED.
+ *  Threads: any.   Blocks: no. */
+TP_API tp_status tp_runtime_subscriptions(const tp_runtime *runtime, const tp_subscription_query *query,
+    tp_subscription_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
+
 /** The newest 1,024 rows of registration and the newest 1,024 of runs, together, oldest first: failing handlers never
  *  displace a commit.
  *  @param visibility_min  rows of subscriptions of lower visibility are left out; TP_VISIBILITY_INTERNAL: none is.

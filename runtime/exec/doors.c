@@ -66,6 +66,16 @@ tp_status tp_phases_print(const tp_runtime *runtime, tp_plan_format format, tp_p
   return result;
 }
 
+tp_status tp_runtime_subscriptions(const tp_runtime *runtime, const tp_subscription_query *query,
+                                   tp_subscription_fn each, void *ctx, tp_fault *fault) {
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  tp__inside frame;
+  tp__inside_enter(&frame, writable(runtime), TP__INSIDE_CALLBACK);
+  tp_status result = tp__registry_subscriptions(runtime->registry, query, each, ctx, fault);
+  tp__inside_leave(&frame);
+  return result;
+}
+
 size_t tp_runtime_audit(const tp_runtime *runtime, tp_visibility visibility_min, tp_audit_fn each, void *ctx) {
   if (tp__runtime_usable(runtime, NULL) != TP_OK) return 0;
   tp__inside frame;

@@ -296,6 +296,10 @@ tp__snapshot *tp__registry_find_handler(tp__registry *registry, tp_text handler_
 /** The pause after an attempt (from 1) of a retried subscription: exponential doubles, at most 60 s. */
 int64_t tp__retry_pause_ns(const tp_subscription *desc, uint32_t attempt);
 
+/** Walks what is registered (listing.c), as tp_runtime_subscriptions(). No lock may be held. */
+tp_status tp__registry_subscriptions(tp__registry *registry, const tp_subscription_query *query,
+                                     tp_subscription_fn each, void *ctx, tp_fault *fault);
+
 /** Plans printed (print.c). */
 tp_status tp__plan_print(tp__registry *registry, uint32_t phase, tp_plan_format format, tp_print_fn print, void *ctx);
 tp_status tp__phases_print(tp__registry *registry, tp_plan_format format, tp_print_fn print, void *ctx);

@@ -70,6 +70,8 @@ void tp__subscription_ref(tp__subscription *subscription);
 /** The last one calls the match's destroy: no lock may be held. Accepts NULL. */
 void tp__subscription_unref(tp__subscription *subscription);
 bool tp__subscription_sequential(const tp__subscription *subscription);
+/** The name of its phase by which it was subscribed; empty: the phase's own. */
+const char *tp__subscription_alias(const tp__registry *registry, const tp__subscription *subscription);
 
 /* ---- intern.c: ids that live as long as the registry, each kept once. What records keep of a subscription that may be
  * gone; it grows with the number of different ids ever used, not with the number of commits ---- */
@@ -344,6 +346,8 @@ tp_status tp__subscription_refuse(tp_fault *fault, const tp__registry *registry,
  *  times and place. */
 tp_status tp__validate(const tp__registry *registry, const tp__set *set, tp__subscription *sub, bool disabled,
                        tp__node *ret_node, tp_fault *fault);
+/** The node that a disabled subscription of the snapshot would have: everything but edges, times and place. */
+void tp__disabled_node(tp__snapshot *snapshot, tp__subscription *sub, tp__node *ret_node);
 /** Resolves the targets of a phase's subscriptions and adds the edges of the sequential ones. */
 tp_status tp__draft_edges(const tp__drafts *drafts, tp__draft *draft, tp_fault *fault);
 /** Compiles the rosters of the snapshot's set that are not compiled, and takes over all their plans. */

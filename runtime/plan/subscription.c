@@ -221,6 +221,11 @@ bool tp__subscription_sequential(const tp__subscription *subscription) {
   return (subscription->alias_flags & TP__ALIAS_SEQUENTIAL) || subscription->trust == TP_TRUST_DECLARED;
 }
 
+const char *tp__subscription_alias(const tp__registry *registry, const tp__subscription *subscription) {
+  const char *name = subscription->desc.phase_name;
+  return name && strcmp(name, registry->phases[subscription->desc.phase]->name) != 0 ? name : "";
+}
+
 int64_t tp__retry_pause_ns(const tp_subscription *desc, uint32_t attempt) {
   enum { PAUSE_MS_MAX = 60000, DOUBLINGS_MAX = 16 /* 1 ms doubled so often is above the cap */ };
   if (desc->backoff == TP_BACKOFF_NONE) return 0;

@@ -274,3 +274,10 @@ tp_status tp__validate(const tp__registry *registry, const tp__set *set, tp__sub
   TP__TRY(check_match(&c));
   return disabled ? TP_OK : check_budget(&c);
 }
+
+/* It was found valid when it was committed, with the same handler. */
+void tp__disabled_node(tp__snapshot *snapshot, tp__subscription *sub, tp__node *ret_node) {
+  tp__handler *handler = tp__set_handler(tp__snapshot_set(snapshot), sub->desc.handler);
+  assert(handler);
+  resolve(snapshot->registry, sub, handler, snapshot->registry->phases[sub->desc.phase], ret_node);
+}

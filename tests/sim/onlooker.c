@@ -30,6 +30,37 @@ static bool look_at_leak(void *ctx, const tp_leak *leak) {
   return true;
 }
 
+/* All of one version: whatever is committed meanwhile, the order in a plan has no gap and no repeat. */
+typedef struct register_look {
+  world *w;
+  tp_phase_id phase;
+  uint32_t order; /* of the one before, in this phase */
+  bool disabled;
+} register_look;
+
+static bool look_at_subscription(void *ctx, const tp_subscription_info *info) {
+  register_look *l = ctx;
+  bool new_phase = info->phase != l->phase;
+  if (new_phase && info->phase < l->phase) world_fail(l->w, "phases are walked in order", "%s", info->id);
+  if (new_phase) l->order = 0;
+  if (new_phase) l->disabled = false;
+  l->phase = info->phase;
+  bool whole = *info->id && *info->handler && *info->owner && *info->phase_name && info->alias && info->limit_ms;
+  bool in_place = info->disabled ? info->order == 0 && info->level == -1
+                                 : info->order == l->order + 1 && info->level >= 0 && !l->disabled;
+  if (!whole || !in_place) world_fail(l->w, "a subscription is shown whole and in its place", "%s", info->id);
+  l->order = info->order;
+  l->disabled = info->disabled;
+  tp__sim_sleep_ns((int64_t)tp__sim_random(2) * 1000); /* time for a commit in between */
+  return tp__sim_random(32) > 0;
+}
+
+static void look_at_registered(world *w) {
+  register_look l = {.w = w};
+  world_check_status(w, "tp_runtime_subscriptions",
+                     tp_runtime_subscriptions(w->runtime, NULL, look_at_subscription, &l, NULL));
+}
+
 static bool look_at_audit(void *ctx, const tp_audit *row) {
   if (!row->owner || !row->action || !*row->action || !row->detail)
     world_fail(ctx, "an audit row is whole", "%s", tp_status_name(row->status));
@@ -172,7 +203,10 @@ static bool look_at_agent(void *ctx, tp_agent *agent) {
 }
 
 static void look(world *w) {
-  switch (tp__sim_random(11)) {
+  switch (tp__sim_random(12)) {
+    case 11:
+      look_at_registered(w);
+      return;
     case 9:
       submit_wait_for_jobs(w);
       return;

@@ -177,6 +177,11 @@ static tp_status offer_store_turns(house *h, const void *given, tp_fault *fault)
   return h->store->turns(h->store->self, given, stop_turns, NULL, fault);
 }
 
+static bool stop_subscriptions(void *ctx, const tp_subscription_info *info) { return (void)ctx, (void)info, false; }
+static tp_status offer_subscriptions(house *h, const void *given, tp_fault *fault) {
+  return tp_runtime_subscriptions(h->runtime, given, stop_subscriptions, NULL, fault);
+}
+
 static tp_status offer_turn_record(house *h, const void *given, tp_fault *fault) {
   (void)fault;
   return h->store->turn_record(h->store->self, given);
@@ -221,6 +226,7 @@ static const tp_decision a_decision = {.struct_size = sizeof a_decision, .verdic
 static const tp_outcome an_outcome = {.struct_size = sizeof an_outcome, .kind = TP_ANSWER_DONE};
 static const tp_record_query a_record_query = {.struct_size = sizeof a_record_query};
 static const tp_turn_query a_turn_query = {.struct_size = sizeof a_turn_query};
+static const tp_subscription_query a_subscription_query = {.struct_size = sizeof a_subscription_query};
 static const tp_turn_record a_turn_record = {.struct_size = sizeof a_turn_record};
 static const tp_late_record a_late_record = {.struct_size = sizeof a_late_record};
 static const tp_job_finish a_finish = {.struct_size = sizeof a_finish, .end = TP_JOB_END_SUCCEEDED, .id = 7};
@@ -257,6 +263,7 @@ static const struct reserved_case {
     CASE(tp_record_query, a_record_query, offer_store_records, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_turn_query, a_turn_query, offer_turns, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_turn_query, a_turn_query, offer_store_turns, TP_ERR_USAGE, TP_OK, true),
+    CASE(tp_subscription_query, a_subscription_query, offer_subscriptions, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_turn_record, a_turn_record, offer_turn_record, TP_ERR_USAGE, TP_OK, false),
     CASE(tp_late_record, a_late_record, offer_late, TP_ERR_USAGE, TP_OK, false),
     CASE(tp_job_finish, a_finish, offer_finish, TP_ERR_USAGE, TP_ERR_NOT_FOUND, true),
