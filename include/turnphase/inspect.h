@@ -20,14 +20,15 @@ typedef enum tp_plan_format {
 } tp_plan_format;
 
 /** Prints the plans of the newest snapshot: for each phase the subscriptions in plan order with level, policies,
- *  limits, placement, edges; critical path, worst case, budget and hash.
- *  @param phase  0: every phase that has subscriptions.
+ *  limits, placement, edges, the alias that they came through and what the kill switch has switched off; behind them
+ *  those that are disabled, marked so; critical path, worst case, budget and hash.
+ *  @param phase  0: every phase that has subscriptions, enabled or not.
  *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_NO_MEMORY. */
 TP_API tp_status tp_plan_print(const tp_runtime *runtime, uint32_t phase, tp_plan_format format, tp_print_fn print,
     void *ctx) TP_MUST_USE;
 
-/** Prints the table of phases (TP_PLAN_TABLE or TP_PLAN_JSON), with their aliases, how many subscriptions each has, and
- *  which are not fired yet. */
+/** Prints the table of phases (TP_PLAN_TABLE or TP_PLAN_JSON), with their aliases, how many subscriptions each has,
+ *  through which alias, how many of these are disabled or switched off, and which phases are not fired yet. */
 TP_API tp_status tp_phases_print(const tp_runtime *runtime, tp_plan_format format, tp_print_fn print,
     void *ctx) TP_MUST_USE;
 

@@ -48,6 +48,41 @@ const char *tp__duration(int64_t ns, char *buffer) {
   return buffer;
 }
 
+/* ---- rows ---- */
+
+bool tp__phase_view_of(tp__snapshot *snapshot, uint32_t phase, tp__phase_view *ret_view) {
+  const tp__roster *roster = tp__snapshot_set(snapshot)->rosters[phase];
+  if (!roster || roster->item_count == 0) return false;
+  const tp__plan *plan = snapshot->plans[phase];
+  uint32_t enabled = plan ? plan->node_count : 0;
+  *ret_view = (tp__phase_view){.snapshot = snapshot,
+                               .row = snapshot->registry->phases[phase],
+                               .phase = phase,
+                               .plan = plan,
+                               .roster = roster,
+                               .enabled = enabled,
+                               .disabled = (uint32_t)roster->item_count - enabled};
+  return true;
+}
+
+const tp__node *tp__view_node(const tp__phase_view *view, uint32_t row, tp__row_cursor *cursor) {
+  if (row < view->enabled) return &view->plan->nodes[row];
+  if (cursor->item > 0 && cursor->row == row) return &cursor->node;
+  bool goes_on = cursor->item > 0 && cursor->row < row;
+  uint32_t left = goes_on ? row - cursor->row - 1 : row - view->enabled;
+  size_t item = goes_on ? cursor->item : 0;
+  while (!view->roster->items[item].disabled || left-- > 0) item++;
+  *cursor = (tp__row_cursor){.row = row, .item = item + 1};
+  tp__disabled_node(view->snapshot, view->roster->items[item].sub, &cursor->node);
+  return &cursor->node;
+}
+
+const char *tp__node_state(const tp__phase_view *view, uint32_t row, const tp__node *node) {
+  bool killed = tp__a32_load_relaxed(&node->sub->killed);
+  if (row >= view->enabled) return killed ? "DISABLED, SWITCHED OFF" : "DISABLED";
+  return killed ? "SWITCHED OFF" : "";
+}
+
 /* ---- words ---- */
 
 const char *tp__mode_name(tp_mode mode) {

@@ -36,6 +36,28 @@ typedef struct tp__columns {
 enum { TP__TABLE_COLUMNS_MAX = 12, TP__CELL_SIZE = 160 };
 void tp__print_columns(const tp__columns *table, const tp__printer *printer);
 
+/** What is registered in one phase: its plan, and the disabled ones behind it. Rows are numbered over both. */
+typedef struct tp__phase_view {
+  tp__snapshot *snapshot;
+  const tp_phase *row;
+  uint32_t phase;
+  const tp__plan *plan;      /* NULL: nothing is enabled */
+  const tp__roster *roster;
+  uint32_t enabled, disabled; /* how many */
+} tp__phase_view;
+/** @return false when nothing is registered there. */
+bool tp__phase_view_of(tp__snapshot *snapshot, uint32_t phase, tp__phase_view *ret_view);
+/** Where a printer is among the disabled ones. Begins zero-filled; rising rows are found at once. */
+typedef struct tp__row_cursor {
+  uint32_t row;
+  size_t item; /* behind the row's in the roster; 0: nowhere */
+  tp__node node;
+} tp__row_cursor;
+/** The node of a row: of the plan, or what a disabled one would be, which lies in the cursor. */
+const tp__node *tp__view_node(const tp__phase_view *view, uint32_t row, tp__row_cursor *cursor);
+/** "DISABLED", "SWITCHED OFF", "DISABLED, SWITCHED OFF" or empty. */
+const char *tp__node_state(const tp__phase_view *view, uint32_t row, const tp__node *node);
+
 /** What made an edge: "requires", "after", "before", "sequential", "chain". edge indexes plan->edges. */
 const char *tp__edge_kind(const tp__plan *plan, uint32_t from, uint32_t edge);
 const char *tp__mode_name(tp_mode mode);

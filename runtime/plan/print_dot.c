@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * print_dot.c: plans as a drawing for Graphviz: a cluster for each phase, a box for each subscription (bold: required,
- * dashed: detached, red: on the critical path), an arrow for each edge, drawn by what made it. */
+ * dashed: detached, red: on the critical path; gray: switched off, and with dots: disabled), an arrow for each edge,
+ * drawn by what made it. */
 #include "runtime/plan/print.h"
 
 static const char *arrow_of(const char *kind) {
@@ -18,19 +19,28 @@ static const char *arrow_of(const char *kind) {
   return "style=solid";
 }
 
-static void print_box(const tp__node *node, const tp__printer *printer) {
+static const char *style_of(const tp__node *node) {
+  if (!tp__node_awaited(node)) return ",style=dashed";
+  return node->flags & TP__NODE_REQUIRED ? ",style=bold" : "";
+}
+
+/* Aliases are names of our own table: nothing in them needs quoting. */
+static void print_box(const tp__phase_view *view, uint32_t row, const tp__node *node, const tp__printer *printer) {
   char limit[TP__DURATION_SIZE];
+  const char *alias = tp__subscription_alias(view->snapshot->registry, node->sub);
+  const char *state = tp__node_state(view, row, node);
   tp__print_text(printer, "    ");
   tp__print_quoted(printer, node->sub->desc.id);
   tp__print_text(printer, " [tooltip=");
   tp__print_quoted(printer, node->handler->desc.id);
-  tp__print_format(printer, ",xlabel=\"%s %s %s\"", tp_execution_name(node->execution),
-                   tp__duration(node->limit_ns, limit), tp_failure_name(node->failure));
-  if (!tp__node_awaited(node))
-    tp__print_text(printer, ",style=dashed");
-  else if (node->flags & TP__NODE_REQUIRED)
-    tp__print_text(printer, ",style=bold");
-  if (node->critical) tp__print_text(printer, ",color=red");
+  tp__print_format(printer, ",xlabel=\"%s %s %s%s%s%s%s\"", tp_execution_name(node->execution),
+                   tp__duration(node->limit_ns, limit), tp_failure_name(node->failure), *alias ? " as " : "", alias,
+                   *state ? " " : "", state);
+  tp__print_text(printer, row < view->enabled ? style_of(node) : ",style=dotted");
+  if (*state)
+    tp__print_text(printer, ",color=gray,fontcolor=gray");
+  else if (node->critical)
+    tp__print_text(printer, ",color=red");
   tp__print_text(printer, "];\n");
 }
 
@@ -45,19 +55,22 @@ static void print_arrows(const tp__plan *plan, uint32_t from, const tp__printer 
   }
 }
 
-static void print_plan(const tp__plan *plan, const tp__printer *printer) {
-  tp__print_format(printer, "  subgraph cluster_%u {\n    label=", plan->phase);
-  tp__print_quoted(printer, plan->row->name);
+static void print_phase(const tp__phase_view *view, const tp__printer *printer) {
+  tp__row_cursor cursor = {.row = 0};
+  tp__print_format(printer, "  subgraph cluster_%u {\n    label=", view->phase);
+  tp__print_quoted(printer, view->row->name);
   tp__print_text(printer, ";\n");
-  for (uint32_t i = 0; i < plan->node_count; i++) print_box(&plan->nodes[i], printer);
-  for (uint32_t i = 0; i < plan->node_count; i++) print_arrows(plan, i, printer);
+  for (uint32_t row = 0; row < view->enabled + view->disabled; row++)
+    print_box(view, row, tp__view_node(view, row, &cursor), printer);
+  for (uint32_t i = 0; i < view->enabled; i++) print_arrows(view->plan, i, printer);
   tp__print_text(printer, "  }\n");
 }
 
 void tp__print_dot(tp__snapshot *snapshot, uint32_t phase, const tp__printer *printer) {
   tp__print_text(printer, "digraph turnphase {\n  rankdir=LR;\n  node [shape=box];\n");
   for (uint32_t at = 1; at < TP_PHASE_LIMIT; at++) {
-    if (snapshot->plans[at] && (phase == TP_PHASE_NONE || phase == at)) print_plan(snapshot->plans[at], printer);
+    tp__phase_view view;
+    if ((phase == TP_PHASE_NONE || phase == at) && tp__phase_view_of(snapshot, at, &view)) print_phase(&view, printer);
   }
   tp__print_text(printer, "}\n");
 }

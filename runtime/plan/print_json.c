@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * print_json.c: plans for programs: one JSON object on one line. Times are milliseconds, hashes are text, edges are
- * ids. */
+ * ids. Disabled subscriptions stand in a list of their own. */
 #include "runtime/plan/print.h"
 
 static int64_t ms(int64_t ns) { return ns / TP__NS_PER_MS; }
@@ -58,34 +58,41 @@ static void print_policies(tp__json_printer *json, const tp__node *node) {
   tp__print_bool(json, "switched_off", tp__a32_load_relaxed(&node->sub->killed));
 }
 
-static void print_node(tp__json_printer *json, const tp__plan *plan, uint32_t index) {
-  const tp__node *node = &plan->nodes[index];
+static void print_node(tp__json_printer *json, const tp__phase_view *view, uint32_t row, const tp__node *node) {
   const tp_subscription *desc = &node->sub->desc;
+  const char *alias = tp__subscription_alias(view->snapshot->registry, node->sub);
+  bool enabled = row < view->enabled;
   tp__print_open(json, NULL, "{");
-  tp__print_number(json, "order", index + 1);
+  tp__print_number(json, "order", enabled ? row + 1 : 0);
   tp__print_string(json, "subscription", desc->id);
+  tp__print_string(json, "alias", *alias ? alias : NULL);
+  tp__print_bool(json, "disabled", !enabled);
   tp__print_string(json, "handler", node->handler->desc.id);
   tp__print_string(json, "summary", node->handler->desc.summary);
   tp__print_string(json, "kind", tp_handler_kind_name(node->handler->desc.kind));
   tp__print_string(json, "origin_file", node->handler->desc.origin_file);
   tp__print_number(json, "origin_line", node->handler->desc.origin_line);
   tp__print_string(json, "owner", node->sub->owner);
-  tp__print_number(json, "level", node->level);
+  tp__print_number(json, "level", enabled ? (int64_t)node->level : -1);
   tp__print_bool(json, "critical", node->critical);
   tp__print_number(json, "tail_ms", ms(node->tail_ns));
   print_policies(json, node);
   print_edges(json, "after", desc->after, desc->after_count);
   print_edges(json, "needs", desc->needs, desc->needs_count);
   print_edges(json, "before", desc->before, desc->before_count);
-  print_graph(json, plan, index);
+  if (enabled) print_graph(json, view->plan, row);
   tp__print_close(json, "}");
 }
 
+static void print_nodes(tp__json_printer *json, const char *key, const tp__phase_view *view, uint32_t from,
+                        uint32_t to) {
+  tp__row_cursor cursor = {.row = 0};
+  tp__print_open(json, key, "[");
+  for (uint32_t row = from; row < to; row++) print_node(json, view, row, tp__view_node(view, row, &cursor));
+  tp__print_close(json, "]");
+}
+
 static void print_plan(tp__json_printer *json, const tp__plan *plan) {
-  tp__print_open(json, NULL, "{");
-  tp__print_string(json, "phase", plan->row->name);
-  tp__print_string(json, "mode", tp__mode_name(plan->row->mode));
-  tp__print_bool(json, "reverse", plan->row->reverse);
   tp__print_number(json, "levels", plan->levels);
   tp__print_number(json, "worst_ms", ms(plan->worst_ns));
   tp__print_number(json, "required_ms", ms(plan->required_ns));
@@ -93,9 +100,17 @@ static void print_plan(tp__json_printer *json, const tp__plan *plan) {
   tp__print_bool(json, "budget_set_by_host", plan->host_budget_ns > 0);
   tp__print_bool(json, "all_inline", plan->all_quick);
   tp__print_hash(json, "hash", plan->hash);
-  tp__print_open(json, "subscriptions", "[");
-  for (uint32_t i = 0; i < plan->node_count; i++) print_node(json, plan, i);
-  tp__print_close(json, "]");
+}
+
+/* A phase with disabled subscriptions only has no plan: its numbers are missing, not 0. */
+static void print_phase(tp__json_printer *json, const tp__phase_view *view) {
+  tp__print_open(json, NULL, "{");
+  tp__print_string(json, "phase", view->row->name);
+  tp__print_string(json, "mode", tp__mode_name(view->row->mode));
+  tp__print_bool(json, "reverse", view->row->reverse);
+  if (view->plan) print_plan(json, view->plan);
+  print_nodes(json, "subscriptions", view, 0, view->enabled);
+  print_nodes(json, "disabled", view, view->enabled, view->enabled + view->disabled);
   tp__print_close(json, "}");
 }
 
@@ -106,7 +121,8 @@ void tp__print_json(tp__snapshot *snapshot, uint32_t phase, const tp__printer *p
   tp__print_hash(&json, "hash", snapshot->hash);
   tp__print_open(&json, "phases", "[");
   for (uint32_t at = 1; at < TP_PHASE_LIMIT; at++) {
-    if (snapshot->plans[at] && (phase == TP_PHASE_NONE || phase == at)) print_plan(&json, snapshot->plans[at]);
+    tp__phase_view view;
+    if ((phase == TP_PHASE_NONE || phase == at) && tp__phase_view_of(snapshot, at, &view)) print_phase(&json, &view);
   }
   tp__print_close(&json, "]");
   tp__print_close(&json, "}");

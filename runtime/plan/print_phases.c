@@ -9,20 +9,40 @@ typedef struct phase_list {
   const tp__registry *registry;
   uint32_t count;
   uint32_t ids[TP_PHASE_LIMIT];
+  const tp__roster *const *rosters;       /* by phase id; NULL: nothing was ever registered there */
   uint32_t subscriptions[TP_PHASE_LIMIT]; /* by phase id, disabled ones too */
+  uint32_t disabled[TP_PHASE_LIMIT], killed[TP_PHASE_LIMIT];
 } phase_list;
+
+static void count_states(const tp__roster *roster, uint32_t phase, phase_list *list) {
+  list->subscriptions[phase] = (uint32_t)roster->item_count;
+  for (size_t i = 0; i < roster->item_count; i++) {
+    list->disabled[phase] += roster->items[i].disabled;
+    list->killed[phase] += tp__a32_load_relaxed(&roster->items[i].sub->killed) != 0;
+  }
+}
 
 static void list_phases(tp__snapshot *snapshot, phase_list *ret_list) {
   const tp__set *set = tp__snapshot_set(snapshot);
-  *ret_list = (phase_list){.registry = snapshot->registry};
+  *ret_list =
+      (phase_list){.registry = snapshot->registry, .rosters = (const tp__roster *const *)set->rosters};
   for (uint32_t phase = 1; phase < TP_PHASE_LIMIT; phase++) {
     if (snapshot->registry->phases[phase]) ret_list->ids[ret_list->count++] = phase;
-    if (set->rosters[phase]) ret_list->subscriptions[phase] = (uint32_t)set->rosters[phase]->item_count;
+    if (set->rosters[phase]) count_states(set->rosters[phase], phase, ret_list);
   }
 }
 
 static const char *kind_name(const tp__registry *registry, uint32_t kind) {
   return registry->ops->kind_name ? registry->ops->kind_name(kind) : "unnamed";
+}
+
+/* How many were subscribed through the alias, disabled ones too. */
+static uint32_t count_alias(const phase_list *list, const tp__alias *alias) {
+  const tp__roster *roster = list->rosters[alias->phase];
+  uint32_t count = 0;
+  for (size_t i = 0; roster && i < roster->item_count; i++)
+    count += strcmp(tp__subscription_alias(list->registry, roster->items[i].sub), alias->name) == 0;
+  return count;
 }
 
 /* ---- for people ---- */
@@ -60,6 +80,14 @@ static tp_failure failure_of(const tp_phase *row) { return row->failure ? row->f
 
 static uint32_t limit_ms_of(const tp_phase *row) { return row->limit_ms ? row->limit_ms : TP__LIMIT_DEFAULT_MS; }
 
+static const char *subscriptions_text(const phase_list *list, uint32_t phase, char *buffer, size_t size) {
+  char disabled[32] = "", killed[32] = "";
+  if (list->disabled[phase] > 0) snprintf(disabled, sizeof disabled, ", %u disabled", list->disabled[phase]);
+  if (list->killed[phase] > 0) snprintf(killed, sizeof killed, ", %u switched off", list->killed[phase]);
+  snprintf(buffer, size, "%u%s%s", list->subscriptions[phase], disabled, killed);
+  return buffer;
+}
+
 static const char *cell(const void *ctx, uint32_t row_index, uint32_t column, char *buffer, size_t size) {
   const phase_list *list = ctx;
   uint32_t phase = list->ids[row_index];
@@ -76,14 +104,14 @@ static const char *cell(const void *ctx, uint32_t row_index, uint32_t column, ch
     case ACCESS:
       return access_text(list->registry, phase, buffer, size);
     case SUBSCRIPTIONS:
-      snprintf(buffer, size, "%u", list->subscriptions[phase]);
-      return buffer;
+      return subscriptions_text(list, phase, buffer, size);
     default:
       return kinds_text(list->registry, row, buffer, size);
   }
 }
 
 typedef struct alias_line {
+  const phase_list *list;
   const tp__printer *printer;
   const char *before;
 } alias_line;
@@ -92,12 +120,14 @@ static void print_alias(void *ctx, const tp__alias *alias) {
   alias_line *line = ctx;
   tp__print_text(line->printer, line->before);
   tp__print_text(line->printer, alias->name);
+  uint32_t count = count_alias(line->list, alias);
+  if (count > 0) tp__print_format(line->printer, " (%u)", count);
   line->before = ", ";
 }
 
 static void last(const void *ctx, uint32_t row_index, const char *gap, const tp__printer *printer) {
   const phase_list *list = ctx;
-  alias_line line = {.printer = printer, .before = gap};
+  alias_line line = {.list = list, .printer = printer, .before = gap};
   tp__registry_aliases(list->registry, list->ids[row_index], print_alias, &line);
 }
 
@@ -158,12 +188,19 @@ static void print_for_people(const phase_list *list, const tp__printer *printer)
 
 /* ---- for programs ---- */
 
+typedef struct alias_array {
+  const phase_list *list;
+  tp__json_printer *json;
+} alias_array;
+
 static void json_alias(void *ctx, const tp__alias *alias) {
-  tp__json_printer *json = ctx;
+  const alias_array *array = ctx;
+  tp__json_printer *json = array->json;
   tp__print_open(json, NULL, "{");
   tp__print_string(json, "name", alias->name);
   tp__print_bool(json, "sequential", alias->flags & TP__ALIAS_SEQUENTIAL);
   tp__print_bool(json, "drops_reminders_and_signals", alias->flags & TP__ALIAS_INFRA);
+  tp__print_number(json, "subscriptions", count_alias(array->list, alias));
   tp__print_close(json, "}");
 }
 
@@ -207,9 +244,12 @@ static void json_phase(tp__json_printer *json, const phase_list *list, uint32_t 
   json_kinds(json, list->registry, row);
   json_fields(json, list->registry, row);
   tp__print_open(json, "aliases", "[");
-  tp__registry_aliases(list->registry, phase, json_alias, json);
+  alias_array aliases = {.list = list, .json = json};
+  tp__registry_aliases(list->registry, phase, json_alias, &aliases);
   tp__print_close(json, "]");
   tp__print_number(json, "subscriptions", list->subscriptions[phase]);
+  tp__print_number(json, "disabled", list->disabled[phase]);
+  tp__print_number(json, "switched_off", list->killed[phase]);
   tp__print_close(json, "}");
 }
 

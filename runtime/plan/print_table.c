@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * print_table.c: plans for people: a block for each phase, a line for each subscription in the order in which they run,
- * then what the phase costs at worst. */
+ * those that are disabled behind them, then what the phase costs at worst. */
 #include <stdio.h>
 
 #include "runtime/plan/print.h"
@@ -10,13 +10,25 @@ enum { ORDER, SUBSCRIPTION, HANDLER, OWNER, LEVEL, EXECUTION, LIMIT, FAILURE, PL
 static const char *const heads[COLUMNS] = {"#",         "subscription", "handler", "owner",     "level",
                                            "execution", "limit",        "failure", "placement", "more"};
 
+typedef struct page {
+  const tp__phase_view *view;
+  tp__row_cursor *cursor;
+} page;
+
+/* Of one that is disabled the place and level are unknown. */
+static const char *number(bool known, uint32_t value, char *buffer, size_t size) {
+  if (!known) return "-";
+  snprintf(buffer, size, "%u", value);
+  return buffer;
+}
+
 static const char *cell(const void *ctx, uint32_t row, uint32_t column, char *buffer, size_t size) {
-  const tp__plan *plan = ctx;
-  const tp__node *node = &plan->nodes[row];
+  const page *p = ctx;
+  const tp__node *node = tp__view_node(p->view, row, p->cursor);
+  bool enabled = row < p->view->enabled;
   switch (column) {
     case ORDER:
-      snprintf(buffer, size, "%u", row + 1);
-      return buffer;
+      return number(enabled, row + 1, buffer, size);
     case SUBSCRIPTION:
       return node->sub->desc.id;
     case HANDLER:
@@ -24,8 +36,7 @@ static const char *cell(const void *ctx, uint32_t row, uint32_t column, char *bu
     case OWNER:
       return node->sub->owner;
     case LEVEL:
-      snprintf(buffer, size, "%u", node->level);
-      return buffer;
+      return number(enabled, node->level, buffer, size);
     case EXECUTION:
       return tp_execution_name(node->execution);
     case LIMIT:
@@ -85,17 +96,24 @@ static void remark_origin(remarks *r, const tp_handler *handler) {
 }
 
 static void last(const void *ctx, uint32_t row, const char *gap, const tp__printer *printer) {
-  const tp__plan *plan = ctx;
-  const tp__subscription *sub = plan->nodes[row].sub;
+  const page *p = ctx;
+  const tp__node *node = tp__view_node(p->view, row, p->cursor);
+  const tp__subscription *sub = node->sub;
+  const char *state = tp__node_state(p->view, row, node);
+  const char *alias = tp__subscription_alias(p->view->snapshot->registry, sub);
   remarks r = {.printer = printer, .before = gap};
-  if (tp__a32_load_relaxed(&sub->killed)) begin_remark(&r, "SWITCHED OFF");
+  if (*state) begin_remark(&r, state);
+  if (*alias) {
+    begin_remark(&r, "as ");
+    tp__print_text(printer, alias);
+  }
   remark_edges(&r, "after", sub->desc.after, sub->desc.after_count);
   remark_edges(&r, "needs", sub->desc.needs, sub->desc.needs_count);
   remark_edges(&r, "before", sub->desc.before, sub->desc.before_count);
   if (tp__subscription_sequential(sub)) begin_remark(&r, "sequential");
-  if (plan->nodes[row].handler->desc.inbox) begin_remark(&r, "through an inbox");
+  if (node->handler->desc.inbox) begin_remark(&r, "through an inbox");
   remark_policies(&r, &sub->desc);
-  remark_origin(&r, &plan->nodes[row].handler->desc);
+  remark_origin(&r, &node->handler->desc);
 }
 
 /* ---- a phase ---- */
@@ -120,23 +138,38 @@ static void print_times(const tp__plan *plan, const tp__printer *printer) {
   if (plan->worst_ns > plan->budget_ns) tp__print_text(printer, "  warning: the worst case is above the budget\n");
 }
 
-static void print_plan(const tp__plan *plan, const tp__printer *printer) {
-  tp__print_text(printer, plan->row->name);
-  tp__print_format(printer, "  %s%s, %u subscription%s, %u level%s\n", tp__mode_name(plan->row->mode),
-                   plan->row->reverse ? " in reverse" : "", plan->node_count, plan->node_count == 1 ? "" : "s",
-                   plan->levels, plan->levels == 1 ? "" : "s");
-  tp__columns table = {
-      .heads = heads, .columns = COLUMNS, .rows = plan->node_count, .ctx = plan, .cell = cell, .last = last};
+static void print_head(const tp__phase_view *view, const tp__printer *printer) {
+  uint32_t levels = view->plan ? view->plan->levels : 0;
+  tp__print_text(printer, view->row->name);
+  tp__print_format(printer, "  %s%s, %u subscription%s, %u level%s", tp__mode_name(view->row->mode),
+                   view->row->reverse ? " in reverse" : "", view->enabled, view->enabled == 1 ? "" : "s", levels,
+                   levels == 1 ? "" : "s");
+  if (view->disabled > 0) tp__print_format(printer, ", %u disabled", view->disabled);
+  tp__print_text(printer, "\n");
+}
+
+static void print_phase(const tp__phase_view *view, const tp__printer *printer) {
+  tp__row_cursor cursor = {.row = 0};
+  const page p = {.view = view, .cursor = &cursor};
+  tp__columns table = {.heads = heads,
+                       .columns = COLUMNS,
+                       .rows = view->enabled + view->disabled,
+                       .ctx = &p,
+                       .cell = cell,
+                       .last = last};
+  print_head(view, printer);
   tp__print_columns(&table, printer);
-  print_critical(plan, printer);
-  print_times(plan, printer);
+  if (!view->plan) return;
+  print_critical(view->plan, printer);
+  print_times(view->plan, printer);
 }
 
 void tp__print_table(tp__snapshot *snapshot, uint32_t phase, const tp__printer *printer) {
   bool some = false;
   for (uint32_t at = 1; at < TP_PHASE_LIMIT; at++) {
-    if (!snapshot->plans[at] || (phase != TP_PHASE_NONE && phase != at)) continue;
-    print_plan(snapshot->plans[at], printer);
+    tp__phase_view view;
+    if ((phase != TP_PHASE_NONE && phase != at) || !tp__phase_view_of(snapshot, at, &view)) continue;
+    print_phase(&view, printer);
     tp__print_text(printer, "\n");
     some = true;
   }

@@ -169,6 +169,14 @@ static void an_empty_registry_says_so(void **state) {
   assert_json(printed(w, 0, TP_PLAN_JSON));
   assert_has(page.text, "\"phases\":[]");
   assert_string_equal(printed(w, 0, TP_PLAN_DOT), "digraph turnphase {\n  rankdir=LR;\n  node [shape=box];\n}\n");
+  tp_edit *edit = edit_with_handler(w);
+  add(edit, subscription_of("gone", STOP));
+  commit(w, edit);
+  edit = edit_of(w);
+  assert_int_equal(tp_edit_remove_subscription(edit, "gone", NULL), TP_OK);
+  commit(w, edit);
+  assert_string_equal(printed(w, STOP, TP_PLAN_TABLE), "test.stop  no subscriptions\n");
+  assert_has(printed(w, 0, TP_PLAN_JSON), "\"phases\":[]");
   world_close(w);
 }
 
@@ -325,8 +333,103 @@ static void phases_are_printed_with_aliases_and_counts(void **state) {
   assert_has(text, "\"fields\":[{\"id\":1,\"name\":\"field_1\",\"kind\":\"any\",\"replaceable\":");
   assert_has(text, "{\"id\":3,\"phase\":\"test.stop\",\"mode\":\"chain\",\"replace\":false,\"stop\":true,\"ask\":true");
   assert_has(text,
-             "\"aliases\":[{\"name\":\"plainAlias\",\"sequential\":false,\"drops_reminders_and_signals\":false},"
-             "{\"name\":\"inOrder\",\"sequential\":true,\"drops_reminders_and_signals\":false}],\"subscriptions\":5}");
+             "\"aliases\":[{\"name\":\"plainAlias\",\"sequential\":false,\"drops_reminders_and_signals\":false,"
+             "\"subscriptions\":0},"
+             "{\"name\":\"inOrder\",\"sequential\":true,\"drops_reminders_and_signals\":false,"
+             "\"subscriptions\":0}],\"subscriptions\":5,\"disabled\":0,\"switched_off\":0}");
+  world_close(w);
+}
+
+/* ---- disabled and switched off, and through which alias ---- */
+
+/* on1 -> on2 and four that are disabled, one of them switched off as well; a phase with one that is disabled. */
+static world *half_disabled(void) {
+  world *w = world_open();
+  tp_edit *edit = edit_with_handler(w);
+  static const char *const ids[] = {"off1", "on1", "off2", "off3", "on2", "off4"};
+  for (size_t i = 0; i < 6; i++) {
+    tp_subscription sub = subscription_of(ids[i], TP_PHASE_NONE);
+    sub.phase_name = i < 3 ? "plainAlias" : "test.gather";
+    sub.disabled = ids[i][1] == 'f';
+    sub.limit_ms = (uint32_t)(1 + i);
+    add(edit, sub);
+  }
+  tp_subscription alone = subscription_of("alone", OBSERVE);
+  alone.phase_name = "infra";
+  alone.disabled = true;
+  add(edit, alone);
+  commit(w, edit);
+  bool was;
+  assert_int_equal(tp__registry_kill(w->registry, "off3", true, &was, NULL), TP_OK);
+  assert_int_equal(tp__registry_kill(w->registry, "on2", true, &was, NULL), TP_OK);
+  return w;
+}
+
+static void table_has_the_disabled_ones_behind_the_plan_and_marked(void **state) {
+  (void)state;
+  world *w = half_disabled();
+  assert_has(printed(w, GATHER, TP_PLAN_TABLE),
+             "test.gather  gather, 2 subscriptions, 1 level, 4 disabled\n"
+             "  #  subscription  handler  owner  level  execution  limit  failure      placement  more\n"
+             "  1  on1           h        host   0      blocking   2 ms   best_effort  thread     as plainAlias\n"
+             "  2  on2           h        host   0      blocking   5 ms   best_effort  thread     SWITCHED OFF\n"
+             "  -  off1          h        host   -      blocking   1 ms   best_effort  thread     DISABLED; as "
+             "plainAlias\n"
+             "  -  off2          h        host   -      blocking   3 ms   best_effort  thread     DISABLED; as "
+             "plainAlias\n"
+             "  -  off3          h        host   -      blocking   4 ms   best_effort  thread     DISABLED, SWITCHED "
+             "OFF\n"
+             "  -  off4          h        host   -      blocking   6 ms   best_effort  thread     DISABLED\n"
+             "  critical path: ");
+  assert_has(printed(w, OBSERVE, TP_PLAN_TABLE),
+                      "test.observe  observe, 0 subscriptions, 0 levels, 1 disabled\n"
+                      "  #  subscription  handler  owner  level  execution  limit  failure      placement  more\n"
+                      "  -  alone         h        host   -      blocking   5 s    best_effort  thread     DISABLED; "
+                      "as infra\n"
+                      "\nsnapshot 1, hash ");
+  world_close(w);
+}
+
+static void json_has_the_disabled_ones_in_a_list_of_their_own(void **state) {
+  (void)state;
+  world *w = half_disabled();
+  const char *text = printed(w, 0, TP_PLAN_JSON);
+  assert_json(text);
+  const char *disabled = strstr(text, "],\"disabled\":[");
+  assert_non_null(disabled);
+  assert_has(disabled, "{\"order\":0,\"subscription\":\"off1\",\"alias\":\"plainAlias\",\"disabled\":true,");
+  assert_has(disabled, "{\"order\":0,\"subscription\":\"off4\",\"alias\":null,\"disabled\":true,");
+  assert_has(disabled, "\"level\":-1,");
+  assert_has(text, "{\"order\":2,\"subscription\":\"on2\",\"alias\":null,\"disabled\":false,");
+  assert_has(text, "{\"phase\":\"test.observe\",\"mode\":\"observe\",\"reverse\":false,\"subscriptions\":[],"
+                   "\"disabled\":[{\"order\":0,\"subscription\":\"alone\"");
+  world_close(w);
+}
+
+static void dot_draws_the_disabled_ones_gray_and_without_arrows(void **state) {
+  (void)state;
+  world *w = half_disabled();
+  const char *text = printed(w, 0, TP_PLAN_DOT);
+  assert_has(text, "    \"off1\" [tooltip=\"h\",xlabel=\"blocking 1 ms best_effort as plainAlias DISABLED\","
+                   "style=dotted,color=gray,fontcolor=gray];\n");
+  assert_has(text, "    \"on2\" [tooltip=\"h\",xlabel=\"blocking 5 ms best_effort SWITCHED OFF\","
+                   "color=gray,fontcolor=gray];\n");
+  assert_has(text, "    \"alone\" [tooltip=\"h\",xlabel=\"blocking 5 s best_effort as infra DISABLED\"");
+  assert_null(strstr(text, "->"));
+  world_close(w);
+}
+
+static void phases_count_what_is_disabled_and_what_came_through_an_alias(void **state) {
+  (void)state;
+  world *w = half_disabled();
+  const char *text = printed_phases(w, TP_PLAN_TABLE);
+  assert_has(text, "  6, 4 disabled, 2 switched off  prompt_context, background_job  plainAlias (3), inOrder\n");
+  assert_has(text, "  1, 1 disabled                  reminder                        infra (1)\n");
+  text = printed_phases(w, TP_PLAN_JSON);
+  assert_json(text);
+  assert_has(text, "\"name\":\"plainAlias\",\"sequential\":false,\"drops_reminders_and_signals\":false,"
+                   "\"subscriptions\":3}");
+  assert_has(text, "\"subscriptions\":6,\"disabled\":4,\"switched_off\":2}");
   world_close(w);
 }
 
@@ -346,7 +449,7 @@ static void what_cannot_be_printed_is_refused(void **state) {
 
 static void printing_needs_no_memory(void **state) {
   (void)state;
-  world *w = peopled();
+  world *w = half_disabled();
   w->count.refuse_at = 1;
   w->count.refuse_rest = true;
   w->count.asked = 0;
@@ -366,6 +469,10 @@ int main(void) {
       cmocka_unit_test(json_is_json_whatever_the_words),
       cmocka_unit_test(dot_draws_each_kind_of_edge_its_own_way),
       cmocka_unit_test(phases_are_printed_with_aliases_and_counts),
+      cmocka_unit_test(table_has_the_disabled_ones_behind_the_plan_and_marked),
+      cmocka_unit_test(json_has_the_disabled_ones_in_a_list_of_their_own),
+      cmocka_unit_test(dot_draws_the_disabled_ones_gray_and_without_arrows),
+      cmocka_unit_test(phases_count_what_is_disabled_and_what_came_through_an_alias),
       cmocka_unit_test(what_cannot_be_printed_is_refused),
       cmocka_unit_test(printing_needs_no_memory),
   };
