@@ -128,8 +128,18 @@ static tp_status check_tool(const tp_allocator *allocator, const tp_contribution
   if (!tp__id_valid(tool->name)) {
     return refuse(fault, in, "a tool's name", "must be 1 to 128 bytes of UTF-8 without white space and control bytes");
   }
-  if (!tool->run) {
-    return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s has no function: set tp_tool.run", tool->name);
+  if (!tool->run && !tool->inbox) {
+    return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s has no function: set tp_tool.run, or inbox",
+                    tool->name);
+  }
+  if (tool->run && tool->inbox) {
+    return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s: run and inbox are set: set one of the two",
+                    tool->name);
+  }
+  if (tool->inbox && tool->placement > TP_PLACEMENT_THREAD) {
+    return tp__fail(fault, TP_ERR_MALFORMED, tool->name,
+                    "tool %s: placement inline and inbox are set, and a call through an inbox waits for its host",
+                    tool->name);
   }
   if (tool->reserved_) {
     return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s: tp_tool.reserved_ must be 0: zero-fill the struct",
@@ -201,31 +211,51 @@ tp_status tp__contribution_check(const tp_allocator *allocator, uint32_t phase, 
 
 /* ---- copying ---- */
 
-static tp_status copy_tool(tp__arena *arena, tp_tool *tool) {
+tp_status tp__tool_copy_texts(tp__arena *arena, tp_tool *tool) {
   if (!tp__arena_string(arena, tool->name, &tool->name)) return TP_ERR_NO_MEMORY;
   if (!tp__arena_string(arena, tool->description, &tool->description)) return TP_ERR_NO_MEMORY;
   return tp__arena_text(arena, tool->schema, &tool->schema) ? TP_OK : TP_ERR_NO_MEMORY;
 }
 
-static tp_status copy_tools(tp__arena *arena, const tp_contribution *in, tp_contribution *copy) {
-  tp_tool *tools = tp__arena_alloc(arena, in->tool_count * sizeof *tools);
+static tp_status make_closure(const tp__closure_home *home, tp__tool_copy *copy) {
+  tp_tool *tool = &copy->tool;
+  if (!home || !tool->inbox) return TP_OK;
+  if (!tp__inbox_is_of(tool->inbox, home->inbox_owner)) return TP_ERR_MALFORMED;
+  copy->closure = tp__closure_new(home, tool->inbox, tool->self, NULL);
+  return copy->closure ? TP_OK : TP_ERR_NO_MEMORY;
+}
+
+static tp_status copy_tool(tp__arena *arena, const tp__closure_home *home, const tp_contribution *in, size_t index,
+                           tp__tool_copy *copy) {
+  TP__TRY(tool_read(in, index, &copy->tool, NULL));
+  TP__TRY(tp__tool_copy_texts(arena, &copy->tool));
+  return make_closure(home, copy);
+}
+
+static tp_status copy_tools(tp__arena *arena, const tp__closure_home *home, const tp_contribution *in,
+                            tp_contribution *out) {
+  tp__tool_copy *copies = tp__arena_zero(arena, in->tool_count * sizeof *copies);
   const tp_tool **list = tp__arena_alloc(arena, in->tool_count * sizeof *list);
-  if (!tools || !list) return TP_ERR_NO_MEMORY;
-  for (size_t i = 0; i < in->tool_count; i++) {
-    TP__TRY(tool_read(in, i, &tools[i], NULL));
-    TP__TRY(copy_tool(arena, &tools[i]));
-    list[i] = &tools[i];
+  tp_status status = copies && list ? TP_OK : TP_ERR_NO_MEMORY;
+  for (size_t i = 0; i < in->tool_count && status == TP_OK; i++) {
+    status = copy_tool(arena, home, in, i, &copies[i]);
+    list[i] = &copies[i].tool;
   }
-  copy->tools = list;
-  copy->tool_count = in->tool_count;
+  for (size_t i = 0; copies && i < in->tool_count; i++) /* taken on success only */
+    if (status != TP_OK) tp__closure_cancel(copies[i].closure);
+    else if (copies[i].closure) tp__closure_add(home, copies[i].closure);
+  if (status != TP_OK) return status;
+  out->tools = list;
+  out->tool_count = in->tool_count;
   return TP_OK;
 }
 
 tp_status tp__contribution_copy(tp__arena *arena, const tp_contribution *in, tp_contribution *out) {
-  return tp__contribution_take(arena, TP_PHASE_NONE, in, out);
+  return tp__contribution_take(arena, TP_PHASE_NONE, NULL, in, out);
 }
 
-tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp_contribution *in, tp_contribution *out) {
+tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp__closure_home *home,
+                                const tp_contribution *in, tp_contribution *out) {
   tp_contribution room;
   TP__TRY(read_struct(&in, &room, NULL));
   TP__TRY(tp__contribution_check(arena->allocator, phase, in, NULL));
@@ -237,7 +267,7 @@ tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp_contr
     tp_text *target = (tp_text *)(void *)((char *)&copy + texts[i].offset);
     if ((uses & texts[i].bit) && !tp__arena_text(arena, *text_at(in, i), target)) return TP_ERR_NO_MEMORY;
   }
-  if ((uses & TOOLS) && in->tool_count) TP__TRY(copy_tools(arena, in, &copy));
+  if ((uses & TOOLS) && in->tool_count) TP__TRY(copy_tools(arena, home, in, &copy));
   *out = copy;
   return TP_OK;
 }

@@ -33,8 +33,23 @@ tp_status tp__contribution_check(const tp_allocator *allocator, uint32_t phase, 
  *  @param out  untouched on failure; lives as long as the arena. Its tools are structs of this library's size. */
 tp_status tp__contribution_copy(tp__arena *arena, const tp_contribution *in, tp_contribution *out);
 
-/** The same for a contribution that is made in this phase. */
-tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp_contribution *in, tp_contribution *out);
+/** The same for a contribution that is made in this phase.
+ *  @param home  on success it has what the tools hold of the host's; NULL: they hold nothing. */
+tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp__closure_home *home,
+                                const tp_contribution *in, tp_contribution *out);
+
+/** A tool as every copy above has it, and no tool of a host's. */
+typedef struct tp__tool_copy {
+  tp_tool tool;
+  tp__closure *closure; /* the home's; NULL: it holds nothing */
+} tp__tool_copy;
+/** @param tool  of a contribution that was copied; not the host's. */
+static inline tp__closure *tp__tool_closure(const tp_tool *tool) {
+  return ((const tp__tool_copy *)(const void *)tool)->closure;
+}
+/** Copies a tool of a copy once more: its texts; the closure is the caller's matter.
+ *  @return TP_OK, TP_ERR_NO_MEMORY. */
+tp_status tp__tool_copy_texts(tp__arena *arena, tp_tool *tool);
 
 /** As runtime/plan wants it. */
 extern const tp__contribution_ops tp__contribution_ops_phases;

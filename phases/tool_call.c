@@ -118,8 +118,10 @@ static void run_settled(void *ctx, const tp__tool_answer *answer) {
   tp_tool_result_kind kind = kind_of(answer);
   slot->run = NULL;
   tp__call_set_now(d, answer->ended_ns);
-  if (!answer->started_ns) { /* it never got a thread */
-    tp__call_stop(slot, kind, tp__call_unanswered(kind));
+  if (!answer->started_ns) { /* it never got a thread, or was not taken from its inbox */
+    tp__call_stop(slot, kind,
+                  answer->end == TP__REFUSED ? tp__call_refused(slot->tool, answer->refusal)
+                                             : tp__call_unanswered(kind));
     return;
   }
   slot->started_ns = answer->started_ns;
@@ -169,8 +171,8 @@ static void begin_run(tp__tool_slot *slot) {
     return;
   }
   d->stale = true;
-  if (tp__tool_run_start(&d->run, slot->tool, run_settled, slot, &slot->run) != TP_REASON_NONE)
-    tp__call_stop(slot, TP_TOOL_SHED, tp__call_unanswered(TP_TOOL_SHED));
+  tp_reason refused = tp__tool_run_start(&d->run, slot->tool, run_settled, slot, &slot->run);
+  if (refused) tp__call_stop(slot, TP_TOOL_SHED, tp__call_refused(slot->tool, refused));
 }
 
 void tp__call_run(tp__tool_slot *slot) {

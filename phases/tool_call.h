@@ -81,6 +81,8 @@ tp_text tp__call_id(tp__dispatch *dispatch, uint32_t index);
 tp_text tp__call_name(tp__dispatch *dispatch, uint32_t index, const tp__tool_entry *tool);
 /** What the model reads of a call that the tool did not answer. */
 tp_text tp__call_unanswered(tp_tool_result_kind kind);
+/** The same of one that was shed. */
+tp_text tp__call_refused(const tp__tool_entry *tool, tp_reason reason);
 
 /* ---- tool_gate.c: each begins a phase that has subscriptions, and goes on from its end ---- */
 
@@ -141,6 +143,7 @@ static inline void tp__call_tell_end(tp__dispatch *d, const tp_tool_call *call, 
 static inline void tp__call_fill_tool(tp__dispatch *d, const tp__tool_entry *tool) {
   d->run.bytes_max = tool->result_bytes_max;
   d->run.name = tool->name.data;
+  d->run.closure = tool->closure;
   d->run.attempt = NULL;
 }
 

@@ -46,6 +46,15 @@ tp_text tp__call_unanswered(tp_tool_result_kind kind) {
   }
 }
 
+tp_text tp__call_refused(const tp__tool_entry *tool, tp_reason reason) {
+  if (tool->inbox && reason == TP_REASON_NO_PERMIT)
+    return tp_text_of("as many calls of this tool as may run at once were given up, and none of them has come back");
+  if (!tool->inbox || reason != TP_REASON_NO_WORKER) return tp__call_unanswered(TP_TOOL_SHED);
+  return tp_text_of(tp__inbox_is_closed(tool->inbox) ? "the host takes no calls of this tool any more"
+                                                     : "too many calls wait for the host of this tool; try again "
+                                                       "later");
+}
+
 /* ---- ids and names ---- */
 
 /* The ids of calls that the provider gave none: most responses have few. */

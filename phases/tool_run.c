@@ -14,6 +14,7 @@ struct tp__tool_attempt {
   tp__tool_attempts *attempts; /* of the dispatch: until it is settled */
   tp__tool_settled_fn settled;
   void *ctx;
+  tp__closure *closure; /* referenced: the tool's; NULL: it holds nothing of the host's */
   size_t bytes_max;
   /* written by the winner of the slot, read by the owner */
   bool said_by_token;
@@ -203,6 +204,7 @@ static void let_go(tp__tool_attempts *attempts) {
     lot = attempt->lot;
     cells++;
     if (attempt->has_arena) tp__arena_fini(&attempt->answer_arena);
+    if (attempt->closure) tp__closure_unref(attempt->closure);
   }
   if (cells > 0) tp__tool_lot_give(lot, cells);
   attempts->ended_count = 0;
@@ -223,6 +225,7 @@ void tp__tool_attempts_end(tp__tool_attempts *attempts) {
 static void settled(tp__attempt *base, tp__attempt_end end) {
   tp__tool_attempt *attempt = of(base);
   tp__tool_answer answer = {.end = end,
+                            .refusal = base->refusal,
                             .started_ns = (int64_t)tp__a64_load_acquire(&base->started_ns),
                             .ended_ns = end == TP__ANSWERED ? base->ended_ns : tp__now_ns()};
   if (end == TP__ANSWERED) {
@@ -230,6 +233,8 @@ static void settled(tp__attempt *base, tp__attempt_end end) {
     answer.is_error = said->flaws || base->answer.kind != TP_ANSWER_DONE;
     answer.text = tp__tool_said_text(said);
   }
+  if (end == TP__ANSWERED && base->pool_item.inbox && base->ended_ns > handed_of(attempt)->run.deadline_ns)
+    answer.end = TP__EXPIRED; /* the answer came before its owner had looked at the clock */
   bool by_message = end == TP__ANSWERED || end == TP__REFUSED;
   if (attempt->lot && by_message) {
     note_ended(attempt);
@@ -244,6 +249,7 @@ static void settled(tp__attempt *base, tp__attempt_end end) {
 static void release(tp__attempt *base) {
   tp__tool_attempt *attempt = of(base);
   if (attempt->has_arena) tp__arena_fini(&attempt->answer_arena);
+  if (attempt->closure) tp__closure_unref(attempt->closure);
   if (attempt->lot) {
     tp__tool_lot_give(attempt->lot, 1);
     return;
@@ -255,8 +261,19 @@ static void release(tp__attempt *base) {
   tp__turn_unref(turn);
 }
 
+static int64_t deadline_of(const tp__attempt *base, int64_t offered_ns) {
+  int64_t end_ns = offered_ns + base->limit_ns;
+  return end_ns < base->hard_ns ? end_ns : base->hard_ns;
+}
+
+/* The call may have waited for a permit: its limit counts from here. */
+static void offered(tp__attempt *base, int64_t now_ns) {
+  handed_of(of(base))->run.deadline_ns = deadline_of(base, now_ns);
+}
+
 static const tp__attempt_class class = {
     .what = "tool",
+    .offered = offered,
     .abandoned = abandoned,
     .call = call,
     .accept = accept,
@@ -290,6 +307,7 @@ static tp_status defer_here(tp_tool_run *run, const tp_deferral *deferral, tp_to
     tp__tool_lots_untake(lots, CELL_BYTES);
     return status;
   }
+  attempt->closure = tp__closure_ref(run->closure);
   run->attempt = attempt;
   *ret_token = token;
   return TP_OK;
@@ -299,6 +317,7 @@ tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *theirs, tp_token *r
   ret_token->bits = 0;
   tp_deferral deferral;
   tp_fault fault = {.message = "too many calls are waiting"}, full;
+  if (run->attempt && run->attempt->base.pool_item.inbox) return TP_ANSWER_FAILED; /* deferred from the start */
   tp_status status = tp__options_read(&deferral, sizeof deferral, theirs, "tp_deferral", &fault);
   if (status == TP_OK)
     status = run->attempt ? tp__attempt_defer(&run->attempt->base, &deferral, ret_token)
@@ -329,7 +348,7 @@ void tp__tool_run_await(tp__tool_attempt *attempt, int64_t deadline_ns, tp__tool
   tp__attempt_await(&attempt->base, deadline_ns);
 }
 
-/* ---- any other tool, on a handler thread ---- */
+/* ---- any other tool, on a handler thread or through its inbox ---- */
 
 static handed *new_handed(const tp_tool_run *run) {
   tp_runtime *runtime = run->turn->runtime;
@@ -362,13 +381,18 @@ tp_reason tp__tool_run_start(const tp_tool_run *run, const tp__tool_entry *tool,
   h->self = tool->self;
   h->attempt.settled = settled_fn;
   h->attempt.ctx = ctx;
+  h->attempt.closure = tp__closure_ref(tool->closure);
   tp__attempt *base = &h->attempt.base;
   base->pool_item.lane = TP__LANE_UPPER;
   base->pool_item.permits = tool->permits;
   base->pool_item.permits_max = tool->concurrent_max;
   base->pool_item.name = tool->name.data;
   base->pool_item.phase = TP_PHASE_TOOL_PRE;
-  tp_reason refused = tp__attempt_start(base, run->turn->deadline_ns, tool->limit_ns);
+  base->pool_item.inbox = tool->inbox;
+  base->inbox_item.work = (tp_work){
+      .struct_size = sizeof(tp_work), .kind = TP_WORK_TOOL, .self = tool->self, .run = &h->run};
+  tp_reason refused = tool->inbox ? tp__attempt_offer_permitted(base, run->turn->deadline_ns, tool->limit_ns)
+                                  : tp__attempt_start(base, run->turn->deadline_ns, tool->limit_ns);
   if (refused) tp__attempt_unref(base);
   else *ret_attempt = &h->attempt;
   return refused;

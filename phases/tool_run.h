@@ -35,6 +35,7 @@ struct tp_tool_run {
   tp__turn *turn;
   const tp_text *call_id, *arguments;
   const char *name;            /* the tool's */
+  tp__closure *closure;        /* the tool's; its attempts have references of their own */
   int64_t deadline_ns;
   size_t bytes_max;            /* of the answer: longer ones keep head and tail */
   tp__arena *arena;            /* of the answer; the thread's that runs the function */
@@ -48,8 +49,9 @@ struct tp_tool_run {
 typedef struct tp__tool_answer {
   tp__attempt_end end;
   bool is_error;
+  tp_reason refusal; /* REFUSED: why */
   tp_text text;
-  int64_t started_ns, ended_ns; /* 0: its function was not called */
+  int64_t started_ns, ended_ns; /* 0: its function was not called, or it was not taken from its inbox */
 } tp__tool_answer;
 
 /** On the owner, once; the attempt goes away when it returns. */
@@ -67,8 +69,8 @@ void tp__tool_attempts_end(tp__tool_attempts *attempts);
 /** Copies a text into the arena, cut to its head and tail where it is too long. @return false without memory. */
 bool tp__tool_text(tp__arena *arena, tp_text text, size_t bytes_max, tp_text *ret_copy);
 
-/** Owner: hands the tool to a handler thread. What run points to is copied. settled comes later, never before this
- *  returns. @return NONE, or why it was not started: then settled is not called. */
+/** Owner: hands the tool to a handler thread or to its inbox. What run points to is copied. settled comes later, never
+ *  before this returns. @return NONE, or why it was not started: then settled is not called. */
 tp_reason tp__tool_run_start(const tp_tool_run *run, const tp__tool_entry *tool, tp__tool_settled_fn settled, void *ctx,
                              tp__tool_attempt **ret_attempt);
 /** Owner: ends it now as cancelled. */

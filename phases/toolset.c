@@ -94,13 +94,16 @@ tp__tool_entry *tp__toolset_find(const tp__toolset *set, tp_text name) {
   return NULL;
 }
 
-static tp_status add_tool(tp__toolset *set, tp__upper *upper, const char *owner, const tp_tool *tool) {
+static tp_status add_tool(tp__toolset *set, tp__upper *upper, const char *owner, const tp_tool *tool,
+                          tp__closure *closure) {
   const char *name;
   tp__permits *permits = tp__tool_permits(upper, owner, tool->name, &name);
   if (!permits) return TP_ERR_NO_MEMORY;
   set->entries[set->count] =
       (tp__tool_entry){.run = tool->run,
                        .self = tool->self,
+                       .inbox = tool->inbox,
+                       .closure = tp__closure_ref(closure),
                        .is_inline = tool->placement == TP_PLACEMENT_INLINE,
                        .takes_any = tool->schema.size == 0,
                        .tool = tool,
@@ -115,9 +118,15 @@ static tp_status add_tool(tp__toolset *set, tp__upper *upper, const char *owner,
 }
 
 static tp_status add_bundle(tp__toolset *set, tp__upper *upper, tp_merged_entry bundle) {
-  tp_contribution copy;
-  TP__TRY(tp__contribution_copy(&set->arena, bundle.contribution, &copy));
-  for (uint32_t i = 0; i < copy.tool_count; i++) TP__TRY(add_tool(set, upper, bundle.owner, copy.tools[i]));
+  uint32_t count = bundle.contribution->tool_count;
+  tp_tool *copies = tp__arena_alloc(&set->arena, count * sizeof *copies);
+  if (!copies) return TP_ERR_NO_MEMORY;
+  for (uint32_t i = 0; i < count; i++) {
+    const tp_tool *tool = bundle.contribution->tools[i];
+    copies[i] = *tool;
+    TP__TRY(tp__tool_copy_texts(&set->arena, &copies[i]));
+    TP__TRY(add_tool(set, upper, bundle.owner, &copies[i], tp__tool_closure(tool)));
+  }
   return TP_OK;
 }
 
@@ -147,6 +156,7 @@ tp_status tp__toolset_new(tp__upper *upper, const tp_merged *merged, tp__toolset
 
 void tp__toolset_free(tp__toolset *set) {
   if (!set) return;
+  for (size_t i = 0; i < set->count; i++) tp__closure_unref(set->entries[i].closure);
   tp__arena_fini(&set->arena);
   tp__block_give(&set->runtime->blocks, set, set->block_size);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tool.h: for authors of tools: what a tool is, how it reads its arguments and answers.
- * Threads: what takes a tp_tool_run is for the thread that runs the tool, while it runs; everything else any. A tool's
- * function comes on any thread of the runtime or of a caller that helps. */
+ * Threads: what takes a tp_tool_run is for the thread that runs the tool, while it runs (a run from an inbox: for one
+ * thread at a time, until its token is completed); everything else any. A tool's function comes on any thread of the
+ * runtime or of a caller that helps. */
 #ifndef TURNPHASE_TOOL_H
 #define TURNPHASE_TOOL_H
 
@@ -11,7 +12,7 @@
 
 TP_BEGIN_DECLS
 
-/** One run of a tool, valid until its function returns. */
+/** One run of a tool, valid until its function returns, or, taken from an inbox, until its token is completed. */
 typedef struct tp_tool_run tp_tool_run;
 
 /** A tool's function: returns what tp_tool_ok(), tp_tool_error() or tp_tool_defer() returned. Any other number, 0 and
@@ -26,21 +27,24 @@ typedef struct tp_tool {
   const char *description;
   tp_text schema;               /* value: a JSON schema of the subset type, properties, required, items, enum, minimum,
                                    maximum (and description, title); empty: any map */
-  tp_tool_fn run;
+  tp_tool_fn run;               /* exactly one of run and inbox */
   void *self;
-  tp_placement placement;       /* as tp_handler.placement; parallel is refused */
+  tp_placement placement;       /* as tp_handler.placement; parallel is refused, and with an inbox inline, too */
   bool idempotent;              /* the function may run twice for one call. Waits for durable dispatch: only there is a
                                    call whose process died dispatched again. Until then the library calls a tool once
                                    and reads this nowhere */
   uint32_t max_concurrent;      /* 0 means 16 */
-  uint32_t limit_ms;            /* 0 means 120,000 */
+  uint32_t limit_ms;            /* of one call, from when it got a thread or came into the inbox; 0 means 120,000 */
   uint32_t result_bytes_max;    /* 0 means 100,000: longer results keep head and tail */
   uint32_t reserved_;           /* must be zero */
+  tp_inbox *inbox;              /* of this runtime (inbox.h): its calls wait there until a thread of the host takes
+                                   them, at most max_concurrent at once, taken ones included; the others wait for these.
+                                   A call that finds it full or freed is shed at once. Kept as long as the tool */
 } tp_tool;
 
-/** The arguments: a value, a map that the schema accepted. Borrowed till the function returns. */
+/** The arguments: a value, a map that the schema accepted. Borrowed as long as the run is valid. */
 TP_API tp_text tp_tool_run_arguments(const tp_tool_run *run);
-/** One of TP_ID_*. Borrowed till the function returns. */
+/** One of TP_ID_*. Borrowed as long as the run is valid. */
 TP_API tp_text tp_tool_run_id(const tp_tool_run *run, uint32_t id);
 /** The host's own pointer, as tp_call_data(). */
 TP_API void *tp_tool_run_data(const tp_tool_run *run, uint32_t id);
@@ -52,9 +56,12 @@ TP_API bool tp_tool_run_cancelled(const tp_tool_run *run);
 /** Answers; text is copied. error means that the tool could not do what was asked: result kind handler_error. */
 TP_API tp_answer tp_tool_ok(tp_tool_run *run, tp_text text);
 TP_API tp_answer tp_tool_error(tp_tool_run *run, tp_text text);
-/** Answers later; as tp_call_defer(). */
+/** Answers later; as tp_call_defer(). A run that was taken from an inbox is deferred already: then ret_token->bits is
+ *  0 and TP_ANSWER_FAILED is returned, and the run is as it was; tp_tool_ok() and tp_tool_error() answer nothing
+ *  there. */
 TP_API tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *deferral, tp_token *ret_token);
-/** Completes a deferred run; text is copied. Returns as tp_token_complete(). Threads: any, at any time. */
+/** Completes a deferred run, or one that was taken from an inbox; text is copied. Returns as tp_token_complete().
+ *  Threads: any, at any time. */
 TP_API tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text);
 
 /** What the model asked for. It travels by pointer, in lists of pointers. */

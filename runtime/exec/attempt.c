@@ -40,6 +40,7 @@ static void token_gone(tp__attempt *attempt) {
     bool in_cancel = (old & TP__ATTEMPT_TELLING) && !(old & TP__ATTEMPT_TOLD);
     if (!in_cancel) destroy_ctx(attempt);
   }
+  if (attempt->pool_item.inbox) tp__pool_token_ended(&attempt->runtime->pool, &attempt->pool_item);
   tp__a32_sub_acq_rel(&attempt->runtime->tokens_open, 1);
   tp__attempt_unref(attempt);
 }
@@ -57,7 +58,8 @@ static void delivered(tp__message *message) {
  * late, and saves a message to say that the call began. */
 static int64_t due_at(const tp__attempt *attempt, int64_t now_ns) {
   if (!attempt->limit_ns) return attempt->hard_ns;
-  int64_t started_ns = (int64_t)tp__a64_load_acquire(&attempt->started_ns);
+  const tp__a64 *counted = attempt->pool_item.inbox ? &attempt->offered_ns : &attempt->started_ns;
+  int64_t started_ns = (int64_t)tp__a64_load_acquire(counted);
   int64_t limit_end_ns = (started_ns ? started_ns : now_ns) + attempt->limit_ns;
   return limit_end_ns < attempt->hard_ns ? limit_end_ns : attempt->hard_ns;
 }
@@ -139,6 +141,34 @@ tp_reason tp__attempt_offer(tp__attempt *attempt, tp_inbox *inbox, int64_t deadl
   return TP_REASON_NO_WORKER;
 }
 
+bool tp__attempt_put(tp__attempt *attempt) {
+  int64_t now_ns = tp__now_ns();
+  tp__a64_store_release(&attempt->offered_ns, (uint64_t)now_ns);
+  if (attempt->class->offered) attempt->class->offered(attempt, now_ns);
+  return tp__inbox_put(attempt->pool_item.inbox, &attempt->inbox_item);
+}
+
+/* As above; here the pool's lock publishes. */
+tp_reason tp__attempt_offer_permitted(tp__attempt *attempt, int64_t hard_ns, int64_t limit_ns) {
+  tp_reason refused = TP_REASON_NO_WORKER;
+  bool counted = count_token(attempt->runtime);
+  if (counted) {
+    hold(attempt); /* the token's */
+    tp__a32_store_relaxed(&attempt->flags, TP__ATTEMPT_DEFERRED);
+    attempt->inbox_item.work.token = attempt->token;
+    attempt->hard_ns = hard_ns;
+    attempt->limit_ns = limit_ns;
+    tp__strand_due(attempt->strand, &attempt->due, due_at(attempt, tp__now_ns()));
+    refused = tp__pool_offer(&attempt->runtime->pool, &attempt->pool_item);
+    if (!refused) return refused;
+    tp__strand_undue(&attempt->due);
+    tp__a32_sub_acq_rel(&attempt->runtime->tokens_open, 1);
+  }
+  tp__slot_close(attempt->token);
+  if (counted) tp__attempt_unref(attempt);
+  return refused;
+}
+
 void tp__attempt_await(tp__attempt *attempt, int64_t hard_ns) {
   attempt->hard_ns = hard_ns;
   attempt->limit_ns = 0;
@@ -175,7 +205,9 @@ void tp__attempt_expire(tp__attempt *attempt, tp__attempt_end end) {
   hold(attempt);                                 /* for the rest of this function */
   tp__attempt_cancel(attempt);
   if (tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_RETURNED) (void)end_token(attempt);
-  if (attempt->inbox_item.inbox) {
+  if (attempt->pool_item.inbox) {
+    if (tp__pool_abandon(&attempt->runtime->pool, &attempt->pool_item)) end_untaken(attempt);
+  } else if (attempt->inbox_item.inbox) {
     if (tp__inbox_withdraw(&attempt->inbox_item)) end_untaken(attempt);
   } else if (tp__pool_abandon(&attempt->runtime->pool, &attempt->pool_item)) { /* never ran: no token, no function */
     tp__slot_late(attempt->token);
@@ -200,6 +232,23 @@ static void note_late(tp__attempt *attempt) {
   if (attempt->class->late) attempt->class->late(attempt, tp__now_ns());
 }
 
+/* Of an inbox: nobody has taken it, or will. As tp__token_answer(): the runtime stays while it counts a visitor. */
+static void refuse_untaken(tp__attempt *attempt, tp_reason reason) {
+  if (!tp__slot_claim(attempt->token)) {
+    end_untaken(attempt);
+    return;
+  }
+  tp_runtime *runtime = attempt->runtime;
+  tp__inside frame;
+  tp__a32_add_acq_rel(&runtime->visitors, 1);
+  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
+  attempt->refusal = reason;
+  push_answer(attempt, &(tp__answer){.kind = TP_ANSWER_FAILED});
+  token_gone(attempt);
+  tp__inside_leave(&frame);
+  tp__a32_sub_acq_rel(&runtime->visitors, 1);
+}
+
 /* A deferral is no answer: whoever is given one as such calls it malformed. */
 static const tp__answer malformed = {.kind = TP_ANSWER_DEFERRED, .reason = "deferred and answered at once"};
 
@@ -221,6 +270,10 @@ void tp__attempt_call(tp__attempt *attempt) {
 }
 
 void tp__attempt_refuse(tp__attempt *attempt, tp_reason reason) {
+  if (attempt->pool_item.inbox) {
+    refuse_untaken(attempt, reason);
+    return;
+  }
   if (tp__slot_claim(attempt->token)) {
     attempt->refusal = reason;
     push_answer(attempt, &(tp__answer){.kind = TP_ANSWER_FAILED});
@@ -406,26 +459,9 @@ tp_status tp_inbox_next(tp_inbox *inbox, const tp_work **ret_work) {
   return TP_OK;
 }
 
-/* As tp__token_answer(): the runtime stays while it counts a visitor. */
-static void refuse_untaken(tp__attempt *attempt) {
-  if (!tp__slot_claim(attempt->token)) {
-    end_untaken(attempt);
-    return;
-  }
-  tp_runtime *runtime = attempt->runtime;
-  tp__inside frame;
-  tp__a32_add_acq_rel(&runtime->visitors, 1);
-  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
-  attempt->refusal = TP_REASON_NO_WORKER;
-  push_answer(attempt, &(tp__answer){.kind = TP_ANSWER_FAILED});
-  token_gone(attempt);
-  tp__inside_leave(&frame);
-  tp__a32_sub_acq_rel(&runtime->visitors, 1);
-}
-
 void tp_inbox_free(tp_inbox *inbox) {
   if (!inbox || tp__inbox_is_forked(inbox)) return;
   tp__inbox_close(inbox);
-  for (tp__inbox_item *item; (item = tp__inbox_take(inbox));) refuse_untaken(of_item(item));
+  for (tp__inbox_item *item; (item = tp__inbox_take(inbox));) refuse_untaken(of_item(item), TP_REASON_NO_WORKER);
   tp__inbox_unref(inbox);
 }

@@ -49,6 +49,9 @@ typedef struct tp__attempt_class {
   void (*abandoned)(tp__attempt *attempt);
   /** A discarded answer came. Any thread. May be NULL. */
   void (*late)(tp__attempt *attempt, int64_t now_ns);
+  /** Of an attempt with pool_item.inbox: it is about to be put there, at this time. Any thread, under the pool's lock;
+   *  nothing else looks at the attempt's work. May be NULL. */
+  void (*offered)(tp__attempt *attempt, int64_t now_ns);
   /** Frees. Any thread. */
   void (*release)(tp__attempt *attempt);
   /** settled closes the slot of an attempt that has ended by message (ANSWERED, REFUSED), before it drops the owner's
@@ -77,16 +80,17 @@ struct tp__attempt {
   /* owner only */
   tp__due due;
   int64_t hard_ns;  /* the deadline whatever happens */
-  int64_t limit_ns; /* from the call of the function; 0: none */
+  int64_t limit_ns; /* from the call of the function, or from when it came into pool_item.inbox; 0: none */
   bool ends_with_turn; /* set before the start: nothing of the host's waits for the end of its token, which need not be
                           completed once the attempt was given up and its function has returned */
-  /* of one of these */
+  /* of one of these, or of both where an inbox is reached by a permit */
   tp__pool_item pool_item;   /* the pool's */
   tp__inbox_item inbox_item; /* the inbox's, where there is one */
   /* atomic */
   tp__a32 refs;       /* acq_rel */
   tp__a32 flags;      /* acq_rel: publishes deferral */
   tp__a64 started_ns; /* release by the thread that calls, acquire by the owner; 0: not yet */
+  tp__a64 offered_ns; /* the same by the thread that puts it into pool_item.inbox */
   /* written before DEFERRED is published */
   tp_deferral deferral;
   /* written by the winner of the slot before it pushes, read by the owner */
@@ -114,6 +118,12 @@ tp_reason tp__attempt_start(tp__attempt *attempt, int64_t hard_ns, int64_t limit
  *  tp__attempt_start(), with one deadline.
  *  @return NONE; NO_WORKER when the inbox is full or closed, or too many tokens are open. */
 tp_reason tp__attempt_offer(tp__attempt *attempt, tp_inbox *inbox, int64_t deadline_ns);
+/** Owner: the same when the permits of pool_item have one to give; pool_item.inbox is set. It waits for one up to
+ *  hard_ns; limit_ns counts from when it came into the inbox.
+ *  @return as tp__pool_offer(); NO_WORKER also when too many tokens are open. */
+tp_reason tp__attempt_offer_permitted(tp__attempt *attempt, int64_t hard_ns, int64_t limit_ns);
+/** For the pool, under its lock. @return false: full or closed. */
+bool tp__attempt_put(tp__attempt *attempt);
 /** Says that too many tokens are open, and which class and name has the most of them.
  *  @return TP_ERR_FULL. */
 tp_status tp__tokens_full(struct tp_runtime *runtime, tp_fault *fault);
@@ -142,7 +152,7 @@ tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const
 tp__attempt *tp__token_hold(tp_token token, const tp__attempt_class *class);
 void tp__token_let_go(tp__attempt *attempt);
 
-/** For the pool: calls the function and hands in its answer; refuses an attempt that never ran. */
+/** For the pool: calls the function and hands in its answer; refuses an attempt that never ran, or was never put. */
 void tp__attempt_call(tp__attempt *attempt);
 void tp__attempt_refuse(tp__attempt *attempt, tp_reason reason);
 static inline tp__attempt *tp__attempt_of(tp__pool_item *item) { return TP__CONTAINER(item, tp__attempt, pool_item); }

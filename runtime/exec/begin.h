@@ -44,6 +44,7 @@ static inline void tp__entry_set_block(tp__entry *e, tp__turn *turn) {
   atomic_init(&e->pinned.v, 0);
   atomic_init(&e->kept_attempts.v, NULL);
   atomic_init(&e->payloads.v, NULL);
+  atomic_init(&e->closures.v, NULL);
 }
 
 /** Until the entry is laid out nothing is marked, and its arena is the end of its block. */

@@ -172,7 +172,7 @@ static size_t bytes_of(const tp_contribution *c) {
          c->sources.size;
 }
 
-tp_status tp__output_emit(tp__output *output, tp__arena *arena, const tp__entry *entry, uint32_t index,
+tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry, uint32_t index,
                           const tp_contribution *contribution) {
   const tp__contribution_ops *ops = entry->turn->runtime->above->contributions;
   tp_capability kinds = entry->plan->nodes[index].kinds;
@@ -184,7 +184,12 @@ tp_status tp__output_emit(tp__output *output, tp__arena *arena, const tp__entry 
   if (!emitted) return refuse(output, TP_ERR_NO_MEMORY);
   bool infra = entry->plan->nodes[index].flags & TP__NODE_INFRA; /* the merge drops a signal of whatever phase */
   uint32_t phase = infra ? (uint32_t)TP_PHASE_NONE : entry->plan->phase;
-  tp_status status = ops->copy(arena, phase, contribution, &emitted->contribution);
+  tp_runtime *runtime = entry->turn->runtime;
+  tp__closure_home home = {.allocator = &runtime->allocator,
+                           .inside_of = runtime,
+                           .inbox_owner = runtime->registry,
+                           .closures = &entry->closures};
+  tp_status status = ops->copy(arena, phase, &home, contribution, &emitted->contribution);
   if (status != TP_OK) return refuse(output, status);
   if (output->last) output->last->next = emitted;
   else output->first = emitted;

@@ -33,6 +33,7 @@ tp__entry *tp__entry_take_block(tp__turn *turn, const tp__plan *plan) {
 static void leave_block(tp__entry *e) {
   tp__turn *turn = e->turn;
   if (tp__aptr_load_relaxed(&e->payloads)) tp__call_payloads_free(e);
+  if (tp__aptr_load_relaxed(&e->closures)) tp__closures_unref(&e->closures);
   e->shown = NULL;
   if (e->arena.chunks) {
     tp__arena_fini(&e->arena);
@@ -331,6 +332,7 @@ void tp__entry_unref(tp__entry *e) {
   bool holds_turn = e->holds_turn;
   tp__node_attempts_free(e);
   tp__call_payloads_free(e);
+  tp__closures_unref(&e->closures);
   if (e->share) tp__share_free(e);
   tp__arena_fini(&e->arena);
   tp__block_give(&turn->runtime->blocks, e, e->block_size);

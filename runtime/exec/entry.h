@@ -139,6 +139,7 @@ struct tp__entry {
   tp__a32 refs;           /* the owner's and one of each attempt */
   tp__a32 pinned;         /* acq_rel: abandoned attempts, which pin the entry's block together */
   tp__aptr kept_attempts; /* acq_rel: those that ended and whose answers are read, newest first */
+  tp__aptr closures;      /* acq_rel: what was emitted holds of the host's; mostly NULL */
   tp__aptr payloads;      /* acquire, release: what tp_call_payload() made (call_payload.c); mostly NULL */
 };
 
@@ -247,7 +248,7 @@ void tp__turn_flush_records(tp__turn *turn);
 
 /** call.c: checks one contribution against what the node may emit and adds a deep copy of it. A refusal sticks to the
  *  output. */
-tp_status tp__output_emit(tp__output *output, tp__arena *arena, const tp__entry *entry, uint32_t index,
+tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry, uint32_t index,
                           const tp_contribution *contribution);
 
 /** node_attempt.c: hands the node to a handler thread. @return a reason when it was refused at once. */

@@ -32,6 +32,7 @@ tp_status tp__pool_init(tp__pool *pool, const void *runtime, const tp_allocator 
   tp__list_init(&pool->running);
   tp__list_init(&pool->threads);
   tp__list_init(&pool->ended);
+  tp__list_init(&pool->unput);
   TP__TRY(tp__mutex_init(&pool->mutex));
   tp_status status = tp__cond_init(&pool->ended_one);
   if (status != TP_OK) tp__mutex_fini(&pool->mutex);
@@ -68,17 +69,33 @@ static tp__pool_item *take_locked(tp__pool *pool) {
   return NULL;
 }
 
+/* The item has a permit. The lock of the inbox is taken inside of the pool's, so that an abandon finds the item in one
+ * place or the other. */
+static bool put_locked(tp__pool_item *item) {
+  item->place = TP__POOL_IN_INBOX;
+  if (tp__attempt_put(tp__attempt_of(item))) return true;
+  item->place = TP__POOL_OUTSIDE;
+  item->permits->used--;
+  return false;
+}
+
 /* A permit came back: the next in line may be queued. */
 static void permit_back_locked(tp__pool *pool, tp__pool_item *item) {
   tp__permits *permits = item->permits;
   if (!permits) return;
   if (item->abandoned) permits->abandoned--;
   permits->used--;
-  if (tp__list_empty(&permits->queue)) return;
-  tp__pool_item *next = item_of(permits->queue.next);
-  tp__list_remove(&next->link);
-  permits->used++;
-  queue_locked(pool, next);
+  while (!tp__list_empty(&permits->queue)) {
+    tp__pool_item *next = item_of(permits->queue.next);
+    tp__list_remove(&next->link);
+    permits->used++;
+    if (!next->inbox) {
+      queue_locked(pool, next);
+      return;
+    }
+    if (put_locked(next)) return;
+    tp__list_push(&pool->unput, &next->link); /* its token's reference keeps it until it is refused */
+  }
 }
 
 static void give_back_locked(tp__pool *pool, tp__pool_item *item) {
@@ -181,13 +198,26 @@ static void leave_locked(tp__pool *pool, tp__pool_thread *self) {
   if (last_out) last_out(ctx);
 }
 
+static void refuse_unput(tp__pool *pool) {
+  for (;;) {
+    tp__mutex_lock(&pool->mutex);
+    tp__pool_item *item = tp__list_empty(&pool->unput) ? NULL : item_of(pool->unput.next);
+    if (item) tp__list_remove(&item->link);
+    tp__mutex_unlock(&pool->mutex);
+    if (!item) return;
+    tp__attempt_refuse(tp__attempt_of(item), TP_REASON_NO_WORKER);
+  }
+}
+
 static void run_item(tp__pool *pool, tp__pool_item *item) {
   tp__attempt *attempt = tp__attempt_of(item);
   tp__attempt_call(attempt);
   tp__mutex_lock(&pool->mutex);
   give_back_locked(pool, item);
+  bool any_unput = !tp__list_empty(&pool->unput);
   tp__mutex_unlock(&pool->mutex);
   tp__attempt_unref(attempt);
+  if (any_unput) refuse_unput(pool);
 }
 
 static void thread_run(void *arg) {
@@ -323,6 +353,34 @@ tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item) {
   return refused;
 }
 
+tp_reason tp__pool_offer(tp__pool *pool, tp__pool_item *item) {
+  tp_reason refused = TP_REASON_NONE;
+  tp__permits *permits = item->permits;
+  tp__mutex_lock(&pool->mutex);
+  if (pool->stop) {
+    refused = TP_REASON_SHUTDOWN;
+  } else if (permits->abandoned >= item->permits_max) {
+    refused = TP_REASON_NO_PERMIT;
+  } else if (permits->used >= item->permits_max) {
+    item->place = TP__POOL_WAITING;
+    tp__list_push(&permits->queue, &item->link);
+  } else {
+    permits->used++;
+    if (!put_locked(item)) refused = TP_REASON_NO_WORKER;
+  }
+  tp__mutex_unlock(&pool->mutex);
+  return refused;
+}
+
+void tp__pool_token_ended(tp__pool *pool, tp__pool_item *item) {
+  tp__mutex_lock(&pool->mutex);
+  bool had_permit = item->place == TP__POOL_IN_INBOX;
+  item->place = TP__POOL_OUTSIDE;
+  if (had_permit) permit_back_locked(pool, item);
+  unlock_and_wake(pool);
+  if (had_permit) refuse_unput(pool); /* else it was one of these itself */
+}
+
 static tp__pool_item *take_queued_locked(tp__pool *pool) {
   for (int lane = 0; lane < TP__LANES; lane++) {
     if (tp__list_empty(&pool->lanes[lane])) continue;
@@ -345,6 +403,7 @@ static void refuse_queued(tp__pool *pool) {
     tell_exhausted(pool, exhausted);
     if (!item) return;
     tp__attempt_refuse(tp__attempt_of(item), TP_REASON_NO_WORKER);
+    refuse_unput(pool);
   }
 }
 
@@ -388,10 +447,23 @@ bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item) {
       }
       staffed = staff_locked(pool);
       break;
+    case TP__POOL_IN_INBOX:
+      never_runs = tp__inbox_withdraw(&tp__attempt_of(item)->inbox_item);
+      if (never_runs) {
+        item->place = TP__POOL_OUTSIDE;
+        permit_back_locked(pool, item);
+      } else {
+        item->abandoned = true;
+        line = item->permits;
+        line->abandoned++;
+      }
+      break;
     case TP__POOL_OUTSIDE:
       break;
   }
+  bool any_unput = !tp__list_empty(&pool->unput);
   unlock_and_wake(pool);
+  if (any_unput) refuse_unput(pool);
   if (line) refuse_line(pool, line);
   if (!staffed) refuse_queued(pool);
   return never_runs;

@@ -31,7 +31,8 @@ typedef enum tp__pool_place {
   TP__POOL_OUTSIDE = 0,
   TP__POOL_WAITING = 1, /* for a permit */
   TP__POOL_QUEUED = 2,
-  TP__POOL_RUNNING = 3
+  TP__POOL_RUNNING = 3,
+  TP__POOL_IN_INBOX = 4 /* or taken from it: with a permit, until its token is completed */
 } tp__pool_place;
 
 /** The pool's part of an attempt. */
@@ -40,12 +41,13 @@ typedef struct tp__pool_item {
   tp__lane lane;
   tp__permits *permits; /* NULL: needs none */
   uint32_t permits_max;
+  tp_inbox *inbox; /* not NULL: it goes there when there is a permit, and never to a thread. Kept by the owner */
   const char *name; /* for people: what runs */
   uint32_t phase;
   /* under the pool's lock */
   tp__pool_place place;
   bool abandoned;
-  tp__link link;         /* in the permits' queue or a lane's */
+  tp__link link;         /* in the permits' queue, a lane's, or pool->unput */
   tp__link running_link; /* in pool->running */
   struct tp__pool_thread *thread; /* that it was offered to; NULL: who runs it took it under the lock */
   int64_t running_since_ns;
@@ -64,6 +66,7 @@ typedef struct tp__pool {
   tp__link running;
   tp__link threads; /* tp__pool_thread, live */
   tp__link ended;   /* to be joined */
+  tp__link unput;   /* items that got a permit, and whose inbox took no more: to be refused without the lock */
   struct tp__pool_thread *idle; /* parked; the last one that went idle first */
   uint32_t thread_count, idle_count, abandoned_count;
   uint32_t abandoned_max; /* of them so many have another thread in their place */
@@ -91,6 +94,12 @@ bool tp__pool_is_exhausted(tp__pool *pool);
  *  @return TP_REASON_NONE; or why it never will be run: NO_PERMIT (abandoned attempts hold all), NO_WORKER (no thread
  *          runs and none could be started), SHUTDOWN. */
 tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item);
+/** The same for an item with an inbox.
+ *  @return NONE: it is in the inbox, or will be when there is a permit; NO_PERMIT; NO_WORKER (full or closed);
+ *          SHUTDOWN. */
+tp_reason tp__pool_offer(tp__pool *pool, tp__pool_item *item);
+/** The token of an item with an inbox has ended: its permit goes to the next in line. */
+void tp__pool_token_ended(tp__pool *pool, tp__pool_item *item);
 /** The owner no longer waits for it.
  *  @return true when it was still waiting or queued: it will never run. Attempts of the same permits that can now never
  *  get one are refused with NO_PERMIT, and what waits for a thread with NO_WORKER where none is left. */

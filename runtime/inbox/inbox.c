@@ -83,6 +83,13 @@ bool tp__inbox_is_of(const tp_inbox *inbox, const void *owner) { return inbox->o
 
 bool tp__inbox_is_forked(const tp_inbox *inbox) { return inbox->process_generation != tp__process_generation(); }
 
+bool tp__inbox_is_closed(tp_inbox *inbox) {
+  tp__mutex_lock(&inbox->mutex);
+  bool closed = inbox->is_closed;
+  tp__mutex_unlock(&inbox->mutex);
+  return closed;
+}
+
 /* ---- the queue ---- */
 
 bool tp__inbox_put(tp_inbox *inbox, tp__inbox_item *item) {

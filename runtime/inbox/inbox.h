@@ -24,6 +24,8 @@ void tp__inbox_ref(tp_inbox *inbox);
 /** Accepts NULL. */
 void tp__inbox_unref(tp_inbox *inbox);
 bool tp__inbox_is_of(const tp_inbox *inbox, const void *owner);
+/** A look; any thread. */
+bool tp__inbox_is_closed(tp_inbox *inbox);
 /** In the child of a fork the descriptor is shared with the parent. */
 bool tp__inbox_is_forked(const tp_inbox *inbox);
 

@@ -17,6 +17,7 @@
 #define TP__PLAN_H
 
 #include "runtime/inbox/inbox.h"
+#include "runtime/plan/closure.h"
 #include "runtime/os/os.h"
 #include "runtime/store/run_names.h"
 #include "turnphase/inspect.h"
@@ -36,9 +37,11 @@ typedef struct tp__alias {
 
 /** What the layer above lends: the runtime rooms do not look inside contributions. */
 typedef struct tp__contribution_ops {
-  /** Checks, also whether the phase takes a signal of this kind, and deep-copies.
+  /** Checks, also whether the phase takes a signal of this kind, and deep-copies. What the copy holds of the host's is
+   *  added to the home, on success only.
    *  @return TP_OK, TP_ERR_MALFORMED, TP_ERR_BAD_SCHEMA, TP_ERR_NO_MEMORY. */
-  tp_status (*copy)(tp__arena *arena, uint32_t phase, const tp_contribution *in, tp_contribution *out);
+  tp_status (*copy)(tp__arena *arena, uint32_t phase, const tp__closure_home *home, const tp_contribution *in,
+                    tp_contribution *out);
   /** The name of a TP_KIND_*, static text. May be NULL. */
   const char *(*kind_name)(uint32_t kind);
   /** The name of a payload field, static text; NULL: it has none. May be NULL. */
@@ -84,6 +87,7 @@ typedef struct tp__subscription {
   tp_subscription desc;          /* strings and arrays are copies; phase is resolved; execution, failure and limit_ms as
                                     resolved at commit are in the node, not here; disabled is as it was added */
   tp_match match;                /* where desc.match leads to; zero-filled without one */
+  tp__aptr closures;             /* what its fallback holds of the host's */
   uint32_t alias_flags;
   const char *owner;
   tp_trust trust;

@@ -153,16 +153,20 @@ static bool copy_desc(tp__subscription *sub, const tp_subscription *from, const 
          copy_match(sub);
 }
 
-static tp_status copy_fallback(const tp__contribution_ops *ops, tp__subscription *sub, const tp_subscription *from,
+static tp_status copy_fallback(const tp__registry *registry, tp__subscription *sub, const tp_subscription *from,
                                tp_fault *fault) {
   if (from->fallback_count > SIZE_MAX / 4 / sizeof(tp_contribution))
     return REFUSE(from, TP_ERR_TOO_LARGE, "fallback_count is %zu", from->fallback_count);
   tp_contribution *copies = tp__arena_alloc(&sub->arena, from->fallback_count * sizeof *copies);
   const tp_contribution **list = tp__arena_alloc(&sub->arena, from->fallback_count * sizeof *list);
   if (!copies || !list) return TP_ERR_NO_MEMORY;
+  tp__closure_home home = {.allocator = sub->allocator,
+                           .inside_of = sub->inside_of,
+                           .inbox_owner = registry,
+                           .closures = &sub->closures};
   for (size_t i = 0; i < from->fallback_count; i++) {
     if (!from->fallback[i]) return REFUSE(from, TP_ERR_USAGE, "fallback[%zu] is NULL", i);
-    tp_status status = ops->copy(&sub->arena, sub->desc.phase, from->fallback[i], &copies[i]);
+    tp_status status = registry->ops->copy(&sub->arena, sub->desc.phase, &home, from->fallback[i], &copies[i]);
     list[i] = &copies[i];
     if (status == TP_ERR_NO_MEMORY) return status;
     if (status != TP_OK)
@@ -173,6 +177,7 @@ static tp_status copy_fallback(const tp__contribution_ops *ops, tp__subscription
 }
 
 static void subscription_free(tp__subscription *sub) {
+  tp__closures_unref(&sub->closures);
   tp__arena_fini(&sub->arena);
   tp__release(sub->allocator, TP__CONTAINER(sub, subscription_block, sub), sizeof(subscription_block));
 }
@@ -190,13 +195,14 @@ tp_status tp__subscription_new(tp__registry *registry, const tp_subscription *de
   tp__a32_store_relaxed(&sub->refs, 1);
   tp__permits_init(&sub->permits);
   tp__arena_init(&sub->arena, sub->allocator, block->first, sizeof block->first, 0);
-  tp_status status = copy_desc(sub, desc, owner) ? copy_fallback(registry->ops, sub, desc, fault) : TP_ERR_NO_MEMORY;
+  tp_status status = copy_desc(sub, desc, owner) ? copy_fallback(registry, sub, desc, fault) : TP_ERR_NO_MEMORY;
   if (status == TP_OK) status = tp__intern(registry, sub->desc.id, &sub->name);
   if (status == TP_OK) status = tp__intern(registry, sub->desc.handler, &sub->handler_name);
   if (status == TP_OK) status = tp__intern(registry, sub->owner, &sub->owner_name);
   tp__run_name name = {sub->name, sub->handler_name, sub->owner_name, (uint8_t)desc->visibility};
   if (status == TP_OK) status = tp__intern_run_name(registry, &name, &sub->run_name);
   if (status != TP_OK) {
+    tp__closures_cancel(&sub->closures);
     subscription_free(sub);
     return status == TP_ERR_NO_MEMORY ? REFUSE(desc, status, "no memory for it") : status;
   }

@@ -350,7 +350,7 @@ static void tools_are_refused_with_their_name(void **state) {
   const tp_tool *list[] = {&tool};
   in.tools = list;
   tool.run = NULL;
-  refused(in, "tool weather has no function: set tp_tool.run");
+  refused(in, "tool weather has no function: set tp_tool.run, or inbox");
   tool = good_tool;
   tool.description = "\xff";
   refused(in, "the description of tool weather is not UTF-8");

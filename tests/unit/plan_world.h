@@ -115,9 +115,10 @@ static inline void counted_release(void *ctx, void *memory, size_t size) {
 #define HOOK(phase_, run_, self_) \
   (&(tp_hook){.struct_size = sizeof(tp_hook), .phase = (phase_), .run = (run_), .self = (self_)})
 
-static inline tp_status world_copy(tp__arena *arena, uint32_t phase, const tp_contribution *in,
-                                   tp_contribution *out) {
+static inline tp_status world_copy(tp__arena *arena, uint32_t phase, const tp__closure_home *home,
+                                   const tp_contribution *in, tp_contribution *out) {
   (void)phase;
+  (void)home;
   *out = *in;
   if (in->kind == TP_KIND_PROMPT_CONTEXT && in->key.size == 0) return TP_ERR_MALFORMED;
   return tp__arena_text(arena, in->key, &out->key) && tp__arena_text(arena, in->text, &out->text) ? TP_OK
