@@ -219,9 +219,11 @@ tp_status tp__tool_copy_texts(tp__arena *arena, tp_tool *tool) {
 
 static tp_status make_closure(const tp__closure_home *home, tp__tool_copy *copy) {
   tp_tool *tool = &copy->tool;
-  if (!home || !tool->inbox) return TP_OK;
-  if (!tp__inbox_is_of(tool->inbox, home->inbox_owner)) return TP_ERR_MALFORMED;
-  copy->closure = tp__closure_new(home, tool->inbox, tool->self, NULL);
+  void (*destroy)(void *self) = tool->destroy;
+  tool->destroy = NULL; /* the closure's alone */
+  if (!home || (!tool->inbox && !destroy)) return TP_OK;
+  if (tool->inbox && !tp__inbox_is_of(tool->inbox, home->inbox_owner)) return TP_ERR_MALFORMED;
+  copy->closure = tp__closure_new(home, tool->inbox, tool->self, destroy);
   return copy->closure ? TP_OK : TP_ERR_NO_MEMORY;
 }
 
@@ -272,8 +274,17 @@ tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp__clos
   return TP_OK;
 }
 
+static void discard(const tp_contribution *in) {
+  tp_contribution room;
+  tp_tool tool;
+  if (!in || read_struct(&in, &room, NULL) != TP_OK || in->kind != TP_KIND_TOOL_BUNDLE || !in->tools) return;
+  for (size_t i = 0; i < in->tool_count; i++)
+    if (tool_read(in, i, &tool, NULL) == TP_OK && tool.destroy) tool.destroy(tool.self);
+}
+
 const tp__contribution_ops tp__contribution_ops_phases = {
     .copy = tp__contribution_take,
+    .discard = discard,
     .kind_name = tp__kind_name,
     .field_name = tp_field_name,
     .field_kinds = tp__field_kinds,

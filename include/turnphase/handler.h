@@ -366,8 +366,8 @@ TP_API tp_answer tp_call_fail(tp_call *call, uint32_t code, const char *message)
 /** The same, and it may be tried again if the subscription has retries left. */
 TP_API tp_answer tp_call_fail_retryable(tp_call *call, uint32_t code, const char *message);
 
-/** Adds a contribution to the answer; all of it is copied. An answer is taken whole or rejected whole: after a refused
- *  emit the attempt fails, whatever it returns.
+/** Adds a contribution to the answer; all of it is copied, and tools are taken (tool.h), on success only. An answer is
+ *  taken whole or rejected whole: after a refused emit the attempt fails, whatever it returns.
  *  @return TP_OK; TP_ERR_CAPABILITY when the handler did not declare the kind or the phase does not take it;
  *          TP_ERR_MALFORMED for a contribution without its key or with bad UTF-8 or msgpack; TP_ERR_BAD_SCHEMA for a
  *          tool whose schema is outside the subset; TP_ERR_NO_MEMORY;
@@ -414,7 +414,7 @@ typedef struct tp_deferral {
  *  emitted before belong to the answer. */
 TP_API tp_answer tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_token *ret_token);
 
-/** Completes a deferred attempt. Everything in outcome is copied.
+/** Completes a deferred attempt. Everything in outcome is copied, and with TP_OK tools are taken (tool.h).
  *  @return TP_OK; TP_ERR_STALE when the token was completed, timed out or cancelled before, or its runtime is gone:
  *          nothing was touched; TP_ERR_USAGE for a kind that is no answer (0, DEFERRED, unknown), for a why that is
  *          none of its numbers or stands beside another kind than FAILED, for contributions that are NULL, for a

@@ -20,7 +20,16 @@ typedef struct tp_tool_run tp_tool_run;
 typedef tp_answer (*tp_tool_fn)(void *self, tp_tool_run *run);
 
 /** A tool. It travels by pointer: the one that takes it copies the struct, its strings and its schema. What run and
- *  self point to must stay valid while the handler that brought it is registered. */
+ *  self point to must stay valid while the handler that brought it is registered or, where destroy is set, until that
+ *  is called.
+ *
+ *  A tool is taken with the tool bundle that it is in, on success only: by tp_call_emit() and its short form, by
+ *  tp_edit_add_subscription() (a bundle among the fallbacks), each when it returns TP_OK; by tp_token_complete() with
+ *  TP_OK, also when the answer is refused then (but for a tool whose struct cannot be read). Each time that it is taken
+ *  destroy is called once: when the result of the phase, the tools of the turn and every run of the tool are over,
+ *  those that were given up and the tokens of deferred ones among them. So it is, too, for a tool that a merge leaves
+ *  out, that the next materialization replaces, or whose attempt failed behind the emit. Where a struct that the
+ *  library shows (of a request, of a merged bundle) is a copy, its destroy is NULL: do not emit it again. */
 typedef struct tp_tool {
   size_t struct_size;
   const char *name;             /* 1–128 bytes, no white space or control */
@@ -40,6 +49,8 @@ typedef struct tp_tool {
   tp_inbox *inbox;              /* of this runtime (inbox.h): its calls wait there until a thread of the host takes
                                    them, at most max_concurrent at once, taken ones included; the others wait for these.
                                    A call that finds it full or freed is shed at once. Kept as long as the tool */
+  void (*destroy)(void *self);  /* exactly once each time the tool is taken; without any lock, from any thread; must
+                                   not block. May be NULL */
 } tp_tool;
 
 /** The arguments: a value, a map that the schema accepted. Borrowed as long as the run is valid. */

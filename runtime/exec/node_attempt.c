@@ -34,10 +34,17 @@ static tp__answer call(tp__attempt *attempt) {
   return tp__call_answer(&a->call, node->run(node->self, &a->call));
 }
 
-static tp_status copy_contributions(node_attempt *a, const tp__answer *answer) {
-  for (size_t i = 0; i < answer->contribution_count; i++)
-    TP__TRY(tp__output_emit(&a->answer_output, &a->answer_arena, a->entry, a->index, answer->contributions[i]));
-  return TP_OK;
+/* The token is completed, whatever comes of its answer, so what the answer brings was taken: from the first that is
+ * refused on it is discarded. */
+static tp_status copy_contributions(node_attempt *a, const tp__answer *answer, tp_status status) {
+  const tp__contribution_ops *ops = a->base.runtime->above->contributions;
+  for (size_t i = 0; i < answer->contribution_count; i++) {
+    const tp_contribution *contribution = answer->contributions[i];
+    if (status == TP_OK)
+      status = tp__output_emit(&a->answer_output, &a->answer_arena, a->entry, a->index, contribution);
+    if (status != TP_OK && ops->discard) ops->discard(contribution);
+  }
+  return status;
 }
 
 /* Any thread, which won the attempt: the answer arena is its own. */
@@ -47,7 +54,7 @@ static void accept(tp__attempt *attempt, const tp__answer *answer, const void *e
   a->answered_by_token = true;
   const char *reason = NULL;
   tp_status status = tp__arena_string(&a->answer_arena, answer->reason, &reason) ? TP_OK : TP_ERR_NO_MEMORY;
-  if (status == TP_OK) status = copy_contributions(a, answer);
+  status = copy_contributions(a, answer, status);
   if (status != TP_OK) a->answer_output.refused = status;
   attempt->answer.reason = reason;
 }
