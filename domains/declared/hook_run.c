@@ -278,7 +278,7 @@ static void start_program(struct job *job, const tp_call *call, const struct lin
   if (is_cancelled) tp_process_cancel(hook->hooks->loop, process);
 }
 
-static struct job *job_new(const tp__hook *hook) {
+static struct job *job_new(const tp__hook *hook, const tp_call *call) {
   struct job *job = calloc(1, sizeof *job);
   if (!job) return NULL;
   if (pthread_mutex_init(&job->mutex, NULL) != 0) {
@@ -287,8 +287,7 @@ static struct job *job_new(const tp__hook *hook) {
   }
   job->hook = hook;
   job->references = 2;
-  tp_failure failure = hook->failure != TP_FAILURE_DEFAULT ? hook->failure : hook->row->failure;
-  job->is_required = failure == TP_FAILURE_REQUIRED;
+  job->is_required = tp_call_failure(call) == TP_FAILURE_REQUIRED;
   tp__hooks_ref(hook->hooks);
   return job;
 }
@@ -297,7 +296,7 @@ static tp_answer run_script(const tp__hook *hook, tp_call *call) {
   struct line line;
   tp_status status = context_line(hook, call, &line);
   if (status != TP_OK) return tp_call_fail(call, (uint32_t)status, "the context could not be written as JSON");
-  struct job *job = job_new(hook);
+  struct job *job = job_new(hook, call);
   if (!job) {
     free(line.bytes);
     return tp_call_fail(call, TP_ERR_NO_MEMORY, "no memory for the program");

@@ -510,6 +510,12 @@ typedef enum tp_failure {
   TP_FAILURE_FORCE_32 = 0x7fffffff
 } tp_failure;
 
+/** The failure policy in force for this call, never TP_FAILURE_DEFAULT: the subscription's own, else
+ *  tp_runtime_options.hook_failure where it applies, else the phase's. For a handler whose answer depends on it, such
+ *  as a declared hook that blocks in a phase without verdicts.
+ *  Threads: as every function that takes a call. */
+TP_API tp_failure tp_call_failure(const tp_call *call);
+
 typedef enum tp_backoff {
   TP_BACKOFF_NONE = 0,
   TP_BACKOFF_FIXED = 1,

@@ -20,6 +20,8 @@ tp_text tp_call_mode(const tp_call *call) { return call->entry->turn->mode; }
 uint32_t tp_call_phase(const tp_call *call) { return call->entry->plan->phase; }
 const char *tp_call_subscription(const tp_call *call) { return node_of(call)->subscription_name; }
 
+tp_failure tp_call_failure(const tp_call *call) { return node_of(call)->failure; }
+
 /* NULL: the call is not one of a job. */
 static const tp__detached_job *job_of(const tp_call *call) {
   const tp__detached_job *job = call->entry->detached_run ? tp__detached_job_of(call->entry) : NULL;

@@ -36,8 +36,8 @@ static tp_status read_hooks(tp_runtime *runtime, tp_hooks **ret_hooks, tp_fault 
 }
 
 /* A runtime with what is in the directory. */
-static tp_runtime *open_with_hooks(void) {
-  tp_runtime *runtime = open_runtime(NULL);
+static tp_runtime *open_with(const tp_runtime_options *options) {
+  tp_runtime *runtime = open_runtime(options);
   tp_hooks *hooks;
   tp_fault fault = {0};
   if (read_hooks(runtime, &hooks, &fault) != TP_OK) fail_msg("%s:%u: %s", fault.subject, fault.line, fault.message);
@@ -46,6 +46,8 @@ static tp_runtime *open_with_hooks(void) {
   tp_hooks_free(hooks);
   return runtime;
 }
+
+static tp_runtime *open_with_hooks(void) { return open_with(NULL); }
 
 /* tool.pre of a call of `shell`. */
 static tp_phase_result gate(tp_turn *turn) {
@@ -187,6 +189,43 @@ static void the_strictest_of_exit_code_continue_and_signals_wins(void **state) {
                (int)result.reason.size, result.reason.data);
     if (row->reason) assert_text(result.reason, row->reason);
     if (row->reminder) check_reminder(row, &result);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+/* session.start takes no verdicts and is best_effort by itself. */
+static void a_block_in_a_phase_without_verdicts_fails_it_where_the_policy_in_force_is_required(void **state) {
+  (void)state;
+  static const struct {
+    tp_failure runtime;
+    const char *own; /* YAML */
+    tp_status outcome;
+  } rows[] = {
+      {TP_FAILURE_DEFAULT, "", TP_OK},
+      {TP_FAILURE_DEFAULT, "failure: required\n", TP_ERR_HOOK},
+      {TP_FAILURE_REQUIRED, "", TP_ERR_HOOK},
+      {TP_FAILURE_REQUIRED, "failure: best_effort\n", TP_OK},
+      {TP_FAILURE_BEST_EFFORT, "", TP_OK},
+      {TP_FAILURE_BEST_EFFORT, "failure: required\n", TP_ERR_HOOK},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char yaml[256];
+    snprintf(yaml, sizeof yaml, "id: gate\nevent: session.start\n%s"
+             "handler: {command: [sh, -c, 'echo not ready >&2; exit 1'], timeout_ms: 20000}\n", rows[i].own);
+    write_named("a.yaml", yaml, 0600);
+    tp_runtime_options options = {.struct_size = sizeof options, .hook_failure = rows[i].runtime};
+    tp_runtime *runtime = open_with(&options);
+    tp_turn *turn = begin_bare(runtime, 60000);
+    tp_phase_result result = {.struct_size = sizeof result};
+    assert_int_equal(tp_phase_run(turn, TP_PHASE_SESSION_START, NULL, &result, NULL), TP_OK);
+    if (result.outcome != rows[i].outcome) fail_msg("row %zu: %s", i, tp_status_name(result.outcome));
+    if (result.outcome == TP_OK) {
+      assert_int_equal(tp_merged_count(result.merged, TP_KIND_REMINDER), 1);
+      assert_text(tp_merged_get(result.merged, TP_KIND_REMINDER, 0)->contribution->text, "not ready");
+    } else {
+      assert_text(result.reason, "not ready");
+    }
     tp_turn_end(turn);
     close_runtime(runtime);
   }
@@ -508,6 +547,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       IN_DIRECTORY(a_guard_that_cannot_answer_denies_and_says_which_failure),
       IN_DIRECTORY(the_strictest_of_exit_code_continue_and_signals_wins),
+      IN_DIRECTORY(a_block_in_a_phase_without_verdicts_fails_it_where_the_policy_in_force_is_required),
       IN_DIRECTORY(a_program_gets_one_line_of_json_with_ids_and_payload),
       IN_DIRECTORY(log_and_save_json_write_the_context_to_files),
       IN_DIRECTORY(match_decides_whether_a_hook_runs),
