@@ -11,6 +11,14 @@ static void put_text(tp__tool_slot *slot, uint32_t *count, uint32_t id, tp_text 
   slot->gate->fields[(*count)++] = (tp_field){.id = id, .kind = TP_FIELD_KIND_TEXT, .text = text};
 }
 
+static void put_arguments(tp__tool_slot *slot, uint32_t *count) {
+  const tp_tool_call *call = tp__call_of(slot);
+  slot->gate->fields[(*count)++] =
+      (tp_field){.id = TP_FIELD_ARGUMENTS,
+                 .kind = call->malformed ? TP_FIELD_KIND_TEXT : TP_FIELD_KIND_VALUE,
+                 .text = call->arguments};
+}
+
 static void put_int(tp__tool_slot *slot, uint32_t *count, uint32_t id, int64_t number) {
   slot->gate->fields[(*count)++] = (tp_field){.id = id, .kind = TP_FIELD_KIND_INT, .number = number};
 }
@@ -90,13 +98,9 @@ static void pre_ended(tp__phase *run) {
 }
 
 void tp__call_pre(tp__tool_slot *slot) {
-  const tp_tool_call *call = tp__call_of(slot);
   uint32_t count = 0;
-  put_text(slot, &count, TP_FIELD_TOOL, call->name);
-  slot->gate->fields[count++] =
-      (tp_field){.id = TP_FIELD_ARGUMENTS,
-                 .kind = call->malformed ? TP_FIELD_KIND_TEXT : TP_FIELD_KIND_VALUE,
-                 .text = call->arguments};
+  put_text(slot, &count, TP_FIELD_TOOL, tp__call_of(slot)->name);
+  put_arguments(slot, &count);
   begin_phase(slot, TP_PHASE_TOOL_PRE, count, false, pre_ended);
 }
 
@@ -165,5 +169,7 @@ void tp__call_post(tp__tool_slot *slot) {
   put_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
   put_text(slot, &count, TP_FIELD_OUTPUT_SUMMARY, ok ? preview : (tp_text){NULL, 0});
   put_text(slot, &count, TP_FIELD_ERROR_MESSAGE, ok ? (tp_text){NULL, 0} : preview);
+  put_arguments(slot, &count);
+  put_text(slot, &count, TP_FIELD_RESULT, result->text);
   begin_phase(slot, TP_PHASE_TOOL_POST, count, true, post_ended);
 }

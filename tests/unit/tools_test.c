@@ -573,11 +573,16 @@ typedef struct shown {
   char summary[1024];
   size_t size;
   int calls;
+  tp_text arguments; /* what it must get whole */
+  bool is_whole;
 } shown;
 
 static tp_answer see_post(void *self, tp_call *call) {
   shown *s = self;
   tp_text summary = tp_call_text(call, TP_FIELD_INPUT_SUMMARY);
+  tp_text arguments = tp_call_text(call, TP_FIELD_ARGUMENTS), result = tp_call_text(call, TP_FIELD_RESULT);
+  s->is_whole = arguments.size == s->arguments.size && memcmp(arguments.data, s->arguments.data, arguments.size) == 0 &&
+                result.size == 4 && memcmp(result.data, "done", 4) == 0;
   s->calls++;
   s->size = summary.size;
   snprintf(s->summary, sizeof s->summary, "%.*s", (int)summary.size, summary.size ? summary.data : "");
@@ -594,7 +599,7 @@ static tp_text accented(char *memory, size_t count) {
   return (tp_text){memory, used};
 }
 
-static void tool_post_shows_the_arguments_as_json_cut_between_characters(void **state) {
+static void tool_post_shows_the_arguments_whole_and_as_json_cut_between_characters(void **state) {
   (void)state;
   char seven[4], many[2048];
   const struct {
@@ -605,7 +610,7 @@ static void tool_post_shows_the_arguments_as_json_cut_between_characters(void **
                {no_arguments, "{}", 2},
                {accented(many, 700), "{\"n\":\"\xc3\xa9\xc3\xa9", 512}}; /* 6 bytes, then whole characters */
   for (size_t i = 0; i < COUNT(cases); i++) {
-    shown seen = {.calls = 0};
+    shown seen = {.arguments = cases[i].arguments};
     job j = {.text = "done"};
     bundle b = {.count = 0};
     add_tool(&b, "t", &j);
@@ -617,6 +622,7 @@ static void tool_post_shows_the_arguments_as_json_cut_between_characters(void **
     assert_int_equal(tools_run(turn, &call, 1, &result, NULL), TP_OK);
     assert_kind(result, TP_TOOL_OK);
     assert_int_equal(seen.calls, 1);
+    assert_true(seen.is_whole);
     assert_int_equal(seen.size, cases[i].size);
     assert_memory_equal(seen.summary, cases[i].begins, strlen(cases[i].begins));
     assert_true(tp_utf8_valid((tp_text){seen.summary, seen.size}, NULL));
@@ -658,7 +664,7 @@ static void time_that_the_check_of_large_arguments_takes_is_not_the_tools(void *
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(tool_post_shows_the_arguments_as_json_cut_between_characters),
+      cmocka_unit_test(tool_post_shows_the_arguments_whole_and_as_json_cut_between_characters),
       cmocka_unit_test(time_that_the_check_of_large_arguments_takes_is_not_the_tools),
       cmocka_unit_test(tool_gets_its_arguments_and_gives_its_text),
       cmocka_unit_test(turn_without_materialization_has_no_tools),
