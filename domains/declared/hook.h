@@ -66,6 +66,7 @@ struct tp_hooks {
   /* never changes after the reading */
   tp_runtime *runtime;
   const char *directory, *root;
+  const char *only; /* NULL: all */
   tp__hook *first;
   size_t count;
   const char *environment[16];
@@ -73,9 +74,18 @@ struct tp_hooks {
   struct tp__block *blocks; /* memory of all that was read */
   tp_process_loop *loop;
   pthread_mutex_t mutex;
+  pthread_cond_t told;
   /* under mutex */
   size_t references;
+  tp_hook_program_fn on_program; /* NULL: none, or no more */
+  void *program_ctx;
+  size_t telling; /* calls of on_program that have not returned */
 };
+
+/** Whether on_program is wanted at this moment. */
+bool tp__hooks_watched(tp_hooks *hooks);
+/** Calls on_program, if there is one still. */
+void tp__hooks_tell(tp_hooks *hooks, const tp_hook_program *program);
 
 void tp__hooks_ref(tp_hooks *hooks);
 void tp__hooks_unref(tp_hooks *hooks);

@@ -165,6 +165,7 @@ struct job {
   const tp__hook *hook;
   tp_token token;
   bool is_required;
+  struct line input; /* for on_program; empty without one */
   pthread_mutex_t mutex;
   /* under mutex */
   uint64_t process; /* 0: not started yet */
@@ -179,6 +180,7 @@ static void job_unref(struct job *job) {
   if (left > 0) return;
   tp_hooks *hooks = job->hook->hooks;
   pthread_mutex_destroy(&job->mutex);
+  free(job->input.bytes);
   free(job);
   tp__hooks_unref(hooks);
 }
@@ -200,6 +202,21 @@ static void job_cancel(void *ctx) {
   if (process != 0) tp_process_cancel(job->hook->hooks->loop, process);
 }
 
+static void tell(const struct job *job, const tp_process_result *result, const tp_outcome *outcome) {
+  tp_hook_program program = {.struct_size = sizeof program,
+                             .hook = job->hook->id,
+                             .arguments = job->hook->arguments,
+                             .input = {job->input.bytes, job->input.size},
+                             .output = result->output,
+                             .errors = result->errors,
+                             .outcome = outcome,
+                             .end = result->end,
+                             .exit_code = result->exit_code,
+                             .signal = result->signal,
+                             .duration_ms = result->duration_ms};
+  tp__hooks_tell(job->hook->hooks, &program);
+}
+
 static void program_ended(void *ctx, const tp_process_result *result) {
   struct job *job = ctx;
   tp__judged *judged = malloc(sizeof *judged);
@@ -210,6 +227,7 @@ static void program_ended(void *ctx, const tp_process_result *result) {
     return;
   }
   tp__hook_judge(job->hook, job->is_required, result, judged);
+  tell(job, result, &judged->outcome);
   (void)!tp_token_complete(job->token, &judged->outcome); /* stale: the attempt was given up meanwhile */
   tp__judged_fini(judged);
   free(judged);
@@ -303,10 +321,12 @@ static tp_answer run_script(const tp__hook *hook, tp_call *call) {
   }
   tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = job_cancel, .destroy = job_destroy, .ctx = job};
   tp_answer answer = tp_call_defer(call, &deferral, &job->token);
+  bool kept = tp__hooks_watched(hook->hooks);
+  if (kept) job->input = line;
   if (job->token.bits != 0) start_program(job, call, &line);
   else job_unref(job);
   job_unref(job);
-  free(line.bytes);
+  if (!kept) free(line.bytes);
   return answer;
 }
 

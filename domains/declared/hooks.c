@@ -54,12 +54,38 @@ void tp__hooks_unref(tp_hooks *hooks) {
     hooks->blocks = block->next;
     free(block);
   }
+  pthread_cond_destroy(&hooks->told);
   pthread_mutex_destroy(&hooks->mutex);
   free(hooks);
 }
 
+bool tp__hooks_watched(tp_hooks *hooks) {
+  pthread_mutex_lock(&hooks->mutex);
+  bool watched = hooks->on_program != NULL;
+  pthread_mutex_unlock(&hooks->mutex);
+  return watched;
+}
+
+void tp__hooks_tell(tp_hooks *hooks, const tp_hook_program *program) {
+  pthread_mutex_lock(&hooks->mutex);
+  tp_hook_program_fn on_program = hooks->on_program;
+  void *ctx = hooks->program_ctx;
+  if (on_program) hooks->telling++;
+  pthread_mutex_unlock(&hooks->mutex);
+  if (!on_program) return;
+  on_program(ctx, program);
+  pthread_mutex_lock(&hooks->mutex);
+  if (--hooks->telling == 0) pthread_cond_broadcast(&hooks->told);
+  pthread_mutex_unlock(&hooks->mutex);
+}
+
 void tp_hooks_free(tp_hooks *hooks) {
-  if (hooks) tp__hooks_unref(hooks);
+  if (!hooks) return;
+  pthread_mutex_lock(&hooks->mutex);
+  hooks->on_program = NULL;
+  while (hooks->telling > 0) pthread_cond_wait(&hooks->told, &hooks->mutex);
+  pthread_mutex_unlock(&hooks->mutex);
+  tp__hooks_unref(hooks);
 }
 
 /* ---- files ---- */
@@ -254,7 +280,10 @@ static tp_status fill(tp_hooks *hooks, const tp_hooks_options *options, tp_fault
   hooks->root = tp__hooks_copy(hooks, tp_text_of(absolute));
   free(absolute);
   hooks->directory = tp__hooks_copy(hooks, tp_text_of(options->directory));
-  if (!hooks->root || !hooks->directory) return refuse_memory(fault);
+  if (options->only) hooks->only = tp__hooks_copy(hooks, tp_text_of(options->only));
+  if (!hooks->root || !hooks->directory || (options->only && !hooks->only)) return refuse_memory(fault);
+  hooks->on_program = options->on_program;
+  hooks->program_ctx = options->program_ctx;
   tp_status status = read_environment(hooks, fault);
   if (status == TP_OK) status = tp_process_loop_new(NULL, &hooks->loop, fault);
   if (status == TP_OK) status = read_all(hooks, fault);
@@ -264,13 +293,13 @@ static tp_status fill(tp_hooks *hooks, const tp_hooks_options *options, tp_fault
 static tp_status options_read(const tp_hooks_options *theirs, tp_hooks_options *options, tp_fault *fault) {
   *options = (tp_hooks_options){0};
   size_t size = theirs ? theirs->struct_size : 0;
-  if (size < sizeof *options || size > 4096)
+  if (size < offsetof(tp_hooks_options, only) || size > 4096)
     return tp__refuse(fault, TP_ERR_VERSION, NULL, (tp__place){0}, "tp_hooks_options.struct_size is not set");
   for (size_t i = sizeof *options; i < size; i++) {
     if (((const char *)theirs)[i] != 0)
       return tp__refuse(fault, TP_ERR_VERSION, NULL, (tp__place){0}, "tp_hooks_options has a field that is newer");
   }
-  memcpy(options, theirs, sizeof *options);
+  memcpy(options, theirs, size < sizeof *options ? size : sizeof *options);
   if (options->directory && options->directory[0]) return TP_OK;
   return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "tp_hooks_options.directory is missing");
 }
@@ -284,6 +313,11 @@ tp_status tp_hooks_read(tp_runtime *runtime, const tp_hooks_options *theirs, tp_
   tp_hooks *hooks = calloc(1, sizeof *hooks);
   if (!hooks) return refuse_memory(fault);
   if (pthread_mutex_init(&hooks->mutex, NULL) != 0) {
+    free(hooks);
+    return refuse_memory(fault);
+  }
+  if (pthread_cond_init(&hooks->told, NULL) != 0) {
+    pthread_mutex_destroy(&hooks->mutex);
     free(hooks);
     return refuse_memory(fault);
   }
@@ -344,6 +378,7 @@ static tp_status add_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
 }
 
 static tp_status add_subscription(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
+  bool alone = hook->hooks->only != NULL;
   tp_match match = {.struct_size = sizeof match, .matches = tp__hook_matches, .ctx = hook, .description = hook->match};
   tp_subscription subscription = {.struct_size = sizeof subscription,
                                   .id = hook->id,
@@ -354,11 +389,11 @@ static tp_status add_subscription(tp_edit *edit, tp__hook *hook, tp_fault *fault
                                   .limit_ms = hook->limit_ms,
                                   .failure = hook->failure,
                                   .after = hook->after.list,
-                                  .after_count = hook->after.count,
+                                  .after_count = alone ? 0 : hook->after.count,
                                   .before = hook->before.list,
-                                  .before_count = hook->before.count,
+                                  .before_count = alone ? 0 : hook->before.count,
                                   .needs = hook->needs.list,
-                                  .needs_count = hook->needs.count,
+                                  .needs_count = alone ? 0 : hook->needs.count,
                                   .match = hook->match[0] ? &match : NULL,
                                   .metadata = hook->file};
   return tp_edit_add_subscription(edit, &subscription, fault);
@@ -384,6 +419,11 @@ static tp_status check_trust(const tp_hooks *hooks, const char *trusted, tp_faul
                     trusted ? "another one" : "none");
 }
 
+static bool is_wanted(const tp__hook *hook) {
+  const char *only = hook->hooks->only;
+  return only ? strcmp(hook->id, only) == 0 : hook->is_enabled;
+}
+
 tp_status tp_hooks_commit(tp_hooks *hooks, const char *owner_name, const char *trusted, tp_commit_report *ret_report,
                           tp_fault *fault) {
   if (!hooks) return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "no hooks were read");
@@ -396,11 +436,15 @@ tp_status tp_hooks_commit(tp_hooks *hooks, const char *owner_name, const char *t
   tp_edit *edit;
   status = tp_edit_begin(hooks->runtime, &owner, &edit, fault);
   if (status != TP_OK) return status;
+  bool found = false;
   for (tp__hook *hook = hooks->first; hook && status == TP_OK; hook = hook->next) {
-    if (!hook->is_enabled) continue;
+    if (!is_wanted(hook)) continue;
+    found = true;
     status = add_handler(edit, hook, fault);
     if (status == TP_OK) status = add_subscription(edit, hook, fault);
   }
+  if (status == TP_OK && hooks->only && !found)
+    status = tp__refuse(fault, TP_ERR_NOT_FOUND, hooks->directory, (tp__place){0}, "there is no hook %s", hooks->only);
   if (status == TP_OK) status = tp_edit_commit(edit, ret_report, fault);
   if (status == TP_OK) return TP_OK;
   tp_edit_discard(edit);

@@ -6,6 +6,7 @@
 #define TURNPHASE_DECLARED_H
 
 #include "turnphase/inspect.h"
+#include "turnphase/process.h"
 
 TP_BEGIN_DECLS
 
@@ -55,12 +56,36 @@ TP_API tp_status tp_script_model_load(tp_text yaml, const char *name, tp_model *
 /** A directory of hooks that was read: one YAML file a hook. */
 typedef struct tp_hooks tp_hooks;
 
-/** Where hooks are. Zero means default. Everything is copied. */
+/** A program of a hook that has ended, and what its end means. Made by the library; borrowed till the callback
+ *  returns. */
+typedef struct tp_hook_program {
+  size_t struct_size;
+  const char *hook;             /* the hook's id */
+  const char *const *arguments; /* what was started, ended by NULL */
+  tp_text input;                /* what it could read */
+  tp_text output, errors;       /* what it wrote to descriptors 1 and 2 */
+  const tp_outcome *outcome;    /* the answer that it gave, whether it came in time or not */
+  tp_process_end end;           /* what decided its end */
+  int32_t exit_code;            /* with TP_PROCESS_EXITED */
+  int32_t signal;               /* with TP_PROCESS_KILLED */
+  uint32_t reserved_;           /* zero */
+  int64_t duration_ms;
+} tp_hook_program;
+/** Called from a thread that serves every program of these hooks: it must not wait, and must not call
+ *  tp_hooks_free(). */
+typedef void (*tp_hook_program_fn)(void *ctx, const tp_hook_program *program);
+
+/** Where hooks are. Zero means default. All texts are copied. */
 typedef struct tp_hooks_options {
   size_t struct_size;
   const char *directory;        /* required: its *.yaml and *.yml files, in bytewise order of their names */
   const char *root;             /* where programs run, and where relative paths of programs and files begin; NULL: the
                                    working directory at this moment */
+  const char *only;             /* tp_hooks_commit() registers the hook with this id alone, whether it is enabled or
+                                   not, and without its edges to others; NULL: all that are enabled */
+  tp_hook_program_fn on_program; /* gets every program that has ended and was judged, until tp_hooks_free() returns;
+                                    NULL: none */
+  void *program_ctx;
 } tp_hooks_options;
 
 /** Reads and checks every file of the directory, and hashes what a trust is about: all files in the directory and in
@@ -105,12 +130,14 @@ TP_API size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *c
  *  @param trusted  the content hash that the operator has looked at and trusts; NULL: none. A program that is not what
  *                  it was when it was read is not run: the hook fails (cannot_start).
  *  @return TP_OK; TP_ERR_USAGE when trusted is not the hash of the directory, with the hash in the message; what
- *          tp_edit_add_subscription() and tp_edit_commit() return, with the file at fault where it is known.
+ *          tp_edit_add_subscription() and tp_edit_commit() return, with the file at fault where it is known;
+ *          TP_ERR_NOT_FOUND when no hook has the id of tp_hooks_options.only.
  *  Blocks: no. */
 TP_API tp_status tp_hooks_commit(tp_hooks *hooks, const char *owner, const char *trusted, tp_commit_report *ret_report,
                                  tp_fault *fault) TP_MUST_USE;
 
-/** Frees what was read. What is registered stays, and keeps what it needs. Accepts NULL. */
+/** Frees what was read. What is registered stays, and keeps what it needs. Accepts NULL.
+ *  Blocks: while on_program runs; no call of it comes afterwards. */
 TP_API void tp_hooks_free(tp_hooks *hooks);
 
 TP_END_DECLS

@@ -493,6 +493,87 @@ static void the_file_of_the_seed_is_read_with_all_its_keys(void **state) {
   tp_runtime_free(runtime);
 }
 
+/* ---- one hook alone, and what its program said ---- */
+
+typedef struct watched {
+  latch ended;
+  char input[512], output[64], errors[64], reason[64];
+  tp_answer answer;
+  int32_t exit_code;
+} watched;
+
+static void watch(void *ctx, const tp_hook_program *program) {
+  watched *w = ctx;
+  snprintf(w->input, sizeof w->input, "%.*s", (int)program->input.size, program->input.data);
+  snprintf(w->output, sizeof w->output, "%.*s", (int)program->output.size, program->output.data);
+  snprintf(w->errors, sizeof w->errors, "%.*s", (int)program->errors.size, program->errors.data);
+  snprintf(w->reason, sizeof w->reason, "%s", program->outcome->reason ? program->outcome->reason : "");
+  w->answer = program->outcome->kind;
+  w->exit_code = program->end == TP_PROCESS_EXITED ? program->exit_code : -1;
+  latch_hit(&w->ended);
+}
+
+static void one_hook_runs_alone_and_its_program_is_shown(void **state) {
+  (void)state;
+  write_named("a.yaml", "id: other\nevent: tool.pre\nhandler: {command: [sh, -c, 'touch ran']}\n", 0600);
+  write_named("b.yaml", "id: guard\nenabled: false\nevent: tool.pre\nrequires: other\n"
+                        "handler: {command: [sh, -c, 'echo out; echo no >&2; exit 3']}\n", 0600);
+  tp_runtime *runtime = open_runtime(NULL);
+  watched w = {.ended = LATCH};
+  tp_hooks_options options = {.struct_size = sizeof options,
+                              .directory = directory,
+                              .root = directory,
+                              .only = "guard",
+                              .on_program = watch,
+                              .program_ctx = &w};
+  tp_hooks *hooks;
+  tp_fault fault = {0};
+  assert_int_equal(tp_hooks_read(runtime, &options, &hooks, &fault), TP_OK);
+  assert_int_equal(tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault), TP_OK);
+  tp_turn *turn = begin_bare(runtime, 60000);
+  tp_phase_result result = gate(turn);
+  assert_int_equal(result.outcome, TP_ERR_DENIED);
+  assert_int_equal(result.run_count, 1);
+  latch_wait(&w.ended, 1);
+  tp_turn_end(turn);
+  tp_hooks_free(hooks);
+  assert_non_null(strstr(w.input, "\"ability_id\":\"shell.run\""));
+  assert_string_equal(w.output, "out\n");
+  assert_string_equal(w.errors, "no\n");
+  assert_string_equal(w.reason, "no");
+  assert_int_equal(w.answer, TP_ANSWER_DENY);
+  assert_int_equal(w.exit_code, 3);
+  options.only = "nobody";
+  assert_int_equal(tp_hooks_read(runtime, &options, &hooks, &fault), TP_OK);
+  assert_int_equal(tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault), TP_ERR_NOT_FOUND);
+  tp_hooks_free(hooks);
+  close_runtime(runtime);
+  char file[128];
+  snprintf(file, sizeof file, "%s/ran", directory);
+  assert_int_equal(access(file, F_OK), -1);
+}
+
+static void after_the_free_of_hooks_no_program_is_shown(void **state) {
+  (void)state;
+  write_named("a.yaml", "id: guard\nevent: tool.pre\nhandler: {command: ['true']}\n", 0600);
+  tp_runtime *runtime = open_runtime(NULL);
+  watched w = {.ended = LATCH};
+  tp_hooks_options options = {.struct_size = sizeof options,
+                              .directory = directory,
+                              .root = directory,
+                              .on_program = watch,
+                              .program_ctx = &w};
+  tp_hooks *hooks;
+  assert_int_equal(tp_hooks_read(runtime, &options, &hooks, NULL), TP_OK);
+  assert_int_equal(tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, NULL), TP_OK);
+  tp_hooks_free(hooks);
+  tp_turn *turn = begin_bare(runtime, 60000);
+  assert_int_equal(gate(turn).outcome, TP_OK);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+  assert_int_equal(w.ended.count, 0);
+}
+
 /* ---- globs and the hash ---- */
 
 static void a_glob_matches_folders_as_git_does(void **state) {
@@ -560,6 +641,8 @@ int main(void) {
       IN_DIRECTORY(a_program_that_changed_since_it_was_trusted_does_not_run),
       IN_DIRECTORY(the_environment_switches_all_declared_hooks_off),
       IN_DIRECTORY(the_file_of_the_seed_is_read_with_all_its_keys),
+      IN_DIRECTORY(one_hook_runs_alone_and_its_program_is_shown),
+      IN_DIRECTORY(after_the_free_of_hooks_no_program_is_shown),
       cmocka_unit_test(a_glob_matches_folders_as_git_does),
       cmocka_unit_test(the_content_hash_is_sha256),
   };
