@@ -18,6 +18,7 @@ struct tp_agent {
   char *system;      /* standing text with the sections of agent.build; NULL: none */
   char *model_name;  /* NULL: none */
   tp_text config;    /* as agent.build left it: owned */
+  tp_text scope;     /* of config: the array of the tools that its turns may use; empty: all */
   tp_model model;    /* start NULL: none */
   void *data;        /* the host's */
   /* atomic */

@@ -69,6 +69,17 @@ static void show_again(tp_agent *agent) {
 
 /* ---- the config ---- */
 
+/* A list of another kind would be read as no list, and so as no restriction. */
+static tp_status check_lists(tp_text map, const char *agent, const char *what, tp_fault *fault) {
+  static const char *const lists[] = {"tools", "skills"};
+  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+    tp_text list = tp_value_get(map, lists[i]);
+    if (list.size > 0 && !tp__is_list_of(list, TP_VALUE_TEXT))
+      return tp__fail(fault, TP_ERR_MALFORMED, agent, "%s: %s must be an array of texts", what, lists[i]);
+  }
+  return TP_OK;
+}
+
 static tp_status check_extra(const tp_agent_config *config, tp_fault *fault) {
   if (config->extra.size == 0) return TP_OK;
   TP__TRY(tp_value_check(config->extra, fault));
@@ -79,12 +90,8 @@ static tp_status check_extra(const tp_agent_config *config, tp_fault *fault) {
       return tp__fail(fault, TP_ERR_MALFORMED, config->id,
                       "tp_agent_config: extra has the key %.*s, which has a field of its own", (int)walk.key.size,
                       walk.key.data);
-    bool is_list = tp__text_is(walk.key, "tools") || tp__text_is(walk.key, "skills");
-    if (is_list && !tp__is_list_of(walk.value, TP_VALUE_TEXT))
-      return tp__fail(fault, TP_ERR_MALFORMED, config->id, "tp_agent_config: extra: %.*s must be an array of texts",
-                      (int)walk.key.size, walk.key.data);
   }
-  return TP_OK;
+  return check_lists(config->extra, config->id, "tp_agent_config.extra", fault);
 }
 
 static tp_status write_config(const tp_allocator *allocator, const tp_agent_config *config, tp_writer **ret_writer,
@@ -119,10 +126,11 @@ static tp_status keep_config(tp_agent *agent, tp_text config) {
   if (!copy) return TP_ERR_NO_MEMORY;
   memcpy(copy, config.data, config.size);
   agent->config = (tp_text){copy, config.size};
+  agent->scope = tp_value_get(agent->config, "tools");
   return TP_OK;
 }
 
-/* The system text is the built config's, with the sections that agent.build brought. */
+/* The system text is the built config's, with the sections that agent.build brought and the scope block. */
 static tp_status take_built(tp_agent *agent, const tp_phase_result *built, tp_text config) {
   static const tp__merged_list none;
   const tp_allocator *allocator = &agent->upper->runtime->allocator;
@@ -132,6 +140,8 @@ static tp_status take_built(tp_agent *agent, const tp_phase_result *built, tp_te
   tp__arena_init(&arena, allocator, NULL, 0, 0);
   tp_status status =
       tp__render_system(&arena, system, built->merged ? &built->merged->lists[TP_KIND_PROMPT_SECTION] : &none, &system);
+  if (status == TP_OK)
+    status = tp__render_scope(&arena, system, agent->scope, tp_value_get(agent->config, "skills"), &system);
   if (status == TP_OK) {
     agent->system = copy_text(allocator, system);
     if (model.size > 0) agent->model_name = copy_text(allocator, model);
@@ -226,6 +236,12 @@ static void registered(tp__phase *run) {
   else take_back(w);
 }
 
+static tp_status check_built(agent_work *w) {
+  if (tp_value_kind_of(w->config) != TP_VALUE_MAP)
+    return tp__fail(&w->fault, TP_ERR_MALFORMED, w->agent->id, "agent.build left a config that is no map");
+  return check_lists(w->config, w->agent->id, "the config that agent.build left", &w->fault);
+}
+
 static void built(tp__phase *run) {
   agent_work *w = run->ctx;
   w->built = run->result;
@@ -233,8 +249,7 @@ static void built(tp__phase *run) {
   run->result = (tp_phase_result){0};
   if (w->status == TP_OK && tp_merged_replaced(w->built.merged, TP_FIELD_AGENT_CONFIG))
     w->config = tp_merged_text(w->built.merged, TP_FIELD_AGENT_CONFIG);
-  if (w->status == TP_OK && tp_value_kind_of(w->config) != TP_VALUE_MAP)
-    w->status = tp__fail(&w->fault, TP_ERR_MALFORMED, w->agent->id, "agent.build left a config that is no map");
+  if (w->status == TP_OK) w->status = check_built(w);
   if (w->status == TP_OK && (w->status = take_built(w->agent, &w->built, w->config)) != TP_OK)
     (void)!tp__fail(&w->fault, w->status, w->agent->id, "no memory for an agent");
   if (w->status == TP_OK) begin_phase(w, TP_PHASE_AGENT_REGISTER, registered);

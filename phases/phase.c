@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A phase from this layer's side: it begins an entry, and when that has ended it merges what the handlers brought. */
+#include "phases/agent.h"
 #include "phases/phases.h"
 #include "phases/sets.h"
 #include "phases/tools.h"
@@ -91,7 +92,8 @@ static bool make_fields(tp__entry *e, tp__merge *merge) {
 /* The tools of the turn are those of its newest materialization. */
 static tp_status take_tools(tp_turn *turn, const tp_merged *merged) {
   tp__toolset *toolset;
-  TP__TRY(tp__toolset_new(turn->upper, merged, &toolset));
+  tp_text scope = turn->agent ? turn->agent->scope : (tp_text){NULL, 0};
+  TP__TRY(tp__toolset_new(turn->upper, scope, merged, &toolset));
   tp__toolset_free(turn->toolset);
   turn->toolset = toolset;
   return TP_OK;

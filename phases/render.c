@@ -73,6 +73,33 @@ tp_status tp__render_system(tp__arena *arena, tp_text standing, const tp__merged
   return TP_OK;
 }
 
+typedef struct scope_parts {
+  tp_text text, tools, skills;
+} scope_parts;
+
+static void put_list(tp__out *out, const char *name, tp_text list) {
+  if (list.size == 0) return;
+  tp__out_string(out, name);
+  tp__json_value(out, list);
+  tp__out_char(out, '\n');
+}
+
+static void write_scope(tp__out *out, const void *ctx) {
+  const scope_parts *parts = ctx;
+  tp__out_text(out, parts->text);
+  tp__out_string(out, parts->text.size > 0 ? "\n\n<scope>\n" : "<scope>\n");
+  put_list(out, "tools: ", parts->tools);
+  put_list(out, "skills: ", parts->skills);
+  tp__out_string(out, "</scope>");
+}
+
+tp_status tp__render_scope(tp__arena *arena, tp_text text, tp_text tools, tp_text skills, tp_text *ret_text) {
+  scope_parts parts = {text, tools, skills};
+  if (tools.size > 0 || skills.size > 0) return tp__out_twice(arena, write_scope, &parts, ret_text);
+  *ret_text = text;
+  return TP_OK;
+}
+
 /* ---- prompt context ---- */
 
 typedef struct context_lists {

@@ -46,9 +46,9 @@ static tp_status take_tools(tp__drive *d, tp_model_request *request) {
   if (!set || set->count == 0 || d->session->model.no_tools) return TP_OK;
   const tp_tool **tools = tp__arena_alloc(&d->arena, set->count * sizeof *tools);
   if (!tools) return TP_ERR_NO_MEMORY;
-  for (size_t i = 0; i < set->count; i++) tools[i] = set->entries[i].tool;
-  request->tools = tools;
-  request->tool_count = set->count;
+  for (size_t i = 0; i < set->count; i++)
+    if (!set->entries[i].out_of_scope) tools[request->tool_count++] = set->entries[i].tool;
+  if (request->tool_count > 0) request->tools = tools;
   return TP_OK;
 }
 

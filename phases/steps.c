@@ -153,8 +153,11 @@ static bool tool_names(tp__drive *d, tp_text *ret_value) {
   tp_writer *writer;
   if (tp_writer_new(&d->turn->core.runtime->allocator, &writer) != TP_OK) return false;
   const tp__toolset *tools = d->turn->toolset;
-  tp_write_array(writer, tools ? tools->count : 0);
-  for (size_t i = 0; tools && i < tools->count; i++) tp_write_string(writer, tools->entries[i].tool->name);
+  size_t count = 0;
+  for (size_t i = 0; tools && i < tools->count; i++) count += !tools->entries[i].out_of_scope;
+  tp_write_array(writer, count);
+  for (size_t i = 0; tools && i < tools->count; i++)
+    if (!tools->entries[i].out_of_scope) tp_write_string(writer, tools->entries[i].tool->name);
   tp_text value;
   bool ok = tp_writer_finish(writer, &value) == TP_OK && tp__arena_text(&d->arena, value, ret_value);
   tp_writer_free(writer);

@@ -214,6 +214,20 @@ static bool is_over(tp__dispatch *d) {
   return d->turn->core.is_cancelled || d->now_ns >= d->turn->core.deadline_ns;
 }
 
+static void stop_out_of_scope(tp__tool_slot *slot) {
+  static const char words[] = "the agent may not use this tool: it is not among the tools of its config";
+  tp__report_add(&slot->dispatch->turn->core, TP_LOG_INFO,
+                 &(tp__report){.action = "denial",
+                               .phase = TP_PHASE_TOOL_PRE,
+                               .subscription = "scope",
+                               .owner = "",
+                               .subject = tp__call_of(slot)->name,
+                               .detail = tp_text_of(words),
+                               .status = TP_ERR_DENIED,
+                               .visibility = TP_VISIBILITY_USER_VISIBLE});
+  tp__call_stop(slot, TP_TOOL_OUT_OF_SCOPE, tp_text_of(words));
+}
+
 /* A cancel that has come to the owner stops every call. One that is only on its way stops no more than what would run:
  * a call that could not run in any case is told why. */
 void tp__call_begin(tp__tool_slot *slot) {
@@ -222,6 +236,8 @@ void tp__call_begin(tp__tool_slot *slot) {
   tp__tool_policy policy = slot->tool ? tp__call_policy(d, slot->tool) : TP__TOOL_FREE;
   if (!slot->tool) {
     tp__call_stop(slot, TP_TOOL_UNKNOWN_TOOL, tp_text_of("there is no tool of that name"));
+  } else if (slot->tool->out_of_scope) {
+    stop_out_of_scope(slot);
   } else if (tp__call_of(slot)->malformed) {
     tp__call_stop(slot, TP_TOOL_INVALID_ARGUMENTS, tp_text_of("the arguments are not a JSON object"));
   } else if (policy == TP__TOOL_DENY) {

@@ -23,6 +23,7 @@ struct tp__tool_entry {
   tp__closure *closure; /* referenced; NULL: it holds nothing of the host's */
   bool is_inline;
   bool takes_any; /* map of arguments: it has no schema */
+  bool out_of_scope; /* the turn's agent may not use it */
   tp__tool_policy policy;
   const void *sets; /* by which policy was judged: the turn's, of this version */
   int64_t limit_ns;
@@ -45,8 +46,9 @@ struct tp__toolset {
   size_t block_size;
 };
 
-/** The tools of a merged turn.pre_tool_materialization, copied. */
-tp_status tp__toolset_new(tp__upper *upper, const tp_merged *merged, tp__toolset **ret_toolset);
+/** The tools of a merged turn.pre_tool_materialization, copied.
+ *  @param scope  an array of the names that may be used; empty: all. */
+tp_status tp__toolset_new(tp__upper *upper, tp_text scope, const tp_merged *merged, tp__toolset **ret_toolset);
 /** Accepts NULL. */
 void tp__toolset_free(tp__toolset *toolset);
 /** @return NULL: there is none. toolset may be NULL. */

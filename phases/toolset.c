@@ -139,7 +139,14 @@ static bool make_room(tp__toolset *set, size_t count) {
   return set->places && set->entries;
 }
 
-tp_status tp__toolset_new(tp__upper *upper, const tp_merged *merged, tp__toolset **ret_toolset) {
+static bool is_in(tp_text scope, tp_text name) {
+  if (scope.size == 0) return true;
+  for (tp_value_walk walk = {0}; tp_value_next(scope, &walk);)
+    if (tp__text_equal(tp_value_text(walk.value), name)) return true;
+  return false;
+}
+
+tp_status tp__toolset_new(tp__upper *upper, tp_text scope, const tp_merged *merged, tp__toolset **ret_toolset) {
   size_t block_size;
   tp__toolset *set = tp__block_take(&upper->runtime->blocks, TP__BLOCK_BYTES_MIN, &block_size);
   if (!set) return TP_ERR_NO_MEMORY;
@@ -149,6 +156,7 @@ tp_status tp__toolset_new(tp__upper *upper, const tp_merged *merged, tp__toolset
   tp_status status = make_room(set, count_tools(merged)) ? TP_OK : TP_ERR_NO_MEMORY;
   for (size_t i = 0; status == TP_OK && i < tp_merged_count(merged, TP_KIND_TOOL_BUNDLE); i++)
     status = add_bundle(set, upper, *tp_merged_get(merged, TP_KIND_TOOL_BUNDLE, i));
+  for (size_t i = 0; i < set->count; i++) set->entries[i].out_of_scope = !is_in(scope, set->entries[i].name);
   if (status == TP_OK) *ret_toolset = set;
   else tp__toolset_free(set);
   return status;

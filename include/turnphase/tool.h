@@ -92,7 +92,7 @@ typedef enum tp_tool_result_kind {
   TP_TOOL_HANDLER_ERROR = 2,
   TP_TOOL_INVALID_ARGUMENTS = 3,
   TP_TOOL_UNKNOWN_TOOL = 4,
-  TP_TOOL_OUT_OF_SCOPE = 5,
+  TP_TOOL_OUT_OF_SCOPE = 5,     /* the agent may not use it: tp_agent_config.extra */
   TP_TOOL_DENIED = 6,
   TP_TOOL_TIMED_OUT = 7,
   TP_TOOL_CANCELLED = 8,

@@ -123,7 +123,10 @@ typedef struct tp_agent_config {
   const tp_model *model;        /* taken on success; NULL: the session's */
   tp_text extra;                /* value: a map whose pairs stand in TP_FIELD_AGENT_CONFIG beside system and model:
                                    tools and skills (arrays of text), resources, and any key that the host and its
-                                   handlers agree on. No other part of the library reads them yet. Empty: none */
+                                   handlers agree on. Empty: none. As agent.build leaves it, tools is the agent's scope:
+                                   its turns show no other tool to the model, and a call of another one is out_of_scope
+                                   before any gate; without the key they may use all. Where tools or skills are given
+                                   the system text ends with both lists in a scope block */
   void *data;                   /* the host's: tp_call_data(TP_ID_AGENT), tp_agent_data() */
 } tp_agent_config;
 
@@ -132,7 +135,8 @@ typedef struct tp_agent_config {
  *  reverse: for a handler that had registered itself, and for one that does not register when another handler of its
  *  owner had. Blocks.
  *  @return TP_OK; TP_ERR_DENIED when a handler refused; TP_ERR_HOOK when a required one failed; TP_ERR_DUPLICATE_ID;
- *          TP_ERR_VERSION, TP_ERR_BAD_ID; TP_ERR_MALFORMED for extra and for a built config that is no map; as
+ *          TP_ERR_VERSION, TP_ERR_BAD_ID; TP_ERR_MALFORMED for extra and for a built config that is no map or has
+ *          another kind of tools or skills; as
  *          tp_turn_begin(), since it takes a turn; TP_ERR_CANCELLED by a drain; TP_ERR_USAGE from inside a handler or a
  *          callback. */
 TP_API tp_status tp_agent_add(tp_runtime *runtime, const tp_agent_config *config, tp_agent **ret_agent,

@@ -213,7 +213,7 @@ static void registration_and_turns_see_the_config_that_build_left(void **state) 
     tp_session *session = open_with(runtime, agent);
     say(session, "hi");
     assert_string_equal(n.text, "build:blue register:built turn:shell ");
-    assert_string_equal(model->requests[0], "S<built>U<hi>");
+    assert_string_equal(model->requests[0], "S<built\n\n<scope>\ntools: [\"shell\"]\n</scope>>U<hi>");
     tp_session_close(session, NULL, NULL);
     tp_agent_remove(agent);
     close_runtime(runtime);

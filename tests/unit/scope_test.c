@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * scope_test.c: which tools an agent's turns may use: fixed by agent.build, shown to the model, checked at dispatch
+ * before any gate. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/host.h"
+#include "tests/support/model.h"
+
+static const tp_text only_read = TEXT("\x81\xa5tools\x91\xa4read"); /* {"tools": ["read"]} */
+static const tp_text no_tool = TEXT("\x81\xa5tools\x90");
+static const tp_text with_skills = TEXT("\x81\xa6skills\x91\xa5" "email");
+
+typedef struct tools {
+  tp_tool items[2];
+  const tp_tool *list[2];
+  tp_contribution bundle;
+  act brings, gate;
+  _Atomic int runs[2];
+} tools;
+
+static tp_answer run_tool(void *self, tp_tool_run *run) {
+  ++*(_Atomic int *)self;
+  return tp_tool_ok(run, (tp_text)TEXT("ran"));
+}
+
+static void make_tools(tools *t) {
+  static const char *const names[] = {"read", "write"};
+  *t = (tools){.bundle = {.struct_size = sizeof t->bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("files")}};
+  for (int i = 0; i < 2; i++) {
+    t->items[i] = (tp_tool){.struct_size = sizeof t->items[i],
+                            .name = names[i],
+                            .run = run_tool,
+                            .self = (void *)&t->runs[i],
+                            .placement = TP_PLACEMENT_INLINE};
+    t->list[i] = &t->items[i];
+  }
+  t->bundle.tools = t->list;
+  t->bundle.tool_count = 2;
+  t->brings = (act){.emits = &t->bundle, .emit_count = 1};
+}
+
+typedef struct results {
+  char text[256];
+} results;
+
+static void note_result(void *ctx, const tp_event *event) {
+  results *r = ctx;
+  size_t used = strlen(r->text);
+  if (event->kind != TP_EVENT_TOOL_END) return;
+  snprintf(r->text + used, sizeof r->text - used, "%s ", tp_tool_result_name(event->tool_result->kind));
+}
+
+typedef struct world {
+  tp_runtime *runtime;
+  recorder *model;
+  tp_agent *agent;
+  tp_session *session;
+  tools tools;
+  results results;
+} world;
+
+#define CALL(the_id, the_name) {.id = TEXT(the_id), .name = TEXT(the_name)}
+
+static const reply replies[] = {
+    {.text = "", .calls = {CALL("a", "write"), CALL("b", "read"), CALL("c", "nobody")}, .call_count = 3},
+    {.text = "done"}};
+
+static tp_status open_world(world *w, tp_text extra, hook *more, tp_fault *fault) {
+  *w = (world){.runtime = open_runtime(NULL), .model = recorder_new(replies, 2)};
+  make_tools(&w->tools);
+  hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &w->tools.brings},
+                  {.id = "gate", .phase = TP_PHASE_TOOL_PRE, .self = &w->tools.gate},
+                  more ? *more : (hook){0}};
+  add_hooks(w->runtime, hooks, more ? 3 : 2);
+  tp_agent_config config = {.struct_size = sizeof config, .id = "clerk", .system = "You are a clerk.", .extra = extra};
+  tp_status status = tp_agent_add(w->runtime, &config, &w->agent, fault);
+  if (status != TP_OK) return status;
+  tp_session_options options = {.struct_size = sizeof options,
+                                .id = "s",
+                                .agent = w->agent,
+                                .model = recorder_model(w->model, true),
+                                .on_event = note_result,
+                                .event_ctx = &w->results};
+  assert_int_equal(tp_session_open(w->runtime, &options, &w->session, NULL), TP_OK);
+  return TP_OK;
+}
+
+static void close_world(world *w) {
+  if (w->session) tp_session_close(w->session, NULL, NULL);
+  if (w->agent) tp_agent_remove(w->agent);
+  close_runtime(w->runtime);
+  recorder_free(w->model);
+}
+
+static void run(world *w) {
+  tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("go")};
+  const tp_turn_result *result;
+  assert_int_equal(tp_turn_run(w->session, &request, &result, NULL), TP_OK);
+  assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+  tp_turn_result_free(result);
+}
+
+typedef struct audit {
+  int denials;
+  char subject[256];
+} audit;
+
+static bool note_denial(void *ctx, const tp_audit *row) {
+  audit *a = ctx;
+  if (strcmp(row->action, "denial") != 0) return true;
+  a->denials++;
+  snprintf(a->subject, sizeof a->subject, "%s: %s", row->subscription, row->detail);
+  return true;
+}
+
+static void tool_out_of_scope_is_not_shown_not_asked_for_and_not_run(void **state) {
+  (void)state;
+  world w;
+  assert_int_equal(open_world(&w, only_read, NULL, NULL), TP_OK);
+  run(&w);
+  assert_int_equal(w.model->tool_counts[0], 1);
+  assert_non_null(strstr(w.model->requests[0], "S<You are a clerk.\n\n<scope>\ntools: [\"read\"]\n</scope>>"));
+  assert_string_equal(w.results.text, "out_of_scope ok unknown_tool ");
+  assert_int_equal(w.tools.runs[0], 1);
+  assert_int_equal(w.tools.runs[1], 0);
+  assert_int_equal(w.tools.gate.calls, 1); /* of read */
+  assert_non_null(strstr(w.model->requests[1], "T!<the agent may not use this tool"));
+  audit a = {0};
+  tp_runtime_audit(w.runtime, TP_VISIBILITY_USER_VISIBLE, note_denial, &a);
+  assert_int_equal(a.denials, 1);
+  assert_non_null(strstr(a.subject, "scope: write"));
+  close_world(&w);
+}
+
+static void agent_without_a_list_of_tools_may_use_all(void **state) {
+  (void)state;
+  const tp_text configs[] = {{NULL, 0}, with_skills};
+  for (size_t i = 0; i < COUNT(configs); i++) {
+    world w;
+    assert_int_equal(open_world(&w, configs[i], NULL, NULL), TP_OK);
+    run(&w);
+    assert_int_equal(w.model->tool_counts[0], 2);
+    assert_non_null(strstr(w.model->requests[0], i == 0 ? "S<You are a clerk.>"
+                                                        : "<scope>\nskills: [\"email\"]\n</scope>>"));
+    assert_string_equal(w.results.text, "ok ok unknown_tool ");
+    close_world(&w);
+  }
+}
+
+static void agent_with_an_empty_list_may_use_none(void **state) {
+  (void)state;
+  world w;
+  assert_int_equal(open_world(&w, no_tool, NULL, NULL), TP_OK);
+  run(&w);
+  assert_int_equal(w.model->tool_counts[0], 0);
+  assert_string_equal(w.results.text, "out_of_scope out_of_scope unknown_tool ");
+  close_world(&w);
+}
+
+static tp_answer narrow(void *self, tp_call *call) {
+  const tp_text *config = self;
+  const tp_field field = {.id = TP_FIELD_AGENT_CONFIG, .kind = TP_FIELD_KIND_VALUE, .text = *config};
+  return tp_call_replace(call, &field, 1) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
+}
+
+static void scope_is_what_agent_build_left(void **state) {
+  (void)state;
+  world w;
+  tp_text config = no_tool;
+  hook build = {.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = narrow, .self = &config};
+  assert_int_equal(open_world(&w, only_read, &build, NULL), TP_OK);
+  run(&w);
+  assert_string_equal(w.results.text, "out_of_scope out_of_scope unknown_tool ");
+  close_world(&w);
+}
+
+static void list_of_another_kind_that_agent_build_left_is_refused(void **state) {
+  (void)state;
+  const tp_text configs[] = {TEXT("\x81\xa5tools\xa4read"), TEXT("\x81\xa5tools\xc0"), TEXT("\x81\xa6skills\x91\x01")};
+  for (size_t i = 0; i < COUNT(configs); i++) {
+    world w;
+    tp_text config = configs[i];
+    tp_fault fault = {0};
+    hook build = {.id = "build", .phase = TP_PHASE_AGENT_BUILD, .run = narrow, .self = &config};
+    assert_int_equal(open_world(&w, only_read, &build, &fault), TP_ERR_MALFORMED);
+    assert_non_null(strstr(fault.message, "must be an array of texts"));
+    close_world(&w);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(tool_out_of_scope_is_not_shown_not_asked_for_and_not_run),
+      cmocka_unit_test(agent_without_a_list_of_tools_may_use_all),
+      cmocka_unit_test(agent_with_an_empty_list_may_use_none),
+      cmocka_unit_test(scope_is_what_agent_build_left),
+      cmocka_unit_test(list_of_another_kind_that_agent_build_left_is_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
