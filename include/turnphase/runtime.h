@@ -253,6 +253,15 @@ TP_API tp_status tp_edit_add_subscription(tp_edit *edit, const tp_subscription *
 TP_API tp_status tp_edit_remove_handler(tp_edit *edit, const char *id, tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_edit_remove_subscription(tp_edit *edit, const char *id, tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_edit_enable(tp_edit *edit, const char *subscription, bool enabled, tp_fault *fault) TP_MUST_USE;
+/** Enables or disables every subscription of an owner, or of a trust level: those that are registered, and those that
+ *  this edit has added before. It sets their states as so many tp_edit_enable() would, and nothing stays: what is
+ *  registered later is as it says itself, and any of them may be enabled again alone. Of several calls of an edit about
+ *  one subscription the last one counts. When there is none, the commit is refused with TP_ERR_NOT_FOUND; when one of
+ *  them belongs to another owner than the edit's, whose trust is not builtin, with TP_ERR_USAGE.
+ *  @return TP_OK; TP_ERR_BAD_ID for the name of an owner; TP_ERR_USAGE without an edit and for an unknown trust;
+ *          TP_ERR_NO_MEMORY.  Threads: the one that uses the edit. */
+TP_API tp_status tp_edit_enable_owner(tp_edit *edit, const char *owner, bool enabled, tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_edit_enable_trust(tp_edit *edit, tp_trust trust, bool enabled, tp_fault *fault) TP_MUST_USE;
 /** Sets the budget of a phase's entries: what the host allows one run of the phase. 0 takes it back.
  *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_USAGE without an edit. Threads: the one that uses the edit. */
 TP_API tp_status tp_edit_set_budget(tp_edit *edit, tp_phase_id phase, uint32_t budget_ms, tp_fault *fault) TP_MUST_USE;

@@ -119,7 +119,7 @@ static tp_status change_items(work *w) {
     const tp__subscription *sub = change->removed || wished ? tp__set_subscription(w->base, change->id) : NULL;
     if (!sub) continue;
     TP__TRY(check_owner(w, "subscription", sub->desc.id, sub->owner));
-    TP__TRY(change->removed ? remove_item(w, sub) : wish_item(w, sub, change->wish));
+    TP__TRY(change->removed ? remove_item(w, sub) : wish_item(w, sub, tp__edit_wish(w->edit, change, 0, sub)));
   }
   for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
     if (w->gaps[phase]) tp__roster_close_gaps(w->set->rosters[phase]);
@@ -127,10 +127,64 @@ static tp_status change_items(work *w) {
   return TP_OK;
 }
 
+/* What is removed or wished for by its id was dealt with there. */
+static tp_status wish_group_item(work *w, const tp__subscription *sub) {
+  tp__wish wish = tp__edit_wish(w->edit, NULL, 0, sub);
+  if (wish == TP__WISH_NONE) return TP_OK;
+  const tp__change *change = tp__changes_find(&w->edit->subscriptions, sub->desc.id);
+  if (change && (change->removed || (change->wish != TP__WISH_NONE && !change->sub))) return TP_OK;
+  TP__TRY(check_owner(w, "subscription", sub->desc.id, sub->owner));
+  return wish_item(w, sub, wish);
+}
+
+static tp_status change_groups(work *w) {
+  for (uint32_t phase = 0; w->edit->group_count > 0 && phase < TP_PHASE_LIMIT; phase++) {
+    const tp__roster *roster = w->base->rosters[phase];
+    for (size_t i = 0; roster && i < roster->item_count; i++) TP__TRY(wish_group_item(w, roster->items[i].sub));
+  }
+  return TP_OK;
+}
+
+static bool added_has(const tp_edit *edit, const tp__group_wish *group) {
+  for (size_t i = 0; i < edit->subscriptions.count; i++) {
+    const tp__change *change = &edit->subscriptions.items[i];
+    if (change->sub && change->added_at < group->at && tp__group_has(group, change->sub)) return true;
+  }
+  return false;
+}
+
+static bool registered_has(const work *w, const tp__group_wish *group) {
+  for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
+    const tp__roster *roster = w->base->rosters[phase];
+    for (size_t i = 0; roster && i < roster->item_count; i++) {
+      const tp__subscription *sub = roster->items[i].sub;
+      const tp__change *change = tp__group_has(group, sub) ? tp__changes_find(&w->edit->subscriptions, sub->desc.id)
+                                                           : NULL;
+      if (tp__group_has(group, sub) && !(change && change->removed)) return true;
+    }
+  }
+  return false;
+}
+
+static tp_status check_groups(const work *w) {
+  for (size_t i = 0; i < w->edit->group_count; i++) {
+    const tp__group_wish *group = &w->edit->groups[i];
+    if (added_has(w->edit, group) || registered_has(w, group)) continue;
+    if (group->owner)
+      return tp__fail(w->fault, TP_ERR_NOT_FOUND, group->owner,
+                      "owner `%s` has no subscription that could be enabled or disabled", group->owner);
+    return tp__fail(w->fault, TP_ERR_NOT_FOUND, NULL,
+                    "no owner of trust %s has a subscription that could be enabled or disabled",
+                    tp_trust_name(group->trust));
+  }
+  return TP_OK;
+}
+
 static tp_status add_item(work *w, const tp__change *change) {
   tp__subscription *sub = change->sub;
   bool disabled = sub->desc.disabled;
-  bool becomes = change->wish == TP__WISH_NONE ? disabled : change->wish == TP__WISH_DISABLE;
+  tp__wish wish = tp__edit_wish(w->edit, change, change->added_at, sub);
+  bool becomes = wish == TP__WISH_NONE ? disabled : wish == TP__WISH_DISABLE;
   TP__TRY(touch(w, sub->desc.phase));
   TP__TRY(tp__map_add(&w->set->subscriptions, sub->desc.id, sub));
   sub->registration = w->set->next_registration++;
@@ -190,6 +244,8 @@ static tp_status apply_wishes(work *w) {
   TP__TRY(set_budgets(w));
   TP__TRY(remove_handlers(w));
   TP__TRY(add_handlers(w));
+  TP__TRY(check_groups(w));
+  TP__TRY(change_groups(w));
   TP__TRY(change_items(w));
   TP__TRY(add_items(w));
   return touch_hopeful(w);

@@ -41,6 +41,7 @@ static tp__change *changes_append(tp__changes *changes, const char *id) {
   if (before) {
     change.removed = before->removed;
     change.wish = before->wish;
+    change.wished_at = before->wished_at;
     before->removed = false;
     before->wish = TP__WISH_NONE;
   }
@@ -147,6 +148,7 @@ void tp_edit_discard(tp_edit *edit) {
   const tp_allocator *allocator = &edit->registry->allocator;
   changes_fini(&edit->subscriptions, allocator);
   changes_fini(&edit->handlers, allocator);
+  tp__release(allocator, edit->groups, edit->group_capacity * sizeof *edit->groups);
   tp__arena_fini(&edit->arena);
   tp__release(allocator, edit, sizeof *edit);
 }
@@ -188,7 +190,9 @@ tp_status tp_edit_add_subscription(tp_edit *edit, const tp_subscription *subscri
   if (before && before->sub) return added_twice("subscription", desc.id, fault);
   if (changes_reserve(edit, &edit->subscriptions, desc.id, &id) != TP_OK) return no_memory(desc.id, fault);
   TP__TRY(tp__subscription_new(edit->registry, &desc, &edit->owner, alias_flags, &copy, fault));
-  changes_append(&edit->subscriptions, id)->sub = copy;
+  tp__change *change = changes_append(&edit->subscriptions, id);
+  change->sub = copy;
+  change->added_at = ++edit->calls;
   return TP_OK;
 }
 
@@ -215,12 +219,53 @@ tp_status tp_edit_remove_subscription(tp_edit *edit, const char *id, tp_fault *f
   return TP_OK;
 }
 
+static tp__wish wish_of(bool enabled) { return enabled ? TP__WISH_ENABLE : TP__WISH_DISABLE; }
+
 tp_status tp_edit_enable(tp_edit *edit, const char *subscription, bool enabled, tp_fault *fault) {
   if (!edit) return no_edit("tp_edit_enable", fault);
   tp__change *change;
   TP__TRY(changes_get(edit, &edit->subscriptions, subscription, "tp_edit_enable: the id", &change, fault));
-  change->wish = enabled ? TP__WISH_ENABLE : TP__WISH_DISABLE;
+  change->wish = wish_of(enabled);
+  change->wished_at = ++edit->calls;
   return TP_OK;
+}
+
+static tp_status group_add(tp_edit *edit, tp__group_wish group, tp_fault *fault) {
+  void *groups = edit->groups;
+  tp_status status = tp__array_grow(&edit->registry->allocator, &groups, &edit->group_capacity, edit->group_count + 1,
+                                    sizeof group);
+  edit->groups = groups;
+  if (status != TP_OK || !tp__arena_string(&edit->arena, group.owner, &group.owner)) return no_memory(NULL, fault);
+  group.at = ++edit->calls;
+  edit->groups[edit->group_count++] = group;
+  return TP_OK;
+}
+
+tp_status tp_edit_enable_owner(tp_edit *edit, const char *owner, bool enabled, tp_fault *fault) {
+  if (!edit) return no_edit("tp_edit_enable_owner", fault);
+  TP__TRY(tp__id_check(owner, "tp_edit_enable_owner: the owner's name", fault));
+  return group_add(edit, (tp__group_wish){.owner = owner, .wish = wish_of(enabled)}, fault);
+}
+
+tp_status tp_edit_enable_trust(tp_edit *edit, tp_trust trust, bool enabled, tp_fault *fault) {
+  if (!edit) return no_edit("tp_edit_enable_trust", fault);
+  if (trust == TP_TRUST_NONE || (unsigned)trust > TP_TRUST_DECLARED)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_edit_enable_trust: trust %d is none of TP_TRUST_*", (int)trust);
+  return group_add(edit, (tp__group_wish){.trust = trust, .wish = wish_of(enabled)}, fault);
+}
+
+bool tp__group_has(const tp__group_wish *group, const tp__subscription *sub) {
+  return group->owner ? strcmp(group->owner, sub->owner) == 0 : group->trust == sub->trust;
+}
+
+tp__wish tp__edit_wish(const tp_edit *edit, const tp__change *change, uint64_t since, const tp__subscription *sub) {
+  tp__wish wish = change ? change->wish : TP__WISH_NONE;
+  uint64_t at = wish == TP__WISH_NONE ? 0 : change->wished_at;
+  for (size_t i = 0; i < edit->group_count; i++) {
+    const tp__group_wish *group = &edit->groups[i];
+    if (group->at > at && group->at > since && tp__group_has(group, sub)) wish = group->wish;
+  }
+  return wish;
 }
 
 tp_status tp_edit_set_budget(tp_edit *edit, uint32_t phase, uint32_t budget_ms, tp_fault *fault) {

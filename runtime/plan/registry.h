@@ -284,6 +284,8 @@ typedef struct tp__change {
   const char *id;        /* in the edit's arena */
   bool removed;          /* the registered one goes */
   tp__wish wish;         /* for the added one, else for the registered one */
+  uint64_t wished_at;    /* of the edit's calls, from 1 */
+  uint64_t added_at;     /* of sub; 0: none was added */
   tp__handler *handler;  /* added; the edit's reference */
   tp__subscription *sub; /* added; the edit's reference */
 } tp__change;
@@ -293,6 +295,14 @@ typedef struct tp__changes {
   tp__index index; /* the newest change of an id */
 } tp__changes;
 
+/** What is to happen to all subscriptions of an owner, or of a trust level. */
+typedef struct tp__group_wish {
+  const char *owner; /* in the edit's arena; NULL: whoever has the trust */
+  tp_trust trust;
+  tp__wish wish;
+  uint64_t at; /* of the edit's calls */
+} tp__group_wish;
+
 struct tp_edit {
   tp__registry *registry;
   uint64_t base_version; /* the newest when the edit began */
@@ -300,12 +310,20 @@ struct tp_edit {
   tp_owner owner;  /* its name is owner_name */
   tp__arena arena; /* ids */
   tp__changes handlers, subscriptions;
+  uint64_t calls; /* about subscriptions, so far */
+  tp__group_wish *groups;
+  size_t group_count, group_capacity;
   bool budget_set[TP_PHASE_LIMIT];
   uint32_t budgets_ms[TP_PHASE_LIMIT];
 };
 
 /** Refuses what is no id, saying why. @param field  of the descriptor: "tp_handler.id". */
 tp_status tp__id_check(const char *id, const char *field, tp_fault *fault);
+
+bool tp__group_has(const tp__group_wish *group, const tp__subscription *sub);
+/** The last wish about a subscription: its own, or that of a group.
+ *  @param change  of its id; NULL: none.   @param since  groups count when they were wished for behind this call. */
+tp__wish tp__edit_wish(const tp_edit *edit, const tp__change *change, uint64_t since, const tp__subscription *sub);
 
 /** The newest change of an id, or NULL. */
 tp__change *tp__changes_find(const tp__changes *changes, const char *id);

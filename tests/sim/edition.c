@@ -62,10 +62,11 @@ static tp_status add_pair(tp_edit *edit, edition_pair *pair, const edition_pair 
   return add_half(edit, pair, 1, before);
 }
 
-/* With the handlers, without them, or switched off: the turns see the same. */
+/* With the handlers, without them, or switched off, alone or with all of its owner: the turns see the same. */
 static tp_status remove_pair(tp_edit *edit, edition_pair *pair) {
   pair->remove_asked = ++pair->w->moment;
-  uint64_t way = tp__sim_random(3);
+  uint64_t way = tp__sim_random(4);
+  if (way == 3) return tp_edit_enable_owner(edit, pair->ids[0], false, NULL);
   for (int i = 0; i < 2; i++) {
     if (way == 0) TP__TRY(tp_edit_enable(edit, pair->ids[i], false, NULL));
     else TP__TRY(tp_edit_remove_subscription(edit, pair->ids[i], NULL));
@@ -91,7 +92,9 @@ static tp_status commit(tp_edit *edit, edition_pair *added, const edition_pair *
 static void edit_once(edition_editor *editor, int number) {
   edition_pair *added = &editor->pairs[number], *removed = one_to_remove(editor);
   tp_edit *edit;
-  tp_status status = tp_edit_begin(editor->w->runtime, NULL, &edit, NULL);
+  /* Each pair has an owner of its own, who may change those of others. */
+  const tp_owner owner = {.struct_size = sizeof owner, .name = added->ids[0], .trust = TP_TRUST_BUILTIN};
+  tp_status status = tp_edit_begin(editor->w->runtime, &owner, &edit, NULL);
   if (status == TP_OK) status = commit(edit, added, number ? added - 1 : NULL, removed);
   uint64_t now = ++editor->w->moment;
   if (status == TP_OK) added->added = now;
