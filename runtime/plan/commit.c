@@ -6,16 +6,16 @@
  * changed, so there is nothing to undo.
  *
  * A phase that no wish touches keeps its roster, plan and hash included, since compiling it again would give the same:
- * what a plan is made of is its members, their handlers, the phase's budget and row. Two things reach across phases: a
- * handler that is replaced, and an id that an optional edge named in vain and that now exists elsewhere. Both touch the
- * phases that name them. */
+ * what a plan is made of is its members, their handlers, the phase's budget, limit and row. Two things reach across
+ * phases: a handler that is replaced, and an id that an optional edge named in vain and that now exists elsewhere. Both
+ * touch the phases that name them. */
 #include <stdio.h>
 
 #include "runtime/plan/registry.h"
 
 /* What a commit did, for the audit row. */
 typedef struct tally {
-  size_t handlers_added, handlers_removed, added, removed, enabled, disabled, budgets;
+  size_t handlers_added, handlers_removed, added, removed, enabled, disabled, budgets, limits;
 } tally;
 
 typedef struct work {
@@ -235,6 +235,16 @@ static tp_status set_budgets(work *w) {
   return TP_OK;
 }
 
+static tp_status set_limits(work *w) {
+  for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
+    if (!w->edit->limit_set[phase]) continue;
+    w->done.limits++;
+    w->set->limits_ms[phase] = w->edit->limits_ms[phase];
+    if (w->base->rosters[phase] && w->set->limits_ms[phase] != w->base->limits_ms[phase]) TP__TRY(touch(w, phase));
+  }
+  return TP_OK;
+}
+
 static tp_status apply_wishes(work *w) {
   TP__TRY(tp__set_share(w->set, w->base, w->edit->handlers.count, w->edit->subscriptions.count));
   for (size_t i = 0; i < w->edit->subscriptions.count; i++) {
@@ -242,6 +252,7 @@ static tp_status apply_wishes(work *w) {
     if (sub) w->coming[sub->desc.phase]++;
   }
   TP__TRY(set_budgets(w));
+  TP__TRY(set_limits(w));
   TP__TRY(remove_handlers(w));
   TP__TRY(add_handlers(w));
   TP__TRY(check_groups(w));
@@ -269,10 +280,11 @@ static tp_status conflict(const tp_edit *edit, tp_fault *fault) {
 
 static void describe(const tp_edit *edit, const tally *t, char *ret_detail, size_t size) {
   snprintf(ret_detail, size,
-           "trust %s%s: handlers +%zu -%zu, subscriptions +%zu -%zu, enabled %zu, disabled %zu, budgets %zu",
+           "trust %s%s: handlers +%zu -%zu, subscriptions +%zu -%zu, enabled %zu, disabled %zu, budgets %zu, "
+           "limits %zu",
            tp_trust_name(edit->owner.trust),
            edit->owner.grants & TP_GRANT_PRIVILEGED_HOOKS ? ", granted privileged_hooks" : "", t->handlers_added,
-           t->handlers_removed, t->added, t->removed, t->enabled, t->disabled, t->budgets);
+           t->handlers_removed, t->added, t->removed, t->enabled, t->disabled, t->budgets, t->limits);
 }
 
 static void fill_report(tp__snapshot *snapshot, tp_commit_report *ret_report) {

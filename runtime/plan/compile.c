@@ -319,6 +319,8 @@ static tp_status compile_phase(const tp__drafts *drafts, tp__draft *draft, tp_fa
   tp__plan *plan;
   if (lay_out(drafts, draft, order, &draft->roster->arena, &plan) != TP_OK) return no_memory(fault);
   plan->host_budget_ns = (int64_t)drafts->set->budgets_ms[draft->phase] * TP__NS_PER_MS;
+  plan->default_limit_ns = (int64_t)tp__set_limit_ms(drafts->set, plan->row, draft->phase) * TP__NS_PER_MS;
+  plan->limit_set = drafts->set->limits_ms[draft->phase] > 0;
   if (tp__plan_times(plan, drafts->scratch) != TP_OK) return no_memory(fault);
   condense(plan, drafts->registry);
   set_start(plan);

@@ -268,6 +268,19 @@ tp__wish tp__edit_wish(const tp_edit *edit, const tp__change *change, uint64_t s
   return wish;
 }
 
+tp_status tp_edit_set_limit(tp_edit *edit, uint32_t phase, uint32_t limit_ms, tp_fault *fault) {
+  if (!edit) return no_edit("tp_edit_set_limit", fault);
+  if (!tp__registry_phase(edit->registry, phase))
+    return tp__fail(fault, TP_ERR_UNKNOWN_PHASE, NULL, "tp_edit_set_limit: there is no phase %u", phase);
+  if (edit->owner.trust == TP_TRUST_DECLARED)
+    return tp__fail(fault, TP_ERR_USAGE, edit->owner_name,
+                    "tp_edit_set_limit: owner `%s` has trust declared, and the limit of a phase is the host's to set",
+                    edit->owner_name);
+  edit->limit_set[phase] = true;
+  edit->limits_ms[phase] = limit_ms;
+  return TP_OK;
+}
+
 tp_status tp_edit_set_budget(tp_edit *edit, uint32_t phase, uint32_t budget_ms, tp_fault *fault) {
   if (!edit) return no_edit("tp_edit_set_budget", fault);
   if (!tp__registry_phase(edit->registry, phase))

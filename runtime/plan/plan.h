@@ -176,8 +176,10 @@ typedef struct tp__plan {
   int64_t worst_ns;           /* longest path of limits, attempts and back-off included; detached nodes count nothing */
   int64_t required_ns;        /* the same, where only required nodes count */
   int64_t host_budget_ns;     /* what the host set; 0: nothing */
+  int64_t default_limit_ns;   /* of handlers that name none: the host's, else the row's */
+  bool limit_set;             /* by the host */
   int64_t budget_ns;          /* of an entry: the host's, else worst_ns capped at 30 s but not below required_ns; the
-                                 row's limit when nothing is awaited; at most a quarter of TP__NEVER */
+                                 default limit when nothing is awaited; at most a quarter of TP__NEVER */
   uint32_t levels;
   uint32_t detached_count;
   bool all_quick;             /* every awaited node is quick */

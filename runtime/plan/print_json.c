@@ -98,6 +98,8 @@ static void print_plan(tp__json_printer *json, const tp__plan *plan) {
   tp__print_number(json, "required_ms", ms(plan->required_ns));
   tp__print_number(json, "budget_ms", ms(plan->budget_ns));
   tp__print_bool(json, "budget_set_by_host", plan->host_budget_ns > 0);
+  tp__print_number(json, "default_limit_ms", ms(plan->default_limit_ns));
+  tp__print_bool(json, "default_limit_set_by_host", plan->limit_set);
   tp__print_bool(json, "all_inline", plan->all_quick);
   tp__print_hash(json, "hash", plan->hash);
 }

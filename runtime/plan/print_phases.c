@@ -7,6 +7,7 @@
 
 typedef struct phase_list {
   const tp__registry *registry;
+  const tp__set *set;
   uint32_t count;
   uint32_t ids[TP_PHASE_LIMIT];
   const tp__roster *const *rosters;       /* by phase id; NULL: nothing was ever registered there */
@@ -25,7 +26,7 @@ static void count_states(const tp__roster *roster, uint32_t phase, phase_list *l
 static void list_phases(tp__snapshot *snapshot, phase_list *ret_list) {
   const tp__set *set = tp__snapshot_set(snapshot);
   *ret_list =
-      (phase_list){.registry = snapshot->registry, .rosters = (const tp__roster *const *)set->rosters};
+      (phase_list){.registry = snapshot->registry, .set = set, .rosters = (const tp__roster *const *)set->rosters};
   for (uint32_t phase = 1; phase < TP_PHASE_LIMIT; phase++) {
     if (snapshot->registry->phases[phase]) ret_list->ids[ret_list->count++] = phase;
     if (set->rosters[phase]) count_states(set->rosters[phase], phase, ret_list);
@@ -78,7 +79,16 @@ static const char *access_text(const tp__registry *registry, uint32_t phase, cha
 
 static tp_failure failure_of(const tp_phase *row) { return row->failure ? row->failure : TP_FAILURE_BEST_EFFORT; }
 
-static uint32_t limit_ms_of(const tp_phase *row) { return row->limit_ms ? row->limit_ms : TP__LIMIT_DEFAULT_MS; }
+static uint32_t limit_ms_of(const phase_list *list, uint32_t phase) {
+  return tp__set_limit_ms(list->set, list->registry->phases[phase], phase);
+}
+
+static const char *limit_text(const phase_list *list, uint32_t phase, char *buffer, size_t size) {
+  char limit[TP__DURATION_SIZE];
+  snprintf(buffer, size, "%s%s", tp__duration((int64_t)limit_ms_of(list, phase) * TP__NS_PER_MS, limit),
+           list->set->limits_ms[phase] ? " (set by the host)" : "");
+  return buffer;
+}
 
 static const char *subscriptions_text(const phase_list *list, uint32_t phase, char *buffer, size_t size) {
   char disabled[32] = "", killed[32] = "";
@@ -98,7 +108,7 @@ static const char *cell(const void *ctx, uint32_t row_index, uint32_t column, ch
     case MODE:
       return mode_text(row, buffer, size);
     case LIMIT:
-      return tp__duration((int64_t)limit_ms_of(row) * TP__NS_PER_MS, buffer);
+      return limit_text(list, phase, buffer, size);
     case FAILURE:
       return tp_failure_name(failure_of(row));
     case ACCESS:
@@ -239,7 +249,8 @@ static void json_phase(tp__json_printer *json, const phase_list *list, uint32_t 
   tp__print_bool(json, "privileged", row->privileged);
   tp__print_bool(json, "code_only", row->code_only);
   tp__print_string(json, "fired_by", tp__rows_fired_by(list->registry, phase));
-  tp__print_number(json, "limit_ms", limit_ms_of(row));
+  tp__print_number(json, "limit_ms", limit_ms_of(list, phase));
+  tp__print_bool(json, "limit_set_by_host", list->set->limits_ms[phase] > 0);
   tp__print_string(json, "failure", tp_failure_name(failure_of(row)));
   json_kinds(json, list->registry, row);
   json_fields(json, list->registry, row);

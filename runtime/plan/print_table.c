@@ -131,10 +131,13 @@ static void print_critical(const tp__plan *plan, const tp__printer *printer) {
 
 static void print_times(const tp__plan *plan, const tp__printer *printer) {
   char worst[TP__DURATION_SIZE], required[TP__DURATION_SIZE], budget[TP__DURATION_SIZE];
-  tp__print_format(printer, "  worst case %s, required %s, budget %s%s, hash %016llx\n",
-                   tp__duration(plan->worst_ns, worst), tp__duration(plan->required_ns, required),
-                   tp__duration(plan->budget_ns, budget), plan->host_budget_ns > 0 ? " (set by the host)" : "",
-                   (unsigned long long)plan->hash);
+  char limit[TP__DURATION_SIZE];
+  tp__print_format(printer, "  worst case %s, required %s, budget %s%s", tp__duration(plan->worst_ns, worst),
+                   tp__duration(plan->required_ns, required), tp__duration(plan->budget_ns, budget),
+                   plan->host_budget_ns > 0 ? " (set by the host)" : "");
+  if (plan->limit_set)
+    tp__print_format(printer, ", default limit %s (set by the host)", tp__duration(plan->default_limit_ns, limit));
+  tp__print_format(printer, ", hash %016llx\n", (unsigned long long)plan->hash);
   if (plan->worst_ns > plan->budget_ns) tp__print_text(printer, "  warning: the worst case is above the budget\n");
 }
 

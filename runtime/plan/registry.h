@@ -151,6 +151,7 @@ typedef struct tp__set {
   tp__map subscriptions; /* tp__subscription, held */
   tp__roster *rosters[TP_PHASE_LIMIT]; /* NULL: nothing was ever registered there */
   uint32_t budgets_ms[TP_PHASE_LIMIT]; /* what the host set; 0: nothing */
+  uint32_t limits_ms[TP_PHASE_LIMIT];  /* likewise: in place of the row's */
   uint64_t next_registration;
 } tp__set;
 
@@ -165,6 +166,8 @@ tp_status tp__set_touch(tp__set *set, const tp__set *base, uint32_t phase, size_
 /** NULL when there is none. */
 tp__handler *tp__set_handler(const tp__set *set, const char *id);
 tp__subscription *tp__set_subscription(const tp__set *set, const char *id);
+/** The default limit of a phase: the host's, else the row's. */
+uint32_t tp__set_limit_ms(const tp__set *set, const tp_phase *row, uint32_t phase);
 const tp__set_item *tp__set_find(const tp__set *set, const char *id);
 
 /* ---- snapshot.c ---- */
@@ -313,8 +316,8 @@ struct tp_edit {
   uint64_t calls; /* about subscriptions, so far */
   tp__group_wish *groups;
   size_t group_count, group_capacity;
-  bool budget_set[TP_PHASE_LIMIT];
-  uint32_t budgets_ms[TP_PHASE_LIMIT];
+  bool budget_set[TP_PHASE_LIMIT], limit_set[TP_PHASE_LIMIT];
+  uint32_t budgets_ms[TP_PHASE_LIMIT], limits_ms[TP_PHASE_LIMIT];
 };
 
 /** Refuses what is no id, saying why. @param field  of the descriptor: "tp_handler.id". */

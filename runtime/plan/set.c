@@ -30,6 +30,7 @@ tp_status tp__set_share(tp__set *set, const tp__set *base, size_t more_handlers,
     if (set->rosters[phase]) tp__roster_ref(set->rosters[phase]);
   }
   memcpy(set->budgets_ms, base->budgets_ms, sizeof set->budgets_ms);
+  memcpy(set->limits_ms, base->limits_ms, sizeof set->limits_ms);
   set->next_registration = base->next_registration;
   TP__TRY(tp__map_begin(&set->handlers, &base->handlers, more_handlers));
   return tp__map_begin(&set->subscriptions, &base->subscriptions, more_subscriptions);
@@ -49,6 +50,11 @@ tp__handler *tp__set_handler(const tp__set *set, const char *id) { return tp__ma
 
 tp__subscription *tp__set_subscription(const tp__set *set, const char *id) {
   return tp__map_get(&set->subscriptions, id);
+}
+
+uint32_t tp__set_limit_ms(const tp__set *set, const tp_phase *row, uint32_t phase) {
+  if (set->limits_ms[phase]) return set->limits_ms[phase];
+  return row->limit_ms ? row->limit_ms : TP__LIMIT_DEFAULT_MS;
 }
 
 const tp__set_item *tp__set_find(const tp__set *set, const char *id) {

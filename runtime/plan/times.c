@@ -89,10 +89,7 @@ static void mark_critical(tp__plan *plan, const int64_t *behind) {
 /* Far from TP__NEVER, so that an entry adds it to the time without looking. */
 static int64_t budget_of(const tp__plan *plan) {
   if (plan->host_budget_ns > 0) return plan->host_budget_ns;
-  if (plan->detached_count == plan->node_count) {
-    uint32_t limit_ms = plan->row->limit_ms ? plan->row->limit_ms : TP__LIMIT_DEFAULT_MS;
-    return (int64_t)limit_ms * TP__NS_PER_MS;
-  }
+  if (plan->detached_count == plan->node_count) return plan->default_limit_ns;
   int64_t budget = plan->worst_ns < BUDGET_CAP_NS ? plan->worst_ns : BUDGET_CAP_NS;
   if (budget < plan->required_ns) budget = plan->required_ns;
   return budget < BUDGET_MAX_NS ? budget : BUDGET_MAX_NS;

@@ -47,13 +47,13 @@ static tp_failure failure_of(const tp__registry *registry, const tp__subscriptio
   return row->failure == TP_FAILURE_DEFAULT ? TP_FAILURE_BEST_EFFORT : row->failure;
 }
 
-static int64_t limit_ns_of(const tp__registry *registry, const tp__subscription *sub, const tp_phase *row,
-                           tp_execution execution) {
+static int64_t limit_ns_of(const tp__registry *registry, const tp__set *set, const tp__subscription *sub,
+                           const tp_phase *row, tp_execution execution) {
   uint32_t limit_ms = sub->desc.limit_ms;
   if (limit_ms == 0 && takes_hook_defaults(sub, execution)) limit_ms = registry->hook_limit_ms;
   if (limit_ms == 0 && execution == TP_EXECUTION_FIRE_AND_RECORD) limit_ms = TP__LIMIT_FIRE_AND_RECORD_MS;
   if (limit_ms == 0 && execution == TP_EXECUTION_BACKGROUND) limit_ms = TP__LIMIT_BACKGROUND_MS;
-  if (limit_ms == 0) limit_ms = row->limit_ms ? row->limit_ms : TP__LIMIT_DEFAULT_MS;
+  if (limit_ms == 0) limit_ms = tp__set_limit_ms(set, row, sub->desc.phase);
   return (int64_t)limit_ms * TP__NS_PER_MS;
 }
 
@@ -80,8 +80,8 @@ static tp_capability kinds_of(const tp__node *node, const tp_phase *row) {
   return kinds;
 }
 
-static void resolve(const tp__registry *registry, tp__subscription *sub, tp__handler *handler, const tp_phase *row,
-                    tp__node *ret_node) {
+static void resolve(const tp__registry *registry, const tp__set *set, tp__subscription *sub, tp__handler *handler,
+                    const tp_phase *row, tp__node *ret_node) {
   const tp_subscription *desc = &sub->desc;
   tp__node node = {.run = handler->desc.run,
                    .self = handler->desc.self,
@@ -90,7 +90,7 @@ static void resolve(const tp__registry *registry, tp__subscription *sub, tp__han
                    .handler = handler};
   node.execution = execution_of(desc);
   node.failure = failure_of(registry, sub, row, node.execution);
-  node.limit_ns = limit_ns_of(registry, sub, row, node.execution);
+  node.limit_ns = limit_ns_of(registry, set, sub, row, node.execution);
   node.flags = flags_of(sub, &node);
   node.kinds = kinds_of(&node, row);
   node.permits = desc->max_concurrent;
@@ -263,7 +263,7 @@ tp_status tp__validate(const tp__registry *registry, const tp__set *set, tp__sub
     return REFUSE(&c, TP_ERR_MISSING_HANDLER,
                   "its handler `%s` is not registered; add the handler or remove the subscription", sub->desc.handler);
   }
-  resolve(registry, sub, handler, c.row, ret_node);
+  resolve(registry, set, sub, handler, c.row, ret_node);
   TP__TRY(check_fired(&c));
   TP__TRY(check_phase(&c));
   TP__TRY(check_trust(&c));
@@ -277,7 +277,8 @@ tp_status tp__validate(const tp__registry *registry, const tp__set *set, tp__sub
 
 /* It was found valid when it was committed, with the same handler. */
 void tp__disabled_node(tp__snapshot *snapshot, tp__subscription *sub, tp__node *ret_node) {
-  tp__handler *handler = tp__set_handler(tp__snapshot_set(snapshot), sub->desc.handler);
+  const tp__set *set = tp__snapshot_set(snapshot);
+  tp__handler *handler = tp__set_handler(set, sub->desc.handler);
   assert(handler);
-  resolve(snapshot->registry, sub, handler, snapshot->registry->phases[sub->desc.phase], ret_node);
+  resolve(snapshot->registry, set, sub, handler, snapshot->registry->phases[sub->desc.phase], ret_node);
 }

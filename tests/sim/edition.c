@@ -83,6 +83,8 @@ static edition_pair *one_to_remove(edition_editor *editor) {
 static tp_status commit(tp_edit *edit, edition_pair *added, const edition_pair *before, edition_pair *removed) {
   tp_status status = add_pair(edit, added, before);
   if (status == TP_OK && removed) status = remove_pair(edit, removed);
+  if (status == TP_OK && world_one_in(4)) /* never below the rows': what they promise to others holds */
+    status = tp_edit_set_limit(edit, phases[tp__sim_random(2)], (uint32_t)tp__sim_random(2) * 60000, NULL);
   if (status == TP_OK) tp__sim_sleep_ns(world_pause_ns(200)); /* time for another's commit in between */
   if (status == TP_OK) status = tp_edit_commit(edit, NULL, NULL);
   if (status != TP_OK) tp_edit_discard(edit);
