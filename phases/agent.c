@@ -3,13 +3,14 @@
  * agent.c: agents as objects: their list, their config, who finds them. agent_work.c runs their phases. */
 #include "phases/agent.h"
 
+#include "phases/model.h"
 #include "runtime/exec/entry.h"
 
 static void free_agent(tp_agent *agent) {
   const tp_allocator *allocator = &agent->upper->runtime->allocator;
   tp__inside frame;
   tp__inside_enter(&frame, agent->upper->runtime, TP__INSIDE_CALLBACK);
-  if (agent->model.destroy) agent->model.destroy(agent->model.self);
+  tp__model_drop(&agent->model);
   tp__inside_leave(&frame);
   tp__string_free(allocator, agent->id);
   tp__string_free(allocator, agent->system);

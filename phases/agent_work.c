@@ -262,6 +262,7 @@ static void free_work(agent_work *w) {
   const tp_allocator *allocator = allocator_of(w);
   tp_agent *agent = w->agent;
   if (w->writer) tp_writer_free(w->writer);
+  tp__inbox_unref(w->model.inbox);
   tp__release(allocator, w, sizeof *w);
   tp__agent_unref(agent);
 }
@@ -272,6 +273,7 @@ static void settle_agent(agent_work *w) {
     if (w->gives_up_handle) tp__agent_unref(w->agent);
   } else if (w->status == TP_OK) {
     w->agent->model = w->model;
+    w->model.inbox = NULL; /* the agent has its reference */
     tp__a32_store_release(&w->agent->registered, 1);
     show(w->agent);
   } else {
@@ -354,12 +356,13 @@ static tp_status may_submit(const tp_runtime *runtime, const char *here, tp_faul
   return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use %s()", here);
 }
 
-static tp_status read_config(const tp_agent_config *theirs, tp_agent_config *config, tp_fault *fault) {
+static tp_status read_config(const tp_runtime *runtime, const tp_agent_config *theirs, tp_agent_config *config,
+                             tp_fault *fault) {
   TP__TRY(tp__options_read(config, sizeof *config, theirs, "tp_agent_config", fault));
   if (!config->id || !tp__id_valid(config->id))
     return tp__fail(fault, TP_ERR_BAD_ID, config->id, "an agent needs an id of 1 to 128 bytes without white space");
   tp_model model;
-  if (config->model) TP__TRY(tp__model_read(config->model, &model, fault));
+  if (config->model) TP__TRY(tp__model_read(config->model, runtime->registry, &model, fault));
   return check_extra(config, fault);
 }
 
@@ -393,7 +396,8 @@ static tp_status prepare_add(tp_runtime *runtime, const tp_agent_config *config,
   if (status == TP_OK && (status = reserve_id(agent, fault)) == TP_OK && (status = begin_turn(w, fault)) != TP_OK)
     delist(agent);
   if (status == TP_OK) {
-    if (config->model) (void)!tp__model_read(config->model, &w->model, NULL); /* it was read before */
+    if (config->model && tp__model_read(config->model, runtime->registry, &w->model, NULL) == TP_OK) /* as before */
+      tp__model_take(&w->model);
     agent->data = config->data;
     *ret_work = w;
     return TP_OK;
@@ -412,7 +416,7 @@ static void undo_add(agent_work *w) {
 tp_status tp_agent_add(tp_runtime *runtime, const tp_agent_config *theirs, tp_agent **ret_agent, tp_fault *fault) {
   tp_agent_config config;
   agent_work *w;
-  TP__TRY(read_config(theirs, &config, fault));
+  TP__TRY(read_config(runtime, theirs, &config, fault));
   TP__TRY(tp__runtime_usable(runtime, fault));
   TP__TRY(tp__may_block(runtime, fault, "tp_agent_add"));
   TP__TRY(tp__runtime_ready(runtime, fault));
@@ -428,7 +432,7 @@ tp_status tp_agent_add_submit(tp_runtime *runtime, const tp_agent_config *theirs
                               tp_fault *fault) {
   tp_agent_config config;
   agent_work *w;
-  TP__TRY(read_config(theirs, &config, fault));
+  TP__TRY(read_config(runtime, theirs, &config, fault));
   if (!on_end) return tp__fail(fault, TP_ERR_USAGE, config.id, "on_end is missing: nothing else gives the agent");
   TP__TRY(may_submit(runtime, "tp_agent_add", fault));
   TP__TRY(tp__runtime_ready(runtime, fault));

@@ -10,14 +10,38 @@ static tp_status refuse_reserved(const char *name, tp_fault *fault) {
   return tp__fail(fault, TP_ERR_USAGE, NULL, "%s.reserved_ must be 0: zero-fill the struct", name);
 }
 
-tp_status tp__model_read(const tp_model *theirs, tp_model *ret_model, tp_fault *fault) {
+static tp_status check_inbox(const tp_model *model, const void *inbox_owner, tp_fault *fault) {
+  const char *wrong = NULL;
+  if (!model->inbox) return TP_OK;
+  if (model->start) wrong = "start and inbox are set: set one of the two";
+  else if (model->cancel)
+    wrong = "cancel and inbox are set, and no callback comes beside an inbox: ask tp_token_open() instead";
+  else if (model->placement > TP_PLACEMENT_THREAD)
+    wrong = "placement inline and inbox are set, and a request through an inbox waits for its host";
+  else if (!tp__inbox_is_of(model->inbox, inbox_owner)) wrong = "its inbox is of another runtime";
+  return wrong ? tp__fail(fault, TP_ERR_USAGE, NULL, "tp_model: %s", wrong) : TP_OK;
+}
+
+void tp__model_take(const tp_model *model) {
+  if (model->inbox) tp__inbox_ref(model->inbox);
+}
+
+void tp__model_drop(const tp_model *model) {
+  tp_inbox *inbox = model->inbox; /* destroy may free the struct */
+  if (model->destroy) model->destroy(model->self);
+  tp__inbox_unref(inbox);
+}
+
+tp_status tp__model_read(const tp_model *theirs, const void *inbox_owner, tp_model *ret_model, tp_fault *fault) {
   tp_model model;
   TP__TRY(read_struct(&model, sizeof model, theirs, "tp_model", fault));
-  if (!model.start) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_model.start is NULL: a model must have it");
+  if (!model.start && !model.inbox)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_model.start is NULL: a model must have it, or an inbox");
   if ((unsigned)model.placement > TP_PLACEMENT_INLINE)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_model.placement is %d; it must be thread or inline",
                     (int)model.placement);
   if (model.reserved_[0] | model.reserved_[1] | model.reserved_[2]) return refuse_reserved("tp_model", fault);
+  TP__TRY(check_inbox(&model, inbox_owner, fault));
   *ret_model = model;
   return TP_OK;
 }

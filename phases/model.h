@@ -6,11 +6,17 @@
 #define TP__MODEL_H
 
 #include "runtime/base/base.h"
+#include "runtime/inbox/inbox.h"
 #include "turnphase/model.h"
 
-/** @param theirs  not NULL.
- *  @return TP_OK; TP_ERR_VERSION; TP_ERR_USAGE without start. */
-tp_status tp__model_read(const tp_model *theirs, tp_model *ret_model, tp_fault *fault);
+/** @param theirs       not NULL.
+ *  @param inbox_owner  whose its inbox must be: tp__inbox_is_of().
+ *  @return TP_OK; TP_ERR_VERSION; TP_ERR_USAGE without start and inbox, or with both. */
+tp_status tp__model_read(const tp_model *theirs, const void *inbox_owner, tp_model *ret_model, tp_fault *fault);
+/** A model that was read is taken: keeps its inbox. */
+void tp__model_take(const tp_model *model);
+/** The end of a model that was taken; accepts a zero-filled one. Inside of the runtime's frame, without any lock. */
+void tp__model_drop(const tp_model *model);
 /** What is read below is that of a struct of this library's size; the texts stay where they are.
  *  @return TP_OK; TP_ERR_VERSION; TP_ERR_USAGE for NULL and for a field that must not be set. */
 tp_status tp__tool_call_read(const tp_tool_call *theirs, tp_tool_call *ret_call, tp_fault *fault);

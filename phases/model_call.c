@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/model_call.h"
 
+#include "phases/tools.h"
+
 static tp__model_call *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__model_call, base); }
 
 /* ---- pieces of text ---- */
@@ -118,6 +120,15 @@ static void accept(tp__attempt *attempt, const tp__answer *answer, const void *e
 
 static void abandoned(tp__attempt *attempt) { of(attempt)->failure_message = TP__ABANDONED_WORDS; }
 
+/* It never ran. */
+static tp_status refused_status(tp__model_call *c, tp_reason reason) {
+  if (reason == TP_REASON_SHUTDOWN) return TP_ERR_SHUTDOWN;
+  if (!c->model.inbox) return TP_ERR_NO_THREAD;
+  bool closed = tp__inbox_is_closed(c->model.inbox);
+  c->failure_message = closed ? "its inbox was freed" : "its inbox is full, or too many tokens are open";
+  return closed ? TP_ERR_MODEL : TP_ERR_FULL;
+}
+
 static void settled(tp__attempt *attempt, tp__attempt_end end) {
   tp__model_call *c = of(attempt);
   tp_status status = c->failure;
@@ -131,7 +142,7 @@ static void settled(tp__attempt *attempt, tp__attempt_end end) {
       status = TP_ERR_CANCELLED;
       break;
     case TP__REFUSED:
-      status = TP_ERR_NO_THREAD;
+      status = refused_status(c, attempt->refusal);
       break;
   }
   c->on_end(c, status);
@@ -143,6 +154,7 @@ static void release(tp__attempt *attempt) {
   tp_runtime *runtime = attempt->runtime;
   tp__turn *turn = c->turn;
   tp_session *session = c->session;
+  tp__toolset_unref(c->tools);
   tp__release(&runtime->allocator, c->pieces, c->pieces_capacity);
   tp__arena_fini(&c->answer_arena);
   tp__mutex_fini(&c->mutex);
@@ -175,12 +187,13 @@ tp__model_call *tp__model_call_new(tp_turn *turn, tp_session *session, const tp_
   c->block_size = block_size;
   c->base.pool_item.lane = TP__LANE_AWAITED;
   c->base.pool_item.name = model->name ? model->name : "model";
-  c->base.ends_with_turn = model->destroy == NULL;
+  c->base.ends_with_turn = model->destroy == NULL; /* once its function has returned: never that of an inbox */
   c->base.pool_item.phase = TP_PHASE_MODEL_PRE;
   c->turn = &turn->core;
   c->session = session;
   c->model = *model;
   c->request = *request;
+  c->tools = tp__toolset_ref(turn->toolset);
   c->deadline_ns = turn->core.deadline_ns;
   c->failure = TP_ERR_MODEL; /* until a response was taken */
   c->delta_message.deliver = delta_delivered;
@@ -203,14 +216,21 @@ static void start_here(tp__model_call *c) {
   settled(attempt, TP__ANSWERED);
 }
 
+static tp_reason offer(tp__model_call *c) {
+  c->request.time_left_ms = time_left_ms(c);
+  c->base.inbox_item.work = (tp_work){
+      .struct_size = sizeof(tp_work), .kind = TP_WORK_MODEL, .self = c->model.self, .request = &c->request};
+  return tp__attempt_offer(&c->base, c->model.inbox, c->turn->deadline_ns);
+}
+
 void tp__model_call_start(tp__model_call *c) {
   if (c->model.placement == TP_PLACEMENT_INLINE) {
     start_here(c);
     return;
   }
-  tp_reason refused = tp__attempt_start(&c->base, c->turn->deadline_ns, 0);
+  tp_reason refused = c->model.inbox ? offer(c) : tp__attempt_start(&c->base, c->turn->deadline_ns, 0);
   if (!refused) return;
-  c->on_end(c, refused == TP_REASON_SHUTDOWN ? TP_ERR_SHUTDOWN : TP_ERR_NO_THREAD);
+  c->on_end(c, refused_status(c, refused));
   tp__attempt_unref(&c->base);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * model_call: one request to a model provider, as an attempt that always answers through its token. Pieces of text that
- * come faster than the turn's owner takes them are folded into one event. Lock: `model_call`, for those pieces. */
+ * model_call: one request to a model provider, as an attempt that always answers through its token, be it of a
+ * provider's function or of an inbox. Pieces of text that come faster than the turn's owner takes them are folded into
+ * one event. Lock: `model_call`, for those pieces. */
 #ifndef TP__MODEL_CALL_H
 #define TP__MODEL_CALL_H
 
@@ -11,6 +12,7 @@ typedef struct tp__model_call tp__model_call;
 struct tp__model_call {
   tp__attempt base;
   tp__turn *turn;      /* referenced: the request's memory is the turn's */
+  tp__toolset *tools;  /* referenced: the request shows them */
   tp_session *session; /* referenced: history and model are its */
   tp_model model;
   tp_model_request request;

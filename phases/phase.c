@@ -94,7 +94,7 @@ static tp_status take_tools(tp_turn *turn, const tp_merged *merged) {
   tp__toolset *toolset;
   tp_text scope = turn->agent ? turn->agent->scope : (tp_text){NULL, 0};
   TP__TRY(tp__toolset_new(turn->upper, scope, merged, &toolset));
-  tp__toolset_free(turn->toolset);
+  tp__toolset_unref(turn->toolset);
   turn->toolset = toolset;
   return TP_OK;
 }

@@ -36,7 +36,7 @@ static void free_session(tp_session *session) {
   tp__inside_enter(&frame, session->runtime, TP__INSIDE_CALLBACK);
   if (session->history.destroy) session->history.destroy(session->history.self);
   tp_shared_history_unref(session->shared);
-  if (session->owns_model && session->model.destroy) session->model.destroy(session->model.self);
+  if (session->owns_model) tp__model_drop(&session->model);
   if (session->agent) tp__agent_unref(session->agent);
   tp__listeners_fini(session->upper, &session->listeners);
   tp__inside_leave(&frame);
@@ -68,8 +68,12 @@ static void take_options(tp_session *session, const tp_session_options *options,
   session->owns_model = options->model != NULL;
   session->agent = options->agent;
   if (session->agent) tp__a32_add_relaxed(&session->agent->refs, 1);
-  if (session->owns_model) session->model = *model;
-  else if (session->agent) session->model = session->agent->model;
+  if (session->owns_model) {
+    session->model = *model;
+    tp__model_take(model);
+  } else if (session->agent) {
+    session->model = session->agent->model;
+  }
   session->history = *history;
   session->shared = tp_shared_history_ref(shared);
   session->queued_max = options->turns_queued_max ? options->turns_queued_max : QUEUED_MAX;
@@ -77,6 +81,7 @@ static void take_options(tp_session *session, const tp_session_options *options,
 }
 
 static void untake_options(tp_session *session) {
+  if (session->owns_model) tp__inbox_unref(session->model.inbox);
   session->owns_model = false;
   session->history = (tp_history){0};
 }
@@ -171,7 +176,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
     return tp__fail(fault, TP_ERR_USAGE, options.id,
                     "tp_session_options: history_tokens_max, compact and compact_ctx are not yet used; leave them 0");
   tp_model model = {0};
-  if (options.model) TP__TRY(tp__model_read(options.model, &model, fault));
+  if (options.model) TP__TRY(tp__model_read(options.model, runtime->registry, &model, fault));
   TP__TRY(tp__runtime_ready(runtime, fault));
   tp_history history;
   tp_shared_history *shared; /* a runtime that was freed has given its own back */

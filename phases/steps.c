@@ -399,7 +399,7 @@ static void model_ended(tp__model_call *call, tp_status status) {
 }
 
 void tp__step_model(tp__drive *d) {
-  if (!d->session->model.start) {
+  if (!d->session->model.start && !d->session->model.inbox) {
     tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_MODEL, tp_text_of("neither the session nor its agent has a model"));
     return;
   }

@@ -37,6 +37,7 @@ struct tp__tool_entry {
 
 struct tp__toolset {
   tp_runtime *runtime;
+  tp__a32 refs; /* acq_rel: the turn's, and one of each request that shows the tools */
   tp_allocator blocks;
   tp__arena arena; /* the descriptors */
   tp__tool_entry *entries;
@@ -49,8 +50,9 @@ struct tp__toolset {
 /** The tools of a merged turn.pre_tool_materialization, copied.
  *  @param scope  an array of the names that may be used; empty: all. */
 tp_status tp__toolset_new(tp__upper *upper, tp_text scope, const tp_merged *merged, tp__toolset **ret_toolset);
-/** Accepts NULL. */
-void tp__toolset_free(tp__toolset *toolset);
+/** Both accept NULL. */
+tp__toolset *tp__toolset_ref(tp__toolset *toolset);
+void tp__toolset_unref(tp__toolset *toolset);
 /** @return NULL: there is none. toolset may be NULL. */
 tp__tool_entry *tp__toolset_find(const tp__toolset *toolset, tp_text name);
 

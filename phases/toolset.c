@@ -151,6 +151,7 @@ tp_status tp__toolset_new(tp__upper *upper, tp_text scope, const tp_merged *merg
   tp__toolset *set = tp__block_take(&upper->runtime->blocks, TP__BLOCK_BYTES_MIN, &block_size);
   if (!set) return TP_ERR_NO_MEMORY;
   *set = (tp__toolset){.runtime = upper->runtime, .block_size = block_size};
+  atomic_init(&set->refs.v, 1);
   set->blocks = tp__tool_blocks(upper->runtime);
   tp__arena_init(&set->arena, &set->blocks, set + 1, block_size - sizeof *set, 0);
   tp_status status = make_room(set, count_tools(merged)) ? TP_OK : TP_ERR_NO_MEMORY;
@@ -158,12 +159,17 @@ tp_status tp__toolset_new(tp__upper *upper, tp_text scope, const tp_merged *merg
     status = add_bundle(set, upper, *tp_merged_get(merged, TP_KIND_TOOL_BUNDLE, i));
   for (size_t i = 0; i < set->count; i++) set->entries[i].out_of_scope = !is_in(scope, set->entries[i].name);
   if (status == TP_OK) *ret_toolset = set;
-  else tp__toolset_free(set);
+  else tp__toolset_unref(set);
   return status;
 }
 
-void tp__toolset_free(tp__toolset *set) {
-  if (!set) return;
+tp__toolset *tp__toolset_ref(tp__toolset *set) {
+  if (set) tp__a32_add_relaxed(&set->refs, 1);
+  return set;
+}
+
+void tp__toolset_unref(tp__toolset *set) {
+  if (!set || tp__a32_sub_acq_rel(&set->refs, 1) != 1) return;
   for (size_t i = 0; i < set->count; i++) tp__closure_unref(set->entries[i].closure);
   tp__arena_fini(&set->arena);
   tp__block_give(&set->runtime->blocks, set, set->block_size);

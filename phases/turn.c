@@ -209,7 +209,7 @@ tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_tu
 void tp__turn_over(tp_turn *turn) {
   tp__listener_set *listeners[2] = {turn->listeners[0], turn->listeners[1]};
   if (listeners[0]) turn->listeners[0] = turn->listeners[1] = NULL;
-  tp__toolset_free(turn->toolset);
+  tp__toolset_unref(turn->toolset);
   turn->toolset = NULL;
   while (!tp__list_empty(&turn->kept_dispatches)) {
     tp__dispatch *dispatch = TP__CONTAINER(turn->kept_dispatches.next, tp__dispatch, kept);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inbox.h: for hosts whose code runs on a thread of their own choice (Node, Lua, an event loop). A handler or tool that
- * names an inbox has no function: what would be a call of it waits in the inbox as a tp_work until a thread of the host
- * takes it, and is answered through its token. No handler thread is used, and no callback comes.
+ * inbox.h: for hosts whose code runs on a thread of their own choice (Node, Lua, an event loop). A handler, tool or
+ * model that names an inbox has no function: what would be a call of it waits in the inbox as a tp_work until a thread
+ * of the host takes it, and is answered through its token. No handler thread is used, and no callback comes.
  *
- *   poll(tp_inbox_fd(inbox)) -> tp_inbox_next(inbox, &work) -> read work->call -> tp_token_complete(work->token, …)
- *                                                              read work->run  -> tp_tool_complete(work->token, …)
+ *   poll(tp_inbox_fd(inbox)) -> tp_inbox_next(inbox, &work) -> read work->call    -> tp_token_complete(work->token, …)
+ *                                                              read work->run     -> tp_tool_complete(work->token, …)
+ *                                                              read work->request -> tp_model_complete(work->token, …)
  *
  * A thread that waits in a synchronous call (tp_turn_run, tp_phase_run, …) takes no work meanwhile: a host with one
  * thread uses the submit forms.
@@ -14,8 +15,8 @@
 #ifndef TURNPHASE_INBOX_H
 #define TURNPHASE_INBOX_H
 
+#include "turnphase/model.h"
 #include "turnphase/runtime.h"
-#include "turnphase/tool.h"
 
 TP_BEGIN_DECLS
 
@@ -26,8 +27,8 @@ typedef struct tp_inbox_options {
   uint32_t reserved_;           /* must be zero */
 } tp_inbox_options;
 
-/** Makes an inbox for handlers and tools of this runtime. It belongs to the process that makes it: in the child of a
- *  fork it must be left alone.
+/** Makes an inbox for handlers, tools and models of this runtime. It belongs to the process that makes it: in the child
+ *  of a fork it must be left alone.
  *  @param options  borrowed; may be NULL.
  *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_NO_MEMORY; TP_ERR_SYSTEM when the process has no
  *          descriptor left; TP_ERR_FORKED.
@@ -44,6 +45,8 @@ TP_API int tp_inbox_fd(const tp_inbox *inbox);
 typedef enum tp_work_kind {
   TP_WORK_HANDLER = 1,          /* a call of a handler: call is set; answered by tp_token_complete() */
   TP_WORK_TOOL = 2,             /* a call of a tool: run is set; answered by tp_tool_complete() */
+  TP_WORK_MODEL = 3,            /* a request to a model: request is set; answered by tp_model_delta(), any number of
+                                   times, and then by tp_model_complete() or tp_model_fail() */
   TP_WORK_KIND_FORCE_32 = 0x7fffffff
 } tp_work_kind;
 
@@ -56,13 +59,14 @@ typedef struct tp_work {
   tp_work_kind kind;
   uint32_t reserved_;           /* zero */
   tp_token token;               /* where the answer goes */
-  void *self;                   /* of the handler or tool */
+  void *self;                   /* of the handler, tool or model */
   /** All functions that read a tp_call may be used, and those that emit or replace: what was emitted before the token
    *  is completed belongs to the answer, and comes before what tp_token_complete() brings. tp_call_defer() gives a
    *  failure, since the attempt is deferred already; tp_call_deny() and its siblings answer nothing here. */
   tp_call *call;
   /** What reads a tp_tool_run may be used; tp_tool_ok(), tp_tool_error() and tp_tool_defer() answer nothing here. */
   tp_tool_run *run;
+  const tp_model_request *request;
 } tp_work;
 
 /** Takes the work that has waited longest. Work whose attempt was given up before is not given out.
@@ -72,10 +76,10 @@ typedef struct tp_work {
  *  Blocks: no.  From a hook: yes. */
 TP_API tp_status tp_inbox_next(tp_inbox *inbox, const tp_work **ret_work) TP_MUST_USE;
 
-/** Closes the inbox and its descriptor, which must not be polled any more. Work that was not taken fails (no_worker;
- *  a tool's call is shed), and so does every later attempt of handlers and tools that still name the inbox; work that
- *  was taken stays until its token is completed. Accepts NULL. Before or after tp_runtime_free(), which does not free
- *  inboxes. Not while another thread is in a call of this inbox. In the child of a fork it does nothing.
+/** Closes the inbox and its descriptor, which must not be polled any more. Work that was not taken fails (no_worker; a
+ *  tool's call is shed), and so does every later attempt of what still names the inbox; work that was taken stays until
+ *  its token is completed. Accepts NULL. Before or after tp_runtime_free(), which does not free inboxes. Not while
+ *  another thread is in a call of this inbox. In the child of a fork it does nothing.
  *  From a hook: yes. */
 TP_API void tp_inbox_free(tp_inbox *inbox);
 

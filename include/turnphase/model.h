@@ -33,14 +33,15 @@ typedef struct tp_message {
   tp_text parts;                /* not yet used: TP_ERR_USAGE when it is not empty. Value: images and the like */
 } tp_message;
 
-/** What a model is asked. Made by the library; borrowed till tp_model.start returns. */
+/** What a model is asked. Made by the library; borrowed till tp_model.start returns, or, taken from an inbox, until its
+ *  token is completed. */
 typedef struct tp_model_request {
   size_t struct_size;
   uint32_t attempt;             /* from 1 */
   uint32_t id_count;
   const tp_text *ids;           /* by TP_ID_*: tenant, agent, session, turn and the others; empty where there is none */
-  int64_t time_left_ms;         /* until the turn's deadline, when start is called; never negative. At the deadline
-                                   cancel comes, and an answer is stale */
+  int64_t time_left_ms;         /* until the turn's deadline, when start is called or the request comes into the inbox;
+                                   never negative. At the deadline cancel comes, and an answer is stale */
   tp_text model;                /* the model name of the turn's request, else the agent's; may be empty */
   tp_text system;
   const tp_message *const *messages; /* message_count pointers */
@@ -52,7 +53,7 @@ typedef struct tp_model_request {
   tp_text files;                /* value: array of str, tp_turn_request.files as turn.intake left them; or empty. They
                                    are of this turn's message; what they name is between host and provider */
 } tp_model_request;
-/** The host's own pointer, as tp_call_data(). Threads: any, till tp_model.start returns. */
+/** The host's own pointer, as tp_call_data(). Threads: any, as long as the request is valid. */
 TP_API void *tp_model_request_data(const tp_model_request *request, uint32_t id);
 
 /** What it answered. */
@@ -73,17 +74,21 @@ typedef struct tp_model {
   size_t struct_size;
   const char *name;             /* shown to handlers where the agent names no model; may be NULL */
   void *self;
-  /** Starts one request; exactly one of tp_model_complete() and tp_model_fail() follows, from any thread, also before
-   *  start returns. */
+  /** Exactly one of start and inbox. Starts one request; exactly one of tp_model_complete() and tp_model_fail()
+   *  follows, from any thread, also before start returns. */
   void (*start)(void *self, const tp_model_request *request, tp_token token);
-  /** The answer is no longer wanted; at most once per token. May be NULL. */
+  /** The answer is no longer wanted; at most once per token. May be NULL; must be with an inbox, whose host asks
+   *  tp_token_open() instead. */
   void (*cancel)(void *self, tp_token token);
   /** Exactly once, when no turn or session uses the model and each of its tokens is completed or abandoned. May be
-   *  NULL: then a token ends with its turn, and one that is never completed needs no tp_token_abandon(). */
+   *  NULL: then a token ends with its turn, and one that is never completed needs no tp_token_abandon(); not so that
+   *  of a request that was taken from an inbox. */
   void (*destroy)(void *self);
-  tp_placement placement;       /* where start is called; parallel is refused */
+  tp_placement placement;       /* where start is called; parallel is refused, and with an inbox inline, too */
   bool no_tools;                /* the provider cannot call tools */
   uint8_t reserved_[3];         /* must be zero */
+  tp_inbox *inbox;              /* of this runtime (inbox.h): its requests wait there until a thread of the host takes
+                                   them. One that finds it full or freed fails. Kept as long as the model */
 } tp_model;
 
 /** Destroys a model that was not taken: calls its destroy, once. A struct that the library made is part of what it

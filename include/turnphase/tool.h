@@ -26,10 +26,11 @@ typedef tp_answer (*tp_tool_fn)(void *self, tp_tool_run *run);
  *  A tool is taken with the tool bundle that it is in, on success only: by tp_call_emit() and its short form, by
  *  tp_edit_add_subscription() (a bundle among the fallbacks), each when it returns TP_OK; by tp_token_complete() with
  *  TP_OK, also when the answer is refused then (but for a tool whose struct cannot be read). Each time that it is taken
- *  destroy is called once: when the result of the phase, the tools of the turn and every run of the tool are over,
- *  those that were given up and the tokens of deferred ones among them. So it is, too, for a tool that a merge leaves
- *  out, that the next materialization replaces, or whose attempt failed behind the emit. Where a struct that the
- *  library shows (of a request, of a merged bundle) is a copy, its destroy is NULL: do not emit it again. */
+ *  destroy is called once: when the result of the phase, the tools of the turn, the requests to a model that show the
+ *  tool and every run of it are over, those that were given up and the tokens of deferred ones among them. So it is,
+ *  too, for a tool that a merge leaves out, that the next materialization replaces, or whose attempt failed behind the
+ *  emit. A struct that the library shows (of a request, of a merged bundle) is a copy whose destroy is NULL: do not
+ *  emit it again. */
 typedef struct tp_tool {
   size_t struct_size;
   const char *name;             /* 1–128 bytes, no white space or control */

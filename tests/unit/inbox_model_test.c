@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A model of an inbox: the host takes its requests and answers them itself. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/inbox.h"
+
+enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION };
+
+/* ---- a host whose model has no function ---- */
+
+static _Atomic int destroyed;
+static latch gone;
+static void destroy(void *self) {
+  (void)self;
+  destroyed++;
+  latch_hit(&gone);
+}
+
+typedef struct host {
+  tp_runtime *runtime;
+  tp_inbox *inbox;
+  tp_session *session;
+  tp_model model;
+  latch ended;
+  tp_turn_outcome outcome;
+  tp_status code;
+  char text[256], reason[256], deltas[256];
+} host;
+
+static void on_event(void *ctx, const tp_event *event) {
+  host *h = ctx;
+  size_t used = strlen(h->deltas);
+  if (event->kind == TP_EVENT_MODEL_DELTA)
+    snprintf(h->deltas + used, sizeof h->deltas - used, "%.*s", (int)event->text.size, event->text.data);
+}
+
+static void open_host(host *h, uint32_t capacity, const tp_runtime_options *options) {
+  destroyed = 0;
+  gone = (latch)LATCH;
+  *h = (host){.runtime = open_runtime(options), .ended = LATCH};
+  h->inbox = open_inbox(h->runtime, capacity);
+  h->model = (tp_model){.struct_size = sizeof h->model, .name = "host", .self = h, .inbox = h->inbox};
+  h->model.destroy = destroy;
+  tp_session_options opens = {
+      .struct_size = sizeof opens, .id = "s", .model = &h->model, .on_event = on_event, .event_ctx = h};
+  assert_int_equal(tp_session_open(h->runtime, &opens, &h->session, NULL), TP_OK);
+}
+
+static void closed(void *ctx) { latch_hit(ctx); }
+
+static void close_session(host *h) {
+  latch over = LATCH;
+  tp_session_close(h->session, closed, &over);
+  latch_wait(&over, 1);
+}
+
+static void close_host(host *h) {
+  close_session(h);
+  tp_inbox_free(h->inbox);
+  assert_int_equal(open_tokens(h->runtime), 0);
+  close_runtime(h->runtime);
+  assert_int_equal(destroyed, 1);
+}
+
+static void turn_ended(void *ctx, const tp_turn_result *result) {
+  host *h = ctx;
+  h->outcome = result->outcome;
+  h->code = result->code;
+  snprintf(h->text, sizeof h->text, "%.*s", (int)result->text.size, result->text.size ? result->text.data : "");
+  tp_text reason = result->reason;
+  snprintf(h->reason, sizeof h->reason, "%.*s", (int)reason.size, reason.size ? reason.data : "");
+  latch_hit(&h->ended);
+}
+
+static tp_submission *submit_turn(host *h, const char *text, uint32_t limit_ms) {
+  tp_submission *submission;
+  tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of(text), .limit_ms = limit_ms};
+  assert_int_equal(tp_turn_submit(h->session, &request, turn_ended, h, &submission, NULL), TP_OK);
+  return submission;
+}
+
+static tp_status complete(tp_token token, const char *text) {
+  return tp_model_complete(token,
+                           &(tp_model_response){.struct_size = sizeof(tp_model_response), .text = tp_text_of(text)});
+}
+
+/* ---- a request that a host answers itself ---- */
+
+static void request_is_read_and_answered_by_the_thread_that_takes_it(void **state) {
+  (void)state;
+  host h;
+  open_host(&h, 0, NULL);
+  tp_submission_unref(submit_turn(&h, "hello", LONG_MS));
+  const tp_work *work = take_next(h.inbox);
+  assert_int_equal(work->kind, TP_WORK_MODEL);
+  assert_ptr_equal(work->self, &h);
+  assert_null(work->call);
+  assert_null(work->run);
+  char asked[REQUEST_BYTES];
+  write_request(asked, work->request);
+  assert_string_equal(asked, "S<>U<hello>");
+  assert_in_range(work->request->time_left_ms, 1, LONG_MS);
+  assert_int_equal(work->request->attempt, 1);
+  assert_int_equal(tp_model_delta(work->token, tp_text_of("he")), TP_OK);
+  assert_int_equal(tp_model_delta(work->token, tp_text_of("y")), TP_OK);
+  assert_int_equal(answer(work, TP_ANSWER_DONE, NULL), TP_ERR_USAGE);
+  tp_token token = work->token;
+  assert_int_equal(complete(token, "hey"), TP_OK);
+  assert_int_equal(complete(token, "twice"), TP_ERR_STALE);
+  latch_wait(&h.ended, 1);
+  assert_int_equal(h.outcome, TP_TURN_COMPLETED);
+  assert_string_equal(h.text, "hey");
+  assert_string_equal(h.deltas, "hey");
+  assert_int_equal(handler_threads(h.runtime), 0);
+  close_host(&h);
+}
+
+static void failure_that_may_be_tried_again_comes_as_another_request(void **state) {
+  (void)state;
+  host h;
+  open_host(&h, 0, NULL);
+  tp_submission_unref(submit_turn(&h, "hello", LONG_MS));
+  assert_int_equal(tp_model_fail(take_next(h.inbox)->token, TP_ERR_MODEL, "busy", true), TP_OK);
+  const tp_work *again = take_next(h.inbox);
+  assert_int_equal(again->request->attempt, 2);
+  assert_int_equal(tp_token_abandon(again->token, NULL), TP_OK);
+  latch_wait(&h.ended, 1);
+  assert_int_equal(h.outcome, TP_TURN_FAILED);
+  assert_string_equal(h.reason, "the model failed: the host abandoned its token");
+  close_host(&h);
+}
+
+static void agents_model_may_be_of_an_inbox(void **state) {
+  (void)state;
+  host h;
+  open_host(&h, 0, NULL);
+  tp_agent *agent;
+  tp_agent_config config = {.struct_size = sizeof config, .id = "a", .system = "be short", .model = &h.model};
+  assert_int_equal(tp_agent_add(h.runtime, &config, &agent, NULL), TP_OK);
+  close_session(&h);
+  latch_wait(&gone, 1); /* before the session's on_end or after */
+  destroyed = 0;
+  tp_session_options opens = {.struct_size = sizeof opens, .id = "t", .agent = agent};
+  assert_int_equal(tp_session_open(h.runtime, &opens, &h.session, NULL), TP_OK);
+  tp_submission_unref(submit_turn(&h, "hello", LONG_MS));
+  const tp_work *work = take_next(h.inbox);
+  assert_text(work->request->system, "be short");
+  assert_int_equal(complete(work->token, "yes"), TP_OK);
+  latch_wait(&h.ended, 1);
+  assert_string_equal(h.text, "yes");
+  tp_agent_remove(agent);
+  close_host(&h);
+}
+
+/* ---- requests that are not taken ---- */
+
+static void request_that_finds_the_inbox_full_fails_and_says_so(void **state) {
+  (void)state;
+  host h;
+  open_host(&h, 1, NULL);
+  add(h.runtime, "g", GATHER, h.inbox, (tp_subscription){.limit_ms = LONG_MS});
+  tp_submission_unref(submit_turn(&h, "hello", LONG_MS));
+  const tp_work *work = take_next(h.inbox); /* the handler's, in this turn */
+  tp_turn *other = begin_bare(h.runtime, LONG_MS);
+  ran r;
+  submit(other, GATHER, NULL, &r);
+  wait_readable(h.inbox);
+  assert_int_equal(answer(work, TP_ANSWER_DONE, NULL), TP_OK);
+  latch_wait(&h.ended, 1);
+  assert_int_equal(h.outcome, TP_TURN_FAILED);
+  assert_int_equal(h.code, TP_ERR_FULL);
+  assert_string_equal(h.reason, "the model failed: its inbox is full, or too many tokens are open");
+  assert_int_equal(answer(take_next(h.inbox), TP_ANSWER_DONE, NULL), TP_OK);
+  latch_wait(&r.ended, 1);
+  tp_turn_end(other);
+  close_host(&h);
+}
+
+static void freed_inbox_fails_the_request_that_waits_and_those_that_come(void **state) {
+  (void)state;
+  host h;
+  open_host(&h, 0, NULL);
+  tp_submission_unref(submit_turn(&h, "hello", LONG_MS));
+  wait_readable(h.inbox);
+  tp_inbox_free(h.inbox);
+  h.inbox = NULL;
+  latch_wait(&h.ended, 1);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(h.outcome, TP_TURN_FAILED);
+    assert_int_equal(h.code, TP_ERR_MODEL);
+    assert_string_equal(h.reason, "the model failed: its inbox was freed");
+    if (i == 1) break;
+    tp_submission_unref(submit_turn(&h, "hello", LONG_MS));
+    latch_wait(&h.ended, 2);
+  }
+  close_host(&h);
+}
+
+/* ---- requests that are over ---- */
+
+static _Atomic int tools_destroyed;
+static void destroy_tool(void *self) {
+  (void)self;
+  tools_destroyed++;
+}
+
+static tp_answer bring_tool(void *self, tp_call *call) {
+  const tp_tool tool = {.struct_size = sizeof tool,
+                        .name = "a_tool_with_a_name_that_lies_in_memory_of_its_turn",
+                        .inbox = ((host *)self)->inbox,
+                        .destroy = destroy_tool};
+  return tp_call_emit_tool_bundle(call, "b", (const tp_tool *[]){&tool}, 1) == TP_OK ? TP_ANSWER_DONE
+                                                                                    : TP_ANSWER_FAILED;
+}
+
+static void request_of_a_turn_that_is_over_can_be_read_until_it_is_completed(void **state) {
+  (void)state;
+  host h;
+  open_host(&h, 0, NULL);
+  add_hooks(h.runtime, &(hook){.id = "tools", .phase = TOOLS, .run = bring_tool, .self = &h}, 1);
+  tp_submission *submission = submit_turn(&h, "hello", LONG_MS);
+  const tp_work *work = take_next(h.inbox);
+  assert_true(tp_token_open(work->token));
+  tp_submission_cancel(submission);
+  latch_wait(&h.ended, 1);
+  tp_submission_unref(submission);
+  assert_int_equal(h.outcome, TP_TURN_CANCELLED);
+  assert_false(tp_token_open(work->token));
+  tp_submission_unref(submit_turn(&h, "once more", LONG_MS)); /* in the memory that turns leave */
+  const tp_work *second = take_next(h.inbox);
+  char asked[REQUEST_BYTES];
+  write_request(asked, work->request);
+  assert_string_equal(asked, "S<>U<hello>");
+  assert_int_equal(work->request->tool_count, 1);
+  assert_string_equal(work->request->tools[0]->name, "a_tool_with_a_name_that_lies_in_memory_of_its_turn");
+  assert_int_equal(tp_model_delta(work->token, tp_text_of("late")), TP_ERR_STALE);
+  assert_int_equal(complete(second->token, "ok"), TP_OK);
+  latch_wait(&h.ended, 2);
+  close_session(&h);
+  assert_int_equal(destroyed, 0); /* the request holds the model, and the tools that it shows */
+  while (tools_destroyed == 0) sleep_ms(1); /* the second turn's */
+  assert_int_equal(tools_destroyed, 1);
+  write_request(asked, work->request);
+  assert_string_equal(asked, "S<>U<hello>");
+  assert_int_equal(open_tokens(h.runtime), 1);
+  assert_int_equal(complete(work->token, "late"), TP_ERR_STALE);
+  latch_wait(&gone, 1);
+  assert_int_equal(open_tokens(h.runtime), 0);
+  tp_inbox_free(h.inbox);
+  close_runtime(h.runtime);
+  assert_int_equal(destroyed, 1);
+  assert_int_equal(tools_destroyed, 2);
+}
+
+static void request_that_nobody_took_goes_with_its_turn(void **state) {
+  (void)state;
+  host h;
+  open_host(&h, 0, NULL);
+  tp_submission_unref(submit_turn(&h, "hello", 20));
+  latch_wait(&h.ended, 1);
+  assert_int_equal(h.outcome, TP_TURN_TIMED_OUT);
+  assert_null(take(h.inbox));
+  close_host(&h);
+}
+
+/* ---- what is refused ---- */
+
+static void start(void *self, const tp_model_request *request, tp_token token) {
+  (void)self;
+  (void)request;
+  (void)token;
+}
+static void cancel(void *self, tp_token token) {
+  (void)self;
+  (void)token;
+}
+
+static void wrong_models_are_refused_and_say_why(void **state) {
+  (void)state;
+  host h;
+  open_host(&h, 0, NULL);
+  tp_runtime *other = open_runtime(NULL);
+  tp_inbox *strange = open_inbox(other, 0);
+  const struct {
+    tp_model model;
+    const char *message;
+  } wrong[] = {
+      {{.name = "m"}, "tp_model.start is NULL: a model must have it, or an inbox"},
+      {{.inbox = h.inbox, .start = start}, "tp_model: start and inbox are set: set one of the two"},
+      {{.inbox = h.inbox, .cancel = cancel},
+       "tp_model: cancel and inbox are set, and no callback comes beside an inbox: ask tp_token_open() instead"},
+      {{.inbox = h.inbox, .placement = TP_PLACEMENT_INLINE},
+       "tp_model: placement inline and inbox are set, and a request through an inbox waits for its host"},
+      {{.inbox = strange}, "tp_model: its inbox is of another runtime"}};
+  for (size_t i = 0; i < COUNT(wrong); i++) {
+    tp_model model = wrong[i].model;
+    model.struct_size = sizeof model;
+    model.destroy = destroy;
+    tp_fault fault;
+    tp_session *session;
+    tp_agent *agent;
+    tp_session_options opens = {.struct_size = sizeof opens, .id = "wrong", .model = &model};
+    assert_int_equal(tp_session_open(h.runtime, &opens, &session, &fault), TP_ERR_USAGE);
+    assert_string_equal(fault.message, wrong[i].message);
+    tp_agent_config config = {.struct_size = sizeof config, .id = "a", .model = &model};
+    assert_int_equal(tp_agent_add(h.runtime, &config, &agent, &fault), TP_ERR_USAGE);
+    assert_string_equal(fault.message, wrong[i].message);
+  }
+  tp_session_options twice = {.struct_size = sizeof twice, .id = "s", .model = &h.model};
+  tp_session *session;
+  assert_int_equal(tp_session_open(h.runtime, &twice, &session, NULL), TP_ERR_BUSY);
+  assert_int_equal(destroyed, 0);
+  tp_inbox_free(strange);
+  close_runtime(other);
+  close_host(&h);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(request_is_read_and_answered_by_the_thread_that_takes_it),
+      cmocka_unit_test(failure_that_may_be_tried_again_comes_as_another_request),
+      cmocka_unit_test(agents_model_may_be_of_an_inbox),
+      cmocka_unit_test(request_that_finds_the_inbox_full_fails_and_says_so),
+      cmocka_unit_test(freed_inbox_fails_the_request_that_waits_and_those_that_come),
+      cmocka_unit_test(request_of_a_turn_that_is_over_can_be_read_until_it_is_completed),
+      cmocka_unit_test(request_that_nobody_took_goes_with_its_turn),
+      cmocka_unit_test(wrong_models_are_refused_and_say_why),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
