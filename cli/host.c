@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/exit_status.h"
+#include "cli/hooks.h"
 #include "cli/message.h"
 #include "turnphase/memory.h"
 
@@ -96,6 +97,7 @@ int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_ru
                         memory_path ? memory_path : "memory");
   for (size_t i = 0; status == CLI_OK && i < arguments->loads.count; i++)
     status = load(runtime, arguments->loads.items[i]);
+  if (status == CLI_OK && arguments->hooks) status = cli_hooks_load(runtime, arguments->hooks);
   if (status == CLI_OK) *ret_runtime = runtime;
   else tp_runtime_free(runtime);
   return status;

@@ -56,6 +56,22 @@ static const cli_command commands[] = {
                     "the table, and shows how long each took, what of that were its handlers and what the runtime\n"
                     "around them. A turn is a bare one, without session, model and tool calls: phases alone.",
      .run = cli_bench},
+    {.bit = CLI_HOOKS,
+     .name = "hooks",
+     .operand = "ACTION OPERAND…",
+     .operands_max = CLI_OPERANDS_MAX,
+     .summary = "check, trust, try and make declared hooks",
+     .examples = "  turnphase hooks new guard no_rm .system/hooks --language python\n"
+                 "  turnphase hooks check .system/hooks\n"
+                 "  turnphase hooks trust .system/hooks\n"
+                 "  turnphase hooks list .system/hooks\n"
+                 "  echo '{\"tool\": \"shell\"}' | turnphase hooks run .system/hooks no_rm --payload -\n",
+     .description = "list DIR          the hooks of a directory, and whether it is trusted\n"
+                    "check DIR         what a commit would say: file, line, column and remedy\n"
+                    "trust DIR         trust the content of a directory as it is now; untrust DIR takes that back\n"
+                    "run DIR ID        run one hook of a trusted directory alone, with --payload\n"
+                    "new KIND ID DIR   make a hook with its script and a test; KIND is guard, context or log",
+     .run = cli_hooks},
     {.bit = CLI_EXIT_STATUS,
      .name = "exit-status",
      .summary = "explain what the command ends with",

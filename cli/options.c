@@ -88,6 +88,13 @@ static bool take_histograms(cli_arguments *arguments, const char *given) {
   return which >= 0;
 }
 
+static bool take_language(cli_arguments *arguments, const char *given) {
+  static const char *const words[] = {"sh", "python", "js"};
+  int which = take_one_of("language", words, given);
+  if (which >= 0) arguments->language = (cli_language)(which + CLI_LANGUAGE_SH);
+  return which >= 0;
+}
+
 /* Digits alone: strtoul() would take a sign and white space. */
 static bool take_number(const char *option, uint32_t least, uint32_t greatest, const char *given,
                         uint32_t *ret_number) {
@@ -110,6 +117,8 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   switch (id) {
   case OPTION_LOAD: take_word(&arguments->loads, value); break;
   case OPTION_NO_MEMORY: arguments->no_memory = true; break;
+  case OPTION_HOOKS: arguments->hooks = value; break;
+  case OPTION_LANGUAGE: return take_language(arguments, value);
   case OPTION_SCRIPT: arguments->script = value; break;
   case OPTION_DATA: arguments->data = value; break;
   case OPTION_TENANT: arguments->tenant = value; break;
@@ -138,10 +147,12 @@ static int bad_usage(const cli_command *command) {
 }
 
 static int take_operands(const cli_command *command, int argc, char **argv, cli_arguments *arguments) {
-  if (optind < argc) arguments->operand = argv[optind++];
-  const char *one_too_many = command->operand ? argv[optind] : arguments->operand;
-  if (!one_too_many) return CLI_OK;
-  cli_error("%s does not take '%s'", command->name, one_too_many);
+  size_t max = command->operands_max ? command->operands_max : command->operand ? 1 : 0;
+  while (optind < argc && arguments->operand_count < max)
+    arguments->operands[arguments->operand_count++] = argv[optind++];
+  arguments->operand = arguments->operands[0];
+  if (optind >= argc) return CLI_OK;
+  cli_error("%s does not take '%s'", command->name, argv[optind]);
   return bad_usage(command);
 }
 

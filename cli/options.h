@@ -6,7 +6,17 @@
 
 #include "cli/output.h"
 
-enum { CLI_PLAN = 1, CLI_PHASES = 2, CLI_RUN = 4, CLI_EXIT_STATUS = 8, CLI_BENCH = 16, CLI_EVERY = 31 };
+enum {
+  CLI_PLAN = 1,
+  CLI_PHASES = 2,
+  CLI_RUN = 4,
+  CLI_EXIT_STATUS = 8,
+  CLI_BENCH = 16,
+  CLI_HOOKS = 1024,
+  CLI_EVERY = CLI_PLAN | CLI_PHASES | CLI_RUN | CLI_EXIT_STATUS | CLI_BENCH | CLI_HOOKS
+};
+
+enum { CLI_OPERANDS_MAX = 4 };
 
 /** Words of an option that may be given several times; freed by cli_arguments_free(). */
 typedef struct cli_words {
@@ -21,11 +31,22 @@ typedef enum cli_histograms {
   CLI_HISTOGRAMS_ALL = 2        /* of each subscription, too */
 } cli_histograms;
 
+/** The language of a script. */
+typedef enum cli_language {
+  CLI_LANGUAGE_NONE = 0,        /* not said */
+  CLI_LANGUAGE_SH = 1,
+  CLI_LANGUAGE_PYTHON = 2,
+  CLI_LANGUAGE_JS = 3
+} cli_language;
+
 /** What the command line said. Texts are the command line's own. */
 typedef struct cli_arguments {
   cli_words loads, phases;
-  const char *script, *data, *tenant, *workspace, *payload;
-  const char *operand;          /* the one word that is no option; NULL when there is none */
+  const char *script, *data, *tenant, *workspace, *payload, *hooks;
+  const char *operand;          /* the first word that is no option; NULL when there is none */
+  const char *operands[CLI_OPERANDS_MAX]; /* all of them */
+  size_t operand_count;
+  cli_language language;
   cli_colour colour;
   uint32_t turns, warm_up, concurrency;
   uint32_t workers;             /* 0: as many as cores */
@@ -38,6 +59,7 @@ typedef struct cli_arguments {
 typedef struct cli_command {
   unsigned bit;                 /* CLI_PLAN, … */
   const char *name, *operand, *summary;
+  size_t operands_max;          /* 0: one, where operand names it */
   const char *examples, *description;
   int (*run)(const cli_arguments *arguments, cli_output *output);
 } cli_command;
@@ -50,6 +72,7 @@ void cli_arguments_free(cli_arguments *arguments);
 void cli_help(const cli_command *command, cli_output *output);
 
 int cli_bench(const cli_arguments *arguments, cli_output *output);
+int cli_hooks(const cli_arguments *arguments, cli_output *output);
 int cli_plan(const cli_arguments *arguments, cli_output *output);
 int cli_phases(const cli_arguments *arguments, cli_output *output);
 int cli_run(const cli_arguments *arguments, cli_output *output);

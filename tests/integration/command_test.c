@@ -19,7 +19,7 @@ static void help_begins_with_examples(void **state) {
   (void)state;
   static const char *const words[][3] = {
       {"--help"}, {"-h"}, {"run", "--help"}, {"plan", "-h"}, {"phases", "--help"}, {"exit-status", "--help"},
-      {"bench", "--help"}};
+      {"bench", "--help"}, {"hooks", "--help"}};
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
     command c = {.arguments = {words[i][0], words[i][1]}};
     assert_status(&c, 0);
@@ -81,6 +81,19 @@ static void wrong_words_are_a_usage_error_on_standard_error(void **state) {
                                          {"bench", "--histogram"},
                                          {"bench", "--phase", "no.such.phase"},
                                          {"bench", "--dot"},
+                                         {"hooks"},
+                                         {"hooks", "destroy", "d"},
+                                         {"hooks", "list"},
+                                         {"hooks", "list", "a", "b"},
+                                         {"hooks", "list", "d", "--payload", "p"},
+                                         {"hooks", "check", "d", "--language", "sh"},
+                                         {"hooks", "run", "d"},
+                                         {"hooks", "new", "guard", "a", "d", "e"},
+                                         {"hooks", "new", "magic", "a", "d"},
+                                         {"hooks", "new", "guard", "a/b", "d"},
+                                         {"hooks", "new", "guard", "a", "d'e"},
+                                         {"hooks", "new", "guard", "--language=c"},
+                                         {"hooks", "--data", "d"},
                                          {"exit-status", "x"}};
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
     command c = {.arguments = {NULL}};

@@ -10,6 +10,7 @@
  *   flaky      denies every third time
  *   together   waits till it was called four times at once
  *   refuses    says why it does not register anything;  refuses_silently  does not say why
+ *   tools      the tools shell, deploy, Bash and Write; the last writes a file
  *   cycle      subscriptions after each other;  missing  one of a handler that is not there */
 #include <pthread.h>
 #include <stdio.h>
@@ -76,6 +77,39 @@ static tp_answer waits_for_others(void *self, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
+static tp_answer run_tool(void *self, tp_tool_run *run) {
+  (void)self;
+  return tp_tool_ok(run, tp_text_of("it ran"));
+}
+
+/* {"file_path": …, "content": …} */
+static tp_answer write_file(void *self, tp_tool_run *run) {
+  (void)self;
+  tp_text arguments = tp_tool_run_arguments(run);
+  tp_text path = tp_value_text(tp_value_get(arguments, "file_path"));
+  tp_text content = tp_value_text(tp_value_get(arguments, "content"));
+  char name[512];
+  snprintf(name, sizeof name, "%.*s", (int)path.size, path.size ? path.data : "");
+  FILE *file = fopen(name, "w");
+  if (!file) return tp_tool_error(run, tp_text_of("the file cannot be written"));
+  fwrite(content.data, 1, content.size, file);
+  fclose(file);
+  return tp_tool_ok(run, tp_text_of("written"));
+}
+
+static const tp_tool tools[] = {
+    {.struct_size = sizeof(tp_tool), .name = "shell", .description = "runs nothing", .run = run_tool},
+    {.struct_size = sizeof(tp_tool), .name = "deploy", .description = "deploys nothing", .run = run_tool},
+    {.struct_size = sizeof(tp_tool), .name = "Bash", .description = "runs nothing", .run = run_tool},
+    {.struct_size = sizeof(tp_tool), .name = "Write", .description = "writes a file", .run = write_file},
+};
+
+static tp_answer brings_tools(void *self, tp_call *call) {
+  const tp_tool *list[] = {&tools[0], &tools[1], &tools[2], &tools[3]};
+  (void)self;
+  return tp_call_emit_tool_bundle(call, "test", list, 4) == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, 1, "no tools");
+}
+
 static int32_t matches_nothing(void *ctx, const tp_match_view *view) {
   (void)ctx;
   (void)view;
@@ -137,6 +171,7 @@ static const row rows[] = {
      .run = waits_for_others,
      .phase = TP_PHASE_MODEL_PRE,
      .limit_ms = TOGETHER_LIMIT_MS},
+    {.domain = "tools", .id = "t.tools", .run = brings_tools, .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION},
     {.domain = "cycle", .id = "t.a", .run = done, .phase = TP_PHASE_MODEL_PRE, .after = "t.b"},
     {.domain = "cycle", .id = "t.b", .run = done, .phase = TP_PHASE_MODEL_PRE, .after = "t.a"},
     {.domain = "missing", .id = "t.nothing", .phase = TP_PHASE_MODEL_PRE},
@@ -151,6 +186,7 @@ static tp_status add_handler(tp_edit *edit, const row *r, tp_fault *fault) {
                         .idempotent = true,
                         .placement = r->run != waits_for_others ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   if (r->run == wants_call || r->run == denies_every_third) handler.capabilities = TP_CAPABILITY_DECIDE;
+  if (r->run == brings_tools) handler.capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE;
   if (r->failure == TP_FAILURE_FALLBACK) handler.capabilities = TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT;
   return tp_edit_add_handler(edit, &handler, fault);
 }

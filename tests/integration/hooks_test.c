@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The command hooks: scaffolds whose tests pass as printed, trust, refused directories, one hook alone, and directories
+ * of hooks in a run. Each test works in a directory of its own and has its own file of trusted hashes. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "tests/integration/support/command.h"
+#include "tests/integration/support/events.h"
+
+/* ---- a directory of the test, which is also the working directory ---- */
+
+static int enter(void **state) {
+  if (scratch_make(state) != 0 || chdir(scratch) != 0) return -1;
+  setenv("XDG_CONFIG_HOME", scratch_path("config"), 1);
+  return mkdir("hooks", 0755);
+}
+
+static int leave(void **state) {
+  unsetenv("TURNPHASE_DISABLE_HOOKS");
+  return chdir("/") == 0 ? scratch_remove(state) : -1;
+}
+
+static void put(const char *name, const char *text, mode_t mode) {
+  assert_int_equal(chmod(scratch_string(name, text), mode), 0);
+}
+
+static bool is_there(const char *name) { return access(scratch_path(name), F_OK) == 0; }
+
+static void put_guard(const char *script) {
+  put("hooks/guard.yaml", "id: guard\nevent: tool.pre\nhandler: {command: hooks/guard.sh}\n", 0644);
+  put("hooks/guard.sh", script, 0755);
+}
+
+static void must(int status, const char *one, const char *two) {
+  command c = {.arguments = {"hooks", one, two}};
+  assert_status(&c, status);
+  command_free(&c);
+}
+
+/* One hook alone: `hooks run hooks ID --payload - --json`. */
+static void try_hook(const char *id, const char *payload, int status, const char *judged, command *c) {
+  *c = (command){.arguments = {"hooks", "run", "hooks", id, "--payload", "-", "--json"}, .input = payload};
+  assert_status(c, status);
+  char words[64];
+  snprintf(words, sizeof words, "\"judged\":\"%s\"", judged);
+  assert_holds(&c->out, words);
+}
+
+static const char call_of_ls[] = "{\"tool\": \"shell\", \"arguments\": {\"command\": \"ls\"}}";
+
+/* ---- new ---- */
+
+static bool is_program(const char *name) {
+  char line[128];
+  snprintf(line, sizeof line, "command -v %s > /dev/null", name);
+  return system(line) == 0;
+}
+
+static void the_test_of_a_new_hook_passes_as_it_is_printed(void **state) {
+  (void)state;
+  static const struct {
+    const char *kind, *language, *program;
+  } rows[] = {
+      {"guard", "sh", "sh"},   {"guard", "python", "python3"},   {"guard", "js", "node"},
+      {"context", "sh", "sh"}, {"context", "python", "python3"}, {"context", "js", "node"},
+      {"log", NULL, "sh"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    if (!is_program(rows[i].program)) {
+      print_message("# skipped: a %s in %s: there is no %s\n", rows[i].kind, rows[i].language, rows[i].program);
+      continue;
+    }
+    char id[32], line[512];
+    snprintf(id, sizeof id, "h%zu", i);
+    command c = {.arguments = {"hooks", "new", rows[i].kind, id, "made"}};
+    if (rows[i].language) {
+      c.arguments[5] = "--language";
+      c.arguments[6] = rows[i].language;
+    }
+    assert_status(&c, 0);
+    snprintf(line, sizeof line, "  sh 'made/%s.test.sh'\n", id);
+    assert_holds(&c.out, "  turnphase hooks trust 'made'\n");
+    assert_holds(&c.out, line);
+    must(0, "trust", "made");
+    snprintf(line, sizeof line, "sh 'made/%s.test.sh' > printed 2>&1 || { cat printed; exit 1; }", id);
+    if (system(line) != 0) fail_msg("the test of a new %s in %s fails", rows[i].kind, rows[i].language);
+    must(0, "check", "made");
+    command_free(&c);
+  }
+}
+
+static void a_new_hook_overwrites_nothing_and_leaves_nothing_behind(void **state) {
+  (void)state;
+  put("hooks/a.sh", "mine\n", 0644);
+  command c = {.arguments = {"hooks", "new", "guard", "a", "hooks"}};
+  assert_status(&c, 78);
+  assert_holds(&c.err, "hooks/a.sh: File exists");
+  assert_false(is_there("hooks/a.yaml"));
+  command_free(&c);
+  command log = {.arguments = {"hooks", "new", "log", "b", "hooks", "--language", "js"}};
+  assert_status(&log, 2);
+  command_free(&log);
+}
+
+/* ---- trust ---- */
+
+static void nothing_of_a_directory_that_is_not_trusted_runs(void **state) {
+  (void)state;
+  put_guard("#!/bin/sh\ntouch ran\n");
+  put("model.yaml", "responses:\n  - text: Hello.\n", 0644);
+  put("talk.jsonl", "{\"session\": \"s\", \"user\": \"hi\"}\n", 0644);
+  static const char *const words[][6] = {{"run", "--script", "model.yaml", "--hooks", "hooks", "talk.jsonl"},
+                                         {"plan", "--hooks", "hooks"},
+                                         {"bench", "--hooks", "hooks"},
+                                         {"hooks", "run", "hooks", "guard"}};
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+    command c = {.arguments = {NULL}};
+    for (int j = 0; j < 6; j++) c.arguments[j] = words[i][j];
+    assert_status(&c, 78);
+    assert_holds(&c.err, "turnphase hooks trust hooks");
+    assert_int_equal(c.out.size, 0);
+    command_free(&c);
+  }
+  must(0, "list", "hooks");
+  must(0, "check", "hooks");
+  must(0, "trust", "hooks");
+  assert_false(is_there("ran"));
+  command c;
+  try_hook("guard", call_of_ls, 0, "allow", &c);
+  command_free(&c);
+  assert_true(is_there("ran"));
+}
+
+static void a_change_of_any_file_ends_the_trust(void **state) {
+  (void)state;
+  put_guard("#!/bin/sh\nexit 0\n");
+  must(0, "trust", "hooks");
+  put("hooks/guard.sh", "#!/bin/sh\ntouch ran\n", 0755);
+  command c = {.arguments = {"hooks", "run", "hooks", "guard"}};
+  assert_status(&c, 78);
+  assert_holds(&c.err, "has changed since it was trusted");
+  assert_false(is_there("ran"));
+  command_free(&c);
+  must(0, "trust", "hooks");
+  try_hook("guard", call_of_ls, 0, "allow", &c);
+  command_free(&c);
+  must(0, "untrust", "hooks");
+  c = (command){.arguments = {"hooks", "run", "hooks/../hooks", "guard"}};
+  assert_status(&c, 78);
+  command_free(&c);
+}
+
+static void must_refuse_trust(const char *words) {
+  command c = {.arguments = {"plan", "--hooks", "hooks"}};
+  assert_status(&c, 78);
+  assert_holds(&c.err, words);
+  command_free(&c);
+}
+
+static void the_file_of_trusted_hashes_is_the_users_alone(void **state) {
+  (void)state;
+  put_guard("#!/bin/sh\nexit 0\n");
+  assert_int_equal(mkdir("other", 0755), 0);
+  must(0, "trust", "other");
+  must(0, "trust", "hooks");
+  struct stat found;
+  assert_int_equal(stat("config/turnphase/trusted", &found), 0);
+  assert_int_equal(found.st_mode & 0777, 0600);
+  must(0, "untrust", "other");
+  must(0, "untrust", "other");
+  command c = {.arguments = {"plan", "--hooks", "hooks"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "guard");
+  command_free(&c);
+  assert_int_equal(chmod("config/turnphase/trusted", 0666), 0);
+  must_refuse_trust("another user may have written it");
+  assert_int_equal(chmod("config/turnphase/trusted", 0600), 0);
+  put("config/turnphase/trusted", "all of them\n", 0600);
+  must_refuse_trust("config/turnphase/trusted:1:1: ");
+  must(78, "trust", "hooks");
+  setenv("XDG_CONFIG_HOME", "config", 1);
+  setenv("HOME", scratch, 1);
+  must(0, "trust", "hooks");
+  assert_true(is_there(".config/turnphase/trusted"));
+}
+
+static void the_kill_switch_leaves_hooks_out_and_says_so(void **state) {
+  (void)state;
+  put_guard("#!/bin/sh\ntouch ran\nexit 1\n");
+  must(0, "trust", "hooks");
+  setenv("TURNPHASE_DISABLE_HOOKS", "1", 1);
+  command c = {.arguments = {"plan", "--no-memory", "--hooks", "hooks", "--json"}};
+  assert_status(&c, 0);
+  assert_holds(&c.err, "TURNPHASE_DISABLE_HOOKS=1");
+  assert_false(holds(&c.out, "guard"));
+  command_free(&c);
+  c = (command){.arguments = {"hooks", "run", "hooks", "guard"}};
+  assert_status(&c, 78);
+  command_free(&c);
+  put("hooks/b.yaml", "id: b\nevent: tool.pre\nafter: none\nhandler: {command: ./b}\n", 0644);
+  must(78, "check", "hooks"); /* it is no good directory for all that */
+  unsetenv("TURNPHASE_DISABLE_HOOKS");
+  assert_false(is_there("ran"));
+}
+
+/* ---- check and list ---- */
+
+static void check_says_what_a_commit_would_with_file_line_and_column(void **state) {
+  (void)state;
+  put("hooks/a.yaml", "id: a\nevent: tool.pre\nhandler: {command: ./x}\ncolour: red\n", 0644);
+  command c = {.arguments = {"hooks", "check", "hooks"}};
+  assert_status(&c, 78);
+  assert_holds(&c.err, "hooks/a.yaml:4:1: a hook has no key \"colour\", only ");
+  command_free(&c);
+  put("hooks/a.yaml", "event: tool.pre\nid: a\nafter: none\nhandler: {command: ./x}\n", 0644);
+  c = (command){.arguments = {"hooks", "check", "hooks", "--json"}};
+  assert_status(&c, 78);
+  assert_holds(&c.out, "\"ok\":false");
+  assert_holds(&c.out, "\"file\":\"hooks/a.yaml\",\"line\":2,\"column\":5,\"code\":\"TP_ERR_MISSING_DEPENDENCY\"");
+  command_free(&c);
+  put("hooks/a.yaml", "id: a\nevent: tool.create\nhandler: {command: ./x}\n", 0644);
+  must(78, "check", "hooks");
+  must(74, "check", "no_such_directory");
+  put("hooks/a.yaml", "id: a\nevent: tool.pre\nhandler: {command: ./x}\n", 0644);
+  c = (command){.arguments = {"hooks", "check", "hooks", "--json"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "\"ok\":true");
+  assert_holds(&c.out, "\"trusted\":false,\"hooks\":1}");
+  command_free(&c);
+}
+
+static void list_shows_what_holds_for_each_hook(void **state) {
+  (void)state;
+  put("hooks/a.yaml", "id: one\nevent_type: PreAbilityCall\nmatch: {ability_scope: 'web.*'}\n"
+                      "handler: {command: ./x, timeout_ms: 700}\n", 0644);
+  put("hooks/b.yaml", "id: two\nevent: tool.post\nenabled: false\nblocking: false\n"
+                      "handler: {kind: log, path: \"a\\e[31mb\"}\n", 0644);
+  command c = {.arguments = {"hooks", "list", "hooks"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out,
+               "one  PreAbilityCall  tool.pre   yes      yes       ability_scope: web.*  required     700 ms ");
+  assert_holds(&c.out,
+               "two  tool.post       tool.post  no       no        always                best_effort  30000 ms");
+  assert_holds(&c.out, "/a<U+001B>[31mb");
+  command_free(&c);
+  c = (command){.arguments = {"hooks", "list", "hooks", "--json"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "\"trusted\":false,\"hooks\":[{\"id\":\"one\",\"event\":\"PreAbilityCall\",");
+  assert_holds(&c.out, "\"phase\":\"tool.pre\",\"enabled\":true,\"blocking\":true,"
+                       "\"match\":\"ability_scope: web.*\",\"policy\":\"required\",\"limit_ms\":700,");
+  command_free(&c);
+}
+
+/* ---- run ---- */
+
+static void one_hook_alone_shows_what_it_got_said_and_came_to(void **state) {
+  (void)state;
+  static const struct {
+    const char *script;
+    int status;
+    const char *judged, *part;
+  } rows[] = {
+      {"exit 0", 0, "allow", "\"exit_code\":0"},
+      {"echo look out", 0, "allow", "{\"kind\":\"reminder\",\"text\":\"look out\"}"},
+      {"echo no >&2; exit 3", 0, "deny", "\"errors\":\"no\\n\",\"end\":\"exited\",\"exit_code\":3"},
+      {"echo '{\"hook_signals\": [{\"kind\": \"ability_guard\", \"code\": \"REQUIRES_HUMAN\"}]}'", 0, "ask", "signal"},
+      {"echo '{\"continue\": tr'", 1, "failed", "\"why\":\"malformed\""},
+      {"kill -KILL $$", 1, "failed", "\"end\":\"killed\",\"signal\":9"},
+      {"sleep 100", 1, "failed", "\"end\":\"cancelled\""},
+      {"cat >&2; exit 1", 0, "deny", "\\\"ability_id\\\":\\\"shell\\\""},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char script[256];
+    snprintf(script, sizeof script, "#!/bin/sh\n%s\n", rows[i].script);
+    put_guard(script);
+    put("hooks/guard.yaml", "id: guard\nevent: tool.pre\nhandler: {command: hooks/guard.sh, timeout_ms: 300}\n", 0644);
+    must(0, "trust", "hooks");
+    command c;
+    try_hook("guard", call_of_ls, rows[i].status, rows[i].judged, &c);
+    if (!holds(&c.out, rows[i].part)) fail_msg("%s: %s", rows[i].script, c.out.data);
+    command_free(&c);
+  }
+}
+
+static void a_hook_that_cannot_start_or_does_not_match_says_so(void **state) {
+  (void)state;
+  put("hooks/a.yaml", "id: gone\nevent: tool.pre\nhandler: {command: ./no_such_program}\n", 0644);
+  put("hooks/b.yaml", "id: web\nevent: tool.pre\nmatch: {ability_scope: 'web.*'}\nhandler: {command: ['true']}\n",
+      0644);
+  put("hooks/c.yaml", "id: late\nevent: tool.pre\nblocking: false\nhandler: {command: [sh, -c, 'touch ran']}\n",
+      0644);
+  put("hooks/d.yaml", "id: lost\nevent: tool.pre\nblocking: false\nhandler: {command: ./no_such_program}\n", 0644);
+  must(0, "trust", "hooks");
+  command c;
+  try_hook("gone", call_of_ls, 1, "failed", &c);
+  assert_holds(&c.out, "\"why\":\"cannot_start\"");
+  command_free(&c);
+  try_hook("web", call_of_ls, 0, "skipped", &c);
+  assert_holds(&c.out, "\"why\":\"match\"");
+  command_free(&c);
+  try_hook("late", call_of_ls, 0, "not_waited_for", &c);
+  assert_true(is_there("ran"));
+  command_free(&c);
+  try_hook("lost", call_of_ls, 1, "failed", &c);
+  command_free(&c);
+  c = (command){.arguments = {"hooks", "run", "hooks", "web", "--payload", "-"}, .input = "{\"text\": \"hi\"}"};
+  assert_status(&c, 78);
+  assert_holds(&c.err, "tool.pre carries no field \"text\"");
+  command_free(&c);
+  c = (command){.arguments = {"hooks", "run", "hooks", "none"}};
+  assert_status(&c, 2);
+  assert_holds(&c.err, "there is no hook none");
+  command_free(&c);
+}
+
+static void people_see_one_hook_line_by_line(void **state) {
+  (void)state;
+  put_guard("#!/bin/sh\nprintf 'no\\033[31m' >&2\nexit 3\n");
+  must(0, "trust", "hooks");
+  command c = {.arguments = {"hooks", "run", "hooks", "guard", "--payload", "-"}, .input = call_of_ls};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "hook      guard, tool.pre, script ");
+  assert_holds(&c.out, "\ngot       {\"event_type\":\"tool.pre\"");
+  assert_holds(&c.out, "\non stderr no<U+001B>[31m\n");
+  assert_holds(&c.out, "\nended     exit code 3, after ");
+  assert_holds(&c.out, "\njudged    deny: no");
+  command_free(&c);
+}
+
+/* ---- in a turn ---- */
+
+static void a_run_has_the_hooks_of_a_trusted_directory(void **state) {
+  (void)state;
+  put("hooks/a.yaml", "id: closed\nevent: turn.intake\nhandler: {command: [sh, -c, 'echo not today >&2; exit 1']}\n",
+      0644);
+  put("model.yaml", "responses:\n  - text: Hello.\n", 0644);
+  put("talk.jsonl", "{\"session\": \"s\", \"user\": \"hi\"}\n", 0644);
+  must(0, "trust", "hooks");
+  command c = {.arguments = {"run", "--json", "--script", "model.yaml", "--hooks", "hooks", "talk.jsonl"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "\"outcome\":\"denied\"");
+  assert_holds(&c.out, "not today");
+  command_free(&c);
+}
+
+#define IN_SCRATCH(test) cmocka_unit_test_setup_teardown(test, enter, leave)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      IN_SCRATCH(the_test_of_a_new_hook_passes_as_it_is_printed),
+      IN_SCRATCH(a_new_hook_overwrites_nothing_and_leaves_nothing_behind),
+      IN_SCRATCH(nothing_of_a_directory_that_is_not_trusted_runs),
+      IN_SCRATCH(a_change_of_any_file_ends_the_trust),
+      IN_SCRATCH(the_file_of_trusted_hashes_is_the_users_alone),
+      IN_SCRATCH(the_kill_switch_leaves_hooks_out_and_says_so),
+      IN_SCRATCH(check_says_what_a_commit_would_with_file_line_and_column),
+      IN_SCRATCH(list_shows_what_holds_for_each_hook),
+      IN_SCRATCH(one_hook_alone_shows_what_it_got_said_and_came_to),
+      IN_SCRATCH(a_hook_that_cannot_start_or_does_not_match_says_so),
+      IN_SCRATCH(people_see_one_hook_line_by_line),
+      IN_SCRATCH(a_run_has_the_hooks_of_a_trusted_directory),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
