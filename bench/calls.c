@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What tool calls cost: W8 and W8b, many slow ones at once that no thread waits for, each ended by a timer of this
- * bench a millisecond after it began; W9, many that do nothing, with results and events; and the memory of one that
- * waits. README.md says how to read it. */
+ * bench a millisecond after it began; W9, inline ones as a provider sends them, with results and events; and the memory
+ * of one that waits. README.md says how to read it. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +12,7 @@
 #include "bench/memory.h"
 #include "bench/peer.h"
 #include "bench/report.h"
+#include "bench/tools.h"
 
 #define ROWS "W8 W8b W9 memory "
 
@@ -20,75 +21,21 @@ enum { W8_CALLS = 64, W8B_CALLS = 10048, W8B_CALLS_QUICK = 640, W9_CALLS = 64, C
 /* ---- a turn that has one tool ---- */
 
 typedef struct host {
-  tp_runtime *runtime;
-  tp_session *session;
-  tp_tool tool;
-  tp_turn *turn;
-  uint32_t count;
-  tp_tool_call *calls;
-  const tp_tool_call **pointers;
+  bench_tools tools;
   bench_latch ended;
 } host;
 
-static tp_answer bring_tool(void *self, tp_call *call) {
-  host *h = self;
-  const tp_tool *tools[] = {&h->tool};
-  (void)tp_call_emit_tool_bundle(call, "bench", tools, 1);
-  return TP_ANSWER_DONE;
-}
-
-static void turn_begin(host *h) {
-  tp_turn_request request = {.struct_size = sizeof request, .tool_calls_max = UINT32_MAX};
-  tp_phase_result brought = {.struct_size = sizeof brought};
-  tp_fault fault;
-  bench_must(h->session ? tp_turn_begin(h->session, &request, &h->turn, &fault)
-                        : tp_turn_begin_bare(h->runtime, &request, &h->turn, &fault),
-             &fault);
-  bench_must(tp_phase_run(h->turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL, &brought, &fault), &fault);
-}
-
-static host *host_new(const tp_allocator *allocator, tp_tool_fn run, void *self, uint32_t count, tp_event_fn on_event) {
-  tp_runtime_options options = {.struct_size = sizeof options};
-  tp_session_options session = {.struct_size = sizeof session, .id = "bench", .on_event = on_event};
-  tp_hook hook = {.struct_size = sizeof hook, .phase = "turn.pre_tool_materialization", .run = bring_tool};
-  tp_fault fault;
+static host *host_new(const bench_tools_spec *spec) {
   host *h = aligned_alloc(128, (sizeof *h + 127) / 128 * 128);
   if (!h) exit(70);
-  *h = (host){.tool = {.struct_size = sizeof h->tool,
-                       .name = "tool",
-                       .run = run,
-                       .self = self,
-                       .placement = TP_PLACEMENT_INLINE},
-              .count = count,
-              .calls = bench_alloc(count, sizeof *h->calls),
-              .pointers = bench_alloc(count, sizeof *h->pointers)};
-  if (allocator) options.allocator = *allocator;
-  hook.self = h;
-  for (uint32_t i = 0; i < count; i++)
-    h->calls[i] = (tp_tool_call){
-        .struct_size = sizeof(tp_tool_call), .name = tp_text_of("tool"), .arguments = {"\x80", 1}};
-  for (uint32_t i = 0; i < count; i++) h->pointers[i] = &h->calls[i];
-  bench_must(tp_runtime_new(&options, &h->runtime, &fault), &fault);
-  bench_must(tp_hook_add(h->runtime, &hook, &fault), &fault);
-  if (on_event) bench_must(tp_session_open(h->runtime, &session, &h->session, &fault), &fault);
-  turn_begin(h);
+  bench_tools_open(&h->tools, spec);
   return h;
 }
 
 static void host_close(void *ctx) {
   host *h = ctx;
-  tp_turn_end(h->turn);
-  if (h->session) tp_session_close(h->session, NULL, NULL);
-  tp_runtime_free(h->runtime);
-  free(h->calls);
-  free(h->pointers);
+  bench_tools_close(&h->tools);
   free(h);
-}
-
-/* Results live as long as their turn: it is renewed before they fill the caches, outside of what is timed. */
-static void turn_renew(host *h) {
-  tp_turn_end(h->turn);
-  turn_begin(h);
 }
 
 static void all_ended(void *ctx, const tp_tool_result *const *results, size_t count) {
@@ -100,24 +47,14 @@ static void all_ended(void *ctx, const tp_tool_result *const *results, size_t co
 
 static void submit(host *h) {
   bench_latch_set(&h->ended, 1);
-  bench_must(tp_tools_submit(h->turn, h->pointers, h->count, all_ended, h, NULL), NULL);
+  bench_must(tp_tools_submit(h->tools.turn, h->tools.pointers, h->tools.count, all_ended, h, NULL), NULL);
 }
 
 /* ---- W9 ---- */
 
-static tp_answer answer(void *self, tp_tool_run *run) {
-  (void)self;
-  return tp_tool_ok(run, tp_text_of("done"));
-}
-
-static void hear(void *ctx, const tp_event *event) {
-  (void)ctx;
-  (void)event;
-}
-
 enum { RUNS_IN_TURN = 16 };
 
-static void run_inline(host *h) { bench_must(tp_tools_run(h->turn, h->pointers, h->count, NULL, NULL), NULL); }
+static void run_inline(host *h) { bench_tools_run(&h->tools); }
 
 static void run_shared(host *h) {
   submit(h);
@@ -128,7 +65,7 @@ static int64_t run_in_turns(host *h, uint32_t times, void (*run)(host *h)) {
   int64_t took = 0;
   while (times > 0) {
     uint32_t now = times < RUNS_IN_TURN ? times : RUNS_IN_TURN;
-    turn_renew(h);
+    bench_tools_renew(&h->tools);
     int64_t began = bench_now_ns();
     for (uint32_t i = 0; i < now; i++) run(h);
     took += bench_now_ns() - began;
@@ -140,24 +77,28 @@ static int64_t run_in_turns(host *h, uint32_t times, void (*run)(host *h)) {
 static int64_t w9_inline(void *ctx, uint32_t times) { return run_in_turns(ctx, times, run_inline); }
 static int64_t w9_shared(void *ctx, uint32_t times) { return run_in_turns(ctx, times, run_shared); }
 
-static void add_w9(bench_row *row, const char *form, int64_t (*run)(void *ctx, uint32_t times), bench_bound bound) {
+static void add_w9(bench_row *row, const char *form, bool has_arguments, int64_t (*run)(void *ctx, uint32_t times),
+                   bench_bound bound) {
+  bench_tools_spec spec = {.count = W9_CALLS, .has_arguments = has_arguments, .on_event = bench_hear};
   bench_row_add(row,
                 (bench_contestant){.name = "turnphase",
                                    .form = form,
                                    .run = run,
                                    .close = host_close,
-                                   .ctx = host_new(NULL, answer, NULL, W9_CALLS, hear),
+                                   .ctx = host_new(&spec),
                                    .threads = run == w9_shared},
                 bound);
 }
 
+/* Each as a provider sends it: an id, two arguments, an answer of 200 bytes. The form without id, arguments and schema
+ * says what these cost. */
 static void w9(bench_program *program) {
-  bench_row row = {.name = "W9", .what = "64 tool calls that do nothing", .unit = "a call", .per = W9_CALLS};
+  bench_row row = {.name = "W9", .what = "64 inline tool calls", .unit = "a call", .per = W9_CALLS};
   if (!bench_wanted(program, "W9")) return;
-  add_w9(&row, "tp_tools_run, with events", w9_inline, (bench_bound){.against = 1, .ratio = 1.72, .ns = 1000});
+  add_w9(&row, "tp_tools_run, with events", true, w9_inline, (bench_bound){.against = 1});
   bench_row_add(&row, bench_floor_calls(W9_CALLS), (bench_bound){.against = 1});
-  add_w9(&row, "tp_tools_submit, with events; the caller spins", w9_shared,
-         (bench_bound){.against = 1, .ns = 1500, .far_ns = 4000});
+  add_w9(&row, "tp_tools_submit, with events; the caller spins", true, w9_shared, (bench_bound){.against = 1});
+  add_w9(&row, "tp_tools_run, with events; no ids, no arguments", false, w9_inline, (bench_bound){.against = 1});
   for (size_t i = 0; i < bench_peer_count; i++) {
     bench_contestant peer = {0};
     if (bench_peers[i]->calls) bench_peers[i]->calls(bench_nothing, W9_CALLS, &peer);
@@ -248,7 +189,7 @@ static int64_t timers_run(void *ctx, uint32_t times) {
   timers *t = ctx;
   int64_t took = 0;
   for (uint32_t i = 0; i < times; i++) {
-    turn_renew(t->of);
+    bench_tools_renew(&t->of->tools);
     next_round(t);
     int64_t began = bench_now_ns();
     submit(t->of);
@@ -262,7 +203,9 @@ static timers *timers_new(uint32_t count, const tp_allocator *allocator, bench_l
   timers *t = aligned_alloc(128, (sizeof *t + 127) / 128 * 128);
   if (!t) exit(70);
   *t = (timers){.count = count, .group_count = (count + GROUP - 1) / GROUP, .started = started};
-  t->of = host_new(allocator, answer_later, t, count, NULL);
+  tp_runtime_options options = {.struct_size = sizeof options};
+  if (allocator) options.allocator = *allocator;
+  t->of = host_new(&(bench_tools_spec){.options = &options, .run = answer_later, .self = t, .count = count});
   return t;
 }
 

@@ -13,9 +13,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench/tools.h"
 #include "bench/workload.h"
 
 enum { CLOCK_MS = 60, WARM_UP_RUNS = 200, CHANGE_PHASES = 5, CHANGE_NODES = 50 };
+enum { CALLS = 64, RUNS_IN_TURN = 16 /* of the calls: their results live as long as the turn */ };
 
 typedef struct row {
   const char *name, *workload;
@@ -23,6 +25,7 @@ typedef struct row {
   uint32_t times; /* counted */
   tp_timestamps timestamps;
   bool commits; /* one run is a commit that changes one of the subscriptions */
+  bool calls;   /* one run is 64 tool calls */
 } row;
 
 /* Often enough that what happens once in many runs, such as a full block of records, is in each count alike. */
@@ -37,6 +40,7 @@ static const row rows[] = {
     {.name = "W3.bare", .workload = "W3", .times = 2000, .timestamps = TP_TIMESTAMPS_OFF},
     {.name = "W4.bare", .workload = "W4", .times = 2000, .timestamps = TP_TIMESTAMPS_OFF},
     {.name = "W5.bare", .workload = "W5", .times = 40, .timestamps = TP_TIMESTAMPS_OFF},
+    {.name = "W9", .times = 160, .timestamps = TP_TIMESTAMPS_FULL, .calls = true},
     {.name = "commit", .times = 200, .commits = true},
     {.name = "grown.10", .nodes = 10, .times = 1000},
     {.name = "grown.100", .nodes = 100, .times = 200},
@@ -55,6 +59,7 @@ typedef struct work {
   tp_runtime *runtime;
   tp_turn *turn;
   bool off; /* the subscription that commits switch */
+  bench_tools tools;
 } work;
 
 /* ---- one run ---- */
@@ -73,7 +78,9 @@ static void switch_one(work *w) {
 
 static void run(work *w, uint32_t times) {
   for (uint32_t i = 0; i < times; i++) {
-    if (w->row->commits) switch_one(w);
+    if (w->row->calls && i % RUNS_IN_TURN == 0) bench_tools_renew(&w->tools);
+    if (w->row->calls) bench_tools_run(&w->tools);
+    else if (w->row->commits) switch_one(w);
     else bench_workload_run(&w->workload, w->turn);
   }
 }
@@ -119,12 +126,21 @@ static void open_work(work *w, const row *of) {
   *w = (work){.row = of};
   /* Without engine workers nothing is shared, so nothing depends on what a handler seems to take under a counter. */
   tp_runtime_options options = {.struct_size = sizeof options, .timestamps = of->timestamps, .no_engine_workers = true};
+  if (of->calls) {
+    bench_tools_spec spec = {.options = &options, .count = CALLS, .has_arguments = true, .on_event = bench_hear};
+    bench_tools_open(&w->tools, &spec);
+    return;
+  }
   make(w);
   w->runtime = bench_workload_runtime(&w->workload, &options, NULL, NULL);
   w->turn = bench_turn_begin(w->runtime);
 }
 
 static void close_work(work *w) {
+  if (w->row->calls) {
+    bench_tools_close(&w->tools);
+    return;
+  }
   tp_turn_end(w->turn);
   tp_runtime_free(w->runtime);
   bench_workload_fini(&w->workload);

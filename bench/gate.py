@@ -28,8 +28,8 @@ ABOVE = 0.05  # what a row may take more than is stored
 GROWTH = {'grown': 0.15, 'compiled': 0.30}
 
 HEAD = """# How many instructions one run of a row takes: ./dev gate compares with this, ./dev gate --accept writes it.
-# W1 to W5 with full time-stamps, .bare without; commit: one change among 50 subscriptions over 5 phases. The values
-# hold under these conditions:
+# W1 to W5 with full time-stamps, .bare without; W9: 64 tool calls, and a sixteenth of a turn; commit: one change among
+# 50 subscriptions over 5 phases. The values hold under these conditions:
 """
 
 

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tools.h: a turn with one inline tool and the calls of one response, as a provider sends them. */
+#ifndef BENCH_TOOLS_H
+#define BENCH_TOOLS_H
+
+#include "bench/workload.h"
+
+enum { BENCH_ANSWER_BYTES = 200 };
+
+typedef struct bench_tools_spec {
+  const tp_runtime_options *options; /* NULL: default options */
+  tp_tool_fn run;                    /* NULL: answers with BENCH_ANSWER_BYTES of text */
+  void *self;
+  uint32_t count;
+  bool has_arguments;   /* provider ids, and two arguments checked against a schema of two properties */
+  tp_event_fn on_event; /* NULL: a turn without session and listener */
+} bench_tools_spec;
+
+typedef struct bench_tools {
+  tp_runtime *runtime;
+  tp_session *session;
+  tp_tool tool;
+  tp_turn *turn;
+  uint32_t count;
+  tp_writer *schema, *arguments;
+  char (*ids)[32];
+  tp_tool_call *calls;
+  const tp_tool_call **pointers;
+} bench_tools;
+
+/** Ends the program when anything is refused. *tools stays where it is until bench_tools_close(). */
+void bench_tools_open(bench_tools *tools, const bench_tools_spec *spec);
+void bench_tools_close(bench_tools *tools);
+
+/** Results live as long as their turn: ends it and begins the next one, before results fill the caches. */
+void bench_tools_renew(bench_tools *tools);
+
+/** Runs all calls once, on the calling thread. */
+void bench_tools_run(bench_tools *tools);
+
+/** A listener that does nothing. */
+void bench_hear(void *ctx, const tp_event *event);
+
+#endif
