@@ -155,6 +155,8 @@ typedef struct tp_runtime_stats {
   uint64_t turns_completed, turns_failed, turns_denied, turns_cancelled, turns_timed_out;
   uint64_t denials;             /* what was denied: by a handler, or a tool call by a policy */
   uint64_t failures;            /* runs of handlers that did not answer, whatever the reason */
+  uint64_t attempts_waiting;    /* now: calls of handlers, tools, models, histories and jobs that are ready and wait for
+                                   a handler thread or for a permit (max_concurrent); not what waits in an inbox */
 } tp_runtime_stats;
 /** With a struct_size that is not set nothing is written. After tp_runtime_free() and in the child of a fork every
  *  counter is 0. */

@@ -245,6 +245,7 @@ static void count_all(tp_runtime *runtime, tp_runtime_stats *all) {
   all->tokens_open = tp__a32_load_relaxed(&runtime->tokens_open);
   all->attempts_abandoned = tp__pool_leaks(&runtime->pool, NULL, NULL);
   all->handler_threads = tp__pool_thread_count(&runtime->pool);
+  all->attempts_waiting = tp__pool_waiting_count(&runtime->pool);
   tp__job_counts jobs = tp__jobs_counts(&runtime->jobs);
   all->jobs_run = jobs.run;
   all->jobs_open = jobs.open;

@@ -40,6 +40,7 @@ tp_status tp__pool_init(tp__pool *pool, const void *runtime, const tp_allocator 
 }
 
 void tp__pool_fini(tp__pool *pool) {
+  assert(pool->queued_count == 0 && pool->line_count == 0);
   assert(tp__list_empty(&pool->threads) && tp__list_empty(&pool->ended));
   tp__cond_fini(&pool->ended_one);
   tp__mutex_fini(&pool->mutex);
@@ -51,15 +52,35 @@ static tp__pool_item *item_of(tp__link *link) { return TP__CONTAINER(link, tp__p
 
 static void queue_locked(tp__pool *pool, tp__pool_item *item) {
   item->place = TP__POOL_QUEUED;
+  pool->queued_count++;
   tp__list_push(&pool->lanes[item->lane], &item->link);
+}
+
+/* Of an item in a lane. */
+static void unqueue_locked(tp__pool *pool, tp__pool_item *item, tp__pool_place place) {
+  item->place = place;
+  pool->queued_count--;
+  tp__list_remove(&item->link);
+}
+
+static void line_up_locked(tp__pool *pool, tp__pool_item *item) {
+  item->place = TP__POOL_WAITING;
+  pool->line_count++;
+  tp__list_push(&item->permits->queue, &item->link);
+}
+
+/* Of an item in the line of its permits. */
+static void leave_line_locked(tp__pool *pool, tp__pool_item *item) {
+  item->place = TP__POOL_OUTSIDE;
+  pool->line_count--;
+  tp__list_remove(&item->link);
 }
 
 static tp__pool_item *take_locked(tp__pool *pool) {
   for (int lane = 0; lane < TP__LANES; lane++) {
     if (tp__list_empty(&pool->lanes[lane]) || pool->lane_running[lane] >= pool->lane_max[lane]) continue;
     tp__pool_item *item = item_of(pool->lanes[lane].next);
-    tp__list_remove(&item->link);
-    item->place = TP__POOL_RUNNING;
+    unqueue_locked(pool, item, TP__POOL_RUNNING);
     item->thread = NULL;
     item->running_since_ns = tp__now_ns();
     pool->lane_running[lane]++;
@@ -87,7 +108,7 @@ static void permit_back_locked(tp__pool *pool, tp__pool_item *item) {
   permits->used--;
   while (!tp__list_empty(&permits->queue)) {
     tp__pool_item *next = item_of(permits->queue.next);
-    tp__list_remove(&next->link);
+    leave_line_locked(pool, next);
     permits->used++;
     if (!next->inbox) {
       queue_locked(pool, next);
@@ -283,20 +304,12 @@ static bool start_thread_locked(tp__pool *pool) {
 
 /* ---- doors ---- */
 
-static bool runnable_is_waiting_locked(const tp__pool *pool) {
-  size_t queued = 0;
-  for (int lane = 0; lane < TP__LANES; lane++)
-    for (const tp__link *link = pool->lanes[lane].next; link != &pool->lanes[lane]; link = link->next)
-      if (++queued > pool->idle_count) return true;
-  return false;
-}
-
 /* Every thread is held by an abandoned attempt. One that could not be started for want of memory leaves none, too. */
 static bool is_lost_locked(const tp__pool *pool) { return pool->thread_count <= pool->abandoned_count; }
 
 /* More is queued than idle threads take: one more is started. @return false when nobody would ever run it. */
 static bool staff_locked(tp__pool *pool) {
-  if (runnable_is_waiting_locked(pool) && may_start_locked(pool)) start_thread_locked(pool);
+  if (pool->queued_count > pool->idle_count && may_start_locked(pool)) start_thread_locked(pool);
   return !is_lost_locked(pool);
 }
 
@@ -335,14 +348,12 @@ tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item) {
   } else if (permits && permits->abandoned >= item->permits_max) {
     refused = TP_REASON_NO_PERMIT;
   } else if (permits && permits->used >= item->permits_max) {
-    item->place = TP__POOL_WAITING;
-    tp__list_push(&permits->queue, &item->link);
+    line_up_locked(pool, item);
   } else {
     if (permits) permits->used++;
     queue_locked(pool, item);
     if (!staff_locked(pool)) {
-      tp__list_remove(&item->link);
-      item->place = TP__POOL_OUTSIDE;
+      unqueue_locked(pool, item, TP__POOL_OUTSIDE);
       if (permits) permits->used--;
       refused = TP_REASON_NO_WORKER;
     }
@@ -362,8 +373,7 @@ tp_reason tp__pool_offer(tp__pool *pool, tp__pool_item *item) {
   } else if (permits->abandoned >= item->permits_max) {
     refused = TP_REASON_NO_PERMIT;
   } else if (permits->used >= item->permits_max) {
-    item->place = TP__POOL_WAITING;
-    tp__list_push(&permits->queue, &item->link);
+    line_up_locked(pool, item);
   } else {
     permits->used++;
     if (!put_locked(item)) refused = TP_REASON_NO_WORKER;
@@ -385,8 +395,7 @@ static tp__pool_item *take_queued_locked(tp__pool *pool) {
   for (int lane = 0; lane < TP__LANES; lane++) {
     if (tp__list_empty(&pool->lanes[lane])) continue;
     tp__pool_item *item = item_of(pool->lanes[lane].next);
-    tp__list_remove(&item->link);
-    item->place = TP__POOL_OUTSIDE;
+    unqueue_locked(pool, item, TP__POOL_OUTSIDE);
     permit_back_locked(pool, item);
     return item;
   }
@@ -414,8 +423,7 @@ static void refuse_line(tp__pool *pool, tp__permits *permits) {
     tp__pool_item *item = NULL;
     if (!tp__list_empty(&permits->queue) && permits->abandoned >= item_of(permits->queue.next)->permits_max) {
       item = item_of(permits->queue.next);
-      tp__list_remove(&item->link);
-      item->place = TP__POOL_OUTSIDE;
+      leave_line_locked(pool, item);
     }
     tp__mutex_unlock(&pool->mutex);
     if (!item) return;
@@ -429,11 +437,13 @@ bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item) {
   tp__mutex_lock(&pool->mutex);
   switch (item->place) {
     case TP__POOL_WAITING:
+      never_runs = true;
+      leave_line_locked(pool, item);
+      break;
     case TP__POOL_QUEUED:
       never_runs = true;
-      tp__list_remove(&item->link);
-      if (item->place == TP__POOL_QUEUED) permit_back_locked(pool, item);
-      item->place = TP__POOL_OUTSIDE;
+      unqueue_locked(pool, item, TP__POOL_OUTSIDE);
+      permit_back_locked(pool, item);
       break;
     case TP__POOL_RUNNING:
       never_runs = withdraw_locked(pool, item);
@@ -485,6 +495,13 @@ size_t tp__pool_leaks(tp__pool *pool, bool (*each)(void *ctx, const tp_leak *lea
   }
   tp__mutex_unlock(&pool->mutex);
   for (size_t i = 0; each && i < count && i < LEAKS_NAMED_MAX && each(ctx, &leaks[i]); i++) continue;
+  return count;
+}
+
+uint32_t tp__pool_waiting_count(tp__pool *pool) {
+  tp__mutex_lock(&pool->mutex);
+  uint32_t count = pool->queued_count + pool->line_count;
+  tp__mutex_unlock(&pool->mutex);
   return count;
 }
 

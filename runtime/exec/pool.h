@@ -63,6 +63,7 @@ typedef struct tp__pool {
   /* under mutex */
   tp__link lanes[TP__LANES];
   uint32_t lane_running[TP__LANES]; /* without the abandoned */
+  uint32_t queued_count, line_count; /* in all lanes; in the lines of all permits */
   tp__link running;
   tp__link threads; /* tp__pool_thread, live */
   tp__link ended;   /* to be joined */
@@ -106,6 +107,8 @@ void tp__pool_token_ended(tp__pool *pool, tp__pool_item *item);
 bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item);
 /** Names the functions that run abandoned, at most 256. @return how many there are. */
 size_t tp__pool_leaks(tp__pool *pool, bool (*each)(void *ctx, const tp_leak *leak), void *ctx);
+/** How many wait for a permit or a thread. */
+uint32_t tp__pool_waiting_count(tp__pool *pool);
 uint32_t tp__pool_thread_count(tp__pool *pool);
 
 #endif

@@ -147,6 +147,8 @@ static void count_all(world *w) {
                (unsigned long long)ended, (unsigned long long)w->turns_seen, (unsigned long long)stats.turns_queued,
                (unsigned long long)stats.sessions_open);
   w->turns_seen = ended;
+  if (stats.attempts_waiting > 100000)
+    world_fail(w, "counters make sense", "%llu attempts wait", (unsigned long long)stats.attempts_waiting);
 }
 
 /* ---- listeners come and go while turns run ---- */

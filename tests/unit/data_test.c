@@ -418,6 +418,7 @@ static void statistics_count_turns_by_outcome_queues_sessions_and_denials(void *
   assert_int_equal(stats.denials, 1);
   assert_int_equal(stats.failures, 1);
   assert_int_equal(stats.jobs_open, 0);
+  assert_int_equal(stats.attempts_waiting, 0);
   for (int i = 2; i >= 0; i--) {
     tp_submission_cancel(turns[i]);
     assert_int_equal(tp_submission_wait(turns[i], 20000, NULL, NULL), TP_OK);

@@ -84,6 +84,12 @@ static void assert_guard(tp_runtime *runtime, tp_state state, tp_reason reason) 
   tp_turn_end(turn);
 }
 
+static uint64_t waiting(tp_runtime *runtime) {
+  tp_runtime_stats stats = {.struct_size = sizeof stats};
+  tp_runtime_stats_get(runtime, &stats);
+  return stats.attempts_waiting;
+}
+
 static uint64_t threads(tp_runtime *runtime) {
   tp_runtime_stats stats = {.struct_size = sizeof stats};
   tp_runtime_stats_get(runtime, &stats);
@@ -191,6 +197,54 @@ static void what_is_queued_when_the_last_thread_is_lost_is_told_why(void **state
   close_when_returned(runtime, &h);
 }
 
+/* ---- what waits is counted ---- */
+
+/* Nothing tells that an attempt has begun to wait but the counter itself. */
+static void wait_until_waiting(tp_runtime *runtime, uint64_t count) {
+  for (int i = 0; waiting(runtime) != count; i++) {
+    if (i == 20000) fail_msg("%llu wait, not %llu", (unsigned long long)waiting(runtime), (unsigned long long)count);
+    sleep_ms(1);
+  }
+}
+
+/* Three turns run a handler that hangs until it may return; one of them at a time. */
+static void assert_counts_two_of_three(const tp_runtime_options *options, uint32_t max_concurrent) {
+  tp_runtime *runtime = open_runtime(options);
+  hanging h = {LATCH, LATCH};
+  const tp_subscription sub = {.limit_ms = LONG_MS, .max_concurrent = max_concurrent};
+  add_hooks(runtime, &(hook){.id = "hangs", .phase = GATHER, .run = hang, .self = &h, .slow = true, .sub = sub}, 1);
+  assert_int_equal(waiting(runtime), 0);
+  tp_turn *turns[3];
+  ran runs[3];
+  for (int i = 0; i < 3; i++) {
+    turns[i] = begin_bare(runtime, 0);
+    submit(turns[i], GATHER, &runs[i]);
+    latch_wait(&h.entered, 1); /* the first one runs before another is there */
+    wait_until_waiting(runtime, (uint64_t)i);
+  }
+  tp_turn_cancel(turns[2]); /* one that is given up waits no more */
+  latch_wait(&runs[2].ended, 1);
+  assert_int_equal(waiting(runtime), 1);
+  latch_hit(&h.may_return);
+  latch_wait(&runs[0].ended, 1);
+  latch_wait(&runs[1].ended, 1);
+  assert_int_equal(waiting(runtime), 0);
+  for (int i = 0; i < 3; i++) tp_turn_end(turns[i]);
+  close_runtime(runtime);
+}
+
+static void attempts_that_wait_for_a_thread_are_counted(void **state) {
+  (void)state;
+  assert_counts_two_of_three(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .handler_threads = 1},
+                             100);
+}
+
+static void attempts_that_wait_for_a_permit_are_counted(void **state) {
+  (void)state;
+  assert_counts_two_of_three(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .handler_threads = 8},
+                             1);
+}
+
 /* ---- memory ---- */
 
 typedef struct deferrer {
@@ -281,6 +335,8 @@ int main(void) {
       cmocka_unit_test(host_grants_more_threads_while_functions_hang),
       cmocka_unit_test(inline_handlers_go_on_without_threads),
       cmocka_unit_test(what_is_queued_when_the_last_thread_is_lost_is_told_why),
+      cmocka_unit_test(attempts_that_wait_for_a_thread_are_counted),
+      cmocka_unit_test(attempts_that_wait_for_a_permit_are_counted),
       cmocka_unit_test(abandoned_attempts_of_one_entry_pin_its_block_once_and_give_all_of_it_back),
       cmocka_unit_test(attempts_fail_for_want_of_memory_until_it_is_given_back_or_more_is_granted),
       cmocka_unit_test(where_threads_are_gone_the_reason_is_no_worker_whatever_memory_says),
