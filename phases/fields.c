@@ -48,13 +48,13 @@ const char *tp__field_flaw(const tp_field *field) {
   return NULL;
 }
 
-const char *tp_field_name(uint32_t field) { return field < ROWS ? rows[field].name : NULL; }
+const char *tp_field_name(tp_field_id field) { return field < ROWS ? rows[field].name : NULL; }
 
-uint32_t tp_field_find(const char *name) {
+tp_field_id tp_field_find(const char *name) {
   for (uint32_t field = 1; name && field < ROWS; field++) {
     if (strcmp(rows[field].name, name) == 0) return field;
   }
   return TP_FIELD_NONE;
 }
 
-uint32_t tp_field_kind(uint32_t field) { return field < ROWS ? rows[field].kind : TP_FIELD_KIND_NONE; }
+tp_field_kind_id tp_field_kind(tp_field_id field) { return field < ROWS ? rows[field].kind : TP_FIELD_KIND_NONE; }

@@ -113,7 +113,7 @@ typedef struct tp_hook_info {
   const char *target;           /* the program, or the file that is written */
   const char *match;            /* as text; empty: always */
   const char *summary;          /* may be empty */
-  uint32_t phase;
+  tp_phase_id phase;
   uint32_t limit_ms;            /* 0: the phase's */
   tp_failure failure;           /* 0: the phase's */
   bool enabled, blocking;

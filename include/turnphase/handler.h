@@ -46,7 +46,8 @@ enum {
 /** Fields of payloads. docs/phases.md says which phase carries which, and which a chain may replace. The comment gives
  *  the kind of a field and what it holds. Numbers are written to stores. Fields that a host's own phases add are
  *  numbered from TP_FIELD_HOST; they have no name and may be of any kind. */
-typedef enum tp_field_id {
+typedef uint32_t tp_field_id;
+enum {
   TP_FIELD_NONE = 0,
   TP_FIELD_TEXT = 1,              /* text: the user's message */
   TP_FIELD_MODEL = 2,             /* text: model name */
@@ -100,9 +101,8 @@ typedef enum tp_field_id {
   TP_FIELD_MESSAGE = 46,          /* text */
   TP_FIELD_CLOSED = 47,           /* int: 1 when the session itself ends, 0 at the end of a logical phase */
   TP_FIELD_HOST = 256,            /* a host's own phases number their fields from here */
-  TP_FIELD_LIMIT = 512,           /* ids are below this */
-  TP_FIELD_ID_FORCE_32 = 0x7fffffff
-} tp_field_id;
+  TP_FIELD_LIMIT = 512            /* ids are below this */
+};
 
 /** Whose turn it is. Read with tp_call_id(); the pointers that the host gave to some of them, with tp_call_data(). */
 typedef uint32_t tp_id_kind;
@@ -210,7 +210,7 @@ typedef enum tp_field_kind_id {
 /** A field of a payload, as given to tp_phase_run() or tp_call_replace(). Frozen: 32 bytes, by value and side by side.
  *  The member that the kind does not name stays zero. */
 typedef struct tp_field {
-  uint32_t id;                  /* TP_FIELD_* */
+  tp_field_id id;               /* TP_FIELD_* */
   uint32_t kind;                /* TP_FIELD_KIND_* */
   int64_t number;
   tp_text text;
@@ -218,12 +218,12 @@ typedef struct tp_field {
 TP_STATIC_ASSERT(sizeof(tp_field) == 16 + sizeof(tp_text), "tp_field is frozen: 32 bytes where pointers have 8");
 
 /** The name of a field of the built-in phases ("tool_names"), static text; NULL for any other number. Threads: any. */
-TP_API const char *tp_field_name(uint32_t field);
+TP_API const char *tp_field_name(tp_field_id field);
 /** The field of a name. @return TP_FIELD_NONE (0) when there is none; name may be NULL. Threads: any. */
-TP_API uint32_t tp_field_find(const char *name);
+TP_API tp_field_id tp_field_find(const char *name);
 /** TP_FIELD_KIND_*: how a field of the built-in phases is given; TP_FIELD_ARGUMENTS may be text, too, when its provider
  *  could not decode it. @return TP_FIELD_KIND_NONE for any other number. Threads: any. */
-TP_API uint32_t tp_field_kind(uint32_t field);
+TP_API tp_field_kind_id tp_field_kind(tp_field_id field);
 
 /** A handler's, tool's or match function's answer: one of TP_ANSWER_*. An integer, so that every language can return
  *  it; 0 is no answer, since that is what the bindings of most languages return for a callback that raised. */
@@ -312,9 +312,9 @@ TP_API bool tp_call_cancelled(const tp_call *call);
 
 /** Payload fields. A missing field gives false, the empty text or 0. In a chain they show what earlier handlers
  *  replaced. Borrowed till the handler returns. */
-TP_API bool tp_call_has(const tp_call *call, uint32_t field);
-TP_API tp_text tp_call_text(const tp_call *call, uint32_t field);
-TP_API int64_t tp_call_int(const tp_call *call, uint32_t field);
+TP_API bool tp_call_has(const tp_call *call, tp_field_id field);
+TP_API tp_text tp_call_text(const tp_call *call, tp_field_id field);
+TP_API int64_t tp_call_int(const tp_call *call, tp_field_id field);
 
 /** The whole payload as one value, for handlers that pass it on: a map from field names (tp_field_name(); "field_300"
  *  for a host's own) to their values, by rising field number. It is made when a handler first asks for it, and once for
@@ -395,7 +395,7 @@ TP_API tp_status tp_call_emit_background_job(tp_call *call, const char *handler,
  *  once in a call; of several calls the last one counts. Copied. Errors as tp_call_emit(); the attempt's message in the
  *  record and the diagnostic name the field at fault. */
 TP_API tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count) TP_MUST_USE;
-TP_API tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char *text) TP_MUST_USE;
+TP_API tp_status tp_call_replace_text(tp_call *call, tp_field_id field, const char *text) TP_MUST_USE;
 
 /** What happens around an answer that comes later. cancel is called at most once, when the attempt is cancelled or its
  *  deadline passed, from the thread that owns the turn: it returns in microseconds, and may complete the token. destroy
@@ -548,8 +548,8 @@ typedef struct tp_edge {
 
 /** What a match function sees: the payload that the entry began with. */
 typedef struct tp_match_view tp_match_view;
-TP_API tp_text tp_match_text(const tp_match_view *view, uint32_t field);
-TP_API int64_t tp_match_int(const tp_match_view *view, uint32_t field);
+TP_API tp_text tp_match_text(const tp_match_view *view, tp_field_id field);
+TP_API int64_t tp_match_int(const tp_match_view *view, tp_field_id field);
 /** One of TP_ID_*, as tp_call_id(); and who asked. */
 TP_API tp_text tp_match_id(const tp_match_view *view, tp_id_kind id);
 /** As tp_call_data(). */
@@ -574,7 +574,7 @@ typedef struct tp_match {
   void (*destroy)(void *ctx);     /* exactly once; may be NULL */
   void *ctx;
   const char *description;        /* "tool is shell_*"; required with matches */
-  const uint32_t *fields;
+  const tp_field_id *fields;
   size_t field_count;
 } tp_match;
 

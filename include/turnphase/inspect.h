@@ -24,7 +24,7 @@ typedef enum tp_plan_format {
  *  those that are disabled, marked so; critical path, worst case, budget and hash.
  *  @param phase  0: every phase that has subscriptions, enabled or not.
  *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_NO_MEMORY. */
-TP_API tp_status tp_plan_print(const tp_runtime *runtime, uint32_t phase, tp_plan_format format, tp_print_fn print,
+TP_API tp_status tp_plan_print(const tp_runtime *runtime, tp_phase_id phase, tp_plan_format format, tp_print_fn print,
     void *ctx) TP_MUST_USE;
 
 /** Prints the table of phases (TP_PLAN_TABLE or TP_PLAN_JSON), with their aliases, how many subscriptions each has,

@@ -54,7 +54,7 @@ typedef struct tp_model_request {
                                    are of this turn's message; what they name is between host and provider */
 } tp_model_request;
 /** The host's own pointer, as tp_call_data(). Threads: any, as long as the request is valid. */
-TP_API void *tp_model_request_data(const tp_model_request *request, uint32_t id);
+TP_API void *tp_model_request_data(const tp_model_request *request, tp_id_kind id);
 
 /** What it answered. */
 typedef struct tp_model_response {

@@ -17,7 +17,7 @@ typedef struct tp_question {
   tp_token token;               /* for tp_question_answer() */
   const tp_text *ids;           /* by TP_ID_* */
   size_t id_count;
-  uint32_t phase;               /* whose subscription asked */
+  tp_phase_id phase;            /* whose subscription asked */
   uint32_t reserved_;           /* zero */
   tp_text subscription, reason; /* who asked, and why: in its own words */
   const tp_tool_call *call;     /* as the person is to see it */

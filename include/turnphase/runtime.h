@@ -38,9 +38,9 @@ typedef struct tp_phase {
   tp_capability kinds;          /* bit 1 << TP_KIND_*: what may be contributed besides diagnostic and audit */
   uint32_t limit_ms;            /* default limit of one handler; 0 means 5,000 */
   tp_failure failure;           /* default failure policy; 0 means best_effort */
-  const uint32_t *fields;       /* payload fields it carries */
+  const tp_field_id *fields;    /* payload fields it carries */
   size_t field_count;
-  const uint32_t *replaceable;  /* those that a chain may replace */
+  const tp_field_id *replaceable; /* those that a chain may replace */
   size_t replaceable_count;
 } tp_phase;
 
@@ -165,7 +165,7 @@ TP_API void tp_runtime_free(tp_runtime *runtime);
 typedef struct tp_leak {
   size_t struct_size;
   const char *subscription;     /* or the tool's name; borrowed till return of the callback */
-  uint32_t phase;
+  tp_phase_id phase;
   uint32_t reserved_;           /* zero */
   int64_t running_ms;           /* since its function was called */
 } tp_leak;
@@ -281,7 +281,7 @@ typedef struct tp_commit_report {
   uint64_t snapshot_hash;
   uint32_t handlers, subscriptions;
   uint32_t warnings;            /* phases whose path sum is above the budget */
-  uint32_t warning_phase;       /* the first of them */
+  tp_phase_id warning_phase;    /* the first of them */
 } tp_commit_report;
 
 /** Compiles and validates every phase and publishes one snapshot, or changes nothing. Turns that run keep theirs.

@@ -205,7 +205,7 @@ typedef struct tp_entry_record {
   uint64_t plan_hash;
   int64_t started_ns, ended_ns;  /* monotonic */
   int64_t started_unix_ms;       /* the wall clock at started_ns, as it stood when the record was written */
-  uint32_t phase;
+  tp_phase_id phase;
   int32_t status;                /* tp_status: TP_OK, TP_ERR_HOOK (failed), TP_ERR_DENIED, TP_ERR_CANCELLED,
                                     TP_ERR_TIMEOUT */
   const tp_text *ids;            /* by TP_ID_*; an id that the turn does not have is empty */
@@ -226,7 +226,7 @@ typedef struct tp_record_query {
   uint64_t before_process_run_id, before_entry_id; /* cursor: only what comes behind this entry, the last of the page
                                     before. Where it is not kept any more, nothing comes */
   int64_t from_unix_ms, to_unix_ms; /* started_unix_ms lies in it, both ends included; to 0: no end */
-  uint32_t phase;
+  tp_phase_id phase;
   uint32_t only_failed;          /* 1: only entries whose status is not TP_OK */
   const tp_text *ids;            /* by TP_ID_*; an empty one fits all */
   size_t id_count;
@@ -264,7 +264,7 @@ typedef struct tp_turn_record {
                                     for all dispatches of tools, and for the history again */
   uint32_t iterations, tool_calls;
   int64_t input_tokens, output_tokens, cost_micros;
-  uint32_t phase;                /* whose subscription ended it; 0: none did */
+  tp_phase_id phase;             /* whose subscription ended it; 0: none did */
   uint32_t reserved_;            /* zero */
   tp_text subscription;          /* likewise */
   tp_text reason;                /* of a turn that did not complete: safe to show */
@@ -296,7 +296,7 @@ typedef struct tp_audit {
   const char *detail;           /* what changed, or why it was refused; of a run the reason, safe to show */
   tp_status status;             /* TP_OK; of a commit why it was refused; of a failure TP_ERR_HOOK, TP_ERR_TIMEOUT or
                                    TP_ERR_CAPABILITY; of a denial TP_ERR_DENIED */
-  uint32_t phase;               /* of a run; else 0, as all that follows */
+  tp_phase_id phase;            /* of a run; else 0, as all that follows */
   uint64_t snapshot_hash;       /* of a commit or the kill switch */
   const char *subscription;     /* of a run; else NULL */
   const char *turn;             /* the turn's id; may be empty */
@@ -333,8 +333,10 @@ typedef struct tp_message_record {
 typedef struct tp_content_record {
   size_t struct_size;
   uint64_t process_run_id, entry_id;
-  uint32_t run_index, field;     /* TP_FIELD_*; of a contribution 0 */
-  uint32_t kind, reserved_;      /* TP_KIND_* */
+  uint32_t run_index;
+  tp_field_id field;             /* TP_FIELD_*; of a contribution 0 */
+  tp_kind kind;                  /* TP_KIND_* */
+  uint32_t reserved_;
   tp_text hash, preview;
 } tp_content_record;
 
@@ -392,7 +394,7 @@ typedef struct tp_job {
   uint32_t backoff;              /* tp_backoff: the pause between attempts */
   uint32_t backoff_ms;
   uint32_t limit_ms;             /* of each attempt */
-  uint32_t phase;                /* TP_PHASE_NONE: any that its handler is subscribed to */
+  tp_phase_id phase;             /* TP_PHASE_NONE: any that its handler is subscribed to */
   uint32_t contract_version;     /* of its handler; 0: any */
   uint32_t reason;               /* tp_reason of the last attempt that ended */
   uint32_t code;                 /* and the handler's own number */

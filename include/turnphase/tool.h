@@ -57,9 +57,9 @@ typedef struct tp_tool {
 /** The arguments: a value, a map that the schema accepted. Borrowed as long as the run is valid. */
 TP_API tp_text tp_tool_run_arguments(const tp_tool_run *run);
 /** One of TP_ID_*. Borrowed as long as the run is valid. */
-TP_API tp_text tp_tool_run_id(const tp_tool_run *run, uint32_t id);
+TP_API tp_text tp_tool_run_id(const tp_tool_run *run, tp_id_kind id);
 /** The host's own pointer, as tp_call_data(). */
-TP_API void *tp_tool_run_data(const tp_tool_run *run, uint32_t id);
+TP_API void *tp_tool_run_data(const tp_tool_run *run, tp_id_kind id);
 /** The model's id of this call. */
 TP_API tp_text tp_tool_run_call_id(const tp_tool_run *run);
 TP_API int64_t tp_tool_run_time_left_ms(const tp_tool_run *run);

@@ -48,7 +48,7 @@ TP_API const char *tp_event_name(tp_event_kind kind);
 typedef struct tp_event {
   size_t struct_size;
   tp_event_kind kind;
-  uint32_t phase;               /* PHASE_BEGIN, RUN, PHASE_END, CONTEXT, REMINDER, DIAGNOSTIC, AUDIT */
+  tp_phase_id phase;            /* PHASE_BEGIN, RUN, PHASE_END, CONTEXT, REMINDER, DIAGNOSTIC, AUDIT */
   uint64_t sequence;            /* from 1, per turn, without gaps; JOB: 0 */
   int64_t time_ns;              /* monotonic */
   int64_t unix_ms;              /* wall clock of the same moment */
@@ -69,7 +69,7 @@ typedef struct tp_event {
   const void *turn;             /* internal: for tp_event_data() */
 } tp_event;
 /** The host's own pointer, as tp_call_data(). Threads: the one that the event was given to. */
-TP_API void *tp_event_data(const tp_event *event, uint32_t id);
+TP_API void *tp_event_data(const tp_event *event, tp_id_kind id);
 
 /** Called by the thread that owns the turn: a worker of the engine, or the host's thread that runs the turn. It must be
  *  quick and must not block. A listener of several turns may be called from several threads at once. */
@@ -84,7 +84,7 @@ typedef struct tp_listener {
                                    the last turn that has the listener has ended. From any thread, without
                                    any lock; must not block. Taken on success only; may be NULL */
   uint64_t kinds;               /* bits 1 << TP_EVENT_*; 0: all that are of turns, which JOB is not */
-  const uint32_t *phases;       /* TP_PHASE_*: of the events that name a phase only these; NULL: all. Copied */
+  const tp_phase_id *phases;    /* TP_PHASE_*: of the events that name a phase only these; NULL: all. Copied */
   size_t phase_count;
   tp_visibility visibility_min; /* events that come from a subscription of lower visibility are left out; a PHASE_END
                                    is not, but says neither which such subscription decided nor why */
@@ -354,7 +354,7 @@ typedef struct tp_turn_result {
   tp_text reason;               /* of a turn that did not complete, as one sentence: safe to show */
   tp_text turn_id;
   /* Whose subscription ended the turn; empty and 0 when none did. */
-  uint32_t phase;
+  tp_phase_id phase;
   tp_state state;               /* TP_STATE_SUCCEEDED: it answered, and denied (a server says 403). Any other: it is
                                    required and did not answer (503) */
   tp_reason why;                /* why it did not answer: TP_REASON_TIMEOUT, TP_REASON_ERROR, …; NONE: it denied */
@@ -472,13 +472,13 @@ typedef struct tp_phase_result {
  *  @param input  NULL: an empty payload.
  *  @return whether it was run: TP_OK and *ret_result; TP_ERR_UNKNOWN_PHASE, TP_ERR_BUSY, TP_ERR_NO_MEMORY,
  *          TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_FORKED; TP_ERR_SHUTDOWN when the limit of a drain is over. */
-TP_API tp_status tp_phase_run(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_result *ret_result,
-    tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_phase_run(tp_turn *turn, tp_phase_id phase, const tp_phase_input *input,
+    tp_phase_result *ret_result, tp_fault *fault) TP_MUST_USE;
 typedef void (*tp_phase_end_fn)(void *ctx, const tp_phase_result *result);
 /** Runs it on the engine workers; on_end may begin the next operation of the turn, or end the turn.
  *  @param on_end  required: TP_ERR_USAGE without it, since nothing else says when the phase has ended.
  *  @return as tp_phase_run(); with anything but TP_OK nothing was begun. */
-TP_API tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_end_fn on_end,
+TP_API tp_status tp_phase_submit(tp_turn *turn, tp_phase_id phase, const tp_phase_input *input, tp_phase_end_fn on_end,
     void *ctx, tp_fault *fault) TP_MUST_USE;
 /** Zero-fills a result but for struct_size and frees its memory before the turn ends; does nothing where there is no
  *  entry.
@@ -506,11 +506,11 @@ typedef struct tp_merged_entry {
 
 /** The merged contributions of one kind (0: of all kinds), in merged order; diagnostics of the merge are among
  *  TP_KIND_DIAGNOSTIC. Lives as long as the result; NULL when index is not below the count. */
-TP_API size_t tp_merged_count(const tp_merged *merged, uint32_t kind);
-TP_API const tp_merged_entry *tp_merged_get(const tp_merged *merged, uint32_t kind, size_t index);
+TP_API size_t tp_merged_count(const tp_merged *merged, tp_kind kind);
+TP_API const tp_merged_entry *tp_merged_get(const tp_merged *merged, tp_kind kind, size_t index);
 /** A payload field as the chain left it (replaced or not); empty / 0 when there is none. */
-TP_API tp_text tp_merged_text(const tp_merged *merged, uint32_t field);
-TP_API bool tp_merged_replaced(const tp_merged *merged, uint32_t field);
+TP_API tp_text tp_merged_text(const tp_merged *merged, tp_field_id field);
+TP_API bool tp_merged_replaced(const tp_merged *merged, tp_field_id field);
 /** The canonical bytes of the merged result: equal for equal plans, payloads and attempt outcomes, whatever the number
  *  of threads. Written to the writer. */
 TP_API tp_status tp_merged_write(const tp_merged *merged, tp_writer *writer) TP_MUST_USE;
