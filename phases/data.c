@@ -2,6 +2,7 @@
  *
  * data.c: the host's own pointers, as handlers, tools, providers and listeners ask for them. A turn has a copy of each,
  * since a begun turn may outlive its session. */
+#include "phases/event_inbox.h"
 #include "phases/session.h"
 #include "phases/tool_run.h"
 #include "runtime/exec/runtime.h"
@@ -26,8 +27,13 @@ void *tp_call_data(const tp_call *call, uint32_t id) { return data_of(call->entr
 void *tp_match_data(const tp_match_view *view, uint32_t id) { return data_of(view->entry->turn, id); }
 void *tp_tool_run_data(const tp_tool_run *run, uint32_t id) { return data_of(run->turn, id); }
 
-/* The turn of the struct is set by the library; a struct of a host's own has none. */
-void *tp_event_data(const tp_event *event, uint32_t id) { return event->turn ? data_of(event->turn, id) : NULL; }
+/* The library sets the turn, or the data where the event is a copy; a struct of a host's own has neither. */
+void *tp_event_data(const tp_event *event, uint32_t id) {
+  if (event->turn) return data_of(event->turn, id);
+  const tp__event_data *data = event->copied;
+  if (!data) return NULL;
+  return id == TP_ID_RUNTIME ? data->of_runtime : id < TP_ID_COUNT ? data->of_ids[id] : NULL;
+}
 void *tp_model_request_data(const tp_model_request *request, uint32_t id) {
   return request->turn ? data_of(request->turn, id) : NULL;
 }

@@ -33,6 +33,8 @@ const char *tp_event_name(tp_event_kind kind) {
       return "audit";
     case TP_EVENT_QUESTION:
       return "question";
+    case TP_EVENT_LOST:
+      return "lost";
     case TP_EVENT_JOB:
       return "job";
     case TP_EVENT_FORCE_32:

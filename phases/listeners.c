@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/listeners.h"
 
+#include "phases/event_inbox.h"
 #include "phases/upper.h"
 
 enum { EVENT_KINDS_END = TP_EVENT_JOB + 1 };
@@ -9,7 +10,9 @@ static const uint64_t jobs = UINT64_C(1) << TP_EVENT_JOB; /* of no turn: only fo
 
 /* ---- references ---- */
 
-static void listener_unref(tp__listener *listener) {
+void tp__listener_ref(tp__listener *listener) { tp__a32_add_relaxed(&listener->refs, 1); }
+
+void tp__listener_unref(tp__listener *listener) {
   if (tp__a32_sub_acq_rel(&listener->refs, 1) != 1) return;
   if (listener->destroy) {
     tp__inside frame; /* the last reference may go on any thread */
@@ -17,14 +20,16 @@ static void listener_unref(tp__listener *listener) {
     listener->destroy(listener->ctx);
     tp__inside_leave(&frame);
   }
-  tp__release(listener->allocator, listener, sizeof *listener);
+  tp__event_inbox_free(listener->through);
+  tp_allocator allocator = listener->allocator;
+  tp__release(&allocator, listener, sizeof *listener);
 }
 
 static size_t set_size(uint32_t count) { return sizeof(tp__listener_set) + count * sizeof(tp__listener *); }
 
 void tp__listener_set_unref(tp__listener_set *set) {
   if (!set || tp__a32_sub_acq_rel(&set->refs, 1) != 1) return;
-  for (uint32_t i = 0; i < set->count; i++) listener_unref(set->items[i]);
+  for (uint32_t i = 0; i < set->count; i++) tp__listener_unref(set->items[i]);
   tp__release(set->allocator, set, set_size(set->count));
 }
 
@@ -36,7 +41,7 @@ static tp__listener_set *set_ref(tp__listener_set *set) {
 /* ---- sets ---- */
 
 static void set_put(tp__listener_set *set, tp__listener *listener) {
-  tp__a32_add_relaxed(&listener->refs, 1);
+  tp__listener_ref(listener);
   set->kinds |= listener->kinds;
   set->items[set->count++] = listener;
 }
@@ -75,11 +80,16 @@ static tp_status check_phases(const tp_runtime *runtime, const tp_listener *in, 
 }
 
 static tp_status read_listener(const tp_runtime *runtime, const tp_listener *theirs, tp__listener *out,
-                               tp_fault *fault) {
+                               tp_inbox **ret_inbox, tp_fault *fault) {
   tp_listener in;
   if (!theirs) return tp__fail(fault, TP_ERR_USAGE, NULL, "a listener needs a tp_listener");
   TP__TRY(tp__options_read(&in, sizeof in, theirs, "tp_listener", fault));
-  if (!in.on_event) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: on_event is missing");
+  if (!in.on_event && !in.inbox)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: on_event is missing: a listener needs it, or an inbox");
+  if (in.on_event && in.inbox)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: on_event and inbox are set: set one of the two");
+  if (in.inbox && !tp__inbox_is_of(in.inbox, runtime->registry))
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: its inbox is of another runtime");
   if (in.reserved_) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: reserved_ must be zero");
   if ((in.kinds & 1) || in.kinds >> EVENT_KINDS_END)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: kinds has a bit that is no kind of event");
@@ -88,6 +98,7 @@ static tp_status read_listener(const tp_runtime *runtime, const tp_listener *the
   if ((unsigned)in.visibility_min > TP_VISIBILITY_USER_VISIBLE)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: visibility_min %d is no visibility",
                     (int)in.visibility_min);
+  *ret_inbox = in.inbox;
   *out = (tp__listener){.on_event = in.on_event,
                         .ctx = in.ctx,
                         .destroy = in.destroy,
@@ -117,14 +128,19 @@ tp_status tp__listeners_add(tp__upper *upper, tp__listeners *listeners, const tp
                             tp_fault *fault) {
   const tp_allocator *allocator = &upper->runtime->allocator;
   tp__listener read, *listener;
-  TP__TRY(read_listener(upper->runtime, theirs, &read, fault));
+  tp_inbox *inbox = NULL;
+  TP__TRY(read_listener(upper->runtime, theirs, &read, &inbox, fault));
   if (tp__runtime_is_forked(upper->runtime)) return tp__fail_forked(fault);
   if (!(listener = tp__alloc(allocator, sizeof *listener)))
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a listener");
   *listener = read;
-  listener->allocator = allocator;
+  listener->allocator = *allocator;
   listener->runtime = upper->runtime;
   atomic_init(&listener->refs.v, 1);
+  if (inbox && !(listener->through = tp__event_inbox_new(listener, inbox))) {
+    tp__release(allocator, listener, sizeof *listener);
+    return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a listener");
+  }
   tp__listener_set *before = NULL;
   tp__mutex_lock(&upper->listeners_mutex);
   tp_status status = add_locked(upper, listeners, listener, &before);
@@ -132,7 +148,7 @@ tp_status tp__listeners_add(tp__upper *upper, tp__listeners *listeners, const tp
   tp__mutex_unlock(&upper->listeners_mutex);
   tp__listener_set_unref(before);
   if (status != TP_OK) listener->destroy = NULL; /* refused: it stays the host's */
-  listener_unref(listener);                      /* the set has it */
+  tp__listener_unref(listener);                  /* the set has it */
   if (status == TP_ERR_FULL)
     return tp__fail(fault, status, NULL, "there are %d listeners already: remove one", TP__LISTENERS_MAX);
   if (status != TP_OK) return tp__fail(fault, status, NULL, "no memory for a listener");
@@ -199,18 +215,23 @@ static bool wants(const tp__listener *listener, const tp_event *event) {
   return !tp__a32_load_acquire(&((tp__listener *)(uintptr_t)listener)->removed); /* pairs with remove_locked() */
 }
 
+static void deliver(const tp__listener *listener, const tp_event *event) {
+  if (listener->through) tp__event_inbox_put(listener->through, event);
+  else listener->on_event(listener->ctx, event);
+}
+
 void tp__listener_set_notify(const tp__listener_set *set, const tp_event *event) {
   if (!(set->kinds >> event->kind & 1)) return;
   for (uint32_t i = 0; i < set->count; i++) {
     const tp__listener *listener = set->items[i];
     if (!wants(listener, event)) continue;
     if (event->visibility >= listener->visibility_min) {
-      listener->on_event(listener->ctx, event);
+      deliver(listener, event);
     } else { /* that a phase has ended is no secret; which subscription decided it, and why, is */
       tp_event without = *event;
       without.subscription = NULL;
       without.text = (tp_text){NULL, 0};
-      listener->on_event(listener->ctx, &without);
+      deliver(listener, &without);
     }
   }
 }

@@ -6,7 +6,7 @@
  * listener at all, the common case, so that such a turn pays one load and one branch. Lock: `listeners`, for the
  * publication of sets; no callback is called under it. References: a listener has one for its registration and one
  * for each set it is in; a set has one for the place that it is published at and one for each turn. The last
- * reference calls the listener's destroy. */
+ * reference calls the listener's destroy. Events that wait in an inbox, or were taken from it, have one, too. */
 #ifndef TP__LISTENERS_H
 #define TP__LISTENERS_H
 
@@ -15,9 +15,11 @@
 
 enum { TP__LISTENERS_MAX = 64 }; /* of one runtime, and of one session */
 
+struct tp__event_inbox;
+
 typedef struct tp__listener {
   /* never change */
-  const tp_allocator *allocator;
+  tp_allocator allocator; /* events that were taken may hold the listener for longer than the runtime lives */
   const void *runtime; /* compared, never followed */
   uint64_t id;
   tp_event_fn on_event;
@@ -26,6 +28,7 @@ typedef struct tp__listener {
   uint64_t kinds;
   uint64_t phases[TP_PHASE_LIMIT / 64];
   tp_visibility visibility_min;
+  struct tp__event_inbox *through; /* event_inbox.c: in place of on_event; NULL: on_event */
   /* atomic */
   tp__a32 refs;
   tp__a32 removed; /* release by the remove, acquire before each call: no call begins after it was seen */
@@ -57,6 +60,10 @@ void tp__listeners_fini(struct tp__upper *upper, tp__listeners *listeners);
 void tp__listeners_take(struct tp__upper *upper, tp__listeners *listeners, tp__listener_set *ret_sets[2]);
 /** Accepts NULL. May call destroy functions of the host's: without any lock. */
 void tp__listener_set_unref(tp__listener_set *set);
+
+/** For event_inbox.c, whose items hold their listener. */
+void tp__listener_ref(tp__listener *listener);
+void tp__listener_unref(tp__listener *listener);
 
 /** Delivers an event to every listener of the set that wants it. */
 void tp__listener_set_notify(const tp__listener_set *set, const tp_event *event);

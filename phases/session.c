@@ -95,7 +95,8 @@ static tp_status listen_short(tp_session *session, const tp_session_options *opt
 }
 
 tp_status tp_session_listen(tp_session *session, const tp_listener *listener, uint64_t *ret_id, tp_fault *fault) {
-  if (listener && listener->struct_size >= sizeof *listener && listener->kinds >> TP_EVENT_JOB & 1)
+  size_t kinds_end = offsetof(tp_listener, kinds) + sizeof listener->kinds;
+  if (listener && listener->struct_size >= kinds_end && listener->kinds >> TP_EVENT_JOB & 1)
     return tp__fail(fault, TP_ERR_USAGE, session->id, "tp_listener: jobs are of the runtime: use tp_runtime_listen()");
   return tp__listeners_add(session->upper, &session->listeners, listener, ret_id, fault);
 }

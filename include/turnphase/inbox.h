@@ -8,6 +8,9 @@
  *                                                              read work->run     -> tp_tool_complete(work->token, …)
  *                                                              read work->request -> tp_model_complete(work->token, …)
  *
+ * A listener that names an inbox receives its events in the same queue, in their order:
+ *                                                              read work->event   -> tp_work_release(work)
+ *
  * A thread that waits in a synchronous call (tp_turn_run, tp_phase_run, …) takes no work meanwhile: a host with one
  * thread uses the submit forms.
  *
@@ -15,8 +18,7 @@
 #ifndef TURNPHASE_INBOX_H
 #define TURNPHASE_INBOX_H
 
-#include "turnphase/model.h"
-#include "turnphase/runtime.h"
+#include "turnphase/turn.h"
 
 TP_BEGIN_DECLS
 
@@ -24,11 +26,12 @@ TP_BEGIN_DECLS
 typedef struct tp_inbox_options {
   size_t struct_size;
   uint32_t capacity;            /* how much work may wait to be taken; 0: 1,024; at most 1,048,576 */
-  uint32_t reserved_;           /* must be zero */
+  uint32_t event_capacity;      /* how many events may wait besides; 0: 1,024; at most 1,048,576. Ends of turns have
+                                   room for 65,536 more */
 } tp_inbox_options;
 
-/** Makes an inbox for handlers, tools and models of this runtime. It belongs to the process that makes it: in the child
- *  of a fork it must be left alone.
+/** Makes an inbox for handlers, tools, models and listeners of this runtime. It belongs to the process that makes it:
+ *  in the child of a fork it must be left alone.
  *  @param options  borrowed; may be NULL.
  *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_NO_MEMORY; TP_ERR_SYSTEM when the process has no
  *          descriptor left; TP_ERR_FORKED.
@@ -36,21 +39,23 @@ typedef struct tp_inbox_options {
 TP_API tp_status tp_inbox_new(tp_runtime *runtime, const tp_inbox_options *options, tp_inbox **ret_inbox,
                               tp_fault *fault) TP_MUST_USE;
 
-/** The descriptor to poll: readable while work waits (level-triggered; an eventfd). The host only polls it and never
- *  reads, writes or closes it. It stays the same until tp_inbox_free(). It costs one write when the first work comes
- *  into an empty inbox, and one read when the last is taken. */
+/** The descriptor to poll: readable while work or events wait (level-triggered; an eventfd). The host only polls it and
+ *  never reads, writes or closes it. It stays the same until tp_inbox_free(). It costs one write when the first work
+ *  comes into an empty inbox, and one read when the last is taken. */
 TP_API int tp_inbox_fd(const tp_inbox *inbox);
 
-/** What kind of work it is. Unknown values will come: fail their token. */
+/** What kind of work it is. Unknown values will come: abandon their token (tp_token_abandon()). */
 typedef enum tp_work_kind {
   TP_WORK_HANDLER = 1,          /* a call of a handler: call is set; answered by tp_token_complete() */
   TP_WORK_TOOL = 2,             /* a call of a tool: run is set; answered by tp_tool_complete() */
   TP_WORK_MODEL = 3,            /* a request to a model: request is set; answered by tp_model_delta(), any number of
                                    times, and then by tp_model_complete() or tp_model_fail() */
+  TP_WORK_EVENT = 4,            /* an event: event is set, and token is 0; given back by tp_work_release() */
   TP_WORK_KIND_FORCE_32 = 0x7fffffff
 } tp_work_kind;
 
-/** One piece of work, made by the library, which sets struct_size. It, and all that it points to, may be read until
+/** One piece of work, made by the library, which sets struct_size. An event may be read until it is released, also when
+ *  its turn and its runtime are gone. Of any other work: it, and all that it points to, may be read until
  *  the token is completed or the runtime is freed, also when the attempt was given up meanwhile (tp_token_open()): the
  *  memory of an abandoned attempt stays until its token is completed, so each token that was taken must be completed
  *  once. One thread at a time works with it. */
@@ -59,7 +64,7 @@ typedef struct tp_work {
   tp_work_kind kind;
   uint32_t reserved_;           /* zero */
   tp_token token;               /* where the answer goes */
-  void *self;                   /* of the handler, tool or model */
+  void *self;                   /* of the handler, tool or model; ctx of the listener */
   /** All functions that read a tp_call may be used, and those that emit or replace: what was emitted before the token
    *  is completed belongs to the answer, and comes before what tp_token_complete() brings. tp_call_defer() gives a
    *  failure, since the attempt is deferred already; tp_call_deny() and its siblings answer nothing here. */
@@ -67,19 +72,27 @@ typedef struct tp_work {
   /** What reads a tp_tool_run may be used; tp_tool_ok(), tp_tool_error() and tp_tool_defer() answer nothing here. */
   tp_tool_run *run;
   const tp_model_request *request;
+  const tp_event *event;
 } tp_work;
 
-/** Takes the work that has waited longest. Work whose attempt was given up before is not given out.
+/** Takes the work that has waited longest. Work whose attempt was given up before is not given out, and neither are
+ *  events of a listener that was removed.
  *  The limit of an attempt counts from when it came into the inbox, not from when it was taken.
  *  @param ret_work  NULL when nothing waits.
  *  @return TP_OK; TP_ERR_USAGE without an inbox; TP_ERR_FORKED in the child of a fork.
  *  Blocks: no.  From a hook: yes. */
 TP_API tp_status tp_inbox_next(tp_inbox *inbox, const tp_work **ret_work) TP_MUST_USE;
 
+/** Gives an event back that was taken; each exactly once. The inbox may have been freed.
+ *  @return TP_OK; TP_ERR_USAGE for NULL and for work that has a token: complete that.
+ *  Threads: any, at any time, also after tp_runtime_free().  Blocks: no.  From a hook: yes. */
+TP_API tp_status tp_work_release(const tp_work *work);
+
 /** Closes the inbox and its descriptor, which must not be polled any more. Work that was not taken fails (no_worker; a
  *  tool's call is shed), and so does every later attempt of what still names the inbox; work that was taken stays until
- *  its token is completed. Accepts NULL. Before or after tp_runtime_free(), which does not free inboxes. Not while
- *  another thread is in a call of this inbox. In the child of a fork it does nothing.
+ *  its token is completed. Events that were not taken are dropped, and so are later ones. Accepts NULL. Before or
+ *  after tp_runtime_free(), which does not free inboxes. Not while another thread is in a call of this inbox. In the
+ *  child of a fork it does nothing.
  *  From a hook: yes. */
 TP_API void tp_inbox_free(tp_inbox *inbox);
 

@@ -38,18 +38,21 @@ typedef enum tp_event_kind {
   TP_EVENT_QUESTION = 15,       /* not yet used: nothing asks a person */
   TP_EVENT_JOB = 16,            /* job: it was stored, or an attempt of it has ended, as its state says: QUEUED,
                                    SUCCEEDED or DEAD. Of no turn: see tp_runtime_listen() */
+  TP_EVENT_LOST = 17,           /* of a listener with an inbox: `lost` events of its turns and jobs found no room or no
+                                   memory, and would stand here. Of no turn; comes whatever the filter is */
   TP_EVENT_FORCE_32 = 0x7fffffff
 } tp_event_kind;
 
 TP_API const char *tp_event_name(tp_event_kind kind);
 
 /** Something that happened in a turn. struct_size is set by the library. Delivered in order, never two at once per
- *  turn. Everything is borrowed till the callback returns. */
+ *  turn. Everything is borrowed till the callback returns; taken from an inbox, it is a copy and may be read until it
+ *  is released. */
 typedef struct tp_event {
   size_t struct_size;
   tp_event_kind kind;
-  tp_phase_id phase;            /* PHASE_BEGIN, RUN, PHASE_END, CONTEXT, REMINDER, DIAGNOSTIC, AUDIT */
-  uint64_t sequence;            /* from 1, per turn, without gaps; JOB: 0 */
+  tp_phase_id phase;               /* PHASE_BEGIN, RUN, PHASE_END, CONTEXT, REMINDER, DIAGNOSTIC, AUDIT */
+  uint64_t sequence;            /* from 1, per turn, without gaps; JOB, LOST: 0 */
   int64_t time_ns;              /* monotonic */
   int64_t unix_ms;              /* wall clock of the same moment */
   const tp_text *ids;           /* by TP_ID_* */
@@ -67,8 +70,11 @@ typedef struct tp_event {
   int64_t input_tokens, output_tokens, cost_micros; /* MODEL_END */
   int64_t started_ns, ended_ns; /* PHASE_END, MODEL_END, TOOL_END, TURN_END */
   const void *turn;             /* internal: for tp_event_data() */
+  const void *copied;           /* internal: for tp_event_data() */
+  uint64_t lost;                /* LOST */
 } tp_event;
-/** The host's own pointer, as tp_call_data(). Threads: the one that the event was given to. */
+/** The host's own pointer, as tp_call_data(). Of an event from an inbox: as it was when the event happened.
+ *  Threads: the one that the event was given to. */
 TP_API void *tp_event_data(const tp_event *event, tp_id_kind id);
 
 /** Called by the thread that owns the turn: a worker of the engine, or the host's thread that runs the turn. It must be
@@ -78,10 +84,11 @@ typedef void (*tp_event_fn)(void *ctx, const tp_event *event);
 /** Who receives events, and which. */
 typedef struct tp_listener {
   size_t struct_size;
-  tp_event_fn on_event;         /* required */
+  tp_event_fn on_event;         /* exactly one of on_event and inbox */
   void *ctx;
   void (*destroy)(void *ctx);   /* exactly once, when no call of on_event is under way or will come: when
-                                   the last turn that has the listener has ended. From any thread, without
+                                   the last turn that has the listener has ended; with an inbox also not
+                                   before the last event that was taken is released. From any thread, without
                                    any lock; must not block. Taken on success only; may be NULL */
   uint64_t kinds;               /* bits 1 << TP_EVENT_*; 0: all that are of turns, which JOB is not */
   const tp_phase_id *phases;    /* TP_PHASE_*: of the events that name a phase only these; NULL: all. Copied */
@@ -89,6 +96,10 @@ typedef struct tp_listener {
   tp_visibility visibility_min; /* events that come from a subscription of lower visibility are left out; a PHASE_END
                                    is not, but says neither which such subscription decided nor why */
   uint32_t reserved_;           /* must be zero */
+  tp_inbox *inbox;              /* of this runtime (inbox.h): its events wait there, copied, in the order in which the
+                                   library delivers them. One that finds no room is lost, and so are all behind it but
+                                   ends of turns until the host has taken the TP_EVENT_LOST that stands for them.
+                                   Kept as long as the listener */
 } tp_listener;
 
 /** Adds a listener to every turn of the runtime that begins from now on, bare turns and those of agents among them.
@@ -96,12 +107,14 @@ typedef struct tp_listener {
  *  on the library's own that runs them, beside events of turns; ids are empty, the job has no payload, its order_key is
  *  the session's id by default.
  *  @param ret_id  a number for tp_runtime_unlisten(), never used twice in a runtime; may be NULL.
- *  @return TP_OK; TP_ERR_VERSION; TP_ERR_USAGE for a missing on_event, an unknown kind or visibility;
+ *  @return TP_OK; TP_ERR_VERSION; TP_ERR_USAGE for a missing on_event or inbox, both, an inbox of another runtime, an
+ *          unknown kind or visibility;
  *          TP_ERR_UNKNOWN_PHASE; TP_ERR_FULL above 64 listeners; TP_ERR_NO_MEMORY; TP_ERR_FORKED.
  *  Threads: any.  Blocks: no.  From a handler or callback: yes. */
 TP_API tp_status tp_runtime_listen(tp_runtime *runtime, const tp_listener *listener, uint64_t *ret_id,
     tp_fault *fault) TP_MUST_USE;
-/** Removes a listener: no call of its on_event begins after the return, also in turns that run. A call that another
+/** Removes a listener: no call of its on_event begins after the return, also in turns that run; of its inbox, no event
+ *  of it is taken any more. A call that another
  *  thread has begun may still be under way: destroy says when none is.
  *  @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_FORKED.  Threads: any.  Blocks: no.  From a handler or callback: yes. */
 TP_API tp_status tp_runtime_unlisten(tp_runtime *runtime, uint64_t id, tp_fault *fault);

@@ -58,7 +58,7 @@ static void delivered(tp__message *message) {
  * late, and saves a message to say that the call began. */
 static int64_t due_at(const tp__attempt *attempt, int64_t now_ns) {
   if (!attempt->limit_ns) return attempt->hard_ns;
-  const tp__a64 *counted = attempt->pool_item.inbox ? &attempt->offered_ns : &attempt->started_ns;
+  const tp__a64 *counted = attempt->pool_item.inbox ? &attempt->pool_item.offered_ns : &attempt->started_ns;
   int64_t started_ns = (int64_t)tp__a64_load_acquire(counted);
   int64_t limit_end_ns = (started_ns ? started_ns : now_ns) + attempt->limit_ns;
   return limit_end_ns < attempt->hard_ns ? limit_end_ns : attempt->hard_ns;
@@ -143,7 +143,7 @@ tp_reason tp__attempt_offer(tp__attempt *attempt, tp_inbox *inbox, int64_t deadl
 
 bool tp__attempt_put(tp__attempt *attempt) {
   int64_t now_ns = tp__now_ns();
-  tp__a64_store_release(&attempt->offered_ns, (uint64_t)now_ns);
+  tp__a64_store_release(&attempt->pool_item.offered_ns, (uint64_t)now_ns);
   if (attempt->class->offered) attempt->class->offered(attempt, now_ns);
   return tp__inbox_put(attempt->pool_item.inbox, &attempt->inbox_item);
 }
@@ -450,18 +450,34 @@ tp_status tp_inbox_next(tp_inbox *inbox, const tp_work **ret_work) {
   if (tp__inbox_is_forked(inbox)) return TP_ERR_FORKED;
   tp__inbox_item *item;
   while ((item = tp__inbox_take(inbox))) {
+    tp__inbox_event *event = tp__inbox_event_of(item);
+    if (event && event->take(event)) break;
+    if (event) continue;
     tp__attempt *attempt = of_item(item);
     if (tp__slot_is_open(attempt->token)) break;
     end_untaken(attempt); /* given up a moment ago, and the owner found it gone */
   }
-  if (item) tp__a64_store_release(&of_item(item)->started_ns, (uint64_t)tp__now_ns());
+  if (item && !tp__inbox_event_of(item))
+    tp__a64_store_release(&of_item(item)->started_ns, (uint64_t)tp__now_ns());
   *ret_work = item ? &item->work : NULL;
+  return TP_OK;
+}
+
+tp_status tp_work_release(const tp_work *work) {
+  if (!work || work->kind != TP_WORK_EVENT) return TP_ERR_USAGE;
+  tp__inbox_item *item = TP__CONTAINER((tp_work *)(uintptr_t)work, tp__inbox_item, work);
+  tp__inbox_event *event = tp__inbox_event_of(item);
+  event->end(event);
   return TP_OK;
 }
 
 void tp_inbox_free(tp_inbox *inbox) {
   if (!inbox || tp__inbox_is_forked(inbox)) return;
   tp__inbox_close(inbox);
-  for (tp__inbox_item *item; (item = tp__inbox_take(inbox));) refuse_untaken(of_item(item), TP_REASON_NO_WORKER);
+  for (tp__inbox_item *item; (item = tp__inbox_take(inbox));) {
+    tp__inbox_event *event = tp__inbox_event_of(item);
+    if (event) event->end(event);
+    else refuse_untaken(of_item(item), TP_REASON_NO_WORKER);
+  }
   tp__inbox_unref(inbox);
 }

@@ -90,7 +90,6 @@ struct tp__attempt {
   tp__a32 refs;       /* acq_rel */
   tp__a32 flags;      /* acq_rel: publishes deferral */
   tp__a64 started_ns; /* release by the thread that calls, acquire by the owner; 0: not yet */
-  tp__a64 offered_ns; /* the same by the thread that puts it into pool_item.inbox */
   /* written before DEFERRED is published */
   tp_deferral deferral;
   /* written by the winner of the slot before it pushes, read by the owner */

@@ -50,7 +50,10 @@ typedef struct tp__pool_item {
   tp__link link;         /* in the permits' queue, a lane's, or pool->unput */
   tp__link running_link; /* in pool->running */
   struct tp__pool_thread *thread; /* that it was offered to; NULL: who runs it took it under the lock */
-  int64_t running_since_ns;
+  union {
+    int64_t running_since_ns;
+    tp__a64 offered_ns; /* with an inbox: when it was put there, 0 before; release, acquire by the owner */
+  };
 } tp__pool_item;
 
 typedef struct tp__pool {

@@ -9,7 +9,7 @@ struct tp_inbox {
   /* never changes after new */
   tp_allocator allocator;
   const void *owner;
-  uint32_t capacity;
+  uint32_t capacity, event_capacity;
   uint32_t process_generation;
   /* atomic */
   tp__a32 refs; /* acq_rel */
@@ -17,7 +17,7 @@ struct tp_inbox {
   /* under mutex */
   tp__pollable pollable; /* set while anything waits and the inbox is not closed */
   tp__link waiting; /* tp__inbox_item, oldest first */
-  uint32_t count;
+  uint32_t count, event_count;
   bool is_closed;
 };
 
@@ -26,9 +26,11 @@ struct tp_inbox {
 static tp_status options_read(tp_inbox_options *options, const tp_inbox_options *theirs, tp_fault *fault) {
   *options = (tp_inbox_options){0};
   if (theirs) TP__TRY(tp__options_read(options, sizeof *options, theirs, "tp_inbox_options", fault));
-  if (options->reserved_ != 0)
-    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_inbox_options.reserved_ must be zero");
   if (options->capacity == 0) options->capacity = CAPACITY;
+  if (options->event_capacity == 0) options->event_capacity = CAPACITY;
+  if (options->event_capacity > CAPACITY_MAX)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_inbox_options.event_capacity is %u: at most %d",
+                    options->event_capacity, CAPACITY_MAX);
   if (options->capacity > CAPACITY_MAX)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_inbox_options.capacity is %u: at most %d", options->capacity,
                     CAPACITY_MAX);
@@ -51,6 +53,7 @@ tp_status tp__inbox_new(const tp_allocator *allocator, const void *owner, const 
   inbox->allocator = *allocator;
   inbox->owner = owner;
   inbox->capacity = options.capacity;
+  inbox->event_capacity = options.event_capacity;
   inbox->process_generation = tp__process_generation();
   tp__list_init(&inbox->waiting);
   tp__a32_store_relaxed(&inbox->refs, 1);
@@ -92,25 +95,44 @@ bool tp__inbox_is_closed(tp_inbox *inbox) {
 
 /* ---- the queue ---- */
 
+static uint32_t *count_of(tp_inbox *inbox, tp__inbox_item *item) {
+  return tp__inbox_event_of(item) ? &inbox->event_count : &inbox->count;
+}
+
+static void put_locked(tp_inbox *inbox, tp__inbox_item *item) {
+  tp__inbox_ref(inbox);
+  item->inbox = inbox;
+  item->waits = true;
+  if (tp__list_empty(&inbox->waiting)) tp__pollable_set(&inbox->pollable);
+  tp__list_push(&inbox->waiting, &item->link);
+  *count_of(inbox, item) += 1;
+}
+
 bool tp__inbox_put(tp_inbox *inbox, tp__inbox_item *item) {
   if (tp__inbox_is_forked(inbox)) return false;
   tp__mutex_lock(&inbox->mutex);
   bool put = !inbox->is_closed && inbox->count < inbox->capacity;
-  if (put) {
-    tp__inbox_ref(inbox);
-    item->inbox = inbox;
-    item->waits = true;
-    tp__list_push(&inbox->waiting, &item->link);
-    if (inbox->count++ == 0) tp__pollable_set(&inbox->pollable);
-  }
+  if (put) put_locked(inbox, item);
   tp__mutex_unlock(&inbox->mutex);
   return put;
+}
+
+tp__inbox_put_end tp__inbox_put_event(tp_inbox *inbox, tp__inbox_event *event, uint32_t beyond) {
+  tp__inbox_put_end end = TP__INBOX_PUT;
+  if (tp__inbox_is_forked(inbox)) return TP__INBOX_CLOSED;
+  tp__mutex_lock(&inbox->mutex);
+  if (inbox->is_closed) end = TP__INBOX_CLOSED;
+  else if (inbox->event_count >= (uint64_t)inbox->event_capacity + beyond) end = TP__INBOX_FULL;
+  else put_locked(inbox, &event->item);
+  tp__mutex_unlock(&inbox->mutex);
+  return end;
 }
 
 static void remove_locked(tp_inbox *inbox, tp__inbox_item *item) {
   tp__list_remove(&item->link);
   item->waits = false;
-  if (--inbox->count == 0 && !inbox->is_closed) tp__pollable_clear(&inbox->pollable);
+  *count_of(inbox, item) -= 1;
+  if (tp__list_empty(&inbox->waiting) && !inbox->is_closed) tp__pollable_clear(&inbox->pollable);
 }
 
 bool tp__inbox_withdraw(tp__inbox_item *item) {

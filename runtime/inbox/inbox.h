@@ -1,21 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inbox: a bounded queue from which threads of a host take work, with a descriptor that shows whether there is any.
- * It knows items, not what they are of. References: the host's handle, each registered thing that names the inbox, each
- * item that was put in and not yet released. Lock: `inbox`; nothing else is called under it but the event. */
+ * inbox: a bounded queue from which threads of a host take work, with a descriptor that shows whether there is any. It
+ * knows items, not what they are of; events have a bound of their own. References: the host's handle, each registered
+ * thing that names the inbox, each item that was put in and not yet released. Lock: `inbox`; nothing else is called
+ * under it but the event. */
 #ifndef TP__INBOX_H
 #define TP__INBOX_H
 
 #include "runtime/os/os.h"
 #include "turnphase/inbox.h"
 
-/** The inbox's part of an attempt. Zero-filled: of no inbox. */
+/** The inbox's part of an attempt or event, as work.kind says. Zero-filled: of no inbox. */
 typedef struct tp__inbox_item {
   tp_inbox *inbox; /* referenced, from the put on */
   tp__link link;   /* under the inbox's lock, as waits */
   bool waits;      /* in the queue */
   tp_work work;
 } tp__inbox_item;
+
+/** An item that is no attempt's. */
+typedef struct tp__inbox_event {
+  tp__inbox_item item;
+  /** It was taken out. @return whether the host gets it, which gives it back by tp_work_release(); false: it has ended.
+   *  Any thread, without a lock. */
+  bool (*take)(struct tp__inbox_event *event);
+  /** It was given back, or the inbox has ended with it. Any thread, without a lock. */
+  void (*end)(struct tp__inbox_event *event);
+} tp__inbox_event;
+
+/** @return NULL: the item is an attempt's. */
+static inline tp__inbox_event *tp__inbox_event_of(tp__inbox_item *item) {
+  return item->work.kind == TP_WORK_EVENT ? TP__CONTAINER(item, tp__inbox_event, item) : NULL;
+}
+
 
 /** Whether the options can be read; and the inbox. owner is who may register it, compared and never followed. */
 tp_status tp__inbox_new(const tp_allocator *allocator, const void *owner, const tp_inbox_options *options,
@@ -31,6 +48,9 @@ bool tp__inbox_is_forked(const tp_inbox *inbox);
 
 /** Any thread may take the item from here on. @return false when the inbox is full or closed: nothing was done. */
 bool tp__inbox_put(tp_inbox *inbox, tp__inbox_item *item);
+typedef enum tp__inbox_put_end { TP__INBOX_PUT = 0, TP__INBOX_FULL = 1, TP__INBOX_CLOSED = 2 } tp__inbox_put_end;
+/** The same for an event. @param beyond  how many may wait above the capacity for events. */
+tp__inbox_put_end tp__inbox_put_event(tp_inbox *inbox, tp__inbox_event *event, uint32_t beyond);
 /** @return whether the item was still waiting: nobody will take it. */
 bool tp__inbox_withdraw(tp__inbox_item *item);
 /** The item that waited longest, NULL when none does. */

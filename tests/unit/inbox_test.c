@@ -374,8 +374,8 @@ static void what_does_not_go_together_is_refused(void **state) {
   tp_inbox_options huge = {.struct_size = sizeof huge, .capacity = UINT32_MAX};
   assert_int_equal(tp_inbox_new(runtime, &huge, &none, &fault), TP_ERR_USAGE);
   assert_non_null(strstr(fault.message, "capacity"));
-  tp_inbox_options reserved = {.struct_size = sizeof reserved, .reserved_ = 1};
-  assert_int_equal(tp_inbox_new(runtime, &reserved, &none, &fault), TP_ERR_USAGE);
+  tp_inbox_options many = {.struct_size = sizeof many, .event_capacity = UINT32_MAX};
+  assert_int_equal(tp_inbox_new(runtime, &many, &none, &fault), TP_ERR_USAGE);
   assert_null(none);
   const tp_work *work;
   assert_int_equal(tp_inbox_next(NULL, &work), TP_ERR_USAGE);
