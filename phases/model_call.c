@@ -7,6 +7,35 @@ static tp__model_call *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, 
 
 /* ---- pieces of text ---- */
 
+enum { PIECES_BYTES_MAX = 16 << 20 };
+
+/* @return where the next piece begins. */
+static size_t read_piece(const char *pieces, size_t at, tp_text *ret_piece) {
+  uint64_t size;
+  memcpy(&size, pieces + at, sizeof size);
+  *ret_piece = (tp_text){pieces + at + sizeof size, (size_t)size};
+  return at + sizeof size + (size_t)size;
+}
+
+static void tell_each(tp__model_call *c, const char *pieces, size_t size) {
+  tp_text piece;
+  for (size_t at = 0; at < size && c->on_delta;) {
+    at = read_piece(pieces, at, &piece);
+    c->on_delta(c, piece);
+  }
+}
+
+/* In their own memory: a piece moves to the front, over what stood before it. */
+static void tell_joined(tp__model_call *c, char *pieces, size_t size) {
+  tp_text piece;
+  size_t joined = 0;
+  for (size_t at = 0; at < size; joined += piece.size) {
+    at = read_piece(pieces, at, &piece);
+    memmove(pieces + joined, piece.data, piece.size);
+  }
+  if (c->on_delta) c->on_delta(c, (tp_text){pieces, joined});
+}
+
 static void delta_delivered(tp__message *message) {
   tp__model_call *c = TP__CONTAINER(message, tp__model_call, delta_message);
   tp__mutex_lock(&c->mutex);
@@ -17,17 +46,22 @@ static void delta_delivered(tp__message *message) {
   c->delta_pending = false;
   tp__mutex_unlock(&c->mutex);
   c->any_delta = true;
-  if (c->on_delta) c->on_delta(c, (tp_text){pieces, size});
+  if (c->each_delta) tell_each(c, pieces, size);
+  else tell_joined(c, pieces, size);
   tp__release(&c->base.runtime->allocator, pieces, capacity);
   tp__attempt_unref(&c->base); /* the message's */
 }
 
 static tp_status add_piece_locked(tp__model_call *c, tp_text piece) {
   void *pieces = c->pieces;
-  TP__TRY(tp__array_grow(&c->base.runtime->allocator, &pieces, &c->pieces_capacity, c->pieces_size + piece.size, 1));
+  uint64_t size = piece.size;
+  if (size > PIECES_BYTES_MAX || c->pieces_size + sizeof size + piece.size > PIECES_BYTES_MAX) return TP_ERR_FULL;
+  TP__TRY(tp__array_grow(&c->base.runtime->allocator, &pieces, &c->pieces_capacity,
+                         c->pieces_size + sizeof size + piece.size, 1));
   c->pieces = pieces;
-  memcpy(c->pieces + c->pieces_size, piece.data, piece.size);
-  c->pieces_size += piece.size;
+  memcpy(c->pieces + c->pieces_size, &size, sizeof size);
+  memcpy(c->pieces + c->pieces_size + sizeof size, piece.data, piece.size);
+  c->pieces_size += sizeof size + piece.size;
   return TP_OK;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * model_call: one request to a model provider, as an attempt that always answers through its token, be it of a
- * provider's function or of an inbox. Pieces of text that come faster than the turn's owner takes them are folded into
- * one event. Lock: `model_call`, for those pieces. */
+ * provider's function or of an inbox. Pieces of text that come faster than the turn's owner takes them are joined into
+ * one event, unless the turn wants each. Lock: `model_call`, for those pieces. */
 #ifndef TP__MODEL_CALL_H
 #define TP__MODEL_CALL_H
 
@@ -23,9 +23,10 @@ struct tp__model_call {
   tp_status failure;           /* TP_OK: response is set */
   const char *failure_message; /* in answer_arena; may be NULL */
   bool retryable;
+  bool each_delta; /* never changes: pieces are not joined */
   /* under mutex */
   tp__mutex mutex;
-  char *pieces;
+  char *pieces; /* each behind its size, a uint64_t */
   size_t pieces_size, pieces_capacity;
   bool delta_pending;
   tp__message delta_message;

@@ -412,6 +412,7 @@ void tp__step_model(tp__drive *d) {
     return;
   }
   call->on_delta = model_delta;
+  call->each_delta = d->request.each_delta;
   call->on_end = model_ended;
   call->ctx = d;
   d->model_call = call;

@@ -22,7 +22,7 @@ static tp_status check_numbers(const tp_turn_request *request, tp_fault *fault) 
     return tp__fail(fault, TP_ERR_USAGE, request->id, "tp_turn_request.tokens_max is negative; 0 is no limit");
   if (request->cost_micros_max < 0)
     return tp__fail(fault, TP_ERR_USAGE, request->id, "tp_turn_request.cost_micros_max is negative; 0 is no limit");
-  if (request->reserved_ != 0)
+  if (request->reserved_[0] | request->reserved_[1] | request->reserved_[2])
     return tp__fail(fault, TP_ERR_USAGE, request->id, "tp_turn_request.reserved_ must be zero");
   return TP_OK;
 }
@@ -57,6 +57,7 @@ static tp_status refuse_driven_fields(const tp_turn_request *request, tp_fault *
   else if (request->model_name) field = "model_name";
   else if (request->system.size > 0) field = "system";
   else if (request->parameters.size > 0) field = "parameters";
+  else if (request->each_delta) field = "each_delta";
   if (!field) return TP_OK;
   return tp__fail(fault, TP_ERR_USAGE, request->id,
                   "tp_turn_request.%s is for turns that the library drives: a begun turn asks no model", field);

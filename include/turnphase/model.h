@@ -101,8 +101,11 @@ TP_API tp_status tp_model_complete(tp_token token, const tp_model_response *resp
 /** @param code  TP_ERR_CONTEXT_LENGTH when the context is too long, else TP_ERR_MODEL. */
 TP_API tp_status tp_model_fail(tp_token token, tp_status code, const char *message, bool retryable);
 /** Brings a piece of the answer's text to the host's events; copied. Pieces that come faster than the turn's owner
- *  takes them are joined: a TP_EVENT_MODEL_DELTA has the text of one piece or of several, in their order. Returns as
- *  tp_token_complete(). Threads: any. */
+ *  takes them are joined: a TP_EVENT_MODEL_DELTA has the text of one piece or of several, in their order. In a turn
+ *  with tp_turn_request.each_delta each has an event of its own.
+ *  @return as tp_token_complete(); TP_ERR_UTF8; TP_ERR_NO_MEMORY; TP_ERR_FULL when it would be more than 16 MiB that
+ *          wait for the turn's owner, 8 bytes for each piece among them. A refused piece has no event and changes
+ *          nothing of the answer; an empty one is TP_OK and has none.  Threads: any. */
 TP_API tp_status tp_model_delta(tp_token token, tp_text piece);
 
 /** Makes a script model: plays a list of responses, one per request, shared by all sessions that use it.

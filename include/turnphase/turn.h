@@ -26,7 +26,7 @@ typedef enum tp_event_kind {
   TP_EVENT_RUN = 3,             /* a subscription of the phase settled: run is set */
   TP_EVENT_PHASE_END = 4,
   TP_EVENT_MODEL_BEGIN = 5,
-  TP_EVENT_MODEL_DELTA = 6,     /* text: a piece, or several that were joined (tp_model_delta()) */
+  TP_EVENT_MODEL_DELTA = 6,     /* text: a piece, or several that were joined (tp_turn_request.each_delta) */
   TP_EVENT_MODEL_END = 7,       /* text: the whole response; the tokens and the cost of this call */
   TP_EVENT_TOOL_BEGIN = 8,      /* tool_call */
   TP_EVENT_TOOL_END = 9,        /* tool_result; in completion order */
@@ -343,7 +343,10 @@ typedef struct tp_turn_request {
   int64_t tokens_max;           /* input and output together; 0: none */
   int64_t cost_micros_max;      /* 0: none */
   uint32_t model_attempts;      /* 0: 3 */
-  uint32_t reserved_;           /* must be zero */
+  bool each_delta;              /* each piece of tp_model_delta() is an event of its own, in order; false: pieces that
+                                   come faster than they are taken are joined. tp_turn_begin() refuses it, as those
+                                   below */
+  uint8_t reserved_[3];         /* must be zero */
   void *data;                   /* the host's: tp_call_data(TP_ID_TURN), tp_turn_data() */
   /* Of turns that the library drives: tp_turn_begin() refuses them. */
   const tp_message *const *messages; /* message_count pointers: what the turn has as its whole history, in place of the

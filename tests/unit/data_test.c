@@ -266,7 +266,7 @@ static void senseless_requests_and_options_are_refused_by_the_name_of_the_field(
   const tp_turn_request wrong[] = {{.struct_size = sizeof(tp_turn_request), .tokens_max = -5},
                                    {.struct_size = sizeof(tp_turn_request), .cost_micros_max = -1},
                                    {.struct_size = sizeof(tp_turn_request), .caller = (tp_caller)77},
-                                   {.struct_size = sizeof(tp_turn_request), .reserved_ = 1}};
+                                   {.struct_size = sizeof(tp_turn_request), .reserved_ = {1}}};
   static const char *const names[] = {"tokens_max", "cost_micros_max", "caller", "reserved_"};
   for (size_t i = 0; i < COUNT(wrong); i++) {
     assert_int_equal(tp_turn_run(session, &wrong[i], NULL, &fault), TP_ERR_USAGE);

@@ -158,6 +158,98 @@ static void agents_model_may_be_of_an_inbox(void **state) {
   close_host(&h);
 }
 
+/* ---- pieces of an answer ---- */
+
+typedef struct pieces {
+  latch entered, go_on;
+  uint32_t count;
+  size_t bytes;
+  char text[128];
+} pieces;
+
+/* The owner of the turn stands still at the first piece, so that those which come meanwhile wait for it. */
+static void note_piece(void *ctx, const tp_event *event) {
+  pieces *p = ctx;
+  if (event->kind != TP_EVENT_MODEL_DELTA) return;
+  p->count++;
+  p->bytes += event->text.size;
+  size_t used = strlen(p->text);
+  if (used + event->text.size + 2 < sizeof p->text)
+    snprintf(p->text + used, sizeof p->text - used, "[%.*s]", (int)event->text.size, event->text.data);
+  if (p->count > 1) return;
+  latch_hit(&p->entered);
+  latch_wait(&p->go_on, 1);
+}
+
+static const tp_work *begin_with_pieces(host *h, pieces *p, bool each) {
+  open_host(h, 0, NULL);
+  *p = (pieces){.entered = LATCH, .go_on = LATCH};
+  tp_listener listener = {.struct_size = sizeof listener, .on_event = note_piece, .ctx = p};
+  assert_int_equal(tp_session_listen(h->session, &listener, NULL, NULL), TP_OK);
+  tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("go"), .each_delta = each};
+  assert_int_equal(tp_turn_submit(h->session, &request, turn_ended, h, NULL, NULL), TP_OK);
+  const tp_work *work = take_next(h->inbox);
+  assert_int_equal(tp_model_delta(work->token, tp_text_of("a")), TP_OK);
+  latch_wait(&p->entered, 1);
+  return work;
+}
+
+static void end_with_pieces(host *h, pieces *p, const tp_work *work) {
+  latch_hit(&p->go_on);
+  assert_int_equal(complete(work->token, "whole"), TP_OK);
+  latch_wait(&h->ended, 1);
+  assert_string_equal(h->text, "whole");
+}
+
+static void pieces_are_joined_or_each_an_event_as_the_turn_says(void **state) {
+  (void)state;
+  for (int each = 0; each < 2; each++) {
+    host h;
+    pieces p;
+    const tp_work *work = begin_with_pieces(&h, &p, each);
+    assert_int_equal(tp_model_delta(work->token, tp_text_of("bc")), TP_OK);
+    assert_int_equal(tp_model_delta(work->token, tp_text_of("")), TP_OK);
+    assert_int_equal(tp_model_delta(work->token, tp_text_of("d")), TP_OK);
+    assert_int_equal(tp_model_delta(work->token, (tp_text)TEXT("\xff")), TP_ERR_UTF8);
+    end_with_pieces(&h, &p, work);
+    assert_string_equal(p.text, each ? "[a][bc][d]" : "[a][bcd]");
+    close_host(&h);
+  }
+}
+
+static void pieces_that_wait_have_a_bound(void **state) {
+  (void)state;
+  enum { PIECE = 1 << 20 };
+  char *piece = malloc(PIECE);
+  memset(piece, 'x', PIECE);
+  for (int each = 0; each < 2; each++) {
+    host h;
+    pieces p;
+    const tp_work *work = begin_with_pieces(&h, &p, each);
+    for (int i = 0; i < 15; i++) assert_int_equal(tp_model_delta(work->token, (tp_text){piece, PIECE}), TP_OK);
+    assert_int_equal(tp_model_delta(work->token, (tp_text){piece, PIECE}), TP_ERR_FULL);
+    assert_int_equal(tp_model_delta(work->token, tp_text_of("small")), TP_OK);
+    end_with_pieces(&h, &p, work);
+    assert_int_equal(p.count, each ? 17 : 2);
+    assert_int_equal(p.bytes, 1 + 15 * PIECE + 5);
+    close_host(&h);
+  }
+  free(piece);
+}
+
+static void begun_turn_refuses_each_delta(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_turn_request request = {.struct_size = sizeof request, .each_delta = true};
+  tp_turn *turn;
+  tp_fault fault;
+  assert_int_equal(tp_turn_begin_bare(runtime, &request, &turn, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "each_delta"));
+  request = (tp_turn_request){.struct_size = sizeof request, .reserved_ = {0, 0, 1}};
+  assert_int_equal(tp_turn_begin_bare(runtime, &request, &turn, &fault), TP_ERR_USAGE);
+  close_runtime(runtime);
+}
+
 /* ---- requests that are not taken ---- */
 
 static void request_that_finds_the_inbox_full_fails_and_says_so(void **state) {
@@ -326,6 +418,9 @@ int main(void) {
       cmocka_unit_test(request_is_read_and_answered_by_the_thread_that_takes_it),
       cmocka_unit_test(failure_that_may_be_tried_again_comes_as_another_request),
       cmocka_unit_test(agents_model_may_be_of_an_inbox),
+      cmocka_unit_test(pieces_are_joined_or_each_an_event_as_the_turn_says),
+      cmocka_unit_test(pieces_that_wait_have_a_bound),
+      cmocka_unit_test(begun_turn_refuses_each_delta),
       cmocka_unit_test(request_that_finds_the_inbox_full_fails_and_says_so),
       cmocka_unit_test(freed_inbox_fails_the_request_that_waits_and_those_that_come),
       cmocka_unit_test(request_of_a_turn_that_is_over_can_be_read_until_it_is_completed),
