@@ -166,12 +166,25 @@ tp_status tp__schema_check(tp_text schema, const tp_allocator *allocator, tp_fau
   return refuse(fault, &root, "type must be object, as arguments are a map");
 }
 
-/* ---- arguments when the tool is called ---- */
+/* ---- a schema when its tool is first called ---- */
 
-static bool fits(tp__out *why, const step *at, tp_text schema, tp_text value);
+typedef struct property {
+  tp_text name;
+  const tp__schema *schema; /* NULL: any value fits */
+  bool required;
+} property;
 
-/* The keywords of a schema that say something of a value, each empty where it has none. They are read in one walk,
- * since finding each by itself was most of what a call's check cost. */
+/* The texts are slices of the schema's value; empty where it does not have the keyword. */
+struct tp__schema {
+  uint32_t kinds;             /* of values that its type allows: bits 1 << TP_VALUE_* */
+  uint32_t property_count;
+  uint32_t required_count;    /* of the properties */
+  bool has_limits;            /* enum, minimum or maximum */
+  tp_text type, values, minimum, maximum, required;
+  const tp__schema *items;    /* NULL: any */
+  property *properties;       /* those of `properties` in its order, then those that are only required */
+};
+
 enum { TYPE, ENUM, ITEMS, MINIMUM, MAXIMUM, REQUIRED, PROPERTIES, RULES };
 typedef struct rule_set {
   tp_text of[RULES];
@@ -192,48 +205,67 @@ static void read_rules(tp_text schema, rule_set *ret_rules) {
   }
 }
 
-static const char *name_of_kind(tp_value_kind kind) {
-  switch (kind) {
-    case TP_VALUE_NULL:
-      return "null";
-    case TP_VALUE_BOOL:
-      return "boolean";
-    case TP_VALUE_INT:
-      return "integer";
-    case TP_VALUE_DOUBLE:
-      return "number";
-    case TP_VALUE_TEXT:
-      return "string";
-    case TP_VALUE_BYTES:
-      return "bytes";
-    case TP_VALUE_ARRAY:
-      return "array";
-    case TP_VALUE_MAP:
-      return "object";
-    case TP_VALUE_NONE:
-    case TP_VALUE_FORCE_32:
-      break;
-  }
-  return "nothing";
+static uint32_t kinds_of_type(tp_text type) {
+  if (type.size == 0) return UINT32_MAX;
+  if (tp_value_kind_of(type) != TP_VALUE_ARRAY) return kinds_of(type);
+  uint32_t kinds = 0;
+  for (tp_value_walk walk = {0}; tp_value_next(type, &walk);) kinds |= kinds_of(walk.value);
+  return kinds;
 }
 
-static bool type_fits(tp__out *why, const step *at, tp_text type, tp_text value) {
-  tp_value_kind kind = tp_value_kind_of(value);
-  bool several = tp_value_kind_of(type) == TP_VALUE_ARRAY;
-  uint32_t allowed = several ? 0 : kinds_of(type);
-  for (tp_value_walk walk = {0}; several && tp_value_next(type, &walk);) allowed |= kinds_of(walk.value);
-  if (allowed >> kind & 1) return true;
-  put_path(why, at);
-  tp__out_string(why, ": expected ");
-  if (!several) tp__out_text(why, tp_value_text(type));
-  for (size_t i = 0; several && i < tp_value_count(type); i++) {
-    if (i > 0) tp__out_string(why, " or ");
-    tp__out_text(why, tp_value_text(tp_value_at(type, i)));
+/* The property of this name, NULL when there is none. The search begins at *next, since the members of a map often come
+ * in the order of its schema, and leaves *next behind what it found. */
+static property *find_property(const tp__schema *s, tp_text name, uint32_t *next) {
+  for (uint32_t i = 0; i < s->property_count; i++) {
+    property *at = &s->properties[*next];
+    *next = *next + 1 < s->property_count ? *next + 1 : 0;
+    if (same(at->name, name)) return at;
   }
-  tp__out_string(why, ", got ");
-  tp__out_string(why, name_of_kind(kind));
-  return false;
+  return NULL;
 }
+
+static tp_status compile_properties(tp__schema *s, const rule_set *rules, tp__arena *arena) {
+  size_t count = tp_value_count(rules->of[PROPERTIES]) + tp_value_count(rules->of[REQUIRED]);
+  uint32_t next = 0;
+  s->properties = tp__arena_alloc(arena, count * sizeof *s->properties);
+  if (!s->properties) return TP_ERR_NO_MEMORY;
+  for (tp_value_walk walk = {0}; tp_value_next(rules->of[PROPERTIES], &walk);) {
+    property *at = &s->properties[s->property_count++];
+    *at = (property){.name = walk.key};
+    TP__TRY(tp__schema_compile(walk.value, arena, &at->schema));
+  }
+  for (tp_value_walk walk = {0}; tp_value_next(rules->of[REQUIRED], &walk);) {
+    tp_text name = tp_value_text(walk.value);
+    property *at = find_property(s, name, &next);
+    if (!at) *(at = &s->properties[s->property_count++]) = (property){.name = name};
+    s->required_count += !at->required;
+    at->required = true;
+  }
+  return TP_OK;
+}
+
+/* Ends: a checked value is nested at most 32 deep. */
+tp_status tp__schema_compile(tp_text schema, tp__arena *arena, const tp__schema **ret_schema) {
+  rule_set rules;
+  *ret_schema = NULL;
+  if (schema.size == 0) return TP_OK;
+  tp__schema *s = tp__arena_alloc(arena, sizeof *s);
+  if (!s) return TP_ERR_NO_MEMORY;
+  read_rules(schema, &rules);
+  *s = (tp__schema){.kinds = kinds_of_type(rules.of[TYPE]),
+                    .type = rules.of[TYPE],
+                    .values = rules.of[ENUM],
+                    .minimum = rules.of[MINIMUM],
+                    .maximum = rules.of[MAXIMUM],
+                    .required = rules.of[REQUIRED]};
+  s->has_limits = s->values.size || s->minimum.size || s->maximum.size;
+  if (rules.of[ITEMS].size) TP__TRY(tp__schema_compile(rules.of[ITEMS], arena, &s->items));
+  TP__TRY(compile_properties(s, &rules, arena));
+  *ret_schema = s;
+  return TP_OK;
+}
+
+/* ---- whether arguments fit ---- */
 
 static tp_text member(tp_text map, tp_text key) {
   for (tp_value_walk walk = {0}; tp_value_next(map, &walk);) {
@@ -261,86 +293,180 @@ static bool equal(tp_text a, tp_text b) {
   return true;
 }
 
-static bool enum_fits(tp__out *why, const step *at, tp_text values, tp_text value) {
+static bool in_enum(tp_text values, tp_text value) {
   for (tp_value_walk walk = {0}; tp_value_next(values, &walk);) {
     if (equal(walk.value, value)) return true;
   }
-  put_path(why, at);
-  tp__out_string(why, ": must be one of ");
+  return false;
+}
+
+/* A bound says nothing of what is no number, and not-a-number is outside of any. */
+static bool is_outside(tp_text bound, tp_text greater, tp_text smaller, tp_text value) {
+  tp_value_kind kind = tp_value_kind_of(value);
+  if (!bound.size || (kind != TP_VALUE_INT && kind != TP_VALUE_DOUBLE)) return false;
+  return !is_number(value) || above(greater, smaller);
+}
+
+static bool is_below(const tp__schema *s, tp_text value) { return is_outside(s->minimum, s->minimum, value, value); }
+static bool is_above(const tp__schema *s, tp_text value) { return is_outside(s->maximum, value, s->maximum, value); }
+
+static bool limits_fit(const tp__schema *s, tp_text value) {
+  return (!s->values.size || in_enum(s->values, value)) && !is_below(s, value) && !is_above(s, value);
+}
+
+static bool fits(const tp__schema *s, tp_text bytes, size_t *at);
+
+static bool items_fit(const tp__schema *s, tp_text bytes, size_t count, size_t *at) {
+  for (size_t i = 0; i < count; i++)
+    if (!fits(s->items, bytes, at)) return false;
+  return true;
+}
+
+/* The keys of a checked map are unique, so counting the required ones is enough. */
+static bool members_fit(const tp__schema *s, tp_text bytes, size_t count, size_t *at) {
+  uint32_t required = 0, next = 0;
+  for (size_t i = 0; i < count; i++) {
+    tp__head key = {0};
+    if (tp__head_read(bytes, *at, &key) != TP__HEAD_OK) return false;
+    const property *found = find_property(s, (tp_text){bytes.data + *at + key.size, key.content}, &next);
+    *at += key.size + key.content;
+    if (!fits(found ? found->schema : NULL, bytes, at)) return false;
+    if (found) required += found->required;
+  }
+  return required == s->required_count;
+}
+
+/* Whether the value at *at fits; then *at is behind it. bytes were checked. */
+static bool fits(const tp__schema *s, tp_text bytes, size_t *at) {
+  tp__head head = {0};
+  if (!s) {
+    *at += tp__value_size(bytes, *at);
+    return true;
+  }
+  if (tp__head_read(bytes, *at, &head) != TP__HEAD_OK || !(s->kinds >> head.kind & 1)) return false;
+  if (s->has_limits && !limits_fit(s, (tp_text){bytes.data + *at, tp__value_size(bytes, *at)})) return false;
+  *at += head.size + head.content;
+  if (head.kind == TP_VALUE_ARRAY) return items_fit(s, bytes, head.children, at);
+  return head.kind != TP_VALUE_MAP || members_fit(s, bytes, head.children / 2, at);
+}
+
+static bool value_fits(const tp__schema *s, tp_text value) {
+  size_t at = 0;
+  return fits(s, value, &at);
+}
+
+/* ---- why arguments do not fit: the first reason in the order of the schema ---- */
+
+static const char *name_of_kind(tp_value_kind kind) {
+  switch (kind) {
+    case TP_VALUE_NULL:
+      return "null";
+    case TP_VALUE_BOOL:
+      return "boolean";
+    case TP_VALUE_INT:
+      return "integer";
+    case TP_VALUE_DOUBLE:
+      return "number";
+    case TP_VALUE_TEXT:
+      return "string";
+    case TP_VALUE_BYTES:
+      return "bytes";
+    case TP_VALUE_ARRAY:
+      return "array";
+    case TP_VALUE_MAP:
+      return "object";
+    case TP_VALUE_NONE:
+    case TP_VALUE_FORCE_32:
+      break;
+  }
+  return "nothing";
+}
+
+static void explain_type(tp__out *why, tp_text type, tp_value_kind kind) {
+  bool several = tp_value_kind_of(type) == TP_VALUE_ARRAY;
+  tp__out_string(why, ": expected ");
+  if (!several) tp__out_text(why, tp_value_text(type));
+  for (size_t i = 0; several && i < tp_value_count(type); i++) {
+    if (i > 0) tp__out_string(why, " or ");
+    tp__out_text(why, tp_value_text(tp_value_at(type, i)));
+  }
+  tp__out_string(why, ", got ");
+  tp__out_string(why, name_of_kind(kind));
+}
+
+static void explain_enum(tp__out *why, tp_text values) {
   bool first = true;
+  tp__out_string(why, ": must be one of ");
   for (tp_value_walk walk = {0}; tp_value_next(values, &walk); first = false) {
     if (!first) tp__out_string(why, ", ");
     tp__json_value(why, walk.value);
   }
-  return false;
 }
 
-static bool bound_fits(tp__out *why, const step *at, const char *words, tp_text bound, bool broken) {
-  if (!broken) return true;
-  put_path(why, at);
+static void explain_bound(tp__out *why, const char *words, tp_text bound) {
   tp__out_string(why, words);
   tp__json_value(why, bound);
-  return false;
 }
 
-static bool range_fits(tp__out *why, const step *at, const rule_set *rules, tp_text value) {
-  tp_value_kind kind = tp_value_kind_of(value);
-  if (kind != TP_VALUE_INT && kind != TP_VALUE_DOUBLE) return true;
-  tp_text minimum = rules->of[MINIMUM], maximum = rules->of[MAXIMUM];
-  bool nan = !is_number(value);
-  return bound_fits(why, at, ": is below the minimum ", minimum, minimum.size && (nan || above(minimum, value))) &&
-         bound_fits(why, at, ": is above the maximum ", maximum, maximum.size && (nan || above(value, maximum)));
+static void explain(tp__out *why, const step *at, const tp__schema *s, tp_text value);
+
+static void explain_items(tp__out *why, const step *at, const tp__schema *s, tp_text array) {
+  step item = {.from = at};
+  for (tp_value_walk walk = {0}; tp_value_next(array, &walk); item.index++) {
+    if (value_fits(s->items, walk.value)) continue;
+    explain(why, &item, s->items, walk.value);
+    return;
+  }
 }
 
-static bool required_fits(tp__out *why, const step *at, tp_text required, tp_text map) {
-  for (tp_value_walk walk = {0}; tp_value_next(required, &walk);) {
+static void explain_members(tp__out *why, const step *at, const tp__schema *s, tp_text map) {
+  for (tp_value_walk walk = {0}; tp_value_next(s->required, &walk);) {
     if (member(map, tp_value_text(walk.value)).size) continue;
     step missing = into(at, tp_value_text(walk.value));
     put_path(why, &missing);
     tp__out_string(why, ": is required and missing");
+    return;
+  }
+  for (uint32_t i = 0; i < s->property_count; i++) {
+    tp_text value = member(map, s->properties[i].name);
+    if (!value.size || value_fits(s->properties[i].schema, value)) continue;
+    step wrong = into(at, s->properties[i].name);
+    explain(why, &wrong, s->properties[i].schema, value);
+    return;
+  }
+}
+
+static void explain(tp__out *why, const step *at, const tp__schema *s, tp_text value) {
+  tp_value_kind kind = tp_value_kind_of(value);
+  bool allowed = s->kinds >> kind & 1;
+  if (allowed && limits_fit(s, value)) {
+    if (kind == TP_VALUE_ARRAY) explain_items(why, at, s, value);
+    else explain_members(why, at, s, value);
+    return;
+  }
+  put_path(why, at);
+  if (!allowed) explain_type(why, s->type, kind);
+  else if (s->values.size && !in_enum(s->values, value)) explain_enum(why, s->values);
+  else if (is_below(s, value)) explain_bound(why, ": is below the minimum ", s->minimum);
+  else explain_bound(why, ": is above the maximum ", s->maximum);
+}
+
+/* ---- arguments ---- */
+
+static bool arguments_fit(tp__out *why, const tp__schema *schema, tp_text arguments) {
+  static const step root = {.name = {"arguments", 9}};
+  tp_value_kind kind = tp_value_kind_of(arguments);
+  if (kind != TP_VALUE_MAP) {
+    tp__out_string(why, "arguments: expected object, got ");
+    tp__out_string(why, name_of_kind(kind));
     return false;
   }
-  return true;
-}
-
-static bool properties_fit(tp__out *why, const step *at, tp_text properties, tp_text map) {
-  for (tp_value_walk walk = {0}; tp_value_next(properties, &walk);) {
-    step property = into(at, walk.key);
-    tp_text value = member(map, property.name);
-    if (value.size && !fits(why, &property, walk.value, value)) return false;
-  }
-  return true;
-}
-
-static bool items_fit(tp__out *why, const step *at, tp_text schema, tp_text array) {
-  step item = {.from = at};
-  for (tp_value_walk walk = {0}; tp_value_next(array, &walk); item.index++) {
-    if (!fits(why, &item, schema, walk.value)) return false;
-  }
-  return true;
-}
-
-static bool fits(tp__out *why, const step *at, tp_text schema, tp_text value) {
-  tp_value_kind kind = tp_value_kind_of(value);
-  rule_set rules;
-  read_rules(schema, &rules);
-  if (rules.of[TYPE].size && !type_fits(why, at, rules.of[TYPE], value)) return false;
-  if (rules.of[ENUM].size && !enum_fits(why, at, rules.of[ENUM], value)) return false;
-  if (!range_fits(why, at, &rules, value)) return false;
-  if (kind == TP_VALUE_ARRAY) return rules.of[ITEMS].size == 0 || items_fit(why, at, rules.of[ITEMS], value);
-  if (kind != TP_VALUE_MAP) return true;
-  return required_fits(why, at, rules.of[REQUIRED], value) && properties_fit(why, at, rules.of[PROPERTIES], value);
-}
-
-static bool arguments_fit(tp__out *why, tp_text schema, tp_text arguments) {
-  static const step root = {.name = {"arguments", 9}};
-  if (tp_value_kind_of(arguments) == TP_VALUE_MAP) return fits(why, &root, schema, arguments);
-  tp__out_string(why, "arguments: expected object, got ");
-  tp__out_string(why, name_of_kind(tp_value_kind_of(arguments)));
+  if (!schema || value_fits(schema, arguments)) return true;
+  explain(why, &root, schema, arguments);
   return false;
 }
 
-tp_status tp__schema_validate(tp_text schema, tp_text arguments, char *message, size_t size) {
+tp_status tp__schema_validate(const tp__schema *schema, tp_text arguments, char *message, size_t size) {
   char story[TP__SCHEMA_MESSAGE_SIZE];
   tp__out why = {story, sizeof story, 0};
   tp_status status = tp_value_check(arguments, NULL);

@@ -201,9 +201,14 @@ static void stop_with_copy(tp__tool_slot *slot, tp_tool_result_kind kind, const 
 /* @return whether the arguments are a map that the schema takes; else the call was stopped. */
 static bool arguments_fit(tp__tool_slot *slot) {
   char message[TP__SCHEMA_MESSAGE_SIZE];
-  tp_text schema = slot->tool->tool->schema, arguments = tp__call_of(slot)->arguments;
+  tp_text arguments = tp__call_of(slot)->arguments;
+  const tp__schema *schema;
   if (slot->tool->takes_any && tp__call_is_empty_map(arguments)) return true;
   slot->dispatch->stale |= arguments.size > ARGUMENT_BYTES_FREE;
+  if (tp__tool_schema(slot->dispatch->turn->toolset, slot->tool, &schema) != TP_OK) {
+    tp__call_stop(slot, TP_TOOL_SHED, tp__call_unanswered(TP_TOOL_SHED));
+    return false;
+  }
   if (tp__schema_validate(schema, arguments, message, sizeof message) == TP_OK) return true;
   stop_with_copy(slot, TP_TOOL_INVALID_ARGUMENTS, message);
   return false;

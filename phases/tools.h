@@ -10,6 +10,7 @@
 #define TP__TOOLS_H
 
 #include "phases/model.h"
+#include "phases/schema.h"
 #include "phases/tool_run.h"
 
 /** What the turn's policies say of a tool. */
@@ -26,6 +27,8 @@ struct tp__tool_entry {
   bool out_of_scope; /* the turn's agent may not use it */
   tp__tool_policy policy;
   const void *sets; /* by which policy was judged: the turn's, of this version */
+  bool is_compiled; /* schema is set, by the first call */
+  const tp__schema *schema;
   int64_t limit_ns;
   size_t result_bytes_max;
   uint32_t concurrent_max;
@@ -58,6 +61,9 @@ tp__tool_entry *tp__toolset_find(const tp__toolset *toolset, tp_text name);
 
 /** A reminder that a call left behind. @param block  it says why the call was blocked. */
 typedef void (*tp__remind_fn)(tp_turn *turn, const char *subscription, tp_text text, bool block);
+
+/** The tool's schema, compiled at the first call. @return TP_OK; TP_ERR_NO_MEMORY. */
+tp_status tp__tool_schema(tp__toolset *toolset, tp__tool_entry *tool, const tp__schema **ret_schema);
 
 typedef struct tp__tool_slot tp__tool_slot;
 

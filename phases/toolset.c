@@ -94,6 +94,13 @@ tp__tool_entry *tp__toolset_find(const tp__toolset *set, tp_text name) {
   return NULL;
 }
 
+tp_status tp__tool_schema(tp__toolset *set, tp__tool_entry *tool, const tp__schema **ret_schema) {
+  if (!tool->is_compiled) TP__TRY(tp__schema_compile(tool->tool->schema, &set->arena, &tool->schema));
+  tool->is_compiled = true;
+  *ret_schema = tool->schema;
+  return TP_OK;
+}
+
 static tp_status add_tool(tp__toolset *set, tp__upper *upper, const char *owner, const tp_tool *tool,
                           tp__closure *closure) {
   const char *name;

@@ -51,7 +51,7 @@ TP_API const char *tp_event_name(tp_event_kind kind);
 typedef struct tp_event {
   size_t struct_size;
   tp_event_kind kind;
-  tp_phase_id phase;               /* PHASE_BEGIN, RUN, PHASE_END, CONTEXT, REMINDER, DIAGNOSTIC, AUDIT */
+  tp_phase_id phase;            /* PHASE_BEGIN, RUN, PHASE_END, CONTEXT, REMINDER, DIAGNOSTIC, AUDIT */
   uint64_t sequence;            /* from 1, per turn, without gaps; JOB, LOST: 0 */
   int64_t time_ns;              /* monotonic */
   int64_t unix_ms;              /* wall clock of the same moment */

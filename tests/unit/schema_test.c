@@ -145,10 +145,21 @@ static void a_long_path_is_cut_at_a_code_point(void **state) {
 
 /* ---- arguments ---- */
 
+/* Of a schema that is compiled for this one call. */
+static tp_status validate(tp_text schema, tp_text arguments, char *message, size_t size) {
+  const tp__schema *compiled;
+  tp__arena arena;
+  tp__arena_init(&arena, &libc, NULL, 0, 0);
+  tp_status status = tp__schema_compile(schema, &arena, &compiled);
+  if (status == TP_OK) status = tp__schema_validate(compiled, arguments, message, size);
+  tp__arena_fini(&arena);
+  return status;
+}
+
 static void fits(const char *schema, const char *arguments) {
   char message[TP__SCHEMA_MESSAGE_SIZE] = "";
   accepted(schema);
-  tp_status status = tp__schema_validate(json_value(schema_writer, schema), json_value(arguments_writer, arguments),
+  tp_status status = validate(json_value(schema_writer, schema), json_value(arguments_writer, arguments),
                                          message, sizeof message);
   assert_string_equal(message, "");
   assert_int_equal(status, TP_OK);
@@ -157,7 +168,7 @@ static void fits(const char *schema, const char *arguments) {
 static void fails(const char *schema, const char *arguments, const char *expected) {
   char message[TP__SCHEMA_MESSAGE_SIZE] = "";
   accepted(schema);
-  tp_status status = tp__schema_validate(json_value(schema_writer, schema), json_value(arguments_writer, arguments),
+  tp_status status = validate(json_value(schema_writer, schema), json_value(arguments_writer, arguments),
                                          message, sizeof message);
   assert_int_equal(status, TP_ERR_MALFORMED);
   assert_string_equal(message, expected);
@@ -206,6 +217,25 @@ static void a_missing_property_is_named(void **state) {
   fails(schema, "{'city': 1, 'at': {'lat': 1}}", "arguments.at.lon: is required and missing");
 }
 
+static void a_property_is_required_once_however_often_it_is_named(void **state) {
+  (void)state;
+  static const char schema[] = "{'required': ['b', 'a', 'b'], 'properties': {'a': {'type': 'integer'}}}";
+  fits(schema, "{'a': 1, 'b': 2, 'c': 3}");
+  fits(schema, "{'b': 2, 'a': 1}");
+  fails(schema, "{'a': 1}", "arguments.b: is required and missing");
+  fails(schema, "{'b': 1, 'c': 2}", "arguments.a: is required and missing");
+}
+
+static void of_several_reasons_the_first_in_the_order_of_the_schema_is_given(void **state) {
+  (void)state;
+  static const char schema[] =
+      "{'properties': {'a': {'type': 'string', 'enum': ['x']}, 'b': {'items': {'minimum': 2}}}, 'required': ['c']}";
+  fails(schema, "{'b': [1], 'a': 1}", "arguments.c: is required and missing");
+  fails(schema, "{'b': [1], 'c': 0, 'a': 1}", "arguments.a: expected string, got integer");
+  fails(schema, "{'b': [1], 'c': 0, 'a': 'y'}", "arguments.a: must be one of \"x\"");
+  fails(schema, "{'b': [2, 1, 0], 'c': 0, 'a': 'x'}", "arguments.b[1]: is below the minimum 2");
+}
+
 static void enum_compares_as_json_does(void **state) {
   (void)state;
   static const char schema[] =
@@ -236,7 +266,7 @@ static void zero_is_nothing_but_zero(void **state) {
     fails("{'properties': {'p': {'enum': [0]}}}", arguments, "arguments.p: must be one of 0");
     snprintf(schema, sizeof schema, "{'properties': {'p': {'enum': [%s]}}}", others[i]);
     fits(schema, arguments);
-    assert_int_equal(tp__schema_validate(json_value(schema_writer, schema), json_value(arguments_writer, "{'p': 0}"),
+    assert_int_equal(validate(json_value(schema_writer, schema), json_value(arguments_writer, "{'p': 0}"),
                                          arguments, sizeof arguments),
                      TP_ERR_MALFORMED);
   }
@@ -260,7 +290,7 @@ static void not_a_number_is_outside_any_bound(void **state) {
   tp_text schema = json_value(schema_writer, "{'properties': {'n': {'maximum': 5}}}");
   tp_text nan = {"\x81\xa1n\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00", 12};
   char message[64];
-  assert_int_equal(tp__schema_validate(schema, nan, message, sizeof message), TP_ERR_MALFORMED);
+  assert_int_equal(validate(schema, nan, message, sizeof message), TP_ERR_MALFORMED);
   assert_string_equal(message, "arguments.n: is above the maximum 5");
 }
 
@@ -268,11 +298,11 @@ static void arguments_that_are_no_map_are_refused_by_any_schema(void **state) {
   (void)state;
   char message[64];
   tp_text none = {NULL, 0}, list = json_value(arguments_writer, "[1]");
-  assert_int_equal(tp__schema_validate(none, list, message, sizeof message), TP_ERR_MALFORMED);
+  assert_int_equal(validate(none, list, message, sizeof message), TP_ERR_MALFORMED);
   assert_string_equal(message, "arguments: expected object, got array");
-  assert_int_equal(tp__schema_validate(none, none, message, sizeof message), TP_ERR_MALFORMED);
+  assert_int_equal(validate(none, none, message, sizeof message), TP_ERR_MALFORMED);
   assert_string_equal(message, "arguments: not one well-formed value");
-  assert_int_equal(tp__schema_validate(none, json_value(arguments_writer, "{'any': [1]}"), message, sizeof message),
+  assert_int_equal(validate(none, json_value(arguments_writer, "{'any': [1]}"), message, sizeof message),
                    TP_OK);
 }
 
@@ -281,9 +311,9 @@ static void arguments_that_are_cut_off_are_refused(void **state) {
   tp_text whole = json_value(arguments_writer, "{'city': 'Oslo', 'days': [1, 2, 3]}");
   tp_text schema = json_value(schema_writer, "{'type': 'object'}");
   char message[64];
-  assert_int_equal(tp__schema_validate(schema, whole, message, sizeof message), TP_OK);
+  assert_int_equal(validate(schema, whole, message, sizeof message), TP_OK);
   for (size_t size = 0; size < whole.size; size++) {
-    assert_int_equal(tp__schema_validate(schema, (tp_text){whole.data, size}, message, sizeof message),
+    assert_int_equal(validate(schema, (tp_text){whole.data, size}, message, sizeof message),
                      TP_ERR_MALFORMED);
   }
 }
@@ -306,12 +336,12 @@ static void a_message_is_cut_to_the_callers_size_at_a_code_point(void **state) {
   tp_text arguments = json_value(arguments_writer, "{}");
   char message[40];
   memset(message, 'x', sizeof message);
-  assert_int_equal(tp__schema_validate(schema, arguments, message, 15), TP_ERR_MALFORMED);
+  assert_int_equal(validate(schema, arguments, message, 15), TP_ERR_MALFORMED);
   assert_string_equal(message, "arguments.\xe2\x82\xac");
   assert_int_equal(message[15], 'x');
-  assert_int_equal(tp__schema_validate(schema, arguments, message, 1), TP_ERR_MALFORMED);
+  assert_int_equal(validate(schema, arguments, message, 1), TP_ERR_MALFORMED);
   assert_string_equal(message, "");
-  assert_int_equal(tp__schema_validate(schema, arguments, NULL, 0), TP_ERR_MALFORMED);
+  assert_int_equal(validate(schema, arguments, NULL, 0), TP_ERR_MALFORMED);
 }
 
 static void a_long_enum_does_not_overrun_the_message(void **state) {
@@ -319,7 +349,7 @@ static void a_long_enum_does_not_overrun_the_message(void **state) {
   char schema[SCHEMA_SIZE] = "{'properties': {'p': {'enum': ['first'", message[TP__SCHEMA_MESSAGE_SIZE];
   append(schema, ", '\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9'", 300);
   append(schema, "]}}}", 1);
-  assert_int_equal(tp__schema_validate(json_value(schema_writer, schema), json_value(arguments_writer, "{'p': 1}"),
+  assert_int_equal(validate(json_value(schema_writer, schema), json_value(arguments_writer, "{'p': 1}"),
                                        message, sizeof message),
                    TP_ERR_MALFORMED);
   assert_in_range(strlen(message), TP__SCHEMA_MESSAGE_SIZE - 8, TP__SCHEMA_MESSAGE_SIZE - 1);
@@ -339,7 +369,7 @@ static void the_deepest_schema_and_arguments_are_walked(void **state) {
   append(arguments, "]", 29);
   append(arguments, "}", 1);
   accepted(schema);
-  assert_int_equal(tp__schema_validate(json_value(schema_writer, schema), json_value(arguments_writer, arguments),
+  assert_int_equal(validate(json_value(schema_writer, schema), json_value(arguments_writer, arguments),
                                        message, sizeof message),
                    TP_ERR_MALFORMED);
   assert_non_null(strstr(message, "[0][0][0]: expected integer, got string"));
@@ -359,6 +389,8 @@ int main(void) {
       TEST(several_types_take_any_of_them),
       TEST(the_path_leads_through_maps_and_arrays),
       TEST(a_missing_property_is_named),
+      TEST(a_property_is_required_once_however_often_it_is_named),
+      TEST(of_several_reasons_the_first_in_the_order_of_the_schema_is_given),
       TEST(enum_compares_as_json_does),
       TEST(zero_is_nothing_but_zero),
       TEST(bounds_are_inclusive_and_exact),
