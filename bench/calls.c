@@ -95,7 +95,7 @@ static void add_w9(bench_row *row, const char *form, bool has_arguments, int64_t
 static void w9(bench_program *program) {
   bench_row row = {.name = "W9", .what = "64 inline tool calls", .unit = "a call", .per = W9_CALLS};
   if (!bench_wanted(program, "W9")) return;
-  add_w9(&row, "tp_tools_run, with events", true, w9_inline, (bench_bound){.against = 1});
+  add_w9(&row, "tp_tools_run, with events", true, w9_inline, (bench_bound){.against = 1, .ns = 11000});
   bench_row_add(&row, bench_floor_calls(W9_CALLS), (bench_bound){.against = 1});
   add_w9(&row, "tp_tools_submit, with events; the caller spins", true, w9_shared, (bench_bound){.against = 1});
   add_w9(&row, "tp_tools_run, with events; no ids, no arguments", false, w9_inline, (bench_bound){.against = 1});

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool_call.c: one call's whole way, but for its phases. */
+ * tool_call.c: one call's way, but for its phases. */
 #include "phases/tool_call.h"
 
 #include "phases/render.h"
@@ -13,14 +13,46 @@ static const tp_text no_text = {"", 0};
 
 /* ---- time ---- */
 
-void tp__call_look_at_wall_clock(tp__dispatch *d) {
+/* Time goes on; nothing that was stamped before is in the future. The wall clock of events is in milliseconds, and is
+ * read once in each. */
+static void set_now(tp__dispatch *d, int64_t now_ns) {
+  if (now_ns > d->now_ns) d->now_ns = now_ns;
+  if (!d->has_listener || d->now_ns - d->wall_ns < TP__NS_PER_MS) return;
   d->wall_ns = d->now_ns;
   d->begin.unix_ms = d->end.unix_ms = tp__unix_ms();
 }
 
 void tp__call_look_at_clock(tp__dispatch *d) {
-  tp__call_set_now(d, tp__now_ns());
+  set_now(d, tp__now_ns());
   d->stale = false;
+}
+
+/* The end of an inline tool's run. Without time-stamps the deadlines are looked at all the same, now and then. */
+static void stamp(tp__dispatch *d) {
+  if (d->timestamps == TP_TIMESTAMPS_FULL) set_now(d, tp__now_ns());
+  else if (d->timestamps == TP_TIMESTAMPS_COARSE) set_now(d, tp__now_coarse_ns());
+  else if (d->completed % 16 == 0) set_now(d, tp__now_ns());
+}
+
+/* ---- events ---- */
+
+static void emit(tp__tool_slot *slot, tp_event *event) {
+  tp__dispatch *d = slot->dispatch;
+  event->tool_call = tp__call_of(slot);
+  event->call_index = slot->index;
+  event->sequence = ++d->turn->event_sequence;
+  event->time_ns = d->now_ns;
+  tp__turn_notify(d->turn, event);
+}
+
+static void emit_end(tp__tool_slot *slot) {
+  tp_event *event = &slot->dispatch->end;
+  const tp_tool_result *result = tp__call_result(slot);
+  event->tool_result = result;
+  event->text = result->text;
+  event->started_ns = slot->started_ns;
+  event->ended_ns = slot->started_ns ? slot->started_ns + result->duration_ns : 0;
+  emit(slot, event);
 }
 
 /* ---- the end ---- */
@@ -46,7 +78,7 @@ void tp__call_settle(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text
   result->kind = whole ? kind : TP_TOOL_HANDLER_ERROR;
   result->text = whole ? text : tp_text_of("no memory for the result");
   result->completion_order = d->completed++;
-  if (d->tells) tp__call_tell_end(d, tp__call_of(slot), result, slot->index, slot->started_ns);
+  if (d->has_listener) emit_end(slot);
 }
 
 void tp__call_stop(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
@@ -74,10 +106,12 @@ void tp__call_deny(tp__tool_slot *slot, const char *by, tp_text reason, bool rep
 
 /* ---- the run ---- */
 
+/* A cancel counts from when it was asked for, whether or not its message has come to the owner. */
 bool tp__call_stopped(tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
-  if (tp__call_may_begin(d)) return false;
+  if (d->stale) tp__call_look_at_clock(d);
   bool cancelled = tp__a32_load_relaxed(&d->turn->core.cancel_asked);
+  if (!cancelled && d->now_ns < d->turn->core.deadline_ns) return false;
   tp_tool_result_kind kind = cancelled ? TP_TOOL_CANCELLED : TP_TOOL_TIMED_OUT;
   tp__call_stop(slot, kind, tp__call_unanswered(kind));
   return true;
@@ -117,7 +151,7 @@ static void run_settled(void *ctx, const tp__tool_answer *answer) {
   tp__dispatch *d = slot->dispatch;
   tp_tool_result_kind kind = kind_of(answer);
   slot->run = NULL;
-  tp__call_set_now(d, answer->ended_ns);
+  set_now(d, answer->ended_ns);
   if (!answer->started_ns) { /* it never got a thread, or was not taken from its inbox */
     tp__call_stop(slot, kind,
                   answer->end == TP__REFUSED ? tp__call_refused(slot->tool, answer->refusal)
@@ -135,39 +169,54 @@ static void run_settled(void *ctx, const tp__tool_answer *answer) {
   ended(slot, kind, text, answer->ended_ns - answer->started_ns);
 }
 
-/* What tp__call_here() came to. */
-tp_tool_result_kind tp__call_kind_here(const tp__dispatch *d, tp_text *ret_text) {
+/* What an inline tool that did not defer came to. */
+static tp_tool_result_kind kind_of_run(const tp__dispatch *d, tp_text *ret_text) {
   const tp_tool_run *run = &d->run;
   bool late = d->now_ns > run->deadline_ns;
   *ret_text = late ? tp__call_unanswered(TP_TOOL_TIMED_OUT) : tp__tool_said_text(&run->said);
   return late ? TP_TOOL_TIMED_OUT : run->said.flaws ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK;
 }
 
-void tp__call_wait(tp__tool_slot *slot, tp__tool_attempt *attempt) {
-  slot->run = attempt;
-  tp__tool_run_await(attempt, slot->dispatch->run.deadline_ns, run_settled, slot);
-}
-
-static void run_here(tp__tool_slot *slot) {
+/* An inline tool is called here: only when it defers does it wait for anything. */
+static void run_inline(tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
-  tp__tool_attempt *attempt = tp__call_here(d, slot->tool);
-  if (attempt) {
-    tp__call_wait(slot, attempt);
+  tp_answer kind = slot->tool->run(slot->tool->self, &d->run);
+  bool exceptional = d->run.attempt || kind != TP_ANSWER_DONE;
+  slot->run = exceptional ? tp__tool_run_odd(&d->run, kind) : NULL;
+  stamp(d);
+  if (slot->run) {
+    tp__tool_run_await(slot->run, d->run.deadline_ns, run_settled, slot);
     return;
   }
   tp_text text;
-  tp_tool_result_kind kind = tp__call_kind_here(d, &text);
-  ended(slot, kind, text, tp__call_duration_here(d));
+  tp_tool_result_kind result = kind_of_run(d, &text);
+  ended(slot, result, text, d->timestamps == TP_TIMESTAMPS_OFF ? 0 : d->now_ns - d->run.started_ns);
+}
+
+static void fill_run(const tp__tool_slot *slot) {
+  tp__dispatch *d = slot->dispatch;
+  const tp__tool_entry *tool = slot->tool;
+  int64_t turn_ns = d->turn->core.deadline_ns, end_ns = d->now_ns + tool->limit_ns;
+  tp_tool_run *run = &d->run;
+  run->call_id = &tp__call_result(slot)->call_id;
+  run->arguments = &tp__call_of(slot)->arguments;
+  run->name = tool->name.data;
+  run->bytes_max = tool->result_bytes_max;
+  run->closure = tool->closure;
+  run->attempt = NULL;
+  run->started_ns = d->now_ns;
+  run->deadline_ns = end_ns < turn_ns ? end_ns : turn_ns;
+  run->said.flaws = 0;
+  run->said.text = (tp_text){"", 0};
 }
 
 static void begin_run(tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
   slot->started_ns = d->now_ns;
-  if (d->tells) tp__call_tell(d, &d->begin, tp__call_of(slot), slot->index);
-  tp__call_fill_tool(d, slot->tool);
-  tp__call_fill_run(d, tp__call_of(slot), tp__call_result(slot), slot->tool->limit_ns);
+  if (d->has_listener) emit(slot, &d->begin);
+  fill_run(slot);
   if (slot->tool->is_inline) {
-    run_here(slot);
+    run_inline(slot);
     return;
   }
   d->stale = true;
@@ -183,7 +232,7 @@ void tp__call_run(tp__tool_slot *slot) {
 
 /* A policy `tool` with value deny or ask is applied before the gates, and no verdict lifts it. A version of the sets
  * never changes, so what it says of a tool is looked up once. */
-tp__tool_policy tp__call_policy(const tp__dispatch *d, tp__tool_entry *tool) {
+static tp__tool_policy policy_of(const tp__dispatch *d, tp__tool_entry *tool) {
   const tp__turn_sets *sets = d->turn->core.sets;
   if (tool->sets == sets) return tool->policy;
   tp_text says = sets ? tp__turn_sets_policy(sets, tp_text_of("tool"), tool->name) : no_text;
@@ -203,7 +252,6 @@ static bool arguments_fit(tp__tool_slot *slot) {
   char message[TP__SCHEMA_MESSAGE_SIZE];
   tp_text arguments = tp__call_of(slot)->arguments;
   const tp__schema *schema;
-  if (slot->tool->takes_any && tp__call_is_empty_map(arguments)) return true;
   slot->dispatch->stale |= arguments.size > ARGUMENT_BYTES_FREE;
   if (tp__tool_schema(slot->dispatch->turn->toolset, slot->tool, &schema) != TP_OK) {
     tp__call_stop(slot, TP_TOOL_SHED, tp__call_unanswered(TP_TOOL_SHED));
@@ -238,7 +286,7 @@ static void stop_out_of_scope(tp__tool_slot *slot) {
 void tp__call_begin(tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
   if (is_over(d) && tp__call_stopped(slot)) return;
-  tp__tool_policy policy = slot->tool ? tp__call_policy(d, slot->tool) : TP__TOOL_FREE;
+  tp__tool_policy policy = slot->tool ? policy_of(d, slot->tool) : TP__TOOL_FREE;
   if (!slot->tool) {
     tp__call_stop(slot, TP_TOOL_UNKNOWN_TOOL, tp_text_of("there is no tool of that name"));
   } else if (slot->tool->out_of_scope) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tool_names.c: what the results of calls are called, and the words for those that no tool has answered. */
+#include <stdio.h>
+
 #include "phases/tool_call.h"
 
 const char *tp_tool_result_name(tp_tool_result_kind kind) {
@@ -57,50 +59,27 @@ tp_text tp__call_refused(const tp__tool_entry *tool, tp_reason reason) {
 
 /* ---- ids and names ---- */
 
-/* The ids of calls that the provider gave none: most responses have few. */
-#define NUMBERED_TEN(tens)                                                                                    \
-  "call-" tens "0", "call-" tens "1", "call-" tens "2", "call-" tens "3", "call-" tens "4", "call-" tens "5", \
-      "call-" tens "6", "call-" tens "7", "call-" tens "8", "call-" tens "9"
-const char tp__numbered[TP__NUMBERED][8] = {NUMBERED_TEN(""),  NUMBERED_TEN("1"), NUMBERED_TEN("2"), NUMBERED_TEN("3"),
-                                            NUMBERED_TEN("4"), NUMBERED_TEN("5"), NUMBERED_TEN("6"), NUMBERED_TEN("7"),
-                                            NUMBERED_TEN("8"), NUMBERED_TEN("9")};
-enum { NUMBERED_BYTES = 16 };
+enum { NUMBER_BYTES = sizeof "call-4294967295" };
 
-/* What the ids need in memory of ours; none when each can be borrowed. */
 size_t tp__call_id_bytes(const tp__dispatch *d) {
   size_t bytes = 0;
-  if (d->calls_stay && d->count <= TP__NUMBERED) return 0;
   for (size_t i = 0; i < d->count; i++) {
     size_t size = d->calls[i]->id.size;
-    if (size == 0) bytes += i < TP__NUMBERED ? 0 : NUMBERED_BYTES;
+    if (size == 0) bytes += NUMBER_BYTES;
     else if (!d->calls_stay) bytes += size + 1;
   }
   return bytes;
 }
 
-static tp_text number(tp__dispatch *d, uint32_t index) {
-  char *id = d->id_room;
-  size_t size = sizeof "call-100" - 1;
-  for (uint64_t limit = 1000; index >= limit; limit *= 10) size++;
-  memcpy(id, "call-", sizeof "call-" - 1);
-  id[size] = '\0';
-  for (char *digit = id + size; index > 0; index /= 10) *--digit = (char)('0' + index % 10);
-  d->id_room += NUMBERED_BYTES;
-  return (tp_text){id, size};
-}
-
-static tp_text copy_id(tp__dispatch *d, tp_text id) {
-  memcpy(d->id_room, id.data, id.size);
-  d->id_room[id.size] = '\0';
-  id.data = d->id_room;
-  d->id_room += id.size + 1;
-  return id;
-}
-
 tp_text tp__call_id(tp__dispatch *d, uint32_t index) {
   tp_text id = d->calls[index]->id;
-  if (id.size == 0) return index < TP__NUMBERED ? tp__call_numbered(index) : number(d, index);
-  return d->calls_stay ? id : copy_id(d, id);
+  if (id.size > 0 && d->calls_stay) return id;
+  char *room = d->id_room;
+  if (id.size == 0) id.size = (size_t)snprintf(room, NUMBER_BYTES, "call-%u", (unsigned)index);
+  else memcpy(room, id.data, id.size);
+  room[id.size] = '\0';
+  d->id_room = room + id.size + 1;
+  return (tp_text){room, id.size};
 }
 
 /* A name that no tool has is copied; where there is no memory for it, it is left out. */

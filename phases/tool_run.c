@@ -90,47 +90,7 @@ static tp_answer answer(tp_tool_run *run, bool is_error, tp_text text) {
   return run->said.flaws & TP__SAID_ERROR ? TP_ANSWER_FAILED : TP_ANSWER_DONE;
 }
 
-/* Copies 4 to 16 bytes of ASCII, by their first and their last half, which may overlap. @return false for others. */
-static inline bool copy_short(char *to, tp_text text) {
-  uint64_t first, last;
-  if (text.size >= sizeof first) {
-    memcpy(&first, text.data, sizeof first);
-    memcpy(&last, text.data + text.size - sizeof last, sizeof last);
-    memcpy(to, &first, sizeof first);
-    memcpy(to + text.size - sizeof last, &last, sizeof last);
-  } else {
-    uint32_t head, tail;
-    memcpy(&head, text.data, sizeof head);
-    memcpy(&tail, text.data + text.size - sizeof tail, sizeof tail);
-    memcpy(to, &head, sizeof head);
-    memcpy(to + text.size - sizeof tail, &tail, sizeof tail);
-    first = head;
-    last = tail;
-  }
-  to[text.size] = '\0';
-  return !((first | last) & UINT64_C(0x8080808080808080));
-}
-
-/* Many tools are called for what they do, and say "done". @return whether this is such an answer, and was taken. */
-static inline bool say_short(tp_tool_run *run, tp_text text) {
-  enum { SHORT = 16 };
-  tp__arena *arena = run->arena;
-  bool fits = text.size <= SHORT && text.size <= run->bytes_max && arena->end - arena->next > SHORT;
-  if (!fits || text.size < 4 || !copy_short(arena->next, text)) return false;
-  run->said.flaws = 0;
-  run->said.text.data = arena->next;
-  run->said.text.size = text.size;
-  arena->next += (text.size + 8) & ~(size_t)7; /* with the NUL, and aligned as tp__arena_alloc() has it */
-  return true;
-}
-
-tp_answer tp_tool_ok(tp_tool_run *run, tp_text text) {
-  if (text.size > 0) return say_short(run, text) ? TP_ANSWER_DONE : answer(run, false, text);
-  run->said.flaws = 0;
-  run->said.text.data = "";
-  run->said.text.size = 0;
-  return TP_ANSWER_DONE;
-}
+tp_answer tp_tool_ok(tp_tool_run *run, tp_text text) { return answer(run, false, text); }
 tp_answer tp_tool_error(tp_tool_run *run, tp_text text) { return answer(run, true, text); }
 
 /* What a tool's function may return; verdicts are a handler's. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tools.c: a dispatch from its begin to its end, the short way of the calls that need no more, and the public doors. */
+ * tools.c: a dispatch from its begin to its end, and the public functions. */
 #include "phases/tools.h"
 
 #include "phases/tool_call.h"
@@ -13,7 +13,7 @@ void tp__call_one_less(tp__dispatch *d) {
   if (--d->open > 0) return;
   tp__tool_attempts_end(&d->attempts);
   tp__arena_fini(&d->scratch);
-  d->waiting = NULL;
+  d->pending = NULL;
   d->turn->dispatch = NULL;
   d->on_end(d);
 }
@@ -24,13 +24,11 @@ static tp__tool_entry *find_tool(tp__dispatch *d, tp_text name) {
   return d->last = tp__toolset_find(d->turn->toolset, name);
 }
 
-/* ---- the whole way ---- */
-
 static tp__tool_slot *new_slot(tp__dispatch *d) {
   tp__tool_slot *slot = tp__arena_alloc(&d->scratch, sizeof *slot);
   if (!slot) return NULL;
   *slot = (tp__tool_slot){.dispatch = d};
-  if (d->plain) return slot;
+  if (!d->has_gates) return slot;
   slot->gate = tp__arena_alloc(&d->scratch, sizeof *slot->gate);
   return slot->gate ? slot : NULL;
 }
@@ -44,103 +42,29 @@ static void fill_slot(tp__tool_slot *slot, uint32_t index, tp__tool_entry *tool)
   slot->dispatch->open++;
 }
 
-/* The spare one is the call's own as long as it is open. */
-static void leave(tp__tool_slot *slot) {
-  tp__dispatch *d = slot->dispatch;
-  if (slot->done) return;
-  slot->next = d->waiting;
-  d->waiting = slot;
-  d->spare = NULL;
-}
-
 static void shed(tp__dispatch *d, uint32_t index, tp__tool_entry *tool) {
   tp__tool_slot none = {.dispatch = d};
   fill_slot(&none, index, tool);
   tp__call_stop(&none, TP_TOOL_SHED, tp__call_unanswered(TP_TOOL_SHED));
 }
 
-static void begin_one(tp__dispatch *d, uint32_t index) {
+/* A call that ended where it began leaves its slot to the next one. */
+static void begin_call(tp__dispatch *d, uint32_t index) {
   tp__tool_entry *tool = find_tool(d, d->calls[index]->name);
   d->results[index] = (tp_tool_result){.struct_size = sizeof *d->results,
                                         .call_id = tp__call_id(d, index),
                                         .name = tp__call_name(d, index, tool)};
-  if (!d->spare && !(d->spare = new_slot(d))) {
+  tp__tool_slot *slot = d->free ? d->free : new_slot(d);
+  if (!slot) {
     shed(d, index, tool);
     return;
   }
-  tp__tool_slot *slot = d->spare;
+  d->free = NULL;
   fill_slot(slot, index, tool);
   tp__call_begin(slot);
-  leave(slot);
-}
-
-/* ---- the short way ----
- *
- * Most calls of most turns: no phase of tools has subscriptions, nothing speaks against the call, it has no arguments
- * to check, and the tool is inline. Such a call has nothing to keep beyond its run, and what the whole way looks at for
- * each call was looked at once. The results and the events are the same. */
-
-static bool is_plain(const tp__dispatch *d, tp__tool_entry *tool) {
-  return tool && tool->is_inline && tool->takes_any && tp__call_policy(d, tool) == TP__TOOL_FREE;
-}
-
-static void wait_plainly(tp__dispatch *d, uint32_t index, tp__tool_entry *tool, tp__tool_attempt *attempt) {
-  tp__tool_slot *slot = d->spare;
-  tp_tool_result *result = &d->results[index];
-  *result = (tp_tool_result){.struct_size = sizeof *result, .call_id = result->call_id, .name = result->name};
-  d->run.attempt = NULL;
-  fill_slot(slot, index, tool);
-  slot->started_ns = d->run.started_ns;
-  tp__call_wait(slot, attempt);
-  leave(slot);
-}
-
-/* @return whether calls of this name may go the short way. */
-static bool take_tool(tp__dispatch *d, tp_text name) {
-  tp__tool_entry *tool = find_tool(d, name);
-  if (!is_plain(d, tool)) return false;
-  tp__call_fill_tool(d, tool);
-  return true;
-}
-
-static inline bool same_name(const tp_text *a, const tp_text *b) { return a->data == b->data && a->size == b->size; }
-
-/* @return the first call from here on that has to go the whole way. */
-static uint32_t run_plainly(tp__dispatch *d, uint32_t index) {
-  const tp_tool_call *call, *before = NULL;
-  tp_tool_result *result = &d->results[index];
-  for (; index < d->count; index++, before = call, result++) {
-    call = d->calls[index];
-    if (!(before && same_name(&call->name, &before->name)) && !take_tool(d, call->name)) break;
-    if (call->malformed || !tp__call_is_empty_map(call->arguments) || !tp__call_may_begin(d)) break;
-    if (!d->spare && !(d->spare = new_slot(d))) break;
-    tp__tool_entry *tool = d->last;
-    result->kind = TP_TOOL_OK;
-    result->struct_size = sizeof *result;
-    result->started = true;
-    result->call_id = call->id.size == 0 && index < TP__NUMBERED ? tp__call_numbered(index) : tp__call_id(d, index);
-    result->name = tool->name;
-    if (d->tells) tp__call_tell(d, &d->begin, call, index);
-    tp__call_fill_run(d, call, result, tool->limit_ns);
-    tp__tool_attempt *attempt = tp__call_here(d, tool);
-    if (attempt) {
-      wait_plainly(d, index, tool, attempt);
-      continue;
-    }
-    tp__call_copy_text(&result->text, &d->run.said.text);
-    if (d->run.said.flaws || d->now_ns > d->run.deadline_ns) result->kind = tp__call_kind_here(d, &result->text);
-    result->completion_order = d->completed++;
-    result->duration_ns = tp__call_duration_here(d);
-    if (d->tells) tp__call_tell_end(d, call, result, index, d->run.started_ns);
-  }
-  return index;
-}
-
-static void begin_all(tp__dispatch *d) {
-  for (uint32_t i = 0; i < d->count; i++) {
-    if (d->plain) i = run_plainly(d, i);
-    if (i < d->count) begin_one(d, i);
-  }
+  tp__tool_slot **list = slot->done ? &d->free : &d->pending;
+  slot->next = *list;
+  *list = slot;
 }
 
 /* ---- the dispatch ---- */
@@ -171,7 +95,7 @@ static tp__dispatch *take_dispatch(tp_turn *turn) {
   d->run.turn = &turn->core;
   d->run.arena = &d->texts;
   d->run.attempts = &d->attempts;
-  d->tells = tp__turn_has_listener(turn);
+  d->has_listener = tp__turn_has_listener(turn);
   d->timestamps = turn->core.runtime->options.timestamps;
   d->begin = event_of(turn, TP_EVENT_TOOL_BEGIN);
   d->end = event_of(turn, TP_EVENT_TOOL_END);
@@ -189,8 +113,8 @@ static void prepare(tp__dispatch *d) {
   d->has_pre = has_plan(d, TP_PHASE_TOOL_PRE);
   d->has_result = has_plan(d, TP_PHASE_TOOL_RESULT);
   d->has_post = has_plan(d, TP_PHASE_TOOL_POST);
-  d->plain = !d->has_pre && !d->has_result && !d->has_post;
-  d->spare = NULL;
+  d->has_gates = d->has_pre || d->has_result || d->has_post;
+  d->free = NULL;
   tp__arena_init(&d->scratch, &d->blocks, d->first, sizeof d->first, 0);
   tp__call_look_at_clock(d);
 }
@@ -217,11 +141,10 @@ static void keep(tp__dispatch *d) { tp__list_push(&d->turn->kept_dispatches, &d-
 static void go(tp__dispatch *d) {
   prepare(d);
   d->turn->dispatch = d;
-  begin_all(d);
+  for (uint32_t i = 0; i < d->count; i++) begin_call(d, i);
   tp__call_one_less(d);
 }
 
-/* With room for the ids that are not borrowed. */
 static tp_status go_if_room(tp__dispatch *d) {
   size_t bytes = tp__call_id_bytes(d);
   d->id_room = bytes ? tp__arena_alloc(&d->texts, bytes) : NULL;
@@ -246,7 +169,7 @@ tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *const *calls, si
 /* Gates under way are ended by the turn's cancel, which comes here last. */
 void tp__dispatch_cancel(tp__dispatch *d) {
   d->open++; /* stays till every slot was looked at */
-  for (tp__tool_slot *slot = d->waiting; slot; slot = slot->next)
+  for (tp__tool_slot *slot = d->pending; slot; slot = slot->next)
     if (slot->run) tp__tool_run_cancel(slot->run);
   tp__call_one_less(d);
 }
@@ -257,7 +180,7 @@ void tp__dispatch_free(tp__dispatch *d) {
   tp__block_give(&d->turn->core.runtime->blocks, d, d->block_size);
 }
 
-/* ---- the public doors ---- */
+/* ---- the public functions ---- */
 
 static void sync_ended(tp__dispatch *d) {
   *(bool *)d->ctx = true;

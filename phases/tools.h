@@ -23,7 +23,6 @@ struct tp__tool_entry {
   tp_inbox *inbox; /* the closure has a reference */
   tp__closure *closure; /* referenced; NULL: it holds nothing of the host's */
   bool is_inline;
-  bool takes_any; /* map of arguments: it has no schema */
   bool out_of_scope; /* the turn's agent may not use it */
   tp__tool_policy policy;
   const void *sets; /* by which policy was judged: the turn's, of this version */
@@ -77,14 +76,14 @@ struct tp__dispatch {
   size_t open; /* calls that are not settled, and whoever still goes through them */
   uint32_t completed;
   bool has_pre, has_result, has_post; /* whether these phases of tools have subscriptions */
-  bool plain;                         /* none of them has */
-  bool tells;                         /* somebody listens to events */
+  bool has_gates;                     /* whether one of them has */
+  bool has_listener;                  /* of events */
   tp_timestamps timestamps;
   bool stale;                 /* now_ns is older than what was done since */
-  int64_t now_ns;             /* when somebody looked last: the end of one call is the start of the next */
+  int64_t now_ns;             /* when the clock was read last: the end of one call is the start of the next */
   tp__tool_entry *last;       /* the tool that was looked up last */
-  tp__tool_slot *spare;       /* for the next call that does not end where it began */
-  tp__tool_slot *waiting;     /* of calls that did not end where they began */
+  tp__tool_slot *free;        /* for the next call */
+  tp__tool_slot *pending;     /* of calls that did not end where they began */
   tp_tool_run run;            /* of an inline tool: one after the other */
   tp__tool_attempts attempts; /* for those that defer */
   tp_event begin, end;        /* whose they are was filled in once */
@@ -92,7 +91,7 @@ struct tp__dispatch {
   tp_allocator blocks;
   tp__arena texts;      /* what the results point to */
   tp__arena scratch;    /* the slots: gone with the end */
-  char *id_room;        /* for the next id that is copied */
+  char *id_room;        /* for the next id that cannot be borrowed */
   bool calls_stay;      /* ids and names need no copy */
   tp__remind_fn remind; /* may be NULL */
   void (*on_end)(tp__dispatch *dispatch);

@@ -10,7 +10,6 @@
 #include <cmocka.h>
 
 #include "tests/support/model.h"
-#include "turnphase/inbox.h"
 #include "turnphase/process.h"
 
 /* What the structs are offered to. */
@@ -137,13 +136,6 @@ static tp_status offer_input(house *h, const void *given, tp_fault *fault) {
   return tp_phase_run(h->turn, TP_PHASE_TURN_INTAKE, given, &result, fault);
 }
 
-static tp_status offer_inbox(house *h, const void *given, tp_fault *fault) {
-  tp_inbox *inbox;
-  tp_status status = tp_inbox_new(h->runtime, given, &inbox, fault);
-  if (status == TP_OK) tp_inbox_free(inbox);
-  return status;
-}
-
 static tp_status offer_loop(house *h, const void *given, tp_fault *fault) {
   (void)h;
   tp_process_loop *loop;
@@ -220,7 +212,6 @@ static const tp_session_options a_session = {.struct_size = sizeof a_session, .i
 static const tp_listener a_listener = {.struct_size = sizeof a_listener, .on_event = hear_nothing};
 static const tp_turn_request a_request = {.struct_size = sizeof a_request};
 static const tp_phase_input an_input = {.struct_size = sizeof an_input};
-static const tp_inbox_options an_inbox = {.struct_size = sizeof an_inbox};
 static const tp_process_loop_options a_loop = {.struct_size = sizeof a_loop};
 static const tp_decision a_decision = {.struct_size = sizeof a_decision, .verdict = TP_VERDICT_DENY};
 static const tp_outcome an_outcome = {.struct_size = sizeof an_outcome, .kind = TP_ANSWER_DONE};
@@ -256,7 +247,6 @@ static const struct reserved_case {
     CASE(tp_listener, a_listener, offer_listener, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_turn_request, a_request, offer_request, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_phase_input, an_input, offer_input, TP_ERR_USAGE, TP_OK, true),
-    CASE(tp_inbox_options, an_inbox, offer_inbox, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_process_loop_options, a_loop, offer_loop, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_decision, a_decision, offer_decision, TP_ERR_USAGE, TP_ERR_STALE, true),
     CASE(tp_record_query, a_record_query, offer_records, TP_ERR_USAGE, TP_OK, true),
