@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
+#include "domains/declared/hook_protocol.h"
 #include "domains/declared/text.h"
 #include "turnphase/process.h"
 
@@ -17,6 +18,8 @@ enum {
   TP__HOOK_ARGUMENTS_MAX = 64,
   TP__HOOK_EDGES_MAX = 64,
   TP__HOOK_PATTERNS_MAX = 64,
+  TP__HOOK_FILES_MAX = 128,
+  TP__HOOK_ENVIRONMENT_MAX = 20,
   TP__HOOK_LIMIT_MS_MAX = 86400000
 };
 
@@ -53,12 +56,20 @@ typedef struct tp__hook {
   uint32_t limit_ms; /* 0: the phase's */
   int32_t priority;
   const char *arguments[TP__HOOK_ARGUMENTS_MAX + 1];
-  const char *names[TP__HOOK_ARGUMENTS_MAX]; /* the path behind each argument; NULL: it is none */
-  tp__hook_program programs[TP__HOOK_ARGUMENTS_MAX];
-  size_t argument_count;
+  const char *names[TP__HOOK_FILES_MAX]; /* the path behind each argument; NULL: it is none. Behind them the files that
+                                            a line of a shell names */
+  tp__hook_program programs[TP__HOOK_FILES_MAX];
+  size_t argument_count, name_count;
   tp__edges after, before, needs;
   tp__patterns scopes, changed_paths, agents, modes;
   int64_t duration_ms_min; /* -1: any */
+  tp__protocol protocol;   /* NONE: our own, and what follows is zero */
+  const tp__protocol_event *protocol_event;
+  tp__matcher *matcher; /* NULL: any */
+  tp__tool_name *tool_names;
+  size_t tool_name_count;
+  const char *plugin_root;
+  const char *environment[TP__HOOK_ENVIRONMENT_MAX + 1];
   tp__place place;
 } tp__hook;
 
@@ -70,6 +81,7 @@ struct tp_hooks {
   tp__hook *first;
   size_t count;
   const char *environment[16];
+  struct tp__hook_matcher *matchers; /* to be ended, whether their hook was taken or not */
   char hash[65];
   struct tp__block *blocks; /* memory of all that was read */
   tp_process_loop *loop;
@@ -86,6 +98,11 @@ struct tp_hooks {
 bool tp__hooks_watched(tp_hooks *hooks);
 /** Calls on_program, if there is one still. */
 void tp__hooks_tell(tp_hooks *hooks, const tp_hook_program *program);
+
+struct tp__hook_matcher {
+  struct tp__hook_matcher *next;
+  tp__matcher matcher;
+};
 
 void tp__hooks_ref(tp_hooks *hooks);
 void tp__hooks_unref(tp_hooks *hooks);

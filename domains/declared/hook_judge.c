@@ -6,21 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "domains/declared/hook.h"
-
-#define VERDICT_UNSAID ((tp_verdict)0)
-
-struct judge {
-  const tp__hook *hook;
-  tp__judged *judged;
-  bool is_required;
-  tp_verdict verdict; /* the strictest so far; 0: none was said */
-  bool has_object, has_explicit_verdict;
-};
+#include "domains/declared/hook_judge.h"
 
 /* ---- reason and contributions ---- */
 
-static void set_reason(struct judge *judge, tp_text text) {
+void tp__judge_set_reason(tp__judge *judge, tp_text text) {
   char *reason = judge->judged->reason;
   int size = tp__cut(text, TP__JUDGED_REASON_SIZE - 1);
   if (size > 0) memcpy(reason, text.data, (size_t)size);
@@ -32,22 +22,19 @@ static void set_reason(struct judge *judge, tp_text text) {
   for (int i = (int)strlen(reason); i > 0 && strchr(" \t\r\n", reason[i - 1]); i--) reason[i - 1] = '\0';
 }
 
-static void fail_as(struct judge *judge, tp_reason why, const char *format, ...) TP__PRINTF(3, 4);
-static void fail_as(struct judge *judge, tp_reason why, const char *format, ...) {
+void tp__judge_fail(tp__judge *judge, tp_reason why, const char *format, ...) {
   char text[1024];
   va_list args;
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  set_reason(judge, tp_text_of(text));
+  tp__judge_set_reason(judge, tp_text_of(text));
   judge->judged->outcome.kind = TP_ANSWER_FAILED;
   judge->judged->outcome.why = (uint32_t)why;
   judge->judged->outcome.contribution_count = 0;
 }
 
-static bool has_failed(const struct judge *judge) { return judge->judged->outcome.kind == TP_ANSWER_FAILED; }
-
-static tp_contribution *add(struct judge *judge, uint32_t kind) {
+static tp_contribution *add(tp__judge *judge, uint32_t kind) {
   tp__judged *judged = judge->judged;
   size_t count = judged->outcome.contribution_count;
   if (count == TP__JUDGED_MAX) {
@@ -61,7 +48,7 @@ static tp_contribution *add(struct judge *judge, uint32_t kind) {
   return contribution;
 }
 
-static void diagnose(struct judge *judge, const char *code, tp_severity severity, tp_text text) {
+void tp__judge_diagnose(tp__judge *judge, const char *code, tp_severity severity, tp_text text) {
   tp_contribution *diagnostic = add(judge, TP_KIND_DIAGNOSTIC);
   if (!diagnostic) return;
   diagnostic->key = tp_text_of(code);
@@ -69,7 +56,7 @@ static void diagnose(struct judge *judge, const char *code, tp_severity severity
   diagnostic->text = text;
 }
 
-static void diagnose_dropped(struct judge *judge, const char *what) {
+static void tp__judge_diagnose_dropped(tp__judge *judge, const char *what) {
   size_t at = judge->judged->outcome.contribution_count;
   if (at == TP__JUDGED_MAX) {
     judge->judged->dropped++;
@@ -78,28 +65,28 @@ static void diagnose_dropped(struct judge *judge, const char *what) {
   char *text = judge->judged->texts[at];
   const char *why = judge->hook->is_blocking ? judge->hook->row->name : "a hook that nobody waits for";
   snprintf(text, sizeof judge->judged->texts[at], "%s: %s does not take it", what, why);
-  diagnose(judge, "field_dropped", TP_SEVERITY_WARNING, tp_text_of(text));
+  tp__judge_diagnose(judge, "field_dropped", TP_SEVERITY_WARNING, tp_text_of(text));
 }
 
-static bool takes(const struct judge *judge, uint32_t kind) {
+static bool takes(const tp__judge *judge, uint32_t kind) {
   return judge->hook->is_blocking && (judge->hook->row->kinds & 1u << kind) != 0;
 }
 
-static void remind(struct judge *judge, tp_text text, const char *what) {
+void tp__judge_remind(tp__judge *judge, tp_text text, const char *what) {
   if (text.size == 0) return;
   if (!tp_utf8_valid(text, NULL)) {
-    diagnose(judge, "field_dropped", TP_SEVERITY_WARNING, tp_text_of("output that is not UTF-8"));
+    tp__judge_diagnose(judge, "field_dropped", TP_SEVERITY_WARNING, tp_text_of("output that is not UTF-8"));
     return;
   }
   if (!takes(judge, TP_KIND_REMINDER)) {
-    diagnose_dropped(judge, what);
+    tp__judge_diagnose_dropped(judge, what);
     return;
   }
   tp_contribution *reminder = add(judge, TP_KIND_REMINDER);
   if (reminder) reminder->text = text;
 }
 
-static void decide(struct judge *judge, tp_verdict verdict) {
+static void decide(tp__judge *judge, tp_verdict verdict) {
   if (verdict > judge->verdict) judge->verdict = verdict;
 }
 
@@ -127,7 +114,7 @@ static tp_severity severity_of(tp_text name) {
   return text_is(name, "warning") ? TP_SEVERITY_WARNING : TP_SEVERITY_INFO;
 }
 
-static bool signal_is_at_home(const struct judge *judge, tp_text kind) {
+static bool signal_is_at_home(const tp__judge *judge, tp_text kind) {
   switch (judge->hook->phase) {
   case TP_PHASE_TURN_INTAKE: return text_is(kind, "routing_hint") || text_is(kind, "normalized_intent");
   case TP_PHASE_TOOL_CREATE: return text_is(kind, "ability_preflight");
@@ -136,14 +123,14 @@ static bool signal_is_at_home(const struct judge *judge, tp_text kind) {
   }
 }
 
-static void read_signal(struct judge *judge, tp_text signal) {
+static void read_signal(tp__judge *judge, tp_text signal) {
   tp_text kind = tp_value_text(tp_value_get(signal, "kind")), code = tp_value_text(tp_value_get(signal, "code"));
   tp_text payload = tp_value_get(signal, "payload");
   bool is_guard = text_is(kind, "ability_guard");
   bool is_known = is_guard || text_is(kind, "ability_preflight") || text_is(kind, "routing_hint") ||
                   text_is(kind, "normalized_intent");
   if (!is_known || code.size == 0) {
-    fail_as(judge, TP_REASON_MALFORMED, "a signal of hook_signals has no known kind, or no code");
+    tp__judge_fail(judge, TP_REASON_MALFORMED, "a signal of hook_signals has no known kind, or no code");
     return;
   }
   if (is_guard || text_is(kind, "ability_preflight")) {
@@ -152,16 +139,17 @@ static void read_signal(struct judge *judge, tp_text signal) {
         tp_value_bool(tp_value_get(payload, "require_human"), false))
       verdict = TP_VERDICT_ASK;
     if (verdict == VERDICT_UNSAID) {
-      fail_as(judge, TP_REASON_MALFORMED, "a signal has the unknown code %.*s", tp__cut(code, 64), code.data);
+      tp__judge_fail(judge, TP_REASON_MALFORMED, "a signal has the unknown code %.*s", tp__cut(code, 64), code.data);
       return;
     }
     if (judge->hook->row->stop && judge->hook->is_blocking) judge->has_explicit_verdict = true;
     decide(judge, verdict);
     tp_text reason = tp_value_text(tp_value_get(payload, "reason"));
-    if (verdict != TP_VERDICT_ALLOW && reason.size > 0 && !judge->judged->reason[0]) set_reason(judge, reason);
+    if (verdict != TP_VERDICT_ALLOW && reason.size > 0 && !judge->judged->reason[0])
+      tp__judge_set_reason(judge, reason);
   }
   if (!takes(judge, TP_KIND_SIGNAL) || !signal_is_at_home(judge, kind)) {
-    diagnose_dropped(judge, "a signal");
+    tp__judge_diagnose_dropped(judge, "a signal");
     return;
   }
   tp_contribution *contribution = add(judge, TP_KIND_SIGNAL);
@@ -175,21 +163,21 @@ static void read_signal(struct judge *judge, tp_text signal) {
 static bool is_said(tp_text value) { return value.size > 0 && tp_value_kind_of(value) != TP_VALUE_NULL; }
 
 /* @return whether the field is there and of its kind; of another kind it is malformed. */
-static bool field(struct judge *judge, tp_text object, const char *key, tp_value_kind kind, tp_text *ret_value) {
+static bool field(tp__judge *judge, tp_text object, const char *key, tp_value_kind kind, tp_text *ret_value) {
   *ret_value = tp_value_get(object, key);
-  if (has_failed(judge) || !is_said(*ret_value)) return false;
+  if (tp__judge_has_failed(judge) || !is_said(*ret_value)) return false;
   if (tp_value_kind_of(*ret_value) == kind) return true;
-  fail_as(judge, TP_REASON_MALFORMED, "%s of the result is of the wrong type", key);
+  tp__judge_fail(judge, TP_REASON_MALFORMED, "%s of the result is of the wrong type", key);
   return false;
 }
 
-static void read_error(struct judge *judge, tp_text error) {
+static void read_error(tp__judge *judge, tp_text error) {
   tp_text message = tp_value_text(tp_value_kind_of(error) == TP_VALUE_MAP ? tp_value_get(error, "message") : error);
-  fail_as(judge, TP_REASON_MALFORMED, "the program reports an error: %.*s", tp__cut(message, 512),
+  tp__judge_fail(judge, TP_REASON_MALFORMED, "the program reports an error: %.*s", tp__cut(message, 512),
           message.size > 0 ? message.data : "");
 }
 
-static void read_fields_unknown(struct judge *judge, tp_text object) {
+static void read_fields_unknown(tp__judge *judge, tp_text object) {
   static const char *const known[] = {"continue", "reason", "output", "additionalContext", "hook_signals",
                                       "logs",     "error",  "usage_recorded"};
   for (tp_value_walk walk = {0}; tp_value_next(object, &walk);) {
@@ -200,35 +188,36 @@ static void read_fields_unknown(struct judge *judge, tp_text object) {
     char *text = judge->judged->texts[at];
     snprintf(text, sizeof judge->judged->texts[at], "the result has the unknown field %.*s", tp__cut(walk.key, 64),
              walk.key.data);
-    diagnose(judge, "field_unknown", TP_SEVERITY_INFO, tp_text_of(text));
+    tp__judge_diagnose(judge, "field_unknown", TP_SEVERITY_INFO, tp_text_of(text));
   }
 }
 
-static void read_object(struct judge *judge, tp_text object) {
+static void read_object(tp__judge *judge, tp_text object) {
   tp_text value;
   if (is_said(tp_value_get(object, "error"))) {
     read_error(judge, tp_value_get(object, "error"));
     return;
   }
-  if (field(judge, object, "reason", TP_VALUE_TEXT, &value)) set_reason(judge, tp_value_text(value));
+  if (field(judge, object, "reason", TP_VALUE_TEXT, &value)) tp__judge_set_reason(judge, tp_value_text(value));
   if (field(judge, object, "continue", TP_VALUE_BOOL, &value)) {
     judge->has_explicit_verdict = true;
     decide(judge, tp_value_bool(value, false) ? TP_VERDICT_ALLOW : TP_VERDICT_DENY);
   }
   if (field(judge, object, "hook_signals", TP_VALUE_ARRAY, &value)) {
-    for (tp_value_walk walk = {0}; !has_failed(judge) && tp_value_next(value, &walk);) read_signal(judge, walk.value);
+    for (tp_value_walk walk = {0}; !tp__judge_has_failed(judge) && tp_value_next(value, &walk);)
+      read_signal(judge, walk.value);
   }
-  if (field(judge, object, "output", TP_VALUE_TEXT, &value)) remind(judge, tp_value_text(value), "output");
+  if (field(judge, object, "output", TP_VALUE_TEXT, &value)) tp__judge_remind(judge, tp_value_text(value), "output");
   if (field(judge, object, "additionalContext", TP_VALUE_TEXT, &value))
-    remind(judge, tp_value_text(value), "additionalContext");
+    tp__judge_remind(judge, tp_value_text(value), "additionalContext");
   if (field(judge, object, "logs", TP_VALUE_ARRAY, &value)) {
     for (tp_value_walk walk = {0}; tp_value_next(value, &walk);)
-      diagnose(judge, "log", TP_SEVERITY_INFO, tp_value_text(walk.value));
+      tp__judge_diagnose(judge, "log", TP_SEVERITY_INFO, tp_value_text(walk.value));
   }
-  if (!has_failed(judge)) read_fields_unknown(judge, object);
+  if (!tp__judge_has_failed(judge)) read_fields_unknown(judge, object);
 }
 
-static tp_text trimmed(tp_text text) {
+tp_text tp__judge_trimmed(tp_text text) {
   while (text.size > 0 && strchr(" \t\r\n", text.data[0])) {
     text.data++;
     text.size--;
@@ -238,11 +227,11 @@ static tp_text trimmed(tp_text text) {
 }
 
 /* A program that blocks by its exit code blocks whatever it printed; all others answer for their output. */
-static void read_output(struct judge *judge, tp_text output, bool blocks) {
-  output = trimmed(output);
+static void read_output(tp__judge *judge, tp_text output, bool blocks) {
+  output = tp__judge_trimmed(output);
   if (output.size == 0) return;
   if (output.data[0] != '{') {
-    if (!blocks) remind(judge, output, "output");
+    if (!blocks) tp__judge_remind(judge, output, "output");
     return;
   }
   tp_fault fault = {0};
@@ -253,42 +242,44 @@ static void read_output(struct judge *judge, tp_text output, bool blocks) {
   if (status == TP_OK) {
     judge->has_object = true;
     read_object(judge, object);
-    if (!blocks || !has_failed(judge)) return;
+    if (!blocks || !tp__judge_has_failed(judge)) return;
     judge->judged->outcome.kind = 0;
     judge->judged->outcome.why = 0;
     judge->judged->reason[0] = '\0';
     return;
   }
   if (blocks) {
-    diagnose(judge, "output_malformed", TP_SEVERITY_WARNING, tp_text_of("stdout begins with { and is not one object"));
+    tp__judge_diagnose(judge, "output_malformed", TP_SEVERITY_WARNING,
+                       tp_text_of("stdout begins with { and is not one object"));
     return;
   }
-  fail_as(judge, TP_REASON_MALFORMED, "stdout begins with { and is not exactly one JSON object: %s", fault.message);
+  tp__judge_fail(judge, TP_REASON_MALFORMED, "stdout begins with { and is not exactly one JSON object: %s",
+                 fault.message);
 }
 
 /* ---- the answer ---- */
 
-static void block_without_verdicts(struct judge *judge) {
+static void block_without_verdicts(tp__judge *judge) {
   tp__judged *judged = judge->judged;
   judged->outcome.kind = TP_ANSWER_DONE;
   if (judge->is_required && judge->hook->is_blocking) {
     judged->outcome.kind = TP_ANSWER_FAILED;
     judged->outcome.contribution_count = 0;
   } else if (takes(judge, TP_KIND_REMINDER)) {
-    remind(judge, tp_text_of(judged->reason), "a block");
+    tp__judge_remind(judge, tp_text_of(judged->reason), "a block");
   } else {
-    diagnose(judge, "blocked", TP_SEVERITY_WARNING, tp_text_of(judged->reason));
+    tp__judge_diagnose(judge, "blocked", TP_SEVERITY_WARNING, tp_text_of(judged->reason));
   }
 }
 
-static void answer(struct judge *judge, tp_text errors) {
+static void answer(tp__judge *judge, tp_text errors) {
   tp__judged *judged = judge->judged;
   bool objects = judge->verdict == TP_VERDICT_DENY || judge->verdict == TP_VERDICT_ASK;
-  if (objects && !judged->reason[0]) set_reason(judge, trimmed(errors));
+  if (objects && !judged->reason[0]) tp__judge_set_reason(judge, tp__judge_trimmed(errors));
   if (objects && !judged->reason[0]) {
     char text[TP_ID_BYTES_MAX + 32];
     snprintf(text, sizeof text, "hook %s gave no reason", judge->hook->id);
-    set_reason(judge, tp_text_of(text));
+    tp__judge_set_reason(judge, tp_text_of(text));
   }
   if (!judge->hook->row->stop || !judge->hook->is_blocking) {
     if (objects) block_without_verdicts(judge);
@@ -300,17 +291,38 @@ static void answer(struct judge *judge, tp_text errors) {
                                                             : TP_ANSWER_ALLOW;
 }
 
-static void judge_exited(struct judge *judge, const tp_process_result *result) {
+static void judge_exited(tp__judge *judge, const tp_process_result *result) {
   bool blocks = result->exit_code != 0;
   judge->judged->outcome.code = (uint32_t)result->exit_code;
   if (blocks) decide(judge, TP_VERDICT_DENY);
   read_output(judge, result->output, blocks);
-  if (has_failed(judge)) return;
+  if (tp__judge_has_failed(judge)) return;
   if (judge->hook->wants_json && !judge->has_explicit_verdict && !blocks) {
-    fail_as(judge, TP_REASON_MALFORMED, "verdict: json, and the program printed none (continue or a signal)");
+    tp__judge_fail(judge, TP_REASON_MALFORMED, "verdict: json, and the program printed none (continue or a signal)");
     return;
   }
   answer(judge, result->errors);
+}
+
+static void judge_end(tp__judge *judge, const tp_process_result *result) {
+  switch (result->end) {
+  case TP_PROCESS_EXITED: judge_exited(judge, result); break;
+  case TP_PROCESS_KILLED:
+    tp__judge_fail(judge, TP_REASON_KILLED, "the program was killed by signal %d (%s)", result->signal,
+                   strsignal(result->signal));
+    break;
+  case TP_PROCESS_OUTPUT_LIMIT:
+    tp__judge_fail(judge, TP_REASON_MALFORMED, "the program wrote more than its limit");
+    break;
+  case TP_PROCESS_TIMED_OUT:
+    tp__judge_fail(judge, TP_REASON_TIMEOUT, "the program did not end within its limit");
+    break;
+  case TP_PROCESS_CANCELLED: tp__judge_fail(judge, TP_REASON_ERROR, "the program was cancelled"); break;
+  case TP_PROCESS_LOST:
+  case TP_PROCESS_END_FORCE_32:
+    tp__judge_fail(judge, TP_REASON_CRASH, "the host took the status of the program away");
+    break;
+  }
 }
 
 void tp__hook_judge(const tp__hook *hook, bool required, const tp_process_result *result, tp__judged *ret_judged) {
@@ -319,21 +331,8 @@ void tp__hook_judge(const tp__hook *hook, bool required, const tp_process_result
   judged->reason[0] = '\0';
   judged->dropped = 0;
   judged->writer = NULL;
-  struct judge judge = {.hook = hook, .judged = judged, .is_required = required};
-  switch (result->end) {
-  case TP_PROCESS_EXITED: judge_exited(&judge, result); break;
-  case TP_PROCESS_KILLED:
-    fail_as(&judge, TP_REASON_KILLED, "the program was killed by signal %d (%s)", result->signal,
-            strsignal(result->signal));
-    break;
-  case TP_PROCESS_OUTPUT_LIMIT: fail_as(&judge, TP_REASON_MALFORMED, "the program wrote more than its limit"); break;
-  case TP_PROCESS_TIMED_OUT: fail_as(&judge, TP_REASON_TIMEOUT, "the program did not end within its limit"); break;
-  case TP_PROCESS_CANCELLED: fail_as(&judge, TP_REASON_ERROR, "the program was cancelled"); break;
-  case TP_PROCESS_LOST:
-  case TP_PROCESS_END_FORCE_32:
-    fail_as(&judge, TP_REASON_CRASH, "the host took the status of the program away");
-    break;
-  }
+  tp__judge judge = {.hook = hook, .judged = judged, .is_required = required};
+  if (!hook->protocol || !tp__protocol_judge(&judge, result)) judge_end(&judge, result);
   if (judged->outcome.contribution_count > 0) judged->outcome.contributions = judged->list;
   if (judged->reason[0]) judged->outcome.reason = judged->reason;
 }

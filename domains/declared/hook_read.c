@@ -3,6 +3,7 @@
  * hook_read.c: one hook from its YAML file. Every key is looked at once, with its place at hand; what is not known is
  * refused. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,8 +13,8 @@
 
 #define KEYS \
   "id, event_type, event, enabled, blocking, summary, priority, after, before, requires, match, handler, failure, " \
-  "verdict, effects"
-#define MATCH_KEYS "ability_scope, min_duration_ms, only_if_changed_paths, agent, mode"
+  "verdict, effects, protocol, tools, plugin_root"
+#define MATCH_KEYS "ability_scope, min_duration_ms, only_if_changed_paths, agent, mode, matcher"
 #define HANDLER_KEYS "kind, command, path, timeout_ms"
 
 struct reader {
@@ -113,7 +114,14 @@ static tp_status read_event(struct reader *reader, tp__hook *hook) {
   if (index == 0) index = other;
   if (index == 0) return REFUSE(reader, TP_ERR_MALFORMED, 0, "a hook needs event_type: the name of a phase or event");
   TRY(take_text(reader, index, "event_type", &hook->event));
-  hook->phase = tp_phase_find(reader->hooks->runtime, hook->event);
+  if (hook->protocol) {
+    hook->protocol_event = tp__protocol_event_find(hook->protocol, hook->event);
+    if (!hook->protocol_event)
+      return REFUSE(reader, TP_ERR_UNKNOWN_PHASE, index,
+                    "no phase carries the event \"%s\" of %s: docs/hooks.md lists those that have one", hook->event,
+                    tp__protocol_name(hook->protocol));
+  }
+  hook->phase = hook->protocol ? hook->protocol_event->phase : tp_phase_find(reader->hooks->runtime, hook->event);
   hook->row = hook->phase ? tp_phase_get(reader->hooks->runtime, hook->phase) : NULL;
   if (!hook->row)
     return REFUSE(reader, TP_ERR_UNKNOWN_PHASE, index, "no phase or event \"%s\": see turnphase phases", hook->event);
@@ -175,11 +183,41 @@ static tp_status describe_match(struct reader *reader, tp__hook *hook, uint32_t 
   return hook->match ? TP_OK : no_memory(reader);
 }
 
+static tp_status read_matcher(struct reader *reader, tp__hook *hook, uint32_t map) {
+  uint32_t index = tp__yaml_get(&reader->yaml, map, "matcher");
+  const char *text = NULL, *why = "";
+  TRY(read_text(reader, map, "matcher", &text));
+  if (!text) return TP_OK;
+  if (!hook->protocol)
+    return REFUSE(reader, TP_ERR_MALFORMED, index, "matcher belongs to a protocol: name it, or use ability_scope");
+  if (!hook->protocol_event->has_matcher)
+    return REFUSE(reader, TP_ERR_MATCH_KEY, index, "%s has no matcher: leave it out", hook->event);
+  struct tp__hook_matcher *one = tp__hooks_alloc(reader->hooks, sizeof *one);
+  if (!one) return no_memory(reader);
+  if (!tp__matcher_init(&one->matcher, text, &why))
+    return REFUSE(reader, TP_ERR_MALFORMED, index, "the matcher cannot be used: %s", why);
+  one->next = reader->hooks->matchers;
+  reader->hooks->matchers = one;
+  hook->matcher = &one->matcher;
+  return TP_OK;
+}
+
+/* Of the events after a call one has the calls that succeeded, the other those that failed. */
+static tp_status describe_event(struct reader *reader, tp__hook *hook) {
+  if (!hook->protocol || hook->phase != TP_PHASE_TOOL_POST || hook->protocol == TP__PROTOCOL_GEMINI) return TP_OK;
+  char text[640];
+  bool failed = hook->protocol_event->id == TP__EVENT_POST_TOOL_FAILURE;
+  snprintf(text, sizeof text, "%s%sthe call %s", hook->match, hook->match[0] ? "; " : "",
+           failed ? "failed" : "succeeded");
+  hook->match = tp__hooks_copy(reader->hooks, tp_text_of(text));
+  return hook->match ? TP_OK : no_memory(reader);
+}
+
 static tp_status read_match(struct reader *reader, tp__hook *hook) {
   hook->duration_ms_min = -1;
   hook->match = "";
   uint32_t map = tp__yaml_get(&reader->yaml, 0, "match"), index;
-  if (map == 0) return TP_OK;
+  if (map == 0) return describe_event(reader, hook);
   TRY(expect_map(reader, map, "match", MATCH_KEYS));
   TRY(read_patterns(reader, map, "ability_scope", &hook->scopes, &index));
   if (index != 0 && !carries(hook->row, TP_FIELD_TOOL) && !carries(hook->row, TP_FIELD_ABILITY_REF))
@@ -192,8 +230,155 @@ static tp_status read_match(struct reader *reader, tp__hook *hook) {
   TRY(read_number(reader, map, "min_duration_ms", 0, INT64_MAX, &hook->duration_ms_min));
   if (hook->duration_ms_min >= 0 && !carries(hook->row, TP_FIELD_DURATION_MS))
     return no_such_key(reader, hook, tp__yaml_get(&reader->yaml, map, "min_duration_ms"), "min_duration_ms");
-  return reader->yaml.items[map].count > 0 ? describe_match(reader, hook, map) : TP_OK;
+  TRY(read_matcher(reader, hook, map));
+  if (reader->yaml.items[map].count > 0) TRY(describe_match(reader, hook, map));
+  return describe_event(reader, hook);
 }
+
+/* ---- a protocol of another host ---- */
+
+static tp_status read_protocol(struct reader *reader, tp__hook *hook) {
+  const char *name = NULL;
+  TRY(read_text(reader, 0, "protocol", &name));
+  if (!name) {
+    static const char *const needs[] = {"tools", "plugin_root"};
+    for (size_t i = 0; i < 2; i++) {
+      uint32_t index = tp__yaml_get(&reader->yaml, 0, needs[i]);
+      if (index != 0) return REFUSE(reader, TP_ERR_MALFORMED, index, "%s belongs to a protocol: name it", needs[i]);
+    }
+    return TP_OK;
+  }
+  hook->protocol = tp__protocol_find(name);
+  if (hook->protocol) return read_text(reader, 0, "plugin_root", &hook->plugin_root);
+  return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, 0, "protocol"),
+                "there is no protocol \"%s\": claude-code, gemini", name);
+}
+
+/* {ours: theirs, …}, of names of arguments. */
+static tp_status read_argument_names(struct reader *reader, uint32_t map, tp__tool_name *name) {
+  uint32_t arguments = tp__yaml_get(&reader->yaml, map, "arguments");
+  if (arguments == 0) return TP_OK;
+  TRY(expect(reader, arguments, "arguments", TP_VALUE_MAP, "a map of argument names"));
+  if (reader->yaml.items[arguments].count > TP__ARGUMENT_NAMES_MAX)
+    return REFUSE(reader, TP_ERR_TOO_LARGE, arguments, "more than %d arguments", TP__ARGUMENT_NAMES_MAX);
+  uint32_t key = arguments + 1;
+  for (uint32_t i = 0; i < reader->yaml.items[arguments].count; i++) {
+    TRY(take_text(reader, key, "the name of an argument", &name->arguments[i][0]));
+    TRY(take_text(reader, key + 1, "the name of an argument", &name->arguments[i][1]));
+    key = reader->yaml.items[key + 1].end;
+    name->argument_count++;
+  }
+  return TP_OK;
+}
+
+static tp_status read_tool_name(struct reader *reader, uint32_t key, tp__tool_name *name) {
+  uint32_t value = key + 1;
+  TRY(take_text(reader, key, "the name of a tool", &name->ours));
+  if (reader->yaml.items[value].kind == TP_VALUE_TEXT) return take_text(reader, value, name->ours, &name->theirs);
+  TRY(expect_map(reader, value, name->ours, "name, arguments"));
+  TRY(read_text(reader, value, "name", &name->theirs));
+  if (!name->theirs) name->theirs = name->ours;
+  return read_argument_names(reader, value, name);
+}
+
+static tp_status read_tool_names(struct reader *reader, tp__hook *hook) {
+  uint32_t map = tp__yaml_get(&reader->yaml, 0, "tools");
+  if (map == 0) return TP_OK;
+  TRY(expect(reader, map, "tools", TP_VALUE_MAP, "a map from the names of your tools to theirs"));
+  uint32_t count = reader->yaml.items[map].count;
+  if (count > TP__TOOL_NAMES_MAX)
+    return REFUSE(reader, TP_ERR_TOO_LARGE, map, "more than %d tools", TP__TOOL_NAMES_MAX);
+  hook->tool_names = tp__hooks_alloc(reader->hooks, (count + 1) * sizeof *hook->tool_names);
+  if (!hook->tool_names) return no_memory(reader);
+  uint32_t key = map + 1;
+  for (; hook->tool_name_count < count; hook->tool_name_count++) {
+    TRY(read_tool_name(reader, key, &hook->tool_names[hook->tool_name_count]));
+    key = reader->yaml.items[key + 1].end;
+  }
+  return TP_OK;
+}
+
+static const char *pair_of(tp_hooks *hooks, const char *name, const char *value) {
+  size_t size = strlen(name) + strlen(value) + 2;
+  char *pair = tp__hooks_alloc(hooks, size);
+  if (pair) snprintf(pair, size, "%s=%s", name, value);
+  return pair;
+}
+
+/* What these hosts set, behind what every program gets. */
+static tp_status make_environment(struct reader *reader, tp__hook *hook) {
+  const struct {
+    const char *name, *value;
+  } pairs[] = {{"CLAUDE_PROJECT_DIR", reader->hooks->root},
+               {"GEMINI_PROJECT_DIR", hook->protocol == TP__PROTOCOL_GEMINI ? reader->hooks->root : NULL},
+               {"CLAUDE_PLUGIN_ROOT", hook->plugin_root}};
+  size_t count = 0;
+  for (; reader->hooks->environment[count]; count++) hook->environment[count] = reader->hooks->environment[count];
+  for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+    if (!pairs[i].value) continue;
+    hook->environment[count] = pair_of(reader->hooks, pairs[i].name, pairs[i].value);
+    if (!hook->environment[count++]) return no_memory(reader);
+  }
+  return TP_OK;
+}
+
+/* "$NAME/…" and "${NAME}/…", with the values that a program will find. @return the size of the variable; 0: none. */
+static size_t variable_of(const tp__hook *hook, const char *text, const char **ret_value) {
+  if (text[0] != '$') return 0;
+  bool braces = text[1] == '{';
+  const char *name = text + 1 + braces;
+  for (size_t i = 0; hook->environment[i]; i++) {
+    size_t size = strcspn(hook->environment[i], "=");
+    if (strncmp(hook->environment[i], name, size) != 0 || (braces && name[size] != '}')) continue;
+    if (!braces && strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") != size) continue;
+    *ret_value = hook->environment[i] + size + 1;
+    return size + 1 + 2 * (size_t)braces;
+  }
+  return 0;
+}
+
+/* @param quotes  are left out, as a shell would. @return false when it is too long. */
+static bool expand(const tp__hook *hook, const char *text, size_t size, const char *quotes, char *ret_text,
+                   size_t ret_size) {
+  size_t used = 0;
+  const char *end = text + size;
+  while (text < end) {
+    const char *value, *piece = text;
+    size_t taken = variable_of(hook, text, &value), piece_size = 1;
+    if (taken > 0) {
+      piece = value;
+      piece_size = strlen(value);
+    } else if (strchr(quotes, *text)) {
+      piece_size = 0;
+    }
+    if (used + piece_size >= ret_size) return false;
+    memcpy(ret_text + used, piece, piece_size);
+    used += piece_size;
+    text += taken > 0 ? taken : 1;
+  }
+  ret_text[used] = '\0';
+  return true;
+}
+
+static bool is_shell_line(const tp__hook *hook) {
+  const char *slash = hook->argument_count > 2 ? strrchr(hook->arguments[0], '/') : NULL;
+  const char *name = slash ? slash + 1 : hook->arguments[0];
+  return hook->argument_count > 2 && (strcmp(name, "sh") == 0 || strcmp(name, "bash") == 0) &&
+         strcmp(hook->arguments[1], "-c") == 0;
+}
+
+static tp_status expand_arguments(struct reader *reader, tp__hook *hook) {
+  for (size_t i = 0; i < hook->argument_count; i++) {
+    char text[4096];
+    if (!strchr(hook->arguments[i], '$')) continue;
+    if (!expand(hook, hook->arguments[i], strlen(hook->arguments[i]), "", text, sizeof text))
+      return REFUSE(reader, TP_ERR_TOO_LARGE, 0, "an argument of command is longer than %zu bytes", sizeof text - 1);
+    hook->arguments[i] = tp__hooks_copy(reader->hooks, tp_text_of(text));
+    if (!hook->arguments[i]) return no_memory(reader);
+  }
+  return TP_OK;
+}
+
 
 /* ---- handler ---- */
 
@@ -224,6 +409,33 @@ static const char *path_of(tp_hooks *hooks, const char *name) {
   return name[0] == '/' ? name : joined(hooks, hooks->root, name);
 }
 
+static const char *script_path(tp_hooks *hooks, const char *text) {
+  const char *home = getenv("HOME");
+  if (text[0] == '~' && text[1] == '/' && home) return joined(hooks, home, text + 2);
+  return text[0] == '/' ? tp__hooks_copy(hooks, tp_text_of(text)) : joined(hooks, hooks->root, text);
+}
+
+/* Scripts that a line of a shell names are what runs, so a trust is about them, too: every word that is a file. */
+static tp_status find_scripts(struct reader *reader, tp__hook *hook) {
+  const char *at = hook->arguments[2];
+  while (*at) {
+    char text[4096];
+    struct stat found;
+    size_t size = strcspn(at, " \t\n;|&<>()`=");
+    if (size > 0 && expand(hook, at, size, "\"'\\", text, sizeof text) && text[0]) {
+      const char *path = script_path(reader->hooks, text);
+      if (path && stat(path, &found) == 0 && S_ISREG(found.st_mode)) {
+        if (hook->name_count == TP__HOOK_FILES_MAX)
+          return REFUSE(reader, TP_ERR_TOO_LARGE, 0, "the line of the shell names more than %d files",
+                        TP__HOOK_FILES_MAX - TP__HOOK_ARGUMENTS_MAX);
+        hook->names[hook->name_count++] = path;
+      }
+    }
+    at += size + (at[size] != '\0');
+  }
+  return TP_OK;
+}
+
 static tp_status read_command(struct reader *reader, tp__hook *hook, uint32_t map) {
   uint32_t index;
   TRY(read_texts(reader, map, "command", hook->arguments, TP__HOOK_ARGUMENTS_MAX, &hook->argument_count, &index));
@@ -234,6 +446,9 @@ static tp_status read_command(struct reader *reader, tp__hook *hook, uint32_t ma
   if (is_line)
     return REFUSE(reader, TP_ERR_MALFORMED, index, "command is one path, not a line of a shell: write a list, such as "
                   "[sh, -c, \"…\"] or [python3, guard.py]");
+  hook->name_count = hook->argument_count;
+  bool is_shell = is_shell_line(hook);
+  if (hook->protocol && !is_shell) TRY(expand_arguments(reader, hook));
   for (size_t i = 0; i < hook->argument_count; i++) {
     bool is_looked_up = i == 0 && !strchr(hook->arguments[0], '/');
     hook->names[i] = is_looked_up ? find_program(reader->hooks, hook->arguments[0])
@@ -241,7 +456,7 @@ static tp_status read_command(struct reader *reader, tp__hook *hook, uint32_t ma
     if (!hook->names[i] && i == 0) return no_memory(reader);
   }
   hook->arguments[0] = hook->names[0];
-  return TP_OK;
+  return hook->protocol && is_shell ? find_scripts(reader, hook) : TP_OK;
 }
 
 static tp_status read_path(struct reader *reader, tp__hook *hook, uint32_t map) {
@@ -261,6 +476,7 @@ static tp_status read_handler(struct reader *reader, tp__hook *hook) {
   int64_t limit_ms = 0;
   TRY(read_number(reader, map, "timeout_ms", 1, TP__HOOK_LIMIT_MS_MAX, &limit_ms));
   hook->limit_ms = (uint32_t)limit_ms;
+  if (limit_ms == 0 && hook->protocol) hook->limit_ms = hook->protocol_event->limit_ms[hook->protocol];
   bool is_script = strcmp(kind, "script") == 0;
   const char *foreign = is_script ? "path" : "command";
   uint32_t index = tp__yaml_get(&reader->yaml, map, foreign);
@@ -277,7 +493,7 @@ static tp_status read_handler(struct reader *reader, tp__hook *hook) {
 static tp_status read_failure(struct reader *reader, tp__hook *hook) {
   const char *name = NULL;
   TRY(read_text(reader, 0, "failure", &name));
-  if (!hook->is_blocking) hook->failure = TP_FAILURE_BEST_EFFORT;
+  if (!hook->is_blocking || hook->protocol) hook->failure = TP_FAILURE_BEST_EFFORT;
   if (!name) return TP_OK;
   uint32_t index = tp__yaml_get(&reader->yaml, 0, "failure");
   if (strcmp(name, "best_effort") == 0) {
@@ -299,6 +515,7 @@ static tp_status read_verdict(struct reader *reader, tp__hook *hook) {
   TRY(read_text(reader, 0, "verdict", &verdict));
   if (!verdict) return TP_OK;
   uint32_t index = tp__yaml_get(&reader->yaml, 0, "verdict");
+  if (hook->protocol) return REFUSE(reader, TP_ERR_MALFORMED, index, "verdict belongs to our own protocol");
   if (strcmp(verdict, "json") != 0) return REFUSE(reader, TP_ERR_MALFORMED, index, "verdict is json, or left out");
   if (!hook->row->stop || !hook->is_blocking || hook->kind != TP__HOOK_SCRIPT)
     return REFUSE(reader, TP_ERR_MALFORMED, index, "verdict: json needs a blocking script in a phase with verdicts");
@@ -344,7 +561,12 @@ static tp_status read_id(struct reader *reader, tp__hook *hook) {
 static tp_status read_hook(struct reader *reader, tp__hook *hook) {
   TRY(expect_map(reader, 0, "a hook", KEYS));
   TRY(read_id(reader, hook));
+  TRY(read_protocol(reader, hook));
   TRY(read_event(reader, hook));
+  if (hook->protocol) {
+    TRY(read_tool_names(reader, hook));
+    TRY(make_environment(reader, hook));
+  }
   hook->is_enabled = hook->is_blocking = true;
   hook->summary = "";
   TRY(read_bool(reader, 0, "enabled", &hook->is_enabled));

@@ -37,7 +37,8 @@ int32_t tp__hook_matches(void *ctx, const tp_match_view *view) {
   bool matches = any_matches(&hook->scopes, ability) && any_matches(&hook->agents, tp_match_id(view, TP_ID_AGENT)) &&
                  any_matches(&hook->modes, tp_match_mode(view)) &&
                  any_path_matches(&hook->changed_paths, tp_match_text(view, TP_FIELD_CHANGED_FILES)) &&
-                 (hook->duration_ms_min < 0 || tp_match_int(view, TP_FIELD_DURATION_MS) >= hook->duration_ms_min);
+                 (hook->duration_ms_min < 0 || tp_match_int(view, TP_FIELD_DURATION_MS) >= hook->duration_ms_min) &&
+                 (!hook->protocol || tp__protocol_matches(hook, view));
   return matches ? TP_MATCH_YES : TP_MATCH_NO;
 }
 
@@ -144,10 +145,11 @@ static tp_status context_line(const tp__hook *hook, const tp_call *call, struct 
   tp_writer *writer;
   tp_status status = tp_writer_new(NULL, &writer);
   if (status != TP_OK) return status;
-  write_context(hook, call, writer);
+  if (!hook->protocol) write_context(hook, call, writer);
+  else if (!tp__protocol_write(hook, call, writer)) status = TP_ERR_NO_MEMORY;
   tp_text value;
   struct line line = {0};
-  status = tp_writer_finish(writer, &value);
+  if (status == TP_OK) status = tp_writer_finish(writer, &value);
   if (status == TP_OK) status = tp_json_encode(value, line_add, &line, NULL);
   if (status == TP_OK) line_add(&line, "\n", 1);
   tp_writer_free(writer);
@@ -235,7 +237,7 @@ static void program_ended(void *ctx, const tp_process_result *result) {
 }
 
 static bool is_as_it_was(const tp__hook *hook) {
-  for (size_t i = 0; i < hook->argument_count; i++) {
+  for (size_t i = 0; i < hook->name_count; i++) {
     const tp__hook_program *program = &hook->programs[i];
     struct stat now;
     if (!program->exists) continue;
@@ -274,7 +276,7 @@ static void start_program(struct job *job, const tp_call *call, const struct lin
   }
   tp_process_options options = {.struct_size = sizeof options,
                                 .arguments = hook->arguments,
-                                .environment = hook->hooks->environment,
+                                .environment = hook->protocol ? hook->environment : hook->hooks->environment,
                                 .directory = hook->hooks->root,
                                 .input = {line->bytes, line->size},
                                 .limit_ms = process_limit_ms(call),

@@ -49,6 +49,7 @@ void tp__hooks_unref(tp_hooks *hooks) {
   pthread_mutex_unlock(&hooks->mutex);
   if (left > 0) return;
   tp_process_loop_free(hooks->loop);
+  for (struct tp__hook_matcher *one = hooks->matchers; one; one = one->next) tp__matcher_fini(&one->matcher);
   while (hooks->blocks) {
     struct tp__block *block = hooks->blocks;
     hooks->blocks = block->next;
@@ -236,7 +237,8 @@ static tp_status hash_program(tp__sha256 *hash, tp__hook *hook, size_t index, tp
   tp__hook_program *program = &hook->programs[index];
   if (!path || stat(path, &program->stat) != 0 || !S_ISREG(program->stat.st_mode)) return TP_OK;
   program->exists = true;
-  hash_text(hash, hook->arguments[index], strlen(hook->arguments[index]));
+  const char *name = index < hook->argument_count ? hook->arguments[index] : path;
+  hash_text(hash, name, strlen(name));
   return access(path, R_OK) == 0 ? hash_content(hash, path, fault) : TP_OK;
 }
 
@@ -245,7 +247,7 @@ static tp_status hash_all(tp_hooks *hooks, tp_fault *fault) {
   tp__sha256_init(&hash);
   tp_status status = hash_directory(&hash, hooks, fault);
   for (tp__hook *hook = hooks->first; hook && status == TP_OK; hook = hook->next) {
-    for (size_t i = 0; i < hook->argument_count && status == TP_OK; i++) status = hash_program(&hash, hook, i, fault);
+    for (size_t i = 0; i < hook->name_count && status == TP_OK; i++) status = hash_program(&hash, hook, i, fault);
   }
   tp__sha256_finish(&hash, hooks->hash);
   return status;
@@ -349,7 +351,8 @@ size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
                          .limit_ms = hook->limit_ms,
                          .failure = hook->failure,
                          .enabled = hook->is_enabled,
-                         .blocking = hook->is_blocking};
+                         .blocking = hook->is_blocking,
+                         .protocol = tp__protocol_name(hook->protocol)};
     if (!each(ctx, &info)) break;
   }
   return hooks->count;
@@ -383,7 +386,7 @@ static tp_status add_subscription(tp_edit *edit, tp__hook *hook, tp_fault *fault
   tp_subscription subscription = {.struct_size = sizeof subscription,
                                   .id = hook->id,
                                   .handler = hook->id,
-                                  .phase_name = hook->event,
+                                  .phase_name = hook->protocol ? hook->row->name : hook->event,
                                   .priority = hook->priority,
                                   .execution = hook->is_blocking ? TP_EXECUTION_BLOCKING : TP_EXECUTION_FIRE_AND_RECORD,
                                   .limit_ms = hook->limit_ms,

@@ -118,6 +118,7 @@ typedef struct tp_hook_info {
   tp_failure failure;           /* 0: the phase's */
   bool enabled, blocking;
   uint8_t reserved_[2];         /* zero */
+  const char *protocol;         /* "claude-code", "gemini"; empty: our own */
 } tp_hook_info;
 /** false stops. */
 typedef bool (*tp_hook_info_fn)(void *ctx, const tp_hook_info *info);

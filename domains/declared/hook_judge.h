@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hook_judge: an answer while it is made of a program's end. For hook_judge.c and hook_protocol_judge.c. */
+#ifndef TP__DECLARED_HOOK_JUDGE_H
+#define TP__DECLARED_HOOK_JUDGE_H
+
+#include "domains/declared/hook.h"
+
+#define VERDICT_UNSAID ((tp_verdict)0)
+
+typedef struct tp__judge {
+  const tp__hook *hook;
+  tp__judged *judged;
+  bool is_required;
+  tp_verdict verdict; /* the strictest so far; 0: none was said */
+  bool has_object, has_explicit_verdict;
+} tp__judge;
+
+/** Keeps a reason, without what is not UTF-8 and the white space at its end. */
+void tp__judge_set_reason(tp__judge *judge, tp_text text);
+/** The program gave no answer; what it contributed goes. */
+void tp__judge_fail(tp__judge *judge, tp_reason why, const char *format, ...) TP__PRINTF(3, 4);
+static inline bool tp__judge_has_failed(const tp__judge *judge) {
+  return judge->judged->outcome.kind == TP_ANSWER_FAILED;
+}
+/** Contribute what the phase takes. text is borrowed till the answer was given. */
+void tp__judge_diagnose(tp__judge *judge, const char *code, tp_severity severity, tp_text text);
+void tp__judge_remind(tp__judge *judge, tp_text text, const char *what);
+/** Without the white space around it. */
+tp_text tp__judge_trimmed(tp_text text);
+
+/** What the end of a program means in the protocol of its hook.
+ *  @return false, and nothing is said, for an end that all protocols read alike (a deadline, a limit of output, …). */
+bool tp__protocol_judge(tp__judge *judge, const tp_process_result *result);
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hook_protocol: hooks that were written for another host. A file that names a protocol has that host's event names,
+ * matchers, standard input, exit codes and results, and its scripts run unchanged (docs/hooks.md). hook_protocol.c has
+ * the events, the names of tools and what a program gets; hook_protocol_judge.c what its end means; hook_matcher.c the
+ * matchers. */
+#ifndef TP__DECLARED_HOOK_PROTOCOL_H
+#define TP__DECLARED_HOOK_PROTOCOL_H
+
+#include <regex.h>
+
+#include "domains/declared/text.h"
+
+typedef enum tp__protocol {
+  TP__PROTOCOL_NONE = 0, /* our own */
+  TP__PROTOCOL_CLAUDE_CODE = 1,
+  TP__PROTOCOL_GEMINI = 2
+} tp__protocol;
+
+typedef enum tp__protocol_event_id {
+  TP__EVENT_PRE_TOOL,
+  TP__EVENT_POST_TOOL,
+  TP__EVENT_POST_TOOL_FAILURE,
+  TP__EVENT_PROMPT,
+  TP__EVENT_SESSION_START,
+  TP__EVENT_SESSION_END,
+  TP__EVENT_STOP,
+  TP__EVENT_STOP_FAILURE
+} tp__protocol_event_id;
+
+typedef struct tp__protocol_event {
+  tp__protocol_event_id id;
+  const char *names[3]; /* by protocol; NULL: it has none */
+  uint32_t phase;
+  uint32_t limit_ms[3]; /* where the file names none */
+  bool has_matcher;
+  bool has_mode;        /* standard input has permission_mode */
+  bool plain_is_context; /* text that is no object goes to the model */
+} tp__protocol_event;
+
+/** @return TP__PROTOCOL_NONE for an unknown name. */
+tp__protocol tp__protocol_find(const char *name);
+/** "claude-code"; "" for none. */
+const char *tp__protocol_name(tp__protocol protocol);
+/** NULL: the protocol has no such event, or none of our phases can carry it. */
+const tp__protocol_event *tp__protocol_event_find(tp__protocol protocol, const char *name);
+
+/* ---- matchers ---- */
+
+/** Which names an event must have. Zero-filled: any. */
+typedef struct tp__matcher {
+  const char *text; /* NULL: any */
+  bool is_regex;
+  regex_t regex;
+} tp__matcher;
+
+/** @param text      kept; with is_regex till tp__matcher_fini().
+ *  @param ret_why   what a regular expression of ours cannot do, when it returns false. */
+bool tp__matcher_init(tp__matcher *matcher, const char *text, const char **ret_why);
+void tp__matcher_fini(tp__matcher *matcher);
+bool tp__matcher_fits(const tp__matcher *matcher, tp_text name);
+
+/* ---- names of tools ---- */
+
+enum { TP__TOOL_NAMES_MAX = 64, TP__ARGUMENT_NAMES_MAX = 16 };
+
+/** How a tool of ours is called there, and its arguments. */
+typedef struct tp__tool_name {
+  const char *ours, *theirs;
+  const char *arguments[TP__ARGUMENT_NAMES_MAX][2]; /* ours, theirs */
+  size_t argument_count;
+} tp__tool_name;
+
+struct tp__hook;
+/** What matchers are asked about: the tool by its name there, the source of a session, … */
+bool tp__protocol_matches(const struct tp__hook *hook, const tp_match_view *view);
+/** Writes what a program of the hook gets. @return false without memory. */
+bool tp__protocol_write(const struct tp__hook *hook, const tp_call *call, tp_writer *writer);
+
+#endif

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hook_protocol_judge.c: exit codes and results of other hosts' hooks. Exit code 2 blocks, whatever was printed; any
+ * other code but 0 is no answer unless an object was printed, which then decides alone. What such a result asks for and
+ * our phases cannot carry is a diagnostic, and where leaving it out would let through what the hook wanted to change,
+ * a denial. */
+#include <stdio.h>
+#include <string.h>
+
+#include "domains/declared/hook_judge.h"
+
+enum { TEXT_BYTES_MAX = 10000, BLOCKS = 2 };
+
+/** The fields of a result that have a meaning here. */
+struct said {
+  tp_text object, specific; /* the whole, and hookSpecificOutput */
+  tp_text decision, reason, permission, permission_reason, context, stop_reason, message;
+  bool stops;    /* continue: false */
+  bool rewrites; /* other arguments for the call */
+};
+
+static bool is(tp_text text, const char *word) {
+  return text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
+}
+
+static bool is_there(tp_text value) { return value.size > 0 && tp_value_kind_of(value) != TP_VALUE_NULL; }
+
+/* ---- reading the object ---- */
+
+/* @return false for a field of another kind. */
+static bool read_text(tp_text map, const char *key, tp_text *ret_text, const char **ret_wrong) {
+  tp_text value = tp_value_get(map, key);
+  if (!is_there(value)) return true;
+  *ret_text = tp_value_text(value);
+  if (tp_value_kind_of(value) == TP_VALUE_TEXT) return true;
+  *ret_wrong = key;
+  return false;
+}
+
+static bool is_one_of(tp_text text, const char *const *words) {
+  for (; *words; words++)
+    if (is(text, *words)) return true;
+  return text.size == 0;
+}
+
+static bool check_words(const tp__hook *hook, const struct said *said, const char **ret_wrong) {
+  static const char *const claude[] = {"approve", "block", NULL};
+  static const char *const gemini[] = {"allow", "approve", "deny", "block", "ask", NULL};
+  static const char *const permissions[] = {"allow", "deny", "ask", "defer", NULL};
+  if (!is_one_of(said->decision, hook->protocol == TP__PROTOCOL_GEMINI ? gemini : claude)) *ret_wrong = "decision";
+  else if (!is_one_of(said->permission, permissions)) *ret_wrong = "permissionDecision";
+  else return true;
+  return false;
+}
+
+/* The results of one host name their event, and one that names another is refused whole. */
+static bool read_specific(const tp__hook *hook, struct said *said, const char **ret_wrong) {
+  tp_text specific = tp_value_get(said->object, "hookSpecificOutput"), event = {0};
+  if (!is_there(specific)) return true;
+  *ret_wrong = "hookSpecificOutput";
+  if (tp_value_kind_of(specific) != TP_VALUE_MAP) return false;
+  said->specific = specific;
+  if (!read_text(specific, "hookEventName", &event, ret_wrong)) return false;
+  bool optional = hook->protocol == TP__PROTOCOL_GEMINI && event.size == 0;
+  *ret_wrong = "hookEventName";
+  if (!optional && !is(event, hook->event)) return false;
+  const char *rewritten = hook->protocol == TP__PROTOCOL_GEMINI ? "tool_input" : "updatedInput";
+  said->rewrites = is_there(tp_value_get(specific, rewritten));
+  return read_text(specific, "permissionDecision", &said->permission, ret_wrong) &&
+         read_text(specific, "permissionDecisionReason", &said->permission_reason, ret_wrong) &&
+         read_text(specific, "additionalContext", &said->context, ret_wrong);
+}
+
+static bool read_said(const tp__hook *hook, tp_text object, struct said *said, const char **ret_wrong) {
+  *said = (struct said){.object = object};
+  tp_text goes_on = tp_value_get(object, "continue");
+  *ret_wrong = "continue";
+  if (is_there(goes_on) && tp_value_kind_of(goes_on) != TP_VALUE_BOOL) return false;
+  said->stops = is_there(goes_on) && !tp_value_bool(goes_on, true);
+  return read_text(object, "decision", &said->decision, ret_wrong) &&
+         read_text(object, "reason", &said->reason, ret_wrong) &&
+         read_text(object, "stopReason", &said->stop_reason, ret_wrong) &&
+         read_text(object, "systemMessage", &said->message, ret_wrong) && read_specific(hook, said, ret_wrong) &&
+         check_words(hook, said, ret_wrong);
+}
+
+/* ---- what it means ---- */
+
+static tp_text cut(tp__judge *judge, tp_text text) {
+  if (text.size <= TEXT_BYTES_MAX) return text;
+  tp__judge_diagnose(judge, "text_cut", TP_SEVERITY_WARNING, tp_text_of("a text of the hook is cut at 10,000 bytes"));
+  return (tp_text){text.data, (size_t)tp__cut(text, TEXT_BYTES_MAX)};
+}
+
+static void note(tp__judge *judge, const char *code, const char *text) {
+  tp__judge_diagnose(judge, code, TP_SEVERITY_WARNING, tp_text_of(text));
+}
+
+/* For the model where the phase takes it, else for the log. */
+static void say(tp__judge *judge, tp_text text, const char *what) {
+  if (text.size > 0) tp__judge_remind(judge, cut(judge, text), what);
+}
+
+static void log_text(tp__judge *judge, const char *code, tp_text text) {
+  if (text.size > 0 && tp_utf8_valid(text, NULL)) tp__judge_diagnose(judge, code, TP_SEVERITY_INFO, cut(judge, text));
+}
+
+static void object_to(tp__judge *judge, tp_verdict verdict, tp_text reason) {
+  if (verdict <= judge->verdict) return;
+  judge->verdict = verdict;
+  judge->judged->reason[0] = '\0';
+  tp__judge_set_reason(judge, reason);
+}
+
+static void object_with(tp__judge *judge, tp_verdict verdict, const char *reason) {
+  object_to(judge, verdict, tp_text_of(reason));
+}
+
+static bool has_verdict(const tp__judge *judge) { return judge->hook->row->stop && judge->hook->is_blocking; }
+
+/* A block, by exit code or by decision. */
+static void block(tp__judge *judge, tp_text reason) {
+  if (has_verdict(judge)) {
+    object_to(judge, TP_VERDICT_DENY, reason);
+    return;
+  }
+  switch (judge->hook->protocol_event->id) {
+  case TP__EVENT_PRE_TOOL:
+  case TP__EVENT_PROMPT:
+    note(judge, "block_dropped", "the hook blocks, and no phase waits for it (blocking: false)");
+    break;
+  case TP__EVENT_POST_TOOL:
+  case TP__EVENT_POST_TOOL_FAILURE: say(judge, reason, "a block"); return;
+  case TP__EVENT_STOP:
+    note(judge, "block_dropped", "the hook wants the turn to go on, which it cannot: the turn is over");
+    break;
+  default: break;
+  }
+  log_text(judge, "blocked", reason);
+}
+
+static void apply_permission(tp__judge *judge, const struct said *said) {
+  tp_text reason = said->permission_reason;
+  if (is(said->permission, "deny")) object_to(judge, TP_VERDICT_DENY, reason);
+  else if (is(said->permission, "ask")) object_to(judge, TP_VERDICT_ASK, reason);
+  else if (is(said->permission, "defer"))
+    object_with(judge, TP_VERDICT_DENY, "the hook defers the call, which has no place here");
+  else if (is(said->permission, "allow")) object_to(judge, TP_VERDICT_ALLOW, (tp_text){0});
+}
+
+static void apply_decision(tp__judge *judge, const struct said *said) {
+  if (is(said->decision, "block") || is(said->decision, "deny")) block(judge, said->reason);
+  else if (!has_verdict(judge)) return;
+  else if (is(said->decision, "ask")) object_to(judge, TP_VERDICT_ASK, said->reason);
+  else if (said->decision.size > 0) object_to(judge, TP_VERDICT_ALLOW, (tp_text){0});
+}
+
+static void apply_stop(tp__judge *judge, const struct said *said) {
+  if (!said->stops) return;
+  if (judge->hook->phase == TP_PHASE_TOOL_PRE)
+    note(judge, "continue_false", "continue: false stops this call; the turn goes on");
+  else if (!has_verdict(judge)) note(judge, "continue_false", "continue: false has no effect in this phase");
+  if (!has_verdict(judge)) log_text(judge, "stop_reason", said->stop_reason);
+  else if (said->stop_reason.size > 0) object_to(judge, TP_VERDICT_DENY, said->stop_reason);
+  else object_with(judge, TP_VERDICT_DENY, "the hook said continue: false");
+}
+
+/* A call whose arguments the hook wanted to be others must not run with the old ones. */
+static void apply_rewrite(tp__judge *judge, const struct said *said) {
+  if (!said->rewrites) return;
+  if (judge->hook->phase == TP_PHASE_TOOL_PRE && has_verdict(judge))
+    object_with(judge, TP_VERDICT_DENY, "the hook rewrites the arguments of the call, which a declared hook may not");
+  else note(judge, "field_dropped", "rewritten arguments have no place here");
+}
+
+static bool is_known(tp_text key, const char *const *known) {
+  for (; *known; known++)
+    if (is(key, *known)) return true;
+  return false;
+}
+
+static void note_unknown(tp__judge *judge, tp_text map, const char *const *known, const char *code,
+                         tp_severity severity, const char *format) {
+  for (tp_value_walk walk = {0}; tp_value_next(map, &walk);) {
+    size_t at = judge->judged->outcome.contribution_count;
+    if (is_known(walk.key, known) || !is_there(walk.value) || at == TP__JUDGED_MAX) continue;
+    char *text = judge->judged->texts[at];
+    snprintf(text, sizeof judge->judged->texts[at], "%.*s %s", tp__cut(walk.key, 64), walk.key.data, format);
+    tp__judge_diagnose(judge, code, severity, tp_text_of(text));
+  }
+}
+
+static void note_the_rest(tp__judge *judge, const struct said *said) {
+  static const char *const top[] = {"continue",      "decision",       "reason",             "stopReason",
+                                    "systemMessage", "suppressOutput", "hookSpecificOutput", NULL};
+  static const char *const specific[] = {"hookEventName",     "permissionDecision", "permissionDecisionReason",
+                                         "additionalContext", "updatedInput",       "tool_input", NULL};
+  note_unknown(judge, said->object, top, "field_unknown", TP_SEVERITY_INFO, "is no field of a result");
+  note_unknown(judge, said->specific, specific, "field_dropped", TP_SEVERITY_WARNING, "has no place here");
+}
+
+static void apply(tp__judge *judge, const struct said *said) {
+  apply_stop(judge, said);
+  if (has_verdict(judge) && judge->hook->phase == TP_PHASE_TOOL_PRE) apply_permission(judge, said);
+  apply_decision(judge, said);
+  apply_rewrite(judge, said);
+  say(judge, said->context, "additionalContext");
+  log_text(judge, "system_message", said->message);
+  note_the_rest(judge, said);
+}
+
+/* ---- the end ---- */
+
+static void answer(tp__judge *judge) {
+  static const tp_answer answers[] = {[TP_VERDICT_ALLOW] = TP_ANSWER_ALLOW,
+                                      [TP_VERDICT_ASK] = TP_ANSWER_ASK,
+                                      [TP_VERDICT_DENY] = TP_ANSWER_DENY};
+  tp__judged *judged = judge->judged;
+  judged->outcome.kind = judge->verdict == VERDICT_UNSAID ? TP_ANSWER_DONE : answers[judge->verdict];
+  if (judge->verdict <= TP_VERDICT_ALLOW || judged->reason[0]) return;
+  char text[TP_ID_BYTES_MAX + 32];
+  snprintf(text, sizeof text, "hook %s gave no reason", judge->hook->id);
+  tp__judge_set_reason(judge, tp_text_of(text));
+}
+
+static tp_text first_line(tp_text text) {
+  text = tp__judge_trimmed(text);
+  const char *end = text.size > 0 ? memchr(text.data, '\n', text.size) : NULL;
+  return end ? (tp_text){text.data, (size_t)(end - text.data)} : text;
+}
+
+static void fail_exit(tp__judge *judge, const tp_process_result *result) {
+  tp_text line = first_line(result->errors);
+  if (result->end == TP_PROCESS_KILLED)
+    tp__judge_fail(judge, TP_REASON_KILLED, "the program was killed by signal %d (%s)", result->signal,
+                   strsignal(result->signal));
+  else
+    tp__judge_fail(judge, TP_REASON_ERROR, "exit code %d%s%.*s", result->exit_code, line.size > 0 ? ": " : "",
+                   tp__cut(line, 512), line.size > 0 ? line.data : "");
+}
+
+static void judge_text(tp__judge *judge, const tp_process_result *result, bool blocks, tp_text output) {
+  if (blocks) block(judge, tp__judge_trimmed(result->errors));
+  else if (result->end != TP_PROCESS_EXITED || result->exit_code != 0) fail_exit(judge, result);
+  else if (judge->hook->protocol_event->plain_is_context) say(judge, output, "output");
+  else log_text(judge, "output", output);
+}
+
+/* Text that begins as an object and does not parse is text. */
+static bool decode(tp__judge *judge, tp_text output, tp_text *ret_object) {
+  if (output.size == 0 || output.data[0] != '{') return false;
+  tp_writer **writer = &judge->judged->writer;
+  return tp_writer_new(NULL, writer) == TP_OK && tp_json_decode(output, *writer, NULL) == TP_OK &&
+         tp_writer_finish(*writer, ret_object) == TP_OK;
+}
+
+static void judge_object(tp__judge *judge, const tp_process_result *result, bool blocks, tp_text object) {
+  struct said said;
+  const char *wrong = "";
+  if (!read_said(judge->hook, object, &said, &wrong)) {
+    if (blocks) block(judge, tp__judge_trimmed(result->errors));
+    else tp__judge_fail(judge, TP_REASON_MALFORMED, "%s of the result is not what %s takes", wrong, judge->hook->event);
+    return;
+  }
+  tp_text reason = is(said.permission, "deny") ? said.permission_reason : said.reason;
+  if (blocks) block(judge, reason.size > 0 ? reason : tp__judge_trimmed(result->errors));
+  apply(judge, &said);
+}
+
+bool tp__protocol_judge(tp__judge *judge, const tp_process_result *result) {
+  if (result->end != TP_PROCESS_EXITED && result->end != TP_PROCESS_KILLED) return false;
+  bool exited = result->end == TP_PROCESS_EXITED, blocks = exited && result->exit_code == BLOCKS;
+  tp_text output = tp__judge_trimmed(result->output), object;
+  judge->judged->outcome.code = exited ? (uint32_t)result->exit_code : 0;
+  if (decode(judge, output, &object)) judge_object(judge, result, blocks, object);
+  else judge_text(judge, result, blocks, output);
+  if (!tp__judge_has_failed(judge)) answer(judge);
+  return true;
+}

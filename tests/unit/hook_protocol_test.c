@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Hooks of other hosts: what their programs get, what exit code and result mean, matchers, names of tools, and the
+ * files that name a protocol. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "domains/declared/hook_protocol.h"
+#include "tests/support/directory.h"
+#include "tests/support/host.h"
+#include "tests/support/json_value.h"
+#include "turnphase/declared.h"
+
+static void write_named(const char *name, const char *text) {
+  char file[160];
+  snprintf(file, sizeof file, "%s/%s", directory, name);
+  FILE *stream = fopen(file, "we");
+  assert_non_null(stream);
+  assert_true(fputs(text, stream) >= 0);
+  assert_int_equal(fclose(stream), 0);
+}
+
+static tp_status read_hooks(tp_runtime *runtime, tp_hooks **ret_hooks, tp_fault *fault) {
+  tp_hooks_options options = {.struct_size = sizeof options, .directory = directory, .root = directory};
+  return tp_hooks_read(runtime, &options, ret_hooks, fault);
+}
+
+static tp_runtime *open_with_hooks(void) {
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_hooks *hooks;
+  tp_fault fault = {0};
+  if (read_hooks(runtime, &hooks, &fault) != TP_OK) fail_msg("%s:%u: %s", fault.subject, fault.line, fault.message);
+  tp_status status = tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault);
+  if (status != TP_OK) fail_msg("%s: %s", fault.subject, fault.message);
+  tp_hooks_free(hooks);
+  return runtime;
+}
+
+static const char shell_call[] = "{'command': 'rm -rf /', 'cmd': 'x'}";
+
+/* Runs the phase of an event with what it carries. */
+static tp_phase_result run_event(tp_turn *turn, const char *event, const char *tool, tp_writer *writer) {
+  tp_field fields[4];
+  size_t count = 0;
+  uint32_t phase = strstr(event, "Pre") || strstr(event, "BeforeTool") ? TP_PHASE_TOOL_PRE
+                   : strstr(event, "PostTool") || strstr(event, "AfterTool") ? TP_PHASE_TOOL_POST
+                   : strstr(event, "Prompt") || strstr(event, "BeforeAgent") ? TP_PHASE_TURN_INTAKE
+                   : strstr(event, "SessionStart") ? TP_PHASE_SESSION_START
+                   : strstr(event, "SessionEnd") ? TP_PHASE_SESSION_END : TP_PHASE_TURN_POST_TURN;
+  bool is_tool = phase == TP_PHASE_TOOL_PRE || phase == TP_PHASE_TOOL_POST;
+  const tp_field text = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of("hello")};
+  const tp_field status = {.id = TP_FIELD_STATUS,
+                           .kind = TP_FIELD_KIND_TEXT,
+                           .text = tp_text_of(strstr(event, "Failure") ? "failure" : "success")};
+  const tp_field result = {.id = TP_FIELD_RESULT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of("done")};
+  if (phase == TP_PHASE_TURN_INTAKE) fields[count++] = text;
+  if (is_tool) {
+    fields[count++] = (tp_field){.id = TP_FIELD_TOOL, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(tool)};
+    fields[count++] = (tp_field){
+        .id = TP_FIELD_ARGUMENTS, .kind = TP_FIELD_KIND_VALUE, .text = json_value(writer, shell_call)};
+  }
+  if (phase == TP_PHASE_TOOL_POST) {
+    fields[count++] = status;
+    fields[count++] = result;
+  }
+  tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = count, .budget_ms = 30000};
+  tp_phase_result got = {.struct_size = sizeof got};
+  assert_int_equal(tp_phase_run(turn, phase, &input, &got, NULL), TP_OK);
+  return got;
+}
+
+/* ---- exit code x stdout ---- */
+
+#define PRE "PreToolUse"
+#define SAYS(fields) "echo '{\"hookSpecificOutput\": {\"hookEventName\": \"PreToolUse\", " fields "}}'"
+#define DENIES SAYS("\"permissionDecision\": \"deny\", \"permissionDecisionReason\": \"no\"")
+
+/* A row a case: what happens is allow, deny and ask of tool.pre and the prompt, done (nothing was said), and failed (no
+ * answer). */
+typedef struct row {
+  const char *event, *script, *judged;
+  const char *reason, *reminder; /* NULL: any; "": none */
+} row;
+
+static const row rows[] = {
+    /* exit code 0 */
+    {PRE, "exit 0", "done", NULL, ""},
+    {PRE, "echo some text", "done", NULL, ""},
+    {PRE, "echo '[1]'", "done", NULL, ""},
+    {PRE, "echo '\"text\"'", "done", NULL, ""},
+    {PRE, "echo '{\"decision\": \"blo'", "done", NULL, ""},
+    {PRE, "echo '{} {}'", "done", NULL, ""},
+    {PRE, "echo '{}'", "done", NULL, ""},
+    {PRE, "echo '{\"suppressOutput\": true, \"mine\": 1}'", "done", NULL, ""},
+    {PRE, DENIES, "deny", "no", NULL},
+    {PRE, SAYS("\"permissionDecision\": \"ask\", \"permissionDecisionReason\": \"sure?\""), "ask", "sure?", NULL},
+    {PRE, SAYS("\"permissionDecision\": \"allow\""), "allow", NULL, ""},
+    {PRE, SAYS("\"permissionDecision\": \"defer\""), "deny", NULL, NULL},
+    {PRE, SAYS("\"updatedInput\": {\"command\": \"ls\"}"), "deny", NULL, NULL},
+    {PRE, SAYS("\"permissionDecision\": \"allow\", \"updatedInput\": {}"), "deny", NULL, NULL},
+    {PRE, SAYS("\"additionalContext\": \"mind the gap\""), "done", NULL, "mind the gap"},
+    {PRE, "echo '{\"decision\": \"block\", \"reason\": \"old form\"}'", "deny", "old form", NULL},
+    {PRE, "echo '{\"decision\": \"approve\"}'", "allow", NULL, ""},
+    {PRE, "echo '{\"continue\": false, \"stopReason\": \"halt\"}'", "deny", "halt", NULL},
+    {PRE, "echo '{\"continue\": false, \"decision\": \"approve\"}'", "deny", NULL, NULL},
+    {PRE, "echo '{\"additionalContext\": \"top level\"}'", "done", NULL, ""},
+    {PRE, "echo '{\"systemMessage\": \"for people\"}'", "done", NULL, ""},
+    /* an object that fails the schema */
+    {PRE, "echo '{\"decision\": \"perhaps\"}'", "failed", NULL, NULL},
+    {PRE, "echo '{\"continue\": \"no\"}'", "failed", NULL, NULL},
+    {PRE, "echo '{\"reason\": 7}'", "failed", NULL, NULL},
+    {PRE, "echo '{\"hookSpecificOutput\": {\"permissionDecision\": \"deny\"}}'", "failed", NULL, NULL},
+    {PRE, "echo '{\"hookSpecificOutput\": {\"hookEventName\": \"Stop\", \"permissionDecision\": \"deny\"}}'", "failed",
+     NULL, NULL},
+    {PRE, SAYS("\"permissionDecision\": \"never\""), "failed", NULL, NULL},
+    /* exit code 2 */
+    {PRE, "echo no >&2; exit 2", "deny", "no", NULL},
+    {PRE, "exit 2", "deny", "hook guard gave no reason", NULL},
+    {PRE, "echo text; echo no >&2; exit 2", "deny", "no", NULL},
+    {PRE, "echo '{\"decision\": \"block\", \"reason\": \"of the object\"}'; echo no >&2; exit 2", "deny",
+     "of the object", NULL},
+    {PRE, "echo '{\"decision\": \"approve\"}'; echo no >&2; exit 2", "deny", "no", NULL},
+    {PRE, SAYS("\"permissionDecision\": \"allow\"") "; echo no >&2; exit 2", "deny", "no", NULL},
+    {PRE, "echo '{\"decision\": \"perhaps\"}'; echo no >&2; exit 2", "deny", "no", NULL},
+    {PRE, "echo '{\"reason\": \"in json\"}' >&2; exit 2", "deny", "{\"reason\": \"in json\"}", NULL},
+    /* any other */
+    {PRE, "echo no >&2; exit 1", "failed", NULL, NULL},
+    {PRE, "echo text; exit 1", "failed", NULL, NULL},
+    {PRE, "exit 127", "failed", NULL, NULL},
+    {PRE, "no_such_program_at_all", "failed", NULL, NULL},
+    {PRE, "kill -KILL $$", "failed", NULL, NULL},
+    {PRE, "echo '{\"decision\": \"perhaps\"}'; exit 1", "failed", NULL, NULL},
+    {PRE, DENIES "; exit 1", "deny", "no", NULL},
+    {PRE, SAYS("\"permissionDecision\": \"allow\"") "; exit 1", "allow", NULL, ""},
+    {PRE, DENIES "; kill -KILL $$", "deny", "no", NULL},
+    {PRE, "sleep 100", "failed", NULL, NULL},
+    {PRE, DENIES "; sleep 100", "failed", NULL, NULL},
+    /* the prompt */
+    {"UserPromptSubmit", "echo the date is known", "done", NULL, "the date is known"},
+    {"UserPromptSubmit", "echo no >&2; exit 2", "deny", "no", NULL},
+    {"UserPromptSubmit", "echo '{\"decision\": \"block\", \"reason\": \"secret\"}'", "deny", "secret", NULL},
+    {"UserPromptSubmit", "echo '{\"continue\": false, \"stopReason\": \"halt\"}'", "deny", "halt", NULL},
+    {"UserPromptSubmit",
+     "echo '{\"hookSpecificOutput\": {\"hookEventName\": \"UserPromptSubmit\", \"additionalContext\": \"more\"}}'",
+     "done", NULL, "more"},
+    {"UserPromptSubmit", "exit 1", "failed", NULL, NULL},
+    /* behind a call: it has run */
+    {"PostToolUse", "echo text", "done", NULL, ""},
+    {"PostToolUse", "echo look >&2; exit 2", "done", NULL, "look"},
+    {"PostToolUse", "echo '{\"decision\": \"block\", \"reason\": \"tests fail\"}'", "done", NULL, "tests fail"},
+    {"PostToolUse",
+     "echo '{\"hookSpecificOutput\": {\"hookEventName\": \"PostToolUse\", \"additionalContext\": \"formatted\"}}'",
+     "done", NULL, "formatted"},
+    {"PostToolUse", "exit 1", "failed", NULL, NULL},
+    {"PostToolUseFailure", "echo look >&2; exit 2", "done", NULL, "look"},
+    /* the session, and the end of a turn */
+    {"SessionStart", "echo branch main", "done", NULL, "branch main"},
+    {"SessionStart", "echo no >&2; exit 2", "done", NULL, ""},
+    {"SessionEnd", "echo no >&2; exit 2", "done", NULL, ""},
+    {"Stop", "echo go on >&2; exit 2", "done", NULL, ""},
+    /* the other protocol */
+    {"BeforeTool", "echo '{\"decision\": \"deny\", \"reason\": \"no\"}'", "deny", "no", NULL},
+    {"BeforeTool", "echo '{\"decision\": \"block\", \"reason\": \"no\"}'", "deny", "no", NULL},
+    {"BeforeTool", "echo '{\"decision\": \"allow\"}'", "allow", NULL, ""},
+    {"BeforeTool", "echo '{\"decision\": \"ask\", \"reason\": \"sure?\"}'", "ask", "sure?", NULL},
+    {"BeforeTool", "echo no >&2; exit 2", "deny", "no", NULL},
+    {"BeforeTool", "exit 1", "failed", NULL, NULL},
+    {"BeforeTool", "echo '{\"hookSpecificOutput\": {\"tool_input\": {\"command\": \"ls\"}}}'", "deny", NULL, NULL},
+    {"AfterTool", "echo '{\"decision\": \"deny\", \"reason\": \"hide it\"}'", "done", NULL, "hide it"},
+    {"AfterTool", "echo '{\"hookSpecificOutput\": {\"additionalContext\": \"more\"}}'", "done", NULL, "more"},
+};
+
+static const char *protocol_of(const char *event) {
+  return strstr(event, "Before") || strstr(event, "After") ? "gemini" : "claude-code";
+}
+
+static const char *judged(const tp_phase_result *result) {
+  const tp_run_record *record = tp_phase_result_run(result, 0);
+  if (record->state != TP_STATE_SUCCEEDED) return "failed";
+  return record->verdict > TP_VERDICT_NONE ? tp_verdict_name((tp_verdict)record->verdict) : "done";
+}
+
+static void check_reminder(const row *r, const tp_phase_result *result) {
+  size_t count = result->merged ? tp_merged_count(result->merged, TP_KIND_REMINDER) : 0;
+  if (count != (r->reminder[0] ? 1 : 0)) fail_msg("%s: %zu reminders", r->script, count);
+  if (count == 0) return;
+  tp_text text = tp_merged_get(result->merged, TP_KIND_REMINDER, 0)->contribution->text;
+  if (text.size != strlen(r->reminder) || memcmp(text.data, r->reminder, text.size) != 0)
+    fail_msg("%s: %.*s", r->script, (int)text.size, text.data);
+}
+
+static tp_phase_result run_row(const row *r, const char *more, tp_runtime **ret_runtime, tp_turn **ret_turn,
+                               tp_writer *writer) {
+  char script[512], yaml[512];
+  snprintf(script, sizeof script, "%s\n", r->script);
+  write_named("guard.sh", script);
+  snprintf(yaml, sizeof yaml, "id: guard\nprotocol: %s\nevent: %s\n%shandler: {command: [sh, guard.sh], "
+           "timeout_ms: %d}\n", protocol_of(r->event), r->event, more, strstr(r->script, "sleep") ? 200 : 20000);
+  write_named("a.yaml", yaml);
+  *ret_runtime = open_with_hooks();
+  *ret_turn = begin_bare(*ret_runtime, 60000);
+  return run_event(*ret_turn, r->event, "Bash", writer);
+}
+
+static void exit_code_and_stdout_mean_what_they_mean_there(void **state) {
+  (void)state;
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    const row *r = &rows[i];
+    tp_runtime *runtime;
+    tp_turn *turn;
+    tp_phase_result result = run_row(r, "", &runtime, &turn, writer);
+    bool denied = strcmp(r->judged, "deny") == 0;
+    if (strcmp(judged(&result), r->judged) != 0) fail_msg("%s: %s: %s", r->event, r->script, judged(&result));
+    if (result.outcome != (denied ? TP_ERR_DENIED : TP_OK)) fail_msg("%s: the phase ended otherwise", r->script);
+    if (r->reason) assert_text(result.reason, r->reason);
+    if (r->reminder) check_reminder(r, &result);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+  tp_writer_free(writer);
+}
+
+/* `failure: required` is that host's onFailure: block. */
+static void a_guard_that_gives_no_answer_denies_when_it_fails_closed(void **state) {
+  (void)state;
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    if (strcmp(rows[i].judged, "failed") != 0 || strcmp(rows[i].event, PRE) != 0) continue;
+    tp_runtime *runtime;
+    tp_turn *turn;
+    tp_phase_result result = run_row(&rows[i], "failure: required\n", &runtime, &turn, writer);
+    if (result.outcome != TP_ERR_DENIED) fail_msg("%s: %s", rows[i].script, tp_status_name(result.outcome));
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+  tp_writer_free(writer);
+}
+
+/* ---- standard input and environment ---- */
+
+static void read_got(char *ret_text, size_t size) {
+  char file[128];
+  snprintf(file, sizeof file, "%s/got", directory);
+  FILE *stream = fopen(file, "re");
+  assert_non_null(stream);
+  size_t got = fread(ret_text, 1, size - 1, stream);
+  ret_text[got] = '\0';
+  fclose(stream);
+  unlink(file);
+}
+
+/* @ stands for the directory, # for the turn's id. */
+static void assert_got(const char *wanted) {
+  char got[4096], filled[4096];
+  size_t used = 0;
+  read_got(got, sizeof got);
+  char *turn = strstr(got, "\"prompt_id\":\"turn-");
+  if (turn) {
+    char *end = strchr(turn + 13, '"');
+    memmove(turn + 13, end, strlen(end) + 1);
+  }
+  for (; *wanted; wanted++) {
+    if (*wanted == '@') used += (size_t)snprintf(filled + used, sizeof filled - used, "%s", directory);
+    else filled[used++] = *wanted;
+  }
+  filled[used] = '\0';
+  assert_string_equal(got, filled);
+}
+
+static void a_program_gets_one_line_with_the_fields_of_its_host(void **state) {
+  (void)state;
+  static const struct {
+    const char *event, *tool, *got;
+  } gets[] = {
+      {PRE, "Bash",
+       "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":\"default\","
+       "\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Bash\",\"tool_input\":{\"command\":\"rm -rf /\",\"cmd\":"
+       "\"x\"}}\n"},
+      {PRE, "shell",
+       "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":\"default\","
+       "\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Bash\",\"tool_input\":{\"command\":\"rm -rf /\",\"timeout\":"
+       "\"x\"}}\n"},
+      {"PostToolUse", "shell",
+       "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":\"default\","
+       "\"hook_event_name\":\"PostToolUse\",\"tool_name\":\"Bash\",\"tool_input\":{\"command\":\"rm -rf "
+       "/\",\"timeout\":"
+       "\"x\"},\"tool_response\":{\"stdout\":\"done\",\"stderr\":\"\",\"interrupted\":false,\"isImage\":false}}\n"},
+      {"PostToolUseFailure", "other",
+       "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":\"default\","
+       "\"hook_event_name\":\"PostToolUseFailure\",\"tool_name\":\"other\",\"tool_input\":{\"command\":\"rm -rf /\","
+       "\"cmd\":\"x\"},\"error\":\"done\",\"is_interrupt\":false}\n"},
+      {"UserPromptSubmit", "",
+       "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":\"default\","
+       "\"hook_event_name\":\"UserPromptSubmit\",\"prompt\":\"hello\"}\n"},
+      {"SessionStart", "",
+       "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"hook_event_name\":\"SessionStart\","
+       "\"source\":\"startup\"}\n"},
+      {"SessionEnd", "",
+       "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"hook_event_name\":"
+       "\"SessionEnd\",\"reason\":\"other\"}\n"},
+      {"Stop", "",
+       "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":\"default\","
+       "\"hook_event_name\":\"Stop\",\"stop_hook_active\":false,\"last_assistant_message\":\"\"}\n"},
+  };
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  for (size_t i = 0; i < sizeof gets / sizeof gets[0]; i++) {
+    char yaml[512];
+    snprintf(yaml, sizeof yaml, "id: keep\nprotocol: claude-code\nevent: %s\n"
+             "tools: {shell: {name: Bash, arguments: {cmd: timeout}}, write: Write}\n"
+             "handler: {command: [sh, -c, 'cat > got']}\n", gets[i].event);
+    write_named("a.yaml", yaml);
+    tp_runtime *runtime = open_with_hooks();
+    tp_turn *turn = begin_bare(runtime, 60000);
+    assert_int_equal(run_event(turn, gets[i].event, gets[i].tool, writer).outcome, TP_OK);
+    assert_got(gets[i].got);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+  tp_writer_free(writer);
+}
+
+static void paths_of_files_are_absolute_and_the_project_is_in_the_environment(void **state) {
+  (void)state;
+  write_named("a.yaml",
+              "id: keep\nprotocol: claude-code\nevent: PreToolUse\nplugin_root: /plug\n"
+              "handler: {command: [sh, -c, 'cat > got; echo $CLAUDE_PROJECT_DIR $CLAUDE_PLUGIN_ROOT >> got']}\n");
+  tp_runtime *runtime = open_with_hooks();
+  tp_turn *turn = begin_bare(runtime, 60000);
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  tp_field fields[] = {{.id = TP_FIELD_TOOL, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of("Write")},
+                       {.id = TP_FIELD_ARGUMENTS,
+                        .kind = TP_FIELD_KIND_VALUE,
+                        .text = json_value(writer, "{'file_path': 'a/b.c', 'content': ''}")}};
+  tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = 2};
+  tp_phase_result result = {.struct_size = sizeof result};
+  assert_int_equal(tp_phase_run(turn, TP_PHASE_TOOL_PRE, &input, &result, NULL), TP_OK);
+  assert_got("{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":"
+             "\"default\",\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Write\",\"tool_input\":{\"file_path\":"
+             "\"@/a/b.c\",\"content\":\"\"}}\n@ /plug\n");
+  tp_writer_free(writer);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+/* ---- matchers ---- */
+
+static void a_matcher_reads_as_it_does_there(void **state) {
+  (void)state;
+  static const struct {
+    const char *matcher, *name;
+    bool fits;
+  } cases[] = {
+      {"", "Bash", true},
+      {"*", "Bash", true},
+      {"Bash", "Bash", true},
+      {"Bash", "bash", false},
+      {"Bash", "BashOutput", false},
+      {"Edit|Write", "Write", true},
+      {"Edit | Write", "Write", true},
+      {"Edit, Write", "Write", true},
+      {"Edit|Write", "Read", false},
+      {"mcp__memory", "mcp__memory__add", false},
+      {"mcp__memory__.*", "mcp__memory__add", true},
+      {"Edit.*", "NotebookEdit", true},
+      {"^Edit.*", "NotebookEdit", false},
+      {"^Edit$", "Edit", true},
+      {"mcp__*", "a_mcp_b", true},
+      {"Write|Multi.*", "MultiEdit", true},
+      {"(?:Ba|A)sh", "Ash", true},
+      {"\\d+", "a1", true},
+      {"\\d+", "a", false},
+      {"[\\w]+\\.run", "shell.run", true},
+      {"[^a-z]x", "ax", false},
+      {"a+?b", "aab", true},
+      {"\\bEdit\\b", "Edit", true},
+      {"\\bEdit\\b", "MultiEdit", false},
+      {"Task", "Agent", true},
+      {"Agent", "Task", true},
+      {"^Task$", "Agent", true},
+      {"Task", "Bash", false},
+      {"my-tool", "my-tool", true},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    tp__matcher matcher;
+    const char *why = "";
+    if (!tp__matcher_init(&matcher, cases[i].matcher, &why)) fail_msg("%s: %s", cases[i].matcher, why);
+    if (tp__matcher_fits(&matcher, tp_text_of(cases[i].name)) != cases[i].fits)
+      fail_msg("%s of %s", cases[i].matcher, cases[i].name);
+    tp__matcher_fini(&matcher);
+  }
+  static const char *const refused[] = {"*.py",  "+", "(a",   "a)",   "[a", "a\\", "(?=a)", "(?<!a)b", "a{2}", "\\1(a)",
+                                        "[]",    "[\\]]", "\\cA", "a**"};
+  for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+    tp__matcher matcher;
+    const char *why = "";
+    if (tp__matcher_init(&matcher, refused[i], &why)) fail_msg("%s was taken", refused[i]);
+    assert_true(why[0] != '\0');
+  }
+}
+
+static void a_hook_runs_for_the_names_that_tools_have_there(void **state) {
+  (void)state;
+  static const struct {
+    const char *event, *tool;
+    bool runs;
+  } cases[] = {{PRE, "shell", true}, {PRE, "Bash", true}, {PRE, "Read", false}, {"PostToolUse", "shell", true},
+               {"PostToolUseFailure", "shell", true}};
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    char yaml[512];
+    snprintf(yaml, sizeof yaml, "id: a\nprotocol: claude-code\nevent: %s\nmatch: {matcher: 'Bash|Edit'}\n"
+             "tools: {shell: Bash}\nhandler: {command: ['true']}\n", cases[i].event);
+    write_named("a.yaml", yaml);
+    tp_runtime *runtime = open_with_hooks();
+    tp_turn *turn = begin_bare(runtime, 60000);
+    tp_phase_result result = run_event(turn, cases[i].event, cases[i].tool, writer);
+    bool ran = tp_phase_result_run(&result, 0)->state == TP_STATE_SUCCEEDED;
+    if (ran != cases[i].runs) fail_msg("%s of %s", cases[i].event, cases[i].tool);
+    const char *other = strstr(cases[i].event, "Failure") ? "PostToolUse" : "PostToolUseFailure";
+    if (strcmp(cases[i].event, PRE) != 0) {
+      result = run_event(turn, other, cases[i].tool, writer);
+      assert_run(&result, "a", TP_STATE_SKIPPED, TP_REASON_MATCH);
+    }
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+  tp_writer_free(writer);
+}
+
+/* ---- files ---- */
+
+static void a_wrong_file_of_a_protocol_is_refused_with_its_place(void **state) {
+  (void)state;
+#define HANDLER "handler: {command: ./x}\n"
+  static const struct {
+    const char *yaml;
+    uint32_t line, column;
+    const char *part;
+  } cases[] = {
+      {"id: a\nprotocol: vim\nevent: PreToolUse\n" HANDLER, 2, 11, "claude-code, gemini"},
+      {"id: a\nprotocol: claude-code\nevent: tool.pre\n" HANDLER, 3, 8, "no phase carries"},
+      {"id: a\nprotocol: claude-code\nevent: PreCompact\n" HANDLER, 3, 8, "no phase carries"},
+      {"id: a\nprotocol: claude-code\nevent: BeforeTool\n" HANDLER, 3, 8, "no phase carries"},
+      {"id: a\nevent: tool.pre\nmatch: {matcher: Bash}\n" HANDLER, 3, 18, "belongs to a protocol"},
+      {"id: a\nevent: tool.pre\ntools: {a: b}\n" HANDLER, 3, 8, "belongs to a protocol"},
+      {"id: a\nevent: tool.pre\nplugin_root: /x\n" HANDLER, 3, 14, "belongs to a protocol"},
+      {"id: a\nprotocol: claude-code\nevent: PreToolUse\nmatch: {matcher: '(?=a)'}\n" HANDLER, 4, 18, "(?: is known"},
+      {"id: a\nprotocol: claude-code\nevent: UserPromptSubmit\nmatch: {matcher: x}\n" HANDLER, 4, 18, "has no matcher"},
+      {"id: a\nprotocol: claude-code\nevent: PreToolUse\ntools: {a: {nick: b}}\n" HANDLER, 4, 13, "name, arguments"},
+      {"id: a\nprotocol: claude-code\nevent: PreToolUse\nverdict: json\n" HANDLER, 4, 10, "our own protocol"},
+  };
+  tp_runtime *runtime = open_runtime(NULL);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    write_named("a.yaml", cases[i].yaml);
+    tp_hooks *hooks;
+    tp_fault fault = {0};
+    assert_int_not_equal(read_hooks(runtime, &hooks, &fault), TP_OK);
+    if (!strstr(fault.message, cases[i].part) || fault.line != cases[i].line || fault.column != cases[i].column)
+      fail_msg("%s: %u:%u: %s", cases[i].yaml, fault.line, fault.column, fault.message);
+  }
+  tp_runtime_free(runtime);
+}
+
+/* The script is what runs, though only a line of a shell names it. */
+static void a_trust_is_about_the_scripts_that_a_line_of_a_shell_names(void **state) {
+  (void)state;
+  static const char *const lines[] = {"sh $CLAUDE_PROJECT_DIR/x.sh", "sh \"$CLAUDE_PROJECT_DIR\"/x.sh",
+                                      "cd / && sh '${CLAUDE_PROJECT_DIR}/x.sh'", "sh x.sh;true",
+                                      "sh ${CLAUDE_PLUGIN_ROOT}/x.sh"};
+  tp_runtime *runtime = open_runtime(NULL);
+  for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+    char yaml[512], hash[65] = "", root[128], inner[160];
+    snprintf(root, sizeof root, "%s_scripts", directory);
+    mkdir(root, 0755);
+    snprintf(inner, sizeof inner, "%s/x.sh", root);
+    tp_hooks_options options = {.struct_size = sizeof options, .directory = directory, .root = root};
+    snprintf(yaml, sizeof yaml, "id: a\nprotocol: claude-code\nevent: PreToolUse\nplugin_root: %s\n"
+             "handler:\n  command:\n    - sh\n    - -c\n    - >-\n      %s\n", root, lines[i]);
+    write_named("a.yaml", yaml);
+    for (int change = 0; change < 2; change++) {
+      FILE *stream = fopen(inner, "we");
+      assert_non_null(stream);
+      fprintf(stream, "exit %d\n", change);
+      fclose(stream);
+      tp_hooks *hooks;
+      tp_fault fault = {0};
+      if (tp_hooks_read(runtime, &options, &hooks, &fault) != TP_OK) fail_msg("%s", fault.message);
+      if (change == 1 && strcmp(hash, tp_hooks_hash(hooks)) == 0) fail_msg("%s: not hashed", lines[i]);
+      snprintf(hash, sizeof hash, "%s", tp_hooks_hash(hooks));
+      tp_hooks_free(hooks);
+    }
+    unlink(inner);
+    rmdir(root);
+  }
+  tp_runtime_free(runtime);
+}
+
+#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      IN_DIRECTORY(exit_code_and_stdout_mean_what_they_mean_there),
+      IN_DIRECTORY(a_guard_that_gives_no_answer_denies_when_it_fails_closed),
+      IN_DIRECTORY(a_program_gets_one_line_with_the_fields_of_its_host),
+      IN_DIRECTORY(paths_of_files_are_absolute_and_the_project_is_in_the_environment),
+      cmocka_unit_test(a_matcher_reads_as_it_does_there),
+      IN_DIRECTORY(a_hook_runs_for_the_names_that_tools_have_there),
+      IN_DIRECTORY(a_wrong_file_of_a_protocol_is_refused_with_its_place),
+      IN_DIRECTORY(a_trust_is_about_the_scripts_that_a_line_of_a_shell_names),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
