@@ -160,7 +160,9 @@ static bool add_row(void *ctx, const tp_hook_info *info) {
   snprintf(cells[6], CELL_SIZE, "%s", policy_of(r, info));
   snprintf(cells[7], CELL_SIZE, "%u ms", limit_of(r, info));
   snprintf(cells[8], CELL_SIZE, "%s", is_trusted(r->opened) ? "trusted" : "no");
-  snprintf(cells[9], CELL_SIZE, "%s %s", info->kind, info->target);
+  int used = snprintf(cells[9], CELL_SIZE, "%s %s", info->kind, info->target);
+  for (size_t i = 1; info->arguments && info->arguments[i] && used > 0 && used < CELL_SIZE; i++)
+    used += snprintf(cells[9] + used, CELL_SIZE - (size_t)used, " %s", info->arguments[i]);
   return true;
 }
 
@@ -191,6 +193,14 @@ static void print_rows(const rows *r, cli_output *output) {
   }
 }
 
+static void write_arguments(tp_writer *writer, const void *source) {
+  const tp_hook_info *info = source;
+  size_t count = 0;
+  while (info->arguments && info->arguments[count]) count++;
+  tp_write_array(writer, count);
+  for (size_t i = 0; i < count; i++) tp_write_string(writer, info->arguments[i]);
+}
+
 static bool write_row(void *ctx, const tp_hook_info *info) {
   rows *r = ctx;
   cli_pairs p = {.writer = r->writer};
@@ -204,6 +214,8 @@ static bool write_row(void *ctx, const tp_hook_info *info) {
   cli_pairs_add_int(&p, "limit_ms", limit_of(r, info));
   cli_pairs_add_string(&p, "kind", info->kind);
   cli_pairs_add_string(&p, "target", info->target);
+  cli_pairs_add_part(&p, "command", write_arguments, info);
+  cli_pairs_add_string(&p, "protocol", info->protocol);
   cli_pairs_add_string(&p, "file", info->file);
   cli_pairs_add_string(&p, "summary", info->summary);
   cli_pairs_write(&p);
@@ -309,12 +321,22 @@ static int print_trust_json(cli_output *output, const char *path, const char *ha
   return print_json(output, writer);
 }
 
+/* What a hook runs, or the file that it writes. */
+static void print_target(cli_output *output, const tp_hook_info *info) {
+  cli_printf(output, "%s ", info->kind);
+  cli_hooks_print_text(output, tp_text_of(info->target));
+  for (size_t i = 1; info->arguments && info->arguments[0] && info->arguments[i]; i++) {
+    cli_print(output, " ", 1);
+    cli_hooks_print_text(output, tp_text_of(info->arguments[i]));
+  }
+}
+
 static bool print_trusted(void *ctx, const tp_hook_info *info) {
   cli_output *output = ctx;
   cli_print_string(output, "  ");
   cli_hooks_print_text(output, tp_text_of(info->id));
-  cli_printf(output, "  %s ", info->kind);
-  cli_hooks_print_text(output, tp_text_of(info->target));
+  cli_print_string(output, "  ");
+  print_target(output, info);
   cli_print_string(output, info->enabled ? "\n" : "  (disabled)\n");
   return true;
 }
@@ -370,6 +392,7 @@ static const struct action {
     {"trust", 1, "DIR", trust},
     {"untrust", 1, "DIR", untrust},
     {"run", 2, "DIR ID [--payload FILE.json]", cli_hooks_run},
+    {"import", 1, "SETTINGS.json [--write DIR] [--fail-closed] [--tool OURS=THEIRS]", cli_hooks_import},
     {"new", 3, "KIND ID DIR [--language sh|python|js]", cli_hooks_new},
 };
 
@@ -378,9 +401,13 @@ enum { ACTIONS = sizeof actions / sizeof actions[0] };
 /* An option of another action is not ignored. */
 static int check_options(const struct action *action, const cli_arguments *arguments) {
   bool runs = action->run == cli_hooks_run, makes = action->run == cli_hooks_new;
+  bool imports = action->run == cli_hooks_import;
   const char *foreign = arguments->payload && !runs    ? "--payload"
                         : arguments->language && !makes ? "--language"
                         : arguments->json && makes      ? "--json"
+                        : arguments->write && !imports  ? "--write"
+                        : arguments->fail_closed && !imports ? "--fail-closed"
+                        : arguments->tools.count > 0 && !imports ? "--tool"
                                                         : NULL;
   if (!foreign) return CLI_OK;
   cli_error("hooks %s does not take %s", action->name, foreign);

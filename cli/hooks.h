@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hooks: the command hooks, and what run, plan and bench need of a directory of hooks. hooks.c has the actions that
- * only look, hooks_trust.c the file of trusted hashes, hooks_run.c one hook alone, hooks_new.c new ones. Nothing here
- * runs a program of a directory that is not trusted. */
+ * only look, hooks_trust.c the file of trusted hashes, hooks_run.c one hook alone, hooks_new.c new ones, hooks_import.c
+ * those of other hosts. Nothing here runs a program of a directory that is not trusted. */
 #ifndef CLI_HOOKS_H
 #define CLI_HOOKS_H
 
@@ -20,6 +20,7 @@ int cli_hooks_need_trust(const char *directory, const tp_hooks *hooks);
 /** Prints a text with what a terminal would obey or hide made visible; line ends become blanks. */
 void cli_hooks_print_text(cli_output *output, tp_text text);
 
+int cli_hooks_import(const cli_arguments *arguments, cli_output *output);
 int cli_hooks_new(const cli_arguments *arguments, cli_output *output);
 int cli_hooks_run(const cli_arguments *arguments, cli_output *output);
 

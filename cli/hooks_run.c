@@ -29,8 +29,7 @@ typedef struct trial {
   const char *id;
   bool found;
   uint32_t phase;
-  const char *event, *kind, *target; /* borrowed from the hooks */
-  bool blocking;
+  const char *event, *kind, *target, *protocol; /* borrowed from the hooks */
   tp_turn *turn;
   tp_phase_result result;
   bool has_record;
@@ -69,7 +68,7 @@ static bool find_hook(void *ctx, const tp_hook_info *info) {
   t->event = info->event;
   t->kind = info->kind;
   t->target = info->target;
-  t->blocking = info->blocking;
+  t->protocol = info->protocol;
   return false;
 }
 
@@ -257,7 +256,7 @@ static int print_json(const trial *t) {
 
 static void print_line(const trial *t, const char *name, tp_text text) {
   while (text.size > 0 && text.data[text.size - 1] == '\n') text.size--;
-  cli_printf(t->output, "%-10s", name);
+  cli_printf(t->output, "%-9s ", name);
   cli_hooks_print_text(t->output, text);
   cli_print_string(t->output, "\n");
 }
@@ -271,22 +270,22 @@ static void print_program(const trial *t) {
   if (program->end == TP_PROCESS_EXITED) snprintf(ended, sizeof ended, "exit code %d", program->exit_code);
   else if (program->end == TP_PROCESS_KILLED) snprintf(ended, sizeof ended, "signal %d", program->signal);
   else snprintf(ended, sizeof ended, "%s", tp_process_end_name(program->end));
-  cli_printf(t->output, "%-10s%s, after %lld ms\n", "ended", ended, (long long)program->duration_ms);
+  cli_printf(t->output, "%-9s %s, after %lld ms\n", "ended", ended, (long long)program->duration_ms);
 }
 
 static void print_judged(const trial *t) {
   tp_text reason = words(t);
-  cli_printf(t->output, "%-10s%s%s%s%s", "judged", judged(t), why(t)[0] ? " (" : "", why(t), why(t)[0] ? ")" : "");
+  cli_printf(t->output, "%-9s %s%s%s%s", "judged", judged(t), why(t)[0] ? " (" : "", why(t), why(t)[0] ? ")" : "");
   if (reason.size) cli_print_string(t->output, ": ");
   cli_hooks_print_text(t->output, reason);
   cli_print_string(t->output, "\n");
   if (!has_answered(t))
-    cli_printf(t->output, "%-10s%s\n", "",
+    cli_printf(t->output, "%-9s %s\n", "",
                t->result.outcome == TP_OK ? "best_effort: the phase goes on" : "required: the phase is stopped");
 }
 
 static void print_trial(const trial *t) {
-  cli_printf(t->output, "%-10s%s, %s, %s ", "hook", t->id, tp_phase_get(t->runtime, t->phase)->name, t->kind);
+  cli_printf(t->output, "%-9s %s, %s, %s ", "hook", t->id, tp_phase_get(t->runtime, t->phase)->name, t->kind);
   cli_hooks_print_text(t->output, tp_text_of(t->target));
   cli_print_string(t->output, "\n");
   if (t->has_program) print_program(t);
@@ -312,7 +311,9 @@ static void init_condition(pthread_cond_t *condition) {
 
 static int try_hook(trial *t) {
   int status = open_hook(t);
-  if (status == CLI_OK) status = cli_payload_read(t->arguments->payload, &t->payload);
+  if (status == CLI_OK)
+    status = t->protocol[0] ? cli_payload_read_event(t->arguments->payload, t->event, &t->payload)
+                            : cli_payload_read(t->arguments->payload, &t->payload);
   if (status == CLI_OK) status = check_fields(t);
   if (status == CLI_OK) status = run_phase(t);
   if (status != CLI_OK) return status;

@@ -70,6 +70,7 @@ static const cli_command commands[] = {
                     "check DIR         what a commit would say: file, line, column and remedy\n"
                     "trust DIR         trust the content of a directory as it is now; untrust DIR takes that back\n"
                     "run DIR ID        run one hook of a trusted directory alone, with --payload\n"
+                    "import SETTINGS   show what becomes of another host's hooks; --write DIR writes them\n"
                     "new KIND ID DIR   make a hook with its script and a test; KIND is guard, context or log",
      .run = cli_hooks},
     {.bit = CLI_EXIT_STATUS,

@@ -118,6 +118,9 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   case OPTION_LOAD: take_word(&arguments->loads, value); break;
   case OPTION_NO_MEMORY: arguments->no_memory = true; break;
   case OPTION_HOOKS: arguments->hooks = value; break;
+  case OPTION_WRITE: arguments->write = value; break;
+  case OPTION_FAIL_CLOSED: arguments->fail_closed = true; break;
+  case OPTION_TOOL: take_word(&arguments->tools, value); break;
   case OPTION_LANGUAGE: return take_language(arguments, value);
   case OPTION_SCRIPT: arguments->script = value; break;
   case OPTION_DATA: arguments->data = value; break;
@@ -179,6 +182,7 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
 void cli_arguments_free(cli_arguments *arguments) {
   free(arguments->loads.items);
   free(arguments->phases.items);
+  free(arguments->tools.items);
 }
 
 static void print_option(const struct row *row, cli_output *output) {

@@ -41,8 +41,8 @@ typedef enum cli_language {
 
 /** What the command line said. Texts are the command line's own. */
 typedef struct cli_arguments {
-  cli_words loads, phases;
-  const char *script, *data, *tenant, *workspace, *payload, *hooks;
+  cli_words loads, phases, tools;
+  const char *script, *data, *tenant, *workspace, *payload, *hooks, *write;
   const char *operand;          /* the first word that is no option; NULL when there is none */
   const char *operands[CLI_OPERANDS_MAX]; /* all of them */
   size_t operand_count;
@@ -52,7 +52,7 @@ typedef struct cli_arguments {
   uint32_t workers;             /* 0: as many as cores */
   tp_timestamps timestamps;
   cli_histograms histograms;
-  bool json, dot, no_memory, verbose, help;
+  bool json, dot, no_memory, verbose, help, fail_closed;
 } cli_arguments;
 
 /** A row of the command table. */

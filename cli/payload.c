@@ -50,10 +50,9 @@ static int take_fields(const char *file, tp_text object, cli_payload *payload) {
   return status;
 }
 
-int cli_payload_read(const char *path, cli_payload *payload) {
+static int read_object(const char *path, cli_payload *payload, tp_text *ret_object) {
   tp_text json, object = {0};
   tp_fault fault = {0};
-  if (!path) return CLI_OK;
   int status = cli_input_read(path, &json);
   if (status != CLI_OK) return status;
   cli_need(tp_writer_new(NULL, &payload->writer));
@@ -61,12 +60,97 @@ int cli_payload_read(const char *path, cli_payload *payload) {
   free((void *)(uintptr_t)json.data);
   if (decoded == TP_OK) decoded = tp_writer_finish(payload->writer, &object);
   if (decoded != TP_OK) return cli_fault(cli_input_name(path), decoded, &fault);
-  return take_fields(cli_input_name(path), object, payload);
+  *ret_object = object;
+  return CLI_OK;
+}
+
+int cli_payload_read(const char *path, cli_payload *payload) {
+  tp_text object;
+  if (!path) return CLI_OK;
+  int status = read_object(path, payload, &object);
+  return status == CLI_OK ? take_fields(cli_input_name(path), object, payload) : status;
+}
+
+/* ---- of another host ---- */
+
+static void add_text(cli_payload *payload, uint32_t field, tp_text value) {
+  if (tp_value_kind_of(value) != TP_VALUE_TEXT) return;
+  payload->fields[payload->count++] =
+      (tp_field){.id = field, .kind = TP_FIELD_KIND_TEXT, .text = tp_value_text(value)};
+}
+
+typedef struct growing {
+  char *bytes;
+  size_t size, capacity;
+} growing;
+
+static void grow(void *ctx, const char *text, size_t size) {
+  growing *g = ctx;
+  while (g->size + size > g->capacity) {
+    g->capacity = g->capacity ? 2 * g->capacity : 1024;
+    g->bytes = cli_realloc(g->bytes, g->capacity);
+  }
+  memcpy(g->bytes + g->size, text, size);
+  g->size += size;
+}
+
+/* A result of ours is a text; one that is an object there becomes its JSON. */
+static void add_response(cli_payload *payload, tp_text value) {
+  growing g = {0};
+  if (tp_value_kind_of(value) == TP_VALUE_TEXT) {
+    add_text(payload, TP_FIELD_RESULT, value);
+  } else if (tp_json_encode(value, grow, &g, NULL) == TP_OK) {
+    payload->text = g.bytes;
+    payload->fields[payload->count++] =
+        (tp_field){.id = TP_FIELD_RESULT, .kind = TP_FIELD_KIND_TEXT, .text = {g.bytes, g.size}};
+  }
+}
+
+static void add_status(cli_payload *payload, const char *status) {
+  payload->fields[payload->count++] =
+      (tp_field){.id = TP_FIELD_STATUS, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(status)};
+}
+
+static void take_event(tp_text object, cli_payload *payload) {
+  tp_text input = tp_value_get(object, "tool_input"), response = tp_value_get(object, "tool_response");
+  tp_text error = tp_value_get(object, "error");
+  payload->fields = cli_alloc(12 * sizeof *payload->fields);
+  add_text(payload, TP_FIELD_TOOL, tp_value_get(object, "tool_name"));
+  if (input.size > 0)
+    payload->fields[payload->count++] =
+        (tp_field){.id = TP_FIELD_ARGUMENTS, .kind = TP_FIELD_KIND_VALUE, .text = input};
+  if (response.size > 0) {
+    add_response(payload, response);
+    add_status(payload, "success");
+  } else if (error.size > 0 && input.size > 0) {
+    add_text(payload, TP_FIELD_RESULT, error);
+    add_status(payload, "failure");
+  }
+  add_text(payload, TP_FIELD_TEXT, tp_value_get(object, "prompt"));
+  add_text(payload, TP_FIELD_ASSISTANT_PREVIEW, tp_value_get(object, "last_assistant_message"));
+  add_text(payload, TP_FIELD_MODEL, tp_value_get(object, "model"));
+}
+
+int cli_payload_read_event(const char *path, const char *event, cli_payload *payload) {
+  tp_text object;
+  if (!path) return CLI_OK;
+  int status = read_object(path, payload, &object);
+  if (status != CLI_OK) return status;
+  tp_text name = tp_value_text(tp_value_get(object, "hook_event_name"));
+  if (name.size == 0) return take_fields(cli_input_name(path), object, payload);
+  if (!cli_text_is(name, event)) {
+    cli_error_at(cli_input_name(path), 0, 0, "is of the event %.*s, and the hook of %s",
+                 (int)(name.size < 64 ? name.size : 64), name.data, event);
+    return CLI_CONFIG;
+  }
+  take_event(object, payload);
+  return CLI_OK;
 }
 
 void cli_payload_free(cli_payload *payload) {
   tp_writer_free(payload->writer);
   free(payload->fields);
+  free(payload->text);
 }
 
 /* ---- what a phase gets ---- */

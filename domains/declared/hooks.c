@@ -352,7 +352,8 @@ size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
                          .failure = hook->failure,
                          .enabled = hook->is_enabled,
                          .blocking = hook->is_blocking,
-                         .protocol = tp__protocol_name(hook->protocol)};
+                         .protocol = tp__protocol_name(hook->protocol),
+                         .arguments = hook->kind == TP__HOOK_SCRIPT ? hook->arguments : NULL};
     if (!each(ctx, &info)) break;
   }
   return hooks->count;

@@ -119,6 +119,7 @@ typedef struct tp_hook_info {
   bool enabled, blocking;
   uint8_t reserved_[2];         /* zero */
   const char *protocol;         /* "claude-code", "gemini"; empty: our own */
+  const char *const *arguments; /* of a script: what is started, ended by NULL; else NULL */
 } tp_hook_info;
 /** false stops. */
 typedef bool (*tp_hook_info_fn)(void *ctx, const tp_hook_info *info);

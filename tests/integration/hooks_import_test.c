@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * turnphase hooks import: the corpus of tests/hooks, written as people write hooks for other hosts, is imported and run
+ * unchanged, alone and in a turn; and what becomes of entries that have no place, of malformed ones and of other files.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "tests/integration/support/command.h"
+#include "tests/integration/support/events.h"
+
+static char project[512];
+
+static int run_line(const char *format, const char *one, const char *two) {
+  char line[1200];
+  snprintf(line, sizeof line, format, one, two);
+  return system(line);
+}
+
+/* The corpus, copied to be the working directory. */
+static int enter(void **state) {
+  const char *source = getenv("TURNPHASE_SOURCE");
+  if (!source || scratch_make(state) != 0) return -1;
+  snprintf(project, sizeof project, "%s/project", scratch);
+  if (run_line("cp -r '%s/tests/hooks' '%s'", source, project) != 0 || chdir(project) != 0) return -1;
+  return setenv("XDG_CONFIG_HOME", scratch_path("config"), 1);
+}
+
+static int leave(void **state) { return chdir("/") == 0 ? scratch_remove(state) : -1; }
+
+static bool is_program(const char *name) { return run_line("command -v %s > /dev/null%s", name, "") == 0; }
+
+static void put(const char *name, const char *text) {
+  FILE *file = fopen(name, "w");
+  assert_non_null(file);
+  assert_true(fputs(text, file) >= 0);
+  assert_int_equal(fclose(file), 0);
+}
+
+static void import(const char *settings, const char *option, int status, command *c) {
+  *c = (command){.arguments = {"hooks", "import", settings, "--write", "H", option}};
+  assert_status(c, status);
+}
+
+static void trust(void) {
+  command c = {.arguments = {"hooks", "trust", "H"}};
+  assert_status(&c, 0);
+  command_free(&c);
+}
+
+/* ---- the corpus ---- */
+
+static void read_file(const char *name, bytes *b) {
+  char piece[4096];
+  FILE *file = fopen(name, "r");
+  assert_non_null(file);
+  bytes_add(b, "", 0);
+  for (size_t got; (got = fread(piece, 1, sizeof piece, file)) > 0;) bytes_add(b, piece, got);
+  fclose(file);
+}
+
+static void add_piece(void *ctx, const char *text, size_t size) { bytes_add(ctx, text, size); }
+
+static char *field(tp_text value, const char *key, char *ret_text, size_t size) {
+  tp_text text = tp_value_text(tp_value_get(value, key));
+  snprintf(ret_text, size, "%.*s", (int)text.size, text.size ? text.data : "");
+  return ret_text;
+}
+
+static bool can_run(const char *hook) {
+  const char *program = strstr(hook, "-2") ? "node" : strstr(hook, "-1") || strstr(hook, "-5") ? "python3" : "sh";
+  if (is_program(program)) return true;
+  print_message("# skipped: %s: there is no %s\n", hook, program);
+  return false;
+}
+
+static void check_case(tp_text value) {
+  char hook[64], judged[64], reason[128], reminder[128], words[256];
+  field(value, "hook", hook, sizeof hook);
+  if (!can_run(hook)) return;
+  bytes payload = {0};
+  assert_int_equal(tp_json_encode(tp_value_get(value, "payload"), add_piece, &payload, NULL), TP_OK);
+  command c = {.arguments = {"hooks", "run", "H", hook, "--payload", "-", "--json"}, .input = payload.data};
+  assert_status(&c, 0);
+  snprintf(words, sizeof words, "\"judged\":\"%s\"", field(value, "judged", judged, sizeof judged));
+  if (!holds(&c.out, words)) fail_msg("%s: %s is not in %s", payload.data, words, c.out.data);
+  snprintf(words, sizeof words, "\"reason\":\"%s\"", field(value, "reason", reason, sizeof reason));
+  if (reason[0] && !holds(&c.out, words)) fail_msg("%s: %s is not in %s", payload.data, words, c.out.data);
+  snprintf(words, sizeof words, "\"kind\":\"reminder\",\"text\":\"%s",
+           field(value, "reminder", reminder, sizeof reminder));
+  if (reminder[0] && !holds(&c.out, words)) fail_msg("%s: %s is not in %s", payload.data, words, c.out.data);
+  command_free(&c);
+  free(payload.data);
+}
+
+static void the_corpus_decides_as_it_does_at_home(void **state) {
+  (void)state;
+  command c;
+  import(".claude/settings.json", "--json", 1, &c);
+  command_free(&c);
+  trust();
+  bytes text = {0};
+  read_file("cases.jsonl", &text);
+  events cases = events_read(&text);
+  assert_true(cases.count >= 15);
+  for (size_t i = 0; i < cases.count; i++) {
+    tp_text value;
+    assert_int_equal(tp_writer_finish(cases.lines[i], &value), TP_OK);
+    check_case(value);
+  }
+  if (is_program("python3")) assert_int_equal(system("grep -q '\"tool\": \"Bash\"' logs/audit.jsonl"), 0);
+  events_free(&cases);
+  free(text.data);
+}
+
+static const char model[] =
+    "responses:\n"
+    "  - tool_calls:\n"
+    "      - {id: c1, name: shell, arguments: {cmd: rm -rf /}}\n"
+    "      - {id: c2, name: shell, arguments: {cmd: ls}}\n"
+    "      - {id: c3, name: Write, arguments: {file_path: a.txt, content: \"two \\nlines\\t\\n\"}}\n"
+    "      - {id: c4, name: Write, arguments: {file_path: .env, content: x}}\n"
+    "  - text: Done.\n";
+
+static void the_corpus_runs_in_a_turn_under_the_names_of_our_tools(void **state) {
+  (void)state;
+  if (!is_program("python3") || !is_program("node")) {
+    print_message("# skipped: the corpus in a turn: there is no python3 or no node\n");
+    return;
+  }
+  command c = {.arguments = {"hooks", "import", ".claude/settings.json", "--write", "H", "--fail-closed", "--tool",
+                             "shell=Bash:cmd=command"}};
+  assert_status(&c, 1);
+  command_free(&c);
+  trust();
+  put("model.yaml", model);
+  put("talk.jsonl", "{\"session\": \"s\", \"user\": \"hi\"}\n");
+  setenv("TURNPHASE_TEST_DOMAIN", "tools", 1);
+  c = (command){.arguments = {"run", "--json", "--script", "model.yaml", "--hooks", "H", "--load",
+                              getenv("TURNPHASE_DOMAIN"), "talk.jsonl"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "rm -rf is not allowed");
+  assert_holds(&c.out, ".env holds secrets");
+  assert_holds(&c.out, "a.txt was formatted");
+  assert_holds(&c.out, "There are no notes in project.");
+  command_free(&c);
+  assert_int_equal(access(".env", F_OK), -1);
+  bytes written = {0};
+  read_file("a.txt", &written);
+  assert_string_equal(written.data, "two\nlines\n");
+  free(written.data);
+  assert_int_equal(system("test $(wc -l < logs/audit.jsonl) = 2 && grep -q '\"command\": \"ls\"' logs/audit.jsonl"), 0);
+}
+
+/* ---- what has no place ---- */
+
+static void an_entry_without_a_place_costs_no_other(void **state) {
+  (void)state;
+  put("settings.json",
+      "{\"hooks\": {\n"
+      " \"PreToolUse\": [7, {\"hooks\": 7}, {\"hooks\": [7, {\"type\": \"command\"}, {\"command\": 7},\n"
+      "   {\"type\": \"http\", \"url\": \"https://x\"}, {\"type\": \"command\", \"command\": \"a\", \"timeout\": -1},\n"
+      "   {\"type\": \"command\", \"command\": \"a\", \"shell\": \"powershell\"},\n"
+      "   {\"type\": \"command\", \"command\": \"a\", \"asyncRewake\": true},\n"
+      "   {\"type\": \"command\", \"command\": \"a\", \"if\": \"Bash(git *)\"},\n"
+      "   {\"type\": \"command\", \"command\": \"a\", \"args\": [1]}]},\n"
+      "  {\"matcher\": 7, \"hooks\": [{\"type\": \"command\", \"command\": \"a\"}]},\n"
+      "  {\"matcher\": \"(?=x)\", \"hooks\": [{\"type\": \"command\", \"command\": \"a\"}]},\n"
+      "  {\"matcher\": \"Bash\", \"hooks\": [{\"type\": \"command\", \"command\": \"good\", \"timeout\": 5000,\n"
+      "   \"once\": true, \"colour\": \"red\", \"onFailure\": \"block\"}]}],\n"
+      " \"UserPromptSubmit\": [{\"matcher\": \"x\", \"hooks\": [{\"type\": \"command\", \"command\": \"b\"}]}],\n"
+      " \"PreCompact\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"c\"}]}],\n"
+      " \"NoSuchEvent\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"d\"}]}],\n"
+      " \"Stop\": {}}}\n");
+  command c;
+  import("settings.json", NULL, 1, &c);
+  static const char *const parts[] = {
+      "malformed: neither a group nor a handler",
+      "malformed: hooks of a group is not a list",
+      "malformed: a handler is an object",
+      "malformed: command is missing, or is not a text",
+      "handlers of the type http have no place",
+      "malformed: timeout is not a number",
+      "the shell powershell has no place",
+      "asyncRewake has no place",
+      "if has no place",
+      "malformed: args is not a list",
+      "malformed: matcher is not a text",
+      "the matcher cannot be used: of groups with (? only (?: is known",
+      "its limit is 5000 s: timeout is in seconds",
+      "once has no meaning",
+      "the unknown field colour is left out",
+      "fails closed: without an answer the action is stopped",
+      "its matcher \"x\" is left out",
+      "FAILS OPEN: without an answer the action goes on (--fail-closed stops it)",
+      "no place: no turn compacts its history yet",
+      "no place: no such event is known",
+      "malformed: an event has a list",
+      "2 written, 16 have no place",
+  };
+  for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) assert_holds(&c.out, parts[i]);
+  command_free(&c);
+  c = (command){.arguments = {"hooks", "check", "H"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "2 hooks, all of them could be committed");
+  command_free(&c);
+}
+
+static void a_guard_fails_open_until_it_is_closed(void **state) {
+  (void)state;
+  put("settings.json", "{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"exit 1\"}]}],"
+                       "\"PostToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"a\"}]}]}}");
+  static const char call[] = "{\"hook_event_name\": \"PreToolUse\", \"tool_name\": \"Bash\", \"tool_input\": {}}";
+  for (int closed = 0; closed < 2; closed++) {
+    command c;
+    import("settings.json", closed ? "--fail-closed" : NULL, 0, &c);
+    assert_holds(&c.out, closed ? "fails closed" : "FAILS OPEN");
+    command_free(&c);
+    trust();
+    c = (command){.arguments = {"hooks", "run", "H", "pre-tool-use-1", "--payload", "-", "--json"}, .input = call};
+    assert_status(&c, 1);
+    assert_holds(&c.out, closed ? "\"phase_outcome\":\"TP_ERR_DENIED\"" : "\"phase_outcome\":\"TP_OK\"");
+    command_free(&c);
+    assert_int_equal(system("rm -r H"), 0);
+  }
+}
+
+/* ---- other files ---- */
+
+static void files_of_other_hosts_are_read_where_only_names_differ(void **state) {
+  (void)state;
+  static const struct {
+    const char *file, *text;
+    int status;
+    const char *parts[4];
+  } files[] = {
+      {"gemini.json",
+       "{\"hooks\": {\"BeforeTool\": [{\"matcher\": \"write_file|replace\", \"sequential\": true, \"hooks\": "
+       "[{\"name\": \"g\", \"type\": \"command\", \"command\": \"g\", \"timeout\": 5000}]}], \"BeforeModel\": "
+       "[{\"hooks\": [{\"type\": \"command\", \"command\": \"m\"}]}], \"PreCompress\": []}}",
+       1,
+       {"\"protocol\":\"gemini\"", "\"id\":\"before-tool-1\",\"phase\":\"tool.pre\"",
+        "no phase takes another request"}},
+      {"codex.json",
+       "{\"hooks\": {\"PreToolUse\": [{\"matcher\": \"^Bash$\", \"hooks\": [{\"type\": \"command\", \"command\": "
+       "\"x\"}]}], \"Interrupt\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"x\"}]}]}}",
+       1,
+       {"\"protocol\":\"claude-code\"", "\"id\":\"pre-tool-use-1\"", "it is an event of its host"}},
+      {"copilot.json",
+       "{\"version\": 1, \"hooks\": {\"PreToolUse\": [{\"type\": \"command\", \"bash\": \"x\", \"timeoutSec\": 30, "
+       "\"matcher\": \"Ed.*\"}], \"preToolUse\": [{\"type\": \"command\", \"bash\": \"x\"}]}}",
+       1,
+       {"\"matcher\":\"^(?:Ed.*)$\"", "\"id\":\"pre-tool-use-1\"", "reads other fields"}},
+      {"cursor.json",
+       "{\"version\": 1, \"hooks\": {\"beforeShellExecution\": [{\"command\": \"x\", \"failClosed\": true}]}}",
+       1,
+       {"reads other fields"}},
+      {"plugin/hooks/hooks.json",
+       "{\"description\": \"p\", \"hooks\": {\"PostToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": "
+       "\"sh ${CLAUDE_PLUGIN_ROOT}/x.sh\"}]}]}}",
+       0,
+       {"\"id\":\"post-tool-use-1\",\"phase\":\"tool.post\",\"guard\":false", "\"notes\":[]"}},
+      {"off.json",
+       "{\"disableAllHooks\": true, \"hooks\": {\"SessionEnd\": [{\"hooks\": [{\"type\": \"command\", \"command\": "
+       "\"x $CLAUDE_ENV_FILE\"}]}]}}",
+       0,
+       {"\"disabled\":true", "CLAUDE_ENV_FILE is not in its environment"}},
+  };
+  assert_int_equal(system("mkdir -p plugin/hooks"), 0);
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+    command c;
+    put(files[i].file, files[i].text);
+    import(files[i].file, "--json", files[i].status, &c);
+    for (size_t p = 0; p < 4 && files[i].parts[p]; p++) assert_holds(&c.out, files[i].parts[p]);
+    command_free(&c);
+    if (strstr(files[i].file, "plugin")) assert_int_equal(system("grep -q 'plugin_root: .*/project/plugin' H/*"), 0);
+    if (strstr(files[i].file, "off")) assert_int_equal(system("grep -q 'enabled: false' H/*"), 0);
+    if (strstr(files[i].file, "gemini")) assert_int_equal(system("grep -q 'timeout_ms: 5000$' H/*"), 0);
+    assert_int_equal(system("rm -rf H"), 0);
+  }
+}
+
+static void a_text_of_settings_stays_itself_in_yaml(void **state) {
+  (void)state;
+  put("settings.json", "{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": "
+                       "\"printf '%s' 'a\\\"b\\\\\\\\ #: \\u2028\\u0085\\t\\u00e9{' > said\"}]}]}}");
+  command c;
+  import("settings.json", NULL, 0, &c);
+  command_free(&c);
+  trust();
+  c = (command){.arguments = {"hooks", "run", "H", "pre-tool-use-1"}};
+  assert_status(&c, 0);
+  command_free(&c);
+  bytes said = {0};
+  read_file("said", &said);
+  assert_string_equal(said.data, "a\"b\\\\ #: \xe2\x80\xa8\xc2\x85\t\xc3\xa9{");
+  free(said.data);
+}
+
+static void a_file_that_is_none_is_refused_and_nothing_is_overwritten(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    int status;
+    const char *part;
+  } files[] = {{"{\"hooks\": {", 78, "settings.json:1:"}, {"[]", 78, "has no hooks"},
+               {"{\"hooks\": []}", 78, "has no hooks"},   {"{\"hooks\": {}}", 0, ""}};
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+    command c;
+    put("settings.json", files[i].text);
+    import("settings.json", NULL, files[i].status, &c);
+    assert_holds(&c.err, files[i].part);
+    command_free(&c);
+  }
+  command c;
+  import(".claude/settings.json", NULL, 1, &c);
+  command_free(&c);
+  assert_int_equal(unlink("H/001-pre-tool-use-1.yaml"), 0);
+  import(".claude/settings.json", NULL, 78, &c);
+  assert_holds(&c.err, "nothing is overwritten");
+  assert_int_equal(access("H/001-pre-tool-use-1.yaml", F_OK), -1);
+  command_free(&c);
+  static const char *const tools[] = {"shell", "=Bash", "shell=", "a=b:", "a=b:c", "a=b:c=", "a=b=c"};
+  for (size_t i = 0; i < sizeof tools / sizeof tools[0]; i++) {
+    c = (command){.arguments = {"hooks", "import", ".claude/settings.json", "--tool", tools[i]}};
+    if (command_run(&c) != 2) fail_msg("%s: %d", tools[i], c.status);
+    command_free(&c);
+  }
+}
+
+#define IN_PROJECT(test) cmocka_unit_test_setup_teardown(test, enter, leave)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      IN_PROJECT(the_corpus_decides_as_it_does_at_home),
+      IN_PROJECT(the_corpus_runs_in_a_turn_under_the_names_of_our_tools),
+      IN_PROJECT(an_entry_without_a_place_costs_no_other),
+      IN_PROJECT(a_guard_fails_open_until_it_is_closed),
+      IN_PROJECT(files_of_other_hosts_are_read_where_only_names_differ),
+      IN_PROJECT(a_text_of_settings_stays_itself_in_yaml),
+      IN_PROJECT(a_file_that_is_none_is_refused_and_nothing_is_overwritten),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
