@@ -269,8 +269,9 @@ TP_API tp_status tp_edit_set_budget(tp_edit *edit, tp_phase_id phase, uint32_t b
 /** Sets the default limit of a phase, in place of its row's: of handlers whose subscription names none, where no
  *  hook_limit_ms and no default of a detached execution comes first, and of an entry in which nothing is awaited. It
  *  holds from the commit on; tp_phase_get() shows the row as it is. 0 restores the row's.
- *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_USAGE without an edit, and for an owner of trust declared. A required
- *          subscription whose limit is then above the phase's budget is refused at commit (TP_ERR_BUDGET).
+ *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_USAGE without an edit, and for an owner of trust declared;
+ *          TP_ERR_NO_MEMORY. A required subscription whose limit is then above the phase's budget is refused at commit
+ *          (TP_ERR_BUDGET).
  *  Threads: the one that uses the edit. */
 TP_API tp_status tp_edit_set_limit(tp_edit *edit, tp_phase_id phase, uint32_t limit_ms, tp_fault *fault) TP_MUST_USE;
 

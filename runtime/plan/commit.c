@@ -236,12 +236,12 @@ static tp_status set_budgets(work *w) {
 }
 
 static tp_status set_limits(work *w) {
-  for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
-    if (!w->edit->limit_set[phase]) continue;
-    w->done.limits++;
-    w->set->limits_ms[phase] = w->edit->limits_ms[phase];
+  for (size_t i = 0; i < w->edit->limit_count; i++) {
+    uint32_t phase = w->edit->limits[i].phase;
+    w->set->limits_ms[phase] = w->edit->limits[i].limit_ms;
     if (w->base->rosters[phase] && w->set->limits_ms[phase] != w->base->limits_ms[phase]) TP__TRY(touch(w, phase));
   }
+  w->done.limits = w->edit->limit_count;
   return TP_OK;
 }
 

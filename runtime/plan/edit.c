@@ -148,6 +148,7 @@ void tp_edit_discard(tp_edit *edit) {
   const tp_allocator *allocator = &edit->registry->allocator;
   changes_fini(&edit->subscriptions, allocator);
   changes_fini(&edit->handlers, allocator);
+  tp__release(allocator, edit->limits, edit->limit_capacity * sizeof *edit->limits);
   tp__release(allocator, edit->groups, edit->group_capacity * sizeof *edit->groups);
   tp__arena_fini(&edit->arena);
   tp__release(allocator, edit, sizeof *edit);
@@ -276,8 +277,12 @@ tp_status tp_edit_set_limit(tp_edit *edit, uint32_t phase, uint32_t limit_ms, tp
     return tp__fail(fault, TP_ERR_USAGE, edit->owner_name,
                     "tp_edit_set_limit: owner `%s` has trust declared, and the limit of a phase is the host's to set",
                     edit->owner_name);
-  edit->limit_set[phase] = true;
-  edit->limits_ms[phase] = limit_ms;
+  void *limits = edit->limits;
+  tp_status status = tp__array_grow(&edit->registry->allocator, &limits, &edit->limit_capacity, edit->limit_count + 1,
+                                    sizeof *edit->limits);
+  edit->limits = limits;
+  if (status != TP_OK) return no_memory(NULL, fault);
+  edit->limits[edit->limit_count++] = (tp__limit_wish){.phase = phase, .limit_ms = limit_ms};
   return TP_OK;
 }
 

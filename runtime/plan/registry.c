@@ -25,6 +25,7 @@ static tp_status registry_fill(tp__registry *registry, const tp_phase *const *ho
   }
   tp_status status = tp__snapshot_new(registry, 0, &registry->current);
   if (status != TP_OK) return tp__fail(fault, status, NULL, "no memory for the registry");
+  tp__set_begin(tp__snapshot_set(registry->current));
   registry->current->hash = tp__snapshot_hash(registry->current);
   return TP_OK;
 }

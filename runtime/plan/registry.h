@@ -155,7 +155,10 @@ typedef struct tp__set {
   uint64_t next_registration;
 } tp__set;
 
+/** Without members; the rest is filled by tp__set_begin() or tp__set_share(), since it is large. */
 void tp__set_init(tp__set *set, const tp_allocator *allocator);
+/** The first of all. */
+void tp__set_begin(tp__set *set);
 /** Lets go of every member. */
 void tp__set_fini(tp__set *set);
 /** Fills an empty set with all that base has, and makes the maps fit for so many more. */
@@ -306,6 +309,11 @@ typedef struct tp__group_wish {
   uint64_t at; /* of the edit's calls */
 } tp__group_wish;
 
+/** The default limit of a phase. Of several of one phase the last one counts. */
+typedef struct tp__limit_wish {
+  uint32_t phase, limit_ms; /* limit_ms 0: the row's */
+} tp__limit_wish;
+
 struct tp_edit {
   tp__registry *registry;
   uint64_t base_version; /* the newest when the edit began */
@@ -316,8 +324,10 @@ struct tp_edit {
   uint64_t calls; /* about subscriptions, so far */
   tp__group_wish *groups;
   size_t group_count, group_capacity;
-  bool budget_set[TP_PHASE_LIMIT], limit_set[TP_PHASE_LIMIT];
-  uint32_t budgets_ms[TP_PHASE_LIMIT], limits_ms[TP_PHASE_LIMIT];
+  tp__limit_wish *limits; /* few edits have one, so that they take no room in the others */
+  size_t limit_count, limit_capacity;
+  bool budget_set[TP_PHASE_LIMIT];
+  uint32_t budgets_ms[TP_PHASE_LIMIT];
 };
 
 /** Refuses what is no id, saying why. @param field  of the descriptor: "tp_handler.id". */

@@ -13,7 +13,8 @@ static const tp__map_kind handler_kind = {.ref = handler_ref, .unref = handler_u
 static const tp__map_kind subscription_kind = {.ref = subscription_ref, .unref = subscription_unref};
 
 void tp__set_init(tp__set *set, const tp_allocator *allocator) {
-  *set = (tp__set){.allocator = allocator, .next_registration = 1};
+  memset(set->rosters, 0, sizeof set->rosters);
+  set->allocator = allocator;
   tp__map_init(&set->handlers, allocator, &handler_kind);
   tp__map_init(&set->subscriptions, allocator, &subscription_kind);
 }
@@ -22,6 +23,12 @@ void tp__set_fini(tp__set *set) {
   for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) tp__roster_unref(set->rosters[phase]);
   tp__map_fini(&set->subscriptions);
   tp__map_fini(&set->handlers);
+}
+
+void tp__set_begin(tp__set *set) {
+  memset(set->budgets_ms, 0, sizeof set->budgets_ms);
+  memset(set->limits_ms, 0, sizeof set->limits_ms);
+  set->next_registration = 1;
 }
 
 tp_status tp__set_share(tp__set *set, const tp__set *base, size_t more_handlers, size_t more_subscriptions) {

@@ -11,8 +11,9 @@ typedef struct snapshot_block {
 static snapshot_block *block_of(tp__snapshot *snapshot) { return TP__CONTAINER(snapshot, snapshot_block, snapshot); }
 
 tp_status tp__snapshot_new(tp__registry *registry, uint64_t version, tp__snapshot **ret_snapshot) {
-  snapshot_block *block = tp__alloc_zero(&registry->allocator, sizeof *block);
+  snapshot_block *block = tp__alloc(&registry->allocator, sizeof *block);
   if (!block) return TP_ERR_NO_MEMORY;
+  memset(&block->snapshot, 0, sizeof block->snapshot);
   tp__set_init(&block->set, &registry->allocator);
   block->snapshot.registry = registry;
   block->snapshot.version = version;

@@ -178,6 +178,25 @@ static void limit_is_the_hosts_to_set(void **state) {
   world_close(w);
 }
 
+static void last_limit_of_an_edit_counts(void **state) {
+  (void)state;
+  world *w = peopled();
+  tp_edit *edit = edit_of(w);
+  assert_int_equal(tp_edit_set_limit(edit, GATHER, 1, NULL), TP_OK);
+  assert_int_equal(tp_edit_set_limit(edit, STOP, 7, NULL), TP_OK);
+  assert_int_equal(tp_edit_set_limit(edit, GATHER, 2, NULL), TP_OK);
+  w->count.asked = 0;
+  w->count.refuse_at = 1;
+  tp_status status = TP_OK; /* until the list must grow */
+  for (int i = 0; i < 100 && status == TP_OK; i++) status = tp_edit_set_limit(edit, GATHER, 3, &w->fault);
+  w->count.refuse_at = 0;
+  assert_int_equal(status, TP_ERR_NO_MEMORY);
+  commit(w, edit);
+  assert_int_equal(limit_of(w, GATHER, "open"), 3);
+  assert_int_equal(limit_of(w, STOP, "guard"), 7);
+  world_close(w);
+}
+
 static void keep_text(void *ctx, const char *text, size_t size) {
   char *page = ctx;
   size_t used = strlen(page);
@@ -234,6 +253,7 @@ int main(void) {
       cmocka_unit_test(limit_is_refused_above_a_budget_that_a_required_one_needs),
       cmocka_unit_test(hooks_of_the_runtime_have_their_own_default_before_it),
       cmocka_unit_test(limit_is_the_hosts_to_set),
+      cmocka_unit_test(last_limit_of_an_edit_counts),
       cmocka_unit_test(limit_is_shown_as_the_hosts),
       cmocka_unit_test(audit_counts_limits),
   };
