@@ -365,6 +365,13 @@ static bool see_record(void *ctx, const tp_entry_record *record) {
   return true;
 }
 
+static bool look_at_subscription(void *ctx, const tp_subscription_info *info) {
+  ++*(int *)ctx;
+  SHOWN(tp_subscription_info, info);
+  CHECK(info->id && info->limit_ms > 0 && info->order > 0 && info->kind == TP_HANDLER_KIND_NATIVE);
+  return true;
+}
+
 static void look_back(tp_runtime *runtime) {
   OK(tp_runtime_records(runtime, NULL, see_record, NULL, &fault));
   CHECK(records > 5);
@@ -374,6 +381,12 @@ static void look_back(tp_runtime *runtime) {
   CHECK(guard_is_whole(stats.guard));
   CHECK(tp_runtime_leaks(runtime, NULL, NULL) == 0);
   CHECK(tp_runtime_audit(runtime, TP_VISIBILITY_INTERNAL, NULL, NULL) > 0);
+  MAKE(tp_subscription_query, subscriptions);
+  int seen = 0;
+  REFUSED_WHEN_USED(tp_subscription_query, &subscriptions,
+                    tp_runtime_subscriptions(runtime, &subscriptions, look_at_subscription, &seen, &fault));
+  OK(tp_runtime_subscriptions(runtime, &subscriptions, look_at_subscription, &seen, &fault));
+  CHECK(seen > 0);
 }
 
 static void close_runtime(tp_runtime *runtime) {
