@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The examples of docs/hooks.md. Every block of YAML and of a script is taken out of the document, written where the
+ * line above it says, and run: each hook alone, and all of them in a turn. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "tests/integration/support/command.h"
+
+enum { FILES_MAX = 32 };
+
+static char paths[FILES_MAX][256]; /* of the files that the document has */
+static size_t path_count;
+
+static char *read_document(void) {
+  char name[512];
+  snprintf(name, sizeof name, "%s/docs/hooks.md", getenv("TURNPHASE_SOURCE"));
+  FILE *file = fopen(name, "r");
+  assert_non_null(file);
+  char *text = calloc(1, 1 << 20);
+  assert_non_null(text);
+  assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
+  fclose(file);
+  return text;
+}
+
+static bool is_example(const char *fence) {
+  static const char *const languages[] = {"```yaml\n", "```sh\n", "```python\n", "```javascript\n"};
+  for (size_t i = 0; i < sizeof languages / sizeof languages[0]; i++)
+    if (strncmp(fence, languages[i], strlen(languages[i])) == 0) return true;
+  return false;
+}
+
+/* The line above begins with the path in backquotes. */
+static void take_path(const char *document, const char *fence, char ret_path[256]) {
+  const char *line = fence - 2; /* the empty line, then the one above it */
+  assert_true(line > document && line[0] == '\n' && line[1] == '\n');
+  while (line > document && line[-1] != '\n') line--;
+  size_t size = strcspn(line + 1, "`\n");
+  if (line[0] != '`' || line[1 + size] != '`' || size >= 256) fail_msg("no path above the block: %.60s", fence);
+  snprintf(ret_path, 256, "%.*s", (int)size, line + 1);
+}
+
+static void write_file(const char *path, const char *text, size_t size) {
+  char line[600];
+  snprintf(line, sizeof line, "mkdir -p \"$(dirname '%s')\"", path);
+  assert_int_equal(system(line), 0);
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  assert_int_equal(fwrite(text, 1, size, file), size);
+  fclose(file);
+  if (!strstr(path, ".yaml")) assert_int_equal(chmod(path, 0755), 0);
+}
+
+static void take_examples(void) {
+  char *document = read_document();
+  path_count = 0;
+  for (char *fence = strstr(document, "\n```"); fence; fence = strstr(fence, "\n```")) {
+    fence++;
+    char *text = strchr(fence, '\n') + 1, *end = strstr(text - 1, "\n```\n");
+    assert_non_null(end);
+    if (is_example(fence)) {
+      assert_true(path_count < FILES_MAX);
+      take_path(document, fence, paths[path_count]);
+      write_file(paths[path_count++], text, (size_t)(end + 1 - text));
+    }
+    fence = end + 4;
+  }
+  free(document);
+}
+
+static int enter(void **state) {
+  if (!getenv("TURNPHASE_SOURCE") || scratch_make(state) != 0 || chdir(scratch) != 0) return -1;
+  setenv("XDG_CONFIG_HOME", scratch_path("config"), 1);
+  take_examples();
+  command c = {.arguments = {"hooks", "trust", ".system/hooks"}};
+  assert_status(&c, 0);
+  command_free(&c);
+  return 0;
+}
+
+static int leave(void **state) { return chdir("/") == 0 ? scratch_remove(state) : -1; }
+
+static bool is_program(const char *name) {
+  char line[128];
+  snprintf(line, sizeof line, "command -v %s > /dev/null", name);
+  return system(line) == 0;
+}
+
+/* A hook of the document, a call, and what comes of it. */
+typedef struct example {
+  const char *hook, *program, *payload, *judged, *reason;
+} example;
+
+static const example examples[] = {
+    {"no_rm", "sh", "{\"tool\": \"shell\", \"arguments\": {\"command\": \"ls\"}}", "allow", ""},
+    {"no_rm", "sh", "{\"tool\": \"shell\", \"arguments\": {\"command\": \"rm -rf /\"}}", "deny",
+     "rm -rf is not allowed here"},
+    {"no_secrets", "python3", "{\"tool\": \"shell\", \"arguments\": {\"command\": \"ls\"}}", "allow", ""},
+    {"no_secrets", "python3", "{\"tool\": \"shell\", \"arguments\": {\"command\": \"cat .env\"}}", "deny",
+     "secrets stay where they are"},
+    {"ask_deploy", "node", "{\"tool\": \"deploy\", \"arguments\": {}}", "ask", "a deploy"},
+    {"ask_deploy", "node", "{\"tool\": \"shell\", \"arguments\": {}}", "skipped", ""},
+    {"no_env", "python3", "{\"tool\": \"write_file\", \"arguments\": {\"file_path\": \"a.c\"}}", "done", ""},
+    {"no_env", "python3", "{\"tool\": \"write_file\", \"arguments\": {\"file_path\": \".env\"}}", "deny",
+     "that file holds secrets"},
+    {"no_env", "python3",
+     "{\"hook_event_name\": \"PreToolUse\", \"tool_name\": \"Edit\", \"tool_input\": {\"file_path\": \"/x/.env\"}}",
+     "deny", "that file holds secrets"},
+};
+
+enum { EXAMPLES = sizeof examples / sizeof examples[0] };
+
+static void each_hook_of_the_document_decides_as_it_says(void **state) {
+  (void)state;
+  for (size_t i = 0; i < EXAMPLES; i++) {
+    const example *e = &examples[i];
+    if (!is_program(e->program)) {
+      print_message("# skipped: %s: there is no %s\n", e->hook, e->program);
+      continue;
+    }
+    char words[256];
+    command c = {.arguments = {"hooks", "run", ".system/hooks", e->hook, "--payload", "-", "--json"},
+                 .input = e->payload};
+    assert_status(&c, 0);
+    snprintf(words, sizeof words, "\"judged\":\"%s\"", e->judged);
+    if (!holds(&c.out, words)) fail_msg("%s of %s: %s", e->payload, e->hook, c.out.data);
+    snprintf(words, sizeof words, "\"reason\":\"%s\"", e->reason);
+    if (!holds(&c.out, words)) fail_msg("%s of %s: %s", e->payload, e->hook, c.out.data);
+    command_free(&c);
+  }
+}
+
+static bool is_tried(const char *path) {
+  const char *slash = strrchr(path, '/');
+  size_t size = strcspn(slash + 1, ".");
+  for (size_t i = 0; i < EXAMPLES; i++)
+    if (strlen(examples[i].hook) == size && strncmp(slash + 1, examples[i].hook, size) == 0) return true;
+  return false;
+}
+
+/* A block that is added to the document needs a row above. */
+static void no_example_of_the_document_is_left_out(void **state) {
+  (void)state;
+  assert_true(path_count >= 8);
+  for (size_t i = 0; i < path_count; i++)
+    if (!is_tried(paths[i])) fail_msg("%s is run by no example", paths[i]);
+  command c = {.arguments = {"hooks", "check", ".system/hooks"}};
+  assert_status(&c, 0);
+  command_free(&c);
+}
+
+static const char model[] = "responses:\n"
+                            "  - tool_calls:\n"
+                            "      - {id: c1, name: shell, arguments: {command: rm -rf /}}\n"
+                            "      - {id: c2, name: shell, arguments: {command: cat .env}}\n"
+                            "      - {id: c3, name: deploy, arguments: {}}\n"
+                            "      - {id: c4, name: shell, arguments: {command: ls}}\n"
+                            "  - text: Done.\n";
+
+static void the_hooks_of_the_document_hold_in_a_turn(void **state) {
+  (void)state;
+  if (!is_program("python3") || !is_program("node")) {
+    print_message("# skipped: there is no python3 or no node\n");
+    return;
+  }
+  scratch_string("model.yaml", model);
+  scratch_string("talk.jsonl", "{\"session\": \"s\", \"user\": \"hi\"}\n");
+  setenv("TURNPHASE_TEST_DOMAIN", "tools", 1);
+  command c = {.arguments = {"run", "--json", "--script", "model.yaml", "--hooks", ".system/hooks", "--load",
+                             getenv("TURNPHASE_DOMAIN"), "talk.jsonl"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "hook no_rm blocked the action: rm -rf is not allowed here");
+  assert_holds(&c.out, "hook no_secrets blocked the action: secrets stay where they are");
+  assert_holds(&c.out, "a deploy");
+  assert_holds(&c.out, "\"call_id\":\"c3\",\"name\":\"deploy\",\"kind\":\"denied\"");
+  assert_holds(&c.out, "\"call_id\":\"c4\",\"name\":\"shell\",\"kind\":\"ok\"");
+  command_free(&c);
+}
+
+#define OF_DOCUMENT(test) cmocka_unit_test_setup_teardown(test, enter, leave)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      OF_DOCUMENT(each_hook_of_the_document_decides_as_it_says),
+      OF_DOCUMENT(no_example_of_the_document_is_left_out),
+      OF_DOCUMENT(the_hooks_of_the_document_hold_in_a_turn),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
