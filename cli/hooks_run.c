@@ -312,7 +312,8 @@ static void init_condition(pthread_cond_t *condition) {
 static int try_hook(trial *t) {
   int status = open_hook(t);
   if (status == CLI_OK)
-    status = t->protocol[0] ? cli_payload_read_event(t->arguments->payload, t->event, &t->payload)
+    status = t->protocol[0] ? cli_payload_read_event(t->arguments->payload, t->event,
+                                                     tp_phase_get(t->runtime, t->phase), &t->payload)
                             : cli_payload_read(t->arguments->payload, &t->payload);
   if (status == CLI_OK) status = check_fields(t);
   if (status == CLI_OK) status = run_phase(t);

@@ -73,8 +73,9 @@ int cli_payload_read(const char *path, cli_payload *payload) {
 
 /* ---- of another host ---- */
 
-static void add_text(cli_payload *payload, uint32_t field, tp_text value) {
-  if (tp_value_kind_of(value) != TP_VALUE_TEXT) return;
+/* Hosts give some fields to every event; what the phase does not carry is theirs alone. */
+static void add_text(cli_payload *payload, const tp_phase *phase, uint32_t field, tp_text value) {
+  if (tp_value_kind_of(value) != TP_VALUE_TEXT || !cli_phase_carries(phase, field)) return;
   payload->fields[payload->count++] =
       (tp_field){.id = field, .kind = TP_FIELD_KIND_TEXT, .text = tp_value_text(value)};
 }
@@ -95,10 +96,10 @@ static void grow(void *ctx, const char *text, size_t size) {
 }
 
 /* A result of ours is a text; one that is an object there becomes its JSON. */
-static void add_response(cli_payload *payload, tp_text value) {
+static void add_response(cli_payload *payload, const tp_phase *phase, tp_text value) {
   growing g = {0};
   if (tp_value_kind_of(value) == TP_VALUE_TEXT) {
-    add_text(payload, TP_FIELD_RESULT, value);
+    add_text(payload, phase, TP_FIELD_RESULT, value);
   } else if (tp_json_encode(value, grow, &g, NULL) == TP_OK) {
     payload->text = g.bytes;
     payload->fields[payload->count++] =
@@ -111,27 +112,27 @@ static void add_status(cli_payload *payload, const char *status) {
       (tp_field){.id = TP_FIELD_STATUS, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(status)};
 }
 
-static void take_event(tp_text object, cli_payload *payload) {
+static void take_event(tp_text object, const tp_phase *phase, cli_payload *payload) {
   tp_text input = tp_value_get(object, "tool_input"), response = tp_value_get(object, "tool_response");
   tp_text error = tp_value_get(object, "error");
   payload->fields = cli_alloc(12 * sizeof *payload->fields);
-  add_text(payload, TP_FIELD_TOOL, tp_value_get(object, "tool_name"));
-  if (input.size > 0)
+  add_text(payload, phase, TP_FIELD_TOOL, tp_value_get(object, "tool_name"));
+  if (input.size > 0 && cli_phase_carries(phase, TP_FIELD_ARGUMENTS))
     payload->fields[payload->count++] =
         (tp_field){.id = TP_FIELD_ARGUMENTS, .kind = TP_FIELD_KIND_VALUE, .text = input};
-  if (response.size > 0) {
-    add_response(payload, response);
+  if (response.size > 0 && cli_phase_carries(phase, TP_FIELD_RESULT)) {
+    add_response(payload, phase, response);
     add_status(payload, "success");
-  } else if (error.size > 0 && input.size > 0) {
-    add_text(payload, TP_FIELD_RESULT, error);
+  } else if (error.size > 0 && cli_phase_carries(phase, TP_FIELD_RESULT)) {
+    add_text(payload, phase, TP_FIELD_RESULT, error);
     add_status(payload, "failure");
   }
-  add_text(payload, TP_FIELD_TEXT, tp_value_get(object, "prompt"));
-  add_text(payload, TP_FIELD_ASSISTANT_PREVIEW, tp_value_get(object, "last_assistant_message"));
-  add_text(payload, TP_FIELD_MODEL, tp_value_get(object, "model"));
+  add_text(payload, phase, TP_FIELD_TEXT, tp_value_get(object, "prompt"));
+  add_text(payload, phase, TP_FIELD_ASSISTANT_PREVIEW, tp_value_get(object, "last_assistant_message"));
+  add_text(payload, phase, TP_FIELD_MODEL, tp_value_get(object, "model"));
 }
 
-int cli_payload_read_event(const char *path, const char *event, cli_payload *payload) {
+int cli_payload_read_event(const char *path, const char *event, const tp_phase *phase, cli_payload *payload) {
   tp_text object;
   if (!path) return CLI_OK;
   int status = read_object(path, payload, &object);
@@ -143,7 +144,7 @@ int cli_payload_read_event(const char *path, const char *event, cli_payload *pay
                  (int)(name.size < 64 ? name.size : 64), name.data, event);
     return CLI_CONFIG;
   }
-  take_event(object, payload);
+  take_event(object, phase, payload);
   return CLI_OK;
 }
 

@@ -19,8 +19,8 @@ typedef struct cli_payload {
 int cli_payload_read(const char *path, cli_payload *payload);
 /** Reads what a program of another host gets for an event, {"hook_event_name": "PreToolUse", "tool_name": …}, as the
  *  fields that make it; an object without hook_event_name as cli_payload_read() does. What the runtime makes itself
- *  (session_id, cwd, …) is read over. */
-int cli_payload_read_event(const char *path, const char *event, cli_payload *payload);
+ *  (session_id, cwd, …), and what the phase does not carry, is read over. */
+int cli_payload_read_event(const char *path, const char *event, const tp_phase *phase, cli_payload *payload);
 /** Those of its fields that the phase carries, in their order; freed by free(), NULL for none. */
 tp_field *cli_payload_for(const cli_payload *payload, const tp_phase *phase, size_t *ret_count);
 /** Whether the phase carries the field. */
