@@ -1,67 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A host with one thread: an epoll loop that submits a turn and guards its tool calls itself, through an inbox. The
- * guard's code runs on this thread only, between two events, as the code of Node, Lua or Python would. */
+ * A host with one thread: an epoll loop in which everything of its agent runs. The guard of tool calls, the tools, the
+ * model and the events of a submitted turn all come through one descriptor, that of an inbox; no function of this
+ * program is called by a thread of the library's, as it must be for code of Node, Lua or Python.
+ *
+ * The model here is a timer: a loop waits for a provider's answer as it waits for anything else, and takes other work
+ * meanwhile. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "turnphase/turnphase.h"
 
-static int turn_ended; /* an eventfd: the turn's end comes on a thread of the library's, and only rings here */
+typedef struct host {
+  tp_inbox *inbox;
+  int answer_timer; /* "the provider has answered" */
+  tp_token asked;   /* the request that it answers */
+  uint32_t requests;
+  bool ended;
+} host;
 
-static tp_answer say_done(void *self, tp_tool_run *run) {
-  (void)self;
-  return tp_tool_ok(run, tp_text_of("done"));
+static bool is(tp_text text, const char *word) {
+  return text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
 }
 
-/* Brings two tools to every turn. */
-static tp_answer bring_tools(void *self, tp_call *call) {
-  (void)self;
-  const tp_tool read = {
-      .struct_size = sizeof read, .name = "read_file", .run = say_done, .placement = TP_PLACEMENT_INLINE};
-  const tp_tool delete = {
-      .struct_size = sizeof delete, .name = "delete_file", .run = say_done, .placement = TP_PLACEMENT_INLINE};
-  const tp_tool *const tools[] = {&read, &delete};
-  return tp_call_emit_tool_bundle(call, "files", tools, 2) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
-}
+/* ---- what the agent is made of: each part names the inbox in place of a function ---- */
 
-/* The guard: this thread reads the call and answers through its token. */
-static void guard(const tp_work *work) {
-  tp_text tool = tp_call_text(work->call, TP_FIELD_TOOL);
-  bool denied = tool.size == 11 && memcmp(tool.data, "delete_file", 11) == 0;
-  tp_outcome outcome = {.struct_size = sizeof outcome,
-                        .kind = denied ? TP_ANSWER_DENY : TP_ANSWER_ALLOW,
-                        .reason = denied ? "files are not deleted here" : NULL};
-  printf("guard: %.*s is %s\n", (int)tool.size, tool.data, denied ? "denied" : "allowed");
-  (void)tp_token_complete(work->token, &outcome);
-}
-
-static void on_end(void *ctx, const tp_turn_result *result) {
-  const uint64_t one = 1;
-  (void)ctx;
-  printf("turn: %s, %u tool calls: %.*s\n", tp_turn_outcome_name(result->outcome), result->tool_calls,
-         (int)result->text.size, result->text.data);
-  (void)!write(turn_ended, &one, sizeof one);
-}
-
-static tp_status subscribe(tp_runtime *runtime, tp_inbox *inbox, tp_fault *fault) {
+static tp_status subscribe(tp_runtime *runtime, host *h, tp_fault *fault) {
   const uint32_t guarded = TP_PHASE_TOOL_PRE, bundles = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION;
   const tp_handler handlers[] = {{.struct_size = sizeof(tp_handler),
                                   .id = "guard",
-                                  .inbox = inbox, /* in place of run */
+                                  .inbox = h->inbox,
                                   .phases = &guarded,
                                   .phase_count = 1,
                                   .capabilities = TP_CAPABILITY_DECIDE},
                                  {.struct_size = sizeof(tp_handler),
                                   .id = "files",
-                                  .run = bring_tools,
+                                  .inbox = h->inbox,
                                   .phases = &bundles,
                                   .phase_count = 1,
-                                  .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE,
-                                  .placement = TP_PLACEMENT_INLINE}};
+                                  .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE}};
   tp_edit *edit;
   tp_status status = tp_edit_begin(runtime, NULL, &edit, fault);
   if (status != TP_OK) return status;
@@ -78,48 +58,135 @@ static tp_status subscribe(tp_runtime *runtime, tp_inbox *inbox, tp_fault *fault
   return status;
 }
 
-static void loop(tp_inbox *inbox) {
+static tp_status open_session(tp_runtime *runtime, host *h, tp_session **ret_session, tp_fault *fault) {
+  const tp_model model = {.struct_size = sizeof model, .name = "timer", .self = h, .inbox = h->inbox};
+  const tp_listener listener = {.struct_size = sizeof listener,
+                                .inbox = h->inbox,
+                                .kinds = UINT64_C(1) << TP_EVENT_MODEL_DELTA | UINT64_C(1) << TP_EVENT_TOOL_END |
+                                         UINT64_C(1) << TP_EVENT_TURN_END};
+  tp_session_options options = {.struct_size = sizeof options, .id = "first", .model = &model};
+  tp_status status = tp_session_open(runtime, &options, ret_session, fault);
+  return status == TP_OK ? tp_session_listen(*ret_session, &listener, NULL, fault) : status;
+}
+
+/* ---- what comes through the inbox ---- */
+
+static void bring_tools(const host *h, const tp_work *work) {
+  const tp_tool read = {.struct_size = sizeof read, .name = "read_file", .inbox = h->inbox};
+  const tp_tool delete = {.struct_size = sizeof delete, .name = "delete_file", .inbox = h->inbox};
+  const tp_tool *const tools[] = {&read, &delete};
+  tp_status status = tp_call_emit_tool_bundle(work->call, "files", tools, 2);
+  tp_outcome outcome = {.struct_size = sizeof outcome,
+                        .kind = status == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED};
+  (void)tp_token_complete(work->token, &outcome);
+}
+
+static void guard(const tp_work *work) {
+  tp_text tool = tp_call_text(work->call, TP_FIELD_TOOL);
+  bool denied = is(tool, "delete_file");
+  tp_outcome outcome = {.struct_size = sizeof outcome,
+                        .kind = denied ? TP_ANSWER_DENY : TP_ANSWER_ALLOW,
+                        .reason = denied ? "files are not deleted here" : NULL};
+  printf("guard: %.*s is %s\n", (int)tool.size, tool.data, denied ? "denied" : "allowed");
+  (void)tp_token_complete(work->token, &outcome);
+}
+
+static void run_tool(const tp_work *work) {
+  printf("tool: reads the file\n");
+  (void)tp_tool_complete(work->token, false, tp_text_of("the file's text"));
+}
+
+/* The provider is asked, and the loop goes on. The token is all that is kept of the work. */
+static void ask_model(host *h, const tp_work *work) {
+  const struct itimerspec soon = {.it_value = {.tv_nsec = 1000000}};
+  printf("model: is asked with %zu messages\n", work->request->message_count);
+  h->asked = work->token;
+  timerfd_settime(h->answer_timer, 0, &soon, NULL);
+}
+
+static void show_event(host *h, const tp_event *event) {
+  if (event->kind == TP_EVENT_MODEL_DELTA)
+    printf("event: the model says: %.*s\n", (int)event->text.size, event->text.data);
+  if (event->kind == TP_EVENT_TOOL_END)
+    printf("event: %.*s has ended: %s\n", (int)event->tool_result->name.size, event->tool_result->name.data,
+           tp_tool_result_name(event->tool_result->kind));
+  if (event->kind == TP_EVENT_LOST) printf("event: %llu were lost\n", (unsigned long long)event->lost);
+  if (event->kind != TP_EVENT_TURN_END) return;
+  printf("event: the turn has ended: %s\n", tp_status_name(event->status));
+  h->ended = true;
+}
+
+static void take(host *h, const tp_work *work) {
+  switch (work->kind) {
+    case TP_WORK_HANDLER:
+      if (strcmp(tp_call_subscription(work->call), "guard") == 0) guard(work);
+      else bring_tools(h, work);
+      break;
+    case TP_WORK_TOOL:
+      run_tool(work);
+      break;
+    case TP_WORK_MODEL:
+      ask_model(h, work);
+      break;
+    case TP_WORK_EVENT:
+      show_event(h, work->event);
+      (void)tp_work_release(work);
+      break;
+    default: /* of a newer library */
+      (void)tp_token_abandon(work->token, NULL);
+  }
+}
+
+/* ---- what comes from elsewhere ---- */
+
+static void model_answered(host *h) {
+  const tp_tool_call reads = {.struct_size = sizeof reads, .name = tp_text_of("read_file")};
+  const tp_tool_call deletes = {.struct_size = sizeof deletes, .name = tp_text_of("delete_file")};
+  const tp_tool_call *const calls[] = {&reads, &deletes};
+  tp_model_response response = {.struct_size = sizeof response};
+  uint64_t times;
+  (void)!read(h->answer_timer, &times, sizeof times);
+  if (h->requests++ == 0) {
+    response.calls = calls;
+    response.call_count = 2;
+  } else {
+    response.text = tp_text_of("I have read it, and it is still there.");
+    (void)tp_model_delta(h->asked, response.text);
+  }
+  (void)tp_model_complete(h->asked, &response);
+}
+
+static void loop(host *h) {
   int epoll = epoll_create1(EPOLL_CLOEXEC);
-  struct epoll_event work_waits = {.events = EPOLLIN, .data.fd = tp_inbox_fd(inbox)};
-  struct epoll_event ended = {.events = EPOLLIN, .data.fd = turn_ended}, event;
+  struct epoll_event work_waits = {.events = EPOLLIN, .data.fd = tp_inbox_fd(h->inbox)};
+  struct epoll_event answered = {.events = EPOLLIN, .data.fd = h->answer_timer}, event;
   epoll_ctl(epoll, EPOLL_CTL_ADD, work_waits.data.fd, &work_waits);
-  epoll_ctl(epoll, EPOLL_CTL_ADD, ended.data.fd, &ended);
-  while (epoll_wait(epoll, &event, 1, -1) == 1 && event.data.fd != turn_ended) {
+  epoll_ctl(epoll, EPOLL_CTL_ADD, answered.data.fd, &answered);
+  while (!h->ended && epoll_wait(epoll, &event, 1, -1) == 1) {
     const tp_work *work;
-    while (tp_inbox_next(inbox, &work) == TP_OK && work) guard(work);
+    if (event.data.fd == h->answer_timer) model_answered(h);
+    else
+      while (tp_inbox_next(h->inbox, &work) == TP_OK && work) take(h, work);
   }
   close(epoll);
 }
 
 int main(void) {
-  const tp_tool_call read = {.struct_size = sizeof read, .name = tp_text_of("read_file")};
-  const tp_tool_call delete = {.struct_size = sizeof delete, .name = tp_text_of("delete_file")};
-  const tp_tool_call *const calls[] = {&read, &delete};
-  const tp_model_response asks = {.struct_size = sizeof asks, .calls = calls, .call_count = 2};
-  const tp_model_response ends = {.struct_size = sizeof ends,
-                                  .text = tp_text_of("I have read it, and it is still there.")};
-  const tp_model_response *const responses[] = {&asks, &ends};
-  tp_model *model = NULL;
-  tp_session_options options = {.struct_size = sizeof options, .id = "first"};
+  host h = {.answer_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)};
   tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("Read the file, then delete it.")};
   tp_runtime *runtime = NULL;
-  tp_inbox *inbox = NULL;
   tp_session *session = NULL;
   tp_fault fault = {0};
-  turn_ended = eventfd(0, EFD_CLOEXEC);
   bool submitted = tp_runtime_new(NULL, &runtime, &fault) == TP_OK &&
-                   tp_inbox_new(runtime, NULL, &inbox, &fault) == TP_OK &&
-                   subscribe(runtime, inbox, &fault) == TP_OK &&
-                   tp_script_model_new(responses, 2, false, &model, &fault) == TP_OK &&
-                   (options.model = model) &&
-                   tp_session_open(runtime, &options, &session, &fault) == TP_OK &&
-                   tp_turn_submit(session, &request, on_end, NULL, NULL, &fault) == TP_OK;
-  if (submitted) loop(inbox);
+                   tp_inbox_new(runtime, NULL, &h.inbox, &fault) == TP_OK &&
+                   subscribe(runtime, &h, &fault) == TP_OK &&
+                   open_session(runtime, &h, &session, &fault) == TP_OK &&
+                   tp_turn_submit(session, &request, NULL, NULL, NULL, &fault) == TP_OK;
+  if (submitted) loop(&h);
   else fprintf(stderr, "%s\n", fault.message);
-  if (session) tp_session_close(session, NULL, NULL);
-  else tp_model_free(model); /* no session has taken it */
+  tp_session_close(session, NULL, NULL);
+  tp_inbox_free(h.inbox); /* nothing waits for this thread any more */
   tp_runtime_free(runtime);
-  tp_inbox_free(inbox);
-  close(turn_ended);
+  close(h.answer_timer);
   return submitted ? 0 : 1;
 }
