@@ -229,8 +229,11 @@ void tp__event_inbox_put(tp__event_inbox *through, const tp_event *event) {
   copy *c = copy_new(through->listener, event);
   tp__inbox_put_end end = TP__INBOX_FULL;
   tp__mutex_lock(&through->mutex);
+  bool tells_lost = is_end && !through->marker_waits; /* the marker is taken, so that it cannot stand before the end */
+  if (c && tells_lost) c->event.lost = through->lost;
   if (c && (is_end || through->lost == 0))
     end = tp__inbox_put_event(through->inbox, &c->in_inbox, is_end ? TURN_ENDS_MAX : 0);
+  if (end == TP__INBOX_PUT && tells_lost) through->lost = 0;
   if (end == TP__INBOX_FULL) lose_locked(through);
   tp__mutex_unlock(&through->mutex);
   if (end == TP__INBOX_PUT || !c) return; /* who took it may have ended it */

@@ -3,7 +3,8 @@
  * event_inbox: the events of one listener on their way into an inbox, copied. From the first event that finds no room
  * or no memory, all behind it but ends of turns are counted and not put, until the host has taken the one event that
  * stands for them (TP_EVENT_LOST): so that event stands where they would, in the order of each turn, and needs no
- * memory of its own. Lock: `event_inbox`, for that count; the inbox's is taken inside of it. References: an item in the
+ * memory of its own. Where the host has that event, and has not given it back, the end of a turn says itself what was
+ * lost before it. Lock: `event_inbox`, for that count; the inbox's is taken inside of it. References: an item in the
  * inbox, or taken from it, holds the listener. */
 #ifndef TP__EVENT_INBOX_H
 #define TP__EVENT_INBOX_H

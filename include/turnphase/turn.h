@@ -71,7 +71,8 @@ typedef struct tp_event {
   int64_t started_ns, ended_ns; /* PHASE_END, MODEL_END, TOOL_END, TURN_END */
   const void *turn;             /* internal: for tp_event_data() */
   const void *copied;           /* internal: for tp_event_data() */
-  uint64_t lost;                /* LOST */
+  uint64_t lost;                /* LOST; TURN_END from an inbox: so many were lost right before it, where the host had
+                                   not given back the last LOST; else 0 */
 } tp_event;
 /** The host's own pointer, as tp_call_data(). Of an event from an inbox: as it was when the event happened.
  *  Threads: the one that the event was given to. */
