@@ -297,6 +297,15 @@ static void draw_inbox(drawer *d) {
   }
 }
 
+static void draw_loop(drawer *d) {
+  script *s = d->s;
+  bool rough = s->weather != WEATHER_QUIET;
+  s->loop = one_in(d, 3) && !s->options.no_engine_workers;
+  s->loop_capacity = rough && one_in(d, 3) ? 1 + (uint32_t)below(d, 4) : 0;
+  s->loop_event_capacity = one_in(d, 2) ? 1 + (uint32_t)below(d, 12) : 0;
+  s->loop_close_ns = rough && one_in(d, 3) ? 1 + up_to_us(d, 30000) : 0;
+}
+
 void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   drawer d = {.state = seed * UINT64_C(0xD1342543DE82EF95) + nodes_max, .s = s};
   next_of(&d.state);
@@ -327,5 +336,6 @@ void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   draw_inbox(&d);
   s->history = (int)below(&d, 3);
   s->destructors_call = one_in(&d, 2);
+  draw_loop(&d);
   s->idle_sessions = one_in(&d, 400) ? 500 + (uint32_t)below(&d, 1500) : one_in(&d, 8) ? (uint32_t)below(&d, 30) : 0;
 }

@@ -148,6 +148,9 @@ typedef struct script {
   uint32_t taker_count;   /* hosts that take from the inbox; 0: no node has one */
   uint32_t inbox_capacity;
   int64_t inbox_close_ns; /* when its one taker frees the inbox; 0: after the drains */
+  bool loop;              /* a host with one thread, all of whose agent comes through an inbox of its own */
+  uint32_t loop_capacity, loop_event_capacity;
+  int64_t loop_close_ns;  /* when it frees the inbox; 0: at the end */
 } script;
 
 /** Draws the script of a seed. policy: of the scheduler; -1: drawn. */

@@ -9,6 +9,7 @@
 #include "edition.h"
 #include "errand.h"
 #include "history.h"
+#include "loop.h"
 #include "runtime/exec/runtime.h"
 
 void world_fail(world *w, const char *property, const char *format, ...) {
@@ -337,6 +338,7 @@ static tp_status add_all(world *w, tp_edit *edit, tp_fault *fault) {
   if (w->s->dialogue_count) TP__TRY(dialogue_register(w, edit));
   if (w->s->errand_count) TP__TRY(errand_register(w, edit));
   if (w->crowd) TP__TRY(crowd_register(w, edit));
+  if (w->loop) TP__TRY(loop_register(w, edit));
   if (w->s->idle_sessions) TP__TRY(idle_register(w, edit));
   return tp_edit_commit(edit, NULL, fault);
 }
@@ -678,7 +680,7 @@ static void drain_again(void *arg) {
 
 static void run_hosts(world *w) {
   tp__thread *threads[SCRIPT_TURNS_MAX + SCRIPT_DIALOGUES_MAX + SCRIPT_ERRANDS_MAX + SCRIPT_EDITORS_MAX +
-                      SCRIPT_READERS_MAX + 6] = {NULL};
+                      SCRIPT_READERS_MAX + 7] = {NULL};
   uint32_t count = 0;
   for (uint32_t i = 0; i < w->s->turn_count; i++) threads[count++] = world_start_joined("host", host_run, &w->turns[i]);
   for (uint32_t i = 0; i < w->s->dialogue_count; i++)
@@ -690,6 +692,7 @@ static void run_hosts(world *w) {
   for (uint32_t i = 0; i < w->s->reader_count; i++)
     threads[count++] = world_start_joined("reader", edition_read, &w->readers[i]);
   if (w->crowd) threads[count++] = world_start_joined("crowd", crowd_run, w->crowd);
+  if (w->loop) threads[count++] = world_start_joined("loop", loop_run, w->loop);
   if (w->s->idle_sessions) threads[count++] = world_start_joined("idler", idle_run, w);
   if (w->s->looks) threads[count++] = world_start_joined("onlooker", onlooker_run, w);
   if (w->s->drain_ns) threads[count++] = world_start_joined("drainer", drain_run, w);
@@ -712,7 +715,7 @@ static void look_after_drain(world *w) {
 /* Each open token is held by a call: none was lost on its way there, or back. Other plays hold tokens of their own. */
 static void look_at_tokens(world *w) {
   uint32_t held = 0;
-  if (w->s->dialogue_count || w->s->errand_count || w->crowd || w->s->history) return;
+  if (w->s->dialogue_count || w->s->errand_count || w->crowd || w->loop || w->s->history) return;
   for (const call_note *note = w->calls; note; note = note->next) held += note->token.bits && !note->token_over;
   uint32_t open = tp__a32_load_relaxed(&w->runtime->tokens_open);
   for (int i = 0; i < 1000 && open > held; i++) { /* a completion of one that is over may not have returned yet */
@@ -768,6 +771,7 @@ static void play(void *arg) {
   history_after_free(w);
   tp_shared_history_unref(w->history);
   for (uint32_t i = 0; i < w->s->errand_count; i++) errand_after_free(&w->errands[i]);
+  if (w->loop) loop_after_free(w->loop);
 }
 
 static void ready(tp__parker *parker) {
@@ -808,6 +812,14 @@ static void gather(world *w) {
   ready(&w->crowd->parker);
 }
 
+static void make_loop(world *w) {
+  if (!w->s->loop) return;
+  w->loop = calloc(1, sizeof *w->loop);
+  if (!w->loop) abort();
+  w->loop->w = w;
+  ready(&w->loop->parker);
+}
+
 void world_play(world *w, const script *s, uint32_t workers) {
   memset(w, 0, sizeof *w);
   w->s = s;
@@ -828,6 +840,7 @@ void world_play(world *w, const script *s, uint32_t workers) {
   send_out(w);
   seat_readers(w);
   gather(w);
+  make_loop(w);
   w->bytes_open = workers;
   w->report = tp__sim_run(&s->sim, play, w);
   w->bytes_open = tp__sim_bytes_open();
@@ -841,6 +854,7 @@ void world_play(world *w, const script *s, uint32_t workers) {
     for (uint32_t i = 0; i < s->errand_count; i++) errand_ended(&w->errands[i]);
     for (uint32_t i = 0; i < s->editor_count; i++) edition_ended(&w->editors[i]);
     if (w->crowd) crowd_ended(w->crowd);
+    if (w->loop) loop_ended(w->loop);
   }
 }
 
@@ -854,6 +868,9 @@ void world_fini(world *w) {
   free(w->editors);
   free(w->readers);
   free(w->crowd);
+  if (w->loop) loop_fini(w->loop);
+  free(w->loop);
+  w->loop = NULL;
   free(w->records);
   history_fini(w);
   w->crowd = NULL;

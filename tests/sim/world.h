@@ -13,6 +13,7 @@ enum { WORLD_OPS = SCRIPT_TURNS_MAX * SCRIPT_OPS_MAX, WORLD_LISTENERS = 16, WORL
 
 typedef struct world world;
 struct crowd;
+struct loop;
 struct dialogue;
 struct errand;
 struct edition_editor;
@@ -110,6 +111,7 @@ struct world {
   struct edition_editor *editors; /* s->editor_count */
   struct edition_reader *readers; /* s->reader_count */
   struct crowd *crowd;            /* NULL: none */
+  struct loop *loop;              /* NULL: none */
   tp_shared_history *history;          /* ours until the runtime was freed; NULL: none */
   struct history_call *history_calls;  /* newest first */
   uint32_t history_destroys;

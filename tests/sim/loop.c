@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "loop.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/exec/runtime.h"
+
+enum { TURN_LIMIT_MS = 300, REQUESTS_MAX = 3, CALLS_MAX = 5, LOOK_MS = 50 };
+
+/* An answer that is on its way. */
+struct loop_answer {
+  loop *l;
+  loop_answer *next;
+  tp_token token;
+  tp_work_kind kind;
+  loop_tool *tool; /* of the call, until it is answered */
+  bool over;   /* the token was completed or abandoned */
+  int64_t delay_ns;
+  uint32_t accepted;
+};
+
+static bool is_rough(const loop *l) { return !world_is_quiet(l->w); }
+/* What may end otherwise than the host wants: a drain, a full or freed inbox, a want of memory or time. */
+static bool is_certain(const loop *l) { return world_is_quiet(l->w) && !l->freed_early; }
+
+static int64_t draw_delay(const loop *l) {
+  uint64_t dice = tp__sim_random(100);
+  if (dice < 40) return 0;
+  if (dice < 85 || !is_rough(l)) return (int64_t)tp__sim_random(3 * TP__NS_PER_MS);
+  return (int64_t)tp__sim_random((dice < 95 ? 1 : 20) * TURN_LIMIT_MS * (uint64_t)TP__NS_PER_MS);
+}
+
+/* ---- answers ---- */
+
+static tp_status complete_model(const loop_answer *a) {
+  static const tp_tool_call calls[] = {{.struct_size = sizeof *calls, .name = {"l-wide", 6}},
+                                       {.struct_size = sizeof *calls, .name = {"l-narrow", 8}}};
+  const tp_tool_call *list[CALLS_MAX];
+  uint32_t count = a->l->requests < REQUESTS_MAX ? (uint32_t)tp__sim_random(CALLS_MAX + 1) : 0;
+  for (uint32_t i = 0; i < count; i++) list[i] = &calls[tp__sim_random(2)];
+  tp_model_response response = {
+      .struct_size = sizeof response, .text = tp_text_of("as the loop says"), .calls = list, .call_count = count};
+  for (uint64_t pieces = tp__sim_random(4); pieces > 0; pieces--) (void)tp_model_delta(a->token, tp_text_of("as "));
+  if (is_rough(a->l) && world_one_in(8)) return tp_model_fail(a->token, TP_ERR_MODEL, "as it fails", world_one_in(2));
+  return tp_model_complete(a->token, &response);
+}
+
+/* The token is over before the permit may go to another call, whose taker looks at the count. */
+static void permit_back(loop_answer *a) {
+  if (!a->tool) return;
+  if (a->tool->narrow) a->l->narrow_taken--;
+  a->tool->open--;
+  a->tool = NULL;
+}
+
+static void complete(loop_answer *a) {
+  world *w = a->l->w;
+  if (a->over && world_one_in(2)) return;
+  permit_back(a);
+  a->over = true;
+  tp_status status = a->kind == TP_WORK_MODEL
+                         ? complete_model(a)
+                         : tp_tool_complete(a->token, world_one_in(8), tp_text_of("as the loop's tool says"));
+  if (status != TP_OK && status != TP_ERR_STALE)
+    world_fail(w, "a completion is taken or stale", "of the loop: it gave %s", tp_status_name(status));
+  if (status == TP_OK && (++a->accepted > 1 || w->freed))
+    world_fail(w, "a stale token is harmless", "of the loop: taken %u times", a->accepted);
+}
+
+static void complete_later(void *arg) {
+  loop_answer *a = arg;
+  tp__sim_sleep_ns(a->delay_ns);
+  complete(a);
+}
+
+static void give_up(loop_answer *a) {
+  permit_back(a);
+  a->over = true;
+  tp_status status = tp_token_abandon(a->token, NULL);
+  if (status != TP_OK && status != TP_ERR_STALE)
+    world_fail(a->l->w, "a token can be abandoned", "of the loop: it gave %s", tp_status_name(status));
+}
+
+static void answer(loop_answer *a) {
+  uint64_t dice = is_rough(a->l) ? tp__sim_random(100) : tp__sim_random(80);
+  if (dice < 50 || (dice < 80 && !world_start("loop's answer", complete_later, a))) complete(a);
+  else if (dice >= 80 && dice < 88) give_up(a);
+  else if (dice >= 88 && dice < 94) { /* twice */
+    complete(a);
+    complete(a);
+  } /* else it is answered when the loop has ended, or when the runtime is gone */
+}
+
+static loop_answer *new_answer(loop *l, const tp_work *work) {
+  loop_answer *a = calloc(1, sizeof *a);
+  if (!a) abort();
+  *a = (loop_answer){.l = l, .next = l->answers, .token = work->token, .kind = work->kind, .delay_ns = draw_delay(l)};
+  return l->answers = a;
+}
+
+/* ---- work ---- */
+
+static void destroy_tool(void *self) {
+  loop_tool *tool = self;
+  loop *l = tool->l;
+  l->tools_destroyed++;
+  if (++tool->destroys > 1) world_fail(l->w, "a tool is destroyed once", "%u times", tool->destroys);
+  if (tool->open > 0 && tp__a32_load_acquire(&l->w->runtime->life) != TP__LIFE_FREED)
+    world_fail(l->w, "a tool is destroyed behind its calls", "%u are open", tool->open);
+  world_destructor(l->w);
+}
+
+static loop_tool *new_tool(loop *l, bool narrow) {
+  loop_tool *tool = calloc(1, sizeof *tool);
+  if (!tool) abort();
+  *tool = (loop_tool){.l = l, .next = l->tools, .narrow = narrow};
+  return l->tools = tool;
+}
+
+static tp_answer bring_tools(void *self, tp_call *call) {
+  world *w = self;
+  loop *l = w->loop;
+  if (!l || !tp__text_is(tp_call_id(call, TP_ID_SESSION), "loop")) return TP_ANSWER_DONE;
+  const tp_tool wide = {.struct_size = sizeof wide,
+                        .name = "l-wide",
+                        .self = new_tool(l, false),
+                        .inbox = l->inbox,
+                        .destroy = destroy_tool};
+  tp_tool narrow = wide;
+  narrow.name = "l-narrow";
+  narrow.self = new_tool(l, true);
+  narrow.max_concurrent = 1;
+  if (is_rough(l) && world_one_in(2)) narrow.limit_ms = 1 + (uint32_t)tp__sim_random(50);
+  const tp_tool *const tools[] = {&wide, &narrow};
+  if (!wide.inbox) return TP_ANSWER_DONE; /* freed: there is nothing to name */
+  l->tools_taken += 2; /* one may be destroyed before the emit returns */
+  if (tp_call_emit_tool_bundle(call, "loop", tools, 2) == TP_OK)
+    return is_rough(l) && world_one_in(16) ? tp_call_fail(call, 1, "behind the emit") : TP_ANSWER_DONE;
+  l->tools_taken -= 2;
+  return tp_call_fail(call, 1, "no tools");
+}
+
+tp_status loop_register(world *w, tp_edit *edit) {
+  static const world_hook tools = {.id = "l.tools",
+                                   .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
+                                   .run = bring_tools,
+                                   .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE,
+                                   .quick = true};
+  return world_subscribe(w, edit, &tools);
+}
+
+static void look_at_tool(loop *l, const tp_work *work) {
+  const loop_tool *tool = work->self;
+  bool whole = tool->l == l && !tool->destroys && work->run && !work->call && !work->request && !work->event;
+  if (!whole || !tp__text_is(tp_tool_run_id(work->run, TP_ID_SESSION), "loop") ||
+      tp_tool_run_arguments(work->run).size != 1)
+    world_fail(l->w, "work says what it is", "a tool's call of the loop is %s", whole ? "another's" : "not whole");
+  tp_token token;
+  if (tp_tool_defer(work->run, NULL, &token) != TP_ANSWER_FAILED || token.bits)
+    world_fail(l->w, "work is deferred from the start", "%llu", (unsigned long long)token.bits);
+}
+
+static void look_at_request(loop *l, const tp_work *work) {
+  const tp_model_request *request = work->request;
+  bool whole = work->self == l && request && !work->call && !work->run && !work->event;
+  if (!whole || !request->message_count || !tp__text_is(request->ids[TP_ID_SESSION], "loop"))
+    world_fail(l->w, "work says what it is", "a request of the loop is %s", whole ? "another's" : "not whole");
+  for (size_t i = 0; whole && i < request->tool_count; i++)
+    if (request->tools[i]->destroy || !*request->tools[i]->name)
+      world_fail(l->w, "a request shows the turn's tools", "it shows `%s`", request->tools[i]->name);
+}
+
+/* From before the answer on the work may be freed at any moment. */
+static void take_work(loop *l, const tp_work *work) {
+  loop_answer *a = new_answer(l, work);
+  if (work->kind == TP_WORK_MODEL) {
+    look_at_request(l, work);
+    l->requests++;
+  } else {
+    look_at_tool(l, work);
+    a->tool = work->self;
+    a->tool->open++;
+    if (a->tool->narrow && ++l->narrow_taken > 1)
+      world_fail(l->w, "permits", "%u are taken at once", l->narrow_taken);
+  }
+  if (is_rough(l) && world_one_in(6)) tp__sim_sleep_ns(draw_delay(l)); /* meanwhile the inbox fills up */
+  if (work->kind == TP_WORK_MODEL) look_at_request(l, work);
+  else look_at_tool(l, work);
+  answer(a);
+}
+
+/* ---- events ---- */
+
+static loop_heard *heard_of(loop *l, tp_text turn) {
+  for (uint32_t i = 0; i < l->heard_count; i++)
+    if (tp__text_is(turn, l->heard[i].turn)) return &l->heard[i];
+  if (l->heard_count == LOOP_KNOWN_MAX) return NULL;
+  loop_heard *heard = &l->heard[l->heard_count++];
+  snprintf(heard->turn, sizeof heard->turn, "%.*s", (int)turn.size, turn.data);
+  return heard;
+}
+
+static void hear(loop *l, const tp_event *event) {
+  if (event->kind == TP_EVENT_LOST) {
+    if (!event->lost || event->sequence)
+      world_fail(l->w, "an event is whole", "%llu were lost", (unsigned long long)event->lost);
+    l->lost += event->lost;
+    return;
+  }
+  loop_heard *heard = heard_of(l, event->ids[TP_ID_TURN]);
+  if (!heard) {
+    world_fail(l->w, "events are of the session's turns", "one of %.*s", (int)event->ids[TP_ID_TURN].size,
+               event->ids[TP_ID_TURN].data);
+    return;
+  }
+  if (event->sequence <= heard->sequence || heard->ended)
+    world_fail(l->w, "events come in order", "%llu of turn %s behind %llu", (unsigned long long)event->sequence,
+               heard->turn, (unsigned long long)heard->sequence);
+  if (event->kind == TP_EVENT_TURN_END) l->lost += event->lost;
+  l->gaps += event->sequence - heard->sequence - 1;
+  if (l->gaps > l->lost)
+    world_fail(l->w, "what was lost is counted in its place", "%llu are missing, %llu counted",
+               (unsigned long long)l->gaps, (unsigned long long)l->lost);
+  heard->sequence = event->sequence;
+  heard->ended = event->kind == TP_EVENT_TURN_END;
+  l->ends_heard += heard->ended;
+}
+
+static void give_back(loop *l, uint32_t index) {
+  const tp_work *work = l->events[index];
+  l->events[index] = l->events[--l->event_count];
+  if (l->listener_destroys) world_fail(l->w, "events hold their listener", "%u", l->listener_destroys);
+  if (tp_work_release(work) != TP_OK) world_fail(l->w, "an event is given back", "%u", index);
+}
+
+static void take_event(loop *l, const tp_work *work) {
+  if (work->token.bits || !work->event || work->self != l)
+    world_fail(l->w, "work says what it is", "an event has token %llu", (unsigned long long)work->token.bits);
+  hear(l, work->event);
+  l->events[l->event_count++] = work;
+  while (l->event_count == LOOP_EVENTS_MAX || (l->event_count > 0 && world_one_in(2)))
+    give_back(l, (uint32_t)tp__sim_random(l->event_count));
+}
+
+/* ---- the host ---- */
+
+static void free_inbox(loop *l) {
+  tp_inbox *inbox = l->inbox;
+  l->inbox = NULL; /* nothing names it any more */
+  tp_inbox_free(inbox);
+}
+
+/* @return whether there was work. */
+static bool take_one(loop *l) {
+  const tp_work *work = NULL;
+  tp_status status = tp_inbox_next(l->inbox, &work);
+  if (status != TP_OK) world_fail(l->w, "an inbox gives what it has", "it gave %s", tp_status_name(status));
+  if (!work) return false;
+  if (work->struct_size != sizeof *work) world_fail(l->w, "work says what it is", "%zu bytes", work->struct_size);
+  if (work->kind == TP_WORK_EVENT) take_event(l, work);
+  else take_work(l, work);
+  return true;
+}
+
+static void turn_ended(void *ctx, const tp_turn_result *result) {
+  loop *l = ctx;
+  if (++l->ended > l->begun) world_fail(l->w, "a turn ends once", "%u of %u", l->ended, l->begun);
+  if (is_certain(l) && !l->w->draining && result->outcome != TP_TURN_COMPLETED)
+    world_fail(l->w, "what is answered completes", "a turn of the loop is %s: %.*s",
+               tp_turn_outcome_name(result->outcome), (int)result->reason.size, result->reason.data);
+  tp__parker_unpark(&l->parker);
+}
+
+static void run_turn(loop *l, int64_t close_ns) {
+  tp_turn_request request = {.struct_size = sizeof request,
+                             .text = tp_text_of("hello"),
+                             .limit_ms = is_rough(l) ? TURN_LIMIT_MS : 0,
+                             .each_delta = world_one_in(2)};
+  tp_submission *submission = NULL;
+  l->requests = 0;
+  l->begun++; /* it may end before the submit returns */
+  tp_status status = tp_turn_submit(l->session, &request, turn_ended, l, &submission, NULL);
+  world_check_status(l->w, "a turn of the loop", status);
+  if (status != TP_OK) {
+    l->begun--;
+    return;
+  }
+  if (is_rough(l) && world_one_in(6)) tp_submission_cancel(submission);
+  tp_submission_unref(submission);
+  while (l->ended < l->begun) {
+    int64_t now_ns = tp__now_ns(), look_ns = tp__deadline_after_ms(now_ns, LOOK_MS);
+    if (l->inbox && now_ns >= close_ns) {
+      l->freed_early = true;
+      free_inbox(l);
+    }
+    if (!l->inbox) tp__parker_park_until(&l->parker, TP__NEVER);
+    else if (tp__inbox_wait_until(l->inbox, look_ns < close_ns ? look_ns : close_ns)) (void)take_one(l);
+  }
+}
+
+static void destroy_model(void *self) { ((loop *)self)->model_destroys++; }
+
+static void destroy_listener(void *ctx) {
+  loop *l = ctx;
+  l->listener_destroys++;
+  if (l->event_count) world_fail(l->w, "events hold their listener", "%u are taken", l->event_count);
+}
+
+static void session_closed(void *ctx) {
+  loop *l = ctx;
+  l->closed = true;
+  tp__parker_unpark(&l->parker);
+}
+
+static tp_status open_all(loop *l) {
+  const tp_inbox_options options = {
+      .struct_size = sizeof options,
+      .capacity = l->w->s->loop_capacity,
+      .event_capacity = l->w->s->loop_event_capacity};
+  tp_status status = tp_inbox_new(l->w->runtime, &options, &l->inbox, NULL);
+  if (status != TP_OK) return status;
+  const tp_model model = {
+      .struct_size = sizeof model, .name = "loop", .self = l, .inbox = l->inbox, .destroy = destroy_model};
+  tp_session_options opens = {.struct_size = sizeof opens, .id = "loop", .model = &model};
+  status = tp_session_open(l->w->runtime, &opens, &l->session, NULL);
+  if (status != TP_OK) return status;
+  l->session_taken = true;
+  const tp_listener listener = {
+      .struct_size = sizeof listener, .inbox = l->inbox, .ctx = l, .destroy = destroy_listener};
+  status = tp_session_listen(l->session, &listener, NULL, NULL);
+  l->listener_taken = status == TP_OK;
+  return status;
+}
+
+void loop_run(void *arg) {
+  loop *l = arg;
+  tp__sim_sleep_ns(draw_delay(l));
+  int64_t close_ns = l->w->s->loop_close_ns ? tp__now_ns() + l->w->s->loop_close_ns : TP__NEVER;
+  world_check_status(l->w, "what the loop opens", open_all(l));
+  uint32_t turns = 1 + (uint32_t)tp__sim_random(LOOP_TURNS_MAX);
+  for (uint32_t i = 0; l->listener_taken && i < turns; i++) run_turn(l, close_ns);
+  if (!l->session) return;
+  tp_session_close(l->session, session_closed, l);
+  while (!l->closed) tp__parker_park_until(&l->parker, TP__NEVER);
+}
+
+/* ---- the end ---- */
+
+void loop_after_free(loop *l) {
+  while (l->inbox && take_one(l)) {} /* events outlive the runtime, and work does not */
+  if (l->inbox) free_inbox(l);
+  while (l->event_count > 0) give_back(l, 0);
+  for (loop_answer *a = l->answers; a; a = a->next)
+    if (!a->over) complete(a);
+}
+
+void loop_ended(loop *l) {
+  world *w = l->w;
+  bool faults = w->s->weather == WEATHER_FAULTS;
+  if (l->ended != l->begun) world_fail(w, "a turn ends once", "of the loop %u of %u", l->ended, l->begun);
+  if (l->ends_heard > l->begun || (!faults && !l->freed_early && !w->drain_ns && l->ends_heard != l->begun))
+    world_fail(w, "ends of turns are not lost", "of the loop %u of %u", l->ends_heard, l->begun);
+  if (l->tools_destroyed != l->tools_taken || l->model_destroys != l->session_taken ||
+      l->listener_destroys != l->listener_taken)
+    world_fail(w, "what was taken is destroyed once", "tools %u of %u, model %u of %d, listener %u of %d",
+               l->tools_destroyed, l->tools_taken, l->model_destroys, l->session_taken, l->listener_destroys,
+               l->listener_taken);
+}
+
+void loop_fini(loop *l) {
+  while (l->answers) {
+    loop_answer *a = l->answers;
+    l->answers = a->next;
+    free(a);
+  }
+  while (l->tools) {
+    loop_tool *tool = l->tools;
+    l->tools = tool->next;
+    free(tool);
+  }
+}

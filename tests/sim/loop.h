@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loop: a host with one thread, whose model, tools and listener have an inbox in place of functions. It takes work now
+ * or late, answers it at once, later, twice or never, gives events back whenever it likes, lets the inbox run full, and
+ * frees it at any moment. */
+#ifndef SIM_LOOP_H
+#define SIM_LOOP_H
+
+#include "world.h"
+
+enum { LOOP_TURNS_MAX = 3, LOOP_KNOWN_MAX = 8, LOOP_EVENTS_MAX = 8 };
+
+typedef struct loop loop;
+
+/** What a tool has as self, from its emit to its destroy; kept for longer to look at. */
+typedef struct loop_tool {
+  loop *l;
+  struct loop_tool *next;
+  bool narrow;    /* it has one permit */
+  uint32_t open;  /* calls that were taken and not answered */
+  uint32_t destroys;
+} loop_tool;
+
+/** The events of one turn, by its id. */
+typedef struct loop_heard {
+  char turn[48];
+  uint64_t sequence;
+  bool ended;
+} loop_heard;
+
+typedef struct loop_answer loop_answer;
+
+struct loop {
+  world *w;
+  tp_inbox *inbox; /* NULL: none, or freed */
+  tp_session *session;
+  tp__parker parker; /* when the inbox is gone, and for the session's end */
+  bool freed_early, closed, session_taken;
+  uint32_t turn, requests;
+  uint32_t begun, ended;        /* turns: submitted, and told to on_end */
+  uint32_t ends_heard;          /* by event */
+  uint64_t gaps, lost;          /* sequence numbers that are missing, and what markers say */
+  uint32_t tools_taken, tools_destroyed;
+  loop_tool *tools; /* newest first */
+  uint32_t model_destroys, listener_destroys;
+  bool listener_taken;
+  uint32_t narrow_taken;        /* calls of the tool that has one permit, taken and not completed */
+  loop_heard heard[LOOP_KNOWN_MAX];
+  uint32_t heard_count;
+  const tp_work *events[LOOP_EVENTS_MAX]; /* taken, not given back */
+  uint32_t event_count;
+  loop_answer *answers; /* newest first */
+};
+
+/** The hook that brings its tools. */
+tp_status loop_register(world *w, tp_edit *edit);
+/** arg: the loop. */
+void loop_run(void *arg);
+/** When the runtime is gone. */
+void loop_after_free(loop *l);
+/** When the run is over. */
+void loop_ended(loop *l);
+void loop_fini(loop *l);
+
+#endif
