@@ -64,6 +64,7 @@ typedef struct tp__fiber {
   uint32_t locks_held;
   int64_t priority;     /* PCT */
   size_t live_at, runnable_at; /* places in the scheduler's lists */
+  uint64_t ready_since; /* the step at which it ran last, or was made ready */
 } tp__fiber;
 
 /** A fiber that will call tp__sim_fiber_main() when first switched to; NULL when there is no stack for it. */

@@ -10,7 +10,7 @@
  * The random policy takes any runnable fiber. PCT runs the one of highest priority and lowers that of the running one
  * at a few steps chosen beforehand; it finds orderings that need a long undisturbed stretch. Nobody knows how long a
  * run will be, so the steps are drawn evenly over magnitudes. A fiber that has made many steps in a row while others
- * could run is lowered, too: it spins for one of them. */
+ * could run is lowered, too: it spins for one of them. So is the running one when a fiber has been ready for long. */
 #include "runtime/os/sim_internal.h"
 
 enum {
@@ -19,6 +19,8 @@ enum {
   PCT_MAGNITUDE_MIN = 3, /* change points lie below 2^3 .. 2^16 */
   PCT_MAGNITUDES = 14,
   STREAK_MAX = 1000,
+  STARVED_MAX = 20000, /* steps that a fiber may be ready and not run under PCT */
+  STARVED_LOOK = 1024, /* steps from one look for starved fibers to the next */
   STEPS_MAX = 5000000
 };
 
@@ -71,6 +73,7 @@ static void make_runnable(tp__fiber *fiber) {
   fiber->object = NULL;
   fiber->deadline_ns = TP__NEVER;
   fiber->runnable_at = sim.runnable_count;
+  fiber->ready_since = sim.steps;
   sim.runnable[sim.runnable_count++] = fiber;
 }
 
@@ -151,8 +154,16 @@ static bool is_change_point(void) {
   return false;
 }
 
+/* Two fibers that poll in turns would keep all others from ever running: none of them makes a streak. */
+static bool is_any_starved(void) {
+  if (sim.steps % STARVED_LOOK != 0) return false;
+  for (size_t i = 0; i < sim.runnable_count; i++)
+    if (sim.steps - sim.runnable[i]->ready_since > STARVED_MAX) return true;
+  return false;
+}
+
 static tp__fiber *highest_priority(void) {
-  if (is_change_point() || sim.streak > STREAK_MAX) {
+  if (is_change_point() || sim.streak > STREAK_MAX || is_any_starved()) {
     sim.current->priority = --sim.lowest_priority;
     sim.streak = 0;
   }
@@ -194,6 +205,7 @@ static void step(void) {
   }
   tp__fiber *next = choose(choice_draw), *from = sim.current;
   trace(next);
+  next->ready_since = sim.steps;
   sim.streak = next == from ? sim.streak + 1 : 0;
   if (next == from) return;
   sim.current = next;
