@@ -116,8 +116,8 @@ TP_API tp_status tp_runtime_records_commit(tp_runtime *runtime, tp_fault *fault)
  *  is told.
  *  @param query  NULL: all of them.
  *  @return as tp_runtime_records().   Threads: any.   Blocks: as the store does. */
-TP_API tp_status tp_runtime_turns(tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each, void *ctx,
-    tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_runtime_turns(const tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each,
+    void *ctx, tp_fault *fault) TP_MUST_USE;
 
 /** Lists background jobs by rising id; false stops. What changes meanwhile may be seen as it was or as it is.
  *  @param query  NULL: the open ones and the dead letters, without their payloads.

@@ -162,8 +162,8 @@ static tp_status check_turn_query(const tp_turn_query *query, tp_fault *fault) {
   return known.reserved_ ? tp__fail(fault, TP_ERR_USAGE, NULL, "tp_turn_query.reserved_ must be zero") : TP_OK;
 }
 
-tp_status tp_runtime_turns(tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each, void *ctx,
-                           tp_fault *fault) {
+tp_status tp_runtime_turns(const tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each,
+                           void *ctx, tp_fault *fault) {
   static const tp_turn_query all = {.struct_size = sizeof all};
   TP__TRY(tp__runtime_usable(runtime, fault));
   if (!runtime->store.turns) return lacks(runtime, "turns", fault);
