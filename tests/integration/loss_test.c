@@ -15,7 +15,7 @@
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"
 
-enum { STATUS_LOST = 73, STATUS_IO = 74, STATUS_BUSY = 75, SECONDS_MAX = 20, TURNS = 40 };
+enum { STATUS_LOST = 73, STATUS_IO = 74, STATUS_BUSY = 75, SECONDS_MAX = 45, TURNS = 40 };
 
 static const char script[] = "repeat: true\nresponses:\n  - text: I see.\n";
 static const char told[] = "{\"session\": \"one\", \"turn\": \"t1\", \"user\": \"My rabbit is called Amadeus.\"}\n";
