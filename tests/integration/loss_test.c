@@ -114,15 +114,18 @@ static void history_that_is_locked_ends_the_run(void **state) {
 
 /* ---- the disk is full ---- */
 
+/* The history alone is larger than the disk, whatever the memory has taken of it before. */
+enum { TEXT_BYTES = 12000 };
+
 /* So many turns that they cannot all be kept; @return the turns that ended, as the events say. */
 static size_t play_till_it_is_full(command *c, const char *data, bool json, int status) {
-  char *input = malloc(TURNS * 2200);
+  char *input = malloc(TURNS * (TEXT_BYTES + 200));
   size_t size = 0, ended = 0;
   assert_non_null(input);
   for (int i = 0; i < TURNS; i++) {
     size += (size_t)sprintf(input + size, "{\"session\": \"s%d\", \"turn\": \"t%d\", \"user\": \"", i / 10, i);
-    memset(input + size, 'a' + i % 26, 2000);
-    size += 2000;
+    memset(input + size, 'a' + i % 26, TEXT_BYTES);
+    size += TEXT_BYTES;
     size += (size_t)sprintf(input + size, "\"}\n");
   }
   play(c, data, input, json, status);
