@@ -10,6 +10,11 @@ shift 3
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 libraries='turnphase turnphase-declared turnphase-sqlite turnphase-memory'
+parts='declared sqlite memory'
+if pkg-config --exists turnphase-openai; then
+  libraries="$libraries turnphase-openai"
+  parts="$parts openai"
+fi
 ok=0 bad=0 skip=0
 
 # check NAME COMMAND…: what the command printed is shown when it fails.
@@ -57,13 +62,13 @@ pkg_config_host() {
 
 write_consumer() {
   mkdir "$place/consumer"
-  cat >"$place/consumer/CMakeLists.txt" <<'CONSUMER'
+  cat >"$place/consumer/CMakeLists.txt" <<CONSUMER
 cmake_minimum_required(VERSION 3.16)
 project(consumer C)
-find_package(turnphase 0.1 REQUIRED COMPONENTS declared sqlite memory)
-foreach(part turnphase declared sqlite memory)
-  add_executable(with-${part} ../embed.c)
-  target_link_libraries(with-${part} PRIVATE "-Wl,--no-as-needed" turnphase::${part})
+find_package(turnphase 0.1 REQUIRED COMPONENTS $parts)
+foreach(part turnphase $parts)
+  add_executable(with-\${part} ../embed.c)
+  target_link_libraries(with-\${part} PRIVATE "-Wl,--no-as-needed" turnphase::\${part})
 endforeach()
 find_package(turnphase 99 QUIET)
 if(turnphase_FOUND)
@@ -76,7 +81,7 @@ cmake_consumer() {
   write_consumer
   CC=$* cmake -S "$place/consumer" -B "$place/consumer/build"
   cmake --build "$place/consumer/build"
-  for part in turnphase declared sqlite memory; do host_runs "$place/consumer/build/with-$part"; done
+  for part in turnphase $parts; do host_runs "$place/consumer/build/with-$part"; done
 }
 
 cp "$source" "$place/embed.c" || exit 1

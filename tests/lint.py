@@ -182,7 +182,7 @@ def one_group(path, text, tree):
 
 def is_built(path, text, tree):
     """Nothing is forgotten: sources, tests and public headers stand in a meson.build."""
-    match = re.match(r'(runtime|phases|stores|domains/\w+|cli)/(.+\.c)$', path)
+    match = re.match(r'(runtime|phases|stores|domains/\w+|providers/\w+|cli)/(.+\.c)$', path)
     if match and "'%s'" % match.group(2) not in tree.read(match.group(1) + '/meson.build'):
         yield 1, 'not listed in %s/meson.build' % match.group(1)
     match = re.match(r'tests/(\w+)/(\w+)_test\.c$', path)

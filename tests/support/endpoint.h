@@ -25,47 +25,47 @@ enum { ENDPOINT_CONNECTIONS_MAX = 512, ENDPOINT_REQUESTS_KEPT = 256 };
 
 /* What comes behind the first stops_at bytes of a body. */
 typedef enum endpoint_then {
-  ENDPOINT_ENDS,                /* the rest, and the end: the connection stays open for the next request */
-  ENDPOINT_CLOSES,              /* the connection is closed without the end of the body */
-  ENDPOINT_RESETS,              /* the connection is reset */
-  ENDPOINT_WAITS,               /* nothing until endpoint_go(), then the rest */
-  ENDPOINT_REPEATS              /* the body again, for ever */
+  ENDPOINT_ENDS,   /* the rest, and the end: the connection stays open for the next request */
+  ENDPOINT_CLOSES, /* the connection is closed without the end of the body */
+  ENDPOINT_RESETS, /* the connection is reset */
+  ENDPOINT_WAITS,  /* nothing until endpoint_go(), then the rest */
+  ENDPOINT_REPEATS /* the body again, for ever */
 } endpoint_then;
 
 typedef struct endpoint_reply {
-  int status;                   /* 0: 200 */
-  const char *type;             /* NULL: text/event-stream */
-  const char *headers;          /* further lines, each with its CR LF; NULL: none */
+  int status;          /* 0: 200 */
+  const char *type;    /* NULL: text/event-stream */
+  const char *headers; /* further lines, each with its CR LF; NULL: none */
   const char *body;
-  size_t size;                  /* 0: strlen(body) */
-  size_t piece;                 /* bytes that are sent at a time; 0: all */
-  int pause_ms;                 /* between two pieces */
-  size_t stops_at;              /* 0: the size of the body */
+  size_t size;     /* 0: strlen(body) */
+  size_t piece;    /* bytes that are sent at a time; 0: all */
+  int pause_ms;    /* between two pieces */
+  size_t stops_at; /* 0: the size of the body */
   endpoint_then then;
-  bool waits_before;            /* nothing at all, no head either, until endpoint_go() */
+  bool waits_before; /* nothing at all, no head either, until endpoint_go() */
   bool gzip;
 } endpoint_reply;
 
 typedef struct endpoint_connection {
-  int fd;                       /* -1: free */
+  int fd; /* -1: free */
   char *in;
   size_t in_size, in_capacity;
-  const endpoint_reply *reply;  /* NULL: a request is read */
-  char *out;                    /* the head and the encoded body, or nothing */
+  const endpoint_reply *reply; /* NULL: a request is read */
+  char *out;                   /* the head and the encoded body, or nothing */
   size_t out_size, out_capacity, sent;
-  size_t body_at;               /* how much of the body was encoded */
-  const char *body;             /* reply->body, or its gzip form */
+  size_t body_at;   /* how much of the body was encoded */
+  const char *body; /* reply->body, or its gzip form */
   char *packed;
   size_t size;
-  int64_t due_ns;               /* when the next piece may be sent; 0: at once */
-  bool ended;                   /* the end of the body was encoded */
+  int64_t due_ns; /* when the next piece may be sent; 0: at once */
+  bool ended;     /* the end of the body was encoded */
 } endpoint_connection;
 
 typedef struct endpoint {
   const endpoint_reply *replies;
   size_t count;
   int port;
-  char url[64];                 /* "http://127.0.0.1:PORT/v1" */
+  char url[64]; /* "http://127.0.0.1:PORT/v1" */
   /* the server's thread alone */
   int listener, bell;
   pthread_t thread;
@@ -76,8 +76,8 @@ typedef struct endpoint {
   char *requests[ENDPOINT_REQUESTS_KEPT]; /* head and body, with a NUL */
   int request_count;
   int accepted, open, open_most;
-  int left;                     /* connections that the client closed before it had the whole answer */
-  int parts;                    /* how often a WAITS was reached */
+  int left;  /* connections that the client closed before it had the whole answer */
+  int parts; /* how often a WAITS was reached */
   bool go, stop;
 } endpoint;
 
@@ -184,10 +184,10 @@ static inline void endpoint_begin_reply(endpoint *e, endpoint_connection *c, siz
   c->body = reply->body ? reply->body : "";
   c->size = reply->size ? reply->size : strlen(c->body);
   if (reply->gzip) c->body = c->packed = endpoint_pack(c->body, c->size, &c->size);
-  int size = snprintf(head, sizeof head,
-                      "HTTP/1.1 %d Said\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n%s%s\r\n",
-                      reply->status ? reply->status : 200, reply->type ? reply->type : "text/event-stream",
-                      reply->gzip ? "Content-Encoding: gzip\r\n" : "", reply->headers ? reply->headers : "");
+  int size =
+      snprintf(head, sizeof head, "HTTP/1.1 %d Said\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n%s%s\r\n",
+               reply->status ? reply->status : 200, reply->type ? reply->type : "text/event-stream",
+               reply->gzip ? "Content-Encoding: gzip\r\n" : "", reply->headers ? reply->headers : "");
   endpoint_put(c, head, (size_t)size);
 }
 

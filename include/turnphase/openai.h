@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * openai.h: the library turnphase-openai: models behind an HTTP endpoint that speaks the chat completions, the
+ * responses or the Anthropic messages form. It uses libcurl and turnphase-declared (JSON); the core uses neither.
+ *
+ * Threads. All requests of all models of the process share one I/O thread. It is started by the first request and ends
+ * with the last model. The child of a fork has none, and its first request starts one. Every signal is blocked in it.
+ * libcurl may start a short-lived thread of its own to resolve a host name.
+ *
+ * libcurl. curl_global_init(CURL_GLOBAL_DEFAULT) is called once, by the first model, and never undone, since other
+ * parts of the host may use libcurl. A host that wants other flags, or whose libcurl is not CURL_VERSION_THREADSAFE,
+ * calls it before. Signals are never used (CURLOPT_NOSIGNAL), and no SIGPIPE is raised.
+ *
+ * Retries are the driver's (tp_turn_request.model_attempts), which repeats at once and only before the first delta; the
+ * pause before a retry is made here: a request whose attempt is above 1 is sent after retry_wait_ms, doubled with each
+ * further attempt (at most 60 s), and not before the time that the endpoint's newest Retry-After named. A Retry-After
+ * above retry_after_ms_max, or a pause beyond the turn's deadline, fails the request for good. Retryable are the
+ * statuses 408, 429 (but for an exhausted quota), 500, 502, 503, 504 and 529, connections that cannot be made or break,
+ * and time limits. Redirects are never followed: the failure names where to. */
+#ifndef TURNPHASE_OPENAI_H
+#define TURNPHASE_OPENAI_H
+
+#include "turnphase/model.h"
+
+TP_BEGIN_DECLS
+
+/** The form of requests and answers. */
+typedef enum tp_openai_api {
+  TP_OPENAI_CHAT = 0,           /* POST BASE/chat/completions: OpenAI and what is compatible with it */
+  TP_OPENAI_RESPONSES = 1,      /* POST BASE/responses: OpenAI */
+  TP_OPENAI_MESSAGES = 2,       /* POST BASE/messages: Anthropic */
+  TP_OPENAI_API_FORCE_32 = 0x7fffffff
+} tp_openai_api;
+
+/** "chat", "responses", "messages"; "unknown" for any other number. Threads: any. */
+TP_API const char *tp_openai_api_name(tp_openai_api api);
+/** @return TP_OK; TP_ERR_NOT_FOUND for a name that is none of them, and for NULL. Threads: any. */
+TP_API tp_status tp_openai_api_find(const char *name, tp_openai_api *ret_api) TP_MUST_USE;
+
+/** What a million tokens cost, in millionths of the host's currency. It travels by pointer. */
+typedef struct tp_openai_price {
+  size_t struct_size;
+  const char *model;            /* a name as it is sent; with * at its end: every name that begins so; NULL: every */
+  int64_t input_micros, output_micros;
+  int64_t cache_read_micros;    /* of input tokens that the endpoint had in its cache; 0: input_micros */
+  int64_t cache_write_micros;   /* of input tokens that it put there, where it counts them; 0: input_micros */
+} tp_openai_price;
+
+/** A model behind an endpoint. Zero means default. Everything is copied. */
+typedef struct tp_openai_options {
+  size_t struct_size;
+  const char *model;            /* the model's name where a request names none; NULL: each request must name one */
+  const char *base_url;         /* http:// or https://, without the last part of the path; NULL: the API's own,
+                                   https://api.openai.com/v1 or https://api.anthropic.com/v1 */
+  const char *key_env;          /* the environment variable that holds the key, read once, by tp_openai_model_new().
+                                   NULL without key_file: where base_url is NULL OPENAI_API_KEY or ANTHROPIC_API_KEY,
+                                   else no key is sent */
+  const char *key_file;         /* instead: a file with the key that is its owner's alone (mode 0600 or 0400) */
+  const char *key_header;       /* the header with the bare key; NULL: "Authorization: Bearer KEY", and "x-api-key" for
+                                   TP_OPENAI_MESSAGES */
+  const char *proxy;            /* URL of a proxy; NULL: what http_proxy, https_proxy, no_proxy of the environment say;
+                                   "": none */
+  const char *ca_file;          /* PEM file of the certificates that are trusted; NULL: the system's */
+  const char *files_directory;  /* paths in tp_model_request.files are read beneath it; NULL: a path is refused. data:
+                                   and https: URLs need no directory */
+  tp_text headers;              /* value: a map of text to text: further headers; or empty */
+  tp_text body;                 /* value: a map: further fields of each request; a null leaves out what would be sent.
+                                   tp_model_request.parameters overrides it. Not model, messages, input, instructions,
+                                   system, tools, stream */
+  const tp_openai_price *const *prices; /* price_count pointers; the first that fits counts; none: the cost is 0 */
+  size_t price_count;
+  tp_openai_api api;
+  uint32_t connect_ms;          /* until the connection stands, TLS included; 0: 10,000 */
+  uint32_t first_byte_ms;       /* from then to the first byte of the answer's body; 0: 120,000 */
+  uint32_t idle_ms;             /* between two pieces of it; 0: 60,000 */
+  uint32_t total_ms;            /* the whole request; 0: 600,000. The turn's deadline holds besides */
+  uint32_t retry_wait_ms;       /* the pause before attempt 2; 0: 500 */
+  uint32_t retry_after_ms_max;  /* the longest Retry-After that is waited for; 0: 60,000 */
+  uint32_t response_bytes_max;  /* of one answer, decompressed; 0: 16 MiB; at most 64 MiB */
+  bool no_stream;               /* asks for the whole answer at once: no deltas */
+  bool no_tools;                /* as tp_model.no_tools */
+  uint8_t reserved_[6];         /* must be zero */
+} tp_openai_options;
+
+/** Makes a model for tp_session_options.model or tp_agent_config.model; its name is options->model. No connection is
+ *  made.
+ *
+ *  A request's files are images and go with the turn's message: data: URLs, https: URLs, and, beneath files_directory,
+ *  paths of PNG, JPEG, GIF and WebP files of at most 20 MiB. parameters are sent as they are, but for max_tokens and
+ *  stop, which get the name that the API has for them. Text that models think before they answer is not part of the
+ *  answer. A call whose arguments are no JSON object is given on as malformed.
+ *
+ *  The key is in no fault and no message; where an endpoint repeats it in an error it is cut out. What a model says in
+ *  its answer is not looked at.
+ *
+ *  A request that fails ends as by tp_model_fail(): TP_ERR_CONTEXT_LENGTH when the endpoint says that the context is
+ *  too long, TP_ERR_NO_MEMORY, TP_ERR_NO_THREAD, else TP_ERR_MODEL, with a message that says where the answer broke and
+ *  what can be done. A cancelled one closes its connection at once.
+ *  @param ret_model  tp_model_free() when it was not taken. When that is the last one, destroy ends the I/O thread.
+ *  @return TP_OK; TP_ERR_USAGE for an option that is wrong, and for a key file that others may read; TP_ERR_VERSION;
+ *          TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE for headers and body that are no such
+ *          value; TP_ERR_NOT_FOUND when the variable of the key is not set; TP_ERR_IO with errno for a file that cannot
+ *          be read; TP_ERR_SYSTEM when libcurl cannot be used; TP_ERR_NO_MEMORY.
+ *  Threads: any, but none may change the environment meanwhile.  Blocks: while the key is read. */
+TP_API tp_status tp_openai_model_new(const tp_openai_options *options, tp_model **ret_model,
+                                     tp_fault *fault) TP_MUST_USE;
+
+/** What the I/O thread has to do, over all models of the process. */
+typedef struct tp_openai_stats {
+  size_t struct_size;
+  uint64_t requests_started, requests_ended; /* since the I/O thread was started; waiting and cancelled ones too */
+  uint64_t connections_opened;  /* since then */
+  uint32_t threads;             /* 1, or 0 while there is none */
+  uint32_t reserved_;           /* zero */
+} tp_openai_stats;
+/** @param stats  struct_size is set by the caller; fields that its size leaves out are not written. All zero while
+ *                there is no I/O thread.
+ *  @return TP_OK; TP_ERR_VERSION. Threads: any. */
+TP_API tp_status tp_openai_stats_get(tp_openai_stats *stats) TP_MUST_USE;
+
+TP_END_DECLS
+#endif

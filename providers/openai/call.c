@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "providers/openai/call.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+enum {
+  REFUSAL_BYTES_MAX = 64 << 10,
+  PLACE_SIZE = 256,
+  SHOWN_SIZE = 200,
+  REQUEST_ID_SIZE = 80,
+  LINGER_MS = 100,
+  PAUSE_MS_MAX = 60000
+};
+#define NS_PER_MS INT64_C(1000000)
+
+typedef tp__openai_call call;
+
+int64_t tp__openai_now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static const tp__openai_config *config_of(const call *c) { return &c->core->config; }
+
+/* ---- making ---- */
+
+tp__openai_call *tp__openai_call_new(tp__openai_core *core, const tp_model_request *request, tp_token token,
+                                     tp__openai_bytes *body) {
+  call *c = tp__openai_alloc(sizeof *c);
+  tp_text model = tp__openai_request_model(&core->config, request);
+  char *name = c ? tp__openai_copy(model) : NULL;
+  if (!name) {
+    tp__openai_free(c, sizeof *c);
+    return NULL;
+  }
+  c->core = core;
+  c->token = token;
+  c->body = *body;
+  *body = (tp__openai_bytes){NULL, 0, 0, false};
+  c->model = name;
+  c->attempt = request->attempt;
+  int64_t now_ns = tp__openai_now_ns(), left_ms = request->time_left_ms;
+  c->deadline_ns = left_ms < (INT64_MAX - now_ns) / NS_PER_MS ? now_ns + left_ms * NS_PER_MS : INT64_MAX;
+  return c;
+}
+
+void tp__openai_call_free(tp__openai_call *c) {
+  if (c->reads) tp__openai_stream_fini(&c->stream);
+  tp__openai_bytes_fini(&c->body);
+  tp__openai_bytes_fini(&c->refusal);
+  tp__openai_string_free(c->model);
+  tp__openai_free(c, sizeof *c);
+}
+
+/* ---- the end ---- */
+
+static void drop_transfer(call *c, CURLM *multi) {
+  if (!c->easy) return;
+  curl_multi_remove_handle(multi, c->easy);
+  curl_easy_cleanup(c->easy);
+  c->easy = NULL;
+}
+
+static void fail_token(call *c) {
+  tp__openai_failure *failure = &c->failure;
+  (void)tp_model_fail(c->token, failure->code, failure->message, failure->retryable);
+}
+
+/* The transfer ends first, so that a connection is closed when the turn hears of it. */
+static void fail(call *c, CURLM *multi) {
+  drop_transfer(c, multi);
+  c->state = TP__OPENAI_OVER;
+  fail_token(c);
+}
+
+static void fail_as_stream(call *c, CURLM *multi) {
+  c->failure = c->stream.answer.failure;
+  fail(c, multi);
+}
+
+static void complete(call *c, CURLM *multi, int64_t now_ns) {
+  tp_model_response response;
+  if (tp__openai_answer_response(&c->stream.answer, &response) != TP_OK) {
+    fail_as_stream(c, multi);
+    return;
+  }
+  response.cost_micros = tp__openai_cost(config_of(c), tp_text_of(c->model), &c->stream.answer.usage);
+  c->state = c->easy ? TP__OPENAI_ANSWERED : TP__OPENAI_OVER;
+  c->answered_ns = now_ns;
+  (void)tp_model_complete(c->token, &response);
+}
+
+void tp__openai_call_abort(tp__openai_call *c, CURLM *multi) {
+  bool open = c->state == TP__OPENAI_WAITS || c->state == TP__OPENAI_SENT;
+  drop_transfer(c, multi);
+  c->state = TP__OPENAI_OVER;
+  if (!open) return;
+  (void)tp__openai_fail(&c->failure, TP_ERR_CANCELLED, false, "the request was cancelled");
+  fail_token(c);
+}
+
+/* ---- what libcurl calls ---- */
+
+static tp_status on_text(void *ctx, tp_text piece) { return tp_model_delta(((call *)ctx)->token, piece); }
+
+/* Whether the body is server-sent events. Some servers forget to say so; JSON they do say. */
+static bool has_events(const call *c, tp_text type) {
+  if (tp__openai_has(type, "event-stream")) return true;
+  return !config_of(c)->no_stream && !tp__openai_has(type, "json");
+}
+
+static bool begin_reading(call *c) {
+  const tp__openai_config *config = config_of(c);
+  char *header = NULL;
+  curl_easy_getinfo(c->easy, CURLINFO_CONTENT_TYPE, &header);
+  tp_text type = tp_text_of(header);
+  c->stream = (tp__openai_stream){.form = config->form,
+                                  .has_events = has_events(c, type),
+                                  .bytes_max = config->response_bytes_max,
+                                  .on_text = on_text,
+                                  .ctx = c,
+                                  .secret = config->key};
+  c->reads = true;
+  if (tp__openai_stream_init(&c->stream) != TP_OK)
+    (void)tp__openai_fail(&c->failure, TP_ERR_NO_MEMORY, false, "no memory for the model's answer");
+  else if (tp__openai_has(type, "html"))
+    (void)tp__openai_fail(&c->failure, TP_ERR_MODEL, false,
+                          "%s answered with a page for people (text/html): check base_url", config->place);
+  return c->failure.code == TP_OK;
+}
+
+static size_t on_body(char *bytes, size_t one, size_t count, void *ctx) {
+  call *c = ctx;
+  size_t size = one * count;
+  c->byte_ns = tp__openai_now_ns();
+  if (c->status == 0) curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &c->status);
+  if (c->status < 200 || c->status > 299) {
+    size_t room = REFUSAL_BYTES_MAX - c->refusal.size;
+    tp__openai_put(&c->refusal, bytes, size < room ? size : room);
+    return size;
+  }
+  if (!c->reads && !begin_reading(c)) return CURL_WRITEFUNC_ERROR;
+  if (tp__openai_stream_feed(&c->stream, bytes, size)) return size;
+  return c->stream.answer.failure.code == TP_OK ? size : CURL_WRITEFUNC_ERROR; /* done: what follows is not read */
+}
+
+static int on_connected(void *ctx, char *to, char *from, int to_port, int from_port) {
+  call *c = ctx;
+  (void)to;
+  (void)from;
+  (void)to_port;
+  (void)from_port;
+  c->connected_ns = tp__openai_now_ns();
+  return CURL_PREREQFUNC_OK;
+}
+
+static curl_socket_t on_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *address) {
+  call *c = ctx;
+  (void)purpose;
+  ++*c->connections;
+  return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
+
+/* ---- sending ---- */
+
+static void set_options(CURL *easy, call *c) {
+  const tp__openai_config *config = config_of(c);
+  curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
+  curl_easy_setopt(easy, CURLOPT_URL, config->url);
+  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, config->headers);
+  curl_easy_setopt(easy, CURLOPT_USERAGENT, "turnphase");
+  curl_easy_setopt(easy, CURLOPT_ACCEPT_ENCODING, "");
+  curl_easy_setopt(easy, CURLOPT_POST, 1L);
+  curl_easy_setopt(easy, CURLOPT_POSTFIELDS, c->body.data);
+  curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)c->body.size);
+  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)config->connect_ms);
+  if (config->proxy) curl_easy_setopt(easy, CURLOPT_PROXY, config->proxy);
+  if (config->ca_file) curl_easy_setopt(easy, CURLOPT_CAINFO, config->ca_file);
+  curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, c->curl_error);
+  curl_easy_setopt(easy, CURLOPT_PRIVATE, c);
+  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+  curl_easy_setopt(easy, CURLOPT_WRITEDATA, c);
+  curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, on_connected);
+  curl_easy_setopt(easy, CURLOPT_PREREQDATA, c);
+  curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, on_socket);
+  curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, c);
+}
+
+static void send_request(call *c, CURLM *multi, int64_t now_ns) {
+  c->sent_ns = now_ns;
+  c->state = TP__OPENAI_SENT;
+  c->easy = curl_easy_init();
+  if (c->easy) {
+    set_options(c->easy, c);
+    if (curl_multi_add_handle(multi, c->easy) == CURLM_OK) return;
+    curl_easy_cleanup(c->easy);
+    c->easy = NULL;
+  }
+  (void)tp__openai_fail(&c->failure, TP_ERR_NO_MEMORY, false, "no memory for a request");
+  fail(c, multi);
+}
+
+void tp__openai_call_plan(tp__openai_call *c, int64_t now_ns) {
+  uint64_t pause_ms = 0;
+  if (c->attempt > 1) {
+    uint32_t doublings = c->attempt - 2 < 16 ? c->attempt - 2 : 16;
+    pause_ms = (uint64_t)config_of(c)->retry_wait_ms << doublings;
+    if (pause_ms > PAUSE_MS_MAX) pause_ms = PAUSE_MS_MAX;
+  }
+  c->start_ns = now_ns + (int64_t)pause_ms * NS_PER_MS;
+  if (c->attempt > 1 && c->core->not_before_ns > c->start_ns) c->start_ns = c->core->not_before_ns;
+  if (c->start_ns <= c->deadline_ns || c->attempt <= 1) return;
+  (void)tp__openai_fail(
+      &c->failure, TP_ERR_MODEL, false,
+      "attempt %u would be sent in %lld ms, behind the turn's deadline; give turns more time (limit_ms)", c->attempt,
+      (long long)((c->start_ns - now_ns) / NS_PER_MS));
+}
+
+/* ---- limits ---- */
+
+/* Which limit passes first. */
+static int64_t limit_of(const call *c, const char **ret_name, uint32_t *ret_ms, const char **ret_what) {
+  const tp__openai_config *config = config_of(c);
+  int64_t due_ns = c->sent_ns + config->total_ms * NS_PER_MS, other_ns = INT64_MAX;
+  *ret_name = "total_ms";
+  *ret_ms = config->total_ms;
+  *ret_what = "the answer was not whole";
+  uint32_t ms = c->byte_ns ? config->idle_ms : config->first_byte_ms;
+  if (c->byte_ns) other_ns = c->byte_ns + ms * NS_PER_MS;
+  else if (c->connected_ns) other_ns = c->connected_ns + ms * NS_PER_MS;
+  if (other_ns >= due_ns) return due_ns;
+  *ret_name = c->byte_ns ? "idle_ms" : "first_byte_ms";
+  *ret_ms = ms;
+  *ret_what = c->byte_ns ? "the answer stood still" : "nothing of an answer came";
+  return other_ns;
+}
+
+int64_t tp__openai_call_due_ns(const tp__openai_call *c) {
+  const char *name, *what;
+  uint32_t ms;
+  switch (c->state) {
+    case TP__OPENAI_WAITS:
+      return c->start_ns;
+    case TP__OPENAI_SENT:
+      return limit_of(c, &name, &ms, &what);
+    case TP__OPENAI_ANSWERED:
+      return c->answered_ns + LINGER_MS * NS_PER_MS;
+    case TP__OPENAI_OVER:
+      break;
+  }
+  return INT64_MAX;
+}
+
+static void step_sent(call *c, CURLM *multi, int64_t now_ns) {
+  const char *name, *what;
+  uint32_t ms;
+  if (c->reads && c->stream.answer.done && c->stream.answer.failure.code == TP_OK) {
+    complete(c, multi, now_ns);
+    return;
+  }
+  if (limit_of(c, &name, &ms, &what) > now_ns) return;
+  (void)tp__openai_fail(&c->failure, TP_ERR_MODEL, true, "%s: %s within %u ms (%s); try again, or raise it",
+                        config_of(c)->place, what, ms, name);
+  fail(c, multi);
+}
+
+void tp__openai_call_step(tp__openai_call *c, CURLM *multi, int64_t now_ns) {
+  if (c->gone) tp__openai_call_abort(c, multi);
+  switch (c->state) {
+    case TP__OPENAI_WAITS:
+      if (c->failure.code != TP_OK) fail(c, multi);
+      else if (c->start_ns <= now_ns) send_request(c, multi, now_ns);
+      break;
+    case TP__OPENAI_SENT:
+      step_sent(c, multi, now_ns);
+      break;
+    case TP__OPENAI_ANSWERED:
+      if (tp__openai_call_due_ns(c) <= now_ns) tp__openai_call_abort(c, multi);
+      break;
+    case TP__OPENAI_OVER:
+      break;
+  }
+}
+
+/* ---- how a transfer ended ---- */
+
+/* Without the key, and short. */
+static void show(const call *c, const char *text, char *buffer, size_t size) {
+  tp__openai_bytes clean = {0};
+  tp__openai_put_without(&clean, tp_text_of(text), config_of(c)->key);
+  tp__openai_show(buffer, size, tp__openai_bytes_text(&clean));
+  tp__openai_bytes_fini(&clean);
+}
+
+static const char *header_of(call *c, const char *name) {
+  struct curl_header *header;
+  return curl_easy_header(c->easy, name, 0, CURLH_HEADER, -1, &header) == CURLHE_OK ? header->value : NULL;
+}
+
+/* "HTTP 429 from example.com (request req_1)" */
+static void name_place(call *c, char place[PLACE_SIZE]) {
+  const char *id = header_of(c, "x-request-id");
+  char shown[REQUEST_ID_SIZE] = "";
+  if (!id) id = header_of(c, "request-id");
+  if (id) show(c, id, shown, sizeof shown);
+  snprintf(place, PLACE_SIZE, "HTTP %ld from %.120s%s%s%s", c->status, config_of(c)->place, id ? " (request " : "",
+           shown, id ? ")" : "");
+}
+
+/* @return milliseconds; below 0: the endpoint said nothing. */
+static int64_t retry_after_ms(call *c) {
+  const char *exact = header_of(c, "retry-after-ms");
+  curl_off_t seconds = 0;
+  if (exact && exact[0] >= '0' && exact[0] <= '9') return strtoll(exact, NULL, 10);
+  if (!header_of(c, "retry-after") || curl_easy_getinfo(c->easy, CURLINFO_RETRY_AFTER, &seconds) != CURLE_OK) return -1;
+  return seconds < INT32_MAX ? (int64_t)seconds * 1000 : INT64_C(1000) * INT32_MAX;
+}
+
+static void note_retry_after(call *c, int64_t now_ns) {
+  int64_t after_ms = retry_after_ms(c);
+  if (!c->failure.retryable || after_ms <= 0) return;
+  if (after_ms <= config_of(c)->retry_after_ms_max) {
+    int64_t until_ns = now_ns + after_ms * NS_PER_MS;
+    if (until_ns > c->core->not_before_ns) c->core->not_before_ns = until_ns;
+    return;
+  }
+  size_t size = strlen(c->failure.message);
+  c->failure.retryable = false;
+  snprintf(c->failure.message + size, sizeof c->failure.message - size,
+           "; it asks for a pause of %lld s, above retry_after_ms_max", (long long)(after_ms / 1000));
+}
+
+static void fail_with_status(call *c, int64_t now_ns) {
+  char place[PLACE_SIZE], shown[SHOWN_SIZE];
+  name_place(c, place);
+  if (c->status >= 300 && c->status < 400) {
+    char *to = NULL;
+    curl_easy_getinfo(c->easy, CURLINFO_REDIRECT_URL, &to);
+    show(c, to ? to : "nowhere", shown, sizeof shown);
+    (void)tp__openai_fail(&c->failure, TP_ERR_MODEL, false,
+                          "%s: it leads to %s, and redirects are not followed; if you trust it, make it the base_url",
+                          place, shown);
+    return;
+  }
+  tp__openai_fail_said(&c->failure, place, c->status, tp__openai_bytes_text(&c->refusal), config_of(c)->key);
+  note_retry_after(c, now_ns);
+}
+
+/* What libcurl's errors mean here; others are not retryable. */
+static const struct curl_row {
+  CURLcode code;
+  bool retryable;
+  const char *remedy;
+} curl_rows[] = {
+    {CURLE_COULDNT_RESOLVE_HOST, true, "check the host in base_url, and the network"},
+    {CURLE_COULDNT_RESOLVE_PROXY, true, "check proxy, and the network"},
+    {CURLE_COULDNT_CONNECT, true, "check base_url, and that a server listens there"},
+    {CURLE_PROXY, true, "check proxy"},
+    {CURLE_OPERATION_TIMEDOUT, true, "try again, or raise connect_ms"},
+    {CURLE_SSL_CONNECT_ERROR, true, "check that base_url is a TLS endpoint"},
+    {CURLE_PEER_FAILED_VERIFICATION, false, "its certificate is not trusted: check base_url, or set ca_file"},
+    {CURLE_SSL_CACERT_BADFILE, false, "check ca_file"},
+    {CURLE_GOT_NOTHING, true, "try again"},
+    {CURLE_SEND_ERROR, true, "try again"},
+    {CURLE_RECV_ERROR, true, "try again"},
+    {CURLE_PARTIAL_FILE, true, "try again"},
+    {CURLE_HTTP2, true, "try again"},
+    {CURLE_HTTP2_STREAM, true, "try again"},
+    {CURLE_BAD_CONTENT_ENCODING, false, "the answer is not compressed as it says"},
+    {CURLE_WEIRD_SERVER_REPLY, false, "check that base_url is an HTTP endpoint"},
+    {CURLE_UNSUPPORTED_PROTOCOL, false, "check base_url"},
+    {CURLE_URL_MALFORMAT, false, "check base_url"},
+};
+
+static void fail_with_curl(call *c, CURLcode code) {
+  static const struct curl_row unknown = {CURLE_OK, false, "check base_url and the network"};
+  const struct curl_row *row = &unknown;
+  char shown[SHOWN_SIZE];
+  for (size_t i = 0; i < sizeof curl_rows / sizeof *curl_rows; i++)
+    if (curl_rows[i].code == code) row = &curl_rows[i];
+  show(c, c->curl_error[0] ? c->curl_error : curl_easy_strerror(code), shown, sizeof shown);
+  tp_status status = code == CURLE_OUT_OF_MEMORY ? TP_ERR_NO_MEMORY : TP_ERR_MODEL;
+  (void)tp__openai_fail(&c->failure, status, row->retryable, "%s%s: %s; %s", config_of(c)->place,
+                        c->reads ? ", in the middle of the answer" : "", shown, row->remedy);
+}
+
+static void judge(call *c, CURLcode code, int64_t now_ns) {
+  if (c->status == 0) curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &c->status);
+  if (c->reads && c->stream.answer.failure.code != TP_OK) c->failure = c->stream.answer.failure;
+  if (c->failure.code != TP_OK) return;
+  if (c->status != 0 && (c->status < 200 || c->status > 299)) fail_with_status(c, now_ns);
+  else if (c->reads && c->stream.answer.done) return;
+  else if (code != CURLE_OK) fail_with_curl(c, code);
+  else if (!c->reads)
+    (void)tp__openai_fail(&c->failure, TP_ERR_MODEL, true, "HTTP %ld from %s: the answer is empty; try again",
+                          c->status, config_of(c)->place);
+  else if (!tp__openai_stream_end(&c->stream)) c->failure = c->stream.answer.failure;
+}
+
+void tp__openai_call_ended(tp__openai_call *c, CURLM *multi, CURLcode code, int64_t now_ns) {
+  if (c->state != TP__OPENAI_SENT) {
+    tp__openai_call_abort(c, multi);
+    return;
+  }
+  judge(c, code, now_ns);
+  drop_transfer(c, multi);
+  if (c->failure.code != TP_OK) fail(c, multi);
+  else complete(c, multi, now_ns);
+}

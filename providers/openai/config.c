@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "providers/openai/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+  CONNECT_MS = 10000,
+  FIRST_BYTE_MS = 120000,
+  IDLE_MS = 60000,
+  TOTAL_MS = 600000,
+  RETRY_WAIT_MS = 500,
+  RETRY_AFTER_MS_MAX = 60000,
+  RESPONSE_BYTES_MAX = 16 << 20,
+  RESPONSE_BYTES_LIMIT = 64 << 20,
+  KEY_BYTES_MAX = 8192,
+  PRICES_MAX = 10000,
+  STRUCT_SIZE_MAX = 4096
+};
+
+static tp_status no_memory(tp_fault *fault) {
+  return tp__openai_refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a model");
+}
+
+static tp_status usage(tp_fault *fault, const char *option, const char *what) {
+  return tp__openai_refuse(fault, TP_ERR_USAGE, option, "tp_openai_options.%s: %s", option, what);
+}
+
+/* ---- the struct ---- */
+
+static tp_status read_struct(void *ours, size_t our_size, const void *theirs, const char *name, tp_fault *fault) {
+  size_t size = 0;
+  const char *bytes = theirs;
+  if (!theirs) return tp__openai_refuse(fault, TP_ERR_USAGE, NULL, "a pointer to %s is NULL", name);
+  memcpy(&size, theirs, sizeof size);
+  if (size < sizeof size || size > STRUCT_SIZE_MAX || size % sizeof size != 0)
+    return tp__openai_refuse(fault, TP_ERR_VERSION, NULL, "%s: struct_size is %zu; set it to sizeof(%s)", name, size,
+                             name);
+  for (size_t i = our_size; i < size; i++)
+    if (bytes[i])
+      return tp__openai_refuse(fault, TP_ERR_VERSION, NULL,
+                               "%s: byte %zu is set, but this library (%s) knows the first %zu bytes only; leave the "
+                               "newer field zero, or install a newer turnphase",
+                               name, i, tp_version(), our_size);
+  memset(ours, 0, our_size);
+  memcpy(ours, theirs, size < our_size ? size : our_size);
+  return TP_OK;
+}
+
+static bool copy_string(char **to, const char *string) {
+  if (string) *to = tp__openai_copy(tp_text_of(string));
+  return !string || *to;
+}
+
+/* ---- the key ---- */
+
+/* What may stand in a header. */
+static bool is_key(const char *key) {
+  size_t size = strlen(key);
+  for (size_t i = 0; i < size; i++)
+    if ((unsigned char)key[i] <= 0x20 || (unsigned char)key[i] >= 0x7f) return false;
+  return size > 0;
+}
+
+static tp_status take_key(tp__openai_config *config, const char *option, const char *from, const char *key,
+                          tp_fault *fault) {
+  if (!is_key(key))
+    return tp__openai_refuse(fault, TP_ERR_USAGE, from,
+                             "tp_openai_options.%s: the key in %s is empty, or has white space "
+                             "or characters that are not ASCII in it",
+                             option, from);
+  return copy_string(&config->key, key) ? TP_OK : no_memory(fault);
+}
+
+static tp_status read_key_env(tp__openai_config *config, const char *name, tp_fault *fault) {
+  const char *key = getenv(name);
+  if (!key)
+    return tp__openai_refuse(fault, TP_ERR_NOT_FOUND, name,
+                             "tp_openai_options.key_env: %s is not set in the environment: export it with the key",
+                             name);
+  return take_key(config, "key_env", name, key, fault);
+}
+
+static tp_status key_file_io(const char *path, const char *what, tp_fault *fault) {
+  int error = errno;
+  (void)tp__openai_refuse(fault, TP_ERR_IO, path, "tp_openai_options.key_file: %s cannot be %s: %s", path, what,
+                          strerror(error));
+  if (fault) fault->system_error = error;
+  return TP_ERR_IO;
+}
+
+static tp_status check_key_file(int fd, const char *path, tp_fault *fault) {
+  struct stat found;
+  if (fstat(fd, &found) != 0) return key_file_io(path, "read", fault);
+  if (!S_ISREG(found.st_mode))
+    return tp__openai_refuse(fault, TP_ERR_USAGE, path, "tp_openai_options.key_file: %s is not a regular file", path);
+  if (found.st_mode & 077)
+    return tp__openai_refuse(fault, TP_ERR_USAGE, path,
+                             "tp_openai_options.key_file: %s has mode %04o, so others than its owner may use the key: "
+                             "chmod 600 it",
+                             path, (unsigned)found.st_mode & 07777);
+  if (found.st_uid != geteuid() && found.st_uid != 0)
+    return tp__openai_refuse(fault, TP_ERR_USAGE, path, "tp_openai_options.key_file: %s belongs to another user (%u)",
+                             path, (unsigned)found.st_uid);
+  return TP_OK;
+}
+
+static tp_status read_key_file(tp__openai_config *config, const char *path, tp_fault *fault) {
+  char key[KEY_BYTES_MAX + 2];
+  size_t size = 0;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (fd < 0) return key_file_io(path, "opened", fault);
+  tp_status status = check_key_file(fd, path, fault);
+  for (ssize_t got = 1; status == TP_OK && got != 0 && size < sizeof key - 1;) {
+    got = read(fd, key + size, sizeof key - 1 - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) status = key_file_io(path, "read", fault);
+    else size += (size_t)got;
+    if (got < 0) break;
+  }
+  close(fd);
+  if (status == TP_OK && size > KEY_BYTES_MAX)
+    status = tp__openai_refuse(fault, TP_ERR_TOO_LARGE, path, "tp_openai_options.key_file: %s has more than %d bytes",
+                               path, KEY_BYTES_MAX);
+  while (size > 0 && strchr(" \t\r\n", key[size - 1]) && key[size - 1]) size--;
+  key[size] = '\0';
+  if (status == TP_OK && strlen(key) != size) key[0] = '\0'; /* a NUL in it: no key */
+  if (status == TP_OK) status = take_key(config, "key_file", path, key, fault);
+  explicit_bzero(key, sizeof key);
+  return status;
+}
+
+static tp_status read_key(tp__openai_config *config, const tp_openai_options *options, tp_fault *fault) {
+  if (options->key_env && options->key_file)
+    return usage(fault, "key_file", "it is set beside key_env: set one of them");
+  if (options->key_file) return read_key_file(config, options->key_file, fault);
+  if (options->key_env) return read_key_env(config, options->key_env, fault);
+  return options->base_url ? TP_OK : read_key_env(config, config->form->key_env, fault);
+}
+
+/* ---- the URL ---- */
+
+static bool has_any(const char *text, const char *characters) {
+  for (; *text; text++)
+    if ((unsigned char)*text <= 0x20 || *text == 0x7f || strchr(characters, *text)) return true;
+  return false;
+}
+
+static tp_status make_url(tp__openai_config *config, const char *given, tp_fault *fault) {
+  const char *base = given ? given : config->form->base_url;
+  size_t scheme = strncasecmp(base, "https://", 8) == 0 ? 8 : strncasecmp(base, "http://", 7) == 0 ? 7 : 0;
+  if (scheme == 0) return usage(fault, "base_url", "it must begin with https:// or http://");
+  size_t host = strcspn(base + scheme, "/"), size = strlen(base);
+  if (host == 0) return usage(fault, "base_url", "it names no host");
+  if (has_any(base, "?#\\")) return usage(fault, "base_url", "it must have no white space, ?, # or \\ in it");
+  if (memchr(base + scheme, '@', host))
+    return usage(fault, "base_url", "it must have no user or password in it: use key_env");
+  while (size > scheme + host && base[size - 1] == '/') size--;
+  size_t url_size = size + strlen(config->form->path) + 1;
+  config->url = tp__openai_alloc(url_size);
+  config->place = tp__openai_copy((tp_text){base + scheme, host});
+  if (!config->url || !config->place) return no_memory(fault);
+  snprintf(config->url, url_size, "%.*s%s", (int)size, base, config->form->path);
+  return TP_OK;
+}
+
+/* ---- headers ---- */
+
+static bool is_token(tp_text name) {
+  for (size_t i = 0; i < name.size; i++) {
+    char c = name.data[i];
+    bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (!letter && (c == '\0' || !strchr("!#$%&'*+-.^_`|~", c))) return false;
+  }
+  return name.size > 0;
+}
+
+/* No control characters: a line end would begin another header. */
+static bool is_header_value(tp_text value) {
+  for (size_t i = 0; i < value.size; i++)
+    if (((unsigned char)value.data[i] < 0x20 && value.data[i] != '\t') || value.data[i] == 0x7f) return false;
+  return true;
+}
+
+static bool same_name(tp_text name, const char *other) {
+  return name.size == strlen(other) && strncasecmp(name.data, other, name.size) == 0;
+}
+
+/* What the request itself says of its form, and where its key stands. */
+static bool is_ours(const tp__openai_config *config, tp_text name, const char *key_header) {
+  static const char *const ours[] = {"host",   "content-length", "transfer-encoding", "content-type", "connection",
+                                     "expect", "accept",         "accept-encoding"};
+  for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+    if (same_name(name, ours[i])) return true;
+  return config->key && same_name(name, key_header);
+}
+
+static tp_status add_header(tp__openai_config *config, const char *name, size_t name_size, const char *prefix,
+                            tp_text value, tp_fault *fault) {
+  tp__openai_bytes line = {0};
+  tp__openai_put(&line, name, name_size);
+  tp__openai_put_string(&line, value.size > 0 || *prefix ? ": " : ";"); /* libcurl's way to send an empty one */
+  tp__openai_put_string(&line, prefix);
+  tp__openai_put_text(&line, value);
+  const char *text = tp__openai_bytes_string(&line);
+  struct curl_slist *grown = line.failed ? NULL : curl_slist_append(config->headers, text);
+  if (grown) config->headers = grown;
+  if (line.data) explicit_bzero(line.data, line.size);
+  tp__openai_bytes_fini(&line);
+  return grown ? TP_OK : no_memory(fault);
+}
+
+static tp_status add_line(tp__openai_config *config, const char *line, tp_fault *fault) {
+  struct curl_slist *grown = curl_slist_append(config->headers, line);
+  if (!grown) return no_memory(fault);
+  config->headers = grown;
+  return TP_OK;
+}
+
+static tp_status check_map(tp_text value, const char *option, tp_fault *fault) {
+  tp_fault why = {.code = TP_OK};
+  if (value.size == 0) return TP_OK;
+  tp_status status = tp_value_check(value, &why);
+  if (status != TP_OK) return tp__openai_refuse(fault, status, option, "tp_openai_options.%s: %s", option, why.message);
+  return tp_value_kind_of(value) == TP_VALUE_MAP ? TP_OK : usage(fault, option, "it must be a map");
+}
+
+static tp_status take_headers(tp__openai_config *config, const tp_openai_options *options, tp_fault *fault) {
+  const char *key_header = options->key_header ? options->key_header : config->form->key_header;
+  const char *key_prefix = options->key_header ? "" : config->form->key_prefix;
+  tp_status status = check_map(options->headers, "headers", fault);
+  if (status == TP_OK && !is_token(tp_text_of(key_header)))
+    return usage(fault, "key_header", "it is no name of a header");
+  if (status == TP_OK) status = add_line(config, "Content-Type: application/json", fault);
+  if (status == TP_OK) status = add_line(config, "Expect:", fault); /* large requests do not wait for a 100 */
+  if (status == TP_OK)
+    status = add_line(
+        config, options->no_stream ? "Accept: application/json" : "Accept: text/event-stream, application/json", fault);
+  if (status == TP_OK && config->form->header) status = add_line(config, config->form->header, fault);
+  if (status == TP_OK && config->key)
+    status = add_header(config, key_header, strlen(key_header), key_prefix, tp_text_of(config->key), fault);
+  for (tp_value_walk walk = {0}; status == TP_OK && tp_value_next(options->headers, &walk);) {
+    tp_text value = tp_value_text(walk.value);
+    if (!is_token(walk.key)) return usage(fault, "headers", "a key of the map is no name of a header");
+    if (tp_value_kind_of(walk.value) != TP_VALUE_TEXT || !is_header_value(value))
+      return usage(fault, "headers", "each value must be text without control characters");
+    if (is_ours(config, walk.key, key_header))
+      return usage(fault, "headers",
+                   "Host, Content-Type, Accept, the key's header and their like are set by the library");
+    status = add_header(config, walk.key.data, walk.key.size, "", value, fault);
+  }
+  return status;
+}
+
+/* ---- body, prices, limits ---- */
+
+bool tp__openai_is_fixed(tp_text field) {
+  static const char *const fixed[] = {"model", "messages", "input", "instructions", "system", "tools", "stream"};
+  for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+    if (tp__openai_is(field, fixed[i])) return true;
+  return false;
+}
+
+static tp_status take_body(tp__openai_config *config, tp_text body, tp_fault *fault) {
+  tp_status status = check_map(body, "body", fault);
+  if (status != TP_OK || body.size == 0) return status;
+  for (tp_value_walk walk = {0}; tp_value_next(body, &walk);)
+    if (tp__openai_is_fixed(walk.key))
+      return usage(fault, "body", "model, messages, input, instructions, system, tools and stream are the request's");
+  config->body = tp__openai_copy(body);
+  config->body_size = body.size;
+  return config->body ? TP_OK : no_memory(fault);
+}
+
+static tp_status take_prices(tp__openai_config *config, const tp_openai_options *options, tp_fault *fault) {
+  if (options->price_count == 0) return TP_OK;
+  if (!options->prices) return usage(fault, "prices", "it is NULL, but price_count is not 0");
+  if (options->price_count > PRICES_MAX) return usage(fault, "prices", "there may be 10,000");
+  config->prices = tp__openai_alloc(options->price_count * sizeof *config->prices);
+  if (!config->prices) return no_memory(fault);
+  config->price_count = options->price_count;
+  for (size_t i = 0; i < options->price_count; i++) {
+    tp_openai_price price;
+    tp__openai_price_row *row = &config->prices[i];
+    tp_status status = read_struct(&price, sizeof price, options->prices[i], "tp_openai_price", fault);
+    if (status != TP_OK) return status;
+    if (price.input_micros < 0 || price.output_micros < 0 || price.cache_read_micros < 0 ||
+        price.cache_write_micros < 0)
+      return usage(fault, "prices", "a price must not be negative");
+    *row =
+        (tp__openai_price_row){.input = price.input_micros,
+                               .output = price.output_micros,
+                               .cache_read = price.cache_read_micros ? price.cache_read_micros : price.input_micros,
+                               .cache_write = price.cache_write_micros ? price.cache_write_micros : price.input_micros};
+    if (!copy_string(&row->model, price.model)) return no_memory(fault);
+  }
+  return TP_OK;
+}
+
+static uint32_t or_default(uint32_t number, uint32_t otherwise) { return number ? number : otherwise; }
+
+static tp_status take_limits(tp__openai_config *config, const tp_openai_options *options, tp_fault *fault) {
+  config->connect_ms = or_default(options->connect_ms, CONNECT_MS);
+  config->first_byte_ms = or_default(options->first_byte_ms, FIRST_BYTE_MS);
+  config->idle_ms = or_default(options->idle_ms, IDLE_MS);
+  config->total_ms = or_default(options->total_ms, TOTAL_MS);
+  config->retry_wait_ms = or_default(options->retry_wait_ms, RETRY_WAIT_MS);
+  config->retry_after_ms_max = or_default(options->retry_after_ms_max, RETRY_AFTER_MS_MAX);
+  config->response_bytes_max = or_default(options->response_bytes_max, RESPONSE_BYTES_MAX);
+  config->no_stream = options->no_stream;
+  config->no_tools = options->no_tools;
+  if (config->connect_ms > INT32_MAX) return usage(fault, "connect_ms", "it must be at most 2,147,483,647");
+  if (config->response_bytes_max <= RESPONSE_BYTES_LIMIT) return TP_OK;
+  return usage(fault, "response_bytes_max", "it must be at most 67,108,864 (64 MiB)");
+}
+
+static tp_status open_directory(tp__openai_config *config, const char *path, tp_fault *fault) {
+  if (!path) return TP_OK;
+  config->files_directory = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (config->files_directory >= 0) return TP_OK;
+  int error = errno;
+  (void)tp__openai_refuse(fault, TP_ERR_IO, path, "tp_openai_options.files_directory: %s: %s", path, strerror(error));
+  if (fault) fault->system_error = error;
+  return TP_ERR_IO;
+}
+
+static tp_status check_ca_file(const char *path, tp_fault *fault) {
+  if (!path || access(path, R_OK) == 0) return TP_OK;
+  int error = errno;
+  (void)tp__openai_refuse(fault, TP_ERR_IO, path, "tp_openai_options.ca_file: %s: %s", path, strerror(error));
+  if (fault) fault->system_error = error;
+  return TP_ERR_IO;
+}
+
+static bool is_zero(const uint8_t *bytes, size_t size) {
+  for (size_t i = 0; i < size; i++)
+    if (bytes[i]) return false;
+  return true;
+}
+
+tp_status tp__openai_config_init(tp__openai_config *config, const tp_openai_options *given, tp_fault *fault) {
+  tp_openai_options options;
+  config->files_directory = -1;
+  tp_status status = read_struct(&options, sizeof options, given, "tp_openai_options", fault);
+  if (status != TP_OK) return status;
+  config->form = tp__openai_form_of(options.api);
+  if (!config->form) return usage(fault, "api", "it is none of TP_OPENAI_CHAT, _RESPONSES and _MESSAGES");
+  if (!is_zero(options.reserved_, sizeof options.reserved_)) return usage(fault, "reserved_", "it must be zero");
+  if (options.model && (!*options.model || !tp_utf8_valid(tp_text_of(options.model), NULL)))
+    return usage(fault, "model", "it must be UTF-8 and not empty");
+  status = make_url(config, options.base_url, fault);
+  if (status == TP_OK) status = take_limits(config, &options, fault);
+  if (status == TP_OK) status = read_key(config, &options, fault);
+  if (status == TP_OK) status = take_headers(config, &options, fault);
+  if (status == TP_OK) status = take_body(config, options.body, fault);
+  if (status == TP_OK) status = take_prices(config, &options, fault);
+  if (status == TP_OK) status = check_ca_file(options.ca_file, fault);
+  if (status == TP_OK) status = open_directory(config, options.files_directory, fault);
+  if (status == TP_OK && !(copy_string(&config->model, options.model) && copy_string(&config->proxy, options.proxy) &&
+                           copy_string(&config->ca_file, options.ca_file)))
+    status = no_memory(fault);
+  return status;
+}
+
+static void wipe(char *secret) {
+  if (secret) explicit_bzero(secret, strlen(secret));
+}
+
+void tp__openai_config_fini(tp__openai_config *config) {
+  for (struct curl_slist *header = config->headers; header; header = header->next) wipe(header->data);
+  curl_slist_free_all(config->headers);
+  if (config->key) {
+    size_t size = strlen(config->key) + 1;
+    wipe(config->key);
+    tp__openai_free(config->key, size);
+  }
+  for (size_t i = 0; i < config->price_count; i++) tp__openai_string_free(config->prices[i].model);
+  tp__openai_free(config->prices, config->price_count * sizeof *config->prices);
+  tp__openai_string_free(config->model);
+  if (config->form && config->url) tp__openai_free(config->url, strlen(config->url) + 1);
+  tp__openai_string_free(config->place);
+  tp__openai_string_free(config->proxy);
+  tp__openai_string_free(config->ca_file);
+  if (config->body) tp__openai_free(config->body, config->body_size + 1);
+  if (config->files_directory >= 0) close(config->files_directory);
+  *config = (tp__openai_config){.files_directory = -1};
+}
+
+/* ---- cost ---- */
+
+static bool fits(const char *pattern, tp_text model) {
+  if (!pattern) return true;
+  size_t size = strlen(pattern);
+  if (size == 0 || pattern[size - 1] != '*') return tp__openai_is(model, pattern);
+  return model.size >= size - 1 && memcmp(model.data, pattern, size - 1) == 0;
+}
+
+static double of(int64_t count, int64_t price) { return count > 0 ? (double)count * (double)price : 0; }
+
+int64_t tp__openai_cost(const tp__openai_config *config, tp_text model, const tp__openai_usage *usage) {
+  for (size_t i = 0; i < config->price_count; i++) {
+    const tp__openai_price_row *row = &config->prices[i];
+    if (!fits(row->model, model)) continue;
+    int64_t read = usage->cache_read > 0 ? usage->cache_read : 0,
+            written = usage->cache_write > 0 ? usage->cache_write : 0;
+    int64_t fresh = usage->input - (read < INT32_MAX ? read : INT32_MAX) - (written < INT32_MAX ? written : INT32_MAX);
+    double micros = (of(fresh, row->input) + of(read, row->cache_read) + of(written, row->cache_write) +
+                     of(usage->output, row->output)) /
+                    1e6;
+    if (!(micros < 9e18)) return INT64_MAX;
+    int64_t whole = (int64_t)micros;
+    return whole + ((double)whole < micros);
+  }
+  return 0;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * config: the options of a model, checked and copied, and its key. It never changes after init and is read by any
+ * thread. The key is wiped when it is freed. */
+#ifndef TP__OPENAI_CONFIG_H
+#define TP__OPENAI_CONFIG_H
+
+#include <curl/curl.h>
+
+#include "providers/openai/form.h"
+
+typedef struct tp__openai_price_row {
+  char *model; /* NULL: every */
+  int64_t input, output, cache_read, cache_write;
+} tp__openai_price_row;
+
+typedef struct tp__openai_config {
+  const tp__openai_form *form;
+  char *model;                /* may be NULL */
+  char *url;                  /* of requests */
+  char *place;                /* its host and port, for faults */
+  char *key;                  /* NULL: none is sent */
+  char *proxy, *ca_file;      /* may be NULL */
+  struct curl_slist *headers; /* all that are sent; the key's among them */
+  char *body;                 /* value: a map; NULL: none */
+  size_t body_size;
+  tp__openai_price_row *prices;
+  size_t price_count;
+  int files_directory; /* -1: none */
+  uint32_t connect_ms, first_byte_ms, idle_ms, total_ms, retry_wait_ms, retry_after_ms_max;
+  uint32_t response_bytes_max;
+  bool no_stream, no_tools;
+} tp__openai_config;
+
+/** @param config  zero-filled; fini in either case.
+ *  @return as tp_openai_model_new(). */
+tp_status tp__openai_config_init(tp__openai_config *config, const tp_openai_options *options, tp_fault *fault);
+void tp__openai_config_fini(tp__openai_config *config);
+
+/** Whether hosts may not set a field of requests. */
+bool tp__openai_is_fixed(tp_text field);
+
+/** What an answer costs by the first row that fits, rounded up; 0 without one. */
+int64_t tp__openai_cost(const tp__openai_config *config, tp_text model, const tp__openai_usage *usage);
+
+#endif

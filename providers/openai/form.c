@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "providers/openai/form.h"
+
+#include <string.h>
+
+#include "turnphase/declared.h"
+
+static const tp__openai_form *const forms[] = {
+    [TP_OPENAI_CHAT] = &tp__openai_form_chat,
+    [TP_OPENAI_RESPONSES] = &tp__openai_form_responses,
+    [TP_OPENAI_MESSAGES] = &tp__openai_form_messages,
+};
+enum { FORMS = sizeof forms / sizeof *forms };
+
+const tp__openai_form *tp__openai_form_of(tp_openai_api api) { return (unsigned)api < FORMS ? forms[api] : NULL; }
+
+const char *tp_openai_api_name(tp_openai_api api) {
+  const tp__openai_form *form = tp__openai_form_of(api);
+  return form ? form->name : "unknown";
+}
+
+tp_status tp_openai_api_find(const char *name, tp_openai_api *ret_api) {
+  for (unsigned i = 0; name && i < FORMS; i++) {
+    if (strcmp(name, forms[i]->name) != 0) continue;
+    *ret_api = (tp_openai_api)i;
+    return TP_OK;
+  }
+  return TP_ERR_NOT_FOUND;
+}
+
+/* ---- writing ---- */
+
+void tp__openai_write_model(tp__openai_draft_request *draft) { tp_write_text(draft->writer, draft->model); }
+void tp__openai_write_stream(tp__openai_draft_request *draft) { tp_write_bool(draft->writer, draft->streams); }
+bool tp__openai_has_tools(const tp__openai_draft_request *draft) { return draft->request->tool_count > 0; }
+bool tp__openai_has_system(const tp__openai_draft_request *draft) { return draft->request->system.size > 0; }
+
+void tp__openai_write_pair_text(tp_writer *writer, const char *key, tp_text value) {
+  tp_write_string(writer, key);
+  tp_write_text(writer, value);
+}
+
+void tp__openai_write_pair(tp_writer *writer, const char *key, const char *value) {
+  tp__openai_write_pair_text(writer, key, tp_text_of(value));
+}
+
+void tp__openai_write_arguments(tp__openai_draft_request *draft, const tp_tool_call *call) {
+  if (call->malformed) {
+    tp_write_text(draft->writer, call->arguments);
+  } else if (call->arguments.size == 0) {
+    tp_write_string(draft->writer, "{}");
+  } else {
+    tp__openai_bytes_clear(&draft->scratch);
+    tp_status status = tp_json_encode(call->arguments, tp__openai_print, &draft->scratch, NULL);
+    if (draft->scratch.failed) status = TP_ERR_NO_MEMORY;
+    if (status != TP_OK && draft->status == TP_OK) draft->status = status;
+    tp_write_text(draft->writer, tp__openai_bytes_text(&draft->scratch));
+  }
+}
+
+void tp__openai_write_arguments_map(tp__openai_draft_request *draft, const tp_tool_call *call) {
+  if (!call->malformed && tp_value_kind_of(call->arguments) == TP_VALUE_MAP) {
+    tp_write_value(draft->writer, call->arguments);
+    return;
+  }
+  tp_write_map(draft->writer, call->malformed); /* an API that takes maps alone still sees what its model wrote */
+  if (call->malformed) tp__openai_write_pair_text(draft->writer, "malformed_arguments", call->arguments);
+}
+
+void tp__openai_write_schema(tp__openai_draft_request *draft, const tp_tool *tool) {
+  if (tool->schema.size > 0) {
+    tp_write_value(draft->writer, tool->schema);
+    return;
+  }
+  tp_write_map(draft->writer, 2);
+  tp__openai_write_pair(draft->writer, "type", "object");
+  tp_write_string(draft->writer, "properties");
+  tp_write_map(draft->writer, 0);
+}
+
+size_t tp__openai_images_of(const tp__openai_draft_request *draft, size_t message) {
+  return message == draft->user ? draft->image_count : 0;
+}
+
+/* ---- reading ---- */
+
+int64_t tp__openai_count(tp_text map, const char *key) { return tp_value_int(tp_value_get(map, key), -1); }
+tp_text tp__openai_text(tp_text map, const char *key) { return tp_value_text(tp_value_get(map, key)); }
+
+void tp__openai_take_error(tp__openai_answer *answer, tp_text event) {
+  tp__openai_fail_value(&answer->failure, "the endpoint broke the answer off", 0, event, answer->secret);
+}

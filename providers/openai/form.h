@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * form: what distinguishes the APIs: where requests go, of which fields they are made, and what the events of a stream
+ * mean. Each form is one table in a file of its own (form_chat.c, form_responses.c, form_messages.c); what reads them
+ * is the same for all (request.c, stream.c). The tables never change. */
+#ifndef TP__OPENAI_FORM_H
+#define TP__OPENAI_FORM_H
+
+#include "providers/openai/answer.h"
+#include "turnphase/openai.h"
+
+/** An image of the turn's message. */
+typedef struct tp__openai_image {
+  tp__openai_bytes url; /* data: or https: */
+  tp_text media;        /* "image/png"; empty for https: */
+  tp_text base64;       /* part of url; empty for https: */
+} tp__openai_image;
+
+/** A request on its way to JSON. */
+typedef struct tp__openai_draft_request {
+  const tp_model_request *request;
+  tp_text model;
+  bool streams;
+  const tp__openai_image *images;
+  size_t image_count;
+  size_t user; /* index of the message that the images belong to; SIZE_MAX: none */
+  tp_writer *writer;
+  tp__openai_bytes scratch;
+  tp_status status; /* of what could not be written */
+} tp__openai_draft_request;
+
+/** A field of the request. Rows that are fixed cannot be set by hosts; others give way to body and parameters. */
+typedef struct tp__openai_field {
+  const char *name;
+  bool fixed;
+  bool (*wanted)(const tp__openai_draft_request *draft); /* NULL: always */
+  void (*write)(tp__openai_draft_request *draft);        /* one value */
+} tp__openai_field;
+
+/** A parameter that the API has under another name. */
+typedef struct tp__openai_rename {
+  const char *from, *to; /* to NULL: the API has none */
+} tp__openai_rename;
+
+/** An event of the stream, by the text of its field "type". */
+typedef struct tp__openai_event {
+  const char *type; /* NULL: any */
+  void (*take)(tp__openai_answer *answer, tp_text event);
+} tp__openai_event;
+
+typedef struct tp__openai_form {
+  const char *name; /* as tp_openai_api_name() */
+  const char *base_url, *path, *key_env;
+  const char *key_header, *key_prefix;
+  const char *header;               /* one more; NULL: none */
+  const tp__openai_field *fields;   /* ended by a row without name */
+  const tp__openai_rename *renames; /* the same */
+  const tp__openai_event *events;   /* ended by a row without take */
+  const char *last_event;           /* data that is no JSON and ends the stream; NULL: none */
+  /** The answer of a request that does not stream. */
+  void (*take_whole)(tp__openai_answer *answer, tp_text value);
+  /** At the end of a stream without a last event: whether the answer is whole all the same. */
+  bool (*is_whole)(const tp__openai_answer *answer);
+} tp__openai_form;
+
+extern const tp__openai_form tp__openai_form_chat, tp__openai_form_responses, tp__openai_form_messages;
+
+/** NULL for a number that is none. */
+const tp__openai_form *tp__openai_form_of(tp_openai_api api);
+
+/* ---- what the forms share when they write ---- */
+
+void tp__openai_write_model(tp__openai_draft_request *draft);
+void tp__openai_write_stream(tp__openai_draft_request *draft);
+bool tp__openai_has_tools(const tp__openai_draft_request *draft);
+bool tp__openai_has_system(const tp__openai_draft_request *draft);
+void tp__openai_write_pair(tp_writer *writer, const char *key, const char *value);
+void tp__openai_write_pair_text(tp_writer *writer, const char *key, tp_text value);
+/** The arguments of a call as JSON text, and as a map. */
+void tp__openai_write_arguments(tp__openai_draft_request *draft, const tp_tool_call *call);
+void tp__openai_write_arguments_map(tp__openai_draft_request *draft, const tp_tool_call *call);
+/** The schema of a tool, or that of any object. */
+void tp__openai_write_schema(tp__openai_draft_request *draft, const tp_tool *tool);
+/** How many images a message has. */
+size_t tp__openai_images_of(const tp__openai_draft_request *draft, size_t message);
+
+/* ---- and when they read ---- */
+
+/** The int under a key, or -1. */
+int64_t tp__openai_count(tp_text map, const char *key);
+tp_text tp__openai_text(tp_text map, const char *key);
+/** Takes the error of an event: the answer fails. */
+void tp__openai_take_error(tp__openai_answer *answer, tp_text event);
+
+#endif

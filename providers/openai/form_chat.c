@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Chat completions: of OpenAI, and of the many servers that are compatible with it. What those do differently is taken,
+ * too: no index in tool calls, content as a list of parts, no [DONE], usage in an event of its own or with the last. */
+#include "providers/openai/form.h"
+
+/* ---- the request ---- */
+
+static void write_part(tp_writer *writer, tp_text text) {
+  tp_write_map(writer, 2);
+  tp__openai_write_pair(writer, "type", "text");
+  tp__openai_write_pair_text(writer, "text", text);
+}
+
+static void write_image(tp_writer *writer, const tp__openai_image *image) {
+  tp_write_map(writer, 2);
+  tp__openai_write_pair(writer, "type", "image_url");
+  tp_write_string(writer, "image_url");
+  tp_write_map(writer, 1);
+  tp__openai_write_pair_text(writer, "url", tp__openai_bytes_text(&image->url));
+}
+
+/* Without images plain text: some servers take nothing else. */
+static void write_content(tp__openai_draft_request *draft, size_t at) {
+  size_t images = tp__openai_images_of(draft, at);
+  tp_text text = draft->request->messages[at]->text;
+  tp_write_string(draft->writer, "content");
+  if (images == 0) {
+    tp_write_text(draft->writer, text);
+    return;
+  }
+  tp_write_array(draft->writer, images + 1);
+  write_part(draft->writer, text);
+  for (size_t i = 0; i < images; i++) write_image(draft->writer, &draft->images[i]);
+}
+
+static void write_call(tp__openai_draft_request *draft, const tp_tool_call *call) {
+  tp_write_map(draft->writer, 3);
+  tp__openai_write_pair_text(draft->writer, "id", call->id);
+  tp__openai_write_pair(draft->writer, "type", "function");
+  tp_write_string(draft->writer, "function");
+  tp_write_map(draft->writer, 2);
+  tp__openai_write_pair_text(draft->writer, "name", call->name);
+  tp_write_string(draft->writer, "arguments");
+  tp__openai_write_arguments(draft, call);
+}
+
+static void write_assistant(tp__openai_draft_request *draft, const tp_message *message) {
+  tp_write_map(draft->writer, message->call_count > 0 ? 3 : 2);
+  tp__openai_write_pair(draft->writer, "role", "assistant");
+  tp_write_string(draft->writer, "content");
+  if (message->text.size == 0 && message->call_count > 0) tp_write_null(draft->writer);
+  else tp_write_text(draft->writer, message->text);
+  if (message->call_count == 0) return;
+  tp_write_string(draft->writer, "tool_calls");
+  tp_write_array(draft->writer, message->call_count);
+  for (size_t i = 0; i < message->call_count; i++) write_call(draft, message->calls[i]);
+}
+
+static void write_message(tp__openai_draft_request *draft, size_t at) {
+  const tp_message *message = draft->request->messages[at];
+  if (message->role == TP_ROLE_ASSISTANT) {
+    write_assistant(draft, message);
+  } else if (message->role == TP_ROLE_TOOL) {
+    tp_write_map(draft->writer, 3);
+    tp__openai_write_pair(draft->writer, "role", "tool");
+    tp__openai_write_pair_text(draft->writer, "tool_call_id", message->call_id);
+    tp__openai_write_pair_text(draft->writer, "content", message->text);
+  } else {
+    tp_write_map(draft->writer, 2);
+    tp__openai_write_pair(draft->writer, "role", message->role == TP_ROLE_SYSTEM ? "system" : "user");
+    write_content(draft, at);
+  }
+}
+
+static void write_messages(tp__openai_draft_request *draft) {
+  const tp_model_request *request = draft->request;
+  tp_write_array(draft->writer, request->message_count + tp__openai_has_system(draft));
+  if (tp__openai_has_system(draft)) {
+    tp_write_map(draft->writer, 2);
+    tp__openai_write_pair(draft->writer, "role", "system");
+    tp__openai_write_pair_text(draft->writer, "content", request->system);
+  }
+  for (size_t i = 0; i < request->message_count; i++) write_message(draft, i);
+}
+
+static void write_tools(tp__openai_draft_request *draft) {
+  tp_write_array(draft->writer, draft->request->tool_count);
+  for (size_t i = 0; i < draft->request->tool_count; i++) {
+    const tp_tool *tool = draft->request->tools[i];
+    tp_write_map(draft->writer, 2);
+    tp__openai_write_pair(draft->writer, "type", "function");
+    tp_write_string(draft->writer, "function");
+    tp_write_map(draft->writer, tool->description ? 3 : 2);
+    tp__openai_write_pair(draft->writer, "name", tool->name);
+    if (tool->description) tp__openai_write_pair(draft->writer, "description", tool->description);
+    tp_write_string(draft->writer, "parameters");
+    tp__openai_write_schema(draft, tool);
+  }
+}
+
+static bool streams(const tp__openai_draft_request *draft) { return draft->streams; }
+
+static void write_stream_options(tp__openai_draft_request *draft) {
+  tp_write_map(draft->writer, 1);
+  tp_write_string(draft->writer, "include_usage");
+  tp_write_bool(draft->writer, true);
+}
+
+static const tp__openai_field fields[] = {
+    {"model", true, NULL, tp__openai_write_model},
+    {"messages", true, NULL, write_messages},
+    {"tools", true, tp__openai_has_tools, write_tools},
+    {"stream", true, NULL, tp__openai_write_stream},
+    {"stream_options", false, streams, write_stream_options},
+    {NULL, false, NULL, NULL},
+};
+
+static const tp__openai_rename renames[] = {{NULL, NULL}};
+
+/* ---- the answer ---- */
+
+static void take_usage(tp__openai_answer *answer, tp_text usage) {
+  tp__openai_answer_usage(
+      answer,
+      &(tp__openai_usage){.input = tp__openai_count(usage, "prompt_tokens"),
+                          .output = tp__openai_count(usage, "completion_tokens"),
+                          .cache_read = tp__openai_count(tp_value_get(usage, "prompt_tokens_details"), "cached_tokens"),
+                          .cache_write = -1});
+}
+
+static void take_content(tp__openai_answer *answer, tp_text content) {
+  tp__openai_answer_text(answer, tp_value_kind_of(content) == TP_VALUE_TEXT ? tp_value_text(content) : (tp_text){0});
+  if (tp_value_kind_of(content) != TP_VALUE_ARRAY) return;
+  for (tp_value_walk walk = {0}; tp_value_next(content, &walk);)
+    if (tp__openai_is(tp__openai_text(walk.value, "type"), "text"))
+      tp__openai_answer_text(answer, tp__openai_text(walk.value, "text"));
+}
+
+static void take_call(tp__openai_answer *answer, tp_text call) {
+  tp_text function = tp_value_get(call, "function"), arguments = tp_value_get(function, "arguments");
+  tp_text id = tp__openai_text(call, "id");
+  tp__openai_draft *draft = tp__openai_answer_draft(answer, tp__openai_count(call, "index"), id);
+  bool is_map = tp_value_kind_of(arguments) == TP_VALUE_MAP;
+  tp__openai_answer_fragment(answer, draft, id, tp__openai_text(function, "name"),
+                             is_map ? (tp_text){NULL, 0} : tp_value_text(arguments));
+  if (draft && is_map) tp__openai_answer_arguments_value(answer, draft, arguments);
+}
+
+static void take_finish(tp__openai_answer *answer, tp_text reason) {
+  static const struct {
+    const char *theirs, *ours;
+  } reasons[] = {
+      {"stop", "end_turn"}, {"length", "max_tokens"}, {"tool_calls", "tool_use"}, {"function_call", "tool_use"}};
+  for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
+    if (!tp__openai_is(reason, reasons[i].theirs)) continue;
+    tp__openai_answer_stop(answer, reasons[i].ours);
+    return;
+  }
+  tp__openai_answer_stop_text(answer, reason);
+}
+
+/* A piece of a choice, or all of it. */
+static void take_choice(tp__openai_answer *answer, tp_text choice) {
+  tp_text delta = tp_value_get(choice, "delta");
+  if (tp_value_kind_of(delta) != TP_VALUE_MAP) delta = tp_value_get(choice, "message");
+  take_content(answer, tp_value_get(delta, "content"));
+  take_content(answer, tp_value_get(delta, "refusal"));
+  for (tp_value_walk walk = {0}; tp_value_next(tp_value_get(delta, "tool_calls"), &walk);)
+    take_call(answer, walk.value);
+  take_finish(answer, tp__openai_text(choice, "finish_reason"));
+}
+
+static void take_chunk(tp__openai_answer *answer, tp_text chunk) {
+  tp_value_kind error = tp_value_kind_of(tp_value_get(chunk, "error"));
+  if (error == TP_VALUE_MAP || error == TP_VALUE_TEXT) {
+    tp__openai_take_error(answer, chunk);
+    return;
+  }
+  for (tp_value_walk walk = {0}; tp_value_next(tp_value_get(chunk, "choices"), &walk);)
+    if (tp_value_int(tp_value_get(walk.value, "index"), 0) == 0) take_choice(answer, walk.value); /* n is 1 */
+  take_usage(answer, tp_value_get(chunk, "usage"));
+}
+
+static const tp__openai_event events[] = {{NULL, take_chunk}, {NULL, NULL}};
+
+static bool has_finish(const tp__openai_answer *answer) { return answer->stop.size > 0; }
+
+const tp__openai_form tp__openai_form_chat = {.name = "chat",
+                                              .base_url = "https://api.openai.com/v1",
+                                              .path = "/chat/completions",
+                                              .key_env = "OPENAI_API_KEY",
+                                              .key_header = "Authorization",
+                                              .key_prefix = "Bearer ",
+                                              .fields = fields,
+                                              .renames = renames,
+                                              .events = events,
+                                              .last_event = "[DONE]",
+                                              .take_whole = take_chunk,
+                                              .is_whole = has_finish};

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The Messages API of Anthropic. Roles take turns there: what stands side by side for the user (results of tools, the
+ * user's words) is one message; system messages join the system text. */
+#include "providers/openai/form.h"
+
+enum { OUTPUT_TOKENS_MAX = 4096 }; /* the API demands a limit: hosts set max_tokens */
+
+/* ---- the request ---- */
+
+static void write_text(tp_writer *writer, tp_text text) {
+  tp_write_map(writer, 2);
+  tp__openai_write_pair(writer, "type", "text");
+  tp__openai_write_pair_text(writer, "text", text);
+}
+
+static void write_image(tp_writer *writer, const tp__openai_image *image) {
+  bool has_data = image->base64.size > 0;
+  tp_write_map(writer, 2);
+  tp__openai_write_pair(writer, "type", "image");
+  tp_write_string(writer, "source");
+  tp_write_map(writer, has_data ? 3 : 2);
+  tp__openai_write_pair(writer, "type", has_data ? "base64" : "url");
+  if (has_data) tp__openai_write_pair_text(writer, "media_type", image->media);
+  tp__openai_write_pair_text(writer, has_data ? "data" : "url",
+                             has_data ? image->base64 : tp__openai_bytes_text(&image->url));
+}
+
+static void write_result(tp_writer *writer, const tp_message *message) {
+  tp_write_map(writer, message->is_error ? 4 : 3);
+  tp__openai_write_pair(writer, "type", "tool_result");
+  tp__openai_write_pair_text(writer, "tool_use_id", message->call_id);
+  tp__openai_write_pair_text(writer, "content", message->text);
+  if (!message->is_error) return;
+  tp_write_string(writer, "is_error");
+  tp_write_bool(writer, true);
+}
+
+static void write_use(tp__openai_draft_request *draft, const tp_tool_call *call) {
+  tp_write_map(draft->writer, 4);
+  tp__openai_write_pair(draft->writer, "type", "tool_use");
+  tp__openai_write_pair_text(draft->writer, "id", call->id);
+  tp__openai_write_pair_text(draft->writer, "name", call->name);
+  tp_write_string(draft->writer, "input");
+  tp__openai_write_arguments_map(draft, call);
+}
+
+/* The API refuses empty text. */
+static size_t blocks_of(const tp__openai_draft_request *draft, size_t at) {
+  const tp_message *message = draft->request->messages[at];
+  if (message->role == TP_ROLE_SYSTEM) return 0;
+  if (message->role == TP_ROLE_TOOL) return 1;
+  size_t others = message->role == TP_ROLE_ASSISTANT ? message->call_count : tp__openai_images_of(draft, at);
+  return (message->text.size > 0) + others;
+}
+
+static void write_blocks(tp__openai_draft_request *draft, size_t at) {
+  const tp_message *message = draft->request->messages[at];
+  if (message->role == TP_ROLE_SYSTEM) return;
+  if (message->role == TP_ROLE_TOOL) {
+    write_result(draft->writer, message);
+    return;
+  }
+  if (message->text.size > 0) write_text(draft->writer, message->text);
+  if (message->role == TP_ROLE_ASSISTANT)
+    for (size_t i = 0; i < message->call_count; i++) write_use(draft, message->calls[i]);
+  else
+    for (size_t i = 0; i < tp__openai_images_of(draft, at); i++) write_image(draft->writer, &draft->images[i]);
+}
+
+static bool is_assistant(const tp__openai_draft_request *draft, size_t at) {
+  return draft->request->messages[at]->role == TP_ROLE_ASSISTANT;
+}
+
+/* The messages from `from` on that are sent as one. @return the index behind them. */
+static size_t group_end(const tp__openai_draft_request *draft, size_t from, size_t *ret_blocks) {
+  size_t end = from;
+  *ret_blocks = 0;
+  for (; end < draft->request->message_count && is_assistant(draft, end) == is_assistant(draft, from); end++)
+    *ret_blocks += blocks_of(draft, end);
+  return end;
+}
+
+static void write_messages(tp__openai_draft_request *draft) {
+  size_t total = draft->request->message_count, count = 0, blocks;
+  for (size_t at = 0; at < total;) {
+    at = group_end(draft, at, &blocks);
+    count += blocks > 0;
+  }
+  tp_write_array(draft->writer, count);
+  for (size_t at = 0, end; at < total; at = end) {
+    end = group_end(draft, at, &blocks);
+    if (blocks == 0) continue;
+    tp_write_map(draft->writer, 2);
+    tp__openai_write_pair(draft->writer, "role", is_assistant(draft, at) ? "assistant" : "user");
+    tp_write_string(draft->writer, "content");
+    tp_write_array(draft->writer, blocks);
+    for (size_t i = at; i < end; i++) write_blocks(draft, i);
+  }
+}
+
+static bool has_system(const tp__openai_draft_request *draft) {
+  for (size_t i = 0; i < draft->request->message_count; i++)
+    if (draft->request->messages[i]->role == TP_ROLE_SYSTEM && draft->request->messages[i]->text.size > 0) return true;
+  return tp__openai_has_system(draft);
+}
+
+static void write_system(tp__openai_draft_request *draft) {
+  tp__openai_bytes_clear(&draft->scratch);
+  tp__openai_put_text(&draft->scratch, draft->request->system);
+  for (size_t i = 0; i < draft->request->message_count; i++) {
+    const tp_message *message = draft->request->messages[i];
+    if (message->role != TP_ROLE_SYSTEM || message->text.size == 0) continue;
+    if (draft->scratch.size > 0) tp__openai_put_string(&draft->scratch, "\n\n");
+    tp__openai_put_text(&draft->scratch, message->text);
+  }
+  if (draft->scratch.failed) draft->status = TP_ERR_NO_MEMORY;
+  tp_write_text(draft->writer, tp__openai_bytes_text(&draft->scratch));
+}
+
+static void write_tools(tp__openai_draft_request *draft) {
+  tp_write_array(draft->writer, draft->request->tool_count);
+  for (size_t i = 0; i < draft->request->tool_count; i++) {
+    const tp_tool *tool = draft->request->tools[i];
+    tp_write_map(draft->writer, tool->description ? 3 : 2);
+    tp__openai_write_pair(draft->writer, "name", tool->name);
+    if (tool->description) tp__openai_write_pair(draft->writer, "description", tool->description);
+    tp_write_string(draft->writer, "input_schema");
+    tp__openai_write_schema(draft, tool);
+  }
+}
+
+static void write_max_tokens(tp__openai_draft_request *draft) { tp_write_int(draft->writer, OUTPUT_TOKENS_MAX); }
+
+static const tp__openai_field fields[] = {
+    {"model", true, NULL, tp__openai_write_model},
+    {"max_tokens", false, NULL, write_max_tokens},
+    {"system", true, has_system, write_system},
+    {"messages", true, NULL, write_messages},
+    {"tools", true, tp__openai_has_tools, write_tools},
+    {"stream", true, NULL, tp__openai_write_stream},
+    {NULL, false, NULL, NULL},
+};
+
+static const tp__openai_rename renames[] = {{"stop", "stop_sequences"}, {NULL, NULL}};
+
+/* ---- the answer ---- */
+
+/* The endpoint counts what it read from its cache, or put there, apart. */
+static void take_usage(tp__openai_answer *answer, tp_text usage) {
+  int64_t input = tp__openai_count(usage, "input_tokens");
+  int64_t read = tp__openai_count(usage, "cache_read_input_tokens");
+  int64_t written = tp__openai_count(usage, "cache_creation_input_tokens");
+  int64_t cached = (read > 0 && read < INT32_MAX ? read : 0) + (written > 0 && written < INT32_MAX ? written : 0);
+  if (input >= 0 && input < INT64_MAX - cached) input += cached;
+  tp__openai_answer_usage(answer, &(tp__openai_usage){.input = input,
+                                                      .output = tp__openai_count(usage, "output_tokens"),
+                                                      .cache_read = read,
+                                                      .cache_write = written});
+}
+
+/* A block that begins, or is whole. */
+static void take_block(tp__openai_answer *answer, int64_t index, tp_text block) {
+  tp_text type = tp__openai_text(block, "type"), none = {NULL, 0};
+  if (tp__openai_is(type, "text")) tp__openai_answer_text(answer, tp__openai_text(block, "text"));
+  if (!tp__openai_is(type, "tool_use")) return;
+  tp_text id = tp__openai_text(block, "id"), input = tp_value_get(block, "input");
+  tp__openai_draft *draft = tp__openai_answer_draft(answer, index, id);
+  tp__openai_answer_fragment(answer, draft, id, tp__openai_text(block, "name"), none);
+  if (draft && tp_value_count(input) > 0) tp__openai_answer_arguments_value(answer, draft, input);
+}
+
+static void take_start(tp__openai_answer *answer, tp_text event) {
+  take_usage(answer, tp_value_get(tp_value_get(event, "message"), "usage"));
+}
+
+static void take_block_start(tp__openai_answer *answer, tp_text event) {
+  take_block(answer, tp__openai_count(event, "index"), tp_value_get(event, "content_block"));
+}
+
+static void take_delta(tp__openai_answer *answer, tp_text event) {
+  tp_text delta = tp_value_get(event, "delta"), type = tp__openai_text(delta, "type"), none = {NULL, 0};
+  if (tp__openai_is(type, "text_delta")) tp__openai_answer_text(answer, tp__openai_text(delta, "text"));
+  if (!tp__openai_is(type, "input_json_delta")) return;
+  tp__openai_draft *draft = tp__openai_answer_draft(answer, tp__openai_count(event, "index"), none);
+  tp__openai_answer_fragment(answer, draft, none, none, tp__openai_text(delta, "partial_json"));
+}
+
+static void take_message_delta(tp__openai_answer *answer, tp_text event) {
+  tp__openai_answer_stop_text(answer, tp__openai_text(tp_value_get(event, "delta"), "stop_reason"));
+  take_usage(answer, tp_value_get(event, "usage"));
+}
+
+static void take_stop(tp__openai_answer *answer, tp_text event) {
+  (void)event;
+  answer->done = true;
+}
+
+static const tp__openai_event events[] = {
+    {"message_start", take_start},
+    {"content_block_start", take_block_start},
+    {"content_block_delta", take_delta},
+    {"message_delta", take_message_delta},
+    {"message_stop", take_stop},
+    {"error", tp__openai_take_error},
+    {NULL, NULL},
+};
+
+static void take_whole(tp__openai_answer *answer, tp_text message) {
+  int64_t index = 0;
+  if (tp_value_kind_of(tp_value_get(message, "error")) == TP_VALUE_MAP) {
+    tp__openai_take_error(answer, message);
+    return;
+  }
+  for (tp_value_walk walk = {0}; tp_value_next(tp_value_get(message, "content"), &walk); index++)
+    take_block(answer, index, walk.value);
+  tp__openai_answer_stop_text(answer, tp__openai_text(message, "stop_reason"));
+  take_usage(answer, tp_value_get(message, "usage"));
+}
+
+static bool has_reason(const tp__openai_answer *answer) { return answer->stop.size > 0; }
+
+const tp__openai_form tp__openai_form_messages = {.name = "messages",
+                                                  .base_url = "https://api.anthropic.com/v1",
+                                                  .path = "/messages",
+                                                  .key_env = "ANTHROPIC_API_KEY",
+                                                  .key_header = "x-api-key",
+                                                  .key_prefix = "",
+                                                  .header = "anthropic-version: 2023-06-01",
+                                                  .fields = fields,
+                                                  .renames = renames,
+                                                  .events = events,
+                                                  .take_whole = take_whole,
+                                                  .is_whole = has_reason};

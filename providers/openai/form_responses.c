@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The Responses API of OpenAI. Nothing is stored at the endpoint (store: false): the history is the session's. */
+#include "providers/openai/form.h"
+
+/* ---- the request ---- */
+
+static void write_part(tp_writer *writer, const char *type, tp_text text) {
+  tp_write_map(writer, 2);
+  tp__openai_write_pair(writer, "type", type);
+  tp__openai_write_pair_text(writer, "text", text);
+}
+
+static void write_user(tp__openai_draft_request *draft, size_t at) {
+  const tp_message *message = draft->request->messages[at];
+  size_t images = tp__openai_images_of(draft, at);
+  tp_write_map(draft->writer, 2);
+  tp__openai_write_pair(draft->writer, "role", message->role == TP_ROLE_SYSTEM ? "system" : "user");
+  tp_write_string(draft->writer, "content");
+  tp_write_array(draft->writer, images + 1);
+  write_part(draft->writer, "input_text", message->text);
+  for (size_t i = 0; i < images; i++) {
+    tp_write_map(draft->writer, 2);
+    tp__openai_write_pair(draft->writer, "type", "input_image");
+    tp__openai_write_pair_text(draft->writer, "image_url", tp__openai_bytes_text(&draft->images[i].url));
+  }
+}
+
+/* Text and calls are items of their own. */
+static size_t items_of(const tp_message *message) {
+  if (message->role != TP_ROLE_ASSISTANT) return 1;
+  return (message->text.size > 0 || message->call_count == 0) + message->call_count;
+}
+
+static void write_assistant(tp__openai_draft_request *draft, const tp_message *message) {
+  if (message->text.size > 0 || message->call_count == 0) {
+    tp_write_map(draft->writer, 2);
+    tp__openai_write_pair(draft->writer, "role", "assistant");
+    tp_write_string(draft->writer, "content");
+    tp_write_array(draft->writer, 1);
+    write_part(draft->writer, "output_text", message->text);
+  }
+  for (size_t i = 0; i < message->call_count; i++) {
+    tp_write_map(draft->writer, 4);
+    tp__openai_write_pair(draft->writer, "type", "function_call");
+    tp__openai_write_pair_text(draft->writer, "call_id", message->calls[i]->id);
+    tp__openai_write_pair_text(draft->writer, "name", message->calls[i]->name);
+    tp_write_string(draft->writer, "arguments");
+    tp__openai_write_arguments(draft, message->calls[i]);
+  }
+}
+
+static void write_input(tp__openai_draft_request *draft) {
+  const tp_model_request *request = draft->request;
+  size_t count = 0;
+  for (size_t i = 0; i < request->message_count; i++) count += items_of(request->messages[i]);
+  tp_write_array(draft->writer, count);
+  for (size_t i = 0; i < request->message_count; i++) {
+    const tp_message *message = request->messages[i];
+    if (message->role == TP_ROLE_ASSISTANT) {
+      write_assistant(draft, message);
+    } else if (message->role == TP_ROLE_TOOL) {
+      tp_write_map(draft->writer, 3);
+      tp__openai_write_pair(draft->writer, "type", "function_call_output");
+      tp__openai_write_pair_text(draft->writer, "call_id", message->call_id);
+      tp__openai_write_pair_text(draft->writer, "output", message->text);
+    } else {
+      write_user(draft, i);
+    }
+  }
+}
+
+static void write_instructions(tp__openai_draft_request *draft) {
+  tp_write_text(draft->writer, draft->request->system);
+}
+static void write_store(tp__openai_draft_request *draft) { tp_write_bool(draft->writer, false); }
+
+/* The API makes schemas strict unless it is asked not to, and refuses those that are not. */
+static void write_tools(tp__openai_draft_request *draft) {
+  tp_write_array(draft->writer, draft->request->tool_count);
+  for (size_t i = 0; i < draft->request->tool_count; i++) {
+    const tp_tool *tool = draft->request->tools[i];
+    tp_write_map(draft->writer, tool->description ? 5 : 4);
+    tp__openai_write_pair(draft->writer, "type", "function");
+    tp__openai_write_pair(draft->writer, "name", tool->name);
+    if (tool->description) tp__openai_write_pair(draft->writer, "description", tool->description);
+    tp_write_string(draft->writer, "parameters");
+    tp__openai_write_schema(draft, tool);
+    tp_write_string(draft->writer, "strict");
+    tp_write_bool(draft->writer, false);
+  }
+}
+
+static const tp__openai_field fields[] = {
+    {"model", true, NULL, tp__openai_write_model},
+    {"instructions", true, tp__openai_has_system, write_instructions},
+    {"input", true, NULL, write_input},
+    {"tools", true, tp__openai_has_tools, write_tools},
+    {"stream", true, NULL, tp__openai_write_stream},
+    {"store", false, NULL, write_store},
+    {NULL, false, NULL, NULL},
+};
+
+static const tp__openai_rename renames[] = {{"max_tokens", "max_output_tokens"}, {"stop", NULL}, {NULL, NULL}};
+
+/* ---- the answer ---- */
+
+static void take_text(tp__openai_answer *answer, tp_text event) {
+  tp__openai_answer_text(answer, tp__openai_text(event, "delta"));
+}
+
+/* An item that begins, or is whole. @param whole  its arguments are all there are. */
+static void take_call(tp__openai_answer *answer, int64_t index, tp_text item, bool whole) {
+  if (!tp__openai_is(tp__openai_text(item, "type"), "function_call")) return;
+  tp_text id = tp__openai_text(item, "call_id"), arguments = tp__openai_text(item, "arguments");
+  tp__openai_draft *draft = tp__openai_answer_draft(answer, index, id);
+  tp__openai_answer_fragment(answer, draft, id, tp__openai_text(item, "name"), (tp_text){NULL, 0});
+  if (whole) tp__openai_answer_arguments(answer, draft, arguments);
+}
+
+static void take_item_added(tp__openai_answer *answer, tp_text event) {
+  take_call(answer, tp__openai_count(event, "output_index"), tp_value_get(event, "item"), false);
+}
+
+static void take_item_done(tp__openai_answer *answer, tp_text event) {
+  take_call(answer, tp__openai_count(event, "output_index"), tp_value_get(event, "item"), true);
+}
+
+static tp__openai_draft *draft_of(tp__openai_answer *answer, tp_text event) {
+  return tp__openai_answer_draft(answer, tp__openai_count(event, "output_index"), (tp_text){NULL, 0});
+}
+
+static void take_arguments(tp__openai_answer *answer, tp_text event) {
+  tp_text none = {NULL, 0};
+  tp__openai_answer_fragment(answer, draft_of(answer, event), none, none, tp__openai_text(event, "delta"));
+}
+
+static void take_arguments_done(tp__openai_answer *answer, tp_text event) {
+  tp__openai_answer_arguments(answer, draft_of(answer, event), tp__openai_text(event, "arguments"));
+}
+
+static void take_message(tp__openai_answer *answer, tp_text item) {
+  for (tp_value_walk walk = {0}; tp_value_next(tp_value_get(item, "content"), &walk);) {
+    tp__openai_answer_text(answer, tp__openai_text(walk.value, "text"));
+    tp__openai_answer_text(answer, tp__openai_text(walk.value, "refusal"));
+  }
+}
+
+/* The items of a response, where no event brought them. */
+static void take_output(tp__openai_answer *answer, tp_text output) {
+  int64_t index = 0;
+  if (answer->text.size > 0 || answer->draft_count > 0) return;
+  for (tp_value_walk walk = {0}; tp_value_next(output, &walk); index++) {
+    if (tp__openai_is(tp__openai_text(walk.value, "type"), "message")) take_message(answer, walk.value);
+    take_call(answer, index, walk.value, true);
+  }
+}
+
+static void take_reason(tp__openai_answer *answer, tp_text response) {
+  tp_text reason = tp__openai_text(tp_value_get(response, "incomplete_details"), "reason");
+  if (tp__openai_is(reason, "max_output_tokens")) tp__openai_answer_stop(answer, "max_tokens");
+  else if (reason.size > 0) tp__openai_answer_stop_text(answer, reason);
+  else tp__openai_answer_stop(answer, answer->draft_count > 0 ? "tool_use" : "end_turn");
+}
+
+static void take_response(tp__openai_answer *answer, tp_text response) {
+  tp_text usage = tp_value_get(response, "usage");
+  if (tp_value_kind_of(tp_value_get(response, "error")) == TP_VALUE_MAP ||
+      tp__openai_is(tp__openai_text(response, "status"), "failed")) {
+    tp__openai_take_error(answer, response);
+    return;
+  }
+  if (tp_value_kind_of(tp_value_get(response, "output")) != TP_VALUE_ARRAY && usage.size == 0) return;
+  take_output(answer, tp_value_get(response, "output"));
+  tp__openai_answer_usage(answer, &(tp__openai_usage){.input = tp__openai_count(usage, "input_tokens"),
+                                                      .output = tp__openai_count(usage, "output_tokens"),
+                                                      .cache_read = tp__openai_count(
+                                                          tp_value_get(usage, "input_tokens_details"), "cached_tokens"),
+                                                      .cache_write = -1});
+  take_reason(answer, response);
+}
+
+static void take_end(tp__openai_answer *answer, tp_text event) {
+  take_response(answer, tp_value_get(event, "response"));
+  if (answer->failure.code == TP_OK && answer->stop.size == 0) take_reason(answer, (tp_text){NULL, 0});
+  answer->done = true;
+}
+
+static const tp__openai_event events[] = {
+    {"response.output_text.delta", take_text},
+    {"response.refusal.delta", take_text},
+    {"response.output_item.added", take_item_added},
+    {"response.function_call_arguments.delta", take_arguments},
+    {"response.function_call_arguments.done", take_arguments_done},
+    {"response.output_item.done", take_item_done},
+    {"response.completed", take_end},
+    {"response.incomplete", take_end},
+    {"response.failed", take_end},
+    {"error", tp__openai_take_error},
+    {NULL, NULL},
+};
+
+static bool has_end(const tp__openai_answer *answer) { return answer->stop.size > 0; }
+
+const tp__openai_form tp__openai_form_responses = {.name = "responses",
+                                                   .base_url = "https://api.openai.com/v1",
+                                                   .path = "/responses",
+                                                   .key_env = "OPENAI_API_KEY",
+                                                   .key_header = "Authorization",
+                                                   .key_prefix = "Bearer ",
+                                                   .fields = fields,
+                                                   .renames = renames,
+                                                   .events = events,
+                                                   .take_whole = take_response,
+                                                   .is_whole = has_end};

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * image: the files of a request as images: data: URLs, https: URLs, and files beneath one directory. */
+#ifndef TP__OPENAI_IMAGE_H
+#define TP__OPENAI_IMAGE_H
+
+#include "providers/openai/form.h"
+
+enum { TP__OPENAI_IMAGE_BYTES_MAX = 20 << 20, TP__OPENAI_IMAGES_MAX = 64 };
+
+/** @param file       as tp_model_request.files has it.
+ *  @param directory  an open directory; below 0: paths are refused.
+ *  @param image      zero-filled; fini in either case.
+ *  @return TP_OK, or what the fault says. */
+tp_status tp__openai_image_read(tp_text file, int directory, tp__openai_image *image, tp_fault *fault);
+void tp__openai_image_fini(tp__openai_image *image);
+
+#endif

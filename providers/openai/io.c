@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "providers/openai/io.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "providers/openai/call.h"
+
+enum { CONNECTIONS_KEPT_MAX = 64, POLL_MS_MAX = 60000 };
+
+typedef enum io_state { IO_IDLE, IO_RUNS, IO_STOPS } io_state;
+
+static struct {
+  pthread_mutex_t mutex;
+  pthread_cond_t changed; /* state */
+  /* under mutex */
+  io_state state;
+  bool ready; /* libcurl is, and the child of a fork begins anew */
+  size_t models;
+  CURLM *multi; /* used by the I/O thread alone, but for waking it */
+  pthread_t thread;
+  tp__openai_call *calls; /* all */
+  tp__openai_call *first_new, *last_new;
+  bool any_cancelled;
+  uint64_t started, ended, connections;
+  /* the I/O thread's */
+  tp__openai_call *active;
+  uint64_t connections_here;
+} io = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+/* ---- fork ---- */
+
+static void before_fork(void) { pthread_mutex_lock(&io.mutex); }
+static void parent_forked(void) { pthread_mutex_unlock(&io.mutex); }
+
+/* What is under way, and its connections, belong to the parent. */
+static void child_forked(void) {
+  pthread_mutex_init(&io.mutex, NULL);
+  pthread_cond_init(&io.changed, NULL);
+  io.state = IO_IDLE;
+  io.multi = NULL;
+  io.calls = io.first_new = io.last_new = io.active = NULL;
+  io.any_cancelled = false;
+  io.started = io.ended = io.connections = io.connections_here = 0;
+}
+
+/* ---- lists ---- */
+
+static void wake_locked(void) {
+  if (io.multi) curl_multi_wakeup(io.multi);
+}
+
+static void link_locked(tp__openai_call *call) {
+  call->next = io.calls;
+  if (io.calls) io.calls->previous = call;
+  io.calls = call;
+  if (io.last_new) io.last_new->next_new = call;
+  else io.first_new = call;
+  io.last_new = call;
+  io.started++;
+}
+
+static void unlink_locked(tp__openai_call *call) {
+  if (call->previous) call->previous->next = call->next;
+  else io.calls = call->next;
+  if (call->next) call->next->previous = call->previous;
+  io.ended++;
+}
+
+/* @return the model when it was the last reference: to be freed without the mutex. */
+static tp__openai_core *unref_locked(tp__openai_core *core) { return --core->refs == 0 ? core : NULL; }
+
+static void free_core(tp__openai_core *core) {
+  if (!core) return;
+  tp__openai_config_fini(&core->config);
+  tp__openai_free(core, sizeof *core);
+}
+
+/* ---- the I/O thread ---- */
+
+static void free_call(tp__openai_call *call) {
+  tp__openai_core *core = call->core;
+  pthread_mutex_lock(&io.mutex);
+  unlink_locked(call);
+  core = unref_locked(core);
+  pthread_mutex_unlock(&io.mutex);
+  tp__openai_call_free(call);
+  free_core(core);
+}
+
+/* Takes what is new and what was cancelled. @return whether to go on. */
+static bool take_orders(int64_t now_ns) {
+  pthread_mutex_lock(&io.mutex);
+  tp__openai_call *call = io.first_new;
+  io.first_new = io.last_new = NULL;
+  bool goes_on = io.state == IO_RUNS;
+  io.connections = io.connections_here;
+  for (tp__openai_call *each = io.any_cancelled ? io.calls : NULL; each; each = each->next)
+    each->gone = each->cancelled;
+  io.any_cancelled = false;
+  pthread_mutex_unlock(&io.mutex);
+  while (call) {
+    tp__openai_call *next = call->next_new;
+    call->connections = &io.connections_here;
+    call->next_active = io.active;
+    io.active = call;
+    tp__openai_call_plan(call, now_ns);
+    call = next;
+  }
+  return goes_on;
+}
+
+/* @return when something is due next. */
+static int64_t step_all(CURLM *multi, int64_t now_ns) {
+  int64_t due_ns = INT64_MAX;
+  for (tp__openai_call **at = &io.active; *at;) {
+    tp__openai_call *call = *at;
+    tp__openai_call_step(call, multi, now_ns);
+    if (call->state == TP__OPENAI_OVER) {
+      *at = call->next_active;
+      free_call(call);
+      continue;
+    }
+    int64_t own_ns = tp__openai_call_due_ns(call);
+    if (own_ns < due_ns) due_ns = own_ns;
+    at = &call->next_active;
+  }
+  return due_ns;
+}
+
+static void take_ended(CURLM *multi, int64_t now_ns) {
+  int left;
+  for (CURLMsg *message; (message = curl_multi_info_read(multi, &left));) {
+    char *call = NULL;
+    CURLcode code = message->data.result;
+    if (message->msg != CURLMSG_DONE) continue;
+    curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &call);
+    tp__openai_call_ended((tp__openai_call *)(void *)call, multi, code, now_ns);
+  }
+}
+
+/* What is left has no reader any more. */
+static void abort_all(CURLM *multi) {
+  for (tp__openai_call *call = io.active; call; call = call->next_active) tp__openai_call_abort(call, multi);
+  (void)step_all(multi, tp__openai_now_ns());
+  assert(!io.active);
+}
+
+static void work(CURLM *multi) {
+  int running;
+  for (int64_t now_ns = tp__openai_now_ns(); take_orders(now_ns); now_ns = tp__openai_now_ns()) {
+    (void)step_all(multi, now_ns);
+    curl_multi_perform(multi, &running);
+    now_ns = tp__openai_now_ns();
+    take_ended(multi, now_ns);
+    int64_t due_ns = step_all(multi, now_ns), left_ms = POLL_MS_MAX;
+    if (due_ns - now_ns < left_ms * 1000000) left_ms = due_ns <= now_ns ? 0 : (due_ns - now_ns + 999999) / 1000000;
+    curl_multi_poll(multi, NULL, 0, (int)left_ms, NULL);
+  }
+}
+
+static void *run(void *multi) {
+  pthread_setname_np(pthread_self(), "tp-openai");
+  work(multi);
+  abort_all(multi);
+  pthread_mutex_lock(&io.mutex);
+  io.multi = NULL;
+  pthread_mutex_unlock(&io.mutex);
+  curl_multi_cleanup(multi);
+  pthread_mutex_lock(&io.mutex);
+  io.state = IO_IDLE;
+  pthread_cond_broadcast(&io.changed);
+  pthread_mutex_unlock(&io.mutex);
+  return NULL;
+}
+
+/* Every signal is blocked in it from its first moment on: the host's handlers run on the host's threads, and a
+ * connection that breaks while TLS writes raises nothing. */
+static tp_status start_thread_locked(void) {
+  sigset_t all, before;
+  CURLM *multi = curl_multi_init();
+  if (!multi) return TP_ERR_NO_MEMORY;
+  curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT_MAX);
+  io.multi = multi;
+  io.state = IO_RUNS;
+  io.started = io.ended = io.connections = io.connections_here = 0;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int error = pthread_create(&io.thread, NULL, run, multi);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (error == 0) return TP_OK;
+  io.multi = NULL;
+  io.state = IO_IDLE;
+  curl_multi_cleanup(multi);
+  return TP_ERR_NO_THREAD;
+}
+
+/* ---- what other threads call ---- */
+
+tp_status tp__openai_io_join(void) {
+  pthread_mutex_lock(&io.mutex);
+  if (!io.ready)
+    io.ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK &&
+               pthread_atfork(before_fork, parent_forked, child_forked) == 0;
+  bool ready = io.ready;
+  if (ready) io.models++;
+  pthread_mutex_unlock(&io.mutex);
+  return ready ? TP_OK : TP_ERR_SYSTEM;
+}
+
+void tp__openai_io_leave(tp__openai_core *core) {
+  pthread_mutex_lock(&io.mutex);
+  for (tp__openai_call *call = io.calls; call; call = call->next)
+    if (call->core == core) call->cancelled = io.any_cancelled = true;
+  bool stops = --io.models == 0 && io.state == IO_RUNS;
+  if (stops) io.state = IO_STOPS;
+  pthread_t thread = io.thread;
+  wake_locked();
+  core = unref_locked(core);
+  pthread_mutex_unlock(&io.mutex);
+  free_core(core);
+  if (!stops) return;
+  if (pthread_equal(thread, pthread_self())) pthread_detach(thread); /* it cannot wait for itself, and ends soon */
+  else pthread_join(thread, NULL);
+}
+
+tp_status tp__openai_io_submit(tp__openai_core *core, const tp_model_request *request, tp_token token,
+                               tp__openai_bytes *body) {
+  tp__openai_call *call = tp__openai_call_new(core, request, token, body);
+  tp__openai_bytes_fini(body);
+  if (!call) return TP_ERR_NO_MEMORY;
+  pthread_mutex_lock(&io.mutex);
+  while (io.state == IO_STOPS) pthread_cond_wait(&io.changed, &io.mutex);
+  tp_status status = io.state == IO_IDLE ? start_thread_locked() : TP_OK;
+  if (status == TP_OK) {
+    core->refs++;
+    link_locked(call);
+    wake_locked();
+  }
+  pthread_mutex_unlock(&io.mutex);
+  if (status != TP_OK) tp__openai_call_free(call);
+  return status;
+}
+
+void tp__openai_io_cancel(tp_token token) {
+  pthread_mutex_lock(&io.mutex);
+  for (tp__openai_call *call = io.calls; call; call = call->next) {
+    if (call->token.bits != token.bits) continue;
+    call->cancelled = io.any_cancelled = true;
+    wake_locked();
+    break;
+  }
+  pthread_mutex_unlock(&io.mutex);
+}
+
+void tp__openai_io_stats(tp_openai_stats *ret_stats) {
+  pthread_mutex_lock(&io.mutex);
+  *ret_stats = (tp_openai_stats){.struct_size = sizeof *ret_stats};
+  if (io.state != IO_IDLE) {
+    ret_stats->requests_started = io.started;
+    ret_stats->requests_ended = io.ended;
+    ret_stats->connections_opened = io.connections;
+    ret_stats->threads = 1;
+  }
+  pthread_mutex_unlock(&io.mutex);
+}

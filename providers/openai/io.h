@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * io: the one I/O thread of the process and the requests that it carries out. It owns the libcurl multi handle and
+ * every transfer; a request belongs to it from tp__openai_io_submit() on. One mutex guards what other threads touch:
+ * the list of requests, the inbox, the count of models. No function of the core is called under it. */
+#ifndef TP__OPENAI_IO_H
+#define TP__OPENAI_IO_H
+
+#include "providers/openai/request.h"
+
+/** A model: shared by its owner and its requests; freed with the last. */
+typedef struct tp__openai_core {
+  tp_model face;            /* what its maker gave out; a taker has a copy */
+  tp__openai_config config; /* never changes */
+  size_t refs;              /* under the mutex of io.c */
+  int64_t not_before_ns;    /* the I/O thread's: what the newest Retry-After said */
+} tp__openai_core;
+
+/** Counts a model, so that the I/O thread stays while there is one, and makes libcurl ready.
+ *  @return TP_OK; TP_ERR_SYSTEM when libcurl cannot be used. */
+tp_status tp__openai_io_join(void);
+/** Ends what the model still has under way and drops its owner's reference. The last model ends the I/O thread and
+ *  waits for it, unless it is left on that thread. */
+void tp__openai_io_leave(tp__openai_core *core);
+
+/** Carries out a request and completes its token. Starts the I/O thread when it does not run.
+ *  @param body  taken, whatever comes of it.
+ *  @return TP_OK; TP_ERR_NO_MEMORY, TP_ERR_NO_THREAD: then the token is the caller's to fail. */
+tp_status tp__openai_io_submit(tp__openai_core *core, const tp_model_request *request, tp_token token,
+                               tp__openai_bytes *body);
+/** Ends the request of the token, if there is one. */
+void tp__openai_io_cancel(tp_token token);
+
+void tp__openai_io_stats(tp_openai_stats *ret_stats);
+
+#endif

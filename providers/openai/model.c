@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * model.c: the library's functions, and those of the models that it makes. A request is written on the thread on which
+ * the library calls start; everything else of it happens on the I/O thread (io.h). */
+#include <string.h>
+
+#include "providers/openai/io.h"
+
+static void fail(tp_token token, tp_status status, const char *message) {
+  tp_status code = status == TP_ERR_NO_MEMORY || status == TP_ERR_NO_THREAD ? status : TP_ERR_MODEL;
+  (void)tp_model_fail(token, code, message, false);
+}
+
+static void start(void *self, const tp_model_request *request, tp_token token) {
+  tp__openai_core *core = self;
+  tp__openai_bytes body = {0};
+  tp_fault fault = {.code = TP_OK};
+  tp_status status = tp__openai_request_write(&core->config, request, &body, &fault);
+  if (status != TP_OK) {
+    tp__openai_bytes_fini(&body);
+    fail(token, status, fault.message);
+    return;
+  }
+  status = tp__openai_io_submit(core, request, token, &body);
+  if (status != TP_OK) fail(token, status, "the request could not be sent: no memory, or no thread");
+  else if (!tp_token_open(token)) tp__openai_io_cancel(token); /* it was cancelled before the request was there */
+}
+
+static void cancel(void *self, tp_token token) {
+  (void)self;
+  tp__openai_io_cancel(token);
+}
+
+static void destroy(void *self) { tp__openai_io_leave(self); }
+
+tp_status tp_openai_model_new(const tp_openai_options *options, tp_model **ret_model, tp_fault *fault) {
+  if (!ret_model) return tp__openai_refuse(fault, TP_ERR_USAGE, NULL, "tp_openai_model_new: ret_model is NULL");
+  tp__openai_core *core = tp__openai_alloc(sizeof *core);
+  if (!core) return tp__openai_refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a model");
+  tp_status status = tp__openai_io_join();
+  if (status != TP_OK) {
+    tp__openai_free(core, sizeof *core);
+    return tp__openai_refuse(fault, status, NULL, "libcurl cannot be used: curl_global_init() failed");
+  }
+  core->refs = 1;
+  status = tp__openai_config_init(&core->config, options, fault);
+  if (status != TP_OK) {
+    tp__openai_io_leave(core);
+    return status;
+  }
+  core->face = (tp_model){.struct_size = sizeof core->face,
+                          .name = core->config.model ? core->config.model : core->config.form->name,
+                          .self = core,
+                          .start = start,
+                          .cancel = cancel,
+                          .destroy = destroy,
+                          .placement = TP_PLACEMENT_THREAD,
+                          .no_tools = core->config.no_tools};
+  *ret_model = &core->face;
+  return TP_OK;
+}
+
+tp_status tp_openai_stats_get(tp_openai_stats *stats) {
+  tp_openai_stats ours;
+  size_t size;
+  if (!stats) return TP_ERR_VERSION;
+  memcpy(&size, stats, sizeof size);
+  if (size < sizeof size || size > 4096 || size % sizeof size != 0) return TP_ERR_VERSION;
+  tp__openai_io_stats(&ours);
+  memcpy((char *)stats + sizeof size, (const char *)&ours + sizeof size,
+         (size < sizeof ours ? size : sizeof ours) - sizeof size);
+  return TP_OK;
+}

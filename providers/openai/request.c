@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "providers/openai/request.h"
+
+#include <string.h>
+
+#include "turnphase/declared.h"
+
+enum { SHOWN_SIZE = 96 };
+
+tp_text tp__openai_request_model(const tp__openai_config *config, const tp_model_request *request) {
+  return request->model.size > 0 ? request->model : tp_text_of(config->model);
+}
+
+/* ---- what hosts add: parameters first, then the body of the options ---- */
+
+/* The two maps, with the names that the API has. */
+typedef struct extras {
+  const tp__openai_form *form;
+  tp_text parameters, body;
+} extras;
+
+static bool same(tp_text a, tp_text b) {
+  return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
+
+/* Text without data: the API has none of that name. */
+static tp_text api_name(const tp__openai_form *form, tp_text parameter) {
+  for (const tp__openai_rename *row = form->renames; row->from; row++)
+    if (tp__openai_is(parameter, row->from)) return tp_text_of(row->to);
+  return parameter;
+}
+
+static bool in_parameters(const extras *extra, tp_text name, tp_text *ret_value) {
+  for (tp_value_walk walk = {0}; tp_value_next(extra->parameters, &walk);) {
+    if (!same(api_name(extra->form, walk.key), name)) continue;
+    *ret_value = walk.value;
+    return true;
+  }
+  return false;
+}
+
+static bool find_extra(const extras *extra, tp_text name, tp_text *ret_value) {
+  if (in_parameters(extra, name, ret_value)) return true;
+  for (tp_value_walk walk = {0}; tp_value_next(extra->body, &walk);) {
+    if (!same(walk.key, name)) continue;
+    *ret_value = walk.value;
+    return true;
+  }
+  return false;
+}
+
+static tp_status check_parameters(const extras *extra, tp_fault *fault) {
+  for (tp_value_walk walk = {0}; tp_value_next(extra->parameters, &walk);) {
+    char shown[SHOWN_SIZE];
+    tp__openai_show(shown, sizeof shown, walk.key);
+    if (tp__openai_is_fixed(walk.key))
+      return tp__openai_refuse(fault, TP_ERR_USAGE, shown, "parameters.%s: it is the request's own and cannot be set",
+                               shown);
+    if (!api_name(extra->form, walk.key).data)
+      return tp__openai_refuse(fault, TP_ERR_USAGE, shown,
+                               "parameters.%s: the API %s has nothing like it: leave it out", shown, extra->form->name);
+  }
+  return TP_OK;
+}
+
+static bool is_field(const tp__openai_form *form, tp_text name) {
+  for (const tp__openai_field *row = form->fields; row->name; row++)
+    if (tp__openai_is(name, row->name)) return true;
+  return false;
+}
+
+static bool is_null(tp_text value) { return tp_value_kind_of(value) == TP_VALUE_NULL; }
+
+/* ---- the fields ---- */
+
+/* Writes what is no row of the form; a NULL writer only counts. A name that comes twice counts where it comes first. */
+static size_t write_others(const extras *extra, tp_writer *writer) {
+  size_t count = 0;
+  for (int which = 0; which < 2; which++) {
+    tp_text map = which == 0 ? extra->parameters : extra->body;
+    for (tp_value_walk walk = {0}; tp_value_next(map, &walk);) {
+      tp_text name = which == 0 ? api_name(extra->form, walk.key) : walk.key, first;
+      if (is_field(extra->form, name) || !find_extra(extra, name, &first)) continue;
+      if (first.data != walk.value.data || is_null(walk.value)) continue;
+      count++;
+      if (!writer) continue;
+      tp_write_text(writer, name);
+      tp_write_value(writer, walk.value);
+    }
+  }
+  return count;
+}
+
+static bool wants(const tp__openai_field *row, const tp__openai_draft_request *draft, const extras *extra,
+                  tp_text *ret_value) {
+  *ret_value = (tp_text){NULL, 0};
+  if (!row->fixed && find_extra(extra, tp_text_of(row->name), ret_value)) return !is_null(*ret_value);
+  return !row->wanted || row->wanted(draft);
+}
+
+static void write_fields(tp__openai_draft_request *draft, const extras *extra) {
+  size_t count = write_others(extra, NULL);
+  tp_text value;
+  for (const tp__openai_field *row = extra->form->fields; row->name; row++) count += wants(row, draft, extra, &value);
+  tp_write_map(draft->writer, count);
+  for (const tp__openai_field *row = extra->form->fields; row->name; row++) {
+    if (!wants(row, draft, extra, &value)) continue;
+    tp_write_string(draft->writer, row->name);
+    if (value.size > 0) tp_write_value(draft->writer, value);
+    else row->write(draft);
+  }
+  (void)write_others(extra, draft->writer);
+}
+
+static tp_status encode(tp__openai_draft_request *draft, tp__openai_bytes *json, tp_fault *fault) {
+  tp_fault why = {.code = TP_OK};
+  tp_text value;
+  tp_status status = draft->status;
+  if (status == TP_OK) status = tp_writer_finish(draft->writer, &value);
+  if (status == TP_OK) status = tp_json_encode(value, tp__openai_print, json, &why);
+  if (json->failed) status = TP_ERR_NO_MEMORY;
+  if (status == TP_OK) return TP_OK;
+  return tp__openai_refuse(fault, status, NULL, "the request cannot be written as JSON: %s",
+                           why.message[0] ? why.message : tp_status_text(status));
+}
+
+/* ---- images ---- */
+
+static size_t last_user(const tp_model_request *request) {
+  for (size_t i = request->message_count; i > 0; i--)
+    if (request->messages[i - 1]->role == TP_ROLE_USER) return i - 1;
+  return SIZE_MAX;
+}
+
+static tp_status read_images(const tp__openai_config *config, tp_text files, tp__openai_image *images,
+                             tp_fault *fault) {
+  size_t i = 0;
+  for (tp_value_walk walk = {0}; tp_value_next(files, &walk); i++) {
+    tp_status status = tp__openai_image_read(tp_value_text(walk.value), config->files_directory, &images[i], fault);
+    if (status != TP_OK) return status;
+  }
+  return TP_OK;
+}
+
+static tp_status write_with(const tp__openai_config *config, tp__openai_draft_request *draft, tp__openai_bytes *json,
+                            tp_fault *fault) {
+  extras extra = {
+      .form = config->form, .parameters = draft->request->parameters, .body = {config->body, config->body_size}};
+  tp_status status = check_parameters(&extra, fault);
+  if (status != TP_OK) return status;
+  status = tp_writer_new(tp__openai_memory, &draft->writer);
+  if (status != TP_OK) return tp__openai_refuse(fault, status, NULL, "no memory for a request");
+  write_fields(draft, &extra);
+  status = encode(draft, json, fault);
+  tp__openai_bytes_fini(&draft->scratch);
+  tp_writer_free(draft->writer);
+  return status;
+}
+
+tp_status tp__openai_request_write(const tp__openai_config *config, const tp_model_request *request,
+                                   tp__openai_bytes *json, tp_fault *fault) {
+  size_t count = tp_value_count(request->files);
+  tp__openai_draft_request draft = {.request = request,
+                                    .model = tp__openai_request_model(config, request),
+                                    .streams = !config->no_stream,
+                                    .image_count = count,
+                                    .user = last_user(request)};
+  if (draft.model.size == 0)
+    return tp__openai_refuse(fault, TP_ERR_USAGE, NULL,
+                             "no model is named: set tp_openai_options.model, or the turn's or agent's model_name");
+  if (count > TP__OPENAI_IMAGES_MAX || (count > 0 && draft.user == SIZE_MAX))
+    return tp__openai_refuse(fault, TP_ERR_USAGE, "files",
+                             "a request takes at most %d files, with a message of the user", TP__OPENAI_IMAGES_MAX);
+  tp__openai_image *images = tp__openai_alloc((count + 1) * sizeof *images);
+  if (!images) return tp__openai_refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a request");
+  tp_status status = read_images(config, request->files, images, fault);
+  draft.images = images;
+  if (status == TP_OK) status = write_with(config, &draft, json, fault);
+  for (size_t i = 0; i < count; i++) tp__openai_image_fini(&images[i]);
+  tp__openai_free(images, (count + 1) * sizeof *images);
+  return status;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * request: the body of a request as JSON: the fields of the form's table, and what the host adds to them. */
+#ifndef TP__OPENAI_REQUEST_H
+#define TP__OPENAI_REQUEST_H
+
+#include "providers/openai/config.h"
+#include "providers/openai/image.h"
+
+/** @param json  gets the body.
+ *  @return TP_OK, or why not, with a message that names the part: as the fault says. */
+tp_status tp__openai_request_write(const tp__openai_config *config, const tp_model_request *request,
+                                   tp__openai_bytes *json, tp_fault *fault);
+/** The name of the model that the request goes to; empty: none is named. */
+tp_text tp__openai_request_model(const tp__openai_config *config, const tp_model_request *request);
+
+#endif

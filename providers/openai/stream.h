@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stream: from the bytes of an endpoint's answer, in whatever pieces, to a response. It knows no network. */
+#ifndef TP__OPENAI_STREAM_H
+#define TP__OPENAI_STREAM_H
+
+#include "providers/openai/form.h"
+#include "providers/openai/sse.h"
+
+/** What is read and how; zero-filled but for the fields up to ctx. */
+typedef struct tp__openai_stream {
+  const tp__openai_form *form;
+  bool has_events;                                /* server-sent events; else one JSON text */
+  size_t bytes_max;                               /* of the answer, and of one event */
+  tp_status (*on_text)(void *ctx, tp_text piece); /* NULL: none is wanted */
+  void *ctx;
+  const char *secret;
+  tp__openai_answer answer;
+  tp__openai_sse sse;
+  tp__openai_bytes whole;
+  tp_writer *writer;
+  uint64_t events; /* that have come */
+} tp__openai_stream;
+
+/** @return TP_OK or TP_ERR_NO_MEMORY; fini in either case. */
+tp_status tp__openai_stream_init(tp__openai_stream *stream);
+void tp__openai_stream_fini(tp__openai_stream *stream);
+/** @return false when the answer has failed (answer.failure) or is done: nothing more is read. */
+bool tp__openai_stream_feed(tp__openai_stream *stream, const char *bytes, size_t size);
+/** The endpoint has sent its last byte. @return true with answer.done, or false with answer.failure. */
+bool tp__openai_stream_end(tp__openai_stream *stream);
+
+#endif

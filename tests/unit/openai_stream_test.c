@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From the bytes of an answer to a response: the three forms, in whatever pieces the bytes come, and what is wrong with
+ * them. No network. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+
+#include "providers/openai/stream.h"
+#include "tests/support/streams.h"
+#include "tests/unit/value_support.h"
+#include "turnphase/declared.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static tp__openai_bytes deltas;
+static size_t delta_count, refuse_delta_at;
+
+static tp_status on_text(void *ctx, tp_text piece) {
+  (void)ctx;
+  tp__openai_put_text(&deltas, piece);
+  return ++delta_count == refuse_delta_at ? TP_ERR_STALE : TP_OK;
+}
+
+static tp__openai_stream begin(tp_openai_api api, bool has_events, size_t bytes_max) {
+  tp__openai_bytes_clear(&deltas);
+  delta_count = 0;
+  return (tp__openai_stream){
+      .form = tp__openai_form_of(api), .has_events = has_events, .bytes_max = bytes_max, .on_text = on_text};
+}
+
+static void describe_call(const tp_tool_call *call, tp__openai_bytes *to) {
+  tp__openai_put_string(to, "|");
+  tp__openai_put_text(to, call->id);
+  tp__openai_put_string(to, " ");
+  tp__openai_put_text(to, call->name);
+  tp__openai_put_string(to, call->malformed ? " malformed " : " ");
+  if (call->malformed) tp__openai_put_text(to, call->arguments);
+  else assert_int_equal(tp_json_encode(call->arguments, tp__openai_print, to, NULL), TP_OK);
+}
+
+/* "text|stop|input,output|id name arguments…" */
+static void describe(tp__openai_stream *stream, tp__openai_bytes *to) {
+  tp_model_response response;
+  char counts[64];
+  if (tp__openai_answer_response(&stream->answer, &response) != TP_OK) {
+    const tp__openai_failure *failure = &stream->answer.failure;
+    tp__openai_put_string(to, tp_status_name(failure->code));
+    tp__openai_put_string(to, failure->retryable ? " retryable: " : ": ");
+    tp__openai_put_string(to, failure->message);
+    return;
+  }
+  tp__openai_put_text(to, response.text);
+  tp__openai_put_string(to, "|");
+  tp__openai_put_text(to, response.stop_reason);
+  snprintf(counts, sizeof counts, "|%lld,%lld", (long long)response.input_tokens, (long long)response.output_tokens);
+  tp__openai_put_string(to, counts);
+  for (size_t i = 0; i < response.call_count; i++) describe_call(response.calls[i], to);
+}
+
+/* Feeds the bytes in two parts, or each byte alone (split above the size). @return what it comes to; to be freed. */
+static char *come_to(tp__openai_stream *stream, tp_text bytes, size_t split) {
+  tp__openai_bytes story = {0};
+  assert_int_equal(tp__openai_stream_init(stream), TP_OK);
+  tp_text exact = exact_copy(bytes);
+  bool goes_on = true;
+  if (split <= bytes.size) {
+    goes_on = tp__openai_stream_feed(stream, exact.data, split);
+    if (goes_on) tp__openai_stream_feed(stream, exact.data + split, bytes.size - split);
+  } else {
+    for (size_t i = 0; goes_on && i < bytes.size; i++) goes_on = tp__openai_stream_feed(stream, exact.data + i, 1);
+  }
+  (void)tp__openai_stream_end(stream);
+  describe(stream, &story);
+  tp__openai_stream_fini(stream);
+  exact_free(exact);
+  char *copy = strdup(tp__openai_bytes_string(&story));
+  tp__openai_bytes_fini(&story);
+  return copy;
+}
+
+static void assert_comes_to(tp_openai_api api, bool has_events, const char *bytes, const char *expected) {
+  tp__openai_stream stream = begin(api, has_events, 1 << 20);
+  char *story = come_to(&stream, tp_text_of(bytes), 0);
+  assert_string_equal(story, expected);
+  free(story);
+}
+
+/* ---- streams ---- */
+
+static void a_stream_is_the_same_in_whatever_pieces_it_comes(void **state) {
+  (void)state;
+  for (size_t i = 0; i < COUNT(recorded_streams); i++) {
+    tp_text bytes = tp_text_of(recorded_streams[i].bytes);
+    for (size_t split = 0; split <= bytes.size + 1; split++) {
+      tp__openai_stream stream = begin(recorded_streams[i].api, true, 1 << 20);
+      char *story = come_to(&stream, bytes, split);
+      assert_string_equal(story, recorded_streams[i].comes_to);
+      assert_int_equal(deltas.size, strcspn(story, "|"));
+      free(story);
+    }
+  }
+}
+
+static void line_ends_and_comments_may_be_of_any_kind(void **state) {
+  (void)state;
+  static const char *const same[] = {
+      "data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
+      "\xEF\xBB\xBF"
+      "data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\r\n\r\ndata: [DONE]\r\n\r\n",
+      "data:{\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\r\rdata:[DONE]\r\r",
+      ": OPENROUTER PROCESSING\n\nid: 1\nretry: 5\nevent: x\ndata: {\"choices\":[{\"delta\":{\"content\":\"a\"},\n"
+      "data: \"finish_reason\":\"stop\"}]}\n\n:\ndatabase: no\n\ndata: [DONE]\n\n",
+      /* without [DONE] */
+      "data:\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n",
+  };
+  for (size_t i = 0; i < COUNT(same); i++) {
+    tp_text bytes = tp_text_of(same[i]);
+    for (size_t split = 0; split <= bytes.size + 1; split++) {
+      tp__openai_stream stream = begin(TP_OPENAI_CHAT, true, 1 << 20);
+      char *story = come_to(&stream, bytes, split);
+      assert_string_equal(story, "a|end_turn|0,0");
+      free(story);
+    }
+  }
+}
+
+static void what_compatible_servers_do_otherwise_is_taken(void **state) {
+  (void)state;
+  assert_comes_to(TP_OPENAI_CHAT, true, /* no index, and all at once */
+                  DELTA("{\"tool_calls\":[{\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}},"
+                        "{\"id\":\"b\",\"function\":{\"name\":\"g\",\"arguments\":\"{\\\"n\\\":1}\"}}]}") FINISH("stop")
+                      DONE,
+                  "|end_turn|0,0|a f {}|b g {\"n\":1}");
+  assert_comes_to(TP_OPENAI_CHAT, true, /* the same index for two */
+                  CALL_FRAGMENT("0", "\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"{\"}")
+                      CALL_FRAGMENT("0", "\"function\":{\"arguments\":\"}\"}")
+                          CALL_FRAGMENT("0", "\"id\":\"b\",\"function\":{\"name\":\"g\",\"arguments\":\"\"}")
+                              FINISH("tool_calls") DONE,
+                  "|tool_use|0,0|a f {}|b g {}");
+  assert_comes_to(TP_OPENAI_CHAT, true, /* arguments as an object, content as parts */
+                  DELTA("{\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"x\",\"text\":\"no\"}]}")
+                      CALL_FRAGMENT("0", "\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":{\"n\":1}}") DONE,
+                  "a|tool_use|0,0|a f {\"n\":1}");
+  assert_comes_to(TP_OPENAI_CHAT, true, /* a second choice that was not asked for */
+                  CHUNK("\"choices\":[{\"index\":1,\"delta\":{\"content\":\"no\"}}]") DELTA("{\"content\":\"a\"}")
+                      FINISH("length") DONE,
+                  "a|max_tokens|0,0");
+  assert_comes_to(TP_OPENAI_CHAT, true, DELTA("{\"refusal\":\"I cannot.\"}") FINISH("content_filter") DONE,
+                  "I cannot.|content_filter|0,0");
+}
+
+static void arguments_that_are_no_object_are_raw_and_marked(void **state) {
+  (void)state;
+  assert_comes_to(TP_OPENAI_CHAT, true,
+                  CALL_FRAGMENT("0", "\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"n\\\":\"}")
+                      CALL_FRAGMENT("1", "\"id\":\"b\",\"function\":{\"name\":\"f\",\"arguments\":\"[1]\"}")
+                          CALL_FRAGMENT("2", "\"id\":\"c\",\"function\":{\"name\":\"f\",\"arguments\":\" \"}")
+                              FINISH("length") DONE,
+                  "|max_tokens|0,0|a f malformed {\"n\":|b f malformed [1]|c f {}");
+}
+
+static void why_a_response_is_incomplete_is_its_stop_reason(void **state) {
+  (void)state;
+  assert_comes_to(TP_OPENAI_RESPONSES, true,
+                  EVENT("response.output_text.delta", ",\"delta\":\"a\"")
+                      EVENT("response.incomplete",
+                            ",\"response\":{\"status\":\"incomplete\",\"incomplete_details\":"
+                            "{\"reason\":\"max_output_tokens\"},\"output\":[],"
+                            "\"usage\":{\"input_tokens\":1,\"output_tokens\":2}}"),
+                  "a|max_tokens|1,2");
+  assert_comes_to(TP_OPENAI_RESPONSES, true, /* no deltas at all: the items stand at the end */
+                  EVENT("response.completed",
+                        ",\"response\":{\"status\":\"completed\",\"output\":[{\"type\":\"reasoning\",\"summary\":[]},"
+                        "{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":\"{}\"}]}"),
+                  "|tool_use|0,0|c f {}");
+}
+
+/* ---- whole answers ---- */
+
+static void answers_that_do_not_stream_are_read_as_a_whole(void **state) {
+  (void)state;
+  assert_comes_to(
+      TP_OPENAI_CHAT, false,
+      "{\"id\":\"1\",\"object\":\"chat.completion\",\"choices\":[{\"index\":0,\"message\":{\"role\":"
+      "\"assistant\",\"content\":\"Hi\",\"refusal\":null,\"tool_calls\":[{\"id\":\"a\",\"type\":\"function\","
+      "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"n\\\": 1}\"}}]},\"finish_reason\":\"tool_calls\"}],"
+      "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4}}",
+      "Hi|tool_use|3,4|a f {\"n\":1}");
+  assert_comes_to(
+      TP_OPENAI_RESPONSES, false,
+      "{\"object\":\"response\",\"status\":\"completed\",\"error\":null,\"output\":[{\"type\":\"message\","
+      "\"content\":[{\"type\":\"output_text\",\"text\":\"Hi\"}]},{\"type\":\"function_call\",\"call_id\":\"a\","
+      "\"name\":\"f\",\"arguments\":\"{\\\"n\\\": 1}\"}],\"usage\":{\"input_tokens\":3,\"output_tokens\":4}}",
+      "Hi|tool_use|3,4|a f {\"n\":1}");
+  assert_comes_to(TP_OPENAI_MESSAGES, false,
+                  "{\"type\":\"message\",\"content\":[{\"type\":\"text\",\"text\":\"Hi\"},{\"type\":\"tool_use\","
+                  "\"id\":\"a\",\"name\":\"f\",\"input\":{\"n\":1}}],\"stop_reason\":\"tool_use\","
+                  "\"usage\":{\"input_tokens\":3,\"output_tokens\":4}}",
+                  "Hi|tool_use|3,4|a f {\"n\":1}");
+  assert_int_equal(delta_count, 0);
+}
+
+/* ---- what is wrong ---- */
+
+static void a_stream_that_is_cut_anywhere_fails_and_may_be_tried_again(void **state) {
+  (void)state;
+  for (size_t i = 0; i < COUNT(recorded_streams); i++) {
+    tp_text bytes = tp_text_of(recorded_streams[i].bytes);
+    bool chat = recorded_streams[i].api == TP_OPENAI_CHAT;
+    const char *end = chat ? strstr(bytes.data, "\"finish_reason\":\"") : bytes.data + bytes.size;
+    size_t whole = chat ? (size_t)(strstr(end, "\n\n") - bytes.data) + 2 : bytes.size;
+    for (size_t size = 0; size < whole; size++) {
+      tp__openai_stream stream = begin(recorded_streams[i].api, true, 1 << 20);
+      char *story = come_to(&stream, (tp_text){bytes.data, size}, 0);
+      if (strncmp(story, "TP_ERR_MODEL retryable: the stream ended in the middle", 50) != 0)
+        fail_msg("stream %zu cut at %zu: %s", i, size, story);
+      free(story);
+    }
+  }
+}
+
+static void what_is_no_json_names_its_place(void **state) {
+  (void)state;
+  assert_comes_to(
+      TP_OPENAI_CHAT, true, DELTA("{\"content\":\"a\"}") "data: {\"choices\": oops}\n\n",
+      "TP_ERR_MODEL: event 2 of the endpoint, 1:16: not valid JSON: invalid token near 'oops'; check base_url "
+      "and api, and what stands between");
+  assert_comes_to(TP_OPENAI_CHAT, true, "data: [1]\n\n",
+                  "TP_ERR_MODEL: the event of the endpoint is no JSON object; check base_url and api");
+  assert_comes_to(
+      TP_OPENAI_CHAT, false, "",
+      "TP_ERR_MODEL: answer of the endpoint, 1:1: not valid JSON: unexpected token near end of file; check "
+      "base_url and api, and what stands between");
+  assert_comes_to(TP_OPENAI_MESSAGES, false, "{\"ok\": true}",
+                  "TP_ERR_MODEL: what the endpoint sent has no answer in it; check base_url and api");
+  assert_comes_to(TP_OPENAI_CHAT, true, DONE,
+                  "TP_ERR_MODEL: what the endpoint sent has no answer in it; check base_url and api");
+}
+
+static void errors_in_the_middle_of_a_stream_are_told_apart(void **state) {
+  (void)state;
+  assert_comes_to(TP_OPENAI_CHAT, true,
+                  DELTA("{\"content\":\"a\"}") "data: {\"error\":{\"message\":\"Slow down\",\"type\":\"requests\","
+                                               "\"code\":\"rate_limit_exceeded\"}}\n\n",
+                  "TP_ERR_MODEL retryable: the endpoint broke the answer off: Slow down (rate_limit_exceeded); "
+                  "try again");
+  assert_comes_to(TP_OPENAI_RESPONSES, true,
+                  EVENT("response.failed",
+                        ",\"response\":{\"status\":\"failed\",\"error\":{\"code\":\"server_error\","
+                        "\"message\":\"Oh no\"}}"),
+                  "TP_ERR_MODEL retryable: the endpoint broke the answer off: Oh no (server_error); try again");
+  assert_comes_to(
+      TP_OPENAI_RESPONSES, true,
+      EVENT("error", ",\"code\":\"context_length_exceeded\",\"message\":\"Too long\",\"param\":null"),
+      "TP_ERR_CONTEXT_LENGTH: the endpoint broke the answer off: Too long (context_length_exceeded); shorten "
+      "the history or the tools");
+  assert_comes_to(
+      TP_OPENAI_MESSAGES, true, EVENT("error", ",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}"),
+      "TP_ERR_MODEL retryable: the endpoint broke the answer off: Overloaded (overloaded_error); try again");
+}
+
+static void an_answer_has_a_limit_and_so_has_an_event(void **state) {
+  (void)state;
+  tp__openai_bytes bytes = {0};
+  for (int i = 0; i < 20; i++) tp__openai_put_string(&bytes, DELTA("{\"content\":\"0123456789\"}"));
+  for (size_t split = 0; split < 2; split++) {
+    tp__openai_stream stream = begin(TP_OPENAI_CHAT, true, 195);
+    char *story = come_to(&stream, tp__openai_bytes_text(&bytes), split ? bytes.size + 1 : 0);
+    assert_string_equal(story,
+                        "TP_ERR_MODEL: the answer is longer than 195 bytes: raise response_bytes_max, or ask for "
+                        "fewer tokens");
+    free(story);
+  }
+  tp__openai_bytes_clear(&bytes);
+  for (int i = 0; i < 300; i++) tp__openai_put_string(&bytes, "x");
+  for (size_t i = 0; i < 2; i++) { /* a line without end, a whole answer */
+    tp__openai_stream stream = begin(TP_OPENAI_CHAT, i == 0, 200);
+    char *story = come_to(&stream, tp__openai_bytes_text(&bytes), 100);
+    assert_non_null(strstr(story, "of more than 200 bytes: raise response_bytes_max"));
+    free(story);
+  }
+  tp__openai_bytes_fini(&bytes);
+}
+
+static void a_piece_that_is_not_wanted_ends_the_answer(void **state) {
+  (void)state;
+  refuse_delta_at = 2;
+  assert_comes_to(TP_OPENAI_CHAT, true, CHAT_HELLO,
+                  "TP_ERR_STALE: a piece of the answer was not taken: the token was completed, timed out or cancelled "
+                  "before");
+  refuse_delta_at = 0;
+}
+
+static void a_call_without_a_name_is_refused(void **state) {
+  (void)state;
+  assert_comes_to(TP_OPENAI_CHAT, true, CALL_FRAGMENT("0", "\"id\":\"a\",\"function\":{\"arguments\":\"{}\"}") DONE,
+                  "TP_ERR_MODEL: tool call 1 of the answer has no name");
+}
+
+static void no_memory_is_an_answer_at_every_allocation(void **state) {
+  (void)state;
+  const tp_allocator *before = tp__openai_memory;
+  for (size_t i = 0; i < COUNT(recorded_streams); i++) {
+    bool refused = true;
+    for (size_t at = 1; refused; at++) {
+      counting counter = {.refuse_at = at};
+      tp_allocator allocator = allocator_over(&counter);
+      tp__openai_memory = &allocator;
+      tp__openai_stream stream = {
+          .form = tp__openai_form_of(recorded_streams[i].api), .has_events = true, .bytes_max = 1 << 20};
+      tp_model_response response;
+      tp_status status = tp__openai_stream_init(&stream);
+      if (status == TP_OK) {
+        tp__openai_stream_feed(&stream, recorded_streams[i].bytes, strlen(recorded_streams[i].bytes));
+        (void)tp__openai_stream_end(&stream);
+        status = tp__openai_answer_response(&stream.answer, &response);
+      }
+      tp__openai_stream_fini(&stream);
+      refused = counter.requests >= at;
+      assert_int_equal(status, refused ? TP_ERR_NO_MEMORY : TP_OK);
+      assert_int_equal(counter.open, 0);
+      assert_false(counter.wrong_size);
+    }
+  }
+  tp__openai_memory = before;
+}
+
+static int free_deltas(void **state) {
+  (void)state;
+  tp__openai_bytes_fini(&deltas);
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_stream_is_the_same_in_whatever_pieces_it_comes),
+      cmocka_unit_test(line_ends_and_comments_may_be_of_any_kind),
+      cmocka_unit_test(what_compatible_servers_do_otherwise_is_taken),
+      cmocka_unit_test(arguments_that_are_no_object_are_raw_and_marked),
+      cmocka_unit_test(why_a_response_is_incomplete_is_its_stop_reason),
+      cmocka_unit_test(answers_that_do_not_stream_are_read_as_a_whole),
+      cmocka_unit_test(a_stream_that_is_cut_anywhere_fails_and_may_be_tried_again),
+      cmocka_unit_test(what_is_no_json_names_its_place),
+      cmocka_unit_test(errors_in_the_middle_of_a_stream_are_told_apart),
+      cmocka_unit_test(an_answer_has_a_limit_and_so_has_an_event),
+      cmocka_unit_test(a_piece_that_is_not_wanted_ends_the_answer),
+      cmocka_unit_test(a_call_without_a_name_is_refused),
+      cmocka_unit_test(no_memory_is_an_answer_at_every_allocation),
+  };
+  return cmocka_run_group_tests(tests, NULL, free_deltas);
+}
