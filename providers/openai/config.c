@@ -152,19 +152,25 @@ static bool has_any(const char *text, const char *characters) {
   return false;
 }
 
+/* NULL without a scheme that is ours. */
+static const char *behind_scheme(const char *url) {
+  if (strncasecmp(url, "https://", 8) == 0) return url + 8;
+  return strncasecmp(url, "http://", 7) == 0 ? url + 7 : NULL;
+}
+
 static tp_status make_url(tp__openai_config *config, const char *given, tp_fault *fault) {
   const char *base = given ? given : config->form->base_url;
-  size_t scheme = strncasecmp(base, "https://", 8) == 0 ? 8 : strncasecmp(base, "http://", 7) == 0 ? 7 : 0;
-  if (scheme == 0) return usage(fault, "base_url", "it must begin with https:// or http://");
-  size_t host = strcspn(base + scheme, "/"), size = strlen(base);
-  if (host == 0) return usage(fault, "base_url", "it names no host");
+  const char *host = behind_scheme(base);
+  if (!host) return usage(fault, "base_url", "it must begin with https:// or http://");
+  size_t host_size = strcspn(host, "/"), size = strlen(base), least = (size_t)(host - base) + host_size;
+  if (host_size == 0) return usage(fault, "base_url", "it names no host");
   if (has_any(base, "?#\\")) return usage(fault, "base_url", "it must have no white space, ?, # or \\ in it");
-  if (memchr(base + scheme, '@', host))
+  if (memchr(host, '@', host_size))
     return usage(fault, "base_url", "it must have no user or password in it: use key_env");
-  while (size > scheme + host && base[size - 1] == '/') size--;
+  while (size > least && base[size - 1] == '/') size--;
   size_t url_size = size + strlen(config->form->path) + 1;
   config->url = tp__openai_alloc(url_size);
-  config->place = tp__openai_copy((tp_text){base + scheme, host});
+  config->place = tp__openai_copy((tp_text){host, host_size});
   if (!config->url || !config->place) return no_memory(fault);
   snprintf(config->url, url_size, "%.*s%s", (int)size, base, config->form->path);
   return TP_OK;

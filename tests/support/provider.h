@@ -157,10 +157,10 @@ static inline void provider_close(provider *p) {
   if (p->submission) tp_submission_unref(p->submission);
   tp_session_close(p->session, NULL, NULL);
   close_runtime(p->runtime);
-  endpoint_await_closed(p->endpoint);
-  endpoint_close(p->endpoint);
   assert_int_equal(tp_openai_stats_get(&stats), TP_OK);
   assert_int_equal(stats.threads, 0);
+  endpoint_await_closed(p->endpoint);
+  endpoint_close(p->endpoint);
   pthread_mutex_destroy(&p->mutex);
   free(p->deltas);
   free(p->heard);

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The body of a request in the three forms: messages, tools, images, and what hosts add. No network. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "providers/openai/request.h"
+#include "tests/support/directory.h"
+#include "tests/support/json_value.h"
+#include "tests/unit/value_support.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define T(string) \
+  { (string), sizeof(string) - 1 }
+
+static const char *const api_names[] = {"chat", "responses", "messages"};
+
+static tp__openai_config configure(tp_openai_api api, const tp_openai_options *more) {
+  tp__openai_config config = {0};
+  tp_openai_options options = more ? *more : (tp_openai_options){0};
+  tp_fault fault = {0};
+  options.struct_size = sizeof options;
+  options.api = api;
+  if (!options.model) options.model = "m";
+  options.base_url = "http://127.0.0.1:1/v1/";
+  if (tp__openai_config_init(&config, &options, &fault) != TP_OK) fail_msg("%s", fault.message);
+  return config;
+}
+
+static void assert_body(tp_openai_api api, const tp_openai_options *options, const tp_model_request *request,
+                        const char *expected) {
+  tp__openai_config config = configure(api, options);
+  tp__openai_bytes json = {0};
+  tp_fault fault = {0};
+  if (tp__openai_request_write(&config, request, &json, &fault) != TP_OK) fail_msg("%s", fault.message);
+  assert_string_equal(tp__openai_bytes_string(&json), expected);
+  tp__openai_bytes_fini(&json);
+  tp__openai_config_fini(&config);
+}
+
+static void assert_refused(tp_openai_api api, const tp_openai_options *options, const tp_model_request *request,
+                           const char *expected) {
+  tp__openai_config config = configure(api, options);
+  tp__openai_bytes json = {0};
+  tp_fault fault = {0};
+  assert_int_not_equal(tp__openai_request_write(&config, request, &json, &fault), TP_OK);
+  if (!strstr(fault.message, expected)) fail_msg("\"%s\" is not in \"%s\"", expected, fault.message);
+  tp__openai_bytes_fini(&json);
+  tp__openai_config_fini(&config);
+}
+
+/* ---- a conversation with tools ---- */
+
+static const tp_tool_call weather = {.struct_size = sizeof(tp_tool_call),
+                                     .id = T("c0"),
+                                     .name = T("weather"),
+                                     .arguments = T("\x81\xa4"
+                                                    "city\xa4Oslo")};
+static const tp_tool_call none = {.struct_size = sizeof(tp_tool_call), .id = T("c1"), .name = T("now")};
+static const tp_tool_call broken = {
+    .struct_size = sizeof(tp_tool_call), .id = T("c2"), .name = T("now"), .arguments = T("{\"x"), .malformed = true};
+static const tp_tool_call *const calls[] = {&weather, &none, &broken};
+static const tp_message said[] = {
+    {.struct_size = sizeof(tp_message), .role = TP_ROLE_SYSTEM, .text = T("Be nice.")},
+    {.struct_size = sizeof(tp_message), .role = TP_ROLE_USER, .text = T("Weather?")},
+    {.struct_size = sizeof(tp_message), .role = TP_ROLE_ASSISTANT, .text = T("Look:"), .calls = calls, .call_count = 3},
+    {.struct_size = sizeof(tp_message), .role = TP_ROLE_TOOL, .call_id = T("c0"), .name = T("weather"), .text = T("4")},
+    {.struct_size = sizeof(tp_message), .role = TP_ROLE_TOOL, .call_id = T("c1"), .text = T("noon")},
+    {.struct_size = sizeof(tp_message), .role = TP_ROLE_TOOL, .call_id = T("c2"), .text = T("no"), .is_error = true},
+    {.struct_size = sizeof(tp_message), .role = TP_ROLE_ASSISTANT, .calls = calls, .call_count = 1},
+    {.struct_size = sizeof(tp_message), .role = TP_ROLE_TOOL, .call_id = T("c0"), .text = T("5")},
+    {.struct_size = sizeof(tp_message), .role = TP_ROLE_USER, .text = T("So?")},
+};
+static const tp_message *const talk[] = {&said[0], &said[1], &said[2], &said[3], &said[4],
+                                         &said[5], &said[6], &said[7], &said[8]};
+static const tp_tool tool_with = {.struct_size = sizeof(tp_tool),
+                                  .name = "weather",
+                                  .description = "Of a city",
+                                  .schema = T("\x81\xa4type\xa6object")};
+static const tp_tool tool_without = {.struct_size = sizeof(tp_tool), .name = "now"};
+static const tp_tool *const both[] = {&tool_with, &tool_without};
+
+static const tp_model_request with_tools = {.struct_size = sizeof with_tools,
+                                            .system = T("Standing."),
+                                            .messages = talk,
+                                            .message_count = COUNT(talk),
+                                            .tools = both,
+                                            .tool_count = 2};
+
+static void a_conversation_with_tools_has_the_form_of_the_api(void **state) {
+  (void)state;
+  assert_body(TP_OPENAI_CHAT, NULL, &with_tools,
+              "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"Standing.\"},"
+              "{\"role\":\"system\",\"content\":\"Be nice.\"},{\"role\":\"user\",\"content\":\"Weather?\"},"
+              "{\"role\":\"assistant\",\"content\":\"Look:\",\"tool_calls\":["
+              "{\"id\":\"c0\",\"type\":\"function\",\"function\":{\"name\":\"weather\",\"arguments\":\"{\\\"city\\\":"
+              "\\\"Oslo\\\"}\"}},"
+              "{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"now\",\"arguments\":\"{}\"}},"
+              "{\"id\":\"c2\",\"type\":\"function\",\"function\":{\"name\":\"now\",\"arguments\":\"{\\\"x\"}}]},"
+              "{\"role\":\"tool\",\"tool_call_id\":\"c0\",\"content\":\"4\"},"
+              "{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"noon\"},"
+              "{\"role\":\"tool\",\"tool_call_id\":\"c2\",\"content\":\"no\"},"
+              "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":["
+              "{\"id\":\"c0\",\"type\":\"function\",\"function\":{\"name\":\"weather\",\"arguments\":\"{\\\"city\\\":"
+              "\\\"Oslo\\\"}\"}}]},"
+              "{\"role\":\"tool\",\"tool_call_id\":\"c0\",\"content\":\"5\"},{\"role\":\"user\",\"content\":\"So?\"}],"
+              "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"weather\",\"description\":\"Of a city\","
+              "\"parameters\":{\"type\":\"object\"}}},{\"type\":\"function\",\"function\":{\"name\":\"now\","
+              "\"parameters\":{\"type\":\"object\",\"properties\":{}}}}],\"stream\":true,"
+              "\"stream_options\":{\"include_usage\":true}}");
+  assert_body(
+      TP_OPENAI_RESPONSES, NULL, &with_tools,
+      "{\"model\":\"m\",\"instructions\":\"Standing.\",\"input\":["
+      "{\"role\":\"system\",\"content\":[{\"type\":\"input_text\",\"text\":\"Be nice.\"}]},"
+      "{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"Weather?\"}]},"
+      "{\"role\":\"assistant\",\"content\":[{\"type\":\"output_text\",\"text\":\"Look:\"}]},"
+      "{\"type\":\"function_call\",\"call_id\":\"c0\",\"name\":\"weather\",\"arguments\":\"{\\\"city\\\":\\\"Oslo\\\"}"
+      "\"},"
+      "{\"type\":\"function_call\",\"call_id\":\"c1\",\"name\":\"now\",\"arguments\":\"{}\"},"
+      "{\"type\":\"function_call\",\"call_id\":\"c2\",\"name\":\"now\",\"arguments\":\"{\\\"x\"},"
+      "{\"type\":\"function_call_output\",\"call_id\":\"c0\",\"output\":\"4\"},"
+      "{\"type\":\"function_call_output\",\"call_id\":\"c1\",\"output\":\"noon\"},"
+      "{\"type\":\"function_call_output\",\"call_id\":\"c2\",\"output\":\"no\"},"
+      "{\"type\":\"function_call\",\"call_id\":\"c0\",\"name\":\"weather\",\"arguments\":\"{\\\"city\\\":\\\"Oslo\\\"}"
+      "\"},"
+      "{\"type\":\"function_call_output\",\"call_id\":\"c0\",\"output\":\"5\"},"
+      "{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"So?\"}]}],"
+      "\"tools\":[{\"type\":\"function\",\"name\":\"weather\",\"description\":\"Of a city\","
+      "\"parameters\":{\"type\":\"object\"},\"strict\":false},{\"type\":\"function\",\"name\":\"now\","
+      "\"parameters\":{\"type\":\"object\",\"properties\":{}},\"strict\":false}],\"stream\":true,\"store\":false}");
+  assert_body(TP_OPENAI_MESSAGES, NULL, &with_tools,
+              "{\"model\":\"m\",\"max_tokens\":4096,\"system\":\"Standing.\\n\\nBe nice.\",\"messages\":["
+              "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Weather?\"}]},"
+              "{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"Look:\"},"
+              "{\"type\":\"tool_use\",\"id\":\"c0\",\"name\":\"weather\",\"input\":{\"city\":\"Oslo\"}},"
+              "{\"type\":\"tool_use\",\"id\":\"c1\",\"name\":\"now\",\"input\":{}},"
+              "{\"type\":\"tool_use\",\"id\":\"c2\",\"name\":\"now\",\"input\":{\"malformed_arguments\":\"{\\\"x\"}}]},"
+              "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"c0\",\"content\":\"4\"},"
+              "{\"type\":\"tool_result\",\"tool_use_id\":\"c1\",\"content\":\"noon\"},"
+              "{\"type\":\"tool_result\",\"tool_use_id\":\"c2\",\"content\":\"no\",\"is_error\":true}]},"
+              "{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"c0\",\"name\":\"weather\","
+              "\"input\":{\"city\":\"Oslo\"}}]},"
+              "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"c0\",\"content\":\"5\"},"
+              "{\"type\":\"text\",\"text\":\"So?\"}]}],"
+              "\"tools\":[{\"name\":\"weather\",\"description\":\"Of a city\",\"input_schema\":{\"type\":\"object\"}},"
+              "{\"name\":\"now\",\"input_schema\":{\"type\":\"object\",\"properties\":{}}}],\"stream\":true}");
+}
+
+/* ---- what hosts add ---- */
+
+static tp_model_request short_request(void) {
+  static const tp_message *const hi[] = {&said[1]};
+  return (tp_model_request){.struct_size = sizeof(tp_model_request), .messages = hi, .message_count = 1};
+}
+
+static void parameters_and_body_are_merged_in(void **state) {
+  (void)state;
+  tp_writer *first, *second;
+  assert_int_equal(tp_writer_new(NULL, &first), TP_OK);
+  assert_int_equal(tp_writer_new(NULL, &second), TP_OK);
+  tp_openai_options options = {
+      .body = json_value(first, "{'seed': 1, 'temperature': 0, 'stream_options': null, 'user': 'u', 'top_p': 0.5}")};
+  tp_model_request request = short_request();
+  request.parameters = json_value(second, "{'temperature': 0.7, 'max_tokens': 9, 'user': null}");
+  assert_body(TP_OPENAI_CHAT, &options, &request,
+              "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"Weather?\"}],\"stream\":true,"
+              "\"temperature\":0.7,\"max_tokens\":9,\"seed\":1,\"top_p\":0.5}");
+  options.body = json_value(first, "{'store': true}");
+  assert_body(
+      TP_OPENAI_RESPONSES, &options, &request,
+      "{\"model\":\"m\",\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"Weather?\"}]}],"
+      "\"stream\":true,\"store\":true,\"temperature\":0.7,\"max_output_tokens\":9}");
+  options.body = json_value(first, "{'max_tokens': 5}");
+  request.parameters = json_value(second, "{'stop': ['a']}");
+  request.model = (tp_text)T("other");
+  assert_body(TP_OPENAI_MESSAGES, &options, &request,
+              "{\"model\":\"other\",\"max_tokens\":5,\"messages\":[{\"role\":\"user\",\"content\":["
+              "{\"type\":\"text\",\"text\":\"Weather?\"}]}],\"stream\":true,\"stop_sequences\":[\"a\"]}");
+  assert_refused(TP_OPENAI_RESPONSES, NULL, &request, "parameters.stop: the API responses has nothing like it");
+  request.parameters = json_value(second, "{'messages': []}");
+  assert_refused(TP_OPENAI_CHAT, NULL, &request, "parameters.messages: it is the request's own");
+  tp_writer_free(first);
+  tp_writer_free(second);
+}
+
+static void a_request_needs_the_name_of_a_model(void **state) {
+  (void)state;
+  tp__openai_config config = {0};
+  tp_openai_options options = {.struct_size = sizeof options, .base_url = "http://h"};
+  tp_model_request request = short_request();
+  tp__openai_bytes json = {0};
+  tp_fault fault;
+  assert_int_equal(tp__openai_config_init(&config, &options, &fault), TP_OK);
+  assert_int_equal(tp__openai_request_write(&config, &request, &json, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "set tp_openai_options.model, or the turn's or agent's model_name"));
+  tp__openai_config_fini(&config);
+}
+
+/* ---- images ---- */
+
+static void write_image(const char *name, const char *bytes, size_t size) {
+  char image[128];
+  snprintf(image, sizeof image, "%s/%s", directory, name);
+  FILE *file = fopen(image, "wb");
+  assert_non_null(file);
+  assert_int_equal(fwrite(bytes, 1, size, file), size);
+  fclose(file);
+}
+
+static void images_go_with_the_turns_message(void **state) {
+  (void)state;
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  assert_int_equal(make_directory(NULL), 0);
+  write_image("a.png", "\x89PNG\r\n\x1a\n!", 9);
+  const tp_message *const messages[] = {&said[1], &said[2], &said[3], &said[4], &said[5]};
+  tp_openai_options options = {.files_directory = directory};
+  tp_model_request request = {.struct_size = sizeof request, .messages = messages, .message_count = 1};
+  request.files = json_value(writer, "['a.png', 'https://h/b.jpg']");
+  assert_body(
+      TP_OPENAI_CHAT, &options, &request,
+      "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Weather?\"},"
+      "{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,iVBORw0KGgoh\"}},"
+      "{\"type\":\"image_url\",\"image_url\":{\"url\":\"https://h/b.jpg\"}}]}],\"stream\":true,"
+      "\"stream_options\":{\"include_usage\":true}}");
+  assert_body(
+      TP_OPENAI_RESPONSES, &options, &request,
+      "{\"model\":\"m\",\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"Weather?\"},"
+      "{\"type\":\"input_image\",\"image_url\":\"data:image/png;base64,iVBORw0KGgoh\"},"
+      "{\"type\":\"input_image\",\"image_url\":\"https://h/b.jpg\"}]}],\"stream\":true,\"store\":false}");
+  request.files = json_value(writer, "['data:image/gif;base64,R0lGOA==', 'https://h/b.jpg']");
+  assert_body(
+      TP_OPENAI_MESSAGES, &options, &request,
+      "{\"model\":\"m\",\"max_tokens\":4096,\"messages\":[{\"role\":\"user\",\"content\":["
+      "{\"type\":\"text\",\"text\":\"Weather?\"},"
+      "{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/gif\",\"data\":\"R0lGOA==\"}},"
+      "{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"https://h/b.jpg\"}}]}],\"stream\":true}");
+  request.message_count = 5; /* later in the turn the image still stands with the user's words */
+  tp__openai_config config = configure(TP_OPENAI_CHAT, &options);
+  tp__openai_bytes json = {0};
+  assert_int_equal(tp__openai_request_write(&config, &request, &json, NULL), TP_OK);
+  assert_non_null(strstr(tp__openai_bytes_string(&json), "{\"role\":\"user\",\"content\":[{\"type\":\"text\""));
+  tp__openai_bytes_fini(&json);
+  tp__openai_config_fini(&config);
+  remove_directory(NULL);
+  tp_writer_free(writer);
+}
+
+static void what_is_no_image_is_refused(void **state) {
+  (void)state;
+  tp_writer *writer;
+  char link[128];
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  assert_int_equal(make_directory(NULL), 0);
+  write_image("a.txt", "text", 4);
+  write_image("empty", "", 0);
+  snprintf(link, sizeof link, "%s/link", directory);
+  assert_int_equal(symlink("/etc/passwd", link), 0);
+  static const char *const rows[][2] = {
+      {"['a.txt']", "file \"a.txt\": neither PNG, JPEG, GIF nor WebP"},
+      {"['empty']", "neither PNG"},
+      {"['nothing.png']", "No such file"},
+      {"['../x.png']", "leads out of files_directory"},
+      {"['/etc/passwd']", "leads out of files_directory"},
+      {"['link']", "leads out of files_directory"},
+      {"['.']", "not a regular file"},
+      {"['']", "cannot be opened"},
+      {"['data:text/plain,hello']", "not of the form data:image/KIND;base64,DATA"},
+      {"['data:image/png;base64,no base64']", "is not base64"},
+      {"['http://h/a.png']", "cannot be opened beneath files_directory"},
+  };
+  tp_openai_options options = {.files_directory = directory};
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    tp_model_request request = short_request();
+    request.files = json_value(writer, rows[i][0]);
+    assert_refused(TP_OPENAI_CHAT, &options, &request, rows[i][1]);
+  }
+  tp_model_request request = short_request();
+  request.files = json_value(writer, "['a.png']");
+  assert_refused(TP_OPENAI_CHAT, NULL, &request, "a path is read only beneath files_directory, which is not set");
+  remove_directory(NULL);
+  tp_writer_free(writer);
+}
+
+/* ---- memory ---- */
+
+static void no_memory_is_refused_at_every_allocation(void **state) {
+  (void)state;
+  const tp_allocator *before = tp__openai_memory;
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  tp_model_request request = with_tools;
+  request.files = json_value(writer, "['data:image/gif;base64,R0lGOA==']");
+  for (int api = 0; api < 3; api++) {
+    bool refused = true;
+    for (size_t at = 1; refused; at++) {
+      tp__openai_config config = configure((tp_openai_api)api, NULL);
+      counting counter = {.refuse_at = at};
+      tp_allocator allocator = allocator_over(&counter);
+      tp__openai_bytes json = {0};
+      tp__openai_memory = &allocator;
+      tp_status status = tp__openai_request_write(&config, &request, &json, NULL);
+      tp__openai_bytes_fini(&json);
+      tp__openai_memory = before;
+      refused = counter.requests >= at;
+      assert_int_equal(status, refused ? TP_ERR_NO_MEMORY : TP_OK);
+      assert_int_equal(counter.open, 0);
+      tp__openai_config_fini(&config);
+    }
+  }
+  tp_writer_free(writer);
+}
+
+static void apis_have_names(void **state) {
+  (void)state;
+  tp_openai_api api;
+  for (int i = 0; i < 3; i++) {
+    assert_string_equal(tp_openai_api_name((tp_openai_api)i), api_names[i]);
+    assert_int_equal(tp_openai_api_find(api_names[i], &api), TP_OK);
+    assert_int_equal(api, i);
+  }
+  assert_string_equal(tp_openai_api_name((tp_openai_api)3), "unknown");
+  assert_int_equal(tp_openai_api_find("completions", &api), TP_ERR_NOT_FOUND);
+  assert_int_equal(tp_openai_api_find(NULL, &api), TP_ERR_NOT_FOUND);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_conversation_with_tools_has_the_form_of_the_api),
+      cmocka_unit_test(parameters_and_body_are_merged_in),
+      cmocka_unit_test(a_request_needs_the_name_of_a_model),
+      cmocka_unit_test(images_go_with_the_turns_message),
+      cmocka_unit_test(what_is_no_image_is_refused),
+      cmocka_unit_test(no_memory_is_refused_at_every_allocation),
+      cmocka_unit_test(apis_have_names),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
