@@ -98,9 +98,9 @@ static inline uint32_t endpoint_crc(const char *data, size_t size) {
   return ~crc;
 }
 
-static inline size_t endpoint_little(char *to, uint32_t number, size_t bytes) {
-  for (size_t i = 0; i < bytes; i++) to[i] = (char)(number >> 8 * i);
-  return bytes;
+static inline size_t endpoint_little(char *to, uint32_t number, size_t count) {
+  for (size_t i = 0; i < count; i++) to[i] = (char)(number >> 8 * i);
+  return count;
 }
 
 static inline char *endpoint_pack(const char *data, size_t size, size_t *ret_size) {
