@@ -21,6 +21,8 @@ static const cli_command commands[] = {
      .operand = "CONVERSATION",
      .summary = "play a conversation through every phase",
      .examples = "  turnphase run --script model.yaml talk.yaml\n"
+                 "  turnphase run --model openai:qwen3 --base-url http://localhost:8080/v1 talk.yaml\n"
+                 "  ANTHROPIC_API_KEY=… turnphase run --model anthropic:NAME talk.yaml\n"
                  "  turnphase run --script model.yaml --data ./kept talk.jsonl   # goes on where the last run ended\n"
                  "  turnphase run --script model.yaml --load ./guards.so talk.yaml\n"
                  "  generate | turnphase run --script model.yaml --json | jq 'select(.event == \"context\")'\n",

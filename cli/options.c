@@ -122,6 +122,9 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   case OPTION_FAIL_CLOSED: arguments->fail_closed = true; break;
   case OPTION_TOOL: take_word(&arguments->tools, value); break;
   case OPTION_LANGUAGE: return take_language(arguments, value);
+  case OPTION_MODEL: arguments->model = value; break;
+  case OPTION_BASE_URL: arguments->base_url = value; break;
+  case OPTION_KEY_ENV: arguments->key_env = value; break;
   case OPTION_SCRIPT: arguments->script = value; break;
   case OPTION_DATA: arguments->data = value; break;
   case OPTION_TENANT: arguments->tenant = value; break;

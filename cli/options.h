@@ -42,7 +42,7 @@ typedef enum cli_language {
 /** What the command line said. Texts are the command line's own. */
 typedef struct cli_arguments {
   cli_words loads, phases, tools;
-  const char *script, *data, *tenant, *workspace, *payload, *hooks, *write;
+  const char *model, *base_url, *key_env, *script, *data, *tenant, *workspace, *payload, *hooks, *write;
   const char *operand;          /* the first word that is no option; NULL when there is none */
   const char *operands[CLI_OPERANDS_MAX]; /* all of them */
   size_t operand_count;

@@ -18,10 +18,10 @@
 #include "cli/interrupt.h"
 #include "cli/machine.h"
 #include "cli/message.h"
+#include "cli/model.h"
 #include "cli/summary.h"
 #include "cli/timeline.h"
 #include "cli/watch.h"
-#include "turnphase/declared.h"
 #include "turnphase/sqlite.h"
 
 /* A job of ours may run for three minutes, and one that failed is tried again. Where something cannot be kept, waiting
@@ -95,16 +95,6 @@ static int open_history(player *p) {
   return status == TP_OK ? CLI_OK : cli_fault(p->history_path, status, &fault);
 }
 
-static int load_script(const cli_arguments *arguments, tp_model **ret_model) {
-  tp_fault fault = {0};
-  tp_text text;
-  int read = cli_input_read(arguments->script, &text);
-  if (read != CLI_OK) return read;
-  tp_status status = tp_script_model_load(text, arguments->script, ret_model, &fault);
-  free((void *)(uintptr_t)text.data);
-  return status == TP_OK ? CLI_OK : cli_fault(arguments->script, status, &fault);
-}
-
 /* @param model  taken, whatever comes of it. */
 static int add_agent(player *p, tp_model *model) {
   tp_fault fault = {0};
@@ -126,11 +116,8 @@ static int check_ids(const cli_arguments *arguments) {
 }
 
 static int check_usage(const cli_arguments *arguments) {
-  if (!arguments->script) {
-    cli_error("run needs a model: --script MODEL.yaml; see: turnphase run --help");
-    return CLI_USAGE;
-  }
-  return check_ids(arguments);
+  int status = cli_model_check(arguments);
+  return status == CLI_OK ? check_ids(arguments) : status;
 }
 
 /* The conversation comes first: it may be standard input, and whoever writes it should hear of its faults alone. */
@@ -138,7 +125,7 @@ static int open_player(player *p) {
   tp_model *model = NULL;
   int status = check_usage(p->arguments);
   if (status == CLI_OK) status = cli_conversation_read(p->arguments->operand, p->arguments, &p->conversation);
-  if (status == CLI_OK) status = load_script(p->arguments, &model);
+  if (status == CLI_OK) status = cli_model_open(p->arguments, &model);
   if (status == CLI_OK) status = open_data(p);
   if (status == CLI_OK) status = open_history(p);
   if (status == CLI_OK) status = cli_host_open(p->arguments, p->memory_path, &p->runtime);

@@ -375,6 +375,64 @@ static void print_results_read(timeline *t, tp_text results) {
   if (in_call_order && tp_value_count(results) > 1) cli_print_string(t->output, " (in call order)");
 }
 
+/* What is printed of a response on its way: word by word, since only a whole word knows its line. */
+static size_t stream_width(const timeline *t) {
+  size_t width = t->output->width && t->output->width < WIDTH ? t->output->width : WIDTH;
+  return (width < 2 * TEXT_COLUMN ? 2 * TEXT_COLUMN : width) - TEXT_COLUMN;
+}
+
+static void begin_stream_line(timeline *t) {
+  cli_printf(t->output, "\n%*s", TEXT_COLUMN, "");
+  t->column = 0;
+}
+
+static void end_word(timeline *t) {
+  size_t width = 0;
+  for (size_t at = 0; at < t->word_size; width++) at += step((tp_text){t->word + at, t->word_size - at});
+  if (t->column > 0 && t->column + width > stream_width(t)) begin_stream_line(t);
+  print_some(t->output, (tp_text){t->word, t->word_size}, SIZE_MAX);
+  t->column += width;
+  t->word_size = 0;
+}
+
+static void print_blank(timeline *t) {
+  if (t->column >= stream_width(t)) {
+    begin_stream_line(t);
+    return;
+  }
+  cli_print(t->output, " ", 1);
+  t->column++;
+}
+
+static void print_delta(timeline *t, tp_text event) {
+  tp_text text = cli_event_text(event, "text");
+  if (!t->streams) {
+    print_key(t, cli_event_int(event, "time_ns"), "answer");
+    t->streams = t->streamed = true;
+    t->column = 0;
+  }
+  for (size_t at = 0, size; at < text.size; at += size) {
+    size = step((tp_text){text.data + at, text.size - at});
+    bool blank = text.data[at] == ' ' || text.data[at] == '\n';
+    if (blank || t->word_size + size > sizeof t->word) end_word(t);
+    if (text.data[at] == '\n') {
+      begin_stream_line(t);
+    } else if (blank) {
+      print_blank(t);
+    } else {
+      memcpy(t->word + t->word_size, text.data + at, size);
+      t->word_size += size;
+    }
+  }
+}
+
+static void end_stream(timeline *t) {
+  if (!t->streams) return;
+  end_word(t);
+  cli_print(t->output, "\n", 1);
+  t->streams = false;
+}
+
 static void print_model(timeline *t, tp_text event) {
   tp_text request = tp_value_get(event, "request"), results = tp_value_get(request, "tool_results");
   tp_text text = cli_event_text(event, "text");
@@ -387,7 +445,9 @@ static void print_model(timeline *t, tp_text event) {
   cli_printf(t->output, ", %.2f ms", ms(cli_event_int(event, "ended_ns") - cli_event_int(event, "started_ns")));
   cli_paint_off(t->output);
   cli_print(t->output, "\n", 1);
-  if (text.size == 0) return;
+  bool printed = t->streamed;
+  t->streamed = false;
+  if (text.size == 0 || printed) return;
   cli_printf(t->output, "%*s", TEXT_COLUMN, "");
   print_wrapped(t->output, text);
 }
@@ -437,6 +497,11 @@ static void print_or_defer(timeline *t, size_t index) {
 /* What the calls were is needed till the model has read their results. */
 static void print_event(timeline *t, size_t index) {
   tp_text event = cli_events_get(t->events, index), kind = cli_event_text(event, "event");
+  if (cli_text_is(kind, "model_delta")) {
+    print_delta(t, event);
+    return;
+  }
+  end_stream(t);
   if (cli_text_is(kind, "turn_begin")) print_begin(t, event);
   else if (cli_text_is(kind, "run")) keep(&t->runs, &t->run_count, &t->runs_capacity, index);
   else if (cli_text_is(kind, "phase_end")) print_or_defer(t, index);
@@ -466,6 +531,8 @@ void cli_timeline_session(cli_output *output, const char *session, const char *t
 void cli_timeline_show(cli_timeline *t, size_t index) { print_event(t, index); }
 
 void cli_timeline_clear(cli_timeline *t) {
+  end_stream(t);
+  t->streamed = false;
   t->run_count = t->call_count = t->brought_count = t->after_calls_count = 0;
 }
 

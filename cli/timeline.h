@@ -21,6 +21,11 @@ typedef struct cli_timeline {
   size_t brought_count, brought_capacity;
   size_t *after_calls;        /* events PHASE_END of what followed calls whose block is not printed yet */
   size_t after_calls_count, after_calls_capacity;
+  bool streams;               /* text of the model is on its way: a line is open */
+  bool streamed;              /* some of the response was printed like this */
+  size_t column;              /* code points on that line */
+  char word[256];             /* the word that has come last, till it is whole */
+  size_t word_size;
 } cli_timeline;
 
 /** The line above a session's turns. */
