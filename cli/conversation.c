@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "cli/date.h"
 #include "cli/exit_status.h"
 #include "cli/input.h"
 #include "cli/message.h"
@@ -114,9 +116,25 @@ static int take_id(const reader *r, const char *key, tp_text text, const char *o
   return CLI_OK;
 }
 
+/* What the library would refuse is refused here, before the first turn. */
+static int take_said(const reader *r, tp_text text, int64_t *ret_unix_ms) {
+  enum { AHEAD_SECONDS_MAX = 5 * 60 };
+  const int64_t first = INT64_C(100000000000);
+  int64_t said = 0;
+  if (!text.data) return CLI_OK;
+  int shown = (int)(text.size < 64 ? text.size : 64);
+  if (!cli_date_read(text, &said))
+    return refuse(r, "said must be a date such as 2023-05-08 or 2023-05-08T13:56:00Z, not \"%.*s\"", shown, text.data);
+  if (said < first) return refuse(r, "said must be after 1973-03-03, not \"%.*s\"", shown, text.data);
+  if (said > ((int64_t)time(NULL) + AHEAD_SECONDS_MAX) * 1000)
+    return refuse(r, "said is in the future: \"%.*s\"", shown, text.data);
+  *ret_unix_ms = said;
+  return CLI_OK;
+}
+
 /** The texts of a turn as they stand in the file. */
 typedef struct words {
-  tp_text tenant, workspace, session, id, user;
+  tp_text tenant, workspace, session, id, user, said;
 } words;
 
 static int add_turn(const reader *r, const words *w) {
@@ -126,6 +144,7 @@ static int add_turn(const reader *r, const words *w) {
   if (status == CLI_OK) status = take_id(r, "workspace", w->workspace, r->arguments->workspace, &turn.workspace);
   if (status == CLI_OK) status = take_id(r, "the session's id", w->session, NULL, &turn.session);
   if (status == CLI_OK) status = take_id(r, "the turn's id", w->id, NULL, &turn.id);
+  if (status == CLI_OK) status = take_said(r, w->said, &turn.said_unix_ms);
   if (status != CLI_OK) return status;
   turn.user = (tp_text){cli_pool_copy(&c->pool, w->user), w->user.size};
   c->turns = cli_room(c->turns, c->count, &c->capacity, sizeof *c->turns);
@@ -140,6 +159,7 @@ static int read_json_turn(const reader *r, tp_text map) {
   const field fields[] = {{"session", TP_VALUE_TEXT, true, &w.session},
                           {"turn", TP_VALUE_TEXT, false, &w.id},
                           {"user", TP_VALUE_TEXT, true, &w.user},
+                          {"said", TP_VALUE_TEXT, false, &w.said},
                           {"tenant", TP_VALUE_TEXT, false, &w.tenant},
                           {"workspace", TP_VALUE_TEXT, false, &w.workspace}};
   int status = read_map(r, "a turn", map, fields, sizeof fields / sizeof fields[0]);
@@ -177,11 +197,13 @@ static int read_json_lines(reader *r, tp_text text, tp_writer *writer) {
 
 /* ---- YAML ---- */
 
-static int read_yaml_turn(reader *r, words *w, tp_text map) {
-  w->id = w->user = (tp_text){0};
-  const field fields[] = {{"id", TP_VALUE_TEXT, false, &w->id}, {"user", TP_VALUE_TEXT, true, &w->user}};
+static int read_yaml_turn(const reader *r, const words *w, tp_text map) {
+  words turn = *w; /* of its session, until it says otherwise */
+  const field fields[] = {{"id", TP_VALUE_TEXT, false, &turn.id},
+                          {"user", TP_VALUE_TEXT, true, &turn.user},
+                          {"said", TP_VALUE_TEXT, false, &turn.said}};
   int status = read_map(r, "a turn", map, fields, sizeof fields / sizeof fields[0]);
-  return status == CLI_OK ? add_turn(r, w) : status;
+  return status == CLI_OK ? add_turn(r, &turn) : status;
 }
 
 static int read_yaml_session(reader *r, size_t number, tp_text map) {
@@ -189,6 +211,7 @@ static int read_yaml_session(reader *r, size_t number, tp_text map) {
   tp_text turns = {0};
   const field fields[] = {{"id", TP_VALUE_TEXT, true, &w.session},
                           {"turns", TP_VALUE_ARRAY, true, &turns},
+                          {"said", TP_VALUE_TEXT, false, &w.said},
                           {"tenant", TP_VALUE_TEXT, false, &w.tenant},
                           {"workspace", TP_VALUE_TEXT, false, &w.workspace}};
   snprintf(r->where, sizeof r->where, "session %zu: ", number);

@@ -14,6 +14,7 @@ typedef struct cli_turn {
   const char *session;
   const char *id;                 /* NULL: the library numbers it */
   tp_text user;
+  int64_t said_unix_ms;           /* 0: now */
   uint32_t line;                  /* where it stands; 0: the form does not tell */
 } cli_turn;
 

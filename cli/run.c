@@ -216,7 +216,8 @@ static void check_kept(player *p, const tp_turn_result *result) {
 
 static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
   tp_turn_request request = {
-      .struct_size = sizeof request, .id = turn->id, .caller = TP_CALLER_MANUAL_CLI, .text = turn->user};
+      .struct_size = sizeof request, .id = turn->id, .caller = TP_CALLER_MANUAL_CLI,
+                             .text = turn->user, .said_unix_ms = turn->said_unix_ms};
   const tp_turn_result *result = NULL;
   tp_submission *submission;
   tp_fault fault = {0};

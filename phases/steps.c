@@ -687,5 +687,6 @@ void tp__step_post_turn(tp__drive *d) {
   tp__drive_text(d, TP_FIELD_USER_PREVIEW, preview(d->user_text));
   tp__drive_text(d, TP_FIELD_ASSISTANT_PREVIEW, preview(d->response_text));
   if (tool_events(d, &events)) tp__drive_value(d, TP_FIELD_TOOL_EVENTS, events);
+  tp__drive_int(d, TP_FIELD_SAID_AT, d->request.said_unix_ms);
   tp__drive_phase(d, TP_PHASE_TURN_POST_TURN, true, after_post_turn);
 }

@@ -27,6 +27,23 @@ static tp_status check_numbers(const tp_turn_request *request, tp_fault *fault) 
   return TP_OK;
 }
 
+/* Seconds in place of milliseconds would be days in January 1970. */
+static tp_status check_said(const tp_turn_request *request, tp_fault *fault) {
+  const int64_t said = request->said_unix_ms, first = INT64_C(100000000000), ahead_max = INT64_C(5) * 60 * 1000;
+  if (said == 0) return TP_OK;
+  if (said < first)
+    return tp__fail(
+        fault, TP_ERR_USAGE, request->id,
+        "tp_turn_request.said_unix_ms is %lld: give Unix milliseconds, at least %lld (1973-03-03), or 0 for "
+        "now",
+        (long long)said, (long long)first);
+  if (said - ahead_max <= tp__unix_ms()) return TP_OK;
+  return tp__fail(fault, TP_ERR_USAGE, request->id,
+                  "tp_turn_request.said_unix_ms is %lld, more than five minutes ahead of the clock: give when the text "
+                  "was said, in Unix milliseconds, or 0 for now",
+                  (long long)said);
+}
+
 static tp_status check_model(const tp_turn_request *request, tp_fault *fault) {
   size_t at;
   TP__TRY(tp__name_check(request->model_name, fault));
@@ -58,9 +75,13 @@ static tp_status refuse_driven_fields(const tp_turn_request *request, tp_fault *
   else if (request->system.size > 0) field = "system";
   else if (request->parameters.size > 0) field = "parameters";
   else if (request->each_delta) field = "each_delta";
+  else if (request->said_unix_ms != 0) field = "said_unix_ms";
   if (!field) return TP_OK;
-  return tp__fail(fault, TP_ERR_USAGE, request->id,
-                  "tp_turn_request.%s is for turns that the library drives: a begun turn asks no model", field);
+  return tp__fail(
+      fault, TP_ERR_USAGE, request->id,
+      "tp_turn_request.%s is for turns that the library drives: a begun turn asks no model, and its host gives "
+      "each phase its fields",
+      field);
 }
 
 tp_status tp__request_read_held(const tp_turn_request *theirs, tp_turn_request *ours, tp_fault *fault) {
@@ -83,6 +104,7 @@ tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours,
   if (ours->files.size > 0 && !tp__is_list_of(ours->files, TP_VALUE_TEXT))
     return tp__fail(fault, TP_ERR_MALFORMED, ours->id, "tp_turn_request.files must be an array of texts");
   TP__TRY(check_numbers(ours, fault));
+  TP__TRY(check_said(ours, fault));
   TP__TRY(check_model(ours, fault));
   TP__TRY(check_messages(ours, fault));
   if (ours->limit_ms == 0) ours->limit_ms = TURN_LIMIT_MS;

@@ -188,7 +188,10 @@ static tp_answer post_turn_extractor(void *self, tp_call *call) {
   if (!allowed(call, "write") || is(tp_call_text(call, TP_FIELD_OUTCOME), "denied"))
     return answer(call, tp_call_emit_audit(call, "memory.not_kept", "by the turn's policy, or because it was denied"));
   if (tp__memory_is_blank(text)) return TP_ANSWER_DONE;
-  tp__memory memory = {.said_ms = tp__memory_now_ms(),
+  int64_t said_ms = tp_call_has(call, TP_FIELD_SAID_AT) ? tp_call_int(call, TP_FIELD_SAID_AT) : tp__memory_now_ms();
+  if (said_ms <= 0)
+    return tp_call_fail(call, TP_ERR_USAGE, "said_at is not a time: give Unix milliseconds above 0, or leave it out");
+  tp__memory memory = {.said_ms = said_ms,
                        .session = tp_call_id(call, TP_ID_SESSION),
                        .turn = tp_call_id(call, TP_ID_TURN),
                        .text = text};

@@ -360,6 +360,11 @@ typedef struct tp_turn_request {
   tp_text system;               /* standing system text for this turn, in place of the agent's; empty: the agent's */
   tp_text parameters;           /* value: a map of at most 1 MiB, for the provider (tp_model_request.parameters) and for
                                    turn.post_prompt_compile (`parameters` in TP_FIELD_REQUEST); empty: none */
+  int64_t said_unix_ms;         /* when the user said the text, Unix milliseconds (UTC), for an old conversation that is
+                                   played again: TP_FIELD_SAID_AT of turn.post_turn, by which the memory dates what it
+                                   keeps. Events and records keep their own clock. From 1973-03-03 (what is less was
+                                   given in seconds) to five minutes ahead of the machine's clock. 0: the time at which
+                                   the turn is submitted */
 } tp_turn_request;
 
 /** What a turn came to. Made by the library. */

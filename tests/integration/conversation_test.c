@@ -36,6 +36,34 @@ static void both_forms_are_taken(void **state) {
   plays("crlf.jsonl", "{\"session\": \"a\", \"user\": \"x\"}\r\n\r\n{\"session\": \"a\", \"user\": \"y\"}\r\n", 2);
 }
 
+static void time_of_saying_may_be_a_date_or_a_time(void **state) {
+  (void)state;
+  static const char *const said[] = {"2023-05-08",           "2023-05-08T13:56",        "2023-05-08 13:56:07",
+                                     "2024-02-29T13:56:07Z", "2023-05-08T13:56:07.25Z", "2023-05-08T13:56+02:00",
+                                     "2000-02-29",           "2023-05-08T13:56:60-0930"};
+  for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
+    char text[256];
+    snprintf(text, sizeof text, "{\"session\": \"a\", \"user\": \"x\", \"said\": \"%s\"}\n", said[i]);
+    plays("a.jsonl", text, 1);
+  }
+  plays("a.yaml", "sessions: [{id: a, said: 2023-05-08, turns: [{user: x}, {user: y, said: 2023-05-09T10:00Z}]}]\n", 2);
+}
+
+/* What was said in an old conversation is recalled with its own date. */
+static void time_of_saying_is_the_date_of_what_is_recalled(void **state) {
+  (void)state;
+  command c = {.arguments = {"run", "--json", "--script", scratch_string("model.yaml", script),
+                             scratch_string("a.yaml",
+                                            "sessions:\n  - id: a\n    said: 2023-05-08\n    turns:\n"
+                                            "      - user: My sister Ingrid moved to Oslo.\n"
+                                            "      - {user: Ingrid has a cat., said: 2023-05-09T23:30-01:00}\n"
+                                            "  - id: b\n    turns: [{user: Where does Ingrid live?}]\n")}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "[2023-05-08, session a] My sister Ingrid moved to Oslo.");
+  assert_holds(&c.out, "[2023-05-10, session a] Ingrid has a cat.");
+  command_free(&c);
+}
+
 /* The same id in another session, or another tenant's session, is another turn. */
 static void ids_are_of_their_session(void **state) {
   (void)state;
@@ -87,6 +115,15 @@ static void wrong_lines_are_refused_with_line_and_column(void **state) {
       {"{\"session\": \"\", \"user\": \"a\"}\n", ":1: the session's id must have"},
       {"{\"session\": \"s\", \"turn\": \"a\\nb\", \"user\": \"a\"}\n", ":1: the turn's id must have"},
       {GOOD "{\"session\": \"s\", \"workspace\": \"w\", \"user\": \"a\"}\n", ":2: session s is in two workspaces"},
+      {GOOD "{\"session\": \"s\", \"user\": \"a\", \"said\": 1683554160}\n", ":2: said must be text"},
+      {GOOD "{\"session\": \"s\", \"user\": \"a\", \"said\": \"yesterday\"}\n", ":2: said must be a date such as"},
+      {GOOD "{\"session\": \"s\", \"user\": \"a\", \"said\": \"\"}\n", ":2: said must be a date such as"},
+      {GOOD "{\"session\": \"s\", \"user\": \"a\", \"said\": \"2023-02-29\"}\n", ":2: said must be a date such as"},
+      {GOOD "{\"session\": \"s\", \"user\": \"a\", \"said\": \"2023-13-01\"}\n", ":2: said must be a date such as"},
+      {GOOD "{\"session\": \"s\", \"user\": \"a\", \"said\": \"2023-05-08T24:00\"}\n", ":2: said must be a date such"},
+      {GOOD "{\"session\": \"s\", \"user\": \"a\", \"said\": \"2023-05-08x\"}\n", ":2: said must be a date such as"},
+      {GOOD "{\"session\": \"s\", \"user\": \"a\", \"said\": \"1970-01-20\"}\n", ":2: said must be after 1973-03-03"},
+      {GOOD "{\"session\": \"s\", \"user\": \"a\", \"said\": \"9999-05-08\"}\n", ":2: said is in the future"},
       {"\n \n", ": there is no turn in it"},
       {"", ": there is no turn in it"}};
   for (size_t i = 0; i < sizeof wrongs / sizeof wrongs[0]; i++)
@@ -190,6 +227,8 @@ static void a_script_that_is_no_script_is_refused_with_its_place(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(both_forms_are_taken),
+      cmocka_unit_test(time_of_saying_may_be_a_date_or_a_time),
+      cmocka_unit_test(time_of_saying_is_the_date_of_what_is_recalled),
       cmocka_unit_test(ids_are_of_their_session),
       cmocka_unit_test(wrong_lines_are_refused_with_line_and_column),
       cmocka_unit_test(wrong_yaml_is_refused_with_line_or_id),

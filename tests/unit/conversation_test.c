@@ -9,9 +9,12 @@
 
 #include <cmocka.h>
 
+#include "runtime/os/os.h"
 #include "tests/support/model.h"
 
 #define PARAMETERS "\x81\xabtemperature\x00" /* {temperature: 0} */
+
+#define SAID INT64_C(1683554160000) /* 2023-05-08 13:56 UTC */
 
 /* ---- a model that keeps more than the texts ---- */
 
@@ -332,6 +335,59 @@ static void model_system_and_parameters_that_cannot_be_are_refused(void **state)
   close_world(&w);
 }
 
+/* ---- when it was said ---- */
+
+static tp_answer see_said(void *self, tp_call *call) {
+  *(int64_t *)self = tp_call_int(call, TP_FIELD_SAID_AT);
+  return TP_ANSWER_DONE;
+}
+
+static void time_of_saying_reaches_post_turn_and_is_now_where_none_is_given(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "one"}, {.text = "two"}};
+  int64_t said = 0;
+  const hook hooks[] = {{.id = "said", .phase = TP_PHASE_TURN_POST_TURN, .run = see_said, .self = &said}};
+  world w;
+  open_world(&w, replies, 2, hooks, 1);
+  tp_turn_request request = request_of("then");
+  request.said_unix_ms = SAID;
+  run(&w, &request);
+  assert_int_equal(said, SAID);
+  int64_t before = tp__unix_ms();
+  request = request_of("now");
+  run(&w, &request);
+  assert_in_range(said, before, tp__unix_ms());
+  close_world(&w);
+}
+
+static void time_of_saying_that_cannot_be_is_refused(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "one"}};
+  world w;
+  open_world(&w, replies, 1, NULL, 0);
+  const int64_t minute_ms = 60 * 1000, now_ms = tp__unix_ms();
+  const struct {
+    int64_t said_ms;
+    const char *words;
+  } wrong[] = {{-1, "Unix milliseconds"},
+               {INT64_MIN, "Unix milliseconds"},
+               {SAID / 1000, "1973-03-03"},
+               {INT64_C(99999999999), "1973-03-03"},
+               {now_ms + 6 * minute_ms, "ahead of the clock"},
+               {now_ms * 1000, "ahead of the clock"},
+               {INT64_MAX, "ahead of the clock"}};
+  for (size_t i = 0; i < COUNT(wrong); i++) {
+    tp_turn_request request = request_of("now");
+    request.said_unix_ms = wrong[i].said_ms;
+    refuse(&w, &request, TP_ERR_USAGE, "said_unix_ms");
+    refuse(&w, &request, TP_ERR_USAGE, wrong[i].words);
+  }
+  tp_turn_request request = request_of("now");
+  request.said_unix_ms = now_ms + 4 * minute_ms;
+  run(&w, &request);
+  close_world(&w);
+}
+
 static void begun_turn_refuses_what_only_a_driven_one_reads(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "one"}};
@@ -343,8 +399,9 @@ static void begun_turn_refuses_what_only_a_driven_one_reads(void **state) {
       {.struct_size = sizeof(tp_turn_request), .text = TEXT("x"), .messages = list, .message_count = 1},
       {.struct_size = sizeof(tp_turn_request), .model_name = "m"},
       {.struct_size = sizeof(tp_turn_request), .system = TEXT("s")},
-      {.struct_size = sizeof(tp_turn_request), .parameters = TEXT("\x80")}};
-  static const char *const fields[] = {"messages", "model_name", "system", "parameters"};
+      {.struct_size = sizeof(tp_turn_request), .parameters = TEXT("\x80")},
+      {.struct_size = sizeof(tp_turn_request), .said_unix_ms = SAID}};
+  static const char *const fields[] = {"messages", "model_name", "system", "parameters", "said_unix_ms"};
   for (size_t i = 0; i < COUNT(wrong); i++) {
     tp_turn *turn = NULL;
     tp_fault fault = {0};
@@ -390,6 +447,8 @@ int main(void) {
       cmocka_unit_test(model_system_and_parameters_of_a_request_reach_the_model_and_the_phases),
       cmocka_unit_test(messages_that_make_no_conversation_are_refused_with_their_place),
       cmocka_unit_test(model_system_and_parameters_that_cannot_be_are_refused),
+      cmocka_unit_test(time_of_saying_reaches_post_turn_and_is_now_where_none_is_given),
+      cmocka_unit_test(time_of_saying_that_cannot_be_is_refused),
       cmocka_unit_test(begun_turn_refuses_what_only_a_driven_one_reads),
       cmocka_unit_test(history_has_no_system_messages),
   };

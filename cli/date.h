@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * date: dates of ISO 8601 as people write them into files, and back. Pure functions. */
+#ifndef CLI_DATE_H
+#define CLI_DATE_H
+
+#include "turnphase/turnphase.h"
+
+/** Reads "2023-05-08" (midnight), "2023-05-08T13:56", "2023-05-08 13:56:30.250", each time with "Z" or "+02:00" behind
+ *  it or in UTC. @return false for anything else, also for a day that its month has not. */
+bool cli_date_read(tp_text text, int64_t *ret_unix_ms);
+
+enum { CLI_DATE_SIZE = 32 };
+/** "2023-05-08T13:56:30Z", of times from year 0 to 9999; else "". */
+void cli_date_write(int64_t unix_ms, char into[CLI_DATE_SIZE]);
+
+#endif

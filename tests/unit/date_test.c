@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Dates as the command reads and writes them: each accepted form with its time, and what is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "cli/date.h"
+
+static void dates_and_times_are_read_to_the_millisecond(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    int64_t unix_ms;
+  } rows[] = {{"1970-01-01", 0},
+              {"2023-05-08", INT64_C(1683504000000)},
+              {"2023-05-08T13:56", INT64_C(1683554160000)},
+              {"2023-05-08 13:56:07", INT64_C(1683554167000)},
+              {"2023-05-08T13:56:07.5Z", INT64_C(1683554167500)},
+              {"2023-05-08T13:56:07.123987Z", INT64_C(1683554167123)},
+              {"2023-05-08T13:56+02:00", INT64_C(1683546960000)},
+              {"2023-05-08T13:56-0930", INT64_C(1683588360000)},
+              {"2024-02-29", INT64_C(1709164800000)},
+              {"2016-12-31T23:59:60Z", INT64_C(1483228800000)}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    int64_t unix_ms = -1;
+    if (!cli_date_read(tp_text_of(rows[i].text), &unix_ms)) fail_msg("%s is refused", rows[i].text);
+    if (unix_ms != rows[i].unix_ms) fail_msg("%s is %lld", rows[i].text, (long long)unix_ms);
+  }
+}
+
+static void what_is_no_date_is_refused(void **state) {
+  (void)state;
+  static const char *const texts[] = {"",
+                                      "2023",
+                                      "2023-5-8",
+                                      "2023-05-08T",
+                                      "2023-05-08T13",
+                                      "2023-00-01",
+                                      "2023-13-01",
+                                      "2023-02-29",
+                                      "2100-02-29",
+                                      "2023-05-32",
+                                      "2023-05-00",
+                                      "20230508",
+                                      "2023-05-08T24:00",
+                                      "2023-05-08T13:60",
+                                      "2023-05-08T13:56:61",
+                                      "2023-05-08Z",
+                                      "2023-05-08T13:56:",
+                                      "2023-05-08T13:56:07.",
+                                      "2023-05-08T13:56+2",
+                                      "2023-05-08T13:56+24:00",
+                                      "2023-05-08T13:56Zx",
+                                      " 2023-05-08",
+                                      "2023-05-08 ",
+                                      "-023-05-08"};
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    int64_t unix_ms = 47;
+    if (cli_date_read(tp_text_of(texts[i]), &unix_ms)) fail_msg("'%s' is taken", texts[i]);
+    assert_int_equal(unix_ms, 47);
+  }
+}
+
+static void what_is_written_is_read_again(void **state) {
+  (void)state;
+  static const int64_t times[] = {0, 1000, -1000, INT64_C(1683554167000), INT64_C(253402300799000)};
+  for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+    char text[CLI_DATE_SIZE];
+    int64_t unix_ms = 0;
+    cli_date_write(times[i], text);
+    assert_true(cli_date_read(tp_text_of(text), &unix_ms));
+    assert_int_equal(unix_ms, times[i]);
+  }
+  char text[CLI_DATE_SIZE];
+  cli_date_write(INT64_C(253402300800000), text);
+  assert_string_equal(text, "");
+  cli_date_write(INT64_MIN, text);
+  assert_string_equal(text, "");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(dates_and_times_are_read_to_the_millisecond),
+      cmocka_unit_test(what_is_no_date_is_refused),
+      cmocka_unit_test(what_is_written_is_read_again),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
