@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "domains/memory/times.h"
+
 static const char id_prefix[] = "memory:";
 
 static void write_date(sqlite3_str *into, int64_t unix_ms) {
@@ -19,6 +21,40 @@ static void append(sqlite3_str *into, tp_text text) {
   if (text.size) sqlite3_str_append(into, text.data, (int)text.size);
 }
 
+/* Where the date of words of time stands: behind their genitive ("yesterday's"). Its apostrophe may be typographic. */
+static const char *end_of(const tp__memory_times *times, const char *end) {
+  static const char *const genitives[] = {"'s", "\xE2\x80\x99s"};
+  const char *at = times->text.data + times->text.size;
+  for (size_t i = 0; i < 2; i++) {
+    size_t size = strlen(genitives[i]);
+    if ((size_t)(end - at) >= size && memcmp(at, genitives[i], size) == 0) return at + size;
+  }
+  return at;
+}
+
+/* Whether something in parentheses follows already. */
+static bool is_explained(const char *at, const char *end) {
+  while (at < end && *at == ' ') at++;
+  return at < end && *at == '(';
+}
+
+/* Writes the text with the dates of its words of time: "last Friday (2023-05-19)". */
+static void append_dated(sqlite3_str *into, tp_text text, int64_t said_ms) {
+  tp__memory_times times = {.words.left = text, .today = tp__memory_day_of(said_ms)};
+  const char *from = text.data, *end = text.size ? text.data + text.size : text.data;
+  for (int dated = 0; said_ms > 0 && dated < TP__MEMORY_LINE_DATES_MAX && tp__memory_times_next(&times);) {
+    const char *at = end_of(&times, end);
+    char date[TP__MEMORY_TIME_SIZE];
+    if (times.says_itself || is_explained(at, end)) continue;
+    tp__memory_time_write(&times, date);
+    append(into, (tp_text){from, (size_t)(at - from)});
+    sqlite3_str_appendf(into, " (%s)", date);
+    from = at;
+    dated++;
+  }
+  append(into, (tp_text){from, (size_t)(end - from)});
+}
+
 void tp__memory_line_write(sqlite3_str *into, const tp__memory *memory, size_t text_max) {
   tp_text text = memory->text;
   if (text.size > text_max)
@@ -28,7 +64,7 @@ void tp__memory_line_write(sqlite3_str *into, const tp__memory *memory, size_t t
   if (memory->session.size) sqlite3_str_appendall(into, ", session ");
   append(into, memory->session);
   sqlite3_str_appendall(into, memory->part.size ? ", noted] " : "] ");
-  append(into, text);
+  append_dated(into, text, memory->said_ms);
   if (text.size < memory->text.size) sqlite3_str_appendall(into, "\xE2\x80\xA6");
 }
 

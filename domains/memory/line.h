@@ -8,7 +8,10 @@
 
 #include "domains/memory/store.h"
 
+enum { TP__MEMORY_LINE_DATES_MAX = 8 }; /* words of time of a line that get their date */
+
 /** Appends "[2023-05-08, session s1] text", or "[2023-05-08, session s1, noted] text" for what a tool remembered.
+ *  Behind words of time stands what they mean, reckoned from the day of saying: "last Friday (2023-05-05)".
  *  @param text_max  bytes of the text at most, cut at a code point with an ellipsis behind it. */
 void tp__memory_line_write(sqlite3_str *into, const tp__memory *memory, size_t text_max);
 

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is ambiguous is left alone: "on Friday", "a few days ago", "in two weeks" (from now, or within), "in May". */
+#include "domains/memory/times.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "domains/memory/index.h"
+
+/* ---- days and dates ---- */
+
+/* Years begin in March here, so that the day that comes and goes is the last of a year. An era has 400 years. */
+enum { DAYS_OF_ERA = 146097, DAYS_TO_1970 = 719468 };
+
+static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b < 0); }
+
+int64_t tp__memory_day_of(int64_t unix_ms) { return floor_divide(unix_ms, INT64_C(86400000)); }
+
+int64_t tp__memory_day(int year, int month, int day) {
+  const int64_t y = month > 2 ? year : year - 1, era = floor_divide(y, 400), of_era = y - 400 * era;
+  const int64_t of_year = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1;
+  return era * DAYS_OF_ERA + 365 * of_era + of_era / 4 - of_era / 100 + of_year - DAYS_TO_1970;
+}
+
+void tp__memory_date(int64_t day, int *ret_year, int *ret_month, int *ret_day) {
+  const int64_t era = floor_divide(day + DAYS_TO_1970, DAYS_OF_ERA), of_era = day + DAYS_TO_1970 - era * DAYS_OF_ERA;
+  const int64_t year = (of_era - of_era / 1460 + of_era / 36524 - of_era / (DAYS_OF_ERA - 1)) / 365;
+  const int64_t of_year = of_era - (365 * year + year / 4 - year / 100), month = (5 * of_year + 2) / 153;
+  if (ret_day) *ret_day = (int)(of_year - (153 * month + 2) / 5 + 1);
+  if (ret_month) *ret_month = (int)(month < 10 ? month + 3 : month - 9);
+  if (ret_year) *ret_year = (int)(year + 400 * era + (month >= 10));
+}
+
+/* 0 for Monday. */
+static int weekday_of(int64_t day) { return (int)(day + 3 - 7 * floor_divide(day + 3, 7)); }
+
+/* ---- the table ---- */
+
+/** What the words are reckoned by. */
+typedef enum way {
+  BY_DAYS,    /* the day that is `shift` days from today */
+  BY_UNIT,    /* the week, month, year … that is `shift` from today's */
+  BY_NUMBER,  /* as many units from today as the number says, backward with a shift below 0 */
+  BY_WEEKDAY, /* the one before today, from today, or after today, by shift */
+  BY_MONTH,   /* the month of that name before today's, from it, or after it, by shift */
+  BY_YEAR     /* the year that stands there */
+} way;
+
+/** The words of a pattern are separated by spaces, their alternatives by bars. # is a number, @ a unit, % a weekday,
+ *  ^ a month with a capital, $ a year. Of two that fit, the first wins. */
+typedef struct row {
+  const char *pattern;
+  way by;
+  int shift;
+} row;
+
+static const row rows[] = {
+    {"day before yesterday", BY_DAYS, -2},
+    {"day after tomorrow", BY_DAYS, 2},
+    {"yesterday", BY_DAYS, -1},
+    {"today|tonight", BY_DAYS, 0},
+    {"tomorrow", BY_DAYS, 1},
+    {"last night", BY_DAYS, -1},
+    {"this morning|afternoon|evening", BY_DAYS, 0},
+    {"# @ ago", BY_NUMBER, -1},
+    {"couple of @ ago", BY_NUMBER, -1},
+    {"couple @ ago", BY_NUMBER, -1},
+    {"# @ from now|today", BY_NUMBER, 1},
+    {"this past %", BY_WEEKDAY, -1},
+    {"last|previous %", BY_WEEKDAY, -1},
+    {"this %", BY_WEEKDAY, 0},
+    {"next|coming %", BY_WEEKDAY, 1},
+    {"this past weekend", BY_UNIT, -1},
+    {"last|previous @", BY_UNIT, -1},
+    {"this @", BY_UNIT, 0},
+    {"next|coming @", BY_UNIT, 1},
+    {"last ^", BY_MONTH, -1},
+    {"this ^", BY_MONTH, 0},
+    {"next ^", BY_MONTH, 1},
+    {"in|since|during|until|till|by|of $", BY_YEAR, 0},
+};
+
+static const char *const weekday_names[] = {"monday", "tuesday",  "wednesday", "thursday",
+                                            "friday", "saturday", "sunday"};
+static const char *const number_names[] = {"one",   "two",   "three", "four", "five",   "six",
+                                           "seven", "eight", "nine",  "ten",  "eleven", "twelve"};
+/* Those before a number that make it something else: "half a year ago", "more than a year ago". */
+static const char not_before[] = "half|than|over|quarter|to|or";
+
+static bool is_one_of(tp_text word, const char *alternatives, size_t size) {
+  while (size) {
+    const char *bar = memchr(alternatives, '|', size);
+    size_t length = bar ? (size_t)(bar - alternatives) : size;
+    if (tp__memory_same_word(word, (tp_text){alternatives, length})) return true;
+    if (!bar) return false;
+    alternatives += length + 1;
+    size -= length + 1;
+  }
+  return false;
+}
+
+static int find_name(tp_text word, const char *const *names, int count) {
+  for (int i = 0; i < count; i++)
+    if (tp__memory_same_word(word, tp_text_of(names[i]))) return i;
+  return -1;
+}
+
+/* 0 for what is no number from 1 to 9,999. */
+static int number_of(tp_text word) {
+  if (is_one_of(word, "a|an", 4)) return 1;
+  int number = find_name(word, number_names, 12) + 1;
+  if (number || word.size > 4) return number;
+  for (size_t i = 0; i < word.size; i++) {
+    if (word.data[i] < '0' || word.data[i] > '9') return 0;
+    number = 10 * number + (word.data[i] - '0');
+  }
+  return number;
+}
+
+/** What the placeholders of a pattern stood for. */
+typedef struct found {
+  tp__memory_span unit;
+  int number, weekday, month, year;
+} found;
+
+static bool take_unit(tp_text word, found *f) {
+  static const struct {
+    const char *names;
+    tp__memory_span span;
+  } units[] = {{"day|days", TP__MEMORY_SPAN_DAY},
+               {"week|weeks", TP__MEMORY_SPAN_WEEK},
+               {"weekend|weekends", TP__MEMORY_SPAN_WEEKEND},
+               {"month|months", TP__MEMORY_SPAN_MONTH},
+               {"year|years", TP__MEMORY_SPAN_YEAR}};
+  for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+    if (is_one_of(word, units[i].names, strlen(units[i].names))) {
+      f->unit = units[i].span;
+      return true;
+    }
+  return false;
+}
+
+static bool take(tp_text word, const char *pattern, size_t size, found *f) {
+  switch (pattern[0]) {
+    case '#':
+      return (f->number = number_of(word)) > 0;
+    case '@':
+      return take_unit(word, f);
+    case '%':
+      return (f->weekday = find_name(word, weekday_names, 7)) >= 0;
+    case '^':
+      return word.data[0] < 'a' && (f->month = tp__memory_month_of(word)) > 0;
+    case '$':
+      return word.size == 4 && (f->year = number_of(word)) >= 1900 && f->year < 2200;
+    default:
+      break;
+  }
+  if (is_one_of(word, "weekend", size)) f->unit = TP__MEMORY_SPAN_WEEKEND;
+  return is_one_of(word, pattern, size);
+}
+
+/* Whether a pattern fits at the current word. @param words  left behind its last word when it does. */
+static bool fits(tp__memory_words *words, const char *pattern, found *f) {
+  tp__memory_words at = *words;
+  *f = (found){.number = 2}; /* a couple */
+  for (bool first = true; *pattern; first = false) {
+    size_t size = strcspn(pattern, " ");
+    if (!first && (!tp__memory_words_next(&at) || at.begins_clause)) return false;
+    if (!take(at.word, pattern, size, f)) return false;
+    pattern += size + (pattern[size] == ' ');
+  }
+  *words = at;
+  return true;
+}
+
+/* ---- reckoning ---- */
+
+static void be_days(tp__memory_times *t, tp__memory_span span, int64_t first, int count) {
+  t->span = span;
+  t->first = first;
+  t->last = first + count - 1;
+}
+
+static void be_month(tp__memory_times *t, int year, int month) {
+  int next_year = month == 12 ? year + 1 : year, next = month == 12 ? 1 : month + 1;
+  int64_t first = tp__memory_day(year, month, 1);
+  be_days(t, TP__MEMORY_SPAN_MONTH, first, (int)(tp__memory_day(next_year, next, 1) - first));
+}
+
+static void be_year(tp__memory_times *t, int year) {
+  int64_t first = tp__memory_day(year, 1, 1);
+  be_days(t, TP__MEMORY_SPAN_YEAR, first, (int)(tp__memory_day(year + 1, 1, 1) - first));
+}
+
+static void be_unit(tp__memory_times *t, tp__memory_span unit, int shift) {
+  int year, month;
+  int64_t monday = t->today - weekday_of(t->today);
+  tp__memory_date(t->today, &year, &month, NULL);
+  switch (unit) {
+    case TP__MEMORY_SPAN_DAY:
+      be_days(t, unit, t->today + shift, 1);
+      break;
+    case TP__MEMORY_SPAN_WEEK:
+      be_days(t, unit, monday + 7 * (int64_t)shift, 7);
+      break;
+    case TP__MEMORY_SPAN_WEEKEND:
+      be_days(t, unit, monday + 5 + 7 * (int64_t)shift, 2);
+      break;
+    case TP__MEMORY_SPAN_YEAR:
+      be_year(t, year + shift);
+      break;
+    case TP__MEMORY_SPAN_MONTH:
+      month += 12 * year - 1 + shift;
+      be_month(t, month / 12, month % 12 + 1);
+      break;
+  }
+}
+
+static void be_weekday(tp__memory_times *t, int weekday, int shift) {
+  int ahead = (weekday - weekday_of(t->today) + 7) % 7; /* 0: today */
+  if (shift > 0 && ahead == 0) ahead = 7;
+  be_days(t, TP__MEMORY_SPAN_DAY, t->today + (shift < 0 ? ahead - 7 : ahead), 1);
+}
+
+static void be_named_month(tp__memory_times *t, int month, int shift) {
+  int year, now;
+  tp__memory_date(t->today, &year, &now, NULL);
+  be_month(t, shift < 0 ? year - (month >= now) : shift > 0 ? year + (month <= now) : year, month);
+}
+
+/* The pasts of people: the table's years do not go below year 1. */
+static bool reckon(tp__memory_times *t, const row *r, const found *f) {
+  int year;
+  tp__memory_date(t->today, &year, NULL, NULL);
+  if (r->by == BY_NUMBER && f->unit == TP__MEMORY_SPAN_YEAR && f->number >= year) return false;
+  switch (r->by) {
+    case BY_DAYS:
+      be_days(t, TP__MEMORY_SPAN_DAY, t->today + r->shift, 1);
+      break;
+    case BY_UNIT:
+      be_unit(t, f->unit, r->shift);
+      break;
+    case BY_NUMBER:
+      be_unit(t, f->unit, r->shift * f->number);
+      break;
+    case BY_WEEKDAY:
+      be_weekday(t, f->weekday, r->shift);
+      break;
+    case BY_MONTH:
+      be_named_month(t, f->month, r->shift);
+      break;
+    case BY_YEAR:
+      be_year(t, f->year);
+      break;
+  }
+  t->says_itself = r->by == BY_YEAR;
+  return true;
+}
+
+/* ---- the walk ---- */
+
+/* "the last week of May" is not the week before today's; "last day" and "next day" are reckoned from elsewhere. */
+static bool means_otherwise(const tp__memory_times *t, const row *r, const found *f, const tp__memory_words *behind) {
+  if (r->by == BY_NUMBER) return is_one_of(t->before, not_before, strlen(not_before));
+  if (r->by != BY_UNIT) return false;
+  tp__memory_words next = *behind;
+  bool more = tp__memory_words_next(&next) && !next.begins_clause;
+  return f->unit == TP__MEMORY_SPAN_DAY || (more && is_one_of(next.word, "of", 2));
+}
+
+static bool at_time(tp__memory_times *t, tp_text word) {
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    tp__memory_words words = t->words;
+    found f;
+    if (!fits(&words, rows[i].pattern, &f) || means_otherwise(t, &rows[i], &f, &words)) continue;
+    if (!reckon(t, &rows[i], &f)) continue;
+    t->text = (tp_text){word.data, (size_t)(words.word.data + words.word.size - word.data)};
+    t->before = words.word;
+    t->words = words;
+    return true;
+  }
+  return false;
+}
+
+bool tp__memory_times_next(tp__memory_times *t) {
+  while (tp__memory_words_next(&t->words)) {
+    if (at_time(t, t->words.word)) return true;
+    t->before = t->words.word;
+  }
+  return false;
+}
+
+void tp__memory_time_write(const tp__memory_times *t, char into[TP__MEMORY_TIME_SIZE]) {
+  int year, month, day;
+  tp__memory_date(t->first, &year, &month, &day);
+  const char *of = t->span == TP__MEMORY_SPAN_WEEK      ? "week of "
+                   : t->span == TP__MEMORY_SPAN_WEEKEND ? "weekend of "
+                                                        : "";
+  int written = snprintf(into, TP__MEMORY_TIME_SIZE, "%s%04d", of, year);
+  if (t->span != TP__MEMORY_SPAN_YEAR)
+    written += snprintf(into + written, (size_t)(TP__MEMORY_TIME_SIZE - written), "-%02d", month);
+  if (t->span < TP__MEMORY_SPAN_MONTH) snprintf(into + written, (size_t)(TP__MEMORY_TIME_SIZE - written), "-%02d", day);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * times: words of time in a text, resolved against the day on which it was said: "last Friday" gets its date. English,
+ * by the table in times.c; days are those of UTC. Pure functions; no memory of their own. */
+#ifndef TP__MEMORY_TIMES_H
+#define TP__MEMORY_TIMES_H
+
+#include "domains/memory/terms.h"
+
+/** What a word of time is about. */
+typedef enum tp__memory_span {
+  TP__MEMORY_SPAN_DAY,
+  TP__MEMORY_SPAN_WEEK,    /* from Monday */
+  TP__MEMORY_SPAN_WEEKEND, /* Saturday and Sunday */
+  TP__MEMORY_SPAN_MONTH,
+  TP__MEMORY_SPAN_YEAR
+} tp__memory_span;
+
+/** Walks the words of time of a text. Start with a zero-filled walk but for words.left and today. */
+typedef struct tp__memory_times {
+  tp__memory_words words; /* what is still to be read */
+  int64_t today;          /* the day on which it was said, tp__memory_day_of() */
+  tp_text text;           /* the current words of time: a slice of the text */
+  tp__memory_span span;
+  bool says_itself;    /* "in 2019": it needs no date beside it */
+  int64_t first, last; /* the days that it means, both included */
+  tp_text before;      /* internal: the word before words.left */
+} tp__memory_times;
+
+/** @return false at the end. */
+bool tp__memory_times_next(tp__memory_times *times);
+
+/** The day of a time, 0 for 1970-01-01. */
+int64_t tp__memory_day_of(int64_t unix_ms);
+/** The day of a date; month from 1. */
+int64_t tp__memory_day(int year, int month, int day);
+/** The date of a day. Any of the three may be NULL. */
+void tp__memory_date(int64_t day, int *ret_year, int *ret_month, int *ret_day);
+
+/** "2023-05-19", "week of 2023-05-15", "weekend of 2023-05-20", "2023-05", "2022". */
+enum { TP__MEMORY_TIME_SIZE = 48 };
+void tp__memory_time_write(const tp__memory_times *times, char into[TP__MEMORY_TIME_SIZE]);
+
+#endif
