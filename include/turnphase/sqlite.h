@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sqlite.h: the library turnphase-sqlite: a history of sessions in a SQLite file. Threads: any. */
+ * sqlite.h: the library turnphase-sqlite: the history of sessions, entry records and background jobs in a SQLite file,
+ * one for each data directory. A history and a store may have the same file open; so may several processes of one
+ * machine that see each other's numbers (one PID namespace). Threads: any. */
 #ifndef TURNPHASE_SQLITE_H
 #define TURNPHASE_SQLITE_H
 
@@ -16,6 +18,59 @@ TP_BEGIN_DECLS
  *          TP_ERR_STORE_READONLY, TP_ERR_STORE_FULL, TP_ERR_IO, TP_ERR_NO_MEMORY, with the path in the fault. */
 TP_API tp_status tp_sqlite_history_open(const char *path, tp_history **ret_history,
     tp_fault *fault) TP_MUST_USE;
+
+/** Options of the SQLite store; zero means default. Everything is copied. */
+typedef struct tp_sqlite_store_options {
+  size_t struct_size;
+  const char *path;              /* required: the file, for example DIR/turnphase.db */
+  size_t records_max;            /* the newest so many entry records are kept; 0: 100,000 */
+  size_t turns_max;              /* the newest so many turn records; 0: 100,000 */
+  size_t audits_max;             /* the newest so many audit rows; 0: 100,000 */
+  size_t jobs_max;               /* open jobs; 0: 65,536; above it an insert gives TP_ERR_FULL */
+  size_t jobs_ended_max;         /* of jobs that succeeded or were discarded, and of dead letters, the newest so many
+                                    are known by id and key; 0: 10,000 */
+  size_t queue_bytes_max;        /* records that wait to be written; 0: 8 MiB. What does not fit is dropped, counted
+                                    and logged */
+  tp_log_fn log;                 /* called, without any lock of ours, when records are dropped, when writing them begins
+                                    to fail, and when it succeeds again. May be NULL */
+  void *log_ctx;                 /* of log; both until the store is destroyed */
+  uint32_t busy_ms;              /* how long a write waits for another process; 0: 5,000; at most 600,000 */
+  uint32_t existing_only;        /* 1: a file that is not there is TP_ERR_NOT_FOUND instead of being made */
+} tp_sqlite_store_options;
+
+/** A store in a file (mode 0600, WAL, synchronous FULL). A file that holds only a history, or has an earlier schema, is
+ *  upgraded in one transaction.
+ *  A job's change is durable when its function returns. Records are copied into a queue that is bounded in bytes, and
+ *  one thread writes all that wait in one transaction; commit returns when those before it are durable, or when an
+ *  attempt to write them failed. While the file cannot be written (full, locked, removed, damaged) what waits stays in
+ *  the queue and is tried again five times a second, so that no restart is needed; what does not fit is dropped: record
+ *  gives TP_ERR_FULL. What still waits when the store is destroyed is written then, with one attempt.
+ *  Not in the child of a fork while the parent has the same file open. Give it to tp_runtime_options.store, which takes
+ *  it, or free it with tp_store_free().
+ *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_NOT_FOUND with existing_only; else as
+ *          tp_sqlite_history_open(); TP_ERR_NO_THREAD.
+ *  Threads: any.   Blocks: on the file. */
+TP_API tp_status tp_sqlite_store_open(const tp_sqlite_store_options *options, tp_store **ret_store,
+    tp_fault *fault) TP_MUST_USE;
+
+/** What became of the records that a store was given since it was opened. The caller sets struct_size; it is filled
+ *  that far, and struct_size says how far. */
+typedef struct tp_sqlite_store_report {
+  size_t struct_size;
+  uint64_t records_queued;       /* taken; late notes count as records */
+  uint64_t records_written;      /* of these committed */
+  uint64_t records_dropped;      /* refused because the queue was full */
+  uint64_t write_failures;       /* attempts to write that failed */
+  uint64_t queue_bytes;          /* what waits now */
+  int32_t last_failure;          /* tp_status of the last attempt that failed; TP_OK: none has */
+  uint32_t is_failing;           /* 1: the last attempt failed */
+} tp_sqlite_store_report;
+
+/** Fills a report.
+ *  @param store  what tp_sqlite_store_open() gave, until it is destroyed: also when a runtime has taken it.
+ *  @return TP_OK; TP_ERR_USAGE for another store; TP_ERR_VERSION for a wrong struct_size.
+ *  Threads: any.   Blocks: no. */
+TP_API tp_status tp_sqlite_store_counts(const tp_store *store, tp_sqlite_store_report *ret_report) TP_MUST_USE;
 
 TP_END_DECLS
 #endif

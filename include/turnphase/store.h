@@ -308,6 +308,16 @@ typedef struct tp_audit {
 } tp_audit;
 /** false stops. */
 typedef bool (*tp_audit_fn)(void *ctx, const tp_audit *row);
+
+/** Which audit rows to read: newest first. Zero or empty: any. */
+typedef struct tp_audit_query {
+  size_t struct_size;
+  size_t limit;                  /* at most so many; 0: all */
+  int64_t from_unix_ms, to_unix_ms; /* unix_ms lies in it, both ends included; to 0: no end */
+  uint32_t phase;
+  uint32_t reserved_;            /* zero */
+} tp_audit_query;
+
 /* ---- places: not yet used ---- */
 
 /** One attempt of a run. Not yet used: a run record has the last one and how many there were. */
@@ -555,6 +565,8 @@ typedef struct tp_store {
   void (*destroy)(void *self);
   uint32_t durable;              /* 1: what is committed survives the process */
   uint32_t reserved_;            /* zero */
+  /** Gives the audit rows that fit, newest first. */
+  tp_status (*audits)(void *self, const tp_audit_query *query, tp_audit_fn each, void *ctx, tp_fault *fault);
 } tp_store;
 
 /** Options of the memory store; zero means default. */

@@ -36,19 +36,23 @@ tp_status tp__sqlite_refuse(tp_fault *fault, tp_status code, const char *subject
 
 tp_status tp__sqlite_status(int rc) {
   if (rc == SQLITE_IOERR_NOMEM) return TP_ERR_NO_MEMORY;
+  if (rc == SQLITE_READONLY_DBMOVED) return TP_ERR_IO;
   switch (rc & 0xff) {
   case SQLITE_OK:
   case SQLITE_ROW:
   case SQLITE_DONE: return TP_OK;
   case SQLITE_NOMEM: return TP_ERR_NO_MEMORY;
   case SQLITE_BUSY:
-  case SQLITE_LOCKED: return TP_ERR_STORE_BUSY;
+  case SQLITE_LOCKED:
+  case SQLITE_PROTOCOL: return TP_ERR_STORE_BUSY;
   case SQLITE_CORRUPT:
   case SQLITE_NOTADB: return TP_ERR_STORE_CORRUPT;
   case SQLITE_FULL: return TP_ERR_STORE_FULL;
   case SQLITE_READONLY:
+  case SQLITE_AUTH:
   case SQLITE_PERM: return TP_ERR_STORE_READONLY;
   case SQLITE_IOERR:
+  case SQLITE_NOLFS:
   case SQLITE_CANTOPEN: return TP_ERR_IO;
   case SQLITE_TOOBIG: return TP_ERR_TOO_LARGE;
   default: return TP_ERR_STORE;
@@ -66,13 +70,20 @@ static const char *remedy_of(tp_status status) {
   }
 }
 
+/* Of these errors a connection keeps errno until the next of them, also past a rollback. ENOSPC of a write is a full
+ * disk to SQLite; a quota, a limit of the file's size and the file of shared memory are errors of input and output. */
+static bool has_errno(int rc) { return (rc & 0xff) == SQLITE_IOERR || (rc & 0xff) == SQLITE_CANTOPEN; }
+static bool is_full(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
+
 static const char *name_of(const char *path) { return path ? path : "memory"; }
 
 tp_status tp__sqlite_fail(sqlite3 *db, const char *path, const char *doing, int rc, tp_fault *fault) {
   tp_status status = tp__sqlite_status(rc);
   bool known_there = db && sqlite3_extended_errcode(db) == rc; /* else the connection remembers something later */
   const char *words = known_there ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
-  int system_error = known_there ? sqlite3_system_errno(db) : 0;
+  int system_error = db && has_errno(rc) ? sqlite3_system_errno(db) : 0;
+  if (rc == SQLITE_READONLY_DBMOVED) words = "the file was removed, moved or replaced while it was open";
+  if (status == TP_ERR_IO && is_full(system_error)) status = TP_ERR_STORE_FULL;
   tp__sqlite_refuse(fault, status, name_of(path), "%s: %s: %s%s", name_of(path), doing, words, remedy_of(status));
   if (fault) fault->system_error = system_error;
   return status;
@@ -84,6 +95,7 @@ static tp_status status_of_errno(int error) {
   switch (error) {
   case ENOMEM: return TP_ERR_NO_MEMORY;
   case ENOSPC:
+  case EFBIG:
   case EDQUOT: return TP_ERR_STORE_FULL;
   case EACCES:
   case EPERM:
@@ -196,6 +208,7 @@ static int make_version(sqlite3 *db, const tp__sqlite_schema *schema, int versio
   snprintf(numbers, sizeof numbers, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
            (int)schema->application_id, (int)schema->version);
   int rc = version == 0 ? sqlite3_exec(db, schema->sql, NULL, NULL, NULL) : SQLITE_OK;
+  if (version == 0 && schema->grows_from_first) version = 1;
   for (int i = version; rc == SQLITE_OK && i > 0 && i < schema->version; i++)
     rc = sqlite3_exec(db, schema->upgrades[i - 1], NULL, NULL, NULL);
   if (rc == SQLITE_OK) rc = sqlite3_exec(db, numbers, NULL, NULL, NULL);
@@ -217,12 +230,14 @@ static tp_status make_tables(sqlite3 *db, const char *path, const tp__sqlite_sch
 }
 
 /* SQLite does not wait for a lock while it switches a file to WAL, so two openers of a new file could refuse each
- * other: the waiting is done here. */
-static tp_status set_durable(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, tp_fault *fault) {
+ * other: the waiting is done here. auto_vacuum is of a new file only, and setting it takes the write lock. */
+static tp_status set_durable(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, bool is_new,
+                             tp_fault *fault) {
   enum { PAUSE_MS = 10 };
   char sql[144];
   snprintf(sql, sizeof sql, "%sPRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = %s;",
-           schema->shrinks ? "PRAGMA auto_vacuum = INCREMENTAL; " : "", schema->overwrites_deleted ? "ON" : "FAST");
+           is_new && schema->shrinks ? "PRAGMA auto_vacuum = INCREMENTAL; " : "",
+           schema->overwrites_deleted ? "ON" : "FAST");
   int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
   for (int waited_ms = 0; (rc & 0xff) == SQLITE_BUSY && waited_ms < TP__SQLITE_BUSY_MS; waited_ms += PAUSE_MS) {
     sqlite3_sleep(PAUSE_MS);
@@ -257,7 +272,7 @@ static tp_status check_and_set_up(sqlite3 *db, const char *path, const tp__sqlit
   if (sqlite3_db_readonly(db, "main") == 1) return tp__sqlite_fail(NULL, path, "open", SQLITE_READONLY, fault);
   tp_status status = identify(db, path, schema, &version, fault);
   if (status == TP_OK && version > 0) status = check_pages(db, path, fault);
-  if (status == TP_OK) status = set_durable(db, path, schema, fault);
+  if (status == TP_OK) status = set_durable(db, path, schema, version == 0, fault);
   if (status == TP_OK && version < schema->version) status = make_tables(db, path, schema, fault);
   if (status == TP_OK && schema->busy_ms) sqlite3_busy_timeout(db, schema->busy_ms);
   return status;

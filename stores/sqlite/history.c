@@ -8,22 +8,9 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "stores/sqlite/database.h"
+#include "stores/sqlite/schema.h"
+#include "stores/sqlite/statement.h"
 #include "turnphase/sqlite.h"
-
-static const tp__sqlite_schema schema = {
-    .noun = "a history of sessions",
-    .application_id = 0x54704869, /* "TpHi" */
-    .version = 1,
-    .sql = "CREATE TABLE session (id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL,"
-           "  UNIQUE (tenant, name));"
-           "CREATE TABLE message (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, role INTEGER NOT NULL,"
-           "  is_error INTEGER NOT NULL, turn TEXT NOT NULL, text TEXT NOT NULL, call_id TEXT NOT NULL,"
-           "  name TEXT NOT NULL);"
-           "CREATE INDEX message_session ON message (session);"
-           "CREATE TABLE tool_call (message INTEGER NOT NULL, position INTEGER NOT NULL, id TEXT NOT NULL,"
-           "  name TEXT NOT NULL, malformed INTEGER NOT NULL, arguments BLOB NOT NULL, PRIMARY KEY (message, position))"
-           "  WITHOUT ROWID;"};
 
 /** A connection that reads, with its statements. */
 typedef struct reader {
@@ -73,46 +60,11 @@ static const char *const sessions_sql =
     "SELECT id, tenant, name, (SELECT count(*) FROM message WHERE message.session = session.id) FROM session"
     " WHERE id > ?1 AND (?2 = '' OR tenant = ?2) ORDER BY id LIMIT ?3";
 
-static int prepare(sqlite3 *db, const char *sql, sqlite3_stmt **ret_statement) {
-  return sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, ret_statement, NULL);
-}
-
-/* An empty text is '', never NULL. The bytes are borrowed until the statement is reset. */
-static int bind_text(sqlite3_stmt *statement, int index, tp_text text) {
-  return sqlite3_bind_text64(statement, index, text.size ? text.data : "", text.size, SQLITE_STATIC, SQLITE_UTF8);
-}
-
-static int bind_blob(sqlite3_stmt *statement, int index, tp_text bytes) {
-  return sqlite3_bind_blob64(statement, index, bytes.size ? bytes.data : "", bytes.size, SQLITE_STATIC);
-}
-
-/* Ends a use of a cached statement: nothing of the caller's stays bound. */
-static void release(sqlite3_stmt *statement) {
-  sqlite3_reset(statement);
-  sqlite3_clear_bindings(statement);
-}
-
-/* ---- transactions ---- */
-
-/* One that could not be rolled back for lack of memory is still there, with all its locks. */
-static int begin_locked(history *h) {
-  int rc = SQLITE_OK;
-  if (!sqlite3_get_autocommit(h->db)) rc = sqlite3_exec(h->db, "ROLLBACK", NULL, NULL, NULL);
-  return rc == SQLITE_OK ? sqlite3_exec(h->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) : rc;
-}
-
 /* ---- append ---- */
 
-/* Runs a statement that gives no row. */
-static int run(sqlite3_stmt *statement, int rc) {
-  if (rc == SQLITE_OK) rc = sqlite3_step(statement);
-  release(statement);
-  return rc == SQLITE_DONE ? SQLITE_OK : rc;
-}
-
 static int bind_session(sqlite3_stmt *statement, tp_text tenant, tp_text session) {
-  int rc = bind_text(statement, 1, tenant);
-  return rc == SQLITE_OK ? bind_text(statement, 2, session) : rc;
+  int rc = tp__sqlite_bind_text(statement, 1, tenant);
+  return rc == SQLITE_OK ? tp__sqlite_bind_text(statement, 2, session) : rc;
 }
 
 /* @return SQLITE_ROW with its id; SQLITE_DONE when there is no such session. */
@@ -121,13 +73,13 @@ static int find_session_locked(history *h, tp_text tenant, tp_text session, int6
   int rc = bind_session(find, tenant, session);
   if (rc == SQLITE_OK) rc = sqlite3_step(find);
   if (rc == SQLITE_ROW) *ret_id = sqlite3_column_int64(find, 0);
-  release(find);
+  tp__sqlite_release(find);
   return rc;
 }
 
 static int session_id_locked(history *h, tp_text tenant, tp_text session, int64_t *ret_id) {
   sqlite3_stmt *insert = h->statements[INSERT_SESSION];
-  int rc = run(insert, bind_session(insert, tenant, session));
+  int rc = tp__sqlite_run(insert, bind_session(insert, tenant, session));
   if (rc == SQLITE_OK) rc = find_session_locked(h, tenant, session, ret_id);
   return rc == SQLITE_ROW ? SQLITE_OK : rc == SQLITE_DONE ? SQLITE_CORRUPT : rc;
 }
@@ -136,11 +88,11 @@ static int insert_call_locked(history *h, int64_t message, size_t position, cons
   sqlite3_stmt *s = h->statements[INSERT_CALL];
   int rc = sqlite3_bind_int64(s, 1, message);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, (int64_t)position);
-  if (rc == SQLITE_OK) rc = bind_text(s, 3, call->id);
-  if (rc == SQLITE_OK) rc = bind_text(s, 4, call->name);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 3, call->id);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 4, call->name);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int(s, 5, call->malformed);
-  if (rc == SQLITE_OK) rc = bind_blob(s, 6, call->arguments);
-  return run(s, rc);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_blob(s, 6, call->arguments);
+  return tp__sqlite_run(s, rc);
 }
 
 static int insert_message_locked(history *h, int64_t session, const tp_message *message) {
@@ -148,11 +100,11 @@ static int insert_message_locked(history *h, int64_t session, const tp_message *
   int rc = sqlite3_bind_int64(s, 1, session);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int(s, 2, (int)message->role);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int(s, 3, message->is_error);
-  if (rc == SQLITE_OK) rc = bind_text(s, 4, message->turn_id);
-  if (rc == SQLITE_OK) rc = bind_text(s, 5, message->text);
-  if (rc == SQLITE_OK) rc = bind_text(s, 6, message->call_id);
-  if (rc == SQLITE_OK) rc = bind_text(s, 7, message->name);
-  rc = run(s, rc);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 4, message->turn_id);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 5, message->text);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 6, message->call_id);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 7, message->name);
+  rc = tp__sqlite_run(s, rc);
   int64_t id = sqlite3_last_insert_rowid(h->db);
   for (size_t i = 0; rc == SQLITE_OK && i < message->call_count; i++)
     rc = insert_call_locked(h, id, i, message->calls[i]);
@@ -161,11 +113,11 @@ static int insert_message_locked(history *h, int64_t session, const tp_message *
 
 static int append_locked(history *h, const tp_history_append *request) {
   int64_t session_id = 0;
-  int rc = begin_locked(h);
+  int rc = tp__sqlite_begin(h->db);
   if (rc == SQLITE_OK) rc = session_id_locked(h, request->tenant, request->session, &session_id);
   for (size_t i = 0; rc == SQLITE_OK && i < request->message_count; i++)
     rc = insert_message_locked(h, session_id, request->messages[i]);
-  return rc == SQLITE_OK ? sqlite3_exec(h->db, "COMMIT", NULL, NULL, NULL) : rc;
+  return rc == SQLITE_OK ? tp__sqlite_end(h->db) : rc;
 }
 
 static tp_status history_append(void *self, const tp_history_append *request, tp_fault *fault) {
@@ -183,18 +135,18 @@ static tp_status history_append(void *self, const tp_history_append *request, tp
 /* ---- delete ---- */
 
 static int delete_rows_locked(history *h, int statement, int64_t session) {
-  return run(h->statements[statement], sqlite3_bind_int64(h->statements[statement], 1, session));
+  return tp__sqlite_run(h->statements[statement], sqlite3_bind_int64(h->statements[statement], 1, session));
 }
 
 static int delete_locked(history *h, const tp_history_delete *request, bool *ret_found) {
   int64_t session = 0;
-  int rc = begin_locked(h);
+  int rc = tp__sqlite_begin(h->db);
   if (rc == SQLITE_OK) rc = find_session_locked(h, request->tenant, request->session, &session);
   *ret_found = rc == SQLITE_ROW;
   if (rc == SQLITE_ROW) rc = delete_rows_locked(h, DELETE_CALLS, session);
   if (*ret_found && rc == SQLITE_OK) rc = delete_rows_locked(h, DELETE_MESSAGES, session);
   if (*ret_found && rc == SQLITE_OK) rc = delete_rows_locked(h, DELETE_SESSION, session);
-  if (*ret_found && rc == SQLITE_OK) rc = sqlite3_exec(h->db, "COMMIT", NULL, NULL, NULL);
+  if (*ret_found && rc == SQLITE_OK) rc = tp__sqlite_end(h->db);
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
@@ -226,8 +178,8 @@ static tp_status reader_new(const char *path, reader **ret_reader, tp_fault *fau
   *r = (reader){0};
   tp_status status = tp__sqlite_open_reader(path, &r->db, fault);
   if (status == TP_OK) {
-    int rc = prepare(r->db, messages_sql, &r->messages);
-    if (rc == SQLITE_OK) rc = prepare(r->db, calls_sql, &r->calls);
+    int rc = tp__sqlite_prepare(r->db, messages_sql, &r->messages);
+    if (rc == SQLITE_OK) rc = tp__sqlite_prepare(r->db, calls_sql, &r->calls);
     if (rc != SQLITE_OK) status = tp__sqlite_fail(r->db, path, "load a session", rc, fault);
   }
   if (status == TP_OK) *ret_reader = r;
@@ -246,18 +198,13 @@ static tp_status take_reader(history *h, reader **ret_reader, tp_fault *fault) {
 }
 
 static void give_back_reader(history *h, reader *r) {
-  release(r->calls);
-  release(r->messages);
+  tp__sqlite_release(r->calls);
+  tp__sqlite_release(r->messages);
   pthread_mutex_lock(&h->mutex);
   reader *surplus = h->idle ? r : NULL;
   if (!surplus) h->idle = r;
   pthread_mutex_unlock(&h->mutex);
   reader_free(surplus);
-}
-
-static tp_text column(sqlite3_stmt *statement, int index) {
-  const char *data = (const char *)sqlite3_column_blob(statement, index);
-  return (tp_text){data ? data : "", (size_t)sqlite3_column_bytes(statement, index)};
 }
 
 /** The calls of the message that is being delivered. The texts of a call stand in one block, which begins at its id. */
@@ -296,7 +243,7 @@ static int call_list_add(call_list *list, sqlite3_stmt *row) {
     list->list = addresses;
     list->capacity = capacity;
   }
-  tp_text id = column(row, 0), name = column(row, 1), arguments = column(row, 3);
+  tp_text id = tp__sqlite_column(row, 0), name = tp__sqlite_column(row, 1), arguments = tp__sqlite_column(row, 3);
   char *next = sqlite3_malloc64(id.size + name.size + arguments.size + 1);
   if (!next) return SQLITE_NOMEM;
   tp_tool_call *call = &list->items[list->count++];
@@ -327,12 +274,12 @@ static int read_message(reader *r, call_list *calls, tp_message *message) {
   *message = (tp_message){.struct_size = sizeof *message,
                           .role = (tp_role)role,
                           .is_error = sqlite3_column_int(row, 2) != 0,
-                          .turn_id = column(row, 3),
-                          .text = column(row, 4),
+                          .turn_id = tp__sqlite_column(row, 3),
+                          .text = tp__sqlite_column(row, 4),
                           .calls = calls->count ? calls->list : NULL,
                           .call_count = calls->count,
-                          .call_id = column(row, 5),
-                          .name = column(row, 6)};
+                          .call_id = tp__sqlite_column(row, 5),
+                          .name = tp__sqlite_column(row, 6)};
   return rc;
 }
 
@@ -374,8 +321,8 @@ static tp_status list_rows(reader *r, const char *path, sqlite3_stmt *rows, tp_h
     tp_history_session row = {.struct_size = sizeof row,
                               .number = (uint64_t)sqlite3_column_int64(rows, 0),
                               .message_count = (uint64_t)sqlite3_column_int64(rows, 3),
-                              .tenant = column(rows, 1),
-                              .session = column(rows, 2)};
+                              .tenant = tp__sqlite_column(rows, 1),
+                              .session = tp__sqlite_column(rows, 2)};
     goes_on = each(ctx, &row);
   }
   if (!goes_on || rc == SQLITE_DONE) return TP_OK;
@@ -391,9 +338,9 @@ static tp_status history_list(void *self, const tp_history_query *query, tp_hist
   sqlite3_stmt *rows = NULL;
   tp_status status = take_reader(h, &r, fault);
   if (status != TP_OK) return status;
-  int rc = prepare(r->db, sessions_sql, &rows);
+  int rc = tp__sqlite_prepare(r->db, sessions_sql, &rows);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(rows, 1, at_most(query->after_number));
-  if (rc == SQLITE_OK) rc = bind_text(rows, 2, query->tenant);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(rows, 2, query->tenant);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(rows, 3, query->limit ? at_most(query->limit) : -1);
   if (rc == SQLITE_OK) status = list_rows(r, h->path, rows, each, ctx, fault);
   else status = tp__sqlite_fail(r->db, h->path, "list sessions", rc, fault);
@@ -416,7 +363,7 @@ static void history_destroy(void *self) {
 
 static tp_status prepare_all(history *h, tp_fault *fault) {
   for (int i = 0; i < WRITE_STATEMENTS; i++) {
-    int rc = prepare(h->db, write_sql[i], &h->statements[i]);
+    int rc = tp__sqlite_prepare(h->db, write_sql[i], &h->statements[i]);
     if (rc != SQLITE_OK) return tp__sqlite_fail(h->db, h->path, "prepare", rc, fault);
   }
   return TP_OK;
@@ -440,7 +387,7 @@ tp_status tp_sqlite_history_open(const char *path, tp_history **ret_history, tp_
     return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "a history needs the path of its file");
   history *h = history_new(path);
   if (!h) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
-  tp_status status = tp__sqlite_open(path, &schema, &h->db, fault);
+  tp_status status = tp__sqlite_open(path, &tp__sqlite_store_schema, &h->db, fault);
   if (status == TP_OK) status = prepare_all(h, fault);
   if (status != TP_OK) {
     history_destroy(h);

@@ -9,7 +9,10 @@
 
 #include <cmocka.h>
 
+#include <unistd.h>
+
 #include "tests/support/host.h"
+#include "turnphase/sqlite.h"
 
 /* ---- the stores ---- */
 
@@ -17,6 +20,8 @@ typedef struct store_kind {
   const char *name;
   /* Opens an empty one that keeps at least records_max entry records and turn records. */
   tp_status (*open)(size_t records_max, tp_store **ret_store);
+  /* Opens the one that was opened last and closed since, with all that it has. NULL: the store is not durable. */
+  tp_status (*reopen)(size_t records_max, tp_store **ret_store);
 } store_kind;
 
 static tp_status open_memory(size_t records_max, tp_store **ret_store) {
@@ -25,8 +30,24 @@ static tp_status open_memory(size_t records_max, tp_store **ret_store) {
   return tp_store_memory_new(NULL, &options, ret_store, NULL);
 }
 
+static char folder[64];
+static int file_count;
+static tp_status reopen_sqlite(size_t records_max, tp_store **ret_store) {
+  char path[96];
+  snprintf(path, sizeof path, "%s/%d.db", folder, file_count);
+  tp_sqlite_store_options options = {
+      .struct_size = sizeof options, .path = path, .records_max = records_max, .turns_max = records_max};
+  return tp_sqlite_store_open(&options, ret_store, NULL);
+}
+
+static tp_status open_sqlite(size_t records_max, tp_store **ret_store) {
+  file_count++;
+  return reopen_sqlite(records_max, ret_store);
+}
+
 static const store_kind stores[] = {
-    {"memory", open_memory},
+    {"memory", open_memory, NULL},
+    {"sqlite", open_sqlite, reopen_sqlite},
 };
 static const store_kind *kind; /* under test */
 
@@ -35,6 +56,13 @@ static tp_store *open_store(size_t records_max) {
   assert_int_equal(kind->open(records_max, &store), TP_OK);
   assert_int_equal(store->struct_size, sizeof *store);
   assert_non_null(store->name);
+  assert_int_equal(store->durable, kind->reopen != NULL);
+  return store;
+}
+
+static tp_store *reopen_store(size_t records_max) {
+  tp_store *store = NULL;
+  assert_int_equal(kind->reopen(records_max, &store), TP_OK);
   return store;
 }
 
@@ -766,8 +794,182 @@ static void history_is_kept_apart_by_tenant_and_session(void **state) {
   tp_history_free(history);
 }
 
+/* ---- audit rows ---- */
+
+typedef struct audit_listing {
+  int64_t times[16];
+  size_t count, stop_at;
+  int bad;
+} audit_listing;
+
+static void put_audit(tp_store *store, int64_t unix_ms) {
+  char owner[16] = "owner", detail[16];
+  snprintf(detail, sizeof detail, "detail %d", (int)unix_ms);
+  tp_audit row = {.struct_size = sizeof row,
+                  .unix_ms = unix_ms,
+                  .owner = owner,
+                  .action = "denial",
+                  .detail = detail,
+                  .status = TP_ERR_DENIED,
+                  .phase = (uint32_t)(unix_ms % 3),
+                  .snapshot_hash = UINT64_MAX,
+                  .subscription = unix_ms % 2 ? "sub" : NULL,
+                  .turn = "t",
+                  .duration_ns = 5,
+                  .state = TP_STATE_FAILED,
+                  .reason = TP_REASON_ERROR,
+                  .visibility = TP_VISIBILITY_DEBUG};
+  assert_int_equal(store->audit(store->self, &row), TP_OK);
+  memset(owner, 'x', sizeof owner);
+  memset(detail, 'x', sizeof detail);
+}
+
+static bool list_audit(void *ctx, const tp_audit *row) {
+  audit_listing *l = ctx;
+  char detail[16];
+  snprintf(detail, sizeof detail, "detail %d", (int)row->unix_ms);
+  if (row->struct_size != sizeof *row || strcmp(row->owner, "owner") != 0 || strcmp(row->action, "denial") != 0 ||
+      strcmp(row->detail, detail) != 0 || strcmp(row->turn, "t") != 0 || row->status != TP_ERR_DENIED ||
+      row->snapshot_hash != UINT64_MAX || row->duration_ns != 5 || row->state != TP_STATE_FAILED ||
+      row->reason != TP_REASON_ERROR || row->visibility != TP_VISIBILITY_DEBUG ||
+      row->phase != (uint32_t)(row->unix_ms % 3) || (row->subscription != NULL) != (row->unix_ms % 2 != 0))
+    l->bad++;
+  l->times[l->count++] = row->unix_ms;
+  return l->count != l->stop_at;
+}
+
+static audit_listing read_audits(tp_store *store, const tp_audit_query *query, size_t stop_at) {
+  audit_listing l = {.stop_at = stop_at};
+  assert_int_equal(store->audits(store->self, query, list_audit, &l, NULL), TP_OK);
+  assert_int_equal(l.bad, 0);
+  return l;
+}
+
+static void audit_rows_are_kept_whole_and_read_newest_first(void **state) {
+  (void)state;
+  tp_store *store = open_store(64);
+  assert_int_equal(store->audit != NULL, store->audits != NULL); /* a store that keeps them shows them */
+  if (!store->audits) {
+    tp_store_free(store);
+    return;
+  }
+  tp_audit_query query = {.struct_size = sizeof query};
+  assert_int_equal(read_audits(store, &query, 0).count, 0);
+  for (int64_t t = 1; t <= 9; t++) put_audit(store, t);
+  audit_listing all = read_audits(store, &query, 0);
+  assert_int_equal(all.count, 9);
+  for (size_t i = 0; i < 9; i++) assert_int_equal(all.times[i], 9 - i);
+  assert_int_equal(read_audits(store, NULL, 0).count, 9);
+  assert_int_equal(read_audits(store, &query, 2).count, 2);
+  query = (tp_audit_query){.struct_size = sizeof query, .from_unix_ms = 3, .to_unix_ms = 8, .phase = 1, .limit = 1};
+  audit_listing some = read_audits(store, &query, 0);
+  assert_int_equal(some.count, 1);
+  assert_int_equal(some.times[0], 7);
+  tp_store_free(store);
+}
+
+/* ---- durable stores ---- */
+
+static bool run_of_state(const void *source, size_t index, tp_run_record *record) {
+  *record = (tp_run_record){.struct_size = sizeof *record,
+                            .subscription = "sub",
+                            .handler = "h",
+                            .owner = "o",
+                            .state = *(const uint8_t *)source,
+                            .visibility = TP_VISIBILITY_USER_AUDIT,
+                            .queued_ns = (int64_t)index};
+  return true;
+}
+
+static void put_state(tp_store *store, uint64_t id, uint8_t state, int64_t ended_ns, size_t runs) {
+  tp_entry_record record = {.struct_size = sizeof record,
+                            .process_run_id = UINT64_MAX,
+                            .entry_id = id,
+                            .started_ns = 1,
+                            .ended_ns = ended_ns,
+                            .run_count = runs,
+                            .run = run_of_state,
+                            .source = &state};
+  assert_int_equal(store->record(store->self, &record), TP_OK);
+}
+
+typedef struct last_entry {
+  size_t count, runs;
+  int64_t ended_ns;
+  uint8_t state, visibility;
+} last_entry;
+
+static bool note_entry(void *ctx, const tp_entry_record *record) {
+  last_entry *e = ctx;
+  tp_run_record run = {.struct_size = sizeof run};
+  e->count++;
+  e->runs = record->run_count;
+  e->ended_ns = record->ended_ns;
+  if (!record->run(record->source, 0, &run)) return false;
+  e->state = run.state;
+  e->visibility = run.visibility;
+  return true;
+}
+
+static last_entry read_entries(tp_store *store) {
+  last_entry e = {.count = 0};
+  tp_record_query query = {.struct_size = sizeof query};
+  assert_int_equal(store->records(store->self, &query, note_entry, &e, NULL), TP_OK);
+  return e;
+}
+
+static void record_of_an_entry_that_runs_is_replaced_by_that_of_its_end(void **state) {
+  (void)state;
+  if (!kind->reopen) return;
+  tp_store *store = open_store(64);
+  put_state(store, 1, TP_STATE_RUNNING, 0, 1);
+  last_entry e = read_entries(store);
+  assert_int_equal(e.count, 1);
+  assert_int_equal(e.ended_ns, 0);
+  assert_int_equal(e.state, TP_STATE_RUNNING);
+  put_state(store, 1, TP_STATE_SUCCEEDED, 9, 2);
+  e = read_entries(store);
+  assert_int_equal(e.count, 1);
+  assert_int_equal(e.runs, 2);
+  assert_int_equal(e.ended_ns, 9);
+  assert_int_equal(e.state, TP_STATE_SUCCEEDED);
+  assert_int_equal(e.visibility, TP_VISIBILITY_USER_AUDIT);
+  put_state(store, 2, TP_STATE_SUCCEEDED, 9, 1);
+  assert_int_equal(read_entries(store).count, 2);
+  tp_store_free(store);
+}
+
+static void what_was_committed_is_there_when_the_store_is_opened_again(void **state) {
+  (void)state;
+  if (!kind->reopen) return;
+  tp_store *store = open_store(64);
+  for (uint64_t i = 1; i <= 3; i++) {
+    put_record(store, i, 2);
+    put_turn(store, i, 1);
+    put_audit(store, (int64_t)i);
+  }
+  assert_int_equal(store->commit(store->self, NULL), TP_OK);
+  tp_store_free(store);
+  store = reopen_store(64);
+  listing entries = {.count = 0};
+  assert_int_equal(read_newest(store, 0, &entries), TP_OK);
+  assert_int_equal(entries.count, 3);
+  assert_int_equal(entries.bad, 0);
+  assert_int_equal(read_audits(store, NULL, 0).count, 3);
+  put_record(store, 4, 2);
+  listing more = {.count = 0};
+  assert_int_equal(read_newest(store, 0, &more), TP_OK);
+  assert_int_equal(more.ids[0], 4);
+  tp_store_free(store);
+}
+
+static int choose(void **state) {
+  kind = *state;
+  return 0;
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {
+  static const struct CMUnitTest tests[] = {
       cmocka_unit_test(newest_records_are_kept_newest_first),
       cmocka_unit_test(late_time_is_noted_where_the_entry_is_still_kept),
       cmocka_unit_test(records_are_read_page_by_page_and_by_what_they_are),
@@ -788,11 +990,26 @@ int main(void) {
       cmocka_unit_test(job_that_nobody_can_run_stays),
       cmocka_unit_test(one_key_inserted_a_hundred_times_in_parallel_is_one_job),
       cmocka_unit_test(history_is_kept_apart_by_tenant_and_session),
+      cmocka_unit_test(audit_rows_are_kept_whole_and_read_newest_first),
+      cmocka_unit_test(record_of_an_entry_that_runs_is_replaced_by_that_of_its_end),
+      cmocka_unit_test(what_was_committed_is_there_when_the_store_is_opened_again),
   };
-  int failed = 0;
-  for (size_t i = 0; i < COUNT(stores); i++) {
-    kind = &stores[i];
-    failed += cmocka_run_group_tests_name(kind->name, tests, NULL, NULL);
+  /* One group, since a program has one plan of TAP: each case once for each store, which its setup chooses. */
+  static char names[COUNT(stores) * COUNT(tests)][128];
+  struct CMUnitTest all[COUNT(stores) * COUNT(tests)];
+  for (size_t i = 0; i < COUNT(all); i++) {
+    size_t which = i / COUNT(tests);
+    all[i] = tests[i % COUNT(tests)];
+    snprintf(names[i], sizeof names[i], "%s: %s", stores[which].name, all[i].name);
+    all[i].name = names[i];
+    all[i].setup_func = choose;
+    all[i].initial_state = (void *)(uintptr_t)&stores[which];
   }
-  return failed;
+  /* Where a sync costs nothing: these cases commit tens of thousands of times. */
+  snprintf(folder, sizeof folder, "%s/turnphase-store-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+  if (!mkdtemp(folder)) return 1;
+  int failed = cmocka_run_group_tests(all, NULL, NULL);
+  char command[96];
+  snprintf(command, sizeof command, "rm -rf '%s'", folder);
+  return system(command) == 0 ? failed : 1;
 }

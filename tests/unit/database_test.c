@@ -88,7 +88,7 @@ static void a_memory_is_no_history_and_a_history_no_memory(void **state) {
   tp_fault fault = {0};
   make_memory("");
   assert_int_equal(tp_sqlite_history_open(path, &history, &fault), TP_ERR_STORE_SCHEMA);
-  assert_says(&fault, TP_ERR_STORE_SCHEMA, "not a history of sessions", "another path");
+  assert_says(&fault, TP_ERR_STORE_SCHEMA, "not a store of turnphase", "another path");
   unlink(path);
   assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
   tp_history_free(history);
@@ -132,6 +132,55 @@ static void a_path_that_is_empty_is_a_wrong_use(void **state) {
   assert_non_null(strstr(fault.message, "give one"));
 }
 
+/* Every primary result code of SQLite, and the extended ones that mean something else than their class. */
+static void every_error_of_sqlite_has_its_status(void **state) {
+  (void)state;
+  static const struct {
+    int rc;
+    tp_status status;
+  } rows[] = {
+      {SQLITE_OK, TP_OK},
+      {SQLITE_ROW, TP_OK},
+      {SQLITE_DONE, TP_OK},
+      {SQLITE_ERROR, TP_ERR_STORE},
+      {SQLITE_INTERNAL, TP_ERR_STORE},
+      {SQLITE_PERM, TP_ERR_STORE_READONLY},
+      {SQLITE_ABORT, TP_ERR_STORE},
+      {SQLITE_BUSY, TP_ERR_STORE_BUSY},
+      {SQLITE_BUSY_SNAPSHOT, TP_ERR_STORE_BUSY},
+      {SQLITE_BUSY_RECOVERY, TP_ERR_STORE_BUSY},
+      {SQLITE_LOCKED, TP_ERR_STORE_BUSY},
+      {SQLITE_NOMEM, TP_ERR_NO_MEMORY},
+      {SQLITE_READONLY, TP_ERR_STORE_READONLY},
+      {SQLITE_READONLY_DIRECTORY, TP_ERR_STORE_READONLY},
+      {SQLITE_READONLY_DBMOVED, TP_ERR_IO},
+      {SQLITE_INTERRUPT, TP_ERR_STORE},
+      {SQLITE_IOERR, TP_ERR_IO},
+      {SQLITE_IOERR_FSYNC, TP_ERR_IO},
+      {SQLITE_IOERR_NOMEM, TP_ERR_NO_MEMORY},
+      {SQLITE_CORRUPT, TP_ERR_STORE_CORRUPT},
+      {SQLITE_CORRUPT_INDEX, TP_ERR_STORE_CORRUPT},
+      {SQLITE_NOTFOUND, TP_ERR_STORE},
+      {SQLITE_FULL, TP_ERR_STORE_FULL},
+      {SQLITE_CANTOPEN, TP_ERR_IO},
+      {SQLITE_PROTOCOL, TP_ERR_STORE_BUSY},
+      {SQLITE_EMPTY, TP_ERR_STORE},
+      {SQLITE_SCHEMA, TP_ERR_STORE},
+      {SQLITE_TOOBIG, TP_ERR_TOO_LARGE},
+      {SQLITE_CONSTRAINT, TP_ERR_STORE},
+      {SQLITE_MISMATCH, TP_ERR_STORE},
+      {SQLITE_MISUSE, TP_ERR_STORE},
+      {SQLITE_NOLFS, TP_ERR_IO},
+      {SQLITE_AUTH, TP_ERR_STORE_READONLY},
+      {SQLITE_FORMAT, TP_ERR_STORE},
+      {SQLITE_RANGE, TP_ERR_STORE},
+      {SQLITE_NOTADB, TP_ERR_STORE_CORRUPT},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    if (tp__sqlite_status(rows[i].rc) != rows[i].status)
+      fail_msg("%s: %s", sqlite3_errstr(rows[i].rc), tp_status_name(tp__sqlite_status(rows[i].rc)));
+}
+
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
   const struct CMUnitTest tests[] = {
@@ -141,6 +190,7 @@ int main(void) {
       CASE(a_refused_memory_says_what_helps),
       CASE(a_file_that_cannot_be_made_says_why_and_what_helps),
       CASE(a_path_that_is_empty_is_a_wrong_use),
+      CASE(every_error_of_sqlite_has_its_status),
   };
 #undef CASE
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Jobs. Each change is one transaction, durable when the function returns. What a claim costs depends on how many order
+ * keys have an open job that is not due yet, not on how many jobs there are. */
+#include <stdio.h>
+#include <string.h>
+
+#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/statement.h"
+
+/* ---- rows ---- */
+
+/** A job that was read: its texts lie in memory. */
+typedef struct kept_job {
+  tp_job job;
+  char *memory;
+} kept_job;
+
+/* The columns of TP__JOB_COLUMNS; its texts are borrowed until the next step. */
+static tp_job job_of_row(sqlite3_stmt *row) {
+  return (tp_job){.struct_size = sizeof(tp_job),
+                  .id = (uint64_t)sqlite3_column_int64(row, 0),
+                  .claim = (uint64_t)sqlite3_column_int64(row, 1),
+                  .state = (uint32_t)sqlite3_column_int64(row, 2),
+                  .attempt = (uint32_t)sqlite3_column_int64(row, 3),
+                  .attempts_max = (uint32_t)sqlite3_column_int64(row, 4),
+                  .backoff = (uint32_t)sqlite3_column_int64(row, 5),
+                  .backoff_ms = (uint32_t)sqlite3_column_int64(row, 6),
+                  .limit_ms = (uint32_t)sqlite3_column_int64(row, 7),
+                  .phase = (uint32_t)sqlite3_column_int64(row, 8),
+                  .contract_version = (uint32_t)sqlite3_column_int64(row, 9),
+                  .reason = (uint32_t)sqlite3_column_int64(row, 10),
+                  .code = (uint32_t)sqlite3_column_int64(row, 11),
+                  .inserted_ms = sqlite3_column_int64(row, 12),
+                  .claimable_ms = sqlite3_column_int64(row, 13),
+                  .lease_end_ms = sqlite3_column_int64(row, 14),
+                  .ended_ms = sqlite3_column_int64(row, 15),
+                  .handler = tp__sqlite_column(row, 16),
+                  .subscription = tp__sqlite_column(row, 17),
+                  .idempotency_key = tp__sqlite_column(row, 18),
+                  .order_key = tp__sqlite_column(row, 19),
+                  .message = tp__sqlite_column(row, 20),
+                  .payload = tp__sqlite_column(row, 21)};
+}
+
+static int keep_job(sqlite3_stmt *row, kept_job *kept) {
+  kept->job = job_of_row(row);
+  tp_job *job = &kept->job;
+  tp_text *texts[] = {&job->handler,   &job->subscription, &job->idempotency_key,
+                      &job->order_key, &job->message,      &job->payload};
+  size_t bytes = 1;
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) bytes += texts[i]->size;
+  kept->memory = sqlite3_malloc64(bytes);
+  if (!kept->memory) return SQLITE_NOMEM;
+  char *at = kept->memory;
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    if (texts[i]->size) memcpy(at, texts[i]->data, texts[i]->size);
+    texts[i]->data = at;
+    at += texts[i]->size;
+  }
+  return SQLITE_OK;
+}
+
+/* One row of a statement that was bound, copied. @return SQLITE_ROW; SQLITE_DONE when there is none; an error. */
+static int fetch_job(sqlite3_stmt *statement, int rc, kept_job *kept) {
+  if (rc == SQLITE_OK) rc = sqlite3_step(statement);
+  if (rc == SQLITE_ROW) {
+    int copied = keep_job(statement, kept);
+    int end = copied == SQLITE_OK ? sqlite3_step(statement) : copied; /* a statement that writes commits here */
+    if (end != SQLITE_DONE) {
+      if (copied == SQLITE_OK) sqlite3_free(kept->memory);
+      kept->memory = NULL;
+      rc = end;
+    }
+  }
+  tp__sqlite_release(statement);
+  return rc;
+}
+
+/* One number of a statement that was bound. @return SQLITE_ROW; SQLITE_DONE when there is none; an error. */
+static int fetch_number(sqlite3_stmt *statement, int rc, int64_t *ret_number) {
+  if (rc == SQLITE_OK) rc = sqlite3_step(statement);
+  if (rc == SQLITE_ROW) {
+    int64_t number = sqlite3_column_int64(statement, 0);
+    int end = sqlite3_step(statement);
+    if (end == SQLITE_DONE) *ret_number = number;
+    else rc = end;
+  }
+  tp__sqlite_release(statement);
+  return rc;
+}
+
+static int expect_row(int rc) { return rc == SQLITE_ROW ? SQLITE_OK : rc == SQLITE_DONE ? SQLITE_CORRUPT : rc; }
+
+static int count_open_locked(tp__sqlite_store *s, int64_t *ret_count) {
+  return expect_row(fetch_number(s->statements[TP__COUNT_OPEN], SQLITE_OK, ret_count));
+}
+
+static int next_place_locked(tp__sqlite_store *s, int64_t *ret_place) {
+  return expect_row(fetch_number(s->statements[TP__NEXT_PLACE], SQLITE_OK, ret_place));
+}
+
+static tp_status full(const tp__sqlite_store *s, tp_fault *fault) {
+  return tp__sqlite_refuse(fault, TP_ERR_FULL, s->path, "%s: %zu jobs are open, the most that it takes (jobs_max)",
+                           s->path, s->options.jobs_max);
+}
+
+/* ---- inserting ---- */
+
+static int insert_row_locked(tp__sqlite_store *s, const tp_job *job) {
+  sqlite3_stmt *statement = s->statements[TP__INSERT_JOB];
+  int64_t place = 0;
+  int rc = next_place_locked(s, &place);
+  const int64_t values[] = {job->attempts_max, job->backoff,          job->backoff_ms,  job->limit_ms,
+                            job->phase,        job->contract_version, job->inserted_ms, place};
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(statement, values, 8);
+  const tp_text texts[] = {job->handler, job->subscription, job->idempotency_key, job->order_key};
+  for (int i = 0; i < 4 && rc == SQLITE_OK; i++) rc = tp__sqlite_bind_text(statement, 9 + i, texts[i]);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_blob(statement, 13, job->payload);
+  return tp__sqlite_run(statement, rc);
+}
+
+static int insert_locked(tp__sqlite_store *s, const tp_job *job, int64_t *ret_id, bool *ret_existed, bool *ret_full) {
+  sqlite3_stmt *find = s->statements[TP__FIND_KEY];
+  int64_t open = 0;
+  int rc = fetch_number(find, tp__sqlite_bind_text(find, 1, job->idempotency_key), ret_id);
+  *ret_existed = rc == SQLITE_ROW;
+  if (rc != SQLITE_DONE) return rc == SQLITE_ROW ? SQLITE_OK : rc;
+  rc = count_open_locked(s, &open);
+  *ret_full = rc == SQLITE_OK && open >= (int64_t)s->options.jobs_max;
+  if (rc == SQLITE_OK && !*ret_full) rc = insert_row_locked(s, job);
+  *ret_id = sqlite3_last_insert_rowid(s->db);
+  return rc;
+}
+
+tp_status tp__sqlite_job_insert(void *self, const tp_job *theirs, uint64_t *ret_id, bool *ret_existed,
+                                tp_fault *fault) {
+  tp__sqlite_store *s = self;
+  tp_job job;
+  int64_t id = 0;
+  bool existed = false, is_full = false;
+  tp_status status = tp__sqlite_read(&job, sizeof job, theirs, "tp_job", fault);
+  if (status != TP_OK) return status;
+  pthread_mutex_lock(&s->mutex);
+  int rc = tp__sqlite_begin(s->db);
+  if (rc == SQLITE_OK) rc = insert_locked(s, &job, &id, &existed, &is_full);
+  rc = tp__store_end_locked(s, rc);
+  if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "insert a job", rc, fault);
+  pthread_mutex_unlock(&s->mutex);
+  if (status != TP_OK) return status;
+  if (is_full) return full(s, fault);
+  *ret_id = (uint64_t)id;
+  *ret_existed = existed;
+  return TP_OK;
+}
+
+/* ---- how a job goes on or ends ---- */
+
+static int trim_locked(tp__sqlite_store *s, uint32_t state) {
+  sqlite3_stmt *trim = s->statements[state == TP_JOB_DEAD ? TP__TRIM_DEAD : TP__TRIM_DONE];
+  const int64_t most = (int64_t)s->options.jobs_ended_max;
+  return tp__sqlite_run(trim, tp__sqlite_bind_ints(trim, &most, 1));
+}
+
+static int end_locked(tp__sqlite_store *s, const tp__job_change *change) {
+  sqlite3_stmt *end = s->statements[TP__END_JOB], *promote = s->statements[TP__PROMOTE_JOB];
+  const int64_t id = (int64_t)change->id, values[] = {id, change->state, change->reason, change->code, change->at_ms};
+  int rc = tp__sqlite_bind_ints(end, values, 5);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(end, 6, change->message);
+  rc = tp__sqlite_run(end, rc);
+  if (rc == SQLITE_OK) rc = tp__sqlite_run(promote, tp__sqlite_bind_ints(promote, &id, 1));
+  return rc == SQLITE_OK ? trim_locked(s, change->state) : rc;
+}
+
+int tp__sqlite_job_change_locked(tp__sqlite_store *s, const tp__job_change *change) {
+  if (change->state != TP_JOB_QUEUED) return end_locked(s, change);
+  sqlite3_stmt *requeue = s->statements[TP__REQUEUE_JOB];
+  const int64_t values[] = {(int64_t)change->id, change->attempts_back, change->reason, change->code, change->at_ms};
+  int rc = tp__sqlite_bind_ints(requeue, values, 5);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(requeue, 6, change->message);
+  return tp__sqlite_run(requeue, rc);
+}
+
+/* ---- claiming ---- */
+
+/** Which handlers and versions a filter refused, one behind the other in memory. */
+typedef struct refused_list {
+  struct refused {
+    tp_text handler;
+    uint32_t version;
+  } *items;
+  size_t count;
+} refused_list;
+
+static bool is_refused(const refused_list *list, tp_text handler, uint32_t version) {
+  for (size_t i = 0; i < list->count; i++)
+    if (list->items[i].version == version && list->items[i].handler.size == handler.size &&
+        memcmp(list->items[i].handler.data, handler.data, handler.size) == 0)
+      return true;
+  return false;
+}
+
+static int refuse(refused_list *list, const tp_job *job) {
+  struct refused *items = sqlite3_realloc64(list->items, (list->count + 1) * sizeof *items);
+  if (!items) return SQLITE_NOMEM;
+  list->items = items;
+  char *copy = sqlite3_malloc64(job->handler.size + 1);
+  if (!copy) return SQLITE_NOMEM;
+  memcpy(copy, job->handler.data, job->handler.size);
+  items[list->count++] = (struct refused){{copy, job->handler.size}, job->contract_version};
+  return SQLITE_OK;
+}
+
+static void refused_list_fini(refused_list *list) {
+  for (size_t i = 0; i < list->count; i++) sqlite3_free((char *)(uintptr_t)list->items[i].handler.data);
+  sqlite3_free(list->items);
+}
+
+/* The first job of a class that is due. @return SQLITE_ROW, SQLITE_DONE or an error. */
+static int first_of_class(tp__sqlite_store *s, tp_text handler, int64_t version, int64_t now_ms, int64_t *ret_id) {
+  sqlite3_stmt *ready = s->statements[TP__READY_JOB];
+  const int64_t values[] = {now_ms, version};
+  int rc = tp__sqlite_bind_ints(ready, values, 2);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(ready, 3, handler);
+  return fetch_number(ready, rc, ret_id);
+}
+
+/* The oldest job that is due, of the classes that were not refused; each class is looked up by its name and version
+ * behind the one before. @return SQLITE_ROW, SQLITE_DONE or an error. */
+static int candidate_locked(tp__sqlite_store *s, const refused_list *refused, int64_t now_ms, int64_t *ret_id) {
+  sqlite3_stmt *next = s->statements[TP__NEXT_CLASS];
+  int64_t best = 0, id = 0, version = -1;
+  char *handler = NULL; /* of the class before */
+  size_t size = 0;
+  int rc;
+  for (;;) {
+    rc = tp__sqlite_bind_text(next, 1, (tp_text){handler, size});
+    if (rc == SQLITE_OK) rc = sqlite3_bind_int64(next, 2, version);
+    if (rc == SQLITE_OK) rc = sqlite3_step(next);
+    if (rc != SQLITE_ROW) break;
+    tp_text name = tp__sqlite_column(next, 0);
+    char *copy = sqlite3_malloc64(name.size + 1);
+    if (!copy) {
+      rc = SQLITE_NOMEM;
+      break;
+    }
+    memcpy(copy, name.data, name.size);
+    size = name.size;
+    version = sqlite3_column_int64(next, 1);
+    tp__sqlite_release(next);
+    sqlite3_free(handler);
+    handler = copy;
+    if (is_refused(refused, (tp_text){handler, size}, (uint32_t)version)) continue;
+    rc = first_of_class(s, (tp_text){handler, size}, version, now_ms, &id);
+    if (rc == SQLITE_ROW && (best == 0 || id < best)) best = id;
+    if (rc != SQLITE_ROW && rc != SQLITE_DONE) break;
+  }
+  tp__sqlite_release(next);
+  sqlite3_free(handler);
+  if (rc != SQLITE_DONE) return rc;
+  *ret_id = best;
+  return best ? SQLITE_ROW : SQLITE_DONE;
+}
+
+static int find_locked(tp__sqlite_store *s, int64_t id, kept_job *kept) {
+  sqlite3_stmt *find = s->statements[TP__FIND_JOB];
+  return fetch_job(find, tp__sqlite_bind_ints(find, &id, 1), kept);
+}
+
+static int lost_locked(tp__sqlite_store *s, int64_t now_ms, kept_job *kept) {
+  sqlite3_stmt *lost = s->statements[TP__LOST_JOB];
+  return fetch_job(lost, tp__sqlite_bind_ints(lost, &now_ms, 1), kept);
+}
+
+/* Ends one job whose last lease ran out; it may have been ended meanwhile, so it is looked for under the file's lock.
+ * @return SQLITE_ROW with it, SQLITE_DONE or an error. */
+static int bury_one_locked(tp__sqlite_store *s, int64_t now_ms, kept_job *kept) {
+  int rc = lost_locked(s, now_ms, kept);
+  if (rc != SQLITE_ROW) return rc;
+  sqlite3_free(kept->memory);
+  kept->memory = NULL;
+  rc = tp__sqlite_begin(s->db);
+  int found = rc == SQLITE_OK ? lost_locked(s, now_ms, kept) : rc;
+  if (found == SQLITE_ROW) {
+    tp__job_change change = {.id = kept->job.id,
+                             .state = TP_JOB_DEAD,
+                             .reason = TP_REASON_TIMEOUT,
+                             .code = kept->job.code,
+                             .at_ms = now_ms,
+                             .message = kept->job.message};
+    rc = tp__sqlite_job_change_locked(s, &change);
+    kept->job.state = TP_JOB_DEAD;
+    kept->job.reason = TP_REASON_TIMEOUT;
+    kept->job.ended_ms = now_ms;
+    kept->job.lease_end_ms = kept->job.claimable_ms = 0;
+  } else if (found != SQLITE_DONE) {
+    rc = found;
+  }
+  rc = tp__store_end_locked(s, rc);
+  if (rc == SQLITE_OK) return found;
+  sqlite3_free(kept->memory);
+  kept->memory = NULL;
+  return rc;
+}
+
+static int bury_lost_locked(tp__sqlite_store *s, const tp_job_claim *request) {
+  kept_job kept = {.memory = NULL};
+  int rc;
+  while ((rc = bury_one_locked(s, request->now_ms, &kept)) == SQLITE_ROW) {
+    if (request->dead) {
+      kept.job.payload = (tp_text){NULL, 0};
+      pthread_mutex_unlock(&s->mutex);
+      request->dead(request->ctx, &kept.job);
+      pthread_mutex_lock(&s->mutex);
+    }
+    sqlite3_free(kept.memory);
+    kept.memory = NULL;
+  }
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+/* The filter takes locks of its own, so it is asked between two locked parts. */
+static int ask_locked(tp__sqlite_store *s, const tp_job_claim *request, int64_t id, bool *ret_accepted,
+                      refused_list *refused) {
+  *ret_accepted = true;
+  if (!request->filter) return SQLITE_OK;
+  kept_job kept = {.memory = NULL};
+  int rc = find_locked(s, id, &kept);
+  *ret_accepted = false;
+  if (rc != SQLITE_ROW) return rc == SQLITE_DONE ? SQLITE_OK : rc;
+  kept.job.payload = (tp_text){NULL, 0};
+  pthread_mutex_unlock(&s->mutex);
+  *ret_accepted = request->filter(request->ctx, &kept.job);
+  pthread_mutex_lock(&s->mutex);
+  rc = *ret_accepted ? SQLITE_OK : refuse(refused, &kept.job);
+  sqlite3_free(kept.memory);
+  return rc;
+}
+
+/* @return SQLITE_ROW with the job; SQLITE_DONE when it cannot be claimed any more; an error. */
+static int claim_one_locked(tp__sqlite_store *s, const tp_job_claim *request, int64_t id, kept_job *kept) {
+  sqlite3_stmt *claim = s->statements[TP__CLAIM_JOB];
+  const int64_t values[] = {id, request->now_ms, request->lease_ms, (int64_t)s->process_run_id};
+  int rc = tp__sqlite_begin(s->db);
+  int found = rc == SQLITE_OK ? fetch_job(claim, tp__sqlite_bind_ints(claim, values, 4), kept) : rc;
+  rc = tp__store_end_locked(s, found == SQLITE_ROW || found == SQLITE_DONE ? SQLITE_OK : found);
+  if (rc == SQLITE_OK) return found;
+  sqlite3_free(kept->memory);
+  kept->memory = NULL;
+  return rc;
+}
+
+static int claim_locked(tp__sqlite_store *s, const tp_job_claim *request, kept_job *kept, int64_t *ret_next_ms) {
+  refused_list refused = {0};
+  int64_t id = 0;
+  bool accepted = false;
+  int rc = bury_lost_locked(s, request);
+  while (rc == SQLITE_OK) {
+    rc = candidate_locked(s, &refused, request->now_ms, &id);
+    if (rc != SQLITE_ROW) break;
+    rc = ask_locked(s, request, id, &accepted, &refused);
+    if (rc != SQLITE_OK || !accepted) continue;
+    rc = claim_one_locked(s, request, id, kept);
+    if (rc == SQLITE_DONE) rc = SQLITE_OK; /* another one has it: the next */
+  }
+  refused_list_fini(&refused);
+  if (rc != SQLITE_DONE) return rc;
+  sqlite3_stmt *due = s->statements[TP__NEXT_DUE];
+  rc = fetch_number(due, tp__sqlite_bind_ints(due, &request->now_ms, 1), ret_next_ms);
+  return rc == SQLITE_ROW ? SQLITE_DONE : rc;
+}
+
+tp_status tp__sqlite_job_claim(void *self, const tp_job_claim *theirs, int64_t *ret_next_ms, tp_fault *fault) {
+  tp__sqlite_store *s = self;
+  tp_job_claim request;
+  kept_job kept = {.memory = NULL};
+  tp_status status = tp__sqlite_read(&request, sizeof request, theirs, "tp_job_claim", fault);
+  if (status != TP_OK) return status;
+  pthread_mutex_lock(&s->mutex);
+  int rc = claim_locked(s, &request, &kept, ret_next_ms);
+  if (rc != SQLITE_ROW && rc != SQLITE_DONE) status = tp__store_fail(s, s->db, "claim a job", rc, fault);
+  pthread_mutex_unlock(&s->mutex);
+  if (rc == SQLITE_DONE) return TP_ERR_NOT_FOUND;
+  if (status != TP_OK) return status;
+  request.take(request.ctx, &kept.job);
+  sqlite3_free(kept.memory);
+  return TP_OK;
+}
+
+/* ---- finishing ---- */
+
+static tp__job_change change_of(const tp_job_finish *request, const tp_job *job) {
+  tp__job_change change = {.id = job->id,
+                           .state = TP_JOB_QUEUED,
+                           .reason = request->reason,
+                           .code = request->code,
+                           .at_ms = request->retry_at_ms,
+                           .message = request->message};
+  if (request->end == TP_JOB_END_RELEASED) change.attempts_back = 1;
+  else if (request->end == TP_JOB_END_SUCCEEDED) change.state = TP_JOB_SUCCEEDED;
+  else if (request->end == TP_JOB_END_FAILED || job->attempt >= job->attempts_max) change.state = TP_JOB_DEAD;
+  if (change.state != TP_JOB_QUEUED) change.at_ms = request->now_ms;
+  return change;
+}
+
+/* @param ret_refusal  TP_OK when the claim was ended. */
+static int finish_locked(tp__sqlite_store *s, const tp_job_finish *request, uint32_t *ret_state,
+                         tp_status *ret_refusal) {
+  kept_job kept = {.memory = NULL};
+  int rc = find_locked(s, (int64_t)request->id, &kept);
+  if (rc != SQLITE_ROW && rc != SQLITE_DONE) return rc;
+  const tp_job *job = &kept.job;
+  bool is_open = rc == SQLITE_ROW && (job->state == TP_JOB_QUEUED || job->state == TP_JOB_RUNNING);
+  rc = SQLITE_OK;
+  if (!is_open) {
+    *ret_refusal = TP_ERR_NOT_FOUND;
+  } else if (job->state != TP_JOB_RUNNING || job->claim != request->claim) {
+    *ret_refusal = TP_ERR_STALE;
+  } else {
+    tp__job_change change = change_of(request, job);
+    rc = tp__sqlite_job_change_locked(s, &change);
+    *ret_state = change.state;
+  }
+  sqlite3_free(kept.memory);
+  return rc;
+}
+
+tp_status tp__sqlite_job_finish(void *self, const tp_job_finish *theirs, uint32_t *ret_state, tp_fault *fault) {
+  tp__sqlite_store *s = self;
+  tp_job_finish request;
+  uint32_t state = 0;
+  tp_status refusal = TP_OK, status = tp__sqlite_read(&request, sizeof request, theirs, "tp_job_finish", fault);
+  if (status != TP_OK) return status;
+  if (request.end < TP_JOB_END_SUCCEEDED || request.end > TP_JOB_END_RELEASED)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_job_finish.end is %u: it must be a tp_job_end",
+                             request.end);
+  pthread_mutex_lock(&s->mutex);
+  int rc = tp__sqlite_begin(s->db);
+  if (rc == SQLITE_OK) rc = finish_locked(s, &request, &state, &refusal);
+  rc = tp__store_end_locked(s, rc);
+  if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "finish a job", rc, fault);
+  pthread_mutex_unlock(&s->mutex);
+  if (status != TP_OK) return status;
+  if (refusal != TP_OK)
+    return tp__sqlite_refuse(fault, refusal, s->path, "the claim of job %llu is not the current one",
+                             (unsigned long long)request.id);
+  *ret_state = state;
+  return TP_OK;
+}
+
+/* ---- what operators see and do ---- */
+
+tp_status tp__sqlite_job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
+  tp__sqlite_store *s = self;
+  int64_t count = 0;
+  tp_status status = TP_OK;
+  pthread_mutex_lock(&s->mutex);
+  sqlite3_stmt *of_key = s->statements[TP__COUNT_ORDER];
+  int rc = order_key.size == 0
+               ? count_open_locked(s, &count)
+               : expect_row(fetch_number(of_key, tp__sqlite_bind_text(of_key, 1, order_key), &count));
+  if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "count jobs", rc, fault);
+  pthread_mutex_unlock(&s->mutex);
+  if (status == TP_OK) *ret_count = (uint64_t)count;
+  return status;
+}
+
+static const char list_sql[] =
+    "SELECT id, claim, state, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version, reason,"
+    " code, inserted_ms, claimable_ms, lease_end_ms, ended_ms, handler, subscription, idempotency_key, order_key,"
+    " message, CASE WHEN ?5 THEN payload ELSE x'' END FROM job WHERE id > ?1 AND (?2 = 0 OR id = ?2)"
+    " AND (?3 >> state) & 1 AND (?6 = '' OR handler = ?6) AND (?7 = '' OR order_key = ?7) ORDER BY id LIMIT ?4";
+
+static int bind_list(sqlite3_stmt *rows, const tp_job_query *query) {
+  uint32_t states = query->states ? query->states : 1u << TP_JOB_QUEUED | 1u << TP_JOB_RUNNING | 1u << TP_JOB_DEAD;
+  uint64_t after_id = query->id > query->after_id ? query->id - 1 : query->after_id;
+  const int64_t values[] = {after_id > INT64_MAX ? INT64_MAX : (int64_t)after_id, (int64_t)query->id, states,
+                            query->limit && query->limit <= INT64_MAX ? (int64_t)query->limit : -1,
+                            query->with_payload};
+  int rc = tp__sqlite_bind_ints(rows, values, 5);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(rows, 6, query->handler);
+  return rc == SQLITE_OK ? tp__sqlite_bind_text(rows, 7, query->order_key) : rc;
+}
+
+static int show_jobs(sqlite3_stmt *rows, tp_job_each_fn each, void *ctx) {
+  int rc;
+  while ((rc = sqlite3_step(rows)) == SQLITE_ROW) {
+    tp_job job = job_of_row(rows);
+    if (!each(ctx, &job)) return SQLITE_OK;
+  }
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+tp_status tp__sqlite_jobs(void *self, const tp_job_query *theirs, tp_job_each_fn each, void *ctx, tp_fault *fault) {
+  tp__sqlite_store *s = self;
+  tp_job_query query;
+  sqlite3 *db = NULL;
+  sqlite3_stmt *rows = NULL;
+  tp_status status = tp__sqlite_read(&query, sizeof query, theirs, "tp_job_query", fault);
+  if (status == TP_OK) status = tp__store_take_reader(s, &db, fault);
+  if (status != TP_OK) return status;
+  int rc = sqlite3_prepare_v2(db, list_sql, -1, &rows, NULL);
+  if (rc == SQLITE_OK) rc = bind_list(rows, &query);
+  if (rc == SQLITE_OK) rc = show_jobs(rows, each, ctx);
+  if (rc != SQLITE_OK) status = tp__store_fail(s, db, "list jobs", rc, fault);
+  sqlite3_finalize(rows);
+  tp__store_return_reader(s, db);
+  return status;
+}
+
+static int redrive_locked(tp__sqlite_store *s, const tp_job *job, bool *ret_full) {
+  int64_t open = 0, place = 0;
+  int rc = count_open_locked(s, &open);
+  *ret_full = rc == SQLITE_OK && open >= (int64_t)s->options.jobs_max;
+  if (rc != SQLITE_OK || *ret_full) return rc;
+  rc = next_place_locked(s, &place);
+  sqlite3_stmt *redrive = s->statements[TP__REDRIVE_JOB];
+  const int64_t values[] = {(int64_t)job->id, place};
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(redrive, values, 2);
+  return tp__sqlite_run(redrive, rc);
+}
+
+/** What an operator does to one job. */
+typedef enum operation { REDRIVE, DISCARD } operation;
+
+static int operate_locked(tp__sqlite_store *s, operation what, uint64_t id, int64_t now_ms, tp_status *ret_refusal) {
+  kept_job kept = {.memory = NULL};
+  bool is_full = false;
+  int rc = id > INT64_MAX ? SQLITE_DONE : find_locked(s, (int64_t)id, &kept);
+  if (rc != SQLITE_ROW && rc != SQLITE_DONE) return rc;
+  uint32_t state = rc == SQLITE_ROW ? kept.job.state : 0;
+  rc = SQLITE_OK;
+  if (what == DISCARD && state == TP_JOB_RUNNING) {
+    *ret_refusal = TP_ERR_BUSY;
+  } else if (state != TP_JOB_DEAD && !(what == DISCARD && state == TP_JOB_QUEUED)) {
+    *ret_refusal = TP_ERR_NOT_FOUND;
+  } else if (what == REDRIVE) {
+    rc = redrive_locked(s, &kept.job, &is_full);
+    if (is_full) *ret_refusal = TP_ERR_FULL;
+  } else {
+    tp__job_change change = {.id = id,
+                             .state = TP_JOB_DISCARDED,
+                             .reason = kept.job.reason,
+                             .code = kept.job.code,
+                             .at_ms = now_ms,
+                             .message = kept.job.message};
+    rc = tp__sqlite_job_change_locked(s, &change);
+  }
+  sqlite3_free(kept.memory);
+  return rc;
+}
+
+static tp_status operate(tp__sqlite_store *s, operation what, uint64_t id, int64_t now_ms, tp_fault *fault) {
+  const char *doing = what == REDRIVE ? "redriven" : "discarded", *missing = "there is no such job, or it has ended";
+  tp_status refusal = TP_OK, status = TP_OK;
+  pthread_mutex_lock(&s->mutex);
+  int rc = tp__sqlite_begin(s->db);
+  if (rc == SQLITE_OK) rc = operate_locked(s, what, id, now_ms, &refusal);
+  rc = tp__store_end_locked(s, rc);
+  if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "change a job", rc, fault);
+  pthread_mutex_unlock(&s->mutex);
+  if (status != TP_OK || refusal == TP_OK) return status;
+  if (refusal == TP_ERR_FULL) return full(s, fault);
+  if (what == REDRIVE) missing = "there is no such dead letter";
+  return tp__sqlite_refuse(fault, refusal, s->path, "job %llu cannot be %s: %s", (unsigned long long)id, doing,
+                           refusal == TP_ERR_BUSY ? "it is running" : missing);
+}
+
+tp_status tp__sqlite_job_redrive(void *self, uint64_t id, int64_t now_ms, tp_fault *fault) {
+  return operate(self, REDRIVE, id, now_ms, fault);
+}
+
+tp_status tp__sqlite_job_discard(void *self, uint64_t id, int64_t now_ms, tp_fault *fault) {
+  return operate(self, DISCARD, id, now_ms, fault);
+}

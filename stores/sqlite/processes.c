@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which processes have the file open: a row each, which is deleted when the store is closed. A row whose process is
+ * gone was left by one that ended without that: its running jobs are queued again, or dead letters after their last
+ * attempt. All processes of one file must see each other's numbers (one PID namespace). */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/statement.h"
+
+static int64_t unix_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/** What /proc says of a process. */
+typedef struct process_look {
+  int64_t started; /* in ticks since the boot; 0: it cannot be known */
+  bool has_ended;  /* its parent has not waited for it yet */
+} process_look;
+
+static const char *skip_fields(const char *at, int count) {
+  for (int i = 0; at && i < count; i++) at = strchr(at + 1, ' ');
+  return at;
+}
+
+/* Of the line of a process the second field is in parentheses and may hold anything; the third is its state, the 20th
+ * how many threads it has (one whose first thread alone has ended is a zombie, too), the 22nd when it started. */
+static process_look look_at(int64_t process_id) {
+  enum { TO_STATE = 1, TO_THREADS = 18, TO_START = 20 };
+  char name[64], line[1024];
+  snprintf(name, sizeof name, "/proc/%lld/stat", (long long)process_id);
+  int fd = open(name, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return (process_look){0};
+  ssize_t size = read(fd, line, sizeof line - 1);
+  close(fd);
+  line[size > 0 ? size : 0] = '\0';
+  const char *name_end = strrchr(line, ')'), *state = skip_fields(name_end, TO_STATE);
+  const char *threads = skip_fields(name_end, TO_THREADS), *start = skip_fields(name_end, TO_START);
+  if (!start) return (process_look){0};
+  bool is_zombie = state[1] == 'Z' || state[1] == 'X';
+  return (process_look){strtoll(start, NULL, 10), is_zombie && strtoll(threads, NULL, 10) <= 1};
+}
+
+static bool is_gone(const tp__sqlite_store *s, int64_t process_id, int64_t process_started, tp_text boot_id) {
+  size_t own = strlen(s->boot_id);
+  if (own && boot_id.size && (own != boot_id.size || memcmp(s->boot_id, boot_id.data, own) != 0)) return true;
+  if (kill((pid_t)process_id, 0) != 0 && errno == ESRCH) return true;
+  process_look look = look_at(process_id);
+  return look.has_ended || (look.started != 0 && process_started != 0 && look.started != process_started);
+}
+
+tp_status tp__sqlite_store_own(void *self, const tp_store_owner *theirs, tp_fault *fault) {
+  tp__sqlite_store *s = self;
+  tp_store_owner owner;
+  sqlite3_stmt *insert = NULL;
+  tp_status status = tp__sqlite_read(&owner, sizeof owner, theirs, "tp_store_owner", fault);
+  if (status != TP_OK) return status;
+  pthread_mutex_lock(&s->mutex);
+  int rc = sqlite3_prepare_v2(s->db, "INSERT OR REPLACE INTO process VALUES (?1, ?2, ?3, ?4, ?5)", -1, &insert, NULL);
+  const int64_t values[] = {(int64_t)owner.process_run_id, owner.process_id, owner.process_started,
+                            owner.opened_unix_ms};
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(insert, values, 4);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(insert, 5, owner.boot_id);
+  if (insert) rc = tp__sqlite_run(insert, rc);
+  sqlite3_finalize(insert);
+  if (rc == SQLITE_OK) {
+    s->process_run_id = owner.process_run_id;
+    snprintf(s->boot_id, sizeof s->boot_id, "%.*s", (int)owner.boot_id.size,
+             owner.boot_id.size ? owner.boot_id.data : "");
+  } else {
+    status = tp__store_fail(s, s->db, "name its process", rc, fault);
+  }
+  pthread_mutex_unlock(&s->mutex);
+  return status;
+}
+
+/* One job of a process that is gone. */
+static int recover_job_locked(tp__sqlite_store *s, sqlite3_stmt *row, tp_store_recovery *recovery) {
+  bool may_go_on = sqlite3_column_int64(row, 1) < sqlite3_column_int64(row, 2);
+  static const char why[] = "its process ended while it ran";
+  tp__job_change change = {.id = (uint64_t)sqlite3_column_int64(row, 0),
+                           .state = may_go_on ? TP_JOB_QUEUED : TP_JOB_DEAD,
+                           .reason = TP_REASON_CRASH,
+                           .at_ms = may_go_on ? 0 : unix_ms(),
+                           .message = {why, sizeof why - 1}};
+  if (may_go_on) recovery->jobs_requeued++;
+  else recovery->jobs_dead++;
+  return tp__sqlite_job_change_locked(s, &change);
+}
+
+/* A job at a time, since each change moves the rows that are read. */
+static int recover_jobs_locked(tp__sqlite_store *s, int64_t process, tp_store_recovery *recovery) {
+  sqlite3_stmt *rows = NULL;
+  static const char sql[] =
+      "SELECT id, attempt, attempts_max FROM job WHERE state = 2 AND process = ?1 ORDER BY id LIMIT 1";
+  int rc = sqlite3_prepare_v2(s->db, sql, -1, &rows, NULL);
+  while (rc == SQLITE_OK) {
+    rc = sqlite3_bind_int64(rows, 1, process);
+    if (rc == SQLITE_OK) rc = sqlite3_step(rows);
+    if (rc != SQLITE_ROW) break;
+    rc = recover_job_locked(s, rows, recovery);
+    sqlite3_reset(rows);
+  }
+  sqlite3_finalize(rows);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static int delete_process_locked(tp__sqlite_store *s, int64_t process) {
+  sqlite3_stmt *delete = NULL;
+  int rc = sqlite3_prepare_v2(s->db, "DELETE FROM process WHERE id = ?1", -1, &delete, NULL);
+  if (rc == SQLITE_OK) rc = tp__sqlite_run(delete, sqlite3_bind_int64(delete, 1, process));
+  sqlite3_finalize(delete);
+  return rc;
+}
+
+/* @return SQLITE_ROW with the next one above an id whose process is gone, SQLITE_DONE or an error. */
+static int next_gone_locked(tp__sqlite_store *s, sqlite3_stmt *rows, int64_t *ret_process) {
+  int rc;
+  while ((rc = sqlite3_step(rows)) == SQLITE_ROW) {
+    *ret_process = sqlite3_column_int64(rows, 0);
+    if (*ret_process != (int64_t)s->process_run_id &&
+        is_gone(s, sqlite3_column_int64(rows, 1), sqlite3_column_int64(rows, 2), tp__sqlite_column(rows, 3)))
+      return rc;
+  }
+  return rc;
+}
+
+static int recover_locked(tp__sqlite_store *s, tp_store_recovery *recovery) {
+  sqlite3_stmt *rows = NULL;
+  int64_t process = 0;
+  int rc = sqlite3_prepare_v2(s->db, "SELECT id, process_id, process_started, boot_id FROM process ORDER BY id", -1,
+                              &rows, NULL);
+  while (rc == SQLITE_OK) {
+    rc = next_gone_locked(s, rows, &process);
+    if (rc != SQLITE_ROW) break;
+    recovery->owners++;
+    rc = recover_jobs_locked(s, process, recovery);
+    if (rc == SQLITE_OK) rc = delete_process_locked(s, process);
+  }
+  sqlite3_finalize(rows);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+/* Entries are written when they end, so none is found running. */
+tp_status tp__sqlite_store_recover(void *self, tp_store_recovery *ret_recovery, tp_fault *fault) {
+  tp__sqlite_store *s = self;
+  tp_store_recovery found = {.struct_size = sizeof found};
+  tp_status status = TP_OK;
+  pthread_mutex_lock(&s->mutex);
+  int rc = tp__sqlite_begin(s->db);
+  if (rc == SQLITE_OK) rc = recover_locked(s, &found);
+  rc = tp__store_end_locked(s, rc);
+  if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "recover what processes left that are gone", rc, fault);
+  pthread_mutex_unlock(&s->mutex);
+  if (status != TP_OK) return status;
+  return tp__sqlite_show(ret_recovery, &found, sizeof found);
+}
+
+/* A row with running jobs stays: the next process that opens the file takes them back. */
+void tp__sqlite_store_disown(tp__sqlite_store *s) {
+  sqlite3_stmt *delete = NULL;
+  if (!s->process_run_id) return;
+  int rc = sqlite3_prepare_v2(s->db,
+                              "DELETE FROM process WHERE id = ?1 AND NOT EXISTS"
+                              " (SELECT 1 FROM job WHERE state = 2 AND process = ?1)",
+                              -1, &delete, NULL);
+  if (rc == SQLITE_OK) (void)tp__sqlite_run(delete, sqlite3_bind_int64(delete, 1, (int64_t)s->process_run_id));
+  sqlite3_finalize(delete);
+}

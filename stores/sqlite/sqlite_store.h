@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sqlite_store: records and jobs in a SQLite file. One connection writes, under a mutex; lists are read on a connection
+ * of their own and in a snapshot of their own (WAL), so their receivers run without any lock of ours. Jobs are written
+ * by the thread that calls, each change in a transaction of its own. Records wait in a queue that is bounded in bytes;
+ * one thread writes them, as many as wait in one transaction. Locks: the store's mutex, the queue's, never one inside
+ * the other. */
+#ifndef TP__SQLITE_STORE_H
+#define TP__SQLITE_STORE_H
+
+#include <pthread.h>
+
+#include "stores/sqlite/database.h"
+#include "turnphase/sqlite.h"
+
+enum {
+  TP__FIND_KEY,
+  TP__COUNT_OPEN,
+  TP__NEXT_PLACE,
+  TP__INSERT_JOB,
+  TP__LOST_JOB,
+  TP__NEXT_CLASS,
+  TP__READY_JOB,
+  TP__NEXT_DUE,
+  TP__CLAIM_JOB,
+  TP__FIND_JOB,
+  TP__END_JOB,
+  TP__PROMOTE_JOB,
+  TP__TRIM_DONE,
+  TP__TRIM_DEAD,
+  TP__REQUEUE_JOB,
+  TP__REDRIVE_JOB,
+  TP__COUNT_ORDER,
+  TP__INSERT_ENTRY,
+  TP__INSERT_RUN,
+  TP__NOTE_LATE,
+  TP__TRIM_RUNS,
+  TP__TRIM_ENTRIES,
+  TP__INSERT_TURN,
+  TP__TRIM_TURNS,
+  TP__FORGET_RUNS,
+  TP__INSERT_AUDIT,
+  TP__TRIM_AUDITS,
+  TP__STATEMENTS
+};
+extern const char *const tp__sqlite_store_sql[TP__STATEMENTS];
+
+/** A record that waits to be written: the struct, its runs and its texts in one block. */
+typedef struct tp__waiting {
+  struct tp__waiting *next;
+  size_t bytes;
+  enum { TP__WAITS_ENTRY, TP__WAITS_LATE, TP__WAITS_TURN, TP__WAITS_AUDIT } kind;
+  tp_run_record *runs; /* of an entry */
+  union {
+    tp_entry_record record;
+    tp_late_record late;
+    tp_turn_record turn;
+    tp_audit audit;
+  };
+} tp__waiting;
+
+typedef struct tp__writer {
+  pthread_t thread;
+  bool started;
+  pthread_mutex_t mutex;
+  pthread_cond_t wanted;  /* a record waits, a commit is asked for, or the store ends */
+  pthread_cond_t changed; /* an attempt to write ended */
+  /* ---- under mutex */
+  tp__waiting *first, **last;
+  uint64_t queued, written; /* how many were ever */
+  uint64_t begun, failed;   /* attempts to write: how many began; the number of the last that failed */
+  uint64_t failures;
+  uint64_t dropped;
+  uint64_t dropped_in_row; /* since the queue was last below its bound */
+  size_t bytes;
+  bool hurry, ending, is_failing;
+  size_t bytes_max;
+  tp_status status; /* of the last attempt that failed */
+  tp_fault fault;
+} tp__writer;
+
+typedef struct tp__sqlite_store {
+  tp_store handle; /* what tp_sqlite_store_open() returns; its taker has a copy */
+  /* never changes after open */
+  char *path;
+  tp_sqlite_store_options options; /* without zeros */
+  tp__writer writer;
+  pthread_mutex_t mutex;
+  /* ---- under mutex */
+  sqlite3 *db;
+  sqlite3_stmt *statements[TP__STATEMENTS];
+  sqlite3 *reader; /* kept for the next list; NULL while one is using it */
+  uint64_t process_run_id; /* of the owner; 0: none has opened it */
+  char boot_id[65];
+} tp__sqlite_store;
+
+/** Commits a transaction of tp__sqlite_begin() when rc is SQLITE_OK, else undoes it. @return SQLITE_OK, or the first
+ *  error. */
+int tp__store_end_locked(tp__sqlite_store *s, int rc);
+tp_status tp__store_fail(const tp__sqlite_store *s, sqlite3 *db, const char *doing, int rc, tp_fault *fault);
+/** A connection to read with, until it is returned. Without the mutex. */
+tp_status tp__store_take_reader(tp__sqlite_store *s, sqlite3 **ret_db, tp_fault *fault);
+void tp__store_return_reader(tp__sqlite_store *s, sqlite3 *db);
+
+/* ---- records (records.c) ---- */
+tp_status tp__sqlite_record(void *self, const tp_entry_record *record);
+tp_status tp__sqlite_record_late(void *self, const tp_late_record *late);
+tp_status tp__sqlite_records(void *self, const tp_record_query *query, tp_record_fn each, void *ctx, tp_fault *fault);
+tp_status tp__sqlite_turn_record(void *self, const tp_turn_record *record);
+tp_status tp__sqlite_turns(void *self, const tp_turn_query *query, tp_turn_record_fn each, void *ctx, tp_fault *fault);
+tp_status tp__sqlite_audit(void *self, const tp_audit *row);
+tp_status tp__sqlite_audits(void *self, const tp_audit_query *query, tp_audit_fn each, void *ctx, tp_fault *fault);
+/** Writes a list inside of a transaction. */
+int tp__sqlite_write_locked(tp__sqlite_store *s, const tp__waiting *first);
+
+/* ---- the thread that writes them (writer.c) ---- */
+tp_status tp__writer_init(tp__sqlite_store *s, tp_fault *fault);
+/** Writes what waits, with one attempt, and ends the thread. */
+void tp__writer_fini(tp__sqlite_store *s);
+/** @param node  taken. @return TP_OK; TP_ERR_FULL when the queue is: it is dropped and counted. */
+tp_status tp__writer_add(tp__sqlite_store *s, tp__waiting *node);
+/** Waits until all that was added is committed, or until an attempt that began after the call failed. */
+tp_status tp__sqlite_commit(void *self, tp_fault *fault);
+
+/* ---- jobs (jobs.c) ---- */
+tp_status tp__sqlite_job_insert(void *self, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault);
+tp_status tp__sqlite_job_claim(void *self, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault);
+tp_status tp__sqlite_job_finish(void *self, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault);
+tp_status tp__sqlite_job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault);
+tp_status tp__sqlite_jobs(void *self, const tp_job_query *query, tp_job_each_fn each, void *ctx, tp_fault *fault);
+tp_status tp__sqlite_job_redrive(void *self, uint64_t id, int64_t now_ms, tp_fault *fault);
+tp_status tp__sqlite_job_discard(void *self, uint64_t id, int64_t now_ms, tp_fault *fault);
+
+/** How a running job goes on or ends. */
+typedef struct tp__job_change {
+  uint64_t id;
+  uint32_t state; /* QUEUED, or one that ended */
+  uint32_t attempts_back, reason, code;
+  int64_t at_ms; /* QUEUED: claimable then; else when it ended */
+  tp_text message;
+} tp__job_change;
+int tp__sqlite_job_change_locked(tp__sqlite_store *s, const tp__job_change *change);
+
+/* ---- who has it open (processes.c) ---- */
+tp_status tp__sqlite_store_own(void *self, const tp_store_owner *owner, tp_fault *fault);
+tp_status tp__sqlite_store_recover(void *self, tp_store_recovery *ret_recovery, tp_fault *fault);
+void tp__sqlite_store_disown(tp__sqlite_store *s);
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The SQLite store: its statements, its life, its connections. */
+#include <string.h>
+#include <unistd.h>
+
+#include "stores/sqlite/schema.h"
+#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/statement.h"
+
+enum {
+  RECORDS_MAX = 100000,
+  TURNS_MAX = 100000,
+  AUDITS_MAX = 100000,
+  JOBS_MAX = 65536,
+  JOBS_ENDED_MAX = 10000,
+  QUEUE_BYTES_MAX = 8 << 20,
+  BUSY_MS_MAX = 600000,
+  COUNT_MAX = INT32_MAX /* of rows: above it there is no bound that a file reaches */
+};
+
+#define JOB_COLUMNS \
+  "id, claim, state, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version, reason, code," \
+  " inserted_ms, claimable_ms, lease_end_ms, ended_ms, handler, subscription, idempotency_key, order_key, message," \
+  " payload"
+#define NONE_OPEN(key) "NOT EXISTS (SELECT 1 FROM job AS other WHERE other.order_key = " key " AND state IN (1, 2))"
+#define SURPLUS(states) "max(0, (SELECT sum(value) FROM counter WHERE id IN " states ") - ?1)"
+
+const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
+    [TP__FIND_KEY] = "SELECT id FROM job WHERE idempotency_key = ?1",
+    [TP__COUNT_OPEN] = "SELECT sum(value) FROM counter WHERE id IN (1, 2)",
+    [TP__NEXT_PLACE] = "UPDATE counter SET value = value + 1 WHERE id = 0 RETURNING value",
+    [TP__INSERT_JOB] =
+        "INSERT INTO job (claim, state, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version,"
+        " reason, code, inserted_ms, claimable_ms, lease_end_ms, ended_ms, handler, subscription, idempotency_key,"
+        " order_key, message, place, is_first, due_ms, process, payload) VALUES (0, 1, 0, ?1, ?2, ?3, ?4, ?5, ?6,"
+        " 0, 0, ?7, 0, 0, 0, ?9, ?10, ?11, ?12, '', ?8, " NONE_OPEN("?12") ", 0, 0, ?13)",
+    [TP__LOST_JOB] = "SELECT " JOB_COLUMNS " FROM job WHERE is_first = 1 AND due_ms <= ?1 AND state = 2"
+                     " AND attempt >= attempts_max ORDER BY due_ms LIMIT 1",
+    [TP__NEXT_CLASS] = "SELECT handler, contract_version FROM job WHERE is_first = 1"
+                       " AND (handler, contract_version) > (?1, ?2) ORDER BY handler, contract_version LIMIT 1",
+    [TP__READY_JOB] = "SELECT id FROM job WHERE is_first = 1 AND handler = ?3 AND contract_version = ?2"
+                      " AND due_ms <= ?1 AND (state = 1 OR attempt < attempts_max) ORDER BY id LIMIT 1",
+    [TP__NEXT_DUE] = "SELECT coalesce(min(due_ms), 0) FROM job WHERE is_first = 1 AND due_ms > ?1",
+    [TP__CLAIM_JOB] = "UPDATE job SET state = 2, claim = claim + 1, attempt = attempt + 1, process = ?4,"
+                      " lease_end_ms = ?2 + limit_ms + ?3, due_ms = ?2 + limit_ms + ?3 WHERE id = ?1 AND is_first = 1"
+                      " AND due_ms <= ?2 AND (state = 1 OR attempt < attempts_max) RETURNING " JOB_COLUMNS,
+    [TP__FIND_JOB] = "SELECT " JOB_COLUMNS " FROM job WHERE id = ?1",
+    [TP__END_JOB] = "UPDATE job SET state = ?2, reason = ?3, code = ?4, ended_ms = ?5, message = ?6, lease_end_ms = 0,"
+                    " claimable_ms = 0, due_ms = 0, is_first = 0, process = 0,"
+                    " payload = CASE ?2 WHEN 4 THEN payload ELSE x'' END WHERE id = ?1",
+    [TP__PROMOTE_JOB] = "UPDATE job SET is_first = 1 WHERE is_first = 0 AND id = (SELECT id FROM job WHERE"
+                        " order_key = (SELECT order_key FROM job WHERE id = ?1) AND state IN (1, 2)"
+                        " ORDER BY place LIMIT 1)",
+    [TP__TRIM_DONE] = "DELETE FROM job WHERE id IN (SELECT id FROM job WHERE state IN (3, 5)"
+                      " ORDER BY ended_ms, id LIMIT " SURPLUS("(3, 5)") ")",
+    [TP__TRIM_DEAD] = "DELETE FROM job WHERE id IN (SELECT id FROM job WHERE state = 4"
+                      " ORDER BY ended_ms, id LIMIT " SURPLUS("(4)") ")",
+    [TP__REQUEUE_JOB] = "UPDATE job SET state = 1, attempt = attempt - ?2, reason = ?3, code = ?4, claimable_ms = ?5,"
+                        " due_ms = ?5, message = ?6, lease_end_ms = 0, process = 0 WHERE id = ?1",
+    [TP__REDRIVE_JOB] = "UPDATE job SET state = 1, attempt = 0, reason = 0, code = 0, ended_ms = 0, place = ?2,"
+                        " is_first = " NONE_OPEN("job.order_key") " WHERE id = ?1",
+    [TP__COUNT_ORDER] = "SELECT count(*) FROM job WHERE order_key = ?1 AND state IN (1, 2)",
+    [TP__INSERT_ENTRY] =
+        "INSERT INTO entry (process, id, plan_hash, started_ns, ended_ns, started_unix_ms, phase, status, tenant,"
+        " agent, workspace, session, thread, turn, task, run)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)"
+        " ON CONFLICT (process, id) DO UPDATE SET ended_ns = ?5, status = ?8 RETURNING number",
+    [TP__INSERT_RUN] =
+        "INSERT INTO run (entry, position, queued_ns, started_ns, ended_ns, late_ns, code, contribution_count,"
+        " attempts, state, reason, verdict, execution, failure, fallback_used, visibility, subscription, handler,"
+        " owner) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+    [TP__FORGET_RUNS] = "DELETE FROM run WHERE entry = ?1",
+    [TP__NOTE_LATE] = "UPDATE run SET late_ns = ?4 WHERE position = ?3"
+                      " AND entry IN (SELECT number FROM entry WHERE process = ?1 AND id = ?2)",
+    [TP__TRIM_RUNS] = "DELETE FROM run WHERE entry <= ?1",
+    [TP__TRIM_ENTRIES] = "DELETE FROM entry WHERE number <= ?1",
+    [TP__INSERT_TURN] =
+        "INSERT INTO turn (process, number, outcome, code, started_ns, ended_ns, started_unix_ms, ended_unix_ms,"
+        " load_ns, model_ns, tools_ns, append_ns, iterations, tool_calls, input_tokens, output_tokens, cost_micros,"
+        " phase, tenant, agent, workspace, session, thread, turn, task, run, subscription, reason) VALUES (?1, ?2, ?3,"
+        " ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25,"
+        " ?26, ?27, ?28)",
+    [TP__TRIM_TURNS] = "DELETE FROM turn WHERE row <= ?1",
+    [TP__INSERT_AUDIT] =
+        "INSERT INTO audit (process, unix_ms, status, phase, snapshot_hash, duration_ns, state, reason, visibility,"
+        " owner, action, detail, turn, subscription) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
+        " ?14)",
+    [TP__TRIM_AUDITS] = "DELETE FROM audit WHERE row <= ?1"};
+
+/* ---- for the other files ---- */
+
+int tp__store_end_locked(tp__sqlite_store *s, int rc) {
+  if (rc == SQLITE_OK) rc = tp__sqlite_end(s->db);
+  if (!sqlite3_get_autocommit(s->db)) sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+  return rc;
+}
+
+tp_status tp__store_fail(const tp__sqlite_store *s, sqlite3 *db, const char *doing, int rc, tp_fault *fault) {
+  return tp__sqlite_fail(db, s->path, doing, rc, fault);
+}
+
+tp_status tp__store_take_reader(tp__sqlite_store *s, sqlite3 **ret_db, tp_fault *fault) {
+  pthread_mutex_lock(&s->mutex);
+  sqlite3 *db = s->reader;
+  s->reader = NULL;
+  pthread_mutex_unlock(&s->mutex);
+  if (!db) return tp__sqlite_open_reader(s->path, ret_db, fault);
+  *ret_db = db;
+  return TP_OK;
+}
+
+void tp__store_return_reader(tp__sqlite_store *s, sqlite3 *db) {
+  pthread_mutex_lock(&s->mutex);
+  sqlite3 *surplus = s->reader ? db : NULL;
+  if (!surplus) s->reader = db;
+  pthread_mutex_unlock(&s->mutex);
+  sqlite3_close(surplus);
+}
+
+tp_status tp_sqlite_store_counts(const tp_store *store, tp_sqlite_store_report *ret_report) {
+  if (!store || store->record != tp__sqlite_record || !ret_report) return TP_ERR_USAGE;
+  tp__sqlite_store *s = store->self;
+  tp__writer *w = &s->writer;
+  pthread_mutex_lock(&w->mutex);
+  tp_sqlite_store_report report = {.struct_size = sizeof report,
+                                   .records_queued = w->queued,
+                                   .records_written = w->written,
+                                   .records_dropped = w->dropped,
+                                   .write_failures = w->failures,
+                                   .queue_bytes = w->bytes,
+                                   .last_failure = w->failures ? w->status : TP_OK,
+                                   .is_failing = w->is_failing};
+  pthread_mutex_unlock(&w->mutex);
+  return tp__sqlite_show(ret_report, &report, sizeof report);
+}
+
+/* ---- life ---- */
+
+static void destroy(void *self) {
+  tp__sqlite_store *s = self;
+  tp__writer_fini(s);
+  if (s->db) tp__sqlite_store_disown(s);
+  for (int i = 0; i < TP__STATEMENTS; i++) sqlite3_finalize(s->statements[i]);
+  sqlite3_close(s->reader);
+  sqlite3_close(s->db);
+  pthread_mutex_destroy(&s->mutex);
+  sqlite3_free(s->path);
+  sqlite3_free(s);
+}
+
+static tp_status read_options(tp_sqlite_store_options *options, const tp_sqlite_store_options *theirs,
+                              tp_fault *fault) {
+  tp_status status = tp__sqlite_read(options, sizeof *options, theirs, "tp_sqlite_store_options", fault);
+  if (status != TP_OK) return status;
+  if (!options->path || !options->path[0])
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
+                             "tp_sqlite_store_options.path: a store needs the path of its file; give one");
+  if (options->busy_ms > BUSY_MS_MAX)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
+                             "tp_sqlite_store_options.busy_ms is %u: give at most %d", options->busy_ms, BUSY_MS_MAX);
+  if (options->existing_only > 1)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
+                             "tp_sqlite_store_options.existing_only is %u: it must be 0 or 1", options->existing_only);
+  size_t *counts[] = {&options->records_max, &options->turns_max, &options->audits_max, &options->jobs_max,
+                      &options->jobs_ended_max};
+  for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+    if (*counts[i] > COUNT_MAX) *counts[i] = COUNT_MAX;
+  if (!options->records_max) options->records_max = RECORDS_MAX;
+  if (!options->turns_max) options->turns_max = TURNS_MAX;
+  if (!options->audits_max) options->audits_max = AUDITS_MAX;
+  if (!options->jobs_max) options->jobs_max = JOBS_MAX;
+  if (!options->jobs_ended_max) options->jobs_ended_max = JOBS_ENDED_MAX;
+  if (!options->queue_bytes_max) options->queue_bytes_max = QUEUE_BYTES_MAX;
+  if (!options->busy_ms) options->busy_ms = TP__SQLITE_BUSY_MS;
+  return TP_OK;
+}
+
+static tp__sqlite_store *store_new(const tp_sqlite_store_options *options) {
+  tp__sqlite_store *s = sqlite3_malloc64(sizeof *s);
+  if (!s) return NULL;
+  memset(s, 0, sizeof *s);
+  s->options = *options;
+  s->path = sqlite3_mprintf("%s", options->path);
+  if (s->path && pthread_mutex_init(&s->mutex, NULL) == 0) {
+    s->options.path = s->path;
+    return s;
+  }
+  sqlite3_free(s->path);
+  sqlite3_free(s);
+  return NULL;
+}
+
+static tp_status open_file(tp__sqlite_store *s, tp_fault *fault) {
+  tp__sqlite_schema schema = tp__sqlite_store_schema;
+  if (s->options.existing_only && access(s->path, F_OK) != 0)
+    return tp__sqlite_refuse(fault, TP_ERR_NOT_FOUND, s->path, "%s: there is no such file; give the path of a store",
+                             s->path);
+  schema.busy_ms = (int)s->options.busy_ms;
+  tp_status status = tp__sqlite_open(s->path, &schema, &s->db, fault);
+  for (int i = 0; i < TP__STATEMENTS && status == TP_OK; i++) {
+    int rc = tp__sqlite_prepare(s->db, tp__sqlite_store_sql[i], &s->statements[i]);
+    if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "prepare", rc, fault);
+  }
+  return status == TP_OK ? tp__writer_init(s, fault) : status;
+}
+
+tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store **ret_store, tp_fault *fault) {
+  tp_sqlite_store_options options;
+  if (!theirs || !ret_store)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_open: options and ret_store are needed");
+  tp_status status = read_options(&options, theirs, fault);
+  if (status != TP_OK) return status;
+  tp__sqlite_store *s = store_new(&options);
+  if (!s) return tp__sqlite_fail(NULL, options.path, "open", SQLITE_NOMEM, fault);
+  status = open_file(s, fault);
+  if (status != TP_OK) {
+    destroy(s);
+    return status;
+  }
+  s->handle = (tp_store){.struct_size = sizeof s->handle,
+                       .self = s,
+                       .name = "sqlite",
+                       .open = tp__sqlite_store_own,
+                       .recover = tp__sqlite_store_recover,
+                       .record = tp__sqlite_record,
+                       .record_late = tp__sqlite_record_late,
+                       .commit = tp__sqlite_commit,
+                       .records = tp__sqlite_records,
+                       .turn_record = tp__sqlite_turn_record,
+                       .turns = tp__sqlite_turns,
+                       .audit = tp__sqlite_audit,
+                       .audits = tp__sqlite_audits,
+                       .job_insert = tp__sqlite_job_insert,
+                       .job_claim = tp__sqlite_job_claim,
+                       .job_finish = tp__sqlite_job_finish,
+                       .job_open = tp__sqlite_job_open,
+                       .jobs = tp__sqlite_jobs,
+                       .job_redrive = tp__sqlite_job_redrive,
+                       .job_discard = tp__sqlite_job_discard,
+                       .destroy = destroy,
+                       .durable = 1};
+  *ret_store = &s->handle;
+  return TP_OK;
+}

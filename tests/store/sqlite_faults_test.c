@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The SQLite store when writing is refused: a file that another process has locked, a full disk, a limit of the file's
+ * size, a file that cannot be written, that was removed, that is damaged, foreign or newer; a file of each earlier
+ * schema; processes that are gone. A full disk is an answer of the system calls of SQLite's VFS. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/directory.h"
+#include "tests/support/host.h"
+#include "turnphase/sqlite.h"
+
+/* ---- the disk that SQLite sees ---- */
+
+static _Atomic bool disk_full;
+
+static ssize_t full_pwrite(int fd, const void *bytes, size_t size, off_t at) {
+  if (!disk_full) return pwrite(fd, bytes, size, at);
+  errno = ENOSPC;
+  return -1;
+}
+
+static int prepare(void **state) {
+  disk_full = false;
+  return make_directory(state);
+}
+
+/* ---- what a host does ---- */
+
+typedef struct log_lines {
+  pthread_mutex_t mutex;
+  char text[4096];
+} log_lines;
+
+static void add_line(void *ctx, const tp_log_record *record) {
+  log_lines *l = ctx;
+  pthread_mutex_lock(&l->mutex);
+  size_t used = strlen(l->text);
+  snprintf(l->text + used, sizeof l->text - used, "%s %s: %s\n", tp_log_level_name(record->level),
+           tp_status_name(record->status), record->message);
+  pthread_mutex_unlock(&l->mutex);
+}
+
+static log_lines lines = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static tp_store *open_with(size_t queue_bytes_max) {
+  lines.text[0] = '\0';
+  tp_sqlite_store_options options = {.struct_size = sizeof options,
+                                     .path = path,
+                                     .queue_bytes_max = queue_bytes_max,
+                                     .busy_ms = 50,
+                                     .log = add_line,
+                                     .log_ctx = &lines};
+  tp_store *store = NULL;
+  tp_fault fault = {0};
+  if (tp_sqlite_store_open(&options, &store, &fault) != TP_OK) fail_msg("%s", fault.message);
+  return store;
+}
+
+static tp_status insert(tp_store *store, const char *key, uint64_t *ret_id, tp_fault *fault) {
+  tp_job job = {.struct_size = sizeof job,
+                .attempts_max = 2,
+                .limit_ms = 100,
+                .handler = TEXT("h"),
+                .idempotency_key = tp_text_of(key),
+                .order_key = tp_text_of(key),
+                .payload = TEXT("payload")};
+  bool existed;
+  return store->job_insert(store->self, &job, ret_id, &existed, fault);
+}
+
+static bool no_run(const void *source, size_t index, tp_run_record *record) {
+  (void)source;
+  (void)index;
+  (void)record;
+  return false;
+}
+
+static tp_status record(tp_store *store, uint64_t id) {
+  tp_entry_record entry = {
+      .struct_size = sizeof entry, .process_run_id = 7, .entry_id = id, .phase = 1, .run = no_run};
+  return store->record(store->self, &entry);
+}
+
+static bool count(void *ctx, const tp_entry_record *entry) {
+  (void)entry;
+  ++*(size_t *)ctx;
+  return true;
+}
+
+static size_t records_of(tp_store *store) {
+  tp_record_query query = {.struct_size = sizeof query};
+  size_t found = 0;
+  assert_int_equal(store->records(store->self, &query, count, &found, NULL), TP_OK);
+  return found;
+}
+
+static tp_sqlite_store_report counts_of(const tp_store *store) {
+  tp_sqlite_store_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_sqlite_store_counts(store, &report), TP_OK);
+  return report;
+}
+
+static uint64_t open_jobs(tp_store *store) {
+  uint64_t found = 99;
+  assert_int_equal(store->job_open(store->self, (tp_text){NULL, 0}, &found, NULL), TP_OK);
+  return found;
+}
+
+static void take_nothing(void *ctx, const tp_job *job) {
+  (void)ctx;
+  (void)job;
+}
+
+static tp_status claim(tp_store *store, int64_t now_ms) {
+  tp_job_claim request = {.struct_size = sizeof request, .now_ms = now_ms, .lease_ms = 100000, .take = take_nothing};
+  int64_t next;
+  return store->job_claim(store->self, &request, &next, NULL);
+}
+
+static void sql(const char *statements) {
+  sqlite3 *db = NULL;
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(db, statements, NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(db);
+}
+
+static void assert_names_path(const tp_fault *fault, tp_status code) {
+  assert_int_equal(fault->code, code);
+  assert_string_equal(fault->subject, path);
+  assert_non_null(strstr(fault->message, path));
+}
+
+static void assert_refused(tp_status code, const char *words) {
+  tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path};
+  tp_store *store = NULL;
+  tp_fault fault = {0};
+  assert_int_equal(tp_sqlite_store_open(&options, &store, &fault), code);
+  assert_null(store);
+  assert_names_path(&fault, code);
+  if (!strstr(fault.message, words)) fail_msg("'%s' is not in: %s", words, fault.message);
+}
+
+/* ---- another process ---- */
+
+typedef struct child {
+  pid_t id;
+  int says, hears;
+} child;
+
+/* A child that runs a function, which writes one byte when it is done, and then waits until its pipe is closed. */
+static child start(void (*does)(int says)) {
+  int to[2], from[2];
+  assert_int_equal(pipe(to), 0);
+  assert_int_equal(pipe(from), 0);
+  pid_t id = fork();
+  if (id == 0) {
+    char byte;
+    close(to[1]);
+    close(from[0]);
+    does(from[1]);
+    while (read(to[0], &byte, 1) > 0) continue;
+    _exit(0);
+  }
+  close(to[0]);
+  close(from[1]);
+  char byte;
+  assert_int_equal(read(from[0], &byte, 1), 1);
+  return (child){id, from[0], to[1]};
+}
+
+static void end(child c, int with_signal) {
+  if (with_signal) kill(c.id, with_signal);
+  close(c.hears);
+  close(c.says);
+  waitpid(c.id, NULL, 0);
+}
+
+static void lock_file(int says) {
+  sqlite3 *db = NULL;
+  if (sqlite3_open(path, &db) != SQLITE_OK || sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
+    _exit(1);
+  (void)!write(says, "x", 1);
+}
+
+static void a_file_that_another_process_has_locked_is_busy_until_it_is_unlocked(void **state) {
+  (void)state;
+  tp_fault fault = {0};
+  uint64_t id;
+  tp_store_free(open_with(0)); /* the child opens it before this process does: locks do not cross a fork */
+  child c = start(lock_file);
+  tp_store *store = open_with(0);
+  assert_int_equal(insert(store, "a", &id, &fault), TP_ERR_STORE_BUSY);
+  assert_names_path(&fault, TP_ERR_STORE_BUSY);
+  assert_int_equal(record(store, 1), TP_OK); /* it waits in the queue */
+  assert_int_equal(store->commit(store->self, &fault), TP_ERR_STORE_BUSY);
+  end(c, 0);
+  assert_int_equal(insert(store, "a", &id, &fault), TP_OK);
+  assert_int_equal(store->commit(store->self, &fault), TP_OK);
+  assert_int_equal(records_of(store), 1);
+  tp_store_free(store);
+}
+
+/* ---- a full disk ---- */
+
+static void a_full_disk_is_declared_and_recovered_from_without_a_restart(void **state) {
+  (void)state;
+  tp_store *store = open_with(0);
+  tp_fault fault = {0};
+  uint64_t id;
+  disk_full = true;
+  assert_int_equal(insert(store, "a", &id, &fault), TP_ERR_STORE_FULL);
+  assert_names_path(&fault, TP_ERR_STORE_FULL);
+  for (uint64_t i = 1; i <= 10; i++) assert_int_equal(record(store, i), TP_OK);
+  assert_int_equal(store->commit(store->self, &fault), TP_ERR_STORE_FULL);
+  assert_names_path(&fault, TP_ERR_STORE_FULL);
+  tp_sqlite_store_report report = counts_of(store);
+  assert_int_equal(report.is_failing, 1);
+  assert_int_equal(report.last_failure, TP_ERR_STORE_FULL);
+  assert_int_equal(report.records_written, 0);
+  disk_full = false;
+  assert_int_equal(insert(store, "a", &id, &fault), TP_OK);
+  assert_int_equal(store->commit(store->self, &fault), TP_OK);
+  report = counts_of(store);
+  assert_int_equal(report.is_failing, 0);
+  assert_int_equal(report.records_written, 10);
+  assert_int_equal(report.records_dropped, 0);
+  assert_int_equal(report.queue_bytes, 0);
+  assert_int_equal(records_of(store), 10);
+  assert_int_equal(open_jobs(store), 1);
+  tp_store_free(store);
+  assert_non_null(strstr(lines.text, "error TP_ERR_STORE_FULL: "));
+  assert_non_null(strstr(lines.text, "written again"));
+}
+
+static void a_full_queue_drops_and_counts_and_takes_again(void **state) {
+  (void)state;
+  tp_store *store = open_with(4096);
+  uint64_t taken = 0, refused = 0;
+  disk_full = true;
+  while (refused < 5) {
+    tp_status status = record(store, taken + 1);
+    if (status == TP_OK) taken++;
+    else refused++;
+    assert_true(status == TP_OK || status == TP_ERR_FULL);
+  }
+  assert_true(taken > 0);
+  tp_sqlite_store_report report = counts_of(store);
+  assert_true(report.queue_bytes <= 4096);
+  assert_int_equal(report.records_dropped, 5);
+  disk_full = false;
+  assert_int_equal(store->commit(store->self, NULL), TP_OK);
+  assert_int_equal(record(store, taken + 1), TP_OK);
+  assert_int_equal(records_of(store), taken + 1);
+  tp_store_free(store);
+  assert_non_null(strstr(lines.text, "the queue of records is full"));
+  assert_non_null(strstr(lines.text, "5 were dropped"));
+}
+
+static void what_waits_when_a_store_is_closed_is_written_or_logged_as_lost(void **state) {
+  (void)state;
+  tp_store *store = open_with(0);
+  for (uint64_t i = 1; i <= 3; i++) assert_int_equal(record(store, i), TP_OK);
+  tp_store_free(store);
+  store = open_with(0);
+  assert_int_equal(records_of(store), 3);
+  disk_full = true;
+  assert_int_equal(record(store, 4), TP_OK);
+  tp_store_free(store);
+  assert_non_null(strstr(lines.text, "1 records were lost"));
+}
+
+/* ---- files that are not taken ---- */
+
+static void a_newer_or_foreign_file_is_refused(void **state) {
+  (void)state;
+  tp_store_free(open_with(0));
+  sql("PRAGMA user_version = 99");
+  assert_refused(TP_ERR_STORE_SCHEMA, "newer turnphase");
+  sql("PRAGMA user_version = 3; PRAGMA application_id = 7");
+  assert_refused(TP_ERR_STORE_SCHEMA, "another path");
+}
+
+static void a_broken_file_is_refused(void **state) {
+  (void)state;
+  tp_store *store = open_with(0);
+  uint64_t id;
+  for (int i = 0; i < 50; i++) {
+    char key[16];
+    snprintf(key, sizeof key, "k%d", i);
+    assert_int_equal(insert(store, key, &id, NULL), TP_OK);
+  }
+  tp_store_free(store);
+  int fd = open(path, O_RDWR | O_CLOEXEC);
+  char noise[4096];
+  memset(noise, 0x5a, sizeof noise);
+  for (int page = 1; page < 12; page++) assert_int_equal(pwrite(fd, noise, sizeof noise, page * 4096), 4096);
+  close(fd);
+  assert_refused(TP_ERR_STORE_CORRUPT, "restore a copy");
+}
+
+static bool one_session(void *ctx, const tp_history_session *session) {
+  *(size_t *)ctx += session->message_count;
+  return true;
+}
+
+#define VERSION_1 \
+  "CREATE TABLE session (id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL, UNIQUE (tenant, name));" \
+  "CREATE TABLE message (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, role INTEGER NOT NULL," \
+  "  is_error INTEGER NOT NULL, turn TEXT NOT NULL, text TEXT NOT NULL, call_id TEXT NOT NULL," \
+  "  name TEXT NOT NULL);" \
+  "CREATE INDEX message_session ON message (session);" \
+  "CREATE TABLE tool_call (message INTEGER NOT NULL, position INTEGER NOT NULL, id TEXT NOT NULL," \
+  "  name TEXT NOT NULL, malformed INTEGER NOT NULL, arguments BLOB NOT NULL, PRIMARY KEY (message, position))" \
+  "  WITHOUT ROWID;" \
+  "INSERT INTO session VALUES (1, 'acme', 's');" \
+  "INSERT INTO message VALUES (1, 1, 1, 0, 't', 'kept', '', '');" \
+  "PRAGMA application_id = 1416644713; PRAGMA user_version = 1;"
+
+/* What version 3 added is taken away: the tables of the records are as they were. */
+#define BACK_TO_VERSION_2 "DROP TABLE job; DROP TABLE counter; PRAGMA user_version = 2;"
+
+static void assert_all_is_there(void) {
+  tp_store *store = open_with(0);
+  uint64_t id;
+  assert_int_equal(insert(store, "a", &id, NULL), TP_OK);
+  assert_int_equal(open_jobs(store), 1);
+  assert_int_equal(record(store, 2), TP_OK);
+  assert_true(records_of(store) >= 1);
+  tp_history *history = NULL;
+  assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
+  tp_history_query query = {.struct_size = sizeof query};
+  size_t messages = 0;
+  assert_int_equal(history->list_sessions(history->self, &query, one_session, &messages, NULL), TP_OK);
+  assert_int_equal(messages, 1);
+  tp_history_free(history);
+  tp_store_free(store);
+}
+
+/* A file that was upgraded has the tables, indexes and triggers of a new one. */
+static void read_schema(char *text, size_t size) {
+  sqlite3 *db = NULL;
+  sqlite3_stmt *rows = NULL;
+  text[0] = '\0';
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  static const char question[] = "SELECT replace(coalesce(sql, name), '  ', ' ') FROM sqlite_schema ORDER BY 1";
+  assert_int_equal(sqlite3_prepare_v2(db, question, -1, &rows, NULL), SQLITE_OK);
+  while (sqlite3_step(rows) == SQLITE_ROW) {
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "%s\n", (const char *)sqlite3_column_text(rows, 0));
+  }
+  sqlite3_finalize(rows);
+  sqlite3_close(db);
+  assert_true(strlen(text) > 1000 && strlen(text) < size - 1);
+}
+
+static void a_file_of_each_earlier_schema_is_upgraded_and_keeps_what_it_has(void **state) {
+  (void)state;
+  static char fresh[16384], upgraded[16384];
+  tp_store_free(open_with(0));
+  read_schema(fresh, sizeof fresh);
+  remove_directory(NULL);
+  make_directory(NULL);
+  sql(VERSION_1);
+  assert_all_is_there();
+  read_schema(upgraded, sizeof upgraded);
+  assert_string_equal(upgraded, fresh);
+  sql(BACK_TO_VERSION_2);
+  assert_all_is_there();
+  read_schema(upgraded, sizeof upgraded);
+  assert_string_equal(upgraded, fresh);
+}
+
+static void an_upgrade_that_cannot_be_written_leaves_the_file_as_it_was(void **state) {
+  (void)state;
+  sql(VERSION_1);
+  disk_full = true;
+  assert_refused(TP_ERR_STORE_FULL, "make room");
+  disk_full = false;
+  assert_all_is_there();
+}
+
+/* ---- what becomes of a file that is open ---- */
+
+static void a_limit_of_the_file_size_is_a_full_disk(void **state) {
+  (void)state;
+  tp_store *store = open_with(0);
+  uint64_t id;
+  tp_fault fault = {0};
+  struct rlimit before, small;
+  signal(SIGXFSZ, SIG_IGN);
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+  small = before;
+  small.rlim_cur = 64 << 10; /* the file and its log have more than a page each, and no room for a job of 1 MiB */
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+  static char large[1 << 20];
+  tp_job job = {.struct_size = sizeof job, .attempts_max = 1, .limit_ms = 1, .handler = TEXT("h"),
+                .idempotency_key = TEXT("large"), .payload = {large, sizeof large}};
+  bool existed;
+  tp_status status = store->job_insert(store->self, &job, &id, &existed, &fault);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+  if (status != TP_ERR_STORE_FULL) fail_msg("%d %s", fault.system_error, fault.message);
+  assert_names_path(&fault, TP_ERR_STORE_FULL);
+  assert_non_null(strstr(fault.message, "make room"));
+  assert_int_equal(open_jobs(store), 0);
+  assert_int_equal(store->job_insert(store->self, &job, &id, &existed, &fault), TP_OK);
+  assert_int_equal(open_jobs(store), 1);
+  tp_store_free(store);
+}
+
+static void a_file_that_was_removed_takes_nothing_until_it_is_back(void **state) {
+  (void)state;
+  tp_store *store = open_with(0);
+  uint64_t id;
+  tp_fault fault = {0};
+  char aside[128];
+  snprintf(aside, sizeof aside, "%s.aside", path);
+  assert_int_equal(insert(store, "before", &id, NULL), TP_OK);
+  assert_int_equal(rename(path, aside), 0);
+  assert_int_equal(insert(store, "a", &id, &fault), TP_ERR_IO);
+  assert_names_path(&fault, TP_ERR_IO);
+  assert_non_null(strstr(fault.message, "removed"));
+  assert_int_equal(claim(store, 1), TP_ERR_IO);
+  assert_int_equal(record(store, 1), TP_OK);
+  assert_int_equal(store->commit(store->self, &fault), TP_ERR_IO);
+  assert_int_equal(rename(aside, path), 0);
+  assert_int_equal(insert(store, "a", &id, &fault), TP_OK);
+  assert_int_equal(store->commit(store->self, &fault), TP_OK);
+  assert_int_equal(records_of(store), 1);
+  assert_int_equal(open_jobs(store), 2);
+  tp_store_free(store);
+}
+
+/* Root may write every file, so the test takes another user's rights for a moment. */
+static void a_file_that_cannot_be_written_is_refused(void **state) {
+  (void)state;
+  tp_store_free(open_with(0));
+  assert_int_equal(chmod(directory, 0755), 0);
+  assert_int_equal(chmod(path, 0444), 0);
+  bool is_root = geteuid() == 0;
+  if (is_root) assert_int_equal(seteuid(65534), 0);
+  assert_refused(TP_ERR_STORE_READONLY, "can be written");
+  if (is_root) assert_int_equal(seteuid(0), 0);
+}
+
+static void damage_that_is_found_later_is_declared(void **state) {
+  (void)state;
+  tp_store *store = open_with(0);
+  uint64_t id;
+  tp_fault fault = {0};
+  assert_int_equal(insert(store, "a", &id, NULL), TP_OK);
+  tp_store_free(store);
+  store = open_with(0);
+  sql("PRAGMA writable_schema = ON; UPDATE sqlite_schema SET rootpage = 99999 WHERE name = 'job';"
+      "PRAGMA schema_version = 1000");
+  assert_int_equal(insert(store, "b", &id, &fault), TP_ERR_STORE_CORRUPT);
+  assert_names_path(&fault, TP_ERR_STORE_CORRUPT);
+  assert_non_null(strstr(fault.message, "restore a copy"));
+  tp_store_free(store);
+}
+
+static void only_an_existing_file_is_opened_where_that_is_asked_for(void **state) {
+  (void)state;
+  tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path, .existing_only = 1};
+  tp_store *store = NULL;
+  tp_fault fault = {0};
+  assert_int_equal(tp_sqlite_store_open(&options, &store, &fault), TP_ERR_NOT_FOUND);
+  assert_names_path(&fault, TP_ERR_NOT_FOUND);
+  assert_int_equal(access(path, F_OK), -1);
+  tp_store_free(open_with(0));
+  assert_int_equal(tp_sqlite_store_open(&options, &store, &fault), TP_OK);
+  tp_store_free(store);
+}
+
+/* ---- options ---- */
+
+static void options_that_make_no_sense_are_refused(void **state) {
+  (void)state;
+  tp_store *store = NULL;
+  tp_fault fault = {0};
+  tp_sqlite_store_options none = {.struct_size = sizeof none};
+  assert_int_equal(tp_sqlite_store_open(&none, &store, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "path"));
+  tp_sqlite_store_options slow = {.struct_size = sizeof slow, .path = path, .busy_ms = 600001};
+  assert_int_equal(tp_sqlite_store_open(&slow, &store, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "busy_ms"));
+  tp_sqlite_store_options odd = {.struct_size = sizeof odd, .path = path, .existing_only = 2};
+  assert_int_equal(tp_sqlite_store_open(&odd, &store, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "existing_only"));
+  tp_sqlite_store_options wrong = {.path = path};
+  assert_int_equal(tp_sqlite_store_open(&wrong, &store, &fault), TP_ERR_VERSION);
+  assert_int_equal(tp_sqlite_store_open(NULL, &store, &fault), TP_ERR_USAGE);
+  assert_null(store);
+}
+
+/* ---- processes ---- */
+
+static tp_store_owner owner_of(uint64_t run_id) {
+  return (tp_store_owner){.struct_size = sizeof(tp_store_owner),
+                          .process_run_id = run_id,
+                          .process_id = getpid(),
+                          .boot_id = TEXT("boot")};
+}
+
+static void leave_a_running_job(int says) {
+  tp_store *store = open_with(0);
+  tp_store_owner owner = owner_of(11);
+  uint64_t id;
+  bool ok = store->open(store->self, &owner, NULL) == TP_OK && insert(store, "a", &id, NULL) == TP_OK &&
+            insert(store, "b", &id, NULL) == TP_OK && claim(store, 1) == TP_OK;
+  (void)!write(says, "x", ok ? 1 : 0);
+}
+
+static void jobs_of_a_process_that_is_gone_are_queued_again(void **state) {
+  (void)state;
+  for (int round = 0; round < 2; round++) {
+    child c = start(leave_a_running_job);
+    if (round == 0) end(c, SIGKILL);
+    tp_store *store = open_with(0);
+    tp_store_owner owner = owner_of(12);
+    tp_store_recovery found = {.struct_size = sizeof found};
+    assert_int_equal(store->open(store->self, &owner, NULL), TP_OK);
+    assert_int_equal(store->recover(store->self, &found, NULL), TP_OK);
+    assert_int_equal(found.owners, round == 0);
+    assert_int_equal(found.jobs_requeued, round == 0);
+    assert_int_equal(found.jobs_dead, 0);
+    assert_int_equal(open_jobs(store), 2);
+    assert_int_equal(claim(store, 2), TP_OK);
+    assert_int_equal(claim(store, 2), round == 0 ? TP_OK : TP_ERR_NOT_FOUND); /* a running process keeps its job */
+    tp_store_free(store);
+    if (round == 1) end(c, 0);
+    remove_directory(NULL);
+    make_directory(NULL);
+  }
+}
+
+int main(void) {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, prepare, remove_directory)
+  const struct CMUnitTest tests[] = {
+      CASE(a_file_that_another_process_has_locked_is_busy_until_it_is_unlocked),
+      CASE(a_full_disk_is_declared_and_recovered_from_without_a_restart),
+      CASE(a_full_queue_drops_and_counts_and_takes_again),
+      CASE(what_waits_when_a_store_is_closed_is_written_or_logged_as_lost),
+      CASE(a_newer_or_foreign_file_is_refused),
+      CASE(a_broken_file_is_refused),
+      CASE(a_file_of_each_earlier_schema_is_upgraded_and_keeps_what_it_has),
+      CASE(an_upgrade_that_cannot_be_written_leaves_the_file_as_it_was),
+      CASE(a_limit_of_the_file_size_is_a_full_disk),
+      CASE(a_file_that_was_removed_takes_nothing_until_it_is_back),
+      CASE(a_file_that_cannot_be_written_is_refused),
+      CASE(damage_that_is_found_later_is_declared),
+      CASE(only_an_existing_file_is_opened_where_that_is_asked_for),
+      CASE(options_that_make_no_sense_are_refused),
+      CASE(jobs_of_a_process_that_is_gone_are_queued_again),
+  };
+#undef CASE
+  if (sqlite3_initialize() != SQLITE_OK) return 1;
+  sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
+  vfs->xSetSystemCall(vfs, "pwrite", (sqlite3_syscall_ptr)full_pwrite);
+  vfs->xSetSystemCall(vfs, "pwrite64", (sqlite3_syscall_ptr)full_pwrite);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
