@@ -109,7 +109,8 @@ static tp_status tell_conflict(tp__phase *run, tp__entry *e, const tp_fault *fau
 static tp_status merge_entry(tp__phase *run, tp__entry *e) {
   tp__turn_sets sets = e->sets ? *(const tp__turn_sets *)e->sets : (tp__turn_sets){0};
   if (run->own_contexts) sets.contexts = (tp__merged_list){0};
-  tp__merge merge = {.phase = run->phase, .failed = e->fate == TP__FATE_FAILED, .sets = &sets};
+  bool failed = e->fate == TP__FATE_FAILED || e->fate == TP__FATE_UNSTORED;
+  tp__merge merge = {.phase = run->phase, .failed = failed, .sets = &sets};
   if (!make_inputs(e, &merge) || !make_fields(e, &merge)) return TP_ERR_NO_MEMORY;
   tp_merged *merged;
   tp_fault fault;
@@ -123,6 +124,11 @@ static tp_status merge_entry(tp__phase *run, tp__entry *e) {
 }
 
 static void set_decider(tp__phase *run, const tp__entry *e) {
+  if (e->fate == TP__FATE_UNSTORED) {
+    run->result.state = TP_STATE_FAILED;
+    run->result.why = TP_REASON_STORE;
+    run->result.reason = tp_text_of("the record of the phase could not be stored");
+  }
   if (e->decider == UINT32_MAX) return;
   const tp__run *decider = tp__entry_more(e, e->decider); /* a verdict or failure is out of the ordinary */
   run->result.subscription = e->plan->nodes[e->decider].subscription_name;

@@ -90,8 +90,9 @@ typedef struct tp_runtime_options {
                                    freed; NULL: none */
   size_t jobs_max;              /* open background jobs that the runtime's own memory store takes; 0: 65,536. A store
                                    of the host's has a bound of its own: TP_ERR_USAGE with one */
-  tp_durability durability;     /* of entry records; ASYNC and SYNC are not yet used: TP_ERR_USAGE */
-  uint32_t record_queue_bytes;  /* not yet used: TP_ERR_USAGE when it is not zero */
+  tp_durability durability;     /* of entry records; ASYNC and SYNC need a durable store: else TP_ERR_USAGE */
+  uint32_t record_queue_bytes;  /* bounds a durable store's queue of records; 0: its own bound. TP_ERR_USAGE without
+                                   such a store */
   void *data;                   /* the host's: tp_call_data(TP_ID_RUNTIME), tp_runtime_data() */
   tp_question_fn ask;           /* not yet used, like the next three: TP_ERR_USAGE when one is set. The channel for
                                    questions; without one an ask is a denial */

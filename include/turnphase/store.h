@@ -480,6 +480,8 @@ typedef struct tp_store_owner {
   int64_t process_started;       /* in its own count, which with process_id and boot_id names the process */
   int64_t opened_unix_ms;
   tp_text boot_id;               /* of the machine's run; empty where there is none */
+  uint32_t durability;           /* tp_durability of its entry records */
+  uint32_t record_queue_bytes;   /* bound of the store's queue of records, in place of its own; 0: its own */
 } tp_store_owner;
 
 /** What a recovery found of runs that are gone. */
@@ -491,12 +493,17 @@ typedef struct tp_store_recovery {
   uint64_t entries_interrupted;  /* entries and attempts that were running */
 } tp_store_recovery;
 
-/** What a record's commit means to those who wait for its entry. */
+/** What is promised of entry records. Jobs are committed before they are acknowledged, whatever this says. */
 typedef enum tp_durability {
   TP_DURABILITY_DEFAULT = 0,     /* memory */
   TP_DURABILITY_MEMORY = 1,      /* a turn hands its records to the store and waits for nothing */
-  TP_DURABILITY_ASYNC = 2,       /* not yet used: refused */
-  TP_DURABILITY_SYNC = 3,        /* not yet used: refused */
+  TP_DURABILITY_ASYNC = 2,       /* needs a durable store. Nothing waits; what a slow or broken store has no room for is
+                                    dropped, counted and logged. FireAndRecord runs have a record from their start, so
+                                    that they are found interrupted after a crash */
+  TP_DURABILITY_SYNC = 3,        /* needs a durable store. The record of an entry is committed before its outcome is
+                                    reported, and that of a FireAndRecord run before it starts. Where that fails, a
+                                    required subscription fails the entry (TP_REASON_STORE), or is not started; of
+                                    others it is logged. No phase takes its fast path */
   TP_DURABILITY_FORCE_32 = 0x7fffffff
 } tp_durability;
 
@@ -515,7 +522,8 @@ typedef struct tp_store {
   /** Called once behind open: what runs that are gone left running is interrupted, or requeued as its policy says. */
   tp_status (*recover)(void *self, tp_store_recovery *ret_recovery, tp_fault *fault);
   /** Required. Keeps one entry record, borrowed till return. O(1) whatever the store holds. A turn hands its records
-   *  over when some have gathered, at the latest with its end. */
+   *  over when some have gathered, at the latest with its end. With durability ASYNC and SYNC a record may be replaced
+   *  by a later one of the same name; ended_ns is 0 in that of an entry that runs. */
   tp_status (*record)(void *self, const tp_entry_record *record);
   /** An entry that is no longer kept is not an error. */
   tp_status (*record_late)(void *self, const tp_late_record *late);

@@ -137,6 +137,11 @@ tp_reason tp__detached_run(tp_runtime *runtime, const tp__detached_spec *spec) {
   }
   tp__entry *entry;
   status = begin_entry(d, spec, &entry);
+  bool is_unstored = status == TP_OK && spec->parent && tp__entry_record_running(entry) != TP_OK;
+  if (is_unstored) { /* it ends without being called */
+    entry->cancelled = true;
+    entry->fate = TP__FATE_CANCELLED;
+  }
   if (status == TP_OK) {
     d->starting = true;
     tp__entry_go(entry);
@@ -145,7 +150,7 @@ tp_reason tp__detached_run(tp_runtime *runtime, const tp__detached_spec *spec) {
     d->refused = reason_of(status);
     tp__turn_finish(&d->turn);
   }
-  tp_reason refused = d->refused;
+  tp_reason refused = is_unstored ? TP_REASON_STORE : d->refused;
   tp__strand_leave(&d->turn.strand); /* d may be gone */
   return refused;
 }

@@ -252,11 +252,50 @@ static uint32_t first_failure(const tp__entry *e) {
   return UINT32_MAX;
 }
 
+static bool has_required(const tp__entry *e) {
+  for (uint32_t i = 0; i < e->plan->node_count; i++)
+    if (e->plan->nodes[i].failure == TP_FAILURE_REQUIRED) return true;
+  return false;
+}
+
+/* Durability SYNC. The record that says that the entry failed replaces the one that was not committed, when the store
+ * can be written again. */
+static void committed(tp__entry *e, tp_status status, const tp_fault *fault) {
+  if (status != TP_OK) {
+    tp__log_subject subject = {.status = status, .phase = e->plan->phase, .ids = e->turn->ids};
+    bool fails = e->fate == TP__FATE_OPEN && has_required(e);
+    tp__log(e->turn->runtime, TP_LOG_ERROR, &subject, "the record of an entry was not committed%s: %s",
+            fails ? ", which fails it, since it has a required subscription" : "",
+            fault->message[0] ? fault->message : tp_status_text(status));
+    if (fails) {
+      e->fate = TP__FATE_UNSTORED;
+      e->decider = UINT32_MAX;
+      tp__entry_record(e);
+      tp__turn_flush_records(e->turn);
+    }
+  }
+  e->on_end(e);
+}
+
+static void record_and_commit(tp__entry *e) {
+  tp__turn *turn = e->turn;
+  turn->record_refusal = TP_OK;
+  tp__entry_record(e);
+  tp__turn_flush_records(turn);
+  if (turn->record_refusal == TP_OK) tp__entry_commit(e, committed);
+  else committed(e, turn->record_refusal, &(tp_fault){.code = turn->record_refusal});
+}
+
+/* A detached run has no outcome that is reported, but for a job's, whose finish is a commit of its own. */
 static void end(tp__entry *e) {
   if (e->share) tp__share_stop(e);
   e->ended = true;
   e->ended_ns = e->now_ns;
   if (e->fate == TP__FATE_FAILED) e->decider = first_failure(e);
+  if (e->turn->runtime->options.durability == TP_DURABILITY_SYNC && !e->detached_run) {
+    record_and_commit(e);
+    return;
+  }
   tp__entry_record(e);
   e->on_end(e);
 }
@@ -316,6 +355,7 @@ tp_status tp__entry_outcome(const tp__entry *e) {
       return TP_OK;
     case TP__FATE_DENIED:
       return TP_ERR_DENIED;
+    case TP__FATE_UNSTORED:
     case TP__FATE_FAILED:
       return e->plan->row->stop ? TP_ERR_DENIED : TP_ERR_HOOK;
     case TP__FATE_CANCELLED:

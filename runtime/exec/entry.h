@@ -57,7 +57,13 @@ enum {
   TP__MARK_SKIPPED = 4  /* left out by the one who began the entry */
 };
 
-typedef enum tp__fate { TP__FATE_OPEN = 0, TP__FATE_DENIED = 1, TP__FATE_FAILED = 2, TP__FATE_CANCELLED = 3 } tp__fate;
+typedef enum tp__fate {
+  TP__FATE_OPEN = 0,
+  TP__FATE_DENIED = 1,
+  TP__FATE_FAILED = 2,
+  TP__FATE_CANCELLED = 3,
+  TP__FATE_UNSTORED = 4 /* failed, since a subscription is required and the store did not commit the record */
+} tp__fate;
 
 /** What a handler sees (handler.h: tp_call). One lies in the entry for quick calls, one in each attempt. A quick call
  *  that was touched is set up anew for the next one; else only index and started_ns change. */
@@ -245,6 +251,11 @@ void tp__entry_record(tp__entry *entry);
 void tp__entry_record_quiet(tp__entry *entry);
 /** records.c: hands what the turn has packed to the store. */
 void tp__turn_flush_records(tp__turn *turn);
+/** records.c: records an entry of one node that is about to run, and with durability SYNC commits that: its record when
+ *  it has ended replaces this one. @return TP_OK; with SYNC what the store says. */
+tp_status tp__entry_record_running(tp__entry *entry);
+/** record_commit.c: commits what was handed to the store. on_end comes on the owner, be it before this returns. */
+void tp__entry_commit(tp__entry *entry, void (*on_end)(tp__entry *entry, tp_status status, const tp_fault *fault));
 
 /** call.c: checks one contribution against what the node may emit and adds a deep copy of it. A refusal sticks to the
  *  output. */

@@ -48,6 +48,7 @@ static inline tp__entry *begin_plain(tp__turn *turn, const tp__plan *plan, const
                                      uint32_t field_count) {
   tp__entry *e = turn->seat;
   if (!plan->all_plain || turn->is_cancelled || plan->has_parallel) return NULL;
+  if (turn->runtime->options.durability == TP_DURABILITY_SYNC) return NULL; /* its end waits for a commit */
   if (!e || e->taken || e->odd || e->block_size < tp__entry_bytes(plan)) e = tp__entry_take_block(turn, plan);
   if (!e) return NULL;
   e->taken = true;

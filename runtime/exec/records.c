@@ -53,15 +53,30 @@ static tp_status give_one_by_one(tp_runtime *runtime, const tp__record_source *f
   return tp__store_left(&frame, first);
 }
 
+/* A store whose queue is full refuses many in a row: the first of them and their end are logged. */
+static void log_refusal(tp__turn *turn, const tp__record_batch *batch, tp_status status) {
+  tp_runtime *runtime = turn->runtime;
+  tp__log_subject subject = {.status = status, .ids = turn->ids};
+  if (status != TP_OK) {
+    if (tp__a64_add_relaxed(&runtime->records_refused, batch->count) == 0)
+      tp__log(runtime, TP_LOG_WARNING, &subject, "records of a turn were not kept: %s", tp_status_text(status));
+    return;
+  }
+  uint64_t refused = tp__a64_load_relaxed(&runtime->records_refused);
+  if (refused == 0) return;
+  tp__a64_store_relaxed(&runtime->records_refused, 0);
+  tp__log(runtime, TP_LOG_WARNING, &subject, "the store takes records again; up to %llu were not kept",
+          (unsigned long long)refused);
+}
+
 static void give(tp__turn *turn, const tp__record_batch *batch) {
   tp_runtime *runtime = turn->runtime;
   tp__record_source from = {
       .process_run_id = runtime->jobs.mark, .unix_offset_ns = tp__unix_offset_ns(), .ids = turn->ids};
   tp_status status = tp__memory_store_is(&runtime->store) ? tp__memory_store_take(runtime->store.self, &from, batch)
                                                           : give_one_by_one(runtime, &from, batch);
-  if (status == TP_OK) return;
-  tp__log_subject subject = {.status = status, .ids = turn->ids};
-  tp__log(runtime, TP_LOG_WARNING, &subject, "records of a turn were not kept: %s", tp_status_text(status));
+  if (status != TP_OK) turn->record_refusal = status;
+  log_refusal(turn, batch, status);
 }
 
 void tp__turn_flush_records(tp__turn *turn) {
@@ -77,6 +92,7 @@ static void record_large(tp__entry *e, const tp__run_names *names) {
   batch.memory = tp__block_take(blocks, tp__packed_size(e->plan->node_count, names != NULL), &batch.capacity);
   if (!batch.memory) {
     tp__log_subject subject = {.status = TP_ERR_NO_MEMORY, .phase = e->plan->phase, .ids = e->turn->ids};
+    e->turn->record_refusal = TP_ERR_NO_MEMORY;
     tp__log(e->turn->runtime, TP_LOG_WARNING, &subject, "the record of an entry was not kept: no memory");
     return;
   }
@@ -103,6 +119,55 @@ void tp__entry_record(tp__entry *e) {
   if (packed) pack(packed, e);
   else record_large(e, names);
   if (e->holds_turn) tp__turn_flush_records(turn); /* attempts left this thread */
+}
+
+static bool show_running(const void *source, size_t index, tp_run_record *record) {
+  const tp__entry *e = source;
+  size_t size = record->struct_size;
+  if (index > 0 || size == 0) return false;
+  const tp__node *node = &e->plan->nodes[0];
+  tp_run_record row = {.struct_size = size,
+                       .subscription = node->subscription_name,
+                       .handler = node->handler_name,
+                       .owner = node->owner_name,
+                       .queued_ns = e->begin_ns,
+                       .attempts = 1,
+                       .state = TP_STATE_RUNNING,
+                       .verdict = TP_VERDICT_NONE,
+                       .execution = (uint8_t)node->execution,
+                       .failure = (uint8_t)node->failure,
+                       .visibility = (uint8_t)node->sub->desc.visibility};
+  memset(record, 0, size);
+  memcpy(record, &row, size < sizeof row ? size : sizeof row);
+  return true;
+}
+
+tp_status tp__entry_record_running(tp__entry *e) {
+  tp_runtime *runtime = e->turn->runtime;
+  tp__inside frame;
+  if (runtime->options.durability < TP_DURABILITY_ASYNC) return TP_OK;
+  tp_entry_record record = {.struct_size = sizeof record,
+                            .process_run_id = runtime->jobs.mark,
+                            .entry_id = e->id,
+                            .plan_hash = e->plan->hash,
+                            .started_ns = e->begin_ns,
+                            .started_unix_ms = (e->begin_ns + tp__unix_offset_ns()) / 1000000,
+                            .phase = e->plan->phase,
+                            .ids = e->turn->ids,
+                            .id_count = TP_ID_COUNT,
+                            .run_count = 1,
+                            .run = show_running,
+                            .source = e};
+  tp_status status = runtime->store.record(tp__store_enter(&frame, runtime), &record);
+  status = tp__store_left(&frame, status);
+  if (runtime->options.durability != TP_DURABILITY_SYNC) return TP_OK; /* the store counts what it drops */
+  tp_fault fault = {0};
+  if (status == TP_OK) status = tp__store_commit(runtime, &fault);
+  if (status != TP_OK)
+    tp__log(runtime, TP_LOG_ERROR, &(tp__log_subject){.status = status, .phase = e->plan->phase, .ids = e->turn->ids},
+            "a detached handler was not started: the store did not commit its record: %s",
+            fault.message[0] ? fault.message : tp_status_text(status));
+  return status;
 }
 
 void tp__entry_record_quiet(tp__entry *e) {

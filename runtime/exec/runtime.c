@@ -118,15 +118,18 @@ tp_status tp_runtime_set_abandoned_max(tp_runtime *runtime, uint32_t threads, ui
   return TP_OK;
 }
 
-static tp_status check_durability(const tp_runtime_options *options, tp_fault *fault) {
+static tp_status check_durability(const tp_runtime_options *options, const tp_store *store, tp_fault *fault) {
   if ((uint32_t)options->durability > TP_DURABILITY_SYNC)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.durability is %d: it must be a tp_durability",
                     (int)options->durability);
-  if (options->durability > TP_DURABILITY_MEMORY)
-    return tp__fail(fault, TP_ERR_USAGE, NULL,
-                    "tp_runtime_options.durability: async and sync are not yet used; leave it 0");
-  if (options->record_queue_bytes != 0)
-    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.record_queue_bytes is not yet used; leave it 0");
+  if (options->durability > TP_DURABILITY_MEMORY && !(store->durable && store->commit))
+    return tp__fail(fault, TP_ERR_USAGE, store->name,
+                    "tp_runtime_options.durability: async and sync need a store whose commits survive the process; "
+                    "give one as store, such as that of tp_sqlite_store_open(), or leave it 0");
+  if (options->record_queue_bytes != 0 && !(store->durable && store->open))
+    return tp__fail(fault, TP_ERR_USAGE, store->name,
+                    "tp_runtime_options.record_queue_bytes bounds the queue of a durable store, and there is none; "
+                    "leave it 0");
   if (options->store && options->jobs_max != 0)
     return tp__fail(fault, TP_ERR_USAGE, NULL,
                     "tp_runtime_options.jobs_max bounds the runtime's own store; a store of the host's has a bound of "
@@ -314,8 +317,8 @@ tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__above *abo
   tp_runtime_options options;
   tp_store store;
   TP__TRY(resolve(&options, theirs, fault));
-  TP__TRY(check_durability(&options, fault));
   TP__TRY(resolve_store(&store, options.store, fault));
+  TP__TRY(check_durability(&options, &store, fault));
   tp_allocator allocator = tp__allocator_of(&options.allocator);
   tp_runtime *runtime = tp__alloc_zero(&allocator, sizeof *runtime);
   if (!runtime) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the runtime");
@@ -389,7 +392,9 @@ static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
                           .process_id = tp__process_id(),
                           .process_started = tp__process_started(),
                           .opened_unix_ms = tp__unix_ms(),
-                          .boot_id = {boot_id, tp__boot_id(boot_id, sizeof boot_id)}};
+                          .boot_id = {boot_id, tp__boot_id(boot_id, sizeof boot_id)},
+                          .durability = runtime->options.durability,
+                          .record_queue_bytes = runtime->options.record_queue_bytes};
   tp_store_recovery found = {.struct_size = sizeof found};
   tp__inside opens, frame;
   tp_status status = TP_OK;
@@ -553,10 +558,8 @@ static void count_jobs(tp_runtime *runtime, tp_drain_report *report) {
 
 static void commit_records(tp_runtime *runtime) {
   const tp_store *store = &runtime->store;
-  tp__inside frame;
   tp_fault fault = {0};
-  if (!store->commit || tp__store_left(&frame, store->commit(tp__store_enter(&frame, runtime), &fault)) == TP_OK)
-    return;
+  if (tp__store_commit(runtime, &fault) == TP_OK) return;
   tp__log(runtime, TP_LOG_ERROR, &(tp__log_subject){.status = fault.code},
           "the store `%s` did not commit its records: %s", store->name, fault.message);
 }

@@ -78,6 +78,7 @@ struct tp_runtime {
   tp__a32 kills;    /* subscriptions that are switched off: 0 is the common case */
   tp__a64 abandoned_bytes;
   tp__a64 denials, failures; /* relaxed */
+  tp__a64 records_refused;   /* relaxed: in a row, by the host's store; 0: it took the last */
   tp__mutex payloads_mutex; /* call_payload.c: guards the growth of the lists of entries */
   tp__a64 abandoned_bytes_max; /* relaxed */
   tp__mutex mutex;
@@ -123,6 +124,8 @@ static inline tp_status tp__store_left(const tp__inside *frame, tp_status status
   tp__inside_leave(frame);
   return status;
 }
+/** Commits what the store was given. Blocks. */
+tp_status tp__store_commit(tp_runtime *runtime, tp_fault *fault);
 /** Gives the store the record of a turn. process_run_id is set here. */
 void tp__turn_record_give(tp_runtime *runtime, tp_turn_record *record);
 /** Gives the store the audit rows that it does not have yet, where it takes them and is open. */

@@ -52,6 +52,7 @@ struct tp__turn {
   bool is_named;      /* the owner makes the id of a turn that has none when it begins to run it */
   /* owner only; what entries read of it is written before they begin */
   bool is_cancelled;
+  tp_status record_refusal; /* owner: what the store said of a record that it did not take, until it is looked at */
   tp__record_batch records; /* packed, not yet handed over */
   struct tp__entry *seat;   /* the block that its entries live in one after the other (begin.h); NULL: none yet */
   const void *sets;   /* what was merged so far: an immutable version, the layer above knows its form */

@@ -3,8 +3,8 @@
  * sqlite_store: records and jobs in a SQLite file. One connection writes, under a mutex; lists are read on a connection
  * of their own and in a snapshot of their own (WAL), so their receivers run without any lock of ours. Jobs are written
  * by the thread that calls, each change in a transaction of its own. Records wait in a queue that is bounded in bytes;
- * one thread writes them, as many as wait in one transaction. Locks: the store's mutex, the queue's, never one inside
- * the other. */
+ * one thread writes them, as many as wait in one transaction. Locks: the store's mutex; the queue's, which may be taken
+ * inside of it. */
 #ifndef TP__SQLITE_STORE_H
 #define TP__SQLITE_STORE_H
 
@@ -115,6 +115,8 @@ int tp__sqlite_write_locked(tp__sqlite_store *s, const tp__waiting *first);
 
 /* ---- the thread that writes them (writer.c) ---- */
 tp_status tp__writer_init(tp__sqlite_store *s, tp_fault *fault);
+/** Bounds the queue anew. */
+void tp__writer_bound(tp__sqlite_store *s, size_t bytes_max);
 /** Writes what waits, with one attempt, and ends the thread. */
 void tp__writer_fini(tp__sqlite_store *s);
 /** @param node  taken. @return TP_OK; TP_ERR_FULL when the queue is: it is dropped and counted. */

@@ -41,6 +41,7 @@ tp_status tp__writer_add(tp__sqlite_store *s, tp__waiting *node) {
   bool fits = w->bytes + node->bytes <= w->bytes_max;
   bool first_dropped = !fits && w->dropped_in_row == 0;
   uint64_t ended = fits ? w->dropped_in_row : 0;
+  size_t bytes_max = w->bytes_max;
   if (fits) {
     node->next = NULL;
     *w->last = node;
@@ -58,13 +59,19 @@ tp_status tp__writer_add(tp__sqlite_store *s, tp__waiting *node) {
   if (first_dropped || ended > 0) {
     if (first_dropped)
       snprintf(message, sizeof message, "%s: the queue of records is full (%zu bytes): records are dropped", s->path,
-               w->bytes_max);
+               bytes_max);
     else
       snprintf(message, sizeof message, "%s: records are taken again; %llu were dropped", s->path,
                (unsigned long long)ended);
     emit_log(s, first_dropped ? TP_LOG_ERROR : TP_LOG_WARNING, TP_ERR_FULL, message);
   }
   return fits ? TP_OK : TP_ERR_FULL;
+}
+
+void tp__writer_bound(tp__sqlite_store *s, size_t bytes_max) {
+  pthread_mutex_lock(&s->writer.mutex);
+  s->writer.bytes_max = bytes_max;
+  pthread_mutex_unlock(&s->writer.mutex);
 }
 
 /* ---- the thread ---- */
@@ -157,13 +164,14 @@ static void *write_all(void *ctx) {
   }
   uint64_t lost = w->queued - w->written;
   w->dropped += lost;
+  tp_status status = w->status;
   pthread_mutex_unlock(&w->mutex);
   free_list(list);
   if (lost == 0) return NULL;
   char message[TP_FAULT_MESSAGE_SIZE];
   snprintf(message, sizeof message, "%s: %llu records were lost: they could not be written before the store was closed",
            s->path, (unsigned long long)lost);
-  emit_log(s, TP_LOG_ERROR, w->status, message);
+  emit_log(s, TP_LOG_ERROR, status, message);
   return NULL;
 }
 

@@ -21,18 +21,9 @@
 #include <unistd.h>
 
 #include "tests/support/directory.h"
+#include "tests/support/full_disk.h"
 #include "tests/support/host.h"
 #include "turnphase/sqlite.h"
-
-/* ---- the disk that SQLite sees ---- */
-
-static _Atomic bool disk_full;
-
-static ssize_t full_pwrite(int fd, const void *bytes, size_t size, off_t at) {
-  if (!disk_full) return pwrite(fd, bytes, size, at);
-  errno = ENOSPC;
-  return -1;
-}
 
 static int prepare(void **state) {
   disk_full = false;
@@ -568,9 +559,6 @@ int main(void) {
       CASE(jobs_of_a_process_that_is_gone_are_queued_again),
   };
 #undef CASE
-  if (sqlite3_initialize() != SQLITE_OK) return 1;
-  sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
-  vfs->xSetSystemCall(vfs, "pwrite", (sqlite3_syscall_ptr)full_pwrite);
-  vfs->xSetSystemCall(vfs, "pwrite64", (sqlite3_syscall_ptr)full_pwrite);
+  if (!install_full_disk()) return 1;
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

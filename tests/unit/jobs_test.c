@@ -417,17 +417,19 @@ static void store_is_opened_once_by_the_first_start_and_committed_by_a_drain(voi
   close_runtime(runtime);
 }
 
-static void what_is_not_yet_used_is_refused(void **state) {
+static void options_that_the_store_cannot_keep_are_refused(void **state) {
   (void)state;
   tp_store *memory;
   assert_int_equal(tp_store_memory_new(NULL, NULL, &memory, NULL), TP_OK);
   const struct {
     tp_runtime_options options;
     const char *words;
-  } cases[] = {{{.durability = TP_DURABILITY_ASYNC}, "not yet used"},
-               {{.durability = TP_DURABILITY_SYNC}, "not yet used"},
+  } cases[] = {{{.durability = TP_DURABILITY_ASYNC}, "survive the process"},
+               {{.durability = TP_DURABILITY_SYNC}, "survive the process"},
+               {{.durability = TP_DURABILITY_SYNC, .store = memory}, "survive the process"},
                {{.durability = 9}, "must be a tp_durability"},
-               {{.record_queue_bytes = 1}, "not yet used"},
+               {{.record_queue_bytes = 1}, "durable store"},
+               {{.record_queue_bytes = 1, .store = memory}, "durable store"},
                {{.store = memory, .jobs_max = 1}, "jobs_max"}};
   for (size_t i = 0; i < COUNT(cases); i++) {
     tp_runtime_options options = cases[i].options;
@@ -562,7 +564,7 @@ int main(void) {
       cmocka_unit_test(full_backlog_is_a_failure_that_is_counted_and_logged),
       cmocka_unit_test(contributed_job_is_run_whatever_its_handler_s_contract_version),
       cmocka_unit_test(store_is_opened_once_by_the_first_start_and_committed_by_a_drain),
-      cmocka_unit_test(what_is_not_yet_used_is_refused),
+      cmocka_unit_test(options_that_the_store_cannot_keep_are_refused),
       cmocka_unit_test(job_whose_handler_is_gone_waits_for_a_commit_that_brings_it_back),
       cmocka_unit_test(detached_runs_and_jobs_may_ask_for_jobs),
       cmocka_unit_test(drain_runs_open_jobs_within_its_limit),

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The commit that an entry's end waits for where durability is SYNC: an attempt on a handler thread, since a commit
+ * blocks on the disk. Entries that end meanwhile on other threads are committed together by the store. */
+#include "runtime/exec/entry.h"
+#include "runtime/exec/runtime.h"
+
+enum { COMMIT_LIMIT_MS = 30000 };
+
+typedef struct record_commit {
+  tp__attempt base;
+  tp__turn *turn;   /* referenced */
+  tp__entry *entry; /* the owner's; it does not end before this does */
+  void (*on_end)(tp__entry *entry, tp_status status, const tp_fault *fault);
+  tp_status status; /* the store's */
+  tp_fault fault;
+  size_t block_size;
+} record_commit;
+
+static record_commit *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, record_commit, base); }
+
+tp_status tp__store_commit(tp_runtime *runtime, tp_fault *fault) {
+  const tp_store *store = &runtime->store;
+  tp__inside frame;
+  return store->commit ? tp__store_left(&frame, store->commit(tp__store_enter(&frame, runtime), fault)) : TP_OK;
+}
+
+static tp__answer call(tp__attempt *attempt) {
+  record_commit *c = of(attempt);
+  c->status = tp__store_commit(attempt->runtime, &c->fault);
+  return (tp__answer){.kind = TP_ANSWER_DONE};
+}
+
+/* A commit that was given up still runs, so what it writes is not looked at. */
+static void settled(tp__attempt *attempt, tp__attempt_end end) {
+  record_commit *c = of(attempt);
+  static const tp_fault late = {.code = TP_ERR_TIMEOUT, .message = "the store did not commit within 30 s"};
+  if (end == TP__ANSWERED) {
+    c->on_end(c->entry, c->status, &c->fault);
+  } else if (end == TP__REFUSED) { /* the pool has stopped, or has no thread: the owner waits itself */
+    c->status = tp__store_commit(attempt->runtime, &c->fault);
+    c->on_end(c->entry, c->status, &c->fault);
+  } else {
+    c->on_end(c->entry, TP_ERR_TIMEOUT, &late);
+  }
+  tp__attempt_unref(attempt);
+}
+
+static void release(tp__attempt *attempt) {
+  record_commit *c = of(attempt);
+  tp__turn *turn = c->turn;
+  tp__block_give(&attempt->runtime->blocks, c, c->block_size);
+  tp__turn_unref(turn);
+}
+
+static const tp__attempt_class class = {.what = "commit", .call = call, .settled = settled, .release = release};
+
+static record_commit *commit_new(tp__turn *turn) {
+  size_t block_size;
+  record_commit *c = tp__block_take(&turn->runtime->blocks, sizeof *c, &block_size);
+  if (!c) return NULL;
+  memset(c, 0, sizeof *c);
+  if (tp__attempt_init(&c->base, &class, &turn->strand) != TP_OK) {
+    tp__block_give(&turn->runtime->blocks, c, block_size);
+    return NULL;
+  }
+  c->block_size = block_size;
+  c->base.pool_item.lane = TP__LANE_HISTORY;
+  c->base.pool_item.name = "records";
+  c->turn = turn;
+  tp__turn_hold(turn);
+  return c;
+}
+
+void tp__entry_commit(tp__entry *e, void (*on_end)(tp__entry *entry, tp_status status, const tp_fault *fault)) {
+  record_commit *c = commit_new(e->turn);
+  if (c) {
+    c->entry = e;
+    c->on_end = on_end;
+    if (!tp__attempt_start(&c->base, tp__deadline_after_ms(tp__now_ns(), COMMIT_LIMIT_MS), 0)) return;
+    tp__attempt_unref(&c->base);
+  }
+  tp_fault fault = {0}; /* no memory or no thread for an attempt: the owner waits itself */
+  tp_status status = tp__store_commit(e->turn->runtime, &fault);
+  on_end(e, status, &fault);
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What tp_runtime_options.durability promises, on the SQLite store: what is in the file, as another connection sees it,
+ * when a phase has ended or a detached run begins; and what follows when the disk is full. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/directory.h"
+#include "tests/support/full_disk.h"
+#include "tests/support/host.h"
+#include "turnphase/sqlite.h"
+
+enum { PHASE = TP_PHASE_TURN_PRE_POLICY, BEST_EFFORT_PHASE = TP_PHASE_TURN_PRE_PROMPT_CONTEXT };
+
+static int prepare(void **state) {
+  disk_full = false;
+  return make_directory(state);
+}
+
+/* ---- what a host has ---- */
+
+static _Atomic int refusals, resumptions;
+
+static void count_lines(void *ctx, const tp_log_record *record) {
+  (void)ctx;
+  if (strstr(record->message, "were not kept: ")) refusals++;
+  if (strstr(record->message, "the store takes records again")) resumptions++;
+}
+
+static const tp_store *sqlite_store; /* as tp_sqlite_store_open() gave it: the runtime has a copy */
+
+static tp_store *open_sqlite(void) {
+  tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path, .busy_ms = 50};
+  tp_store *store = NULL;
+  assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
+  sqlite_store = store;
+  return store;
+}
+
+static tp_runtime *open_durable(tp_store *store, tp_durability durability, uint32_t queue_bytes) {
+  refusals = resumptions = 0;
+  tp_runtime_options options = {.struct_size = sizeof options,
+                                .store = store,
+                                .durability = durability,
+                                .record_queue_bytes = queue_bytes,
+                                .engine_workers = 1,
+                                .log = count_lines};
+  return open_runtime(&options);
+}
+
+/* One number of the file, as another connection sees it. */
+static int64_t number_of(const char *sql) {
+  sqlite3 *db = NULL;
+  sqlite3_stmt *row = NULL;
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &row, NULL), SQLITE_OK);
+  assert_int_equal(sqlite3_step(row), SQLITE_ROW);
+  int64_t number = sqlite3_column_int64(row, 0);
+  sqlite3_finalize(row);
+  sqlite3_close(db);
+  return number;
+}
+
+static tp_sqlite_store_report counts(void) {
+  tp_sqlite_store_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_sqlite_store_counts(sqlite_store, &report), TP_OK);
+  return report;
+}
+
+/* ---- sync ---- */
+
+static void record_is_committed_when_a_phase_has_ended(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_SYNC, 0);
+  act quick = {0}, slow = {0};
+  add_hooks(runtime, &(hook){.id = "quick", .phase = PHASE, .self = &quick}, 1);
+  add_hooks(runtime, &(hook){.id = "slow", .phase = BEST_EFFORT_PHASE, .self = &slow, .slow = true}, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  for (int i = 1; i <= 3; i++) {
+    tp_phase_result result = run_phase(turn, PHASE, NULL);
+    assert_int_equal(result.outcome, TP_OK);
+    assert_run(&result, "quick", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+    assert_int_equal(number_of("SELECT count(*) FROM entry"), 2 * i - 1);
+    run_phase(turn, BEST_EFFORT_PHASE, NULL);
+    assert_int_equal(number_of("SELECT count(*) FROM run"), 2 * i);
+  }
+  tp_phase_result result = {.struct_size = sizeof result};
+  assert_int_equal(tp_phase_run(turn, PHASE, NULL, &result, NULL), TP_OK); /* which would take the fast path */
+  assert_int_equal(number_of("SELECT count(*) FROM entry"), 7);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void phase_with_a_required_subscription_fails_where_its_record_cannot_be_committed(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_SYNC, 0);
+  static const tp_contribution policy = {.struct_size = sizeof policy, .kind = TP_KIND_POLICY, .domain = TEXT("d"),
+                                         .key = TEXT("k"), .text = TEXT("v")};
+  act guard = {.emits = &policy, .emit_count = 1}, guest = {0};
+  add_hooks(runtime, &(hook){.id = "guard", .phase = PHASE, .self = &guard}, 1);
+  add_hooks(runtime, &(hook){.id = "guest", .phase = BEST_EFFORT_PHASE, .self = &guest}, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  disk_full = true;
+  tp_phase_result result = run_phase(turn, PHASE, NULL);
+  assert_int_equal(result.outcome, TP_ERR_HOOK);
+  assert_int_equal(result.why, TP_REASON_STORE);
+  assert_true(result.reason.size > 0);
+  if (result.merged) assert_int_equal(tp_merged_count(result.merged, TP_KIND_POLICY), 0);
+  assert_run(&result, "guard", TP_STATE_SUCCEEDED, TP_REASON_NONE); /* it ran: that is not denied */
+  assert_int_equal(run_phase(turn, BEST_EFFORT_PHASE, NULL).outcome, TP_OK);
+  disk_full = false;
+  assert_int_equal(run_phase(turn, PHASE, NULL).outcome, TP_OK); /* without a restart */
+  assert_int_equal(number_of("SELECT count(*) FROM entry"), 3);
+  assert_int_equal(number_of("SELECT count(*) FROM entry WHERE status = 500"), 1); /* as was reported */
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+/* ---- a commit does not hold an engine worker ---- */
+
+static latch commit_begun = LATCH, commit_may_end = LATCH;
+static tp_status (*real_commit)(void *self, tp_fault *fault);
+static tp_status commit_slowly(void *self, tp_fault *fault) {
+  latch_hit(&commit_begun);
+  latch_wait(&commit_may_end, 1);
+  return real_commit(self, fault);
+}
+
+static void note_end(void *ctx, const tp_phase_result *result) {
+  (void)result;
+  latch_hit(ctx);
+}
+
+static void engine_worker_does_not_wait_for_a_commit(void **state) {
+  (void)state;
+  commit_begun = commit_may_end = (latch)LATCH;
+  tp_store *store = open_sqlite();
+  real_commit = store->commit;
+  store->commit = commit_slowly;
+  tp_runtime *runtime = open_durable(store, TP_DURABILITY_SYNC, 0); /* one engine worker */
+  latch called = LATCH, ended = LATCH;
+  act first = {.entered = &called};
+  add_hooks(runtime, &(hook){.id = "first", .phase = PHASE, .self = &first}, 1);
+  tp_turn *a = begin_bare(runtime, 0), *b = begin_bare(runtime, 0);
+  assert_int_equal(tp_phase_submit(a, PHASE, NULL, note_end, &ended, NULL), TP_OK);
+  latch_wait(&commit_begun, 1);
+  assert_int_equal(tp_phase_submit(b, PHASE, NULL, note_end, &ended, NULL), TP_OK);
+  latch_wait(&called, 2); /* while the commit of a waits */
+  assert_int_equal(latch_count(&ended), 0);
+  latch_hit(&commit_may_end);
+  latch_wait(&ended, 2);
+  tp_turn_end(a);
+  tp_turn_end(b);
+  close_runtime(runtime);
+}
+
+/* ---- detached runs ---- */
+
+static hook detached(act *a, tp_failure failure) {
+  return (hook){.id = "detached",
+                .phase = BEST_EFFORT_PHASE,
+                .self = a,
+                .slow = true,
+                .no_capability = true,
+                .sub = {.execution = TP_EXECUTION_FIRE_AND_RECORD, .failure = failure}};
+}
+
+static void detached_run_is_recorded_before_it_starts_and_at_its_end(void **state) {
+  (void)state;
+  latch entered = LATCH, may_go = LATCH;
+  act a = {.entered = &entered, .waits_for = &may_go};
+  tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_SYNC, 0);
+  hook h = detached(&a, TP_FAILURE_BEST_EFFORT);
+  add_hooks(runtime, &h, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, BEST_EFFORT_PHASE, NULL);
+  assert_run(&result, "detached", TP_STATE_BACKGROUNDED, TP_REASON_NONE);
+  latch_wait(&entered, 1);
+  assert_int_equal(number_of("SELECT state FROM run JOIN entry ON number = entry WHERE entry.ended_ns = 0"),
+                   TP_STATE_RUNNING);
+  latch_hit(&may_go);
+  tp_turn_end(turn);
+  assert_int_equal(tp_runtime_drain(runtime, 10000, NULL, NULL), TP_OK);
+  assert_int_equal(number_of("SELECT count(*) FROM entry WHERE ended_ns = 0"), 0);
+  assert_int_equal(number_of("SELECT count(*) FROM entry"), 2);
+  assert_int_equal(number_of("SELECT count(*) FROM run WHERE state = 3"), 1);
+  close_runtime(runtime);
+}
+
+static void detached_run_that_cannot_be_recorded_is_not_started(void **state) {
+  (void)state;
+  act a = {0};
+  tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_SYNC, 0);
+  hook h = detached(&a, TP_FAILURE_REQUIRED);
+  add_hooks(runtime, &h, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  disk_full = true;
+  tp_phase_result result = run_phase(turn, BEST_EFFORT_PHASE, NULL);
+  assert_run(&result, "detached", TP_STATE_FAILED, TP_REASON_STORE);
+  assert_int_equal(result.outcome, TP_ERR_HOOK);
+  disk_full = false;
+  tp_turn_end(turn);
+  assert_int_equal(tp_runtime_drain(runtime, 10000, NULL, NULL), TP_OK);
+  assert_int_equal(a.calls, 0);
+  close_runtime(runtime);
+}
+
+/* ---- async ---- */
+
+static void turns_never_wait_and_drops_are_counted_and_logged_once(void **state) {
+  (void)state;
+  enum { TURNS = 200 };
+  tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_ASYNC, 8192);
+  act guard = {0};
+  add_hooks(runtime, &(hook){.id = "guard", .phase = PHASE, .self = &guard}, 1);
+  assert_int_equal(tp_runtime_start(runtime, NULL), TP_OK);
+  disk_full = true;
+  for (int i = 0; i < TURNS; i++) {
+    tp_turn *turn = begin_bare(runtime, 0);
+    assert_int_equal(run_phase(turn, PHASE, NULL).outcome, TP_OK);
+    tp_turn_end(turn);
+  }
+  tp_sqlite_store_report full = counts();
+  assert_true(full.records_dropped > 0 && full.records_queued > 0);
+  assert_true(full.queue_bytes <= 8192);
+  assert_int_equal(refusals, 1);
+  disk_full = false;
+  assert_int_equal(tp_runtime_records_commit(runtime, NULL), TP_OK);
+  tp_turn *turn = begin_bare(runtime, 0);
+  run_phase(turn, PHASE, NULL);
+  tp_turn_end(turn);
+  assert_int_equal(resumptions, 1);
+  assert_int_equal(tp_runtime_records_commit(runtime, NULL), TP_OK);
+  tp_sqlite_store_report after = counts();
+  assert_int_equal(after.records_dropped, full.records_dropped);
+  assert_int_equal(after.records_written, after.records_queued);
+  assert_int_equal(after.queue_bytes, 0);
+  int64_t entries = number_of("SELECT count(*) FROM entry");
+  assert_int_equal(entries + (int64_t)after.records_dropped, TURNS + 1);
+  close_runtime(runtime);
+}
+
+int main(void) {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, prepare, remove_directory)
+  const struct CMUnitTest tests[] = {
+      CASE(record_is_committed_when_a_phase_has_ended),
+      CASE(phase_with_a_required_subscription_fails_where_its_record_cannot_be_committed),
+      CASE(engine_worker_does_not_wait_for_a_commit),
+      CASE(detached_run_is_recorded_before_it_starts_and_at_its_end),
+      CASE(detached_run_that_cannot_be_recorded_is_not_started),
+      CASE(turns_never_wait_and_drops_are_counted_and_logged_once),
+  };
+#undef CASE
+  if (!install_full_disk()) return 1;
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * full_disk: a disk that has no room while a test says so: an answer of the system calls of SQLite's VFS. */
+#ifndef TEST_FULL_DISK_H
+#define TEST_FULL_DISK_H
+
+#include <errno.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+static _Atomic bool disk_full;
+
+static ssize_t full_pwrite(int fd, const void *bytes, size_t size, off_t at) {
+  if (!disk_full) return pwrite(fd, bytes, size, at);
+  errno = ENOSPC;
+  return -1;
+}
+
+/* Before any file is opened. */
+static bool install_full_disk(void) {
+  if (sqlite3_initialize() != SQLITE_OK) return false;
+  sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
+  return vfs->xSetSystemCall(vfs, "pwrite", (sqlite3_syscall_ptr)full_pwrite) == SQLITE_OK &&
+         vfs->xSetSystemCall(vfs, "pwrite64", (sqlite3_syscall_ptr)full_pwrite) == SQLITE_OK;
+}
+
+#endif
