@@ -2,7 +2,8 @@
  *
  * Which processes have the file open: a row each, which is deleted when the store is closed. A row whose process is
  * gone was left by one that ended without that: its running jobs are queued again, or dead letters after their last
- * attempt. All processes of one file must see each other's numbers (one PID namespace). */
+ * attempt, and its running entries are interrupted. All processes of one file must see each other's numbers (one PID
+ * namespace). */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -115,12 +116,31 @@ static int recover_jobs_locked(tp__sqlite_store *s, int64_t process, tp_store_re
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-static int delete_process_locked(tp__sqlite_store *s, int64_t process) {
-  sqlite3_stmt *delete = NULL;
-  int rc = sqlite3_prepare_v2(s->db, "DELETE FROM process WHERE id = ?1", -1, &delete, NULL);
-  if (rc == SQLITE_OK) rc = tp__sqlite_run(delete, sqlite3_bind_int64(delete, 1, process));
-  sqlite3_finalize(delete);
+/* Runs one statement for a process. @return SQLITE_OK or the error. */
+static int run_for_locked(tp__sqlite_store *s, const char *sql, int64_t process) {
+  sqlite3_stmt *statement = NULL;
+  int rc = sqlite3_prepare_v2(s->db, sql, -1, &statement, NULL);
+  if (rc == SQLITE_OK) rc = tp__sqlite_run(statement, sqlite3_bind_int64(statement, 1, process));
+  sqlite3_finalize(statement);
   return rc;
+}
+
+/* Entries that ran have failed, and their runs were interrupted. That they never ended stays in their rows. */
+static int interrupt_entries_locked(tp__sqlite_store *s, int64_t process, tp_store_recovery *recovery) {
+  char runs[192], entries[128];
+  snprintf(runs, sizeof runs,
+           "UPDATE run SET state = %d, reason = %d WHERE state IN (%d, %d) AND entry IN"
+           " (SELECT number FROM entry WHERE process = ?1 AND ended_ns = 0)",
+           TP_STATE_INTERRUPTED, TP_REASON_CRASH, TP_STATE_QUEUED, TP_STATE_RUNNING);
+  snprintf(entries, sizeof entries, "UPDATE entry SET status = %d WHERE process = ?1 AND ended_ns = 0", TP_ERR_HOOK);
+  int rc = run_for_locked(s, runs, process);
+  if (rc == SQLITE_OK) rc = run_for_locked(s, entries, process);
+  if (rc == SQLITE_OK) recovery->entries_interrupted += (uint64_t)sqlite3_changes(s->db);
+  return rc;
+}
+
+static int delete_process_locked(tp__sqlite_store *s, int64_t process) {
+  return run_for_locked(s, "DELETE FROM process WHERE id = ?1", process);
 }
 
 /* @return SQLITE_ROW with the next one above an id whose process is gone, SQLITE_DONE or an error. */
@@ -145,13 +165,13 @@ static int recover_locked(tp__sqlite_store *s, tp_store_recovery *recovery) {
     if (rc != SQLITE_ROW) break;
     recovery->owners++;
     rc = recover_jobs_locked(s, process, recovery);
+    if (rc == SQLITE_OK) rc = interrupt_entries_locked(s, process, recovery);
     if (rc == SQLITE_OK) rc = delete_process_locked(s, process);
   }
   sqlite3_finalize(rows);
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Entries are written when they end, so none is found running. */
 tp_status tp__sqlite_store_recover(void *self, tp_store_recovery *ret_recovery, tp_fault *fault) {
   tp__sqlite_store *s = self;
   tp_store_recovery found = {.struct_size = sizeof found};
@@ -166,14 +186,10 @@ tp_status tp__sqlite_store_recover(void *self, tp_store_recovery *ret_recovery, 
   return tp__sqlite_show(ret_recovery, &found, sizeof found);
 }
 
-/* A row with running jobs stays: the next process that opens the file takes them back. */
+/* A row with running jobs or entries stays, for a recovery when the process has ended. */
 void tp__sqlite_store_disown(tp__sqlite_store *s) {
-  sqlite3_stmt *delete = NULL;
-  if (!s->process_run_id) return;
-  int rc = sqlite3_prepare_v2(s->db,
-                              "DELETE FROM process WHERE id = ?1 AND NOT EXISTS"
-                              " (SELECT 1 FROM job WHERE state = 2 AND process = ?1)",
-                              -1, &delete, NULL);
-  if (rc == SQLITE_OK) (void)tp__sqlite_run(delete, sqlite3_bind_int64(delete, 1, (int64_t)s->process_run_id));
-  sqlite3_finalize(delete);
+  static const char sql[] = "DELETE FROM process WHERE id = ?1"
+                            " AND NOT EXISTS (SELECT 1 FROM job WHERE state = 2 AND process = ?1)"
+                            " AND NOT EXISTS (SELECT 1 FROM entry WHERE ended_ns = 0 AND process = ?1)";
+  if (s->process_run_id) (void)run_for_locked(s, sql, (int64_t)s->process_run_id);
 }

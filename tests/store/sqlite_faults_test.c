@@ -500,43 +500,168 @@ static void options_that_make_no_sense_are_refused(void **state) {
 
 /* ---- processes ---- */
 
-static tp_store_owner owner_of(uint64_t run_id) {
+static tp_store_owner owner_of(uint64_t run_id, int64_t process_id, int64_t started, const char *boot_id) {
   return (tp_store_owner){.struct_size = sizeof(tp_store_owner),
                           .process_run_id = run_id,
-                          .process_id = getpid(),
-                          .boot_id = TEXT("boot")};
+                          .process_id = process_id,
+                          .process_started = started,
+                          .boot_id = tp_text_of(boot_id)};
 }
 
-static void leave_a_running_job(int says) {
-  tp_store *store = open_with(0);
-  tp_store_owner owner = owner_of(11);
+static tp_status own(tp_store *store, tp_store_owner owner) { return store->open(store->self, &owner, NULL); }
+
+static bool run_in_state(const void *source, size_t index, tp_run_record *record) {
+  (void)index;
+  *record = (tp_run_record){.struct_size = sizeof *record,
+                            .subscription = "s",
+                            .handler = "h",
+                            .owner = "o",
+                            .state = *(const uint8_t *)source};
+  return true;
+}
+
+static tp_status record_state(tp_store *store, uint64_t run_id, uint64_t id, uint8_t state, int64_t ended_ns) {
+  tp_entry_record entry = {.struct_size = sizeof entry,
+                           .process_run_id = run_id,
+                           .entry_id = id,
+                           .started_ns = 1,
+                           .ended_ns = ended_ns,
+                           .run_count = 1,
+                           .run = run_in_state,
+                           .source = &state};
+  return store->record(store->self, &entry);
+}
+
+/* Two jobs, of which one runs, and two entries, of which one runs. */
+static bool leave_things_running(tp_store *store, uint64_t run_id) {
   uint64_t id;
-  bool ok = store->open(store->self, &owner, NULL) == TP_OK && insert(store, "a", &id, NULL) == TP_OK &&
-            insert(store, "b", &id, NULL) == TP_OK && claim(store, 1) == TP_OK;
+  return insert(store, "a", &id, NULL) == TP_OK && insert(store, "b", &id, NULL) == TP_OK &&
+         claim(store, 1) == TP_OK && record_state(store, run_id, 1, TP_STATE_SUCCEEDED, 2) == TP_OK &&
+         record_state(store, run_id, 2, TP_STATE_RUNNING, 0) == TP_OK && store->commit(store->self, NULL) == TP_OK;
+}
+
+static void run_until_killed(int says) {
+  tp_store *store = open_with(0);
+  bool ok = own(store, owner_of(11, getpid(), 0, "boot")) == TP_OK && leave_things_running(store, 11);
   (void)!write(says, "x", ok ? 1 : 0);
 }
 
-static void jobs_of_a_process_that_is_gone_are_queued_again(void **state) {
+static tp_store_recovery recover(tp_store *store) {
+  tp_store_recovery found = {.struct_size = sizeof found};
+  assert_int_equal(own(store, owner_of(12, getpid(), 0, "boot")), TP_OK);
+  assert_int_equal(store->recover(store->self, &found, NULL), TP_OK);
+  return found;
+}
+
+typedef struct states {
+  int interrupted, others, failed;
+} states;
+
+static bool count_states(void *ctx, const tp_entry_record *entry) {
+  states *s = ctx;
+  tp_run_record run = {.struct_size = sizeof run};
+  if (!entry->run(entry->source, 0, &run)) return true;
+  if (run.state == TP_STATE_INTERRUPTED && run.reason == TP_REASON_CRASH && entry->ended_ns == 0) s->interrupted++;
+  else s->others++;
+  if (entry->status == TP_ERR_HOOK) s->failed++;
+  return true;
+}
+
+static void assert_recovered(tp_store *store) {
+  tp_store_recovery found = recover(store), again = {.struct_size = sizeof again};
+  states seen = {0};
+  tp_record_query query = {.struct_size = sizeof query};
+  assert_int_equal(found.owners, 1);
+  assert_int_equal(found.jobs_requeued, 1);
+  assert_int_equal(found.jobs_dead, 0);
+  assert_int_equal(found.entries_interrupted, 1);
+  assert_int_equal(store->records(store->self, &query, count_states, &seen, NULL), TP_OK);
+  assert_int_equal(seen.interrupted, 1);
+  assert_int_equal(seen.failed, 1);
+  assert_int_equal(seen.others, 1);
+  assert_int_equal(open_jobs(store), 2);
+  assert_int_equal(claim(store, 2), TP_OK);
+  assert_int_equal(claim(store, 2), TP_OK);
+  assert_int_equal(store->recover(store->self, &again, NULL), TP_OK);
+  assert_int_equal(again.owners + again.jobs_requeued + again.entries_interrupted, 0);
+}
+
+static void what_a_killed_process_left_running_is_requeued_or_interrupted(void **state) {
   (void)state;
-  for (int round = 0; round < 2; round++) {
-    child c = start(leave_a_running_job);
-    if (round == 0) end(c, SIGKILL);
+  child c = start(run_until_killed);
+  end(c, SIGKILL);
+  tp_store *store = open_with(0);
+  assert_recovered(store);
+  tp_store_free(store);
+}
+
+static void a_process_that_was_killed_and_is_not_waited_for_is_gone(void **state) {
+  (void)state;
+  child c = start(run_until_killed);
+  siginfo_t info;
+  kill(c.id, SIGKILL);
+  assert_int_equal(waitid(P_PID, (id_t)c.id, &info, WEXITED | WNOWAIT), 0); /* it stays a zombie */
+  tp_store *store = open_with(0);
+  assert_recovered(store);
+  tp_store_free(store);
+  end(c, 0);
+}
+
+static void a_process_that_runs_keeps_what_it_runs(void **state) {
+  (void)state;
+  child c = start(run_until_killed);
+  tp_store *store = open_with(0);
+  tp_store_recovery found = recover(store);
+  assert_int_equal(found.owners + found.jobs_requeued + found.entries_interrupted, 0);
+  assert_int_equal(claim(store, 2), TP_OK);
+  assert_int_equal(claim(store, 2), TP_ERR_NOT_FOUND);
+  tp_store_free(store);
+  end(c, 0);
+}
+
+/* Its number was given to another process, or the machine was started again: here, to this one. */
+static void a_process_is_known_by_its_number_its_start_and_the_boot(void **state) {
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    tp_store *left = open_with(0);
+    assert_int_equal(own(left, i == 0 ? owner_of(11, getpid(), 1, "boot") : owner_of(11, getpid(), 0, "another boot")),
+                     TP_OK);
+    assert_true(leave_things_running(left, 11));
+    tp_store_free(left); /* its row stays, since a job and an entry run */
     tp_store *store = open_with(0);
-    tp_store_owner owner = owner_of(12);
-    tp_store_recovery found = {.struct_size = sizeof found};
-    assert_int_equal(store->open(store->self, &owner, NULL), TP_OK);
-    assert_int_equal(store->recover(store->self, &found, NULL), TP_OK);
-    assert_int_equal(found.owners, round == 0);
-    assert_int_equal(found.jobs_requeued, round == 0);
-    assert_int_equal(found.jobs_dead, 0);
-    assert_int_equal(open_jobs(store), 2);
-    assert_int_equal(claim(store, 2), TP_OK);
-    assert_int_equal(claim(store, 2), round == 0 ? TP_OK : TP_ERR_NOT_FOUND); /* a running process keeps its job */
+    assert_recovered(store);
     tp_store_free(store);
-    if (round == 1) end(c, 0);
     remove_directory(NULL);
     make_directory(NULL);
   }
+}
+
+static void an_entry_that_ran_when_its_store_was_closed_is_interrupted_later(void **state) {
+  (void)state;
+  tp_store *left = open_with(0);
+  assert_int_equal(own(left, owner_of(11, getpid(), 1, "boot")), TP_OK);
+  assert_int_equal(record_state(left, 11, 1, TP_STATE_RUNNING, 0), TP_OK);
+  tp_store_free(left);
+  tp_store *store = open_with(0);
+  assert_int_equal(recover(store).entries_interrupted, 1);
+  tp_store_free(store);
+}
+
+static void a_job_whose_last_attempt_was_killed_is_a_dead_letter(void **state) {
+  (void)state;
+  tp_store *left = open_with(0);
+  uint64_t id;
+  assert_int_equal(own(left, owner_of(11, getpid(), 1, "boot")), TP_OK);
+  assert_int_equal(insert(left, "a", &id, NULL), TP_OK);
+  assert_int_equal(claim(left, 1), TP_OK);
+  assert_int_equal(claim(left, 1000000000), TP_OK); /* its lease ran out: the second attempt of two */
+  tp_store_free(left);
+  tp_store *store = open_with(0);
+  tp_store_recovery found = recover(store);
+  assert_int_equal(found.jobs_dead, 1);
+  assert_int_equal(found.jobs_requeued, 0);
+  assert_int_equal(open_jobs(store), 0);
+  tp_store_free(store);
 }
 
 int main(void) {
@@ -556,7 +681,12 @@ int main(void) {
       CASE(damage_that_is_found_later_is_declared),
       CASE(only_an_existing_file_is_opened_where_that_is_asked_for),
       CASE(options_that_make_no_sense_are_refused),
-      CASE(jobs_of_a_process_that_is_gone_are_queued_again),
+      CASE(what_a_killed_process_left_running_is_requeued_or_interrupted),
+      CASE(a_process_that_was_killed_and_is_not_waited_for_is_gone),
+      CASE(a_process_that_runs_keeps_what_it_runs),
+      CASE(a_process_is_known_by_its_number_its_start_and_the_boot),
+      CASE(an_entry_that_ran_when_its_store_was_closed_is_interrupted_later),
+      CASE(a_job_whose_last_attempt_was_killed_is_a_dead_letter),
   };
 #undef CASE
   if (!install_full_disk()) return 1;
