@@ -72,5 +72,34 @@ typedef struct tp_sqlite_store_report {
  *  Threads: any.   Blocks: no. */
 TP_API tp_status tp_sqlite_store_counts(const tp_store *store, tp_sqlite_store_report *ret_report) TP_MUST_USE;
 
+/** What is in the file of a store. The caller sets struct_size; it is filled that far, and struct_size says how far. */
+typedef struct tp_sqlite_store_stats {
+  size_t struct_size;
+  uint64_t file_bytes, free_bytes; /* without the log of what is not yet in it; of these not used */
+  uint64_t entries, runs, turns, audits;
+  uint64_t jobs_queued, jobs_running, jobs_succeeded, jobs_dead, jobs_discarded;
+  uint64_t sessions, messages;   /* of the history */
+  uint64_t processes;            /* that have it open, or ended without closing it */
+  int64_t oldest_unix_ms, newest_unix_ms; /* when the oldest and the newest entry began; 0: there is none */
+  uint32_t schema_version;
+  uint32_t reserved_;            /* zero */
+} tp_sqlite_store_stats;
+
+/** Counts what is in the file.
+ *  @return TP_OK; TP_ERR_USAGE for another store; TP_ERR_VERSION for a wrong struct_size; what the file says.
+ *  Threads: any.   Blocks: on the file; it reads all of it that is counted. */
+TP_API tp_status tp_sqlite_store_stats_get(const tp_store *store, tp_sqlite_store_stats *ret_stats,
+    tp_fault *fault) TP_MUST_USE;
+
+/** Receives one sentence about something that is wrong; borrowed till return. */
+typedef void (*tp_sqlite_problem_fn)(void *ctx, tp_text problem);
+/** Checks every page and index of the file, and that its rows agree with each other. What others write meanwhile is not
+ *  seen.
+ *  @param each  called for each problem; may be NULL.
+ *  @return TP_OK; TP_ERR_STORE_CORRUPT when there is one; TP_ERR_USAGE for another store; what the file says.
+ *  Threads: any; each is called on the calling one.   Blocks: on the file, all of which it reads. */
+TP_API tp_status tp_sqlite_store_verify(const tp_store *store, tp_sqlite_problem_fn each, void *ctx,
+    tp_fault *fault) TP_MUST_USE;
+
 TP_END_DECLS
 #endif

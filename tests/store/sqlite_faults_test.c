@@ -664,6 +664,64 @@ static void a_job_whose_last_attempt_was_killed_is_a_dead_letter(void **state) {
   tp_store_free(store);
 }
 
+/* ---- what an operator asks ---- */
+
+static void count_problem(void *ctx, tp_text problem) {
+  if (problem.size > 0) ++*(int *)ctx;
+}
+
+static int problems_of(tp_store *store) {
+  int problems = 0;
+  tp_fault fault = {0};
+  tp_status status = tp_sqlite_store_verify(store, count_problem, &problems, &fault);
+  assert_int_equal(status, problems ? TP_ERR_STORE_CORRUPT : TP_OK);
+  if (problems) assert_names_path(&fault, TP_ERR_STORE_CORRUPT);
+  return problems;
+}
+
+static void what_is_in_the_file_is_counted(void **state) {
+  (void)state;
+  tp_store *store = open_with(0), *memory = NULL;
+  assert_true(leave_things_running(store, 7));
+  tp_sqlite_store_stats stats = {.struct_size = sizeof stats};
+  assert_int_equal(tp_sqlite_store_stats_get(store, &stats, NULL), TP_OK);
+  assert_int_equal(stats.entries, 2);
+  assert_int_equal(stats.runs, 2);
+  assert_int_equal(stats.jobs_queued, 1);
+  assert_int_equal(stats.jobs_running, 1);
+  assert_int_equal(stats.schema_version, 3);
+  assert_true(stats.file_bytes >= 4096 && stats.free_bytes <= stats.file_bytes);
+  assert_int_equal(tp_store_memory_new(NULL, NULL, &memory, NULL), TP_OK);
+  assert_int_equal(tp_sqlite_store_stats_get(memory, &stats, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_sqlite_store_verify(memory, NULL, NULL, NULL), TP_ERR_USAGE);
+  stats.struct_size = 1;
+  assert_int_equal(tp_sqlite_store_stats_get(store, &stats, NULL), TP_ERR_VERSION);
+  tp_store_free(memory);
+  tp_store_free(store);
+}
+
+static void rows_that_do_not_agree_are_found(void **state) {
+  (void)state;
+  static const char *const damages[] = {
+      "DELETE FROM entry WHERE id = 1",
+      "UPDATE counter SET value = 9 WHERE id = 2",
+      "UPDATE job SET is_first = 0 WHERE state = 2",
+      "INSERT INTO message VALUES (1, 77, 1, 0, '', '', '', '')",
+      "INSERT INTO tool_call VALUES (77, 0, '', '', 0, '')",
+      "UPDATE job SET state = 3, is_first = 0 WHERE state = 1",
+  };
+  for (size_t i = 0; i < COUNT(damages); i++) {
+    tp_store *store = open_with(0);
+    assert_true(leave_things_running(store, 7));
+    assert_int_equal(problems_of(store), 0);
+    sql(damages[i]);
+    if (problems_of(store) != 1) fail_msg("not found: %s", damages[i]);
+    tp_store_free(store);
+    remove_directory(NULL);
+    make_directory(NULL);
+  }
+}
+
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, prepare, remove_directory)
   const struct CMUnitTest tests[] = {
@@ -686,6 +744,8 @@ int main(void) {
       CASE(a_process_that_runs_keeps_what_it_runs),
       CASE(a_process_is_known_by_its_number_its_start_and_the_boot),
       CASE(an_entry_that_ran_when_its_store_was_closed_is_interrupted_later),
+      CASE(what_is_in_the_file_is_counted),
+      CASE(rows_that_do_not_agree_are_found),
       CASE(a_job_whose_last_attempt_was_killed_is_a_dead_letter),
   };
 #undef CASE
