@@ -136,7 +136,7 @@ static int start(tp_runtime *runtime) {
 
 static int open_bench(bench *b) {
   int status = cli_payload_read(b->arguments->payload, &b->payload);
-  if (status == CLI_OK) status = cli_host_open(b->arguments, NULL, &b->runtime);
+  if (status == CLI_OK) status = cli_host_open(b->arguments, NULL, NULL, &b->runtime);
   if (status == CLI_OK) status = choose_phases(b);
   if (status == CLI_OK) status = check_payload(b);
   if (status == CLI_OK) status = cli_yardstick_read(b->arguments->timestamps, &b->yardstick);

@@ -11,7 +11,7 @@
 #include "cli/message.h"
 #include "turnphase/memory.h"
 
-static void log_message(void *ctx, const tp_log_record *record) {
+void cli_log(void *ctx, const tp_log_record *record) {
   const cli_arguments *arguments = ctx;
   if (record->level > TP_LOG_WARNING && !arguments->verbose) return;
   cli_error("%s: %s", tp_log_level_name(record->level), record->message);
@@ -81,16 +81,22 @@ static int load(tp_runtime *runtime, const char *path) {
   return add_domain(runtime, owner, register_loaded, domain, path);
 }
 
-int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_runtime **ret_runtime) {
+int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_store *store,
+                  tp_runtime **ret_runtime) {
   tp_runtime_options options = {.struct_size = sizeof options,
-                                .log = log_message,
+                                .log = cli_log,
                                 .log_ctx = (void *)(uintptr_t)arguments,
                                 .engine_workers = arguments->workers,
+                                .store = store,
+                                .durability = store ? TP_DURABILITY_ASYNC : TP_DURABILITY_DEFAULT,
                                 .timestamps = arguments->timestamps};
   tp_runtime *runtime;
   tp_fault fault = {0};
   tp_status made = tp_runtime_new(&options, &runtime, &fault);
-  if (made != TP_OK) return cli_fault(NULL, made, &fault);
+  if (made != TP_OK) {
+    tp_store_free(store);
+    return cli_fault(NULL, made, &fault);
+  }
   int status = CLI_OK;
   if (!arguments->no_memory)
     status = add_domain(runtime, "memory", register_memory, (void *)(uintptr_t)memory_path,

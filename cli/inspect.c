@@ -16,7 +16,7 @@ static int ended(tp_runtime *runtime, tp_status status) {
 
 int cli_phases(const cli_arguments *arguments, cli_output *output) {
   tp_runtime *runtime;
-  int opened = cli_host_open(arguments, NULL, &runtime);
+  int opened = cli_host_open(arguments, NULL, NULL, &runtime);
   if (opened != CLI_OK) return opened;
   return ended(runtime, tp_phases_print(runtime, format_of(arguments), cli_print, output));
 }
@@ -32,7 +32,7 @@ int cli_plan(const cli_arguments *arguments, cli_output *output) {
     return CLI_USAGE;
   }
   tp_runtime *runtime;
-  int opened = cli_host_open(arguments, NULL, &runtime);
+  int opened = cli_host_open(arguments, NULL, NULL, &runtime);
   if (opened != CLI_OK) return opened;
   uint32_t phase = arguments->operand ? tp_phase_find(runtime, arguments->operand) : TP_PHASE_NONE;
   if (arguments->operand && !phase) {

@@ -75,6 +75,51 @@ static const cli_command commands[] = {
                     "import SETTINGS   show what becomes of another host's hooks; --write DIR writes them\n"
                     "new KIND ID DIR   make a hook with its script and a test; KIND is guard, context or log",
      .run = cli_hooks},
+    {.bit = CLI_RUNS,
+     .name = "runs",
+     .operand = "DIR",
+     .summary = "list what ran, from a data directory",
+     .examples = "  turnphase runs ./kept\n"
+                 "  turnphase runs ./kept --session monday --phase tool.pre --state failed\n"
+                 "  turnphase runs ./kept --since 1h --limit 0 --json | jq -r 'select(.attempts > 1) | .run'\n",
+     .description = "Lists the runs of handlers that the store of a data directory has, newest first: when, in which\n"
+                    "turn and phase, how it ended and how long it took. A process may work on the directory\n"
+                    "meanwhile. The last word of a line is what show takes.",
+     .run = cli_runs},
+    {.bit = CLI_SHOW,
+     .name = "show",
+     .operand = "DIR TURN|RUN",
+     .operands_max = 2,
+     .summary = "show one turn, or one run of a phase",
+     .examples = "  turnphase show ./kept monday-1\n"
+                 "  turnphase show ./kept 91d3a8c0f2b54e17-12\n",
+     .description = "Shows the record of a turn with its phases, newest first, and every subscription of each: how it\n"
+                    "ended and why, how long it waited and ran. With --session a turn of that session.",
+     .run = cli_show},
+    {.bit = CLI_JOBS,
+     .name = "jobs",
+     .operand = "list|show|redrive|discard DIR JOB",
+     .operands_max = 3,
+     .summary = "list background jobs, and run or give up those that failed",
+     .examples = "  turnphase jobs list ./kept\n"
+                 "  turnphase jobs list ./kept --state dead --json\n"
+                 "  turnphase jobs redrive ./kept 12\n",
+     .description = "list DIR          jobs that wait, run, or failed for good (dead), oldest first\n"
+                    "show DIR JOB      one job, whatever its state; its payload is content and is not shown\n"
+                    "redrive DIR JOB   a dead job is run again, with all its attempts before it\n"
+                    "discard DIR JOB   a dead or waiting job is given up, and its payload deleted",
+     .run = cli_jobs},
+    {.bit = CLI_STORE,
+     .name = "store",
+     .operand = "verify|stats DIR",
+     .operands_max = 2,
+     .summary = "check the store of a data directory, or count what is in it",
+     .examples = "  turnphase store verify ./kept\n"
+                 "  turnphase store stats ./kept --json\n",
+     .description = "verify DIR        checks every page of the file, and that its rows agree with each other; 1 when\n"
+                    "                  something is wrong\n"
+                    "stats DIR         counts records, jobs, messages and bytes",
+     .run = cli_store},
     {.bit = CLI_EXIT_STATUS,
      .name = "exit-status",
      .summary = "explain what the command ends with",

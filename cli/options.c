@@ -32,7 +32,7 @@ static const struct row {
 enum { WITHOUT_LETTER = 256 };
 
 /* What numbers may be; what they are without the option. */
-enum { TURNS_MAX = 10000000, CONCURRENCY_MAX = 65536, WORKERS_MAX = 1024, TURNS = 1000, WARM_UP = 100 };
+enum { TURNS_MAX = 10000000, CONCURRENCY_MAX = 65536, WORKERS_MAX = 1024, TURNS = 1000, WARM_UP = 100, LIMIT = 100 };
 
 static int value_of(size_t row) { return rows[row].letter ? rows[row].letter : WITHOUT_LETTER + (int)row; }
 
@@ -127,6 +127,12 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   case OPTION_KEY_ENV: arguments->key_env = value; break;
   case OPTION_SCRIPT: arguments->script = value; break;
   case OPTION_DATA: arguments->data = value; break;
+  case OPTION_SESSION: arguments->session = value; break;
+  case OPTION_TURN: arguments->turn = value; break;
+  case OPTION_HANDLER: arguments->handler = value; break;
+  case OPTION_STATE: arguments->state = value; break;
+  case OPTION_SINCE: arguments->since = value; break;
+  case OPTION_LIMIT: return take_number("limit", 0, UINT32_MAX, value, &arguments->limit);
   case OPTION_TENANT: arguments->tenant = value; break;
   case OPTION_WORKSPACE: arguments->workspace = value; break;
   case OPTION_PHASE: take_word(&arguments->phases, value); break;
@@ -165,7 +171,7 @@ static int take_operands(const cli_command *command, int argc, char **argv, cli_
 int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_arguments *arguments) {
   struct option table[OPTION_COUNT + 1];
   char letters[2 * OPTION_COUNT + 2];
-  *arguments = (cli_arguments){.turns = TURNS, .warm_up = WARM_UP, .concurrency = 1};
+  *arguments = (cli_arguments){.turns = TURNS, .warm_up = WARM_UP, .concurrency = 1, .limit = LIMIT};
   make_table(command->bit, table, letters);
   opterr = 0;
   optind = 1;

@@ -12,8 +12,13 @@ enum {
   CLI_RUN = 4,
   CLI_EXIT_STATUS = 8,
   CLI_BENCH = 16,
+  CLI_RUNS = 32,
+  CLI_SHOW = 64,
+  CLI_JOBS = 128,
+  CLI_STORE = 256,
   CLI_HOOKS = 1024,
-  CLI_EVERY = CLI_PLAN | CLI_PHASES | CLI_RUN | CLI_EXIT_STATUS | CLI_BENCH | CLI_HOOKS
+  CLI_EVERY = CLI_PLAN | CLI_PHASES | CLI_RUN | CLI_EXIT_STATUS | CLI_BENCH | CLI_RUNS | CLI_SHOW | CLI_JOBS | CLI_STORE |
+              CLI_HOOKS
 };
 
 enum { CLI_OPERANDS_MAX = 4 };
@@ -43,12 +48,13 @@ typedef enum cli_language {
 typedef struct cli_arguments {
   cli_words loads, phases, tools;
   const char *model, *base_url, *key_env, *script, *data, *tenant, *workspace, *payload, *hooks, *write;
+  const char *session, *turn, *handler, *state, *since;
   const char *operand;          /* the first word that is no option; NULL when there is none */
   const char *operands[CLI_OPERANDS_MAX]; /* all of them */
   size_t operand_count;
   cli_language language;
   cli_colour colour;
-  uint32_t turns, warm_up, concurrency;
+  uint32_t turns, warm_up, concurrency, limit;
   uint32_t workers;             /* 0: as many as cores */
   tp_timestamps timestamps;
   cli_histograms histograms;
@@ -73,8 +79,12 @@ void cli_help(const cli_command *command, cli_output *output);
 
 int cli_bench(const cli_arguments *arguments, cli_output *output);
 int cli_hooks(const cli_arguments *arguments, cli_output *output);
+int cli_jobs(const cli_arguments *arguments, cli_output *output);
 int cli_plan(const cli_arguments *arguments, cli_output *output);
 int cli_phases(const cli_arguments *arguments, cli_output *output);
 int cli_run(const cli_arguments *arguments, cli_output *output);
+int cli_runs(const cli_arguments *arguments, cli_output *output);
+int cli_show(const cli_arguments *arguments, cli_output *output);
+int cli_store(const cli_arguments *arguments, cli_output *output);
 
 #endif

@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/conversation.h"
+#include "cli/data.h"
 #include "cli/exit_status.h"
 #include "cli/host.h"
 #include "cli/input.h"
@@ -49,22 +51,16 @@ typedef struct player {
   cli_timeline timeline;
   cli_summary summary;
   cli_interrupt interrupt;
-  char *history_path, *memory_path;
+  char *store_path, *memory_path;
   int status;                   /* what the command will end with */
   bool playing;                 /* a turn is under way: its events are shown as they come */
   bool any_background;          /* in this session: something was left to background work */
   bool cannot_keep;             /* a turn could not be stored: the rest is not played */
+  int64_t began_ms;             /* the wall clock at the begin of the run */
   int64_t give_up_ns;           /* when background work is no longer waited for; 0: by its own limits */
 } player;
 
 /* ---- before the first turn ---- */
-
-static char *path_in(const char *directory, const char *name) {
-  size_t size = strlen(directory) + strlen(name) + 2;
-  char *path = cli_alloc(size);
-  snprintf(path, size, "%s/%s", directory, name);
-  return path;
-}
 
 static int refuse_data(const char *directory, const char *why) {
   cli_error_at(directory, 0, 0, "%s", why);
@@ -80,19 +76,32 @@ static int open_data(player *p) {
   if (stat(directory, &found) != 0) return refuse_data(directory, strerror(errno));
   if (!S_ISDIR(found.st_mode)) return refuse_data(directory, strerror(ENOTDIR));
   if (access(directory, W_OK | X_OK) != 0) return refuse_data(directory, strerror(errno));
-  p->history_path = path_in(directory, "history.db");
-  p->memory_path = path_in(directory, "memory.db");
-  return CLI_OK;
+  p->store_path = cli_data_path(directory, "turnphase.db");
+  p->memory_path = cli_data_path(directory, "memory.db");
+  return cli_data_adopt(directory);
 }
 
 static int open_history(player *p) {
   tp_fault fault = {0};
   tp_history *history;
-  tp_status status = p->history_path ? tp_sqlite_history_open(p->history_path, &history, &fault)
-                                     : tp_history_memory_new(NULL, &history, &fault);
+  tp_status status = p->store_path ? tp_sqlite_history_open(p->store_path, &history, &fault)
+                                   : tp_history_memory_new(NULL, &history, &fault);
   if (status == TP_OK && (status = tp_history_share(NULL, history, &p->history, &fault)) != TP_OK)
     tp_history_free(history);
-  return status == TP_OK ? CLI_OK : cli_fault(p->history_path, status, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault(p->store_path, status, &fault);
+}
+
+/* @param ret_store  NULL where nothing is kept. */
+static int open_store(player *p, tp_store **ret_store) {
+  tp_fault fault = {0};
+  tp_sqlite_store_options options = {.struct_size = sizeof options,
+                                     .path = p->store_path,
+                                     .log = cli_log,
+                                     .log_ctx = (void *)(uintptr_t)p->arguments};
+  *ret_store = NULL;
+  if (!p->store_path) return CLI_OK;
+  tp_status status = tp_sqlite_store_open(&options, ret_store, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault(p->store_path, status, &fault);
 }
 
 /* @param model  taken, whatever comes of it. */
@@ -123,12 +132,14 @@ static int check_usage(const cli_arguments *arguments) {
 /* The conversation comes first: it may be standard input, and whoever writes it should hear of its faults alone. */
 static int open_player(player *p) {
   tp_model *model = NULL;
+  tp_store *store = NULL;
   int status = check_usage(p->arguments);
   if (status == CLI_OK) status = cli_conversation_read(p->arguments->operand, p->arguments, &p->conversation);
   if (status == CLI_OK) status = cli_model_open(p->arguments, &model);
   if (status == CLI_OK) status = open_data(p);
   if (status == CLI_OK) status = open_history(p);
-  if (status == CLI_OK) status = cli_host_open(p->arguments, p->memory_path, &p->runtime);
+  if (status == CLI_OK) status = open_store(p, &store);
+  if (status == CLI_OK) status = cli_host_open(p->arguments, p->memory_path, store, &p->runtime);
   if (status == CLI_OK) return add_agent(p, model);
   tp_model_free(model);
   return status;
@@ -154,7 +165,7 @@ static void close_player(player *p) {
   cli_timeline_free(&p->timeline);
   cli_events_free(&p->events);
   cli_conversation_free(&p->conversation);
-  free(p->history_path);
+  free(p->store_path);
   free(p->memory_path);
 }
 
@@ -356,11 +367,29 @@ static void explain(cli_output *output) {
 
 /* ---- what is lost ---- */
 
+/* The store of a directory has those of earlier runs, too: they were reported then. */
 static bool add_dead(void *ctx, const tp_job *job) {
   player *p = ctx;
+  if (job->ended_ms < p->began_ms) return true;
   cli_events_add_dead(&p->events, job);
   cli_summary_add_dead(&p->summary, cli_events_get(&p->events, p->events.count - 1));
   return true;
+}
+
+static bool count_job(void *ctx, const tp_job *job) {
+  (void)job;
+  ++*(size_t *)ctx;
+  return true;
+}
+
+/* Jobs that the store of a directory has, of this run or an earlier one. */
+static void report_open(player *p) {
+  tp_job_query open = {.struct_size = sizeof open, .states = 1u << TP_JOB_QUEUED | 1u << TP_JOB_RUNNING};
+  size_t count = 0;
+  if (!p->store_path || tp_jobs_list(p->runtime, &open, count_job, &count, NULL) != TP_OK || count == 0) return;
+  cli_error("warning: %zu background job%s not done yet: the next run with this --data does them; see: turnphase jobs "
+            "list %s",
+            count, count == 1 ? " is" : "s are", p->arguments->data);
 }
 
 static void report_lost(player *p, uint64_t lost) {
@@ -391,12 +420,16 @@ static void play(player *p) {
     i += play_session(p, i, &status);
   note(p, status);
   report_lost(p, drain(p));
+  report_open(p);
   if (cli_interrupted(&p->interrupt)) p->status = CLI_INTERRUPTED;
   if (!p->arguments->json) cli_summary_print(&p->summary, p->output);
 }
 
 int cli_run(const cli_arguments *arguments, cli_output *output) {
   player p = {.arguments = arguments, .output = output};
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  p.began_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
   cli_interrupt_start(&p.interrupt);
   p.timeline = (cli_timeline){.output = output, .events = &p.events, .verbose = arguments->verbose};
   int status = open_player(&p);

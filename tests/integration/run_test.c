@@ -101,7 +101,7 @@ static void what_is_kept_is_for_its_owner_alone(void **state) {
   (void)state;
   const char *data = scratch_path("private");
   const char *const kept[] = {"--data", data, NULL};
-  static const char *const files[] = {"", "/history.db", "/memory.db"};
+  static const char *const files[] = {"", "/turnphase.db", "/memory.db"};
   mode_t before = umask(0);
   recalls(told, kept);
   umask(before);
@@ -134,7 +134,7 @@ static void a_directory_that_cannot_be_written_is_named(void **state) {
 
 static void a_store_that_is_no_store_is_named_and_left_alone(void **state) {
   (void)state;
-  static const char *const names[] = {"history.db", "memory.db"};
+  static const char *const names[] = {"turnphase.db", "memory.db"};
   for (int i = 0; i < 2; i++) {
     char words[8192], now[8192], path[256];
     const char *data = scratch_path(i ? "bad-memory" : "bad-history");

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run leaves in its data directory, and the commands that read it: runs, show, jobs, store; also beside a
+ * process that works on it, and on files that are damaged or of an earlier version. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "tests/integration/support/command.h"
+#include "tests/integration/support/events.h"
+
+static const char script[] = "repeat: true\nresponses:\n  - text: I see.\n";
+static const char said[] = "{\"session\": \"one\", \"turn\": \"t1\", \"user\": \"My rabbit is called Amadeus.\"}\n"
+                           "{\"session\": \"two\", \"turn\": \"t2\", \"user\": \"A secret word: xylophone.\"}\n";
+
+static const char *play(const char *name) {
+  const char *data = scratch_path(name);
+  command c = {.arguments = {"run", "--script", scratch_string("model.yaml", script), "--data", data}, .input = said};
+  assert_status(&c, 0);
+  command_free(&c);
+  return data;
+}
+
+static size_t lines_of(const bytes *b) {
+  size_t count = 0;
+  for (size_t i = 0; i < b->size; i++) count += b->data[i] == '\n';
+  return count;
+}
+
+/* How many lines of JSON a command gives. */
+static size_t count_of(const char *const words[], const char *data, int status) {
+  command c = {.status = 0};
+  for (size_t n = 0; words[n]; n++) c.arguments[n] = strcmp(words[n], "DIR") == 0 ? data : words[n];
+  assert_status(&c, status);
+  size_t count = lines_of(&c.out);
+  command_free(&c);
+  return count;
+}
+#define COUNT_OF(data, status, ...) count_of((const char *const[]){__VA_ARGS__, NULL}, data, status)
+
+static void run_is_recorded_by_default_and_listed_by_what_it_is(void **state) {
+  (void)state;
+  const char *data = play("listed");
+  size_t all = COUNT_OF(data, 0, "runs", "DIR", "--json");
+  size_t one = COUNT_OF(data, 0, "runs", "DIR", "--json", "--session", "one");
+  assert_true(all >= 14 && one == all / 2);
+  assert_int_equal(COUNT_OF(data, 0, "runs", "DIR", "--json", "--turn", "t2"), one);
+  assert_int_equal(COUNT_OF(data, 0, "runs", "DIR", "--json", "--phase", "turn.pre_policy"), 2);
+  assert_int_equal(COUNT_OF(data, 0, "runs", "DIR", "--json", "--handler", "memory.active_recall"), 2);
+  assert_int_equal(COUNT_OF(data, 0, "runs", "DIR", "--json", "--state", "backgrounded"), 2);
+  assert_int_equal(COUNT_OF(data, 0, "runs", "DIR", "--json", "--state", "failed"), 0);
+  assert_int_equal(COUNT_OF(data, 0, "runs", "DIR", "--json", "--since", "1h"), all);
+  assert_int_equal(COUNT_OF(data, 0, "runs", "DIR", "--json", "--since", "2999-01-01"), 0);
+  assert_int_equal(COUNT_OF(data, 0, "runs", "DIR", "--json", "--limit", "3"), 3);
+  assert_int_equal(COUNT_OF(data, 0, "runs", "DIR", "--limit", "3"), 3);
+  assert_int_equal(COUNT_OF(data, 0, "jobs", "list", "DIR", "--json"), 0);
+  assert_int_equal(COUNT_OF(data, 0, "jobs", "list", "DIR", "--json", "--state", "all"), 2);
+}
+
+static void turn_and_run_are_shown(void **state) {
+  (void)state;
+  const char *data = play("shown");
+  command c = {.arguments = {"runs", data, "--json", "--turn", "t1", "--phase", "turn.pre_policy"}};
+  char run[64] = "";
+  assert_status(&c, 0);
+  assert_int_equal(sscanf(c.out.data, "{\"run\":\"%63[^\"]", run), 1);
+  command_free(&c);
+  c = (command){.arguments = {"show", data, "t1"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "turn completed at");
+  assert_holds(&c.out, "memory.policy_classifier");
+  assert_holds(&c.out, run);
+  command_free(&c);
+  c = (command){.arguments = {"show", data, run}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "turn.pre_policy");
+  assert_int_equal(lines_of(&c.out), 2);
+  command_free(&c);
+  assert_int_equal(COUNT_OF(data, 1, "show", "DIR", "no-such-turn"), 0);
+  assert_int_equal(COUNT_OF(data, 1, "show", "DIR", "00000000000000ff-1"), 0);
+}
+
+/* Records have no content of the conversation; the history has it. */
+static void records_do_not_hold_what_was_said(void **state) {
+  (void)state;
+  const char *data = play("content");
+  static const char *const commands[][3] = {{"runs", NULL}, {"show", "t2"}};
+  for (size_t i = 0; i < 2; i++) {
+    command c = {.arguments = {commands[i][0], data, commands[i][1] ? commands[i][1] : "--json"}};
+    assert_status(&c, 0);
+    assert_null(strstr(c.out.data, "xylophone"));
+    command_free(&c);
+  }
+}
+
+static void sql(const char *data, const char *file, const char *statements) {
+  char path[512];
+  sqlite3 *db = NULL;
+  snprintf(path, sizeof path, "%s/%s", data, file);
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(db, statements, NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(db);
+}
+
+static void dead_job_is_shown_redriven_and_discarded(void **state) {
+  (void)state;
+  const char *data = play("dead");
+  sql(data, "turnphase.db", "UPDATE job SET state = 4, message = 'it broke', payload = 'secret' WHERE id = 1");
+  command c = {.arguments = {"jobs", "list", data}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "dead");
+  assert_holds(&c.out, "it broke");
+  command_free(&c);
+  c = (command){.arguments = {"jobs", "show", data, "1", "--json"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "\"state\":\"dead\"");
+  assert_null(strstr(c.out.data, "secret"));
+  command_free(&c);
+  assert_int_equal(COUNT_OF(data, 0, "jobs", "redrive", "DIR", "1"), 0);
+  assert_int_equal(COUNT_OF(data, 1, "jobs", "redrive", "DIR", "1"), 0); /* it waits now */
+  assert_int_equal(COUNT_OF(data, 0, "jobs", "list", "DIR", "--json", "--state", "queued"), 1);
+  assert_int_equal(COUNT_OF(data, 0, "jobs", "discard", "DIR", "1"), 0);
+  assert_int_equal(COUNT_OF(data, 1, "jobs", "discard", "DIR", "1"), 0);
+  assert_int_equal(COUNT_OF(data, 1, "jobs", "show", "DIR", "99"), 0);
+  assert_int_equal(COUNT_OF(data, 0, "store", "verify", "DIR"), 0);
+}
+
+static void store_is_verified_and_counted(void **state) {
+  (void)state;
+  const char *data = play("verified");
+  assert_int_equal(COUNT_OF(data, 0, "store", "verify", "DIR"), 0);
+  assert_int_equal(COUNT_OF(data, 0, "store", "stats", "DIR", "--json"), 1);
+  command c = {.arguments = {"store", "stats", data}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "4 messages of 2 sessions");
+  assert_holds(&c.out, "2 turns");
+  command_free(&c);
+  sql(data, "turnphase.db", "UPDATE counter SET value = 9 WHERE id = 4");
+  assert_int_equal(COUNT_OF(data, 1, "store", "verify", "DIR"), 1);
+  char path[512], noise[8192];
+  snprintf(path, sizeof path, "%s/turnphase.db", data);
+  memset(noise, 'x', sizeof noise);
+  int fd = open(path, O_WRONLY | O_CLOEXEC);
+  assert_int_equal(pwrite(fd, noise, sizeof noise, 8192), sizeof noise);
+  close(fd);
+  assert_int_equal(COUNT_OF(data, 1, "store", "verify", "DIR"), 0);
+  assert_int_equal(COUNT_OF(data, 74, "runs", "DIR"), 0);
+}
+
+/* A directory of an earlier version has its history in a file of its own, which becomes that of the store. */
+static void history_of_an_earlier_version_is_kept(void **state) {
+  (void)state;
+  const char *data = play("earlier");
+  char from[512], to[512];
+  snprintf(from, sizeof from, "%s/turnphase.db", data);
+  snprintf(to, sizeof to, "%s/history.db", data);
+  sql(data, "turnphase.db",
+      "DROP TABLE process; DROP TABLE entry; DROP TABLE run; DROP TABLE turn; DROP TABLE audit; DROP TABLE job;"
+      "DROP TABLE counter; PRAGMA user_version = 1");
+  assert_int_equal(rename(from, to), 0);
+  command c = {.arguments = {"store", "stats", data}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "4 messages of 2 sessions");
+  command_free(&c);
+  assert_int_equal(access(to, F_OK), -1);
+  command again = {.arguments = {"run", "--script", scratch_string("model.yaml", script), "--data", data, "--json"},
+                   .input = "{\"session\": \"one\", \"turn\": \"t3\", \"user\": \"And now?\"}\n"};
+  assert_status(&again, 0);
+  events e = events_read(&again.out);
+  assert_int_equal(event_int(events_find(&e, "model_end", "t3", NULL, NULL), "request.message_count"), 3);
+  events_free(&e);
+  command_free(&again);
+}
+
+/* Another process has the file open and is in the middle of a write. */
+static void directory_is_read_beside_a_process_that_writes(void **state) {
+  (void)state;
+  const char *data = play("live");
+  char path[512];
+  sqlite3 *db = NULL;
+  snprintf(path, sizeof path, "%s/turnphase.db", data);
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE; DELETE FROM turn", NULL, NULL, NULL), SQLITE_OK);
+  double began = command_seconds();
+  assert_true(COUNT_OF(data, 0, "runs", "DIR", "--json") > 0);
+  assert_true(COUNT_OF(data, 0, "show", "DIR", "t1", "--json") > 1);
+  assert_int_equal(COUNT_OF(data, 0, "store", "verify", "DIR"), 0);
+  assert_true(command_seconds() - began < 4); /* none waited for the lock */
+  sqlite3_close(db);
+}
+
+static void wrong_words_are_refused_with_what_helps(void **state) {
+  (void)state;
+  const char *data = play("usage");
+  static const struct {
+    int status;
+    const char *words[6], *helps;
+  } cases[] = {
+      {2, {"runs"}, "which data directory"},
+      {74, {"runs", "/no/such/place"}, "--data"},
+      {74, {"runs", "/"}, "turnphase.db"},
+      {2, {"runs", "DIR", "--state", "happy"}, "succeeded"},
+      {2, {"runs", "DIR", "--phase", "nope"}, "turnphase phases"},
+      {2, {"runs", "DIR", "--since", "yesterday"}, "--since"},
+      {2, {"runs", "DIR", "--since", "2026-02-31"}, "--since"},
+      {2, {"runs", "DIR", "--limit", "-1"}, "--limit"},
+      {2, {"runs", "DIR", "more"}, "more"},
+      {2, {"show", "DIR"}, "--help"},
+      {2, {"jobs", "kill", "DIR"}, "kill"},
+      {2, {"jobs"}, "--help"},
+      {2, {"jobs", "redrive", "DIR"}, "number of a job"},
+      {2, {"jobs", "redrive", "DIR", "x"}, "number of a job"},
+      {2, {"jobs", "list", "DIR", "1"}, "data directory"},
+      {2, {"jobs", "list", "DIR", "--state", "happy"}, "queued"},
+      {2, {"store", "prune", "DIR"}, "prune"},
+      {2, {"store", "verify"}, "data directory"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    command c = {.status = 0};
+    for (size_t n = 0; n < 6 && cases[i].words[n]; n++)
+      c.arguments[n] = strcmp(cases[i].words[n], "DIR") == 0 ? data : cases[i].words[n];
+    assert_status(&c, cases[i].status);
+    assert_holds(&c.err, cases[i].helps);
+    assert_int_equal(c.out.size, 0);
+    command_free(&c);
+  }
+  assert_int_equal(access("/turnphase.db", F_OK), -1); /* nothing was made where nothing was */
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(run_is_recorded_by_default_and_listed_by_what_it_is),
+      cmocka_unit_test(turn_and_run_are_shown),
+      cmocka_unit_test(records_do_not_hold_what_was_said),
+      cmocka_unit_test(dead_job_is_shown_redriven_and_discarded),
+      cmocka_unit_test(store_is_verified_and_counted),
+      cmocka_unit_test(history_of_an_earlier_version_is_kept),
+      cmocka_unit_test(directory_is_read_beside_a_process_that_writes),
+      cmocka_unit_test(wrong_words_are_refused_with_what_helps),
+  };
+  return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}
