@@ -36,6 +36,11 @@ typedef struct tp_sqlite_store_options {
   void *log_ctx;                 /* of log; both until the store is destroyed */
   uint32_t busy_ms;              /* how long a write waits for another process; 0: 5,000; at most 600,000 */
   uint32_t existing_only;        /* 1: a file that is not there is TP_ERR_NOT_FOUND instead of being made */
+  uint64_t bytes_max;            /* of the file: above it the oldest records are deleted; 0: no bound; at least 1 MiB.
+                                    The history, and jobs that are open or dead, stay */
+  uint32_t age_max_s;            /* records, and jobs that succeeded or were discarded, that are older are deleted; 0:
+                                    no bound. Both are looked at when records are written */
+  uint32_t reserved_;            /* zero */
 } tp_sqlite_store_options;
 
 /** A store in a file (mode 0600, WAL, synchronous FULL). A file that holds only a history, or has an earlier schema, is
@@ -44,7 +49,8 @@ typedef struct tp_sqlite_store_options {
  *  one thread writes all that wait in one transaction; commit returns when those before it are durable, or when an
  *  attempt to write them failed. While the file cannot be written (full, locked, removed, damaged) what waits stays in
  *  the queue and is tried again five times a second, so that no restart is needed; what does not fit is dropped: record
- *  gives TP_ERR_FULL. What still waits when the store is destroyed is written then, with one attempt.
+ *  gives TP_ERR_FULL. What still waits when the store is destroyed is written then, with one attempt. The payload of a
+ *  job is deleted, and its bytes overwritten, when it succeeds or is discarded.
  *  Not in the child of a fork while the parent has the same file open. Give it to tp_runtime_options.store, which takes
  *  it, or free it with tp_store_free().
  *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_NOT_FOUND with existing_only; else as

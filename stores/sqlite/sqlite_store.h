@@ -74,6 +74,9 @@ typedef struct tp__writer {
   uint64_t dropped_in_row; /* since the queue was last below its bound */
   size_t bytes;
   bool hurry, ending, is_failing;
+  /* ---- of the thread alone */
+  bool retention_failed, too_large; /* logged already */
+  /* ---- under mutex */
   size_t bytes_max;
   tp_status status; /* of the last attempt that failed */
   tp_fault fault;
@@ -92,6 +95,8 @@ typedef struct tp__sqlite_store {
   sqlite3 *reader; /* kept for the next list; NULL while one is using it */
   uint64_t process_run_id; /* of the owner; 0: none has opened it */
   char boot_id[65];
+  int64_t age_looked_at_ms; /* retention.c: when records were last looked at for their age */
+  bool age_has_more;        /* and there were more than one step deletes */
 } tp__sqlite_store;
 
 /** Commits a transaction of tp__sqlite_begin() when rc is SQLITE_OK, else undoes it. @return SQLITE_OK, or the first
@@ -112,6 +117,12 @@ tp_status tp__sqlite_audit(void *self, const tp_audit *row);
 tp_status tp__sqlite_audits(void *self, const tp_audit_query *query, tp_audit_fn each, void *ctx, tp_fault *fault);
 /** Writes a list inside of a transaction. */
 int tp__sqlite_write_locked(tp__sqlite_store *s, const tp__waiting *first);
+
+/* ---- what is not kept (retention.c) ---- */
+/** One step. @param ret_none_left  the file is too large, and there are no records to delete. */
+tp_status tp__sqlite_retain(tp__sqlite_store *s, bool *ret_none_left, tp_fault *fault);
+/** Bounds SQLite's own log by the options; before other threads know the store. */
+int tp__sqlite_bound_log(tp__sqlite_store *s);
 
 /* ---- the thread that writes them (writer.c) ---- */
 tp_status tp__writer_init(tp__sqlite_store *s, tp_fault *fault);

@@ -16,6 +16,7 @@ enum {
   JOBS_ENDED_MAX = 10000,
   QUEUE_BYTES_MAX = 8 << 20,
   BUSY_MS_MAX = 600000,
+  BYTES_MAX_LEAST = 1 << 20,
   COUNT_MAX = INT32_MAX /* of rows: above it there is no bound that a file reaches */
 };
 
@@ -159,6 +160,12 @@ static tp_status read_options(tp_sqlite_store_options *options, const tp_sqlite_
   if (options->busy_ms > BUSY_MS_MAX)
     return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
                              "tp_sqlite_store_options.busy_ms is %u: give at most %d", options->busy_ms, BUSY_MS_MAX);
+  if (options->reserved_)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_options.reserved_ is not zero; leave it 0");
+  if (options->bytes_max && options->bytes_max < BYTES_MAX_LEAST)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
+                             "tp_sqlite_store_options.bytes_max is %llu: give at least %d (1 MiB), or 0 for no bound",
+                             (unsigned long long)options->bytes_max, BYTES_MAX_LEAST);
   if (options->existing_only > 1)
     return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
                              "tp_sqlite_store_options.existing_only is %u: it must be 0 or 1", options->existing_only);
@@ -202,7 +209,9 @@ static tp_status open_file(tp__sqlite_store *s, tp_fault *fault) {
     int rc = tp__sqlite_prepare(s->db, tp__sqlite_store_sql[i], &s->statements[i]);
     if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "prepare", rc, fault);
   }
-  return status == TP_OK ? tp__writer_init(s, fault) : status;
+  if (status != TP_OK) return status;
+  int rc = tp__sqlite_bound_log(s);
+  return rc == SQLITE_OK ? tp__writer_init(s, fault) : tp__store_fail(s, s->db, "set up its journal", rc, fault);
 }
 
 tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store **ret_store, tp_fault *fault) {

@@ -149,6 +149,24 @@ static tp__waiting *attempt_locked(tp__sqlite_store *s, tp__waiting *list) {
   return NULL;
 }
 
+/* The first failure of a row of them is logged. A bound that is smaller than what must be kept is, too. */
+static void retain(tp__sqlite_store *s) {
+  tp__writer *w = &s->writer;
+  tp_fault fault = {0};
+  bool none_left = false;
+  char message[TP_FAULT_MESSAGE_SIZE];
+  tp_status status = tp__sqlite_retain(s, &none_left, &fault);
+  if (status != TP_OK && !w->retention_failed) emit_log(s, TP_LOG_WARNING, status, fault.message);
+  w->retention_failed = status != TP_OK;
+  if (none_left && !w->too_large) {
+    snprintf(message, sizeof message,
+             "%s: the history and the jobs alone are larger than bytes_max (%llu): no records are kept", s->path,
+             (unsigned long long)s->options.bytes_max);
+    emit_log(s, TP_LOG_WARNING, TP_ERR_FULL, message);
+  }
+  w->too_large = none_left;
+}
+
 static void *write_all(void *ctx) {
   tp__sqlite_store *s = ctx;
   tp__writer *w = &s->writer;
@@ -160,7 +178,13 @@ static void *write_all(void *ctx) {
     bool last_attempt = w->ending;
     list = attempt_locked(s, list);
     if (list && last_attempt) break;
-    if (list) pause_locked(w);
+    if (list) {
+      pause_locked(w);
+      continue;
+    }
+    pthread_mutex_unlock(&w->mutex);
+    retain(s);
+    pthread_mutex_lock(&w->mutex);
   }
   uint64_t lost = w->queued - w->written;
   w->dropped += lost;

@@ -492,6 +492,9 @@ static void options_that_make_no_sense_are_refused(void **state) {
   tp_sqlite_store_options odd = {.struct_size = sizeof odd, .path = path, .existing_only = 2};
   assert_int_equal(tp_sqlite_store_open(&odd, &store, &fault), TP_ERR_USAGE);
   assert_non_null(strstr(fault.message, "existing_only"));
+  tp_sqlite_store_options tiny = {.struct_size = sizeof tiny, .path = path, .bytes_max = 1000};
+  assert_int_equal(tp_sqlite_store_open(&tiny, &store, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "bytes_max"));
   tp_sqlite_store_options wrong = {.path = path};
   assert_int_equal(tp_sqlite_store_open(&wrong, &store, &fault), TP_ERR_VERSION);
   assert_int_equal(tp_sqlite_store_open(NULL, &store, &fault), TP_ERR_USAGE);
@@ -722,6 +725,177 @@ static void rows_that_do_not_agree_are_found(void **state) {
   }
 }
 
+/* ---- what is not kept ---- */
+
+static int64_t unix_now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static tp_store *open_bounded(uint64_t bytes_max, uint32_t age_max_s) {
+  lines.text[0] = '\0';
+  tp_sqlite_store_options options = {.struct_size = sizeof options,
+                                     .path = path,
+                                     .busy_ms = 50,
+                                     .log = add_line,
+                                     .log_ctx = &lines,
+                                     .bytes_max = bytes_max,
+                                     .age_max_s = age_max_s};
+  tp_store *store = NULL;
+  assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
+  return store;
+}
+
+static void record_at(tp_store *store, uint64_t id, int64_t started_ms) {
+  static const uint8_t done = TP_STATE_SUCCEEDED;
+  char turn[120];
+  memset(turn, 't', sizeof turn);
+  tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = {turn, sizeof turn}};
+  tp_entry_record entry = {.struct_size = sizeof entry,
+                           .process_run_id = 7,
+                           .entry_id = id,
+                           .started_unix_ms = started_ms,
+                           .ended_ns = 1,
+                           .ids = ids,
+                           .id_count = TP_ID_COUNT,
+                           .run_count = 4,
+                           .run = run_in_state,
+                           .source = &done};
+  tp_turn_record record = {.struct_size = sizeof record,
+                           .process_run_id = 7,
+                           .number = id,
+                           .ended_unix_ms = started_ms,
+                           .ids = ids,
+                           .id_count = TP_ID_COUNT};
+  tp_audit row = {.struct_size = sizeof row, .unix_ms = started_ms, .owner = "o", .action = "a", .detail = "d"};
+  assert_int_equal(store->record(store->self, &entry), TP_OK);
+  assert_int_equal(store->turn_record(store->self, &record), TP_OK);
+  assert_int_equal(store->audit(store->self, &row), TP_OK);
+}
+
+/* A step of retention comes behind each transaction: the next commit is behind it. */
+static void commit(tp_store *store) { assert_int_equal(store->commit(store->self, NULL), TP_OK); }
+
+static tp_sqlite_store_stats stats_of(tp_store *store) {
+  tp_sqlite_store_stats stats = {.struct_size = sizeof stats};
+  assert_int_equal(tp_sqlite_store_stats_get(store, &stats, NULL), TP_OK);
+  return stats;
+}
+
+static void records_that_are_too_old_are_deleted(void **state) {
+  (void)state;
+  enum { OLD = 50, YOUNG = 3 };
+  tp_store *store = open_bounded(0, 3600);
+  int64_t now_ms = unix_now_ms();
+  uint64_t id;
+  assert_int_equal(insert(store, "done", &id, NULL), TP_OK);
+  assert_int_equal(store->job_discard(store->self, id, now_ms - 7200000, NULL), TP_OK);
+  assert_int_equal(insert(store, "waits", &id, NULL), TP_OK);
+  for (uint64_t i = 1; i <= OLD; i++) record_at(store, i, now_ms - 7200000);
+  for (uint64_t i = 1; i <= YOUNG; i++) record_at(store, OLD + i, now_ms);
+  commit(store);
+  record_at(store, OLD + YOUNG + 1, now_ms);
+  commit(store);
+  tp_sqlite_store_stats stats = stats_of(store);
+  assert_in_range(stats.entries, YOUNG, YOUNG + 1);
+  assert_int_equal(stats.runs, 4 * stats.entries);
+  assert_in_range(stats.turns, YOUNG, YOUNG + 1);
+  assert_in_range(stats.audits, YOUNG, YOUNG + 1);
+  assert_int_equal(stats.jobs_discarded, 0);
+  assert_int_equal(stats.jobs_queued, 1);
+  assert_int_equal(problems_of(store), 0);
+  tp_store_free(store);
+}
+
+static off_t size_of_files(void) {
+  struct stat file, log;
+  char name[128];
+  assert_int_equal(stat(path, &file), 0);
+  snprintf(name, sizeof name, "%s-wal", path);
+  return file.st_size + (stat(name, &log) == 0 ? log.st_size : 0);
+}
+
+static void file_stays_within_a_fifth_of_its_bound(void **state) {
+  (void)state;
+  enum { BOUND = 2 << 20, ROUNDS = 200, IN_ROUND = 40 };
+  tp_store *store = open_bounded(BOUND, 0);
+  uint64_t id = 0, job;
+  off_t largest = 0;
+  assert_int_equal(insert(store, "waits", &job, NULL), TP_OK);
+  for (int i = 0; i < ROUNDS; i++) {
+    for (int n = 0; n < IN_ROUND; n++) record_at(store, ++id, unix_now_ms());
+    commit(store);
+    off_t size = size_of_files();
+    if (size > largest) largest = size;
+  }
+  tp_sqlite_store_stats stats = stats_of(store);
+  assert_true(stats.entries > 100 && stats.entries < id);
+  assert_int_equal(stats.runs, 4 * stats.entries);
+  if (largest > BOUND + BOUND / 5) fail_msg("%lld bytes, of %d", (long long)largest, BOUND);
+  assert_int_equal(open_jobs(store), 1);
+  assert_int_equal(problems_of(store), 0);
+  tp_store_free(store);
+}
+
+static void pages_that_are_free_are_given_back(void **state) {
+  (void)state;
+  tp_store *store = open_bounded(0, 0);
+  for (uint64_t i = 1; i <= 4000; i++) record_at(store, i, 1);
+  commit(store);
+  uint64_t before = stats_of(store).file_bytes;
+  tp_store_free(store);
+  store = open_bounded(0, 60); /* all of them are older */
+  for (uint64_t i = 1; i <= 12; i++) {
+    record_at(store, 4000 + i, unix_now_ms());
+    commit(store);
+  }
+  tp_sqlite_store_stats stats = stats_of(store);
+  assert_true(stats.entries <= 12);
+  assert_true(stats.file_bytes < before / 3);
+  tp_store_free(store);
+}
+
+static void bound_that_the_history_alone_passes_is_logged_once(void **state) {
+  (void)state;
+  tp_store *store = open_bounded(1 << 20, 0);
+  static char large[2 << 20];
+  tp_job job = {.struct_size = sizeof job, .attempts_max = 1, .limit_ms = 1, .handler = TEXT("h"),
+                .idempotency_key = TEXT("large"), .payload = {large, sizeof large}};
+  uint64_t id;
+  bool existed;
+  assert_int_equal(store->job_insert(store->self, &job, &id, &existed, NULL), TP_OK);
+  for (uint64_t i = 1; i <= 5; i++) {
+    record_at(store, i, 1);
+    commit(store);
+  }
+  tp_store_free(store);
+  const char *first = strstr(lines.text, "larger than bytes_max");
+  assert_non_null(first);
+  assert_null(strstr(first + 1, "larger than bytes_max"));
+}
+
+/* Nothing of a payload is in the file when its job has ended and the file was closed. */
+static void payload_of_an_ended_job_is_gone(void **state) {
+  (void)state;
+  tp_store *store = open_with(0);
+  static char secret[20000];
+  for (size_t i = 0; i + 9 <= sizeof secret; i += 9) memcpy(secret + i, "xylophone", 9);
+  tp_job job = {.struct_size = sizeof job, .attempts_max = 1, .limit_ms = 1, .handler = TEXT("h"),
+                .idempotency_key = TEXT("k"), .payload = {secret, sizeof secret}};
+  uint64_t id;
+  bool existed;
+  assert_int_equal(store->job_insert(store->self, &job, &id, &existed, NULL), TP_OK);
+  assert_int_equal(store->job_discard(store->self, id, 1, NULL), TP_OK);
+  tp_store_free(store);
+  FILE *file = fopen(path, "rb");
+  static char bytes[1 << 20];
+  size_t size = fread(bytes, 1, sizeof bytes, file);
+  fclose(file);
+  assert_true(size > 4096 && size < sizeof bytes);
+  assert_null(memmem(bytes, size, "xylophone", 9));
+}
+
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, prepare, remove_directory)
   const struct CMUnitTest tests[] = {
@@ -746,6 +920,11 @@ int main(void) {
       CASE(an_entry_that_ran_when_its_store_was_closed_is_interrupted_later),
       CASE(what_is_in_the_file_is_counted),
       CASE(rows_that_do_not_agree_are_found),
+      CASE(records_that_are_too_old_are_deleted),
+      CASE(file_stays_within_a_fifth_of_its_bound),
+      CASE(pages_that_are_free_are_given_back),
+      CASE(bound_that_the_history_alone_passes_is_logged_once),
+      CASE(payload_of_an_ended_job_is_gone),
       CASE(a_job_whose_last_attempt_was_killed_is_a_dead_letter),
   };
 #undef CASE

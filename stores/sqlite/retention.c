@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a store does not keep: records that are older than its options say, and the oldest ones while the file is
+ * larger than they say. The thread that writes records does one step of it behind each transaction, so that neither a
+ * commit nor a job waits for long: a step deletes a part of the rows, and gives a bounded number of free pages back. */
+#include <stdio.h>
+#include <time.h>
+
+#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/statement.h"
+
+enum {
+  ROWS_A_STEP = 2000,  /* of each table at most, by age */
+  PARTS = 16,          /* by size a step deletes this part of what there is */
+  ROOM_PARTS = 8,      /* and leaves this part of the bound for SQLite's log and the records until the next step */
+  PAGES_A_STEP = 512,
+  FREE_PAGES_KEPT = 64 /* free pages that the next records will use */
+};
+
+/** A table whose numbers rise with time. */
+typedef struct table {
+  const char *name, *number, *time;
+} table;
+static const table tables[] = {
+    {"entry", "number", "started_unix_ms"}, {"turn", "row", "ended_unix_ms"}, {"audit", "row", "unix_ms"}};
+enum { TABLES = sizeof tables / sizeof tables[0] };
+
+static int64_t unix_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* One number; 0 for none and for NULL. */
+static int ask(sqlite3 *db, const char *sql, int64_t value, int64_t *ret_number) {
+  sqlite3_stmt *row = NULL;
+  int rc = sqlite3_prepare_v2(db, sql, -1, &row, NULL);
+  if (rc == SQLITE_OK && sqlite3_bind_parameter_count(row) > 0) rc = sqlite3_bind_int64(row, 1, value);
+  if (rc == SQLITE_OK) rc = sqlite3_step(row);
+  *ret_number = rc == SQLITE_ROW ? sqlite3_column_int64(row, 0) : 0;
+  int end = sqlite3_finalize(row);
+  return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : end != SQLITE_OK ? end : rc;
+}
+
+static int do_with(sqlite3 *db, const char *sql, int64_t value) {
+  sqlite3_stmt *statement = NULL;
+  int rc = sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
+  if (rc == SQLITE_OK) rc = tp__sqlite_run(statement, sqlite3_bind_int64(statement, 1, value));
+  sqlite3_finalize(statement);
+  return rc;
+}
+
+static int delete_up_to(sqlite3 *db, const table *t, int64_t last) {
+  char sql[96];
+  int rc = SQLITE_OK;
+  if (t == &tables[0]) rc = do_with(db, "DELETE FROM run WHERE entry <= ?1", last);
+  snprintf(sql, sizeof sql, "DELETE FROM %s WHERE %s <= ?1", t->name, t->number);
+  return rc == SQLITE_OK ? do_with(db, sql, last) : rc;
+}
+
+/* The lowest and the highest number of a table; 0 when it is empty. */
+static int ends_of(sqlite3 *db, const table *t, int64_t *ret_first, int64_t *ret_last) {
+  char sql[96];
+  snprintf(sql, sizeof sql, "SELECT min(%s) FROM %s", t->number, t->name);
+  int rc = ask(db, sql, 0, ret_first);
+  snprintf(sql, sizeof sql, "SELECT max(%s) FROM %s", t->number, t->name);
+  return rc == SQLITE_OK ? ask(db, sql, 0, ret_last) : rc;
+}
+
+/* ---- by age ---- */
+
+/* Rows before the first one that is young enough. */
+static int delete_old(sqlite3 *db, const table *t, int64_t oldest_ms) {
+  char sql[160];
+  int64_t first = 0, last = 0, young = 0;
+  int rc = ends_of(db, t, &first, &last);
+  if (rc != SQLITE_OK || first == 0) return rc;
+  snprintf(sql, sizeof sql, "SELECT %s FROM %s WHERE %s >= ?1 ORDER BY %s LIMIT 1", t->number, t->name, t->time,
+           t->number);
+  rc = ask(db, sql, oldest_ms, &young);
+  if (young) last = young - 1;
+  if (last > first + ROWS_A_STEP) last = first + ROWS_A_STEP;
+  return rc == SQLITE_OK && last >= first ? delete_up_to(db, t, last) : rc;
+}
+
+/* Dead letters stay: an operator has to look at them. */
+static int delete_by_age(tp__sqlite_store *s) {
+  int64_t oldest_ms = unix_ms() - (int64_t)s->options.age_max_s * 1000;
+  int rc = SQLITE_OK;
+  for (int i = 0; i < TABLES && rc == SQLITE_OK; i++) rc = delete_old(s->db, &tables[i], oldest_ms);
+  if (rc != SQLITE_OK) return rc;
+  return do_with(s->db, "DELETE FROM job WHERE state IN (3, 5) AND ended_ms < ?1", oldest_ms);
+}
+
+/* ---- by size ---- */
+
+/** How large the file is. */
+typedef struct extent {
+  int64_t pages, free_pages, page_bytes;
+} extent;
+
+static int measure(sqlite3 *db, extent *e) {
+  int rc = ask(db, "PRAGMA page_count", 0, &e->pages);
+  if (rc == SQLITE_OK) rc = ask(db, "PRAGMA freelist_count", 0, &e->free_pages);
+  return rc == SQLITE_OK ? ask(db, "PRAGMA page_size", 0, &e->page_bytes) : rc;
+}
+
+static bool is_too_large(const tp__sqlite_store *s, const extent *e) {
+  uint64_t most = s->options.bytes_max - s->options.bytes_max / ROOM_PARTS;
+  return s->options.bytes_max && (uint64_t)((e->pages - e->free_pages) * e->page_bytes) > most;
+}
+
+static int delete_by_size(tp__sqlite_store *s) {
+  int rc = SQLITE_OK;
+  for (int i = 0; i < TABLES && rc == SQLITE_OK; i++) {
+    int64_t first = 0, last = 0;
+    rc = ends_of(s->db, &tables[i], &first, &last);
+    if (rc == SQLITE_OK && first != 0) rc = delete_up_to(s->db, &tables[i], first + (last - first) / PARTS);
+  }
+  return rc;
+}
+
+/* ---- a step ---- */
+
+static int delete_step(tp__sqlite_store *s, const extent *e, bool by_age) {
+  int rc = tp__sqlite_begin(s->db);
+  if (rc == SQLITE_OK && by_age) rc = delete_by_age(s);
+  if (rc == SQLITE_OK && is_too_large(s, e)) rc = delete_by_size(s);
+  return tp__store_end_locked(s, rc);
+}
+
+/* A file that was made before it could shrink keeps its free pages and uses them again. */
+static int give_pages_back(tp__sqlite_store *s, extent *e) {
+  char sql[64];
+  int rc = measure(s->db, e);
+  if (rc != SQLITE_OK || e->free_pages <= FREE_PAGES_KEPT) return rc;
+  snprintf(sql, sizeof sql, "PRAGMA incremental_vacuum(%d)", PAGES_A_STEP);
+  rc = tp__sqlite_begin(s->db);
+  if (rc == SQLITE_OK) rc = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
+  return tp__store_end_locked(s, rc);
+}
+
+static int ask_for_none_left(sqlite3 *db, bool *ret_none_left) {
+  int64_t is_there = 0;
+  int rc = ask(db, "SELECT EXISTS (SELECT 1 FROM entry) OR EXISTS (SELECT 1 FROM turn) OR EXISTS (SELECT 1 FROM audit)",
+               0, &is_there);
+  *ret_none_left = rc == SQLITE_OK && !is_there;
+  return rc;
+}
+
+static bool age_is_due(tp__sqlite_store *s) {
+  enum { LOOK_EVERY_MS = 1000 };
+  int64_t now_ms = unix_ms();
+  if (!s->options.age_max_s) return false;
+  if (now_ms >= s->age_looked_at_ms && now_ms - s->age_looked_at_ms < LOOK_EVERY_MS && !s->age_has_more) return false;
+  s->age_looked_at_ms = now_ms;
+  return true;
+}
+
+tp_status tp__sqlite_retain(tp__sqlite_store *s, bool *ret_none_left, tp_fault *fault) {
+  extent e = {0};
+  tp_status status = TP_OK;
+  *ret_none_left = false;
+  if (!s->options.age_max_s && !s->options.bytes_max) return TP_OK;
+  pthread_mutex_lock(&s->mutex);
+  int rc = measure(s->db, &e);
+  bool by_age = age_is_due(s);
+  int64_t before = sqlite3_total_changes64(s->db);
+  if (rc == SQLITE_OK && (by_age || is_too_large(s, &e))) rc = delete_step(s, &e, by_age);
+  s->age_has_more = by_age && sqlite3_total_changes64(s->db) - before >= ROWS_A_STEP;
+  if (rc == SQLITE_OK) rc = give_pages_back(s, &e);
+  if (rc == SQLITE_OK && is_too_large(s, &e)) rc = ask_for_none_left(s->db, ret_none_left);
+  if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "delete old records", rc, fault);
+  pthread_mutex_unlock(&s->mutex);
+  return status;
+}
+
+/* The log of what is not yet in the file is part of what a directory takes: it is written back sooner for a small
+ * bound. */
+int tp__sqlite_bound_log(tp__sqlite_store *s) {
+  enum { PAGES_MAX = 1000, PAGES_MIN = 32, PAGE_BYTES = 4096, SHARE = 20 };
+  char sql[128];
+  uint64_t pages = s->options.bytes_max / PAGE_BYTES / SHARE;
+  if (!s->options.bytes_max) return SQLITE_OK;
+  if (pages > PAGES_MAX) pages = PAGES_MAX;
+  if (pages < PAGES_MIN) pages = PAGES_MIN;
+  snprintf(sql, sizeof sql, "PRAGMA wal_autocheckpoint = %d; PRAGMA journal_size_limit = %d", (int)pages,
+           (int)pages * PAGE_BYTES);
+  return sqlite3_exec(s->db, sql, NULL, NULL, NULL);
+}
