@@ -105,7 +105,7 @@ static int open_directory(const cli_arguments *arguments, opened *o) {
   *o = (opened){.directory = arguments->operands[1]};
   tp_hooks_options options = {.directory = o->directory};
   int status = trusted_hash(o->directory, o->trusted);
-  if (status == CLI_OK) status = cli_host_open(arguments, NULL, &o->runtime);
+  if (status == CLI_OK) status = cli_host_open(arguments, NULL, NULL, &o->runtime);
   if (status == CLI_OK) status = cli_hooks_read(o->runtime, &options, &o->hooks);
   if (status != CLI_OK) close_opened(o);
   return status;
@@ -297,7 +297,7 @@ static int check(const cli_arguments *arguments, cli_output *output) {
   tp_fault fault = {0};
   unsetenv("TURNPHASE_DISABLE_HOOKS"); /* it would make every commit a good one */
   int status = trusted_hash(o.directory, o.trusted);
-  if (status == CLI_OK) status = cli_host_open(arguments, NULL, &o.runtime);
+  if (status == CLI_OK) status = cli_host_open(arguments, NULL, NULL, &o.runtime);
   if (status != CLI_OK) return status;
   tp_status said = tp_hooks_read(o.runtime, &options, &o.hooks, &fault);
   if (said == TP_OK) said = tp_hooks_commit(o.hooks, NULL, tp_hooks_hash(o.hooks), NULL, &fault);

@@ -387,7 +387,7 @@ int cli_hooks_import(const cli_arguments *arguments, cli_output *output) {
   if (status == CLI_OK) {
     cli_arguments alone = *arguments;
     alone.no_memory = true;
-    status = cli_host_open(&alone, NULL, &m.runtime);
+    status = cli_host_open(&alone, NULL, NULL, &m.runtime);
     if (status == CLI_OK) status = prepare(&m);
     if (status == CLI_OK && arguments->write && m.taken > 0) status = write_all(&m);
     if (status == CLI_OK && arguments->json) status = print_report_json(&m);

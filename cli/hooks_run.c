@@ -330,7 +330,7 @@ int cli_hooks_run(const cli_arguments *arguments, cli_output *output) {
   trial t = {.arguments = arguments, .output = output, .id = arguments->operands[2],
              .mutex = PTHREAD_MUTEX_INITIALIZER};
   init_condition(&t.ended);
-  int status = cli_host_open(&alone, NULL, &t.runtime);
+  int status = cli_host_open(&alone, NULL, NULL, &t.runtime);
   if (status == CLI_OK) status = try_hook(&t);
   tp_hooks_free(t.hooks);
   if (t.turn) tp_turn_end(t.turn);
