@@ -63,8 +63,9 @@ static void sixty_four_streams_share_one_thread(void **state) {
   endpoint_await(p->endpoint, &p->endpoint->parts, STREAMS); /* all of them are in the middle */
   assert_int_equal(tp_openai_stats_get(&stats), TP_OK);
   int io_threads = count_threads("tp-openai"), threads = count_entries("/proc/self/task");
-  print_message("%d streams at once, %llu connections: %d I/O thread, %d threads in all (test and endpoint included)\n",
-                STREAMS, (unsigned long long)stats.connections_opened, io_threads, threads);
+  print_message(
+      "# %d streams at once, %llu connections: %d I/O thread, %d threads in all (test and endpoint included)\n",
+      STREAMS, (unsigned long long)stats.connections_opened, io_threads, threads);
   assert_int_equal(io_threads, 1);
   assert_int_equal(stats.threads, 1);
   assert_int_equal(stats.requests_started - stats.requests_ended, STREAMS);
@@ -107,9 +108,10 @@ static void a_thousand_requests_leave_nothing_behind(void **state) {
   assert_int_equal(tp_openai_stats_get(&stats), TP_OK);
   assert_true(stats.requests_started >= REQUESTS);
   provider_close(p);
-  print_message("%d requests in %d turns over %llu connections: %ld allocations, %ld left; %d descriptors, before %d\n",
-                REQUESTS, turns, (unsigned long long)stats.connections_opened, taken, blocks_open,
-                count_entries("/proc/self/fd"), descriptors);
+  print_message(
+      "# %d requests in %d turns over %llu connections: %ld allocations, %ld left; %d descriptors, %d before\n",
+      REQUESTS, turns, (unsigned long long)stats.connections_opened, taken, blocks_open, count_entries("/proc/self/fd"),
+      descriptors);
   assert_int_equal(blocks_open, 0);
   assert_int_equal(count_entries("/proc/self/fd"), descriptors);
   assert_int_equal(count_threads("tp-openai"), 0);
@@ -123,7 +125,7 @@ static void the_child_of_a_fork_has_an_io_thread_of_its_own(void **state) {
   const endpoint_reply replies[] = {{.body = CHAT_HELLO, .stops_at = 300, .then = ENDPOINT_WAITS}};
   const endpoint_reply good = {.body = CHAT_HELLO};
   if (HAS_THREAD_SANITIZER) {
-    print_message("left out: ThreadSanitizer starts no threads in the child of a process that has some\n");
+    print_message("# left out: ThreadSanitizer starts no threads in the child of a process that has some\n");
     return;
   }
   endpoint *other = endpoint_open(&good, 1);

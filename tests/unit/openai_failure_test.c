@@ -308,7 +308,7 @@ static void a_turn_cancelled_in_mid_stream_closes_its_connection(void **state) {
   endpoint_await(p->endpoint, &p->endpoint->left, 1);
   int64_t closed_ns = now_ns();
   assert_string_equal(tp_turn_outcome_name(result->outcome), "cancelled");
-  print_message("cancelled in mid-stream: the turn ended after %.2f ms, its connection was closed after %.2f ms\n",
+  print_message("# cancelled in mid-stream: the turn ended after %.2f ms, its connection was closed after %.2f ms\n",
                 (double)(ended_ns - began_ns) / 1e6, (double)(closed_ns - began_ns) / 1e6);
   if (!HAS_THREAD_SANITIZER) assert_true(closed_ns - began_ns < 50 * 1000000);
   provider_close(p);

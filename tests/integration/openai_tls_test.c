@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A TLS endpoint with a certificate of its own making, by the command openssl: not trusted, trusted by ca_file, and of
+ * another name. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "tests/support/directory.h"
+#include "tests/support/provider.h"
+
+static pid_t server;
+static int port;
+static char certificate[128];
+
+static bool make_certificate(void) {
+  char command[1024];
+  snprintf(certificate, sizeof certificate, "%s/cert.pem", directory);
+  snprintf(command, sizeof command,
+           "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1 "
+           "-addext subjectAltName=IP:127.0.0.1 -keyout '%s/key.pem' -out '%s' >/dev/null 2>&1",
+           directory, certificate);
+  return system(command) == 0;
+}
+
+/* It says where it listens: "ACCEPT 127.0.0.1:PORT". */
+static bool start_server(void) {
+  char key[128], line[256];
+  int ends[2];
+  snprintf(key, sizeof key, "%s/key.pem", directory);
+  if (pipe(ends) != 0) return false;
+  server = fork();
+  if (server == 0) {
+    dup2(ends[1], 1);
+    (void)!freopen("/dev/null", "w", stderr);
+    close(ends[0]);
+    close(ends[1]);
+    execlp("openssl", "openssl", "s_server", "-accept", "127.0.0.1:0", "-cert", certificate, "-key", key, "-www",
+           (char *)NULL);
+    _exit(127);
+  }
+  close(ends[1]);
+  FILE *said = fdopen(ends[0], "r");
+  while (said && port == 0 && fgets(line, sizeof line, said))
+    if (strncmp(line, "ACCEPT 127.0.0.1:", 17) == 0) port = (int)strtol(line + 17, NULL, 10);
+  if (said) fclose(said);
+  return port != 0;
+}
+
+/* Why a turn with the endpoint failed; the number of its attempts. */
+static void ask(const char *host, const char *ca_file, char *reason, size_t size, int *ret_attempts) {
+  static const endpoint_reply unused = {.body = ""};
+  char url[64];
+  tp_openai_stats stats = {.struct_size = sizeof stats};
+  snprintf(url, sizeof url, "https://%s:%d/v1", host, port);
+  tp_openai_options options = {.base_url = url, .ca_file = ca_file, .first_byte_ms = 100, .retry_wait_ms = 1};
+  provider *p = provider_open(&unused, 1, &options, false);
+  const tp_turn_result *result = provider_turn(p, NULL);
+  assert_string_equal(tp_turn_outcome_name(result->outcome), "failed");
+  snprintf(reason, size, "%.*s", (int)result->reason.size, result->reason.data);
+  assert_int_equal(tp_openai_stats_get(&stats), TP_OK);
+  *ret_attempts = (int)stats.requests_started;
+  provider_close(p);
+}
+
+static void a_certificate_that_is_not_trusted_ends_the_request(void **state) {
+  (void)state;
+  char reason[1024];
+  int attempts;
+  ask("127.0.0.1", NULL, reason, sizeof reason, &attempts);
+  assert_non_null(strstr(reason, "its certificate is not trusted: check base_url, or set ca_file"));
+  assert_int_equal(attempts, 1);
+}
+
+static void ca_file_makes_it_trusted(void **state) {
+  (void)state;
+  char reason[1024];
+  int attempts;
+  ask("127.0.0.1", certificate, reason, sizeof reason, &attempts);
+  assert_non_null(strstr(reason, "nothing of an answer came within")); /* openssl does not answer to a POST */
+}
+
+static void a_certificate_of_another_name_is_not_trusted(void **state) {
+  (void)state;
+  char reason[1024];
+  int attempts;
+  ask("localhost", certificate, reason, sizeof reason, &attempts);
+  assert_non_null(strstr(reason, "its certificate is not trusted"));
+  assert_int_equal(attempts, 1);
+}
+
+static int stop_server(void **state) {
+  kill(server, SIGKILL);
+  waitpid(server, NULL, 0);
+  return remove_directory(state);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_certificate_that_is_not_trusted_ends_the_request),
+      cmocka_unit_test(ca_file_makes_it_trusted),
+      cmocka_unit_test(a_certificate_of_another_name_is_not_trusted),
+  };
+  if (make_directory(NULL) != 0) return 1;
+  if (!make_certificate() || !start_server()) {
+    printf("1..0 # SKIP the command openssl is not installed\n");
+    return remove_directory(NULL);
+  }
+  return cmocka_run_group_tests(tests, NULL, stop_server);
+}
