@@ -170,10 +170,10 @@ static tp_status make_url(tp__openai_config *config, const char *given, tp_fault
   while (size > least && base[size - 1] == '/') size--;
   size_t url_size = size + strlen(config->form->path) + 1;
   config->url = tp__openai_alloc(url_size);
-  config->place = tp__openai_copy((tp_text){host, host_size});
-  if (!config->url || !config->place) return no_memory(fault);
+  if (!config->url) return no_memory(fault);
   snprintf(config->url, url_size, "%.*s%s", (int)size, base, config->form->path);
-  return TP_OK;
+  config->place = tp__openai_copy((tp_text){host, host_size});
+  return config->place ? TP_OK : no_memory(fault);
 }
 
 /* ---- headers ---- */
@@ -389,7 +389,7 @@ void tp__openai_config_fini(tp__openai_config *config) {
   for (size_t i = 0; i < config->price_count; i++) tp__openai_string_free(config->prices[i].model);
   tp__openai_free(config->prices, config->price_count * sizeof *config->prices);
   tp__openai_string_free(config->model);
-  if (config->form && config->url) tp__openai_free(config->url, strlen(config->url) + 1);
+  tp__openai_string_free(config->url);
   tp__openai_string_free(config->place);
   tp__openai_string_free(config->proxy);
   tp__openai_string_free(config->ca_file);

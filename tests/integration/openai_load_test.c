@@ -134,9 +134,9 @@ static void the_child_of_a_fork_has_an_io_thread_of_its_own(void **state) {
   endpoint_await(p->endpoint, &p->endpoint->parts, 1);
   pid_t child = fork();
   if (child == 0) {
-    tp_runtime *runtime;
+    tp_runtime *runtime = NULL;
     tp_session *session;
-    tp_model *model;
+    tp_model *model = NULL;
     const tp_turn_result *result = NULL;
     tp_openai_options options = {.struct_size = sizeof options, .model = "m", .base_url = other->url, .proxy = ""};
     tp_openai_stats stats = {.struct_size = sizeof stats};
