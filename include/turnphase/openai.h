@@ -96,7 +96,9 @@ typedef struct tp_openai_options {
  *  A request that fails ends as by tp_model_fail(): TP_ERR_CONTEXT_LENGTH when the endpoint says that the context is
  *  too long, TP_ERR_NO_MEMORY, TP_ERR_NO_THREAD, else TP_ERR_MODEL, with a message that says where the answer broke and
  *  what can be done. A cancelled one closes its connection at once.
- *  @param ret_model  tp_model_free() when it was not taken. When that is the last one, destroy ends the I/O thread.
+ *  @param ret_model  tp_model_free() when it was not taken. The destroy of the last model ends the I/O thread and waits
+ *                    for it; where the I/O thread itself gives the model back (it ended the last turn of a closed
+ *                    session), it ends right after, and tp_openai_stats_get() says when.
  *  @return TP_OK; TP_ERR_USAGE for an option that is wrong, and for a key file that others may read; TP_ERR_VERSION;
  *          TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE for headers and body that are no such
  *          value; TP_ERR_NOT_FOUND when the variable of the key is not set; TP_ERR_IO with errno for a file that cannot
@@ -111,10 +113,10 @@ typedef struct tp_openai_stats {
   uint64_t requests_started, requests_ended; /* since the I/O thread was started; waiting and cancelled ones too */
   uint64_t connections_opened;  /* since then */
   uint32_t threads;             /* 1, or 0 while there is none */
-  uint32_t reserved_;           /* zero */
+  uint32_t models;              /* that were made and not yet destroyed */
 } tp_openai_stats;
-/** @param stats  struct_size is set by the caller; fields that its size leaves out are not written. All zero while
- *                there is no I/O thread.
+/** @param stats  struct_size is set by the caller; fields that its size leaves out are not written. All but models are
+ *                zero while there is no I/O thread.
  *  @return TP_OK; TP_ERR_VERSION. Threads: any. */
 TP_API tp_status tp_openai_stats_get(tp_openai_stats *stats) TP_MUST_USE;
 

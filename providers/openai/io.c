@@ -258,7 +258,7 @@ void tp__openai_io_cancel(tp_token token) {
 
 void tp__openai_io_stats(tp_openai_stats *ret_stats) {
   pthread_mutex_lock(&io.mutex);
-  *ret_stats = (tp_openai_stats){.struct_size = sizeof *ret_stats};
+  *ret_stats = (tp_openai_stats){.struct_size = sizeof *ret_stats, .models = (uint32_t)io.models};
   if (io.state != IO_IDLE) {
     ret_stats->requests_started = io.started;
     ret_stats->requests_ended = io.ended;

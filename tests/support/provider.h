@@ -158,7 +158,12 @@ static inline void provider_close(provider *p) {
   tp_session_close(p->session, NULL, NULL);
   close_runtime(p->runtime);
   assert_int_equal(tp_openai_stats_get(&stats), TP_OK);
+  for (int i = 0; i < 5000 && stats.threads > 0; i++) { /* it may be the I/O thread that gives the model back */
+    sleep_ms(1);
+    assert_int_equal(tp_openai_stats_get(&stats), TP_OK);
+  }
   assert_int_equal(stats.threads, 0);
+  assert_int_equal(stats.models, 0);
   endpoint_await_closed(p->endpoint);
   endpoint_close(p->endpoint);
   pthread_mutex_destroy(&p->mutex);
