@@ -28,6 +28,7 @@ typedef struct tp__memory_domain {
   tp__memory_store *store;
   const tp__memory_scope_kind *kind;
   uint32_t recall_max;
+  bool keep_assistant;
   char *schemas[TP__MEMORY_TOOL_COUNT];
   tp_tool tools[TP__MEMORY_TOOL_COUNT]; /* those that look first, then those that change */
   const tp_tool *tool_list[TP__MEMORY_TOOL_COUNT]; /* their addresses */

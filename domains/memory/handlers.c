@@ -155,6 +155,8 @@ static const char may_not_read[] =
     "alone.";
 static const char may_write[] =
     "What the user says is remembered after the turn; there is no need to announce it.";
+static const char may_write_both[] =
+    "What the user and you say is remembered after the turn; there is no need to announce it.";
 static const char may_not_write[] =
     "The user does not want this turn to be remembered. Nothing of it will be kept: do not say that it is.";
 static const char may_look_with_tools[] =
@@ -165,12 +167,15 @@ static const char may_change_with_tools[] =
     "forget something.";
 
 static tp_answer prompt_contract(void *self, tp_call *call) {
-  (void)self;
+  const tp__memory_domain *domain = self;
   bool read = allowed(call, "read"), write = allowed(call, "write"), tools = allowed(call, "tools");
   bool stated = tp_call_policy(call, memory_word, "read").size || tp_call_policy(call, memory_word, "write").size;
   if (!stated) return TP_ANSWER_DONE;
   char *text = sqlite3_mprintf("%s%s%s %s%s%s", read ? may_read : may_not_read, tools && read ? " " : "",
-                               tools && read ? may_look_with_tools : "", write ? may_write : may_not_write,
+                               tools && read ? may_look_with_tools : "",
+                               !write                   ? may_not_write
+                               : domain->keep_assistant ? may_write_both
+                                                        : may_write,
                                tools && write ? " " : "", tools && write ? may_change_with_tools : "");
   tp_status status = TP_ERR_NO_MEMORY;
   if (text) status = tp_call_emit_prompt_section(call, memory_word, "Memory", text, 0);
@@ -180,22 +185,29 @@ static tp_answer prompt_contract(void *self, tp_call *call) {
 
 /* ---- post_turn_extractor ---- */
 
-/* A denied turn was refused for what its text held, so that is not kept. */
+static tp_status keep(tp__memory_domain *domain, const tp__memory_scope *scope, const tp__memory *memory) {
+  return tp__memory_is_blank(memory->text) ? TP_OK : tp__memory_put(domain->store, scope, memory, NULL);
+}
+
+/* A denied turn was refused for what its text held, so that is not kept. The user's words come first: the lines of a
+ * session stand in the order in which they were said. */
 static tp_answer post_turn_extractor(void *self, tp_call *call) {
   tp__memory_domain *domain = self;
   tp__memory_scope scope = scope_of(domain, call);
-  tp_text text = tp_call_text(call, TP_FIELD_USER_PREVIEW);
   if (!allowed(call, "write") || is(tp_call_text(call, TP_FIELD_OUTCOME), "denied"))
     return answer(call, tp_call_emit_audit(call, "memory.not_kept", "by the turn's policy, or because it was denied"));
-  if (tp__memory_is_blank(text)) return TP_ANSWER_DONE;
   int64_t said_ms = tp_call_has(call, TP_FIELD_SAID_AT) ? tp_call_int(call, TP_FIELD_SAID_AT) : tp__memory_now_ms();
   if (said_ms <= 0)
     return tp_call_fail(call, TP_ERR_USAGE, "said_at is not a time: give Unix milliseconds above 0, or leave it out");
   tp__memory memory = {.said_ms = said_ms,
                        .session = tp_call_id(call, TP_ID_SESSION),
                        .turn = tp_call_id(call, TP_ID_TURN),
-                       .text = text};
-  return answer(call, tp__memory_put(domain->store, &scope, &memory, NULL));
+                       .text = tp_call_text(call, TP_FIELD_USER_PREVIEW)};
+  tp_status status = keep(domain, &scope, &memory);
+  memory.part = tp_text_of(tp__memory_assistant);
+  memory.text = tp_call_text(call, TP_FIELD_ASSISTANT_PREVIEW);
+  if (status == TP_OK && domain->keep_assistant) status = keep(domain, &scope, &memory);
+  return answer(call, status);
 }
 
 /* ---- registration ---- */
@@ -268,6 +280,9 @@ static tp_status read_options(const tp_memory_options *theirs, tp_memory_options
                                i, tp_version(), sizeof *ours);
   memcpy(ours, theirs, size < sizeof *ours ? size : sizeof *ours);
   ours->struct_size = sizeof *ours;
+  for (size_t i = 0; i < sizeof ours->reserved_; i++)
+    if (ours->reserved_[i])
+      return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_memory_options.reserved_ must be zero");
   if (ours->recall_max <= TP__MEMORY_RECALL_MAX) return TP_OK;
   return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "recall_max is %u, and a turn takes at most %d entries",
                            (unsigned)ours->recall_max, TP__MEMORY_RECALL_MAX);
@@ -292,6 +307,7 @@ static tp_status domain_new(const tp_memory_options *options, tp__memory_domain 
   pthread_mutex_init(&domain->mutex, NULL); /* cannot fail with default attributes on Linux */
   domain->refs = 1;
   domain->kind = kind;
+  domain->keep_assistant = options->keep_assistant;
   domain->recall_max = options->recall_max ? options->recall_max : TP__MEMORY_RECALL_MAX;
   tp_status status = tp__memory_store_open(options->path, &domain->store, fault);
   if (status == TP_OK) {

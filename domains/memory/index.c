@@ -122,20 +122,6 @@ int tp__memory_month_of(tp_text word) {
   return 0;
 }
 
-/* The name before "Name: text": up to three words, each with a capital. Empty when there is none. */
-static tp_text speaker_of(tp_text text) {
-  enum { NAME_BYTES_MAX = 40 };
-  size_t words = 0;
-  for (size_t i = 0; i < text.size && i <= NAME_BYTES_MAX; i++) {
-    bool starts = i == 0 || text.data[i - 1] == ' ';
-    if (text.data[i] == ':')
-      return i && i + 1 < text.size && text.data[i + 1] == ' ' ? (tp_text){text.data, i} : (tp_text){0};
-    if (starts && (text.data[i] < 'A' || text.data[i] > 'Z' || ++words > 3)) break;
-    if (memchr(".,;!?\"()\n", text.data[i], 9)) break;
-  }
-  return (tp_text){0};
-}
-
 /* ---- taking up a line ---- */
 
 typedef struct line_reader {
@@ -208,7 +194,7 @@ static tp_text column(sqlite3_stmt *row, int at) {
   return (tp_text){data ? data : "", (size_t)sqlite3_column_bytes(row, at)};
 }
 
-/* A row of id, session, said_ms, text. */
+/* A row of id, session, said_ms, text, part. */
 static int take_line(tp__memory_store *store, tp__memory_index *index, sqlite3_stmt *row) {
   tp_text text = column(row, 3);
   if (index->line_count >= INT32_MAX ||
@@ -218,9 +204,10 @@ static int take_line(tp__memory_store *store, tp__memory_index *index, sqlite3_s
   tp__memory_line *line = &index->lines[at];
   *line = (tp__memory_line){.id = sqlite3_column_int64(row, 0), .said_ms = sqlite3_column_int64(row, 2)};
   line->speaker = line->previous = line->next = TP__MEMORY_NONE;
-  line->flags =
-      (ends_asking(text) ? TP__MEMORY_LINE_ASKS : 0) | (tp__memory_only_asks(text) ? TP__MEMORY_LINE_ONLY_ASKS : 0);
-  line_reader reader = {.index = index, .text = text, .speaker = speaker_of(text), .line = at};
+  line->flags = (ends_asking(text) ? TP__MEMORY_LINE_ASKS : 0) |
+                (tp__memory_only_asks(text) ? TP__MEMORY_LINE_ONLY_ASKS : 0) |
+                (tp__memory_is_assistant(column(row, 4)) ? TP__MEMORY_LINE_ASSISTANT : 0);
+  line_reader reader = {.index = index, .text = text, .speaker = tp__memory_name_before(text), .line = at};
   int rc = join_session(index, column(row, 1), at);
   if (rc == SQLITE_OK) rc = tp__memory_stems(store, text, take_word, &reader);
   index->words += index->lines[at].words;

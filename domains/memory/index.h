@@ -16,8 +16,9 @@ enum {
 
 /** What a line is, one bit each. */
 enum {
-  TP__MEMORY_LINE_ASKS = 1,     /* it ends with a question mark */
-  TP__MEMORY_LINE_ONLY_ASKS = 2 /* no sentence of it ends otherwise */
+  TP__MEMORY_LINE_ASKS = 1,      /* it ends with a question mark */
+  TP__MEMORY_LINE_ONLY_ASKS = 2, /* no sentence of it ends otherwise */
+  TP__MEMORY_LINE_ASSISTANT = 4  /* the assistant said it */
 };
 
 /** One memory. Neighbours are those kept before and after it in its session. */

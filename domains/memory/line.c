@@ -63,9 +63,16 @@ void tp__memory_line_write(sqlite3_str *into, const tp__memory *memory, size_t t
   write_date(into, memory->said_ms);
   if (memory->session.size) sqlite3_str_appendall(into, ", session ");
   append(into, memory->session);
-  sqlite3_str_appendall(into, memory->part.size ? ", noted] " : "] ");
+  bool assistant = tp__memory_is_assistant(memory->part);
+  sqlite3_str_appendall(into, assistant ? ", assistant] " : memory->part.size ? ", noted] " : "] ");
   append_dated(into, text, memory->said_ms);
   if (text.size < memory->text.size) sqlite3_str_appendall(into, "\xE2\x80\xA6");
+}
+
+tp_text tp__memory_speaker(const tp__memory *memory) {
+  if (tp__memory_is_assistant(memory->part)) return memory->part;
+  tp_text name = tp__memory_name_before(memory->text);
+  return name.size ? name : tp_text_of("user");
 }
 
 void tp__memory_id_write(int64_t id, char into[TP__MEMORY_ID_SIZE]) {

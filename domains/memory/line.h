@@ -10,10 +10,14 @@
 
 enum { TP__MEMORY_LINE_DATES_MAX = 8 }; /* words of time of a line that get their date */
 
-/** Appends "[2023-05-08, session s1] text", or "[2023-05-08, session s1, noted] text" for what a tool remembered.
+/** Appends "[2023-05-08, session s1] text", or "[2023-05-08, session s1, noted] text" for what a tool remembered,
+ *  "[2023-05-08, session s1, assistant] text" for what the assistant said.
  *  Behind words of time stands what they mean, reckoned from the day of saying: "last Friday (2023-05-05)".
  *  @param text_max  bytes of the text at most, cut at a code point with an ellipsis behind it. */
 void tp__memory_line_write(sqlite3_str *into, const tp__memory *memory, size_t text_max);
+
+/** Who said it: the name before "Name: text", else "user" or "assistant". Borrowed from the memory or static. */
+tp_text tp__memory_speaker(const tp__memory *memory);
 
 /** "memory:12" and back: 0 for what is no such id. The number alone is taken, too. */
 enum { TP__MEMORY_ID_SIZE = 32 };

@@ -32,6 +32,7 @@ typedef struct question {
   size_t count, speaker_count;
   double full; /* the worth of all words */
   int month, day, year; /* 0: none */
+  bool of_user, of_assistant; /* it asks what one of them said */
 } question;
 
 /* Who speaks every eighth line at least is a party to the conversation, not what it is about. */
@@ -97,6 +98,34 @@ static void read_date(question *q, tp_text text) {
   if (!q->month) q->day = 0;
 }
 
+static bool is_one_of(tp_text word, const char *const *words) {
+  for (; *words; words++)
+    if (tp__memory_same_word(word, tp_text_of(*words))) return true;
+  return false;
+}
+
+/* "What did you recommend", "what you said", "as I told": who is meant stands beside the verb. "You" alone is no such
+ * question: "can you tell me …". */
+static void read_parties(question *q, tp_text text) {
+  static const char *const before[] = {"did", "have", "had", "do", NULL};
+  static const char *const behind[] = {"said",  "told",      "mentioned", "suggested", "recommended", "explained",
+                                       "wrote", "described", "advised",   "promised",  "answered",    NULL};
+  static const char *const user[] = {"i", NULL}, *const assistant[] = {"you", "assistant", NULL};
+  tp__memory_words words = {.left = text};
+  tp_text last[2] = {{0}, {0}}; /* the word before the current one, and that before it */
+  if (words.left.size > TP__MEMORY_TERMS_TEXT_MAX) words.left.size = TP__MEMORY_TERMS_TEXT_MAX;
+  while (tp__memory_words_next(&words)) {
+    if (words.begins_clause) last[0] = last[1] = (tp_text){0};
+    bool verb = is_one_of(words.word, behind);
+    bool asked = is_one_of(last[0], before) && !is_one_of(last[1], user) && !is_one_of(last[1], assistant);
+    q->of_user = q->of_user || (verb && is_one_of(last[0], user)) || (asked && is_one_of(words.word, user));
+    q->of_assistant =
+        q->of_assistant || (verb && is_one_of(last[0], assistant)) || (asked && is_one_of(words.word, assistant));
+    last[1] = last[0];
+    last[0] = words.word;
+  }
+}
+
 static int read_question(tp__memory_store *store, const tp__memory_index *index, tp_text text, question *q) {
   tp__memory_terms terms;
   int rc = SQLITE_OK;
@@ -108,6 +137,7 @@ static int read_question(tp__memory_store *store, const tp__memory_index *index,
     for (size_t i = 0; i < q->speaker_count; i++) want(q, q->speakers[i], 1);
   for (size_t i = 0; i < q->count; i++) q->full += q->words[i].worth;
   read_date(q, text);
+  read_parties(q, text);
   return rc;
 }
 
@@ -211,13 +241,15 @@ static float date_part(const question *q, const tp__memory_line *line) {
   return days < 0 ? 0 : days <= 1 ? 1 : days <= DAYS_AFTER ? 0.7f : 0;
 }
 
+static bool has(const tp__memory_line *line, uint32_t flag) { return (line->flags & flag) != 0; }
+
+/* A line with a name before it was said by its name, whether the user or the assistant brought it. */
 static float speaker_part(const question *q, const tp__memory_line *line) {
+  if (has(line, TP__MEMORY_LINE_ASSISTANT) ? q->of_assistant : q->of_user && line->speaker == TP__MEMORY_NONE) return 1;
   for (size_t i = 0; i < q->speaker_count; i++)
     if (line->speaker == q->speakers[i]) return 1;
   return 0;
 }
-
-static bool has(const tp__memory_line *line, uint32_t flag) { return (line->flags & flag) != 0; }
 
 static void fill(const scorer *s, uint32_t at, tp__memory_scored *scored) {
   static const double FULL_SCALE = 3.5;

@@ -25,7 +25,14 @@ static const char *const sql_texts[TP__MEMORY_SQL_COUNT] = {
     [TP__MEMORY_SQL_FORGET] = "DELETE FROM memory WHERE id = ?1 AND scope = ?2 RETURNING id",
     [TP__MEMORY_SQL_EXCERPT] =
         "SELECT snippet(recall, 0, '', '', '\xE2\x80\xA6', 64) FROM recall WHERE recall MATCH ?1 AND rowid = ?2",
-    [TP__MEMORY_SQL_LINES] = "SELECT id, session, said_ms, text FROM memory WHERE scope = ?1 AND id > ?2 ORDER BY id"};
+    [TP__MEMORY_SQL_LINES] =
+        "SELECT id, session, said_ms, text, part FROM memory WHERE scope = ?1 AND id > ?2 ORDER BY id"};
+
+const char tp__memory_assistant[] = "assistant";
+
+bool tp__memory_is_assistant(tp_text part) {
+  return part.size == strlen(tp__memory_assistant) && memcmp(part.data, tp__memory_assistant, part.size) == 0;
+}
 
 /* ---- life ---- */
 

@@ -24,9 +24,13 @@ typedef struct tp__memory {
   int32_t rank;    /* recall only: 1,000 is as good as a text of average length that holds every term once */
   tp_text session;
   tp_text turn;
-  tp_text part;    /* of the turn: empty for what the user said, else what names a noted text */
+  tp_text part; /* of the turn: empty for what the user said, tp__memory_assistant for what the assistant said, else
+                      what names a noted text */
   tp_text text;
 } tp__memory;
+
+extern const char tp__memory_assistant[];
+bool tp__memory_is_assistant(tp_text part);
 
 /** Memories in an order. Each one's texts stand in a block of its own. Zero-filled is empty. */
 typedef struct tp__memory_list {

@@ -119,6 +119,19 @@ void tp__memory_terms_of(tp_text text, tp__memory_terms *ret_terms) {
   }
 }
 
+tp_text tp__memory_name_before(tp_text text) {
+  enum { NAME_BYTES_MAX = 40 };
+  size_t words = 0;
+  for (size_t i = 0; i < text.size && i <= NAME_BYTES_MAX; i++) {
+    bool starts = i == 0 || text.data[i - 1] == ' ';
+    if (text.data[i] == ':')
+      return i && i + 1 < text.size && text.data[i + 1] == ' ' ? (tp_text){text.data, i} : (tp_text){0};
+    if (starts && (text.data[i] < 'A' || text.data[i] > 'Z' || ++words > 3)) break;
+    if (memchr(".,;!?\"()\n", text.data[i], 9)) break;
+  }
+  return (tp_text){0};
+}
+
 bool tp__memory_is_blank(tp_text text) {
   for (size_t i = 0; i < text.size; i++)
     if (!memchr(" \t\r\n", text.data[i], 4)) return false;

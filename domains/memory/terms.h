@@ -37,6 +37,9 @@ typedef struct tp__memory_terms {
 
 void tp__memory_terms_of(tp_text text, tp__memory_terms *ret_terms);
 
+/** The name before "Name: text": at most three words with capitals, and 40 bytes. Empty when there is none. */
+tp_text tp__memory_name_before(tp_text text);
+
 /** True for a text of nothing but spaces and line ends. */
 bool tp__memory_is_blank(tp_text text);
 

@@ -18,6 +18,9 @@ typedef struct tp_memory_options {
   uint32_t active_recall_ms;     /* deadline of active_recall; 0: 200 */
   const char *scope;             /* user, workspace, thread, agent or task: turns with the same id of that kind share
                                     their memories, with "user" those of the same tenant; NULL: workspace */
+  bool keep_assistant;           /* keep what the assistant said, too, as its own memory beside the user's; false: only
+                                    what the user said */
+  uint8_t reserved_[7];          /* must be zero */
 } tp_memory_options;
 
 /** Opens the file and adds to the edit:

@@ -60,6 +60,7 @@ static tp_runtime *runtime;
 static tp_session *open_one; /* by hold_session(); the teardown closes what a failed case leaves open */
 static tp_turn *open_turn;
 static notes noted;
+static const char *assistant_words = "Yes."; /* what every turn is answered */
 
 static void add(char *note, tp_text text) {
   size_t used = strlen(note);
@@ -98,7 +99,7 @@ static void note_request(notes *n, const tp_model_request *request) {
 
 static void answer_yes(void *self, const tp_model_request *request, tp_token token) {
   if (self) note_request(self, request);
-  tp_model_response yes = {.struct_size = sizeof yes, .text = tp_text_of("Yes.")};
+  tp_model_response yes = {.struct_size = sizeof yes, .text = tp_text_of(assistant_words)};
   if (tp_model_complete(token, &yes) != TP_OK) abort();
 }
 
@@ -128,6 +129,7 @@ static int start_runtime(void **state) {
   if (!mkdtemp(directory)) return -1;
   snprintf(path, sizeof path, "%s/memory.db", directory);
   memset(&noted, 0, sizeof noted);
+  assistant_words = "Yes.";
   return tp_runtime_new(NULL, &runtime, NULL) == TP_OK ? 0 : -1;
 }
 
@@ -428,12 +430,15 @@ static void begin_turn(const char *id, const char *text) {
   run_phase(TP_PHASE_TURN_PRE_POLICY, &field, 1);
 }
 
-static void end_of_turn(const char *text) {
+static void end_of_turn_with(const char *text, const char *answer) {
   tp_field fields[] = {{.id = TP_FIELD_OUTCOME, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of("completed")},
-                       {.id = TP_FIELD_USER_PREVIEW, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)}};
-  run_phase(TP_PHASE_TURN_POST_TURN, fields, 2);
+                       {.id = TP_FIELD_USER_PREVIEW, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)},
+                       {.id = TP_FIELD_ASSISTANT_PREVIEW, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(answer)}};
+  run_phase(TP_PHASE_TURN_POST_TURN, fields, 3);
   wait_for_jobs();
 }
+
+static void end_of_turn(const char *text) { end_of_turn_with(text, "Yes."); }
 
 static tp_phase_result recall(const char *text) {
   tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)};
@@ -465,6 +470,71 @@ static void a_job_that_runs_twice_remembers_once(void **state) {
   begin_turn("t2", "xylophone");
   tp_phase_result result = recall("xylophone");
   assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 1);
+}
+
+/* ---- the assistant ---- */
+
+static void what_the_assistant_said_is_kept_only_when_the_options_say_so(void **state) {
+  (void)state;
+  register_memory(&(tp_memory_options){.struct_size = sizeof(tp_memory_options), .path = path}, NULL);
+  assistant_words = "Try the xylophone.";
+  say("one", "t1", "What shall I play?");
+  assert_holds(noted.system, "What the user says is remembered");
+  say("two", "t2", "xylophone");
+  assert_string_equal(noted.contexts, "");
+}
+
+static void what_the_assistant_said_is_recalled_as_its_own(void **state) {
+  (void)state;
+  register_memory(&(tp_memory_options){.struct_size = sizeof(tp_memory_options), .path = path, .keep_assistant = true},
+                  NULL);
+  assistant_words = "Try the xylophone.";
+  say("one", "t1", "What shall I play?");
+  assert_holds(noted.system, "What the user and you say is remembered");
+  say("two", "t2", "xylophone");
+  assert_holds(noted.contexts, "memory:2<t1>[");
+  assert_holds(noted.contexts, ", session one, assistant] Try the xylophone.|");
+  assistant_words = "";
+  say("three", "t3", "Good night.");
+  say("four", "t4", "night");
+  assert_holds(noted.contexts, ", session three] Good night.|");
+  assert_lacks(noted.contexts, "session three, assistant");
+}
+
+/* The two lines are alike but for their speaker. */
+static void a_question_for_what_one_of_them_said_prefers_that_one(void **state) {
+  (void)state;
+  register_memory(&(tp_memory_options){.struct_size = sizeof(tp_memory_options), .path = path, .keep_assistant = true},
+                  NULL);
+  assistant_words = "Jazz music from Oslo.";
+  say("one", "t1", "Jazz music from Oslo.");
+  assistant_words = "";
+  static const struct {
+    const char *text, *first;
+  } rows[] = {{"What did you say about jazz music?", "memory:2<"},
+              {"You recommended jazz music.", "memory:2<"},
+              {"What did I say about jazz music?", "memory:1<"},
+              {"As I mentioned, jazz music.", "memory:1<"}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char id[16];
+    snprintf(id, sizeof id, "q%zu", i);
+    say(id, id, rows[i].text);
+    const char *two = strstr(noted.contexts, "memory:2<"), *one = strstr(noted.contexts, "memory:1<");
+    assert_true(one && two);
+    assert_int_equal(rows[i].first[7] == '2', two < one);
+  }
+}
+
+static void a_job_that_runs_twice_keeps_both_once(void **state) {
+  (void)state;
+  register_memory(&(tp_memory_options){.struct_size = sizeof(tp_memory_options), .path = path, .keep_assistant = true},
+                  NULL);
+  hold_session("acme");
+  begin_turn("t1", "A xylophone.");
+  for (int i = 0; i < 2; i++) end_of_turn_with("A xylophone.", "A xylophone, too.");
+  begin_turn("t2", "xylophone");
+  tp_phase_result result = recall("xylophone");
+  assert_int_equal(tp_merged_count(result.merged, TP_KIND_PROMPT_CONTEXT), 2);
 }
 
 static void deterministic_recall_has_all_and_active_recall_adds_nothing(void **state) {
@@ -670,6 +740,8 @@ static void wrong_options_are_refused_with_what_is_right(void **state) {
   char missing[128];
   snprintf(missing, sizeof missing, "%s/none/memory.db", directory);
   assert_not_registered((tp_memory_options){0}, TP_ERR_VERSION, "struct_size");
+  assert_not_registered((tp_memory_options){.struct_size = size, .reserved_ = {[6] = 1}}, TP_ERR_USAGE,
+                        "reserved_ must be zero");
   assert_not_registered((tp_memory_options){.struct_size = size, .scope = "galaxy"}, TP_ERR_USAGE, "agent or task");
   assert_not_registered((tp_memory_options){.struct_size = size, .recall_max = 65}, TP_ERR_USAGE, "at most 64");
   assert_not_registered((tp_memory_options){.struct_size = size, .path = missing}, TP_ERR_IO, missing);
@@ -867,6 +939,10 @@ int main(void) {
       BARE_CASE(the_scope_thread_parts_the_threads_of_a_workspace),
       BARE_CASE(the_scope_agent_needs_no_agent),
       CASE(a_job_that_runs_twice_remembers_once),
+      BARE_CASE(what_the_assistant_said_is_kept_only_when_the_options_say_so),
+      BARE_CASE(what_the_assistant_said_is_recalled_as_its_own),
+      BARE_CASE(a_question_for_what_one_of_them_said_prefers_that_one),
+      BARE_CASE(a_job_that_runs_twice_keeps_both_once),
       CASE(deterministic_recall_has_all_and_active_recall_adds_nothing),
       CASE(a_turn_recalls_sixty_four_entries_at_most),
       CASE(a_model_that_cannot_call_tools_is_given_none),
