@@ -6,6 +6,13 @@
  * full-text query brings, alone and with two neighbours of each hit.
  *
  *   recall [DIRECTORY] [--features FILE]
+ *   recall [DIRECTORY] --latency
+ *
+ * The same without names: the first party of a conversation is the user, the other the assistant, no line says who spoke,
+ * and a question says "I" and "you" where it says their names.
+ *
+ * --latency measures recalls in one scope of 1,000, 10,000 and 100,000 entries, the utterances said again and again, with
+ * the questions of all conversations: CPU time of one thread.
  *
  * --features writes what domains/memory/fit/fit.py reads: for each candidate line of each question a record of float32:
  * conversation, question, category, evidence of the question in all, bytes of the entry, 1 for evidence, the parts. */
@@ -15,15 +22,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "domains/memory/recall.h"
 #include "domains/memory/score.h"
 #include "domains/memory/terms.h"
 
-enum { CUTS = 5, ENTRIES_MAX = 64, CATEGORIES = 5, PREFIX_BYTES = 40, WAYS = 3 };
+enum { CUTS = 5, ENTRIES_MAX = 64, CATEGORIES = 5, PREFIX_BYTES = 40, WAYS = 5 };
 
 static const char *const cut_names[CUTS] = {"5", "10", "16", "2800 B", "12000 B"};
-static const char *const way_names[WAYS] = {"recall", "FTS5", "FTS5 with two neighbours"};
+static const char *const way_names[WAYS] = {"recall", "FTS5", "FTS5 with two neighbours", "no names, I and you",
+                                            "no names at all"};
+
+/** Who says what: with names before the lines; or the first party is the user and the other the assistant. */
+typedef enum parties { NAMED, TWO_PARTIES } parties;
 static const char *const numbers[] = {"26", "30", "49"};
 
 /** Sums over questions; category 0 is all. */
@@ -76,13 +88,14 @@ static int64_t said_of(tp_text words) {
   return (int64_t)timegm(&tm) * 1000;
 }
 
-static void remember_all(tp__memory_store *store, const char *json) {
+static void remember_all(tp__memory_store *store, const char *json, parties who) {
   execute(
       "DROP TABLE IF EXISTS plain; CREATE VIRTUAL TABLE plain USING fts5 (text, turn UNINDEXED, session UNINDEXED,"
       " tokenize='porter unicode61 remove_diacritics 2')");
   sqlite3_stmt *row = query(
       "SELECT s.key, u.value ->> 'dia_id', (u.value ->> 'speaker') || ': ' || (u.value ->> 'text'),"
-      " json_extract(?1, '$.' || s.key || '_date_time')"
+      " json_extract(?1, '$.' || s.key || '_date_time'), u.value ->> 'text',"
+      " (u.value ->> 'speaker') = json_extract(?1, '$.speaker_b')"
       " FROM json_each(?1) s JOIN json_each(s.value) u WHERE s.key GLOB 'session_[0-9]*' AND s.type = 'array'"
       " AND NOT s.key GLOB '*_*_*' ORDER BY CAST(substr(s.key, 9) AS INTEGER), u.key",
       json);
@@ -90,6 +103,8 @@ static void remember_all(tp__memory_store *store, const char *json) {
   while (sqlite3_step(row) == SQLITE_ROW) {
     tp__memory memory = {
         .said_ms = said_of(column(row, 3)), .session = column(row, 0), .turn = column(row, 1), .text = column(row, 2)};
+    if (who == TWO_PARTIES) memory.text = column(row, 4);
+    if (who == TWO_PARTIES && sqlite3_column_int(row, 5)) memory.part = tp_text_of(tp__memory_assistant);
     must(tp__memory_put(store, &scope, &memory, NULL) == TP_OK, "not remembered");
     for (int i = 0; i < 3; i++) {
       tp_text text = column(row, i == 0 ? 1 : i == 1 ? 2 : 0);
@@ -153,7 +168,7 @@ static void count_entries(int way, int category, const evidence *e, const entrie
   tallies[way][category].questions++;
 }
 
-static void ask_memory(tp__memory_store *store, tp_text question, int category, const evidence *e) {
+static void ask_memory(int way, tp__memory_store *store, tp_text question, int category, const evidence *e) {
   tp__memory_list list = {0};
   struct timespec from, to;
   entries answer = {.count = 0};
@@ -161,14 +176,14 @@ static void ask_memory(tp__memory_store *store, tp_text question, int category, 
   must(tp__memory_recall(store, &scope, question, ENTRIES_MAX, &list) == TP_OK, "not recalled");
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
   double took = 1e3 * (double)(to.tv_sec - from.tv_sec) + 1e-6 * (double)(to.tv_nsec - from.tv_nsec);
-  spent += took;
-  if (took > worst) worst = took;
+  if (way == 0) spent += took;
+  if (way == 0 && took > worst) worst = took;
   for (size_t i = 0; i < list.count; i++) {
     answer.good[i] = is_evidence(e, list.items[i].turn);
     answer.bytes[i] = list.items[i].text.size + PREFIX_BYTES;
   }
   answer.count = (int)list.count;
-  count_entries(0, category, e, &answer);
+  count_entries(way, category, e, &answer);
   tp__memory_list_fini(&list);
 }
 
@@ -232,17 +247,46 @@ static void write_features(tp__memory_store *store, tp_text text, const float he
   sqlite3_free(scored);
 }
 
-static bool ask_all(const char *directory, int number) {
+/* The question as the first party would ask the other: "I" and "you" for the names, "my" and "your". */
+static char *with_pronouns(const char *question, const char *json) {
+  static const char *const pronouns[][2] = {{"I", "my"}, {"you", "your"}};
+  sqlite3_stmt *row = query("SELECT json_extract(?1, '$.speaker_a'), json_extract(?1, '$.speaker_b')", json);
+  must(sqlite3_step(row) == SQLITE_ROW, "no parties");
+  sqlite3_str *words = sqlite3_str_new(NULL);
+  while (*question) {
+    size_t taken = 0;
+    for (int i = 0; i < 2 && !taken; i++) {
+      tp_text name = column(row, i);
+      if (name.size == 0 || strncmp(question, name.data, name.size) != 0) continue;
+      bool of = strncmp(question + name.size, "'s", 2) == 0;
+      taken = name.size + (of ? 2 : 0);
+      sqlite3_str_appendall(words, pronouns[i][of]);
+    }
+    if (!taken) sqlite3_str_appendchar(words, 1, *question);
+    question += taken ? taken : 1;
+  }
+  sqlite3_finalize(row);
+  return sqlite3_str_finish(words);
+}
+
+static bool read_conversation(const char *directory, int number, char *json, size_t size) {
   char path[4096];
   snprintf(path, sizeof path, "%s/%s.json", directory, numbers[number]);
   FILE *file = fopen(path, "rb");
   if (!file) return false;
-  static char json[1 << 20];
-  json[fread(json, 1, sizeof json - 1, file)] = '\0';
+  json[fread(json, 1, size - 1, file)] = '\0';
   fclose(file);
-  tp__memory_store *store = NULL;
+  return true;
+}
+
+static bool ask_all(const char *directory, int number) {
+  static char json[1 << 20];
+  if (!read_conversation(directory, number, json, sizeof json)) return false;
+  tp__memory_store *store = NULL, *unnamed = NULL;
   must(tp__memory_store_open(NULL, &store, NULL) == TP_OK, "no store");
-  remember_all(store, json);
+  must(tp__memory_store_open(NULL, &unnamed, NULL) == TP_OK, "no store");
+  remember_all(unnamed, json, TWO_PARTIES);
+  remember_all(store, json, NAMED);
   sqlite3_stmt *row = query(
       "SELECT value ->> 'question', value ->> 'evidence', value ->> 'category' FROM json_each(?1, '$.qa')"
       " WHERE value ->> 'category' BETWEEN 1 AND 4 ORDER BY key",
@@ -251,14 +295,132 @@ static bool ask_all(const char *directory, int number) {
     evidence e = read_evidence(column(row, 1).data);
     int category = sqlite3_column_int(row, 2);
     if (e.count == 0) continue;
-    ask_memory(store, column(row, 0), category, &e);
+    char *asked = with_pronouns(column(row, 0).data, json);
+    must(asked != NULL, "no memory");
+    ask_memory(0, store, column(row, 0), category, &e);
+    ask_memory(3, unnamed, tp_text_of(asked), category, &e);
+    ask_memory(4, unnamed, column(row, 0), category, &e);
+    sqlite3_free(asked);
     ask_plain(1, column(row, 0), category, &e);
     ask_plain(2, column(row, 0), category, &e);
     float head[] = {(float)number, (float)q, (float)category, (float)e.count};
     if (features) write_features(store, column(row, 0), head, &e);
   }
   sqlite3_finalize(row);
+  tp__memory_store_close(unnamed);
   tp__memory_store_close(store);
+  return true;
+}
+
+/* ---- latency ---- */
+
+enum { CONVERSATIONS = 3, JSON_SIZE = 1 << 20, BATCH = 1000, ROUNDS = 3, QUESTIONS_MAX = 2000 };
+
+static double now_ms(clockid_t clock) {
+  struct timespec now;
+  clock_gettime(clock, &now);
+  return 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
+}
+
+static double resident_mib(void) {
+  long pages = 0;
+  FILE *file = fopen("/proc/self/statm", "r");
+  if (!file || fscanf(file, "%*d %ld", &pages) != 1) pages = 0;
+  if (file) fclose(file);
+  return (double)pages * (double)sysconf(_SC_PAGESIZE) / 1048576;
+}
+
+/** The utterances of all conversations. */
+typedef struct corpus {
+  tp__memory_list lines; /* texts of our own */
+  char *questions[QUESTIONS_MAX];
+  size_t question_count;
+} corpus;
+
+static char *copy_of(tp_text text) { return sqlite3_mprintf("%.*s", (int)text.size, text.data); }
+
+static bool read_corpus(const char *directory, corpus *c) {
+  static char json[JSON_SIZE];
+  for (int i = 0; i < CONVERSATIONS; i++) {
+    tp__memory_store *store = NULL;
+    if (!read_conversation(directory, i, json, sizeof json)) return false;
+    must(tp__memory_store_open(NULL, &store, NULL) == TP_OK, "no store");
+    remember_all(store, json, NAMED);
+    must(tp__memory_page(store, &(tp__memory_filter){0}, 0, true, BATCH, &c->lines) == TP_OK, "not read");
+    tp__memory_store_close(store);
+    sqlite3_stmt *row = query("SELECT value ->> 'question' FROM json_each(?1, '$.qa') ORDER BY key", json);
+    while (sqlite3_step(row) == SQLITE_ROW && c->question_count < QUESTIONS_MAX)
+      c->questions[c->question_count++] = copy_of(column(row, 0));
+    sqlite3_finalize(row);
+  }
+  return true;
+}
+
+/* The corpus again and again, each time in sessions of its own. */
+static void fill(tp__memory_store *store, const corpus *c, size_t count) {
+  static tp__memory batch[BATCH];
+  static char turns[BATCH][32], sessions[BATCH][64];
+  for (size_t from = 0; from < count; from += BATCH) {
+    for (size_t i = 0; i < BATCH; i++) {
+      size_t at = (from + i) % c->lines.count, round = (from + i) / c->lines.count;
+      batch[i] = c->lines.items[at];
+      snprintf(turns[i], sizeof turns[i], "t%zu", from + i);
+      snprintf(sessions[i], sizeof sessions[i], "%zu %.*s %zu", round, (int)batch[i].session.size,
+               batch[i].session.data, at / 400);
+      batch[i].turn = tp_text_of(turns[i]);
+      batch[i].session = tp_text_of(sessions[i]);
+    }
+    must(tp__memory_put_all(store, batch, BATCH) == TP_OK, "not kept");
+  }
+}
+
+static double recall_ms(tp__memory_store *store, const char *question) {
+  tp__memory_list list = {0};
+  double from = now_ms(CLOCK_THREAD_CPUTIME_ID);
+  must(tp__memory_recall(store, &scope, tp_text_of(question), ENTRIES_MAX, &list) == TP_OK, "not recalled");
+  double took = now_ms(CLOCK_THREAD_CPUTIME_ID) - from;
+  tp__memory_list_fini(&list);
+  return took;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return x < y ? -1 : x > y;
+}
+
+static void measure(const corpus *c, size_t count) {
+  static double took[ROUNDS * QUESTIONS_MAX];
+  char path[64] = "/tmp/turnphase_recall_XXXXXX", command[128];
+  int fd = mkstemp(path);
+  must(fd >= 0 && close(fd) == 0, "no file");
+  tp__memory_store *store = NULL;
+  must(tp__memory_store_open(path, &store, NULL) == TP_OK, "no store");
+  double from = now_ms(CLOCK_MONOTONIC);
+  fill(store, c, count);
+  double kept_ms = now_ms(CLOCK_MONOTONIC) - from, before_mib = resident_mib();
+  double build_ms = recall_ms(store, c->questions[0]);
+  size_t bytes = store->indexes->bytes, taken = 0;
+  for (int round = 0; round < ROUNDS; round++)
+    for (size_t i = 0; i < c->question_count; i++) took[taken++] = recall_ms(store, c->questions[i]);
+  double after_mib = resident_mib();
+  qsort(took, taken, sizeof *took, compare_doubles);
+  printf("%9zu %9.3f %9.3f %9.3f %9.3f %9.0f %11.1f %9.1f %11.1f\n", count, took[taken / 2], took[taken * 9 / 10],
+         took[taken * 99 / 100], took[taken - 1], build_ms, 1e3 * kept_ms / (double)count, (double)bytes / 1048576,
+         after_mib - before_mib);
+  tp__memory_store_close(store);
+  snprintf(command, sizeof command, "rm -f %s %s-wal %s-shm", path, path, path);
+  must(system(command) == 0, "the file stays");
+}
+
+static bool measure_latency(const char *directory) {
+  static corpus c;
+  if (!read_corpus(directory, &c)) return false;
+  printf("%zu questions, %d times each; ms of CPU on one thread\n", c.question_count, ROUNDS);
+  printf("%9s %9s %9s %9s %9s %9s %11s %9s %11s\n", "entries", "p50", "p90", "p99", "max", "build ms", "keep us/one",
+         "index MiB", "resident +MiB");
+  for (size_t count = 1000; count <= 100000; count *= 10) measure(&c, count);
+  for (size_t i = 0; i < c.question_count; i++) sqlite3_free(c.questions[i]);
+  tp__memory_list_fini(&c.lines);
   return true;
 }
 
@@ -280,17 +442,17 @@ static void print_all(void) {
 
 int main(int count, char **arguments) {
   const char *directory = "../shared/data/locomo";
+  bool latency = false, there = true;
   for (int i = 1; i < count; i++)
     if (strcmp(arguments[i], "--features") == 0 && i + 1 < count) features = fopen(arguments[++i], "wb");
+    else if (strcmp(arguments[i], "--latency") == 0) latency = true;
     else directory = arguments[i];
   must(sqlite3_open(":memory:", &reader) == SQLITE_OK, "no SQLite");
-  for (int i = 0; i < 3; i++)
-    if (!ask_all(directory, i)) {
-      fprintf(stderr, "recall: the conversations are not in %s\n", directory);
-      return 77;
-    }
-  print_all();
+  if (latency) there = measure_latency(directory);
+  for (int i = 0; there && !latency && i < CONVERSATIONS; i++) there = ask_all(directory, i);
+  if (!there) fprintf(stderr, "recall: the conversations are not in %s\n", directory);
+  else if (!latency) print_all();
   if (features) fclose(features);
   sqlite3_close(reader);
-  return 0;
+  return there ? 0 : 77;
 }

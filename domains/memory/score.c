@@ -104,25 +104,24 @@ static bool is_one_of(tp_text word, const char *const *words) {
   return false;
 }
 
-/* "What did you recommend", "what you said", "as I told": who is meant stands beside the verb. "You" alone is no such
- * question: "can you tell me …". */
+/* "Where did I go", "my sister"; "what did you recommend", "you said", "your plan". "You" elsewhere is a way of speaking:
+ * "can you tell me …". */
 static void read_parties(question *q, tp_text text) {
-  static const char *const before[] = {"did", "have", "had", "do", NULL};
-  static const char *const behind[] = {"said",  "told",      "mentioned", "suggested", "recommended", "explained",
+  static const char *const user[] = {"i", "my", "mine", NULL}, *const of_assistant[] = {"your", "yours", NULL};
+  static const char *const asking[] = {"did", "do", "have", "had", "are", "were", "would", NULL};
+  static const char *const saying[] = {"said",  "told",      "mentioned", "suggested", "recommended", "explained",
                                        "wrote", "described", "advised",   "promised",  "answered",    NULL};
-  static const char *const user[] = {"i", NULL}, *const assistant[] = {"you", "assistant", NULL};
   tp__memory_words words = {.left = text};
-  tp_text last[2] = {{0}, {0}}; /* the word before the current one, and that before it */
+  tp_text last = {0}, before_last = {0};
   if (words.left.size > TP__MEMORY_TERMS_TEXT_MAX) words.left.size = TP__MEMORY_TERMS_TEXT_MAX;
   while (tp__memory_words_next(&words)) {
-    if (words.begins_clause) last[0] = last[1] = (tp_text){0};
-    bool verb = is_one_of(words.word, behind);
-    bool asked = is_one_of(last[0], before) && !is_one_of(last[1], user) && !is_one_of(last[1], assistant);
-    q->of_user = q->of_user || (verb && is_one_of(last[0], user)) || (asked && is_one_of(words.word, user));
-    q->of_assistant =
-        q->of_assistant || (verb && is_one_of(last[0], assistant)) || (asked && is_one_of(words.word, assistant));
-    last[1] = last[0];
-    last[0] = words.word;
+    if (words.begins_clause) last = before_last = (tp_text){0};
+    bool you_before = tp__memory_same_word(last, tp_text_of("you"));
+    q->of_user = q->of_user || is_one_of(words.word, user);
+    q->of_assistant = q->of_assistant || is_one_of(words.word, of_assistant) ||
+                      (you_before && (is_one_of(before_last, asking) || is_one_of(words.word, saying)));
+    before_last = last;
+    last = words.word;
   }
 }
 
