@@ -120,6 +120,24 @@ static const cli_command commands[] = {
                     "                  something is wrong\n"
                     "stats DIR         counts records, jobs, messages and bytes",
      .run = cli_store},
+    {.bit = CLI_MEMORY,
+     .name = "memory",
+     .operand = "ACTION DATA OPERAND…",
+     .operands_max = CLI_OPERANDS_MAX,
+     .summary = "look into a memory, search it, forget, export and import",
+     .examples = "  turnphase memory list ./kept\n"
+                 "  turnphase memory search ./kept \"Where does Ingrid live?\" --explain\n"
+                 "  turnphase memory forget ./kept 12\n"
+                 "  turnphase memory export ./kept > kept.jsonl && turnphase memory import ./other kept.jsonl\n",
+     .description = "DATA is a directory as of run --data, or the file itself.\n\n"
+                    "list DATA           the memories, newest first\n"
+                    "search DATA TEXT    what a turn with this text would recall, best first\n"
+                    "show DATA ID        one memory\n"
+                    "forget DATA ID      delete a memory with all its traces in the file\n"
+                    "export DATA         all memories as JSON Lines, oldest first\n"
+                    "import DATA [FILE]  keep what export wrote (a file, or standard input)\n"
+                    "stats DATA          how many memories, by scope",
+     .run = cli_memory_command},
     {.bit = CLI_EXIT_STATUS,
      .name = "exit-status",
      .summary = "explain what the command ends with",

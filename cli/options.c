@@ -32,7 +32,7 @@ static const struct row {
 enum { WITHOUT_LETTER = 256 };
 
 /* What numbers may be; what they are without the option. */
-enum { TURNS_MAX = 10000000, CONCURRENCY_MAX = 65536, WORKERS_MAX = 1024, TURNS = 1000, WARM_UP = 100, LIMIT = 100 };
+enum { TURNS_MAX = 10000000, CONCURRENCY_MAX = 65536, WORKERS_MAX = 1024, TURNS = 1000, WARM_UP = 100 };
 
 static int value_of(size_t row) { return rows[row].letter ? rows[row].letter : WITHOUT_LETTER + (int)row; }
 
@@ -108,6 +108,11 @@ static bool take_number(const char *option, uint32_t least, uint32_t greatest, c
   return false;
 }
 
+uint32_t cli_limit(const cli_arguments *arguments, uint32_t usual) {
+  if (arguments->limit == CLI_LIMIT_NOT_GIVEN) return usual;
+  return arguments->limit ? arguments->limit : UINT32_MAX;
+}
+
 static void take_word(cli_words *words, const char *word) {
   words->items = cli_room(words->items, words->count, &words->capacity, sizeof *words->items);
   words->items[words->count++] = word;
@@ -132,9 +137,13 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   case OPTION_HANDLER: arguments->handler = value; break;
   case OPTION_STATE: arguments->state = value; break;
   case OPTION_SINCE: arguments->since = value; break;
-  case OPTION_LIMIT: return take_number("limit", 0, UINT32_MAX, value, &arguments->limit);
+  case OPTION_LIMIT: return take_number("limit", 0, CLI_LIMIT_NOT_GIVEN - 1, value, &arguments->limit);
   case OPTION_TENANT: arguments->tenant = value; break;
   case OPTION_WORKSPACE: arguments->workspace = value; break;
+  case OPTION_SCOPE: arguments->scope = value; break;
+  case OPTION_NAME: arguments->name = value; break;
+  case OPTION_BEFORE: return take_number("before", 1, UINT32_MAX, value, &arguments->before);
+  case OPTION_EXPLAIN: arguments->explain = true; break;
   case OPTION_PHASE: take_word(&arguments->phases, value); break;
   case OPTION_TURNS: return take_number("turns", 1, TURNS_MAX, value, &arguments->turns);
   case OPTION_WARM_UP: return take_number("warm-up", 0, TURNS_MAX, value, &arguments->warm_up);
@@ -171,7 +180,7 @@ static int take_operands(const cli_command *command, int argc, char **argv, cli_
 int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_arguments *arguments) {
   struct option table[OPTION_COUNT + 1];
   char letters[2 * OPTION_COUNT + 2];
-  *arguments = (cli_arguments){.turns = TURNS, .warm_up = WARM_UP, .concurrency = 1, .limit = LIMIT};
+  *arguments = (cli_arguments){.turns = TURNS, .warm_up = WARM_UP, .concurrency = 1, .limit = CLI_LIMIT_NOT_GIVEN};
   make_table(command->bit, table, letters);
   opterr = 0;
   optind = 1;

@@ -17,11 +17,14 @@ enum {
   CLI_JOBS = 128,
   CLI_STORE = 256,
   CLI_HOOKS = 1024,
+  CLI_MEMORY = 4096,
   CLI_EVERY = CLI_PLAN | CLI_PHASES | CLI_RUN | CLI_EXIT_STATUS | CLI_BENCH | CLI_RUNS | CLI_SHOW | CLI_JOBS | CLI_STORE |
-              CLI_HOOKS
+              CLI_HOOKS | CLI_MEMORY
 };
 
 enum { CLI_OPERANDS_MAX = 4 };
+#define CLI_LIMIT_NOT_GIVEN UINT32_MAX
+enum { CLI_LIMIT = 100 }; /* rows of a list without --limit */
 
 /** Words of an option that may be given several times; freed by cli_arguments_free(). */
 typedef struct cli_words {
@@ -48,17 +51,19 @@ typedef enum cli_language {
 typedef struct cli_arguments {
   cli_words loads, phases, tools;
   const char *model, *base_url, *key_env, *script, *data, *tenant, *workspace, *payload, *hooks, *write;
-  const char *session, *turn, *handler, *state, *since;
+  const char *session, *turn, *handler, *state, *since, *scope, *name;
   const char *operand;          /* the first word that is no option; NULL when there is none */
   const char *operands[CLI_OPERANDS_MAX]; /* all of them */
   size_t operand_count;
   cli_language language;
   cli_colour colour;
-  uint32_t turns, warm_up, concurrency, limit;
+  uint32_t turns, warm_up, concurrency;
+  uint32_t limit;               /* 0: all; CLI_LIMIT_NOT_GIVEN */
+  uint32_t before;              /* 0: not given */
   uint32_t workers;             /* 0: as many as cores */
   tp_timestamps timestamps;
   cli_histograms histograms;
-  bool json, dot, no_memory, verbose, help, fail_closed;
+  bool json, dot, no_memory, verbose, help, fail_closed, explain;
 } cli_arguments;
 
 /** A row of the command table. */
@@ -74,12 +79,15 @@ typedef struct cli_command {
  *  @return 0, or CLI_USAGE after saying what is wrong. */
 int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_arguments *arguments);
 void cli_arguments_free(cli_arguments *arguments);
+/** How many rows are shown at most: as --limit says, UINT32_MAX for 0, and `usual` without it. */
+uint32_t cli_limit(const cli_arguments *arguments, uint32_t usual);
 /** Prints a command's help: examples, usage, options. */
 void cli_help(const cli_command *command, cli_output *output);
 
 int cli_bench(const cli_arguments *arguments, cli_output *output);
 int cli_hooks(const cli_arguments *arguments, cli_output *output);
 int cli_jobs(const cli_arguments *arguments, cli_output *output);
+int cli_memory_command(const cli_arguments *arguments, cli_output *output);
 int cli_plan(const cli_arguments *arguments, cli_output *output);
 int cli_phases(const cli_arguments *arguments, cli_output *output);
 int cli_run(const cli_arguments *arguments, cli_output *output);

@@ -150,7 +150,7 @@ static bool show_entry(void *ctx, const tp_entry_record *entry) {
   for (size_t i = 0; i < entry->run_count; i++) {
     tp_run_record run = {.struct_size = sizeof run};
     if (!entry->run(entry->source, i, &run) || !is_asked_for(list, &run)) continue;
-    list->has_more = list->arguments->limit && list->shown == list->arguments->limit;
+    list->has_more = list->shown == cli_limit(list->arguments, CLI_LIMIT);
     if (list->has_more) return false;
     list->shown++;
     run_row row = {list, entry, &run};

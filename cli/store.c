@@ -78,7 +78,7 @@ static void print_job(cli_output *output, const tp_job *job) {
 
 static bool show_job(void *ctx, const tp_job *job) {
   work *w = ctx;
-  w->has_more = w->arguments->limit && w->shown == w->arguments->limit;
+  w->has_more = w->shown == cli_limit(w->arguments, CLI_LIMIT);
   if (w->has_more) return false;
   w->shown++;
   if (w->arguments->json) cli_data_print_json(w->output, write_job, job);

@@ -44,6 +44,9 @@ enum { TP__MEMORY_LOOKING_TOOLS = 3 };
 tp_status tp__memory_tools_init(tp__memory_domain *domain);
 void tp__memory_tools_fini(tp__memory_domain *domain);
 
+/** Whether there is a scope of that kind. */
+bool tp__memory_is_scope_kind(tp_text name);
+
 /** The memory of SQLite as an allocator of turnphase. */
 extern const tp_allocator tp__memory_allocator;
 

@@ -245,6 +245,12 @@ static const struct handler_row {
     {"memory.post_turn_extractor", "keeps what the user said", post_turn_extractor, TP_PHASE_TURN_POST_TURN,
      TP_CAPABILITY_EMIT_AUDIT, false, true, TP_EXECUTION_BACKGROUND, NULL}};
 
+bool tp__memory_is_scope_kind(tp_text name) {
+  for (size_t i = 0; i < sizeof scope_kinds / sizeof scope_kinds[0]; i++)
+    if (is(name, scope_kinds[i].name)) return true;
+  return false;
+}
+
 static void domain_ref(tp__memory_domain *domain) {
   pthread_mutex_lock(&domain->mutex);
   domain->refs++;

@@ -35,6 +35,7 @@ typedef struct look {
   tp__memory_scope_row scope;
   const tp__memory_index *index;
   tp_text text;
+  double *parts; /* NULL: they are not wanted */
   char *query; /* the MATCH expression of excerpts; NULL: not needed so far */
 } look;
 
@@ -69,13 +70,20 @@ static int32_t rank_of(double score) {
   return rank < 1 ? 1 : rank > 1000000 ? 1000000 : (int32_t)rank;
 }
 
+static void write_parts(const tp__memory_scored *scored, double *into) {
+  for (size_t i = 0; i < TP__MEMORY_PART_COUNT; i++)
+    into[i] = tp__memory_part_rows[i].weight * (double)scored->parts[i];
+}
+
 static int bring_back(look *l, const tp__memory_scored *scored, size_t count, tp__memory_list *list) {
+  size_t before = list->count;
   for (size_t i = 0; i < count; i++) {
     int rc = tp__memory_read_locked(l->store, l->scope.id, l->index->lines[scored[i].line].id, list);
     if (rc == SQLITE_DONE) continue; /* forgotten by another process since */
     if (rc != SQLITE_OK) return rc;
     tp__memory *memory = &list->items[list->count - 1];
     memory->rank = rank_of(scored[i].score);
+    if (l->parts) write_parts(&scored[i], l->parts + (list->count - 1 - before) * TP__MEMORY_PART_COUNT);
     rc = shorten(l, scored[i].matches, memory);
     if (rc != SQLITE_OK) return rc;
   }
@@ -96,9 +104,9 @@ static int search_locked(look *l, const tp__memory_scope *scope, size_t max, tp_
   return rc;
 }
 
-tp_status tp__memory_recall(tp__memory_store *store, const tp__memory_scope *scope, tp_text text, size_t max,
-                            tp__memory_list *list) {
-  look l = {.store = store, .text = text};
+tp_status tp__memory_recall_explained(tp__memory_store *store, const tp__memory_scope *scope, tp_text text, size_t max,
+                                      tp__memory_list *list, double *ret_parts) {
+  look l = {.store = store, .text = text, .parts = ret_parts};
   size_t count = list->count;
   pthread_mutex_lock(&store->mutex);
   int rc = search_locked(&l, scope, max, list);
@@ -106,4 +114,9 @@ tp_status tp__memory_recall(tp__memory_store *store, const tp__memory_scope *sco
   tp_status status = tp__sqlite_status(rc);
   if (status != TP_OK) tp__memory_list_cut(list, count);
   return status;
+}
+
+tp_status tp__memory_recall(tp__memory_store *store, const tp__memory_scope *scope, tp_text text, size_t max,
+                            tp__memory_list *list) {
+  return tp__memory_recall_explained(store, scope, text, max, list, NULL);
 }

@@ -11,6 +11,11 @@ enum {
   TP__MEMORY_RECALL_TEXT_MAX = 700 /* bytes of a recalled text; of a longer one, where its words are densest */
 };
 
+/** As tp__memory_recall().
+ *  @param ret_parts  of each that is appended TP__MEMORY_PART_COUNT weighed parts, room for max; NULL: not wanted. */
+tp_status tp__memory_recall_explained(tp__memory_store *store, const tp__memory_scope *scope, tp_text text, size_t max,
+                                      tp__memory_list *list, double *ret_parts);
+
 /** Memories that hold words of the text, or words of the same stem, and those said near them in the same session; best
  *  first, at most max. A text without words recalls nothing. Appends to the list, with ranks. */
 tp_status tp__memory_recall(tp__memory_store *store, const tp__memory_scope *scope, tp_text text, size_t max,

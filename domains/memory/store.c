@@ -9,6 +9,10 @@
 #include "stores/sqlite/database.h"
 
 #define MEMORY_COLUMNS "id, said_ms, session, turn, part, text"
+#define SCOPED_COLUMNS "m.id, m.said_ms, m.session, m.turn, m.part, m.text, s.tenant, s.kind, s.name"
+#define SCOPED_FILTER                                                                                                 \
+  " FROM memory m JOIN scope s ON s.id = m.scope WHERE (?1 IS NULL OR s.tenant = ?1) AND (?2 IS NULL OR s.kind = ?2)" \
+  " AND (?3 IS NULL OR s.name = ?3)"
 
 static const char *const sql_texts[TP__MEMORY_SQL_COUNT] = {
     [TP__MEMORY_SQL_ADD_SCOPE] =
@@ -26,7 +30,11 @@ static const char *const sql_texts[TP__MEMORY_SQL_COUNT] = {
     [TP__MEMORY_SQL_EXCERPT] =
         "SELECT snippet(recall, 0, '', '', '\xE2\x80\xA6', 64) FROM recall WHERE recall MATCH ?1 AND rowid = ?2",
     [TP__MEMORY_SQL_LINES] =
-        "SELECT id, session, said_ms, text, part FROM memory WHERE scope = ?1 AND id > ?2 ORDER BY id"};
+        "SELECT id, session, said_ms, text, part FROM memory WHERE scope = ?1 AND id > ?2 ORDER BY id",
+    [TP__MEMORY_SQL_NEWER] = "SELECT " SCOPED_COLUMNS SCOPED_FILTER " AND m.id > ?4 ORDER BY m.id LIMIT ?5",
+    [TP__MEMORY_SQL_OLDER] = "SELECT " SCOPED_COLUMNS SCOPED_FILTER " AND m.id < ?4 ORDER BY m.id DESC LIMIT ?5",
+    [TP__MEMORY_SQL_FIND] = "SELECT " SCOPED_COLUMNS " FROM memory m JOIN scope s ON s.id = m.scope WHERE m.id = ?1",
+    [TP__MEMORY_SQL_SCOPES] = "SELECT tenant, kind, name, memories FROM scope ORDER BY tenant, kind, name"};
 
 const char tp__memory_assistant[] = "assistant";
 
@@ -142,23 +150,28 @@ static tp_text column(sqlite3_stmt *row, int index) {
 
 static tp_text put_copy(char **next, tp_text text) {
   char *at = *next;
-  memcpy(at, text.data, text.size);
+  if (text.size) memcpy(at, text.data, text.size);
   *next += text.size;
   return (tp_text){at, text.size};
 }
 
-/* A row of MEMORY_COLUMNS. The block of the texts begins at the session. */
+/* A row of MEMORY_COLUMNS, or of SCOPED_COLUMNS. The block of the texts begins at the session. */
 static int list_add(tp__memory_list *list, sqlite3_stmt *row) {
-  tp_text session = column(row, 2), turn = column(row, 3), part = column(row, 4), text = column(row, 5);
-  int rc = list_grow(list);
-  char *next = rc == SQLITE_OK ? sqlite3_malloc64(session.size + turn.size + part.size + text.size + 1) : NULL;
+  enum { FIRST_TEXT = 2, TEXTS_MAX = 7 };
+  int count = sqlite3_column_count(row) - FIRST_TEXT;
+  tp_text texts[TEXTS_MAX] = {{0}};
+  size_t size = 1;
+  for (int i = 0; i < count && i < TEXTS_MAX; i++) {
+    texts[i] = column(row, FIRST_TEXT + i);
+    size += texts[i].size;
+  }
+  char *next = list_grow(list) == SQLITE_OK ? sqlite3_malloc64(size) : NULL;
   if (!next) return SQLITE_NOMEM;
   tp__memory *memory = &list->items[list->count++];
   *memory = (tp__memory){.id = sqlite3_column_int64(row, 0), .said_ms = sqlite3_column_int64(row, 1)};
-  memory->session = put_copy(&next, session);
-  memory->turn = put_copy(&next, turn);
-  memory->part = put_copy(&next, part);
-  memory->text = put_copy(&next, text);
+  tp_text *const into[TEXTS_MAX] = {&memory->session, &memory->turn, &memory->part, &memory->text,
+                                    &memory->tenant,  &memory->kind, &memory->name};
+  for (int i = 0; i < count && i < TEXTS_MAX; i++) *into[i] = put_copy(&next, texts[i]);
   return SQLITE_OK;
 }
 
@@ -236,12 +249,48 @@ static int forget_locked(tp__memory_store *store, const tp__memory_scope *scope,
   return rc == SQLITE_DONE && found ? SQLITE_OK : rc;
 }
 
+/* One segment of the full-text index without what was deleted: its words stand in the old ones until then. */
+static int forget_words_locked(tp__memory_store *store) {
+  return sqlite3_exec(store->db, "INSERT INTO recall (recall) VALUES ('optimize')", NULL, NULL, NULL);
+}
+
+int tp__memory_truncate_log_locked(tp__memory_store *store) {
+  sqlite3_stmt *s = NULL;
+  int rc = sqlite3_prepare_v2(store->db, "PRAGMA wal_checkpoint(TRUNCATE)", -1, &s, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_step(s);
+  bool busy = rc == SQLITE_ROW && sqlite3_column_int(s, 0) != 0;
+  int end = sqlite3_finalize(s);
+  if (rc != SQLITE_ROW) return rc;
+  return busy ? SQLITE_BUSY : end;
+}
+
 tp_status tp__memory_forget(tp__memory_store *store, const tp__memory_scope *scope, int64_t id) {
   pthread_mutex_lock(&store->mutex);
   int rc = begin_locked(store);
-  if (rc == SQLITE_OK) rc = end_locked(store, forget_locked(store, scope, id));
+  if (rc == SQLITE_OK) {
+    rc = forget_locked(store, scope, id);
+    if (rc == SQLITE_OK) rc = forget_words_locked(store);
+    rc = end_locked(store, rc);
+  }
+  int log = rc == SQLITE_OK || rc == SQLITE_DONE ? tp__memory_truncate_log_locked(store) : SQLITE_OK;
   pthread_mutex_unlock(&store->mutex);
+  if (rc == SQLITE_OK || (rc == SQLITE_DONE && log == SQLITE_BUSY)) return tp__sqlite_status(log);
   return rc == SQLITE_DONE ? TP_ERR_NOT_FOUND : tp__sqlite_status(rc);
+}
+
+tp_status tp__memory_put_all(tp__memory_store *store, const tp__memory *memories, size_t count) {
+  pthread_mutex_lock(&store->mutex);
+  int rc = begin_locked(store);
+  if (rc == SQLITE_OK) {
+    for (size_t i = 0; rc == SQLITE_OK && i < count; i++) {
+      tp__memory_scope scope = {memories[i].tenant, memories[i].kind, memories[i].name};
+      int64_t id;
+      rc = put_locked(store, &scope, &memories[i], &id);
+    }
+    rc = end_locked(store, rc);
+  }
+  pthread_mutex_unlock(&store->mutex);
+  return tp__sqlite_status(rc);
 }
 
 /* ---- reading ---- */
@@ -284,6 +333,77 @@ tp_status tp__memory_newest(tp__memory_store *store, const tp__memory_scope *sco
   size_t count = list->count;
   pthread_mutex_lock(&store->mutex);
   int rc = newest_locked(store, scope, before, limit, list);
+  pthread_mutex_unlock(&store->mutex);
+  tp_status status = tp__sqlite_status(rc);
+  if (status != TP_OK) tp__memory_list_cut(list, count);
+  return status;
+}
+
+/* ---- over all scopes ---- */
+
+static int bind_filter(sqlite3_stmt *s, const tp__memory_filter *filter) {
+  const char *const texts[] = {filter->tenant, filter->kind, filter->name};
+  int rc = SQLITE_OK;
+  for (int i = 0; rc == SQLITE_OK && i < 3; i++) rc = sqlite3_bind_text(s, i + 1, texts[i], -1, SQLITE_STATIC);
+  return rc;
+}
+
+static int page_locked(tp__memory_store *store, const tp__memory_filter *filter, int64_t beyond, bool oldest_first,
+                       size_t limit, tp__memory_list *list) {
+  sqlite3_stmt *s = store->statements[oldest_first ? TP__MEMORY_SQL_NEWER : TP__MEMORY_SQL_OLDER];
+  int rc = bind_filter(s, filter);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 4, beyond || oldest_first ? beyond : INT64_MAX);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 5, (int64_t)limit);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = list_add(list, s);
+  tp__memory_release(s);
+  return rc;
+}
+
+tp_status tp__memory_page(tp__memory_store *store, const tp__memory_filter *filter, int64_t beyond, bool oldest_first,
+                          size_t limit, tp__memory_list *list) {
+  size_t count = list->count;
+  pthread_mutex_lock(&store->mutex);
+  int rc = page_locked(store, filter, beyond, oldest_first, limit, list);
+  pthread_mutex_unlock(&store->mutex);
+  tp_status status = tp__sqlite_status(rc);
+  if (status != TP_OK) tp__memory_list_cut(list, count);
+  return status;
+}
+
+tp_status tp__memory_find(tp__memory_store *store, int64_t id, tp__memory_list *list) {
+  pthread_mutex_lock(&store->mutex);
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_FIND];
+  int rc = sqlite3_bind_int64(s, 1, id);
+  if (rc == SQLITE_OK) rc = sqlite3_step(s);
+  if (rc == SQLITE_ROW) rc = list_add(list, s);
+  tp__memory_release(s);
+  pthread_mutex_unlock(&store->mutex);
+  return rc == SQLITE_DONE ? TP_ERR_NOT_FOUND : tp__sqlite_status(rc);
+}
+
+static int scopes_locked(tp__memory_store *store, tp__memory_list *list) {
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_SCOPES];
+  int rc = SQLITE_OK;
+  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+    tp_text texts[3] = {column(s, 0), column(s, 1), column(s, 2)};
+    char *next =
+        list_grow(list) == SQLITE_OK ? sqlite3_malloc64(texts[0].size + texts[1].size + texts[2].size + 1) : NULL;
+    rc = next ? SQLITE_OK : SQLITE_NOMEM;
+    if (rc != SQLITE_OK) break;
+    tp__memory *scope = &list->items[list->count++];
+    *scope = (tp__memory){.id = sqlite3_column_int64(s, 3), .session = {next, 0}}; /* the block begins there */
+    scope->tenant = put_copy(&next, texts[0]);
+    scope->kind = put_copy(&next, texts[1]);
+    scope->name = put_copy(&next, texts[2]);
+  }
+  tp__memory_release(s);
+  return rc;
+}
+
+tp_status tp__memory_scopes(tp__memory_store *store, tp__memory_list *list) {
+  size_t count = list->count;
+  pthread_mutex_lock(&store->mutex);
+  int rc = scopes_locked(store, list);
   pthread_mutex_unlock(&store->mutex);
   tp_status status = tp__sqlite_status(rc);
   if (status != TP_OK) tp__memory_list_cut(list, count);

@@ -27,6 +27,7 @@ typedef struct tp__memory {
   tp_text part; /* of the turn: empty for what the user said, tp__memory_assistant for what the assistant said, else
                       what names a noted text */
   tp_text text;
+  tp_text tenant, kind, name; /* its scope; only of tp__memory_page() and tp__memory_find() */
 } tp__memory;
 
 extern const char tp__memory_assistant[];
@@ -63,7 +64,27 @@ tp_status tp__memory_get(tp__memory_store *store, const tp__memory_scope *scope,
 tp_status tp__memory_newest(tp__memory_store *store, const tp__memory_scope *scope, int64_t before, size_t limit,
                             tp__memory_list *list);
 
-/** Deletes it, durable on return. @return TP_ERR_NOT_FOUND also for a memory of another scope. */
+/** Deletes it, durable on return, and its traces: words in the full-text index, and the write-ahead log.
+ *  @return TP_ERR_NOT_FOUND also for a memory of another scope; TP_ERR_STORE_BUSY also when it is deleted, but another
+ *          process reads and so keeps the log. */
 tp_status tp__memory_forget(tp__memory_store *store, const tp__memory_scope *scope, int64_t id);
+
+/* ---- over all scopes, for tp_memory ---- */
+
+/** Keeps all or none; the scope of each is in it. */
+tp_status tp__memory_put_all(tp__memory_store *store, const tp__memory *memories, size_t count);
+
+/** NULL: any. */
+typedef struct tp__memory_filter {
+  const char *tenant, *kind, *name;
+} tp__memory_filter;
+
+/** At most limit of those with an id below beyond (0: of all), newest first; or above it, oldest first. */
+tp_status tp__memory_page(tp__memory_store *store, const tp__memory_filter *filter, int64_t beyond, bool oldest_first,
+                          size_t limit, tp__memory_list *list);
+/** @return TP_ERR_NOT_FOUND when no scope has it. */
+tp_status tp__memory_find(tp__memory_store *store, int64_t id, tp__memory_list *list);
+/** The scopes: of each tenant, kind and name, and as id the number of its memories. */
+tp_status tp__memory_scopes(tp__memory_store *store, tp__memory_list *list);
 
 #endif

@@ -19,6 +19,10 @@ typedef enum tp__memory_sql {
   TP__MEMORY_SQL_FORGET,
   TP__MEMORY_SQL_EXCERPT, /* recall.c */
   TP__MEMORY_SQL_LINES,   /* index.c */
+  TP__MEMORY_SQL_NEWER,
+  TP__MEMORY_SQL_OLDER,
+  TP__MEMORY_SQL_FIND,
+  TP__MEMORY_SQL_SCOPES,
   TP__MEMORY_SQL_COUNT
 } tp__memory_sql;
 
@@ -45,6 +49,9 @@ typedef struct tp__memory_scope_row {
 int tp__memory_find_scope_locked(tp__memory_store *store, const tp__memory_scope *scope, tp__memory_scope_row *ret_row);
 /** Appends the memory to the list. @return SQLITE_OK; SQLITE_DONE when there is none of that id in the scope. */
 int tp__memory_read_locked(tp__memory_store *store, int64_t scope, int64_t id, tp__memory_list *list);
+
+/** Moves the write-ahead log into the file and empties it. @return SQLITE_BUSY when another process reads. */
+int tp__memory_truncate_log_locked(tp__memory_store *store);
 
 /** Ends a use of a statement: nothing of the caller's stays bound. */
 void tp__memory_release(sqlite3_stmt *statement);

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * memory.h: the library turnphase-memory: long-term memory for agents as six subscribed handlers over a SQLite file
- * with full-text search. It uses public headers only and knows no other way into turnphase than yours.
- * Threads: the one that uses the edit. */
+ * with full-text search, and that file itself. It uses public headers only and knows no other way into turnphase than
+ * yours.
+ * Threads: of tp_memory_register() the one that uses the edit. */
 #ifndef TURNPHASE_MEMORY_H
 #define TURNPHASE_MEMORY_H
 
 #include "turnphase/runtime.h"
 
 TP_BEGIN_DECLS
+
+/* ---- as a domain ------------------------------------------------------------------------------------------------ */
 
 /** Zero means default. Strings are copied. */
 typedef struct tp_memory_options {
@@ -35,6 +38,89 @@ typedef struct tp_memory_options {
  *  @return TP_OK; what tp_edit_add_…() returns; TP_ERR_STORE…, TP_ERR_IO with the path in the fault; TP_ERR_USAGE,
  *          TP_ERR_VERSION for wrong options; TP_ERR_NO_MEMORY. */
 TP_API tp_status tp_memory_register(tp_edit *edit, const tp_memory_options *options, tp_fault *fault) TP_MUST_USE;
+
+/* ---- as a file ---------------------------------------------------------------------------------------------------
+ * For operators: what `turnphase memory` does. Processes may have one file open at the same time, and a runtime of the
+ * same process, too. */
+
+/** An open file of memories. */
+typedef struct tp_memory tp_memory;
+
+/** One memory. Made by the library; borrowed till the callback returns. For tp_memory_import() made by the host. */
+typedef struct tp_memory_entry {
+  size_t struct_size;
+  int64_t id;                    /* above 0, never used again for another; import: not read */
+  int64_t said_unix_ms;          /* above 0 */
+  tp_text tenant;
+  tp_text scope, name;           /* the kind of scope, and which: "workspace", "home" */
+  tp_text session, turn;
+  tp_text part;                  /* of the turn: empty for what the user said, "assistant", else of a noted text */
+  tp_text speaker;               /* a name, "user" or "assistant"; import: not read */
+  tp_text text;                  /* 1 to 4,096 bytes */
+  double score;                  /* search: the sum of the parts */
+  const double *parts;           /* search: the parts as tp_memory_part_name() calls them, weighed */
+  size_t part_count;             /* how many; 0: not a search */
+} tp_memory_entry;
+/** Looks at an entry. @return false to stop. */
+typedef bool (*tp_memory_entry_fn)(void *ctx, const tp_memory_entry *entry);
+
+/** Which memories. Zero-filled: all, the newest 100. */
+typedef struct tp_memory_query {
+  size_t struct_size;
+  const char *tenant, *scope, *name; /* NULL: any */
+  int64_t beyond;                /* only ids below it, with oldest_first above it; 0: from the end */
+  uint32_t limit;                /* 0: 100; search: at most 1,000 */
+  bool oldest_first;             /* search: refused */
+  uint8_t reserved_[3];          /* must be zero */
+} tp_memory_query;
+
+/** Opens a file, making it when there is none.
+ *  @return TP_OK; TP_ERR_STORE…, TP_ERR_IO with the path in the fault; TP_ERR_USAGE without a path;
+ *          TP_ERR_NO_MEMORY. Threads: any. */
+TP_API tp_status tp_memory_open(const char *path, tp_memory **ret_memory, tp_fault *fault) TP_MUST_USE;
+/** Closes it. Accepts NULL. Threads: any, once no other call uses it. */
+TP_API void tp_memory_close(tp_memory *memory);
+
+/* The functions below: Threads: any; one at a time inside. Each callback runs on the calling thread, without a lock.
+ * They return TP_OK; TP_ERR_STORE… and TP_ERR_IO as the file is; TP_ERR_NO_MEMORY; and what is named. */
+
+/** Walks the memories of a query in the order of their ids, newest first unless it says otherwise.
+ *  @param query  NULL: all defaults. @return also TP_ERR_VERSION, TP_ERR_USAGE for a wrong query. */
+TP_API tp_status tp_memory_list(tp_memory *memory, const tp_memory_query *query, tp_memory_entry_fn each, void *ctx,
+                                tp_fault *fault) TP_MUST_USE;
+/** Walks what a text recalls in one scope, best first, with the parts of each score.
+ *  @param query  must fit exactly one scope that holds memories.
+ *  @return also TP_ERR_NOT_FOUND when none fits; TP_ERR_USAGE, with their names in the fault, when several do. */
+TP_API tp_status tp_memory_search(tp_memory *memory, const tp_memory_query *query, tp_text text,
+                                  tp_memory_entry_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
+/** Shows one memory. @return also TP_ERR_NOT_FOUND. */
+TP_API tp_status tp_memory_get(tp_memory *memory, int64_t id, tp_memory_entry_fn each, void *ctx,
+                               tp_fault *fault) TP_MUST_USE;
+/** Deletes a memory for good: its text, its words in the index and the copy in the write-ahead log are overwritten.
+ *  @return also TP_ERR_NOT_FOUND; TP_ERR_STORE_BUSY when it is deleted, but another process reads the file just now and
+ *          keeps the copy in the write-ahead log: call again, also for an id that is gone, until it is TP_OK or
+ *          TP_ERR_NOT_FOUND. */
+TP_API tp_status tp_memory_forget(tp_memory *memory, int64_t id, tp_fault *fault) TP_MUST_USE;
+/** Keeps entries, all or none, durable on return. An entry whose tenant, scope, name, session, turn and part are there
+ *  already is replaced under its id, with the time at which it was first said.
+ *  @param entries  count pointers, in the order in which they were said; copied.
+ *  @return also TP_ERR_VERSION, TP_ERR_USAGE, TP_ERR_UTF8, TP_ERR_TOO_LARGE with the index of the wrong one. */
+TP_API tp_status tp_memory_import(tp_memory *memory, const tp_memory_entry *const *entries, size_t count,
+                                  tp_fault *fault) TP_MUST_USE;
+
+/** A scope that holds memories, or once did. */
+typedef struct tp_memory_scope {
+  size_t struct_size;
+  tp_text tenant, scope, name;
+  int64_t memories;
+} tp_memory_scope;
+typedef bool (*tp_memory_scope_fn)(void *ctx, const tp_memory_scope *scope);
+/** Walks the scopes, by tenant, kind and name. */
+TP_API tp_status tp_memory_scopes(tp_memory *memory, tp_memory_scope_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
+
+/** The parts of a score, by index, and what each is; NULL behind the last. Threads: any. */
+TP_API const char *tp_memory_part_name(size_t index);
+TP_API const char *tp_memory_part_summary(size_t index);
 
 TP_END_DECLS
 #endif

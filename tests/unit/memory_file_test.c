@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The file of memories as an operator has it: what is kept, found, forgotten with all its traces, and refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "turnphase/memory.h"
+
+enum { SAID = 1 };
+
+static char directory[64], path[96];
+static tp_memory *memory;
+static char seen[65536]; /* "id:text|" of each entry */
+
+static int open_memory(void **state) {
+  (void)state;
+  strcpy(directory, "/tmp/memory_file_XXXXXX");
+  if (!mkdtemp(directory)) return -1;
+  snprintf(path, sizeof path, "%s/memory.db", directory);
+  return tp_memory_open(path, &memory, NULL) == TP_OK ? 0 : -1;
+}
+
+static int close_memory(void **state) {
+  (void)state;
+  tp_memory_close(memory);
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf '%s'", directory);
+  return system(command);
+}
+
+static bool note(void *ctx, const tp_memory_entry *entry) {
+  (void)ctx;
+  size_t used = strlen(seen);
+  snprintf(seen + used, sizeof seen - used, "%lld:%.*s|", (long long)entry->id, (int)entry->text.size,
+           entry->text.data);
+  return true;
+}
+
+static tp_memory_entry entry_of(const char *name, const char *turn, const char *text) {
+  return (tp_memory_entry){.struct_size = sizeof(tp_memory_entry),
+                           .said_unix_ms = SAID,
+                           .tenant = tp_text_of("acme"),
+                           .scope = tp_text_of("workspace"),
+                           .name = tp_text_of(name),
+                           .session = tp_text_of("s"),
+                           .turn = tp_text_of(turn),
+                           .text = tp_text_of(text)};
+}
+
+static void keep(const char *name, const char *turn, const char *text) {
+  tp_memory_entry entry = entry_of(name, turn, text);
+  const tp_memory_entry *const list[] = {&entry};
+  assert_int_equal(tp_memory_import(memory, list, 1, NULL), TP_OK);
+}
+
+static const char *list_all(const tp_memory_query *query) {
+  tp_fault fault = {0};
+  seen[0] = '\0';
+  if (tp_memory_list(memory, query, note, NULL, &fault) != TP_OK) fail_msg("%s", fault.message);
+  return seen;
+}
+
+/* ---- looking ---- */
+
+static void memories_are_listed_in_pages_from_either_end(void **state) {
+  (void)state;
+  keep("home", "t1", "one");
+  keep("away", "t1", "two");
+  keep("home", "t2", "three");
+  assert_string_equal(list_all(NULL), "3:three|2:two|1:one|");
+  assert_string_equal(list_all(&(tp_memory_query){.struct_size = sizeof(tp_memory_query), .limit = 2}),
+                      "3:three|2:two|");
+  assert_string_equal(list_all(&(tp_memory_query){.struct_size = sizeof(tp_memory_query), .beyond = 2}), "1:one|");
+  tp_memory_query oldest = {.struct_size = sizeof oldest, .beyond = 1, .oldest_first = true};
+  assert_string_equal(list_all(&oldest), "2:two|3:three|");
+  assert_string_equal(list_all(&(tp_memory_query){.struct_size = sizeof(tp_memory_query), .name = "home"}),
+                      "3:three|1:one|");
+  assert_string_equal(list_all(&(tp_memory_query){.struct_size = sizeof(tp_memory_query), .tenant = "other"}), "");
+}
+
+static bool add_up(void *ctx, const tp_memory_entry *entry) {
+  double sum = 0;
+  for (size_t i = 0; i < entry->part_count; i++) sum += entry->parts[i];
+  assert_true(entry->part_count > 0 && tp_memory_part_name(entry->part_count - 1));
+  assert_null(tp_memory_part_name(entry->part_count));
+  assert_true(sum == entry->score && sum > 0);
+  *(size_t *)ctx += 1;
+  return true;
+}
+
+static void a_search_explains_each_score_and_is_in_one_scope(void **state) {
+  (void)state;
+  size_t count = 0;
+  tp_fault fault = {0};
+  keep("home", "t1", "A xylophone.");
+  assert_int_equal(tp_memory_search(memory, NULL, tp_text_of("xylophone"), add_up, &count, &fault), TP_OK);
+  assert_int_equal(count, 1);
+  keep("away", "t1", "Another xylophone.");
+  assert_int_equal(tp_memory_search(memory, NULL, tp_text_of("xylophone"), add_up, &count, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "2 scopes fit"));
+  assert_non_null(strstr(fault.message, "workspace \"away\""));
+  tp_memory_query query = {.struct_size = sizeof query, .name = "away"};
+  assert_int_equal(tp_memory_search(memory, &query, tp_text_of("xylophone"), add_up, &count, &fault), TP_OK);
+  assert_int_equal(count, 2);
+  query.name = "none";
+  assert_int_equal(tp_memory_search(memory, &query, tp_text_of("x"), add_up, &count, &fault), TP_ERR_NOT_FOUND);
+}
+
+/* ---- keeping ---- */
+
+static void a_list_with_one_wrong_entry_is_refused_whole(void **state) {
+  (void)state;
+  static char big[4097];
+  memset(big, 'x', sizeof big);
+  tp_memory_entry good = entry_of("home", "t1", "one"), wrong[6];
+  for (size_t i = 0; i < 6; i++) wrong[i] = entry_of("home", "t2", "two");
+  wrong[0].text = tp_text_of(" ");
+  wrong[1].said_unix_ms = 0;
+  wrong[2].scope = tp_text_of("galaxy");
+  wrong[3].text = (tp_text){big, sizeof big};
+  wrong[4].session = (tp_text){"\xff", 1};
+  wrong[5].struct_size = 3;
+  static const tp_status expected[] = {TP_ERR_USAGE,     TP_ERR_USAGE, TP_ERR_USAGE,
+                                       TP_ERR_TOO_LARGE, TP_ERR_UTF8,  TP_ERR_VERSION};
+  for (size_t i = 0; i < 6; i++) {
+    tp_fault fault = {0};
+    const tp_memory_entry *const list[] = {&good, &wrong[i]};
+    assert_int_equal(tp_memory_import(memory, list, 2, &fault), expected[i]);
+    if (i < 5) assert_non_null(strstr(fault.message, "entries[1]"));
+  }
+  assert_int_equal(tp_memory_import(memory, NULL, 1, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_memory_import(memory, NULL, 0, NULL), TP_OK);
+  assert_string_equal(list_all(NULL), "");
+}
+
+static void the_same_key_is_kept_once(void **state) {
+  (void)state;
+  keep("home", "t1", "one");
+  keep("home", "t1", "two");
+  assert_string_equal(list_all(NULL), "1:two|");
+}
+
+/* ---- forgetting ---- */
+
+static bool file_holds(const char *ending, const char *words) {
+  char name[128];
+  snprintf(name, sizeof name, "%s%s", path, ending);
+  FILE *file = fopen(name, "rb");
+  if (!file) return false;
+  static char bytes[1 << 22];
+  size_t size = fread(bytes, 1, sizeof bytes, file);
+  fclose(file);
+  assert_true(size < sizeof bytes);
+  return memmem(bytes, size, words, strlen(words)) != NULL;
+}
+
+static bool any_file_holds(const char *words) {
+  return file_holds("", words) || file_holds("-wal", words) || file_holds("-journal", words);
+}
+
+/* The word stands in the text, in the full-text index and in the write-ahead log. */
+static void what_is_forgotten_stands_in_no_byte_of_the_files(void **state) {
+  (void)state;
+  for (int i = 0; i < 200; i++) {
+    char turn[16];
+    snprintf(turn, sizeof turn, "t%d", i);
+    keep("home", turn, i == 100 ? "The quagga lives in Uppsala." : "Something else altogether.");
+  }
+  assert_true(any_file_holds("quagga"));
+  assert_int_equal(tp_memory_forget(memory, 101, NULL), TP_OK);
+  assert_false(any_file_holds("quagga"));
+  assert_false(any_file_holds("uppsala"));
+  assert_false(any_file_holds("Uppsala"));
+  tp_fault fault = {0};
+  assert_int_equal(tp_memory_forget(memory, 101, &fault), TP_ERR_NOT_FOUND);
+  assert_non_null(strstr(fault.message, "id 101"));
+  assert_int_equal(tp_memory_get(memory, 101, note, NULL, &fault), TP_ERR_NOT_FOUND);
+  size_t count = 0;
+  assert_int_equal(tp_memory_search(memory, NULL, tp_text_of("quagga"), add_up, &count, NULL), TP_OK);
+  assert_int_equal(count, 0);
+}
+
+static void execute(sqlite3 *db, const char *sql) {
+  assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+}
+
+/* A reader keeps the log as it was when it began to read. */
+static void a_reader_that_keeps_the_log_is_said_and_forgetting_again_ends_it(void **state) {
+  (void)state;
+  sqlite3 *reader = NULL;
+  tp_fault fault = {0};
+  keep("home", "t1", "The quagga lives in Uppsala.");
+  assert_int_equal(sqlite3_open(path, &reader), SQLITE_OK);
+  execute(reader, "BEGIN; SELECT count(*) FROM memory");
+  assert_int_equal(tp_memory_forget(memory, 1, &fault), TP_ERR_STORE_BUSY);
+  assert_string_equal(list_all(NULL), ""); /* it is deleted all the same */
+  execute(reader, "COMMIT");
+  sqlite3_close(reader);
+  assert_int_equal(tp_memory_forget(memory, 1, &fault), TP_ERR_NOT_FOUND);
+  assert_false(any_file_holds("quagga"));
+}
+
+/* ---- what is refused ---- */
+
+static void wrong_queries_and_paths_are_refused(void **state) {
+  (void)state;
+  tp_fault fault = {0};
+  tp_memory *other = NULL;
+  assert_int_equal(tp_memory_open(NULL, &other, &fault), TP_ERR_USAGE);
+  assert_int_equal(tp_memory_open("", &other, &fault), TP_ERR_USAGE);
+  assert_int_equal(tp_memory_open("/none/there/memory.db", &other, &fault), TP_ERR_IO);
+  tp_memory_query query = {.struct_size = 7};
+  assert_int_equal(tp_memory_list(memory, &query, note, NULL, &fault), TP_ERR_VERSION);
+  query = (tp_memory_query){.struct_size = sizeof query, .reserved_ = {0, 0, 1}};
+  assert_int_equal(tp_memory_list(memory, &query, note, NULL, &fault), TP_ERR_USAGE);
+  query = (tp_memory_query){.struct_size = sizeof query, .beyond = -1};
+  assert_int_equal(tp_memory_list(memory, &query, note, NULL, &fault), TP_ERR_USAGE);
+  query = (tp_memory_query){.struct_size = sizeof query, .oldest_first = true};
+  assert_int_equal(tp_memory_search(memory, &query, tp_text_of("x"), note, NULL, &fault), TP_ERR_USAGE);
+  query = (tp_memory_query){.struct_size = sizeof query, .limit = 1001};
+  assert_int_equal(tp_memory_search(memory, &query, tp_text_of("x"), note, NULL, &fault), TP_ERR_USAGE);
+  tp_memory_close(NULL);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, open_memory, close_memory)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      CASE(memories_are_listed_in_pages_from_either_end),
+      CASE(a_search_explains_each_score_and_is_in_one_scope),
+      CASE(a_list_with_one_wrong_entry_is_refused_whole),
+      CASE(the_same_key_is_kept_once),
+      CASE(what_is_forgotten_stands_in_no_byte_of_the_files),
+      CASE(a_reader_that_keeps_the_log_is_said_and_forgetting_again_ends_it),
+      CASE(wrong_queries_and_paths_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
