@@ -8,11 +8,11 @@
  *   recall [DIRECTORY] [--features FILE]
  *   recall [DIRECTORY] --latency
  *
- * The same without names: the first party of a conversation is the user, the other the assistant, no line says who spoke,
- * and a question says "I" and "you" where it says their names.
+ * The same without names: the first party of a conversation is the user, the other the assistant, no line says who
+ * spoke, and a question says "I" and "you" where it says their names.
  *
- * --latency measures recalls in one scope of 1,000, 10,000 and 100,000 entries, the utterances said again and again, with
- * the questions of all conversations: CPU time of one thread.
+ * --latency measures recalls in one scope of 1,000, 10,000 and 100,000 entries, the utterances said again and again,
+ * with the questions of all conversations: CPU time of one thread.
  *
  * --features writes what domains/memory/fit/fit.py reads: for each candidate line of each question a record of float32:
  * conversation, question, category, evidence of the question in all, bytes of the entry, 1 for evidence, the parts. */

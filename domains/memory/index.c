@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "domains/memory/index.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "domains/memory/terms.h"
+
+const float tp__memory_share_before[] = {0.7f, 0.4f, 0.2f}, tp__memory_share_after[] = {0.4f, 0.2f};
 
 /* ---- growing ---- */
 
@@ -183,10 +186,24 @@ static int join_session(tp__memory_index *index, tp_text name, uint32_t at) {
   tp__memory_line *line = &index->lines[at];
   line->session = number;
   line->place = session->count++;
-  line->previous = session->last;
-  if (session->last != TP__MEMORY_NONE) index->lines[session->last].next = (int32_t)at;
+  index->links[at].previous = session->last;
+  if (session->last != TP__MEMORY_NONE) index->links[session->last].next = (int32_t)at;
   session->last = (int32_t)at;
   return SQLITE_OK;
+}
+
+/* Its words are in the windows of those before it, and theirs in its own. */
+static void widen_windows(tp__memory_index *index, uint32_t at) {
+  tp__memory_line *line = &index->lines[at];
+  line->length = (float)log(1.0 + line->words);
+  line->window_words = 1 + (float)line->words;
+  int32_t previous = index->links[at].previous;
+  for (int i = 0; i < TP__MEMORY_LINES_BEFORE && previous != TP__MEMORY_NONE; i++) {
+    tp__memory_line *other = &index->lines[previous];
+    line->window_words += tp__memory_share_before[i] * (float)other->words;
+    if (i < TP__MEMORY_LINES_AFTER) other->window_words += tp__memory_share_after[i] * (float)line->words;
+    previous = index->links[previous].previous;
+  }
 }
 
 static tp_text column(sqlite3_stmt *row, int at) {
@@ -198,18 +215,21 @@ static tp_text column(sqlite3_stmt *row, int at) {
 static int take_line(tp__memory_store *store, tp__memory_index *index, sqlite3_stmt *row) {
   tp_text text = column(row, 3);
   if (index->line_count >= INT32_MAX ||
-      !grow((void **)&index->lines, &index->line_room, index->line_count + 1, sizeof *index->lines, &index->bytes))
+      !grow((void **)&index->lines, &index->line_room, index->line_count + 1, sizeof *index->lines, &index->bytes) ||
+      !grow((void **)&index->links, &index->link_room, index->line_count + 1, sizeof *index->links, &index->bytes))
     return SQLITE_NOMEM;
   uint32_t at = (uint32_t)index->line_count;
   tp__memory_line *line = &index->lines[at];
   *line = (tp__memory_line){.id = sqlite3_column_int64(row, 0), .said_ms = sqlite3_column_int64(row, 2)};
-  line->speaker = line->previous = line->next = TP__MEMORY_NONE;
+  line->speaker = TP__MEMORY_NONE;
+  index->links[at] = (tp__memory_links){TP__MEMORY_NONE, TP__MEMORY_NONE};
   line->flags = (ends_asking(text) ? TP__MEMORY_LINE_ASKS : 0) |
                 (tp__memory_only_asks(text) ? TP__MEMORY_LINE_ONLY_ASKS : 0) |
                 (tp__memory_is_assistant(column(row, 4)) ? TP__MEMORY_LINE_ASSISTANT : 0);
   line_reader reader = {.index = index, .text = text, .speaker = tp__memory_name_before(text), .line = at};
   int rc = join_session(index, column(row, 1), at);
   if (rc == SQLITE_OK) rc = tp__memory_stems(store, text, take_word, &reader);
+  if (rc == SQLITE_OK) widen_windows(index, at);
   index->words += index->lines[at].words;
   index->line_count++;
   return rc;
@@ -232,6 +252,8 @@ static void index_free(tp__memory_index *index) {
   sqlite3_free(index->terms);
   sqlite3_free(index->sessions);
   sqlite3_free(index->lines);
+  sqlite3_free(index->links);
+  sqlite3_free(index->scratch);
   names_fini(&index->terms_names);
   names_fini(&index->session_names);
   sqlite3_free(index);

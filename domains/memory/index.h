@@ -21,17 +21,28 @@ enum {
   TP__MEMORY_LINE_ASSISTANT = 4  /* the assistant said it */
 };
 
+/** The window of a line: what its neighbours count, by their distance. Those said before it introduce it. */
+enum { TP__MEMORY_LINES_BEFORE = 3, TP__MEMORY_LINES_AFTER = 2 };
+extern const float tp__memory_share_before[TP__MEMORY_LINES_BEFORE], tp__memory_share_after[TP__MEMORY_LINES_AFTER];
+
 /** One memory. Neighbours are those kept before and after it in its session. */
 typedef struct tp__memory_line {
   int64_t id;
   int64_t said_ms;
   int32_t session;
   int32_t speaker; /* the term that is its speaker's name; TP__MEMORY_NONE */
-  int32_t previous, next;
   uint32_t words;
   uint32_t place; /* in its session, from 0 */
   uint32_t flags;
+  float window_words; /* the words of its window's lines, each with its share, and 1 */
+  float length;       /* log(1 + words) */
 } tp__memory_line;
+
+/** The lines kept before and after a line in its session; TP__MEMORY_NONE. Apart from the lines, since a recall walks
+ *  along many of them. */
+typedef struct tp__memory_links {
+  int32_t previous, next;
+} tp__memory_links;
 
 typedef struct tp__memory_posting {
   uint32_t line;
@@ -61,11 +72,14 @@ typedef struct tp__memory_index {
   struct tp__memory_index *older; /* the one that was used before it */
   int64_t scope, changes;
   tp__memory_line *lines;
-  size_t line_count, line_room;
+  tp__memory_links *links; /* of each line */
+  size_t line_count, line_room, link_room;
   tp__memory_names terms_names, session_names;
   tp__memory_term *terms;
   tp__memory_session *sessions;
   size_t term_room, session_room;
+  void *scratch; /* score.c's, for scratch_lines lines; all zero between two uses */
+  size_t scratch_lines;
   uint64_t words; /* of all lines */
   size_t bytes;   /* that it holds, about */
 } tp__memory_index;

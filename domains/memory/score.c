@@ -104,8 +104,8 @@ static bool is_one_of(tp_text word, const char *const *words) {
   return false;
 }
 
-/* "Where did I go", "my sister"; "what did you recommend", "you said", "your plan". "You" elsewhere is a way of speaking:
- * "can you tell me …". */
+/* "Where did I go", "my sister"; "what did you recommend", "you said", "your plan". "You" elsewhere is a way of
+ * speaking: "can you tell me …". */
 static void read_parties(question *q, tp_text text) {
   static const char *const user[] = {"i", "my", "mine", NULL}, *const of_assistant[] = {"your", "yours", NULL};
   static const char *const asking[] = {"did", "do", "have", "had", "are", "were", "would", NULL};
@@ -147,15 +147,14 @@ typedef struct cell {
   float window, own, cover, own_cover;
   float times; /* of the present word in the window */
   float own_times;
-  float window_words; /* 0: not touched */
+  bool touched;
 } cell;
 
-/* What a line of the window counts, by its distance from the line: those said before it introduce it. */
-enum { LINES_BEFORE = 3, LINES_AFTER = 2 };
-static const float share_before[LINES_BEFORE] = {0.7f, 0.4f, 0.2f}, share_after[LINES_AFTER] = {0.4f, 0.2f};
 static const float SHARE_OF_ALL = 1 + 0.7f + 0.4f + 0.2f + 0.4f + 0.2f;
 
 typedef struct scorer {
+  float scale; /* of what is summed over words */
+  float weights[TP__MEMORY_PART_COUNT];
   const question *q;
   const tp__memory_index *index;
   cell *cells;
@@ -163,25 +162,12 @@ typedef struct scorer {
   size_t touched_count, present_count;
 } scorer;
 
-/* The words of the window's lines, each with its share; at least 1. */
-static float window_words(const tp__memory_index *index, int32_t at) {
-  const tp__memory_line *lines = index->lines;
-  float words = 1 + (float)lines[at].words;
-  int32_t line = lines[at].previous;
-  for (int i = 0; i < LINES_BEFORE && line != TP__MEMORY_NONE; i++, line = lines[line].previous)
-    words += share_before[i] * (float)lines[line].words;
-  line = lines[at].next;
-  for (int i = 0; i < LINES_AFTER && line != TP__MEMORY_NONE; i++, line = lines[line].next)
-    words += share_after[i] * (float)lines[line].words;
-  return words;
-}
-
 static void add_times(scorer *s, int32_t line, float times) {
   cell *c = &s->cells[line];
   if (c->times == 0) s->present[s->present_count++] = (uint32_t)line;
   c->times += times;
-  if (c->window_words > 0) return;
-  c->window_words = window_words(s->index, line);
+  if (c->touched) return;
+  c->touched = true;
   s->touched[s->touched_count++] = (uint32_t)line;
 }
 
@@ -189,38 +175,40 @@ static void add_times(scorer *s, int32_t line, float times) {
 static void spread(scorer *s, const tp__memory_posting *p) {
   float times = (float)p->times;
   add_times(s, (int32_t)p->line, times);
-  int32_t line = s->index->lines[p->line].next;
-  for (int i = 0; i < LINES_BEFORE && line != TP__MEMORY_NONE; i++, line = s->index->lines[line].next)
-    add_times(s, line, share_before[i] * times);
-  line = s->index->lines[p->line].previous;
-  for (int i = 0; i < LINES_AFTER && line != TP__MEMORY_NONE; i++, line = s->index->lines[line].previous)
-    add_times(s, line, share_after[i] * times);
+  int32_t line = s->index->links[p->line].next;
+  for (int i = 0; i < TP__MEMORY_LINES_BEFORE && line != TP__MEMORY_NONE; i++, line = s->index->links[line].next)
+    add_times(s, line, tp__memory_share_before[i] * times);
+  line = s->index->links[p->line].previous;
+  for (int i = 0; i < TP__MEMORY_LINES_AFTER && line != TP__MEMORY_NONE; i++, line = s->index->links[line].previous)
+    add_times(s, line, tp__memory_share_after[i] * times);
 }
 
-static void note_own(scorer *s, const tp__memory_posting *p, double worth) {
+static void note_own(scorer *s, const tp__memory_posting *p, float worth) {
   cell *c = &s->cells[p->line];
   c->own_times = (float)p->times;
-  c->own_cover += (float)worth;
+  c->own_cover += worth;
 }
 
-static double saturated(double times, double length) {
-  const double k = 1.2, b = 0.4;
-  return times * (k + 1) / (times + k * (1 - b + b * length));
-}
+/* BM25's saturation, k = 1.2 and b = 0.4: times * (k + 1) / (times + k * (1 - b + b * length)). */
+static const float K = 1.2f, B = 0.4f;
+
+static float saturated(float times, float norm) { return times * (K + 1) / (times + norm); }
 
 static void score_word(scorer *s, int32_t word) {
-  const double worth = s->q->words[word].worth;
+  const float worth = (float)s->q->words[word].worth;
   const tp__memory_term *term = &s->index->terms[s->q->words[word].term];
-  const double average = s->index->words > 0 ? (double)s->index->words / (double)s->index->line_count : 1;
+  const tp__memory_line *lines = s->index->lines;
+  const float average = s->index->words > 0 ? (float)s->index->words / (float)s->index->line_count : 1;
+  const float least = K * (1 - B), by_window = K * B / (SHARE_OF_ALL * average), by_own = K * B / average;
   s->present_count = 0;
   for (uint32_t i = 0; i < term->count; i++) spread(s, &term->postings[i]);
   for (uint32_t i = 0; i < term->count; i++) note_own(s, &term->postings[i], worth);
   for (size_t i = 0; i < s->present_count; i++) {
+    const tp__memory_line *line = &lines[s->present[i]];
     cell *c = &s->cells[s->present[i]];
-    const double own_length = s->index->lines[s->present[i]].words / average;
-    c->window += (float)(worth * saturated(c->times, c->window_words / (SHARE_OF_ALL * average)));
-    if (c->own_times > 0) c->own += (float)(worth * saturated(c->own_times, own_length));
-    c->cover += (float)worth;
+    c->window += worth * saturated(c->times, least + by_window * line->window_words);
+    if (c->own_times > 0) c->own += worth * saturated(c->own_times, least + by_own * (float)line->words);
+    c->cover += worth;
     c->times = c->own_times = 0;
   }
 }
@@ -251,28 +239,26 @@ static float speaker_part(const question *q, const tp__memory_line *line) {
 }
 
 static void fill(const scorer *s, uint32_t at, tp__memory_scored *scored) {
-  static const double FULL_SCALE = 3.5;
   const question *q = s->q;
   const tp__memory_line *line = &s->index->lines[at];
   const cell *c = &s->cells[at];
-  const double full =
-      q->full > 0 ? FULL_SCALE * sqrt(q->full) : 1; /* many words say more than few, but less than each */
   float *parts = scored->parts;
-  const tp__memory_line *previous = line->previous != TP__MEMORY_NONE ? &s->index->lines[line->previous] : NULL;
+  const int32_t before = s->index->links[at].previous;
+  const tp__memory_line *previous = before != TP__MEMORY_NONE ? &s->index->lines[before] : NULL;
   bool answers = previous && has(previous, TP__MEMORY_LINE_ASKS);
-  parts[TP__MEMORY_PART_window] = (float)(c->window / full);
-  parts[TP__MEMORY_PART_own] = (float)(c->own / full);
-  parts[TP__MEMORY_PART_cover] = (float)(c->cover / full);
+  parts[TP__MEMORY_PART_window] = c->window * s->scale;
+  parts[TP__MEMORY_PART_own] = c->own * s->scale;
+  parts[TP__MEMORY_PART_cover] = c->cover * s->scale;
   parts[TP__MEMORY_PART_speaker] = speaker_part(q, line);
   parts[TP__MEMORY_PART_date] = date_part(q, line);
-  parts[TP__MEMORY_PART_answers] = answers ? (float)(s->cells[line->previous].own_cover / full) : 0;
+  parts[TP__MEMORY_PART_answers] = answers ? s->cells[before].own_cover * s->scale : 0;
   parts[TP__MEMORY_PART_asks] = has(line, TP__MEMORY_LINE_ASKS);
-  parts[TP__MEMORY_PART_repeats] = has(line, TP__MEMORY_LINE_ONLY_ASKS) ? (float)(c->own_cover / full) : 0;
+  parts[TP__MEMORY_PART_repeats] = has(line, TP__MEMORY_LINE_ONLY_ASKS) ? c->own_cover * s->scale : 0;
   parts[TP__MEMORY_PART_place] = 1.0f / (1.0f + (float)line->place);
-  parts[TP__MEMORY_PART_length] = (float)(log(1.0 + line->words) / 4);
-  double sum = 0;
-  for (int i = 0; i < TP__MEMORY_PART_COUNT; i++) sum += tp__memory_part_rows[i].weight * parts[i];
-  scored->score = (float)sum;
+  parts[TP__MEMORY_PART_length] = line->length / 4;
+  float sum = 0;
+  for (int i = 0; i < TP__MEMORY_PART_COUNT; i++) sum += s->weights[i] * parts[i];
+  scored->score = sum;
   scored->line = at;
   scored->matches = c->own_cover > 0;
 }
@@ -299,11 +285,36 @@ static void sift(tp__memory_scored *heap, size_t count) {
 /* A sorted array whose worst is first is such a heap. */
 static int compare_worst_first(const void *a, const void *b) { return compare(b, a); }
 
+static float at_most(const scorer *s, tp__memory_part part, float value) {
+  return s->weights[part] > 0 ? s->weights[part] * value : 0;
+}
+
+/* What no line can have beyond its sums, whatever weights are fitted: a text of 4,096 bytes has a length below 2. */
+static float ceiling_of(const scorer *s) {
+  const question *q = s->q;
+  const bool speaks = q->speaker_count || q->of_user || q->of_assistant;
+  const float all = (float)q->full * s->scale, rounding = 1e-3f;
+  return rounding + at_most(s, TP__MEMORY_PART_place, 1) + at_most(s, TP__MEMORY_PART_length, 2) +
+         at_most(s, TP__MEMORY_PART_asks, 1) + at_most(s, TP__MEMORY_PART_speaker, speaks) +
+         at_most(s, TP__MEMORY_PART_date, q->month || q->year) + at_most(s, TP__MEMORY_PART_answers, all) +
+         at_most(s, TP__MEMORY_PART_repeats, all);
+}
+
+/* Most lines hold a common word or two and are far from the best: they are left without a look at the rest. */
+static bool is_hopeless(const scorer *s, const cell *c, float ceiling, float worst) {
+  const float *w = s->weights;
+  float sums =
+      w[TP__MEMORY_PART_window] * c->window + w[TP__MEMORY_PART_own] * c->own + w[TP__MEMORY_PART_cover] * c->cover;
+  return sums * s->scale + ceiling < worst;
+}
+
 static int choose(const scorer *s, size_t max, tp__memory_scored **ret_scored, size_t *ret_count) {
   size_t room = s->touched_count < max ? s->touched_count : max;
   tp__memory_scored *best = sqlite3_malloc64((room ? room : 1) * sizeof *best), one;
   if (!best) return SQLITE_NOMEM;
+  const float ceiling = ceiling_of(s);
   for (size_t i = 0; i < s->touched_count; i++) {
+    if (i >= room && is_hopeless(s, &s->cells[s->touched[i]], ceiling, best[0].score)) continue;
     fill(s, s->touched[i], &one);
     if (i < room) best[i] = one;
     if (i + 1 == room) qsort(best, room, sizeof *best, compare_worst_first);
@@ -317,22 +328,37 @@ static int choose(const scorer *s, size_t max, tp__memory_scored **ret_scored, s
   return SQLITE_OK;
 }
 
-int tp__memory_score(tp__memory_store *store, const tp__memory_index *index, tp_text text, size_t max,
+/* A block of megabytes for each recall would be mapped, faulted in and given back each time. */
+static bool find_scratch(tp__memory_index *index, scorer *s) {
+  if (index->scratch_lines < index->line_count) {
+    const size_t lines = index->line_room, size = sizeof(cell) + 2 * sizeof(uint32_t);
+    void *block = sqlite3_malloc64(lines * size);
+    if (!block) return false;
+    memset(block, 0, lines * size);
+    sqlite3_free(index->scratch);
+    index->bytes += (lines - index->scratch_lines) * size;
+    index->scratch = block;
+    index->scratch_lines = lines;
+  }
+  s->cells = index->scratch;
+  s->touched = (uint32_t *)(s->cells + index->scratch_lines);
+  s->present = s->touched + index->scratch_lines;
+  return true;
+}
+
+int tp__memory_score(tp__memory_store *store, tp__memory_index *index, tp_text text, size_t max,
                      tp__memory_scored **ret_scored, size_t *ret_count) {
   question q;
   *ret_scored = NULL;
   *ret_count = 0;
   int rc = read_question(store, index, text, &q);
   if (rc != SQLITE_OK || q.count == 0 || max == 0) return rc;
-  const size_t lines = index->line_count, bytes = lines * (sizeof(cell) + 2 * sizeof(uint32_t));
-  char *block = sqlite3_malloc64(bytes);
-  if (!block) return SQLITE_NOMEM;
-  memset(block, 0, bytes);
-  scorer s = {.q = &q, .index = index, .cells = (cell *)block};
-  s.touched = (uint32_t *)(s.cells + lines);
-  s.present = s.touched + lines;
+  static const double FULL_SCALE = 3.5; /* many words say more than few, but less than each */
+  scorer s = {.q = &q, .index = index, .scale = q.full > 0 ? (float)(1 / (FULL_SCALE * sqrt(q.full))) : 1};
+  for (int i = 0; i < TP__MEMORY_PART_COUNT; i++) s.weights[i] = (float)tp__memory_part_rows[i].weight;
+  if (!find_scratch(index, &s)) return SQLITE_NOMEM;
   for (size_t i = 0; i < q.count; i++) score_word(&s, (int32_t)i);
   rc = choose(&s, max, ret_scored, ret_count);
-  sqlite3_free(block);
+  for (size_t i = 0; i < s.touched_count; i++) s.cells[s.touched[i]] = (cell){0};
   return rc;
 }

@@ -31,7 +31,7 @@ typedef struct tp__memory_scored {
 
 /** @param ret_scored  the best, at most max, best first, of equals the newest; sqlite3_free() it.
  *  @return a SQLite code. */
-int tp__memory_score(tp__memory_store *store, const tp__memory_index *index, tp_text text, size_t max,
+int tp__memory_score(tp__memory_store *store, tp__memory_index *index, tp_text text, size_t max,
                      tp__memory_scored **ret_scored, size_t *ret_count);
 
 #endif
