@@ -1,45 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/tools.h"
-#include "runtime/exec/slot.h"
 
-enum { BLOCK_BYTES = 1024, ANSWER_BYTES = 48 };
+enum { BLOCK_BYTES = 1024 };
 #define MALFORMED_WORDS "the tool deferred and answered at once"
 #define NO_ANSWER_WORDS "the tool gave no answer"
 
-/* Of a function that is called on the owner, and so has only its answer here; of any other it is the first part of
- * `handed`. */
+/* What a function on another thread needs is copied: the toolset and the dispatch may be gone before it returns. */
 struct tp__tool_attempt {
   tp__attempt base;
-  tp__tool_lot *lot;           /* whose cell it is; NULL: in a `handed` */
-  tp__tool_attempts *attempts; /* of the dispatch: until it is settled */
+  tp__turn *turn;      /* referenced */
+  size_t block_size;
   tp__tool_settled_fn settled;
   void *ctx;
   tp__closure *closure; /* referenced: the tool's; NULL: it holds nothing of the host's */
   size_t bytes_max;
+  /* of a function on another thread */
+  tp_tool_fn function; /* valid while the snapshot is pinned; NULL: it was called on the owner, and deferred */
+  void *self;
+  tp_text call_id, arguments;
+  tp_tool_run run;
+  tp__arena arena;
   /* written by the winner of the slot, read by the owner */
   bool said_by_token;
-  bool has_arena;
   tp__tool_said said;
-  tp__arena answer_arena; /* of an answer that is too long for what follows */
-  char answer[ANSWER_BYTES];
+  tp__arena answer_arena;
+  tp_allocator blocks;
 };
 
-/* What a function on another thread needs: the toolset and the dispatch may be gone before it returns. */
-typedef struct handed {
-  tp__tool_attempt attempt;
-  tp_text call_id, arguments;
-  tp_tool_run run;     /* its turn is referenced */
-  tp_tool_fn function; /* valid while the snapshot is pinned */
-  void *self;
-  size_t block_size;
-  tp_allocator blocks;
-  tp__arena arena; /* of the function's thread */
-} handed;
-
-enum { CELL_BYTES = (sizeof(tp__tool_attempt) + 15) / 16 * 16 };
-
 static tp__tool_attempt *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__tool_attempt, base); }
-static handed *handed_of(tp__tool_attempt *attempt) { return TP__CONTAINER(attempt, handed, attempt); }
+
+static void *take_block(void *blocks, size_t size) {
+  size_t block_size;
+  return tp__block_take(blocks, size, &block_size);
+}
+
+static void give_block(void *blocks, void *memory, size_t size) { tp__block_give(blocks, memory, size); }
+
+tp_allocator tp__tool_blocks(tp_runtime *runtime) { return (tp_allocator){take_block, give_block, &runtime->blocks}; }
 
 /* ---- what the tool sees ---- */
 
@@ -102,22 +99,15 @@ static const tp__tool_said no_answer = {.flaws = TP__SAID_ERROR, .text = {NO_ANS
 /* ---- the attempt ---- */
 
 static tp__answer call(tp__attempt *attempt) {
-  handed *h = handed_of(of(attempt));
-  tp_answer kind = h->function(h->self, &h->run);
-  if (!is_answer(kind)) h->run.said = no_answer;
+  tp__tool_attempt *a = of(attempt);
+  tp_answer kind = a->function(a->self, &a->run);
+  if (!is_answer(kind)) a->run.said = no_answer;
   return (tp__answer){.kind = kind};
 }
 
-/* A short answer needs no memory of its own. */
 static void say_by_token(tp__tool_attempt *attempt, bool is_error, tp_text text) {
-  tp__arena *arena = &attempt->answer_arena;
   attempt->said_by_token = true;
-  attempt->said = (tp__tool_said){.flaws = is_error ? TP__SAID_ERROR : 0, .text = {"", 0}};
-  if (text.size == 0) return;
-  attempt->has_arena = true;
-  tp__arena_init(arena, attempt->lot ? tp__tool_lot_blocks(attempt->lot) : &handed_of(attempt)->blocks, attempt->answer,
-                 sizeof attempt->answer, 0);
-  say(&attempt->said, arena, attempt->bytes_max, is_error, text);
+  say(&attempt->said, &attempt->answer_arena, attempt->bytes_max, is_error, text);
 }
 
 /* extra: the text of tp_tool_complete(). */
@@ -135,50 +125,11 @@ static void abandoned(tp__attempt *base) {
   base->answer = (tp__answer){.kind = TP_ANSWER_FAILED};
 }
 
-/* One that waits in a lot is answered by its token alone. Of a function on another thread the engine does not tell that
- * from an answer beside the token; it may still be running then, so that what it said is not looked at. */
-static const tp__tool_said *said_of(tp__tool_attempt *attempt) {
-  if (attempt->lot || attempt->said_by_token) return &attempt->said;
-  return attempt->base.answer.kind == TP_ANSWER_DEFERRED ? &malformed : &handed_of(attempt)->run.said;
-}
-
-/* ---- the ends of many, at once ---- */
-
-/* Till its slot is closed an attempt stays: somebody may be looking at it through its token (tp__slot_hold). */
-static void let_go(tp__tool_attempts *attempts) {
-  tp_token tokens[TP__ENDED_MAX];
-  tp__tool_lot *lot = NULL;
-  uint32_t cells = 0;
-  for (uint32_t i = 0; i < attempts->ended_count; i++) tokens[i] = attempts->ended[i]->base.token;
-  tp__slots_close(tokens, attempts->ended_count);
-  for (uint32_t i = 0; i < attempts->ended_count; i++) {
-    tp__tool_attempt *attempt = attempts->ended[i];
-    if (!tp__attempt_is_last(&attempt->base)) {
-      tp__attempt_unref(&attempt->base);
-      continue;
-    }
-    if (cells > 0 && attempt->lot != lot) {
-      tp__tool_lot_give(lot, cells);
-      cells = 0;
-    }
-    lot = attempt->lot;
-    cells++;
-    if (attempt->has_arena) tp__arena_fini(&attempt->answer_arena);
-    if (attempt->closure) tp__closure_unref(attempt->closure);
-  }
-  if (cells > 0) tp__tool_lot_give(lot, cells);
-  attempts->ended_count = 0;
-}
-
-static void note_ended(tp__tool_attempt *attempt) {
-  tp__tool_attempts *attempts = attempt->attempts;
-  if (attempts->ended_count == TP__ENDED_MAX) let_go(attempts);
-  attempts->ended[attempts->ended_count++] = attempt;
-}
-
-void tp__tool_attempts_end(tp__tool_attempts *attempts) {
-  if (attempts->ended_count > 0) let_go(attempts);
-  tp__tool_lots_end(&attempts->lots);
+/* Of a function on another thread that deferred and answered beside its token the engine says that it deferred; it may
+ * still be running then, so that what it said is not looked at. */
+static const tp__tool_said *said_of(const tp__tool_attempt *attempt) {
+  if (attempt->said_by_token) return &attempt->said;
+  return attempt->base.answer.kind == TP_ANSWER_DEFERRED ? &malformed : &attempt->run.said;
 }
 
 /* Where it was not answered its function may still be running and writing: its answer is not looked at. */
@@ -193,31 +144,19 @@ static void settled(tp__attempt *base, tp__attempt_end end) {
     answer.is_error = said->flaws || base->answer.kind != TP_ANSWER_DONE;
     answer.text = tp__tool_said_text(said);
   }
-  if (end == TP__ANSWERED && base->pool_item.inbox && base->ended_ns > handed_of(attempt)->run.deadline_ns)
+  if (end == TP__ANSWERED && base->pool_item.inbox && base->ended_ns > attempt->run.deadline_ns)
     answer.end = TP__EXPIRED; /* the answer came before its owner had looked at the clock */
-  bool by_message = end == TP__ANSWERED || end == TP__REFUSED;
-  if (attempt->lot && by_message) {
-    note_ended(attempt);
-    attempt->settled(attempt->ctx, &answer); /* the dispatch may end in there, and let go of it */
-    return;
-  }
-  if (by_message) tp__slot_close(base->token);
   attempt->settled(attempt->ctx, &answer);
   tp__attempt_unref(base);
 }
 
 static void release(tp__attempt *base) {
   tp__tool_attempt *attempt = of(base);
-  if (attempt->has_arena) tp__arena_fini(&attempt->answer_arena);
+  tp__turn *turn = attempt->turn;
+  tp__arena_fini(&attempt->answer_arena);
+  tp__arena_fini(&attempt->arena);
   if (attempt->closure) tp__closure_unref(attempt->closure);
-  if (attempt->lot) {
-    tp__tool_lot_give(attempt->lot, 1);
-    return;
-  }
-  handed *h = handed_of(attempt);
-  tp__turn *turn = h->run.turn;
-  tp__arena_fini(&h->arena);
-  tp__block_give(&turn->runtime->blocks, h, h->block_size);
+  tp__block_give(&turn->runtime->blocks, attempt, attempt->block_size);
   tp__turn_unref(turn);
 }
 
@@ -228,7 +167,7 @@ static int64_t deadline_of(const tp__attempt *base, int64_t offered_ns) {
 
 /* The call may have waited for a permit: its limit counts from here. */
 static void offered(tp__attempt *base, int64_t now_ns) {
-  handed_of(of(base))->run.deadline_ns = deadline_of(base, now_ns);
+  of(base)->run.deadline_ns = deadline_of(base, now_ns);
 }
 
 static const tp__attempt_class class = {
@@ -238,39 +177,53 @@ static const tp__attempt_class class = {
     .call = call,
     .accept = accept,
     .settled = settled,
-    .release = release,
-    .closes = true};
+    .release = release};
 
 tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text) {
   tp__answer answer = {.kind = is_error ? TP_ANSWER_FAILED : TP_ANSWER_DONE};
   return tp__token_answer(token, &class, &answer, &text);
 }
 
+static tp__tool_attempt *new_attempt(const tp_tool_run *run) {
+  tp_runtime *runtime = run->turn->runtime;
+  size_t block_size;
+  tp__tool_attempt *a = tp__block_take(&runtime->blocks, BLOCK_BYTES, &block_size);
+  if (!a) return NULL;
+  *a = (tp__tool_attempt){
+      .turn = run->turn, .block_size = block_size, .bytes_max = run->bytes_max, .blocks = tp__tool_blocks(runtime)};
+  if (tp__attempt_init(&a->base, &class, &run->turn->strand) != TP_OK) {
+    tp__block_give(&runtime->blocks, a, block_size);
+    return NULL;
+  }
+  a->closure = tp__closure_ref(run->closure);
+  a->base.pool_item.name = run->name;
+  a->arena.allocator = a->answer_arena.allocator = &a->blocks;
+  tp__turn_hold(run->turn);
+  return a;
+}
+
+/* The rest of its block is the first memory of one of its arenas. */
+static void give_rest(tp__tool_attempt *attempt, tp__arena *arena) {
+  tp__arena_init(arena, &attempt->blocks, attempt + 1, attempt->block_size - sizeof *attempt, 0);
+}
+
+static void free_unused(tp__tool_attempt *attempt) {
+  tp__attempt_fini(&attempt->base);
+  tp__attempt_unref(&attempt->base);
+}
+
 /* ---- an inline tool, on the owner ---- */
 
 /* It waits for something after all: here is the attempt that the token leads to. */
 static tp_status defer_here(tp_tool_run *run, const tp_deferral *deferral, tp_token *ret_token) {
-  tp__tool_lots *lots = &run->attempts->lots;
-  tp__tool_lot *lot;
-  tp_token token;
-  tp__tool_attempt *attempt = tp__tool_lots_take(lots, run->turn, CELL_BYTES, &lot, &token);
+  tp__tool_attempt *attempt = new_attempt(run);
   if (!attempt) return TP_ERR_NO_MEMORY;
-  attempt->lot = lot;
-  attempt->attempts = run->attempts;
-  attempt->bytes_max = run->bytes_max;
-  attempt->said_by_token = attempt->has_arena = false;
-  attempt->said = (tp__tool_said){.text = {"", 0}};
-  tp_status status =
-      tp__attempt_init_deferred(&attempt->base, &class, &run->turn->strand, token, deferral, run->started_ns,
-                                run->name);
-  if (status != TP_OK) {
-    tp__tool_lots_untake(lots, CELL_BYTES);
-    return status;
-  }
-  attempt->closure = tp__closure_ref(run->closure);
-  run->attempt = attempt;
-  *ret_token = token;
-  return TP_OK;
+  give_rest(attempt, &attempt->answer_arena);
+  tp__a64_store_relaxed(&attempt->base.started_ns, (uint64_t)run->started_ns); /* no other thread knows it yet */
+  tp_status status = tp__attempt_defer(&attempt->base, deferral, ret_token);
+  if (status == TP_OK) run->attempt = attempt;
+  else free_unused(attempt);
+  return status;
 }
 
 tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *theirs, tp_token *ret_token) {
@@ -310,51 +263,42 @@ void tp__tool_run_await(tp__tool_attempt *attempt, int64_t deadline_ns, tp__tool
 
 /* ---- any other tool, on a handler thread or through its inbox ---- */
 
-static handed *new_handed(const tp_tool_run *run) {
-  tp_runtime *runtime = run->turn->runtime;
-  size_t block_size;
-  handed *h = tp__block_take(&runtime->blocks, BLOCK_BYTES, &block_size);
-  if (!h) return NULL;
-  *h = (handed){.run = *run, .block_size = block_size, .attempt = {.bytes_max = run->bytes_max}};
-  h->blocks = tp__tool_blocks(runtime);
-  tp__arena_init(&h->arena, &h->blocks, h + 1, block_size - sizeof *h, 0);
-  if (!tp__arena_text(&h->arena, *run->call_id, &h->call_id) ||
-      !tp__arena_text(&h->arena, *run->arguments, &h->arguments) ||
-      tp__attempt_init(&h->attempt.base, &class, &run->turn->strand) != TP_OK) {
-    tp__arena_fini(&h->arena);
-    tp__block_give(&runtime->blocks, h, block_size);
-    return NULL;
-  }
-  h->run.call_id = &h->call_id;
-  h->run.arguments = &h->arguments;
-  h->run.arena = &h->arena;
-  h->run.attempt = &h->attempt;
-  tp__turn_hold(run->turn);
-  return h;
+static bool copy_run(tp__tool_attempt *a, const tp_tool_run *run) {
+  give_rest(a, &a->arena);
+  if (!tp__arena_text(&a->arena, *run->call_id, &a->call_id)) return false;
+  if (!tp__arena_text(&a->arena, *run->arguments, &a->arguments)) return false;
+  a->run = *run;
+  a->run.call_id = &a->call_id;
+  a->run.arguments = &a->arguments;
+  a->run.arena = &a->arena;
+  a->run.attempt = a;
+  return true;
 }
 
 tp_reason tp__tool_run_start(const tp_tool_run *run, const tp__tool_entry *tool, tp__tool_settled_fn settled_fn,
                              void *ctx, tp__tool_attempt **ret_attempt) {
-  handed *h = new_handed(run);
-  if (!h) return TP_REASON_NO_MEMORY;
-  h->function = tool->run;
-  h->self = tool->self;
-  h->attempt.settled = settled_fn;
-  h->attempt.ctx = ctx;
-  h->attempt.closure = tp__closure_ref(tool->closure);
-  tp__attempt *base = &h->attempt.base;
+  tp__tool_attempt *a = new_attempt(run);
+  if (!a) return TP_REASON_NO_MEMORY;
+  if (!copy_run(a, run)) {
+    free_unused(a);
+    return TP_REASON_NO_MEMORY;
+  }
+  a->function = tool->run;
+  a->self = tool->self;
+  a->settled = settled_fn;
+  a->ctx = ctx;
+  tp__attempt *base = &a->base;
   base->pool_item.lane = TP__LANE_UPPER;
   base->pool_item.permits = tool->permits;
   base->pool_item.permits_max = tool->concurrent_max;
-  base->pool_item.name = tool->name.data;
   base->pool_item.phase = TP_PHASE_TOOL_PRE;
   base->pool_item.inbox = tool->inbox;
   base->inbox_item.work = (tp_work){
-      .struct_size = sizeof(tp_work), .kind = TP_WORK_TOOL, .self = tool->self, .run = &h->run};
+      .struct_size = sizeof(tp_work), .kind = TP_WORK_TOOL, .self = tool->self, .run = &a->run};
   tp_reason refused = tool->inbox ? tp__attempt_offer_permitted(base, run->turn->deadline_ns, tool->limit_ns)
                                   : tp__attempt_start(base, run->turn->deadline_ns, tool->limit_ns);
   if (refused) tp__attempt_unref(base);
-  else *ret_attempt = &h->attempt;
+  else *ret_attempt = a;
   return refused;
 }
 

@@ -6,8 +6,9 @@
 #ifndef TP__TOOL_RUN_H
 #define TP__TOOL_RUN_H
 
-#include "phases/tool_lot.h"
 #include "phases/turn.h"
+#include "runtime/exec/attempt.h"
+#include "runtime/exec/runtime.h"
 
 typedef struct tp__tool_entry tp__tool_entry;
 typedef struct tp__tool_attempt tp__tool_attempt;
@@ -21,14 +22,8 @@ typedef struct tp__tool_said {
 } tp__tool_said;
 tp_text tp__tool_said_text(const tp__tool_said *said);
 
-enum { TP__ENDED_MAX = 16 };
-
-/** What the attempts of a dispatch share on the owner. Zero-filled: none yet. */
-typedef struct tp__tool_attempts {
-  tp__tool_lots lots; /* where they come from */
-  uint32_t ended_count;
-  tp__tool_attempt *ended[TP__ENDED_MAX]; /* settled, with their slots still to be closed, all at once */
-} tp__tool_attempts;
+/** The runtime's cached blocks as an allocator, for arenas. */
+tp_allocator tp__tool_blocks(tp_runtime *runtime);
 
 /** What the function sees. */
 struct tp_tool_run {
@@ -41,7 +36,6 @@ struct tp_tool_run {
   tp__arena *arena;            /* of the answer; the thread's that runs the function */
   tp__tool_attempt *attempt;   /* NULL: on the owner, and it has not deferred */
   int64_t started_ns;          /* on the owner */
-  tp__tool_attempts *attempts; /* on the owner: where its attempt comes from */
   tp__tool_said said;
 };
 
@@ -62,9 +56,6 @@ typedef void (*tp__tool_settled_fn)(void *ctx, const tp__tool_answer *answer);
  *          tp__tool_run_await() before the owner does anything else. */
 tp__tool_attempt *tp__tool_run_odd(tp_tool_run *run, tp_answer kind);
 void tp__tool_run_await(tp__tool_attempt *attempt, int64_t deadline_ns, tp__tool_settled_fn settled, void *ctx);
-
-/** The dispatch has ended: no attempt of it is open. */
-void tp__tool_attempts_end(tp__tool_attempts *attempts);
 
 /** Copies a text into the arena, cut to its head and tail where it is too long. @return false without memory. */
 bool tp__tool_text(tp__arena *arena, tp_text text, size_t bytes_max, tp_text *ret_copy);

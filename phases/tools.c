@@ -11,7 +11,6 @@ static const tp_text no_text = {"", 0};
 
 void tp__call_one_less(tp__dispatch *d) {
   if (--d->open > 0) return;
-  tp__tool_attempts_end(&d->attempts);
   tp__arena_fini(&d->scratch);
   d->pending = NULL;
   d->turn->dispatch = NULL;
@@ -94,7 +93,6 @@ static tp__dispatch *take_dispatch(tp_turn *turn) {
   d->block_size = block_size;
   d->run.turn = &turn->core;
   d->run.arena = &d->texts;
-  d->run.attempts = &d->attempts;
   d->has_listener = tp__turn_has_listener(turn);
   d->timestamps = turn->core.runtime->options.timestamps;
   d->begin = event_of(turn, TP_EVENT_TOOL_BEGIN);

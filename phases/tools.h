@@ -85,7 +85,6 @@ struct tp__dispatch {
   tp__tool_slot *free;        /* for the next call */
   tp__tool_slot *pending;     /* of calls that did not end where they began */
   tp_tool_run run;            /* of an inline tool: one after the other */
-  tp__tool_attempts attempts; /* for those that defer */
   tp_event begin, end;        /* whose they are was filled in once */
   int64_t wall_ns;            /* when their unix_ms was looked at */
   tp_allocator blocks;

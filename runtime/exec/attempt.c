@@ -50,7 +50,7 @@ static void token_gone(tp__attempt *attempt) {
 static void delivered(tp__message *message) {
   tp__attempt *attempt = TP__CONTAINER(message, tp__attempt, message);
   tp__strand_undue(&attempt->due);
-  if (!attempt->class->closes) tp__slot_close(attempt->token);
+  tp__slot_close(attempt->token);
   attempt->class->settled(attempt, attempt->refusal ? TP__REFUSED : TP__ANSWERED);
 }
 
@@ -71,7 +71,7 @@ static void fire(tp__due *due, int64_t now_ns) {
   else tp__attempt_expire(attempt, TP__EXPIRED);
 }
 
-static void fill(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand, uint32_t refs) {
+tp_status tp__attempt_init(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand) {
   memset(attempt, 0, sizeof *attempt);
   attempt->class = class;
   attempt->runtime = strand->runtime;
@@ -79,11 +79,7 @@ static void fill(tp__attempt *attempt, const tp__attempt_class *class, tp__stran
   attempt->message.deliver = delivered;
   attempt->due.fire = fire;
   tp__list_init(&attempt->due.link);
-  atomic_init(&attempt->refs.v, refs);
-}
-
-tp_status tp__attempt_init(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand) {
-  fill(attempt, class, strand, 1);
+  atomic_init(&attempt->refs.v, 1);
   return tp__slot_open(attempt, attempt->runtime, &attempt->token);
 }
 
@@ -91,21 +87,6 @@ static bool count_token(tp_runtime *runtime) {
   if (tp__a32_add_acq_rel(&runtime->tokens_open, 1) < runtime->options.deferred_max) return true;
   tp__a32_sub_acq_rel(&runtime->tokens_open, 1);
   return false;
-}
-
-/* Nobody knows the attempt before its slot is open, which publishes everything here. */
-tp_status tp__attempt_init_deferred(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand,
-                                    tp_token token, const tp_deferral *deferral, int64_t started_ns,
-                                    const char *name) {
-  if (!count_token(strand->runtime)) return TP_ERR_FULL;
-  fill(attempt, class, strand, 2); /* the owner's and the token's */
-  attempt->token = token;
-  attempt->pool_item.name = name;
-  if (deferral) attempt->deferral = *deferral;
-  atomic_init(&attempt->flags.v, TP__ATTEMPT_DEFERRED);
-  atomic_init(&attempt->started_ns.v, (uint64_t)started_ns);
-  tp__slot_open_taken(attempt, token);
-  return TP_OK;
 }
 
 void tp__attempt_fini(tp__attempt *attempt) { tp__slot_close(attempt->token); }

@@ -54,9 +54,6 @@ typedef struct tp__attempt_class {
   void (*offered)(tp__attempt *attempt, int64_t now_ns);
   /** Frees. Any thread. */
   void (*release)(tp__attempt *attempt);
-  /** settled closes the slot of an attempt that has ended by message (ANSWERED, REFUSED), before it drops the owner's
-   *  reference: for owners who close many at once. */
-  bool closes;
 } tp__attempt_class;
 
 enum {
@@ -101,11 +98,6 @@ struct tp__attempt {
 
 /** Makes an attempt ready to start, with a slot and the owner's reference. @return TP_OK, TP_ERR_NO_MEMORY. */
 tp_status tp__attempt_init(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand);
-/** Owner: the same for a function that was called on this thread and defers now, in one step with tp__attempt_defer().
- *  @param token  of a slot that was taken (tp__slots_take()). @param name  pool_item.name.
- *  @return TP_OK, and the token may be given away; TP_ERR_FULL when too many are open: nothing was done. */
-tp_status tp__attempt_init_deferred(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand,
-                                    tp_token token, const tp_deferral *deferral, int64_t started_ns, const char *name);
 /** Gives back the slot of an attempt that was not started. */
 void tp__attempt_fini(tp__attempt *attempt);
 
@@ -156,10 +148,6 @@ void tp__attempt_call(tp__attempt *attempt);
 void tp__attempt_refuse(tp__attempt *attempt, tp_reason reason);
 static inline tp__attempt *tp__attempt_of(tp__pool_item *item) { return TP__CONTAINER(item, tp__attempt, pool_item); }
 void tp__attempt_unref(tp__attempt *attempt);
-/** Whether the caller's reference is the last one of an attempt whose slot is closed. */
-static inline bool tp__attempt_is_last(const tp__attempt *attempt) {
-  return tp__a32_load_acquire(&attempt->refs) == 1; /* pairs with tp__attempt_unref() */
-}
 bool tp__attempt_is_cancelled(const tp__attempt *attempt);
 /** Completes every abandoned token of a runtime that goes away. */
 void tp__attempts_forget(struct tp_runtime *runtime);

@@ -102,41 +102,22 @@ static bool grow_locked(void) {
   return true;
 }
 
-/* A slot off the free list is nobody's but the caller's until he opens it. */
-static slot *take_locked(const void *runtime, tp_token *ret_token) {
-  if (!free_head && !grow_locked()) return NULL;
-  uint32_t index = free_head - 1;
-  slot *s = slot_at(index);
-  free_head = s->next_free;
-  s->runtime = runtime;
-  *ret_token = token_of(index, tp__a64_load_relaxed(&s->word) >> STATE_BITS); /* a free slot's word is under the lock */
-  return s;
-}
-
-static void open_taken(slot *s, struct tp__attempt *attempt, tp_token token) {
-  s->attempt = attempt;
-  tp__aptr_store_release(&s->class, (void *)(uintptr_t)attempt->class);
-  tp__a64_store_release(&s->word, word_of(generation_of(token), OPEN)); /* pairs with move() and find_locked() */
-}
-
 tp_status tp__slot_open(struct tp__attempt *attempt, const void *runtime, tp_token *ret_token) {
   tp__mutex_lock(&lock);
-  slot *s = take_locked(runtime, ret_token);
-  if (s) open_taken(s, attempt, *ret_token);
+  bool has_free = free_head || grow_locked();
+  if (has_free) {
+    uint32_t index = free_head - 1;
+    slot *s = slot_at(index);
+    uint64_t generation = tp__a64_load_relaxed(&s->word) >> STATE_BITS; /* a free slot's word is under the lock */
+    free_head = s->next_free;
+    s->runtime = runtime;
+    s->attempt = attempt;
+    *ret_token = token_of(index, generation);
+    tp__aptr_store_release(&s->class, (void *)(uintptr_t)attempt->class);
+    tp__a64_store_release(&s->word, word_of(generation, OPEN)); /* pairs with move() and find_locked() */
+  }
   tp__mutex_unlock(&lock);
-  return s ? TP_OK : TP_ERR_NO_MEMORY;
-}
-
-uint32_t tp__slots_take(const void *runtime, uint32_t count, tp_token *ret_tokens) {
-  uint32_t taken = 0;
-  tp__mutex_lock(&lock);
-  while (taken < count && take_locked(runtime, &ret_tokens[taken])) taken++;
-  tp__mutex_unlock(&lock);
-  return taken;
-}
-
-void tp__slot_open_taken(struct tp__attempt *attempt, tp_token token) {
-  open_taken(slot_at(index_of(token)), attempt, token);
+  return has_free ? TP_OK : TP_ERR_NO_MEMORY;
 }
 
 struct tp__attempt *tp__slot_claim(tp_token token) {
@@ -181,24 +162,18 @@ bool tp__slot_is_of_another(tp_token token, const struct tp__attempt_class *clas
   return found != class && tp__slot_is_open(token);
 }
 
-static void close_locked(tp_token token) {
+void tp__slot_close(tp_token token) {
   slot *s = slot_at(index_of(token));
   uint64_t generation = (generation_of(token) + 1) & 0xffffffffu;
   if (generation == 0) generation = 1;
   if (TP__BUG(TP__BUG_RECYCLED_SLOT)) generation = generation_of(token);
+  tp__mutex_lock(&lock);
   s->attempt = NULL;
   s->runtime = NULL;
   tp__a64_store_release(&s->word, word_of(generation, FREE));
   s->next_free = free_head;
   free_head = index_of(token) + 1;
   if (late_waiters) tp__cond_broadcast(&closed);
-}
-
-void tp__slot_close(tp_token token) { tp__slots_close(&token, 1); }
-
-void tp__slots_close(const tp_token *tokens, uint32_t count) {
-  tp__mutex_lock(&lock);
-  for (uint32_t i = 0; i < count; i++) close_locked(tokens[i]);
   tp__mutex_unlock(&lock);
 }
 
@@ -220,7 +195,7 @@ void tp__slots_each_deferred(const void *runtime, void (*each)(void *ctx, const 
   tp__mutex_lock(&lock);
   for (uint32_t index = 0; index < chunk_count * CHUNK_SLOTS; index++) {
     slot *s = slot_at(index);
-    uint64_t state = tp__a64_load_acquire(&s->word) & ((1 << STATE_BITS) - 1); /* pairs with open_taken() */
+    uint64_t state = tp__a64_load_acquire(&s->word) & ((1 << STATE_BITS) - 1); /* pairs with tp__slot_open() */
     if ((state != OPEN && state != ABANDONED) || s->runtime != runtime) continue;
     if (tp__a32_load_acquire(&s->attempt->flags) & TP__ATTEMPT_DEFERRED) each(ctx, s->attempt);
   }

@@ -22,14 +22,6 @@ struct tp__attempt_class;
 
 /** Takes a slot for the attempt. @return TP_OK, TP_ERR_NO_MEMORY. */
 tp_status tp__slot_open(struct tp__attempt *attempt, const void *runtime, tp_token *ret_token);
-/** The same in two steps, for an owner who opens many: takes up to count free slots at once,
- *  @return how many; 0 without memory. */
-uint32_t tp__slots_take(const void *runtime, uint32_t count, tp_token *ret_tokens);
-/** and opens one of them, without a lock. */
-void tp__slot_open_taken(struct tp__attempt *attempt, tp_token token);
-/** Gives many back at once, as tp__slot_close(): claimed ones, whose attempts live till this returns, and such as were
- *  taken and never opened. */
-void tp__slots_close(const tp_token *tokens, uint32_t count);
 /** Any thread, any time. @return the attempt when this call won it, else NULL. */
 struct tp__attempt *tp__slot_claim(tp_token token);
 /** The owner. @return true when this call won it. */
