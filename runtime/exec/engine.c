@@ -91,13 +91,6 @@ tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **
 
 /* ---- a node's turn ---- */
 
-/* Nodes that leave this thread go first, so that they run while the quick ones run here. */
-static bool next_leaving(tp__entry *e, uint32_t *ret_index) {
-  if (e->leaving_count == 0) return false;
-  *ret_index = e->leaving[--e->leaving_count];
-  return true;
-}
-
 tp_text tp_match_text(const tp_match_view *view, uint32_t field) {
   const tp_field *f = tp__fields_find(view->entry->begin_fields, view->entry->begin_field_count, field);
   return f ? f->text : (tp_text){NULL, 0};
@@ -300,12 +293,17 @@ static void end(tp__entry *e) {
   e->on_end(e);
 }
 
+/* Nodes that leave this thread go first, so that they run while the inline ones run here. */
+static uint32_t next_ready(tp__entry *e) {
+  if (e->leaving_count > 0) return e->leaving[--e->leaving_count];
+  tp__share_offer(e);
+  return tp__ready_pop(&e->ready);
+}
+
 static void run_ready(tp__entry *e) {
-  uint32_t index;
   while (e->leaving_count + e->ready.count > 0) {
-    bool all_run =
-        !next_leaving(e, &index) && (tp__share_pays(e) ? tp__share_run(e, &index) : tp__quick_run(e, &index));
-    if (!all_run) step(e, index);
+    step(e, next_ready(e));
+    if (e->share) tp__share_collect(e);
   }
 }
 

@@ -194,8 +194,6 @@ static inline const tp__run *tp__entry_more(const tp__entry *entry, uint32_t ind
 
 /** The node's run, made when it has none. */
 tp__run *tp__run_make(tp__entry *entry, uint32_t index);
-/** A node that is not plain became ready. */
-void tp__entry_note_ready(tp__entry *entry, uint32_t index, int64_t now_ns);
 /** By when the node must have answered, retries included. */
 int64_t tp__entry_hard(const tp__entry *entry, uint32_t index, const tp__run *run);
 /** What will come of the entry; whoever helps with it stops. */
@@ -207,9 +205,6 @@ void tp__entry_take_answer(tp__entry *entry, uint32_t index, const tp__answer *a
 /** The pause before another attempt is over. @return whether there was one. */
 bool tp__run_drop_retry(tp__run *run);
 
-/** quick.c: calls quick nodes that are ready one after the other, until none is or a node must be looked at
- *  closer. @return false with *ret_index: look at this one. */
-bool tp__quick_run(tp__entry *entry, uint32_t *ret_index);
 /** When a node must end in an entry that ends at end_ns: less the longest required path behind it, if it is not
  *  required itself. */
 static inline int64_t tp__node_end(const tp__node *node, int64_t end_ns) {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loops of quick nodes: what most phases spend their time in. A loop reads half a cache line of a node, calls it,
- * looks at the clock once and writes four words. Whatever is not ordinary goes to engine.c: a node that needs a look
- * before it is called, by stopping; an answer that needs one, by tp__entry_called(). */
-#include "runtime/exec/quick_loop.h"
+ * The loop of plans whose nodes are all inline. It reads half a cache line of a node, calls it, reads the clock once
+ * and writes four words. At the first node or answer that needs a closer look the machine of engine.c goes on. */
+#include "runtime/exec/begin.h"
 
 void tp__quick_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t index) {
   call->entry = e;
@@ -16,24 +15,20 @@ void tp__quick_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t 
   call->attempt = NULL;
 }
 
-/* ---- some nodes of an entry: those that are ready ---- */
-
-bool tp__quick_run(tp__entry *e, uint32_t *ret_index) {
-  tp__loop l = tp__loop_of(e);
-  while (l.ready.count > 0 && l.leaving_count == 0) {
-    if (!tp__loop_next(&l, ret_index)) return false;
-    if (!e->is_call_set) tp__quick_call_set(e, &e->call, &e->arena, *ret_index);
-    e->is_call_set = true;
-    if (!tp__loop_call(&l, &l.nodes[*ret_index], *ret_index)) l = tp__loop_of(e);
-  }
-  tp__loop_leave(&l);
-  return true;
-}
-
 /* ---- an entry that is nothing but plain nodes ----
  *
  * Its nodes are called in plan order, in which each comes after all that it waits for. As long as every answer is
  * ordinary nobody needs to know who waits for whom; it is made out when one is not, for the machine to go on from. */
+
+/* A node was called and had nothing to say. @return whether that was in time, and its row written; else nothing was
+ * done. */
+static inline bool put_row(tp__entry *e, const tp__quick_node *node, uint32_t index, int64_t started_ns,
+                           int64_t ended_ns) {
+  int64_t duration_ns = ended_ns - started_ns;
+  if (ended_ns >= e->easy_ns || duration_ns > e->plan->limit_ns_min) return false;
+  tp__row_put(&e->rows[index], node->run_name, (uint32_t)(started_ns - e->begin_ns), (uint32_t)duration_ns, node->how);
+  return true;
+}
 
 /* What the entry and its call borrow. Where the last one borrowed the same, there is nothing to do. */
 static inline void set_lent(tp__entry *e, const tp_field *fields, uint32_t field_count) {
@@ -102,8 +97,7 @@ static inline bool run_in_plan_order(tp__entry *e) {
     e->call.started_ns = now_ns;
     tp_answer kind = node->run(node->self, &e->call);
     int64_t ended_ns = tp__stamp(runtime, now_ns);
-    if (kind != TP_ANSWER_DONE || e->call.touched ||
-        !tp__quick_put_row(e, node, index, now_ns, ended_ns)) {
+    if (kind != TP_ANSWER_DONE || e->call.touched || !put_row(e, node, index, now_ns, ended_ns)) {
       leave_plan_order(e, index, kind, ended_ns);
       return false;
     }

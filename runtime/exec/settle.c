@@ -26,14 +26,14 @@ tp__run *tp__run_make(tp__entry *e, uint32_t index) {
 
 /* ---- what is ready ---- */
 
-/* Deadlines count from here, and so does the wait in the record. */
-void tp__entry_note_ready(tp__entry *e, uint32_t index, int64_t now_ns) {
+/* Deadlines count from here, and so does the wait in the record; a plain node's from its call. */
+static void note_ready(tp__entry *e, uint32_t index) {
   tp__run *run = tp__run_make(e, index);
-  if (run->row.attempts == 0) run->row.queued_ns = now_ns;
+  if (run->row.attempts == 0) run->row.queued_ns = e->now_ns;
 }
 
 static void make_ready(tp__entry *e, uint32_t index) {
-  if (!e->plan->quick[index].plain) tp__entry_note_ready(e, index, e->now_ns);
+  if (!e->plan->quick[index].plain) note_ready(e, index);
   if (e->plan->quick[index].leaves) e->leaving[e->leaving_count++] = (uint16_t)index;
   else tp__ready_push(&e->ready, index);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/exec/quick_loop.h"
+#include "runtime/exec/share.h"
+
+#include "runtime/exec/runtime.h"
 
 enum { LOOKS_MAX = 32 /* for a parallel node among ready ones */ };
 enum { PARCELS = 8, PARCEL_NODES_MAX = 8, HELPERS_MAX = 7, LINE_BYTES = 64 };
@@ -54,14 +56,6 @@ struct tp__share {
   parcel parcels[PARCELS];
   helper helpers[HELPERS_MAX];
 };
-
-bool tp__share_pays(const tp__entry *e) {
-  if (!e->plan->has_parallel) return false;
-  if (e->share) return true;
-  if (e->ready.count < 2 || e->watched || e->detached_run || e->fate != TP__FATE_OPEN) return false;
-  const tp_runtime *runtime = e->turn->runtime;
-  return runtime->helpers_max > 0 && tp__workers_idle(&runtime->workers);
-}
 
 /* ---- the helper ---- */
 
@@ -184,29 +178,28 @@ static parcel *empty_parcel(tp__share *share) {
 
 /* A node that may be tried again is not given away: its second attempt might begin while a first one that deferred has
  * not returned. */
-static bool may_give(const tp__loop *l, uint32_t index) {
-  uint32_t flags = l->plan->nodes[index].flags & (TP__NODE_PARALLEL | TP__NODE_RETRY);
-  return l->nodes[index].plain && !l->e->marks[index] && flags == TP__NODE_PARALLEL;
+static bool may_give(const tp__entry *e, uint32_t index) {
+  uint32_t flags = e->plan->nodes[index].flags & (TP__NODE_PARALLEL | TP__NODE_RETRY);
+  return e->plan->quick[index].plain && !e->marks[index] && flags == TP__NODE_PARALLEL;
 }
 
 /* Fewer at a time as fewer are left, so that all end together. */
-static uint32_t how_many(const tp__loop *l, const tp__share *share) {
-  uint32_t fair = l->ready.count / (2 * (share->helper_count + 1));
+static uint32_t how_many(const tp__entry *e) {
+  uint32_t fair = e->ready.count / (2 * (e->share->helper_count + 1));
   return fair < 1 ? 1 : fair > PARCEL_NODES_MAX ? PARCEL_NODES_MAX : fair;
 }
 
 /* The first one is the owner's: it does not wait for anybody to come. */
-static bool offer_one(tp__loop *l, tp__share *share) {
-  tp__entry *e = l->e;
-  parcel *p = empty_parcel(share);
-  uint32_t most = how_many(l, share);
+static bool offer_one(tp__entry *e) {
+  parcel *p = empty_parcel(e->share);
+  uint32_t most = how_many(e), node_count = e->plan->node_count;
   if (!p) return false;
   p->count = 0;
-  uint32_t index = tp__ready_behind(&l->ready, tp__ready_first(&l->ready), l->plan->node_count);
+  uint32_t index = tp__ready_behind(&e->ready, tp__ready_first(&e->ready), node_count);
   for (int looks = 0; looks < LOOKS_MAX && p->count < most && index != UINT32_MAX; looks++) {
-    uint32_t next = tp__ready_behind(&l->ready, index, l->plan->node_count);
-    if (may_give(l, index)) {
-      tp__ready_take(&l->ready, index);
+    uint32_t next = tp__ready_behind(&e->ready, index, node_count);
+    if (may_give(e, index)) {
+      tp__ready_take(&e->ready, index);
       p->indexes[p->count++] = (uint16_t)index;
     }
     index = next;
@@ -215,29 +208,40 @@ static bool offer_one(tp__loop *l, tp__share *share) {
   tp__quick_call_set(e, &p->call, &p->arena, 0);
   p->end_ns = e->end_ns;
   p->easy_ns = e->easy_ns;
-  p->offered_ns = l->now_ns;
-  share->out++;
+  p->offered_ns = e->now_ns;
+  e->share->out++;
   tp__a32_store_release(&p->state, OFFERED); /* pairs with help_once() */
   return true;
 }
 
-static void offer(tp__loop *l, tp__share *share) {
+/* Whether ready nodes of this entry may be worth giving away just now. */
+static bool pays(const tp__entry *e) {
+  if (!e->plan->has_parallel || e->ready.count < 2) return false;
+  if (e->watched || e->detached_run || e->fate != TP__FATE_OPEN) return false;
+  if (e->share) return e->now_ns >= e->share->not_before_ns;
+  const tp_runtime *runtime = e->turn->runtime;
+  return runtime->helpers_max > 0 && tp__workers_idle(&runtime->workers);
+}
+
+void tp__share_offer(tp__entry *e) {
   bool any = false;
-  if (l->now_ns < share->not_before_ns) return;
-  while (l->ready.count > 1 && share->out < 2 * share->helper_count && offer_one(l, share)) any = true;
+  if (!pays(e)) return;
+  if (!e->share) e->share = share_new(e);
+  if (!e->share) return;
+  while (e->ready.count > 1 && e->share->out < 2 * e->share->helper_count && offer_one(e)) any = true;
   if (!any) return;
-  ask_helpers(share);
-  l->now_ns = tp__stamp(l->runtime, l->now_ns); /* a wake-up takes some time, which is not the next node's */
+  ask_helpers(e->share);
+  e->now_ns = tp__stamp(e->turn->runtime, e->now_ns); /* a wake-up takes some time, which is not the next node's */
 }
 
 /* ---- the owner: taking ---- */
 
-static void put_back(tp__loop *l, const parcel *p, uint32_t from) {
-  for (uint32_t i = from; i < p->count; i++) tp__ready_push(&l->ready, p->indexes[i]);
+static void put_back(tp__entry *e, const parcel *p, uint32_t from) {
+  for (uint32_t i = from; i < p->count; i++) tp__ready_push(&e->ready, p->indexes[i]);
 }
 
-/* A node that had nothing to say, but not in time. What the call holds may be another node's of the same parcel. */
-static tp_call call_of_late(const parcel *p, int64_t started_ns) {
+/* The call of a node that had nothing to say. What the parcel's call holds may be another node's. */
+static tp_call silent_call(const parcel *p, int64_t started_ns) {
   tp_call call = p->call;
   call.started_ns = started_ns;
   call.touched = call.sealed = false;
@@ -245,98 +249,72 @@ static tp_call call_of_late(const parcel *p, int64_t started_ns) {
   return call;
 }
 
-/* An answer that is not ordinary. One that deferred and was answered at once has settled already. */
-static void settle_odd(tp__loop *l, tp_call *call, uint32_t index, tp_answer kind, int64_t ended_ns) {
-  tp__entry *e = l->e;
+/* One that deferred and was answered at once has settled already. */
+static void settle_call(tp__entry *e, tp_call *call, uint32_t index, tp_answer kind, int64_t ended_ns) {
   const tp__run *run = tp__entry_more(e, index);
-  if (run && run->settled) return;
-  tp__loop_leave(l);
-  tp__entry_called(e, index, call, kind, ended_ns);
-  *l = tp__loop_of(e);
+  if (!run || !run->settled) tp__entry_called(e, index, call, kind, ended_ns);
 }
 
-static void settle_parcel(tp__loop *l, tp__share *share, parcel *p) {
+static void settle_parcel(tp__entry *e, parcel *p) {
   for (uint32_t i = 0; i < p->called; i++) {
-    uint32_t index = p->indexes[i];
     const parcel_time *time = &p->times[i];
     bool odd = p->odd && i + 1 == p->called;
-    if (time->ended_ns > l->now_ns) l->now_ns = time->ended_ns; /* what waited for it begins then */
-    if (!odd && tp__loop_settle(l, &l->nodes[index], index, time->started_ns, time->ended_ns)) continue;
-    tp_call late = call_of_late(p, time->started_ns);
-    settle_odd(l, odd ? &p->call : &late, index, odd ? p->kind : TP_ANSWER_DONE, time->ended_ns);
+    tp_call silent = silent_call(p, time->started_ns);
+    if (time->ended_ns > e->now_ns) e->now_ns = time->ended_ns; /* what waited for it begins then */
+    settle_call(e, odd ? &p->call : &silent, p->indexes[i], odd ? p->kind : TP_ANSWER_DONE, time->ended_ns);
   }
-  put_back(l, p, p->called);
+  put_back(e, p, p->called);
   tp__a32_store_relaxed(&p->state, EMPTY); /* nobody but the owner looks at what is empty */
-  share->out--;
+  e->share->out--;
 }
 
-static bool collect(tp__loop *l, tp__share *share) {
+static bool take_done(tp__entry *e) {
   bool any = false;
-  for (int i = 0; i < PARCELS && share->out > 0; i++) {
-    parcel *p = &share->parcels[i];
+  for (int i = 0; i < PARCELS && e->share->out > 0; i++) {
+    parcel *p = &e->share->parcels[i];
     if (tp__a32_load_acquire(&p->state) != DONE) continue; /* pairs with hand_in() */
-    settle_parcel(l, share, p);
+    settle_parcel(e, p);
     any = true;
   }
   return any;
 }
 
-static bool take_back_one(tp__loop *l, tp__share *share, parcel *p) {
+static bool take_back_one(tp__entry *e, parcel *p) {
   uint32_t offered = OFFERED;
   if (!tp__a32_cas_acq_rel(&p->state, &offered, EMPTY)) return false;
-  put_back(l, p, 0);
-  share->out--;
+  put_back(e, p, 0);
+  e->share->out--;
   return true;
 }
 
-static bool take_back(tp__loop *l, tp__share *share) {
+static bool take_back(tp__entry *e) {
   bool any = false;
-  for (int i = 0; i < PARCELS && share->out > 0; i++) any |= take_back_one(l, share, &share->parcels[i]);
+  for (int i = 0; i < PARCELS && e->share->out > 0; i++) any |= take_back_one(e, &e->share->parcels[i]);
   return any;
 }
 
 /* What nobody has opened for as long as it takes to come is the owner's again, at its place in the plan. */
-static void take_back_late(tp__loop *l, tp__share *share) {
-  int64_t patience_ns = 2 * l->runtime->search_ns;
-  for (int i = 0; i < PARCELS && share->out > 0; i++) {
-    parcel *p = &share->parcels[i];
-    if (tp__a32_load_relaxed(&p->state) != OFFERED || l->now_ns - p->offered_ns < patience_ns) continue;
-    if (take_back_one(l, share, p)) share->not_before_ns = l->now_ns + patience_ns;
+static void take_back_late(tp__entry *e) {
+  int64_t patience_ns = 2 * e->turn->runtime->search_ns;
+  for (int i = 0; i < PARCELS && e->share->out > 0; i++) {
+    parcel *p = &e->share->parcels[i];
+    if (tp__a32_load_relaxed(&p->state) != OFFERED || e->now_ns - p->offered_ns < patience_ns) continue;
+    if (take_back_one(e, p)) e->share->not_before_ns = e->now_ns + patience_ns;
   }
 }
 
-bool tp__share_run(tp__entry *e, uint32_t *ret_index) {
-  if (!e->share) e->share = share_new(e);
-  if (!e->share) return tp__quick_run(e, ret_index);
-  tp__loop l = tp__loop_of(e);
-  while (l.ready.count > 0 && l.leaving_count == 0) {
-    offer(&l, e->share);
-    if (!tp__loop_next(&l, ret_index)) return false;
-    uint32_t index = *ret_index;
-    tp__quick_call_set(e, &e->call, &e->arena, index);
-    e->is_call_set = true;
-    if (!tp__loop_call(&l, &l.nodes[index], index)) l = tp__loop_of(e);
-    collect(&l, e->share);
-    take_back_late(&l, e->share);
-  }
-  tp__loop_leave(&l);
-  return true;
+void tp__share_collect(tp__entry *e) {
+  if (e->share->out == 0) return;
+  (void)take_done(e);
+  take_back_late(e);
 }
 
 /* ---- the owner: waiting ---- */
 
-/* What was found, if anything, is settled in the entry. */
-static bool look(tp__entry *e, bool (*find)(tp__loop *l, tp__share *share)) {
-  tp__loop l = tp__loop_of(e);
-  bool found = find(&l, e->share);
-  tp__loop_leave(&l);
-  return found;
-}
-
 static bool search(tp__entry *e) {
   int64_t until_ns = tp__now_ns() + e->turn->runtime->search_ns;
   do {
-    if (look(e, collect)) return true;
+    if (take_done(e)) return true;
     tp__cpu_relax();
   } while (tp__now_ns() < until_ns);
   return false;
@@ -352,7 +330,7 @@ static bool wait_for_message(tp__entry *e) {
     share->wake_is_coming = true;
     tp__a32_exchange_acq_rel(&share->waiting, 1);
   }
-  if (!look(e, collect)) return false;
+  if (!take_done(e)) return false;
   if (tp__a32_cas_acq_rel(&share->waiting, &waiting, 0)) { /* else it is under way */
     share->wake_is_coming = false;
     tp__a32_sub_acq_rel(&e->refs, 1); /* never the last: the owner has one */
@@ -371,7 +349,7 @@ static void woken(tp__message *message) {
 
 bool tp__share_wait(tp__entry *e) {
   if (e->share->out == 0 || e->ended) return false;
-  if (look(e, take_back) || search(e)) return true;
+  if (take_back(e) || search(e)) return true;
   return wait_for_message(e);
 }
 

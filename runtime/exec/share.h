@@ -16,11 +16,10 @@ enum {
   TP__SHARE_SEARCH_NS = 30 * TP__NS_PER_US /* how long one looks for what may come before sleeping */
 };
 
-/** Owner: whether ready nodes of this entry may be worth giving away just now. */
-bool tp__share_pays(const tp__entry *entry);
-/** Owner: calls ready quick nodes here and elsewhere, until none is ready or a node must be looked at closer.
- *  @return false with *ret_index: look at this one. */
-bool tp__share_run(tp__entry *entry, uint32_t *ret_index);
+/** Owner: gives ready nodes of placement parallel to engine workers that have nothing to do, but for the first one. */
+void tp__share_offer(tp__entry *entry);
+/** Owner: settles what was answered elsewhere, and takes back what no worker came for. */
+void tp__share_collect(tp__entry *entry);
 /** Owner: nothing is ready. Waits for a moment for answers from elsewhere.
  *  @return whether something became ready or settled; false: nothing is out, or a message will come when one is in. */
 bool tp__share_wait(tp__entry *entry);
