@@ -237,8 +237,17 @@ static void run_settled(tp__entry *e, uint32_t index) {
 
 static const tp_phase_result nothing = {.struct_size = sizeof nothing, .verdict = TP_VERDICT_NONE};
 
-static void set_quiet_result(tp_phase_result *result, tp__entry *e) {
-  *result = nothing;
+/* tp_phase_result as it was first released: an older program has no more. */
+enum { RESULT_SIZE_FIRST = offsetof(tp_phase_result, entry) + sizeof(void *) };
+
+/* A caller's struct may be an older and shorter one. */
+static inline void clear(tp_phase_result *result) {
+  if (result->struct_size == sizeof *result || result->struct_size == 0) *result = nothing;
+  else tp__shown_fill(result, &nothing, sizeof nothing);
+}
+
+/* Every answer of the entry was ordinary. The result is clear. */
+static inline void set_quiet_result(tp_phase_result *result, tp__entry *e) {
   result->run_count = e->plan->node_count;
   result->entry = e;
 }
@@ -282,7 +291,6 @@ static bool may_be_quick(const tp__phase *run) {
 void tp__phase_begin(tp__phase *run) {
   tp_turn *turn = run->turn;
   const tp__plan *plan = tp__turn_plan(&turn->core, run->phase);
-  bool quiet = false;
   run->status = TP_OK;
   if (!plan) {
     run->result = nothing;
@@ -294,27 +302,18 @@ void tp__phase_begin(tp__phase *run) {
                                 .phase = run->phase,
                                 .visibility = TP_VISIBILITY_USER_VISIBLE});
   tp__entry *entry =
-      may_be_quick(run) ? tp__quick_entry(&turn->core, plan, run->fields, run->field_count, &quiet) : NULL;
-  if (quiet) {
+      may_be_quick(run) ? tp__quick_entry(&turn->core, plan, run->fields, run->field_count) : NULL;
+  run->result = nothing;
+  if (entry && entry->ended) {
     set_quiet_result(&run->result, entry);
     run->on_end(run);
     return;
   }
-  run->result = nothing;
   if (entry) {
     go_on(run, entry);
   } else {
     begin_entry(run, plan);
   }
-}
-
-/* tp_phase_result as it was first released: an older program has no more. */
-enum { RESULT_SIZE_FIRST = offsetof(tp_phase_result, entry) + sizeof(void *) };
-
-/* A caller's struct may be an older and shorter one. */
-static void clear(tp_phase_result *result) {
-  if (result->struct_size == sizeof *result || result->struct_size == 0) *result = nothing;
-  else tp__shown_fill(result, &nothing, sizeof nothing);
 }
 
 void tp__phase_let_go(tp_phase_result *result) {
@@ -350,8 +349,9 @@ typedef struct sync_run {
 
 static void sync_ended(tp__phase *run) { ((sync_run *)run->ctx)->done = true; }
 
-static tp_status run_and_wait(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp__entry *begun,
-                              tp_phase_result *result, tp_fault *fault) {
+/* @param begun  an entry that is not over yet; NULL: the phase is to begin. */
+static __attribute__((noinline)) tp_status run_and_wait(tp_turn *turn, uint32_t phase, const tp_phase_input *input,
+                                                        tp__entry *begun, tp_phase_result *result, tp_fault *fault) {
   sync_run sync = {.phase = {.turn = turn, .phase = phase, .on_end = sync_ended, .ctx = &sync}};
   if (input) TP__TRY(read_input(turn, phase, input, &sync.phase, fault));
   if (begun) go_on(&sync.phase, begun);
@@ -363,69 +363,57 @@ static tp_status run_and_wait(tp_turn *turn, uint32_t phase, const tp_phase_inpu
   return TP_OK;
 }
 
-static void leave(tp_turn *turn, const tp__inside *frame) {
-  tp__turn_exit(turn);
-  tp__inside_leave(frame);
+static __attribute__((noinline)) tp_status run_empty(const tp_turn *turn, uint32_t phase, const tp_phase_input *input,
+                                                     tp_phase_result *result, tp_fault *fault) {
+  tp__phase unused;
+  if (input) TP__TRY(read_input(turn, phase, input, &unused, fault));
+  clear(result);
+  return TP_OK;
 }
 
-/* The long way: for a phase that is watched, given something, or that somebody stands in the way of. */
-static __attribute__((noinline)) tp_status run_long(tp_turn *turn, uint32_t phase, const tp_phase_input *input,
-                                                    tp_phase_result *result, tp_fault *fault) {
-  TP__TRY(check_phase(turn, phase, fault));
-  TP__TRY(tp__shown_check(result, RESULT_SIZE_FIRST, "tp_phase_result", fault));
-  if (!tp__turn_plan(&turn->core, phase)) {
-    tp__phase unused;
-    if (input) TP__TRY(read_input(turn, phase, input, &unused, fault));
-    clear(result);
-    return TP_OK;
-  }
-  tp__inside frame;
-  TP__TRY(tp__become_owner(turn->core.runtime, &frame, fault, "tp_phase_run"));
+static __attribute__((noinline)) tp_status enter_slowly(tp_turn *turn, tp__inside *frame, tp_fault *fault) {
+  TP__TRY(tp__become_owner(turn->core.runtime, frame, fault, "tp_phase_run"));
   tp_status status = tp__turn_enter(turn);
-  if (status == TP_OK) {
-    status = run_and_wait(turn, phase, input, NULL, result, fault);
-    leave(turn, &frame);
-    return status;
-  }
-  tp__inside_leave(&frame);
+  if (status == TP_OK) return TP_OK;
+  tp__inside_leave(frame);
   return tp__fail(fault, status, NULL, "the phase was not run: %s", tp_status_text(status));
 }
 
-/* An entry that began the short way has more to it. */
-static __attribute__((noinline)) tp_status run_on(tp_turn *turn, const tp__inside *frame, uint32_t phase,
-                                                  tp__entry *begun, tp_phase_result *result, tp_fault *fault) {
-  tp_status status = run_and_wait(turn, phase, NULL, begun, result, fault);
-  leave(turn, frame);
-  return status;
-}
-
-/* tp__turn_enter() and the marking of the thread, where nothing stands in the way of either. */
-static inline bool enter_free(tp_turn *turn, tp__inside *frame) {
+/* The calling thread becomes the owner of the turn; first the case in which nothing stands in the way. */
+static inline tp_status enter(tp_turn *turn, tp__inside *frame, tp_fault *fault) {
   const tp__strand *strand = &turn->core.strand;
   const tp_runtime *runtime = turn->core.runtime;
-  if (!turn->core.host_held || !turn->core.is_named) return false;
-  if (tp__inside_any() || tp__turn_has_listener(turn)) return false;
-  if (tp__aptr_load_relaxed(&strand->inbox) || strand->wake_ns != TP__NEVER) return false;
-  if (runtime->process_generation != tp__process_generation()) return false;
-  if (tp__a32_load_acquire(&runtime->life) >= TP__LIFE_STOPPING) return false;
-  if (tp__a32_load_acquire(&turn->core.busy)) return false;
+  if (!turn->core.host_held || !turn->core.is_named || tp__inside_any() ||
+      tp__aptr_load_relaxed(&strand->inbox) || strand->wake_ns != TP__NEVER ||
+      runtime->process_generation != tp__process_generation() ||
+      tp__a32_load_acquire(&runtime->life) >= TP__LIFE_STOPPING || tp__a32_load_acquire(&turn->core.busy))
+    return enter_slowly(turn, frame, fault);
   tp__a32_store_relaxed(&turn->core.busy, 1); /* as in tp__turn_enter() */
   tp__inside_enter(frame, runtime, TP__THREAD_OWNER);
-  return true;
+  return TP_OK;
 }
 
 tp_status tp_phase_run(tp_turn *turn, uint32_t phase, const tp_phase_input *input, tp_phase_result *result,
                        tp_fault *fault) {
   const tp__plan *plan = phase < TP_PHASE_LIMIT ? tp__turn_plan(&turn->core, phase) : NULL;
+  if (!plan) TP__TRY(check_phase(turn, phase, fault));
+  if (result->struct_size != sizeof *result)
+    TP__TRY(tp__shown_check(result, RESULT_SIZE_FIRST, "tp_phase_result", fault));
+  if (!plan) return run_empty(turn, phase, input, result, fault);
   tp__inside frame;
-  if (!plan || input || result->struct_size != sizeof *result || !enter_free(turn, &frame))
-    return run_long(turn, phase, input, result, fault);
-  bool quiet = false;
-  tp__entry *entry = tp__quick_entry(&turn->core, plan, NULL, 0, &quiet);
-  if (!quiet) return run_on(turn, &frame, phase, entry, result, fault);
-  set_quiet_result(result, entry);
-  leave(turn, &frame);
-  return TP_OK;
+  TP__TRY(enter(turn, &frame, fault));
+  bool may_be_quiet = !input && !tp__turn_has_listener(turn);
+  tp__entry *entry = may_be_quiet ? tp__quick_entry(&turn->core, plan, NULL, 0) : NULL;
+  tp_status status = TP_OK;
+  if (entry && entry->ended) {
+    clear(result);
+    set_quiet_result(result, entry);
+  } else {
+    status = run_and_wait(turn, phase, input, entry, result, fault);
+  }
+  tp__turn_exit(turn);
+  tp__inside_leave(&frame);
+  return status;
 }
 
 static void submitted_ended(tp__phase *run) {

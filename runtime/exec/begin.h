@@ -89,4 +89,17 @@ static inline void tp__entry_set_birth(tp__entry *e, int64_t budget_ns, bool she
   e->id = tp__turn_entry_id(e->turn);
 }
 
+/** The one birth of an entry, in the turn's seat or in a block of its own; the payload is set next. A clean seat is set
+ *  already.
+ *  @return NULL without memory. */
+static inline tp__entry *tp__entry_begin(tp__turn *turn, const tp__plan *plan, int64_t budget_ns, bool sheltered) {
+  tp__entry *e = turn->seat;
+  if (!e || e->taken || e->odd || e->block_size < tp__entry_bytes(plan)) e = tp__entry_take_block(turn, plan);
+  if (!e) return NULL;
+  e->taken = true;
+  tp__entry_set_plan(e, plan);
+  tp__entry_set_birth(e, budget_ns, sheltered);
+  return e;
+}
+
 #endif

@@ -70,7 +70,7 @@ static bool take_payload(tp__entry *e, const tp__entry_spec *spec) {
 }
 
 tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **ret_entry) {
-  tp__entry *e = tp__entry_take_block(turn, spec->plan);
+  tp__entry *e = tp__entry_begin(turn, spec->plan, spec->budget_ns, spec->sheltered);
   if (!e) return TP_ERR_NO_MEMORY;
   e->on_end = spec->on_end;
   e->on_run = spec->on_run;
@@ -78,8 +78,7 @@ tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **
   e->ctx = spec->ctx;
   e->sheltered = spec->sheltered;
   e->detached_run = spec->detached_run;
-  tp__entry_set_plan(e, spec->plan);
-  tp__entry_set_birth(e, spec->budget_ns, spec->sheltered);
+  e->is_call_set = false;
   if (!take_payload(e, spec)) {
     leave_block(e);
     return TP_ERR_NO_MEMORY;

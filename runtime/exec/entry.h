@@ -167,10 +167,9 @@ tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **
 void tp__entry_go(tp__entry *entry);
 /** Owner: begins an entry and calls its nodes here and now, where that is all there is to do. Nobody may listen.
  *  @return NULL, and nothing was done: a node is not plain, or there are parallel ones; the turn was cancelled; there
- *          is no memory. Else the entry; with *ret_quiet it has ended, quietly, and on_end is not called; without it
- *          the entry is to go on: set on_end and ctx, then tp__entry_go(). */
-tp__entry *tp__quick_entry(tp__turn *turn, const tp__plan *plan, const tp_field *fields, uint32_t field_count,
-                           bool *ret_quiet);
+ *          is no memory. Else the entry. Where it has ended, each answer was ordinary, and on_end is not called; else
+ *          set on_end and ctx, then tp__entry_go(). */
+tp__entry *tp__quick_entry(tp__turn *turn, const tp__plan *plan, const tp_field *fields, uint32_t field_count);
 /** Owner: ends an open entry early: what runs is abandoned, what has not begun is skipped. */
 void tp__entry_cancel(tp__entry *entry);
 /** Owner, after on_end: the result is no longer needed. */

@@ -39,20 +39,6 @@ static inline void set_lent(tp__entry *e, const tp_field *fields, uint32_t field
   e->is_call_set = true;
 }
 
-static inline tp__entry *begin_plain(tp__turn *turn, const tp__plan *plan, const tp_field *fields,
-                                     uint32_t field_count) {
-  tp__entry *e = turn->seat;
-  if (!plan->all_plain || turn->is_cancelled || plan->has_parallel) return NULL;
-  if (turn->runtime->options.durability == TP_DURABILITY_SYNC) return NULL; /* its end waits for a commit */
-  if (!e || e->taken || e->odd || e->block_size < tp__entry_bytes(plan)) e = tp__entry_take_block(turn, plan);
-  if (!e) return NULL;
-  e->taken = true;
-  tp__entry_set_plan(e, plan);
-  tp__entry_set_birth(e, 0, false);
-  set_lent(e, fields, field_count);
-  return e;
-}
-
 /* Who waits for whom when all nodes before `from` have settled. */
 static __attribute__((noinline, cold)) void lay_out_from(tp__entry *e, uint32_t from) {
   const tp__plan *plan = e->plan;
@@ -107,15 +93,15 @@ static inline bool run_in_plan_order(tp__entry *e) {
   return true;
 }
 
-tp__entry *tp__quick_entry(tp__turn *turn, const tp__plan *plan, const tp_field *fields, uint32_t field_count,
-                           bool *ret_quiet) {
-  tp__entry *e = begin_plain(turn, plan, fields, field_count);
+tp__entry *tp__quick_entry(tp__turn *turn, const tp__plan *plan, const tp_field *fields, uint32_t field_count) {
+  if (!plan->all_plain || turn->is_cancelled || plan->has_parallel) return NULL;
+  if (turn->runtime->options.durability == TP_DURABILITY_SYNC) return NULL; /* its end waits for a commit */
+  tp__entry *e = tp__entry_begin(turn, plan, 0, false);
   if (!e) return NULL;
-  *ret_quiet = run_in_plan_order(e);
-  if (*ret_quiet) {
-    if (e != turn->seat) tp__list_push(&turn->entries, &e->link); /* its result is found at the turn's end */
-    e->ended = true;
-    tp__entry_record_quiet(e);
-  }
+  set_lent(e, fields, field_count);
+  if (!run_in_plan_order(e)) return e;
+  if (e != turn->seat) tp__list_push(&turn->entries, &e->link); /* its result is found at the turn's end */
+  e->ended = true;
+  tp__entry_record_quiet(e);
   return e;
 }
