@@ -40,6 +40,7 @@ static void memories_are_listed_searched_and_shown(void **state) {
   const char *data = kept();
   says(MEMORY("list", data), 0, "2023-05-08  acme/workspace:home  a  user  Ingrid has a quagga.");
   says(MEMORY("list", data, "--limit", "1"), 0, "Ingrid has a quagga.");
+  says(MEMORY("list", data, "--limit", "0"), 0, "Bob: My sister");
   says(MEMORY("list", data, "--json", "--before", "2"), 0, "{\"id\":1,\"tenant\":\"acme\",\"scope\":\"workspace\"");
   says(MEMORY("search", data, "Where does Ingrid live?", "--explain"), 0, "place");
   says(MEMORY("search", data, "quagga", "--json", "--explain"), 0, "\"parts\":{\"window\":");
@@ -113,7 +114,7 @@ static void wrong_command_lines_are_refused(void **state) {
   says(MEMORY("show", data, "0"), 2, "'0' is no id of a memory");
   says(MEMORY("list", data, "--explain"), 2, "memory list does not take --explain");
   says(MEMORY("forget", data, "1", "--tenant", "t"), 2, "memory forget does not take --tenant");
-  says(MEMORY("list", data, "--limit", "0"), 2, "--limit takes a whole number from 1 to 1000");
+  says(MEMORY("search", data, "quagga", "--limit", "0"), 78, "lower limit");
   says(MEMORY("list", scratch_path("nothing.db")), 74, "nothing.db");
   says(MEMORY("list", scratch_string("text.db", "This is a text and no database at all.")), 74, "text.db");
 }
