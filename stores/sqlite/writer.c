@@ -34,11 +34,18 @@ static void emit_log(const tp__sqlite_store *s, tp_log_level level, tp_status st
   s->options.log(s->options.log_ctx, &record);
 }
 
+/* A queue that was full takes records again when half of it is free: not a small record that just fits, between others
+ * that do not. */
+static bool fits_locked(const tp__writer *w, size_t bytes) {
+  if (w->dropped_in_row > 0 && w->bytes > w->bytes_max / 2) return false;
+  return w->bytes + bytes <= w->bytes_max;
+}
+
 tp_status tp__writer_add(tp__sqlite_store *s, tp__waiting *node) {
   tp__writer *w = &s->writer;
   char message[TP_FAULT_MESSAGE_SIZE];
   pthread_mutex_lock(&w->mutex);
-  bool fits = w->bytes + node->bytes <= w->bytes_max;
+  bool fits = fits_locked(w, node->bytes);
   bool first_dropped = !fits && w->dropped_in_row == 0;
   uint64_t ended = fits ? w->dropped_in_row : 0;
   size_t bytes_max = w->bytes_max;
