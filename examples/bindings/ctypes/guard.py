@@ -13,7 +13,7 @@ library = tp.Library()
 kinds = []
 
 
-@tp.ANSWER
+@tp.answer
 def guard(_, call):
     text = str(library.c.tp_call_text(call, tp.FIELD_TEXT))
     if text == 'raise':
@@ -21,17 +21,17 @@ def guard(_, call):
     return library.c.tp_call_deny(call, b'not today') if text == 'deny' else library.c.tp_call_allow(call)
 
 
-@tp.ANSWER
+@tp.answer
 def deny_always(_, call):
     return library.c.tp_call_deny(call, b'never')
 
 
-@tp.ANSWER
+@tp.answer
 def match_raises(_, view):
     raise ValueError('a match that raises')
 
 
-@tp.ANSWER
+@tp.answer
 def tool_raises(_, run):
     raise ValueError('a tool that raises')
 
@@ -40,7 +40,7 @@ tool = tp.Tool(name=b'broken', run=tool_raises)
 tools = (ctypes.POINTER(tp.Tool) * 1)(ctypes.pointer(tool))
 
 
-@tp.ANSWER
+@tp.answer
 def bring_tools(_, call):
     return tp.DONE if library.c.tp_call_emit_tool_bundle(call, b'tools', tools, 1) == 0 else 5
 
@@ -93,7 +93,7 @@ def check(what, holds):
 def main():
     if len(sys.argv) > 1:
         tp.check_layout(sys.argv[1])
-    sys.unraisablehook = lambda raised: None  # what the callbacks raise is meant
+    tp.on_error = lambda error: None  # what the callbacks raise is meant
     runtime, session = ctypes.c_void_p(), ctypes.c_void_p()
     library.call('tp_runtime_new', None, ctypes.byref(runtime))
     for name, phase, run, failure in ((b'guard', b'turn.intake', guard, tp.REQUIRED),

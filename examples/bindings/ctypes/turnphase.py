@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """turnphase through ctypes: the structs and functions that a guard, a match, a tool and a turn need.
 
-A callback returns an integer, and 0 is no answer: ctypes returns 0 for a callback that raised, so a required guard that
-raises denies, and a tool that raises is a handler_error. The host keeps a reference to each callback that it registers.
+A callback returns an integer, and 0 is no answer. What ctypes returns for a callback that raised is undefined, so each
+is made by answer(), which returns 0 then: a required guard that raises denies, and a tool that raises is a handler_error.
+The host keeps a reference to each callback that it registers.
 """
 
 import ctypes
+import functools
 import os
 import re
+import traceback
 
 ALLOW, DENY = 2, 3                 # tp_answer
 DONE = 1
@@ -22,6 +25,23 @@ TOOL_END = 9                       # tp_event_kind
 FIELD_TEXT = 1                     # TP_FIELD_*
 
 ANSWER = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+
+
+def on_error(error):
+    """What a callback raised; a host puts its own function here."""
+    traceback.print_exception(type(error), error, error.__traceback__)
+
+
+def answer(function):
+    """Makes a callback of a guard, match or tool."""
+    @functools.wraps(function)
+    def call(self, context):
+        try:
+            return function(self, context)
+        except BaseException as error:
+            on_error(error)
+            return 0
+    return ANSWER(call)
 
 
 class Text(ctypes.Structure):
