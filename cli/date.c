@@ -87,7 +87,7 @@ bool cli_date_read(tp_text text, int64_t *ret_unix_ms) {
 }
 
 void cli_date_write(int64_t unix_ms, char into[CLI_DATE_SIZE]) {
-  time_t seconds = (time_t)((unix_ms - (unix_ms % 1000 + 1000) % 1000) / 1000);
+  time_t seconds = (time_t)(unix_ms / 1000 - (unix_ms % 1000 < 0)); /* rounded down */
   struct tm tm;
   into[0] = '\0';
   if (!gmtime_r(&seconds, &tm) || tm.tm_year < -1900 || tm.tm_year > 9999 - 1900) return;

@@ -156,7 +156,7 @@ static bool take(tp_text word, const char *pattern, size_t size, found *f) {
     default:
       break;
   }
-  if (is_one_of(word, "weekend", size)) f->unit = TP__MEMORY_SPAN_WEEKEND;
+  if (tp__memory_same_word(word, tp_text_of("weekend"))) f->unit = TP__MEMORY_SPAN_WEEKEND;
   return is_one_of(word, pattern, size);
 }
 
