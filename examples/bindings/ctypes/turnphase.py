@@ -2,8 +2,8 @@
 """turnphase through ctypes: the structs and functions that a guard, a match, a tool and a turn need.
 
 A callback returns an integer, and 0 is no answer. What ctypes returns for a callback that raised is undefined, so each
-is made by answer(), which returns 0 then: a required guard that raises denies, and a tool that raises is a handler_error.
-The host keeps a reference to each callback that it registers.
+is made by answer(), which returns 0 then: a required guard that raises denies, and a tool that raises is a
+handler_error. The host keeps a reference to each callback that it registers.
 """
 
 import ctypes
