@@ -307,6 +307,21 @@ static void end_answer(tp__attempt *attempt, tp__inside *frame) {
   tp__a32_sub_acq_rel(&runtime->visitors, 1);
 }
 
+/* The end of an abandoned attempt's token, whose slot is LATE. What that lets go of may call the host's destructors,
+ * and they the runtime: it counts a visitor meanwhile, and ends no turn of theirs. */
+static void end_late(tp__attempt *attempt, bool notes) {
+  tp_runtime *runtime = attempt->runtime;
+  tp_token token = attempt->token;
+  tp__inside frame;
+  tp__a32_add_acq_rel(&runtime->visitors, 1);
+  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
+  if (notes) note_late(attempt);
+  token_gone(attempt);
+  tp__inside_leave(&frame);
+  tp__a32_sub_acq_rel(&runtime->visitors, 1);
+  tp__slot_close(token); /* last: until then the runtime waits for us (tp__attempts_forget) */
+}
+
 tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp__answer *theirs,
                            const void *extra) {
   tp__inside frame; /* what the end of a token lets go of may call the host's destructors */
@@ -314,12 +329,7 @@ tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const
   tp__attempt *attempt = tp__slot_claim(token);
   if (!attempt) {
     attempt = tp__slot_late(token);
-    if (!attempt) return TP_ERR_STALE;
-    tp__inside_enter(&frame, attempt->runtime, TP__INSIDE_CALLBACK);
-    note_late(attempt);
-    token_gone(attempt);
-    tp__slot_close(token); /* last: until then the runtime waits for us (tp__attempts_forget) */
-    tp__inside_leave(&frame);
+    if (attempt) end_late(attempt, true);
     return TP_ERR_STALE;
   }
   assert(attempt->class == class); /* a slot's class does not change while its token is open */
@@ -342,10 +352,7 @@ tp_status tp_token_abandon(tp_token token, tp_fault *fault) {
   attempt = tp__slot_late(token);
   if (!attempt)
     return tp__fail(fault, TP_ERR_STALE, NULL, "the token is not open: it was completed or abandoned before");
-  tp__inside_enter(&frame, attempt->runtime, TP__INSIDE_CALLBACK);
-  token_gone(attempt);
-  tp__slot_close(token); /* last, as in tp__token_answer() */
-  tp__inside_leave(&frame);
+  end_late(attempt, false);
   return TP_OK;
 }
 
