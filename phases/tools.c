@@ -139,7 +139,11 @@ static void keep(tp__dispatch *d) { tp__list_push(&d->turn->kept_dispatches, &d-
 static void go(tp__dispatch *d) {
   prepare(d);
   d->turn->dispatch = d;
-  for (uint32_t i = 0; i < d->count; i++) begin_call(d, i);
+  bool *begins_more = &d->turn->core.strand.begins_more;
+  *begins_more = d->count > 1;
+  for (uint32_t i = 0; i + 1 < d->count; i++) begin_call(d, i);
+  *begins_more = false;
+  if (d->count > 0) begin_call(d, (uint32_t)d->count - 1);
   tp__call_one_less(d);
 }
 

@@ -450,8 +450,10 @@ typedef enum tp_placement {
   TP_PLACEMENT_DEFAULT = 0,  /* THREAD */
   TP_PLACEMENT_THREAD = 1,   /* may block: on a handler thread */
   TP_PLACEMENT_INLINE = 2,   /* returns in microseconds (about 100 at most) and waits for nothing: on the thread that
-                                owns the turn, an engine worker or the caller of a synchronous run. Of those that are
-                                ready the first in plan order is called first */
+                                owns the turn: an engine worker, the caller of a synchronous run, or a handler thread
+                                that goes on after its handler (not with no_engine_workers). A call costs some ns; one
+                                of placement THREAD some µs, and a wake-up of a thread for the first of a turn. Of
+                                those that are ready the first in plan order is called first */
   TP_PLACEMENT_PARALLEL = 3, /* computes, waits for nothing, and is worth another core: on the turn's owner or on any
                                 idle engine worker, several of one phase at once. Handlers only; a tool or model that
                                 says so is refused */

@@ -60,7 +60,8 @@ typedef struct tp_runtime_options {
   tp_log_level log_level;       /* what is logged; 0: TP_LOG_INFO. With TP_LOG_DEBUG each attempt has a line, and no
                                    phase takes its fast path: a phase of some ns takes some us */
   uint32_t engine_workers;      /* 0: as many as cores */
-  bool no_engine_workers;       /* none: submit forms return TP_ERR_USAGE, synchronous ones work */
+  bool no_engine_workers;       /* none: submit forms return TP_ERR_USAGE, synchronous ones work, and what is inline is
+                                   called on the thread of their caller alone */
   uint32_t handler_threads;     /* 0: 64. At most a quarter (at least 2) for load and append of
                                    histories, half of these for one tenant; an append_start takes none */
   uint32_t detached_threads;    /* of these at most so many for detached attempts and jobs; 0: 16; capped at
@@ -294,7 +295,10 @@ typedef struct tp_commit_report {
 TP_API tp_status tp_edit_commit(tp_edit *edit, tp_commit_report *ret_report, tp_fault *fault) TP_MUST_USE;
 TP_API void tp_edit_discard(tp_edit *edit);
 
-/** One function in one phase, for tp_hook_add(). Zero always means default. Strings are copied. */
+/** One function in one phase, for tp_hook_add(). Zero always means default. Strings are copied.
+ *  A function that returns in microseconds and waits for nothing says TP_PLACEMENT_INLINE: its call then costs some
+ *  nanoseconds. Without it the function may block, its limit holds also when it hangs, and its call costs some
+ *  microseconds, with the wake-up of a thread for the first one of a turn. */
 typedef struct tp_hook {
   size_t struct_size;
   const char *id;               /* of the handler and the subscription; NULL: a generated one ("hook-1") */

@@ -5,7 +5,9 @@
  * something to do, and has no owner while it waits.
  * Threads: any for what takes a runtime, an agent, a session or a submission; the call that ends one (close, remove,
  * unref) is the last with it. One thread at a time uses a begun turn and what its phases gave, but for
- * tp_turn_cancel(). Callbacks come on the thread that owns the turn: an engine worker, or the caller that helps. */
+ * tp_turn_cancel(). Callbacks come on the thread that owns the turn: an engine worker, the caller that helps, or the
+ * handler thread that has run a handler of the turn and goes on with it. Only with no_engine_workers all callbacks of a
+ * synchronous call come on the thread of its caller. */
 #ifndef TURNPHASE_TURN_H
 #define TURNPHASE_TURN_H
 

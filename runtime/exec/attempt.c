@@ -96,7 +96,8 @@ tp_reason tp__attempt_start(tp__attempt *attempt, int64_t hard_ns, int64_t limit
   attempt->limit_ns = limit_ns;
   tp__strand_due(attempt->strand, &attempt->due, due_at(attempt, tp__now_ns()));
   hold(attempt); /* the function's */
-  tp_reason refused = tp__pool_submit(&attempt->runtime->pool, &attempt->pool_item);
+  struct tp__pool_thread *here = attempt->strand->begins_more ? NULL : tp__strand_thread(attempt->strand);
+  tp_reason refused = tp__pool_submit(&attempt->runtime->pool, &attempt->pool_item, here);
   if (refused) {
     tp__strand_undue(&attempt->due);
     tp__slot_close(attempt->token);
@@ -201,9 +202,13 @@ void tp__attempt_expire(tp__attempt *attempt, tp__attempt_end end) {
 
 /* ---- the answering side ---- */
 
-static void push_answer(tp__attempt *attempt, const tp__answer *answer) {
+static void set_answer(tp__attempt *attempt, const tp__answer *answer) {
   attempt->answer = *answer;
   attempt->ended_ns = tp__now_ns();
+}
+
+static void push_answer(tp__attempt *attempt, const tp__answer *answer) {
+  set_answer(attempt, answer);
   bool taken = tp__strand_push(attempt->strand, &attempt->message);
   assert(taken); /* a strand does not end before its attempts are settled */
   (void)taken;
@@ -233,21 +238,35 @@ static void refuse_untaken(tp__attempt *attempt, tp_reason reason) {
 /* A deferral is no answer: whoever is given one as such calls it malformed. */
 static const tp__answer malformed = {.kind = TP_ANSWER_DEFERRED, .reason = "deferred and answered at once"};
 
-void tp__attempt_call(tp__attempt *attempt) {
+/* The thread that ran the function goes on with the strand where it has no owner: the answer is carried nowhere. A host
+ * without engine workers has asked for its callbacks on its own threads. */
+static tp__strand *answer_and_own(tp__attempt *attempt, const tp__answer *answer) {
+  tp__strand *strand = attempt->strand;
+  if (attempt->runtime->options.no_engine_workers) {
+    push_answer(attempt, answer);
+    return NULL;
+  }
+  set_answer(attempt, answer);
+  return tp__strand_push_own_if_free(strand, &attempt->message) ? strand : NULL;
+}
+
+tp__strand *tp__attempt_call(tp__attempt *attempt) {
+  tp__strand *owned = NULL;
   tp__a64_store_release(&attempt->started_ns, (uint64_t)tp__now_ns());
   tp__answer answer = attempt->class->call(attempt);
   bool deferred = tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_DEFERRED;
   if (deferred && answer.kind == TP_ANSWER_DEFERRED) {
     tp__attempt_returned(attempt);
-    return;
+    return NULL;
   }
   if (tp__slot_claim(attempt->token)) {
-    push_answer(attempt, deferred || answer.kind == TP_ANSWER_DEFERRED ? &malformed : &answer);
+    owned = answer_and_own(attempt, deferred || answer.kind == TP_ANSWER_DEFERRED ? &malformed : &answer);
     if (deferred) token_gone(attempt);
   } else if (!deferred && tp__slot_late(attempt->token)) {
     note_late(attempt);
     tp__slot_close(attempt->token);
   }
+  return owned;
 }
 
 void tp__attempt_refuse(tp__attempt *attempt, tp_reason reason) {

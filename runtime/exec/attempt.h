@@ -143,8 +143,10 @@ tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const
 tp__attempt *tp__token_hold(tp_token token, const tp__attempt_class *class);
 void tp__token_let_go(tp__attempt *attempt);
 
-/** For the pool: calls the function and hands in its answer; refuses an attempt that never ran, or was never put. */
-void tp__attempt_call(tp__attempt *attempt);
+/** For the pool: calls the function and delivers its answer.
+ *  @return the strand, when it had no owner: the calling thread owns it now, and must run it. Else NULL. */
+tp__strand *tp__attempt_call(tp__attempt *attempt);
+/** For the pool: refuses an attempt that never ran, or was never put. */
 void tp__attempt_refuse(tp__attempt *attempt, tp_reason reason);
 static inline tp__attempt *tp__attempt_of(tp__pool_item *item) { return TP__CONTAINER(item, tp__attempt, pool_item); }
 void tp__attempt_unref(tp__attempt *attempt);

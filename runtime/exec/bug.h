@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bug: three known bugs that the simulator's own test plants, to see that the checker finds them. They exist in the
+ * bug: five known bugs that the simulator's own test plants, to see that the checker finds them. They exist in the
  * simulated library only; elsewhere TP__BUG() is a constant 0. */
 #ifndef TP__BUG_H
 #define TP__BUG_H
@@ -9,7 +9,9 @@ enum tp__bug {
   TP__BUG_NONE = 0,
   TP__BUG_LOST_WAKEUP = 1,   /* an engine worker goes to sleep without looking at the queue again */
   TP__BUG_RECYCLED_SLOT = 2, /* a closed slot keeps its generation, and a late answer is not told from a live one */
-  TP__BUG_LEFT_QUEUED = 3    /* drain does not wait for what it cancelled: engine workers stop with strands queued */
+  TP__BUG_LEFT_QUEUED = 3,   /* drain does not wait for what it cancelled: engine workers stop with strands queued */
+  TP__BUG_TWO_OWNERS = 4,    /* a handler thread runs the turn of its answer on, whether that has an owner or not */
+  TP__BUG_LEFT_TO_ITSELF = 5 /* a handler thread forgets the attempt that was left to it */
 };
 
 #ifdef TP_SIM

@@ -163,8 +163,12 @@ void tp__entry_called(tp__entry *e, uint32_t index, tp_call *call, tp_answer kin
   take_call(e, index, call, kind);
 }
 
+/* The last that is ready may wait for this thread, where it is a handler's: the thread runs it when it has left. */
 static void hand_over(tp__entry *e, const tp__node *node, uint32_t index, tp__run *run) {
+  bool *begins_more = &e->turn->strand.begins_more, began_more = *begins_more;
+  if (e->leaving_count + e->ready.count > 0) *begins_more = true;
   tp_reason refused = tp__node_hand_over(e, index, tp__entry_hard(e, index, run), tp__node_limit(node));
+  *begins_more = began_more;
   if (refused) tp__entry_settle(e, index, TP_STATE_FAILED, refused);
   e->now_ns = tp__stamp(e->turn->runtime, e->now_ns); /* handing over is not part of the next handler's time */
 }

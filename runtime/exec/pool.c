@@ -2,6 +2,7 @@
 #include "runtime/exec/pool.h"
 
 #include "runtime/exec/attempt.h"
+#include "runtime/exec/bug.h"
 #include "runtime/exec/runtime.h"
 
 enum { IDLE_MS = 10000, LEAKS_NAMED_MAX = 256 };
@@ -76,15 +77,22 @@ static void leave_line_locked(tp__pool *pool, tp__pool_item *item) {
   tp__list_remove(&item->link);
 }
 
-static tp__pool_item *take_locked(tp__pool *pool) {
+/* @param thread  that it is offered to; NULL: the caller runs it. */
+static void set_running_locked(tp__pool *pool, tp__pool_item *item, tp__pool_thread *thread) {
+  item->place = TP__POOL_RUNNING;
+  item->thread = thread;
+  item->running_since_ns = tp__now_ns();
+  pool->lane_running[item->lane]++;
+  tp__list_push(&pool->running, &item->running_link);
+  if (thread) tp__aptr_store_release(&thread->offer, item); /* pairs with take_offer and withdraw_locked */
+}
+
+static tp__pool_item *take_locked(tp__pool *pool, tp__pool_thread *thread) {
   for (int lane = 0; lane < TP__LANES; lane++) {
     if (tp__list_empty(&pool->lanes[lane]) || pool->lane_running[lane] >= pool->lane_max[lane]) continue;
     tp__pool_item *item = item_of(pool->lanes[lane].next);
-    unqueue_locked(pool, item, TP__POOL_RUNNING);
-    item->thread = NULL;
-    item->running_since_ns = tp__now_ns();
-    pool->lane_running[lane]++;
-    tp__list_push(&pool->running, &item->running_link);
+    unqueue_locked(pool, item, TP__POOL_OUTSIDE);
+    set_running_locked(pool, item, thread);
     return item;
   }
   return NULL;
@@ -150,12 +158,9 @@ static void remove_idle_locked(tp__pool *pool, tp__pool_thread *thread) {
 /* Offers what may run to those who are idle. @return these, to be woken. */
 static tp__pool_thread *offer_locked(tp__pool *pool) {
   tp__pool_thread *woken = NULL;
-  tp__pool_item *item;
-  while (pool->idle && (item = take_locked(pool))) {
+  while (pool->idle && take_locked(pool, pool->idle)) {
     tp__pool_thread *thread = pool->idle;
     remove_idle_locked(pool, thread);
-    item->thread = thread;
-    tp__aptr_store_release(&thread->offer, item); /* pairs with take_offer and withdraw_locked */
     thread->next = woken;
     woken = thread;
   }
@@ -230,15 +235,32 @@ static void refuse_unput(tp__pool *pool) {
   }
 }
 
-static void run_item(tp__pool *pool, tp__pool_item *item) {
+static bool staff_locked(tp__pool *pool);
+
+/* A thread that runs a turn on does not take what is queued: that is for others. */
+static void run_item(tp__pool_thread *self, tp__pool_item *item) {
+  tp__pool *pool = self->pool;
   tp__attempt *attempt = tp__attempt_of(item);
-  tp__attempt_call(attempt);
+  tp__strand *owned = tp__attempt_call(attempt);
   tp__mutex_lock(&pool->mutex);
   give_back_locked(pool, item);
   bool any_unput = !tp__list_empty(&pool->unput);
-  tp__mutex_unlock(&pool->mutex);
+  if (owned && pool->queued_count > 0) {
+    (void)staff_locked(pool); /* this thread is there in any case */
+    unlock_and_wake(pool);
+  } else {
+    tp__mutex_unlock(&pool->mutex);
+  }
   tp__attempt_unref(attempt);
   if (any_unput) refuse_unput(pool);
+  if (owned) tp__strand_run_on(owned, self);
+}
+
+/* One after the other, as long as the turn that a thread runs on leaves it the next one. @return whether any. */
+static bool run_items(tp__pool_thread *self, tp__pool_item *item) {
+  bool any = item != NULL;
+  for (; item; item = TP__BUG(TP__BUG_LEFT_TO_ITSELF) ? NULL : take_offer(self)) run_item(self, item);
+  return any;
 }
 
 static void thread_run(void *arg) {
@@ -249,7 +271,7 @@ static void thread_run(void *arg) {
   tp__inside_enter(&frame, pool->runtime, TP__THREAD_HANDLER);
   tp__mutex_lock(&pool->mutex);
   for (;;) {
-    tp__pool_item *item = take_locked(pool);
+    tp__pool_item *item = take_locked(pool, NULL);
     if (!item && (pool->stop || idle_for_long)) break;
     if (!item) push_idle_locked(pool, self);
     tp__mutex_unlock(&pool->mutex);
@@ -257,10 +279,7 @@ static void thread_run(void *arg) {
       idle_for_long = !wait_unlocked(self);
       item = take_offer(self);
     }
-    if (item) {
-      idle_for_long = false;
-      run_item(pool, item);
-    }
+    if (run_items(self, item)) idle_for_long = false;
     tp__mutex_lock(&pool->mutex);
   }
   leave_locked(pool, self);
@@ -338,7 +357,13 @@ bool tp__pool_is_exhausted(tp__pool *pool) {
   return exhausted;
 }
 
-tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item) {
+/* What is queued comes first; and nothing is before it in the thread. */
+static bool may_stay_locked(const tp__pool *pool, const tp__pool_item *item, const tp__pool_thread *here) {
+  return here && pool->queued_count == 0 && pool->lane_running[item->lane] < pool->lane_max[item->lane] &&
+         !tp__aptr_load_relaxed(&here->offer);
+}
+
+tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item, tp__pool_thread *here) {
   tp_reason refused = TP_REASON_NONE;
   tp__permits *permits = item->permits;
   tp__mutex_lock(&pool->mutex);
@@ -351,8 +376,10 @@ tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item) {
     line_up_locked(pool, item);
   } else {
     if (permits) permits->used++;
-    queue_locked(pool, item);
-    if (!staff_locked(pool)) {
+    bool stays = may_stay_locked(pool, item, here);
+    if (stays) set_running_locked(pool, item, here);
+    else queue_locked(pool, item);
+    if (!stays && !staff_locked(pool)) {
       unqueue_locked(pool, item, TP__POOL_OUTSIDE);
       if (permits) permits->used--;
       refused = TP_REASON_NO_WORKER;

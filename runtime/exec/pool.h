@@ -6,7 +6,11 @@
  *
  * An attempt is somewhere on this way: waiting for a permit -> queued -> running -> done. Where a thread is idle it is
  * offered to that one thread, which wakes and takes it without the lock. tp__pool_abandon() takes it off the way, also
- * out of the offer, or marks the thread that runs it as lost until the function returns. */
+ * out of the offer, or marks the thread that runs it as lost until the function returns.
+ *
+ * When a function has answered, its thread runs the turn on, if that has no owner (strand.h). What the turn hands over
+ * then is offered to the same thread, one attempt at most and only where nothing waits for a thread: the thread takes
+ * it when it has left the turn, and no other one is woken. */
 #ifndef TP__POOL_H
 #define TP__POOL_H
 
@@ -95,9 +99,10 @@ void tp__pool_set_abandoned_max(tp__pool *pool, uint32_t count);
 /** Whether abandoned attempts hold every thread that there may be. */
 bool tp__pool_is_exhausted(tp__pool *pool);
 /** Gives the attempt to a thread, now or when there are a permit and a thread.
+ *  @param here  the handler thread that is the caller and takes the offer soon; NULL: another thread is to run it.
  *  @return TP_REASON_NONE; or why it never will be run: NO_PERMIT (abandoned attempts hold all), NO_WORKER (no thread
  *          runs and none could be started), SHUTDOWN. */
-tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item);
+tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item, struct tp__pool_thread *here);
 /** The same for an item with an inbox.
  *  @return NONE: it is in the inbox, or will be when there is a permit; NO_PERMIT; NO_WORKER (full or closed);
  *          SHUTDOWN. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/exec/strand.h"
 
+#include "runtime/exec/bug.h"
 #include "runtime/exec/runtime.h"
 #include "runtime/exec/timer.h"
 #include "runtime/exec/worker.h"
@@ -8,6 +9,36 @@
 static char idle_mark, closed_mark;
 #define IDLE ((void *)&idle_mark)
 #define CLOSED ((void *)&closed_mark)
+
+/* ---- for the simulator: who does an owner's work, and what is left behind ---- */
+
+#ifdef TP_SIM
+tp__strand_watch tp__strand_watched;
+
+static void works(tp__strand *strand) {
+  uint32_t me = (uint32_t)(uintptr_t)tp__here_get();
+  if (strand->working && tp__strand_watched.broken) tp__strand_watched.broken("it has two owners");
+  strand->working = me ? me : 1;
+}
+
+/* It is another thread's, or ends. */
+static void gives(tp__strand *strand) { strand->working = 0; }
+
+/* No thread will own it. */
+static void leaves(tp__strand *strand) {
+  strand->working = 0;
+  if (!tp__strand_watched.broken) return;
+  bool is_ready = strand->is_turn && tp__strand_watched.is_ready(strand);
+  if (strand->own) tp__strand_watched.broken("its owner leaves a message to itself");
+  if (is_ready) tp__strand_watched.broken("it has no owner, and is ready");
+}
+#else
+static inline void works(const tp__strand *strand) { (void)strand; }
+static inline void gives(const tp__strand *strand) { (void)strand; }
+static inline void leaves(const tp__strand *strand) { (void)strand; }
+#endif
+
+/* ---- life ---- */
 
 static void timer_delivered(tp__message *message) {
   tp__strand *strand = TP__CONTAINER(message, tp__strand, timer_message);
@@ -28,31 +59,54 @@ void tp__strand_rest(tp__strand *strand) {
   strand->was_armed = false;
   strand->wake_ns = TP__NEVER;
   strand->end = NULL;
-  strand->parker = NULL;
+  strand->begins_more = false;
+  strand->sleeper = NULL;
   strand->handoff = NULL;
 }
 
 void tp__strand_begin(tp__strand *strand, struct tp_runtime *runtime, bool owned) {
   strand->runtime = runtime;
   strand->own = NULL;
+#ifdef TP_SIM
+  strand->is_turn = false;
+  strand->working = 0;
+#endif
   tp__aptr_store_relaxed(&strand->inbox, owned ? NULL : IDLE);
 }
 
+/* A synchronous owner that sleeps. */
+struct tp__sleeper {
+  tp__parker parker;
+  const bool *done; /* what it waits for: the owner that finds it set gives the strand back */
+};
+
 /* The push that ended IDLE calls this, once per IDLE: the strand is this thread's to hand on. A sleeping synchronous
- * owner has published its parker by the release that made the strand IDLE. */
+ * owner has published itself by the release that made the strand IDLE. */
 static void schedule(tp__strand *strand) {
-  if (strand->parker) tp__parker_unpark(strand->parker);
+  if (strand->sleeper) tp__parker_unpark(&strand->sleeper->parker);
   else tp__workers_push(strand->runtime, strand);
 }
 
-bool tp__strand_push(tp__strand *strand, tp__message *message) {
+/* @return what the inbox was: CLOSED, and the message was not taken; IDLE, and the caller must see to an owner. */
+static void *put(tp__strand *strand, tp__message *message) {
   void *old = tp__aptr_load_acquire(&strand->inbox);
   do {
-    if (old == CLOSED) return false;
+    if (old == CLOSED) return old;
     message->next = old == IDLE ? NULL : old;
   } while (!tp__aptr_cas_acq_rel(&strand->inbox, &old, message));
+  return old;
+}
+
+bool tp__strand_push(tp__strand *strand, tp__message *message) {
+  const void *old = put(strand, message);
   if (old == IDLE) schedule(strand);
-  return true;
+  return old != CLOSED;
+}
+
+bool tp__strand_push_own_if_free(tp__strand *strand, tp__message *message) {
+  const void *old = put(strand, message);
+  assert(old != CLOSED);
+  return old == IDLE || TP__BUG(TP__BUG_TWO_OWNERS);
 }
 
 bool tp__strand_try_acquire(tp__strand *strand) {
@@ -178,12 +232,23 @@ static void close_and_end(tp__strand *strand, tp__running *running) {
   deliver(tp__aptr_exchange_acq_rel(&strand->inbox, CLOSED));
   deliver_own(strand);
   running->strand = NULL;
+  gives(strand);
   strand->end(strand);
+}
+
+/* The synchronous caller, if any, has what it waits for: it is the owner again. The strand may be gone afterwards. */
+static bool return_to_caller(tp__strand *strand) {
+  if (!strand->sleeper || !*strand->sleeper->done) return false;
+  gives(strand);
+  tp__parker_unpark(&strand->sleeper->parker);
+  return true;
 }
 
 static void run(tp__strand *strand, tp__running *running) {
   for (;;) {
+    works(strand);
     while (work(strand) && !strand->end) {}
+    if (return_to_caller(strand)) return;
     if (strand->end) {
       close_and_end(strand, running);
       return;
@@ -191,6 +256,7 @@ static void run(tp__strand *strand, tp__running *running) {
     if (strand->handoff) {
       tp__waiter *next_owner = strand->handoff;
       strand->handoff = next_owner->next;
+      gives(strand);
       tp__parker_unpark(&next_owner->parker);
       return;
     }
@@ -198,6 +264,7 @@ static void run(tp__strand *strand, tp__running *running) {
       strand->was_armed = true;
       tp__timer_arm(strand, strand->wake_ns);
     }
+    leaves(strand);
     void *expected = NULL;
     if (tp__aptr_cas_acq_rel(&strand->inbox, &expected, IDLE)) return;
   }
@@ -205,9 +272,9 @@ static void run(tp__strand *strand, tp__running *running) {
 
 /* Inside of another one's when a callback of that one's ends or lets go of this one; on a thread of the host's when
  * that lets go of something: what is called there is on an owner's thread all the same. */
-void tp__strand_run(tp__strand *strand) {
+void tp__strand_run_on(tp__strand *strand, struct tp__pool_thread *thread) {
   tp__here *here = tp__here_get();
-  tp__running running = {strand, here->running};
+  tp__running running = {strand, here->running, thread};
   tp__inside frame;
   here->running = &running;
   tp__inside_enter(&frame, strand->runtime, TP__THREAD_OWNER);
@@ -216,8 +283,12 @@ void tp__strand_run(tp__strand *strand) {
   here->running = running.outer;
 }
 
+void tp__strand_run(tp__strand *strand) { tp__strand_run_on(strand, NULL); }
+
 void tp__strand_catch_up(tp__strand *strand) {
+  works(strand);
   while (work(strand) && !strand->end) {}
+  gives(strand);
 }
 
 void tp__strand_hand_over(tp__strand *strand) { tp__workers_push(strand->runtime, strand); }
@@ -237,28 +308,37 @@ void tp__strand_give_back(tp__strand *strand) {
   if (!try_leave(strand)) tp__strand_hand_over(strand);
 }
 
-/* Sleeps as an owner: IDLE while asleep, owned again on return. */
-static void sleep_as_owner(tp__strand *strand, tp__parker *parker) {
-  strand->parker = parker;
+/* Sleeps as an owner: others may own the strand meanwhile, and it is the caller's again on return. What is due when it
+ * falls asleep is watched by the sleeper itself; an owner that leaves later has armed the timer. */
+static void sleep_as_owner(tp__strand *strand, tp__sleeper *sleeper) {
+  int64_t wake_ns = strand->wake_ns;
+  strand->sleeper = sleeper;
+  leaves(strand);
   void *expected = NULL;
   if (tp__aptr_cas_acq_rel(&strand->inbox, &expected, IDLE)) {
-    bool woken = tp__parker_park_until(parker, strand->wake_ns);
-    /* Either nobody pushed, and it is ours again; or a push ended IDLE and its wake-up was or will be given: take it,
-     * so that nobody touches the parker afterwards. */
-    if (!tp__strand_try_acquire(strand) && !woken) tp__parker_park_until(parker, TP__NEVER);
+    bool woken = tp__parker_park_until(&sleeper->parker, wake_ns);
+    /* Woken: the strand was given to us. Else it is free, and ours again; or it has an owner, by which or by whose
+     * successor it will be given: then that wake-up is taken, so that no thread touches the parker afterwards. */
+    if (!woken && !tp__strand_try_acquire(strand)) tp__parker_park_until(&sleeper->parker, TP__NEVER);
   }
-  strand->parker = NULL;
+  works(strand);
+  strand->sleeper = NULL;
 }
 
-void tp__strand_wait(tp__strand *strand, const bool *done) {
-  while (!*done && work(strand)) {}
-  if (*done) return;
-  tp__parker parker;
-  tp_status status = tp__parker_init(&parker);
+static void sleep_until_done(tp__strand *strand, const bool *done) {
+  tp__sleeper sleeper = {.done = done};
+  tp_status status = tp__parker_init(&sleeper.parker);
   assert(status == TP_OK);
   (void)status;
   while (!*done) {
-    if (!work(strand)) sleep_as_owner(strand, &parker);
+    if (!work(strand)) sleep_as_owner(strand, &sleeper);
   }
-  tp__parker_fini(&parker);
+  tp__parker_fini(&sleeper.parker);
+}
+
+void tp__strand_wait(tp__strand *strand, const bool *done) {
+  works(strand);
+  while (!*done && work(strand)) {}
+  if (!*done) sleep_until_done(strand, done);
+  gives(strand);
 }

@@ -2,8 +2,14 @@
  *
  * strand: the rule of one owner. A strand is a queue of messages of which at most one thread at a time is the owner:
  * only the owner delivers them and touches what belongs to the strand. A turn is a strand, and so is a detached run.
- * Everybody else pushes a message; the push that finds no owner schedules the strand. A synchronous caller is an owner
- * that parks instead of leaving.
+ * Every other thread pushes a message; the push that finds no owner schedules the strand. A synchronous caller is an
+ * owner that parks instead of leaving. It is woken when what it waits for has happened, or when the strand is
+ * scheduled.
+ *
+ * A handler thread whose answer finds no owner becomes the owner itself (tp__strand_push_own_if_free): it runs the
+ * strand on, through inline handlers and phases, and wakes no other thread. It leaves before it calls the next function
+ * that may block, so that any thread can become the owner meanwhile: the timer's message schedules the strand, and the
+ * deadline is handled by an engine worker or the parked caller while the function hangs.
  *
  * The whole state is one word, `inbox`:
  *   IDLE          nobody owns it
@@ -22,6 +28,7 @@
 struct tp_runtime;
 typedef struct tp__strand tp__strand;
 typedef struct tp__waiter tp__waiter;
+typedef struct tp__sleeper tp__sleeper;
 
 typedef struct tp__message {
   struct tp__message *next;                     /* the queue's */
@@ -45,11 +52,16 @@ struct tp__strand {
   tp__aptr inbox;
   /* owner only */
   tp__message *own; /* what the owner gave itself: the newest of a ring, whose next is the oldest; NULL: nothing */
-  bool was_armed; /* the timer may know it: disarm before the end */
+  bool was_armed;   /* the timer may know it: disarm before the end */
+  bool begins_more; /* the owner begins more after this: what it hands over must not wait for the owner's thread */
+#ifdef TP_SIM
+  bool is_turn;
+  uint32_t working; /* the thread that does an owner's work; 0: none does */
+#endif
   int64_t wake_ns;
   void (*end)(tp__strand *strand); /* set by a delivered message: called last, by the owner, after the close */
   tp__waiter *handoff;             /* synchronous callers that wait to become the owner, who came first first */
-  tp__parker *parker;              /* of a synchronous owner that sleeps: the scheduling push wakes it */
+  tp__sleeper *sleeper;            /* the synchronous owner, while it sleeps */
   tp__link dues;
   /* under the timer's lock */
   int64_t armed_ns; /* 0: not armed */
@@ -71,12 +83,16 @@ static inline void tp__strand_init(tp__strand *strand, struct tp_runtime *runtim
 }
 /** Any thread. @return false when the strand has ended: the message was not taken. */
 bool tp__strand_push(tp__strand *strand, tp__message *message);
+/** The same for a thread that can run the strand: where no thread owns it, the caller is the owner from here on, and
+ *  must call tp__strand_run_on(). The strand has not ended. @return whether the caller is the owner. */
+bool tp__strand_push_own_if_free(tp__strand *strand, tp__message *message);
 /** Owner: the same for what it gives itself, without telling anybody: delivered before it leaves. */
 void tp__strand_push_own(tp__strand *strand, tp__message *message);
 /** What a thread runs, innermost first. */
 typedef struct tp__running {
   const tp__strand *strand; /* NULL: it has ended */
   const struct tp__running *outer;
+  struct tp__pool_thread *thread; /* the handler thread that this is, as the strand's owner; NULL: another thread */
 } tp__running;
 /** Whether the calling thread is running the strand (tp__strand_run), and so is its owner. */
 static inline bool tp__strand_is_here(const tp__strand *strand) {
@@ -90,6 +106,13 @@ void tp__strand_acquire(tp__strand *strand);
 bool tp__strand_try_acquire(tp__strand *strand);
 /** The owner delivers and fires until there is nothing to do, then leaves. The strand may be gone afterwards. */
 void tp__strand_run(tp__strand *strand);
+/** The same on a handler thread, which runs nothing else meanwhile: one attempt may be left to it (pool.h). */
+void tp__strand_run_on(tp__strand *strand, struct tp__pool_thread *thread);
+/** The handler thread that runs this strand and is the caller; NULL: the caller is another thread. */
+static inline struct tp__pool_thread *tp__strand_thread(const tp__strand *strand) {
+  const tp__running *running = tp__here_get()->running;
+  return running && running->strand == strand ? running->thread : NULL;
+}
 /** The owner delivers, fires and parks until *done; then still owns it. */
 void tp__strand_wait(tp__strand *strand, const bool *done);
 /** The owner delivers and fires what there is, and stays. */
@@ -100,6 +123,15 @@ void tp__strand_hand_over(tp__strand *strand);
 void tp__strand_leave(tp__strand *strand);
 /** The same for who must not run what has come: the engine workers do. */
 void tp__strand_give_back(tp__strand *strand);
+#ifdef TP_SIM
+/** What the simulator checks: that one thread at a time does an owner's work, and that no owner leaves work behind. */
+typedef struct tp__strand_watch {
+  void (*broken)(const char *how); /* NULL: it does not look */
+  bool (*is_ready)(const tp__strand *turn); /* something of the turn is ready, or can never become so */
+} tp__strand_watch;
+extern tp__strand_watch tp__strand_watched;
+#endif
+
 /** Owner only. */
 void tp__strand_due(tp__strand *strand, tp__due *due, int64_t at_ns);
 void tp__strand_undue(tp__due *due);

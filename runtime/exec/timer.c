@@ -67,8 +67,12 @@ static void timer_run(void *arg) {
   tp__timer *timer = arg;
   tp__mutex_lock(&timer->mutex);
   while (!timer->stop) {
-    if (timer->root && timer->root->armed_ns <= tp__now_ns()) fire_locked(timer, timer->root);
-    else tp__cond_wait_until(&timer->changed, &timer->mutex, timer->root ? timer->root->armed_ns : TP__NEVER);
+    if (timer->root && timer->root->armed_ns <= tp__now_ns()) {
+      fire_locked(timer, timer->root);
+      continue;
+    }
+    timer->looks_ns = timer->root ? timer->root->armed_ns : TP__NEVER;
+    tp__cond_wait_until(&timer->changed, &timer->mutex, timer->looks_ns);
   }
   tp__mutex_unlock(&timer->mutex);
 }
@@ -83,6 +87,7 @@ tp_status tp__timer_init(tp__timer *timer) {
 
 tp_status tp__timer_start(tp__timer *timer, const tp_allocator *allocator) {
   timer->stop = false;
+  timer->looks_ns = 0; /* the thread looks at the heap before it first waits */
   return tp__thread_start(allocator, "tp-timer", timer_run, timer, &timer->thread);
 }
 
@@ -109,7 +114,10 @@ void tp__timer_arm(tp__strand *strand, int64_t at_ns) {
     if (strand->armed_ns) remove_locked(timer, strand);
     strand->armed_ns = at_ns;
     timer->root = meld(timer->root, strand);
-    if (timer->root == strand) tp__cond_signal(&timer->changed);
+    if (at_ns < timer->looks_ns) { /* once for each earlier time: the woken thread sets it anew */
+      timer->looks_ns = at_ns;
+      tp__cond_signal(&timer->changed);
+    }
   }
   tp__mutex_unlock(&timer->mutex);
 }

@@ -14,6 +14,7 @@ typedef struct tp__timer {
   tp__thread *thread; /* NULL: not started */
   /* under mutex */
   tp__strand *root;
+  int64_t looks_ns; /* when the thread looks at the heap again by itself; what is armed for later wakes it not now */
   bool stop;
 } tp__timer;
 

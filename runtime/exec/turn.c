@@ -145,6 +145,9 @@ static void begin(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec
   turn->kind = (uint8_t)spec->kind;
   turn->berthed = spec->berthed;
   turn->host_held = false;
+#ifdef TP_SIM
+  turn->strand.is_turn = true;
+#endif
   turn->has_ids = turn->is_named = spec->ids != NULL;
 }
 

@@ -841,6 +841,7 @@ void world_play(world *w, const script *s, uint32_t workers) {
   seat_readers(w);
   gather(w);
   make_loop(w);
+  owner_watch(w);
   w->bytes_open = workers;
   w->report = tp__sim_run(&s->sim, play, w);
   w->bytes_open = tp__sim_bytes_open();

@@ -221,7 +221,13 @@ void oracle_op_again(world *w, uint32_t op, const tp_phase_result *result);
 int64_t oracle_quick_between(const world *w, int64_t from_ns, int64_t to_ns);
 /** When the run is over. */
 void oracle_world_ended(world *w);
+
 /** Two plays of one quiet script. */
 void oracle_same(world *a, const world *b, uint32_t workers_a, uint32_t workers_b);
+
+/* ---- owner.c ---- */
+
+/** Fails the world when a turn has two owners, or none while something of it is ready. */
+void owner_watch(world *w);
 
 #endif

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which thread runs what: a turn goes on where its handler has answered; what may block next is run by the same thread;
+ * what hangs keeps nothing of the turn. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <sys/resource.h>
+
+#include "tests/support/host.h"
+
+enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, CHAIN = TP_PHASE_TURN_INTAKE, LONG_MS = 60000, MANY = 20 };
+
+/* ---- handlers that say on which thread they were called ---- */
+
+typedef struct place {
+  pthread_t thread;
+  latch *entered, *leaves; /* NULL: it returns at once */
+} place;
+
+static tp_answer note_thread(void *self, tp_call *call) {
+  place *p = self;
+  p->thread = pthread_self();
+  (void)call;
+  if (p->entered) latch_hit(p->entered);
+  if (p->leaves) latch_wait(p->leaves, 1);
+  return TP_ANSWER_DONE;
+}
+
+static bool is_same(const place *a, const place *b) { return pthread_equal(a->thread, b->thread); }
+static bool is_mine(const place *p) { return pthread_equal(p->thread, pthread_self()); }
+
+/* Waits in a chain, one after the other: thread, inline, thread. */
+static tp_runtime *open_chain(const tp_runtime_options *options, place places[3]) {
+  tp_runtime *runtime = open_runtime(options);
+  const tp_subscription sub = {.limit_ms = LONG_MS};
+  for (int i = 0; i < 3; i++) places[i] = (place){.entered = NULL};
+  add_hooks(
+      runtime,
+      (hook[]){
+          {.id = "a", .phase = CHAIN, .run = note_thread, .self = &places[0], .slow = true, .sub = sub},
+          {.id = "b", .phase = CHAIN, .run = note_thread, .self = &places[1], .after = "a", .sub = sub},
+          {.id = "c", .phase = CHAIN, .run = note_thread, .self = &places[2], .slow = true, .after = "b", .sub = sub}},
+      3);
+  return runtime;
+}
+
+static void run_chain(tp_runtime *runtime) {
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, CHAIN, NULL);
+  assert_int_equal(result.outcome, TP_OK);
+  tp_turn_end(turn);
+}
+
+/* The caller may not have fallen asleep when the first one answers, and then goes on itself: that is rare. */
+static void turn_goes_on_on_the_thread_of_its_handler(void **state) {
+  (void)state;
+  place places[3];
+  tp_runtime *runtime = open_chain(NULL, places);
+  int tries = 0;
+  do {
+    assert_true(++tries < 1000);
+    run_chain(runtime);
+    assert_false(is_mine(&places[0]));
+    assert_false(is_mine(&places[2]));
+  } while (!is_same(&places[0], &places[1]) || !is_same(&places[1], &places[2]));
+  close_runtime(runtime);
+}
+
+static void host_without_engine_workers_keeps_inline_handlers_on_its_thread(void **state) {
+  (void)state;
+  place places[3];
+  tp_runtime_options options = {.struct_size = sizeof options, .no_engine_workers = true};
+  tp_runtime *runtime = open_chain(&options, places);
+  for (int i = 0; i < 100; i++) {
+    run_chain(runtime);
+    assert_true(is_mine(&places[1]));
+    assert_false(is_mine(&places[0]));
+  }
+  close_runtime(runtime);
+}
+
+/* ---- several at once ---- */
+
+/* Each of two waits until the other one runs: on one thread they would wait for ever. */
+static tp_answer meet(void *self, tp_call *call) {
+  latch *here = self;
+  (void)call;
+  latch_hit(here);
+  latch_wait(here, 2);
+  return TP_ANSWER_DONE;
+}
+
+static void all_that_are_ready_run_at_once(void **state) {
+  (void)state;
+  latch here = LATCH;
+  place first = {.entered = NULL}, last = {.entered = NULL};
+  tp_runtime *runtime = open_runtime(NULL);
+  const tp_subscription sub = {.limit_ms = LONG_MS};
+  add_hooks(runtime,
+            (hook[]){{.id = "a", .phase = GATHER, .run = note_thread, .self = &first, .slow = true, .sub = sub},
+                     {.id = "b", .phase = GATHER, .run = meet, .self = &here, .slow = true, .after = "a", .sub = sub},
+                     {.id = "c", .phase = GATHER, .run = meet, .self = &here, .slow = true, .after = "a", .sub = sub},
+                     {.id = "d", .phase = GATHER, .run = note_thread, .self = &last, .after = "b", .sub = sub}},
+            4);
+  for (int i = 0; i < 200; i++) {
+    tp_turn *turn = begin_bare(runtime, 0);
+    tp_phase_result result = run_phase(turn, GATHER, NULL);
+    assert_run(&result, "b", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+    assert_run(&result, "c", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+    tp_turn_end(turn);
+    here.count = 0;
+  }
+  close_runtime(runtime);
+}
+
+/* An inline handler is ready beside it, and waits for it (which none should): another thread runs what may block. */
+static void what_may_block_does_not_wait_for_inline_handlers_beside_it(void **state) {
+  (void)state;
+  latch entered = LATCH;
+  place first = {.entered = NULL}, blocking = {.entered = &entered}, beside = {.leaves = &entered};
+  tp_runtime *runtime = open_runtime(NULL);
+  const tp_subscription sub = {.limit_ms = LONG_MS};
+  add_hooks(
+      runtime,
+      (hook[]){
+          {.id = "a", .phase = GATHER, .run = note_thread, .self = &first, .slow = true, .sub = sub},
+          {.id = "b", .phase = GATHER, .run = note_thread, .self = &blocking, .slow = true, .after = "a", .sub = sub},
+          {.id = "c", .phase = GATHER, .run = note_thread, .self = &beside, .after = "a", .sub = sub}},
+      3);
+  for (int i = 0; i < 200; i++) {
+    tp_turn *turn = begin_bare(runtime, 0);
+    tp_phase_result result = run_phase(turn, GATHER, NULL);
+    assert_run(&result, "b", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+    assert_run(&result, "c", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+    tp_turn_end(turn);
+    entered.count = 0;
+  }
+  close_runtime(runtime);
+}
+
+/* ---- deadlines ---- */
+
+typedef struct ended_phase {
+  latch *ended;
+  tp_phase_result result;
+} ended_phase;
+
+static void phase_ended(void *ctx, const tp_phase_result *result) {
+  ended_phase *p = ctx;
+  p->result = *result;
+  latch_hit(p->ended);
+}
+
+static tp_phase_result run_as(tp_turn *turn, bool submitted, latch *ended) {
+  ended_phase p = {.ended = ended};
+  if (!submitted) return run_phase(turn, GATHER, NULL);
+  assert_int_equal(tp_phase_submit(turn, GATHER, NULL, phase_ended, &p, NULL), TP_OK);
+  latch_wait(ended, 1);
+  return p.result;
+}
+
+/* The thread that hangs had run the turn until then. */
+static void turn_is_taken_from_a_thread_that_hangs(void **state) {
+  (void)state;
+  for (int submitted = 0; submitted < 2; submitted++) {
+    latch entered = LATCH, leaves = LATCH, ended = LATCH;
+    place first = {.entered = NULL}, hangs = {.entered = &entered, .leaves = &leaves}, after = {.entered = NULL};
+    tp_runtime *runtime = open_runtime(NULL);
+    add_hooks(runtime,
+              (hook[]){{.id = "a", .phase = GATHER, .run = note_thread, .self = &first, .slow = true},
+                       {.id = "hangs",
+                        .phase = GATHER,
+                        .run = note_thread,
+                        .self = &hangs,
+                        .slow = true,
+                        .after = "a",
+                        .sub = {.limit_ms = 20}},
+                       {.id = "after",
+                        .phase = GATHER,
+                        .run = note_thread,
+                        .self = &after,
+                        .after = "hangs",
+                        .sub = {.limit_ms = LONG_MS}}},
+              3);
+    tp_turn *turn = begin_bare(runtime, 0);
+    tp_phase_result result = run_as(turn, submitted, &ended);
+    assert_run(&result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
+    assert_run(&result, "after", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+    assert_false(is_same(&hangs, &after));
+    assert_int_equal(tp_runtime_leaks(runtime, NULL, NULL), 1);
+    tp_turn_end(turn);
+    latch_hit(&leaves);
+    await_abandoned(runtime);
+    close_runtime(runtime);
+  }
+}
+
+/* ---- the caller ---- */
+
+static long sleeps_of_this_thread(void) {
+  struct rusage usage;
+  assert_int_equal(getrusage(RUSAGE_THREAD, &usage), 0);
+  return usage.ru_nvcsw;
+}
+
+static void synchronous_caller_sleeps_once(void **state) {
+  (void)state;
+  static char ids[MANY][8];
+  tp_runtime *runtime = open_runtime(NULL);
+  place places[MANY] = {{.entered = NULL}};
+  for (int i = 0; i < MANY; i++) {
+    snprintf(ids[i], sizeof ids[i], "n%02d", i);
+    hook h = {.id = ids[i],
+              .phase = CHAIN,
+              .run = note_thread,
+              .self = &places[i],
+              .slow = true,
+              .after = i ? ids[i - 1] : NULL,
+              .sub = {.limit_ms = LONG_MS}};
+    add_hooks(runtime, &h, 1);
+  }
+  long least = MANY;
+  for (int i = 0; i < 100 && least > 1; i++) {
+    long before = sleeps_of_this_thread();
+    run_chain(runtime);
+    long slept = sleeps_of_this_thread() - before;
+    if (slept > 0 && slept < least) least = slept;
+  }
+  assert_int_equal(least, 1);
+  close_runtime(runtime);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(turn_goes_on_on_the_thread_of_its_handler),
+      cmocka_unit_test(host_without_engine_workers_keeps_inline_handlers_on_its_thread),
+      cmocka_unit_test(all_that_are_ready_run_at_once),
+      cmocka_unit_test(what_may_block_does_not_wait_for_inline_handlers_beside_it),
+      cmocka_unit_test(turn_is_taken_from_a_thread_that_hangs),
+      cmocka_unit_test(synchronous_caller_sleeps_once),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
