@@ -35,11 +35,12 @@ static const struct kind *kind_of(const cli_arguments *arguments, const char **r
   return NULL;
 }
 
-int cli_model_check(const cli_arguments *arguments) {
+int cli_model_check(const cli_arguments *arguments, const char *command) {
   const char *rest;
   const struct kind *kind = kind_of(arguments, &rest);
   if (!arguments->script && !arguments->model) {
-    cli_error("run needs a model: --model openai:NAME, anthropic:NAME or script:MODEL.yaml; see: turnphase run --help");
+    cli_error("%s needs a model: --model openai:NAME, anthropic:NAME or script:MODEL.yaml; see: turnphase %s --help",
+              command, command);
     return CLI_USAGE;
   }
   if (arguments->script && arguments->model) {
