@@ -30,6 +30,18 @@ static const cli_command commands[] = {
                     "session, and shows what every phase did. The conversation is YAML (.yaml, .yml) or JSON Lines:\n"
                     "{\"session\": …, \"turn\": …, \"user\": …} a line. All of it is checked before the first turn.",
      .run = cli_run},
+    {.bit = CLI_CHAT,
+     .name = "chat",
+     .summary = "talk with a model in the terminal",
+     .examples = "  turnphase chat --model openai:qwen3 --base-url http://localhost:8080/v1\n"
+                 "  ANTHROPIC_API_KEY=… turnphase chat --model anthropic:NAME --data ./kept\n"
+                 "  turnphase chat --script model.yaml --load ./tools.so --verbose\n"
+                 "  echo 'Hello!' | turnphase chat --model openai:NAME --json\n",
+     .description = "Reads messages and shows what the model answers as it comes, with its tool calls. /help lists\n"
+                    "the commands of the conversation. Ctrl-C cancels the turn, Ctrl-D leaves. With --data the next\n"
+                    "chat with the same --session goes on where this one ended. Where standard input is no terminal,\n"
+                    "each line is a message.",
+     .run = cli_chat_command},
     {.bit = CLI_PLAN,
      .name = "plan",
      .operand = "PHASE",
@@ -151,6 +163,7 @@ enum { COMMANDS = sizeof commands / sizeof commands[0] };
 static int print_usage(cli_output *output) {
   cli_print_string(output, "Examples:\n"
                            "  turnphase run --script model.yaml talk.yaml    play a conversation\n"
+                           "  turnphase chat --model openai:NAME             talk with a model\n"
                            "  turnphase plan                                 what would run, and in what order\n"
                            "  turnphase bench                                how long it takes\n"
                            "\n"

@@ -18,8 +18,9 @@ enum {
   CLI_STORE = 256,
   CLI_HOOKS = 1024,
   CLI_MEMORY = 4096,
+  CLI_CHAT = 8192,
   CLI_EVERY = CLI_PLAN | CLI_PHASES | CLI_RUN | CLI_EXIT_STATUS | CLI_BENCH | CLI_RUNS | CLI_SHOW | CLI_JOBS |
-              CLI_STORE | CLI_HOOKS | CLI_MEMORY
+              CLI_STORE | CLI_HOOKS | CLI_MEMORY | CLI_CHAT
 };
 
 enum { CLI_OPERANDS_MAX = 4 };
@@ -85,6 +86,7 @@ uint32_t cli_limit(const cli_arguments *arguments, uint32_t usual);
 void cli_help(const cli_command *command, cli_output *output);
 
 int cli_bench(const cli_arguments *arguments, cli_output *output);
+int cli_chat_command(const cli_arguments *arguments, cli_output *output);
 int cli_hooks(const cli_arguments *arguments, cli_output *output);
 int cli_jobs(const cli_arguments *arguments, cli_output *output);
 int cli_memory_command(const cli_arguments *arguments, cli_output *output);

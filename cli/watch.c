@@ -13,6 +13,13 @@ static size_t first_unread(const tp_model_request *request) {
 static void remember(cli_watch *watch, const tp_model_request *request) {
   size_t count = 0;
   cli_pool_free(&watch->pool);
+  watch->tool_count = 0;
+  for (size_t i = 0; i < request->tool_count; i++, watch->tool_count++) {
+    const tp_tool *tool = request->tools[i];
+    watch->tools = cli_room(watch->tools, 2 * i + 1, &watch->tools_capacity, sizeof *watch->tools);
+    watch->tools[2 * i] = cli_pool_copy(&watch->pool, tp_text_of(tool->name));
+    watch->tools[2 * i + 1] = cli_pool_copy(&watch->pool, tp_text_of(tool->description ? tool->description : ""));
+  }
   for (size_t i = first_unread(request); i < request->message_count; i++) {
     const tp_message *message = request->messages[i];
     if (message->role != TP_ROLE_TOOL) continue;
@@ -51,5 +58,6 @@ tp_model *cli_watch_init(cli_watch *watch, tp_model *model) {
 
 void cli_watch_fini(cli_watch *watch) {
   free(watch->results);
+  free(watch->tools);
   cli_pool_free(&watch->pool);
 }

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/chat/chat.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/chat/line.h"
+#include "cli/chat/slash.h"
+#include "cli/data.h"
+#include "cli/exit_status.h"
+#include "cli/machine.h"
+#include "cli/message.h"
+#include "cli/model.h"
+#include "cli/pool.h"
+
+/* Whoever leaves waits for what is to be remembered, but not for long: a later process does it. */
+enum { JOBS_LIMIT_MS = 10000, JOBS_LOOK_MS = 100, JOBS_SILENT_MS = 1000, DRAIN_LIMIT_MS = 5000, WAIT_MS = 60000 };
+
+/* ---- what it comes to ---- */
+
+/* As of run: the first that went wrong counts, and a negative answer less than anything else. */
+static void note(cli_chat *chat, int status) {
+  if (chat->status == CLI_OK || (chat->status == CLI_NEGATIVE && status != CLI_OK)) chat->status = status;
+}
+
+void cli_chat_refuse(cli_chat *chat, const char *format, ...) {
+  char words[1024];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(words, sizeof words, format, args);
+  va_end(args);
+  cli_flush(chat->output);
+  cli_error("%s", words);
+  if (!chat->terminal) note(chat, CLI_USAGE);
+}
+
+/* ---- a turn ---- */
+
+/* The newest event. */
+static void show_event(cli_chat *chat) {
+  if (chat->arguments->json) {
+    cli_events_print(&chat->events, chat->output);
+    cli_events_clear(&chat->events);
+  } else {
+    cli_screen_show(&chat->screen, cli_events_get(&chat->events, chat->events.count - 1));
+  }
+  cli_flush(chat->output);
+}
+
+static void on_event(void *ctx, const tp_event *event) {
+  cli_chat *chat = ctx;
+  bool answered = event->kind == TP_EVENT_MODEL_END;
+  cli_events_add(&chat->events, chat->talk.runtime, event, answered ? &chat->talk.watch.request : NULL);
+  if (chat->playing) show_event(chat);
+}
+
+/* A time that a person can read, and no other turn of the session has: also not one of an earlier process. */
+static void make_turn_id(cli_chat *chat, char ret_id[40]) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  int64_t ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+  chat->last_id_ms = ms > chat->last_id_ms ? ms : chat->last_id_ms + 1;
+  cli_data_time(chat->last_id_ms, ret_id);
+}
+
+static void remember(cli_chat *chat, tp_text text) {
+  if (text.data == chat->last) return; /* /retry */
+  free(chat->last);
+  chat->last = cli_alloc(text.size + 1);
+  memcpy(chat->last, text.data, text.size);
+  chat->last_size = text.size;
+}
+
+/* A file that takes one turn no more takes none behind it. */
+static void check_kept(cli_chat *chat, const tp_turn_result *result) {
+  bool of_store = result->code >= TP_ERR_STORE && result->code < TP_ERR_SYSTEM;
+  if (result->outcome != TP_TURN_FAILED || !(of_store || result->code == TP_ERR_IO)) return;
+  cli_error("error: %.*s; the conversation ends", (int)result->reason.size, result->reason.data);
+  note(chat, cli_exit_of(result->code));
+  chat->leaves = true;
+}
+
+/* A person has seen how a turn ended; a script sees the exit status. */
+static void judge(cli_chat *chat, const tp_turn_result *result) {
+  bool wrong =
+      result->outcome == TP_TURN_FAILED || result->outcome == TP_TURN_TIMED_OUT || result->outcome == TP_TURN_CANCELLED;
+  check_kept(chat, result);
+  if (wrong && !chat->terminal) note(chat, cli_interrupted(&chat->interrupt) ? CLI_INTERRUPTED : CLI_NEGATIVE);
+}
+
+static void end_turn(cli_chat *chat, const tp_turn_result *result) {
+  bool echoed = chat->terminal && result->outcome == TP_TURN_CANCELLED; /* the terminal has shown ^C */
+  cli_events_add_result(&chat->events, chat->session_id, result);
+  if (chat->arguments->json) {
+    show_event(chat);
+  } else {
+    chat->screen.open = chat->screen.open || echoed;
+    cli_screen_end(&chat->screen, result);
+    cli_flush(chat->output);
+  }
+  judge(chat, result);
+}
+
+static tp_status play(cli_chat *chat, const tp_turn_request *request, tp_fault *fault) {
+  const tp_turn_result *result = NULL;
+  tp_submission *submission;
+  tp_status status = tp_turn_submit(chat->session, request, NULL, NULL, &submission, fault);
+  if (status != TP_OK) return status;
+  cli_interrupt_watch(&chat->interrupt, submission);
+  do status = tp_submission_wait(submission, WAIT_MS, &result, fault);
+  while (status == TP_ERR_TIMEOUT);
+  cli_interrupt_watch(&chat->interrupt, NULL);
+  chat->playing = false;
+  if (status == TP_OK) end_turn(chat, result);
+  tp_submission_unref(submission);
+  return status;
+}
+
+void cli_chat_say(cli_chat *chat, tp_text text) {
+  char id[40];
+  make_turn_id(chat, id);
+  remember(chat, text);
+  tp_turn_request request = {
+      .struct_size = sizeof request, .id = id, .caller = TP_CALLER_MANUAL_CLI, .text = {chat->last, chat->last_size}};
+  tp_fault fault = {0};
+  cli_events_clear(&chat->events);
+  chat->playing = true;
+  tp_status status = play(chat, &request, &fault);
+  chat->playing = false;
+  if (status == TP_OK) return;
+  cli_flush(chat->output);
+  int exit_status = cli_fault(NULL, status, &fault);
+  if (!chat->terminal) note(chat, exit_status);
+}
+
+/* ---- the conversation ---- */
+
+static bool is_blank(tp_text text) {
+  for (size_t i = 0; i < text.size; i++)
+    if (text.data[i] != ' ' && text.data[i] != '\t') return false;
+  return true;
+}
+
+/* A message that begins with a slash is written with two. To a program each line is a message. */
+static void take_text(cli_chat *chat, tp_text text) {
+  bool slash = !chat->arguments->json && text.size > 0 && text.data[0] == '/';
+  if (is_blank(text)) return;
+  if (slash && (text.size == 1 || text.data[1] != '/')) cli_slash_run(chat, text);
+  else if (slash) cli_chat_say(chat, (tp_text){text.data + 1, text.size - 1});
+  else cli_chat_say(chat, text);
+}
+
+/* The width of the terminal may change between two turns. */
+static void look_at_width(cli_chat *chat) {
+  cli_output_fold(chat->output);
+  chat->screen.width = chat->output->width;
+  chat->output->width = 0; /* the answer is wrapped by the terminal */
+}
+
+static void take_line(cli_chat *chat, cli_line_kind kind, tp_text text, bool left_before) {
+  switch (kind) {
+    case CLI_LINE_TEXT:
+      take_text(chat, text);
+      break;
+    case CLI_LINE_TOO_LONG:
+      cli_chat_refuse(chat, "a message has at most %d bytes", CLI_LINE_BYTES_MAX);
+      break;
+    case CLI_LINE_INTERRUPT:
+      break;
+    case CLI_LINE_LEAVE:
+      if (left_before) chat->leaves = true;
+      else if (chat->terminal) cli_print_string(chat->output, "Ctrl-C once more leaves, as Ctrl-D and /quit do.\n");
+      break;
+    case CLI_LINE_FAILED:
+      cli_error("standard input: %s", strerror(errno));
+      note(chat, CLI_IO);
+      chat->leaves = true;
+      break;
+    case CLI_LINE_END:
+      chat->leaves = true;
+      break;
+  }
+}
+
+static void converse(cli_chat *chat) {
+  cli_line *line = cli_line_open(chat->terminal ? "> " : NULL, chat->interrupt.bell);
+  for (bool left = false; !chat->leaves && !chat->output->error && !cli_interrupted(&chat->interrupt);) {
+    tp_text text;
+    cli_flush(chat->output);
+    cli_line_kind kind = cli_line_read(line, &text);
+    look_at_width(chat);
+    take_line(chat, kind, text, left);
+    left = kind == CLI_LINE_LEAVE;
+  }
+  cli_line_close(line);
+}
+
+/* ---- begin and end ---- */
+
+static tp_status see_message(void *ctx, const tp_message *message) {
+  cli_chat *chat = ctx;
+  chat->messages++;
+  if (message->role == TP_ROLE_USER) remember(chat, message->text);
+  return TP_OK;
+}
+
+static int open_session(cli_chat *chat) {
+  tp_fault fault = {0};
+  tp_session_options options = {.struct_size = sizeof options,
+                                .id = chat->session_id,
+                                .tenant = chat->arguments->tenant,
+                                .workspace = chat->arguments->workspace,
+                                .agent = chat->talk.agent,
+                                .shared_history = chat->talk.history,
+                                .on_event = on_event,
+                                .event_ctx = chat};
+  tp_status status = cli_talk_load(&chat->talk, chat->session_id, see_message, chat, &fault);
+  if (status == TP_OK) status = tp_session_open(chat->talk.runtime, &options, &chat->session, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault(chat->session_id, status, &fault);
+}
+
+static int open_chat(cli_chat *chat) {
+  tp_model *model;
+  int status = cli_talk_check(chat->arguments, "chat");
+  if (status == CLI_OK) status = cli_model_open(chat->arguments, &model);
+  if (status == CLI_OK) status = cli_talk_open(&chat->talk, chat->arguments, model);
+  return status == CLI_OK ? open_session(chat) : status;
+}
+
+static void greet(cli_chat *chat) {
+  const cli_arguments *a = chat->arguments;
+  cli_paint_on(chat->output, CLI_FAINT);
+  cli_printf(chat->output, "turnphase %s, %s%s", tp_version(),
+             a->model ? a->model : "script:", a->model ? "" : a->script);
+  if (a->data) cli_printf(chat->output, ", session %s in %s", chat->session_id, a->data);
+  if (chat->messages) cli_printf(chat->output, ", %zu messages so far", chat->messages);
+  cli_print_string(chat->output, "\n/help lists the commands. Ctrl-C cancels a turn, Ctrl-D leaves.\n\n");
+  cli_paint_off(chat->output);
+}
+
+/* Ctrl-C ends the wait. */
+static void wait_for_jobs(cli_chat *chat) {
+  int64_t began_ns = cli_now_ns(), waited_ms = 0;
+  bool said = false;
+  tp_status status;
+  do {
+    status = tp_jobs_wait(chat->talk.runtime, chat->session_id, JOBS_LOOK_MS, NULL);
+    waited_ms = (cli_now_ns() - began_ns) / 1000000;
+    if (status != TP_ERR_TIMEOUT || said || waited_ms < JOBS_SILENT_MS) continue;
+    cli_error("waiting for the background work of session %s", chat->session_id);
+    said = true;
+  } while (status == TP_ERR_TIMEOUT && waited_ms < JOBS_LIMIT_MS && !cli_interrupted(&chat->interrupt));
+}
+
+static void report_lost(cli_chat *chat, uint64_t lost) {
+  tp_runtime_stats stats = {.struct_size = sizeof stats};
+  tp_runtime_stats_get(chat->talk.runtime, &stats);
+  if (stats.jobs_dead == 0 && lost == 0) return;
+  cli_error("error: background work failed for good (%llu) or was not done (%llu): what would have been kept is lost",
+            (unsigned long long)stats.jobs_dead, (unsigned long long)lost);
+  note(chat, CLI_LOST);
+}
+
+static void leave(cli_chat *chat) {
+  cli_events_clear(&chat->events);
+  cli_talk_close_session(chat->session);
+  if (chat->arguments->json) cli_events_print(&chat->events, chat->output);
+  wait_for_jobs(chat);
+  report_lost(chat, cli_talk_drain(&chat->talk, DRAIN_LIMIT_MS));
+  cli_talk_report_open(&chat->talk);
+  if (cli_interrupted(&chat->interrupt)) chat->status = CLI_INTERRUPTED;
+}
+
+static void close_chat(cli_chat *chat) {
+  cli_talk_drain(&chat->talk, DRAIN_LIMIT_MS);
+  cli_talk_close(&chat->talk);
+  cli_events_free(&chat->events);
+  free(chat->last);
+}
+
+int cli_chat_command(const cli_arguments *arguments, cli_output *output) {
+  cli_chat chat = {.arguments = arguments,
+                   .output = output,
+                   .session_id = arguments->session ? arguments->session : "chat",
+                   .terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !arguments->json};
+  chat.screen = (cli_screen){.output = output, .verbose = arguments->verbose, .terminal = chat.terminal};
+  cli_interrupt_start(&chat.interrupt);
+  if (chat.terminal) cli_interrupt_turns_only(&chat.interrupt);
+  look_at_width(&chat);
+  int status = open_chat(&chat);
+  if (status == CLI_OK) {
+    if (chat.terminal) greet(&chat);
+    converse(&chat);
+    leave(&chat);
+    status = chat.status;
+  }
+  close_chat(&chat);
+  cli_interrupt_stop(&chat.interrupt);
+  return status;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * chat: a conversation with a model: a session, the turn under way, and what is shown of it. The thread that reads the
+ * lines waits while a turn runs, and the one that owns the turn prints: never both. */
+#ifndef CLI_CHAT_CHAT_H
+#define CLI_CHAT_CHAT_H
+
+#include "cli/chat/screen.h"
+#include "cli/event.h"
+#include "cli/interrupt.h"
+#include "cli/options.h"
+#include "cli/talk.h"
+
+typedef struct cli_chat {
+  const cli_arguments *arguments;
+  cli_output *output;
+  const char *session_id;
+  cli_talk talk;
+  tp_session *session;
+  cli_events events; /* of the newest turn; with --json those that are not printed yet */
+  cli_screen screen;
+  cli_interrupt interrupt;
+  char *last; /* the user's newest message, for /retry; NULL: none */
+  size_t last_size, messages;
+  int64_t last_id_ms; /* the time that the newest turn's id says */
+  int status;         /* what the command will end with */
+  bool terminal;      /* a person types and looks */
+  bool playing;       /* a turn is under way: its events are shown as they come */
+  bool leaves;        /* /quit, or nothing can be read, written or kept any more */
+} cli_chat;
+
+/** Plays a turn with this message and shows it. */
+void cli_chat_say(cli_chat *chat, tp_text text);
+/** Says what is wrong with a line. Where no person types, the command ends with CLI_USAGE. */
+void cli_chat_refuse(cli_chat *chat, const char *format, ...) TP__PRINTF(2, 3);
+
+#endif

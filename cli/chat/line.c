@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * line.c: while libedit edits, the terminal sends Ctrl-C and Ctrl-Z as characters, which are bound to functions here:
+ * no signal comes into the middle of a line. */
+#include "cli/chat/line.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/pool.h"
+
+#ifdef CLI_LIBEDIT
+#include <histedit.h>
+#include <locale.h>
+#include <signal.h>
+#endif
+
+struct cli_line {
+  const char *prompt;
+  int bell;
+  char *bytes; /* what was read; the first `used` of them were given out */
+  size_t size, capacity, used;
+  bool ended;
+#ifdef CLI_LIBEDIT
+  EditLine *edit; /* NULL: plain */
+  History *history;
+  bool interrupted, was_empty;
+#endif
+};
+
+/* ---- plain ---- */
+
+/* @return false when SIGINT came first. */
+static bool wait_for_input(const cli_line *line) {
+  struct pollfd polls[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = line->bell, .events = POLLIN}};
+  while (poll(polls, 2, -1) < 0 && errno == EINTR) continue;
+  uint64_t rung;
+  if (!(polls[1].revents & POLLIN)) return true;
+  (void)!read(line->bell, &rung, sizeof rung);
+  return false;
+}
+
+/* @return bytes that came; 0 at the end; -1 with errno. */
+static ssize_t read_more(cli_line *line) {
+  while (line->capacity - line->size < 4096) line->bytes = cli_room(line->bytes, line->capacity, &line->capacity, 1);
+  ssize_t got;
+  do got = read(STDIN_FILENO, line->bytes + line->size, line->capacity - line->size);
+  while (got < 0 && errno == EINTR);
+  if (got > 0) line->size += (size_t)got;
+  line->ended = got == 0;
+  return got;
+}
+
+static cli_line_kind give(cli_line *line, size_t end, bool too_long, tp_text *ret_text) {
+  size_t size = end;
+  line->used = end < line->size ? end + 1 : end;
+  if (too_long || size > CLI_LINE_BYTES_MAX) return CLI_LINE_TOO_LONG;
+  if (size > 0 && line->bytes[size - 1] == '\r') size--;
+  *ret_text = (tp_text){line->bytes, size};
+  return CLI_LINE_TEXT;
+}
+
+static cli_line_kind read_plain(cli_line *line, tp_text *ret_text) {
+  bool too_long = false;
+  size_t looked = 0;
+  line->size -= line->used;
+  if (line->size > 0) memmove(line->bytes, line->bytes + line->used, line->size);
+  for (line->used = 0;;) {
+    const char *end = looked < line->size ? memchr(line->bytes + looked, '\n', line->size - looked) : NULL;
+    if (end) return give(line, (size_t)(end - line->bytes), too_long, ret_text);
+    if (line->ended) return line->size > 0 || too_long ? give(line, line->size, too_long, ret_text) : CLI_LINE_END;
+    too_long = too_long || line->size > CLI_LINE_BYTES_MAX;
+    if (too_long) line->size = 0; /* what is dropped is not kept either */
+    looked = line->size;
+    if (!wait_for_input(line)) return CLI_LINE_LEAVE;
+    if (read_more(line) < 0) return CLI_LINE_FAILED;
+  }
+}
+
+/* ---- libedit ---- */
+
+#ifdef CLI_LIBEDIT
+static cli_line *line_of(EditLine *edit) {
+  void *line = NULL;
+  el_get(edit, EL_CLIENTDATA, &line);
+  return line;
+}
+
+static char *prompt_of(EditLine *edit) { return (char *)(uintptr_t)line_of(edit)->prompt; }
+
+static unsigned char interrupt(EditLine *edit, int key) {
+  (void)key;
+  cli_line *line = line_of(edit);
+  const LineInfo *info = el_line(edit);
+  line->interrupted = true;
+  line->was_empty = info->lastchar == info->buffer;
+  return CC_EOF;
+}
+
+/* As the terminal would do: the program stops with the terminal as it found it. */
+static unsigned char suspend(EditLine *edit, int key) {
+  (void)key;
+  el_set(edit, EL_PREP_TERM, 0);
+  kill(0, SIGTSTP);
+  el_set(edit, EL_PREP_TERM, 1);
+  return CC_REDISPLAY;
+}
+
+/* Without a locale that knows UTF-8 the bytes of one letter would be edited one by one. */
+static void need_utf8(void) {
+  setlocale(LC_CTYPE, "");
+  if (MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+static void open_edit(cli_line *line) {
+  HistEvent event;
+  need_utf8();
+  line->edit = el_init("turnphase", stdin, stdout, stderr);
+  if (!line->edit) return;
+  line->history = history_init();
+  if (line->history) {
+    history(line->history, &event, H_SETSIZE, 1000);
+    history(line->history, &event, H_SETUNIQUE, 1);
+    el_set(line->edit, EL_HIST, history, line->history);
+  }
+  el_set(line->edit, EL_CLIENTDATA, line);
+  el_set(line->edit, EL_PROMPT, prompt_of);
+  el_set(line->edit, EL_EDITOR, "emacs");
+  el_set(line->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
+  el_source(line->edit, NULL); /* the user's own ~/.editrc; what is below stays ours */
+  el_set(line->edit, EL_ADDFN, "chat-interrupt", "drop the line", interrupt);
+  el_set(line->edit, EL_ADDFN, "chat-suspend", "stop the program", suspend);
+  el_set(line->edit, EL_BIND, "^C", "chat-interrupt", NULL);
+  el_set(line->edit, EL_BIND, "^Z", "chat-suspend", NULL);
+  el_set(line->edit, EL_SETTY, "-d", "-isig", NULL);
+}
+
+/* What was read stays readable until the next call: libedit's own line does. */
+static cli_line_kind read_edited(cli_line *line, tp_text *ret_text) {
+  int count = 0;
+  line->interrupted = false;
+  el_resize(line->edit);
+  const char *text = el_gets(line->edit, &count);
+  if (line->interrupted || !text || count <= 0) fputc('\n', stdout);
+  if (line->interrupted) return line->was_empty ? CLI_LINE_LEAVE : CLI_LINE_INTERRUPT;
+  if (!text || count < 0) return count < 0 ? CLI_LINE_FAILED : CLI_LINE_END;
+  size_t size = (size_t)count;
+  bool has_end = size > 0 && text[size - 1] == '\n';
+  HistEvent event;
+  if (line->history && size > has_end) history(line->history, &event, H_ENTER, text);
+  *ret_text = (tp_text){text, size - has_end};
+  return ret_text->size > CLI_LINE_BYTES_MAX ? CLI_LINE_TOO_LONG : CLI_LINE_TEXT;
+}
+#endif
+
+/* ---- both ---- */
+
+cli_line *cli_line_open(const char *prompt, int bell) {
+  cli_line *line = cli_alloc(sizeof *line);
+  *line = (cli_line){.prompt = prompt, .bell = bell};
+#ifdef CLI_LIBEDIT
+  if (prompt) open_edit(line);
+#endif
+  return line;
+}
+
+cli_line_kind cli_line_read(cli_line *line, tp_text *ret_text) {
+  *ret_text = (tp_text){0};
+#ifdef CLI_LIBEDIT
+  if (line->edit) return read_edited(line, ret_text);
+#endif
+  if (line->prompt) fputs(line->prompt, stdout);
+  if (line->prompt) fflush(stdout);
+  cli_line_kind kind = read_plain(line, ret_text);
+  if (line->prompt && kind != CLI_LINE_TEXT && kind != CLI_LINE_TOO_LONG) fputc('\n', stdout);
+  return kind;
+}
+
+void cli_line_close(cli_line *line) {
+  if (!line) return;
+#ifdef CLI_LIBEDIT
+  if (line->edit) el_end(line->edit);
+  if (line->history) history_end(line->history);
+#endif
+  free(line->bytes);
+  free(line);
+}

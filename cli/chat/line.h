@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * line: the lines that a user types: with line editing on a terminal (libedit), else as they stand. One thread. */
+#ifndef CLI_CHAT_LINE_H
+#define CLI_CHAT_LINE_H
+
+#include "turnphase/turnphase.h"
+
+typedef struct cli_line cli_line;
+
+typedef enum cli_line_kind {
+  CLI_LINE_TEXT,      /* a line, without its end */
+  CLI_LINE_END,       /* the end of the input: Ctrl-D */
+  CLI_LINE_INTERRUPT, /* Ctrl-C in a line that has something in it, which is dropped */
+  CLI_LINE_LEAVE,     /* Ctrl-C in an empty line, or where it is not known what is in it */
+  CLI_LINE_TOO_LONG,  /* more than CLI_LINE_BYTES_MAX; all of it is dropped */
+  CLI_LINE_FAILED     /* errno */
+} cli_line_kind;
+
+enum { CLI_LINE_BYTES_MAX = 1 << 20 };
+
+/** @param prompt  stands before each line; NULL: none, and no line editing. Kept till the close.
+ *  @param bell    a descriptor that is readable when SIGINT came; -1: none. Not closed. */
+cli_line *cli_line_open(const char *prompt, int bell);
+/** Waits for a line. @param ret_text  borrowed till the next call; empty for all but CLI_LINE_TEXT. */
+cli_line_kind cli_line_read(cli_line *line, tp_text *ret_text);
+/** Accepts NULL. */
+void cli_line_close(cli_line *line);
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/chat/screen.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/event.h"
+#include "cli/pool.h"
+#include "cli/timeline.h"
+#include "cli/visible.h"
+#include "turnphase/declared.h"
+
+enum { WIDTH = 80, DURATION_SIZE = 32, NAME_MAX_SHOWN = 40 };
+
+typedef cli_screen screen;
+
+/* ---- text ---- */
+
+/* Carriage returns are dropped: on a terminal they would write over what stands there. */
+void cli_screen_text(screen *s, tp_text text) {
+  size_t plain = 0, at = 0; /* what is plain is printed in one piece */
+  while (at < text.size) {
+    uint32_t code;
+    cli_visibility visibility;
+    char number[CLI_ESCAPE_SIZE];
+    size_t size = cli_visible_step((tp_text){text.data + at, text.size - at}, &code, &visibility);
+    if (visibility != CLI_VISIBLE && code != '\n' && code != '\t') {
+      cli_print(s->output, text.data + plain, at - plain);
+      if (code != '\r') cli_print(s->output, number, cli_visible_escape(code, number));
+      plain = at + size;
+    }
+    at += size;
+  }
+  cli_print(s->output, text.data + plain, at - plain);
+  if (text.size > 0) s->open = text.data[text.size - 1] != '\n';
+}
+
+void cli_screen_line_end(screen *s) {
+  if (s->open) cli_print(s->output, "\n", 1);
+  s->open = false;
+}
+
+/* ---- lines about something ---- */
+
+static size_t count_columns(tp_text text) {
+  size_t count = 0;
+  cli_visibility visibility;
+  for (size_t at = 0; at < text.size; count++)
+    at += cli_visible_step((tp_text){text.data + at, text.size - at}, NULL, &visibility);
+  return count;
+}
+
+/* Up to the end of the line, cut with a mark. @param used  columns that stand on the line. */
+static void print_rest(screen *s, tp_text text, size_t used) {
+  size_t width = (s->width ? s->width : WIDTH) - 2; /* one for the mark, and the last stays free */
+  cli_print_cut(s->output, text, used < width ? width - used : 0);
+}
+
+static void write_duration(int64_t ns, char ret_text[DURATION_SIZE]) {
+  double ms = (double)ns / 1e6;
+  if (ms < 10) snprintf(ret_text, DURATION_SIZE, "%.1f ms", ms);
+  else if (ms < 1000) snprintf(ret_text, DURATION_SIZE, "%.0f ms", ms);
+  else snprintf(ret_text, DURATION_SIZE, "%.1f s", ms / 1000);
+}
+
+/* "  MARK WORD": the left of such a line. @return columns. */
+static size_t print_left(screen *s, cli_paint paint, const char *mark, tp_text word) {
+  size_t columns = count_columns(word);
+  cli_screen_line_end(s);
+  cli_print_string(s->output, "  ");
+  cli_paint_on(s->output, paint);
+  cli_print_string(s->output, mark);
+  cli_print_string(s->output, " ");
+  cli_print_cut(s->output, word, NAME_MAX_SHOWN);
+  cli_paint_off(s->output);
+  return 4 + (columns > NAME_MAX_SHOWN ? NAME_MAX_SHOWN + 1 : columns);
+}
+
+static void print_faint(screen *s, const char *text) {
+  cli_paint_on(s->output, CLI_FAINT);
+  cli_print_string(s->output, text);
+  cli_paint_off(s->output);
+}
+
+/* ---- tools ---- */
+
+/** The JSON of a value, as far as it is looked at. */
+typedef struct json {
+  char *bytes;
+  size_t size, capacity;
+} json;
+
+static void keep_json(void *ctx, const char *text, size_t size) {
+  json *j = ctx;
+  while (j->capacity - j->size < size) j->bytes = cli_room(j->bytes, j->capacity, &j->capacity, 1);
+  memcpy(j->bytes + j->size, text, size);
+  j->size += size;
+}
+
+static void show_tool_begin(screen *s, tp_text event) {
+  tp_text call = tp_value_get(event, "tool_call"), arguments = tp_value_get(call, "arguments");
+  size_t used = print_left(s, CLI_NOTE, "▸", cli_event_text(call, "name"));
+  json j = {0};
+  if (tp_value_bool(tp_value_get(call, "malformed"), false)) {
+    cli_print_string(s->output, " ");
+    print_rest(s, tp_value_text(arguments), used + 1);
+  } else if (tp_value_count(arguments) > 0 && tp_json_encode(arguments, keep_json, &j, NULL) == TP_OK) {
+    cli_print_string(s->output, " ");
+    print_rest(s, (tp_text){j.bytes, j.size}, used + 1);
+  }
+  free(j.bytes);
+  cli_print_string(s->output, "\n");
+}
+
+/* "  ✓ weather  12 ms  3 °C", or "  ✗ shell  denied  0.2 ms  no". */
+static void show_tool_end(screen *s, tp_text event) {
+  tp_text result = tp_value_get(event, "tool_result"), kind = cli_event_text(result, "kind"),
+          text = cli_event_text(result, "text");
+  bool ok = cli_text_is(kind, "ok");
+  size_t used = print_left(s, ok ? CLI_GOOD : CLI_BAD, ok ? "✓" : "✗", cli_event_text(result, "name"));
+  char took[DURATION_SIZE], words[64 + DURATION_SIZE];
+  bool started = tp_value_bool(tp_value_get(result, "started"), false);
+  write_duration(cli_event_int(result, "duration_ns"), took);
+  snprintf(words, sizeof words, "%s%.*s%s%s", ok ? "" : "  ", ok ? 0 : (int)(kind.size < 60 ? kind.size : 60),
+           kind.data, started ? "  " : "", started ? took : "");
+  print_faint(s, words);
+  if (text.size) cli_print_string(s->output, "  ");
+  print_rest(s, text, used + strlen(words) + 2);
+  cli_print_string(s->output, "\n");
+}
+
+/* ---- what handlers brought ---- */
+
+static void show_brought(screen *s, tp_text event, const char *word) {
+  tp_text contribution = tp_value_get(event, "contribution"), sources = tp_value_get(contribution, "sources");
+  tp_text from =
+      tp_value_count(sources) > 0 ? tp_value_text(tp_value_at(sources, 0)) : cli_event_text(event, "subscription");
+  size_t used = print_left(s, CLI_FAINT, "·", tp_text_of(tp_value_count(sources) > 0 ? "recalled" : word));
+  cli_print_string(s->output, " ");
+  cli_paint_on(s->output, CLI_NOTE);
+  cli_print_cut(s->output, from, NAME_MAX_SHOWN);
+  cli_paint_off(s->output);
+  cli_print_string(s->output, ": ");
+  print_rest(s, cli_event_text(contribution, "text"), used + count_columns(from) + 3);
+  cli_print_string(s->output, "\n");
+}
+
+/* ---- a turn ---- */
+
+static void show_model_end(screen *s, tp_text event) {
+  tp_text text = cli_event_text(event, "text");
+  if (!s->streamed) {
+    cli_screen_line_end(s);
+    cli_screen_text(s, text);
+  }
+  cli_screen_line_end(s);
+  s->streamed = false;
+}
+
+void cli_screen_show(screen *s, tp_text event) {
+  tp_text kind = cli_event_text(event, "event");
+  if (cli_text_is(kind, "model_delta")) {
+    cli_screen_text(s, cli_event_text(event, "text"));
+    s->streamed = true;
+  } else if (cli_text_is(kind, "model_end")) show_model_end(s, event);
+  else if (cli_text_is(kind, "tool_begin")) show_tool_begin(s, event);
+  else if (cli_text_is(kind, "tool_end")) show_tool_end(s, event);
+  else if (!s->verbose) return;
+  else if (cli_text_is(kind, "context")) show_brought(s, event, "context");
+  else if (cli_text_is(kind, "reminder")) show_brought(s, event, "reminder");
+  else if (cli_text_is(kind, "diagnostic")) show_brought(s, event, "note");
+}
+
+static void show_outcome(screen *s, const tp_turn_result *result) {
+  const char *outcome = tp_turn_outcome_name(result->outcome);
+  cli_paint_on(s->output,
+               result->outcome == TP_TURN_FAILED || result->outcome == TP_TURN_TIMED_OUT ? CLI_BAD : CLI_WARN);
+  cli_printf(s->output, "[%s]", outcome);
+  cli_paint_off(s->output);
+  if (result->reason.size > 0 && result->outcome != TP_TURN_CANCELLED) {
+    cli_print_string(s->output, " ");
+    cli_print_cut(s->output, result->reason, SIZE_MAX);
+  }
+  cli_print_string(s->output, "\n");
+}
+
+/* "1.2 s · 19 + 10 tokens · 2 requests · 1 tool call". */
+static void show_figures(screen *s, const tp_turn_result *result) {
+  char took[DURATION_SIZE], tokens[64] = "", cost[64] = "", calls[64] = "", words[320];
+  write_duration(result->ended_ns - result->started_ns, took);
+  if (result->input_tokens || result->output_tokens)
+    snprintf(tokens, sizeof tokens, " · %lld + %lld tokens", (long long)result->input_tokens,
+             (long long)result->output_tokens);
+  if (result->cost_micros) snprintf(cost, sizeof cost, " · %.4f cost", (double)result->cost_micros / 1e6);
+  if (result->tool_calls)
+    snprintf(calls, sizeof calls, " · %u tool call%s", result->tool_calls, result->tool_calls == 1 ? "" : "s");
+  snprintf(words, sizeof words, "  %s%s%s%s\n", took, tokens, cost, calls);
+  print_faint(s, words);
+}
+
+void cli_screen_end(screen *s, const tp_turn_result *result) {
+  cli_screen_line_end(s);
+  if (result->outcome != TP_TURN_COMPLETED) show_outcome(s, result);
+  if (s->terminal && result->started_ns) show_figures(s, result);
+  if (s->terminal) cli_print_string(s->output, "\n");
+  s->streamed = false;
+}

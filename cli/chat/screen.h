@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * screen: what a conversation shows of a turn: the answer as it comes, tool calls when they begin and end, and, where
+ * more is wanted, what was recalled and noted. Owns nothing; one thread at a time. */
+#ifndef CLI_CHAT_SCREEN_H
+#define CLI_CHAT_SCREEN_H
+
+#include "cli/output.h"
+
+/** Set output, width, verbose and terminal; the rest is zero. */
+typedef struct cli_screen {
+  cli_output *output;
+  size_t width; /* columns: lines about tools are cut there; 0: 80. The answer is wrapped by the terminal */
+  bool verbose;
+  bool terminal; /* a person looks: with figures below each answer */
+  bool open;     /* something stands on the line that the cursor is in */
+  bool streamed; /* some of this response was shown as it came */
+} cli_screen;
+
+/** Shows an event of a turn (cli/event.h). */
+void cli_screen_show(cli_screen *screen, tp_text event);
+/** Shows what a turn came to, behind its last event. */
+void cli_screen_end(cli_screen *screen, const tp_turn_result *result);
+/** A text of others with its line ends, and without what a terminal would obey or hide. */
+void cli_screen_text(cli_screen *screen, tp_text text);
+/** Ends the line, when something stands on it. */
+void cli_screen_line_end(cli_screen *screen);
+
+#endif

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/chat/slash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/data.h"
+#include "cli/pool.h"
+#include "cli/timeline.h"
+#include "turnphase/memory.h"
+
+enum { MEMORIES = 10, JOBS_LIMIT_MS = 2000, PHASES_MAX = 64 }; /* turns have fewer phases */
+
+/** A command; rest is what stands behind its name. */
+typedef struct command {
+  const char *name, *operand, *help;
+  void (*run)(cli_chat *chat, const char *rest);
+} command;
+
+static void print_help(cli_chat *chat, const char *rest);
+
+/* ---- leaving, and once more ---- */
+
+static void quit(cli_chat *chat, const char *rest) {
+  (void)rest;
+  chat->leaves = true;
+}
+
+static void retry(cli_chat *chat, const char *rest) {
+  (void)rest;
+  if (chat->last) cli_chat_say(chat, (tp_text){chat->last, chat->last_size});
+  else cli_chat_refuse(chat, "there is no message yet that could be sent again");
+}
+
+/* ---- the newest turn ---- */
+
+static bool has_turn(cli_chat *chat) {
+  if (chat->events.count == 0) cli_chat_refuse(chat, "there was no turn yet");
+  return chat->events.count > 0;
+}
+
+/** A phase of the turn, all its runs together. */
+typedef struct phase_row {
+  tp_text name;
+  size_t count, handlers;
+  int64_t took_ns;
+  bool failed;
+} phase_row;
+
+static phase_row *row_of(phase_row *rows, size_t *count, tp_text name) {
+  for (size_t i = 0; i < *count; i++)
+    if (rows[i].name.size == name.size && memcmp(rows[i].name.data, name.data, name.size) == 0) return &rows[i];
+  if (*count == PHASES_MAX) return NULL;
+  rows[*count] = (phase_row){.name = name};
+  return &rows[(*count)++];
+}
+
+static void count_event(phase_row *row, tp_text event) {
+  tp_text kind = cli_event_text(event, "event");
+  if (cli_text_is(kind, "run")) row->handlers++;
+  if (!cli_text_is(kind, "phase_end")) return;
+  row->count++;
+  row->took_ns += cli_event_int(event, "ended_ns") - cli_event_int(event, "started_ns");
+  row->failed = row->failed || !cli_text_is(cli_event_text(event, "outcome"), "TP_OK");
+}
+
+static void print_phases(cli_chat *chat, const char *rest) {
+  (void)rest;
+  phase_row rows[PHASES_MAX];
+  size_t count = 0;
+  if (!has_turn(chat)) return;
+  for (size_t i = 0; i < chat->events.count; i++) {
+    tp_text event = cli_events_get(&chat->events, i), name = cli_event_text(event, "phase");
+    phase_row *row = name.size ? row_of(rows, &count, name) : NULL;
+    if (row) count_event(row, event);
+  }
+  for (size_t i = 0; i < count; i++) {
+    cli_printf(chat->output, "  %-34.*s %9.2f ms  %zu handler%s", (int)rows[i].name.size, rows[i].name.data,
+               (double)rows[i].took_ns / 1e6, rows[i].handlers, rows[i].handlers == 1 ? "" : "s");
+    if (rows[i].count > 1) cli_printf(chat->output, ", %zu times", rows[i].count);
+    if (rows[i].failed) cli_print_string(chat->output, ", denied or failed");
+    cli_print_string(chat->output, "\n");
+  }
+}
+
+/* As run shows it, with all that it has. */
+static void explain(cli_chat *chat, const char *rest) {
+  (void)rest;
+  if (!has_turn(chat)) return;
+  cli_timeline timeline = {.output = chat->output, .events = &chat->events, .verbose = true};
+  chat->output->width = chat->screen.width;
+  for (size_t i = 0; i < chat->events.count; i++) cli_timeline_show(&timeline, i);
+  chat->output->width = 0;
+  cli_timeline_free(&timeline);
+}
+
+static void print_tools(cli_chat *chat, const char *rest) {
+  (void)rest;
+  const cli_watch *watch = &chat->talk.watch;
+  if (chat->events.count == 0) cli_chat_refuse(chat, "which tools the model is shown is known after the first turn");
+  else if (watch->tool_count == 0) cli_print_string(chat->output, "  the model was shown no tools\n");
+  for (size_t i = 0; i < watch->tool_count; i++) {
+    tp_text name = tp_text_of(watch->tools[2 * i]);
+    size_t width = chat->screen.width ? chat->screen.width : 80, used = name.size > 20 ? name.size + 4 : 24;
+    cli_paint_on(chat->output, CLI_NOTE);
+    cli_printf(chat->output, "  %-20s", watch->tools[2 * i]);
+    cli_paint_off(chat->output);
+    cli_print_string(chat->output, " ");
+    cli_print_cut(chat->output, tp_text_of(watch->tools[2 * i + 1]), width > used + 2 ? width - used - 2 : 1);
+    cli_print_string(chat->output, "\n");
+  }
+}
+
+/* ---- memory ---- */
+
+/** What print_memory() prints to. */
+typedef struct shown {
+  cli_chat *chat;
+  size_t count;
+} shown;
+
+static bool print_memory(void *ctx, const tp_memory_entry *entry) {
+  shown *s = ctx;
+  cli_chat *chat = s->chat;
+  char when[40], left[96];
+  snprintf(left, sizeof left, "  %lld  %.10s  ", (long long)entry->id, cli_data_time(entry->said_unix_ms, when));
+  cli_print_string(chat->output, left);
+  size_t width = chat->screen.width ? chat->screen.width : 80, used = strlen(left) + 2;
+  cli_print_cut(chat->output, entry->text, width > used ? width - used : 1);
+  cli_print_string(chat->output, "\n");
+  s->count++;
+  return true;
+}
+
+/* What the newest turn brings is kept in the background. */
+static void look_into_memory(cli_chat *chat, const char *rest) {
+  tp_memory_query query = {.struct_size = sizeof query, .tenant = chat->arguments->tenant, .limit = MEMORIES};
+  tp_memory *memory;
+  tp_fault fault = {0};
+  if (chat->arguments->no_memory) {
+    cli_chat_refuse(chat, "this chat has no memory (--no-memory)");
+    return;
+  }
+  if (!chat->talk.memory_path) {
+    cli_chat_refuse(chat, "without --data DIR the memory lives in this process and cannot be listed");
+    return;
+  }
+  (void)!tp_jobs_wait(chat->talk.runtime, chat->session_id, JOBS_LIMIT_MS, NULL);
+  tp_status status = tp_memory_open(chat->talk.memory_path, &memory, &fault);
+  if (status == TP_OK) {
+    shown s = {.chat = chat};
+    status = rest[0] ? tp_memory_search(memory, &query, tp_text_of(rest), print_memory, &s, &fault)
+                     : tp_memory_list(memory, &query, print_memory, &s, &fault);
+    if (s.count == 0 && (status == TP_OK || status == TP_ERR_NOT_FOUND)) {
+      cli_print_string(chat->output, rest[0] ? "  nothing that fits is remembered\n" : "  nothing is remembered yet\n");
+      status = TP_OK;
+    }
+    tp_memory_close(memory);
+  }
+  if (status != TP_OK) cli_chat_refuse(chat, "/memory: %s", fault.message[0] ? fault.message : tp_status_text(status));
+}
+
+/* ---- a file ---- */
+
+static tp_status write_message(void *ctx, const tp_message *message) {
+  FILE *file = ctx;
+  static const char *const roles[] = {[TP_ROLE_USER] = "User",
+                                      [TP_ROLE_ASSISTANT] = "Assistant",
+                                      [TP_ROLE_TOOL] = "Tool",
+                                      [TP_ROLE_END] = "Not completed"};
+  bool known = message->role > 0 && message->role < sizeof roles / sizeof *roles && roles[message->role];
+  fprintf(file, "\n## %s%s%.*s\n\n", known ? roles[message->role] : "Message", message->name.size ? " " : "",
+          (int)message->name.size, message->name.size ? message->name.data : "");
+  if (message->text.size) fwrite(message->text.data, 1, message->text.size, file);
+  for (size_t i = 0; i < message->call_count; i++)
+    fprintf(file, "%sCalls `%.*s`.", i || message->text.size ? "\n\n" : "", (int)message->calls[i]->name.size,
+            message->calls[i]->name.data);
+  fputs("\n", file);
+  return TP_OK;
+}
+
+/* A file that is there is not written over; a new one is its owner's alone. */
+static void save(cli_chat *chat, const char *rest) {
+  tp_fault fault = {0};
+  if (!rest[0]) {
+    cli_chat_refuse(chat, "/save needs the name of a file");
+    return;
+  }
+  int fd = open(rest, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+  if (!file) {
+    cli_chat_refuse(chat, "%s: %s", rest,
+                    errno == EEXIST ? "there is a file of this name; choose another" : strerror(errno));
+    if (fd >= 0) close(fd);
+    return;
+  }
+  fprintf(file, "# Conversation %s\n", chat->session_id);
+  tp_status status = cli_talk_load(&chat->talk, chat->session_id, write_message, file, &fault);
+  bool failed = ferror(file) != 0;
+  if (fclose(file) != 0 || failed) cli_chat_refuse(chat, "%s: %s", rest, strerror(errno));
+  else if (status != TP_OK)
+    cli_chat_refuse(chat, "/save: %s", fault.message[0] ? fault.message : tp_status_text(status));
+  else cli_printf(chat->output, "  saved to %s\n", rest);
+}
+
+/* ---- the table ---- */
+
+static const command commands[] = {
+    {"/explain", "", "what happened in the newest turn: phases, handlers, recalled memories, calls", explain},
+    {"/help", "", "this list", print_help},
+    {"/memory", "[TEXT]", "what is remembered, newest first; with TEXT what it would recall", look_into_memory},
+    {"/phases", "", "which phases the newest turn had, and how long they took", print_phases},
+    {"/quit", "", "leave, as Ctrl-D does", quit},
+    {"/retry", "", "send the newest message again; the answer so far stays in the history", retry},
+    {"/save", "FILE", "write the conversation to a new file, as Markdown", save},
+    {"/tools", "", "which tools the model was shown", print_tools},
+};
+
+static void print_help(cli_chat *chat, const char *rest) {
+  (void)rest;
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+    char left[32];
+    snprintf(left, sizeof left, "%s %s", commands[i].name, commands[i].operand);
+    cli_printf(chat->output, "  %-16s %s\n", left, commands[i].help);
+  }
+  cli_print_string(chat->output, "  A message that begins with a slash is written with two.\n");
+}
+
+/* The name ends at the first blank. */
+static const command *find(const char *line, size_t size) {
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    if (strlen(commands[i].name) == size && memcmp(commands[i].name, line, size) == 0) return &commands[i];
+  return NULL;
+}
+
+static void run_line(cli_chat *chat, char *line) {
+  size_t size = strcspn(line, " \t");
+  char *rest = line + size + strspn(line + size, " \t");
+  for (size_t end = strlen(rest); end > 0 && (rest[end - 1] == ' ' || rest[end - 1] == '\t'); end--)
+    rest[end - 1] = '\0';
+  const command *found = find(line, size);
+  if (!found)
+    cli_chat_refuse(chat, "there is no command %.*s; see /help. A message that begins with a slash is written with two",
+                    (int)(size < 60 ? size : 60), line);
+  else if (rest[0] && !found->operand[0]) cli_chat_refuse(chat, "%s takes nothing, not '%.100s'", found->name, rest);
+  else found->run(chat, rest);
+}
+
+void cli_slash_run(cli_chat *chat, tp_text text) {
+  char *line = cli_alloc(text.size + 1);
+  memcpy(line, text.data, text.size);
+  line[text.size] = '\0';
+  run_line(chat, line);
+  free(line);
+  cli_flush(chat->output);
+}

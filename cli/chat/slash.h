@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * slash: the commands of a conversation, /help and the others. */
+#ifndef CLI_CHAT_SLASH_H
+#define CLI_CHAT_SLASH_H
+
+#include "cli/chat/chat.h"
+
+/** Runs the command that a line with a slash in front names; of one that is unknown says so. */
+void cli_slash_run(cli_chat *chat, tp_text line);
+
+#endif
