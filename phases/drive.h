@@ -64,6 +64,9 @@ struct tp__drive {
   int64_t started_ns;
   int64_t waits_since_ns; /* for the history or tools */
   int64_t load_ns, model_ns, tools_ns, append_ns; /* how long it has waited for each */
+  tp_turn_step *steps; /* step_times.c; in the arena */
+  uint32_t step_count, step_capacity;
+  uint64_t steps_dropped;
   tp_text user_text;
   tp_text system;
   tp_text signals;                 /* rendered, of turn.intake; for the first request */
@@ -95,6 +98,15 @@ tp_status tp__drive_enqueue(tp__drive *drive, bool last);
 void tp__drive_end_unbegun(tp__drive *drive);
 /** For the session: begins to drive; by message, so from any thread. */
 void tp__drive_start(tp__drive *drive);
+
+/* ---- when it waited, for its record (step_times.c) ---- */
+
+void tp__drive_note_step(tp__drive *drive, tp_step_kind kind, int64_t started_ns, int64_t ended_ns, tp_status outcome);
+/** For a call that has its result. */
+void tp__drive_note_call(tp__drive *drive, const tp_tool_result *result, uint32_t place, int64_t started_ns,
+                         int64_t settled_ns);
+/** tp_turn_record.step; source is the drive. */
+bool tp__drive_show_step(const void *source, size_t index, tp_turn_step *step);
 
 /* ---- between drive.c and the steps ---- */
 

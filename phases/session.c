@@ -512,7 +512,11 @@ static void record_end(const tp__drive *d, const tp_turn_result *result) {
                            .cost_micros = result->cost_micros,
                            .phase = result->phase,
                            .subscription = result->subscription,
-                           .reason = result->reason};
+                           .reason = result->reason,
+                           .step_count = d->step_count,
+                           .step = tp__drive_show_step,
+                           .step_source = d,
+                           .steps_dropped = d->steps_dropped};
   if (result->started_ns) record.started_unix_ms = (result->started_ns + offset_ns) / TP__NS_PER_MS;
   tp__turn_record_give(runtime, &record);
 }

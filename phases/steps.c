@@ -36,7 +36,9 @@ static tp_status load_work(tp__host_call *call) {
 static void load_ended(tp__host_call *call, tp_status status) {
   tp__drive *d = call->ctx;
   d->host_call = NULL;
-  d->load_ns = tp__now_ns() - d->waits_since_ns;
+  int64_t now_ns = tp__now_ns();
+  d->load_ns = now_ns - d->waits_since_ns;
+  tp__drive_note_step(d, TP_STEP_LOAD, d->waits_since_ns, now_ns, status);
   for (size_t i = 0; status == TP_OK && i < call->messages.count; i++)
     status = tp__messages_add(&d->session->messages, &call->messages.items[i]);
   if (status == TP_OK) {
@@ -384,7 +386,10 @@ static void model_ended(tp__model_call *call, tp_status status) {
   call->on_delta = NULL;
   const tp_model_response *response = status == TP_OK ? &call->response : NULL;
   int64_t started_ns = (int64_t)tp__a64_load_acquire(&call->base.started_ns), ended_ns = tp__now_ns();
-  if (started_ns) d->model_ns += ended_ns - started_ns;
+  if (started_ns) {
+    d->model_ns += ended_ns - started_ns;
+    tp__drive_note_step(d, TP_STEP_MODEL, started_ns, ended_ns, status);
+  }
   tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_END,
                                  .visibility = TP_VISIBILITY_USER_VISIBLE,
                                  .status = status,
@@ -606,7 +611,9 @@ static void after_commit(tp__drive *d, tp_status status, const char *message) {
 static void append_ended(tp__host_call *call, tp_status status) {
   tp__drive *d = call->ctx;
   d->host_call = NULL;
-  d->append_ns = tp__now_ns() - d->waits_since_ns;
+  int64_t now_ns = tp__now_ns();
+  d->append_ns = now_ns - d->waits_since_ns;
+  tp__drive_note_step(d, TP_STEP_APPEND, d->waits_since_ns, now_ns, status);
   for (size_t i = 0; status == TP_OK && i < call->messages.count; i++)
     status = tp__messages_add(&d->session->messages, &call->messages.items[i]);
   after_commit(d, status, call->story);

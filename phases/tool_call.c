@@ -79,6 +79,7 @@ void tp__call_settle(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text
   result->text = whole ? text : tp_text_of("no memory for the result");
   result->completion_order = d->completed++;
   if (d->has_listener) emit_end(slot);
+  if (d->remind) tp__drive_note_call(d->turn->drive, result, slot->index, slot->started_ns, d->now_ns);
 }
 
 void tp__call_stop(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {

@@ -110,6 +110,9 @@ tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *const *calls, si
 void tp__dispatch_cancel(tp__dispatch *dispatch);
 void tp__dispatch_free(tp__dispatch *dispatch);
 
+/** step_times.c: a call of a driven turn has its result. */
+void tp__drive_note_call(tp__drive *drive, const tp_tool_result *result, uint32_t place, int64_t started_ns,
+                         int64_t settled_ns);
 /** drive.c: what a cancel means to a driven turn. */
 void tp__drive_cancel(tp__drive *drive);
 

@@ -193,7 +193,9 @@ typedef struct tp_run_record {
   uint8_t failure;               /* tp_failure */
   bool fallback_used;
   uint8_t visibility;            /* tp_visibility of the subscription */
-  uint8_t reserved_[7];          /* zero */
+  uint8_t reserved_[3];          /* zero */
+  uint32_t limit_ms;             /* of a run that left its owner's thread: its limit, which of execution DEADLINE counts
+                                    from queued_ns, else from the call of each attempt. 0: not known */
 } tp_run_record;
 
 /** One run of one phase: a row for every subscription of the phase, in plan order. Shown by the library; everything in
@@ -248,6 +250,27 @@ typedef struct tp_late_record {
 
 /* ---- turns ---- */
 
+/** What a driven turn waits for besides its phases. Numbers are stored. */
+typedef enum tp_step_kind {
+  TP_STEP_LOAD = 1,              /* its history is loaded */
+  TP_STEP_MODEL = 2,             /* a request to the model; each attempt is one */
+  TP_STEP_TOOL = 3,              /* a tool call */
+  TP_STEP_APPEND = 4,            /* its messages are appended to the history */
+  TP_STEP_FORCE_32 = 0x7fffffff
+} tp_step_kind;
+TP_API const char *tp_step_kind_name(tp_step_kind kind);
+
+/** When a turn waited for something. Times are monotonic nanoseconds. */
+typedef struct tp_turn_step {
+  size_t struct_size;
+  int64_t started_ns, ended_ns;  /* of a tool call: of its function; both the same when that was not called */
+  uint32_t kind;                 /* tp_step_kind */
+  uint32_t round;                /* of a request, and of the tool calls of its response: which, from 1; else 0 */
+  uint32_t place;                /* of a tool call: its index in the response */
+  int32_t outcome;               /* of a tool call tp_tool_result_kind; else tp_status */
+  tp_text name;                  /* of the tool; else empty */
+} tp_turn_step;
+
 /** One driven turn, at its end. Shown by the library; everything in it is borrowed till the call or callback returns.
  *  (process_run_id, number) is its name. */
 typedef struct tp_turn_record {
@@ -268,6 +291,11 @@ typedef struct tp_turn_record {
   uint32_t reserved_;            /* zero */
   tp_text subscription;          /* likewise */
   tp_text reason;                /* of a turn that did not complete: safe to show */
+  size_t step_count;             /* at most 1,024: the first ones, in the order of their ends */
+  /** Fills one step, as tp_entry_record.run does a row. May be NULL where step_count is 0. */
+  bool (*step)(const void *source, size_t index, tp_turn_step *step);
+  const void *step_source;
+  uint64_t steps_dropped;        /* how many more there were */
 } tp_turn_record;
 /** Receives turn records; false stops. */
 typedef bool (*tp_turn_record_fn)(void *ctx, const tp_turn_record *record);

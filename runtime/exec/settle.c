@@ -122,6 +122,8 @@ void tp__entry_settle(tp__entry *e, uint32_t index, tp_state state, tp_reason re
   run->row.execution = (uint8_t)node->execution;
   run->row.failure = (uint8_t)node->failure;
   run->row.visibility = (uint8_t)node->sub->desc.visibility;
+  if (run->row.attempts > 0 && !(node->flags & (TP__NODE_QUICK | TP__NODE_BACKGROUND)))
+    run->row.limit_ms = (uint32_t)(node->limit_ns / TP__NS_PER_MS);
   if (!run->row.verdict) run->row.verdict = TP_VERDICT_NONE;
   e->unsettled--;
   bool passes = reason == TP_REASON_NONE || reason == TP_REASON_KILL_SWITCH;

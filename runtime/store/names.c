@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "turnphase/store.h"
 
+const char *tp_step_kind_name(tp_step_kind kind) {
+  static const char *const names[] = {"none", "load", "model", "tool", "append"};
+  return (unsigned)kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
+}
+
 const char *tp_state_name(tp_state state) {
   switch (state) {
     case TP_STATE_NONE:

@@ -22,10 +22,24 @@ static size_t id_count(const tp_turn_record *record) {
   return record->id_count < TP_ID_COUNT ? record->id_count : TP_ID_COUNT;
 }
 
+static bool read_step(const tp_turn_record *record, size_t index, tp_turn_step *step) {
+  *step = (tp_turn_step){.struct_size = sizeof *step};
+  return record->step && record->step(record->step_source, index, step);
+}
+
 static size_t row_size(const tp_turn_record *record) {
   size_t size = sizeof(tp__turn_row) + record->subscription.size + record->reason.size;
   for (size_t i = 0; i < id_count(record); i++) size += record->ids[i].size;
+  for (size_t i = 0; i < record->step_count; i++) {
+    tp_turn_step step;
+    size += sizeof step + (read_step(record, i, &step) ? step.name.size : 0);
+  }
   return size;
+}
+
+static bool show_step(const void *source, size_t index, tp_turn_step *step) {
+  const tp__turn_row *row = source;
+  return index < row->record.step_count && tp__shown_fill(step, &row->steps[index], sizeof *step);
 }
 
 static tp_text put(char **at, tp_text text) {
@@ -37,14 +51,19 @@ static tp_text put(char **at, tp_text text) {
 }
 
 static void fill(tp__turn_row *row, const tp_turn_record *record) {
-  char *at = (char *)(row + 1);
   row->record = *record;
+  row->steps = (tp_turn_step *)(row + 1);
+  char *at = (char *)(row->steps + record->step_count);
   for (size_t i = 0; i < TP_ID_COUNT; i++)
     row->ids[i] = i < id_count(record) ? put(&at, record->ids[i]) : (tp_text){NULL, 0};
   row->record.ids = row->ids;
   row->record.id_count = TP_ID_COUNT;
   row->record.subscription = put(&at, record->subscription);
   row->record.reason = put(&at, record->reason);
+  for (size_t i = 0; i < record->step_count; i++)
+    if (read_step(record, i, &row->steps[i])) row->steps[i].name = put(&at, row->steps[i].name);
+  row->record.step = show_step;
+  row->record.step_source = row;
 }
 
 static tp__turn_row *new_row(const tp_allocator *allocator, size_t size) {

@@ -47,8 +47,8 @@ static bool measure(const tp_entry_record *record, size_t *ret_bytes) {
   return true;
 }
 
-static tp__waiting *node_new(size_t runs, size_t texts) {
-  size_t bytes = sizeof(tp__waiting) + TP_ID_COUNT * sizeof(tp_text) + runs * sizeof(tp_run_record) + texts;
+static tp__waiting *node_new(size_t rows_bytes, size_t texts) {
+  size_t bytes = sizeof(tp__waiting) + TP_ID_COUNT * sizeof(tp_text) + rows_bytes + texts;
   tp__waiting *node = sqlite3_malloc64(bytes);
   if (!node) return NULL;
   memset(node, 0, sizeof *node);
@@ -80,7 +80,7 @@ tp_status tp__sqlite_record(void *self, const tp_entry_record *theirs) {
   tp_status status = tp__sqlite_read(&record, sizeof record, theirs, "tp_entry_record", NULL);
   if (status != TP_OK) return status;
   if (!measure(&record, &bytes)) return TP_ERR_MALFORMED;
-  tp__waiting *node = node_new(record.run_count, bytes);
+  tp__waiting *node = node_new(record.run_count * sizeof(tp_run_record), bytes);
   if (!node) return TP_ERR_NO_MEMORY;
   fill(node, &record);
   return tp__writer_add(self, node);
@@ -98,16 +98,27 @@ tp_status tp__sqlite_record_late(void *self, const tp_late_record *theirs) {
   return tp__writer_add(self, node);
 }
 
+static bool read_step(const tp_turn_record *record, size_t index, tp_turn_step *step) {
+  *step = (tp_turn_step){.struct_size = sizeof *step};
+  return record->step && record->step(record->step_source, index, step);
+}
+
 tp_status tp__sqlite_turn_record(void *self, const tp_turn_record *theirs) {
   tp_turn_record record;
+  tp_turn_step step;
   tp_status status = tp__sqlite_read(&record, sizeof record, theirs, "tp_turn_record", NULL);
   if (status != TP_OK) return status;
   size_t bytes = record.subscription.size + record.reason.size;
   for (size_t i = 0; i < record.id_count && i < TP_ID_COUNT; i++) bytes += record.ids[i].size;
-  tp__waiting *node = node_new(0, bytes);
+  for (size_t i = 0; i < record.step_count; i++) {
+    if (!read_step(&record, i, &step)) return TP_ERR_MALFORMED;
+    bytes += step.name.size;
+  }
+  tp__waiting *node = node_new(record.step_count * sizeof step, bytes);
   if (!node) return TP_ERR_NO_MEMORY;
   tp_text *ids = (tp_text *)(node + 1);
-  char *at = (char *)(ids + TP_ID_COUNT);
+  node->steps = (tp_turn_step *)(ids + TP_ID_COUNT);
+  char *at = (char *)(node->steps + record.step_count);
   node->kind = TP__WAITS_TURN;
   node->turn = record;
   for (size_t i = 0; i < TP_ID_COUNT; i++)
@@ -116,6 +127,10 @@ tp_status tp__sqlite_turn_record(void *self, const tp_turn_record *theirs) {
   node->turn.id_count = TP_ID_COUNT;
   node->turn.subscription = put_text(&at, record.subscription);
   node->turn.reason = put_text(&at, record.reason);
+  for (size_t i = 0; i < record.step_count; i++) {
+    (void)read_step(&record, i, &node->steps[i]);
+    node->steps[i].name = put_text(&at, node->steps[i].name);
+  }
   return tp__writer_add(self, node);
 }
 
@@ -144,10 +159,10 @@ static int write_run_locked(tp__sqlite_store *s, int64_t entry, int64_t position
   const int64_t values[] = {entry,     position,       run->queued_ns, run->started_ns,         run->ended_ns,
                             run->late_ns, run->code,   run->contribution_count, run->attempts, run->state,
                             run->reason, run->verdict, run->execution, run->failure,            run->fallback_used,
-                            run->visibility};
+                            run->visibility, run->limit_ms};
   rc = tp__sqlite_bind_ints(statement, values, sizeof values / sizeof values[0]);
   for (int i = 0; i < 3 && rc == SQLITE_OK; i++)
-    rc = tp__sqlite_bind_text(statement, 17 + i, (tp_text){names[i], names[i] ? strlen(names[i]) : 0});
+    rc = tp__sqlite_bind_text(statement, 18 + i, (tp_text){names[i], names[i] ? strlen(names[i]) : 0});
   return tp__sqlite_run(statement, rc);
 }
 
@@ -186,19 +201,32 @@ static int write_late_locked(tp__sqlite_store *s, const tp_late_record *late) {
   return tp__sqlite_run(statement, tp__sqlite_bind_ints(statement, values, 4));
 }
 
-static int write_turn_locked(tp__sqlite_store *s, const tp_turn_record *turn, int64_t *ret_row) {
+static int write_step_locked(tp__sqlite_store *s, int64_t row, int64_t position, const tp_turn_step *step) {
+  sqlite3_stmt *statement = s->statements[TP__INSERT_STEP];
+  const int64_t values[] = {row,         position,    step->kind,       step->round,
+                            step->place, step->outcome, step->started_ns, step->ended_ns};
+  int rc = tp__sqlite_bind_ints(statement, values, 8);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(statement, 9, step->name);
+  return tp__sqlite_run(statement, rc);
+}
+
+static int write_turn_locked(tp__sqlite_store *s, const tp__waiting *node, int64_t *ret_row) {
+  const tp_turn_record *turn = &node->turn;
   sqlite3_stmt *statement = s->statements[TP__INSERT_TURN];
   const int64_t values[] = {(int64_t)turn->process_run_id, (int64_t)turn->number, turn->outcome, turn->code,
                             turn->started_ns, turn->ended_ns, turn->started_unix_ms, turn->ended_unix_ms,
                             turn->load_ns, turn->model_ns, turn->tools_ns, turn->append_ns, turn->iterations,
-                            turn->tool_calls, turn->input_tokens, turn->output_tokens, turn->cost_micros, turn->phase};
-  int rc = tp__sqlite_bind_ints(statement, values, 18);
+                            turn->tool_calls, turn->input_tokens, turn->output_tokens, turn->cost_micros, turn->phase,
+                            (int64_t)turn->steps_dropped};
+  int rc = tp__sqlite_bind_ints(statement, values, 19);
   for (int i = 0; i < TP_ID_COUNT && rc == SQLITE_OK; i++)
-    rc = tp__sqlite_bind_text(statement, 19 + i, turn->ids[i]);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(statement, 27, turn->subscription);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(statement, 28, turn->reason);
+    rc = tp__sqlite_bind_text(statement, 20 + i, turn->ids[i]);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(statement, 28, turn->subscription);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(statement, 29, turn->reason);
   rc = tp__sqlite_run(statement, rc);
   *ret_row = sqlite3_last_insert_rowid(s->db);
+  for (size_t i = 0; i < turn->step_count && rc == SQLITE_OK; i++)
+    rc = write_step_locked(s, *ret_row, (int64_t)i, &node->steps[i]);
   return rc;
 }
 
@@ -238,7 +266,7 @@ int tp__sqlite_write_locked(tp__sqlite_store *s, const tp__waiting *first) {
   for (const tp__waiting *node = first; node && rc == SQLITE_OK; node = node->next) switch (node->kind) {
     case TP__WAITS_ENTRY: rc = write_entry_locked(s, node, &entry); break;
     case TP__WAITS_LATE: rc = write_late_locked(s, &node->late); break;
-    case TP__WAITS_TURN: rc = write_turn_locked(s, &node->turn, &turn); break;
+    case TP__WAITS_TURN: rc = write_turn_locked(s, node, &turn); break;
     case TP__WAITS_AUDIT: rc = write_audit_locked(s, &node->audit, &audit); break;
     }
   return rc == SQLITE_OK ? trim_locked(s, entry, turn, audit) : rc;
@@ -301,7 +329,8 @@ static int add_run(run_list *list, sqlite3_stmt *row) {
                          .execution = (uint8_t)sqlite3_column_int(row, 10),
                          .failure = (uint8_t)sqlite3_column_int(row, 11),
                          .fallback_used = sqlite3_column_int(row, 12) != 0,
-                         .visibility = (uint8_t)sqlite3_column_int(row, 16)};
+                         .visibility = (uint8_t)sqlite3_column_int(row, 16),
+                         .limit_ms = (uint32_t)sqlite3_column_int64(row, 17)};
   run->subscription = put_string(&at, names[0]);
   run->handler = put_string(&at, names[1]);
   run->owner = put_string(&at, names[2]);
@@ -318,7 +347,7 @@ static int read_runs(sqlite3_stmt *runs, int64_t entry, run_list *list) {
 
 static const char runs_sql[] =
     "SELECT queued_ns, started_ns, ended_ns, late_ns, code, contribution_count, attempts, state, reason, verdict,"
-    " execution, failure, fallback_used, subscription, handler, owner, visibility FROM run WHERE entry = ?1"
+    " execution, failure, fallback_used, subscription, handler, owner, visibility, limit_ms FROM run WHERE entry = ?1"
     " ORDER BY position";
 
 static const char *const id_columns[TP_ID_COUNT] = {
@@ -426,7 +455,7 @@ static int prepare_turns(sqlite3 *db, const tp_turn_query *query, sqlite3_stmt *
                         "SELECT process, number, outcome, code, started_ns, ended_ns, started_unix_ms, ended_unix_ms,"
                         " load_ns, model_ns, tools_ns, append_ns, iterations, tool_calls, input_tokens, output_tokens,"
                         " cost_micros, phase, subscription, reason, tenant, agent, workspace, session, thread, turn,"
-                        " task, run FROM turn WHERE row > (SELECT max(row) FROM turn) - ?1");
+                        " task, run, steps_dropped, row FROM turn WHERE row > (SELECT max(row) FROM turn) - ?1");
   if (query->before_number)
     sqlite3_str_appendall(sql, " AND row < (SELECT row FROM turn WHERE process = ?2 AND number = ?3)");
   if (query->from_unix_ms) sqlite3_str_appendall(sql, " AND ended_unix_ms >= ?4");
@@ -451,7 +480,63 @@ static int bind_turns(sqlite3_stmt *statement, const tp_turn_query *query, size_
   return rc;
 }
 
-static bool show_turn(sqlite3_stmt *row, tp_turn_record_fn each, void *ctx) {
+/** The steps of the turn that is being shown, each with its name behind it. */
+typedef struct step_list {
+  tp_turn_step *items;
+  size_t count, capacity;
+} step_list;
+
+static void step_list_clear(step_list *list) {
+  for (size_t i = 0; i < list->count; i++) sqlite3_free((char *)(uintptr_t)list->items[i].name.data);
+  list->count = 0;
+}
+
+static int add_step(step_list *list, sqlite3_stmt *row) {
+  if (list->count == list->capacity) {
+    size_t capacity = list->capacity ? 2 * list->capacity : 16;
+    tp_turn_step *items = sqlite3_realloc64(list->items, capacity * sizeof *items);
+    if (!items) return SQLITE_NOMEM;
+    list->items = items;
+    list->capacity = capacity;
+  }
+  tp_text name = tp__sqlite_column(row, 6);
+  char *copy = sqlite3_malloc64(name.size + 1);
+  if (!copy) return SQLITE_NOMEM;
+  if (name.size) memcpy(copy, name.data, name.size);
+  list->items[list->count++] = (tp_turn_step){.struct_size = sizeof(tp_turn_step),
+                                              .kind = (uint32_t)sqlite3_column_int64(row, 0),
+                                              .round = (uint32_t)sqlite3_column_int64(row, 1),
+                                              .place = (uint32_t)sqlite3_column_int64(row, 2),
+                                              .outcome = sqlite3_column_int(row, 3),
+                                              .started_ns = sqlite3_column_int64(row, 4),
+                                              .ended_ns = sqlite3_column_int64(row, 5),
+                                              .name = {copy, name.size}};
+  return SQLITE_OK;
+}
+
+static int read_steps(sqlite3_stmt *steps, int64_t turn, step_list *list) {
+  step_list_clear(list);
+  int rc = sqlite3_bind_int64(steps, 1, turn);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(steps)) == SQLITE_ROW) rc = add_step(list, steps);
+  sqlite3_reset(steps);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static const char steps_sql[] =
+    "SELECT kind, round, place, outcome, started_ns, ended_ns, name FROM step WHERE turn = ?1 ORDER BY position";
+
+static bool show_step(const void *source, size_t index, tp_turn_step *step) {
+  const step_list *list = source;
+  size_t size = step->struct_size;
+  if (index >= list->count || size == 0) return false;
+  tp_turn_step ours = list->items[index];
+  ours.struct_size = size;
+  memset(step, 0, size);
+  memcpy(step, &ours, size < sizeof ours ? size : sizeof ours);
+  return true;
+}
+
+static bool show_turn(sqlite3_stmt *row, const step_list *steps, tp_turn_record_fn each, void *ctx) {
   tp_text ids[TP_ID_COUNT];
   for (int i = 0; i < TP_ID_COUNT; i++) ids[i] = tp__sqlite_column(row, 20 + i);
   tp_turn_record record = {.struct_size = sizeof record,
@@ -476,8 +561,26 @@ static bool show_turn(sqlite3_stmt *row, tp_turn_record_fn each, void *ctx) {
                            .cost_micros = sqlite3_column_int64(row, 16),
                            .phase = (uint32_t)sqlite3_column_int64(row, 17),
                            .subscription = tp__sqlite_column(row, 18),
-                           .reason = tp__sqlite_column(row, 19)};
+                           .reason = tp__sqlite_column(row, 19),
+                           .step_count = steps->count,
+                           .step = show_step,
+                           .step_source = steps,
+                           .steps_dropped = (uint64_t)sqlite3_column_int64(row, 28)};
   return each(ctx, &record);
+}
+
+static int show_turns(sqlite3_stmt *rows, sqlite3_stmt *steps, tp_turn_record_fn each, void *ctx) {
+  step_list list = {0};
+  int rc;
+  bool goes_on = true;
+  while (goes_on && (rc = sqlite3_step(rows)) == SQLITE_ROW) {
+    rc = read_steps(steps, sqlite3_column_int64(rows, 29), &list);
+    if (rc != SQLITE_OK) break;
+    goes_on = show_turn(rows, &list, each, ctx);
+  }
+  step_list_clear(&list);
+  sqlite3_free(list.items);
+  return !goes_on || rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
 tp_status tp__sqlite_turns(void *self, const tp_turn_query *theirs, tp_turn_record_fn each, void *ctx,
@@ -485,7 +588,7 @@ tp_status tp__sqlite_turns(void *self, const tp_turn_query *theirs, tp_turn_reco
   tp__sqlite_store *s = self;
   tp_turn_query query;
   sqlite3 *db = NULL;
-  sqlite3_stmt *rows = NULL;
+  sqlite3_stmt *rows = NULL, *steps = NULL;
   tp_status status = tp__sqlite_read(&query, sizeof query, theirs, "tp_turn_query", fault);
   if (status != TP_OK) return status;
   (void)!tp__sqlite_commit(s, NULL); /* as tp__sqlite_records() */
@@ -493,9 +596,10 @@ tp_status tp__sqlite_turns(void *self, const tp_turn_query *theirs, tp_turn_reco
   if (status != TP_OK) return status;
   int rc = prepare_turns(db, &query, &rows);
   if (rc == SQLITE_OK) rc = bind_turns(rows, &query, s->options.turns_max);
-  while (rc == SQLITE_OK && (rc = sqlite3_step(rows)) == SQLITE_ROW)
-    rc = show_turn(rows, each, ctx) ? SQLITE_OK : SQLITE_DONE;
-  if (rc != SQLITE_DONE) status = tp__store_fail(s, db, "read turns", rc, fault);
+  if (rc == SQLITE_OK) rc = sqlite3_prepare_v2(db, steps_sql, -1, &steps, NULL);
+  if (rc == SQLITE_OK) rc = show_turns(rows, steps, each, ctx);
+  if (rc != SQLITE_OK) status = tp__store_fail(s, db, "read turns", rc, fault);
+  sqlite3_finalize(steps);
   sqlite3_finalize(rows);
   tp__store_return_reader(s, db);
   return status;

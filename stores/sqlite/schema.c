@@ -6,7 +6,8 @@
  * process: one row per run of a process that has the file open, or that ended without closing it.
  * entry: one row per run of a phase; numbers rise and only the lowest are deleted; ended_ns is 0 while it runs, or when
  * its process ended first. run: its subscriptions, in plan order.
- * turn: one row per driven turn. audit: one per audit row. Both are numbered likewise.
+ * turn: one row per driven turn. audit: one per audit row. Both are numbered likewise. step: what a turn waited for, in
+ * the order of the ends; deleted with its turn.
  * job: place orders the open jobs of an order key; is_first marks the one of them that may be claimed; due_ms is when
  * it may be: claimable_ms of one that is queued, lease_end_ms of one that is running. counter: by tp_job_state how many
  * jobs there are, kept by triggers, and in row 0 the last place. */
@@ -83,12 +84,20 @@
   "CREATE TRIGGER job_deleted AFTER DELETE ON job BEGIN" \
   "  UPDATE counter SET value = value - 1 WHERE id = OLD.state; END;"
 
-/* Version 1 is the history alone, 2 has the records, 3 the jobs. */
-static const char *const upgrades[] = {RECORD_TABLES, JOB_TABLES};
+#define STEP_TABLES \
+  "CREATE TABLE step (turn INTEGER NOT NULL, position INTEGER NOT NULL, kind INTEGER NOT NULL," \
+  "  round INTEGER NOT NULL, place INTEGER NOT NULL, outcome INTEGER NOT NULL, started_ns INTEGER NOT NULL," \
+  "  ended_ns INTEGER NOT NULL, name TEXT NOT NULL, PRIMARY KEY (turn, position)) WITHOUT ROWID;" \
+  "CREATE TRIGGER turn_deleted AFTER DELETE ON turn BEGIN DELETE FROM step WHERE turn = OLD.row; END;" \
+  "ALTER TABLE turn ADD COLUMN steps_dropped INTEGER NOT NULL DEFAULT 0;" \
+  "ALTER TABLE run ADD COLUMN limit_ms INTEGER NOT NULL DEFAULT 0;"
+
+/* Version 1 is the history alone, 2 has the records, 3 the jobs, 4 the steps of turns and the limits of runs. */
+static const char *const upgrades[] = {RECORD_TABLES, JOB_TABLES, STEP_TABLES};
 
 const tp__sqlite_schema tp__sqlite_store_schema = {.noun = "a store of turnphase",
                                                    .application_id = 0x54704869, /* "TpHi" */
-                                                   .version = 3,
+                                                   .version = 4,
                                                    .sql = HISTORY_TABLES,
                                                    .upgrades = upgrades,
                                                    .grows_from_first = true,

@@ -37,6 +37,7 @@ enum {
   TP__TRIM_RUNS,
   TP__TRIM_ENTRIES,
   TP__INSERT_TURN,
+  TP__INSERT_STEP,
   TP__TRIM_TURNS,
   TP__FORGET_RUNS,
   TP__INSERT_AUDIT,
@@ -51,6 +52,7 @@ typedef struct tp__waiting {
   size_t bytes;
   enum { TP__WAITS_ENTRY, TP__WAITS_LATE, TP__WAITS_TURN, TP__WAITS_AUDIT } kind;
   tp_run_record *runs; /* of an entry */
+  tp_turn_step *steps; /* of a turn */
   union {
     tp_entry_record record;
     tp_late_record late;

@@ -69,8 +69,9 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         " ON CONFLICT (process, id) DO UPDATE SET ended_ns = ?5, status = ?8 RETURNING number",
     [TP__INSERT_RUN] =
         "INSERT INTO run (entry, position, queued_ns, started_ns, ended_ns, late_ns, code, contribution_count,"
-        " attempts, state, reason, verdict, execution, failure, fallback_used, visibility, subscription, handler,"
-        " owner) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+        " attempts, state, reason, verdict, execution, failure, fallback_used, visibility, limit_ms, subscription,"
+        " handler, owner) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,"
+        " ?20)",
     [TP__FORGET_RUNS] = "DELETE FROM run WHERE entry = ?1",
     [TP__NOTE_LATE] = "UPDATE run SET late_ns = ?4 WHERE position = ?3"
                       " AND entry IN (SELECT number FROM entry WHERE process = ?1 AND id = ?2)",
@@ -79,9 +80,11 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
     [TP__INSERT_TURN] =
         "INSERT INTO turn (process, number, outcome, code, started_ns, ended_ns, started_unix_ms, ended_unix_ms,"
         " load_ns, model_ns, tools_ns, append_ns, iterations, tool_calls, input_tokens, output_tokens, cost_micros,"
-        " phase, tenant, agent, workspace, session, thread, turn, task, run, subscription, reason) VALUES (?1, ?2, ?3,"
-        " ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25,"
-        " ?26, ?27, ?28)",
+        " phase, steps_dropped, tenant, agent, workspace, session, thread, turn, task, run, subscription, reason)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,"
+        " ?23, ?24, ?25, ?26, ?27, ?28, ?29)",
+    [TP__INSERT_STEP] = "INSERT INTO step (turn, position, kind, round, place, outcome, started_ns, ended_ns, name)"
+                        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     [TP__TRIM_TURNS] = "DELETE FROM turn WHERE row <= ?1",
     [TP__INSERT_AUDIT] =
         "INSERT INTO audit (process, unix_ms, status, phase, snapshot_hash, duration_ns, state, reason, visibility,"

@@ -214,6 +214,36 @@ static void records_are_read_page_by_page_and_by_what_they_are(void **state) {
 
 /* ---- turns ---- */
 
+/* The turn with number n waited for n % 4 tools; what does not fit its struct is zero. */
+static bool put_step(const void *source, size_t index, tp_turn_step *step) {
+  static const char names[] = "abc";
+  if (index >= *(const uint64_t *)source % 4) return false;
+  assert_int_equal(step->struct_size, sizeof *step);
+  *step = (tp_turn_step){.struct_size = sizeof *step,
+                         .started_ns = 100 + (int64_t)index,
+                         .ended_ns = 200 + (int64_t)index,
+                         .kind = TP_STEP_TOOL,
+                         .round = 1,
+                         .place = (uint32_t)index,
+                         .outcome = -3,
+                         .name = {names + index, 1}};
+  return true;
+}
+
+static size_t wrong_steps(const tp_turn_record *record) {
+  size_t wrong = record->step_count != record->number % 4 || record->steps_dropped != record->number;
+  for (size_t i = 0; i <= record->step_count; i++) {
+    tp_turn_step is = {.struct_size = sizeof is}, should = {.struct_size = sizeof should};
+    bool there = i < record->step_count;
+    if (record->step(record->step_source, i, &is) != there || !there) continue;
+    put_step(&record->number, i, &should);
+    wrong += is.struct_size != sizeof is || is.started_ns != should.started_ns || is.ended_ns != should.ended_ns ||
+             is.kind != should.kind || is.round != should.round || is.place != should.place ||
+             is.outcome != should.outcome || is.name.size != 1 || is.name.data[0] != should.name.data[0];
+  }
+  return wrong;
+}
+
 static void put_turn(tp_store *store, uint64_t number, uint32_t outcome) {
   char turn[32], why[64];
   snprintf(turn, sizeof turn, "turn-%llu", (unsigned long long)number);
@@ -229,7 +259,11 @@ static void put_turn(tp_store *store, uint64_t number, uint32_t outcome) {
                            .ended_unix_ms = WALL_MS + (int64_t)number,
                            .model_ns = (int64_t)number,
                            .subscription = TEXT("sub"),
-                           .reason = {why, number * 13 % sizeof why}};
+                           .reason = {why, number * 13 % sizeof why},
+                           .step_count = number % 4,
+                           .step = put_step,
+                           .step_source = &number,
+                           .steps_dropped = number};
   assert_int_equal(store->turn_record(store->self, &record), TP_OK);
   memset(turn, 'x', sizeof turn);
   memset(why, 'x', sizeof why);
@@ -245,6 +279,7 @@ static bool list_turn(void *ctx, const tp_turn_record *record) {
       record->subscription.size != 3)
     l->bad++;
   for (size_t i = 0; i < record->reason.size; i++) l->bad += record->reason.data[i] != 'w';
+  l->bad += wrong_steps(record);
   if (turn.size != strlen(want) || memcmp(turn.data, want, turn.size) != 0) l->bad++;
   l->ids[l->count++] = record->number;
   return l->count != l->stop_at;

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * step_times.c: when a driven turn waited for its history, its model and its tools; in the turn's arena, for its
+ * record. Names live as long as the turn. */
+#include "phases/drive.h"
+
+enum { STEPS_FIRST = 8, STEPS_MAX = 1024 };
+
+static bool make_room(tp__drive *d) {
+  if (d->step_count < d->step_capacity) return true;
+  if (d->step_count == STEPS_MAX) return false;
+  uint32_t capacity = d->step_capacity ? 2 * d->step_capacity : STEPS_FIRST;
+  tp_turn_step *steps = tp__arena_alloc(&d->arena, capacity * sizeof *steps);
+  if (!steps) return false;
+  if (d->step_count) memcpy(steps, d->steps, d->step_count * sizeof *steps);
+  d->steps = steps;
+  d->step_capacity = capacity;
+  return true;
+}
+
+static void add(tp__drive *d, const tp_turn_step *step) {
+  if (!d->session->runtime->store.turn_record) return; /* there is no record to put it in */
+  if (make_room(d)) d->steps[d->step_count++] = *step;
+  else d->steps_dropped++;
+}
+
+void tp__drive_note_step(tp__drive *d, tp_step_kind kind, int64_t started_ns, int64_t ended_ns, tp_status outcome) {
+  add(d, &(tp_turn_step){.struct_size = sizeof(tp_turn_step),
+                         .started_ns = started_ns,
+                         .ended_ns = ended_ns,
+                         .kind = kind,
+                         .round = kind == TP_STEP_MODEL ? d->iterations + 1 : 0,
+                         .outcome = outcome});
+}
+
+void tp__drive_note_call(tp__drive *d, const tp_tool_result *result, uint32_t place, int64_t started_ns,
+                         int64_t settled_ns) {
+  int64_t begin_ns = result->started ? started_ns : settled_ns;
+  add(d, &(tp_turn_step){.struct_size = sizeof(tp_turn_step),
+                         .started_ns = begin_ns,
+                         .ended_ns = begin_ns + (result->started ? result->duration_ns : 0),
+                         .kind = TP_STEP_TOOL,
+                         .round = d->iterations,
+                         .place = place,
+                         .outcome = (int32_t)result->kind,
+                         .name = result->name});
+}
+
+bool tp__drive_show_step(const void *source, size_t index, tp_turn_step *step) {
+  const tp__drive *d = source;
+  return index < d->step_count && tp__shown_fill(step, &d->steps[index], sizeof *step);
+}
