@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/exit_status.h"
+#include "cli/inspect/trace.h"
 #include "cli/message.h"
 #include "cli/options.h"
 
@@ -108,6 +109,45 @@ static const cli_command commands[] = {
      .description = "Shows the record of a turn with its phases, newest first, and every subscription of each: how it\n"
                     "ended and why, how long it waited and ran. With --session a turn of that session.",
      .run = cli_show},
+    {.bit = CLI_TIME,
+     .name = "time",
+     .operand = "DIR TURN",
+     .operands_max = 2,
+     .summary = "show what a turn's time was spent on",
+     .examples = "  turnphase time ./kept monday-1\n"
+                 "  turnphase time ./kept monday-1 --json | jq '.tools_ns'\n",
+     .description = "Splits a turn into its phases, the model, the tools, the history and the rest, then by phase.",
+     .run = cli_time},
+    {.bit = CLI_BLAME,
+     .name = "blame",
+     .operand = "DIR TURN",
+     .operands_max = 2,
+     .summary = "list the handlers and tools of a turn, the slowest first",
+     .examples = "  turnphase blame ./kept monday-1\n"
+                 "  turnphase blame ./kept monday-1 --json | jq '.blame[0]'\n",
+     .description = "Lists every handler, tool call and request to the model of a turn, the slowest first. What it\n"
+                    "waited for a thread or a permit has a column of its own; both together order the list.",
+     .run = cli_blame},
+    {.bit = CLI_CHAIN,
+     .name = "critical-chain",
+     .operand = "DIR TURN",
+     .operands_max = 2,
+     .summary = "show what determined how long a turn took",
+     .examples = "  turnphase critical-chain ./kept monday-1\n",
+     .description = "Shows, from the end of a turn to its begin, what each part waited for, and in each phase which\n"
+                    "handlers determined its length.",
+     .run = cli_critical_chain},
+    {.bit = CLI_EXPLAIN,
+     .name = "explain",
+     .operand = "DIR TURN",
+     .operands_max = 2,
+     .summary = "say of every subscription in a turn what became of it",
+     .examples = "  turnphase explain ./kept monday-1\n"
+                 "  turnphase explain ./kept monday-1 --json | jq '.phases[].subscriptions[] | select(.why != \"\")'\n",
+     .description = "Shows each phase of a turn with a line for every subscription: whether it ran, or why not; how\n"
+                    "long it was queued and ran, its limit and how much of that was left (slack), behind which other\n"
+                    "it ran, and what it contributed.",
+     .run = cli_explain},
     {.bit = CLI_JOBS,
      .name = "jobs",
      .operand = "list|show|redrive|discard DIR JOB",
@@ -168,7 +208,7 @@ static int print_usage(cli_output *output) {
                            "  turnphase bench                                how long it takes\n"
                            "\n"
                            "Usage: turnphase COMMAND [OPTION…]\n\n");
-  for (size_t i = 0; i < COMMANDS; i++) cli_printf(output, "  %-13s %s\n", commands[i].name, commands[i].summary);
+  for (size_t i = 0; i < COMMANDS; i++) cli_printf(output, "  %-15s %s\n", commands[i].name, commands[i].summary);
   cli_print_string(output, "\nturnphase COMMAND --help says more; turnphase --version says which version this is.\n");
   return CLI_OK;
 }

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The command explain: a line for every subscription of each phase of a turn: whether it ran, and why; what it waited
+ * for; how much time it had left; what came of it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/inspect/trace.h"
+#include "cli/quantity.h"
+#include "cli/timeline.h"
+
+enum { NAME_WIDTH = 30, OUTCOME_WIDTH = 12, TIME_WIDTH = 9 };
+
+static const char *after_of(const cli_trace_entry *e, const cli_trace_run *run) {
+  return run->after == CLI_NO_RUN ? "-" : e->runs[run->after].row.subscription;
+}
+
+/* What was merged of it, as far as its record says. */
+static const char *merged_of(const cli_trace_run *run, const cli_trace_entry *e, char *buffer, size_t size) {
+  uint32_t count = run->row.contribution_count;
+  if (count == 0) return "-";
+  snprintf(buffer, size, "%u %s%s", count, run->row.fallback_used ? "of its fallback" : "contributed",
+           e->status == TP_OK ? "" : ", discarded");
+  return buffer;
+}
+
+static void print_run(const cli_trace_entry *e, const cli_trace_run *run, cli_output *output) {
+  char words[512];
+  const tp_run_record *row = &run->row;
+  bool was_called = cli_run_was_called(row);
+  int64_t deadline_ns = cli_run_deadline_ns(row);
+  cli_print_string(output, "  ");
+  cli_trace_cell(output, row->subscription, NAME_WIDTH);
+  cli_print_string(output, " ");
+  cli_paint_on(output, cli_run_paint(row));
+  cli_cell_left(output, cli_run_outcome(row), OUTCOME_WIDTH);
+  cli_paint_off(output);
+  cli_print_string(output, " ");
+  cli_trace_duration(output, cli_run_queued_ns(row), cli_run_queued_ns(row) > 0, TIME_WIDTH);
+  cli_trace_duration(output, cli_run_took_ns(row), was_called, TIME_WIDTH);
+  cli_trace_duration(output, (int64_t)row->limit_ms * 1000000, row->limit_ms > 0, TIME_WIDTH);
+  cli_trace_duration(output, deadline_ns - row->ended_ns, deadline_ns && row->ended_ns, TIME_WIDTH);
+  cli_print_string(output, "  ");
+  cli_trace_cell(output, after_of(e, run), NAME_WIDTH);
+  cli_printf(output, " %s\n", merged_of(run, e, words, sizeof words));
+  if (!cli_run_why(run, words, sizeof words)[0]) return;
+  cli_print_string(output, "      why: ");
+  cli_print_cut(output, tp_text_of(words), SIZE_MAX);
+  cli_print_string(output, "\n");
+}
+
+static const char *status_of(const cli_trace_entry *e) {
+  if (!e->ended_ns) return e->status ? "interrupted" : "running";
+  return e->status == TP_OK ? "" : e->status == TP_ERR_DENIED ? "denied" : tp_status_text(e->status);
+}
+
+static void print_at(const cli_trace *t, cli_output *output, int64_t started_ns, int64_t ended_ns) {
+  cli_printf(output, "  @%s", cli_duration((double)(started_ns > t->began_ns ? started_ns - t->began_ns : 0)).text);
+  if (ended_ns) cli_printf(output, " +%s", cli_duration((double)(ended_ns - started_ns)).text);
+}
+
+static void print_entry(const cli_trace *t, const cli_trace_entry *e, cli_output *output) {
+  cli_print_string(output, "\n");
+  cli_paint_on(output, CLI_BOLD);
+  cli_print_string(output, e->phase);
+  cli_paint_off(output);
+  print_at(t, output, e->started_ns, e->ended_ns);
+  cli_print_string(output, e->is_detached ? "  behind the turn" : "");
+  cli_paint_on(output, CLI_BAD);
+  cli_printf(output, "%s%s", status_of(e)[0] ? "  " : "", status_of(e));
+  cli_paint_off(output);
+  cli_print_string(output, "\n");
+  for (size_t i = 0; i < e->run_count; i++) print_run(e, &e->runs[i], output);
+}
+
+static void print_step(const cli_trace *t, const tp_turn_step *step, cli_output *output) {
+  char words[64];
+  bool was_called = step->kind != TP_STEP_TOOL || step->ended_ns > step->started_ns || !cli_step_failed(step);
+  cli_printf(output, "\n%s", step->kind == TP_STEP_TOOL ? "tool " : "");
+  cli_paint_on(output, CLI_BOLD);
+  cli_print_cut(output, tp_text_of(cli_step_name(step, words, sizeof words)), SIZE_MAX);
+  cli_paint_off(output);
+  if (step->kind == TP_STEP_TOOL) cli_printf(output, ", call %u of response %u", step->place + 1, step->round);
+  print_at(t, output, step->started_ns, was_called ? step->ended_ns : 0);
+  cli_paint_on(output, cli_step_failed(step) ? CLI_BAD : CLI_GOOD);
+  cli_printf(output, "  %s\n", cli_step_outcome(step));
+  cli_paint_off(output);
+}
+
+static void print_explain(const cli_trace *t, cli_output *output) {
+  cli_trace_print_head(t, output);
+  cli_printf(output, "\n  %-*s %-*s%*s%*s%*s%*s  %-*s %s\n", NAME_WIDTH, "subscription", OUTCOME_WIDTH + 1, "outcome",
+             TIME_WIDTH, "queued", TIME_WIDTH, "ran", TIME_WIDTH, "limit", TIME_WIDTH, "slack", NAME_WIDTH,
+             "ran behind", "merged");
+  size_t step = 0;
+  for (size_t i = 0; i <= t->entry_count; i++) {
+    while (step < t->step_count && (i == t->entry_count || t->steps[step].started_ns <= t->entries[i].started_ns))
+      print_step(t, &t->steps[step++], output);
+    if (i < t->entry_count) print_entry(t, &t->entries[i], output);
+  }
+}
+
+/* ---- for programs ---- */
+
+static void write_run(tp_writer *writer, const cli_trace_entry *e, const cli_trace_run *run) {
+  char words[512];
+  const tp_run_record *row = &run->row;
+  int64_t deadline_ns = cli_run_deadline_ns(row);
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_string(&p, "subscription", row->subscription);
+  cli_pairs_add_string(&p, "handler", row->handler);
+  cli_pairs_add_string(&p, "state", tp_state_name((tp_state)row->state));
+  cli_pairs_add_string(&p, "reason", tp_reason_name((tp_reason)row->reason));
+  cli_pairs_add_string(&p, "verdict", tp_verdict_name((tp_verdict)row->verdict));
+  cli_pairs_add_string(&p, "why", cli_run_why(run, words, sizeof words));
+  if (run->after != CLI_NO_RUN) cli_pairs_add_string(&p, "ran_behind", after_of(e, run));
+  cli_pairs_add_int(&p, "queued_ns", cli_run_queued_ns(row));
+  cli_pairs_add_int(&p, "ran_ns", cli_run_took_ns(row));
+  if (row->limit_ms) cli_pairs_add_int(&p, "limit_ms", row->limit_ms);
+  if (deadline_ns && row->ended_ns) cli_pairs_add_int(&p, "slack_ns", deadline_ns - row->ended_ns);
+  cli_pairs_add_int(&p, "attempts", row->attempts);
+  cli_pairs_add_int(&p, "contribution_count", row->contribution_count);
+  cli_pairs_add_bool(&p, "fallback_used", row->fallback_used);
+  cli_pairs_add_bool(&p, "discarded", e->status != TP_OK);
+  cli_pairs_write(&p);
+}
+
+static void write_runs(tp_writer *writer, const void *source) {
+  const cli_trace_entry *e = source;
+  tp_write_array(writer, e->run_count);
+  for (size_t i = 0; i < e->run_count; i++) write_run(writer, e, &e->runs[i]);
+}
+
+static void write_entries(tp_writer *writer, const void *source) {
+  const cli_trace *t = source;
+  tp_write_array(writer, t->entry_count);
+  for (size_t i = 0; i < t->entry_count; i++) {
+    const cli_trace_entry *e = &t->entries[i];
+    cli_pairs p = {.writer = writer};
+    cli_pairs_add_string(&p, "phase", e->phase);
+    cli_pairs_add_int(&p, "at_ns", e->started_ns - t->began_ns);
+    if (e->ended_ns) cli_pairs_add_int(&p, "took_ns", e->ended_ns - e->started_ns);
+    cli_pairs_add_string(&p, "status", e->ended_ns ? tp_status_name(e->status) : status_of(e));
+    cli_pairs_add_bool(&p, "detached", e->is_detached);
+    cli_pairs_add_part(&p, "subscriptions", write_runs, e);
+    cli_pairs_write(&p);
+  }
+}
+
+static void write_steps(tp_writer *writer, const void *source) {
+  const cli_trace *t = source;
+  tp_write_array(writer, t->step_count);
+  for (size_t i = 0; i < t->step_count; i++) {
+    const tp_turn_step *step = &t->steps[i];
+    cli_pairs p = {.writer = writer};
+    cli_pairs_add_string(&p, "kind", tp_step_kind_name((tp_step_kind)step->kind));
+    if (step->kind == TP_STEP_TOOL) cli_pairs_add_text(&p, "tool", step->name);
+    cli_pairs_add_int(&p, "round", step->round);
+    cli_pairs_add_int(&p, "place", step->place);
+    cli_pairs_add_string(&p, "outcome", cli_step_outcome(step));
+    cli_pairs_add_int(&p, "at_ns", step->started_ns - t->began_ns);
+    cli_pairs_add_int(&p, "took_ns", step->ended_ns - step->started_ns);
+    cli_pairs_write(&p);
+  }
+}
+
+static void write_explain(tp_writer *writer, const void *source) {
+  const cli_trace *t = source;
+  cli_pairs p = {.writer = writer};
+  cli_trace_add_head(t, &p);
+  cli_pairs_add_part(&p, "phases", write_entries, t);
+  cli_pairs_add_part(&p, "steps", write_steps, t);
+  cli_pairs_add_int(&p, "steps_dropped", (int64_t)t->steps_dropped);
+  cli_pairs_write(&p);
+}
+
+int cli_explain(const cli_arguments *arguments, cli_output *output) {
+  return cli_trace_run_command(&(cli_trace_command){"explain", print_explain, write_explain}, arguments, output);
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The commands time and blame: what a turn's time was spent on, by phase; and by handler, tool and request, the slowest
+ * first. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/inspect/trace.h"
+#include "cli/quantity.h"
+#include "cli/timeline.h"
+
+/* ---- time ---- */
+
+/** All runs of one phase in the turn. */
+typedef struct phase_sum {
+  const char *name;
+  size_t count;
+  int64_t took_ns, queued_ns;
+  bool is_of_calls; /* its time is in that of the tools */
+} phase_sum;
+
+/** What the turn took, in parts that do not overlap. */
+typedef struct turn_sum {
+  phase_sum *phases; /* in the order of their first runs */
+  size_t phase_count;
+  int64_t phases_ns, history_ns, rest_ns;
+} turn_sum;
+
+/* The gates of a call run while the turn waits for its tools. */
+static bool is_of_calls(tp_phase_id phase) {
+  return phase == TP_PHASE_TOOL_PRE || phase == TP_PHASE_TOOL_RESULT || phase == TP_PHASE_TOOL_POST;
+}
+
+static phase_sum *sum_of(turn_sum *sum, const cli_trace_entry *e) {
+  for (size_t i = 0; i < sum->phase_count; i++)
+    if (strcmp(sum->phases[i].name, e->phase) == 0) return &sum->phases[i];
+  phase_sum *added = &sum->phases[sum->phase_count++];
+  *added = (phase_sum){.name = e->phase, .is_of_calls = is_of_calls(e->phase_id)};
+  return added;
+}
+
+static void add_entry(turn_sum *sum, const cli_trace_entry *e) {
+  if (e->is_detached) return;
+  phase_sum *phase = sum_of(sum, e);
+  int64_t took_ns = e->ended_ns ? e->ended_ns - e->started_ns : 0;
+  phase->count++;
+  phase->took_ns += took_ns;
+  for (size_t i = 0; i < e->run_count; i++) phase->queued_ns += cli_run_queued_ns(&e->runs[i].row);
+  if (!phase->is_of_calls) sum->phases_ns += took_ns;
+}
+
+static turn_sum sum_turn(const cli_trace *t) {
+  turn_sum sum = {.phases = cli_alloc((t->entry_count + 1) * sizeof *sum.phases)};
+  for (size_t i = 0; i < t->entry_count; i++) add_entry(&sum, &t->entries[i]);
+  sum.history_ns = t->load_ns + t->append_ns;
+  sum.rest_ns = t->ended_ns - t->began_ns - sum.phases_ns - sum.history_ns - t->model_ns - t->tools_ns;
+  if (sum.rest_ns < 0) sum.rest_ns = 0;
+  return sum;
+}
+
+static void print_part(cli_output *output, const char *name, int64_t ns, int64_t whole_ns, const char *note) {
+  enum { BAR = 30 };
+  int64_t marks = whole_ns > 0 ? (ns * BAR + whole_ns / 2) / whole_ns : 0;
+  cli_trace_duration(output, ns, true, 12);
+  cli_printf(output, "  %5.1f %%  ", whole_ns > 0 ? 100.0 * (double)ns / (double)whole_ns : 0.0);
+  cli_cell_left(output, name, 28);
+  for (int64_t i = 0; i < marks && i < BAR; i++) cli_print_string(output, "█");
+  cli_printf(output, "%s%s\n", note[0] && marks ? " " : "", note);
+}
+
+static void print_parts(const cli_trace *t, const turn_sum *sum, cli_output *output) {
+  char model[64], tools[64];
+  int64_t whole_ns = t->ended_ns - t->began_ns;
+  snprintf(model, sizeof model, "%u request%s", t->iterations, t->iterations == 1 ? "" : "s");
+  snprintf(tools, sizeof tools, "%u call%s, with their gates", t->tool_calls, t->tool_calls == 1 ? "" : "s");
+  print_part(output, "phases", sum->phases_ns, whole_ns, "");
+  print_part(output, "model", t->model_ns, whole_ns, model);
+  print_part(output, "tools", t->tools_ns, whole_ns, tools);
+  print_part(output, "history", sum->history_ns, whole_ns, "");
+  print_part(output, "the rest: the runtime itself", sum->rest_ns, whole_ns, "");
+}
+
+static void print_time(const cli_trace *t, cli_output *output) {
+  turn_sum sum = sum_turn(t);
+  cli_trace_print_head(t, output);
+  print_parts(t, &sum, output);
+  if (sum.phase_count) cli_print_string(output, "\n        took      queued  runs  phase\n");
+  for (size_t i = 0; i < sum.phase_count; i++) {
+    const phase_sum *phase = &sum.phases[i];
+    cli_trace_duration(output, phase->took_ns, true, 12);
+    cli_trace_duration(output, phase->queued_ns, phase->queued_ns > 0, 12);
+    cli_printf(output, "  %4zu  ", phase->count);
+    cli_trace_cell(output, phase->name, 0 + strlen(phase->name));
+    cli_printf(output, "%s\n", phase->is_of_calls ? "  (in the time of the tools)" : "");
+  }
+  free(sum.phases);
+}
+
+static void write_phase(tp_writer *writer, const void *source) {
+  const phase_sum *phase = source;
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_string(&p, "phase", phase->name);
+  cli_pairs_add_int(&p, "runs", (int64_t)phase->count);
+  cli_pairs_add_int(&p, "took_ns", phase->took_ns);
+  cli_pairs_add_int(&p, "queued_ns", phase->queued_ns);
+  cli_pairs_add_bool(&p, "in_tools", phase->is_of_calls);
+  cli_pairs_write(&p);
+}
+
+static void write_phases(tp_writer *writer, const void *source) {
+  const turn_sum *sum = source;
+  tp_write_array(writer, sum->phase_count);
+  for (size_t i = 0; i < sum->phase_count; i++) write_phase(writer, &sum->phases[i]);
+}
+
+static void write_time(tp_writer *writer, const void *source) {
+  const cli_trace *t = source;
+  turn_sum sum = sum_turn(t);
+  cli_pairs p = {.writer = writer};
+  cli_trace_add_head(t, &p);
+  cli_pairs_add_int(&p, "phases_ns", sum.phases_ns);
+  cli_pairs_add_int(&p, "model_ns", t->model_ns);
+  cli_pairs_add_int(&p, "tools_ns", t->tools_ns);
+  cli_pairs_add_int(&p, "history_ns", sum.history_ns);
+  cli_pairs_add_int(&p, "rest_ns", sum.rest_ns);
+  cli_pairs_add_part(&p, "phases", write_phases, &sum);
+  cli_pairs_write(&p);
+  free(sum.phases);
+}
+
+int cli_time(const cli_arguments *arguments, cli_output *output) {
+  return cli_trace_run_command(&(cli_trace_command){"time", print_time, write_time}, arguments, output);
+}
+
+/* ---- blame ---- */
+
+/** A handler, a tool call or a request. */
+typedef struct blamed {
+  const cli_trace_entry *entry; /* of a handler; else NULL */
+  const cli_trace_run *run;
+  const tp_turn_step *step;
+  int64_t took_ns, queued_ns;
+} blamed;
+
+typedef struct blame_list {
+  const cli_trace *trace;
+  blamed *items;
+  size_t count;
+} blame_list;
+
+static int slowest_first(const void *a, const void *b) {
+  const blamed *x = a, *y = b;
+  int64_t left = x->took_ns + x->queued_ns, right = y->took_ns + y->queued_ns;
+  return (left < right) - (left > right);
+}
+
+static blame_list blame_all(const cli_trace *t) {
+  size_t count = t->step_count;
+  for (size_t i = 0; i < t->entry_count; i++) count += t->entries[i].run_count;
+  blame_list list = {.trace = t, .items = cli_alloc((count + 1) * sizeof *list.items)};
+  for (size_t i = 0; i < t->entry_count; i++)
+    for (size_t j = 0; j < t->entries[i].run_count; j++) {
+      const cli_trace_run *run = &t->entries[i].runs[j];
+      if (!cli_run_was_called(&run->row) || run->row.state == TP_STATE_BACKGROUNDED) continue;
+      list.items[list.count++] = (blamed){.entry = &t->entries[i],
+                                          .run = run,
+                                          .took_ns = cli_run_took_ns(&run->row),
+                                          .queued_ns = cli_run_queued_ns(&run->row)};
+    }
+  for (size_t i = 0; i < t->step_count; i++)
+    list.items[list.count++] = (blamed){.step = &t->steps[i], .took_ns = t->steps[i].ended_ns - t->steps[i].started_ns};
+  if (list.count) qsort(list.items, list.count, sizeof *list.items, slowest_first);
+  return list;
+}
+
+static const char *sort_of(const blamed *b) {
+  if (b->run) return b->entry->is_detached ? "detached" : "handler";
+  return b->step->kind == TP_STEP_TOOL ? "tool" : b->step->kind == TP_STEP_MODEL ? "model" : "history";
+}
+
+static void print_blamed(const blamed *b, cli_output *output) {
+  enum { NAME_WIDTH = 32 };
+  char words[256];
+  cli_trace_duration(output, b->took_ns, b->took_ns > 0 || b->run, 12);
+  cli_trace_duration(output, b->queued_ns, b->queued_ns > 0, 12);
+  cli_print_string(output, "  ");
+  cli_cell_left(output, sort_of(b), 9);
+  cli_trace_cell(output, b->run ? b->run->row.subscription : cli_step_name(b->step, words, sizeof words), NAME_WIDTH);
+  cli_print_string(output, " ");
+  cli_paint_on(output, b->run ? cli_run_paint(&b->run->row) : cli_step_failed(b->step) ? CLI_BAD : CLI_GOOD);
+  cli_cell_left(output, b->run ? cli_run_outcome(&b->run->row) : cli_step_outcome(b->step), 12);
+  cli_paint_off(output);
+  if (b->run) {
+    cli_printf(output, " in %s", b->entry->phase);
+    if (cli_run_why(b->run, words, sizeof words)[0]) {
+      cli_print_string(output, ": ");
+      cli_print_cut(output, tp_text_of(words), SIZE_MAX);
+    }
+  }
+  cli_print_string(output, "\n");
+}
+
+static void print_blame(const cli_trace *t, cli_output *output) {
+  blame_list list = blame_all(t);
+  cli_trace_print_head(t, output);
+  cli_print_string(output, "        took      queued  what     name\n");
+  for (size_t i = 0; i < list.count; i++) print_blamed(&list.items[i], output);
+  free(list.items);
+}
+
+static void write_blamed(tp_writer *writer, const blamed *b) {
+  char words[256];
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_string(&p, "what", sort_of(b));
+  if (b->run) {
+    cli_pairs_add_string(&p, "name", b->run->row.subscription);
+    cli_pairs_add_string(&p, "handler", b->run->row.handler);
+    cli_pairs_add_string(&p, "phase", b->entry->phase);
+    cli_pairs_add_string(&p, "outcome", cli_run_outcome(&b->run->row));
+    cli_pairs_add_string(&p, "why", cli_run_why(b->run, words, sizeof words));
+  } else {
+    cli_pairs_add_string(&p, "name", cli_step_name(b->step, words, sizeof words));
+    cli_pairs_add_string(&p, "outcome", cli_step_outcome(b->step));
+    cli_pairs_add_int(&p, "round", b->step->round);
+    cli_pairs_add_int(&p, "place", b->step->place);
+  }
+  cli_pairs_add_int(&p, "took_ns", b->took_ns);
+  cli_pairs_add_int(&p, "queued_ns", b->queued_ns);
+  cli_pairs_write(&p);
+}
+
+static void write_list(tp_writer *writer, const void *source) {
+  const blame_list *list = source;
+  tp_write_array(writer, list->count);
+  for (size_t i = 0; i < list->count; i++) write_blamed(writer, &list->items[i]);
+}
+
+static void write_blame(tp_writer *writer, const void *source) {
+  blame_list list = blame_all(source);
+  cli_pairs p = {.writer = writer};
+  cli_trace_add_head(source, &p);
+  cli_pairs_add_part(&p, "blame", write_list, &list);
+  cli_pairs_write(&p);
+  free(list.items);
+}
+
+int cli_blame(const cli_arguments *arguments, cli_output *output) {
+  return cli_trace_run_command(&(cli_trace_command){"blame", print_blame, write_blame}, arguments, output);
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trace.c: times of one process compare with each other only, so a trace has the entries of the process that ended the
+ * turn, or without a record of the one that ran last. */
+#include "cli/inspect/trace.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/exit_status.h"
+#include "cli/message.h"
+
+/** What is gathered while the store is read. */
+typedef struct reading {
+  cli_trace *trace;
+  const cli_data *data;
+  size_t entry_capacity;
+  bool has_turn;
+} reading;
+
+static const char *copy(reading *r, tp_text text) {
+  return cli_pool_copy(&r->trace->pool, text.size ? text : tp_text_of(""));
+}
+
+/* ---- the turn ---- */
+
+static int by_step_begin(const void *a, const void *b) {
+  const tp_turn_step *x = a, *y = b;
+  if (x->started_ns != y->started_ns) return x->started_ns < y->started_ns ? -1 : 1;
+  return (x->place > y->place) - (x->place < y->place);
+}
+
+static void take_steps(reading *r, const tp_turn_record *turn) {
+  cli_trace *t = r->trace;
+  t->steps = cli_alloc((turn->step_count + 1) * sizeof *t->steps);
+  for (size_t i = 0; i < turn->step_count; i++) {
+    tp_turn_step step = {.struct_size = sizeof step};
+    if (!turn->step(turn->step_source, i, &step)) continue;
+    step.name = tp_text_of(copy(r, step.name));
+    t->steps[t->step_count++] = step;
+  }
+  t->steps_dropped = turn->steps_dropped;
+  qsort(t->steps, t->step_count, sizeof *t->steps, by_step_begin);
+}
+
+static void take_ids(reading *r, const tp_text *ids) {
+  r->trace->session = copy(r, ids[TP_ID_SESSION]);
+  r->trace->tenant = copy(r, ids[TP_ID_TENANT]);
+}
+
+static bool take_turn(void *ctx, const tp_turn_record *turn) {
+  reading *r = ctx;
+  cli_trace *t = r->trace;
+  char phase[32];
+  if (r->has_turn) {
+    t->reads_more = true;
+    return false;
+  }
+  r->has_turn = t->has_record = true;
+  t->process_run_id = turn->process_run_id;
+  t->outcome = (tp_turn_outcome)turn->outcome;
+  t->code = (tp_status)turn->code;
+  t->reason = copy(r, turn->reason);
+  t->subscription = copy(r, turn->subscription);
+  t->phase = turn->phase ? copy(r, tp_text_of(cli_data_phase(r->data, turn->phase, phase))) : "";
+  t->began_ns = turn->started_ns;
+  t->ended_ns = turn->ended_ns;
+  t->started_unix_ms = turn->started_unix_ms ? turn->started_unix_ms : turn->ended_unix_ms;
+  t->load_ns = turn->load_ns;
+  t->model_ns = turn->model_ns;
+  t->tools_ns = turn->tools_ns;
+  t->append_ns = turn->append_ns;
+  t->iterations = turn->iterations;
+  t->tool_calls = turn->tool_calls;
+  take_ids(r, turn->ids);
+  take_steps(r, turn);
+  return true;
+}
+
+/* ---- entries ---- */
+
+/* The run that ended last before this one was ready: what it waited for, as far as times say it. A run that was ready
+ * at the entry's begin waited for none. */
+static size_t find_after(const cli_trace_entry *e, size_t index) {
+  const tp_run_record *run = &e->runs[index].row;
+  size_t last = CLI_NO_RUN;
+  if (!run->queued_ns || run->queued_ns <= e->started_ns) return last;
+  for (size_t i = 0; i < e->run_count; i++) {
+    const tp_run_record *other = &e->runs[i].row;
+    if (i == index || !other->ended_ns || other->ended_ns > run->queued_ns || !cli_run_was_called(other)) continue;
+    if (last == CLI_NO_RUN || other->ended_ns >= e->runs[last].row.ended_ns) last = i;
+  }
+  return last;
+}
+
+static bool is_detached_run(const tp_run_record *run) {
+  return (run->execution == TP_EXECUTION_FIRE_AND_RECORD || run->execution == TP_EXECUTION_BACKGROUND) &&
+         run->state != TP_STATE_BACKGROUNDED && run->state != TP_STATE_SKIPPED;
+}
+
+static void take_runs(reading *r, const tp_entry_record *from, cli_trace_entry *e) {
+  e->runs = cli_alloc((from->run_count + 1) * sizeof *e->runs);
+  for (size_t i = 0; i < from->run_count; i++) {
+    tp_run_record row = {.struct_size = sizeof row};
+    if (!from->run(from->source, i, &row)) continue;
+    row.subscription = copy(r, tp_text_of(row.subscription));
+    row.handler = copy(r, tp_text_of(row.handler));
+    row.owner = copy(r, tp_text_of(row.owner));
+    e->runs[e->run_count++] = (cli_trace_run){.row = row, .after = CLI_NO_RUN, .detail = ""};
+  }
+  for (size_t i = 0; i < e->run_count; i++) e->runs[i].after = find_after(e, i);
+  e->is_detached = e->run_count == 1 && is_detached_run(&e->runs[0].row);
+}
+
+static bool take_entry(void *ctx, const tp_entry_record *from) {
+  reading *r = ctx;
+  cli_trace *t = r->trace;
+  char phase[32];
+  if (!t->process_run_id) { /* a turn without a record: its newest entry says which process */
+    t->process_run_id = from->process_run_id;
+    t->started_unix_ms = from->started_unix_ms;
+    take_ids(r, from->ids);
+  }
+  if (from->process_run_id != t->process_run_id) return true;
+  tp_text session = from->ids[TP_ID_SESSION];
+  if (session.size != strlen(t->session) || memcmp(session.data, t->session, session.size) != 0) return true;
+  t->entries = cli_room(t->entries, t->entry_count, &r->entry_capacity, sizeof *t->entries);
+  cli_trace_entry *e = &t->entries[t->entry_count++];
+  *e = (cli_trace_entry){.id = from->entry_id,
+                         .started_ns = from->started_ns,
+                         .ended_ns = from->ended_ns,
+                         .phase = copy(r, tp_text_of(cli_data_phase(r->data, from->phase, phase))),
+                         .phase_id = from->phase,
+                         .status = (tp_status)from->status};
+  if (!t->has_record && from->started_unix_ms < t->started_unix_ms) t->started_unix_ms = from->started_unix_ms;
+  take_runs(r, from, e);
+  return true;
+}
+
+static int by_begin(const void *a, const void *b) {
+  const cli_trace_entry *x = a, *y = b;
+  if (x->started_ns != y->started_ns) return x->started_ns < y->started_ns ? -1 : 1;
+  return (x->id > y->id) - (x->id < y->id);
+}
+
+/* A turn without a record lasted, as far as is known, from its first entry to the last moment that one of them has. */
+static void bound_by_entries(cli_trace *t) {
+  t->began_ns = t->entries[0].started_ns;
+  for (size_t i = 0; i < t->entry_count; i++) {
+    const cli_trace_entry *e = &t->entries[i];
+    if (e->started_ns > t->ended_ns) t->ended_ns = e->started_ns;
+    if (e->ended_ns > t->ended_ns) t->ended_ns = e->ended_ns;
+  }
+}
+
+/* ---- the audit ---- */
+
+static bool is_about(const tp_audit *row, const cli_trace_entry *e, const cli_trace_run *run) {
+  if (row->phase != e->phase_id || run->detail[0] || strcmp(row->subscription, run->row.subscription) != 0)
+    return false;
+  if (strcmp(row->action, "denial") == 0) return run->row.verdict == TP_VERDICT_DENY;
+  return strcmp(row->action, "failure") == 0 && row->state == run->row.state && row->reason == run->row.reason;
+}
+
+/* Rows come newest first, and so do the entries that they are looked for in. */
+static bool take_audit(void *ctx, const tp_audit *row) {
+  reading *r = ctx;
+  cli_trace *t = r->trace;
+  if (!row->subscription || !row->turn || strcmp(row->turn, t->turn_id) != 0) return true;
+  for (size_t i = t->entry_count; i-- > 0;)
+    for (size_t j = 0; j < t->entries[i].run_count; j++) {
+      cli_trace_run *run = &t->entries[i].runs[j];
+      if (!is_about(row, &t->entries[i], run)) continue;
+      run->detail = copy(r, tp_text_of(row->detail));
+      return true;
+    }
+  return true;
+}
+
+static tp_status read_audit(reading *r, tp_fault *fault) {
+  enum { CLOCK_STEP_MS = 60000 }; /* the wall clock may have been set meanwhile */
+  const tp_store *store = r->data->store;
+  const cli_trace *t = r->trace;
+  if (!store->audits) return TP_OK;
+  int64_t from_ms = t->started_unix_ms - CLOCK_STEP_MS, took_ms = (t->ended_ns - t->began_ns) / 1000000;
+  tp_audit_query query = {.struct_size = sizeof query,
+                          .from_unix_ms = from_ms > 0 ? from_ms : 0,
+                          .to_unix_ms = t->started_unix_ms + took_ms + CLOCK_STEP_MS};
+  return store->audits(store->self, &query, take_audit, r, fault);
+}
+
+/* ---- all of it ---- */
+
+static tp_status read_all(reading *r, const tp_text ids[TP_ID_COUNT], tp_fault *fault) {
+  const tp_store *store = r->data->store;
+  tp_turn_query turns = {.struct_size = sizeof turns, .ids = ids, .id_count = TP_ID_COUNT};
+  tp_record_query entries = {.struct_size = sizeof entries, .ids = ids, .id_count = TP_ID_COUNT};
+  tp_status status = store->turns(store->self, &turns, take_turn, r, fault);
+  if (status == TP_OK) status = store->records(store->self, &entries, take_entry, r, fault);
+  if (status != TP_OK || (r->trace->entry_count == 0 && !r->has_turn)) return status;
+  if (r->trace->entry_count > 0) qsort(r->trace->entries, r->trace->entry_count, sizeof *r->trace->entries, by_begin);
+  if (!r->has_turn) bound_by_entries(r->trace);
+  if (!r->trace->began_ns) r->trace->began_ns = r->trace->ended_ns; /* it ended in its session's queue */
+  return read_audit(r, fault);
+}
+
+int cli_trace_read(const cli_data *data, const cli_arguments *arguments, const char *turn, cli_trace *ret_trace) {
+  cli_trace *t = ret_trace;
+  *t = (cli_trace){
+      .turn_id = turn, .path = data->path, .reason = "", .subscription = "", .phase = "", .session = "", .tenant = ""};
+  reading r = {.trace = t, .data = data};
+  tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = tp_text_of(turn), [TP_ID_SESSION] = tp_text_of(arguments->session)};
+  tp_fault fault = {0};
+  tp_status status = read_all(&r, ids, &fault);
+  if (status != TP_OK) return cli_fault(data->path, status, &fault);
+  if (!r.has_turn && t->entry_count == 0) {
+    cli_error("there is no turn '%s'%s%s; see: turnphase runs %s", turn, arguments->session ? " in session " : "",
+              arguments->session ? arguments->session : "", arguments->operand);
+    return CLI_NEGATIVE;
+  }
+  if (t->reads_more) cli_error("there are several turns '%s': this is the newest; --session says which", turn);
+  return CLI_OK;
+}
+
+void cli_trace_free(cli_trace *trace) {
+  for (size_t i = 0; i < trace->entry_count; i++) free(trace->entries[i].runs);
+  free(trace->entries);
+  free(trace->steps);
+  cli_pool_free(&trace->pool);
+}
+
+int cli_trace_run_command(const cli_trace_command *command, const cli_arguments *arguments, cli_output *output) {
+  cli_data data = {0};
+  cli_trace trace;
+  if (arguments->operand_count < 2) {
+    cli_error("%s needs a data directory and a turn; see: turnphase %s --help", command->name, command->name);
+    return CLI_USAGE;
+  }
+  int status = cli_data_open(arguments->operand, &data);
+  if (status != CLI_OK) return status;
+  status = cli_trace_read(&data, arguments, arguments->operands[1], &trace);
+  if (status == CLI_OK && arguments->json) cli_data_print_json(output, command->write, &trace);
+  else if (status == CLI_OK) command->print(&trace, output);
+  cli_trace_free(&trace);
+  cli_data_close(&data);
+  return status;
+}

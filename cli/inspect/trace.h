@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trace: one turn as a data directory has it: its record, the entries of its phases with their runs, what it waited
+ * for, and what the audit says of it, all in one time. It is read in one piece and then only looked at. */
+#ifndef CLI_INSPECT_TRACE_H
+#define CLI_INSPECT_TRACE_H
+
+#include "cli/data.h"
+#include "cli/pairs.h"
+#include "cli/pool.h"
+
+#define CLI_NO_RUN SIZE_MAX
+
+/** A run of a subscription. */
+typedef struct cli_trace_run {
+  tp_run_record row;  /* its names are in the trace's pool */
+  size_t after;       /* the run of its entry that ended last before it was ready, by their times; CLI_NO_RUN */
+  const char *detail; /* what the audit says of its failure or denial; "" */
+} cli_trace_run;
+
+/** An entry: one run of a phase. */
+typedef struct cli_trace_entry {
+  uint64_t id;
+  int64_t started_ns, ended_ns; /* ended 0: it runs, or its process ended first */
+  const char *phase;
+  tp_phase_id phase_id;
+  tp_status status;
+  bool is_detached; /* a handler that the turn did not wait for */
+  cli_trace_run *runs;
+  size_t run_count;
+} cli_trace_entry;
+
+typedef struct cli_trace {
+  cli_pool pool;
+  const char *turn_id, *session, *tenant;
+  const char *path; /* of the store; borrowed */
+  uint64_t process_run_id;
+  bool has_record; /* the turn has ended, and outcome to cost are those of its record */
+  bool reads_more; /* there is another turn of this id */
+  tp_turn_outcome outcome;
+  tp_status code;
+  const char *reason, *subscription, *phase; /* who ended it; "" */
+  int64_t began_ns, ended_ns;                /* without a record those of its entries */
+  int64_t started_unix_ms;
+  int64_t load_ns, model_ns, tools_ns, append_ns;
+  uint32_t iterations, tool_calls;
+  cli_trace_entry *entries; /* by their begin */
+  size_t entry_count;
+  tp_turn_step *steps; /* by their begin; names in the pool */
+  size_t step_count;
+  uint64_t steps_dropped;
+} cli_trace;
+
+/** Reads the turn that show DIR TURN names, the newest of its id.
+ *  @return CLI_OK; another exit status after saying what is wrong; CLI_NEGATIVE: there is none. */
+int cli_trace_read(const cli_data *data, const cli_arguments *arguments, const char *turn, cli_trace *ret_trace);
+void cli_trace_free(cli_trace *trace);
+
+/** A command on one turn: opens the directory, reads the turn, and prints. */
+typedef struct cli_trace_command {
+  const char *name;
+  void (*print)(const cli_trace *trace, cli_output *output);
+  void (*write)(tp_writer *writer, const void *trace); /* one value, for --json */
+} cli_trace_command;
+int cli_trace_run_command(const cli_trace_command *command, const cli_arguments *arguments, cli_output *output);
+
+/* ---- what is said of a run ---- */
+
+/** Whether its handler was called. */
+bool cli_run_was_called(const tp_run_record *run);
+/** How long it waited for a thread or a permit, from ready to its call; 0: it did not. */
+int64_t cli_run_queued_ns(const tp_run_record *run);
+int64_t cli_run_took_ns(const tp_run_record *run);
+/** When it had to be done; 0: not known. */
+int64_t cli_run_deadline_ns(const tp_run_record *run);
+/** "succeeded", "deny", "skipped". */
+const char *cli_run_outcome(const tp_run_record *run);
+/** Why it ended as it did, as a sentence without its stop; "" when there is nothing to add. */
+const char *cli_run_why(const cli_trace_run *run, char *buffer, size_t size);
+cli_paint cli_run_paint(const tp_run_record *run);
+/** The name of a step: "train_times", "model request 2", "history load". */
+const char *cli_step_name(const tp_turn_step *step, char *buffer, size_t size);
+const char *cli_step_outcome(const tp_turn_step *step);
+bool cli_step_failed(const tp_turn_step *step);
+/** How the turn ended: "completed", "still runs, or its process ended first". */
+const char *cli_trace_outcome(const cli_trace *trace);
+/** "turn rooms-1  completed  144 ms  session …" and why. */
+void cli_trace_print_head(const cli_trace *trace, cli_output *output);
+/** The same for programs: the first pairs of a map. */
+void cli_trace_add_head(const cli_trace *trace, cli_pairs *pairs);
+
+/* ---- cells of a table ---- */
+
+/** A text of the record, made visible, and blanks up to the width; what is longer is cut. */
+void cli_trace_cell(cli_output *output, const char *text, size_t width);
+/** A duration at the right of a cell, or "-" where it is not known. */
+void cli_trace_duration(cli_output *output, int64_t ns, bool is_known, size_t width);
+
+int cli_time(const cli_arguments *arguments, cli_output *output);
+int cli_blame(const cli_arguments *arguments, cli_output *output);
+int cli_critical_chain(const cli_arguments *arguments, cli_output *output);
+int cli_explain(const cli_arguments *arguments, cli_output *output);
+int cli_plot(const cli_arguments *arguments, cli_output *output);
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The operator's commands on a turn: time, blame, critical-chain, explain and plot, on what the demonstration leaves in
+ * a data directory. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "tests/integration/support/command.h"
+#include "tests/integration/support/events.h"
+
+static char data[512];
+
+static int play(void **state) {
+  char model[4096], conversation[4096];
+  const char *source = getenv("TURNPHASE_SOURCE"), *domain = getenv("TURNPHASE_DEMO");
+  if (scratch_make(state) != 0) return -1;
+  snprintf(data, sizeof data, "%s/kept", scratch);
+  snprintf(model, sizeof model, "%s/examples/demo/model.yaml", source);
+  snprintf(conversation, sizeof conversation, "%s/examples/demo/conversation.yaml", source);
+  command c = {.arguments = {"run", "--load", domain, "--script", model, "--data", data, conversation}};
+  assert_status(&c, 0);
+  command_free(&c);
+  return 0;
+}
+
+static command run_on(const char *directory, const char *what, const char *turn, const char *option) {
+  command c = {.arguments = {what, directory, turn, option}};
+  assert_status(&c, 0);
+  return c;
+}
+
+/* The line that holds both words. */
+static bool line_holds(const bytes *b, const char *first, const char *second) {
+  for (const char *at = b->data; (at = strstr(at, first)) != NULL; at++) {
+    const char *end = strchr(at, '\n'), *found = strstr(at, second);
+    if (found && (!end || found < end)) return true;
+  }
+  return false;
+}
+
+static void assert_line(const command *c, const char *first, const char *second) {
+  if (!line_holds(&c->out, first, second))
+    print_message("# no line with \"%s\" and \"%s\": %s\n", first, second, c->out.data);
+  assert_true(line_holds(&c->out, first, second));
+}
+
+/* ---- the demonstration ---- */
+
+static void explain_names_the_late_handler_and_the_guard_that_denied(void **state) {
+  (void)state;
+  command c = run_on(data, "explain", "rooms-1", NULL);
+  assert_line(&c, "trip.events", "timed_out");
+  assert_holds(&c.out, "why: missed its deadline of 60.0 ms by");
+  assert_line(&c, "memory.active_recall", "memory.deterministic_recall"); /* behind which it ran */
+  assert_line(&c, "tool train_times", "call 1 of response 1");
+  assert_line(&c, "memory.post_turn_extractor", "backgrounded");
+  assert_holds(&c.out, "behind the turn");
+  command_free(&c);
+  c = run_on(data, "explain", "rooms-2", NULL);
+  assert_line(&c, "tool.pre", "denied");
+  assert_line(&c, "trip.spending_limit", "deny");
+  assert_holds(&c.out, "640 euros are more than the 400");
+  assert_holds(&c.out, "why: its match does not fit");
+  assert_line(&c, "tool book_room", "denied");
+  command_free(&c);
+  c = run_on(data, "explain", "dinner-2", NULL);
+  assert_line(&c, "dinner-2", "denied");
+  assert_line(&c, "trip.surprise", "deny");
+  assert_holds(&c.out, "why: the journey is a surprise");
+  command_free(&c);
+}
+
+static tp_text parse(const command *c, tp_writer **ret_writer) {
+  tp_text value;
+  tp_fault fault = {0};
+  assert_int_equal(tp_writer_new(NULL, ret_writer), TP_OK);
+  assert_int_equal(tp_json_decode((tp_text){c->out.data, c->out.size}, *ret_writer, &fault), TP_OK);
+  assert_int_equal(tp_writer_finish(*ret_writer, &value), TP_OK);
+  return value;
+}
+
+static tp_text member(tp_text list, const char *key, const char *is) {
+  for (tp_value_walk walk = {0}; tp_value_next(list, &walk);)
+    if (text_is(tp_value_text(tp_value_get(walk.value, key)), is)) return walk.value;
+  return (tp_text){NULL, 0};
+}
+
+static void blame_names_the_slowest_tool_and_the_late_handler_first(void **state) {
+  (void)state;
+  command c = run_on(data, "blame", "rooms-1", "--json");
+  tp_writer *writer;
+  tp_text value = parse(&c, &writer), list = tp_value_get(value, "blame");
+  tp_value_walk first = {0};
+  assert_true(tp_value_next(list, &first));
+  assert_true(text_is(tp_value_text(tp_value_get(first.value, "name")), "train_times"));
+  assert_true(text_is(tp_value_text(tp_value_get(first.value, "what")), "tool"));
+  tp_text late = member(list, "name", "trip.events");
+  assert_true(text_is(tp_value_text(tp_value_get(late, "outcome")), "timed_out"));
+  assert_true(tp_value_int(tp_value_get(late, "took_ns"), 0) > 50000000);
+  assert_true(tp_value_int(tp_value_get(late, "queued_ns"), 0) > 0);
+  int64_t before = INT64_MAX;
+  for (tp_value_walk walk = {0}; tp_value_next(list, &walk);) {
+    int64_t sum =
+        tp_value_int(tp_value_get(walk.value, "took_ns"), -1) + tp_value_int(tp_value_get(walk.value, "queued_ns"), -1);
+    assert_true(sum >= 0 && sum <= before);
+    before = sum;
+  }
+  tp_writer_free(writer);
+  command_free(&c);
+  c = run_on(data, "blame", "rooms-2", NULL);
+  assert_line(&c, "trip.spending_limit", "640 euros are more");
+  assert_null(strstr(c.out.data, "trip.events")); /* it was not called */
+  command_free(&c);
+}
+
+static void time_splits_the_turn_into_parts_that_add_up(void **state) {
+  (void)state;
+  static const char *const parts[] = {"phases_ns", "model_ns", "tools_ns", "history_ns", "rest_ns"};
+  command c = run_on(data, "time", "rooms-1", "--json");
+  tp_writer *writer;
+  tp_text value = parse(&c, &writer);
+  int64_t sum = 0;
+  for (size_t i = 0; i < 5; i++) sum += tp_value_int(tp_value_get(value, parts[i]), INT64_MIN / 8);
+  assert_int_equal(sum, tp_value_int(tp_value_get(value, "took_ns"), 0));
+  assert_true(tp_value_int(tp_value_get(value, "tools_ns"), 0) >= 75000000);
+  tp_text gates = member(tp_value_get(value, "phases"), "phase", "tool.post");
+  assert_true(tp_value_bool(tp_value_get(gates, "in_tools"), false));
+  assert_int_equal(tp_value_int(tp_value_get(gates, "runs"), 0), 3);
+  tp_writer_free(writer);
+  command_free(&c);
+  c = run_on(data, "time", "rooms-1", NULL);
+  assert_line(&c, "tools", "3 calls");
+  assert_holds(&c.out, "turn.pre_prompt_context\n");
+  command_free(&c);
+}
+
+/* From the end of the turn to its begin, and no link begins before the one below has ended. */
+static void critical_chain_leads_from_the_end_to_the_begin(void **state) {
+  (void)state;
+  command c = run_on(data, "critical-chain", "rooms-1", "--json");
+  tp_writer *writer;
+  tp_text value = parse(&c, &writer), chain = tp_value_get(value, "chain");
+  int64_t before = INT64_MAX, covered = 0;
+  for (tp_value_walk walk = {0}; tp_value_next(chain, &walk);) {
+    int64_t at = tp_value_int(tp_value_get(walk.value, "at_ns"), -1);
+    int64_t took = tp_value_int(tp_value_get(walk.value, "took_ns"), -1);
+    assert_true(at >= 0 && took >= 0 && at + took <= before);
+    before = at;
+    covered += took;
+  }
+  assert_true(covered * 10 >= tp_value_int(tp_value_get(value, "took_ns"), 0) * 8);
+  tp_text context = member(chain, "phase", "turn.pre_prompt_context");
+  assert_int_equal(tp_value_count(tp_value_get(context, "chain")), 1);
+  assert_true(member(tp_value_get(context, "chain"), "subscription", "trip.events").size > 0);
+  assert_true(member(chain, "step", "train_times").size > 0);
+  assert_int_equal(member(chain, "step", "weather").size, 0); /* the turn did not wait for it */
+  tp_writer_free(writer);
+  command_free(&c);
+  c = run_on(data, "critical-chain", "rooms-1", NULL);
+  assert_line(&c, "train_times", "+7");
+  command_free(&c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(explain_names_the_late_handler_and_the_guard_that_denied),
+      cmocka_unit_test(blame_names_the_slowest_tool_and_the_late_handler_first),
+      cmocka_unit_test(time_splits_the_turn_into_parts_that_add_up),
+      cmocka_unit_test(critical_chain_leads_from_the_end_to_the_begin),
+  };
+  return cmocka_run_group_tests(tests, play, scratch_remove);
+}
