@@ -148,6 +148,17 @@ static const cli_command commands[] = {
                     "long it was queued and ran, its limit and how much of that was left (slack), behind which other\n"
                     "it ran, and what it contributed.",
      .run = cli_explain},
+    {.bit = CLI_PLOT,
+     .name = "plot",
+     .operand = "DIR TURN",
+     .operands_max = 2,
+     .summary = "draw a turn: phases, handlers, requests and tool calls in time",
+     .examples = "  turnphase plot ./kept monday-1 -o turn.html && xdg-open turn.html\n"
+                 "  turnphase plot ./kept monday-1 --format svg > turn.svg\n"
+                 "  turnphase plot ./kept monday-1 --format chrome-trace > turn.json   # for ui.perfetto.dev\n",
+     .description = "Writes one HTML file that needs nothing else: zoom with the wheel, move by dragging, and hover\n"
+                    "for what is known of a bar. What overlapped lies in lanes of its own.",
+     .run = cli_plot_command},
     {.bit = CLI_JOBS,
      .name = "jobs",
      .operand = "list|show|redrive|discard DIR JOB",
@@ -224,7 +235,7 @@ static int run_command(const cli_command *command, int argc, char **argv, cli_ou
   int status = cli_arguments_read(command, argc, argv, &arguments);
   if (status == CLI_OK) {
     cli_output_init(output, arguments.colour);
-    if (!arguments.json && !arguments.dot) cli_output_fold(output);
+    if (!arguments.json && !arguments.dot && command->bit != CLI_PLOT) cli_output_fold(output);
     if (arguments.help) cli_help(command, output);
     else status = command->run(&arguments, output);
   }

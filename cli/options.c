@@ -141,6 +141,8 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   case OPTION_TENANT: arguments->tenant = value; break;
   case OPTION_WORKSPACE: arguments->workspace = value; break;
   case OPTION_SCOPE: arguments->scope = value; break;
+  case OPTION_FORMAT: arguments->format = value; break;
+  case OPTION_OUTPUT: arguments->output = value; break;
   case OPTION_NAME: arguments->name = value; break;
   case OPTION_BEFORE: return take_number("before", 1, UINT32_MAX, value, &arguments->before);
   case OPTION_EXPLAIN: arguments->explain = true; break;

@@ -59,6 +59,7 @@ typedef struct cli_arguments {
   cli_words loads, phases, tools;
   const char *model, *base_url, *key_env, *script, *data, *tenant, *workspace, *payload, *hooks, *write;
   const char *session, *turn, *handler, *state, *since, *scope, *name;
+  const char *format, *output;
   const char *operand;          /* the first word that is no option; NULL when there is none */
   const char *operands[CLI_OPERANDS_MAX]; /* all of them */
   size_t operand_count;

@@ -100,6 +100,6 @@ int cli_time(const cli_arguments *arguments, cli_output *output);
 int cli_blame(const cli_arguments *arguments, cli_output *output);
 int cli_critical_chain(const cli_arguments *arguments, cli_output *output);
 int cli_explain(const cli_arguments *arguments, cli_output *output);
-int cli_plot(const cli_arguments *arguments, cli_output *output);
+int cli_plot_command(const cli_arguments *arguments, cli_output *output);
 
 #endif

@@ -165,12 +165,143 @@ static void critical_chain_leads_from_the_end_to_the_begin(void **state) {
   command_free(&c);
 }
 
+/* ---- plot ---- */
+
+static size_t count_in(const bytes *b, const char *what) {
+  size_t count = 0;
+  for (const char *at = b->data; (at = strstr(at, what)) != NULL; at++) count++;
+  return count;
+}
+
+static command plot(const char *directory, const char *turn, const char *format) {
+  command c = {.arguments = {"plot", directory, turn, "--format", format}};
+  assert_status(&c, 0);
+  return c;
+}
+
+static void picture_has_lanes_bars_and_what_went_wrong(void **state) {
+  (void)state;
+  static const char *const formats[] = {"html", "svg"};
+  static const char *const words[] = {
+      "phases",      ">turn thread<",   ">handlers 1<", ">handlers 2<", ">model<",
+      ">tools 1<",   ">tools 3<",       ">history<",    ">behind the turn<",
+      ">trip.events<", ">train_times<", ">turn.pre_prompt_context<", "missed its deadline of 60.0 ms",
+      "prefers-color-scheme:dark",      "class=\"bar handler bad\"",  "class=\"deadline\""};
+  for (size_t i = 0; i < 2; i++) {
+    command c = plot(data, "rooms-1", formats[i]);
+    for (size_t w = 0; w < sizeof words / sizeof words[0]; w++) assert_holds(&c.out, words[w]);
+    assert_int_equal(count_in(&c.out, "<g class=\"bar tool"), 3);
+    assert_int_equal(count_in(&c.out, "<g class=\"bar model"), 2);
+    assert_int_equal(count_in(&c.out, "<g class=\"bar handler bad\""), 1);
+    assert_int_equal(count_in(&c.out, "://"), count_in(&c.out, "http://www.w3.org/2000/svg")); /* nothing is loaded */
+    assert_int_equal(count_in(&c.out, "<script>"), i == 0);
+    command_free(&c);
+  }
+}
+
+/* Bars of one lane do not overlap. */
+static void bars_lie_in_lanes_where_there_is_room(void **state) {
+  (void)state;
+  command c = plot(data, "rooms-1", "chrome-trace");
+  tp_writer *writer;
+  tp_text list = tp_value_get(parse(&c, &writer), "traceEvents");
+  double until[64] = {0};
+  size_t bars = 0, deadlines = 0, names = 0;
+  for (tp_value_walk walk = {0}; tp_value_next(list, &walk);) {
+    tp_text ph = tp_value_text(tp_value_get(walk.value, "ph"));
+    size_t lane = (size_t)tp_value_int(tp_value_get(walk.value, "tid"), 0);
+    double ts = tp_value_double(tp_value_get(walk.value, "ts"), -1);
+    assert_in_range(lane, 1, 63);
+    deadlines += text_is(ph, "i");
+    names += text_is(tp_value_text(tp_value_get(walk.value, "name")), "thread_name");
+    if (!text_is(ph, "X")) continue;
+    assert_true(ts >= until[lane] - 0.001);
+    until[lane] = ts + tp_value_double(tp_value_get(walk.value, "dur"), -1);
+    assert_true(until[lane] >= ts);
+    bars++;
+  }
+  assert_int_equal(deadlines, 1); /* the others lie far behind the turn */
+  assert_int_equal(names, 10);
+  assert_true(bars > 25);
+  tp_text late = member(list, "name", "trip.events"), why = tp_value_get(tp_value_get(late, "args"), "why");
+  assert_true(tp_value_text(why).size > 20);
+  tp_writer_free(writer);
+  command_free(&c);
+}
+
+static void sql(const char *directory, const char *statements) {
+  char path[600];
+  sqlite3 *db = NULL;
+  snprintf(path, sizeof path, "%s/turnphase.db", directory);
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(db, statements, NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(db);
+}
+
+static const char *copy_of_data(const char *name) {
+  char line[1200];
+  const char *path = scratch_path(name);
+  snprintf(line, sizeof line, "cp -r '%s' '%s'", data, path);
+  assert_int_equal(system(line), 0);
+  return path;
+}
+
+/* Names come from handlers and models: nothing of them is markup, or obeyed by a terminal. */
+static void names_in_a_picture_are_text(void **state) {
+  (void)state;
+  const char *hostile = copy_of_data("hostile");
+  sql(hostile, "UPDATE run SET late_ns = ended_ns + 5000000, subscription = '</title></text><script>alert(1)</script>\"''&'"
+               " WHERE subscription = 'trip.events'; UPDATE step SET name = '<img src=x onerror=a>' || char(27) ||"
+               " char(8238) WHERE name = 'train_times'; UPDATE turn SET turn = '<b>', reason = '</p><script>'"
+               " WHERE turn = 'rooms-1'; UPDATE entry SET turn = '<b>' WHERE turn = 'rooms-1'");
+  static const char *const formats[] = {"html", "svg"};
+  for (size_t i = 0; i < 2; i++) {
+    command c = plot(hostile, "<b>", formats[i]);
+    assert_int_equal(count_in(&c.out, "<script>"), i == 0);
+    assert_null(strstr(c.out.data, "<img"));
+    assert_int_equal(count_in(&c.out, "<rect class=\"late\""), 1);
+    assert_holds(&c.out, "its answer came 5.00 ms later and was discarded");
+    assert_null(strstr(c.out.data, "turn <b>"));
+    assert_holds(&c.out, "&lt;/title&gt;&lt;/text&gt;&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;");
+    assert_holds(&c.out, "&lt;img src=x onerror=a&gt; &lt;U+202E&gt;");
+    assert_null(strchr(c.out.data, 27));
+    command_free(&c);
+  }
+  static const char *const commands[] = {"explain", "blame", "critical-chain", "time"};
+  for (size_t i = 0; i < 4; i++) {
+    command c = run_on(hostile, commands[i], "<b>", NULL);
+    assert_null(strchr(c.out.data, 27));
+    assert_null(strstr(c.out.data, "\xE2\x80\xAE"));
+    command_free(&c);
+  }
+}
+
+static void picture_is_written_where_it_is_asked_for(void **state) {
+  (void)state;
+  const char *path = scratch_path("turn.html");
+  struct stat made;
+  command c = {.arguments = {"plot", data, "rooms-2", "-o", path}};
+  assert_status(&c, 0);
+  assert_int_equal(c.out.size, 0);
+  assert_int_equal(stat(path, &made), 0);
+  assert_true(made.st_size > 10000);
+  command_free(&c);
+  c = (command){.arguments = {"plot", data, "rooms-2", "-o", "/no/such/place.html"}};
+  assert_status(&c, 74);
+  assert_holds(&c.err, "/no/such/place.html");
+  command_free(&c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(explain_names_the_late_handler_and_the_guard_that_denied),
       cmocka_unit_test(blame_names_the_slowest_tool_and_the_late_handler_first),
       cmocka_unit_test(time_splits_the_turn_into_parts_that_add_up),
       cmocka_unit_test(critical_chain_leads_from_the_end_to_the_begin),
+      cmocka_unit_test(picture_has_lanes_bars_and_what_went_wrong),
+      cmocka_unit_test(bars_lie_in_lanes_where_there_is_room),
+      cmocka_unit_test(names_in_a_picture_are_text),
+      cmocka_unit_test(picture_is_written_where_it_is_asked_for),
   };
   return cmocka_run_group_tests(tests, play, scratch_remove);
 }
