@@ -66,10 +66,13 @@ int cli_data_open(const char *directory, cli_data *data) {
   }
   errno = 0;
   int checked = check_directory(directory);
-  if (checked == CLI_OK) checked = cli_data_adopt(directory);
+  bool can_write = access(directory, W_OK) == 0;
+  if (checked == CLI_OK && can_write) checked = cli_data_adopt(directory);
   if (checked != CLI_OK) return checked;
   data->path = cli_data_path(directory, file_name);
-  tp_sqlite_store_options options = {.struct_size = sizeof options, .path = data->path, .existing_only = 1};
+  data->read_only = !can_write || (access(data->path, W_OK) != 0 && errno != ENOENT);
+  tp_sqlite_store_options options = {
+      .struct_size = sizeof options, .path = data->path, .existing_only = 1, .read_only = data->read_only};
   tp_status status = tp_sqlite_store_open(&options, &data->store, &fault);
   if (status == TP_OK) status = tp_runtime_new(NULL, &data->names, &fault);
   if (status == TP_OK) return CLI_OK;

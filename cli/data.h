@@ -11,6 +11,7 @@ typedef struct cli_data {
   tp_store *store;
   tp_runtime *names;
   char *path;       /* of the file */
+  bool read_only;   /* it cannot be written: a function of the store that would is NULL */
   tp_status status; /* why it was not opened */
 } cli_data;
 

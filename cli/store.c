@@ -133,6 +133,10 @@ static int change_job(work *w, uint64_t id, const char *done,
                       tp_status (*change)(void *self, uint64_t id, int64_t now_ms, tp_fault *fault)) {
   struct timespec now;
   tp_fault fault = {0};
+  if (!change) {
+    cli_error_at(w->data.path, 0, 0, "it cannot be written, so the job stays as it is");
+    return cli_exit_of(TP_ERR_STORE_READONLY);
+  }
   clock_gettime(CLOCK_REALTIME, &now);
   tp_status status = change(w->data.store->self, id, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000, &fault);
   if (status == TP_OK) {

@@ -40,7 +40,9 @@ typedef struct tp_sqlite_store_options {
                                     The history, and jobs that are open or dead, stay */
   uint32_t age_max_s;            /* records, and jobs that succeeded or were discarded, that are older are deleted; 0:
                                     no bound. Both are looked at when records are written */
-  uint32_t reserved_;            /* zero */
+  uint32_t read_only;            /* 1: nothing is written and nothing upgraded, also not beside a process that writes;
+                                    a directory that cannot be written will do. The store has the functions that read
+                                    alone, so no runtime takes it */
 } tp_sqlite_store_options;
 
 /** A store in a file (mode 0600, WAL, synchronous FULL). A file that holds only a history, or has an earlier schema, is

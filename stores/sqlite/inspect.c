@@ -7,10 +7,6 @@
 #include "stores/sqlite/sqlite_store.h"
 #include "stores/sqlite/statement.h"
 
-static tp__sqlite_store *store_of(const tp_store *store) {
-  return store && store->record == tp__sqlite_record ? store->self : NULL;
-}
-
 static tp_status begin_reading(tp__sqlite_store *s, sqlite3 **ret_db, tp_fault *fault) {
   sqlite3 *db = NULL;
   tp_status status = tp__store_take_reader(s, &db, fault);
@@ -50,7 +46,7 @@ static int answer_question(sqlite3 *db, const question *q) {
 }
 
 tp_status tp_sqlite_store_stats_get(const tp_store *store, tp_sqlite_store_stats *ret_stats, tp_fault *fault) {
-  tp__sqlite_store *s = store_of(store);
+  tp__sqlite_store *s = tp__sqlite_store_of(store);
   sqlite3 *db = NULL;
   int64_t version = 0;
   tp_sqlite_store_stats stats = {.struct_size = sizeof stats};
@@ -124,7 +120,7 @@ static int run_check(sqlite3 *db, const char *sql, tp_sqlite_problem_fn each, vo
 }
 
 tp_status tp_sqlite_store_verify(const tp_store *store, tp_sqlite_problem_fn each, void *ctx, tp_fault *fault) {
-  tp__sqlite_store *s = store_of(store);
+  tp__sqlite_store *s = tp__sqlite_store_of(store);
   sqlite3 *db = NULL;
   uint64_t problems = 0;
   if (!s) return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_verify: no store of this library");

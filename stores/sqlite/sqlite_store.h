@@ -105,9 +105,17 @@ typedef struct tp__sqlite_store {
  *  error. */
 int tp__store_end_locked(tp__sqlite_store *s, int rc);
 tp_status tp__store_fail(const tp__sqlite_store *s, sqlite3 *db, const char *doing, int rc, tp_fault *fault);
+/** The store behind a handle; NULL when it is of another library. */
+tp__sqlite_store *tp__sqlite_store_of(const tp_store *store);
 /** A connection to read with, until it is returned. Without the mutex. */
 tp_status tp__store_take_reader(tp__sqlite_store *s, sqlite3 **ret_db, tp_fault *fault);
 void tp__store_return_reader(tp__sqlite_store *s, sqlite3 *db);
+
+/* ---- for reading alone (read_only.c) ---- */
+/** @return as tp__sqlite_open(); TP_ERR_STORE_SCHEMA for a file of an earlier schema, too. */
+tp_status tp__sqlite_open_read_only(const char *path, sqlite3 **ret_db, tp_fault *fault);
+
+tp_status tp__sqlite_record_refused(void *self, const tp_entry_record *record);
 
 /* ---- records (records.c) ---- */
 tp_status tp__sqlite_record(void *self, const tp_entry_record *record);

@@ -109,6 +109,7 @@ tp_status tp__store_take_reader(tp__sqlite_store *s, sqlite3 **ret_db, tp_fault 
   sqlite3 *db = s->reader;
   s->reader = NULL;
   pthread_mutex_unlock(&s->mutex);
+  if (!db && s->options.read_only) return tp__sqlite_open_read_only(s->path, ret_db, fault);
   if (!db) return tp__sqlite_open_reader(s->path, ret_db, fault);
   *ret_db = db;
   return TP_OK;
@@ -122,9 +123,14 @@ void tp__store_return_reader(tp__sqlite_store *s, sqlite3 *db) {
   sqlite3_close(surplus);
 }
 
+tp__sqlite_store *tp__sqlite_store_of(const tp_store *store) {
+  bool is_ours = store && (store->record == tp__sqlite_record || store->record == tp__sqlite_record_refused);
+  return is_ours ? store->self : NULL;
+}
+
 tp_status tp_sqlite_store_counts(const tp_store *store, tp_sqlite_store_report *ret_report) {
-  if (!store || store->record != tp__sqlite_record || !ret_report) return TP_ERR_USAGE;
-  tp__sqlite_store *s = store->self;
+  tp__sqlite_store *s = tp__sqlite_store_of(store);
+  if (!s || !ret_report) return TP_ERR_USAGE;
   tp__writer *w = &s->writer;
   pthread_mutex_lock(&w->mutex);
   tp_sqlite_store_report report = {.struct_size = sizeof report,
@@ -163,8 +169,9 @@ static tp_status read_options(tp_sqlite_store_options *options, const tp_sqlite_
   if (options->busy_ms > BUSY_MS_MAX)
     return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
                              "tp_sqlite_store_options.busy_ms is %u: give at most %d", options->busy_ms, BUSY_MS_MAX);
-  if (options->reserved_)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_options.reserved_ is not zero; leave it 0");
+  if (options->read_only > 1)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_options.read_only is %u: it must be 0 or 1",
+                             options->read_only);
   if (options->bytes_max && options->bytes_max < BYTES_MAX_LEAST)
     return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
                              "tp_sqlite_store_options.bytes_max is %llu: give at least %d (1 MiB), or 0 for no bound",
@@ -203,9 +210,13 @@ static tp__sqlite_store *store_new(const tp_sqlite_store_options *options) {
 
 static tp_status open_file(tp__sqlite_store *s, tp_fault *fault) {
   tp__sqlite_schema schema = tp__sqlite_store_schema;
-  if (s->options.existing_only && access(s->path, F_OK) != 0)
+  if ((s->options.existing_only || s->options.read_only) && access(s->path, F_OK) != 0)
     return tp__sqlite_refuse(fault, TP_ERR_NOT_FOUND, s->path, "%s: there is no such file; give the path of a store",
                              s->path);
+  if (s->options.read_only) {
+    tp_status status = tp__sqlite_open_read_only(s->path, &s->reader, fault);
+    return status == TP_OK ? tp__writer_init(s, fault) : status;
+  }
   schema.busy_ms = (int)s->options.busy_ms;
   tp_status status = tp__sqlite_open(s->path, &schema, &s->db, fault);
   for (int i = 0; i < TP__STATEMENTS && status == TP_OK; i++) {
@@ -252,6 +263,16 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
                        .job_discard = tp__sqlite_job_discard,
                        .destroy = destroy,
                        .durable = 1};
+  if (s->options.read_only)
+    s->handle = (tp_store){.struct_size = sizeof s->handle,
+                         .self = s,
+                         .name = "sqlite",
+                         .record = tp__sqlite_record_refused,
+                         .records = tp__sqlite_records,
+                         .turns = tp__sqlite_turns,
+                         .audits = tp__sqlite_audits,
+                         .jobs = tp__sqlite_jobs,
+                         .destroy = destroy};
   *ret_store = &s->handle;
   return TP_OK;
 }

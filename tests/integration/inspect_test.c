@@ -250,10 +250,11 @@ static const char *copy_of_data(const char *name) {
 static void names_in_a_picture_are_text(void **state) {
   (void)state;
   const char *hostile = copy_of_data("hostile");
-  sql(hostile, "UPDATE run SET late_ns = ended_ns + 5000000, subscription = '</title></text><script>alert(1)</script>\"''&'"
-               " WHERE subscription = 'trip.events'; UPDATE step SET name = '<img src=x onerror=a>' || char(27) ||"
-               " char(8238) WHERE name = 'train_times'; UPDATE turn SET turn = '<b>', reason = '</p><script>'"
-               " WHERE turn = 'rooms-1'; UPDATE entry SET turn = '<b>' WHERE turn = 'rooms-1'");
+  sql(hostile,
+      "UPDATE run SET late_ns = ended_ns + 5000000, subscription = '</title></text><script>alert(1)</script>\"''&'"
+      " WHERE subscription = 'trip.events'; UPDATE step SET name = '<img src=x onerror=a>' || char(27) ||"
+      " char(8238) WHERE name = 'train_times'; UPDATE turn SET turn = '<b>', reason = '</p><script>'"
+      " WHERE turn = 'rooms-1'; UPDATE entry SET turn = '<b>' WHERE turn = 'rooms-1'");
   static const char *const formats[] = {"html", "svg"};
   for (size_t i = 0; i < 2; i++) {
     command c = plot(hostile, "<b>", formats[i]);
@@ -292,6 +293,127 @@ static void picture_is_written_where_it_is_asked_for(void **state) {
   command_free(&c);
 }
 
+/* ---- data directories as they are found ---- */
+
+static const char *const all_commands[] = {"time", "blame", "critical-chain", "explain", "plot"};
+enum { COMMANDS = sizeof all_commands / sizeof all_commands[0] };
+
+static void assert_all(const char *directory, const char *turn, int status, const char *said) {
+  for (size_t i = 0; i < COMMANDS; i++) {
+    command c = {.arguments = {all_commands[i], directory, turn}};
+    assert_status(&c, status);
+    if (said) assert_holds(status ? &c.err : &c.out, said);
+    if (status) assert_int_equal(c.out.size, 0);
+    command_free(&c);
+  }
+}
+
+static void wrong_words_are_refused_with_what_helps(void **state) {
+  (void)state;
+  const char *newer = copy_of_data("newer"), *none = scratch_path("none");
+  sql(newer, "PRAGMA user_version = 99");
+  assert_int_equal(mkdir(none, 0700), 0);
+  assert_all(data, "no-such-turn", 1, "there is no turn 'no-such-turn'");
+  assert_all(data, NULL, 2, "needs a data directory and a turn");
+  assert_all(newer, "rooms-1", 78, "use a newer turnphase");
+  assert_all(none, "rooms-1", 74, "there is no such file");
+  assert_all("/no/such/place", "rooms-1", 74, "--data");
+  command c = {.arguments = {"plot", data, "rooms-1", "--format", "png"}};
+  assert_status(&c, 2);
+  assert_holds(&c.err, "html, svg or chrome-trace");
+  command_free(&c);
+  c = (command){.arguments = {"explain", data, "rooms-1", "--session", "first-ideas"}};
+  assert_status(&c, 1);
+  assert_holds(&c.err, "in session first-ideas");
+  command_free(&c);
+}
+
+static void turn_of_a_directory_that_cannot_be_written_is_shown(void **state) {
+  (void)state;
+  char line[1200];
+  const char *path = copy_of_data("read-only");
+  assert_int_equal(chmod(scratch, 0755), 0);
+  snprintf(line, sizeof line, "chmod 444 '%s'/* && chmod 555 '%s'", path, path);
+  assert_int_equal(system(line), 0);
+  snprintf(line, sizeof line, "%s '%s' explain '%s' rooms-1 | grep -q 'missed its deadline'",
+           geteuid() == 0 ? "setpriv --reuid 65534 --regid 65534 --clear-groups" : "", getenv("TURNPHASE"), path);
+  assert_int_equal(system(line), 0);
+  snprintf(line, sizeof line, "%s '%s' jobs discard '%s' 1 2>&1 | grep -q 'cannot be written'",
+           geteuid() == 0 ? "setpriv --reuid 65534 --regid 65534 --clear-groups" : "", getenv("TURNPHASE"), path);
+  assert_int_equal(system(line), 0);
+  snprintf(line, sizeof line, "chmod 755 '%s'", path);
+  assert_int_equal(system(line), 0);
+}
+
+/* As it is in the file while the process lives, and after it was killed. */
+static void turn_that_has_not_ended_is_shown_as_far_as_it_came(void **state) {
+  (void)state;
+  const char *path = copy_of_data("killed");
+  sql(path, "DELETE FROM turn WHERE turn = 'rooms-1'; DELETE FROM entry WHERE turn = 'rooms-1' AND phase <> 7;"
+            "UPDATE entry SET ended_ns = 0 WHERE turn = 'rooms-1'; UPDATE run SET state = 2, ended_ns = 0, late_ns = 0"
+            " WHERE subscription = 'trip.events' AND state = 5");
+  assert_all(path, "rooms-1", 0, NULL);
+  command c = run_on(path, "explain", "rooms-1", NULL);
+  assert_line(&c, "turn rooms-1", "not ended");
+  assert_line(&c, "trip.events", "running");
+  assert_line(&c, "turn.pre_prompt_context", "running");
+  command_free(&c);
+  c = plot(path, "rooms-1", "html");
+  assert_holds(&c.out, ">trip.events<");
+  command_free(&c);
+  sql(path, "UPDATE entry SET status = 504 WHERE ended_ns = 0; UPDATE run SET state = 8 WHERE state = 2");
+  c = run_on(path, "explain", "rooms-1", NULL);
+  assert_line(&c, "trip.events", "interrupted");
+  assert_holds(&c.out, "its process ended while it ran");
+  command_free(&c);
+}
+
+/* Another process is in the middle of a write, and none of the commands waits for it. */
+static void turn_is_shown_beside_a_process_that_writes(void **state) {
+  (void)state;
+  const char *path = copy_of_data("live");
+  char file[600];
+  sqlite3 *db = NULL;
+  snprintf(file, sizeof file, "%s/turnphase.db", path);
+  assert_int_equal(sqlite3_open(file, &db), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE; DELETE FROM turn; DELETE FROM entry", NULL, NULL, NULL),
+                   SQLITE_OK);
+  double began = command_seconds();
+  assert_all(path, "rooms-1", 0, NULL);
+  assert_true(command_seconds() - began < 4);
+  sqlite3_close(db);
+}
+
+/* A process is killed in the middle of a turn: what had ended before is shown. */
+static void directory_of_a_killed_process_is_read(void **state) {
+  (void)state;
+  char model[4096], conversation[4096], piece[4096];
+  const char *source = getenv("TURNPHASE_SOURCE"), *path = scratch_path("struck");
+  bytes out = {0};
+  int ends[3], status;
+  snprintf(model, sizeof model, "%s/examples/demo/model.yaml", source);
+  snprintf(conversation, sizeof conversation, "%s/examples/demo/conversation.yaml", source);
+  command c = {
+      .arguments = {"run", "--load", getenv("TURNPHASE_DEMO"), "--script", model, "--data", path, conversation}};
+  bytes_add(&out, "", 0);
+  pid_t child = command_spawn(&c, ends);
+  while (!strstr(out.data, "train_times, begins")) {
+    struct pollfd polls = {.fd = ends[1], .events = POLLIN};
+    poll(&polls, 1, COMMAND_LIMIT_S * 1000);
+    ssize_t got = read(ends[1], piece, sizeof piece);
+    assert_true(got > 0 || (got < 0 && errno == EAGAIN));
+    if (got > 0) bytes_add(&out, piece, (size_t)got);
+  }
+  kill(child, SIGKILL);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  for (int i = 0; i < 3; i++) close(ends[i]);
+  free(out.data);
+  assert_all(path, "ideas-2", 0, NULL);
+  command verify = {.arguments = {"store", "verify", path}};
+  assert_status(&verify, 0);
+  command_free(&verify);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(explain_names_the_late_handler_and_the_guard_that_denied),
@@ -302,6 +424,11 @@ int main(void) {
       cmocka_unit_test(bars_lie_in_lanes_where_there_is_room),
       cmocka_unit_test(names_in_a_picture_are_text),
       cmocka_unit_test(picture_is_written_where_it_is_asked_for),
+      cmocka_unit_test(wrong_words_are_refused_with_what_helps),
+      cmocka_unit_test(turn_of_a_directory_that_cannot_be_written_is_shown),
+      cmocka_unit_test(turn_that_has_not_ended_is_shown_as_far_as_it_came),
+      cmocka_unit_test(turn_is_shown_beside_a_process_that_writes),
+      cmocka_unit_test(directory_of_a_killed_process_is_read),
   };
   return cmocka_run_group_tests(tests, play, scratch_remove);
 }

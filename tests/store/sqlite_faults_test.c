@@ -484,6 +484,42 @@ static void only_an_existing_file_is_opened_where_that_is_asked_for(void **state
   tp_store_free(store);
 }
 
+/* Beside a store that writes, and never more than read. */
+static void file_that_is_opened_for_reading_is_read_alone(void **state) {
+  (void)state;
+  tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path, .read_only = 1};
+  tp_store *store = NULL;
+  tp_fault fault = {0};
+  assert_int_equal(tp_sqlite_store_open(&options, &store, &fault), TP_ERR_NOT_FOUND);
+  assert_int_equal(access(path, F_OK), -1);
+  tp_store *writer = open_with(0);
+  assert_int_equal(record(writer, 1), TP_OK);
+  assert_int_equal(writer->commit(writer->self, NULL), TP_OK);
+  assert_int_equal(tp_sqlite_store_open(&options, &store, &fault), TP_OK);
+  assert_int_equal(records_of(store), 1);
+  assert_int_equal(record(writer, 2), TP_OK);
+  assert_int_equal(writer->commit(writer->self, NULL), TP_OK);
+  assert_int_equal(records_of(store), 2);
+  assert_int_equal(record(store, 3), TP_ERR_STORE_READONLY);
+  assert_null(store->job_redrive);
+  tp_sqlite_store_stats stats = {.struct_size = sizeof stats};
+  assert_int_equal(tp_sqlite_store_stats_get(store, &stats, NULL), TP_OK);
+  assert_int_equal(stats.entries, 2);
+  tp_runtime_options runtime_options = {.struct_size = sizeof runtime_options, .store = store};
+  tp_runtime *runtime = NULL;
+  assert_int_equal(tp_runtime_new(&runtime_options, &runtime, &fault), TP_ERR_USAGE);
+  tp_store_free(store);
+  tp_store_free(writer);
+  sql(BACK_TO_VERSION_3);
+  assert_int_equal(tp_sqlite_store_open(&options, &store, &fault), TP_ERR_STORE_SCHEMA);
+  assert_non_null(strstr(fault.message, "upgrades it"));
+  sql("PRAGMA user_version = 99");
+  assert_int_equal(tp_sqlite_store_open(&options, &store, &fault), TP_ERR_STORE_SCHEMA);
+  assert_non_null(strstr(fault.message, "newer turnphase"));
+  options.read_only = 2;
+  assert_int_equal(tp_sqlite_store_open(&options, &store, &fault), TP_ERR_USAGE);
+}
+
 /* ---- options ---- */
 
 static void options_that_make_no_sense_are_refused(void **state) {
@@ -924,6 +960,7 @@ int main(void) {
       CASE(a_file_that_cannot_be_written_is_refused),
       CASE(damage_that_is_found_later_is_declared),
       CASE(only_an_existing_file_is_opened_where_that_is_asked_for),
+      CASE(file_that_is_opened_for_reading_is_read_alone),
       CASE(options_that_make_no_sense_are_refused),
       CASE(what_a_killed_process_left_running_is_requeued_or_interrupted),
       CASE(a_process_that_was_killed_and_is_not_waited_for_is_gone),

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A file that must not be written, or cannot be: opened for reading alone, as it is. A file with a log of its own needs
+ * the shared memory beside it, which a directory that cannot be written does not get: without a log it is read as one
+ * that nobody changes. */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "stores/sqlite/schema.h"
+#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/statement.h"
+
+/* As a URI, in which some characters mean something. */
+static char *uri_of(const char *path, const char *options) {
+  sqlite3_str *uri = sqlite3_str_new(NULL);
+  sqlite3_str_appendall(uri, path[0] == '/' ? "file:" : "file:./");
+  for (; *path; path++)
+    if (strchr("?#%", *path)) sqlite3_str_appendf(uri, "%%%02X", (unsigned char)*path);
+    else sqlite3_str_append(uri, path, 1);
+  sqlite3_str_appendall(uri, options);
+  return sqlite3_str_finish(uri);
+}
+
+static int connect_with(const char *path, const char *options, sqlite3 **ret_db) {
+  char *uri = uri_of(path, options);
+  if (!uri) return SQLITE_NOMEM;
+  int rc = sqlite3_open_v2(uri, ret_db,
+                           SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
+  sqlite3_free(uri);
+  if (rc == SQLITE_OK) rc = sqlite3_busy_timeout(*ret_db, TP__SQLITE_BUSY_MS);
+  if (rc == SQLITE_OK) rc = sqlite3_exec(*ret_db, "SELECT count(*) FROM sqlite_schema", NULL, NULL, NULL);
+  return rc;
+}
+
+static bool has_log(const char *path) {
+  struct stat found;
+  char *log = sqlite3_mprintf("%s-wal", path);
+  bool has = !log || (stat(log, &found) == 0 && found.st_size > 0);
+  sqlite3_free(log);
+  return has;
+}
+
+static int ask(sqlite3 *db, const char *sql, int64_t *ret_number) {
+  sqlite3_stmt *row = NULL;
+  int rc = sqlite3_prepare_v2(db, sql, -1, &row, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_step(row);
+  if (rc == SQLITE_ROW) *ret_number = sqlite3_column_int64(row, 0);
+  int end = sqlite3_finalize(row);
+  return rc == SQLITE_ROW ? SQLITE_OK : end;
+}
+
+static tp_status check(sqlite3 *db, const char *path, tp_fault *fault) {
+  const tp__sqlite_schema *schema = &tp__sqlite_store_schema;
+  int64_t id = 0, version = 0;
+  int rc = ask(db, "PRAGMA application_id", &id);
+  if (rc == SQLITE_OK) rc = ask(db, "PRAGMA user_version", &version);
+  if (rc != SQLITE_OK) return tp__sqlite_fail(db, path, "read its header", rc, fault);
+  if (id != schema->application_id)
+    return tp__sqlite_refuse(fault, TP_ERR_STORE_SCHEMA, path, "%s is not %s; give another path", path, schema->noun);
+  if (version == schema->version) return TP_OK;
+  return tp__sqlite_refuse(
+      fault, TP_ERR_STORE_SCHEMA, path, "%s is of schema version %lld, and this library reads version %d; %s", path,
+      (long long)version, (int)schema->version,
+      version > schema->version ? "use a newer turnphase" : "open it once where it can be written, which upgrades it");
+}
+
+tp_status tp__sqlite_open_read_only(const char *path, sqlite3 **ret_db, tp_fault *fault) {
+  sqlite3 *db = NULL;
+  int rc = connect_with(path, "?mode=ro", &db);
+  bool lacks_memory = (rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_READONLY;
+  if (lacks_memory && !has_log(path)) {
+    sqlite3_close(db);
+    db = NULL;
+    rc = connect_with(path, "?mode=ro&immutable=1", &db);
+  }
+  tp_status status = rc == SQLITE_OK ? check(db, path, fault) : tp__sqlite_fail(db, path, "read it", rc, fault);
+  if (status == TP_OK) *ret_db = db;
+  else sqlite3_close(db);
+  return status;
+}
+
+tp_status tp__sqlite_record_refused(void *self, const tp_entry_record *record) {
+  (void)self;
+  (void)record;
+  return TP_ERR_STORE_READONLY;
+}
