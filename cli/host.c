@@ -9,6 +9,7 @@
 #include "cli/exit_status.h"
 #include "cli/hooks.h"
 #include "cli/message.h"
+#include "turnphase/files.h"
 #include "turnphase/memory.h"
 
 void cli_log(void *ctx, const tp_log_record *record) {
@@ -44,6 +45,14 @@ static tp_status register_memory(void *ctx, tp_runtime *runtime, tp_edit *edit, 
   (void)runtime;
   tp_memory_options options = {.struct_size = sizeof options, .path = ctx};
   return tp_memory_register(edit, &options, fault);
+}
+
+static tp_status register_files(void *ctx, tp_runtime *runtime, tp_edit *edit, tp_fault *fault) {
+  (void)runtime;
+  const cli_arguments *arguments = ctx;
+  tp_files_options options = {
+      .struct_size = sizeof options, .root = arguments->files, .writes = arguments->files_writes};
+  return tp_files_register(edit, &options, fault);
 }
 
 static tp_status register_loaded(void *ctx, tp_runtime *runtime, tp_edit *edit, tp_fault *fault) {
@@ -92,6 +101,11 @@ int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_st
                                 .timestamps = arguments->timestamps};
   tp_runtime *runtime;
   tp_fault fault = {0};
+  if (arguments->files_writes_given && !arguments->files) {
+    cli_error("--files-writes is for the tools of --files DIR");
+    tp_store_free(store);
+    return CLI_USAGE;
+  }
   tp_status made = tp_runtime_new(&options, &runtime, &fault);
   if (made != TP_OK) {
     tp_store_free(store);
@@ -101,6 +115,8 @@ int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_st
   if (!arguments->no_memory)
     status = add_domain(runtime, "memory", register_memory, (void *)(uintptr_t)memory_path,
                         memory_path ? memory_path : "memory");
+  if (status == CLI_OK && arguments->files)
+    status = add_domain(runtime, "files", register_files, (void *)(uintptr_t)arguments, arguments->files);
   for (size_t i = 0; status == CLI_OK && i < arguments->loads.count; i++)
     status = load(runtime, arguments->loads.items[i]);
   if (status == CLI_OK && arguments->hooks) status = cli_hooks_load(runtime, arguments->hooks);

@@ -23,7 +23,7 @@ int cli_phases(const cli_arguments *arguments, cli_output *output) {
 
 /* Nothing to show in a table is told: an empty screen would leave the reader in doubt. */
 static bool has_subscriptions(const cli_arguments *arguments) {
-  return !arguments->no_memory || arguments->loads.count > 0 || arguments->hooks;
+  return !arguments->no_memory || arguments->loads.count > 0 || arguments->hooks || arguments->files;
 }
 
 int cli_plan(const cli_arguments *arguments, cli_output *output) {

@@ -95,6 +95,15 @@ static bool take_language(cli_arguments *arguments, const char *given) {
   return which >= 0;
 }
 
+static bool take_writes(cli_arguments *arguments, const char *given) {
+  static const char *const words[] = {
+      [TP_FILES_WRITES_ASK] = "ask", [TP_FILES_WRITES_ALLOW] = "allow", [TP_FILES_WRITES_NEVER] = "never"};
+  int which = take_one_of("files-writes", words, given);
+  if (which >= 0) arguments->files_writes = (tp_files_writes)which;
+  arguments->files_writes_given = true;
+  return which >= 0;
+}
+
 /* Digits alone: strtoul() would take a sign and white space. */
 static bool take_number(const char *option, uint32_t least, uint32_t greatest, const char *given,
                         uint32_t *ret_number) {
@@ -127,6 +136,8 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   case OPTION_FAIL_CLOSED: arguments->fail_closed = true; break;
   case OPTION_TOOL: take_word(&arguments->tools, value); break;
   case OPTION_LANGUAGE: return take_language(arguments, value);
+  case OPTION_FILES: arguments->files = value; break;
+  case OPTION_FILES_WRITES: return take_writes(arguments, value);
   case OPTION_MODEL: arguments->model = value; break;
   case OPTION_BASE_URL: arguments->base_url = value; break;
   case OPTION_KEY_ENV: arguments->key_env = value; break;

@@ -5,6 +5,7 @@
 #define CLI_OPTIONS_H
 
 #include "cli/output.h"
+#include "turnphase/files.h"
 
 enum {
   CLI_PLAN = 1,
@@ -57,13 +58,14 @@ typedef enum cli_language {
 /** What the command line said. Texts are the command line's own. */
 typedef struct cli_arguments {
   cli_words loads, phases, tools;
-  const char *model, *base_url, *key_env, *script, *data, *tenant, *workspace, *payload, *hooks, *write;
+  const char *model, *base_url, *key_env, *script, *data, *tenant, *workspace, *payload, *hooks, *write, *files;
   const char *session, *turn, *handler, *state, *since, *scope, *name;
   const char *format, *output;
   const char *operand;          /* the first word that is no option; NULL when there is none */
   const char *operands[CLI_OPERANDS_MAX]; /* all of them */
   size_t operand_count;
   cli_language language;
+  tp_files_writes files_writes;
   cli_colour colour;
   uint32_t turns, warm_up, concurrency;
   uint32_t limit;               /* 0: all; CLI_LIMIT_NOT_GIVEN */
@@ -71,7 +73,7 @@ typedef struct cli_arguments {
   uint32_t workers;             /* 0: as many as cores */
   tp_timestamps timestamps;
   cli_histograms histograms;
-  bool json, dot, no_memory, verbose, help, fail_closed, explain;
+  bool json, dot, no_memory, verbose, help, fail_closed, files_writes_given, explain;
 } cli_arguments;
 
 /** A row of the command table. */

@@ -9,8 +9,8 @@ command=$1 version=$2 source=$3
 shift 3
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
-libraries='turnphase turnphase-declared turnphase-sqlite turnphase-memory'
-parts='declared sqlite memory'
+libraries='turnphase turnphase-declared turnphase-sqlite turnphase-memory turnphase-files'
+parts='declared sqlite memory files'
 if pkg-config --exists turnphase-openai; then
   libraries="$libraries turnphase-openai"
   parts="$parts openai"

@@ -188,6 +188,30 @@ static void a_denied_turn_is_a_result(void **state) {
 
 /* ---- events ---- */
 
+static void files_are_written_when_that_is_allowed_and_read_again(void **state) {
+  (void)state;
+  static const char writes[] = "responses:\n"
+                               "  - tool_calls: [{name: files_write, arguments: {path: new/b.txt, text: walnuts}}]\n"
+                               "  - tool_calls: [{name: files_read, arguments: {path: new/b.txt}}]\n"
+                               "  - text: Done.\n";
+  const char *model = scratch_string("model.yaml", writes), *root = scratch_path("");
+  command asks = {.arguments = {"run", "--no-memory", "--script", model, "--files", root}, .input = told};
+  assert_status(&asks, 0);
+  assert_holds(&asks.out, "files.write_guard");
+  assert_holds(&asks.out, "there is no such file");
+  command_free(&asks);
+  command may = {.arguments = {"run", "--no-memory", "--script", model, "--files", root, "--files-writes", "allow"},
+                 .input = told};
+  assert_status(&may, 0);
+  assert_holds(&may.out, "Wrote 7 bytes to new/b.txt.");
+  assert_holds(&may.out, "walnuts");
+  command_free(&may);
+  command ignored = {.arguments = {"run", "--script", model, "--files-writes", "allow"}, .input = told};
+  assert_status(&ignored, 2);
+  assert_holds(&ignored.err, "--files-writes is for the tools of --files DIR");
+  command_free(&ignored);
+}
+
 static void events_of_a_turn_are_numbered_without_gaps(void **state) {
   (void)state;
   command c;
@@ -338,6 +362,7 @@ int main(void) {
       cmocka_unit_test(a_store_that_is_no_store_is_named_and_left_alone),
       cmocka_unit_test(a_failed_turn_is_a_negative_answer_and_the_rest_is_played),
       cmocka_unit_test(a_denied_turn_is_a_result),
+      cmocka_unit_test(files_are_written_when_that_is_allowed_and_read_again),
       cmocka_unit_test(events_of_a_turn_are_numbered_without_gaps),
       cmocka_unit_test(every_run_has_its_record),
       cmocka_unit_test(turn_is_shown_while_it_hangs_and_ends_when_it_is_interrupted),

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Registration: the handler that brings the tools, and the guard that asks before a write. */
+#include "turnphase/files.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "domains/files/root.h"
+#include "domains/files/tools.h"
+
+enum { READ_BYTES = 65536, READ_BYTES_MAX = 1 << 20 };
+
+/* What the handlers share: each holds a reference, and so does tp_files_register() while it runs. */
+typedef struct domain {
+  tp__files files;
+  tp_files_writes writes;
+  pthread_mutex_t mutex;
+  /* ---- under mutex */
+  unsigned refs;
+} domain;
+
+__attribute__((format(printf, 4, 5))) static tp_status fail(tp_fault *fault, tp_status status, const char *subject,
+                                                            const char *format, ...) {
+  if (!fault) return status;
+  va_list args;
+  memset(fault, 0, sizeof *fault);
+  fault->code = status;
+  snprintf(fault->subject, sizeof fault->subject, "%s", subject ? subject : "");
+  va_start(args, format);
+  vsnprintf(fault->message, sizeof fault->message, format, args);
+  va_end(args);
+  return status;
+}
+
+/* ---- the handlers ---- */
+
+static tp_answer bring_tools(void *self, tp_call *call) {
+  const domain *d = self;
+  size_t count = d->writes == TP_FILES_WRITES_NEVER ? TP__FILES_LOOKING_TOOLS : TP__FILES_TOOL_COUNT;
+  return tp_call_emit_tool_bundle(call, "files", d->files.tool_list, count) == TP_OK ? TP_ANSWER_DONE
+                                                                                     : TP_ANSWER_FAILED;
+}
+
+static tp_answer ask_to_write(void *self, tp_call *call) {
+  (void)self;
+  char reason[TP__FILES_PATH_MAX + 32], path[TP__FILES_PATH_MAX];
+  if (!tp__files_path(tp_value_text(tp_value_get(tp_call_text(call, TP_FIELD_ARGUMENTS), "path")), path))
+    return tp_call_deny(call, "the path is too long, or holds a NUL");
+  snprintf(reason, sizeof reason, "it writes the file %s", path);
+  return tp_call_ask(call, reason);
+}
+
+static int32_t is_write(void *ctx, const tp_match_view *view) {
+  (void)ctx;
+  tp_text tool = tp_match_text(view, TP_FIELD_TOOL);
+  static const char name[] = "files_write";
+  bool is = tool.size == sizeof name - 1 && memcmp(tool.data, name, tool.size) == 0;
+  return is ? TP_MATCH_YES : TP_MATCH_NO;
+}
+
+/* ---- registration ---- */
+
+static void ref(domain *d) {
+  pthread_mutex_lock(&d->mutex);
+  d->refs++;
+  pthread_mutex_unlock(&d->mutex);
+}
+
+static void unref(void *self) {
+  domain *d = self;
+  pthread_mutex_lock(&d->mutex);
+  bool last = --d->refs == 0;
+  pthread_mutex_unlock(&d->mutex);
+  if (!last) return;
+  tp__files_tools_fini(&d->files);
+  if (d->files.root >= 0) close(d->files.root);
+  pthread_mutex_destroy(&d->mutex);
+  free(d);
+}
+
+static tp_status add_handler(tp_edit *edit, domain *d, const tp_handler *row, tp_fault *fault) {
+  tp_handler handler = *row;
+  handler.struct_size = sizeof handler;
+  handler.self = d;
+  handler.destroy = unref;
+  handler.phase_count = 1;
+  handler.contract_version = 1;
+  handler.placement = TP_PLACEMENT_INLINE;
+  handler.idempotent = true;
+  tp_status status = tp_edit_add_handler(edit, &handler, fault);
+  if (status == TP_OK) ref(d); /* a handler that was not taken is not destroyed */
+  return status;
+}
+
+static tp_status add_tools(tp_edit *edit, domain *d, tp_fault *fault) {
+  static const uint32_t phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION;
+  const tp_subscription subscription = {
+      .struct_size = sizeof subscription, .id = "files.tool_bundle", .handler = "files.tool_bundle", .phase = phase};
+  tp_status status = add_handler(edit, d,
+                                 &(tp_handler){.id = "files.tool_bundle",
+                                               .summary = "brings the tools that list, read, search and write files",
+                                               .run = bring_tools,
+                                               .phases = &phase,
+                                               .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE},
+                                 fault);
+  return status == TP_OK ? tp_edit_add_subscription(edit, &subscription, fault) : status;
+}
+
+static tp_status add_guard(tp_edit *edit, domain *d, tp_fault *fault) {
+  static const uint32_t phase = TP_PHASE_TOOL_PRE;
+  static const tp_field_id field = TP_FIELD_TOOL;
+  static const tp_match match = {.struct_size = sizeof match,
+                                 .matches = is_write,
+                                 .description = "tool is files_write",
+                                 .fields = &field,
+                                 .field_count = 1};
+  const tp_subscription subscription = {.struct_size = sizeof subscription,
+                                        .id = "files.write_guard",
+                                        .handler = "files.write_guard",
+                                        .phase = phase,
+                                        .failure = TP_FAILURE_REQUIRED,
+                                        .match = &match};
+  tp_status status = add_handler(edit, d,
+                                 &(tp_handler){.id = "files.write_guard",
+                                               .summary = "asks before a file is written",
+                                               .run = ask_to_write,
+                                               .phases = &phase,
+                                               .capabilities = TP_CAPABILITY_DECIDE},
+                                 fault);
+  return status == TP_OK ? tp_edit_add_subscription(edit, &subscription, fault) : status;
+}
+
+static tp_status read_options(const tp_files_options *theirs, tp_files_options *ours, tp_fault *fault) {
+  enum { OPTIONS_SIZE_MAX = 4096 }; /* as tp__options_read() */
+  size_t size = theirs ? theirs->struct_size : 0;
+  if (theirs && (size < sizeof size || size > OPTIONS_SIZE_MAX || size % sizeof size != 0))
+    return fail(fault, TP_ERR_VERSION, NULL, "tp_files_options: struct_size is %zu; set it to sizeof(tp_files_options)",
+                size);
+  *ours = (tp_files_options){.struct_size = sizeof *ours};
+  for (size_t i = sizeof *ours; i < size; i++)
+    if (((const char *)theirs)[i])
+      return fail(
+          fault, TP_ERR_VERSION, NULL,
+          "tp_files_options: byte %zu is set, but this library is older (%s) and knows the first %zu bytes only; "
+          "leave the newer field zero, or install a newer turnphase",
+          i, tp_version(), sizeof *ours);
+  if (theirs) memcpy(ours, theirs, size < sizeof *ours ? size : sizeof *ours);
+  ours->struct_size = sizeof *ours;
+  if (!ours->root || !ours->root[0])
+    return fail(fault, TP_ERR_USAGE, NULL, "tp_files_options.root is empty: name the directory of the files");
+  if ((unsigned)ours->writes > TP_FILES_WRITES_NEVER)
+    return fail(fault, TP_ERR_USAGE, NULL,
+                "tp_files_options.writes is %u, and there is no such value: it is ask, allow "
+                "or never (0 to 2)",
+                (unsigned)ours->writes);
+  if (ours->read_bytes_max > READ_BYTES_MAX)
+    return fail(fault, TP_ERR_USAGE, NULL, "tp_files_options.read_bytes_max is %u; it is at most %d",
+                (unsigned)ours->read_bytes_max, READ_BYTES_MAX);
+  if (!ours->read_bytes_max) ours->read_bytes_max = READ_BYTES;
+  return TP_OK;
+}
+
+static tp_status open_root(const char *path, int *ret_root, tp_fault *fault) {
+  int root = tp__files_open_root(path);
+  *ret_root = root;
+  if (root >= 0) return TP_OK;
+  if (root == -ENOSYS)
+    return fail(
+        fault, TP_ERR_SYSTEM, path,
+        "the kernel has no openat2 (Linux 5.6), or a seccomp filter refuses it: without it the tools could be led "
+        "out of the directory");
+  return fail(fault, TP_ERR_IO, path, "%s: %s", path, strerror(-root));
+}
+
+static tp_status domain_new(const tp_files_options *options, domain **ret_domain, tp_fault *fault) {
+  int root;
+  tp_status status = open_root(options->root, &root, fault);
+  if (status != TP_OK) return status;
+  domain *d = calloc(1, sizeof *d);
+  if (!d) {
+    close(root);
+    return fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the tools of files");
+  }
+  pthread_mutex_init(&d->mutex, NULL); /* cannot fail with default attributes on Linux */
+  d->refs = 1;
+  d->writes = options->writes;
+  d->files.root = root;
+  d->files.read_bytes_max = options->read_bytes_max;
+  status = tp__files_tools_init(&d->files);
+  if (status == TP_OK) *ret_domain = d;
+  else unref(d);
+  return status == TP_OK ? TP_OK : fail(fault, status, NULL, "no memory for the tools of files");
+}
+
+tp_status tp_files_register(tp_edit *edit, const tp_files_options *options, tp_fault *fault) {
+  tp_files_options ours;
+  domain *d = NULL;
+  tp_status status = read_options(options, &ours, fault);
+  if (status == TP_OK) status = domain_new(&ours, &d, fault);
+  if (status != TP_OK) return status;
+  status = add_tools(edit, d, fault);
+  if (status == TP_OK && ours.writes == TP_FILES_WRITES_ASK) status = add_guard(edit, d, fault);
+  unref(d);
+  return status;
+}

@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What cannot be done is an error in a sentence that the model reads: with the path, and what would help. */
+#include "domains/files/tools.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "domains/files/root.h"
+
+enum {
+  ENTRIES_MAX = 1000,
+  MATCHES_MAX = 100,
+  SEARCHED_MAX = 20000, /* files and directories */
+  DEPTH_MAX = 32,
+  SHOWN_BYTES_MAX = 240, /* of a line that files_search found */
+  FILE_BYTES_MAX = 1 << 20
+};
+
+/* ---- text that grows ---- */
+
+typedef struct text {
+  char *data;
+  size_t size, capacity;
+  bool failed; /* no memory: what follows is ignored */
+} text;
+
+static bool room_for(text *t, size_t size) {
+  if (t->failed) return false;
+  if (t->size + size <= t->capacity) return true;
+  size_t capacity = 2 * t->capacity > t->size + size ? 2 * t->capacity : t->size + size + 1024;
+  char *data = realloc(t->data, capacity);
+  t->failed = !data;
+  if (!data) return false;
+  t->data = data;
+  t->capacity = capacity;
+  return true;
+}
+
+static void add(text *t, const char *bytes, size_t size) {
+  if (size == 0 || !room_for(t, size)) return;
+  memcpy(t->data + t->size, bytes, size);
+  t->size += size;
+}
+
+__attribute__((format(printf, 2, 3))) static void addf(text *t, const char *format, ...) {
+  char words[TP__FILES_PATH_MAX + 512];
+  va_list args;
+  va_start(args, format);
+  int size = vsnprintf(words, sizeof words, format, args);
+  va_end(args);
+  if (size > 0) add(t, words, (size_t)size < sizeof words ? (size_t)size : sizeof words - 1);
+}
+
+/* A name of a file as one line: a control byte is a question mark. */
+static void add_name(text *t, const char *name) {
+  for (; *name; name++) add(t, (unsigned char)*name < 0x20 || *name == 0x7f ? "?" : name, 1);
+}
+
+/* Answers with the text, and frees it. */
+static tp_answer answer(tp_tool_run *run, text *t) {
+  tp_answer given = t->failed ? tp_tool_error(run, tp_text_of("There is no memory for the answer."))
+                              : tp_tool_ok(run, (tp_text){t->data, t->size});
+  free(t->data);
+  return given;
+}
+
+static tp_answer refuse(tp_tool_run *run, const char *path, const char *why) {
+  char words[TP__FILES_PATH_MAX + 256];
+  int size = snprintf(words, sizeof words, "%s: %s", path, why);
+  return tp_tool_error(run, (tp_text){words, size < (int)sizeof words ? (size_t)size : sizeof words - 1});
+}
+
+static const char *words_for(int error) {
+  switch (-error) {
+    case EXDEV:
+      return "the path leads out of the directory of these tools; give one below it, without a leading slash.";
+    case ENOENT:
+      return "there is no such file or directory; files_list shows what is there.";
+    case EISDIR:
+      return "that is a directory; files_list shows what is in it.";
+    case ENOTDIR:
+      return "a part of the path is a file, not a directory.";
+    case ELOOP:
+      return "the path goes through too many symbolic links.";
+    case EINVAL:
+      return "that is no file: a device, socket or FIFO is neither read nor replaced.";
+    case EACCES:
+    case EPERM:
+      return "the permissions of the file system do not allow it.";
+    case ENOSPC:
+    case EDQUOT:
+      return "the disk is full; nothing was changed.";
+    case EROFS:
+      return "the file system is read-only.";
+    case ENAMETOOLONG:
+      return "the path is too long.";
+    default:
+      return strerror(-error);
+  }
+}
+
+/* The argument "path". @return false when the run is answered: it is not usable. */
+static bool take_path(tp_tool_run *run, char into[TP__FILES_PATH_MAX], tp_answer *ret_answer) {
+  if (tp__files_path(tp_value_text(tp_value_get(tp_tool_run_arguments(run), "path")), into)) return true;
+  *ret_answer = tp_tool_error(run, tp_text_of("path: it is longer than 1,023 bytes, or holds a NUL."));
+  return false;
+}
+
+/* ---- files_list ---- */
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static void free_names(char **names, size_t count) {
+  for (size_t i = 0; i < count; i++) free(names[i]);
+  free(names);
+}
+
+/* The entries of a directory but "." and "..", sorted. The stream is closed. @return 0 or a negative errno. */
+static int read_names(DIR *directory, char ***ret_names, size_t *ret_count, size_t most) {
+  char **names = calloc(most, sizeof *names);
+  size_t count = 0;
+  int error = names ? 0 : -ENOMEM;
+  for (const struct dirent *entry; !error && count < most && (errno = 0, entry = readdir(directory));) {
+    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+    names[count] = strdup(entry->d_name);
+    if (names[count]) count++;
+    else error = -ENOMEM;
+  }
+  closedir(directory);
+  if (error) {
+    free_names(names, count);
+    return error;
+  }
+  qsort(names, count, sizeof *names, by_name);
+  *ret_names = names;
+  *ret_count = count;
+  return 0;
+}
+
+static int open_names(int root, const char *path, char ***ret_names, size_t *ret_count, size_t most) {
+  int fd = tp__files_open(root, path, O_RDONLY | O_DIRECTORY);
+  if (fd < 0) return fd;
+  DIR *directory = fdopendir(fd);
+  if (directory) return read_names(directory, ret_names, ret_count, most);
+  int error = -errno;
+  close(fd);
+  return error;
+}
+
+static void add_entry(text *t, int directory, const char *name) {
+  struct stat found;
+  add_name(t, name);
+  if (fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) != 0) add(t, "  (gone)", 8);
+  else if (S_ISDIR(found.st_mode)) add(t, "/", 1);
+  else if (S_ISLNK(found.st_mode)) add(t, "  (symbolic link)", 17);
+  else if (S_ISREG(found.st_mode)) addf(t, "  %lld bytes", (long long)found.st_size);
+  else add(t, "  (no file)", 11);
+  add(t, "\n", 1);
+}
+
+static tp_answer files_list(void *self, tp_tool_run *run) {
+  const tp__files *files = self;
+  char path[TP__FILES_PATH_MAX], **names;
+  tp_answer given;
+  size_t count;
+  if (!take_path(run, path, &given)) return given;
+  int error = open_names(files->root, path, &names, &count, ENTRIES_MAX + 1);
+  if (error) return refuse(run, path, words_for(error));
+  int directory = tp__files_open(files->root, path, O_PATH | O_DIRECTORY);
+  text t = {0};
+  for (size_t i = 0; i < count && i < ENTRIES_MAX; i++) add_entry(&t, directory, names[i]);
+  if (count > ENTRIES_MAX) addf(&t, "There are more than %d entries; these are some of them.\n", ENTRIES_MAX);
+  if (count == 0) addf(&t, "%s is empty.", path);
+  if (directory >= 0) close(directory);
+  free_names(names, count);
+  return answer(run, &t);
+}
+
+/* ---- files_read ---- */
+
+/* Reads a file of at most FILE_BYTES_MAX. @return 0 or a negative errno; -EFBIG. */
+static int read_file(int root, const char *path, text *t) {
+  size_t size;
+  int fd = tp__files_open_to_read(root, path, &size);
+  if (fd < 0) return fd;
+  int error = size > FILE_BYTES_MAX ? -EFBIG : 0;
+  while (!error && t->size <= FILE_BYTES_MAX) {
+    if (!room_for(t, 65536)) break;
+    ssize_t got = read(fd, t->data + t->size, 65536);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      error = got < 0 ? -errno : 0;
+      break;
+    }
+    t->size += (size_t)got;
+  }
+  close(fd);
+  if (t->failed) return -ENOMEM;
+  return !error && t->size > FILE_BYTES_MAX ? -EFBIG : error;
+}
+
+static bool is_text(const text *t) {
+  return (t->size == 0 || !memchr(t->data, '\0', t->size)) && tp_utf8_valid((tp_text){t->data, t->size}, NULL);
+}
+
+static const char *line_end(const char *at, const char *end) {
+  const char *newline = memchr(at, '\n', (size_t)(end - at));
+  return newline ? newline + 1 : end;
+}
+
+/* Lines from first on, as many as are wanted and fit: whole ones, and at least one, which may be cut. */
+static void add_lines(text *into, const text *from, int64_t first, int64_t lines, size_t bytes_max) {
+  const char *at = from->data, *end = from->data + from->size;
+  int64_t line = 1;
+  for (; at < end && line < first; line++) at = line_end(at, end);
+  const char *begin = at;
+  for (; at < end && line < first + lines; line++) {
+    const char *next = line_end(at, end);
+    if ((size_t)(next - begin) > bytes_max) break;
+    at = next;
+  }
+  if (at == begin && at < end && lines > 0) { /* one line alone is too long */
+    size_t cut = bytes_max;
+    while (cut > 0 && ((unsigned char)begin[cut] & 0xc0) == 0x80) cut--;
+    add(into, begin, cut);
+    addf(into, "\n(line %lld is cut here: it is longer than %zu bytes)", (long long)line, bytes_max);
+    return;
+  }
+  add(into, begin, (size_t)(at - begin));
+  if (at < end) addf(into, "(there is more: go on with first_line %lld)", (long long)line);
+  else if (begin == end) addf(into, "(the file has %lld lines)", (long long)line - 1);
+}
+
+static tp_answer files_read(void *self, tp_tool_run *run) {
+  const tp__files *files = self;
+  tp_text arguments = tp_tool_run_arguments(run);
+  char path[TP__FILES_PATH_MAX];
+  tp_answer given;
+  text whole = {0}, shown = {0};
+  if (!take_path(run, path, &given)) return given;
+  int error = read_file(files->root, path, &whole);
+  if (error || !is_text(&whole)) {
+    free(whole.data);
+    return refuse(run, path,
+                  error == -EFBIG ? "the file is larger than 1 MiB; these tools do not read it."
+                  : error         ? words_for(error)
+                                  : "that is no text in UTF-8; these tools read text alone.");
+  }
+  add_lines(&shown, &whole, tp_value_int(tp_value_get(arguments, "first_line"), 1),
+            tp_value_int(tp_value_get(arguments, "lines"), FILE_BYTES_MAX), files->read_bytes_max);
+  free(whole.data);
+  return answer(run, &shown);
+}
+
+/* ---- files_search ---- */
+
+typedef struct search {
+  const tp_tool_run *run;
+  int root;
+  tp_text needle;
+  text found;
+  size_t matches, looked_at, passed_over; /* passed over: too large, no text, or not readable */
+  bool stopped;
+} search;
+
+static bool goes_on(search *s) {
+  bool limit = s->matches >= MATCHES_MAX || s->looked_at >= SEARCHED_MAX;
+  s->stopped = s->stopped || limit || tp_tool_run_cancelled(s->run);
+  return !s->stopped;
+}
+
+static void add_match(search *s, const char *path, size_t line, const char *at, const char *end) {
+  size_t size = (size_t)(end - at);
+  if (size && at[size - 1] == '\n') size--;
+  bool cut = size > SHOWN_BYTES_MAX;
+  if (cut)
+    for (size = SHOWN_BYTES_MAX; size > 0 && ((unsigned char)at[size] & 0xc0) == 0x80;) size--;
+  add_name(&s->found, path);
+  addf(&s->found, ":%zu: ", line);
+  add(&s->found, at, size);
+  add(&s->found, cut ? "…\n" : "\n", strlen(cut ? "…\n" : "\n"));
+  s->matches++;
+}
+
+static void search_file(search *s, const char *path) {
+  text whole = {0};
+  s->looked_at++;
+  if (read_file(s->root, path, &whole) != 0 || !is_text(&whole)) {
+    s->passed_over++;
+  } else {
+    const char *at = whole.data, *end = whole.data + whole.size;
+    for (size_t line = 1; at < end && goes_on(s); line++) {
+      const char *next = line_end(at, end);
+      if (memmem(at, (size_t)(next - at), s->needle.data, s->needle.size)) add_match(s, path, line, at, next);
+      at = next;
+    }
+  }
+  free(whole.data);
+}
+
+static void search_below(search *s, const char *path, int depth);
+
+/* Symbolic links are not followed: what they lead to is found where it is, and no walk goes round in circles. */
+static void search_entry(search *s, const char *path, const char *name, int depth) {
+  char below[TP__FILES_PATH_MAX];
+  struct stat found;
+  bool here = strcmp(path, ".") == 0;
+  int size = snprintf(below, sizeof below, "%s%s%s", here ? "" : path, here ? "" : "/", name);
+  int fd = size < (int)sizeof below ? tp__files_open(s->root, below, O_PATH | O_NOFOLLOW) : -ENAMETOOLONG;
+  bool known = fd >= 0 && fstat(fd, &found) == 0;
+  if (fd >= 0) close(fd);
+  if (!known) s->passed_over++;
+  else if (S_ISDIR(found.st_mode)) search_below(s, below, depth + 1);
+  else if (S_ISREG(found.st_mode)) search_file(s, below);
+}
+
+static void search_below(search *s, const char *path, int depth) {
+  char **names;
+  size_t count;
+  s->looked_at++;
+  if (depth > DEPTH_MAX || open_names(s->root, path, &names, &count, SEARCHED_MAX) != 0) {
+    s->passed_over++;
+    return;
+  }
+  for (size_t i = 0; i < count && goes_on(s); i++) search_entry(s, path, names[i], depth);
+  free_names(names, count);
+}
+
+static tp_answer files_search(void *self, tp_tool_run *run) {
+  const tp__files *files = self;
+  char path[TP__FILES_PATH_MAX];
+  tp_answer given;
+  struct stat is;
+  search s = {
+      .run = run, .root = files->root, .needle = tp_value_text(tp_value_get(tp_tool_run_arguments(run), "text"))};
+  if (!take_path(run, path, &given)) return given;
+  if (s.needle.size == 0) return tp_tool_error(run, tp_text_of("text: it is empty; give what the lines hold."));
+  int fd = tp__files_open(files->root, path, O_PATH);
+  int error = fd < 0 ? fd : fstat(fd, &is) == 0 ? 0 : -errno;
+  if (fd >= 0) close(fd);
+  if (error) return refuse(run, path, words_for(error));
+  if (S_ISDIR(is.st_mode)) search_below(&s, path, 0);
+  else search_file(&s, path);
+  if (s.matches == 0) addf(&s.found, "No line holds that text.\n");
+  if (s.stopped)
+    addf(&s.found, "The search ended after %zu lines that were found and %zu files; look below a directory.\n",
+         s.matches, s.looked_at);
+  if (s.passed_over)
+    addf(&s.found, "%zu files were passed over: larger than 1 MiB, no text, or not readable.\n", s.passed_over);
+  return answer(run, &s.found);
+}
+
+/* ---- files_write ---- */
+
+static tp_answer files_write(void *self, tp_tool_run *run) {
+  const tp__files *files = self;
+  tp_text words = tp_value_text(tp_value_get(tp_tool_run_arguments(run), "text"));
+  char path[TP__FILES_PATH_MAX];
+  tp_answer given;
+  if (!take_path(run, path, &given)) return given;
+  if (words.size > FILE_BYTES_MAX) return refuse(run, path, "the text is longer than 1 MiB.");
+  int error = tp__files_write(files->root, path, words);
+  if (error) return refuse(run, path, words_for(error));
+  text t = {0};
+  addf(&t, "Wrote %zu bytes to %s.", words.size, path);
+  return answer(run, &t);
+}
+
+/* ---- their descriptions ---- */
+
+typedef struct parameter {
+  const char *name, *type, *description; /* name NULL: none */
+  bool required;
+} parameter;
+
+#define PATH(what) \
+  { "path", "string", what, true }
+
+static const struct tool_row {
+  const char *name, *description;
+  tp_tool_fn run;
+  bool idempotent;
+  parameter parameters[3];
+} tool_rows[TP__FILES_TOOL_COUNT] = {
+    {"files_list",
+     "List the files and directories in a directory.",
+     files_list,
+     true,
+     {{"path", "string", "the directory, such as docs; without it the top one", false}}},
+    {"files_read",
+     "Read a text file, or some lines of it.",
+     files_read,
+     true,
+     {PATH("the file, such as docs/notes.md"),
+      {"first_line", "integer", "the line to begin with (1)", false},
+      {"lines", "integer", "how many lines (as many as fit)", false}}},
+    {"files_search",
+     "Find the lines that hold a text, in a file or in all files below a directory. Upper and lower case differ.",
+     files_search,
+     true,
+     {{"text", "string", "the text, as it stands in the line", true},
+      {"path", "string", "a file or directory; without it all", false}}},
+    {"files_write",
+     "Write a whole text file. What was in it is gone; missing directories are made.",
+     files_write,
+     true,
+     {PATH("the file, such as docs/notes.md"), {"text", "string", "all that the file shall hold", true}}}};
+
+enum { PARAMETERS_MAX = sizeof tool_rows[0].parameters / sizeof tool_rows[0].parameters[0] };
+
+static void write_parameter(tp_writer *writer, const parameter *p) {
+  bool is_number = strcmp(p->type, "integer") == 0;
+  tp_write_string(writer, p->name);
+  tp_write_map(writer, is_number ? 3 : 2);
+  tp_write_string(writer, "type");
+  tp_write_string(writer, p->type);
+  tp_write_string(writer, "description");
+  tp_write_string(writer, p->description);
+  if (!is_number) return;
+  tp_write_string(writer, "minimum");
+  tp_write_int(writer, 1);
+}
+
+static void write_schema(tp_writer *writer, const struct tool_row *row) {
+  size_t count = 0, required = 0;
+  for (; count < PARAMETERS_MAX && row->parameters[count].name; count++) required += row->parameters[count].required;
+  tp_write_map(writer, 3);
+  tp_write_string(writer, "type");
+  tp_write_string(writer, "object");
+  tp_write_string(writer, "properties");
+  tp_write_map(writer, count);
+  for (size_t i = 0; i < count; i++) write_parameter(writer, &row->parameters[i]);
+  tp_write_string(writer, "required");
+  tp_write_array(writer, required);
+  for (size_t i = 0; i < count; i++)
+    if (row->parameters[i].required) tp_write_string(writer, row->parameters[i].name);
+}
+
+static tp_status make_tool(tp__files *files, size_t index) {
+  const struct tool_row *row = &tool_rows[index];
+  tp_text schema;
+  tp_status status = tp_writer_new(NULL, &files->schema_writers[index]);
+  if (status != TP_OK) return status;
+  write_schema(files->schema_writers[index], row);
+  status = tp_writer_finish(files->schema_writers[index], &schema);
+  files->tools[index] = (tp_tool){.struct_size = sizeof(tp_tool),
+                                  .name = row->name,
+                                  .description = row->description,
+                                  .schema = schema,
+                                  .run = row->run,
+                                  .self = files,
+                                  .idempotent = row->idempotent};
+  files->tool_list[index] = &files->tools[index];
+  return status;
+}
+
+tp_status tp__files_tools_init(tp__files *files) {
+  tp_status status = TP_OK;
+  for (size_t i = 0; status == TP_OK && i < TP__FILES_TOOL_COUNT; i++) status = make_tool(files, i);
+  return status;
+}
+
+void tp__files_tools_fini(tp__files *files) {
+  for (size_t i = 0; i < TP__FILES_TOOL_COUNT; i++) tp_writer_free(files->schema_writers[i]);
+}
