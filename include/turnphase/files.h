@@ -38,8 +38,8 @@ typedef struct tp_files_options {
  *
  *  files_list {path}: the entries of a directory, at most 1,000. files_read {path, first_line, lines}: a text file,
  *  or lines of it. files_search {text, path}: lines that hold a text, in files of at most 1 MiB, at most 100 lines.
- *  files_write {path, text}: writes a whole file, of at most 1 MiB, under a temporary name that is renamed when it is
- *  on the disk; missing directories are made. What cannot be done is an error that the model reads.
+ *  files_write {path, text}: writes a whole file, of at most 1 MiB, under a temporary name, renamed when it is on the
+ *  disk; missing directories are made. What cannot be done is an error that the model reads.
  *  @return TP_OK; what tp_edit_add_…() returns; TP_ERR_IO with the path in the fault; TP_ERR_SYSTEM where the kernel has
  *          no openat2 (before Linux 5.6, or behind a seccomp filter); TP_ERR_USAGE, TP_ERR_VERSION for wrong options;
  *          TP_ERR_NO_MEMORY. */
