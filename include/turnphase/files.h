@@ -40,9 +40,9 @@ typedef struct tp_files_options {
  *  or lines of it. files_search {text, path}: lines that hold a text, in files of at most 1 MiB, at most 100 lines.
  *  files_write {path, text}: writes a whole file, of at most 1 MiB, under a temporary name, renamed when it is on the
  *  disk; missing directories are made. What cannot be done is an error that the model reads.
- *  @return TP_OK; what tp_edit_add_…() returns; TP_ERR_IO with the path in the fault; TP_ERR_SYSTEM where the kernel has
- *          no openat2 (before Linux 5.6, or behind a seccomp filter); TP_ERR_USAGE, TP_ERR_VERSION for wrong options;
- *          TP_ERR_NO_MEMORY. */
+ *  @return TP_OK; what tp_edit_add_…() returns; TP_ERR_IO with the path in the fault; TP_ERR_SYSTEM where the kernel
+ *          has no openat2 (before Linux 5.6, or behind a seccomp filter); TP_ERR_USAGE, TP_ERR_VERSION for wrong
+ *          options; TP_ERR_NO_MEMORY. */
 TP_API tp_status tp_files_register(tp_edit *edit, const tp_files_options *options, tp_fault *fault) TP_MUST_USE;
 
 TP_END_DECLS

@@ -273,6 +273,7 @@ static void what_is_no_text_file_is_refused_by_its_kind(void **state) {
   open_with(TP_FILES_WRITES_ALLOW, 100);
   assert_refused("that is no file", "files_read", "path", "fifo");
   assert_refused("that is no file", "files_write", "path", "fifo", "text", "x");
+  assert_int_equal(entries_of("."), 5); /* and no temporary file */
   assert_refused("larger than 1 MiB", "files_read", "path", "large");
   assert_refused("no text in UTF-8", "files_read", "path", "binary");
   assert_refused("no text in UTF-8", "files_read", "path", "latin1");
