@@ -96,8 +96,10 @@ tp_reason tp__attempt_start(tp__attempt *attempt, int64_t hard_ns, int64_t limit
   attempt->limit_ns = limit_ns;
   tp__strand_due(attempt->strand, &attempt->due, due_at(attempt, tp__now_ns()));
   hold(attempt); /* the function's */
-  struct tp__pool_thread *here = attempt->strand->begins_more ? NULL : tp__strand_thread(attempt->strand);
-  tp_reason refused = tp__pool_submit(&attempt->runtime->pool, &attempt->pool_item, here);
+  tp__strand *strand = attempt->strand;
+  bool waits = !strand->begins_more;
+  tp_reason refused = tp__pool_submit(&attempt->runtime->pool, &attempt->pool_item,
+                                      waits ? tp__strand_thread(strand) : NULL, waits ? &strand->to_wake : NULL);
   if (refused) {
     tp__strand_undue(&attempt->due);
     tp__slot_close(attempt->token);

@@ -2,7 +2,6 @@
 #include "runtime/exec/pool.h"
 
 #include "runtime/exec/attempt.h"
-#include "runtime/exec/bug.h"
 #include "runtime/exec/runtime.h"
 
 enum { IDLE_MS = 10000, LEAKS_NAMED_MAX = 256 };
@@ -16,7 +15,9 @@ typedef struct tp__pool_thread {
   /* under the pool's lock */
   tp__link link;
   bool is_idle;
-  struct tp__pool_thread *next; /* idle, then woken */
+  bool is_woken; /* idle, with a token that an offer which was taken over has left: it is on its way */
+  struct tp__pool_thread *next; /* of the idle */
+  struct tp__pool_thread *next_woken; /* from who took it from the idle, until that one has woken it */
 } tp__pool_thread;
 
 tp_status tp__pool_init(tp__pool *pool, const void *runtime, const tp_allocator *allocator, uint32_t threads_max,
@@ -33,6 +34,7 @@ tp_status tp__pool_init(tp__pool *pool, const void *runtime, const tp_allocator 
   tp__list_init(&pool->running);
   tp__list_init(&pool->threads);
   tp__list_init(&pool->ended);
+  tp__list_init(&pool->offered);
   tp__list_init(&pool->unput);
   TP__TRY(tp__mutex_init(&pool->mutex));
   tp_status status = tp__cond_init(&pool->ended_one);
@@ -79,6 +81,7 @@ static void leave_line_locked(tp__pool *pool, tp__pool_item *item) {
 
 /* @param thread  that it is offered to; NULL: the caller runs it. */
 static void set_running_locked(tp__pool *pool, tp__pool_item *item, tp__pool_thread *thread) {
+  tp__list_init(&item->link);
   item->place = TP__POOL_RUNNING;
   item->thread = thread;
   item->running_since_ns = tp__now_ns();
@@ -129,6 +132,7 @@ static void permit_back_locked(tp__pool *pool, tp__pool_item *item) {
 
 static void give_back_locked(tp__pool *pool, tp__pool_item *item) {
   tp__list_remove(&item->running_link);
+  tp__list_remove(&item->link); /* of the offered */
   item->place = TP__POOL_OUTSIDE;
   if (item->abandoned) {
     pool->abandoned_count--;
@@ -155,30 +159,58 @@ static void remove_idle_locked(tp__pool *pool, tp__pool_thread *thread) {
   pool->idle_count--;
 }
 
-/* Offers what may run to those who are idle. @return these, to be woken. */
-static tp__pool_thread *offer_locked(tp__pool *pool) {
-  tp__pool_thread *woken = NULL;
-  while (pool->idle && take_locked(pool, pool->idle)) {
+/* The caller has nothing to do. What a thread has taken is no longer on offer. */
+static tp__pool_item *take_over_locked(tp__pool *pool) {
+  while (!tp__list_empty(&pool->offered)) {
+    tp__pool_item *item = item_of(pool->offered.next);
+    tp__pool_thread *thread = item->thread;
+    void *expected = item;
+    tp__list_remove(&item->link);
+    if (!tp__aptr_cas_acq_rel(&thread->offer, &expected, NULL)) continue;
+    item->thread = NULL;
+    thread->is_woken = true;
+    push_idle_locked(pool, thread);
+    return item;
+  }
+  return NULL;
+}
+
+/* A woken thread is no longer idle. @return what was offered to it since it looked. */
+static tp__pool_item *arrive_locked(tp__pool *pool, tp__pool_thread *self) {
+  if (self->is_idle) remove_idle_locked(pool, self);
+  self->is_woken = false;
+  return tp__aptr_exchange_acq_rel(&self->offer, NULL);
+}
+
+/* Offers what may run to those who are idle. @return these, to be woken, and behind them what is to be woken anyway. */
+static tp__pool_thread *offer_locked(tp__pool *pool, tp__pool_thread *woken) {
+  tp__pool_item *item;
+  while (pool->idle && (item = take_locked(pool, pool->idle))) {
     tp__pool_thread *thread = pool->idle;
+    tp__list_push(&pool->offered, &item->link);
     remove_idle_locked(pool, thread);
-    thread->next = woken;
+    if (thread->is_woken) { /* its token is on the way, or taken */
+      thread->is_woken = false;
+      continue;
+    }
+    thread->next_woken = woken;
     woken = thread;
   }
   return woken;
 }
 
-static void wake(tp__pool_thread *woken) {
+void tp__pool_wake(tp__pool_thread *woken) {
   while (woken) {
-    tp__pool_thread *next = woken->next; /* a woken one may be gone at once */
+    tp__pool_thread *next = woken->next_woken; /* a woken one may be gone at once */
     tp__parker_unpark(&woken->parker);
     woken = next;
   }
 }
 
 static void unlock_and_wake(tp__pool *pool) {
-  tp__pool_thread *woken = offer_locked(pool);
+  tp__pool_thread *woken = offer_locked(pool, NULL);
   tp__mutex_unlock(&pool->mutex);
-  wake(woken);
+  tp__pool_wake(woken);
 }
 
 static tp__pool_item *take_offer(tp__pool_thread *thread) { return tp__aptr_exchange_acq_rel(&thread->offer, NULL); }
@@ -198,11 +230,11 @@ static bool wait_unlocked(tp__pool_thread *self) {
   tp__pool *pool = self->pool;
   if (tp__parker_park_until(&self->parker, tp__deadline_after_ms(tp__now_ns(), IDLE_MS))) return true;
   tp__mutex_lock(&pool->mutex);
-  bool still_idle = self->is_idle;
-  if (still_idle) remove_idle_locked(pool, self);
+  bool token_comes = !self->is_idle || self->is_woken;
+  if (!token_comes) remove_idle_locked(pool, self);
   tp__mutex_unlock(&pool->mutex);
-  if (!still_idle) tp__parker_park_until(&self->parker, TP__NEVER); /* its token is on the way */
-  return !still_idle;
+  if (token_comes) tp__parker_park_until(&self->parker, TP__NEVER);
+  return token_comes;
 }
 
 /* The last thread of a pool whose runtime is gone frees what is left of it. */
@@ -259,7 +291,7 @@ static void run_item(tp__pool_thread *self, tp__pool_item *item) {
 /* One after the other, as long as the turn that a thread runs on leaves it the next one. @return whether any. */
 static bool run_items(tp__pool_thread *self, tp__pool_item *item) {
   bool any = item != NULL;
-  for (; item; item = TP__BUG(TP__BUG_LEFT_TO_ITSELF) ? NULL : take_offer(self)) run_item(self, item);
+  for (; item; item = take_offer(self)) run_item(self, item);
   return any;
 }
 
@@ -271,7 +303,9 @@ static void thread_run(void *arg) {
   tp__inside_enter(&frame, pool->runtime, TP__THREAD_HANDLER);
   tp__mutex_lock(&pool->mutex);
   for (;;) {
-    tp__pool_item *item = take_locked(pool, NULL);
+    tp__pool_item *item = arrive_locked(pool, self);
+    if (!item) item = take_locked(pool, NULL);
+    if (!item && !pool->stop) item = take_over_locked(pool);
     if (!item && (pool->stop || idle_for_long)) break;
     if (!item) push_idle_locked(pool, self);
     tp__mutex_unlock(&pool->mutex);
@@ -363,7 +397,7 @@ static bool may_stay_locked(const tp__pool *pool, const tp__pool_item *item, con
          !tp__aptr_load_relaxed(&here->offer);
 }
 
-tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item, tp__pool_thread *here) {
+tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item, tp__pool_thread *here, tp__pool_thread **later) {
   tp_reason refused = TP_REASON_NONE;
   tp__permits *permits = item->permits;
   tp__mutex_lock(&pool->mutex);
@@ -386,7 +420,10 @@ tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item, tp__pool_thread *
     }
   }
   uint32_t exhausted = refused == TP_REASON_NO_WORKER ? note_exhausted_locked(pool) : 0;
-  unlock_and_wake(pool);
+  tp__pool_thread *woken = offer_locked(pool, later ? *later : NULL);
+  tp__mutex_unlock(&pool->mutex);
+  if (later) *later = woken;
+  else tp__pool_wake(woken);
   tell_exhausted(pool, exhausted);
   return refused;
 }
@@ -545,11 +582,12 @@ uint32_t tp__pool_stop(tp__pool *pool) {
   pool->stop = true;
   for (tp__pool_thread *thread; (thread = pool->idle);) {
     remove_idle_locked(pool, thread);
-    thread->next = woken;
+    if (thread->is_woken) continue; /* its token is on the way */
+    thread->next_woken = woken;
     woken = thread;
   }
   tp__mutex_unlock(&pool->mutex);
-  wake(woken);
+  tp__pool_wake(woken);
   tp__mutex_lock(&pool->mutex);
   while (pool->thread_count > pool->abandoned_count) tp__cond_wait(&pool->ended_one, &pool->mutex);
   join_ended_locked(pool);

@@ -10,7 +10,10 @@
  *
  * When a function has answered, its thread runs the turn on, if that has no owner (strand.h). What the turn hands over
  * then is offered to the same thread, one attempt at most and only where nothing waits for a thread: the thread takes
- * it when it has left the turn, and no other one is woken. */
+ * it when it has left the turn, and no other one is woken.
+ *
+ * A thread that has nothing to do takes over what is offered to a thread that was woken and has not taken it yet: a
+ * wake-up may take longer than the work. The woken thread counts as idle again, and is not woken for its next offer. */
 #ifndef TP__POOL_H
 #define TP__POOL_H
 
@@ -51,7 +54,7 @@ typedef struct tp__pool_item {
   /* under the pool's lock */
   tp__pool_place place;
   bool abandoned;
-  tp__link link;         /* in the permits' queue, a lane's, or pool->unput */
+  tp__link link;         /* in the permits' queue, a lane's, pool->offered or pool->unput */
   tp__link running_link; /* in pool->running */
   struct tp__pool_thread *thread; /* that it was offered to; NULL: who runs it took it under the lock */
   union {
@@ -74,6 +77,7 @@ typedef struct tp__pool {
   tp__link running;
   tp__link threads; /* tp__pool_thread, live */
   tp__link ended;   /* to be joined */
+  tp__link offered; /* items that were offered to idle threads, which may have taken them */
   tp__link unput;   /* items that got a permit, and whose inbox took no more: to be refused without the lock */
   struct tp__pool_thread *idle; /* parked; the last one that went idle first */
   uint32_t thread_count, idle_count, abandoned_count;
@@ -100,9 +104,12 @@ void tp__pool_set_abandoned_max(tp__pool *pool, uint32_t count);
 bool tp__pool_is_exhausted(tp__pool *pool);
 /** Gives the attempt to a thread, now or when there are a permit and a thread.
  *  @param here  the handler thread that is the caller and takes the offer soon; NULL: another thread is to run it.
+ *  @param later  threads that the caller wakes soon, by tp__pool_wake(): this adds to them; NULL: they are woken here.
  *  @return TP_REASON_NONE; or why it never will be run: NO_PERMIT (abandoned attempts hold all), NO_WORKER (no thread
  *          runs and none could be started), SHUTDOWN. */
-tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item, struct tp__pool_thread *here);
+tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item, struct tp__pool_thread *here,
+                          struct tp__pool_thread **later);
+void tp__pool_wake(struct tp__pool_thread *threads);
 /** The same for an item with an inbox.
  *  @return NONE: it is in the inbox, or will be when there is a permit; NO_PERMIT; NO_WORKER (full or closed);
  *          SHUTDOWN. */

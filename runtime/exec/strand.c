@@ -2,6 +2,7 @@
 #include "runtime/exec/strand.h"
 
 #include "runtime/exec/bug.h"
+#include "runtime/exec/pool.h"
 #include "runtime/exec/runtime.h"
 #include "runtime/exec/timer.h"
 #include "runtime/exec/worker.h"
@@ -61,6 +62,7 @@ void tp__strand_rest(tp__strand *strand) {
   strand->end = NULL;
   strand->begins_more = false;
   strand->sleeper = NULL;
+  strand->to_wake = NULL;
   strand->handoff = NULL;
 }
 
@@ -225,6 +227,21 @@ static bool work(tp__strand *strand) {
   return any;
 }
 
+/* For the owner that is about to leave: while it wakes them they may answer already, and find no owner. */
+static struct tp__pool_thread *take_to_wake(tp__strand *strand) {
+  struct tp__pool_thread *threads = strand->to_wake;
+  strand->to_wake = NULL;
+  return TP__BUG(TP__BUG_NOT_WOKEN) ? NULL : threads;
+}
+
+/* Until there is nothing to do. Where messages keep coming, threads that have work of the strand do not wait for it. */
+static void work_off(tp__strand *strand) {
+  for (bool any = work(strand); any && !strand->end;) {
+    any = work(strand);
+    if (any) tp__pool_wake(take_to_wake(strand));
+  }
+}
+
 /* What was pushed in the last moment is delivered all the same: messages carry references. From the end on its memory
  * may be another one's, which does not run here. */
 static void close_and_end(tp__strand *strand, tp__running *running) {
@@ -247,7 +264,10 @@ static bool return_to_caller(tp__strand *strand) {
 static void run(tp__strand *strand, tp__running *running) {
   for (;;) {
     works(strand);
-    while (work(strand) && !strand->end) {}
+    work_off(strand);
+    struct tp__pool_thread *to_wake = take_to_wake(strand);
+    bool leaves_for_none = !strand->end && !strand->handoff && !(strand->sleeper && *strand->sleeper->done);
+    if (!leaves_for_none) tp__pool_wake(to_wake);
     if (return_to_caller(strand)) return;
     if (strand->end) {
       close_and_end(strand, running);
@@ -266,7 +286,9 @@ static void run(tp__strand *strand, tp__running *running) {
     }
     leaves(strand);
     void *expected = NULL;
-    if (tp__aptr_cas_acq_rel(&strand->inbox, &expected, IDLE)) return;
+    bool has_left = tp__aptr_cas_acq_rel(&strand->inbox, &expected, IDLE);
+    tp__pool_wake(to_wake);
+    if (has_left) return;
   }
 }
 
@@ -287,7 +309,8 @@ void tp__strand_run(tp__strand *strand) { tp__strand_run_on(strand, NULL); }
 
 void tp__strand_catch_up(tp__strand *strand) {
   works(strand);
-  while (work(strand) && !strand->end) {}
+  work_off(strand);
+  tp__pool_wake(take_to_wake(strand));
   gives(strand);
 }
 
@@ -312,10 +335,13 @@ void tp__strand_give_back(tp__strand *strand) {
  * falls asleep is watched by the sleeper itself; an owner that leaves later has armed the timer. */
 static void sleep_as_owner(tp__strand *strand, tp__sleeper *sleeper) {
   int64_t wake_ns = strand->wake_ns;
+  struct tp__pool_thread *to_wake = take_to_wake(strand);
   strand->sleeper = sleeper;
   leaves(strand);
   void *expected = NULL;
-  if (tp__aptr_cas_acq_rel(&strand->inbox, &expected, IDLE)) {
+  bool has_left = tp__aptr_cas_acq_rel(&strand->inbox, &expected, IDLE);
+  tp__pool_wake(to_wake);
+  if (has_left) {
     bool woken = tp__parker_park_until(&sleeper->parker, wake_ns);
     /* Woken: the strand was given to us. Else it is free, and ours again; or it has an owner, by which or by whose
      * successor it will be given: then that wake-up is taken, so that no thread touches the parker afterwards. */
@@ -340,5 +366,6 @@ void tp__strand_wait(tp__strand *strand, const bool *done) {
   works(strand);
   while (!*done && work(strand)) {}
   if (!*done) sleep_until_done(strand, done);
+  tp__pool_wake(take_to_wake(strand));
   gives(strand);
 }

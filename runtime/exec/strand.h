@@ -63,6 +63,7 @@ struct tp__strand {
   tp__waiter *handoff;             /* synchronous callers that wait to become the owner, who came first first */
   tp__sleeper *sleeper;            /* the synchronous owner, while it sleeps */
   tp__link dues;
+  struct tp__pool_thread *to_wake; /* handler threads, when the owner leaves: their answer is to find the strand free */
   /* under the timer's lock */
   int64_t armed_ns; /* 0: not armed */
   struct tp__strand *heap_child, *heap_next, *heap_prev;

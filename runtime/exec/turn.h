@@ -31,7 +31,6 @@ struct tp__turn {
   tp__message cancel_message;
   /* under the runtime's lock */
   tp__link runtime_link; /* of a turn without a berth */
-  char rest_of_line[8];
   /* never changes after begin, but for the deadline: that is the owner's */
   struct tp_runtime *runtime;
   tp__snapshot *snapshot;

@@ -22,7 +22,7 @@ typedef struct arguments {
 } arguments;
 
 static const char *const bug_names[] = {"none", "lost_wakeup", "recycled_slot", "left_queued",
-                                        "two_owners", "left_to_itself"};
+                                        "two_owners", "not_woken"};
 static const char *const policy_names[] = {"random", "pct", "both"};
 static const char *program;
 static arguments args = {.seeds = 10000, .seed = 1, .nodes_max = 12, .policy = -1};
@@ -149,7 +149,7 @@ static bool is_found(enum tp__bug bug) {
 
 static int prove(void) {
   int missed = 0;
-  for (int bug = TP__BUG_LOST_WAKEUP; bug <= TP__BUG_LEFT_TO_ITSELF; bug++) {
+  for (int bug = TP__BUG_LOST_WAKEUP; bug <= TP__BUG_NOT_WOKEN; bug++) {
     if (is_found((enum tp__bug)bug)) continue;
     printf("%s was NOT found in %llu seeds\n", bug_names[bug], (unsigned long long)args.seeds);
     missed++;
@@ -172,7 +172,7 @@ static const char help[] =
     "  --nodes-max K      the largest graph; 12, at most 64\n"
     "  --policy P         random, pct or both (drawn by the seed)\n"
     "  --bug NAME         plants lost_wakeup, recycled_slot, left_queued, two_owners or\n"
-    "                        left_to_itself\n"
+    "                        not_woken\n"
     "  --prove            plants each in turn; 0 when all are found within the seeds\n"
     "  --verbose          a line for each run\n"
     "Exit: 0 every property held, 1 one did not, 2 usage.\n";
