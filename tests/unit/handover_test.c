@@ -178,7 +178,7 @@ static void turn_is_taken_from_a_thread_that_hangs(void **state) {
                         .self = &hangs,
                         .slow = true,
                         .after = "a",
-                        .sub = {.limit_ms = 20}},
+                        .sub = {.limit_ms = 200}},
                        {.id = "after",
                         .phase = GATHER,
                         .run = note_thread,
@@ -190,6 +190,7 @@ static void turn_is_taken_from_a_thread_that_hangs(void **state) {
     tp_phase_result result = run_as(turn, submitted, &ended);
     assert_run(&result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
     assert_run(&result, "after", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+    latch_wait(&entered, 1);
     assert_false(is_same(&hangs, &after));
     assert_int_equal(tp_runtime_leaks(runtime, NULL, NULL), 1);
     tp_turn_end(turn);
