@@ -200,6 +200,44 @@ static void turn_is_taken_from_a_thread_that_hangs(void **state) {
   }
 }
 
+/* ---- what is withdrawn before its thread was woken ---- */
+
+typedef struct canceller {
+  tp_turn *turn; /* NULL: it cancels none */
+} canceller;
+
+static tp_answer cancel_the_turn(void *self, tp_call *call) {
+  const canceller *c = self;
+  (void)call;
+  if (c->turn) tp_turn_cancel(c->turn);
+  return TP_ANSWER_DONE;
+}
+
+/* The cancel comes when the next handler was handed over, before the caller sleeps: the idle thread is still to be
+ * woken, or it would be lost, and the runtime would wait for it for ever. */
+static void thread_is_not_lost_when_its_work_is_withdrawn(void **state) {
+  (void)state;
+  canceller c = {NULL};
+  place never = {.entered = NULL};
+  tp_runtime *runtime = open_runtime(NULL);
+  const tp_subscription sub = {.limit_ms = LONG_MS};
+  add_hooks(
+      runtime,
+      (hook[]){
+          {.id = "a", .phase = GATHER, .run = cancel_the_turn, .self = &c, .sub = sub},
+          {.id = "b", .phase = GATHER, .run = note_thread, .self = &never, .slow = true, .after = "a", .sub = sub}},
+      2);
+  for (int i = 0; i < 3; i++) {
+    tp_turn *turn = begin_bare(runtime, 0);
+    c.turn = i == 1 ? turn : NULL;
+    tp_phase_result result = run_phase(turn, GATHER, NULL);
+    assert_run(&result, "b", i == 1 ? TP_STATE_CANCELLED : TP_STATE_SUCCEEDED,
+               i == 1 ? TP_REASON_CANCELLED : TP_REASON_NONE);
+    tp_turn_end(turn);
+  }
+  close_runtime(runtime);
+}
+
 /* ---- the caller ---- */
 
 static long sleeps_of_this_thread(void) {
@@ -242,6 +280,7 @@ int main(void) {
       cmocka_unit_test(all_that_are_ready_run_at_once),
       cmocka_unit_test(what_may_block_does_not_wait_for_inline_handlers_beside_it),
       cmocka_unit_test(turn_is_taken_from_a_thread_that_hangs),
+      cmocka_unit_test(thread_is_not_lost_when_its_work_is_withdrawn),
       cmocka_unit_test(synchronous_caller_sleeps_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
