@@ -94,6 +94,7 @@ static const cli_command commands[] = {
      .summary = "list what ran, from a data directory",
      .examples = "  turnphase runs ./kept\n"
                  "  turnphase runs ./kept --session monday --phase tool.pre --state failed\n"
+                 "  turnphase runs ./kept --follow --state failed\n"
                  "  turnphase runs ./kept --since 1h --limit 0 --json | jq -r 'select(.attempts > 1) | .run'\n",
      .description = "Lists the runs of handlers that the store of a data directory has, newest first: when, in which\n"
                     "turn and phase, how it ended and how long it took. A process may work on the directory\n"

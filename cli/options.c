@@ -152,6 +152,9 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   case OPTION_TENANT: arguments->tenant = value; break;
   case OPTION_WORKSPACE: arguments->workspace = value; break;
   case OPTION_SCOPE: arguments->scope = value; break;
+  case OPTION_FOLLOW: arguments->follow = true; break;
+  case OPTION_AGE: arguments->age = value; break;
+  case OPTION_SIZE: arguments->size = value; break;
   case OPTION_FORMAT: arguments->format = value; break;
   case OPTION_OUTPUT: arguments->output = value; break;
   case OPTION_NAME: arguments->name = value; break;

@@ -32,7 +32,8 @@ enum {
 
 enum { CLI_OPERANDS_MAX = 4 };
 #define CLI_LIMIT_NOT_GIVEN UINT32_MAX
-enum { CLI_LIMIT = 100 }; /* rows of a list without --limit */
+enum { CLI_LIMIT = 100, CLI_FOLLOW_LIMIT = 10 }; /* rows of a list, and phases before those that are followed, without
+                                                    --limit */
 
 /** Words of an option that may be given several times; freed by cli_arguments_free(). */
 typedef struct cli_words {
@@ -60,7 +61,7 @@ typedef struct cli_arguments {
   cli_words loads, phases, tools;
   const char *model, *base_url, *key_env, *script, *data, *tenant, *workspace, *payload, *hooks, *write, *files;
   const char *session, *turn, *handler, *state, *since, *scope, *name;
-  const char *format, *output;
+  const char *format, *output, *age, *size;
   const char *operand;          /* the first word that is no option; NULL when there is none */
   const char *operands[CLI_OPERANDS_MAX]; /* all of them */
   size_t operand_count;
@@ -73,7 +74,7 @@ typedef struct cli_arguments {
   uint32_t workers;             /* 0: as many as cores */
   tp_timestamps timestamps;
   cli_histograms histograms;
-  bool json, dot, no_memory, verbose, help, fail_closed, files_writes_given, explain;
+  bool json, dot, no_memory, verbose, help, fail_closed, files_writes_given, explain, follow;
 } cli_arguments;
 
 /** A row of the command table. */

@@ -10,6 +10,7 @@
 
 #include "cli/data.h"
 #include "cli/exit_status.h"
+#include "cli/inspect/follow.h"
 #include "cli/message.h"
 #include "cli/pairs.h"
 #include "cli/quantity.h"
@@ -150,7 +151,7 @@ static bool show_entry(void *ctx, const tp_entry_record *entry) {
   for (size_t i = 0; i < entry->run_count; i++) {
     tp_run_record run = {.struct_size = sizeof run};
     if (!entry->run(entry->source, i, &run) || !is_asked_for(list, &run)) continue;
-    list->has_more = list->shown == cli_limit(list->arguments, CLI_LIMIT);
+    list->has_more = !list->arguments->follow && list->shown == cli_limit(list->arguments, CLI_LIMIT);
     if (list->has_more) return false;
     list->shown++;
     run_row row = {list, entry, &run};
@@ -158,6 +159,15 @@ static bool show_entry(void *ctx, const tp_entry_record *entry) {
     else print_line(list, entry, &run);
   }
   return true;
+}
+
+/* Without a bound, and at once. */
+static bool show_followed(void *ctx, const tp_entry_record *entry) {
+  listing *list = ctx;
+  list->shown = 0;
+  bool goes_on = show_entry(list, entry);
+  cli_flush(list->output);
+  return goes_on && !list->output->error;
 }
 
 static int read_phases(listing *list) {
@@ -205,6 +215,9 @@ static int list_runs(listing *list) {
   if (status == CLI_OK) status = read_since(list->arguments, &query.from_unix_ms);
   if (status != CLI_OK) return status;
   if (list->phase_count == 1) query.phase = list->phases[0];
+  if (list->arguments->follow)
+    return cli_follow(list->data, list->arguments->operand, &query, cli_limit(list->arguments, CLI_FOLLOW_LIMIT),
+                      show_followed, list);
   tp_status read = list->data->store->records(list->data->store->self, &query, show_entry, list, &fault);
   if (read != TP_OK) return cli_fault(list->data->path, read, &fault);
   if (list->shown == 0 && !list->arguments->json) cli_error("nothing that fits ran");

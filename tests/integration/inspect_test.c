@@ -414,6 +414,67 @@ static void directory_of_a_killed_process_is_read(void **state) {
   command_free(&verify);
 }
 
+/* ---- runs --follow ---- */
+
+static void read_until(int end, bytes *out, const char *words) {
+  char piece[4096];
+  while (!strstr(out->data, words)) {
+    struct pollfd polls = {.fd = end, .events = POLLIN};
+    assert_int_equal(poll(&polls, 1, COMMAND_LIMIT_S * 1000), 1);
+    ssize_t got = read(end, piece, sizeof piece);
+    assert_true(got > 0 || (got < 0 && errno == EAGAIN));
+    if (got > 0) bytes_add(out, piece, (size_t)got);
+  }
+}
+
+static void follow_shows_what_another_process_writes(void **state) {
+  (void)state;
+  const char *path = copy_of_data("followed");
+  bytes out = {0};
+  int ends[3], status;
+  bytes_add(&out, "", 0);
+  command follow = {.arguments = {"runs", path, "--follow", "--json", "--handler", "memory.policy_classifier"}};
+  pid_t child = command_spawn(&follow, ends);
+  command before = {.arguments = {"runs", path, "--follow", "--limit", "3"}, .output_max = 1};
+  command_run(&before); /* ends when nobody reads it any more */
+  command_free(&before);
+  const char *script = scratch_string("model.yaml", "responses:\n  - text: I see.\n  - text: Yes.\n");
+  static const char said[] = "{\"session\": \"new\", \"turn\": \"followed-1\", \"user\": \"Hello.\"}\n"
+                             "{\"session\": \"new\", \"turn\": \"followed-2\", \"user\": \"Are you there?\"}\n";
+  command run = {.arguments = {"run", "--script", script, "--data", path}, .input = said};
+  assert_status(&run, 0);
+  command_free(&run);
+  read_until(ends[1], &out, "\"turn\":\"followed-2\"");
+  assert_true(strstr(out.data, "followed-1") < strstr(out.data, "followed-2"));
+  assert_int_equal(count_in(&out, "followed-1"), 1);
+  kill(child, SIGTERM);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  for (int i = 0; i < 3; i++) close(ends[i]);
+  free(out.data);
+}
+
+/* Its end comes as a row of its own. */
+static void follow_shows_that_what_ran_has_ended(void **state) {
+  (void)state;
+  const char *path = copy_of_data("ending");
+  bytes out = {0};
+  int ends[3], status;
+  sql(path, "UPDATE entry SET ended_ns = 0 WHERE number = (SELECT max(number) FROM entry);"
+            "UPDATE run SET state = 2 WHERE entry = (SELECT max(number) FROM entry)");
+  bytes_add(&out, "", 0);
+  command follow = {.arguments = {"runs", path, "--follow", "--json", "--limit", "1"}};
+  pid_t child = command_spawn(&follow, ends);
+  read_until(ends[1], &out, "\"state\":\"running\"");
+  sql(path, "BEGIN; UPDATE entry SET ended_ns = started_ns + 5 WHERE ended_ns = 0;"
+            "UPDATE run SET state = 4 WHERE entry = (SELECT max(number) FROM entry); COMMIT");
+  read_until(ends[1], &out, "\"state\":\"failed\"");
+  assert_int_equal(count_in(&out, "\n"), 2);
+  kill(child, SIGTERM);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  for (int i = 0; i < 3; i++) close(ends[i]);
+  free(out.data);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(explain_names_the_late_handler_and_the_guard_that_denied),
@@ -429,6 +490,8 @@ int main(void) {
       cmocka_unit_test(turn_that_has_not_ended_is_shown_as_far_as_it_came),
       cmocka_unit_test(turn_is_shown_beside_a_process_that_writes),
       cmocka_unit_test(directory_of_a_killed_process_is_read),
+      cmocka_unit_test(follow_shows_what_another_process_writes),
+      cmocka_unit_test(follow_shows_that_what_ran_has_ended),
   };
   return cmocka_run_group_tests(tests, play, scratch_remove);
 }
