@@ -175,14 +175,17 @@ static const cli_command commands[] = {
      .run = cli_jobs},
     {.bit = CLI_STORE,
      .name = "store",
-     .operand = "verify|stats DIR",
+     .operand = "verify|stats|prune DIR",
      .operands_max = 2,
      .summary = "check the store of a data directory, or count what is in it",
      .examples = "  turnphase store verify ./kept\n"
-                 "  turnphase store stats ./kept --json\n",
+                 "  turnphase store stats ./kept --json\n"
+                 "  turnphase store prune ./kept --age 30d\n",
      .description = "verify DIR        checks every page of the file, and that its rows agree with each other; 1 when\n"
                     "                  something is wrong\n"
-                    "stats DIR         counts records, jobs, messages and bytes",
+                    "stats DIR         counts records, jobs, messages and bytes\n"
+                    "prune DIR         deletes records that are older than --age, or the oldest until the file is no\n"
+                    "                  larger than --size; history, open jobs and dead letters stay",
      .run = cli_store},
     {.bit = CLI_MEMORY,
      .name = "memory",

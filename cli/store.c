@@ -8,9 +8,11 @@
 
 #include "cli/data.h"
 #include "cli/exit_status.h"
+#include "cli/inspect/progress.h"
 #include "cli/message.h"
 #include "cli/pairs.h"
 #include "cli/quantity.h"
+#include "cli/since.h"
 #include "cli/timeline.h"
 #include "turnphase/sqlite.h"
 
@@ -162,7 +164,10 @@ static void show_problem(void *ctx, tp_text problem) {
 static int store_verify(work *w, uint64_t id) {
   (void)id;
   tp_fault fault = {0};
+  cli_progress progress;
+  cli_progress_start(&progress, "verifying");
   tp_status status = tp_sqlite_store_verify(w->data.store, show_problem, w, &fault);
+  cli_progress_stop(&progress);
   if (status == TP_OK) cli_error("%s is whole", w->data.path);
   else cli_fault(w->data.path, status, &fault);
   return status == TP_OK ? CLI_OK : status == TP_ERR_STORE_CORRUPT ? CLI_NEGATIVE : cli_exit_of(status);
@@ -218,6 +223,51 @@ static int store_stats(work *w, uint64_t id) {
   return CLI_OK;
 }
 
+static void note_progress(void *ctx, uint64_t rows) { cli_progress_note(ctx, rows); }
+
+/* "500K", "64M", "2G": units of 1,024. */
+static int read_size(const char *text, uint64_t *ret_bytes) {
+  static const char units[] = "KMG";
+  if (!text) return CLI_OK;
+  size_t digits = strspn(text, "0123456789");
+  const char *unit = text[digits] ? strchr(units, text[digits]) : NULL;
+  bool is_size = digits > 0 && digits < 10 && (unit ? !text[digits + 1] : !text[digits]);
+  *ret_bytes = is_size ? strtoull(text, NULL, 10) << (unit ? 10 * (unit - units + 1) : 0) : 0;
+  if (*ret_bytes) return CLI_OK;
+  cli_error("--size takes 500K, 64M, 2G or bytes, not '%s'", text);
+  return CLI_USAGE;
+}
+
+static int read_age(const char *text, int64_t *ret_unix_ms) {
+  struct timespec now;
+  if (!text) return CLI_OK;
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (cli_since_read(text, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000, ret_unix_ms)) return CLI_OK;
+  cli_error("--age takes 12h, 30d or 2026-11-22, not '%s'", text);
+  return CLI_USAGE;
+}
+
+static int store_prune(work *w, uint64_t id) {
+  (void)id;
+  cli_progress progress;
+  tp_sqlite_prune request = {.struct_size = sizeof request, .progress = note_progress, .ctx = &progress};
+  uint64_t rows = 0;
+  tp_fault fault = {0};
+  int status = read_age(w->arguments->age, &request.before_unix_ms);
+  if (status == CLI_OK) status = read_size(w->arguments->size, &request.bytes_max);
+  if (status != CLI_OK) return status;
+  if (!w->arguments->age && !w->arguments->size) {
+    cli_error("store prune needs --age or --size: what is to be deleted?");
+    return CLI_USAGE;
+  }
+  cli_progress_start(&progress, "pruning");
+  tp_status pruned = tp_sqlite_store_prune(w->data.store, &request, &rows, &fault);
+  cli_progress_stop(&progress);
+  if (pruned != TP_OK) return cli_fault(w->data.path, pruned, &fault);
+  cli_error("%s rows were deleted from %s", cli_count(rows).text, w->data.path);
+  return w->arguments->json ? store_stats(w, 0) : CLI_OK;
+}
+
 /* ---- which ---- */
 
 static const action *find_action(const action *actions, size_t count, const char *name) {
@@ -266,6 +316,8 @@ int cli_jobs(const cli_arguments *arguments, cli_output *output) {
 }
 
 int cli_store(const cli_arguments *arguments, cli_output *output) {
-  static const action actions[] = {{"verify", false, store_verify}, {"stats", false, store_stats}};
+  static const action actions[] = {{"verify", false, store_verify},
+                                   {"stats", false, store_stats},
+                                   {"prune", false, store_prune}};
   return run_action("store", actions, sizeof actions / sizeof actions[0], arguments, output);
 }

@@ -99,6 +99,24 @@ typedef struct tp_sqlite_store_stats {
 TP_API tp_status tp_sqlite_store_stats_get(const tp_store *store, tp_sqlite_store_stats *ret_stats,
     tp_fault *fault) TP_MUST_USE;
 
+/** What to delete, and what became of it. The caller sets struct_size. */
+typedef struct tp_sqlite_prune {
+  size_t struct_size;
+  uint64_t bytes_max;            /* the oldest records, until what is used of the file is at most this; 0: none */
+  int64_t before_unix_ms;        /* records, and jobs that succeeded or were discarded, from before then; 0: none */
+  void (*progress)(void *ctx, uint64_t rows_deleted); /* after each step, on the calling thread; may be NULL */
+  void *ctx;                     /* of progress */
+} tp_sqlite_prune;
+
+/** Deletes records as the retention of a store does, now and until there is nothing left to delete, and gives the room
+ *  back to the file system. History, open jobs and dead letters stay. Others may use the file meanwhile: each step is a
+ *  short transaction of its own.
+ *  @return TP_OK; TP_ERR_USAGE for another store; TP_ERR_VERSION for a wrong struct_size; TP_ERR_STORE_READONLY for a
+ *          store that is read only; what the file says: what was deleted before stays deleted.
+ *  Threads: any.   Blocks: on the file. */
+TP_API tp_status tp_sqlite_store_prune(const tp_store *store, const tp_sqlite_prune *request,
+    uint64_t *ret_rows_deleted, tp_fault *fault) TP_MUST_USE;
+
 /** Receives one sentence about something that is wrong; borrowed till return. */
 typedef void (*tp_sqlite_problem_fn)(void *ctx, tp_text problem);
 /** Checks every page and index of the file, and that its rows agree with each other. What others write meanwhile is not

@@ -84,12 +84,15 @@ static int delete_old(sqlite3 *db, const table *t, int64_t oldest_ms) {
 }
 
 /* Dead letters stay: an operator has to look at them. */
-static int delete_by_age(tp__sqlite_store *s) {
-  int64_t oldest_ms = unix_ms() - (int64_t)s->options.age_max_s * 1000;
+static int delete_before(tp__sqlite_store *s, int64_t oldest_ms) {
   int rc = SQLITE_OK;
   for (int i = 0; i < TABLES && rc == SQLITE_OK; i++) rc = delete_old(s->db, &tables[i], oldest_ms);
   if (rc != SQLITE_OK) return rc;
   return do_with(s->db, "DELETE FROM job WHERE state IN (3, 5) AND ended_ms < ?1", oldest_ms);
+}
+
+static int delete_by_age(tp__sqlite_store *s) {
+  return delete_before(s, unix_ms() - (int64_t)s->options.age_max_s * 1000);
 }
 
 /* ---- by size ---- */
@@ -187,4 +190,65 @@ int tp__sqlite_bound_log(tp__sqlite_store *s) {
   snprintf(sql, sizeof sql, "PRAGMA wal_autocheckpoint = %d; PRAGMA journal_size_limit = %d", (int)pages,
            (int)pages * PAGE_BYTES);
   return sqlite3_exec(s->db, sql, NULL, NULL, NULL);
+}
+
+/* ---- at once, as asked ---- */
+
+/* One transaction. *ret_rows is 0 when there is nothing left to delete. */
+static int prune_step(tp__sqlite_store *s, const tp_sqlite_prune *request, uint64_t *ret_rows) {
+  extent e = {0};
+  int64_t before = sqlite3_total_changes64(s->db);
+  int rc = measure(s->db, &e);
+  bool is_large = request->bytes_max && (uint64_t)((e.pages - e.free_pages) * e.page_bytes) > request->bytes_max;
+  if (rc == SQLITE_OK) rc = tp__sqlite_begin(s->db);
+  if (rc == SQLITE_OK && request->before_unix_ms) rc = delete_before(s, request->before_unix_ms);
+  if (rc == SQLITE_OK && is_large) rc = delete_by_size(s);
+  rc = tp__store_end_locked(s, rc);
+  *ret_rows = rc == SQLITE_OK ? (uint64_t)(sqlite3_total_changes64(s->db) - before) : 0;
+  return rc;
+}
+
+/* What is free goes back to the file system, some pages at a time; then the log is written back and emptied, unless
+ * another process reads it. */
+static int give_all_back(tp__sqlite_store *s) {
+  extent e = {0};
+  int64_t before;
+  int rc;
+  do {
+    before = e.pages;
+    pthread_mutex_lock(&s->mutex);
+    rc = give_pages_back(s, &e);
+    if (rc == SQLITE_OK) rc = measure(s->db, &e);
+    pthread_mutex_unlock(&s->mutex);
+  } while (rc == SQLITE_OK && e.free_pages > FREE_PAGES_KEPT && e.pages != before);
+  pthread_mutex_lock(&s->mutex);
+  if (rc == SQLITE_OK) (void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+  pthread_mutex_unlock(&s->mutex);
+  return rc;
+}
+
+tp_status tp_sqlite_store_prune(const tp_store *store, const tp_sqlite_prune *theirs, uint64_t *ret_rows_deleted,
+                                tp_fault *fault) {
+  tp__sqlite_store *s = tp__sqlite_store_of(store);
+  tp_sqlite_prune request;
+  uint64_t rows = 0, deleted = 0;
+  int rc;
+  if (!s || !theirs)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_prune: no store of this library");
+  tp_status status = tp__sqlite_read(&request, sizeof request, theirs, "tp_sqlite_prune", fault);
+  if (status != TP_OK) return status;
+  if (s->options.read_only)
+    return tp__sqlite_refuse(fault, TP_ERR_STORE_READONLY, s->path, "%s is open for reading alone", s->path);
+  do {
+    pthread_mutex_lock(&s->mutex);
+    rc = prune_step(s, &request, &rows);
+    if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "delete records", rc, fault);
+    pthread_mutex_unlock(&s->mutex);
+    deleted += rows;
+    if (request.progress) request.progress(request.ctx, deleted);
+  } while (rc == SQLITE_OK && rows > 0);
+  if (rc == SQLITE_OK && (rc = give_all_back(s)) != SQLITE_OK)
+    status = tp__store_fail(s, s->db, "give its room back", rc, fault);
+  if (ret_rows_deleted) *ret_rows_deleted = deleted;
+  return status;
 }

@@ -150,6 +150,46 @@ static void store_is_verified_and_counted(void **state) {
   assert_int_equal(COUNT_OF(data, 74, "runs", "DIR"), 0);
 }
 
+static int64_t stat_of(const char *data, const char *name) {
+  char key[64];
+  command c = {.arguments = {"store", "stats", data, "--json"}};
+  assert_status(&c, 0);
+  snprintf(key, sizeof key, "\"%s\":", name);
+  const char *found = strstr(c.out.data, key);
+  assert_non_null(found);
+  int64_t number = strtoll(found + strlen(key), NULL, 10);
+  command_free(&c);
+  return number;
+}
+
+/* History, open jobs and dead letters stay; what is free goes back to the file system. */
+static void records_are_pruned_by_age_and_size(void **state) {
+  (void)state;
+  const char *data = play("pruned");
+  int64_t entries = stat_of(data, "entries"), turns = stat_of(data, "turns");
+  assert_int_equal(COUNT_OF(data, 0, "store", "prune", "DIR", "--age", "1h"), 0);
+  assert_int_equal(stat_of(data, "entries"), entries);
+  sql(data, "turnphase.db",
+      "UPDATE job SET state = 4 WHERE id = 1; UPDATE turn SET ended_unix_ms = 1000 WHERE row = 1;"
+      "UPDATE entry SET started_unix_ms = 1000 WHERE number <= 3; UPDATE job SET ended_ms = 1000");
+  assert_int_equal(COUNT_OF(data, 0, "store", "prune", "DIR", "--age", "1h"), 0);
+  assert_int_equal(stat_of(data, "entries"), entries - 3);
+  assert_int_equal(stat_of(data, "turns"), turns - 1);
+  assert_int_equal(stat_of(data, "jobs_dead"), 1);
+  assert_int_equal(stat_of(data, "jobs_succeeded"), 0);
+  assert_int_equal(stat_of(data, "messages"), 4);
+  sql(data, "turnphase.db",
+      "WITH RECURSIVE n(i) AS (VALUES (1000) UNION ALL SELECT i + 1 FROM n WHERE i < 9000)"
+      " INSERT INTO audit SELECT i, 1, 9999999999999, 0, 0, 0, 0, 0, 0, 0, 'o', 'a', hex(zeroblob(200)), 't', NULL"
+      " FROM n");
+  assert_true(stat_of(data, "file_bytes") > 3000000);
+  assert_int_equal(COUNT_OF(data, 0, "store", "prune", "DIR", "--size", "1M"), 0);
+  assert_true(stat_of(data, "file_bytes") <= (1 << 20) + 100 * 4096);
+  assert_true(stat_of(data, "audits") > 100);
+  assert_int_equal(stat_of(data, "messages"), 4);
+  assert_int_equal(COUNT_OF(data, 0, "store", "verify", "DIR"), 0);
+}
+
 /* A directory of an earlier version has its history in a file of its own, which becomes that of the store. */
 static void history_of_an_earlier_version_is_kept(void **state) {
   (void)state;
@@ -215,7 +255,10 @@ static void wrong_words_are_refused_with_what_helps(void **state) {
       {2, {"jobs", "redrive", "DIR", "x"}, "number of a job"},
       {2, {"jobs", "list", "DIR", "1"}, "data directory"},
       {2, {"jobs", "list", "DIR", "--state", "happy"}, "queued"},
-      {2, {"store", "prune", "DIR"}, "prune"},
+      {2, {"store", "prune", "DIR"}, "--age or --size"},
+      {2, {"store", "prune", "DIR", "--age", "old"}, "--age takes"},
+      {2, {"store", "prune", "DIR", "--size", "12X"}, "--size takes"},
+      {2, {"store", "shrink", "DIR"}, "shrink"},
       {2, {"store", "verify"}, "data directory"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -237,6 +280,7 @@ int main(void) {
       cmocka_unit_test(records_do_not_hold_what_was_said),
       cmocka_unit_test(dead_job_is_shown_redriven_and_discarded),
       cmocka_unit_test(store_is_verified_and_counted),
+      cmocka_unit_test(records_are_pruned_by_age_and_size),
       cmocka_unit_test(history_of_an_earlier_version_is_kept),
       cmocka_unit_test(directory_is_read_beside_a_process_that_writes),
       cmocka_unit_test(wrong_words_are_refused_with_what_helps),
