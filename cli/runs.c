@@ -67,6 +67,7 @@ static void write_run(tp_writer *writer, const void *source) {
   cli_pairs_add_int(&p, "code", run->code);
   cli_pairs_add_int(&p, "contribution_count", run->contribution_count);
   cli_pairs_add_bool(&p, "fallback_used", run->fallback_used);
+  cli_pairs_add_int(&p, "limit_ms", run->limit_ms);
   cli_pairs_add_int(&p, "queued_ns", run->queued_ns);
   cli_pairs_add_int(&p, "started_ns", run->started_ns);
   cli_pairs_add_int(&p, "ended_ns", run->ended_ns);

@@ -143,7 +143,7 @@ static int change_job(work *w, uint64_t id, const char *done,
   tp_status status = change(w->data.store->self, id, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000, &fault);
   if (status == TP_OK) {
     cli_error("job %llu was %s", (unsigned long long)id, done);
-    return CLI_OK;
+    return w->arguments->json ? jobs_show(w, id) : CLI_OK;
   }
   int exit_status = cli_fault(w->data.path, status, &fault);
   return status == TP_ERR_NOT_FOUND || status == TP_ERR_BUSY ? CLI_NEGATIVE : exit_status;
@@ -154,9 +154,19 @@ static int jobs_discard(work *w, uint64_t id) { return change_job(w, id, "discar
 
 /* ---- the file ---- */
 
+static void write_problem(tp_writer *writer, const void *source) {
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_text(&p, "problem", *(const tp_text *)source);
+  cli_pairs_write(&p);
+}
+
 static void show_problem(void *ctx, tp_text problem) {
   work *w = ctx;
   w->shown++;
+  if (w->arguments->json) {
+    cli_data_print_json(w->output, write_problem, &problem);
+    return;
+  }
   cli_print_cut(w->output, problem, SIZE_MAX);
   cli_print_string(w->output, "\n");
 }

@@ -122,7 +122,10 @@ static void dead_job_is_shown_redriven_and_discarded(void **state) {
   assert_int_equal(COUNT_OF(data, 0, "jobs", "redrive", "DIR", "1"), 0);
   assert_int_equal(COUNT_OF(data, 1, "jobs", "redrive", "DIR", "1"), 0); /* it waits now */
   assert_int_equal(COUNT_OF(data, 0, "jobs", "list", "DIR", "--json", "--state", "queued"), 1);
-  assert_int_equal(COUNT_OF(data, 0, "jobs", "discard", "DIR", "1"), 0);
+  c = (command){.arguments = {"jobs", "discard", data, "1", "--json"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "\"state\":\"discarded\"");
+  command_free(&c);
   assert_int_equal(COUNT_OF(data, 1, "jobs", "discard", "DIR", "1"), 0);
   assert_int_equal(COUNT_OF(data, 1, "jobs", "show", "DIR", "99"), 0);
   assert_int_equal(COUNT_OF(data, 0, "store", "verify", "DIR"), 0);
@@ -140,6 +143,10 @@ static void store_is_verified_and_counted(void **state) {
   command_free(&c);
   sql(data, "turnphase.db", "UPDATE counter SET value = 9 WHERE id = 4");
   assert_int_equal(COUNT_OF(data, 1, "store", "verify", "DIR"), 1);
+  c = (command){.arguments = {"store", "verify", data, "--json"}};
+  assert_status(&c, 1);
+  assert_holds(&c.out, "{\"problem\":\"");
+  command_free(&c);
   char path[512], noise[8192];
   snprintf(path, sizeof path, "%s/turnphase.db", data);
   memset(noise, 'x', sizeof noise);
