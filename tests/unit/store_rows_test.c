@@ -258,12 +258,115 @@ static void store_that_sets_a_place_is_refused_and_not_taken(void **state) {
   tp_store_free(&s.face);
 }
 
+/* ---- steps ---- */
+
+typedef struct step_list {
+  tp_turn_step items[2048];
+  char names[2048][16];
+  size_t count;
+  uint64_t dropped;
+} step_list;
+
+static bool keep_steps(void *ctx, const tp_turn_record *record) {
+  step_list *list = ctx;
+  list->dropped = record->steps_dropped;
+  for (list->count = 0; list->count < record->step_count; list->count++) {
+    tp_turn_step *step = &list->items[list->count];
+    *step = (tp_turn_step){.struct_size = sizeof *step};
+    assert_true(record->step(record->step_source, list->count, step));
+    copy(list->names[list->count], sizeof list->names[0], step->name);
+  }
+  tp_turn_step none = {.struct_size = sizeof none};
+  assert_false(record->step(record->step_source, record->step_count, &none));
+  return false;
+}
+
+static tp_answer look(void *self, tp_tool_run *run) {
+  (void)self;
+  return tp_tool_ok(run, tp_text_of("seen"));
+}
+
+static tp_answer bring_look(void *self, tp_call *call) {
+  (void)self;
+  static const tp_tool tool = {.struct_size = sizeof tool,
+                               .name = "look",
+                               .description = "looks",
+                               .run = look,
+                               .idempotent = true,
+                               .placement = TP_PLACEMENT_INLINE};
+  const tp_tool *tools[] = {&tool};
+  tp_call_emit_tool_bundle(call, "b", tools, 1);
+  return TP_ANSWER_DONE;
+}
+
+static step_list *steps_of_a_turn(const reply *replies, size_t count, uint32_t iterations_max) {
+  step_list *list = calloc(1, sizeof *list);
+  tp_runtime *runtime = open_runtime(NULL);
+  recorder *model = recorder_new(replies, count);
+  add_hooks(runtime, &(hook){.id = "b", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = bring_look}, 1);
+  tp_session *session = open_session(runtime, model, "s");
+  tp_turn_request request = {.struct_size = sizeof request,
+                             .id = "t",
+                             .text = TEXT("hello"),
+                             .iterations_max = iterations_max,
+                             .tool_calls_max = 5000};
+  const tp_turn_result *result;
+  assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_OK);
+  assert_int_equal(tp_runtime_turns(runtime, NULL, keep_steps, list, NULL), TP_OK);
+  tp_turn_result_free(result);
+  tp_session_close(session, NULL, NULL);
+  tp_runtime_free(runtime);
+  recorder_free(model);
+  return list;
+}
+
+static void each_request_and_tool_call_is_a_step_of_the_record(void **state) {
+  (void)state;
+  static const reply replies[] = {
+      {.text = "", .calls = {{.id = {"1", 1}, .name = {"look", 4}, .arguments = {"\x80", 1}},
+                             {.id = {"2", 1}, .name = {"nope", 4}, .arguments = {"\x80", 1}}},
+       .call_count = 2},
+      {.text = "done"}};
+  step_list *list = steps_of_a_turn(replies, 2, 0);
+  assert_int_equal(list->count, 4);
+  static const uint32_t kinds[] = {TP_STEP_MODEL, TP_STEP_TOOL, TP_STEP_TOOL, TP_STEP_MODEL}, rounds[] = {1, 1, 1, 2};
+  for (size_t i = 0; i < 4; i++) {
+    assert_int_equal(list->items[i].kind, kinds[i]);
+    assert_int_equal(list->items[i].round, rounds[i]);
+    assert_true(list->items[i].started_ns > 0 && list->items[i].ended_ns >= list->items[i].started_ns);
+    if (i > 0) assert_true(list->items[i].started_ns >= list->items[i - 1].started_ns);
+  }
+  assert_string_equal(list->names[1], "look");
+  assert_int_equal(list->items[1].outcome, TP_TOOL_OK);
+  assert_int_equal(list->items[1].place, 0);
+  assert_string_equal(list->names[2], "nope");
+  assert_int_equal(list->items[2].outcome, TP_TOOL_UNKNOWN_TOOL);
+  assert_int_equal(list->items[2].place, 1);
+  assert_int_equal(list->items[2].ended_ns, list->items[2].started_ns);
+  assert_int_equal(list->dropped, 0);
+  free(list);
+}
+
+static void steps_beyond_the_bound_are_counted(void **state) {
+  (void)state;
+  enum { ROUNDS = 130 };
+  reply many = {.text = "", .call_count = 8};
+  for (int i = 0; i < 8; i++) many.calls[i] = (tp_tool_call){.name = {"look", 4}, .arguments = {"\x80", 1}};
+  step_list *list = steps_of_a_turn(&many, 1, ROUNDS);
+  assert_int_equal(list->count, 1024);
+  assert_int_equal(list->dropped, ROUNDS * 9 - 1024);
+  assert_string_equal(list->names[1023], list->items[1023].kind == TP_STEP_TOOL ? "look" : "");
+  free(list);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(driven_turn_leaves_its_record_before_its_end_is_told),
       cmocka_unit_test(record_of_a_denied_turn_says_who_and_why),
       cmocka_unit_test(store_is_given_each_audit_row_once_and_in_order),
       cmocka_unit_test(store_that_sets_a_place_is_refused_and_not_taken),
+      cmocka_unit_test(each_request_and_tool_call_is_a_step_of_the_record),
+      cmocka_unit_test(steps_beyond_the_bound_are_counted),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
