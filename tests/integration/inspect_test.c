@@ -244,6 +244,31 @@ static const char *copy_of_data(const char *name) {
   return path;
 }
 
+/* A limit of execution Deadline counts from ready, else from the call; a denial is told of the run that denied. */
+static void slack_and_reasons_are_those_of_the_run(void **state) {
+  (void)state;
+  const char *path = copy_of_data("exact");
+  sql(path, "UPDATE run SET queued_ns = 1000000000, started_ns = 1010000000, ended_ns = 1075000000, late_ns = 0"
+            " WHERE subscription = 'trip.events' AND state = 5;"
+            "UPDATE run SET started_ns = queued_ns + 7000000, ended_ns = queued_ns + 9000000, limit_ms = 10"
+            " WHERE subscription = 'memory.deterministic_recall';"
+            "INSERT INTO audit SELECT 1000, process, unix_ms, 501, 5, 0, 0, 3, 0, 0, 'trip', 'denial',"
+            " 'not of this run', 'rooms-1', 'trip.surprise' FROM audit WHERE turn = 'rooms-1' LIMIT 1");
+  command c = run_on(path, "explain", "rooms-1", "--json");
+  tp_writer *writer;
+  tp_text phase = member(tp_value_get(parse(&c, &writer), "phases"), "phase", "turn.pre_prompt_context");
+  tp_text runs = tp_value_get(phase, "subscriptions"), late = member(runs, "subscription", "trip.events");
+  assert_int_equal(tp_value_int(tp_value_get(late, "slack_ns"), 0), -15000000);
+  assert_int_equal(tp_value_int(tp_value_get(late, "queued_ns"), 0), 10000000);
+  assert_int_equal(tp_value_int(tp_value_get(late, "ran_ns"), 0), 65000000);
+  assert_true(text_is(tp_value_text(tp_value_get(late, "why")), "missed its deadline of 60.0 ms by 15.0 ms"));
+  tp_text blocking = member(runs, "subscription", "memory.deterministic_recall");
+  assert_int_equal(tp_value_int(tp_value_get(blocking, "slack_ns"), 0), 8000000);
+  assert_null(strstr(c.out.data, "not of this run"));
+  tp_writer_free(writer);
+  command_free(&c);
+}
+
 /* Names come from handlers and models: nothing of them is markup, or obeyed by a terminal. */
 static void names_in_a_picture_are_text(void **state) {
   (void)state;
@@ -481,6 +506,7 @@ int main(void) {
       cmocka_unit_test(critical_chain_leads_from_the_end_to_the_begin),
       cmocka_unit_test(picture_has_lanes_bars_and_what_went_wrong),
       cmocka_unit_test(bars_lie_in_lanes_where_there_is_room),
+      cmocka_unit_test(slack_and_reasons_are_those_of_the_run),
       cmocka_unit_test(names_in_a_picture_are_text),
       cmocka_unit_test(picture_is_written_where_it_is_asked_for),
       cmocka_unit_test(wrong_words_are_refused_with_what_helps),
