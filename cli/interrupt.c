@@ -90,6 +90,13 @@ void cli_interrupt_watch(cli_interrupt *interrupt, tp_submission *submission) {
   pthread_mutex_unlock(&interrupt->mutex);
 }
 
+bool cli_interrupted_turn(cli_interrupt *interrupt) {
+  pthread_mutex_lock(&interrupt->mutex);
+  bool interrupted = interrupt->count > 0;
+  pthread_mutex_unlock(&interrupt->mutex);
+  return interrupted;
+}
+
 bool cli_interrupted(cli_interrupt *interrupt) {
   pthread_mutex_lock(&interrupt->mutex);
   bool interrupted = interrupt->interrupted;

@@ -29,6 +29,8 @@ void cli_interrupt_start(cli_interrupt *interrupt);
 void cli_interrupt_turns_only(cli_interrupt *interrupt);
 /** The turn that SIGINT cancels from here on: at once, if there was one before. NULL: none. Borrowed till the next. */
 void cli_interrupt_watch(cli_interrupt *interrupt, tp_submission *submission);
+/** With cli_interrupt_turns_only(): whether there was one in this turn. Threads: any. */
+bool cli_interrupted_turn(cli_interrupt *interrupt);
 /** Whether there was a SIGINT. Threads: any. */
 bool cli_interrupted(cli_interrupt *interrupt);
 void cli_interrupt_stop(cli_interrupt *interrupt);

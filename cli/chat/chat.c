@@ -41,8 +41,16 @@ void cli_chat_refuse(cli_chat *chat, const char *format, ...) {
 
 /* ---- a turn ---- */
 
+/* The terminal itself has written ^C on the line. */
+static void see_interrupt(cli_chat *chat) {
+  if (!chat->terminal || chat->interrupted || !cli_interrupted_turn(&chat->interrupt)) return;
+  chat->interrupted = true;
+  chat->screen.open = true;
+}
+
 /* The newest event. */
 static void show_event(cli_chat *chat) {
+  see_interrupt(chat);
   if (chat->arguments->json) {
     cli_events_print(&chat->events, chat->output);
     cli_events_clear(&chat->events);
@@ -94,12 +102,11 @@ static void judge(cli_chat *chat, const tp_turn_result *result) {
 }
 
 static void end_turn(cli_chat *chat, const tp_turn_result *result) {
-  bool echoed = chat->terminal && result->outcome == TP_TURN_CANCELLED; /* the terminal has shown ^C */
   cli_events_add_result(&chat->events, chat->session_id, result);
   if (chat->arguments->json) {
     show_event(chat);
   } else {
-    chat->screen.open = chat->screen.open || echoed;
+    see_interrupt(chat);
     cli_screen_end(&chat->screen, result);
     cli_flush(chat->output);
   }
@@ -114,9 +121,9 @@ static tp_status play(cli_chat *chat, const tp_turn_request *request, tp_fault *
   cli_interrupt_watch(&chat->interrupt, submission);
   do status = tp_submission_wait(submission, WAIT_MS, &result, fault);
   while (status == TP_ERR_TIMEOUT);
-  cli_interrupt_watch(&chat->interrupt, NULL);
   chat->playing = false;
   if (status == TP_OK) end_turn(chat, result);
+  cli_interrupt_watch(&chat->interrupt, NULL);
   tp_submission_unref(submission);
   return status;
 }
@@ -130,6 +137,7 @@ void cli_chat_say(cli_chat *chat, tp_text text) {
   tp_fault fault = {0};
   cli_events_clear(&chat->events);
   chat->playing = true;
+  chat->interrupted = false;
   tp_status status = play(chat, &request, &fault);
   chat->playing = false;
   if (status == TP_OK) return;

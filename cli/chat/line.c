@@ -145,6 +145,7 @@ static cli_line_kind read_edited(cli_line *line, tp_text *ret_text) {
   int count = 0;
   line->interrupted = false;
   el_resize(line->edit);
+  el_set(line->edit, EL_PREP_TERM, 1); /* before the prompt: what is typed from then on is shown once */
   const char *text = el_gets(line->edit, &count);
   if (line->interrupted || !text || count <= 0) fputc('\n', stdout);
   if (line->interrupted) return line->was_empty ? CLI_LINE_LEAVE : CLI_LINE_INTERRUPT;

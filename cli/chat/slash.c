@@ -243,9 +243,7 @@ static void run_line(cli_chat *chat, char *line) {
   for (size_t end = strlen(rest); end > 0 && (rest[end - 1] == ' ' || rest[end - 1] == '\t'); end--)
     rest[end - 1] = '\0';
   const command *found = find(line, size);
-  if (!found)
-    cli_chat_refuse(chat, "there is no command %.*s; see /help. A message that begins with a slash is written with two",
-                    (int)(size < 60 ? size : 60), line);
+  if (!found) cli_chat_refuse(chat, "there is no command %.*s; see /help", (int)(size < 60 ? size : 60), line);
   else if (rest[0] && !found->operand[0]) cli_chat_refuse(chat, "%s takes nothing, not '%.100s'", found->name, rest);
   else found->run(chat, rest);
 }

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * turnphase chat: what a person sees at a terminal, and what a script gets. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/integration/support/command.h"
+#include "tests/support/endpoint.h"
+#include "tests/support/streams.h"
+#include "tests/support/terminal.h"
+
+#define KEY "sk-planted-0123456789abcdef"
+
+/* The environment of a terminal that has colours, and no settings of the user's. */
+static int prepare(void **state) {
+  if (scratch_make(state) != 0) return -1;
+  setenv("TERM", "xterm", 1);
+  setenv("LC_ALL", "C.UTF-8", 1);
+  setenv("HOME", scratch, 1);
+  setenv("TURNPHASE_TEST_DOMAIN", "tools", 1);
+  unsetenv("NO_COLOR");
+  unsetenv("COLUMNS");
+  unsetenv("OPENAI_API_KEY");
+  return 0;
+}
+
+static terminal *chat_at(int columns, const char *const *more) {
+  const char *arguments[24] = {getenv("TURNPHASE"), "chat"};
+  for (size_t i = 0; more[i]; i++) arguments[i + 2] = more[i];
+  return terminal_open(arguments, columns);
+}
+
+#define CHAT_AT(columns, ...) chat_at(columns, (const char *const[]){__VA_ARGS__, NULL})
+
+/* The screen from these words on. */
+static const char *from(terminal *t, const char *words) {
+  const char *found = strstr(terminal_text(t), words);
+  if (!found) print_message("# \"%s\" is not on the screen:\n%s\n", words, t->text);
+  assert_non_null(found);
+  return found;
+}
+
+#define PROMPT "\n> "
+#define HELP "/help lists the commands. Ctrl-C cancels a turn, Ctrl-D leaves.\n\n"
+
+static const char script[] =
+    "responses:\n"
+    "  - text: Let me look. This line is longer than eighty columns, so that the terminal has to wrap it.\n"
+    "    tool_calls:\n"
+    "      - {id: c1, name: shell, arguments: {command: ls -la /a/folder/with/a/name/that/is/long/enough/to/be/cut/at/"
+    "eighty/columns}}\n"
+    "    usage: {input_tokens: 12, output_tokens: 3}\n"
+    "  - text: \"T\\u00fcr.\\n\\nWith \\e[31mcolour and \\u202E.\"\n"
+    "    usage: {input_tokens: 20, output_tokens: 7}\n"
+    "  - text: I was asked again.\n";
+
+/* ---- a person at a terminal ---- */
+
+static const struct {
+  int columns;
+  const char *answer;
+} widths[] = {
+    {80,
+     "Let me look. This line is longer than eighty columns, so that the terminal has t\n"
+     "o wrap it.\n"
+     "  \xe2\x96\xb8 shell {\"command\":\"ls -la /a/folder/with/a/name/that/is/long/enough/to/be/c\xe2\x80\xa6\n"},
+    {120,
+     "Let me look. This line is longer than eighty columns, so that the terminal has to wrap it.\n"
+     "  \xe2\x96\xb8 shell {\"command\":\"ls -la /a/folder/with/a/name/that/is/long/enough/to/be/cut/at/eighty/"
+     "columns\"}\n"},
+};
+
+static void a_turn_with_a_tool_call_is_seen_and_the_next_process_goes_on(void **state) {
+  (void)state;
+  const char *model = scratch_string("model.yaml", script);
+  for (size_t i = 0; i < 2; i++) {
+    char wanted[8192];
+    const char *data = scratch_path(i ? "wide" : "narrow");
+    terminal *t = CHAT_AT(widths[i].columns, "--script", model, "--load", getenv("TURNPHASE_DOMAIN"), "--data", data,
+                          "--session", "monday");
+    terminal_await(t, PROMPT);
+    terminal_say(t, "Gr\xc3\xbc\xc3\x9f dich");
+    terminal_await(t, PROMPT);
+    terminal_say(t, "/retry");
+    terminal_await(t, PROMPT);
+    terminal_say(t, "/quit");
+    assert_int_equal(terminal_wait(t), 0);
+    snprintf(wanted, sizeof wanted, "%s%s%s", HELP "> Gr\xc3\xbc\xc3\x9f dich\n", widths[i].answer,
+             "  \xe2\x9c\x93 shell  # ms  it ran\n"
+             "T\xc3\xbcr.\n\nWith <U+001B>[31mcolour and <U+202E>.\n"
+             "  # ms \xc2\xb7 32 + 10 tokens \xc2\xb7 1 tool call\n\n"
+             "> /retry\nI was asked again.\n  # ms\n\n> /quit\n");
+    assert_non_null(strstr(t->raw, ", session monday in "));
+    assert_masked(from(t, HELP), wanted);
+    assert_true(t->painted);
+    terminal_close(t);
+
+    const endpoint_reply reply = {.body = CHAT_HELLO};
+    endpoint *e = endpoint_open(&reply, 1);
+    t = CHAT_AT(widths[i].columns, "--model", "openai:m", "--base-url", e->url, "--data", data, "--session", "monday");
+    terminal_await(t, PROMPT);
+    assert_non_null(strstr(terminal_text(t), "6 messages so far"));
+    terminal_say(t, "/retry");
+    terminal_await(t, "\n\n> ");
+    assert_non_null(strstr(endpoint_body(e, 0), "Let me look."));
+    assert_non_null(strstr(endpoint_body(e, 0), "I was asked again."));
+    assert_masked(from(t, "> /retry"), "> /retry\nHello, w\xc3\xb6rld\n  # ms \xc2\xb7 19 + 10 tokens\n\n> ");
+    terminal_say(t, "/quit");
+    assert_int_equal(terminal_wait(t), 0);
+    terminal_close(t);
+    endpoint_close(e);
+  }
+}
+
+static void ctrl_c_cancels_the_turn_and_not_the_program(void **state) {
+  (void)state;
+  static const char words[] = DELTA("{\"content\":\"One two\\nthr\"}");
+  static const char all[] = DELTA("{\"content\":\"One two\\nthr\"}") CHAT_HELLO;
+  const endpoint_reply replies[] = {{.body = all, .stops_at = sizeof words - 1, .then = ENDPOINT_WAITS},
+                                    {.body = CHAT_HELLO}};
+  for (int columns = 80; columns <= 120; columns += 40) {
+    endpoint *e = endpoint_open(replies, 2);
+    terminal *t = CHAT_AT(columns, "--model", "openai:m", "--base-url", e->url, "--no-memory");
+    terminal_await(t, PROMPT);
+    terminal_say(t, "Hi");
+    terminal_await(t, "\nOne two\nthr");
+    terminal_type(t, "\x03");
+    terminal_await(t, PROMPT);
+    endpoint_await(e, &e->left, 1);
+    terminal_say(t, "Again");
+    terminal_await(t, "tokens\n\n> ");
+    terminal_type(t, "gone");
+    terminal_await(t, "> gone");
+    terminal_type(t, "\x03");
+    terminal_await(t, "> gone\n> ");
+    terminal_type(t, "\x03");
+    terminal_await(t, "do.\n> ");
+    assert_masked(from(t, "> Hi"),
+                  "> Hi\nOne two\nthr^C\n[cancelled]\n  # ms\n\n"
+                  "> Again\nHello, w\xc3\xb6rld\n  # ms \xc2\xb7 19 + 10 tokens\n\n"
+                  "> gone\n>\nCtrl-C once more leaves, as Ctrl-D and /quit do.\n> ");
+    terminal_type(t, "\x03");
+    assert_int_equal(terminal_wait(t), 0);
+    terminal_close(t);
+    endpoint_close(e);
+  }
+}
+
+static void what_happened_is_looked_at_with_commands(void **state) {
+  (void)state;
+  const char *model = scratch_string("model.yaml", script), *file = scratch_path("talk.md");
+  char line[700];
+  terminal *t = CHAT_AT(100, "--script", model, "--load", getenv("TURNPHASE_DOMAIN"), "--data", scratch_path("looked"));
+  terminal_await(t, PROMPT);
+  static const char *const too_early[][2] = {
+      {"/explain", "there was no turn yet\n> "},
+      {"/phases", "there was no turn yet\n> "},
+      {"/tools", "is known after the first turn\n> "},
+      {"/memory", "  nothing is remembered yet\n> "},
+      {"/retry", "there is no message yet that could be sent again\n> "},
+      {"/save", "/save needs the name of a file\n> "},
+      {"/save /no/such/folder/x", "/no/such/folder/x: No such file or directory\n> "},
+      {"/quit now", "/quit takes nothing, not 'now'\n> "},
+      {"/nothing", "see /help\n> "}};
+  for (size_t i = 0; i < sizeof too_early / sizeof *too_early; i++) {
+    terminal_say(t, too_early[i][0]);
+    terminal_await(t, too_early[i][1]);
+  }
+  terminal_say(t, "//slash");
+  terminal_await(t, "tool call\n\n> ");
+  terminal_say(t, "/phases");
+  terminal_await(t, PROMPT);
+  from(t, "\n  turn.pre_policy ");
+  terminal_say(t, "/tools");
+  terminal_await(t, PROMPT);
+  from(t, "\n  shell                runs nothing\n");
+  terminal_say(t, "/memory");
+  terminal_await(t, "  /slash\n> ");
+  terminal_say(t, "/memory slash");
+  terminal_await(t, "  /slash\n> ");
+  terminal_say(t, "/memory Reykjavik");
+  terminal_await(t, "nothing that fits is remembered\n> ");
+  terminal_say(t, "/explain");
+  terminal_await(t, PROMPT);
+  from(t, "user     /slash\n");
+  from(t, "call 1, shell, begins\n");
+  from(t, "end      completed\n");
+  snprintf(line, sizeof line, "/save %s", file);
+  terminal_say(t, line);
+  terminal_await(t, PROMPT);
+  terminal_say(t, line);
+  terminal_await(t, "choose another\n> ");
+  terminal_say(t, "/help");
+  terminal_await(t, "with two.\n> ");
+  terminal_type(t, "\x04");
+  assert_int_equal(terminal_wait(t), 0);
+  terminal_close(t);
+
+  struct stat found;
+  char saved[4096] = "";
+  FILE *opened = fopen(file, "r");
+  assert_non_null(opened);
+  assert_int_equal(fstat(fileno(opened), &found), 0);
+  assert_int_equal(found.st_mode & 0777, 0600);
+  assert_true(fread(saved, 1, sizeof saved - 1, opened) > 0);
+  fclose(opened);
+  assert_ptr_equal(strstr(saved, "# Conversation chat\n\n## User\n\n/slash\n\n## Assistant\n\nLet me look."), saved);
+  assert_non_null(
+      strstr(saved, "wrap it.\n\nCalls `shell`.\n\n## Tool shell\n\nit ran\n\n## Assistant\n\nT\xc3\xbcr."));
+}
+
+static void what_was_recalled_is_seen_with_verbose_and_colours_can_be_off(void **state) {
+  (void)state;
+  const char *model = scratch_string("again.yaml", "repeat: true\nresponses: [{text: Yes.}]\n");
+  setenv("NO_COLOR", "1", 1);
+  terminal *t = CHAT_AT(90, "--script", model, "--load", getenv("TURNPHASE_EXAMPLE"), "--verbose");
+  terminal_await(t, PROMPT);
+  terminal_say(t, "Where is the cat?");
+  terminal_await(t, "ms\n\n> ");
+  from(t, "  \xc2\xb7 context notes.count: ");
+  terminal_say(t, "a secret");
+  terminal_await(t, "ms\n\n> ");
+  from(t, "\n[denied] ");
+  assert_false(t->painted);
+  terminal_say(t, "/memory");
+  terminal_await(t, "cannot be listed\n> ");
+  terminal_type(t, "\x04");
+  assert_int_equal(terminal_wait(t), 0);
+  terminal_close(t);
+  unsetenv("NO_COLOR");
+}
+
+static void lines_are_edited_and_come_again(void **state) {
+  (void)state;
+  const char *model = scratch_string("again.yaml", "repeat: true\nresponses: [{text: Yes.}]\n");
+  terminal *t = CHAT_AT(80, "--script", model, "--no-memory");
+  terminal_await(t, PROMPT);
+  terminal_say(t, "first");
+  terminal_await(t, "ms\n\n> ");
+  terminal_type(t, "\x10"); /* Ctrl-P */
+  if (getenv("TURNPHASE_LIBEDIT")) {
+    terminal_await(t, "> first");
+    terminal_type(t,
+                  "\x7f\x7f"
+                  "e\r");
+    terminal_await(t, "ms\n\n> ");
+    from(t, "> fire\nYes.\n");
+  }
+  terminal_type(t, "\x15\x04"); /* Ctrl-U, Ctrl-D */
+  assert_int_equal(terminal_wait(t), 0);
+  terminal_close(t);
+}
+
+/* ---- the key ---- */
+
+static void the_key_is_nowhere(void **state) {
+  (void)state;
+  static const endpoint_reply replies[] = {
+      {.body = CHAT_HELLO},
+      {.status = 401,
+       .type = "application/json",
+       .body = "{\"error\":{\"message\":\"Incorrect key: " KEY "\",\"code\":\"invalid_api_key\"}}"}};
+  char line[700];
+  const char *data = scratch_path("keyed");
+  setenv("TEST_KEY", KEY, 1);
+  endpoint *e = endpoint_open(replies, 2);
+  terminal *t =
+      CHAT_AT(80, "--model", "openai:m", "--base-url", e->url, "--key-env", "TEST_KEY", "--data", data, "--verbose");
+  terminal_await(t, PROMPT);
+  terminal_say(t, "Hi");
+  terminal_await(t, "tokens\n\n> ");
+  assert_non_null(strstr(endpoint_request(e, 0), KEY));
+  terminal_say(t, "/retry");
+  terminal_await(t, "ms\n\n> ");
+  from(t, "[failed] ");
+  terminal_say(t, "/explain");
+  terminal_await(t, PROMPT);
+  snprintf(line, sizeof line, "/save %s/saved.md", data);
+  terminal_say(t, line);
+  terminal_await(t, PROMPT);
+  terminal_type(t, "\x04");
+  assert_int_equal(terminal_wait(t), 0);
+  assert_null(memmem(t->raw, t->raw_size, KEY, strlen(KEY)));
+  terminal_close(t);
+  endpoint_close(e);
+  snprintf(line, sizeof line, "test -s %s/saved.md && ! grep -r -a -q %s %s", data, KEY, data);
+  assert_int_equal(system(line), 0);
+  unsetenv("TEST_KEY");
+}
+
+/* ---- a script ---- */
+
+static void without_a_terminal_each_line_is_a_message(void **state) {
+  (void)state;
+  const char *model = scratch_string("model.yaml", script);
+  command c = {.arguments = {"chat", "--script", model, "--load", getenv("TURNPHASE_DOMAIN"), "--no-memory"},
+               .input = "one\r\n\n  \ntwo"};
+  assert_status(&c, 0);
+  assert_masked(
+      c.out.data,
+      "Let me look. This line is longer than eighty columns, so that the terminal has to wrap it.\n"
+      "  \xe2\x96\xb8 shell {\"command\":\"ls -la /a/folder/with/a/name/that/is/long/enough/to/be/c\xe2\x80\xa6\n"
+      "  \xe2\x9c\x93 shell  # ms  it ran\n"
+      "T\xc3\xbcr.\n\nWith <U+001B>[31mcolour and <U+202E>.\n"
+      "I was asked again.\n");
+  assert_string_equal(c.err.data, "");
+  command_free(&c);
+}
+
+static void json_gives_the_events_of_run_and_takes_lines_as_they_stand(void **state) {
+  (void)state;
+  const char *model = scratch_string("model.yaml", script);
+  command c = {.arguments = {"chat", "--script", model, "--load", getenv("TURNPHASE_DOMAIN"), "--json"},
+               .input = "/quit\nsecond\n"};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "\"event\":\"turn_begin\"");
+  assert_holds(&c.out, "\"text\":\"/quit\"");
+  assert_holds(&c.out, "\"event\":\"tool_end\"");
+  assert_holds(&c.out, "\"session\":\"chat\"");
+  assert_holds(&c.out, "\"text\":\"I was asked again.\"");
+  for (const char *line = c.out.data; *line; line = strchr(line, '\n') + 1) assert_int_equal(*line, '{');
+  command_free(&c);
+}
+
+static void the_exit_status_says_what_went_wrong(void **state) {
+  (void)state;
+  const char *one = scratch_string("one.yaml", "responses: [{text: Yes.}]\n");
+  char *long_line = malloc((1 << 20) + 16);
+  assert_non_null(long_line);
+  memset(long_line, 'x', (1 << 20) + 8);
+  strcpy(long_line + (1 << 20) + 8, "\nHi\n");
+  const struct {
+    const char *arguments[8], *input;
+    int status;
+    const char *out, *err;
+  } rows[] = {
+      {{"chat"}, "", 2, "", "chat needs a model: --model openai:NAME"},
+      {{"chat", "--script", one, "--session", "a b"}, "", 2, "", "--session must have 1 to 128 bytes"},
+      {{"chat", "--script", one, "talk.yaml"}, "", 2, "", "chat does not take 'talk.yaml'"},
+      {{"chat", "--script", "/no/such"}, "", 74, "", "/no/such"},
+      {{"chat", "--script", one}, "", 0, "", ""},
+      {{"chat", "--script", one}, "Hi\n/quit\nnever\n", 0, "Yes.\n", ""},
+      {{"chat", "--script", one}, "Hi\nmore\n", 1, "Yes.\n[failed] ", ""},
+      {{"chat", "--script", one}, "/foo\nHi\n", 2, "Yes.\n", "there is no command /foo; see /help"},
+      {{"chat", "--script", one}, "\xff\nHi\n", 78, "Yes.\n", "UTF-8"},
+      {{"chat", "--script", one}, long_line, 2, "Yes.\n", "a message has at most 1048576 bytes"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    command c = {.input = rows[i].input};
+    memcpy(c.arguments, rows[i].arguments, sizeof rows[i].arguments);
+    assert_status(&c, rows[i].status);
+    assert_holds(&c.out, rows[i].out);
+    assert_holds(&c.err, rows[i].err);
+    command_free(&c);
+  }
+  free(long_line);
+}
+
+static void sigint_ends_a_script(void **state) {
+  (void)state;
+  static const char words[] = DELTA("{\"content\":\"One two\"}");
+  static const char all[] = DELTA("{\"content\":\"One two\"}") CHAT_HELLO;
+  const endpoint_reply flowing = {.body = all, .stops_at = sizeof words - 1, .then = ENDPOINT_WAITS};
+  endpoint *e = endpoint_open(&flowing, 1);
+  command c = {.arguments = {"chat", "--model", "openai:m", "--base-url", e->url, "--no-memory"},
+               .input = "Hi\nnever\n",
+               .interrupt_at = "One two"};
+  assert_status(&c, 130);
+  assert_string_equal(c.out.data, "One two\n[cancelled]\n");
+  endpoint_await(e, &e->left, 1);
+  command_free(&c);
+  endpoint_close(e);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_turn_with_a_tool_call_is_seen_and_the_next_process_goes_on),
+      cmocka_unit_test(ctrl_c_cancels_the_turn_and_not_the_program),
+      cmocka_unit_test(what_happened_is_looked_at_with_commands),
+      cmocka_unit_test(what_was_recalled_is_seen_with_verbose_and_colours_can_be_off),
+      cmocka_unit_test(lines_are_edited_and_come_again),
+      cmocka_unit_test(the_key_is_nowhere),
+      cmocka_unit_test(without_a_terminal_each_line_is_a_message),
+      cmocka_unit_test(json_gives_the_events_of_run_and_takes_lines_as_they_stand),
+      cmocka_unit_test(the_exit_status_says_what_went_wrong),
+      cmocka_unit_test(sigint_ends_a_script),
+  };
+  return cmocka_run_group_tests(tests, prepare, scratch_remove);
+}
