@@ -74,8 +74,13 @@ static void gather(cli_output *output, const char *text, size_t size) {
 
 void cli_print(void *ctx, const char *text, size_t size) {
   cli_output *output = ctx;
-  if (output->width) gather(output, text, size);
+  if (output->width && !output->streams) gather(output, text, size);
   else write_out(output, text, size);
+}
+
+void cli_output_stream(cli_output *output, bool on) {
+  if (output->line_size) write_folded(output);
+  output->streams = on;
 }
 
 void cli_print_string(cli_output *output, const char *string) { cli_print(output, string, strlen(string)); }

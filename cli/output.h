@@ -12,6 +12,7 @@ typedef struct cli_output {
   int error;     /* errno of the first write that failed, or 0 */
   bool colour;
   size_t width;  /* lines are folded at it; 0: they are not */
+  bool streams;  /* who prints breaks the lines itself: they are not folded for now */
   char *line;    /* what was printed since the last line end, where lines are folded */
   size_t line_size, line_capacity;
 } cli_output;
@@ -27,6 +28,9 @@ typedef enum cli_paint { CLI_PLAIN, CLI_BOLD, CLI_FAINT, CLI_GOOD, CLI_BAD, CLI_
 void cli_output_init(cli_output *output, cli_colour colour);
 /** From here on lines are folded at the width of the terminal, or at what COLUMNS says. For text, never for data. */
 void cli_output_fold(cli_output *output);
+/** Text that comes in pieces is written as it comes, where lines are folded, too: the caller breaks its lines.
+ *  @param on  false: lines are folded again, from the next one on. */
+void cli_output_stream(cli_output *output, bool on);
 /** A tp_print_fn; ctx is the cli_output. */
 void cli_print(void *ctx, const char *text, size_t size);
 void cli_print_string(cli_output *output, const char *string);

@@ -408,6 +408,7 @@ static void print_delta(timeline *t, tp_text event) {
   tp_text text = cli_event_text(event, "text");
   if (!t->streams) {
     print_key(t, cli_event_int(event, "time_ns"), "answer");
+    cli_output_stream(t->output, true);
     t->streams = t->streamed = true;
     t->column = 0;
   }
@@ -430,6 +431,7 @@ static void end_stream(timeline *t) {
   if (!t->streams) return;
   end_word(t);
   cli_print(t->output, "\n", 1);
+  cli_output_stream(t->output, false);
   t->streams = false;
 }
 

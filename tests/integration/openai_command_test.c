@@ -12,6 +12,7 @@
 #include "tests/integration/support/command.h"
 #include "tests/support/endpoint.h"
 #include "tests/support/streams.h"
+#include "tests/support/terminal.h"
 
 #define KEY "sk-planted-0123456789abcdef"
 #define TALK "{\"session\": \"s\", \"turn\": \"t\", \"user\": \"Hi\"}\n"
@@ -57,6 +58,32 @@ static void text_is_printed_while_it_comes_and_ctrl_c_ends_it(void **state) {
   endpoint_await(e, &e->left, 1);
   command_free(&c);
   endpoint_close(e);
+}
+
+/* There lines are folded, which must not hold back what stands on the last one. */
+static void text_is_printed_while_it_comes_on_a_terminal(void **state) {
+  (void)state;
+  static const char words[] = DELTA("{\"content\":\"One two thr\"}");
+  static const char all[] = DELTA("{\"content\":\"One two thr\"}") DELTA("{\"content\":\"ee\"}") FINISH("stop") DONE;
+  const endpoint_reply flowing = {.body = all, .stops_at = sizeof words - 1, .then = ENDPOINT_WAITS};
+  char name[64] = "/tmp/turnphase-talk-XXXXXX";
+  int fd = mkstemp(name);
+  assert_true(fd >= 0);
+  assert_int_equal(write(fd, TALK, strlen(TALK)), strlen(TALK));
+  close(fd);
+  setenv("TERM", "xterm", 1);
+  unsetenv("COLUMNS");
+  endpoint *e = endpoint_open(&flowing, 1);
+  const char *arguments[] = {getenv("TURNPHASE"), "run", "--model", "openai:m", "--base-url", e->url,
+                             "--no-memory",       name,  NULL};
+  terminal *t = terminal_open(arguments, 60);
+  terminal_await(t, "answer   One two ");
+  endpoint_go(e);
+  assert_int_equal(terminal_wait(t), 0);
+  assert_non_null(strstr(terminal_text(t), "answer   One two three\n"));
+  terminal_close(t);
+  endpoint_close(e);
+  unlink(name);
 }
 
 static void a_failure_says_what_to_do_and_not_the_key(void **state) {
@@ -125,6 +152,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_model_behind_a_url_is_named_in_one_word),
       cmocka_unit_test(text_is_printed_while_it_comes_and_ctrl_c_ends_it),
+      cmocka_unit_test(text_is_printed_while_it_comes_on_a_terminal),
       cmocka_unit_test(a_failure_says_what_to_do_and_not_the_key),
       cmocka_unit_test(deltas_are_events_of_their_own),
       cmocka_unit_test(a_model_that_is_none_is_refused),
