@@ -196,11 +196,11 @@ static void take_line(cli_chat *chat, cli_line_kind kind, tp_text text, bool lef
 }
 
 static void converse(cli_chat *chat) {
-  cli_line *line = cli_line_open(chat->terminal ? "> " : NULL, chat->interrupt.bell);
+  cli_line *line = cli_line_open(chat->terminal, chat->interrupt.bell);
   for (bool left = false; !chat->leaves && !chat->output->error && !cli_interrupted(&chat->interrupt);) {
     tp_text text;
     cli_flush(chat->output);
-    cli_line_kind kind = cli_line_read(line, &text);
+    cli_line_kind kind = cli_line_read(line, chat->terminal ? "> " : NULL, &text);
     look_at_width(chat);
     take_line(chat, kind, text, left);
     left = kind == CLI_LINE_LEAVE;

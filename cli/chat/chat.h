@@ -26,7 +26,7 @@ typedef struct cli_chat {
   int status;         /* what the command will end with */
   bool terminal;      /* a person types and looks */
   bool playing;       /* a turn is under way: its events are shown as they come */
-  bool interrupted;      /* Ctrl-C was seen in this turn: the terminal has shown ^C */
+  bool interrupted;   /* Ctrl-C was seen in this turn: the terminal has shown ^C */
   bool leaves;        /* /quit, or nothing can be read, written or kept any more */
 } cli_chat;
 

@@ -161,24 +161,27 @@ static cli_line_kind read_edited(cli_line *line, tp_text *ret_text) {
 
 /* ---- both ---- */
 
-cli_line *cli_line_open(const char *prompt, int bell) {
+cli_line *cli_line_open(bool edits, int bell) {
   cli_line *line = cli_alloc(sizeof *line);
-  *line = (cli_line){.prompt = prompt, .bell = bell};
+  *line = (cli_line){.bell = bell};
 #ifdef CLI_LIBEDIT
-  if (prompt) open_edit(line);
+  if (edits) open_edit(line);
+#else
+  (void)edits;
 #endif
   return line;
 }
 
-cli_line_kind cli_line_read(cli_line *line, tp_text *ret_text) {
+cli_line_kind cli_line_read(cli_line *line, const char *prompt, tp_text *ret_text) {
   *ret_text = (tp_text){0};
+  line->prompt = prompt ? prompt : "";
 #ifdef CLI_LIBEDIT
   if (line->edit) return read_edited(line, ret_text);
 #endif
-  if (line->prompt) fputs(line->prompt, stdout);
-  if (line->prompt) fflush(stdout);
+  fputs(line->prompt, stdout);
+  fflush(stdout);
   cli_line_kind kind = read_plain(line, ret_text);
-  if (line->prompt && kind != CLI_LINE_TEXT && kind != CLI_LINE_TOO_LONG) fputc('\n', stdout);
+  if (line->prompt[0] && kind != CLI_LINE_TEXT && kind != CLI_LINE_TOO_LONG) fputc('\n', stdout);
   return kind;
 }
 

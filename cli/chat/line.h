@@ -19,11 +19,13 @@ typedef enum cli_line_kind {
 
 enum { CLI_LINE_BYTES_MAX = 1 << 20 };
 
-/** @param prompt  stands before each line; NULL: none, and no line editing. Kept till the close.
+/** @param edits   at a terminal: with line editing, where it is built.
  *  @param bell    a descriptor that is readable when SIGINT came; -1: none. Not closed. */
-cli_line *cli_line_open(const char *prompt, int bell);
-/** Waits for a line. @param ret_text  borrowed till the next call; empty for all but CLI_LINE_TEXT. */
-cli_line_kind cli_line_read(cli_line *line, tp_text *ret_text);
+cli_line *cli_line_open(bool edits, int bell);
+/** Waits for a line.
+ *  @param prompt  stands before it; NULL: none.
+ *  @param ret_text  borrowed till the next call; empty for all but CLI_LINE_TEXT. */
+cli_line_kind cli_line_read(cli_line *line, const char *prompt, tp_text *ret_text);
 /** Accepts NULL. */
 void cli_line_close(cli_line *line);
 
