@@ -44,20 +44,22 @@ static bool interrupt_turn(cli_interrupt *interrupt) {
   return turns_only;
 }
 
-/* Cancelled by cli_interrupt_stop() while it waits. */
+static bool is_stopping(cli_interrupt *interrupt) {
+  pthread_mutex_lock(&interrupt->mutex);
+  bool stopping = interrupt->stopping;
+  pthread_mutex_unlock(&interrupt->mutex);
+  return stopping;
+}
+
 static void *wait_for_signals(void *ctx) {
   cli_interrupt *interrupt = ctx;
   sigset_t set = only_sigint();
   int number;
-  for (size_t count = 0; sigwait(&set, &number) == 0;) {
-    int ignored;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ignored);
-    if (!interrupt_turn(interrupt)) {
-      if (count++ > 0) _exit(CLI_INTERRUPTED);
-      interrupt_first(interrupt);
-      ring(interrupt);
-    }
-    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &ignored);
+  for (size_t count = 0; sigwait(&set, &number) == 0 && !is_stopping(interrupt);) {
+    if (interrupt_turn(interrupt)) continue;
+    if (count++ > 0) _exit(CLI_INTERRUPTED);
+    interrupt_first(interrupt);
+    ring(interrupt);
   }
   return NULL;
 }
@@ -106,7 +108,10 @@ bool cli_interrupted(cli_interrupt *interrupt) {
 
 void cli_interrupt_stop(cli_interrupt *interrupt) {
   if (interrupt->runs) {
-    pthread_cancel(interrupt->thread);
+    pthread_mutex_lock(&interrupt->mutex);
+    interrupt->stopping = true;
+    pthread_mutex_unlock(&interrupt->mutex);
+    pthread_kill(interrupt->thread, SIGINT); /* which it waits for */
     pthread_join(interrupt->thread, NULL);
   }
   interrupt->runs = false;

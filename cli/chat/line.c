@@ -133,8 +133,9 @@ static void open_edit(cli_line *line) {
   el_set(line->edit, EL_EDITOR, "emacs");
   el_set(line->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
   el_source(line->edit, NULL); /* the user's own ~/.editrc; what is below stays ours */
-  el_set(line->edit, EL_ADDFN, "chat-interrupt", "drop the line", interrupt);
-  el_set(line->edit, EL_ADDFN, "chat-suspend", "stop the program", suspend);
+  /* The wide form keeps these texts; the other one copies them and never frees the copies. */
+  el_wset(line->edit, EL_ADDFN, L"chat-interrupt", L"drop the line", interrupt);
+  el_wset(line->edit, EL_ADDFN, L"chat-suspend", L"stop the program", suspend);
   el_set(line->edit, EL_BIND, "^C", "chat-interrupt", NULL);
   el_set(line->edit, EL_BIND, "^Z", "chat-suspend", NULL);
   el_set(line->edit, EL_SETTY, "-d", "-isig", NULL);
