@@ -92,8 +92,10 @@ tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **ret_run
   tp_runtime *runtime;
   TP__TRY(tp__runtime_new(options, &above, &runtime, fault));
   const tp_runtime_options *read = &runtime->options;
-  tp_status status = tp__people_refuse("tp_runtime_options", read->ask, read->ask_ctx, read->permission,
-                                       read->permission_ctx, fault);
+  tp_status status = tp__people_check("tp_runtime_options", read->ask, read->ask_ctx, read->permission,
+                                      read->permission_ctx, fault);
+  if (status == TP_OK && read->ask_reserved_)
+    status = tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.ask_reserved_ must be zero");
   if (status != TP_OK) {
     tp__runtime_forget(runtime);
     return status;

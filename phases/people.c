@@ -1,23 +1,273 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define XXH_INLINE_ALL
+#include <stdio.h>
+#include <xxhash.h>
+
 #include "phases/people.h"
 
-#include "runtime/base/base.h"
+#include "runtime/exec/attempt.h"
+#include "runtime/exec/report.h"
 
-tp_status tp__people_refuse(const char *options, tp_question_fn ask, const void *ask_ctx, tp_permission_fn permission,
-                            const void *permission_ctx, tp_fault *fault) {
-  if (!ask && !ask_ctx && !permission && !permission_ctx) return TP_OK;
-  return tp__fail(fault, TP_ERR_USAGE, NULL,
-                  "%s: %s is not yet used: nothing asks a person, and a handler that asks is denied; leave it NULL",
-                  options, ask ? "ask" : ask_ctx ? "ask_ctx" : permission ? "permission" : "permission_ctx");
+enum { LIMIT_MS = 30 * 60 * 1000, REASON_BYTES_MAX = 4096, BLOCK_BYTES = 1024, HASH_BYTES = 32 };
+
+struct tp__question {
+  tp__attempt base;
+  tp_turn *turn; /* referenced */
+  size_t block_size;
+  tp__question_settled_fn settled;
+  void *ctx;
+  tp__question_spec spec;
+  int64_t until_ns;
+  char hash[HASH_BYTES + 1]; /* of the arguments as they were shown */
+  /* written by the winner of the slot, read by the owner */
+  bool abandoned, allowed, of_others; /* of_others: the answer is one to other arguments */
+  tp_text reason, person;
+  tp_allocator blocks;
+  tp__arena arena;
+};
+
+static tp__question *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__question, base); }
+
+/* ---- the channel ---- */
+
+tp_status tp__people_check(const char *options, tp_question_fn ask, const void *ask_ctx, tp_permission_fn permission,
+                           const void *permission_ctx, tp_fault *fault) {
+  const char *field = !ask && ask_ctx ? "ask" : !permission && permission_ctx ? "permission" : NULL;
+  if (!field) return TP_OK;
+  return tp__fail(fault, TP_ERR_USAGE, NULL, "%s: %s_ctx is set, but %s is NULL: set both, or leave both NULL", options,
+                  field, field);
+}
+
+static tp__people people_of(const tp_turn *turn) {
+  const tp_runtime_options *host = &turn->core.runtime->options;
+  tp__people people = turn->people;
+  if (!people.ask) {
+    people.ask = host->ask;
+    people.ask_ctx = host->ask_ctx;
+  }
+  if (!people.permission) {
+    people.permission = host->permission;
+    people.permission_ctx = host->permission_ctx;
+  }
+  return people;
+}
+
+bool tp__people_may_be_asked(const tp_turn *turn) { return people_of(turn).ask != NULL; }
+bool tp__people_permit(const tp_turn *turn) { return people_of(turn).permission != NULL; }
+
+tp_permission tp__people_permission(const tp_turn *turn, const tp_tool_call *call, const tp_tool *tool) {
+  tp__people people = people_of(turn);
+  tp_permission_request request = {.struct_size = sizeof request,
+                                   .ids = turn->core.ids,
+                                   .id_count = TP_ID_COUNT,
+                                   .call = call,
+                                   .tool = tool};
+  int32_t says = people.permission(people.permission_ctx, &request);
+  return says >= TP_PERMISSION_AUTO && says <= TP_PERMISSION_NEVER ? (tp_permission)says : TP_PERMISSION_NONE;
+}
+
+/* ---- the turn's deadline ---- */
+
+/* The time from the first open question to the end of the last one is added to the deadline. Meanwhile the deadline
+ * lies behind every question's limit, so that the calls beside them go on as well. */
+static void begin_waiting(tp_turn *turn, int64_t now_ns, int64_t until_ns) {
+  if (turn->questions_open++ == 0) {
+    turn->asked_since_ns = now_ns;
+    turn->asked_deadline_ns = turn->core.deadline_ns;
+  }
+  int64_t deadline_ns = turn->asked_deadline_ns + (until_ns - turn->asked_since_ns);
+  if (turn->core.deadline_ns < deadline_ns) turn->core.deadline_ns = deadline_ns;
+}
+
+/* A cancel may have brought the deadline nearer. */
+static void end_waiting(tp_turn *turn) {
+  if (--turn->questions_open > 0) return;
+  int64_t deadline_ns = turn->asked_deadline_ns + (tp__now_ns() - turn->asked_since_ns);
+  if (deadline_ns < turn->core.deadline_ns) turn->core.deadline_ns = deadline_ns;
+}
+
+/* ---- the question ---- */
+
+static void hash_of(tp_text arguments, char *ret_hex) {
+  XXH128_hash_t hash = XXH3_128bits(arguments.data, arguments.size);
+  snprintf(ret_hex, HASH_BYTES + 1, "%016llx%016llx", (unsigned long long)hash.high64, (unsigned long long)hash.low64);
+}
+
+static void accept(tp__attempt *base, const tp__answer *answer, const void *extra) {
+  tp__question *q = of(base);
+  const tp_decision *decision = extra;
+  (void)answer;
+  q->allowed = decision->verdict == TP_VERDICT_ALLOW;
+  q->of_others = !tp__text_is(decision->arguments_hash, q->hash);
+  if (!tp__arena_text(&q->arena, decision->reason, &q->reason)) q->reason = (tp_text){NULL, 0};
+  if (!tp__arena_text(&q->arena, decision->person, &q->person)) q->person = (tp_text){NULL, 0};
+}
+
+static void abandoned(tp__attempt *base) { of(base)->abandoned = true; }
+
+/* @return NULL: the call may run. */
+static const char *why_not(const tp__question *q, tp__attempt_end end) {
+  char now[HASH_BYTES + 1];
+  hash_of(q->spec.call->arguments, now);
+  if (end == TP__EXPIRED) return "the question expired without an answer";
+  if (end != TP__ANSWERED || q->abandoned) return "the channel for questions gave no answer";
+  if (q->of_others) return "the answer was given to other arguments";
+  if (!q->allowed) return "a person denied it";
+  return strcmp(now, q->hash) == 0 ? NULL : "the arguments have changed since they were shown";
+}
+
+/* Not as a denial: where the call is denied, that has a row of its own. */
+static void report(const tp__question *q, const char *action, tp_text detail) {
+  tp__report_add(&q->turn->core, TP_LOG_INFO,
+                 &(tp__report){.action = action,
+                               .phase = q->spec.phase,
+                               .subscription = q->spec.subscription,
+                               .owner = "",
+                               .subject = q->spec.call->name,
+                               .detail = detail,
+                               .state = TP_STATE_SUCCEEDED,
+                               .visibility = TP_VISIBILITY_USER_VISIBLE});
+}
+
+static void report_end(tp__question *q, const tp__question_end *end) {
+  tp_text detail = tp__arena_printf(&q->arena, "%s%s%.*s%s%.*s%s%s", end->allowed ? "allowed" : end->why.data,
+                                    end->person.size ? " by " : "", (int)end->person.size,
+                                    end->person.size ? end->person.data : "", end->reason.size ? ": " : "",
+                                    (int)end->reason.size, end->reason.size ? end->reason.data : "", "; arguments ",
+                                    q->hash);
+  report(q, "answer", detail);
+}
+
+static void settled(tp__attempt *base, tp__attempt_end how) {
+  tp__question *q = of(base);
+  const char *why = why_not(q, how);
+  tp__question_end end = {.allowed = !why,
+                          .cancelled = how == TP__CANCELLED,
+                          .why = tp_text_of(why),
+                          .reason = how == TP__ANSWERED ? q->reason : (tp_text){NULL, 0},
+                          .person = how == TP__ANSWERED ? q->person : (tp_text){NULL, 0}};
+  end_waiting(q->turn);
+  if (!end.cancelled) report_end(q, &end);
+  q->settled(q->ctx, &end);
+  tp__attempt_unref(base);
+}
+
+static void release(tp__attempt *base) {
+  tp__question *q = of(base);
+  tp_turn *turn = q->turn;
+  tp__arena_fini(&q->arena);
+  tp__block_give(&turn->core.runtime->blocks, q, q->block_size);
+  tp__turn_unref(&turn->core);
+}
+
+static const tp__attempt_class class = {
+    .what = "question", .accept = accept, .settled = settled, .abandoned = abandoned, .release = release};
+
+static void *take_block(void *blocks, size_t size) {
+  size_t block_size;
+  return tp__block_take(blocks, size, &block_size);
+}
+
+static void give_block(void *blocks, void *memory, size_t size) { tp__block_give(blocks, memory, size); }
+
+static tp_status new_question(tp_turn *turn, const tp__question_spec *spec, tp__question **ret_question) {
+  tp_runtime *runtime = turn->core.runtime;
+  size_t block_size;
+  tp__question *q = tp__block_take(&runtime->blocks, BLOCK_BYTES, &block_size);
+  if (!q) return TP_ERR_NO_MEMORY;
+  *q = (tp__question){.turn = turn,
+                      .block_size = block_size,
+                      .spec = *spec,
+                      .blocks = {take_block, give_block, &runtime->blocks}};
+  tp_status status = tp__attempt_init(&q->base, &class, &turn->core.strand);
+  if (status != TP_OK) {
+    tp__block_give(&runtime->blocks, q, block_size);
+    return status;
+  }
+  q->base.ends_with_turn = true; /* who was asked need not answer a question that is over */
+  q->base.pool_item.name = spec->subscription;
+  tp__arena_init(&q->arena, &q->blocks, q + 1, block_size - sizeof *q, 0);
+  tp__turn_hold(&turn->core);
+  *ret_question = q;
+  return TP_OK;
+}
+
+/* The channel is called on the owner. Its answer comes as a message, also one that it gives before it returns. */
+static void ask(tp__question *q, tp_token token, uint32_t limit_ms) {
+  tp__people people = people_of(q->turn);
+  tp_question question = {.struct_size = sizeof question,
+                          .token = token,
+                          .ids = q->turn->core.ids,
+                          .id_count = TP_ID_COUNT,
+                          .phase = q->spec.phase,
+                          .subscription = tp_text_of(q->spec.subscription),
+                          .reason = q->spec.reason,
+                          .call = q->spec.call,
+                          .arguments_hash = {q->hash, HASH_BYTES},
+                          .expires_unix_ms = tp__unix_ms() + limit_ms};
+  people.ask(people.ask_ctx, &question);
+}
+
+tp_status tp__question_put(tp_turn *turn, const tp__question_spec *spec, tp__question_settled_fn settled_fn, void *ctx,
+                           tp__question **ret_question) {
+  uint32_t limit_ms = turn->core.runtime->options.ask_limit_ms;
+  tp__question *q;
+  tp_token token;
+  TP__TRY(new_question(turn, spec, &q));
+  tp_status status = tp__attempt_defer(&q->base, NULL, &token);
+  if (status != TP_OK) {
+    tp__attempt_fini(&q->base);
+    tp__attempt_unref(&q->base);
+    return status;
+  }
+  if (limit_ms == 0) limit_ms = LIMIT_MS;
+  q->settled = settled_fn;
+  q->ctx = ctx;
+  hash_of(spec->call->arguments, q->hash);
+  int64_t now_ns = tp__now_ns(), until_ns = tp__deadline_after_ms(now_ns, limit_ms);
+  begin_waiting(turn, now_ns, until_ns);
+  tp__a64_store_relaxed(&q->base.started_ns, (uint64_t)now_ns); /* no other thread knows it yet */
+  report(q, "ask", spec->reason);
+  *ret_question = q;
+  tp__attempt_returned(&q->base); /* before the token is anybody's: no function of ours runs */
+  tp__attempt_await(&q->base, until_ns);
+  ask(q, token, limit_ms);
+  return TP_OK;
+}
+
+void tp__question_cancel(tp__question *q) { tp__attempt_expire(&q->base, TP__CANCELLED); }
+
+/* ---- the answer ---- */
+
+static tp_status check_text(tp_text text, size_t bytes_max, const char *field, tp_fault *fault) {
+  size_t at;
+  if (text.size > bytes_max)
+    return tp__fail(fault, TP_ERR_TOO_LARGE, NULL, "tp_decision.%s has %zu bytes, more than %zu", field, text.size,
+                    bytes_max);
+  if (!tp_utf8_valid(text, &at))
+    return tp__fail(fault, TP_ERR_UTF8, NULL, "tp_decision.%s is not UTF-8 at byte %zu", field, at);
+  return TP_OK;
+}
+
+static tp_status check_decision(const tp_decision *decision, tp_fault *fault) {
+  if (decision->verdict != TP_VERDICT_ALLOW && decision->verdict != TP_VERDICT_DENY)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_decision.verdict is %d: it must be allow or deny",
+                    (int)decision->verdict);
+  if (decision->reserved_) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_decision.reserved_ must be zero");
+  TP__TRY(check_text(decision->reason, REASON_BYTES_MAX, "reason", fault));
+  return check_text(decision->person, TP_ID_BYTES_MAX, "person", fault);
 }
 
 tp_status tp_question_answer(tp_token token, const tp_decision *theirs, tp_fault *fault) {
   tp_decision decision;
   if (!theirs) return tp__fail(fault, TP_ERR_USAGE, NULL, "an answer needs a tp_decision");
   TP__TRY(tp__options_read(&decision, sizeof decision, theirs, "tp_decision", fault));
-  if (decision.verdict != TP_VERDICT_ALLOW && decision.verdict != TP_VERDICT_DENY)
-    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_decision.verdict is %d: it must be allow or deny",
-                    (int)decision.verdict);
-  if (decision.reserved_) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_decision.reserved_ must be zero");
-  return tp__fail(fault, TP_ERR_STALE, NULL, "no question is open under token %llx", (unsigned long long)token.bits);
+  TP__TRY(check_decision(&decision, fault));
+  tp_status status = tp__token_answer(token, &class, &(tp__answer){.kind = TP_ANSWER_DONE}, &decision);
+  if (status == TP_OK) return TP_OK;
+  if (status == TP_ERR_USAGE)
+    return tp__fail(fault, status, NULL, "token %llx is open, but is none of a question",
+                    (unsigned long long)token.bits);
+  return tp__fail(fault, status, NULL, "no question is open under token %llx: it was answered, or is over",
+                  (unsigned long long)token.bits);
 }

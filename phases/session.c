@@ -171,8 +171,8 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) TP__TRY(tp__name_check(names[i], fault));
   if (options.reserved_ != 0)
     return tp__fail(fault, TP_ERR_USAGE, options.id, "tp_session_options.reserved_ must be zero");
-  TP__TRY(tp__people_refuse("tp_session_options", options.ask, options.ask_ctx, options.permission,
-                            options.permission_ctx, fault));
+  TP__TRY(tp__people_check("tp_session_options", options.ask, options.ask_ctx, options.permission,
+                           options.permission_ctx, fault));
   if (options.history_tokens_max != 0 || options.compact || options.compact_ctx)
     return tp__fail(fault, TP_ERR_USAGE, options.id,
                     "tp_session_options: history_tokens_max, compact and compact_ctx are not yet used; leave them 0");
@@ -187,6 +187,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   session->upper = tp__upper_of(runtime);
   session->runtime = runtime;
   session->opened_unix_ms = tp__unix_ms();
+  session->people = (tp__people){options.ask, options.ask_ctx, options.permission, options.permission_ctx};
   atomic_init(&session->refs.v, 1);
   tp__list_init(&session->queue);
   tp__list_init(&session->link);

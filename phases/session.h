@@ -26,6 +26,7 @@ struct tp_session {
   tp_history history; /* load NULL: in memory, which is `messages` */
   tp_shared_history *shared;     /* referenced: whose history it is; NULL: the session's own */
   tp__history_user history_user; /* of shared; under its lock */
+  tp__people people; /* its own; NULL: the runtime's */
   uint32_t queued_max;
   uint64_t number; /* rises in the order of the lists, which a walk needs */
   void *data;      /* the host's */
@@ -64,6 +65,7 @@ static inline tp__turn_ids tp__session_ids(tp_session *session) {
                         .of = session,
                         .session_data = session->data,
                         .listeners = &session->listeners,
+                        .people = session->people.ask || session->people.permission ? &session->people : NULL,
                         .used_agent = session->agent};
 }
 void tp__session_hold(tp_session *session);

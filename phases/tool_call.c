@@ -87,14 +87,14 @@ void tp__call_stop(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) 
   tp__call_done(slot);
 }
 
-void tp__call_deny(tp__tool_slot *slot, const char *by, tp_text reason, bool reported) {
+void tp__call_deny(tp__tool_slot *slot, uint32_t phase, const char *by, tp_text reason, bool reported) {
   tp__dispatch *d = slot->dispatch;
   tp_text text;
   if (tp__render_blocked(&d->texts, by, reason, &text) != TP_OK) text = tp_text_of("the call was denied");
   if (!reported)
     tp__report_add(&d->turn->core, TP_LOG_INFO,
                    &(tp__report){.action = "denial",
-                                 .phase = TP_PHASE_TOOL_PRE,
+                                 .phase = phase,
                                  .subscription = by,
                                  .owner = "",
                                  .subject = tp__call_of(slot)->name,
@@ -225,11 +225,92 @@ static void begin_run(tp__tool_slot *slot) {
   if (refused) tp__call_stop(slot, TP_TOOL_SHED, tp__call_refused(slot->tool, refused));
 }
 
-void tp__call_run(tp__tool_slot *slot) {
-  if (!tp__call_stopped(slot)) begin_run(slot);
+/* tool.rewrite has answered in its place: the phases behind it see that as they see a tool's answer. */
+static void take_ready(tp__tool_slot *slot) {
+  if (slot->dispatch->has_result) {
+    tp__call_filter(slot, TP_TOOL_OK, slot->gate->ready);
+    return;
+  }
+  tp__call_settle(slot, TP_TOOL_OK, slot->gate->ready);
+  tp__call_post(slot);
 }
 
-/* ---- before the run: scope, schema, policy, tool.pre ---- */
+static void run(tp__tool_slot *slot) {
+  if (tp__call_stopped(slot)) return;
+  if (slot->gate && slot->gate->is_ready) take_ready(slot);
+  else begin_run(slot);
+}
+
+/* ---- people ---- */
+
+bool tp__call_ask(tp__tool_slot *slot, const char *by, uint32_t phase, tp_text reason) {
+  tp__dispatch *d = slot->dispatch;
+  if (slot->ask) return true;
+  tp__tool_ask *ask = tp__arena_alloc(&d->texts, sizeof *ask);
+  if (!ask || !tp__arena_text(&d->texts, reason, &reason)) {
+    tp__call_deny(slot, phase, by, tp_text_of("no memory for the question to a person"), false);
+    return false;
+  }
+  *ask = (tp__tool_ask){.by = by, .phase = phase, .reason = reason};
+  slot->ask = ask;
+  return true;
+}
+
+/* Where there is no memory for more words, those of the library must do. */
+static void deny_asked(tp__tool_slot *slot, tp_text words, tp_text person, tp_text reason) {
+  const char *by = person.size > 0 ? " by " : "", *because = reason.size > 0 ? ": " : "";
+  tp_text whole = tp__arena_printf(&slot->dispatch->texts, "%.*s%s%.*s%s%.*s", (int)words.size, words.data, by,
+                                   (int)person.size, person.size ? person.data : "", because, (int)reason.size,
+                                   reason.size ? reason.data : "");
+  tp__call_deny(slot, slot->ask->phase, slot->ask->by, whole.data ? whole : words, false);
+}
+
+static void answered(void *ctx, const tp__question_end *end) {
+  tp__tool_slot *slot = ctx;
+  slot->ask->question = NULL;
+  slot->dispatch->stale = true;
+  if (end->cancelled) tp__call_stop(slot, TP_TOOL_CANCELLED, tp__call_unanswered(TP_TOOL_CANCELLED));
+  else if (end->allowed) run(slot);
+  else deny_asked(slot, end->why, end->person, end->reason);
+}
+
+static void put_question(tp__tool_slot *slot) {
+  tp__tool_ask *ask = slot->ask;
+  tp_turn *turn = slot->dispatch->turn;
+  const tp_text none = {NULL, 0};
+  if (!tp__people_may_be_asked(turn)) {
+    deny_asked(slot, tp_text_of("it asks a person, and there is no channel to ask"), none, ask->reason);
+    return;
+  }
+  slot->dispatch->stale = true;
+  tp__question_spec spec = {
+      .phase = ask->phase, .subscription = ask->by, .reason = ask->reason, .call = tp__call_of(slot)};
+  tp_status status = tp__question_put(turn, &spec, answered, slot, &ask->question);
+  if (status != TP_OK) deny_asked(slot, tp_text_of("it asks a person, and the question could not be put"), none,
+                                  tp_text_of(tp_status_text(status)));
+}
+
+/* @return whether the call goes on; else it was denied. */
+static bool permitted(tp__tool_slot *slot) {
+  switch (tp__people_permission(slot->dispatch->turn, tp__call_of(slot), slot->tool->tool)) {
+    case TP_PERMISSION_AUTO:
+      return true;
+    case TP_PERMISSION_ASK:
+      return tp__call_ask(slot, "permission", TP_PHASE_TOOL_PRE,
+                          tp_text_of("the host asks before each call of this tool"));
+    default:
+      tp__call_deny(slot, TP_PHASE_TOOL_PRE, "permission", tp_text_of("the host does not permit this tool"), false);
+      return false;
+  }
+}
+
+void tp__call_permit(tp__tool_slot *slot) {
+  if (slot->dispatch->has_permission && (tp__call_stopped(slot) || !permitted(slot))) return;
+  if (!slot->ask) run(slot);
+  else if (!tp__call_stopped(slot)) put_question(slot);
+}
+
+/* ---- before the gates: scope, policy; and between them the schema ---- */
 
 /* A policy `tool` with value deny or ask is applied before the gates, and no verdict lifts it. A version of the sets
  * never changes, so what it says of a tool is looked up once. */
@@ -282,6 +363,18 @@ static void stop_out_of_scope(tp__tool_slot *slot) {
   tp__call_stop(slot, TP_TOOL_OUT_OF_SCOPE, tp_text_of(words));
 }
 
+void tp__call_check(tp__tool_slot *slot) {
+  if (tp__call_of(slot)->malformed) {
+    tp__call_stop(slot, TP_TOOL_INVALID_ARGUMENTS, tp_text_of("the arguments are not a JSON object"));
+  } else if (!arguments_fit(slot)) {
+    return;
+  } else if (!slot->dispatch->has_pre) {
+    tp__call_permit(slot);
+  } else if (!tp__call_stopped(slot)) {
+    tp__call_pre(slot);
+  }
+}
+
 /* A cancel that has come to the owner stops every call. One that is only on its way stops no more than what would run:
  * a call that could not run in any case is told why. */
 void tp__call_begin(tp__tool_slot *slot) {
@@ -292,17 +385,10 @@ void tp__call_begin(tp__tool_slot *slot) {
     tp__call_stop(slot, TP_TOOL_UNKNOWN_TOOL, tp_text_of("there is no tool of that name"));
   } else if (slot->tool->out_of_scope) {
     stop_out_of_scope(slot);
-  } else if (tp__call_of(slot)->malformed) {
-    tp__call_stop(slot, TP_TOOL_INVALID_ARGUMENTS, tp_text_of("the arguments are not a JSON object"));
   } else if (policy == TP__TOOL_DENY) {
-    tp__call_deny(slot, "policy", tp_text_of("the turn's policy denies this tool"), false);
-  } else if (policy == TP__TOOL_ASK) {
-    tp__call_deny(slot, "policy", tp_text_of("the policy asks a person, and there is no channel to ask"), false);
-  } else if (!arguments_fit(slot)) {
-    return;
-  } else if (!d->has_pre) {
-    tp__call_run(slot);
-  } else if (!tp__call_stopped(slot)) {
-    tp__call_pre(slot);
+    tp__call_deny(slot, TP_PHASE_TOOL_PRE, "policy", tp_text_of("the turn's policy denies this tool"), false);
+  } else if (policy != TP__TOOL_ASK ||
+             tp__call_ask(slot, "policy", TP_PHASE_TOOL_PRE, tp_text_of("the turn's policy asks a person"))) {
+    tp__call_create(slot);
   }
 }

@@ -6,6 +6,7 @@
 #ifndef TP__TOOL_CALL_H
 #define TP__TOOL_CALL_H
 
+#include "phases/people.h"
 #include "phases/tools.h"
 
 enum { TP__TOOL_FIELDS_MAX = 8 };
@@ -14,8 +15,18 @@ enum { TP__TOOL_FIELDS_MAX = 8 };
 typedef struct tp__tool_gate {
   tp__phase phase; /* the one under way */
   tp_field fields[TP__TOOL_FIELDS_MAX];
-  tp_text signals; /* of tool.pre, rendered: joins the result's text */
+  tp_text signals; /* of tool.create and tool.pre, rendered: joins the result's text */
+  bool is_ready;   /* tool.rewrite has answered in the tool's place: */
+  tp_text ready;
 } tp__tool_gate;
+
+/** A person is to be asked, or is. The first who asks is the one that is shown. */
+typedef struct tp__tool_ask {
+  const char *by; /* lives as long as the runtime */
+  uint32_t phase;
+  tp_text reason;
+  tp__question *question; /* open */
+} tp__tool_ask;
 
 struct tp__tool_slot {
   tp__dispatch *dispatch;
@@ -23,13 +34,15 @@ struct tp__tool_slot {
   tp__tool_entry *tool;
   tp__tool_attempt *run; /* open */
   tp__tool_gate *gate;   /* NULL: no phase of tools has subscriptions */
+  tp__tool_ask *ask;     /* NULL: no gate has asked */
+  const tp_tool_call *call; /* what the model asked for, or what tool.rewrite made of it */
   int64_t started_ns;    /* 0: not yet */
   uint32_t index;
   bool settled; /* it has its result */
   bool done;    /* nothing more will come */
 };
 
-static inline const tp_tool_call *tp__call_of(const tp__tool_slot *slot) { return slot->dispatch->calls[slot->index]; }
+static inline const tp_tool_call *tp__call_of(const tp__tool_slot *slot) { return slot->call; }
 static inline tp_tool_result *tp__call_result(const tp__tool_slot *slot) {
   return &slot->dispatch->results[slot->index];
 }
@@ -46,12 +59,16 @@ void tp__call_one_less(tp__dispatch *dispatch);
 void tp__call_begin(tp__tool_slot *slot);
 /** True when nothing may begin: then the call was stopped. */
 bool tp__call_stopped(tp__tool_slot *slot);
-/** Its gates let it pass: calls the tool. */
-void tp__call_run(tp__tool_slot *slot);
+/** tool.rewrite is through: the schema, then tool.pre. */
+void tp__call_check(tp__tool_slot *slot);
+/** Remembers that a person is to be asked. @return false without memory: then the call was denied. */
+bool tp__call_ask(tp__tool_slot *slot, const char *by, uint32_t phase, tp_text reason);
+/** No gate denied it: the permission, the question, then the tool. */
+void tp__call_permit(tp__tool_slot *slot);
 /** A call that never started ends here: no tool.result, no tool.post. text is not copied. */
 void tp__call_stop(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
 /** @param by  lives as long as the runtime. @param reported  settle.c has logged why. */
-void tp__call_deny(tp__tool_slot *slot, const char *by, tp_text reason, bool reported);
+void tp__call_deny(tp__tool_slot *slot, uint32_t phase, const char *by, tp_text reason, bool reported);
 /** Gives the call its one result. text is in dispatch->texts, or lives as long as the library. */
 void tp__call_settle(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
 /** It has its result, and its phases are through. The dispatch may be gone afterwards. */
@@ -74,7 +91,9 @@ tp_text tp__call_refused(const tp__tool_entry *tool, tp_reason reason);
 
 /* ---- tool_gate.c: each begins a phase that has subscriptions, and goes on from its end ---- */
 
-/** tool.pre, then the tool. */
+/** tool.create, tool.rewrite, then tp__call_check(). Any of the two may have no subscriptions. */
+void tp__call_create(tp__tool_slot *slot);
+/** tool.pre, then tp__call_permit(). */
 void tp__call_pre(tp__tool_slot *slot);
 /** tool.result over what the tool said, then the result, then tool.post. */
 void tp__call_filter(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);

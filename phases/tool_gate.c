@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool_gate.c: the phases around a tool's run: tool.pre before it, tool.result and tool.post behind it. */
+ * tool_gate.c: the phases around a tool's run: tool.create, tool.rewrite and tool.pre before it, tool.result and
+ * tool.post behind it. */
 #include "phases/out.h"
 #include "phases/render.h"
 #include "phases/tool_call.h"
@@ -51,51 +52,124 @@ static void take_reminders(tp__tool_slot *slot, const tp_merged *merged) {
   }
 }
 
-/* ---- tool.pre ---- */
+/* ---- what the gates say ---- */
 
 /* The signals of the gates go with the call's result. Where there is no memory for them, they are lost. */
-static void take_signals(tp__tool_slot *slot, const tp_merged *merged) {
-  tp_text *signals = &slot->gate->signals;
+static void take_signals(tp__tool_slot *slot, const char *phase, const tp_merged *merged) {
+  tp__arena *texts = &slot->dispatch->texts;
+  tp_text *signals = &slot->gate->signals, more;
   if (!merged || merged->lists[TP_KIND_SIGNAL].count == 0) return;
-  if (tp__render_signals(&slot->dispatch->texts, "tool.pre", &merged->lists[TP_KIND_SIGNAL], signals) != TP_OK)
-    *signals = (tp_text){NULL, 0};
+  if (tp__render_signals(texts, phase, &merged->lists[TP_KIND_SIGNAL], &more) != TP_OK) return;
+  if (signals->size > 0)
+    more = tp__arena_printf(texts, "%.*s\n%.*s", (int)signals->size, signals->data, (int)more.size, more.data);
+  if (more.data) *signals = more;
 }
 
-/* Where there is no memory for the gate's own words, the others must do. */
-static void deny_ask(tp__tool_slot *slot, const char *by, tp_text reason) {
-  tp_text words = tp_text_of("it asks a person, and there is no channel to ask");
-  tp_text whole = reason.size == 0 ? words
-                                   : tp__arena_printf(&slot->dispatch->texts, "%s: %.*s", words.data, (int)reason.size,
-                                                      reason.data);
-  tp__call_deny(slot, by, whole.data ? whole : words, false);
-}
-
-/* @return whether the call may run; else it was stopped. */
-static bool judge(tp__tool_slot *slot, const tp__phase *run) {
+/* @return whether the call goes on; else it was stopped. */
+static bool judge(tp__tool_slot *slot, const tp__phase *run, const char *phase) {
   const tp_phase_result *result = &run->result;
-  const char *by = result->subscription ? result->subscription : "tool.pre";
+  const char *by = result->subscription ? result->subscription : phase;
   if (tp__call_stopped(slot)) return false; /* what its gates made of that is not their verdict */
   if (result->outcome == TP_ERR_CANCELLED)
     tp__call_stop(slot, TP_TOOL_CANCELLED, tp__call_unanswered(TP_TOOL_CANCELLED));
-  else if (run->status != TP_OK) tp__call_deny(slot, by, tp_text_of(tp_status_text(run->status)), false);
-  else if (result->outcome != TP_OK) tp__call_deny(slot, by, result->reason, true);
-  else if (result->verdict == TP_VERDICT_ASK)
-    deny_ask(slot, by, result->reason);
-  else return true;
+  else if (run->status != TP_OK)
+    tp__call_deny(slot, run->phase, by, tp_text_of(tp_status_text(run->status)), false);
+  else if (result->outcome != TP_OK) tp__call_deny(slot, run->phase, by, result->reason, true);
+  else return result->verdict != TP_VERDICT_ASK || tp__call_ask(slot, by, run->phase, result->reason);
   return false;
 }
 
-static void pre_ended(tp__phase *run) {
+/* One gate has ended: what it brought is freed after the call was stopped, before it goes on. */
+static void gate_ended(tp__phase *run, const char *phase, bool (*take)(tp__tool_slot *slot, const tp_merged *merged),
+                       void (*next)(tp__tool_slot *slot)) {
   tp__tool_slot *slot = ended_of(run);
   tp__dispatch *d = slot->dispatch;
-  d->open++; /* what the phase brought is let go after the call was stopped */
+  d->open++;
   take_reminders(slot, run->result.merged);
-  take_signals(slot, run->result.merged);
-  bool passed = judge(slot, run);
+  take_signals(slot, phase, run->result.merged);
+  bool passed = judge(slot, run, phase) && (!take || take(slot, run->result.merged));
   tp__phase_let_go(&run->result);
-  if (passed) tp__call_run(slot);
+  if (passed) next(slot);
   tp__call_one_less(d);
 }
+
+static void write_arguments(tp__out *out, const void *ctx) {
+  tp__json_value(out, ((const tp_tool_call *)ctx)->arguments);
+}
+
+/* The arguments as JSON, bounded; empty where there is no memory for it. */
+static tp_text input_summary(tp__tool_slot *slot) {
+  tp_text text = tp__call_of(slot)->arguments;
+  if (!tp__call_of(slot)->malformed &&
+      tp__out_twice(&slot->dispatch->texts, write_arguments, tp__call_of(slot), &text) != TP_OK)
+    return (tp_text){NULL, 0};
+  return (tp_text){text.data, tp__utf8_cut(text, SUMMARY_BYTES)};
+}
+
+/* ---- tool.rewrite ---- */
+
+/* Other arguments make another call, whose id and name stay. */
+static bool take_arguments(tp__tool_slot *slot, const tp_merged *merged) {
+  size_t i = 0;
+  while (merged->fields[i].field.id != TP_FIELD_ARGUMENTS) i++;
+  const tp_field *field = &merged->fields[i].field;
+  tp_tool_call *call = tp__arena_alloc(&slot->dispatch->texts, sizeof *call);
+  if (!call) return false;
+  *call = *tp__call_of(slot);
+  call->malformed = field->kind != TP_FIELD_KIND_VALUE;
+  slot->call = call;
+  return tp__arena_text(&slot->dispatch->texts, field->text, &call->arguments);
+}
+
+static bool take_result(tp__tool_slot *slot, const tp_merged *merged) {
+  tp__tool_gate *gate = slot->gate;
+  gate->is_ready = true;
+  return tp__tool_text(&slot->dispatch->texts, tp_merged_text(merged, TP_FIELD_RESULT), slot->tool->result_bytes_max,
+                       &gate->ready);
+}
+
+static bool take_rewrite(tp__tool_slot *slot, const tp_merged *merged) {
+  bool ok = !tp_merged_replaced(merged, TP_FIELD_ARGUMENTS) || take_arguments(slot, merged);
+  if (ok && tp_merged_replaced(merged, TP_FIELD_RESULT)) ok = take_result(slot, merged);
+  if (!ok)
+    tp__call_deny(slot, TP_PHASE_TOOL_REWRITE, "tool.rewrite", tp_text_of("no memory for what it was rewritten to"),
+                  false);
+  return ok;
+}
+
+static void rewrite_ended(tp__phase *run) { gate_ended(run, "tool.rewrite", take_rewrite, tp__call_check); }
+
+static void begin_rewrite(tp__tool_slot *slot) {
+  if (!slot->dispatch->has_rewrite) {
+    tp__call_check(slot);
+    return;
+  }
+  if (tp__call_stopped(slot)) return;
+  uint32_t count = 0;
+  put_text(slot, &count, TP_FIELD_TOOL, tp__call_of(slot)->name);
+  put_arguments(slot, &count);
+  begin_phase(slot, TP_PHASE_TOOL_REWRITE, count, false, rewrite_ended);
+}
+
+/* ---- tool.create ---- */
+
+static void create_ended(tp__phase *run) { gate_ended(run, "tool.create", NULL, begin_rewrite); }
+
+void tp__call_create(tp__tool_slot *slot) {
+  if (!slot->dispatch->has_create) {
+    begin_rewrite(slot);
+    return;
+  }
+  if (tp__call_stopped(slot)) return;
+  uint32_t count = 0;
+  put_text(slot, &count, TP_FIELD_ABILITY_REF, tp__call_of(slot)->name);
+  put_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
+  begin_phase(slot, TP_PHASE_TOOL_CREATE, count, false, create_ended);
+}
+
+/* ---- tool.pre ---- */
+
+static void pre_ended(tp__phase *run) { gate_ended(run, "tool.pre", NULL, tp__call_permit); }
 
 void tp__call_pre(tp__tool_slot *slot) {
   uint32_t count = 0;
@@ -130,6 +204,9 @@ void tp__call_filter(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text
   uint32_t count = 0;
   put_text(slot, &count, TP_FIELD_TOOL, tp__call_of(slot)->name);
   put_text(slot, &count, TP_FIELD_RESULT, text);
+  put_text(slot, &count, TP_FIELD_CALL_ID, result->call_id);
+  put_arguments(slot, &count);
+  put_int(slot, &count, TP_FIELD_IS_ERROR, kind != TP_TOOL_OK);
   begin_phase(slot, TP_PHASE_TOOL_RESULT, count, true, filter_ended);
 }
 
@@ -140,18 +217,6 @@ static void post_ended(tp__phase *run) {
   take_reminders(slot, run->result.merged);
   tp__phase_let_go(&run->result);
   tp__call_done(slot);
-}
-
-static void write_arguments(tp__out *out, const void *ctx) {
-  tp__json_value(out, ((const tp_tool_call *)ctx)->arguments);
-}
-
-/* The arguments as JSON, bounded; empty where there is no memory for it. */
-static tp_text input_summary(tp__tool_slot *slot) {
-  tp_text text = {NULL, 0};
-  if (tp__out_twice(&slot->dispatch->texts, write_arguments, tp__call_of(slot), &text) != TP_OK)
-    return (tp_text){NULL, 0};
-  return (tp_text){text.data, tp__utf8_cut(text, SUMMARY_BYTES)};
 }
 
 void tp__call_post(tp__tool_slot *slot) {

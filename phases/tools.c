@@ -35,9 +35,14 @@ static tp__tool_slot *new_slot(tp__dispatch *d) {
 static void fill_slot(tp__tool_slot *slot, uint32_t index, tp__tool_entry *tool) {
   slot->index = index;
   slot->tool = tool;
+  slot->call = slot->dispatch->calls[index];
+  slot->ask = NULL;
   slot->started_ns = 0;
   slot->settled = slot->done = false;
-  if (slot->gate) slot->gate->signals = no_text;
+  if (slot->gate) {
+    slot->gate->signals = no_text;
+    slot->gate->is_ready = false;
+  }
   slot->dispatch->open++;
 }
 
@@ -108,10 +113,13 @@ static void prepare(tp__dispatch *d) {
   d->open = 1; /* whoever goes through the calls: the end comes only when every one has begun */
   d->completed = 0;
   d->last = NULL; /* the turn may have other tools by now */
+  d->has_create = has_plan(d, TP_PHASE_TOOL_CREATE);
+  d->has_rewrite = has_plan(d, TP_PHASE_TOOL_REWRITE);
   d->has_pre = has_plan(d, TP_PHASE_TOOL_PRE);
   d->has_result = has_plan(d, TP_PHASE_TOOL_RESULT);
   d->has_post = has_plan(d, TP_PHASE_TOOL_POST);
-  d->has_gates = d->has_pre || d->has_result || d->has_post;
+  d->has_gates = d->has_create || d->has_rewrite || d->has_pre || d->has_result || d->has_post;
+  d->has_permission = tp__people_permit(d->turn);
   d->free = NULL;
   tp__arena_init(&d->scratch, &d->blocks, d->first, sizeof d->first, 0);
   tp__call_look_at_clock(d);
@@ -173,6 +181,7 @@ void tp__dispatch_cancel(tp__dispatch *d) {
   d->open++; /* stays till every slot was looked at */
   for (tp__tool_slot *slot = d->pending; slot; slot = slot->next)
     if (slot->run) tp__tool_run_cancel(slot->run);
+    else if (slot->ask && slot->ask->question) tp__question_cancel(slot->ask->question);
   tp__call_one_less(d);
 }
 

@@ -2,7 +2,8 @@
  *
  * tools: the tools of a turn, and the dispatch of one response's calls. Every call goes its own way, all at once:
  *
- *   scope -> schema -> policy -> tool.pre -> run -> cap -> tool.result -> tool.post -> settled
+ *   scope -> policy -> tool.create -> tool.rewrite -> schema -> tool.pre -> permission, question -> run -> cap
+ *         -> tool.result -> tool.post -> settled
  *
  * and whatever stops it on the way gives it its one result. A call's slot in `results` is its place in the response;
  * the order of completion is a number in it. The dispatch ends when every call is settled. Owner only. */
@@ -75,8 +76,9 @@ struct tp__dispatch {
   size_t count;
   size_t open; /* calls that are not settled, and whoever still goes through them */
   uint32_t completed;
-  bool has_pre, has_result, has_post; /* whether these phases of tools have subscriptions */
-  bool has_gates;                     /* whether one of them has */
+  bool has_create, has_rewrite, has_pre, has_result, has_post; /* whether these phases of tools have subscriptions */
+  bool has_gates;                                              /* whether one of them has */
+  bool has_permission;                                         /* the host's callback is asked for each call */
   bool has_listener;                  /* of events */
   tp_timestamps timestamps;
   bool stale;                 /* now_ns is older than what was done since */

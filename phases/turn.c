@@ -132,6 +132,8 @@ static void clear_upper(tp_turn *turn, tp_runtime *runtime) {
   turn->event_sequence = 0;
   turn->toolset = NULL;
   turn->dispatch = NULL;
+  turn->questions_open = 0;
+  turn->people = (tp__people){0};
   turn->drive = NULL;
   tp__list_init(&turn->kept_dispatches);
   turn->end_message.deliver = end_delivered;
@@ -154,6 +156,7 @@ void tp__turn_release(tp__turn *core) {
   bool berthed = core->berthed;
   if (turn->agent) tp__agent_unref(turn->agent);
   turn->agent = NULL;
+  if (turn->people.ask || turn->people.permission) turn->people = (tp__people){0};
   if (berthed) rest_upper(turn);
   tp__turn_fini(core);
   if (!berthed) tp__block_give(&runtime->blocks, turn, block_size);
@@ -216,6 +219,7 @@ tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_tu
   if (ids->of) { /* these lie in a line that a bare turn's begin does not touch */
     turn->session = ids->of;
     turn->session_data = ids->session_data;
+    if (ids->people) turn->people = *ids->people;
   }
   if (request->data) turn->data = request->data;
   tp__listeners_take(turn->upper, ids->listeners, listeners);

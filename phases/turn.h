@@ -7,12 +7,21 @@
 
 #include "phases/merge.h"
 #include "phases/upper.h"
+#include "turnphase/people.h"
 #include "turnphase/turn.h"
 
 typedef struct tp__phase tp__phase;
 typedef struct tp__toolset tp__toolset;
 typedef struct tp__drive tp__drive;
 typedef struct tp__dispatch tp__dispatch;
+
+/** Who may be asked, and what needs it. */
+typedef struct tp__people {
+  tp_question_fn ask;
+  void *ask_ctx;
+  tp_permission_fn permission;
+  void *permission_ctx;
+} tp__people;
 
 /** One run of a phase. The caller owns the memory, which stays till on_end was called. */
 struct tp__phase {
@@ -68,6 +77,9 @@ struct tp_turn {
   tp__drive *drive;       /* NULL: the host has a loop of its own */
   tp__message end_message;
   tp__link kept_dispatches; /* ended, with results that the host may read till the end */
+  uint32_t questions_open;
+  int64_t asked_since_ns, asked_deadline_ns; /* while one is open: since when, and the deadline at that time */
+  tp__people people; /* the session's own; NULL: the runtime's */
   /* never changes */
   tp__upper *upper;
 };
@@ -81,6 +93,7 @@ typedef struct tp__turn_ids {
   tp_session *of;           /* NULL: bare */
   void *session_data;
   tp__listeners *listeners; /* the session's; NULL: none but the runtime's */
+  const tp__people *people; /* the session's own; NULL: none */
   tp_agent *used_agent;     /* whose config handlers of the turn read; referenced by the turn; NULL: none */
 } tp__turn_ids;
 

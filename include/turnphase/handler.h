@@ -101,6 +101,8 @@ enum {
   TP_FIELD_MESSAGE = 46,          /* text */
   TP_FIELD_CLOSED = 47,           /* int: 1 when the session itself ends, 0 at the end of a logical phase */
   TP_FIELD_SAID_AT = 48,          /* int: unix ms: when the user said the text (tp_turn_request.said_unix_ms) */
+  TP_FIELD_CALL_ID = 49,          /* text: the model's id of the call */
+  TP_FIELD_IS_ERROR = 50,         /* int: 0 or 1 */
   TP_FIELD_HOST = 256,            /* a host's own phases number their fields from here */
   TP_FIELD_LIMIT = 512            /* ids are below this */
 };

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * people.h: for hosts with people who may be asked: a channel for questions, their answers, and a callback that says
- * which tool calls need one. All of it is a place, not yet used: a handler that asks is denied, as where there is no
- * channel, and options that set one of these are refused (TP_ERR_USAGE).
+ * which tool calls need one. Both are set in the options of a runtime or of a session, whose own come first.
+ *
+ * A call is asked about once, when none of its gates has denied it: a policy `tool` says ask, a handler of
+ * tool.create, tool.rewrite or tool.pre asks (the first of these is shown), or the permission callback does. The
+ * question has a limit of its own (tp_runtime_options.ask_limit_ms); the time that a turn waits for answers is not
+ * counted in the turn's. The call is denied when there is no channel, when the channel gives its token up
+ * (tp_token_abandon()), when the question expires, when the answer names other arguments, or when the person says
+ * no; a turn that is cancelled meanwhile ends the call as cancelled. The audit has a row for each question (`ask`)
+ * and each end (`answer`).
  * Threads: any. */
 #ifndef TURNPHASE_PEOPLE_H
 #define TURNPHASE_PEOPLE_H
@@ -19,15 +26,17 @@ typedef struct tp_question {
   size_t id_count;
   tp_phase_id phase;            /* whose subscription asked */
   uint32_t reserved_;           /* zero */
-  tp_text subscription, reason; /* who asked, and why: in its own words */
-  const tp_tool_call *call;     /* as the person is to see it */
+  tp_text subscription, reason; /* who asked, and why: in its own words. "policy" and "permission" are no
+                                   subscriptions */
+  const tp_tool_call *call;     /* as it will run */
   tp_text arguments_hash;       /* of its arguments as they are shown: an answer to others does not count */
   int64_t expires_unix_ms;      /* then it is denied */
 } tp_question;
 
-/** Puts a question: hands it to a person and returns at once; exactly one tp_question_answer() follows, from any
- *  thread. Not yet used.
- *  Threads: the one that owns the turn. */
+/** Puts a question: passes it to a person and returns at once. One tp_question_answer() follows, from any thread, also
+ *  before this returns; a channel that fails calls tp_token_abandon() instead. A question that is over, by its limit or
+ *  by a cancel, needs no answer.
+ *  Threads: the one that owns the turn; it must not block. */
 typedef void (*tp_question_fn)(void *ctx, const tp_question *question);
 
 /** What a person decided. Filled by the host. */
@@ -36,14 +45,15 @@ typedef struct tp_decision {
   tp_verdict verdict;           /* TP_VERDICT_ALLOW or TP_VERDICT_DENY */
   uint32_t reserved_;           /* must be zero */
   tp_text arguments_hash;       /* of the question; with another the call is denied */
-  tp_text reason;               /* for the model and the records; may be empty */
-  tp_text person;               /* who decided: for the records; may be empty */
+  tp_text reason;               /* for the model and the audit; at most 4,096 bytes of UTF-8; may be empty */
+  tp_text person;               /* who decided: for both; at most 128 bytes of UTF-8; may be empty */
 } tp_decision;
 
 /** Answers a question, once.
  *  @param decision  borrowed till return.
- *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for a wrong decision; TP_ERR_STALE when the question was answered
- *          before, has expired, or was never put: always, as long as questions are not yet used.
+ *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_TOO_LARGE, TP_ERR_UTF8 for a wrong decision, and TP_ERR_USAGE
+ *          for a token of something else: then the question stays open. TP_ERR_STALE when it was answered before, is
+ *          over, or was never put.
  *  Threads: any, at any time.   Blocks: no. */
 TP_API tp_status tp_question_answer(tp_token token, const tp_decision *decision, tp_fault *fault) TP_MUST_USE;
 
@@ -65,7 +75,8 @@ typedef struct tp_permission_request {
   const tp_tool *tool;
 } tp_permission_request;
 
-/** Says whether a call may run, for each call that all gates have allowed. Not yet used. @return tp_permission.
+/** Says whether a call may run, for each call that no gate has denied: the request names the tool and, among the ids,
+ *  the agent. A handler that asked is not overruled by AUTO. @return tp_permission.
  *  Threads: the one that owns the turn; it must not block. */
 typedef int32_t (*tp_permission_fn)(void *ctx, const tp_permission_request *request);
 

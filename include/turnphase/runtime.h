@@ -34,7 +34,7 @@ typedef struct tp_phase {
   bool privileged;
   bool code_only;
   bool not_fired;               /* no turn runs it yet: see tp_runtime_options.host_fires. False in rows of the host */
-  uint8_t reserved_;            /* zero */
+  bool rewrite_granted;         /* for owners with TP_GRANT_REWRITE, or trust builtin. False in rows of the host */
   tp_capability kinds;          /* bit 1 << TP_KIND_*: what may be contributed besides diagnostic and audit */
   uint32_t limit_ms;            /* default limit of one handler; 0 means 5,000 */
   tp_failure failure;           /* default failure policy; 0 means best_effort */
@@ -95,11 +95,13 @@ typedef struct tp_runtime_options {
   uint32_t record_queue_bytes;  /* bounds a durable store's queue of records; 0: its own bound. TP_ERR_USAGE without
                                    such a store */
   void *data;                   /* the host's: tp_call_data(TP_ID_RUNTIME), tp_runtime_data() */
-  tp_question_fn ask;           /* not yet used, like the next three: TP_ERR_USAGE when one is set. The channel for
-                                   questions; without one an ask is a denial */
-  void *ask_ctx;
-  tp_permission_fn permission;
-  void *permission_ctx;
+  tp_question_fn ask;           /* the channel for questions (people.h) of sessions that name none, and of turns without
+                                   a session; without one an ask is a denial */
+  void *ask_ctx;                /* TP_ERR_USAGE without ask */
+  tp_permission_fn permission;  /* of sessions that name none, and of turns without a session; NULL: auto */
+  void *permission_ctx;         /* TP_ERR_USAGE without permission */
+  uint32_t ask_limit_ms;        /* how long a question waits for its answer; 0: 30 min */
+  uint32_t ask_reserved_;       /* must be zero */
 } tp_runtime_options;
 
 /** Makes a runtime. Starts no thread and opens nothing: that is tp_runtime_start()'s.
@@ -222,7 +224,7 @@ typedef enum tp_trust {
 /** What an owner may do beyond its trust: bits. A grant that has no effect yet is refused. */
 typedef uint64_t tp_grant;
 #define TP_GRANT_PRIVILEGED_HOOKS (UINT64_C(1) << 0) /* subscribe in privileged phases */
-#define TP_GRANT_REWRITE (UINT64_C(1) << 1)          /* not yet used: refused */
+#define TP_GRANT_REWRITE (UINT64_C(1) << 1)          /* subscribe to tool.rewrite: replace what a tool is called with */
 #define TP_GRANT_NETWORK (UINT64_C(1) << 2)          /* not yet used: refused */
 
 /** Who registers; given by the host, never by the handler. Strings are copied. */

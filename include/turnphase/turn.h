@@ -232,10 +232,10 @@ typedef struct tp_session_options {
   int64_t history_tokens_max;   /* not yet used: TP_ERR_USAGE when it is not zero. A longer history is compacted */
   tp_compact_fn compact;        /* not yet used: TP_ERR_USAGE when it is set */
   void *compact_ctx;            /* not yet used, as compact */
-  tp_question_fn ask;           /* not yet used, like the next three: TP_ERR_USAGE when one is set */
-  void *ask_ctx;
-  tp_permission_fn permission;
-  void *permission_ctx;
+  tp_question_fn ask;           /* the channel for questions (people.h); NULL: the runtime's */
+  void *ask_ctx;                /* TP_ERR_USAGE without ask */
+  tp_permission_fn permission;  /* NULL: the runtime's */
+  void *permission_ctx;         /* TP_ERR_USAGE without permission */
 } tp_session_options;
 
 /** Opens a session. Never blocks: history and session.start are the first step of its first driven turn.

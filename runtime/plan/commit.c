@@ -280,11 +280,12 @@ static tp_status conflict(const tp_edit *edit, tp_fault *fault) {
 
 static void describe(const tp_edit *edit, const tally *t, char *ret_detail, size_t size) {
   snprintf(ret_detail, size,
-           "trust %s%s: handlers +%zu -%zu, subscriptions +%zu -%zu, enabled %zu, disabled %zu, budgets %zu, "
+           "trust %s%s%s: handlers +%zu -%zu, subscriptions +%zu -%zu, enabled %zu, disabled %zu, budgets %zu, "
            "limits %zu",
            tp_trust_name(edit->owner.trust),
-           edit->owner.grants & TP_GRANT_PRIVILEGED_HOOKS ? ", granted privileged_hooks" : "", t->handlers_added,
-           t->handlers_removed, t->added, t->removed, t->enabled, t->disabled, t->budgets, t->limits);
+           edit->owner.grants & TP_GRANT_PRIVILEGED_HOOKS ? ", granted privileged_hooks" : "",
+           edit->owner.grants & TP_GRANT_REWRITE ? ", granted rewrite" : "", t->handlers_added, t->handlers_removed,
+           t->added, t->removed, t->enabled, t->disabled, t->budgets, t->limits);
 }
 
 static void fill_report(tp__snapshot *snapshot, tp_commit_report *ret_report) {

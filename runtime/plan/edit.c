@@ -96,10 +96,10 @@ static tp_status grants_check(const tp_owner *owner, tp_fault *fault) {
     return tp__fail(fault, TP_ERR_USAGE, owner->name,
                     "owner `%s`: grants 0x%llx holds a bit that is none of TP_GRANT_*", owner->name,
                     (unsigned long long)owner->grants);
-  if (owner->grants & ~TP_GRANT_PRIVILEGED_HOOKS)
+  if (owner->grants & TP_GRANT_NETWORK)
     return tp__fail(fault, TP_ERR_USAGE, owner->name,
-                    "owner `%s`: grants 0x%llx: rewrite and network have no effect yet and are refused: leave them out",
-                    owner->name, (unsigned long long)owner->grants);
+                    "owner `%s`: grants 0x%llx: network has no effect yet and is refused: leave it out", owner->name,
+                    (unsigned long long)owner->grants);
   return TP_OK;
 }
 

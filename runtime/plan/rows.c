@@ -95,7 +95,7 @@ static const char *row_flaw(const tp__contribution_ops *ops, const tp_phase *row
   if (row->ask && !row->stop) return "takes ask but no verdicts: set stop";
   if ((unsigned)row->failure > TP_FAILURE_REQUIRED) return "has an unknown failure policy";
   if (row->not_fired) return "says not_fired, but the host runs its own phases itself: leave it false";
-  if (row->reserved_) return "sets reserved_, which must be zero";
+  if (row->rewrite_granted) return "says rewrite_granted, which is of tool.rewrite alone: leave it false";
   if (row->mode == TP_MODE_OBSERVE && row->failure == TP_FAILURE_REQUIRED)
     return "observes, and an observer is never required";
   if (row->kinds & ~(tp_capability)KINDS_KNOWN) return "allows an unknown kind of contribution";

@@ -141,6 +141,11 @@ static tp_status check_trust(const checker *c) {
     return REFUSE(c, TP_ERR_CODE_ONLY, "the phase is for code only, and this is a declared hook of owner `%s`",
                   sub->trust == TP_TRUST_DECLARED ? sub->owner : c->handler->owner);
   }
+  if (c->row->rewrite_granted && sub->trust != TP_TRUST_BUILTIN && !(sub->grants & TP_GRANT_REWRITE)) {
+    return REFUSE(c, TP_ERR_PRIVILEGED,
+                  "the phase changes what tools are called with; owner `%s` is neither built in nor granted rewrite",
+                  sub->owner);
+  }
   return TP_OK;
 }
 

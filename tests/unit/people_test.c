@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * People who may be asked are a place: what would need one is refused, and says so. */
+ * People who may be asked about tool calls: who is asked and when, what their answers do, and how a question ends. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,48 +8,478 @@
 
 #include <cmocka.h>
 
-#include "tests/support/host.h"
+#include "tests/support/model.h"
 
-static void ask_nobody(void *ctx, const tp_question *question) { (void)ctx, (void)question; }
+/* ---- a host with one tool, one hook in each gate, and a person ---- */
 
-static int32_t permit_nothing(void *ctx, const tp_permission_request *request) {
-  return (void)ctx, (void)request, TP_PERMISSION_NONE;
+typedef struct person {
+  tp_verdict answers; /* at once; NONE: not now */
+  bool other_hash, abandons;
+  const char *reason, *name;
+  _Atomic int asked;
+  latch put;
+  tp_token token;
+  char words[512], arguments[64], hash[64];
+  int64_t expires_unix_ms;
+} person;
+
+static tp_status answer(person *p, tp_verdict verdict, tp_fault *fault) {
+  tp_decision decision = {.struct_size = sizeof decision,
+                          .verdict = verdict,
+                          .arguments_hash = p->other_hash ? (tp_text)TEXT("00") : tp_text_of(p->hash),
+                          .reason = tp_text_of(p->reason),
+                          .person = tp_text_of(p->name)};
+  return tp_question_answer(p->token, &decision, fault);
 }
 
-static void channel_and_permission_of_a_runtime_are_refused(void **state) {
+static void ask(void *ctx, const tp_question *q) {
+  person *p = ctx;
+  p->token = q->token;
+  p->expires_unix_ms = q->expires_unix_ms;
+  snprintf(p->words, sizeof p->words, "%.*s|%.*s|%.*s|%.*s|%u", (int)q->subscription.size, q->subscription.data,
+           (int)q->reason.size, q->reason.data, (int)q->call->name.size, q->call->name.data, (int)q->call->id.size,
+           q->call->id.data, q->phase);
+  memcpy(p->arguments, q->call->arguments.data, q->call->arguments.size);
+  snprintf(p->hash, sizeof p->hash, "%.*s", (int)q->arguments_hash.size, q->arguments_hash.data);
+  p->asked++;
+  if (p->abandons) (void)!tp_token_abandon(q->token, NULL);
+  else if (p->answers != TP_VERDICT_NONE) (void)!answer(p, p->answers, NULL);
+  latch_hit(&p->put);
+}
+
+static int32_t permit(void *ctx, const tp_permission_request *request) {
+  const int32_t *says = ctx;
+  return request->tool && request->call && request->id_count == TP_ID_COUNT ? *says : TP_PERMISSION_AUTO;
+}
+
+typedef struct world {
+  tp_runtime *runtime;
+  tp_turn *turn;
+  person person;
+  int32_t permission;
+  act brings, create, rewrite, pre, result;
+  tp_contribution bundle, policy;
+  tp_tool tool;
+  const tp_tool *list[1];
+  _Atomic int runs;
+  char ran_with[16];
+  char filtered[256];
+} world;
+
+static tp_answer run_tool(void *self, tp_tool_run *run) {
+  world *w = self;
+  tp_text arguments = tp_tool_run_arguments(run);
+  w->runs++;
+  snprintf(w->ran_with, sizeof w->ran_with, "%d", (int)tp_value_int(tp_value_get(arguments, "n"), -1));
+  return tp_tool_ok(run, (tp_text)TEXT("ran"));
+}
+
+static tp_answer rewrite(void *self, tp_call *call) {
+  act *a = self;
+  const tp_field field = {.id = a->replaces,
+                          .kind = a->replaces == TP_FIELD_RESULT ? TP_FIELD_KIND_TEXT : TP_FIELD_KIND_VALUE,
+                          .text = tp_text_of(a->text)};
+  a->calls++;
+  if (a->replaces && tp_call_replace(call, &field, 1) != TP_OK) return TP_ANSWER_FAILED;
+  return answer_of(a, call);
+}
+
+static tp_answer filter(void *self, tp_call *call) {
+  world *w = self;
+  tp_text id = tp_call_text(call, TP_FIELD_CALL_ID), result = tp_call_text(call, TP_FIELD_RESULT);
+  tp_text arguments = tp_call_text(call, TP_FIELD_ARGUMENTS);
+  snprintf(w->filtered, sizeof w->filtered, "%.*s %.*s n=%d is_error=%d", (int)id.size, id.data, (int)result.size,
+           result.data, (int)tp_value_int(tp_value_get(arguments, "n"), -1),
+           (int)tp_call_int(call, TP_FIELD_IS_ERROR));
+  return TP_ANSWER_DONE;
+}
+
+static void open_world(world *w, tp_runtime_options options, bool channel, bool permission) {
+  options.struct_size = sizeof options;
+  if (channel) {
+    options.ask = ask;
+    options.ask_ctx = &w->person;
+  }
+  if (permission) {
+    options.permission = permit;
+    options.permission_ctx = &w->permission;
+  }
+  w->person.put = (latch)LATCH;
+  if (!w->person.answers) w->person.answers = TP_VERDICT_NONE;
+  w->runtime = open_runtime(&options);
+  w->tool = (tp_tool){
+      .struct_size = sizeof w->tool, .name = "t", .run = run_tool, .self = w, .placement = TP_PLACEMENT_INLINE};
+  w->list[0] = &w->tool;
+  w->bundle = (tp_contribution){.struct_size = sizeof w->bundle,
+                                .kind = TP_KIND_TOOL_BUNDLE,
+                                .key = TEXT("b"),
+                                .tools = w->list,
+                                .tool_count = 1};
+  w->brings = (act){.emits = &w->bundle, .emit_count = 1};
+  const hook hooks[] = {{.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &w->brings},
+                        {.id = "creates", .phase = TP_PHASE_TOOL_CREATE, .self = &w->create},
+                        {.id = "rewrites", .phase = TP_PHASE_TOOL_REWRITE, .run = rewrite, .self = &w->rewrite},
+                        {.id = "guards", .phase = TP_PHASE_TOOL_PRE, .self = &w->pre},
+                        {.id = "filters", .phase = TP_PHASE_TOOL_RESULT, .run = filter, .self = w}};
+  add_hooks(w->runtime, hooks, COUNT(hooks));
+  w->turn = begin_bare(w->runtime, 60000);
+  assert_int_equal(run_phase(w->turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL).outcome, TP_OK);
+}
+
+static void close_world(world *w) {
+  tp_turn_end(w->turn);
+  close_runtime(w->runtime);
+}
+
+static tp_tool_result call_n(world *w, int n) {
+  char bytes[4];
+  tp_tool_call call = {.id = TEXT("c1"), .name = TEXT("t"), .arguments = argument_n(bytes, n)};
+  tp_tool_result result;
+  assert_int_equal(tools_run(w->turn, &call, 1, &result, NULL), TP_OK);
+  return result;
+}
+
+#define assert_kind(result, want) assert_string_equal(tp_tool_result_name((result).kind), tp_tool_result_name(want))
+#define assert_says(result, words)                                                                        \
+  do {                                                                                                    \
+    if (!memmem((result).text.data, (result).text.size, (words), strlen(words)))                          \
+      fail_msg("`%s` is not in: %.*s", (words), (int)(result).text.size, (result).text.data);             \
+  } while (0)
+
+typedef struct rows {
+  char text[2048];
+} rows;
+
+static bool note_row(void *ctx, const tp_audit *row) {
+  rows *r = ctx;
+  size_t used = strlen(r->text);
+  snprintf(r->text + used, sizeof r->text - used, "%s %s: %s\n", row->action, row->subscription, row->detail);
+  return true;
+}
+
+/* ---- the options ---- */
+
+static void ctx_without_its_function_is_refused(void **state) {
   (void)state;
-  static const char *const names[] = {"ask", "ask_ctx", "permission", "permission_ctx"};
+  static const char *const names[] = {"ask_ctx", "permission_ctx", "ask_reserved_"};
   for (size_t i = 0; i < COUNT(names); i++) {
     tp_runtime_options options = {.struct_size = sizeof options};
-    if (i == 0) options.ask = ask_nobody;
-    if (i == 1) options.ask_ctx = &options;
-    if (i == 2) options.permission = permit_nothing;
-    if (i == 3) options.permission_ctx = &options;
+    if (i == 0) options.ask_ctx = &options;
+    if (i == 1) options.permission_ctx = &options;
+    if (i == 2) options.ask_reserved_ = 1;
     tp_runtime *runtime = NULL;
     tp_fault fault = {0};
     assert_int_equal(tp_runtime_new(&options, &runtime, &fault), TP_ERR_USAGE);
     assert_null(runtime);
     assert_non_null(strstr(fault.message, names[i]));
-    assert_non_null(strstr(fault.message, "not yet used"));
   }
-}
-
-static void channel_and_permission_of_a_session_are_refused(void **state) {
-  (void)state;
   tp_runtime *runtime = open_runtime(NULL);
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 2; i++) {
     tp_session_options options = {.struct_size = sizeof options, .id = "s"};
-    if (i == 0) options.ask = ask_nobody;
-    if (i == 1) options.ask_ctx = &options;
-    if (i == 2) options.permission = permit_nothing;
-    if (i == 3) options.permission_ctx = &options;
+    if (i == 0) options.ask_ctx = &options;
+    if (i == 1) options.permission_ctx = &options;
     tp_session *session = NULL;
     tp_fault fault = {0};
     assert_int_equal(tp_session_open(runtime, &options, &session, &fault), TP_ERR_USAGE);
-    assert_null(session);
-    assert_non_null(strstr(fault.message, "not yet used"));
+    assert_non_null(strstr(fault.message, names[i]));
   }
   close_runtime(runtime);
+}
+
+/* ---- who is asked, and what comes of it ---- */
+
+static void asked_call_runs_when_a_person_allows_it(void **state) {
+  (void)state;
+  world w = {.pre = {.kind = TP_ANSWER_ASK, .reason = "it looks odd"}, .person = {.answers = TP_VERDICT_ALLOW}};
+  open_world(&w, (tp_runtime_options){0}, true, false);
+  tp_tool_result result = call_n(&w, 7);
+  assert_kind(result, TP_TOOL_OK);
+  assert_int_equal(w.runs, 1);
+  assert_string_equal(w.ran_with, "7");
+  assert_int_equal(w.person.asked, 1);
+  char words[64];
+  snprintf(words, sizeof words, "guards|it looks odd|t|c1|%d", TP_PHASE_TOOL_PRE);
+  assert_string_equal(w.person.words, words);
+  assert_memory_equal(w.person.arguments, "\x81\xa1n\x07", 4);
+  assert_int_equal(strlen(w.person.hash), 32);
+  close_world(&w);
+}
+
+static void question_that_a_person_denies_denies_the_call_and_says_who_and_why(void **state) {
+  (void)state;
+  world w = {.pre = {.kind = TP_ANSWER_ASK, .reason = "it looks odd"},
+             .person = {.answers = TP_VERDICT_DENY, .reason = "not today", .name = "ada"}};
+  open_world(&w, (tp_runtime_options){0}, true, false);
+  tp_tool_result result = call_n(&w, 7);
+  assert_kind(result, TP_TOOL_DENIED);
+  assert_says(result, "hook guards blocked the action: a person denied it by ada: not today");
+  assert_int_equal(w.runs, 0);
+  rows r = {""};
+  tp_runtime_audit(w.runtime, TP_VISIBILITY_USER_VISIBLE, note_row, &r);
+  assert_non_null(strstr(r.text, "ask guards: t: it looks odd"));
+  assert_non_null(strstr(r.text, "answer guards: t: a person denied it by ada: not today; arguments "));
+  close_world(&w);
+}
+
+static void answer_to_other_arguments_or_a_failed_channel_denies(void **state) {
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    world w = {.pre = {.kind = TP_ANSWER_ASK}, .person = {.answers = TP_VERDICT_ALLOW}};
+    w.person.other_hash = i == 0;
+    w.person.abandons = i == 1;
+    open_world(&w, (tp_runtime_options){0}, true, false);
+    tp_tool_result result = call_n(&w, 7);
+    assert_kind(result, TP_TOOL_DENIED);
+    assert_says(result,
+                i == 0 ? "the answer was given to other arguments" : "the channel for questions gave no answer");
+    assert_int_equal(w.runs, 0);
+    close_world(&w);
+  }
+}
+
+static void ask_without_a_channel_denies_with_its_own_reason(void **state) {
+  (void)state;
+  world w = {.pre = {.kind = TP_ANSWER_ASK, .reason = "it looks odd"}};
+  open_world(&w, (tp_runtime_options){0}, false, false);
+  tp_tool_result result = call_n(&w, 7);
+  assert_kind(result, TP_TOOL_DENIED);
+  assert_says(result, "hook guards blocked the action: it asks a person, and there is no channel to ask: it looks odd");
+  close_world(&w);
+}
+
+static void first_gate_that_asks_is_shown_and_a_later_deny_asks_nobody(void **state) {
+  (void)state;
+  for (int denies = 0; denies < 2; denies++) {
+    world w = {.create = {.kind = TP_ANSWER_ASK, .reason = "new"},
+               .rewrite = {.kind = TP_ANSWER_ASK, .reason = "rewritten"},
+               .pre = {.kind = denies ? TP_ANSWER_DENY : TP_ANSWER_ASK, .reason = "pre"},
+               .person = {.answers = TP_VERDICT_ALLOW}};
+    open_world(&w, (tp_runtime_options){0}, true, false);
+    tp_tool_result result = call_n(&w, 7);
+    assert_kind(result, denies ? TP_TOOL_DENIED : TP_TOOL_OK);
+    assert_int_equal(w.person.asked, denies ? 0 : 1);
+    if (!denies) assert_non_null(strstr(w.person.words, "creates|new|"));
+    close_world(&w);
+  }
+}
+
+static void permission_is_a_floor_that_no_gate_lifts(void **state) {
+  (void)state;
+  static const struct {
+    int32_t permission;
+    tp_answer gate;
+    tp_tool_result_kind want;
+    int asked;
+  } cases[] = {{TP_PERMISSION_AUTO, TP_ANSWER_ALLOW, TP_TOOL_OK, 0},
+               {TP_PERMISSION_ASK, TP_ANSWER_ALLOW, TP_TOOL_OK, 1},
+               {TP_PERMISSION_NEVER, TP_ANSWER_ALLOW, TP_TOOL_DENIED, 0},
+               {TP_PERMISSION_AUTO, TP_ANSWER_ASK, TP_TOOL_OK, 1},
+               {TP_PERMISSION_ASK, TP_ANSWER_ASK, TP_TOOL_OK, 1},
+               {TP_PERMISSION_NEVER, TP_ANSWER_ASK, TP_TOOL_DENIED, 0},
+               {TP_PERMISSION_AUTO, TP_ANSWER_DENY, TP_TOOL_DENIED, 0},
+               {TP_PERMISSION_NONE, TP_ANSWER_ALLOW, TP_TOOL_DENIED, 0},
+               {99, TP_ANSWER_ALLOW, TP_TOOL_DENIED, 0}};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    world w = {
+        .pre = {.kind = cases[i].gate}, .permission = cases[i].permission, .person = {.answers = TP_VERDICT_ALLOW}};
+    open_world(&w, (tp_runtime_options){0}, true, true);
+    tp_tool_result result = call_n(&w, 7);
+    assert_kind(result, cases[i].want);
+    assert_int_equal(w.person.asked, cases[i].asked);
+    assert_int_equal(w.runs, cases[i].want == TP_TOOL_OK);
+    close_world(&w);
+  }
+}
+
+static void session_has_a_channel_and_a_permission_of_its_own(void **state) {
+  (void)state;
+  world w = {.permission = TP_PERMISSION_NEVER};
+  open_world(&w, (tp_runtime_options){0}, true, true);
+  person own = {.answers = TP_VERDICT_ALLOW, .put = LATCH};
+  int32_t own_permission = TP_PERMISSION_ASK;
+  tp_session_options options = {.struct_size = sizeof options,
+                                .id = "s",
+                                .ask = ask,
+                                .ask_ctx = &own,
+                                .permission = permit,
+                                .permission_ctx = &own_permission};
+  tp_session *session;
+  assert_int_equal(tp_session_open(w.runtime, &options, &session, NULL), TP_OK);
+  tp_turn *outer = w.turn;
+  assert_int_equal(tp_turn_begin(session, NULL, &w.turn, NULL), TP_OK);
+  assert_int_equal(run_phase(w.turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL).outcome, TP_OK);
+  tp_tool_result result = call_n(&w, 1);
+  assert_kind(result, TP_TOOL_OK);
+  assert_int_equal(own.asked, 1);
+  assert_int_equal(w.person.asked, 0);
+  tp_turn_end(w.turn);
+  w.turn = outer;
+  tp_session_close(session, NULL, NULL);
+  result = call_n(&w, 1);
+  assert_kind(result, TP_TOOL_DENIED);
+  close_world(&w);
+}
+
+/* ---- later answers ---- */
+
+typedef struct asker {
+  world *w;
+  tp_tool_result result;
+} asker;
+
+static void *call_there(void *arg) {
+  asker *a = arg;
+  char bytes[4];
+  tp_tool_call call = {.id = TEXT("c1"), .name = TEXT("t"), .arguments = argument_n(bytes, 7)};
+  if (tools_run(a->w->turn, &call, 1, &a->result, NULL) != TP_OK) a->result.kind = TP_TOOL_NONE;
+  return NULL;
+}
+
+static void question_is_answered_once_from_another_thread(void **state) {
+  (void)state;
+  world w = {.pre = {.kind = TP_ANSWER_ASK}};
+  open_world(&w, (tp_runtime_options){0}, true, false);
+  asker a = {.w = &w};
+  pthread_t thread;
+  tp_fault fault = {0};
+  pthread_create(&thread, NULL, call_there, &a);
+  latch_wait(&w.person.put, 1);
+  assert_int_equal(tp_tool_complete(w.person.token, false, (tp_text)TEXT("no")), TP_ERR_USAGE);
+  assert_int_equal(answer(&w.person, TP_VERDICT_ALLOW, &fault), TP_OK);
+  assert_int_equal(answer(&w.person, TP_VERDICT_DENY, &fault), TP_ERR_STALE);
+  assert_non_null(strstr(fault.message, "was answered"));
+  pthread_join(thread, NULL);
+  assert_kind(a.result, TP_TOOL_OK);
+  assert_int_equal(w.runs, 1);
+  close_world(&w);
+}
+
+static void question_without_an_answer_expires_and_denies(void **state) {
+  (void)state;
+  world w = {.pre = {.kind = TP_ANSWER_ASK}};
+  open_world(&w, (tp_runtime_options){.ask_limit_ms = 5}, true, false);
+  tp_tool_result result = call_n(&w, 7);
+  assert_kind(result, TP_TOOL_DENIED);
+  assert_says(result, "the question expired without an answer");
+  assert_int_equal(answer(&w.person, TP_VERDICT_ALLOW, NULL), TP_ERR_STALE);
+  close_world(&w);
+}
+
+static void cancel_ends_an_open_question(void **state) {
+  (void)state;
+  world w = {.pre = {.kind = TP_ANSWER_ASK}};
+  open_world(&w, (tp_runtime_options){0}, true, false);
+  asker a = {.w = &w};
+  pthread_t thread;
+  pthread_create(&thread, NULL, call_there, &a);
+  latch_wait(&w.person.put, 1);
+  tp_turn_cancel(w.turn);
+  pthread_join(thread, NULL);
+  assert_kind(a.result, TP_TOOL_CANCELLED);
+  assert_int_equal(answer(&w.person, TP_VERDICT_ALLOW, NULL), TP_ERR_STALE);
+  assert_int_equal(w.runs, 0);
+  close_world(&w);
+}
+
+static void time_that_a_turn_waits_for_people_is_not_its_own(void **state) {
+  (void)state;
+  world w = {.pre = {.kind = TP_ANSWER_ASK}};
+  open_world(&w, (tp_runtime_options){0}, true, false);
+  tp_turn_end(w.turn);
+  enum { LIMIT_MS = 200 };
+  w.turn = begin_bare(w.runtime, LIMIT_MS);
+  int64_t end_ns = now_ns() + LIMIT_MS * INT64_C(1000000);
+  assert_int_equal(run_phase(w.turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL).outcome, TP_OK);
+  asker a = {.w = &w};
+  pthread_t thread;
+  pthread_create(&thread, NULL, call_there, &a);
+  latch_wait(&w.person.put, 1);
+  while (now_ns() < end_ns + 1000000) sleep_ms(1); /* the turn's limit has passed, and the question's has not */
+  assert_int_equal(answer(&w.person, TP_VERDICT_ALLOW, NULL), TP_OK);
+  pthread_join(thread, NULL);
+  assert_kind(a.result, TP_TOOL_OK);
+  close_world(&w);
+}
+
+/* ---- tool.create, tool.rewrite, tool.result ---- */
+
+static void create_that_denies_stops_the_call_before_it_is_rewritten(void **state) {
+  (void)state;
+  world w = {.create = {.kind = TP_ANSWER_DENY, .reason = "not in prod"}};
+  open_world(&w, (tp_runtime_options){0}, false, false);
+  tp_tool_result result = call_n(&w, 7);
+  assert_kind(result, TP_TOOL_DENIED);
+  assert_says(result, "hook creates blocked the action: not in prod");
+  assert_int_equal(w.rewrite.calls, 0);
+  assert_int_equal(w.pre.calls, 0);
+  close_world(&w);
+}
+
+static void rewritten_arguments_are_what_is_asked_about_and_run(void **state) {
+  (void)state;
+  world w = {.rewrite = {.replaces = TP_FIELD_ARGUMENTS, .text = "\x81\xa1n\x09"},
+             .pre = {.kind = TP_ANSWER_ASK},
+             .person = {.answers = TP_VERDICT_ALLOW}};
+  open_world(&w, (tp_runtime_options){0}, true, false);
+  tp_tool_result result = call_n(&w, 7);
+  assert_kind(result, TP_TOOL_OK);
+  assert_string_equal(w.ran_with, "9");
+  assert_memory_equal(w.person.arguments, "\x81\xa1n\x09", 4);
+  assert_string_equal(w.filtered, "c1 ran n=9 is_error=0");
+  close_world(&w);
+}
+
+static void rewritten_arguments_are_checked_by_the_schema(void **state) {
+  (void)state;
+  world w = {.rewrite = {.replaces = TP_FIELD_ARGUMENTS, .text = "\x91\x09"}};
+  open_world(&w, (tp_runtime_options){0}, true, false);
+  tp_tool_result result = call_n(&w, 7);
+  assert_kind(result, TP_TOOL_INVALID_ARGUMENTS);
+  assert_int_equal(w.pre.calls, 0);
+  close_world(&w);
+}
+
+static void ready_result_stands_for_the_run_once_the_gates_allow_it(void **state) {
+  (void)state;
+  for (int denies = 0; denies < 2; denies++) {
+    world w = {.rewrite = {.replaces = TP_FIELD_RESULT, .text = "from the cache"},
+               .pre = {.kind = denies ? TP_ANSWER_DENY : TP_ANSWER_ALLOW}};
+    open_world(&w, (tp_runtime_options){0}, true, false);
+    tp_tool_result result = call_n(&w, 7);
+    assert_kind(result, denies ? TP_TOOL_DENIED : TP_TOOL_OK);
+    assert_int_equal(w.runs, 0);
+    assert_false(result.started);
+    if (!denies) assert_text(result.text, "from the cache");
+    assert_string_equal(w.filtered, denies ? "" : "c1 from the cache n=7 is_error=0");
+    close_world(&w);
+  }
+}
+
+static void rewriter_needs_the_grant(void **state) {
+  (void)state;
+  static const struct {
+    tp_trust trust;
+    tp_grant grants;
+    tp_status want;
+  } cases[] = {{TP_TRUST_HOST, 0, TP_ERR_PRIVILEGED},
+               {TP_TRUST_HOST, TP_GRANT_PRIVILEGED_HOOKS, TP_ERR_PRIVILEGED},
+               {TP_TRUST_HOST, TP_GRANT_REWRITE, TP_OK},
+               {TP_TRUST_DECLARED, TP_GRANT_REWRITE, TP_ERR_CODE_ONLY},
+               {TP_TRUST_BUILTIN, 0, TP_OK}};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    tp_owner owner = {
+        .struct_size = sizeof owner, .name = "o", .trust = cases[i].trust, .grants = cases[i].grants};
+    act a = {0};
+    tp_edit *edit;
+    tp_fault fault = {0};
+    assert_int_equal(tp_edit_begin(runtime, &owner, &edit, NULL), TP_OK);
+    assert_int_equal(hook_add(runtime, edit, &(hook){.id = "r", .phase = TP_PHASE_TOOL_REWRITE, .self = &a}), TP_OK);
+    assert_int_equal(tp_edit_commit(edit, NULL, &fault), cases[i].want);
+    if (cases[i].want == TP_ERR_PRIVILEGED) assert_non_null(strstr(fault.message, "nor granted rewrite"));
+    if (cases[i].want != TP_OK) tp_edit_discard(edit);
+    close_runtime(runtime);
+  }
 }
 
 static void answer_is_read_strictly_and_finds_no_question(void **state) {
@@ -68,6 +498,13 @@ static void answer_is_read_strictly_and_finds_no_question(void **state) {
     assert_non_null(strstr(fault.message, "verdict"));
   }
   decision.verdict = TP_VERDICT_ALLOW;
+  char long_name[130];
+  memset(long_name, 'a', sizeof long_name);
+  decision.person = (tp_text){long_name, 129};
+  assert_int_equal(tp_question_answer(token, &decision, &fault), TP_ERR_TOO_LARGE);
+  decision.person = (tp_text)TEXT("\xff");
+  assert_int_equal(tp_question_answer(token, &decision, &fault), TP_ERR_UTF8);
+  decision.person = (tp_text){NULL, 0};
   decision.reserved_ = 1;
   assert_int_equal(tp_question_answer(token, &decision, &fault), TP_ERR_USAGE);
   decision.struct_size = 1;
@@ -77,8 +514,23 @@ static void answer_is_read_strictly_and_finds_no_question(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(channel_and_permission_of_a_runtime_are_refused),
-      cmocka_unit_test(channel_and_permission_of_a_session_are_refused),
+      cmocka_unit_test(ctx_without_its_function_is_refused),
+      cmocka_unit_test(asked_call_runs_when_a_person_allows_it),
+      cmocka_unit_test(question_that_a_person_denies_denies_the_call_and_says_who_and_why),
+      cmocka_unit_test(answer_to_other_arguments_or_a_failed_channel_denies),
+      cmocka_unit_test(ask_without_a_channel_denies_with_its_own_reason),
+      cmocka_unit_test(first_gate_that_asks_is_shown_and_a_later_deny_asks_nobody),
+      cmocka_unit_test(permission_is_a_floor_that_no_gate_lifts),
+      cmocka_unit_test(session_has_a_channel_and_a_permission_of_its_own),
+      cmocka_unit_test(question_is_answered_once_from_another_thread),
+      cmocka_unit_test(question_without_an_answer_expires_and_denies),
+      cmocka_unit_test(cancel_ends_an_open_question),
+      cmocka_unit_test(time_that_a_turn_waits_for_people_is_not_its_own),
+      cmocka_unit_test(create_that_denies_stops_the_call_before_it_is_rewritten),
+      cmocka_unit_test(rewritten_arguments_are_what_is_asked_about_and_run),
+      cmocka_unit_test(rewritten_arguments_are_checked_by_the_schema),
+      cmocka_unit_test(ready_result_stands_for_the_run_once_the_gates_allow_it),
+      cmocka_unit_test(rewriter_needs_the_grant),
       cmocka_unit_test(answer_is_read_strictly_and_finds_no_question),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

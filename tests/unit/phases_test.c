@@ -11,7 +11,7 @@
 #include "phases/phases.h"
 
 enum { GATHER = TP_MODE_GATHER, CHAIN = TP_MODE_CHAIN, OBSERVE = TP_MODE_OBSERVE };
-enum { REPLACE = 1, STOP = 2, ASK = 4, REVERSE = 8, PRIVILEGED = 16, CODE_ONLY = 32, NOT_FIRED = 64 };
+enum { REPLACE = 1, STOP = 2, ASK = 4, REVERSE = 8, PRIVILEGED = 16, CODE_ONLY = 32, NOT_FIRED = 64, GRANTED = 128 };
 #define BIT(kind) (1u << TP_KIND_##kind)
 
 /* The table of the design, written down a second time. */
@@ -33,8 +33,8 @@ static const struct {
     {"model.pre", GATHER, 0, BIT(REMINDER) | BIT(PROMPT_CONTEXT), 5000, false},
     {"model.response", CHAIN, REPLACE | PRIVILEGED, 0, 5000, false},
     {"model.post", OBSERVE, 0, BIT(REMINDER), 5000, false},
-    {"tool.create", CHAIN, STOP | ASK | NOT_FIRED, BIT(SIGNAL), 5000, true},
-    {"tool.rewrite", CHAIN, REPLACE | STOP | ASK | CODE_ONLY | NOT_FIRED, 0, 5000, true},
+    {"tool.create", CHAIN, STOP | ASK, BIT(SIGNAL), 5000, true},
+    {"tool.rewrite", CHAIN, REPLACE | STOP | ASK | CODE_ONLY | GRANTED, 0, 5000, true},
     {"tool.pre", CHAIN, STOP | ASK, BIT(SIGNAL) | BIT(REMINDER), 5000, true},
     {"tool.result", CHAIN, REPLACE | CODE_ONLY, 0, 5000, false},
     {"tool.post", OBSERVE, 0, BIT(REMINDER), 5000, false},
@@ -49,7 +49,7 @@ enum { PHASE_COUNT = sizeof expected / sizeof *expected };
 static unsigned traits_of(const tp_phase *row) {
   return (row->replace ? REPLACE : 0u) | (row->stop ? STOP : 0u) | (row->ask ? ASK : 0u) |
          (row->reverse ? REVERSE : 0u) | (row->privileged ? PRIVILEGED : 0u) | (row->code_only ? CODE_ONLY : 0u) |
-         (row->not_fired ? NOT_FIRED : 0u);
+         (row->not_fired ? NOT_FIRED : 0u) | (row->rewrite_granted ? GRANTED : 0u);
 }
 
 static void every_row_says_what_the_design_says(void **state) {
