@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cli/ask.h"
 #include "cli/conversation.h"
 #include "cli/exit_status.h"
 #include "cli/input.h"
@@ -43,6 +44,8 @@ typedef struct player {
   cli_timeline timeline;
   cli_summary summary;
   cli_interrupt interrupt;
+  cli_ask ask;                  /* questions about tool calls, to the terminal */
+  bool may_ask;
   int status;                   /* what the command will end with */
   bool playing;                 /* a turn is under way: its events are shown as they come */
   bool any_background;          /* in this session: something was left to background work */
@@ -167,7 +170,9 @@ static int open_session(player *p, const cli_turn *turn, tp_session **ret_sessio
                                 .agent = p->talk.agent,
                                 .shared_history = p->talk.history,
                                 .on_event = on_event,
-                                .event_ctx = p};
+                                .event_ctx = p,
+                                .ask = p->may_ask ? cli_ask_put : NULL,
+                                .ask_ctx = p->may_ask ? &p->ask : NULL};
   tp_status status = tp_session_open(p->talk.runtime, &options, ret_session, &fault);
   return status == TP_OK ? CLI_OK : cli_fault(turn->session, status, &fault);
 }
@@ -297,6 +302,7 @@ int cli_run(const cli_arguments *arguments, cli_output *output) {
   clock_gettime(CLOCK_REALTIME, &now);
   p.began_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
   cli_interrupt_start(&p.interrupt);
+  p.may_ask = cli_ask_start(&p.ask);
   p.timeline = (cli_timeline){.output = output, .events = &p.events, .verbose = arguments->verbose};
   int status = open_player(&p);
   if (status == CLI_OK) {
@@ -304,6 +310,7 @@ int cli_run(const cli_arguments *arguments, cli_output *output) {
     status = p.status;
   }
   close_player(&p);
+  cli_ask_stop(&p.ask);
   cli_interrupt_stop(&p.interrupt);
   return status;
 }

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ask: questions about tool calls, put to the person at the terminal: the question on standard error, the answer (y, n
+ * or always) from /dev/tty, one question after the other. Where standard error is no terminal there is no channel, and
+ * the library denies what would be asked. Lock: one mutex for the queue; a thread of its own waits for answers. */
+#ifndef CLI_ASK_H
+#define CLI_ASK_H
+
+#include <pthread.h>
+
+#include "turnphase/turnphase.h"
+
+typedef struct cli_question cli_question;
+
+typedef struct cli_ask {
+  pthread_t thread;     /* never changes while it runs, like the next two */
+  bool runs;
+  int terminal;
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  cli_question *first;  /* under mutex: the oldest */
+  bool stops;           /* under mutex */
+  char **always;        /* the thread's: names of tools that need no answer any more */
+  size_t always_count;
+} cli_ask;
+
+/** @return whether there is a terminal: then cli_ask_put() may be called until the stop. */
+bool cli_ask_start(cli_ask *ask);
+/** tp_question_fn; ctx is the cli_ask. */
+void cli_ask_put(void *ctx, const tp_question *question);
+/** Gives up what is still open. */
+void cli_ask_stop(cli_ask *ask);
+
+#endif

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""turnphase run asks on the terminal: each case plays a conversation in which hook `asks` asks about every call, under
+a pseudo-terminal that is the command's controlling one, or without any."""
+import os
+import pty
+import select
+import subprocess
+import sys
+import tempfile
+import time
+
+COMMAND = os.path.abspath(sys.argv[1])
+LIMIT_S = 60
+FILES = {
+    'model.yaml': 'responses:\n  - tool_calls:\n      - {name: memory_search, arguments: {query: tea}}\n'
+                  '      - {name: memory_search, arguments: {query: "a\\u202Eb"}}\n  - text: Done.\n',
+    'talk.jsonl': '{"session": "s", "user": "hi"}\n',
+    'hooks/asks.yaml': 'id: asks\nevent: tool.pre\nhandler: {command: [sh, -c, "cat >/dev/null; echo \''
+                       '{\\"hook_signals\\":[{\\"kind\\":\\"ability_guard\\",\\"code\\":\\"REQUIRES_HUMAN\\",'
+                       '\\"payload\\":{\\"reason\\":\\"a search\\"}}]}\'"]}\n',
+}
+ARGUMENTS = [COMMAND, 'run', '--json', '--script', 'model.yaml', '--hooks', 'hooks', 'talk.jsonl']
+
+
+def environment(directory):
+    return {**os.environ, 'HOME': directory, 'XDG_CONFIG_HOME': directory + '/config'}
+
+
+def scratch(directory):
+    os.mkdir(directory + '/hooks')
+    for name, text in FILES.items():
+        with open(f'{directory}/{name}', 'w') as file:
+            file.write(text)
+    subprocess.run([COMMAND, 'hooks', 'trust', 'hooks'], cwd=directory, env=environment(directory), check=True,
+                   stdout=subprocess.DEVNULL)
+
+
+def at_terminal(directory, answers):
+    """@return the events, and what stood on the terminal. An answer is typed when a question stands there."""
+    out_read, out_write = os.pipe()
+    child, terminal = pty.fork()
+    if child == 0:
+        os.dup2(out_write, 1)
+        os.chdir(directory)
+        os.execve(COMMAND, ARGUMENTS, environment(directory))
+    os.close(out_write)
+    shown, out, open_ends, typed, end = b'', b'', {terminal, out_read}, 0, time.monotonic() + LIMIT_S
+    while open_ends:
+        ready, _, _ = select.select(list(open_ends), [], [], max(0, end - time.monotonic()))
+        if not ready:
+            raise AssertionError(f'no end; on the terminal: {shown!r}')
+        for fd in ready:
+            try:
+                data = os.read(fd, 65536)
+            except OSError:
+                data = b''
+            if not data:
+                open_ends.discard(fd)
+            elif fd == terminal:
+                shown += data
+            else:
+                out += data
+        if typed < len(answers) and shown.count(b'or always') > typed:
+            os.write(terminal, answers[typed].encode() + b'\n')
+            typed += 1
+    os.close(terminal)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0, (shown, out)
+    return out.decode(), shown.decode()
+
+
+def results(out):
+    return [line for line in out.splitlines() if '"tool_end"' in line]
+
+
+def yes_runs_one_call_and_no_denies_the_other(directory):
+    out, shown = at_terminal(directory, ['y', 'n'])
+    assert shown.count('hook asks asks: may this call run?') == 2, shown
+    assert 'reason: a search' in shown and 'arguments: {"query":"tea"}' in shown, shown
+    kinds = sorted('denied' in line for line in results(out))
+    assert kinds == [False, True], out
+    assert 'a person denied it by terminal' in out, out
+
+
+def always_is_asked_once(directory):
+    out, shown = at_terminal(directory, ['always'])
+    assert shown.count('may this call run?') == 1, shown
+    assert len(results(out)) == 2 and not any('denied' in line for line in results(out)), out
+
+
+def another_word_is_asked_again(directory):
+    out, shown = at_terminal(directory, ['perhaps', 'y', 'n'])
+    assert 'Answer y, n or always: ' in shown, shown
+    assert 'a person denied it by terminal' in out, out
+
+
+def what_a_terminal_would_obey_is_shown_as_its_number(directory):
+    _, shown = at_terminal(directory, ['y', 'y'])
+    assert 'a<U+202E>b' in shown and '\u202e' not in shown, shown
+
+
+def without_a_terminal_it_is_denied(directory):
+    ran = subprocess.run(ARGUMENTS, cwd=directory, env=environment(directory), stdin=subprocess.DEVNULL,
+                         capture_output=True, text=True, timeout=LIMIT_S, start_new_session=True)
+    assert ran.returncode == 0, ran
+    assert all('there is no channel to ask: a search' in line for line in results(ran.stdout)), ran.stdout
+    assert len(results(ran.stdout)) == 2, ran.stdout
+
+
+CASES = [yes_runs_one_call_and_no_denies_the_other, always_is_asked_once, another_word_is_asked_again,
+         what_a_terminal_would_obey_is_shown_as_its_number, without_a_terminal_it_is_denied]
+
+
+def main():
+    print(f'1..{len(CASES)}')
+    failed = False
+    for number, case in enumerate(CASES, 1):
+        with tempfile.TemporaryDirectory() as directory:
+            scratch(directory)
+            try:
+                case(directory)
+                print(f'ok {number} - {case.__name__}', flush=True)
+            except Exception as error:  # every failure is the case's
+                failed = True
+                print(f'not ok {number} - {case.__name__}: {error!r}', flush=True)
+    return failed
+
+
+if __name__ == '__main__':
+    sys.exit(main())
