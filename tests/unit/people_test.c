@@ -14,7 +14,7 @@
 
 typedef struct person {
   tp_verdict answers; /* at once; NONE: not now */
-  bool other_hash, abandons;
+  bool other_hash, abandons, changes; /* changes: the arguments, behind the library */
   const char *reason, *name;
   _Atomic int asked;
   latch put;
@@ -42,6 +42,7 @@ static void ask(void *ctx, const tp_question *q) {
   memcpy(p->arguments, q->call->arguments.data, q->call->arguments.size);
   snprintf(p->hash, sizeof p->hash, "%.*s", (int)q->arguments_hash.size, q->arguments_hash.data);
   p->asked++;
+  if (p->changes) ((char *)(uintptr_t)q->call->arguments.data)[3]++;
   if (p->abandons) (void)!tp_token_abandon(q->token, NULL);
   else if (p->answers != TP_VERDICT_NONE) (void)!answer(p, p->answers, NULL);
   latch_hit(&p->put);
@@ -57,11 +58,13 @@ typedef struct world {
   tp_turn *turn;
   person person;
   int32_t permission;
-  act brings, create, rewrite, pre, result;
+  act brings, create, rewrite, pre;
+  tp_handler_fn create_run, pre_run; /* NULL: as the act says */
   tp_contribution bundle, policy;
   tp_tool tool;
   const tp_tool *list[1];
   _Atomic int runs;
+  int64_t left_ms;
   char ran_with[16];
   char filtered[256];
 } world;
@@ -70,6 +73,7 @@ static tp_answer run_tool(void *self, tp_tool_run *run) {
   world *w = self;
   tp_text arguments = tp_tool_run_arguments(run);
   w->runs++;
+  w->left_ms = tp_tool_run_time_left_ms(run);
   snprintf(w->ran_with, sizeof w->ran_with, "%d", (int)tp_value_int(tp_value_get(arguments, "n"), -1));
   return tp_tool_ok(run, (tp_text)TEXT("ran"));
 }
@@ -117,9 +121,9 @@ static void open_world(world *w, tp_runtime_options options, bool channel, bool 
                                 .tool_count = 1};
   w->brings = (act){.emits = &w->bundle, .emit_count = 1};
   const hook hooks[] = {{.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &w->brings},
-                        {.id = "creates", .phase = TP_PHASE_TOOL_CREATE, .self = &w->create},
+                        {.id = "creates", .phase = TP_PHASE_TOOL_CREATE, .run = w->create_run, .self = &w->create},
                         {.id = "rewrites", .phase = TP_PHASE_TOOL_REWRITE, .run = rewrite, .self = &w->rewrite},
-                        {.id = "guards", .phase = TP_PHASE_TOOL_PRE, .self = &w->pre},
+                        {.id = "guards", .phase = TP_PHASE_TOOL_PRE, .run = w->pre_run, .self = &w->pre},
                         {.id = "filters", .phase = TP_PHASE_TOOL_RESULT, .run = filter, .self = w}};
   add_hooks(w->runtime, hooks, COUNT(hooks));
   w->turn = begin_bare(w->runtime, 60000);
@@ -202,6 +206,7 @@ static void asked_call_runs_when_a_person_allows_it(void **state) {
   assert_string_equal(w.person.words, words);
   assert_memory_equal(w.person.arguments, "\x81\xa1n\x07", 4);
   assert_int_equal(strlen(w.person.hash), 32);
+  assert_in_range(w.left_ms, 1, 60000); /* of the turn: what the question added is taken back */
   close_world(&w);
 }
 
@@ -223,15 +228,18 @@ static void question_that_a_person_denies_denies_the_call_and_says_who_and_why(v
 
 static void answer_to_other_arguments_or_a_failed_channel_denies(void **state) {
   (void)state;
-  for (int i = 0; i < 2; i++) {
+  static const char *const words[] = {"the answer was given to other arguments",
+                                      "the channel for questions gave no answer",
+                                      "the arguments have changed since they were shown"};
+  for (int i = 0; i < 3; i++) {
     world w = {.pre = {.kind = TP_ANSWER_ASK}, .person = {.answers = TP_VERDICT_ALLOW}};
     w.person.other_hash = i == 0;
     w.person.abandons = i == 1;
+    w.person.changes = i == 2;
     open_world(&w, (tp_runtime_options){0}, true, false);
     tp_tool_result result = call_n(&w, 7);
     assert_kind(result, TP_TOOL_DENIED);
-    assert_says(result,
-                i == 0 ? "the answer was given to other arguments" : "the channel for questions gave no answer");
+    assert_says(result, words[i]);
     assert_int_equal(w.runs, 0);
     close_world(&w);
   }
@@ -261,6 +269,30 @@ static void first_gate_that_asks_is_shown_and_a_later_deny_asks_nobody(void **st
     if (!denies) assert_non_null(strstr(w.person.words, "creates|new|"));
     close_world(&w);
   }
+}
+
+static tp_answer deny_one(void *self, tp_call *call) {
+  (void)self;
+  bool one = tp_value_int(tp_value_get(tp_call_text(call, TP_FIELD_ARGUMENTS), "n"), 0) == 1;
+  return one ? tp_call_deny(call, "no one") : tp_call_allow(call);
+}
+
+static tp_answer ask_first(void *self, tp_call *call) {
+  return ++((act *)self)->calls == 1 ? tp_call_ask(call, "first") : tp_call_allow(call);
+}
+
+static void question_of_one_call_is_not_that_of_the_next(void **state) {
+  (void)state;
+  world w = {.create_run = ask_first, .pre_run = deny_one, .person = {.answers = TP_VERDICT_ALLOW}};
+  open_world(&w, (tp_runtime_options){0}, true, false);
+  const tp_tool_call calls[] = {{.name = TEXT("t"), .arguments = TEXT("\x81\xa1n\x01")},
+                                {.name = TEXT("t"), .arguments = TEXT("\x81\xa1n\x02")}};
+  tp_tool_result results[2];
+  assert_int_equal(tools_run(w.turn, calls, 2, results, NULL), TP_OK);
+  assert_kind(results[0], TP_TOOL_DENIED);
+  assert_kind(results[1], TP_TOOL_OK);
+  assert_int_equal(w.person.asked, 0);
+  close_world(&w);
 }
 
 static void permission_is_a_floor_that_no_gate_lifts(void **state) {
@@ -317,6 +349,12 @@ static void session_has_a_channel_and_a_permission_of_its_own(void **state) {
   tp_session_close(session, NULL, NULL);
   result = call_n(&w, 1);
   assert_kind(result, TP_TOOL_DENIED);
+  tp_turn_end(outer);
+  w.turn = begin_bare(w.runtime, 0); /* in memory that a turn of the session may have had */
+  assert_int_equal(run_phase(w.turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL).outcome, TP_OK);
+  result = call_n(&w, 1);
+  assert_kind(result, TP_TOOL_DENIED);
+  assert_int_equal(own.asked, 1);
   close_world(&w);
 }
 
@@ -362,6 +400,31 @@ static void question_without_an_answer_expires_and_denies(void **state) {
   assert_kind(result, TP_TOOL_DENIED);
   assert_says(result, "the question expired without an answer");
   assert_int_equal(answer(&w.person, TP_VERDICT_ALLOW, NULL), TP_ERR_STALE);
+  close_world(&w);
+}
+
+static void expired_question_gives_its_token_back(void **state) {
+  (void)state;
+  world w = {.pre = {.kind = TP_ANSWER_ASK}};
+  open_world(&w, (tp_runtime_options){.ask_limit_ms = 5, .deferred_max = 1}, true, false);
+  for (int i = 0; i < 3; i++) {
+    tp_tool_result result = call_n(&w, 7);
+    assert_says(result, "the question expired without an answer");
+  }
+  assert_int_equal(w.person.asked, 3);
+  close_world(&w);
+}
+
+static void question_without_a_free_token_denies(void **state) {
+  (void)state;
+  world w = {.pre = {.kind = TP_ANSWER_ASK}};
+  open_world(&w, (tp_runtime_options){.ask_limit_ms = 5, .deferred_max = 1}, true, false);
+  const tp_tool_call calls[] = {{.name = TEXT("t"), .arguments = TEXT("\x80")},
+                                {.name = TEXT("t"), .arguments = TEXT("\x80")}};
+  tp_tool_result results[2];
+  assert_int_equal(tools_run(w.turn, calls, 2, results, NULL), TP_OK);
+  assert_says(results[0], "expired");
+  assert_says(results[1], "the question could not be put");
   close_world(&w);
 }
 
@@ -436,6 +499,18 @@ static void rewritten_arguments_are_checked_by_the_schema(void **state) {
   tp_tool_result result = call_n(&w, 7);
   assert_kind(result, TP_TOOL_INVALID_ARGUMENTS);
   assert_int_equal(w.pre.calls, 0);
+  close_world(&w);
+}
+
+static void arguments_that_were_no_json_can_be_rewritten(void **state) {
+  (void)state;
+  world w = {.rewrite = {.replaces = TP_FIELD_ARGUMENTS, .text = "\x81\xa1n\x09"}};
+  open_world(&w, (tp_runtime_options){0}, true, false);
+  tp_tool_call call = {.id = TEXT("c1"), .name = TEXT("t"), .arguments = TEXT("{\"n\": "), .malformed = true};
+  tp_tool_result result;
+  assert_int_equal(tools_run(w.turn, &call, 1, &result, NULL), TP_OK);
+  assert_kind(result, TP_TOOL_OK);
+  assert_string_equal(w.ran_with, "9");
   close_world(&w);
 }
 
@@ -520,15 +595,19 @@ int main(void) {
       cmocka_unit_test(answer_to_other_arguments_or_a_failed_channel_denies),
       cmocka_unit_test(ask_without_a_channel_denies_with_its_own_reason),
       cmocka_unit_test(first_gate_that_asks_is_shown_and_a_later_deny_asks_nobody),
+      cmocka_unit_test(question_of_one_call_is_not_that_of_the_next),
       cmocka_unit_test(permission_is_a_floor_that_no_gate_lifts),
       cmocka_unit_test(session_has_a_channel_and_a_permission_of_its_own),
       cmocka_unit_test(question_is_answered_once_from_another_thread),
       cmocka_unit_test(question_without_an_answer_expires_and_denies),
+      cmocka_unit_test(expired_question_gives_its_token_back),
+      cmocka_unit_test(question_without_a_free_token_denies),
       cmocka_unit_test(cancel_ends_an_open_question),
       cmocka_unit_test(time_that_a_turn_waits_for_people_is_not_its_own),
       cmocka_unit_test(create_that_denies_stops_the_call_before_it_is_rewritten),
       cmocka_unit_test(rewritten_arguments_are_what_is_asked_about_and_run),
       cmocka_unit_test(rewritten_arguments_are_checked_by_the_schema),
+      cmocka_unit_test(arguments_that_were_no_json_can_be_rewritten),
       cmocka_unit_test(ready_result_stands_for_the_run_once_the_gates_allow_it),
       cmocka_unit_test(rewriter_needs_the_grant),
       cmocka_unit_test(answer_is_read_strictly_and_finds_no_question),
