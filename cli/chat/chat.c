@@ -226,7 +226,9 @@ static int open_session(cli_chat *chat) {
                                 .agent = chat->talk.agent,
                                 .shared_history = chat->talk.history,
                                 .on_event = on_event,
-                                .event_ctx = chat};
+                                .event_ctx = chat,
+                                .ask = chat->may_ask ? cli_ask_put : NULL,
+                                .ask_ctx = chat->may_ask ? &chat->ask : NULL};
   tp_status status = cli_talk_load(&chat->talk, chat->session_id, see_message, chat, &fault);
   if (status == TP_OK) status = tp_session_open(chat->talk.runtime, &options, &chat->session, &fault);
   return status == TP_OK ? CLI_OK : cli_fault(chat->session_id, status, &fault);
@@ -300,6 +302,7 @@ int cli_chat_command(const cli_arguments *arguments, cli_output *output) {
   cli_interrupt_start(&chat.interrupt);
   if (chat.terminal) cli_interrupt_turns_only(&chat.interrupt);
   look_at_width(&chat);
+  chat.may_ask = chat.terminal && cli_ask_start(&chat.ask);
   int status = open_chat(&chat);
   if (status == CLI_OK) {
     if (chat.terminal) greet(&chat);
@@ -308,6 +311,7 @@ int cli_chat_command(const cli_arguments *arguments, cli_output *output) {
     status = chat.status;
   }
   close_chat(&chat);
+  if (chat.terminal) cli_ask_stop(&chat.ask);
   cli_interrupt_stop(&chat.interrupt);
   return status;
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * chat: a conversation with a model: a session, the turn under way, and what is shown of it. The thread that reads the
- * lines waits while a turn runs, and the one that owns the turn prints: never both. */
+ * lines waits while a turn runs, and the one that owns the turn prints: never both. A question about a call is put by a thread
+ * of its own (ask.h). */
 #ifndef CLI_CHAT_CHAT_H
 #define CLI_CHAT_CHAT_H
 
+#include "cli/ask.h"
 #include "cli/chat/screen.h"
 #include "cli/event.h"
 #include "cli/interrupt.h"
@@ -20,6 +22,8 @@ typedef struct cli_chat {
   cli_events events; /* of the newest turn; with --json those that are not printed yet */
   cli_screen screen;
   cli_interrupt interrupt;
+  cli_ask ask;        /* questions about tool calls, to the terminal */
+  bool may_ask;
   char *last; /* the user's newest message, for /retry; NULL: none */
   size_t last_size, messages;
   int64_t last_id_ms; /* the time that the newest turn's id says */

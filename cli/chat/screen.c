@@ -120,15 +120,6 @@ static void show_tool_begin(screen *s, tp_text event) {
             malformed);
 }
 
-void cli_screen_question(screen *s, const tp_tool_call *call, tp_text subscription, tp_text reason) {
-  show_call(s, CLI_WARN, "?", call->name, call->arguments, call->malformed);
-  cli_print_string(s->output, "    ");
-  cli_print_cut(s->output, subscription, NAME_MAX_SHOWN);
-  cli_print_string(s->output, ": ");
-  cli_print_cut(s->output, reason, SIZE_MAX);
-  cli_print_string(s->output, "\n");
-}
-
 /* "  ✓ weather  12 ms  3 °C", or "  ✗ shell  denied  0.2 ms  no". */
 static void show_tool_end(screen *s, tp_text event) {
   tp_text result = tp_value_get(event, "tool_result"), kind = cli_event_text(result, "kind"),

@@ -19,8 +19,6 @@ typedef struct cli_screen {
 
 /** Shows an event of a turn (cli/event.h). */
 void cli_screen_show(cli_screen *screen, tp_text event);
-/** Shows what a person is asked about a tool call: who asks, and why. */
-void cli_screen_question(cli_screen *screen, const tp_tool_call *call, tp_text subscription, tp_text reason);
 /** Shows what a turn came to, behind its last event. */
 void cli_screen_end(cli_screen *screen, const tp_turn_result *result);
 /** A text of others with its line ends, and without what a terminal would obey or hide. */

@@ -150,6 +150,35 @@ static void ctrl_c_cancels_the_turn_and_not_the_program(void **state) {
   }
 }
 
+static void questions_about_calls_are_answered_in_place(void **state) {
+  (void)state;
+  static const char writes[] = "responses:\n"
+                               "  - tool_calls: [{name: files_write, arguments: {path: a.txt, text: no}}]\n"
+                               "  - text: Not written.\n"
+                               "  - tool_calls: [{name: files_write, arguments: {path: b.txt, text: yes}}]\n"
+                               "  - text: Written.\n";
+  const char *root = scratch_path(""), *model = scratch_string("model.yaml", writes);
+  terminal *t = CHAT_AT(120, "--script", model, "--no-memory", "--files", root);
+  terminal_await(t, PROMPT);
+  terminal_say(t, "Write a");
+  terminal_await(t, "until the run ends): ");
+  assert_non_null(from(t, "reason: it writes the file a.txt"));
+  terminal_say(t, "n");
+  terminal_await(t, PROMPT);
+  assert_non_null(from(t, "\nNot written.\n"));
+  terminal_say(t, "Write b");
+  terminal_await(t, "until the run ends): ");
+  assert_non_null(from(t, "reason: it writes the file b.txt"));
+  terminal_say(t, "y");
+  terminal_await(t, PROMPT);
+  assert_non_null(from(t, "\nWritten.\n"));
+  terminal_say(t, "/quit");
+  assert_int_equal(terminal_wait(t), 0);
+  terminal_close(t);
+  assert_int_not_equal(access(scratch_path("a.txt"), F_OK), 0);
+  assert_int_equal(access(scratch_path("b.txt"), F_OK), 0);
+}
+
 static void what_happened_is_looked_at_with_commands(void **state) {
   (void)state;
   const char *model = scratch_string("model.yaml", script), *file = scratch_path("talk.md");
@@ -380,6 +409,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_turn_with_a_tool_call_is_seen_and_the_next_process_goes_on),
       cmocka_unit_test(ctrl_c_cancels_the_turn_and_not_the_program),
+      cmocka_unit_test(questions_about_calls_are_answered_in_place),
       cmocka_unit_test(what_happened_is_looked_at_with_commands),
       cmocka_unit_test(what_was_recalled_is_seen_with_verbose_and_colours_can_be_off),
       cmocka_unit_test(lines_are_edited_and_come_again),

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The lines of turnphase chat as a script gives them, and the answer to a question. */
-#include <fcntl.h>
+ * The lines of turnphase chat as a script gives them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +13,6 @@
 
 #include <cmocka.h>
 
-#include "cli/chat/ask.h"
 #include "cli/chat/line.h"
 
 /* Standard input is a pipe from here on. @return its other end. */
@@ -66,45 +64,10 @@ static void the_bell_ends_the_wait_and_keeps_what_came(void **state) {
   close(bell);
 }
 
-static void everything_but_yes_denies(void **state) {
-  (void)state;
-  static const struct {
-    const char *typed;
-    tp_verdict verdict;
-  } rows[] = {{"y\n", TP_VERDICT_ALLOW},   {"YES\n", TP_VERDICT_ALLOW}, {"\n", TP_VERDICT_DENY},
-              {"n\n", TP_VERDICT_DENY},    {"yet\n", TP_VERDICT_DENY},  {"ye\n", TP_VERDICT_DENY},
-              {" yes\n", TP_VERDICT_DENY}, {"", TP_VERDICT_DENY}};
-  cli_output output = {.error = 1}; /* nothing is written, and the prompt goes nowhere */
-  int shown = dup(STDOUT_FILENO), nowhere = open("/dev/null", O_WRONLY);
-  fflush(stdout);
-  assert_int_equal(dup2(nowhere, STDOUT_FILENO), STDOUT_FILENO);
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    cli_screen screen = {.output = &output};
-    tp_tool_call call = {.struct_size = sizeof call, .name = tp_text_of("shell")};
-    tp_question question = {.struct_size = sizeof question,
-                            .call = &call,
-                            .subscription = tp_text_of("guard"),
-                            .reason = tp_text_of("it deletes"),
-                            .arguments_hash = tp_text_of("hash")};
-    tp_decision decision;
-    close(feed(rows[i].typed));
-    cli_line *line = cli_line_open(false, -1);
-    cli_ask(&screen, line, &question, &decision);
-    assert_int_equal(decision.verdict, rows[i].verdict);
-    assert_int_equal(decision.struct_size, sizeof decision);
-    assert_memory_equal(decision.arguments_hash.data, "hash", 4);
-    cli_line_close(line);
-  }
-  assert_int_equal(dup2(shown, STDOUT_FILENO), STDOUT_FILENO);
-  close(shown);
-  close(nowhere);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lines_come_one_by_one_with_either_end_and_without_the_last),
       cmocka_unit_test(the_bell_ends_the_wait_and_keeps_what_came),
-      cmocka_unit_test(everything_but_yes_denies),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
