@@ -179,6 +179,23 @@ static void questions_about_calls_are_answered_in_place(void **state) {
   assert_int_equal(access(scratch_path("b.txt"), F_OK), 0);
 }
 
+static void ctrl_c_before_any_text_leaves_no_line_half_written(void **state) {
+  (void)state;
+  const endpoint_reply reply = {.body = CHAT_HELLO, .waits_before = true};
+  endpoint *e = endpoint_open(&reply, 1);
+  terminal *t = CHAT_AT(80, "--model", "openai:m", "--base-url", e->url, "--no-memory");
+  terminal_await(t, PROMPT);
+  terminal_say(t, "Hi");
+  endpoint_await(e, &e->request_count, 1);
+  terminal_type(t, "\x03");
+  terminal_await(t, PROMPT);
+  assert_masked(from(t, "> Hi"), "> Hi\n^C\n[cancelled]\n  # ms\n\n> ");
+  terminal_say(t, "/quit");
+  assert_int_equal(terminal_wait(t), 0);
+  terminal_close(t);
+  endpoint_close(e);
+}
+
 static void what_happened_is_looked_at_with_commands(void **state) {
   (void)state;
   const char *model = scratch_string("model.yaml", script), *file = scratch_path("talk.md");
@@ -351,6 +368,12 @@ static void json_gives_the_events_of_run_and_takes_lines_as_they_stand(void **st
   assert_holds(&c.out, "\"event\":\"tool_end\"");
   assert_holds(&c.out, "\"session\":\"chat\"");
   assert_holds(&c.out, "\"text\":\"I was asked again.\"");
+  const char *first = strstr(c.out.data, "\"turn\":\""), *other = strstr(c.out.data, "\"text\":\"second\"");
+  assert_non_null(first);
+  assert_non_null(other);
+  other = strstr(other, "\"turn\":\"");
+  assert_non_null(other);
+  assert_memory_not_equal(first, other, strlen("\"turn\":\"2026-11-22T23:50:34.123Z"));
   for (const char *line = c.out.data; *line; line = strchr(line, '\n') + 1) assert_int_equal(*line, '{');
   command_free(&c);
 }
@@ -410,6 +433,7 @@ int main(void) {
       cmocka_unit_test(a_turn_with_a_tool_call_is_seen_and_the_next_process_goes_on),
       cmocka_unit_test(ctrl_c_cancels_the_turn_and_not_the_program),
       cmocka_unit_test(questions_about_calls_are_answered_in_place),
+      cmocka_unit_test(ctrl_c_before_any_text_leaves_no_line_half_written),
       cmocka_unit_test(what_happened_is_looked_at_with_commands),
       cmocka_unit_test(what_was_recalled_is_seen_with_verbose_and_colours_can_be_off),
       cmocka_unit_test(lines_are_edited_and_come_again),
