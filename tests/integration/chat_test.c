@@ -116,12 +116,17 @@ static void a_turn_with_a_tool_call_is_seen_and_the_next_process_goes_on(void **
   }
 }
 
+#define BEFORE \
+  "> Hi\nOne two\nthr^C\n[cancelled]\n  # ms\n\n> Again\nHello, w\xc3\xb6rld\n  # ms \xc2\xb7 19 + 10 tokens\n\n"
+#define LEAVES "Ctrl-C once more leaves, as Ctrl-D and /quit do.\n> "
+
 static void ctrl_c_cancels_the_turn_and_not_the_program(void **state) {
   (void)state;
   static const char words[] = DELTA("{\"content\":\"One two\\nthr\"}");
   static const char all[] = DELTA("{\"content\":\"One two\\nthr\"}") CHAT_HELLO;
   const endpoint_reply replies[] = {{.body = all, .stops_at = sizeof words - 1, .then = ENDPOINT_WAITS},
                                     {.body = CHAT_HELLO}};
+  bool edits = getenv("TURNPHASE_LIBEDIT") != NULL;
   for (int columns = 80; columns <= 120; columns += 40) {
     endpoint *e = endpoint_open(replies, 2);
     terminal *t = CHAT_AT(columns, "--model", "openai:m", "--base-url", e->url, "--no-memory");
@@ -133,16 +138,15 @@ static void ctrl_c_cancels_the_turn_and_not_the_program(void **state) {
     endpoint_await(e, &e->left, 1);
     terminal_say(t, "Again");
     terminal_await(t, "tokens\n\n> ");
-    terminal_type(t, "gone");
-    terminal_await(t, "> gone");
-    terminal_type(t, "\x03");
-    terminal_await(t, "> gone\n> ");
+    if (edits) { /* else it is not known what stands on the line */
+      terminal_type(t, "gone");
+      terminal_await(t, "> gone");
+      terminal_type(t, "\x03");
+      terminal_await(t, "> gone\n> ");
+    }
     terminal_type(t, "\x03");
     terminal_await(t, "do.\n> ");
-    assert_masked(from(t, "> Hi"),
-                  "> Hi\nOne two\nthr^C\n[cancelled]\n  # ms\n\n"
-                  "> Again\nHello, w\xc3\xb6rld\n  # ms \xc2\xb7 19 + 10 tokens\n\n"
-                  "> gone\n>\nCtrl-C once more leaves, as Ctrl-D and /quit do.\n> ");
+    assert_masked(from(t, "> Hi"), edits ? BEFORE "> gone\n>\n" LEAVES : BEFORE "> ^C\n" LEAVES);
     terminal_type(t, "\x03");
     assert_int_equal(terminal_wait(t), 0);
     terminal_close(t);
