@@ -148,10 +148,10 @@ static void go(tp__dispatch *d) {
   prepare(d);
   d->turn->dispatch = d;
   bool *begins_more = &d->turn->core.strand.begins_more;
-  *begins_more = d->count > 1;
-  for (uint32_t i = 0; i + 1 < d->count; i++) begin_call(d, i);
-  *begins_more = false;
-  if (d->count > 0) begin_call(d, (uint32_t)d->count - 1);
+  for (uint32_t i = 0; i < d->count; i++) {
+    *begins_more = i + 1 < d->count;
+    begin_call(d, i);
+  }
   tp__call_one_less(d);
 }
 
