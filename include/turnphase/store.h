@@ -346,17 +346,26 @@ typedef struct tp_audit_query {
   uint32_t reserved_;            /* zero */
 } tp_audit_query;
 
-/* ---- places: not yet used ---- */
-
-/** One attempt of a run. Not yet used: a run record has the last one and how many there were. */
+/** An attempt of a run that its row cannot tell of: one that is tried again or was, one that failed when it was called,
+ *  or one that said why. All attempts but such are the run's row. */
 typedef struct tp_attempt_record {
   size_t struct_size;
   uint64_t process_run_id, entry_id;
   uint32_t run_index, attempt;   /* in plan order; from 1 */
   int64_t queued_ns, started_ns, ended_ns, late_ns;
   uint32_t state, reason, verdict, code; /* tp_state, tp_reason, tp_verdict, the handler's own number */
-  tp_text message;               /* safe to show */
+  tp_text message;               /* what it said, safe to show; at most 512 bytes */
 } tp_attempt_record;
+/** Receives attempts; false stops. */
+typedef bool (*tp_attempt_record_fn)(void *ctx, const tp_attempt_record *record);
+
+/** Which attempts to read: those of one entry, by run_index and attempt. */
+typedef struct tp_attempt_query {
+  size_t struct_size;
+  uint64_t process_run_id, entry_id;
+} tp_attempt_query;
+
+/* ---- places: not yet used ---- */
 
 /** One message of a turn. Not yet used: messages are a tp_history's. */
 typedef struct tp_message_record {
@@ -567,9 +576,11 @@ typedef struct tp_store {
   /** Keeps an audit row. Each comes once, in their order, on any thread; those from before the start of the runtime
    *  come behind open. What overflows before it is given (1,024 rows of either kind) is logged. */
   tp_status (*audit)(void *self, const tp_audit *row);
+  /** Keeps what an attempt came to. O(1) whatever the store holds. On the thread that owns the turn, before the record
+   *  of its entry. */
+  tp_status (*attempt)(void *self, const tp_attempt_record *record);
   /** Places. Not yet used: tp_runtime_new() refuses a store that sets one (TP_ERR_USAGE), since nothing would call
    *  it. */
-  tp_status (*attempt)(void *self, const tp_attempt_record *record);
   tp_status (*message)(void *self, const tp_message_record *record);
   tp_status (*content)(void *self, const tp_content_record *record);
   tp_status (*decision)(void *self, const tp_decision_record *record);
@@ -603,6 +614,9 @@ typedef struct tp_store {
   uint32_t reserved_;            /* zero */
   /** Gives the audit rows that fit, newest first. */
   tp_status (*audits)(void *self, const tp_audit_query *query, tp_audit_fn each, void *ctx, tp_fault *fault);
+  /** Gives the attempts of an entry, in plan order. */
+  tp_status (*attempts)(void *self, const tp_attempt_query *query, tp_attempt_record_fn each, void *ctx,
+                        tp_fault *fault);
 } tp_store;
 
 /** Options of the memory store; zero means default. */

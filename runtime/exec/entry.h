@@ -243,6 +243,9 @@ const tp_field *tp__fields_find(const tp_field *fields, uint32_t count, uint32_t
 void tp__entry_record(tp__entry *entry);
 /** The same, for one that was quiet. */
 void tp__entry_record_quiet(tp__entry *entry);
+/** records.c: gives the store an attempt that the run's row cannot tell of; the row has its times.
+ *  @param message  what it said, safe to show; may be NULL. */
+void tp__entry_record_attempt(tp__entry *entry, uint32_t index, tp_state state, tp_reason reason, const char *message);
 /** records.c: hands what the turn has packed to the store. */
 void tp__turn_flush_records(tp__turn *turn);
 /** records.c: records an entry of one node that is about to run, and with durability SYNC commits that: its record when

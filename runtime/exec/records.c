@@ -6,7 +6,7 @@
 #include "runtime/exec/runtime.h"
 #include "runtime/store/memory_store.h"
 
-enum { BLOCK_BYTES = 4096 };
+enum { BLOCK_BYTES = 4096, ATTEMPT_MESSAGE_MAX = 512 };
 
 /* Attempts that left this thread may yet be late, which a narrow row cannot say. */
 static bool make_narrow(tp__entry *e) {
@@ -179,6 +179,35 @@ void tp__entry_record_quiet(tp__entry *e) {
   }
   pack_head(packed, e, TP_OK);
   tp__rows_copy(tp__packed_rows(packed), e->rows, run_count);
+}
+
+/* ---- attempts ---- */
+
+void tp__entry_record_attempt(tp__entry *e, uint32_t index, tp_state state, tp_reason reason, const char *message) {
+  tp_runtime *runtime = e->turn->runtime;
+  const tp_run_record *row = &e->runs[index].row;
+  tp_text said = tp_text_of(message);
+  tp__inside frame;
+  if (!runtime->store.attempt) return;
+  said.size = tp__utf8_cut(said, ATTEMPT_MESSAGE_MAX);
+  tp_attempt_record record = {.struct_size = sizeof record,
+                              .process_run_id = runtime->jobs.mark,
+                              .entry_id = e->id,
+                              .run_index = index,
+                              .attempt = row->attempts,
+                              .queued_ns = row->queued_ns,
+                              .started_ns = row->started_ns,
+                              .ended_ns = row->ended_ns,
+                              .late_ns = row->late_ns,
+                              .state = (uint32_t)state,
+                              .reason = (uint32_t)reason,
+                              .verdict = row->verdict,
+                              .code = row->code,
+                              .message = said};
+  tp_status status = tp__store_left(&frame, runtime->store.attempt(tp__store_enter(&frame, runtime), &record));
+  if (status != TP_OK)
+    tp__log(runtime, TP_LOG_DEBUG, &(tp__log_subject){.status = status, .phase = e->plan->phase, .ids = e->turn->ids},
+            "an attempt was not kept: %s", tp_status_text(status));
 }
 
 /* ---- turns and audit rows ---- */

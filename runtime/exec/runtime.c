@@ -146,8 +146,7 @@ static tp_status resolve_store(tp_store *ret_store, const tp_store *theirs, tp_f
   if (!(store->record && store->job_insert && store->job_claim && store->job_finish && store->job_open))
     return tp__fail(fault, TP_ERR_USAGE, store->name,
                     "tp_store lacks one of record, job_insert, job_claim, job_finish and job_open");
-  const char *place = store->attempt      ? "attempt"
-                      : store->message    ? "message"
+  const char *place = store->message      ? "message"
                       : store->content    ? "content"
                       : store->decision   ? "decision"
                       : store->task       ? "task"

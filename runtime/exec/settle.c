@@ -125,6 +125,8 @@ void tp__entry_settle(tp__entry *e, uint32_t index, tp_state state, tp_reason re
   if (run->row.attempts > 0 && !(node->flags & (TP__NODE_QUICK | TP__NODE_BACKGROUND)))
     run->row.limit_ms = (uint32_t)(node->limit_ns / TP__NS_PER_MS);
   if (!run->row.verdict) run->row.verdict = TP_VERDICT_NONE;
+  bool has_more_to_say = run->row.attempts > 1 || reason != TP_REASON_NONE || run->message;
+  if (run->row.attempts > 0 && has_more_to_say) tp__entry_record_attempt(e, index, state, reason, run->message);
   e->unsettled--;
   bool passes = reason == TP_REASON_NONE || reason == TP_REASON_KILL_SWITCH;
   switch (tp__decide(node->execution, node->failure, reason)) {
@@ -280,6 +282,7 @@ void tp__entry_take_answer(tp__entry *e, uint32_t index, const tp__answer *answe
   bool has_failed = answer->kind == TP_ANSWER_FAILED && output->refused == TP_OK;
   run->retryable = has_failed && answer->retryable;
   if (has_failed && try_again(e, node, index, answer)) {
+    tp__entry_record_attempt(e, index, TP_STATE_FAILED, reason, safe_reason(answer->reason));
     tp__report_retry(e, index);
     return;
   }

@@ -252,24 +252,26 @@ static int trim_below_locked(tp__sqlite_store *s, int statement, int64_t newest,
   return tp__sqlite_run(s->statements[statement], tp__sqlite_bind_ints(s->statements[statement], &last, 1));
 }
 
-static int trim_locked(tp__sqlite_store *s, int64_t entry, int64_t turn, int64_t audit) {
+static int trim_locked(tp__sqlite_store *s, int64_t entry, int64_t turn, int64_t audit, int64_t attempt) {
   const tp_sqlite_store_options *options = &s->options;
   int rc = trim_below_locked(s, TP__TRIM_RUNS, entry, options->records_max);
   if (rc == SQLITE_OK) rc = trim_below_locked(s, TP__TRIM_ENTRIES, entry, options->records_max);
+  if (rc == SQLITE_OK) rc = trim_below_locked(s, TP__TRIM_ATTEMPTS, attempt, options->records_max);
   if (rc == SQLITE_OK) rc = trim_below_locked(s, TP__TRIM_TURNS, turn, options->turns_max);
   return rc == SQLITE_OK ? trim_below_locked(s, TP__TRIM_AUDITS, audit, options->audits_max) : rc;
 }
 
 int tp__sqlite_write_locked(tp__sqlite_store *s, const tp__waiting *first) {
-  int64_t entry = 0, turn = 0, audit = 0; /* the newest row of each */
+  int64_t entry = 0, turn = 0, audit = 0, attempt = 0; /* the newest row of each */
   int rc = SQLITE_OK;
   for (const tp__waiting *node = first; node && rc == SQLITE_OK; node = node->next) switch (node->kind) {
     case TP__WAITS_ENTRY: rc = write_entry_locked(s, node, &entry); break;
     case TP__WAITS_LATE: rc = write_late_locked(s, &node->late); break;
     case TP__WAITS_TURN: rc = write_turn_locked(s, node, &turn); break;
     case TP__WAITS_AUDIT: rc = write_audit_locked(s, &node->audit, &audit); break;
+    case TP__WAITS_ATTEMPT: rc = tp__sqlite_write_attempt_locked(s, &node->attempt, &attempt); break;
     }
-  return rc == SQLITE_OK ? trim_locked(s, entry, turn, audit) : rc;
+  return rc == SQLITE_OK ? trim_locked(s, entry, turn, audit, attempt) : rc;
 }
 
 /* ---- reading ---- */

@@ -6,6 +6,7 @@
  * process: one row per run of a process that has the file open, or that ended without closing it.
  * entry: one row per run of a phase; numbers rise and only the lowest are deleted; ended_ns is 0 while it runs, or when
  * its process ended first. run: its subscriptions, in plan order.
+ * attempt: of a run, where its row does not tell all; entry is the entry's id, whose row it goes with.
  * turn: one row per driven turn. audit: one per audit row. Both are numbered likewise. step: what a turn waited for, in
  * the order of the ends; deleted with its turn.
  * job: place orders the open jobs of an order key; is_first marks the one of them that may be claimed; due_ms is when
@@ -92,12 +93,22 @@
   "ALTER TABLE turn ADD COLUMN steps_dropped INTEGER NOT NULL DEFAULT 0;" \
   "ALTER TABLE run ADD COLUMN limit_ms INTEGER NOT NULL DEFAULT 0;"
 
-/* Version 1 is the history alone, 2 has the records, 3 the jobs, 4 the steps of turns and the limits of runs. */
-static const char *const upgrades[] = {RECORD_TABLES, JOB_TABLES, STEP_TABLES};
+#define ATTEMPT_TABLES \
+  "CREATE TABLE attempt (row INTEGER PRIMARY KEY, process INTEGER NOT NULL, entry INTEGER NOT NULL," \
+  "  position INTEGER NOT NULL, number INTEGER NOT NULL, queued_ns INTEGER NOT NULL, started_ns INTEGER NOT NULL," \
+  "  ended_ns INTEGER NOT NULL, late_ns INTEGER NOT NULL, state INTEGER NOT NULL, reason INTEGER NOT NULL," \
+  "  verdict INTEGER NOT NULL, code INTEGER NOT NULL, message TEXT NOT NULL);" \
+  "CREATE INDEX attempt_entry ON attempt (process, entry);" \
+  "CREATE TRIGGER entry_deleted AFTER DELETE ON entry BEGIN" \
+  "  DELETE FROM attempt WHERE process = OLD.process AND entry = OLD.id; END;"
+
+/* Version 1 is the history alone, 2 has the records, 3 the jobs, 4 the steps of turns and the limits of runs, 5 the
+ * attempts. */
+static const char *const upgrades[] = {RECORD_TABLES, JOB_TABLES, STEP_TABLES, ATTEMPT_TABLES};
 
 const tp__sqlite_schema tp__sqlite_store_schema = {.noun = "a store of turnphase",
                                                    .application_id = 0x54704869, /* "TpHi" */
-                                                   .version = 4,
+                                                   .version = 5,
                                                    .sql = HISTORY_TABLES,
                                                    .upgrades = upgrades,
                                                    .grows_from_first = true,

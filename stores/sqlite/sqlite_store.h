@@ -40,6 +40,8 @@ enum {
   TP__INSERT_STEP,
   TP__TRIM_TURNS,
   TP__FORGET_RUNS,
+  TP__INSERT_ATTEMPT,
+  TP__TRIM_ATTEMPTS,
   TP__INSERT_AUDIT,
   TP__TRIM_AUDITS,
   TP__STATEMENTS
@@ -50,7 +52,7 @@ extern const char *const tp__sqlite_store_sql[TP__STATEMENTS];
 typedef struct tp__waiting {
   struct tp__waiting *next;
   size_t bytes;
-  enum { TP__WAITS_ENTRY, TP__WAITS_LATE, TP__WAITS_TURN, TP__WAITS_AUDIT } kind;
+  enum { TP__WAITS_ENTRY, TP__WAITS_LATE, TP__WAITS_TURN, TP__WAITS_AUDIT, TP__WAITS_ATTEMPT } kind;
   tp_run_record *runs; /* of an entry */
   tp_turn_step *steps; /* of a turn */
   union {
@@ -58,6 +60,7 @@ typedef struct tp__waiting {
     tp_late_record late;
     tp_turn_record turn;
     tp_audit audit;
+    tp_attempt_record attempt;
   };
 } tp__waiting;
 
@@ -127,6 +130,12 @@ tp_status tp__sqlite_audit(void *self, const tp_audit *row);
 tp_status tp__sqlite_audits(void *self, const tp_audit_query *query, tp_audit_fn each, void *ctx, tp_fault *fault);
 /** Writes a list inside of a transaction. */
 int tp__sqlite_write_locked(tp__sqlite_store *s, const tp__waiting *first);
+
+/* ---- attempts (attempts.c) ---- */
+tp_status tp__sqlite_attempt(void *self, const tp_attempt_record *record);
+tp_status tp__sqlite_attempts(void *self, const tp_attempt_query *query, tp_attempt_record_fn each, void *ctx,
+                              tp_fault *fault);
+int tp__sqlite_write_attempt_locked(tp__sqlite_store *s, const tp_attempt_record *record, int64_t *ret_row);
 
 /* ---- what is not kept (retention.c) ---- */
 /** One step. @param ret_none_left  the file is too large, and there are no records to delete. */

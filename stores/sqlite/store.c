@@ -86,6 +86,10 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
     [TP__INSERT_STEP] = "INSERT INTO step (turn, position, kind, round, place, outcome, started_ns, ended_ns, name)"
                         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     [TP__TRIM_TURNS] = "DELETE FROM turn WHERE row <= ?1",
+    [TP__INSERT_ATTEMPT] =
+        "INSERT INTO attempt (process, entry, position, number, queued_ns, started_ns, ended_ns, late_ns, state,"
+        " reason, verdict, code, message) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+    [TP__TRIM_ATTEMPTS] = "DELETE FROM attempt WHERE row <= ?1",
     [TP__INSERT_AUDIT] =
         "INSERT INTO audit (process, unix_ms, status, phase, snapshot_hash, duration_ns, state, reason, visibility,"
         " owner, action, detail, turn, subscription) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
@@ -254,6 +258,8 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
                        .turns = tp__sqlite_turns,
                        .audit = tp__sqlite_audit,
                        .audits = tp__sqlite_audits,
+                       .attempt = tp__sqlite_attempt,
+                       .attempts = tp__sqlite_attempts,
                        .job_insert = tp__sqlite_job_insert,
                        .job_claim = tp__sqlite_job_claim,
                        .job_finish = tp__sqlite_job_finish,

@@ -244,6 +244,89 @@ static void turns_never_wait_and_drops_are_counted_and_logged_once(void **state)
   close_runtime(runtime);
 }
 
+/* ---- attempts ---- */
+
+typedef struct attempt_list {
+  tp_attempt_record items[8];
+  char messages[8][64];
+  size_t count;
+} attempt_list;
+
+static bool keep_attempt(void *ctx, const tp_attempt_record *record) {
+  attempt_list *l = ctx;
+  snprintf(l->messages[l->count], sizeof l->messages[0], "%.*s", (int)record->message.size, record->message.data);
+  l->items[l->count++] = *record;
+  return l->count < 8;
+}
+
+/* That of the newest entry. */
+static attempt_list attempts_of(const char *subscription) {
+  attempt_list l = {.count = 0};
+  char question[160];
+  snprintf(question, sizeof question, "SELECT max(number) FROM entry JOIN run ON entry = number AND subscription = '%s'",
+           subscription);
+  char of_entry[160];
+  int64_t number = number_of(question);
+  snprintf(of_entry, sizeof of_entry, "SELECT process FROM entry WHERE number = %lld", (long long)number);
+  tp_attempt_query query = {.struct_size = sizeof query, .process_run_id = (uint64_t)number_of(of_entry)};
+  snprintf(of_entry, sizeof of_entry, "SELECT id FROM entry WHERE number = %lld", (long long)number);
+  query.entry_id = (uint64_t)number_of(of_entry);
+  assert_int_equal(sqlite_store->attempts(sqlite_store->self, &query, keep_attempt, &l, NULL), TP_OK);
+  return l;
+}
+
+static void attempts_that_the_row_of_their_run_cannot_tell_of_are_kept(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_SYNC, 0);
+  act flaky = {.kind = TP_ANSWER_FAILED, .reason = "no route", .code = 5, .retryable = true, .succeeds_at = 3};
+  act quiet = {0}, guard = {.kind = TP_ANSWER_DENY, .reason = "not on Sundays"};
+  add_hooks(runtime, &(hook){.id = "quiet", .phase = PHASE, .self = &quiet}, 1);
+  add_hooks(runtime,
+            &(hook){.id = "flaky", .phase = BEST_EFFORT_PHASE, .self = &flaky, .idempotent = true,
+                    .sub = {.attempts = 4}}, 1);
+  add_hooks(runtime, &(hook){.id = "guard", .phase = TP_PHASE_TURN_INTAKE, .self = &guard}, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  run_phase(turn, PHASE, NULL);
+  assert_int_equal(attempts_of("quiet").count, 0);
+  run_phase(turn, BEST_EFFORT_PHASE, NULL);
+  attempt_list l = attempts_of("flaky");
+  assert_int_equal(l.count, 3);
+  for (uint32_t i = 0; i < 3; i++) {
+    assert_int_equal(l.items[i].attempt, i + 1);
+    assert_int_equal(l.items[i].state, i < 2 ? TP_STATE_FAILED : TP_STATE_SUCCEEDED);
+    assert_int_equal(l.items[i].reason, i < 2 ? TP_REASON_ERROR : TP_REASON_NONE);
+    assert_string_equal(l.messages[i], i < 2 ? "no route" : "");
+    assert_true(l.items[i].started_ns > 0 && l.items[i].ended_ns >= l.items[i].started_ns);
+    if (i > 0) assert_true(l.items[i].started_ns >= l.items[i - 1].ended_ns);
+    if (i < 2) assert_int_equal(l.items[i].code, 5);
+  }
+  run_phase(turn, TP_PHASE_TURN_INTAKE, NULL);
+  l = attempts_of("guard");
+  assert_int_equal(l.count, 1);
+  assert_int_equal(l.items[0].verdict, TP_VERDICT_DENY);
+  assert_string_equal(l.messages[0], "not on Sundays");
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void attempts_go_with_their_entry(void **state) {
+  (void)state;
+  tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path, .records_max = 2};
+  tp_store *store = NULL;
+  assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
+  sqlite_store = store;
+  tp_runtime *runtime = open_durable(store, TP_DURABILITY_SYNC, 0);
+  act fails = {.kind = TP_ANSWER_FAILED, .reason = "no"};
+  add_hooks(runtime, &(hook){.id = "fails", .phase = BEST_EFFORT_PHASE, .self = &fails}, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  for (int i = 0; i < 5; i++) run_phase(turn, BEST_EFFORT_PHASE, NULL);
+  assert_int_equal(number_of("SELECT count(*) FROM entry"), 2);
+  assert_int_equal(number_of("SELECT count(*) FROM attempt"), 2);
+  assert_int_equal(number_of("SELECT count(*) FROM attempt JOIN entry ON entry = id"), 2);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, prepare, remove_directory)
   const struct CMUnitTest tests[] = {
@@ -252,6 +335,8 @@ int main(void) {
       CASE(engine_worker_does_not_wait_for_a_commit),
       CASE(detached_run_is_recorded_before_it_starts_and_at_its_end),
       CASE(detached_run_that_cannot_be_recorded_is_not_started),
+      CASE(attempts_that_the_row_of_their_run_cannot_tell_of_are_kept),
+      CASE(attempts_go_with_their_entry),
       CASE(turns_never_wait_and_drops_are_counted_and_logged_once),
   };
 #undef CASE

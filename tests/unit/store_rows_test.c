@@ -225,7 +225,6 @@ static void store_is_given_each_audit_row_once_and_in_order(void **state) {
 
 /* ---- places ---- */
 
-static tp_status never_attempt(void *self, const tp_attempt_record *record) { return (void)self, (void)record, TP_OK; }
 static tp_status never_message(void *self, const tp_message_record *record) { return (void)self, (void)record, TP_OK; }
 static tp_status never_content(void *self, const tp_content_record *record) { return (void)self, (void)record, TP_OK; }
 static tp_status never_decision(void *self, const tp_decision_record *record) {
@@ -236,17 +235,16 @@ static tp_status never_tool(void *self, const tp_tool_start_record *record) { re
 
 static void store_that_sets_a_place_is_refused_and_not_taken(void **state) {
   (void)state;
-  static const char *const names[] = {"attempt", "message", "content", "decision", "task", "tool_start"};
+  static const char *const names[] = {"message", "content", "decision", "task", "tool_start"};
   rows_store s;
   (void)make_store(&s);
   for (size_t i = 0; i < COUNT(names); i++) {
     tp_store store = s.face;
-    if (i == 0) store.attempt = never_attempt;
-    if (i == 1) store.message = never_message;
-    if (i == 2) store.content = never_content;
-    if (i == 3) store.decision = never_decision;
-    if (i == 4) store.task = never_task;
-    if (i == 5) store.tool_start = never_tool;
+    if (i == 0) store.message = never_message;
+    if (i == 1) store.content = never_content;
+    if (i == 2) store.decision = never_decision;
+    if (i == 3) store.task = never_task;
+    if (i == 4) store.tool_start = never_tool;
     tp_runtime_options options = {.struct_size = sizeof options, .store = &store};
     tp_runtime *runtime = NULL;
     tp_fault fault = {0};

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attempts of which the row of their run does not tell: they wait in the queue of records, and go with their entry. */
+#include <string.h>
+
+#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/statement.h"
+
+tp_status tp__sqlite_attempt(void *self, const tp_attempt_record *theirs) {
+  tp_attempt_record record;
+  tp_status status = tp__sqlite_read(&record, sizeof record, theirs, "tp_attempt_record", NULL);
+  if (status != TP_OK) return status;
+  size_t bytes = sizeof(tp__waiting) + record.message.size;
+  tp__waiting *node = sqlite3_malloc64(bytes);
+  if (!node) return TP_ERR_NO_MEMORY;
+  *node = (tp__waiting){.bytes = bytes, .kind = TP__WAITS_ATTEMPT, .attempt = record};
+  if (record.message.size) memcpy(node + 1, record.message.data, record.message.size);
+  node->attempt.message.data = (const char *)(node + 1);
+  return tp__writer_add(self, node);
+}
+
+int tp__sqlite_write_attempt_locked(tp__sqlite_store *s, const tp_attempt_record *a, int64_t *ret_row) {
+  sqlite3_stmt *statement = s->statements[TP__INSERT_ATTEMPT];
+  const int64_t values[] = {(int64_t)a->process_run_id, (int64_t)a->entry_id, a->run_index, a->attempt,
+                            a->queued_ns, a->started_ns, a->ended_ns, a->late_ns, a->state, a->reason,
+                            a->verdict, a->code};
+  int rc = tp__sqlite_bind_ints(statement, values, 12);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(statement, 13, a->message);
+  rc = tp__sqlite_run(statement, rc);
+  *ret_row = sqlite3_last_insert_rowid(s->db);
+  return rc;
+}
+
+static const char list_sql[] =
+    "SELECT process, entry, position, number, queued_ns, started_ns, ended_ns, late_ns, state, reason, verdict, code,"
+    " message FROM attempt WHERE process = ?1 AND entry = ?2 ORDER BY position, number, row";
+
+static bool show(sqlite3_stmt *row, tp_attempt_record_fn each, void *ctx) {
+  tp_attempt_record record = {.struct_size = sizeof record,
+                              .process_run_id = (uint64_t)sqlite3_column_int64(row, 0),
+                              .entry_id = (uint64_t)sqlite3_column_int64(row, 1),
+                              .run_index = (uint32_t)sqlite3_column_int64(row, 2),
+                              .attempt = (uint32_t)sqlite3_column_int64(row, 3),
+                              .queued_ns = sqlite3_column_int64(row, 4),
+                              .started_ns = sqlite3_column_int64(row, 5),
+                              .ended_ns = sqlite3_column_int64(row, 6),
+                              .late_ns = sqlite3_column_int64(row, 7),
+                              .state = (uint32_t)sqlite3_column_int64(row, 8),
+                              .reason = (uint32_t)sqlite3_column_int64(row, 9),
+                              .verdict = (uint32_t)sqlite3_column_int64(row, 10),
+                              .code = (uint32_t)sqlite3_column_int64(row, 11),
+                              .message = tp__sqlite_column(row, 12)};
+  return each(ctx, &record);
+}
+
+tp_status tp__sqlite_attempts(void *self, const tp_attempt_query *theirs, tp_attempt_record_fn each, void *ctx,
+                              tp_fault *fault) {
+  tp__sqlite_store *s = self;
+  tp_attempt_query query;
+  sqlite3 *db = NULL;
+  sqlite3_stmt *rows = NULL;
+  tp_status status = tp__sqlite_read(&query, sizeof query, theirs, "tp_attempt_query", fault);
+  if (status != TP_OK) return status;
+  (void)!tp__sqlite_commit(s, NULL); /* as tp__sqlite_records() */
+  status = tp__store_take_reader(s, &db, fault);
+  if (status != TP_OK) return status;
+  int rc = sqlite3_prepare_v2(db, list_sql, -1, &rows, NULL);
+  const int64_t values[] = {(int64_t)query.process_run_id, (int64_t)query.entry_id};
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(rows, values, 2);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(rows)) == SQLITE_ROW)
+    rc = show(rows, each, ctx) ? SQLITE_OK : SQLITE_DONE;
+  if (rc != SQLITE_DONE) status = tp__store_fail(s, db, "read attempts", rc, fault);
+  sqlite3_finalize(rows);
+  tp__store_return_reader(s, db);
+  return status;
+}
