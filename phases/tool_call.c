@@ -5,6 +5,7 @@
 
 #include "phases/render.h"
 #include "phases/schema.h"
+#include "phases/tool_kept.h"
 #include "runtime/exec/report.h"
 
 enum { ARGUMENT_BYTES_FREE = 64 }; /* the check of longer ones takes time that is not the tool's */
@@ -118,18 +119,22 @@ bool tp__call_stopped(tp__tool_slot *slot) {
   return true;
 }
 
-/* The tool was called and has ended. text is in d->texts, or lives as long as the library. */
-static void ended(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text, int64_t duration_ns) {
-  tp__dispatch *d = slot->dispatch;
-  tp_tool_result *result = tp__call_result(slot);
-  result->started = true;
-  result->duration_ns = duration_ns;
-  if (d->has_result) {
+void tp__call_ended(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
+  if (slot->dispatch->has_result) {
     tp__call_filter(slot, kind, text);
     return;
   }
   tp__call_settle(slot, kind, text);
   tp__call_post(slot);
+}
+
+/* The tool was called and has ended. text is in d->texts, or lives as long as the library. */
+static void ended(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text, int64_t duration_ns) {
+  tp_tool_result *result = tp__call_result(slot);
+  result->started = true;
+  result->duration_ns = duration_ns;
+  if (slot->kept_id) tp__call_keep_end(slot, kind, text);
+  else tp__call_ended(slot, kind, text);
 }
 
 static tp_tool_result_kind kind_of(const tp__tool_answer *answer) {
@@ -238,7 +243,12 @@ static void take_ready(tp__tool_slot *slot) {
 static void run(tp__tool_slot *slot) {
   if (tp__call_stopped(slot)) return;
   if (slot->gate && slot->gate->is_ready) take_ready(slot);
+  else if (tp__call_is_kept(slot)) tp__call_keep_start(slot);
   else begin_run(slot);
+}
+
+void tp__call_started(tp__tool_slot *slot) {
+  if (!tp__call_stopped(slot)) begin_run(slot);
 }
 
 /* ---- people ---- */

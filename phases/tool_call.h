@@ -37,6 +37,7 @@ struct tp__tool_slot {
   tp__tool_ask *ask;     /* NULL: no gate has asked */
   const tp_tool_call *call; /* what the model asked for, or what tool.rewrite made of it */
   int64_t started_ns;    /* 0: not yet */
+  uint64_t kept_id;      /* the store keeps that it began; 0: it does not */
   uint32_t index;
   bool settled; /* it has its result */
   bool done;    /* nothing more will come */

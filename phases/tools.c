@@ -38,6 +38,7 @@ static void fill_slot(tp__tool_slot *slot, uint32_t index, tp__tool_entry *tool)
   slot->call = slot->dispatch->calls[index];
   slot->ask = NULL;
   slot->started_ns = 0;
+  slot->kept_id = 0;
   slot->settled = slot->done = false;
   if (slot->gate) {
     slot->gate->signals = no_text;

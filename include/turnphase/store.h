@@ -405,16 +405,31 @@ typedef struct tp_task_record {
   tp_text key, tool, arguments, arguments_hash;
 } tp_task_record;
 
-/** That a tool call began, written before its function runs. Not yet used: no dispatch is durable. */
+/* ---- calls of tools that are not idempotent ---- */
+
+/** That a tool call begins: with durability SYNC committed before its function runs. Shown by the library. */
 typedef struct tp_tool_start_record {
   size_t struct_size;
-  uint64_t process_run_id, turn_number;
-  uint32_t response_index, call_index;
+  uint64_t process_run_id, turn_number; /* this run of the turn */
+  uint32_t call_index;           /* in its response */
+  uint32_t reserved_;            /* zero */
   int64_t started_unix_ms;
-  const tp_text *ids;
+  const tp_text *ids;            /* by TP_ID_*: those of tenant, session and turn say which turn it is */
   size_t id_count;
-  tp_text call_id, tool, arguments_hash;
+  tp_text call_id, tool;
+  tp_text arguments;             /* a value: content, of which a store keeps no more than a keyed hash */
 } tp_tool_start_record;
+
+/** What a call came to. */
+typedef struct tp_tool_end_record {
+  size_t struct_size;
+  uint64_t start_id;             /* as tp_store.tool_start gave it */
+  uint32_t kind;                 /* tp_tool_result_kind */
+  uint32_t reserved_;            /* zero */
+  tp_text text;                  /* what the tool said, before tool.result: content */
+} tp_tool_end_record;
+/** Receives what an earlier run of the turn left; borrowed till return. */
+typedef void (*tp_tool_end_fn)(void *ctx, const tp_tool_end_record *earlier);
 
 /* ---- jobs ---- */
 
@@ -585,7 +600,13 @@ typedef struct tp_store {
   tp_status (*content)(void *self, const tp_content_record *record);
   tp_status (*decision)(void *self, const tp_decision_record *record);
   tp_status (*task)(void *self, const tp_task_record *record);
-  tp_status (*tool_start)(void *self, const tp_tool_start_record *record);
+  /** Commits that a call begins, unless an earlier run of the same turn (tenant, session and turn of ids) had a call of
+   *  the same tool with the same arguments that no call of this run has taken: then it takes that one and gives what
+   *  it came to to earlier, TP_TOOL_INTERRUPTED where that is not known or not kept any more, and nothing is begun.
+   *  Set together with tool_end. May block.
+   *  @param ret_start_id  not 0; set when the call is new. */
+  tp_status (*tool_start)(void *self, const tp_tool_start_record *record, uint64_t *ret_start_id,
+                          tp_tool_end_fn earlier, void *ctx, tp_fault *fault);
   /** Required. Inserts and commits a queued job; id, claim, state and attempt are not read. A key that is known already
    *  changes nothing and gives its id with *ret_existed = true.
    *  @return TP_OK; TP_ERR_FULL when as many jobs are open as the store takes. */
@@ -617,6 +638,9 @@ typedef struct tp_store {
   /** Gives the attempts of an entry, in plan order. */
   tp_status (*attempts)(void *self, const tp_attempt_query *query, tp_attempt_record_fn each, void *ctx,
                         tp_fault *fault);
+  /** Commits what a call that tool_start began came to. The text is kept until the record of its turn comes, since then
+   *  the history has it. May block. */
+  tp_status (*tool_end)(void *self, const tp_tool_end_record *record, tp_fault *fault);
 } tp_store;
 
 /** Options of the memory store; zero means default. */

@@ -40,9 +40,10 @@ typedef struct tp_tool {
   tp_tool_fn run;               /* exactly one of run and inbox */
   void *self;
   tp_placement placement;       /* as tp_handler.placement; parallel is refused, and with an inbox inline, too */
-  bool idempotent;              /* the function may run twice for one call. Waits for durable dispatch: only there is a
-                                   call whose process died dispatched again. Until then the library calls a tool once
-                                   and reads this nowhere */
+  bool idempotent;              /* the function may run twice for one call: of a turn that is submitted again after its
+                                   process died. Where it may not, and durability is SYNC, the start and the result of
+                                   a call are committed; then such a turn gets the result that was kept, or
+                                   TP_TOOL_INTERRUPTED, and the function is not called */
   uint32_t max_concurrent;      /* 0 means 16 */
   uint32_t limit_ms;            /* of one call, from when it got a thread or came into the inbox; 0 means 120,000 */
   uint32_t result_bytes_max;    /* 0 means 100,000: longer results keep head and tail */

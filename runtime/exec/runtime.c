@@ -150,7 +150,6 @@ static tp_status resolve_store(tp_store *ret_store, const tp_store *theirs, tp_f
                       : store->content    ? "content"
                       : store->decision   ? "decision"
                       : store->task       ? "task"
-                      : store->tool_start ? "tool_start"
                                           : NULL;
   if (place)
     return tp__fail(fault, TP_ERR_USAGE, store->name,

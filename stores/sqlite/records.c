@@ -227,7 +227,7 @@ static int write_turn_locked(tp__sqlite_store *s, const tp__waiting *node, int64
   *ret_row = sqlite3_last_insert_rowid(s->db);
   for (size_t i = 0; i < turn->step_count && rc == SQLITE_OK; i++)
     rc = write_step_locked(s, *ret_row, (int64_t)i, &node->steps[i]);
-  return rc;
+  return rc == SQLITE_OK ? tp__sqlite_forget_results_locked(s, turn->ids) : rc;
 }
 
 static int write_audit_locked(tp__sqlite_store *s, const tp_audit *audit, int64_t *ret_row) {

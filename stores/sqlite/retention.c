@@ -22,7 +22,8 @@ typedef struct table {
   const char *name, *number, *time;
 } table;
 static const table tables[] = {
-    {"entry", "number", "started_unix_ms"}, {"turn", "row", "ended_unix_ms"}, {"audit", "row", "unix_ms"}};
+    {"entry", "number", "started_unix_ms"}, {"turn", "row", "ended_unix_ms"}, {"audit", "row", "unix_ms"},
+    {"tool_start", "row", "started_unix_ms"}};
 enum { TABLES = sizeof tables / sizeof tables[0] };
 
 static int64_t unix_ms(void) {
@@ -145,7 +146,8 @@ static int give_pages_back(tp__sqlite_store *s, extent *e) {
 
 static int ask_for_none_left(sqlite3 *db, bool *ret_none_left) {
   int64_t is_there = 0;
-  int rc = ask(db, "SELECT EXISTS (SELECT 1 FROM entry) OR EXISTS (SELECT 1 FROM turn) OR EXISTS (SELECT 1 FROM audit)",
+  int rc = ask(db, "SELECT EXISTS (SELECT 1 FROM entry) OR EXISTS (SELECT 1 FROM turn) OR EXISTS (SELECT 1 FROM audit)"
+           " OR EXISTS (SELECT 1 FROM tool_start)",
                0, &is_there);
   *ret_none_left = rc == SQLITE_OK && !is_there;
   return rc;

@@ -7,6 +7,8 @@
  * entry: one row per run of a phase; numbers rise and only the lowest are deleted; ended_ns is 0 while it runs, or when
  * its process ended first. run: its subscriptions, in plan order.
  * attempt: of a run, where its row does not tell all; entry is the entry's id, whose row it goes with.
+ * tool_start: a call of a tool that is not idempotent; arguments is the keyed hash of them, result what it said, NULL
+ * while it runs and once its turn has ended.
  * turn: one row per driven turn. audit: one per audit row. Both are numbered likewise. step: what a turn waited for, in
  * the order of the ends; deleted with its turn.
  * job: place orders the open jobs of an order key; is_first marks the one of them that may be claimed; due_ms is when
@@ -102,13 +104,20 @@
   "CREATE TRIGGER entry_deleted AFTER DELETE ON entry BEGIN" \
   "  DELETE FROM attempt WHERE process = OLD.process AND entry = OLD.id; END;"
 
+#define TOOL_TABLES \
+  "CREATE TABLE tool_start (row INTEGER PRIMARY KEY AUTOINCREMENT, run_process INTEGER NOT NULL," \
+  "  run_turn INTEGER NOT NULL, call_index INTEGER NOT NULL, kind INTEGER NOT NULL, started_unix_ms INTEGER NOT NULL," \
+  "  tenant TEXT NOT NULL, session TEXT NOT NULL, turn TEXT NOT NULL, tool TEXT NOT NULL, call_id TEXT NOT NULL," \
+  "  arguments BLOB NOT NULL, result TEXT);" \
+  "CREATE INDEX tool_start_turn ON tool_start (turn, session, tenant);"
+
 /* Version 1 is the history alone, 2 has the records, 3 the jobs, 4 the steps of turns and the limits of runs, 5 the
- * attempts. */
-static const char *const upgrades[] = {RECORD_TABLES, JOB_TABLES, STEP_TABLES, ATTEMPT_TABLES};
+ * attempts, 6 the starts of tool calls. */
+static const char *const upgrades[] = {RECORD_TABLES, JOB_TABLES, STEP_TABLES, ATTEMPT_TABLES, TOOL_TABLES};
 
 const tp__sqlite_schema tp__sqlite_store_schema = {.noun = "a store of turnphase",
                                                    .application_id = 0x54704869, /* "TpHi" */
-                                                   .version = 5,
+                                                   .version = 6,
                                                    .sql = HISTORY_TABLES,
                                                    .upgrades = upgrades,
                                                    .grows_from_first = true,

@@ -40,12 +40,18 @@ enum {
   TP__INSERT_STEP,
   TP__TRIM_TURNS,
   TP__FORGET_RUNS,
+  TP__TAKE_TOOL_START,
+  TP__INSERT_TOOL_START,
+  TP__TRIM_TOOL_STARTS,
+  TP__END_TOOL_START,
+  TP__FORGET_TOOL_RESULTS,
   TP__INSERT_ATTEMPT,
   TP__TRIM_ATTEMPTS,
   TP__INSERT_AUDIT,
   TP__TRIM_AUDITS,
   TP__STATEMENTS
 };
+enum { TP__KEY_BYTES = 32, TP__HASH_BYTES = 32 };
 extern const char *const tp__sqlite_store_sql[TP__STATEMENTS];
 
 /** A record that waits to be written: the struct, its runs and its texts in one block. */
@@ -98,6 +104,8 @@ typedef struct tp__sqlite_store {
   sqlite3 *db;
   sqlite3_stmt *statements[TP__STATEMENTS];
   sqlite3 *reader; /* kept for the next list; NULL while one is using it */
+  unsigned char key[TP__KEY_BYTES]; /* of its hashes, once has_key says so */
+  bool has_key;
   uint64_t process_run_id; /* of the owner; 0: none has opened it */
   char boot_id[65];
   int64_t age_looked_at_ms; /* retention.c: when records were last looked at for their age */
@@ -136,6 +144,17 @@ tp_status tp__sqlite_attempt(void *self, const tp_attempt_record *record);
 tp_status tp__sqlite_attempts(void *self, const tp_attempt_query *query, tp_attempt_record_fn each, void *ctx,
                               tp_fault *fault);
 int tp__sqlite_write_attempt_locked(tp__sqlite_store *s, const tp_attempt_record *record, int64_t *ret_row);
+
+/* ---- content that a record must not hold (keyed_hash.c) ---- */
+tp_status tp__sqlite_hash_locked(tp__sqlite_store *s, tp_text content, unsigned char ret_hash[TP__HASH_BYTES],
+                                 tp_fault *fault);
+
+/* ---- calls of tools that are not idempotent (tool_starts.c) ---- */
+tp_status tp__sqlite_tool_start(void *self, const tp_tool_start_record *start, uint64_t *ret_start_id,
+                                tp_tool_end_fn earlier, void *ctx, tp_fault *fault);
+tp_status tp__sqlite_tool_end(void *self, const tp_tool_end_record *end, tp_fault *fault);
+/** The turn of these ids has ended: what its calls said is not kept any more. Inside of a transaction. */
+int tp__sqlite_forget_results_locked(tp__sqlite_store *s, const tp_text *ids);
 
 /* ---- what is not kept (retention.c) ---- */
 /** One step. @param ret_none_left  the file is too large, and there are no records to delete. */

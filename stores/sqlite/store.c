@@ -86,6 +86,17 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
     [TP__INSERT_STEP] = "INSERT INTO step (turn, position, kind, round, place, outcome, started_ns, ended_ns, name)"
                         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     [TP__TRIM_TURNS] = "DELETE FROM turn WHERE row <= ?1",
+    [TP__TAKE_TOOL_START] =
+        "UPDATE tool_start SET run_process = ?1, run_turn = ?2 WHERE row = (SELECT row FROM tool_start"
+        " WHERE tenant = ?3 AND session = ?4 AND turn = ?5 AND tool = ?6 AND arguments = ?7 AND (run_process <> ?1 OR run_turn <> ?2)"
+        " ORDER BY row LIMIT 1) RETURNING row, kind, result",
+    [TP__INSERT_TOOL_START] =
+        "INSERT INTO tool_start (run_process, run_turn, tenant, session, turn, tool, arguments, call_id, call_index,"
+        " started_unix_ms, kind, result) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, NULL)",
+    [TP__TRIM_TOOL_STARTS] = "DELETE FROM tool_start WHERE row <= ?1",
+    [TP__END_TOOL_START] = "UPDATE tool_start SET kind = ?2, result = ?3 WHERE row = ?1",
+    [TP__FORGET_TOOL_RESULTS] = "UPDATE tool_start SET result = NULL WHERE tenant = ?1 AND session = ?2 AND turn = ?3"
+                                " AND result IS NOT NULL",
     [TP__INSERT_ATTEMPT] =
         "INSERT INTO attempt (process, entry, position, number, queued_ns, started_ns, ended_ns, late_ns, state,"
         " reason, verdict, code, message) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
@@ -260,6 +271,8 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
                        .audits = tp__sqlite_audits,
                        .attempt = tp__sqlite_attempt,
                        .attempts = tp__sqlite_attempts,
+                       .tool_start = tp__sqlite_tool_start,
+                       .tool_end = tp__sqlite_tool_end,
                        .job_insert = tp__sqlite_job_insert,
                        .job_claim = tp__sqlite_job_claim,
                        .job_finish = tp__sqlite_job_finish,

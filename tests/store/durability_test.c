@@ -263,8 +263,8 @@ static bool keep_attempt(void *ctx, const tp_attempt_record *record) {
 static attempt_list attempts_of(const char *subscription) {
   attempt_list l = {.count = 0};
   char question[160];
-  snprintf(question, sizeof question, "SELECT max(number) FROM entry JOIN run ON entry = number AND subscription = '%s'",
-           subscription);
+  snprintf(question, sizeof question,
+           "SELECT max(number) FROM entry JOIN run ON entry = number AND subscription = '%s'", subscription);
   char of_entry[160];
   int64_t number = number_of(question);
   snprintf(of_entry, sizeof of_entry, "SELECT process FROM entry WHERE number = %lld", (long long)number);

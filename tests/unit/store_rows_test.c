@@ -231,11 +231,10 @@ static tp_status never_decision(void *self, const tp_decision_record *record) {
   return (void)self, (void)record, TP_OK;
 }
 static tp_status never_task(void *self, const tp_task_record *record) { return (void)self, (void)record, TP_OK; }
-static tp_status never_tool(void *self, const tp_tool_start_record *record) { return (void)self, (void)record, TP_OK; }
 
 static void store_that_sets_a_place_is_refused_and_not_taken(void **state) {
   (void)state;
-  static const char *const names[] = {"message", "content", "decision", "task", "tool_start"};
+  static const char *const names[] = {"message", "content", "decision", "task"};
   rows_store s;
   (void)make_store(&s);
   for (size_t i = 0; i < COUNT(names); i++) {
@@ -244,7 +243,6 @@ static void store_that_sets_a_place_is_refused_and_not_taken(void **state) {
     if (i == 1) store.content = never_content;
     if (i == 2) store.decision = never_decision;
     if (i == 3) store.task = never_task;
-    if (i == 4) store.tool_start = never_tool;
     tp_runtime_options options = {.struct_size = sizeof options, .store = &store};
     tp_runtime *runtime = NULL;
     tp_fault fault = {0};
