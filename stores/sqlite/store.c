@@ -88,7 +88,8 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
     [TP__TRIM_TURNS] = "DELETE FROM turn WHERE row <= ?1",
     [TP__TAKE_TOOL_START] =
         "UPDATE tool_start SET run_process = ?1, run_turn = ?2 WHERE row = (SELECT row FROM tool_start"
-        " WHERE tenant = ?3 AND session = ?4 AND turn = ?5 AND tool = ?6 AND arguments = ?7 AND (run_process <> ?1 OR run_turn <> ?2)"
+        " WHERE tenant = ?3 AND session = ?4 AND turn = ?5 AND tool = ?6 AND arguments = ?7"
+        " AND (run_process <> ?1 OR run_turn <> ?2)"
         " ORDER BY row LIMIT 1) RETURNING row, kind, result",
     [TP__INSERT_TOOL_START] =
         "INSERT INTO tool_start (run_process, run_turn, tenant, session, turn, tool, arguments, call_id, call_index,"

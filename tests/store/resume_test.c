@@ -207,7 +207,7 @@ static void no_tool_runs_twice_wherever_the_process_dies(void **state) {
     remove_directory(state);
     assert_true(at < 100);
   }
-  print_message("%d calls were interrupted, %d had a result that was kept\n", interrupted, stored);
+  print_message("# %d calls were interrupted, %d had a result that was kept\n", interrupted, stored);
   assert_true(interrupted > 0 && stored > 0);
 }
 
