@@ -291,6 +291,7 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
                          .records = tp__sqlite_records,
                          .turns = tp__sqlite_turns,
                          .audits = tp__sqlite_audits,
+                         .attempts = tp__sqlite_attempts,
                          .jobs = tp__sqlite_jobs,
                          .destroy = destroy};
   *ret_store = &s->handle;
