@@ -316,13 +316,16 @@ static void attempts_go_with_their_entry(void **state) {
   assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
   sqlite_store = store;
   tp_runtime *runtime = open_durable(store, TP_DURABILITY_SYNC, 0);
-  act fails = {.kind = TP_ANSWER_FAILED, .reason = "no"};
+  act fails = {.kind = TP_ANSWER_FAILED, .reason = "no"}, quiet = {0};
+  add_hooks(runtime, &(hook){.id = "quiet", .phase = PHASE, .self = &quiet}, 1);
   add_hooks(runtime, &(hook){.id = "fails", .phase = BEST_EFFORT_PHASE, .self = &fails}, 1);
   tp_turn *turn = begin_bare(runtime, 0);
   for (int i = 0; i < 5; i++) run_phase(turn, BEST_EFFORT_PHASE, NULL);
   assert_int_equal(number_of("SELECT count(*) FROM entry"), 2);
   assert_int_equal(number_of("SELECT count(*) FROM attempt"), 2);
   assert_int_equal(number_of("SELECT count(*) FROM attempt JOIN entry ON entry = id"), 2);
+  for (int i = 0; i < 2; i++) run_phase(turn, PHASE, NULL); /* entries that have none push those out that have */
+  assert_int_equal(number_of("SELECT count(*) FROM attempt"), 0);
   tp_turn_end(turn);
   close_runtime(runtime);
 }
