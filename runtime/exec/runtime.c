@@ -155,6 +155,9 @@ static tp_status resolve_store(tp_store *ret_store, const tp_store *theirs, tp_f
     return tp__fail(fault, TP_ERR_USAGE, store->name,
                     "tp_store.%s is not yet used: nothing calls it; leave it NULL until a turnphase says that it does",
                     place);
+  if (!store->tool_start != !store->tool_end)
+    return tp__fail(fault, TP_ERR_USAGE, store->name,
+                    "tp_store has one of tool_start and tool_end: set both, or leave both NULL");
   if (store->durable > 1)
     return tp__fail(fault, TP_ERR_USAGE, store->name, "tp_store.durable is %u: it must be 0 or 1", store->durable);
   if (store->reserved_ != 0)

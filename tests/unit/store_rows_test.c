@@ -232,6 +232,24 @@ static tp_status never_decision(void *self, const tp_decision_record *record) {
 }
 static tp_status never_task(void *self, const tp_task_record *record) { return (void)self, (void)record, TP_OK; }
 
+static tp_status never_end(void *self, const tp_tool_end_record *end, tp_fault *fault) {
+  return (void)self, (void)end, (void)fault, TP_OK;
+}
+
+static void store_that_keeps_only_the_ends_of_tool_calls_is_refused(void **state) {
+  (void)state;
+  rows_store s;
+  (void)make_store(&s);
+  tp_store store = s.face;
+  store.tool_end = never_end;
+  tp_runtime_options options = {.struct_size = sizeof options, .store = &store};
+  tp_runtime *runtime = NULL;
+  tp_fault fault = {0};
+  assert_int_equal(tp_runtime_new(&options, &runtime, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "set both"));
+  tp_store_free(&s.face);
+}
+
 static void store_that_sets_a_place_is_refused_and_not_taken(void **state) {
   (void)state;
   static const char *const names[] = {"message", "content", "decision", "task"};
@@ -360,6 +378,7 @@ int main(void) {
       cmocka_unit_test(driven_turn_leaves_its_record_before_its_end_is_told),
       cmocka_unit_test(record_of_a_denied_turn_says_who_and_why),
       cmocka_unit_test(store_is_given_each_audit_row_once_and_in_order),
+      cmocka_unit_test(store_that_keeps_only_the_ends_of_tool_calls_is_refused),
       cmocka_unit_test(store_that_sets_a_place_is_refused_and_not_taken),
       cmocka_unit_test(each_request_and_tool_call_is_a_step_of_the_record),
       cmocka_unit_test(steps_beyond_the_bound_are_counted),
