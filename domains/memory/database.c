@@ -4,7 +4,9 @@
  * by which an index in memory learns that it is out of date. memory: what is remembered; its key is
  * (scope, session, turn, part), and ids rise and are never used again, so that "memory:12" means one thing for ever.
  * recall: the full-text index over memory (external content, kept in step by triggers). The id of the scope is indexed
- * beside the text: a search enters the index at the words of its own scope and walks through no other tenant's. */
+ * beside the text: a search enters the index at the words of its own scope and walks through no other tenant's.
+ * vector: of memories, numbers of 8 bits with a scale. embedded: which embedder made those of a scope, and up to which
+ * memory there are all: what is behind it has none yet, or that of another embedder. */
 #include "domains/memory/database.h"
 
 #include "stores/sqlite/database.h"
@@ -17,6 +19,16 @@
   "CREATE TRIGGER memory_removed AFTER DELETE ON memory BEGIN"                                        \
   "  UPDATE scope SET memories = memories - 1, changes = changes + 1 WHERE id = old.scope;"           \
   "  INSERT INTO recall (recall, rowid, text, scope) VALUES ('delete', old.id, old.text, old.scope); END;"
+
+#define VECTOR_TABLES                                                                                            \
+  "CREATE TABLE embedded (scope INTEGER PRIMARY KEY, embedder TEXT NOT NULL, upto INTEGER NOT NULL);"            \
+  "CREATE TABLE vector (memory INTEGER PRIMARY KEY, scope INTEGER NOT NULL, scale REAL NOT NULL,"                \
+  "  bytes BLOB NOT NULL);"                                                                                      \
+  "CREATE INDEX vector_scope ON vector (scope);"                                                                 \
+  "CREATE TRIGGER vector_changed AFTER UPDATE OF text ON memory WHEN new.text <> old.text BEGIN"                 \
+  "  DELETE FROM vector WHERE memory = old.id;"                                                                  \
+  "  UPDATE embedded SET upto = min(upto, old.id - 1) WHERE scope = old.scope; END;"                             \
+  "CREATE TRIGGER vector_removed AFTER DELETE ON memory BEGIN DELETE FROM vector WHERE memory = old.id; END;"
 
 static const char schema_sql[] =
     "CREATE TABLE scope (id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,"
@@ -31,17 +43,18 @@ static const char schema_sql[] =
     "CREATE TRIGGER memory_added AFTER INSERT ON memory BEGIN"
     "  UPDATE scope SET memories = memories + 1 WHERE id = new.scope;"
     "  INSERT INTO recall (rowid, text, scope) VALUES (new.id, new.text, new.scope); END;"
-    COUNTING_TRIGGERS;
+    COUNTING_TRIGGERS VECTOR_TABLES;
 
-/* To version 2: what changes is counted. */
+/* To version 2: what changes is counted. To 3: vectors. */
 static const char *const upgrades[] = {
     "ALTER TABLE scope ADD COLUMN changes INTEGER NOT NULL DEFAULT 0;"
-    "DROP TRIGGER memory_changed; DROP TRIGGER memory_removed;" COUNTING_TRIGGERS};
+    "DROP TRIGGER memory_changed; DROP TRIGGER memory_removed;" COUNTING_TRIGGERS,
+    VECTOR_TABLES};
 
 static const tp__sqlite_schema schema = {
     .noun = "a memory",
     .application_id = 0x54704d65, /* "TpMe" */
-    .version = 2,
+    .version = 3,
     .sql = schema_sql,
     .upgrades = upgrades,
     .busy_ms = 250, /* a job or a model can try again, a turn cannot wait */

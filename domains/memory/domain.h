@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "domains/memory/late.h"
 #include "domains/memory/store.h"
 #include "turnphase/memory.h"
 
@@ -29,6 +30,8 @@ typedef struct tp__memory_domain {
   const tp__memory_scope_kind *kind;
   uint32_t recall_max;
   bool keep_assistant;
+  tp_memory_embedder embedder; /* name NULL: none */
+  tp__memory_late *late;       /* NULL without an embedder */
   char *schemas[TP__MEMORY_TOOL_COUNT];
   tp_tool tools[TP__MEMORY_TOOL_COUNT]; /* those that look first, then those that change */
   const tp_tool *tool_list[TP__MEMORY_TOOL_COUNT]; /* their addresses */

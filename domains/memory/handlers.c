@@ -2,6 +2,7 @@
  *
  * The six handlers and their registration. Memory acts only where the turn's policy says "allow": a turn whose policy
  * was never made (denied at intake, cancelled before) is neither recalled for nor remembered. */
+#include <stdio.h>
 #include <string.h>
 
 #include "domains/memory/domain.h"
@@ -9,6 +10,7 @@
 #include "domains/memory/policy.h"
 #include "domains/memory/recall.h"
 #include "domains/memory/terms.h"
+#include "domains/memory/vectors.h"
 #include "stores/sqlite/database.h"
 
 static const char memory_word[] = "memory"; /* the domain of our policies and prompt context */
@@ -63,14 +65,22 @@ static tp_status write_sources(tp_writer *writer, const tp__memory *memory, tp_t
   return tp_writer_finish(writer, ret_sources);
 }
 
+/* @param late_ms  how long ago it was looked for; below 0: just now. */
+static void append_age(sqlite3_str *line, int64_t late_ms) {
+  if (late_ms >= 0)
+    sqlite3_str_appendf(line, " (recalled late: for an earlier message, %lld s ago)", (long long)(late_ms / 1000));
+}
+
 /* The same line, whole and in the short form that a tight budget would take. */
 static tp_status emit_lines(tp_call *call, const tp__memory *memory, tp_text sources, sqlite3_str *line,
-                            sqlite3_str *brief, size_t left, size_t *ret_size) {
+                            sqlite3_str *brief, int64_t late_ms, size_t left, size_t *ret_size) {
   enum { BRIEF_BYTES = 200 };
   char id[TP__MEMORY_ID_SIZE];
   tp__memory_id_write(memory->id, id);
   tp__memory_line_write(line, memory, SIZE_MAX);
   tp__memory_line_write(brief, memory, BRIEF_BYTES);
+  append_age(line, late_ms);
+  append_age(brief, late_ms);
   if (sqlite3_str_errcode(line) != SQLITE_OK || sqlite3_str_errcode(brief) != SQLITE_OK) return TP_ERR_NO_MEMORY;
   size_t size = (size_t)sqlite3_str_length(line);
   if (size > left) return TP_OK;
@@ -86,50 +96,183 @@ static tp_status emit_lines(tp_call *call, const tp__memory *memory, tp_text sou
 }
 
 /* @param ret_size  the bytes of its line; untouched when there are more than left, and nothing is emitted. */
-static tp_status emit_memory(tp_call *call, const tp__memory *memory, tp_writer *writer, size_t left,
+static tp_status emit_memory(tp_call *call, const tp__memory *memory, tp_writer *writer, int64_t late_ms, size_t left,
                              size_t *ret_size) {
   tp_text sources = {0};
   tp_status status = write_sources(writer, memory, &sources);
   if (status != TP_OK) return status;
   sqlite3_str *line = sqlite3_str_new(NULL), *brief = sqlite3_str_new(NULL);
-  status = emit_lines(call, memory, sources, line, brief, left, ret_size);
+  status = emit_lines(call, memory, sources, line, brief, late_ms, left, ret_size);
   sqlite3_free(sqlite3_str_finish(line));
   sqlite3_free(sqlite3_str_finish(brief));
   return status;
 }
 
 /* The order of the list is that of relevance: what is left out at the end is worth less than what stands before it. */
-static tp_status emit_list(tp_call *call, const tp__memory_list *list, tp_writer *writer) {
-  size_t left = TP__MEMORY_RECALL_BYTES_MAX;
+static tp_status emit_list(tp_call *call, const tp__memory_list *list, tp_writer *writer, int64_t late_ms,
+                           size_t left) {
   for (size_t i = 0; i < list->count; i++) {
     size_t size = 0;
-    tp_status status = emit_memory(call, &list->items[i], writer, left, &size);
+    tp_status status = emit_memory(call, &list->items[i], writer, late_ms, left, &size);
     if (status != TP_OK || size == 0) return status;
     left -= size;
   }
   return TP_OK;
 }
 
+static bool holds(const tp__memory_list *list, int64_t id) {
+  for (size_t i = 0; i < list->count; i++)
+    if (list->items[i].id == id) return true;
+  return false;
+}
+
+/* Those that the turn does not recall anyway, and behind what it recalls. */
+static tp_status read_late(tp__memory_domain *domain, const tp__memory_scope *scope,
+                           const tp__memory_late_find *find, const tp__memory_list *recalled, tp__memory_list *late) {
+  int32_t rank = recalled->count ? recalled->items[recalled->count - 1].rank : TP__MEMORY_LATE_ENTRIES_MAX + 1;
+  for (size_t i = 0; i < find->count; i++) {
+    if (holds(recalled, find->ids[i])) continue;
+    tp_status status = tp__memory_get(domain->store, scope, find->ids[i], late);
+    if (status == TP_ERR_NOT_FOUND) continue; /* forgotten since */
+    if (status != TP_OK) return status;
+    tp__memory *memory = &late->items[late->count - 1];
+    memory->rank = rank > 1 ? --rank : 1;
+    memory->text.size = tp__memory_cut(memory->text, TP__MEMORY_RECALL_TEXT_MAX);
+  }
+  return TP_OK;
+}
+
+/* What was found late, when this turn's text may still be about it. */
+static tp_status take_late(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope,
+                           tp__memory_late_find *ret_find) {
+  bool related = false;
+  if (!domain->late || !tp__memory_late_take(domain->late, scope, tp_call_id(call, TP_ID_SESSION),
+                                             tp__memory_ticks_ms(), ret_find))
+    return TP_OK;
+  tp_text question = {ret_find->question, ret_find->question_size};
+  tp_status status = tp__memory_is_related(domain->store, question, tp_call_text(call, TP_FIELD_TEXT), &related);
+  if (status != TP_OK || related) return status;
+  ret_find->count = 0;
+  return tp_call_emit_audit(call, "memory.late_recall.dropped", "the message is about something else");
+}
+
+static tp_status emit_late(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope,
+                           const tp__memory_late_find *find, const tp__memory_list *recalled, tp_writer *writer) {
+  tp__memory_list late = {0};
+  tp_status status = read_late(domain, scope, find, recalled, &late);
+  if (status == TP_OK && late.count > 0) {
+    const int64_t age_ms = tp__memory_ticks_ms() - find->asked_ms;
+    char words[128];
+    snprintf(words, sizeof words, "%zu memories, looked for %lld ms ago for an earlier message", late.count,
+             (long long)age_ms);
+    status = emit_list(call, &late, writer, age_ms, TP__MEMORY_LATE_BYTES_MAX);
+    if (status == TP_OK) status = tp_call_emit_audit(call, "memory.late_recall", words);
+  }
+  tp__memory_list_fini(&late);
+  return status;
+}
+
 static tp_answer deterministic_recall(void *self, tp_call *call) {
   tp__memory_domain *domain = self;
   tp__memory_scope scope = scope_of(domain, call);
   tp__memory_list list = {0};
+  tp__memory_late_find find = {.count = 0};
   tp_writer *writer = NULL;
   if (!allowed(call, "read")) return TP_ANSWER_DONE;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
-  tp_status status = tp__memory_recall(domain->store, &scope, text, domain->recall_max, &list);
+  tp_status status = take_late(domain, call, &scope, &find);
+  size_t max = domain->recall_max > find.count ? domain->recall_max - find.count : 1;
+  size_t bytes = TP__MEMORY_RECALL_BYTES_MAX - (find.count ? TP__MEMORY_LATE_BYTES_MAX : 0);
+  if (status == TP_OK) status = tp__memory_recall(domain->store, &scope, text, max, &list);
   if (status == TP_OK) status = tp_writer_new(&tp__memory_allocator, &writer);
-  if (status == TP_OK) status = emit_list(call, &list, writer);
+  if (status == TP_OK) status = emit_list(call, &list, writer, -1, bytes);
+  if (status == TP_OK && find.count) status = emit_late(domain, call, &scope, &find, &list, writer);
   tp_writer_free(writer);
   tp__memory_list_fini(&list);
   return answer(call, status);
 }
 
-/* The place for what takes longer than a search of the words: nothing does so far. */
+/* ---- active_recall ---- */
+
+/** A query that an embedder works on. */
+typedef struct query_work {
+  tp_call *call;
+  int64_t begun_ms;
+} query_work;
+
+/* The deadline alone does not cancel it: what is late goes to the next turn. */
+static bool is_unwanted(const tp_call *call) { return tp_call_cancelled(call) && tp_call_time_left_ms(call) > 0; }
+
+static bool query_cancelled(const void *ctx) {
+  enum { QUERY_MS_MAX = 5000 };
+  const query_work *work = ctx;
+  return is_unwanted(work->call) || tp__memory_ticks_ms() - work->begun_ms > QUERY_MS_MAX;
+}
+
+static bool was_recalled(const tp_call *call, int64_t id) {
+  char key[TP__MEMORY_ID_SIZE];
+  tp_dependency dependency = {.struct_size = sizeof dependency};
+  tp__memory_id_write(id, key);
+  for (size_t d = 0; d < tp_call_dependency_count(call); d++) {
+    if (!tp_call_dependency(call, d, &dependency)) continue;
+    for (size_t i = 0; i < dependency.contribution_count; i++) {
+      const tp_contribution *entry = tp_call_dependency_contribution(call, d, i);
+      if (entry->kind == TP_KIND_PROMPT_CONTEXT && is(entry->key, key)) return true;
+    }
+  }
+  return false;
+}
+
+/* What the search of the words has brought is no news for the next turn. */
+static void keep_late(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope,
+                      const tp__memory_list *list, int64_t asked_ms) {
+  tp__memory_late_find find = {.asked_ms = asked_ms};
+  tp_text text = tp_call_text(call, TP_FIELD_TEXT);
+  for (size_t i = 0; i < list->count && find.count < TP__MEMORY_LATE_ENTRIES_MAX; i++)
+    if (!was_recalled(call, list->items[i].id)) find.ids[find.count++] = list->items[i].id;
+  if (find.count == 0) return;
+  find.question_size = tp__memory_cut(text, TP__MEMORY_LATE_QUESTION_MAX);
+  memcpy(find.question, text.data, find.question_size);
+  tp__memory_late_put(domain->late, scope, tp_call_id(call, TP_ID_SESSION), &find);
+}
+
+static tp_status fuse(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope, tp_text text,
+                      const float *vector, int64_t begun_ms) {
+  tp__memory_list list = {0};
+  tp_writer *writer = NULL;
+  tp_status status = tp__memory_recall_fused(domain->store, scope, text, &domain->embedder, vector,
+                                             domain->recall_max, &list);
+  if (status == TP_OK && tp_call_cancelled(call)) {
+    if (tp_call_time_left_ms(call) == 0) keep_late(domain, call, scope, &list, begun_ms);
+  } else if (status == TP_OK) {
+    status = tp_writer_new(&tp__memory_allocator, &writer);
+    if (status == TP_OK) status = emit_list(call, &list, writer, -1, TP__MEMORY_RECALL_BYTES_MAX);
+  }
+  tp_writer_free(writer);
+  tp__memory_list_fini(&list);
+  return status;
+}
+
+/* An embedder that fails costs the turn nothing: the search of the words has answered. */
+static tp_status embedder_failed(tp_call *call, tp_status status) {
+  return tp_call_emit_audit(call, "memory.embedder.failed", tp_status_text(status));
+}
+
 static tp_answer active_recall(void *self, tp_call *call) {
-  (void)self;
-  if (!allowed(call, "read") || tp_call_cancelled(call)) return TP_ANSWER_DONE;
-  return answer(call, tp_call_emit_audit(call, "memory.active_recall.skipped", "the search of the words has it all"));
+  tp__memory_domain *domain = self;
+  if (!allowed(call, "read") || is_unwanted(call)) return TP_ANSWER_DONE;
+  if (!domain->embedder.name)
+    return answer(call, tp_call_emit_audit(call, "memory.active_recall.skipped", "the search of the words has it all"));
+  tp_text text = tp_call_text(call, TP_FIELD_TEXT);
+  if (tp__memory_is_blank(text)) return TP_ANSWER_DONE;
+  tp__memory_scope scope = scope_of(domain, call);
+  float vector[TP__MEMORY_DIMENSIONS_MAX];
+  const query_work query = {call, tp__memory_ticks_ms()};
+  const tp__memory_embed_work work = {query_cancelled, &query};
+  text.size = tp__memory_cut(text, TP__MEMORY_TERMS_TEXT_MAX);
+  tp_status status = tp__memory_embed_query(&domain->embedder, &work, text, vector);
+  if (status != TP_OK) return answer(call, embedder_failed(call, status));
+  return answer(call, fuse(domain, call, &scope, text, vector, query.begun_ms));
 }
 
 /* ---- tool_bundle ---- */
@@ -185,6 +328,16 @@ static tp_answer prompt_contract(void *self, tp_call *call) {
 
 /* ---- post_turn_extractor ---- */
 
+static bool job_cancelled(const void *ctx) { return tp_call_cancelled(ctx); }
+
+/* What was said is kept: vectors that could not be made are made by a later job. */
+static tp_status make_vectors(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope) {
+  if (!domain->embedder.name) return TP_OK;
+  const tp__memory_embed_work work = {job_cancelled, call};
+  tp_status status = tp__memory_embed_missing(domain->store, scope, &domain->embedder, &work);
+  return status == TP_OK ? TP_OK : embedder_failed(call, status);
+}
+
 static tp_status keep(tp__memory_domain *domain, const tp__memory_scope *scope, const tp__memory *memory) {
   return tp__memory_is_blank(memory->text) ? TP_OK : tp__memory_put(domain->store, scope, memory, NULL);
 }
@@ -207,6 +360,7 @@ static tp_answer post_turn_extractor(void *self, tp_call *call) {
   memory.part = tp_text_of(tp__memory_assistant);
   memory.text = tp_call_text(call, TP_FIELD_ASSISTANT_PREVIEW);
   if (status == TP_OK && domain->keep_assistant) status = keep(domain, &scope, &memory);
+  if (status == TP_OK) status = make_vectors(domain, call, &scope);
   return answer(call, status);
 }
 
@@ -231,8 +385,8 @@ static const struct handler_row {
      TP_PHASE_TURN_PRE_POLICY, TP_CAPABILITY_CONTRIBUTE_POLICY | TP_CAPABILITY_EMIT_AUDIT, true, true,
      TP_EXECUTION_BLOCKING, NULL},
     {"memory.deterministic_recall", "recalls what was said about the user's text", deterministic_recall,
-     TP_PHASE_TURN_PRE_PROMPT_CONTEXT, TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT, false, true, TP_EXECUTION_BLOCKING,
-     NULL},
+     TP_PHASE_TURN_PRE_PROMPT_CONTEXT, TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT | TP_CAPABILITY_EMIT_AUDIT, false, true,
+     TP_EXECUTION_BLOCKING, NULL},
     {"memory.active_recall", "adds what takes longer to recall than a search of the words", active_recall,
      TP_PHASE_TURN_PRE_PROMPT_CONTEXT, TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT | TP_CAPABILITY_EMIT_AUDIT, false, true,
      TP_EXECUTION_DEADLINE, "memory.deterministic_recall"},
@@ -265,6 +419,9 @@ static void domain_unref(void *self) {
   if (!last) return;
   tp__memory_tools_fini(domain);
   tp__memory_store_close(domain->store);
+  tp__memory_late_free(domain->late);
+  if (domain->embedder.destroy) domain->embedder.destroy(domain->embedder.self);
+  sqlite3_free((char *)domain->embedder.name);
   pthread_mutex_destroy(&domain->mutex);
   sqlite3_free(domain);
 }
@@ -294,6 +451,48 @@ static tp_status read_options(const tp_memory_options *theirs, tp_memory_options
                            (unsigned)ours->recall_max, TP__MEMORY_RECALL_MAX);
 }
 
+static tp_status read_embedder(const tp_memory_embedder *theirs, tp_memory_embedder *ours, tp_fault *fault) {
+  *ours = (tp_memory_embedder){.struct_size = sizeof *ours};
+  if (!theirs) return TP_OK;
+  if (theirs->struct_size != sizeof *theirs)
+    return tp__sqlite_refuse(fault, TP_ERR_VERSION, NULL,
+                             "tp_memory_embedder: struct_size is %zu; set it to sizeof(tp_memory_embedder)",
+                             theirs->struct_size);
+  const char *name = theirs->name;
+  if (!name || !name[0] || strlen(name) > TP__MEMORY_EMBEDDER_NAME_MAX)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, name,
+                             "the embedder's name has 1 to %d bytes, and names the model and what else its vectors "
+                             "depend on",
+                             TP__MEMORY_EMBEDDER_NAME_MAX);
+  if (!theirs->embed)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, name, "the embedder \"%s\" has no function embed", name);
+  if (theirs->dimensions == 0 || theirs->dimensions > TP__MEMORY_DIMENSIONS_MAX)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, name, "the embedder \"%s\" has %u dimensions: give 1 to %d", name,
+                             (unsigned)theirs->dimensions, TP__MEMORY_DIMENSIONS_MAX);
+  if (theirs->batch_max > TP__MEMORY_BATCH_MAX)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, name, "the embedder \"%s\" has a batch_max of %u: at most %d", name,
+                             (unsigned)theirs->batch_max, TP__MEMORY_BATCH_MAX);
+  *ours = *theirs;
+  return TP_OK;
+}
+
+/* What the domain takes of an embedder once nothing more can fail. The name is a copy. */
+static tp_status take_embedder(tp__memory_domain *domain, const tp_memory_embedder *embedder) {
+  enum { BATCH_DEFAULT = 32 };
+  if (!embedder->name) return TP_OK;
+  char *name = sqlite3_mprintf("%s", embedder->name);
+  domain->late = name ? tp__memory_late_new() : NULL;
+  if (!domain->late) {
+    sqlite3_free(name);
+    return TP_ERR_NO_MEMORY;
+  }
+  domain->embedder = *embedder;
+  domain->embedder.name = name;
+  domain->embedder.destroy = NULL; /* not ours until the registration is done */
+  if (!embedder->batch_max) domain->embedder.batch_max = BATCH_DEFAULT;
+  return TP_OK;
+}
+
 static const tp__memory_scope_kind *find_kind(const char *name) {
   for (size_t i = 0; i < sizeof scope_kinds / sizeof scope_kinds[0]; i++)
     if (strcmp(scope_kinds[i].name, name) == 0) return &scope_kinds[i];
@@ -301,7 +500,8 @@ static const tp__memory_scope_kind *find_kind(const char *name) {
 }
 
 /* @param ret_domain  with one reference, the caller's. */
-static tp_status domain_new(const tp_memory_options *options, tp__memory_domain **ret_domain, tp_fault *fault) {
+static tp_status domain_new(const tp_memory_options *options, const tp_memory_embedder *embedder,
+                            tp__memory_domain **ret_domain, tp_fault *fault) {
   const char *scope = options->scope ? options->scope : "workspace";
   const tp__memory_scope_kind *kind = find_kind(scope);
   if (!kind)
@@ -318,7 +518,8 @@ static tp_status domain_new(const tp_memory_options *options, tp__memory_domain 
   tp_status status = tp__memory_store_open(options->path, &domain->store, fault);
   if (status == TP_OK) {
     status = tp__memory_tools_init(domain);
-    if (status != TP_OK) tp__sqlite_refuse(fault, status, NULL, "no memory for the memory's tools");
+    if (status == TP_OK) status = take_embedder(domain, embedder);
+    if (status != TP_OK) tp__sqlite_refuse(fault, status, NULL, "no memory for the memory's tools and embedder");
   }
   if (status == TP_OK) *ret_domain = domain;
   else domain_unref(domain);
@@ -366,9 +567,11 @@ static tp_status add_subscription(tp_edit *edit, const struct handler_row *row, 
 tp_status tp_memory_register(tp_edit *edit, const tp_memory_options *options, tp_fault *fault) {
   enum { ACTIVE_RECALL_MS = 200 };
   tp_memory_options ours;
+  tp_memory_embedder embedder;
   tp__memory_domain *domain = NULL;
   tp_status status = read_options(options, &ours, fault);
-  if (status == TP_OK) status = domain_new(&ours, &domain, fault);
+  if (status == TP_OK) status = read_embedder(ours.embedder, &embedder, fault);
+  if (status == TP_OK) status = domain_new(&ours, &embedder, &domain, fault);
   if (status != TP_OK) return status;
   uint32_t limit_ms = ours.active_recall_ms ? ours.active_recall_ms : ACTIVE_RECALL_MS;
   const struct handler_row *row = handler_rows, *end = row + sizeof handler_rows / sizeof handler_rows[0];
@@ -376,6 +579,7 @@ tp_status tp_memory_register(tp_edit *edit, const tp_memory_options *options, tp
     status = add_handler(edit, row, domain, fault);
     if (status == TP_OK) status = add_subscription(edit, row, limit_ms, fault);
   }
+  if (status == TP_OK) domain->embedder.destroy = embedder.destroy; /* before any handler can be destroyed */
   domain_unref(domain);
   return status;
 }

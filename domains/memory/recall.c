@@ -22,8 +22,7 @@ static char *write_query(tp__memory_store *store, int64_t scope, tp_text text) {
   return sqlite3_str_finish(s);
 }
 
-/* Bytes of a text that do not cut a code point. */
-static size_t cut(tp_text text, size_t max) {
+size_t tp__memory_cut(tp_text text, size_t max) {
   if (text.size <= max) return text.size;
   while (max > 0 && ((unsigned char)text.data[max] & 0xC0) == 0x80) max--;
   return max;
@@ -59,7 +58,7 @@ static int shorten(look *l, bool matches, tp__memory *memory) {
     memcpy(text, excerpt, memory->text.size);
   }
   tp__memory_release(s);
-  memory->text.size = cut(memory->text, TP__MEMORY_RECALL_TEXT_MAX);
+  memory->text.size = tp__memory_cut(memory->text, TP__MEMORY_RECALL_TEXT_MAX);
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
@@ -119,4 +118,46 @@ tp_status tp__memory_recall_explained(tp__memory_store *store, const tp__memory_
 tp_status tp__memory_recall(tp__memory_store *store, const tp__memory_scope *scope, tp_text text, size_t max,
                             tp__memory_list *list) {
   return tp__memory_recall_explained(store, scope, text, max, list, NULL);
+}
+
+/* ---- whether two texts are about the same ---- */
+
+typedef struct stems_seen {
+  char bytes[TP__MEMORY_TERMS_MAX][TP__MEMORY_TERM_BYTES_MAX];
+  size_t sizes[TP__MEMORY_TERMS_MAX];
+  size_t count;
+  bool shared;
+} stems_seen;
+
+static int note_stem(void *ctx, tp_text stem, tp_text word) {
+  stems_seen *seen = ctx;
+  (void)word;
+  if (seen->count == TP__MEMORY_TERMS_MAX || stem.size > TP__MEMORY_TERM_BYTES_MAX) return SQLITE_OK;
+  memcpy(seen->bytes[seen->count], stem.data, stem.size);
+  seen->sizes[seen->count++] = stem.size;
+  return SQLITE_OK;
+}
+
+static int look_for_stem(void *ctx, tp_text stem, tp_text word) {
+  stems_seen *seen = ctx;
+  (void)word;
+  for (size_t i = 0; i < seen->count; i++)
+    if (seen->sizes[i] == stem.size && memcmp(seen->bytes[i], stem.data, stem.size) == 0) seen->shared = true;
+  return SQLITE_OK;
+}
+
+tp_status tp__memory_is_related(tp__memory_store *store, tp_text a, tp_text b, bool *ret_related) {
+  tp__memory_terms first, second;
+  stems_seen seen = {.count = 0};
+  int rc = SQLITE_OK;
+  tp__memory_terms_of(a, &first);
+  tp__memory_terms_of(b, &second);
+  pthread_mutex_lock(&store->mutex);
+  for (size_t i = 0; rc == SQLITE_OK && i < first.count; i++)
+    rc = tp__memory_stems(store, first.items[i], note_stem, &seen);
+  for (size_t i = 0; rc == SQLITE_OK && i < second.count; i++)
+    rc = tp__memory_stems(store, second.items[i], look_for_stem, &seen);
+  pthread_mutex_unlock(&store->mutex);
+  if (rc == SQLITE_OK) *ret_related = seen.shared || first.count == 0 || second.count == 0;
+  return tp__sqlite_status(rc);
 }

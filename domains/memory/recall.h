@@ -21,4 +21,10 @@ tp_status tp__memory_recall_explained(tp__memory_store *store, const tp__memory_
 tp_status tp__memory_recall(tp__memory_store *store, const tp__memory_scope *scope, tp_text text, size_t max,
                             tp__memory_list *list);
 
+/** Bytes of a text, at most max, that do not cut a code point. */
+size_t tp__memory_cut(tp_text text, size_t max);
+
+/** Whether two texts share the stem of a word that is worth looking for. @return also true when either has none. */
+tp_status tp__memory_is_related(tp__memory_store *store, tp_text a, tp_text b, bool *ret_related);
+
 #endif

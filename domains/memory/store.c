@@ -34,7 +34,17 @@ static const char *const sql_texts[TP__MEMORY_SQL_COUNT] = {
     [TP__MEMORY_SQL_NEWER] = "SELECT " SCOPED_COLUMNS SCOPED_FILTER " AND m.id > ?4 ORDER BY m.id LIMIT ?5",
     [TP__MEMORY_SQL_OLDER] = "SELECT " SCOPED_COLUMNS SCOPED_FILTER " AND m.id < ?4 ORDER BY m.id DESC LIMIT ?5",
     [TP__MEMORY_SQL_FIND] = "SELECT " SCOPED_COLUMNS " FROM memory m JOIN scope s ON s.id = m.scope WHERE m.id = ?1",
-    [TP__MEMORY_SQL_SCOPES] = "SELECT tenant, kind, name, memories FROM scope ORDER BY tenant, kind, name"};
+    [TP__MEMORY_SQL_SCOPES] = "SELECT tenant, kind, name, memories FROM scope ORDER BY tenant, kind, name",
+    [TP__MEMORY_SQL_EMBEDDED] = "SELECT upto FROM embedded WHERE scope = ?1 AND embedder = ?2",
+    [TP__MEMORY_SQL_SET_EMBEDDED] = "INSERT OR REPLACE INTO embedded (scope, embedder, upto) VALUES (?1, ?2, ?3)",
+    [TP__MEMORY_SQL_WITHOUT_VECTOR] =
+        "SELECT " MEMORY_COLUMNS " FROM memory WHERE scope = ?1 AND id > ?2 ORDER BY id LIMIT ?3",
+    [TP__MEMORY_SQL_PUT_VECTOR] =
+        "INSERT OR REPLACE INTO vector (memory, scope, scale, bytes) SELECT id, scope, ?2, ?3 FROM memory WHERE id = ?1"
+        " AND text = ?4",
+    [TP__MEMORY_SQL_VECTORS] =
+        "SELECT memory, scale, bytes FROM vector WHERE scope = ?1 AND memory > ?2 AND memory <= ?3 ORDER BY memory"
+        " LIMIT ?4"};
 
 const char tp__memory_assistant[] = "assistant";
 
@@ -156,7 +166,7 @@ static tp_text put_copy(char **next, tp_text text) {
 }
 
 /* A row of MEMORY_COLUMNS, or of SCOPED_COLUMNS. The block of the texts begins at the session. */
-static int list_add(tp__memory_list *list, sqlite3_stmt *row) {
+int tp__memory_list_add(tp__memory_list *list, sqlite3_stmt *row) {
   enum { FIRST_TEXT = 2, TEXTS_MAX = 7 };
   int count = sqlite3_column_count(row) - FIRST_TEXT;
   tp_text texts[TEXTS_MAX] = {{0}};
@@ -210,12 +220,12 @@ static int put_locked(tp__memory_store *store, const tp__memory_scope *scope, co
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-static int begin_locked(tp__memory_store *store) {
+int tp__memory_begin_locked(tp__memory_store *store) {
   return sqlite3_exec(store->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
 }
 
 /* Commits what went well and takes back what did not; some failures have ended the transaction by themselves. */
-static int end_locked(tp__memory_store *store, int rc) {
+int tp__memory_end_locked(tp__memory_store *store, int rc) {
   if (rc == SQLITE_OK) rc = sqlite3_exec(store->db, "COMMIT", NULL, NULL, NULL);
   if (!sqlite3_get_autocommit(store->db)) sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
   return rc;
@@ -225,8 +235,8 @@ tp_status tp__memory_put(tp__memory_store *store, const tp__memory_scope *scope,
                          int64_t *ret_id) {
   int64_t id = 0;
   pthread_mutex_lock(&store->mutex);
-  int rc = begin_locked(store);
-  if (rc == SQLITE_OK) rc = end_locked(store, put_locked(store, scope, memory, &id));
+  int rc = tp__memory_begin_locked(store);
+  if (rc == SQLITE_OK) rc = tp__memory_end_locked(store, put_locked(store, scope, memory, &id));
   pthread_mutex_unlock(&store->mutex);
   if (rc == SQLITE_OK && ret_id) *ret_id = id;
   return tp__sqlite_status(rc);
@@ -266,11 +276,11 @@ int tp__memory_truncate_log_locked(tp__memory_store *store) {
 
 tp_status tp__memory_forget(tp__memory_store *store, const tp__memory_scope *scope, int64_t id) {
   pthread_mutex_lock(&store->mutex);
-  int rc = begin_locked(store);
+  int rc = tp__memory_begin_locked(store);
   if (rc == SQLITE_OK) {
     rc = forget_locked(store, scope, id);
     if (rc == SQLITE_OK) rc = forget_words_locked(store);
-    rc = end_locked(store, rc);
+    rc = tp__memory_end_locked(store, rc);
   }
   int log = rc == SQLITE_OK || rc == SQLITE_DONE ? tp__memory_truncate_log_locked(store) : SQLITE_OK;
   pthread_mutex_unlock(&store->mutex);
@@ -280,14 +290,14 @@ tp_status tp__memory_forget(tp__memory_store *store, const tp__memory_scope *sco
 
 tp_status tp__memory_put_all(tp__memory_store *store, const tp__memory *memories, size_t count) {
   pthread_mutex_lock(&store->mutex);
-  int rc = begin_locked(store);
+  int rc = tp__memory_begin_locked(store);
   if (rc == SQLITE_OK) {
     for (size_t i = 0; rc == SQLITE_OK && i < count; i++) {
       tp__memory_scope scope = {memories[i].tenant, memories[i].kind, memories[i].name};
       int64_t id;
       rc = put_locked(store, &scope, &memories[i], &id);
     }
-    rc = end_locked(store, rc);
+    rc = tp__memory_end_locked(store, rc);
   }
   pthread_mutex_unlock(&store->mutex);
   return tp__sqlite_status(rc);
@@ -300,7 +310,7 @@ int tp__memory_read_locked(tp__memory_store *store, int64_t scope, int64_t id, t
   int rc = sqlite3_bind_int64(s, 1, id);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, scope);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
-  if (rc == SQLITE_ROW) rc = list_add(list, s);
+  if (rc == SQLITE_ROW) rc = tp__memory_list_add(list, s);
   tp__memory_release(s);
   return rc;
 }
@@ -323,7 +333,7 @@ static int newest_locked(tp__memory_store *store, const tp__memory_scope *scope,
   rc = sqlite3_bind_int64(s, 1, row.id);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, before > 0 ? before : INT64_MAX);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 3, (int64_t)limit);
-  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = list_add(list, s);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = tp__memory_list_add(list, s);
   tp__memory_release(s);
   return rc;
 }
@@ -354,7 +364,7 @@ static int page_locked(tp__memory_store *store, const tp__memory_filter *filter,
   int rc = bind_filter(s, filter);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 4, beyond || oldest_first ? beyond : INT64_MAX);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 5, (int64_t)limit);
-  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = list_add(list, s);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = tp__memory_list_add(list, s);
   tp__memory_release(s);
   return rc;
 }
@@ -375,7 +385,7 @@ tp_status tp__memory_find(tp__memory_store *store, int64_t id, tp__memory_list *
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_FIND];
   int rc = sqlite3_bind_int64(s, 1, id);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
-  if (rc == SQLITE_ROW) rc = list_add(list, s);
+  if (rc == SQLITE_ROW) rc = tp__memory_list_add(list, s);
   tp__memory_release(s);
   pthread_mutex_unlock(&store->mutex);
   return rc == SQLITE_DONE ? TP_ERR_NOT_FOUND : tp__sqlite_status(rc);

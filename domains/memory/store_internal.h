@@ -23,6 +23,11 @@ typedef enum tp__memory_sql {
   TP__MEMORY_SQL_OLDER,
   TP__MEMORY_SQL_FIND,
   TP__MEMORY_SQL_SCOPES,
+  TP__MEMORY_SQL_EMBEDDED, /* vectors.c */
+  TP__MEMORY_SQL_SET_EMBEDDED,
+  TP__MEMORY_SQL_WITHOUT_VECTOR,
+  TP__MEMORY_SQL_PUT_VECTOR,
+  TP__MEMORY_SQL_VECTORS,
   TP__MEMORY_SQL_COUNT
 } tp__memory_sql;
 
@@ -49,6 +54,13 @@ typedef struct tp__memory_scope_row {
 int tp__memory_find_scope_locked(tp__memory_store *store, const tp__memory_scope *scope, tp__memory_scope_row *ret_row);
 /** Appends the memory to the list. @return SQLITE_OK; SQLITE_DONE when there is none of that id in the scope. */
 int tp__memory_read_locked(tp__memory_store *store, int64_t scope, int64_t id, tp__memory_list *list);
+
+/** A transaction that writes; end commits what went well (rc is SQLITE_OK) and takes back what did not. */
+int tp__memory_begin_locked(tp__memory_store *store);
+int tp__memory_end_locked(tp__memory_store *store, int rc);
+
+/** Appends the memory of a row of MEMORY_COLUMNS. */
+int tp__memory_list_add(tp__memory_list *list, sqlite3_stmt *row);
 
 /** Moves the write-ahead log into the file and empties it. @return SQLITE_BUSY when another process reads. */
 int tp__memory_truncate_log_locked(tp__memory_store *store);

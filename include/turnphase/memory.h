@@ -13,6 +13,37 @@ TP_BEGIN_DECLS
 
 /* ---- as a domain ------------------------------------------------------------------------------------------------ */
 
+/** Texts whose vectors are wanted. Made by the library; borrowed until embed returns. */
+typedef struct tp_memory_embed_request {
+  size_t struct_size;
+  const tp_text *texts;          /* text_count of them, at most batch_max; side by side */
+  size_t text_count;
+  uint32_t dimensions;           /* numbers of each vector */
+  bool is_query;                 /* one text that is looked for; false: texts that are kept */
+  uint8_t reserved_[3];
+  const void *work;              /* internal: for tp_memory_embed_cancelled() */
+} tp_memory_embed_request;
+/** Whether the vectors are no longer wanted: the turn, or the job that keeps, was cancelled, or a query took 5 s. A
+ *  query that misses the deadline of active_recall is wanted: what it finds goes to the session's next turn.
+ *  Threads: that on which embed was called, until it returns. */
+TP_API bool tp_memory_embed_cancelled(const tp_memory_embed_request *request);
+
+/** Makes vectors of texts. It travels by pointer: tp_memory_register() copies the struct and the name, and takes it, on
+ *  success only. */
+typedef struct tp_memory_embedder {
+  size_t struct_size;
+  const char *name;              /* of the model and what else its vectors depend on; 1 to 128 bytes. Vectors in the
+                                    file that another name made are made anew */
+  void *self;
+  /** Fills ret_vectors with text_count times dimensions finite numbers, in the order of the texts. It may block, and
+   *  looks at tp_memory_embed_cancelled() now and then.
+   *  @return TP_OK; any other status: nothing of ret_vectors is used. Threads: any, several at once. */
+  tp_status (*embed)(void *self, const tp_memory_embed_request *request, float *ret_vectors);
+  void (*destroy)(void *self);   /* exactly once, when no handler of the memory is left; may be NULL */
+  uint32_t dimensions;           /* 1 to 4,096 */
+  uint32_t batch_max;            /* texts of one call; 0: 32; at most 256 */
+} tp_memory_embedder;
+
 /** Zero means default. Strings are copied. */
 typedef struct tp_memory_options {
   size_t struct_size;
@@ -24,11 +55,12 @@ typedef struct tp_memory_options {
   bool keep_assistant;           /* keep what the assistant said, too, as its own memory beside the user's; false: only
                                     what the user said */
   uint8_t reserved_[7];          /* must be zero */
+  const tp_memory_embedder *embedder; /* active_recall compares vectors, too; NULL: words alone */
 } tp_memory_options;
 
 /** Opens the file and adds to the edit:
  *    memory.policy_classifier      turn.pre_policy
- *    memory.deterministic_recall   turn.pre_prompt_context, Blocking
+ *    memory.deterministic_recall   turn.pre_prompt_context, Blocking; brings what active_recall found late, too
  *    memory.active_recall          turn.pre_prompt_context, Deadline, after deterministic_recall
  *    memory.tool_bundle            turn.pre_tool_materialization: memory_search, _get, _list, _remember, _forget
  *    memory.prompt_contract        turn.pre_prompt_compile
@@ -36,7 +68,7 @@ typedef struct tp_memory_options {
  *  The file is closed when the last handler is destroyed. On failure the edit may hold some of them: discard it.
  *  @param options  NULL: all defaults.
  *  @return TP_OK; what tp_edit_add_…() returns; TP_ERR_STORE…, TP_ERR_IO with the path in the fault; TP_ERR_USAGE,
- *          TP_ERR_VERSION for wrong options; TP_ERR_NO_MEMORY. */
+ *          TP_ERR_VERSION for wrong options or a wrong embedder; TP_ERR_NO_MEMORY. */
 TP_API tp_status tp_memory_register(tp_edit *edit, const tp_memory_options *options, tp_fault *fault) TP_MUST_USE;
 
 /* ---- as a file ---------------------------------------------------------------------------------------------------

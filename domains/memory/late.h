@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * late: what active_recall found behind its deadline, kept for the session's next turn. In memory, for a bounded number
+ * of sessions: the oldest goes first. Ids alone are kept: what is forgotten meanwhile does not come back. It has a
+ * mutex of its own, under which nothing is called. */
+#ifndef TP__MEMORY_LATE_H
+#define TP__MEMORY_LATE_H
+
+#include <pthread.h>
+
+#include "domains/memory/store.h"
+
+enum {
+  TP__MEMORY_LATE_SESSIONS_MAX = 64,
+  TP__MEMORY_LATE_ENTRIES_MAX = 8,
+  TP__MEMORY_LATE_QUESTION_MAX = 1024,   /* bytes of the text that was looked for; the rest is not compared */
+  TP__MEMORY_LATE_BYTES_MAX = 2000,      /* of a turn's recall that late entries may take */
+  TP__MEMORY_LATE_AGE_MS_MAX = 10 * 60 * 1000
+};
+
+/** What was found for one turn. */
+typedef struct tp__memory_late_find {
+  int64_t asked_ms; /* monotonic: when it was looked for */
+  int64_t ids[TP__MEMORY_LATE_ENTRIES_MAX]; /* best first */
+  size_t count;
+  size_t question_size;
+  char question[TP__MEMORY_LATE_QUESTION_MAX];
+} tp__memory_late_find;
+
+typedef struct tp__memory_late {
+  pthread_mutex_t mutex;
+  /* ---- under mutex */
+  struct {
+    char *key; /* scope and session; NULL: free */
+    size_t key_size;
+    tp__memory_late_find find;
+  } slots[TP__MEMORY_LATE_SESSIONS_MAX];
+} tp__memory_late;
+
+/** A new one, or NULL without memory. */
+tp__memory_late *tp__memory_late_new(void);
+/** Accepts NULL. */
+void tp__memory_late_free(tp__memory_late *late);
+
+/** Keeps it for the session, in place of what was there. @return false without memory: nothing is kept. */
+bool tp__memory_late_put(tp__memory_late *late, const tp__memory_scope *scope, tp_text session,
+                         const tp__memory_late_find *find);
+/** Takes what is kept for the session. @return false when there is nothing, or it is too old. */
+bool tp__memory_late_take(tp__memory_late *late, const tp__memory_scope *scope, tp_text session, int64_t now_ms,
+                          tp__memory_late_find *ret_find);
+
+/** Monotonic milliseconds. */
+int64_t tp__memory_ticks_ms(void);
+
+#endif

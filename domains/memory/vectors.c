@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "domains/memory/vectors.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "domains/memory/recall.h"
+#include "domains/memory/store_internal.h"
+#include "stores/sqlite/database.h"
+
+bool tp_memory_embed_cancelled(const tp_memory_embed_request *request) {
+  const tp__memory_embed_work *work = request->work;
+  return work->cancelled(work->ctx);
+}
+
+/* ---- making vectors ---- */
+
+/* Gives it length 1; one of zeros stays. @return false for a number that is not finite. */
+static bool normalize(float *vector, size_t dimensions) {
+  double squares = 0;
+  for (size_t i = 0; i < dimensions; i++) squares += (double)vector[i] * (double)vector[i];
+  if (!isfinite(squares)) return false;
+  if (squares > 0)
+    for (size_t i = 0; i < dimensions; i++) vector[i] = (float)((double)vector[i] / sqrt(squares));
+  return true;
+}
+
+static tp_status embed(const tp_memory_embedder *embedder, const tp__memory_embed_work *work, const tp_text *texts,
+                       size_t count, bool is_query, float *vectors) {
+  const size_t dimensions = embedder->dimensions;
+  const tp_memory_embed_request request = {.struct_size = sizeof request,
+                                           .texts = texts,
+                                           .text_count = count,
+                                           .dimensions = embedder->dimensions,
+                                           .is_query = is_query,
+                                           .work = work};
+  for (size_t i = 0; i < count * dimensions; i++) vectors[i] = NAN; /* what is not filled is found */
+  tp_status status = embedder->embed(embedder->self, &request, vectors);
+  for (size_t i = 0; status == TP_OK && i < count; i++)
+    if (!normalize(vectors + i * dimensions, dimensions)) status = TP_ERR_MALFORMED;
+  return status;
+}
+
+tp_status tp__memory_embed_query(const tp_memory_embedder *embedder, const tp__memory_embed_work *work, tp_text text,
+                                 float *ret_vector) {
+  return embed(embedder, work, &text, 1, true, ret_vector);
+}
+
+/* ---- keeping them ---- */
+
+/* Up to which memory the scope has vectors of the embedder: 0 when it has none. */
+static int read_upto_locked(tp__memory_store *store, int64_t scope, const char *embedder, int64_t *ret_upto) {
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_EMBEDDED];
+  int rc = sqlite3_bind_int64(s, 1, scope);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_text(s, 2, embedder, -1, SQLITE_STATIC);
+  if (rc == SQLITE_OK) rc = sqlite3_step(s);
+  *ret_upto = rc == SQLITE_ROW ? sqlite3_column_int64(s, 0) : 0;
+  tp__memory_release(s);
+  return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static int write_upto_locked(tp__memory_store *store, int64_t scope, const char *embedder, int64_t upto) {
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_SET_EMBEDDED];
+  int rc = sqlite3_bind_int64(s, 1, scope);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_text(s, 2, embedder, -1, SQLITE_STATIC);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 3, upto);
+  if (rc == SQLITE_OK) rc = sqlite3_step(s);
+  tp__memory_release(s);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+/* A memory that was forgotten or changed meanwhile gets none. */
+static int put_vector_locked(tp__memory_store *store, const tp__memory *memory, const float *vector,
+                             size_t dimensions) {
+  signed char bytes[TP__MEMORY_DIMENSIONS_MAX];
+  float most = 0;
+  for (size_t i = 0; i < dimensions; i++) most = fmaxf(most, fabsf(vector[i]));
+  const float scale = most / 127;
+  for (size_t i = 0; i < dimensions; i++) bytes[i] = (signed char)(scale > 0 ? lroundf(vector[i] / scale) : 0);
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_PUT_VECTOR];
+  int rc = sqlite3_bind_int64(s, 1, memory->id);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_double(s, 2, (double)scale);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_blob64(s, 3, bytes, dimensions, SQLITE_STATIC);
+  if (rc == SQLITE_OK)
+    rc = sqlite3_bind_text64(s, 4, memory->text.data, memory->text.size, SQLITE_STATIC, SQLITE_UTF8);
+  if (rc == SQLITE_OK) rc = sqlite3_step(s);
+  tp__memory_release(s);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+/** Memories that lack vectors. */
+typedef struct batch {
+  int64_t scope, upto; /* the memories are those behind upto */
+  tp__memory_list list;
+} batch;
+
+static int read_batch_locked(tp__memory_store *store, const tp__memory_scope *scope, const char *embedder, size_t max,
+                             batch *b) {
+  tp__memory_scope_row row = {0};
+  int rc = tp__memory_find_scope_locked(store, scope, &row);
+  if (rc == SQLITE_OK) rc = read_upto_locked(store, row.id, embedder, &b->upto);
+  if (rc != SQLITE_OK) return rc;
+  b->scope = row.id;
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_WITHOUT_VECTOR];
+  rc = sqlite3_bind_int64(s, 1, row.id);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, b->upto);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 3, (int64_t)max);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = tp__memory_list_add(&b->list, s);
+  tp__memory_release(s);
+  return rc;
+}
+
+/* Nothing is kept when another job has been here meanwhile: what it left is what counts. */
+static int write_batch_locked(tp__memory_store *store, const batch *b, const tp_memory_embedder *embedder,
+                              const float *vectors) {
+  int64_t upto = 0;
+  int rc = tp__memory_begin_locked(store);
+  if (rc != SQLITE_OK) return rc;
+  rc = read_upto_locked(store, b->scope, embedder->name, &upto);
+  bool same = upto == b->upto;
+  for (size_t i = 0; same && rc == SQLITE_OK && i < b->list.count; i++)
+    rc = put_vector_locked(store, &b->list.items[i], vectors + i * embedder->dimensions, embedder->dimensions);
+  if (same && rc == SQLITE_OK)
+    rc = write_upto_locked(store, b->scope, embedder->name, b->list.items[b->list.count - 1].id);
+  return tp__memory_end_locked(store, rc);
+}
+
+static tp_status embed_batch(tp__memory_store *store, const tp_memory_embedder *embedder,
+                             const tp__memory_embed_work *work, const batch *b) {
+  const size_t count = b->list.count;
+  tp_text texts[TP__MEMORY_BATCH_MAX];
+  float *vectors = sqlite3_malloc64(count * embedder->dimensions * sizeof *vectors);
+  if (!vectors) return TP_ERR_NO_MEMORY;
+  for (size_t i = 0; i < count; i++) texts[i] = b->list.items[i].text;
+  tp_status status = embed(embedder, work, texts, count, false, vectors);
+  if (status == TP_OK) {
+    pthread_mutex_lock(&store->mutex);
+    status = tp__sqlite_status(write_batch_locked(store, b, embedder, vectors));
+    pthread_mutex_unlock(&store->mutex);
+  }
+  sqlite3_free(vectors);
+  return status;
+}
+
+tp_status tp__memory_embed_missing(tp__memory_store *store, const tp__memory_scope *scope,
+                                   const tp_memory_embedder *embedder, const tp__memory_embed_work *work) {
+  enum { TEXTS_MAX = 4096 }; /* of one job */
+  tp_status status = TP_OK;
+  size_t count = 1;
+  for (size_t made = 0; status == TP_OK && count > 0 && made < TEXTS_MAX; made += count) {
+    batch b = {0};
+    if (work->cancelled(work->ctx)) return TP_ERR_CANCELLED;
+    pthread_mutex_lock(&store->mutex);
+    status = tp__sqlite_status(read_batch_locked(store, scope, embedder->name, embedder->batch_max, &b));
+    pthread_mutex_unlock(&store->mutex);
+    count = b.list.count;
+    if (status == TP_OK && count > 0) status = embed_batch(store, embedder, work, &b);
+    tp__memory_list_fini(&b.list);
+  }
+  return status;
+}
+
+/* ---- recall ---- */
+
+enum { BY_WORDS_MAX = 256, BY_MEANING_MAX = 64, VECTORS_AT_ONCE = 2048 };
+
+/** A memory that is near. */
+typedef struct near_one {
+  int64_t id;
+  int32_t rank;
+} near_one;
+
+typedef struct nearness {
+  const float *vector;
+  size_t dimensions;
+  tp__memory_list *by_words; /* in the order of their ids */
+  near_one best[BY_MEANING_MAX]; /* of the others, best first */
+  size_t count;
+} nearness;
+
+static int compare_ids(const void *a, const void *b) {
+  const tp__memory *x = a, *y = b;
+  return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static int compare_ranks(const void *a, const void *b) {
+  const tp__memory *x = a, *y = b;
+  if (x->rank != y->rank) return x->rank > y->rank ? -1 : 1;
+  return x->id > y->id ? -1 : x->id < y->id;
+}
+
+static void take_near(nearness *n, int64_t id, int32_t rank) {
+  size_t at = n->count < BY_MEANING_MAX ? n->count++ : BY_MEANING_MAX;
+  for (; at > 0 && n->best[at - 1].rank < rank; at--)
+    if (at < BY_MEANING_MAX) n->best[at] = n->best[at - 1];
+  if (at < BY_MEANING_MAX) n->best[at] = (near_one){id, rank};
+}
+
+/* What points away from the text is as good as what has no vector. */
+static void measure(nearness *n, sqlite3_stmt *row) {
+  const signed char *bytes = sqlite3_column_blob(row, 2);
+  if ((size_t)sqlite3_column_bytes(row, 2) != n->dimensions) return;
+  float dot = 0;
+  for (size_t i = 0; i < n->dimensions; i++) dot += n->vector[i] * (float)bytes[i];
+  int32_t rank = (int32_t)lround(TP__MEMORY_MEANING_WEIGHT * (double)dot * sqlite3_column_double(row, 1));
+  if (rank <= 0) return;
+  tp__memory key = {.id = sqlite3_column_int64(row, 0)};
+  const tp__memory_list *list = n->by_words;
+  tp__memory *found = list->count ? bsearch(&key, list->items, list->count, sizeof key, compare_ids) : NULL;
+  if (found) found->rank += rank;
+  else take_near(n, key.id, rank);
+}
+
+/* @param last  the memory behind which to go on; 0 at the end. */
+static int measure_some_locked(tp__memory_store *store, const tp__memory_scope *scope, const char *embedder,
+                               nearness *n, int64_t *last) {
+  tp__memory_scope_row row = {0};
+  int64_t upto = 0, behind = *last;
+  int rc = tp__memory_find_scope_locked(store, scope, &row);
+  if (rc == SQLITE_OK) rc = read_upto_locked(store, row.id, embedder, &upto);
+  *last = 0;
+  if (rc != SQLITE_OK) return rc;
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_VECTORS];
+  rc = sqlite3_bind_int64(s, 1, row.id);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, behind);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 3, upto);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 4, VECTORS_AT_ONCE);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+    *last = sqlite3_column_int64(s, 0);
+    measure(n, s);
+    rc = SQLITE_OK;
+  }
+  tp__memory_release(s);
+  return rc;
+}
+
+static tp_status read_near(tp__memory_store *store, const tp__memory_scope *scope, const nearness *n,
+                           tp__memory_list *list) {
+  for (size_t i = 0; i < n->count; i++) {
+    tp_status status = tp__memory_get(store, scope, n->best[i].id, list);
+    if (status == TP_ERR_NOT_FOUND) continue; /* forgotten since */
+    if (status != TP_OK) return status;
+    tp__memory *memory = &list->items[list->count - 1];
+    memory->rank = n->best[i].rank;
+    memory->text.size = tp__memory_cut(memory->text, TP__MEMORY_RECALL_TEXT_MAX);
+  }
+  return TP_OK;
+}
+
+tp_status tp__memory_recall_fused(tp__memory_store *store, const tp__memory_scope *scope, tp_text text,
+                                  const tp_memory_embedder *embedder, const float *vector, size_t max,
+                                  tp__memory_list *list) {
+  nearness n = {.vector = vector, .dimensions = embedder->dimensions, .by_words = list};
+  tp_status status = tp__memory_recall(store, scope, text, BY_WORDS_MAX, list);
+  if (list->count) qsort(list->items, list->count, sizeof *list->items, compare_ids);
+  for (int64_t last = 0; status == TP_OK;) {
+    pthread_mutex_lock(&store->mutex);
+    status = tp__sqlite_status(measure_some_locked(store, scope, embedder->name, &n, &last));
+    pthread_mutex_unlock(&store->mutex);
+    if (last == 0) break;
+  }
+  if (status == TP_OK) status = read_near(store, scope, &n, list);
+  if (list->count) qsort(list->items, list->count, sizeof *list->items, compare_ranks);
+  if (status != TP_OK) tp__memory_list_cut(list, 0);
+  else if (list->count > max) tp__memory_list_cut(list, max);
+  return status;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * vectors: what an embedder makes of the memories of a scope, and how near each is to a text. A vector has length 1 and
+ * is kept as numbers of 8 bits with a scale. No lock of the store is held while the embedder works. */
+#ifndef TP__MEMORY_VECTORS_H
+#define TP__MEMORY_VECTORS_H
+
+#include "domains/memory/store.h"
+#include "turnphase/memory.h"
+
+enum {
+  TP__MEMORY_DIMENSIONS_MAX = 4096,
+  TP__MEMORY_EMBEDDER_NAME_MAX = 128,
+  TP__MEMORY_BATCH_MAX = 256,
+  TP__MEMORY_MEANING_WEIGHT = 1000 /* what a cosine of 1 adds to a rank. Not fitted: the bench has no embedder */
+};
+
+/** What tp_memory_embed_request.work points to. */
+typedef struct tp__memory_embed_work {
+  bool (*cancelled)(const void *ctx);
+  const void *ctx;
+} tp__memory_embed_work;
+
+/** The vector of a text that is looked for, of length 1.
+ *  @param ret_vector  room for dimensions.
+ *  @return TP_OK; what the embedder says; TP_ERR_MALFORMED for numbers that are not finite. */
+tp_status tp__memory_embed_query(const tp_memory_embedder *embedder, const tp__memory_embed_work *work, tp_text text,
+                                 float *ret_vector);
+
+/** Makes the vectors that memories of the scope lack, the oldest first, in batches; each is durable when it is made.
+ *  Stops after some thousand texts: the next call goes on.
+ *  @return TP_OK; what the embedder or the store says. */
+tp_status tp__memory_embed_missing(tp__memory_store *store, const tp__memory_scope *scope,
+                                   const tp_memory_embedder *embedder, const tp__memory_embed_work *work);
+
+/** As tp__memory_recall(), each rank raised by the nearness of the memory's vector; memories that are near and hold no
+ *  word of the text are among them. Only the best 256 by words keep what their words are worth. */
+tp_status tp__memory_recall_fused(tp__memory_store *store, const tp__memory_scope *scope, tp_text text,
+                                  const tp_memory_embedder *embedder, const float *vector, size_t max,
+                                  tp__memory_list *list);
+
+#endif
