@@ -354,6 +354,16 @@ static void what_was_found_late_is_dropped_when_the_next_turn_is_about_something
   assert_lacks(recall("t4", "puppy"), "recalled late");
 }
 
+static void what_was_found_late_is_no_news_when_the_words_recall_it(void **state) {
+  (void)state;
+  start("one", LATE_MS);
+  keep("t1", "My hound is ill.");
+  recall_late("t2", "Tell me of the puppy!");
+  const char *found = recall("t3", "Is the puppies' hound ill?");
+  assert_holds(found, "memory:1 [");
+  assert_lacks(found, "late");
+}
+
 static void a_next_turn_without_words_is_about_the_same(void **state) {
   (void)state;
   start("one", LATE_MS);
@@ -523,6 +533,7 @@ int main(void) {
       CASE(numbers_that_are_not_finite_are_a_failure),
       CASE(what_was_found_late_comes_with_the_next_turn_once_and_with_its_age),
       CASE(what_was_found_late_is_dropped_when_the_next_turn_is_about_something_else),
+      CASE(what_was_found_late_is_no_news_when_the_words_recall_it),
       CASE(a_next_turn_without_words_is_about_the_same),
       CASE(what_was_forgotten_meanwhile_does_not_come_late),
       CASE(late_finds_are_of_one_session_and_bounded_in_number_and_age),
