@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * chat: a conversation with a model: a session, the turn under way, and what is shown of it. The thread that reads the
- * lines waits while a turn runs, and the one that owns the turn prints: never both. A question about a call is put by a thread
- * of its own (ask.h). */
+ * lines waits while a turn runs, and the one that owns the turn prints: never both. A question about a call is put by
+ * a thread of its own (cli/ask.h). */
 #ifndef CLI_CHAT_CHAT_H
 #define CLI_CHAT_CHAT_H
 
