@@ -380,6 +380,57 @@ static void what_could_not_be_kept_at_once_is_kept_later(void **state) {
   assert_holds(noted.contexts, "<t1>");
 }
 
+/* ---- a memory that cannot be written ---- */
+
+static atomic_int errors_logged;
+
+static void count_error(void *ctx, const tp_log_record *record) {
+  (void)ctx;
+  if (record->level == TP_LOG_ERROR) atomic_fetch_add(&errors_logged, 1);
+}
+
+static int start_with_log(void **state) {
+  tp_runtime_options options = {.struct_size = sizeof options, .log = count_error, .log_level = TP_LOG_ERROR};
+  int failed = start_runtime(state);
+  tp_runtime_free(runtime);
+  runtime = NULL;
+  errors_logged = 0;
+  if (failed || tp_runtime_new(&options, &runtime, NULL) != TP_OK) return -1;
+  register_memory(&(tp_memory_options){.struct_size = sizeof(tp_memory_options), .path = path}, NULL);
+  return 0;
+}
+
+static void change_file(const char *sql) {
+  sqlite3 *other = NULL;
+  assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(other, sql, NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(other);
+}
+
+static bool note_job(void *ctx, const tp_job *job) {
+  *(uint64_t *)ctx = job->id;
+  return false;
+}
+
+/* What is lost is said in the log and in the drain's report; it is kept when its job is run again. */
+static void what_could_not_be_kept_is_reported_and_kept_when_it_is_redriven(void **state) {
+  (void)state;
+  tp_drain_report report = {.struct_size = sizeof report};
+  uint64_t job = 0;
+  change_file("CREATE TRIGGER refuse BEFORE INSERT ON memory BEGIN SELECT RAISE (ABORT, 'refused'); END");
+  say("one", "t1", "A xylophone.");
+  assert_int_not_equal(errors_logged, 0);
+  assert_int_equal(tp_jobs_list(runtime, NULL, note_job, &job, NULL), TP_OK);
+  assert_int_not_equal(job, 0);
+  change_file("DROP TRIGGER refuse");
+  assert_int_equal(tp_job_redrive(runtime, job, NULL), TP_OK);
+  wait_for_jobs();
+  say("two", "t2", "Is there a xylophone?");
+  assert_holds(noted.contexts, "<t1>");
+  assert_int_equal(tp_runtime_drain(runtime, 20000, &report, NULL), TP_OK);
+  assert_int_equal(report.jobs_dead, 1);
+}
+
 /* ---- scopes ---- */
 
 static bool recalls(const char *scope, tp_session_options first, tp_session_options second) {
@@ -935,6 +986,8 @@ int main(void) {
       CASE(blank_messages_are_not_remembered),
       CASE(long_memories_stay_within_the_budget_of_the_turn),
       CASE(what_could_not_be_kept_at_once_is_kept_later),
+      cmocka_unit_test_setup_teardown(what_could_not_be_kept_is_reported_and_kept_when_it_is_redriven, start_with_log,
+                                      end_runtime),
       BARE_CASE(the_scope_user_spans_the_workspaces_of_a_tenant),
       BARE_CASE(the_scope_thread_parts_the_threads_of_a_workspace),
       BARE_CASE(the_scope_agent_needs_no_agent),
