@@ -10,11 +10,13 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <signal.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "domains/memory/policy.h"
@@ -410,6 +412,31 @@ static void change_file(const char *sql) {
 static bool note_job(void *ctx, const tp_job *job) {
   *(uint64_t *)ctx = job->id;
   return false;
+}
+
+/* The file system takes no byte until the job has run once. */
+static void what_a_file_system_refused_is_kept_when_it_is_back(void **state) {
+  (void)state;
+  struct rlimit before, none = {0, 0};
+  tp_runtime_stats stats = {.struct_size = sizeof stats};
+  const tp_turn_result *result = NULL;
+  tp_turn_request request = {.struct_size = sizeof request, .id = "t1", .text = tp_text_of("A xylophone.")};
+  hold_session("acme");
+  signal(SIGXFSZ, SIG_IGN);
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+  none.rlim_max = before.rlim_max;
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+  tp_status status = tp_turn_run(open_one, &request, &result, NULL);
+  while (status == TP_OK && stats.jobs_run == 0) {
+    usleep(1000);
+    tp_runtime_stats_get(runtime, &stats);
+  }
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+  assert_int_equal(status, TP_OK);
+  tp_turn_result_free(result);
+  wait_for_jobs();
+  say("two", "t2", "Is there a xylophone?");
+  assert_holds(noted.contexts, "<t1>");
 }
 
 /* What is lost is said in the log and in the drain's report; it is kept when its job is run again. */
@@ -986,6 +1013,7 @@ int main(void) {
       CASE(blank_messages_are_not_remembered),
       CASE(long_memories_stay_within_the_budget_of_the_turn),
       CASE(what_could_not_be_kept_at_once_is_kept_later),
+      CASE(what_a_file_system_refused_is_kept_when_it_is_back),
       cmocka_unit_test_setup_teardown(what_could_not_be_kept_is_reported_and_kept_when_it_is_redriven, start_with_log,
                                       end_runtime),
       BARE_CASE(the_scope_user_spans_the_workspaces_of_a_tenant),
