@@ -183,7 +183,7 @@ static bool read_key(reader *r, const char *key, tp_text value, const char **ret
   bool rewakes = false, ignored = false;
   bool is_gemini = strcmp(r->settings->protocol, "gemini") == 0;
   static const char *const read_elsewhere[] = {"command", "bash", "args", "matcher", "name", "description", NULL};
-  static const char *const no_place[] = {"if", "env", "cwd", "exec", "powershell", "loop_limit", NULL};
+  static const char *const no_quota[] = {"if", "env", "cwd", "exec", "powershell", "loop_limit", NULL};
   if (is_among(key, read_elsewhere)) return true;
   if (strcmp(key, "type") == 0) read_type(r, value);
   else if (strcmp(key, "timeout") == 0) read_timeout(r, value, is_gemini);
@@ -200,7 +200,7 @@ static bool read_key(reader *r, const char *key, tp_text value, const char **ret
   else if (strcmp(key, "continueOnBlock") == 0) {
     read_flag(r, key, value, &ignored);
     note(entry, "continueOnBlock: a block behind a call is always a reminder");
-  } else if (is_among(key, no_place))
+  } else if (is_among(key, no_quota))
     leave_out(entry, strcmp(key, "if") == 0 ? "if has no place, and without it the hook would run for other calls: "
                                               "test it in the script"
                                             : keep(r->settings, "%s has no place", key));

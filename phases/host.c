@@ -20,7 +20,7 @@ static void end_turn(void *ctx, tp__turn *core) {
 static void free_upper(tp_runtime *runtime) {
   tp__upper *upper = tp__upper_of(runtime);
   if (!upper) return;
-  tp__berths_each(&runtime->berths, end_turn, NULL);
+  tp__turn_table_each(&runtime->turn_table, end_turn, NULL);
   assert(tp__list_empty(&runtime->turns));
   tp__sessions_free_all(runtime);
   tp__agents_free_all(runtime);
@@ -44,12 +44,12 @@ static void count(tp_runtime *runtime, tp_runtime_stats *stats) {
   tp__mutex_lock(&upper->sessions_mutex);
   stats->sessions_open = upper->session_table.count;
   tp__mutex_unlock(&upper->sessions_mutex);
-  stats->turns_queued = tp__keep_counted(&runtime->keep, TP__COUNT_QUEUED);
-  stats->turns_completed = tp__keep_counted(&runtime->keep, TP_TURN_COMPLETED);
-  stats->turns_failed = tp__keep_counted(&runtime->keep, TP_TURN_FAILED);
-  stats->turns_denied = tp__keep_counted(&runtime->keep, TP_TURN_DENIED);
-  stats->turns_cancelled = tp__keep_counted(&runtime->keep, TP_TURN_CANCELLED);
-  stats->turns_timed_out = tp__keep_counted(&runtime->keep, TP_TURN_TIMED_OUT);
+  stats->turns_queued = tp__thread_caches_sum(&runtime->caches, TP__COUNT_QUEUED);
+  stats->turns_completed = tp__thread_caches_sum(&runtime->caches, TP_TURN_COMPLETED);
+  stats->turns_failed = tp__thread_caches_sum(&runtime->caches, TP_TURN_FAILED);
+  stats->turns_denied = tp__thread_caches_sum(&runtime->caches, TP_TURN_DENIED);
+  stats->turns_cancelled = tp__thread_caches_sum(&runtime->caches, TP_TURN_CANCELLED);
+  stats->turns_timed_out = tp__thread_caches_sum(&runtime->caches, TP_TURN_TIMED_OUT);
 }
 
 static const tp__above above = {.rows = tp__phase_rows,

@@ -295,7 +295,7 @@ size_t tp_runtime_sessions(tp_runtime *runtime, tp_session_fn each, void *ctx) {
 /* ---- the queue ---- */
 
 static void count_queued(const tp_session *session, uint64_t by) {
-  tp__keep_count(&session->runtime->keep, TP__COUNT_QUEUED, by);
+  tp__thread_caches_count(&session->runtime->caches, TP__COUNT_QUEUED, by);
 }
 
 tp_status tp__session_enqueue(tp_session *session, tp__drive *drive, bool last, bool *ret_queued) {
@@ -524,7 +524,7 @@ static void record_end(const tp__drive *d, const tp_turn_result *result) {
 
 static void report_end(tp__drive *d, const tp_turn_result *result) {
   record_end(d, result);
-  tp__keep_count(&d->session->runtime->keep, (uint32_t)d->outcome, 1);
+  tp__thread_caches_count(&d->session->runtime->caches, (uint32_t)d->outcome, 1);
   if (d->result) tp__result_fill(d->result, result);
   if (d->submission) tp__result_fill(&d->submission->result, result);
   if (d->on_end) d->on_end(d->ctx, result);

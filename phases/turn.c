@@ -153,21 +153,21 @@ void tp__turn_release(tp__turn *core) {
   tp_turn *turn = tp__turn_of(core);
   tp_runtime *runtime = core->runtime;
   size_t block_size = core->block_size;
-  bool berthed = core->berthed;
+  bool in_table = core->in_table;
   if (turn->agent) tp__agent_unref(turn->agent);
   turn->agent = NULL;
   if (turn->people.ask || turn->people.permission) turn->people = (tp__people){0};
-  if (berthed) rest_upper(turn);
+  if (in_table) rest_upper(turn);
   tp__turn_fini(core);
-  if (!berthed) tp__block_give(&runtime->blocks, turn, block_size);
+  if (!in_table) tp__block_give(&runtime->blocks, turn, block_size);
 }
 
-/* Turns that hosts begin lie in berths; what closes something is rare and has a block. */
+/* Turns that hosts begin lie in the turn table; those that close a session or agent are rare and have a block. */
 static tp_status take_memory(tp_runtime *runtime, tp__turn_kind kind, tp_turn **ret_turn, size_t *ret_block_size) {
   tp__turn *core;
   *ret_block_size = 0;
   if (kind < TP__TURN_DETACHED) {
-    TP__TRY(tp__berth_take(runtime, kind, &core));
+    TP__TRY(tp__turn_table_take(runtime, kind, &core));
     *ret_turn = tp__turn_of(core);
     return TP_OK;
   }
@@ -207,7 +207,7 @@ tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_tu
   tp__listener_set *listeners[2];
   tp__turn_spec spec = {.caller = request->caller,
                         .deadline_ns = tp__deadline_after_ms(tp__now_ns(), request->limit_ms),
-                        .berthed = kind < TP__TURN_DETACHED,
+                        .in_table = kind < TP__TURN_DETACHED,
                         .kind = kind};
   tp_status status = take_memory(runtime, kind, &turn, &block_size);
   if (status == TP_OK) {

@@ -29,7 +29,7 @@ typedef struct tp__upper {
   uint64_t listener_number; /* under listeners_mutex: ids are never used twice */
 } tp__upper;
 
-/** What this layer counts (tp__keep_count): turns that wait in queues, and by outcome those that have ended. */
+/** What this layer counts (tp__thread_caches_count): turns in queues, and ended ones by outcome. */
 enum { TP__COUNT_QUEUED = 0 /* and TP_TURN_COMPLETED to TP_TURN_TIMED_OUT */ };
 
 static inline tp__upper *tp__upper_of(tp_runtime *runtime) { return runtime->upper; }

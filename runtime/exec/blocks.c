@@ -13,16 +13,16 @@ static int class_of(size_t size) {
 
 static size_t size_of(int class) { return (size_t)(class & 1 ? 3 : 2) * (TP__BLOCK_BYTES_MIN / 2) << class / 2; }
 
-/* Blocks in a magazine: a thread has twice as many at hand at most. */
+/* Blocks in a magazine: a thread cache has at most twice as many. */
 static uint32_t most(int class) {
   size_t fits = MAGAZINE_BYTES / size_of(class);
   return fits > MAGAZINE_MAX ? MAGAZINE_MAX : fits < 1 ? 1 : (uint32_t)fits;
 }
 
-tp_status tp__blocks_init(tp__blocks *blocks, const tp_allocator *allocator, const tp__keep *keep) {
+tp_status tp__blocks_init(tp__blocks *blocks, const tp_allocator *allocator, const tp__thread_caches *caches) {
   memset(blocks, 0, sizeof *blocks);
   blocks->allocator = allocator;
-  blocks->keep = keep;
+  blocks->caches = caches;
   return tp__mutex_init(&blocks->mutex);
 }
 
@@ -36,25 +36,25 @@ static void release_all(const tp__blocks *blocks, tp__magazine magazine, int cla
 
 void tp__blocks_fini(tp__blocks *blocks) {
   for (int class = 0; class < TP__BLOCK_CLASSES; class ++) {
-    for (uint32_t i = 0; i < blocks->keep->count; i++) {
-      tp__shelf *shelf = &tp__kept_at(blocks->keep, i)->blocks[class];
-      release_all(blocks, shelf->loaded, class);
-      release_all(blocks, shelf->other, class);
-      *shelf = (tp__shelf){0};
+    for (uint32_t i = 0; i < blocks->caches->count; i++) {
+      tp__magazines *magazines = &tp__thread_cache_at(blocks->caches, i)->blocks[class];
+      release_all(blocks, magazines->loaded, class);
+      release_all(blocks, magazines->previous, class);
+      *magazines = (tp__magazines){0};
     }
     while (blocks->depots[class].count > 0) release_all(blocks, tp__depot_get(&blocks->depots[class]), class);
   }
   tp__mutex_fini(&blocks->mutex);
 }
 
-/* The thread has none at hand: a magazine of the depot's. */
-static void *take_beyond(tp__blocks *blocks, tp__kept *kept, int class) {
+/* The thread cache is empty: takes a magazine from the depot. */
+static void *take_beyond(tp__blocks *blocks, tp__thread_cache *cache, int class) {
   tp__mutex_lock(&blocks->mutex);
   tp__magazine magazine = tp__depot_get(&blocks->depots[class]);
   tp__mutex_unlock(&blocks->mutex);
   if (magazine.count == 0) return NULL;
-  kept->blocks[class].loaded = magazine;
-  return tp__shelf_take(&kept->blocks[class]);
+  cache->blocks[class].loaded = magazine;
+  return tp__magazines_take(&cache->blocks[class]);
 }
 
 void *tp__block_take(tp__blocks *blocks, size_t size, size_t *ret_size) {
@@ -64,11 +64,11 @@ void *tp__block_take(tp__blocks *blocks, size_t size, size_t *ret_size) {
     return tp__alloc(blocks->allocator, size);
   }
   *ret_size = size_of(class);
-  tp__kept *kept = tp__kept_here(blocks->keep);
-  tp__kept_enter(kept);
-  void *block = tp__shelf_take(&kept->blocks[class]);
-  if (!block) block = take_beyond(blocks, kept, class);
-  tp__kept_leave(kept);
+  tp__thread_cache *cache = tp__thread_cache_here(blocks->caches);
+  tp__thread_cache_lock(cache);
+  void *block = tp__magazines_take(&cache->blocks[class]);
+  if (!block) block = take_beyond(blocks, cache, class);
+  tp__thread_cache_unlock(cache);
   return block ? block : tp__alloc(blocks->allocator, *ret_size);
 }
 
@@ -88,9 +88,9 @@ void tp__block_give(tp__blocks *blocks, void *block, size_t size) {
     return;
   }
   tp__magazine full;
-  tp__kept *kept = tp__kept_here(blocks->keep);
-  tp__kept_enter(kept);
-  bool room = tp__shelf_give(&kept->blocks[class], block, most(class), &full);
-  tp__kept_leave(kept);
+  tp__thread_cache *cache = tp__thread_cache_here(blocks->caches);
+  tp__thread_cache_lock(cache);
+  bool room = tp__magazines_put(&cache->blocks[class], block, most(class), &full);
+  tp__thread_cache_unlock(cache);
   if (!room) give_beyond(blocks, full, class);
 }

@@ -240,8 +240,8 @@ tp_status tp_jobs_wait_submit(tp_runtime *runtime, const char *order_key, uint32
 }
 
 static void count_all(tp_runtime *runtime, tp_runtime_stats *all) {
-  all->turns_open = tp__berths_count(&runtime->berths, TP__TURN_DRIVEN);
-  all->turns_open += tp__berths_count(&runtime->berths, TP__TURN_HELD);
+  all->turns_open = tp__turn_table_count(&runtime->turn_table, TP__TURN_DRIVEN);
+  all->turns_open += tp__turn_table_count(&runtime->turn_table, TP__TURN_HELD);
   all->tokens_open = tp__a32_load_relaxed(&runtime->tokens_open);
   all->attempts_abandoned = tp__pool_leaks(&runtime->pool, NULL, NULL);
   all->handler_threads = tp__pool_thread_count(&runtime->pool);

@@ -216,13 +216,13 @@ static tp_status build(tp_runtime *runtime, enum room room, tp_fault *fault) {
     case ROOM_REGISTRY:
       return make_registry(runtime, fault);
     case ROOM_KEEP:
-      TP__TRY(tp__keep_init(&runtime->keep, &runtime->allocator, options->engine_workers));
-      tp__registry_on_publish(runtime->registry, tp__keep_renew_pins, &runtime->keep);
+      TP__TRY(tp__thread_caches_init(&runtime->caches, &runtime->allocator, options->engine_workers));
+      tp__registry_on_publish(runtime->registry, tp__thread_caches_renew_pins, &runtime->caches);
       return TP_OK;
     case ROOM_BLOCKS:
-      return tp__blocks_init(&runtime->blocks, &runtime->allocator, &runtime->keep);
+      return tp__blocks_init(&runtime->blocks, &runtime->allocator, &runtime->caches);
     case ROOM_BERTHS:
-      return tp__berths_init(&runtime->berths, &runtime->allocator, &runtime->keep, above->turn_size,
+      return tp__turn_table_init(&runtime->turn_table, &runtime->allocator, &runtime->caches, above->turn_size,
                              options->turns_max);
     case ROOM_WORKERS: /* every turn may be scheduled at once, closing ones too, and every helper */
       return tp__workers_init(&runtime->workers, runtime, options->engine_workers,
@@ -263,14 +263,14 @@ static void tear_down(tp_runtime *runtime, enum room room, bool host_store_too) 
       tp__registry_free(runtime->registry);
       break;
     case ROOM_KEEP:
-      tp__keep_renew_pins(&runtime->keep, NULL);
-      tp__keep_fini(&runtime->keep);
+      tp__thread_caches_renew_pins(&runtime->caches, NULL);
+      tp__thread_caches_fini(&runtime->caches);
       break;
     case ROOM_BLOCKS:
       tp__blocks_fini(&runtime->blocks);
       break;
     case ROOM_BERTHS:
-      tp__berths_fini(&runtime->berths);
+      tp__turn_table_fini(&runtime->turn_table);
       break;
     case ROOM_WORKERS:
       tp__workers_fini(&runtime->workers);
@@ -470,7 +470,7 @@ static void cancel_one(void *ctx, tp__turn *turn) {
 }
 
 void tp__runtime_cancel_all(tp_runtime *runtime) {
-  tp__berths_each(&runtime->berths, cancel_one, NULL);
+  tp__turn_table_each(&runtime->turn_table, cancel_one, NULL);
   tp__mutex_lock(&runtime->mutex);
   for (tp__link *link = runtime->turns.next; link != &runtime->turns; link = link->next)
     tp__turn_cancel(TP__CONTAINER(link, tp__turn, runtime_link));
@@ -478,10 +478,10 @@ void tp__runtime_cancel_all(tp_runtime *runtime) {
 }
 
 static uint64_t count_locked(tp_runtime *runtime, tp__turn_kind kind) {
-  return runtime->turn_counts[kind] + tp__berths_count(&runtime->berths, kind);
+  return runtime->turn_counts[kind] + tp__turn_table_count(&runtime->turn_table, kind);
 }
 
-/* Nothing must tell when a turn in a berth ends, nor when an operation of one that its host drives does: a drain is
+/* Nothing signals the end of a turn in the turn table, nor of an operation of a turn that its host drives: a drain is
  * rare, so it looks again every millisecond. */
 static void wait_a_little_locked(tp_runtime *runtime, int64_t deadline_ns) {
   int64_t next_ns = tp__now_ns() + TP__NS_PER_MS;
@@ -507,7 +507,7 @@ static uint64_t wait_for_turns(tp_runtime *runtime, tp__turn_kind kind, int64_t 
 static bool any_busy_locked(tp_runtime *runtime) {
   for (tp__link *link = runtime->turns.next; link != &runtime->turns; link = link->next)
     if (tp__a32_load_seq_cst(&TP__CONTAINER(link, tp__turn, runtime_link)->busy)) return true;
-  return tp__berths_busy(&runtime->berths);
+  return tp__turn_table_is_busy(&runtime->turn_table);
 }
 
 /* A turn that its host drives is the host's to end: only what it has under way is waited for, and then no other is
@@ -603,7 +603,7 @@ static void end_drain(tp_runtime *runtime) {
 static tp_drain_report drain(tp_runtime *runtime, bool is_first, int64_t deadline_ns) {
   tp_drain_report report = {.struct_size = sizeof report};
   if (is_first) {
-    tp__berths_fence(&runtime->berths); /* each turn that began is seen from here on */
+    tp__turn_table_fence(&runtime->turn_table); /* each turn that began is seen from here on */
     drain_turns(runtime, deadline_ns, &report);
     wait_for_turns(runtime, TP__TURN_CLOSING, deadline_ns);
     if (runtime->above->close_last) runtime->above->close_last(runtime);

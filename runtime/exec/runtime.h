@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * runtime: the object a host creates, as the engine knows it. It owns the threads, the registry, the store and the kept
- * memory. Lock: `runtime`, for the list of turns and for start, drain and stop. */
+ * runtime: the object a host creates, as the engine knows it. It owns the threads, the registry, the store and the
+ * allocator caches. Lock: `runtime`, for the list of turns and for start, drain and stop. */
 #ifndef TP__RUNTIME_H
 #define TP__RUNTIME_H
 
-#include "runtime/exec/berth.h"
+#include "runtime/exec/turn_table.h"
 #include "runtime/exec/blocks.h"
 #include "runtime/exec/entry.h"
 #include "runtime/exec/jobs.h"
@@ -62,9 +62,9 @@ struct tp_runtime {
   int64_t search_ns;    /* how long an owner or helper looks for what may come before it sleeps */
   char turn_prefix[22]; /* of generated ids: "turn-", 16 digits, "-" */
   /* rooms with a lock of their own */
-  tp__keep keep;
+  tp__thread_caches caches;
   tp__blocks blocks;
-  tp__berths berths;
+  tp__turn_table turn_table;
   tp__workers workers;
   tp__pool pool;
   tp__timer timer;
@@ -84,7 +84,7 @@ struct tp_runtime {
   tp__mutex mutex;
   tp__cond changed; /* a turn ended */
   /* under mutex */
-  tp__link turns; /* those without a berth */
+  tp__link turns; /* those not in the turn table */
   uint32_t turn_counts[TP__TURN_KINDS]; /* of these */
   uint32_t process_generation;
   bool store_opening, store_opened;

@@ -129,7 +129,7 @@ void tp__turn_name(tp__turn *turn) {
 }
 
 static tp_status init_here(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec) {
-  turn->owes_place = false;
+  turn->owes_quota = false;
   turn->snapshot = NULL;
   TP__TRY(enlist(turn, spec)); /* from here on it may be cancelled, which its owner will see */
   if (spec->snapshot) tp__snapshot_hold(spec->snapshot);
@@ -143,7 +143,7 @@ static void begin(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec
   turn->deadline_ns = spec->deadline_ns;
   turn->caller = spec->caller;
   turn->kind = (uint8_t)spec->kind;
-  turn->berthed = spec->berthed;
+  turn->in_table = spec->in_table;
   turn->host_held = false;
 #ifdef TP_SIM
   turn->strand.is_turn = true;
@@ -152,15 +152,15 @@ static void begin(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec
 }
 
 tp_status tp__turn_init(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec) {
-  if (!spec->berthed || !turn->cleared) tp__turn_clear(turn, runtime);
+  if (!spec->in_table || !turn->cleared) tp__turn_clear(turn, runtime);
   begin(turn, runtime, spec);
   tp_status status = !spec->ids || copy_identity(turn, spec) ? TP_OK : TP_ERR_NO_MEMORY;
-  if (status == TP_OK && !spec->berthed) status = init_here(turn, runtime, spec);
+  if (status == TP_OK && !spec->in_table) status = init_here(turn, runtime, spec);
   if (status == TP_OK) {
-    tp__a32_store_release(&turn->refs, 1); /* the strand's; pairs with who walks the berths */
+    tp__a32_store_release(&turn->refs, 1); /* the strand's; pairs with a walk of the turn table */
     return TP_OK;
   }
-  if (spec->berthed) tp__turn_fini(turn);
+  if (spec->in_table) tp__turn_fini(turn);
   else tp__arena_fini(&turn->arena);
   return status;
 }
@@ -187,7 +187,7 @@ static void ended(tp__strand *strand) {
   if (turn->seat) tp__block_give(&turn->runtime->blocks, turn->seat, turn->seat->block_size);
   turn->seat = NULL;
   tp_runtime *runtime = turn->runtime;
-  if (turn->berthed) tp__berth_close(turn);
+  if (turn->in_table) tp__turn_table_close(turn);
   else delist(turn);
   if (tp__a32_load_acquire(&runtime->life) >= TP__LIFE_DRAINING) tell_drain(runtime);
   tp__turn_unref(turn);
@@ -206,9 +206,9 @@ void tp__turn_unref(tp__turn *turn) {
 
 void tp__turn_fini(tp__turn *turn) {
   if (turn->arena.chunks) tp__arena_fini(&turn->arena);
-  if (turn->berthed) {
+  if (turn->in_table) {
     rest(turn);
-    tp__berth_give(turn);
+    tp__turn_table_recycle(turn);
   } else if (turn->snapshot) {
     tp__snapshot_unpin(turn->snapshot);
   }

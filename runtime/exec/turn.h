@@ -27,10 +27,10 @@ typedef enum tp__turn_kind {
 struct tp__turn {
   tp__strand strand;
   void (*cancelled)(tp__turn *turn); /* owner: after the entries were cancelled; may be NULL */
-  size_t block_size;                 /* of the memory, where that is no berth */
+  size_t block_size;                 /* of the memory, unless it is a slot of the turn table */
   tp__message cancel_message;
   /* under the runtime's lock */
-  tp__link runtime_link; /* of a turn without a berth */
+  tp__link runtime_link; /* of a turn that is not in the turn table */
   /* never changes after begin, but for the deadline: that is the owner's */
   struct tp_runtime *runtime;
   tp__snapshot *snapshot;
@@ -38,14 +38,14 @@ struct tp__turn {
   uint64_t number;    /* of this turn in the runtime */
   /* atomic */
   tp__a32 refs;
-  tp__a32 open;       /* of a berth: 1 + kind from begin to end */
+  tp__a32 open;       /* of a turn in the table: 1 + kind from begin to end */
   tp__a32 busy;       /* 1 while an operation that the host began is under way; cleared by the owner */
   tp__a32 cancel_asked;
   tp_caller caller;
   uint8_t kind;       /* tp__turn_kind */
-  bool berthed;       /* its memory is a berth, else of whoever made it */
-  bool owes_place;    /* the place of a berth goes back with the berth (berth.c) */
-  bool cleared;       /* it was at rest before: a new berth never was */
+  bool in_table;       /* its memory is a slot of the turn table */
+  bool owes_quota;    /* its quota is returned with its slot (turn_table.c) */
+  bool cleared;       /* tp__turn_clear() was called: not yet for a new slot */
   bool host_held;     /* for the layer above: the owner is a thread of the host's */
   bool has_ids;       /* of its request or session */
   bool is_named;      /* the owner makes the id of a turn that has none when it begins to run it */
@@ -73,14 +73,14 @@ typedef struct tp__turn_spec {
   tp_caller caller;
   int64_t deadline_ns; /* absolute */
   tp__turn_kind kind;
-  bool berthed;
+  bool in_table;
   tp__snapshot *snapshot; /* held for it; NULL: the newest */
 } tp__turn_spec;
 
 /** Brings memory to rest: what tp__turn_init() finds but for what the layer above sets (cancelled, release). */
 void tp__turn_clear(tp__turn *turn, struct tp_runtime *runtime);
-/** Makes a turn in the memory of a berth (tp__berth_take, which it is given back to when this fails), or in the
- *  caller's. It is owned by the caller. @return TP_OK; TP_ERR_SHUTDOWN, TP_ERR_FULL, TP_ERR_NO_MEMORY. */
+/** Makes a turn in a slot of the turn table (which gets it back when this fails) or in the caller's memory. The caller
+ *  is the owner. @return TP_OK; TP_ERR_SHUTDOWN, TP_ERR_FULL, TP_ERR_NO_MEMORY. */
 tp_status tp__turn_init(tp__turn *turn, struct tp_runtime *runtime, const tp__turn_spec *spec);
 /** Owner: the turn is over; its strand ends when the owner leaves. Nothing may be open. */
 void tp__turn_finish(tp__turn *turn);
@@ -108,7 +108,7 @@ static inline void tp__turn_prefetch_all(const tp__turn *turn) {
 tp_status tp__turn_begin_operation(tp__turn *turn);
 /** Any thread that holds the turn. */
 void tp__turn_cancel(tp__turn *turn);
-/** What release calls first: frees the arena, lets go of the snapshot, gives the berth back: then it is another's. */
+/** What release calls first: frees the arena, unpins the snapshot, returns the slot, which the next turn may take. */
 void tp__turn_fini(tp__turn *turn);
 /** Takes the next lot of entry ids from the runtime. */
 void tp__turn_take_entry_ids(tp__turn *turn);

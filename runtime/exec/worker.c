@@ -162,7 +162,7 @@ static void worker_run(void *arg) {
   void *batch[BATCH];
   bool searching = false;
   credit c = {0, 0, 0};
-  tp__here_get()->home = self->kept;
+  tp__here_get()->home = self->cache;
   do {
     uint32_t count;
     int64_t since_ns = tp__now_ns();
@@ -189,7 +189,7 @@ tp_status tp__workers_start(tp__workers *workers) {
   tp__a32_store_release(&workers->idle, 0);
   for (uint32_t i = 0; i < workers->count; i++) {
     tp__worker *worker = &workers->each[i];
-    *worker = (tp__worker){.all = workers, .kept = tp__kept_of_worker(&workers->runtime->keep, i)};
+    *worker = (tp__worker){.all = workers, .cache = tp__thread_cache_of_worker(&workers->runtime->caches, i)};
     tp_status status = tp__thread_start(allocator, "tp-engine", worker_run, worker, &worker->thread);
     if (status == TP_OK) continue;
     tp__workers_stop(workers);

@@ -11,7 +11,7 @@
 #ifndef TP__WORKER_H
 #define TP__WORKER_H
 
-#include "runtime/exec/kept.h"
+#include "runtime/exec/thread_cache.h"
 #include "runtime/exec/strand.h"
 #include "runtime/os/queue.h"
 
@@ -19,7 +19,7 @@ struct tp__workers;
 
 typedef struct tp__worker {
   struct tp__workers *all;
-  tp__kept *kept;
+  tp__thread_cache *cache;
   tp__thread *thread;
 } tp__worker;
 

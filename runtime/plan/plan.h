@@ -203,9 +203,9 @@ typedef struct tp__snapshot {
   tp__plan *plans[TP_PHASE_LIMIT]; /* NULL: no enabled subscription */
 } tp__snapshot;
 
-/** A part of the holds on the newest snapshot, counted by those who share a lock of theirs (exec/kept.h). What is taken
- *  here may be given back elsewhere, so a count may be below 0: only the sum is true, and nobody asks for it before
- *  there is a newer snapshot. */
+/** A part of the pins of the newest snapshot, counted per thread cache under its lock (exec/thread_cache.h). A pin that
+ *  is taken from one cache may be returned to another, so a count may be below 0: only the sum is correct, and it is
+ *  read only when there is a newer snapshot. */
 typedef struct tp__pins {
   tp__snapshot *snapshot; /* the newest */
   int64_t count;

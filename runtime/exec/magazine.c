@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/exec/shelf.h"
+#include "runtime/exec/magazine.h"
 
 typedef struct first {
   void *next; /* in the magazine */
