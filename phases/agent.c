@@ -7,9 +7,9 @@
 #include "runtime/exec/entry.h"
 
 static void free_agent(tp_agent *agent) {
-  const tp_allocator *allocator = &agent->upper->runtime->allocator;
+  const tp_allocator *allocator = &agent->layer->runtime->allocator;
   tp__inside frame;
-  tp__inside_enter(&frame, agent->upper->runtime, TP__INSIDE_CALLBACK);
+  tp__inside_enter(&frame, agent->layer->runtime, TP__INSIDE_CALLBACK);
   tp__model_drop(&agent->model);
   tp__inside_leave(&frame);
   tp__string_free(allocator, agent->id);
@@ -37,28 +37,28 @@ tp_text tp_agent_config_get(const tp_agent *agent) { return agent->config; }
 static tp_agent *agent_of(const tp__link *link) { return TP__CONTAINER((tp__link *)(uintptr_t)link, tp_agent, link); }
 
 tp_agent *tp_agent_find(tp_runtime *runtime, const char *id) {
-  tp__upper *upper = tp__upper_of(runtime);
+  tp__agent_layer *layer = tp__agent_layer_of(runtime);
   tp_agent *found = NULL;
   if (!id || tp__runtime_is_forked(runtime)) return NULL;
-  tp__mutex_lock(&upper->agents_mutex);
-  for (tp__link *link = upper->agents.next; link != &upper->agents && !found; link = link->next)
+  tp__mutex_lock(&layer->agents_mutex);
+  for (tp__link *link = layer->agents.next; link != &layer->agents && !found; link = link->next)
     if (agent_of(link)->visible && strcmp(agent_of(link)->id, id) == 0) found = agent_of(link);
   if (found) tp__agent_ref(found);
-  tp__mutex_unlock(&upper->agents_mutex);
+  tp__mutex_unlock(&layer->agents_mutex);
   return found;
 }
 
 /* The first visible one behind `after`, which may have left the list meanwhile: then the walk ends, as that of one who
  * came before it would. Referenced. */
-static tp_agent *next_of(tp__upper *upper, tp_agent *after) {
+static tp_agent *next_of(tp__agent_layer *layer, tp_agent *after) {
   tp_agent *next = NULL;
-  tp__mutex_lock(&upper->agents_mutex);
-  tp__link *link = after ? after->link.next : upper->agents.next;
+  tp__mutex_lock(&layer->agents_mutex);
+  tp__link *link = after ? after->link.next : layer->agents.next;
   bool is_gone = after && link == &after->link;
-  for (; !is_gone && link != &upper->agents && !next; link = link->next)
+  for (; !is_gone && link != &layer->agents && !next; link = link->next)
     if (agent_of(link)->visible) next = agent_of(link);
   if (next) tp__agent_ref(next);
-  tp__mutex_unlock(&upper->agents_mutex);
+  tp__mutex_unlock(&layer->agents_mutex);
   return next;
 }
 
@@ -66,11 +66,11 @@ size_t tp_runtime_agents(tp_runtime *runtime, tp_agent_fn each, void *ctx) {
   size_t count = 0;
   bool more = true;
   if (tp__runtime_is_forked(runtime)) return 0;
-  tp_agent *agent = next_of(tp__upper_of(runtime), NULL);
+  tp_agent *agent = next_of(tp__agent_layer_of(runtime), NULL);
   while (agent) {
     count++;
     if (each) more = each(ctx, agent);
-    tp_agent *next = more ? next_of(tp__upper_of(runtime), agent) : NULL;
+    tp_agent *next = more ? next_of(tp__agent_layer_of(runtime), agent) : NULL;
     tp__agent_unref(agent);
     agent = next;
   }
@@ -78,9 +78,9 @@ size_t tp_runtime_agents(tp_runtime *runtime, tp_agent_fn each, void *ctx) {
 }
 
 void tp__agents_free_all(tp_runtime *runtime) {
-  tp__upper *upper = tp__upper_of(runtime);
-  while (!tp__list_empty(&upper->agents)) {
-    tp_agent *agent = agent_of(upper->agents.next);
+  tp__agent_layer *layer = tp__agent_layer_of(runtime);
+  while (!tp__list_empty(&layer->agents)) {
+    tp_agent *agent = agent_of(layer->agents.next);
     tp__list_remove(&agent->link);
     tp__agent_unref(agent);
   }

@@ -13,7 +13,7 @@ struct tp_agent {
   tp__link link;
   bool visible; /* registered, and not removed */
   /* never change once it is visible */
-  tp__upper *upper;
+  tp__agent_layer *layer;
   char *id;
   char *system;      /* standing text with the sections of agent.build; NULL: none */
   char *model_name;  /* NULL: none */
@@ -27,7 +27,7 @@ struct tp_agent {
 };
 void tp__agent_ref(tp_agent *agent);
 void tp__agent_unref(tp_agent *agent);
-/** tp__above: runs agent.unregister for every agent that is left, the newest first. */
+/** tp__layer_ops: runs agent.unregister for every agent that is left, the newest first. */
 void tp__agents_unregister_all(tp_runtime *runtime);
 void tp__agents_free_all(tp_runtime *runtime);
 

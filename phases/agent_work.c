@@ -26,45 +26,45 @@ typedef struct agent_work {
   void *ctx;
 } agent_work;
 
-static const tp_allocator *allocator_of(const agent_work *w) { return &w->agent->upper->runtime->allocator; }
+static const tp_allocator *allocator_of(const agent_work *w) { return &w->agent->layer->runtime->allocator; }
 
 /* ---- the list ---- */
 
-static bool is_listed_locked(const tp__upper *upper, const char *id) {
-  for (const tp__link *link = upper->agents.next; link != &upper->agents; link = link->next)
+static bool is_listed_locked(const tp__agent_layer *layer, const char *id) {
+  for (const tp__link *link = layer->agents.next; link != &layer->agents; link = link->next)
     if (strcmp(TP__CONTAINER((tp__link *)(uintptr_t)link, tp_agent, link)->id, id) == 0) return true;
   return false;
 }
 
 /* Before anything of the agent runs, so that of two with one id the second does not disturb the first. */
 static tp_status reserve_id(tp_agent *agent, tp_fault *fault) {
-  tp__upper *upper = agent->upper;
-  tp__mutex_lock(&upper->agents_mutex);
-  bool listed = is_listed_locked(upper, agent->id);
-  if (!listed) tp__list_push(&upper->agents, &agent->link);
-  tp__mutex_unlock(&upper->agents_mutex);
+  tp__agent_layer *layer = agent->layer;
+  tp__mutex_lock(&layer->agents_mutex);
+  bool listed = is_listed_locked(layer, agent->id);
+  if (!listed) tp__list_push(&layer->agents, &agent->link);
+  tp__mutex_unlock(&layer->agents_mutex);
   return listed ? tp__fail(fault, TP_ERR_DUPLICATE_ID, agent->id, "there is an agent `%s` already", agent->id) : TP_OK;
 }
 
 static void delist(tp_agent *agent) {
-  tp__mutex_lock(&agent->upper->agents_mutex);
+  tp__mutex_lock(&agent->layer->agents_mutex);
   agent->visible = false;
   tp__list_remove(&agent->link);
-  tp__mutex_unlock(&agent->upper->agents_mutex);
+  tp__mutex_unlock(&agent->layer->agents_mutex);
 }
 
 static void show(tp_agent *agent) {
-  tp__mutex_lock(&agent->upper->agents_mutex);
+  tp__mutex_lock(&agent->layer->agents_mutex);
   agent->visible = true;
-  tp__mutex_unlock(&agent->upper->agents_mutex);
+  tp__mutex_unlock(&agent->layer->agents_mutex);
 }
 
 /* Its removal was not begun. */
 static void show_again(tp_agent *agent) {
-  tp__mutex_lock(&agent->upper->agents_mutex);
-  tp__list_push(&agent->upper->agents, &agent->link);
+  tp__mutex_lock(&agent->layer->agents_mutex);
+  tp__list_push(&agent->layer->agents, &agent->link);
   agent->visible = true;
-  tp__mutex_unlock(&agent->upper->agents_mutex);
+  tp__mutex_unlock(&agent->layer->agents_mutex);
 }
 
 /* ---- the config ---- */
@@ -122,7 +122,7 @@ static char *copy_text(const tp_allocator *allocator, tp_text text) {
 }
 
 static tp_status keep_config(tp_agent *agent, tp_text config) {
-  char *copy = tp__alloc(&agent->upper->runtime->allocator, config.size);
+  char *copy = tp__alloc(&agent->layer->runtime->allocator, config.size);
   if (!copy) return TP_ERR_NO_MEMORY;
   memcpy(copy, config.data, config.size);
   agent->config = (tp_text){copy, config.size};
@@ -133,7 +133,7 @@ static tp_status keep_config(tp_agent *agent, tp_text config) {
 /* The system text is the built config's, with the sections that agent.build brought and the scope block. */
 static tp_status take_built(tp_agent *agent, const tp_phase_result *built, tp_text config) {
   static const tp__merged_list none;
-  const tp_allocator *allocator = &agent->upper->runtime->allocator;
+  const tp_allocator *allocator = &agent->layer->runtime->allocator;
   tp_text system = tp_value_text(tp_value_get(config, "system")), model = tp_value_text(tp_value_get(config, "model"));
   tp__arena arena;
   TP__TRY(keep_config(agent, config));
@@ -161,7 +161,7 @@ static void begin_phase(agent_work *w, uint32_t phase, void (*on_end)(tp__phase 
   w->fields[1] = (tp_field){.id = TP_FIELD_AGENT_CONFIG, .kind = TP_FIELD_KIND_VALUE, .text = w->config};
   w->phase = (tp__phase){.turn = w->turn,
                          .phase = phase,
-                         .sheltered = !takes_config,
+                         .ignores_cancel = !takes_config,
                          .fields = w->fields,
                          .field_count = takes_config ? 2 : 1,
                          .on_end = on_end,
@@ -181,7 +181,7 @@ static tp_status status_of(agent_work *w, const tp__phase *run) {
 
 static void log_unregister(const tp_agent *agent, tp_status status) {
   tp__log_subject subject = {.status = status, .phase = TP_PHASE_AGENT_UNREGISTER};
-  tp__log(agent->upper->runtime, TP_LOG_ERROR, &subject, "agent.unregister of `%s`: %s", agent->id,
+  tp__log(agent->layer->runtime, TP_LOG_ERROR, &subject, "agent.unregister of `%s`: %s", agent->id,
           tp_status_text(status));
 }
 
@@ -218,7 +218,7 @@ static void take_back(agent_work *w) {
   w->fields[0] = (tp_field){.id = TP_FIELD_AGENT_ID, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(w->agent->id)};
   w->phase = (tp__phase){.turn = w->turn,
                          .phase = TP_PHASE_AGENT_UNREGISTER,
-                         .sheltered = true,
+                         .ignores_cancel = true,
                          .skips = skips,
                          .fields = w->fields,
                          .field_count = 1,
@@ -313,13 +313,13 @@ static tp_status begin_turn(agent_work *w, tp_fault *fault) {
   TP__TRY(tp__request_read(NULL, &request, fault));
   tp__turn_ids ids = {.agent = w->agent->id, .used_agent = w->agent};
   tp__turn_kind kind = w->writer ? TP__TURN_HELD : TP__TURN_CLOSING;
-  return tp__turn_new_held(w->agent->upper->runtime, &ids, &request, kind, &w->turn, fault);
+  return tp__turn_new_held(w->agent->layer->runtime, &ids, &request, kind, &w->turn, fault);
 }
 
 /* Frees the work. */
 static tp_status run_here(agent_work *w, const char *what, tp_fault *fault) {
   tp__inside frame;
-  tp_status status = tp__become_owner(w->agent->upper->runtime, &frame, fault, what);
+  tp_status status = tp__become_owner(w->agent->layer->runtime, &frame, fault, what);
   if (status == TP_OK) {
     status = tp__turn_enter(w->turn);
     if (status == TP_OK) {
@@ -369,7 +369,7 @@ static tp_status read_config(const tp_runtime *runtime, const tp_agent_config *t
 static tp_status new_agent(tp_runtime *runtime, const char *id, tp_agent **ret_agent) {
   tp_agent *agent = tp__alloc_zero(&runtime->allocator, sizeof *agent);
   if (!agent) return TP_ERR_NO_MEMORY;
-  agent->upper = tp__upper_of(runtime);
+  agent->layer = tp__agent_layer_of(runtime);
   atomic_init(&agent->refs.v, 1); /* the host's */
   tp__list_init(&agent->link);
   *ret_agent = agent;
@@ -377,7 +377,7 @@ static tp_status new_agent(tp_runtime *runtime, const char *id, tp_agent **ret_a
 }
 
 static tp_status new_work(tp_agent *agent, agent_work **ret_work) {
-  agent_work *w = tp__alloc_zero(&agent->upper->runtime->allocator, sizeof *w);
+  agent_work *w = tp__alloc_zero(&agent->layer->runtime->allocator, sizeof *w);
   if (!w) return TP_ERR_NO_MEMORY;
   w->agent = agent;
   tp__agent_ref(agent);
@@ -472,7 +472,7 @@ static void unregister_here(tp_agent *agent) {
 }
 
 void tp_agent_remove(tp_agent *agent) {
-  if (!agent || tp__runtime_is_forked(agent->upper->runtime)) return;
+  if (!agent || tp__runtime_is_forked(agent->layer->runtime)) return;
   delist(agent);
   unregister_here(agent);
   tp__agent_unref(agent);
@@ -481,8 +481,8 @@ void tp_agent_remove(tp_agent *agent) {
 tp_status tp_agent_remove_submit(tp_agent *agent, tp_agent_end_fn on_end, void *ctx, tp_fault *fault) {
   agent_work *w;
   if (!agent) return tp__fail(fault, TP_ERR_USAGE, NULL, "there is no agent to remove");
-  if (tp__runtime_is_forked(agent->upper->runtime)) return tp__fail_forked(fault);
-  TP__TRY(may_submit(agent->upper->runtime, "tp_agent_remove", fault));
+  if (tp__runtime_is_forked(agent->layer->runtime)) return tp__fail_forked(fault);
+  TP__TRY(may_submit(agent->layer->runtime, "tp_agent_remove", fault));
   tp_status status = prepare_remove(agent, &w, fault);
   if (status == TP_OK) delist(agent);
   if (status == TP_OK && w) {
@@ -506,21 +506,21 @@ tp_status tp_agent_remove_submit(tp_agent *agent, tp_agent_end_fn on_end, void *
 
 /* ---- all of them ---- */
 
-static tp_agent *newest_registered(tp__upper *upper) {
+static tp_agent *newest_registered(tp__agent_layer *layer) {
   tp_agent *found = NULL;
-  tp__mutex_lock(&upper->agents_mutex);
-  for (tp__link *link = upper->agents.prev; link != &upper->agents && !found; link = link->prev) {
+  tp__mutex_lock(&layer->agents_mutex);
+  for (tp__link *link = layer->agents.prev; link != &layer->agents && !found; link = link->prev) {
     tp_agent *agent = TP__CONTAINER(link, tp_agent, link);
     if (tp__a32_load_acquire(&agent->registered)) found = agent;
   }
   if (found) tp__agent_ref(found);
-  tp__mutex_unlock(&upper->agents_mutex);
+  tp__mutex_unlock(&layer->agents_mutex);
   return found;
 }
 
 void tp__agents_unregister_all(tp_runtime *runtime) {
   tp_agent *agent;
-  while ((agent = newest_registered(tp__upper_of(runtime))) != NULL) {
+  while ((agent = newest_registered(tp__agent_layer_of(runtime))) != NULL) {
     unregister_here(agent);
     tp__agent_unref(agent);
   }

@@ -127,14 +127,14 @@ static void phase_ended(tp__phase *run) {
   d->after(d);
 }
 
-void tp__drive_phase(tp__drive *d, uint32_t phase, bool sheltered, void (*after)(tp__drive *drive)) {
+void tp__drive_phase(tp__drive *d, uint32_t phase, bool ignores_cancel, void (*after)(tp__drive *drive)) {
   uint32_t field_count = d->field_count;
   d->field_count = 0;
   d->after = after;
   d->phase = (tp__phase){.turn = d->turn,
                          .phase = phase,
                          .own_contexts = phase == TP_PHASE_MODEL_PRE,
-                         .sheltered = sheltered,
+                         .ignores_cancel = ignores_cancel,
                          .fields = d->fields,
                          .field_count = field_count,
                          .on_end = phase_ended,
@@ -150,7 +150,7 @@ static void start_delivered(tp__message *message) {
   tp__drive *d = TP__CONTAINER(message, tp__drive, start_message);
   d->started_ns = tp__now_ns();
   d->begun = true;
-  tp__strand_undue(&d->limit_due);
+  tp__strand_timer_remove(&d->limit_timer);
   if (d->closing) {
     tp__drive_go(d, TP__STEP_SESSION_END);
     return;
@@ -167,7 +167,7 @@ void tp__drive_start(tp__drive *d) { tp__strand_push(&d->turn->core.strand, &d->
 
 static bool end_in_queue(tp__drive *d, tp_turn_outcome outcome, tp_status code, const char *reason) {
   if (d->begun || d->closing || !tp__session_leave_queue(d->session, d)) return false;
-  tp__strand_undue(&d->limit_due);
+  tp__strand_timer_remove(&d->limit_timer);
   d->outcome = outcome;
   d->code = code;
   d->reason = tp_text_of(reason);
@@ -175,9 +175,9 @@ static bool end_in_queue(tp__drive *d, tp_turn_outcome outcome, tp_status code, 
   return true;
 }
 
-static void limit_fired(tp__due *due, int64_t now_ns) {
+static void limit_fired(tp__timer_entry *timer, int64_t now_ns) {
   (void)now_ns;
-  (void)!end_in_queue(TP__CONTAINER(due, tp__drive, limit_due), TP_TURN_TIMED_OUT, TP_ERR_TIMEOUT,
+  (void)!end_in_queue(TP__CONTAINER(timer, tp__drive, limit_timer), TP_TURN_TIMED_OUT, TP_ERR_TIMEOUT,
                       "the turn's time limit passed while it waited for the turns before it");
 }
 
@@ -188,7 +188,7 @@ static bool cancelled_in_queue(tp__drive *d) {
 static void watch_limit(tp__drive *d) {
   tp__turn *core = &d->turn->core;
   if (d->begun || d->closing || core->strand.end) return;
-  if (!core->is_cancelled) tp__strand_due(&core->strand, &d->limit_due, core->deadline_ns);
+  if (!core->is_cancelled) tp__strand_timer_add(&core->strand, &d->limit_timer, core->deadline_ns);
   else (void)!cancelled_in_queue(d);
 }
 
@@ -268,8 +268,8 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   if (d->request.said_unix_ms == 0) d->request.said_unix_ms = tp__unix_ms();
   d->start_message.deliver = start_delivered;
   d->queued_message.deliver = queued_delivered;
-  d->limit_due.fire = limit_fired;
-  tp__list_init(&d->limit_due.link);
+  d->limit_timer.fire = limit_fired;
+  tp__list_init(&d->limit_timer.link);
   tp__turn_ids ids = tp__session_ids(session);
   tp_status status = TP_ERR_NO_MEMORY;
   if (copy_request(d, request))

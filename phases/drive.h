@@ -28,7 +28,7 @@ struct tp__drive {
   bool waits;          /* under the session's lock: it is in the queue */
   tp__message start_message;
   tp__message queued_message; /* it waits in the queue: its limit counts there, too */
-  tp__due limit_due;          /* of a turn that waits */
+  tp__timer_entry limit_timer;          /* of a turn that waits */
   bool begun;
   tp_turn_request request; /* limits; its ids are in the turn's identity, model and parameters in the arena */
   bool has_history;        /* the request brought its own: */
@@ -119,7 +119,7 @@ bool tp__drive_out_of_time(tp__drive *drive);
  *  its way. */
 bool tp__drive_stopped(tp__drive *drive, const char *doing);
 /** Begins a phase with drive->fields; after is called when it has ended and its reminders were taken. */
-void tp__drive_phase(tp__drive *drive, uint32_t phase, bool sheltered, void (*after)(tp__drive *drive));
+void tp__drive_phase(tp__drive *drive, uint32_t phase, bool ignores_cancel, void (*after)(tp__drive *drive));
 /** A reminder for the next request; what it displaces leaves a diagnostic. */
 void tp__drive_remind(tp__drive *drive, const char *subscription, tp_text text, bool block);
 void tp__drive_text(tp__drive *drive, uint32_t field, tp_text text);

@@ -17,33 +17,33 @@ static void end_turn(void *ctx, tp__turn *core) {
   tp_turn_end(tp__turn_of(core));
 }
 
-static void free_upper(tp_runtime *runtime) {
-  tp__upper *upper = tp__upper_of(runtime);
-  if (!upper) return;
+static void free_layer(tp_runtime *runtime) {
+  tp__agent_layer *layer = tp__agent_layer_of(runtime);
+  if (!layer) return;
   tp__turn_table_each(&runtime->turn_table, end_turn, NULL);
   assert(tp__list_empty(&runtime->turns));
   tp__sessions_free_all(runtime);
   tp__agents_free_all(runtime);
-  tp__listeners_fini(upper, &upper->listeners);
+  tp__listeners_fini(layer, &layer->listeners);
   tp_shared_history_unref(runtime->options.shared_history);
 }
 
 /* Permits are counted by abandoned attempts till the last of them is out. */
 static void free_last(tp_runtime *runtime) {
-  tp__upper *upper = tp__upper_of(runtime);
-  tp__tool_permits_free(upper);
-  tp__session_table_fini(&upper->session_table);
-  tp__mutex_fini(&upper->agents_mutex);
-  tp__mutex_fini(&upper->sessions_mutex);
-  tp__mutex_fini(&upper->listeners_mutex);
-  tp__release(&runtime->allocator, upper, sizeof *upper);
+  tp__agent_layer *layer = tp__agent_layer_of(runtime);
+  tp__tool_permits_free(layer);
+  tp__session_table_fini(&layer->session_table);
+  tp__mutex_fini(&layer->agents_mutex);
+  tp__mutex_fini(&layer->sessions_mutex);
+  tp__mutex_fini(&layer->listeners_mutex);
+  tp__release(&runtime->allocator, layer, sizeof *layer);
 }
 
 static void count(tp_runtime *runtime, tp_runtime_stats *stats) {
-  tp__upper *upper = tp__upper_of(runtime);
-  tp__mutex_lock(&upper->sessions_mutex);
-  stats->sessions_open = upper->session_table.count;
-  tp__mutex_unlock(&upper->sessions_mutex);
+  tp__agent_layer *layer = tp__agent_layer_of(runtime);
+  tp__mutex_lock(&layer->sessions_mutex);
+  stats->sessions_open = layer->session_table.count;
+  tp__mutex_unlock(&layer->sessions_mutex);
   stats->turns_queued = tp__thread_caches_sum(&runtime->caches, TP__COUNT_QUEUED);
   stats->turns_completed = tp__thread_caches_sum(&runtime->caches, TP_TURN_COMPLETED);
   stats->turns_failed = tp__thread_caches_sum(&runtime->caches, TP_TURN_FAILED);
@@ -52,7 +52,7 @@ static void count(tp_runtime *runtime, tp_runtime_stats *stats) {
   stats->turns_timed_out = tp__thread_caches_sum(&runtime->caches, TP_TURN_TIMED_OUT);
 }
 
-static const tp__above above = {.rows = tp__phase_rows,
+static const tp__layer_ops above = {.rows = tp__phase_rows,
                                 .row_count = sizeof tp__phase_rows / sizeof *tp__phase_rows,
                                 .aliases = tp__phase_aliases,
                                 .alias_count = TP__PHASE_ALIAS_COUNT,
@@ -64,27 +64,27 @@ static const tp__above above = {.rows = tp__phase_rows,
                                 .close_last = tp__agents_unregister_all,
                                 .count = count,
                                 .job_notify = tp__listeners_notify_job,
-                                .free_upper = free_upper,
+                                .free_layer = free_layer,
                                 .free_last = free_last};
 
-static tp__upper *new_upper(tp_runtime *runtime) {
-  tp__upper *upper = tp__alloc_zero(&runtime->allocator, sizeof *upper);
-  if (!upper) return NULL;
-  upper->runtime = runtime;
-  upper->logs_attempts = tp__logs_attempts(runtime);
-  tp__list_init(&upper->agents);
-  tp__list_init(&upper->sessions);
-  tp__list_init(&upper->ending);
-  tp__session_table_init(&upper->session_table, &runtime->allocator);
-  for (int i = 0; i < TP__HISTORY_PERMITS; i++) tp__permits_init(&upper->history_permits[i]);
-  upper->history_permits_max = (tp__history_threads(runtime->options.handler_threads) + 1) / 2;
-  tp__list_init(&upper->tool_permits);
-  tp__mutex *mutexes[] = {&upper->agents_mutex, &upper->sessions_mutex, &upper->listeners_mutex};
+static tp__agent_layer *new_layer(tp_runtime *runtime) {
+  tp__agent_layer *layer = tp__alloc_zero(&runtime->allocator, sizeof *layer);
+  if (!layer) return NULL;
+  layer->runtime = runtime;
+  layer->logs_attempts = tp__logs_attempts(runtime);
+  tp__list_init(&layer->agents);
+  tp__list_init(&layer->sessions);
+  tp__list_init(&layer->ending);
+  tp__session_table_init(&layer->session_table, &runtime->allocator);
+  for (int i = 0; i < TP__HISTORY_PERMITS; i++) tp__permits_init(&layer->history_permits[i]);
+  layer->history_permits_max = (tp__history_threads(runtime->options.handler_threads) + 1) / 2;
+  tp__list_init(&layer->tool_permits);
+  tp__mutex *mutexes[] = {&layer->agents_mutex, &layer->sessions_mutex, &layer->listeners_mutex};
   size_t count = sizeof mutexes / sizeof *mutexes, made = 0;
   while (made < count && tp__mutex_init(mutexes[made]) == TP_OK) made++;
-  if (made == count) return upper;
+  if (made == count) return layer;
   while (made > 0) tp__mutex_fini(mutexes[--made]);
-  tp__release(&runtime->allocator, upper, sizeof *upper);
+  tp__release(&runtime->allocator, layer, sizeof *layer);
   return NULL;
 }
 
@@ -100,8 +100,8 @@ tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **ret_run
     tp__runtime_forget(runtime);
     return status;
   }
-  runtime->upper = new_upper(runtime);
-  if (!runtime->upper) {
+  runtime->layer = new_layer(runtime);
+  if (!runtime->layer) {
     tp__runtime_forget(runtime);
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the runtime");
   }

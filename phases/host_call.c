@@ -85,7 +85,7 @@ static const tp__attempt_class class = {
 static tp__permits *permits_of(tp_session *session) {
   uint32_t hash = 0;
   for (const char *at = session->tenant; at && *at; at++) hash = hash * 31 + (unsigned char)*at;
-  return &session->upper->history_permits[hash % TP__HISTORY_PERMITS];
+  return &session->layer->history_permits[hash % TP__HISTORY_PERMITS];
 }
 
 tp__host_call *tp__host_call_new(tp_turn *turn, tp_session *session, const char *name) {
@@ -101,7 +101,7 @@ tp__host_call *tp__host_call_new(tp_turn *turn, tp_session *session, const char 
   c->block_size = block_size;
   c->base.pool_item.lane = TP__LANE_HISTORY;
   c->base.pool_item.permits = permits_of(session);
-  c->base.pool_item.permits_max = session->upper->history_permits_max;
+  c->base.pool_item.permits_max = session->layer->history_permits_max;
   c->base.pool_item.name = name;
   c->turn = &turn->core;
   c->session = session;

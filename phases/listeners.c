@@ -2,7 +2,7 @@
 #include "phases/listeners.h"
 
 #include "phases/event_inbox.h"
-#include "phases/upper.h"
+#include "phases/agent_layer.h"
 
 enum { EVENT_KINDS_END = TP_EVENT_JOB + 1 };
 static const uint64_t not_yet_used = UINT64_C(1) << TP_EVENT_QUESTION;
@@ -109,43 +109,43 @@ static tp_status read_listener(const tp_runtime *runtime, const tp_listener *the
 }
 
 /* The set with one more. The caller unrefs what it takes the place of. */
-static tp_status add_locked(tp__upper *upper, tp__listeners *listeners, tp__listener *listener,
+static tp_status add_locked(tp__agent_layer *layer, tp__listeners *listeners, tp__listener *listener,
                             tp__listener_set **ret_before) {
   tp__listener_set *before = own_of(listeners);
   uint32_t count = before ? before->count : 0;
   if (count >= TP__LISTENERS_MAX) return TP_ERR_FULL;
-  tp__listener_set *set = set_new(&upper->runtime->allocator, count + 1);
+  tp__listener_set *set = set_new(&layer->runtime->allocator, count + 1);
   if (!set) return TP_ERR_NO_MEMORY;
   set_put_all(set, before, NULL);
-  listener->id = ++upper->listener_number;
+  listener->id = ++layer->listener_number;
   set_put(set, listener);
   publish_locked(listeners, set);
   *ret_before = before;
   return TP_OK;
 }
 
-tp_status tp__listeners_add(tp__upper *upper, tp__listeners *listeners, const tp_listener *theirs, uint64_t *ret_id,
-                            tp_fault *fault) {
-  const tp_allocator *allocator = &upper->runtime->allocator;
+tp_status tp__listeners_add(tp__agent_layer *layer, tp__listeners *listeners, const tp_listener *theirs,
+                            uint64_t *ret_id, tp_fault *fault) {
+  const tp_allocator *allocator = &layer->runtime->allocator;
   tp__listener read, *listener;
   tp_inbox *inbox = NULL;
-  TP__TRY(read_listener(upper->runtime, theirs, &read, &inbox, fault));
-  if (tp__runtime_is_forked(upper->runtime)) return tp__fail_forked(fault);
+  TP__TRY(read_listener(layer->runtime, theirs, &read, &inbox, fault));
+  if (tp__runtime_is_forked(layer->runtime)) return tp__fail_forked(fault);
   if (!(listener = tp__alloc(allocator, sizeof *listener)))
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a listener");
   *listener = read;
   listener->allocator = *allocator;
-  listener->runtime = upper->runtime;
+  listener->runtime = layer->runtime;
   atomic_init(&listener->refs.v, 1);
   if (inbox && !(listener->through = tp__event_inbox_new(listener, inbox))) {
     tp__release(allocator, listener, sizeof *listener);
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a listener");
   }
   tp__listener_set *before = NULL;
-  tp__mutex_lock(&upper->listeners_mutex);
-  tp_status status = add_locked(upper, listeners, listener, &before);
+  tp__mutex_lock(&layer->listeners_mutex);
+  tp_status status = add_locked(layer, listeners, listener, &before);
   uint64_t id = listener->id;
-  tp__mutex_unlock(&upper->listeners_mutex);
+  tp__mutex_unlock(&layer->listeners_mutex);
   tp__listener_set_unref(before);
   if (status != TP_OK) listener->destroy = NULL; /* refused: it stays the host's */
   tp__listener_unref(listener);                  /* the set has it */
@@ -157,7 +157,7 @@ tp_status tp__listeners_add(tp__upper *upper, tp__listeners *listeners, const tp
 }
 
 /* Where there is no memory for a set without it, it stays in this one, and is never called again. */
-static tp__listener_set *remove_locked(tp__upper *upper, tp__listeners *listeners, uint64_t id, bool *ret_found) {
+static tp__listener_set *remove_locked(tp__agent_layer *layer, tp__listeners *listeners, uint64_t id, bool *ret_found) {
   tp__listener_set *before = own_of(listeners), *set = NULL;
   tp__listener *listener = NULL;
   for (uint32_t i = 0; before && i < before->count; i++)
@@ -165,28 +165,28 @@ static tp__listener_set *remove_locked(tp__upper *upper, tp__listeners *listener
   *ret_found = listener && !tp__a32_load_relaxed(&listener->removed);
   if (!*ret_found) return NULL;
   tp__a32_store_release(&listener->removed, 1); /* pairs with wants() */
-  if (before->count > 1 && !(set = set_new(&upper->runtime->allocator, before->count - 1))) return NULL;
+  if (before->count > 1 && !(set = set_new(&layer->runtime->allocator, before->count - 1))) return NULL;
   if (set) set_put_all(set, before, listener);
   publish_locked(listeners, set);
   return before;
 }
 
-tp_status tp__listeners_remove(tp__upper *upper, tp__listeners *listeners, uint64_t id, tp_fault *fault) {
+tp_status tp__listeners_remove(tp__agent_layer *layer, tp__listeners *listeners, uint64_t id, tp_fault *fault) {
   bool found;
-  if (tp__runtime_is_forked(upper->runtime)) return tp__fail_forked(fault);
-  tp__mutex_lock(&upper->listeners_mutex);
-  tp__listener_set *before = remove_locked(upper, listeners, id, &found);
-  tp__mutex_unlock(&upper->listeners_mutex);
+  if (tp__runtime_is_forked(layer->runtime)) return tp__fail_forked(fault);
+  tp__mutex_lock(&layer->listeners_mutex);
+  tp__listener_set *before = remove_locked(layer, listeners, id, &found);
+  tp__mutex_unlock(&layer->listeners_mutex);
   tp__listener_set_unref(before);
   if (found) return TP_OK;
   return tp__fail(fault, TP_ERR_NOT_FOUND, NULL, "there is no listener of number %llu", (unsigned long long)id);
 }
 
-void tp__listeners_fini(tp__upper *upper, tp__listeners *listeners) {
-  tp__mutex_lock(&upper->listeners_mutex);
+void tp__listeners_fini(tp__agent_layer *layer, tp__listeners *listeners) {
+  tp__mutex_lock(&layer->listeners_mutex);
   tp__listener_set *own = own_of(listeners);
   publish_locked(listeners, NULL);
-  tp__mutex_unlock(&upper->listeners_mutex);
+  tp__mutex_unlock(&layer->listeners_mutex);
   tp__listener_set_unref(own);
 }
 
@@ -195,15 +195,15 @@ void tp__listeners_fini(tp__upper *upper, tp__listeners *listeners) {
 /* The set of a turn that has no listener, but whose attempts are logged: what has a set takes no fast path. */
 static tp__listener_set nobody = {.refs = {1}};
 
-void tp__listeners_take(tp__upper *upper, tp__listeners *listeners, tp__listener_set *ret_sets[2]) {
-  ret_sets[0] = upper->logs_attempts ? set_ref(&nobody) : NULL;
+void tp__listeners_take(tp__agent_layer *layer, tp__listeners *listeners, tp__listener_set *ret_sets[2]) {
+  ret_sets[0] = layer->logs_attempts ? set_ref(&nobody) : NULL;
   ret_sets[1] = NULL;
-  if (!own_of(&upper->listeners) && !(listeners && own_of(listeners))) return;
-  tp__mutex_lock(&upper->listeners_mutex);
-  tp__listener_set *own = own_of(&upper->listeners);
+  if (!own_of(&layer->listeners) && !(listeners && own_of(listeners))) return;
+  tp__mutex_lock(&layer->listeners_mutex);
+  tp__listener_set *own = own_of(&layer->listeners);
   ret_sets[0] = own && own->kinds != jobs ? set_ref(own) : ret_sets[0];
   ret_sets[ret_sets[0] ? 1 : 0] = set_ref(listeners ? own_of(listeners) : NULL);
-  tp__mutex_unlock(&upper->listeners_mutex);
+  tp__mutex_unlock(&layer->listeners_mutex);
 }
 
 /* ---- delivery ---- */
@@ -238,11 +238,11 @@ void tp__listener_set_notify(const tp__listener_set *set, const tp_event *event)
 
 void tp__listeners_notify_job(tp_runtime *runtime, const tp_job *job) {
   static const tp_text no_ids[TP_ID_COUNT];
-  tp__upper *upper = tp__upper_of(runtime);
-  if (!own_of(&upper->listeners)) return;
-  tp__mutex_lock(&upper->listeners_mutex);
-  tp__listener_set *set = set_ref(own_of(&upper->listeners));
-  tp__mutex_unlock(&upper->listeners_mutex);
+  tp__agent_layer *layer = tp__agent_layer_of(runtime);
+  if (!own_of(&layer->listeners)) return;
+  tp__mutex_lock(&layer->listeners_mutex);
+  tp__listener_set *set = set_ref(own_of(&layer->listeners));
+  tp__mutex_unlock(&layer->listeners_mutex);
   if (!set) return;
   tp_event event = {.struct_size = sizeof event,
                     .kind = TP_EVENT_JOB,
@@ -260,11 +260,11 @@ void tp__listeners_notify_job(tp_runtime *runtime, const tp_job *job) {
 /* ---- the public functions ---- */
 
 tp_status tp_runtime_listen(tp_runtime *runtime, const tp_listener *listener, uint64_t *ret_id, tp_fault *fault) {
-  tp__upper *upper = tp__upper_of(runtime);
-  return tp__listeners_add(upper, &upper->listeners, listener, ret_id, fault);
+  tp__agent_layer *layer = tp__agent_layer_of(runtime);
+  return tp__listeners_add(layer, &layer->listeners, listener, ret_id, fault);
 }
 
 tp_status tp_runtime_unlisten(tp_runtime *runtime, uint64_t id, tp_fault *fault) {
-  tp__upper *upper = tp__upper_of(runtime);
-  return tp__listeners_remove(upper, &upper->listeners, id, fault);
+  tp__agent_layer *layer = tp__agent_layer_of(runtime);
+  return tp__listeners_remove(layer, &layer->listeners, id, fault);
 }

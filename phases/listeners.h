@@ -47,17 +47,17 @@ typedef struct tp__listeners {
   tp__aptr own; /* tp__listener_set; written under the lock; acquire elsewhere, for NULL or not */
 } tp__listeners;
 
-struct tp__upper;
+struct tp__agent_layer;
 
 /** Reads and checks a descriptor, and adds it. @return as tp_runtime_listen(). */
-tp_status tp__listeners_add(struct tp__upper *upper, tp__listeners *listeners, const tp_listener *listener,
+tp_status tp__listeners_add(struct tp__agent_layer *layer, tp__listeners *listeners, const tp_listener *listener,
                             uint64_t *ret_id, tp_fault *fault);
-tp_status tp__listeners_remove(struct tp__upper *upper, tp__listeners *listeners, uint64_t id, tp_fault *fault);
+tp_status tp__listeners_remove(struct tp__agent_layer *layer, tp__listeners *listeners, uint64_t id, tp_fault *fault);
 /** The end of the runtime or session. */
-void tp__listeners_fini(struct tp__upper *upper, tp__listeners *listeners);
+void tp__listeners_fini(struct tp__agent_layer *layer, tp__listeners *listeners);
 /** The sets for a turn, referenced: the runtime's before the session's; the first is NULL when both are empty.
  *  @param listeners  the session's; NULL: only the runtime's count. */
-void tp__listeners_take(struct tp__upper *upper, tp__listeners *listeners, tp__listener_set *ret_sets[2]);
+void tp__listeners_take(struct tp__agent_layer *layer, tp__listeners *listeners, tp__listener_set *ret_sets[2]);
 /** Accepts NULL. May call destroy functions of the host's: without any lock. */
 void tp__listener_set_unref(tp__listener_set *set);
 
@@ -67,7 +67,7 @@ void tp__listener_unref(tp__listener *listener);
 
 /** Delivers an event to every listener of the set that wants it. */
 void tp__listener_set_notify(const tp__listener_set *set, const tp_event *event);
-/** tp__above: what became of a background job. On a thread that is marked as inside the runtime, without any lock. */
+/** tp__layer_ops: what became of a background job. On a thread that is marked as inside the runtime, without any lock. */
 void tp__listeners_notify_job(tp_runtime *runtime, const tp_job *job);
 
 #endif

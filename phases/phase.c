@@ -93,7 +93,7 @@ static bool make_fields(tp__entry *e, tp__merge *merge) {
 static tp_status take_tools(tp_turn *turn, const tp_merged *merged) {
   tp__toolset *toolset;
   tp_text scope = turn->agent ? turn->agent->scope : (tp_text){NULL, 0};
-  TP__TRY(tp__toolset_new(turn->upper, scope, merged, &toolset));
+  TP__TRY(tp__toolset_new(turn->layer, scope, merged, &toolset));
   tp__toolset_unref(turn->toolset);
   turn->toolset = toolset;
   return TP_OK;
@@ -109,7 +109,7 @@ static tp_status tell_conflict(tp__phase *run, tp__entry *e, const tp_fault *fau
 static tp_status merge_entry(tp__phase *run, tp__entry *e) {
   tp__turn_sets sets = e->sets ? *(const tp__turn_sets *)e->sets : (tp__turn_sets){0};
   if (run->own_contexts) sets.contexts = (tp__merged_list){0};
-  bool failed = e->fate == TP__FATE_FAILED || e->fate == TP__FATE_UNSTORED;
+  bool failed = e->state == TP__ENTRY_FAILED || e->state == TP__ENTRY_UNSTORED;
   tp__merge merge = {.phase = run->phase, .failed = failed, .sets = &sets};
   if (!make_inputs(e, &merge) || !make_fields(e, &merge)) return TP_ERR_NO_MEMORY;
   tp_merged *merged;
@@ -123,20 +123,20 @@ static tp_status merge_entry(tp__phase *run, tp__entry *e) {
   return tp__sets_advance(e->turn, merged);
 }
 
-static void set_decider(tp__phase *run, const tp__entry *e) {
-  if (e->fate == TP__FATE_UNSTORED) {
+static void set_deciding_node(tp__phase *run, const tp__entry *e) {
+  if (e->state == TP__ENTRY_UNSTORED) {
     run->result.state = TP_STATE_FAILED;
     run->result.why = TP_REASON_STORE;
     run->result.reason = tp_text_of("the record of the phase could not be stored");
   }
-  if (e->decider == UINT32_MAX) return;
-  const tp__run *decider = tp__entry_more(e, e->decider); /* a verdict or failure is out of the ordinary */
-  run->result.subscription = e->plan->nodes[e->decider].subscription_name;
-  run->result.state = (tp_state)decider->row.state;
-  run->result.why = (tp_reason)decider->row.reason;
-  run->result.reason = tp_text_of(decider->message                        ? decider->message
-                                  : decider->row.reason != TP_REASON_NONE ? tp_reason_name(decider->row.reason)
-                                                                          : NULL);
+  if (e->deciding_node == UINT32_MAX) return;
+  const tp__run *run_of = tp__entry_more(e, e->deciding_node); /* a verdict or failure always has one */
+  run->result.subscription = e->plan->nodes[e->deciding_node].subscription_name;
+  run->result.state = (tp_state)run_of->row.state;
+  run->result.why = (tp_reason)run_of->row.reason;
+  run->result.reason = tp_text_of(run_of->message                        ? run_of->message
+                                  : run_of->row.reason != TP_REASON_NONE ? tp_reason_name(run_of->row.reason)
+                                                                         : NULL);
 }
 
 /* ---- who consumes what ---- */
@@ -201,7 +201,7 @@ static void entry_ended(tp__entry *e) {
   result->verdict = result->outcome == TP_ERR_DENIED ? TP_VERDICT_DENY : (tp_verdict)e->verdict;
   result->run_count = e->plan->node_count;
   result->entry = e;
-  set_decider(run, e);
+  set_deciding_node(run, e);
   if (e->has_output) run->status = merge_entry(run, e);
   if (result->merged) {
     keep_audits(run, result->merged);
@@ -211,8 +211,8 @@ static void entry_ended(tp__entry *e) {
     tp__event_contributions(run->turn, result, run->phase);
     tp__event(run->turn, &(tp_event){.kind = TP_EVENT_PHASE_END,
                                      .phase = run->phase,
-                                     .visibility = e->decider == UINT32_MAX ? TP_VISIBILITY_USER_VISIBLE
-                                                                            : visibility_of(e, e->decider),
+                                     .visibility = e->deciding_node == UINT32_MAX ? TP_VISIBILITY_USER_VISIBLE
+                                                                            : visibility_of(e, e->deciding_node),
                                      .status = result->outcome,
                                      .text = result->reason,
                                      .subscription = result->subscription,
@@ -270,7 +270,7 @@ static void begin_entry(tp__phase *run, const tp__plan *plan) {
                          .fields = run->fields,
                          .field_count = run->field_count,
                          .budget_ns = run->budget_ns,
-                         .sheltered = run->sheltered,
+                         .ignores_cancel = run->ignores_cancel,
                          .on_end = entry_ended,
                          .on_run = tp__turn_has_listener(run->turn) ? run_settled : NULL,
                          .ctx = run};
@@ -285,7 +285,7 @@ static void begin_entry(tp__phase *run, const tp__plan *plan) {
 }
 
 static bool may_be_quick(const tp__phase *run) {
-  return !tp__turn_has_listener(run->turn) && !run->sheltered && !run->budget_ns && !run->skips;
+  return !tp__turn_has_listener(run->turn) && !run->ignores_cancel && !run->budget_ns && !run->skips;
 }
 
 void tp__phase_begin(tp__phase *run) {
@@ -432,7 +432,7 @@ static void submitted_delivered(tp__message *message) {
   tp__operation *op = TP__CONTAINER(message, tp__operation, message);
   op->phase.turn = TP__CONTAINER(op, tp_turn, operation);
   op->phase.phase = op->phase_id;
-  op->phase.own_contexts = op->phase.sheltered = false;
+  op->phase.own_contexts = op->phase.ignores_cancel = false;
   op->phase.budget_ns = op->budget_ns;
   op->phase.fields = op->fields;
   op->phase.field_count = op->field_count;

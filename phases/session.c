@@ -38,7 +38,7 @@ static void free_session(tp_session *session) {
   tp_shared_history_unref(session->shared);
   if (session->owns_model) tp__model_drop(&session->model);
   if (session->agent) tp__agent_unref(session->agent);
-  tp__listeners_fini(session->upper, &session->listeners);
+  tp__listeners_fini(session->layer, &session->listeners);
   tp__inside_leave(&frame);
   tp__reminders_fini(&session->reminders);
   tp__messages_fini(&session->messages);
@@ -91,18 +91,18 @@ static tp_status listen_short(tp_session *session, const tp_session_options *opt
   if (!options->on_event) return TP_OK;
   tp_listener listener = {
       .struct_size = sizeof listener, .on_event = options->on_event, .ctx = options->event_ctx};
-  return tp__listeners_add(session->upper, &session->listeners, &listener, NULL, fault);
+  return tp__listeners_add(session->layer, &session->listeners, &listener, NULL, fault);
 }
 
 tp_status tp_session_listen(tp_session *session, const tp_listener *listener, uint64_t *ret_id, tp_fault *fault) {
   size_t kinds_end = offsetof(tp_listener, kinds) + sizeof listener->kinds;
   if (listener && listener->struct_size >= kinds_end && listener->kinds >> TP_EVENT_JOB & 1)
     return tp__fail(fault, TP_ERR_USAGE, session->id, "tp_listener: jobs are of the runtime: use tp_runtime_listen()");
-  return tp__listeners_add(session->upper, &session->listeners, listener, ret_id, fault);
+  return tp__listeners_add(session->layer, &session->listeners, listener, ret_id, fault);
 }
 
 tp_status tp_session_unlisten(tp_session *session, uint64_t id, tp_fault *fault) {
-  return tp__listeners_remove(session->upper, &session->listeners, id, fault);
+  return tp__listeners_remove(session->layer, &session->listeners, id, fault);
 }
 
 /* @param ret_shared  whose it is; NULL: the session's own, or in memory. */
@@ -126,24 +126,24 @@ static tp_status join_history(tp_session *session) {
 
 /* Under the lock under which a drain looks for sessions to close: it sees this one, or this one sees the drain. */
 static tp_status enlist(tp_session *session) {
-  tp__mutex_lock(&session->upper->sessions_mutex);
+  tp__mutex_lock(&session->layer->sessions_mutex);
   bool up = tp__a32_load_acquire(&session->runtime->life) == TP__LIFE_STARTED;
-  tp_status status = up ? tp__session_table_add(&session->upper->session_table, session) : TP_ERR_SHUTDOWN;
+  tp_status status = up ? tp__session_table_add(&session->layer->session_table, session) : TP_ERR_SHUTDOWN;
   if (status == TP_OK && (status = join_history(session)) != TP_OK)
-    tp__session_table_remove(&session->upper->session_table, session);
+    tp__session_table_remove(&session->layer->session_table, session);
   if (status == TP_OK) {
-    session->number = ++session->upper->sessions_opened;
-    tp__list_push(&session->upper->sessions, &session->link);
+    session->number = ++session->layer->sessions_opened;
+    tp__list_push(&session->layer->sessions, &session->link);
   }
-  tp__mutex_unlock(&session->upper->sessions_mutex);
+  tp__mutex_unlock(&session->layer->sessions_mutex);
   return status;
 }
 
 static void delist(tp_session *session) {
-  tp__mutex_lock(&session->upper->sessions_mutex);
+  tp__mutex_lock(&session->layer->sessions_mutex);
   tp__list_remove(&session->link);
-  tp__session_table_remove(&session->upper->session_table, session);
-  tp__mutex_unlock(&session->upper->sessions_mutex);
+  tp__session_table_remove(&session->layer->session_table, session);
+  tp__mutex_unlock(&session->layer->sessions_mutex);
   if (session->shared) tp__shared_history_leave(session->shared, &session->history_user);
 }
 
@@ -184,7 +184,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   TP__TRY(choose_history(&options, runtime, &history, &shared, fault));
   tp_session *session = tp__alloc_zero(&runtime->allocator, sizeof *session);
   if (!session) return tp__fail(fault, TP_ERR_NO_MEMORY, options.id, "no memory for a session");
-  session->upper = tp__upper_of(runtime);
+  session->layer = tp__agent_layer_of(runtime);
   session->runtime = runtime;
   session->opened_unix_ms = tp__unix_ms();
   session->people = (tp__people){options.ask, options.ask_ctx, options.permission, options.permission_ctx};
@@ -242,12 +242,12 @@ size_t tp_session_queue_length(const tp_session *shown, bool *ret_running) {
 
 tp_session *tp_session_find(tp_runtime *runtime, const char *tenant, const char *id) {
   if (!id || tp__runtime_usable(runtime, NULL) != TP_OK) return NULL;
-  tp__upper *upper = tp__upper_of(runtime);
-  tp__mutex_lock(&upper->sessions_mutex);
-  tp_session *session = tp__session_table_find(&upper->session_table, tenant, id);
+  tp__agent_layer *layer = tp__agent_layer_of(runtime);
+  tp__mutex_lock(&layer->sessions_mutex);
+  tp_session *session = tp__session_table_find(&layer->session_table, tenant, id);
   if (session && tp__a32_load_acquire(&session->close_asked)) session = NULL;
   if (session) tp__session_hold(session);
-  tp__mutex_unlock(&upper->sessions_mutex);
+  tp__mutex_unlock(&layer->sessions_mutex);
   return session;
 }
 
@@ -260,32 +260,32 @@ void tp_session_unref(tp_session *session) {
 static tp_session *session_of(tp__link *link) { return TP__CONTAINER(link, tp_session, link); }
 
 /* The first one, at this place of either list or behind it. */
-static tp_session *from_locked(tp__upper *upper, tp__link *link) {
-  if (link == &upper->ending) link = upper->sessions.next;
-  return link == &upper->sessions ? NULL : session_of(link);
+static tp_session *from_locked(tp__agent_layer *layer, tp__link *link) {
+  if (link == &layer->ending) link = layer->sessions.next;
+  return link == &layer->sessions ? NULL : session_of(link);
 }
 
 /* `after` may have left the lists meanwhile: then its place is found by its number. Held. */
-static tp_session *next_of(tp__upper *upper, tp_session *after) {
-  tp__mutex_lock(&upper->sessions_mutex);
+static tp_session *next_of(tp__agent_layer *layer, tp_session *after) {
+  tp__mutex_lock(&layer->sessions_mutex);
   bool left = after && after->link.next == &after->link;
-  tp_session *next = from_locked(upper, after && !left ? after->link.next : upper->ending.next);
-  while (left && next && next->number < after->number) next = from_locked(upper, next->link.next);
+  tp_session *next = from_locked(layer, after && !left ? after->link.next : layer->ending.next);
+  while (left && next && next->number < after->number) next = from_locked(layer, next->link.next);
   if (next) tp__session_hold(next);
-  tp__mutex_unlock(&upper->sessions_mutex);
+  tp__mutex_unlock(&layer->sessions_mutex);
   return next;
 }
 
 size_t tp_runtime_sessions(tp_runtime *runtime, tp_session_fn each, void *ctx) {
   if (tp__runtime_usable(runtime, NULL) != TP_OK) return 0;
-  tp__upper *upper = tp__upper_of(runtime);
+  tp__agent_layer *layer = tp__agent_layer_of(runtime);
   size_t count = 0;
   bool more = true;
-  tp_session *session = next_of(upper, NULL);
+  tp_session *session = next_of(layer, NULL);
   while (session) {
     count++;
     if (each) more = each(ctx, session);
-    tp_session *next = more ? next_of(upper, session) : NULL;
+    tp_session *next = more ? next_of(layer, session) : NULL;
     tp__session_unref(session);
     session = next;
   }
@@ -494,7 +494,7 @@ static void record_end(const tp__drive *d, const tp_turn_result *result) {
   if (!runtime->store.turn_record) return;
   int64_t offset_ns = tp__unix_offset_ns();
   tp_turn_record record = {.struct_size = sizeof record,
-                           .number = tp__a64_add_relaxed(&d->session->upper->turns_ended, 1) + 1,
+                           .number = tp__a64_add_relaxed(&d->session->layer->turns_ended, 1) + 1,
                            .ids = d->turn->core.ids,
                            .id_count = TP_ID_COUNT,
                            .outcome = result->outcome,
@@ -665,7 +665,7 @@ static tp_status make_closing_in_time(tp_session *session, int64_t deadline_ns, 
     tp_status status = make_closing(session, &drained, false, ret_drive, NULL);
     if (status != TP_ERR_FULL) return status;
     if (tp__now_ns() >= deadline_ns) tp__runtime_cancel_all(session->runtime);
-    tp__runtime_wait_a_little(session->runtime);
+    tp__runtime_poll_interval(session->runtime);
   }
 }
 
@@ -760,31 +760,31 @@ tp_status tp_session_end_phase_submit(tp_session *session, const tp_session_end 
 /* ---- all of them ---- */
 
 /* One whose end nobody has asked for, held. Each session is looked at once: it moves to the other list. */
-static tp_session *take_open(tp__upper *upper) {
+static tp_session *take_open(tp__agent_layer *layer) {
   tp_session *open = NULL;
-  tp__mutex_lock(&upper->sessions_mutex);
-  while (!open && !tp__list_empty(&upper->sessions)) {
-    tp_session *session = TP__CONTAINER(upper->sessions.next, tp_session, link);
+  tp__mutex_lock(&layer->sessions_mutex);
+  while (!open && !tp__list_empty(&layer->sessions)) {
+    tp_session *session = TP__CONTAINER(layer->sessions.next, tp_session, link);
     tp__list_remove(&session->link);
-    tp__list_push(&upper->ending, &session->link);
+    tp__list_push(&layer->ending, &session->link);
     if (!tp__a32_exchange_acq_rel(&session->end_asked, 1)) open = session;
   }
   if (open) tp__session_hold(open); /* its host may close it at any moment */
-  tp__mutex_unlock(&upper->sessions_mutex);
+  tp__mutex_unlock(&layer->sessions_mutex);
   return open;
 }
 
 /* Whether a host is about to queue the end of a session that it closes. */
-static bool any_half_closed(tp__upper *upper) {
+static bool any_half_closed(tp__agent_layer *layer) {
   bool any = false;
-  tp__mutex_lock(&upper->sessions_mutex);
-  for (tp__link *link = upper->ending.next; link != &upper->ending && !any; link = link->next) {
+  tp__mutex_lock(&layer->sessions_mutex);
+  for (tp__link *link = layer->ending.next; link != &layer->ending && !any; link = link->next) {
     tp_session *session = TP__CONTAINER(link, tp_session, link);
     tp__mutex_lock(&session->mutex);
     any = !session->closing;
     tp__mutex_unlock(&session->mutex);
   }
-  tp__mutex_unlock(&upper->sessions_mutex);
+  tp__mutex_unlock(&layer->sessions_mutex);
   return any;
 }
 
@@ -803,8 +803,8 @@ static void end_in_drain(tp_session *session, int64_t deadline_ns) {
 
 void tp__sessions_close_all(tp_runtime *runtime, int64_t deadline_ns) {
   tp_session *session;
-  while ((session = take_open(tp__upper_of(runtime))) != NULL) end_in_drain(session, deadline_ns);
-  while (any_half_closed(tp__upper_of(runtime))) tp__runtime_wait_a_little(runtime);
+  while ((session = take_open(tp__agent_layer_of(runtime))) != NULL) end_in_drain(session, deadline_ns);
+  while (any_half_closed(tp__agent_layer_of(runtime))) tp__runtime_poll_interval(runtime);
 }
 
 static void free_list(tp__link *sessions) {
@@ -816,7 +816,7 @@ static void free_list(tp__link *sessions) {
 }
 
 void tp__sessions_free_all(tp_runtime *runtime) {
-  tp__upper *upper = tp__upper_of(runtime);
-  free_list(&upper->sessions);
-  free_list(&upper->ending);
+  tp__agent_layer *layer = tp__agent_layer_of(runtime);
+  free_list(&layer->sessions);
+  free_list(&layer->ending);
 }

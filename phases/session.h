@@ -16,7 +16,7 @@
 struct tp_session {
   tp__link link; /* under the sessions' lock, like the next */
   tp_session *table_next;
-  tp__upper *upper;
+  tp__agent_layer *layer;
   tp_runtime *runtime;
   /* never change after open */
   char *id, *tenant, *workspace, *thread;
@@ -82,7 +82,7 @@ void tp__session_left(tp_session *session);
 bool tp__session_next(tp_session *session);
 /** Frees the session and tells its host when that has closed it, else leaves both to the close. */
 void tp__session_over(tp_session *session);
-/** tp__above: closes every session that is open. */
+/** tp__layer_ops: closes every session that is open. */
 void tp__sessions_close_all(tp_runtime *runtime, int64_t deadline_ns);
 /** Frees what the host did not close. */
 void tp__sessions_free_all(tp_runtime *runtime);

@@ -10,7 +10,7 @@
 
 /** Owner: makes the next version with what the entry merged; lives in the turn's arena. */
 tp_status tp__sets_advance(tp__turn *turn, const tp_merged *merged);
-/** tp__above: a version as one value, and back. */
+/** tp__layer_ops: a version as one value, and back. */
 void tp__sets_write(const void *sets, tp_writer *writer);
 bool tp__sets_read(tp__arena *arena, tp_text value, const void **ret_sets);
 

@@ -24,12 +24,12 @@ static void put_int(tp__tool_slot *slot, uint32_t *count, uint32_t id, int64_t n
   slot->gate->fields[(*count)++] = (tp_field){.id = id, .kind = TP_FIELD_KIND_INT, .number = number};
 }
 
-static void begin_phase(tp__tool_slot *slot, uint32_t phase, uint32_t field_count, bool sheltered,
+static void begin_phase(tp__tool_slot *slot, uint32_t phase, uint32_t field_count, bool ignores_cancel,
                         void (*on_end)(tp__phase *run)) {
   slot->dispatch->stale = true;
   slot->gate->phase = (tp__phase){.turn = slot->dispatch->turn,
                                   .phase = phase,
-                                  .sheltered = sheltered,
+                                  .ignores_cancel = ignores_cancel,
                                   .fields = slot->gate->fields,
                                   .field_count = field_count,
                                   .on_end = on_end,

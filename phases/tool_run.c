@@ -288,7 +288,7 @@ tp_reason tp__tool_run_start(const tp_tool_run *run, const tp__tool_entry *tool,
   a->settled = settled_fn;
   a->ctx = ctx;
   tp__attempt *base = &a->base;
-  base->pool_item.lane = TP__LANE_UPPER;
+  base->pool_item.lane = TP__LANE_LAYER;
   base->pool_item.permits = tool->permits;
   base->pool_item.permits_max = tool->concurrent_max;
   base->pool_item.phase = TP_PHASE_TOOL_PRE;

@@ -52,7 +52,7 @@ struct tp__toolset {
 
 /** The tools of a merged turn.pre_tool_materialization, copied.
  *  @param scope  an array of the names that may be used; empty: all. */
-tp_status tp__toolset_new(tp__upper *upper, tp_text scope, const tp_merged *merged, tp__toolset **ret_toolset);
+tp_status tp__toolset_new(tp__agent_layer *layer, tp_text scope, const tp_merged *merged, tp__toolset **ret_toolset);
 /** Both accept NULL. */
 tp__toolset *tp__toolset_ref(tp__toolset *toolset);
 void tp__toolset_unref(tp__toolset *toolset);

@@ -11,9 +11,9 @@ typedef struct named_permits {
 } named_permits;
 
 /* A handful of tools in most hosts: a list will do. */
-static named_permits *find_locked(tp__upper *upper, const char *owner, const char *tool) {
+static named_permits *find_locked(tp__agent_layer *layer, const char *owner, const char *tool) {
   size_t owner_size = strlen(owner);
-  for (tp__link *link = upper->tool_permits.next; link != &upper->tool_permits; link = link->next) {
+  for (tp__link *link = layer->tool_permits.next; link != &layer->tool_permits; link = link->next) {
     named_permits *named = TP__CONTAINER(link, named_permits, link);
     if (strncmp(named->name, owner, owner_size) == 0 && named->name[owner_size] == ' ' &&
         strcmp(named->name + owner_size + 1, tool) == 0)
@@ -22,33 +22,33 @@ static named_permits *find_locked(tp__upper *upper, const char *owner, const cha
   return NULL;
 }
 
-static named_permits *add_locked(tp__upper *upper, const char *owner, const char *tool) {
+static named_permits *add_locked(tp__agent_layer *layer, const char *owner, const char *tool) {
   size_t size = sizeof(named_permits) + strlen(owner) + strlen(tool) + 2;
-  named_permits *named = tp__alloc_zero(&upper->runtime->allocator, size);
+  named_permits *named = tp__alloc_zero(&layer->runtime->allocator, size);
   if (!named) return NULL;
   named->size = size;
   tp__permits_init(&named->permits);
   memcpy(named->name, owner, strlen(owner));
   named->name[strlen(owner)] = ' ';
   memcpy(named->name + strlen(owner) + 1, tool, strlen(tool) + 1);
-  tp__list_push(&upper->tool_permits, &named->link);
+  tp__list_push(&layer->tool_permits, &named->link);
   return named;
 }
 
-tp__permits *tp__tool_permits(tp__upper *upper, const char *owner, const char *tool, const char **ret_name) {
-  tp__mutex_lock(&upper->sessions_mutex);
-  named_permits *named = find_locked(upper, owner, tool);
-  if (!named) named = add_locked(upper, owner, tool);
-  tp__mutex_unlock(&upper->sessions_mutex);
+tp__permits *tp__tool_permits(tp__agent_layer *layer, const char *owner, const char *tool, const char **ret_name) {
+  tp__mutex_lock(&layer->sessions_mutex);
+  named_permits *named = find_locked(layer, owner, tool);
+  if (!named) named = add_locked(layer, owner, tool);
+  tp__mutex_unlock(&layer->sessions_mutex);
   if (named) *ret_name = named->name + strlen(owner) + 1;
   return named ? &named->permits : NULL;
 }
 
-void tp__tool_permits_free(tp__upper *upper) {
-  while (!tp__list_empty(&upper->tool_permits)) {
-    named_permits *named = TP__CONTAINER(upper->tool_permits.next, named_permits, link);
+void tp__tool_permits_free(tp__agent_layer *layer) {
+  while (!tp__list_empty(&layer->tool_permits)) {
+    named_permits *named = TP__CONTAINER(layer->tool_permits.next, named_permits, link);
     tp__list_remove(&named->link);
-    tp__release(&upper->runtime->allocator, named, named->size);
+    tp__release(&layer->runtime->allocator, named, named->size);
   }
 }
 
@@ -101,10 +101,10 @@ tp_status tp__tool_schema(tp__toolset *set, tp__tool_entry *tool, const tp__sche
   return TP_OK;
 }
 
-static tp_status add_tool(tp__toolset *set, tp__upper *upper, const char *owner, const tp_tool *tool,
+static tp_status add_tool(tp__toolset *set, tp__agent_layer *layer, const char *owner, const tp_tool *tool,
                           tp__closure *closure) {
   const char *name;
-  tp__permits *permits = tp__tool_permits(upper, owner, tool->name, &name);
+  tp__permits *permits = tp__tool_permits(layer, owner, tool->name, &name);
   if (!permits) return TP_ERR_NO_MEMORY;
   set->entries[set->count] =
       (tp__tool_entry){.run = tool->run,
@@ -123,7 +123,7 @@ static tp_status add_tool(tp__toolset *set, tp__upper *upper, const char *owner,
   return TP_OK;
 }
 
-static tp_status add_bundle(tp__toolset *set, tp__upper *upper, tp_merged_entry bundle) {
+static tp_status add_bundle(tp__toolset *set, tp__agent_layer *layer, tp_merged_entry bundle) {
   uint32_t count = bundle.contribution->tool_count;
   tp_tool *copies = tp__arena_alloc(&set->arena, count * sizeof *copies);
   if (!copies) return TP_ERR_NO_MEMORY;
@@ -131,7 +131,7 @@ static tp_status add_bundle(tp__toolset *set, tp__upper *upper, tp_merged_entry 
     const tp_tool *tool = bundle.contribution->tools[i];
     copies[i] = *tool;
     TP__TRY(tp__tool_copy_texts(&set->arena, &copies[i]));
-    TP__TRY(add_tool(set, upper, bundle.owner, &copies[i], tp__tool_closure(tool)));
+    TP__TRY(add_tool(set, layer, bundle.owner, &copies[i], tp__tool_closure(tool)));
   }
   return TP_OK;
 }
@@ -152,17 +152,17 @@ static bool is_in(tp_text scope, tp_text name) {
   return false;
 }
 
-tp_status tp__toolset_new(tp__upper *upper, tp_text scope, const tp_merged *merged, tp__toolset **ret_toolset) {
+tp_status tp__toolset_new(tp__agent_layer *layer, tp_text scope, const tp_merged *merged, tp__toolset **ret_toolset) {
   size_t block_size;
-  tp__toolset *set = tp__block_take(&upper->runtime->blocks, TP__BLOCK_BYTES_MIN, &block_size);
+  tp__toolset *set = tp__block_take(&layer->runtime->blocks, TP__BLOCK_BYTES_MIN, &block_size);
   if (!set) return TP_ERR_NO_MEMORY;
-  *set = (tp__toolset){.runtime = upper->runtime, .block_size = block_size};
+  *set = (tp__toolset){.runtime = layer->runtime, .block_size = block_size};
   atomic_init(&set->refs.v, 1);
-  set->blocks = tp__tool_blocks(upper->runtime);
+  set->blocks = tp__tool_blocks(layer->runtime);
   tp__arena_init(&set->arena, &set->blocks, set + 1, block_size - sizeof *set, 0);
   tp_status status = make_room(set, count_tools(merged)) ? TP_OK : TP_ERR_NO_MEMORY;
   for (size_t i = 0; status == TP_OK && i < tp_merged_count(merged, TP_KIND_TOOL_BUNDLE); i++)
-    status = add_bundle(set, upper, *tp_merged_get(merged, TP_KIND_TOOL_BUNDLE, i));
+    status = add_bundle(set, layer, *tp_merged_get(merged, TP_KIND_TOOL_BUNDLE, i));
   for (size_t i = 0; i < set->count; i++) set->entries[i].out_of_scope = !is_in(scope, set->entries[i].name);
   if (status == TP_OK) *ret_toolset = set;
   else tp__toolset_unref(set);

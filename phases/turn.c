@@ -120,11 +120,11 @@ static void cancelled(tp__turn *core) {
 static void end_delivered(tp__message *message) { tp__turn_over(TP__CONTAINER(message, tp_turn, end_message)); }
 
 /* The layer's part of a turn at rest. */
-static void clear_upper(tp_turn *turn, tp_runtime *runtime) {
+static void clear_turn(tp_turn *turn, tp_runtime *runtime) {
   turn->core.cancelled = cancelled;
   turn->core.release = tp__turn_release;
   turn->operation.arena = (tp__arena){0};
-  turn->upper = tp__upper_of(runtime);
+  turn->layer = tp__agent_layer_of(runtime);
   turn->session = NULL;
   turn->session_data = turn->data = NULL;
   turn->agent = NULL;
@@ -140,7 +140,7 @@ static void clear_upper(tp_turn *turn, tp_runtime *runtime) {
 }
 
 /* The same after a turn. What the end of a turn leaves empty is at rest; these lines are written in any case. */
-static void rest_upper(tp_turn *turn) {
+static void make_idle(tp_turn *turn) {
   turn->core.release = tp__turn_release;
   turn->dispatch = NULL;
   turn->drive = NULL;
@@ -157,7 +157,7 @@ void tp__turn_release(tp__turn *core) {
   if (turn->agent) tp__agent_unref(turn->agent);
   turn->agent = NULL;
   if (turn->people.ask || turn->people.permission) turn->people = (tp__people){0};
-  if (in_table) rest_upper(turn);
+  if (in_table) make_idle(turn);
   tp__turn_fini(core);
   if (!in_table) tp__block_give(&runtime->blocks, turn, block_size);
 }
@@ -211,7 +211,7 @@ tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_tu
                         .kind = kind};
   tp_status status = take_memory(runtime, kind, &turn, &block_size);
   if (status == TP_OK) {
-    if (!turn->core.cleared) clear_upper(turn, runtime);
+    if (!turn->core.cleared) clear_turn(turn, runtime);
     status = turn_init(turn, runtime, ids, request, &spec);
     if (status != TP_OK && block_size > 0) tp__block_give(&runtime->blocks, turn, block_size);
   }
@@ -222,7 +222,7 @@ tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_tu
     if (ids->people) turn->people = *ids->people;
   }
   if (request->data) turn->data = request->data;
-  tp__listeners_take(turn->upper, ids->listeners, listeners);
+  tp__listeners_take(turn->layer, ids->listeners, listeners);
   if (ids->used_agent) {
     tp__agent_ref(ids->used_agent);
     turn->agent = ids->used_agent;
@@ -245,7 +245,7 @@ void tp__turn_over(tp_turn *turn) {
   }
   tp__link *entries = &turn->core.entries;
   while (!tp__list_empty(entries)) tp__entry_release(TP__CONTAINER(entries->next, tp__entry, link));
-  if (turn->core.seat && turn->core.seat->taken) tp__entry_release(turn->core.seat);
+  if (turn->core.cached_entry && turn->core.cached_entry->taken) tp__entry_release(turn->core.cached_entry);
   for (int i = 0; i < 2 && listeners[i]; i++) tp__listener_set_unref(listeners[i]);
   tp__turn_finish(&turn->core);
 }

@@ -6,7 +6,7 @@
 #define TP__PHASES_TURN_H
 
 #include "phases/merge.h"
-#include "phases/upper.h"
+#include "phases/agent_layer.h"
 #include "turnphase/people.h"
 #include "turnphase/turn.h"
 
@@ -28,7 +28,7 @@ struct tp__phase {
   tp_turn *turn;
   uint32_t phase;
   bool own_contexts;      /* prompt context is this run's alone and does not enter the turn's set (model.pre) */
-  bool sheltered;         /* on its own budget, also after cancel or a passed deadline */
+  bool ignores_cancel;         /* on its own budget, also after cancel or a passed deadline */
   int64_t budget_ns;      /* 0: the plan's */
   const tp_field *fields; /* stay till on_end */
   uint32_t field_count;
@@ -81,7 +81,7 @@ struct tp_turn {
   int64_t asked_since_ns, asked_deadline_ns; /* while one is open: since when, and the deadline at that time */
   tp__people people; /* the session's own; NULL: the runtime's */
   /* never changes */
-  tp__upper *upper;
+  tp__agent_layer *layer;
 };
 _Static_assert(offsetof(tp_turn, operation) % 64 == 0 && offsetof(tp__operation, arena) == 64,
                "what a submit writes is one line");

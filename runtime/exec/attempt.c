@@ -49,7 +49,7 @@ static void token_gone(tp__attempt *attempt) {
 
 static void delivered(tp__message *message) {
   tp__attempt *attempt = TP__CONTAINER(message, tp__attempt, message);
-  tp__strand_undue(&attempt->due);
+  tp__strand_timer_remove(&attempt->timer);
   tp__slot_close(attempt->token);
   attempt->class->settled(attempt, attempt->refusal ? TP__REFUSED : TP__ANSWERED);
 }
@@ -64,10 +64,10 @@ static int64_t due_at(const tp__attempt *attempt, int64_t now_ns) {
   return limit_end_ns < attempt->hard_ns ? limit_end_ns : attempt->hard_ns;
 }
 
-static void fire(tp__due *due, int64_t now_ns) {
-  tp__attempt *attempt = TP__CONTAINER(due, tp__attempt, due);
+static void fire(tp__timer_entry *timer, int64_t now_ns) {
+  tp__attempt *attempt = TP__CONTAINER(timer, tp__attempt, timer);
   int64_t at_ns = due_at(attempt, now_ns);
-  if (at_ns > now_ns) tp__strand_due(attempt->strand, due, at_ns);
+  if (at_ns > now_ns) tp__strand_timer_add(attempt->strand, timer, at_ns);
   else tp__attempt_expire(attempt, TP__EXPIRED);
 }
 
@@ -77,8 +77,8 @@ tp_status tp__attempt_init(tp__attempt *attempt, const tp__attempt_class *class,
   attempt->runtime = strand->runtime;
   attempt->strand = strand;
   attempt->message.deliver = delivered;
-  attempt->due.fire = fire;
-  tp__list_init(&attempt->due.link);
+  attempt->timer.fire = fire;
+  tp__list_init(&attempt->timer.link);
   atomic_init(&attempt->refs.v, 1);
   return tp__slot_open(attempt, attempt->runtime, &attempt->token);
 }
@@ -94,14 +94,14 @@ void tp__attempt_fini(tp__attempt *attempt) { tp__slot_close(attempt->token); }
 tp_reason tp__attempt_start(tp__attempt *attempt, int64_t hard_ns, int64_t limit_ns) {
   attempt->hard_ns = hard_ns;
   attempt->limit_ns = limit_ns;
-  tp__strand_due(attempt->strand, &attempt->due, due_at(attempt, tp__now_ns()));
+  tp__strand_timer_add(attempt->strand, &attempt->timer, due_at(attempt, tp__now_ns()));
   hold(attempt); /* the function's */
   tp__strand *strand = attempt->strand;
   bool waits = !strand->begins_more;
   tp_reason refused = tp__pool_submit(&attempt->runtime->pool, &attempt->pool_item,
                                       waits ? tp__strand_thread(strand) : NULL, waits ? &strand->to_wake : NULL);
   if (refused) {
-    tp__strand_undue(&attempt->due);
+    tp__strand_timer_remove(&attempt->timer);
     tp__slot_close(attempt->token);
     tp__attempt_unref(attempt);
   }
@@ -117,7 +117,7 @@ tp_reason tp__attempt_offer(tp__attempt *attempt, tp_inbox *inbox, int64_t deadl
     attempt->inbox_item.work.token = attempt->token;
     tp__attempt_await(attempt, deadline_ns);
     if (tp__inbox_put(inbox, &attempt->inbox_item)) return TP_REASON_NONE;
-    tp__strand_undue(&attempt->due);
+    tp__strand_timer_remove(&attempt->timer);
     tp__a32_sub_acq_rel(&attempt->runtime->tokens_open, 1);
   }
   tp__slot_close(attempt->token);
@@ -142,10 +142,10 @@ tp_reason tp__attempt_offer_permitted(tp__attempt *attempt, int64_t hard_ns, int
     attempt->inbox_item.work.token = attempt->token;
     attempt->hard_ns = hard_ns;
     attempt->limit_ns = limit_ns;
-    tp__strand_due(attempt->strand, &attempt->due, due_at(attempt, tp__now_ns()));
+    tp__strand_timer_add(attempt->strand, &attempt->timer, due_at(attempt, tp__now_ns()));
     refused = tp__pool_offer(&attempt->runtime->pool, &attempt->pool_item);
     if (!refused) return refused;
-    tp__strand_undue(&attempt->due);
+    tp__strand_timer_remove(&attempt->timer);
     tp__a32_sub_acq_rel(&attempt->runtime->tokens_open, 1);
   }
   tp__slot_close(attempt->token);
@@ -156,7 +156,7 @@ tp_reason tp__attempt_offer_permitted(tp__attempt *attempt, int64_t hard_ns, int
 void tp__attempt_await(tp__attempt *attempt, int64_t hard_ns) {
   attempt->hard_ns = hard_ns;
   attempt->limit_ns = 0;
-  tp__strand_due(attempt->strand, &attempt->due, hard_ns);
+  tp__strand_timer_add(attempt->strand, &attempt->timer, hard_ns);
 }
 
 void tp__attempt_cancel(tp__attempt *attempt) {
@@ -184,7 +184,7 @@ void tp__attempt_returned(tp__attempt *attempt) {
 }
 
 void tp__attempt_expire(tp__attempt *attempt, tp__attempt_end end) {
-  tp__strand_undue(&attempt->due);
+  tp__strand_timer_remove(&attempt->timer);
   if (!tp__slot_abandon(attempt->token)) return; /* somebody claimed it: the message is on its way */
   hold(attempt);                                 /* for the rest of this function */
   tp__attempt_cancel(attempt);
@@ -228,13 +228,13 @@ static void refuse_untaken(tp__attempt *attempt, tp_reason reason) {
   }
   tp_runtime *runtime = attempt->runtime;
   tp__inside frame;
-  tp__a32_add_acq_rel(&runtime->visitors, 1);
+  tp__a32_add_acq_rel(&runtime->completers, 1);
   tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
   attempt->refusal = reason;
   push_answer(attempt, &(tp__answer){.kind = TP_ANSWER_FAILED});
   token_gone(attempt);
   tp__inside_leave(&frame);
-  tp__a32_sub_acq_rel(&runtime->visitors, 1);
+  tp__a32_sub_acq_rel(&runtime->completers, 1);
 }
 
 /* A deferral is no answer: whoever is given one as such calls it malformed. */
@@ -313,19 +313,19 @@ bool tp__attempt_revoke(tp__attempt *attempt) {
 
 /* The caller has claimed the token. The runtime is not freed while it counts a visitor. */
 static void begin_answer(tp__attempt *attempt, tp__inside *frame, const tp__answer *answer) {
-  tp__a32_add_acq_rel(&attempt->runtime->visitors, 1);
+  tp__a32_add_acq_rel(&attempt->runtime->completers, 1);
   tp__inside_enter(frame, attempt->runtime, TP__INSIDE_CALLBACK);
   attempt->answer = *answer;
 }
 
-/* The count of visitors is the last thing of the runtime that is touched. */
+/* The count of completers is the last thing of the runtime that is touched. */
 static void end_answer(tp__attempt *attempt, tp__inside *frame) {
   tp_runtime *runtime = attempt->runtime;
   tp__answer answer = attempt->answer;
   push_answer(attempt, &answer);
   token_gone(attempt);
   tp__inside_leave(frame);
-  tp__a32_sub_acq_rel(&runtime->visitors, 1);
+  tp__a32_sub_acq_rel(&runtime->completers, 1);
 }
 
 /* The end of an abandoned attempt's token, whose slot is LATE. What that lets go of may call the host's destructors,
@@ -334,12 +334,12 @@ static void end_late(tp__attempt *attempt, bool notes) {
   tp_runtime *runtime = attempt->runtime;
   tp_token token = attempt->token;
   tp__inside frame;
-  tp__a32_add_acq_rel(&runtime->visitors, 1);
+  tp__a32_add_acq_rel(&runtime->completers, 1);
   tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
   if (notes) note_late(attempt);
   token_gone(attempt);
   tp__inside_leave(&frame);
-  tp__a32_sub_acq_rel(&runtime->visitors, 1);
+  tp__a32_sub_acq_rel(&runtime->completers, 1);
   tp__slot_close(token); /* last: until then the runtime waits for us (tp__attempts_forget) */
 }
 
@@ -436,7 +436,7 @@ void tp__token_let_go(tp__attempt *attempt) {
   tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
   tp__attempt_unref(attempt);
   tp__inside_leave(&frame);
-  tp__a32_sub_acq_rel(&runtime->visitors, 1);
+  tp__a32_sub_acq_rel(&runtime->completers, 1);
 }
 
 void tp__attempts_forget(tp_runtime *runtime) {

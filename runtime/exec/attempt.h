@@ -75,7 +75,7 @@ struct tp__attempt {
   tp__strand *strand; /* valid until settled */
   tp_token token;
   /* owner only */
-  tp__due due;
+  tp__timer_entry timer;
   int64_t hard_ns;  /* the deadline whatever happens */
   int64_t limit_ns; /* from the call of the function, or from when it came into pool_item.inbox; 0: none */
   bool ends_with_turn; /* set before the start: nothing of the host's waits for the end of its token, which need not be

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * begin: how an entry comes into being. A turn has a seat: a block that its entries live in one after the other (one
- * that begins while it is taken has a block of its own). Where the last one was quiet (nothing about any of its runs
- * was out of the ordinary) the seat is clean: all that an entry has at birth it still has, and only what differs from
- * one entry to the next is set. In a header because a phase of one quick node costs little more.
+ * begin: how an entry is made. A turn caches one block, `cached_entry`, in which its entries are made one after the
+ * other; an entry that begins while it is in use has a block of its own. When every run of the last entry ended on the
+ * fast path, the block still has all that a new entry starts with, and only what differs between entries is set. In a
+ * header because a phase of one inline node costs little more.
  *
- * What says who waits for whom (the ready nodes, the counters) is laid out when somebody needs it, and in an entry
- * whose nodes are called in plan order (quick.c) nobody may ever do. Such an entry in the seat is not in the turn's
- * list either: while it runs nobody could look for it, and when it has ended there is nothing to cancel. */
+ * The ready nodes and the counters are laid out when they are first needed; an entry whose nodes are called in plan
+ * order (quick.c) may never need them. Such an entry in the cached block is not in the turn's list either: no other
+ * code looks for it while it runs, and when it has ended there is nothing to cancel. */
 #ifndef TP__BEGIN_H
 #define TP__BEGIN_H
 
@@ -26,7 +26,7 @@ static inline size_t tp__entry_bytes(const tp__plan *plan) {
 /** @return a block for an entry of the plan, set; NULL: no memory. */
 tp__entry *tp__entry_take_block(tp__turn *turn, const tp__plan *plan);
 
-/** What is the same for every entry of a turn in this block, and stays so while entries are quiet. */
+/** What is the same for every entry of a turn in this block, and stays so while entries end on the fast path. */
 static inline void tp__entry_set_block(tp__entry *e, tp__turn *turn) {
   e->turn = turn;
   e->rows = (tp__narrow_row *)(e + 1);
@@ -34,7 +34,7 @@ static inline void tp__entry_set_block(tp__entry *e, tp__turn *turn) {
   e->taken = true;
   e->running = e->is_call_set = e->ended = false;
   e->verdict = TP_VERDICT_NONE;
-  e->decider = UINT32_MAX;
+  e->deciding_node = UINT32_MAX;
   e->on_run = NULL;
   e->shown = NULL;
   e->share = NULL;
@@ -77,10 +77,10 @@ static inline void tp__entry_set_payload(tp__entry *e, const tp_field *fields, u
 
 /** Its times, its id, and what the turn has come to before it.
  *  @param budget_ns  0: the plan's; either is far from TP__NEVER. */
-static inline void tp__entry_set_birth(tp__entry *e, int64_t budget_ns, bool sheltered) {
+static inline void tp__entry_set_birth(tp__entry *e, int64_t budget_ns, bool ignores_cancel) {
   const tp__turn *turn = e->turn;
   int64_t now_ns = tp__now_ns(), end_ns = now_ns + (budget_ns ? budget_ns : e->plan->budget_ns);
-  if (!sheltered && turn->deadline_ns < end_ns) end_ns = turn->deadline_ns;
+  if (!ignores_cancel && turn->deadline_ns < end_ns) end_ns = turn->deadline_ns;
   int64_t easy_ns = end_ns - e->plan->tail_ns_max, row_end_ns = now_ns + UINT32_MAX;
   e->begin_ns = e->now_ns = now_ns;
   e->end_ns = end_ns;
@@ -89,16 +89,15 @@ static inline void tp__entry_set_birth(tp__entry *e, int64_t budget_ns, bool she
   e->id = tp__turn_entry_id(e->turn);
 }
 
-/** The one birth of an entry, in the turn's seat or in a block of its own; the payload is set next. A clean seat is set
- *  already.
+/** Makes an entry in the turn's cached block, or in a block of its own; the payload is set next.
  *  @return NULL without memory. */
-static inline tp__entry *tp__entry_begin(tp__turn *turn, const tp__plan *plan, int64_t budget_ns, bool sheltered) {
-  tp__entry *e = turn->seat;
+static inline tp__entry *tp__entry_begin(tp__turn *turn, const tp__plan *plan, int64_t budget_ns, bool ignores_cancel) {
+  tp__entry *e = turn->cached_entry;
   if (!e || e->taken || e->odd || e->block_size < tp__entry_bytes(plan)) e = tp__entry_take_block(turn, plan);
   if (!e) return NULL;
   e->taken = true;
   tp__entry_set_plan(e, plan);
-  tp__entry_set_birth(e, budget_ns, sheltered);
+  tp__entry_set_birth(e, budget_ns, ignores_cancel);
   return e;
 }
 

@@ -68,7 +68,8 @@ int64_t tp_call_time_left_ms(const tp_call *call) {
 
 bool tp_call_cancelled(const tp_call *call) {
   if (call->attempt && tp__attempt_is_cancelled(call->attempt)) return true;
-  if (!call->attempt && !call->entry->sheltered && tp__a32_load_acquire(&call->entry->turn->cancel_asked)) return true;
+  if (!call->attempt && !call->entry->ignores_cancel && tp__a32_load_acquire(&call->entry->turn->cancel_asked))
+    return true;
   return tp__now_ns() >= tp__call_deadline(call);
 }
 
@@ -176,7 +177,7 @@ static size_t bytes_of(const tp_contribution *c) {
 
 tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry, uint32_t index,
                           const tp_contribution *contribution) {
-  const tp__contribution_ops *ops = entry->turn->runtime->above->contributions;
+  const tp__contribution_ops *ops = entry->turn->runtime->layer_ops->contributions;
   tp_capability kinds = entry->plan->nodes[index].kinds;
   if (contribution->kind >= TP_KIND_COUNT || !(kinds & 1u << contribution->kind))
     return refuse(output, TP_ERR_CAPABILITY);

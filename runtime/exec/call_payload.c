@@ -34,7 +34,7 @@ static void write_field(const tp__contribution_ops *ops, const tp_field *field, 
 }
 
 static tp_text write_payload(const tp_call *call, tp_writer *writer) {
-  const tp__contribution_ops *ops = call->entry->turn->runtime->above->contributions;
+  const tp__contribution_ops *ops = call->entry->turn->runtime->layer_ops->contributions;
   tp_text value;
   tp_write_map(writer, call->field_count);
   for (const tp_field *field = next_field(call, 0); field; field = next_field(call, field->id))

@@ -96,8 +96,8 @@ static tp_status begin_turn(detached *d, tp_runtime *runtime, const tp__detached
 
 static tp_status begin_entry(detached *d, const tp__detached_spec *spec, tp__entry **ret_entry) {
   tp_runtime *runtime = d->turn.runtime;
-  if (!spec->sets && spec->payload.sets.size > 0 && runtime->above->sets_read &&
-      !runtime->above->sets_read(&d->turn.arena, spec->payload.sets, &d->turn.sets))
+  if (!spec->sets && spec->payload.sets.size > 0 && runtime->layer_ops->sets_read &&
+      !runtime->layer_ops->sets_read(&d->turn.arena, spec->payload.sets, &d->turn.sets))
     return TP_ERR_NO_MEMORY;
   if (!tp__arena_text(&d->turn.arena, spec->job.key, &d->job.key)) return TP_ERR_NO_MEMORY;
   tp__entry_spec entry = {.plan = &d->plan,
@@ -140,7 +140,7 @@ tp_reason tp__detached_run(tp_runtime *runtime, const tp__detached_spec *spec) {
   bool is_unstored = status == TP_OK && spec->parent && tp__entry_record_running(entry) != TP_OK;
   if (is_unstored) { /* it ends without being called */
     entry->cancelled = true;
-    entry->fate = TP__FATE_CANCELLED;
+    entry->state = TP__ENTRY_CANCELLED;
   }
   if (status == TP_OK) {
     d->starting = true;

@@ -9,21 +9,21 @@ static void advance(tp__entry *e);
 
 /* ---- beginning ---- */
 
-/* A seat that is too small gives way. */
+/* A cached block that is too small is replaced. */
 static tp__entry *new_block(tp__turn *turn, const tp__plan *plan) {
   tp__blocks *blocks = &turn->runtime->blocks;
   size_t size;
   tp__entry *e = tp__block_take(blocks, tp__entry_bytes(plan), &size);
   if (!e) return NULL;
   e->block_size = size;
-  if (turn->seat && turn->seat->taken) return e;
-  if (turn->seat) tp__block_give(blocks, turn->seat, turn->seat->block_size);
-  turn->seat = e;
+  if (turn->cached_entry && turn->cached_entry->taken) return e;
+  if (turn->cached_entry) tp__block_give(blocks, turn->cached_entry, turn->cached_entry->block_size);
+  turn->cached_entry = e;
   return e;
 }
 
 tp__entry *tp__entry_take_block(tp__turn *turn, const tp__plan *plan) {
-  tp__entry *e = turn->seat;
+  tp__entry *e = turn->cached_entry;
   if (!e || e->taken || e->block_size < tp__entry_bytes(plan)) e = new_block(turn, plan);
   if (e) tp__entry_set_block(e, turn);
   return e;
@@ -39,7 +39,7 @@ static void leave_block(tp__entry *e) {
     tp__arena_fini(&e->arena);
     e->arena.end = (char *)e + e->block_size;
   }
-  if (e == turn->seat) e->taken = false;
+  if (e == turn->cached_entry) e->taken = false;
   else tp__block_give(&turn->runtime->blocks, e, e->block_size);
 }
 
@@ -70,13 +70,13 @@ static bool take_payload(tp__entry *e, const tp__entry_spec *spec) {
 }
 
 tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **ret_entry) {
-  tp__entry *e = tp__entry_begin(turn, spec->plan, spec->budget_ns, spec->sheltered);
+  tp__entry *e = tp__entry_begin(turn, spec->plan, spec->budget_ns, spec->ignores_cancel);
   if (!e) return TP_ERR_NO_MEMORY;
   e->on_end = spec->on_end;
   e->on_run = spec->on_run;
   e->watched = spec->on_run != NULL;
   e->ctx = spec->ctx;
-  e->sheltered = spec->sheltered;
+  e->ignores_cancel = spec->ignores_cancel;
   e->detached_run = spec->detached_run;
   e->is_call_set = false;
   if (!take_payload(e, spec)) {
@@ -109,13 +109,13 @@ tp_caller tp_match_caller(const tp_match_view *view) { return view->entry->turn-
 tp_text tp_match_mode(const tp_match_view *view) { return view->entry->turn->mode; }
 
 static bool is_killed(const tp__entry *e, const tp__node *node) {
-  return tp__a32_load_relaxed(&e->turn->runtime->kills) && tp__a32_load_relaxed(&node->sub->killed);
+  return tp__a32_load_relaxed(&e->turn->runtime->killed_subscriptions) && tp__a32_load_relaxed(&node->sub->killed);
 }
 
 /* Why the node has no duty, or NONE; MALFORMED when its match gave no answer. */
 static tp_reason skip_reason(const tp__entry *e, const tp__node *node, uint32_t index) {
   if (is_killed(e, node)) return TP_REASON_KILL_SWITCH;
-  if (e->fate != TP__FATE_OPEN) return TP_REASON_PHASE_FAILED;
+  if (e->state != TP__ENTRY_OPEN) return TP_REASON_PHASE_FAILED;
   int32_t matches = TP_MATCH_YES;
   if (node->flags & TP__NODE_MATCH) {
     const tp_match *match = &node->sub->match;
@@ -202,7 +202,7 @@ static void step(tp__entry *e, uint32_t index) {
       tp__entry_settle(e, index, TP_STATE_SKIPPED, skip);
       return;
     }
-  } else if (e->fate != TP__FATE_OPEN) {
+  } else if (e->state != TP__ENTRY_OPEN) {
     tp__entry_settle(e, index, TP_STATE_CANCELLED, TP_REASON_CANCELLED);
     return;
   }
@@ -259,13 +259,13 @@ static bool has_required(const tp__entry *e) {
 static void committed(tp__entry *e, tp_status status, const tp_fault *fault) {
   if (status != TP_OK) {
     tp__log_subject subject = {.status = status, .phase = e->plan->phase, .ids = e->turn->ids};
-    bool fails = e->fate == TP__FATE_OPEN && has_required(e);
+    bool fails = e->state == TP__ENTRY_OPEN && has_required(e);
     tp__log(e->turn->runtime, TP_LOG_ERROR, &subject, "the record of an entry was not committed%s: %s",
             fails ? ", which fails it, since it has a required subscription" : "",
             fault->message[0] ? fault->message : tp_status_text(status));
     if (fails) {
-      e->fate = TP__FATE_UNSTORED;
-      e->decider = UINT32_MAX;
+      e->state = TP__ENTRY_UNSTORED;
+      e->deciding_node = UINT32_MAX;
       tp__entry_record(e);
       tp__turn_flush_records(e->turn);
     }
@@ -287,7 +287,7 @@ static void end(tp__entry *e) {
   if (e->share) tp__share_stop(e);
   e->ended = true;
   e->ended_ns = e->now_ns;
-  if (e->fate == TP__FATE_FAILED) e->decider = first_failure(e);
+  if (e->state == TP__ENTRY_FAILED) e->deciding_node = first_failure(e);
   if (e->turn->runtime->options.durability == TP_DURABILITY_SYNC && !e->detached_run) {
     record_and_commit(e);
     return;
@@ -321,11 +321,11 @@ static void advance(tp__entry *e) {
 
 void tp__entry_advance(tp__entry *e) { advance(e); }
 
-/* On a turn that was cancelled nothing starts, but for what is sheltered. */
+/* On a cancelled turn nothing starts but entries that ignore the cancel. */
 void tp__entry_go(tp__entry *e) {
-  if (e->turn->is_cancelled && !e->sheltered) {
+  if (e->turn->is_cancelled && !e->ignores_cancel) {
     e->cancelled = true;
-    e->fate = TP__FATE_CANCELLED;
+    e->state = TP__ENTRY_CANCELLED;
   }
   advance(e);
 }
@@ -336,7 +336,7 @@ void tp__entry_cancel(tp__entry *e) {
   e->now_ns = tp__now_ns();
   if (e->end_ns > e->now_ns) e->end_ns = e->now_ns;
   if (e->easy_ns > e->end_ns) e->easy_ns = e->end_ns;
-  if (e->fate == TP__FATE_OPEN) tp__entry_set_fate(e, TP__FATE_CANCELLED);
+  if (e->state == TP__ENTRY_OPEN) tp__entry_set_state(e, TP__ENTRY_CANCELLED);
   bool was_running = e->running;
   e->running = true; /* what settles below only pushes; the entry must not end while it is walked */
   for (uint32_t i = 0; i < e->plan->node_count; i++) {
@@ -351,15 +351,15 @@ void tp__entry_cancel(tp__entry *e) {
 }
 
 tp_status tp__entry_outcome(const tp__entry *e) {
-  switch ((tp__fate)e->fate) {
-    case TP__FATE_OPEN:
+  switch ((tp__entry_state)e->state) {
+    case TP__ENTRY_OPEN:
       return TP_OK;
-    case TP__FATE_DENIED:
+    case TP__ENTRY_DENIED:
       return TP_ERR_DENIED;
-    case TP__FATE_UNSTORED:
-    case TP__FATE_FAILED:
+    case TP__ENTRY_UNSTORED:
+    case TP__ENTRY_FAILED:
       return e->plan->row->stop ? TP_ERR_DENIED : TP_ERR_HOOK;
-    case TP__FATE_CANCELLED:
+    case TP__ENTRY_CANCELLED:
       return TP_ERR_CANCELLED;
   }
   return TP_ERR_INTERNAL;
@@ -387,6 +387,6 @@ void tp__entry_release(tp__entry *e) {
     leave_block(e);
     return;
   }
-  if (e == e->turn->seat) e->turn->seat = NULL; /* others may still see it */
+  if (e == e->turn->cached_entry) e->turn->cached_entry = NULL; /* others may still see it */
   tp__entry_unref(e);
 }

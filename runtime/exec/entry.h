@@ -57,13 +57,13 @@ enum {
   TP__MARK_SKIPPED = 4  /* left out by the one who began the entry */
 };
 
-typedef enum tp__fate {
-  TP__FATE_OPEN = 0,
-  TP__FATE_DENIED = 1,
-  TP__FATE_FAILED = 2,
-  TP__FATE_CANCELLED = 3,
-  TP__FATE_UNSTORED = 4 /* failed, since a subscription is required and the store did not commit the record */
-} tp__fate;
+typedef enum tp__entry_state {
+  TP__ENTRY_OPEN = 0,
+  TP__ENTRY_DENIED = 1,
+  TP__ENTRY_FAILED = 2,
+  TP__ENTRY_CANCELLED = 3,
+  TP__ENTRY_UNSTORED = 4 /* failed, since a subscription is required and the store did not commit the record */
+} tp__entry_state;
 
 /** What a handler sees (handler.h: tp_call). One lies in the entry for quick calls, one in each attempt. A quick call
  *  that was touched is set up anew for the next one; else only index and started_ns change. */
@@ -112,24 +112,24 @@ struct tp__entry {
   /* owner only; of settled runs attempts may read */
   bool running;     /* inside the machine: settles only push */
   bool ended;
-  bool taken;       /* of a seat: an entry is in it, open or with its result */
+  bool taken;       /* of a cached block: an entry is in it, open or with its result */
   bool is_call_set; /* call is as an untouched quick call wants it */
   const tp_run_record *shown; /* the rows as a host reads them, in the arena; NULL: not made */
   union {
     struct {
-      uint8_t fate;      /* tp__fate */
-      bool sheltered;    /* not ended by the turn's cancel; never changes */
+      uint8_t state;      /* tp__entry_state */
+      bool ignores_cancel;    /* not ended by the turn's cancel; never changes */
       bool detached_run; /* the one node of a detached run; never changes */
       bool watched;      /* on_run is set, or a node is skipped; never changes once it runs */
       bool has_output;   /* something was contributed or replaced */
       bool has_more;     /* a node has a run */
-      bool cancelled;    /* whatever its fate was by then; answers on their way may still settle it */
+      bool cancelled;    /* whatever its state was by then; answers on their way may still settle it */
       bool holds_turn;   /* a reference of the turn is held for attempts */
     };
     uint64_t odd; /* 0: nothing about the entry is out of the ordinary */
   };
   uint8_t verdict;  /* the strictest so far */
-  uint32_t decider; /* who denied, asked or failed; UINT32_MAX: nobody */
+  uint32_t deciding_node; /* the node that denied, asked or failed; UINT32_MAX: none */
   uint32_t unsettled;
   uint32_t leaving_count;
   tp__ready ready; /* the quick ones */
@@ -154,7 +154,7 @@ typedef struct tp__entry_spec {
   const tp_field *fields; /* copied unless the plan is all quick */
   uint32_t field_count;
   int64_t budget_ns; /* 0: the plan's */
-  bool sheltered;    /* on its own budget, whatever the turn's deadline */
+  bool ignores_cancel;    /* on its own budget, whatever the turn's deadline */
   bool detached_run;
   tp__entry_fn on_end;
   void (*on_run)(tp__entry *entry, uint32_t index);
@@ -196,7 +196,7 @@ tp__run *tp__run_make(tp__entry *entry, uint32_t index);
 /** By when the node must have answered, retries included. */
 int64_t tp__entry_hard(const tp__entry *entry, uint32_t index, const tp__run *run);
 /** What will come of the entry; whoever helps with it stops. */
-void tp__entry_set_fate(tp__entry *entry, tp__fate fate);
+void tp__entry_set_state(tp__entry *entry, tp__entry_state state);
 /** The node has ended: its row, what that means for the entry, what becomes ready. The entry must be advanced. */
 void tp__entry_settle(tp__entry *entry, uint32_t index, tp_state state, tp_reason reason);
 /** The same by what it answered, unless it will be tried again; the row has its times. */

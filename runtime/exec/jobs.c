@@ -195,7 +195,7 @@ static void notify(tp_runtime *runtime, const tp_job *job, tp_job_state state) {
   tp_job shown = *job;
   shown.state = state;
   shown.payload = (tp_text){NULL, 0};
-  if (runtime->above->job_notify) runtime->above->job_notify(runtime, &shown);
+  if (runtime->layer_ops->job_notify) runtime->layer_ops->job_notify(runtime, &shown);
 }
 
 static void lost(void *ctx, const tp_job *job) {
@@ -479,8 +479,8 @@ tp_reason tp__jobs_add(tp_runtime *runtime, const tp__plan *plan, const tp__node
   if (tp_writer_new(&runtime->allocator, &writer) != TP_OK) return TP_REASON_NO_MEMORY;
   tp__payload with_sets = *payload;
   tp_status status = TP_OK;
-  if (sets && runtime->above->sets_write) {
-    runtime->above->sets_write(sets, writer);
+  if (sets && runtime->layer_ops->sets_write) {
+    runtime->layer_ops->sets_write(sets, writer);
     status = tp_writer_finish(writer, &with_sets.sets);
   }
   char key[TP_ID_BYTES_MAX + 64];

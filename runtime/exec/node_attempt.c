@@ -37,7 +37,7 @@ static tp__answer call(tp__attempt *attempt) {
 /* The token is completed, whatever comes of its answer, so what the answer brings was taken: from the first that is
  * refused on it is discarded. */
 static tp_status copy_contributions(node_attempt *a, const tp__answer *answer, tp_status status) {
-  const tp__contribution_ops *ops = a->base.runtime->above->contributions;
+  const tp__contribution_ops *ops = a->base.runtime->layer_ops->contributions;
   for (size_t i = 0; i < answer->contribution_count; i++) {
     const tp_contribution *contribution = answer->contributions[i];
     if (status == TP_OK)

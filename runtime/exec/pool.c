@@ -21,14 +21,14 @@ typedef struct tp__pool_thread {
 } tp__pool_thread;
 
 tp_status tp__pool_init(tp__pool *pool, const void *runtime, const tp_allocator *allocator, uint32_t threads_max,
-                        uint32_t upper_max, uint32_t detached_max) {
+                        uint32_t layer_max, uint32_t detached_max) {
   memset(pool, 0, sizeof *pool);
   pool->runtime = runtime;
   pool->allocator = allocator;
   pool->threads_max = pool->abandoned_max = threads_max;
   pool->lane_max[TP__LANE_AWAITED] = threads_max;
   pool->lane_max[TP__LANE_HISTORY] = tp__history_threads(threads_max);
-  pool->lane_max[TP__LANE_UPPER] = upper_max;
+  pool->lane_max[TP__LANE_LAYER] = layer_max;
   pool->lane_max[TP__LANE_DETACHED] = detached_max;
   for (int lane = 0; lane < TP__LANES; lane++) tp__list_init(&pool->lanes[lane]);
   tp__list_init(&pool->running);

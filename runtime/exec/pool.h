@@ -26,7 +26,7 @@ struct tp__attempt;
 typedef enum tp__lane {
   TP__LANE_AWAITED = 0,
   TP__LANE_HISTORY = 1,
-  TP__LANE_UPPER = 2,
+  TP__LANE_LAYER = 2,
   TP__LANE_DETACHED = 3,
   TP__LANES = 4
 } tp__lane;
@@ -89,7 +89,7 @@ typedef struct tp__pool {
 } tp__pool;
 
 tp_status tp__pool_init(tp__pool *pool, const void *runtime, const tp_allocator *allocator, uint32_t threads_max,
-                        uint32_t upper_max, uint32_t detached_max);
+                        uint32_t layer_max, uint32_t detached_max);
 /** Nothing may be queued. Joins every thread but those that run abandoned attempts.
  *  @return how many are still running. */
 uint32_t tp__pool_stop(tp__pool *pool);

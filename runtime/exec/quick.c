@@ -74,7 +74,7 @@ static inline bool run_in_plan_order(tp__entry *e) {
   int64_t now_ns = e->now_ns;
   bool in_time = now_ns < e->easy_ns;
   for (uint32_t index = 0; index < plan->node_count; index++, node++) {
-    if (!in_time || tp__a32_load_relaxed(&runtime->kills)) {
+    if (!in_time || tp__a32_load_relaxed(&runtime->killed_subscriptions)) {
       lay_out_from(e, index);
       e->now_ns = now_ns;
       return false;
@@ -100,7 +100,7 @@ tp__entry *tp__quick_entry(tp__turn *turn, const tp__plan *plan, const tp_field 
   if (!e) return NULL;
   set_lent(e, fields, field_count);
   if (!run_in_plan_order(e)) return e;
-  if (e != turn->seat) tp__list_push(&turn->entries, &e->link); /* its result is found at the turn's end */
+  if (e != turn->cached_entry) tp__list_push(&turn->entries, &e->link); /* its result is found at the turn's end */
   e->ended = true;
   tp__entry_record_quiet(e);
   return e;

@@ -15,7 +15,7 @@ enum {
   WORKERS_MAX = 16384,
   HANDLER_THREADS = 64,
   DETACHED_THREADS = 16,
-  UPPER_THREADS = 32,
+  LAYER_THREADS = 32,
   TURNS_MAX = 65536,
   DEFERRED_MAX = 16384,
   ABANDONED_BYTES = 64 << 20,
@@ -93,7 +93,7 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
   cap(&options->engine_workers, WORKERS_MAX);
   default_to(&options->handler_threads, HANDLER_THREADS);
   default_to(&options->detached_threads, DETACHED_THREADS);
-  default_to(&options->tool_threads, UPPER_THREADS);
+  default_to(&options->tool_threads, LAYER_THREADS);
   default_to(&options->turns_max, TURNS_MAX);
   default_to(&options->deferred_max, DEFERRED_MAX);
   /* At least a quarter of the threads is for awaited handlers alone, where there are that many. */
@@ -192,9 +192,10 @@ static tp_status own_store(tp_runtime *runtime, tp_fault *fault) {
 
 static tp_status make_registry(tp_runtime *runtime, tp_fault *fault) {
   const tp_runtime_options *options = &runtime->options;
-  const tp__above *above = runtime->above;
-  TP__TRY(tp__registry_new(&runtime->allocator, above->rows, above->row_count, above->aliases, above->alias_count,
-                           options->phases, options->phase_count, above->contributions, &runtime->registry, fault));
+  const tp__layer_ops *layer_ops = runtime->layer_ops;
+  TP__TRY(tp__registry_new(&runtime->allocator, layer_ops->rows, layer_ops->row_count, layer_ops->aliases,
+                           layer_ops->alias_count, options->phases, options->phase_count, layer_ops->contributions,
+                           &runtime->registry, fault));
   tp__registry_hook_defaults(runtime->registry, options->hook_limit_ms, options->hook_failure);
   tp_status status = tp__registry_host_fires(runtime->registry, options->host_fires, options->host_fires_count, fault);
   if (status != TP_OK) tp__registry_free(runtime->registry);
@@ -203,7 +204,7 @@ static tp_status make_registry(tp_runtime *runtime, tp_fault *fault) {
 
 static tp_status build(tp_runtime *runtime, enum room room, tp_fault *fault) {
   const tp_runtime_options *options = &runtime->options;
-  const tp__above *above = runtime->above;
+  const tp__layer_ops *layer_ops = runtime->layer_ops;
   switch (room) {
     case ROOM_MUTEX:
       return tp__mutex_init(&runtime->mutex);
@@ -222,7 +223,7 @@ static tp_status build(tp_runtime *runtime, enum room room, tp_fault *fault) {
     case ROOM_BLOCKS:
       return tp__blocks_init(&runtime->blocks, &runtime->allocator, &runtime->caches);
     case ROOM_BERTHS:
-      return tp__turn_table_init(&runtime->turn_table, &runtime->allocator, &runtime->caches, above->turn_size,
+      return tp__turn_table_init(&runtime->turn_table, &runtime->allocator, &runtime->caches, layer_ops->turn_size,
                              options->turns_max);
     case ROOM_WORKERS: /* every turn may be scheduled at once, closing ones too, and every helper */
       return tp__workers_init(&runtime->workers, runtime, options->engine_workers,
@@ -313,7 +314,7 @@ static uint32_t helpers_max(const tp_runtime_options *options) {
   return others < options->engine_workers ? others : options->engine_workers;
 }
 
-tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__above *above, tp_runtime **ret_runtime,
+tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__layer_ops *layer_ops, tp_runtime **ret_runtime,
                           tp_fault *fault) {
   tp_runtime_options options;
   tp_store store;
@@ -326,7 +327,7 @@ tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__above *abo
   runtime->options = options;
   runtime->allocator = allocator;
   runtime->store = store;
-  runtime->above = above;
+  runtime->layer_ops = layer_ops;
   runtime->helpers_max = helpers_max(&options);
   runtime->search_ns = TP__SHARE_SEARCH_NS;
   tp__a64_store_relaxed(&runtime->abandoned_bytes_max, options.abandoned_bytes_max);
@@ -488,7 +489,7 @@ static void wait_a_little_locked(tp_runtime *runtime, int64_t deadline_ns) {
   tp__cond_wait_until(&runtime->changed, &runtime->mutex, next_ns < deadline_ns ? next_ns : deadline_ns);
 }
 
-void tp__runtime_wait_a_little(tp_runtime *runtime) {
+void tp__runtime_poll_interval(tp_runtime *runtime) {
   tp__mutex_lock(&runtime->mutex);
   wait_a_little_locked(runtime, TP__NEVER);
   tp__mutex_unlock(&runtime->mutex);
@@ -525,7 +526,7 @@ static void cancel_turns(tp_runtime *runtime) {
 }
 
 static void drain_turns(tp_runtime *runtime, int64_t deadline_ns, tp_drain_report *report) {
-  if (runtime->above->close_all) runtime->above->close_all(runtime, deadline_ns);
+  if (runtime->layer_ops->close_all) runtime->layer_ops->close_all(runtime, deadline_ns);
   report->turns_cancelled = wait_for_turns(runtime, TP__TURN_DRIVEN, deadline_ns);
   report->turns_cancelled += wait_for_turns(runtime, TP__TURN_HELD, deadline_ns);
   if (report->turns_cancelled > 0) cancel_turns(runtime);
@@ -606,7 +607,7 @@ static tp_drain_report drain(tp_runtime *runtime, bool is_first, int64_t deadlin
     tp__turn_table_fence(&runtime->turn_table); /* each turn that began is seen from here on */
     drain_turns(runtime, deadline_ns, &report);
     wait_for_turns(runtime, TP__TURN_CLOSING, deadline_ns);
-    if (runtime->above->close_last) runtime->above->close_last(runtime);
+    if (runtime->layer_ops->close_last) runtime->layer_ops->close_last(runtime);
     refuse_operations(runtime);
     drain_detached(runtime, deadline_ns);
     count_jobs(runtime, &report);
@@ -707,15 +708,15 @@ static void destroy(void *arg) {
   tp__inside frame;
   tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
   tp__attempts_forget(runtime);
-  if (runtime->above->free_last) runtime->above->free_last(runtime);
+  if (runtime->layer_ops->free_last) runtime->layer_ops->free_last(runtime);
   take_apart(runtime, ROOMS, true);
   tp__inside_leave(&frame);
 }
 
 /* Foreign threads inside tp_token_complete() are about to leave: they hold no lock and wait for nothing. */
-static void wait_for_visitors(tp_runtime *runtime) {
+static void wait_for_completers(tp_runtime *runtime) {
   tp__mutex_lock(&runtime->mutex);
-  while (tp__a32_load_acquire(&runtime->visitors) > 0)
+  while (tp__a32_load_acquire(&runtime->completers) > 0)
     tp__cond_wait_until(&runtime->changed, &runtime->mutex, tp__now_ns() + 50 * TP__NS_PER_US);
   tp__mutex_unlock(&runtime->mutex);
 }
@@ -723,10 +724,10 @@ static void wait_for_visitors(tp_runtime *runtime) {
 /* From here on only destructors and abandoned handlers can ask something of it, and are told that it was freed. */
 static void free_drained(tp_runtime *runtime) {
   tp__inside frame;
-  wait_for_visitors(runtime);
+  wait_for_completers(runtime);
   tp__a32_store_release(&runtime->life, TP__LIFE_FREED);
   tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
-  if (runtime->above->free_upper) runtime->above->free_upper(runtime);
+  if (runtime->layer_ops->free_layer) runtime->layer_ops->free_layer(runtime);
   tp__attempts_forget(runtime);
   tp__inside_leave(&frame);
   if (!tp__pool_orphan(&runtime->pool, destroy, runtime)) destroy(runtime);

@@ -26,8 +26,8 @@ typedef enum tp__life {
   TP__LIFE_FREED = 5 /* tp_runtime_free() was called: only destructors and abandoned handlers still see it */
 } tp__life;
 
-/** What the layer above lends. */
-typedef struct tp__above {
+/** The operations of the layer above, which knows agents, sessions and tools. */
+typedef struct tp__layer_ops {
   const tp_phase *rows;
   size_t row_count;
   const tp__alias *aliases;
@@ -46,17 +46,17 @@ typedef struct tp__above {
   /** A background job was stored, or an attempt of it has ended. It has no payload. Called without lock. */
   void (*job_notify)(struct tp_runtime *runtime, const tp_job *job);
   /** Frees what is open above; called by tp_runtime_free() before the rest goes. */
-  void (*free_upper)(struct tp_runtime *runtime);
-  /** Frees runtime->upper itself, when no attempt is left that could look at it. */
+  void (*free_layer)(struct tp_runtime *runtime);
+  /** Frees runtime->layer itself, when no attempt is left that could look at it. */
   void (*free_last)(struct tp_runtime *runtime);
-} tp__above;
+} tp__layer_ops;
 
 struct tp_runtime {
   /* never changes after new */
   tp_runtime_options options; /* resolved; store: the host's, not to be followed, NULL when it is ours */
   tp_allocator allocator;
   tp_store store;
-  const tp__above *above;
+  const tp__layer_ops *layer_ops;
   tp__registry *registry;
   uint32_t helpers_max; /* share.h: how many engine workers may help one entry */
   int64_t search_ns;    /* how long an owner or helper looks for what may come before it sleeps */
@@ -69,13 +69,13 @@ struct tp_runtime {
   tp__pool pool;
   tp__timer timer;
   tp__jobs jobs;
-  void *upper; /* the layer above: set once by it */
+  void *layer; /* the layer above: set once by it */
   /* atomic */
   tp__a32 life; /* tp__life; written under mutex */
   tp__a32 tokens_open;
-  tp__a32 visitors; /* foreign threads inside tp_token_complete() */
-  tp__a32 asks;     /* helpers that were asked and have not left (share.c), at most helpers_max */
-  tp__a32 kills;    /* subscriptions that are switched off: 0 is the common case */
+  tp__a32 completers; /* threads inside tp_token_complete() */
+  tp__a32 helpers_requested; /* helpers that were asked and have not left (share.c), at most helpers_max */
+  tp__a32 killed_subscriptions; /* subscriptions that are switched off: 0 is the common case */
   tp__a64 abandoned_bytes;
   tp__a64 denials, failures; /* relaxed */
   tp__a64 records_refused;   /* relaxed: in a row, by the host's store; 0: it took the last */
@@ -93,14 +93,14 @@ struct tp_runtime {
   tp__thread *drain_thread; /* of a drain that was submitted; joined by the free */
 };
 
-tp_status tp__runtime_new(const tp_runtime_options *options, const tp__above *above, tp_runtime **ret_runtime,
+tp_status tp__runtime_new(const tp_runtime_options *options, const tp__layer_ops *layer_ops, tp_runtime **ret_runtime,
                           tp_fault *fault);
 /** Takes back a runtime that was never started, the host's store left alone. */
 void tp__runtime_forget(tp_runtime *runtime);
 /** Cancels every turn and every detached run. Any thread, without lock. */
 void tp__runtime_cancel_all(tp_runtime *runtime);
 /** A drain waits for what nobody tells it of: up to a millisecond. */
-void tp__runtime_wait_a_little(tp_runtime *runtime);
+void tp__runtime_poll_interval(tp_runtime *runtime);
 /** In the child of a fork the threads are not there, and a lock may be held for ever. */
 bool tp__runtime_is_forked(const tp_runtime *runtime);
 /** @return TP_ERR_FORKED. */

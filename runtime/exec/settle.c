@@ -7,7 +7,7 @@
 #include "runtime/exec/share.h"
 
 struct tp__retry {
-  tp__due due;
+  tp__timer_entry timer;
   tp__entry *entry;
   uint32_t index;
 };
@@ -68,8 +68,8 @@ static tp_verdict verdict_of(tp_answer kind) {
   }
 }
 
-void tp__entry_set_fate(tp__entry *e, tp__fate fate) {
-  e->fate = (uint8_t)fate;
+void tp__entry_set_state(tp__entry *e, tp__entry_state state) {
+  e->state = (uint8_t)state;
   if (e->share) tp__share_stop(e);
 }
 
@@ -78,21 +78,21 @@ static void take_verdict(tp__entry *e, uint32_t index, tp_verdict verdict) {
   e->runs[index].row.verdict = (uint8_t)verdict;
   if (verdict <= e->verdict) return;
   e->verdict = (uint8_t)verdict;
-  if (verdict == TP_VERDICT_DENY && e->fate == TP__FATE_OPEN) tp__entry_set_fate(e, TP__FATE_DENIED);
-  if (verdict != TP_VERDICT_ALLOW) e->decider = index;
+  if (verdict == TP_VERDICT_DENY && e->state == TP__ENTRY_OPEN) tp__entry_set_state(e, TP__ENTRY_DENIED);
+  if (verdict != TP_VERDICT_ALLOW) e->deciding_node = index;
 }
 
 bool tp__run_drop_retry(tp__run *run) {
   if (!run->retry) return false;
-  tp__strand_undue(&run->retry->due);
+  tp__strand_timer_remove(&run->retry->timer);
   run->retry = NULL;
   return true;
 }
 
 /* Fails closed: nothing more starts; what runs is cancelled and waited for within its deadline. */
 static void fail_closed(tp__entry *e) {
-  if (e->fate != TP__FATE_OPEN) return;
-  tp__entry_set_fate(e, TP__FATE_FAILED);
+  if (e->state != TP__ENTRY_OPEN) return;
+  tp__entry_set_state(e, TP__ENTRY_FAILED);
   for (uint32_t i = 0; i < e->plan->node_count; i++) {
     if (!(e->marks[i] & TP__MARK_MORE)) continue;
     tp__run *run = &e->runs[i];
@@ -203,8 +203,8 @@ static bool replace_fields(tp__entry *e, const tp__output *output) {
   return true;
 }
 
-static void fire_retry(tp__due *due, int64_t now_ns) {
-  struct tp__retry *retry = TP__CONTAINER(due, struct tp__retry, due);
+static void fire_retry(tp__timer_entry *timer, int64_t now_ns) {
+  struct tp__retry *retry = TP__CONTAINER(timer, struct tp__retry, timer);
   tp__entry *e = retry->entry;
   e->runs[retry->index].retry = NULL;
   if (now_ns > e->now_ns) e->now_ns = now_ns; /* what fired before it in this round has looked at the clock since */
@@ -216,7 +216,7 @@ static void fire_retry(tp__due *due, int64_t now_ns) {
 static bool try_again(tp__entry *e, const tp__node *node, uint32_t index, const tp__answer *answer) {
   tp__run *run = &e->runs[index];
   const tp_subscription *desc = &node->sub->desc;
-  if (!(node->flags & TP__NODE_RETRY) || !answer->retryable || e->fate != TP__FATE_OPEN) return false;
+  if (!(node->flags & TP__NODE_RETRY) || !answer->retryable || e->state != TP__ENTRY_OPEN) return false;
   if (run->row.attempts >= desc->attempts) return false;
   int64_t pause = tp__retry_pause_ns(desc, run->row.attempts);
   if (e->now_ns + pause >= tp__entry_hard(e, index, run)) return false;
@@ -226,9 +226,9 @@ static bool try_again(tp__entry *e, const tp__node *node, uint32_t index, const 
     make_ready(e, index);
     return true;
   }
-  *retry = (struct tp__retry){.due = {.fire = fire_retry}, .entry = e, .index = index};
+  *retry = (struct tp__retry){.timer = {.fire = fire_retry}, .entry = e, .index = index};
   run->retry = retry;
-  tp__strand_due(&e->turn->strand, &retry->due, e->now_ns + pause);
+  tp__strand_timer_add(&e->turn->strand, &retry->timer, e->now_ns + pause);
   return true;
 }
 

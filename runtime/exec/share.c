@@ -68,7 +68,7 @@ static void open_parcel(tp__share *share, parcel *p) {
   for (p->called = 0; p->called < p->count && !p->odd; p->called++) {
     uint32_t index = p->indexes[p->called];
     if (now_ns >= p->easy_ns || tp__a32_load_relaxed(&share->stopped)) break;
-    if (tp__a32_load_relaxed(&runtime->kills)) break;
+    if (tp__a32_load_relaxed(&runtime->killed_subscriptions)) break;
     p->call.index = index;
     p->call.started_ns = now_ns;
     p->call.hard_ns = tp__node_hard(&nodes[index], p->end_ns, now_ns);
@@ -105,7 +105,7 @@ static bool help_once(tp__share *share) {
 static void left(tp__strand *strand) {
   helper *h = TP__CONTAINER(strand, helper, strand);
   tp__entry *e = h->entry;
-  tp__a32_sub_acq_rel(&e->turn->runtime->asks, 1);
+  tp__a32_sub_acq_rel(&e->turn->runtime->helpers_requested, 1);
   tp__a32_store_release(&h->asked, 0); /* pairs with ask_helpers() */
   tp__entry_unref(e);
 }
@@ -153,8 +153,8 @@ void tp__share_free(tp__entry *e) {
 /* A worker that was woken and does not run yet seems idle for some time, so what is asked for and not yet done is
  * bounded: the workers' queue has room for as many. */
 static bool may_ask(tp_runtime *runtime) {
-  if (tp__a32_add_acq_rel(&runtime->asks, 1) < runtime->helpers_max) return true;
-  tp__a32_sub_acq_rel(&runtime->asks, 1);
+  if (tp__a32_add_acq_rel(&runtime->helpers_requested, 1) < runtime->helpers_max) return true;
+  tp__a32_sub_acq_rel(&runtime->helpers_requested, 1);
   return false;
 }
 
@@ -217,7 +217,7 @@ static bool offer_one(tp__entry *e) {
 /* Whether ready nodes of this entry may be worth giving away just now. */
 static bool pays(const tp__entry *e) {
   if (!e->plan->has_parallel || e->ready.count < 2) return false;
-  if (e->watched || e->detached_run || e->fate != TP__FATE_OPEN) return false;
+  if (e->watched || e->detached_run || e->state != TP__ENTRY_OPEN) return false;
   if (e->share) return e->now_ns >= e->share->not_before_ns;
   const tp_runtime *runtime = e->turn->runtime;
   return runtime->helpers_max > 0 && tp__workers_idle(&runtime->workers);

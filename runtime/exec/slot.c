@@ -143,7 +143,7 @@ struct tp__attempt *tp__slot_hold(tp_token token) {
   if (tp__a64_load_acquire(&s->word) == word_of(generation_of(token), OPEN)) {
     attempt = s->attempt;
     tp__a32_add_relaxed(&attempt->refs, 1);
-    tp__a32_add_acq_rel(&attempt->runtime->visitors, 1);
+    tp__a32_add_acq_rel(&attempt->runtime->completers, 1);
   }
   tp__mutex_unlock(&lock);
   return attempt;

@@ -29,7 +29,7 @@ bool tp__slot_abandon(tp_token token);
 /** Any thread: the first answer to an abandoned attempt. @return the attempt for the winner, who calls
  *  tp__slot_close() when done; else NULL. */
 struct tp__attempt *tp__slot_late(tp_token token);
-/** Any thread: adds a reference to the attempt of a token that is OPEN and counts the caller as a visitor of its
+/** Any thread: adds a reference to the attempt of a token that is OPEN and counts the caller as a completer of its
  *  runtime, which therefore stays. @return NULL when it is not. */
 struct tp__attempt *tp__slot_hold(tp_token token);
 /** Any thread: a look. */

@@ -48,7 +48,7 @@ static void timer_delivered(tp__message *message) {
 
 void tp__strand_clear(tp__strand *strand) {
   tp__strand_rest(strand);
-  tp__list_init(&strand->dues);
+  tp__list_init(&strand->timers);
   strand->armed_ns = 0;
   strand->heap_child = strand->heap_next = strand->heap_prev = NULL;
   strand->timer_message.deliver = timer_delivered;
@@ -184,33 +184,33 @@ static bool deliver_all(tp__strand *strand) {
   return true;
 }
 
-void tp__strand_due(tp__strand *strand, tp__due *due, int64_t at_ns) {
-  due->at_ns = at_ns;
-  tp__list_push(&strand->dues, &due->link);
+void tp__strand_timer_add(tp__strand *strand, tp__timer_entry *timer, int64_t at_ns) {
+  timer->at_ns = at_ns;
+  tp__list_push(&strand->timers, &timer->link);
   if (at_ns < strand->wake_ns) strand->wake_ns = at_ns;
 }
 
-void tp__strand_undue(tp__due *due) { tp__list_remove(&due->link); }
+void tp__strand_timer_remove(tp__timer_entry *timer) { tp__list_remove(&timer->link); }
 
 void tp__strand_fire(tp__strand *strand, int64_t now_ns) {
   /* First collect what is due, in order of listing; then run it: a fire may list or unlist anything. */
   tp__link fired;
   tp__list_init(&fired);
   strand->wake_ns = TP__NEVER;
-  for (tp__link *link = strand->dues.next, *next; link != &strand->dues; link = next) {
+  for (tp__link *link = strand->timers.next, *next; link != &strand->timers; link = next) {
     next = link->next;
-    tp__due *due = TP__CONTAINER(link, tp__due, link);
-    if (due->at_ns <= now_ns) {
+    tp__timer_entry *timer = TP__CONTAINER(link, tp__timer_entry, link);
+    if (timer->at_ns <= now_ns) {
       tp__list_remove(link);
       tp__list_push(&fired, link);
-    } else if (due->at_ns < strand->wake_ns) {
-      strand->wake_ns = due->at_ns;
+    } else if (timer->at_ns < strand->wake_ns) {
+      strand->wake_ns = timer->at_ns;
     }
   }
   while (!tp__list_empty(&fired)) {
-    tp__due *due = TP__CONTAINER(fired.next, tp__due, link);
-    tp__list_remove(&due->link);
-    due->fire(due, now_ns);
+    tp__timer_entry *timer = TP__CONTAINER(fired.next, tp__timer_entry, link);
+    tp__list_remove(&timer->link);
+    timer->fire(timer, now_ns);
   }
 }
 

@@ -36,12 +36,12 @@ typedef struct tp__message {
 } tp__message;
 
 /** Something that happens at a time. Owner only. */
-typedef struct tp__due {
+typedef struct tp__timer_entry {
   tp__link link;
   int64_t at_ns;
   /** Taken off the list before; may list itself again with a later time. */
-  void (*fire)(struct tp__due *due, int64_t now_ns);
-} tp__due;
+  void (*fire)(struct tp__timer_entry *timer, int64_t now_ns);
+} tp__timer_entry;
 
 /* The first line holds all that a strand needs in the common way: who begins one writes no other, and its next owner
  * reads no other. */
@@ -62,7 +62,7 @@ struct tp__strand {
   void (*end)(tp__strand *strand); /* set by a delivered message: called last, by the owner, after the close */
   tp__waiter *handoff;             /* synchronous callers that wait to become the owner, who came first first */
   tp__sleeper *sleeper;            /* the synchronous owner, while it sleeps */
-  tp__link dues;
+  tp__link timers;
   struct tp__pool_thread *to_wake; /* handler threads, when the owner leaves: their answer is to find the strand free */
   /* under the timer's lock */
   int64_t armed_ns; /* 0: not armed */
@@ -134,8 +134,8 @@ extern tp__strand_watch tp__strand_watched;
 #endif
 
 /** Owner only. */
-void tp__strand_due(tp__strand *strand, tp__due *due, int64_t at_ns);
-void tp__strand_undue(tp__due *due);
+void tp__strand_timer_add(tp__strand *strand, tp__timer_entry *timer, int64_t at_ns);
+void tp__strand_timer_remove(tp__timer_entry *timer);
 /** Fires what is due at now. Owner only. */
 void tp__strand_fire(tp__strand *strand, int64_t now_ns);
 

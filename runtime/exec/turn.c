@@ -41,7 +41,7 @@ static void tell_drain(tp_runtime *runtime) {
 static tp__entry *next_to_cancel(const tp__turn *turn) {
   for (tp__link *link = turn->entries.next; link != &turn->entries; link = link->next) {
     tp__entry *entry = TP__CONTAINER(link, tp__entry, link);
-    if (!entry->ended && !entry->sheltered && !entry->cancelled) return entry;
+    if (!entry->ended && !entry->ignores_cancel && !entry->cancelled) return entry;
   }
   return NULL;
 }
@@ -88,7 +88,7 @@ void tp__turn_clear(tp__turn *turn, tp_runtime *runtime) {
   turn->last_entry_id = turn->last_of_lot = 0;
   tp__list_init(&turn->entries);
   turn->records = (tp__record_batch){0};
-  turn->seat = NULL;
+  turn->cached_entry = NULL;
   tp__list_init(&turn->runtime_link);
   clear_ids(turn, runtime);
 }
@@ -184,8 +184,8 @@ static void ended(tp__strand *strand) {
   tp__turn_flush_records(turn);
   if (turn->records.memory) tp__block_give(&turn->runtime->blocks, turn->records.memory, turn->records.capacity);
   turn->records = (tp__record_batch){0};
-  if (turn->seat) tp__block_give(&turn->runtime->blocks, turn->seat, turn->seat->block_size);
-  turn->seat = NULL;
+  if (turn->cached_entry) tp__block_give(&turn->runtime->blocks, turn->cached_entry, turn->cached_entry->block_size);
+  turn->cached_entry = NULL;
   tp_runtime *runtime = turn->runtime;
   if (turn->in_table) tp__turn_table_close(turn);
   else delist(turn);

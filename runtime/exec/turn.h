@@ -53,11 +53,11 @@ struct tp__turn {
   bool is_cancelled;
   tp_status record_refusal; /* owner: what the store said of a record that it did not take, until it is looked at */
   tp__record_batch records; /* packed, not yet handed over */
-  struct tp__entry *seat;   /* the block that its entries live in one after the other (begin.h); NULL: none yet */
+  struct tp__entry *cached_entry; /* the block in which its entries are made one after the other (begin.h), or NULL */
   const void *sets;   /* what was merged so far: an immutable version, the layer above knows its form */
   void (*release)(tp__turn *turn); /* frees the memory the turn is in: the last reference is gone. Any thread */
   tp__arena arena;    /* lives as long as the references do */
-  tp__link entries;   /* open ones, and those whose result is kept, but for what quick.c ran in the seat (begin.h) */
+  tp__link entries;   /* open ones, and those whose result is still read; not what ran in the cached block (begin.h) */
   uint64_t last_entry_id, last_of_lot;
   char own_id[48];    /* of a turn that was given none */
   tp_text ids[TP_ID_COUNT];

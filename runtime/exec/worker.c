@@ -120,11 +120,11 @@ static void earn(credit *c, int64_t since_ns) {
 
 /* @return false to stop. */
 static bool wait_for_work(tp__workers *workers, bool *searching, credit *c) {
-  tp__a32_add_relaxed(&workers->hungry, 1);
+  tp__a32_add_relaxed(&workers->idle_workers, 1);
   bool has_credit = c->ns >= SEARCH_NS_MIN;
   if (!*searching && has_credit) *searching = may_search(workers);
   bool go_on = (*searching && has_credit && search(workers, c)) || sleep_for_work(workers, searching);
-  tp__a32_sub_acq_rel(&workers->hungry, 1);
+  tp__a32_sub_acq_rel(&workers->idle_workers, 1);
   return go_on;
 }
 
@@ -138,7 +138,7 @@ static uint32_t take(tp__workers *workers, void **batch) {
 
 /* What one worker has taken must not wait while another one has nothing. Any moment will do. */
 static bool somebody_starves(const tp__workers *workers) {
-  return tp__a32_load_relaxed(&workers->hungry) != 0 && tp__queue_mpmc_empty(workers->queue);
+  return tp__a32_load_relaxed(&workers->idle_workers) != 0 && tp__queue_mpmc_empty(workers->queue);
 }
 
 static void give_back(tp__workers *workers, void **batch, uint32_t count) {

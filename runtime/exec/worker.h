@@ -40,7 +40,7 @@ typedef struct tp__workers {
   tp__a32 idle;
   char between[124];
   tp__a64 worked_ns, searched_ns; /* of threads that have ended */
-  tp__a32 hungry; /* relaxed: how many have no work; a hint for those who have taken more than they run */
+  tp__a32 idle_workers; /* relaxed: how many have no work; a hint for those who have taken more than they run */
   char after[124];
 } tp__workers;
 
@@ -55,6 +55,8 @@ void tp__workers_fini(tp__workers *workers);
 /** Schedules a strand that the caller just made non-idle. */
 void tp__workers_push(struct tp_runtime *runtime, tp__strand *strand);
 /** A look, which may be over when it returns: whether a worker has nothing to do. */
-static inline bool tp__workers_idle(const tp__workers *workers) { return tp__a32_load_relaxed(&workers->hungry) > 0; }
+static inline bool tp__workers_idle(const tp__workers *workers) {
+  return tp__a32_load_relaxed(&workers->idle_workers) > 0;
+}
 
 #endif

@@ -153,7 +153,7 @@ static void check_liveness(case_ *c, uint32_t row) {
   script_weather weather = c->w->s->weather;
   bool missed = run->state == TP_STATE_TIMED_OUT || run->reason == TP_REASON_NO_SLACK;
   bool stopped =
-      run->state == TP_STATE_CANCELLED && c->entry->fate != TP__FATE_FAILED; /* which ends the pause of a retry */
+      run->state == TP_STATE_CANCELLED && c->entry->state != TP__ENTRY_FAILED; /* which ends the pause of a retry */
   if (weather == WEATHER_QUIET && (missed || stopped))
     FAIL(c, "liveness", "node %d is %s (%s) though all finish in time", c->order[row], outcome_name(run),
          tp_reason_name(run->reason));
@@ -370,7 +370,7 @@ static void check_entry(case_ *c, uint32_t kind, const tp_merged_entry *entry) {
   unsigned op = UINT32_MAX, attempt = 0;
   int from = -1;
   bool failed =
-      c->result->outcome == TP_ERR_HOOK || (c->result->outcome == TP_ERR_DENIED && c->entry->fate == TP__FATE_FAILED);
+      c->result->outcome == TP_ERR_HOOK || (c->result->outcome == TP_ERR_DENIED && c->entry->state == TP__ENTRY_FAILED);
   if (failed && kind != TP_KIND_AUDIT) {
     FAIL(c, "a failed entry keeps audit and diagnostics alone", "'%s' of node %d came through", text, node);
   } else if (sscanf(text, "fallback n%d", &from) == 1) {

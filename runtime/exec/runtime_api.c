@@ -24,11 +24,11 @@ tp_status tp_hook_add(tp_runtime *runtime, const tp_hook *hook, tp_fault *fault)
 tp_status tp_subscription_kill(tp_runtime *runtime, const char *subscription, bool killed, tp_fault *fault) {
   TP__TRY(tp__runtime_usable(runtime, fault));
   /* Counted before it is set and after it is unset: an entry that sees no count need not look. */
-  if (killed) tp__a32_add_relaxed(&runtime->kills, 1);
+  if (killed) tp__a32_add_relaxed(&runtime->killed_subscriptions, 1);
   bool was_killed = false;
   tp_status status = tp__registry_kill(runtime->registry, subscription, killed, &was_killed, fault);
-  if (killed && (status != TP_OK || was_killed)) tp__a32_sub_acq_rel(&runtime->kills, 1);
-  if (!killed && status == TP_OK && was_killed) tp__a32_sub_acq_rel(&runtime->kills, 1);
+  if (killed && (status != TP_OK || was_killed)) tp__a32_sub_acq_rel(&runtime->killed_subscriptions, 1);
+  if (!killed && status == TP_OK && was_killed) tp__a32_sub_acq_rel(&runtime->killed_subscriptions, 1);
   return status;
 }
 
@@ -253,7 +253,7 @@ static void count_all(tp_runtime *runtime, tp_runtime_stats *all) {
   all->jobs_refused = jobs.refused;
   all->denials = tp__a64_load_relaxed(&runtime->denials);
   all->failures = tp__a64_load_relaxed(&runtime->failures);
-  if (runtime->above->count) runtime->above->count(runtime, all);
+  if (runtime->layer_ops->count) runtime->layer_ops->count(runtime, all);
 }
 
 void tp_runtime_stats_get(const tp_runtime *runtime, tp_runtime_stats *stats) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * upper: what this layer hangs on a runtime: its agents, its sessions, and the permits of tools. Locks: `agents` for
+ * agent_layer: what this layer adds to a runtime: its agents, its sessions, and the permits of tools. Locks: `agents` for
  * the list of agents, `sessions` for that of sessions, `listeners` for the sets of listeners. */
-#ifndef TP__UPPER_H
-#define TP__UPPER_H
+#ifndef TP__AGENT_LAYER_H
+#define TP__AGENT_LAYER_H
 
 #include "phases/listeners.h"
 #include "phases/session_table.h"
@@ -12,7 +12,7 @@
 /* A tenant has one of these, found by its name: two of many may share one. */
 enum { TP__HISTORY_PERMITS = 64 };
 
-typedef struct tp__upper {
+typedef struct tp__agent_layer {
   tp_runtime *runtime;
   tp__mutex agents_mutex, sessions_mutex, listeners_mutex;
   tp__link agents;       /* under agents_mutex */
@@ -27,16 +27,16 @@ typedef struct tp__upper {
   bool logs_attempts;       /* never changes: turns take no fast path, as if somebody listened to them */
   tp__a64 turns_ended;      /* relaxed: driven turns that were recorded */
   uint64_t listener_number; /* under listeners_mutex: ids are never used twice */
-} tp__upper;
+} tp__agent_layer;
 
 /** What this layer counts (tp__thread_caches_count): turns in queues, and ended ones by outcome. */
 enum { TP__COUNT_QUEUED = 0 /* and TP_TURN_COMPLETED to TP_TURN_TIMED_OUT */ };
 
-static inline tp__upper *tp__upper_of(tp_runtime *runtime) { return runtime->upper; }
+static inline tp__agent_layer *tp__agent_layer_of(tp_runtime *runtime) { return runtime->layer; }
 
 /** The permits of a tool of an owner, shared by all turns.
  *  @param ret_name  the tool's name, for as long as the runtime lives. @return NULL without memory. */
-tp__permits *tp__tool_permits(tp__upper *upper, const char *owner, const char *tool, const char **ret_name);
-void tp__tool_permits_free(tp__upper *upper);
+tp__permits *tp__tool_permits(tp__agent_layer *layer, const char *owner, const char *tool, const char **ret_name);
+void tp__tool_permits_free(tp__agent_layer *layer);
 
 #endif
