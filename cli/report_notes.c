@@ -24,7 +24,7 @@ static void note_build(const cli_machine *machine, cli_notes *notes) {
   else if (!machine->optimized) note(notes, "built without optimization: these are not the figures of a release build");
 }
 
-static bool has_quick_phase(const cli_sheet *sheet, double below_ns) {
+static bool has_inline_phase(const cli_sheet *sheet, double below_ns) {
   for (size_t i = 0; i < sheet->phase_count; i++)
     if ((double)cli_histogram_at(&sheet->phases[i].took, 500) < below_ns) return true;
   return false;
@@ -32,12 +32,12 @@ static bool has_quick_phase(const cli_sheet *sheet, double below_ns) {
 
 static void note_clock(const cli_report *report, cli_notes *notes) {
   double limit_ns = WORTH_A_WORD * report->yardstick->clock_ns;
-  if (!has_quick_phase(report->round->sheet, limit_ns)) return;
+  if (!has_inline_phase(report->round->sheet, limit_ns)) return;
   note(notes, "each figure holds a reading of the clock, %s: more than a twentieth of what takes under %s",
        cli_duration(report->yardstick->clock_ns).text, cli_duration(limit_ns).text);
 }
 
-static bool has_quick_handler(const cli_sheet *sheet, int64_t below_ns) {
+static bool has_inline_handler(const cli_sheet *sheet, int64_t below_ns) {
   for (size_t i = 0; i < sheet->phase_count; i++) {
     const cli_sheet_phase *phase = &sheet->phases[i];
     for (uint32_t j = 0; j < phase->run_count; j++) {
@@ -56,7 +56,7 @@ static void note_timestamps(const cli_report *report, cli_notes *notes) {
   }
   if (report->arguments->timestamps == TP_TIMESTAMPS_COARSE)
     note(notes, "coarse time-stamps may move in steps of milliseconds, and the times of handlers with them");
-  if (!has_quick_handler(report->round->sheet, WORTH_A_WORD * step_ns)) return;
+  if (!has_inline_handler(report->round->sheet, WORTH_A_WORD * step_ns)) return;
   note(notes,
        "the time of a quick handler holds a step of the runtime, %s: more than a twentieth of what takes under %s; "
        "the columns handlers and runtime count it as the runtime's",

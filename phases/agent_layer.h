@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_layer: what this layer adds to a runtime: its agents, its sessions, and the permits of tools. Locks: `agents` for
- * the list of agents, `sessions` for that of sessions, `listeners` for the sets of listeners. */
+ * agent_layer: what this layer adds to a runtime: its agents, its sessions, and the permits of tools. Locks: `agents`
+ * for the list of agents, `sessions` for that of sessions, `listeners` for the sets of listeners. */
 #ifndef TP__AGENT_LAYER_H
 #define TP__AGENT_LAYER_H
 

@@ -11,7 +11,7 @@ typedef struct agent_work {
   tp_agent *agent; /* referenced */
   tp_turn *turn;
   tp__message message; /* submitted */
-  tp__phase phase;
+  tp__phase_run phase;
   tp_field fields[2];
   tp_writer *writer; /* of the config as the host gave it; NULL: remove */
   tp_text config;    /* the same, then as built */
@@ -155,11 +155,11 @@ static tp_status take_built(tp_agent *agent, const tp_phase_result *built, tp_te
 
 static void finish(agent_work *w);
 
-static void begin_phase(agent_work *w, uint32_t phase, void (*on_end)(tp__phase *run)) {
+static void begin_phase(agent_work *w, uint32_t phase, void (*on_end)(tp__phase_run *run)) {
   bool takes_config = phase != TP_PHASE_AGENT_UNREGISTER;
   w->fields[0] = (tp_field){.id = TP_FIELD_AGENT_ID, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(w->agent->id)};
   w->fields[1] = (tp_field){.id = TP_FIELD_AGENT_CONFIG, .kind = TP_FIELD_KIND_VALUE, .text = w->config};
-  w->phase = (tp__phase){.turn = w->turn,
+  w->phase = (tp__phase_run){.turn = w->turn,
                          .phase = phase,
                          .ignores_cancel = !takes_config,
                          .fields = w->fields,
@@ -169,7 +169,7 @@ static void begin_phase(agent_work *w, uint32_t phase, void (*on_end)(tp__phase 
   tp__phase_begin(&w->phase);
 }
 
-static tp_status status_of(agent_work *w, const tp__phase *run) {
+static tp_status status_of(agent_work *w, const tp__phase_run *run) {
   const tp_phase_result *result = &run->result;
   if (run->status != TP_OK)
     return tp__fail(&w->fault, run->status, w->agent->id, "the phase was not run: %s", tp_status_text(run->status));
@@ -185,7 +185,7 @@ static void log_unregister(const tp_agent *agent, tp_status status) {
           tp_status_text(status));
 }
 
-static void unregistered(tp__phase *run) {
+static void unregistered(tp__phase_run *run) {
   agent_work *w = run->ctx;
   tp_status status = run->status != TP_OK ? run->status : run->result.outcome;
   if (status != TP_OK) log_unregister(w->agent, status);
@@ -211,12 +211,12 @@ static bool had_registered(const agent_work *w, const tp__node *unregisters) {
   return by_owner && !registers;
 }
 
-static bool skips(const tp__phase *run, const tp__node *node) { return !had_registered(run->ctx, node); }
+static bool skips(const tp__phase_run *run, const tp__node *node) { return !had_registered(run->ctx, node); }
 
 /* Those that had registered hear that the agent does not come, in reverse. */
 static void take_back(agent_work *w) {
   w->fields[0] = (tp_field){.id = TP_FIELD_AGENT_ID, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(w->agent->id)};
-  w->phase = (tp__phase){.turn = w->turn,
+  w->phase = (tp__phase_run){.turn = w->turn,
                          .phase = TP_PHASE_AGENT_UNREGISTER,
                          .ignores_cancel = true,
                          .skips = skips,
@@ -227,7 +227,7 @@ static void take_back(agent_work *w) {
   tp__phase_begin(&w->phase);
 }
 
-static void registered(tp__phase *run) {
+static void registered(tp__phase_run *run) {
   agent_work *w = run->ctx;
   w->status = status_of(w, run);
   w->registered = run->result;
@@ -242,7 +242,7 @@ static tp_status check_built(agent_work *w) {
   return check_lists(w->config, w->agent->id, "the config that agent.build left", &w->fault);
 }
 
-static void built(tp__phase *run) {
+static void built(tp__phase_run *run) {
   agent_work *w = run->ctx;
   w->built = run->result;
   w->status = status_of(w, run);

@@ -115,7 +115,7 @@ void tp__drive_remind(tp__drive *d, const char *subscription, tp_text text, bool
                                  .text = lost.text});
 }
 
-static void phase_ended(tp__phase *run) {
+static void phase_ended(tp__phase_run *run) {
   tp__drive *d = run->ctx;
   const tp_merged *merged = run->result.merged;
   tp__reminders_set_attempt(&d->session->reminders, run->phase == TP_PHASE_MODEL_PRE);
@@ -131,7 +131,7 @@ void tp__drive_phase(tp__drive *d, uint32_t phase, bool ignores_cancel, void (*a
   uint32_t field_count = d->field_count;
   d->field_count = 0;
   d->after = after;
-  d->phase = (tp__phase){.turn = d->turn,
+  d->phase = (tp__phase_run){.turn = d->turn,
                          .phase = phase,
                          .own_contexts = phase == TP_PHASE_MODEL_PRE,
                          .ignores_cancel = ignores_cancel,

@@ -47,7 +47,7 @@ struct tp__drive {
   tp__step step, next;
   bool stepping;
   tp__arena arena;
-  tp__phase phase;
+  tp__phase_run phase;
   tp_field fields[TP__DRIVE_FIELDS_MAX];
   uint32_t field_count;
   void (*after)(tp__drive *drive); /* the phase under way has ended */

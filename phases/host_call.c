@@ -119,7 +119,7 @@ static void cancel_append(void *ctx) {
 }
 
 /* Here, on the owner's thread; the completion comes as a message, also one from inside append_start. */
-static void start_here(tp__host_call *c, int64_t hard_ns) {
+static void start_here(tp__host_call *c, int64_t deadline_ns) {
   tp__attempt *attempt = &c->base;
   const tp_history *history = &c->session->history;
   tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = cancel_append, .ctx = c};
@@ -132,18 +132,18 @@ static void start_here(tp__host_call *c, int64_t hard_ns) {
     return;
   }
   history->append_start(history->self, &c->request, token);
-  tp__attempt_await(attempt, hard_ns);
+  tp__attempt_await(attempt, deadline_ns);
 }
 
 void tp__host_call_start(tp__host_call *c, int64_t end_ns) {
-  int64_t hard_ns = tp__deadline_after_ms(tp__now_ns(), TP__HOST_CALL_LIMIT_MS);
-  if (end_ns < hard_ns) hard_ns = end_ns;
+  int64_t deadline_ns = tp__deadline_after_ms(tp__now_ns(), TP__HOST_CALL_LIMIT_MS);
+  if (end_ns < deadline_ns) deadline_ns = end_ns;
   begin_to_count(c);
   if (!c->work) {
-    start_here(c, hard_ns);
+    start_here(c, deadline_ns);
     return;
   }
-  tp_reason refused = tp__attempt_start(&c->base, hard_ns, 0);
+  tp_reason refused = tp__attempt_start(&c->base, deadline_ns, 0);
   if (!refused) return;
   c->on_end(c, refused == TP_REASON_SHUTDOWN ? TP_ERR_SHUTDOWN : TP_ERR_NO_THREAD);
   tp__attempt_unref(&c->base);

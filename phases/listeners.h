@@ -67,7 +67,7 @@ void tp__listener_unref(tp__listener *listener);
 
 /** Delivers an event to every listener of the set that wants it. */
 void tp__listener_set_notify(const tp__listener_set *set, const tp_event *event);
-/** tp__layer_ops: what became of a background job. On a thread that is marked as inside the runtime, without any lock. */
+/** tp__layer_ops: what became of a background job. On a thread that is marked as inside the runtime; no lock. */
 void tp__listeners_notify_job(tp_runtime *runtime, const tp_job *job);
 
 #endif

@@ -100,13 +100,13 @@ static tp_status take_tools(tp_turn *turn, const tp_merged *merged) {
 }
 
 /* One tool from two owners: the phase fails, and says which. */
-static tp_status tell_conflict(tp__phase *run, tp__entry *e, const tp_fault *fault) {
+static tp_status tell_conflict(tp__phase_run *run, tp__entry *e, const tp_fault *fault) {
   run->result.outcome = TP_ERR_TOOL_CONFLICT;
   if (!tp__arena_text(&e->arena, tp_text_of(fault->message), &run->result.reason)) run->result.reason = (tp_text){0};
   return TP_OK;
 }
 
-static tp_status merge_entry(tp__phase *run, tp__entry *e) {
+static tp_status merge_entry(tp__phase_run *run, tp__entry *e) {
   tp__turn_sets sets = e->sets ? *(const tp__turn_sets *)e->sets : (tp__turn_sets){0};
   if (run->own_contexts) sets.contexts = (tp__merged_list){0};
   bool failed = e->state == TP__ENTRY_FAILED || e->state == TP__ENTRY_UNSTORED;
@@ -123,7 +123,7 @@ static tp_status merge_entry(tp__phase *run, tp__entry *e) {
   return tp__sets_advance(e->turn, merged);
 }
 
-static void set_deciding_node(tp__phase *run, const tp__entry *e) {
+static void set_deciding_node(tp__phase_run *run, const tp__entry *e) {
   if (e->state == TP__ENTRY_UNSTORED) {
     run->result.state = TP_STATE_FAILED;
     run->result.why = TP_REASON_STORE;
@@ -142,7 +142,7 @@ static void set_deciding_node(tp__phase *run, const tp__entry *e) {
 /* ---- who consumes what ---- */
 
 /* Audits go into the audit, whoever runs the phase. */
-static void keep_audits(const tp__phase *run, const tp_merged *merged) {
+static void keep_audits(const tp__phase_run *run, const tp_merged *merged) {
   const tp__merged_list *audits = &merged->lists[TP_KIND_AUDIT];
   for (size_t i = 0; i < audits->count; i++) {
     const tp_merged_entry *entry = &audits->items[i].entry;
@@ -169,7 +169,7 @@ static tp_log_level level_of(tp_severity severity) {
   }
 }
 
-static void log_list(const tp__phase *run, const tp__merged_list *list) {
+static void log_list(const tp__phase_run *run, const tp__merged_list *list) {
   const tp_runtime *runtime = run->turn->core.runtime;
   const tp_phase *row = tp__registry_phase(runtime->registry, run->phase);
   for (size_t i = 0; i < list->count; i++) {
@@ -184,7 +184,7 @@ static void log_list(const tp__phase *run, const tp__merged_list *list) {
 }
 
 /* Diagnostics that no listener receives are logged; a host that runs a phase itself reads them in its result. */
-static void log_diagnostics(const tp__phase *run, const tp_merged *merged) {
+static void log_diagnostics(const tp__phase_run *run, const tp_merged *merged) {
   if (!run->turn->drive || tp__turn_wants(run->turn, TP_EVENT_DIAGNOSTIC)) return;
   log_list(run, &merged->lists[TP_KIND_MANIFEST_DIAGNOSTIC]);
   log_list(run, &merged->lists[TP_KIND_DIAGNOSTIC]);
@@ -195,7 +195,7 @@ static tp_visibility visibility_of(const tp__entry *e, uint32_t index) {
 }
 
 static void entry_ended(tp__entry *e) {
-  tp__phase *run = e->ctx;
+  tp__phase_run *run = e->ctx;
   tp_phase_result *result = &run->result;
   result->outcome = tp__entry_outcome(e);
   result->verdict = result->outcome == TP_ERR_DENIED ? TP_VERDICT_DENY : (tp_verdict)e->verdict;
@@ -223,7 +223,7 @@ static void entry_ended(tp__entry *e) {
 }
 
 static void run_settled(tp__entry *e, uint32_t index) {
-  tp__phase *run = e->ctx;
+  tp__phase_run *run = e->ctx;
   tp_run_record record = tp__entry_run(e, index);
   const tp__run *more = tp__entry_more(e, index);
   const char *message = more ? more->message : NULL;
@@ -247,25 +247,25 @@ static inline void clear(tp_phase_result *result) {
 }
 
 /* Every answer of the entry was ordinary. The result is clear. */
-static inline void set_quiet_result(tp_phase_result *result, tp__entry *e) {
+static inline void set_fast_path_result(tp_phase_result *result, tp__entry *e) {
   result->run_count = e->plan->node_count;
   result->entry = e;
 }
 
 /* The entry has begun, and its end will be heard of. */
-static void go_on(tp__phase *run, tp__entry *e) {
+static void go_on(tp__phase_run *run, tp__entry *e) {
   e->on_end = entry_ended;
   e->ctx = run;
   tp__entry_go(e);
 }
 
-static void mark_skipped(const tp__phase *run, tp__entry *e) {
-  e->watched = true; /* so that no loop of quick nodes runs it */
+static void mark_skipped(const tp__phase_run *run, tp__entry *e) {
+  e->has_listener = true; /* so that no loop of inline nodes runs it */
   for (uint32_t i = 0; i < e->plan->node_count; i++)
     if (run->skips(run, &e->plan->nodes[i])) e->marks[i] |= TP__MARK_SKIPPED;
 }
 
-static void begin_entry(tp__phase *run, const tp__plan *plan) {
+static void begin_entry(tp__phase_run *run, const tp__plan *plan) {
   tp__entry_spec spec = {.plan = plan,
                          .fields = run->fields,
                          .field_count = run->field_count,
@@ -284,11 +284,11 @@ static void begin_entry(tp__phase *run, const tp__plan *plan) {
   }
 }
 
-static bool may_be_quick(const tp__phase *run) {
+static bool may_run_inline(const tp__phase_run *run) {
   return !tp__turn_has_listener(run->turn) && !run->ignores_cancel && !run->budget_ns && !run->skips;
 }
 
-void tp__phase_begin(tp__phase *run) {
+void tp__phase_begin(tp__phase_run *run) {
   tp_turn *turn = run->turn;
   const tp__plan *plan = tp__turn_plan(&turn->core, run->phase);
   run->status = TP_OK;
@@ -302,10 +302,10 @@ void tp__phase_begin(tp__phase *run) {
                                 .phase = run->phase,
                                 .visibility = TP_VISIBILITY_USER_VISIBLE});
   tp__entry *entry =
-      may_be_quick(run) ? tp__quick_entry(&turn->core, plan, run->fields, run->field_count) : NULL;
+      may_run_inline(run) ? tp__entry_run_inline(&turn->core, plan, run->fields, run->field_count) : NULL;
   run->result = nothing;
   if (entry && entry->ended) {
-    set_quiet_result(&run->result, entry);
+    set_fast_path_result(&run->result, entry);
     run->on_end(run);
     return;
   }
@@ -330,7 +330,7 @@ static tp_status check_phase(const tp_turn *turn, uint32_t phase, tp_fault *faul
 
 /* Kept out of the callers, so that a phase without payload pays nothing for it. */
 static __attribute__((noinline)) tp_status read_input(const tp_turn *turn, uint32_t phase, const tp_phase_input *theirs,
-                                                      tp__phase *run, tp_fault *fault) {
+                                                      tp__phase_run *run, tp_fault *fault) {
   tp_phase_input input;
   tp__fields_use use = tp__turn_plan(&turn->core, phase) ? TP__FIELDS_RUN : TP__FIELDS_SHAPE;
   TP__TRY(tp__options_read(&input, sizeof input, theirs, "tp_phase_input", fault));
@@ -343,11 +343,11 @@ static __attribute__((noinline)) tp_status read_input(const tp_turn *turn, uint3
 }
 
 typedef struct sync_run {
-  tp__phase phase;
+  tp__phase_run phase;
   bool done;
 } sync_run;
 
-static void sync_ended(tp__phase *run) { ((sync_run *)run->ctx)->done = true; }
+static void sync_ended(tp__phase_run *run) { ((sync_run *)run->ctx)->done = true; }
 
 /* @param begun  an entry that is not over yet; NULL: the phase is to begin. */
 static __attribute__((noinline)) tp_status run_and_wait(tp_turn *turn, uint32_t phase, const tp_phase_input *input,
@@ -365,7 +365,7 @@ static __attribute__((noinline)) tp_status run_and_wait(tp_turn *turn, uint32_t 
 
 static __attribute__((noinline)) tp_status run_empty(const tp_turn *turn, uint32_t phase, const tp_phase_input *input,
                                                      tp_phase_result *result, tp_fault *fault) {
-  tp__phase unused;
+  tp__phase_run unused;
   if (input) TP__TRY(read_input(turn, phase, input, &unused, fault));
   clear(result);
   return TP_OK;
@@ -402,12 +402,12 @@ tp_status tp_phase_run(tp_turn *turn, uint32_t phase, const tp_phase_input *inpu
   if (!plan) return run_empty(turn, phase, input, result, fault);
   tp__inside frame;
   TP__TRY(enter(turn, &frame, fault));
-  bool may_be_quiet = !input && !tp__turn_has_listener(turn);
-  tp__entry *entry = may_be_quiet ? tp__quick_entry(&turn->core, plan, NULL, 0) : NULL;
+  bool may_take_fast_path = !input && !tp__turn_has_listener(turn);
+  tp__entry *entry = may_take_fast_path ? tp__entry_run_inline(&turn->core, plan, NULL, 0) : NULL;
   tp_status status = TP_OK;
   if (entry && entry->ended) {
     clear(result);
-    set_quiet_result(result, entry);
+    set_fast_path_result(result, entry);
   } else {
     status = run_and_wait(turn, phase, input, entry, result, fault);
   }
@@ -416,7 +416,7 @@ tp_status tp_phase_run(tp_turn *turn, uint32_t phase, const tp_phase_input *inpu
   return status;
 }
 
-static void submitted_ended(tp__phase *run) {
+static void submitted_ended(tp__phase_run *run) {
   tp_turn *turn = run->turn;
   tp__operation *op = &turn->operation;
   tp_phase_end_fn on_end = op->on_phase_end;
@@ -441,7 +441,7 @@ static void submitted_delivered(tp__message *message) {
 }
 
 /* The payload, which has to last till the end. */
-static bool copy_payload(tp_turn *turn, const tp__phase *run) {
+static bool copy_payload(tp_turn *turn, const tp__phase_run *run) {
   tp__operation *op = &turn->operation;
   tp_field *copy = NULL;
   op->field_count = run->field_count;
@@ -465,7 +465,7 @@ tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *i
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_phase_submit needs on_end: nothing else says when the phase ended");
   if (turn->core.runtime->options.no_engine_workers)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use tp_phase_run()");
-  tp__phase run;
+  tp__phase_run run;
   run.field_count = 0;
   run.budget_ns = 0;
   if (input) TP__TRY(read_input(turn, phase, input, &run, fault));

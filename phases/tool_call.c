@@ -23,7 +23,7 @@ static void set_now(tp__dispatch *d, int64_t now_ns) {
   d->begin.unix_ms = d->end.unix_ms = tp__unix_ms();
 }
 
-void tp__call_look_at_clock(tp__dispatch *d) {
+void tp__toolcall_look_at_clock(tp__dispatch *d) {
   set_now(d, tp__now_ns());
   d->stale = false;
 }
@@ -39,7 +39,7 @@ static void stamp(tp__dispatch *d) {
 
 static void emit(tp__tool_slot *slot, tp_event *event) {
   tp__dispatch *d = slot->dispatch;
-  event->tool_call = tp__call_of(slot);
+  event->tool_call = tp__toolcall_of(slot);
   event->call_index = slot->index;
   event->sequence = ++d->turn->event_sequence;
   event->time_ns = d->now_ns;
@@ -48,7 +48,7 @@ static void emit(tp__tool_slot *slot, tp_event *event) {
 
 static void emit_end(tp__tool_slot *slot) {
   tp_event *event = &slot->dispatch->end;
-  const tp_tool_result *result = tp__call_result(slot);
+  const tp_tool_result *result = tp__toolcall_result(slot);
   event->tool_result = result;
   event->text = result->text;
   event->started_ns = slot->started_ns;
@@ -58,9 +58,9 @@ static void emit_end(tp__tool_slot *slot) {
 
 /* ---- the end ---- */
 
-void tp__call_done(tp__tool_slot *slot) {
+void tp__toolcall_done(tp__tool_slot *slot) {
   slot->done = true;
-  tp__call_one_less(slot->dispatch);
+  tp__toolcall_unref(slot->dispatch);
 }
 
 static bool join_signals(tp__tool_slot *slot, tp_text *text) {
@@ -69,12 +69,12 @@ static bool join_signals(tp__tool_slot *slot, tp_text *text) {
   return tp__render_message(&slot->dispatch->texts, &parts, text) == TP_OK;
 }
 
-void tp__call_settle(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
+void tp__toolcall_settle(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
   tp__dispatch *d = slot->dispatch;
-  tp_tool_result *result = tp__call_result(slot);
+  tp_tool_result *result = tp__toolcall_result(slot);
   assert(!slot->settled);
   slot->settled = true;
-  if (d->stale) tp__call_look_at_clock(d);
+  if (d->stale) tp__toolcall_look_at_clock(d);
   bool whole = join_signals(slot, &text);
   result->kind = whole ? kind : TP_TOOL_HANDLER_ERROR;
   result->text = whole ? text : tp_text_of("no memory for the result");
@@ -83,12 +83,12 @@ void tp__call_settle(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text
   if (d->remind) tp__drive_note_call(d->turn->drive, result, slot->index, slot->started_ns, d->now_ns);
 }
 
-void tp__call_stop(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
-  tp__call_settle(slot, kind, text);
-  tp__call_done(slot);
+void tp__toolcall_stop(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
+  tp__toolcall_settle(slot, kind, text);
+  tp__toolcall_done(slot);
 }
 
-void tp__call_deny(tp__tool_slot *slot, uint32_t phase, const char *by, tp_text reason, bool reported) {
+void tp__toolcall_deny(tp__tool_slot *slot, uint32_t phase, const char *by, tp_text reason, bool reported) {
   tp__dispatch *d = slot->dispatch;
   tp_text text;
   if (tp__render_blocked(&d->texts, by, reason, &text) != TP_OK) text = tp_text_of("the call was denied");
@@ -98,39 +98,39 @@ void tp__call_deny(tp__tool_slot *slot, uint32_t phase, const char *by, tp_text 
                                  .phase = phase,
                                  .subscription = by,
                                  .owner = "",
-                                 .subject = tp__call_of(slot)->name,
+                                 .subject = tp__toolcall_of(slot)->name,
                                  .detail = reason,
                                  .status = TP_ERR_DENIED,
                                  .visibility = TP_VISIBILITY_USER_VISIBLE});
   if (d->remind) d->remind(d->turn, by, text, true);
-  tp__call_stop(slot, TP_TOOL_DENIED, text);
+  tp__toolcall_stop(slot, TP_TOOL_DENIED, text);
 }
 
 /* ---- the run ---- */
 
 /* A cancel counts from when it was asked for, whether or not its message has come to the owner. */
-bool tp__call_stopped(tp__tool_slot *slot) {
+bool tp__toolcall_stopped(tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
-  if (d->stale) tp__call_look_at_clock(d);
+  if (d->stale) tp__toolcall_look_at_clock(d);
   bool cancelled = tp__a32_load_relaxed(&d->turn->core.cancel_asked);
   if (!cancelled && d->now_ns < d->turn->core.deadline_ns) return false;
   tp_tool_result_kind kind = cancelled ? TP_TOOL_CANCELLED : TP_TOOL_TIMED_OUT;
-  tp__call_stop(slot, kind, tp__call_unanswered(kind));
+  tp__toolcall_stop(slot, kind, tp__toolcall_unanswered(kind));
   return true;
 }
 
 void tp__call_ended(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
   if (slot->dispatch->has_result) {
-    tp__call_filter(slot, kind, text);
+    tp__toolcall_filter(slot, kind, text);
     return;
   }
-  tp__call_settle(slot, kind, text);
-  tp__call_post(slot);
+  tp__toolcall_settle(slot, kind, text);
+  tp__toolcall_post(slot);
 }
 
 /* The tool was called and has ended. text is in d->texts, or lives as long as the library. */
 static void ended(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text, int64_t duration_ns) {
-  tp_tool_result *result = tp__call_result(slot);
+  tp_tool_result *result = tp__toolcall_result(slot);
   result->started = true;
   result->duration_ns = duration_ns;
   if (slot->kept_id) tp__call_keep_end(slot, kind, text);
@@ -159,15 +159,15 @@ static void run_settled(void *ctx, const tp__tool_answer *answer) {
   slot->run = NULL;
   set_now(d, answer->ended_ns);
   if (!answer->started_ns) { /* it never got a thread, or was not taken from its inbox */
-    tp__call_stop(slot, kind,
-                  answer->end == TP__REFUSED ? tp__call_refused(slot->tool, answer->refusal)
-                                             : tp__call_unanswered(kind));
+    tp__toolcall_stop(slot, kind,
+                  answer->end == TP__REFUSED ? tp__toolcall_refused(slot->tool, answer->refusal)
+                                             : tp__toolcall_unanswered(kind));
     return;
   }
   slot->started_ns = answer->started_ns;
   tp_text text = no_text;
   if (answer->end != TP__ANSWERED) {
-    text = tp__call_unanswered(kind);
+    text = tp__toolcall_unanswered(kind);
   } else if (answer->text.size > 0 && !tp__arena_text(&d->texts, answer->text, &text)) {
     kind = TP_TOOL_HANDLER_ERROR;
     text = tp_text_of("no memory for the result");
@@ -179,7 +179,7 @@ static void run_settled(void *ctx, const tp__tool_answer *answer) {
 static tp_tool_result_kind kind_of_run(const tp__dispatch *d, tp_text *ret_text) {
   const tp_tool_run *run = &d->run;
   bool late = d->now_ns > run->deadline_ns;
-  *ret_text = late ? tp__call_unanswered(TP_TOOL_TIMED_OUT) : tp__tool_said_text(&run->said);
+  *ret_text = late ? tp__toolcall_unanswered(TP_TOOL_TIMED_OUT) : tp__tool_said_text(&run->said);
   return late ? TP_TOOL_TIMED_OUT : run->said.flaws ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK;
 }
 
@@ -188,7 +188,7 @@ static void run_inline(tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
   tp_answer kind = slot->tool->run(slot->tool->self, &d->run);
   bool exceptional = d->run.attempt || kind != TP_ANSWER_DONE;
-  slot->run = exceptional ? tp__tool_run_odd(&d->run, kind) : NULL;
+  slot->run = exceptional ? tp__tool_run_exceptional(&d->run, kind) : NULL;
   stamp(d);
   if (slot->run) {
     tp__tool_run_await(slot->run, d->run.deadline_ns, run_settled, slot);
@@ -202,10 +202,10 @@ static void run_inline(tp__tool_slot *slot) {
 static void fill_run(const tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
   const tp__tool_entry *tool = slot->tool;
-  int64_t turn_ns = d->turn->core.deadline_ns, end_ns = d->now_ns + tool->limit_ns;
+  int64_t turn_ns = d->turn->core.deadline_ns, end_ns = d->now_ns + tool->timeout_ns;
   tp_tool_run *run = &d->run;
-  run->call_id = &tp__call_result(slot)->call_id;
-  run->arguments = &tp__call_of(slot)->arguments;
+  run->call_id = &tp__toolcall_result(slot)->call_id;
+  run->arguments = &tp__toolcall_of(slot)->arguments;
   run->name = tool->name.data;
   run->bytes_max = tool->result_bytes_max;
   run->closure = tool->closure;
@@ -227,28 +227,28 @@ static void begin_run(tp__tool_slot *slot) {
   }
   d->stale = true;
   tp_reason refused = tp__tool_run_start(&d->run, slot->tool, run_settled, slot, &slot->run);
-  if (refused) tp__call_stop(slot, TP_TOOL_SHED, tp__call_refused(slot->tool, refused));
+  if (refused) tp__toolcall_stop(slot, TP_TOOL_SHED, tp__toolcall_refused(slot->tool, refused));
 }
 
 /* tool.rewrite has answered in its place: the phases behind it see that as they see a tool's answer. */
 static void take_ready(tp__tool_slot *slot) {
   if (slot->dispatch->has_result) {
-    tp__call_filter(slot, TP_TOOL_OK, slot->gate->ready);
+    tp__toolcall_filter(slot, TP_TOOL_OK, slot->gate->ready);
     return;
   }
-  tp__call_settle(slot, TP_TOOL_OK, slot->gate->ready);
-  tp__call_post(slot);
+  tp__toolcall_settle(slot, TP_TOOL_OK, slot->gate->ready);
+  tp__toolcall_post(slot);
 }
 
 static void run(tp__tool_slot *slot) {
-  if (tp__call_stopped(slot)) return;
+  if (tp__toolcall_stopped(slot)) return;
   if (slot->gate && slot->gate->is_ready) take_ready(slot);
   else if (tp__call_is_kept(slot)) tp__call_keep_start(slot);
   else begin_run(slot);
 }
 
 void tp__call_started(tp__tool_slot *slot) {
-  if (!tp__call_stopped(slot)) begin_run(slot);
+  if (!tp__toolcall_stopped(slot)) begin_run(slot);
 }
 
 /* ---- people ---- */
@@ -258,7 +258,7 @@ bool tp__call_ask(tp__tool_slot *slot, const char *by, uint32_t phase, tp_text r
   if (slot->ask) return true;
   tp__tool_ask *ask = tp__arena_alloc(&d->texts, sizeof *ask);
   if (!ask || !tp__arena_text(&d->texts, reason, &reason)) {
-    tp__call_deny(slot, phase, by, tp_text_of("no memory for the question to a person"), false);
+    tp__toolcall_deny(slot, phase, by, tp_text_of("no memory for the question to a person"), false);
     return false;
   }
   *ask = (tp__tool_ask){.by = by, .phase = phase, .reason = reason};
@@ -272,14 +272,14 @@ static void deny_asked(tp__tool_slot *slot, tp_text words, tp_text person, tp_te
   tp_text whole = tp__arena_printf(&slot->dispatch->texts, "%.*s%s%.*s%s%.*s", (int)words.size, words.data, by,
                                    (int)person.size, person.size ? person.data : "", because, (int)reason.size,
                                    reason.size ? reason.data : "");
-  tp__call_deny(slot, slot->ask->phase, slot->ask->by, whole.data ? whole : words, false);
+  tp__toolcall_deny(slot, slot->ask->phase, slot->ask->by, whole.data ? whole : words, false);
 }
 
 static void answered(void *ctx, const tp__question_end *end) {
   tp__tool_slot *slot = ctx;
   slot->ask->question = NULL;
   slot->dispatch->stale = true;
-  if (end->cancelled) tp__call_stop(slot, TP_TOOL_CANCELLED, tp__call_unanswered(TP_TOOL_CANCELLED));
+  if (end->cancelled) tp__toolcall_stop(slot, TP_TOOL_CANCELLED, tp__toolcall_unanswered(TP_TOOL_CANCELLED));
   else if (end->allowed) run(slot);
   else deny_asked(slot, end->why, end->person, end->reason);
 }
@@ -294,7 +294,7 @@ static void put_question(tp__tool_slot *slot) {
   }
   slot->dispatch->stale = true;
   tp__question_spec spec = {
-      .phase = ask->phase, .subscription = ask->by, .reason = ask->reason, .call = tp__call_of(slot)};
+      .phase = ask->phase, .subscription = ask->by, .reason = ask->reason, .call = tp__toolcall_of(slot)};
   tp_status status = tp__question_put(turn, &spec, answered, slot, &ask->question);
   if (status != TP_OK) deny_asked(slot, tp_text_of("it asks a person, and the question could not be put"), none,
                                   tp_text_of(tp_status_text(status)));
@@ -302,22 +302,22 @@ static void put_question(tp__tool_slot *slot) {
 
 /* @return whether the call goes on; else it was denied. */
 static bool permitted(tp__tool_slot *slot) {
-  switch (tp__people_permission(slot->dispatch->turn, tp__call_of(slot), slot->tool->tool)) {
+  switch (tp__people_permission(slot->dispatch->turn, tp__toolcall_of(slot), slot->tool->tool)) {
     case TP_PERMISSION_AUTO:
       return true;
     case TP_PERMISSION_ASK:
       return tp__call_ask(slot, "permission", TP_PHASE_TOOL_PRE,
                           tp_text_of("the host asks before each call of this tool"));
     default:
-      tp__call_deny(slot, TP_PHASE_TOOL_PRE, "permission", tp_text_of("the host does not permit this tool"), false);
+      tp__toolcall_deny(slot, TP_PHASE_TOOL_PRE, "permission", tp_text_of("the host does not permit this tool"), false);
       return false;
   }
 }
 
 void tp__call_permit(tp__tool_slot *slot) {
-  if (slot->dispatch->has_permission && (tp__call_stopped(slot) || !permitted(slot))) return;
+  if (slot->dispatch->has_permission && (tp__toolcall_stopped(slot) || !permitted(slot))) return;
   if (!slot->ask) run(slot);
-  else if (!tp__call_stopped(slot)) put_question(slot);
+  else if (!tp__toolcall_stopped(slot)) put_question(slot);
 }
 
 /* ---- before the gates: scope, policy; and between them the schema ---- */
@@ -336,17 +336,17 @@ static tp__tool_policy policy_of(const tp__dispatch *d, tp__tool_entry *tool) {
 static void stop_with_copy(tp__tool_slot *slot, tp_tool_result_kind kind, const char *words) {
   tp_text text;
   if (!tp__arena_text(&slot->dispatch->texts, tp_text_of(words), &text)) text = tp_text_of("the arguments do not fit");
-  tp__call_stop(slot, kind, text);
+  tp__toolcall_stop(slot, kind, text);
 }
 
 /* @return whether the arguments are a map that the schema takes; else the call was stopped. */
 static bool arguments_fit(tp__tool_slot *slot) {
   char message[TP__SCHEMA_MESSAGE_SIZE];
-  tp_text arguments = tp__call_of(slot)->arguments;
+  tp_text arguments = tp__toolcall_of(slot)->arguments;
   const tp__schema *schema;
   slot->dispatch->stale |= arguments.size > ARGUMENT_BYTES_FREE;
   if (tp__tool_schema(slot->dispatch->turn->toolset, slot->tool, &schema) != TP_OK) {
-    tp__call_stop(slot, TP_TOOL_SHED, tp__call_unanswered(TP_TOOL_SHED));
+    tp__toolcall_stop(slot, TP_TOOL_SHED, tp__toolcall_unanswered(TP_TOOL_SHED));
     return false;
   }
   if (tp__schema_validate(schema, arguments, message, sizeof message) == TP_OK) return true;
@@ -355,7 +355,7 @@ static bool arguments_fit(tp__tool_slot *slot) {
 }
 
 static bool is_over(tp__dispatch *d) {
-  if (d->stale) tp__call_look_at_clock(d);
+  if (d->stale) tp__toolcall_look_at_clock(d);
   return d->turn->core.is_cancelled || d->now_ns >= d->turn->core.deadline_ns;
 }
 
@@ -366,37 +366,37 @@ static void stop_out_of_scope(tp__tool_slot *slot) {
                                .phase = TP_PHASE_TOOL_PRE,
                                .subscription = "scope",
                                .owner = "",
-                               .subject = tp__call_of(slot)->name,
+                               .subject = tp__toolcall_of(slot)->name,
                                .detail = tp_text_of(words),
                                .status = TP_ERR_DENIED,
                                .visibility = TP_VISIBILITY_USER_VISIBLE});
-  tp__call_stop(slot, TP_TOOL_OUT_OF_SCOPE, tp_text_of(words));
+  tp__toolcall_stop(slot, TP_TOOL_OUT_OF_SCOPE, tp_text_of(words));
 }
 
 void tp__call_check(tp__tool_slot *slot) {
-  if (tp__call_of(slot)->malformed) {
-    tp__call_stop(slot, TP_TOOL_INVALID_ARGUMENTS, tp_text_of("the arguments are not a JSON object"));
+  if (tp__toolcall_of(slot)->malformed) {
+    tp__toolcall_stop(slot, TP_TOOL_INVALID_ARGUMENTS, tp_text_of("the arguments are not a JSON object"));
   } else if (!arguments_fit(slot)) {
     return;
   } else if (!slot->dispatch->has_pre) {
     tp__call_permit(slot);
-  } else if (!tp__call_stopped(slot)) {
-    tp__call_pre(slot);
+  } else if (!tp__toolcall_stopped(slot)) {
+    tp__toolcall_pre(slot);
   }
 }
 
 /* A cancel that has come to the owner stops every call. One that is only on its way stops no more than what would run:
  * a call that could not run in any case is told why. */
-void tp__call_begin(tp__tool_slot *slot) {
+void tp__toolcall_begin(tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
-  if (is_over(d) && tp__call_stopped(slot)) return;
+  if (is_over(d) && tp__toolcall_stopped(slot)) return;
   tp__tool_policy policy = slot->tool ? policy_of(d, slot->tool) : TP__TOOL_FREE;
   if (!slot->tool) {
-    tp__call_stop(slot, TP_TOOL_UNKNOWN_TOOL, tp_text_of("there is no tool of that name"));
+    tp__toolcall_stop(slot, TP_TOOL_UNKNOWN_TOOL, tp_text_of("there is no tool of that name"));
   } else if (slot->tool->out_of_scope) {
     stop_out_of_scope(slot);
   } else if (policy == TP__TOOL_DENY) {
-    tp__call_deny(slot, TP_PHASE_TOOL_PRE, "policy", tp_text_of("the turn's policy denies this tool"), false);
+    tp__toolcall_deny(slot, TP_PHASE_TOOL_PRE, "policy", tp_text_of("the turn's policy denies this tool"), false);
   } else if (policy != TP__TOOL_ASK ||
              tp__call_ask(slot, "policy", TP_PHASE_TOOL_PRE, tp_text_of("the turn's policy asks a person"))) {
     tp__call_create(slot);

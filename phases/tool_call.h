@@ -13,7 +13,7 @@ enum { TP__TOOL_FIELDS_MAX = 8 };
 
 /** What a call needs where a phase of tools has subscriptions. */
 typedef struct tp__tool_gate {
-  tp__phase phase; /* the one under way */
+  tp__phase_run phase; /* the one under way */
   tp_field fields[TP__TOOL_FIELDS_MAX];
   tp_text signals; /* of tool.create and tool.pre, rendered: joins the result's text */
   bool is_ready;   /* tool.rewrite has answered in the tool's place: */
@@ -43,23 +43,23 @@ struct tp__tool_slot {
   bool done;    /* nothing more will come */
 };
 
-static inline const tp_tool_call *tp__call_of(const tp__tool_slot *slot) { return slot->call; }
-static inline tp_tool_result *tp__call_result(const tp__tool_slot *slot) {
+static inline const tp_tool_call *tp__toolcall_of(const tp__tool_slot *slot) { return slot->call; }
+static inline tp_tool_result *tp__toolcall_result(const tp__tool_slot *slot) {
   return &slot->dispatch->results[slot->index];
 }
 
 /* ---- tools.c ---- */
 
 /** The dispatch ends with the last that is open. */
-void tp__call_one_less(tp__dispatch *dispatch);
+void tp__toolcall_unref(tp__dispatch *dispatch);
 
 /* ---- tool_call.c ---- */
 
 /** Everything before the run, the run, and what follows it. Where the slot is not done when this returns, the call
  *  waits, and the slot is its own. */
-void tp__call_begin(tp__tool_slot *slot);
+void tp__toolcall_begin(tp__tool_slot *slot);
 /** True when nothing may begin: then the call was stopped. */
-bool tp__call_stopped(tp__tool_slot *slot);
+bool tp__toolcall_stopped(tp__tool_slot *slot);
 /** tool.rewrite is through: the schema, then tool.pre. */
 void tp__call_check(tp__tool_slot *slot);
 /** Remembers that a person is to be asked. @return false without memory: then the call was denied. */
@@ -67,38 +67,38 @@ bool tp__call_ask(tp__tool_slot *slot, const char *by, uint32_t phase, tp_text r
 /** No gate denied it: the permission, the question, then the tool. */
 void tp__call_permit(tp__tool_slot *slot);
 /** A call that never started ends here: no tool.result, no tool.post. text is not copied. */
-void tp__call_stop(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
+void tp__toolcall_stop(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
 /** @param by  lives as long as the runtime. @param reported  settle.c has logged why. */
-void tp__call_deny(tp__tool_slot *slot, uint32_t phase, const char *by, tp_text reason, bool reported);
+void tp__toolcall_deny(tp__tool_slot *slot, uint32_t phase, const char *by, tp_text reason, bool reported);
 /** Gives the call its one result. text is in dispatch->texts, or lives as long as the library. */
-void tp__call_settle(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
+void tp__toolcall_settle(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
 /** It has its result, and its phases are through. The dispatch may be gone afterwards. */
-void tp__call_done(tp__tool_slot *slot);
+void tp__toolcall_done(tp__tool_slot *slot);
 /** Reads the clock. */
-void tp__call_look_at_clock(tp__dispatch *dispatch);
+void tp__toolcall_look_at_clock(tp__dispatch *dispatch);
 
 /* ---- tool_names.c ---- */
 
 /** The size of id_room: 0 when each id can be borrowed from its call. */
-size_t tp__call_id_bytes(const tp__dispatch *dispatch);
+size_t tp__toolcall_id_bytes(const tp__dispatch *dispatch);
 /** The id of a call, or its number where it has none. Once for each call. */
-tp_text tp__call_id(tp__dispatch *dispatch, uint32_t index);
+tp_text tp__toolcall_id(tp__dispatch *dispatch, uint32_t index);
 /** @param tool  NULL: none has this name. */
-tp_text tp__call_name(tp__dispatch *dispatch, uint32_t index, const tp__tool_entry *tool);
+tp_text tp__toolcall_name(tp__dispatch *dispatch, uint32_t index, const tp__tool_entry *tool);
 /** What the model reads of a call that the tool did not answer. */
-tp_text tp__call_unanswered(tp_tool_result_kind kind);
+tp_text tp__toolcall_unanswered(tp_tool_result_kind kind);
 /** The same of one that was shed. */
-tp_text tp__call_refused(const tp__tool_entry *tool, tp_reason reason);
+tp_text tp__toolcall_refused(const tp__tool_entry *tool, tp_reason reason);
 
 /* ---- tool_gate.c: each begins a phase that has subscriptions, and goes on from its end ---- */
 
 /** tool.create, tool.rewrite, then tp__call_check(). Any of the two may have no subscriptions. */
 void tp__call_create(tp__tool_slot *slot);
 /** tool.pre, then tp__call_permit(). */
-void tp__call_pre(tp__tool_slot *slot);
+void tp__toolcall_pre(tp__tool_slot *slot);
 /** tool.result over what the tool said, then the result, then tool.post. */
-void tp__call_filter(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
+void tp__toolcall_filter(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
 /** tool.post, then done. */
-void tp__call_post(tp__tool_slot *slot);
+void tp__toolcall_post(tp__tool_slot *slot);
 
 #endif

@@ -13,7 +13,7 @@ static void put_text(tp__tool_slot *slot, uint32_t *count, uint32_t id, tp_text 
 }
 
 static void put_arguments(tp__tool_slot *slot, uint32_t *count) {
-  const tp_tool_call *call = tp__call_of(slot);
+  const tp_tool_call *call = tp__toolcall_of(slot);
   slot->gate->fields[(*count)++] =
       (tp_field){.id = TP_FIELD_ARGUMENTS,
                  .kind = call->malformed ? TP_FIELD_KIND_TEXT : TP_FIELD_KIND_VALUE,
@@ -25,9 +25,9 @@ static void put_int(tp__tool_slot *slot, uint32_t *count, uint32_t id, int64_t n
 }
 
 static void begin_phase(tp__tool_slot *slot, uint32_t phase, uint32_t field_count, bool ignores_cancel,
-                        void (*on_end)(tp__phase *run)) {
+                        void (*on_end)(tp__phase_run *run)) {
   slot->dispatch->stale = true;
-  slot->gate->phase = (tp__phase){.turn = slot->dispatch->turn,
+  slot->gate->phase = (tp__phase_run){.turn = slot->dispatch->turn,
                                   .phase = phase,
                                   .ignores_cancel = ignores_cancel,
                                   .fields = slot->gate->fields,
@@ -38,7 +38,7 @@ static void begin_phase(tp__tool_slot *slot, uint32_t phase, uint32_t field_coun
 }
 
 /* A phase has ended, some time after it began. */
-static tp__tool_slot *ended_of(tp__phase *run) {
+static tp__tool_slot *ended_of(tp__phase_run *run) {
   tp__tool_slot *slot = run->ctx;
   slot->dispatch->stale = true;
   return slot;
@@ -66,22 +66,22 @@ static void take_signals(tp__tool_slot *slot, const char *phase, const tp_merged
 }
 
 /* @return whether the call goes on; else it was stopped. */
-static bool judge(tp__tool_slot *slot, const tp__phase *run, const char *phase) {
+static bool judge(tp__tool_slot *slot, const tp__phase_run *run, const char *phase) {
   const tp_phase_result *result = &run->result;
   const char *by = result->subscription ? result->subscription : phase;
-  if (tp__call_stopped(slot)) return false; /* what its gates made of that is not their verdict */
+  if (tp__toolcall_stopped(slot)) return false; /* what its gates made of that is not their verdict */
   if (result->outcome == TP_ERR_CANCELLED)
-    tp__call_stop(slot, TP_TOOL_CANCELLED, tp__call_unanswered(TP_TOOL_CANCELLED));
+    tp__toolcall_stop(slot, TP_TOOL_CANCELLED, tp__toolcall_unanswered(TP_TOOL_CANCELLED));
   else if (run->status != TP_OK)
-    tp__call_deny(slot, run->phase, by, tp_text_of(tp_status_text(run->status)), false);
-  else if (result->outcome != TP_OK) tp__call_deny(slot, run->phase, by, result->reason, true);
+    tp__toolcall_deny(slot, run->phase, by, tp_text_of(tp_status_text(run->status)), false);
+  else if (result->outcome != TP_OK) tp__toolcall_deny(slot, run->phase, by, result->reason, true);
   else return result->verdict != TP_VERDICT_ASK || tp__call_ask(slot, by, run->phase, result->reason);
   return false;
 }
 
 /* One gate has ended: what it brought is freed after the call was stopped, before it goes on. */
-static void gate_ended(tp__phase *run, const char *phase, bool (*take)(tp__tool_slot *slot, const tp_merged *merged),
-                       void (*next)(tp__tool_slot *slot)) {
+static void gate_ended(tp__phase_run *run, const char *phase,
+                       bool (*take)(tp__tool_slot *slot, const tp_merged *merged), void (*next)(tp__tool_slot *slot)) {
   tp__tool_slot *slot = ended_of(run);
   tp__dispatch *d = slot->dispatch;
   d->open++;
@@ -90,7 +90,7 @@ static void gate_ended(tp__phase *run, const char *phase, bool (*take)(tp__tool_
   bool passed = judge(slot, run, phase) && (!take || take(slot, run->result.merged));
   tp__phase_let_go(&run->result);
   if (passed) next(slot);
-  tp__call_one_less(d);
+  tp__toolcall_unref(d);
 }
 
 static void write_arguments(tp__out *out, const void *ctx) {
@@ -99,9 +99,9 @@ static void write_arguments(tp__out *out, const void *ctx) {
 
 /* The arguments as JSON, bounded; empty where there is no memory for it. */
 static tp_text input_summary(tp__tool_slot *slot) {
-  tp_text text = tp__call_of(slot)->arguments;
-  if (!tp__call_of(slot)->malformed &&
-      tp__out_twice(&slot->dispatch->texts, write_arguments, tp__call_of(slot), &text) != TP_OK)
+  tp_text text = tp__toolcall_of(slot)->arguments;
+  if (!tp__toolcall_of(slot)->malformed &&
+      tp__out_twice(&slot->dispatch->texts, write_arguments, tp__toolcall_of(slot), &text) != TP_OK)
     return (tp_text){NULL, 0};
   return (tp_text){text.data, tp__utf8_cut(text, SUMMARY_BYTES)};
 }
@@ -115,7 +115,7 @@ static bool take_arguments(tp__tool_slot *slot, const tp_merged *merged) {
   const tp_field *field = &merged->fields[i].field;
   tp_tool_call *call = tp__arena_alloc(&slot->dispatch->texts, sizeof *call);
   if (!call) return false;
-  *call = *tp__call_of(slot);
+  *call = *tp__toolcall_of(slot);
   call->malformed = field->kind != TP_FIELD_KIND_VALUE;
   slot->call = call;
   return tp__arena_text(&slot->dispatch->texts, field->text, &call->arguments);
@@ -132,57 +132,57 @@ static bool take_rewrite(tp__tool_slot *slot, const tp_merged *merged) {
   bool ok = !tp_merged_replaced(merged, TP_FIELD_ARGUMENTS) || take_arguments(slot, merged);
   if (ok && tp_merged_replaced(merged, TP_FIELD_RESULT)) ok = take_result(slot, merged);
   if (!ok)
-    tp__call_deny(slot, TP_PHASE_TOOL_REWRITE, "tool.rewrite", tp_text_of("no memory for what it was rewritten to"),
+    tp__toolcall_deny(slot, TP_PHASE_TOOL_REWRITE, "tool.rewrite", tp_text_of("no memory for what it was rewritten to"),
                   false);
   return ok;
 }
 
-static void rewrite_ended(tp__phase *run) { gate_ended(run, "tool.rewrite", take_rewrite, tp__call_check); }
+static void rewrite_ended(tp__phase_run *run) { gate_ended(run, "tool.rewrite", take_rewrite, tp__call_check); }
 
 static void begin_rewrite(tp__tool_slot *slot) {
   if (!slot->dispatch->has_rewrite) {
     tp__call_check(slot);
     return;
   }
-  if (tp__call_stopped(slot)) return;
+  if (tp__toolcall_stopped(slot)) return;
   uint32_t count = 0;
-  put_text(slot, &count, TP_FIELD_TOOL, tp__call_of(slot)->name);
+  put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
   put_arguments(slot, &count);
   begin_phase(slot, TP_PHASE_TOOL_REWRITE, count, false, rewrite_ended);
 }
 
 /* ---- tool.create ---- */
 
-static void create_ended(tp__phase *run) { gate_ended(run, "tool.create", NULL, begin_rewrite); }
+static void create_ended(tp__phase_run *run) { gate_ended(run, "tool.create", NULL, begin_rewrite); }
 
 void tp__call_create(tp__tool_slot *slot) {
   if (!slot->dispatch->has_create) {
     begin_rewrite(slot);
     return;
   }
-  if (tp__call_stopped(slot)) return;
+  if (tp__toolcall_stopped(slot)) return;
   uint32_t count = 0;
-  put_text(slot, &count, TP_FIELD_ABILITY_REF, tp__call_of(slot)->name);
+  put_text(slot, &count, TP_FIELD_ABILITY_REF, tp__toolcall_of(slot)->name);
   put_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
   begin_phase(slot, TP_PHASE_TOOL_CREATE, count, false, create_ended);
 }
 
 /* ---- tool.pre ---- */
 
-static void pre_ended(tp__phase *run) { gate_ended(run, "tool.pre", NULL, tp__call_permit); }
+static void pre_ended(tp__phase_run *run) { gate_ended(run, "tool.pre", NULL, tp__call_permit); }
 
-void tp__call_pre(tp__tool_slot *slot) {
+void tp__toolcall_pre(tp__tool_slot *slot) {
   uint32_t count = 0;
-  put_text(slot, &count, TP_FIELD_TOOL, tp__call_of(slot)->name);
+  put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
   put_arguments(slot, &count);
   begin_phase(slot, TP_PHASE_TOOL_PRE, count, false, pre_ended);
 }
 
 /* ---- tool.result ---- */
 
-static void filter_ended(tp__phase *run) {
+static void filter_ended(tp__phase_run *run) {
   tp__tool_slot *slot = ended_of(run);
-  tp_tool_result *result = tp__call_result(slot);
+  tp_tool_result *result = tp__toolcall_result(slot);
   tp_tool_result_kind kind = result->kind;
   tp_text text = result->text;
   if (tp_merged_replaced(run->result.merged, TP_FIELD_RESULT)) {
@@ -192,17 +192,17 @@ static void filter_ended(tp__phase *run) {
       text = tp_text_of("no memory for the result");
     }
   }
-  tp__call_settle(slot, kind, text);
+  tp__toolcall_settle(slot, kind, text);
   tp__phase_let_go(&run->result);
-  tp__call_post(slot);
+  tp__toolcall_post(slot);
 }
 
-void tp__call_filter(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
-  tp_tool_result *result = tp__call_result(slot);
+void tp__toolcall_filter(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
+  tp_tool_result *result = tp__toolcall_result(slot);
   result->kind = kind;
   result->text = text;
   uint32_t count = 0;
-  put_text(slot, &count, TP_FIELD_TOOL, tp__call_of(slot)->name);
+  put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
   put_text(slot, &count, TP_FIELD_RESULT, text);
   put_text(slot, &count, TP_FIELD_CALL_ID, result->call_id);
   put_arguments(slot, &count);
@@ -212,23 +212,23 @@ void tp__call_filter(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text
 
 /* ---- tool.post ---- */
 
-static void post_ended(tp__phase *run) {
+static void post_ended(tp__phase_run *run) {
   tp__tool_slot *slot = ended_of(run);
   take_reminders(slot, run->result.merged);
   tp__phase_let_go(&run->result);
-  tp__call_done(slot);
+  tp__toolcall_done(slot);
 }
 
-void tp__call_post(tp__tool_slot *slot) {
+void tp__toolcall_post(tp__tool_slot *slot) {
   if (!slot->dispatch->has_post) {
-    tp__call_done(slot);
+    tp__toolcall_done(slot);
     return;
   }
-  const tp_tool_result *result = tp__call_result(slot);
+  const tp_tool_result *result = tp__toolcall_result(slot);
   bool ok = result->kind == TP_TOOL_OK;
   tp_text preview = {result->text.data, tp__utf8_cut(result->text, SUMMARY_BYTES)};
   uint32_t count = 0;
-  put_text(slot, &count, TP_FIELD_TOOL, tp__call_of(slot)->name);
+  put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
   put_text(slot, &count, TP_FIELD_STATUS, tp_text_of(ok ? "success" : "failure"));
   put_int(slot, &count, TP_FIELD_DURATION_MS, result->duration_ns / TP__NS_PER_MS);
   put_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));

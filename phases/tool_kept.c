@@ -78,12 +78,12 @@ static void start_ended(keeping *k, tp_status status) {
   tp_text text;
   if (status != TP_OK) {
     log_failure(k, status);
-    tp__call_stop(slot, TP_TOOL_SHED, tp_text_of(not_kept));
+    tp__toolcall_stop(slot, TP_TOOL_SHED, tp_text_of(not_kept));
   } else if (k->earlier == TP_TOOL_NONE) {
     slot->kept_id = k->start_id;
     tp__call_started(slot);
   } else if (k->earlier == TP_TOOL_INTERRUPTED || !tp__arena_text(&slot->dispatch->texts, k->earlier_text, &text)) {
-    tp__call_stop(slot, TP_TOOL_INTERRUPTED, tp_text_of(interrupted));
+    tp__toolcall_stop(slot, TP_TOOL_INTERRUPTED, tp_text_of(interrupted));
   } else {
     tp__call_ended(slot, k->earlier, text);
   }
@@ -149,14 +149,14 @@ static void begin(keeping *k) {
 }
 
 void tp__call_keep_start(tp__tool_slot *slot) {
-  const tp_tool_call *call = tp__call_of(slot);
+  const tp_tool_call *call = tp__toolcall_of(slot);
   keeping *k = keeping_new(slot);
   tp_text arguments, call_id;
   bool copied = k && tp__arena_text(&k->arena, call->arguments, &arguments) &&
-                tp__arena_text(&k->arena, tp__call_result(slot)->call_id, &call_id);
+                tp__arena_text(&k->arena, tp__toolcall_result(slot)->call_id, &call_id);
   if (!copied) {
     if (k) drop(k);
-    tp__call_stop(slot, TP_TOOL_SHED, tp__call_unanswered(TP_TOOL_SHED));
+    tp__toolcall_stop(slot, TP_TOOL_SHED, tp__toolcall_unanswered(TP_TOOL_SHED));
     return;
   }
   k->start = (tp_tool_start_record){.struct_size = sizeof k->start,

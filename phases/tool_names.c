@@ -37,7 +37,7 @@ const char *tp_tool_result_name(tp_tool_result_kind kind) {
   return "unknown";
 }
 
-tp_text tp__call_unanswered(tp_tool_result_kind kind) {
+tp_text tp__toolcall_unanswered(tp_tool_result_kind kind) {
   switch (kind) {
     case TP_TOOL_TIMED_OUT:
       return tp_text_of("the tool did not answer in time");
@@ -48,10 +48,10 @@ tp_text tp__call_unanswered(tp_tool_result_kind kind) {
   }
 }
 
-tp_text tp__call_refused(const tp__tool_entry *tool, tp_reason reason) {
+tp_text tp__toolcall_refused(const tp__tool_entry *tool, tp_reason reason) {
   if (tool->inbox && reason == TP_REASON_NO_PERMIT)
     return tp_text_of("as many calls of this tool as may run at once were given up, and none of them has come back");
-  if (!tool->inbox || reason != TP_REASON_NO_WORKER) return tp__call_unanswered(TP_TOOL_SHED);
+  if (!tool->inbox || reason != TP_REASON_NO_WORKER) return tp__toolcall_unanswered(TP_TOOL_SHED);
   return tp_text_of(tp__inbox_is_closed(tool->inbox) ? "the host takes no calls of this tool any more"
                                                      : "too many calls wait for the host of this tool; try again "
                                                        "later");
@@ -61,7 +61,7 @@ tp_text tp__call_refused(const tp__tool_entry *tool, tp_reason reason) {
 
 enum { NUMBER_BYTES = sizeof "call-4294967295" };
 
-size_t tp__call_id_bytes(const tp__dispatch *d) {
+size_t tp__toolcall_id_bytes(const tp__dispatch *d) {
   size_t bytes = 0;
   for (size_t i = 0; i < d->count; i++) {
     size_t size = d->calls[i]->id.size;
@@ -71,7 +71,7 @@ size_t tp__call_id_bytes(const tp__dispatch *d) {
   return bytes;
 }
 
-tp_text tp__call_id(tp__dispatch *d, uint32_t index) {
+tp_text tp__toolcall_id(tp__dispatch *d, uint32_t index) {
   tp_text id = d->calls[index]->id;
   if (id.size > 0 && d->calls_stay) return id;
   char *room = d->id_room;
@@ -83,7 +83,7 @@ tp_text tp__call_id(tp__dispatch *d, uint32_t index) {
 }
 
 /* A name that no tool has is copied; where there is no memory for it, it is left out. */
-tp_text tp__call_name(tp__dispatch *d, uint32_t index, const tp__tool_entry *tool) {
+tp_text tp__toolcall_name(tp__dispatch *d, uint32_t index, const tp__tool_entry *tool) {
   tp_text name = d->calls[index]->name;
   if (tool) return tool->name;
   if (!d->calls_stay && !tp__arena_text(&d->texts, name, &name)) return (tp_text){"", 0};

@@ -161,8 +161,8 @@ static void release(tp__attempt *base) {
 }
 
 static int64_t deadline_of(const tp__attempt *base, int64_t offered_ns) {
-  int64_t end_ns = offered_ns + base->limit_ns;
-  return end_ns < base->hard_ns ? end_ns : base->hard_ns;
+  int64_t end_ns = offered_ns + base->timeout_ns;
+  return end_ns < base->deadline_ns ? end_ns : base->deadline_ns;
 }
 
 /* The call may have waited for a permit: its limit counts from here. */
@@ -244,7 +244,7 @@ tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *theirs, tp_token *r
   return tp_tool_error(run, tp_text_of(fault.message));
 }
 
-tp__tool_attempt *tp__tool_run_odd(tp_tool_run *run, tp_answer kind) {
+tp__tool_attempt *tp__tool_run_exceptional(tp_tool_run *run, tp_answer kind) {
   tp__tool_attempt *attempt = run->attempt;
   if (attempt && (kind == TP_ANSWER_DEFERRED || !tp__attempt_revoke(&attempt->base))) return attempt;
   if (attempt) tp__attempt_unref(&attempt->base);
@@ -295,8 +295,8 @@ tp_reason tp__tool_run_start(const tp_tool_run *run, const tp__tool_entry *tool,
   base->pool_item.inbox = tool->inbox;
   base->inbox_item.work = (tp_work){
       .struct_size = sizeof(tp_work), .kind = TP_WORK_TOOL, .self = tool->self, .run = &a->run};
-  tp_reason refused = tool->inbox ? tp__attempt_offer_permitted(base, run->turn->deadline_ns, tool->limit_ns)
-                                  : tp__attempt_start(base, run->turn->deadline_ns, tool->limit_ns);
+  tp_reason refused = tool->inbox ? tp__attempt_offer_permitted(base, run->turn->deadline_ns, tool->timeout_ns)
+                                  : tp__attempt_start(base, run->turn->deadline_ns, tool->timeout_ns);
   if (refused) tp__attempt_unref(base);
   else *ret_attempt = a;
   return refused;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool_run: one run of a tool's function: what it sees as its tp_tool_run, and how its answer comes back. A quick tool
- * is called on the turn's owner and costs no memory of its own: only when it defers does it get an attempt, with a slot
- * and a token. Any other tool has its attempt from the start and runs on a handler thread. */
+ * tool_run: one run of a tool's function: what it sees as its tp_tool_run, and how its answer comes back. An inline
+ * tool is called on the turn's owner and costs no memory of its own: only when it defers does it get an attempt, with
+ * a slot and a token. Any other tool has its attempt from the start and runs on a handler thread. */
 #ifndef TP__TOOL_RUN_H
 #define TP__TOOL_RUN_H
 
@@ -51,10 +51,10 @@ typedef struct tp__tool_answer {
 /** On the owner, once; the attempt goes away when it returns. */
 typedef void (*tp__tool_settled_fn)(void *ctx, const tp__tool_answer *answer);
 
-/** Owner: a quick tool that was called here did more than answer: it deferred, failed, or both.
+/** Owner: an inline tool that was called here did more than answer: it deferred, failed, or both.
  *  @return NULL: run->said is the answer; else the attempt of a run that waits for its token, to be given to
  *          tp__tool_run_await() before the owner does anything else. */
-tp__tool_attempt *tp__tool_run_odd(tp_tool_run *run, tp_answer kind);
+tp__tool_attempt *tp__tool_run_exceptional(tp_tool_run *run, tp_answer kind);
 void tp__tool_run_await(tp__tool_attempt *attempt, int64_t deadline_ns, tp__tool_settled_fn settled, void *ctx);
 
 /** Copies a text into the arena, cut to its head and tail where it is too long. @return false without memory. */

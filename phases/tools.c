@@ -9,7 +9,7 @@ enum { BLOCK_BYTES = 2048 };
 
 static const tp_text no_text = {"", 0};
 
-void tp__call_one_less(tp__dispatch *d) {
+void tp__toolcall_unref(tp__dispatch *d) {
   if (--d->open > 0) return;
   tp__arena_fini(&d->scratch);
   d->pending = NULL;
@@ -50,15 +50,15 @@ static void fill_slot(tp__tool_slot *slot, uint32_t index, tp__tool_entry *tool)
 static void shed(tp__dispatch *d, uint32_t index, tp__tool_entry *tool) {
   tp__tool_slot none = {.dispatch = d};
   fill_slot(&none, index, tool);
-  tp__call_stop(&none, TP_TOOL_SHED, tp__call_unanswered(TP_TOOL_SHED));
+  tp__toolcall_stop(&none, TP_TOOL_SHED, tp__toolcall_unanswered(TP_TOOL_SHED));
 }
 
 /* A call that ended where it began leaves its slot to the next one. */
 static void begin_call(tp__dispatch *d, uint32_t index) {
   tp__tool_entry *tool = find_tool(d, d->calls[index]->name);
   d->results[index] = (tp_tool_result){.struct_size = sizeof *d->results,
-                                        .call_id = tp__call_id(d, index),
-                                        .name = tp__call_name(d, index, tool)};
+                                        .call_id = tp__toolcall_id(d, index),
+                                        .name = tp__toolcall_name(d, index, tool)};
   tp__tool_slot *slot = d->free ? d->free : new_slot(d);
   if (!slot) {
     shed(d, index, tool);
@@ -66,7 +66,7 @@ static void begin_call(tp__dispatch *d, uint32_t index) {
   }
   d->free = NULL;
   fill_slot(slot, index, tool);
-  tp__call_begin(slot);
+  tp__toolcall_begin(slot);
   tp__tool_slot **list = slot->done ? &d->free : &d->pending;
   slot->next = *list;
   *list = slot;
@@ -123,7 +123,7 @@ static void prepare(tp__dispatch *d) {
   d->has_permission = tp__people_permit(d->turn);
   d->free = NULL;
   tp__arena_init(&d->scratch, &d->blocks, d->first, sizeof d->first, 0);
-  tp__call_look_at_clock(d);
+  tp__toolcall_look_at_clock(d);
 }
 
 static tp__dispatch *new_dispatch(tp_turn *turn, const tp_tool_call *const *calls, size_t count,
@@ -153,11 +153,11 @@ static void go(tp__dispatch *d) {
     *begins_more = i + 1 < d->count;
     begin_call(d, i);
   }
-  tp__call_one_less(d);
+  tp__toolcall_unref(d);
 }
 
 static tp_status go_if_room(tp__dispatch *d) {
-  size_t bytes = tp__call_id_bytes(d);
+  size_t bytes = tp__toolcall_id_bytes(d);
   d->id_room = bytes ? tp__arena_alloc(&d->texts, bytes) : NULL;
   if (bytes && !d->id_room) {
     keep(d);
@@ -183,7 +183,7 @@ void tp__dispatch_cancel(tp__dispatch *d) {
   for (tp__tool_slot *slot = d->pending; slot; slot = slot->next)
     if (slot->run) tp__tool_run_cancel(slot->run);
     else if (slot->ask && slot->ask->question) tp__question_cancel(slot->ask->question);
-  tp__call_one_less(d);
+  tp__toolcall_unref(d);
 }
 
 void tp__dispatch_free(tp__dispatch *d) {
@@ -298,7 +298,7 @@ static char *put_copy(char *room, tp_text *text) {
 /* The host's calls, room for their results, where the results' texts are, and for ids: all of it or nothing, since what
  * is taken stays till the turn's end. */
 static bool copy_calls(tp__dispatch *d, const tp_tool_call *const *calls) {
-  size_t id_bytes = tp__call_id_bytes(d);
+  size_t id_bytes = tp__toolcall_id_bytes(d);
   size_t bytes = id_bytes + result_bytes(d) + d->count * (sizeof **calls + sizeof *calls) + 1;
   for (size_t i = 0; i < d->count; i++) bytes += calls[i]->id.size + calls[i]->name.size + calls[i]->arguments.size + 4;
   tp_tool_call *copy = tp__arena_alloc(&d->texts, bytes);

@@ -29,7 +29,7 @@ struct tp__tool_entry {
   const void *sets; /* by which policy was judged: the turn's, of this version */
   bool is_compiled; /* schema is set, by the first call */
   const tp__schema *schema;
-  int64_t limit_ns;
+  int64_t timeout_ns;
   size_t result_bytes_max;
   uint32_t concurrent_max;
   const tp_tool *tool;

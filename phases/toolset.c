@@ -118,7 +118,7 @@ static tp_status add_tool(tp__toolset *set, tp__agent_layer *layer, const char *
                        .permits = permits,
                        .concurrent_max = tool->max_concurrent ? tool->max_concurrent : CONCURRENT_MAX,
                        .result_bytes_max = tool->result_bytes_max ? tool->result_bytes_max : RESULT_BYTES_MAX,
-                       .limit_ns = (int64_t)(tool->limit_ms ? tool->limit_ms : LIMIT_MS) * TP__NS_PER_MS};
+                       .timeout_ns = (int64_t)(tool->limit_ms ? tool->limit_ms : LIMIT_MS) * TP__NS_PER_MS};
   enter(set, (uint32_t)set->count++);
   return TP_OK;
 }

@@ -10,7 +10,7 @@
 #include "turnphase/people.h"
 #include "turnphase/turn.h"
 
-typedef struct tp__phase tp__phase;
+typedef struct tp__phase_run tp__phase_run;
 typedef struct tp__toolset tp__toolset;
 typedef struct tp__drive tp__drive;
 typedef struct tp__dispatch tp__dispatch;
@@ -24,7 +24,7 @@ typedef struct tp__people {
 } tp__people;
 
 /** One run of a phase. The caller owns the memory, which stays till on_end was called. */
-struct tp__phase {
+struct tp__phase_run {
   tp_turn *turn;
   uint32_t phase;
   bool own_contexts;      /* prompt context is this run's alone and does not enter the turn's set (model.pre) */
@@ -32,16 +32,16 @@ struct tp__phase {
   int64_t budget_ns;      /* 0: the plan's */
   const tp_field *fields; /* stay till on_end */
   uint32_t field_count;
-  void (*on_end)(tp__phase *run);
+  void (*on_end)(tp__phase_run *run);
   void *ctx;
-  bool (*skips)(const tp__phase *run, const tp__node *node); /* NULL: none; a node that it skips has no duty (match) */
+  bool (*skips)(const tp__phase_run *run, const tp__node *node); /* NULL: none; a skipped node has no duty (match) */
   /* filled before on_end */
   tp_phase_result result;
   tp_status status; /* whether it was run */
 };
 
 /** Owner: begins a phase; on_end may be called before it returns. An empty phase ends at once, with a zero result. */
-void tp__phase_begin(tp__phase *run);
+void tp__phase_begin(tp__phase_run *run);
 /** Owner: frees a result. */
 void tp__phase_let_go(tp_phase_result *result);
 
@@ -59,7 +59,7 @@ typedef struct tp__operation {
   uint32_t phase_id, field_count;
   /* owner only, and of a submit with a payload */
   tp__arena arena; /* the copied payload; its allocator is NULL while there is none */
-  tp__phase phase;
+  tp__phase_run phase;
 } tp__operation;
 
 struct tp_turn {

@@ -57,11 +57,11 @@ static void delivered(tp__message *message) {
 /* When it must be looked at next. A limit that counts from the call is watched from the hand-over on: that is never too
  * late, and saves a message to say that the call began. */
 static int64_t due_at(const tp__attempt *attempt, int64_t now_ns) {
-  if (!attempt->limit_ns) return attempt->hard_ns;
+  if (!attempt->timeout_ns) return attempt->deadline_ns;
   const tp__a64 *counted = attempt->pool_item.inbox ? &attempt->pool_item.offered_ns : &attempt->started_ns;
   int64_t started_ns = (int64_t)tp__a64_load_acquire(counted);
-  int64_t limit_end_ns = (started_ns ? started_ns : now_ns) + attempt->limit_ns;
-  return limit_end_ns < attempt->hard_ns ? limit_end_ns : attempt->hard_ns;
+  int64_t limit_end_ns = (started_ns ? started_ns : now_ns) + attempt->timeout_ns;
+  return limit_end_ns < attempt->deadline_ns ? limit_end_ns : attempt->deadline_ns;
 }
 
 static void fire(tp__timer_entry *timer, int64_t now_ns) {
@@ -91,9 +91,9 @@ static bool count_token(tp_runtime *runtime) {
 
 void tp__attempt_fini(tp__attempt *attempt) { tp__slot_close(attempt->token); }
 
-tp_reason tp__attempt_start(tp__attempt *attempt, int64_t hard_ns, int64_t limit_ns) {
-  attempt->hard_ns = hard_ns;
-  attempt->limit_ns = limit_ns;
+tp_reason tp__attempt_start(tp__attempt *attempt, int64_t deadline_ns, int64_t timeout_ns) {
+  attempt->deadline_ns = deadline_ns;
+  attempt->timeout_ns = timeout_ns;
   tp__strand_timer_add(attempt->strand, &attempt->timer, due_at(attempt, tp__now_ns()));
   hold(attempt); /* the function's */
   tp__strand *strand = attempt->strand;
@@ -133,15 +133,15 @@ bool tp__attempt_put(tp__attempt *attempt) {
 }
 
 /* As above; here the pool's lock publishes. */
-tp_reason tp__attempt_offer_permitted(tp__attempt *attempt, int64_t hard_ns, int64_t limit_ns) {
+tp_reason tp__attempt_offer_permitted(tp__attempt *attempt, int64_t deadline_ns, int64_t timeout_ns) {
   tp_reason refused = TP_REASON_NO_WORKER;
   bool counted = count_token(attempt->runtime);
   if (counted) {
     hold(attempt); /* the token's */
     tp__a32_store_relaxed(&attempt->flags, TP__ATTEMPT_DEFERRED);
     attempt->inbox_item.work.token = attempt->token;
-    attempt->hard_ns = hard_ns;
-    attempt->limit_ns = limit_ns;
+    attempt->deadline_ns = deadline_ns;
+    attempt->timeout_ns = timeout_ns;
     tp__strand_timer_add(attempt->strand, &attempt->timer, due_at(attempt, tp__now_ns()));
     refused = tp__pool_offer(&attempt->runtime->pool, &attempt->pool_item);
     if (!refused) return refused;
@@ -153,10 +153,10 @@ tp_reason tp__attempt_offer_permitted(tp__attempt *attempt, int64_t hard_ns, int
   return refused;
 }
 
-void tp__attempt_await(tp__attempt *attempt, int64_t hard_ns) {
-  attempt->hard_ns = hard_ns;
-  attempt->limit_ns = 0;
-  tp__strand_timer_add(attempt->strand, &attempt->timer, hard_ns);
+void tp__attempt_await(tp__attempt *attempt, int64_t deadline_ns) {
+  attempt->deadline_ns = deadline_ns;
+  attempt->timeout_ns = 0;
+  tp__strand_timer_add(attempt->strand, &attempt->timer, deadline_ns);
 }
 
 void tp__attempt_cancel(tp__attempt *attempt) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * attempt: one execution of something that leaves its owner's thread: a handler that is not quick or that deferred, or
+ * attempt: one execution of something that leaves its owner's thread: a handler that is not inline or that deferred, or
  * whatever the layer above has to call. The owner starts it and waits for one message; whoever answers first, the
  * function, the holder of a token or the owner's own clock, wins the slot's one compare-and-swap.
  *
@@ -76,8 +76,8 @@ struct tp__attempt {
   tp_token token;
   /* owner only */
   tp__timer_entry timer;
-  int64_t hard_ns;  /* the deadline whatever happens */
-  int64_t limit_ns; /* from the call of the function, or from when it came into pool_item.inbox; 0: none */
+  int64_t deadline_ns;  /* the deadline whatever happens */
+  int64_t timeout_ns; /* from the call of the function, or from when it came into pool_item.inbox; 0: none */
   bool ends_with_turn; /* set before the start: nothing of the host's waits for the end of its token, which need not be
                           completed once the attempt was given up and its function has returned */
   /* of one of these, or of both where an inbox is reached by a permit */
@@ -103,16 +103,16 @@ void tp__attempt_fini(tp__attempt *attempt);
 
 /** Owner: hands the function to a handler thread (pool_item is set up). Its end comes through settled, never before
  *  this returns, but when it was refused at once: then nothing more will come, and the owner's reference is still held.
- *  @param hard_ns   absolute; @param limit_ns  from the call, 0: none. */
-tp_reason tp__attempt_start(tp__attempt *attempt, int64_t hard_ns, int64_t limit_ns);
+ *  @param deadline_ns   absolute; @param timeout_ns  from the call, 0: none. */
+tp_reason tp__attempt_start(tp__attempt *attempt, int64_t deadline_ns, int64_t timeout_ns);
 /** Owner: puts the work into an inbox (inbox_item.work is set up but for its token), deferred from the start. As
  *  tp__attempt_start(), with one deadline.
  *  @return NONE; NO_WORKER when the inbox is full or closed, or too many tokens are open. */
 tp_reason tp__attempt_offer(tp__attempt *attempt, tp_inbox *inbox, int64_t deadline_ns);
 /** Owner: the same when the permits of pool_item have one to give; pool_item.inbox is set. It waits for one up to
- *  hard_ns; limit_ns counts from when it came into the inbox.
+ *  deadline_ns; timeout_ns counts from when it came into the inbox.
  *  @return as tp__pool_offer(); NO_WORKER also when too many tokens are open. */
-tp_reason tp__attempt_offer_permitted(tp__attempt *attempt, int64_t hard_ns, int64_t limit_ns);
+tp_reason tp__attempt_offer_permitted(tp__attempt *attempt, int64_t deadline_ns, int64_t timeout_ns);
 /** For the pool, under its lock. @return false: full or closed. */
 bool tp__attempt_put(tp__attempt *attempt);
 /** Says that too many tokens are open, and which class and name has the most of them.
@@ -120,8 +120,8 @@ bool tp__attempt_put(tp__attempt *attempt);
 tp_status tp__tokens_full(struct tp_runtime *runtime, tp_fault *fault);
 /** The thread that called the function, when it has returned and had deferred. */
 void tp__attempt_returned(tp__attempt *attempt);
-/** Owner: the function was called on this thread and deferred; waits for the token until hard_ns. */
-void tp__attempt_await(tp__attempt *attempt, int64_t hard_ns);
+/** Owner: the function was called on this thread and deferred; waits for the token until deadline_ns. */
+void tp__attempt_await(tp__attempt *attempt, int64_t deadline_ns);
 /** Owner: the answer is no longer wanted, but the attempt keeps its time to end by itself. */
 void tp__attempt_cancel(tp__attempt *attempt);
 /** Owner: its time is up now, whatever its deadline was. Settles before it returns, unless an answer is on its way. */

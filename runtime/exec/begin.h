@@ -6,7 +6,7 @@
  * header because a phase of one inline node costs little more.
  *
  * The ready nodes and the counters are laid out when they are first needed; an entry whose nodes are called in plan
- * order (quick.c) may never need them. Such an entry in the cached block is not in the turn's list either: no other
+ * order (inline.c) may never need them. Such an entry in the cached block is not in the turn's list either: no other
  * code looks for it while it runs, and when it has ended there is nothing to cancel. */
 #ifndef TP__BEGIN_H
 #define TP__BEGIN_H
@@ -18,7 +18,7 @@ enum { TP__ENTRY_ARENA_BYTES = 512 };
 
 /* The struct, its rows, what the plan says it starts from, runs, and at its end the first bytes of its arena. */
 static inline size_t tp__entry_runs_offset(const tp__plan *plan) {
-  return sizeof(tp__entry) + plan->node_count * sizeof(tp__narrow_row) + plan->start_bytes;
+  return sizeof(tp__entry) + plan->node_count * sizeof(tp__compact_row) + plan->start_bytes;
 }
 static inline size_t tp__entry_bytes(const tp__plan *plan) {
   return tp__entry_runs_offset(plan) + plan->node_count * sizeof(tp__run) + TP__ENTRY_ARENA_BYTES;
@@ -29,8 +29,8 @@ tp__entry *tp__entry_take_block(tp__turn *turn, const tp__plan *plan);
 /** What is the same for every entry of a turn in this block, and stays so while entries end on the fast path. */
 static inline void tp__entry_set_block(tp__entry *e, tp__turn *turn) {
   e->turn = turn;
-  e->rows = (tp__narrow_row *)(e + 1);
-  e->odd = 0;
+  e->rows = (tp__compact_row *)(e + 1);
+  e->exceptional = 0;
   e->taken = true;
   e->running = e->is_call_set = e->ended = false;
   e->verdict = TP_VERDICT_NONE;
@@ -81,10 +81,10 @@ static inline void tp__entry_set_birth(tp__entry *e, int64_t budget_ns, bool ign
   const tp__turn *turn = e->turn;
   int64_t now_ns = tp__now_ns(), end_ns = now_ns + (budget_ns ? budget_ns : e->plan->budget_ns);
   if (!ignores_cancel && turn->deadline_ns < end_ns) end_ns = turn->deadline_ns;
-  int64_t easy_ns = end_ns - e->plan->tail_ns_max, row_end_ns = now_ns + UINT32_MAX;
+  int64_t fast_path_until_ns = end_ns - e->plan->required_tail_ns_max, row_end_ns = now_ns + UINT32_MAX;
   e->begin_ns = e->now_ns = now_ns;
   e->end_ns = end_ns;
-  e->easy_ns = easy_ns < row_end_ns ? easy_ns : row_end_ns;
+  e->fast_path_until_ns = fast_path_until_ns < row_end_ns ? fast_path_until_ns : row_end_ns;
   e->sets = turn->sets;
   e->id = tp__turn_entry_id(e->turn);
 }
@@ -93,7 +93,7 @@ static inline void tp__entry_set_birth(tp__entry *e, int64_t budget_ns, bool ign
  *  @return NULL without memory. */
 static inline tp__entry *tp__entry_begin(tp__turn *turn, const tp__plan *plan, int64_t budget_ns, bool ignores_cancel) {
   tp__entry *e = turn->cached_entry;
-  if (!e || e->taken || e->odd || e->block_size < tp__entry_bytes(plan)) e = tp__entry_take_block(turn, plan);
+  if (!e || e->taken || e->exceptional || e->block_size < tp__entry_bytes(plan)) e = tp__entry_take_block(turn, plan);
   if (!e) return NULL;
   e->taken = true;
   tp__entry_set_plan(e, plan);

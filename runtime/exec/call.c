@@ -44,19 +44,19 @@ uint64_t tp_call_plan_hash(const tp_call *call) { return call->entry->plan->hash
 
 /* An entry's own call is made by the owner, and its run knows when its node became ready, where that matters; any other
  * call has brought its deadline. */
-static int64_t hard_of(const tp_call *call, int64_t *ret_limit_ns) {
-  bool quick = call == &call->entry->call;
-  *ret_limit_ns = quick ? tp__node_limit(node_of(call)) : call->limit_ns;
-  if (!quick) return call->hard_ns;
+static int64_t deadline_of(const tp_call *call, int64_t *ret_limit_ns) {
+  bool is_inline = call == &call->entry->call;
+  *ret_limit_ns = is_inline ? tp__node_timeout(node_of(call)) : call->timeout_ns;
+  if (!is_inline) return call->deadline_ns;
   const tp__run *run = tp__entry_more(call->entry, call->index);
-  return tp__node_hard(node_of(call), call->entry->end_ns, run ? run->row.queued_ns : call->started_ns);
+  return tp__node_deadline(node_of(call), call->entry->end_ns, run ? run->row.queued_ns : call->started_ns);
 }
 
 int64_t tp__call_deadline(const tp_call *call) {
-  int64_t limit_ns, hard_ns = hard_of(call, &limit_ns);
-  if (!limit_ns) return hard_ns;
-  int64_t limit_end_ns = call->started_ns + limit_ns;
-  return limit_end_ns < hard_ns ? limit_end_ns : hard_ns;
+  int64_t timeout_ns, deadline_ns = deadline_of(call, &timeout_ns);
+  if (!timeout_ns) return deadline_ns;
+  int64_t limit_end_ns = call->started_ns + timeout_ns;
+  return limit_end_ns < deadline_ns ? limit_end_ns : deadline_ns;
 }
 
 int64_t tp_call_time_left_ms(const tp_call *call) {

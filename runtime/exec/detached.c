@@ -9,7 +9,7 @@ typedef struct detached {
   /* a plan of one node, blocking and best effort: how it is awaited was settled where it was detached */
   tp__plan plan;
   tp__node node;
-  tp__quick_node quick; /* as the node's: it leaves this thread */
+  tp__inline_node inline_node; /* as the node's: it leaves this thread */
   uint32_t root;
   uint16_t indegree;
   uint64_t start[2]; /* node 0 leaves, waits for nothing, has no mark: all zero */
@@ -59,14 +59,14 @@ static void make_plan(detached *d, const tp__detached_spec *spec) {
   d->node.flags = 0;
   d->node.first_edge = d->node.edge_count = 0;
   d->node.first_dep = d->node.dep_count = 0;
-  d->node.tail_ns = 0;
-  d->node.limit_ns = spec->limit_ns;
+  d->node.required_tail_ns = 0;
+  d->node.timeout_ns = spec->timeout_ns;
   d->node.failure = TP_FAILURE_BEST_EFFORT;
   d->plan = *spec->plan;
   d->plan.node_count = d->plan.root_count = 1;
   d->plan.nodes = &d->node;
-  d->quick = (tp__quick_node){.run_name = spec->node->sub->run_name, .leaves = true};
-  d->plan.quick = &d->quick;
+  d->inline_node = (tp__inline_node){.run_name = spec->node->sub->run_name, .leaves = true};
+  d->plan.inline_nodes = &d->inline_node;
   d->plan.start = d->start;
   d->plan.start_bytes = sizeof d->start;
   d->plan.ready_count = 0;
@@ -75,8 +75,8 @@ static void make_plan(detached *d, const tp__detached_spec *spec) {
   d->plan.edge_count = d->plan.dep_count = d->plan.detached_count = 0;
   d->plan.indegree = &d->indegree;
   d->plan.roots = &d->root;
-  d->plan.all_quick = d->plan.all_plain = false;
-  d->plan.budget_ns = spec->limit_ns;
+  d->plan.all_inline = d->plan.on_fast_path = false;
+  d->plan.budget_ns = spec->timeout_ns;
 }
 
 static tp_status begin_turn(detached *d, tp_runtime *runtime, const tp__detached_spec *spec) {
@@ -177,6 +177,6 @@ tp_reason tp__detached_start(tp__entry *e, uint32_t index) {
                             .payload = payload,
                             .sets = e->sets,
                             .parent = e->turn,
-                            .limit_ns = node->limit_ns};
+                            .timeout_ns = node->timeout_ns};
   return tp__detached_run(runtime, &spec);
 }

@@ -18,7 +18,7 @@ typedef struct tp__detached_end {
   bool retryable;      /* its handler said so */
   const char *message; /* may be NULL; borrowed */
 } tp__detached_end;
-/** On the run's owner. Must be quick. */
+/** On the run's owner. Must return at once. */
 typedef void (*tp__detached_end_fn)(void *ctx, const tp__detached_end *end);
 
 /** The job that a run is an attempt of. */
@@ -35,7 +35,7 @@ typedef struct tp__detached_spec {
   tp__payload payload; /* copied; its sets are not looked at */
   const void *sets;    /* a version of the merged sets, or NULL to read payload.sets */
   tp__turn *parent;    /* held while the run lasts, since sets are its; NULL with payload.sets */
-  int64_t limit_ns;
+  int64_t timeout_ns;
   tp__detached_job job;
   tp__detached_end_fn on_end; /* may be NULL */
   void *ctx;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The machine of an entry. Nothing here takes a lock or an atomic for a phase whose handlers are all quick: the owner
+ * The machine of an entry. Nothing here takes a lock or an atomic for a phase whose handlers are all inline: the owner
  * takes ready nodes from a set of its own, the first in plan order first. */
 #include "runtime/exec/begin.h"
 #include "runtime/exec/share.h"
@@ -63,7 +63,7 @@ const tp_field *tp__fields_find(const tp_field *fields, uint32_t count, uint32_t
 /* Attempts that leave this thread may outlive the caller's payload. */
 static bool take_payload(tp__entry *e, const tp__entry_spec *spec) {
   tp_field *copy = NULL;
-  e->payload_borrowed = e->plan->all_quick && e->plan->detached_count == 0;
+  e->payload_borrowed = e->plan->all_inline && e->plan->detached_count == 0;
   if (!e->payload_borrowed && !tp__fields_copy(&e->arena, spec->fields, spec->field_count, &copy)) return false;
   tp__entry_set_payload(e, e->payload_borrowed ? spec->fields : copy, spec->field_count);
   return true;
@@ -74,7 +74,7 @@ tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **
   if (!e) return TP_ERR_NO_MEMORY;
   e->on_end = spec->on_end;
   e->on_run = spec->on_run;
-  e->watched = spec->on_run != NULL;
+  e->has_listener = spec->on_run != NULL;
   e->ctx = spec->ctx;
   e->ignores_cancel = spec->ignores_cancel;
   e->detached_run = spec->detached_run;
@@ -146,7 +146,7 @@ static void take_call(tp__entry *e, uint32_t index, tp_call *call, tp_answer kin
 }
 
 static void call_here(tp__entry *e, const tp__node *node, uint32_t index, tp__run *run) {
-  tp__quick_call_set(e, &e->call, &e->arena, index);
+  tp__inline_call_set(e, &e->call, &e->arena, index);
   e->call.attempt_number = run->row.attempts;
   e->call.started_ns = run->row.started_ns = e->now_ns;
   tp_answer kind = node->run(node->self, &e->call);
@@ -167,7 +167,7 @@ void tp__entry_called(tp__entry *e, uint32_t index, tp_call *call, tp_answer kin
 static void hand_over(tp__entry *e, const tp__node *node, uint32_t index, tp__run *run) {
   bool *begins_more = &e->turn->strand.begins_more, began_more = *begins_more;
   if (e->leaving_count + e->ready.count > 0) *begins_more = true;
-  tp_reason refused = tp__node_hand_over(e, index, tp__entry_hard(e, index, run), tp__node_limit(node));
+  tp_reason refused = tp__node_hand_over(e, index, tp__entry_node_deadline(e, index, run), tp__node_timeout(node));
   *begins_more = began_more;
   if (refused) tp__entry_settle(e, index, TP_STATE_FAILED, refused);
   e->now_ns = tp__stamp(e->turn->runtime, e->now_ns); /* handing over is not part of the next handler's time */
@@ -188,10 +188,10 @@ static void detach(tp__entry *e, uint32_t index, tp__run *run) {
 /* A node that waited to be tried again does not ask for its duty again. */
 static void step(tp__entry *e, uint32_t index) {
   const tp__node *node = &e->plan->nodes[index];
-  bool is_noted = e->marks[index] & TP__MARK_MORE; /* else it was ready from the begin, or it is plain */
+  bool is_noted = e->marks[index] & TP__MARK_MORE; /* else it was ready from the begin, or it is on the fast path */
   tp__run *run = tp__run_make(e, index);
   if (run->row.attempts == 0) {
-    if (!is_noted) run->row.queued_ns = e->plan->quick[index].plain ? e->now_ns : e->begin_ns;
+    if (!is_noted) run->row.queued_ns = e->plan->inline_nodes[index].on_fast_path ? e->now_ns : e->begin_ns;
     tp_reason skip = skip_reason(e, node, index);
     if (skip == TP_REASON_MALFORMED) {
       run->message = "its match gave no answer";
@@ -209,12 +209,12 @@ static void step(tp__entry *e, uint32_t index) {
   if (node->flags & TP__NODE_DETACHED) {
     run->row.attempts++;
     detach(e, index, run);
-  } else if (e->now_ns >= tp__entry_hard(e, index, run)) { /* required, or tried again: there is no time left */
+  } else if (e->now_ns >= tp__entry_node_deadline(e, index, run)) { /* required, or tried again: no time is left */
     run->row.ended_ns = e->now_ns;
     tp__entry_settle(e, index, TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
   } else {
     run->row.attempts++;
-    if (node->flags & TP__NODE_QUICK) call_here(e, node, index, run);
+    if (node->flags & TP__NODE_INLINE) call_here(e, node, index, run);
     else hand_over(e, node, index, run);
   }
 }
@@ -223,7 +223,7 @@ static void step(tp__entry *e, uint32_t index) {
 
 tp_run_record tp__entry_run(const tp__entry *e, uint32_t index) {
   const tp__run *run = tp__entry_more(e, index);
-  if (!run) return tp__row_wide(&e->rows[index], e->begin_ns, e->plan->run_names);
+  if (!run) return tp__row_full(&e->rows[index], e->begin_ns, e->plan->run_names);
   tp_run_record row = run->row;
   row.struct_size = sizeof row;
   return row;
@@ -335,7 +335,7 @@ void tp__entry_cancel(tp__entry *e) {
   e->cancelled = true;
   e->now_ns = tp__now_ns();
   if (e->end_ns > e->now_ns) e->end_ns = e->now_ns;
-  if (e->easy_ns > e->end_ns) e->easy_ns = e->end_ns;
+  if (e->fast_path_until_ns > e->end_ns) e->fast_path_until_ns = e->end_ns;
   if (e->state == TP__ENTRY_OPEN) tp__entry_set_state(e, TP__ENTRY_CANCELLED);
   bool was_running = e->running;
   e->running = true; /* what settles below only pushes; the entry must not end while it is walked */

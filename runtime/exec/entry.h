@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * entry: one run of one phase in one turn. It owns one block: what is left to wait for (a counter per node), the
- * ready nodes, a row for every node, an arena. engine.c is its machine; settle.c how a node ends; quick.c the loop that
- * runs quick nodes; node_attempt.c what it does with nodes that leave the owner's thread; call.c what a handler sees.
+ * ready nodes, a row for every node, an arena. engine.c is its machine; settle.c how a node ends; inline.c the loop
+ * that runs inline nodes; node_attempt.c what it does with nodes that leave the owner's thread; call.c what a handler
+ * sees.
  *
  * A node's row is written as it goes into the record, in four words, when the node settles. Only what does not end in
  * the ordinary way (called once when ready, done, nothing brought) has a run beside it, and MORE in its marks.
  *
- * The way of a node: its last predecessor settles -> ready -> skipped, or called here (quick), or handed over, or
+ * The way of a node: its last predecessor settles -> ready -> skipped, or called here (inline), or handed over, or
  * detached -> answered -> decided (decide.c) -> settled -> its successors' counters. When every node is settled the
  * entry ends, exactly once, through on_end. */
 #ifndef TP__ENTRY_H
@@ -65,8 +66,8 @@ typedef enum tp__entry_state {
   TP__ENTRY_UNSTORED = 4 /* failed, since a subscription is required and the store did not commit the record */
 } tp__entry_state;
 
-/** What a handler sees (handler.h: tp_call). One lies in the entry for quick calls, one in each attempt. A quick call
- *  that was touched is set up anew for the next one; else only index and started_ns change. */
+/** What a handler sees (handler.h: tp_call). One lies in the entry for inline calls, one in each attempt. The call of
+ *  the entry is set up anew after it was touched; else only index and started_ns change. */
 struct tp_call {
   tp__entry *entry;
   uint32_t index; /* of the node */
@@ -75,12 +76,12 @@ struct tp_call {
   uint32_t field_count;
   bool touched;              /* something was emitted, replaced, refused or deferred */
   bool sealed;               /* deferred: emits are refused */
-  int64_t hard_ns, limit_ns; /* of an attempt; its deadline is the earlier of hard_ns and started_ns + limit_ns */
+  int64_t deadline_ns, timeout_ns; /* of an attempt, which ends at deadline_ns or started_ns + timeout_ns, if earlier */
   int64_t started_ns;
   tp__arena *arena;
   tp__output output;    /* of an inline call: set up when it is touched */
   tp__answer kept;      /* the reason and code that go with an answer of this kind; set up like output */
-  tp__attempt *attempt; /* NULL: quick, not deferred: its deadline is worked out when somebody asks */
+  tp__attempt *attempt; /* NULL: inline, not deferred: its deadline is worked out when somebody asks */
 };
 
 /** What a match function sees (handler.h: tp_match_view). */
@@ -101,7 +102,7 @@ struct tp__entry {
   tp__entry_fn on_end;
   void (*on_run)(tp__entry *entry, uint32_t index); /* a run settled; may be NULL */
   void *ctx;
-  tp__narrow_row *rows; /* behind this struct; then follow ready's bits, counters, leaving, marks, runs */
+  tp__compact_row *rows; /* behind this struct; then follow ready's bits, counters, leaving, marks, runs */
   /* set when it is laid out, before any attempt (begin.h) */
   uint16_t *leaving; /* a stack of ready nodes that leave this thread: these go first */
   uint16_t *counters;
@@ -113,30 +114,30 @@ struct tp__entry {
   bool running;     /* inside the machine: settles only push */
   bool ended;
   bool taken;       /* of a cached block: an entry is in it, open or with its result */
-  bool is_call_set; /* call is as an untouched quick call wants it */
+  bool is_call_set; /* call is as an untouched inline call wants it */
   const tp_run_record *shown; /* the rows as a host reads them, in the arena; NULL: not made */
   union {
     struct {
       uint8_t state;      /* tp__entry_state */
       bool ignores_cancel;    /* not ended by the turn's cancel; never changes */
       bool detached_run; /* the one node of a detached run; never changes */
-      bool watched;      /* on_run is set, or a node is skipped; never changes once it runs */
+      bool has_listener;     /* on_run is set, or a node is skipped; never changes once it runs */
       bool has_output;   /* something was contributed or replaced */
       bool has_more;     /* a node has a run */
       bool cancelled;    /* whatever its state was by then; answers on their way may still settle it */
       bool holds_turn;   /* a reference of the turn is held for attempts */
     };
-    uint64_t odd; /* 0: nothing about the entry is out of the ordinary */
+    uint64_t exceptional; /* 0: none of these is set */
   };
   uint8_t verdict;  /* the strictest so far */
   uint32_t deciding_node; /* the node that denied, asked or failed; UINT32_MAX: none */
   uint32_t unsettled;
   uint32_t leaving_count;
-  tp__ready ready; /* the quick ones */
+  tp__ready ready; /* the inline ones */
   uint32_t field_count;
   const tp_field *fields; /* the payload as the chain has it */
   int64_t begin_ns, end_ns, now_ns, ended_ns;
-  int64_t easy_ns; /* up to here no node's deadline but its own limit has passed, and a row can say when it was */
+  int64_t fast_path_until_ns; /* until then no deadline but a node's own limit has passed, and a row can say when */
   tp__link link;   /* in turn->entries, or to itself: see there */
   tp__share *share; /* nodes that other threads call; NULL: none ever */
   tp__arena arena;
@@ -151,7 +152,7 @@ struct tp__entry {
 
 typedef struct tp__entry_spec {
   const tp__plan *plan;
-  const tp_field *fields; /* copied unless the plan is all quick */
+  const tp_field *fields; /* copied unless the plan is all inline */
   uint32_t field_count;
   int64_t budget_ns; /* 0: the plan's */
   bool ignores_cancel;    /* on its own budget, whatever the turn's deadline */
@@ -166,10 +167,10 @@ tp_status tp__entry_new(tp__turn *turn, const tp__entry_spec *spec, tp__entry **
 /** Owner: runs what is ready; on_end may be called before it returns. */
 void tp__entry_go(tp__entry *entry);
 /** Owner: begins an entry and calls its nodes here and now, where that is all there is to do. Nobody may listen.
- *  @return NULL, and nothing was done: a node is not plain, or there are parallel ones; the turn was cancelled; there
- *          is no memory. Else the entry. Where it has ended, each answer was ordinary, and on_end is not called; else
- *          set on_end and ctx, then tp__entry_go(). */
-tp__entry *tp__quick_entry(tp__turn *turn, const tp__plan *plan, const tp_field *fields, uint32_t field_count);
+ *  @return NULL, and nothing was done: a node is not on the fast path, or there are parallel ones; the turn was
+ *          cancelled; there is no memory. Else the entry. Where it has ended, no answer was exceptional, and on_end is
+ *          not called; else set on_end and ctx, then tp__entry_go(). */
+tp__entry *tp__entry_run_inline(tp__turn *turn, const tp__plan *plan, const tp_field *fields, uint32_t field_count);
 /** Owner: ends an open entry early: what runs is abandoned, what has not begun is skipped. */
 void tp__entry_cancel(tp__entry *entry);
 /** Owner, after on_end: the result is no longer needed. */
@@ -187,14 +188,14 @@ const tp_run_record *tp__entry_runs(tp__entry *entry);
 static inline const tp__run *tp__entry_more(const tp__entry *entry, uint32_t index) {
   return entry->marks[index] & TP__MARK_MORE ? &entry->runs[index] : NULL;
 }
-/* ---- between engine.c, settle.c, quick.c, node_attempt.c, detached.c and call.c ---- */
+/* ---- between engine.c, settle.c, inline.c, node_attempt.c, detached.c and call.c ---- */
 
 /* settle.c, all of it the owner's */
 
 /** The node's run, made when it has none. */
 tp__run *tp__run_make(tp__entry *entry, uint32_t index);
 /** By when the node must have answered, retries included. */
-int64_t tp__entry_hard(const tp__entry *entry, uint32_t index, const tp__run *run);
+int64_t tp__entry_node_deadline(const tp__entry *entry, uint32_t index, const tp__run *run);
 /** What will come of the entry; whoever helps with it stops. */
 void tp__entry_set_state(tp__entry *entry, tp__entry_state state);
 /** The node has ended: its row, what that means for the entry, what becomes ready. The entry must be advanced. */
@@ -207,25 +208,25 @@ bool tp__run_drop_retry(tp__run *run);
 /** When a node must end in an entry that ends at end_ns: less the longest required path behind it, if it is not
  *  required itself. */
 static inline int64_t tp__node_end(const tp__node *node, int64_t end_ns) {
-  return node->flags & TP__NODE_REQUIRED ? end_ns : end_ns - node->tail_ns;
+  return node->flags & TP__NODE_REQUIRED ? end_ns : end_ns - node->required_tail_ns;
 }
 /** The node's deadline, if it was ready at queued_ns; the limit of a call is not in it but for Deadline. */
-static inline int64_t tp__node_hard(const tp__node *node, int64_t end_ns, int64_t queued_ns) {
-  int64_t node_end_ns = tp__node_end(node, end_ns), own_ns = queued_ns + node->limit_ns;
+static inline int64_t tp__node_deadline(const tp__node *node, int64_t end_ns, int64_t queued_ns) {
+  int64_t node_end_ns = tp__node_end(node, end_ns), own_ns = queued_ns + node->timeout_ns;
   return node->flags & TP__NODE_DEADLINE && own_ns < node_end_ns ? own_ns : node_end_ns;
 }
 /** How long one call of the node may take; 0: as long as there is time. */
-static inline int64_t tp__node_limit(const tp__node *node) {
-  return node->flags & TP__NODE_DEADLINE ? 0 : node->limit_ns;
+static inline int64_t tp__node_timeout(const tp__node *node) {
+  return node->flags & TP__NODE_DEADLINE ? 0 : node->timeout_ns;
 }
 /** call.c: the answer behind what a handler's function returned, with the reason and code that the call keeps for it.
  *  */
 tp__answer tp__call_answer(const tp_call *call, tp_answer kind);
 /** call.c: when the call must have answered. */
 int64_t tp__call_deadline(const tp_call *call);
-/** quick.c: sets up the call of a quick node. */
-void tp__quick_call_set(tp__entry *entry, tp_call *call, tp__arena *arena, uint32_t index);
-/** A quick node was called, here or by a helper, and what it said or did is not ordinary. */
+/** inline.c: sets up the call of an inline node. */
+void tp__inline_call_set(tp__entry *entry, tp_call *call, tp__arena *arena, uint32_t index);
+/** An inline node was called, here or by a helper, and its answer is exceptional. */
 void tp__entry_called(tp__entry *entry, uint32_t index, tp_call *call, tp_answer kind, int64_t ended_ns);
 
 /** The node's answer is in. output: what it emitted. Settles, retries or fails; then goes on. */
@@ -241,8 +242,8 @@ const tp_field *tp__fields_find(const tp_field *fields, uint32_t count, uint32_t
 
 /** records.c: packs the record of an entry that has ended. */
 void tp__entry_record(tp__entry *entry);
-/** The same, for one that was quiet. */
-void tp__entry_record_quiet(tp__entry *entry);
+/** The same, for one that ended on the fast path. */
+void tp__entry_record_fast_path(tp__entry *entry);
 /** records.c: gives the store an attempt that the run's row cannot tell of; the row has its times.
  *  @param message  what it said, safe to show; may be NULL. */
 void tp__entry_record_attempt(tp__entry *entry, uint32_t index, tp_state state, tp_reason reason, const char *message);
@@ -260,8 +261,8 @@ tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry
                           const tp_contribution *contribution);
 
 /** node_attempt.c: hands the node to a handler thread. @return a reason when it was refused at once. */
-tp_reason tp__node_hand_over(tp__entry *entry, uint32_t index, int64_t hard_ns, int64_t limit_ns);
-/** node_attempt.c: makes the attempt behind a quick call that defers. */
+tp_reason tp__node_hand_over(tp__entry *entry, uint32_t index, int64_t deadline_ns, int64_t timeout_ns);
+/** node_attempt.c: makes the attempt behind an inline call that defers. */
 /** The attempts of handlers. */
 extern const tp__attempt_class tp__node_attempt_class;
 tp_status tp__node_defer_inline(tp_call *call, const tp_deferral *deferral, tp_token *ret_token);

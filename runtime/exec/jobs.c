@@ -106,7 +106,7 @@ static tp_reason start(tp_runtime *runtime, running_job *job, const tp_job *clai
     refused = TP_REASON_SHUTDOWN; /* what could run it was removed since the filter looked */
     if (spec.snapshot) {
       uint32_t limit_ms = claimed->limit_ms ? claimed->limit_ms : LIMIT_MS;
-      spec.limit_ns = (int64_t)limit_ms * TP__NS_PER_MS;
+      spec.timeout_ns = (int64_t)limit_ms * TP__NS_PER_MS;
       spec.payload.caller = TP_CALLER_BACKGROUND_JOB;
       spec.job = (tp__detached_job){.id = claimed->id, .attempt = claimed->attempt, .key = claimed->idempotency_key};
       refused = tp__detached_run(runtime, &spec);
@@ -463,7 +463,7 @@ static void set_policies(tp_job *job, const tp__node *node) {
   job->backoff = desc->backoff;
   job->backoff_ms = desc->backoff_ms;
   job->contract_version = node->handler->desc.contract_version;
-  if (node->flags & TP__NODE_DETACHED) job->limit_ms = (uint32_t)(node->limit_ns / TP__NS_PER_MS);
+  if (node->flags & TP__NODE_DETACHED) job->limit_ms = (uint32_t)(node->timeout_ns / TP__NS_PER_MS);
 }
 
 /* Entries are numbered within a runtime; its mark tells them from those of another process or runtime. */

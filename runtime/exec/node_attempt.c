@@ -89,7 +89,7 @@ static void unpin(const node_attempt *a) {
 
 /* Its limit counts from when it came into the inbox, and the row's times begin when it was taken. */
 static bool is_late_in_inbox(const node_attempt *a) {
-  return a->base.inbox_item.inbox && a->base.refusal == TP_REASON_NONE && a->base.ended_ns > a->call.hard_ns;
+  return a->base.inbox_item.inbox && a->base.refusal == TP_REASON_NONE && a->base.ended_ns > a->call.deadline_ns;
 }
 
 /* On the owner. A succeeded answer stays where it is, in the attempt's memory, till the entry's last reference goes. */
@@ -219,12 +219,12 @@ static uint32_t permits_of(const tp_runtime *runtime, const tp__node *node) {
 
 /* The limit counts from here, since an inbox that nobody empties must not keep its entry waiting. */
 static tp_reason offer(node_attempt *a, const tp__node *node, tp__run *run) {
-  int64_t limit_end_ns = a->call.limit_ns ? tp__now_ns() + a->call.limit_ns : TP__NEVER;
-  if (limit_end_ns < a->call.hard_ns) a->call.hard_ns = limit_end_ns;
-  a->call.limit_ns = 0;
+  int64_t limit_end_ns = a->call.timeout_ns ? tp__now_ns() + a->call.timeout_ns : TP__NEVER;
+  if (limit_end_ns < a->call.deadline_ns) a->call.deadline_ns = limit_end_ns;
+  a->call.timeout_ns = 0;
   a->base.inbox_item.work = (tp_work){
       .struct_size = sizeof(tp_work), .kind = TP_WORK_HANDLER, .self = node->self, .call = &a->call};
-  tp_reason refused = tp__attempt_offer(&a->base, node->handler->desc.inbox, a->call.hard_ns);
+  tp_reason refused = tp__attempt_offer(&a->base, node->handler->desc.inbox, a->call.deadline_ns);
   if (refused) tp__attempt_unref(&a->base);
   else run->attempt = &a->base;
   return refused;
@@ -236,7 +236,7 @@ static tp_reason why_none(tp_runtime *runtime, const tp__node *node) {
   return no_thread ? TP_REASON_NO_WORKER : TP_REASON_NO_MEMORY;
 }
 
-tp_reason tp__node_hand_over(tp__entry *e, uint32_t index, int64_t hard_ns, int64_t limit_ns) {
+tp_reason tp__node_hand_over(tp__entry *e, uint32_t index, int64_t deadline_ns, int64_t timeout_ns) {
   const tp__node *node = &e->plan->nodes[index];
   tp__run *run = tp__run_make(e, index);
   node_attempt *a = new_attempt(e, index);
@@ -246,8 +246,8 @@ tp_reason tp__node_hand_over(tp__entry *e, uint32_t index, int64_t hard_ns, int6
                       .attempt_number = run->row.attempts,
                       .fields = e->fields,
                       .field_count = e->field_count,
-                      .hard_ns = hard_ns,
-                      .limit_ns = limit_ns,
+                      .deadline_ns = deadline_ns,
+                      .timeout_ns = timeout_ns,
                       .arena = &a->arena,
                       .attempt = &a->base};
   if (node->handler->desc.inbox) return offer(a, node, run);
@@ -255,7 +255,7 @@ tp_reason tp__node_hand_over(tp__entry *e, uint32_t index, int64_t hard_ns, int6
   a->base.pool_item.permits = node->permits ? &node->sub->permits : NULL;
   a->base.pool_item.permits_max = permits_of(e->turn->runtime, node);
   a->base.pool_item.phase = e->plan->phase;
-  tp_reason refused = tp__attempt_start(&a->base, hard_ns, limit_ns);
+  tp_reason refused = tp__attempt_start(&a->base, deadline_ns, timeout_ns);
   if (refused) tp__attempt_unref(&a->base);
   else run->attempt = &a->base;
   return refused;
@@ -266,8 +266,8 @@ tp_status tp__node_defer_inline(tp_call *inline_call, const tp_deferral *deferra
   node_attempt *a = new_attempt(e, inline_call->index);
   if (!a) return TP_ERR_NO_MEMORY;
   a->call = *inline_call; /* what was emitted lies in the entry's arena, which the attempt holds */
-  a->call.hard_ns = tp__call_deadline(inline_call);
-  a->call.limit_ns = 0;
+  a->call.deadline_ns = tp__call_deadline(inline_call);
+  a->call.timeout_ns = 0;
   tp__a64_store_relaxed(&a->base.started_ns, (uint64_t)inline_call->started_ns); /* no other thread knows it yet */
   tp_status status = tp__attempt_defer(&a->base, deferral, ret_token);
   if (status == TP_OK) {

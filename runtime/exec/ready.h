@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ready: the quick nodes of an entry that may be called now, a bit for each, so that the first in plan order is taken
+ * ready: the inline nodes of an entry that may be called now, a bit for each, so that the first in plan order is taken
  * first, whichever became ready when. Edges lead to higher indexes, so what is ready moves on through the words and is
  * looked for where the last one was. */
 #ifndef TP__READY_H

@@ -9,12 +9,12 @@
 enum { BLOCK_BYTES = 4096, ATTEMPT_MESSAGE_MAX = 512 };
 
 /* Attempts that left this thread may yet be late, which a narrow row cannot say. */
-static bool make_narrow(tp__entry *e) {
+static bool make_compact(tp__entry *e) {
   if (!e->has_more) return true;
   if (e->holds_turn) return false;
   for (uint32_t i = 0; i < e->plan->node_count; i++) {
     const tp__run *run = tp__entry_more(e, i);
-    if (run && !tp__row_narrow(&run->row, e->begin_ns, e->plan->quick[i].run_name, &e->rows[i])) return false;
+    if (run && !tp__row_compact(&run->row, e->begin_ns, e->plan->inline_nodes[i].run_name, &e->rows[i])) return false;
   }
   return true;
 }
@@ -113,7 +113,7 @@ static tp__packed_entry *make_room(tp__turn *turn, uint32_t run_count, const tp_
 void tp__entry_record(tp__entry *e) {
   tp__turn *turn = e->turn;
   uint32_t run_count = e->plan->node_count;
-  const tp__run_names *names = make_narrow(e) ? e->plan->run_names : NULL;
+  const tp__run_names *names = make_compact(e) ? e->plan->run_names : NULL;
   tp__packed_entry *packed = tp__record_batch_add(&turn->records, run_count, names);
   if (!packed) packed = make_room(turn, run_count, names);
   if (packed) pack(packed, e);
@@ -170,7 +170,7 @@ tp_status tp__entry_record_running(tp__entry *e) {
   return status;
 }
 
-void tp__entry_record_quiet(tp__entry *e) {
+void tp__entry_record_fast_path(tp__entry *e) {
   uint32_t run_count = e->plan->node_count;
   tp__packed_entry *packed = tp__record_batch_add(&e->turn->records, run_count, e->plan->run_names);
   if (!packed) {

@@ -13,7 +13,7 @@
 #include "runtime/exec/worker.h"
 
 /** What a thread does inside of a runtime (tp__inside): from there nothing of that runtime that waits is allowed. */
-#define TP__THREAD_OWNER ((void *)(uintptr_t)2)   /* owns a turn: quick handlers and callbacks run here */
+#define TP__THREAD_OWNER ((void *)(uintptr_t)2)   /* owns a turn: inline handlers and callbacks run here */
 #define TP__THREAD_HANDLER ((void *)(uintptr_t)3) /* runs handlers that may block */
 #define TP__THREAD_OPENS_STORE ((void *)(uintptr_t)4) /* is in the store's open or recover */
 
@@ -26,7 +26,7 @@ typedef enum tp__life {
   TP__LIFE_FREED = 5 /* tp_runtime_free() was called: only destructors and abandoned handlers still see it */
 } tp__life;
 
-/** The operations of the layer above, which knows agents, sessions and tools. */
+/** The operations of the layer above. */
 typedef struct tp__layer_ops {
   const tp_phase *rows;
   size_t row_count;

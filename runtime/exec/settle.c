@@ -26,15 +26,15 @@ tp__run *tp__run_make(tp__entry *e, uint32_t index) {
 
 /* ---- what is ready ---- */
 
-/* Deadlines count from here, and so does the wait in the record; a plain node's from its call. */
+/* Deadlines count from here, and so does the wait in the record; that of a node on the fast path from its call. */
 static void note_ready(tp__entry *e, uint32_t index) {
   tp__run *run = tp__run_make(e, index);
   if (run->row.attempts == 0) run->row.queued_ns = e->now_ns;
 }
 
 static void make_ready(tp__entry *e, uint32_t index) {
-  if (!e->plan->quick[index].plain) note_ready(e, index);
-  if (e->plan->quick[index].leaves) e->leaving[e->leaving_count++] = (uint16_t)index;
+  if (!e->plan->inline_nodes[index].on_fast_path) note_ready(e, index);
+  if (e->plan->inline_nodes[index].leaves) e->leaving[e->leaving_count++] = (uint16_t)index;
   else tp__ready_push(&e->ready, index);
 }
 
@@ -49,8 +49,8 @@ static void propagate(tp__entry *e, const tp__node *node, bool passes) {
 
 /* ---- deadlines ---- */
 
-int64_t tp__entry_hard(const tp__entry *e, uint32_t index, const tp__run *run) {
-  return tp__node_hard(node_of(e, index), e->end_ns, run->row.queued_ns);
+int64_t tp__entry_node_deadline(const tp__entry *e, uint32_t index, const tp__run *run) {
+  return tp__node_deadline(node_of(e, index), e->end_ns, run->row.queued_ns);
 }
 
 /* ---- settling ---- */
@@ -122,8 +122,8 @@ void tp__entry_settle(tp__entry *e, uint32_t index, tp_state state, tp_reason re
   run->row.execution = (uint8_t)node->execution;
   run->row.failure = (uint8_t)node->failure;
   run->row.visibility = (uint8_t)node->sub->desc.visibility;
-  if (run->row.attempts > 0 && !(node->flags & (TP__NODE_QUICK | TP__NODE_BACKGROUND)))
-    run->row.limit_ms = (uint32_t)(node->limit_ns / TP__NS_PER_MS);
+  if (run->row.attempts > 0 && !(node->flags & (TP__NODE_INLINE | TP__NODE_BACKGROUND)))
+    run->row.limit_ms = (uint32_t)(node->timeout_ns / TP__NS_PER_MS);
   if (!run->row.verdict) run->row.verdict = TP_VERDICT_NONE;
   bool has_more_to_say = run->row.attempts > 1 || reason != TP_REASON_NONE || run->message;
   if (run->row.attempts > 0 && has_more_to_say) tp__entry_record_attempt(e, index, state, reason, run->message);
@@ -198,7 +198,7 @@ static bool replace_fields(tp__entry *e, const tp__output *output) {
   }
   e->fields = fields;
   e->field_count = count;
-  e->is_call_set = false; /* the next quick node's call is to see them */
+  e->is_call_set = false; /* the next inline node's call is to see them */
   e->has_output = true;
   return true;
 }
@@ -219,7 +219,7 @@ static bool try_again(tp__entry *e, const tp__node *node, uint32_t index, const 
   if (!(node->flags & TP__NODE_RETRY) || !answer->retryable || e->state != TP__ENTRY_OPEN) return false;
   if (run->row.attempts >= desc->attempts) return false;
   int64_t pause = tp__retry_pause_ns(desc, run->row.attempts);
-  if (e->now_ns + pause >= tp__entry_hard(e, index, run)) return false;
+  if (e->now_ns + pause >= tp__entry_node_deadline(e, index, run)) return false;
   struct tp__retry *retry = pause > 0 ? tp__arena_zero(&e->arena, sizeof *retry) : NULL;
   if (pause > 0 && !retry) return false;
   if (pause == 0) {
@@ -256,9 +256,9 @@ static void succeed(tp__entry *e, uint32_t index, const tp__answer *answer, cons
 }
 
 static bool in_time(const tp__entry *e, uint32_t index, const tp__run *run) {
-  int64_t limit_ns = tp__node_limit(node_of(e, index));
-  return run->row.ended_ns <= tp__entry_hard(e, index, run) &&
-         (!limit_ns || run->row.ended_ns - run->row.started_ns <= limit_ns);
+  int64_t timeout_ns = tp__node_timeout(node_of(e, index));
+  return run->row.ended_ns <= tp__entry_node_deadline(e, index, run) &&
+         (!timeout_ns || run->row.ended_ns - run->row.started_ns <= timeout_ns);
 }
 
 void tp__entry_take_answer(tp__entry *e, uint32_t index, const tp__answer *answer, const tp__output *output) {

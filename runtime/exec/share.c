@@ -17,7 +17,7 @@ typedef struct parcel_time {
 typedef struct parcel {
   /* the owner writes it before the offer, the helper from opening to done */
   tp_call call;
-  int64_t end_ns, easy_ns; /* the entry's, which a cancel may move meanwhile */
+  int64_t end_ns, fast_path_until_ns; /* the entry's, which a cancel may move meanwhile */
   int64_t offered_ns;
   uint32_t count;          /* of indexes */
   uint16_t indexes[PARCEL_NODES_MAX];
@@ -25,8 +25,8 @@ typedef struct parcel {
   /* atomic: acq_rel, hands over all the rest */
   tp__a32 state;
   /* the helper's, read by the owner when done */
-  uint32_t called; /* how many of them; the last one's answer is kept when it is odd */
-  bool odd;
+  uint32_t called; /* how many of them; the last one's answer is kept when it is exceptional */
+  bool exceptional;
   tp_answer kind;
   parcel_time times[PARCEL_NODES_MAX];
   tp__arena arena;
@@ -64,20 +64,20 @@ static void open_parcel(tp__share *share, parcel *p) {
   const tp__node *nodes = share->entry->plan->nodes;
   const tp_runtime *runtime = share->entry->turn->runtime;
   int64_t now_ns = tp__now_ns();
-  p->odd = false;
-  for (p->called = 0; p->called < p->count && !p->odd; p->called++) {
+  p->exceptional = false;
+  for (p->called = 0; p->called < p->count && !p->exceptional; p->called++) {
     uint32_t index = p->indexes[p->called];
-    if (now_ns >= p->easy_ns || tp__a32_load_relaxed(&share->stopped)) break;
+    if (now_ns >= p->fast_path_until_ns || tp__a32_load_relaxed(&share->stopped)) break;
     if (tp__a32_load_relaxed(&runtime->killed_subscriptions)) break;
     p->call.index = index;
     p->call.started_ns = now_ns;
-    p->call.hard_ns = tp__node_hard(&nodes[index], p->end_ns, now_ns);
-    p->call.limit_ns = tp__node_limit(&nodes[index]);
+    p->call.deadline_ns = tp__node_deadline(&nodes[index], p->end_ns, now_ns);
+    p->call.timeout_ns = tp__node_timeout(&nodes[index]);
     p->kind = nodes[index].run(nodes[index].self, &p->call);
     parcel_time *time = &p->times[p->called];
     time->started_ns = now_ns;
     time->ended_ns = now_ns = tp__stamp(runtime, now_ns);
-    p->odd = p->kind != TP_ANSWER_DONE || p->call.touched;
+    p->exceptional = p->kind != TP_ANSWER_DONE || p->call.touched;
   }
 }
 
@@ -180,7 +180,7 @@ static parcel *empty_parcel(tp__share *share) {
  * not returned. */
 static bool may_give(const tp__entry *e, uint32_t index) {
   uint32_t flags = e->plan->nodes[index].flags & (TP__NODE_PARALLEL | TP__NODE_RETRY);
-  return e->plan->quick[index].plain && !e->marks[index] && flags == TP__NODE_PARALLEL;
+  return e->plan->inline_nodes[index].on_fast_path && !e->marks[index] && flags == TP__NODE_PARALLEL;
 }
 
 /* Fewer at a time as fewer are left, so that all end together. */
@@ -205,9 +205,9 @@ static bool offer_one(tp__entry *e) {
     index = next;
   }
   if (p->count == 0) return false;
-  tp__quick_call_set(e, &p->call, &p->arena, 0);
+  tp__inline_call_set(e, &p->call, &p->arena, 0);
   p->end_ns = e->end_ns;
-  p->easy_ns = e->easy_ns;
+  p->fast_path_until_ns = e->fast_path_until_ns;
   p->offered_ns = e->now_ns;
   e->share->out++;
   tp__a32_store_release(&p->state, OFFERED); /* pairs with help_once() */
@@ -217,7 +217,7 @@ static bool offer_one(tp__entry *e) {
 /* Whether ready nodes of this entry may be worth giving away just now. */
 static bool pays(const tp__entry *e) {
   if (!e->plan->has_parallel || e->ready.count < 2) return false;
-  if (e->watched || e->detached_run || e->state != TP__ENTRY_OPEN) return false;
+  if (e->has_listener || e->detached_run || e->state != TP__ENTRY_OPEN) return false;
   if (e->share) return e->now_ns >= e->share->not_before_ns;
   const tp_runtime *runtime = e->turn->runtime;
   return runtime->helpers_max > 0 && tp__workers_idle(&runtime->workers);
@@ -258,10 +258,11 @@ static void settle_call(tp__entry *e, tp_call *call, uint32_t index, tp_answer k
 static void settle_parcel(tp__entry *e, parcel *p) {
   for (uint32_t i = 0; i < p->called; i++) {
     const parcel_time *time = &p->times[i];
-    bool odd = p->odd && i + 1 == p->called;
+    bool exceptional = p->exceptional && i + 1 == p->called;
     tp_call silent = silent_call(p, time->started_ns);
     if (time->ended_ns > e->now_ns) e->now_ns = time->ended_ns; /* what waited for it begins then */
-    settle_call(e, odd ? &p->call : &silent, p->indexes[i], odd ? p->kind : TP_ANSWER_DONE, time->ended_ns);
+    settle_call(e, exceptional ? &p->call : &silent, p->indexes[i], exceptional ? p->kind : TP_ANSWER_DONE,
+                time->ended_ns);
   }
   put_back(e, p, p->called);
   tp__a32_store_relaxed(&p->state, EMPTY); /* nobody but the owner looks at what is empty */

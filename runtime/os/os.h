@@ -120,7 +120,7 @@ typedef struct tp__counter {
 extern tp__counter tp__counter_state;
 int64_t tp__now_asking_ns(void); /* tp__now_ns() where the counter does not tell */
 
-/** Monotonic nanoseconds; the wall clock never moves it. In the header because it is what a quick node costs most. */
+/** Monotonic nanoseconds; the wall clock never moves it. In the header because it is what an inline node costs most. */
 static inline int64_t tp__now_ns(void) {
   __extension__ typedef unsigned __int128 wide;
   const tp__counter *counter = &tp__counter_state;

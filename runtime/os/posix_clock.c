@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * posix_clock.c: the clocks of a POSIX machine. A time-stamp is what a quick node costs most, so the monotonic clock
+ * posix_clock.c: the clocks of a POSIX machine. A time-stamp is what an inline node costs most, so the monotonic clock
  * reads the processor's time-stamp counter where that is invariant and the kernel itself trusts it: 8 ns instead of 20.
  *
  * The counter is scaled by its rate over the first 20 ms in which anybody asked for the time; until then, and on every

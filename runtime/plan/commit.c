@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * commit.c: grants what an edit wishes, all of it or nothing. The new set begins as the old one, shared; the wishes are
- * applied to it, so that each phase that they touch gets a roster of its own; those are compiled, and only then does
- * the new snapshot take the old one's place: until that one pointer is swapped, nothing that a turn can see has
- * changed, so there is nothing to undo.
+ * commit.c: grants what an edit requests, all of it or nothing. The new set begins as the old one, shared; the changes
+ * are applied to it, so that each phase that they touch gets a member list of its own; those are compiled, and only
+ * then does the new snapshot take the old one's place: until that one pointer is swapped, nothing that a turn can see
+ * has changed, so there is nothing to undo.
  *
- * A phase that no wish touches keeps its roster, plan and hash included, since compiling it again would give the same:
- * what a plan is made of is its members, their handlers, the phase's budget, limit and row. Two things reach across
- * phases: a handler that is replaced, and an id that an optional edge named in vain and that now exists elsewhere. Both
- * touch the phases that name them. */
+ * A phase that no change touches keeps its members, plan and hash included, since compiling it again would give the
+ * same: what a plan is made of is its members, their handlers, the phase's budget, limit and row. Two things reach
+ * across phases: a handler that is replaced, and an id that an optional edge named in vain and that now exists
+ * elsewhere. Both touch the phases that name them. */
 #include <stdio.h>
 
 #include "runtime/plan/registry.h"
@@ -24,7 +24,7 @@ typedef struct work {
   tp__set *set;
   tally done;
   uint32_t coming[TP_PHASE_LIMIT]; /* how many subscriptions the edit adds to a phase */
-  bool gaps[TP_PHASE_LIMIT];       /* some were removed from its roster */
+  bool gaps[TP_PHASE_LIMIT];       /* some were removed from its members */
   tp_fault *fault;
 } work;
 
@@ -39,9 +39,9 @@ static tp_status check_owner(const work *w, const char *what, const char *id, co
                   edit->owner_name);
 }
 
-static bool names_handler(const tp__roster *roster, const char *id) {
-  for (size_t i = 0; roster && i < roster->item_count; i++) {
-    if (strcmp(roster->items[i].sub->desc.handler, id) == 0) return true;
+static bool names_handler(const tp__members *members, const char *id) {
+  for (size_t i = 0; members && i < members->item_count; i++) {
+    if (strcmp(members->items[i].sub->desc.handler, id) == 0) return true;
   }
   return false;
 }
@@ -50,7 +50,7 @@ static bool names_handler(const tp__roster *roster, const char *id) {
 static tp_status touch_users(work *w, const tp__handler *handler) {
   for (size_t i = 0; i < handler->desc.phase_count; i++) {
     uint32_t phase = handler->desc.phases[i];
-    if (names_handler(w->base->rosters[phase], handler->desc.id)) TP__TRY(touch(w, phase));
+    if (names_handler(w->base->members_of_phase[phase], handler->desc.id)) TP__TRY(touch(w, phase));
   }
   return TP_OK;
 }
@@ -91,61 +91,61 @@ static tp_status add_handlers(work *w) {
 static tp_status remove_item(work *w, const tp__subscription *sub) {
   uint32_t phase = sub->desc.phase;
   TP__TRY(touch(w, phase));
-  w->set->rosters[phase]->items[tp__roster_at(w->base->rosters[phase], sub)].sub = NULL;
+  w->set->members_of_phase[phase]->items[tp__members_find(w->base->members_of_phase[phase], sub)].sub = NULL;
   w->gaps[phase] = true;
   w->done.removed++;
   return tp__map_remove(&w->set->subscriptions, sub->desc.id);
 }
 
-static void count_wish(work *w, bool disabled, bool becomes) {
+static void count_requested(work *w, bool disabled, bool becomes) {
   if (becomes != disabled) *(becomes ? &w->done.disabled : &w->done.enabled) += 1;
 }
 
-static tp_status wish_item(work *w, const tp__subscription *sub, tp__wish wish) {
+static tp_status request_item(work *w, const tp__subscription *sub, tp__requested requested) {
   uint32_t phase = sub->desc.phase;
-  size_t at = tp__roster_at(w->base->rosters[phase], sub);
-  bool disabled = w->base->rosters[phase]->items[at].disabled, becomes = wish == TP__WISH_DISABLE;
+  size_t at = tp__members_find(w->base->members_of_phase[phase], sub);
+  bool disabled = w->base->members_of_phase[phase]->items[at].disabled, becomes = requested == TP__REQUESTED_DISABLE;
   if (becomes == disabled) return TP_OK;
   TP__TRY(touch(w, phase));
-  w->set->rosters[phase]->items[at].disabled = becomes;
-  count_wish(w, disabled, becomes);
+  w->set->members_of_phase[phase]->items[at].disabled = becomes;
+  count_requested(w, disabled, becomes);
   return TP_OK;
 }
 
 static tp_status change_items(work *w) {
   for (size_t i = 0; i < w->edit->subscriptions.count; i++) {
     const tp__change *change = &w->edit->subscriptions.items[i];
-    bool wished = !change->sub && change->wish != TP__WISH_NONE;
-    const tp__subscription *sub = change->removed || wished ? tp__set_subscription(w->base, change->id) : NULL;
+    bool is_requested = !change->sub && change->requested != TP__REQUESTED_NONE;
+    const tp__subscription *sub = change->removed || is_requested ? tp__set_subscription(w->base, change->id) : NULL;
     if (!sub) continue;
     TP__TRY(check_owner(w, "subscription", sub->desc.id, sub->owner));
-    TP__TRY(change->removed ? remove_item(w, sub) : wish_item(w, sub, tp__edit_wish(w->edit, change, 0, sub)));
+    TP__TRY(change->removed ? remove_item(w, sub) : request_item(w, sub, tp__edit_requested(w->edit, change, 0, sub)));
   }
   for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
-    if (w->gaps[phase]) tp__roster_close_gaps(w->set->rosters[phase]);
+    if (w->gaps[phase]) tp__members_close_gaps(w->set->members_of_phase[phase]);
   }
   return TP_OK;
 }
 
-/* What is removed or wished for by its id was dealt with there. */
-static tp_status wish_group_item(work *w, const tp__subscription *sub) {
-  tp__wish wish = tp__edit_wish(w->edit, NULL, 0, sub);
-  if (wish == TP__WISH_NONE) return TP_OK;
+/* What is removed or changed by its id was dealt with there. */
+static tp_status request_group_item(work *w, const tp__subscription *sub) {
+  tp__requested requested = tp__edit_requested(w->edit, NULL, 0, sub);
+  if (requested == TP__REQUESTED_NONE) return TP_OK;
   const tp__change *change = tp__changes_find(&w->edit->subscriptions, sub->desc.id);
-  if (change && (change->removed || (change->wish != TP__WISH_NONE && !change->sub))) return TP_OK;
+  if (change && (change->removed || (change->requested != TP__REQUESTED_NONE && !change->sub))) return TP_OK;
   TP__TRY(check_owner(w, "subscription", sub->desc.id, sub->owner));
-  return wish_item(w, sub, wish);
+  return request_item(w, sub, requested);
 }
 
 static tp_status change_groups(work *w) {
   for (uint32_t phase = 0; w->edit->group_count > 0 && phase < TP_PHASE_LIMIT; phase++) {
-    const tp__roster *roster = w->base->rosters[phase];
-    for (size_t i = 0; roster && i < roster->item_count; i++) TP__TRY(wish_group_item(w, roster->items[i].sub));
+    const tp__members *members = w->base->members_of_phase[phase];
+    for (size_t i = 0; members && i < members->item_count; i++) TP__TRY(request_group_item(w, members->items[i].sub));
   }
   return TP_OK;
 }
 
-static bool added_has(const tp_edit *edit, const tp__group_wish *group) {
+static bool added_has(const tp_edit *edit, const tp__group_request *group) {
   for (size_t i = 0; i < edit->subscriptions.count; i++) {
     const tp__change *change = &edit->subscriptions.items[i];
     if (change->sub && change->added_at < group->at && tp__group_has(group, change->sub)) return true;
@@ -153,11 +153,11 @@ static bool added_has(const tp_edit *edit, const tp__group_wish *group) {
   return false;
 }
 
-static bool registered_has(const work *w, const tp__group_wish *group) {
+static bool registered_has(const work *w, const tp__group_request *group) {
   for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
-    const tp__roster *roster = w->base->rosters[phase];
-    for (size_t i = 0; roster && i < roster->item_count; i++) {
-      const tp__subscription *sub = roster->items[i].sub;
+    const tp__members *members = w->base->members_of_phase[phase];
+    for (size_t i = 0; members && i < members->item_count; i++) {
+      const tp__subscription *sub = members->items[i].sub;
       const tp__change *change = tp__group_has(group, sub) ? tp__changes_find(&w->edit->subscriptions, sub->desc.id)
                                                            : NULL;
       if (tp__group_has(group, sub) && !(change && change->removed)) return true;
@@ -168,7 +168,7 @@ static bool registered_has(const work *w, const tp__group_wish *group) {
 
 static tp_status check_groups(const work *w) {
   for (size_t i = 0; i < w->edit->group_count; i++) {
-    const tp__group_wish *group = &w->edit->groups[i];
+    const tp__group_request *group = &w->edit->groups[i];
     if (added_has(w->edit, group) || registered_has(w, group)) continue;
     if (group->owner)
       return tp__fail(w->fault, TP_ERR_NOT_FOUND, group->owner,
@@ -183,13 +183,13 @@ static tp_status check_groups(const work *w) {
 static tp_status add_item(work *w, const tp__change *change) {
   tp__subscription *sub = change->sub;
   bool disabled = sub->desc.disabled;
-  tp__wish wish = tp__edit_wish(w->edit, change, change->added_at, sub);
-  bool becomes = wish == TP__WISH_NONE ? disabled : wish == TP__WISH_DISABLE;
+  tp__requested requested = tp__edit_requested(w->edit, change, change->added_at, sub);
+  bool becomes = requested == TP__REQUESTED_NONE ? disabled : requested == TP__REQUESTED_DISABLE;
   TP__TRY(touch(w, sub->desc.phase));
   TP__TRY(tp__map_add(&w->set->subscriptions, sub->desc.id, sub));
   sub->registration = w->set->next_registration++;
-  tp__roster_append(w->set->rosters[sub->desc.phase], sub, becomes);
-  count_wish(w, disabled, becomes);
+  tp__members_append(w->set->members_of_phase[sub->desc.phase], sub, becomes);
+  count_requested(w, disabled, becomes);
   w->done.added++;
   return TP_OK;
 }
@@ -198,8 +198,8 @@ static tp_status add_items(work *w) {
   for (size_t i = 0; i < w->edit->subscriptions.count; i++) {
     const tp__change *change = &w->edit->subscriptions.items[i];
     const tp__subscription *there = tp__set_subscription(w->base, change->id);
-    bool speaks_of_it = change->removed || (change->wish != TP__WISH_NONE && !change->sub);
-    if ((speaks_of_it && !there) || (change->removed && change->wish != TP__WISH_NONE && !change->sub)) {
+    bool speaks_of_it = change->removed || (change->requested != TP__REQUESTED_NONE && !change->sub);
+    if ((speaks_of_it && !there) || (change->removed && change->requested != TP__REQUESTED_NONE && !change->sub)) {
       return tp__fail(w->fault, TP_ERR_NOT_FOUND, change->id,
                       "subscription `%s` is not registered, so it cannot be removed, enabled or disabled", change->id);
     }
@@ -216,9 +216,9 @@ static tp_status add_items(work *w) {
 }
 
 /* A phase whose optional edge named an id in vain looks again when somebody has it. */
-static tp_status touch_hopeful(work *w) {
+static tp_status touch_waiting_optional(work *w) {
   for (uint32_t phase = 0; w->done.added > 0 && phase < TP_PHASE_LIMIT; phase++) {
-    const tp__absent *absent = w->base->rosters[phase] ? w->base->rosters[phase]->absent : NULL;
+    const tp__absent *absent = w->base->members_of_phase[phase] ? w->base->members_of_phase[phase]->absent : NULL;
     while (absent && !tp__set_subscription(w->set, absent->id)) absent = absent->next;
     if (absent) TP__TRY(touch(w, phase));
   }
@@ -230,7 +230,8 @@ static tp_status set_budgets(work *w) {
     if (!w->edit->budget_set[phase]) continue;
     w->done.budgets++;
     w->set->budgets_ms[phase] = w->edit->budgets_ms[phase];
-    if (w->base->rosters[phase] && w->set->budgets_ms[phase] != w->base->budgets_ms[phase]) TP__TRY(touch(w, phase));
+    if (w->base->members_of_phase[phase] && w->set->budgets_ms[phase] != w->base->budgets_ms[phase])
+      TP__TRY(touch(w, phase));
   }
   return TP_OK;
 }
@@ -239,7 +240,8 @@ static tp_status set_limits(work *w) {
   for (size_t i = 0; i < w->edit->limit_count; i++) {
     uint32_t phase = w->edit->limits[i].phase;
     w->set->limits_ms[phase] = w->edit->limits[i].limit_ms;
-    if (w->base->rosters[phase] && w->set->limits_ms[phase] != w->base->limits_ms[phase]) TP__TRY(touch(w, phase));
+    if (w->base->members_of_phase[phase] && w->set->limits_ms[phase] != w->base->limits_ms[phase])
+      TP__TRY(touch(w, phase));
   }
   w->done.limits = w->edit->limit_count;
   return TP_OK;
@@ -259,7 +261,7 @@ static tp_status apply_wishes(work *w) {
   TP__TRY(change_groups(w));
   TP__TRY(change_items(w));
   TP__TRY(add_items(w));
-  return touch_hopeful(w);
+  return touch_waiting_optional(w);
 }
 
 static tp_status apply(const tp_edit *edit, const tp__set *base, tp__set *set, tally *ret_done, tp_fault *fault) {

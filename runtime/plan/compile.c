@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * compile.c: from the rosters that a commit touched to plans. For each: validate its members, resolve their edges,
+ * compile.c: from the member lists that a commit touched to plans. For each: validate its members, resolve their edges,
  * sort, and lay everything out in flat arrays whose indexes are the plan's order. What is needed only on the way lies
- * in a scratch arena; what stays lies in the roster's. Everything here is n log n + m. */
+ * in a scratch arena; what stays lies in the member list's. Everything here is n log n + m. */
 #include <stdio.h>
 
 #include "runtime/plan/registry.h"
@@ -17,8 +17,8 @@ static tp_status no_memory(tp_fault *fault) {
 /* ---- members ---- */
 
 static tp_status count_members(const tp__drafts *drafts, tp__draft *draft, tp_fault *fault) {
-  for (size_t i = 0; i < draft->roster->item_count; i++) {
-    const tp__set_item *item = &draft->roster->items[i];
+  for (size_t i = 0; i < draft->members->item_count; i++) {
+    const tp__set_item *item = &draft->members->items[i];
     if (item->disabled || ++draft->node_count <= TP__PHASE_NODES_MAX) continue;
     return tp__subscription_refuse(fault, drafts->registry, item->sub, TP_ERR_TOO_LARGE,
                                    "the phase has %d subscriptions, and one more is not allowed", TP__PHASE_NODES_MAX);
@@ -27,7 +27,7 @@ static tp_status count_members(const tp__drafts *drafts, tp__draft *draft, tp_fa
 }
 
 static bool make_room(const tp__drafts *drafts, tp__draft *draft) {
-  draft->places = tp__arena_alloc(drafts->scratch, draft->roster->item_count * sizeof *draft->places);
+  draft->places = tp__arena_alloc(drafts->scratch, draft->members->item_count * sizeof *draft->places);
   draft->nodes = tp__arena_alloc(drafts->scratch, draft->node_count * sizeof *draft->nodes);
   draft->node_count = 0;
   return draft->places && draft->nodes;
@@ -35,8 +35,8 @@ static bool make_room(const tp__drafts *drafts, tp__draft *draft) {
 
 /* @return the first that is refused, or NULL. */
 static const tp__set_item *read_members(const tp__drafts *drafts, tp__draft *draft) {
-  for (size_t i = 0; i < draft->roster->item_count; i++) {
-    const tp__set_item *item = &draft->roster->items[i];
+  for (size_t i = 0; i < draft->members->item_count; i++) {
+    const tp__set_item *item = &draft->members->items[i];
     tp__node aside;
     tp__node *node = item->disabled ? &aside : &draft->nodes[draft->node_count];
     if (tp__validate(drafts->registry, drafts->set, item->sub, item->disabled, node, NULL) != TP_OK) return item;
@@ -208,41 +208,41 @@ static void lay_out_deps(tp__plan *plan, const links *all) {
 }
 
 static void sum_up(tp__plan *plan) {
-  plan->all_quick = true;
+  plan->all_inline = true;
   for (uint32_t i = 0; i < plan->node_count; i++) {
     const tp__node *node = &plan->nodes[i];
     if (plan->indegree[i] == 0) plan->roots[plan->root_count++] = i;
     if (plan->levels < node->level + 1) plan->levels = node->level + 1;
     if (!tp__node_awaited(node)) plan->detached_count++;
-    if (tp__node_awaited(node) && !(node->flags & TP__NODE_QUICK)) plan->all_quick = false;
+    if (tp__node_awaited(node) && !(node->flags & TP__NODE_INLINE)) plan->all_inline = false;
   }
 }
 
-/* ---- what the loop of quick nodes reads ---- */
+/* ---- what the loop of inline nodes reads ---- */
 
-static bool is_plain(const tp__node *node) {
-  return (node->flags & (TP__NODE_QUICK | TP__NODE_DETACHED | TP__NODE_MATCH | TP__NODE_DEADLINE)) == TP__NODE_QUICK;
+static bool is_on_fast_path(const tp__node *node) {
+  return (node->flags & (TP__NODE_INLINE | TP__NODE_DETACHED | TP__NODE_MATCH | TP__NODE_DEADLINE)) == TP__NODE_INLINE;
 }
 
 static void condense(tp__plan *plan, const tp__registry *registry) {
   uint32_t parallel_count = 0;
-  plan->all_plain = true;
-  plan->limit_ns_min = TP__NEVER;
+  plan->on_fast_path = true;
+  plan->timeout_ns_min = TP__NEVER;
   plan->run_names = &registry->run_names;
   for (uint32_t i = 0; i < plan->node_count; i++) {
     const tp__node *node = &plan->nodes[i];
-    plan->quick[i] = (tp__quick_node){.run = node->run,
+    plan->inline_nodes[i] = (tp__inline_node){.run = node->run,
                                       .self = node->self,
                                       .first_edge = node->first_edge,
                                       .edge_count = (uint16_t)node->edge_count,
                                       .run_name = node->sub->run_name,
-                                      .how = tp__row_how(TP_STATE_SUCCEEDED, 1, node->execution, node->failure),
-                                      .plain = is_plain(node),
-                                      .leaves = !(node->flags & TP__NODE_QUICK) || !tp__node_awaited(node)};
-    if (!plan->quick[i].plain) plan->all_plain = false;
+                                      .flags = tp__row_flags(TP_STATE_SUCCEEDED, 1, node->execution, node->failure),
+                                      .on_fast_path = is_on_fast_path(node),
+                                      .leaves = !(node->flags & TP__NODE_INLINE) || !tp__node_awaited(node)};
+    if (!plan->inline_nodes[i].on_fast_path) plan->on_fast_path = false;
     if (node->flags & TP__NODE_PARALLEL) parallel_count++;
-    if (node->tail_ns > plan->tail_ns_max) plan->tail_ns_max = node->tail_ns;
-    if (node->limit_ns > 0 && node->limit_ns < plan->limit_ns_min) plan->limit_ns_min = node->limit_ns;
+    if (node->required_tail_ns > plan->required_tail_ns_max) plan->required_tail_ns_max = node->required_tail_ns;
+    if (node->timeout_ns > 0 && node->timeout_ns < plan->timeout_ns_min) plan->timeout_ns_min = node->timeout_ns;
   }
   plan->has_parallel = parallel_count > 1;
 }
@@ -262,7 +262,7 @@ static void set_start(tp__plan *plan) {
   plan->no_marks = (uint8_t *)(leaving + plan->node_count);
   for (uint32_t i = plan->root_count; i-- > 0;) {
     uint32_t root = plan->roots[i];
-    if (plan->quick[root].leaves) {
+    if (plan->inline_nodes[root].leaves) {
       leaving[plan->leaving_count++] = (uint16_t)root;
     } else {
       ready[root / 64] |= UINT64_C(1) << root % 64;
@@ -281,12 +281,12 @@ static tp__plan *plan_new(const tp__draft *draft, const uint32_t *order, uint32_
   plan->nodes = tp__arena_alloc(arena, count * sizeof *plan->nodes);
   plan->start_bytes = start_bytes(count);
   plan->start = tp__arena_alloc(arena, plan->start_bytes);
-  plan->quick = tp__arena_alloc(arena, count * sizeof *plan->quick);
+  plan->inline_nodes = tp__arena_alloc(arena, count * sizeof *plan->inline_nodes);
   plan->edges = tp__arena_alloc(arena, edge_count * sizeof *plan->edges);
   plan->deps = tp__arena_alloc(arena, edge_count * sizeof *plan->deps);
   plan->indegree = tp__arena_alloc(arena, count * sizeof *plan->indegree);
   plan->roots = tp__arena_alloc(arena, count * sizeof *plan->roots);
-  if (!plan->nodes || !plan->start || !plan->quick) return NULL;
+  if (!plan->nodes || !plan->start || !plan->inline_nodes) return NULL;
   if (!plan->edges || !plan->deps || !plan->indegree || !plan->roots) return NULL;
   for (uint32_t i = 0; i < count; i++) plan->nodes[i] = draft->nodes[order[i]];
   return plan;
@@ -317,7 +317,7 @@ static tp_status compile_phase(const tp__drafts *drafts, tp__draft *draft, tp_fa
   TP__TRY(tp__draft_edges(drafts, draft, fault));
   TP__TRY(order_nodes(drafts, draft, order, fault));
   tp__plan *plan;
-  if (lay_out(drafts, draft, order, &draft->roster->arena, &plan) != TP_OK) return no_memory(fault);
+  if (lay_out(drafts, draft, order, &draft->members->arena, &plan) != TP_OK) return no_memory(fault);
   plan->host_budget_ns = (int64_t)drafts->set->budgets_ms[draft->phase] * TP__NS_PER_MS;
   plan->default_limit_ns = (int64_t)tp__set_limit_ms(drafts->set, plan->row, draft->phase) * TP__NS_PER_MS;
   plan->limit_set = drafts->set->limits_ms[draft->phase] > 0;
@@ -325,20 +325,20 @@ static tp_status compile_phase(const tp__drafts *drafts, tp__draft *draft, tp_fa
   condense(plan, drafts->registry);
   set_start(plan);
   plan->hash = tp__plan_hash(plan);
-  draft->roster->plan = plan;
+  draft->members->plan = plan;
   return TP_OK;
 }
 
 static bool gather_drafts(tp__drafts *drafts) {
   uint32_t count = 0;
   for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
-    count += drafts->set->rosters[phase] && !drafts->set->rosters[phase]->compiled;
+    count += drafts->set->members_of_phase[phase] && !drafts->set->members_of_phase[phase]->compiled;
   }
   drafts->items = tp__arena_zero(drafts->scratch, count * sizeof *drafts->items);
   for (uint32_t phase = 0; drafts->items && phase < TP_PHASE_LIMIT; phase++) {
-    tp__roster *roster = drafts->set->rosters[phase];
-    if (!roster || roster->compiled) continue;
-    tp__draft draft = {.phase = phase, .row = drafts->registry->phases[phase], .roster = roster};
+    tp__members *members = drafts->set->members_of_phase[phase];
+    if (!members || members->compiled) continue;
+    tp__draft draft = {.phase = phase, .row = drafts->registry->phases[phase], .members = members};
     drafts->items[drafts->count++] = draft;
   }
   return drafts->items;
@@ -354,7 +354,7 @@ static tp_status compile(tp__drafts *drafts, tp_fault *fault) {
   for (uint32_t i = 0; i < drafts->count; i++) {
     tp__draft *draft = &drafts->items[i];
     if (draft->node_count > 0) TP__TRY(compile_phase(drafts, draft, fault));
-    draft->roster->compiled = true;
+    draft->members->compiled = true;
   }
   return TP_OK;
 }
@@ -369,7 +369,7 @@ tp_status tp__compile(tp__snapshot *snapshot, tp_fault *fault) {
   tp__arena_fini(&scratch);
   if (status != TP_OK) return status;
   for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
-    if (set->rosters[phase]) snapshot->plans[phase] = set->rosters[phase]->plan;
+    if (set->members_of_phase[phase]) snapshot->plans[phase] = set->members_of_phase[phase]->plan;
   }
   snapshot->hash = tp__snapshot_hash(snapshot);
   return TP_OK;

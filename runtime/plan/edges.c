@@ -20,14 +20,14 @@ static uint32_t finder_home(const tp__draft *draft, const tp__subscription *sub)
 }
 
 static bool finder_fill(const tp__drafts *drafts, tp__draft *draft) {
-  const tp__roster *roster = draft->roster;
+  const tp__members *members = draft->members;
   draft->finder_bits = 1;
-  while ((size_t)1 << draft->finder_bits < 2 * roster->item_count) draft->finder_bits++;
+  while ((size_t)1 << draft->finder_bits < 2 * members->item_count) draft->finder_bits++;
   uint32_t mask = (UINT32_C(1) << draft->finder_bits) - 1;
   draft->finder = tp__arena_zero(drafts->scratch, ((size_t)mask + 1) * sizeof *draft->finder);
   if (!draft->finder) return false;
-  for (uint32_t i = 0; i < roster->item_count; i++) {
-    uint32_t at = finder_home(draft, roster->items[i].sub);
+  for (uint32_t i = 0; i < members->item_count; i++) {
+    uint32_t at = finder_home(draft, members->items[i].sub);
     while (draft->finder[at] != 0) at = (at + 1) & mask;
     draft->finder[at] = i + 1;
   }
@@ -36,17 +36,17 @@ static bool finder_fill(const tp__drafts *drafts, tp__draft *draft) {
 
 static uint32_t finder_get(const tp__draft *draft, const tp__subscription *sub) {
   uint32_t mask = (UINT32_C(1) << draft->finder_bits) - 1, at = finder_home(draft, sub);
-  while (draft->roster->items[draft->finder[at] - 1].sub != sub) at = (at + 1) & mask;
+  while (draft->members->items[draft->finder[at] - 1].sub != sub) at = (at + 1) & mask;
   return draft->finder[at] - 1;
 }
 
 /* ---- */
 
 static tp_status remember_absent(const edge_reader *r, const tp_edge *edge) {
-  tp__absent *absent = tp__arena_alloc(&r->draft->roster->arena, sizeof *absent);
+  tp__absent *absent = tp__arena_alloc(&r->draft->members->arena, sizeof *absent);
   if (!absent) return tp__fail(r->fault, TP_ERR_NO_MEMORY, NULL, "no memory for the plan");
-  *absent = (tp__absent){.next = r->draft->roster->absent, .id = edge->target};
-  r->draft->roster->absent = absent;
+  *absent = (tp__absent){.next = r->draft->members->absent, .id = edge->target};
+  r->draft->members->absent = absent;
   return TP_OK;
 }
 

@@ -34,16 +34,16 @@ static tp_status changes_reserve(tp_edit *edit, tp__changes *changes, const char
   return tp__arena_string(&edit->arena, id, ret_id) ? TP_OK : TP_ERR_NO_MEMORY;
 }
 
-/* The newest change of an id, behind all others. What was wished before of the same id goes with it. */
+/* The newest change of an id, behind all others. What was requested before of the same id goes with it. */
 static tp__change *changes_append(tp__changes *changes, const char *id) {
   tp__change *before = tp__changes_find(changes, id);
   tp__change change = {.id = id};
   if (before) {
     change.removed = before->removed;
-    change.wish = before->wish;
-    change.wished_at = before->wished_at;
+    change.requested = before->requested;
+    change.requested_at = before->requested_at;
     before->removed = false;
-    before->wish = TP__WISH_NONE;
+    before->requested = TP__REQUESTED_NONE;
   }
   tp__change *added = &changes->items[changes->count];
   *added = change;
@@ -214,24 +214,24 @@ tp_status tp_edit_remove_subscription(tp_edit *edit, const char *id, tp_fault *f
   TP__TRY(changes_get(edit, &edit->subscriptions, id, "tp_edit_remove_subscription: the id", &change, fault));
   tp__subscription *added = change->sub;
   change->sub = NULL;
-  change->wish = TP__WISH_NONE;
+  change->requested = TP__REQUESTED_NONE;
   if (!added) change->removed = true;
   tp__subscription_unref(added);
   return TP_OK;
 }
 
-static tp__wish wish_of(bool enabled) { return enabled ? TP__WISH_ENABLE : TP__WISH_DISABLE; }
+static tp__requested requested_of(bool enabled) { return enabled ? TP__REQUESTED_ENABLE : TP__REQUESTED_DISABLE; }
 
 tp_status tp_edit_enable(tp_edit *edit, const char *subscription, bool enabled, tp_fault *fault) {
   if (!edit) return no_edit("tp_edit_enable", fault);
   tp__change *change;
   TP__TRY(changes_get(edit, &edit->subscriptions, subscription, "tp_edit_enable: the id", &change, fault));
-  change->wish = wish_of(enabled);
-  change->wished_at = ++edit->calls;
+  change->requested = requested_of(enabled);
+  change->requested_at = ++edit->calls;
   return TP_OK;
 }
 
-static tp_status group_add(tp_edit *edit, tp__group_wish group, tp_fault *fault) {
+static tp_status group_add(tp_edit *edit, tp__group_request group, tp_fault *fault) {
   void *groups = edit->groups;
   tp_status status = tp__array_grow(&edit->registry->allocator, &groups, &edit->group_capacity, edit->group_count + 1,
                                     sizeof group);
@@ -245,28 +245,29 @@ static tp_status group_add(tp_edit *edit, tp__group_wish group, tp_fault *fault)
 tp_status tp_edit_enable_owner(tp_edit *edit, const char *owner, bool enabled, tp_fault *fault) {
   if (!edit) return no_edit("tp_edit_enable_owner", fault);
   TP__TRY(tp__id_check(owner, "tp_edit_enable_owner: the owner's name", fault));
-  return group_add(edit, (tp__group_wish){.owner = owner, .wish = wish_of(enabled)}, fault);
+  return group_add(edit, (tp__group_request){.owner = owner, .requested = requested_of(enabled)}, fault);
 }
 
 tp_status tp_edit_enable_trust(tp_edit *edit, tp_trust trust, bool enabled, tp_fault *fault) {
   if (!edit) return no_edit("tp_edit_enable_trust", fault);
   if (trust == TP_TRUST_NONE || (unsigned)trust > TP_TRUST_DECLARED)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_edit_enable_trust: trust %d is none of TP_TRUST_*", (int)trust);
-  return group_add(edit, (tp__group_wish){.trust = trust, .wish = wish_of(enabled)}, fault);
+  return group_add(edit, (tp__group_request){.trust = trust, .requested = requested_of(enabled)}, fault);
 }
 
-bool tp__group_has(const tp__group_wish *group, const tp__subscription *sub) {
+bool tp__group_has(const tp__group_request *group, const tp__subscription *sub) {
   return group->owner ? strcmp(group->owner, sub->owner) == 0 : group->trust == sub->trust;
 }
 
-tp__wish tp__edit_wish(const tp_edit *edit, const tp__change *change, uint64_t since, const tp__subscription *sub) {
-  tp__wish wish = change ? change->wish : TP__WISH_NONE;
-  uint64_t at = wish == TP__WISH_NONE ? 0 : change->wished_at;
+tp__requested tp__edit_requested(const tp_edit *edit, const tp__change *change, uint64_t since,
+                                 const tp__subscription *sub) {
+  tp__requested requested = change ? change->requested : TP__REQUESTED_NONE;
+  uint64_t at = requested == TP__REQUESTED_NONE ? 0 : change->requested_at;
   for (size_t i = 0; i < edit->group_count; i++) {
-    const tp__group_wish *group = &edit->groups[i];
-    if (group->at > at && group->at > since && tp__group_has(group, sub)) wish = group->wish;
+    const tp__group_request *group = &edit->groups[i];
+    if (group->at > at && group->at > since && tp__group_has(group, sub)) requested = group->requested;
   }
-  return wish;
+  return requested;
 }
 
 tp_status tp_edit_set_limit(tp_edit *edit, uint32_t phase, uint32_t limit_ms, tp_fault *fault) {
@@ -282,7 +283,7 @@ tp_status tp_edit_set_limit(tp_edit *edit, uint32_t phase, uint32_t limit_ms, tp
                                     sizeof *edit->limits);
   edit->limits = limits;
   if (status != TP_OK) return no_memory(NULL, fault);
-  edit->limits[edit->limit_count++] = (tp__limit_wish){.phase = phase, .limit_ms = limit_ms};
+  edit->limits[edit->limit_count++] = (tp__limit_request){.phase = phase, .limit_ms = limit_ms};
   return TP_OK;
 }
 

@@ -119,7 +119,7 @@ static void add_node(digest *d, const tp__plan *plan, const tp__node *node) {
   add_number(d, node->kinds);
   add_number(d, node->execution);
   add_number(d, node->failure);
-  add_number(d, (uint64_t)node->limit_ns);
+  add_number(d, (uint64_t)node->timeout_ns);
   add_number(d, node->permits);
   add_policies(d, node->sub);
   add_numbers(d, plan->edges + node->first_edge, node->edge_count);

@@ -37,7 +37,7 @@ static tp_subscription_info info_of(const tp__registry *registry, const tp__node
                                 .execution = node->execution,
                                 .failure = node->failure,
                                 .placement = handler->placement,
-                                .limit_ms = (uint32_t)(node->limit_ns / TP__NS_PER_MS),
+                                .limit_ms = (uint32_t)(node->timeout_ns / TP__NS_PER_MS),
                                 .max_concurrent = node->permits,
                                 .attempts = desc->attempts > 1 ? desc->attempts : 1,
                                 .priority = desc->priority,
@@ -67,10 +67,10 @@ static bool show_plan(const walk *w, const tp__plan *plan) {
   return true;
 }
 
-static bool show_disabled(const walk *w, const tp__roster *roster) {
-  for (size_t i = 0; roster && i < roster->item_count; i++) {
+static bool show_disabled(const walk *w, const tp__members *members) {
+  for (size_t i = 0; members && i < members->item_count; i++) {
     tp__node node;
-    const tp__set_item *item = &roster->items[i];
+    const tp__set_item *item = &members->items[i];
     if (!item->disabled || !fits(w->query, item->sub)) continue;
     tp__disabled_node(w->snapshot, item->sub, &node);
     tp_subscription_info info = info_of(w->registry, &node);
@@ -83,7 +83,7 @@ static bool show_disabled(const walk *w, const tp__roster *roster) {
 
 static bool show_phase(const walk *w, uint32_t phase) {
   if (!show_plan(w, w->snapshot->plans[phase])) return false;
-  return w->query->only_enabled || show_disabled(w, tp__snapshot_set(w->snapshot)->rosters[phase]);
+  return w->query->only_enabled || show_disabled(w, tp__snapshot_set(w->snapshot)->members_of_phase[phase]);
 }
 
 static tp_status query_read(const tp__registry *registry, const tp_subscription_query *theirs,

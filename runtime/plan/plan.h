@@ -104,10 +104,10 @@ typedef struct tp__subscription {
 } tp__subscription;
 
 enum {
-  TP__NODE_QUICK = 1,
+  TP__NODE_INLINE = 1,
   TP__NODE_DETACHED = 2,      /* FireAndRecord or Background */
   TP__NODE_BACKGROUND = 4,
-  TP__NODE_DEADLINE = 8,      /* limit_ns counts from ready, else from the call */
+  TP__NODE_DEADLINE = 8,      /* timeout_ns counts from ready, else from the call */
   TP__NODE_REQUIRED = 16,
   TP__NODE_FALLBACK = 32,
   TP__NODE_MATCH = 64,
@@ -123,8 +123,8 @@ typedef struct tp__node {
   uint32_t flags;
   tp_capability kinds;        /* bit 1 << TP_KIND_*: what it may emit here (row, capabilities, detachment) */
   uint32_t first_edge, edge_count; /* in plan->edges */
-  int64_t limit_ns;
-  int64_t tail_ns;            /* longest path of required nodes behind it (quick ones count 10 ms an attempt); nodes
+  int64_t timeout_ns;
+  int64_t required_tail_ns;   /* longest path of required nodes behind it (inline ones count 10 ms an attempt); nodes
                                  on the way that are not required, or not awaited, count nothing */
   uint32_t first_dep, dep_count;   /* in plan->deps: what its call may see */
   tp_capability capabilities; /* the handler's */
@@ -139,17 +139,17 @@ typedef struct tp__node {
   bool critical;              /* on the critical path: for printing */
 } tp__node;
 
-/** What the loop of quick nodes reads of a node, half a cache line of it. */
-typedef struct tp__quick_node {
+/** What the loop of inline nodes reads of a node, half a cache line of it. */
+typedef struct tp__inline_node {
   tp_handler_fn run;
   void *self;
   uint32_t first_edge; /* in plan->edges */
   uint16_t edge_count;
-  bool plain;          /* quick, awaited, without match, and when it became ready does not matter */
-  bool leaves;         /* the owner's thread: not quick, or detached */
+  bool on_fast_path;   /* inline, awaited, without match, and when it became ready does not matter */
+  bool leaves;         /* the owner's thread: not inline, or detached */
   uint32_t run_name;
-  uint32_t how;        /* of its row, when it is called and has nothing to say */
-} tp__quick_node;
+  uint32_t flags;        /* of its row, when it is called and has nothing to say */
+} tp__inline_node;
 
 /** A phase's subscriptions, compiled. Never changes. */
 typedef struct tp__plan {
@@ -158,16 +158,16 @@ typedef struct tp__plan {
   uint32_t node_count;        /* > 0 */
   uint32_t edge_count, dep_count, root_count;
   tp__node *nodes;
-  tp__quick_node *quick;      /* of each node */
+  tp__inline_node *inline_nodes;     /* of each node */
   /** Successors by rising target: target << 1 | 1 when the target requires this one's success. Each pair once. A chain
    *  has an edge from each node to the next, so that the engine knows one way to go on. Edges out of a detached node
    *  (in a chain, or by its own `before`) wait for its start only: it counts as settled when started. */
   uint32_t *edges;
   uint32_t *deps;             /* node indexes of direct after/requires targets, by rising index */
   uint16_t *indegree;         /* per node: edges into it */
-  /** What an entry starts from, copied in one piece: a bit for each node, set where it is a quick root; a uint16_t for
-   *  each, its indegree; room for as many, a stack of the roots that leave the owner's thread; a zero byte for each.
-   *  Padded to 8 bytes. */
+  /** What an entry starts from, copied in one piece: a bit for each node, set where it is an inline root; a uint16_t
+   *  for each, its indegree; room for as many, a stack of the roots that leave the owner's thread; a zero byte for
+   *  each. Padded to 8 bytes. */
   void *start;
   uint8_t *no_marks;          /* the zero bytes in it, as marks that nobody writes */
   uint32_t start_bytes;
@@ -182,11 +182,11 @@ typedef struct tp__plan {
                                  default limit when nothing is awaited; at most a quarter of TP__NEVER */
   uint32_t levels;
   uint32_t detached_count;
-  bool all_quick;             /* every awaited node is quick */
-  bool all_plain;             /* every node is plain */
+  bool all_inline;            /* every awaited node is inline */
+  bool on_fast_path;          /* every node is on the fast path */
   bool has_parallel;          /* two nodes or more are of placement parallel */
-  int64_t tail_ns_max;        /* of all nodes */
-  int64_t limit_ns_min;       /* of the nodes that have a limit; TP__NEVER: none has */
+  int64_t required_tail_ns_max;        /* of all nodes */
+  int64_t timeout_ns_min;       /* of the nodes that have a limit; TP__NEVER: none has */
   const tp__run_names *run_names; /* the registry's */
   uint64_t hash;              /* of everything that decides behaviour but pointers */
 } tp__plan;

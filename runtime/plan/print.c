@@ -51,17 +51,17 @@ const char *tp__duration(int64_t ns, char *buffer) {
 /* ---- rows ---- */
 
 bool tp__phase_view_of(tp__snapshot *snapshot, uint32_t phase, tp__phase_view *ret_view) {
-  const tp__roster *roster = tp__snapshot_set(snapshot)->rosters[phase];
-  if (!roster || roster->item_count == 0) return false;
+  const tp__members *members = tp__snapshot_set(snapshot)->members_of_phase[phase];
+  if (!members || members->item_count == 0) return false;
   const tp__plan *plan = snapshot->plans[phase];
   uint32_t enabled = plan ? plan->node_count : 0;
   *ret_view = (tp__phase_view){.snapshot = snapshot,
                                .row = snapshot->registry->phases[phase],
                                .phase = phase,
                                .plan = plan,
-                               .roster = roster,
+                               .members = members,
                                .enabled = enabled,
-                               .disabled = (uint32_t)roster->item_count - enabled};
+                               .disabled = (uint32_t)members->item_count - enabled};
   return true;
 }
 
@@ -71,9 +71,9 @@ const tp__node *tp__view_node(const tp__phase_view *view, uint32_t row, tp__row_
   bool goes_on = cursor->item > 0 && cursor->row < row;
   uint32_t left = goes_on ? row - cursor->row - 1 : row - view->enabled;
   size_t item = goes_on ? cursor->item : 0;
-  while (!view->roster->items[item].disabled || left-- > 0) item++;
+  while (!view->members->items[item].disabled || left-- > 0) item++;
   *cursor = (tp__row_cursor){.row = row, .item = item + 1};
-  tp__disabled_node(view->snapshot, view->roster->items[item].sub, &cursor->node);
+  tp__disabled_node(view->snapshot, view->members->items[item].sub, &cursor->node);
   return &cursor->node;
 }
 

@@ -42,7 +42,7 @@ typedef struct tp__phase_view {
   const tp_phase *row;
   uint32_t phase;
   const tp__plan *plan;      /* NULL: nothing is enabled */
-  const tp__roster *roster;
+  const tp__members *members;
   uint32_t enabled, disabled; /* how many */
 } tp__phase_view;
 /** @return false when nothing is registered there. */
@@ -50,7 +50,7 @@ bool tp__phase_view_of(tp__snapshot *snapshot, uint32_t phase, tp__phase_view *r
 /** Where a printer is among the disabled ones. Begins zero-filled; rising rows are found at once. */
 typedef struct tp__row_cursor {
   uint32_t row;
-  size_t item; /* behind the row's in the roster; 0: nowhere */
+  size_t item; /* behind the row's in the members; 0: nowhere */
   tp__node node;
 } tp__row_cursor;
 /** The node of a row: of the plan, or what a disabled one would be, which lies in the cursor. */

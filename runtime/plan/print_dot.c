@@ -34,7 +34,7 @@ static void print_box(const tp__phase_view *view, uint32_t row, const tp__node *
   tp__print_text(printer, " [tooltip=");
   tp__print_quoted(printer, node->handler->desc.id);
   tp__print_format(printer, ",xlabel=\"%s %s %s%s%s%s%s\"", tp_execution_name(node->execution),
-                   tp__duration(node->limit_ns, limit), tp_failure_name(node->failure), *alias ? " as " : "", alias,
+                   tp__duration(node->timeout_ns, limit), tp_failure_name(node->failure), *alias ? " as " : "", alias,
                    *state ? " " : "", state);
   tp__print_text(printer, row < view->enabled ? style_of(node) : ",style=dotted");
   if (*state)

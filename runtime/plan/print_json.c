@@ -40,7 +40,7 @@ static void print_policies(tp__json_printer *json, const tp__node *node) {
   const tp_subscription *desc = &node->sub->desc;
   tp__print_string(json, "trust", tp_trust_name(node->sub->trust));
   tp__print_string(json, "execution", tp_execution_name(node->execution));
-  tp__print_number(json, "limit_ms", ms(node->limit_ns));
+  tp__print_number(json, "limit_ms", ms(node->timeout_ns));
   tp__print_string(json, "failure", tp_failure_name(node->failure));
   tp__print_string(json, "placement", tp_placement_name(node->handler->desc.placement));
   if (node->handler->desc.inbox) tp__print_bool(json, "inbox", true);
@@ -75,7 +75,7 @@ static void print_node(tp__json_printer *json, const tp__phase_view *view, uint3
   tp__print_string(json, "owner", node->sub->owner);
   tp__print_number(json, "level", enabled ? (int64_t)node->level : -1);
   tp__print_bool(json, "critical", node->critical);
-  tp__print_number(json, "tail_ms", ms(node->tail_ns));
+  tp__print_number(json, "tail_ms", ms(node->required_tail_ns));
   print_policies(json, node);
   print_edges(json, "after", desc->after, desc->after_count);
   print_edges(json, "needs", desc->needs, desc->needs_count);
@@ -100,7 +100,7 @@ static void print_plan(tp__json_printer *json, const tp__plan *plan) {
   tp__print_bool(json, "budget_set_by_host", plan->host_budget_ns > 0);
   tp__print_number(json, "default_limit_ms", ms(plan->default_limit_ns));
   tp__print_bool(json, "default_limit_set_by_host", plan->limit_set);
-  tp__print_bool(json, "all_inline", plan->all_quick);
+  tp__print_bool(json, "all_inline", plan->all_inline);
   tp__print_hash(json, "hash", plan->hash);
 }
 

@@ -10,26 +10,27 @@ typedef struct phase_list {
   const tp__set *set;
   uint32_t count;
   uint32_t ids[TP_PHASE_LIMIT];
-  const tp__roster *const *rosters;       /* by phase id; NULL: nothing was ever registered there */
+  const tp__members *const *members_of_phase;       /* by phase id; NULL: nothing was ever registered there */
   uint32_t subscriptions[TP_PHASE_LIMIT]; /* by phase id, disabled ones too */
   uint32_t disabled[TP_PHASE_LIMIT], killed[TP_PHASE_LIMIT];
 } phase_list;
 
-static void count_states(const tp__roster *roster, uint32_t phase, phase_list *list) {
-  list->subscriptions[phase] = (uint32_t)roster->item_count;
-  for (size_t i = 0; i < roster->item_count; i++) {
-    list->disabled[phase] += roster->items[i].disabled;
-    list->killed[phase] += tp__a32_load_relaxed(&roster->items[i].sub->killed) != 0;
+static void count_states(const tp__members *members, uint32_t phase, phase_list *list) {
+  list->subscriptions[phase] = (uint32_t)members->item_count;
+  for (size_t i = 0; i < members->item_count; i++) {
+    list->disabled[phase] += members->items[i].disabled;
+    list->killed[phase] += tp__a32_load_relaxed(&members->items[i].sub->killed) != 0;
   }
 }
 
 static void list_phases(tp__snapshot *snapshot, phase_list *ret_list) {
   const tp__set *set = tp__snapshot_set(snapshot);
-  *ret_list =
-      (phase_list){.registry = snapshot->registry, .set = set, .rosters = (const tp__roster *const *)set->rosters};
+  *ret_list = (phase_list){.registry = snapshot->registry,
+                           .set = set,
+                           .members_of_phase = (const tp__members *const *)set->members_of_phase};
   for (uint32_t phase = 1; phase < TP_PHASE_LIMIT; phase++) {
     if (snapshot->registry->phases[phase]) ret_list->ids[ret_list->count++] = phase;
-    if (set->rosters[phase]) count_states(set->rosters[phase], phase, ret_list);
+    if (set->members_of_phase[phase]) count_states(set->members_of_phase[phase], phase, ret_list);
   }
 }
 
@@ -39,10 +40,10 @@ static const char *kind_name(const tp__registry *registry, uint32_t kind) {
 
 /* How many were subscribed through the alias, disabled ones too. */
 static uint32_t count_alias(const phase_list *list, const tp__alias *alias) {
-  const tp__roster *roster = list->rosters[alias->phase];
+  const tp__members *members = list->members_of_phase[alias->phase];
   uint32_t count = 0;
-  for (size_t i = 0; roster && i < roster->item_count; i++)
-    count += strcmp(tp__subscription_alias(list->registry, roster->items[i].sub), alias->name) == 0;
+  for (size_t i = 0; members && i < members->item_count; i++)
+    count += strcmp(tp__subscription_alias(list->registry, members->items[i].sub), alias->name) == 0;
   return count;
 }
 

@@ -40,7 +40,7 @@ static const char *cell(const void *ctx, uint32_t row, uint32_t column, char *bu
     case EXECUTION:
       return tp_execution_name(node->execution);
     case LIMIT:
-      return tp__duration(node->limit_ns, buffer);
+      return tp__duration(node->timeout_ns, buffer);
     case FAILURE:
       return tp_failure_name(node->failure);
     default:

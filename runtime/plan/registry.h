@@ -3,7 +3,7 @@
  * registry: what the files of this room share with each other and with nobody else.
  * What is registered at one version is a set: it never changes, belongs to the snapshot that was compiled of it, and is
  * the ground on which the next commit builds its own. So nothing but the pointer to the newest snapshot and the audit
- * rows needs the lock. Neighbouring sets share what they have in common, in parts that are counted: the roster of a
+ * rows needs the lock. Neighbouring sets share what they have in common, in parts that are counted: the members of a
  * phase with its plan, and the shards of the maps, which hold the members. */
 #ifndef TP__REGISTRY_H
 #define TP__REGISTRY_H
@@ -109,7 +109,7 @@ tp_status tp__map_remove(tp__map *map, const char *id);
 /** NULL when there is none. */
 void *tp__map_get(const tp__map *map, const char *id);
 
-/* ---- roster.c: what is registered in one phase, and its plan; shared like the map's shards ---- */
+/* ---- members.c: what is registered in one phase, and its plan; shared like the map's shards ---- */
 
 typedef struct tp__set_item {
   tp__subscription *sub;
@@ -120,7 +120,7 @@ typedef struct tp__absent {
   const struct tp__absent *next;
   const char *id; /* of the subscription that named it */
 } tp__absent;
-typedef struct tp__roster {
+typedef struct tp__members {
   tp__a32 refs;
   const tp_allocator *allocator; /* the rest never changes once it is compiled */
   tp__arena arena;               /* holds everything below */
@@ -129,19 +129,19 @@ typedef struct tp__roster {
   bool compiled;
   tp__plan *plan;                /* NULL when all are disabled */
   const tp__absent *absent;
-} tp__roster;
+} tp__members;
 
 /** A copy of from's items with room for more, not compiled. @param from  NULL: none. @return NULL: no memory. */
-tp__roster *tp__roster_new(const tp_allocator *allocator, const tp__roster *from, size_t more);
-void tp__roster_ref(tp__roster *roster);
+tp__members *tp__members_new(const tp_allocator *allocator, const tp__members *from, size_t more);
+void tp__members_ref(tp__members *members);
 /** Accepts NULL. */
-void tp__roster_unref(tp__roster *roster);
+void tp__members_unref(tp__members *members);
 /** The place of a subscription that is in it. */
-size_t tp__roster_at(const tp__roster *roster, const tp__subscription *subscription);
+size_t tp__members_find(const tp__members *members, const tp__subscription *subscription);
 /** Behind all others; room was made. */
-void tp__roster_append(tp__roster *roster, tp__subscription *subscription, bool disabled);
+void tp__members_append(tp__members *members, tp__subscription *subscription, bool disabled);
 /** Drops the items whose sub was set to NULL. */
-void tp__roster_close_gaps(tp__roster *roster);
+void tp__members_close_gaps(tp__members *members);
 
 /* ---- set.c: what is registered at one version ---- */
 
@@ -149,7 +149,7 @@ typedef struct tp__set {
   const tp_allocator *allocator;
   tp__map handlers;      /* tp__handler, held */
   tp__map subscriptions; /* tp__subscription, held */
-  tp__roster *rosters[TP_PHASE_LIMIT]; /* NULL: nothing was ever registered there */
+  tp__members *members_of_phase[TP_PHASE_LIMIT]; /* NULL: nothing was ever registered there */
   uint32_t budgets_ms[TP_PHASE_LIMIT]; /* what the host set; 0: nothing */
   uint32_t limits_ms[TP_PHASE_LIMIT];  /* likewise: in place of the row's */
   uint64_t next_registration;
@@ -163,7 +163,7 @@ void tp__set_begin(tp__set *set);
 void tp__set_fini(tp__set *set);
 /** Fills an empty set with all that base has, and makes the maps fit for so many more. */
 tp_status tp__set_share(tp__set *set, const tp__set *base, size_t more_handlers, size_t more_subscriptions);
-/** Gives the set a roster of its own for a phase, to be changed and compiled, unless it has one already.
+/** Gives the set a member list of its own for a phase, to be changed and compiled, unless it has one already.
  *  @param more  how many items may be appended to it. */
 tp_status tp__set_touch(tp__set *set, const tp__set *base, uint32_t phase, size_t more);
 /** NULL when there is none. */
@@ -281,16 +281,21 @@ struct tp__registry {
 bool tp__registry_publish(tp__registry *registry, const tp__snapshot *base, tp__snapshot *snapshot,
                           const tp__audit_row *row);
 
-/* ---- edit.c: what an edit wishes; commit.c grants or refuses it ---- */
+/* ---- edit.c: what an edit requests; commit.c grants or refuses it ---- */
 
-typedef enum tp__wish { TP__WISH_NONE = 0, TP__WISH_ENABLE = 1, TP__WISH_DISABLE = 2 } tp__wish;
+/** What is requested of a subscription. */
+typedef enum tp__requested {
+  TP__REQUESTED_NONE = 0,
+  TP__REQUESTED_ENABLE = 1,
+  TP__REQUESTED_DISABLE = 2
+} tp__requested;
 
 /** What is to happen to one id. Changes stand in the order of additions. */
 typedef struct tp__change {
   const char *id;        /* in the edit's arena */
   bool removed;          /* the registered one goes */
-  tp__wish wish;         /* for the added one, else for the registered one */
-  uint64_t wished_at;    /* of the edit's calls, from 1 */
+  tp__requested requested;         /* for the added one, else for the registered one */
+  uint64_t requested_at;    /* of the edit's calls, from 1 */
   uint64_t added_at;     /* of sub; 0: none was added */
   tp__handler *handler;  /* added; the edit's reference */
   tp__subscription *sub; /* added; the edit's reference */
@@ -302,17 +307,17 @@ typedef struct tp__changes {
 } tp__changes;
 
 /** What is to happen to all subscriptions of an owner, or of a trust level. */
-typedef struct tp__group_wish {
+typedef struct tp__group_request {
   const char *owner; /* in the edit's arena; NULL: whoever has the trust */
   tp_trust trust;
-  tp__wish wish;
+  tp__requested requested;
   uint64_t at; /* of the edit's calls */
-} tp__group_wish;
+} tp__group_request;
 
 /** The default limit of a phase. Of several of one phase the last one counts. */
-typedef struct tp__limit_wish {
+typedef struct tp__limit_request {
   uint32_t phase, limit_ms; /* limit_ms 0: the row's */
-} tp__limit_wish;
+} tp__limit_request;
 
 struct tp_edit {
   tp__registry *registry;
@@ -322,9 +327,9 @@ struct tp_edit {
   tp__arena arena; /* ids */
   tp__changes handlers, subscriptions;
   uint64_t calls; /* about subscriptions, so far */
-  tp__group_wish *groups;
+  tp__group_request *groups;
   size_t group_count, group_capacity;
-  tp__limit_wish *limits; /* few edits have one, so that they take no room in the others */
+  tp__limit_request *limits; /* few edits have one, so that they take no room in the others */
   size_t limit_count, limit_capacity;
   bool budget_set[TP_PHASE_LIMIT];
   uint32_t budgets_ms[TP_PHASE_LIMIT];
@@ -333,10 +338,11 @@ struct tp_edit {
 /** Refuses what is no id, saying why. @param field  of the descriptor: "tp_handler.id". */
 tp_status tp__id_check(const char *id, const char *field, tp_fault *fault);
 
-bool tp__group_has(const tp__group_wish *group, const tp__subscription *sub);
-/** The last wish about a subscription: its own, or that of a group.
- *  @param change  of its id; NULL: none.   @param since  groups count when they were wished for behind this call. */
-tp__wish tp__edit_wish(const tp_edit *edit, const tp__change *change, uint64_t since, const tp__subscription *sub);
+bool tp__group_has(const tp__group_request *group, const tp__subscription *sub);
+/** The last request about a subscription: its own, or that of a group.
+ *  @param change  of its id; NULL: none.   @param since  groups count when they were requested behind this call. */
+tp__requested tp__edit_requested(const tp_edit *edit, const tp__change *change, uint64_t since,
+                                 const tp__subscription *sub);
 
 /** The newest change of an id, or NULL. */
 tp__change *tp__changes_find(const tp__changes *changes, const char *id);
@@ -349,8 +355,8 @@ enum { TP__EDGE_REQUIRES = 1, TP__EDGE_DEP = 2 /* the later one named the earlie
 typedef struct tp__draft {
   uint32_t phase;
   const tp_phase *row;
-  tp__roster *roster;   /* its plan and what lasts as long go into its arena */
-  uint32_t *places;     /* per item of the roster: its index in nodes; TP__NO_PLACE when disabled */
+  tp__members *members;   /* its plan and what lasts as long go into its arena */
+  uint32_t *places;     /* per item of the members: its index in nodes; TP__NO_PLACE when disabled */
   uint32_t *finder;     /* from a subscription to its item (edges.c) */
   uint32_t finder_bits;
   tp__node *nodes;
@@ -381,7 +387,7 @@ tp_status tp__validate(const tp__registry *registry, const tp__set *set, tp__sub
 void tp__disabled_node(tp__snapshot *snapshot, tp__subscription *sub, tp__node *ret_node);
 /** Resolves the targets of a phase's subscriptions and adds the edges of the sequential ones. */
 tp_status tp__draft_edges(const tp__drafts *drafts, tp__draft *draft, tp_fault *fault);
-/** Compiles the rosters of the snapshot's set that are not compiled, and takes over all their plans. */
+/** Compiles the members_of_phase of the snapshot's set that are not compiled, and takes over all their plans. */
 tp_status tp__compile(tp__snapshot *snapshot, tp_fault *fault);
 /** Fills in what follows from the limits: tails, worst case, critical path, budget. */
 tp_status tp__plan_times(tp__plan *plan, tp__arena *scratch);

@@ -13,14 +13,14 @@ static const tp__map_kind handler_kind = {.ref = handler_ref, .unref = handler_u
 static const tp__map_kind subscription_kind = {.ref = subscription_ref, .unref = subscription_unref};
 
 void tp__set_init(tp__set *set, const tp_allocator *allocator) {
-  memset(set->rosters, 0, sizeof set->rosters);
+  memset(set->members_of_phase, 0, sizeof set->members_of_phase);
   set->allocator = allocator;
   tp__map_init(&set->handlers, allocator, &handler_kind);
   tp__map_init(&set->subscriptions, allocator, &subscription_kind);
 }
 
 void tp__set_fini(tp__set *set) {
-  for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) tp__roster_unref(set->rosters[phase]);
+  for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) tp__members_unref(set->members_of_phase[phase]);
   tp__map_fini(&set->subscriptions);
   tp__map_fini(&set->handlers);
 }
@@ -33,8 +33,8 @@ void tp__set_begin(tp__set *set) {
 
 tp_status tp__set_share(tp__set *set, const tp__set *base, size_t more_handlers, size_t more_subscriptions) {
   for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
-    set->rosters[phase] = base->rosters[phase];
-    if (set->rosters[phase]) tp__roster_ref(set->rosters[phase]);
+    set->members_of_phase[phase] = base->members_of_phase[phase];
+    if (set->members_of_phase[phase]) tp__members_ref(set->members_of_phase[phase]);
   }
   memcpy(set->budgets_ms, base->budgets_ms, sizeof set->budgets_ms);
   memcpy(set->limits_ms, base->limits_ms, sizeof set->limits_ms);
@@ -44,12 +44,12 @@ tp_status tp__set_share(tp__set *set, const tp__set *base, size_t more_handlers,
 }
 
 tp_status tp__set_touch(tp__set *set, const tp__set *base, uint32_t phase, size_t more) {
-  const tp__roster *shared = base->rosters[phase];
-  if (set->rosters[phase] != shared) return TP_OK;
-  tp__roster *own = tp__roster_new(set->allocator, shared, more);
+  const tp__members *shared = base->members_of_phase[phase];
+  if (set->members_of_phase[phase] != shared) return TP_OK;
+  tp__members *own = tp__members_new(set->allocator, shared, more);
   if (!own) return TP_ERR_NO_MEMORY;
-  tp__roster_unref(set->rosters[phase]);
-  set->rosters[phase] = own;
+  tp__members_unref(set->members_of_phase[phase]);
+  set->members_of_phase[phase] = own;
   return TP_OK;
 }
 
@@ -67,6 +67,6 @@ uint32_t tp__set_limit_ms(const tp__set *set, const tp_phase *row, uint32_t phas
 const tp__set_item *tp__set_find(const tp__set *set, const char *id) {
   tp__subscription *sub = tp__set_subscription(set, id);
   if (!sub) return NULL;
-  const tp__roster *roster = set->rosters[sub->desc.phase];
-  return &roster->items[tp__roster_at(roster, sub)];
+  const tp__members *members = set->members_of_phase[sub->desc.phase];
+  return &members->items[tp__members_find(members, sub)];
 }

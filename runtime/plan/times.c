@@ -6,7 +6,7 @@
  * handlers at what they really take (how early the others must end). */
 #include "runtime/plan/registry.h"
 
-#define QUICK_NS (INT64_C(10) * TP__NS_PER_MS)
+#define INLINE_NS (INT64_C(10) * TP__NS_PER_MS)
 #define BUDGET_CAP_NS (INT64_C(30000) * TP__NS_PER_MS)
 #define BUDGET_MAX_NS (TP__NEVER / 4)
 
@@ -33,10 +33,10 @@ static int64_t node_ns(const tp__node *node, int64_t attempt_ns) {
   if (!tp__node_awaited(node)) return 0;
   const tp_subscription *desc = &node->sub->desc;
   int64_t all = desc->attempts > 1 ? sum(product(attempt_ns, desc->attempts), pauses_ns(desc)) : attempt_ns;
-  return (node->flags & TP__NODE_DEADLINE) && all > node->limit_ns ? node->limit_ns : all;
+  return (node->flags & TP__NODE_DEADLINE) && all > node->timeout_ns ? node->timeout_ns : all;
 }
 
-static int64_t worst_weight(const tp__node *node) { return node_ns(node, node->limit_ns); }
+static int64_t worst_weight(const tp__node *node) { return node_ns(node, node->timeout_ns); }
 
 static int64_t required_weight(const tp__node *node) {
   return node->flags & TP__NODE_REQUIRED ? worst_weight(node) : 0;
@@ -44,8 +44,8 @@ static int64_t required_weight(const tp__node *node) {
 
 static int64_t tail_weight(const tp__node *node) {
   if (!(node->flags & TP__NODE_REQUIRED)) return 0;
-  bool quick = (node->flags & TP__NODE_QUICK) && node->limit_ns > QUICK_NS;
-  return node_ns(node, quick ? QUICK_NS : node->limit_ns);
+  bool is_inline = (node->flags & TP__NODE_INLINE) && node->timeout_ns > INLINE_NS;
+  return node_ns(node, is_inline ? INLINE_NS : node->timeout_ns);
 }
 
 /* @param ret_behind  per node the longest path behind it, without its own weight.
@@ -100,7 +100,7 @@ tp_status tp__plan_times(tp__plan *plan, tp__arena *scratch) {
   if (!behind) return TP_ERR_NO_MEMORY;
   plan->required_ns = longest(plan, required_weight, behind);
   longest(plan, tail_weight, behind);
-  for (uint32_t i = 0; i < plan->node_count; i++) plan->nodes[i].tail_ns = behind[i];
+  for (uint32_t i = 0; i < plan->node_count; i++) plan->nodes[i].required_tail_ns = behind[i];
   plan->worst_ns = longest(plan, worst_weight, behind);
   mark_critical(plan, behind);
   plan->budget_ns = budget_of(plan);

@@ -47,7 +47,7 @@ static tp_failure failure_of(const tp__registry *registry, const tp__subscriptio
   return row->failure == TP_FAILURE_DEFAULT ? TP_FAILURE_BEST_EFFORT : row->failure;
 }
 
-static int64_t limit_ns_of(const tp__registry *registry, const tp__set *set, const tp__subscription *sub,
+static int64_t timeout_ns_of(const tp__registry *registry, const tp__set *set, const tp__subscription *sub,
                            const tp_phase *row, tp_execution execution) {
   uint32_t limit_ms = sub->desc.limit_ms;
   if (limit_ms == 0 && takes_hook_defaults(sub, execution)) limit_ms = registry->hook_limit_ms;
@@ -59,7 +59,7 @@ static int64_t limit_ns_of(const tp__registry *registry, const tp__set *set, con
 
 static uint32_t flags_of(const tp__subscription *sub, const tp__node *node) {
   uint32_t flags = 0;
-  if (node->handler->desc.placement != TP_PLACEMENT_THREAD) flags |= TP__NODE_QUICK;
+  if (node->handler->desc.placement != TP_PLACEMENT_THREAD) flags |= TP__NODE_INLINE;
   if (node->handler->desc.placement == TP_PLACEMENT_PARALLEL) flags |= TP__NODE_PARALLEL;
   if (node->execution == TP_EXECUTION_DEADLINE) flags |= TP__NODE_DEADLINE;
   if (node->execution == TP_EXECUTION_FIRE_AND_RECORD) flags |= TP__NODE_DETACHED;
@@ -90,11 +90,11 @@ static void resolve(const tp__registry *registry, const tp__set *set, tp__subscr
                    .handler = handler};
   node.execution = execution_of(desc);
   node.failure = failure_of(registry, sub, row, node.execution);
-  node.limit_ns = limit_ns_of(registry, set, sub, row, node.execution);
+  node.timeout_ns = timeout_ns_of(registry, set, sub, row, node.execution);
   node.flags = flags_of(sub, &node);
   node.kinds = kinds_of(&node, row);
   node.permits = desc->max_concurrent;
-  if (node.permits == 0 && !(node.flags & TP__NODE_QUICK) && !handler->desc.inbox) node.permits = PERMITS_DEFAULT;
+  if (node.permits == 0 && !(node.flags & TP__NODE_INLINE) && !handler->desc.inbox) node.permits = PERMITS_DEFAULT;
   *ret_node = node;
 }
 
@@ -247,11 +247,11 @@ static tp_status check_match(const checker *c) {
 static tp_status check_budget(const checker *c) {
   uint32_t budget_ms = c->set->budgets_ms[c->sub->desc.phase];
   bool waits = c->node->failure == TP_FAILURE_REQUIRED && tp__node_awaited(c->node);
-  if (budget_ms == 0 || !waits || c->node->limit_ns <= (int64_t)budget_ms * TP__NS_PER_MS) return TP_OK;
+  if (budget_ms == 0 || !waits || c->node->timeout_ns <= (int64_t)budget_ms * TP__NS_PER_MS) return TP_OK;
   return REFUSE(
       c, TP_ERR_BUDGET,
       "it is required with a limit of %lld ms, above the phase's budget of %u ms: lower the limit or raise the budget",
-      (long long)(c->node->limit_ns / TP__NS_PER_MS), budget_ms);
+      (long long)(c->node->timeout_ns / TP__NS_PER_MS), budget_ms);
 }
 
 tp_status tp__validate(const tp__registry *registry, const tp__set *set, tp__subscription *sub, bool disabled,

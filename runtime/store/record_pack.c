@@ -9,31 +9,32 @@ static bool fits(int64_t from_ns, int64_t to_ns) { return to_ns >= from_ns && to
 
 /* A run that was never called has no times but the one at which it was due; one that was has all three, and was due
  * when it was called. */
-static bool has_narrow_times(const tp_run_record *run, int64_t begin_ns) {
+static bool has_compact_times(const tp_run_record *run, int64_t begin_ns) {
   if (run->late_ns != 0 || !fits(begin_ns, run->queued_ns)) return false;
   if (run->attempts == 0) return run->started_ns == 0 && run->ended_ns == 0;
   return run->queued_ns == run->started_ns && fits(run->started_ns, run->ended_ns);
 }
 
-bool tp__row_narrow(const tp_run_record *run, int64_t begin_ns, uint32_t name, tp__narrow_row *ret_row) {
-  if (!has_narrow_times(run, begin_ns)) return false;
+bool tp__row_compact(const tp_run_record *run, int64_t begin_ns, uint32_t name, tp__compact_row *ret_row) {
+  if (!has_compact_times(run, begin_ns)) return false;
   if (run->code != 0 || run->attempts > 15 || run->contribution_count > UINT8_MAX || run->verdict > TP_VERDICT_DENY)
     return false;
-  uint32_t how = tp__row_how(run->state, run->attempts, run->execution, run->failure);
-  *ret_row = (tp__narrow_row){
-      .name = name,
-      .started = (uint32_t)(run->queued_ns - begin_ns),
-      .took = run->attempts ? (uint32_t)(run->ended_ns - run->started_ns) : 0,
-      .how = how | (uint32_t)run->reason << TP__HOW_REASON | (run->verdict ? run->verdict - 1u : 0) << TP__HOW_VERDICT |
-             (uint32_t)run->fallback_used << TP__HOW_FALLBACK | run->contribution_count << TP__HOW_BROUGHT};
+  uint32_t flags = tp__row_flags(run->state, run->attempts, run->execution, run->failure);
+  *ret_row = (tp__compact_row){.name = name,
+                               .started = (uint32_t)(run->queued_ns - begin_ns),
+                               .took = run->attempts ? (uint32_t)(run->ended_ns - run->started_ns) : 0,
+                               .flags = flags | (uint32_t)run->reason << TP__HOW_REASON |
+                                        (run->verdict ? run->verdict - 1u : 0) << TP__HOW_VERDICT |
+                                        (uint32_t)run->fallback_used << TP__HOW_FALLBACK |
+                                        run->contribution_count << TP__HOW_BROUGHT};
   return true;
 }
 
-static uint8_t bits(const tp__narrow_row *row, int from, int count) {
-  return (uint8_t)(row->how >> from & ((1u << count) - 1));
+static uint8_t bits(const tp__compact_row *row, int from, int count) {
+  return (uint8_t)(row->flags >> from & ((1u << count) - 1));
 }
 
-tp_run_record tp__row_wide(const tp__narrow_row *row, int64_t begin_ns, const tp__run_names *names) {
+tp_run_record tp__row_full(const tp__compact_row *row, int64_t begin_ns, const tp__run_names *names) {
   const tp__run_name *name = tp__run_name_of(names, row->name);
   uint16_t attempts = bits(row, TP__HOW_ATTEMPTS, 4);
   int64_t queued_ns = begin_ns + row->started;
@@ -62,8 +63,8 @@ static bool run_at(const void *source, size_t index, tp_run_record *record) {
   if (index >= entry->run_count) return false;
   if (!entry->names)
     return tp__shown_fill(record, (const tp_run_record *)tp__packed_rows(entry) + index, sizeof *record);
-  const tp__narrow_row *row = (const tp__narrow_row *)tp__packed_rows(entry) + index;
-  tp_run_record wide = tp__row_wide(row, entry->started_ns, entry->names);
+  const tp__compact_row *row = (const tp__compact_row *)tp__packed_rows(entry) + index;
+  tp_run_record wide = tp__row_full(row, entry->started_ns, entry->names);
   return tp__shown_fill(record, &wide, sizeof wide);
 }
 

@@ -14,12 +14,12 @@
 #include "turnphase/store.h"
 
 /** A run that was ready when it was called and made at most 15 attempts, in 4.2 s from the entry's begin. */
-typedef struct tp__narrow_row {
+typedef struct tp__compact_row {
   uint32_t name;    /* tp__run_names */
   uint32_t started; /* ns from the entry's begin; of a run that was never called: queued */
   uint32_t took;    /* ns */
-  uint32_t how;     /* tp__row_how() and what run brought: bits as TP__HOW_* begin */
-} tp__narrow_row;
+  uint32_t flags;     /* tp__row_flags() and what run brought: bits as TP__HOW_* begin */
+} tp__compact_row;
 
 enum {
   TP__HOW_STATE = 0,      /* 4 bits */
@@ -32,7 +32,7 @@ enum {
   TP__HOW_BROUGHT = 24    /* 8: contributions */
 };
 /** Of a run without reason, verdict, fallback and contributions. */
-static inline uint32_t tp__row_how(uint32_t state, uint32_t attempts, uint32_t execution, uint32_t failure) {
+static inline uint32_t tp__row_flags(uint32_t state, uint32_t attempts, uint32_t execution, uint32_t failure) {
   return state << TP__HOW_STATE | attempts << TP__HOW_ATTEMPTS | execution << TP__HOW_EXECUTION |
          failure << TP__HOW_FAILURE;
 }
@@ -40,10 +40,10 @@ static inline uint32_t tp__row_how(uint32_t state, uint32_t attempts, uint32_t e
 /** Four words at a time, in one load and one store each: a row that was written a moment ago is read as it was written,
  *  which a wider copy would have to wait for. */
 typedef uint32_t tp__row_words __attribute__((vector_size(16), aligned(8), may_alias));
-static inline void tp__row_put(tp__narrow_row *row, uint32_t name, uint32_t started, uint32_t took, uint32_t how) {
-  *(tp__row_words *)row = (tp__row_words){name, started, took, how};
+static inline void tp__row_put(tp__compact_row *row, uint32_t name, uint32_t started, uint32_t took, uint32_t flags) {
+  *(tp__row_words *)row = (tp__row_words){name, started, took, flags};
 }
-static inline void tp__rows_copy(tp__narrow_row *to, const tp__narrow_row *from, uint32_t count) {
+static inline void tp__rows_copy(tp__compact_row *to, const tp__compact_row *from, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
     ((tp__row_words *)to)[i] = ((const tp__row_words *)from)[i];
     __asm__("" ::: "memory"); /* else the compiler makes it a wider copy again */
@@ -51,8 +51,8 @@ static inline void tp__rows_copy(tp__narrow_row *to, const tp__narrow_row *from,
 }
 
 /** @return false when the run does not fit; then *ret_row is untouched. */
-bool tp__row_narrow(const tp_run_record *run, int64_t begin_ns, uint32_t name, tp__narrow_row *ret_row);
-tp_run_record tp__row_wide(const tp__narrow_row *row, int64_t begin_ns, const tp__run_names *names);
+bool tp__row_compact(const tp_run_record *run, int64_t begin_ns, uint32_t name, tp__compact_row *ret_row);
+tp_run_record tp__row_full(const tp__compact_row *row, int64_t begin_ns, const tp__run_names *names);
 
 /** The head of a packed entry; run_count rows follow. */
 typedef struct tp__packed_entry {
@@ -65,7 +65,7 @@ typedef struct tp__packed_entry {
 } tp__packed_entry;
 
 static inline size_t tp__packed_size(size_t run_count, bool narrow) {
-  return sizeof(tp__packed_entry) + run_count * (narrow ? sizeof(tp__narrow_row) : sizeof(tp_run_record));
+  return sizeof(tp__packed_entry) + run_count * (narrow ? sizeof(tp__compact_row) : sizeof(tp_run_record));
 }
 static inline void *tp__packed_rows(const tp__packed_entry *entry) { return (void *)(uintptr_t)(entry + 1); }
 static inline const tp__packed_entry *tp__packed_next(const tp__packed_entry *entry) {

@@ -320,8 +320,8 @@ static void hear_skipped_post(dialogue *d, const tp_event *event) {
   if (event->kind == TP_EVENT_RUN && strcmp(event->run->subscription, "x.post") == 0)
     d->post_queued_ns = event->run->reason == TP_REASON_NO_SLACK ? event->run->queued_ns : 0;
   if (event->kind != TP_EVENT_PHASE_END || !d->post_queued_ns) return;
-  int64_t limit_ns = tp_phase_get(d->w->runtime, event->phase)->limit_ms * TP__NS_PER_MS;
-  d->post_skipped = d->w->crowd && d->post_queued_ns - event->started_ns >= limit_ns;
+  int64_t timeout_ns = tp_phase_get(d->w->runtime, event->phase)->limit_ms * TP__NS_PER_MS;
+  d->post_skipped = d->w->crowd && d->post_queued_ns - event->started_ns >= timeout_ns;
   if (!d->post_skipped)
     world_fail(d->w, "post_turn exactly once", "skipped %lld ns after its entry began",
                (long long)(d->post_queued_ns - event->started_ns));

@@ -137,14 +137,14 @@ static void note_begin(errand_call *call, const tp_tool_run *run) {
   errand *e = call->batch->e;
   if (!is_threaded(call->tool) && e->inside++ > 0) FAIL(call, "one owner", "%u quick tools run at once", e->inside);
   if (!is_threaded(call->tool)) errand_called(call, left_ms);
-  if (call->tool == TOOL_NARROW && e->w->narrow_running++ > 0)
-    FAIL(call, "permits", "%u run at once", e->w->narrow_running);
+  if (call->tool == TOOL_NARROW && e->w->compact_running++ > 0)
+    FAIL(call, "permits", "%u run at once", e->w->compact_running);
 }
 
 static void note_return(errand_call *call) {
   call->returned_ns = tp__now_ns();
   if (!is_threaded(call->tool)) call->batch->e->inside--;
-  if (call->tool == TOOL_NARROW) call->batch->e->w->narrow_running--;
+  if (call->tool == TOOL_NARROW) call->batch->e->w->compact_running--;
 }
 
 static void work(const errand_call *call, const tp_tool_run *run) {

@@ -159,7 +159,7 @@ void errand_batch_ended(errand_batch *batch, const tp_tool_result *const *result
 /** Before the turn ends: nothing has changed its results. */
 void errand_again(errand *e);
 /** How long its quick tools ran between the two. */
-int64_t errand_quick_between(const errand *e, int64_t from_ns, int64_t to_ns);
+int64_t errand_inline_between(const errand *e, int64_t from_ns, int64_t to_ns);
 /** When the run is over. */
 void errand_ended(errand *e);
 void errand_same(errand *a, const errand *b, uint32_t workers_a, uint32_t workers_b);

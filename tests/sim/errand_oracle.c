@@ -24,7 +24,7 @@ static const script *script_of(const errand_call *call) { return call->batch->e-
 static bool has_gate(const errand_call *call) { return script_of(call)->dialogue_count > 0; }
 static bool may_want_memory(const errand_call *call) { return script_of(call)->weather == WEATHER_FAULTS; }
 static bool has_stamps(const errand_call *call) { return script_of(call)->options.timestamps == TP_TIMESTAMPS_FULL; }
-static bool is_quick(const errand_call *call) { return call->tool != TOOL_THREADED && call->tool != TOOL_NARROW; }
+static bool is_inline(const errand_call *call) { return call->tool != TOOL_THREADED && call->tool != TOOL_NARROW; }
 static bool is_answer(tp_tool_result_kind kind) { return kind == TP_TOOL_OK || kind == TP_TOOL_HANDLER_ERROR; }
 
 /* ---- what a call comes to when nothing speaks against it ---- */
@@ -94,9 +94,9 @@ void errand_called(const errand_call *call, int64_t left_ms) {
 static void check_deadline(const errand_call *call) {
   const world *w = call->batch->e->w;
   if (!call->called_ns || !call->end_ns || w->s->weather > WEATHER_CALM) return;
-  int64_t end_ns = is_quick(call) ? call->deadline_max_ns : call->called_ns + limit_of(call);
+  int64_t end_ns = is_inline(call) ? call->deadline_max_ns : call->called_ns + limit_of(call);
   int64_t late_ns = call->end_ns - end_ns - ALLOWANCE_NS;
-  if (late_ns > 0 && late_ns > oracle_quick_between(w, end_ns, call->end_ns))
+  if (late_ns > 0 && late_ns > oracle_inline_between(w, end_ns, call->end_ns))
     FAIL(call, "deadlines hold", "it ended %lld us behind its own", (long long)late_ns / TP__NS_PER_US);
 }
 
@@ -158,7 +158,7 @@ static bool is_out_of_time(const errand_call *call, const tp_tool_result *result
   if (now_ns >= e->limit_begin_ns + errand_turn_limit_ns(e)) return true;
   bool told = result->started && call->calls > 0 && call->called_ns <= now_ns; /* else it was on its way */
   if (told) return now_ns >= call->deadline_ns;
-  return !is_quick(call) && now_ns >= call->batch->begun_ns + limit_of(call); /* in line for a thread */
+  return !is_inline(call) && now_ns >= call->batch->begun_ns + limit_of(call); /* in line for a thread */
 }
 
 static bool is_said_to_be_barred(const tp_tool_result *result) {
@@ -182,7 +182,7 @@ static bool has_reason(const errand_call *call, const tp_tool_result *result) {
     case TP_TOOL_CANCELLED:
       return was_cancelled(call->batch->e);
     case TP_TOOL_SHED: /* abandoned functions may hold every permit, and every thread */
-      return may_want_memory(call) || call->batch->e->w->draining || (!quiet && !is_quick(call));
+      return may_want_memory(call) || call->batch->e->w->draining || (!quiet && !is_inline(call));
     default:
       return false;
   }
@@ -215,7 +215,7 @@ static void check_words(errand_call *call, const tp_tool_result *result) {
 
 /* A quick tool's limit is looked at when it returns, where the clock is. */
 static void check_limit(const errand_call *call, const tp_tool_result *result) {
-  bool here = is_quick(call) && call->way == WAY_RETURN && has_stamps(call);
+  bool here = is_inline(call) && call->way == WAY_RETURN && has_stamps(call);
   if (is_answer(result->kind) && here && call->returned_ns > call->deadline_max_ns)
     FAIL(call, "an answer is what was said in time", "it came %lld ns late",
          (long long)(call->returned_ns - call->deadline_max_ns));
@@ -223,7 +223,7 @@ static void check_limit(const errand_call *call, const tp_tool_result *result) {
 
 static void check_start(const errand_call *call, const tp_tool_result *result) {
   bool called = call->calls > 0;
-  if (is_quick(call) && result->started != called) /* a thread may be on its way into the function */
+  if (is_inline(call) && result->started != called) /* a thread may be on its way into the function */
     FAIL(call, "started says whether the tool was called", "%d, %u times", result->started, call->calls);
   if (!result->started && result->duration_ns != 0)
     FAIL(call, "what did not start took no time", "%lld ns", (long long)result->duration_ns);
@@ -321,7 +321,7 @@ void errand_again(errand *e) {
 static void heard_begin(errand_call *call, const tp_event *event) {
   if (++call->event_begins > 1) FAIL(call, "one begin and one end a call", "%u begins", call->event_begins);
   if (call->event_ends) FAIL(call, "one begin and one end a call", "it begins after %s", "its end");
-  if (call->calls && is_quick(call)) FAIL(call, "a call is announced before it is run", "%u", call->calls);
+  if (call->calls && is_inline(call)) FAIL(call, "a call is announced before it is run", "%u", call->calls);
   if (!errand_arguments_are(call, event->tool_call->arguments))
     FAIL(call, "an event shows its call", "other arguments, of %zu bytes", event->tool_call->arguments.size);
 }
@@ -356,17 +356,18 @@ void errand_heard(errand *e, const tp_event *event) {
 
 /* ---- the end ---- */
 
-static int64_t quick_between(const errand_call *call, int64_t from_ns, int64_t to_ns) {
-  if (!is_quick(call) || !call->called_ns) return 0;
+static int64_t inline_between(const errand_call *call, int64_t from_ns, int64_t to_ns) {
+  if (!is_inline(call) || !call->called_ns) return 0;
   int64_t begin_ns = call->called_ns > from_ns ? call->called_ns : from_ns;
   int64_t end_ns = call->returned_ns && call->returned_ns < to_ns ? call->returned_ns : to_ns;
   return end_ns > begin_ns ? end_ns - begin_ns : 0;
 }
 
-int64_t errand_quick_between(const errand *e, int64_t from_ns, int64_t to_ns) {
+int64_t errand_inline_between(const errand *e, int64_t from_ns, int64_t to_ns) {
   int64_t all_ns = 0;
   for (uint32_t i = 0; i < e->batch_count; i++)
-    for (uint32_t k = 0; k < e->batches[i].count; k++) all_ns += quick_between(&e->batches[i].calls[k], from_ns, to_ns);
+    for (uint32_t k = 0; k < e->batches[i].count; k++)
+      all_ns += inline_between(&e->batches[i].calls[k], from_ns, to_ns);
   return all_ns;
 }
 

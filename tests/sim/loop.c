@@ -49,7 +49,7 @@ static tp_status complete_model(const loop_answer *a) {
 /* The token is over before the permit may go to another call, whose taker looks at the count. */
 static void permit_back(loop_answer *a) {
   if (!a->tool) return;
-  if (a->tool->narrow) a->l->narrow_taken--;
+  if (a->tool->narrow) a->l->compact_taken--;
   a->tool->open--;
   a->tool = NULL;
 }
@@ -181,8 +181,8 @@ static void take_work(loop *l, const tp_work *work) {
     look_at_tool(l, work);
     a->tool = work->self;
     a->tool->open++;
-    if (a->tool->narrow && ++l->narrow_taken > 1)
-      world_fail(l->w, "permits", "%u are taken at once", l->narrow_taken);
+    if (a->tool->narrow && ++l->compact_taken > 1)
+      world_fail(l->w, "permits", "%u are taken at once", l->compact_taken);
   }
   if (is_rough(l) && world_one_in(6)) tp__sim_sleep_ns(draw_delay(l)); /* meanwhile the inbox fills up */
   if (work->kind == TP_WORK_MODEL) look_at_request(l, work);

@@ -44,7 +44,7 @@ struct loop {
   loop_tool *tools; /* newest first */
   uint32_t model_destroys, listener_destroys;
   bool listener_taken;
-  uint32_t narrow_taken;        /* calls of the tool that has one permit, taken and not completed */
+  uint32_t compact_taken;        /* calls of the tool that has one permit, taken and not completed */
   loop_heard heard[LOOP_KNOWN_MAX];
   uint32_t heard_count;
   const tp_work *events[LOOP_EVENTS_MAX]; /* taken, not given back */

@@ -433,7 +433,7 @@ static uint64_t hash_merged(const tp_merged *merged) {
 
 /* ---- time ---- */
 
-int64_t oracle_quick_between(const world *w, int64_t from_ns, int64_t to_ns) {
+int64_t oracle_inline_between(const world *w, int64_t from_ns, int64_t to_ns) {
   int64_t all_ns = 0;
   for (const call_note *call = w->calls; call; call = call->next) {
     const script_node *node = &w->s->nodes[call->node];
@@ -442,7 +442,7 @@ int64_t oracle_quick_between(const world *w, int64_t from_ns, int64_t to_ns) {
     int64_t end = call->finished_ns && call->finished_ns < to_ns ? call->finished_ns : to_ns;
     if (end > begin) all_ns += end - begin;
   }
-  for (uint32_t i = 0; i < w->s->errand_count; i++) all_ns += errand_quick_between(&w->errands[i], from_ns, to_ns);
+  for (uint32_t i = 0; i < w->s->errand_count; i++) all_ns += errand_inline_between(&w->errands[i], from_ns, to_ns);
   return all_ns;
 }
 
@@ -456,9 +456,9 @@ static void check_deadline(case_ *c) {
   if (end_ns < c->entry->begin_ns) end_ns = c->entry->begin_ns;
   int64_t late_ns = c->note->ended_ns - end_ns;
   if (c->w->s->weather > WEATHER_CALM || late_ns <= ALLOWANCE_NS) return;
-  if (late_ns > oracle_quick_between(c->w, end_ns, c->note->ended_ns) + ALLOWANCE_NS)
+  if (late_ns > oracle_inline_between(c->w, end_ns, c->note->ended_ns) + ALLOWANCE_NS)
     FAIL(c, "deadlines hold", "the entry ended %" PRId64 " us behind its deadline, quick handlers took %" PRId64,
-         late_ns / TP__NS_PER_US, oracle_quick_between(c->w, end_ns, c->note->ended_ns) / TP__NS_PER_US);
+         late_ns / TP__NS_PER_US, oracle_inline_between(c->w, end_ns, c->note->ended_ns) / TP__NS_PER_US);
 }
 
 /* ---- a quiet world is known beforehand ---- */

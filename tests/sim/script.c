@@ -134,7 +134,7 @@ static int64_t draw_delay(drawer *d, const script_node *node) {
   return (int64_t)limit_us * TP__NS_PER_US * (int64_t)(2 + below(d, 30));
 }
 
-static int64_t draw_quick_delay(drawer *d) {
+static int64_t draw_inline_delay(drawer *d) {
   if (d->s->weather != WEATHER_QUIET && one_in(d, 40)) return up_to_us(d, 15000);
   return one_in(d, 2) ? 0 : up_to_us(d, 100);
 }
@@ -143,7 +143,7 @@ static void draw_moves(drawer *d, script_node *node) {
   for (int i = 0; i < SCRIPT_MOVES; i++) {
     node->moves[i] = (script_move){.answer = draw_answer(d, node),
                                    .way = draw_way(d, d->s->weather),
-                                   .before_ns = node->quick ? draw_quick_delay(d) : draw_delay(d, node),
+                                   .before_ns = node->quick ? draw_inline_delay(d) : draw_delay(d, node),
                                    .later_ns = draw_delay(d, node),
                                    .polite = one_in(d, 3)};
     script_move *move = &node->moves[i];

@@ -154,7 +154,7 @@ typedef struct flags {
   tp__a32 ready, asleep;
   tp__parker parker;
   bool right;       /* the sleeper says that it sleeps before it looks */
-  int64_t limit_ns; /* how long it sleeps at most; 0: for ever */
+  int64_t timeout_ns; /* how long it sleeps at most; 0: for ever */
   bool overslept;   /* the time ran out, but the flag was set */
 } flags;
 
@@ -175,7 +175,7 @@ static void flags_main(void *arg) {
   bool ready = tp__a32_load_acquire(&f->ready) == 1;
   if (!f->right) tp__a32_add_acq_rel(&f->asleep, 1);
   if (!ready) {
-    int64_t deadline = f->limit_ns > 0 ? tp__now_ns() + f->limit_ns : TP__NEVER;
+    int64_t deadline = f->timeout_ns > 0 ? tp__now_ns() + f->timeout_ns : TP__NEVER;
     if (!tp__parker_park_until(&f->parker, deadline)) f->overslept = tp__a32_load_acquire(&f->ready) == 1;
   }
   tp__thread_join(waker);
@@ -197,7 +197,7 @@ static void lost_wakeup_behind_a_deadline_is_found_by_the_oversleep(void **state
   for (int p = 0; p < 2; p++) {
     uint64_t hits = 0;
     for (uint64_t seed = 1; seed <= 500; seed++) {
-      flags wrong = {.limit_ns = 10 * TP__NS_PER_MS};
+      flags wrong = {.timeout_ns = 10 * TP__NS_PER_MS};
       assert_int_equal(run_once(seed, policies[p], flags_main, &wrong).end, TP__SIM_DONE);
       hits += wrong.overslept;
     }

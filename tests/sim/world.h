@@ -138,7 +138,7 @@ struct world {
   uint64_t *records; /* ids of the entries that were recorded: a table with a hash, 0 where it is free */
   size_t record_count, record_capacity;
   uint32_t handlers_running;
-  uint32_t narrow_running; /* functions of the errands' tool that runs one at a time */
+  uint32_t compact_running; /* functions of the errands' tool that runs one at a time */
   bool registered;         /* the commit went through */
   bool draining, freed;
   int64_t drain_ns; /* when the first drain began; 0: not yet */
@@ -218,7 +218,7 @@ void oracle_op_ended(world *w, uint32_t op, const tp_phase_result *result);
 /** Before the result goes: nothing has changed it. */
 void oracle_op_again(world *w, uint32_t op, const tp_phase_result *result);
 /** How long quick functions ran between the two: they hold the threads that would end something else. */
-int64_t oracle_quick_between(const world *w, int64_t from_ns, int64_t to_ns);
+int64_t oracle_inline_between(const world *w, int64_t from_ns, int64_t to_ns);
 /** When the run is over. */
 void oracle_world_ended(world *w);
 

@@ -319,15 +319,15 @@ static void zero_means_default(void **state) {
   const tp__plan *plan = pin_plan(w, GATHER_REQUIRED, &snapshot);
   assert_int_equal(node_of(plan, "blocking")->execution, TP_EXECUTION_BLOCKING);
   assert_int_equal(node_of(plan, "blocking")->failure, TP_FAILURE_REQUIRED);
-  assert_int_equal(node_of(plan, "blocking")->limit_ns, 1000 * MS);
+  assert_int_equal(node_of(plan, "blocking")->timeout_ns, 1000 * MS);
   assert_int_equal(node_of(plan, "blocking")->permits, 16);
-  assert_int_equal(node_of(plan, "deadline")->limit_ns, 1000 * MS);
+  assert_int_equal(node_of(plan, "deadline")->timeout_ns, 1000 * MS);
   assert_int_equal(node_of(plan, "deadline")->flags, TP__NODE_DEADLINE | TP__NODE_REQUIRED);
-  assert_int_equal(node_of(plan, "fire")->limit_ns, 30000 * MS);
+  assert_int_equal(node_of(plan, "fire")->timeout_ns, 30000 * MS);
   assert_int_equal(node_of(plan, "fire")->flags, TP__NODE_DETACHED | TP__NODE_REQUIRED);
-  assert_int_equal(node_of(plan, "background")->limit_ns, 180000 * MS);
+  assert_int_equal(node_of(plan, "background")->timeout_ns, 180000 * MS);
   assert_int_equal(node_of(plan, "background")->flags, TP__NODE_DETACHED | TP__NODE_BACKGROUND | TP__NODE_REQUIRED);
-  assert_int_equal(snapshot->plans[REVERSE]->nodes[0].limit_ns, 5000 * MS);
+  assert_int_equal(snapshot->plans[REVERSE]->nodes[0].timeout_ns, 5000 * MS);
   assert_int_equal(snapshot->plans[REVERSE]->nodes[0].failure, TP_FAILURE_BEST_EFFORT);
   tp__snapshot_unpin(snapshot);
   world_close(w);
@@ -349,8 +349,8 @@ static void a_quick_handler_needs_no_permits_unless_asked_for(void **state) {
   const tp__plan *plan = pin_plan(w, GATHER, &snapshot);
   assert_int_equal(node_of(plan, "a")->permits, 0);
   assert_int_equal(node_of(plan, "b")->permits, 3);
-  assert_true(node_of(plan, "a")->flags & TP__NODE_QUICK);
-  assert_true(plan->all_quick);
+  assert_true(node_of(plan, "a")->flags & TP__NODE_INLINE);
+  assert_true(plan->all_inline);
   tp__snapshot_unpin(snapshot);
   world_close(w);
 }
@@ -420,13 +420,13 @@ static void times_follow_from_the_longest_paths(void **state) {
   assert_int_equal(plan->required_ns, 350 * MS);
   assert_int_equal(plan->budget_ns, 1100 * MS);
   assert_int_equal(plan->host_budget_ns, 0);
-  assert_int_equal(node_of(plan, "a")->tail_ns, 310 * MS); /* a quick one counts 10 ms */
-  assert_int_equal(node_of(plan, "b")->tail_ns, 10 * MS);
-  assert_int_equal(node_of(plan, "c")->tail_ns, 0);
-  assert_int_equal(node_of(plan, "e")->tail_ns, 0);
+  assert_int_equal(node_of(plan, "a")->required_tail_ns, 310 * MS); /* a quick one counts 10 ms */
+  assert_int_equal(node_of(plan, "b")->required_tail_ns, 10 * MS);
+  assert_int_equal(node_of(plan, "c")->required_tail_ns, 0);
+  assert_int_equal(node_of(plan, "e")->required_tail_ns, 0);
   assert_true(node_of(plan, "a")->critical && node_of(plan, "c")->critical);
   assert_false(node_of(plan, "b")->critical || node_of(plan, "d")->critical || node_of(plan, "e")->critical);
-  assert_false(plan->all_quick);
+  assert_false(plan->all_inline);
   tp__snapshot_unpin(snapshot);
   world_close(w);
 }
@@ -545,7 +545,7 @@ static void a_phase_in_which_nothing_is_awaited_has_its_rows_limit(void **state)
   const tp__plan *plan = pin_plan(w, GATHER, &snapshot);
   assert_int_equal(plan->worst_ns, 0);
   assert_int_equal(plan->budget_ns, 5000 * MS);
-  assert_true(plan->all_quick);
+  assert_true(plan->all_inline);
   assert_false(plan->nodes[0].critical);
   tp__snapshot_unpin(snapshot);
   world_close(w);

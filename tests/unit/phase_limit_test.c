@@ -23,9 +23,9 @@ static tp_status set_limit(world *w, uint32_t phase, uint32_t limit_ms) {
 
 static int64_t limit_of(world *w, uint32_t phase, const char *id) {
   tp__snapshot *snapshot;
-  int64_t limit_ns = node_of(pin_plan(w, phase, &snapshot), id)->limit_ns;
+  int64_t timeout_ns = node_of(pin_plan(w, phase, &snapshot), id)->timeout_ns;
   tp__snapshot_unpin(snapshot);
-  return limit_ns / MS;
+  return timeout_ns / MS;
 }
 
 static uint64_t hash_of(world *w, uint32_t phase) {

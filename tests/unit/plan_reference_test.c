@@ -182,19 +182,19 @@ static void order_and_cycles_agree_on_100000_random_graphs(void **state) {
 
 /* ---- whole plans ---- */
 
-typedef struct wish { /* what a random subscription says */
+typedef struct requested { /* what a random subscription says */
   tp_edge edges[3][4]; /* after, before, needs */
   const tp_edge *after[4], *before[4], *needs[4];
   size_t after_count, before_count, needs_count;
   bool disabled, detached, sequential;
-} wish;
+} requested;
 
 typedef struct case_ {
   uint32_t phase;
   graph g; /* nodes are the enabled subscriptions, by registration */
   bool sees[MAX][MAX];
   char ids[MAX][16];
-  wish wishes[MAX];
+  requested wishes[MAX];
   uint32_t count;     /* disabled ones included */
   uint32_t node[MAX]; /* of the graph; UINT32_MAX for a disabled one */
 } case_;
@@ -223,7 +223,7 @@ static void random_wishes(case_ *c) {
   }
   for (uint32_t edges = random_below(c->count + 3); edges > 0; edges--) {
     uint32_t own = random_below(c->count);
-    wish *w = &c->wishes[own];
+    requested *w = &c->wishes[own];
     uint32_t kind = random_below(3);
     if (kind == 0)
       add_edge(c, w->after, w->edges[0], &w->after_count, own);
@@ -254,7 +254,7 @@ static void expect_graph(case_ *c) {
     g->priority[c->node[i]] = (int32_t)random_below(3) - 1;
   }
   for (uint32_t i = 0; i < c->count; i++) {
-    const wish *w = &c->wishes[i];
+    const requested *w = &c->wishes[i];
     uint32_t own = c->node[i], other;
     if (own == UINT32_MAX) continue;
     for (size_t e = 0; e < w->after_count; e++) {
@@ -282,7 +282,7 @@ static void expect_graph(case_ *c) {
 
 static void register_case(world *w, const case_ *c, tp_edit *edit) {
   for (uint32_t i = 0; i < c->count; i++) {
-    const wish *from = &c->wishes[i];
+    const requested *from = &c->wishes[i];
     tp_subscription sub = subscription_of(c->ids[i], c->phase);
     sub.priority = from->disabled ? 0 : c->g.priority[c->node[i]];
     sub.failure = TP_FAILURE_BEST_EFFORT;

@@ -335,7 +335,7 @@ static void lateness_is_noted_on_wide_rows_only(void **state) {
   tp__record_batch batch = {.memory = memory, .capacity = sizeof memory};
   tp__packed_entry *entry = tp__record_batch_add(&batch, 1, &names);
   *entry = (tp__packed_entry){.entry_id = 1, .names = &names, .run_count = 1};
-  tp__row_put(tp__packed_rows(entry), name, 0, 0, tp__row_how(TP_STATE_SUCCEEDED, 1, 0, 0));
+  tp__row_put(tp__packed_rows(entry), name, 0, 0, tp__row_flags(TP_STATE_SUCCEEDED, 1, 0, 0));
   assert_int_equal(tp__record_log_add(log, &nobody, &batch), TP_OK);
   for (uint64_t i = 2; i <= 2500; i++) assert_int_equal(add(log, i, i == 4 ? 0 : 1), TP_OK);
   late(log, 1, 0, 111);    /* narrow */

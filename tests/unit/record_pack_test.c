@@ -78,9 +78,9 @@ static tp_run_record ordinary(uint32_t name) {
 }
 
 static void assert_round_trip(const tp_run_record *run, uint32_t name) {
-  tp__narrow_row row;
-  assert_true(tp__row_narrow(run, BEGIN_NS, name, &row));
-  tp_run_record back = tp__row_wide(&row, BEGIN_NS, &names);
+  tp__compact_row row;
+  assert_true(tp__row_compact(run, BEGIN_NS, name, &row));
+  tp_run_record back = tp__row_full(&row, BEGIN_NS, &names);
   assert_same_run(&back, run);
 }
 
@@ -168,9 +168,9 @@ static void run_that_was_never_called_says_when_it_was_due_and_nothing_else(void
 
 static void row_that_the_loop_writes_reads_as_a_run_that_was_done(void **state) {
   (void)state;
-  tp__narrow_row row;
-  tp__row_put(&row, 1, 5, 7, tp__row_how(TP_STATE_SUCCEEDED, 1, TP_EXECUTION_DEADLINE, TP_FAILURE_FALLBACK));
-  tp_run_record run = tp__row_wide(&row, BEGIN_NS, &names);
+  tp__compact_row row;
+  tp__row_put(&row, 1, 5, 7, tp__row_flags(TP_STATE_SUCCEEDED, 1, TP_EXECUTION_DEADLINE, TP_FAILURE_FALLBACK));
+  tp_run_record run = tp__row_full(&row, BEGIN_NS, &names);
   tp_run_record want = {.subscription = "sub1",
                         .handler = "handler1",
                         .owner = "owner1",
@@ -187,7 +187,7 @@ static void row_that_the_loop_writes_reads_as_a_run_that_was_done(void **state) 
 
 static void rows_are_copied_one_like_the_other(void **state) {
   (void)state;
-  tp__narrow_row from[9], to[10];
+  tp__compact_row from[9], to[10];
   for (uint32_t i = 0; i < COUNT(from); i++) tp__row_put(&from[i], i, 10 + i, 20 + i, 30 + i);
   for (uint32_t count = 0; count <= COUNT(from); count++) {
     memset(to, 0xee, sizeof to);
@@ -200,10 +200,10 @@ static void rows_are_copied_one_like_the_other(void **state) {
 /* ---- what does not ---- */
 
 static void assert_refused(const tp_run_record *run) {
-  tp__narrow_row row, before;
+  tp__compact_row row, before;
   memset(&row, 0x5a, sizeof row);
   before = row;
-  assert_false(tp__row_narrow(run, BEGIN_NS, 0, &row));
+  assert_false(tp__row_compact(run, BEGIN_NS, 0, &row));
   assert_memory_equal(&row, &before, sizeof row);
 }
 
@@ -291,10 +291,10 @@ static void run_drawn_at_random_survives_or_is_refused(void **state) {
     run.state = (uint8_t)(rand_r(&seed) % 10);
     run.reason = (uint8_t)(rand_r(&seed) % 256);
     if (run.attempts == 0 && rand_r(&seed) % 2) run.started_ns = run.ended_ns = 0;
-    tp__narrow_row row;
-    if (!tp__row_narrow(&run, BEGIN_NS, name, &row)) continue;
+    tp__compact_row row;
+    if (!tp__row_compact(&run, BEGIN_NS, name, &row)) continue;
     kept++;
-    tp_run_record back = tp__row_wide(&row, BEGIN_NS, &names);
+    tp_run_record back = tp__row_full(&row, BEGIN_NS, &names);
     assert_same_run(&back, &run);
   }
   assert_true(kept > 10000);
@@ -324,7 +324,7 @@ static bool add(tp__record_batch *batch, uint32_t number, uint32_t run_count, bo
     run.queued_ns = run.started_ns = entry->started_ns + i;
     if (!narrow) run.code = 1000 + i;
     if (!narrow) ((tp_run_record *)tp__packed_rows(entry))[i] = run;
-    else if (!tp__row_narrow(&run, entry->started_ns, i % NAMES, (tp__narrow_row *)tp__packed_rows(entry) + i))
+    else if (!tp__row_compact(&run, entry->started_ns, i % NAMES, (tp__compact_row *)tp__packed_rows(entry) + i))
       return false;
   }
   return true;

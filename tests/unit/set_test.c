@@ -124,7 +124,7 @@ static void a_handler_that_an_untouched_phase_names_cannot_go(void **state) {
   world_close(w);
 }
 
-static void add_hopeful(world *w) {
+static void add_waiting_optional(world *w) {
   tp_edit *edit = edit_of(w);
   tp_subscription hopeful = subscription_of("a.hopeful", GATHER);
   hopeful.after = EDGES(EDGE("late", true));
@@ -136,7 +136,7 @@ static void add_hopeful(world *w) {
 static void an_id_that_was_named_in_vain_is_found_when_it_comes(void **state) {
   (void)state;
   world *w = two_phases();
-  add_hopeful(w);
+  add_waiting_optional(w);
   assert_order(w, GATHER, "a.hopeful gather.first gather.other");
   tp_edit *edit = edit_of(w);
   add(edit, subscription_of("late", GATHER));
@@ -148,7 +148,7 @@ static void an_id_that_was_named_in_vain_is_found_when_it_comes(void **state) {
 static void an_id_that_was_named_in_vain_may_not_come_elsewhere(void **state) {
   (void)state;
   world *w = two_phases();
-  add_hopeful(w);
+  add_waiting_optional(w);
   tp_edit *edit = edit_of(w);
   add(edit, subscription_of("late", REVERSE));
   assert_int_equal(tp_edit_commit(edit, NULL, &w->fault), TP_ERR_CROSS_PHASE);
@@ -244,7 +244,7 @@ static void replace_handler(model *m, tp_edit *edit) {
   put_handler(edit, m, index);
 }
 
-static tp_edit *wish(world *w, model *m) {
+static tp_edit *requested(world *w, model *m) {
   tp_edit *edit = edit_of(w);
   if (m->next == 0) {
     for (uint32_t i = 0; i < HANDLERS; i++) put_handler(edit, m, i);
@@ -285,7 +285,7 @@ static tp_status plan_at_once(const model *m, uint64_t *ret_hash, tp_fault *ret_
 /* @return whether the commit was granted. */
 static bool commit_and_compare(world *w, model *m) {
   model next = *m;
-  tp_edit *edit = wish(w, &next);
+  tp_edit *edit = requested(w, &next);
   uint64_t expected_hash = 0;
   tp_commit_report report = {.struct_size = sizeof report};
   tp_fault expected_fault;

@@ -4,7 +4,7 @@
  * and writes four words. At the first node or answer that needs a closer look the machine of engine.c goes on. */
 #include "runtime/exec/begin.h"
 
-void tp__quick_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t index) {
+void tp__inline_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t index) {
   call->entry = e;
   call->arena = arena;
   call->index = index;
@@ -15,18 +15,19 @@ void tp__quick_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t 
   call->attempt = NULL;
 }
 
-/* ---- an entry that is nothing but plain nodes ----
+/* ---- an entry whose nodes are all on the fast path ----
  *
  * Its nodes are called in plan order, in which each comes after all that it waits for. As long as every answer is
  * ordinary nobody needs to know who waits for whom; it is made out when one is not, for the machine to go on from. */
 
 /* A node was called and had nothing to say. @return whether that was in time, and its row written; else nothing was
  * done. */
-static inline bool put_row(tp__entry *e, const tp__quick_node *node, uint32_t index, int64_t started_ns,
+static inline bool put_row(tp__entry *e, const tp__inline_node *node, uint32_t index, int64_t started_ns,
                            int64_t ended_ns) {
   int64_t duration_ns = ended_ns - started_ns;
-  if (ended_ns >= e->easy_ns || duration_ns > e->plan->limit_ns_min) return false;
-  tp__row_put(&e->rows[index], node->run_name, (uint32_t)(started_ns - e->begin_ns), (uint32_t)duration_ns, node->how);
+  if (ended_ns >= e->fast_path_until_ns || duration_ns > e->plan->timeout_ns_min) return false;
+  tp__row_put(&e->rows[index], node->run_name, (uint32_t)(started_ns - e->begin_ns), (uint32_t)duration_ns,
+              node->flags);
   return true;
 }
 
@@ -35,7 +36,7 @@ static inline void set_lent(tp__entry *e, const tp_field *fields, uint32_t field
   if (e->is_call_set && e->call.fields == fields && e->call.field_count == field_count) return;
   tp__entry_set_payload(e, fields, field_count);
   e->payload_borrowed = true;
-  tp__quick_call_set(e, &e->call, &e->arena, 0);
+  tp__inline_call_set(e, &e->call, &e->arena, 0);
   e->is_call_set = true;
 }
 
@@ -44,8 +45,8 @@ static __attribute__((noinline, cold)) void lay_out_from(tp__entry *e, uint32_t 
   const tp__plan *plan = e->plan;
   tp__entry_lay_out(e);
   for (uint32_t i = 0; i < from; i++) {
-    const uint32_t *edge = &plan->edges[plan->quick[i].first_edge];
-    for (const uint32_t *end = edge + plan->quick[i].edge_count; edge < end; edge++) e->counters[*edge >> 1]--;
+    const uint32_t *edge = &plan->edges[plan->inline_nodes[i].first_edge];
+    for (const uint32_t *end = edge + plan->inline_nodes[i].edge_count; edge < end; edge++) e->counters[*edge >> 1]--;
   }
   e->unsettled = plan->node_count - from;
   memset(e->ready.bits, 0, tp__ready_words(plan->node_count) * sizeof *e->ready.bits);
@@ -70,9 +71,9 @@ static __attribute__((noinline, cold)) void leave_plan_order(tp__entry *e, uint3
 static inline bool run_in_plan_order(tp__entry *e) {
   const tp__plan *plan = e->plan;
   const tp_runtime *runtime = e->turn->runtime;
-  const tp__quick_node *node = plan->quick;
+  const tp__inline_node *node = plan->inline_nodes;
   int64_t now_ns = e->now_ns;
-  bool in_time = now_ns < e->easy_ns;
+  bool in_time = now_ns < e->fast_path_until_ns;
   for (uint32_t index = 0; index < plan->node_count; index++, node++) {
     if (!in_time || tp__a32_load_relaxed(&runtime->killed_subscriptions)) {
       lay_out_from(e, index);
@@ -93,8 +94,8 @@ static inline bool run_in_plan_order(tp__entry *e) {
   return true;
 }
 
-tp__entry *tp__quick_entry(tp__turn *turn, const tp__plan *plan, const tp_field *fields, uint32_t field_count) {
-  if (!plan->all_plain || turn->is_cancelled || plan->has_parallel) return NULL;
+tp__entry *tp__entry_run_inline(tp__turn *turn, const tp__plan *plan, const tp_field *fields, uint32_t field_count) {
+  if (!plan->on_fast_path || turn->is_cancelled || plan->has_parallel) return NULL;
   if (turn->runtime->options.durability == TP_DURABILITY_SYNC) return NULL; /* its end waits for a commit */
   tp__entry *e = tp__entry_begin(turn, plan, 0, false);
   if (!e) return NULL;
@@ -102,6 +103,6 @@ tp__entry *tp__quick_entry(tp__turn *turn, const tp__plan *plan, const tp_field 
   if (!run_in_plan_order(e)) return e;
   if (e != turn->cached_entry) tp__list_push(&turn->entries, &e->link); /* its result is found at the turn's end */
   e->ended = true;
-  tp__entry_record_quiet(e);
+  tp__entry_record_fast_path(e);
   return e;
 }
