@@ -8,16 +8,19 @@
 #include "cli/input.h"
 #include "cli/message.h"
 #include "turnphase/declared.h"
-#ifdef CLI_OPENAI
 #include "turnphase/openai.h"
-#endif
+
+#define KINDS "openai:NAME, openai-responses:NAME, anthropic:NAME or script:MODEL.yaml"
 
 /* What stands before the colon, and where it leads. */
 static const struct kind {
   const char *name;
   bool remote;
-  bool anthropic;
-} kinds[] = {{"script", false, false}, {"openai", true, false}, {"anthropic", true, true}};
+  tp_openai_api api; /* of a remote one */
+} kinds[] = {{"script", false, TP_OPENAI_CHAT},
+             {"openai", true, TP_OPENAI_CHAT},
+             {"openai-responses", true, TP_OPENAI_RESPONSES},
+             {"anthropic", true, TP_OPENAI_MESSAGES}};
 
 /* --script FILE is --model script:FILE. NULL: none of the kinds. @param ret_rest  what stands behind the colon. */
 static const struct kind *kind_of(const cli_arguments *arguments, const char **ret_rest) {
@@ -39,8 +42,7 @@ int cli_model_check(const cli_arguments *arguments, const char *command) {
   const char *rest;
   const struct kind *kind = kind_of(arguments, &rest);
   if (!arguments->script && !arguments->model) {
-    cli_error("%s needs a model: --model openai:NAME, anthropic:NAME or script:MODEL.yaml; see: turnphase %s --help",
-              command, command);
+    cli_error("%s needs a model: --model " KINDS "; see: turnphase %s --help", command, command);
     return CLI_USAGE;
   }
   if (arguments->script && arguments->model) {
@@ -48,11 +50,11 @@ int cli_model_check(const cli_arguments *arguments, const char *command) {
     return CLI_USAGE;
   }
   if (!kind) {
-    cli_error("--model is openai:NAME, anthropic:NAME or script:MODEL.yaml, not '%s'", arguments->model);
+    cli_error("--model is " KINDS ", not '%s'", arguments->model);
     return CLI_USAGE;
   }
   if (!kind->remote && (arguments->base_url || arguments->key_env)) {
-    cli_error("%s belongs to --model openai:NAME and anthropic:NAME; a script has none",
+    cli_error("%s belongs to models behind an endpoint; a script has none",
               arguments->base_url ? "--base-url" : "--key-env");
     return CLI_USAGE;
   }
@@ -70,20 +72,20 @@ static int load_script(const char *file, tp_model **ret_model) {
 }
 
 #ifdef CLI_OPENAI
-static int open_remote(const cli_arguments *arguments, const char *name, bool anthropic, tp_model **ret_model) {
+static int open_remote(const cli_arguments *arguments, const char *name, tp_openai_api api, tp_model **ret_model) {
   tp_openai_options options = {.struct_size = sizeof options,
                                .model = name,
                                .base_url = arguments->base_url,
                                .key_env = arguments->key_env,
-                               .api = anthropic ? TP_OPENAI_MESSAGES : TP_OPENAI_CHAT};
+                               .api = api};
   tp_fault fault = {0};
   tp_status status = tp_openai_model_new(&options, ret_model, &fault);
   return status == TP_OK ? CLI_OK : cli_fault("--model", status, &fault);
 }
 #else
-static int open_remote(const cli_arguments *arguments, const char *name, bool anthropic, tp_model **ret_model) {
+static int open_remote(const cli_arguments *arguments, const char *name, tp_openai_api api, tp_model **ret_model) {
   (void)name;
-  (void)anthropic;
+  (void)api;
   (void)ret_model;
   cli_error("--model %s: this turnphase was built without turnphase-openai (libcurl)", arguments->model);
   return CLI_UNAVAILABLE;
@@ -93,5 +95,5 @@ static int open_remote(const cli_arguments *arguments, const char *name, bool an
 int cli_model_open(const cli_arguments *arguments, tp_model **ret_model) {
   const char *rest;
   const struct kind *kind = kind_of(arguments, &rest);
-  return kind->remote ? open_remote(arguments, rest, kind->anthropic, ret_model) : load_script(rest, ret_model);
+  return kind->remote ? open_remote(arguments, rest, kind->api, ret_model) : load_script(rest, ret_model);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * model: the model that the command line names: script:FILE, openai:NAME, anthropic:NAME. */
+ * model: the model that the command line names: script:FILE, openai:NAME, openai-responses:NAME, anthropic:NAME. */
 #ifndef CLI_MODEL_H
 #define CLI_MODEL_H
 

@@ -23,9 +23,10 @@ static void a_model_behind_a_url_is_named_in_one_word(void **state) {
     const char *model, *key_header;
     endpoint_reply reply;
   } rows[] = {{"openai:gpt-x", "Authorization: Bearer " KEY, {.body = CHAT_HELLO}},
+              {"openai-responses:gpt-y", "Authorization: Bearer " KEY, {.body = RESPONSES_HELLO}},
               {"anthropic:claude-x", "x-api-key: " KEY, {.body = MESSAGES_HELLO}}};
   setenv("TEST_KEY", KEY, 1);
-  for (size_t i = 0; i < 2; i++) {
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     endpoint *e = endpoint_open(&rows[i].reply, 1);
     command c = {
         .arguments = {"run", "--model", rows[i].model, "--base-url", e->url, "--key-env", "TEST_KEY", "--no-memory"},
@@ -132,8 +133,8 @@ static void a_model_that_is_none_is_refused(void **state) {
       {{"run", "--model", "openai:"}, 2, "not 'openai:'"},
       {{"run", "--model", "other:x"}, 2, "not 'other:x'"},
       {{"run", "--model", "openai:x", "--script", "y"}, 2, "give one of them"},
-      {{"run", "--model", "script:x", "--key-env", "K"}, 2, "--key-env belongs to --model openai:NAME"},
-      {{"run", "--script", "x", "--base-url", "http://h"}, 2, "--base-url belongs to --model openai:NAME"},
+      {{"run", "--model", "script:x", "--key-env", "K"}, 2, "--key-env belongs to models behind an endpoint"},
+      {{"run", "--script", "x", "--base-url", "http://h"}, 2, "--base-url belongs to models behind an endpoint"},
       {{"run", "--model", "openai:x"}, 78, "OPENAI_API_KEY is not set in the environment"},
       {{"run", "--model", "openai:x", "--base-url", "h"}, 78, "must begin with https:// or http://"},
       {{"run", "--model", "script:/no/such/file"}, 74, "/no/such/file"},
