@@ -113,7 +113,7 @@ TP_API tp_status tp_runtime_records(const tp_runtime *runtime, const tp_record_q
 TP_API tp_status tp_runtime_records_commit(tp_runtime *runtime, tp_fault *fault) TP_MUST_USE;
 
 /** The records of driven turns in the store that fit, newest first; false stops. A turn's record is there when its end
- *  is told.
+ *  is notified.
  *  @param query  NULL: all of them.
  *  @return as tp_runtime_records().   Threads: any.   Blocks: as the store does. */
 TP_API tp_status tp_runtime_turns(const tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each,

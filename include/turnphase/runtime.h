@@ -290,7 +290,7 @@ typedef struct tp_commit_report {
 } tp_commit_report;
 
 /** Compiles and validates every phase and publishes one snapshot, or changes nothing. Turns that run keep theirs.
- *  On success the edit is freed; on failure it stays usable (mend it, commit again, or discard).
+ *  On success the edit is freed; on failure it stays usable (correct it and commit again, or discard it).
  *  @return TP_OK; a code of its own for each refusal (status.def, 110–128), with the ids in the fault and cycles as a
  *          path `a -> b -> c -> a`; TP_ERR_CONFLICT when a commit came in between: begin again; TP_ERR_TOO_LARGE above
  *          65,535 subscriptions or 1,000,000 edges in a phase.  Threads: any. */

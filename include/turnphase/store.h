@@ -584,7 +584,7 @@ typedef struct tp_store {
   /** Gives the records that fit, newest first. */
   tp_status (*records)(void *self, const tp_record_query *query, tp_record_fn each, void *ctx, tp_fault *fault);
   /** Keeps the record of a driven turn. O(1) whatever the store holds. On the thread that owns the turn, before its end
-   *  is told. */
+   *  is notified. */
   tp_status (*turn_record)(void *self, const tp_turn_record *record);
   /** Gives the turn records that fit, newest first. */
   tp_status (*turns)(void *self, const tp_turn_query *query, tp_turn_record_fn each, void *ctx, tp_fault *fault);

@@ -121,8 +121,8 @@ TP_API tp_status tp_runtime_listen(tp_runtime *runtime, const tp_listener *liste
  *  thread has begun may still be under way: destroy says when none is.
  *  @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_FORKED.  Threads: any.  Blocks: no.  From a handler or callback: yes. */
 TP_API tp_status tp_runtime_unlisten(tp_runtime *runtime, uint64_t id, tp_fault *fault);
-/** The same for the turns of one session. A turn tells the runtime's listeners first, then the session's, each in the
- *  order in which they were added. A session's listeners end with the last of its turns.
+/** The same for the turns of one session. A turn notifies the runtime's listeners first, then the session's, each
+ *  in the order in which they were added. A session's listeners end with the last of its turns.
  *  @return as tp_runtime_listen(); TP_ERR_USAGE for the kind JOB. */
 TP_API tp_status tp_session_listen(tp_session *session, const tp_listener *listener, uint64_t *ret_id,
     tp_fault *fault) TP_MUST_USE;
@@ -185,7 +185,7 @@ TP_API tp_status tp_agent_remove_submit(tp_agent *agent, tp_agent_end_fn on_end,
 /** The agent of this id that is registered and not removed, or NULL. Give it back with tp_agent_unref().
  *  Threads: any. */
 TP_API tp_agent *tp_agent_find(tp_runtime *runtime, const char *id);
-/** Gives back what tp_agent_find() gave; not what tp_agent_add() gave. Accepts NULL. Threads: any. */
+/** Drops a reference of tp_agent_find(), never the one of tp_agent_add(). Accepts NULL. Threads: any. */
 TP_API void tp_agent_unref(tp_agent *agent);
 /** The agent is borrowed till the callback returns; false stops. */
 typedef bool (*tp_agent_fn)(void *ctx, tp_agent *agent);
@@ -245,15 +245,15 @@ typedef struct tp_session_options {
  *          has begun; what tp_runtime_start() says. With anything but TP_OK model and history were not taken. */
 TP_API tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *options, tp_session **ret_session,
     tp_fault *fault) TP_MUST_USE;
-/** Runs session.end once after the turns in the queue, then on_end (may be NULL), when all their ends have been told.
+/** Runs session.end once after the turns in the queue, then on_end (may be NULL), when all their ends were notified.
  *  Where a drain was first to ask for session.end it is not run again; on_end waits for it all the same, and comes at
  *  once when it is over. Where as many sessions as turns_max (at least 1,024) are being closed at one moment
  *  session.end is not run, which is logged; a drain waits instead. What was taken (model, history) is destroyed when
- *  the last turn and call of the session has let go of it: before on_end or after. In the child of a fork it only calls
- *  on_end. Never blocks, but with no_engine_workers, where it runs session.end itself. Accepts NULL. */
+ *  the last turn and call of the session no longer refers to it: before on_end or after. In the child of a fork it only
+ *  calls on_end. Never blocks, but with no_engine_workers, where it runs session.end itself. Accepts NULL. */
 TP_API void tp_session_close(tp_session *session, void (*on_end)(void *ctx), void *ctx);
 
-/** What session.end is told of a session, or of a logical phase of it, besides times and outcome. Copied. A value that
+/** What session.end carries of a session, or of a logical phase of it, besides times and outcome. Copied. A value that
  *  is empty is not in the payload. */
 typedef struct tp_session_end {
   size_t struct_size;
@@ -262,8 +262,8 @@ typedef struct tp_session_end {
   tp_text abilities_used;       /* the same; TP_FIELD_ABILITIES_USED */
   tp_text tasks_summary;        /* value: array of maps, at most 1 MiB; TP_FIELD_TASKS_SUMMARY */
 } tp_session_end;
-/** tp_session_close() with something to tell. Where a drain was first to ask for session.end it has told "drained":
- *  what stands in end comes too late, which is logged.
+/** tp_session_close() with more for session.end. Where a drain was first to ask for session.end, its reason is
+ *  "drained": `end` comes too late, which is logged.
  *  @param end  NULL: as tp_session_close().
  *  @return TP_OK; TP_ERR_VERSION, TP_ERR_UTF8, TP_ERR_MALFORMED, TP_ERR_TOO_LARGE for what is wrong with end: then the
  *          session was not closed.  Threads: any.  Blocks: as tp_session_close(). */
@@ -300,9 +300,9 @@ TP_API size_t tp_session_queue_length(const tp_session *session, bool *ret_runni
 
 /** The open session of this tenant (NULL or "": none) and id, or NULL: there is none, or its close was asked for. The
  *  pointer is the host's own handle; it stays readable until tp_session_unref(), also when another thread closes it.
- *  Give it back before tp_runtime_free().  Threads: any.  Blocks: no. */
+ *  Call tp_session_unref() before tp_runtime_free().  Threads: any.  Blocks: no. */
 TP_API tp_session *tp_session_find(tp_runtime *runtime, const char *tenant, const char *id);
-/** Gives back what tp_session_find() gave; closes nothing. Accepts NULL.  Threads: any. */
+/** Drops a reference of tp_session_find(); closes nothing. Accepts NULL.  Threads: any. */
 TP_API void tp_session_unref(tp_session *session);
 
 /** The session is borrowed till the callback returns, also when it is closed meanwhile; false stops. */
@@ -491,8 +491,8 @@ typedef struct tp_phase_result {
 
 /** Runs a phase on the calling thread, which helps. Blocks: up to the entry's deadline.
  *  Threads: one at a time. TP_ERR_BUSY says that a submitted operation, or one of another thread that has begun, is
- *  under way; two threads that begin at the same moment are not told apart, since that would cost each phase a locked
- *  instruction. A phase without subscriptions is refused for its payload only: nothing is run.
+ *  under way; two threads that begin at the same moment are not distinguished, since that would cost each phase a
+ *  locked instruction. A phase without subscriptions is refused for its payload only: nothing is run.
  *  @param input  NULL: an empty payload.
  *  @return whether it was run: TP_OK and *ret_result; TP_ERR_UNKNOWN_PHASE, TP_ERR_BUSY, TP_ERR_NO_MEMORY,
  *          TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_FORKED; TP_ERR_SHUTDOWN when the limit of a drain is over. */

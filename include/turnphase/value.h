@@ -4,7 +4,7 @@
  * slice of the same bytes, so reading allocates nothing. Readers accept any bytes and never read past them: what is
  * not there or not of the asked kind reads as TP_VALUE_NONE, empty or 0. Check bytes from outside once with
  * tp_value_check(). Limits: 32 containers inside each other, 64 MiB. Source of the format: the msgpack specification;
- * extension types are refused, and so are unsigned integers above INT64_MAX, which no reader here could give back
+ * extension types are refused, and so are unsigned integers above INT64_MAX, which no reader here could return
  * whole. Threads: any; a writer belongs to one thread at a time. */
 #ifndef TURNPHASE_VALUE_H
 #define TURNPHASE_VALUE_H
