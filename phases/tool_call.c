@@ -119,7 +119,7 @@ bool tp__toolcall_stopped(tp__tool_slot *slot) {
   return true;
 }
 
-void tp__call_ended(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
+void tp__toolcall_ended(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
   if (slot->dispatch->has_result) {
     tp__toolcall_filter(slot, kind, text);
     return;
@@ -133,8 +133,8 @@ static void ended(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text, i
   tp_tool_result *result = tp__toolcall_result(slot);
   result->started = true;
   result->duration_ns = duration_ns;
-  if (slot->kept_id) tp__call_keep_end(slot, kind, text);
-  else tp__call_ended(slot, kind, text);
+  if (slot->kept_id) tp__toolcall_keep_end(slot, kind, text);
+  else tp__toolcall_ended(slot, kind, text);
 }
 
 static tp_tool_result_kind kind_of(const tp__tool_answer *answer) {
@@ -243,17 +243,17 @@ static void take_ready(tp__tool_slot *slot) {
 static void run(tp__tool_slot *slot) {
   if (tp__toolcall_stopped(slot)) return;
   if (slot->gate && slot->gate->is_ready) take_ready(slot);
-  else if (tp__call_is_kept(slot)) tp__call_keep_start(slot);
+  else if (tp__toolcall_is_kept(slot)) tp__toolcall_keep_start(slot);
   else begin_run(slot);
 }
 
-void tp__call_started(tp__tool_slot *slot) {
+void tp__toolcall_started(tp__tool_slot *slot) {
   if (!tp__toolcall_stopped(slot)) begin_run(slot);
 }
 
 /* ---- people ---- */
 
-bool tp__call_ask(tp__tool_slot *slot, const char *by, uint32_t phase, tp_text reason) {
+bool tp__toolcall_ask(tp__tool_slot *slot, const char *by, uint32_t phase, tp_text reason) {
   tp__dispatch *d = slot->dispatch;
   if (slot->ask) return true;
   tp__tool_ask *ask = tp__arena_alloc(&d->texts, sizeof *ask);
@@ -306,7 +306,7 @@ static bool permitted(tp__tool_slot *slot) {
     case TP_PERMISSION_AUTO:
       return true;
     case TP_PERMISSION_ASK:
-      return tp__call_ask(slot, "permission", TP_PHASE_TOOL_PRE,
+      return tp__toolcall_ask(slot, "permission", TP_PHASE_TOOL_PRE,
                           tp_text_of("the host asks before each call of this tool"));
     default:
       tp__toolcall_deny(slot, TP_PHASE_TOOL_PRE, "permission", tp_text_of("the host does not permit this tool"), false);
@@ -314,7 +314,7 @@ static bool permitted(tp__tool_slot *slot) {
   }
 }
 
-void tp__call_permit(tp__tool_slot *slot) {
+void tp__toolcall_permit(tp__tool_slot *slot) {
   if (slot->dispatch->has_permission && (tp__toolcall_stopped(slot) || !permitted(slot))) return;
   if (!slot->ask) run(slot);
   else if (!tp__toolcall_stopped(slot)) put_question(slot);
@@ -373,13 +373,13 @@ static void stop_out_of_scope(tp__tool_slot *slot) {
   tp__toolcall_stop(slot, TP_TOOL_OUT_OF_SCOPE, tp_text_of(words));
 }
 
-void tp__call_check(tp__tool_slot *slot) {
+void tp__toolcall_check(tp__tool_slot *slot) {
   if (tp__toolcall_of(slot)->malformed) {
     tp__toolcall_stop(slot, TP_TOOL_INVALID_ARGUMENTS, tp_text_of("the arguments are not a JSON object"));
   } else if (!arguments_fit(slot)) {
     return;
   } else if (!slot->dispatch->has_pre) {
-    tp__call_permit(slot);
+    tp__toolcall_permit(slot);
   } else if (!tp__toolcall_stopped(slot)) {
     tp__toolcall_pre(slot);
   }
@@ -398,7 +398,7 @@ void tp__toolcall_begin(tp__tool_slot *slot) {
   } else if (policy == TP__TOOL_DENY) {
     tp__toolcall_deny(slot, TP_PHASE_TOOL_PRE, "policy", tp_text_of("the turn's policy denies this tool"), false);
   } else if (policy != TP__TOOL_ASK ||
-             tp__call_ask(slot, "policy", TP_PHASE_TOOL_PRE, tp_text_of("the turn's policy asks a person"))) {
-    tp__call_create(slot);
+             tp__toolcall_ask(slot, "policy", TP_PHASE_TOOL_PRE, tp_text_of("the turn's policy asks a person"))) {
+    tp__toolcall_create(slot);
   }
 }

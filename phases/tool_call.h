@@ -61,11 +61,11 @@ void tp__toolcall_begin(tp__tool_slot *slot);
 /** True when nothing may begin: then the call was stopped. */
 bool tp__toolcall_stopped(tp__tool_slot *slot);
 /** tool.rewrite is through: the schema, then tool.pre. */
-void tp__call_check(tp__tool_slot *slot);
+void tp__toolcall_check(tp__tool_slot *slot);
 /** Remembers that a person is to be asked. @return false without memory: then the call was denied. */
-bool tp__call_ask(tp__tool_slot *slot, const char *by, uint32_t phase, tp_text reason);
+bool tp__toolcall_ask(tp__tool_slot *slot, const char *by, uint32_t phase, tp_text reason);
 /** No gate denied it: the permission, the question, then the tool. */
-void tp__call_permit(tp__tool_slot *slot);
+void tp__toolcall_permit(tp__tool_slot *slot);
 /** A call that never started ends here: no tool.result, no tool.post. text is not copied. */
 void tp__toolcall_stop(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
 /** @param by  lives as long as the runtime. @param reported  settle.c has logged why. */
@@ -92,9 +92,9 @@ tp_text tp__toolcall_refused(const tp__tool_entry *tool, tp_reason reason);
 
 /* ---- tool_gate.c: each begins a phase that has subscriptions, and goes on from its end ---- */
 
-/** tool.create, tool.rewrite, then tp__call_check(). Any of the two may have no subscriptions. */
-void tp__call_create(tp__tool_slot *slot);
-/** tool.pre, then tp__call_permit(). */
+/** tool.create, tool.rewrite, then tp__toolcall_check(). Any of the two may have no subscriptions. */
+void tp__toolcall_create(tp__tool_slot *slot);
+/** tool.pre, then tp__toolcall_permit(). */
 void tp__toolcall_pre(tp__tool_slot *slot);
 /** tool.result over what the tool said, then the result, then tool.post. */
 void tp__toolcall_filter(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);

@@ -75,7 +75,7 @@ static bool judge(tp__tool_slot *slot, const tp__phase_run *run, const char *pha
   else if (run->status != TP_OK)
     tp__toolcall_deny(slot, run->phase, by, tp_text_of(tp_status_text(run->status)), false);
   else if (result->outcome != TP_OK) tp__toolcall_deny(slot, run->phase, by, result->reason, true);
-  else return result->verdict != TP_VERDICT_ASK || tp__call_ask(slot, by, run->phase, result->reason);
+  else return result->verdict != TP_VERDICT_ASK || tp__toolcall_ask(slot, by, run->phase, result->reason);
   return false;
 }
 
@@ -137,11 +137,11 @@ static bool take_rewrite(tp__tool_slot *slot, const tp_merged *merged) {
   return ok;
 }
 
-static void rewrite_ended(tp__phase_run *run) { gate_ended(run, "tool.rewrite", take_rewrite, tp__call_check); }
+static void rewrite_ended(tp__phase_run *run) { gate_ended(run, "tool.rewrite", take_rewrite, tp__toolcall_check); }
 
 static void begin_rewrite(tp__tool_slot *slot) {
   if (!slot->dispatch->has_rewrite) {
-    tp__call_check(slot);
+    tp__toolcall_check(slot);
     return;
   }
   if (tp__toolcall_stopped(slot)) return;
@@ -155,7 +155,7 @@ static void begin_rewrite(tp__tool_slot *slot) {
 
 static void create_ended(tp__phase_run *run) { gate_ended(run, "tool.create", NULL, begin_rewrite); }
 
-void tp__call_create(tp__tool_slot *slot) {
+void tp__toolcall_create(tp__tool_slot *slot) {
   if (!slot->dispatch->has_create) {
     begin_rewrite(slot);
     return;
@@ -169,7 +169,7 @@ void tp__call_create(tp__tool_slot *slot) {
 
 /* ---- tool.pre ---- */
 
-static void pre_ended(tp__phase_run *run) { gate_ended(run, "tool.pre", NULL, tp__call_permit); }
+static void pre_ended(tp__phase_run *run) { gate_ended(run, "tool.pre", NULL, tp__toolcall_permit); }
 
 void tp__toolcall_pre(tp__tool_slot *slot) {
   uint32_t count = 0;

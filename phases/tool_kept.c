@@ -33,7 +33,7 @@ typedef struct keeping {
 
 static keeping *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, keeping, base); }
 
-bool tp__call_is_kept(const tp__tool_slot *slot) {
+bool tp__toolcall_is_kept(const tp__tool_slot *slot) {
   const tp_turn *turn = slot->dispatch->turn;
   const tp_runtime *runtime = turn->core.runtime;
   return turn->session && runtime->options.durability == TP_DURABILITY_SYNC && runtime->store.tool_start &&
@@ -81,11 +81,11 @@ static void start_ended(keeping *k, tp_status status) {
     tp__toolcall_stop(slot, TP_TOOL_SHED, tp_text_of(not_kept));
   } else if (k->earlier == TP_TOOL_NONE) {
     slot->kept_id = k->start_id;
-    tp__call_started(slot);
+    tp__toolcall_started(slot);
   } else if (k->earlier == TP_TOOL_INTERRUPTED || !tp__arena_text(&slot->dispatch->texts, k->earlier_text, &text)) {
     tp__toolcall_stop(slot, TP_TOOL_INTERRUPTED, tp_text_of(interrupted));
   } else {
-    tp__call_ended(slot, k->earlier, text);
+    tp__toolcall_ended(slot, k->earlier, text);
   }
 }
 
@@ -96,7 +96,7 @@ static void ended(keeping *k, tp_status status) {
     return;
   }
   if (status != TP_OK) log_failure(k, status);
-  tp__call_ended(k->slot, k->kind, k->text);
+  tp__toolcall_ended(k->slot, k->kind, k->text);
 }
 
 static void settled(tp__attempt *attempt, tp__attempt_end how) {
@@ -148,7 +148,7 @@ static void begin(keeping *k) {
   tp__attempt_unref(&k->base);
 }
 
-void tp__call_keep_start(tp__tool_slot *slot) {
+void tp__toolcall_keep_start(tp__tool_slot *slot) {
   const tp_tool_call *call = tp__toolcall_of(slot);
   keeping *k = keeping_new(slot);
   tp_text arguments, call_id;
@@ -172,14 +172,14 @@ void tp__call_keep_start(tp__tool_slot *slot) {
   begin(k);
 }
 
-void tp__call_keep_end(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
+void tp__toolcall_keep_end(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {
   keeping *k = keeping_new(slot);
   tp_text copy;
   if (!k || !tp__arena_text(&k->arena, text, &copy)) {
     tp__log(slot->dispatch->turn->core.runtime, TP_LOG_ERROR, &(tp__log_subject){.status = TP_ERR_NO_MEMORY},
             "the result of a call of tool `%s` was not kept: no memory", slot->tool->name.data);
     if (k) drop(k);
-    tp__call_ended(slot, kind, text);
+    tp__toolcall_ended(slot, kind, text);
     return;
   }
   k->is_end = true;

@@ -10,18 +10,18 @@
 #include "phases/tool_call.h"
 
 /** Whether the store keeps calls of the slot's tool. */
-bool tp__call_is_kept(const tp__tool_slot *slot);
-/** Commits that the call begins, then goes on with tp__call_started(), or ends the call: with the result that an
+bool tp__toolcall_is_kept(const tp__tool_slot *slot);
+/** Commits that the call begins, then goes on with tp__toolcall_started(), or ends the call: with the result that an
  *  earlier run of the turn left, as interrupted, or shed where the store did not take it. */
-void tp__call_keep_start(tp__tool_slot *slot);
-/** Commits the result, then goes on with tp__call_ended(), whatever came of the commit. text is copied. */
-void tp__call_keep_end(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
+void tp__toolcall_keep_start(tp__tool_slot *slot);
+/** Commits the result, then goes on with tp__toolcall_ended(), whatever came of the commit. text is copied. */
+void tp__toolcall_keep_end(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
 
 /* ---- tool_call.c, for it ---- */
 
 /** The start is on the disk: calls the function unless the turn was stopped meanwhile. */
-void tp__call_started(tp__tool_slot *slot);
+void tp__toolcall_started(tp__tool_slot *slot);
 /** The result is there, with its text in dispatch->texts or for as long as the library lives. */
-void tp__call_ended(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
+void tp__toolcall_ended(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text);
 
 #endif
