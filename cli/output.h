@@ -12,7 +12,7 @@ typedef struct cli_output {
   int error;     /* errno of the first write that failed, or 0 */
   bool colour;
   size_t width;  /* lines are folded at it; 0: they are not */
-  bool streams;  /* who prints breaks the lines itself: they are not folded for now */
+  bool streams;  /* the caller breaks lines itself while this is set: they are not folded */
   char *line;    /* what was printed since the last line end, where lines are folded */
   size_t line_size, line_capacity;
 } cli_output;

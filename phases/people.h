@@ -22,7 +22,7 @@ typedef struct tp__question_spec {
 /** How a question ended; the texts are the question's, which goes away afterwards. */
 typedef struct tp__question_end {
   bool allowed;
-  bool cancelled; /* nobody decided: the turn was cancelled */
+  bool cancelled; /* without a decision: the turn was cancelled */
   tp_text why;    /* not allowed: a sentence */
   tp_text reason; /* the person's own; may be empty */
   tp_text person; /* may be empty */

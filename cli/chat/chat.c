@@ -18,7 +18,7 @@
 #include "cli/model.h"
 #include "cli/pool.h"
 
-/* Whoever leaves waits for what is to be remembered, but not for long: a later process does it. */
+/* Leaving waits for what is to be remembered, but not for long: a later process does the rest. */
 enum { JOBS_LIMIT_MS = 10000, JOBS_LOOK_MS = 100, JOBS_SILENT_MS = 1000, DRAIN_LIMIT_MS = 5000, WAIT_MS = 60000 };
 
 /* ---- what it comes to ---- */

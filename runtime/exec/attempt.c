@@ -328,7 +328,7 @@ static void end_answer(tp__attempt *attempt, tp__inside *frame) {
   tp__a32_sub_acq_rel(&runtime->completers, 1);
 }
 
-/* The end of an abandoned attempt's token, whose slot is LATE. What that lets go of may call the host's destructors,
+/* The end of an abandoned attempt's token, whose slot is LATE. What that frees may call the host's destructors,
  * and they the runtime: it counts a visitor meanwhile, and ends no turn of theirs. */
 static void end_late(tp__attempt *attempt, bool notes) {
   tp_runtime *runtime = attempt->runtime;

@@ -81,7 +81,7 @@ struct tp_call {
   tp__arena *arena;
   tp__output output;    /* of an inline call: set up when it is touched */
   tp__answer kept;      /* the reason and code that go with an answer of this kind; set up like output */
-  tp__attempt *attempt; /* NULL: inline, not deferred: its deadline is worked out when somebody asks */
+  tp__attempt *attempt; /* NULL: inline, not deferred: its deadline is computed on demand */
 };
 
 /** What a match function sees (handler.h: tp_match_view). */

@@ -4,23 +4,23 @@
 #include "runtime/exec/runtime.h"
 
 enum { LOOKS_MAX = 32 /* for a parallel node among ready ones */ };
-enum { PARCELS = 8, PARCEL_NODES_MAX = 8, HELPERS_MAX = 7, LINE_BYTES = 64 };
+enum { BATCHES = 8, BATCH_NODES_MAX = 8, HELPERS_MAX = 7, LINE_BYTES = 64 };
 
 static void woken(tp__message *message);
 
-enum parcel_state { EMPTY = 0, OFFERED = 1, OPENED = 2, DONE = 3 };
+enum batch_state { EMPTY = 0, OFFERED = 1, OPENED = 2, DONE = 3 };
 
-typedef struct parcel_time {
+typedef struct batch_time {
   int64_t started_ns, ended_ns;
-} parcel_time;
+} batch_time;
 
-typedef struct parcel {
+typedef struct batch {
   /* the owner writes it before the offer, the helper from opening to done */
   tp_call call;
   int64_t end_ns, fast_path_until_ns; /* the entry's, which a cancel may move meanwhile */
   int64_t offered_ns;
   uint32_t count;          /* of indexes */
-  uint16_t indexes[PARCEL_NODES_MAX];
+  uint16_t indexes[BATCH_NODES_MAX];
   char line[LINE_BYTES]; /* what follows is looked at by both */
   /* atomic: acq_rel, hands over all the rest */
   tp__a32 state;
@@ -28,9 +28,9 @@ typedef struct parcel {
   uint32_t called; /* how many of them; the last one's answer is kept when it is exceptional */
   bool exceptional;
   tp_answer kind;
-  parcel_time times[PARCEL_NODES_MAX];
+  batch_time times[BATCH_NODES_MAX];
   tp__arena arena;
-} parcel;
+} batch;
 
 typedef struct helper {
   tp__entry *entry;
@@ -45,7 +45,7 @@ struct tp__share {
   uint32_t helper_count;
   /* owner only */
   tp__entry *entry;
-  uint32_t out;        /* parcels that are not EMPTY */
+  uint32_t out;        /* batches that are not EMPTY */
   int64_t not_before_ns; /* nobody came in time for what was offered last: till then nothing is */
   bool wake_is_coming; /* the message below may be under way, and holds the entry */
   tp__message wake;
@@ -53,14 +53,14 @@ struct tp__share {
   tp__a32 stopped; /* 1: no node is to be called any more; relaxed: any moment will do */
   tp__a32 waiting; /* 1: the owner wants the message; acq_rel: see wait_for_message() */
   char line[LINE_BYTES];
-  parcel parcels[PARCELS];
+  batch batches[BATCHES];
   helper helpers[HELPERS_MAX];
 };
 
 /* ---- the helper ---- */
 
-/* Calls the nodes of a parcel, up to one that has something to say. */
-static void open_parcel(tp__share *share, parcel *p) {
+/* Calls the nodes of a batch, up to one that has something to say. */
+static void open_batch(tp__share *share, batch *p) {
   const tp__node *nodes = share->entry->plan->nodes;
   const tp_runtime *runtime = share->entry->turn->runtime;
   int64_t now_ns = tp__now_ns();
@@ -74,7 +74,7 @@ static void open_parcel(tp__share *share, parcel *p) {
     p->call.deadline_ns = tp__node_deadline(&nodes[index], p->end_ns, now_ns);
     p->call.timeout_ns = tp__node_timeout(&nodes[index]);
     p->kind = nodes[index].run(nodes[index].self, &p->call);
-    parcel_time *time = &p->times[p->called];
+    batch_time *time = &p->times[p->called];
     time->started_ns = now_ns;
     time->ended_ns = now_ns = tp__stamp(runtime, now_ns);
     p->exceptional = p->kind != TP_ANSWER_DONE || p->call.touched;
@@ -82,7 +82,7 @@ static void open_parcel(tp__share *share, parcel *p) {
 }
 
 /* Whoever comes second, this or wait_for_message(), sees what the other did. */
-static void hand_in(tp__share *share, parcel *p) {
+static void hand_in(tp__share *share, batch *p) {
   tp__a32_exchange_acq_rel(&p->state, DONE);
   if (tp__a32_exchange_acq_rel(&share->waiting, 0) == 0) return;
   tp__entry *e = share->entry;
@@ -91,11 +91,11 @@ static void hand_in(tp__share *share, parcel *p) {
 
 static bool help_once(tp__share *share) {
   bool any = false;
-  for (int i = 0; i < PARCELS; i++) {
-    parcel *p = &share->parcels[i];
+  for (int i = 0; i < BATCHES; i++) {
+    batch *p = &share->batches[i];
     uint32_t offered = OFFERED;
     if (tp__a32_load_relaxed(&p->state) != OFFERED || !tp__a32_cas_acq_rel(&p->state, &offered, OPENED)) continue;
-    open_parcel(share, p);
+    open_batch(share, p);
     hand_in(share, p);
     any = true;
   }
@@ -134,7 +134,7 @@ static tp__share *share_new(tp__entry *e) {
   share->entry = e;
   share->helper_count = runtime->helpers_max < HELPERS_MAX ? runtime->helpers_max : HELPERS_MAX;
   share->wake.deliver = woken;
-  for (int i = 0; i < PARCELS; i++) tp__arena_init(&share->parcels[i].arena, &runtime->allocator, NULL, 0, 0);
+  for (int i = 0; i < BATCHES; i++) tp__arena_init(&share->batches[i].arena, &runtime->allocator, NULL, 0, 0);
   for (uint32_t i = 0; i < share->helper_count; i++) {
     share->helpers[i].entry = e;
     share->helpers[i].ask.deliver = help;
@@ -146,7 +146,7 @@ static tp__share *share_new(tp__entry *e) {
 
 void tp__share_free(tp__entry *e) {
   tp__share *share = e->share;
-  for (int i = 0; i < PARCELS; i++) tp__arena_fini(&share->parcels[i].arena);
+  for (int i = 0; i < BATCHES; i++) tp__arena_fini(&share->batches[i].arena);
   tp__block_give(&e->turn->runtime->blocks, share, share->block_size);
 }
 
@@ -170,9 +170,9 @@ static void ask_helpers(tp__share *share) {
   }
 }
 
-static parcel *empty_parcel(tp__share *share) {
-  for (int i = 0; i < PARCELS; i++)
-    if (tp__a32_load_relaxed(&share->parcels[i].state) == EMPTY) return &share->parcels[i];
+static batch *empty_batch(tp__share *share) {
+  for (int i = 0; i < BATCHES; i++)
+    if (tp__a32_load_relaxed(&share->batches[i].state) == EMPTY) return &share->batches[i];
   return NULL;
 }
 
@@ -186,12 +186,12 @@ static bool may_give(const tp__entry *e, uint32_t index) {
 /* Fewer at a time as fewer are left, so that all end together. */
 static uint32_t how_many(const tp__entry *e) {
   uint32_t fair = e->ready.count / (2 * (e->share->helper_count + 1));
-  return fair < 1 ? 1 : fair > PARCEL_NODES_MAX ? PARCEL_NODES_MAX : fair;
+  return fair < 1 ? 1 : fair > BATCH_NODES_MAX ? BATCH_NODES_MAX : fair;
 }
 
 /* The first one is the owner's: it does not wait for anybody to come. */
 static bool offer_one(tp__entry *e) {
-  parcel *p = empty_parcel(e->share);
+  batch *p = empty_batch(e->share);
   uint32_t most = how_many(e), node_count = e->plan->node_count;
   if (!p) return false;
   p->count = 0;
@@ -236,12 +236,12 @@ void tp__share_offer(tp__entry *e) {
 
 /* ---- the owner: taking ---- */
 
-static void put_back(tp__entry *e, const parcel *p, uint32_t from) {
+static void put_back(tp__entry *e, const batch *p, uint32_t from) {
   for (uint32_t i = from; i < p->count; i++) tp__ready_push(&e->ready, p->indexes[i]);
 }
 
-/* The call of a node that had nothing to say. What the parcel's call holds may be another node's. */
-static tp_call silent_call(const parcel *p, int64_t started_ns) {
+/* The call of a node that had nothing to say. What the batch's call holds may be another node's. */
+static tp_call silent_call(const batch *p, int64_t started_ns) {
   tp_call call = p->call;
   call.started_ns = started_ns;
   call.touched = call.sealed = false;
@@ -255,9 +255,9 @@ static void settle_call(tp__entry *e, tp_call *call, uint32_t index, tp_answer k
   if (!run || !run->settled) tp__entry_called(e, index, call, kind, ended_ns);
 }
 
-static void settle_parcel(tp__entry *e, parcel *p) {
+static void settle_batch(tp__entry *e, batch *p) {
   for (uint32_t i = 0; i < p->called; i++) {
-    const parcel_time *time = &p->times[i];
+    const batch_time *time = &p->times[i];
     bool exceptional = p->exceptional && i + 1 == p->called;
     tp_call silent = silent_call(p, time->started_ns);
     if (time->ended_ns > e->now_ns) e->now_ns = time->ended_ns; /* what waited for it begins then */
@@ -271,16 +271,16 @@ static void settle_parcel(tp__entry *e, parcel *p) {
 
 static bool take_done(tp__entry *e) {
   bool any = false;
-  for (int i = 0; i < PARCELS && e->share->out > 0; i++) {
-    parcel *p = &e->share->parcels[i];
+  for (int i = 0; i < BATCHES && e->share->out > 0; i++) {
+    batch *p = &e->share->batches[i];
     if (tp__a32_load_acquire(&p->state) != DONE) continue; /* pairs with hand_in() */
-    settle_parcel(e, p);
+    settle_batch(e, p);
     any = true;
   }
   return any;
 }
 
-static bool take_back_one(tp__entry *e, parcel *p) {
+static bool take_back_one(tp__entry *e, batch *p) {
   uint32_t offered = OFFERED;
   if (!tp__a32_cas_acq_rel(&p->state, &offered, EMPTY)) return false;
   put_back(e, p, 0);
@@ -290,15 +290,15 @@ static bool take_back_one(tp__entry *e, parcel *p) {
 
 static bool take_back(tp__entry *e) {
   bool any = false;
-  for (int i = 0; i < PARCELS && e->share->out > 0; i++) any |= take_back_one(e, &e->share->parcels[i]);
+  for (int i = 0; i < BATCHES && e->share->out > 0; i++) any |= take_back_one(e, &e->share->batches[i]);
   return any;
 }
 
 /* What nobody has opened for as long as it takes to come is the owner's again, at its place in the plan. */
 static void take_back_late(tp__entry *e) {
   int64_t patience_ns = 2 * e->turn->runtime->search_ns;
-  for (int i = 0; i < PARCELS && e->share->out > 0; i++) {
-    parcel *p = &e->share->parcels[i];
+  for (int i = 0; i < BATCHES && e->share->out > 0; i++) {
+    batch *p = &e->share->batches[i];
     if (tp__a32_load_relaxed(&p->state) != OFFERED || e->now_ns - p->offered_ns < patience_ns) continue;
     if (take_back_one(e, p)) e->share->not_before_ns = e->now_ns + patience_ns;
   }

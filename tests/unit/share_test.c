@@ -518,7 +518,7 @@ static void what_nobody_comes_for_goes_back_to_its_place_in_the_plan(void **stat
   close_stage(s);
 }
 
-/* In a parcel of several a node that took longer than the least limit of the
+/* In a batch of several a node that took longer than the least limit of the
  * plan, though not than its own, stands before one that defers. */
 static tp_answer take_long_or_defer(stage *s, uint32_t index, tp_call *call) {
   if (index == 0) return TP_ANSWER_DONE;
