@@ -98,26 +98,20 @@ static void keep_json(void *ctx, const char *text, size_t size) {
   j->size += size;
 }
 
-/* "  MARK NAME {arguments}". */
-static void show_call(screen *s, cli_paint paint, const char *mark, tp_text name, tp_text arguments, bool malformed) {
-  size_t used = print_left(s, paint, mark, name);
+/* "  ▸ NAME {arguments}". */
+static void show_tool_begin(screen *s, tp_text event) {
+  tp_text call = tp_value_get(event, "tool_call"), arguments = tp_value_get(call, "arguments");
+  size_t used = print_left(s, CLI_NOTE, "▸", cli_event_text(call, "name"));
   json j = {0};
-  if (malformed) {
+  if (tp_value_bool(tp_value_get(call, "malformed"), false)) {
     cli_print_string(s->output, " ");
-    print_rest(s, arguments, used + 1);
+    print_rest(s, tp_value_text(arguments), used + 1);
   } else if (tp_value_count(arguments) > 0 && tp_json_encode(arguments, keep_json, &j, NULL) == TP_OK) {
     cli_print_string(s->output, " ");
     print_rest(s, (tp_text){j.bytes, j.size}, used + 1);
   }
   free(j.bytes);
   cli_print_string(s->output, "\n");
-}
-
-static void show_tool_begin(screen *s, tp_text event) {
-  tp_text call = tp_value_get(event, "tool_call"), arguments = tp_value_get(call, "arguments");
-  bool malformed = tp_value_bool(tp_value_get(call, "malformed"), false);
-  show_call(s, CLI_NOTE, "▸", cli_event_text(call, "name"), malformed ? tp_value_text(arguments) : arguments,
-            malformed);
 }
 
 /* "  ✓ weather  12 ms  3 °C", or "  ✗ shell  denied  0.2 ms  no". */

@@ -19,27 +19,12 @@
 #include <unistd.h>
 
 #include "domains/memory/recall.h"
+#include "tests/support/directory.h"
 #include "turnphase/memory.h"
 
 enum { KILLS = 20, KILLS_MAX = 1000, STEPS_MAX = 30, BATCH = 5, OPERATIONS = 3 };
 
-static char directory[64], path[96];
 static const tp__memory_scope scope = {{"acme", 4}, {"workspace", 9}, {"home", 4}};
-
-static int make_directory(void **state) {
-  (void)state;
-  strcpy(directory, "/tmp/memory_kill_XXXXXX");
-  if (!mkdtemp(directory)) return -1;
-  snprintf(path, sizeof path, "%s/memory.db", directory);
-  return 0;
-}
-
-static int remove_directory(void **state) {
-  (void)state;
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", directory);
-  return system(command);
-}
 
 /* ---- the process that is killed ---- */
 
