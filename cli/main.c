@@ -5,10 +5,10 @@
 #include <signal.h>
 #include <string.h>
 
-#include "cli/exit_status.h"
+#include "cli/common/exit_status.h"
+#include "cli/common/message.h"
+#include "cli/common/options.h"
 #include "cli/inspect/trace.h"
-#include "cli/message.h"
-#include "cli/options.h"
 
 static int print_exit_status(const cli_arguments *arguments, cli_output *output) {
   (void)arguments;

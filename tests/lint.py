@@ -144,6 +144,8 @@ def rooms_look_down(path, text, tree):
             if quote == '"' and here is not None and here != 'tests':
                 yield line, 'include by the path from the root, not "%s"' % name
             continue
+        if path.startswith('cli/common/') and name.startswith('cli/') and not name.startswith('cli/common/'):
+            yield line, 'cli/common knows none of the commands, not %s' % name
         if here in ROOMS and (there not in ROOMS or ROOMS.index(there) > ROOMS.index(here)):
             yield line, '%s may not know %s: rooms look only at those above them' % (here, there)
         elif here in PUBLIC_FACE_ONLY and there not in ('include/turnphase', here) and name not in (LENT.get(here), FOR_ALL):
@@ -244,6 +246,7 @@ FUNCTIONS = [
     (rooms_look_down, 'domains/memory/x.c', '#include "stores/sqlite/x.h"\n'),
     (rooms_look_down, 'domains/declared/x.c', '#include "stores/sqlite/database.h"\n'),
     (rooms_look_down, 'cli/x.c', '#include "x.h"\n'),
+    (rooms_look_down, 'cli/common/x.c', '#include "cli/run/x.h"\n'),
     (runtime_has_no_foreign_words, 'runtime/exec/x.c', '/* runs the model\'s tool_zzz calls */\n'),
     (has_licence, 'cli/x.c', '\n'),
     (ends_with_newline, 'cli/x.c', 'int x;'),

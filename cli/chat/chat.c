@@ -11,12 +11,12 @@
 
 #include "cli/chat/line.h"
 #include "cli/chat/slash.h"
-#include "cli/data.h"
-#include "cli/exit_status.h"
-#include "cli/machine.h"
-#include "cli/message.h"
-#include "cli/model.h"
-#include "cli/pool.h"
+#include "cli/common/data.h"
+#include "cli/common/exit_status.h"
+#include "cli/common/machine.h"
+#include "cli/common/message.h"
+#include "cli/common/pool.h"
+#include "cli/run/model.h"
 
 /* Leaving waits for what is to be remembered, but not for long: a later process does the rest. */
 enum { JOBS_LIMIT_MS = 10000, JOBS_LOOK_MS = 100, JOBS_SILENT_MS = 1000, DRAIN_LIMIT_MS = 5000, WAIT_MS = 60000 };

@@ -2,16 +2,16 @@
  *
  * chat: a conversation with a model: a session, the turn under way, and what is shown of it. The thread that reads the
  * lines waits while a turn runs, and the one that owns the turn prints: never both. A question about a call is put by
- * a thread of its own (cli/ask.h). */
+ * a thread of its own (cli/run/ask.h). */
 #ifndef CLI_CHAT_CHAT_H
 #define CLI_CHAT_CHAT_H
 
-#include "cli/ask.h"
 #include "cli/chat/screen.h"
-#include "cli/event.h"
-#include "cli/interrupt.h"
-#include "cli/options.h"
-#include "cli/talk.h"
+#include "cli/common/interrupt.h"
+#include "cli/common/options.h"
+#include "cli/run/ask.h"
+#include "cli/run/event.h"
+#include "cli/run/talk.h"
 
 typedef struct cli_chat {
   const cli_arguments *arguments;

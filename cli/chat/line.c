@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/pool.h"
+#include "cli/common/pool.h"
 
 #ifdef CLI_LIBEDIT
 #include <histedit.h>

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/event.h"
-#include "cli/pool.h"
-#include "cli/timeline.h"
-#include "cli/visible.h"
+#include "cli/common/pool.h"
+#include "cli/common/visible.h"
+#include "cli/run/event.h"
+#include "cli/run/timeline.h"
 #include "turnphase/declared.h"
 
 enum { WIDTH = 80, DURATION_SIZE = 32, NAME_MAX_SHOWN = 40 };

@@ -5,7 +5,7 @@
 #ifndef CLI_CHAT_SCREEN_H
 #define CLI_CHAT_SCREEN_H
 
-#include "cli/output.h"
+#include "cli/common/output.h"
 
 /** Set output, width, verbose and terminal; the rest is zero. */
 typedef struct cli_screen {
@@ -17,7 +17,7 @@ typedef struct cli_screen {
   bool streamed; /* some of this response was shown as it came */
 } cli_screen;
 
-/** Shows an event of a turn (cli/event.h). */
+/** Shows an event of a turn (cli/run/event.h). */
 void cli_screen_show(cli_screen *screen, tp_text event);
 /** Shows what a turn came to, behind its last event. */
 void cli_screen_end(cli_screen *screen, const tp_turn_result *result);

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/data.h"
-#include "cli/pool.h"
-#include "cli/timeline.h"
+#include "cli/common/data.h"
+#include "cli/common/pool.h"
+#include "cli/run/timeline.h"
 #include "turnphase/memory.h"
 
 enum { MEMORIES = 10, JOBS_LIMIT_MS = 2000, PHASES_MAX = 64 }; /* turns have fewer phases */

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/common/quantity.h"
 #include "cli/inspect/trace.h"
-#include "cli/quantity.h"
-#include "cli/timeline.h"
+#include "cli/run/timeline.h"
 
 enum { NAME_WIDTH = 30, OUTCOME_WIDTH = 12, TIME_WIDTH = 9 };
 

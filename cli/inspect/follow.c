@@ -9,9 +9,9 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
-#include "cli/exit_status.h"
-#include "cli/message.h"
-#include "cli/pool.h"
+#include "cli/common/exit_status.h"
+#include "cli/common/message.h"
+#include "cli/common/pool.h"
 
 /** An entry that was read, to be shown in the order in which it was written. */
 typedef struct kept {

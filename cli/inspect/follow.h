@@ -5,7 +5,7 @@
 #ifndef CLI_INSPECT_FOLLOW_H
 #define CLI_INSPECT_FOLLOW_H
 
-#include "cli/data.h"
+#include "cli/common/data.h"
 
 /** Shows an entry; false ends it. One that runs comes again when it has ended. */
 typedef bool (*cli_follow_fn)(void *ctx, const tp_entry_record *entry);

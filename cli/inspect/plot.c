@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/exit_status.h"
-#include "cli/message.h"
+#include "cli/common/exit_status.h"
+#include "cli/common/message.h"
 
 /* ---- bars ---- */
 

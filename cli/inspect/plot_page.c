@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/common/quantity.h"
 #include "cli/inspect/plot.h"
-#include "cli/quantity.h"
 
 /* Dark as the reader's system says. */
 const char *const cli_plot_style[] = {

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/common/quantity.h"
+#include "cli/common/visible.h"
 #include "cli/inspect/plot.h"
-#include "cli/quantity.h"
-#include "cli/visible.h"
 
 enum {
   WIDTH = 1200,

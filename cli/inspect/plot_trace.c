@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * plot_trace.c: the same bars in the trace event format, as Perfetto and about:tracing read it. */
+#include "cli/common/pairs.h"
 #include "cli/inspect/plot.h"
-#include "cli/pairs.h"
 
 /** One event with the plot it is of. */
 typedef struct event {

@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/quantity.h"
+#include "cli/common/quantity.h"
 
 enum { EACH_MS = 200 };
 

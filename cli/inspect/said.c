@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/common/quantity.h"
 #include "cli/inspect/trace.h"
-#include "cli/quantity.h"
-#include "cli/timeline.h"
+#include "cli/run/timeline.h"
 
 /* ---- a run ---- */
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/common/quantity.h"
 #include "cli/inspect/trace.h"
-#include "cli/quantity.h"
-#include "cli/timeline.h"
+#include "cli/run/timeline.h"
 
 /* ---- time ---- */
 

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/exit_status.h"
-#include "cli/message.h"
+#include "cli/common/exit_status.h"
+#include "cli/common/message.h"
 
 /** What is gathered while the store is read. */
 typedef struct reading {

@@ -5,9 +5,9 @@
 #ifndef CLI_INSPECT_TRACE_H
 #define CLI_INSPECT_TRACE_H
 
-#include "cli/data.h"
-#include "cli/pairs.h"
-#include "cli/pool.h"
+#include "cli/common/data.h"
+#include "cli/common/pairs.h"
+#include "cli/common/pool.h"
 
 #define CLI_NO_RUN SIZE_MAX
 

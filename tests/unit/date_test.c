@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "cli/date.h"
+#include "cli/common/date.h"
 
 static void dates_and_times_are_read_to_the_millisecond(void **state) {
   (void)state;

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#include "cli/histogram.h"
+#include "cli/bench/histogram.h"
 
 enum { VALUES = 20000 };
 

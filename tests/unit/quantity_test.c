@@ -7,7 +7,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include "cli/quantity.h"
+#include "cli/common/quantity.h"
 
 static void durations_have_three_digits_that_count(void **state) {
   (void)state;

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The command bench: how long the phases of the user's own plan take, and what of that are his handlers. All that was
+ * given is opened and checked first; then come the turns to warm up, the turns that count, and the report. */
+#include <stdlib.h>
+
+#include "cli/bench/report.h"
+#include "cli/common/exit_status.h"
+#include "cli/common/input.h"
+#include "cli/common/message.h"
+#include "cli/common/pool.h"
+#include "cli/run/event.h"
+#include "cli/run/host.h"
+#include "cli/run/payload.h"
+#include "turnphase/declared.h"
+
+enum { DRAIN_LIMIT_MS = 30000 };
+
+/** All that a bench holds. */
+typedef struct bench {
+  const cli_arguments *arguments;
+  tp_runtime *runtime;
+  cli_payload payload;
+  cli_round_phase *phases;
+  size_t phase_count, phase_capacity;
+  cli_yardstick yardstick;
+  cli_round round;
+} bench;
+
+/* ---- which phases ---- */
+
+/** Text as it is printed, piece by piece. */
+typedef struct printed {
+  char *data;
+  size_t size, capacity;
+} printed;
+
+static void keep(void *ctx, const char *text, size_t size) {
+  printed *p = ctx;
+  for (size_t i = 0; i < size; i++) {
+    p->data = cli_room(p->data, p->size, &p->capacity, 1);
+    p->data[p->size++] = text[i];
+  }
+}
+
+/* The table of phases as the library prints it for programs: what has how many subscriptions. */
+static int read_table(tp_runtime *runtime, tp_writer *writer, tp_text *ret_phases) {
+  printed p = {0};
+  tp_text table = {0};
+  tp_fault fault = {0};
+  tp_status status = tp_phases_print(runtime, TP_PLAN_JSON, keep, &p);
+  if (status == TP_OK) status = tp_json_decode((tp_text){p.data, p.size}, writer, &fault);
+  if (status == TP_OK) status = tp_writer_finish(writer, &table);
+  free(p.data);
+  if (status != TP_OK) return cli_fault("the table of phases", status, &fault);
+  *ret_phases = tp_value_get(table, "phases");
+  return CLI_OK;
+}
+
+static int check_names(const bench *b) {
+  const cli_words *names = &b->arguments->phases;
+  for (size_t i = 0; i < names->count; i++) {
+    if (tp_phase_find(b->runtime, names->items[i])) continue;
+    cli_error("there is no phase '%s'; see: turnphase phases", names->items[i]);
+    return CLI_USAGE;
+  }
+  return CLI_OK;
+}
+
+static bool is_wanted(const bench *b, uint32_t phase) {
+  const cli_words *names = &b->arguments->phases;
+  for (size_t i = 0; i < names->count; i++)
+    if (tp_phase_find(b->runtime, names->items[i]) == phase) return true;
+  return names->count == 0;
+}
+
+static void add_phase(bench *b, uint32_t id) {
+  size_t count;
+  tp_field *fields = cli_payload_for(&b->payload, tp_phase_get(b->runtime, id), &count);
+  b->phases = cli_room(b->phases, b->phase_count, &b->phase_capacity, sizeof *b->phases);
+  b->phases[b->phase_count++] = (cli_round_phase){
+      .phase = id, .input = {.struct_size = sizeof(tp_phase_input), .fields = fields, .field_count = count}};
+}
+
+/* A phase that was asked for and has nothing to measure is an error; one that was not is left out. */
+static int take_phase(bench *b, tp_text row) {
+  uint32_t id = (uint32_t)cli_event_int(row, "id");
+  if (!is_wanted(b, id)) return CLI_OK;
+  if (cli_event_int(row, "subscriptions") > 0) {
+    add_phase(b, id);
+    return CLI_OK;
+  }
+  if (b->arguments->phases.count == 0) return CLI_OK;
+  cli_error("%s has no subscriptions: --load a library that subscribes to it; see: turnphase phases",
+            tp_phase_get(b->runtime, id)->name);
+  return CLI_CONFIG;
+}
+
+static int choose_phases(bench *b) {
+  tp_writer *writer;
+  tp_text phases;
+  int status = check_names(b);
+  if (status != CLI_OK) return status;
+  cli_need(tp_writer_new(NULL, &writer));
+  status = read_table(b->runtime, writer, &phases);
+  for (tp_value_walk walk = {0}; status == CLI_OK && tp_value_next(phases, &walk);) status = take_phase(b, walk.value);
+  tp_writer_free(writer);
+  if (status != CLI_OK || b->phase_count > 0) return status;
+  cli_error("nothing is subscribed: --load a library that exports tp_domain_export");
+  return CLI_CONFIG;
+}
+
+/* What nobody would read is a slip. */
+static int check_payload(const bench *b) {
+  for (size_t i = 0; i < b->payload.count; i++) {
+    bool carried = false;
+    uint32_t field = b->payload.fields[i].id;
+    for (size_t j = 0; j < b->phase_count; j++)
+      carried = carried || cli_phase_carries(tp_phase_get(b->runtime, b->phases[j].phase), field);
+    if (carried) continue;
+    cli_error_at(cli_input_name(b->arguments->payload), 0, 0, "no phase that is measured carries the field \"%s\"",
+                 tp_field_name(field));
+    return CLI_CONFIG;
+  }
+  return CLI_OK;
+}
+
+/* ---- measuring ---- */
+
+/* Else the first turn would start the threads. */
+static int start(tp_runtime *runtime) {
+  tp_fault fault = {0};
+  tp_status status = tp_runtime_start(runtime, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault(NULL, status, &fault);
+}
+
+static int open_bench(bench *b) {
+  int status = cli_payload_read(b->arguments->payload, &b->payload);
+  if (status == CLI_OK) status = cli_host_open(b->arguments, NULL, NULL, &b->runtime);
+  if (status == CLI_OK) status = choose_phases(b);
+  if (status == CLI_OK) status = check_payload(b);
+  if (status == CLI_OK) status = cli_yardstick_read(b->arguments->timestamps, &b->yardstick);
+  if (status == CLI_OK) status = start(b->runtime);
+  return status;
+}
+
+static int run_turns(bench *b) {
+  const cli_arguments *arguments = b->arguments;
+  cli_round warm_up = {.runtime = b->runtime,
+                       .phases = b->phases,
+                       .phase_count = b->phase_count,
+                       .turns = arguments->warm_up,
+                       .concurrency = arguments->concurrency};
+  int status = arguments->warm_up ? cli_round_run(&warm_up) : CLI_OK;
+  if (status != CLI_OK) return status;
+  b->round = warm_up;
+  b->round.turns = arguments->turns;
+  b->round.sheet = cli_sheet_new(b->phase_count, b->yardstick.step_ns, arguments->timestamps != TP_TIMESTAMPS_OFF);
+  return cli_round_run(&b->round);
+}
+
+static void print_report(const bench *b, cli_output *output) {
+  cli_machine machine = cli_machine_read();
+  cli_report report = {.arguments = b->arguments,
+                       .runtime = b->runtime,
+                       .machine = &machine,
+                       .yardstick = &b->yardstick,
+                       .round = &b->round};
+  if (b->arguments->json) cli_report_print_json(&report, output);
+  else cli_report_print(&report, output);
+  cli_flush(output);
+}
+
+static bool any_failed(const cli_sheet *sheet) {
+  for (size_t i = 0; i < sheet->phase_count; i++)
+    if (sheet->phases[i].endings[CLI_ENDING_FAILED] || sheet->phases[i].endings[CLI_ENDING_CANCELLED]) return true;
+  return false;
+}
+
+/* What the turns have left to the background is done first: it was theirs. */
+static void close_bench(bench *b) {
+  tp_drain_report left = {.struct_size = sizeof left};
+  if (b->runtime && tp_runtime_drain(b->runtime, DRAIN_LIMIT_MS, &left, NULL) == TP_OK && left.jobs_lost > 0)
+    cli_error("warning: %llu background jobs were not run within %d s", (unsigned long long)left.jobs_lost,
+              DRAIN_LIMIT_MS / 1000);
+  tp_runtime_free(b->runtime);
+  cli_sheet_free(b->round.sheet);
+  for (size_t i = 0; i < b->phase_count; i++) free((void *)(uintptr_t)b->phases[i].input.fields);
+  free(b->phases);
+  cli_payload_free(&b->payload);
+}
+
+int cli_bench(const cli_arguments *arguments, cli_output *output) {
+  bench b = {.arguments = arguments};
+  int status = open_bench(&b);
+  if (status == CLI_OK) status = run_turns(&b);
+  if (status == CLI_OK) {
+    print_report(&b, output);
+    if (any_failed(b.round.sheet)) status = CLI_NEGATIVE;
+  }
+  close_bench(&b);
+  return status;
+}

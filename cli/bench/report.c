@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * report.c: the tables of a bench. Names stand left, numbers right; a column is as wide as the longest name needs. */
+#include "cli/bench/report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/bench/bars.h"
+#include "cli/common/quantity.h"
+
+enum { KEY_WIDTH = 10, COUNT_WIDTH = 10, TIME_WIDTH = 9, NAME_WIDTH_MIN = 20, ENDS_SIZE = 256 };
+
+static const char *name_of(const cli_report *report, size_t phase) {
+  return tp_phase_get(report->runtime, report->round->phases[phase].phase)->name;
+}
+
+static const char *plural(uint32_t count) { return count == 1 ? "" : "s"; }
+
+static void print_head(cli_output *output, const char *text) {
+  cli_paint_on(output, CLI_BOLD);
+  cli_print_string(output, text);
+  cli_paint_off(output);
+}
+
+static void print_key(cli_output *output, const char *key) {
+  cli_paint_on(output, CLI_FAINT);
+  cli_cell_left(output, key, KEY_WIDTH);
+  cli_paint_off(output);
+}
+
+/* ---- the header ---- */
+
+static void print_machine(const cli_machine *machine, cli_output *output) {
+  print_key(output, "machine");
+  cli_printf(output, "%s, %s, %u processor%s%s%s\n", machine->system, machine->architecture, machine->processors,
+             plural(machine->processors), machine->processor[0] ? ", " : "", machine->processor);
+  print_key(output, "build");
+  cli_printf(output, "turnphase %s, %s, %s, %s assertions%s%s\n", tp_version(), machine->compiler, machine->build,
+             machine->assertions ? "with" : "without", machine->sanitizers[0] ? ", sanitizer " : "",
+             machine->sanitizers);
+}
+
+static void print_settings(const cli_report *report, cli_output *output) {
+  const cli_arguments *arguments = report->arguments;
+  print_key(output, "measured");
+  cli_printf(output, "%s turn%s after %s to warm up, ", cli_count(arguments->turns).text, plural(arguments->turns),
+             cli_count(arguments->warm_up).text);
+  if (arguments->concurrency > 1)
+    cli_printf(output, "%s at once on %u engine worker%s", cli_count(arguments->concurrency).text,
+               cli_report_workers(report), plural(cli_report_workers(report)));
+  else cli_print_string(output, "one after the other on the calling thread");
+  cli_printf(output, "; time-stamps %s\n", cli_timestamps_name(arguments->timestamps));
+}
+
+static void print_yardstick(const cli_yardstick *y, cli_output *output) {
+  print_key(output, "clock");
+  cli_printf(output, "%s a reading; two that differ do so by %s at least\n", cli_duration(y->clock_ns).text,
+             cli_duration((double)y->clock_least_ns).text);
+  print_key(output, "runtime");
+  cli_printf(output, "an empty phase %s; an inline handler that does nothing adds %s, each further one %s; a turn %s\n",
+             cli_duration(y->empty_phase_ns).text, cli_duration(y->first_handler_ns).text,
+             cli_duration(y->further_handler_ns).text, cli_duration(y->turn_ns).text);
+}
+
+/* ---- phases ---- */
+
+static size_t width_of_names(const cli_report *report) {
+  const cli_sheet *sheet = report->round->sheet;
+  size_t width = NAME_WIDTH_MIN;
+  for (size_t i = 0; i < sheet->phase_count; i++) {
+    size_t size = strlen(name_of(report, i));
+    if (size > width) width = size;
+    for (uint32_t j = 0; j < sheet->phases[i].run_count; j++) {
+      size = strlen(sheet->phases[i].runs[j].row.subscription) + 2;
+      if (size > width) width = size;
+    }
+  }
+  return width;
+}
+
+static void print_heads(cli_output *output, const char *name, size_t width, const char *const *columns, size_t count) {
+  cli_paint_on(output, CLI_BOLD);
+  cli_cell_left(output, name, width);
+  for (size_t i = 0; i < count; i++) cli_cell_right(output, columns[i], i == 0 ? COUNT_WIDTH : TIME_WIDTH);
+  cli_paint_off(output);
+  cli_print_string(output, "\n");
+}
+
+static void print_time(cli_output *output, const cli_histogram *histogram, uint32_t per_mille) {
+  const char *text = "-";
+  cli_quantity quantity;
+  if (histogram->count > 0) {
+    quantity = cli_duration((double)cli_histogram_at(histogram, per_mille));
+    text = quantity.text;
+  }
+  cli_cell_right(output, text, TIME_WIDTH);
+}
+
+static void print_times(cli_output *output, const cli_histogram *histogram, const uint32_t *per_mille, size_t count) {
+  for (size_t i = 0; i < count; i++) print_time(output, histogram, per_mille[i]);
+}
+
+static const uint32_t phase_columns[] = {500, 900, 990, 999, 1000};
+
+/* "12 denied, 3 failed"; nothing where all went well. */
+static void print_endings(cli_output *output, const cli_sheet_phase *phase) {
+  const char *before = "   ";
+  for (int i = CLI_ENDING_OK + 1; i < CLI_ENDING_COUNT; i++) {
+    if (phase->endings[i] == 0) continue;
+    cli_paint_on(output, i == CLI_ENDING_FAILED ? CLI_BAD : CLI_WARN);
+    cli_printf(output, "%s%s %s", before, cli_count(phase->endings[i]).text, cli_ending_name((cli_ending)i));
+    cli_paint_off(output);
+    before = ", ";
+  }
+}
+
+static void print_phase(const cli_report *report, size_t index, size_t width, cli_output *output) {
+  const cli_sheet_phase *phase = &report->round->sheet->phases[index];
+  cli_cell_left(output, name_of(report, index), width);
+  cli_cell_right(output, cli_count(phase->took.count).text, COUNT_WIDTH);
+  print_times(output, &phase->took, phase_columns, 5);
+  print_time(output, &phase->handlers, 500);
+  print_time(output, &phase->runtime, 500);
+  print_endings(output, phase);
+  cli_print_string(output, "\n");
+}
+
+static void print_turn(const cli_report *report, size_t width, cli_output *output) {
+  const cli_histogram *turn = &report->round->sheet->turn;
+  cli_cell_left(output, "the whole turn", width);
+  cli_cell_right(output, cli_count(turn->count).text, COUNT_WIDTH);
+  print_times(output, turn, phase_columns, 5);
+  cli_printf(output, "   %s turns/s\n", cli_count((uint64_t)cli_report_turns_per_second(report)).text);
+}
+
+static void print_phases(const cli_report *report, size_t width, cli_output *output) {
+  static const char *const heads[] = {"turns", "median", "p90", "p99", "p99.9", "max", "handlers", "runtime"};
+  print_heads(output, "phase", width, heads, 8);
+  for (size_t i = 0; i < report->round->phase_count; i++) print_phase(report, i, width, output);
+  print_turn(report, width, output);
+}
+
+/* ---- subscriptions ---- */
+
+/** A list on its way: "3 timed_out (timeout), 1 late"; what does not fit is left out. */
+typedef struct list {
+  char text[ENDS_SIZE];
+  size_t size;
+} list;
+
+static void add(list *l, uint64_t count, const char *what) {
+  char piece[96];
+  int size = snprintf(piece, sizeof piece, "%s%s %s", l->size > 0 ? ", " : "", cli_count(count).text, what);
+  if (count == 0 || size < 0 || l->size + (size_t)size >= sizeof l->text) return;
+  memcpy(l->text + l->size, piece, (size_t)size + 1);
+  l->size += (size_t)size;
+}
+
+static void add_states(list *l, const cli_sheet_run *run) {
+  for (int state = 0; state < CLI_STATES; state++)
+    if (state != TP_STATE_SUCCEEDED) add(l, run->states[state], tp_state_name((tp_state)state));
+}
+
+static void add_reasons(list *l, const cli_sheet_run *run) {
+  for (int reason = TP_REASON_NONE + 1; reason < CLI_REASONS; reason++)
+    add(l, run->reasons[reason], tp_reason_name((tp_reason)reason));
+}
+
+static void print_ends(cli_output *output, const cli_sheet_run *run) {
+  list states = {.size = 0}, reasons = {.size = 0}, rest = {.size = 0};
+  uint64_t retries = run->attempts > run->calls ? run->attempts - run->calls : 0;
+  add_states(&states, run);
+  add_reasons(&reasons, run);
+  add(&rest, run->states[TP_STATE_BACKGROUNDED] ? 0 : retries, "tried again");
+  add(&rest, run->fallbacks, "by fallback");
+  add(&rest, run->late, "late");
+  if (states.size > 0) cli_printf(output, "   %s", states.text);
+  if (reasons.size > 0) cli_printf(output, " (%s)", reasons.text);
+  if (rest.size > 0) cli_printf(output, "%s%s", states.size > 0 ? "; " : "   ", rest.text);
+}
+
+static void print_run(const cli_sheet_run *run, size_t width, cli_output *output) {
+  static const uint32_t own_columns[] = {500, 990, 1000}, wait_columns[] = {500, 990};
+  cli_print_string(output, "  ");
+  cli_cell_left(output, run->row.subscription, width - 2);
+  cli_cell_right(output, cli_count(run->calls).text, COUNT_WIDTH);
+  print_times(output, &run->own, own_columns, 3);
+  print_times(output, &run->wait, wait_columns, 2);
+  print_ends(output, run);
+  cli_print_string(output, "\n");
+}
+
+static void print_subscriptions(const cli_report *report, size_t width, cli_output *output) {
+  static const char *const heads[] = {"calls", "median", "p99", "max", "wait", "p99"};
+  const cli_sheet *sheet = report->round->sheet;
+  print_heads(output, "subscription", width, heads, 6);
+  for (size_t i = 0; i < sheet->phase_count; i++) {
+    cli_printf(output, "%s\n", name_of(report, i));
+    for (uint32_t j = 0; j < sheet->phases[i].run_count; j++) print_run(&sheet->phases[i].runs[j], width, output);
+  }
+}
+
+/* ---- histograms ---- */
+
+static void print_histogram(cli_output *output, const char *indent, const char *name, const cli_histogram *histogram) {
+  if (histogram->count == 0) return;
+  cli_printf(output, "\n%s", indent);
+  print_head(output, name);
+  cli_print_string(output, "\n");
+  cli_bars_print(output, histogram);
+}
+
+static void print_histograms(const cli_report *report, cli_output *output) {
+  const cli_sheet *sheet = report->round->sheet;
+  for (size_t i = 0; i < sheet->phase_count; i++) {
+    const cli_sheet_phase *phase = &sheet->phases[i];
+    print_histogram(output, "", name_of(report, i), &phase->took);
+    for (uint32_t j = 0; j < phase->run_count && report->arguments->histograms == CLI_HISTOGRAMS_ALL; j++)
+      print_histogram(output, "  ", phase->runs[j].row.subscription, &phase->runs[j].own);
+  }
+}
+
+/* ---- all of it ---- */
+
+static void print_notes(const cli_report *report, cli_output *output) {
+  cli_notes notes;
+  cli_report_notes(report, &notes);
+  cli_paint_on(output, CLI_FAINT);
+  cli_print_string(output,
+                   "\nhandlers: at least one of them ran; runtime: the rest of the phase (medians of each); "
+                   "wait: from ready to called.\n");
+  for (size_t i = 0; i < notes.count; i++) cli_printf(output, "Note: %s.\n", notes.lines[i]);
+  cli_paint_off(output);
+}
+
+void cli_report_print(const cli_report *report, cli_output *output) {
+  size_t width = width_of_names(report);
+  print_machine(report->machine, output);
+  print_settings(report, output);
+  print_yardstick(report->yardstick, output);
+  cli_print_string(output, "\n");
+  print_phases(report, width, output);
+  cli_print_string(output, "\n");
+  print_subscriptions(report, width, output);
+  if (report->arguments->histograms) print_histograms(report, output);
+  print_notes(report, output);
+}

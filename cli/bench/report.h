@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * report: what a bench came to: as tables for people, as JSON for programs. docs/command.md lists the keys. */
+#ifndef CLI_REPORT_H
+#define CLI_REPORT_H
+
+#include "cli/bench/round.h"
+#include "cli/bench/yardstick.h"
+#include "cli/common/machine.h"
+#include "cli/common/options.h"
+
+/** Everything is borrowed. */
+typedef struct cli_report {
+  const cli_arguments *arguments;
+  tp_runtime *runtime;
+  const cli_machine *machine;
+  const cli_yardstick *yardstick;
+  const cli_round *round; /* with its sheet and its phases */
+} cli_report;
+
+void cli_report_print(const cli_report *report, cli_output *output);
+void cli_report_print_json(const cli_report *report, cli_output *output);
+
+/** What else must be known to read the figures, a sentence each. */
+enum { CLI_NOTES_MAX = 8, CLI_NOTE_SIZE = 256 };
+typedef struct cli_notes {
+  char lines[CLI_NOTES_MAX][CLI_NOTE_SIZE];
+  size_t count;
+} cli_notes;
+void cli_report_notes(const cli_report *report, cli_notes *notes);
+
+/** The engine workers of the run. */
+uint32_t cli_report_workers(const cli_report *report);
+double cli_report_turns_per_second(const cli_report *report);
+const char *cli_timestamps_name(tp_timestamps timestamps);
+
+#endif

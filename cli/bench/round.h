@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * round: runs so many bare turns, each through the same phases, and takes down how long everything took. One after the
+ * other on the calling thread, or several at once on the engine workers. */
+#ifndef CLI_ROUND_H
+#define CLI_ROUND_H
+
+#include "cli/bench/sheet.h"
+
+/** A phase that every turn runs. */
+typedef struct cli_round_phase {
+  uint32_t phase;
+  tp_phase_input input;
+} cli_round_phase;
+
+/** What to run. */
+typedef struct cli_round {
+  tp_runtime *runtime;
+  const cli_round_phase *phases; /* borrowed */
+  size_t phase_count;
+  uint32_t turns, concurrency; /* 1: on the calling thread */
+  cli_sheet *sheet;            /* what is measured is added here; NULL: it is forgotten */
+  int64_t elapsed_ns;          /* out: from the first turn's beginning to the last one's end */
+} cli_round;
+
+/** @return CLI_OK, or an exit status after saying what went wrong. */
+int cli_round_run(cli_round *round);
+
+#endif

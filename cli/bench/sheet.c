@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sheet.c: what handlers cost a phase is the time in which at least one of them ran: those that run side by side are
+ * counted once, and what is waited for between them is the runtime's.
+ *
+ * A quick handler is called by the turn's own thread, one after the other, and the time-stamp behind one is that before
+ * the next: its record holds a step of the runtime, too. The yardstick says how long that is, and it is taken off. */
+#include "cli/bench/sheet.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/common/pool.h"
+
+const char *cli_ending_name(cli_ending ending) {
+  static const char *const names[] = {"ok", "denied", "failed", "cancelled"};
+  return names[ending];
+}
+
+static void *zeroed(size_t count, size_t size) { return memset(cli_alloc(count * size), 0, count * size); }
+
+cli_sheet *cli_sheet_new(size_t phase_count, int64_t step_ns, bool timed) {
+  cli_sheet *sheet = zeroed(1, sizeof *sheet);
+  sheet->phases = zeroed(phase_count, sizeof *sheet->phases);
+  sheet->phase_count = phase_count;
+  sheet->step_ns = step_ns;
+  sheet->timed = timed;
+  return sheet;
+}
+
+static void free_phase(cli_sheet_phase *phase) {
+  for (uint32_t i = 0; i < phase->run_count; i++) {
+    cli_histogram_free(&phase->runs[i].own);
+    cli_histogram_free(&phase->runs[i].wait);
+  }
+  free(phase->runs);
+  cli_histogram_free(&phase->took);
+  cli_histogram_free(&phase->handlers);
+  cli_histogram_free(&phase->runtime);
+}
+
+void cli_sheet_free(cli_sheet *sheet) {
+  if (!sheet) return;
+  for (size_t i = 0; i < sheet->phase_count; i++) free_phase(&sheet->phases[i]);
+  cli_histogram_free(&sheet->turn);
+  cli_histogram_free(&sheet->begin);
+  cli_histogram_free(&sheet->end);
+  free(sheet->phases);
+  free(sheet->spans);
+  free(sheet);
+}
+
+/* All runs of a phase are of one snapshot: nothing is committed while turns are measured. */
+static void make_runs(cli_sheet_phase *phase, uint32_t count) {
+  if (phase->runs) return;
+  phase->runs = zeroed(count, sizeof *phase->runs);
+  phase->run_count = count;
+}
+
+/* ---- one run of a phase ---- */
+
+static bool was_called(const tp_run_record *row) {
+  return row->attempts > 0 && row->state != TP_STATE_BACKGROUNDED && row->started_ns > 0 &&
+         row->ended_ns >= row->started_ns;
+}
+
+/* It was called the moment it was ready, so it was called by the thread that looked. */
+static bool was_called_here(const tp_run_record *row) { return row->started_ns == row->queued_ns; }
+
+static void add_run(cli_sheet *sheet, cli_sheet_run *run, const tp_run_record *row) {
+  run->row = *row;
+  run->attempts += row->attempts;
+  run->states[row->state % CLI_STATES]++;
+  run->reasons[row->reason % CLI_REASONS]++;
+  run->fallbacks += row->fallback_used;
+  run->late += row->late_ns > 0;
+  if (row->attempts > 0 && row->state != TP_STATE_BACKGROUNDED) run->calls++;
+  if (!sheet->timed || !was_called(row)) return;
+  cli_histogram_add(&run->own, row->ended_ns - row->started_ns);
+  cli_histogram_add(&run->wait, row->started_ns - row->queued_ns);
+}
+
+static int compare_spans(const void *a, const void *b) {
+  int64_t x = ((const cli_span *)a)->from_ns, y = ((const cli_span *)b)->from_ns;
+  return (x > y) - (x < y);
+}
+
+/* In how much of the time there was at least one. */
+static int64_t covered_ns(cli_span *spans, size_t count) {
+  int64_t sum_ns = 0, end_ns = INT64_MIN;
+  qsort(spans, count, sizeof *spans, compare_spans);
+  for (size_t i = 0; i < count; i++) {
+    int64_t from_ns = spans[i].from_ns > end_ns ? spans[i].from_ns : end_ns;
+    if (spans[i].to_ns <= from_ns) continue;
+    sum_ns += spans[i].to_ns - from_ns;
+    end_ns = spans[i].to_ns;
+  }
+  return sum_ns;
+}
+
+static int64_t at_most(int64_t value, int64_t most) { return value < most ? value : most; }
+
+static void split(cli_sheet *sheet, cli_sheet_phase *phase, int64_t took_ns, size_t span_count, uint64_t steps) {
+  int64_t handlers_ns = covered_ns(sheet->spans, span_count);
+  handlers_ns -= at_most((int64_t)steps * sheet->step_ns, handlers_ns);
+  handlers_ns = at_most(handlers_ns, took_ns);
+  cli_histogram_add(&phase->handlers, handlers_ns);
+  cli_histogram_add(&phase->runtime, took_ns - handlers_ns);
+}
+
+static void add_runs(cli_sheet *sheet, cli_sheet_phase *phase, int64_t took_ns, const tp_phase_result *result) {
+  size_t spans = 0;
+  uint64_t steps = 0;
+  make_runs(phase, result->run_count);
+  for (uint32_t i = 0; i < phase->run_count; i++) {
+    tp_run_record row = *tp_phase_result_run(result, i);
+    add_run(sheet, &phase->runs[i], &row);
+    if (!was_called(&row)) continue;
+    steps += was_called_here(&row);
+    sheet->spans = cli_room(sheet->spans, spans, &sheet->span_capacity, sizeof *sheet->spans);
+    sheet->spans[spans++] = (cli_span){row.started_ns, row.ended_ns};
+  }
+  if (sheet->timed) split(sheet, phase, took_ns, spans, steps);
+}
+
+static cli_ending ending_of(tp_status outcome) {
+  switch (outcome) {
+    case TP_OK:
+      return CLI_ENDING_OK;
+    case TP_ERR_DENIED:
+      return CLI_ENDING_DENIED;
+    case TP_ERR_CANCELLED:
+      return CLI_ENDING_CANCELLED;
+    default:
+      return CLI_ENDING_FAILED;
+  }
+}
+
+void cli_sheet_add(cli_sheet *sheet, size_t index, int64_t took_ns, const tp_phase_result *result) {
+  cli_sheet_phase *phase = &sheet->phases[index];
+  phase->endings[ending_of(result->outcome)]++;
+  cli_histogram_add(&phase->took, took_ns);
+  add_runs(sheet, phase, took_ns, result);
+}
+
+/* ---- adding up ---- */
+
+static void merge_run(cli_sheet_run *into, const cli_sheet_run *from) {
+  into->row = from->row;
+  into->calls += from->calls;
+  into->attempts += from->attempts;
+  into->fallbacks += from->fallbacks;
+  into->late += from->late;
+  for (int i = 0; i < CLI_STATES; i++) into->states[i] += from->states[i];
+  for (int i = 0; i < CLI_REASONS; i++) into->reasons[i] += from->reasons[i];
+  cli_histogram_merge(&into->own, &from->own);
+  cli_histogram_merge(&into->wait, &from->wait);
+}
+
+static void merge_phase(cli_sheet_phase *into, const cli_sheet_phase *from) {
+  if (!from->runs) return; /* this thread never ran it */
+  make_runs(into, from->run_count);
+  for (uint32_t i = 0; i < into->run_count; i++) merge_run(&into->runs[i], &from->runs[i]);
+  for (int i = 0; i < CLI_ENDING_COUNT; i++) into->endings[i] += from->endings[i];
+  cli_histogram_merge(&into->took, &from->took);
+  cli_histogram_merge(&into->handlers, &from->handlers);
+  cli_histogram_merge(&into->runtime, &from->runtime);
+}
+
+void cli_sheet_merge(cli_sheet *into, const cli_sheet *from) {
+  for (size_t i = 0; i < into->phase_count; i++) merge_phase(&into->phases[i], &from->phases[i]);
+  cli_histogram_merge(&into->turn, &from->turn);
+  cli_histogram_merge(&into->begin, &from->begin);
+  cli_histogram_merge(&into->end, &from->end);
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/common/data.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/common/exit_status.h"
+#include "cli/common/message.h"
+#include "cli/common/pairs.h"
+#include "cli/common/pool.h"
+#include "turnphase/declared.h"
+#include "turnphase/sqlite.h"
+
+static const char file_name[] = "turnphase.db", earlier_name[] = "history.db";
+
+char *cli_data_path(const char *directory, const char *file) {
+  size_t size = strlen(directory) + strlen(file) + 2;
+  char *path = cli_alloc(size);
+  snprintf(path, size, "%s/%s", directory, file);
+  return path;
+}
+
+/* Opening and closing it writes its log back, unless another process has it open: then it must not be renamed. */
+static int rename_earlier(const char *earlier, const char *path) {
+  char log[4096 + 8];
+  tp_fault fault = {0};
+  tp_history *history;
+  tp_status status = tp_sqlite_history_open(earlier, &history, &fault);
+  if (status != TP_OK) return cli_fault(earlier, status, &fault);
+  tp_history_free(history);
+  snprintf(log, sizeof log, "%s-wal", earlier);
+  if (access(log, F_OK) == 0) {
+    cli_error_at(earlier, 0, 0, "another process has it open; end that process, and try again");
+    return CLI_RETRY;
+  }
+  if (rename(earlier, path) == 0) return CLI_OK;
+  cli_error_at(earlier, 0, 0, "it cannot be renamed to %s: %s", path, strerror(errno));
+  return CLI_IO;
+}
+
+int cli_data_adopt(const char *directory) {
+  char *path = cli_data_path(directory, file_name), *earlier = cli_data_path(directory, earlier_name);
+  int status = access(path, F_OK) != 0 && access(earlier, F_OK) == 0 ? rename_earlier(earlier, path) : CLI_OK;
+  free(earlier);
+  free(path);
+  return status;
+}
+
+static int check_directory(const char *directory) {
+  struct stat found;
+  if (stat(directory, &found) == 0 && S_ISDIR(found.st_mode)) return CLI_OK;
+  cli_error_at(directory, 0, 0, "%s; give the directory that run --data was given", strerror(errno ? errno : ENOTDIR));
+  return CLI_IO;
+}
+
+int cli_data_open(const char *directory, cli_data *data) {
+  tp_fault fault = {0};
+  if (!directory) {
+    cli_error("which data directory? it is the one that run --data was given");
+    return CLI_USAGE;
+  }
+  errno = 0;
+  int checked = check_directory(directory);
+  bool can_write = access(directory, W_OK) == 0;
+  if (checked == CLI_OK && can_write) checked = cli_data_adopt(directory);
+  if (checked != CLI_OK) return checked;
+  data->path = cli_data_path(directory, file_name);
+  data->read_only = !can_write || (access(data->path, W_OK) != 0 && errno != ENOENT);
+  tp_sqlite_store_options options = {
+      .struct_size = sizeof options, .path = data->path, .existing_only = 1, .read_only = data->read_only};
+  tp_status status = tp_sqlite_store_open(&options, &data->store, &fault);
+  if (status == TP_OK) status = tp_runtime_new(NULL, &data->names, &fault);
+  if (status == TP_OK) return CLI_OK;
+  int exit_status = cli_fault(data->path, status, &fault);
+  cli_data_close(data);
+  data->status = status;
+  return status == TP_ERR_NOT_FOUND ? CLI_IO : exit_status;
+}
+
+void cli_data_close(cli_data *data) {
+  tp_runtime_free(data->names);
+  tp_store_free(data->store);
+  free(data->path);
+  *data = (cli_data){0};
+}
+
+const char *cli_data_phase(const cli_data *data, uint32_t phase, char buffer[32]) {
+  const tp_phase *row = tp_phase_get(data->names, phase);
+  if (row) return row->name;
+  snprintf(buffer, 32, "phase %u", phase);
+  return buffer;
+}
+
+const char *cli_data_time(int64_t unix_ms, char buffer[40]) {
+  time_t seconds = (time_t)(unix_ms / 1000);
+  struct tm parts;
+  char text[32];
+  if (!gmtime_r(&seconds, &parts) || strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts) == 0) text[0] = '\0';
+  snprintf(buffer, 40, "%s.%03dZ", text, (int)(unix_ms % 1000));
+  return buffer;
+}
+
+void cli_data_print_json(cli_output *output, void (*write)(tp_writer *writer, const void *source),
+                         const void *source) {
+  tp_writer *writer;
+  tp_text value;
+  tp_fault fault = {0};
+  cli_need(tp_writer_new(NULL, &writer));
+  write(writer, source);
+  cli_need(tp_writer_finish(writer, &value));
+  tp_status status = tp_json_encode(value, cli_print, output, &fault);
+  if (status == TP_OK) cli_print(output, "\n", 1);
+  else cli_fault("the row", status, &fault);
+  tp_writer_free(writer);
+}
+
+void cli_data_write_ids(tp_writer *writer, const void *source) {
+  static const char *const names[TP_ID_COUNT] = {
+      [TP_ID_TENANT] = "tenant", [TP_ID_AGENT] = "agent", [TP_ID_WORKSPACE] = "workspace",
+      [TP_ID_SESSION] = "session", [TP_ID_THREAD] = "thread", [TP_ID_TURN] = "turn",
+      [TP_ID_TASK] = "task", [TP_ID_RUN] = "run"};
+  const tp_text *ids = source;
+  cli_pairs p = {.writer = writer};
+  for (size_t i = 0; i < TP_ID_COUNT; i++)
+    if (ids[i].size) cli_pairs_add_text(&p, names[i], ids[i]);
+  cli_pairs_write(&p);
+}

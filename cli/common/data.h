@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * data: the files of a data directory, and its store as it is read with or without a process that works on it. */
+#ifndef CLI_DATA_H
+#define CLI_DATA_H
+
+#include "cli/common/options.h"
+
+/** A store that is open, and a runtime that was not started, which knows the names of phases. */
+typedef struct cli_data {
+  tp_store *store;
+  tp_runtime *names;
+  char *path;       /* of the file */
+  bool read_only;   /* it cannot be written: a function of the store that would is NULL */
+  tp_status status; /* why it was not opened */
+} cli_data;
+
+/** The path of a file in a directory; freed by free(). */
+char *cli_data_path(const char *directory, const char *file);
+/** Names the file in which earlier versions kept the history alone as this one does, where there is no newer one.
+ *  @return CLI_OK, or an exit status after saying what is wrong. */
+int cli_data_adopt(const char *directory);
+/** Opens the store of a directory, which must be there. @return likewise. */
+int cli_data_open(const char *directory, cli_data *data);
+void cli_data_close(cli_data *data);
+
+/** The phase's name, or "phase 1000" for one of a host's; in buffer where it is made. */
+const char *cli_data_phase(const cli_data *data, uint32_t phase, char buffer[32]);
+/** "2026-11-22T23:50:34.123Z". */
+const char *cli_data_time(int64_t unix_ms, char buffer[40]);
+/** Prints a value as one line of JSON. */
+void cli_data_print_json(cli_output *output, void (*write)(tp_writer *writer, const void *source), const void *source);
+/** Writes the ids that are set as a map. @param source  TP_ID_COUNT texts. */
+void cli_data_write_ids(tp_writer *writer, const void *source);
+
+#endif

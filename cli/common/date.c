@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/common/date.h"
+
+#include <stdio.h>
+#include <time.h>
+
+/** What is still to be read; ok is false once something was not as it must be. */
+typedef struct cursor {
+  const char *at, *end;
+  bool ok;
+} cursor;
+
+/* Exactly that many digits. */
+static int digits(cursor *c, int count) {
+  int number = 0;
+  for (int i = 0; i < count; i++, c->at++) {
+    c->ok = c->ok && c->at < c->end && *c->at >= '0' && *c->at <= '9';
+    if (!c->ok) return 0;
+    number = 10 * number + (*c->at - '0');
+  }
+  return number;
+}
+
+static bool skips(cursor *c, char sign) {
+  if (c->at == c->end || *c->at != sign) return false;
+  c->at++;
+  return true;
+}
+
+static void need(cursor *c, char sign) { c->ok = c->ok && skips(c, sign); }
+
+static bool is_leap(int year) { return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0; }
+
+static int64_t read_day(cursor *c) {
+  static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+  int year = digits(c, 4), month, day;
+  need(c, '-');
+  month = digits(c, 2);
+  need(c, '-');
+  day = digits(c, 2);
+  c->ok = c->ok && month >= 1 && month <= 12 && day >= 1;
+  c->ok = c->ok && day <= days[month - 1] + (month == 2 && is_leap(year));
+  if (!c->ok) return 0;
+  struct tm tm = {.tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day};
+  return (int64_t)timegm(&tm) * 1000;
+}
+
+/* A second of 60 is a leap second: the first of the next minute. */
+static int64_t read_time(cursor *c) {
+  int hour = digits(c, 2), minute, second = 0, ms = 0, scale = 100;
+  need(c, ':');
+  minute = digits(c, 2);
+  if (skips(c, ':')) {
+    second = digits(c, 2);
+    if (skips(c, '.')) {
+      ms = scale * digits(c, 1);
+      for (; c->ok && c->at < c->end && *c->at >= '0' && *c->at <= '9'; c->at++) ms += (scale /= 10) * (*c->at - '0');
+    }
+  }
+  c->ok = c->ok && hour < 24 && minute < 60 && second <= 60;
+  return (INT64_C(60) * (60 * hour + minute) + second) * 1000 + ms;
+}
+
+/* How far local time is ahead of UTC. */
+static int64_t read_zone(cursor *c) {
+  if (skips(c, 'Z') || c->at == c->end) return 0;
+  int sign = skips(c, '-') ? -1 : 1;
+  if (sign > 0) need(c, '+');
+  int hour = digits(c, 2);
+  (void)skips(c, ':');
+  int minute = digits(c, 2);
+  c->ok = c->ok && hour < 24 && minute < 60;
+  return INT64_C(60000) * sign * (60 * hour + minute);
+}
+
+bool cli_date_read(tp_text text, int64_t *ret_unix_ms) {
+  cursor c = {text.data, text.size ? text.data + text.size : text.data, text.size > 0};
+  int64_t unix_ms = read_day(&c);
+  if (c.ok && c.at < c.end) {
+    if (!skips(&c, ' ')) need(&c, 'T');
+    unix_ms += read_time(&c);
+    unix_ms -= read_zone(&c);
+  }
+  if (!c.ok || c.at < c.end) return false;
+  *ret_unix_ms = unix_ms;
+  return true;
+}
+
+void cli_date_write(int64_t unix_ms, char into[CLI_DATE_SIZE]) {
+  time_t seconds = (time_t)(unix_ms / 1000 - (unix_ms % 1000 < 0)); /* rounded down */
+  struct tm tm;
+  into[0] = '\0';
+  if (!gmtime_r(&seconds, &tm) || tm.tm_year < -1900 || tm.tm_year > 9999 - 1900) return;
+  snprintf(into, CLI_DATE_SIZE, "%04d-%02d-%02dT%02d:%02d:%02dZ", (tm.tm_year + 1900) % 10000, tm.tm_mon + 1,
+           tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exit_status: what the command ends with, and which status a failure of the library becomes. */
+#ifndef CLI_EXIT_STATUS_H
+#define CLI_EXIT_STATUS_H
+
+#include "cli/common/output.h"
+
+typedef enum cli_exit {
+#define X(name, number, text) name = number,
+#include "cli/common/exit_status.def"
+#undef X
+} cli_exit;
+
+/** The exit status for a call of the library that failed. */
+cli_exit cli_exit_of(tp_status status);
+/** Prints the table. */
+void cli_exit_print(cli_output *output);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/common/message.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/common/exit_status.h"
+#include "cli/common/visible.h"
+
+/* Names and texts of others are in messages: what a terminal would obey or hide is shown as its number. */
+static void show(const char *message, char *ret_shown, size_t size) {
+  size_t at = 0, used = 0, end = strlen(message);
+  while (at < end && used + CLI_ESCAPE_SIZE < size) {
+    uint32_t code;
+    cli_visibility visibility;
+    size_t bytes = cli_visible_step((tp_text){message + at, end - at}, &code, &visibility);
+    if (visibility == CLI_VISIBLE || code == '\n' || code == '\t') {
+      memcpy(ret_shown + used, message + at, bytes);
+      used += bytes;
+    } else {
+      used += cli_visible_escape(code, ret_shown + used);
+    }
+    at += bytes;
+  }
+  ret_shown[used] = '\0';
+}
+
+/* One call of stdio for a line: the log callback may come in between from another thread. */
+static void say(const char *place, const char *format, va_list args) {
+  char message[2048], shown[4096];
+  vsnprintf(message, sizeof message, format, args);
+  show(message, shown, sizeof shown);
+  fprintf(stderr, "turnphase: %s%s\n", place, shown);
+}
+
+void cli_error(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  say("", format, args);
+  va_end(args);
+}
+
+void cli_error_at(const char *file, uint32_t line, uint32_t column, const char *format, ...) {
+  char place[1100];
+  if (line && column) snprintf(place, sizeof place, "%.1000s:%u:%u: ", file, line, column);
+  else if (line) snprintf(place, sizeof place, "%.1000s:%u: ", file, line);
+  else snprintf(place, sizeof place, "%.1000s: ", file);
+  va_list args;
+  va_start(args, format);
+  say(place, format, args);
+  va_end(args);
+}
+
+int cli_fault(const char *what, tp_status status, const tp_fault *fault) {
+  const char *message = fault->message[0] ? fault->message : tp_status_text(status);
+  bool begins = what && strncmp(message, what, strlen(what)) == 0; /* the library has named it already */
+  if (what && !begins) cli_error_at(what, fault->line, fault->column, "%s", message);
+  else cli_error("%s", message);
+  return cli_exit_of(status);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options: the command table, the command line, and the help that is made of both. */
+#ifndef CLI_OPTIONS_H
+#define CLI_OPTIONS_H
+
+#include "cli/common/output.h"
+#include "turnphase/files.h"
+
+enum {
+  CLI_PLAN = 1,
+  CLI_PHASES = 2,
+  CLI_RUN = 4,
+  CLI_EXIT_STATUS = 8,
+  CLI_BENCH = 16,
+  CLI_RUNS = 32,
+  CLI_SHOW = 64,
+  CLI_JOBS = 128,
+  CLI_STORE = 256,
+  CLI_HOOKS = 1024,
+  CLI_MEMORY = 4096,
+  CLI_CHAT = 8192,
+  CLI_TIME = 16384,
+  CLI_BLAME = 32768,
+  CLI_CHAIN = 65536,
+  CLI_EXPLAIN = 131072,
+  CLI_PLOT = 262144,
+  CLI_OF_TURN = CLI_TIME | CLI_BLAME | CLI_CHAIN | CLI_EXPLAIN,
+  CLI_EVERY = CLI_PLAN | CLI_PHASES | CLI_RUN | CLI_EXIT_STATUS | CLI_BENCH | CLI_RUNS | CLI_SHOW | CLI_JOBS |
+              CLI_STORE | CLI_HOOKS | CLI_MEMORY | CLI_CHAT | CLI_OF_TURN | CLI_PLOT
+};
+
+enum { CLI_OPERANDS_MAX = 4 };
+#define CLI_LIMIT_NOT_GIVEN UINT32_MAX
+enum { CLI_LIMIT = 100, CLI_FOLLOW_LIMIT = 10 }; /* rows of a list, and phases before those that are followed, without
+                                                    --limit */
+
+/** Words of an option that may be given several times; freed by cli_arguments_free(). */
+typedef struct cli_words {
+  const char **items;
+  size_t count, capacity;
+} cli_words;
+
+/** Which histograms are shown. */
+typedef enum cli_histograms {
+  CLI_HISTOGRAMS_NONE = 0,
+  CLI_HISTOGRAMS_PHASES = 1,
+  CLI_HISTOGRAMS_ALL = 2        /* of each subscription, too */
+} cli_histograms;
+
+/** The language of a script. */
+typedef enum cli_language {
+  CLI_LANGUAGE_NONE = 0,        /* not said */
+  CLI_LANGUAGE_SH = 1,
+  CLI_LANGUAGE_PYTHON = 2,
+  CLI_LANGUAGE_JS = 3
+} cli_language;
+
+/** What the command line said. Texts are the command line's own. */
+typedef struct cli_arguments {
+  cli_words loads, phases, tools;
+  const char *model, *base_url, *key_env, *script, *data, *tenant, *workspace, *payload, *hooks, *write, *files;
+  const char *session, *turn, *handler, *state, *since, *scope, *name;
+  const char *format, *output, *age, *size;
+  const char *operand;          /* the first word that is no option; NULL when there is none */
+  const char *operands[CLI_OPERANDS_MAX]; /* all of them */
+  size_t operand_count;
+  cli_language language;
+  tp_files_writes files_writes;
+  cli_colour colour;
+  uint32_t turns, warm_up, concurrency;
+  uint32_t limit;               /* 0: all; CLI_LIMIT_NOT_GIVEN */
+  uint32_t before;              /* 0: not given */
+  uint32_t workers;             /* 0: as many as cores */
+  tp_timestamps timestamps;
+  cli_histograms histograms;
+  bool json, dot, no_memory, verbose, help, fail_closed, files_writes_given, explain, follow;
+} cli_arguments;
+
+/** A row of the command table. */
+typedef struct cli_command {
+  unsigned bit;                 /* CLI_PLAN, … */
+  const char *name, *operand, *summary;
+  size_t operands_max;          /* 0: one, where operand names it */
+  const char *examples, *description;
+  int (*run)(const cli_arguments *arguments, cli_output *output);
+} cli_command;
+
+/** Reads the words behind the command's name; argv[0] is that name.
+ *  @return 0, or CLI_USAGE after saying what is wrong. */
+int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_arguments *arguments);
+void cli_arguments_free(cli_arguments *arguments);
+/** How many rows are shown at most: as --limit says, UINT32_MAX for 0, and `usual` without it. */
+uint32_t cli_limit(const cli_arguments *arguments, uint32_t usual);
+/** Prints a command's help: examples, usage, options. */
+void cli_help(const cli_command *command, cli_output *output);
+
+int cli_bench(const cli_arguments *arguments, cli_output *output);
+int cli_chat_command(const cli_arguments *arguments, cli_output *output);
+int cli_hooks(const cli_arguments *arguments, cli_output *output);
+int cli_jobs(const cli_arguments *arguments, cli_output *output);
+int cli_memory_command(const cli_arguments *arguments, cli_output *output);
+int cli_plan(const cli_arguments *arguments, cli_output *output);
+int cli_phases(const cli_arguments *arguments, cli_output *output);
+int cli_run(const cli_arguments *arguments, cli_output *output);
+int cli_runs(const cli_arguments *arguments, cli_output *output);
+int cli_show(const cli_arguments *arguments, cli_output *output);
+int cli_store(const cli_arguments *arguments, cli_output *output);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/common/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/common/exit_status.h"
+#include "cli/common/message.h"
+
+enum { CHUNK_BYTES = 64 * 1024 };
+
+struct cli_chunk {
+  struct cli_chunk *next;
+  size_t used, size;
+  char bytes[];
+};
+
+/* Not exit(): other threads are at work, and what they use must not be taken from under them. */
+static void *or_end(void *memory) {
+  if (memory) return memory;
+  cli_error("no memory");
+  _exit(CLI_UNAVAILABLE);
+}
+
+void *cli_alloc(size_t size) { return or_end(malloc(size ? size : 1)); }
+void *cli_realloc(void *memory, size_t size) { return or_end(realloc(memory, size ? size : 1)); }
+
+void *cli_room(void *array, size_t count, size_t *capacity, size_t item_size) {
+  if (count < *capacity) return array;
+  *capacity = *capacity ? 2 * *capacity : 16;
+  return cli_realloc(array, *capacity * item_size);
+}
+
+void cli_need(tp_status status) {
+  if (status != TP_OK) or_end(NULL);
+}
+
+char *cli_pool_copy(cli_pool *pool, tp_text text) {
+  size_t need = text.size + 1;
+  struct cli_chunk *chunk = pool->chunks;
+  if (!chunk || chunk->size - chunk->used < need) {
+    size_t size = need > CHUNK_BYTES ? need : CHUNK_BYTES;
+    chunk = cli_alloc(sizeof *chunk + size);
+    *chunk = (struct cli_chunk){.next = pool->chunks, .size = size};
+    pool->chunks = chunk;
+  }
+  char *copy = chunk->bytes + chunk->used;
+  if (text.size > 0) memcpy(copy, text.data, text.size);
+  copy[text.size] = '\0';
+  chunk->used += need;
+  return copy;
+}
+
+void cli_pool_free(cli_pool *pool) {
+  while (pool->chunks) {
+    struct cli_chunk *next = pool->chunks->next;
+    free(pool->chunks);
+    pool->chunks = next;
+  }
+}

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hooks.c: the actions of the command hooks that run nothing: list, check, trust and untrust. */
+#include "cli/hooks/hooks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/common/exit_status.h"
+#include "cli/common/message.h"
+#include "cli/common/pairs.h"
+#include "cli/common/pool.h"
+#include "cli/common/visible.h"
+#include "cli/run/host.h"
+
+/* ---- reading and trust ---- */
+
+void cli_hooks_print_text(cli_output *output, tp_text text) {
+  for (size_t at = 0; at < text.size;) {
+    uint32_t code;
+    cli_visibility visibility;
+    char escape[CLI_ESCAPE_SIZE];
+    size_t bytes = cli_visible_step((tp_text){text.data + at, text.size - at}, &code, &visibility);
+    if (visibility == CLI_VISIBLE) cli_print(output, text.data + at, bytes);
+    else if (code == '\n' || code == '\t' || code == '\r') cli_print(output, " ", 1);
+    else cli_print(output, escape, cli_visible_escape(code, escape));
+    at += bytes;
+  }
+}
+
+/* The fault's subject is the file, or the directory. */
+static int refuse(const char *directory, tp_status status, const tp_fault *fault) {
+  return cli_fault(fault->subject[0] ? fault->subject : directory, status, fault);
+}
+
+int cli_hooks_read(tp_runtime *runtime, tp_hooks_options *options, tp_hooks **ret_hooks) {
+  tp_fault fault = {0};
+  options->struct_size = sizeof *options;
+  tp_status status = tp_hooks_read(runtime, options, ret_hooks, &fault);
+  return status == TP_OK ? CLI_OK : refuse(options->directory, status, &fault);
+}
+
+static int trusted_hash(const char *directory, char ret_hash[CLI_HASH_SIZE]) {
+  char *path;
+  int status = cli_trust_path(directory, &path);
+  if (status != CLI_OK) return status;
+  status = cli_trust_get(path, ret_hash);
+  free(path);
+  return status;
+}
+
+int cli_hooks_need_trust(const char *directory, const tp_hooks *hooks) {
+  char hash[CLI_HASH_SIZE];
+  int status = trusted_hash(directory, hash);
+  if (status != CLI_OK) return status;
+  if (strcmp(hash, tp_hooks_hash(hooks)) == 0) return CLI_OK;
+  cli_error_at(directory, 0, 0, "%s: nothing of it runs; look at it, then: turnphase hooks trust %s",
+               hash[0] ? "has changed since it was trusted" : "is not trusted", directory);
+  return CLI_CONFIG;
+}
+
+static bool is_switched_off(void) {
+  const char *disabled = getenv("TURNPHASE_DISABLE_HOOKS");
+  return disabled && strcmp(disabled, "1") == 0;
+}
+
+int cli_hooks_load(tp_runtime *runtime, const char *directory) {
+  if (is_switched_off()) {
+    cli_error("warning: TURNPHASE_DISABLE_HOOKS=1: the hooks of %s are not registered", directory);
+    return CLI_OK;
+  }
+  tp_hooks_options options = {.directory = directory};
+  tp_hooks *hooks;
+  int status = cli_hooks_read(runtime, &options, &hooks);
+  if (status != CLI_OK) return status;
+  status = cli_hooks_need_trust(directory, hooks);
+  if (status == CLI_OK) {
+    tp_fault fault = {0};
+    tp_status committed = tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault);
+    if (committed != TP_OK) status = refuse(directory, committed, &fault);
+  }
+  tp_hooks_free(hooks);
+  return status;
+}
+
+/* ---- what the actions share ---- */
+
+/** A directory that was read, in a runtime with all else that the command line names. */
+typedef struct opened {
+  tp_runtime *runtime;
+  tp_hooks *hooks;
+  const char *directory;
+  char trusted[CLI_HASH_SIZE]; /* empty: none */
+} opened;
+
+static bool is_trusted(const opened *o) { return strcmp(o->trusted, tp_hooks_hash(o->hooks)) == 0; }
+
+static void close_opened(opened *o) {
+  tp_hooks_free(o->hooks);
+  tp_runtime_free(o->runtime);
+}
+
+static int open_directory(const cli_arguments *arguments, opened *o) {
+  *o = (opened){.directory = arguments->operands[1]};
+  tp_hooks_options options = {.directory = o->directory};
+  int status = trusted_hash(o->directory, o->trusted);
+  if (status == CLI_OK) status = cli_host_open(arguments, NULL, NULL, &o->runtime);
+  if (status == CLI_OK) status = cli_hooks_read(o->runtime, &options, &o->hooks);
+  if (status != CLI_OK) close_opened(o);
+  return status;
+}
+
+static int print_json(cli_output *output, tp_writer *writer) {
+  tp_text value;
+  tp_fault fault = {0};
+  tp_status status = tp_writer_finish(writer, &value);
+  if (status == TP_OK) status = tp_json_encode(value, cli_print, output, &fault);
+  tp_writer_free(writer);
+  cli_print_string(output, "\n");
+  return status == TP_OK ? CLI_OK : cli_fault(NULL, status, &fault);
+}
+
+/* ---- list ---- */
+
+enum { COLUMNS = 10, CELL_SIZE = 160 };
+
+typedef struct rows {
+  const opened *opened;
+  char (*cells)[COLUMNS][CELL_SIZE];
+  size_t count, capacity;
+  tp_writer *writer; /* with --json */
+} rows;
+
+static const tp_phase *row_of(const rows *r, const tp_hook_info *info) {
+  return tp_phase_get(r->opened->runtime, info->phase);
+}
+
+/* What holds: the hook's own, else what the phase says. */
+static const char *policy_of(const rows *r, const tp_hook_info *info) {
+  tp_failure failure = info->failure ? info->failure : row_of(r, info)->failure;
+  return tp_failure_name(failure ? failure : TP_FAILURE_BEST_EFFORT);
+}
+
+static uint32_t limit_of(const rows *r, const tp_hook_info *info) {
+  uint32_t of_phase = row_of(r, info)->limit_ms;
+  return info->limit_ms ? info->limit_ms : of_phase && info->blocking ? of_phase : info->blocking ? 5000 : 30000;
+}
+
+static bool add_row(void *ctx, const tp_hook_info *info) {
+  rows *r = ctx;
+  r->cells = cli_room(r->cells, r->count, &r->capacity, sizeof *r->cells);
+  char(*cells)[CELL_SIZE] = r->cells[r->count++];
+  snprintf(cells[0], CELL_SIZE, "%s", info->id);
+  snprintf(cells[1], CELL_SIZE, "%s", info->event);
+  snprintf(cells[2], CELL_SIZE, "%s", row_of(r, info)->name);
+  snprintf(cells[3], CELL_SIZE, "%s", info->enabled ? "yes" : "no");
+  snprintf(cells[4], CELL_SIZE, "%s", info->blocking ? "yes" : "no");
+  snprintf(cells[5], CELL_SIZE, "%s", info->match[0] ? info->match : "always");
+  snprintf(cells[6], CELL_SIZE, "%s", policy_of(r, info));
+  snprintf(cells[7], CELL_SIZE, "%u ms", limit_of(r, info));
+  snprintf(cells[8], CELL_SIZE, "%s", is_trusted(r->opened) ? "trusted" : "no");
+  int used = snprintf(cells[9], CELL_SIZE, "%s %s", info->kind, info->target);
+  for (size_t i = 1; info->arguments && info->arguments[i] && used > 0 && used < CELL_SIZE; i++)
+    used += snprintf(cells[9] + used, CELL_SIZE - (size_t)used, " %s", info->arguments[i]);
+  return true;
+}
+
+static size_t width_of(const char *cell) {
+  size_t width = 0;
+  for (; *cell; cell++) width += ((unsigned char)*cell & 0xC0) != 0x80;
+  return width;
+}
+
+static void print_cell(cli_output *output, const char *cell, size_t width, bool last) {
+  cli_hooks_print_text(output, tp_text_of(cell));
+  for (size_t used = width_of(cell); !last && used < width + 2; used++) cli_print(output, " ", 1);
+}
+
+static void print_rows(const rows *r, cli_output *output) {
+  static const char *const heads[COLUMNS] = {"id",    "event",  "phase", "enabled", "blocking",
+                                             "match", "policy", "limit", "trust",   "runs"};
+  size_t widths[COLUMNS];
+  for (size_t c = 0; c < COLUMNS; c++) {
+    widths[c] = strlen(heads[c]);
+    for (size_t i = 0; i < r->count; i++)
+      if (width_of(r->cells[i][c]) > widths[c]) widths[c] = width_of(r->cells[i][c]);
+  }
+  for (size_t i = 0; i <= r->count; i++) {
+    for (size_t c = 0; c < COLUMNS; c++)
+      print_cell(output, i == 0 ? heads[c] : r->cells[i - 1][c], widths[c], c == COLUMNS - 1);
+    cli_print_string(output, "\n");
+  }
+}
+
+static void write_arguments(tp_writer *writer, const void *source) {
+  const tp_hook_info *info = source;
+  size_t count = 0;
+  while (info->arguments && info->arguments[count]) count++;
+  tp_write_array(writer, count);
+  for (size_t i = 0; i < count; i++) tp_write_string(writer, info->arguments[i]);
+}
+
+static bool write_row(void *ctx, const tp_hook_info *info) {
+  rows *r = ctx;
+  cli_pairs p = {.writer = r->writer};
+  cli_pairs_add_string(&p, "id", info->id);
+  cli_pairs_add_string(&p, "event", info->event);
+  cli_pairs_add_string(&p, "phase", row_of(r, info)->name);
+  cli_pairs_add_bool(&p, "enabled", info->enabled);
+  cli_pairs_add_bool(&p, "blocking", info->blocking);
+  cli_pairs_add_string(&p, "match", info->match);
+  cli_pairs_add_string(&p, "policy", policy_of(r, info));
+  cli_pairs_add_int(&p, "limit_ms", limit_of(r, info));
+  cli_pairs_add_string(&p, "kind", info->kind);
+  cli_pairs_add_string(&p, "target", info->target);
+  cli_pairs_add_part(&p, "command", write_arguments, info);
+  cli_pairs_add_string(&p, "protocol", info->protocol);
+  cli_pairs_add_string(&p, "file", info->file);
+  cli_pairs_add_string(&p, "summary", info->summary);
+  cli_pairs_write(&p);
+  return true;
+}
+
+static void write_rows(tp_writer *writer, const void *source) {
+  rows r = {.opened = source, .writer = writer};
+  tp_write_array(writer, tp_hooks_each(r.opened->hooks, NULL, NULL));
+  tp_hooks_each(r.opened->hooks, write_row, &r);
+}
+
+static int print_list_json(const opened *o, cli_output *output) {
+  tp_writer *writer;
+  cli_need(tp_writer_new(NULL, &writer));
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_string(&p, "directory", o->directory);
+  cli_pairs_add_string(&p, "hash", tp_hooks_hash(o->hooks));
+  cli_pairs_add_bool(&p, "trusted", is_trusted(o));
+  cli_pairs_add_part(&p, "hooks", write_rows, o);
+  cli_pairs_write(&p);
+  return print_json(output, writer);
+}
+
+static int list(const cli_arguments *arguments, cli_output *output) {
+  opened o;
+  int status = open_directory(arguments, &o);
+  if (status != CLI_OK) return status;
+  rows r = {.opened = &o};
+  if (arguments->json) {
+    status = print_list_json(&o, output);
+  } else if (tp_hooks_each(o.hooks, add_row, &r) == 0) {
+    cli_error("%s has no hooks: no file *.yaml or *.yml", o.directory);
+  } else {
+    print_rows(&r, output);
+  }
+  free(r.cells);
+  close_opened(&o);
+  return status;
+}
+
+/* ---- check ---- */
+
+static void write_place(cli_pairs *p, const tp_fault *fault) {
+  cli_pairs_add_string(p, "file", fault->subject);
+  cli_pairs_add_int(p, "line", fault->line);
+  cli_pairs_add_int(p, "column", fault->column);
+  cli_pairs_add_string(p, "code", tp_status_name(fault->code));
+  cli_pairs_add_string(p, "message", fault->message);
+}
+
+static int print_check_json(const opened *o, tp_status status, const tp_fault *fault, cli_output *output) {
+  tp_writer *writer;
+  cli_need(tp_writer_new(NULL, &writer));
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_bool(&p, "ok", status == TP_OK);
+  cli_pairs_add_string(&p, "directory", o->directory);
+  if (o->hooks) {
+    cli_pairs_add_string(&p, "hash", tp_hooks_hash(o->hooks));
+    cli_pairs_add_bool(&p, "trusted", is_trusted(o));
+    cli_pairs_add_int(&p, "hooks", (int64_t)tp_hooks_each(o->hooks, NULL, NULL));
+  }
+  if (status != TP_OK) write_place(&p, fault);
+  cli_pairs_write(&p);
+  int printed = print_json(output, writer);
+  return printed != CLI_OK ? printed : status == TP_OK ? CLI_OK : (int)cli_exit_of(status);
+}
+
+static void print_check(const opened *o, cli_output *output) {
+  cli_printf(output, "%zu hooks, all of them could be committed\n", tp_hooks_each(o->hooks, NULL, NULL));
+  cli_printf(output, "content %s, %s\n", tp_hooks_hash(o->hooks), is_trusted(o) ? "trusted" : "not trusted");
+  if (!is_trusted(o)) cli_printf(output, "look at it, then: turnphase hooks trust %s\n", o->directory);
+}
+
+/* The commit goes to a runtime of its own, in which no turn runs. */
+static int check(const cli_arguments *arguments, cli_output *output) {
+  opened o = {.directory = arguments->operands[1]};
+  tp_hooks_options options = {.struct_size = sizeof options, .directory = o.directory};
+  tp_fault fault = {0};
+  unsetenv("TURNPHASE_DISABLE_HOOKS"); /* it would make every commit a good one */
+  int status = trusted_hash(o.directory, o.trusted);
+  if (status == CLI_OK) status = cli_host_open(arguments, NULL, NULL, &o.runtime);
+  if (status != CLI_OK) return status;
+  tp_status said = tp_hooks_read(o.runtime, &options, &o.hooks, &fault);
+  if (said == TP_OK) said = tp_hooks_commit(o.hooks, NULL, tp_hooks_hash(o.hooks), NULL, &fault);
+  if (arguments->json) status = print_check_json(&o, said, &fault, output);
+  else if (said != TP_OK) status = refuse(o.directory, said, &fault);
+  else print_check(&o, output);
+  close_opened(&o);
+  return status;
+}
+
+/* ---- trust and untrust ---- */
+
+static int print_trust_json(cli_output *output, const char *path, const char *hash) {
+  tp_writer *writer;
+  cli_need(tp_writer_new(NULL, &writer));
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_string(&p, "directory", path);
+  cli_pairs_add_bool(&p, "trusted", hash != NULL);
+  if (hash) cli_pairs_add_string(&p, "hash", hash);
+  cli_pairs_write(&p);
+  return print_json(output, writer);
+}
+
+/* What a hook runs, or the file that it writes. */
+static void print_target(cli_output *output, const tp_hook_info *info) {
+  cli_printf(output, "%s ", info->kind);
+  cli_hooks_print_text(output, tp_text_of(info->target));
+  for (size_t i = 1; info->arguments && info->arguments[0] && info->arguments[i]; i++) {
+    cli_print(output, " ", 1);
+    cli_hooks_print_text(output, tp_text_of(info->arguments[i]));
+  }
+}
+
+static bool print_trusted(void *ctx, const tp_hook_info *info) {
+  cli_output *output = ctx;
+  cli_print_string(output, "  ");
+  cli_hooks_print_text(output, tp_text_of(info->id));
+  cli_print_string(output, "  ");
+  print_target(output, info);
+  cli_print_string(output, info->enabled ? "\n" : "  (disabled)\n");
+  return true;
+}
+
+static int trust(const cli_arguments *arguments, cli_output *output) {
+  opened o;
+  char *path;
+  int status = cli_trust_path(arguments->operands[1], &path);
+  if (status != CLI_OK) return status;
+  status = open_directory(arguments, &o);
+  if (status == CLI_OK) {
+    status = cli_trust_set(path, tp_hooks_hash(o.hooks), NULL);
+    if (status == CLI_OK && arguments->json) {
+      status = print_trust_json(output, path, tp_hooks_hash(o.hooks));
+    } else if (status == CLI_OK) {
+      cli_printf(output, "trusted: %s, content %s\n", path, tp_hooks_hash(o.hooks));
+      tp_hooks_each(o.hooks, print_trusted, output);
+    }
+    close_opened(&o);
+  }
+  free(path);
+  return status;
+}
+
+/* A directory that is gone can be untrusted by its absolute path. */
+static int untrust(const cli_arguments *arguments, cli_output *output) {
+  const char *directory = arguments->operands[1];
+  char *path = realpath(directory, NULL);
+  const char *name = path ? path : directory;
+  bool was = false;
+  int status = CLI_OK;
+  if (!path && directory[0] != '/') {
+    cli_error_at(directory, 0, 0, "is not there: name a directory that is gone by its absolute path");
+    status = CLI_IO;
+  }
+  if (status == CLI_OK) status = cli_trust_set(name, NULL, &was);
+  if (status == CLI_OK && arguments->json) status = print_trust_json(output, name, NULL);
+  else if (status == CLI_OK) cli_printf(output, "%s: %s\n", was ? "no longer trusted" : "was not trusted", name);
+  free(path);
+  return status;
+}
+
+/* ---- the command ---- */
+
+static const struct action {
+  const char *name;
+  size_t operands; /* behind the action */
+  const char *usage;
+  int (*run)(const cli_arguments *arguments, cli_output *output);
+} actions[] = {
+    {"list", 1, "DIR", list},
+    {"check", 1, "DIR", check},
+    {"trust", 1, "DIR", trust},
+    {"untrust", 1, "DIR", untrust},
+    {"run", 2, "DIR ID [--payload FILE.json]", cli_hooks_run},
+    {"import", 1, "SETTINGS.json [--write DIR] [--fail-closed] [--tool OURS=THEIRS]", cli_hooks_import},
+    {"new", 3, "KIND ID DIR [--language sh|python|js]", cli_hooks_new},
+};
+
+enum { ACTIONS = sizeof actions / sizeof actions[0] };
+
+/* An option of another action is not ignored. */
+static int check_options(const struct action *action, const cli_arguments *arguments) {
+  bool runs = action->run == cli_hooks_run, makes = action->run == cli_hooks_new;
+  bool imports = action->run == cli_hooks_import;
+  const char *foreign = arguments->payload && !runs    ? "--payload"
+                        : arguments->language && !makes ? "--language"
+                        : arguments->json && makes      ? "--json"
+                        : arguments->write && !imports  ? "--write"
+                        : arguments->fail_closed && !imports ? "--fail-closed"
+                        : arguments->tools.count > 0 && !imports ? "--tool"
+                                                        : NULL;
+  if (!foreign) return CLI_OK;
+  cli_error("hooks %s does not take %s", action->name, foreign);
+  return CLI_USAGE;
+}
+
+int cli_hooks(const cli_arguments *arguments, cli_output *output) {
+  for (size_t i = 0; i < ACTIONS; i++) {
+    if (!arguments->operand || strcmp(actions[i].name, arguments->operand) != 0) continue;
+    if (arguments->operand_count != actions[i].operands + 1) {
+      cli_error("usage: turnphase hooks %s %s", actions[i].name, actions[i].usage);
+      return CLI_USAGE;
+    }
+    int status = check_options(&actions[i], arguments);
+    return status == CLI_OK ? actions[i].run(arguments, output) : status;
+  }
+  if (arguments->operand) cli_error("hooks has no action '%s'; see: turnphase hooks --help", arguments->operand);
+  else cli_error("hooks needs an action; see: turnphase hooks --help");
+  return CLI_USAGE;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hooks: the command hooks, and what run, plan and bench need of a directory of hooks. hooks.c has the actions that
+ * only look, hooks_trust.c the file of trusted hashes, hooks_run.c one hook alone, hooks_new.c new ones, hooks_import.c
+ * those of other hosts. Nothing here runs a program of a directory that is not trusted. */
+#ifndef CLI_HOOKS_H
+#define CLI_HOOKS_H
+
+#include "cli/common/options.h"
+#include "turnphase/declared.h"
+
+/** Registers the hooks of a directory that is trusted. @return CLI_OK, or an exit status after saying what is wrong,
+ *  and for a directory that is not trusted, which command trusts it. */
+int cli_hooks_load(tp_runtime *runtime, const char *directory);
+
+/** Reads a directory, and says what is wrong with it. @param options  its struct_size is set here. */
+int cli_hooks_read(tp_runtime *runtime, tp_hooks_options *options, tp_hooks **ret_hooks);
+/** CLI_OK when the content of the hooks is trusted; else an exit status after saying so. */
+int cli_hooks_need_trust(const char *directory, const tp_hooks *hooks);
+/** Prints a text with what a terminal would obey or hide made visible; line ends become blanks. */
+void cli_hooks_print_text(cli_output *output, tp_text text);
+
+int cli_hooks_import(const cli_arguments *arguments, cli_output *output);
+int cli_hooks_new(const cli_arguments *arguments, cli_output *output);
+int cli_hooks_run(const cli_arguments *arguments, cli_output *output);
+
+/* ---- hooks_trust.c: $XDG_CONFIG_HOME/turnphase/trusted, a line "HASH PATH" for each directory ---- */
+
+enum { CLI_HASH_SIZE = 65 };
+
+/** The absolute path of a directory, without links; freed by free(). @return CLI_OK, or CLI_IO after saying why. */
+int cli_trust_path(const char *directory, char **ret_path);
+/** @param ret_hash  the hash that is trusted; empty: none. */
+int cli_trust_get(const char *path, char ret_hash[CLI_HASH_SIZE]);
+/** @param hash  NULL: none is trusted from now on. @param ret_was  whether one was; may be NULL. */
+int cli_trust_set(const char *path, const char *hash, bool *ret_was);
+
+#endif

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hooks_import.c: the action import. Each entry becomes a YAML file, which the library reads in a directory of its own:
+ * what it refuses is left out with its words, so that the report says what a commit will. */
+#include "cli/hooks/hooks_import.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/common/exit_status.h"
+#include "cli/common/message.h"
+#include "cli/common/pairs.h"
+#include "cli/hooks/hooks.h"
+#include "cli/run/host.h"
+
+enum { PATH_SIZE = 4096 };
+
+/* ---- YAML ---- */
+
+typedef struct text {
+  char *bytes;
+  size_t size, capacity;
+} text;
+
+static void put(text *t, const char *bytes, size_t size) {
+  while (t->size + size + 1 > t->capacity) {
+    t->capacity = t->capacity ? 2 * t->capacity : 1024;
+    t->bytes = cli_realloc(t->bytes, t->capacity);
+  }
+  memcpy(t->bytes + t->size, bytes, size);
+  t->size += size;
+  t->bytes[t->size] = '\0';
+}
+
+static void put_string(text *t, const char *string) { put(t, string, strlen(string)); }
+
+/* In quotes, with escapes for all that YAML does not take as it is: control characters, U+0085, U+2028, U+2029, U+FEFF,
+ * and the C1 controls. */
+static void put_quoted(text *t, const char *string) {
+  put(t, "\"", 1);
+  for (const unsigned char *at = (const unsigned char *)string; *at; at++) {
+    char escape[16];
+    size_t bytes = 1;
+    uint32_t code = *at;
+    if (at[0] == 0xc2 && at[1] < 0xa0) code = at[1], bytes = 2;
+    else if (at[0] == 0xe2 && at[1] == 0x80 && (at[2] == 0xa8 || at[2] == 0xa9))
+      code = 0x2028u + at[2] - 0xa8u, bytes = 3;
+    else if (at[0] == 0xef && at[1] == 0xbb && at[2] == 0xbf) code = 0xfeff, bytes = 3;
+    if (bytes == 1 && code >= 0x20 && code != 0x7f) {
+      if (code == '"' || code == '\\') put(t, "\\", 1);
+      put(t, (const char *)at, 1);
+    } else {
+      put(t, escape, (size_t)snprintf(escape, sizeof escape, "\\u%04x", code));
+    }
+    at += bytes - 1;
+  }
+  put(t, "\"", 1);
+}
+
+static void put_pair(text *t, const char *key, const char *value) {
+  put_string(t, key);
+  put_string(t, ": ");
+  put_quoted(t, value);
+  put(t, "\n", 1);
+}
+
+static bool is_of_tools(const cli_entry *entry) { return strstr(entry->event, "Tool") != NULL; }
+
+/* "shell=Bash" or "shell=Bash:cmd=command,dir=path". */
+static void put_tool(text *t, const char *word) {
+  size_t ours = strcspn(word, "="), theirs = strcspn(word + ours + 1, ":");
+  const char *name = word + ours + 1, *arguments = name[theirs] ? name + theirs + 1 : NULL;
+  char part[256];
+  put_string(t, "  ");
+  snprintf(part, sizeof part, "%.*s", (int)ours, word);
+  put_quoted(t, part);
+  put_string(t, ": {name: ");
+  snprintf(part, sizeof part, "%.*s", (int)theirs, name);
+  put_quoted(t, part);
+  if (arguments) put_string(t, ", arguments: {");
+  for (bool first = true; arguments && *arguments; first = false) {
+    size_t size = strcspn(arguments, ","), left = strcspn(arguments, "=");
+    if (!first) put_string(t, ", ");
+    snprintf(part, sizeof part, "%.*s", (int)left, arguments);
+    put_quoted(t, part);
+    put_string(t, ": ");
+    snprintf(part, sizeof part, "%.*s", (int)(size - left - 1), arguments + left + 1);
+    put_quoted(t, part);
+    arguments += size + (arguments[size] == ',');
+  }
+  put_string(t, arguments ? "}}\n" : "}\n");
+}
+
+static bool is_pair(const char *word, size_t size) {
+  const char *equals = memchr(word, '=', size);
+  return equals && equals > word && equals < word + size - 1 &&
+         !memchr(equals + 1, '=', (size_t)(word + size - equals - 1));
+}
+
+static bool check_tool(const char *word) {
+  size_t head = strcspn(word, ":");
+  bool is_good = strlen(word) < 256 && is_pair(word, head);
+  for (const char *at = word[head] ? word + head + 1 : NULL; is_good && at;) {
+    size_t size = strcspn(at, ",");
+    is_good = is_pair(at, size);
+    at = at[size] ? at + size + 1 : NULL;
+  }
+  if (!is_good) cli_error("--tool takes OURS=THEIRS, or OURS=THEIRS:ARGUMENT=THEIRS,…, not '%s'", word);
+  return is_good;
+}
+
+static void write_yaml(const cli_settings *settings, const cli_arguments *arguments, const cli_entry *entry, text *t) {
+  char number[64];
+  put_string(t, "# Written by turnphase hooks import.\n");
+  put_pair(t, "id", entry->id);
+  put_pair(t, "protocol", settings->protocol);
+  put_pair(t, "event", entry->event);
+  if (settings->disabled) put_string(t, "enabled: false\n");
+  if (entry->is_async) put_string(t, "blocking: false\n");
+  put_string(t, entry->fails_closed ? "failure: required       # no answer stops the action\n"
+                                    : "failure: best_effort    # no answer lets the action go on\n");
+  if (entry->matcher) {
+    put_string(t, "match:\n  ");
+    put_pair(t, "matcher", entry->matcher);
+  }
+  if (settings->plugin_root) put_pair(t, "plugin_root", settings->plugin_root);
+  if (is_of_tools(entry) && arguments->tools.count > 0) {
+    put_string(t, "tools:\n");
+    for (size_t i = 0; i < arguments->tools.count; i++) put_tool(t, arguments->tools.items[i]);
+  }
+  put_string(t, "handler:\n  kind: script\n");
+  if (entry->timeout_ms > 0)
+    put(t, number, (size_t)snprintf(number, sizeof number, "  timeout_ms: %lld\n", (long long)entry->timeout_ms));
+  put_string(t, "  command:\n");
+  for (size_t i = 0; i < entry->argument_count; i++) {
+    put_string(t, "    - ");
+    put_quoted(t, entry->arguments[i]);
+    put(t, "\n", 1);
+  }
+}
+
+/* ---- files ---- */
+
+/* @return 0 or errno. */
+static int write_new(const char *path, const char *bytes) {
+  int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644), error = 0;
+  if (fd < 0) return errno;
+  for (size_t left = strlen(bytes); left > 0 && error == 0;) {
+    ssize_t written = write(fd, bytes, left);
+    if (written > 0) bytes += written, left -= (size_t)written;
+    else if (errno != EINTR) error = errno;
+  }
+  if (close(fd) != 0 && error == 0) error = errno;
+  return error;
+}
+
+/* ---- what the library says ---- */
+
+typedef struct importer {
+  const cli_arguments *arguments;
+  cli_output *output;
+  cli_settings settings;
+  tp_runtime *runtime;
+  char folder[64];              /* a directory of its own */
+  size_t taken;
+} importer;
+
+static bool take_phase(void *ctx, const tp_hook_info *info) {
+  *(uint32_t *)ctx = info->phase;
+  return false;
+}
+
+static const char *copy(importer *m, const char *string) {
+  return cli_pool_copy(&m->settings.pool, tp_text_of(string));
+}
+
+static int check_entry(importer *m, cli_entry *entry) {
+  char path[96];
+  snprintf(path, sizeof path, "%s/a.yaml", m->folder);
+  int error = write_new(path, entry->yaml);
+  if (error != 0) {
+    cli_error_at(path, 0, 0, "%s", strerror(error));
+    return CLI_IO;
+  }
+  tp_hooks_options options = {.struct_size = sizeof options, .directory = m->folder};
+  tp_hooks *hooks;
+  tp_fault fault = {0};
+  uint32_t phase = 0;
+  tp_status status = tp_hooks_read(m->runtime, &options, &hooks, &fault);
+  unlink(path);
+  if (status == TP_ERR_NO_MEMORY) return cli_fault(NULL, status, &fault);
+  if (status != TP_OK) {
+    entry->left_out = copy(m, fault.message);
+    return CLI_OK;
+  }
+  tp_hooks_each(hooks, take_phase, &phase);
+  entry->phase = tp_phase_get(m->runtime, phase)->name;
+  m->taken++;
+  tp_hooks_free(hooks);
+  return CLI_OK;
+}
+
+/* PreToolUse -> pre-tool-use */
+static void write_name(const char *event, char *ret_name, size_t size) {
+  size_t used = 0;
+  for (; *event && used + 3 < size; event++) {
+    bool is_upper = *event >= 'A' && *event <= 'Z';
+    if (is_upper && used > 0) ret_name[used++] = '-';
+    ret_name[used++] = is_upper ? (char)(*event - 'A' + 'a') : *event;
+  }
+  ret_name[used] = '\0';
+}
+
+/* Phases that only observe have no policy to close. */
+static void choose_policy(const importer *m, cli_entry *entry) {
+  if (m->arguments->fail_closed && entry->is_guard) entry->fails_closed = true;
+  if (!entry->fails_closed || (entry->is_guard && !entry->is_async)) return;
+  entry->fails_closed = false;
+  if (entry->note_count < CLI_NOTES_MAX)
+    entry->notes[entry->note_count++] = "it cannot fail closed: nothing waits for its answer";
+}
+
+static int prepare_entry(importer *m, size_t index) {
+  cli_entry *entry = &m->settings.entries[index];
+  char name[64], id[96];
+  if (entry->left_out) return CLI_OK;
+  choose_policy(m, entry);
+  write_name(entry->event, name, sizeof name);
+  snprintf(id, sizeof id, "%s-%zu", name, index + 1);
+  entry->id = copy(m, id);
+  text t = {0};
+  write_yaml(&m->settings, m->arguments, entry, &t);
+  entry->yaml = copy(m, t.bytes);
+  free(t.bytes);
+  return check_entry(m, entry);
+}
+
+static int prepare(importer *m) {
+  const char *tmp = getenv("TMPDIR");
+  snprintf(m->folder, sizeof m->folder, "%s/turnphase-XXXXXX", tmp && strlen(tmp) < 40 ? tmp : "/tmp");
+  if (!mkdtemp(m->folder)) {
+    cli_error_at(m->folder, 0, 0, "%s", strerror(errno));
+    m->folder[0] = '\0';
+    return CLI_IO;
+  }
+  int status = CLI_OK;
+  for (size_t i = 0; i < m->settings.count && status == CLI_OK; i++) status = prepare_entry(m, i);
+  rmdir(m->folder);
+  return status;
+}
+
+/* ---- writing ---- */
+
+static void path_of(const importer *m, size_t index, char ret_path[PATH_SIZE]) {
+  snprintf(ret_path, PATH_SIZE, "%s/%03zu-%s.yaml", m->arguments->write, index + 1, m->settings.entries[index].id);
+}
+
+static void take_back(const importer *m, size_t count, bool made) {
+  char path[PATH_SIZE];
+  for (size_t i = 0; i < count; i++) {
+    if (m->settings.entries[i].left_out) continue;
+    path_of(m, i, path);
+    unlink(path);
+  }
+  if (made) rmdir(m->arguments->write);
+}
+
+static int write_all(const importer *m) {
+  char path[PATH_SIZE];
+  bool made = mkdir(m->arguments->write, 0755) == 0;
+  int error = made || errno == EEXIST ? 0 : errno;
+  snprintf(path, sizeof path, "%s", m->arguments->write);
+  size_t i = 0;
+  for (; error == 0 && i < m->settings.count; i++) {
+    if (m->settings.entries[i].left_out) continue;
+    path_of(m, i, path);
+    error = write_new(path, m->settings.entries[i].yaml);
+    if (error != 0) break;
+  }
+  if (error == 0) return CLI_OK;
+  if (error != EEXIST && i < m->settings.count) unlink(path);
+  take_back(m, i, made);
+  cli_error_at(path, 0, 0, "%s%s", strerror(error),
+               error == EEXIST ? ": nothing is overwritten, and nothing written" : "");
+  return error == EEXIST ? CLI_CONFIG : CLI_IO;
+}
+
+/* ---- the report ---- */
+
+static void print_string(const importer *m, const char *string) { cli_hooks_print_text(m->output, tp_text_of(string)); }
+
+static void print_entry(const importer *m, const cli_entry *entry) {
+  print_string(m, entry->event);
+  cli_print_string(m->output, "  ");
+  if (entry->matcher) print_string(m, entry->matcher);
+  if (entry->matcher) cli_print_string(m->output, "  ");
+  print_string(m, entry->command);
+  cli_print_string(m->output, "\n  ");
+  if (entry->left_out) {
+    cli_print_string(m->output, "no place: ");
+    print_string(m, entry->left_out);
+  } else {
+    cli_printf(m->output, "%s in %s", entry->id, entry->phase);
+    if (entry->is_guard && !entry->is_async)
+      cli_print_string(m->output, entry->fails_closed ? "; fails closed: without an answer the action is stopped"
+                                                      : "; FAILS OPEN: without an answer the action goes on "
+                                                        "(--fail-closed stops it)");
+  }
+  cli_print_string(m->output, "\n");
+  for (size_t i = 0; i < entry->note_count; i++) {
+    cli_print_string(m->output, "  note: ");
+    print_string(m, entry->notes[i]);
+    cli_print_string(m->output, "\n");
+  }
+}
+
+static void print_report(const importer *m) {
+  size_t left_out = m->settings.count - m->taken;
+  for (size_t i = 0; i < m->settings.count; i++) print_entry(m, &m->settings.entries[i]);
+  if (m->settings.disabled)
+    cli_print_string(m->output, "disableAllHooks: all of them are written with enabled: false\n");
+  cli_printf(m->output, "%zu %s, %zu ha%s no place\n", m->taken, m->arguments->write ? "written" : "would be written",
+             left_out, left_out == 1 ? "s" : "ve");
+  if (m->arguments->write)
+    cli_printf(m->output, "look at them, then: turnphase hooks trust %s\n", m->arguments->write);
+  else cli_print_string(m->output, "--write DIR writes them\n");
+}
+
+static void write_notes(tp_writer *writer, const void *source) {
+  const cli_entry *entry = source;
+  tp_write_array(writer, entry->note_count);
+  for (size_t i = 0; i < entry->note_count; i++) tp_write_string(writer, entry->notes[i]);
+}
+
+static void write_entry(tp_writer *writer, const cli_entry *entry) {
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_string(&p, "event", entry->event);
+  cli_pairs_add_string(&p, "matcher", entry->matcher ? entry->matcher : "");
+  cli_pairs_add_string(&p, "command", entry->command);
+  cli_pairs_add_bool(&p, "has_place", !entry->left_out);
+  if (entry->left_out) cli_pairs_add_string(&p, "left_out", entry->left_out);
+  else {
+    cli_pairs_add_string(&p, "id", entry->id);
+    cli_pairs_add_string(&p, "phase", entry->phase);
+    cli_pairs_add_bool(&p, "guard", entry->is_guard && !entry->is_async);
+    cli_pairs_add_bool(&p, "fails_open", !entry->fails_closed);
+  }
+  cli_pairs_add_part(&p, "notes", write_notes, entry);
+  cli_pairs_write(&p);
+}
+
+static void write_entries(tp_writer *writer, const void *source) {
+  const importer *m = source;
+  tp_write_array(writer, m->settings.count);
+  for (size_t i = 0; i < m->settings.count; i++) write_entry(writer, &m->settings.entries[i]);
+}
+
+static int print_report_json(const importer *m) {
+  tp_writer *writer;
+  tp_text value;
+  tp_fault fault = {0};
+  cli_need(tp_writer_new(NULL, &writer));
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_string(&p, "settings", m->arguments->operands[1]);
+  cli_pairs_add_string(&p, "protocol", m->settings.protocol);
+  cli_pairs_add_bool(&p, "disabled", m->settings.disabled);
+  cli_pairs_add_string(&p, "written", m->arguments->write ? m->arguments->write : "");
+  cli_pairs_add_part(&p, "entries", write_entries, m);
+  cli_pairs_write(&p);
+  tp_status status = tp_writer_finish(writer, &value);
+  if (status == TP_OK) status = tp_json_encode(value, cli_print, m->output, &fault);
+  tp_writer_free(writer);
+  cli_print_string(m->output, "\n");
+  return status == TP_OK ? CLI_OK : cli_fault(NULL, status, &fault);
+}
+
+int cli_hooks_import(const cli_arguments *arguments, cli_output *output) {
+  importer m = {.arguments = arguments, .output = output};
+  for (size_t i = 0; i < arguments->tools.count; i++)
+    if (!check_tool(arguments->tools.items[i])) return CLI_USAGE;
+  int status = cli_settings_read(arguments->operands[1], &m.settings);
+  if (status == CLI_OK) {
+    cli_arguments alone = *arguments;
+    alone.no_memory = true;
+    status = cli_host_open(&alone, NULL, NULL, &m.runtime);
+    if (status == CLI_OK) status = prepare(&m);
+    if (status == CLI_OK && arguments->write && m.taken > 0) status = write_all(&m);
+    if (status == CLI_OK && arguments->json) status = print_report_json(&m);
+    else if (status == CLI_OK) print_report(&m);
+    if (status == CLI_OK && m.taken < m.settings.count) status = CLI_NEGATIVE;
+    tp_runtime_free(m.runtime);
+  }
+  cli_settings_free(&m.settings);
+  return status;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hooks_import: the hooks of another host's settings, entry by entry, and what becomes of each. hooks_settings.c reads
+ * settings; hooks_import.c writes YAML, has the library check it, and reports. */
+#ifndef CLI_HOOKS_IMPORT_H
+#define CLI_HOOKS_IMPORT_H
+
+#include "cli/common/options.h"
+#include "cli/common/pool.h"
+
+enum { CLI_NOTES_MAX = 12 };
+
+/** One hook of a settings file. Texts are in the pool. */
+typedef struct cli_entry {
+  const char *event;            /* as the file names it */
+  const char *matcher;          /* NULL: none */
+  const char *command;          /* for people */
+  const char *left_out;         /* why it has no place; NULL: it has one */
+  const char *notes[CLI_NOTES_MAX];
+  size_t note_count;
+  const char *const *arguments; /* what is run */
+  size_t argument_count;
+  int64_t timeout_ms;           /* 0: the host's */
+  bool is_async, fails_closed;
+  bool is_guard;                /* its answer can stop something */
+  const char *phase;            /* NULL until it was found */
+  const char *id, *yaml;
+} cli_entry;
+
+typedef struct cli_settings {
+  cli_pool pool;
+  const char *protocol;
+  const char *plugin_root;      /* NULL: none */
+  bool disabled;
+  cli_entry *entries;
+  size_t count, capacity;
+} cli_settings;
+
+/** Reads a settings or plugin file. One malformed entry costs that entry alone.
+ *  @return CLI_OK, or an exit status after saying what is wrong with the file. */
+int cli_settings_read(const char *path, cli_settings *settings);
+void cli_settings_free(cli_settings *settings);
+
+#endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hooks_new.c: a new hook: its YAML file, its script, and a test that passes as it is written. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/common/exit_status.h"
+#include "cli/common/message.h"
+#include "cli/hooks/hooks.h"
+
+enum { PATH_SIZE = 4096, TEXT_SIZE = 8192, FILES_MAX = 3 };
+
+/* In all texts @ID@ and @DIR@ stand for what the command line says. */
+#define TRIES                                                                                             \
+  "#!/bin/sh\n"                                                                                           \
+  "# Tries the hook @ID@ alone. Run it where the host runs, when the directory is trusted:\n"             \
+  "#   turnphase hooks trust '@DIR@' && sh '@DIR@/@ID@.test.sh'\n"                                        \
+  "try() { # payload, what must stand in the report\n"                                                    \
+  "  report=$(printf '%s' \"$1\" |\n"                                                                      \
+  "    \"${TURNPHASE:-turnphase}\" hooks run '@DIR@' '@ID@' --payload - --json)\n"                          \
+  "  case $report in\n"                                                                                   \
+  "    *\"$2\"*) echo \"ok: $1\" ;;\n"                                                                    \
+  "    *) echo \"not ok: $1 gave $report\" >&2; exit 1 ;;\n"                                              \
+  "  esac\n"                                                                                              \
+  "}\n"
+
+static const char guard_yaml[] = "id: @ID@\n"
+                                 "event_type: tool.pre              # before each call of a tool; it fails closed\n"
+                                 "summary: denies a call whose arguments hold rm -rf\n"
+                                 "handler:\n"
+                                 "  kind: script\n"
+                                 "  command: '@DIR@/@ID@.@SUFFIX@'\n"
+                                 "  timeout_ms: 5000\n"
+                                 "# match: {ability_scope: ['shell*']}   # without it: calls of every tool\n";
+
+static const char *const guard_scripts[] = {
+    [CLI_LANGUAGE_SH] = "#!/bin/sh\n"
+                        "# The context, one line of JSON, is on standard input. Exit code 0 allows; any other denies,\n"
+                        "# and standard error is the reason.\n"
+                        "if grep -q 'rm -rf'; then\n"
+                        "  echo \"rm -rf is not allowed here\" >&2\n"
+                        "  exit 1\n"
+                        "fi\n",
+    [CLI_LANGUAGE_PYTHON] = "#!/usr/bin/env python3\n"
+                            "# The context, one line of JSON, is on standard input. Exit code 0 allows; any other\n"
+                            "# denies, and standard error is the reason.\n"
+                            "import json\n"
+                            "import sys\n"
+                            "\n"
+                            "call = json.load(sys.stdin)\n"
+                            "if \"rm -rf\" in json.dumps(call[\"payload\"].get(\"arguments\", {})):\n"
+                            "    sys.exit(\"rm -rf is not allowed here\")\n",
+    [CLI_LANGUAGE_JS] = "#!/usr/bin/env node\n"
+                        "// The context, one line of JSON, is on standard input. Exit code 0 allows; any other\n"
+                        "// denies, and standard error is the reason.\n"
+                        "const call = JSON.parse(require(\"fs\").readFileSync(0, \"utf8\"));\n"
+                        "if (JSON.stringify(call.payload.arguments ?? {}).includes(\"rm -rf\")) {\n"
+                        "  console.error(\"rm -rf is not allowed here\");\n"
+                        "  process.exitCode = 1;\n"
+                        "}\n",
+};
+
+static const char guard_test[] =
+    TRIES "try '{\"tool\": \"shell\", \"arguments\": {\"command\": \"ls\"}}' '\"judged\":\"allow\"'\n"
+          "try '{\"tool\": \"shell\", \"arguments\": {\"command\": \"rm -rf /\"}}' '\"judged\":\"deny\"'\n";
+
+static const char context_yaml[] = "id: @ID@\n"
+                                   "event_type: turn.intake           # with each message of the user\n"
+                                   "summary: tells the model where it works\n"
+                                   "handler:\n"
+                                   "  kind: script\n"
+                                   "  command: '@DIR@/@ID@.@SUFFIX@'\n"
+                                   "  timeout_ms: 5000\n";
+
+static const char *const context_scripts[] = {
+    [CLI_LANGUAGE_SH] = "#!/bin/sh\n"
+                        "# What is printed becomes a reminder for the model.\n"
+                        "echo \"The working directory is $(pwd).\"\n",
+    [CLI_LANGUAGE_PYTHON] = "#!/usr/bin/env python3\n"
+                            "# What is printed becomes a reminder for the model.\n"
+                            "import os\n"
+                            "\n"
+                            "print(f\"The working directory is {os.getcwd()}.\")\n",
+    [CLI_LANGUAGE_JS] = "#!/usr/bin/env node\n"
+                        "// What is printed becomes a reminder for the model.\n"
+                        "console.log(`The working directory is ${process.cwd()}.`);\n",
+};
+
+static const char context_test[] = TRIES "try '{\"text\": \"Hello\"}' '\"kind\":\"reminder\"'\n";
+
+static const char log_yaml[] = "id: @ID@\n"
+                               "event_type: tool.post             # after each call of a tool\n"
+                               "summary: keeps a line of JSON for each call\n"
+                               "blocking: false\n"
+                               "handler:\n"
+                               "  kind: log\n"
+                               "  path: '@ID@.jsonl'\n";
+
+static const char log_test[] =
+    TRIES "try '{\"tool\": \"shell\", \"status\": \"success\"}' '\"judged\":\"not_waited_for\"'\n"
+          "grep -q '\"hook_id\":\"@ID@\"' '@ID@.jsonl'\n";
+
+typedef struct kind {
+  const char *name, *yaml, *test;
+  const char *const *scripts; /* NULL: it has none */
+} kind;
+
+static const kind kinds[] = {
+    {"guard", guard_yaml, guard_test, guard_scripts},
+    {"context", context_yaml, context_test, context_scripts},
+    {"log", log_yaml, log_test, NULL},
+};
+
+static const char *const suffixes[] = {
+    [CLI_LANGUAGE_SH] = "sh", [CLI_LANGUAGE_PYTHON] = "py", [CLI_LANGUAGE_JS] = "js"};
+
+/* ---- files ---- */
+
+typedef struct maker {
+  const char *id, *directory, *suffix;
+  char paths[FILES_MAX][PATH_SIZE];
+  size_t count;
+  bool made_directory;
+} maker;
+
+static void put(char *text, size_t *used, const char *piece, size_t size) {
+  if (*used + size >= TEXT_SIZE) size = 0; /* cannot be: id and directory are bounded */
+  memcpy(text + *used, piece, size);
+  *used += size;
+  text[*used] = '\0';
+}
+
+static void fill(const maker *m, const char *template, char ret_text[TEXT_SIZE]) {
+  const struct {
+    const char *mark, *word;
+  } marks[] = {{"@ID@", m->id}, {"@DIR@", m->directory}, {"@SUFFIX@", m->suffix}};
+  size_t used = 0;
+  ret_text[0] = '\0';
+  while (*template) {
+    size_t i = 0;
+    while (i < 3 && strncmp(template, marks[i].mark, strlen(marks[i].mark)) != 0) i++;
+    if (i < 3) put(ret_text, &used, marks[i].word, strlen(marks[i].word));
+    else put(ret_text, &used, template, 1);
+    template += i < 3 ? strlen(marks[i].mark) : 1;
+  }
+}
+
+static int refuse(const char *path, int error) {
+  cli_error_at(path, 0, 0, "%s%s", strerror(error), error == EEXIST ? ": nothing is overwritten" : "");
+  return error == EEXIST ? CLI_CONFIG : CLI_IO;
+}
+
+static int make_file(maker *m, const char *suffix, mode_t mode, const char *template) {
+  char text[TEXT_SIZE];
+  char *path = m->paths[m->count];
+  fill(m, template, text);
+  snprintf(path, PATH_SIZE, "%s/%s.%s", m->directory, m->id, suffix);
+  int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+  if (fd < 0) return refuse(path, errno);
+  m->count++;
+  ssize_t written = write(fd, text, strlen(text));
+  int error = written < 0 ? errno : ENOSPC;
+  if (close(fd) == 0 && written == (ssize_t)strlen(text)) return CLI_OK;
+  return refuse(path, error);
+}
+
+static int make_directory(maker *m) {
+  m->made_directory = mkdir(m->directory, 0755) == 0;
+  return m->made_directory || errno == EEXIST ? CLI_OK : refuse(m->directory, errno);
+}
+
+static void take_back(const maker *m) {
+  for (size_t i = 0; i < m->count; i++) unlink(m->paths[i]);
+  if (m->made_directory) rmdir(m->directory);
+}
+
+/* ---- the action ---- */
+
+static const kind *find_kind(const char *name) {
+  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+    if (strcmp(kinds[i].name, name) == 0) return &kinds[i];
+  cli_error("there is no kind '%s': guard, context or log", name);
+  return NULL;
+}
+
+static bool is_name(const char *text, const char *more) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+  for (; *text; text++)
+    if (!strchr(letters, *text) && !strchr(more, *text)) return false;
+  return true;
+}
+
+/* The id is the name of files, and both stand in a script and in YAML. */
+static bool are_names(const char *id, const char *directory) {
+  if (!id[0] || id[0] == '.' || id[0] == '-' || strlen(id) > TP_ID_BYTES_MAX || !is_name(id, "")) {
+    cli_error("an id of a new hook has 1 to %d letters, digits, '_', '-' and '.', and begins with none of '-' and '.'",
+              TP_ID_BYTES_MAX);
+    return false;
+  }
+  if (directory[0] && directory[0] != '-' && strlen(directory) < 512 && is_name(directory, "/ +,@=")) return true;
+  cli_error("the directory of a new hook has at most 511 letters, digits, '_', '-', '.', ' ', '+', ',', '@', '=' "
+            "and '/': its path is written into the files");
+  return false;
+}
+
+int cli_hooks_new(const cli_arguments *arguments, cli_output *output) {
+  cli_language language = arguments->language ? arguments->language : CLI_LANGUAGE_SH;
+  const kind *of = find_kind(arguments->operands[1]);
+  maker m = {.id = arguments->operands[2],
+             .directory = arguments->operands[3],
+             .suffix = suffixes[language]};
+  if (!of || !are_names(m.id, m.directory)) return CLI_USAGE;
+  if (!of->scripts && arguments->language) {
+    cli_error("a hook of the kind %s has no script: leave --language out", of->name);
+    return CLI_USAGE;
+  }
+  int status = make_directory(&m);
+  if (status == CLI_OK) status = make_file(&m, "yaml", 0644, of->yaml);
+  if (status == CLI_OK && of->scripts)
+    status = make_file(&m, m.suffix, 0755, of->scripts[language]);
+  if (status == CLI_OK) status = make_file(&m, "test.sh", 0755, of->test);
+  if (status != CLI_OK) {
+    take_back(&m);
+    return status;
+  }
+  for (size_t i = 0; i < m.count; i++) cli_printf(output, "made %s\n", m.paths[i]);
+  cli_printf(output, "Look at them, trust them, and run the test:\n  turnphase hooks trust '%s'\n  sh '%s'\n",
+             m.directory, m.paths[m.count - 1]);
+  return CLI_OK;
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hooks_run.c: one hook of a trusted directory, alone in a runtime of its own: what it got, what it wrote, how it ended
+ * and how that was judged. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/common/exit_status.h"
+#include "cli/common/machine.h"
+#include "cli/common/message.h"
+#include "cli/common/pairs.h"
+#include "cli/common/pool.h"
+#include "cli/hooks/hooks.h"
+#include "cli/run/host.h"
+#include "cli/run/payload.h"
+
+/* How long a program that was given up is waited for; how long a hook that no phase waits for may take. */
+enum { GIVEN_UP_MS = 2000, DETACHED_MS = 60000 };
+
+typedef struct trial {
+  const cli_arguments *arguments;
+  cli_output *output;
+  tp_runtime *runtime;
+  tp_hooks *hooks;
+  cli_payload payload;
+  const char *id;
+  bool found;
+  uint32_t phase;
+  const char *event, *kind, *target, *protocol; /* borrowed from the hooks */
+  tp_turn *turn;
+  tp_phase_result result;
+  bool has_record;
+  tp_run_record record; /* its names are not used */
+  cli_pool pool;
+  pthread_mutex_t mutex;
+  pthread_cond_t ended;
+  /* under mutex */
+  bool has_program;
+  tp_hook_program program; /* its texts are in pool */
+  tp_answer answer;
+  const char *reason;
+} trial;
+
+static tp_text keep(trial *t, tp_text text) { return (tp_text){cli_pool_copy(&t->pool, text), text.size}; }
+
+static void on_program(void *ctx, const tp_hook_program *program) {
+  trial *t = ctx;
+  pthread_mutex_lock(&t->mutex);
+  t->program = *program;
+  t->program.input = keep(t, program->input);
+  t->program.output = keep(t, program->output);
+  t->program.errors = keep(t, program->errors);
+  t->answer = program->outcome->kind;
+  t->reason = program->outcome->reason ? keep(t, tp_text_of(program->outcome->reason)).data : "";
+  t->has_program = true;
+  pthread_cond_signal(&t->ended);
+  pthread_mutex_unlock(&t->mutex);
+}
+
+static bool find_hook(void *ctx, const tp_hook_info *info) {
+  trial *t = ctx;
+  if (strcmp(info->id, t->id) != 0) return true;
+  t->found = true;
+  t->phase = info->phase;
+  t->event = info->event;
+  t->kind = info->kind;
+  t->target = info->target;
+  t->protocol = info->protocol;
+  return false;
+}
+
+/* ---- the run ---- */
+
+static int open_hook(trial *t) {
+  const char *directory = t->arguments->operands[1];
+  tp_hooks_options options = {
+      .directory = directory, .only = t->id, .on_program = on_program, .program_ctx = t};
+  int status = cli_hooks_read(t->runtime, &options, &t->hooks);
+  if (status != CLI_OK) return status;
+  tp_hooks_each(t->hooks, find_hook, t);
+  if (!t->found) {
+    cli_error_at(directory, 0, 0, "there is no hook %s; see: turnphase hooks list %s", t->id, directory);
+    return CLI_USAGE;
+  }
+  status = cli_hooks_need_trust(directory, t->hooks);
+  if (status != CLI_OK) return status;
+  const char *disabled = getenv("TURNPHASE_DISABLE_HOOKS");
+  if (disabled && strcmp(disabled, "1") == 0) {
+    cli_error("TURNPHASE_DISABLE_HOOKS=1: no hook runs");
+    return CLI_CONFIG;
+  }
+  tp_fault fault = {0};
+  tp_status committed = tp_hooks_commit(t->hooks, NULL, tp_hooks_hash(t->hooks), NULL, &fault);
+  return committed == TP_OK ? CLI_OK : cli_fault(fault.subject[0] ? fault.subject : directory, committed, &fault);
+}
+
+static int check_fields(const trial *t) {
+  const tp_phase *phase = tp_phase_get(t->runtime, t->phase);
+  for (size_t i = 0; i < t->payload.count; i++) {
+    if (cli_phase_carries(phase, t->payload.fields[i].id)) continue;
+    cli_error_at(t->arguments->payload, 0, 0, "%s carries no field \"%s\"; see: turnphase phases", phase->name,
+                 tp_field_name(t->payload.fields[i].id));
+    return CLI_CONFIG;
+  }
+  return CLI_OK;
+}
+
+static int run_phase(trial *t) {
+  tp_fault fault = {0};
+  tp_turn_request request = {.struct_size = sizeof request, .caller = TP_CALLER_MANUAL_CLI};
+  tp_phase_input input = {
+      .struct_size = sizeof input, .fields = t->payload.fields, .field_count = t->payload.count};
+  t->result = (tp_phase_result){.struct_size = sizeof t->result};
+  tp_status status = tp_turn_begin_bare(t->runtime, &request, &t->turn, &fault);
+  if (status == TP_OK) status = tp_phase_run(t->turn, t->phase, &input, &t->result, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault(t->id, status, &fault);
+}
+
+static void wait_for_program(trial *t, int64_t limit_ms) {
+  struct timespec end;
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  end.tv_sec += limit_ms / 1000;
+  pthread_mutex_lock(&t->mutex);
+  while (!t->has_program && pthread_cond_timedwait(&t->ended, &t->mutex, &end) == 0) continue;
+  pthread_mutex_unlock(&t->mutex);
+}
+
+static const tp_run_record *record_of(const trial *t) { return t->has_record ? &t->record : NULL; }
+
+/* The drain ends when all that is detached has ended; the result goes with the turn, and has nothing of it. */
+static void wait_for_detached(trial *t) {
+  tp_drain_report report = {.struct_size = sizeof report};
+  tp_turn_end(t->turn);
+  t->turn = NULL;
+  t->result = (tp_phase_result){.struct_size = sizeof t->result};
+  if (tp_runtime_drain(t->runtime, DETACHED_MS, &report, NULL) != TP_OK) cli_error("the drain was refused");
+}
+
+static void wait_for_end(trial *t) {
+  const tp_run_record *record = tp_phase_result_run(&t->result, 0);
+  t->has_record = record != NULL;
+  if (!record) return;
+  t->record = *record;
+  bool given_up = record->reason == TP_REASON_TIMEOUT || record->reason == TP_REASON_CANCELLED;
+  if (record->state == TP_STATE_BACKGROUNDED) wait_for_detached(t);
+  else if (given_up && strcmp(t->kind, "script") == 0) wait_for_program(t, GIVEN_UP_MS);
+}
+
+/* ---- what it came to ---- */
+
+/* @return whether the hook gave an answer; one that did not run because of its match has none to give. */
+static bool has_answered(const trial *t) {
+  const tp_run_record *record = record_of(t);
+  if (!record) return false;
+  if (record->state == TP_STATE_BACKGROUNDED)
+    return strcmp(t->kind, "script") != 0 || (t->has_program && t->answer != TP_ANSWER_FAILED);
+  if (record->state == TP_STATE_SKIPPED) return record->reason == TP_REASON_MATCH;
+  return record->state == TP_STATE_SUCCEEDED;
+}
+
+static const char *judged(const trial *t) {
+  const tp_run_record *record = record_of(t);
+  if (!has_answered(t)) return "failed";
+  if (record->state == TP_STATE_SKIPPED) return "skipped";
+  if (record->state == TP_STATE_BACKGROUNDED) return "not_waited_for";
+  return record->verdict > TP_VERDICT_NONE ? tp_verdict_name((tp_verdict)record->verdict) : "done";
+}
+
+static const char *why(const trial *t) {
+  const tp_run_record *record = record_of(t);
+  return record && record->reason != TP_REASON_NONE ? tp_reason_name((tp_reason)record->reason) : "";
+}
+
+static tp_text words(const trial *t) {
+  if (t->result.reason.size > 0) return t->result.reason;
+  return tp_text_of(t->has_program && t->reason ? t->reason : "");
+}
+
+static const char *kind_of(uint32_t kind) {
+  switch (kind) {
+  case TP_KIND_SIGNAL: return "signal";
+  case TP_KIND_REMINDER: return "reminder";
+  case TP_KIND_AUDIT: return "audit";
+  default: return "diagnostic";
+  }
+}
+
+static const uint32_t shown_kinds[] = {TP_KIND_REMINDER, TP_KIND_SIGNAL, TP_KIND_AUDIT, TP_KIND_DIAGNOSTIC};
+
+/* ---- as JSON ---- */
+
+static void write_contribution(tp_writer *writer, uint32_t kind, const tp_contribution *contribution) {
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_string(&p, "kind", kind_of(kind));
+  if (contribution->domain.size) cli_pairs_add_text(&p, "domain", contribution->domain);
+  if (contribution->key.size) cli_pairs_add_text(&p, "key", contribution->key);
+  cli_pairs_add_text(&p, "text", contribution->text);
+  if (contribution->value.size) cli_pairs_add_value(&p, "value", contribution->value);
+  cli_pairs_write(&p);
+}
+
+static void write_contributions(tp_writer *writer, const void *source) {
+  const trial *t = source;
+  const tp_merged *merged = t->result.merged;
+  size_t count = 0;
+  for (size_t k = 0; merged && k < 4; k++) count += tp_merged_count(merged, shown_kinds[k]);
+  tp_write_array(writer, count);
+  for (size_t k = 0; merged && k < 4; k++) {
+    for (size_t i = 0; i < tp_merged_count(merged, shown_kinds[k]); i++)
+      write_contribution(writer, shown_kinds[k], tp_merged_get(merged, shown_kinds[k], i)->contribution);
+  }
+}
+
+static void write_program(tp_writer *writer, const void *source) {
+  const tp_hook_program *program = source;
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_text(&p, "input", program->input);
+  cli_pairs_add_text(&p, "output", program->output);
+  cli_pairs_add_text(&p, "errors", program->errors);
+  cli_pairs_add_string(&p, "end", tp_process_end_name(program->end));
+  if (program->end == TP_PROCESS_EXITED) cli_pairs_add_int(&p, "exit_code", program->exit_code);
+  if (program->end == TP_PROCESS_KILLED) cli_pairs_add_int(&p, "signal", program->signal);
+  cli_pairs_add_int(&p, "duration_ms", program->duration_ms);
+  cli_pairs_write(&p);
+}
+
+static int print_json(const trial *t) {
+  tp_writer *writer;
+  cli_need(tp_writer_new(NULL, &writer));
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_string(&p, "hook", t->id);
+  cli_pairs_add_string(&p, "phase", tp_phase_get(t->runtime, t->phase)->name);
+  cli_pairs_add_string(&p, "event", t->event);
+  cli_pairs_add_string(&p, "kind", t->kind);
+  cli_pairs_add_string(&p, "target", t->target);
+  cli_pairs_add_string(&p, "judged", judged(t));
+  cli_pairs_add_string(&p, "why", why(t));
+  cli_pairs_add_text(&p, "reason", words(t));
+  cli_pairs_add_string(&p, "phase_outcome", t->result.outcome ? tp_status_name(t->result.outcome) : "TP_OK");
+  if (t->has_program) cli_pairs_add_part(&p, "program", write_program, &t->program);
+  cli_pairs_add_part(&p, "contributions", write_contributions, t);
+  cli_pairs_write(&p);
+  tp_text value;
+  tp_fault fault = {0};
+  tp_status status = tp_writer_finish(writer, &value);
+  if (status == TP_OK) status = tp_json_encode(value, cli_print, t->output, &fault);
+  tp_writer_free(writer);
+  cli_print_string(t->output, "\n");
+  return status == TP_OK ? CLI_OK : cli_fault(NULL, status, &fault);
+}
+
+/* ---- for people ---- */
+
+static void print_line(const trial *t, const char *name, tp_text text) {
+  while (text.size > 0 && text.data[text.size - 1] == '\n') text.size--;
+  cli_printf(t->output, "%-9s ", name);
+  cli_hooks_print_text(t->output, text);
+  cli_print_string(t->output, "\n");
+}
+
+static void print_program(const trial *t) {
+  const tp_hook_program *program = &t->program;
+  char ended[96];
+  print_line(t, "got", program->input);
+  if (program->output.size) print_line(t, "printed", program->output);
+  if (program->errors.size) print_line(t, "on stderr", program->errors);
+  if (program->end == TP_PROCESS_EXITED) snprintf(ended, sizeof ended, "exit code %d", program->exit_code);
+  else if (program->end == TP_PROCESS_KILLED) snprintf(ended, sizeof ended, "signal %d", program->signal);
+  else snprintf(ended, sizeof ended, "%s", tp_process_end_name(program->end));
+  cli_printf(t->output, "%-9s %s, after %lld ms\n", "ended", ended, (long long)program->duration_ms);
+}
+
+static void print_judged(const trial *t) {
+  tp_text reason = words(t);
+  cli_printf(t->output, "%-9s %s%s%s%s", "judged", judged(t), why(t)[0] ? " (" : "", why(t), why(t)[0] ? ")" : "");
+  if (reason.size) cli_print_string(t->output, ": ");
+  cli_hooks_print_text(t->output, reason);
+  cli_print_string(t->output, "\n");
+  if (!has_answered(t))
+    cli_printf(t->output, "%-9s %s\n", "",
+               t->result.outcome == TP_OK ? "best_effort: the phase goes on" : "required: the phase is stopped");
+}
+
+static void print_trial(const trial *t) {
+  cli_printf(t->output, "%-9s %s, %s, %s ", "hook", t->id, tp_phase_get(t->runtime, t->phase)->name, t->kind);
+  cli_hooks_print_text(t->output, tp_text_of(t->target));
+  cli_print_string(t->output, "\n");
+  if (t->has_program) print_program(t);
+  print_judged(t);
+  const tp_merged *merged = t->result.merged;
+  for (size_t k = 0; merged && k < 4; k++) {
+    for (size_t i = 0; i < tp_merged_count(merged, shown_kinds[k]); i++) {
+      const tp_contribution *contribution = tp_merged_get(merged, shown_kinds[k], i)->contribution;
+      print_line(t, kind_of(shown_kinds[k]), contribution->text.size ? contribution->text : contribution->key);
+    }
+  }
+}
+
+/* ---- the action ---- */
+
+static void init_condition(pthread_cond_t *condition) {
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(condition, &attributes);
+  pthread_condattr_destroy(&attributes);
+}
+
+static int try_hook(trial *t) {
+  int status = open_hook(t);
+  if (status == CLI_OK)
+    status = t->protocol[0] ? cli_payload_read_event(t->arguments->payload, t->event,
+                                                     tp_phase_get(t->runtime, t->phase), &t->payload)
+                            : cli_payload_read(t->arguments->payload, &t->payload);
+  if (status == CLI_OK) status = check_fields(t);
+  if (status == CLI_OK) status = run_phase(t);
+  if (status != CLI_OK) return status;
+  wait_for_end(t);
+  if (t->arguments->json) status = print_json(t);
+  else print_trial(t);
+  return status == CLI_OK && !has_answered(t) ? CLI_NEGATIVE : status;
+}
+
+int cli_hooks_run(const cli_arguments *arguments, cli_output *output) {
+  cli_arguments alone = *arguments;
+  alone.no_memory = true;
+  trial t = {.arguments = arguments, .output = output, .id = arguments->operands[2],
+             .mutex = PTHREAD_MUTEX_INITIALIZER};
+  init_condition(&t.ended);
+  int status = cli_host_open(&alone, NULL, NULL, &t.runtime);
+  if (status == CLI_OK) status = try_hook(&t);
+  tp_hooks_free(t.hooks);
+  if (t.turn) tp_turn_end(t.turn);
+  tp_runtime_free(t.runtime);
+  cli_payload_free(&t.payload);
+  cli_pool_free(&t.pool);
+  pthread_cond_destroy(&t.ended);
+  pthread_mutex_destroy(&t.mutex);
+  return status;
+}

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hooks_settings.c: settings files of other hosts. Two shapes are in use: event, groups with a matcher, handlers; and
+ * event, handlers. What an entry says and has no place here is named: either the entry is left out, when its meaning
+ * would be another, or it gets a note. */
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/common/exit_status.h"
+#include "cli/common/input.h"
+#include "cli/common/message.h"
+#include "cli/hooks/hooks_import.h"
+#include "cli/run/event.h"
+#include "turnphase/declared.h"
+
+enum { TIMEOUT_MS_MAX = 86400000, ARGUMENTS_MAX = 60, SUSPICIOUS_S = 1000 };
+
+/* ---- entries ---- */
+
+static const char *keep(cli_settings *settings, const char *format, ...) TP__PRINTF(2, 3);
+static const char *keep(cli_settings *settings, const char *format, ...) {
+  char text[2048];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  return cli_pool_copy(&settings->pool, tp_text_of(text));
+}
+
+static void note(cli_entry *entry, const char *text) {
+  if (entry->note_count < CLI_NOTES_MAX) entry->notes[entry->note_count++] = text;
+}
+
+static void leave_out(cli_entry *entry, const char *why) {
+  if (!entry->left_out) entry->left_out = why;
+}
+
+static cli_entry *add_entry(cli_settings *settings, const char *event) {
+  settings->entries = cli_room(settings->entries, settings->count, &settings->capacity, sizeof *settings->entries);
+  cli_entry *entry = &settings->entries[settings->count++];
+  *entry = (cli_entry){.event = event, .command = ""};
+  return entry;
+}
+
+/* ---- events ---- */
+
+/* What is known of an event that has no phase: its name and why. */
+static const struct {
+  const char *name, *why;
+} no_phase[] = {
+    {"PreCompact", "no turn compacts its history yet, so that nothing would call it"},
+    {"PostCompact", "no turn compacts its history yet, so that nothing would call it"},
+    {"PreCompress", "no turn compacts its history yet, so that nothing would call it"},
+    {"PostToolBatch", "tool.batch does not carry arguments and results of the calls"},
+    {"PermissionRequest", "no person is asked yet: an ask is a denial"},
+    {"PermissionDenied", "a denied call fires no phase"},
+    {"SubagentStart", "nested turns are not built"},
+    {"SubagentStop", "nested turns are not built"},
+    {"TaskCreated", "there are no task lists"},
+    {"TaskCompleted", "there are no task lists"},
+    {"TeammateIdle", "there are no teammates"},
+    {"BeforeModel", "no phase takes another request or a ready response from a declared hook"},
+    {"AfterModel", "model.response is privileged: it takes no declared hooks"},
+    {"BeforeToolSelection", "no phase takes another choice of tools from a declared hook"},
+};
+
+static const char *const of_the_host[] = {
+    "Setup",           "InstructionsLoaded", "UserPromptExpansion", "MessageDisplay", "Notification",
+    "ConfigChange",    "CwdChanged",         "DirectoryAdded",      "FileChanged",    "WorktreeCreate",
+    "WorktreeRemove",  "Elicitation",        "ElicitationResult",   "PreModelSwitch", "PostModelSwitch",
+    "Interrupt",       NULL};
+
+/* Events of hosts whose scripts read other fields than those that a protocol of ours writes. */
+static const char *const of_other_input[] = {
+    "preToolUse",          "postToolUse",          "postToolUseFailure", "beforeShellExecution", "afterShellExecution",
+    "beforeMCPExecution",  "afterMCPExecution",    "beforeReadFile",     "afterFileEdit",        "beforeSubmitPrompt",
+    "afterAgentResponse",  "afterAgentThought",    "stop",               "subagentStart",        "subagentStop",
+    "sessionStart",        "sessionEnd",           "preCompact",         "workspaceOpen",        "permissionRequest",
+    "userPromptSubmitted", "userPromptTransformed", "agentStop",         "errorOccurred",        "notification",
+    NULL};
+
+static bool is_among(const char *name, const char *const *names) {
+  for (; *names; names++)
+    if (strcmp(name, *names) == 0) return true;
+  return false;
+}
+
+static const char *why_no_phase(const char *event) {
+  for (size_t i = 0; i < sizeof no_phase / sizeof no_phase[0]; i++)
+    if (strcmp(no_phase[i].name, event) == 0) return no_phase[i].why;
+  if (is_among(event, of_the_host)) return "it is an event of its host, which no phase of a turn is";
+  if (is_among(event, of_other_input))
+    return "a script for this event reads other fields than ours writes; in files of hosts that take both, name the "
+           "event as PreToolUse, PostToolUse, UserPromptSubmit, … ";
+  return NULL;
+}
+
+static bool is_known_event(const char *event) {
+  static const char *const known[] = {"PreToolUse",   "PostToolUse", "PostToolUseFailure", "UserPromptSubmit",
+                                      "SessionStart", "SessionEnd",  "Stop",               "StopFailure",
+                                      "BeforeTool",   "AfterTool",   "BeforeAgent",        "AfterAgent", NULL};
+  return is_among(event, known);
+}
+
+static bool is_of_gemini(const char *event) {
+  static const char *const names[] = {"BeforeTool",  "AfterTool",  "BeforeAgent",         "AfterAgent",
+                                      "BeforeModel", "AfterModel", "BeforeToolSelection", "PreCompress", NULL};
+  return is_among(event, names);
+}
+
+static bool is_guard(const char *event) {
+  static const char *const names[] = {"PreToolUse", "UserPromptSubmit", "BeforeTool", "BeforeAgent", NULL};
+  return is_among(event, names);
+}
+
+static bool has_matcher(const char *event) {
+  static const char *const without[] = {"UserPromptSubmit", "Stop", "BeforeAgent", "AfterAgent", NULL};
+  return !is_among(event, without);
+}
+
+/* ---- one handler ---- */
+
+typedef struct reader {
+  cli_settings *settings;
+  cli_entry *entry;
+  bool is_flat;                 /* handlers without groups */
+} reader;
+
+static const char *text_of(reader *r, tp_text value) {
+  return tp_value_kind_of(value) == TP_VALUE_TEXT ? cli_pool_copy(&r->settings->pool, tp_value_text(value)) : NULL;
+}
+
+static void need_text(reader *r, const char *key) {
+  leave_out(r->entry, keep(r->settings, "malformed: %s is not a text", key));
+}
+
+static void read_type(reader *r, tp_text value) {
+  const char *type = text_of(r, value);
+  if (!type) need_text(r, "type");
+  else if (strcmp(type, "command") != 0)
+    leave_out(r->entry, keep(r->settings, "handlers of the type %s have no place: only command has", type));
+}
+
+static void read_timeout(reader *r, tp_text value, bool is_ms) {
+  tp_value_kind kind = tp_value_kind_of(value);
+  double number = tp_value_double(value, -1);
+  bool is_number = kind == TP_VALUE_INT || kind == TP_VALUE_DOUBLE;
+  double ms = is_ms ? number : number * 1000;
+  if (!is_number || ms < 1 || ms > TIMEOUT_MS_MAX) {
+    leave_out(r->entry, "malformed: timeout is not a number from 1 ms to a day");
+    return;
+  }
+  r->entry->timeout_ms = (int64_t)ms;
+  if (!is_ms && number >= SUSPICIOUS_S)
+    note(r->entry, keep(r->settings, "its limit is %.0f s: timeout is in seconds; was it meant as ms?", number));
+}
+
+static void read_flag(reader *r, const char *key, tp_text value, bool *ret_flag) {
+  if (tp_value_kind_of(value) != TP_VALUE_BOOL)
+    leave_out(r->entry, keep(r->settings, "malformed: %s is not true or false", key));
+  else *ret_flag = tp_value_bool(value, false);
+}
+
+static void read_shell(reader *r, tp_text value, const char **ret_shell) {
+  const char *shell = text_of(r, value);
+  if (shell && strcmp(shell, "bash") == 0) *ret_shell = "bash";
+  else leave_out(r->entry, keep(r->settings, "the shell %s has no place", shell ? shell : "(no text)"));
+}
+
+static void read_on_failure(reader *r, tp_text value) {
+  const char *what = text_of(r, value);
+  if (what && strcmp(what, "block") == 0) r->entry->fails_closed = true;
+  else if (!what || strcmp(what, "continue") != 0)
+    leave_out(r->entry, "malformed: onFailure is neither block nor continue");
+}
+
+/* @return false for a key that is none of a handler. */
+static bool read_key(reader *r, const char *key, tp_text value, const char **ret_shell) {
+  cli_entry *entry = r->entry;
+  bool rewakes = false, ignored = false;
+  bool is_gemini = strcmp(r->settings->protocol, "gemini") == 0;
+  static const char *const read_elsewhere[] = {"command", "bash", "args", "matcher", "name", "description", NULL};
+  static const char *const no_quota[] = {"if", "env", "cwd", "exec", "powershell", "loop_limit", NULL};
+  if (is_among(key, read_elsewhere)) return true;
+  if (strcmp(key, "type") == 0) read_type(r, value);
+  else if (strcmp(key, "timeout") == 0) read_timeout(r, value, is_gemini);
+  else if (strcmp(key, "timeoutSec") == 0) read_timeout(r, value, false);
+  else if (strcmp(key, "shell") == 0) read_shell(r, value, ret_shell);
+  else if (strcmp(key, "onFailure") == 0) read_on_failure(r, value);
+  else if (strcmp(key, "failClosed") == 0) read_flag(r, key, value, &entry->fails_closed);
+  else if (strcmp(key, "async") == 0) read_flag(r, key, value, &entry->is_async);
+  else if (strcmp(key, "asyncRewake") == 0) {
+    read_flag(r, key, value, &rewakes);
+    if (rewakes) leave_out(entry, "asyncRewake has no place: a program behind a turn wakes no model");
+  } else if (strcmp(key, "statusMessage") == 0) note(entry, "statusMessage is not shown");
+  else if (strcmp(key, "once") == 0) note(entry, "once has no meaning outside of skills: it runs each time");
+  else if (strcmp(key, "continueOnBlock") == 0) {
+    read_flag(r, key, value, &ignored);
+    note(entry, "continueOnBlock: a block behind a call is always a reminder");
+  } else if (is_among(key, no_quota))
+    leave_out(entry, strcmp(key, "if") == 0 ? "if has no place, and without it the hook would run for other calls: "
+                                              "test it in the script"
+                                            : keep(r->settings, "%s has no place", key));
+  else return false;
+  return true;
+}
+
+static void read_arguments(reader *r, tp_text args, const char *shell, const char *command) {
+  const char **list = cli_alloc((ARGUMENTS_MAX + 4) * sizeof *list);
+  size_t count = 0;
+  if (args.size == 0) {
+    list[count++] = shell;
+    list[count++] = "-c";
+    list[count++] = command;
+  } else if (tp_value_kind_of(args) != TP_VALUE_ARRAY || tp_value_count(args) > ARGUMENTS_MAX) {
+    leave_out(r->entry, "malformed: args is not a list of at most 60 texts");
+  } else {
+    list[count++] = command;
+    for (tp_value_walk walk = {0}; tp_value_next(args, &walk);) {
+      list[count] = text_of(r, walk.value);
+      if (!list[count++]) leave_out(r->entry, "malformed: args is not a list of at most 60 texts");
+      else r->entry->command = keep(r->settings, "%s %s", r->entry->command, list[count - 1]);
+    }
+  }
+  r->entry->arguments = list;
+  r->entry->argument_count = count;
+}
+
+static void note_environment(reader *r, const char *command) {
+  static const char *const absent[] = {"CLAUDE_ENV_FILE", "CLAUDE_PLUGIN_DATA", "CLAUDE_PLUGIN_OPTION_",
+                                       "CLAUDE_CODE_SESSION_ID", "CLAUDE_EFFORT", "CODEX_ENV_FILE"};
+  for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++)
+    if (strstr(command, absent[i])) note(r->entry, keep(r->settings, "%s is not in its environment", absent[i]));
+  if (strstr(command, "CLAUDE_PLUGIN_ROOT") && !r->settings->plugin_root)
+    note(r->entry, "CLAUDE_PLUGIN_ROOT is not in its environment: the file is no hooks/hooks.json of a plugin");
+}
+
+static void read_command(reader *r, tp_text handler, const char *shell) {
+  tp_text value = tp_value_get(handler, "command");
+  if (value.size == 0) value = tp_value_get(handler, "bash");
+  const char *command = text_of(r, value);
+  if (!command || !command[0] || strlen(command) != tp_value_text(value).size) {
+    leave_out(r->entry, "malformed: command is missing, or is not a text");
+    return;
+  }
+  r->entry->command = command;
+  note_environment(r, command);
+  read_arguments(r, tp_value_get(handler, "args"), shell, command);
+}
+
+static void read_matcher(reader *r, tp_text value) {
+  cli_entry *entry = r->entry;
+  if (value.size == 0 || tp_value_kind_of(value) == TP_VALUE_NULL) return;
+  const char *matcher = text_of(r, value);
+  if (!matcher) {
+    need_text(r, "matcher");
+  } else if (is_known_event(entry->event) && !has_matcher(entry->event)) {
+    note(entry, keep(r->settings, "its matcher \"%s\" is left out: the event has none, and its host ignores it, too",
+                     matcher));
+  } else if (r->is_flat && strpbrk(matcher, ".*+?()[]^$\\")) {
+    entry->matcher = keep(r->settings, "^(?:%s)$", matcher); /* these hosts anchor it */
+  } else {
+    entry->matcher = matcher;
+  }
+}
+
+static void check_event(reader *r) {
+  const char *event = r->entry->event;
+  if (is_known_event(event)) {
+    r->entry->is_guard = is_guard(event);
+    if (strcmp(event, "Stop") == 0 || strcmp(event, "AfterAgent") == 0)
+      note(r->entry, "it runs when the turn is over: it cannot keep the turn going, and a block is a diagnostic");
+    return;
+  }
+  const char *why = why_no_phase(event);
+  leave_out(r->entry, why ? why : "no such event is known");
+}
+
+static void read_handler(cli_settings *settings, const char *event, tp_text matcher, tp_text handler, bool is_flat) {
+  reader r = {.settings = settings, .entry = add_entry(settings, event), .is_flat = is_flat};
+  const char *shell = "sh";
+  check_event(&r);
+  if (tp_value_kind_of(handler) != TP_VALUE_MAP) {
+    leave_out(r.entry, "malformed: a handler is an object");
+    return;
+  }
+  read_matcher(&r, matcher);
+  for (tp_value_walk walk = {0}; tp_value_next(handler, &walk);) {
+    const char *key = cli_pool_copy(&settings->pool, walk.key);
+    if (!read_key(&r, key, walk.value, &shell))
+      note(r.entry, keep(settings, "the unknown field %s is left out", key));
+  }
+  read_command(&r, handler, shell);
+  if (r.entry->is_async && r.entry->is_guard)
+    note(r.entry, "async: nothing waits for it, and nothing that it decides counts");
+}
+
+/* ---- the file ---- */
+
+static void refuse_group(cli_settings *settings, const char *event, const char *why) {
+  cli_entry *entry = add_entry(settings, event);
+  leave_out(entry, why);
+}
+
+static void read_group(cli_settings *settings, const char *event, tp_text group) {
+  tp_text handlers = tp_value_get(group, "hooks");
+  if (tp_value_kind_of(group) != TP_VALUE_MAP) {
+    refuse_group(settings, event, "malformed: neither a group nor a handler, which are objects");
+  } else if (handlers.size == 0) {
+    read_handler(settings, event, tp_value_get(group, "matcher"), group, true);
+  } else if (tp_value_kind_of(handlers) != TP_VALUE_ARRAY) {
+    refuse_group(settings, event, "malformed: hooks of a group is not a list");
+  } else {
+    for (tp_value_walk walk = {0}; tp_value_next(handlers, &walk);)
+      read_handler(settings, event, tp_value_get(group, "matcher"), walk.value, false);
+  }
+}
+
+static void find_protocol(cli_settings *settings, const char *path, tp_text hooks) {
+  settings->protocol = strstr(path, ".gemini/") ? "gemini" : "claude-code";
+  for (tp_value_walk walk = {0}; tp_value_next(hooks, &walk);)
+    if (is_of_gemini(cli_pool_copy(&settings->pool, walk.key))) settings->protocol = "gemini";
+}
+
+/* A plugin is the directory above hooks/hooks.json. */
+static void find_plugin(cli_settings *settings, const char *path) {
+  static const char tail[] = "/hooks/hooks.json";
+  char *whole = realpath(path, NULL);
+  size_t size = whole ? strlen(whole) : 0, tail_size = sizeof tail - 1;
+  if (size > tail_size && strcmp(whole + size - tail_size, tail) == 0)
+    settings->plugin_root = cli_pool_copy(&settings->pool, (tp_text){whole, size - tail_size});
+  free(whole);
+}
+
+static int read_object(const char *path, tp_text object, cli_settings *settings) {
+  tp_text hooks = tp_value_get(object, "hooks");
+  if (tp_value_kind_of(object) != TP_VALUE_MAP || tp_value_kind_of(hooks) != TP_VALUE_MAP) {
+    cli_error_at(path, 0, 0, "has no hooks: {\"hooks\": {\"PreToolUse\": [ … ]}}");
+    return CLI_CONFIG;
+  }
+  find_protocol(settings, path, hooks);
+  find_plugin(settings, path);
+  settings->disabled = tp_value_bool(tp_value_get(object, "disableAllHooks"), false);
+  for (tp_value_walk walk = {0}; tp_value_next(hooks, &walk);) {
+    const char *event = cli_pool_copy(&settings->pool, walk.key);
+    if (tp_value_kind_of(walk.value) != TP_VALUE_ARRAY) {
+      refuse_group(settings, event, "malformed: an event has a list");
+      continue;
+    }
+    for (tp_value_walk group = {0}; tp_value_next(walk.value, &group);) read_group(settings, event, group.value);
+  }
+  return CLI_OK;
+}
+
+int cli_settings_read(const char *path, cli_settings *settings) {
+  tp_text json, object;
+  tp_fault fault = {0};
+  tp_writer *writer;
+  *settings = (cli_settings){.protocol = "claude-code"};
+  int status = cli_input_read(path, &json);
+  if (status != CLI_OK) return status;
+  cli_need(tp_writer_new(NULL, &writer));
+  tp_status decoded = tp_json_decode(json, writer, &fault);
+  free((void *)(uintptr_t)json.data);
+  if (decoded == TP_OK) decoded = tp_writer_finish(writer, &object);
+  if (decoded == TP_OK) status = read_object(path, object, settings);
+  else status = cli_fault(cli_input_name(path), decoded, &fault);
+  tp_writer_free(writer);
+  return status;
+}
+
+void cli_settings_free(cli_settings *settings) {
+  for (size_t i = 0; i < settings->count; i++) free((void *)(uintptr_t)settings->entries[i].arguments);
+  free(settings->entries);
+  cli_pool_free(&settings->pool);
+}

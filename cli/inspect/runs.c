@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The commands runs and show: what ran, as the store of a data directory has it. A run is one subscription in one entry
+ * (one run of one phase); the entry's name, PROCESS-NUMBER, is what show takes. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/common/data.h"
+#include "cli/common/exit_status.h"
+#include "cli/common/message.h"
+#include "cli/common/pairs.h"
+#include "cli/common/quantity.h"
+#include "cli/common/since.h"
+#include "cli/inspect/follow.h"
+#include "cli/run/timeline.h"
+
+enum { NAME_SIZE = 48, TURN_WIDTH = 20, PHASE_WIDTH = 30, SUBSCRIPTION_WIDTH = 30, STATE_WIDTH = 22 };
+
+/** What is asked for, and how much of it came. */
+typedef struct listing {
+  const cli_arguments *arguments;
+  cli_output *output;
+  const cli_data *data;
+  uint32_t phases[64];
+  size_t phase_count;
+  uint64_t state;          /* tp_state; 0: any */
+  uint64_t process, entry; /* of show RUN; 0: any */
+  size_t shown;
+  bool has_more;           /* the limit was reached */
+} listing;
+
+/** One run with its entry, for a writer. */
+typedef struct run_row {
+  const listing *list;
+  const tp_entry_record *entry;
+  const tp_run_record *run;
+} run_row;
+
+/* ---- a run ---- */
+
+static void write_name(const tp_entry_record *entry, char name[NAME_SIZE]) {
+  snprintf(name, NAME_SIZE, "%016" PRIx64 "-%" PRIu64, entry->process_run_id, entry->entry_id);
+}
+
+static void write_run(tp_writer *writer, const void *source) {
+  const run_row *row = source;
+  const tp_run_record *run = row->run;
+  char name[NAME_SIZE], phase[32];
+  cli_pairs p = {.writer = writer};
+  write_name(row->entry, name);
+  cli_pairs_add_string(&p, "run", name);
+  cli_pairs_add_int(&p, "started_unix_ms", row->entry->started_unix_ms);
+  cli_pairs_add_string(&p, "phase", cli_data_phase(row->list->data, row->entry->phase, phase));
+  cli_pairs_add_string(&p, "entry_status", tp_status_name((tp_status)row->entry->status));
+  cli_pairs_add_string(&p, "subscription", run->subscription);
+  cli_pairs_add_string(&p, "handler", run->handler);
+  cli_pairs_add_string(&p, "owner", run->owner);
+  cli_pairs_add_string(&p, "state", tp_state_name((tp_state)run->state));
+  cli_pairs_add_string(&p, "reason", tp_reason_name((tp_reason)run->reason));
+  cli_pairs_add_string(&p, "verdict", tp_verdict_name((tp_verdict)run->verdict));
+  cli_pairs_add_string(&p, "execution", tp_execution_name((tp_execution)run->execution));
+  cli_pairs_add_string(&p, "failure", tp_failure_name((tp_failure)run->failure));
+  cli_pairs_add_int(&p, "attempts", run->attempts);
+  cli_pairs_add_int(&p, "code", run->code);
+  cli_pairs_add_int(&p, "contribution_count", run->contribution_count);
+  cli_pairs_add_bool(&p, "fallback_used", run->fallback_used);
+  cli_pairs_add_int(&p, "limit_ms", run->limit_ms);
+  cli_pairs_add_int(&p, "queued_ns", run->queued_ns);
+  cli_pairs_add_int(&p, "started_ns", run->started_ns);
+  cli_pairs_add_int(&p, "ended_ns", run->ended_ns);
+  cli_pairs_add_int(&p, "late_ns", run->late_ns);
+  cli_pairs_add_part(&p, "ids", cli_data_write_ids, row->entry->ids);
+  cli_pairs_write(&p);
+}
+
+static cli_paint paint_of(tp_state state) {
+  switch (state) {
+  case TP_STATE_SUCCEEDED:
+  case TP_STATE_BACKGROUNDED: return CLI_GOOD;
+  case TP_STATE_FAILED:
+  case TP_STATE_TIMED_OUT:
+  case TP_STATE_INTERRUPTED: return CLI_BAD;
+  case TP_STATE_CANCELLED: return CLI_WARN;
+  default: return CLI_FAINT;
+  }
+}
+
+/* The record was written by a process of any version, so its texts are made visible. */
+static void print_cell(cli_output *output, const char *text, size_t width) {
+  tp_text whole = tp_text_of(text);
+  size_t columns = 0;
+  for (size_t i = 0; i < whole.size; i++) columns += ((unsigned char)text[i] & 0xC0) != 0x80;
+  cli_print_cut(output, whole, width - 1);
+  if (columns < width) cli_printf(output, "%*s", (int)(width - columns), "");
+  else cli_print_string(output, " ");
+}
+
+static void print_state(cli_output *output, const tp_run_record *run) {
+  char words[64];
+  if (run->reason) snprintf(words, sizeof words, "%s (%s)", tp_state_name(run->state), tp_reason_name(run->reason));
+  else if (run->verdict > TP_VERDICT_NONE)
+    snprintf(words, sizeof words, "%s", tp_verdict_name((tp_verdict)run->verdict));
+  else snprintf(words, sizeof words, "%s", tp_state_name(run->state));
+  cli_paint_on(output, paint_of((tp_state)run->state));
+  cli_cell_left(output, words, STATE_WIDTH);
+  cli_paint_off(output);
+}
+
+/* How long it waited and ran, as far as that is known. */
+static void print_times(cli_output *output, const tp_run_record *run) {
+  if (!run->started_ns || !run->ended_ns) return;
+  cli_cell_right(output, cli_duration((double)(run->ended_ns - run->started_ns)).text, 9);
+  if (run->queued_ns && run->started_ns > run->queued_ns)
+    cli_printf(output, "  waited %s", cli_duration((double)(run->started_ns - run->queued_ns)).text);
+}
+
+static void print_line(const listing *list, const tp_entry_record *entry, const tp_run_record *run) {
+  char name[NAME_SIZE], time[40], phase[32], turn[160];
+  write_name(entry, name);
+  snprintf(turn, sizeof turn, "%.*s", (int)entry->ids[TP_ID_TURN].size,
+           entry->ids[TP_ID_TURN].size ? entry->ids[TP_ID_TURN].data : "");
+  cli_printf(list->output, "%s  ", cli_data_time(entry->started_unix_ms, time));
+  print_cell(list->output, turn, TURN_WIDTH);
+  print_cell(list->output, cli_data_phase(list->data, entry->phase, phase), PHASE_WIDTH);
+  print_cell(list->output, run->subscription, SUBSCRIPTION_WIDTH);
+  print_state(list->output, run);
+  print_times(list->output, run);
+  cli_printf(list->output, "  %s\n", name);
+}
+
+/* ---- which ---- */
+
+static bool has_phase(const listing *list, uint32_t phase) {
+  for (size_t i = 0; i < list->phase_count; i++)
+    if (list->phases[i] == phase) return true;
+  return list->phase_count == 0;
+}
+
+static bool is_asked_for(const listing *list, const tp_run_record *run) {
+  const char *handler = list->arguments->handler;
+  if (list->state && run->state != list->state) return false;
+  return !handler || strcmp(run->handler, handler) == 0 || strcmp(run->subscription, handler) == 0;
+}
+
+static bool show_entry(void *ctx, const tp_entry_record *entry) {
+  listing *list = ctx;
+  if (list->output->error) return false;
+  if (!has_phase(list, entry->phase)) return true;
+  for (size_t i = 0; i < entry->run_count; i++) {
+    tp_run_record run = {.struct_size = sizeof run};
+    if (!entry->run(entry->source, i, &run) || !is_asked_for(list, &run)) continue;
+    list->has_more = !list->arguments->follow && list->shown == cli_limit(list->arguments, CLI_LIMIT);
+    if (list->has_more) return false;
+    list->shown++;
+    run_row row = {list, entry, &run};
+    if (list->arguments->json) cli_data_print_json(list->output, write_run, &row);
+    else print_line(list, entry, &run);
+  }
+  return true;
+}
+
+/* Without a bound, and at once. */
+static bool show_followed(void *ctx, const tp_entry_record *entry) {
+  listing *list = ctx;
+  list->shown = 0;
+  bool goes_on = show_entry(list, entry);
+  cli_flush(list->output);
+  return goes_on && !list->output->error;
+}
+
+static int read_phases(listing *list) {
+  const cli_words *words = &list->arguments->phases;
+  for (size_t i = 0; i < words->count; i++) {
+    uint32_t phase = tp_phase_find(list->data->names, words->items[i]);
+    if (!phase || list->phase_count == 64) {
+      cli_error("there is no phase '%s'; see: turnphase phases", words->items[i]);
+      return CLI_USAGE;
+    }
+    list->phases[list->phase_count++] = phase;
+  }
+  return CLI_OK;
+}
+
+static int read_state(listing *list) {
+  const char *word = list->arguments->state;
+  if (!word) return CLI_OK;
+  for (uint32_t state = TP_STATE_QUEUED; state <= TP_STATE_SKIPPED; state++) {
+    if (strcmp(word, tp_state_name((tp_state)state)) != 0) continue;
+    list->state = state;
+    return CLI_OK;
+  }
+  cli_error("there is no state '%s': it is queued, running, succeeded, failed, timed_out, cancelled, backgrounded, "
+            "interrupted or skipped", word);
+  return CLI_USAGE;
+}
+
+static int read_since(const cli_arguments *arguments, int64_t *ret_unix_ms) {
+  struct timespec now;
+  if (!arguments->since) return CLI_OK;
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (cli_since_read(arguments->since, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000, ret_unix_ms)) return CLI_OK;
+  cli_error("--since takes 90s, 10m, 2h, 3d, 2026-11-22 or 2026-11-22T23:50:34 (UTC), not '%s'", arguments->since);
+  return CLI_USAGE;
+}
+
+static int list_runs(listing *list) {
+  tp_text ids[TP_ID_COUNT] = {[TP_ID_SESSION] = tp_text_of(list->arguments->session),
+                              [TP_ID_TURN] = tp_text_of(list->arguments->turn)};
+  tp_record_query query = {.struct_size = sizeof query, .ids = ids, .id_count = TP_ID_COUNT};
+  tp_fault fault = {0};
+  int status = read_phases(list);
+  if (status == CLI_OK) status = read_state(list);
+  if (status == CLI_OK) status = read_since(list->arguments, &query.from_unix_ms);
+  if (status != CLI_OK) return status;
+  if (list->phase_count == 1) query.phase = list->phases[0];
+  if (list->arguments->follow)
+    return cli_follow(list->data, list->arguments->operand, &query, cli_limit(list->arguments, CLI_FOLLOW_LIMIT),
+                      show_followed, list);
+  tp_status read = list->data->store->records(list->data->store->self, &query, show_entry, list, &fault);
+  if (read != TP_OK) return cli_fault(list->data->path, read, &fault);
+  if (list->shown == 0 && !list->arguments->json) cli_error("nothing that fits ran");
+  if (list->has_more) cli_error("there are more; --limit 0 shows all");
+  return CLI_OK;
+}
+
+int cli_runs(const cli_arguments *arguments, cli_output *output) {
+  cli_data data = {0};
+  int status = cli_data_open(arguments->operand, &data);
+  if (status != CLI_OK) return status;
+  listing list = {.arguments = arguments, .output = output, .data = &data};
+  status = list_runs(&list);
+  cli_data_close(&data);
+  return status;
+}
+
+/* ---- show ---- */
+
+/** A turn with the list it goes to. */
+typedef struct turn_row {
+  listing *list;
+  const tp_turn_record *turn;
+} turn_row;
+
+static void write_turn(tp_writer *writer, const void *source) {
+  const turn_row *row = source;
+  const tp_turn_record *turn = row->turn;
+  char phase[32];
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_string(&p, "turn_outcome", tp_turn_outcome_name((tp_turn_outcome)turn->outcome));
+  cli_pairs_add_string(&p, "code", tp_status_name((tp_status)turn->code));
+  cli_pairs_add_int(&p, "started_unix_ms", turn->started_unix_ms);
+  cli_pairs_add_int(&p, "ended_unix_ms", turn->ended_unix_ms);
+  cli_pairs_add_int(&p, "took_ns", turn->started_ns ? turn->ended_ns - turn->started_ns : 0);
+  cli_pairs_add_int(&p, "load_ns", turn->load_ns);
+  cli_pairs_add_int(&p, "model_ns", turn->model_ns);
+  cli_pairs_add_int(&p, "tools_ns", turn->tools_ns);
+  cli_pairs_add_int(&p, "append_ns", turn->append_ns);
+  cli_pairs_add_int(&p, "iterations", turn->iterations);
+  cli_pairs_add_int(&p, "tool_calls", turn->tool_calls);
+  cli_pairs_add_int(&p, "input_tokens", turn->input_tokens);
+  cli_pairs_add_int(&p, "output_tokens", turn->output_tokens);
+  cli_pairs_add_int(&p, "cost_micros", turn->cost_micros);
+  if (turn->phase) cli_pairs_add_string(&p, "phase", cli_data_phase(row->list->data, turn->phase, phase));
+  if (turn->subscription.size) cli_pairs_add_text(&p, "subscription", turn->subscription);
+  if (turn->reason.size) cli_pairs_add_text(&p, "reason", turn->reason);
+  cli_pairs_add_part(&p, "ids", cli_data_write_ids, turn->ids);
+  cli_pairs_write(&p);
+}
+
+static void print_text(cli_output *output, const char *name, tp_text text) {
+  if (!text.size) return;
+  cli_printf(output, "  %-13s ", name);
+  cli_print_cut(output, text, SIZE_MAX);
+  cli_print_string(output, "\n");
+}
+
+static void print_turn(const listing *list, const tp_turn_record *turn) {
+  cli_output *output = list->output;
+  char time[40], phase[32];
+  int64_t took_ns = turn->started_ns ? turn->ended_ns - turn->started_ns : 0;
+  int64_t rest_ns = took_ns - turn->load_ns - turn->model_ns - turn->tools_ns - turn->append_ns;
+  cli_printf(output, "turn %s at %s\n", tp_turn_outcome_name((tp_turn_outcome)turn->outcome),
+             cli_data_time(turn->ended_unix_ms, time));
+  print_text(output, "turn", turn->ids[TP_ID_TURN]);
+  print_text(output, "session", turn->ids[TP_ID_SESSION]);
+  print_text(output, "tenant", turn->ids[TP_ID_TENANT]);
+  print_text(output, "reason", turn->reason);
+  print_text(output, "ended by", turn->subscription);
+  if (turn->phase) print_text(output, "in phase", tp_text_of(cli_data_phase(list->data, turn->phase, phase)));
+  cli_printf(output, "  took          %s: history %s, model %s, tools %s, phases and the rest %s\n",
+             cli_duration((double)took_ns).text, cli_duration((double)(turn->load_ns + turn->append_ns)).text,
+             cli_duration((double)turn->model_ns).text, cli_duration((double)turn->tools_ns).text,
+             cli_duration((double)(rest_ns > 0 ? rest_ns : 0)).text);
+  cli_printf(output, "  requests      %u, tool calls %u, tokens %lld in, %lld out\n", turn->iterations,
+             turn->tool_calls, (long long)turn->input_tokens, (long long)turn->output_tokens);
+}
+
+static bool show_turn(void *ctx, const tp_turn_record *turn) {
+  listing *list = ctx;
+  turn_row row = {list, turn};
+  list->shown++;
+  if (list->arguments->json) cli_data_print_json(list->output, write_turn, &row);
+  else print_turn(list, turn);
+  return !list->output->error;
+}
+
+/* One entry with every subscription of its phase. */
+static bool show_whole(void *ctx, const tp_entry_record *entry) {
+  listing *list = ctx;
+  char name[NAME_SIZE], time[40], phase[32];
+  if (list->process && (entry->process_run_id != list->process || entry->entry_id != list->entry)) return true;
+  write_name(entry, name);
+  list->shown++;
+  if (!list->arguments->json)
+    cli_printf(list->output, "%s  %s  %s  %s\n", cli_data_time(entry->started_unix_ms, time), name,
+               cli_data_phase(list->data, entry->phase, phase),
+               !entry->ended_ns          ? entry->status ? "interrupted" : "running"
+               : entry->status == TP_OK ? "ok"
+                                        : tp_status_text((tp_status)entry->status));
+  for (size_t i = 0; i < entry->run_count; i++) {
+    tp_run_record run = {.struct_size = sizeof run};
+    if (!entry->run(entry->source, i, &run)) continue;
+    run_row row = {list, entry, &run};
+    if (list->arguments->json) {
+      cli_data_print_json(list->output, write_run, &row);
+      continue;
+    }
+    cli_print_string(list->output, "  ");
+    print_cell(list->output, run.subscription, SUBSCRIPTION_WIDTH + 4);
+    print_state(list->output, &run);
+    print_times(list->output, &run);
+    cli_print_string(list->output, "\n");
+  }
+  return !list->process && !list->output->error;
+}
+
+/* 16 hexadecimal digits, "-", a number: the name of an entry. Any other word is a turn. */
+static bool read_name(const char *word, listing *list) {
+  char *end;
+  if (strspn(word, "0123456789abcdef") != 16 || word[16] != '-' || !word[17]) return false;
+  if (strspn(word + 17, "0123456789") != strlen(word + 17) || strlen(word + 17) > 19) return false;
+  list->process = strtoull(word, &end, 16);
+  list->entry = strtoull(word + 17, NULL, 10);
+  return list->process && list->entry;
+}
+
+static int show(listing *list, const char *word) {
+  const tp_store *store = list->data->store;
+  tp_fault fault = {0};
+  tp_text ids[TP_ID_COUNT] = {{0}};
+  bool is_run = read_name(word, list);
+  if (!is_run) ids[TP_ID_TURN] = tp_text_of(word);
+  if (!is_run) ids[TP_ID_SESSION] = tp_text_of(list->arguments->session);
+  tp_record_query entries = {.struct_size = sizeof entries, .ids = ids, .id_count = TP_ID_COUNT};
+  tp_turn_query turns = {.struct_size = sizeof turns, .ids = ids, .id_count = TP_ID_COUNT};
+  tp_status status = is_run ? TP_OK : store->turns(store->self, &turns, show_turn, list, &fault);
+  if (status == TP_OK) status = store->records(store->self, &entries, show_whole, list, &fault);
+  if (status != TP_OK) return cli_fault(list->data->path, status, &fault);
+  if (list->shown > 0) return CLI_OK;
+  cli_error("there is no %s '%s'; see: turnphase runs %s", is_run ? "run" : "turn", word, list->arguments->operand);
+  return CLI_NEGATIVE;
+}
+
+int cli_show(const cli_arguments *arguments, cli_output *output) {
+  cli_data data = {0};
+  if (arguments->operand_count < 2) {
+    cli_error("show needs a data directory and a turn or a run; see: turnphase show --help");
+    return CLI_USAGE;
+  }
+  int status = cli_data_open(arguments->operand, &data);
+  if (status != CLI_OK) return status;
+  listing list = {.arguments = arguments, .output = output, .data = &data};
+  status = show(&list, arguments->operands[1]);
+  cli_data_close(&data);
+  return status;
+}

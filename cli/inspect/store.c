@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The commands jobs and store: what waits in a data directory, what failed for good, and whether its file is whole. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/common/data.h"
+#include "cli/common/exit_status.h"
+#include "cli/common/message.h"
+#include "cli/common/pairs.h"
+#include "cli/common/quantity.h"
+#include "cli/common/since.h"
+#include "cli/inspect/progress.h"
+#include "cli/run/timeline.h"
+#include "turnphase/sqlite.h"
+
+/** What a command works on. */
+typedef struct work {
+  const cli_arguments *arguments;
+  cli_output *output;
+  cli_data data;
+  size_t shown;
+  bool has_more;
+} work;
+
+/** A word behind the command's name, and what it does. */
+typedef struct action {
+  const char *name;
+  bool needs_id;
+  int (*run)(work *w, uint64_t id);
+} action;
+
+/* ---- jobs ---- */
+
+static void write_job(tp_writer *writer, const void *source) {
+  const tp_job *job = source;
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_int(&p, "job", (int64_t)job->id);
+  cli_pairs_add_string(&p, "state", tp_job_state_name((tp_job_state)job->state));
+  cli_pairs_add_text(&p, "handler", job->handler);
+  cli_pairs_add_text(&p, "subscription", job->subscription);
+  cli_pairs_add_text(&p, "idempotency_key", job->idempotency_key);
+  cli_pairs_add_text(&p, "order_key", job->order_key);
+  cli_pairs_add_int(&p, "attempt", job->attempt);
+  cli_pairs_add_int(&p, "attempts_max", job->attempts_max);
+  cli_pairs_add_string(&p, "reason", tp_reason_name((tp_reason)job->reason));
+  cli_pairs_add_int(&p, "code", job->code);
+  cli_pairs_add_int(&p, "inserted_unix_ms", job->inserted_ms);
+  cli_pairs_add_int(&p, "claimable_unix_ms", job->claimable_ms);
+  cli_pairs_add_int(&p, "lease_end_unix_ms", job->lease_end_ms);
+  cli_pairs_add_int(&p, "ended_unix_ms", job->ended_ms);
+  cli_pairs_add_text(&p, "message", job->message);
+  cli_pairs_write(&p);
+}
+
+static cli_paint paint_of(uint32_t state) {
+  return state == TP_JOB_DEAD ? CLI_BAD : state == TP_JOB_RUNNING ? CLI_GOOD : CLI_FAINT;
+}
+
+static void print_job(cli_output *output, const tp_job *job) {
+  char time[40];
+  cli_printf(output, "%6llu  %s  ", (unsigned long long)job->id, cli_data_time(job->inserted_ms, time));
+  cli_paint_on(output, paint_of(job->state));
+  cli_cell_left(output, tp_job_state_name((tp_job_state)job->state), 11);
+  cli_paint_off(output);
+  cli_printf(output, "attempt %u of %u  ", job->attempt, job->attempts_max);
+  cli_print_cut(output, job->handler, 40);
+  if (job->order_key.size) {
+    cli_print_string(output, "  in ");
+    cli_print_cut(output, job->order_key, 40);
+  }
+  if (job->message.size) {
+    cli_print_string(output, ": ");
+    cli_print_cut(output, job->message, 120);
+  }
+  cli_print_string(output, "\n");
+}
+
+static bool show_job(void *ctx, const tp_job *job) {
+  work *w = ctx;
+  w->has_more = w->shown == cli_limit(w->arguments, CLI_LIMIT);
+  if (w->has_more) return false;
+  w->shown++;
+  if (w->arguments->json) cli_data_print_json(w->output, write_job, job);
+  else print_job(w->output, job);
+  return !w->output->error;
+}
+
+/* @param ret_states  the bits of a query. */
+static int read_states(const char *word, uint32_t *ret_states) {
+  if (!word) return CLI_OK;
+  if (strcmp(word, "all") == 0) {
+    *ret_states = ~0u;
+    return CLI_OK;
+  }
+  for (uint32_t state = TP_JOB_QUEUED; state <= TP_JOB_DISCARDED; state++) {
+    if (strcmp(word, tp_job_state_name((tp_job_state)state)) != 0) continue;
+    *ret_states = 1u << state;
+    return CLI_OK;
+  }
+  cli_error("there is no state '%s' of jobs: it is queued, running, succeeded, dead, discarded or all", word);
+  return CLI_USAGE;
+}
+
+static int query_jobs(work *w, const tp_job_query *query) {
+  tp_fault fault = {0};
+  const tp_store *store = w->data.store;
+  tp_status status = store->jobs(store->self, query, show_job, w, &fault);
+  if (status != TP_OK) return cli_fault(w->data.path, status, &fault);
+  if (w->has_more) cli_error("there are more; --limit 0 shows all");
+  return CLI_OK;
+}
+
+static int jobs_list(work *w, uint64_t id) {
+  (void)id;
+  tp_job_query query = {.struct_size = sizeof query,
+                        .handler = tp_text_of(w->arguments->handler),
+                        .order_key = tp_text_of(w->arguments->session)};
+  int status = read_states(w->arguments->state, &query.states);
+  if (status == CLI_OK) status = query_jobs(w, &query);
+  if (status == CLI_OK && w->shown == 0 && !w->arguments->json) cli_error("there is no such job");
+  return status;
+}
+
+static int jobs_show(work *w, uint64_t id) {
+  int status = query_jobs(w, &(tp_job_query){.struct_size = sizeof(tp_job_query), .id = id, .states = ~0u});
+  if (status != CLI_OK || w->shown > 0) return status;
+  cli_error("there is no job %llu", (unsigned long long)id);
+  return CLI_NEGATIVE;
+}
+
+static int change_job(work *w, uint64_t id, const char *done,
+                      tp_status (*change)(void *self, uint64_t id, int64_t now_ms, tp_fault *fault)) {
+  struct timespec now;
+  tp_fault fault = {0};
+  if (!change) {
+    cli_error_at(w->data.path, 0, 0, "it cannot be written, so the job stays as it is");
+    return cli_exit_of(TP_ERR_STORE_READONLY);
+  }
+  clock_gettime(CLOCK_REALTIME, &now);
+  tp_status status = change(w->data.store->self, id, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000, &fault);
+  if (status == TP_OK) {
+    cli_error("job %llu was %s", (unsigned long long)id, done);
+    return w->arguments->json ? jobs_show(w, id) : CLI_OK;
+  }
+  int exit_status = cli_fault(w->data.path, status, &fault);
+  return status == TP_ERR_NOT_FOUND || status == TP_ERR_BUSY ? CLI_NEGATIVE : exit_status;
+}
+
+static int jobs_redrive(work *w, uint64_t id) { return change_job(w, id, "redriven", w->data.store->job_redrive); }
+static int jobs_discard(work *w, uint64_t id) { return change_job(w, id, "discarded", w->data.store->job_discard); }
+
+/* ---- the file ---- */
+
+static void write_problem(tp_writer *writer, const void *source) {
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_text(&p, "problem", *(const tp_text *)source);
+  cli_pairs_write(&p);
+}
+
+static void show_problem(void *ctx, tp_text problem) {
+  work *w = ctx;
+  w->shown++;
+  if (w->arguments->json) {
+    cli_data_print_json(w->output, write_problem, &problem);
+    return;
+  }
+  cli_print_cut(w->output, problem, SIZE_MAX);
+  cli_print_string(w->output, "\n");
+}
+
+static int store_verify(work *w, uint64_t id) {
+  (void)id;
+  tp_fault fault = {0};
+  cli_progress progress;
+  cli_progress_start(&progress, "verifying");
+  tp_status status = tp_sqlite_store_verify(w->data.store, show_problem, w, &fault);
+  cli_progress_stop(&progress);
+  if (status == TP_OK) cli_error("%s is whole", w->data.path);
+  else cli_fault(w->data.path, status, &fault);
+  return status == TP_OK ? CLI_OK : status == TP_ERR_STORE_CORRUPT ? CLI_NEGATIVE : cli_exit_of(status);
+}
+
+static void write_stats(tp_writer *writer, const void *source) {
+  const tp_sqlite_store_stats *s = source;
+  const struct {
+    const char *name;
+    uint64_t number;
+  } rows[] = {{"schema_version", s->schema_version}, {"file_bytes", s->file_bytes},
+              {"free_bytes", s->free_bytes},         {"entries", s->entries},
+              {"runs", s->runs},                     {"turns", s->turns},
+              {"audits", s->audits},                 {"jobs_queued", s->jobs_queued},
+              {"jobs_running", s->jobs_running},     {"jobs_succeeded", s->jobs_succeeded},
+              {"jobs_dead", s->jobs_dead},           {"jobs_discarded", s->jobs_discarded},
+              {"sessions", s->sessions},             {"messages", s->messages},
+              {"processes", s->processes},           {"oldest_unix_ms", (uint64_t)s->oldest_unix_ms},
+              {"newest_unix_ms", (uint64_t)s->newest_unix_ms}};
+  cli_pairs p = {.writer = writer};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    cli_pairs_add_int(&p, rows[i].name, (int64_t)rows[i].number);
+  cli_pairs_write(&p);
+}
+
+static void print_stats(work *w, const tp_sqlite_store_stats *s) {
+  cli_output *output = w->output;
+  char oldest[40], newest[40];
+  cli_printf(output, "file       %s, schema version %u\n", w->data.path, s->schema_version);
+  cli_printf(output, "bytes      %s, of these %s not used\n", cli_count(s->file_bytes).text,
+             cli_count(s->free_bytes).text);
+  cli_printf(output, "records    %s entries, %s runs, %s turns, %s audit rows\n", cli_count(s->entries).text,
+             cli_count(s->runs).text, cli_count(s->turns).text, cli_count(s->audits).text);
+  if (s->entries > 0)
+    cli_printf(output, "           from %s to %s\n", cli_data_time(s->oldest_unix_ms, oldest),
+               cli_data_time(s->newest_unix_ms, newest));
+  cli_printf(output, "jobs       %s queued, %s running, %s dead, %s succeeded, %s discarded\n",
+             cli_count(s->jobs_queued).text, cli_count(s->jobs_running).text, cli_count(s->jobs_dead).text,
+             cli_count(s->jobs_succeeded).text, cli_count(s->jobs_discarded).text);
+  cli_printf(output, "history    %s messages of %s sessions\n", cli_count(s->messages).text,
+             cli_count(s->sessions).text);
+  cli_printf(output, "processes  %s\n", cli_count(s->processes).text);
+}
+
+static int store_stats(work *w, uint64_t id) {
+  (void)id;
+  tp_fault fault = {0};
+  tp_sqlite_store_stats stats = {.struct_size = sizeof stats};
+  tp_status status = tp_sqlite_store_stats_get(w->data.store, &stats, &fault);
+  if (status != TP_OK) return cli_fault(w->data.path, status, &fault);
+  if (w->arguments->json) cli_data_print_json(w->output, write_stats, &stats);
+  else print_stats(w, &stats);
+  return CLI_OK;
+}
+
+static void note_progress(void *ctx, uint64_t rows) { cli_progress_note(ctx, rows); }
+
+/* "500K", "64M", "2G": units of 1,024. */
+static int read_size(const char *text, uint64_t *ret_bytes) {
+  static const char units[] = "KMG";
+  if (!text) return CLI_OK;
+  size_t digits = strspn(text, "0123456789");
+  const char *unit = text[digits] ? strchr(units, text[digits]) : NULL;
+  bool is_size = digits > 0 && digits < 10 && (unit ? !text[digits + 1] : !text[digits]);
+  *ret_bytes = is_size ? strtoull(text, NULL, 10) << (unit ? 10 * (unit - units + 1) : 0) : 0;
+  if (*ret_bytes) return CLI_OK;
+  cli_error("--size takes 500K, 64M, 2G or bytes, not '%s'", text);
+  return CLI_USAGE;
+}
+
+static int read_age(const char *text, int64_t *ret_unix_ms) {
+  struct timespec now;
+  if (!text) return CLI_OK;
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (cli_since_read(text, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000, ret_unix_ms)) return CLI_OK;
+  cli_error("--age takes 12h, 30d or 2026-11-22, not '%s'", text);
+  return CLI_USAGE;
+}
+
+static int store_prune(work *w, uint64_t id) {
+  (void)id;
+  cli_progress progress;
+  tp_sqlite_prune request = {.struct_size = sizeof request, .progress = note_progress, .ctx = &progress};
+  uint64_t rows = 0;
+  tp_fault fault = {0};
+  int status = read_age(w->arguments->age, &request.before_unix_ms);
+  if (status == CLI_OK) status = read_size(w->arguments->size, &request.bytes_max);
+  if (status != CLI_OK) return status;
+  if (!w->arguments->age && !w->arguments->size) {
+    cli_error("store prune needs --age or --size: what is to be deleted?");
+    return CLI_USAGE;
+  }
+  cli_progress_start(&progress, "pruning");
+  tp_status pruned = tp_sqlite_store_prune(w->data.store, &request, &rows, &fault);
+  cli_progress_stop(&progress);
+  if (pruned != TP_OK) return cli_fault(w->data.path, pruned, &fault);
+  cli_error("%s rows were deleted from %s", cli_count(rows).text, w->data.path);
+  return w->arguments->json ? store_stats(w, 0) : CLI_OK;
+}
+
+/* ---- which ---- */
+
+static const action *find_action(const action *actions, size_t count, const char *name) {
+  for (size_t i = 0; name && i < count; i++)
+    if (strcmp(actions[i].name, name) == 0) return &actions[i];
+  return NULL;
+}
+
+static bool read_id(const char *word, uint64_t *ret_id) {
+  size_t digits = word ? strspn(word, "0123456789") : 0;
+  if (digits == 0 || digits > 18 || word[digits]) return false;
+  *ret_id = strtoull(word, NULL, 10);
+  return *ret_id > 0;
+}
+
+static int run_action(const char *command, const action *actions, size_t count, const cli_arguments *arguments,
+                      cli_output *output) {
+  const action *found = find_action(actions, count, arguments->operand);
+  work w = {.arguments = arguments, .output = output};
+  uint64_t id = 0;
+  if (!found) {
+    cli_error("%s cannot '%s'; see: turnphase %s --help", command, arguments->operand ? arguments->operand : "",
+              command);
+    return CLI_USAGE;
+  }
+  bool has_all = arguments->operand_count == (found->needs_id ? 3 : 2);
+  if (!has_all || (found->needs_id && !read_id(arguments->operands[2], &id))) {
+    cli_error("%s %s takes a data directory%s; see: turnphase %s --help", command, found->name,
+              found->needs_id ? " and the number of a job" : "", command);
+    return CLI_USAGE;
+  }
+  int status = cli_data_open(arguments->operands[1], &w.data);
+  bool is_damaged = found->run == store_verify && w.data.status == TP_ERR_STORE_CORRUPT;
+  if (status != CLI_OK) return is_damaged ? CLI_NEGATIVE : status;
+  status = found->run(&w, id);
+  cli_data_close(&w.data);
+  return status;
+}
+
+int cli_jobs(const cli_arguments *arguments, cli_output *output) {
+  static const action actions[] = {{"list", false, jobs_list},
+                                   {"show", true, jobs_show},
+                                   {"redrive", true, jobs_redrive},
+                                   {"discard", true, jobs_discard}};
+  return run_action("jobs", actions, sizeof actions / sizeof actions[0], arguments, output);
+}
+
+int cli_store(const cli_arguments *arguments, cli_output *output) {
+  static const action actions[] = {{"verify", false, store_verify},
+                                   {"stats", false, store_stats},
+                                   {"prune", false, store_prune}};
+  return run_action("store", actions, sizeof actions / sizeof actions[0], arguments, output);
+}

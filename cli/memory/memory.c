@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/memory/memory.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/common/date.h"
+#include "cli/common/exit_status.h"
+#include "cli/common/message.h"
+#include "cli/common/pairs.h"
+#include "cli/common/pool.h"
+#include "cli/common/quantity.h"
+#include "cli/hooks/hooks.h"
+
+enum { SEARCH_LIMIT = 10 };
+
+/* ---- what several actions do ---- */
+
+tp_memory_query cli_memory_query(const cli_memory *m, uint32_t limit) {
+  const cli_arguments *a = m->arguments;
+  return (tp_memory_query){.struct_size = sizeof(tp_memory_query),
+                           .tenant = a->tenant,
+                           .scope = a->scope,
+                           .name = a->name,
+                           .limit = cli_limit(a, limit)};
+}
+
+int cli_memory_print_json(cli_output *output, tp_writer *writer) {
+  tp_text value;
+  tp_status status = tp_writer_finish(writer, &value);
+  if (status == TP_OK) status = tp_json_encode(value, cli_print, output, NULL);
+  if (status == TP_OK) cli_print_string(output, "\n");
+  tp_writer_free(writer);
+  return status == TP_OK ? CLI_OK : cli_fault("JSON", status, NULL);
+}
+
+static void write_parts(tp_writer *writer, const void *source) {
+  const tp_memory_entry *entry = source;
+  tp_write_map(writer, entry->part_count);
+  for (size_t i = 0; i < entry->part_count; i++) {
+    tp_write_string(writer, tp_memory_part_name(i));
+    tp_write_double(writer, entry->parts[i]);
+  }
+}
+
+static void add_entry(cli_pairs *p, const tp_memory_entry *entry, char said[CLI_DATE_SIZE]) {
+  cli_date_write(entry->said_unix_ms, said);
+  cli_pairs_add_int(p, "id", entry->id);
+  cli_pairs_add_text(p, "tenant", entry->tenant);
+  cli_pairs_add_text(p, "scope", entry->scope);
+  cli_pairs_add_text(p, "name", entry->name);
+  cli_pairs_add_text(p, "session", entry->session);
+  cli_pairs_add_text(p, "turn", entry->turn);
+  cli_pairs_add_text(p, "part", entry->part);
+  cli_pairs_add_text(p, "speaker", entry->speaker);
+  cli_pairs_add_string(p, "said", said);
+  cli_pairs_add_int(p, "said_unix_ms", entry->said_unix_ms);
+  cli_pairs_add_text(p, "text", entry->text);
+}
+
+void cli_memory_write_entry(tp_writer *writer, const tp_memory_entry *entry) {
+  char said[CLI_DATE_SIZE];
+  cli_pairs p = {.writer = writer};
+  add_entry(&p, entry, said);
+  cli_pairs_write(&p);
+}
+
+static void print_entry_json(cli_memory *m, const tp_memory_entry *entry) {
+  tp_writer *writer;
+  char said[CLI_DATE_SIZE];
+  cli_need(tp_writer_new(NULL, &writer));
+  cli_pairs p = {.writer = writer};
+  add_entry(&p, entry, said);
+  if (entry->part_count) cli_pairs_add_double(&p, "score", entry->score);
+  if (m->arguments->explain && entry->part_count) cli_pairs_add_part(&p, "parts", write_parts, entry);
+  cli_pairs_write(&p);
+  cli_memory_print_json(m->output, writer);
+}
+
+static void print_scope(cli_output *output, tp_text tenant, tp_text scope, tp_text name) {
+  cli_hooks_print_text(output, tenant);
+  cli_print_string(output, tenant.size ? "/" : "");
+  cli_hooks_print_text(output, scope);
+  cli_print_string(output, ":");
+  cli_hooks_print_text(output, name);
+}
+
+/* id, date, scope, session, speaker: text */
+static void print_entry(cli_memory *m, const tp_memory_entry *entry) {
+  char id[32], said[CLI_DATE_SIZE];
+  snprintf(id, sizeof id, "%lld", (long long)entry->id);
+  cli_date_write(entry->said_unix_ms, said);
+  said[said[0] ? 10 : 0] = '\0'; /* the day */
+  cli_cell_right(m->output, id, 8);
+  cli_printf(m->output, "  %s  ", said);
+  if (entry->part_count) cli_printf(m->output, "%6.3f  ", entry->score);
+  print_scope(m->output, entry->tenant, entry->scope, entry->name);
+  cli_print_string(m->output, "  ");
+  cli_hooks_print_text(m->output, entry->session);
+  cli_print_string(m->output, "  ");
+  cli_hooks_print_text(m->output, entry->speaker);
+  if (entry->part.size && strncmp(entry->part.data, "note-", 5) == 0) cli_print_string(m->output, " (noted)");
+  cli_print_string(m->output, "  ");
+  cli_hooks_print_text(m->output, entry->text);
+  cli_print_string(m->output, "\n");
+  for (size_t i = 0; m->arguments->explain && i < entry->part_count; i++)
+    if (entry->parts[i] != 0)
+      cli_printf(m->output, "          %+7.3f  %-8s  %s\n", entry->parts[i], tp_memory_part_name(i),
+                 tp_memory_part_summary(i));
+}
+
+static bool on_entry(void *ctx, const tp_memory_entry *entry) {
+  cli_memory *m = ctx;
+  m->count++;
+  if (m->arguments->json) print_entry_json(m, entry);
+  else print_entry(m, entry);
+  return true;
+}
+
+static int exit_of(tp_status status, const tp_fault *fault) {
+  if (status == TP_OK) return CLI_OK;
+  if (status != TP_ERR_NOT_FOUND) return cli_fault(NULL, status, fault);
+  cli_error("%s", fault->message);
+  return CLI_NEGATIVE;
+}
+
+/* ---- the actions ---- */
+
+static int list(cli_memory *m) {
+  tp_fault fault = {0};
+  tp_memory_query query = cli_memory_query(m, CLI_LIMIT);
+  query.beyond = m->arguments->before;
+  return exit_of(tp_memory_list(m->memory, &query, on_entry, m, &fault), &fault);
+}
+
+static int search(cli_memory *m) {
+  tp_fault fault = {0};
+  tp_memory_query query = cli_memory_query(m, SEARCH_LIMIT);
+  tp_text text = tp_text_of(m->arguments->operands[2]);
+  if (!tp_utf8_valid(text, NULL)) {
+    cli_error("the text is not UTF-8");
+    return CLI_USAGE;
+  }
+  tp_status status = tp_memory_search(m->memory, &query, text, on_entry, m, &fault);
+  int exit_status = exit_of(status, &fault);
+  return exit_status == CLI_OK && m->count == 0 ? CLI_NEGATIVE : exit_status;
+}
+
+/* "12" or "memory:12". @return 0 after saying what is wrong. */
+static int64_t read_id(const char *word) {
+  const char *digits = strncmp(word, "memory:", 7) == 0 ? word + 7 : word;
+  size_t count = strspn(digits, "0123456789");
+  int64_t id = count > 0 && count < 19 && !digits[count] ? strtoll(digits, NULL, 10) : 0;
+  if (id <= 0) cli_error("'%s' is no id of a memory: give 12 or memory:12", word);
+  return id;
+}
+
+static int show(cli_memory *m) {
+  tp_fault fault = {0};
+  int64_t id = read_id(m->arguments->operands[2]);
+  if (!id) return CLI_USAGE;
+  return exit_of(tp_memory_get(m->memory, id, on_entry, m, &fault), &fault);
+}
+
+static int forget(cli_memory *m) {
+  tp_fault fault = {0};
+  int64_t id = read_id(m->arguments->operands[2]);
+  if (!id) return CLI_USAGE;
+  tp_status status = tp_memory_forget(m->memory, id, &fault);
+  if (status != TP_OK) return exit_of(status, &fault);
+  if (!m->arguments->json) {
+    cli_printf(m->output, "forgotten: memory:%lld\n", (long long)id);
+    return CLI_OK;
+  }
+  tp_writer *writer;
+  cli_need(tp_writer_new(NULL, &writer));
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_int(&p, "forgotten", id);
+  cli_pairs_write(&p);
+  return cli_memory_print_json(m->output, writer);
+}
+
+/* ---- stats ---- */
+
+/** The scopes that the options name, as they are counted. */
+typedef struct stats {
+  cli_memory *m;
+  tp_writer *writer; /* of the list of scopes; NULL: a table */
+  size_t scopes;
+  int64_t memories;
+  bool counts_only;
+} stats;
+
+static bool fits(tp_text text, const char *wanted) {
+  return !wanted || (text.size == strlen(wanted) && memcmp(text.data, wanted, text.size) == 0);
+}
+
+static bool on_scope(void *ctx, const tp_memory_scope *scope) {
+  stats *s = ctx;
+  const cli_arguments *a = s->m->arguments;
+  if (!fits(scope->tenant, a->tenant) || !fits(scope->scope, a->scope) || !fits(scope->name, a->name)) return true;
+  s->scopes += s->counts_only;
+  s->memories += s->counts_only ? scope->memories : 0;
+  if (s->counts_only) return true;
+  if (!s->writer) {
+    cli_cell_right(s->m->output, cli_count((uint64_t)scope->memories).text, 12);
+    cli_print_string(s->m->output, "  ");
+    print_scope(s->m->output, scope->tenant, scope->scope, scope->name);
+    cli_print_string(s->m->output, "\n");
+    return true;
+  }
+  cli_pairs p = {.writer = s->writer};
+  cli_pairs_add_text(&p, "tenant", scope->tenant);
+  cli_pairs_add_text(&p, "scope", scope->scope);
+  cli_pairs_add_text(&p, "name", scope->name);
+  cli_pairs_add_int(&p, "memories", scope->memories);
+  cli_pairs_write(&p);
+  return true;
+}
+
+static int64_t size_of(const char *path, const char *ending) {
+  struct stat found;
+  size_t size = strlen(path) + strlen(ending) + 1;
+  char *name = cli_alloc(size);
+  snprintf(name, size, "%s%s", path, ending);
+  int64_t bytes = stat(name, &found) == 0 ? (int64_t)found.st_size : 0;
+  free(name);
+  return bytes;
+}
+
+static int show_stats(cli_memory *m) {
+  tp_fault fault = {0};
+  stats s = {.m = m, .counts_only = true};
+  int64_t file_bytes = size_of(m->path, ""), log_bytes = size_of(m->path, "-wal");
+  tp_status status = tp_memory_scopes(m->memory, on_scope, &s, &fault);
+  if (status != TP_OK) return exit_of(status, &fault);
+  s.counts_only = false;
+  if (!m->arguments->json) {
+    cli_printf(m->output, "%s: %lld memories in %zu scopes, %lld bytes", m->path, (long long)s.memories, s.scopes,
+               (long long)file_bytes);
+    cli_printf(m->output, ", %lld in the write-ahead log\n", (long long)log_bytes);
+    return exit_of(tp_memory_scopes(m->memory, on_scope, &s, &fault), &fault);
+  }
+  cli_need(tp_writer_new(NULL, &s.writer));
+  tp_write_map(s.writer, 5);
+  tp_write_string(s.writer, "file");
+  tp_write_string(s.writer, m->path);
+  tp_write_string(s.writer, "file_bytes");
+  tp_write_int(s.writer, file_bytes);
+  tp_write_string(s.writer, "log_bytes");
+  tp_write_int(s.writer, log_bytes);
+  tp_write_string(s.writer, "memories");
+  tp_write_int(s.writer, s.memories);
+  tp_write_string(s.writer, "scopes");
+  tp_write_array(s.writer, s.scopes);
+  status = tp_memory_scopes(m->memory, on_scope, &s, &fault);
+  if (status == TP_OK) return cli_memory_print_json(m->output, s.writer);
+  tp_writer_free(s.writer);
+  return exit_of(status, &fault);
+}
+
+/* ---- the command ---- */
+
+enum { TAKES_LIMIT = 1, TAKES_BEFORE = 2, TAKES_EXPLAIN = 4, TAKES_SCOPE = 8 };
+
+static const struct action {
+  const char *name;
+  size_t least, most; /* operands behind the action */
+  unsigned takes;
+  bool opens; /* the file itself, and makes it when there is none */
+  const char *usage;
+  int (*run)(cli_memory *m);
+} actions[] = {
+    {"list", 1, 1, TAKES_LIMIT | TAKES_BEFORE | TAKES_SCOPE, false, "DATA", list},
+    {"search", 2, 2, TAKES_LIMIT | TAKES_EXPLAIN | TAKES_SCOPE, false, "DATA TEXT", search},
+    {"show", 2, 2, 0, false, "DATA ID", show},
+    {"forget", 2, 2, 0, false, "DATA ID", forget},
+    {"export", 1, 1, TAKES_SCOPE, false, "DATA", cli_memory_export},
+    {"import", 1, 2, 0, true, "DATA [FILE.jsonl]", cli_memory_import},
+    {"stats", 1, 1, TAKES_SCOPE, false, "DATA", show_stats},
+};
+
+enum { ACTIONS = sizeof actions / sizeof actions[0] };
+
+/* An option of another action is not ignored. */
+static int check_options(const struct action *action, const cli_arguments *a) {
+  const char *foreign = a->limit != CLI_LIMIT_NOT_GIVEN && !(action->takes & TAKES_LIMIT)       ? "--limit"
+                        : a->before && !(action->takes & TAKES_BEFORE)   ? "--before"
+                        : a->explain && !(action->takes & TAKES_EXPLAIN) ? "--explain"
+                        : a->tenant && !(action->takes & TAKES_SCOPE)    ? "--tenant"
+                        : a->scope && !(action->takes & TAKES_SCOPE)     ? "--scope"
+                        : a->name && !(action->takes & TAKES_SCOPE)      ? "--name"
+                                                                         : NULL;
+  if (!foreign) return CLI_OK;
+  cli_error("memory %s does not take %s", action->name, foreign);
+  return CLI_USAGE;
+}
+
+/* The file itself, or memory.db of a data directory. A file that is only looked at is never made. */
+static int find_file(const char *data, bool makes, char **ret_path) {
+  struct stat found;
+  bool there = stat(data, &found) == 0, directory = there && S_ISDIR(found.st_mode);
+  const char *ending = directory ? "/memory.db" : "";
+  size_t size = strlen(data) + strlen(ending) + 1;
+  char *path = cli_alloc(size);
+  snprintf(path, size, "%s%s", data, ending);
+  if (!makes && stat(path, &found) != 0) {
+    cli_error_at(path, 0, 0, "%s", strerror(errno));
+    free(path);
+    return CLI_IO;
+  }
+  *ret_path = path;
+  return CLI_OK;
+}
+
+static int run(const struct action *action, const cli_arguments *arguments, cli_output *output) {
+  tp_fault fault = {0};
+  char *path;
+  int status = find_file(arguments->operands[1], action->opens, &path);
+  if (status != CLI_OK) return status;
+  cli_memory m = {.arguments = arguments, .output = output, .path = path};
+  tp_status opened = action->opens ? TP_OK : tp_memory_open(path, &m.memory, &fault);
+  status = opened == TP_OK ? action->run(&m) : cli_fault(path, opened, &fault);
+  tp_memory_close(m.memory);
+  free(path);
+  return status;
+}
+
+int cli_memory_command(const cli_arguments *arguments, cli_output *output) {
+  for (size_t i = 0; i < ACTIONS; i++) {
+    const struct action *action = &actions[i];
+    if (!arguments->operand || strcmp(action->name, arguments->operand) != 0) continue;
+    size_t given = arguments->operand_count - 1;
+    if (given < action->least || given > action->most) {
+      cli_error("usage: turnphase memory %s %s", action->name, action->usage);
+      return CLI_USAGE;
+    }
+    int status = check_options(action, arguments);
+    return status == CLI_OK ? run(action, arguments, output) : status;
+  }
+  if (arguments->operand) cli_error("memory has no action '%s'; see: turnphase memory --help", arguments->operand);
+  else cli_error("memory needs an action; see: turnphase memory --help");
+  return CLI_USAGE;
+}

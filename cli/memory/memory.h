@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * memory: the actions of `turnphase memory`. memory.c finds the file and looks; memory_move.c exports and imports. */
+#ifndef CLI_MEMORY_H
+#define CLI_MEMORY_H
+
+#include "cli/common/options.h"
+#include "turnphase/memory.h"
+
+/** What an action works on. */
+typedef struct cli_memory {
+  const cli_arguments *arguments;
+  cli_output *output;
+  tp_memory *memory; /* NULL in import, which opens it when its input is right */
+  const char *path;  /* of the file */
+  size_t count;      /* entries seen */
+} cli_memory;
+
+/** Which memories the options name. */
+tp_memory_query cli_memory_query(const cli_memory *m, uint32_t limit);
+/** Prints a value as a line of JSON and frees the writer. */
+int cli_memory_print_json(cli_output *output, tp_writer *writer);
+/** The entry as a map, as --json shows it and import reads it. */
+void cli_memory_write_entry(tp_writer *writer, const tp_memory_entry *entry);
+
+int cli_memory_export(cli_memory *m);
+int cli_memory_import(cli_memory *m);
+
+#endif

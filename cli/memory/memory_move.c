@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Export and import: JSON Lines, an entry each, oldest first. A file is read and checked whole before anything is kept;
+ * then it is kept in batches, each all or none. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/common/date.h"
+#include "cli/common/exit_status.h"
+#include "cli/common/input.h"
+#include "cli/common/message.h"
+#include "cli/common/pairs.h"
+#include "cli/common/pool.h"
+#include "cli/memory/memory.h"
+#include "turnphase/declared.h"
+
+enum { PAGE = 1000, BATCH = 1000 };
+
+/* ---- export ---- */
+
+typedef struct page {
+  cli_memory *m;
+  int64_t last;
+  size_t count;
+  int status;
+} page;
+
+static bool on_exported(void *ctx, const tp_memory_entry *entry) {
+  page *p = ctx;
+  tp_writer *writer;
+  cli_need(tp_writer_new(NULL, &writer));
+  cli_memory_write_entry(writer, entry);
+  p->status = cli_memory_print_json(p->m->output, writer);
+  p->last = entry->id;
+  p->count++;
+  return p->status == CLI_OK && p->m->output->error == 0;
+}
+
+int cli_memory_export(cli_memory *m) {
+  page p = {.m = m, .count = PAGE};
+  while (p.status == CLI_OK && p.count == PAGE) {
+    tp_fault fault = {0};
+    tp_memory_query query = cli_memory_query(m, PAGE);
+    query.beyond = p.last;
+    query.oldest_first = true;
+    p.count = 0;
+    tp_status status = tp_memory_list(m->memory, &query, on_exported, &p, &fault);
+    if (status != TP_OK) return cli_fault(NULL, status, &fault);
+  }
+  return p.status;
+}
+
+/* ---- import ---- */
+
+/** What was read so far. */
+typedef struct incoming {
+  const char *file;
+  uint32_t line;
+  cli_pool pool;
+  tp_memory_entry *entries;
+  size_t count, capacity;
+} incoming;
+
+static int refuse(const incoming *in, const char *key, const char *words) {
+  cli_error_at(in->file, in->line, 0, "%s %s", key, words);
+  return CLI_CONFIG;
+}
+
+static bool is(tp_text key, const char *name) {
+  return key.size == strlen(name) && memcmp(key.data, name, key.size) == 0;
+}
+
+static int take_text(incoming *in, const char *key, tp_text value, tp_text *ret_text) {
+  enum { BYTES_MAX = 4096 };
+  tp_text text = tp_value_text(value);
+  if (tp_value_kind_of(value) != TP_VALUE_TEXT) return refuse(in, key, "must be text");
+  if (text.size > BYTES_MAX) return refuse(in, key, "has more than 4096 bytes");
+  *ret_text = (tp_text){cli_pool_copy(&in->pool, text), text.size};
+  return CLI_OK;
+}
+
+static int take_pair(incoming *in, tp_text key, tp_text value, tp_memory_entry *entry, tp_text *ret_said) {
+  const struct {
+    const char *key;
+    tp_text *text;
+  } texts[] = {{"tenant", &entry->tenant},   {"scope", &entry->scope}, {"name", &entry->name},
+               {"session", &entry->session}, {"turn", &entry->turn},   {"part", &entry->part},
+               {"text", &entry->text},       {"said", ret_said}};
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+    if (is(key, texts[i].key)) return take_text(in, texts[i].key, value, texts[i].text);
+  if (is(key, "said_unix_ms")) {
+    entry->said_unix_ms = tp_value_int(value, -1);
+    return entry->said_unix_ms > 0 ? CLI_OK : refuse(in, "said_unix_ms", "must be a whole number above 0");
+  }
+  if (is(key, "id") || is(key, "speaker") || is(key, "score") || is(key, "parts")) return CLI_OK; /* derived */
+  cli_error_at(in->file, in->line, 0, "a memory has no key \"%.*s\"", (int)(key.size < 64 ? key.size : 64), key.data);
+  return CLI_CONFIG;
+}
+
+static bool is_scope(tp_text scope) {
+  return is(scope, "user") || is(scope, "workspace") || is(scope, "thread") || is(scope, "agent") || is(scope, "task");
+}
+
+static bool is_blank(tp_text text) {
+  for (size_t i = 0; i < text.size; i++)
+    if (!memchr(" \t\r\n", text.data[i], 4)) return false;
+  return true;
+}
+
+static int take_entry(incoming *in, tp_text map) {
+  tp_memory_entry entry = {.struct_size = sizeof entry};
+  tp_text said = {0};
+  int status = CLI_OK;
+  if (tp_value_kind_of(map) != TP_VALUE_MAP) return refuse(in, "a memory", "must be a map");
+  for (tp_value_walk walk = {0}; status == CLI_OK && tp_value_next(map, &walk);)
+    status = take_pair(in, walk.key, walk.value, &entry, &said);
+  if (status != CLI_OK) return status;
+  if (!is_scope(entry.scope)) return refuse(in, "scope", "must be user, workspace, thread, agent or task");
+  if (is_blank(entry.text)) return refuse(in, "text", "must not be blank");
+  if (!entry.said_unix_ms && (!cli_date_read(said, &entry.said_unix_ms) || entry.said_unix_ms <= 0))
+    return refuse(in, "said", "must be a date such as 2023-05-08T13:56:00Z, unless there is said_unix_ms");
+  in->entries = cli_room(in->entries, in->count, &in->capacity, sizeof *in->entries);
+  in->entries[in->count++] = entry;
+  return CLI_OK;
+}
+
+static int take_line(incoming *in, tp_text line, tp_writer *writer) {
+  tp_fault fault = {0};
+  tp_text value;
+  tp_writer_reset(writer);
+  tp_status status = tp_json_decode(line, writer, &fault);
+  if (status == TP_OK) status = tp_writer_finish(writer, &value);
+  if (status == TP_OK) return take_entry(in, value);
+  cli_error_at(in->file, in->line, fault.column, "%s", fault.message[0] ? fault.message : tp_status_text(status));
+  return cli_exit_of(status);
+}
+
+static int read_lines(incoming *in, tp_text text) {
+  tp_writer *writer;
+  int status = CLI_OK;
+  const char *at = text.data, *end = text.size ? text.data + text.size : text.data;
+  cli_need(tp_writer_new(NULL, &writer));
+  for (in->line = 1; at < end && status == CLI_OK; in->line++) {
+    const char *newline = memchr(at, '\n', (size_t)(end - at)), *stop = newline ? newline : end;
+    tp_text line = {at, (size_t)(stop - at)};
+    if (!is_blank(line)) status = take_line(in, line, writer);
+    at = newline ? newline + 1 : end;
+  }
+  tp_writer_free(writer);
+  return status;
+}
+
+static int keep(cli_memory *m, const incoming *in) {
+  for (size_t from = 0; from < in->count; from += BATCH) {
+    const tp_memory_entry *batch[BATCH];
+    size_t count = in->count - from < BATCH ? in->count - from : BATCH;
+    for (size_t i = 0; i < count; i++) batch[i] = &in->entries[from + i];
+    tp_fault fault = {0};
+    tp_status status = tp_memory_import(m->memory, batch, count, &fault);
+    if (status == TP_OK) continue;
+    int exit_status = cli_fault(NULL, status, &fault);
+    cli_error("%zu of %zu memories are kept; import the file again to keep the rest", from, in->count);
+    return exit_status;
+  }
+  return CLI_OK;
+}
+
+static int print_count(cli_memory *m, size_t count) {
+  if (!m->arguments->json) {
+    cli_printf(m->output, "imported: %zu memories\n", count);
+    return CLI_OK;
+  }
+  tp_writer *writer;
+  cli_need(tp_writer_new(NULL, &writer));
+  cli_pairs p = {.writer = writer};
+  cli_pairs_add_int(&p, "imported", (int64_t)count);
+  cli_pairs_write(&p);
+  return cli_memory_print_json(m->output, writer);
+}
+
+int cli_memory_import(cli_memory *m) {
+  const char *file = m->arguments->operand_count > 2 ? m->arguments->operands[2] : NULL;
+  incoming in = {.file = cli_input_name(file)};
+  tp_text text;
+  int status = cli_input_read(file, &text);
+  if (status != CLI_OK) return status;
+  status = read_lines(&in, text);
+  tp_fault fault = {0};
+  tp_status opened = status == CLI_OK ? tp_memory_open(m->path, &m->memory, &fault) : TP_OK;
+  if (opened != TP_OK) status = cli_fault(m->path, opened, &fault);
+  if (status == CLI_OK) status = keep(m, &in);
+  if (status == CLI_OK) status = print_count(m, in.count);
+  free((void *)(uintptr_t)text.data);
+  free(in.entries);
+  cli_pool_free(&in.pool);
+  return status;
+}

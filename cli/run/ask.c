@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run/ask.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "cli/common/message.h"
+#include "cli/common/visible.h"
+#include "turnphase/declared.h"
+
+enum { LOOK_MS = 100, LINE_BYTES = 64 };
+
+/* What it shows is one text, made where the question is put: the call is the library's. */
+struct cli_question {
+  cli_question *next;
+  tp_token token;
+  char *shown, *tool, *hash;
+  size_t shown_size;
+};
+
+static void free_question(cli_question *q) {
+  free(q->shown);
+  free(q->tool);
+  free(q->hash);
+  free(q);
+}
+
+/* ---- the text ---- */
+
+/* What a terminal would obey or hide is written as its number. */
+static void put_visible(void *ctx, const char *data, size_t size) {
+  FILE *out = ctx;
+  tp_text text = {data, size};
+  while (text.size > 0) {
+    uint32_t code;
+    cli_visibility visibility;
+    char number[CLI_ESCAPE_SIZE];
+    size_t step = cli_visible_step(text, &code, &visibility);
+    if (visibility == CLI_VISIBLE) fwrite(text.data, 1, step, out);
+    else fwrite(number, 1, cli_visible_escape(code, number), out);
+    text.data += step;
+    text.size -= step;
+  }
+}
+
+static void put_arguments(FILE *out, const tp_tool_call *call) {
+  bool encoded = !call->malformed && call->arguments.size > 0 &&
+                 tp_json_encode(call->arguments, put_visible, out, NULL) == TP_OK;
+  if (!encoded) put_visible(out, call->arguments.data, call->malformed ? call->arguments.size : 0);
+}
+
+static char *shown_text(const tp_question *question, size_t *ret_size) {
+  char *text = NULL;
+  FILE *out = open_memstream(&text, ret_size);
+  if (!out) return NULL;
+  fputs("turnphase: hook ", out);
+  put_visible(out, question->subscription.data, question->subscription.size);
+  fputs(" asks: may this call run?\n  tool: ", out);
+  put_visible(out, question->call->name.data, question->call->name.size);
+  fputs("\n  arguments: ", out);
+  put_arguments(out, question->call);
+  fputs("\n  reason: ", out);
+  put_visible(out, question->reason.data, question->reason.size);
+  fputs("\nRun it? y (once), n, or always (this tool, until the run ends): ", out);
+  if (fclose(out) == 0) return text;
+  free(text);
+  return NULL;
+}
+
+/* ---- the queue ---- */
+
+static cli_question *new_question(const tp_question *question) {
+  cli_question *q = calloc(1, sizeof *q);
+  if (!q) return NULL;
+  q->token = question->token;
+  q->shown = shown_text(question, &q->shown_size);
+  q->tool = strndup(question->call->name.data, question->call->name.size);
+  q->hash = strndup(question->arguments_hash.data, question->arguments_hash.size);
+  if (q->shown && q->tool && q->hash) return q;
+  free_question(q);
+  return NULL;
+}
+
+void cli_ask_put(void *ctx, const tp_question *question) {
+  cli_ask *ask = ctx;
+  cli_question *q = new_question(question);
+  if (!q) {
+    cli_error("no memory for a question: the call is denied");
+    (void)!tp_token_abandon(question->token, NULL);
+    return;
+  }
+  pthread_mutex_lock(&ask->mutex);
+  cli_question **last = &ask->first;
+  while (*last) last = &(*last)->next;
+  *last = q;
+  pthread_cond_signal(&ask->changed);
+  pthread_mutex_unlock(&ask->mutex);
+}
+
+static bool stops(cli_ask *ask) {
+  pthread_mutex_lock(&ask->mutex);
+  bool stopping = ask->stops;
+  pthread_mutex_unlock(&ask->mutex);
+  return stopping;
+}
+
+/* @return NULL: it stops. */
+static cli_question *next_question(cli_ask *ask) {
+  pthread_mutex_lock(&ask->mutex);
+  while (!ask->first && !ask->stops) pthread_cond_wait(&ask->changed, &ask->mutex);
+  cli_question *q = ask->stops ? NULL : ask->first;
+  if (q) ask->first = q->next;
+  pthread_mutex_unlock(&ask->mutex);
+  return q;
+}
+
+/* ---- answers ---- */
+
+static bool is_always(const cli_ask *ask, const char *tool) {
+  for (size_t i = 0; i < ask->always_count; i++)
+    if (strcmp(ask->always[i], tool) == 0) return true;
+  return false;
+}
+
+static void add_always(cli_ask *ask, const char *tool) {
+  char **list = realloc(ask->always, (ask->always_count + 1) * sizeof *list);
+  if (list) ask->always = list;
+  char *name = list ? strdup(tool) : NULL;
+  if (name) ask->always[ask->always_count++] = name;
+}
+
+/* Looks now and then whether the question is still open.
+ * @return false: it is over, or the terminal is gone. */
+static bool read_line(cli_ask *ask, const cli_question *q, char *line) {
+  struct pollfd terminal = {.fd = ask->terminal, .events = POLLIN};
+  while (!stops(ask) && tp_token_open(q->token)) {
+    if (poll(&terminal, 1, LOOK_MS) <= 0) continue;
+    ssize_t size = read(ask->terminal, line, LINE_BYTES - 1);
+    if (size <= 0) return false;
+    line[size] = '\0';
+    line[strcspn(line, "\r\n")] = '\0';
+    return true;
+  }
+  return false;
+}
+
+static void answer(const cli_question *q, tp_verdict verdict, const char *reason) {
+  tp_decision decision = {.struct_size = sizeof decision,
+                          .verdict = verdict,
+                          .arguments_hash = tp_text_of(q->hash),
+                          .reason = tp_text_of(reason),
+                          .person = tp_text_of("terminal")};
+  tp_fault fault = {0};
+  tp_status status = tp_question_answer(q->token, &decision, &fault);
+  if (status != TP_OK) cli_error("the answer comes too late: %s", fault.message);
+}
+
+/* What was typed before the question is no answer to it. Asks again until the answer is one of the three. */
+static void put_to_person(cli_ask *ask, const cli_question *q) {
+  char line[LINE_BYTES];
+  (void)tcflush(ask->terminal, TCIFLUSH);
+  fwrite(q->shown, 1, q->shown_size, stderr);
+  fflush(stderr);
+  while (read_line(ask, q, line)) {
+    bool always = strcmp(line, "always") == 0;
+    if (always) add_always(ask, q->tool);
+    if (always || strcmp(line, "y") == 0 || strcmp(line, "yes") == 0) {
+      answer(q, TP_VERDICT_ALLOW, NULL);
+      return;
+    }
+    if (strcmp(line, "n") == 0 || strcmp(line, "no") == 0) {
+      answer(q, TP_VERDICT_DENY, NULL);
+      return;
+    }
+    fputs("Answer y, n or always: ", stderr);
+    fflush(stderr);
+  }
+  fputc('\n', stderr);
+  (void)!tp_token_abandon(q->token, NULL); /* refused where it is over */
+}
+
+static void *serve(void *arg) {
+  cli_ask *ask = arg;
+  for (cli_question *q; (q = next_question(ask));) {
+    if (is_always(ask, q->tool)) answer(q, TP_VERDICT_ALLOW, NULL);
+    else if (tp_token_open(q->token)) put_to_person(ask, q);
+    free_question(q);
+  }
+  return NULL;
+}
+
+/* ---- life ---- */
+
+bool cli_ask_start(cli_ask *ask) {
+  *ask = (cli_ask){.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .terminal = -1};
+  if (!isatty(STDERR_FILENO)) return false;
+  ask->terminal = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  if (ask->terminal < 0) return false;
+  ask->runs = pthread_create(&ask->thread, NULL, serve, ask) == 0;
+  if (!ask->runs) cli_error("warning: no thread for questions: calls that ask are denied");
+  return ask->runs;
+}
+
+void cli_ask_stop(cli_ask *ask) {
+  pthread_mutex_lock(&ask->mutex);
+  ask->stops = true;
+  pthread_cond_signal(&ask->changed);
+  pthread_mutex_unlock(&ask->mutex);
+  if (ask->runs) pthread_join(ask->thread, NULL);
+  for (cli_question *q; (q = ask->first);) {
+    ask->first = q->next;
+    free_question(q);
+  }
+  for (size_t i = 0; i < ask->always_count; i++) free(ask->always[i]);
+  free(ask->always);
+  if (ask->terminal >= 0) close(ask->terminal);
+}

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * conversation.c: both forms become values first; one set of rules says which maps they may hold, so that a file and a
+ * stream are refused for the same reasons. Lines of JSON are known by their number, parts of a YAML file by their ids.
+ * */
+#include "cli/run/conversation.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/common/date.h"
+#include "cli/common/exit_status.h"
+#include "cli/common/input.h"
+#include "cli/common/message.h"
+#include "runtime/base/printf.h"
+#include "turnphase/declared.h"
+
+/** A conversation on its way. */
+typedef struct reader {
+  cli_conversation *into;
+  const cli_arguments *arguments;
+  uint32_t line;         /* of JSON Lines; 0 in YAML */
+  char where[320];       /* "session spring, turn 3: " in YAML; empty in JSON Lines */
+} reader;
+
+static int refuse(const reader *r, const char *format, ...) TP__PRINTF(2, 3);
+static int refuse(const reader *r, const char *format, ...) {
+  char message[1024];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(message, sizeof message, format, args);
+  va_end(args);
+  cli_error_at(r->into->name, r->line, 0, "%s%s", r->where, message);
+  return CLI_CONFIG;
+}
+
+/* ---- maps ---- */
+
+/** A key that a map may have. */
+typedef struct field {
+  const char *key;
+  tp_value_kind kind;
+  bool required;
+  tp_text *ret_value; /* its content for text, else the value; untouched when it is not there */
+} field;
+
+static const char *kind_name(tp_value_kind kind) {
+  return kind == TP_VALUE_TEXT ? "text" : kind == TP_VALUE_ARRAY ? "a list" : "a map";
+}
+
+static bool text_is(tp_text text, const char *string) {
+  return string && text.size == strlen(string) && memcmp(text.data, string, text.size) == 0;
+}
+
+static int take_value(const reader *r, const field *f, tp_text value) {
+  tp_value_kind kind = tp_value_kind_of(value);
+  bool scalar = kind != TP_VALUE_ARRAY && kind != TP_VALUE_MAP && kind != TP_VALUE_NULL;
+  if (kind != f->kind)
+    return refuse(r, "%s must be %s%s", f->key, kind_name(f->kind),
+                  f->kind == TP_VALUE_TEXT && scalar ? ": put it into quotes" : "");
+  *f->ret_value = kind == TP_VALUE_TEXT ? tp_value_text(value) : value;
+  return CLI_OK;
+}
+
+static int refuse_key(const reader *r, const char *what, tp_text key, const field *fields, size_t count) {
+  char known[128] = "";
+  for (size_t i = 0, at = 0; i < count; i++)
+    at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", fields[i].key);
+  return refuse(r, "%s has no key \"%.*s\", only %s", what, (int)(key.size < 64 ? key.size : 64), key.data, known);
+}
+
+static int read_map(const reader *r, const char *what, tp_text map, const field *fields, size_t count) {
+  if (tp_value_kind_of(map) != TP_VALUE_MAP) return refuse(r, "%s must be a map", what);
+  for (tp_value_walk walk = {0}; tp_value_next(map, &walk);) {
+    size_t i = 0;
+    while (i < count && !text_is(walk.key, fields[i].key)) i++;
+    int status = i < count ? take_value(r, &fields[i], walk.value) : refuse_key(r, what, walk.key, fields, count);
+    if (status != CLI_OK) return status;
+  }
+  for (size_t i = 0; i < count; i++)
+    if (fields[i].required && !fields[i].ret_value->data) return refuse(r, "%s needs the key %s", what, fields[i].key);
+  return CLI_OK;
+}
+
+/* ---- turns ---- */
+
+/* White space and controls as Unicode has them; what the library does not take in an id. */
+static bool is_space_or_control(uint32_t point) {
+  return point <= 0x20 || (point >= 0x7F && point <= 0xA0) || point == 0x1680 || (point >= 0x2000 && point <= 0x200A) ||
+         point == 0x2028 || point == 0x2029 || point == 0x202F || point == 0x205F || point == 0x3000;
+}
+
+/* The first code point of well-formed UTF-8. */
+static uint32_t point_of(const unsigned char *bytes, size_t *ret_size) {
+  *ret_size = bytes[0] < 0x80 ? 1 : bytes[0] < 0xE0 ? 2 : bytes[0] < 0xF0 ? 3 : 4;
+  uint32_t point = *ret_size == 1 ? bytes[0] : bytes[0] & (0xFFu >> (*ret_size + 1));
+  for (size_t i = 1; i < *ret_size; i++) point = point << 6 | (bytes[i] & 0x3Fu);
+  return point;
+}
+
+bool cli_is_id(tp_text text) {
+  if (text.size == 0 || text.size > TP_ID_BYTES_MAX || !tp_utf8_valid(text, NULL)) return false;
+  for (size_t i = 0, step; i < text.size; i += step)
+    if (is_space_or_control(point_of((const unsigned char *)text.data + i, &step))) return false;
+  return true;
+}
+
+static int take_id(const reader *r, const char *key, tp_text text, const char *otherwise, const char **ret_id) {
+  *ret_id = otherwise;
+  if (!text.data) return CLI_OK;
+  if (!cli_is_id(text)) return refuse(r, "%s must have 1 to 128 bytes without white space and control characters", key);
+  *ret_id = cli_pool_copy(&r->into->pool, text);
+  return CLI_OK;
+}
+
+/* What the library would refuse is refused here, before the first turn. */
+static int take_said(const reader *r, tp_text text, int64_t *ret_unix_ms) {
+  enum { AHEAD_SECONDS_MAX = 5 * 60 };
+  const int64_t first = INT64_C(100000000000);
+  int64_t said = 0;
+  if (!text.data) return CLI_OK;
+  int shown = (int)(text.size < 64 ? text.size : 64);
+  if (!cli_date_read(text, &said))
+    return refuse(r, "said must be a date such as 2023-05-08 or 2023-05-08T13:56:00Z, not \"%.*s\"", shown, text.data);
+  if (said < first) return refuse(r, "said must be after 1973-03-03, not \"%.*s\"", shown, text.data);
+  if (said > ((int64_t)time(NULL) + AHEAD_SECONDS_MAX) * 1000)
+    return refuse(r, "said is in the future: \"%.*s\"", shown, text.data);
+  *ret_unix_ms = said;
+  return CLI_OK;
+}
+
+/** The texts of a turn as they stand in the file. */
+typedef struct words {
+  tp_text tenant, workspace, session, id, user, said;
+} words;
+
+static int add_turn(const reader *r, const words *w) {
+  cli_conversation *c = r->into;
+  cli_turn turn = {.line = r->line};
+  int status = take_id(r, "tenant", w->tenant, r->arguments->tenant, &turn.tenant);
+  if (status == CLI_OK) status = take_id(r, "workspace", w->workspace, r->arguments->workspace, &turn.workspace);
+  if (status == CLI_OK) status = take_id(r, "the session's id", w->session, NULL, &turn.session);
+  if (status == CLI_OK) status = take_id(r, "the turn's id", w->id, NULL, &turn.id);
+  if (status == CLI_OK) status = take_said(r, w->said, &turn.said_unix_ms);
+  if (status != CLI_OK) return status;
+  turn.user = (tp_text){cli_pool_copy(&c->pool, w->user), w->user.size};
+  c->turns = cli_room(c->turns, c->count, &c->capacity, sizeof *c->turns);
+  c->turns[c->count++] = turn;
+  return CLI_OK;
+}
+
+/* ---- JSON Lines ---- */
+
+static int read_json_turn(const reader *r, tp_text map) {
+  words w = {0};
+  const field fields[] = {{"session", TP_VALUE_TEXT, true, &w.session},
+                          {"turn", TP_VALUE_TEXT, false, &w.id},
+                          {"user", TP_VALUE_TEXT, true, &w.user},
+                          {"said", TP_VALUE_TEXT, false, &w.said},
+                          {"tenant", TP_VALUE_TEXT, false, &w.tenant},
+                          {"workspace", TP_VALUE_TEXT, false, &w.workspace}};
+  int status = read_map(r, "a turn", map, fields, sizeof fields / sizeof fields[0]);
+  return status == CLI_OK ? add_turn(r, &w) : status;
+}
+
+static int read_json_line(const reader *r, tp_text line, tp_writer *writer) {
+  tp_fault fault = {0};
+  tp_text value;
+  tp_writer_reset(writer);
+  tp_status status = tp_json_decode(line, writer, &fault);
+  if (status == TP_OK) status = tp_writer_finish(writer, &value);
+  if (status == TP_OK) return read_json_turn(r, value);
+  cli_error_at(r->into->name, r->line, fault.column, "%s", fault.message[0] ? fault.message : tp_status_text(status));
+  return cli_exit_of(status);
+}
+
+static bool is_blank(tp_text line) {
+  for (size_t i = 0; i < line.size; i++)
+    if (!strchr(" \t\r", line.data[i]) || !line.data[i]) return false;
+  return true;
+}
+
+static int read_json_lines(reader *r, tp_text text, tp_writer *writer) {
+  const char *at = text.data, *end = text.data + text.size;
+  int status = CLI_OK;
+  for (r->line = 1; at < end && status == CLI_OK; r->line++) {
+    const char *newline = memchr(at, '\n', (size_t)(end - at)), *stop = newline ? newline : end;
+    tp_text line = {at, (size_t)(stop - at)};
+    if (!is_blank(line)) status = read_json_line(r, line, writer);
+    at = newline ? newline + 1 : end;
+  }
+  return status;
+}
+
+/* ---- YAML ---- */
+
+static int read_yaml_turn(const reader *r, const words *w, tp_text map) {
+  words turn = *w; /* of its session, until it says otherwise */
+  const field fields[] = {{"id", TP_VALUE_TEXT, false, &turn.id},
+                          {"user", TP_VALUE_TEXT, true, &turn.user},
+                          {"said", TP_VALUE_TEXT, false, &turn.said}};
+  int status = read_map(r, "a turn", map, fields, sizeof fields / sizeof fields[0]);
+  return status == CLI_OK ? add_turn(r, &turn) : status;
+}
+
+static int read_yaml_session(reader *r, size_t number, tp_text map) {
+  words w = {0};
+  tp_text turns = {0};
+  const field fields[] = {{"id", TP_VALUE_TEXT, true, &w.session},
+                          {"turns", TP_VALUE_ARRAY, true, &turns},
+                          {"said", TP_VALUE_TEXT, false, &w.said},
+                          {"tenant", TP_VALUE_TEXT, false, &w.tenant},
+                          {"workspace", TP_VALUE_TEXT, false, &w.workspace}};
+  snprintf(r->where, sizeof r->where, "session %zu: ", number);
+  int status = read_map(r, "a session", map, fields, sizeof fields / sizeof fields[0]);
+  size_t turn = 0;
+  for (tp_value_walk walk = {0}; status == CLI_OK && tp_value_next(turns, &walk);) {
+    int shown = (int)(w.session.size < TP_ID_BYTES_MAX ? w.session.size : TP_ID_BYTES_MAX);
+    snprintf(r->where, sizeof r->where, "session %.*s, turn %zu: ", shown, w.session.data, ++turn);
+    status = read_yaml_turn(r, &w, walk.value);
+  }
+  return status;
+}
+
+static int read_yaml(reader *r, tp_text text, tp_writer *writer) {
+  tp_fault fault = {0};
+  tp_text value, sessions = {0};
+  tp_status decoded = tp_yaml_decode(text, r->into->name, writer, &fault);
+  if (decoded == TP_OK) decoded = tp_writer_finish(writer, &value);
+  if (decoded != TP_OK) return cli_fault(r->into->name, decoded, &fault);
+  const field fields[] = {{"sessions", TP_VALUE_ARRAY, true, &sessions}};
+  int status = read_map(r, "a conversation", value, fields, 1);
+  size_t number = 0;
+  for (tp_value_walk walk = {0}; status == CLI_OK && tp_value_next(sessions, &walk);)
+    status = read_yaml_session(r, ++number, walk.value);
+  return status;
+}
+
+static bool ends_with(const char *name, const char *end) {
+  size_t size = strlen(name), tail = strlen(end);
+  return size >= tail && strcmp(name + size - tail, end) == 0;
+}
+
+/* By the name where it tells, else by the first byte: a line of JSON begins with a brace, YAML of ours does not. */
+static bool is_yaml(const char *name, tp_text text) {
+  if (ends_with(name, ".yaml") || ends_with(name, ".yml")) return true;
+  if (ends_with(name, ".jsonl") || ends_with(name, ".ndjson") || ends_with(name, ".json")) return false;
+  size_t at = 0;
+  while (at < text.size && strchr(" \t\r\n", text.data[at])) at++;
+  return at < text.size && text.data[at] != '{';
+}
+
+/* ---- the whole of it ---- */
+
+static int compare(const char *a, const char *b) { return strcmp(a ? a : "", b ? b : ""); }
+
+bool cli_turn_same_session(const cli_turn *a, const cli_turn *b) {
+  return compare(a->tenant, b->tenant) == 0 && strcmp(a->session, b->session) == 0;
+}
+
+static int compare_turns(const void *left, const void *right) {
+  const cli_turn *a = *(const cli_turn *const *)left, *b = *(const cli_turn *const *)right;
+  int order = compare(a->tenant, b->tenant);
+  if (order == 0) order = strcmp(a->session, b->session);
+  if (order == 0) order = compare(a->id, b->id);
+  return order != 0 ? order : a < b ? -1 : a > b;
+}
+
+static int check_pair(reader *r, const cli_turn *before, const cli_turn *turn) {
+  if (!cli_turn_same_session(before, turn)) return CLI_OK;
+  const cli_turn *later = before < turn ? turn : before;
+  r->line = later->line;
+  r->where[0] = '\0';
+  if (compare(before->workspace, turn->workspace) != 0)
+    return refuse(r, "session %s is in two workspaces: %s and %s", turn->session,
+                  before->workspace ? before->workspace : "none", turn->workspace ? turn->workspace : "none");
+  if (!turn->id || compare(before->id, turn->id) != 0) return CLI_OK;
+  if (before->line)
+    return refuse(r, "session %s has a turn %s already, in line %u", turn->session, turn->id, before->line);
+  return refuse(r, "session %s has two turns %s", turn->session, turn->id);
+}
+
+/* What no single turn shows: ids that come twice, a session in two workspaces. */
+static int check_all(reader *r) {
+  cli_conversation *c = r->into;
+  r->where[0] = '\0';
+  r->line = 0;
+  if (c->count == 0) return refuse(r, "there is no turn in it");
+  const cli_turn **sorted = cli_alloc(c->count * sizeof *sorted);
+  for (size_t i = 0; i < c->count; i++) sorted[i] = &c->turns[i];
+  qsort(sorted, c->count, sizeof *sorted, compare_turns);
+  int status = CLI_OK;
+  for (size_t i = 1; i < c->count && status == CLI_OK; i++) status = check_pair(r, sorted[i - 1], sorted[i]);
+  free(sorted);
+  return status;
+}
+
+int cli_conversation_read(const char *path, const cli_arguments *arguments, cli_conversation *conversation) {
+  tp_text text;
+  int status = cli_input_read(path, &text);
+  if (status != CLI_OK) return status;
+  *conversation = (cli_conversation){.name = cli_input_name(path)};
+  reader r = {.into = conversation, .arguments = arguments};
+  tp_writer *writer;
+  cli_need(tp_writer_new(NULL, &writer));
+  status = is_yaml(conversation->name, text) ? read_yaml(&r, text, writer) : read_json_lines(&r, text, writer);
+  tp_writer_free(writer);
+  free((void *)(uintptr_t)text.data);
+  if (status == CLI_OK) status = check_all(&r);
+  if (status != CLI_OK) cli_conversation_free(conversation);
+  return status;
+}
+
+void cli_conversation_free(cli_conversation *conversation) {
+  free(conversation->turns);
+  cli_pool_free(&conversation->pool);
+  *conversation = (cli_conversation){0};
+}
+
+const char *cli_conversation_find(const cli_conversation *conversation, tp_text turn_id, tp_text session) {
+  const char *found = NULL;
+  for (size_t i = 0; i < conversation->count; i++) {
+    const cli_turn *turn = &conversation->turns[i];
+    if (!text_is(turn_id, turn->id)) continue;
+    if (text_is(session, turn->session)) return NULL;
+    found = turn->session;
+  }
+  return found;
+}

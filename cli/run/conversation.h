@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * conversation: what is played: turns in their order, each in a session. It is read and checked whole before any turn
+ * runs. docs/command.md describes its two forms. */
+#ifndef CLI_CONVERSATION_H
+#define CLI_CONVERSATION_H
+
+#include "cli/common/options.h"
+#include "cli/common/pool.h"
+
+/** One turn of the user. Texts live as long as the conversation. */
+typedef struct cli_turn {
+  const char *tenant, *workspace; /* NULL: none */
+  const char *session;
+  const char *id;                 /* NULL: the library numbers it */
+  tp_text user;
+  int64_t said_unix_ms;           /* 0: now */
+  uint32_t line;                  /* where it stands; 0: the form does not tell */
+} cli_turn;
+
+typedef struct cli_conversation {
+  const char *name;               /* the file, for messages */
+  cli_turn *turns;
+  size_t count, capacity;
+  cli_pool pool;
+} cli_conversation;
+
+/** Reads and checks a conversation. @param path  NULL or "-": standard input.
+ *  @return CLI_OK, or an exit status after saying what is wrong and where; then there is nothing to free. */
+int cli_conversation_read(const char *path, const cli_arguments *arguments, cli_conversation *conversation);
+void cli_conversation_free(cli_conversation *conversation);
+/** Whether two turns belong to one session. */
+bool cli_turn_same_session(const cli_turn *a, const cli_turn *b);
+
+/** What the library takes for an id: it would refuse others only when their turn has come. */
+bool cli_is_id(tp_text text);
+/** The session, other than the given one, in which a turn of this id stands; NULL when there is none, or when the given
+ *  session has one itself. */
+const char *cli_conversation_find(const cli_conversation *conversation, tp_text turn_id, tp_text session);
+
+#endif

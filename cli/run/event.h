@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * event: the events of a turn as values. The stream for programs (--json) and the timeline for people are both made of
+ * them, so neither knows what the other does not. docs/command.md lists the keys. */
+#ifndef CLI_EVENT_H
+#define CLI_EVENT_H
+
+#include "cli/common/output.h"
+
+/** Events that were kept, in their order. The thread that owns the turn adds, the command's own thread reads in
+ *  between: the library hands the turn over from one to the other, so no lock is needed. Zero-filled means empty. */
+typedef struct cli_events {
+  tp_writer *writer;
+  char *bytes;
+  size_t size, size_capacity;
+  size_t *ends;               /* where each event ends in bytes */
+  size_t count, ends_capacity;
+} cli_events;
+
+/** What the model was shown besides the user's words: goes with the event of its answer. */
+typedef struct cli_request {
+  size_t message_count;
+  const char *const
+      *tool_results; /* the ids of the calls whose results the model has not seen before, in their order */
+  size_t tool_result_count;
+} cli_request;
+
+/** Keeps a copy of an event. @param request  with TP_EVENT_MODEL_END; else NULL. */
+void cli_events_add(cli_events *events, const tp_runtime *runtime, const tp_event *event, const cli_request *request);
+/** Keeps what a turn came to: an event "result" that only the command makes. */
+void cli_events_add_result(cli_events *events, const char *session, const tp_turn_result *result);
+/** Keeps a background job that failed for good: an event "dead_letter", made by the command. */
+void cli_events_add_dead(cli_events *events, const tp_job *job);
+/** Keeps how many background jobs were lost: an event "background", made by the command. */
+void cli_events_add_background(cli_events *events, uint64_t jobs_dead, uint64_t jobs_lost);
+/** The event at index, a map; borrowed till the next add or clear. */
+tp_text cli_events_get(const cli_events *events, size_t index);
+/** The text, or the int (else 0), under a key of an event or of a map in it. */
+tp_text cli_event_text(tp_text event, const char *key);
+int64_t cli_event_int(tp_text event, const char *key);
+bool cli_text_is(tp_text text, const char *word);
+/** "blocking", "deadline", "fire_and_record" or "background". */
+const char *cli_execution_name(tp_execution execution);
+/** Prints every event as one line of JSON. */
+void cli_events_print(const cli_events *events, cli_output *output);
+/** Forgets the events, keeps the memory; frees all. */
+void cli_events_clear(cli_events *events);
+void cli_events_free(cli_events *events);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run/host.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/common/exit_status.h"
+#include "cli/common/message.h"
+#include "cli/hooks/hooks.h"
+#include "turnphase/files.h"
+#include "turnphase/memory.h"
+
+void cli_log(void *ctx, const tp_log_record *record) {
+  const cli_arguments *arguments = ctx;
+  if (record->level > TP_LOG_WARNING && !arguments->verbose) return;
+  cli_error("%s: %s", tp_log_level_name(record->level), record->message);
+}
+
+typedef tp_status register_fn(void *ctx, tp_runtime *runtime, tp_edit *edit, tp_fault *fault);
+
+/* One edit: all that the registrar adds is committed together, or nothing is. */
+static int add_domain(tp_runtime *runtime, const char *owner_name, register_fn *add, void *ctx, const char *what) {
+  tp_owner owner = {.struct_size = sizeof owner, .name = owner_name, .trust = TP_TRUST_HOST};
+  tp_fault fault = {0};
+  tp_edit *edit;
+  tp_status status = tp_edit_begin(runtime, &owner, &edit, &fault);
+  if (status != TP_OK) return cli_fault(what, status, &fault);
+  tp_commit_report report = {.struct_size = sizeof report};
+  status = add(ctx, runtime, edit, &fault);
+  if (status == TP_OK) status = tp_edit_commit(edit, &report, &fault);
+  if (status != TP_OK) {
+    tp_edit_discard(edit);
+    return cli_fault(what, status, &fault);
+  }
+  if (report.warnings > 0) {
+    cli_error("warning: %s: the limits along the longest path of %s add up to more than its budget", what,
+              tp_phase_get(runtime, report.warning_phase)->name);
+  }
+  return CLI_OK;
+}
+
+static tp_status register_memory(void *ctx, tp_runtime *runtime, tp_edit *edit, tp_fault *fault) {
+  (void)runtime;
+  tp_memory_options options = {.struct_size = sizeof options, .path = ctx};
+  return tp_memory_register(edit, &options, fault);
+}
+
+static tp_status register_files(void *ctx, tp_runtime *runtime, tp_edit *edit, tp_fault *fault) {
+  (void)runtime;
+  const cli_arguments *arguments = ctx;
+  tp_files_options options = {
+      .struct_size = sizeof options, .root = arguments->files, .writes = arguments->files_writes};
+  return tp_files_register(edit, &options, fault);
+}
+
+static tp_status register_loaded(void *ctx, tp_runtime *runtime, tp_edit *edit, tp_fault *fault) {
+  return tp_domain_add(runtime, edit, ctx, fault);
+}
+
+/* The owner of a library is its file's name without "lib" and what follows the first point. */
+static void write_owner(const char *path, char *ret_name, size_t size) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  if (strncmp(name, "lib", 3) == 0) name += 3;
+  snprintf(ret_name, size, "%.*s", (int)strcspn(name, "."), name);
+}
+
+/* The library stays loaded till the process ends: a handler that was abandoned may still be in it. */
+static int load(tp_runtime *runtime, const char *path) {
+  char file[4096], owner[TP_ID_BYTES_MAX + 1];
+  snprintf(file, sizeof file, "%s%s", strchr(path, '/') ? "" : "./", path); /* a file, never a name to search for */
+  void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    cli_error("--load: %s", dlerror());
+    return access(file, R_OK) != 0 ? CLI_IO : CLI_CONFIG; /* as any file that cannot be read */
+  }
+  void *domain = dlsym(library, TP_DOMAIN_SYMBOL);
+  if (!domain && dlsym(library, "tp_domain_register")) {
+    cli_error("--load: %s exports tp_domain_register, which does not say with which headers it was built, and is not "
+              "called: export " TP_DOMAIN_SYMBOL ", a tp_domain of turnphase/runtime.h",
+              path);
+    return CLI_CONFIG;
+  }
+  if (!domain) {
+    cli_error("--load: %s does not export " TP_DOMAIN_SYMBOL ", a tp_domain of turnphase/runtime.h", path);
+    return CLI_CONFIG;
+  }
+  write_owner(path, owner, sizeof owner);
+  return add_domain(runtime, owner, register_loaded, domain, path);
+}
+
+int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_store *store,
+                  tp_runtime **ret_runtime) {
+  tp_runtime_options options = {.struct_size = sizeof options,
+                                .log = cli_log,
+                                .log_ctx = (void *)(uintptr_t)arguments,
+                                .engine_workers = arguments->workers,
+                                .store = store,
+                                .durability = store ? TP_DURABILITY_ASYNC : TP_DURABILITY_DEFAULT,
+                                .timestamps = arguments->timestamps};
+  tp_runtime *runtime;
+  tp_fault fault = {0};
+  if (arguments->files_writes_given && !arguments->files) {
+    cli_error("--files-writes is for the tools of --files DIR");
+    tp_store_free(store);
+    return CLI_USAGE;
+  }
+  tp_status made = tp_runtime_new(&options, &runtime, &fault);
+  if (made != TP_OK) {
+    tp_store_free(store);
+    return cli_fault(NULL, made, &fault);
+  }
+  int status = CLI_OK;
+  if (!arguments->no_memory)
+    status = add_domain(runtime, "memory", register_memory, (void *)(uintptr_t)memory_path,
+                        memory_path ? memory_path : "memory");
+  if (status == CLI_OK && arguments->files)
+    status = add_domain(runtime, "files", register_files, (void *)(uintptr_t)arguments, arguments->files);
+  for (size_t i = 0; status == CLI_OK && i < arguments->loads.count; i++)
+    status = load(runtime, arguments->loads.items[i]);
+  if (status == CLI_OK && arguments->hooks) status = cli_hooks_load(runtime, arguments->hooks);
+  if (status == CLI_OK) *ret_runtime = runtime;
+  else tp_runtime_free(runtime);
+  return status;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * host: the runtime of the command, with the domains that the command line asked for. */
+#ifndef CLI_HOST_H
+#define CLI_HOST_H
+
+#include "cli/common/options.h"
+
+/** Makes a runtime, registers the memory domain (unless told not to) and every loaded library, each as an owner of its
+ *  own, in the order of the command line, and the hooks of a directory that is trusted.
+ *  @param memory_path  the file of the memory; NULL: in memory.
+ *  @param store  of its records and jobs, taken whatever comes of it; NULL: in memory.
+ *  @return CLI_OK, or an exit status after saying what is wrong. */
+int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_store *store,
+                  tp_runtime **ret_runtime);
+/** Prints what the library logs: errors and warnings, and with --verbose the rest. A tp_log_fn. @param ctx  the
+ *  cli_arguments. */
+void cli_log(void *ctx, const tp_log_record *record);
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run/payload.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/common/exit_status.h"
+#include "cli/common/input.h"
+#include "cli/common/message.h"
+#include "cli/common/pool.h"
+#include "cli/run/event.h"
+#include "turnphase/declared.h"
+
+static uint32_t find(tp_text name) {
+  char text[64];
+  if (name.size >= sizeof text || memchr(name.data, 0, name.size)) return TP_FIELD_NONE;
+  memcpy(text, name.data, name.size);
+  text[name.size] = '\0';
+  return tp_field_find(text);
+}
+
+/* ---- reading ---- */
+
+static int refuse(const char *file, tp_text name, const char *why) {
+  cli_error_at(file, 0, 0, "the field \"%.*s\" %s", (int)(name.size < 128 ? name.size : 128), name.data, why);
+  return CLI_CONFIG;
+}
+
+static int take_field(const char *file, tp_text name, tp_text value, tp_field *ret_field) {
+  uint32_t field = find(name), field_kind = tp_field_kind(field);
+  tp_value_kind kind = tp_value_kind_of(value);
+  if (!field) return refuse(file, name, "is none that a phase carries; turnphase phases lists them");
+  if (field_kind == TP_FIELD_KIND_TEXT && kind != TP_VALUE_TEXT) return refuse(file, name, "must be a text");
+  if (field_kind == TP_FIELD_KIND_INT && kind != TP_VALUE_INT) return refuse(file, name, "must be a whole number");
+  *ret_field = (tp_field){.id = field, .kind = field_kind};
+  if (field_kind == TP_FIELD_KIND_INT) ret_field->number = tp_value_int(value, 0);
+  else ret_field->text = field_kind == TP_FIELD_KIND_TEXT ? tp_value_text(value) : value;
+  return CLI_OK;
+}
+
+static int take_fields(const char *file, tp_text object, cli_payload *payload) {
+  if (tp_value_kind_of(object) != TP_VALUE_MAP) {
+    cli_error_at(file, 0, 0, "a payload is one object, {\"text\": \"Hello\", …}");
+    return CLI_CONFIG;
+  }
+  int status = CLI_OK;
+  payload->fields = cli_alloc(tp_value_count(object) * sizeof *payload->fields);
+  for (tp_value_walk walk = {0}; status == CLI_OK && tp_value_next(object, &walk);)
+    status = take_field(file, walk.key, walk.value, &payload->fields[payload->count++]);
+  return status;
+}
+
+static int read_object(const char *path, cli_payload *payload, tp_text *ret_object) {
+  tp_text json, object = {0};
+  tp_fault fault = {0};
+  int status = cli_input_read(path, &json);
+  if (status != CLI_OK) return status;
+  cli_need(tp_writer_new(NULL, &payload->writer));
+  tp_status decoded = tp_json_decode(json, payload->writer, &fault);
+  free((void *)(uintptr_t)json.data);
+  if (decoded == TP_OK) decoded = tp_writer_finish(payload->writer, &object);
+  if (decoded != TP_OK) return cli_fault(cli_input_name(path), decoded, &fault);
+  *ret_object = object;
+  return CLI_OK;
+}
+
+int cli_payload_read(const char *path, cli_payload *payload) {
+  tp_text object;
+  if (!path) return CLI_OK;
+  int status = read_object(path, payload, &object);
+  return status == CLI_OK ? take_fields(cli_input_name(path), object, payload) : status;
+}
+
+/* ---- of another host ---- */
+
+/* Hosts give some fields to every event; what the phase does not carry is theirs alone. */
+static void add_text(cli_payload *payload, const tp_phase *phase, uint32_t field, tp_text value) {
+  if (tp_value_kind_of(value) != TP_VALUE_TEXT || !cli_phase_carries(phase, field)) return;
+  payload->fields[payload->count++] =
+      (tp_field){.id = field, .kind = TP_FIELD_KIND_TEXT, .text = tp_value_text(value)};
+}
+
+typedef struct growing {
+  char *bytes;
+  size_t size, capacity;
+} growing;
+
+static void grow(void *ctx, const char *text, size_t size) {
+  growing *g = ctx;
+  while (g->size + size > g->capacity) {
+    g->capacity = g->capacity ? 2 * g->capacity : 1024;
+    g->bytes = cli_realloc(g->bytes, g->capacity);
+  }
+  memcpy(g->bytes + g->size, text, size);
+  g->size += size;
+}
+
+/* A result of ours is a text; one that is an object there becomes its JSON. */
+static void add_response(cli_payload *payload, const tp_phase *phase, tp_text value) {
+  growing g = {0};
+  if (tp_value_kind_of(value) == TP_VALUE_TEXT) {
+    add_text(payload, phase, TP_FIELD_RESULT, value);
+  } else if (tp_json_encode(value, grow, &g, NULL) == TP_OK) {
+    payload->text = g.bytes;
+    payload->fields[payload->count++] =
+        (tp_field){.id = TP_FIELD_RESULT, .kind = TP_FIELD_KIND_TEXT, .text = {g.bytes, g.size}};
+  }
+}
+
+static void add_status(cli_payload *payload, const char *status) {
+  payload->fields[payload->count++] =
+      (tp_field){.id = TP_FIELD_STATUS, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(status)};
+}
+
+static void take_event(tp_text object, const tp_phase *phase, cli_payload *payload) {
+  tp_text input = tp_value_get(object, "tool_input"), response = tp_value_get(object, "tool_response");
+  tp_text error = tp_value_get(object, "error");
+  payload->fields = cli_alloc(12 * sizeof *payload->fields);
+  add_text(payload, phase, TP_FIELD_TOOL, tp_value_get(object, "tool_name"));
+  if (input.size > 0 && cli_phase_carries(phase, TP_FIELD_ARGUMENTS))
+    payload->fields[payload->count++] =
+        (tp_field){.id = TP_FIELD_ARGUMENTS, .kind = TP_FIELD_KIND_VALUE, .text = input};
+  if (response.size > 0 && cli_phase_carries(phase, TP_FIELD_RESULT)) {
+    add_response(payload, phase, response);
+    add_status(payload, "success");
+  } else if (error.size > 0 && cli_phase_carries(phase, TP_FIELD_RESULT)) {
+    add_text(payload, phase, TP_FIELD_RESULT, error);
+    add_status(payload, "failure");
+  }
+  add_text(payload, phase, TP_FIELD_TEXT, tp_value_get(object, "prompt"));
+  add_text(payload, phase, TP_FIELD_ASSISTANT_PREVIEW, tp_value_get(object, "last_assistant_message"));
+  add_text(payload, phase, TP_FIELD_MODEL, tp_value_get(object, "model"));
+}
+
+int cli_payload_read_event(const char *path, const char *event, const tp_phase *phase, cli_payload *payload) {
+  tp_text object;
+  if (!path) return CLI_OK;
+  int status = read_object(path, payload, &object);
+  if (status != CLI_OK) return status;
+  tp_text name = tp_value_text(tp_value_get(object, "hook_event_name"));
+  if (name.size == 0) return take_fields(cli_input_name(path), object, payload);
+  if (!cli_text_is(name, event)) {
+    cli_error_at(cli_input_name(path), 0, 0, "is of the event %.*s, and the hook of %s",
+                 (int)(name.size < 64 ? name.size : 64), name.data, event);
+    return CLI_CONFIG;
+  }
+  take_event(object, phase, payload);
+  return CLI_OK;
+}
+
+void cli_payload_free(cli_payload *payload) {
+  tp_writer_free(payload->writer);
+  free(payload->fields);
+  free(payload->text);
+}
+
+/* ---- what a phase gets ---- */
+
+bool cli_phase_carries(const tp_phase *phase, uint32_t field) {
+  for (size_t i = 0; i < phase->field_count; i++)
+    if (phase->fields[i] == field) return true;
+  return false;
+}
+
+tp_field *cli_payload_for(const cli_payload *payload, const tp_phase *phase, size_t *ret_count) {
+  tp_field *fields = NULL;
+  size_t count = 0, capacity = 0;
+  for (size_t i = 0; i < payload->count; i++) {
+    if (!cli_phase_carries(phase, payload->fields[i].id)) continue;
+    fields = cli_room(fields, count, &capacity, sizeof *fields);
+    fields[count++] = payload->fields[i];
+  }
+  *ret_count = count;
+  return fields;
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The command run: everything that it was given is opened and checked first; then the turns are played one after the
+ * other. A session is closed, and its background work awaited, before the next one begins, so that what was told in one
+ * is remembered in the next. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/common/exit_status.h"
+#include "cli/common/input.h"
+#include "cli/common/interrupt.h"
+#include "cli/common/machine.h"
+#include "cli/common/message.h"
+#include "cli/run/ask.h"
+#include "cli/run/conversation.h"
+#include "cli/run/model.h"
+#include "cli/run/summary.h"
+#include "cli/run/talk.h"
+#include "cli/run/timeline.h"
+
+/* A job of ours may run for three minutes, and one that failed is tried again. Where something cannot be kept, waiting
+ * will not help: the rest of the run waits for ABANDONED_LIMIT_MS altogether. */
+enum {
+  JOBS_LIMIT_MS = 600000,
+  JOBS_LOOK_MS = 100,
+  JOBS_SILENT_MS = 2000,
+  ABANDONED_LIMIT_MS = 5000,
+  DRAIN_LIMIT_MS = 30000,
+  INTERRUPTED_LIMIT_MS = 1000,
+  WAIT_MS = 60000
+};
+
+/** All that a run holds. */
+typedef struct player {
+  const cli_arguments *arguments;
+  cli_output *output;
+  cli_conversation conversation;
+  cli_talk talk;
+  cli_events events;
+  cli_timeline timeline;
+  cli_summary summary;
+  cli_interrupt interrupt;
+  cli_ask ask;                  /* questions about tool calls, to the terminal */
+  bool may_ask;
+  int status;                   /* what the command will end with */
+  bool playing;                 /* a turn is under way: its events are shown as they come */
+  bool any_background;          /* in this session: something was left to background work */
+  bool cannot_keep;             /* a turn could not be stored: the rest is not played */
+  int64_t began_ms;             /* the wall clock at the begin of the run */
+  int64_t give_up_ns;           /* when background work is no longer waited for; 0: by its own limits */
+} player;
+
+/* ---- before the first turn ---- */
+
+/* The conversation comes first: it may be standard input, and whoever writes it should hear of its faults alone. */
+static int open_player(player *p) {
+  tp_model *model = NULL;
+  int status = cli_talk_check(p->arguments, "run");
+  if (status == CLI_OK) status = cli_conversation_read(p->arguments->operand, p->arguments, &p->conversation);
+  if (status == CLI_OK) status = cli_model_open(p->arguments, &model);
+  return status == CLI_OK ? cli_talk_open(&p->talk, p->arguments, model) : status;
+}
+
+/* @return how many background jobs are lost with it. */
+static uint64_t drain(player *p) {
+  bool soon = cli_interrupted(&p->interrupt) || p->give_up_ns;
+  return cli_talk_drain(&p->talk, soon ? INTERRUPTED_LIMIT_MS : DRAIN_LIMIT_MS);
+}
+
+static void close_player(player *p) {
+  drain(p); /* a second time when the turns were played, and then it does nothing */
+  cli_talk_close(&p->talk);
+  cli_timeline_free(&p->timeline);
+  cli_events_free(&p->events);
+  cli_conversation_free(&p->conversation);
+}
+
+/* ---- turns ---- */
+
+/* The newest event. */
+static void show_event(player *p) {
+  if (p->arguments->json) {
+    cli_events_print(&p->events, p->output);
+    cli_events_clear(&p->events);
+  } else {
+    cli_timeline_show(&p->timeline, p->events.count - 1);
+  }
+  cli_flush(p->output);
+}
+
+/* Prints as it happens. Events come one at a time, those of a turn before its end is told, and nothing else prints
+ * meanwhile. Those of session.end wait: they stand under a line of their own. */
+static void on_event(void *ctx, const tp_event *event) {
+  player *p = ctx;
+  bool answered = event->kind == TP_EVENT_MODEL_END;
+  cli_events_add(&p->events, p->talk.runtime, event, answered ? &p->talk.watch.request : NULL);
+  if (event->run && event->run->state == TP_STATE_BACKGROUNDED) p->any_background = true;
+  if (p->playing) show_event(p);
+}
+
+/* The first that went wrong counts, and a negative answer less than anything else. */
+static void note(player *p, int status) {
+  if (p->status == CLI_OK || (p->status == CLI_NEGATIVE && status != CLI_OK)) p->status = status;
+}
+
+static void end_turn(player *p, const char *session, const tp_turn_result *result) {
+  cli_events_add_result(&p->events, session, result);
+  show_event(p);
+  if (!p->arguments->json) cli_summary_add(&p->summary, &p->events, result->outcome);
+  cli_events_clear(&p->events);
+  cli_timeline_clear(&p->timeline);
+}
+
+static bool went_wrong(tp_turn_outcome outcome) {
+  return outcome == TP_TURN_FAILED || outcome == TP_TURN_TIMED_OUT || outcome == TP_TURN_CANCELLED;
+}
+
+/* From here on, whatever is left has so long together. */
+static void give_up_soon(player *p) {
+  if (!p->give_up_ns) p->give_up_ns = cli_now_ns() + ABANDONED_LIMIT_MS * INT64_C(1000000);
+}
+
+/* A file that takes one turn no more takes none behind it. */
+static void check_kept(player *p, const tp_turn_result *result) {
+  bool of_store = result->code >= TP_ERR_STORE && result->code < TP_ERR_SYSTEM;
+  if (result->outcome != TP_TURN_FAILED || !(of_store || result->code == TP_ERR_IO)) return;
+  cli_error("error: turn %.*s: %.*s; the rest is not played", (int)result->turn_id.size, result->turn_id.data,
+            (int)result->reason.size, result->reason.data);
+  note(p, cli_exit_of(result->code));
+  p->cannot_keep = true;
+  give_up_soon(p);
+}
+
+static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
+  tp_turn_request request = {
+      .struct_size = sizeof request, .id = turn->id, .caller = TP_CALLER_MANUAL_CLI,
+                             .text = turn->user, .said_unix_ms = turn->said_unix_ms};
+  const tp_turn_result *result = NULL;
+  tp_submission *submission;
+  tp_fault fault = {0};
+  p->playing = true;
+  tp_status status = tp_turn_submit(session, &request, NULL, NULL, &submission, &fault);
+  if (status != TP_OK) return cli_fault(turn->session, status, &fault);
+  cli_interrupt_watch(&p->interrupt, submission);
+  do status = tp_submission_wait(submission, WAIT_MS, &result, &fault);
+  while (status == TP_ERR_TIMEOUT);
+  cli_interrupt_watch(&p->interrupt, NULL);
+  p->playing = false;
+  if (status == TP_OK) {
+    check_kept(p, result);
+    if (went_wrong(result->outcome)) note(p, cli_interrupted(&p->interrupt) ? CLI_INTERRUPTED : CLI_NEGATIVE);
+    end_turn(p, turn->session, result);
+  }
+  tp_submission_unref(submission);
+  return status == TP_OK ? CLI_OK : cli_fault(turn->session, status, &fault);
+}
+
+/* ---- sessions ---- */
+
+static int open_session(player *p, const cli_turn *turn, tp_session **ret_session) {
+  tp_fault fault = {0};
+  tp_session_options options = {.struct_size = sizeof options,
+                                .id = turn->session,
+                                .tenant = turn->tenant,
+                                .workspace = turn->workspace,
+                                .agent = p->talk.agent,
+                                .shared_history = p->talk.history,
+                                .on_event = on_event,
+                                .event_ctx = p,
+                                .ask = p->may_ask ? cli_ask_put : NULL,
+                                .ask_ctx = p->may_ask ? &p->ask : NULL};
+  tp_status status = tp_session_open(p->talk.runtime, &options, ret_session, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault(turn->session, status, &fault);
+}
+
+static bool is_before(int64_t began_ns, int64_t limit_ms) { return cli_now_ns() - began_ns < limit_ms * 1000000; }
+
+static void look_for_dead(player *p) {
+  tp_runtime_stats stats = {.struct_size = sizeof stats};
+  tp_runtime_stats_get(p->talk.runtime, &stats);
+  if (stats.jobs_dead == 0) return;
+  note(p, CLI_LOST);
+  give_up_soon(p);
+}
+
+static bool waits_on(player *p, int64_t began_ns) {
+  if (cli_interrupted(&p->interrupt) || !is_before(began_ns, JOBS_LIMIT_MS)) return false;
+  look_for_dead(p);
+  return !p->give_up_ns || cli_now_ns() < p->give_up_ns;
+}
+
+/* What the background did not do in time may still be done, but the next session would not know of it. */
+static int64_t wait_for_jobs(player *p, const char *session) {
+  int64_t began_ns = cli_now_ns();
+  bool said = false;
+  tp_status status;
+  do {
+    status = tp_jobs_wait(p->talk.runtime, session, JOBS_LOOK_MS, NULL);
+    if (status == TP_ERR_TIMEOUT && !said && !is_before(began_ns, JOBS_SILENT_MS)) {
+      cli_error("waiting for the background work of session %s; Ctrl-C ends the wait", session);
+      said = true;
+    }
+  } while (status == TP_ERR_TIMEOUT && waits_on(p, began_ns));
+  look_for_dead(p);
+  if (status != TP_OK) {
+    cli_error("warning: background work of session %s: %s", session, tp_status_text(status));
+    p->any_background = false; /* none that could be said to be done */
+    note(p, cli_interrupted(&p->interrupt) ? CLI_INTERRUPTED : cli_exit_of(status));
+  }
+  return cli_now_ns() - began_ns;
+}
+
+static void end_session(player *p, const char *name, tp_session *session) {
+  cli_talk_close_session(session);
+  int64_t waited_ns = wait_for_jobs(p, name);
+  if (p->arguments->json) cli_events_print(&p->events, p->output);
+  else cli_timeline_session_end(&p->timeline, p->any_background, waited_ns);
+  cli_events_clear(&p->events);
+  cli_timeline_clear(&p->timeline);
+  cli_flush(p->output);
+  p->any_background = false;
+}
+
+/* The rest is not played when the output cannot be written, the user ended the run, or a turn could not be kept. */
+static bool goes_on(player *p) {
+  return !p->output->error && !cli_interrupted(&p->interrupt) && !p->cannot_keep;
+}
+
+/* Plays the turns of one session that stand together. @return how many there are. */
+static size_t play_session(player *p, size_t first, int *ret_status) {
+  const cli_turn *turns = p->conversation.turns + first;
+  size_t count = 1, left = p->conversation.count - first;
+  while (count < left && cli_turn_same_session(&turns[0], &turns[count])) count++;
+  tp_session *session;
+  *ret_status = open_session(p, &turns[0], &session);
+  if (*ret_status != CLI_OK) return count;
+  p->summary.sessions++;
+  if (!p->arguments->json) cli_timeline_session(p->output, turns[0].session, turns[0].tenant, turns[0].workspace);
+  for (size_t i = 0; i < count && *ret_status == CLI_OK && goes_on(p); i++)
+    *ret_status = play_turn(p, session, &turns[i]);
+  end_session(p, turns[0].session, session);
+  return count;
+}
+
+static void explain(cli_output *output) {
+  cli_paint_on(output, CLI_FAINT);
+  cli_print_string(output, "On the left: milliseconds since the turn began; on the right: how long it took.\n");
+  cli_paint_off(output);
+}
+
+/* ---- what is lost ---- */
+
+/* The store of a directory has those of earlier runs, too: they were reported then. */
+static bool add_dead(void *ctx, const tp_job *job) {
+  player *p = ctx;
+  if (job->ended_ms < p->began_ms) return true;
+  cli_events_add_dead(&p->events, job);
+  cli_summary_add_dead(&p->summary, cli_events_get(&p->events, p->events.count - 1));
+  return true;
+}
+
+static void report_lost(player *p, uint64_t lost) {
+  tp_job_query dead = {.struct_size = sizeof dead, .states = 1u << TP_JOB_DEAD, .with_payload = 1};
+  tp_fault fault = {0};
+  tp_status status = tp_jobs_list(p->talk.runtime, &dead, add_dead, p, &fault);
+  if (status != TP_OK) cli_error("warning: the jobs that failed cannot be listed: %s", tp_status_text(status));
+  size_t count = p->summary.dead_letters.count;
+  p->summary.jobs_lost = (size_t)lost;
+  if (count == 0 && lost == 0) return;
+  note(p, CLI_LOST);
+  cli_events_add_background(&p->events, count, lost);
+  if (p->arguments->json) cli_events_print(&p->events, p->output);
+  cli_events_clear(&p->events);
+  if (count > 0)
+    cli_error("error: %zu background job%s failed for good: what would have been kept is lost", count,
+              count == 1 ? "" : "s");
+  if (lost > 0)
+    cli_error("error: %llu background job%s not done when the run ended", (unsigned long long)lost,
+              lost == 1 ? " was" : "s were");
+}
+
+static void play(player *p) {
+  int status = CLI_OK;
+  if (!p->arguments->json) explain(p->output);
+  p->summary.conversation = &p->conversation;
+  for (size_t i = 0; i < p->conversation.count && status == CLI_OK && goes_on(p);)
+    i += play_session(p, i, &status);
+  note(p, status);
+  report_lost(p, drain(p));
+  cli_talk_report_open(&p->talk);
+  if (cli_interrupted(&p->interrupt)) p->status = CLI_INTERRUPTED;
+  if (!p->arguments->json) cli_summary_print(&p->summary, p->output);
+}
+
+int cli_run(const cli_arguments *arguments, cli_output *output) {
+  player p = {.arguments = arguments, .output = output};
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  p.began_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+  cli_interrupt_start(&p.interrupt);
+  p.may_ask = cli_ask_start(&p.ask);
+  p.timeline = (cli_timeline){.output = output, .events = &p.events, .verbose = arguments->verbose};
+  int status = open_player(&p);
+  if (status == CLI_OK) {
+    play(&p);
+    status = p.status;
+  }
+  close_player(&p);
+  cli_ask_stop(&p.ask);
+  cli_interrupt_stop(&p.interrupt);
+  return status;
+}

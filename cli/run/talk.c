@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run/talk.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/common/data.h"
+#include "cli/common/exit_status.h"
+#include "cli/common/message.h"
+#include "cli/run/conversation.h"
+#include "cli/run/host.h"
+#include "cli/run/model.h"
+#include "turnphase/sqlite.h"
+
+/* ---- opening ---- */
+
+int cli_talk_check(const cli_arguments *arguments, const char *command) {
+  const struct {
+    const char *option, *value;
+  } ids[] = {{"tenant", arguments->tenant}, {"workspace", arguments->workspace}, {"session", arguments->session}};
+  int status = cli_model_check(arguments, command);
+  for (size_t i = 0; status == CLI_OK && i < sizeof ids / sizeof *ids; i++) {
+    if (!ids[i].value || cli_is_id(tp_text_of(ids[i].value))) continue;
+    cli_error("--%s must have 1 to 128 bytes of UTF-8 without white space", ids[i].option);
+    status = CLI_USAGE;
+  }
+  return status;
+}
+
+static int refuse_data(const char *directory, const char *why) {
+  cli_error_at(directory, 0, 0, "%s", why);
+  return CLI_IO;
+}
+
+/* What is kept there is private, so the directory is made for its owner alone. */
+static int open_data(cli_talk *talk) {
+  const char *directory = talk->arguments->data;
+  struct stat found;
+  if (!directory) return CLI_OK;
+  if (mkdir(directory, 0700) != 0 && errno != EEXIST) return refuse_data(directory, strerror(errno));
+  if (stat(directory, &found) != 0) return refuse_data(directory, strerror(errno));
+  if (!S_ISDIR(found.st_mode)) return refuse_data(directory, strerror(ENOTDIR));
+  if (access(directory, W_OK | X_OK) != 0) return refuse_data(directory, strerror(errno));
+  talk->store_path = cli_data_path(directory, "turnphase.db");
+  talk->memory_path = cli_data_path(directory, "memory.db");
+  return cli_data_adopt(directory);
+}
+
+static int open_history(cli_talk *talk) {
+  tp_fault fault = {0};
+  tp_history *history;
+  tp_status status = talk->store_path ? tp_sqlite_history_open(talk->store_path, &history, &fault)
+                                      : tp_history_memory_new(NULL, &history, &fault);
+  if (status == TP_OK) talk->messages = *history;
+  if (status == TP_OK && (status = tp_history_share(NULL, history, &talk->history, &fault)) != TP_OK)
+    tp_history_free(history);
+  return status == TP_OK ? CLI_OK : cli_fault(talk->store_path, status, &fault);
+}
+
+/* @param ret_store  NULL where nothing is kept. */
+static int open_store(cli_talk *talk, tp_store **ret_store) {
+  tp_fault fault = {0};
+  tp_sqlite_store_options options = {.struct_size = sizeof options,
+                                     .path = talk->store_path,
+                                     .log = cli_log,
+                                     .log_ctx = (void *)(uintptr_t)talk->arguments};
+  *ret_store = NULL;
+  if (!talk->store_path) return CLI_OK;
+  tp_status status = tp_sqlite_store_open(&options, ret_store, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault(talk->store_path, status, &fault);
+}
+
+/* @param model  taken, whatever comes of it. */
+static int add_agent(cli_talk *talk, tp_model *model) {
+  tp_fault fault = {0};
+  tp_agent_config config = {
+      .struct_size = sizeof config, .id = "turnphase", .model = cli_watch_init(&talk->watch, model)};
+  tp_status status = tp_agent_add(talk->runtime, &config, &talk->agent, &fault);
+  if (status == TP_OK) return CLI_OK;
+  tp_model_free(&talk->watch.watching);
+  return cli_fault("the agent", status, &fault);
+}
+
+int cli_talk_open(cli_talk *talk, const cli_arguments *arguments, tp_model *model) {
+  tp_store *store = NULL;
+  talk->arguments = arguments;
+  int status = open_data(talk);
+  if (status == CLI_OK) status = open_history(talk);
+  if (status == CLI_OK) status = open_store(talk, &store);
+  if (status == CLI_OK) status = cli_host_open(arguments, talk->memory_path, store, &talk->runtime);
+  if (status == CLI_OK) return add_agent(talk, model);
+  tp_model_free(model);
+  return status;
+}
+
+tp_status cli_talk_load(const cli_talk *talk, const char *session, tp_message_fn each, void *ctx, tp_fault *fault) {
+  const char *tenant = talk->arguments->tenant;
+  tp_history_load load = {.struct_size = sizeof load,
+                          .tenant = tp_text_of(tenant ? tenant : ""),
+                          .session = tp_text_of(session),
+                          .each = each,
+                          .ctx = ctx};
+  return talk->messages.load(talk->messages.self, &load, fault);
+}
+
+/* ---- the end of a session ---- */
+
+/** Waits for the end of a session, which the library tells from a thread of its own. */
+typedef struct closing {
+  pthread_mutex_t mutex;
+  pthread_cond_t ended;
+  bool done;
+} closing;
+
+static void on_closed(void *ctx) {
+  closing *c = ctx;
+  pthread_mutex_lock(&c->mutex);
+  c->done = true;
+  pthread_cond_signal(&c->ended);
+  pthread_mutex_unlock(&c->mutex);
+}
+
+void cli_talk_close_session(tp_session *session) {
+  closing c = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
+  tp_session_close(session, on_closed, &c);
+  pthread_mutex_lock(&c.mutex);
+  while (!c.done) pthread_cond_wait(&c.ended, &c.mutex);
+  pthread_mutex_unlock(&c.mutex);
+  pthread_cond_destroy(&c.ended);
+  pthread_mutex_destroy(&c.mutex);
+}
+
+/* ---- the end ---- */
+
+static bool count_job(void *ctx, const tp_job *job) {
+  (void)job;
+  ++*(size_t *)ctx;
+  return true;
+}
+
+/* Jobs that the store of a directory has, of this run or an earlier one. */
+void cli_talk_report_open(const cli_talk *talk) {
+  tp_job_query open = {.struct_size = sizeof open, .states = 1u << TP_JOB_QUEUED | 1u << TP_JOB_RUNNING};
+  size_t count = 0;
+  if (!talk->store_path || tp_jobs_list(talk->runtime, &open, count_job, &count, NULL) != TP_OK || count == 0) return;
+  cli_error("warning: %zu background job%s not done yet: the next run with this --data does them; see: turnphase jobs "
+            "list %s",
+            count, count == 1 ? " is" : "s are", talk->arguments->data);
+}
+
+uint64_t cli_talk_drain(cli_talk *talk, uint32_t limit_ms) {
+  tp_drain_report report = {.struct_size = sizeof report};
+  if (talk->agent) tp_agent_remove(talk->agent);
+  talk->agent = NULL;
+  if (talk->runtime && tp_runtime_drain(talk->runtime, limit_ms, &report, NULL) != TP_OK)
+    cli_error("the drain was refused");
+  return report.jobs_lost;
+}
+
+/* The runtime first: its sessions use all the rest. */
+void cli_talk_close(cli_talk *talk) {
+  tp_runtime_free(talk->runtime);
+  tp_shared_history_unref(talk->history);
+  cli_watch_fini(&talk->watch);
+  free(talk->store_path);
+  free(talk->memory_path);
+}

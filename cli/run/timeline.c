@@ -1,0 +1,558 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * timeline.c: is given the events of a turn as they come and prints as it goes. Two things wait, because each is shown
+ * as one block: what happened in a phase till it has ended, and the calls of a response till the last has ended. */
+#include "cli/run/timeline.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/common/pool.h"
+#include "cli/common/visible.h"
+
+enum { NAME_WIDTH_MIN = 24, RUN_WIDTH = 98 }; /* of a run's line, with a name of NAME_WIDTH */
+enum { SHOWN_NS = 5000 }; /* "0.01 ms" from here on */
+enum { WIDTH = 112, TEXT_COLUMN = 20, NAME_WIDTH = 44, STATE_WIDTH = 22, CUT_WIDTH = 150, BAR_WIDTH = 24 };
+
+typedef cli_timeline timeline;
+
+static double ms(int64_t ns) { return (double)ns / 1e6; }
+
+/* ---- printing text ---- */
+
+/* Prints up to width code points, and none that a terminal would obey or hide. @return how many bytes. */
+static size_t print_some(cli_output *output, tp_text text, size_t width) {
+  size_t at = 0;
+  for (size_t count = 0; at < text.size && count < width; count++) {
+    uint32_t code;
+    cli_visibility visibility;
+    char number[CLI_ESCAPE_SIZE];
+    size_t size = cli_visible_step((tp_text){text.data + at, text.size - at}, &code, &visibility);
+    if (visibility == CLI_CONTROL) cli_print(output, " ", 1);
+    else if (visibility == CLI_HIDDEN) cli_print(output, number, cli_visible_escape(code, number));
+    else cli_print(output, text.data + at, size);
+    at += size;
+  }
+  return at;
+}
+
+/* The bytes of the code point at text. */
+static size_t step(tp_text text) {
+  cli_visibility visibility;
+  return cli_visible_step(text, NULL, &visibility);
+}
+
+void cli_print_cut(cli_output *output, tp_text text, size_t width) {
+  if (print_some(output, text, width) < text.size) cli_print_string(output, "…");
+}
+
+static void print_padded(cli_output *output, tp_text text, size_t width) {
+  size_t at = 0, count = 0;
+  for (; at < text.size; count++) at += step((tp_text){text.data + at, text.size - at});
+  print_some(output, text, SIZE_MAX);
+  cli_printf(output, "%*s", (int)(count < width ? width - count : 0), "");
+}
+
+/* How much of text goes on a line: to its end, to a line end, or to the last blank that fits. */
+static size_t line_of(tp_text text, size_t width) {
+  size_t at = 0, blank = 0;
+  for (size_t count = 0; at < text.size; count++) {
+    if (text.data[at] == '\n') return at;
+    if (text.data[at] == ' ') blank = at;
+    if (count == width) return blank ? blank : at;
+    at += step((tp_text){text.data + at, text.size - at});
+  }
+  return at;
+}
+
+static void print_wrapped(cli_output *output, tp_text text) {
+  size_t width = output->width && output->width < WIDTH ? output->width : WIDTH;
+  if (width < 2 * TEXT_COLUMN) width = 2 * TEXT_COLUMN;
+  for (bool first = true; first || text.size > 0; first = false) {
+    size_t size = line_of(text, width - TEXT_COLUMN);
+    if (!first) cli_printf(output, "%*s", TEXT_COLUMN, "");
+    print_some(output, (tp_text){text.data, size}, SIZE_MAX);
+    cli_print(output, "\n", 1);
+    if (size < text.size && (text.data[size] == ' ' || text.data[size] == '\n')) size++;
+    text.data += size;
+    text.size -= size;
+  }
+}
+
+/* Names give way where the terminal is narrow, so that a run stays on its line. */
+static size_t name_width(const timeline *t) {
+  size_t width = t->output->width;
+  if (!width || width >= RUN_WIDTH) return NAME_WIDTH;
+  return RUN_WIDTH - width < NAME_WIDTH - NAME_WIDTH_MIN ? NAME_WIDTH - (RUN_WIDTH - width) : NAME_WIDTH_MIN;
+}
+
+/* "      12.3  phase   ": the left of a line that begins something. */
+static void print_key(timeline *t, int64_t at_ns, const char *key) {
+  cli_paint_on(t->output, CLI_FAINT);
+  cli_printf(t->output, "%9.2f", ms(at_ns - t->began_ns));
+  cli_paint_off(t->output);
+  cli_printf(t->output, "  %-9s", key);
+}
+
+static void print_took(timeline *t, int64_t took_ns) { cli_printf(t->output, "%9.2f ms", ms(took_ns)); }
+
+/* ---- phases ---- */
+
+static cli_paint paint_of(tp_text state, tp_text verdict) {
+  if (cli_text_is(verdict, "deny") || cli_text_is(state, "failed") || cli_text_is(state, "interrupted")) return CLI_BAD;
+  if (cli_text_is(verdict, "ask") || cli_text_is(state, "timed_out") || cli_text_is(state, "cancelled"))
+    return CLI_WARN;
+  return cli_text_is(state, "skipped") ? CLI_FAINT : CLI_GOOD;
+}
+
+/* A verdict says more than that its handler succeeded; a reason that only repeats the state says nothing. */
+static void write_state(tp_text run, char *ret_words, size_t size) {
+  tp_text state = cli_event_text(run, "state"), reason = cli_event_text(run, "reason"),
+          verdict = cli_event_text(run, "verdict");
+  tp_text word = cli_text_is(state, "succeeded") && !cli_text_is(verdict, "none") ? verdict : state;
+  bool tells = !cli_text_is(reason, "none") && !cli_text_is(reason, "timeout") && !cli_text_is(reason, "cancelled");
+  snprintf(ret_words, size, "%.*s%s%.*s%s", (int)word.size, word.data, tells ? " (" : "", tells ? (int)reason.size : 0,
+           reason.data, tells ? ")" : "");
+}
+
+static void print_note(timeline *t, tp_text event, tp_text run) {
+  tp_text message = cli_event_text(event, "text");
+  if (cli_text_is(cli_event_text(run, "state"), "timed_out")) cli_print_string(t->output, "  missed its deadline");
+  else if (cli_text_is(cli_event_text(run, "execution"), "fire_and_record"))
+    cli_print_string(t->output, "  not waited for");
+  if (message.size) {
+    cli_print_string(t->output, "  ");
+    cli_print_cut(t->output, message, CUT_WIDTH);
+  }
+}
+
+static void print_run(timeline *t, tp_text event) {
+  tp_text run = tp_value_get(event, "run");
+  int64_t started = cli_event_int(run, "started_ns"), ended = cli_event_int(run, "ended_ns");
+  char words[96];
+  write_state(run, words, sizeof words);
+  cli_printf(t->output, "%*s", TEXT_COLUMN + 2, "");
+  print_padded(t->output, cli_event_text(run, "subscription"), name_width(t) - 2);
+  cli_paint_on(t->output, paint_of(cli_event_text(run, "state"), cli_event_text(run, "verdict")));
+  cli_printf(t->output, "%-*s", started ? STATE_WIDTH : 0, words);
+  cli_paint_off(t->output);
+  if (started) print_took(t, ended - started);
+  print_note(t, event, run);
+  cli_print(t->output, "\n", 1);
+}
+
+/* Of several entries of a phase that are under way together (the gates of tool calls) each has one run of every
+ * subscription: the first of each that is left belongs to the entry that ended. */
+static bool seen_in(const timeline *t, const size_t *taken, size_t count, tp_text subscription) {
+  for (size_t i = 0; i < count; i++) {
+    tp_text other = cli_event_text(tp_value_get(cli_events_get(t->events, taken[i]), "run"), "subscription");
+    if (other.size == subscription.size && memcmp(other.data, subscription.data, other.size) == 0) return true;
+  }
+  return false;
+}
+
+static bool same_phase(tp_text a, tp_text b) {
+  tp_text left = cli_event_text(a, "phase"), right = cli_event_text(b, "phase");
+  return left.size == right.size && memcmp(left.data, right.data, left.size) == 0;
+}
+
+static size_t take_runs(timeline *t, tp_text phase_end, size_t *ret_taken) {
+  size_t taken = 0, left = 0;
+  for (size_t i = 0; i < t->run_count; i++) {
+    tp_text event = cli_events_get(t->events, t->runs[i]);
+    tp_text subscription = cli_event_text(tp_value_get(event, "run"), "subscription");
+    if (same_phase(event, phase_end) && !seen_in(t, ret_taken, taken, subscription)) ret_taken[taken++] = t->runs[i];
+    else t->runs[left++] = t->runs[i];
+  }
+  t->run_count = left;
+  return taken;
+}
+
+/* ---- what handlers brought ---- */
+
+/* Ids are the reader's way back: "p2", or "p2, p4". */
+static void print_sources(cli_output *output, tp_text sources) {
+  const char *between = "";
+  for (tp_value_walk walk = {0}; tp_value_next(sources, &walk); between = ", ") {
+    cli_print_string(output, between);
+    cli_print_cut(output, tp_value_text(walk.value), CUT_WIDTH);
+  }
+}
+
+static void print_context(timeline *t, tp_text event) {
+  tp_text contribution = tp_value_get(event, "contribution"), sources = tp_value_get(contribution, "sources");
+  bool recalled = tp_value_count(sources) > 0;
+  print_key(t, cli_event_int(event, "time_ns"), recalled ? "recalled" : "context");
+  cli_paint_on(t->output, CLI_NOTE);
+  if (recalled) print_sources(t->output, sources);
+  else cli_print_cut(t->output, cli_event_text(event, "subscription"), CUT_WIDTH);
+  cli_paint_off(t->output);
+  cli_print_string(t->output, "  ");
+  cli_print_cut(t->output, cli_event_text(contribution, "text"), CUT_WIDTH);
+  cli_print(t->output, "\n", 1);
+}
+
+static void print_words_of(timeline *t, tp_text event, const char *key) {
+  print_key(t, cli_event_int(event, "time_ns"), key);
+  cli_print_cut(t->output, cli_event_text(event, "subscription"), CUT_WIDTH);
+  cli_print_string(t->output, ": ");
+  cli_print_cut(t->output, cli_event_text(tp_value_get(event, "contribution"), "text"), CUT_WIDTH);
+  cli_print(t->output, "\n", 1);
+}
+
+/* Whether the event is about a run of this subscription, in this phase, that did not succeed. */
+static bool is_trouble_of(tp_text event, tp_text other, tp_text subscription) {
+  tp_text run = tp_value_get(event, "run"), id = cli_event_text(run, "subscription");
+  if (!cli_text_is(cli_event_text(event, "event"), "run") || !same_phase(event, other)) return false;
+  if (cli_text_is(cli_event_text(run, "state"), "succeeded")) return false;
+  return id.size == subscription.size && memcmp(id.data, subscription.data, id.size) == 0;
+}
+
+/* That a handler failed stands in its own line; the library's diagnostic of it says nothing more. */
+static bool repeats_a_run(const timeline *t, tp_text event) {
+  for (size_t i = 0; i < t->events->count; i++)
+    if (is_trouble_of(cli_events_get(t->events, i), event, cli_event_text(event, "subscription"))) return true;
+  return false;
+}
+
+/* What the entry that ended has brought stands right before its end. */
+static void print_brought(timeline *t, tp_text phase_end) {
+  size_t left = 0;
+  for (size_t i = 0; i < t->brought_count; i++) {
+    tp_text event = cli_events_get(t->events, t->brought[i]), kind = cli_event_text(event, "event");
+    if (!same_phase(event, phase_end)) t->brought[left++] = t->brought[i];
+    else if (cli_text_is(kind, "context")) print_context(t, event);
+    else if (cli_text_is(kind, "reminder")) print_words_of(t, event, "reminder");
+    else if (!repeats_a_run(t, event)) print_words_of(t, event, "note");
+  }
+  t->brought_count = left;
+}
+
+/* ---- a phase as a whole ---- */
+
+/* Whether the run has nothing to say but that it was. */
+static bool is_plain(tp_text event) {
+  tp_text run = tp_value_get(event, "run"), state = cli_event_text(run, "state");
+  if (!cli_text_is(state, "succeeded") && !cli_text_is(cli_event_text(run, "reason"), "match")) return false;
+  return cli_text_is(cli_event_text(run, "verdict"), "none") && cli_event_text(event, "text").size == 0;
+}
+
+/* A phase that took next to no time and in which nothing happened is shown to who wants all. */
+static bool is_worth_a_line(const timeline *t, tp_text phase_end, const size_t *runs, size_t run_count) {
+  if (t->verbose || !cli_text_is(cli_event_text(phase_end, "outcome"), "TP_OK")) return true;
+  if (cli_event_int(phase_end, "ended_ns") - cli_event_int(phase_end, "started_ns") >= SHOWN_NS) return true;
+  for (size_t i = 0; i < run_count; i++)
+    if (!is_plain(cli_events_get(t->events, runs[i]))) return true;
+  for (size_t i = 0; i < t->brought_count; i++)
+    if (same_phase(cli_events_get(t->events, t->brought[i]), phase_end)) return true;
+  return false;
+}
+
+static void print_phase(timeline *t, tp_text event) {
+  tp_text outcome = cli_event_text(event, "outcome");
+  size_t *taken = cli_alloc(t->run_count * sizeof *taken);
+  size_t count = take_runs(t, event, taken);
+  if (!is_worth_a_line(t, event, taken, count)) {
+    free(taken);
+    return;
+  }
+  print_key(t, cli_event_int(event, "started_ns"), "phase");
+  cli_paint_on(t->output, CLI_BOLD);
+  print_padded(t->output, cli_event_text(event, "phase"), name_width(t));
+  cli_paint_off(t->output);
+  bool denied = cli_text_is(outcome, "TP_ERR_DENIED"), good = cli_text_is(outcome, "TP_OK");
+  cli_paint_on(t->output, good ? CLI_PLAIN : CLI_BAD);
+  cli_printf(t->output, "%-*s", STATE_WIDTH, good ? "" : denied ? "denied" : "failed");
+  cli_paint_off(t->output);
+  print_took(t, cli_event_int(event, "ended_ns") - cli_event_int(event, "started_ns"));
+  cli_print(t->output, "\n", 1);
+  for (size_t i = 0; i < count; i++) print_run(t, cli_events_get(t->events, taken[i]));
+  free(taken);
+  print_brought(t, event);
+}
+
+/* ---- tools ---- */
+
+/* A call that never began has no time of its own: its place is where it ended. */
+static int64_t begin_of(tp_text call) {
+  int64_t started = cli_event_int(call, "started_ns");
+  return started ? started : cli_event_int(call, "time_ns");
+}
+
+static int64_t end_of(tp_text call) {
+  int64_t ended = cli_event_int(call, "ended_ns");
+  return ended ? ended : cli_event_int(call, "time_ns");
+}
+
+static void print_bar(timeline *t, tp_text call, int64_t first_ns, int64_t last_ns) {
+  char bar[BAR_WIDTH + 1];
+  int64_t span = last_ns > first_ns ? last_ns - first_ns : 1;
+  size_t from = (size_t)((begin_of(call) - first_ns) * BAR_WIDTH / span);
+  size_t to = (size_t)((end_of(call) - first_ns) * BAR_WIDTH / span);
+  memset(bar, ' ', BAR_WIDTH);
+  bar[BAR_WIDTH] = '\0';
+  if (from >= BAR_WIDTH) from = BAR_WIDTH - 1;
+  memset(bar + from, '=', to > from ? to - from : 1);
+  cli_printf(t->output, "  |%s|", bar);
+}
+
+static const char *ordinal(size_t number) {
+  static const char *const words[] = {"1st", "2nd", "3rd"};
+  return number < 3 ? words[number] : "then";
+}
+
+static void print_call(timeline *t, size_t place, tp_text event, int64_t first_ns, int64_t last_ns) {
+  tp_text result = tp_value_get(event, "tool_result"), kind = cli_event_text(result, "kind");
+  bool started = tp_value_bool(tp_value_get(result, "started"), false), ok = cli_text_is(kind, "ok");
+  char words[TP_ID_BYTES_MAX + 64];
+  tp_text name = cli_event_text(result, "name");
+  snprintf(words, sizeof words, "%s to end: call %lld, %.*s", ordinal(place),
+           (long long)cli_event_int(event, "call_index") + 1,
+           (int)(name.size < TP_ID_BYTES_MAX ? name.size : TP_ID_BYTES_MAX), name.data);
+  cli_printf(t->output, "%*s", TEXT_COLUMN + 2, "");
+  print_padded(t->output, tp_text_of(words), name_width(t) - 2);
+  cli_paint_on(t->output, ok ? CLI_GOOD : CLI_BAD);
+  print_padded(t->output, kind, started || t->call_count > 1 ? STATE_WIDTH : 0);
+  cli_paint_off(t->output);
+  if (started) print_took(t, cli_event_int(result, "duration_ns"));
+  else if (t->call_count > 1) cli_printf(t->output, "%12s", "");
+  if (t->call_count > 1) print_bar(t, event, first_ns, last_ns);
+  cli_printf(t->output, "\n%*s", TEXT_COLUMN + 4, "");
+  cli_print_cut(t->output, cli_event_text(result, "text"), WIDTH - TEXT_COLUMN - 4);
+  cli_print(t->output, "\n", 1);
+}
+
+/* What may take long is named when it begins. */
+static void print_call_begin(timeline *t, tp_text event) {
+  print_key(t, cli_event_int(event, "time_ns"), "tool");
+  cli_printf(t->output, "call %lld, ", (long long)cli_event_int(event, "call_index") + 1);
+  cli_print_cut(t->output, cli_event_text(tp_value_get(event, "tool_call"), "name"), CUT_WIDTH);
+  cli_print_string(t->output, ", begins\n");
+}
+
+static void print_calls(timeline *t) {
+  if (t->call_count == 0) return;
+  int64_t first_ns = INT64_MAX, last_ns = 0;
+  for (size_t i = 0; i < t->call_count; i++) {
+    tp_text event = cli_events_get(t->events, t->calls[i]);
+    if (begin_of(event) < first_ns) first_ns = begin_of(event);
+    if (end_of(event) > last_ns) last_ns = end_of(event);
+  }
+  print_key(t, first_ns, "tools");
+  cli_printf(t->output, "%zu call%s\n", t->call_count, t->call_count > 1 ? "s at once" : "");
+  for (size_t i = 0; i < t->call_count; i++)
+    print_call(t, i, cli_events_get(t->events, t->calls[i]), first_ns, last_ns);
+  for (size_t i = 0; i < t->after_calls_count; i++) print_phase(t, cli_events_get(t->events, t->after_calls[i]));
+  t->after_calls_count = 0;
+}
+
+/* ---- the model ---- */
+
+/* The call of the last response that has this id. */
+static tp_text call_of(const timeline *t, tp_text id) {
+  for (size_t i = 0; i < t->call_count; i++) {
+    tp_text event = cli_events_get(t->events, t->calls[i]),
+            other = cli_event_text(tp_value_get(event, "tool_call"), "id");
+    if (other.size == id.size && memcmp(other.data, id.data, id.size) == 0) return event;
+  }
+  return (tp_text){0};
+}
+
+/* Which results the model read, in the order in which its request had them. */
+static void print_results_read(timeline *t, tp_text results) {
+  int64_t before = -1;
+  bool in_call_order = true;
+  cli_print_string(t->output, ", read the results of ");
+  for (tp_value_walk walk = {0}; tp_value_next(results, &walk);) {
+    tp_text call = call_of(t, tp_value_text(walk.value));
+    int64_t place = cli_event_int(call, "call_index");
+    if (before >= 0) cli_print_string(t->output, ", ");
+    cli_print_cut(t->output, cli_event_text(tp_value_get(call, "tool_call"), "name"), CUT_WIDTH);
+    in_call_order = in_call_order && place > before;
+    before = place;
+  }
+  if (in_call_order && tp_value_count(results) > 1) cli_print_string(t->output, " (in call order)");
+}
+
+/* What is printed of a response on its way: word by word, since only a whole word knows its line. */
+static size_t stream_width(const timeline *t) {
+  size_t width = t->output->width && t->output->width < WIDTH ? t->output->width : WIDTH;
+  return (width < 2 * TEXT_COLUMN ? 2 * TEXT_COLUMN : width) - TEXT_COLUMN;
+}
+
+static void begin_stream_line(timeline *t) {
+  cli_printf(t->output, "\n%*s", TEXT_COLUMN, "");
+  t->column = 0;
+}
+
+static void end_word(timeline *t) {
+  size_t width = 0;
+  for (size_t at = 0; at < t->word_size; width++) at += step((tp_text){t->word + at, t->word_size - at});
+  if (t->column > 0 && t->column + width > stream_width(t)) begin_stream_line(t);
+  print_some(t->output, (tp_text){t->word, t->word_size}, SIZE_MAX);
+  t->column += width;
+  t->word_size = 0;
+}
+
+static void print_blank(timeline *t) {
+  if (t->column >= stream_width(t)) {
+    begin_stream_line(t);
+    return;
+  }
+  cli_print(t->output, " ", 1);
+  t->column++;
+}
+
+static void print_delta(timeline *t, tp_text event) {
+  tp_text text = cli_event_text(event, "text");
+  if (!t->streams) {
+    print_key(t, cli_event_int(event, "time_ns"), "answer");
+    cli_output_stream(t->output, true);
+    t->streams = t->streamed = true;
+    t->column = 0;
+  }
+  for (size_t at = 0, size; at < text.size; at += size) {
+    size = step((tp_text){text.data + at, text.size - at});
+    bool blank = text.data[at] == ' ' || text.data[at] == '\n';
+    if (blank || t->word_size + size > sizeof t->word) end_word(t);
+    if (text.data[at] == '\n') {
+      begin_stream_line(t);
+    } else if (blank) {
+      print_blank(t);
+    } else {
+      memcpy(t->word + t->word_size, text.data + at, size);
+      t->word_size += size;
+    }
+  }
+}
+
+static void end_stream(timeline *t) {
+  if (!t->streams) return;
+  end_word(t);
+  cli_print(t->output, "\n", 1);
+  cli_output_stream(t->output, false);
+  t->streams = false;
+}
+
+static void print_model(timeline *t, tp_text event) {
+  tp_text request = tp_value_get(event, "request"), results = tp_value_get(request, "tool_results");
+  tp_text text = cli_event_text(event, "text");
+  print_key(t, cli_event_int(event, "started_ns"), "model");
+  cli_paint_on(t->output, CLI_FAINT);
+  cli_printf(t->output, "shown %lld message%s", (long long)cli_event_int(request, "message_count"),
+             cli_event_int(request, "message_count") == 1 ? "" : "s");
+  if (tp_value_count(results) > 0) print_results_read(t, results);
+  if (!cli_text_is(cli_event_text(event, "outcome"), "TP_OK")) cli_print_string(t->output, ", did not answer");
+  cli_printf(t->output, ", %.2f ms", ms(cli_event_int(event, "ended_ns") - cli_event_int(event, "started_ns")));
+  cli_paint_off(t->output);
+  cli_print(t->output, "\n", 1);
+  bool printed = t->streamed;
+  t->streamed = false;
+  if (text.size == 0 || printed) return;
+  cli_printf(t->output, "%*s", TEXT_COLUMN, "");
+  print_wrapped(t->output, text);
+}
+
+/* ---- a turn ---- */
+
+static void print_begin(timeline *t, tp_text event) {
+  t->began_ns = cli_event_int(event, "time_ns");
+  cli_print_string(t->output, "\n  turn ");
+  cli_paint_on(t->output, CLI_BOLD);
+  cli_print_cut(t->output, cli_event_text(tp_value_get(event, "ids"), "turn"), CUT_WIDTH);
+  cli_paint_off(t->output);
+  cli_print(t->output, "\n", 1);
+  print_key(t, t->began_ns, "user");
+  cli_paint_on(t->output, CLI_BOLD);
+  print_wrapped(t->output, cli_event_text(event, "text"));
+  cli_paint_off(t->output);
+}
+
+static void print_end(timeline *t, tp_text result) {
+  tp_text outcome = cli_event_text(result, "outcome"), reason = cli_event_text(result, "reason");
+  print_key(t, cli_event_int(result, "ended_ns"), "end");
+  bool denied = cli_text_is(outcome, "denied");
+  cli_paint_on(t->output, cli_text_is(outcome, "completed") ? CLI_GOOD : denied ? CLI_WARN : CLI_BAD);
+  cli_print(t->output, outcome.data, outcome.size);
+  cli_paint_off(t->output);
+  if (reason.size) {
+    cli_print_string(t->output, ": ");
+    cli_print_cut(t->output, reason, 2 * CUT_WIDTH);
+  }
+  cli_print(t->output, "\n", 1);
+}
+
+static void keep(size_t **list, size_t *count, size_t *capacity, size_t index) {
+  *list = cli_room(*list, *count, capacity, sizeof **list);
+  (*list)[(*count)++] = index;
+}
+
+/* The phases behind a call come after the block of the calls. */
+static void print_or_defer(timeline *t, size_t index) {
+  tp_text event = cli_events_get(t->events, index), phase = cli_event_text(event, "phase");
+  if (t->call_count > 0 && (cli_text_is(phase, "tool.result") || cli_text_is(phase, "tool.post")))
+    keep(&t->after_calls, &t->after_calls_count, &t->after_calls_capacity, index);
+  else print_phase(t, event);
+}
+
+/* What the calls were is needed till the model has read their results. */
+static void print_event(timeline *t, size_t index) {
+  tp_text event = cli_events_get(t->events, index), kind = cli_event_text(event, "event");
+  if (cli_text_is(kind, "model_delta")) {
+    print_delta(t, event);
+    return;
+  }
+  end_stream(t);
+  if (cli_text_is(kind, "turn_begin")) print_begin(t, event);
+  else if (cli_text_is(kind, "run")) keep(&t->runs, &t->run_count, &t->runs_capacity, index);
+  else if (cli_text_is(kind, "phase_end")) print_or_defer(t, index);
+  else if (cli_text_is(kind, "tool_begin")) print_call_begin(t, event);
+  else if (cli_text_is(kind, "tool_end")) keep(&t->calls, &t->call_count, &t->calls_capacity, index);
+  else if (cli_text_is(kind, "model_begin") || cli_text_is(kind, "turn_end")) print_calls(t);
+  else if (cli_text_is(kind, "model_end")) {
+    print_model(t, event);
+    t->call_count = 0;
+  } else if (cli_text_is(kind, "context") || cli_text_is(kind, "reminder") || cli_text_is(kind, "diagnostic"))
+    keep(&t->brought, &t->brought_count, &t->brought_capacity, index);
+  else if (cli_text_is(kind, "result")) print_end(t, event);
+}
+
+void cli_timeline_session(cli_output *output, const char *session, const char *tenant, const char *workspace) {
+  cli_print_string(output, "\nsession ");
+  cli_paint_on(output, CLI_BOLD);
+  cli_print_cut(output, tp_text_of(session), CUT_WIDTH);
+  cli_paint_off(output);
+  cli_paint_on(output, CLI_FAINT);
+  if (tenant) cli_printf(output, "   tenant %s", tenant);
+  if (workspace) cli_printf(output, "   workspace %s", workspace);
+  cli_paint_off(output);
+  cli_print(output, "\n", 1);
+}
+
+void cli_timeline_show(cli_timeline *t, size_t index) { print_event(t, index); }
+
+void cli_timeline_clear(cli_timeline *t) {
+  end_stream(t);
+  t->streamed = false;
+  t->run_count = t->call_count = t->brought_count = t->after_calls_count = 0;
+}
+
+void cli_timeline_free(cli_timeline *t) {
+  free(t->runs);
+  free(t->calls);
+  free(t->brought);
+  free(t->after_calls);
+}
+
+void cli_timeline_session_end(cli_timeline *t, bool any_background, int64_t waited_ns) {
+  if (t->events->count > 0) {
+    t->began_ns = cli_event_int(cli_events_get(t->events, 0), "time_ns");
+    cli_print_string(t->output, "\n  end of the session\n");
+    for (size_t i = 0; i < t->events->count; i++) print_event(t, i);
+  }
+  if (!any_background) return;
+  cli_paint_on(t->output, CLI_FAINT);
+  cli_printf(t->output, "\n  background work of the session is done; it took %.1f ms more\n", ms(waited_ns));
+  cli_paint_off(t->output);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * timeline: what happened in a turn, for people: one line for each thing, with when it began (milliseconds since the
+ * turn began) and how long it took. */
+#ifndef CLI_TIMELINE_H
+#define CLI_TIMELINE_H
+
+#include "cli/run/event.h"
+
+/** What is shown of a turn while it goes on; set output, events and verbose, the rest is zero. */
+typedef struct cli_timeline {
+  cli_output *output;
+  const cli_events *events;   /* of the turn */
+  bool verbose;
+  int64_t began_ns;
+  size_t *runs;               /* events RUN that belong to no printed phase yet */
+  size_t run_count, runs_capacity;
+  size_t *calls;              /* events TOOL_END since the last response, in completion order */
+  size_t call_count, calls_capacity;
+  size_t *brought;            /* events CONTEXT, REMINDER, DIAGNOSTIC whose phase has not ended yet */
+  size_t brought_count, brought_capacity;
+  size_t *after_calls;        /* events PHASE_END of what followed calls whose block is not printed yet */
+  size_t after_calls_count, after_calls_capacity;
+  bool streams;               /* text of the model is on its way: a line is open */
+  bool streamed;              /* some of the response was printed like this */
+  size_t column;              /* code points on that line */
+  char word[256];             /* the word that has come last, till it is whole */
+  size_t word_size;
+} cli_timeline;
+
+/** The line above a session's turns. */
+void cli_timeline_session(cli_output *output, const char *session, const char *tenant, const char *workspace);
+/** Shows an event of a turn, now that it is there: the one at index, the ones before were shown. */
+void cli_timeline_show(cli_timeline *timeline, size_t index);
+/** What ran at the end of a session: its phase, and how long the work in the background took after it. */
+void cli_timeline_session_end(cli_timeline *timeline, bool any_background, int64_t waited_ns);
+/** Forgets what waits: the events are about to be cleared. */
+void cli_timeline_clear(cli_timeline *timeline);
+void cli_timeline_free(cli_timeline *timeline);
+
+/** A text for a line on a terminal: control characters and line ends become blanks, and what is longer than width code
+ *  points is cut. Shared with the summary. */
+void cli_print_cut(cli_output *output, tp_text text, size_t width);
+
+#endif

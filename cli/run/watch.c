@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run/watch.h"
+
+#include <stdlib.h>
+
+/* The results behind the model's last message are those that it has not read. */
+static size_t first_unread(const tp_model_request *request) {
+  size_t first = request->message_count;
+  while (first > 0 && request->messages[first - 1]->role != TP_ROLE_ASSISTANT) first--;
+  return first;
+}
+
+static void remember(cli_watch *watch, const tp_model_request *request) {
+  size_t count = 0;
+  cli_pool_free(&watch->pool);
+  watch->tool_count = 0;
+  for (size_t i = 0; i < request->tool_count; i++, watch->tool_count++) {
+    const tp_tool *tool = request->tools[i];
+    watch->tools = cli_room(watch->tools, 2 * i + 1, &watch->tools_capacity, sizeof *watch->tools);
+    watch->tools[2 * i] = cli_pool_copy(&watch->pool, tp_text_of(tool->name));
+    watch->tools[2 * i + 1] = cli_pool_copy(&watch->pool, tp_text_of(tool->description ? tool->description : ""));
+  }
+  for (size_t i = first_unread(request); i < request->message_count; i++) {
+    const tp_message *message = request->messages[i];
+    if (message->role != TP_ROLE_TOOL) continue;
+    watch->results = cli_room(watch->results, count, &watch->results_capacity, sizeof *watch->results);
+    watch->results[count++] = cli_pool_copy(&watch->pool, message->call_id);
+  }
+  watch->request = (cli_request){
+      .message_count = request->message_count, .tool_results = watch->results, .tool_result_count = count};
+}
+
+/* The library starts one request of a turn at a time and tells of its end afterwards, so nobody reads meanwhile. */
+static void start(void *self, const tp_model_request *request, tp_token token) {
+  cli_watch *watch = self;
+  remember(watch, request);
+  watch->model->start(watch->model->self, request, token);
+}
+
+static void cancel(void *self, tp_token token) {
+  cli_watch *watch = self;
+  if (watch->model->cancel) watch->model->cancel(watch->model->self, token);
+}
+
+static void destroy(void *self) {
+  cli_watch *watch = self;
+  tp_model_free(watch->model);
+}
+
+tp_model *cli_watch_init(cli_watch *watch, tp_model *model) {
+  *watch = (cli_watch){.watching = *model, .model = model};
+  watch->watching.self = watch;
+  watch->watching.start = start;
+  watch->watching.cancel = cancel;
+  watch->watching.destroy = destroy;
+  return &watch->watching;
+}
+
+void cli_watch_fini(cli_watch *watch) {
+  free(watch->results);
+  free(watch->tools);
+  cli_pool_free(&watch->pool);
+}
