@@ -52,7 +52,7 @@ void bench_workload_run(const bench_workload *workload, tp_turn *turn);
 /** Begins a turn that the caller drives. Ends the program when it is refused. */
 tp_turn *bench_turn_begin(tp_runtime *runtime);
 
-/** Ends the program with the story of a failure, unless status is TP_OK. A bench has no use for half of what it wants
+/** Ends the program with the message of a failure, unless status is TP_OK. A bench has no use for half of what it wants
  *  to measure. @param fault  may be NULL. */
 void bench_must(tp_status status, const tp_fault *fault);
 

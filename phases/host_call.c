@@ -54,7 +54,7 @@ static void abandoned(tp__attempt *attempt) {
 
 static void settled(tp__attempt *attempt, tp__attempt_end end) {
   tp__host_call *c = of(attempt);
-  if (end == TP__ANSWERED && c->status != TP_OK && c->fault.message[0]) c->story = c->fault.message;
+  if (end == TP__ANSWERED && c->status != TP_OK && c->fault.message[0]) c->message = c->fault.message;
   c->on_end(c, end == TP__ANSWERED ? c->status : end == TP__REFUSED ? TP_ERR_NO_THREAD : TP_ERR_TIMEOUT);
   tp__attempt_unref(attempt);
 }

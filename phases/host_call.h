@@ -26,7 +26,7 @@ struct tp__host_call {
   tp_status status;  /* the work's, or that of the token's completion */
   tp_fault fault;    /* likewise */
   bool counts;       /* a call of a shared history that has not ended: the owner's, then the work's or the token's */
-  const char *story; /* owner: what the work said of its failure; NULL: nothing, or it did not answer */
+  const char *message; /* owner: what the work said of its failure; NULL: nothing, or it did not answer */
   size_t block_size;
 };
 

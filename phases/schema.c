@@ -467,8 +467,8 @@ static bool arguments_fit(tp__out *why, const tp__schema *schema, tp_text argume
 }
 
 tp_status tp__schema_validate(const tp__schema *schema, tp_text arguments, char *message, size_t size) {
-  char story[TP__SCHEMA_MESSAGE_SIZE];
-  tp__out why = {story, sizeof story, 0};
+  char text[TP__SCHEMA_MESSAGE_SIZE];
+  tp__out why = {text, sizeof text, 0};
   tp_status status = tp_value_check(arguments, NULL);
   if (status == TP_OK) {
     if (arguments_fit(&why, schema, arguments)) return TP_OK;
@@ -480,9 +480,9 @@ tp_status tp__schema_validate(const tp__schema *schema, tp_text arguments, char 
     tp__out_string(&why, "arguments: not one well-formed value");
   }
   if (size == 0) return status;
-  size_t kept = tp__utf8_cut((tp_text){story, why.size < sizeof story ? why.size : sizeof story}, sizeof story - 4);
-  kept = tp__utf8_cut((tp_text){story, kept}, size - 1);
-  memcpy(message, story, kept);
+  size_t kept = tp__utf8_cut((tp_text){text, why.size < sizeof text ? why.size : sizeof text}, sizeof text - 4);
+  kept = tp__utf8_cut((tp_text){text, kept}, size - 1);
+  memcpy(message, text, kept);
   message[kept] = '\0';
   return status;
 }

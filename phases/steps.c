@@ -48,8 +48,8 @@ static void load_ended(tp__host_call *call, tp_status status) {
   tp__messages *messages = &d->session->messages; /* nothing was there before: what came half is not kept */
   messages->count = 0;
   if (tp__drive_out_of_time(d)) return;
-  tp_text reason =
-      tp__arena_printf(&d->arena, "the history was not loaded: %s", call->story ? call->story : tp_status_text(status));
+  tp_text reason = tp__arena_printf(&d->arena, "the history was not loaded: %s",
+                                    call->message ? call->message : tp_status_text(status));
   tp__drive_stop(d, d->turn->core.is_cancelled ? TP_TURN_CANCELLED : TP_TURN_FAILED, status, reason);
 }
 
@@ -616,7 +616,7 @@ static void append_ended(tp__host_call *call, tp_status status) {
   tp__drive_note_step(d, TP_STEP_APPEND, d->waits_since_ns, now_ns, status);
   for (size_t i = 0; status == TP_OK && i < call->messages.count; i++)
     status = tp__messages_add(&d->session->messages, &call->messages.items[i]);
-  after_commit(d, status, call->story);
+  after_commit(d, status, call->message);
 }
 
 void tp__step_commit(tp__drive *d) {

@@ -44,16 +44,16 @@ static void make_printable(char *message) {
 
 tp_status tp__refuse(tp_fault *fault, tp_status code, const char *name, tp__place place, const char *format, ...) {
   if (!fault) return code;
-  tp_fault story = {.code = code, .line = place.line, .column = place.column};
+  tp_fault found = {.code = code, .line = place.line, .column = place.column};
   char message[TP_FAULT_MESSAGE_SIZE + 4]; /* longer than what is kept, so that the cut sees where a code point ends */
   va_list args;
   va_start(args, format);
   vsnprintf(message, sizeof message, format, args);
   va_end(args);
   make_printable(message);
-  copy_cut(story.message, sizeof story.message, message);
-  if (name) copy_cut(story.subject, sizeof story.subject, name);
-  *fault = story;
+  copy_cut(found.message, sizeof found.message, message);
+  if (name) copy_cut(found.subject, sizeof found.subject, name);
+  *fault = found;
   return code;
 }
 

@@ -114,8 +114,8 @@ enum {
   TP_FAULT_MESSAGE_SIZE = 512
 };
 
-/** The story of a failure. The caller owns it and may reuse it; no pointer in it needs freeing. The library writes all
- *  of its 768 bytes, so it need not be initialised, and it never grows. */
+/** What failed, where and why. The caller owns it and may reuse it; no pointer in it needs freeing. The library writes
+ *  all of its 768 bytes, so it need not be initialised, and it never grows. */
 typedef struct tp_fault {
   tp_status code;
   uint32_t phase;                          /* TP_PHASE_*, 0 when the failure has none */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fault.c: how a refusal tells its story, and how a caller's options are read. */
+ * fault.c: how a fault is filled, and how a caller's options are read. */
 #include <stdio.h>
 
 #include "runtime/base/base.h"
@@ -14,17 +14,17 @@ static void copy_cut(char *target, tp_text text, size_t max) {
 
 tp_status tp__fail(tp_fault *fault, tp_status code, const char *subject, const char *format, ...) {
   if (!fault) return code;
-  /* Built aside, since subject and arguments may point into the very fault: a story may wrap the one before. The
+  /* Built aside, since subject and arguments may point into the very fault: a fault may wrap the one before. The
    * message gets a little more room than it may keep, so that the cut can see where a code point ends. */
-  tp_fault story = {.code = code};
+  tp_fault built = {.code = code};
   char message[TP_FAULT_MESSAGE_SIZE + 4] = "";
   va_list args;
   va_start(args, format);
   vsnprintf(message, sizeof message, format, args);
   va_end(args);
-  copy_cut(story.message, tp_text_of(message), sizeof story.message - 1);
-  copy_cut(story.subject, tp_text_of(subject), sizeof story.subject - 1);
-  *fault = story;
+  copy_cut(built.message, tp_text_of(message), sizeof built.message - 1);
+  copy_cut(built.subject, tp_text_of(subject), sizeof built.subject - 1);
+  *fault = built;
   return code;
 }
 

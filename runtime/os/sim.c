@@ -10,15 +10,15 @@
 
 #define sim tp__sim_state
 
-/* ---- the story of a bad end ---- */
+/* ---- the message of a run that did not end well ---- */
 
-typedef struct story {
+typedef struct report_text {
   char *next;
   size_t left;
-} story;
+} report_text;
 
-static void tell(story *s, const char *format, ...) TP__PRINTF(2, 3);
-static void tell(story *s, const char *format, ...) {
+static void append(report_text *s, const char *format, ...) TP__PRINTF(2, 3);
+static void append(report_text *s, const char *format, ...) {
   va_list args;
   va_start(args, format);
   int wanted = vsnprintf(s->next, s->left, format, args);
@@ -28,25 +28,25 @@ static void tell(story *s, const char *format, ...) {
   s->left -= told;
 }
 
-static void tell_fiber(story *s, const tp__fiber *fiber) {
+static void describe_fiber(report_text *s, const tp__fiber *fiber) {
   static const char *const doings[] = {"can run",        "waits for a lock", "waits on a condition",
                                        "joins a thread", "sleeps",           "has ended"};
-  tell(s, "; %s#%u %s", fiber->name, fiber->number, doings[fiber->state]);
+  append(s, "; %s#%u %s", fiber->name, fiber->number, doings[fiber->state]);
   if (fiber->state == TP__FIBER_LOCKS) {
     const tp__mutex *mutex = fiber->object;
     const tp__fiber *holder = mutex->holder;
-    if (holder) tell(s, " that %s#%u holds", holder->name, holder->number);
+    if (holder) append(s, " that %s#%u holds", holder->name, holder->number);
   }
   if (fiber->deadline_ns != TP__NEVER) {
-    tell(s, " for another %lld us", (long long)(fiber->deadline_ns - sim.now_ns) / TP__NS_PER_US);
+    append(s, " for another %lld us", (long long)(fiber->deadline_ns - sim.now_ns) / TP__NS_PER_US);
   }
 }
 
-static void tell_end(char *text, size_t size) {
+static void describe_end(char *text, size_t size) {
   static const char *const ends[] = {"done", "deadlock", "livelock", "left behind"};
-  story s = {text, size};
-  tell(&s, "%s after %llu steps", ends[sim.end], (unsigned long long)sim.steps);
-  for (size_t i = 0; i < sim.live_count; i++) tell_fiber(&s, sim.live[i]);
+  report_text s = {text, size};
+  append(&s, "%s after %llu steps", ends[sim.end], (unsigned long long)sim.steps);
+  for (size_t i = 0; i < sim.live_count; i++) describe_fiber(&s, sim.live[i]);
 }
 
 /* ---- a run ---- */
@@ -75,7 +75,7 @@ tp__sim_report tp__sim_run(const tp__sim_options *options, void (*main)(void *ar
   report = (tp__sim_report){.end = sim.end, .steps = sim.steps, .trace_hash = sim.trace};
   report.virtual_ns = sim.now_ns - start_ns;
   if (sim.end != TP__SIM_DONE) {
-    tell_end(report.story, sizeof report.story);
+    describe_end(report.message, sizeof report.message);
     tp__sim_memory_abandon();
   }
   while (sim.live_count > 0) tp__fiber_abandon(sim.live[--sim.live_count]);

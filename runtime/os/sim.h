@@ -40,7 +40,7 @@ typedef struct tp__sim_report {
   uint64_t steps;
   uint64_t trace_hash;
   int64_t virtual_ns;    /* how far the clock went */
-  char story[512];       /* on anything but DONE: which fibers wait where */
+  char message[512];     /* on anything but DONE: which fibers wait where */
 } tp__sim_report;
 
 /** Runs main(arg) as the first fiber until every fiber has ended (detached ones included) or nothing can go on. Fibers

@@ -332,15 +332,15 @@ tp_status tp_edit_commit(tp_edit *edit, tp_commit_report *ret_report, tp_fault *
   if (!edit) return tp__fail(fault, TP_ERR_USAGE, NULL, "a commit needs an edit");
   if (ret_report) TP__TRY(tp__size_check(ret_report, "tp_commit_report", fault));
   tp__registry *registry = edit->registry;
-  tp_fault story = {.code = TP_OK};
+  tp_fault why = {.code = TP_OK};
   tp_commit_report found;
   tp__snapshot *base = tp__registry_pin(registry);
-  tp_status status = commit_over(edit, base, &found, &story);
+  tp_status status = commit_over(edit, base, &found, &why);
   if (status != TP_OK) {
     tp__audit_row row;
-    tp__audit_fill(&row, edit->owner_name, "commit", story.message, status, base->hash);
+    tp__audit_fill(&row, edit->owner_name, "commit", why.message, status, base->hash);
     tp__audit_add(registry, &row);
-    if (fault) *fault = story;
+    if (fault) *fault = why;
   }
   tp__snapshot_unpin(base);
   if (status != TP_OK) return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * engine_sim: the whole engine on a simulated machine, one script and one schedule a seed. A failing seed prints the
- * property that did not hold, the story and the command that replays it, and ends the command with 1. */
+ * property that did not hold, the trace and the command that replays it, and ends the command with 1. */
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -41,12 +41,13 @@ static void tell_failure(const world *w, uint32_t workers) {
   char command[512];
   command_of(command, sizeof command, s->seed);
   printf("seed %llu FAILED: %s\n", (unsigned long long)s->seed, w->failure);
-  printf("  script: %s weather, %u nodes, %u turns, %u engine workers, %s schedule\n", script_weather_name(s->weather),
-         s->node_count, s->turn_count, workers ? workers : s->options.engine_workers, policy_names[s->sim.policy]);
+  printf("  script: faults: %s, %u nodes, %u turns, %u engine workers, %s schedule\n",
+         script_fault_level_name(s->fault_level), s->node_count, s->turn_count,
+         workers ? workers : s->options.engine_workers, policy_names[s->sim.policy]);
   printf("  run: %llu steps, %lld us of virtual time, trace %016llx\n", (unsigned long long)w->report.steps,
          (long long)w->report.virtual_ns / TP__NS_PER_US, (unsigned long long)w->report.trace_hash);
-  if (w->report.end != TP__SIM_DONE) printf("  end: %s\n", w->report.story);
-  if (args.seeds == 1) story_tell(w);
+  if (w->report.end != TP__SIM_DONE) printf("  end: %s\n", w->report.message);
+  if (args.seeds == 1) trace_tell(w);
   printf("  replay: %s\n", command);
   fflush(stdout);
 }
@@ -86,7 +87,7 @@ static bool play_once(world *w, const script *s, uint32_t workers) {
   world_play(w, s, workers);
   if (args.verbose)
     printf("seed %llu, %s: %llu steps, %u calls, trace %016llx\n", (unsigned long long)s->seed,
-           script_weather_name(s->weather), (unsigned long long)w->report.steps, w->call_count,
+           script_fault_level_name(s->fault_level), (unsigned long long)w->report.steps, w->call_count,
            (unsigned long long)w->report.trace_hash);
   if (!world_failed(w)) return true;
   tell_failure(w, workers);
@@ -115,7 +116,7 @@ static bool play_seed(uint64_t seed) {
   seed_now = seed;
   memset(worlds, 0, sizeof worlds);
   script_draw(&s, seed, args.nodes_max, args.policy);
-  if (s.weather == WEATHER_QUIET) return play_thrice(worlds, &s);
+  if (s.fault_level == FAULTS_NONE) return play_thrice(worlds, &s);
   bool held = play_once(&worlds[0], &s, 0);
   world_fini(&worlds[0]);
   return held;

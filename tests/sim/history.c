@@ -32,7 +32,7 @@ static history_call *begin_call(world *w, tp_text session) {
 }
 
 /* A drain looks every millisecond at what an append holds up: where no clock jumps, none takes its whole limit. */
-static bool may_hang(const world *w) { return w->s->weather >= WEATHER_STORM; }
+static bool may_hang(const world *w) { return w->s->fault_level >= FAULTS_CLOCK; }
 
 /* Mostly short; where time jumps sometimes longer than anybody waits. */
 static int64_t draw_delay(const world *w) {

@@ -32,7 +32,7 @@ tp_status idle_register(world *w, tp_edit *edit) {
 }
 
 void idle_ended(world *w) {
-  bool all = w->s->weather < WEATHER_STORM; /* else a jump may take the time of a handler */
+  bool all = w->s->fault_level < FAULTS_CLOCK; /* else a jump may take the time of a handler */
   if (w->idle_ended > w->idle_opened || (all && w->idle_ended != w->idle_opened))
     world_fail(w, "a drain ends each idle session once", "%u of %u", w->idle_ended, w->idle_opened);
 }

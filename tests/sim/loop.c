@@ -357,7 +357,7 @@ void loop_after_free(loop *l) {
 
 void loop_ended(loop *l) {
   world *w = l->w;
-  bool faults = w->s->weather == WEATHER_FAULTS;
+  bool faults = w->s->fault_level == FAULTS_REFUSALS;
   if (l->ended != l->begun) world_fail(w, "a turn ends once", "of the loop %u of %u", l->ended, l->begun);
   if (l->ends_heard > l->begun || (!faults && !l->freed_early && !w->drain_ns && l->ends_heard != l->begun))
     world_fail(w, "ends of turns are not lost", "of the loop %u of %u", l->ends_heard, l->begun);

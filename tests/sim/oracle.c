@@ -5,9 +5,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "errand.h"
 #include "runtime/exec/entry.h"
 #include "runtime/exec/slot.h"
+#include "tool_work.h"
 #include "world.h"
 
 /* Without jumps virtual time passes only when every thread waits, and by at most 8 ns a clock reading: what is not
@@ -150,14 +150,14 @@ static void check_late(case_ *c, uint32_t row) {
 static void check_liveness(case_ *c, uint32_t row) {
   const tp_run_record *run = &c->runs[row];
   const call_note *call = c->last[c->order[row]];
-  script_weather weather = c->w->s->weather;
+  script_fault_level fault_level = c->w->s->fault_level;
   bool missed = run->state == TP_STATE_TIMED_OUT || run->reason == TP_REASON_NO_SLACK;
   bool stopped =
       run->state == TP_STATE_CANCELLED && c->entry->state != TP__ENTRY_FAILED; /* which ends the pause of a retry */
-  if (weather == WEATHER_QUIET && (missed || stopped))
+  if (fault_level == FAULTS_NONE && (missed || stopped))
     FAIL(c, "liveness", "node %d is %s (%s) though all finish in time", c->order[row], outcome_name(run),
          tp_reason_name(run->reason));
-  if (weather > WEATHER_CALM || run->state != TP_STATE_TIMED_OUT || !call || !call->answered_ns) return;
+  if (fault_level > FAULTS_HANGS || run->state != TP_STATE_TIMED_OUT || !call || !call->answered_ns) return;
   if (call->move->answer == ANSWER_FAIL_RETRYABLE) return; /* the time ran out before it was tried again */
   if (call->answered_ns + ALLOWANCE_NS < call->deadline_ns)
     FAIL(c, "liveness", "node %d answered %" PRId64 " us before its deadline and is timed out", c->order[row],
@@ -312,7 +312,7 @@ static void check_outcome(case_ *c) {
   tp_status outcome = c->result->outcome;
   bool known = outcome == TP_OK || outcome == TP_ERR_CANCELLED || (outcome == TP_ERR_HOOK && !stops) ||
                (outcome == TP_ERR_DENIED && stops);
-  if (outcome == TP_ERR_NO_MEMORY && c->w->s->weather == WEATHER_FAULTS) return; /* to merge it there was none */
+  if (outcome == TP_ERR_NO_MEMORY && c->w->s->fault_level == FAULTS_REFUSALS) return; /* to merge it there was none */
   if (!known) FAIL(c, "the outcome is one of few", "%s", tp_status_name(outcome));
   if (outcome == TP_OK && (first >= 0 || denier >= 0 || skipped))
     FAIL(c, "failing closed", "the entry is fine, but node %d %s",
@@ -442,7 +442,8 @@ int64_t oracle_inline_between(const world *w, int64_t from_ns, int64_t to_ns) {
     int64_t end = call->finished_ns && call->finished_ns < to_ns ? call->finished_ns : to_ns;
     if (end > begin) all_ns += end - begin;
   }
-  for (uint32_t i = 0; i < w->s->errand_count; i++) all_ns += errand_inline_between(&w->errands[i], from_ns, to_ns);
+  for (uint32_t i = 0; i < w->s->tool_work_count; i++)
+    all_ns += tool_work_inline_between(&w->tool_works[i], from_ns, to_ns);
   return all_ns;
 }
 
@@ -455,7 +456,7 @@ static void check_deadline(case_ *c) {
   if (turn->cancelled_ns && turn->cancelled_ns < end_ns) end_ns = turn->cancelled_ns;
   if (end_ns < c->entry->begin_ns) end_ns = c->entry->begin_ns;
   int64_t late_ns = c->note->ended_ns - end_ns;
-  if (c->w->s->weather > WEATHER_CALM || late_ns <= ALLOWANCE_NS) return;
+  if (c->w->s->fault_level > FAULTS_HANGS || late_ns <= ALLOWANCE_NS) return;
   if (late_ns > oracle_inline_between(c->w, end_ns, c->note->ended_ns) + ALLOWANCE_NS)
     FAIL(c, "deadlines hold", "the entry ended %" PRId64 " us behind its deadline, quick handlers took %" PRId64,
          late_ns / TP__NS_PER_US, oracle_inline_between(c->w, end_ns, c->note->ended_ns) / TP__NS_PER_US);
@@ -463,31 +464,31 @@ static void check_deadline(case_ *c) {
 
 /* ---- a quiet world is known beforehand ---- */
 
-typedef struct forecast {
+typedef struct expected {
   tp_state state;
   tp_reason reason;
   uint32_t attempts;
   tp_verdict verdict;
-} forecast;
+} expected;
 
-static forecast forecast_of_answer(const case_ *c, const script_node *node, const script_move *move) {
+static expected expected_of_answer(const case_ *c, const script_node *node, const script_move *move) {
   static const tp_verdict verdicts[SCRIPT_ANSWERS] = {
       [ANSWER_ALLOW] = TP_VERDICT_ALLOW, [ANSWER_DENY] = TP_VERDICT_DENY, [ANSWER_ASK] = TP_VERDICT_ASK};
   const tp_phase *row = &c->w->rows[node->phase];
   script_answer answer = move->answer;
-  forecast f = {.state = TP_STATE_FAILED, .verdict = TP_VERDICT_NONE};
+  expected f = {.state = TP_STATE_FAILED, .verdict = TP_VERDICT_NONE};
   if (answer == ANSWER_BAD_EMIT || (answer == ANSWER_REPLACE && !row->replace)) f.reason = TP_REASON_CAPABILITY;
   else if (move->way == WAY_DEFER_AND_RETURN || answer == ANSWER_NONE) f.reason = TP_REASON_MALFORMED;
   else if (answer == ANSWER_FAIL || answer == ANSWER_FAIL_RETRYABLE) f.reason = TP_REASON_ERROR;
   else if (verdicts[answer] && (!row->stop || (answer == ANSWER_ASK && !row->ask))) f.reason = TP_REASON_MALFORMED;
-  else f = (forecast){.state = TP_STATE_SUCCEEDED, .verdict = verdicts[answer] ? verdicts[answer] : TP_VERDICT_NONE};
+  else f = (expected){.state = TP_STATE_SUCCEEDED, .verdict = verdicts[answer] ? verdicts[answer] : TP_VERDICT_NONE};
   return f;
 }
 
-static forecast forecast_of(const case_ *c, uint32_t row, bool decided) {
+static expected expected_of(const case_ *c, uint32_t row, bool decided) {
   const script_node *node = node_of(c, c->order[row]);
   uint64_t required = preds_of(c, c->order[row]).required;
-  forecast f = {.state = TP_STATE_SKIPPED, .verdict = TP_VERDICT_NONE};
+  expected f = {.state = TP_STATE_SKIPPED, .verdict = TP_VERDICT_NONE};
   if (node->killed) f.reason = TP_REASON_KILL_SWITCH;
   else if (decided) f.reason = TP_REASON_PHASE_FAILED;
   else if (node->match == 2) f.reason = TP_REASON_MATCH;
@@ -495,14 +496,14 @@ static forecast forecast_of(const case_ *c, uint32_t row, bool decided) {
     if ((required & bit((int)i)) && !passes(run_of(c, (int)i))) f.reason = TP_REASON_DEPENDENCY;
   if (f.reason) return f;
   if (node->match == 3)
-    return (forecast){.state = TP_STATE_FAILED,
+    return (expected){.state = TP_STATE_FAILED,
                       .reason = TP_REASON_MALFORMED,
                       .verdict = node->failure == TP_FAILURE_FALLBACK ? node->fallback_verdict : TP_VERDICT_NONE};
-  if (node->detached) return (forecast){.state = TP_STATE_BACKGROUNDED, .attempts = 1, .verdict = TP_VERDICT_NONE};
+  if (node->detached) return (expected){.state = TP_STATE_BACKGROUNDED, .attempts = 1, .verdict = TP_VERDICT_NONE};
   uint32_t attempts_max = node->attempts ? node->attempts : 1;
   for (uint32_t attempt = 1;; attempt++) {
     const script_move *move = script_move_of(node, attempt);
-    f = forecast_of_answer(c, node, move);
+    f = expected_of_answer(c, node, move);
     f.attempts = attempt;
     if (f.reason != TP_REASON_ERROR || move->answer != ANSWER_FAIL_RETRYABLE || attempt == attempts_max) break;
   }
@@ -511,12 +512,12 @@ static forecast forecast_of(const case_ *c, uint32_t row, bool decided) {
 }
 
 /* In a graph that fails closed it depends on time who still began. */
-static void check_forecast(case_ *c) {
+static void check_expected(case_ *c) {
   bool decided = false;
   bool open = !script_phase_is_chain(c->phase) && c->result->outcome == TP_ERR_HOOK;
   for (uint32_t i = 0; i < c->count; i++) {
     const tp_run_record *run = &c->runs[i];
-    forecast f = forecast_of(c, i, decided);
+    expected f = expected_of(c, i, decided);
     bool fits =
         run->state == f.state && run->reason == f.reason && run->attempts == f.attempts && run->verdict == f.verdict;
     bool excused = open && (run->reason == TP_REASON_PHASE_FAILED || run->reason == TP_REASON_CANCELLED ||
@@ -562,7 +563,7 @@ void oracle_op_ended(world *w, uint32_t op, const tp_phase_result *result) {
       wanted += w->s->nodes[i].phase == world_op(w, op)->phase && !w->s->nodes[i].disabled;
     if (wanted > 0 && result->outcome != TP_ERR_NO_MEMORY)
       world_fail(w, "every subscription accounted for", "operation %u has no entry", op);
-    if (result->outcome == TP_ERR_NO_MEMORY && w->s->weather != WEATHER_FAULTS)
+    if (result->outcome == TP_ERR_NO_MEMORY && w->s->fault_level != FAULTS_REFUSALS)
       world_fail(w, "no refusal without a reason", "no memory");
     return;
   }
@@ -585,7 +586,7 @@ void oracle_op_ended(world *w, uint32_t op, const tp_phase_result *result) {
   if (script_phase_is_chain(c.phase)) check_chain(&c);
   check_merged(&c);
   check_deadline(&c);
-  if (w->s->weather == WEATHER_QUIET) check_forecast(&c);
+  if (w->s->fault_level == FAULTS_NONE) check_expected(&c);
 }
 
 void oracle_op_again(world *w, uint32_t op, const tp_phase_result *result) {
@@ -664,13 +665,13 @@ void oracle_world_ended(world *w) {
     const op_note *note = &w->ops[op];
     if (note->begun && note->ends != 1)
       world_fail(w, "an entry ends once", "operation %u has ended %u times", op, note->ends);
-    if (note->entry_id && w->s->weather < WEATHER_FAULTS && !world_recorded(w, note->entry_id))
+    if (note->entry_id && w->s->fault_level < FAULTS_REFUSALS && !world_recorded(w, note->entry_id))
       world_fail(w, "one record per entry", "operation %u has none", op);
   }
   for (const call_note *call = w->calls; call; call = call->next) check_call(w, call);
   check_destroys(w);
   for (uint32_t op = 0; op < WORLD_OPS; op++)
-    for (uint32_t i = 0; i < w->s->node_count && w->s->weather == WEATHER_QUIET; i++)
+    for (uint32_t i = 0; i < w->s->node_count && w->s->fault_level == FAULTS_NONE; i++)
       if (w->s->nodes[i].detached) check_detached(w, op, i);
   if (tp__slots_in_use() > 0) world_fail(w, "no slot is left", "%u are not free", tp__slots_in_use());
   if (w->bytes_open > 0) world_fail(w, "no memory is left", "%zu bytes", w->bytes_open);
@@ -688,5 +689,6 @@ void oracle_same(world *a, const world *b, uint32_t workers_a, uint32_t workers_
       world_fail(a, "merged bytes do not depend on workers", "operation %u has others with %u and %u", op, workers_a,
                  workers_b);
   }
-  for (uint32_t i = 0; i < a->s->errand_count; i++) errand_same(&a->errands[i], &b->errands[i], workers_a, workers_b);
+  for (uint32_t i = 0; i < a->s->tool_work_count; i++)
+    tool_work_same(&a->tool_works[i], &b->tool_works[i], workers_a, workers_b);
 }

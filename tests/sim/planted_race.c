@@ -39,6 +39,6 @@ int main(void) {
   shared all = {.sum = 0};
   tp__sim_options options = {.seed = 1};
   tp__sim_report report = tp__sim_run(&options, run, &all);
-  printf("sum %d %s\n", all.sum, report.story);
+  printf("sum %d %s\n", all.sum, report.message);
   return report.end == TP__SIM_DONE ? 0 : 2;
 }

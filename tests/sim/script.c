@@ -56,9 +56,9 @@ void script_rows(const script *s, tp_phase *rows) {
   }
 }
 
-const char *script_weather_name(script_weather weather) {
-  static const char *const all[] = {"quiet", "calm", "storm", "faults"};
-  return all[weather];
+const char *script_fault_level_name(script_fault_level fault_level) {
+  static const char *const all[] = {"no faults", "hangs", "clock jumps", "refusals"};
+  return all[fault_level];
 }
 
 /* ---- the machine ---- */
@@ -72,18 +72,18 @@ static void draw_sharing(drawer *d) {
 static void draw_machine(drawer *d, int policy) {
   script *s = d->s;
   static const uint32_t workers[] = {1, 1, 2, 2, 3, 8};
-  s->weather = (script_weather)below(d, 4);
-  s->phase_limit_ms = s->weather == WEATHER_QUIET ? 20000 : 20 + (uint32_t)below(d, 100);
+  s->fault_level = (script_fault_level)below(d, 4);
+  s->phase_limit_ms = s->fault_level == FAULTS_NONE ? 20000 : 20 + (uint32_t)below(d, 100);
   s->options = (tp_runtime_options){.struct_size = sizeof s->options, .engine_workers = workers[below(d, 6)]};
   if (one_in(d, 3)) s->options.handler_threads = 1 + (uint32_t)below(d, 6);
   if (one_in(d, 3)) s->options.detached_threads = 1 + (uint32_t)below(d, 3);
-  if (s->weather != WEATHER_QUIET && one_in(d, 8)) s->options.deferred_max = 1 + (uint32_t)below(d, 4);
-  if (s->weather != WEATHER_QUIET && one_in(d, 16)) s->options.turns_max = 1 + (uint32_t)below(d, 3);
-  if (s->weather >= WEATHER_STORM && one_in(d, 8)) s->options.timestamps = (tp_timestamps)(1 + below(d, 2));
+  if (s->fault_level != FAULTS_NONE && one_in(d, 8)) s->options.deferred_max = 1 + (uint32_t)below(d, 4);
+  if (s->fault_level != FAULTS_NONE && one_in(d, 16)) s->options.turns_max = 1 + (uint32_t)below(d, 3);
+  if (s->fault_level >= FAULTS_CLOCK && one_in(d, 8)) s->options.timestamps = (tp_timestamps)(1 + below(d, 2));
   s->sim = (tp__sim_options){.seed = s->seed, .clock_jump_inverse = UINT32_MAX, .steps_max = 3000000};
   s->sim.policy = policy >= 0 ? (tp__sim_policy)policy : (tp__sim_policy)below(d, 2);
-  if (s->weather >= WEATHER_STORM) s->sim.clock_jump_inverse = one_in(d, 2) ? 20 : 200;
-  if (s->weather != WEATHER_FAULTS) return;
+  if (s->fault_level >= FAULTS_CLOCK) s->sim.clock_jump_inverse = one_in(d, 2) ? 20 : 200;
+  if (s->fault_level != FAULTS_REFUSALS) return;
   draw_sharing(d);
   if (!one_in(d, 4)) s->sim.alloc_refuse_inverse = 8 << below(d, 6);
   if (!one_in(d, 3)) s->sim.thread_refuse_inverse = 2 << below(d, 5);
@@ -109,14 +109,14 @@ static script_answer draw_answer(drawer *d, const script_node *node) {
   return ANSWER_DONE;
 }
 
-static script_way draw_way(drawer *d, script_weather weather) {
+static script_way draw_way(drawer *d, script_fault_level fault_level) {
   uint64_t dice = below(d, 100);
   if (dice < 60) return WAY_RETURN;
   if (dice < 75) return WAY_DEFER;
   if (dice < 82) return WAY_DEFER_TWICE;
   if (dice < 87) return WAY_DEFER_INSIDE;
   if (dice < 89) return WAY_DEFER_AND_RETURN;
-  if (weather == WEATHER_QUIET) return WAY_DEFER;
+  if (fault_level == FAULTS_NONE) return WAY_DEFER;
   if (dice < 92) return WAY_DEFER_NEVER;
   if (dice < 96) return WAY_DEFER_ON_CANCEL;
   return WAY_DEFER_AFTER_FREE;
@@ -126,7 +126,7 @@ static script_way draw_way(drawer *d, script_weather weather) {
 static int64_t draw_delay(drawer *d, const script_node *node) {
   uint64_t limit_us = (node->limit_ms ? node->limit_ms : d->s->phase_limit_ms) * UINT64_C(1000);
   uint64_t dice = below(d, 100);
-  if (d->s->weather == WEATHER_QUIET) return dice < 40 ? 0 : up_to_us(d, 3000);
+  if (d->s->fault_level == FAULTS_NONE) return dice < 40 ? 0 : up_to_us(d, 3000);
   if (dice < 30) return 0;
   if (dice < 75) return up_to_us(d, 2000);
   if (dice < 85) return up_to_us(d, limit_us);
@@ -135,14 +135,14 @@ static int64_t draw_delay(drawer *d, const script_node *node) {
 }
 
 static int64_t draw_inline_delay(drawer *d) {
-  if (d->s->weather != WEATHER_QUIET && one_in(d, 40)) return up_to_us(d, 15000);
+  if (d->s->fault_level != FAULTS_NONE && one_in(d, 40)) return up_to_us(d, 15000);
   return one_in(d, 2) ? 0 : up_to_us(d, 100);
 }
 
 static void draw_moves(drawer *d, script_node *node) {
   for (int i = 0; i < SCRIPT_MOVES; i++) {
     node->moves[i] = (script_move){.answer = draw_answer(d, node),
-                                   .way = draw_way(d, d->s->weather),
+                                   .way = draw_way(d, d->s->fault_level),
                                    .before_ns = node->quick ? draw_inline_delay(d) : draw_delay(d, node),
                                    .later_ns = draw_delay(d, node),
                                    .polite = one_in(d, 3)};
@@ -162,7 +162,7 @@ static void draw_policies(drawer *d, script_node *node) {
   if (observed && node->failure == TP_FAILURE_REQUIRED) node->failure = TP_FAILURE_BEST_EFFORT;
   if (node->detached && node->failure == TP_FAILURE_FALLBACK) node->failure = TP_FAILURE_BEST_EFFORT;
   if (node->detached && script_phase_stops(node->phase)) node->failure = TP_FAILURE_BEST_EFFORT;
-  if (d->s->weather != WEATHER_QUIET && !one_in(d, 3)) node->limit_ms = 5 + (uint32_t)below(d, 80);
+  if (d->s->fault_level != FAULTS_NONE && !one_in(d, 3)) node->limit_ms = 5 + (uint32_t)below(d, 80);
   if (node->failure == TP_FAILURE_FALLBACK) {
     node->fallback_count = (uint32_t)below(d, 3);
     if (script_phase_stops(node->phase) && one_in(d, 2))
@@ -222,7 +222,7 @@ static void draw_node(drawer *d, uint32_t index, int phase, uint32_t density) {
 
 static void draw_turn(drawer *d, script_turn *turn, const int *phases, uint32_t phase_count) {
   script *s = d->s;
-  bool rough = s->weather != WEATHER_QUIET;
+  bool rough = s->fault_level != FAULTS_NONE;
   memset(turn, 0, sizeof *turn);
   turn->op_count = 1 + (uint32_t)below(d, SCRIPT_OPS_MAX);
   for (uint32_t i = 0; i < turn->op_count; i++) {
@@ -248,8 +248,8 @@ static void draw_hosts(drawer *d, const int *phases, uint32_t phase_count) {
   for (uint32_t i = 0; i < s->turn_count; i++) draw_turn(d, &s->turns[i], phases, phase_count);
   s->pokes = (uint32_t)below(d, 6);
   s->wall_jumps = one_in(d, 3);
-  s->dialogue_count = one_in(d, 3) ? 1 + (uint32_t)below(d, SCRIPT_DIALOGUES_MAX) : 0;
-  if (s->weather == WEATHER_QUIET) {
+  s->turn_work_count = one_in(d, 3) ? 1 + (uint32_t)below(d, SCRIPT_TURN_WORKS_MAX) : 0;
+  if (s->fault_level == FAULTS_NONE) {
     s->drain_limit_ms = AMPLE_MS;
     return;
   }
@@ -282,8 +282,8 @@ static void draw_synchronous(drawer *d) {
 static void draw_inbox(drawer *d) {
   script *s = d->s;
   s->taker_count = one_in(d, 2) ? 1 + (uint32_t)below(d, 2) : 0;
-  s->inbox_capacity = s->weather != WEATHER_QUIET && one_in(d, 3) ? 1 + (uint32_t)below(d, 3) : 0;
-  bool closes = s->taker_count == 1 && s->weather != WEATHER_QUIET && one_in(d, 4);
+  s->inbox_capacity = s->fault_level != FAULTS_NONE && one_in(d, 3) ? 1 + (uint32_t)below(d, 3) : 0;
+  bool closes = s->taker_count == 1 && s->fault_level != FAULTS_NONE && one_in(d, 4);
   s->inbox_close_ns = closes ? 1 + up_to_us(d, 20000) : 0;
   for (uint32_t i = 0; i < s->node_count; i++) {
     script_node *node = &s->nodes[i];
@@ -299,7 +299,7 @@ static void draw_inbox(drawer *d) {
 
 static void draw_loop(drawer *d) {
   script *s = d->s;
-  bool rough = s->weather != WEATHER_QUIET;
+  bool rough = s->fault_level != FAULTS_NONE;
   s->loop = one_in(d, 3) && !s->options.no_engine_workers;
   s->loop_capacity = rough && one_in(d, 3) ? 1 + (uint32_t)below(d, 4) : 0;
   s->loop_event_capacity = one_in(d, 2) ? 1 + (uint32_t)below(d, 12) : 0;
@@ -324,14 +324,14 @@ void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   uint32_t density = (uint32_t)below(&d, SCRIPT_EDGES_MAX + 1);
   for (uint32_t i = 0; i < s->node_count; i++) draw_node(&d, i, phases[below(&d, phase_count)], density);
   draw_hosts(&d, phases, phase_count);
-  if (s->weather != WEATHER_FAULTS) draw_sharing(&d);
-  s->errand_count = one_in(&d, 2) ? 1 + (uint32_t)below(&d, SCRIPT_ERRANDS_MAX) : 0;
-  s->errand_stream = next_of(&d.state);
+  if (s->fault_level != FAULTS_REFUSALS) draw_sharing(&d);
+  s->tool_work_count = one_in(&d, 2) ? 1 + (uint32_t)below(&d, SCRIPT_TOOL_WORKS_MAX) : 0;
+  s->tool_work_stream = next_of(&d.state);
   draw_silence(&d);
   s->editor_count = one_in(&d, 2) ? 1 + (uint32_t)below(&d, SCRIPT_EDITORS_MAX) : 0;
   s->reader_count = s->editor_count ? (uint32_t)below(&d, SCRIPT_READERS_MAX + 1) : 0;
   s->looks = one_in(&d, 3) ? 1 + (uint32_t)below(&d, 12) : 0;
-  s->crowd = one_in(&d, 3);
+  s->session_work = one_in(&d, 3);
   draw_synchronous(&d);
   draw_inbox(&d);
   s->history = (int)below(&d, 3);

@@ -15,8 +15,8 @@ enum {
   SCRIPT_OPS_MAX = 3,
   SCRIPT_EDGES_MAX = 4,
   SCRIPT_MOVES = 3,
-  SCRIPT_DIALOGUES_MAX = 2,
-  SCRIPT_ERRANDS_MAX = 2,
+  SCRIPT_TURN_WORKS_MAX = 2,
+  SCRIPT_TOOL_WORKS_MAX = 2,
   SCRIPT_EDITORS_MAX = 2,
   SCRIPT_READERS_MAX = 2,
   SCRIPT_TAKERS_MAX = 2,
@@ -27,13 +27,13 @@ enum {
 /** The host's phases, one of each way of working together. */
 enum { PHASE_GATHER, PHASE_STRICT, PHASE_REPLACE, PHASE_STOP, PHASE_BOTH, PHASE_OBSERVE, SCRIPT_PHASES };
 
-/** How kind the world is; each adds oracles that the next ones must do without. */
-typedef enum script_weather {
-  WEATHER_QUIET = 0, /* everything answers in time and nothing fails that the script does not say: outcomes are known */
-  WEATHER_CALM = 1,  /* handlers hang and are late, hosts cancel, but time passes only when all wait */
-  WEATHER_STORM = 2, /* the clock jumps while work is runnable */
-  WEATHER_FAULTS = 3 /* and memory, threads and the store are refused */
-} script_weather;
+/** Which faults are played. Each level adds faults, and the oracles that need their absence are left out. */
+typedef enum script_fault_level {
+  FAULTS_NONE = 0,  /* everything answers in time and nothing fails that the script does not say: outcomes are known */
+  FAULTS_HANGS = 1, /* handlers hang and are late, hosts cancel, but time passes only when all wait */
+  FAULTS_CLOCK = 2, /* the clock jumps while work is runnable */
+  FAULTS_REFUSALS = 3 /* and memory, threads and the store are refused */
+} script_fault_level;
 
 typedef enum script_answer {
   ANSWER_DONE,
@@ -116,7 +116,7 @@ typedef struct script_turn {
 
 typedef struct script {
   uint64_t seed;
-  script_weather weather;
+  script_fault_level fault_level;
   tp_runtime_options options; /* without allocator, phases and store */
   tp__sim_options sim;
   bool refuse_setup; /* refusals begin before the registration */
@@ -126,7 +126,7 @@ typedef struct script {
   uint32_t node_count;
   script_turn turns[SCRIPT_TURNS_MAX];
   uint32_t turn_count;
-  uint32_t dialogue_count; /* sessions that the library drives */
+  uint32_t turn_work_count; /* sessions that the library drives */
   int64_t drain_ns;        /* in the middle; 0: at the end */
   uint32_t drain_limit_ms;
   int64_t kill_ns; /* when a subscription is switched off; 0: never */
@@ -136,11 +136,11 @@ typedef struct script {
   uint32_t helpers_max;
   int64_t search_ns;      /* how long one looks for what others bring before sleeping */
   bool wall_jumps;        /* somebody sets the wall clock meanwhile */
-  uint32_t errand_count;  /* hosts that dispatch tool calls on turns of their own */
-  uint64_t errand_stream; /* what they do is drawn from it */
+  uint32_t tool_work_count;  /* hosts that dispatch tool calls on turns of their own */
+  uint64_t tool_work_stream; /* what they do is drawn from it */
   uint32_t editor_count;  /* hosts that commit beside all that runs */
   uint32_t reader_count;  /* hosts whose turns look at what they see of it */
-  bool crowd;             /* a session that several hosts use */
+  bool session_work;      /* a session that several hosts use */
   int history;            /* that sessions share: 0: none; 1: appends at once; 2: later */
   bool destructors_call;  /* the runtime that destroys their object */
   uint32_t idle_sessions; /* opened and left to the drain */
@@ -157,7 +157,7 @@ typedef struct script {
 void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy);
 /** The rows of the host's phases, SCRIPT_PHASES of them; they live as long as the script. */
 void script_rows(const script *s, tp_phase *rows);
-const char *script_weather_name(script_weather weather);
+const char *script_fault_level_name(script_fault_level fault_level);
 bool script_phase_stops(int phase);
 bool script_phase_replaces(int phase);
 bool script_phase_is_chain(int phase);

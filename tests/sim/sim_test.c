@@ -115,7 +115,7 @@ static void right_program_passes_every_seed(void **state) {
     for (uint64_t seed = 1; seed <= seeds(4000); seed++) {
       buffer b;
       tp__sim_report report = run_once(seed, policies[p], buffer_main, &b);
-      assert_string_equal(report.story, "");
+      assert_string_equal(report.message, "");
       assert_int_equal(report.end, TP__SIM_DONE);
       assert_false(b.wrong_order);
       assert_int_equal(b.out, PRODUCERS * ITEMS);
@@ -229,7 +229,7 @@ static void two_locks_main(void *arg) {
   tp__thread_join(other);
 }
 
-static void lock_inversion_is_found_and_its_story_names_both(void **state) {
+static void lock_inversion_is_found_and_its_trace_names_both(void **state) {
   (void)state;
   for (int p = 0; p < 2; p++) {
     two_locks t;
@@ -239,9 +239,9 @@ static void lock_inversion_is_found_and_its_story_names_both(void **state) {
       if (report.end == TP__SIM_DONE) continue;
       hits++;
       assert_int_equal(report.end, TP__SIM_DEADLOCK);
-      assert_non_null(strstr(report.story, "deadlock"));
-      assert_non_null(strstr(report.story, "main#0 waits for a lock that other#1 holds"));
-      assert_non_null(strstr(report.story, "other#1 waits for a lock that main#0 holds"));
+      assert_non_null(strstr(report.message, "deadlock"));
+      assert_non_null(strstr(report.message, "main#0 waits for a lock that other#1 holds"));
+      assert_non_null(strstr(report.message, "other#1 waits for a lock that main#0 holds"));
     }
     assert_true(hits > 0 && hits < 500);
   }
@@ -309,9 +309,9 @@ static void endless_spinning_is_given_up(void **state) {
     tp__sim_options options = {.seed = 1, .policy = policies[p], .steps_max = 10000};
     tp__sim_report report = tp__sim_run(&options, livelock_main, &never);
     assert_int_equal(report.end, TP__SIM_LIVELOCK);
-    assert_non_null(strstr(report.story, "livelock"));
-    assert_non_null(strstr(report.story, "spinner#1 can run"));
-    assert_non_null(strstr(report.story, "main#0 joins a thread"));
+    assert_non_null(strstr(report.message, "livelock"));
+    assert_non_null(strstr(report.message, "spinner#1 can run"));
+    assert_non_null(strstr(report.message, "main#0 joins a thread"));
   }
 }
 
@@ -347,7 +347,7 @@ static void thread_that_main_leaves_waiting_is_reported(void **state) {
     tp__parker parker;
     tp__sim_report report = run_once(3, policies[p], leaving_main, &parker);
     assert_int_equal(report.end, TP__SIM_LEFT);
-    assert_non_null(strstr(report.story, "sleeper#1 waits on a condition"));
+    assert_non_null(strstr(report.message, "sleeper#1 waits on a condition"));
   }
 }
 
@@ -382,7 +382,7 @@ static void nothing_to_do_is_done_at_once(void **state) {
   (void)state;
   tp__sim_report report = run_once(0, TP__SIM_RANDOM, empty_main, NULL);
   assert_int_equal(report.end, TP__SIM_DONE);
-  assert_string_equal(report.story, "");
+  assert_string_equal(report.message, "");
 }
 
 /* ---- what a broken run leaves behind ---- */
@@ -560,19 +560,22 @@ static void wall_clock_jumps_move_no_deadline(void **state) {
 
 /* ---- waking ---- */
 
-typedef struct crowd {
+typedef struct session_work {
   tp__mutex mutex;
   tp__cond cond;
   int waiting, woken;     /* under mutex */
   int early;              /* returns of wait that nobody asked for; likewise */
   int order[4];           /* who woke first, second, …; likewise */
   bool go;                /* likewise */
-  struct member { struct crowd *crowd; int index; } members[4];
-} crowd;
+  struct member {
+    struct session_work *session_work;
+    int index;
+  } members[4];
+} session_work;
 
-static void join_the_crowd(void *arg) {
+static void join_the_session_work(void *arg) {
   struct member *self = arg;
-  crowd *c = self->crowd;
+  session_work *c = self->session_work;
   tp__mutex_lock(&c->mutex);
   c->waiting++;
   tp__cond_broadcast(&c->cond);
@@ -585,15 +588,15 @@ static void join_the_crowd(void *arg) {
   tp__mutex_unlock(&c->mutex);
 }
 
-static void crowd_main(void *arg) {
-  crowd *c = arg;
-  *c = (crowd){.go = false};
+static void session_work_main(void *arg) {
+  session_work *c = arg;
+  *c = (session_work){.go = false};
   tp__mutex_init(&c->mutex);
   tp__cond_init(&c->cond);
   tp__thread *threads[4];
   for (int i = 0; i < 4; i++) {
     c->members[i] = (struct member){c, i};
-    threads[i] = start("member", join_the_crowd, &c->members[i]);
+    threads[i] = start("member", join_the_session_work, &c->members[i]);
   }
   tp__mutex_lock(&c->mutex);
   while (c->waiting < 4) tp__cond_wait(&c->cond, &c->mutex);
@@ -610,8 +613,8 @@ static void broadcast_wakes_all_in_every_order(void **state) {
   for (int p = 0; p < 2; p++) {
     bool first[4] = {false};
     for (uint64_t seed = 1; seed <= 300; seed++) {
-      crowd c;
-      assert_int_equal(run_once(seed, policies[p], crowd_main, &c).end, TP__SIM_DONE);
+      session_work c;
+      assert_int_equal(run_once(seed, policies[p], session_work_main, &c).end, TP__SIM_DONE);
       assert_int_equal(c.woken, 4);
       first[c.order[0]] = true;
     }
@@ -753,7 +756,7 @@ static void too_many_threads_are_refused_and_the_others_end(void **state) {
   (void)state;
   horde h;
   tp__sim_report report = run_once(1, TP__SIM_RANDOM, horde_main, &h);
-  assert_string_equal(report.story, "");
+  assert_string_equal(report.message, "");
   assert_int_equal(report.end, TP__SIM_DONE);
   assert_int_equal(h.started, 1023); /* and main */
   assert_int_equal(tp__sim_bytes_open(), 0);
@@ -909,35 +912,35 @@ static void no_thread_starts_outside_of_a_run(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(right_program_passes_every_seed),
-    cmocka_unit_test(same_seed_gives_the_same_run),
-    cmocka_unit_test(lost_wakeup_of_atomic_flags_is_found),
-    cmocka_unit_test(lost_wakeup_behind_a_deadline_is_found_by_the_oversleep),
-    cmocka_unit_test(lock_inversion_is_found_and_its_story_names_both),
-    cmocka_unit_test(late_answer_is_found_because_the_clock_jumps_while_work_is_runnable),
-    cmocka_unit_test(endless_spinning_is_given_up),
-    cmocka_unit_test(spinner_does_not_starve_the_one_it_waits_for),
-    cmocka_unit_test(thread_that_main_leaves_waiting_is_reported),
-    cmocka_unit_test(detached_thread_runs_to_its_end_after_main),
-    cmocka_unit_test(nothing_to_do_is_done_at_once),
-    cmocka_unit_test(run_after_a_broken_one_starts_clean),
-    cmocka_unit_test(static_memory_is_forgotten_between_runs),
-    cmocka_unit_test(an_hour_passes_in_a_few_steps),
-    cmocka_unit_test(each_reading_of_the_clock_is_later),
-    cmocka_unit_test(timed_wait_ends_at_its_deadline_to_the_step),
-    cmocka_unit_test(deadline_at_the_end_of_time_is_never),
-    cmocka_unit_test(wall_clock_jumps_move_no_deadline),
-    cmocka_unit_test(broadcast_wakes_all_in_every_order),
-    cmocka_unit_test(waits_return_early_now_and_then),
-    cmocka_unit_test(each_fiber_has_its_own_local_pointer),
-    cmocka_unit_test(thread_starts_are_refused_as_asked),
-    cmocka_unit_test(too_many_threads_are_refused_and_the_others_end),
-    cmocka_unit_test(fiber_has_room_for_real_work),
-    cmocka_unit_test(memory_is_refused_as_asked_and_counted),
-    cmocka_unit_test(randomness_comes_from_the_seed),
-    cmocka_unit_test(queue_delivers_each_item_once),
-    cmocka_unit_test(seam_works_uncontended_outside_of_a_run),
-    cmocka_unit_test(no_thread_starts_outside_of_a_run),
+      cmocka_unit_test(right_program_passes_every_seed),
+      cmocka_unit_test(same_seed_gives_the_same_run),
+      cmocka_unit_test(lost_wakeup_of_atomic_flags_is_found),
+      cmocka_unit_test(lost_wakeup_behind_a_deadline_is_found_by_the_oversleep),
+      cmocka_unit_test(lock_inversion_is_found_and_its_trace_names_both),
+      cmocka_unit_test(late_answer_is_found_because_the_clock_jumps_while_work_is_runnable),
+      cmocka_unit_test(endless_spinning_is_given_up),
+      cmocka_unit_test(spinner_does_not_starve_the_one_it_waits_for),
+      cmocka_unit_test(thread_that_main_leaves_waiting_is_reported),
+      cmocka_unit_test(detached_thread_runs_to_its_end_after_main),
+      cmocka_unit_test(nothing_to_do_is_done_at_once),
+      cmocka_unit_test(run_after_a_broken_one_starts_clean),
+      cmocka_unit_test(static_memory_is_forgotten_between_runs),
+      cmocka_unit_test(an_hour_passes_in_a_few_steps),
+      cmocka_unit_test(each_reading_of_the_clock_is_later),
+      cmocka_unit_test(timed_wait_ends_at_its_deadline_to_the_step),
+      cmocka_unit_test(deadline_at_the_end_of_time_is_never),
+      cmocka_unit_test(wall_clock_jumps_move_no_deadline),
+      cmocka_unit_test(broadcast_wakes_all_in_every_order),
+      cmocka_unit_test(waits_return_early_now_and_then),
+      cmocka_unit_test(each_fiber_has_its_own_local_pointer),
+      cmocka_unit_test(thread_starts_are_refused_as_asked),
+      cmocka_unit_test(too_many_threads_are_refused_and_the_others_end),
+      cmocka_unit_test(fiber_has_room_for_real_work),
+      cmocka_unit_test(memory_is_refused_as_asked_and_counted),
+      cmocka_unit_test(randomness_comes_from_the_seed),
+      cmocka_unit_test(queue_delivers_each_item_once),
+      cmocka_unit_test(seam_works_uncontended_outside_of_a_run),
+      cmocka_unit_test(no_thread_starts_outside_of_a_run),
   };
   return cmocka_run_group_tests_name("sim", tests, NULL, NULL);
 }

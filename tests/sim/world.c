@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "crowd.h"
-#include "dialogue.h"
-#include "edition.h"
-#include "errand.h"
+#include "commit_work.h"
 #include "history.h"
 #include "loop.h"
 #include "runtime/exec/runtime.h"
+#include "session_work.h"
+#include "tool_work.h"
+#include "turn_work.h"
 
 void world_fail(world *w, const char *property, const char *format, ...) {
   if (world_failed(w)) return;
@@ -335,9 +335,9 @@ static tp_status add_all(world *w, tp_edit *edit, tp_fault *fault) {
     TP__TRY(add_handler(edit, &w->nodes[i], &w->s->nodes[i]));
     TP__TRY(add_subscription(edit, w, &w->nodes[i], &w->s->nodes[i]));
   }
-  if (w->s->dialogue_count) TP__TRY(dialogue_register(w, edit));
-  if (w->s->errand_count) TP__TRY(errand_register(w, edit));
-  if (w->crowd) TP__TRY(crowd_register(w, edit));
+  if (w->s->turn_work_count) TP__TRY(turn_work_register(w, edit));
+  if (w->s->tool_work_count) TP__TRY(tool_work_register(w, edit));
+  if (w->session_work) TP__TRY(session_work_register(w, edit));
   if (w->loop) TP__TRY(loop_register(w, edit));
   if (w->s->idle_sessions) TP__TRY(idle_register(w, edit));
   return tp_edit_commit(edit, NULL, fault);
@@ -462,7 +462,7 @@ static bool may_refuse(const world *w, tp_status status) {
       return w->s->options.turns_max > 0;
     case TP_ERR_NO_MEMORY:
     case TP_ERR_NO_THREAD:
-      return w->s->weather == WEATHER_FAULTS;
+      return w->s->fault_level == FAULTS_REFUSALS;
     default:
       return false;
   }
@@ -657,7 +657,7 @@ static void drain(world *w) {
   if (status != TP_OK) world_fail(w, "drain ends", "it gave %s", tp_status_name(status));
   if (tp__a32_load_relaxed(&w->runtime->life) != TP__LIFE_DRAINED)
     world_fail(w, "drain ends", "it returned while another one was under way");
-  if (w->s->weather != WEATHER_QUIET) return;
+  if (w->s->fault_level != FAULTS_NONE) return;
   if (report.turns_cancelled || report.leaks || report.jobs_lost || !report.complete)
     world_fail(w, "drain waits for what ends in time", "%llu turns cancelled, %llu leaks, %llu jobs lost",
                (unsigned long long)report.turns_cancelled, (unsigned long long)report.leaks,
@@ -679,22 +679,22 @@ static void drain_again(void *arg) {
 /* ---- a play ---- */
 
 static void run_hosts(world *w) {
-  tp__thread *threads[SCRIPT_TURNS_MAX + SCRIPT_DIALOGUES_MAX + SCRIPT_ERRANDS_MAX + SCRIPT_EDITORS_MAX +
+  tp__thread *threads[SCRIPT_TURNS_MAX + SCRIPT_TURN_WORKS_MAX + SCRIPT_TOOL_WORKS_MAX + SCRIPT_EDITORS_MAX +
                       SCRIPT_READERS_MAX + 7] = {NULL};
   uint32_t count = 0;
   for (uint32_t i = 0; i < w->s->turn_count; i++) threads[count++] = world_start_joined("host", host_run, &w->turns[i]);
-  for (uint32_t i = 0; i < w->s->dialogue_count; i++)
-    threads[count++] = world_start_joined("dialogue", dialogue_run, &w->dialogues[i]);
-  for (uint32_t i = 0; i < w->s->errand_count; i++)
-    threads[count++] = world_start_joined("errand", errand_run, &w->errands[i]);
+  for (uint32_t i = 0; i < w->s->turn_work_count; i++)
+    threads[count++] = world_start_joined("turn workload", turn_work_run, &w->turn_works[i]);
+  for (uint32_t i = 0; i < w->s->tool_work_count; i++)
+    threads[count++] = world_start_joined("tool workload", tool_work_run, &w->tool_works[i]);
   for (uint32_t i = 0; i < w->s->editor_count; i++)
-    threads[count++] = world_start_joined("editor", edition_edit, &w->editors[i]);
+    threads[count++] = world_start_joined("editor", commit_work_edit, &w->editors[i]);
   for (uint32_t i = 0; i < w->s->reader_count; i++)
-    threads[count++] = world_start_joined("reader", edition_read, &w->readers[i]);
-  if (w->crowd) threads[count++] = world_start_joined("crowd", crowd_run, w->crowd);
+    threads[count++] = world_start_joined("reader", commit_work_read, &w->readers[i]);
+  if (w->session_work) threads[count++] = world_start_joined("shared", session_work_run, w->session_work);
   if (w->loop) threads[count++] = world_start_joined("loop", loop_run, w->loop);
   if (w->s->idle_sessions) threads[count++] = world_start_joined("idler", idle_run, w);
-  if (w->s->looks) threads[count++] = world_start_joined("onlooker", onlooker_run, w);
+  if (w->s->looks) threads[count++] = world_start_joined("observer", observer_run, w);
   if (w->s->drain_ns) threads[count++] = world_start_joined("drainer", drain_run, w);
   if (w->s->drain_ns && tp__sim_random(3) == 0) threads[count++] = world_start_joined("drainer", drain_again, w);
   if (w->s->kill_ns) threads[count++] = world_start_joined("killer", kill_run, w);
@@ -715,7 +715,7 @@ static void look_after_drain(world *w) {
 /* Each open token is held by a call: none was lost on its way there, or back. Other plays hold tokens of their own. */
 static void look_at_tokens(world *w) {
   uint32_t held = 0;
-  if (w->s->dialogue_count || w->s->errand_count || w->crowd || w->loop || w->s->history) return;
+  if (w->s->turn_work_count || w->s->tool_work_count || w->session_work || w->loop || w->s->history) return;
   for (const call_note *note = w->calls; note; note = note->next) held += note->token.bits && !note->token_over;
   uint32_t open = tp__a32_load_relaxed(&w->runtime->tokens_open);
   for (int i = 0; i < 1000 && open > held; i++) { /* a completion of one that is over may not have returned yet */
@@ -742,14 +742,14 @@ static void play(void *arg) {
   w->registered = status == TP_OK;
   if (status != TP_OK && !(w->s->refuse_setup && status == TP_ERR_NO_MEMORY))
     world_fail(w, "the script is registered", "%s: %s", tp_status_name(status), fault.message);
-  refuse(w->s->weather == WEATHER_FAULTS);
+  refuse(w->s->fault_level == FAULTS_REFUSALS);
   tp__thread *takers[SCRIPT_TAKERS_MAX] = {NULL};
   for (uint32_t i = 0; w->registered && i < w->s->taker_count; i++)
     takers[i] = world_start_joined("taker", taker_run, w);
   if (w->registered) {
     if (w->s->pokes) world_start("poker", poke_run, w);
     run_hosts(w);
-    if (w->s->weather == WEATHER_QUIET || tp__sim_random(2)) drain(w);
+    if (w->s->fault_level == FAULTS_NONE || tp__sim_random(2)) drain(w);
     w->draining = true;
     if (!w->drain_ns) w->drain_ns = tp__now_ns();
     (void)!tp_runtime_drain(w->runtime, 0, NULL, NULL);
@@ -770,7 +770,7 @@ static void play(void *arg) {
   complete_after_free(w);
   history_after_free(w);
   tp_shared_history_unref(w->history);
-  for (uint32_t i = 0; i < w->s->errand_count; i++) errand_after_free(&w->errands[i]);
+  for (uint32_t i = 0; i < w->s->tool_work_count; i++) tool_work_after_free(&w->tool_works[i]);
   if (w->loop) loop_after_free(w->loop);
 }
 
@@ -781,12 +781,12 @@ static void ready(tp__parker *parker) {
 }
 
 static void send_out(world *w) {
-  w->errands = calloc(w->s->errand_count + 1, sizeof *w->errands);
-  if (!w->errands) abort();
-  for (uint32_t i = 0; i < w->s->errand_count; i++) {
-    w->errands[i] = (errand){.w = w, .index = i};
-    ready(&w->errands[i].parker);
-    errand_draw(&w->errands[i]);
+  w->tool_works = calloc(w->s->tool_work_count + 1, sizeof *w->tool_works);
+  if (!w->tool_works) abort();
+  for (uint32_t i = 0; i < w->s->tool_work_count; i++) {
+    w->tool_works[i] = (tool_work){.w = w, .index = i};
+    ready(&w->tool_works[i].parker);
+    tool_work_draw(&w->tool_works[i]);
   }
 }
 
@@ -796,7 +796,7 @@ static void seat_readers(world *w) {
   if (!w->editors || !w->readers) abort();
   for (uint32_t i = 0; i < w->s->editor_count; i++) {
     w->editors[i].w = w;
-    edition_name(&w->editors[i], i);
+    commit_work_name(&w->editors[i], i);
   }
   for (uint32_t i = 0; i < w->s->reader_count; i++) {
     w->readers[i].w = w;
@@ -805,11 +805,11 @@ static void seat_readers(world *w) {
 }
 
 static void gather(world *w) {
-  if (!w->s->crowd) return;
-  w->crowd = calloc(1, sizeof *w->crowd);
-  if (!w->crowd) abort();
-  crowd_name(w->crowd, w);
-  ready(&w->crowd->parker);
+  if (!w->s->session_work) return;
+  w->session_work = calloc(1, sizeof *w->session_work);
+  if (!w->session_work) abort();
+  session_work_name(w->session_work, w);
+  ready(&w->session_work->parker);
 }
 
 static void make_loop(world *w) {
@@ -828,11 +828,11 @@ void world_play(world *w, const script *s, uint32_t workers) {
     w->turns[i] = (turn_actor){.w = w, .index = i};
     ready(&w->turns[i].parker);
   }
-  w->dialogues = calloc(s->dialogue_count + 1, sizeof *w->dialogues);
-  if (!w->dialogues) abort();
-  for (uint32_t i = 0; i < s->dialogue_count; i++) {
-    w->dialogues[i] = (dialogue){.w = w, .index = i};
-    ready(&w->dialogues[i].parker);
+  w->turn_works = calloc(s->turn_work_count + 1, sizeof *w->turn_works);
+  if (!w->turn_works) abort();
+  for (uint32_t i = 0; i < s->turn_work_count; i++) {
+    w->turn_works[i] = (turn_work){.w = w, .index = i};
+    ready(&w->turn_works[i].parker);
   }
   tp_status status = tp__mutex_init(&w->results);
   assert(status == TP_OK);
@@ -846,35 +846,35 @@ void world_play(world *w, const script *s, uint32_t workers) {
   w->report = tp__sim_run(&s->sim, play, w);
   w->bytes_open = tp__sim_bytes_open();
   if (w->report.end != TP__SIM_DONE) {
-    world_fail(w, w->report.end == TP__SIM_LIVELOCK ? "no livelock" : "no deadlock", "%.480s", w->report.story);
+    world_fail(w, w->report.end == TP__SIM_LIVELOCK ? "no livelock" : "no deadlock", "%.480s", w->report.message);
   } else {
     oracle_world_ended(w);
     history_ended(w);
     if (w->registered) idle_ended(w);
-    for (uint32_t i = 0; i < s->dialogue_count; i++) dialogue_ended(&w->dialogues[i]);
-    for (uint32_t i = 0; i < s->errand_count; i++) errand_ended(&w->errands[i]);
-    for (uint32_t i = 0; i < s->editor_count; i++) edition_ended(&w->editors[i]);
-    if (w->crowd) crowd_ended(w->crowd);
+    for (uint32_t i = 0; i < s->turn_work_count; i++) turn_work_ended(&w->turn_works[i]);
+    for (uint32_t i = 0; i < s->tool_work_count; i++) tool_work_ended(&w->tool_works[i]);
+    for (uint32_t i = 0; i < s->editor_count; i++) commit_work_ended(&w->editors[i]);
+    if (w->session_work) session_work_ended(w->session_work);
     if (w->loop) loop_ended(w->loop);
   }
 }
 
 void world_fini(world *w) {
-  for (uint32_t i = 0; w->dialogues && i < w->s->dialogue_count; i++) dialogue_fini(&w->dialogues[i]);
-  free(w->dialogues);
-  w->dialogues = NULL;
-  for (uint32_t i = 0; w->errands && i < w->s->errand_count; i++) errand_undraw(&w->errands[i]);
-  free(w->errands);
-  w->errands = NULL;
+  for (uint32_t i = 0; w->turn_works && i < w->s->turn_work_count; i++) turn_work_fini(&w->turn_works[i]);
+  free(w->turn_works);
+  w->turn_works = NULL;
+  for (uint32_t i = 0; w->tool_works && i < w->s->tool_work_count; i++) tool_work_undraw(&w->tool_works[i]);
+  free(w->tool_works);
+  w->tool_works = NULL;
   free(w->editors);
   free(w->readers);
-  free(w->crowd);
+  free(w->session_work);
   if (w->loop) loop_fini(w->loop);
   free(w->loop);
   w->loop = NULL;
   free(w->records);
   history_fini(w);
-  w->crowd = NULL;
+  w->session_work = NULL;
   w->records = NULL;
   w->editors = NULL;
   w->readers = NULL;

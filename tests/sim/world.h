@@ -12,12 +12,12 @@
 enum { WORLD_OPS = SCRIPT_TURNS_MAX * SCRIPT_OPS_MAX, WORLD_LISTENERS = 16, WORLD_TURNS = 4096 };
 
 typedef struct world world;
-struct crowd;
+struct session_work;
 struct loop;
-struct dialogue;
-struct errand;
-struct edition_editor;
-struct edition_reader;
+struct turn_work;
+struct tool_work;
+struct commit_work_editor;
+struct commit_work_reader;
 struct history_call;
 
 /** What a session whose host drives one turn has heard: sequence numbers of that turn's, and of its own end's. */
@@ -106,11 +106,11 @@ struct world {
   turn_actor turns[SCRIPT_TURNS_MAX];
   op_note ops[WORLD_OPS];
   tp__mutex results;              /* theirs change hands */
-  struct dialogue *dialogues;     /* s->dialogue_count of them */
-  struct errand *errands;         /* s->errand_count */
-  struct edition_editor *editors; /* s->editor_count */
-  struct edition_reader *readers; /* s->reader_count */
-  struct crowd *crowd;            /* NULL: none */
+  struct turn_work *turn_works;   /* s->turn_work_count of them */
+  struct tool_work *tool_works;   /* s->tool_work_count */
+  struct commit_work_editor *editors; /* s->editor_count */
+  struct commit_work_reader *readers; /* s->reader_count */
+  struct session_work *session_work;  /* NULL: none */
   struct loop *loop;              /* NULL: none */
   tp_shared_history *history;          /* ours until the runtime was freed; NULL: none */
   struct history_call *history_calls;  /* newest first */
@@ -121,9 +121,9 @@ struct world {
   uint32_t idle_opened, idle_ended;
   tp_inbox *inbox;                /* NULL: none, or freed */
   bool takers_stop;
-  uint64_t jobs_seen, turns_seen; /* by the onlooker */
+  uint64_t jobs_seen, turns_seen;        /* by the observer */
   uint32_t waits_submitted, waits_ended; /* for jobs */
-  world_listener listeners[WORLD_LISTENERS]; /* the onlooker's, of the runtime */
+  world_listener listeners[WORLD_LISTENERS]; /* the observer's, of the runtime */
   uint32_t listener_count;
   uint64_t moment;                /* of theirs */
   call_note *calls;               /* newest first */
@@ -138,7 +138,7 @@ struct world {
   uint64_t *records; /* ids of the entries that were recorded: a table with a hash, 0 where it is free */
   size_t record_count, record_capacity;
   uint32_t handlers_running;
-  uint32_t compact_running; /* functions of the errands' tool that runs one at a time */
+  uint32_t compact_running; /* functions of the tool workloads' tool that runs one at a time */
   bool registered;         /* the commit went through */
   bool draining, freed;
   int64_t drain_ns; /* when the first drain began; 0: not yet */
@@ -181,7 +181,7 @@ static inline bool world_one_in(uint64_t inverse) { return tp__sim_random(invers
 static inline int64_t world_pause_ns(uint64_t us_max) {
   return world_one_in(3) ? 0 : (int64_t)tp__sim_random(us_max * TP__NS_PER_US);
 }
-static inline bool world_is_quiet(const world *w) { return w->s->weather == WEATHER_QUIET; }
+static inline bool world_is_quiet(const world *w) { return w->s->fault_level == FAULTS_NONE; }
 
 /** handler.c: what a node's handler does. */
 tp_answer handler_run(void *self, tp_call *call);
@@ -202,13 +202,13 @@ void world_destructor(world *w);
 void idle_run(void *arg);
 tp_status idle_register(world *w, tp_edit *edit);
 void idle_ended(world *w);
-/** onlooker.c: a host. arg: the world. */
-void onlooker_run(void *arg);
+/** observer.c: a host. arg: the world. */
+void observer_run(void *arg);
 /** A thread of the test's own: never refused, freed by itself. NULL when there are too many. */
 tp__thread *world_start(const char *name, void (*run)(void *arg), void *arg);
 
-/** story.c: prints the script and what was noted; of the calls the newest 64. */
-void story_tell(const world *w);
+/** trace.c: prints the script and what was noted; of the calls the newest 64. */
+void trace_tell(const world *w);
 
 /** The same, to be joined. */
 tp__thread *world_start_joined(const char *name, void (*run)(void *arg), void *arg);

@@ -71,7 +71,7 @@ static void describe(tp__openai_stream *stream, tp__openai_bytes *to) {
 
 /* Feeds the bytes in two parts, or each byte alone (split above the size). @return what it comes to; to be freed. */
 static char *come_to(tp__openai_stream *stream, tp_text bytes, size_t split) {
-  tp__openai_bytes story = {0};
+  tp__openai_bytes seen = {0};
   assert_int_equal(tp__openai_stream_init(stream), TP_OK);
   tp_text exact = exact_copy(bytes);
   bool goes_on = true;
@@ -82,19 +82,19 @@ static char *come_to(tp__openai_stream *stream, tp_text bytes, size_t split) {
     for (size_t i = 0; goes_on && i < bytes.size; i++) goes_on = tp__openai_stream_feed(stream, exact.data + i, 1);
   }
   (void)tp__openai_stream_end(stream);
-  describe(stream, &story);
+  describe(stream, &seen);
   tp__openai_stream_fini(stream);
   exact_free(exact);
-  char *copy = strdup(tp__openai_bytes_string(&story));
-  tp__openai_bytes_fini(&story);
+  char *copy = strdup(tp__openai_bytes_string(&seen));
+  tp__openai_bytes_fini(&seen);
   return copy;
 }
 
 static void assert_comes_to(tp_openai_api api, bool has_events, const char *bytes, const char *expected) {
   tp__openai_stream stream = begin(api, has_events, 1 << 20);
-  char *story = come_to(&stream, tp_text_of(bytes), 0);
-  assert_string_equal(story, expected);
-  free(story);
+  char *seen = come_to(&stream, tp_text_of(bytes), 0);
+  assert_string_equal(seen, expected);
+  free(seen);
 }
 
 /* ---- streams ---- */
@@ -105,10 +105,10 @@ static void a_stream_is_the_same_in_whatever_pieces_it_comes(void **state) {
     tp_text bytes = tp_text_of(recorded_streams[i].bytes);
     for (size_t split = 0; split <= bytes.size + 1; split += STEP) {
       tp__openai_stream stream = begin(recorded_streams[i].api, true, 1 << 20);
-      char *story = come_to(&stream, bytes, split);
-      assert_string_equal(story, recorded_streams[i].comes_to);
-      assert_int_equal(deltas.size, strcspn(story, "|"));
-      free(story);
+      char *seen = come_to(&stream, bytes, split);
+      assert_string_equal(seen, recorded_streams[i].comes_to);
+      assert_int_equal(deltas.size, strcspn(seen, "|"));
+      free(seen);
     }
   }
 }
@@ -133,9 +133,9 @@ static void line_ends_and_comments_may_be_of_any_kind(void **state) {
     tp_text bytes = tp_text_of(same[i]);
     for (size_t split = 0; split <= bytes.size + 1; split += STEP) {
       tp__openai_stream stream = begin(TP_OPENAI_CHAT, true, 1 << 20);
-      char *story = come_to(&stream, bytes, split);
-      assert_string_equal(story, "a|end_turn|0,0");
-      free(story);
+      char *seen = come_to(&stream, bytes, split);
+      assert_string_equal(seen, "a|end_turn|0,0");
+      free(seen);
     }
   }
 }
@@ -227,10 +227,10 @@ static void a_stream_that_is_cut_anywhere_fails_and_may_be_tried_again(void **st
     size_t whole = chat ? (size_t)(strstr(end, "\n\n") - bytes.data) + 2 : bytes.size;
     for (size_t size = 0; size < whole; size += STEP) {
       tp__openai_stream stream = begin(recorded_streams[i].api, true, 1 << 20);
-      char *story = come_to(&stream, (tp_text){bytes.data, size}, 0);
-      if (strncmp(story, "TP_ERR_MODEL retryable: the stream ended in the middle", 50) != 0)
-        fail_msg("stream %zu cut at %zu: %s", i, size, story);
-      free(story);
+      char *seen = come_to(&stream, (tp_text){bytes.data, size}, 0);
+      if (strncmp(seen, "TP_ERR_MODEL retryable: the stream ended in the middle", 50) != 0)
+        fail_msg("stream %zu cut at %zu: %s", i, size, seen);
+      free(seen);
     }
   }
 }
@@ -280,19 +280,19 @@ static void an_answer_has_a_limit_and_so_has_an_event(void **state) {
   for (int i = 0; i < 20; i++) tp__openai_put_string(&bytes, DELTA("{\"content\":\"0123456789\"}"));
   for (size_t split = 0; split < 2; split++) {
     tp__openai_stream stream = begin(TP_OPENAI_CHAT, true, 195);
-    char *story = come_to(&stream, tp__openai_bytes_text(&bytes), split ? bytes.size + 1 : 0);
-    assert_string_equal(story,
+    char *seen = come_to(&stream, tp__openai_bytes_text(&bytes), split ? bytes.size + 1 : 0);
+    assert_string_equal(seen,
                         "TP_ERR_MODEL: the answer is longer than 195 bytes: raise response_bytes_max, or ask for "
                         "fewer tokens");
-    free(story);
+    free(seen);
   }
   tp__openai_bytes_clear(&bytes);
   for (int i = 0; i < 300; i++) tp__openai_put_string(&bytes, "x");
   for (size_t i = 0; i < 2; i++) { /* a line without end, a whole answer */
     tp__openai_stream stream = begin(TP_OPENAI_CHAT, i == 0, 200);
-    char *story = come_to(&stream, tp__openai_bytes_text(&bytes), 100);
-    assert_non_null(strstr(story, "of more than 200 bytes: raise response_bytes_max"));
-    free(story);
+    char *seen = come_to(&stream, tp__openai_bytes_text(&bytes), 100);
+    assert_non_null(strstr(seen, "of more than 200 bytes: raise response_bytes_max"));
+    free(seen);
   }
   tp__openai_bytes_fini(&bytes);
 }

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dialogue: a session whose turns the library drives, in the same world as the turns that hosts drive themselves: a
- * model, tools, a gate and a history that answer in time, late, twice, through tokens, or not at all. What they do is
+ * turn workload: a session whose turns the library drives, in the same world as the turns that hosts drive themselves:
+ * a model, tools, a gate and a history that answer in time, late, twice, through tokens, or not at all. What they do is
  * drawn while they run, from the run's own stream. */
-#ifndef SIM_DIALOGUE_H
-#define SIM_DIALOGUE_H
+#ifndef SIM_TURN_WORK_H
+#define SIM_TURN_WORK_H
 
 #include "world.h"
 
-enum { DIALOGUE_TURNS_MAX = 2 };
+enum { TURN_WORK_TURNS_MAX = 2 };
 
 /** A token that somebody completes. */
 typedef struct token_note {
   struct token_note *next;
-  struct dialogue *d;
+  struct turn_work *d;
   tp_token token;
   uint32_t turn;   /* of the model's request */
   uint32_t number; /* of the request in its turn */
@@ -23,7 +23,7 @@ typedef struct token_note {
   uint32_t cancels, destroys, accepted;
 } token_note;
 
-typedef struct dialogue {
+typedef struct turn_work {
   world *w;
   uint32_t index;
   tp_session *session;
@@ -46,15 +46,15 @@ typedef struct dialogue {
   bool shares; /* the runtime's history */
   bool model_taken;
   char numbers[10]; /* each turn's own pointer */
-  bool brings[DIALOGUE_TURNS_MAX]; /* the turn has messages of its own */
-} dialogue;
+  bool brings[TURN_WORK_TURNS_MAX]; /* the turn has messages of its own */
+} turn_work;
 
-/** What dialogues subscribe. */
-tp_status dialogue_register(world *w, tp_edit *edit);
-/** A host: opens, runs the turns, closes. arg: a dialogue whose w and index are set. */
-void dialogue_run(void *arg);
+/** What turn workloads subscribe. */
+tp_status turn_work_register(world *w, tp_edit *edit);
+/** A host: opens, runs the turns, closes. arg: a turn workload whose w and index are set. */
+void turn_work_run(void *arg);
 /** When the run is over. */
-void dialogue_ended(dialogue *d);
-void dialogue_fini(dialogue *d);
+void turn_work_ended(turn_work *d);
+void turn_work_fini(turn_work *d);
 
 #endif

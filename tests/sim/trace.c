@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * story.c: a play in words, for whoever has to find out why it failed. */
+ * trace.c: a play in words, for whoever has to find out why it failed. */
 #include <stdio.h>
 
-#include "crowd.h"
-#include "edition.h"
-#include "errand.h"
+#include "commit_work.h"
+#include "session_work.h"
+#include "tool_work.h"
 
 static const char *const ways[SCRIPT_WAYS] = {"returns",
                                               "defers",
@@ -62,9 +62,9 @@ static void tell_op(const world *w, uint32_t op) {
   }
 }
 
-static void tell_errand_call(const errand_call *call) {
-  printf("      call %u: %s, arguments %d, %s, %zu bytes", call->index, errand_tool_name(call->tool), call->arguments,
-         ways[call->way], call->text_size);
+static void tell_tool_work_call(const tool_work_call *call) {
+  printf("      call %u: %s, arguments %d, %s, %zu bytes", call->index, tool_work_tool_name(call->tool),
+         call->arguments, ways[call->way], call->text_size);
   if (call->way != WAY_RETURN && call->hand != HAND_TOOL) printf(", by hand %d", call->hand);
   if (call->fails) printf(", fails");
   if (call->called_ns) printf(", called at %lld us (until %lld)", us(call->called_ns), us(call->deadline_ns));
@@ -76,22 +76,22 @@ static void tell_errand_call(const errand_call *call) {
   printf(": %s\n", tp_tool_result_name(call->kind));
 }
 
-static void tell_errand(const errand *e) {
-  printf("    errand %u: %s%s, limit %u ms, cancelled at %lld us\n", e->index, e->in_session ? "in a session" : "bare",
-         e->chained ? ", chained" : "", e->limit_ms, us(e->cancelled_ns));
+static void tell_tool_work(const tool_work *e) {
+  printf("    tool workload %u: %s%s, limit %u ms, cancelled at %lld us\n", e->index,
+         e->in_session ? "in a session" : "bare", e->chained ? ", chained" : "", e->limit_ms, us(e->cancelled_ns));
   for (uint32_t i = 0; i < e->batch_count; i++) {
-    const errand_batch *batch = &e->batches[i];
+    const tool_work_batch *batch = &e->batches[i];
     if (!batch->begun) continue;
     printf("    batch %u: %s, %s, begun at %lld us, ended %u times\n", i,
            batch->submitted ? "submitted" : "synchronous", batch->sure ? "with tools" : "perhaps without tools",
            us(batch->begun_ns), batch->ends);
-    for (uint32_t k = 0; k < batch->count; k++) tell_errand_call(&batch->calls[k]);
+    for (uint32_t k = 0; k < batch->count; k++) tell_tool_work_call(&batch->calls[k]);
   }
 }
 
-static void tell_guest(const crowd_host *host) {
+static void tell_guest(const session_work_host *host) {
   for (uint32_t i = 0; i < host->turn_count; i++) {
-    const crowd_turn *turn = &host->turns[i];
+    const session_work_turn *turn = &host->turns[i];
     printf("      %s: %s, %s%s, post_turn %u times", turn->id, turn->waited_for ? "waited for" : "submitted",
            turn->taken ? "taken" : "refused", turn->begun ? ", begun" : "", turn->posts);
     if (turn->ends) printf(", the %uth to end", turn->end_place);
@@ -99,15 +99,15 @@ static void tell_guest(const crowd_host *host) {
   }
 }
 
-static void tell_crowd(const crowd *c) {
-  printf("    crowd: %u hosts, %u turns may wait, session.end %u times of %u, %s\n", c->host_count, c->queued_max,
-         c->session_ends, c->session_ends_wanted, c->closed ? "closed" : "not closed");
+static void tell_session_work(const session_work *c) {
+  printf("    session workload: %u hosts, %u turns may wait, session.end %u times of %u, %s\n", c->host_count,
+         c->queued_max, c->session_ends, c->session_ends_wanted, c->closed ? "closed" : "not closed");
   for (uint32_t i = 0; i < c->host_count; i++) tell_guest(&c->hosts[i]);
 }
 
-static void tell_editor(const edition_editor *editor) {
-  for (int i = 0; i < EDITION_PAIRS; i++) {
-    const edition_pair *pair = &editor->pairs[i];
+static void tell_editor(const commit_work_editor *editor) {
+  for (int i = 0; i < COMMIT_WORK_PAIRS; i++) {
+    const commit_work_pair *pair = &editor->pairs[i];
     if (pair->add_asked)
       printf("    %s, %s: added at moment %llu, %llu; removed at %llu, %llu\n", pair->ids[0], pair->ids[1],
              (unsigned long long)pair->add_asked, (unsigned long long)pair->added,
@@ -115,16 +115,16 @@ static void tell_editor(const edition_editor *editor) {
   }
 }
 
-void story_tell(const world *w) {
+void trace_tell(const world *w) {
   const script *s = w->s;
-  printf("  story: row limit %u ms, %u handler threads, %u tokens, drain at %lld us\n", s->phase_limit_ms,
+  printf("  trace: row limit %u ms, %u handler threads, %u tokens, drain at %lld us\n", s->phase_limit_ms,
          s->options.handler_threads, s->options.deferred_max, us(s->drain_ns));
   for (uint32_t i = 0; i < s->node_count; i++) tell_node(&s->nodes[i], i);
   for (uint32_t op = 0; op < WORLD_OPS; op++)
     if (w->ops[op].begun_ns) tell_op(w, op);
-  for (uint32_t i = 0; i < s->errand_count; i++) tell_errand(&w->errands[i]);
+  for (uint32_t i = 0; i < s->tool_work_count; i++) tell_tool_work(&w->tool_works[i]);
   for (uint32_t i = 0; i < s->editor_count; i++) tell_editor(&w->editors[i]);
-  if (w->crowd) tell_crowd(w->crowd);
+  if (w->session_work) tell_session_work(w->session_work);
   const call_note *newest_last[64];
   uint32_t count = 0;
   for (const call_note *call = w->calls; call && count < 64; call = call->next) newest_last[count++] = call;

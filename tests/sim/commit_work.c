@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "edition.h"
+#include "commit_work.h"
 
 #include <stdio.h>
 
@@ -9,13 +9,13 @@ static const uint32_t phases[2] = {TP_PHASE_TURN_PRE_PROMPT_CONTEXT, TP_PHASE_SE
 
 /* ---- handlers ---- */
 
-static void look_alive(const edition_half *half) {
+static void look_alive(const commit_work_half *half) {
   if (half->destroys) world_fail(half->pair->w, "no call after destroy", "%s was called, or runs", half->pair->ids[0]);
 }
 
 static tp_answer half_run(void *self, tp_call *call) {
   (void)call;
-  const edition_half *half = self;
+  const commit_work_half *half = self;
   look_alive(half);
   if (!half->quick) tp__sim_sleep_ns(world_pause_ns(world_is_quiet(half->pair->w) ? 500 : 5000));
   look_alive(half);
@@ -23,16 +23,16 @@ static tp_answer half_run(void *self, tp_call *call) {
 }
 
 static void half_destroyed(void *self) {
-  edition_half *half = self;
+  commit_work_half *half = self;
   if (++half->destroys > 1) world_fail(half->pair->w, "destroy exactly once", "of %s", half->pair->ids[0]);
   world_destructor(half->pair->w);
 }
 
 /* ---- editors ---- */
 
-static tp_status add_half(tp_edit *edit, edition_pair *pair, int i, const edition_pair *before) {
-  edition_half *half = &pair->halves[i];
-  *half = (edition_half){.pair = pair, .quick = world_one_in(2)};
+static tp_status add_half(tp_edit *edit, commit_work_pair *pair, int i, const commit_work_pair *before) {
+  commit_work_half *half = &pair->halves[i];
+  *half = (commit_work_half){.pair = pair, .quick = world_one_in(2)};
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = pair->ids[i],
                         .run = half_run,
@@ -56,14 +56,14 @@ static tp_status add_half(tp_edit *edit, edition_pair *pair, int i, const editio
   return tp_edit_add_subscription(edit, &subscription, NULL);
 }
 
-static tp_status add_pair(tp_edit *edit, edition_pair *pair, const edition_pair *before) {
+static tp_status add_pair(tp_edit *edit, commit_work_pair *pair, const commit_work_pair *before) {
   pair->add_asked = ++pair->w->moment;
   TP__TRY(add_half(edit, pair, 0, before));
   return add_half(edit, pair, 1, before);
 }
 
 /* With the handlers, without them, or switched off, alone or with all of its owner: the turns see the same. */
-static tp_status remove_pair(tp_edit *edit, edition_pair *pair) {
+static tp_status remove_pair(tp_edit *edit, commit_work_pair *pair) {
   pair->remove_asked = ++pair->w->moment;
   uint64_t way = tp__sim_random(4);
   if (way == 3) return tp_edit_enable_owner(edit, pair->ids[0], false, NULL);
@@ -75,12 +75,13 @@ static tp_status remove_pair(tp_edit *edit, edition_pair *pair) {
   return TP_OK;
 }
 
-static edition_pair *one_to_remove(edition_editor *editor) {
-  edition_pair *pair = &editor->pairs[tp__sim_random(EDITION_PAIRS)];
+static commit_work_pair *one_to_remove(commit_work_editor *editor) {
+  commit_work_pair *pair = &editor->pairs[tp__sim_random(COMMIT_WORK_PAIRS)];
   return pair->added && !pair->removed ? pair : NULL;
 }
 
-static tp_status commit(tp_edit *edit, edition_pair *added, const edition_pair *before, edition_pair *removed) {
+static tp_status commit(tp_edit *edit, commit_work_pair *added, const commit_work_pair *before,
+                        commit_work_pair *removed) {
   tp_status status = add_pair(edit, added, before);
   if (status == TP_OK && removed) status = remove_pair(edit, removed);
   if (status == TP_OK && world_one_in(4)) /* never below the rows': what they promise to others holds */
@@ -91,8 +92,8 @@ static tp_status commit(tp_edit *edit, edition_pair *added, const edition_pair *
   return status;
 }
 
-static void edit_once(edition_editor *editor, int number) {
-  edition_pair *added = &editor->pairs[number], *removed = one_to_remove(editor);
+static void edit_once(commit_work_editor *editor, int number) {
+  commit_work_pair *added = &editor->pairs[number], *removed = one_to_remove(editor);
   tp_edit *edit;
   /* Each pair has an owner of its own, who may change those of others. */
   const tp_owner owner = {.struct_size = sizeof owner, .name = added->ids[0], .trust = TP_TRUST_BUILTIN};
@@ -107,26 +108,26 @@ static void edit_once(edition_editor *editor, int number) {
   world_check_status(editor->w, "a commit beside running turns", status);
 }
 
-void edition_name(edition_editor *editor, uint32_t index) {
-  for (uint32_t i = 0; i < EDITION_PAIRS; i++) {
-    edition_pair *pair = &editor->pairs[i];
+void commit_work_name(commit_work_editor *editor, uint32_t index) {
+  for (uint32_t i = 0; i < COMMIT_WORK_PAIRS; i++) {
+    commit_work_pair *pair = &editor->pairs[i];
     pair->w = editor->w;
     for (int k = 0; k < 2; k++) snprintf(pair->ids[k], sizeof pair->ids[k], "e%u.%u.%c", index % 10, i % 10, 'a' + k);
   }
 }
 
-void edition_edit(void *arg) {
-  edition_editor *editor = arg;
-  for (int i = 0; i < EDITION_PAIRS; i++) {
+void commit_work_edit(void *arg) {
+  commit_work_editor *editor = arg;
+  for (int i = 0; i < COMMIT_WORK_PAIRS; i++) {
     tp__sim_sleep_ns(world_pause_ns(3000));
     edit_once(editor, i);
   }
 }
 
-void edition_ended(const edition_editor *editor) {
-  for (int i = 0; i < EDITION_PAIRS; i++)
+void commit_work_ended(const commit_work_editor *editor) {
+  for (int i = 0; i < COMMIT_WORK_PAIRS; i++)
     for (int k = 0; k < 2; k++) {
-      const edition_half *half = &editor->pairs[i].halves[k];
+      const commit_work_half *half = &editor->pairs[i].halves[k];
       if (half->destroys != half->taken)
         world_fail(editor->w, "destroy exactly once", "of %s: %u times", editor->pairs[i].ids[k], half->destroys);
     }
@@ -134,20 +135,20 @@ void edition_ended(const edition_editor *editor) {
 
 /* ---- readers ---- */
 
-static edition_pair *pair_at(const world *w, uint32_t bit) {
-  return &w->editors[bit / EDITION_PAIRS].pairs[bit % EDITION_PAIRS];
+static commit_work_pair *pair_at(const world *w, uint32_t bit) {
+  return &w->editors[bit / COMMIT_WORK_PAIRS].pairs[bit % COMMIT_WORK_PAIRS];
 }
 
 static uint64_t bit_of(const world *w, int half, const char *id) {
-  for (uint32_t bit = 0; bit < w->s->editor_count * EDITION_PAIRS; bit++)
+  for (uint32_t bit = 0; bit < w->s->editor_count * COMMIT_WORK_PAIRS; bit++)
     if (strcmp(pair_at(w, bit)->ids[half], id) == 0) return UINT64_C(1) << bit;
   return 0;
 }
 
 /* Neither older nor newer than what was committed around the turn's begin. */
-static void check_version(const edition_reader *r) {
-  for (uint32_t bit = 0; bit < r->w->s->editor_count * EDITION_PAIRS; bit++) {
-    const edition_pair *pair = pair_at(r->w, bit);
+static void check_version(const commit_work_reader *r) {
+  for (uint32_t bit = 0; bit < r->w->s->editor_count * COMMIT_WORK_PAIRS; bit++) {
+    const commit_work_pair *pair = pair_at(r->w, bit);
     bool seen = r->seen >> bit & 1;
     bool kept = !pair->remove_asked || pair->remove_asked > r->begun;
     bool added = pair->added && pair->added < r->begin_asked;
@@ -158,7 +159,7 @@ static void check_version(const edition_reader *r) {
   }
 }
 
-static uint64_t seen_in(const edition_reader *r, const tp_phase_result *result, int half) {
+static uint64_t seen_in(const commit_work_reader *r, const tp_phase_result *result, int half) {
   uint64_t seen = 0;
   for (uint32_t i = 0; i < result->run_count; i++) {
     const tp_run_record *row = tp_phase_result_run(result, i);
@@ -173,7 +174,7 @@ static uint64_t seen_in(const edition_reader *r, const tp_phase_result *result, 
   return seen;
 }
 
-static void phase_ended(edition_reader *r, const tp_phase_result *result) {
+static void phase_ended(commit_work_reader *r, const tp_phase_result *result) {
   uint32_t number = r->runs++;
   if (result->outcome == TP_ERR_NO_MEMORY) r->known = false;
   if (!r->known) return;
@@ -188,14 +189,14 @@ static void phase_ended(edition_reader *r, const tp_phase_result *result) {
 }
 
 static void submitted_ended(void *ctx, const tp_phase_result *result) {
-  edition_reader *r = ctx;
+  commit_work_reader *r = ctx;
   phase_ended(r, result);
   if (r->ends_inside && r->runs == 3) tp_turn_end(r->turn);
   tp__parker_unpark(&r->parker);
 }
 
 /* @return whether it has been run. */
-static bool run_phase(edition_reader *r) {
+static bool run_phase(commit_work_reader *r) {
   uint32_t phase = phases[r->runs % 2];
   tp_phase_result result = {.struct_size = sizeof result};
   bool submits = (r->ends_inside && r->runs == 2) || (world_one_in(2) && !r->w->s->options.no_engine_workers);
@@ -210,7 +211,7 @@ static bool run_phase(edition_reader *r) {
 
 static void end_turn(void *turn) { tp_turn_end(turn); }
 
-static void read_once(edition_reader *r) {
+static void read_once(commit_work_reader *r) {
   r->known = true;
   r->runs = 0;
   r->ends_inside = world_one_in(3) && !r->w->s->options.no_engine_workers;
@@ -226,9 +227,9 @@ static void read_once(edition_reader *r) {
   else tp_turn_end(r->turn);
 }
 
-void edition_read(void *arg) {
-  edition_reader *r = arg;
-  for (int i = 0; i < EDITION_TURNS; i++) {
+void commit_work_read(void *arg) {
+  commit_work_reader *r = arg;
+  for (int i = 0; i < COMMIT_WORK_TURNS; i++) {
     tp__sim_sleep_ns(world_pause_ns(3000));
     read_once(r);
   }

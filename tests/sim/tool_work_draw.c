@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * errand_draw.c: what an errand is to do, and what its calls look like on their way. */
+ * tool_work_draw.c: what a tool workload is to do, and what its calls look like on their way. */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "errand.h"
+#include "tool_work.h"
 
 enum { AMPLE_MS = 100 * 1000 * 1000, NUMBER_STEP = 1000, PAD_BYTES = 90, ID_BYTES = 160 };
 
 /* ---- the stream (splitmix64) ---- */
 
-static uint64_t below(errand *e, uint64_t bound) {
+static uint64_t below(tool_work *e, uint64_t bound) {
   uint64_t z = (e->stream += UINT64_C(0x9E3779B97F4A7C15));
   z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
   z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
   return (z ^ z >> 31) % bound;
 }
-static bool one_in(errand *e, uint64_t inverse) { return below(e, inverse) == 0; }
-static int64_t up_to_us(errand *e, uint64_t us) { return (int64_t)below(e, us + 1) * TP__NS_PER_US; }
-static bool is_quiet(const errand *e) { return e->w->s->weather == WEATHER_QUIET; }
+static bool one_in(tool_work *e, uint64_t inverse) { return below(e, inverse) == 0; }
+static int64_t up_to_us(tool_work *e, uint64_t us) { return (int64_t)below(e, us + 1) * TP__NS_PER_US; }
+static bool is_quiet(const tool_work *e) { return e->w->s->fault_level == FAULTS_NONE; }
 
 /* ---- a call ---- */
 
-static bool is_threaded(errand_tool tool) { return tool == TOOL_THREADED || tool == TOOL_NARROW; }
+static bool is_threaded(tool_work_tool tool) { return tool == TOOL_THREADED || tool == TOOL_NARROW; }
 
 /* Sizes that are treated differently: none, short, too long for an attempt, for a block, for the tool. */
-static size_t draw_size(errand *e) {
+static size_t draw_size(tool_work *e) {
   static const uint64_t bounds[] = {4, 18, 18, 70, 70, 400, 4000};
   return (size_t)below(e, bounds[below(e, 7)]);
 }
 
-static void draw_text(errand *e, errand_call *call) {
+static void draw_text(tool_work *e, tool_work_call *call) {
   call->text_size = draw_size(e);
   call->text = malloc(call->text_size + 64);
   if (!call->text) abort();
@@ -44,7 +44,7 @@ static void draw_text(errand *e, errand_call *call) {
   else if (one_in(e, 6)) memcpy(call->text + call->text_size - 2, "\xC3\xA9", 2);
 }
 
-static void draw_id(errand *e, errand_call *call, bool needed) {
+static void draw_id(tool_work *e, tool_work_call *call, bool needed) {
   if (!needed && !one_in(e, 3)) return;
   call->id = malloc(ID_BYTES);
   if (!call->id) abort();
@@ -54,14 +54,14 @@ static void draw_id(errand *e, errand_call *call, bool needed) {
   call->id[(uint64_t)told + more] = '\0';
 }
 
-static errand_arguments draw_arguments(errand *e, const errand_call *call) {
-  if (one_in(e, 25)) return (errand_arguments)below(e, ERRAND_ARGUMENTS);
+static tool_work_arguments draw_arguments(tool_work *e, const tool_work_call *call) {
+  if (one_in(e, 25)) return (tool_work_arguments)below(e, TOOL_WORK_ARGUMENTS);
   if (call->tool == TOOL_STRICT) return one_in(e, 4) ? ARGUMENTS_LONG : ARGUMENTS_NUMBER;
   if (one_in(e, 8)) return one_in(e, 2) ? ARGUMENTS_LONG : ARGUMENTS_NUMBER;
   return ARGUMENTS_NONE;
 }
 
-static script_way draw_way(errand *e, errand_tool tool) {
+static script_way draw_way(tool_work *e, tool_work_tool tool) {
   uint64_t dice = below(e, 100);
   if (dice < 45) return WAY_RETURN;
   if (dice < 65) return WAY_DEFER;
@@ -74,8 +74,8 @@ static script_way draw_way(errand *e, errand_tool tool) {
   return WAY_DEFER_AFTER_FREE;
 }
 
-static int64_t draw_before(errand *e, errand_tool tool) {
-  int64_t over_ns = ERRAND_BRIEF_MS * TP__NS_PER_MS + up_to_us(e, 3000) + TP__NS_PER_US;
+static int64_t draw_before(tool_work *e, tool_work_tool tool) {
+  int64_t over_ns = TOOL_WORK_BRIEF_MS * TP__NS_PER_MS + up_to_us(e, 3000) + TP__NS_PER_US;
   if (is_threaded(tool)) {
     uint64_t dice = is_quiet(e) ? 0 : below(e, 100);
     if (dice < 80) return one_in(e, 2) ? 0 : up_to_us(e, 3000);
@@ -87,24 +87,24 @@ static int64_t draw_before(errand *e, errand_tool tool) {
   return one_in(e, 4) ? up_to_us(e, 100) : 0;
 }
 
-static int64_t draw_later(errand *e) {
+static int64_t draw_later(tool_work *e) {
   uint64_t dice = is_quiet(e) ? below(e, 60) : below(e, 100);
   if (dice < 25) return 0;
   if (dice < 70) return up_to_us(e, 3000);
-  if (dice < 85) return ERRAND_BRIEF_MS * TP__NS_PER_MS + up_to_us(e, 200) - 100 * TP__NS_PER_US;
+  if (dice < 85) return TOOL_WORK_BRIEF_MS * TP__NS_PER_MS + up_to_us(e, 200) - 100 * TP__NS_PER_US;
   return up_to_us(e, dice < 95 ? 60000 : 300000);
 }
 
 /* In a quiet world a limit of some milliseconds is kept or broken, and nothing between. */
-static void settle_brief(errand_call *call) {
+static void settle_brief(tool_work_call *call) {
   bool waits = call->way == WAY_DEFER || call->way == WAY_DEFER_TWICE;
   if (call->tool != TOOL_BRIEF) return;
   if (waits) call->way = WAY_DEFER_NEVER;
   if (call->before_ns) call->way = WAY_RETURN;
 }
 
-static void draw_call(errand *e, errand_call *call, errand_tool favourite, script_way habit) {
-  call->tool = one_in(e, 3) ? (errand_tool)below(e, ERRAND_TOOLS + 1) : favourite;
+static void draw_call(tool_work *e, tool_work_call *call, tool_work_tool favourite, script_way habit) {
+  call->tool = one_in(e, 3) ? (tool_work_tool)below(e, TOOL_WORK_TOOLS + 1) : favourite;
   call->way = one_in(e, 2) ? draw_way(e, call->tool) : habit;
   call->hand = one_in(e, 8) ? HAND_TOKEN : one_in(e, 40) ? HAND_MODEL : HAND_TOOL;
   call->arguments = draw_arguments(e, call);
@@ -119,9 +119,9 @@ static void draw_call(errand *e, errand_call *call, errand_tool favourite, scrip
   if (is_quiet(e)) settle_brief(call);
 }
 
-/* ---- an errand ---- */
+/* ---- a tool workload ---- */
 
-static uint32_t draw_count(errand *e) {
+static uint32_t draw_count(tool_work *e) {
   uint64_t dice = below(e, 100);
   if (dice < 2) return 0;
   if (dice < 60) return 1 + (uint32_t)below(e, 5);
@@ -130,39 +130,39 @@ static uint32_t draw_count(errand *e) {
   return 98 + (uint32_t)below(e, 40); /* more than have ready-made ids */
 }
 
-static bool may_submit(const errand *e) { return !e->w->s->options.no_engine_workers; }
+static bool may_submit(const tool_work *e) { return !e->w->s->options.no_engine_workers; }
 
-static void draw_batch(errand *e, uint32_t index) {
-  errand_batch *batch = &e->batches[index];
-  *batch = (errand_batch){
+static void draw_batch(tool_work *e, uint32_t index) {
+  tool_work_batch *batch = &e->batches[index];
+  *batch = (tool_work_batch){
       .e = e, .index = index, .count = draw_count(e), .submitted = may_submit(e) && (e->chained || one_in(e, 2))};
   batch->materialize = index == 0 ? !one_in(e, 30) : !e->chained && one_in(e, 4);
   batch->calls = calloc(batch->count + 1, sizeof *batch->calls);
   if (!batch->calls) abort();
-  errand_tool favourite = one_in(e, 2) ? TOOL_QUICK : (errand_tool)below(e, ERRAND_TOOLS);
+  tool_work_tool favourite = one_in(e, 2) ? TOOL_QUICK : (tool_work_tool)below(e, TOOL_WORK_TOOLS);
   script_way habit = draw_way(e, favourite);
   for (uint32_t i = 0; i < batch->count; i++) {
-    batch->calls[i] = (errand_call){.batch = batch, .index = i};
+    batch->calls[i] = (tool_work_call){.batch = batch, .index = i};
     draw_call(e, &batch->calls[i], favourite, habit);
   }
 }
 
-void errand_draw(errand *e) {
+void tool_work_draw(tool_work *e) {
   bool rough = !is_quiet(e);
-  e->stream = e->w->s->errand_stream + e->index;
+  e->stream = e->w->s->tool_work_stream + e->index;
   e->in_session = one_in(e, 2);
   e->chained = one_in(e, 4) && may_submit(e);
   e->begin_ns = one_in(e, 2) ? 0 : up_to_us(e, 5000);
   e->limit_ms = !rough ? AMPLE_MS : one_in(e, 4) ? 5 + (uint32_t)below(e, 200) : 0;
   if (rough && one_in(e, 4)) e->cancel_ns = 1 + up_to_us(e, one_in(e, 2) ? 2000 : 60000);
   e->ends_inside = e->chained && !e->cancel_ns && one_in(e, 2);
-  e->batch_count = 1 + (uint32_t)below(e, ERRAND_BATCHES_MAX);
+  e->batch_count = 1 + (uint32_t)below(e, TOOL_WORK_BATCHES_MAX);
   for (uint32_t i = 0; i < e->batch_count; i++) draw_batch(e, i);
 }
 
-void errand_undraw(errand *e) {
+void tool_work_undraw(tool_work *e) {
   for (uint32_t i = 0; i < e->batch_count; i++) {
-    errand_batch *batch = &e->batches[i];
+    tool_work_batch *batch = &e->batches[i];
     for (uint32_t k = 0; k < batch->count; k++) {
       free(batch->calls[k].id);
       free(batch->calls[k].text);
@@ -176,16 +176,16 @@ void errand_undraw(errand *e) {
 
 static const char nobody[] = "a name that no tool has, and that is longer than those which one of them has";
 
-const char *errand_tool_name(errand_tool tool) {
-  static const char *const names[ERRAND_TOOLS + 1] = {"e-quick",  "e-brief",    "e-terse",  "e-strict",
-                                                      "e-barred", "e-threaded", "e-narrow", nobody};
+const char *tool_work_tool_name(tool_work_tool tool) {
+  static const char *const names[TOOL_WORK_TOOLS + 1] = {"e-quick",  "e-brief",    "e-terse",  "e-strict",
+                                                         "e-barred", "e-threaded", "e-narrow", nobody};
   return names[tool];
 }
 
-static uint32_t number_of(const errand_call *call) { return call->batch->index * NUMBER_STEP + call->index; }
+static uint32_t number_of(const tool_work_call *call) { return call->batch->index * NUMBER_STEP + call->index; }
 
 /* {"n": number}, and perhaps {"pad": "…"}. */
-static size_t put_map(const errand_call *call, char *room) {
+static size_t put_map(const tool_work_call *call, char *room) {
   bool is_long = call->arguments == ARGUMENTS_LONG;
   uint32_t number = number_of(call);
   const char head[] = {is_long ? '\x82' : '\x81', '\xA1', 'n', '\xCD', (char)(number >> 8), (char)number};
@@ -197,34 +197,34 @@ static size_t put_map(const errand_call *call, char *room) {
   return sizeof head + sizeof pad + PAD_BYTES;
 }
 
-static size_t put_arguments(const errand_call *call, char *room) {
-  static const tp_text others[ERRAND_ARGUMENTS] = {[ARGUMENTS_NONE] = {"\x80", 1},
-                                                   [ARGUMENTS_OTHER] = {"\x81\xA1n\xA1x", 5},
-                                                   [ARGUMENTS_NO_MAP] = {"\x90", 1},
-                                                   [ARGUMENTS_NO_VALUE] = {"\xC1", 1},
-                                                   [ARGUMENTS_EMPTY] = {"", 0},
-                                                   [ARGUMENTS_DOUBTFUL] = {"\x80", 1},
-                                                   [ARGUMENTS_MALFORMED] = {"{\"n\": ", 6}};
+static size_t put_arguments(const tool_work_call *call, char *room) {
+  static const tp_text others[TOOL_WORK_ARGUMENTS] = {[ARGUMENTS_NONE] = {"\x80", 1},
+                                                      [ARGUMENTS_OTHER] = {"\x81\xA1n\xA1x", 5},
+                                                      [ARGUMENTS_NO_MAP] = {"\x90", 1},
+                                                      [ARGUMENTS_NO_VALUE] = {"\xC1", 1},
+                                                      [ARGUMENTS_EMPTY] = {"", 0},
+                                                      [ARGUMENTS_DOUBTFUL] = {"\x80", 1},
+                                                      [ARGUMENTS_MALFORMED] = {"{\"n\": ", 6}};
   if (call->arguments == ARGUMENTS_NUMBER || call->arguments == ARGUMENTS_LONG) return put_map(call, room);
   tp_text other = others[call->arguments];
   memcpy(room, other.data, other.size);
   return other.size;
 }
 
-bool errand_arguments_are(const errand_call *call, tp_text arguments) {
+bool tool_work_arguments_are(const tool_work_call *call, tp_text arguments) {
   char room[PAD_BYTES + 32];
   if (call->arguments == ARGUMENTS_EMPTY) return tp__text_is(arguments, "\x80"); /* none: an empty map */
   return tp__text_equal(arguments, (tp_text){room, put_arguments(call, room)});
 }
 
-tp_tool_call *errand_letter(const errand_batch *batch) {
+tp_tool_call *tool_work_letter(const tool_work_batch *batch) {
   enum { CALL_BYTES = ID_BYTES + PAD_BYTES + 32 + sizeof nobody };
   tp_tool_call *calls = malloc((batch->count + 1) * (sizeof *calls + CALL_BYTES));
   if (!calls) abort();
   char *room = (char *)(calls + batch->count);
   for (uint32_t i = 0; i < batch->count; i++, room += CALL_BYTES) {
-    const errand_call *call = &batch->calls[i];
-    const char *name = errand_tool_name(call->tool);
+    const tool_work_call *call = &batch->calls[i];
+    const char *name = tool_work_tool_name(call->tool);
     char *id = room, *arguments = id + ID_BYTES, *own_name = arguments + PAD_BYTES + 32;
     memcpy(own_name, name, strlen(name));
     calls[i] = (tp_tool_call){.struct_size = sizeof calls[i],
@@ -238,20 +238,20 @@ tp_tool_call *errand_letter(const errand_batch *batch) {
   return calls;
 }
 
-tp_text errand_id(const errand_call *call, char *room) {
+tp_text tool_work_id(const tool_work_call *call, char *room) {
   if (call->id) return tp_text_of(call->id);
   return (tp_text){room, (size_t)snprintf(room, 16, "call-%u", call->index)};
 }
 
 /* ---- whose run it is ---- */
 
-static errand_call *call_at(errand *e, uint64_t batch, uint64_t index) {
+static tool_work_call *call_at(tool_work *e, uint64_t batch, uint64_t index) {
   if (batch >= e->batch_count || index >= e->batches[batch].count) return NULL;
   return &e->batches[batch].calls[index];
 }
 
 /* By its own id, or by its arguments; one with neither is a quick tool's, of the batch under way. */
-errand_call *errand_find(errand *e, const tp_tool_run *run) {
+tool_work_call *tool_work_find(tool_work *e, const tp_tool_run *run) {
   char copy[ID_BYTES] = "";
   unsigned batch, index;
   tp_text id = tp_tool_run_call_id(run);

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * errand.c: the errand under way: its host, its tools, and who completes their tokens. */
-#include "errand.h"
+ * tool workload.c: the tool workload under way: its host, its tools, and who completes their tokens. */
+#include "tool_work.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "runtime/exec/runtime.h"
 
-static bool is_threaded(errand_tool tool) { return tool == TOOL_THREADED || tool == TOOL_NARROW; }
+static bool is_threaded(tool_work_tool tool) { return tool == TOOL_THREADED || tool == TOOL_NARROW; }
 
-#define FAIL(call, property, format, ...)                                                                 \
-  world_fail((call)->batch->e->w, (property), "call %u of batch %u of errand %u: " format, (call)->index, \
+#define FAIL(call, property, format, ...)                                                                        \
+  world_fail((call)->batch->e->w, (property), "call %u of batch %u of tool workload %u: " format, (call)->index, \
              (call)->batch->index, (call)->batch->e->index, __VA_ARGS__)
 
 /* ---- completions ---- */
 
 /* Through a function that is not a tool's: the token stays as it is. */
-static void give_by_mistake(const errand_call *call) {
+static void give_by_mistake(const tool_work_call *call) {
   tp_outcome outcome = {.struct_size = sizeof outcome, .kind = TP_ANSWER_DONE, .reason = "by mistake"};
   tp_status status = call->hand == HAND_MODEL ? tp_model_fail(call->token, TP_ERR_MODEL, "by mistake", false)
                                               : tp_token_complete(call->token, &outcome);
@@ -25,14 +25,14 @@ static void give_by_mistake(const errand_call *call) {
     FAIL(call, "a tool's token is a tool's alone", "it gave %s", tp_status_name(status));
 }
 
-static tp_status give(const errand_call *call, errand_words words) {
+static tp_status give(const tool_work_call *call, tool_work_words words) {
   tp_text text = {call->text, call->text_size};
-  if (words == WORDS_SECOND) return tp_tool_complete(call->token, false, tp_text_of(errand_second_words));
+  if (words == WORDS_SECOND) return tp_tool_complete(call->token, false, tp_text_of(tool_work_second_words));
   if (call->hand != HAND_TOOL) give_by_mistake(call);
   return tp_tool_complete(call->token, call->fails, text);
 }
 
-static void complete(errand_call *call, errand_words words) {
+static void complete(tool_work_call *call, tool_work_words words) {
   bool was_over = call->token_over;
   tp_status status = give(call, words);
   call->token_over = true;
@@ -45,27 +45,27 @@ static void complete(errand_call *call, errand_words words) {
 }
 
 static void complete_later(void *arg) {
-  errand_call *call = arg;
+  tool_work_call *call = arg;
   tp__sim_sleep_ns(call->later_ns);
   complete(call, WORDS_FIRST);
 }
 
 /* Where outcomes are to be known, the second one comes second. */
 static void complete_second(void *arg) {
-  errand_call *call = arg;
-  bool quiet = call->batch->e->w->s->weather == WEATHER_QUIET;
+  tool_work_call *call = arg;
+  bool quiet = call->batch->e->w->s->fault_level == FAULTS_NONE;
   tp__sim_sleep_ns(call->later_ns + (quiet ? TP__NS_PER_MS : 0));
   complete(call, WORDS_SECOND);
 }
 
-static void start(void (*run)(void *arg), errand_call *call) {
-  if (!world_start("errand's tool", run, call)) run(call);
+static void start(void (*run)(void *arg), tool_work_call *call) {
+  if (!world_start("tool workload's tool", run, call)) run(call);
 }
 
-void errand_after_free(errand *e) {
+void tool_work_after_free(tool_work *e) {
   for (uint32_t i = 0; i < e->batch_count; i++)
     for (uint32_t k = 0; k < e->batches[i].count; k++) {
-      errand_call *call = &e->batches[i].calls[k];
+      tool_work_call *call = &e->batches[i].calls[k];
       if (call->deferred && (call->way == WAY_DEFER_AFTER_FREE || world_one_in(4))) complete(call, WORDS_FIRST);
     }
 }
@@ -73,7 +73,7 @@ void errand_after_free(errand *e) {
 /* ---- deferrals ---- */
 
 static void on_cancel(void *ctx) {
-  errand_call *call = ctx;
+  tool_work_call *call = ctx;
   if (++call->cancels > 1) FAIL(call, "cancel at most once", "%u times", call->cancels);
   if (call->destroys) FAIL(call, "no cancel after destroy", "%u", call->destroys);
   call->in_cancel = true;
@@ -83,19 +83,19 @@ static void on_cancel(void *ctx) {
 }
 
 static void on_destroy(void *ctx) {
-  errand_call *call = ctx;
+  tool_work_call *call = ctx;
   if (++call->destroys > 1) FAIL(call, "destroy exactly once", "%u times", call->destroys);
   if (call->in_cancel) FAIL(call, "no destroy during cancel", "%u", call->cancels);
 }
 
 /* A second deferral is refused, and changes nothing. */
-static void defer_again(const errand_call *call, tp_tool_run *run) {
+static void defer_again(const tool_work_call *call, tp_tool_run *run) {
   tp_token none = {1};
   tp_answer answer = tp_tool_defer(run, NULL, &none);
   if (answer != TP_ANSWER_FAILED || none.bits) FAIL(call, "a run is deferred once", "%d", answer);
 }
 
-static tp_answer defer(errand_call *call, tp_tool_run *run) {
+static tp_answer defer(tool_work_call *call, tp_tool_run *run) {
   tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = on_cancel, .destroy = on_destroy, .ctx = call};
   call->deferred = true; /* before anybody can look */
   tp_answer outcome = tp_tool_defer(run, &deferral, &call->token);
@@ -105,27 +105,27 @@ static tp_answer defer(errand_call *call, tp_tool_run *run) {
     return outcome;
   }
   if (call->again) defer_again(call, run);
-  bool raced = call->polite && call->batch->e->w->s->weather != WEATHER_QUIET;
+  bool raced = call->polite && call->batch->e->w->s->fault_level != FAULTS_NONE;
   if (call->way == WAY_DEFER || call->way == WAY_DEFER_TWICE) start(complete_later, call);
   if (call->way == WAY_DEFER_TWICE) start(complete_second, call);
   if (call->way == WAY_DEFER_INSIDE) complete(call, WORDS_FIRST);
   if (call->way != WAY_DEFER_AND_RETURN) return outcome;
   if (raced) start(complete_later, call);
-  return tp_tool_ok(run, tp_text_of(errand_hasty_words));
+  return tp_tool_ok(run, tp_text_of(tool_work_hasty_words));
 }
 
 /* ---- tools ---- */
 
-static void look_at_run(const errand_call *call, const tp_tool_run *run) {
+static void look_at_run(const tool_work_call *call, const tp_tool_run *run) {
   char room[16];
-  if (!tp__text_equal(tp_tool_run_call_id(run), errand_id(call, room)))
+  if (!tp__text_equal(tp_tool_run_call_id(run), tool_work_id(call, room)))
     FAIL(call, "a tool sees its own call", "another's id, %.*s", (int)tp_tool_run_call_id(run).size,
          tp_tool_run_call_id(run).data);
-  if (!errand_arguments_are(call, tp_tool_run_arguments(run)))
+  if (!tool_work_arguments_are(call, tp_tool_run_arguments(run)))
     FAIL(call, "a tool sees its own call", "other arguments, of %zu bytes", tp_tool_run_arguments(run).size);
 }
 
-static void note_begin(errand_call *call, const tp_tool_run *run) {
+static void note_begin(tool_work_call *call, const tp_tool_run *run) {
   if (++call->calls > 1) FAIL(call, "a tool is called once a call", "%u times", call->calls);
   call->called_ns = tp__now_ns();
   int64_t left_ms = tp_tool_run_time_left_ms(run);
@@ -133,21 +133,21 @@ static void note_begin(errand_call *call, const tp_tool_run *run) {
   call->deadline_max_ns = tp__now_ns() + (left_ms + 1) * TP__NS_PER_MS;
   void *where = is_threaded(call->tool) ? TP__THREAD_HANDLER : TP__THREAD_OWNER;
   if (tp__inside_doing() != where)
-    FAIL(call, "placement is the tool's", "%s on the wrong kind of thread", errand_tool_name(call->tool));
-  errand *e = call->batch->e;
+    FAIL(call, "placement is the tool's", "%s on the wrong kind of thread", tool_work_tool_name(call->tool));
+  tool_work *e = call->batch->e;
   if (!is_threaded(call->tool) && e->inside++ > 0) FAIL(call, "one owner", "%u quick tools run at once", e->inside);
-  if (!is_threaded(call->tool)) errand_called(call, left_ms);
+  if (!is_threaded(call->tool)) tool_work_called(call, left_ms);
   if (call->tool == TOOL_NARROW && e->w->compact_running++ > 0)
     FAIL(call, "permits", "%u run at once", e->w->compact_running);
 }
 
-static void note_return(errand_call *call) {
+static void note_return(tool_work_call *call) {
   call->returned_ns = tp__now_ns();
   if (!is_threaded(call->tool)) call->batch->e->inside--;
   if (call->tool == TOOL_NARROW) call->batch->e->w->compact_running--;
 }
 
-static void work(const errand_call *call, const tp_tool_run *run) {
+static void work(const tool_work_call *call, const tp_tool_run *run) {
   int64_t left_ns = call->before_ns;
   while (left_ns > 0) {
     int64_t nap_ns = call->polite && left_ns > TP__NS_PER_MS ? TP__NS_PER_MS : left_ns;
@@ -157,7 +157,7 @@ static void work(const errand_call *call, const tp_tool_run *run) {
   }
 }
 
-static tp_answer answer(errand_call *call, tp_tool_run *run) {
+static tp_answer answer(tool_work_call *call, tp_tool_run *run) {
   if (call->way != WAY_RETURN) return defer(call, run);
   if (call->silent) return call->fails ? TP_ANSWER_FAILED : TP_ANSWER_DONE;
   tp_text text = {call->text, call->text_size};
@@ -165,10 +165,10 @@ static tp_answer answer(errand_call *call, tp_tool_run *run) {
 }
 
 static tp_answer tool_run(void *self, tp_tool_run *run) {
-  errand *e = self;
-  errand_call *call = errand_find(e, run);
+  tool_work *e = self;
+  tool_work_call *call = tool_work_find(e, run);
   if (!call) {
-    world_fail(e->w, "a tool sees its own call", "errand %u: it is nobody's", e->index);
+    world_fail(e->w, "a tool sees its own call", "tool workload %u: it is nobody's", e->index);
     return tp_tool_error(run, tp_text_of("nobody's"));
   }
   note_begin(call, run);
@@ -185,41 +185,42 @@ static const char schema[] =
     "\x82\xAA"
     "properties\x81\xA1n\x81\xA4type\xA7integer\xA8required\x91\xA1n";
 
-static void describe(errand *e, tp_tool *tool, errand_tool which) {
-  bool quiet = e->w->s->weather == WEATHER_QUIET;
+static void describe(tool_work *e, tp_tool *tool, tool_work_tool which) {
+  bool quiet = e->w->s->fault_level == FAULTS_NONE;
   *tool = (tp_tool){.struct_size = sizeof *tool,
-                    .name = errand_tool_name(which),
-                    .description = "runs an errand",
+                    .name = tool_work_tool_name(which),
+                    .description = "runs a tool workload",
                     .run = tool_run,
                     .self = e,
                     .placement = !is_threaded(which) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
-  if (which == TOOL_BRIEF) tool->limit_ms = ERRAND_BRIEF_MS;
-  if (which == TOOL_TERSE) tool->result_bytes_max = ERRAND_TERSE_BYTES;
+  if (which == TOOL_BRIEF) tool->limit_ms = TOOL_WORK_BRIEF_MS;
+  if (which == TOOL_TERSE) tool->result_bytes_max = TOOL_WORK_TERSE_BYTES;
   if (which == TOOL_STRICT) tool->schema = (tp_text){schema, sizeof schema - 1};
   if (which == TOOL_NARROW) tool->max_concurrent = 1;
-  if (which == TOOL_NARROW && !quiet) tool->limit_ms = ERRAND_NARROW_MS;
+  if (which == TOOL_NARROW && !quiet) tool->limit_ms = TOOL_WORK_NARROW_MS;
 }
 
-static errand *errand_of(world *w, const tp_call *call) {
+static tool_work *tool_work_of(world *w, const tp_call *call) {
   tp_text turn = tp_call_id(call, TP_ID_TURN);
   uint32_t index = turn.size == 2 && turn.data[0] == 'e' ? (uint32_t)(turn.data[1] - '0') : UINT32_MAX;
-  return index < w->s->errand_count ? &w->errands[index] : NULL;
+  return index < w->s->tool_work_count ? &w->tool_works[index] : NULL;
 }
 
 static tp_answer bring_tools(void *self, tp_call *call) {
-  errand *e = errand_of(self, call);
-  tp_tool tools[ERRAND_TOOLS];
-  const tp_tool *list[ERRAND_TOOLS];
+  tool_work *e = tool_work_of(self, call);
+  tp_tool tools[TOOL_WORK_TOOLS];
+  const tp_tool *list[TOOL_WORK_TOOLS];
   if (!e) return TP_ANSWER_DONE;
-  for (int i = 0; i < ERRAND_TOOLS; i++) {
-    describe(e, &tools[i], (errand_tool)i);
+  for (int i = 0; i < TOOL_WORK_TOOLS; i++) {
+    describe(e, &tools[i], (tool_work_tool)i);
     list[i] = &tools[i];
   }
-  if (tp_call_emit_tool_bundle(call, "errand", list, ERRAND_TOOLS) != TP_OK) return tp_call_fail(call, 1, "no tools");
+  if (tp_call_emit_tool_bundle(call, "workload", list, TOOL_WORK_TOOLS) != TP_OK)
+    return tp_call_fail(call, 1, "no tools");
   return TP_ANSWER_DONE;
 }
 
-tp_status errand_register(world *w, tp_edit *edit) {
+tp_status tool_work_register(world *w, tp_edit *edit) {
   static const world_hook tools = {.id = "e.tools",
                                    .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
                                    .run = bring_tools,
@@ -228,18 +229,18 @@ tp_status errand_register(world *w, tp_edit *edit) {
   return world_subscribe(w, edit, &tools);
 }
 
-tp_answer errand_gate(tp_call *call) {
-  bool barred = tp__text_is(tp_call_text(call, TP_FIELD_TOOL), errand_tool_name(TOOL_BARRED));
+tp_answer tool_work_gate(tp_call *call) {
+  bool barred = tp__text_is(tp_call_text(call, TP_FIELD_TOOL), tool_work_tool_name(TOOL_BARRED));
   if (world_one_in(3)) tp__sim_sleep_ns((int64_t)tp__sim_random(2 * TP__NS_PER_MS));
   return barred ? tp_call_deny(call, "it is barred") : TP_ANSWER_DONE;
 }
 
 /* ---- the host ---- */
 
-static void on_event(void *ctx, const tp_event *event) { errand_heard(ctx, event); }
+static void on_event(void *ctx, const tp_event *event) { tool_work_heard(ctx, event); }
 
-static void end_turn(errand *e) {
-  errand_again(e);
+static void end_turn(tool_work *e) {
+  tool_work_again(e);
   e->over = true;
   tp_turn_end(e->turn);
 }
@@ -250,7 +251,7 @@ static bool brings_ours(const tp_merged *merged) {
   return false;
 }
 
-static void materialize(errand *e) {
+static void materialize(tool_work *e) {
   tp_phase_result result = {.struct_size = sizeof result};
   tp_status status = tp_phase_run(e->turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL, &result, NULL);
   world_check_status(e->w, "to bring tools", status);
@@ -258,8 +259,8 @@ static void materialize(errand *e) {
   if (brought || status != TP_OK || result.merged) e->has_tools = brought;
 }
 
-static errand_batch *begin_batch(errand *e, uint32_t index) {
-  errand_batch *batch = &e->batches[index];
+static tool_work_batch *begin_batch(tool_work *e, uint32_t index) {
+  tool_work_batch *batch = &e->batches[index];
   e->now = index;
   batch->begun = true;
   batch->sure = e->has_tools;
@@ -275,30 +276,30 @@ static const tp_tool_call **pointers_to(const tp_tool_call *calls, size_t count)
 }
 
 /* What it was given is the host's again, whatever becomes of the batch. */
-static void spoil(const errand_batch *batch, tp_tool_call *letter, const tp_tool_call **pointers) {
+static void spoil(const tool_work_batch *batch, tp_tool_call *letter, const tp_tool_call **pointers) {
   memset(letter, 0xA5, batch->count * sizeof *letter);
   memset((void *)pointers, 0xA5, batch->count * sizeof *pointers);
   free(letter);
   free((void *)pointers);
 }
 
-static void run_here(errand *e, uint32_t index) {
-  errand_batch *batch = begin_batch(e, index);
-  tp_tool_call *letter = errand_letter(batch);
+static void run_here(tool_work *e, uint32_t index) {
+  tool_work_batch *batch = begin_batch(e, index);
+  tp_tool_call *letter = tool_work_letter(batch);
   const tp_tool_call **pointers = pointers_to(letter, batch->count);
   const tp_tool_result *const *results;
   tp_status status = tp_tools_run(e->turn, pointers, batch->count, &results, NULL);
   spoil(batch, letter, pointers);
   world_check_status(e->w, "tp_tools_run", status);
-  if (status == TP_OK) errand_batch_ended(batch, results, batch->count);
+  if (status == TP_OK) tool_work_batch_ended(batch, results, batch->count);
   else batch->begun = false;
 }
 
 static void submitted_ended(void *ctx, const tp_tool_result *const *results, size_t count);
 
-static tp_status submit(errand *e, uint32_t index) {
-  errand_batch *batch = begin_batch(e, index);
-  tp_tool_call *letter = errand_letter(batch);
+static tp_status submit(tool_work *e, uint32_t index) {
+  tool_work_batch *batch = begin_batch(e, index);
+  tp_tool_call *letter = tool_work_letter(batch);
   const tp_tool_call **pointers = pointers_to(letter, batch->count);
   tp_status status = tp_tools_submit(e->turn, pointers, batch->count, submitted_ended, e, NULL);
   spoil(batch, letter, pointers);
@@ -308,27 +309,27 @@ static tp_status submit(errand *e, uint32_t index) {
 }
 
 /* @return false: there is no more, or no more is taken. */
-static bool submit_next(errand *e) {
+static bool submit_next(tool_work *e) {
   while (e->next < e->batch_count)
     if (submit(e, e->next++) == TP_OK) return true;
   return false;
 }
 
 static void submitted_ended(void *ctx, const tp_tool_result *const *results, size_t count) {
-  errand *e = ctx;
-  errand_batch_ended(&e->batches[e->now], results, count);
+  tool_work *e = ctx;
+  tool_work_batch_ended(&e->batches[e->now], results, count);
   if (e->chained && submit_next(e)) return;
   if (e->ends_inside) end_turn(e);
   e->rests = true;
   tp__parker_unpark(&e->parker);
 }
 
-static void wait_for_rest(errand *e) {
+static void wait_for_rest(tool_work *e) {
   while (!e->rests || e->beside) tp__parker_park_until(&e->parker, TP__NEVER);
 }
 
 static void beside_ended(void *ctx, const tp_tool_result *const *results, size_t count) {
-  errand *e = ctx;
+  tool_work *e = ctx;
   (void)results;
   (void)count;
   e->beside = false;
@@ -336,7 +337,7 @@ static void beside_ended(void *ctx, const tp_tool_result *const *results, size_t
 }
 
 /* A second operation beside a submitted one is refused, or the first one is over; its end may not be told yet. */
-static bool try_beside(errand *e, bool submits) {
+static bool try_beside(tool_work *e, bool submits) {
   tp_status status;
   if (submits) {
     e->beside = true;
@@ -351,20 +352,20 @@ static bool try_beside(errand *e, bool submits) {
 }
 
 /* As a host does that asks again and again until it is taken. */
-static void run_beside(errand *e) {
+static void run_beside(tool_work *e) {
   enum { TRIES = 200 };
   bool submits = world_one_in(2);
   for (uint32_t tries = world_one_in(2) ? 1 : TRIES; tries > 0 && !try_beside(e, submits); tries--)
     if (world_one_in(4)) tp__sim_sleep_ns((int64_t)tp__sim_random(200 * TP__NS_PER_US));
 }
 
-static void run_chain(errand *e) {
+static void run_chain(tool_work *e) {
   if (e->batches[0].materialize) materialize(e);
   if (submit_next(e)) wait_for_rest(e);
   else if (e->ends_inside) end_turn(e);
 }
 
-static void run_batches(errand *e) {
+static void run_batches(tool_work *e) {
   for (uint32_t i = 0; i < e->batch_count; i++) {
     if (e->batches[i].materialize) materialize(e);
     if (!e->batches[i].submitted) {
@@ -379,7 +380,7 @@ static void run_batches(errand *e) {
 }
 
 static void cancel_later(void *arg) {
-  errand *e = arg;
+  tool_work *e = arg;
   tp__sim_sleep_ns(e->cancel_ns);
   e->cancelled_ns = tp__now_ns();
   tp_turn_cancel(e->turn);
@@ -387,7 +388,7 @@ static void cancel_later(void *arg) {
   tp_turn_cancel(e->turn);
 }
 
-static tp_status begin_turn(errand *e) {
+static tp_status begin_turn(tool_work *e) {
   char id[] = {'e', (char)('0' + e->index), '\0'};
   tp_turn_request request = {.struct_size = sizeof request, .id = id, .limit_ms = e->limit_ms};
   e->limit_begin_ns = tp__now_ns();
@@ -398,18 +399,18 @@ static tp_status begin_turn(errand *e) {
 }
 
 static void session_closed(void *ctx) {
-  errand *e = ctx;
+  tool_work *e = ctx;
   e->closed = true;
   tp__parker_unpark(&e->parker);
 }
 
-void errand_run(void *arg) {
-  errand *e = arg;
+void tool_work_run(void *arg) {
+  tool_work *e = arg;
   tp__sim_sleep_ns(e->begin_ns);
   tp_status status = begin_turn(e);
-  world_check_status(e->w, "an errand's turn", status);
+  world_check_status(e->w, "a tool workload's turn", status);
   if (status == TP_OK) {
-    e->limit_end_ns = tp__now_ns() + errand_turn_limit_ns(e);
+    e->limit_end_ns = tp__now_ns() + tool_work_turn_limit_ns(e);
     tp__thread *canceller = e->cancel_ns ? world_start_joined("canceller", cancel_later, e) : NULL;
     if (e->chained) run_chain(e);
     else run_batches(e);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "dialogue.h"
+#include "turn_work.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "errand.h"
 #include "history.h"
+#include "tool_work.h"
 
 enum { TURN_LIMIT_MS = 300, REQUESTS_MAX = 4, CALLS_MAX = 3 };
 
-/* Mostly short; where the weather allows it sometimes about as long as a turn, and sometimes far longer. */
-static int64_t draw_delay(const dialogue *d) {
+/* Mostly short; where the fault level allows it sometimes about as long as a turn, and sometimes far longer. */
+static int64_t draw_delay(const turn_work *d) {
   uint64_t dice = tp__sim_random(100);
   if (dice < 40) return 0;
   if (dice < 85 || world_is_quiet(d->w)) return (int64_t)tp__sim_random(3 * TP__NS_PER_MS);
@@ -18,7 +18,7 @@ static int64_t draw_delay(const dialogue *d) {
   return (int64_t)tp__sim_random(20) * TURN_LIMIT_MS * TP__NS_PER_MS;
 }
 
-static token_note *new_note(dialogue *d) {
+static token_note *new_note(turn_work *d) {
   token_note *note = calloc(1, sizeof *note);
   if (!note) abort();
   note->d = d;
@@ -29,10 +29,10 @@ static token_note *new_note(dialogue *d) {
 }
 
 /* The pointers that the host gave are what it finds again, whoever asks; session.end has a turn without one. */
-static void check_data(dialogue *d, const char *who, tp_text turn_id, const void *session, const void *turn) {
+static void check_data(turn_work *d, const char *who, tp_text turn_id, const void *session, const void *turn) {
   const void *wanted = turn_id.size == 2 ? &d->numbers[turn_id.data[1] - '0'] : NULL;
   if (session != d || turn != wanted)
-    world_fail(d->w, "the host's pointers come back", "%s of dialogue %u in turn %.*s", who, d->index,
+    world_fail(d->w, "the host's pointers come back", "%s of turn workload %u in turn %.*s", who, d->index,
                (int)turn_id.size, turn_id.size ? turn_id.data : "");
 }
 
@@ -68,14 +68,16 @@ static tp_status complete_tool(token_note *note) {
 }
 
 static void complete(token_note *note) {
-  dialogue *d = note->d;
+  turn_work *d = note->d;
   tp_status status = note->is_model ? complete_model(note) : complete_tool(note);
   if (status != TP_OK && status != TP_ERR_STALE)
-    world_fail(d->w, "a completion is taken or stale", "dialogue %u: it gave %s", d->index, tp_status_name(status));
+    world_fail(d->w, "a completion is taken or stale", "turn workload %u: it gave %s", d->index,
+               tp_status_name(status));
   if (status != TP_OK) return;
-  if (++note->accepted > 1) world_fail(d->w, "a stale token is harmless", "dialogue %u: it was taken twice", d->index);
+  if (++note->accepted > 1)
+    world_fail(d->w, "a stale token is harmless", "turn workload %u: it was taken twice", d->index);
   if (d->w->freed)
-    world_fail(d->w, "a stale token is harmless", "dialogue %u: taken after tp_runtime_free()", d->index);
+    world_fail(d->w, "a stale token is harmless", "turn workload %u: taken after tp_runtime_free()", d->index);
 }
 
 static void complete_later(void *arg) {
@@ -90,15 +92,15 @@ static void abandon_later(void *arg) {
   tp__sim_sleep_ns(note->delay_ns);
   tp_status status = tp_token_abandon(note->token, NULL);
   if (status != TP_OK && (status != TP_ERR_STALE || !note->d->w->draining))
-    world_fail(note->d->w, "a token can be abandoned once", "dialogue %u: it gave %s", note->d->index,
+    world_fail(note->d->w, "a token can be abandoned once", "turn workload %u: it gave %s", note->d->index,
                tp_status_name(status));
   if (status == TP_OK && note->d->w->freed)
-    world_fail(note->d->w, "a stale token is harmless", "dialogue %u: abandoned after tp_runtime_free()",
+    world_fail(note->d->w, "a stale token is harmless", "turn workload %u: abandoned after tp_runtime_free()",
                note->d->index);
   if (tp_token_open(note->token) || tp_token_abandon(note->token, NULL) != TP_ERR_STALE)
-    world_fail(note->d->w, "an abandoned token is stale", "dialogue %u", note->d->index);
+    world_fail(note->d->w, "an abandoned token is stale", "turn workload %u", note->d->index);
   complete(note);
-  if (note->accepted) world_fail(note->d->w, "an abandoned token is stale", "dialogue %u: taken", note->d->index);
+  if (note->accepted) world_fail(note->d->w, "an abandoned token is stale", "turn workload %u: taken", note->d->index);
 }
 
 static void abandon_or_forget(token_note *note, const char *name) {
@@ -112,19 +114,19 @@ static uint32_t turn_of(const tp_model_request *request) {
 }
 
 /* What a turn brings is in its requests, and in those of no other turn. */
-static void check_history(dialogue *d, uint32_t turn, const tp_model_request *request) {
+static void check_history(turn_work *d, uint32_t turn, const tp_model_request *request) {
   bool brought = false;
   for (size_t i = 0; i < request->message_count; i++)
     brought = brought || request->messages[i]->role == TP_ROLE_SYSTEM;
-  bool wanted = turn < DIALOGUE_TURNS_MAX && d->brings[turn];
+  bool wanted = turn < TURN_WORK_TURNS_MAX && d->brings[turn];
   bool named = tp__text_is(request->model, "own");
   if (brought != wanted || named != wanted || (wanted && request->message_count < 5))
-    world_fail(d->w, "a turn's own messages are its history", "turn %u of dialogue %u: %zu messages", turn, d->index,
-               request->message_count);
+    world_fail(d->w, "a turn's own messages are its history", "turn %u of turn workload %u: %zu messages", turn,
+               d->index, request->message_count);
 }
 
 static void model_start(void *self, const tp_model_request *request, tp_token token) {
-  dialogue *d = self;
+  turn_work *d = self;
   token_note *note = new_note(d);
   if (request->message_count)
     check_data(d, "a model", request->messages[request->message_count - 1]->turn_id,
@@ -150,16 +152,16 @@ static void model_start(void *self, const tp_model_request *request, tp_token to
 }
 
 static void model_cancel(void *self, tp_token token) {
-  dialogue *d = self;
+  turn_work *d = self;
   for (token_note *note = d->tokens; note; note = note->next) {
     if (!note->is_model || note->token.bits != token.bits) continue;
-    if (++note->cancels > 1) world_fail(d->w, "cancel at most once", "the model of dialogue %u", d->index);
+    if (++note->cancels > 1) world_fail(d->w, "cancel at most once", "the model of turn workload %u", d->index);
     return;
   }
 }
 
 static void model_destroy(void *self) {
-  dialogue *d = self;
+  turn_work *d = self;
   d->model_destroys++;
   world_destructor(d->w);
 }
@@ -168,19 +170,20 @@ static void model_destroy(void *self) {
 
 static void tool_cancel(void *ctx) {
   token_note *note = ctx;
-  if (++note->cancels > 1) world_fail(note->d->w, "cancel at most once", "a tool of dialogue %u", note->d->index);
-  if (note->destroys) world_fail(note->d->w, "no cancel after destroy", "a tool of dialogue %u", note->d->index);
+  if (++note->cancels > 1) world_fail(note->d->w, "cancel at most once", "a tool of turn workload %u", note->d->index);
+  if (note->destroys) world_fail(note->d->w, "no cancel after destroy", "a tool of turn workload %u", note->d->index);
 }
 
 static void tool_destroy(void *ctx) {
   token_note *note = ctx;
-  if (++note->destroys > 1) world_fail(note->d->w, "destroy exactly once", "a tool of dialogue %u", note->d->index);
+  if (++note->destroys > 1)
+    world_fail(note->d->w, "destroy exactly once", "a tool of turn workload %u", note->d->index);
   world_destructor(note->d->w);
 }
 
-static dialogue *dialogue_of(world *w, tp_text session) {
+static turn_work *turn_work_of(world *w, tp_text session) {
   uint32_t index = session.size == 2 && session.data[0] == 'd' ? (uint32_t)(session.data[1] - '0') : 0;
-  return &w->dialogues[index < SCRIPT_DIALOGUES_MAX ? index : 0];
+  return &w->turn_works[index < SCRIPT_TURN_WORKS_MAX ? index : 0];
 }
 
 static tp_answer tool_defers(token_note *note, tp_tool_run *run) {
@@ -203,7 +206,7 @@ static tp_answer tool_defers(token_note *note, tp_tool_run *run) {
 
 static tp_answer tool_run(void *self, tp_tool_run *run) {
   world *w = self;
-  dialogue *d = dialogue_of(w, tp_tool_run_id(run, TP_ID_SESSION));
+  turn_work *d = turn_work_of(w, tp_tool_run_id(run, TP_ID_SESSION));
   check_data(d, "a tool", tp_tool_run_id(run, TP_ID_TURN), tp_tool_run_data(run, TP_ID_SESSION),
              tp_tool_run_data(run, TP_ID_TURN));
   token_note *note = new_note(d);
@@ -231,40 +234,40 @@ static tp_answer bring_tools(void *self, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-/* Observers of a dialogue's own phases; other sessions have an end, too. */
-static dialogue *heard(void *self, tp_call *call) {
+/* Observers of a turn workload's own phases; other sessions have an end, too. */
+static turn_work *heard(void *self, tp_call *call) {
   tp_text session = tp_call_id(call, TP_ID_SESSION);
   if (session.size != 2 || session.data[0] != 'd') return NULL;
-  dialogue *d = dialogue_of(self, session);
+  turn_work *d = turn_work_of(self, session);
   check_data(d, "a handler", tp_call_id(call, TP_ID_TURN), tp_call_data(call, TP_ID_SESSION),
              tp_call_data(call, TP_ID_TURN));
   return d;
 }
 static tp_answer gate(void *self, tp_call *call) {
-  dialogue *d = heard(self, call);
-  if (!d) return errand_gate(call);
+  turn_work *d = heard(self, call);
+  if (!d) return tool_work_gate(call);
   tp__sim_sleep_ns(draw_delay(d));
   if (world_one_in(8)) return tp_call_deny(call, "as the gate says");
   return world_one_in(2) ? tp_call_allow(call) : TP_ANSWER_DONE;
 }
 
 static tp_answer hear_post(void *self, tp_call *call) {
-  dialogue *d = heard(self, call);
+  turn_work *d = heard(self, call);
   if (d) d->post_turns++;
   return TP_ANSWER_DONE;
 }
 static tp_answer hear_error(void *self, tp_call *call) {
-  dialogue *d = heard(self, call);
+  turn_work *d = heard(self, call);
   if (d) d->errors++;
   return TP_ANSWER_DONE;
 }
 static tp_answer hear_end(void *self, tp_call *call) {
-  dialogue *d = heard(self, call);
+  turn_work *d = heard(self, call);
   if (d) d->session_ends++;
   return TP_ANSWER_DONE;
 }
 
-tp_status dialogue_register(world *w, tp_edit *edit) {
+tp_status turn_work_register(world *w, tp_edit *edit) {
   static const world_hook hooks[] = {
       {.id = "x.tools",
        .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION,
@@ -283,7 +286,7 @@ tp_status dialogue_register(world *w, tp_edit *edit) {
 
 static tp_status history_load(void *self, const tp_history_load *request, tp_fault *fault) {
   (void)request, (void)fault;
-  dialogue *d = self;
+  turn_work *d = self;
   tp__sim_sleep_ns(draw_delay(d));
   return TP_OK;
 }
@@ -296,39 +299,40 @@ static bool has_result(const tp_history_append *batch, size_t from, tp_text id) 
 
 static tp_status history_append(void *self, const tp_history_append *batch, tp_fault *fault) {
   (void)fault;
-  dialogue *d = self;
+  turn_work *d = self;
   tp__sim_sleep_ns(draw_delay(d));
   for (size_t i = 0; i < batch->message_count; i++)
     for (size_t k = 0; k < batch->messages[i]->call_count; k++)
       if (!has_result(batch, i + 1, batch->messages[i]->calls[k]->id))
-        world_fail(d->w, "never a call without its result", "dialogue %u, message %zu", d->index, i);
+        world_fail(d->w, "never a call without its result", "turn workload %u, message %zu", d->index, i);
   return TP_OK;
 }
 
 static void history_destroy(void *self) {
-  dialogue *d = self;
+  turn_work *d = self;
   d->history_destroys++;
   world_destructor(d->w);
 }
 
 /* ---- events ---- */
 
-/* An entry has as long as the longest way through its plan may take, here the limit of one handler: the crowd's job is
- * stored before x.post is called, and a clock that jumps meanwhile may take all of it. Nothing else skips x.post. */
-static void hear_skipped_post(dialogue *d, const tp_event *event) {
+/* An entry has as long as the longest way through its plan may take, here the limit of one handler: the session
+ * workload's job is stored before x.post is called, and a clock that jumps meanwhile may take all of it. Nothing else
+ * skips x.post. */
+static void hear_skipped_post(turn_work *d, const tp_event *event) {
   if (event->phase != TP_PHASE_TURN_POST_TURN) return;
   if (event->kind == TP_EVENT_RUN && strcmp(event->run->subscription, "x.post") == 0)
     d->post_queued_ns = event->run->reason == TP_REASON_NO_SLACK ? event->run->queued_ns : 0;
   if (event->kind != TP_EVENT_PHASE_END || !d->post_queued_ns) return;
   int64_t timeout_ns = tp_phase_get(d->w->runtime, event->phase)->limit_ms * TP__NS_PER_MS;
-  d->post_skipped = d->w->crowd && d->post_queued_ns - event->started_ns >= timeout_ns;
+  d->post_skipped = d->w->session_work && d->post_queued_ns - event->started_ns >= timeout_ns;
   if (!d->post_skipped)
     world_fail(d->w, "post_turn exactly once", "skipped %lld ns after its entry began",
                (long long)(d->post_queued_ns - event->started_ns));
 }
 
 static void on_event(void *ctx, const tp_event *event) {
-  dialogue *d = ctx;
+  turn_work *d = ctx;
   hear_skipped_post(d, event);
   check_data(d, "a listener", event->ids[TP_ID_TURN], tp_event_data(event, TP_ID_SESSION),
              tp_event_data(event, TP_ID_TURN));
@@ -341,47 +345,47 @@ static void on_event(void *ctx, const tp_event *event) {
   if (event->kind != TP_EVENT_TOOL_END) return;
   d->tool_ends++;
   if (d->batch & 1u << event->call_index)
-    world_fail(d->w, "each call gets exactly one result", "dialogue %u: call %u has ended twice", d->index,
+    world_fail(d->w, "each call gets exactly one result", "turn workload %u: call %u has ended twice", d->index,
                event->call_index);
   d->batch |= 1u << event->call_index;
 }
 
 /* ---- the host ---- */
 
-static void judge(dialogue *d, tp_turn_outcome outcome) {
+static void judge(turn_work *d, tp_turn_outcome outcome) {
   world *w = d->w;
   d->outcome = outcome;
-  if (++d->turn_ends > 1) world_fail(w, "a turn ends once", "turn %u of dialogue %u", d->turn, d->index);
+  if (++d->turn_ends > 1) world_fail(w, "a turn ends once", "turn %u of turn workload %u", d->turn, d->index);
   if (world_is_quiet(d->w) && outcome != TP_TURN_COMPLETED)
-    world_fail(w, "a turn without trouble is completed", "turn %u of dialogue %u is %s", d->turn, d->index,
+    world_fail(w, "a turn without trouble is completed", "turn %u of turn workload %u is %s", d->turn, d->index,
                tp_turn_outcome_name(outcome));
-  if (w->s->weather == WEATHER_FAULTS) return;
+  if (w->s->fault_level == FAULTS_REFUSALS) return;
   if (d->unbegun) {
     if (d->post_turns + d->errors > 0)
-      world_fail(w, "a turn that ends in the queue fires nothing", "turn %u of dialogue %u", d->turn, d->index);
+      world_fail(w, "a turn that ends in the queue fires nothing", "turn %u of turn workload %u", d->turn, d->index);
     return;
   }
   if (d->post_turns != !d->post_skipped)
-    world_fail(w, "post_turn exactly once", "turn %u of dialogue %u, %s: %u times", d->turn, d->index,
+    world_fail(w, "post_turn exactly once", "turn %u of turn workload %u, %s: %u times", d->turn, d->index,
                tp_turn_outcome_name(outcome), d->post_turns);
   uint32_t errors = outcome == TP_TURN_FAILED || outcome == TP_TURN_TIMED_OUT;
   if (d->errors != errors)
-    world_fail(w, "runtime.error exactly once", "turn %u of dialogue %u, %s: %u times", d->turn, d->index,
+    world_fail(w, "runtime.error exactly once", "turn %u of turn workload %u, %s: %u times", d->turn, d->index,
                tp_turn_outcome_name(outcome), d->errors);
   if (outcome == TP_TURN_COMPLETED && d->tool_ends != d->calls_wanted)
-    world_fail(w, "each call gets exactly one result", "dialogue %u: %u calls, %u results", d->index, d->calls_wanted,
-               d->tool_ends);
+    world_fail(w, "each call gets exactly one result", "turn workload %u: %u calls, %u results", d->index,
+               d->calls_wanted, d->tool_ends);
 }
 
 /* Of a completed turn, whose every request that did not fail was answered. */
-static void count_calls(dialogue *d) {
+static void count_calls(turn_work *d) {
   d->calls_wanted = 0;
   for (const token_note *note = d->tokens; note; note = note->next)
     if (note->is_model && !note->fails && note->turn == d->turn) d->calls_wanted += note->calls;
 }
 
 static void turn_ended(void *ctx, const tp_turn_result *result) {
-  dialogue *d = ctx;
+  turn_work *d = ctx;
   d->outcome = result->outcome;
   d->unbegun = result->started_ns == 0;
   d->events_of_end++;
@@ -395,7 +399,7 @@ static void cancel_turn(void *arg) {
 }
 
 /* Till the end, in pieces; on_end has returned by then. */
-static void wait_for(dialogue *d, tp_submission *submission) {
+static void wait_for(turn_work *d, tp_submission *submission) {
   const tp_turn_result *result = NULL;
   tp_status status;
   while ((status = tp_submission_wait(submission, (uint32_t)tp__sim_random(50), &result, NULL)) == TP_ERR_TIMEOUT)
@@ -405,13 +409,13 @@ static void wait_for(dialogue *d, tp_submission *submission) {
                d->events_of_end);
 }
 
-static void forget_turn(dialogue *d) {
+static void forget_turn(turn_work *d) {
   d->post_skipped = false;
   d->post_queued_ns = 0;
   d->requests = d->calls_wanted = d->tool_ends = d->turn_ends = d->post_turns = d->errors = d->events_of_end = 0;
 }
 
-static tp_status submit_turn(dialogue *d, const tp_turn_request *request) {
+static tp_status submit_turn(turn_work *d, const tp_turn_request *request) {
   tp_submission *submission = NULL;
   tp_status status = tp_turn_submit(d->session, request, turn_ended, d, &submission, NULL);
   if (status != TP_OK) return status;
@@ -424,7 +428,7 @@ static tp_status submit_turn(dialogue *d, const tp_turn_request *request) {
   return TP_OK;
 }
 
-static void bring_messages(dialogue *d, tp_turn_request *request) {
+static void bring_messages(turn_work *d, tp_turn_request *request) {
   static const tp_tool_call call = {.struct_size = sizeof call, .id = {"c", 1}, .name = {"t", 1}};
   static const tp_tool_call *const calls[] = {&call};
   static const tp_message messages[] = {
@@ -440,7 +444,7 @@ static void bring_messages(dialogue *d, tp_turn_request *request) {
   request->parameters = tp_text_of("\x81\xa1n\x01");
 }
 
-static void run_turn(dialogue *d) {
+static void run_turn(turn_work *d) {
   char id[] = {'t', (char)('0' + d->turn), '\0'};
   tp_turn_request request = {.struct_size = sizeof request,
                              .id = id,
@@ -467,13 +471,13 @@ static void run_turn(dialogue *d) {
 }
 
 static void session_closed(void *ctx) {
-  dialogue *d = ctx;
+  turn_work *d = ctx;
   d->closed = true;
   tp__parker_unpark(&d->parker);
 }
 
-void dialogue_run(void *arg) {
-  dialogue *d = arg;
+void turn_work_run(void *arg) {
+  turn_work *d = arg;
   char id[] = {'d', (char)('0' + d->index), '\0'};
   tp__sim_sleep_ns(draw_delay(d));
   tp_session_options options = {
@@ -498,7 +502,7 @@ void dialogue_run(void *arg) {
   world_check_status(d->w, "tp_session_open", status);
   if (status != TP_OK) return;
   d->model_taken = true;
-  uint32_t turns = 1 + (uint32_t)tp__sim_random(DIALOGUE_TURNS_MAX);
+  uint32_t turns = 1 + (uint32_t)tp__sim_random(TURN_WORK_TURNS_MAX);
   for (d->turn = 0; d->turn < turns; d->turn++) {
     forget_turn(d);
     run_turn(d);
@@ -510,20 +514,20 @@ void dialogue_run(void *arg) {
 
 /* ---- the end ---- */
 
-void dialogue_ended(dialogue *d) {
+void turn_work_ended(turn_work *d) {
   world *w = d->w;
   for (const token_note *note = d->tokens; note; note = note->next)
     if (note->destroys != note->deferred)
-      world_fail(w, "destroy exactly once", "a tool of dialogue %u: %u times", d->index, note->destroys);
+      world_fail(w, "destroy exactly once", "a tool of turn workload %u: %u times", d->index, note->destroys);
   if (d->model_destroys != d->model_taken || d->history_destroys != (d->model_taken && !d->shares))
-    world_fail(w, "model and history are destroyed exactly once", "dialogue %u: %u and %u times", d->index,
+    world_fail(w, "model and history are destroyed exactly once", "turn workload %u: %u and %u times", d->index,
                d->model_destroys, d->history_destroys);
   bool may_be_full = w->s->options.turns_max > 0; /* then a closing turn may find no place */
-  if (w->s->weather < WEATHER_FAULTS && !may_be_full && d->model_taken && d->session_ends != 1)
-    world_fail(w, "session.end exactly once", "dialogue %u: %u times", d->index, d->session_ends);
+  if (w->s->fault_level < FAULTS_REFUSALS && !may_be_full && d->model_taken && d->session_ends != 1)
+    world_fail(w, "session.end exactly once", "turn workload %u: %u times", d->index, d->session_ends);
 }
 
-void dialogue_fini(dialogue *d) {
+void turn_work_fini(turn_work *d) {
   while (d->tokens) {
     token_note *note = d->tokens;
     d->tokens = note->next;

@@ -1,50 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * errand_oracle.c: what must hold of a host's own dispatches. What a call comes to when nothing speaks against it
+ * tool_work_oracle.c: what must hold of a host's own dispatches. What a call comes to when nothing speaks against it
  * follows from what was drawn; any other end needs a reason that the world has. */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "errand.h"
+#include "tool_work.h"
 
 enum { TURN_LIMIT_MS = 600000, TOOL_LIMIT_MS = 120000, ALLOWANCE_NS = TP__NS_PER_MS };
 
-const char errand_second_words[] = "as somebody else says, who was faster";
-const char errand_hasty_words[] = "at once all the same";
+const char tool_work_second_words[] = "as somebody else says, who was faster";
+const char tool_work_hasty_words[] = "at once all the same";
 
 static const char malformed_words[] = "the tool deferred and answered at once";
 static const char refused_words[] = "too many calls are waiting";
 static const char utf8_words[] = "the tool's answer was not UTF-8";
 
-#define FAIL(call, property, format, ...)                                                                 \
-  world_fail((call)->batch->e->w, (property), "call %u of batch %u of errand %u: " format, (call)->index, \
+#define FAIL(call, property, format, ...)                                                                        \
+  world_fail((call)->batch->e->w, (property), "call %u of batch %u of tool workload %u: " format, (call)->index, \
              (call)->batch->index, (call)->batch->e->index, __VA_ARGS__)
 
-static const script *script_of(const errand_call *call) { return call->batch->e->w->s; }
-static bool has_gate(const errand_call *call) { return script_of(call)->dialogue_count > 0; }
-static bool may_want_memory(const errand_call *call) { return script_of(call)->weather == WEATHER_FAULTS; }
-static bool has_stamps(const errand_call *call) { return script_of(call)->options.timestamps == TP_TIMESTAMPS_FULL; }
-static bool is_inline(const errand_call *call) { return call->tool != TOOL_THREADED && call->tool != TOOL_NARROW; }
+static const script *script_of(const tool_work_call *call) { return call->batch->e->w->s; }
+static bool has_gate(const tool_work_call *call) { return script_of(call)->turn_work_count > 0; }
+static bool may_want_memory(const tool_work_call *call) { return script_of(call)->fault_level == FAULTS_REFUSALS; }
+static bool has_stamps(const tool_work_call *call) { return script_of(call)->options.timestamps == TP_TIMESTAMPS_FULL; }
+static bool is_inline(const tool_work_call *call) { return call->tool != TOOL_THREADED && call->tool != TOOL_NARROW; }
 static bool is_answer(tp_tool_result_kind kind) { return kind == TP_TOOL_OK || kind == TP_TOOL_HANDLER_ERROR; }
 
 /* ---- what a call comes to when nothing speaks against it ---- */
 
-static bool fits(const errand_call *call) {
+static bool fits(const tool_work_call *call) {
   if (call->arguments == ARGUMENTS_NUMBER || call->arguments == ARGUMENTS_LONG) return true;
   if (call->tool == TOOL_STRICT) return false;
   return call->arguments == ARGUMENTS_NONE || call->arguments == ARGUMENTS_OTHER || call->arguments == ARGUMENTS_EMPTY;
 }
 
-static bool never_answers(const errand_call *call) {
+static bool never_answers(const tool_work_call *call) {
   return call->way == WAY_DEFER_NEVER || call->way == WAY_DEFER_ON_CANCEL || call->way == WAY_DEFER_AFTER_FREE;
 }
 
-static bool says_failure(const errand_call *call) {
+static bool says_failure(const tool_work_call *call) {
   return call->fails || call->no_utf8 || call->way == WAY_DEFER_AND_RETURN;
 }
 
-static tp_tool_result_kind forecast(const errand_call *call) {
-  bool overruns = call->tool == TOOL_BRIEF && call->before_ns > ERRAND_BRIEF_MS * TP__NS_PER_MS;
+static tp_tool_result_kind expected(const tool_work_call *call) {
+  bool overruns = call->tool == TOOL_BRIEF && call->before_ns > TOOL_WORK_BRIEF_MS * TP__NS_PER_MS;
   if (call->tool == TOOL_NOBODY) return TP_TOOL_UNKNOWN_TOOL;
   if (!fits(call)) return TP_TOOL_INVALID_ARGUMENTS;
   if (call->tool == TOOL_BARRED && has_gate(call)) return TP_TOOL_DENIED;
@@ -54,46 +54,46 @@ static tp_tool_result_kind forecast(const errand_call *call) {
 
 /* ---- time ---- */
 
-int64_t errand_turn_limit_ns(const errand *e) {
+int64_t tool_work_turn_limit_ns(const tool_work *e) {
   return (e->limit_ms ? (int64_t)e->limit_ms : TURN_LIMIT_MS) * TP__NS_PER_MS;
 }
 
-static int64_t limit_of(const errand_call *call) {
-  bool narrow = call->tool == TOOL_NARROW && script_of(call)->weather != WEATHER_QUIET;
-  int64_t limit_ms = call->tool == TOOL_BRIEF ? ERRAND_BRIEF_MS : narrow ? ERRAND_NARROW_MS : TOOL_LIMIT_MS;
+static int64_t limit_of(const tool_work_call *call) {
+  bool narrow = call->tool == TOOL_NARROW && script_of(call)->fault_level != FAULTS_NONE;
+  int64_t limit_ms = call->tool == TOOL_BRIEF ? TOOL_WORK_BRIEF_MS : narrow ? TOOL_WORK_NARROW_MS : TOOL_LIMIT_MS;
   return limit_ms * TP__NS_PER_MS;
 }
 
-static bool was_cancelled(const errand *e) { return e->cancelled_ns || e->w->drain_ns; }
+static bool was_cancelled(const tool_work *e) { return e->cancelled_ns || e->w->drain_ns; }
 
 /* One may have been on its way; whoever comes behind it finds the turn over. */
-static void check_may_begin(const errand_call *call) {
-  errand *e = call->batch->e;
+static void check_may_begin(const tool_work_call *call) {
+  tool_work *e = call->batch->e;
   bool over = e->is_cancelled || (e->limit_end_ns && has_stamps(call) && call->called_ns > e->limit_end_ns);
   if (over && ++e->late_calls > 1)
     FAIL(call, "nothing begins behind a cancel or the turn's deadline", "%u calls did", e->late_calls);
 }
 
 /* Where the clock does not jump, the time that is left is the tool's own, or what is left of the turn. */
-static void check_time_left(const errand_call *call, int64_t left_ms) {
-  const errand *e = call->batch->e;
+static void check_time_left(const tool_work_call *call, int64_t left_ms) {
+  const tool_work *e = call->batch->e;
   int64_t own_ns = limit_of(call), left_ns = left_ms * TP__NS_PER_MS;
-  int64_t turn_ns = e->limit_begin_ns + errand_turn_limit_ns(e) - call->called_ns;
+  int64_t turn_ns = e->limit_begin_ns + tool_work_turn_limit_ns(e) - call->called_ns;
   int64_t least_ns = (turn_ns < own_ns ? turn_ns : own_ns) - 2 * TP__NS_PER_MS;
-  bool known = !was_cancelled(e) && script_of(call)->weather <= WEATHER_CALM;
+  bool known = !was_cancelled(e) && script_of(call)->fault_level <= FAULTS_HANGS;
   if (left_ns > own_ns || (known && left_ns < least_ns))
     FAIL(call, "a tool has its own time", "%lld ms are left", (long long)left_ms);
 }
 
-void errand_called(const errand_call *call, int64_t left_ms) {
+void tool_work_called(const tool_work_call *call, int64_t left_ms) {
   check_may_begin(call);
   check_time_left(call, left_ms);
 }
 
 /* It ends by its deadline, or when the quick functions that hold its owner have returned. */
-static void check_deadline(const errand_call *call) {
+static void check_deadline(const tool_work_call *call) {
   const world *w = call->batch->e->w;
-  if (!call->called_ns || !call->end_ns || w->s->weather > WEATHER_CALM) return;
+  if (!call->called_ns || !call->end_ns || w->s->fault_level > FAULTS_HANGS) return;
   int64_t end_ns = is_inline(call) ? call->deadline_max_ns : call->called_ns + limit_of(call);
   int64_t late_ns = call->end_ns - end_ns - ALLOWANCE_NS;
   if (late_ns > 0 && late_ns > oracle_inline_between(w, end_ns, call->end_ns))
@@ -102,15 +102,15 @@ static void check_deadline(const errand_call *call) {
 
 /* ---- whose words a result is ---- */
 
-static bool is_first(const errand_call *call, const tp_tool_result *result) {
+static bool is_first(const tool_work_call *call, const tp_tool_result *result) {
   bool fails = call->fails || call->no_utf8;
   tp_text text = {call->text, call->text_size};
   if ((result->kind == TP_TOOL_HANDLER_ERROR) != fails) return false;
   if (call->no_utf8) text = tp_text_of(utf8_words);
-  if (call->tool != TOOL_TERSE || text.size <= ERRAND_TERSE_BYTES) return tp__text_equal(result->text, text);
-  char cut[ERRAND_TERSE_BYTES + 64];
-  int half = ERRAND_TERSE_BYTES / 2;
-  snprintf(cut, sizeof cut, "%.*s\n[… %zu bytes left out …]\n%.*s", half, text.data, text.size - ERRAND_TERSE_BYTES,
+  if (call->tool != TOOL_TERSE || text.size <= TOOL_WORK_TERSE_BYTES) return tp__text_equal(result->text, text);
+  char cut[TOOL_WORK_TERSE_BYTES + 64];
+  int half = TOOL_WORK_TERSE_BYTES / 2;
+  snprintf(cut, sizeof cut, "%.*s\n[… %zu bytes left out …]\n%.*s", half, text.data, text.size - TOOL_WORK_TERSE_BYTES,
            half, text.data + text.size - half);
   return tp__text_is(result->text, cut);
 }
@@ -119,18 +119,18 @@ static bool begins(tp_text text, const char *with) {
   return text.size >= strlen(with) && memcmp(text.data, with, strlen(with)) == 0;
 }
 
-static errand_words words_of(const errand_call *call, const tp_tool_result *result) {
+static tool_work_words words_of(const tool_work_call *call, const tp_tool_result *result) {
   bool failed = result->kind == TP_TOOL_HANDLER_ERROR;
   if (!is_answer(result->kind)) return WORDS_NONE;
   if (is_first(call, result)) return WORDS_FIRST;
-  if (!failed && tp__text_is(result->text, errand_second_words)) return WORDS_SECOND;
+  if (!failed && tp__text_is(result->text, tool_work_second_words)) return WORDS_SECOND;
   if (failed && tp__text_is(result->text, malformed_words)) return WORDS_MALFORMED;
   if (failed && tp__text_is(result->text, refused_words)) return WORDS_REFUSED;
   if (failed && begins(result->text, "no memory for the ")) return WORDS_NO_MEMORY;
   return WORDS_STRANGE;
 }
 
-static bool may_say(const errand_call *call, errand_words words) {
+static bool may_say(const tool_work_call *call, tool_work_words words) {
   switch (words) {
     case WORDS_FIRST:
       return !never_answers(call) && (call->way != WAY_DEFER_AND_RETURN || call->polite);
@@ -150,12 +150,12 @@ static bool may_say(const errand_call *call, errand_words words) {
 /* ---- reasons for any other end ---- */
 
 /* When the call ended: its event says so, and whoever does not listen knows when all had. */
-static int64_t end_of(const errand_call *call) { return call->end_ns ? call->end_ns : tp__now_ns(); }
+static int64_t end_of(const tool_work_call *call) { return call->end_ns ? call->end_ns : tp__now_ns(); }
 
-static bool is_out_of_time(const errand_call *call, const tp_tool_result *result) {
-  const errand *e = call->batch->e;
+static bool is_out_of_time(const tool_work_call *call, const tp_tool_result *result) {
+  const tool_work *e = call->batch->e;
   int64_t now_ns = end_of(call);
-  if (now_ns >= e->limit_begin_ns + errand_turn_limit_ns(e)) return true;
+  if (now_ns >= e->limit_begin_ns + tool_work_turn_limit_ns(e)) return true;
   bool told = result->started && call->calls > 0 && call->called_ns <= now_ns; /* else it was on its way */
   if (told) return now_ns >= call->deadline_ns;
   return !is_inline(call) && now_ns >= call->batch->begun_ns + limit_of(call); /* in line for a thread */
@@ -166,13 +166,13 @@ static bool is_said_to_be_barred(const tp_tool_result *result) {
   return memmem(result->text.data, result->text.size, words, sizeof words - 1) != NULL;
 }
 
-static bool has_reason(const errand_call *call, const tp_tool_result *result) {
-  bool quiet = script_of(call)->weather == WEATHER_QUIET;
+static bool has_reason(const tool_work_call *call, const tp_tool_result *result) {
+  bool quiet = script_of(call)->fault_level == FAULTS_NONE;
   switch (result->kind) {
     case TP_TOOL_OK:
     case TP_TOOL_HANDLER_ERROR: /* its words are looked at in any case */
-      return !quiet && forecast(call) != TP_TOOL_UNKNOWN_TOOL && forecast(call) != TP_TOOL_INVALID_ARGUMENTS &&
-             forecast(call) != TP_TOOL_DENIED;
+      return !quiet && expected(call) != TP_TOOL_UNKNOWN_TOOL && expected(call) != TP_TOOL_INVALID_ARGUMENTS &&
+             expected(call) != TP_TOOL_DENIED;
     case TP_TOOL_UNKNOWN_TOOL:
       return !call->batch->sure;
     case TP_TOOL_DENIED: /* a gate that did not answer denies, too */
@@ -190,18 +190,18 @@ static bool has_reason(const errand_call *call, const tp_tool_result *result) {
 
 /* ---- the result of a call ---- */
 
-static void check_name(const errand_call *call, const tp_tool_result *result) {
+static void check_name(const tool_work_call *call, const tp_tool_result *result) {
   char room[16];
-  tp_text id = errand_id(call, room);
+  tp_text id = tool_work_id(call, room);
   if (!tp__text_equal(result->call_id, id))
     FAIL(call, "a result is that of its call", "it has the id '%.*s'", (int)result->call_id.size,
          result->call_id.data ? result->call_id.data : "");
   bool lost = result->name.size == 0 && may_want_memory(call) && (call->tool == TOOL_NOBODY || !call->batch->sure);
-  if (!lost && !tp__text_is(result->name, errand_tool_name(call->tool)))
+  if (!lost && !tp__text_is(result->name, tool_work_tool_name(call->tool)))
     FAIL(call, "a result is that of its call", "it has the name '%.*s'", (int)result->name.size, result->name.data);
 }
 
-static void check_words(errand_call *call, const tp_tool_result *result) {
+static void check_words(tool_work_call *call, const tp_tool_result *result) {
   call->heard = words_of(call, result);
   if (!is_answer(result->kind)) {
     if (result->text.size == 0) FAIL(call, "every result says something", "%s", tp_tool_result_name(result->kind));
@@ -214,14 +214,14 @@ static void check_words(errand_call *call, const tp_tool_result *result) {
 }
 
 /* A quick tool's limit is looked at when it returns, where the clock is. */
-static void check_limit(const errand_call *call, const tp_tool_result *result) {
+static void check_limit(const tool_work_call *call, const tp_tool_result *result) {
   bool here = is_inline(call) && call->way == WAY_RETURN && has_stamps(call);
   if (is_answer(result->kind) && here && call->returned_ns > call->deadline_max_ns)
     FAIL(call, "an answer is what was said in time", "it came %lld ns late",
          (long long)(call->returned_ns - call->deadline_max_ns));
 }
 
-static void check_start(const errand_call *call, const tp_tool_result *result) {
+static void check_start(const tool_work_call *call, const tp_tool_result *result) {
   bool called = call->calls > 0;
   if (is_inline(call) && result->started != called) /* a thread may be on its way into the function */
     FAIL(call, "started says whether the tool was called", "%d, %u times", result->started, call->calls);
@@ -230,23 +230,23 @@ static void check_start(const errand_call *call, const tp_tool_result *result) {
   if (result->duration_ns < 0) FAIL(call, "time goes on", "%lld ns", (long long)result->duration_ns);
 }
 
-static void check_kind(const errand_call *call, const tp_tool_result *result) {
-  if (result->kind != forecast(call) && !has_reason(call, result))
+static void check_kind(const tool_work_call *call, const tp_tool_result *result) {
+  if (result->kind != expected(call) && !has_reason(call, result))
     FAIL(call, "a call ends as it must", "%s, not %s (way %d)", tp_tool_result_name(result->kind),
-         tp_tool_result_name(forecast(call)), call->way);
+         tp_tool_result_name(expected(call)), call->way);
   if (result->kind == TP_TOOL_TIMED_OUT && !is_out_of_time(call, result))
     FAIL(call, "no time-out before its time", "%lld us are left",
          (long long)(call->deadline_ns - end_of(call)) / TP__NS_PER_US);
 }
 
-static void check_call_events(const errand_call *call, const tp_tool_result *result) {
+static void check_call_events(const tool_work_call *call, const tp_tool_result *result) {
   if (!call->batch->e->in_session) return;
   if (call->event_ends != 1) FAIL(call, "one begin and one end a call", "%u ends", call->event_ends);
   if (result->started && call->event_begins != 1)
     FAIL(call, "one begin and one end a call", "%u begins", call->event_begins);
 }
 
-static void check_result(errand_call *call, const tp_tool_result *result) {
+static void check_result(tool_work_call *call, const tp_tool_result *result) {
   call->kind = result->kind;
   call->started = result->started;
   check_name(call, result);
@@ -282,7 +282,7 @@ static uint64_t hash_results(const tp_tool_result *const *results, size_t count,
   return hash;
 }
 
-static void check_order(const errand_batch *batch, const tp_tool_result *const *results) {
+static void check_order(const tool_work_batch *batch, const tp_tool_result *const *results) {
   uint8_t *seen = calloc(batch->count + 1, 1);
   if (!seen) abort();
   for (uint32_t i = 0; i < batch->count; i++) {
@@ -293,7 +293,7 @@ static void check_order(const errand_batch *batch, const tp_tool_result *const *
   free(seen);
 }
 
-void errand_batch_ended(errand_batch *batch, const tp_tool_result *const *results, size_t count) {
+void tool_work_batch_ended(tool_work_batch *batch, const tp_tool_result *const *results, size_t count) {
   world *w = batch->e->w;
   if (++batch->ends > 1)
     world_fail(w, "a dispatch ends once", "batch %u has ended %u times", batch->index, batch->ends);
@@ -307,27 +307,27 @@ void errand_batch_ended(errand_batch *batch, const tp_tool_result *const *result
   batch->same_hash = hash_results(results, count, false);
 }
 
-void errand_again(errand *e) {
+void tool_work_again(tool_work *e) {
   for (uint32_t i = 0; i < e->batch_count && !world_failed(e->w); i++) {
-    errand_batch *batch = &e->batches[i];
+    tool_work_batch *batch = &e->batches[i];
     if (batch->results && hash_results(batch->results, batch->count, true) != batch->bytes_hash)
-      world_fail(e->w, "results stay as they are till the turn's end", "batch %u of errand %u", i, e->index);
+      world_fail(e->w, "results stay as they are till the turn's end", "batch %u of tool workload %u", i, e->index);
     batch->results = NULL;
   }
 }
 
 /* ---- events ---- */
 
-static void heard_begin(errand_call *call, const tp_event *event) {
+static void heard_begin(tool_work_call *call, const tp_event *event) {
   if (++call->event_begins > 1) FAIL(call, "one begin and one end a call", "%u begins", call->event_begins);
   if (call->event_ends) FAIL(call, "one begin and one end a call", "it begins after %s", "its end");
   if (call->calls && is_inline(call)) FAIL(call, "a call is announced before it is run", "%u", call->calls);
-  if (!errand_arguments_are(call, event->tool_call->arguments))
+  if (!tool_work_arguments_are(call, event->tool_call->arguments))
     FAIL(call, "an event shows its call", "other arguments, of %zu bytes", event->tool_call->arguments.size);
 }
 
-static void heard_end(errand_call *call, const tp_event *event) {
-  errand_batch *batch = call->batch;
+static void heard_end(tool_work_call *call, const tp_event *event) {
+  tool_work_batch *batch = call->batch;
   call->end_ns = tp__now_ns();
   if (++call->event_ends > 1) FAIL(call, "one begin and one end a call", "%u ends", call->event_ends);
   if (event->tool_result->completion_order != batch->event_ends++)
@@ -337,18 +337,19 @@ static void heard_end(errand_call *call, const tp_event *event) {
   check_name(call, event->tool_result);
 }
 
-void errand_heard(errand *e, const tp_event *event) {
+void tool_work_heard(tool_work *e, const tp_event *event) {
   if (!world_heard(e->w, &e->heard, event)) return;
   if (event->kind != TP_EVENT_TOOL_BEGIN && event->kind != TP_EVENT_TOOL_END) return;
-  errand_batch *batch = &e->batches[e->now];
+  tool_work_batch *batch = &e->batches[e->now];
   if (e->over || !batch->begun || batch->ends || event->call_index >= batch->count) {
-    world_fail(e->w, "no event of a call outside of its dispatch", "call %u of batch %u of errand %u",
+    world_fail(e->w, "no event of a call outside of its dispatch", "call %u of batch %u of tool workload %u",
                event->call_index, e->now, e->index);
     return;
   }
-  errand_call *call = &batch->calls[event->call_index];
+  tool_work_call *call = &batch->calls[event->call_index];
   tp_text id = call->id ? tp_text_of(call->id) : (tp_text){"", 0};
-  if (!tp__text_equal(event->tool_call->id, id) || !tp__text_is(event->tool_call->name, errand_tool_name(call->tool)))
+  if (!tp__text_equal(event->tool_call->id, id) ||
+      !tp__text_is(event->tool_call->name, tool_work_tool_name(call->tool)))
     FAIL(call, "an event shows its call", "'%.*s'", (int)event->tool_call->name.size, event->tool_call->name.data);
   if (event->kind == TP_EVENT_TOOL_BEGIN) heard_begin(call, event);
   else heard_end(call, event);
@@ -356,14 +357,14 @@ void errand_heard(errand *e, const tp_event *event) {
 
 /* ---- the end ---- */
 
-static int64_t inline_between(const errand_call *call, int64_t from_ns, int64_t to_ns) {
+static int64_t inline_between(const tool_work_call *call, int64_t from_ns, int64_t to_ns) {
   if (!is_inline(call) || !call->called_ns) return 0;
   int64_t begin_ns = call->called_ns > from_ns ? call->called_ns : from_ns;
   int64_t end_ns = call->returned_ns && call->returned_ns < to_ns ? call->returned_ns : to_ns;
   return end_ns > begin_ns ? end_ns - begin_ns : 0;
 }
 
-int64_t errand_inline_between(const errand *e, int64_t from_ns, int64_t to_ns) {
+int64_t tool_work_inline_between(const tool_work *e, int64_t from_ns, int64_t to_ns) {
   int64_t all_ns = 0;
   for (uint32_t i = 0; i < e->batch_count; i++)
     for (uint32_t k = 0; k < e->batches[i].count; k++)
@@ -372,17 +373,17 @@ int64_t errand_inline_between(const errand *e, int64_t from_ns, int64_t to_ns) {
 }
 
 /* A completion that was taken is the call's answer; one that was not is nowhere to be seen. */
-static void check_token(const errand_call *call) {
+static void check_token(const tool_work_call *call) {
   if (call->destroys != call->deferred) FAIL(call, "destroy exactly once", "%u times", call->destroys);
   if (!call->batch->ends || !call->deferred) return;
-  errand_words heard = call->heard == WORDS_NO_MEMORY ? call->taken : call->heard;
+  tool_work_words heard = call->heard == WORDS_NO_MEMORY ? call->taken : call->heard;
   bool by_token = heard == WORDS_FIRST || heard == WORDS_SECOND;
   if (call->accepted ? heard != call->taken : by_token)
     FAIL(call, "what was taken is the answer", "%u were taken (%d), the result is %s (%d)", call->accepted, call->taken,
          tp_tool_result_name(call->kind), call->heard);
 }
 
-static void check_end(const errand_call *call) {
+static void check_end(const tool_work_call *call) {
   if (call->calls && !call->returned_ns) FAIL(call, "every call returns", "%u", call->calls);
   if (!call->batch->begun && call->calls) FAIL(call, "who was not dispatched is not called", "%u", call->calls);
   if (call->batch->ends && call->started && call->calls != 1)
@@ -390,18 +391,19 @@ static void check_end(const errand_call *call) {
   check_token(call);
 }
 
-void errand_ended(errand *e) {
+void tool_work_ended(tool_work *e) {
   for (uint32_t i = 0; i < e->batch_count; i++) {
-    const errand_batch *batch = &e->batches[i];
+    const tool_work_batch *batch = &e->batches[i];
     if (batch->ends != batch->begun)
-      world_fail(e->w, "a dispatch ends once", "batch %u of errand %u has ended %u times", i, e->index, batch->ends);
+      world_fail(e->w, "a dispatch ends once", "batch %u of tool workload %u has ended %u times", i, e->index,
+                 batch->ends);
     for (uint32_t k = 0; k < batch->count; k++) check_end(&batch->calls[k]);
   }
 }
 
-void errand_same(errand *a, const errand *b, uint32_t workers_a, uint32_t workers_b) {
+void tool_work_same(tool_work *a, const tool_work *b, uint32_t workers_a, uint32_t workers_b) {
   for (uint32_t i = 0; i < a->batch_count; i++)
     if (a->batches[i].same_hash != b->batches[i].same_hash)
-      world_fail(a->w, "results do not depend on workers", "batch %u of errand %u has others with %u and %u", i,
+      world_fail(a->w, "results do not depend on workers", "batch %u of tool workload %u has others with %u and %u", i,
                  a->index, workers_a, workers_b);
 }

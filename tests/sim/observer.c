@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * onlooker.c: somebody who asks for everything that can be asked of a runtime at work: records, leaks, the audit,
+ * observer.c: somebody who asks for everything that can be asked of a runtime at work: records, leaks, the audit,
  * counters, plans, phases, whether background work is done; and who listens to the runtime's events and stops it again.
  * Whatever goes on, the answers must make sense. */
 #include "world.h"
@@ -116,8 +116,9 @@ static bool look_at_job(void *ctx, const tp_job *job) {
   bool has_state = job->state == TP_JOB_QUEUED || job->state == TP_JOB_RUNNING || job->state == TP_JOB_DEAD;
   if (!job->id || !has_state || !job->handler.size || job->payload.size || job->attempt > job->attempts_max)
     world_fail(w, "a job is whole", "job %llu is %s", (unsigned long long)job->id, tp_job_state_name(job->state));
-  /* What is detached must have been run in a quiet world, and the crowd's jobs in the order of their turns. */
-  if (w->s->weather == WEATHER_QUIET || tp__text_is(job->handler, "y.job")) return true;
+  /* What is detached must have been run in a quiet world, and the session workload's jobs in the order of their turns.
+     */
+  if (w->s->fault_level == FAULTS_NONE || tp__text_is(job->handler, "y.job")) return true;
   if (tp__sim_random(4) == 0) (void)!tp_job_redrive(w->runtime, job->id, NULL);
   if (tp__sim_random(8) == 0) (void)!tp_job_discard(w->runtime, job->id, NULL);
   return tp__sim_random(8) > 0;
@@ -246,7 +247,7 @@ static void look(world *w) {
   }
 }
 
-void onlooker_run(void *arg) {
+void observer_run(void *arg) {
   world *w = arg;
   for (uint32_t i = 0; i < w->s->looks; i++) {
     tp__sim_sleep_ns((int64_t)tp__sim_random(5 * TP__NS_PER_MS));

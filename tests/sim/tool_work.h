@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * errand: a host with a loop of its own that dispatches tool calls on a turn it drives, by tp_tools_run() and by
+ * tool workload: a host with a loop of its own that dispatches tool calls on a turn it drives, by tp_tools_run() and by
  * tp_tools_submit(), batch after batch: tools that answer at once, through tokens in every way, or not at all. What
- * each call sends and what its tool does is drawn beforehand from the errand's own stream, so that what comes of it in
- * a quiet world does not depend on the schedule. */
-#ifndef SIM_ERRAND_H
-#define SIM_ERRAND_H
+ * each call sends and what its tool does is drawn beforehand from the tool workload's own stream, so that what comes of
+ * it in a quiet world does not depend on the schedule. */
+#ifndef SIM_TOOL_WORK_H
+#define SIM_TOOL_WORK_H
 
 #include "world.h"
 
-enum { ERRAND_BATCHES_MAX = 4, ERRAND_BRIEF_MS = 5, ERRAND_NARROW_MS = 60, ERRAND_TERSE_BYTES = 64 };
+enum { TOOL_WORK_BATCHES_MAX = 4, TOOL_WORK_BRIEF_MS = 5, TOOL_WORK_NARROW_MS = 60, TOOL_WORK_TERSE_BYTES = 64 };
 
 /** The tools, one of each kind. */
-typedef enum errand_tool {
+typedef enum tool_work_tool {
   TOOL_QUICK,
-  TOOL_BRIEF,    /* quick, with a limit of ERRAND_BRIEF_MS */
-  TOOL_TERSE,    /* quick, its answers are cut to ERRAND_TERSE_BYTES */
+  TOOL_BRIEF,    /* quick, with a limit of TOOL_WORK_BRIEF_MS */
+  TOOL_TERSE,    /* quick, its answers are cut to TOOL_WORK_TERSE_BYTES */
   TOOL_STRICT,   /* quick, with a schema */
   TOOL_BARRED,   /* quick; where there is a gate, it denies this one and no other */
   TOOL_THREADED, /* not quick */
   TOOL_NARROW,   /* not quick, one at a time */
-  ERRAND_TOOLS,
-  TOOL_NOBODY = ERRAND_TOOLS /* a name that no tool has */
-} errand_tool;
+  TOOL_WORK_TOOLS,
+  TOOL_NOBODY = TOOL_WORK_TOOLS /* a name that no tool has */
+} tool_work_tool;
 
-typedef enum errand_arguments {
+typedef enum tool_work_arguments {
   ARGUMENTS_NONE, /* an empty map */
   ARGUMENTS_NUMBER,
   ARGUMENTS_LONG,      /* the number and more */
@@ -34,18 +34,18 @@ typedef enum errand_arguments {
   ARGUMENTS_EMPTY,     /* nothing at all */
   ARGUMENTS_MALFORMED, /* as the provider says */
   ARGUMENTS_DOUBTFUL,  /* the same, though they look like an empty map */
-  ERRAND_ARGUMENTS
-} errand_arguments;
+  TOOL_WORK_ARGUMENTS
+} tool_work_arguments;
 
 /** How a token is completed. */
-typedef enum errand_hand {
+typedef enum tool_work_hand {
   HAND_TOOL,
   HAND_TOKEN, /* first taken for the token of a handler */
   HAND_MODEL  /* first taken for the token of a model */
-} errand_hand;
+} tool_work_hand;
 
 /** Whose words a result is. */
-typedef enum errand_words {
+typedef enum tool_work_words {
   WORDS_NONE,
   WORDS_FIRST,     /* what the tool wants to say */
   WORDS_SECOND,    /* what somebody else says who completes the token, too */
@@ -53,19 +53,19 @@ typedef enum errand_words {
   WORDS_REFUSED,   /* it could not defer */
   WORDS_NO_MEMORY, /* the answer was lost */
   WORDS_STRANGE    /* nobody's */
-} errand_words;
+} tool_work_words;
 
-typedef struct errand errand;
-typedef struct errand_batch errand_batch;
+typedef struct tool_work tool_work;
+typedef struct tool_work_batch tool_work_batch;
 
-typedef struct errand_call {
-  errand_batch *batch;
+typedef struct tool_work_call {
+  tool_work_batch *batch;
   uint32_t index;
   /* what is drawn */
-  errand_tool tool;
-  errand_arguments arguments;
+  tool_work_tool tool;
+  tool_work_arguments arguments;
   script_way way;
-  errand_hand hand;
+  tool_work_hand hand;
   char *id; /* the host's own; NULL: it gives none */
   char *text;
   size_t text_size;
@@ -81,16 +81,16 @@ typedef struct errand_call {
   bool deferred, refused; /* its deferral was taken; was not */
   bool token_over, in_cancel;
   tp_token token;
-  errand_words taken, heard; /* by a completion that was accepted; in the result */
+  tool_work_words taken, heard; /* by a completion that was accepted; in the result */
   tp_tool_result_kind kind;
   bool started;
-} errand_call;
+} tool_work_call;
 
-struct errand_batch {
-  errand *e;
+struct tool_work_batch {
+  tool_work *e;
   uint32_t index, count;
   bool submitted, materialize;
-  errand_call *calls;
+  tool_work_call *calls;
   const tp_tool_result *const *results; /* while the turn is open */
   bool begun, sure;              /* sure: the turn has our tools */
   uint32_t ends, event_ends;
@@ -99,11 +99,11 @@ struct errand_batch {
   uint64_t same_hash;  /* of what does not depend on the schedule */
 };
 
-struct errand {
+struct tool_work {
   world *w;
   uint32_t index;
   uint64_t stream; /* the drawing's */
-  errand_batch batches[ERRAND_BATCHES_MAX];
+  tool_work_batch batches[TOOL_WORK_BATCHES_MAX];
   uint32_t batch_count, next, now; /* now: the batch under way */
   bool chained;                    /* each batch is submitted by the end of the one before */
   bool ends_inside;                /* and the turn is ended there */
@@ -125,43 +125,43 @@ struct errand {
   event_order heard;
 };
 
-/* ---- errand_draw.c ---- */
+/* ---- tool_work_draw.c ---- */
 
-void errand_draw(errand *e);
-void errand_undraw(errand *e);
-const char *errand_tool_name(errand_tool tool);
+void tool_work_draw(tool_work *e);
+void tool_work_undraw(tool_work *e);
+const char *tool_work_tool_name(tool_work_tool tool);
 /** What the call sends, in memory for free(), which a host is free to spoil afterwards. */
-tp_tool_call *errand_letter(const errand_batch *batch);
+tp_tool_call *tool_work_letter(const tool_work_batch *batch);
 /** What the call that sends none is called; room is 16 bytes. */
-tp_text errand_id(const errand_call *call, char *room);
+tp_text tool_work_id(const tool_work_call *call, char *room);
 /** Whose run it is. NULL: nobody's. */
-errand_call *errand_find(errand *e, const tp_tool_run *run);
-bool errand_arguments_are(const errand_call *call, tp_text arguments);
+tool_work_call *tool_work_find(tool_work *e, const tp_tool_run *run);
+bool tool_work_arguments_are(const tool_work_call *call, tp_text arguments);
 
-/* ---- errand.c ---- */
+/* ---- tool workload.c ---- */
 
-tp_status errand_register(world *w, tp_edit *edit);
+tp_status tool_work_register(world *w, tp_edit *edit);
 /** The gate of a world that has one. */
-tp_answer errand_gate(tp_call *call);
-/** arg: an errand that was drawn. */
-void errand_run(void *arg);
+tp_answer tool_work_gate(tp_call *call);
+/** arg: a tool workload that was drawn. */
+void tool_work_run(void *arg);
 /** When the runtime is gone. */
-void errand_after_free(errand *e);
+void tool_work_after_free(tool_work *e);
 
-/* ---- errand_oracle.c ---- */
+/* ---- tool_work_oracle.c ---- */
 
-extern const char errand_second_words[], errand_hasty_words[];
-int64_t errand_turn_limit_ns(const errand *e);
+extern const char tool_work_second_words[], tool_work_hasty_words[];
+int64_t tool_work_turn_limit_ns(const tool_work *e);
 /** A quick tool is called. */
-void errand_called(const errand_call *call, int64_t left_ms);
-void errand_heard(errand *e, const tp_event *event);
-void errand_batch_ended(errand_batch *batch, const tp_tool_result *const *results, size_t count);
+void tool_work_called(const tool_work_call *call, int64_t left_ms);
+void tool_work_heard(tool_work *e, const tp_event *event);
+void tool_work_batch_ended(tool_work_batch *batch, const tp_tool_result *const *results, size_t count);
 /** Before the turn ends: nothing has changed its results. */
-void errand_again(errand *e);
+void tool_work_again(tool_work *e);
 /** How long its quick tools ran between the two. */
-int64_t errand_inline_between(const errand *e, int64_t from_ns, int64_t to_ns);
+int64_t tool_work_inline_between(const tool_work *e, int64_t from_ns, int64_t to_ns);
 /** When the run is over. */
-void errand_ended(errand *e);
-void errand_same(errand *a, const errand *b, uint32_t workers_a, uint32_t workers_b);
+void tool_work_ended(tool_work *e);
+void tool_work_same(tool_work *a, const tool_work *b, uint32_t workers_a, uint32_t workers_b);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "crowd.h"
+#include "session_work.h"
 
 #include "history.h"
 
@@ -11,7 +11,7 @@ enum { TURN_LIMIT_MS = 300, JOB_ATTEMPTS = 3 };
 /* ---- the model: says one thing, at once or later ---- */
 
 typedef struct answer {
-  crowd *c;
+  session_work *c;
   tp_token token;
 } answer;
 
@@ -19,7 +19,7 @@ static void answer_now(answer *a) {
   tp_model_response response = {.struct_size = sizeof response, .text = tp_text_of("as the model says")};
   tp_status status = tp_model_complete(a->token, &response);
   if (status != TP_OK && status != TP_ERR_STALE)
-    world_fail(a->c->w, "a completion is taken or stale", "of a crowd: %s", tp_status_name(status));
+    world_fail(a->c->w, "a completion is taken or stale", "of a session workload: %s", tp_status_name(status));
   free(a);
 }
 
@@ -37,45 +37,45 @@ static void model_start(void *self, const tp_model_request *request, tp_token to
 }
 
 static void model_destroy(void *self) {
-  crowd *c = self;
+  session_work *c = self;
   c->models_destroyed++;
   world_destructor(c->w);
 }
 
 /* ---- what hears of it ---- */
 
-static crowd *heard(void *self, const tp_call *call) {
-  crowd *c = ((world *)self)->crowd;
+static session_work *heard(void *self, const tp_call *call) {
+  session_work *c = ((world *)self)->session_work;
   return c && tp__text_is(tp_call_id(call, TP_ID_SESSION), "q") ? c : NULL;
 }
 
-static crowd_turn *turn_of(crowd *c, tp_text id) {
+static session_work_turn *turn_of(session_work *c, tp_text id) {
   for (uint32_t h = 0; h < c->host_count; h++)
-    for (uint32_t i = 0; i < CROWD_TURNS_MAX; i++)
+    for (uint32_t i = 0; i < SESSION_WORK_TURNS_MAX; i++)
       if (tp__text_is(id, c->hosts[h].turns[i].id)) return &c->hosts[h].turns[i];
   return NULL;
 }
 
 /* A jump of the clock may take the time of a handler that is not the first of its phase. */
-static bool is_told(const world *w) { return w->s->weather < WEATHER_STORM; }
+static bool is_told(const world *w) { return w->s->fault_level < FAULTS_CLOCK; }
 
 /* Whose host waits for it hears of its end later than the next turn begins. */
-static bool is_over(const crowd_turn *turn) {
-  return turn->ends || turn->posts || (turn->waited_for && !is_told(turn->host->crowd->w));
+static bool is_over(const session_work_turn *turn) {
+  return turn->ends || turn->posts || (turn->waited_for && !is_told(turn->host->session_work->w));
 }
 
-static void look_around(crowd *c, const crowd_turn *turn) {
+static void look_around(session_work *c, const session_work_turn *turn) {
   for (uint32_t h = 0; h < c->host_count; h++)
-    for (uint32_t i = 0; i < CROWD_TURNS_MAX; i++) {
-      const crowd_turn *other = &c->hosts[h].turns[i];
+    for (uint32_t i = 0; i < SESSION_WORK_TURNS_MAX; i++) {
+      const session_work_turn *other = &c->hosts[h].turns[i];
       if (other != turn && other->begun && !is_over(other))
         world_fail(c->w, "one turn of a session at a time", "%s and %s", other->id, turn->id);
     }
 }
 
 static tp_answer hear_intake(void *self, tp_call *call) {
-  crowd *c = heard(self, call);
-  crowd_turn *turn = c ? turn_of(c, tp_call_id(call, TP_ID_TURN)) : NULL;
+  session_work *c = heard(self, call);
+  session_work_turn *turn = c ? turn_of(c, tp_call_id(call, TP_ID_TURN)) : NULL;
   if (!turn || is_over(turn)) return TP_ANSWER_DONE; /* called late, its turn is over */
   turn->begun = true;
   look_around(c, turn);
@@ -84,14 +84,14 @@ static tp_answer hear_intake(void *self, tp_call *call) {
 }
 
 static tp_answer hear_post(void *self, tp_call *call) {
-  crowd *c = heard(self, call);
-  crowd_turn *turn = c ? turn_of(c, tp_call_id(call, TP_ID_TURN)) : NULL;
+  session_work *c = heard(self, call);
+  session_work_turn *turn = c ? turn_of(c, tp_call_id(call, TP_ID_TURN)) : NULL;
   if (turn && ++turn->posts == 1) turn->post_place = ++c->posts;
   return TP_ANSWER_DONE;
 }
 
 /* Background work of a session: in the order of its turns, one at a time, each once. */
-static void check_job(crowd *c, const crowd_turn *turn, uint32_t attempt) {
+static void check_job(session_work *c, const session_work_turn *turn, uint32_t attempt) {
   /* Where time jumps a run may come too late, and a drain may cancel it: then the job is tried again. */
   bool at_ease = is_told(c->w) && !c->w->draining;
   uint32_t runs_max = at_ease ? JOB_ATTEMPTS : JOB_ATTEMPTS + 4;
@@ -102,16 +102,16 @@ static void check_job(crowd *c, const crowd_turn *turn, uint32_t attempt) {
     world_fail(c->w, "a job knows its attempt", "of %s: call %u is attempt %u", turn->id, turn->jobs, attempt);
   if (c->working > 1) world_fail(c->w, "one job of a session at a time", "of %s: beside another one", turn->id);
   for (uint32_t h = 0; h < c->host_count; h++)
-    for (uint32_t i = 0; i < CROWD_TURNS_MAX; i++) {
-      const crowd_turn *other = &c->hosts[h].turns[i];
+    for (uint32_t i = 0; i < SESSION_WORK_TURNS_MAX; i++) {
+      const session_work_turn *other = &c->hosts[h].turns[i];
       if (other->post_place && other->post_place < turn->post_place && !other->job_done)
         world_fail(c->w, "jobs of a session run in order", "of %s: before that of %s", turn->id, other->id);
     }
 }
 
 static tp_answer do_job(void *self, tp_call *call) {
-  crowd *c = heard(self, call);
-  crowd_turn *turn = c ? turn_of(c, tp_call_id(call, TP_ID_TURN)) : NULL;
+  session_work *c = heard(self, call);
+  session_work_turn *turn = c ? turn_of(c, tp_call_id(call, TP_ID_TURN)) : NULL;
   if (!turn) return TP_ANSWER_DONE;
   c->working++;
   turn->jobs++;
@@ -125,19 +125,19 @@ static tp_answer do_job(void *self, tp_call *call) {
 }
 
 static tp_answer hear_end(void *self, tp_call *call) {
-  crowd *c = heard(self, call);
+  session_work *c = heard(self, call);
   if (c) c->session_ends++;
   return TP_ANSWER_DONE;
 }
 
 static tp_answer hear_unregister(void *self, tp_call *call) {
   (void)call;
-  ((world *)self)->crowd->unregistered++;
+  ((world *)self)->session_work->unregistered++;
   return TP_ANSWER_DONE;
 }
 
 /* Two handlers that register agents; the second may refuse. */
-static tp_answer keep_account(crowd *c, int index, tp_call *call) {
+static tp_answer keep_account(session_work *c, int index, tp_call *call) {
   bool registers = tp_call_phase(call) == TP_PHASE_AGENT_REGISTER;
   if (registers && index == 1 && c->refuses) return tp_call_deny(call, "as the registrar says");
   if (!is_told(c->w)) return TP_ANSWER_DONE; /* a jump may take its time, and then nobody counts on what it did */
@@ -146,10 +146,14 @@ static tp_answer keep_account(crowd *c, int index, tp_call *call) {
     world_fail(c->w, "who has not registered an agent does not unregister it", "registrar %d", index);
   return TP_ANSWER_DONE;
 }
-static tp_answer first_registrar(void *self, tp_call *call) { return keep_account(((world *)self)->crowd, 0, call); }
-static tp_answer second_registrar(void *self, tp_call *call) { return keep_account(((world *)self)->crowd, 1, call); }
+static tp_answer first_registrar(void *self, tp_call *call) {
+  return keep_account(((world *)self)->session_work, 0, call);
+}
+static tp_answer second_registrar(void *self, tp_call *call) {
+  return keep_account(((world *)self)->session_work, 1, call);
+}
 
-tp_status crowd_register(world *w, tp_edit *edit) {
+tp_status session_work_register(world *w, tp_edit *edit) {
   static const world_hook hooks[] = {
       {.id = "y.job", .phase = TP_PHASE_TURN_POST_TURN, .run = do_job, .background = true,
        .attempts = JOB_ATTEMPTS},
@@ -168,8 +172,8 @@ tp_status crowd_register(world *w, tp_edit *edit) {
 
 /* ---- turns ---- */
 
-static void turn_ended(crowd_turn *turn, const tp_turn_result *result) {
-  crowd *c = turn->host->crowd;
+static void turn_ended(session_work_turn *turn, const tp_turn_result *result) {
+  session_work *c = turn->host->session_work;
   turn->end_place = ++c->ends;
   if (++turn->ends > 1) world_fail(c->w, "a turn ends once", "%s", turn->id);
   bool completed = result->outcome == TP_TURN_COMPLETED;
@@ -187,41 +191,41 @@ static void turn_ended(crowd_turn *turn, const tp_turn_result *result) {
 
 static void submitted_ended(void *ctx, const tp_turn_result *result) { turn_ended(ctx, result); }
 
-static void check_status(const crowd *c, tp_status status) {
+static void check_status(const session_work *c, tp_status status) {
   if (status == TP_ERR_FULL && c->queued_max) return;
-  world_check_status(c->w, "a turn of a crowd", status);
+  world_check_status(c->w, "a turn of a session workload", status);
 }
 
-static void submit(crowd_turn *turn, const tp_turn_request *request) {
-  crowd *c = turn->host->crowd;
+static void submit(session_work_turn *turn, const tp_turn_request *request) {
+  session_work *c = turn->host->session_work;
   turn->taken = true; /* it may end before the submit returns */
   tp_status status = tp_turn_submit(c->session, request, submitted_ended, turn, &turn->turn, NULL);
   if (status != TP_OK) turn->taken = false;
   check_status(c, status);
 }
 
-static void run_here(crowd_turn *turn, const tp_turn_request *request) {
+static void run_here(session_work_turn *turn, const tp_turn_request *request) {
   const tp_turn_result *result;
   turn->waited_for = true;
-  tp_status status = tp_turn_run(turn->host->crowd->session, request, &result, NULL);
-  check_status(turn->host->crowd, status);
+  tp_status status = tp_turn_run(turn->host->session_work->session, request, &result, NULL);
+  check_status(turn->host->session_work, status);
   if (status != TP_OK) return;
   turn->taken = true;
   turn_ended(turn, result);
   tp_turn_result_free(result);
 }
 
-static void cancel_one(crowd_host *host) {
-  crowd_turn *turn = &host->turns[tp__sim_random(host->turn_count)];
+static void cancel_one(session_work_host *host) {
+  session_work_turn *turn = &host->turns[tp__sim_random(host->turn_count)];
   if (!turn->turn) return;
   tp_submission_cancel(turn->turn);
 }
 
 static void host_run(void *arg) {
-  crowd_host *host = arg;
-  crowd *c = host->crowd;
+  session_work_host *host = arg;
+  session_work *c = host->session_work;
   for (uint32_t i = 0; i < host->turn_count; i++) {
-    crowd_turn *turn = &host->turns[i];
+    session_work_turn *turn = &host->turns[i];
     tp_turn_request request = {.struct_size = sizeof request,
                                .id = turn->id,
                                .text = tp_text_of("hello"),
@@ -237,9 +241,9 @@ static void host_run(void *arg) {
 
 /* ---- the session and its agent ---- */
 
-static tp_model model_of(crowd *c) {
+static tp_model model_of(session_work *c) {
   return (tp_model){.struct_size = sizeof(tp_model),
-                    .name = "crowd",
+                    .name = "shared",
                     .self = c,
                     .start = model_start,
                     .destroy = model_destroy,
@@ -247,12 +251,12 @@ static tp_model model_of(crowd *c) {
 }
 
 /* A drain cancels what adds an agent. */
-static void check_add(const crowd *c, tp_status status) {
+static void check_add(const session_work *c, tp_status status) {
   if (status != TP_ERR_CANCELLED || !c->w->draining) world_check_status(c->w, "tp_agent_add", status);
 }
 
 /* Refused by a registrar: nothing of it is left, and its id is free. */
-static void refuse_agent(crowd *c, const tp_agent_config *config) {
+static void refuse_agent(session_work *c, const tp_agent_config *config) {
   tp_agent *agent;
   c->refuses = true;
   tp_status status = tp_agent_add(c->w->runtime, config, &agent, NULL);
@@ -265,9 +269,10 @@ static void refuse_agent(crowd *c, const tp_agent_config *config) {
                c->registered[1]);
 }
 
-static void add_agent(crowd *c) {
+static void add_agent(session_work *c) {
   const tp_model model = model_of(c);
-  tp_agent_config config = {.struct_size = sizeof config, .id = "crowd", .system = "be kind", .model = &model};
+  tp_agent_config config = {
+      .struct_size = sizeof config, .id = "shared", .system = "be kind", .model = &model};
   if (world_one_in(3)) refuse_agent(c, &config);
   tp_status status = tp_agent_add(c->w->runtime, &config, &c->agent, NULL);
   bool denied = status == TP_ERR_DENIED && !is_told(c->w); /* by a registrar that came too late */
@@ -281,7 +286,7 @@ static void add_agent(crowd *c) {
 }
 
 /* A second handle of an open session is refused. */
-static void open_twice(const crowd *c) {
+static void open_twice(const session_work *c) {
   tp_session_options options = {.struct_size = sizeof options, .id = "q"};
   tp_session *second;
   tp_status status = tp_session_open(c->w->runtime, &options, &second, NULL);
@@ -289,7 +294,7 @@ static void open_twice(const crowd *c) {
   if (status != TP_ERR_BUSY) world_check_status(c->w, "tp_session_open of an open session", status);
 }
 
-static tp_status open_session(crowd *c) {
+static tp_status open_session(session_work *c) {
   tp_session_options options = {
       .struct_size = sizeof options, .id = "q", .agent = c->agent, .turns_queued_max = c->queued_max};
   tp_model model;
@@ -303,7 +308,7 @@ static tp_status open_session(crowd *c) {
   return status;
 }
 
-static void remove_agent(crowd *c) {
+static void remove_agent(session_work *c) {
   bool submitted = !c->w->s->options.no_engine_workers && world_one_in(2) &&
                    tp_agent_remove_submit(c->agent, NULL, NULL, NULL) == TP_OK;
   if (!submitted) tp_agent_remove(c->agent);
@@ -311,12 +316,12 @@ static void remove_agent(crowd *c) {
 }
 
 static void phase_ended(void *ctx) {
-  crowd *c = ctx;
+  session_work *c = ctx;
   c->phases_ended++;
   if (c->closed) world_fail(c->w, "a session's end is told last", "a phase of it ended behind");
 }
 
-static void end_phase(crowd *c) {
+static void end_phase(session_work *c) {
   const tp_session_end end = {
       .struct_size = sizeof end, .reason = "for a change", .changed_files = {"\x91\xa1" "f", 3}};
   bool submitted = !c->w->s->options.no_engine_workers && world_one_in(2);
@@ -325,14 +330,14 @@ static void end_phase(crowd *c) {
                                : tp_session_end_phase(c->session, &end, NULL);
   check_status(c, status);
   if (status != TP_OK && c->phases_ended != told)
-    world_fail(c->w, "what was refused is not told", "the end of a phase of a crowd's session");
+    world_fail(c->w, "what was refused is not told", "the end of a phase of a session workload's session");
   if (status != TP_OK) return;
   c->session_ends_wanted++;
   c->phases_submitted += submitted;
 }
 
-static void use_session(crowd *c) {
-  tp__thread *threads[CROWD_HOSTS_MAX];
+static void use_session(session_work *c) {
+  tp__thread *threads[SESSION_WORK_HOSTS_MAX];
   if (world_one_in(2)) open_twice(c);
   for (uint32_t i = 0; i < c->host_count; i++) {
     threads[i] = world_start_joined("guest", host_run, &c->hosts[i]);
@@ -345,10 +350,10 @@ static void use_session(crowd *c) {
 }
 
 static void session_closed(void *ctx) {
-  crowd *c = ctx;
-  if (c->closed) world_fail(c->w, "a session's end is told once", "of a crowd: twice");
+  session_work *c = ctx;
+  if (c->closed) world_fail(c->w, "a session's end is told once", "of a session workload: twice");
   for (uint32_t h = 0; h < c->host_count; h++)
-    for (uint32_t i = 0; i < CROWD_TURNS_MAX; i++)
+    for (uint32_t i = 0; i < SESSION_WORK_TURNS_MAX; i++)
       if (c->hosts[h].turns[i].taken && !c->hosts[h].turns[i].ends)
         world_fail(c->w, "a session's end is told last", "%s has not ended", c->hosts[h].turns[i].id);
   if (is_told(c->w) && !c->w->s->options.turns_max && c->session_ends != c->session_ends_wanted)
@@ -357,8 +362,8 @@ static void session_closed(void *ctx) {
   tp__parker_unpark(&c->parker);
 }
 
-void crowd_run(void *arg) {
-  crowd *c = arg;
+void session_work_run(void *arg) {
+  session_work *c = arg;
   tp__sim_sleep_ns(world_pause_ns(3000));
   if (world_one_in(2)) add_agent(c);
   if (open_session(c) == TP_OK) {
@@ -372,15 +377,15 @@ void crowd_run(void *arg) {
   remove_agent(c);
 }
 
-void crowd_name(crowd *c, world *w) {
-  *c = (crowd){.w = w,
-               .host_count = 1 + (uint32_t)(w->s->errand_stream % CROWD_HOSTS_MAX),
-               .queued_max = (uint32_t)(w->s->errand_stream >> 8) % 4};
+void session_work_name(session_work *c, world *w) {
+  *c = (session_work){.w = w,
+                      .host_count = 1 + (uint32_t)(w->s->tool_work_stream % SESSION_WORK_HOSTS_MAX),
+                      .queued_max = (uint32_t)(w->s->tool_work_stream >> 8) % 4};
   for (uint32_t h = 0; h < c->host_count; h++) {
-    crowd_host *host = &c->hosts[h];
-    host->crowd = c;
-    host->turn_count = 1 + (uint32_t)(w->s->errand_stream >> (16 + 2 * h)) % CROWD_TURNS_MAX;
-    for (uint32_t i = 0; i < CROWD_TURNS_MAX; i++) {
+    session_work_host *host = &c->hosts[h];
+    host->session_work = c;
+    host->turn_count = 1 + (uint32_t)(w->s->tool_work_stream >> (16 + 2 * h)) % SESSION_WORK_TURNS_MAX;
+    for (uint32_t i = 0; i < SESSION_WORK_TURNS_MAX; i++) {
       host->turns[i].host = host;
       snprintf(host->turns[i].id, sizeof host->turns[i].id, "q%u.%u", h % 10, i % 10);
     }
@@ -389,11 +394,11 @@ void crowd_name(crowd *c, world *w) {
 
 /* ---- the end ---- */
 
-static void check_turns(const crowd_host *host) {
-  const world *w = host->crowd->w;
+static void check_turns(const session_work_host *host) {
+  const world *w = host->session_work->w;
   uint32_t place = 0;
   for (uint32_t i = 0; i < host->turn_count; i++) {
-    const crowd_turn *turn = &host->turns[i];
+    const session_work_turn *turn = &host->turns[i];
     if (turn->ends != turn->taken) world_fail((world *)w, "a turn ends once", "%s: %u times", turn->id, turn->ends);
     if (turn->unbegun) continue; /* its end came from the queue */
     if (turn->taken && turn->end_place < place)
@@ -402,23 +407,23 @@ static void check_turns(const crowd_host *host) {
   }
 }
 
-void crowd_ended(const crowd *c) {
+void session_work_ended(const session_work *c) {
   world *w = c->w;
   for (uint32_t i = 0; i < c->host_count; i++) check_turns(&c->hosts[i]);
   if (c->models_destroyed != c->model_taken)
-    world_fail(w, "a model is destroyed exactly once", "a crowd's: %u times", c->models_destroyed);
+    world_fail(w, "a model is destroyed exactly once", "a session workload's: %u times", c->models_destroyed);
   bool sure = is_told(w) && !w->s->options.turns_max;
   if (c->session_ends > c->session_ends_wanted || (sure && c->session_ends != c->session_ends_wanted))
-    world_fail(w, "session.end exactly once", "of a crowd: %u times instead of %u", c->session_ends,
+    world_fail(w, "session.end exactly once", "of a session workload: %u times instead of %u", c->session_ends,
                c->session_ends_wanted);
   if (c->phases_ended != c->phases_submitted)
-    world_fail(w, "the end of a phase is told once", "of a crowd: %u times instead of %u", c->phases_ended,
+    world_fail(w, "the end of a phase is told once", "of a session workload: %u times instead of %u", c->phases_ended,
                c->phases_submitted);
   if (c->unregistered > c->agents_made + c->agents_refused)
-    world_fail(w, "agent.unregister at most once", "of a crowd: %u times", c->unregistered);
+    world_fail(w, "agent.unregister at most once", "of a session workload: %u times", c->unregistered);
   if (sure && !w->s->drain_ns && c->unregistered != c->agents_made + c->agents_refused)
-    world_fail(w, "agent.unregister exactly once", "of a crowd: %u times", c->unregistered);
+    world_fail(w, "agent.unregister exactly once", "of a session workload: %u times", c->unregistered);
   if (sure && !w->s->drain_ns && (c->registered[0] || c->registered[1]))
-    world_fail(w, "agent.unregister exactly once", "of a crowd: %u and %u are left", c->registered[0],
+    world_fail(w, "agent.unregister exactly once", "of a session workload: %u and %u are left", c->registered[0],
                c->registered[1]);
 }
