@@ -242,17 +242,17 @@ static uint32_t warm_up(const bench_contestant *contestant, uint32_t ms) {
   return times;
 }
 
-typedef struct lane { /* one contestant under way */
+typedef struct series { /* one contestant under way */
   const bench_contestant *contestant;
   double *samples;
   int64_t cpu_ns, took_ns;
   uint32_t times, restless;
-} lane;
+} series;
 
 /* Whoever slept while others came to rest finds a processor that others have used meanwhile: it warms up for a whole
    batch, or some where one run is more than that and uses many megabytes. Else what ran before has had the caches, and
    an eighth will do. */
-static void before(const bench_settings *settings, lane *l, bool after_threads) {
+static void before(const bench_settings *settings, series *l, bool after_threads) {
   if (settings->pause_us) {
     int64_t until = bench_now_ns() + (int64_t)settings->pause_us * 1000;
     while (bench_now_ns() < until) {}
@@ -264,7 +264,7 @@ static void before(const bench_settings *settings, lane *l, bool after_threads) 
   (void)l->contestant->run(l->contestant->ctx, after_threads ? times : times / 8 + 1);
 }
 
-static void repeat(const bench_settings *settings, lane *l, uint32_t repetition, bool after_threads) {
+static void repeat(const bench_settings *settings, series *l, uint32_t repetition, bool after_threads) {
   before(settings, l, after_threads);
   int64_t cpu = bench_cpu_ns();
   l->took_ns = l->contestant->run(l->contestant->ctx, l->times);
@@ -284,16 +284,16 @@ static void shuffle(size_t *order, size_t count, uint64_t *state) {
 }
 
 /* One block of repetitions, each with all contestants. @return how many there were in the time. */
-static uint32_t run_block(const bench_settings *settings, lane *lanes, size_t count, uint32_t from, uint32_t to,
+static uint32_t run_block(const bench_settings *settings, series *all, size_t count, uint32_t from, uint32_t to,
                           int64_t until_ns) {
-  const lane *last = NULL;
+  const series *last = NULL;
   size_t order[BENCH_CONTESTANTS_MAX];
   uint64_t state = from;
   for (uint32_t repetition = from; repetition < to; repetition++) {
     if (repetition >= REPETITIONS_MIN && bench_now_ns() > until_ns) return repetition;
     shuffle(order, count, &state);
     for (size_t i = 0; i < count; i++) {
-      lane *l = &lanes[order[i]];
+      series *l = &all[order[i]];
       repeat(settings, l, repetition, last && last != l && last->contestant->threads);
       last = l;
     }
@@ -312,7 +312,7 @@ static bench_spread spread_where(const double *samples, const bench_distance *we
   return spread;
 }
 
-static void summarize(const lane *l, const bench_distance *were, uint32_t count, bench_result *result) {
+static void summarize(const series *l, const bench_distance *were, uint32_t count, bench_result *result) {
   result->near = spread_where(l->samples, were, count, BENCH_NEAR);
   result->far = spread_where(l->samples, were, count, BENCH_FAR);
   result->all = bench_spread_of(l->samples, count);
@@ -332,14 +332,14 @@ static double probe_settled(void) {
 
 void bench_measure(const bench_settings *settings, const bench_contestant *contestants, size_t count,
                    bench_result *results) {
-  lane lanes[BENCH_CONTESTANTS_MAX] = {{0}};
+  series all[BENCH_CONTESTANTS_MAX] = {{0}};
   bench_distance *were = bench_alloc(settings->repetitions, sizeof *were);
   uint32_t done = 0, block = (settings->repetitions + BLOCKS - 1) / BLOCKS;
   for (size_t i = 0; i < count; i++) {
-    lanes[i] = (lane){.contestant = &contestants[i],
-                      .samples = bench_alloc(settings->repetitions, sizeof *lanes[i].samples),
+    all[i] = (series){.contestant = &contestants[i],
+                      .samples = bench_alloc(settings->repetitions, sizeof *all[i].samples),
                       .times = warm_up(&contestants[i], settings->warm_up_ms)};
-    if (settings->single || settings->pause_us) lanes[i].times = 1;
+    if (settings->single || settings->pause_us) all[i].times = 1;
   }
   load began = load_now();
   double first = probe_settled(), last = first;
@@ -347,7 +347,7 @@ void bench_measure(const bench_settings *settings, const bench_contestant *conte
   for (uint32_t from = 0; from < settings->repetitions && done == from; from += block) {
     uint32_t to = from + block < settings->repetitions ? from + block : settings->repetitions;
     bench_distance distance = bench_distance_of(last);
-    done = run_block(settings, lanes, count, from, to, until_ns);
+    done = run_block(settings, all, count, from, to, until_ns);
     last = probe_settled();
     if (bench_distance_of(last) != distance) distance = BENCH_MIXED;
     for (uint32_t i = from; i < done; i++) were[i] = distance;
@@ -356,8 +356,8 @@ void bench_measure(const bench_settings *settings, const bench_contestant *conte
   double others = others_since(&began);
   for (size_t i = 0; i < count; i++) {
     results[i] = (bench_result){.probe_first = first, .probe_last = last, .others = others};
-    summarize(&lanes[i], were, done, &results[i]);
-    free(lanes[i].samples);
+    summarize(&all[i], were, done, &results[i]);
+    free(all[i].samples);
   }
   free(were);
 }

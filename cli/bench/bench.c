@@ -23,7 +23,7 @@ typedef struct bench {
   cli_payload payload;
   cli_round_phase *phases;
   size_t phase_count, phase_capacity;
-  cli_yardstick yardstick;
+  cli_baseline baseline;
   cli_round round;
 } bench;
 
@@ -139,7 +139,7 @@ static int open_bench(bench *b) {
   if (status == CLI_OK) status = cli_host_open(b->arguments, NULL, NULL, &b->runtime);
   if (status == CLI_OK) status = choose_phases(b);
   if (status == CLI_OK) status = check_payload(b);
-  if (status == CLI_OK) status = cli_yardstick_read(b->arguments->timestamps, &b->yardstick);
+  if (status == CLI_OK) status = cli_baseline_read(b->arguments->timestamps, &b->baseline);
   if (status == CLI_OK) status = start(b->runtime);
   return status;
 }
@@ -155,7 +155,8 @@ static int run_turns(bench *b) {
   if (status != CLI_OK) return status;
   b->round = warm_up;
   b->round.turns = arguments->turns;
-  b->round.sheet = cli_sheet_new(b->phase_count, b->yardstick.step_ns, arguments->timestamps != TP_TIMESTAMPS_OFF);
+  b->round.statistics =
+      cli_statistics_new(b->phase_count, b->baseline.step_ns, arguments->timestamps != TP_TIMESTAMPS_OFF);
   return cli_round_run(&b->round);
 }
 
@@ -164,16 +165,17 @@ static void print_report(const bench *b, cli_output *output) {
   cli_report report = {.arguments = b->arguments,
                        .runtime = b->runtime,
                        .machine = &machine,
-                       .yardstick = &b->yardstick,
+                       .baseline = &b->baseline,
                        .round = &b->round};
   if (b->arguments->json) cli_report_print_json(&report, output);
   else cli_report_print(&report, output);
   cli_flush(output);
 }
 
-static bool any_failed(const cli_sheet *sheet) {
-  for (size_t i = 0; i < sheet->phase_count; i++)
-    if (sheet->phases[i].endings[CLI_ENDING_FAILED] || sheet->phases[i].endings[CLI_ENDING_CANCELLED]) return true;
+static bool any_failed(const cli_statistics *statistics) {
+  for (size_t i = 0; i < statistics->phase_count; i++)
+    if (statistics->phases[i].endings[CLI_ENDING_FAILED] || statistics->phases[i].endings[CLI_ENDING_CANCELLED])
+      return true;
   return false;
 }
 
@@ -184,7 +186,7 @@ static void close_bench(bench *b) {
     cli_error("warning: %llu background jobs were not run within %d s", (unsigned long long)left.jobs_lost,
               DRAIN_LIMIT_MS / 1000);
   tp_runtime_free(b->runtime);
-  cli_sheet_free(b->round.sheet);
+  cli_statistics_free(b->round.statistics);
   for (size_t i = 0; i < b->phase_count; i++) free((void *)(uintptr_t)b->phases[i].input.fields);
   free(b->phases);
   cli_payload_free(&b->payload);
@@ -196,7 +198,7 @@ int cli_bench(const cli_arguments *arguments, cli_output *output) {
   if (status == CLI_OK) status = run_turns(&b);
   if (status == CLI_OK) {
     print_report(&b, output);
-    if (any_failed(b.round.sheet)) status = CLI_NEGATIVE;
+    if (any_failed(b.round.statistics)) status = CLI_NEGATIVE;
   }
   close_bench(&b);
   return status;

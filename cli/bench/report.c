@@ -53,7 +53,7 @@ static void print_settings(const cli_report *report, cli_output *output) {
   cli_printf(output, "; time-stamps %s\n", cli_timestamps_name(arguments->timestamps));
 }
 
-static void print_yardstick(const cli_yardstick *y, cli_output *output) {
+static void print_baseline(const cli_baseline *y, cli_output *output) {
   print_key(output, "clock");
   cli_printf(output, "%s a reading; two that differ do so by %s at least\n", cli_duration(y->clock_ns).text,
              cli_duration((double)y->clock_least_ns).text);
@@ -66,13 +66,13 @@ static void print_yardstick(const cli_yardstick *y, cli_output *output) {
 /* ---- phases ---- */
 
 static size_t width_of_names(const cli_report *report) {
-  const cli_sheet *sheet = report->round->sheet;
+  const cli_statistics *statistics = report->round->statistics;
   size_t width = NAME_WIDTH_MIN;
-  for (size_t i = 0; i < sheet->phase_count; i++) {
+  for (size_t i = 0; i < statistics->phase_count; i++) {
     size_t size = strlen(name_of(report, i));
     if (size > width) width = size;
-    for (uint32_t j = 0; j < sheet->phases[i].run_count; j++) {
-      size = strlen(sheet->phases[i].runs[j].row.subscription) + 2;
+    for (uint32_t j = 0; j < statistics->phases[i].run_count; j++) {
+      size = strlen(statistics->phases[i].runs[j].row.subscription) + 2;
       if (size > width) width = size;
     }
   }
@@ -104,7 +104,7 @@ static void print_times(cli_output *output, const cli_histogram *histogram, cons
 static const uint32_t phase_columns[] = {500, 900, 990, 999, 1000};
 
 /* "12 denied, 3 failed"; nothing where all went well. */
-static void print_endings(cli_output *output, const cli_sheet_phase *phase) {
+static void print_endings(cli_output *output, const cli_statistics_phase *phase) {
   const char *before = "   ";
   for (int i = CLI_ENDING_OK + 1; i < CLI_ENDING_COUNT; i++) {
     if (phase->endings[i] == 0) continue;
@@ -116,7 +116,7 @@ static void print_endings(cli_output *output, const cli_sheet_phase *phase) {
 }
 
 static void print_phase(const cli_report *report, size_t index, size_t width, cli_output *output) {
-  const cli_sheet_phase *phase = &report->round->sheet->phases[index];
+  const cli_statistics_phase *phase = &report->round->statistics->phases[index];
   cli_cell_left(output, name_of(report, index), width);
   cli_cell_right(output, cli_count(phase->took.count).text, COUNT_WIDTH);
   print_times(output, &phase->took, phase_columns, 5);
@@ -127,7 +127,7 @@ static void print_phase(const cli_report *report, size_t index, size_t width, cl
 }
 
 static void print_turn(const cli_report *report, size_t width, cli_output *output) {
-  const cli_histogram *turn = &report->round->sheet->turn;
+  const cli_histogram *turn = &report->round->statistics->turn;
   cli_cell_left(output, "the whole turn", width);
   cli_cell_right(output, cli_count(turn->count).text, COUNT_WIDTH);
   print_times(output, turn, phase_columns, 5);
@@ -157,17 +157,17 @@ static void add(list *l, uint64_t count, const char *what) {
   l->size += (size_t)size;
 }
 
-static void add_states(list *l, const cli_sheet_run *run) {
+static void add_states(list *l, const cli_statistics_run *run) {
   for (int state = 0; state < CLI_STATES; state++)
     if (state != TP_STATE_SUCCEEDED) add(l, run->states[state], tp_state_name((tp_state)state));
 }
 
-static void add_reasons(list *l, const cli_sheet_run *run) {
+static void add_reasons(list *l, const cli_statistics_run *run) {
   for (int reason = TP_REASON_NONE + 1; reason < CLI_REASONS; reason++)
     add(l, run->reasons[reason], tp_reason_name((tp_reason)reason));
 }
 
-static void print_ends(cli_output *output, const cli_sheet_run *run) {
+static void print_ends(cli_output *output, const cli_statistics_run *run) {
   list states = {.size = 0}, reasons = {.size = 0}, rest = {.size = 0};
   uint64_t retries = run->attempts > run->calls ? run->attempts - run->calls : 0;
   add_states(&states, run);
@@ -180,7 +180,7 @@ static void print_ends(cli_output *output, const cli_sheet_run *run) {
   if (rest.size > 0) cli_printf(output, "%s%s", states.size > 0 ? "; " : "   ", rest.text);
 }
 
-static void print_run(const cli_sheet_run *run, size_t width, cli_output *output) {
+static void print_run(const cli_statistics_run *run, size_t width, cli_output *output) {
   static const uint32_t own_columns[] = {500, 990, 1000}, wait_columns[] = {500, 990};
   cli_print_string(output, "  ");
   cli_cell_left(output, run->row.subscription, width - 2);
@@ -193,11 +193,12 @@ static void print_run(const cli_sheet_run *run, size_t width, cli_output *output
 
 static void print_subscriptions(const cli_report *report, size_t width, cli_output *output) {
   static const char *const heads[] = {"calls", "median", "p99", "max", "wait", "p99"};
-  const cli_sheet *sheet = report->round->sheet;
+  const cli_statistics *statistics = report->round->statistics;
   print_heads(output, "subscription", width, heads, 6);
-  for (size_t i = 0; i < sheet->phase_count; i++) {
+  for (size_t i = 0; i < statistics->phase_count; i++) {
     cli_printf(output, "%s\n", name_of(report, i));
-    for (uint32_t j = 0; j < sheet->phases[i].run_count; j++) print_run(&sheet->phases[i].runs[j], width, output);
+    for (uint32_t j = 0; j < statistics->phases[i].run_count; j++)
+      print_run(&statistics->phases[i].runs[j], width, output);
   }
 }
 
@@ -212,9 +213,9 @@ static void print_histogram(cli_output *output, const char *indent, const char *
 }
 
 static void print_histograms(const cli_report *report, cli_output *output) {
-  const cli_sheet *sheet = report->round->sheet;
-  for (size_t i = 0; i < sheet->phase_count; i++) {
-    const cli_sheet_phase *phase = &sheet->phases[i];
+  const cli_statistics *statistics = report->round->statistics;
+  for (size_t i = 0; i < statistics->phase_count; i++) {
+    const cli_statistics_phase *phase = &statistics->phases[i];
     print_histogram(output, "", name_of(report, i), &phase->took);
     for (uint32_t j = 0; j < phase->run_count && report->arguments->histograms == CLI_HISTOGRAMS_ALL; j++)
       print_histogram(output, "  ", phase->runs[j].row.subscription, &phase->runs[j].own);
@@ -238,7 +239,7 @@ void cli_report_print(const cli_report *report, cli_output *output) {
   size_t width = width_of_names(report);
   print_machine(report->machine, output);
   print_settings(report, output);
-  print_yardstick(report->yardstick, output);
+  print_baseline(report->baseline, output);
   cli_print_string(output, "\n");
   print_phases(report, width, output);
   cli_print_string(output, "\n");

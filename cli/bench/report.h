@@ -4,8 +4,8 @@
 #ifndef CLI_REPORT_H
 #define CLI_REPORT_H
 
+#include "cli/bench/baseline.h"
 #include "cli/bench/round.h"
-#include "cli/bench/yardstick.h"
 #include "cli/common/machine.h"
 #include "cli/common/options.h"
 
@@ -14,8 +14,8 @@ typedef struct cli_report {
   const cli_arguments *arguments;
   tp_runtime *runtime;
   const cli_machine *machine;
-  const cli_yardstick *yardstick;
-  const cli_round *round; /* with its sheet and its phases */
+  const cli_baseline *baseline;
+  const cli_round *round; /* with its statistics and its phases */
 } cli_report;
 
 void cli_report_print(const cli_report *report, cli_output *output);

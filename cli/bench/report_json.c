@@ -2,8 +2,8 @@
  *
  * report_json.c: the report as one value. Names and their meaning are stable; names may be added. */
 #include "cli/bench/report.h"
+#include "cli/common/map.h"
 #include "cli/common/message.h"
-#include "cli/common/pairs.h"
 #include "cli/common/pool.h"
 #include "cli/run/event.h"
 #include "turnphase/declared.h"
@@ -14,7 +14,7 @@ enum { REPORT_VERSION = 1 };
 typedef struct part {
   const cli_report *report;
   size_t phase;
-  const cli_sheet_run *run;
+  const cli_statistics_run *run;
   const cli_histogram *histogram;
 } part;
 
@@ -22,24 +22,24 @@ typedef struct part {
 
 static void write_machine(tp_writer *writer, const void *source) {
   const cli_machine *machine = source;
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_string(&p, "system", machine->system);
-  cli_pairs_add_string(&p, "architecture", machine->architecture);
-  cli_pairs_add_string(&p, "processor", machine->processor);
-  cli_pairs_add_int(&p, "processors", machine->processors);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_string(&p, "system", machine->system);
+  cli_map_add_string(&p, "architecture", machine->architecture);
+  cli_map_add_string(&p, "processor", machine->processor);
+  cli_map_add_int(&p, "processors", machine->processors);
+  cli_map_write(&p);
 }
 
 static void write_build(tp_writer *writer, const void *source) {
   const cli_machine *machine = source;
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_string(&p, "turnphase", tp_version());
-  cli_pairs_add_string(&p, "compiler", machine->compiler);
-  cli_pairs_add_string(&p, "type", machine->build);
-  cli_pairs_add_bool(&p, "optimized", machine->optimized);
-  cli_pairs_add_bool(&p, "assertions", machine->assertions);
-  cli_pairs_add_string(&p, "sanitizer", machine->sanitizers);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_string(&p, "turnphase", tp_version());
+  cli_map_add_string(&p, "compiler", machine->compiler);
+  cli_map_add_string(&p, "type", machine->build);
+  cli_map_add_bool(&p, "optimized", machine->optimized);
+  cli_map_add_bool(&p, "assertions", machine->assertions);
+  cli_map_add_string(&p, "sanitizer", machine->sanitizers);
+  cli_map_write(&p);
 }
 
 static void write_words(tp_writer *writer, const void *source) {
@@ -51,35 +51,35 @@ static void write_words(tp_writer *writer, const void *source) {
 static void write_settings(tp_writer *writer, const void *source) {
   const cli_report *report = source;
   const cli_arguments *arguments = report->arguments;
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_part(&p, "libraries", write_words, &arguments->loads);
-  cli_pairs_add_bool(&p, "memory", !arguments->no_memory);
-  cli_pairs_add_int(&p, "turns", arguments->turns);
-  cli_pairs_add_int(&p, "warm_up", arguments->warm_up);
-  cli_pairs_add_int(&p, "concurrency", arguments->concurrency);
-  cli_pairs_add_int(&p, "workers", cli_report_workers(report));
-  cli_pairs_add_string(&p, "timestamps", cli_timestamps_name(arguments->timestamps));
-  cli_pairs_add_string(&p, "payload", arguments->payload ? arguments->payload : "");
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_part(&p, "libraries", write_words, &arguments->loads);
+  cli_map_add_bool(&p, "memory", !arguments->no_memory);
+  cli_map_add_int(&p, "turns", arguments->turns);
+  cli_map_add_int(&p, "warm_up", arguments->warm_up);
+  cli_map_add_int(&p, "concurrency", arguments->concurrency);
+  cli_map_add_int(&p, "workers", cli_report_workers(report));
+  cli_map_add_string(&p, "timestamps", cli_timestamps_name(arguments->timestamps));
+  cli_map_add_string(&p, "payload", arguments->payload ? arguments->payload : "");
+  cli_map_write(&p);
 }
 
 static void write_clock(tp_writer *writer, const void *source) {
-  const cli_yardstick *yardstick = source;
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_double(&p, "reading_ns", yardstick->clock_ns);
-  cli_pairs_add_int(&p, "least_difference_ns", yardstick->clock_least_ns);
-  cli_pairs_write(&p);
+  const cli_baseline *baseline = source;
+  cli_map p = {.writer = writer};
+  cli_map_add_double(&p, "reading_ns", baseline->clock_ns);
+  cli_map_add_int(&p, "least_difference_ns", baseline->clock_least_ns);
+  cli_map_write(&p);
 }
 
 static void write_runtime(tp_writer *writer, const void *source) {
-  const cli_yardstick *yardstick = source;
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_double(&p, "empty_phase_ns", yardstick->empty_phase_ns);
-  cli_pairs_add_double(&p, "first_handler_ns", yardstick->first_handler_ns);
-  cli_pairs_add_double(&p, "further_handler_ns", yardstick->further_handler_ns);
-  cli_pairs_add_double(&p, "turn_ns", yardstick->turn_ns);
-  cli_pairs_add_int(&p, "step_ns", yardstick->step_ns);
-  cli_pairs_write(&p);
+  const cli_baseline *baseline = source;
+  cli_map p = {.writer = writer};
+  cli_map_add_double(&p, "empty_phase_ns", baseline->empty_phase_ns);
+  cli_map_add_double(&p, "first_handler_ns", baseline->first_handler_ns);
+  cli_map_add_double(&p, "further_handler_ns", baseline->further_handler_ns);
+  cli_map_add_double(&p, "turn_ns", baseline->turn_ns);
+  cli_map_add_int(&p, "step_ns", baseline->step_ns);
+  cli_map_write(&p);
 }
 
 /* ---- distributions ---- */
@@ -98,85 +98,85 @@ static void write_buckets(tp_writer *writer, const void *source) {
 }
 
 /* Of nothing there is no median: then count stands alone. */
-static void add_figures(cli_pairs *p, const cli_histogram *histogram) {
+static void add_figures(cli_map *p, const cli_histogram *histogram) {
   cli_figures figures = cli_histogram_figures(histogram);
-  cli_pairs_add_int(p, "count", (int64_t)figures.count);
+  cli_map_add_int(p, "count", (int64_t)figures.count);
   if (figures.count == 0) return;
-  cli_pairs_add_int(p, "min", figures.least);
-  cli_pairs_add_double(p, "mean", figures.mean);
-  cli_pairs_add_int(p, "median", figures.median);
-  cli_pairs_add_int(p, "p90", figures.p90);
-  cli_pairs_add_int(p, "p99", figures.p99);
-  cli_pairs_add_int(p, "p99_9", figures.p999);
-  cli_pairs_add_int(p, "max", figures.greatest);
+  cli_map_add_int(p, "min", figures.least);
+  cli_map_add_double(p, "mean", figures.mean);
+  cli_map_add_int(p, "median", figures.median);
+  cli_map_add_int(p, "p90", figures.p90);
+  cli_map_add_int(p, "p99", figures.p99);
+  cli_map_add_int(p, "p99_9", figures.p999);
+  cli_map_add_int(p, "max", figures.greatest);
 }
 
 static void write_figures(tp_writer *writer, const void *source) {
-  cli_pairs p = {.writer = writer};
+  cli_map p = {.writer = writer};
   add_figures(&p, source);
-  cli_pairs_write(&p);
+  cli_map_write(&p);
 }
 
 static void write_figures_and_buckets(tp_writer *writer, const void *source) {
-  cli_pairs p = {.writer = writer};
+  cli_map p = {.writer = writer};
   add_figures(&p, source);
-  cli_pairs_add_part(&p, "histogram", write_buckets, source);
-  cli_pairs_write(&p);
+  cli_map_add_part(&p, "histogram", write_buckets, source);
+  cli_map_write(&p);
 }
 
 /* ---- turns, phases, subscriptions ---- */
 
 static void write_turn(tp_writer *writer, const void *source) {
   const cli_report *report = source;
-  const cli_sheet *sheet = report->round->sheet;
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_part(&p, "took_ns", write_figures, &sheet->turn);
-  cli_pairs_add_part(&p, "begin_ns", write_figures, &sheet->begin);
-  cli_pairs_add_part(&p, "end_ns", write_figures, &sheet->end);
-  cli_pairs_add_int(&p, "elapsed_ns", report->round->elapsed_ns);
-  cli_pairs_add_double(&p, "per_second", cli_report_turns_per_second(report));
-  cli_pairs_write(&p);
+  const cli_statistics *statistics = report->round->statistics;
+  cli_map p = {.writer = writer};
+  cli_map_add_part(&p, "took_ns", write_figures, &statistics->turn);
+  cli_map_add_part(&p, "begin_ns", write_figures, &statistics->begin);
+  cli_map_add_part(&p, "end_ns", write_figures, &statistics->end);
+  cli_map_add_int(&p, "elapsed_ns", report->round->elapsed_ns);
+  cli_map_add_double(&p, "per_second", cli_report_turns_per_second(report));
+  cli_map_write(&p);
 }
 
 static void write_states(tp_writer *writer, const void *source) {
-  const cli_sheet_run *run = source;
-  cli_pairs p = {.writer = writer};
+  const cli_statistics_run *run = source;
+  cli_map p = {.writer = writer};
   for (int i = 0; i < CLI_STATES; i++)
-    if (run->states[i]) cli_pairs_add_int(&p, tp_state_name((tp_state)i), (int64_t)run->states[i]);
-  cli_pairs_write(&p);
+    if (run->states[i]) cli_map_add_int(&p, tp_state_name((tp_state)i), (int64_t)run->states[i]);
+  cli_map_write(&p);
 }
 
 static void write_reasons(tp_writer *writer, const void *source) {
-  const cli_sheet_run *run = source;
-  cli_pairs p = {.writer = writer};
+  const cli_statistics_run *run = source;
+  cli_map p = {.writer = writer};
   for (int i = TP_REASON_NONE + 1; i < CLI_REASONS; i++)
-    if (run->reasons[i]) cli_pairs_add_int(&p, tp_reason_name((tp_reason)i), (int64_t)run->reasons[i]);
-  cli_pairs_write(&p);
+    if (run->reasons[i]) cli_map_add_int(&p, tp_reason_name((tp_reason)i), (int64_t)run->reasons[i]);
+  cli_map_write(&p);
 }
 
 static void write_run(tp_writer *writer, const void *source) {
   const part *item = source;
-  const cli_sheet_run *run = item->run;
+  const cli_statistics_run *run = item->run;
   bool buckets = item->report->arguments->histograms == CLI_HISTOGRAMS_ALL;
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_string(&p, "subscription", run->row.subscription);
-  cli_pairs_add_string(&p, "handler", run->row.handler);
-  cli_pairs_add_string(&p, "owner", run->row.owner);
-  cli_pairs_add_string(&p, "execution", cli_execution_name((tp_execution)run->row.execution));
-  cli_pairs_add_int(&p, "calls", (int64_t)run->calls);
-  cli_pairs_add_int(&p, "attempts", (int64_t)run->attempts);
-  cli_pairs_add_int(&p, "fallbacks", (int64_t)run->fallbacks);
-  cli_pairs_add_int(&p, "late", (int64_t)run->late);
-  cli_pairs_add_part(&p, "states", write_states, run);
-  cli_pairs_add_part(&p, "reasons", write_reasons, run);
-  cli_pairs_add_part(&p, "took_ns", buckets ? write_figures_and_buckets : write_figures, &run->own);
-  cli_pairs_add_part(&p, "wait_ns", write_figures, &run->wait);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_string(&p, "subscription", run->row.subscription);
+  cli_map_add_string(&p, "handler", run->row.handler);
+  cli_map_add_string(&p, "owner", run->row.owner);
+  cli_map_add_string(&p, "execution", cli_execution_name((tp_execution)run->row.execution));
+  cli_map_add_int(&p, "calls", (int64_t)run->calls);
+  cli_map_add_int(&p, "attempts", (int64_t)run->attempts);
+  cli_map_add_int(&p, "fallbacks", (int64_t)run->fallbacks);
+  cli_map_add_int(&p, "late", (int64_t)run->late);
+  cli_map_add_part(&p, "states", write_states, run);
+  cli_map_add_part(&p, "reasons", write_reasons, run);
+  cli_map_add_part(&p, "took_ns", buckets ? write_figures_and_buckets : write_figures, &run->own);
+  cli_map_add_part(&p, "wait_ns", write_figures, &run->wait);
+  cli_map_write(&p);
 }
 
 static void write_runs(tp_writer *writer, const void *source) {
   part item = *(const part *)source;
-  const cli_sheet_phase *phase = &item.report->round->sheet->phases[item.phase];
+  const cli_statistics_phase *phase = &item.report->round->statistics->phases[item.phase];
   tp_write_array(writer, phase->run_count);
   for (uint32_t i = 0; i < phase->run_count; i++) {
     item.run = &phase->runs[i];
@@ -185,25 +185,25 @@ static void write_runs(tp_writer *writer, const void *source) {
 }
 
 static void write_endings(tp_writer *writer, const void *source) {
-  const cli_sheet_phase *phase = source;
-  cli_pairs p = {.writer = writer};
+  const cli_statistics_phase *phase = source;
+  cli_map p = {.writer = writer};
   for (int i = 0; i < CLI_ENDING_COUNT; i++)
-    cli_pairs_add_int(&p, cli_ending_name((cli_ending)i), (int64_t)phase->endings[i]);
-  cli_pairs_write(&p);
+    cli_map_add_int(&p, cli_ending_name((cli_ending)i), (int64_t)phase->endings[i]);
+  cli_map_write(&p);
 }
 
 static void write_phase(tp_writer *writer, const part *item) {
   const cli_round *round = item->report->round;
-  const cli_sheet_phase *phase = &round->sheet->phases[item->phase];
+  const cli_statistics_phase *phase = &round->statistics->phases[item->phase];
   bool buckets = item->report->arguments->histograms != CLI_HISTOGRAMS_NONE;
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_string(&p, "phase", tp_phase_get(item->report->runtime, round->phases[item->phase].phase)->name);
-  cli_pairs_add_part(&p, "outcomes", write_endings, phase);
-  cli_pairs_add_part(&p, "took_ns", buckets ? write_figures_and_buckets : write_figures, &phase->took);
-  cli_pairs_add_part(&p, "handlers_ns", write_figures, &phase->handlers);
-  cli_pairs_add_part(&p, "runtime_ns", write_figures, &phase->runtime);
-  cli_pairs_add_part(&p, "subscriptions", write_runs, item);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_string(&p, "phase", tp_phase_get(item->report->runtime, round->phases[item->phase].phase)->name);
+  cli_map_add_part(&p, "outcomes", write_endings, phase);
+  cli_map_add_part(&p, "took_ns", buckets ? write_figures_and_buckets : write_figures, &phase->took);
+  cli_map_add_part(&p, "handlers_ns", write_figures, &phase->handlers);
+  cli_map_add_part(&p, "runtime_ns", write_figures, &phase->runtime);
+  cli_map_add_part(&p, "subscriptions", write_runs, item);
+  cli_map_write(&p);
 }
 
 static void write_phases(tp_writer *writer, const void *source) {
@@ -220,18 +220,18 @@ static void write_notes(tp_writer *writer, const void *source) {
 }
 
 static void write_report(tp_writer *writer, const cli_report *report) {
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_int(&p, "version", REPORT_VERSION);
-  cli_pairs_add_part(&p, "machine", write_machine, report->machine);
-  cli_pairs_add_part(&p, "build", write_build, report->machine);
-  cli_pairs_add_part(&p, "settings", write_settings, report);
-  cli_pairs_add_part(&p, "clock", write_clock, report->yardstick);
-  cli_pairs_add_part(&p, "runtime", write_runtime, report->yardstick);
-  cli_pairs_add_double(&p, "relative_error", 1.0 / CLI_HISTOGRAM_ERROR);
-  cli_pairs_add_part(&p, "turn", write_turn, report);
-  cli_pairs_add_part(&p, "phases", write_phases, report);
-  cli_pairs_add_part(&p, "notes", write_notes, report);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_int(&p, "version", REPORT_VERSION);
+  cli_map_add_part(&p, "machine", write_machine, report->machine);
+  cli_map_add_part(&p, "build", write_build, report->machine);
+  cli_map_add_part(&p, "settings", write_settings, report);
+  cli_map_add_part(&p, "clock", write_clock, report->baseline);
+  cli_map_add_part(&p, "runtime", write_runtime, report->baseline);
+  cli_map_add_double(&p, "relative_error", 1.0 / CLI_HISTOGRAM_ERROR);
+  cli_map_add_part(&p, "turn", write_turn, report);
+  cli_map_add_part(&p, "phases", write_phases, report);
+  cli_map_add_part(&p, "notes", write_notes, report);
+  cli_map_write(&p);
 }
 
 void cli_report_print_json(const cli_report *report, cli_output *output) {

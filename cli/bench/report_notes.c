@@ -24,22 +24,22 @@ static void note_build(const cli_machine *machine, cli_notes *notes) {
   else if (!machine->optimized) note(notes, "built without optimization: these are not the figures of a release build");
 }
 
-static bool has_inline_phase(const cli_sheet *sheet, double below_ns) {
-  for (size_t i = 0; i < sheet->phase_count; i++)
-    if ((double)cli_histogram_at(&sheet->phases[i].took, 500) < below_ns) return true;
+static bool has_inline_phase(const cli_statistics *statistics, double below_ns) {
+  for (size_t i = 0; i < statistics->phase_count; i++)
+    if ((double)cli_histogram_at(&statistics->phases[i].took, 500) < below_ns) return true;
   return false;
 }
 
 static void note_clock(const cli_report *report, cli_notes *notes) {
-  double limit_ns = WORTH_A_WORD * report->yardstick->clock_ns;
-  if (!has_inline_phase(report->round->sheet, limit_ns)) return;
+  double limit_ns = WORTH_A_WORD * report->baseline->clock_ns;
+  if (!has_inline_phase(report->round->statistics, limit_ns)) return;
   note(notes, "each figure holds a reading of the clock, %s: more than a twentieth of what takes under %s",
-       cli_duration(report->yardstick->clock_ns).text, cli_duration(limit_ns).text);
+       cli_duration(report->baseline->clock_ns).text, cli_duration(limit_ns).text);
 }
 
-static bool has_inline_handler(const cli_sheet *sheet, int64_t below_ns) {
-  for (size_t i = 0; i < sheet->phase_count; i++) {
-    const cli_sheet_phase *phase = &sheet->phases[i];
+static bool has_inline_handler(const cli_statistics *statistics, int64_t below_ns) {
+  for (size_t i = 0; i < statistics->phase_count; i++) {
+    const cli_statistics_phase *phase = &statistics->phases[i];
     for (uint32_t j = 0; j < phase->run_count; j++) {
       const cli_histogram *own = &phase->runs[j].own;
       if (own->count > 0 && cli_histogram_at(own, 500) < below_ns) return true;
@@ -49,24 +49,24 @@ static bool has_inline_handler(const cli_sheet *sheet, int64_t below_ns) {
 }
 
 static void note_timestamps(const cli_report *report, cli_notes *notes) {
-  int64_t step_ns = report->yardstick->step_ns;
+  int64_t step_ns = report->baseline->step_ns;
   if (report->arguments->timestamps == TP_TIMESTAMPS_OFF) {
     note(notes, "without time-stamps nothing is known of the time of single handlers");
     return;
   }
   if (report->arguments->timestamps == TP_TIMESTAMPS_COARSE)
     note(notes, "coarse time-stamps may move in steps of milliseconds, and the times of handlers with them");
-  if (!has_inline_handler(report->round->sheet, WORTH_A_WORD * step_ns)) return;
+  if (!has_inline_handler(report->round->statistics, WORTH_A_WORD * step_ns)) return;
   note(notes,
        "the time of a quick handler holds a step of the runtime, %s: more than a twentieth of what takes under %s; "
        "the columns handlers and runtime count it as the runtime's",
        cli_duration((double)step_ns).text, cli_duration((double)(WORTH_A_WORD * step_ns)).text);
 }
 
-static bool has_background(const cli_sheet *sheet) {
-  for (size_t i = 0; i < sheet->phase_count; i++)
-    for (uint32_t j = 0; j < sheet->phases[i].run_count; j++)
-      if (sheet->phases[i].runs[j].states[TP_STATE_BACKGROUNDED]) return true;
+static bool has_background(const cli_statistics *statistics) {
+  for (size_t i = 0; i < statistics->phase_count; i++)
+    for (uint32_t j = 0; j < statistics->phases[i].run_count; j++)
+      if (statistics->phases[i].runs[j].states[TP_STATE_BACKGROUNDED]) return true;
   return false;
 }
 
@@ -79,7 +79,7 @@ void cli_report_notes(const cli_report *report, cli_notes *notes) {
   if (round->concurrency > 1)
     note(notes, "phases are timed from their submission: what they wait for a worker is the runtime's");
   if (round->turns < PER_MILLE_TURNS) note(notes, "with fewer than 1,000 turns p99.9 is the slowest");
-  if (has_background(round->sheet))
+  if (has_background(round->statistics))
     note(notes, "what runs behind a phase is not in its time; it shares the machine with the turns that follow");
 }
 

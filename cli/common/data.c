@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "cli/common/exit_status.h"
+#include "cli/common/map.h"
 #include "cli/common/message.h"
-#include "cli/common/pairs.h"
 #include "cli/common/pool.h"
 #include "turnphase/declared.h"
 #include "turnphase/sqlite.h"
@@ -125,8 +125,8 @@ void cli_data_write_ids(tp_writer *writer, const void *source) {
       [TP_ID_SESSION] = "session", [TP_ID_THREAD] = "thread", [TP_ID_TURN] = "turn",
       [TP_ID_TASK] = "task", [TP_ID_RUN] = "run"};
   const tp_text *ids = source;
-  cli_pairs p = {.writer = writer};
+  cli_map p = {.writer = writer};
   for (size_t i = 0; i < TP_ID_COUNT; i++)
-    if (ids[i].size) cli_pairs_add_text(&p, names[i], ids[i]);
-  cli_pairs_write(&p);
+    if (ids[i].size) cli_map_add_text(&p, names[i], ids[i]);
+  cli_map_write(&p);
 }

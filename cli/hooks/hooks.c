@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "cli/common/exit_status.h"
+#include "cli/common/map.h"
 #include "cli/common/message.h"
-#include "cli/common/pairs.h"
 #include "cli/common/pool.h"
 #include "cli/common/visible.h"
 #include "cli/run/host.h"
@@ -203,22 +203,22 @@ static void write_arguments(tp_writer *writer, const void *source) {
 
 static bool write_row(void *ctx, const tp_hook_info *info) {
   rows *r = ctx;
-  cli_pairs p = {.writer = r->writer};
-  cli_pairs_add_string(&p, "id", info->id);
-  cli_pairs_add_string(&p, "event", info->event);
-  cli_pairs_add_string(&p, "phase", row_of(r, info)->name);
-  cli_pairs_add_bool(&p, "enabled", info->enabled);
-  cli_pairs_add_bool(&p, "blocking", info->blocking);
-  cli_pairs_add_string(&p, "match", info->match);
-  cli_pairs_add_string(&p, "policy", policy_of(r, info));
-  cli_pairs_add_int(&p, "limit_ms", limit_of(r, info));
-  cli_pairs_add_string(&p, "kind", info->kind);
-  cli_pairs_add_string(&p, "target", info->target);
-  cli_pairs_add_part(&p, "command", write_arguments, info);
-  cli_pairs_add_string(&p, "protocol", info->protocol);
-  cli_pairs_add_string(&p, "file", info->file);
-  cli_pairs_add_string(&p, "summary", info->summary);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = r->writer};
+  cli_map_add_string(&p, "id", info->id);
+  cli_map_add_string(&p, "event", info->event);
+  cli_map_add_string(&p, "phase", row_of(r, info)->name);
+  cli_map_add_bool(&p, "enabled", info->enabled);
+  cli_map_add_bool(&p, "blocking", info->blocking);
+  cli_map_add_string(&p, "match", info->match);
+  cli_map_add_string(&p, "policy", policy_of(r, info));
+  cli_map_add_int(&p, "limit_ms", limit_of(r, info));
+  cli_map_add_string(&p, "kind", info->kind);
+  cli_map_add_string(&p, "target", info->target);
+  cli_map_add_part(&p, "command", write_arguments, info);
+  cli_map_add_string(&p, "protocol", info->protocol);
+  cli_map_add_string(&p, "file", info->file);
+  cli_map_add_string(&p, "summary", info->summary);
+  cli_map_write(&p);
   return true;
 }
 
@@ -231,12 +231,12 @@ static void write_rows(tp_writer *writer, const void *source) {
 static int print_list_json(const opened *o, cli_output *output) {
   tp_writer *writer;
   cli_need(tp_writer_new(NULL, &writer));
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_string(&p, "directory", o->directory);
-  cli_pairs_add_string(&p, "hash", tp_hooks_hash(o->hooks));
-  cli_pairs_add_bool(&p, "trusted", is_trusted(o));
-  cli_pairs_add_part(&p, "hooks", write_rows, o);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_string(&p, "directory", o->directory);
+  cli_map_add_string(&p, "hash", tp_hooks_hash(o->hooks));
+  cli_map_add_bool(&p, "trusted", is_trusted(o));
+  cli_map_add_part(&p, "hooks", write_rows, o);
+  cli_map_write(&p);
   return print_json(output, writer);
 }
 
@@ -259,27 +259,27 @@ static int list(const cli_arguments *arguments, cli_output *output) {
 
 /* ---- check ---- */
 
-static void write_place(cli_pairs *p, const tp_fault *fault) {
-  cli_pairs_add_string(p, "file", fault->subject);
-  cli_pairs_add_int(p, "line", fault->line);
-  cli_pairs_add_int(p, "column", fault->column);
-  cli_pairs_add_string(p, "code", tp_status_name(fault->code));
-  cli_pairs_add_string(p, "message", fault->message);
+static void write_place(cli_map *p, const tp_fault *fault) {
+  cli_map_add_string(p, "file", fault->subject);
+  cli_map_add_int(p, "line", fault->line);
+  cli_map_add_int(p, "column", fault->column);
+  cli_map_add_string(p, "code", tp_status_name(fault->code));
+  cli_map_add_string(p, "message", fault->message);
 }
 
 static int print_check_json(const opened *o, tp_status status, const tp_fault *fault, cli_output *output) {
   tp_writer *writer;
   cli_need(tp_writer_new(NULL, &writer));
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_bool(&p, "ok", status == TP_OK);
-  cli_pairs_add_string(&p, "directory", o->directory);
+  cli_map p = {.writer = writer};
+  cli_map_add_bool(&p, "ok", status == TP_OK);
+  cli_map_add_string(&p, "directory", o->directory);
   if (o->hooks) {
-    cli_pairs_add_string(&p, "hash", tp_hooks_hash(o->hooks));
-    cli_pairs_add_bool(&p, "trusted", is_trusted(o));
-    cli_pairs_add_int(&p, "hooks", (int64_t)tp_hooks_each(o->hooks, NULL, NULL));
+    cli_map_add_string(&p, "hash", tp_hooks_hash(o->hooks));
+    cli_map_add_bool(&p, "trusted", is_trusted(o));
+    cli_map_add_int(&p, "hooks", (int64_t)tp_hooks_each(o->hooks, NULL, NULL));
   }
   if (status != TP_OK) write_place(&p, fault);
-  cli_pairs_write(&p);
+  cli_map_write(&p);
   int printed = print_json(output, writer);
   return printed != CLI_OK ? printed : status == TP_OK ? CLI_OK : (int)cli_exit_of(status);
 }
@@ -313,11 +313,11 @@ static int check(const cli_arguments *arguments, cli_output *output) {
 static int print_trust_json(cli_output *output, const char *path, const char *hash) {
   tp_writer *writer;
   cli_need(tp_writer_new(NULL, &writer));
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_string(&p, "directory", path);
-  cli_pairs_add_bool(&p, "trusted", hash != NULL);
-  if (hash) cli_pairs_add_string(&p, "hash", hash);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_string(&p, "directory", path);
+  cli_map_add_bool(&p, "trusted", hash != NULL);
+  if (hash) cli_map_add_string(&p, "hash", hash);
+  cli_map_write(&p);
   return print_json(output, writer);
 }
 

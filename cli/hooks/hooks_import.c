@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "cli/common/exit_status.h"
+#include "cli/common/map.h"
 #include "cli/common/message.h"
-#include "cli/common/pairs.h"
 #include "cli/hooks/hooks.h"
 #include "cli/run/host.h"
 
@@ -338,20 +338,20 @@ static void write_notes(tp_writer *writer, const void *source) {
 }
 
 static void write_entry(tp_writer *writer, const cli_entry *entry) {
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_string(&p, "event", entry->event);
-  cli_pairs_add_string(&p, "matcher", entry->matcher ? entry->matcher : "");
-  cli_pairs_add_string(&p, "command", entry->command);
-  cli_pairs_add_bool(&p, "has_place", !entry->left_out);
-  if (entry->left_out) cli_pairs_add_string(&p, "left_out", entry->left_out);
+  cli_map p = {.writer = writer};
+  cli_map_add_string(&p, "event", entry->event);
+  cli_map_add_string(&p, "matcher", entry->matcher ? entry->matcher : "");
+  cli_map_add_string(&p, "command", entry->command);
+  cli_map_add_bool(&p, "has_place", !entry->left_out);
+  if (entry->left_out) cli_map_add_string(&p, "left_out", entry->left_out);
   else {
-    cli_pairs_add_string(&p, "id", entry->id);
-    cli_pairs_add_string(&p, "phase", entry->phase);
-    cli_pairs_add_bool(&p, "guard", entry->is_guard && !entry->is_async);
-    cli_pairs_add_bool(&p, "fails_open", !entry->fails_closed);
+    cli_map_add_string(&p, "id", entry->id);
+    cli_map_add_string(&p, "phase", entry->phase);
+    cli_map_add_bool(&p, "guard", entry->is_guard && !entry->is_async);
+    cli_map_add_bool(&p, "fails_open", !entry->fails_closed);
   }
-  cli_pairs_add_part(&p, "notes", write_notes, entry);
-  cli_pairs_write(&p);
+  cli_map_add_part(&p, "notes", write_notes, entry);
+  cli_map_write(&p);
 }
 
 static void write_entries(tp_writer *writer, const void *source) {
@@ -365,13 +365,13 @@ static int print_report_json(const importer *m) {
   tp_text value;
   tp_fault fault = {0};
   cli_need(tp_writer_new(NULL, &writer));
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_string(&p, "settings", m->arguments->operands[1]);
-  cli_pairs_add_string(&p, "protocol", m->settings.protocol);
-  cli_pairs_add_bool(&p, "disabled", m->settings.disabled);
-  cli_pairs_add_string(&p, "written", m->arguments->write ? m->arguments->write : "");
-  cli_pairs_add_part(&p, "entries", write_entries, m);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_string(&p, "settings", m->arguments->operands[1]);
+  cli_map_add_string(&p, "protocol", m->settings.protocol);
+  cli_map_add_bool(&p, "disabled", m->settings.disabled);
+  cli_map_add_string(&p, "written", m->arguments->write ? m->arguments->write : "");
+  cli_map_add_part(&p, "entries", write_entries, m);
+  cli_map_write(&p);
   tp_status status = tp_writer_finish(writer, &value);
   if (status == TP_OK) status = tp_json_encode(value, cli_print, m->output, &fault);
   tp_writer_free(writer);

@@ -10,8 +10,8 @@
 
 #include "cli/common/exit_status.h"
 #include "cli/common/machine.h"
+#include "cli/common/map.h"
 #include "cli/common/message.h"
-#include "cli/common/pairs.h"
 #include "cli/common/pool.h"
 #include "cli/hooks/hooks.h"
 #include "cli/run/host.h"
@@ -193,13 +193,13 @@ static const uint32_t shown_kinds[] = {TP_KIND_REMINDER, TP_KIND_SIGNAL, TP_KIND
 /* ---- as JSON ---- */
 
 static void write_contribution(tp_writer *writer, uint32_t kind, const tp_contribution *contribution) {
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_string(&p, "kind", kind_of(kind));
-  if (contribution->domain.size) cli_pairs_add_text(&p, "domain", contribution->domain);
-  if (contribution->key.size) cli_pairs_add_text(&p, "key", contribution->key);
-  cli_pairs_add_text(&p, "text", contribution->text);
-  if (contribution->value.size) cli_pairs_add_value(&p, "value", contribution->value);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_string(&p, "kind", kind_of(kind));
+  if (contribution->domain.size) cli_map_add_text(&p, "domain", contribution->domain);
+  if (contribution->key.size) cli_map_add_text(&p, "key", contribution->key);
+  cli_map_add_text(&p, "text", contribution->text);
+  if (contribution->value.size) cli_map_add_value(&p, "value", contribution->value);
+  cli_map_write(&p);
 }
 
 static void write_contributions(tp_writer *writer, const void *source) {
@@ -216,33 +216,33 @@ static void write_contributions(tp_writer *writer, const void *source) {
 
 static void write_program(tp_writer *writer, const void *source) {
   const tp_hook_program *program = source;
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_text(&p, "input", program->input);
-  cli_pairs_add_text(&p, "output", program->output);
-  cli_pairs_add_text(&p, "errors", program->errors);
-  cli_pairs_add_string(&p, "end", tp_process_end_name(program->end));
-  if (program->end == TP_PROCESS_EXITED) cli_pairs_add_int(&p, "exit_code", program->exit_code);
-  if (program->end == TP_PROCESS_KILLED) cli_pairs_add_int(&p, "signal", program->signal);
-  cli_pairs_add_int(&p, "duration_ms", program->duration_ms);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_text(&p, "input", program->input);
+  cli_map_add_text(&p, "output", program->output);
+  cli_map_add_text(&p, "errors", program->errors);
+  cli_map_add_string(&p, "end", tp_process_end_name(program->end));
+  if (program->end == TP_PROCESS_EXITED) cli_map_add_int(&p, "exit_code", program->exit_code);
+  if (program->end == TP_PROCESS_KILLED) cli_map_add_int(&p, "signal", program->signal);
+  cli_map_add_int(&p, "duration_ms", program->duration_ms);
+  cli_map_write(&p);
 }
 
 static int print_json(const trial *t) {
   tp_writer *writer;
   cli_need(tp_writer_new(NULL, &writer));
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_string(&p, "hook", t->id);
-  cli_pairs_add_string(&p, "phase", tp_phase_get(t->runtime, t->phase)->name);
-  cli_pairs_add_string(&p, "event", t->event);
-  cli_pairs_add_string(&p, "kind", t->kind);
-  cli_pairs_add_string(&p, "target", t->target);
-  cli_pairs_add_string(&p, "judged", judged(t));
-  cli_pairs_add_string(&p, "why", why(t));
-  cli_pairs_add_text(&p, "reason", words(t));
-  cli_pairs_add_string(&p, "phase_outcome", t->result.outcome ? tp_status_name(t->result.outcome) : "TP_OK");
-  if (t->has_program) cli_pairs_add_part(&p, "program", write_program, &t->program);
-  cli_pairs_add_part(&p, "contributions", write_contributions, t);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_string(&p, "hook", t->id);
+  cli_map_add_string(&p, "phase", tp_phase_get(t->runtime, t->phase)->name);
+  cli_map_add_string(&p, "event", t->event);
+  cli_map_add_string(&p, "kind", t->kind);
+  cli_map_add_string(&p, "target", t->target);
+  cli_map_add_string(&p, "judged", judged(t));
+  cli_map_add_string(&p, "why", why(t));
+  cli_map_add_text(&p, "reason", words(t));
+  cli_map_add_string(&p, "phase_outcome", t->result.outcome ? tp_status_name(t->result.outcome) : "TP_OK");
+  if (t->has_program) cli_map_add_part(&p, "program", write_program, &t->program);
+  cli_map_add_part(&p, "contributions", write_contributions, t);
+  cli_map_write(&p);
   tp_text value;
   tp_fault fault = {0};
   tp_status status = tp_writer_finish(writer, &value);

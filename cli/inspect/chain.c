@@ -146,22 +146,22 @@ static void write_links(tp_writer *writer, const void *source);
 
 static void write_link(tp_writer *writer, const cli_trace *t, const chain_link *l) {
   char words[512];
-  cli_pairs p = {.writer = writer};
+  cli_map p = {.writer = writer};
   chain handlers = {0};
   chain_source inside = {t, &handlers};
-  if (l->run) cli_pairs_add_string(&p, "subscription", l->run->row.subscription);
-  else if (l->entry) cli_pairs_add_string(&p, "phase", l->entry->phase);
-  else cli_pairs_add_string(&p, "step", cli_step_name(l->step, words, sizeof words));
-  cli_pairs_add_int(&p, "at_ns", l->started_ns - t->began_ns);
-  cli_pairs_add_int(&p, "took_ns", l->ended_ns - l->started_ns);
-  if (l->run) cli_pairs_add_int(&p, "queued_ns", cli_run_queued_ns(&l->run->row));
-  if (l->run) cli_pairs_add_string(&p, "outcome", cli_run_outcome(&l->run->row));
-  if (l->step) cli_pairs_add_string(&p, "outcome", cli_step_outcome(l->step));
+  if (l->run) cli_map_add_string(&p, "subscription", l->run->row.subscription);
+  else if (l->entry) cli_map_add_string(&p, "phase", l->entry->phase);
+  else cli_map_add_string(&p, "step", cli_step_name(l->step, words, sizeof words));
+  cli_map_add_int(&p, "at_ns", l->started_ns - t->began_ns);
+  cli_map_add_int(&p, "took_ns", l->ended_ns - l->started_ns);
+  if (l->run) cli_map_add_int(&p, "queued_ns", cli_run_queued_ns(&l->run->row));
+  if (l->run) cli_map_add_string(&p, "outcome", cli_run_outcome(&l->run->row));
+  if (l->step) cli_map_add_string(&p, "outcome", cli_step_outcome(l->step));
   if (l->entry && !l->run) {
     handlers = chain_of_entry(l->entry);
-    cli_pairs_add_part(&p, "chain", write_links, &inside);
+    cli_map_add_part(&p, "chain", write_links, &inside);
   }
-  cli_pairs_write(&p);
+  cli_map_write(&p);
   free(handlers.items);
 }
 
@@ -175,10 +175,10 @@ static void write_chain(tp_writer *writer, const void *source) {
   const cli_trace *t = source;
   chain c = chain_of_turn(t);
   chain_source whole = {t, &c};
-  cli_pairs p = {.writer = writer};
+  cli_map p = {.writer = writer};
   cli_trace_add_head(t, &p);
-  cli_pairs_add_part(&p, "chain", write_links, &whole);
-  cli_pairs_write(&p);
+  cli_map_add_part(&p, "chain", write_links, &whole);
+  cli_map_write(&p);
   free(c.items);
 }
 

@@ -106,23 +106,23 @@ static void write_run(tp_writer *writer, const cli_trace_entry *e, const cli_tra
   char words[512];
   const tp_run_record *row = &run->row;
   int64_t deadline_ns = cli_run_deadline_ns(row);
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_string(&p, "subscription", row->subscription);
-  cli_pairs_add_string(&p, "handler", row->handler);
-  cli_pairs_add_string(&p, "state", tp_state_name((tp_state)row->state));
-  cli_pairs_add_string(&p, "reason", tp_reason_name((tp_reason)row->reason));
-  cli_pairs_add_string(&p, "verdict", tp_verdict_name((tp_verdict)row->verdict));
-  cli_pairs_add_string(&p, "why", cli_run_why(run, words, sizeof words));
-  if (run->after != CLI_NO_RUN) cli_pairs_add_string(&p, "ran_behind", after_of(e, run));
-  cli_pairs_add_int(&p, "queued_ns", cli_run_queued_ns(row));
-  cli_pairs_add_int(&p, "ran_ns", cli_run_took_ns(row));
-  if (row->limit_ms) cli_pairs_add_int(&p, "limit_ms", row->limit_ms);
-  if (deadline_ns && row->ended_ns) cli_pairs_add_int(&p, "slack_ns", deadline_ns - row->ended_ns);
-  cli_pairs_add_int(&p, "attempts", row->attempts);
-  cli_pairs_add_int(&p, "contribution_count", row->contribution_count);
-  cli_pairs_add_bool(&p, "fallback_used", row->fallback_used);
-  cli_pairs_add_bool(&p, "discarded", e->status != TP_OK);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_string(&p, "subscription", row->subscription);
+  cli_map_add_string(&p, "handler", row->handler);
+  cli_map_add_string(&p, "state", tp_state_name((tp_state)row->state));
+  cli_map_add_string(&p, "reason", tp_reason_name((tp_reason)row->reason));
+  cli_map_add_string(&p, "verdict", tp_verdict_name((tp_verdict)row->verdict));
+  cli_map_add_string(&p, "why", cli_run_why(run, words, sizeof words));
+  if (run->after != CLI_NO_RUN) cli_map_add_string(&p, "ran_behind", after_of(e, run));
+  cli_map_add_int(&p, "queued_ns", cli_run_queued_ns(row));
+  cli_map_add_int(&p, "ran_ns", cli_run_took_ns(row));
+  if (row->limit_ms) cli_map_add_int(&p, "limit_ms", row->limit_ms);
+  if (deadline_ns && row->ended_ns) cli_map_add_int(&p, "slack_ns", deadline_ns - row->ended_ns);
+  cli_map_add_int(&p, "attempts", row->attempts);
+  cli_map_add_int(&p, "contribution_count", row->contribution_count);
+  cli_map_add_bool(&p, "fallback_used", row->fallback_used);
+  cli_map_add_bool(&p, "discarded", e->status != TP_OK);
+  cli_map_write(&p);
 }
 
 static void write_runs(tp_writer *writer, const void *source) {
@@ -136,14 +136,14 @@ static void write_entries(tp_writer *writer, const void *source) {
   tp_write_array(writer, t->entry_count);
   for (size_t i = 0; i < t->entry_count; i++) {
     const cli_trace_entry *e = &t->entries[i];
-    cli_pairs p = {.writer = writer};
-    cli_pairs_add_string(&p, "phase", e->phase);
-    cli_pairs_add_int(&p, "at_ns", e->started_ns - t->began_ns);
-    if (e->ended_ns) cli_pairs_add_int(&p, "took_ns", e->ended_ns - e->started_ns);
-    cli_pairs_add_string(&p, "status", e->ended_ns ? tp_status_name(e->status) : status_of(e));
-    cli_pairs_add_bool(&p, "detached", e->is_detached);
-    cli_pairs_add_part(&p, "subscriptions", write_runs, e);
-    cli_pairs_write(&p);
+    cli_map p = {.writer = writer};
+    cli_map_add_string(&p, "phase", e->phase);
+    cli_map_add_int(&p, "at_ns", e->started_ns - t->began_ns);
+    if (e->ended_ns) cli_map_add_int(&p, "took_ns", e->ended_ns - e->started_ns);
+    cli_map_add_string(&p, "status", e->ended_ns ? tp_status_name(e->status) : status_of(e));
+    cli_map_add_bool(&p, "detached", e->is_detached);
+    cli_map_add_part(&p, "subscriptions", write_runs, e);
+    cli_map_write(&p);
   }
 }
 
@@ -152,26 +152,26 @@ static void write_steps(tp_writer *writer, const void *source) {
   tp_write_array(writer, t->step_count);
   for (size_t i = 0; i < t->step_count; i++) {
     const tp_turn_step *step = &t->steps[i];
-    cli_pairs p = {.writer = writer};
-    cli_pairs_add_string(&p, "kind", tp_step_kind_name((tp_step_kind)step->kind));
-    if (step->kind == TP_STEP_TOOL) cli_pairs_add_text(&p, "tool", step->name);
-    cli_pairs_add_int(&p, "round", step->round);
-    cli_pairs_add_int(&p, "place", step->place);
-    cli_pairs_add_string(&p, "outcome", cli_step_outcome(step));
-    cli_pairs_add_int(&p, "at_ns", step->started_ns - t->began_ns);
-    cli_pairs_add_int(&p, "took_ns", step->ended_ns - step->started_ns);
-    cli_pairs_write(&p);
+    cli_map p = {.writer = writer};
+    cli_map_add_string(&p, "kind", tp_step_kind_name((tp_step_kind)step->kind));
+    if (step->kind == TP_STEP_TOOL) cli_map_add_text(&p, "tool", step->name);
+    cli_map_add_int(&p, "round", step->round);
+    cli_map_add_int(&p, "place", step->place);
+    cli_map_add_string(&p, "outcome", cli_step_outcome(step));
+    cli_map_add_int(&p, "at_ns", step->started_ns - t->began_ns);
+    cli_map_add_int(&p, "took_ns", step->ended_ns - step->started_ns);
+    cli_map_write(&p);
   }
 }
 
 static void write_explain(tp_writer *writer, const void *source) {
   const cli_trace *t = source;
-  cli_pairs p = {.writer = writer};
+  cli_map p = {.writer = writer};
   cli_trace_add_head(t, &p);
-  cli_pairs_add_part(&p, "phases", write_entries, t);
-  cli_pairs_add_part(&p, "steps", write_steps, t);
-  cli_pairs_add_int(&p, "steps_dropped", (int64_t)t->steps_dropped);
-  cli_pairs_write(&p);
+  cli_map_add_part(&p, "phases", write_entries, t);
+  cli_map_add_part(&p, "steps", write_steps, t);
+  cli_map_add_int(&p, "steps_dropped", (int64_t)t->steps_dropped);
+  cli_map_write(&p);
 }
 
 int cli_explain(const cli_arguments *arguments, cli_output *output) {

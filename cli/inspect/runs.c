@@ -10,8 +10,8 @@
 
 #include "cli/common/data.h"
 #include "cli/common/exit_status.h"
+#include "cli/common/map.h"
 #include "cli/common/message.h"
-#include "cli/common/pairs.h"
 #include "cli/common/quantity.h"
 #include "cli/common/since.h"
 #include "cli/inspect/follow.h"
@@ -49,31 +49,31 @@ static void write_run(tp_writer *writer, const void *source) {
   const run_row *row = source;
   const tp_run_record *run = row->run;
   char name[NAME_SIZE], phase[32];
-  cli_pairs p = {.writer = writer};
+  cli_map p = {.writer = writer};
   write_name(row->entry, name);
-  cli_pairs_add_string(&p, "run", name);
-  cli_pairs_add_int(&p, "started_unix_ms", row->entry->started_unix_ms);
-  cli_pairs_add_string(&p, "phase", cli_data_phase(row->list->data, row->entry->phase, phase));
-  cli_pairs_add_string(&p, "entry_status", tp_status_name((tp_status)row->entry->status));
-  cli_pairs_add_string(&p, "subscription", run->subscription);
-  cli_pairs_add_string(&p, "handler", run->handler);
-  cli_pairs_add_string(&p, "owner", run->owner);
-  cli_pairs_add_string(&p, "state", tp_state_name((tp_state)run->state));
-  cli_pairs_add_string(&p, "reason", tp_reason_name((tp_reason)run->reason));
-  cli_pairs_add_string(&p, "verdict", tp_verdict_name((tp_verdict)run->verdict));
-  cli_pairs_add_string(&p, "execution", tp_execution_name((tp_execution)run->execution));
-  cli_pairs_add_string(&p, "failure", tp_failure_name((tp_failure)run->failure));
-  cli_pairs_add_int(&p, "attempts", run->attempts);
-  cli_pairs_add_int(&p, "code", run->code);
-  cli_pairs_add_int(&p, "contribution_count", run->contribution_count);
-  cli_pairs_add_bool(&p, "fallback_used", run->fallback_used);
-  cli_pairs_add_int(&p, "limit_ms", run->limit_ms);
-  cli_pairs_add_int(&p, "queued_ns", run->queued_ns);
-  cli_pairs_add_int(&p, "started_ns", run->started_ns);
-  cli_pairs_add_int(&p, "ended_ns", run->ended_ns);
-  cli_pairs_add_int(&p, "late_ns", run->late_ns);
-  cli_pairs_add_part(&p, "ids", cli_data_write_ids, row->entry->ids);
-  cli_pairs_write(&p);
+  cli_map_add_string(&p, "run", name);
+  cli_map_add_int(&p, "started_unix_ms", row->entry->started_unix_ms);
+  cli_map_add_string(&p, "phase", cli_data_phase(row->list->data, row->entry->phase, phase));
+  cli_map_add_string(&p, "entry_status", tp_status_name((tp_status)row->entry->status));
+  cli_map_add_string(&p, "subscription", run->subscription);
+  cli_map_add_string(&p, "handler", run->handler);
+  cli_map_add_string(&p, "owner", run->owner);
+  cli_map_add_string(&p, "state", tp_state_name((tp_state)run->state));
+  cli_map_add_string(&p, "reason", tp_reason_name((tp_reason)run->reason));
+  cli_map_add_string(&p, "verdict", tp_verdict_name((tp_verdict)run->verdict));
+  cli_map_add_string(&p, "execution", tp_execution_name((tp_execution)run->execution));
+  cli_map_add_string(&p, "failure", tp_failure_name((tp_failure)run->failure));
+  cli_map_add_int(&p, "attempts", run->attempts);
+  cli_map_add_int(&p, "code", run->code);
+  cli_map_add_int(&p, "contribution_count", run->contribution_count);
+  cli_map_add_bool(&p, "fallback_used", run->fallback_used);
+  cli_map_add_int(&p, "limit_ms", run->limit_ms);
+  cli_map_add_int(&p, "queued_ns", run->queued_ns);
+  cli_map_add_int(&p, "started_ns", run->started_ns);
+  cli_map_add_int(&p, "ended_ns", run->ended_ns);
+  cli_map_add_int(&p, "late_ns", run->late_ns);
+  cli_map_add_part(&p, "ids", cli_data_write_ids, row->entry->ids);
+  cli_map_write(&p);
 }
 
 static cli_paint paint_of(tp_state state) {
@@ -248,26 +248,26 @@ static void write_turn(tp_writer *writer, const void *source) {
   const turn_row *row = source;
   const tp_turn_record *turn = row->turn;
   char phase[32];
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_string(&p, "turn_outcome", tp_turn_outcome_name((tp_turn_outcome)turn->outcome));
-  cli_pairs_add_string(&p, "code", tp_status_name((tp_status)turn->code));
-  cli_pairs_add_int(&p, "started_unix_ms", turn->started_unix_ms);
-  cli_pairs_add_int(&p, "ended_unix_ms", turn->ended_unix_ms);
-  cli_pairs_add_int(&p, "took_ns", turn->started_ns ? turn->ended_ns - turn->started_ns : 0);
-  cli_pairs_add_int(&p, "load_ns", turn->load_ns);
-  cli_pairs_add_int(&p, "model_ns", turn->model_ns);
-  cli_pairs_add_int(&p, "tools_ns", turn->tools_ns);
-  cli_pairs_add_int(&p, "append_ns", turn->append_ns);
-  cli_pairs_add_int(&p, "iterations", turn->iterations);
-  cli_pairs_add_int(&p, "tool_calls", turn->tool_calls);
-  cli_pairs_add_int(&p, "input_tokens", turn->input_tokens);
-  cli_pairs_add_int(&p, "output_tokens", turn->output_tokens);
-  cli_pairs_add_int(&p, "cost_micros", turn->cost_micros);
-  if (turn->phase) cli_pairs_add_string(&p, "phase", cli_data_phase(row->list->data, turn->phase, phase));
-  if (turn->subscription.size) cli_pairs_add_text(&p, "subscription", turn->subscription);
-  if (turn->reason.size) cli_pairs_add_text(&p, "reason", turn->reason);
-  cli_pairs_add_part(&p, "ids", cli_data_write_ids, turn->ids);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_string(&p, "turn_outcome", tp_turn_outcome_name((tp_turn_outcome)turn->outcome));
+  cli_map_add_string(&p, "code", tp_status_name((tp_status)turn->code));
+  cli_map_add_int(&p, "started_unix_ms", turn->started_unix_ms);
+  cli_map_add_int(&p, "ended_unix_ms", turn->ended_unix_ms);
+  cli_map_add_int(&p, "took_ns", turn->started_ns ? turn->ended_ns - turn->started_ns : 0);
+  cli_map_add_int(&p, "load_ns", turn->load_ns);
+  cli_map_add_int(&p, "model_ns", turn->model_ns);
+  cli_map_add_int(&p, "tools_ns", turn->tools_ns);
+  cli_map_add_int(&p, "append_ns", turn->append_ns);
+  cli_map_add_int(&p, "iterations", turn->iterations);
+  cli_map_add_int(&p, "tool_calls", turn->tool_calls);
+  cli_map_add_int(&p, "input_tokens", turn->input_tokens);
+  cli_map_add_int(&p, "output_tokens", turn->output_tokens);
+  cli_map_add_int(&p, "cost_micros", turn->cost_micros);
+  if (turn->phase) cli_map_add_string(&p, "phase", cli_data_phase(row->list->data, turn->phase, phase));
+  if (turn->subscription.size) cli_map_add_text(&p, "subscription", turn->subscription);
+  if (turn->reason.size) cli_map_add_text(&p, "reason", turn->reason);
+  cli_map_add_part(&p, "ids", cli_data_write_ids, turn->ids);
+  cli_map_write(&p);
 }
 
 static void print_text(cli_output *output, const char *name, tp_text text) {

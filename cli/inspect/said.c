@@ -161,15 +161,15 @@ void cli_trace_print_head(const cli_trace *t, cli_output *output) {
   cli_print_string(output, "\n");
 }
 
-void cli_trace_add_head(const cli_trace *t, cli_pairs *p) {
-  cli_pairs_add_string(p, "turn", t->turn_id);
-  cli_pairs_add_string(p, "session", t->session);
-  if (t->tenant[0]) cli_pairs_add_string(p, "tenant", t->tenant);
-  cli_pairs_add_string(p, "outcome", t->has_record ? tp_turn_outcome_name(t->outcome) : "not_ended");
-  if (t->reason[0]) cli_pairs_add_string(p, "reason", t->reason);
-  if (t->subscription[0]) cli_pairs_add_string(p, "ended_by", t->subscription);
-  cli_pairs_add_int(p, "started_unix_ms", t->started_unix_ms);
-  cli_pairs_add_int(p, "took_ns", t->ended_ns - t->began_ns);
+void cli_trace_add_head(const cli_trace *t, cli_map *p) {
+  cli_map_add_string(p, "turn", t->turn_id);
+  cli_map_add_string(p, "session", t->session);
+  if (t->tenant[0]) cli_map_add_string(p, "tenant", t->tenant);
+  cli_map_add_string(p, "outcome", t->has_record ? tp_turn_outcome_name(t->outcome) : "not_ended");
+  if (t->reason[0]) cli_map_add_string(p, "reason", t->reason);
+  if (t->subscription[0]) cli_map_add_string(p, "ended_by", t->subscription);
+  cli_map_add_int(p, "started_unix_ms", t->started_unix_ms);
+  cli_map_add_int(p, "took_ns", t->ended_ns - t->began_ns);
 }
 
 /* ---- cells ---- */

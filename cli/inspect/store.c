@@ -8,8 +8,8 @@
 
 #include "cli/common/data.h"
 #include "cli/common/exit_status.h"
+#include "cli/common/map.h"
 #include "cli/common/message.h"
-#include "cli/common/pairs.h"
 #include "cli/common/quantity.h"
 #include "cli/common/since.h"
 #include "cli/inspect/progress.h"
@@ -36,23 +36,23 @@ typedef struct action {
 
 static void write_job(tp_writer *writer, const void *source) {
   const tp_job *job = source;
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_int(&p, "job", (int64_t)job->id);
-  cli_pairs_add_string(&p, "state", tp_job_state_name((tp_job_state)job->state));
-  cli_pairs_add_text(&p, "handler", job->handler);
-  cli_pairs_add_text(&p, "subscription", job->subscription);
-  cli_pairs_add_text(&p, "idempotency_key", job->idempotency_key);
-  cli_pairs_add_text(&p, "order_key", job->order_key);
-  cli_pairs_add_int(&p, "attempt", job->attempt);
-  cli_pairs_add_int(&p, "attempts_max", job->attempts_max);
-  cli_pairs_add_string(&p, "reason", tp_reason_name((tp_reason)job->reason));
-  cli_pairs_add_int(&p, "code", job->code);
-  cli_pairs_add_int(&p, "inserted_unix_ms", job->inserted_ms);
-  cli_pairs_add_int(&p, "claimable_unix_ms", job->claimable_ms);
-  cli_pairs_add_int(&p, "lease_end_unix_ms", job->lease_end_ms);
-  cli_pairs_add_int(&p, "ended_unix_ms", job->ended_ms);
-  cli_pairs_add_text(&p, "message", job->message);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_int(&p, "job", (int64_t)job->id);
+  cli_map_add_string(&p, "state", tp_job_state_name((tp_job_state)job->state));
+  cli_map_add_text(&p, "handler", job->handler);
+  cli_map_add_text(&p, "subscription", job->subscription);
+  cli_map_add_text(&p, "idempotency_key", job->idempotency_key);
+  cli_map_add_text(&p, "order_key", job->order_key);
+  cli_map_add_int(&p, "attempt", job->attempt);
+  cli_map_add_int(&p, "attempts_max", job->attempts_max);
+  cli_map_add_string(&p, "reason", tp_reason_name((tp_reason)job->reason));
+  cli_map_add_int(&p, "code", job->code);
+  cli_map_add_int(&p, "inserted_unix_ms", job->inserted_ms);
+  cli_map_add_int(&p, "claimable_unix_ms", job->claimable_ms);
+  cli_map_add_int(&p, "lease_end_unix_ms", job->lease_end_ms);
+  cli_map_add_int(&p, "ended_unix_ms", job->ended_ms);
+  cli_map_add_text(&p, "message", job->message);
+  cli_map_write(&p);
 }
 
 static cli_paint paint_of(uint32_t state) {
@@ -155,9 +155,9 @@ static int jobs_discard(work *w, uint64_t id) { return change_job(w, id, "discar
 /* ---- the file ---- */
 
 static void write_problem(tp_writer *writer, const void *source) {
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_text(&p, "problem", *(const tp_text *)source);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_text(&p, "problem", *(const tp_text *)source);
+  cli_map_write(&p);
 }
 
 static void show_problem(void *ctx, tp_text problem) {
@@ -197,10 +197,9 @@ static void write_stats(tp_writer *writer, const void *source) {
               {"sessions", s->sessions},             {"messages", s->messages},
               {"processes", s->processes},           {"oldest_unix_ms", (uint64_t)s->oldest_unix_ms},
               {"newest_unix_ms", (uint64_t)s->newest_unix_ms}};
-  cli_pairs p = {.writer = writer};
-  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-    cli_pairs_add_int(&p, rows[i].name, (int64_t)rows[i].number);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) cli_map_add_int(&p, rows[i].name, (int64_t)rows[i].number);
+  cli_map_write(&p);
 }
 
 static void print_stats(work *w, const tp_sqlite_store_stats *s) {

@@ -99,13 +99,13 @@ static void print_time(const cli_trace *t, cli_output *output) {
 
 static void write_phase(tp_writer *writer, const void *source) {
   const phase_sum *phase = source;
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_string(&p, "phase", phase->name);
-  cli_pairs_add_int(&p, "runs", (int64_t)phase->count);
-  cli_pairs_add_int(&p, "took_ns", phase->took_ns);
-  cli_pairs_add_int(&p, "queued_ns", phase->queued_ns);
-  cli_pairs_add_bool(&p, "in_tools", phase->is_of_calls);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_string(&p, "phase", phase->name);
+  cli_map_add_int(&p, "runs", (int64_t)phase->count);
+  cli_map_add_int(&p, "took_ns", phase->took_ns);
+  cli_map_add_int(&p, "queued_ns", phase->queued_ns);
+  cli_map_add_bool(&p, "in_tools", phase->is_of_calls);
+  cli_map_write(&p);
 }
 
 static void write_phases(tp_writer *writer, const void *source) {
@@ -117,15 +117,15 @@ static void write_phases(tp_writer *writer, const void *source) {
 static void write_time(tp_writer *writer, const void *source) {
   const cli_trace *t = source;
   turn_sum sum = sum_turn(t);
-  cli_pairs p = {.writer = writer};
+  cli_map p = {.writer = writer};
   cli_trace_add_head(t, &p);
-  cli_pairs_add_int(&p, "phases_ns", sum.phases_ns);
-  cli_pairs_add_int(&p, "model_ns", t->model_ns);
-  cli_pairs_add_int(&p, "tools_ns", t->tools_ns);
-  cli_pairs_add_int(&p, "history_ns", sum.history_ns);
-  cli_pairs_add_int(&p, "rest_ns", sum.rest_ns);
-  cli_pairs_add_part(&p, "phases", write_phases, &sum);
-  cli_pairs_write(&p);
+  cli_map_add_int(&p, "phases_ns", sum.phases_ns);
+  cli_map_add_int(&p, "model_ns", t->model_ns);
+  cli_map_add_int(&p, "tools_ns", t->tools_ns);
+  cli_map_add_int(&p, "history_ns", sum.history_ns);
+  cli_map_add_int(&p, "rest_ns", sum.rest_ns);
+  cli_map_add_part(&p, "phases", write_phases, &sum);
+  cli_map_write(&p);
   free(sum.phases);
 }
 
@@ -211,23 +211,23 @@ static void print_blame(const cli_trace *t, cli_output *output) {
 
 static void write_blamed(tp_writer *writer, const blamed *b) {
   char words[256];
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_string(&p, "what", sort_of(b));
+  cli_map p = {.writer = writer};
+  cli_map_add_string(&p, "what", sort_of(b));
   if (b->run) {
-    cli_pairs_add_string(&p, "name", b->run->row.subscription);
-    cli_pairs_add_string(&p, "handler", b->run->row.handler);
-    cli_pairs_add_string(&p, "phase", b->entry->phase);
-    cli_pairs_add_string(&p, "outcome", cli_run_outcome(&b->run->row));
-    cli_pairs_add_string(&p, "why", cli_run_why(b->run, words, sizeof words));
+    cli_map_add_string(&p, "name", b->run->row.subscription);
+    cli_map_add_string(&p, "handler", b->run->row.handler);
+    cli_map_add_string(&p, "phase", b->entry->phase);
+    cli_map_add_string(&p, "outcome", cli_run_outcome(&b->run->row));
+    cli_map_add_string(&p, "why", cli_run_why(b->run, words, sizeof words));
   } else {
-    cli_pairs_add_string(&p, "name", cli_step_name(b->step, words, sizeof words));
-    cli_pairs_add_string(&p, "outcome", cli_step_outcome(b->step));
-    cli_pairs_add_int(&p, "round", b->step->round);
-    cli_pairs_add_int(&p, "place", b->step->place);
+    cli_map_add_string(&p, "name", cli_step_name(b->step, words, sizeof words));
+    cli_map_add_string(&p, "outcome", cli_step_outcome(b->step));
+    cli_map_add_int(&p, "round", b->step->round);
+    cli_map_add_int(&p, "place", b->step->place);
   }
-  cli_pairs_add_int(&p, "took_ns", b->took_ns);
-  cli_pairs_add_int(&p, "queued_ns", b->queued_ns);
-  cli_pairs_write(&p);
+  cli_map_add_int(&p, "took_ns", b->took_ns);
+  cli_map_add_int(&p, "queued_ns", b->queued_ns);
+  cli_map_write(&p);
 }
 
 static void write_list(tp_writer *writer, const void *source) {
@@ -238,10 +238,10 @@ static void write_list(tp_writer *writer, const void *source) {
 
 static void write_blame(tp_writer *writer, const void *source) {
   blame_list list = blame_all(source);
-  cli_pairs p = {.writer = writer};
+  cli_map p = {.writer = writer};
   cli_trace_add_head(source, &p);
-  cli_pairs_add_part(&p, "blame", write_list, &list);
-  cli_pairs_write(&p);
+  cli_map_add_part(&p, "blame", write_list, &list);
+  cli_map_write(&p);
   free(list.items);
 }
 

@@ -6,7 +6,7 @@
 #define CLI_INSPECT_TRACE_H
 
 #include "cli/common/data.h"
-#include "cli/common/pairs.h"
+#include "cli/common/map.h"
 #include "cli/common/pool.h"
 
 #define CLI_NO_RUN SIZE_MAX
@@ -87,7 +87,7 @@ const char *cli_trace_outcome(const cli_trace *trace);
 /** "turn rooms-1  completed  144 ms  session …" and why. */
 void cli_trace_print_head(const cli_trace *trace, cli_output *output);
 /** The same for programs: the first pairs of a map. */
-void cli_trace_add_head(const cli_trace *trace, cli_pairs *pairs);
+void cli_trace_add_head(const cli_trace *trace, cli_map *pairs);
 
 /* ---- cells of a table ---- */
 

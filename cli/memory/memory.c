@@ -9,8 +9,8 @@
 
 #include "cli/common/date.h"
 #include "cli/common/exit_status.h"
+#include "cli/common/map.h"
 #include "cli/common/message.h"
-#include "cli/common/pairs.h"
 #include "cli/common/pool.h"
 #include "cli/common/quantity.h"
 #include "cli/hooks/hooks.h"
@@ -46,37 +46,37 @@ static void write_parts(tp_writer *writer, const void *source) {
   }
 }
 
-static void add_entry(cli_pairs *p, const tp_memory_entry *entry, char said[CLI_DATE_SIZE]) {
+static void add_entry(cli_map *p, const tp_memory_entry *entry, char said[CLI_DATE_SIZE]) {
   cli_date_write(entry->said_unix_ms, said);
-  cli_pairs_add_int(p, "id", entry->id);
-  cli_pairs_add_text(p, "tenant", entry->tenant);
-  cli_pairs_add_text(p, "scope", entry->scope);
-  cli_pairs_add_text(p, "name", entry->name);
-  cli_pairs_add_text(p, "session", entry->session);
-  cli_pairs_add_text(p, "turn", entry->turn);
-  cli_pairs_add_text(p, "part", entry->part);
-  cli_pairs_add_text(p, "speaker", entry->speaker);
-  cli_pairs_add_string(p, "said", said);
-  cli_pairs_add_int(p, "said_unix_ms", entry->said_unix_ms);
-  cli_pairs_add_text(p, "text", entry->text);
+  cli_map_add_int(p, "id", entry->id);
+  cli_map_add_text(p, "tenant", entry->tenant);
+  cli_map_add_text(p, "scope", entry->scope);
+  cli_map_add_text(p, "name", entry->name);
+  cli_map_add_text(p, "session", entry->session);
+  cli_map_add_text(p, "turn", entry->turn);
+  cli_map_add_text(p, "part", entry->part);
+  cli_map_add_text(p, "speaker", entry->speaker);
+  cli_map_add_string(p, "said", said);
+  cli_map_add_int(p, "said_unix_ms", entry->said_unix_ms);
+  cli_map_add_text(p, "text", entry->text);
 }
 
 void cli_memory_write_entry(tp_writer *writer, const tp_memory_entry *entry) {
   char said[CLI_DATE_SIZE];
-  cli_pairs p = {.writer = writer};
+  cli_map p = {.writer = writer};
   add_entry(&p, entry, said);
-  cli_pairs_write(&p);
+  cli_map_write(&p);
 }
 
 static void print_entry_json(cli_memory *m, const tp_memory_entry *entry) {
   tp_writer *writer;
   char said[CLI_DATE_SIZE];
   cli_need(tp_writer_new(NULL, &writer));
-  cli_pairs p = {.writer = writer};
+  cli_map p = {.writer = writer};
   add_entry(&p, entry, said);
-  if (entry->part_count) cli_pairs_add_double(&p, "score", entry->score);
-  if (m->arguments->explain && entry->part_count) cli_pairs_add_part(&p, "parts", write_parts, entry);
-  cli_pairs_write(&p);
+  if (entry->part_count) cli_map_add_double(&p, "score", entry->score);
+  if (m->arguments->explain && entry->part_count) cli_map_add_part(&p, "parts", write_parts, entry);
+  cli_map_write(&p);
   cli_memory_print_json(m->output, writer);
 }
 
@@ -177,9 +177,9 @@ static int forget(cli_memory *m) {
   }
   tp_writer *writer;
   cli_need(tp_writer_new(NULL, &writer));
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_int(&p, "forgotten", id);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_int(&p, "forgotten", id);
+  cli_map_write(&p);
   return cli_memory_print_json(m->output, writer);
 }
 
@@ -212,12 +212,12 @@ static bool on_scope(void *ctx, const tp_memory_scope *scope) {
     cli_print_string(s->m->output, "\n");
     return true;
   }
-  cli_pairs p = {.writer = s->writer};
-  cli_pairs_add_text(&p, "tenant", scope->tenant);
-  cli_pairs_add_text(&p, "scope", scope->scope);
-  cli_pairs_add_text(&p, "name", scope->name);
-  cli_pairs_add_int(&p, "memories", scope->memories);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = s->writer};
+  cli_map_add_text(&p, "tenant", scope->tenant);
+  cli_map_add_text(&p, "scope", scope->scope);
+  cli_map_add_text(&p, "name", scope->name);
+  cli_map_add_int(&p, "memories", scope->memories);
+  cli_map_write(&p);
   return true;
 }
 

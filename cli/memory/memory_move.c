@@ -8,8 +8,8 @@
 #include "cli/common/date.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
+#include "cli/common/map.h"
 #include "cli/common/message.h"
-#include "cli/common/pairs.h"
 #include "cli/common/pool.h"
 #include "cli/memory/memory.h"
 #include "turnphase/declared.h"
@@ -172,9 +172,9 @@ static int print_count(cli_memory *m, size_t count) {
   }
   tp_writer *writer;
   cli_need(tp_writer_new(NULL, &writer));
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_int(&p, "imported", (int64_t)count);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_int(&p, "imported", (int64_t)count);
+  cli_map_write(&p);
   return cli_memory_print_json(m->output, writer);
 }
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/common/map.h"
 #include "cli/common/message.h"
-#include "cli/common/pairs.h"
 #include "cli/common/pool.h"
 #include "turnphase/declared.h"
 
@@ -55,56 +55,56 @@ static const char *failure_name(tp_failure failure) {
 
 static void write_ids(tp_writer *writer, const void *source) {
   const tp_text *ids = source;
-  cli_pairs p = {.writer = writer};
+  cli_map p = {.writer = writer};
   for (size_t i = 0; i < TP_ID_COUNT; i++)
-    if (ids[i].size) cli_pairs_add_text(&p, id_names[i], ids[i]);
-  cli_pairs_write(&p);
+    if (ids[i].size) cli_map_add_text(&p, id_names[i], ids[i]);
+  cli_map_write(&p);
 }
 
 static void write_run(tp_writer *writer, const void *source) {
   const tp_run_record *run = source;
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_string(&p, "subscription", run->subscription);
-  cli_pairs_add_string(&p, "handler", run->handler);
-  cli_pairs_add_string(&p, "owner", run->owner);
-  cli_pairs_add_string(&p, "state", tp_state_name(run->state));
-  cli_pairs_add_string(&p, "reason", tp_reason_name(run->reason));
-  cli_pairs_add_string(&p, "verdict", tp_verdict_name((tp_verdict)run->verdict));
-  cli_pairs_add_string(&p, "execution", cli_execution_name(run->execution));
-  cli_pairs_add_string(&p, "failure", failure_name(run->failure));
-  cli_pairs_add_int(&p, "attempts", run->attempts);
-  cli_pairs_add_int(&p, "code", run->code);
-  cli_pairs_add_int(&p, "contribution_count", run->contribution_count);
-  cli_pairs_add_bool(&p, "fallback_used", run->fallback_used);
-  cli_pairs_add_int(&p, "queued_ns", run->queued_ns);
-  cli_pairs_add_int(&p, "started_ns", run->started_ns);
-  cli_pairs_add_int(&p, "ended_ns", run->ended_ns);
-  cli_pairs_add_int(&p, "late_ns", run->late_ns);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_string(&p, "subscription", run->subscription);
+  cli_map_add_string(&p, "handler", run->handler);
+  cli_map_add_string(&p, "owner", run->owner);
+  cli_map_add_string(&p, "state", tp_state_name(run->state));
+  cli_map_add_string(&p, "reason", tp_reason_name(run->reason));
+  cli_map_add_string(&p, "verdict", tp_verdict_name((tp_verdict)run->verdict));
+  cli_map_add_string(&p, "execution", cli_execution_name(run->execution));
+  cli_map_add_string(&p, "failure", failure_name(run->failure));
+  cli_map_add_int(&p, "attempts", run->attempts);
+  cli_map_add_int(&p, "code", run->code);
+  cli_map_add_int(&p, "contribution_count", run->contribution_count);
+  cli_map_add_bool(&p, "fallback_used", run->fallback_used);
+  cli_map_add_int(&p, "queued_ns", run->queued_ns);
+  cli_map_add_int(&p, "started_ns", run->started_ns);
+  cli_map_add_int(&p, "ended_ns", run->ended_ns);
+  cli_map_add_int(&p, "late_ns", run->late_ns);
+  cli_map_write(&p);
 }
 
 static void write_call(tp_writer *writer, const void *source) {
   const tp_tool_call *call = source;
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_text(&p, "id", call->id);
-  cli_pairs_add_text(&p, "name", call->name);
-  if (call->malformed) cli_pairs_add_text(&p, "arguments", call->arguments);
-  else cli_pairs_add_value(&p, "arguments", call->arguments);
-  cli_pairs_add_bool(&p, "malformed", call->malformed);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_text(&p, "id", call->id);
+  cli_map_add_text(&p, "name", call->name);
+  if (call->malformed) cli_map_add_text(&p, "arguments", call->arguments);
+  else cli_map_add_value(&p, "arguments", call->arguments);
+  cli_map_add_bool(&p, "malformed", call->malformed);
+  cli_map_write(&p);
 }
 
 static void write_result(tp_writer *writer, const void *source) {
   const tp_tool_result *result = source;
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_text(&p, "call_id", result->call_id);
-  cli_pairs_add_text(&p, "name", result->name);
-  cli_pairs_add_string(&p, "kind", tp_tool_result_name(result->kind));
-  cli_pairs_add_bool(&p, "started", result->started);
-  cli_pairs_add_int(&p, "completion_order", result->completion_order);
-  cli_pairs_add_int(&p, "duration_ns", result->duration_ns);
-  cli_pairs_add_text(&p, "text", result->text);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_text(&p, "call_id", result->call_id);
+  cli_map_add_text(&p, "name", result->name);
+  cli_map_add_string(&p, "kind", tp_tool_result_name(result->kind));
+  cli_map_add_bool(&p, "started", result->started);
+  cli_map_add_int(&p, "completion_order", result->completion_order);
+  cli_map_add_int(&p, "duration_ns", result->duration_ns);
+  cli_map_add_text(&p, "text", result->text);
+  cli_map_write(&p);
 }
 
 static void write_tools(tp_writer *writer, const void *source) {
@@ -115,19 +115,19 @@ static void write_tools(tp_writer *writer, const void *source) {
 
 static void write_contribution(tp_writer *writer, const void *source) {
   const tp_contribution *c = source;
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_string(&p, "kind", kind_name(c->kind));
-  cli_pairs_add_int(&p, "weight", c->weight);
-  cli_pairs_add_string(&p, "severity", severity_name(c->severity));
-  if (c->domain.size) cli_pairs_add_text(&p, "domain", c->domain);
-  if (c->key.size) cli_pairs_add_text(&p, "key", c->key);
-  if (c->title.size) cli_pairs_add_text(&p, "title", c->title);
-  cli_pairs_add_text(&p, "text", c->text);
-  if (c->short_text.size) cli_pairs_add_text(&p, "short_text", c->short_text);
-  if (c->value.size) cli_pairs_add_value(&p, "value", c->value);
-  if (c->sources.size) cli_pairs_add_value(&p, "sources", c->sources);
-  if (c->tool_count) cli_pairs_add_part(&p, "tools", write_tools, c);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_string(&p, "kind", kind_name(c->kind));
+  cli_map_add_int(&p, "weight", c->weight);
+  cli_map_add_string(&p, "severity", severity_name(c->severity));
+  if (c->domain.size) cli_map_add_text(&p, "domain", c->domain);
+  if (c->key.size) cli_map_add_text(&p, "key", c->key);
+  if (c->title.size) cli_map_add_text(&p, "title", c->title);
+  cli_map_add_text(&p, "text", c->text);
+  if (c->short_text.size) cli_map_add_text(&p, "short_text", c->short_text);
+  if (c->value.size) cli_map_add_value(&p, "value", c->value);
+  if (c->sources.size) cli_map_add_value(&p, "sources", c->sources);
+  if (c->tool_count) cli_map_add_part(&p, "tools", write_tools, c);
+  cli_map_write(&p);
 }
 
 static void write_tool_results(tp_writer *writer, const void *source) {
@@ -138,10 +138,10 @@ static void write_tool_results(tp_writer *writer, const void *source) {
 
 static void write_request(tp_writer *writer, const void *source) {
   const cli_request *request = source;
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_int(&p, "message_count", (int64_t)request->message_count);
-  cli_pairs_add_part(&p, "tool_results", write_tool_results, request);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = writer};
+  cli_map_add_int(&p, "message_count", (int64_t)request->message_count);
+  cli_map_add_part(&p, "tool_results", write_tool_results, request);
+  cli_map_write(&p);
 }
 
 /* ---- events ---- */
@@ -154,28 +154,28 @@ static void write_event(tp_writer *writer, const tp_runtime *runtime, const tp_e
                         const cli_request *request) {
   const tp_phase *phase = event->phase ? tp_phase_get(runtime, event->phase) : NULL;
   bool of_tool = event->kind == TP_EVENT_TOOL_BEGIN || event->kind == TP_EVENT_TOOL_END;
-  cli_pairs p = {.writer = writer};
-  cli_pairs_add_string(&p, "event", tp_event_name(event->kind));
-  cli_pairs_add_int(&p, "sequence", (int64_t)event->sequence);
-  cli_pairs_add_int(&p, "time_ns", event->time_ns);
-  cli_pairs_add_int(&p, "unix_ms", event->unix_ms);
-  cli_pairs_add_part(&p, "ids", write_ids, event->ids);
-  if (phase) cli_pairs_add_string(&p, "phase", phase->name);
+  cli_map p = {.writer = writer};
+  cli_map_add_string(&p, "event", tp_event_name(event->kind));
+  cli_map_add_int(&p, "sequence", (int64_t)event->sequence);
+  cli_map_add_int(&p, "time_ns", event->time_ns);
+  cli_map_add_int(&p, "unix_ms", event->unix_ms);
+  cli_map_add_part(&p, "ids", write_ids, event->ids);
+  if (phase) cli_map_add_string(&p, "phase", phase->name);
   if (has_outcome(event->kind))
-    cli_pairs_add_string(&p, "outcome", event->status ? tp_status_name(event->status) : "TP_OK");
-  if (event->text.data) cli_pairs_add_text(&p, "text", event->text);
-  if (event->subscription) cli_pairs_add_string(&p, "subscription", event->subscription);
-  if (event->run) cli_pairs_add_part(&p, "run", write_run, event->run);
-  if (of_tool) cli_pairs_add_int(&p, "call_index", event->call_index);
-  if (event->tool_call) cli_pairs_add_part(&p, "tool_call", write_call, event->tool_call);
-  if (event->tool_result) cli_pairs_add_part(&p, "tool_result", write_result, event->tool_result);
-  if (event->contribution) cli_pairs_add_part(&p, "contribution", write_contribution, event->contribution);
-  if (request) cli_pairs_add_part(&p, "request", write_request, request);
+    cli_map_add_string(&p, "outcome", event->status ? tp_status_name(event->status) : "TP_OK");
+  if (event->text.data) cli_map_add_text(&p, "text", event->text);
+  if (event->subscription) cli_map_add_string(&p, "subscription", event->subscription);
+  if (event->run) cli_map_add_part(&p, "run", write_run, event->run);
+  if (of_tool) cli_map_add_int(&p, "call_index", event->call_index);
+  if (event->tool_call) cli_map_add_part(&p, "tool_call", write_call, event->tool_call);
+  if (event->tool_result) cli_map_add_part(&p, "tool_result", write_result, event->tool_result);
+  if (event->contribution) cli_map_add_part(&p, "contribution", write_contribution, event->contribution);
+  if (request) cli_map_add_part(&p, "request", write_request, request);
   if (event->ended_ns) {
-    cli_pairs_add_int(&p, "started_ns", event->started_ns);
-    cli_pairs_add_int(&p, "ended_ns", event->ended_ns);
+    cli_map_add_int(&p, "started_ns", event->started_ns);
+    cli_map_add_int(&p, "ended_ns", event->ended_ns);
   }
-  cli_pairs_write(&p);
+  cli_map_write(&p);
 }
 
 static tp_writer *begin(cli_events *events) {
@@ -203,47 +203,47 @@ void cli_events_add(cli_events *events, const tp_runtime *runtime, const tp_even
 
 void cli_events_add_result(cli_events *events, const char *session, const tp_turn_result *result) {
   tp_text ids[TP_ID_COUNT] = {[TP_ID_SESSION] = tp_text_of(session), [TP_ID_TURN] = result->turn_id};
-  cli_pairs p = {.writer = begin(events)};
-  cli_pairs_add_string(&p, "event", "result");
-  cli_pairs_add_part(&p, "ids", write_ids, ids);
-  cli_pairs_add_string(&p, "outcome", tp_turn_outcome_name(result->outcome));
-  cli_pairs_add_string(&p, "code", result->code ? tp_status_name(result->code) : "TP_OK");
-  cli_pairs_add_text(&p, "text", result->text);
-  cli_pairs_add_text(&p, "reason", result->reason);
-  cli_pairs_add_int(&p, "iterations", result->iterations);
-  cli_pairs_add_int(&p, "tool_calls", result->tool_calls);
-  cli_pairs_add_int(&p, "input_tokens", result->input_tokens);
-  cli_pairs_add_int(&p, "output_tokens", result->output_tokens);
-  cli_pairs_add_int(&p, "cost_micros", result->cost_micros);
-  cli_pairs_add_int(&p, "started_ns", result->started_ns);
-  cli_pairs_add_int(&p, "ended_ns", result->ended_ns);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = begin(events)};
+  cli_map_add_string(&p, "event", "result");
+  cli_map_add_part(&p, "ids", write_ids, ids);
+  cli_map_add_string(&p, "outcome", tp_turn_outcome_name(result->outcome));
+  cli_map_add_string(&p, "code", result->code ? tp_status_name(result->code) : "TP_OK");
+  cli_map_add_text(&p, "text", result->text);
+  cli_map_add_text(&p, "reason", result->reason);
+  cli_map_add_int(&p, "iterations", result->iterations);
+  cli_map_add_int(&p, "tool_calls", result->tool_calls);
+  cli_map_add_int(&p, "input_tokens", result->input_tokens);
+  cli_map_add_int(&p, "output_tokens", result->output_tokens);
+  cli_map_add_int(&p, "cost_micros", result->cost_micros);
+  cli_map_add_int(&p, "started_ns", result->started_ns);
+  cli_map_add_int(&p, "ended_ns", result->ended_ns);
+  cli_map_write(&p);
   keep(events);
 }
 
 void cli_events_add_dead(cli_events *events, const tp_job *job) {
   tp_text of_call = tp_value_get(job->payload, "ids"), ids[TP_ID_COUNT] = {0};
   for (size_t id = 0; id < TP_ID_COUNT; id++) ids[id] = tp_value_text(tp_value_at(of_call, id));
-  cli_pairs p = {.writer = begin(events)};
-  cli_pairs_add_string(&p, "event", "dead_letter");
-  cli_pairs_add_part(&p, "ids", write_ids, ids);
-  cli_pairs_add_int(&p, "job", (int64_t)job->id);
-  cli_pairs_add_text(&p, "handler", job->handler);
-  cli_pairs_add_text(&p, "subscription", job->subscription);
-  cli_pairs_add_int(&p, "attempts", job->attempt);
-  cli_pairs_add_string(&p, "reason", tp_reason_name((tp_reason)job->reason));
-  cli_pairs_add_int(&p, "code", job->code);
-  cli_pairs_add_text(&p, "text", job->message);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = begin(events)};
+  cli_map_add_string(&p, "event", "dead_letter");
+  cli_map_add_part(&p, "ids", write_ids, ids);
+  cli_map_add_int(&p, "job", (int64_t)job->id);
+  cli_map_add_text(&p, "handler", job->handler);
+  cli_map_add_text(&p, "subscription", job->subscription);
+  cli_map_add_int(&p, "attempts", job->attempt);
+  cli_map_add_string(&p, "reason", tp_reason_name((tp_reason)job->reason));
+  cli_map_add_int(&p, "code", job->code);
+  cli_map_add_text(&p, "text", job->message);
+  cli_map_write(&p);
   keep(events);
 }
 
 void cli_events_add_background(cli_events *events, uint64_t jobs_dead, uint64_t jobs_lost) {
-  cli_pairs p = {.writer = begin(events)};
-  cli_pairs_add_string(&p, "event", "background");
-  cli_pairs_add_int(&p, "jobs_dead", (int64_t)jobs_dead);
-  cli_pairs_add_int(&p, "jobs_lost", (int64_t)jobs_lost);
-  cli_pairs_write(&p);
+  cli_map p = {.writer = begin(events)};
+  cli_map_add_string(&p, "event", "background");
+  cli_map_add_int(&p, "jobs_dead", (int64_t)jobs_dead);
+  cli_map_add_int(&p, "jobs_lost", (int64_t)jobs_lost);
+  cli_map_write(&p);
   keep(events);
 }
 

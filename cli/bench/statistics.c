@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sheet.c: what handlers cost a phase is the time in which at least one of them ran: those that run side by side are
- * counted once, and what is waited for between them is the runtime's.
+ * statistics.c: what handlers cost a phase is the time in which at least one of them ran: those that run side by side
+ * are counted once, and what is waited for between them is the runtime's.
  *
  * A quick handler is called by the turn's own thread, one after the other, and the time-stamp behind one is that before
- * the next: its record holds a step of the runtime, too. The yardstick says how long that is, and it is taken off. */
-#include "cli/bench/sheet.h"
+ * the next: its record holds a step of the runtime, too. The baseline says how long that is, and it is taken off. */
+#include "cli/bench/statistics.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,16 +19,16 @@ const char *cli_ending_name(cli_ending ending) {
 
 static void *zeroed(size_t count, size_t size) { return memset(cli_alloc(count * size), 0, count * size); }
 
-cli_sheet *cli_sheet_new(size_t phase_count, int64_t step_ns, bool timed) {
-  cli_sheet *sheet = zeroed(1, sizeof *sheet);
-  sheet->phases = zeroed(phase_count, sizeof *sheet->phases);
-  sheet->phase_count = phase_count;
-  sheet->step_ns = step_ns;
-  sheet->timed = timed;
-  return sheet;
+cli_statistics *cli_statistics_new(size_t phase_count, int64_t step_ns, bool timed) {
+  cli_statistics *statistics = zeroed(1, sizeof *statistics);
+  statistics->phases = zeroed(phase_count, sizeof *statistics->phases);
+  statistics->phase_count = phase_count;
+  statistics->step_ns = step_ns;
+  statistics->timed = timed;
+  return statistics;
 }
 
-static void free_phase(cli_sheet_phase *phase) {
+static void free_phase(cli_statistics_phase *phase) {
   for (uint32_t i = 0; i < phase->run_count; i++) {
     cli_histogram_free(&phase->runs[i].own);
     cli_histogram_free(&phase->runs[i].wait);
@@ -39,19 +39,19 @@ static void free_phase(cli_sheet_phase *phase) {
   cli_histogram_free(&phase->runtime);
 }
 
-void cli_sheet_free(cli_sheet *sheet) {
-  if (!sheet) return;
-  for (size_t i = 0; i < sheet->phase_count; i++) free_phase(&sheet->phases[i]);
-  cli_histogram_free(&sheet->turn);
-  cli_histogram_free(&sheet->begin);
-  cli_histogram_free(&sheet->end);
-  free(sheet->phases);
-  free(sheet->spans);
-  free(sheet);
+void cli_statistics_free(cli_statistics *statistics) {
+  if (!statistics) return;
+  for (size_t i = 0; i < statistics->phase_count; i++) free_phase(&statistics->phases[i]);
+  cli_histogram_free(&statistics->turn);
+  cli_histogram_free(&statistics->begin);
+  cli_histogram_free(&statistics->end);
+  free(statistics->phases);
+  free(statistics->spans);
+  free(statistics);
 }
 
 /* All runs of a phase are of one snapshot: nothing is committed while turns are measured. */
-static void make_runs(cli_sheet_phase *phase, uint32_t count) {
+static void make_runs(cli_statistics_phase *phase, uint32_t count) {
   if (phase->runs) return;
   phase->runs = zeroed(count, sizeof *phase->runs);
   phase->run_count = count;
@@ -67,7 +67,7 @@ static bool was_called(const tp_run_record *row) {
 /* It was called the moment it was ready, so it was called by the thread that looked. */
 static bool was_called_here(const tp_run_record *row) { return row->started_ns == row->queued_ns; }
 
-static void add_run(cli_sheet *sheet, cli_sheet_run *run, const tp_run_record *row) {
+static void add_run(cli_statistics *statistics, cli_statistics_run *run, const tp_run_record *row) {
   run->row = *row;
   run->attempts += row->attempts;
   run->states[row->state % CLI_STATES]++;
@@ -75,7 +75,7 @@ static void add_run(cli_sheet *sheet, cli_sheet_run *run, const tp_run_record *r
   run->fallbacks += row->fallback_used;
   run->late += row->late_ns > 0;
   if (row->attempts > 0 && row->state != TP_STATE_BACKGROUNDED) run->calls++;
-  if (!sheet->timed || !was_called(row)) return;
+  if (!statistics->timed || !was_called(row)) return;
   cli_histogram_add(&run->own, row->ended_ns - row->started_ns);
   cli_histogram_add(&run->wait, row->started_ns - row->queued_ns);
 }
@@ -100,27 +100,29 @@ static int64_t covered_ns(cli_span *spans, size_t count) {
 
 static int64_t at_most(int64_t value, int64_t most) { return value < most ? value : most; }
 
-static void split(cli_sheet *sheet, cli_sheet_phase *phase, int64_t took_ns, size_t span_count, uint64_t steps) {
-  int64_t handlers_ns = covered_ns(sheet->spans, span_count);
-  handlers_ns -= at_most((int64_t)steps * sheet->step_ns, handlers_ns);
+static void split(cli_statistics *statistics, cli_statistics_phase *phase, int64_t took_ns, size_t span_count,
+                  uint64_t steps) {
+  int64_t handlers_ns = covered_ns(statistics->spans, span_count);
+  handlers_ns -= at_most((int64_t)steps * statistics->step_ns, handlers_ns);
   handlers_ns = at_most(handlers_ns, took_ns);
   cli_histogram_add(&phase->handlers, handlers_ns);
   cli_histogram_add(&phase->runtime, took_ns - handlers_ns);
 }
 
-static void add_runs(cli_sheet *sheet, cli_sheet_phase *phase, int64_t took_ns, const tp_phase_result *result) {
+static void add_runs(cli_statistics *statistics, cli_statistics_phase *phase, int64_t took_ns,
+                     const tp_phase_result *result) {
   size_t spans = 0;
   uint64_t steps = 0;
   make_runs(phase, result->run_count);
   for (uint32_t i = 0; i < phase->run_count; i++) {
     tp_run_record row = *tp_phase_result_run(result, i);
-    add_run(sheet, &phase->runs[i], &row);
+    add_run(statistics, &phase->runs[i], &row);
     if (!was_called(&row)) continue;
     steps += was_called_here(&row);
-    sheet->spans = cli_room(sheet->spans, spans, &sheet->span_capacity, sizeof *sheet->spans);
-    sheet->spans[spans++] = (cli_span){row.started_ns, row.ended_ns};
+    statistics->spans = cli_room(statistics->spans, spans, &statistics->span_capacity, sizeof *statistics->spans);
+    statistics->spans[spans++] = (cli_span){row.started_ns, row.ended_ns};
   }
-  if (sheet->timed) split(sheet, phase, took_ns, spans, steps);
+  if (statistics->timed) split(statistics, phase, took_ns, spans, steps);
 }
 
 static cli_ending ending_of(tp_status outcome) {
@@ -136,16 +138,16 @@ static cli_ending ending_of(tp_status outcome) {
   }
 }
 
-void cli_sheet_add(cli_sheet *sheet, size_t index, int64_t took_ns, const tp_phase_result *result) {
-  cli_sheet_phase *phase = &sheet->phases[index];
+void cli_statistics_add(cli_statistics *statistics, size_t index, int64_t took_ns, const tp_phase_result *result) {
+  cli_statistics_phase *phase = &statistics->phases[index];
   phase->endings[ending_of(result->outcome)]++;
   cli_histogram_add(&phase->took, took_ns);
-  add_runs(sheet, phase, took_ns, result);
+  add_runs(statistics, phase, took_ns, result);
 }
 
 /* ---- adding up ---- */
 
-static void merge_run(cli_sheet_run *into, const cli_sheet_run *from) {
+static void merge_run(cli_statistics_run *into, const cli_statistics_run *from) {
   into->row = from->row;
   into->calls += from->calls;
   into->attempts += from->attempts;
@@ -157,7 +159,7 @@ static void merge_run(cli_sheet_run *into, const cli_sheet_run *from) {
   cli_histogram_merge(&into->wait, &from->wait);
 }
 
-static void merge_phase(cli_sheet_phase *into, const cli_sheet_phase *from) {
+static void merge_phase(cli_statistics_phase *into, const cli_statistics_phase *from) {
   if (!from->runs) return; /* this thread never ran it */
   make_runs(into, from->run_count);
   for (uint32_t i = 0; i < into->run_count; i++) merge_run(&into->runs[i], &from->runs[i]);
@@ -167,7 +169,7 @@ static void merge_phase(cli_sheet_phase *into, const cli_sheet_phase *from) {
   cli_histogram_merge(&into->runtime, &from->runtime);
 }
 
-void cli_sheet_merge(cli_sheet *into, const cli_sheet *from) {
+void cli_statistics_merge(cli_statistics *into, const cli_statistics *from) {
   for (size_t i = 0; i < into->phase_count; i++) merge_phase(&into->phases[i], &from->phases[i]);
   cli_histogram_merge(&into->turn, &from->turn);
   cli_histogram_merge(&into->begin, &from->begin);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * yardstick: what the clock and the runtime cost on this machine, measured with handlers that do nothing in a runtime
+ * baseline: what the clock and the runtime cost on this machine, measured with handlers that do nothing in a runtime
  * of their own: the scale on which other figures are read. */
-#ifndef CLI_YARDSTICK_H
-#define CLI_YARDSTICK_H
+#ifndef CLI_BASELINE_H
+#define CLI_BASELINE_H
 
 #include "turnphase/turnphase.h"
 
-typedef struct cli_yardstick {
+typedef struct cli_baseline {
   double clock_ns;           /* one reading of the clock */
   int64_t clock_least_ns;    /* the least difference between two readings that differ */
   double empty_phase_ns;     /* a phase without subscriptions */
@@ -15,9 +15,9 @@ typedef struct cli_yardstick {
   double further_handler_ns; /* what each further one adds */
   double turn_ns;            /* to begin a bare turn; and to end it, with what ten phases of one handler left */
   int64_t step_ns;           /* what the record of a quick handler that does nothing says it took */
-} cli_yardstick;
+} cli_baseline;
 
 /** Takes some 10 ms. @return CLI_OK, or an exit status after saying what is wrong. */
-int cli_yardstick_read(tp_timestamps timestamps, cli_yardstick *yardstick);
+int cli_baseline_read(tp_timestamps timestamps, cli_baseline *baseline);
 
 #endif

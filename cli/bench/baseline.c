@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/bench/yardstick.h"
+#include "cli/bench/baseline.h"
 
 #include <stdio.h>
 
@@ -76,7 +76,7 @@ static tp_status make_runtime(tp_timestamps timestamps, tp_runtime **ret_runtime
 
 /* ---- measuring ---- */
 
-static void measure_clock(cli_yardstick *yardstick) {
+static void measure_clock(cli_baseline *baseline) {
   cli_histogram took = {0}, steps = {0};
   for (int batch = 0; batch < BATCHES; batch++) {
     int64_t began_ns = cli_now_ns(), last_ns = began_ns, now_ns;
@@ -86,8 +86,8 @@ static void measure_clock(cli_yardstick *yardstick) {
     }
     cli_histogram_add(&took, last_ns - began_ns);
   }
-  yardstick->clock_ns = (double)cli_histogram_at(&took, 500) / READINGS;
-  yardstick->clock_least_ns = steps.least;
+  baseline->clock_ns = (double)cli_histogram_at(&took, 500) / READINGS;
+  baseline->clock_least_ns = steps.least;
   cli_histogram_free(&took);
   cli_histogram_free(&steps);
 }
@@ -133,7 +133,7 @@ static tp_status run_batch(tp_runtime *runtime, uint32_t phase, cli_histogram *s
 static double above(double more, double less) { return more > less ? more - less : 0; }
 
 /* @param steps  NULL, or gets the handlers' own times, which makes the phase's meaningless. */
-static tp_status measure_phase(tp_runtime *runtime, uint32_t phase, cli_histogram *steps, cli_yardstick *yardstick,
+static tp_status measure_phase(tp_runtime *runtime, uint32_t phase, cli_histogram *steps, cli_baseline *baseline,
                                double *ret_ns, tp_fault *fault) {
   cli_histogram phases = {0}, turns = {0};
   tp_status status = TP_OK;
@@ -144,36 +144,36 @@ static tp_status measure_phase(tp_runtime *runtime, uint32_t phase, cli_histogra
     cli_histogram_add(&phases, b.phases_ns);
     cli_histogram_add(&turns, b.turn_ns);
   }
-  *ret_ns = above((double)cli_histogram_at(&phases, 500), yardstick->clock_ns) / PER_BATCH;
-  yardstick->turn_ns = above((double)cli_histogram_at(&turns, 500), 2 * yardstick->clock_ns);
+  *ret_ns = above((double)cli_histogram_at(&phases, 500), baseline->clock_ns) / PER_BATCH;
+  baseline->turn_ns = above((double)cli_histogram_at(&turns, 500), 2 * baseline->clock_ns);
   cli_histogram_free(&phases);
   cli_histogram_free(&turns);
   return status;
 }
 
-static tp_status measure_runtime(tp_runtime *runtime, cli_yardstick *yardstick, tp_fault *fault) {
+static tp_status measure_runtime(tp_runtime *runtime, cli_baseline *baseline, tp_fault *fault) {
   cli_histogram steps = {0};
   double none_ns = 0, one_ns = 0, many_ns = 0, ignored_ns;
-  tp_status status = measure_phase(runtime, NONE, NULL, yardstick, &none_ns, fault);
-  if (status == TP_OK) status = measure_phase(runtime, SEVERAL, &steps, yardstick, &ignored_ns, fault);
-  if (status == TP_OK) status = measure_phase(runtime, SEVERAL, NULL, yardstick, &many_ns, fault);
-  if (status == TP_OK) status = measure_phase(runtime, ONE, NULL, yardstick, &one_ns, fault); /* its turns count */
-  yardstick->empty_phase_ns = none_ns;
-  yardstick->first_handler_ns = above(one_ns, none_ns);
-  yardstick->further_handler_ns = above(many_ns, one_ns) / (MANY - 1);
-  yardstick->step_ns = cli_histogram_at(&steps, 500);
+  tp_status status = measure_phase(runtime, NONE, NULL, baseline, &none_ns, fault);
+  if (status == TP_OK) status = measure_phase(runtime, SEVERAL, &steps, baseline, &ignored_ns, fault);
+  if (status == TP_OK) status = measure_phase(runtime, SEVERAL, NULL, baseline, &many_ns, fault);
+  if (status == TP_OK) status = measure_phase(runtime, ONE, NULL, baseline, &one_ns, fault); /* its turns count */
+  baseline->empty_phase_ns = none_ns;
+  baseline->first_handler_ns = above(one_ns, none_ns);
+  baseline->further_handler_ns = above(many_ns, one_ns) / (MANY - 1);
+  baseline->step_ns = cli_histogram_at(&steps, 500);
   cli_histogram_free(&steps);
   return status;
 }
 
-int cli_yardstick_read(tp_timestamps timestamps, cli_yardstick *yardstick) {
+int cli_baseline_read(tp_timestamps timestamps, cli_baseline *baseline) {
   tp_runtime *runtime;
   tp_fault fault = {0};
-  measure_clock(yardstick);
+  measure_clock(baseline);
   tp_status status = make_runtime(timestamps, &runtime, &fault);
   if (status == TP_OK) {
-    status = measure_runtime(runtime, yardstick, &fault);
+    status = measure_runtime(runtime, baseline, &fault);
     tp_runtime_free(runtime);
   }
-  return status == TP_OK ? CLI_OK : cli_fault("the yardstick", status, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault("the baseline", status, &fault);
 }

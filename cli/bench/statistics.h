@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sheet: what was measured: of each phase how long it took and how much of that its handlers were, of each subscription
- * how long it ran, waited, and how it ended. Each thread that measures fills one of its own; they are added up at the
- * end. One thread at a time. */
-#ifndef CLI_SHEET_H
-#define CLI_SHEET_H
+ * statistics: what was measured: of each phase how long it took and how much of that its handlers were, of each
+ * subscription how long it ran, waited, and how it ended. Each thread that measures fills one of its own; they are
+ * added up at the end. One thread at a time. */
+#ifndef CLI_STATISTICS_H
+#define CLI_STATISTICS_H
 
 #include "cli/bench/histogram.h"
 #include "turnphase/turnphase.h"
@@ -22,7 +22,7 @@ const char *cli_ending_name(cli_ending ending);
 enum { CLI_STATES = 16, CLI_REASONS = 64 };
 
 /** One subscription. */
-typedef struct cli_sheet_run {
+typedef struct cli_statistics_run {
   tp_run_record row;             /* the newest; its names are the subscription's */
   uint64_t calls;                /* phase runs in which its handler was called */
   uint64_t attempts;             /* how often it was called in all: with retries more */
@@ -30,39 +30,39 @@ typedef struct cli_sheet_run {
   uint64_t reasons[CLI_REASONS]; /* by tp_reason */
   uint64_t fallbacks, late;      /* fallback used; answers that came too late and were discarded */
   cli_histogram own, wait;       /* ns: of the last attempt; from ready to its start */
-} cli_sheet_run;
+} cli_statistics_run;
 
-typedef struct cli_sheet_phase {
+typedef struct cli_statistics_phase {
   uint64_t endings[CLI_ENDING_COUNT];
   cli_histogram took;     /* ns: from the call, or the submission, to the result */
   cli_histogram handlers; /* ns: of that at least one handler ran */
   cli_histogram runtime;  /* ns: the rest */
-  cli_sheet_run *runs;
+  cli_statistics_run *runs;
   uint32_t run_count;
-} cli_sheet_phase;
+} cli_statistics_phase;
 
 /** Part of a run of a phase, in the runtime's time. */
 typedef struct cli_span {
   int64_t from_ns, to_ns;
 } cli_span;
 
-typedef struct cli_sheet {
-  cli_sheet_phase *phases;
+typedef struct cli_statistics {
+  cli_statistics_phase *phases;
   size_t phase_count;
   cli_histogram turn;       /* ns: begin, phases, end */
   cli_histogram begin, end; /* ns: of a turn */
-  int64_t step_ns;          /* of the yardstick: what a quick handler's record holds besides the handler */
+  int64_t step_ns;          /* of the baseline: what a quick handler's record holds besides the handler */
   bool timed;               /* the records have time-stamps */
   cli_span *spans;          /* scratch */
   size_t span_capacity;
-  struct cli_sheet *next;
-} cli_sheet;
+  struct cli_statistics *next;
+} cli_statistics;
 
-cli_sheet *cli_sheet_new(size_t phase_count, int64_t step_ns, bool timed);
+cli_statistics *cli_statistics_new(size_t phase_count, int64_t step_ns, bool timed);
 /** Takes down one run of a phase. @param phase  its index. */
-void cli_sheet_add(cli_sheet *sheet, size_t phase, int64_t took_ns, const tp_phase_result *result);
+void cli_statistics_add(cli_statistics *statistics, size_t phase, int64_t took_ns, const tp_phase_result *result);
 /** Adds what another has; both are of the same phases. */
-void cli_sheet_merge(cli_sheet *into, const cli_sheet *from);
-void cli_sheet_free(cli_sheet *sheet);
+void cli_statistics_merge(cli_statistics *into, const cli_statistics *from);
+void cli_statistics_free(cli_statistics *statistics);
 
 #endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/common/map.h"
+
+#include <assert.h>
+
+static cli_map_item *add(cli_map *map, const char *key) {
+  assert(map->count < CLI_MAP_ITEMS_MAX);
+  cli_map_item *item = &map->items[map->count++];
+  *item = (cli_map_item){.key = key};
+  return item;
+}
+
+void cli_map_add_text(cli_map *map, const char *key, tp_text text) { add(map, key)->text = text; }
+
+void cli_map_add_string(cli_map *map, const char *key, const char *string) {
+  cli_map_add_text(map, key, tp_text_of(string));
+}
+
+void cli_map_add_int(cli_map *map, const char *key, int64_t number) {
+  cli_map_item *item = add(map, key);
+  item->kind = CLI_MAP_INT;
+  item->number = number;
+}
+
+void cli_map_add_double(cli_map *map, const char *key, double number) {
+  cli_map_item *item = add(map, key);
+  item->kind = CLI_MAP_DOUBLE;
+  item->real = number;
+}
+
+void cli_map_add_bool(cli_map *map, const char *key, bool value) {
+  cli_map_item *item = add(map, key);
+  item->kind = CLI_MAP_BOOL;
+  item->number = value;
+}
+
+void cli_map_add_value(cli_map *map, const char *key, tp_text value) {
+  cli_map_item *item = add(map, key);
+  item->kind = CLI_MAP_VALUE;
+  item->text = value;
+}
+
+void cli_map_add_part(cli_map *map, const char *key, void (*part)(tp_writer *writer, const void *source),
+                      const void *source) {
+  cli_map_item *item = add(map, key);
+  item->kind = CLI_MAP_PART;
+  item->part = part;
+  item->source = source;
+}
+
+/* Arguments that a provider could not decode may be any bytes. */
+static void write_text(tp_writer *writer, tp_text text) {
+  if (tp_utf8_valid(text, NULL)) tp_write_text(writer, text);
+  else tp_write_bytes(writer, text);
+}
+
+void cli_map_write(const cli_map *map) {
+  tp_writer *writer = map->writer;
+  tp_write_map(writer, map->count);
+  for (size_t i = 0; i < map->count; i++) {
+    const cli_map_item *item = &map->items[i];
+    tp_write_string(writer, item->key);
+    switch (item->kind) {
+      case CLI_MAP_TEXT:
+        write_text(writer, item->text);
+        break;
+      case CLI_MAP_INT:
+        tp_write_int(writer, item->number);
+        break;
+      case CLI_MAP_DOUBLE:
+        tp_write_double(writer, item->real);
+        break;
+      case CLI_MAP_BOOL:
+        tp_write_bool(writer, item->number != 0);
+        break;
+      case CLI_MAP_PART:
+        item->part(writer, item->source);
+        break;
+      case CLI_MAP_VALUE:
+        if (item->text.size) tp_write_value(writer, item->text);
+        else tp_write_null(writer);
+        break;
+    }
+  }
+}
