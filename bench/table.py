@@ -89,7 +89,7 @@ def main():
     print_table(['', '', 'turnphase', 'beside', 'ratio', 'processors, others', 'bound', 'peers'],
                 [row for group in groups_of(timed) for row in lines_of(group)])
     print_table(['', 'figure', 'value', 'bound'], [figure_of(line) for line in lines if 'value' in line])
-    print_table(['room', 'operation', 'median'],
+    print_table(['module', 'operation', 'median'],
                 [[line['row'], line['contestant'], shown(line['ns']['median'])] for line in timed
                  if line['bench'] == line['row']])
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of the house that no compiler knows.
+"""The rules of the project that no compiler checks.
 
     python3 tests/lint.py ROOT
 
@@ -106,13 +106,13 @@ VIEWS['code-with-slashes'] = lambda text: TOKEN.sub(lambda m: m.group() if m.gro
 # ---- rules that need more than a pattern: functions of (path, text, tree) that yield (line, message) ----
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
-# Top to bottom: a room includes only what stands before it, and itself. The rooms that stand on the public face only see
+# Top to bottom: a module includes only what stands before it, and itself. The modules that stand on the public face only see
 # that and themselves.
-ROOMS = ['include/turnphase', 'runtime/base', 'runtime/os', 'runtime/value', 'runtime/store', 'runtime/record', 'runtime/inbox', 'runtime/plan',
+MODULES = ['include/turnphase', 'runtime/base', 'runtime/os', 'runtime/value', 'runtime/store', 'runtime/record', 'runtime/inbox', 'runtime/plan',
          'runtime/exec', 'runtime/process', 'phases']
 PUBLIC_FACE_ONLY = ['providers', 'stores', 'domains/declared', 'domains/files', 'domains/memory', 'cli', 'examples']
-# One piece of code in two libraries (docs/architecture.md): this header of another room, and no other.
-LENT = {'domains/memory': 'stores/sqlite/database.h'}
+# One piece of code in two libraries (docs/architecture.md): this header of another module, and no other.
+SHARED_HEADERS = {'domains/memory': 'stores/sqlite/database.h'}
 FOR_ALL = 'runtime/base/printf.h'  # a macro and nothing else
 PLAIN_HEADERS = {'stdarg.h', 'stdbool.h', 'stddef.h', 'stdint.h'}
 
@@ -121,17 +121,17 @@ def line_of(text, offset):
     return text.count('\n', 0, offset) + 1
 
 
-def room_of(path):
+def module_of(path):
     if path.startswith('turnphase/'):
         return 'include/turnphase'
-    for room in ROOMS + PUBLIC_FACE_ONLY + ['runtime', 'bench', 'tests']:
-        if path.startswith(room + '/'):
-            return room
+    for module in MODULES + PUBLIC_FACE_ONLY + ['runtime', 'bench', 'tests']:
+        if path.startswith(module + '/'):
+            return module
     return None
 
 
-def rooms_look_down(path, text, tree):
-    here = room_of(path)
+def modules_look_down(path, text, tree):
+    here = module_of(path)
     for match in INCLUDE.finditer(without_comments(text)):
         quote, name = match.groups()
         line = line_of(text, match.start())
@@ -139,16 +139,16 @@ def rooms_look_down(path, text, tree):
             if not name.startswith('turnphase/') and name not in PLAIN_HEADERS:
                 yield line, 'a public header shows only turnphase/ and %s, not %s' % (', '.join(sorted(PLAIN_HEADERS)), name)
             continue
-        there = room_of(name)
+        there = module_of(name)
         if quote == '<' or there is None:
             if quote == '"' and here is not None and here != 'tests':
                 yield line, 'include by the path from the root, not "%s"' % name
             continue
         if path.startswith('cli/common/') and name.startswith('cli/') and not name.startswith('cli/common/'):
             yield line, 'cli/common knows none of the commands, not %s' % name
-        if here in ROOMS and (there not in ROOMS or ROOMS.index(there) > ROOMS.index(here)):
-            yield line, '%s may not know %s: rooms look only at those above them' % (here, there)
-        elif here in PUBLIC_FACE_ONLY and there not in ('include/turnphase', here) and name not in (LENT.get(here), FOR_ALL):
+        if here in MODULES and (there not in MODULES or MODULES.index(there) > MODULES.index(here)):
+            yield line, '%s may not know %s: modules look only at those above them' % (here, there)
+        elif here in PUBLIC_FACE_ONLY and there not in ('include/turnphase', here) and name not in (SHARED_HEADERS.get(here), FOR_ALL):
             yield line, '%s stands on the public headers alone, not on %s' % (here, there)
 
 
@@ -158,7 +158,7 @@ IDENTIFIER = re.compile(r'[A-Za-z_]\w*')
 
 def runtime_has_no_foreign_words(path, text, tree):
     """runtime/ never names an agent, a prompt, a model or a tool, but by the names that public headers gave."""
-    if not path.startswith('runtime/') or path == 'runtime/os/lock.def':  # it ranks the locks of all rooms
+    if not path.startswith('runtime/') or path == 'runtime/os/lock.def':  # it ranks the locks of all modules
         return
     for match in IDENTIFIER.finditer(text):
         word = match.group()
@@ -239,14 +239,14 @@ def lists_are_sorted(path, text, tree):
 
 
 FUNCTIONS = [
-    (rooms_look_down, 'include/turnphase/x.h', '#include <msgpack.h>\n'),
-    (rooms_look_down, 'runtime/os/x.c', '#include "runtime/exec/runtime.h"\n'),
-    (rooms_look_down, 'runtime/exec/x.c', '#include "phases/turn.h"\n'),
-    (rooms_look_down, 'domains/memory/x.c', '#include "runtime/base/base.h"\n'),
-    (rooms_look_down, 'domains/memory/x.c', '#include "stores/sqlite/x.h"\n'),
-    (rooms_look_down, 'domains/declared/x.c', '#include "stores/sqlite/database.h"\n'),
-    (rooms_look_down, 'cli/x.c', '#include "x.h"\n'),
-    (rooms_look_down, 'cli/common/x.c', '#include "cli/run/x.h"\n'),
+    (modules_look_down, 'include/turnphase/x.h', '#include <msgpack.h>\n'),
+    (modules_look_down, 'runtime/os/x.c', '#include "runtime/exec/runtime.h"\n'),
+    (modules_look_down, 'runtime/exec/x.c', '#include "phases/turn.h"\n'),
+    (modules_look_down, 'domains/memory/x.c', '#include "runtime/base/base.h"\n'),
+    (modules_look_down, 'domains/memory/x.c', '#include "stores/sqlite/x.h"\n'),
+    (modules_look_down, 'domains/declared/x.c', '#include "stores/sqlite/database.h"\n'),
+    (modules_look_down, 'cli/x.c', '#include "x.h"\n'),
+    (modules_look_down, 'cli/common/x.c', '#include "cli/run/x.h"\n'),
     (runtime_has_no_foreign_words, 'runtime/exec/x.c', '/* runs the model\'s tool_zzz calls */\n'),
     (has_licence, 'cli/x.c', '\n'),
     (ends_with_newline, 'cli/x.c', 'int x;'),

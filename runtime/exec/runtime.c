@@ -165,7 +165,7 @@ static tp_status resolve_store(tp_store *ret_store, const tp_store *theirs, tp_f
   return TP_OK;
 }
 
-/* The rooms in the order they are built; torn down from `built` backwards. */
+/* The parts in the order in which they are built; torn down from `built` backwards. */
 enum room {
   ROOM_MUTEX,
   ROOM_COND,
@@ -290,7 +290,7 @@ static void tear_down(tp_runtime *runtime, enum room room, bool host_store_too) 
   }
 }
 
-/* The rooms below `built`, from the last one back, and the runtime itself. */
+/* The parts below `built`, from the last one back, and the runtime itself. */
 static void take_apart(tp_runtime *runtime, enum room built, bool host_store_too) {
   for (int room = (int)built; room-- > 0;) tear_down(runtime, (enum room)room, host_store_too);
   tp_allocator allocator = runtime->allocator;

@@ -61,7 +61,7 @@ struct tp_runtime {
   uint32_t helpers_max; /* share.h: how many engine workers may help one entry */
   int64_t search_ns;    /* how long an owner or helper looks for what may come before it sleeps */
   char turn_prefix[22]; /* of generated ids: "turn-", 16 digits, "-" */
-  /* rooms with a lock of their own */
+  /* parts with a lock of their own */
   tp__thread_caches caches;
   tp__blocks blocks;
   tp__turn_table turn_table;

@@ -35,7 +35,7 @@ typedef struct tp__alias {
   uint32_t flags;
 } tp__alias;
 
-/** What the layer above lends: the runtime rooms do not look inside contributions. */
+/** Functions of the layer above: no module of runtime/ looks inside contributions. */
 typedef struct tp__contribution_ops {
   /** Checks, also whether the phase takes a signal of this kind, and deep-copies. What the copy holds of the host's is
    *  added to the home, on success only.

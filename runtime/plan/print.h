@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * print: what the printers of this room share. Text leaves piece by piece through the caller's function; nothing is
+ * print: what the printers of this module share. Text leaves piece by piece through the caller's function; nothing is
  * allocated and nothing is cut. */
 #ifndef TP__PRINT_H
 #define TP__PRINT_H

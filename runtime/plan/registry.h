@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * registry: what the files of this room share with each other and with nobody else.
+ * registry: what the files of this module share with each other alone.
  * What is registered at one version is a set: it never changes, belongs to the snapshot that was compiled of it, and is
  * the ground on which the next commit builds its own. So nothing but the pointer to the newest snapshot and the audit
  * rows needs the lock. Neighbouring sets share what they have in common, in parts that are counted: the members of a

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory_store: what the engine knows of the store of the house beside its public interface: it takes a turn's packed
+ * memory_store: what the engine knows of the memory store beside its public interface: it takes a turn's packed
  * records at once. */
 #ifndef TP__MEMORY_STORE_H
 #define TP__MEMORY_STORE_H

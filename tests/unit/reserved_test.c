@@ -13,23 +13,23 @@
 #include "turnphase/process.h"
 
 /* What the structs are offered to. */
-typedef struct house {
+typedef struct fixture {
   tp_runtime *runtime;
   tp_edit *edit;
   tp_turn *turn;
   tp_store *store;
   tp_token token; /* of a handler that has deferred */
-} house;
+} fixture;
 
 /* Each gives one struct to who reads it, and takes back what comes of it. */
-typedef tp_status (*offer_fn)(house *h, const void *given, tp_fault *fault);
+typedef tp_status (*offer_fn)(fixture *h, const void *given, tp_fault *fault);
 
-static tp_status offer_handler(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_handler(fixture *h, const void *given, tp_fault *fault) {
   tp_status status = tp_edit_add_handler(h->edit, given, fault);
   return status == TP_OK ? tp_edit_remove_handler(h->edit, "offered", NULL) : status;
 }
 
-static tp_status offer_edge(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_edge(fixture *h, const void *given, tp_fault *fault) {
   const tp_edge *edges[] = {given};
   tp_subscription sub = {.struct_size = sizeof sub, .id = "s", .handler = "h", .phase = TP_PHASE_TURN_INTAKE};
   sub.after = edges;
@@ -38,7 +38,7 @@ static tp_status offer_edge(house *h, const void *given, tp_fault *fault) {
   return status == TP_OK ? tp_edit_remove_subscription(h->edit, "s", NULL) : status;
 }
 
-static tp_status offer_tool(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_tool(fixture *h, const void *given, tp_fault *fault) {
   const tp_tool *tools[] = {given};
   const tp_contribution bundle = {
       .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 1};
@@ -64,38 +64,38 @@ static tp_status runtime_of(const tp_runtime_options *options, tp_fault *fault) 
 static void store_stays(void *self) { (void)self; }
 
 /* A store that nobody has to free. */
-static tp_status offer_store(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_store(fixture *h, const void *given, tp_fault *fault) {
   tp_store store = *h->store;
   store.reserved_ = ((const tp_store *)given)->reserved_;
   store.destroy = store_stays;
   return runtime_of(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .store = &store}, fault);
 }
 
-static tp_status offer_owner(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_owner(fixture *h, const void *given, tp_fault *fault) {
   tp_edit *edit;
   tp_status status = tp_edit_begin(h->runtime, given, &edit, fault);
   if (status == TP_OK) tp_edit_discard(edit);
   return status;
 }
 
-static tp_status offer_hook(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_hook(fixture *h, const void *given, tp_fault *fault) {
   return tp_hook_add(h->runtime, given, fault);
 }
 
 static tp_status register_nothing(const tp_domain_context *context, tp_fault *fault) {
   return (void)context, (void)fault, TP_OK;
 }
-static tp_status offer_domain(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_domain(fixture *h, const void *given, tp_fault *fault) {
   return tp_domain_add(h->runtime, h->edit, given, fault);
 }
 
-static tp_status offer_call(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_call(fixture *h, const void *given, tp_fault *fault) {
   const tp_tool_call *calls[] = {given};
   const tp_tool_result *const *results;
   return tp_tools_run(h->turn, calls, 1, &results, fault);
 }
 
-static tp_status offer_session(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_session(fixture *h, const void *given, tp_fault *fault) {
   tp_session *session;
   tp_status status = tp_session_open(h->runtime, given, &session, fault);
   if (status == TP_OK) tp_session_close(session, NULL, NULL);
@@ -105,31 +105,31 @@ static tp_status offer_session(house *h, const void *given, tp_fault *fault) {
 static void start_nothing(void *self, const tp_model_request *request, tp_token token) {
   (void)self, (void)request, (void)token;
 }
-static tp_status offer_model(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_model(fixture *h, const void *given, tp_fault *fault) {
   return offer_session(h, &(tp_session_options){.struct_size = sizeof(tp_session_options), .id = "m", .model = given},
                        fault);
 }
 
 static void hear_nothing(void *ctx, const tp_event *event) { (void)ctx, (void)event; }
-static tp_status offer_listener(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_listener(fixture *h, const void *given, tp_fault *fault) {
   uint64_t id;
   tp_status status = tp_runtime_listen(h->runtime, given, &id, fault);
   return status == TP_OK ? tp_runtime_unlisten(h->runtime, id, NULL) : status;
 }
 
-static tp_status offer_request(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_request(fixture *h, const void *given, tp_fault *fault) {
   tp_turn *turn;
   tp_status status = tp_turn_begin_bare(h->runtime, given, &turn, fault);
   if (status == TP_OK) tp_turn_end(turn);
   return status;
 }
 
-static tp_status offer_input(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_input(fixture *h, const void *given, tp_fault *fault) {
   tp_phase_result result = {.struct_size = sizeof result};
   return tp_phase_run(h->turn, TP_PHASE_TURN_INTAKE, given, &result, fault);
 }
 
-static tp_status offer_loop(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_loop(fixture *h, const void *given, tp_fault *fault) {
   (void)h;
   tp_process_loop *loop;
   tp_status status = tp_process_loop_new(given, &loop, fault);
@@ -137,48 +137,48 @@ static tp_status offer_loop(house *h, const void *given, tp_fault *fault) {
   return status;
 }
 
-static tp_status offer_decision(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_decision(fixture *h, const void *given, tp_fault *fault) {
   (void)h;
   return tp_question_answer((tp_token){7}, given, fault);
 }
 
-static tp_status offer_outcome(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_outcome(fixture *h, const void *given, tp_fault *fault) {
   (void)fault;
   return tp_token_complete(h->token, given);
 }
 
 static bool stop_entries(void *ctx, const tp_entry_record *record) { return (void)ctx, (void)record, false; }
-static tp_status offer_records(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_records(fixture *h, const void *given, tp_fault *fault) {
   return tp_runtime_records(h->runtime, given, stop_entries, NULL, fault);
 }
-static tp_status offer_store_records(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_store_records(fixture *h, const void *given, tp_fault *fault) {
   return h->store->records(h->store->self, given, stop_entries, NULL, fault);
 }
 
 static bool stop_turns(void *ctx, const tp_turn_record *record) { return (void)ctx, (void)record, false; }
-static tp_status offer_turns(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_turns(fixture *h, const void *given, tp_fault *fault) {
   return tp_runtime_turns(h->runtime, given, stop_turns, NULL, fault);
 }
-static tp_status offer_store_turns(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_store_turns(fixture *h, const void *given, tp_fault *fault) {
   return h->store->turns(h->store->self, given, stop_turns, NULL, fault);
 }
 
 static bool stop_subscriptions(void *ctx, const tp_subscription_info *info) { return (void)ctx, (void)info, false; }
-static tp_status offer_subscriptions(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_subscriptions(fixture *h, const void *given, tp_fault *fault) {
   return tp_runtime_subscriptions(h->runtime, given, stop_subscriptions, NULL, fault);
 }
 
-static tp_status offer_turn_record(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_turn_record(fixture *h, const void *given, tp_fault *fault) {
   (void)fault;
   return h->store->turn_record(h->store->self, given);
 }
 
-static tp_status offer_late(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_late(fixture *h, const void *given, tp_fault *fault) {
   (void)fault;
   return h->store->record_late(h->store->self, given);
 }
 
-static tp_status offer_finish(house *h, const void *given, tp_fault *fault) {
+static tp_status offer_finish(fixture *h, const void *given, tp_fault *fault) {
   uint32_t state;
   return h->store->job_finish(h->store->self, given, &state, fault);
 }
@@ -253,7 +253,7 @@ static const struct reserved_case {
     CASE(tp_outcome, an_outcome, offer_outcome, TP_ERR_USAGE, TP_OK, false),
 };
 
-static void check_case(house *h, const struct reserved_case *c) {
+static void check_case(fixture *h, const struct reserved_case *c) {
   _Alignas(16) unsigned char copy[1024];
   tp_fault fault;
   assert_true(c->size <= sizeof copy);
@@ -273,7 +273,7 @@ static void ended(void *ctx, const tp_phase_result *result) { (void)result, latc
 
 static void reserved_bytes_must_be_zero_in_every_struct_that_a_host_fills(void **state) {
   (void)state;
-  house h = {.runtime = open_runtime(NULL)};
+  fixture h = {.runtime = open_runtime(NULL)};
   latch deferred = LATCH, end = LATCH;
   act later = {.defers = true, .deferred = &deferred};
   add_hooks(h.runtime, &(hook){.id = "later", .phase = TP_PHASE_SESSION_START, .self = &later, .slow = true,

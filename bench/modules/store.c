@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the memory store costs: a record kept while the store is full, and a job that it knows already. */
-#include "bench/rooms/room.h"
+#include "bench/modules/module.h"
 
-typedef struct store_room {
+typedef struct store_bench {
   tp_store *store;
   tp_text ids[TP_ID_COUNT];
   uint64_t entries;
   tp_job job;
-} store_room;
+} store_bench;
 
 static bool run_of(const void *source, size_t index, tp_run_record *record) {
   (void)source;
@@ -26,49 +26,49 @@ static bool run_of(const void *source, size_t index, tp_run_record *record) {
 }
 
 static int64_t record(void *ctx, uint32_t times) {
-  store_room *room = ctx;
-  tp_store *store = room->store;
+  store_bench *module = ctx;
+  tp_store *store = module->store;
   tp_entry_record record = {.struct_size = sizeof record,
                             .phase = 64,
                             .started_ns = 1000,
                             .ended_ns = 1100,
-                            .ids = room->ids,
+                            .ids = module->ids,
                             .id_count = TP_ID_COUNT,
                             .run_count = 6,
                             .run = run_of};
-  ROOM_TIMED(times, record.entry_id = ++room->entries; bench_must(store->record(store->self, &record), NULL));
+  MODULE_TIMED(times, record.entry_id = ++module->entries; bench_must(store->record(store->self, &record), NULL));
 }
 
 static int64_t known_job(void *ctx, uint32_t times) {
-  store_room *room = ctx;
-  tp_store *store = room->store;
+  store_bench *module = ctx;
+  tp_store *store = module->store;
   uint64_t id;
   bool existed;
-  ROOM_TIMED(times, bench_must(store->job_insert(store->self, &room->job, &id, &existed, NULL), NULL));
+  MODULE_TIMED(times, bench_must(store->job_insert(store->self, &module->job, &id, &existed, NULL), NULL));
 }
 
 int main(int argc, char **argv) {
   enum { RECORDS = 10000 };
   bench_program program;
-  store_room room = {.job = {.struct_size = sizeof(tp_job),
-                             .attempts_max = 3,
-                             .phase = 64,
-                             .contract_version = 1,
-                             .limit_ms = 1000,
-                             .handler = tp_text_of("handler"),
-                             .subscription = tp_text_of("subscription"),
-                             .idempotency_key = tp_text_of("key"),
-                             .payload = {"\x80", 1}}};
+  store_bench module = {.job = {.struct_size = sizeof(tp_job),
+                                .attempts_max = 3,
+                                .phase = 64,
+                                .contract_version = 1,
+                                .limit_ms = 1000,
+                                .handler = tp_text_of("handler"),
+                                .subscription = tp_text_of("subscription"),
+                                .idempotency_key = tp_text_of("key"),
+                                .payload = {"\x80", 1}}};
   bench_row row = {.name = "store", .what = "the memory store, full"};
   bench_open(&program, "store", "What the memory store costs.", "store ", argc, argv);
-  room.ids[TP_ID_TURN] = tp_text_of("0123456789abcdef");
-  room.ids[TP_ID_SESSION] = tp_text_of("session");
+  module.ids[TP_ID_TURN] = tp_text_of("0123456789abcdef");
+  module.ids[TP_ID_SESSION] = tp_text_of("session");
   tp_store_memory_options options = {.struct_size = sizeof options, .records_max = RECORDS};
-  bench_must(tp_store_memory_new(NULL, &options, &room.store, NULL), NULL);
-  (void)record(&room, RECORDS);
-  room_add(&row, "record of an entry with 6 runs", record, &room);
-  room_add(&row, "insert a job that is known", known_job, &room);
+  bench_must(tp_store_memory_new(NULL, &options, &module.store, NULL), NULL);
+  (void)record(&module, RECORDS);
+  module_add(&row, "record of an entry with 6 runs", record, &module);
+  module_add(&row, "insert a job that is known", known_job, &module);
   bench_row_run(&program, &row, NULL);
-  tp_store_free(room.store);
+  tp_store_free(module.store);
   return bench_close(&program);
 }
