@@ -48,7 +48,7 @@ static void late(tp__attempt *attempt, int64_t now_ns) {
 
 static void abandoned(tp__attempt *attempt) {
   tp__host_call *c = of(attempt);
-  c->status = tp__fail(&c->fault, TP_ERR_STORE, NULL, TP__ABANDONED_WORDS);
+  c->status = tp__fail(&c->fault, TP_ERR_STORE, NULL, TP__ABANDONED_REASON);
   end_to_count(c);
 }
 
@@ -61,7 +61,7 @@ static void settled(tp__attempt *attempt, tp__attempt_end end) {
 
 static void release(tp__attempt *attempt) {
   tp__host_call *c = of(attempt);
-  tp_runtime *runtime = attempt->runtime;
+  tp_runtime *runtime = tp__attempt_runtime(attempt);
   tp__turn *turn = c->turn;
   tp_session *session = c->session;
   end_to_count(c); /* it never ran, or nobody completed its token */
@@ -126,7 +126,7 @@ static void start_here(tp__host_call *c, int64_t deadline_ns) {
   tp_token token;
   tp__a64_store_relaxed(&attempt->started_ns, (uint64_t)tp__now_ns()); /* no other thread knows it yet */
   if (tp__attempt_defer(attempt, &deferral, &token) != TP_OK) {
-    c->status = tp__tokens_full(attempt->runtime, &c->fault);
+    c->status = tp__tokens_full(attempt->sched, &c->fault);
     tp__attempt_fini(attempt);
     settled(attempt, TP__ANSWERED);
     return;

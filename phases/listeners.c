@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/listeners.h"
 
-#include "phases/event_inbox.h"
 #include "phases/agent_layer.h"
+#include "phases/event_inbox.h"
 
 enum { EVENT_KINDS_END = TP_EVENT_JOB + 1 };
 static const uint64_t not_yet_used = UINT64_C(1) << TP_EVENT_QUESTION;

@@ -48,7 +48,7 @@ static void delta_delivered(tp__message *message) {
   c->any_delta = true;
   if (c->each_delta) tell_each(c, pieces, size);
   else tell_joined(c, pieces, size);
-  tp__release(&c->base.runtime->allocator, pieces, capacity);
+  tp__release(&tp__attempt_runtime(&c->base)->allocator, pieces, capacity);
   tp__attempt_unref(&c->base); /* the message's */
 }
 
@@ -56,7 +56,7 @@ static tp_status add_piece_locked(tp__model_call *c, tp_text piece) {
   void *pieces = c->pieces;
   uint64_t size = piece.size;
   if (size > PIECES_BYTES_MAX || c->pieces_size + sizeof size + piece.size > PIECES_BYTES_MAX) return TP_ERR_FULL;
-  TP__TRY(tp__array_grow(&c->base.runtime->allocator, &pieces, &c->pieces_capacity,
+  TP__TRY(tp__array_grow(&tp__attempt_runtime(&c->base)->allocator, &pieces, &c->pieces_capacity,
                          c->pieces_size + sizeof size + piece.size, 1));
   c->pieces = pieces;
   memcpy(c->pieces + c->pieces_size, &size, sizeof size);
@@ -84,7 +84,7 @@ static tp__answer call(tp__attempt *attempt) {
   if (tp__attempt_defer(attempt, &(tp_deferral){.struct_size = sizeof(tp_deferral), .cancel = cancel_model, .ctx = c},
                         &token) != TP_OK) {
     tp_fault fault = {.code = TP_OK};
-    c->failure = tp__tokens_full(attempt->runtime, &fault);
+    c->failure = tp__tokens_full(attempt->sched, &fault);
     if (!tp__arena_string(&c->answer_arena, fault.message, &c->failure_message)) c->failure_message = NULL;
     return (tp__answer){.kind = TP_ANSWER_FAILED};
   }
@@ -152,7 +152,7 @@ static void accept(tp__attempt *attempt, const tp__answer *answer, const void *e
   attempt->answer = (tp__answer){.kind = answer->kind};
 }
 
-static void abandoned(tp__attempt *attempt) { of(attempt)->failure_message = TP__ABANDONED_WORDS; }
+static void abandoned(tp__attempt *attempt) { of(attempt)->failure_message = TP__ABANDONED_REASON; }
 
 /* It never ran. */
 static tp_status refused_status(tp__model_call *c, tp_reason reason) {
@@ -185,7 +185,7 @@ static void settled(tp__attempt *attempt, tp__attempt_end end) {
 
 static void release(tp__attempt *attempt) {
   tp__model_call *c = of(attempt);
-  tp_runtime *runtime = attempt->runtime;
+  tp_runtime *runtime = tp__attempt_runtime(attempt);
   tp__turn *turn = c->turn;
   tp_session *session = c->session;
   tp__toolset_unref(c->tools);
@@ -296,6 +296,6 @@ tp_status tp_model_delta(tp_token token, tp_text piece) {
     tp__a32_add_relaxed(&attempt->refs, 1); /* the message's */
     if (!tp__strand_push(attempt->strand, &c->delta_message)) tp__attempt_unref(attempt);
   }
-  tp__token_let_go(attempt);
+  tp__token_release(attempt);
   return status;
 }

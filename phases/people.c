@@ -5,8 +5,8 @@
 
 #include "phases/people.h"
 
-#include "runtime/exec/attempt.h"
 #include "runtime/exec/report.h"
+#include "runtime/sched/attempt.h"
 
 enum { LIMIT_MS = 30 * 60 * 1000, REASON_BYTES_MAX = 4096, BLOCK_BYTES = 1024, HASH_BYTES = 32 };
 

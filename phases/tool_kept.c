@@ -51,7 +51,7 @@ static void take_earlier(void *ctx, const tp_tool_end_record *earlier) {
 }
 
 static void work(keeping *k) {
-  tp_runtime *runtime = k->base.runtime;
+  tp_runtime *runtime = tp__attempt_runtime(&k->base);
   const tp_store *store = &runtime->store;
   tp__inside frame;
   void *self = tp__store_enter(&frame, runtime);
@@ -68,7 +68,7 @@ static tp__answer call(tp__attempt *attempt) {
 /* ---- what comes of it, on the owner ---- */
 
 static void log_failure(const keeping *k, tp_status status) {
-  tp__log(k->base.runtime, TP_LOG_ERROR, &(tp__log_subject){.status = status, .ids = k->turn->ids},
+  tp__log(tp__attempt_runtime(&k->base), TP_LOG_ERROR, &(tp__log_subject){.status = status, .ids = k->turn->ids},
           "the %s of a call of tool `%s` was not kept: %s", k->is_end ? "result" : "start", k->base.pool_item.name,
           status == k->status && k->fault.message[0] ? k->fault.message : tp_status_text(status));
 }
@@ -110,7 +110,7 @@ static void release(tp__attempt *attempt) {
   keeping *k = of(attempt);
   tp__turn *turn = k->turn;
   tp__arena_fini(&k->arena);
-  tp__block_give(&attempt->runtime->blocks, k, k->block_size);
+  tp__block_give(&tp__attempt_runtime(attempt)->blocks, k, k->block_size);
   tp__turn_unref(turn);
 }
 
@@ -160,7 +160,7 @@ void tp__toolcall_keep_start(tp__tool_slot *slot) {
     return;
   }
   k->start = (tp_tool_start_record){.struct_size = sizeof k->start,
-                                    .process_run_id = k->base.runtime->jobs.mark,
+                                    .process_run_id = tp__attempt_runtime(&k->base)->jobs.mark,
                                     .turn_number = k->turn->number,
                                     .call_index = slot->index,
                                     .started_unix_ms = tp__unix_ms(),

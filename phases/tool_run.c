@@ -121,7 +121,7 @@ static void accept(tp__attempt *base, const tp__answer *answer, const void *extr
 static const tp__tool_said malformed = {.flaws = TP__SAID_ERROR, .text = {MALFORMED_WORDS, sizeof MALFORMED_WORDS - 1}};
 
 static void abandoned(tp__attempt *base) {
-  say_by_token(of(base), true, tp_text_of(TP__ABANDONED_WORDS));
+  say_by_token(of(base), true, tp_text_of(TP__ABANDONED_REASON));
   base->answer = (tp__answer){.kind = TP_ANSWER_FAILED};
 }
 
@@ -236,7 +236,7 @@ tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *theirs, tp_token *r
     status = run->attempt ? tp__attempt_defer(&run->attempt->base, &deferral, ret_token)
                           : defer_here(run, &deferral, ret_token);
   if (status == TP_ERR_FULL) { /* the model reads the answer: who has the tokens is for the host's log */
-    (void)!tp__tokens_full(run->turn->runtime, &full);
+    (void)!tp__tokens_full(&run->turn->runtime->sched, &full);
     tp__log(run->turn->runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status}, "tool `%s` got no token: %s",
             run->name, full.message);
   }

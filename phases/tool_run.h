@@ -7,8 +7,8 @@
 #define TP__TOOL_RUN_H
 
 #include "phases/turn.h"
-#include "runtime/exec/attempt.h"
 #include "runtime/exec/runtime.h"
+#include "runtime/sched/attempt.h"
 
 typedef struct tp__tool_entry tp__tool_entry;
 typedef struct tp__tool_attempt tp__tool_attempt;

@@ -5,8 +5,8 @@
 #ifndef TP__PHASES_TURN_H
 #define TP__PHASES_TURN_H
 
-#include "phases/merge.h"
 #include "phases/agent_layer.h"
+#include "phases/merge.h"
 #include "turnphase/people.h"
 #include "turnphase/turn.h"
 

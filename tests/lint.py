@@ -108,7 +108,7 @@ VIEWS['code-with-slashes'] = lambda text: TOKEN.sub(lambda m: m.group() if m.gro
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 # Top to bottom: a module includes only what stands before it, and itself. The modules that stand on the public face only see
 # that and themselves.
-MODULES = ['include/turnphase', 'runtime/base', 'runtime/os', 'runtime/value', 'runtime/store', 'runtime/record', 'runtime/inbox', 'runtime/plan',
+MODULES = ['include/turnphase', 'runtime/base', 'runtime/os', 'runtime/value', 'runtime/store', 'runtime/record', 'runtime/inbox', 'runtime/sched', 'runtime/plan',
          'runtime/exec', 'runtime/process', 'phases']
 PUBLIC_FACE_ONLY = ['providers', 'stores', 'domains/declared', 'domains/files', 'domains/memory', 'cli', 'examples']
 # One piece of code in two libraries (docs/architecture.md): this header of another module, and no other.

@@ -252,7 +252,7 @@ tp_answer tp_call_defer(tp_call *call, const tp_deferral *theirs, tp_token *ret_
   if (status == TP_OK)
     status = call->attempt ? tp__attempt_defer(call->attempt, &deferral, ret_token)
                            : tp__node_defer_inline(call, &deferral, ret_token);
-  if (status == TP_ERR_FULL) (void)!tp__tokens_full(call->entry->turn->runtime, &fault);
+  if (status == TP_ERR_FULL) (void)!tp__tokens_full(&call->entry->turn->runtime->sched, &fault);
   if (status == TP_OK) return TP_ANSWER_DEFERRED;
   call->sealed = was_sealed; /* nobody has a token of it that was sealed here */
   const char *reason = was_sealed ? "deferred twice" : keep(call, fault.message);

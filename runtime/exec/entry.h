@@ -14,10 +14,10 @@
 #ifndef TP__ENTRY_H
 #define TP__ENTRY_H
 
-#include "runtime/exec/attempt.h"
 #include "runtime/exec/decide.h"
 #include "runtime/exec/ready.h"
 #include "runtime/exec/turn.h"
+#include "runtime/sched/attempt.h"
 #include "runtime/store/record_pack.h"
 
 typedef struct tp__entry tp__entry;

@@ -37,7 +37,7 @@ static tp__answer call(tp__attempt *attempt) {
 /* The token is completed, whatever comes of its answer, so what the answer brings was taken: from the first that is
  * refused on it is discarded. */
 static tp_status copy_contributions(node_attempt *a, const tp__answer *answer, tp_status status) {
-  const tp__contribution_ops *ops = a->base.runtime->layer_ops->contributions;
+  const tp__contribution_ops *ops = tp__attempt_runtime(&a->base)->layer_ops->contributions;
   for (size_t i = 0; i < answer->contribution_count; i++) {
     const tp_contribution *contribution = answer->contributions[i];
     if (status == TP_OK)
@@ -78,13 +78,15 @@ static void join_outputs(node_attempt *a, tp__output *ret_output) {
 static void pin(node_attempt *a) {
   bool first = tp__a32_add_acq_rel(&a->entry->pinned, 1) == 0;
   a->pinned = true;
-  tp__a64_add_acq_rel(&a->base.runtime->abandoned_bytes, a->block_size + (first ? a->entry->block_size : 0));
+  tp__a64_add_acq_rel(&tp__attempt_runtime(&a->base)->abandoned_bytes,
+                      a->block_size + (first ? a->entry->block_size : 0));
 }
 
 /* and the last one gives it back. */
 static void unpin(const node_attempt *a) {
   bool last = tp__a32_sub_acq_rel(&a->entry->pinned, 1) == 1;
-  tp__a64_sub_acq_rel(&a->base.runtime->abandoned_bytes, a->block_size + (last ? a->entry->block_size : 0));
+  tp__a64_sub_acq_rel(&tp__attempt_runtime(&a->base)->abandoned_bytes,
+                      a->block_size + (last ? a->entry->block_size : 0));
 }
 
 /* Its limit counts from when it came into the inbox, and the row's times begin when it was taken. */
@@ -135,10 +137,10 @@ static void settled(tp__attempt *attempt, tp__attempt_end how) {
 
 static void late(tp__attempt *attempt, int64_t now_ns) {
   node_attempt *a = of(attempt);
-  tp_store *store = &attempt->runtime->store;
+  tp_store *store = &tp__attempt_runtime(attempt)->store;
   if (!store->record_late) return;
   tp_late_record note = {.struct_size = sizeof note,
-                         .process_run_id = attempt->runtime->jobs.mark,
+                         .process_run_id = tp__attempt_runtime(attempt)->jobs.mark,
                          .entry_id = a->entry->id,
                          .late_ns = now_ns,
                          .run_index = a->index};
@@ -169,7 +171,7 @@ void tp__node_attempts_free(tp__entry *e) {
 
 static void release(tp__attempt *attempt) {
   node_attempt *a = of(attempt);
-  tp_runtime *runtime = attempt->runtime;
+  tp_runtime *runtime = tp__attempt_runtime(attempt);
   tp__entry *e = a->entry;
   if (a->pinned) unpin(a);
   if (a->kept) keep(e, a);
@@ -212,7 +214,7 @@ static node_attempt *new_attempt(tp__entry *e, uint32_t index) {
 
 /* A subscription that does not say otherwise cannot drain a small pool by hanging. */
 static uint32_t permits_of(const tp_runtime *runtime, const tp__node *node) {
-  uint32_t most = runtime->pool.threads_max / 4;
+  uint32_t most = runtime->sched.pool.threads_max / 4;
   if (node->sub->desc.max_concurrent > 0 || node->permits <= most) return node->permits;
   return most > 0 ? most : 1;
 }
@@ -232,7 +234,8 @@ static tp_reason offer(node_attempt *a, const tp__node *node, tp__run *run) {
 
 /* Where functions that do not return hold all threads as well, threads are what is wanting. */
 static tp_reason why_none(tp_runtime *runtime, const tp__node *node) {
-  bool no_thread = !node->handler->desc.inbox && is_memory_pinned(runtime) && tp__pool_is_exhausted(&runtime->pool);
+  bool no_thread =
+      !node->handler->desc.inbox && is_memory_pinned(runtime) && tp__pool_is_exhausted(&runtime->sched.pool);
   return no_thread ? TP_REASON_NO_WORKER : TP_REASON_NO_MEMORY;
 }
 

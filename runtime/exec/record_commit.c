@@ -27,7 +27,7 @@ tp_status tp__store_commit(tp_runtime *runtime, tp_fault *fault) {
 
 static tp__answer call(tp__attempt *attempt) {
   record_commit *c = of(attempt);
-  c->status = tp__store_commit(attempt->runtime, &c->fault);
+  c->status = tp__store_commit(tp__attempt_runtime(attempt), &c->fault);
   return (tp__answer){.kind = TP_ANSWER_DONE};
 }
 
@@ -38,7 +38,7 @@ static void settled(tp__attempt *attempt, tp__attempt_end end) {
   if (end == TP__ANSWERED) {
     c->on_end(c->entry, c->status, &c->fault);
   } else if (end == TP__REFUSED) { /* the pool has stopped, or has no thread: the owner waits itself */
-    c->status = tp__store_commit(attempt->runtime, &c->fault);
+    c->status = tp__store_commit(tp__attempt_runtime(attempt), &c->fault);
     c->on_end(c->entry, c->status, &c->fault);
   } else {
     c->on_end(c->entry, TP_ERR_TIMEOUT, &late);
@@ -49,7 +49,7 @@ static void settled(tp__attempt *attempt, tp__attempt_end end) {
 static void release(tp__attempt *attempt) {
   record_commit *c = of(attempt);
   tp__turn *turn = c->turn;
-  tp__block_give(&attempt->runtime->blocks, c, c->block_size);
+  tp__block_give(&tp__attempt_runtime(attempt)->blocks, c, c->block_size);
   tp__turn_unref(turn);
 }
 

@@ -5,11 +5,10 @@
  * the engine workers, the handler threads; free. */
 #include "runtime/exec/runtime.h"
 
-#include "runtime/exec/share.h"
-
 #include <stdio.h>
 
-#include "runtime/exec/bug.h"
+#include "runtime/exec/share.h"
+#include "runtime/sched/bug.h"
 
 enum {
   WORKERS_MAX = 16384,
@@ -21,10 +20,6 @@ enum {
   ABANDONED_BYTES = 64 << 20,
   HOST_PHASES_MAX = TP_PHASE_LIMIT - TP_PHASE_HOST
 };
-
-#ifdef TP_SIM
-enum tp__bug tp__planted_bug;
-#endif
 
 void tp__log(const tp_runtime *runtime, tp_log_level level, const tp__log_subject *subject, const char *format, ...) {
   if (!runtime->options.log || level > runtime->options.log_level) return;
@@ -113,7 +108,7 @@ static void threads_exhausted(const void *runtime, uint32_t abandoned) {
 
 tp_status tp_runtime_set_abandoned_max(tp_runtime *runtime, uint32_t threads, uint64_t bytes, tp_fault *fault) {
   TP__TRY(tp__runtime_usable(runtime, fault));
-  if (threads > 0) tp__pool_set_abandoned_max(&runtime->pool, threads);
+  if (threads > 0) tp__pool_set_abandoned_max(&runtime->sched.pool, threads);
   if (bytes > 0) tp__a64_store_relaxed(&runtime->abandoned_bytes_max, bytes);
   return TP_OK;
 }
@@ -166,20 +161,18 @@ static tp_status resolve_store(tp_store *ret_store, const tp_store *theirs, tp_f
 }
 
 /* The parts in the order in which they are built; torn down from `built` backwards. */
-enum room {
-  ROOM_MUTEX,
-  ROOM_COND,
-  ROOM_PAYLOADS,
-  ROOM_STORE,
-  ROOM_REGISTRY,
-  ROOM_KEEP,
-  ROOM_BLOCKS,
-  ROOM_BERTHS,
-  ROOM_WORKERS,
-  ROOM_POOL,
-  ROOM_TIMER,
-  ROOM_JOBS,
-  ROOMS
+enum part {
+  PART_MUTEX,
+  PART_COND,
+  PART_PAYLOADS,
+  PART_STORE,
+  PART_REGISTRY,
+  PART_CACHES,
+  PART_BLOCKS,
+  PART_TURN_TABLE,
+  PART_SCHED,
+  PART_JOBS,
+  PARTS
 };
 
 static tp_status own_store(tp_runtime *runtime, tp_fault *fault) {
@@ -202,97 +195,111 @@ static tp_status make_registry(tp_runtime *runtime, tp_fault *fault) {
   return status;
 }
 
-static tp_status build(tp_runtime *runtime, enum room room, tp_fault *fault) {
+static void *worker_home(const void *runtime, uint32_t index) {
+  const tp_runtime *r = runtime;
+  return tp__thread_cache_of_worker(&r->caches, index);
+}
+
+/* Nearly every strand is a turn's, and its first member. */
+static void prefetch(const tp__strand *strand) { tp__turn_prefetch_all((const tp__turn *)(const void *)strand); }
+
+/* Every turn may be scheduled at once, closing ones too, and every helper. A host without engine workers has asked for
+ * its callbacks on its own threads. */
+static tp_status make_sched(tp_runtime *runtime) {
+  const tp_runtime_options *options = &runtime->options;
+  tp__sched_options sched = {
+      .owner = runtime,
+      .allocator = &runtime->allocator,
+      .workers = options->engine_workers,
+      .strands_max = (size_t)options->turns_max + 2 * (size_t)tp__detached_max(runtime) + runtime->helpers_max,
+      .handler_threads = options->handler_threads,
+      .layer_threads = options->tool_threads,
+      .detached_threads = options->detached_threads,
+      .abandoned_max = options->abandoned_threads_max,
+      .tokens_max = options->deferred_max,
+      .answers_to_workers = options->no_engine_workers,
+      .on_exhausted = threads_exhausted,
+      .worker_home = worker_home,
+      .prefetch = prefetch,
+  };
+  return tp__sched_init(&runtime->sched, &sched);
+}
+
+static tp_status build(tp_runtime *runtime, enum part part, tp_fault *fault) {
   const tp_runtime_options *options = &runtime->options;
   const tp__layer_ops *layer_ops = runtime->layer_ops;
-  switch (room) {
-    case ROOM_MUTEX:
+  switch (part) {
+    case PART_MUTEX:
       return tp__mutex_init(&runtime->mutex);
-    case ROOM_COND:
+    case PART_COND:
       return tp__cond_init(&runtime->changed);
-    case ROOM_PAYLOADS:
+    case PART_PAYLOADS:
       return tp__mutex_init(&runtime->payloads_mutex);
-    case ROOM_STORE:
+    case PART_STORE:
       return options->store ? TP_OK : own_store(runtime, fault);
-    case ROOM_REGISTRY:
+    case PART_REGISTRY:
       return make_registry(runtime, fault);
-    case ROOM_KEEP:
+    case PART_CACHES:
       TP__TRY(tp__thread_caches_init(&runtime->caches, &runtime->allocator, options->engine_workers));
       tp__registry_on_publish(runtime->registry, tp__thread_caches_renew_pins, &runtime->caches);
       return TP_OK;
-    case ROOM_BLOCKS:
+    case PART_BLOCKS:
       return tp__blocks_init(&runtime->blocks, &runtime->allocator, &runtime->caches);
-    case ROOM_BERTHS:
+    case PART_TURN_TABLE:
       return tp__turn_table_init(&runtime->turn_table, &runtime->allocator, &runtime->caches, layer_ops->turn_size,
                              options->turns_max);
-    case ROOM_WORKERS: /* every turn may be scheduled at once, closing ones too, and every helper */
-      return tp__workers_init(&runtime->workers, runtime, options->engine_workers,
-                              (size_t)options->turns_max + 2 * (size_t)tp__detached_max(runtime) +
-                                  runtime->helpers_max);
-    case ROOM_POOL:
-      TP__TRY(tp__pool_init(&runtime->pool, runtime, &runtime->allocator, options->handler_threads,
-                            options->tool_threads, options->detached_threads));
-      runtime->pool.on_exhausted = threads_exhausted;
-      tp__pool_set_abandoned_max(&runtime->pool, options->abandoned_threads_max);
-      return TP_OK;
-    case ROOM_TIMER:
-      return tp__timer_init(&runtime->timer);
-    case ROOM_JOBS:
+    case PART_SCHED:
+      return make_sched(runtime);
+    case PART_JOBS:
       return tp__jobs_init(&runtime->jobs, runtime, options->detached_threads);
-    case ROOMS:
+    case PARTS:
       break;
   }
   return TP_ERR_INTERNAL;
 }
 
-static void tear_down(tp_runtime *runtime, enum room room, bool host_store_too) {
-  switch (room) {
-    case ROOM_MUTEX:
+static void tear_down(tp_runtime *runtime, enum part part, bool host_store_too) {
+  switch (part) {
+    case PART_MUTEX:
       tp__mutex_fini(&runtime->mutex);
       break;
-    case ROOM_COND:
+    case PART_COND:
       tp__cond_fini(&runtime->changed);
       break;
-    case ROOM_PAYLOADS:
+    case PART_PAYLOADS:
       tp__mutex_fini(&runtime->payloads_mutex);
       break;
-    case ROOM_STORE:
+    case PART_STORE:
       if ((host_store_too || !runtime->options.store) && runtime->store.destroy)
         runtime->store.destroy(runtime->store.self);
       break;
-    case ROOM_REGISTRY:
+    case PART_REGISTRY:
       tp__registry_free(runtime->registry);
       break;
-    case ROOM_KEEP:
+    case PART_CACHES:
       tp__thread_caches_renew_pins(&runtime->caches, NULL);
       tp__thread_caches_fini(&runtime->caches);
       break;
-    case ROOM_BLOCKS:
+    case PART_BLOCKS:
       tp__blocks_fini(&runtime->blocks);
       break;
-    case ROOM_BERTHS:
+    case PART_TURN_TABLE:
       tp__turn_table_fini(&runtime->turn_table);
       break;
-    case ROOM_WORKERS:
-      tp__workers_fini(&runtime->workers);
+    case PART_SCHED:
+      tp__sched_fini(&runtime->sched);
       break;
-    case ROOM_POOL:
-      tp__pool_fini(&runtime->pool);
-      break;
-    case ROOM_TIMER:
-      tp__timer_fini(&runtime->timer);
-      break;
-    case ROOM_JOBS:
+    case PART_JOBS:
       tp__jobs_fini(&runtime->jobs);
       break;
-    case ROOMS:
+    case PARTS:
       break;
   }
 }
 
 /* The parts below `built`, from the last one back, and the runtime itself. */
-static void take_apart(tp_runtime *runtime, enum room built, bool host_store_too) {
-  for (int room = (int)built; room-- > 0;) tear_down(runtime, (enum room)room, host_store_too);
+static void take_apart(tp_runtime *runtime, enum part built, bool host_store_too) {
+  for (int part = (int)built; part-- > 0;) tear_down(runtime, (enum part)part, host_store_too);
   tp_allocator allocator = runtime->allocator;
   tp__release(&allocator, runtime, sizeof *runtime);
 }
@@ -332,12 +339,12 @@ tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__layer_ops 
   runtime->search_ns = TP__SHARE_SEARCH_NS;
   tp__a64_store_relaxed(&runtime->abandoned_bytes_max, options.abandoned_bytes_max);
   tp__list_init(&runtime->turns);
-  for (int room = 0; room < ROOMS; room++) {
-    tp_status status = build(runtime, (enum room)room, fault);
+  for (int part = 0; part < PARTS; part++) {
+    tp_status status = build(runtime, (enum part)part, fault);
     if (status == TP_OK) continue;
     if (fault && fault->code != status)
       (void)!tp__fail(fault, status, NULL, "the runtime was not made: %s", tp_status_text(status));
-    take_apart(runtime, (enum room)room, false);
+    take_apart(runtime, (enum part)part, false);
     return status;
   }
   make_turn_prefix(runtime);
@@ -348,19 +355,17 @@ tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__layer_ops 
   return TP_OK;
 }
 
-void tp__runtime_forget(tp_runtime *runtime) { take_apart(runtime, ROOMS, false); }
+void tp__runtime_forget(tp_runtime *runtime) { take_apart(runtime, PARTS, false); }
 
 /* ---- start ---- */
 
 static void stop_threads(tp_runtime *runtime) {
   tp__jobs_stop(&runtime->jobs);
-  tp__timer_stop(&runtime->timer); /* its pushes, under its lock, must find the workers */
-  tp__workers_stop(&runtime->workers);
+  tp__sched_stop(&runtime->sched);
 }
 
 static tp_status start_locked(tp_runtime *runtime) {
-  tp_status status = tp__timer_start(&runtime->timer, &runtime->allocator);
-  if (status == TP_OK) status = tp__workers_start(&runtime->workers);
+  tp_status status = tp__sched_start(&runtime->sched);
   if (status == TP_OK) status = tp__jobs_start(&runtime->jobs);
   if (status != TP_OK) {
     stop_threads(runtime);
@@ -613,7 +618,7 @@ static tp_drain_report drain(tp_runtime *runtime, bool is_first, int64_t deadlin
     count_jobs(runtime, &report);
     commit_records(runtime);
     stop_threads(runtime);
-    tp__pool_stop(&runtime->pool);
+    tp__pool_stop(&runtime->sched.pool);
     end_drain(runtime);
   } else {
     tp__mutex_lock(&runtime->mutex);
@@ -621,7 +626,7 @@ static tp_drain_report drain(tp_runtime *runtime, bool is_first, int64_t deadlin
       tp__cond_wait_until(&runtime->changed, &runtime->mutex, TP__NEVER);
     tp__mutex_unlock(&runtime->mutex);
   }
-  report.leaks = tp__pool_leaks(&runtime->pool, NULL, NULL);
+  report.leaks = tp__pool_leaks(&runtime->sched.pool, NULL, NULL);
   report.complete = report.leaks == 0;
   return report;
 }
@@ -707,16 +712,16 @@ static void destroy(void *arg) {
   tp_runtime *runtime = arg;
   tp__inside frame;
   tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
-  tp__attempts_forget(runtime);
+  tp__attempts_forget(&runtime->sched);
   if (runtime->layer_ops->free_last) runtime->layer_ops->free_last(runtime);
-  take_apart(runtime, ROOMS, true);
+  take_apart(runtime, PARTS, true);
   tp__inside_leave(&frame);
 }
 
 /* Foreign threads inside tp_token_complete() are about to leave: they hold no lock and wait for nothing. */
 static void wait_for_completers(tp_runtime *runtime) {
   tp__mutex_lock(&runtime->mutex);
-  while (tp__a32_load_acquire(&runtime->completers) > 0)
+  while (tp__a32_load_acquire(&runtime->sched.completers) > 0)
     tp__cond_wait_until(&runtime->changed, &runtime->mutex, tp__now_ns() + 50 * TP__NS_PER_US);
   tp__mutex_unlock(&runtime->mutex);
 }
@@ -728,9 +733,9 @@ static void free_drained(tp_runtime *runtime) {
   tp__a32_store_release(&runtime->life, TP__LIFE_FREED);
   tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
   if (runtime->layer_ops->free_layer) runtime->layer_ops->free_layer(runtime);
-  tp__attempts_forget(runtime);
+  tp__attempts_forget(&runtime->sched);
   tp__inside_leave(&frame);
-  if (!tp__pool_orphan(&runtime->pool, destroy, runtime)) destroy(runtime);
+  if (!tp__pool_orphan(&runtime->sched.pool, destroy, runtime)) destroy(runtime);
 }
 
 void tp_runtime_free(tp_runtime *runtime) {

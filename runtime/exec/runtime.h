@@ -5,16 +5,13 @@
 #ifndef TP__RUNTIME_H
 #define TP__RUNTIME_H
 
-#include "runtime/exec/turn_table.h"
 #include "runtime/exec/blocks.h"
 #include "runtime/exec/entry.h"
 #include "runtime/exec/jobs.h"
-#include "runtime/exec/timer.h"
-#include "runtime/exec/worker.h"
+#include "runtime/exec/turn_table.h"
+#include "runtime/sched/sched.h"
 
-/** What a thread does inside of a runtime (tp__inside): from there nothing of that runtime that waits is allowed. */
-#define TP__THREAD_OWNER ((void *)(uintptr_t)2)   /* owns a turn: inline handlers and callbacks run here */
-#define TP__THREAD_HANDLER ((void *)(uintptr_t)3) /* runs handlers that may block */
+/** What else a thread does inside of a runtime (sched.h). */
 #define TP__THREAD_OPENS_STORE ((void *)(uintptr_t)4) /* is in the store's open or recover */
 
 typedef enum tp__life {
@@ -65,15 +62,11 @@ struct tp_runtime {
   tp__thread_caches caches;
   tp__blocks blocks;
   tp__turn_table turn_table;
-  tp__workers workers;
-  tp__pool pool;
-  tp__timer timer;
+  tp__sched sched;
   tp__jobs jobs;
   void *layer; /* the layer above: set once by it */
   /* atomic */
   tp__a32 life; /* tp__life; written under mutex */
-  tp__a32 tokens_open;
-  tp__a32 completers; /* threads inside tp_token_complete() */
   tp__a32 helpers_requested; /* helpers that were asked and have not left (share.c), at most helpers_max */
   tp__a32 killed_subscriptions; /* subscriptions that are switched off: 0 is the common case */
   tp__a64 abandoned_bytes;
@@ -92,6 +85,12 @@ struct tp_runtime {
   tp__audit_cursor audit_cursor; /* that thread's */
   tp__thread *drain_thread; /* of a drain that was submitted; joined by the free */
 };
+
+/** The runtime of an attempt or strand of its own. */
+static inline tp_runtime *tp__sched_runtime(const tp__sched *sched) {
+  return (tp_runtime *)(uintptr_t)TP__CONTAINER(sched, tp_runtime, sched);
+}
+static inline tp_runtime *tp__attempt_runtime(const tp__attempt *attempt) { return tp__sched_runtime(attempt->sched); }
 
 tp_status tp__runtime_new(const tp_runtime_options *options, const tp__layer_ops *layer_ops, tp_runtime **ret_runtime,
                           tp_fault *fault);

@@ -214,7 +214,7 @@ size_t tp_runtime_leaks(const tp_runtime *runtime, bool (*each)(void *ctx, const
   if (tp__runtime_usable(runtime, NULL) != TP_OK) return 0;
   tp__inside frame;
   tp__inside_enter(&frame, writable(runtime), TP__INSIDE_CALLBACK);
-  size_t result = tp__pool_leaks(&writable(runtime)->pool, each, ctx);
+  size_t result = tp__pool_leaks(&writable(runtime)->sched.pool, each, ctx);
   tp__inside_leave(&frame);
   return result;
 }
@@ -242,10 +242,10 @@ tp_status tp_jobs_wait_submit(tp_runtime *runtime, const char *order_key, uint32
 static void count_all(tp_runtime *runtime, tp_runtime_stats *all) {
   all->turns_open = tp__turn_table_count(&runtime->turn_table, TP__TURN_DRIVEN);
   all->turns_open += tp__turn_table_count(&runtime->turn_table, TP__TURN_HELD);
-  all->tokens_open = tp__a32_load_relaxed(&runtime->tokens_open);
-  all->attempts_abandoned = tp__pool_leaks(&runtime->pool, NULL, NULL);
-  all->handler_threads = tp__pool_thread_count(&runtime->pool);
-  all->attempts_waiting = tp__pool_waiting_count(&runtime->pool);
+  all->tokens_open = tp__a32_load_relaxed(&runtime->sched.tokens_open);
+  all->attempts_abandoned = tp__pool_leaks(&runtime->sched.pool, NULL, NULL);
+  all->handler_threads = tp__pool_thread_count(&runtime->sched.pool);
+  all->attempts_waiting = tp__pool_waiting_count(&runtime->sched.pool);
   tp__job_counts jobs = tp__jobs_counts(&runtime->jobs);
   all->jobs_run = jobs.run;
   all->jobs_open = jobs.open;

@@ -165,7 +165,7 @@ static void ask_helpers(tp__share *share) {
     if (!may_ask(share->entry->turn->runtime)) return;
     tp__a32_store_relaxed(&h->asked, 1);
     tp__a32_add_relaxed(&share->entry->refs, 1);
-    tp__strand_init(&h->strand, share->entry->turn->runtime, false);
+    tp__strand_init(&h->strand, &share->entry->turn->runtime->sched, false);
     tp__strand_push(&h->strand, &h->ask);
   }
 }
@@ -220,7 +220,7 @@ static bool pays(const tp__entry *e) {
   if (e->has_listener || e->detached_run || e->state != TP__ENTRY_OPEN) return false;
   if (e->share) return e->now_ns >= e->share->not_before_ns;
   const tp_runtime *runtime = e->turn->runtime;
-  return runtime->helpers_max > 0 && tp__workers_idle(&runtime->workers);
+  return runtime->helpers_max > 0 && tp__workers_idle(&runtime->sched.workers);
 }
 
 void tp__share_offer(tp__entry *e) {

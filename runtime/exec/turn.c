@@ -138,7 +138,7 @@ static tp_status init_here(tp__turn *turn, tp_runtime *runtime, const tp__turn_s
 }
 
 static void begin(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec) {
-  tp__strand_begin(&turn->strand, runtime, true);
+  tp__strand_begin(&turn->strand, &runtime->sched, true);
   turn->runtime = runtime;
   turn->deadline_ns = spec->deadline_ns;
   turn->caller = spec->caller;

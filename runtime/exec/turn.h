@@ -6,8 +6,8 @@
 #ifndef TP__TURN_H
 #define TP__TURN_H
 
-#include "runtime/exec/strand.h"
 #include "runtime/plan/plan.h"
+#include "runtime/sched/strand.h"
 #include "runtime/store/record_pack.h"
 
 typedef struct tp__turn tp__turn;

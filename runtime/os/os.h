@@ -240,7 +240,7 @@ typedef struct tp__inside {
 typedef struct tp__here {
   tp__inside *inside;     /* NULL: of nothing */
   void *home;             /* NULL at first: what only this thread uses */
-  const void *running;    /* NULL at first: what it runs right now (exec/strand.h) */
+  const void *running;    /* NULL at first: what it runs right now (sched/strand.h) */
   uint32_t number_from_1; /* 0: nobody asked yet */
 } tp__here;
 #ifdef TP_SIM

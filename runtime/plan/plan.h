@@ -17,8 +17,9 @@
 #define TP__PLAN_H
 
 #include "runtime/inbox/inbox.h"
-#include "runtime/plan/closure.h"
 #include "runtime/os/os.h"
+#include "runtime/plan/closure.h"
+#include "runtime/sched/permits.h"
 #include "runtime/store/run_names.h"
 #include "turnphase/inspect.h"
 
@@ -68,18 +69,6 @@ typedef struct tp__handler {
   tp_grant grants;
 } tp__handler;
 
-/** How many handler threads one subscription, or one thing of the layer above, occupies. Set up once by
- *  tp__permits_init(), then under the pool's mutex. */
-typedef struct tp__permits {
-  uint32_t used;                 /* functions that run, abandoned ones included */
-  uint32_t abandoned;
-  tp__link queue;                /* attempts that wait for a permit */
-} tp__permits;
-static inline void tp__permits_init(tp__permits *permits) {
-  permits->used = permits->abandoned = 0;
-  tp__list_init(&permits->queue);
-}
-
 /** A registered subscription; shared by all snapshots that contain it, so that permits and the kill switch are one. */
 typedef struct tp__subscription {
   tp__a32 refs;
@@ -100,7 +89,7 @@ typedef struct tp__subscription {
   uint32_t run_name;             /* the three of them, in the registry's run_names */
   /* ---- atomic: set by the operator, read when a node becomes ready (relaxed: any moment will do) */
   tp__a32 killed;
-  tp__permits permits;           /* under the pool's mutex (exec/pool.c) */
+  tp__permits permits; /* under the pool's mutex (sched/pool.c) */
 } tp__subscription;
 
 enum {

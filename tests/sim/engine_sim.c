@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runtime/exec/bug.h"
+#include "runtime/sched/bug.h"
 #include "world.h"
 
 typedef struct arguments {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "runtime/exec/entry.h"
-#include "runtime/exec/slot.h"
+#include "runtime/sched/slot.h"
 #include "tool_work.h"
 #include "world.h"
 

@@ -717,10 +717,10 @@ static void look_at_tokens(world *w) {
   uint32_t held = 0;
   if (w->s->turn_work_count || w->s->tool_work_count || w->session_work || w->loop || w->s->history) return;
   for (const call_note *note = w->calls; note; note = note->next) held += note->token.bits && !note->token_over;
-  uint32_t open = tp__a32_load_relaxed(&w->runtime->tokens_open);
+  uint32_t open = tp__a32_load_relaxed(&w->runtime->sched.tokens_open);
   for (int i = 0; i < 1000 && open > held; i++) { /* a completion of one that is over may not have returned yet */
     tp__sim_sleep_ns(TP__NS_PER_US);
-    open = tp__a32_load_relaxed(&w->runtime->tokens_open);
+    open = tp__a32_load_relaxed(&w->runtime->sched.tokens_open);
   }
   if (open > held) world_fail(w, "no token is lost", "%u are open, and %u are held", open, held);
 }

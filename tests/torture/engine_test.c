@@ -11,7 +11,6 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include "runtime/exec/strand.h"
 #include "tests/support/model.h"
 
 enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT };
@@ -385,47 +384,6 @@ static void turn_sees_one_version_while_plans_change_and_destructors_run_once(vo
   assert_int_equal(c.ended, c.added);
 }
 
-/* ---- several who wait for one owner ---- */
-
-enum { WAITERS = 3 };
-
-typedef struct wanted {
-  tp__strand strand;
-  int owners; /* so many had it */
-} wanted;
-
-static void *own_for_a_moment(void *arg) {
-  wanted *w = arg;
-  tp__strand_acquire(&w->strand);
-  w->owners++;
-  tp__strand_give_back(&w->strand);
-  return NULL;
-}
-
-static int waiting(wanted *w) {
-  int count = 0;
-  for (tp__message *m = tp__aptr_load_acquire(&w->strand.inbox); m; m = m->next) count++;
-  return count;
-}
-
-static void everybody_who_waits_for_the_owner_becomes_it(void **state) {
-  (void)state;
-  tp_runtime *runtime = open_runtime(NULL);
-  assert_int_equal(tp_runtime_start(runtime, NULL), TP_OK);
-  for (unsigned round = 0; round < 100 * rounds(); round++) {
-    wanted w = {.owners = 0};
-    pthread_t threads[WAITERS];
-    tp__strand_init(&w.strand, runtime, true);
-    for (int i = 0; i < WAITERS; i++) pthread_create(&threads[i], NULL, own_for_a_moment, &w);
-    while (waiting(&w) < WAITERS) sched_yield();
-    tp__strand_leave(&w.strand);
-    for (int i = 0; i < WAITERS; i++) pthread_join(threads[i], NULL);
-    tp__strand_acquire(&w.strand); /* so that no worker has it any more */
-    assert_int_equal(w.owners, WAITERS);
-  }
-  close_runtime(runtime);
-}
-
 /* ---- a runtime that ends while tokens are being completed ---- */
 
 static void runtime_ends_while_strangers_complete_its_tokens(void **state) {
@@ -557,7 +515,6 @@ int main(void) {
       cmocka_unit_test(turns_cancelled_at_any_moment_end_exactly_once),
       cmocka_unit_test(healthy_handlers_are_always_served_beside_hanging_ones),
       cmocka_unit_test(turn_sees_one_version_while_plans_change_and_destructors_run_once),
-      cmocka_unit_test(everybody_who_waits_for_the_owner_becomes_it),
       cmocka_unit_test(runtime_ends_while_strangers_complete_its_tokens),
       cmocka_unit_test(deadline_of_a_hanging_required_handler_holds_on_a_busy_machine),
   };

@@ -111,7 +111,7 @@ static void run_stage(stage *s) {
 
 /* A look: it may be over when the phase begins. */
 static void await_idle_worker(stage *s) {
-  while (!tp__workers_idle(&s->runtime->workers)) sleep_ms(1);
+  while (!tp__workers_idle(&s->runtime->sched.workers)) sleep_ms(1);
 }
 
 static void note_phase_end(void *ctx, const tp_phase_result *result) {
@@ -458,7 +458,7 @@ static void keep_the_worker_busy(stage *s) {
   s->scene = wait_to_leave;
   submit_stage(s);
   latch_wait(&s->entered, 1);
-  tp__a32_add_relaxed(&s->runtime->workers.idle_workers, 1);
+  tp__a32_add_relaxed(&s->runtime->sched.workers.idle_workers, 1);
 }
 
 /* A worker that was woken counts as idle until it gets a processor. Here one
@@ -479,7 +479,7 @@ static void worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound
     tp_phase_result_release(turn, &result);
   }
   assert_in_range(blocks_open - open_before, 0, 500);
-  tp__a32_sub_acq_rel(&s->runtime->workers.idle_workers, 1);
+  tp__a32_sub_acq_rel(&s->runtime->sched.workers.idle_workers, 1);
   latch_hit(&s->leave);
   latch_wait(&s->ended, 1);
   tp_turn_end(turn);
@@ -510,7 +510,7 @@ static void what_nobody_comes_for_goes_back_to_its_place_in_the_plan(void **stat
   tp_phase_result result = {.struct_size = sizeof result};
   assert_int_equal(tp_phase_run(turn, GATHER, NULL, &result, NULL), TP_OK);
   for (uint32_t i = 0; i < NODES / 2; i++) assert_true(place_of[i] < place_of[NODES - 1]);
-  tp__a32_sub_acq_rel(&s->runtime->workers.idle_workers, 1);
+  tp__a32_sub_acq_rel(&s->runtime->sched.workers.idle_workers, 1);
   s->scene = NULL;
   latch_hit(&s->leave);
   latch_wait(&s->ended, 1);

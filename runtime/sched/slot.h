@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * slot: where a token leads. A process-wide slab of slots that is recycled and never freed, so that a token may be
- * completed at any time, also after its turn and its runtime are gone. A slot's word is its generation and its state;
+ * completed at any time, also after its strand and its sched are gone. A slot's word is its generation and its state;
  * whoever moves the word from OPEN wins the attempt, and that one compare-and-swap is all that the handler, the holder
  * of a token and the owner's clock ever race on.
  *
@@ -19,9 +19,10 @@
 
 struct tp__attempt;
 struct tp__attempt_class;
+struct tp__sched;
 
 /** Takes a slot for the attempt. @return TP_OK, TP_ERR_NO_MEMORY. */
-tp_status tp__slot_open(struct tp__attempt *attempt, const void *runtime, tp_token *ret_token);
+tp_status tp__slot_open(struct tp__attempt *attempt, const struct tp__sched *sched, tp_token *ret_token);
 /** Any thread, any time. @return the attempt when this call won it, else NULL. */
 struct tp__attempt *tp__slot_claim(tp_token token);
 /** The owner. @return true when this call won it. */
@@ -30,21 +31,21 @@ bool tp__slot_abandon(tp_token token);
  *  tp__slot_close() when done; else NULL. */
 struct tp__attempt *tp__slot_late(tp_token token);
 /** Any thread: adds a reference to the attempt of a token that is OPEN and counts the caller as a completer of its
- *  runtime, which therefore stays. @return NULL when it is not. */
+ *  sched, which therefore stays. @return NULL when it is not. */
 struct tp__attempt *tp__slot_hold(tp_token token);
 /** Any thread: a look. */
 bool tp__slot_is_open(tp_token token);
 /** Any thread: a look. @return true when the token is open and its attempt is of another class. */
 bool tp__slot_is_of_another(tp_token token, const struct tp__attempt_class *class);
-/** Any thread: each attempt of the runtime whose token may still be completed, in time or late. Under the lock: `each`
+/** Any thread: each attempt of the sched whose token may still be completed, in time or late. Under the lock: `each`
  *  is short and calls nothing else of here. */
-void tp__slots_each_deferred(const void *runtime, void (*each)(void *ctx, const struct tp__attempt *attempt),
+void tp__slots_each_deferred(const struct tp__sched *sched, void (*each)(void *ctx, const struct tp__attempt *attempt),
                              void *ctx);
 /** Gives the slot back; every copy of the token is stale from now on. */
 void tp__slot_close(tp_token token);
-/** Takes one abandoned slot of the runtime whose attempt deferred, as tp__slot_late() would; first waits until none of
- *  the runtime's is LATE. @return NULL when it has none left. */
-struct tp__attempt *tp__slot_late_any(const void *runtime, tp_token *ret_token);
+/** Takes one abandoned slot of the sched whose attempt deferred, as tp__slot_late() would; first waits until none of
+ *  the sched's is LATE. @return NULL when it has none left. */
+struct tp__attempt *tp__slot_late_any(const struct tp__sched *sched, tp_token *ret_token);
 
 #ifdef TP_SIM
 /** How many are not free; outside of a run. */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/exec/attempt.h"
+#include "runtime/sched/attempt.h"
 
 #include <stdio.h>
 
-#include "runtime/exec/bug.h"
-#include "runtime/exec/runtime.h"
+#include "runtime/sched/sched.h"
 
 /* ---- references ---- */
 
@@ -24,11 +23,11 @@ static void destroy_ctx(tp__attempt *attempt) {
 }
 
 /* The deferral is published and the answer is not wanted. */
-static void tell(tp__attempt *attempt) {
-  uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_TELLING);
-  if (old & (TP__ATTEMPT_TELLING | TP__ATTEMPT_GONE)) return;
+static void notify_cancel(tp__attempt *attempt) {
+  uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_CANCELLING);
+  if (old & (TP__ATTEMPT_CANCELLING | TP__ATTEMPT_GONE)) return;
   if (attempt->deferral.cancel) attempt->deferral.cancel(attempt->deferral.ctx);
-  old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_TOLD);
+  old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_NOTIFIED);
   if (old & TP__ATTEMPT_GONE) destroy_ctx(attempt);
 }
 
@@ -37,11 +36,11 @@ static void tell(tp__attempt *attempt) {
 static void token_gone(tp__attempt *attempt) {
   if (attempt->deferral.cancel || attempt->deferral.destroy) {
     uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_GONE);
-    bool in_cancel = (old & TP__ATTEMPT_TELLING) && !(old & TP__ATTEMPT_TOLD);
+    bool in_cancel = (old & TP__ATTEMPT_CANCELLING) && !(old & TP__ATTEMPT_NOTIFIED);
     if (!in_cancel) destroy_ctx(attempt);
   }
-  if (attempt->pool_item.inbox) tp__pool_token_ended(&attempt->runtime->pool, &attempt->pool_item);
-  tp__a32_sub_acq_rel(&attempt->runtime->tokens_open, 1);
+  if (attempt->pool_item.inbox) tp__pool_token_ended(&attempt->sched->pool, &attempt->pool_item);
+  tp__a32_sub_acq_rel(&attempt->sched->tokens_open, 1);
   tp__attempt_unref(attempt);
 }
 
@@ -74,18 +73,18 @@ static void fire(tp__timer_entry *timer, int64_t now_ns) {
 tp_status tp__attempt_init(tp__attempt *attempt, const tp__attempt_class *class, tp__strand *strand) {
   memset(attempt, 0, sizeof *attempt);
   attempt->class = class;
-  attempt->runtime = strand->runtime;
+  attempt->sched = strand->sched;
   attempt->strand = strand;
   attempt->message.deliver = delivered;
   attempt->timer.fire = fire;
   tp__list_init(&attempt->timer.link);
   atomic_init(&attempt->refs.v, 1);
-  return tp__slot_open(attempt, attempt->runtime, &attempt->token);
+  return tp__slot_open(attempt, attempt->sched, &attempt->token);
 }
 
-static bool count_token(tp_runtime *runtime) {
-  if (tp__a32_add_acq_rel(&runtime->tokens_open, 1) < runtime->options.deferred_max) return true;
-  tp__a32_sub_acq_rel(&runtime->tokens_open, 1);
+static bool count_token(tp__sched *sched) {
+  if (tp__a32_add_acq_rel(&sched->tokens_open, 1) < sched->options.tokens_max) return true;
+  tp__a32_sub_acq_rel(&sched->tokens_open, 1);
   return false;
 }
 
@@ -98,7 +97,7 @@ tp_reason tp__attempt_start(tp__attempt *attempt, int64_t deadline_ns, int64_t t
   hold(attempt); /* the function's */
   tp__strand *strand = attempt->strand;
   bool waits = !strand->begins_more;
-  tp_reason refused = tp__pool_submit(&attempt->runtime->pool, &attempt->pool_item,
+  tp_reason refused = tp__pool_submit(&attempt->sched->pool, &attempt->pool_item,
                                       waits ? tp__strand_thread(strand) : NULL, waits ? &strand->to_wake : NULL);
   if (refused) {
     tp__strand_timer_remove(&attempt->timer);
@@ -110,7 +109,7 @@ tp_reason tp__attempt_start(tp__attempt *attempt, int64_t deadline_ns, int64_t t
 
 /* Nobody knows the attempt before it is in the inbox, whose lock publishes everything here. */
 tp_reason tp__attempt_offer(tp__attempt *attempt, tp_inbox *inbox, int64_t deadline_ns) {
-  bool counted = count_token(attempt->runtime);
+  bool counted = count_token(attempt->sched);
   if (counted) {
     hold(attempt); /* the token's */
     tp__a32_store_relaxed(&attempt->flags, TP__ATTEMPT_DEFERRED);
@@ -118,7 +117,7 @@ tp_reason tp__attempt_offer(tp__attempt *attempt, tp_inbox *inbox, int64_t deadl
     tp__attempt_await(attempt, deadline_ns);
     if (tp__inbox_put(inbox, &attempt->inbox_item)) return TP_REASON_NONE;
     tp__strand_timer_remove(&attempt->timer);
-    tp__a32_sub_acq_rel(&attempt->runtime->tokens_open, 1);
+    tp__a32_sub_acq_rel(&attempt->sched->tokens_open, 1);
   }
   tp__slot_close(attempt->token);
   if (counted) tp__attempt_unref(attempt);
@@ -135,7 +134,7 @@ bool tp__attempt_put(tp__attempt *attempt) {
 /* As above; here the pool's lock publishes. */
 tp_reason tp__attempt_offer_permitted(tp__attempt *attempt, int64_t deadline_ns, int64_t timeout_ns) {
   tp_reason refused = TP_REASON_NO_WORKER;
-  bool counted = count_token(attempt->runtime);
+  bool counted = count_token(attempt->sched);
   if (counted) {
     hold(attempt); /* the token's */
     tp__a32_store_relaxed(&attempt->flags, TP__ATTEMPT_DEFERRED);
@@ -143,10 +142,10 @@ tp_reason tp__attempt_offer_permitted(tp__attempt *attempt, int64_t deadline_ns,
     attempt->deadline_ns = deadline_ns;
     attempt->timeout_ns = timeout_ns;
     tp__strand_timer_add(attempt->strand, &attempt->timer, due_at(attempt, tp__now_ns()));
-    refused = tp__pool_offer(&attempt->runtime->pool, &attempt->pool_item);
+    refused = tp__pool_offer(&attempt->sched->pool, &attempt->pool_item);
     if (!refused) return refused;
     tp__strand_timer_remove(&attempt->timer);
-    tp__a32_sub_acq_rel(&attempt->runtime->tokens_open, 1);
+    tp__a32_sub_acq_rel(&attempt->sched->tokens_open, 1);
   }
   tp__slot_close(attempt->token);
   if (counted) tp__attempt_unref(attempt);
@@ -161,7 +160,7 @@ void tp__attempt_await(tp__attempt *attempt, int64_t deadline_ns) {
 
 void tp__attempt_cancel(tp__attempt *attempt) {
   uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_CANCELLED);
-  if (old & TP__ATTEMPT_DEFERRED) tell(attempt);
+  if (old & TP__ATTEMPT_DEFERRED) notify_cancel(attempt);
 }
 
 /* Its slot is abandoned. The caller has a reference of its own, or has the token's alone and touches nothing behind. */
@@ -190,10 +189,10 @@ void tp__attempt_expire(tp__attempt *attempt, tp__attempt_end end) {
   tp__attempt_cancel(attempt);
   if (tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_RETURNED) (void)end_token(attempt);
   if (attempt->pool_item.inbox) {
-    if (tp__pool_abandon(&attempt->runtime->pool, &attempt->pool_item)) end_untaken(attempt);
+    if (tp__pool_abandon(&attempt->sched->pool, &attempt->pool_item)) end_untaken(attempt);
   } else if (attempt->inbox_item.inbox) {
     if (tp__inbox_withdraw(&attempt->inbox_item)) end_untaken(attempt);
-  } else if (tp__pool_abandon(&attempt->runtime->pool, &attempt->pool_item)) { /* never ran: no token, no function */
+  } else if (tp__pool_abandon(&attempt->sched->pool, &attempt->pool_item)) { /* never ran: no token, no function */
     tp__slot_late(attempt->token);
     tp__slot_close(attempt->token);
     tp__attempt_unref(attempt);
@@ -220,21 +219,22 @@ static void note_late(tp__attempt *attempt) {
   if (attempt->class->late) attempt->class->late(attempt, tp__now_ns());
 }
 
-/* Of an inbox: nobody has taken it, or will. As tp__token_answer(): the runtime stays while it counts a visitor. */
+/* Of an inbox: nobody has taken it, or will. As tp__token_answer(): the owner of the sched stays while a completer is
+   counted. */
 static void refuse_untaken(tp__attempt *attempt, tp_reason reason) {
   if (!tp__slot_claim(attempt->token)) {
     end_untaken(attempt);
     return;
   }
-  tp_runtime *runtime = attempt->runtime;
+  tp__sched *sched = attempt->sched;
   tp__inside frame;
-  tp__a32_add_acq_rel(&runtime->completers, 1);
-  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
+  tp__a32_add_acq_rel(&sched->completers, 1);
+  tp__inside_enter(&frame, sched->options.owner, TP__INSIDE_CALLBACK);
   attempt->refusal = reason;
   push_answer(attempt, &(tp__answer){.kind = TP_ANSWER_FAILED});
   token_gone(attempt);
   tp__inside_leave(&frame);
-  tp__a32_sub_acq_rel(&runtime->completers, 1);
+  tp__a32_sub_acq_rel(&sched->completers, 1);
 }
 
 /* A deferral is no answer: whoever is given one as such calls it malformed. */
@@ -244,7 +244,7 @@ static const tp__answer malformed = {.kind = TP_ANSWER_DEFERRED, .reason = "defe
  * without engine workers has asked for its callbacks on its own threads. */
 static tp__strand *answer_and_own(tp__attempt *attempt, const tp__answer *answer) {
   tp__strand *strand = attempt->strand;
-  if (attempt->runtime->options.no_engine_workers) {
+  if (attempt->sched->options.answers_to_workers) {
     push_answer(attempt, answer);
     return NULL;
   }
@@ -292,15 +292,15 @@ bool tp__attempt_is_cancelled(const tp__attempt *attempt) {
 /* ---- tokens ---- */
 
 tp_status tp__attempt_defer(tp__attempt *attempt, const tp_deferral *deferral, tp_token *ret_token) {
-  tp_runtime *runtime = attempt->runtime;
+  tp__sched *sched = attempt->sched;
   if (tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_DEFERRED) return TP_ERR_USAGE;
-  if (!count_token(runtime)) return TP_ERR_FULL;
+  if (!count_token(sched)) return TP_ERR_FULL;
   if (deferral) attempt->deferral = *deferral;
   hold(attempt); /* the token's */
   *ret_token = attempt->token;
   /* Whoever comes second, this or the owner's cancel, sees the other's flag and tells. */
   uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_DEFERRED);
-  if (old & TP__ATTEMPT_CANCELLED) tell(attempt);
+  if (old & TP__ATTEMPT_CANCELLED) notify_cancel(attempt);
   return TP_OK;
 }
 
@@ -311,36 +311,36 @@ bool tp__attempt_revoke(tp__attempt *attempt) {
   return true;
 }
 
-/* The caller has claimed the token. The runtime is not freed while it counts a visitor. */
+/* The caller has claimed the token. Its sched is not freed while a completer is counted. */
 static void begin_answer(tp__attempt *attempt, tp__inside *frame, const tp__answer *answer) {
-  tp__a32_add_acq_rel(&attempt->runtime->completers, 1);
-  tp__inside_enter(frame, attempt->runtime, TP__INSIDE_CALLBACK);
+  tp__a32_add_acq_rel(&attempt->sched->completers, 1);
+  tp__inside_enter(frame, attempt->sched->options.owner, TP__INSIDE_CALLBACK);
   attempt->answer = *answer;
 }
 
-/* The count of completers is the last thing of the runtime that is touched. */
+/* The count of completers is the last thing of the sched that is touched. */
 static void end_answer(tp__attempt *attempt, tp__inside *frame) {
-  tp_runtime *runtime = attempt->runtime;
+  tp__sched *sched = attempt->sched;
   tp__answer answer = attempt->answer;
   push_answer(attempt, &answer);
   token_gone(attempt);
   tp__inside_leave(frame);
-  tp__a32_sub_acq_rel(&runtime->completers, 1);
+  tp__a32_sub_acq_rel(&sched->completers, 1);
 }
 
 /* The end of an abandoned attempt's token, whose slot is LATE. What that frees may call the host's destructors,
- * and they the runtime: it counts a visitor meanwhile, and ends no turn of theirs. */
+ * and they the sched's owner: a completer is counted meanwhile, and no turn of theirs ends. */
 static void end_late(tp__attempt *attempt, bool notes) {
-  tp_runtime *runtime = attempt->runtime;
+  tp__sched *sched = attempt->sched;
   tp_token token = attempt->token;
   tp__inside frame;
-  tp__a32_add_acq_rel(&runtime->completers, 1);
-  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
+  tp__a32_add_acq_rel(&sched->completers, 1);
+  tp__inside_enter(&frame, sched->options.owner, TP__INSIDE_CALLBACK);
   if (notes) note_late(attempt);
   token_gone(attempt);
   tp__inside_leave(&frame);
-  tp__a32_sub_acq_rel(&runtime->completers, 1);
-  tp__slot_close(token); /* last: until then the runtime waits for us (tp__attempts_forget) */
+  tp__a32_sub_acq_rel(&sched->completers, 1);
+  tp__slot_close(token); /* last: until then tp__attempts_forget() waits */
 }
 
 tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp__answer *theirs,
@@ -365,7 +365,7 @@ tp_status tp_token_abandon(tp_token token, tp_fault *fault) {
   tp__inside frame;
   tp__attempt *attempt = tp__slot_claim(token);
   if (attempt) {
-    begin_answer(attempt, &frame, &(tp__answer){.kind = TP_ANSWER_FAILED, .reason = TP__ABANDONED_WORDS});
+    begin_answer(attempt, &frame, &(tp__answer){.kind = TP_ANSWER_FAILED, .reason = TP__ABANDONED_REASON});
     if (attempt->class->abandoned) attempt->class->abandoned(attempt);
     end_answer(attempt, &frame);
     return TP_OK;
@@ -408,13 +408,13 @@ static void count_holder(void *ctx, const tp__attempt *attempt) {
   all->items[i].tokens++;
 }
 
-tp_status tp__tokens_full(tp_runtime *runtime, tp_fault *fault) {
+tp_status tp__tokens_full(const tp__sched *sched, tp_fault *fault) {
   holders all = {.count = 0};
-  tp__slots_each_deferred(runtime, count_holder, &all);
+  tp__slots_each_deferred(sched, count_holder, &all);
   const struct holder *most = &all.items[0];
   for (uint32_t i = 1; i < all.count; i++)
     if (all.items[i].tokens > most->tokens) most = &all.items[i];
-  unsigned max = runtime->options.deferred_max;
+  unsigned max = sched->options.tokens_max;
   if (all.count == 0) /* completed meanwhile */
     return tp__fail(fault, TP_ERR_FULL, NULL, "%u tokens were open, as tp_runtime_options.deferred_max says", max);
   return tp__fail(fault, TP_ERR_FULL, NULL,
@@ -426,23 +426,23 @@ tp_status tp__tokens_full(tp_runtime *runtime, tp_fault *fault) {
 tp__attempt *tp__token_hold(tp_token token, const tp__attempt_class *class) {
   tp__attempt *attempt = tp__slot_hold(token);
   if (!attempt || attempt->class == class) return attempt;
-  tp__token_let_go(attempt);
+  tp__token_release(attempt);
   return NULL;
 }
 
-void tp__token_let_go(tp__attempt *attempt) {
-  tp_runtime *runtime = attempt->runtime;
+void tp__token_release(tp__attempt *attempt) {
+  tp__sched *sched = attempt->sched;
   tp__inside frame;
-  tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
+  tp__inside_enter(&frame, sched->options.owner, TP__INSIDE_CALLBACK);
   tp__attempt_unref(attempt);
   tp__inside_leave(&frame);
-  tp__a32_sub_acq_rel(&runtime->completers, 1);
+  tp__a32_sub_acq_rel(&sched->completers, 1);
 }
 
-void tp__attempts_forget(tp_runtime *runtime) {
+void tp__attempts_forget(const tp__sched *sched) {
   tp_token token;
   tp__attempt *attempt;
-  while ((attempt = tp__slot_late_any(runtime, &token))) {
+  while ((attempt = tp__slot_late_any(sched, &token))) {
     token_gone(attempt);
     tp__slot_close(token);
   }

@@ -11,21 +11,22 @@
 #ifndef TP__WORKER_H
 #define TP__WORKER_H
 
-#include "runtime/exec/thread_cache.h"
-#include "runtime/exec/strand.h"
 #include "runtime/os/queue.h"
+#include "runtime/sched/strand.h"
 
+struct tp__sched;
+struct tp__sched_options;
 struct tp__workers;
 
 typedef struct tp__worker {
   struct tp__workers *all;
-  tp__thread_cache *cache;
+  void *home; /* tp__here.home of its thread */
   tp__thread *thread;
 } tp__worker;
 
 typedef struct tp__workers {
   /* never changes after start */
-  struct tp_runtime *runtime;
+  const struct tp__sched_options *options;
   tp__queue_mpmc *queue; /* holds every strand that may exist: a push cannot find it full */
   tp__worker *each;
   uint32_t count;
@@ -44,8 +45,8 @@ typedef struct tp__workers {
   char after[124];
 } tp__workers;
 
-/** @param strands_max  how many strands may be scheduled at once. */
-tp_status tp__workers_init(tp__workers *workers, struct tp_runtime *runtime, uint32_t count, size_t strands_max);
+/** @param options  kept. */
+tp_status tp__workers_init(tp__workers *workers, const struct tp__sched_options *options);
 /** Starts the threads, all or none. */
 tp_status tp__workers_start(tp__workers *workers);
 /** Lets the queue run empty, then joins. What is pushed afterwards runs on the thread that pushes it, which must hold
@@ -53,7 +54,7 @@ tp_status tp__workers_start(tp__workers *workers);
 void tp__workers_stop(tp__workers *workers);
 void tp__workers_fini(tp__workers *workers);
 /** Schedules a strand that the caller just made non-idle. */
-void tp__workers_push(struct tp_runtime *runtime, tp__strand *strand);
+void tp__workers_push(tp__workers *workers, tp__strand *strand);
 /** A look, which may be over when it returns: whether a worker has nothing to do. */
 static inline bool tp__workers_idle(const tp__workers *workers) {
   return tp__a32_load_relaxed(&workers->idle_workers) > 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/exec/worker.h"
+#include "runtime/sched/worker.h"
 
-#include "runtime/exec/bug.h"
-#include "runtime/exec/runtime.h"
+#include "runtime/sched/bug.h"
+#include "runtime/sched/sched.h"
 
 /* workers->idle */
 #define SLEEPER UINT32_C(1)
@@ -25,11 +25,11 @@ enum {
 #endif
 enum { CREDIT_NS_MAX = 4 * SEARCH_NS };
 
-tp_status tp__workers_init(tp__workers *workers, struct tp_runtime *runtime, uint32_t count, size_t strands_max) {
+tp_status tp__workers_init(tp__workers *workers, const tp__sched_options *options) {
   memset(workers, 0, sizeof *workers);
-  workers->runtime = runtime;
-  workers->count = count;
-  TP__TRY(tp__queue_mpmc_new(&runtime->allocator, strands_max, &workers->queue));
+  workers->options = options;
+  workers->count = options->workers;
+  TP__TRY(tp__queue_mpmc_new(options->allocator, options->strands_max, &workers->queue));
   tp_status status = tp__mutex_init(&workers->mutex);
   if (status == TP_OK && (status = tp__cond_init(&workers->work)) != TP_OK) tp__mutex_fini(&workers->mutex);
   if (status != TP_OK) tp__queue_mpmc_free(workers->queue);
@@ -142,12 +142,12 @@ static bool somebody_starves(const tp__workers *workers) {
 }
 
 static void give_back(tp__workers *workers, void **batch, uint32_t count) {
-  for (uint32_t i = 0; i < count; i++) tp__workers_push(workers->runtime, batch[i]);
+  for (uint32_t i = 0; i < count; i++) tp__workers_push(workers, batch[i]);
 }
 
 static void run_batch(tp__workers *workers, void **batch, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
-    if (i + 1 < count) tp__turn_prefetch_all(batch[i + 1]); /* nearly every one is a turn's, and its first */
+    if (i + 1 < count && workers->options->prefetch) workers->options->prefetch(batch[i + 1]);
     if (count - i > 1 && somebody_starves(workers)) {
       give_back(workers, batch + i + 1, count - i - 1);
       count = i + 1;
@@ -162,7 +162,7 @@ static void worker_run(void *arg) {
   void *batch[BATCH];
   bool searching = false;
   credit c = {0, 0, 0};
-  tp__here_get()->home = self->cache;
+  tp__here_get()->home = self->home;
   do {
     uint32_t count;
     int64_t since_ns = tp__now_ns();
@@ -181,7 +181,8 @@ static void worker_run(void *arg) {
 /* ---- life ---- */
 
 tp_status tp__workers_start(tp__workers *workers) {
-  const tp_allocator *allocator = &workers->runtime->allocator;
+  const tp__sched_options *options = workers->options;
+  const tp_allocator *allocator = options->allocator;
   workers->each = tp__alloc_zero(allocator, workers->count * sizeof *workers->each);
   if (!workers->each) return TP_ERR_NO_MEMORY;
   workers->stop = false;
@@ -189,7 +190,8 @@ tp_status tp__workers_start(tp__workers *workers) {
   tp__a32_store_release(&workers->idle, 0);
   for (uint32_t i = 0; i < workers->count; i++) {
     tp__worker *worker = &workers->each[i];
-    *worker = (tp__worker){.all = workers, .cache = tp__thread_cache_of_worker(&workers->runtime->caches, i)};
+    *worker = (tp__worker){.all = workers};
+    if (options->worker_home) worker->home = options->worker_home(options->owner, i);
     tp_status status = tp__thread_start(allocator, "tp-engine", worker_run, worker, &worker->thread);
     if (status == TP_OK) continue;
     tp__workers_stop(workers);
@@ -211,14 +213,13 @@ void tp__workers_stop(tp__workers *workers) {
   tp__cond_broadcast(&workers->work);
   tp__mutex_unlock(&workers->mutex);
   for (uint32_t i = 0; i < workers->count && workers->each[i].thread; i++) tp__thread_join(workers->each[i].thread);
-  tp__release(&workers->runtime->allocator, workers->each, workers->count * sizeof *workers->each);
+  tp__release(workers->options->allocator, workers->each, workers->count * sizeof *workers->each);
   workers->each = NULL;
   tp__a32_or_acq_rel(&workers->idle, STOPPED); /* pairs with tp__workers_push: one of the two sees the other's */
   if (!TP__BUG(TP__BUG_LEFT_QUEUED)) run_rest(workers);
 }
 
-void tp__workers_push(struct tp_runtime *runtime, tp__strand *strand) {
-  tp__workers *workers = &runtime->workers;
+void tp__workers_push(tp__workers *workers, tp__strand *strand) {
   bool pushed = tp__queue_mpmc_push(workers->queue, strand);
   assert(pushed);
   (void)pushed;

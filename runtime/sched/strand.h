@@ -25,7 +25,7 @@
 
 #include "runtime/os/os.h"
 
-struct tp_runtime;
+struct tp__sched;
 typedef struct tp__strand tp__strand;
 typedef struct tp__waiter tp__waiter;
 typedef struct tp__sleeper tp__sleeper;
@@ -47,7 +47,7 @@ typedef struct tp__timer_entry {
  * reads no other. */
 struct tp__strand {
   /* never changes after init */
-  struct tp_runtime *runtime;
+  struct tp__sched *sched;
   /* atomic: acq_rel, hands over everything below from owner to owner */
   tp__aptr inbox;
   /* owner only */
@@ -77,10 +77,10 @@ void tp__strand_clear(tp__strand *strand);
 /** The same for one that has ended. */
 void tp__strand_rest(tp__strand *strand);
 /** A new strand of one at rest; owned by the caller or, with owned = false, by nobody. */
-void tp__strand_begin(tp__strand *strand, struct tp_runtime *runtime, bool owned);
-static inline void tp__strand_init(tp__strand *strand, struct tp_runtime *runtime, bool owned) {
+void tp__strand_begin(tp__strand *strand, struct tp__sched *sched, bool owned);
+static inline void tp__strand_init(tp__strand *strand, struct tp__sched *sched, bool owned) {
   tp__strand_clear(strand);
-  tp__strand_begin(strand, runtime, owned);
+  tp__strand_begin(strand, sched, owned);
 }
 /** Any thread. @return false when the strand has ended: the message was not taken. */
 bool tp__strand_push(tp__strand *strand, tp__message *message);

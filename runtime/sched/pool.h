@@ -17,9 +17,13 @@
 #ifndef TP__POOL_H
 #define TP__POOL_H
 
-#include "runtime/plan/plan.h"
+#include "runtime/os/os.h"
+#include "runtime/sched/permits.h"
+#include "turnphase/inbox.h"
+#include "turnphase/runtime.h"
 
 struct tp__attempt;
+struct tp__sched_options;
 
 /** What a thread is used for: handlers of a phase, histories, tools, detached runs. Awaited handlers have no cap of
  *  their own, so that one always finds a thread. */
@@ -64,10 +68,9 @@ typedef struct tp__pool_item {
 } tp__pool_item;
 
 typedef struct tp__pool {
-  const void *runtime;           /* never change after init, down to the line: what its threads are inside of */
-  const tp_allocator *allocator;
+  /* never changes after init */
+  const struct tp__sched_options *options;
   uint32_t threads_max, lane_max[TP__LANES];
-  void (*on_exhausted)(const void *runtime, uint32_t abandoned); /* without lock; once until a thread came back */
   tp__mutex mutex;
   tp__cond ended_one; /* for the stop */
   /* under mutex */
@@ -84,12 +87,12 @@ typedef struct tp__pool {
   uint32_t abandoned_max; /* of them so many have another thread in their place */
   bool is_exhausted;      /* on_exhausted was called */
   bool stop;
-  void (*last_out)(void *ctx); /* set when the runtime is gone */
+  void (*last_out)(void *ctx); /* set when the owner is gone */
   void *last_out_ctx;
 } tp__pool;
 
-tp_status tp__pool_init(tp__pool *pool, const void *runtime, const tp_allocator *allocator, uint32_t threads_max,
-                        uint32_t layer_max, uint32_t detached_max);
+/** @param options  kept. */
+tp_status tp__pool_init(tp__pool *pool, const struct tp__sched_options *options);
 /** Nothing may be queued. Joins every thread but those that run abandoned attempts.
  *  @return how many are still running. */
 uint32_t tp__pool_stop(tp__pool *pool);

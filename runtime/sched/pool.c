@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/exec/pool.h"
+#include "runtime/sched/pool.h"
 
-#include "runtime/exec/attempt.h"
-#include "runtime/exec/runtime.h"
+#include "runtime/sched/attempt.h"
+#include "runtime/sched/sched.h"
 
 enum { IDLE_MS = 10000, LEAKS_NAMED_MAX = 256 };
 
@@ -20,16 +20,15 @@ typedef struct tp__pool_thread {
   struct tp__pool_thread *next_woken; /* from who took it from the idle, until that one has woken it */
 } tp__pool_thread;
 
-tp_status tp__pool_init(tp__pool *pool, const void *runtime, const tp_allocator *allocator, uint32_t threads_max,
-                        uint32_t layer_max, uint32_t detached_max) {
+tp_status tp__pool_init(tp__pool *pool, const tp__sched_options *options) {
   memset(pool, 0, sizeof *pool);
-  pool->runtime = runtime;
-  pool->allocator = allocator;
-  pool->threads_max = pool->abandoned_max = threads_max;
-  pool->lane_max[TP__LANE_AWAITED] = threads_max;
-  pool->lane_max[TP__LANE_HISTORY] = tp__history_threads(threads_max);
-  pool->lane_max[TP__LANE_LAYER] = layer_max;
-  pool->lane_max[TP__LANE_DETACHED] = detached_max;
+  pool->options = options;
+  pool->threads_max = options->handler_threads;
+  pool->abandoned_max = options->abandoned_max;
+  pool->lane_max[TP__LANE_AWAITED] = options->handler_threads;
+  pool->lane_max[TP__LANE_HISTORY] = tp__history_threads(options->handler_threads);
+  pool->lane_max[TP__LANE_LAYER] = options->layer_threads;
+  pool->lane_max[TP__LANE_DETACHED] = options->detached_threads;
   for (int lane = 0; lane < TP__LANES; lane++) tp__list_init(&pool->lanes[lane]);
   tp__list_init(&pool->running);
   tp__list_init(&pool->threads);
@@ -237,7 +236,7 @@ static bool wait_unlocked(tp__pool_thread *self) {
   return token_comes;
 }
 
-/* The last thread of a pool whose runtime is gone frees what is left of it. */
+/* The last thread of a pool whose owner is gone frees what is left of it. */
 static void leave_locked(tp__pool *pool, tp__pool_thread *self) {
   void (*last_out)(void *ctx) = NULL;
   void *ctx = pool->last_out_ctx;
@@ -246,7 +245,7 @@ static void leave_locked(tp__pool *pool, tp__pool_thread *self) {
   tp__parker_fini(&self->parker);
   if (pool->last_out) { /* nobody will join this thread */
     tp__thread_detach(self->thread);
-    tp__release(pool->allocator, self, sizeof *self);
+    tp__release(pool->options->allocator, self, sizeof *self);
     if (pool->thread_count == 0) last_out = pool->last_out;
   } else {
     tp__list_push(&pool->ended, &self->link);
@@ -300,7 +299,7 @@ static void thread_run(void *arg) {
   tp__pool *pool = self->pool;
   bool idle_for_long = false;
   tp__inside frame;
-  tp__inside_enter(&frame, pool->runtime, TP__THREAD_HANDLER);
+  tp__inside_enter(&frame, pool->options->owner, TP__THREAD_HANDLER);
   tp__mutex_lock(&pool->mutex);
   for (;;) {
     tp__pool_item *item = arrive_locked(pool, self);
@@ -325,7 +324,7 @@ static void join_ended_locked(tp__pool *pool) {
     tp__list_remove(&ended->link);
     tp__mutex_unlock(&pool->mutex);
     tp__thread_join(ended->thread);
-    tp__release(pool->allocator, ended, sizeof *ended);
+    tp__release(pool->options->allocator, ended, sizeof *ended);
     tp__mutex_lock(&pool->mutex);
   }
 }
@@ -337,25 +336,26 @@ static bool may_start_locked(const tp__pool *pool) {
 }
 
 static bool start_thread_locked(tp__pool *pool) {
-  tp__pool_thread *thread = tp__alloc_zero(pool->allocator, sizeof *thread);
+  tp__pool_thread *thread = tp__alloc_zero(pool->options->allocator, sizeof *thread);
   if (!thread) return false;
   if (tp__parker_init(&thread->parker) != TP_OK) {
-    tp__release(pool->allocator, thread, sizeof *thread);
+    tp__release(pool->options->allocator, thread, sizeof *thread);
     return false;
   }
   thread->pool = pool;
   tp__list_push(&pool->threads, &thread->link);
   pool->thread_count++;
   /* The new thread begins by taking the lock, so thread->thread is written before anybody joins it. */
-  if (tp__thread_start(pool->allocator, "tp-handler", thread_run, thread, &thread->thread) == TP_OK) return true;
+  if (tp__thread_start(pool->options->allocator, "tp-handler", thread_run, thread, &thread->thread) == TP_OK)
+    return true;
   pool->thread_count--;
   tp__list_remove(&thread->link);
   tp__parker_fini(&thread->parker);
-  tp__release(pool->allocator, thread, sizeof *thread);
+  tp__release(pool->options->allocator, thread, sizeof *thread);
   return false;
 }
 
-/* ---- doors ---- */
+/* ---- API ---- */
 
 /* Every thread is held by an abandoned attempt. One that could not be started for want of memory leaves none, too. */
 static bool is_lost_locked(const tp__pool *pool) { return pool->thread_count <= pool->abandoned_count; }
@@ -374,7 +374,8 @@ static uint32_t note_exhausted_locked(tp__pool *pool) {
 }
 
 static void tell_exhausted(const tp__pool *pool, uint32_t abandoned) {
-  if (abandoned > 0 && pool->on_exhausted) pool->on_exhausted(pool->runtime, abandoned);
+  const tp__sched_options *options = pool->options;
+  if (abandoned > 0 && options->on_exhausted) options->on_exhausted(options->owner, abandoned);
 }
 
 void tp__pool_set_abandoned_max(tp__pool *pool, uint32_t count) {

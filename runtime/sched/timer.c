@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/exec/timer.h"
+#include "runtime/sched/timer.h"
 
-#include "runtime/exec/runtime.h"
+#include "runtime/sched/sched.h"
 
 /* ---- the heap: heap_prev is the parent for a first child, else the sibling before ---- */
 
@@ -108,7 +108,7 @@ void tp__timer_fini(tp__timer *timer) {
 }
 
 void tp__timer_arm(tp__strand *strand, int64_t at_ns) {
-  tp__timer *timer = &strand->runtime->timer;
+  tp__timer *timer = &strand->sched->timer;
   tp__mutex_lock(&timer->mutex);
   if (!strand->armed_ns || at_ns < strand->armed_ns) {
     if (strand->armed_ns) remove_locked(timer, strand);
@@ -123,7 +123,7 @@ void tp__timer_arm(tp__strand *strand, int64_t at_ns) {
 }
 
 void tp__timer_disarm(tp__strand *strand) {
-  tp__timer *timer = &strand->runtime->timer;
+  tp__timer *timer = &strand->sched->timer;
   tp__mutex_lock(&timer->mutex);
   if (strand->armed_ns) remove_locked(timer, strand);
   tp__mutex_unlock(&timer->mutex);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/exec/slot.h"
+#include "runtime/sched/slot.h"
 
-#include "runtime/exec/attempt.h"
-#include "runtime/exec/bug.h"
-#include "runtime/exec/runtime.h"
+#include "runtime/sched/attempt.h"
+#include "runtime/sched/bug.h"
+#include "runtime/sched/sched.h"
 #ifdef TP_SIM
 #include "runtime/os/sim.h"
 #endif
@@ -14,7 +14,7 @@ enum slot_state { FREE = 0, OPEN = 1, CLAIMED = 2, ABANDONED = 3, LATE = 4 };
 typedef struct slot {
   tp__a64 word;                /* generation << STATE_BITS | state; acq_rel: publishes attempt and answer */
   struct tp__attempt *attempt; /* written before OPEN is published, read by whoever moved the word */
-  const void *runtime;         /* likewise */
+  const tp__sched *sched;      /* likewise */
   tp__aptr class;              /* the attempt's; released by its opener, acquired by tp__slot_is_of_another() */
   uint32_t next_free;          /* under the lock: index + 1 */
 } slot;
@@ -102,7 +102,7 @@ static bool grow_locked(void) {
   return true;
 }
 
-tp_status tp__slot_open(struct tp__attempt *attempt, const void *runtime, tp_token *ret_token) {
+tp_status tp__slot_open(struct tp__attempt *attempt, const tp__sched *sched, tp_token *ret_token) {
   tp__mutex_lock(&lock);
   bool has_free = free_head || grow_locked();
   if (has_free) {
@@ -110,7 +110,7 @@ tp_status tp__slot_open(struct tp__attempt *attempt, const void *runtime, tp_tok
     slot *s = slot_at(index);
     uint64_t generation = tp__a64_load_relaxed(&s->word) >> STATE_BITS; /* a free slot's word is under the lock */
     free_head = s->next_free;
-    s->runtime = runtime;
+    s->sched = sched;
     s->attempt = attempt;
     *ret_token = token_of(index, generation);
     tp__aptr_store_release(&s->class, (void *)(uintptr_t)attempt->class);
@@ -143,7 +143,7 @@ struct tp__attempt *tp__slot_hold(tp_token token) {
   if (tp__a64_load_acquire(&s->word) == word_of(generation_of(token), OPEN)) {
     attempt = s->attempt;
     tp__a32_add_relaxed(&attempt->refs, 1);
-    tp__a32_add_acq_rel(&attempt->runtime->completers, 1);
+    tp__a32_add_acq_rel(&attempt->sched->completers, 1);
   }
   tp__mutex_unlock(&lock);
   return attempt;
@@ -169,7 +169,7 @@ void tp__slot_close(tp_token token) {
   if (TP__BUG(TP__BUG_RECYCLED_SLOT)) generation = generation_of(token);
   tp__mutex_lock(&lock);
   s->attempt = NULL;
-  s->runtime = NULL;
+  s->sched = NULL;
   tp__a64_store_release(&s->word, word_of(generation, FREE));
   s->next_free = free_head;
   free_head = index_of(token) + 1;
@@ -178,10 +178,10 @@ void tp__slot_close(tp_token token) {
 }
 
 /* One pass over the slab. What is ABANDONED stays so under the lock, and its attempt lives. */
-static slot *find_locked(const void *runtime, enum slot_state state, uint32_t *ret_index) {
+static slot *find_locked(const tp__sched *sched, enum slot_state state, uint32_t *ret_index) {
   for (uint32_t index = 0; index < chunk_count * CHUNK_SLOTS; index++) {
     slot *s = slot_at(index);
-    if (s->runtime != runtime || (tp__a64_load_acquire(&s->word) & ((1 << STATE_BITS) - 1)) != state) continue;
+    if (s->sched != sched || (tp__a64_load_acquire(&s->word) & ((1 << STATE_BITS) - 1)) != state) continue;
     if (state == ABANDONED && !(tp__a32_load_acquire(&s->attempt->flags) & TP__ATTEMPT_DEFERRED)) continue;
     *ret_index = index;
     return s;
@@ -190,26 +190,26 @@ static slot *find_locked(const void *runtime, enum slot_state state, uint32_t *r
 }
 
 /* The attempt of a slot that is OPEN or ABANDONED lives under the lock. */
-void tp__slots_each_deferred(const void *runtime, void (*each)(void *ctx, const struct tp__attempt *attempt),
+void tp__slots_each_deferred(const tp__sched *sched, void (*each)(void *ctx, const struct tp__attempt *attempt),
                              void *ctx) {
   tp__mutex_lock(&lock);
   for (uint32_t index = 0; index < chunk_count * CHUNK_SLOTS; index++) {
     slot *s = slot_at(index);
     uint64_t state = tp__a64_load_acquire(&s->word) & ((1 << STATE_BITS) - 1); /* pairs with tp__slot_open() */
-    if ((state != OPEN && state != ABANDONED) || s->runtime != runtime) continue;
+    if ((state != OPEN && state != ABANDONED) || s->sched != sched) continue;
     if (tp__a32_load_acquire(&s->attempt->flags) & TP__ATTEMPT_DEFERRED) each(ctx, s->attempt);
   }
   tp__mutex_unlock(&lock);
 }
 
-struct tp__attempt *tp__slot_late_any(const void *runtime, tp_token *ret_token) {
+struct tp__attempt *tp__slot_late_any(const tp__sched *sched, tp_token *ret_token) {
   struct tp__attempt *attempt = NULL;
   uint32_t index = 0;
   tp__mutex_lock(&lock);
   late_waiters++;
-  while (find_locked(runtime, LATE, &index)) tp__cond_wait(&closed, &lock);
+  while (find_locked(sched, LATE, &index)) tp__cond_wait(&closed, &lock);
   late_waiters--;
-  slot *s = find_locked(runtime, ABANDONED, &index);
+  slot *s = find_locked(sched, ABANDONED, &index);
   if (s) {
     *ret_token = token_of(index, tp__a64_load_acquire(&s->word) >> STATE_BITS);
     attempt = s->attempt;

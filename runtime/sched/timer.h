@@ -6,7 +6,7 @@
 #ifndef TP__TIMER_H
 #define TP__TIMER_H
 
-#include "runtime/exec/strand.h"
+#include "runtime/sched/strand.h"
 
 typedef struct tp__timer {
   tp__mutex mutex;

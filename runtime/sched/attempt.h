@@ -10,9 +10,10 @@
 #ifndef TP__ATTEMPT_H
 #define TP__ATTEMPT_H
 
-#include "runtime/exec/pool.h"
-#include "runtime/exec/slot.h"
-#include "runtime/exec/strand.h"
+#include "runtime/inbox/inbox.h"
+#include "runtime/sched/pool.h"
+#include "runtime/sched/slot.h"
+#include "runtime/sched/strand.h"
 
 typedef struct tp__attempt tp__attempt;
 
@@ -57,21 +58,21 @@ typedef struct tp__attempt_class {
 } tp__attempt_class;
 
 enum {
-  TP__ATTEMPT_CANCELLED = 1, /* its answer will be discarded, or is no longer wanted */
-  TP__ATTEMPT_DEFERRED = 2,  /* deferral is set */
-  TP__ATTEMPT_TELLING = 4,   /* somebody calls, or called, deferral.cancel */
-  TP__ATTEMPT_TOLD = 8,      /* and is back from it */
-  TP__ATTEMPT_GONE = 16,     /* the token was completed: ctx is to be destroyed, by whoever is last in it */
-  TP__ATTEMPT_RETURNED = 32  /* the function that deferred has returned; of attempts that end with their turn */
+  TP__ATTEMPT_CANCELLED = 1,  /* its answer will be discarded, or is no longer wanted */
+  TP__ATTEMPT_DEFERRED = 2,   /* deferral is set */
+  TP__ATTEMPT_CANCELLING = 4, /* deferral.cancel is being called, or was */
+  TP__ATTEMPT_NOTIFIED = 8,   /* deferral.cancel has returned */
+  TP__ATTEMPT_GONE = 16,      /* the token was completed: ctx is destroyed by the last thread that uses it */
+  TP__ATTEMPT_RETURNED = 32   /* the function that deferred has returned; of attempts that end with their turn */
 };
 
 /** The reason of an attempt whose token the host abandoned. */
-#define TP__ABANDONED_WORDS "the host abandoned its token"
+#define TP__ABANDONED_REASON "the host abandoned its token"
 
 struct tp__attempt {
   /* set at init */
   const tp__attempt_class *class;
-  struct tp_runtime *runtime;
+  struct tp__sched *sched;
   tp__strand *strand; /* valid until settled */
   tp_token token;
   /* owner only */
@@ -117,7 +118,7 @@ tp_reason tp__attempt_offer_permitted(tp__attempt *attempt, int64_t deadline_ns,
 bool tp__attempt_put(tp__attempt *attempt);
 /** Says that too many tokens are open, and which class and name has the most of them.
  *  @return TP_ERR_FULL. */
-tp_status tp__tokens_full(struct tp_runtime *runtime, tp_fault *fault);
+tp_status tp__tokens_full(const struct tp__sched *sched, tp_fault *fault);
 /** The thread that called the function, when it has returned and had deferred. */
 void tp__attempt_returned(tp__attempt *attempt);
 /** Owner: the function was called on this thread and deferred; waits for the token until deadline_ns. */
@@ -138,10 +139,10 @@ bool tp__attempt_revoke(tp__attempt *attempt);
  *  @param class  which the token must be of, else TP_ERR_USAGE, and the token stays open. */
 tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp__answer *answer,
                            const void *extra);
-/** Any thread: the attempt of an open token of this class, held with its runtime until tp__token_let_go(); NULL: stale
+/** Any thread: the attempt of an open token of this class, held with its sched until tp__token_release(); NULL: stale
  *  or of another class. */
 tp__attempt *tp__token_hold(tp_token token, const tp__attempt_class *class);
-void tp__token_let_go(tp__attempt *attempt);
+void tp__token_release(tp__attempt *attempt);
 
 /** For the pool: calls the function and delivers its answer.
  *  @return the strand, when it had no owner: the calling thread owns it now, and must run it. Else NULL. */
@@ -151,7 +152,7 @@ void tp__attempt_refuse(tp__attempt *attempt, tp_reason reason);
 static inline tp__attempt *tp__attempt_of(tp__pool_item *item) { return TP__CONTAINER(item, tp__attempt, pool_item); }
 void tp__attempt_unref(tp__attempt *attempt);
 bool tp__attempt_is_cancelled(const tp__attempt *attempt);
-/** Completes every abandoned token of a runtime that goes away. */
-void tp__attempts_forget(struct tp_runtime *runtime);
+/** Completes every abandoned token of a sched that goes away. */
+void tp__attempts_forget(const struct tp__sched *sched);
 
 #endif

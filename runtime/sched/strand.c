@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/exec/strand.h"
+#include "runtime/sched/strand.h"
 
-#include "runtime/exec/bug.h"
-#include "runtime/exec/pool.h"
-#include "runtime/exec/runtime.h"
-#include "runtime/exec/timer.h"
-#include "runtime/exec/worker.h"
+#include "runtime/sched/bug.h"
+#include "runtime/sched/sched.h"
 
 static char idle_mark, closed_mark;
 #define IDLE ((void *)&idle_mark)
@@ -66,8 +63,8 @@ void tp__strand_rest(tp__strand *strand) {
   strand->handoff = NULL;
 }
 
-void tp__strand_begin(tp__strand *strand, struct tp_runtime *runtime, bool owned) {
-  strand->runtime = runtime;
+void tp__strand_begin(tp__strand *strand, struct tp__sched *sched, bool owned) {
+  strand->sched = sched;
   strand->own = NULL;
 #ifdef TP_SIM
   strand->is_turn = false;
@@ -86,7 +83,7 @@ struct tp__sleeper {
  * owner has published itself by the release that made the strand IDLE. */
 static void schedule(tp__strand *strand) {
   if (strand->sleeper) tp__parker_unpark(&strand->sleeper->parker);
-  else tp__workers_push(strand->runtime, strand);
+  else tp__workers_push(&strand->sched->workers, strand);
 }
 
 /* @return what the inbox was: CLOSED, and the message was not taken; IDLE, and the caller must see to an owner. */
@@ -299,7 +296,7 @@ void tp__strand_run_on(tp__strand *strand, struct tp__pool_thread *thread) {
   tp__running running = {strand, here->running, thread};
   tp__inside frame;
   here->running = &running;
-  tp__inside_enter(&frame, strand->runtime, TP__THREAD_OWNER);
+  tp__inside_enter(&frame, strand->sched->options.owner, TP__THREAD_OWNER);
   run(strand, &running);
   tp__inside_leave(&frame);
   here->running = running.outer;
@@ -314,7 +311,7 @@ void tp__strand_catch_up(tp__strand *strand) {
   gives(strand);
 }
 
-void tp__strand_hand_over(tp__strand *strand) { tp__workers_push(strand->runtime, strand); }
+void tp__strand_hand_over(tp__strand *strand) { tp__workers_push(&strand->sched->workers, strand); }
 
 /* @return whether there was nothing to do for an owner, who has left then. */
 static bool try_leave(tp__strand *strand) {
