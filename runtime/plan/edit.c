@@ -199,7 +199,7 @@ tp_status tp_edit_add_subscription(tp_edit *edit, const tp_subscription *subscri
 
 tp_status tp_edit_remove_handler(tp_edit *edit, const char *id, tp_fault *fault) {
   if (!edit) return no_edit("tp_edit_remove_handler", fault);
-  tp__change *change;
+  tp__change *change = NULL;
   TP__TRY(changes_get(edit, &edit->handlers, id, "tp_edit_remove_handler: the id", &change, fault));
   tp__handler *added = change->handler;
   change->handler = NULL;
@@ -210,7 +210,7 @@ tp_status tp_edit_remove_handler(tp_edit *edit, const char *id, tp_fault *fault)
 
 tp_status tp_edit_remove_subscription(tp_edit *edit, const char *id, tp_fault *fault) {
   if (!edit) return no_edit("tp_edit_remove_subscription", fault);
-  tp__change *change;
+  tp__change *change = NULL;
   TP__TRY(changes_get(edit, &edit->subscriptions, id, "tp_edit_remove_subscription: the id", &change, fault));
   tp__subscription *added = change->sub;
   change->sub = NULL;
@@ -224,7 +224,7 @@ static tp__requested requested_of(bool enabled) { return enabled ? TP__REQUESTED
 
 tp_status tp_edit_enable(tp_edit *edit, const char *subscription, bool enabled, tp_fault *fault) {
   if (!edit) return no_edit("tp_edit_enable", fault);
-  tp__change *change;
+  tp__change *change = NULL;
   TP__TRY(changes_get(edit, &edit->subscriptions, subscription, "tp_edit_enable: the id", &change, fault));
   change->requested = requested_of(enabled);
   change->requested_at = ++edit->calls;

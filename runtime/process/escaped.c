@@ -20,7 +20,7 @@ static bool same_pipe(const struct stat *one, const struct stat *other) {
 /* fstatat follows the link of /proc to the open pipe, so this asks the pipe itself. */
 static bool holds(int proc, const char *pid, const struct stat *pipes, size_t count) {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
-    char path[64];
+    char path[288]; /* a name of a directory and 7 bytes */
     struct stat found;
     snprintf(path, sizeof path, "%s/fd/%d", pid, fd);
     if (fstatat(proc, path, &found, 0) != 0) continue;
