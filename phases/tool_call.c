@@ -30,9 +30,7 @@ void tp__toolcall_look_at_clock(tp__dispatch *d) {
 
 /* The end of an inline tool's run. Without time-stamps the deadlines are looked at all the same, now and then. */
 static void stamp(tp__dispatch *d) {
-  if (d->timestamps == TP_TIMESTAMPS_FULL) set_now(d, tp__now_ns());
-  else if (d->timestamps == TP_TIMESTAMPS_COARSE) set_now(d, tp__now_coarse_ns());
-  else if (d->completed % 16 == 0) set_now(d, tp__now_ns());
+  if (d->timestamps != TP_TIMESTAMPS_OFF || d->completed % 16 == 0) set_now(d, tp__now_ns());
 }
 
 /* ---- events ---- */

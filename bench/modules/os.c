@@ -18,11 +18,6 @@ static int64_t now(void *ctx, uint32_t times) {
   MODULE_TIMED(times, MODULE_KEEP(tp__now_ns()));
 }
 
-static int64_t now_coarse(void *ctx, uint32_t times) {
-  (void)ctx;
-  MODULE_TIMED(times, MODULE_KEEP(tp__now_coarse_ns()));
-}
-
 static int64_t unix_ms(void *ctx, uint32_t times) {
   (void)ctx;
   MODULE_TIMED(times, MODULE_KEEP(tp__unix_ms()));
@@ -60,7 +55,6 @@ int main(int argc, char **argv) {
   bench_must(tp__parker_init(&module.parker), NULL);
   bench_must(tp__queue_mpmc_new(&module.allocator, 64, &module.queue), NULL);
   module_add(&row, "now", now, &module);
-  module_add(&row, "now, coarse", now_coarse, &module);
   module_add(&row, "unix time", unix_ms, &module);
   module_add(&row, "lock and unlock", mutex, &module);
   module_add(&row, "unpark, then park", parker, &module);

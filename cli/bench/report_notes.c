@@ -55,7 +55,7 @@ static void note_timestamps(const cli_report *report, cli_notes *notes) {
     return;
   }
   if (report->arguments->timestamps == TP_TIMESTAMPS_COARSE)
-    note(notes, "coarse time-stamps may move in steps of milliseconds, and the times of handlers with them");
+    note(notes, "with coarse time-stamps inline handlers of a phase show the time of all of them together");
   if (!has_inline_handler(report->round->statistics, WORTH_A_WORD * step_ns)) return;
   note(notes,
        "the time of a quick handler holds a step of the runtime, %s: more than a twentieth of what takes under %s; "

@@ -44,6 +44,15 @@ typedef struct tp_phase {
   size_t replaceable_count;
 } tp_phase;
 
+/** Which time-stamps the rows of records carry.
+ *
+ *  FULL    each handler its own.
+ *  COARSE  in a phase whose handlers are all inline one for all of them: each row has the begin and the duration of the
+ *          phase, at most 4.29 s. What is lost: which of them took long. A limit of one of them is not enforced, the
+ *          deadline of the phase is: a phase that ends behind it shows the last handler that was called as timed out.
+ *          A phase with any other handler, or with an answer that is not TP_ANSWER_DONE alone, has full ones from
+ *          there on.
+ *  OFF     none: rows carry the begin of their phase, and inline handlers have no deadline. */
 typedef enum tp_timestamps {
   TP_TIMESTAMPS_FULL = 0,
   TP_TIMESTAMPS_COARSE = 1,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The loop of plans whose nodes are all inline. It reads half a cache line of a node, calls it, reads the clock once
- * and writes four words. At the first node or answer that needs a closer look the machine of engine.c goes on. */
+ * (with TP_TIMESTAMPS_COARSE once for all of them) and writes four words. At the first node or answer that needs a
+ * closer look the machine of engine.c goes on. */
 #include "runtime/exec/begin.h"
 
 void tp__inline_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t index) {
@@ -67,15 +68,38 @@ static __attribute__((noinline, cold)) void leave_plan_order(tp__entry *e, uint3
   e->running = false;
 }
 
+/* TP_TIMESTAMPS_COARSE: the nodes before `count` took this time together, and their rows say so. */
+static void set_durations(tp__entry *e, uint32_t count, int64_t ended_ns) {
+  int64_t duration_ns = ended_ns - e->begin_ns;
+  uint32_t said_ns = duration_ns > UINT32_MAX ? UINT32_MAX : (uint32_t)duration_ns;
+  for (uint32_t i = 0; i < count; i++) e->rows[i].duration_ns = said_ns;
+}
+
+/* TP_TIMESTAMPS_COARSE: all nodes were called. Whether that took too long is judged by the last one of them.
+ * @return as run_in_plan_order(). */
+static bool end_with_one_stamp(tp__entry *e) {
+  uint32_t last = e->plan->node_count - 1;
+  int64_t ended_ns = tp__now_ns();
+  set_durations(e, last, ended_ns);
+  if (!put_row(e, &e->plan->inline_nodes[last], last, e->begin_ns, ended_ns)) {
+    leave_plan_order(e, last, TP_ANSWER_DONE, ended_ns);
+    return false;
+  }
+  e->ended_ns = ended_ns;
+  return true;
+}
+
 /* @return whether all nodes have settled; else one is to be looked at closer, or was. */
 static inline bool run_in_plan_order(tp__entry *e) {
   const tp__plan *plan = e->plan;
   const tp_runtime *runtime = e->turn->runtime;
   const tp__inline_node *node = plan->inline_nodes;
+  tp_timestamps timestamps = runtime->options.timestamps;
   int64_t now_ns = e->now_ns;
   bool in_time = now_ns < e->fast_path_until_ns;
   for (uint32_t index = 0; index < plan->node_count; index++, node++) {
     if (!in_time || tp__a32_load_relaxed(&runtime->killed_subscriptions)) {
+      if (timestamps == TP_TIMESTAMPS_COARSE) set_durations(e, index, now_ns = tp__now_ns());
       lay_out_from(e, index);
       e->now_ns = now_ns;
       return false;
@@ -83,13 +107,15 @@ static inline bool run_in_plan_order(tp__entry *e) {
     e->call.index = index;
     e->call.started_ns = now_ns;
     tp_answer kind = node->run(node->self, &e->call);
-    int64_t ended_ns = tp__stamp(runtime, now_ns);
+    int64_t ended_ns = timestamps == TP_TIMESTAMPS_FULL ? tp__now_ns() : now_ns;
     if (kind != TP_ANSWER_DONE || e->call.touched || !put_row(e, node, index, now_ns, ended_ns)) {
+      if (timestamps == TP_TIMESTAMPS_COARSE) set_durations(e, index, ended_ns = tp__now_ns());
       leave_plan_order(e, index, kind, ended_ns);
       return false;
     }
     now_ns = ended_ns;
   }
+  if (timestamps == TP_TIMESTAMPS_COARSE && plan->node_count > 0) return end_with_one_stamp(e);
   e->ended_ns = now_ns;
   return true;
 }

@@ -8,7 +8,7 @@
 
 enum { BLOCK_BYTES = 4096, ATTEMPT_MESSAGE_MAX = 512 };
 
-/* Attempts that left this thread may yet be late, which a narrow row cannot say. */
+/* Attempts that left this thread may yet be late, which a compact row cannot say. */
 static bool make_compact(tp__entry *e) {
   if (!e->has_more) return true;
   if (e->holds_turn) return false;

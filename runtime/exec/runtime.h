@@ -144,18 +144,9 @@ static inline uint32_t tp__detached_max(const tp_runtime *runtime) {
   return runtime->options.turns_max > 1024 ? runtime->options.turns_max : 1024;
 }
 static inline int64_t tp__later_ns(int64_t a_ns, int64_t b_ns) { return a_ns > b_ns ? a_ns : b_ns; }
-/** The time-stamp that the options ask for, never before last_ns: the coarse clock lies up to a tick behind. */
+/** The time-stamp that the options ask for; without time-stamps the last one. */
 static inline int64_t tp__stamp(const tp_runtime *runtime, int64_t last_ns) {
-  switch (runtime->options.timestamps) {
-    case TP_TIMESTAMPS_FULL:
-      return tp__now_ns();
-    case TP_TIMESTAMPS_COARSE:
-      return tp__later_ns(tp__now_coarse_ns(), last_ns);
-    case TP_TIMESTAMPS_OFF:
-    case TP_TIMESTAMPS_FORCE_32:
-      break;
-  }
-  return last_ns;
+  return runtime->options.timestamps == TP_TIMESTAMPS_OFF ? last_ns : tp__now_ns();
 }
 
 #endif

@@ -132,8 +132,6 @@ static inline int64_t tp__now_ns(void) {
 /** Monotonic nanoseconds; the wall clock never moves it. */
 int64_t tp__now_ns(void);
 #endif
-/** The same, where it is cheaper: to the kernel's tick (about 4 ms) on machines without a steady counter. */
-int64_t tp__now_coarse_ns(void);
 /** Wall clock, unix milliseconds. */
 int64_t tp__unix_ms(void);
 /** The process, for a later one that asks whether it is gone: its number, and when it began in a count of the

@@ -99,15 +99,8 @@ int64_t tp__now_asking_ns(void) {
   return ns;
 }
 
-/* The kernel's coarse clock would drift away from ours. */
-int64_t tp__now_coarse_ns(void) {
-  bool known = atomic_load_explicit(&tp__counter_state.rate, memory_order_acquire) != 0;
-  return known ? tp__now_ns() : clock_ns(CLOCK_MONOTONIC_COARSE);
-}
-
 #else
 
 int64_t tp__now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
-int64_t tp__now_coarse_ns(void) { return clock_ns(CLOCK_MONOTONIC_COARSE); }
 
 #endif

@@ -96,11 +96,6 @@ int64_t tp__now_ns(void) {
   return sim.now_ns;
 }
 
-int64_t tp__now_coarse_ns(void) {
-  tp__sim_point();
-  return sim.now_ns - sim.now_ns % (4 * TP__NS_PER_MS);
-}
-
 int64_t tp__unix_ms(void) {
   tp__sim_point();
   return INT64_C(1700000000000) + sim.wall_offset_ms + sim.now_ns / TP__NS_PER_MS;

@@ -21,12 +21,12 @@ bool tp__row_compact(const tp_run_record *run, int64_t begin_ns, uint32_t name, 
     return false;
   uint32_t flags = tp__row_flags(run->state, run->attempts, run->execution, run->failure);
   *ret_row = (tp__compact_row){.name = name,
-                               .started = (uint32_t)(run->queued_ns - begin_ns),
-                               .took = run->attempts ? (uint32_t)(run->ended_ns - run->started_ns) : 0,
-                               .flags = flags | (uint32_t)run->reason << TP__HOW_REASON |
-                                        (run->verdict ? run->verdict - 1u : 0) << TP__HOW_VERDICT |
-                                        (uint32_t)run->fallback_used << TP__HOW_FALLBACK |
-                                        run->contribution_count << TP__HOW_BROUGHT};
+                               .started_ns = (uint32_t)(run->queued_ns - begin_ns),
+                               .duration_ns = run->attempts ? (uint32_t)(run->ended_ns - run->started_ns) : 0,
+                               .flags = flags | (uint32_t)run->reason << TP__ROW_REASON |
+                                        (run->verdict ? run->verdict - 1u : 0) << TP__ROW_VERDICT |
+                                        (uint32_t)run->fallback_used << TP__ROW_FALLBACK |
+                                        run->contribution_count << TP__ROW_CONTRIBUTIONS};
   return true;
 }
 
@@ -36,23 +36,23 @@ static uint8_t bits(const tp__compact_row *row, int from, int count) {
 
 tp_run_record tp__row_full(const tp__compact_row *row, int64_t begin_ns, const tp__run_names *names) {
   const tp__run_name *name = tp__run_name_of(names, row->name);
-  uint16_t attempts = bits(row, TP__HOW_ATTEMPTS, 4);
-  int64_t queued_ns = begin_ns + row->started;
+  uint16_t attempts = bits(row, TP__ROW_ATTEMPTS, 4);
+  int64_t queued_ns = begin_ns + row->started_ns;
   return (tp_run_record){.struct_size = sizeof(tp_run_record),
                          .subscription = name->subscription,
                          .handler = name->handler,
                          .owner = name->owner,
                          .queued_ns = queued_ns,
                          .started_ns = attempts ? queued_ns : 0,
-                         .ended_ns = attempts ? queued_ns + row->took : 0,
-                         .contribution_count = bits(row, TP__HOW_BROUGHT, 8),
+                         .ended_ns = attempts ? queued_ns + row->duration_ns : 0,
+                         .contribution_count = bits(row, TP__ROW_CONTRIBUTIONS, 8),
                          .attempts = attempts,
-                         .state = bits(row, TP__HOW_STATE, 4),
-                         .reason = bits(row, TP__HOW_REASON, 8),
-                         .verdict = (uint8_t)(TP_VERDICT_NONE + bits(row, TP__HOW_VERDICT, 2)),
-                         .execution = bits(row, TP__HOW_EXECUTION, 3),
-                         .failure = bits(row, TP__HOW_FAILURE, 2),
-                         .fallback_used = bits(row, TP__HOW_FALLBACK, 1),
+                         .state = bits(row, TP__ROW_STATE, 4),
+                         .reason = bits(row, TP__ROW_REASON, 8),
+                         .verdict = (uint8_t)(TP_VERDICT_NONE + bits(row, TP__ROW_VERDICT, 2)),
+                         .execution = bits(row, TP__ROW_EXECUTION, 3),
+                         .failure = bits(row, TP__ROW_FAILURE, 2),
+                         .fallback_used = bits(row, TP__ROW_FALLBACK, 1),
                          .visibility = name->visibility};
 }
 
@@ -64,8 +64,8 @@ static bool run_at(const void *source, size_t index, tp_run_record *record) {
   if (!entry->names)
     return tp__shown_fill(record, (const tp_run_record *)tp__packed_rows(entry) + index, sizeof *record);
   const tp__compact_row *row = (const tp__compact_row *)tp__packed_rows(entry) + index;
-  tp_run_record wide = tp__row_full(row, entry->started_ns, entry->names);
-  return tp__shown_fill(record, &wide, sizeof wide);
+  tp_run_record full = tp__row_full(row, entry->started_ns, entry->names);
+  return tp__shown_fill(record, &full, sizeof full);
 }
 
 tp_entry_record tp__packed_view(const tp__packed_entry *entry, const tp__record_source *from) {

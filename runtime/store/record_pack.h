@@ -4,9 +4,9 @@
  * turn packs its own without a lock and hands them over together, with the ids that they share: recording was half of
  * what a phase cost.
  *
- * Rows come in two forms. A narrow one says in four words what there is to say of nearly every run, with times counted
+ * Rows come in two forms. A compact one says in four words what there is to say of nearly every run, with times counted
  * from the entry's begin; the engine writes it while it runs. Where one run of an entry does not fit, all of its rows
- * are wide: tp_run_record as everybody reads them. */
+ * are full: tp_run_record as everybody reads them. */
 #ifndef TP__RECORD_PACK_H
 #define TP__RECORD_PACK_H
 
@@ -16,32 +16,33 @@
 /** A run that was ready when it was called and made at most 15 attempts, in 4.2 s from the entry's begin. */
 typedef struct tp__compact_row {
   uint32_t name;    /* tp__run_names */
-  uint32_t started; /* ns from the entry's begin; of a run that was never called: queued */
-  uint32_t took;    /* ns */
-  uint32_t flags;     /* tp__row_flags() and what run brought: bits as TP__HOW_* begin */
+  uint32_t started_ns;  /* ns from the entry's begin; of a run that was never called: queued */
+  uint32_t duration_ns; /* ns */
+  uint32_t flags;       /* tp__row_flags() and what run brought: bits as TP__ROW_* begin */
 } tp__compact_row;
 
 enum {
-  TP__HOW_STATE = 0,      /* 4 bits */
-  TP__HOW_ATTEMPTS = 4,   /* 4 */
-  TP__HOW_REASON = 8,     /* 8 */
-  TP__HOW_EXECUTION = 16, /* 3 */
-  TP__HOW_FAILURE = 19,   /* 2 */
-  TP__HOW_VERDICT = 21,   /* 2: tp_verdict - 1 */
-  TP__HOW_FALLBACK = 23,  /* 1 */
-  TP__HOW_BROUGHT = 24    /* 8: contributions */
+  TP__ROW_STATE = 0,         /* 4 bits */
+  TP__ROW_ATTEMPTS = 4,      /* 4 */
+  TP__ROW_REASON = 8,        /* 8 */
+  TP__ROW_EXECUTION = 16,    /* 3 */
+  TP__ROW_FAILURE = 19,      /* 2 */
+  TP__ROW_VERDICT = 21,      /* 2: tp_verdict - 1 */
+  TP__ROW_FALLBACK = 23,     /* 1 */
+  TP__ROW_CONTRIBUTIONS = 24 /* 8: contributions */
 };
 /** Of a run without reason, verdict, fallback and contributions. */
 static inline uint32_t tp__row_flags(uint32_t state, uint32_t attempts, uint32_t execution, uint32_t failure) {
-  return state << TP__HOW_STATE | attempts << TP__HOW_ATTEMPTS | execution << TP__HOW_EXECUTION |
-         failure << TP__HOW_FAILURE;
+  return state << TP__ROW_STATE | attempts << TP__ROW_ATTEMPTS | execution << TP__ROW_EXECUTION |
+         failure << TP__ROW_FAILURE;
 }
 
 /** Four words at a time, in one load and one store each: a row that was written a moment ago is read as it was written,
  *  which a wider copy would have to wait for. */
 typedef uint32_t tp__row_words __attribute__((vector_size(16), aligned(8), may_alias));
-static inline void tp__row_put(tp__compact_row *row, uint32_t name, uint32_t started, uint32_t took, uint32_t flags) {
-  *(tp__row_words *)row = (tp__row_words){name, started, took, flags};
+static inline void tp__row_put(tp__compact_row *row, uint32_t name, uint32_t started_ns, uint32_t duration_ns,
+                               uint32_t flags) {
+  *(tp__row_words *)row = (tp__row_words){name, started_ns, duration_ns, flags};
 }
 static inline void tp__rows_copy(tp__compact_row *to, const tp__compact_row *from, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
@@ -58,14 +59,14 @@ tp_run_record tp__row_full(const tp__compact_row *row, int64_t begin_ns, const t
 typedef struct tp__packed_entry {
   uint64_t entry_id, plan_hash;
   int64_t started_ns, ended_ns;
-  const tp__run_names *names; /* its rows are narrow; NULL: wide */
+  const tp__run_names *names; /* its rows are compact; NULL: full */
   uint32_t phase, run_count;
   int32_t outcome;
   uint32_t reserved;
 } tp__packed_entry;
 
-static inline size_t tp__packed_size(size_t run_count, bool narrow) {
-  return sizeof(tp__packed_entry) + run_count * (narrow ? sizeof(tp__compact_row) : sizeof(tp_run_record));
+static inline size_t tp__packed_size(size_t run_count, bool compact) {
+  return sizeof(tp__packed_entry) + run_count * (compact ? sizeof(tp__compact_row) : sizeof(tp_run_record));
 }
 static inline void *tp__packed_rows(const tp__packed_entry *entry) { return (void *)(uintptr_t)(entry + 1); }
 static inline const tp__packed_entry *tp__packed_next(const tp__packed_entry *entry) {

@@ -37,15 +37,6 @@ static void clock_never_goes_back(void **state) {
   }
 }
 
-static void coarse_clock_is_close_behind_the_fine_one(void **state) {
-  (void)state;
-  for (int i = 0; i < 1000; i++) {
-    int64_t coarse = tp__now_coarse_ns(), fine = tp__now_ns();
-    assert_true(coarse <= fine);
-    assert_true(fine - coarse < INT64_C(5000) * TP__NS_PER_MS); /* a loaded machine may pause us in between */
-  }
-}
-
 static void wall_clock_is_past_2020(void **state) {
   (void)state;
   assert_true(tp__unix_ms() > INT64_C(1577836800000));
@@ -382,7 +373,6 @@ static void memory_for_ever_is_zeroed_and_aligned(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(clock_never_goes_back),
-    cmocka_unit_test(coarse_clock_is_close_behind_the_fine_one),
     cmocka_unit_test(wall_clock_is_past_2020),
     cmocka_unit_test(deadline_saturates),
     cmocka_unit_test(mutex_lets_one_in_at_a_time),
