@@ -98,8 +98,51 @@ static tp_status check_policy(const tp_contribution *in, tp_fault *fault) {
   return refuse(fault, in, "text", "must be deny, ask or allow in the domain tool");
 }
 
+/* The codes of the seed documents have ABILITY_ in front; both forms are one. */
+static tp_text short_code(tp_text code) {
+  static const char prefix[] = "ABILITY_";
+  size_t size = sizeof prefix - 1;
+  if (code.size <= size || memcmp(code.data, prefix, size) != 0) return code;
+  return (tp_text){code.data + size, code.size - size};
+}
+
+tp_status tp_signal_verdict(tp_text signal_kind, tp_text code, tp_text value, tp_verdict *ret_verdict) {
+  static const struct {
+    const char *kind, *code;
+    tp_verdict verdict;
+  } codes[] = {
+      {"ability_preflight", "AVAILABLE", TP_VERDICT_ALLOW},
+      {"ability_preflight", "UNAVAILABLE", TP_VERDICT_DENY},
+      {"ability_preflight", "REQUIRES_HUMAN", TP_VERDICT_ASK},
+      {"ability_guard", "ALLOWED", TP_VERDICT_ALLOW},
+      {"ability_guard", "DENIED", TP_VERDICT_DENY},
+      {"ability_guard", "REQUIRES_HUMAN", TP_VERDICT_ASK},
+  };
+  bool decides = false;
+  *ret_verdict = TP_VERDICT_NONE;
+  for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+    if (!tp__text_is(signal_kind, codes[i].kind)) continue;
+    decides = true;
+    if (tp__text_is(short_code(code), codes[i].code)) *ret_verdict = codes[i].verdict;
+  }
+  if (decides && tp_value_bool(tp_value_get(value, "require_human"), false)) *ret_verdict = TP_VERDICT_ASK;
+  return decides && *ret_verdict == TP_VERDICT_NONE ? TP_ERR_MALFORMED : TP_OK;
+}
+
+static tp_verdict verdict(const tp_contribution *contribution, tp_text *ret_reason) {
+  tp_verdict found = TP_VERDICT_NONE;
+  if (contribution->kind != TP_KIND_SIGNAL) return found;
+  (void)tp_signal_verdict(contribution->domain, contribution->key, contribution->value, &found);
+  *ret_reason =
+      contribution->text.size ? contribution->text : tp_value_text(tp_value_get(contribution->value, "reason"));
+  return found;
+}
+
 static tp_status check_signal(uint32_t phase, const tp_contribution *in, tp_fault *fault) {
+  tp_verdict ignored;
   if (in->text.size && in->value.size) return refuse(fault, in, "payload", "is given twice, as text and as value");
+  if (tp_signal_verdict(in->domain, in->key, in->value, &ignored) != TP_OK)
+    return refuse(fault, in, "key", "is no code of this kind of signal");
   /* Without a phase it is enough that the signal has a place somewhere, as in the phases of a host. */
   if (tp__phase_takes_signal(phase == TP_PHASE_NONE ? (uint32_t)TP_PHASE_HOST : phase, in->domain)) return TP_OK;
   bool known = phase == TP_PHASE_NONE;
@@ -284,6 +327,7 @@ static void discard(const tp_contribution *in) {
 
 const tp__contribution_ops tp__contribution_ops_phases = {
     .copy = tp__contribution_take,
+    .verdict = verdict,
     .discard = discard,
     .kind_name = tp__kind_name,
     .field_name = tp_field_name,

@@ -96,19 +96,6 @@ static bool text_is(tp_text text, const char *word) {
   return text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
 }
 
-/* The words of the seeds have ABILITY_ in front; both forms are one. @return 0: unknown. */
-static tp_verdict verdict_of_code(bool is_guard, tp_text code) {
-  static const char prefix[] = "ABILITY_";
-  if (code.size > sizeof prefix - 1 && memcmp(code.data, prefix, sizeof prefix - 1) == 0) {
-    code.data += sizeof prefix - 1;
-    code.size -= sizeof prefix - 1;
-  }
-  if (text_is(code, is_guard ? "ALLOWED" : "AVAILABLE")) return TP_VERDICT_ALLOW;
-  if (text_is(code, is_guard ? "DENIED" : "UNAVAILABLE")) return TP_VERDICT_DENY;
-  if (text_is(code, "REQUIRES_HUMAN")) return TP_VERDICT_ASK;
-  return VERDICT_UNSAID;
-}
-
 static tp_severity severity_of(tp_text name) {
   if (text_is(name, "error")) return TP_SEVERITY_ERROR;
   return text_is(name, "warning") ? TP_SEVERITY_WARNING : TP_SEVERITY_INFO;
@@ -134,11 +121,12 @@ static void read_signal(tp__judge *judge, tp_text signal) {
     return;
   }
   if (is_guard || text_is(kind, "ability_preflight")) {
-    tp_verdict verdict = verdict_of_code(is_guard, code);
-    if (tp_value_bool(tp_value_get(signal, "require_human"), false) ||
-        tp_value_bool(tp_value_get(payload, "require_human"), false))
+    tp_verdict verdict;
+    tp_status status = tp_signal_verdict(kind, code, payload, &verdict);
+    if (tp_value_bool(tp_value_get(signal, "require_human"), false)) {
+      if (status != TP_OK) code = tp_text_of("REQUIRES_HUMAN");
       verdict = TP_VERDICT_ASK;
-    if (verdict == VERDICT_UNSAID) {
+    } else if (status != TP_OK) {
       tp__judge_fail(judge, TP_REASON_MALFORMED, "a signal has the unknown code %.*s", tp__cut(code, 64), code.data);
       return;
     }

@@ -180,7 +180,8 @@ struct tp_tool;
  *   prompt_section   key (the section id), title, text, short_text, weight
  *   tool_bundle      key (the bundle id), tools
  *   signal           key (the code), domain (routing_hint | normalized_intent | ability_preflight | ability_guard),
- *                    text or value (the payload), severity
+ *                    text or value (the payload), severity. ability_preflight and ability_guard are verdicts:
+ *                    tp_signal_verdict()
  *   reminder         text
  *   audit, manifest_diagnostic, diagnostic   key (a code), text, severity
  *   background_job   key (the idempotency key), domain (handler id), value (payload), text (order key) */
@@ -387,6 +388,18 @@ TP_API tp_status tp_call_emit_tool_bundle(tp_call *call, const char *id, const s
     size_t count);
 TP_API tp_status tp_call_emit_signal(tp_call *call, const char *signal_kind, const char *code, tp_severity severity,
     const char *text);
+/** The verdict that a signal is. Of ability_preflight the codes are AVAILABLE (allow), UNAVAILABLE (deny) and
+ *  REQUIRES_HUMAN (ask), of ability_guard ALLOWED, DENIED and REQUIRES_HUMAN; ABILITY_ before a code changes nothing, and
+ *  a true require_human in the payload makes the signal an ask, whatever its code. Other signals are no verdict.
+ *
+ *  In a phase with verdicts such a signal counts as its handler's answer when it is stricter than what the handler
+ *  returned. Its reason is the payload when that is text, else the payload's field reason. It needs the capability
+ *  DECIDE.
+ *  @param value        the payload as a value; empty: none.
+ *  @param ret_verdict  TP_VERDICT_NONE: no verdict.
+ *  @return TP_OK; TP_ERR_MALFORMED: a code that the kind does not have.
+ *  Threads: any. */
+TP_API tp_status tp_signal_verdict(tp_text signal_kind, tp_text code, tp_text value, tp_verdict *ret_verdict);
 TP_API tp_status tp_call_emit_reminder(tp_call *call, const char *text);
 TP_API tp_status tp_call_emit_audit(tp_call *call, const char *code, const char *text);
 TP_API tp_status tp_call_emit_diagnostic(tp_call *call, tp_severity severity, const char *code, const char *text);

@@ -55,6 +55,19 @@ int64_t tp__entry_node_deadline(const tp__entry *e, uint32_t index, const tp__ru
 
 /* ---- settling ---- */
 
+static tp_answer answer_of(tp_verdict verdict) {
+  switch (verdict) {
+    case TP_VERDICT_DENY:
+      return TP_ANSWER_DENY;
+    case TP_VERDICT_ASK:
+      return TP_ANSWER_ASK;
+    case TP_VERDICT_ALLOW:
+      return TP_ANSWER_ALLOW;
+    default:
+      return TP_ANSWER_DONE;
+  }
+}
+
 static tp_verdict verdict_of(tp_answer kind) {
   switch (kind) {
     case TP_ANSWER_DENY:
@@ -164,6 +177,23 @@ static tp_reason reason_of_refusal(tp_status refused) {
   }
 }
 
+/* In a phase with verdicts: the answer, or the strictest of what it contributed as a verdict. */
+static tp__answer strictest(tp__entry *e, const tp__answer *answer, const tp__output *output) {
+  const tp__contribution_ops *ops = e->turn->runtime->layer_ops->contributions;
+  tp__answer found = *answer;
+  bool may_decide = answer->kind >= TP_ANSWER_DONE && answer->kind <= TP_ANSWER_ASK;
+  if (!may_decide || !ops->verdict || !e->plan->row->stop) return found;
+  for (const tp__emitted *emitted = output->first; emitted; emitted = emitted->next) {
+    tp_text reason = {0};
+    tp_verdict verdict = ops->verdict(&emitted->contribution, &reason);
+    if (verdict <= verdict_of(found.kind)) continue;
+    found.kind = answer_of(verdict);
+    tp_text copy = {0};
+    found.reason = reason.size && tp__arena_text(&e->arena, reason, &copy) ? copy.data : NULL;
+  }
+  return found;
+}
+
 /* NONE when this is an answer that this node may give here. */
 static tp_reason judge(const tp__entry *e, const tp__node *node, const tp__answer *answer, const tp__output *output) {
   if (output->refused != TP_OK) return reason_of_refusal(output->refused);
@@ -261,9 +291,15 @@ static bool in_time(const tp__entry *e, uint32_t index, const tp__run *run) {
          (!timeout_ns || run->row.ended_ns - run->row.started_ns <= timeout_ns);
 }
 
-void tp__entry_take_answer(tp__entry *e, uint32_t index, const tp__answer *answer, const tp__output *output) {
+void tp__entry_take_answer(tp__entry *e, uint32_t index, const tp__answer *given, const tp__output *output) {
   const tp__node *node = node_of(e, index);
   tp__run *run = &e->runs[index];
+  tp__answer with_verdicts;
+  const tp__answer *answer = given;
+  if (output->count > 0) {
+    with_verdicts = strictest(e, given, output);
+    answer = &with_verdicts;
+  }
   if (!in_time(e, index, run)) {
     run->row.late_ns = run->row.ended_ns;
     tp__entry_settle(e, index, e->cancelled ? TP_STATE_CANCELLED : TP_STATE_TIMED_OUT,

@@ -43,6 +43,8 @@ typedef struct tp__contribution_ops {
    *  @return TP_OK, TP_ERR_MALFORMED, TP_ERR_BAD_SCHEMA, TP_ERR_NO_MEMORY. */
   tp_status (*copy)(tp__arena *arena, uint32_t phase, const tp__closure_home *home, const tp_contribution *in,
                     tp_contribution *out);
+  /** The verdict that a contribution is, with its reason in *ret_reason, which may be empty. May be NULL. */
+  tp_verdict (*verdict)(const tp_contribution *contribution, tp_text *ret_reason);
   /** Ends what was taken with a contribution that was refused: calls the destroy of its tools. May be NULL. */
   void (*discard)(const tp_contribution *contribution);
   /** The name of a TP_KIND_*, static text. May be NULL. */

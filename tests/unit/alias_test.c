@@ -14,7 +14,7 @@
 static tp_answer emit_two(void *self, tp_call *call) {
   tp_status audit = tp_call_emit_audit(call, "kept", "this stays");
   tp_status status = self ? tp_call_emit_reminder(call, "remember")
-                          : tp_call_emit_signal(call, "ability_guard", "X", TP_SEVERITY_INFO, "y");
+                          : tp_call_emit_signal(call, "ability_guard", "ALLOWED", TP_SEVERITY_INFO, "y");
   if (audit != TP_OK || status != TP_OK) return tp_call_fail(call, 1, "an emit was refused");
   return TP_ANSWER_DONE;
 }

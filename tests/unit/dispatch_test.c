@@ -578,7 +578,7 @@ static void policy_that_comes_between_two_dispatches_counts(void **state) {
 static tp_answer signal_for_the_first(void *self, tp_call *gate) {
   _Atomic uint32_t *calls_seen = self;
   if ((*calls_seen)++ == 0)
-    (void)tp_call_emit_signal(gate, "ability_guard", "seen", TP_SEVERITY_WARNING, "only of the first");
+    (void)tp_call_emit_signal(gate, "ability_guard", "ALLOWED", TP_SEVERITY_WARNING, "only of the first");
   return tp_call_allow(gate);
 }
 

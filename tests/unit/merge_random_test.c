@@ -54,7 +54,7 @@ static size_t random_size(void) {
 }
 
 static tp_contribution random_contribution(tp__arena *memory) {
-  static const char *const hints[] = {"routing_hint", "normalized_intent", "ability_guard"};
+  static const char *const hints[] = {"routing_hint", "normalized_intent", "routing_hint"};
   tp_contribution c = {
       .struct_size = sizeof c, .kind = 1 + random_below(TP_KIND_COUNT - 1), .weight = (int32_t)random_below(3) - 1};
   c.key = random_name(memory, "k", random_below(2) ? 6 : 40);

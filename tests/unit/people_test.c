@@ -245,6 +245,95 @@ static void answer_to_other_arguments_or_a_failed_channel_denies(void **state) {
   }
 }
 
+/* ---- signals that are verdicts ---- */
+
+static tp_contribution signal_of(const char *kind, const char *code, const char *reason) {
+  return (tp_contribution){.struct_size = sizeof(tp_contribution),
+                           .kind = TP_KIND_SIGNAL,
+                           .domain = tp_text_of(kind),
+                           .key = tp_text_of(code),
+                           .text = tp_text_of(reason)};
+}
+
+static tp_tool_result call_with_signal(world *w, bool preflight, tp_contribution *signal, tp_answer answer) {
+  act *gate = preflight ? &w->create : &w->pre;
+  *gate = (act){.emits = signal, .emit_count = 1, .kind = answer};
+  w->person.answers = TP_VERDICT_ALLOW;
+  open_world(w, (tp_runtime_options){0}, true, false);
+  return call_n(w, 7);
+}
+
+static void signal_of_a_native_guard_denies_asks_or_allows(void **state) {
+  (void)state;
+  static const struct {
+    bool preflight;
+    const char *code;
+    tp_tool_result_kind result;
+    int asked;
+  } cases[] = {{false, "DENIED", TP_TOOL_DENIED, 0},     {false, "ABILITY_DENIED", TP_TOOL_DENIED, 0},
+               {false, "REQUIRES_HUMAN", TP_TOOL_OK, 1}, {false, "ALLOWED", TP_TOOL_OK, 0},
+               {true, "UNAVAILABLE", TP_TOOL_DENIED, 0}, {true, "ABILITY_UNAVAILABLE", TP_TOOL_DENIED, 0},
+               {true, "REQUIRES_HUMAN", TP_TOOL_OK, 1},  {true, "ABILITY_AVAILABLE", TP_TOOL_OK, 0}};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    world w = {.runs = 0};
+    tp_contribution signal =
+        signal_of(cases[i].preflight ? "ability_preflight" : "ability_guard", cases[i].code, "not in prod");
+    tp_tool_result result = call_with_signal(&w, cases[i].preflight, &signal, TP_ANSWER_DONE);
+    assert_kind(result, cases[i].result);
+    assert_int_equal(w.person.asked, cases[i].asked);
+    assert_int_equal(w.runs, cases[i].result == TP_TOOL_OK);
+    if (cases[i].result == TP_TOOL_DENIED) assert_says(result, "blocked the action: not in prod");
+    if (cases[i].asked) assert_non_null(strstr(w.person.words, "not in prod"));
+    close_world(&w);
+  }
+}
+
+static void strictest_of_answer_and_signal_wins(void **state) {
+  (void)state;
+  world denied = {.runs = 0}, allowed = {.runs = 0};
+  tp_contribution deny = signal_of("ability_guard", "DENIED", "no"),
+                  allow = signal_of("ability_guard", "ALLOWED", "yes");
+  assert_kind(call_with_signal(&denied, false, &deny, TP_ANSWER_ALLOW), TP_TOOL_DENIED);
+  assert_kind(call_with_signal(&allowed, false, &allow, TP_ANSWER_DENY), TP_TOOL_DENIED);
+  close_world(&denied);
+  close_world(&allowed);
+}
+
+static void reason_and_require_human_are_read_from_a_payload_that_is_a_value(void **state) {
+  (void)state;
+  /* {"require_human": true, "reason": "prod"} */
+  static const char payload[] = "\x82\xadrequire_human\xc3\xa6reason\xa4prod";
+  world w = {.runs = 0};
+  tp_contribution signal = signal_of("ability_guard", "ALLOWED", NULL);
+  signal.value = (tp_text){payload, sizeof payload - 1};
+  assert_kind(call_with_signal(&w, false, &signal, TP_ANSWER_DONE), TP_TOOL_OK);
+  assert_int_equal(w.person.asked, 1);
+  assert_non_null(strstr(w.person.words, "guards|prod|"));
+  close_world(&w);
+}
+
+/* A guard that cannot be understood is one that failed: required, it denies. */
+static void signal_with_an_unknown_code_fails_its_guard(void **state) {
+  (void)state;
+  world w = {.runs = 0};
+  tp_contribution signal = signal_of("ability_guard", "MAYBE", "who knows");
+  assert_kind(call_with_signal(&w, false, &signal, TP_ANSWER_ALLOW), TP_TOOL_DENIED);
+  assert_int_equal(w.runs, 0);
+  close_world(&w);
+}
+
+static void verdict_of_a_signal_is_read_by_kind_and_code(void **state) {
+  (void)state;
+  tp_verdict verdict;
+  tp_text none = {0};
+  assert_int_equal(tp_signal_verdict((tp_text)TEXT("routing_hint"), (tp_text)TEXT("DENIED"), none, &verdict), TP_OK);
+  assert_int_equal(verdict, TP_VERDICT_NONE);
+  assert_int_equal(tp_signal_verdict((tp_text)TEXT("ability_guard"), (tp_text)TEXT("AVAILABLE"), none, &verdict),
+                   TP_ERR_MALFORMED);
+  assert_int_equal(tp_signal_verdict((tp_text)TEXT("ability_preflight"), (tp_text)TEXT("ABILITY_"), none, &verdict),
+                   TP_ERR_MALFORMED);
+}
+
 static void ask_without_a_channel_denies_with_its_own_reason(void **state) {
   (void)state;
   world w = {.pre = {.kind = TP_ANSWER_ASK, .reason = "it looks odd"}};
@@ -598,6 +687,11 @@ int main(void) {
       cmocka_unit_test(asked_call_runs_when_a_person_allows_it),
       cmocka_unit_test(question_that_a_person_denies_denies_the_call_and_says_who_and_why),
       cmocka_unit_test(answer_to_other_arguments_or_a_failed_channel_denies),
+      cmocka_unit_test(signal_of_a_native_guard_denies_asks_or_allows),
+      cmocka_unit_test(strictest_of_answer_and_signal_wins),
+      cmocka_unit_test(reason_and_require_human_are_read_from_a_payload_that_is_a_value),
+      cmocka_unit_test(signal_with_an_unknown_code_fails_its_guard),
+      cmocka_unit_test(verdict_of_a_signal_is_read_by_kind_and_code),
       cmocka_unit_test(ask_without_a_channel_denies_with_its_own_reason),
       cmocka_unit_test(first_gate_that_asks_is_shown_and_a_later_deny_asks_nobody),
       cmocka_unit_test(question_of_one_call_is_not_that_of_the_next),
