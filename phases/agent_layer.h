@@ -7,6 +7,7 @@
 
 #include "phases/listeners.h"
 #include "phases/session_table.h"
+#include "phases/task.h"
 #include "runtime/exec/runtime.h"
 
 /* A tenant has one of these, found by its name: two of many may share one. */
@@ -27,6 +28,7 @@ typedef struct tp__agent_layer {
   bool logs_attempts;       /* never changes: turns take no fast path, as if somebody listened to them */
   tp__a64 turns_ended;      /* relaxed: driven turns that were recorded */
   uint64_t listener_number; /* under listeners_mutex: ids are never used twice */
+  tp__tasks tasks;
 } tp__agent_layer;
 
 /** What this layer counts (tp__thread_caches_count): turns in queues, and ended ones by outcome. */

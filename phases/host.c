@@ -36,6 +36,7 @@ static void free_last(tp_runtime *runtime) {
   tp__mutex_fini(&layer->agents_mutex);
   tp__mutex_fini(&layer->sessions_mutex);
   tp__mutex_fini(&layer->listeners_mutex);
+  tp__tasks_fini(&layer->tasks, &runtime->allocator);
   tp__release(&runtime->allocator, layer, sizeof *layer);
 }
 
@@ -79,7 +80,7 @@ static tp__agent_layer *new_layer(tp_runtime *runtime) {
   for (int i = 0; i < TP__HISTORY_PERMITS; i++) tp__permits_init(&layer->history_permits[i]);
   layer->history_permits_max = (tp__history_threads(runtime->options.handler_threads) + 1) / 2;
   tp__list_init(&layer->tool_permits);
-  tp__mutex *mutexes[] = {&layer->agents_mutex, &layer->sessions_mutex, &layer->listeners_mutex};
+  tp__mutex *mutexes[] = {&layer->agents_mutex, &layer->sessions_mutex, &layer->listeners_mutex, &layer->tasks.mutex};
   size_t count = sizeof mutexes / sizeof *mutexes, made = 0;
   while (made < count && tp__mutex_init(mutexes[made]) == TP_OK) made++;
   if (made == count) return layer;

@@ -240,6 +240,10 @@ static void take_ready(tp__tool_slot *slot) {
 
 static void run(tp__tool_slot *slot) {
   if (tp__toolcall_stopped(slot)) return;
+  if (tp__toolcall_stage(slot) == TP__TASK_CREATE) {
+    tp__toolcall_stop(slot, TP_TOOL_OK, tp_text_of("the call is allowed"));
+    return;
+  }
   if (slot->gate && slot->gate->is_ready) take_ready(slot);
   else if (tp__toolcall_is_kept(slot)) tp__toolcall_keep_start(slot);
   else begin_run(slot);
@@ -312,10 +316,15 @@ static bool permitted(tp__tool_slot *slot) {
   }
 }
 
-void tp__toolcall_permit(tp__tool_slot *slot) {
-  if (slot->dispatch->has_permission && (tp__toolcall_stopped(slot) || !permitted(slot))) return;
+/* No gate has denied it: a question that one has is put first. */
+void tp__toolcall_allow(tp__tool_slot *slot) {
   if (!slot->ask) run(slot);
   else if (!tp__toolcall_stopped(slot)) put_question(slot);
+}
+
+void tp__toolcall_permit(tp__tool_slot *slot) {
+  if (slot->dispatch->has_permission && (tp__toolcall_stopped(slot) || !permitted(slot))) return;
+  tp__toolcall_allow(slot);
 }
 
 /* ---- before the gates: scope, policy; and between them the schema ---- */

@@ -9,7 +9,7 @@
 #include "phases/people.h"
 #include "phases/tools.h"
 
-enum { TP__TOOL_FIELDS_MAX = 8 };
+enum { TP__TOOL_FIELDS_MAX = 9 };
 
 /** What a call needs where a phase of tools has subscriptions. */
 typedef struct tp__tool_gate {
@@ -60,6 +60,13 @@ void tp__toolcall_unref(tp__dispatch *dispatch);
 void tp__toolcall_begin(tp__tool_slot *slot);
 /** True when nothing may begin: then the call was stopped. */
 bool tp__toolcall_stopped(tp__tool_slot *slot);
+/** Which part of its way the call goes. */
+static inline tp__task_stage tp__toolcall_stage(const tp__tool_slot *slot) {
+  const tp__task_view *task = slot->dispatch->turn->task;
+  return task ? task->stage : TP__TASK_WHOLE;
+}
+/** No gate has denied it: the question, then the run or, of a task that is created, its end. */
+void tp__toolcall_allow(tp__tool_slot *slot);
 /** tool.rewrite is through: the schema, then tool.pre. */
 void tp__toolcall_check(tp__tool_slot *slot);
 /** Remembers that a person is to be asked. @return false without memory: then the call was denied. */

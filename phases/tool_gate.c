@@ -12,6 +12,12 @@ static void put_text(tp__tool_slot *slot, uint32_t *count, uint32_t id, tp_text 
   slot->gate->fields[(*count)++] = (tp_field){.id = id, .kind = TP_FIELD_KIND_TEXT, .text = text};
 }
 
+/* Of a turn that was begun for a task. */
+static void put_task_key(tp__tool_slot *slot, uint32_t *count) {
+  const tp__task_view *task = slot->dispatch->turn->task;
+  if (task && task->key.size) put_text(slot, count, TP_FIELD_TASK_KEY, task->key);
+}
+
 static void put_arguments(tp__tool_slot *slot, uint32_t *count) {
   const tp_tool_call *call = tp__toolcall_of(slot);
   slot->gate->fields[(*count)++] =
@@ -140,6 +146,10 @@ static bool take_rewrite(tp__tool_slot *slot, const tp_merged *merged) {
 static void rewrite_ended(tp__phase_run *run) { gate_ended(run, "tool.rewrite", take_rewrite, tp__toolcall_check); }
 
 static void begin_rewrite(tp__tool_slot *slot) {
+  if (tp__toolcall_stage(slot) == TP__TASK_CREATE) {
+    tp__toolcall_allow(slot);
+    return;
+  }
   if (!slot->dispatch->has_rewrite) {
     tp__toolcall_check(slot);
     return;
@@ -156,7 +166,7 @@ static void begin_rewrite(tp__tool_slot *slot) {
 static void create_ended(tp__phase_run *run) { gate_ended(run, "tool.create", NULL, begin_rewrite); }
 
 void tp__toolcall_create(tp__tool_slot *slot) {
-  if (!slot->dispatch->has_create) {
+  if (!slot->dispatch->has_create || tp__toolcall_stage(slot) == TP__TASK_RUN) {
     begin_rewrite(slot);
     return;
   }
@@ -164,6 +174,8 @@ void tp__toolcall_create(tp__tool_slot *slot) {
   uint32_t count = 0;
   put_text(slot, &count, TP_FIELD_ABILITY_REF, tp__toolcall_of(slot)->name);
   put_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
+  const tp__task_view *task = slot->dispatch->turn->task;
+  if (task && task->environment.size) put_text(slot, &count, TP_FIELD_ENVIRONMENT, task->environment);
   begin_phase(slot, TP_PHASE_TOOL_CREATE, count, false, create_ended);
 }
 
@@ -175,6 +187,7 @@ void tp__toolcall_pre(tp__tool_slot *slot) {
   uint32_t count = 0;
   put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
   put_arguments(slot, &count);
+  put_task_key(slot, &count);
   begin_phase(slot, TP_PHASE_TOOL_PRE, count, false, pre_ended);
 }
 
@@ -236,5 +249,6 @@ void tp__toolcall_post(tp__tool_slot *slot) {
   put_text(slot, &count, TP_FIELD_ERROR_MESSAGE, ok ? (tp_text){NULL, 0} : preview);
   put_arguments(slot, &count);
   put_text(slot, &count, TP_FIELD_RESULT, result->text);
+  put_task_key(slot, &count);
   begin_phase(slot, TP_PHASE_TOOL_POST, count, true, post_ended);
 }

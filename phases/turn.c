@@ -134,6 +134,7 @@ static void clear_turn(tp_turn *turn, tp_runtime *runtime) {
   turn->dispatch = NULL;
   turn->questions_open = 0;
   turn->people = (tp__people){0};
+  turn->task = NULL;
   turn->drive = NULL;
   tp__list_init(&turn->kept_dispatches);
   turn->end_message.deliver = end_delivered;
@@ -154,6 +155,7 @@ void tp__turn_release(tp__turn *core) {
   tp_runtime *runtime = core->runtime;
   size_t block_size = core->block_size;
   bool in_table = core->in_table;
+  turn->task = NULL;
   if (turn->agent) tp__agent_unref(turn->agent);
   turn->agent = NULL;
   if (turn->people.ask || turn->people.permission) turn->people = (tp__people){0};

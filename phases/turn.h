@@ -80,6 +80,7 @@ struct tp_turn {
   uint32_t questions_open;
   int64_t asked_since_ns, asked_deadline_ns; /* while one is open: since when, and the deadline at that time */
   tp__people people; /* the session's own; NULL: the runtime's */
+  const struct tp__task_view *task; /* of a turn that task.c made; NULL: of none */
   /* never changes */
   tp__agent_layer *layer;
 };

@@ -389,8 +389,8 @@ TP_API tp_status tp_call_emit_tool_bundle(tp_call *call, const char *id, const s
 TP_API tp_status tp_call_emit_signal(tp_call *call, const char *signal_kind, const char *code, tp_severity severity,
     const char *text);
 /** The verdict that a signal is. Of ability_preflight the codes are AVAILABLE (allow), UNAVAILABLE (deny) and
- *  REQUIRES_HUMAN (ask), of ability_guard ALLOWED, DENIED and REQUIRES_HUMAN; ABILITY_ before a code changes nothing, and
- *  a true require_human in the payload makes the signal an ask, whatever its code. Other signals are no verdict.
+ *  REQUIRES_HUMAN (ask), of ability_guard ALLOWED, DENIED and REQUIRES_HUMAN; ABILITY_ before a code changes nothing,
+ *  and a true require_human in the payload makes the signal an ask, whatever its code. Other signals are no verdict.
  *
  *  In a phase with verdicts such a signal counts as its handler's answer when it is stricter than what the handler
  *  returned. Its reason is the payload when that is text, else the payload's field reason. It needs the capability

@@ -13,6 +13,7 @@
 #include "turnphase/process.h"
 #include "turnphase/runtime.h"
 #include "turnphase/store.h"
+#include "turnphase/task.h"
 #include "turnphase/tool.h"
 #include "turnphase/turn.h"
 #include "turnphase/value.h"

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * task.h: for hosts that call tools without a conversation: jobs, pipelines, command lines. A task is a tool call in
+ * two steps: tp_task_create() runs the gate of creation (tool.create, and the question to a person that it asks) and
+ * keeps the call under a key only when it is allowed; tp_task_run() runs the rest (tool.rewrite, schema, tool.pre,
+ * permission, the tool, tool.result, tool.post). tp_task_call() runs both. The tools, the policies and all gates are
+ * those of a turn: each function begins a turn of its own, without session, and runs turn.pre_policy and
+ * turn.pre_tool_materialization in it first.
+ *
+ * Tasks live as long as the runtime, at most TP_TASKS_MAX of them. One is gone when its tool has been started, or by
+ * tp_task_discard(). One whose run was denied stays, and may be run again.
+ * Threads: any. */
+#ifndef TURNPHASE_TASK_H
+#define TURNPHASE_TASK_H
+
+#include "turnphase/tool.h"
+#include "turnphase/turn.h"
+
+TP_BEGIN_DECLS
+
+enum { TP_TASKS_MAX = 65536 };
+
+/** A call of a tool. Zero means default; copied. */
+typedef struct tp_task_spec {
+  size_t struct_size;
+  const char *tool;        /* its name */
+  tp_text arguments;       /* value: a map; empty: one without members */
+  const char *key;         /* of tp_task_create(): 1–128 bytes, no white space or control; NULL: generated */
+  const char *agent;       /* a registered agent, whose scope holds; NULL: none */
+  const char *environment; /* dev, staging, prod, …: TP_FIELD_ENVIRONMENT of tool.create; NULL: not said */
+  const tp_turn_request
+      *request; /* who calls (caller, ids, mode) and limit_ms; as tp_turn_begin_bare(). NULL: default */
+} tp_task_spec;
+
+/** What came of it. Made by the library. */
+typedef struct tp_task_result {
+  size_t struct_size;
+  tp_tool_result_kind kind; /* TP_TOOL_OK: allowed and kept, or run; TP_TOOL_DENIED and the others: as of any call */
+  bool started;             /* the tool was called */
+  uint8_t reserved_[3];
+  tp_text key;         /* of tp_task_create() and tp_task_run(); empty: none was kept */
+  tp_text text;        /* what the tool answered, or why it was not called: for the caller */
+  int64_t duration_ns; /* of the tool */
+} tp_task_result;
+
+/** Asks whether the call may be made, and keeps it. Blocks: also while a person is asked.
+ *  @param ret_result  freed by tp_task_result_free(); untouched when nothing was asked. May be NULL.
+ *  @return whether it was asked: TP_OK and a result, whatever its kind; TP_ERR_USAGE (no tool, arguments that are no
+ *          map, or from inside a handler or a callback), TP_ERR_BAD_ID, TP_ERR_DUPLICATE_ID for a key that is
+ *          there,
+ *          TP_ERR_NOT_FOUND for an agent that is not, TP_ERR_FULL at TP_TASKS_MAX, TP_ERR_HOOK when the policies or
+ *          tools could not be gathered, and what tp_turn_begin_bare() says. */
+TP_API tp_status tp_task_create(tp_runtime *runtime, const tp_task_spec *spec, const tp_task_result **ret_result,
+                                tp_fault *fault) TP_MUST_USE;
+/** Runs a task: with its tool, arguments and agent. Blocks.
+ *  @param request  who runs it, which may be another caller than the creator; as in tp_task_spec.
+ *  @return as tp_task_create(); TP_ERR_NOT_FOUND for a key that is not there, TP_ERR_BUSY for one that is being run. */
+TP_API tp_status tp_task_run(tp_runtime *runtime, const char *key, const tp_turn_request *request,
+                             const tp_task_result **ret_result, tp_fault *fault) TP_MUST_USE;
+/** Both in one; nothing is kept. Blocks. @return as tp_task_create(). */
+TP_API tp_status tp_task_call(tp_runtime *runtime, const tp_task_spec *spec, const tp_task_result **ret_result,
+                              tp_fault *fault) TP_MUST_USE;
+/** Forgets a task. @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_BUSY while it is being run. */
+TP_API tp_status tp_task_discard(tp_runtime *runtime, const char *key, tp_fault *fault) TP_MUST_USE;
+/** Accepts NULL. Also after tp_runtime_free(). */
+TP_API void tp_task_result_free(const tp_task_result *result);
+
+TP_END_DECLS
+
+#endif
