@@ -10,7 +10,7 @@ static void free_agent(tp_agent *agent) {
   const tp_allocator *allocator = &agent->layer->runtime->allocator;
   tp__inside frame;
   tp__inside_enter(&frame, agent->layer->runtime, TP__INSIDE_CALLBACK);
-  tp__model_drop(&agent->model);
+  tp__models_drop(&agent->models, allocator);
   tp__inside_leave(&frame);
   tp__string_free(allocator, agent->id);
   tp__string_free(allocator, agent->system);

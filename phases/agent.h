@@ -6,6 +6,7 @@
 #ifndef TP__AGENT_H
 #define TP__AGENT_H
 
+#include "phases/model.h"
 #include "phases/turn.h"
 
 struct tp_agent {
@@ -19,7 +20,7 @@ struct tp_agent {
   char *model_name;  /* NULL: none */
   tp_text config;    /* as agent.build left it: owned */
   tp_text scope;     /* of config: the array of the tools that its turns may use; empty: all */
-  tp_model model;    /* start NULL: none */
+  tp__models models; /* may be none */
   void *data;        /* the host's */
   /* atomic */
   tp__a32 refs;

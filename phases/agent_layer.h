@@ -5,6 +5,7 @@
 #ifndef TP__AGENT_LAYER_H
 #define TP__AGENT_LAYER_H
 
+#include "phases/breaker.h"
 #include "phases/listeners.h"
 #include "phases/session_table.h"
 #include "phases/task.h"
@@ -24,6 +25,7 @@ typedef struct tp__agent_layer {
   tp__permits history_permits[TP__HISTORY_PERMITS];     /* by tenant */
   uint32_t history_permits_max;
   tp__link tool_permits; /* under sessions_mutex: one for each tool that was ever run, kept till the end */
+  tp__breakers breakers; /* of the providers of models */
   tp__listeners listeners;  /* of every turn of the runtime */
   bool logs_attempts;       /* never changes: turns take no fast path, as if somebody listened to them */
   tp__a64 turns_ended;      /* relaxed: driven turns that were recorded */

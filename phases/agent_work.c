@@ -21,7 +21,7 @@ typedef struct agent_work {
   bool done;
   bool submitted;
   bool gives_up_handle; /* at the end: the host's reference */
-  tp_model model; /* the agent's when all went well */
+  tp__models models;    /* the agent's when all went well */
   tp_agent_end_fn on_end;
   void *ctx;
 } agent_work;
@@ -262,7 +262,7 @@ static void free_work(agent_work *w) {
   const tp_allocator *allocator = allocator_of(w);
   tp_agent *agent = w->agent;
   if (w->writer) tp_writer_free(w->writer);
-  tp__inbox_unref(w->model.inbox);
+  tp__models_untake(&w->models, allocator);
   tp__release(allocator, w, sizeof *w);
   tp__agent_unref(agent);
 }
@@ -272,8 +272,8 @@ static void settle_agent(agent_work *w) {
   if (!w->writer) {
     if (w->gives_up_handle) tp__agent_unref(w->agent);
   } else if (w->status == TP_OK) {
-    w->agent->model = w->model;
-    w->model.inbox = NULL; /* the agent has its reference */
+    w->agent->models = w->models;
+    w->models = (tp__models){.others = NULL};
     tp__a32_store_release(&w->agent->registered, 1);
     show(w->agent);
   } else {
@@ -361,8 +361,8 @@ static tp_status read_config(const tp_runtime *runtime, const tp_agent_config *t
   TP__TRY(tp__options_read(config, sizeof *config, theirs, "tp_agent_config", fault));
   if (!config->id || !tp__id_valid(config->id))
     return tp__fail(fault, TP_ERR_BAD_ID, config->id, "an agent needs an id of 1 to 128 bytes without white space");
-  tp_model model;
-  if (config->model) TP__TRY(tp__model_read(config->model, runtime->registry, &model, fault));
+  TP__TRY(tp__models_check("tp_agent_config", config->model, config->fallbacks, config->fallback_count,
+                           runtime->registry, fault));
   return check_extra(config, fault);
 }
 
@@ -392,12 +392,12 @@ static tp_status prepare_add(tp_runtime *runtime, const tp_agent_config *config,
   tp_status status = new_agent(runtime, config->id, &agent);
   if (status == TP_OK) status = new_work(agent, &w);
   if (status == TP_OK) status = write_config(&runtime->allocator, config, &w->writer, &w->config);
+  if (status == TP_OK)
+    status = tp__models_take(&w->models, &runtime->allocator, config->model, config->fallbacks, config->fallback_count);
   if (status != TP_OK) (void)!tp__fail(fault, status, config->id, "no memory for an agent");
   if (status == TP_OK && (status = reserve_id(agent, fault)) == TP_OK && (status = begin_turn(w, fault)) != TP_OK)
     delist(agent);
   if (status == TP_OK) {
-    if (config->model && tp__model_read(config->model, runtime->registry, &w->model, NULL) == TP_OK) /* as before */
-      tp__model_take(&w->model);
     agent->data = config->data;
     *ret_work = w;
     return TP_OK;

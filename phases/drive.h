@@ -79,6 +79,7 @@ struct tp__drive {
   size_t call_count;
   tp_tool_result *results;
   uint32_t iterations, tool_calls, model_attempt;
+  size_t model_index; /* of session->models: which one is asked; it never goes back */
   int64_t input_tokens, output_tokens, cost_micros;
   int64_t last_input_tokens, last_output_tokens, last_cost_micros;
   bool requested;            /* a request was made: signals went with it */
@@ -102,6 +103,9 @@ void tp__drive_start(tp__drive *drive);
 /* ---- when it waited, for its record (step_times.c) ---- */
 
 void tp__drive_note_step(tp__drive *drive, tp_step_kind kind, int64_t started_ns, int64_t ended_ns, tp_status outcome);
+/** For a request to a model. @param model  may be NULL. */
+void tp__drive_note_request(tp__drive *drive, const char *model, int64_t started_ns, int64_t ended_ns,
+                            tp_status outcome);
 /** For a call that has its result. */
 void tp__drive_note_call(tp__drive *drive, const tp_tool_result *result, uint32_t place, int64_t started_ns,
                          int64_t settled_ns);
@@ -134,6 +138,20 @@ void tp__drive_schedule_jobs(tp__drive *drive);
 static inline const tp__messages *tp__drive_past(const tp__drive *drive) {
   return drive->has_history ? &drive->history : &drive->session->messages;
 }
+
+/** The model that is asked now. */
+static inline const tp_model *tp__drive_model(const tp__drive *drive) {
+  return tp__models_at(&drive->session->models, drive->model_index);
+}
+
+/* fallback.c: which model of the session's list is asked. */
+/** Before a request: goes on to the first model whose provider's breaker lets one through, or to the last. */
+void tp__drive_choose_model(tp__drive *drive);
+/** A request has ended: counts it for the breaker of its provider. */
+void tp__drive_note_answer(tp__drive *drive, const tp__model_call *call, tp_status status);
+/** After a request that failed: whether a model is to be asked again, the same one or the next.
+ *  @param attempts_max  of one model. */
+bool tp__drive_ask_again(tp__drive *drive, const tp__model_call *call, tp_status status, uint32_t attempts_max);
 
 /* request.c: the request to the model, from the history, the turn's messages, contexts, signals and reminders. */
 tp_status tp__request_make(tp__drive *drive, tp_model_request *ret_request);

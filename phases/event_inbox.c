@@ -88,6 +88,7 @@ static bool copy_event(copy *c, const tp_event *event) {
     if (!tp__arena_text(&c->arena, event->ids[i], &c->ids[i])) return false;
   }
   return tp__arena_text(&c->arena, event->text, &c->event.text) &&
+         tp__arena_text(&c->arena, event->model, &c->event.model) &&
          tp__arena_string(&c->arena, event->subscription, &c->event.subscription) &&
          (!event->run || copy_run(c, event->run)) &&
          (!event->contribution || copy_contribution(c, event->contribution)) &&

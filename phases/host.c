@@ -37,6 +37,7 @@ static void free_last(tp_runtime *runtime) {
   tp__mutex_fini(&layer->sessions_mutex);
   tp__mutex_fini(&layer->listeners_mutex);
   tp__tasks_fini(&layer->tasks, &runtime->allocator);
+  tp__breakers_fini(&layer->breakers);
   tp__release(&runtime->allocator, layer, sizeof *layer);
 }
 
@@ -83,7 +84,10 @@ static tp__agent_layer *new_layer(tp_runtime *runtime) {
   tp__mutex *mutexes[] = {&layer->agents_mutex, &layer->sessions_mutex, &layer->listeners_mutex, &layer->tasks.mutex};
   size_t count = sizeof mutexes / sizeof *mutexes, made = 0;
   while (made < count && tp__mutex_init(mutexes[made]) == TP_OK) made++;
-  if (made == count) return layer;
+  const tp_runtime_options *options = &runtime->options;
+  if (made == count && tp__breakers_init(&layer->breakers, &runtime->allocator, options->breaker_failures,
+                                         options->breaker_open_ms) == TP_OK)
+    return layer;
   while (made > 0) tp__mutex_fini(mutexes[--made]);
   tp__release(&runtime->allocator, layer, sizeof *layer);
   return NULL;

@@ -22,14 +22,10 @@ static tp_status check_inbox(const tp_model *model, const void *inbox_owner, tp_
   return wrong ? tp__fail(fault, TP_ERR_USAGE, NULL, "tp_model: %s", wrong) : TP_OK;
 }
 
-void tp__model_take(const tp_model *model) {
-  if (model->inbox) tp__inbox_ref(model->inbox);
-}
-
-void tp__model_drop(const tp_model *model) {
-  tp_inbox *inbox = model->inbox; /* destroy may free the struct */
-  if (model->destroy) model->destroy(model->self);
-  tp__inbox_unref(inbox);
+static tp_status check_provider(const char *provider, tp_fault *fault) {
+  size_t size = strlen(provider);
+  if (size > 0 && size <= TP_ID_BYTES_MAX && tp_utf8_valid((tp_text){provider, size}, NULL)) return TP_OK;
+  return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_model.provider must have 1 to 128 bytes of UTF-8");
 }
 
 tp_status tp__model_read(const tp_model *theirs, const void *inbox_owner, tp_model *ret_model, tp_fault *fault) {
@@ -40,11 +36,74 @@ tp_status tp__model_read(const tp_model *theirs, const void *inbox_owner, tp_mod
   if ((unsigned)model.placement > TP_PLACEMENT_INLINE)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_model.placement is %d; it must be thread or inline",
                     (int)model.placement);
+  if (model.provider) TP__TRY(check_provider(model.provider, fault));
   if (model.reserved_[0] | model.reserved_[1] | model.reserved_[2]) return refuse_reserved("tp_model", fault);
   TP__TRY(check_inbox(&model, inbox_owner, fault));
   *ret_model = model;
   return TP_OK;
 }
+
+/* ---- models that stand in for one another ---- */
+
+/* A model that stands there twice would be destroyed twice. */
+static bool is_twice(const tp_model *first, const tp_model *const *others, size_t index) {
+  bool twice = others[index] == first;
+  for (size_t i = 0; i < index && !twice; i++) twice = others[i] == others[index];
+  return twice;
+}
+
+tp_status tp__models_check(const char *config, const tp_model *first, const tp_model *const *others, size_t count,
+                           const void *inbox_owner, tp_fault *fault) {
+  tp_model read;
+  if (first) TP__TRY(tp__model_read(first, inbox_owner, &read, fault));
+  const char *wrong = NULL;
+  if (count > TP__FALLBACKS_MAX) wrong = "are more than 16";
+  else if (count > 0 && !others) wrong = "are announced, and the list is NULL";
+  else if (count > 0 && !first) wrong = "stand in for model, which is NULL";
+  if (wrong) return tp__fail(fault, TP_ERR_USAGE, NULL, "%s: %zu fallbacks %s", config, count, wrong);
+  for (size_t i = 0; i < count; i++) {
+    if (others[i] && is_twice(first, others, i))
+      return tp__fail(fault, TP_ERR_USAGE, NULL, "%s.fallbacks[%zu] is in the list already: make a model of its own",
+                      config, i);
+    TP__TRY(tp__model_read(others[i], inbox_owner, &read, fault));
+  }
+  return TP_OK;
+}
+
+static void take(tp_model *to, const tp_model *theirs) {
+  (void)!tp__options_read(to, sizeof *to, theirs, "tp_model", NULL); /* as it was when it was checked */
+  if (to->inbox) tp__inbox_ref(to->inbox);
+}
+
+tp_status tp__models_take(tp__models *models, const tp_allocator *allocator, const tp_model *first,
+                          const tp_model *const *others, size_t count) {
+  *models = (tp__models){.other_count = count};
+  if (count > 0 && !(models->others = tp__alloc_zero(allocator, count * sizeof *models->others)))
+    return TP_ERR_NO_MEMORY;
+  if (first) take(&models->first, first);
+  for (size_t i = 0; i < count; i++) take(&models->others[i], others[i]);
+  return TP_OK;
+}
+
+static void free_list(tp__models *models, const tp_allocator *allocator) {
+  tp__release(allocator, models->others, models->other_count * sizeof *models->others);
+  *models = (tp__models){.others = NULL};
+}
+
+void tp__models_untake(tp__models *models, const tp_allocator *allocator) {
+  for (size_t i = 0; i <= models->other_count; i++) tp__inbox_unref(tp__models_at(models, i)->inbox);
+  free_list(models, allocator);
+}
+
+void tp__models_drop(tp__models *models, const tp_allocator *allocator) {
+  for (size_t i = 0; i <= models->other_count; i++) {
+    const tp_model *model = tp__models_at(models, i);
+    if (model->destroy) model->destroy(model->self);
+  }
+  tp__models_untake(models, allocator);
+}
+
+/* ---- messages and responses ---- */
 
 /* A call without arguments has an empty map of them. */
 static const tp_text no_arguments = {"\x80", 1};

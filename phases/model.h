@@ -13,10 +13,37 @@
  *  @param inbox_owner  whose its inbox must be: tp__inbox_is_of().
  *  @return TP_OK; TP_ERR_VERSION; TP_ERR_USAGE without start and inbox, or with both. */
 tp_status tp__model_read(const tp_model *theirs, const void *inbox_owner, tp_model *ret_model, tp_fault *fault);
-/** A model that was read is taken: keeps its inbox. */
-void tp__model_take(const tp_model *model);
-/** The end of a model that was taken; accepts a zero-filled one. Inside of the runtime's frame, without any lock. */
-void tp__model_drop(const tp_model *model);
+
+enum { TP__FALLBACKS_MAX = 16 };
+
+/** Models that stand in for one another, in the order in which they are asked. */
+typedef struct tp__models {
+  tp_model first;   /* neither start nor inbox: none */
+  tp_model *others; /* NULL: none */
+  size_t other_count;
+} tp__models;
+
+/** Whether the models of a session or agent may be taken.
+ *  @param first     NULL: none.
+ *  @param config    the struct's name, for the fault.  @return as tp__model_read(); TP_ERR_USAGE; TP_ERR_BAD_ID. */
+tp_status tp__models_check(const char *config, const tp_model *first, const tp_model *const *others, size_t count,
+                           const void *inbox_owner, tp_fault *fault);
+/** Copies models that were checked, and keeps their inboxes. @return TP_OK; TP_ERR_NO_MEMORY: nothing was taken. */
+tp_status tp__models_take(tp__models *models, const tp_allocator *allocator, const tp_model *first,
+                          const tp_model *const *others, size_t count);
+/** They stay their host's after all. Accepts zero-filled ones. */
+void tp__models_untake(tp__models *models, const tp_allocator *allocator);
+/** Their end: each is destroyed, once. Accepts zero-filled ones. Inside of the runtime's frame, without any lock. */
+void tp__models_drop(tp__models *models, const tp_allocator *allocator);
+/** @param index  0: the first; above other_count: not allowed. */
+static inline const tp_model *tp__models_at(const tp__models *models, size_t index) {
+  return index == 0 ? &models->first : &models->others[index - 1];
+}
+/** Whose breaker counts; may be NULL. */
+static inline const char *tp__model_provider(const tp_model *model) {
+  return model->provider ? model->provider : model->name;
+}
+
 /** What is read below is that of a struct of this library's size; the texts stay where they are.
  *  @return TP_OK; TP_ERR_VERSION; TP_ERR_USAGE for NULL and for a field that must not be set. */
 tp_status tp__tool_call_read(const tp_tool_call *theirs, tp_tool_call *ret_call, tp_fault *fault);

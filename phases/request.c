@@ -43,7 +43,7 @@ static tp_status render_reminders(tp__drive *d, tp_text *ret_text) {
 
 static tp_status take_tools(tp__drive *d, tp_model_request *request) {
   const tp__toolset *set = d->turn->toolset;
-  if (!set || set->count == 0 || d->session->model.no_tools) return TP_OK;
+  if (!set || set->count == 0 || tp__drive_model(d)->no_tools) return TP_OK;
   const tp_tool **tools = tp__arena_alloc(&d->arena, set->count * sizeof *tools);
   if (!tools) return TP_ERR_NO_MEMORY;
   for (size_t i = 0; i < set->count; i++)
@@ -83,7 +83,9 @@ static tp_status join_blocks(tp__drive *d, tp_message *messages, size_t count, s
   return tp__render_message(&d->arena, &parts, &last->text);
 }
 
+/* The name is the first model's: another provider would not know it. */
 static tp_text model_of(const tp__drive *d) {
+  if (d->model_index > 0) return (tp_text){NULL, 0};
   if (d->request.model_name) return tp_text_of(d->request.model_name);
   return tp_text_of(d->session->agent ? d->session->agent->model_name : NULL);
 }

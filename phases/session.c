@@ -36,7 +36,7 @@ static void free_session(tp_session *session) {
   tp__inside_enter(&frame, session->runtime, TP__INSIDE_CALLBACK);
   if (session->history.destroy) session->history.destroy(session->history.self);
   tp_shared_history_unref(session->shared);
-  if (session->owns_model) tp__model_drop(&session->model);
+  if (session->owns_models) tp__models_drop(&session->models, allocator);
   if (session->agent) tp__agent_unref(session->agent);
   tp__listeners_fini(session->layer, &session->listeners);
   tp__inside_leave(&frame);
@@ -62,27 +62,27 @@ static tp_status copy_strings(tp_session *session, const tp_session_options *opt
   return tp__string_copy(allocator, options->thread, &session->thread);
 }
 
-/* What is the host's is taken last, when nothing can fail any more. */
-static void take_options(tp_session *session, const tp_session_options *options, const tp_model *model,
-                         const tp_history *history, tp_shared_history *shared) {
-  session->owns_model = options->model != NULL;
+/* What is the host's is taken last, when nothing else can fail any more. */
+static tp_status take_options(tp_session *session, const tp_session_options *options, const tp_history *history,
+                              tp_shared_history *shared) {
+  if (options->model) {
+    TP__TRY(tp__models_take(&session->models, &session->runtime->allocator, options->model, options->fallbacks,
+                            options->fallback_count));
+    session->owns_models = true;
+  }
   session->agent = options->agent;
   if (session->agent) tp__a32_add_relaxed(&session->agent->refs, 1);
-  if (session->owns_model) {
-    session->model = *model;
-    tp__model_take(model);
-  } else if (session->agent) {
-    session->model = session->agent->model;
-  }
+  if (session->agent && !session->owns_models) session->models = session->agent->models;
   session->history = *history;
   session->shared = tp_shared_history_ref(shared);
   session->queued_max = options->turns_queued_max ? options->turns_queued_max : QUEUED_MAX;
   session->data = options->data;
+  return TP_OK;
 }
 
 static void untake_options(tp_session *session) {
-  if (session->owns_model) tp__inbox_unref(session->model.inbox);
-  session->owns_model = false;
+  if (session->owns_models) tp__models_untake(&session->models, &session->runtime->allocator);
+  session->owns_models = false;
   session->history = (tp_history){0};
 }
 
@@ -176,8 +176,8 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   if (options.history_tokens_max != 0 || options.compact || options.compact_ctx)
     return tp__fail(fault, TP_ERR_USAGE, options.id,
                     "tp_session_options: history_tokens_max, compact and compact_ctx are not yet used; leave them 0");
-  tp_model model = {0};
-  if (options.model) TP__TRY(tp__model_read(options.model, runtime->registry, &model, fault));
+  TP__TRY(tp__models_check("tp_session_options", options.model, options.fallbacks, options.fallback_count,
+                           runtime->registry, fault));
   TP__TRY(tp__runtime_ready(runtime, fault));
   tp_history history;
   tp_shared_history *shared; /* a runtime that was freed has given its own back */
@@ -209,8 +209,8 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
     free_session(session);
     return status;
   }
-  take_options(session, &options, &model, &history, shared);
-  status = enlist(session);
+  status = take_options(session, &options, &history, shared);
+  if (status == TP_OK) status = enlist(session);
   if (status != TP_OK) {
     untake_options(session);
     free_session(session);

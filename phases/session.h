@@ -21,8 +21,8 @@ struct tp_session {
   /* never change after open */
   char *id, *tenant, *workspace, *thread;
   tp_agent *agent; /* NULL: bare */
-  tp_model model;  /* the session's or the agent's */
-  bool owns_model;
+  tp__models models; /* the session's or the agent's */
+  bool owns_models;
   tp_history history; /* load NULL: in memory, which is `messages` */
   tp_shared_history *shared;     /* referenced: whose history it is; NULL: the session's own */
   tp__history_user history_user; /* of shared; under its lock */

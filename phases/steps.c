@@ -8,9 +8,12 @@ enum { ITERATIONS_MAX = 50, TOOL_CALLS_MAX = 1000, MODEL_ATTEMPTS = 3, PREVIEW_B
 
 static uint32_t or_default(uint32_t option, uint32_t value) { return option ? option : value; }
 static tp_text preview(tp_text text) { return (tp_text){text.data, tp__utf8_cut(text, PREVIEW_BYTES)}; }
+/* A fallback has its own name. */
 static const char *model_name(const tp__drive *d) {
+  const tp_agent *agent = d->session->agent;
+  if (d->model_index > 0) return tp__drive_model(d)->name;
   if (d->request.model_name) return d->request.model_name;
-  return d->session->agent && d->session->agent->model_name ? d->session->agent->model_name : d->session->model.name;
+  return agent && agent->model_name ? agent->model_name : tp__drive_model(d)->name;
 }
 
 static void no_memory(tp__drive *d) { tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_NO_MEMORY, tp_text_of("no memory")); }
@@ -179,7 +182,7 @@ void tp__step_pre_tools(tp__drive *d) {
     return;
   }
   tp__drive_value(d, TP_FIELD_TOOL_NAMES, names);
-  tp__drive_int(d, TP_FIELD_CAN_CALL_TOOLS, !d->session->model.no_tools);
+  tp__drive_int(d, TP_FIELD_CAN_CALL_TOOLS, !tp__drive_model(d)->no_tools);
   tp__drive_phase(d, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, false, after_pre_tools);
 }
 
@@ -316,6 +319,7 @@ void tp__step_model_pre(tp__drive *d) {
     tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_TOO_LARGE, tp_text_of("the limit of model requests was reached"));
     return;
   }
+  tp__drive_choose_model(d);
   d->model_attempt++;
   tp__drive_text(d, TP_FIELD_MODEL, tp_text_of(model_name(d)));
   tp__drive_int(d, TP_FIELD_ATTEMPT, d->model_attempt);
@@ -365,8 +369,7 @@ static void model_failed(tp__drive *d, tp__model_call *call, tp_status status) {
     tp__drive_stop(d, TP_TURN_CANCELLED, TP_ERR_CANCELLED, tp_text_of("the turn was cancelled"));
   } else if (status == TP_ERR_TIMEOUT) {
     tp__drive_stop(d, TP_TURN_TIMED_OUT, status, tp_text_of("the model did not answer in time"));
-  } else if (call->retryable && !call->any_delta &&
-             d->model_attempt < or_default(d->request.model_attempts, MODEL_ATTEMPTS)) {
+  } else if (tp__drive_ask_again(d, call, status, or_default(d->request.model_attempts, MODEL_ATTEMPTS))) {
     tp__drive_go(d, TP__STEP_MODEL_PRE);
   } else {
     tp_text reason = tp__arena_printf(&d->arena, "the model failed: %s",
@@ -388,8 +391,9 @@ static void model_ended(tp__model_call *call, tp_status status) {
   int64_t started_ns = (int64_t)tp__a64_load_acquire(&call->base.started_ns), ended_ns = tp__now_ns();
   if (started_ns) {
     d->model_ns += ended_ns - started_ns;
-    tp__drive_note_step(d, TP_STEP_MODEL, started_ns, ended_ns, status);
+    tp__drive_note_request(d, model_name(d), started_ns, ended_ns, status);
   }
+  tp__drive_note_answer(d, call, status);
   tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_END,
                                  .visibility = TP_VISIBILITY_USER_VISIBLE,
                                  .status = status,
@@ -397,6 +401,7 @@ static void model_ended(tp__model_call *call, tp_status status) {
                                  .output_tokens = response ? at_least_none(response->output_tokens) : 0,
                                  .cost_micros = response ? at_least_none(response->cost_micros) : 0,
                                  .text = response ? response->text : (tp_text){NULL, 0},
+                                 .model = tp_text_of(model_name(d)),
                                  .started_ns = started_ns,
                                  .ended_ns = ended_ns});
   if (status == TP_OK) model_succeeded(d, &call->response);
@@ -404,14 +409,14 @@ static void model_ended(tp__model_call *call, tp_status status) {
 }
 
 void tp__step_model(tp__drive *d) {
-  if (!d->session->model.start && !d->session->model.inbox) {
+  const tp_model *model = tp__drive_model(d);
+  if (!model->start && !model->inbox) {
     tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_MODEL, tp_text_of("neither the session nor its agent has a model"));
     return;
   }
   tp_model_request request;
-  tp__model_call *call = tp__request_make(d, &request) == TP_OK
-                             ? tp__model_call_new(d->turn, d->session, &d->session->model, &request)
-                             : NULL;
+  tp__model_call *call =
+      tp__request_make(d, &request) == TP_OK ? tp__model_call_new(d->turn, d->session, model, &request) : NULL;
   if (!call) {
     no_memory(d);
     return;
@@ -421,7 +426,9 @@ void tp__step_model(tp__drive *d) {
   call->on_end = model_ended;
   call->ctx = d;
   d->model_call = call;
-  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_BEGIN, .visibility = TP_VISIBILITY_USER_VISIBLE});
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_BEGIN,
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
+                                 .model = tp_text_of(model_name(d))});
   tp__model_call_start(call);
 }
 

@@ -89,6 +89,9 @@ typedef struct tp_model {
   uint8_t reserved_[3];         /* must be zero */
   tp_inbox *inbox;              /* of this runtime (inbox.h): its requests wait there until a thread of the host takes
                                    them. One that finds it full or freed fails. Kept as long as the model */
+  const char *provider;         /* whose service answers, such as a host name: models of one provider share a breaker
+                                   (tp_runtime_options.breaker_failures). NULL: name. At most 128 bytes; valid as
+                                   long as name. Since: 0.2 */
 } tp_model;
 
 /** Destroys a model that was not taken: calls its destroy, once. A struct that the library made is part of what it
@@ -98,7 +101,10 @@ TP_API void tp_model_free(tp_model *model);
 
 /** Ends a request; everything is copied. Returns as tp_token_complete(). Threads: any. */
 TP_API tp_status tp_model_complete(tp_token token, const tp_model_response *response);
-/** @param code  TP_ERR_CONTEXT_LENGTH when the context is too long, else TP_ERR_MODEL. */
+/** @param code  TP_ERR_CONTEXT_LENGTH when the context is too long; TP_ERR_MODEL_UNAVAILABLE when the provider is down
+ *               and asking it again in this turn is not worth it, but another one may answer
+ *               (tp_session_options.fallbacks); else TP_ERR_MODEL.
+ *  @param retryable  whether the same request may succeed when it is sent again. */
 TP_API tp_status tp_model_fail(tp_token token, tp_status code, const char *message, bool retryable);
 /** Brings a piece of the answer's text to the host's events; copied. Pieces that come faster than the turn's owner
  *  takes them are joined: a TP_EVENT_MODEL_DELTA has the text of one piece or of several, in their order. In a turn

@@ -268,7 +268,7 @@ typedef struct tp_turn_step {
   uint32_t round;                /* of a request, and of the tool calls of its response: which, from 1; else 0 */
   uint32_t place;                /* of a tool call: its index in the response */
   int32_t outcome;               /* of a tool call tp_tool_result_kind; else tp_status */
-  tp_text name;                  /* of the tool; else empty */
+  tp_text name;                  /* of the tool; of a request the model that was asked; else empty */
 } tp_turn_step;
 
 /** One driven turn, at its end. Shown by the library; everything in it is borrowed till the call or callback returns.

@@ -25,22 +25,23 @@ typedef struct tp_turn tp_turn;
 typedef enum tp_event_kind {
   TP_EVENT_TURN_BEGIN = 1,
   TP_EVENT_PHASE_BEGIN = 2,
-  TP_EVENT_RUN = 3,             /* a subscription of the phase settled: run is set */
+  TP_EVENT_RUN = 3, /* a subscription of the phase settled: run is set */
   TP_EVENT_PHASE_END = 4,
   TP_EVENT_MODEL_BEGIN = 5,
-  TP_EVENT_MODEL_DELTA = 6,     /* text: a piece, or several that were joined (tp_turn_request.each_delta) */
-  TP_EVENT_MODEL_END = 7,       /* text: the whole response; the tokens and the cost of this call */
-  TP_EVENT_TOOL_BEGIN = 8,      /* tool_call */
-  TP_EVENT_TOOL_END = 9,        /* tool_result; in completion order */
-  TP_EVENT_CONTEXT = 10,        /* an entry of prompt context that goes into the request: contribution, subscription */
-  TP_EVENT_REMINDER = 11,       /* contribution, subscription */
-  TP_EVENT_DIAGNOSTIC = 12,     /* contribution (of kind diagnostic or manifest_diagnostic), subscription */
-  TP_EVENT_TURN_END = 13,       /* status */
-  TP_EVENT_AUDIT = 14,          /* contribution of kind audit, subscription */
-  TP_EVENT_QUESTION = 15,       /* not yet used: nothing asks a person */
-  TP_EVENT_JOB = 16,            /* job: it was stored, or an attempt of it has ended, as its state says: QUEUED,
+  TP_EVENT_MODEL_DELTA = 6, /* text: a piece, or several that were joined (tp_turn_request.each_delta) */
+  TP_EVENT_MODEL_END = 7,   /* text: the whole response; the tokens and the cost of this call */
+  TP_EVENT_TOOL_BEGIN = 8,  /* tool_call */
+  TP_EVENT_TOOL_END = 9,    /* tool_result; in completion order */
+  TP_EVENT_CONTEXT = 10,    /* an entry of prompt context that goes into the request: contribution, subscription */
+  TP_EVENT_REMINDER = 11,   /* contribution, subscription */
+  TP_EVENT_DIAGNOSTIC = 12, /* contribution (of kind diagnostic or manifest_diagnostic), subscription. One with
+                                   the key model.fallback says that another model is asked, and why */
+  TP_EVENT_TURN_END = 13,   /* status */
+  TP_EVENT_AUDIT = 14,      /* contribution of kind audit, subscription */
+  TP_EVENT_QUESTION = 15,   /* not yet used: nothing asks a person */
+  TP_EVENT_JOB = 16,        /* job: it was stored, or an attempt of it has ended, as its state says: QUEUED,
                                    SUCCEEDED or DEAD. Of no turn: see tp_runtime_listen() */
-  TP_EVENT_LOST = 17,           /* of a listener with an inbox: `lost` events of its turns and jobs found no room or no
+  TP_EVENT_LOST = 17,       /* of a listener with an inbox: `lost` events of its turns and jobs found no room or no
                                    memory, and would stand here. Of no turn; comes whatever the filter is */
   TP_EVENT_FORCE_32 = 0x7fffffff
 } tp_event_kind;
@@ -75,6 +76,8 @@ typedef struct tp_event {
   const void *copied;           /* internal: for tp_event_data() */
   uint64_t lost;                /* LOST; TURN_END from an inbox: so many were lost right before it, where the host had
                                    not given back the last LOST; else 0 */
+  tp_text model;                /* MODEL_BEGIN, MODEL_END: which one was asked, by tp_turn_request.model_name, the
+                                   agent's, or tp_model.name; else empty. Since: 0.2 */
 } tp_event;
 /** The host's own pointer, as tp_call_data(). Of an event from an inbox: as it was when the event happened.
  *  Threads: the one that the event was given to. */
@@ -144,6 +147,9 @@ typedef struct tp_agent_config {
                                    before any gate; without the key they may use all. Where tools or skills are given
                                    the system text ends with both lists in a scope block */
   void *data;                   /* the host's: tp_call_data(TP_ID_AGENT), tp_agent_data() */
+  const tp_model *const *fallbacks; /* fallback_count pointers, as tp_session_options.fallbacks; with model alone.
+                                   Since: 0.2 */
+  size_t fallback_count;
 } tp_agent_config;
 
 /** Builds (agent.build), registers (agent.register, which sees the config as agent.build left it and may refuse), then
@@ -236,6 +242,14 @@ typedef struct tp_session_options {
   void *ask_ctx;                /* TP_ERR_USAGE without ask */
   tp_permission_fn permission;  /* NULL: the runtime's */
   void *permission_ctx;         /* TP_ERR_USAGE without permission */
+  const tp_model *const *fallbacks; /* fallback_count pointers, at most 16, each to another model, taken as model is:
+                                   TP_ERR_USAGE without model. Asked in their order: the next one when a request to the
+                                   one before failed, could have been repeated (or TP_ERR_MODEL_UNAVAILABLE), and its
+                                   attempts are used up, or when the breaker of its provider is open
+                                   (tp_runtime_options.breaker_failures); never behind a first delta. The turn stays
+                                   with the one that it came to. They get no model_name: each has its own name.
+                                   Since: 0.2 */
+  size_t fallback_count;
 } tp_session_options;
 
 /** Opens a session. Never blocks: history and session.start are the first step of its first driven turn.

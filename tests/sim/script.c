@@ -78,6 +78,8 @@ static void draw_machine(drawer *d, int policy) {
   if (one_in(d, 3)) s->options.handler_threads = 1 + (uint32_t)below(d, 6);
   if (one_in(d, 3)) s->options.detached_threads = 1 + (uint32_t)below(d, 3);
   if (s->fault_level != FAULTS_NONE && one_in(d, 8)) s->options.deferred_max = 1 + (uint32_t)below(d, 4);
+  s->options.breaker_failures = 1 + (uint32_t)below(d, 3);
+  s->options.breaker_open_ms = 1 + (uint32_t)below(d, 50);
   if (s->fault_level != FAULTS_NONE && one_in(d, 16)) s->options.turns_max = 1 + (uint32_t)below(d, 3);
   if (s->fault_level >= FAULTS_CLOCK && one_in(d, 8)) s->options.timestamps = (tp_timestamps)(1 + below(d, 2));
   s->sim = (tp__sim_options){.seed = s->seed, .clock_jump_inverse = UINT32_MAX, .steps_max = 3000000};

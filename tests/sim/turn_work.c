@@ -114,19 +114,25 @@ static uint32_t turn_of(const tp_model_request *request) {
 }
 
 /* What a turn brings is in its requests, and in those of no other turn. */
-static void check_history(turn_work *d, uint32_t turn, const tp_model_request *request) {
+static void check_history(turn_work *d, uint32_t turn, const tp_model_request *request, bool is_fallback) {
   bool brought = false;
   for (size_t i = 0; i < request->message_count; i++)
     brought = brought || request->messages[i]->role == TP_ROLE_SYSTEM;
   bool wanted = turn < TURN_WORK_TURNS_MAX && d->brings[turn];
   bool named = tp__text_is(request->model, "own");
-  if (brought != wanted || named != wanted || (wanted && request->message_count < 5))
+  if (brought != wanted || named != (wanted && !is_fallback) || (wanted && request->message_count < 5))
     world_fail(d->w, "a turn's own messages are its history", "turn %u of turn workload %u: %zu messages", turn,
                d->index, request->message_count);
 }
 
-static void model_start(void *self, const tp_model_request *request, tp_token token) {
-  turn_work *d = self;
+/* A turn stays with the model that it came to. */
+static void check_model(turn_work *d, uint32_t turn, bool is_fallback) {
+  if (turn != d->turn) return;
+  if (d->fell_back && !is_fallback) world_fail(d->w, "a turn stays with its fallback", "turn workload %u", d->index);
+  d->fell_back = is_fallback;
+}
+
+static void start(turn_work *d, const tp_model_request *request, tp_token token, bool is_fallback) {
   token_note *note = new_note(d);
   if (request->message_count)
     check_data(d, "a model", request->messages[request->message_count - 1]->turn_id,
@@ -134,7 +140,8 @@ static void model_start(void *self, const tp_model_request *request, tp_token to
   note->token = token;
   note->is_model = true;
   note->turn = turn_of(request);
-  check_history(d, note->turn, request);
+  check_history(d, note->turn, request, is_fallback);
+  check_model(d, note->turn, is_fallback);
   note->number =
       note->turn == d->turn ? d->requests++ : UINT32_MAX; /* the call of a turn that is over may begin late */
   if (note->number < REQUESTS_MAX && request->tool_count > 0) note->calls = (uint32_t)tp__sim_random(CALLS_MAX + 1);
@@ -149,6 +156,14 @@ static void model_start(void *self, const tp_model_request *request, tp_token to
     world_start("model", complete_later, note);
     if (world_one_in(4)) world_start("model", complete_later, note);
   }
+}
+
+static void model_start(void *self, const tp_model_request *request, tp_token token) {
+  start(self, request, token, false);
+}
+
+static void fallback_start(void *self, const tp_model_request *request, tp_token token) {
+  start(self, request, token, true);
 }
 
 static void model_cancel(void *self, tp_token token) {
@@ -410,7 +425,7 @@ static void wait_for(turn_work *d, tp_submission *submission) {
 }
 
 static void forget_turn(turn_work *d) {
-  d->post_skipped = false;
+  d->post_skipped = d->fell_back = false;
   d->post_queued_ns = 0;
   d->requests = d->calls_wanted = d->tool_ends = d->turn_ends = d->post_turns = d->errors = d->events_of_end = 0;
 }
@@ -489,7 +504,15 @@ void turn_work_run(void *arg) {
                              .cancel = model_cancel,
                              .destroy = model_destroy,
                              .placement = world_one_in(2) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
+  tp_model fallback = model;
+  const tp_model *const fallbacks[] = {&fallback};
+  fallback.name = "sim2";
+  fallback.start = fallback_start;
+  fallback.placement = world_one_in(2) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD;
+  bool has_fallback = world_one_in(2);
   options.model = &model;
+  options.fallbacks = fallbacks;
+  options.fallback_count = has_fallback;
   const tp_history history = {.struct_size = sizeof history,
                               .self = d,
                               .load = history_load,
@@ -502,6 +525,7 @@ void turn_work_run(void *arg) {
   world_check_status(d->w, "tp_session_open", status);
   if (status != TP_OK) return;
   d->model_taken = true;
+  d->models_taken = 1 + has_fallback;
   uint32_t turns = 1 + (uint32_t)tp__sim_random(TURN_WORK_TURNS_MAX);
   for (d->turn = 0; d->turn < turns; d->turn++) {
     forget_turn(d);
@@ -519,7 +543,7 @@ void turn_work_ended(turn_work *d) {
   for (const token_note *note = d->tokens; note; note = note->next)
     if (note->destroys != note->deferred)
       world_fail(w, "destroy exactly once", "a tool of turn workload %u: %u times", d->index, note->destroys);
-  if (d->model_destroys != d->model_taken || d->history_destroys != (d->model_taken && !d->shares))
+  if (d->model_destroys != d->models_taken || d->history_destroys != (d->model_taken && !d->shares))
     world_fail(w, "model and history are destroyed exactly once", "turn workload %u: %u and %u times", d->index,
                d->model_destroys, d->history_destroys);
   bool may_be_full = w->s->options.turns_max > 0; /* then a closing turn may find no place */

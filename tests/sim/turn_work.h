@@ -42,7 +42,8 @@ typedef struct turn_work {
   bool post_skipped;      /* and that was so */
   tp_turn_outcome outcome;
   bool unbegun; /* the turn ended in the queue */
-  uint32_t model_destroys, history_destroys;
+  uint32_t models_taken, model_destroys, history_destroys;
+  bool fell_back; /* this turn has asked the fallback */
   bool shares; /* the runtime's history */
   bool model_taken;
   char numbers[10]; /* each turn's own pointer */
