@@ -14,9 +14,10 @@
  * Retries are the driver's (tp_turn_request.model_attempts), which repeats at once and only before the first delta; the
  * pause before a retry is made here: a request whose attempt is above 1 is sent after retry_wait_ms, doubled with each
  * further attempt (at most 60 s), and not before the time that the endpoint's newest Retry-After named. A Retry-After
- * above retry_after_ms_max, or a pause beyond the turn's deadline, fails the request for good. Retryable are the
- * statuses 408, 429 (but for an exhausted quota), 500, 502, 503, 504 and 529, connections that cannot be made or break,
- * and time limits. Redirects are never followed: the failure names where to. */
+ * above retry_after_ms_max, or a pause beyond the turn's deadline, fails the request with TP_ERR_MODEL_UNAVAILABLE: it
+ * is not repeated, but a fallback may be asked (tp_session_options.fallbacks). Retryable are the statuses 408, 429 (but
+ * for an exhausted quota), 500, 502, 503, 504 and 529, connections that cannot be made or break, and time limits.
+ * Redirects are never followed: the failure names where to. */
 #ifndef TURNPHASE_OPENAI_H
 #define TURNPHASE_OPENAI_H
 
@@ -80,6 +81,11 @@ typedef struct tp_openai_options {
   bool no_stream;               /* asks for the whole answer at once: no deltas */
   bool no_tools;                /* as tp_model.no_tools */
   uint8_t reserved_[6];         /* must be zero */
+  uint32_t requests_per_minute; /* of this model, attempts included; 0: no limit. A sixth of it may go at once; what is
+                                   above waits, in its order, until there is room: up to retry_after_ms_max and the
+                                   turn's deadline, else it fails at once with TP_ERR_MODEL_UNAVAILABLE. Since: 0.2 */
+  uint32_t tokens_per_minute;   /* the same for tokens: a request counts as a quarter of its bytes until the endpoint
+                                   says what it used, input and output; 0: no limit */
 } tp_openai_options;
 
 /** Makes a model for tp_session_options.model or tp_agent_config.model; its name is options->model. No connection is
@@ -93,9 +99,10 @@ typedef struct tp_openai_options {
  *  The key is in no fault and no message; where an endpoint repeats it in an error it is cut out. What a model says in
  *  its answer is not looked at.
  *
- *  A request that fails ends as by tp_model_fail(): TP_ERR_CONTEXT_LENGTH when the endpoint says that the context is
- *  too long, TP_ERR_NO_MEMORY, TP_ERR_NO_THREAD, else TP_ERR_MODEL, with a message that says where the answer broke and
- *  what can be done. A cancelled one closes its connection at once.
+ *  Its provider (tp_model.provider) is the host and port of base_url. A request that fails ends as by tp_model_fail():
+ *  TP_ERR_CONTEXT_LENGTH when the endpoint says that the context is too long, TP_ERR_MODEL_UNAVAILABLE when it would be
+ *  sent too late, TP_ERR_NO_MEMORY, TP_ERR_NO_THREAD, else TP_ERR_MODEL, with a message that says where the answer
+ *  broke and what can be done. A cancelled one closes its connection at once.
  *  @param ret_model  tp_model_free() when it was not taken. The destroy of the last model ends the I/O thread and waits
  *                    for it; where the I/O thread itself gives the model back (it ended the last turn of a closed
  *                    session), it ends right after, and tp_openai_stats_get() says when.

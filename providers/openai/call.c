@@ -13,7 +13,8 @@ enum {
   SHOWN_SIZE = 200,
   REQUEST_ID_SIZE = 80,
   LINGER_MS = 100,
-  PAUSE_MS_MAX = 60000
+  PAUSE_MS_MAX = 60000,
+  BYTES_PER_TOKEN = 4
 };
 #define NS_PER_MS INT64_C(1000000)
 
@@ -90,13 +91,24 @@ static void complete(call *c, CURLM *multi, int64_t now_ns) {
     return;
   }
   response.cost_micros = tp__openai_cost(config_of(c), tp_text_of(c->model), &c->stream.answer.usage);
+  if (response.input_tokens + response.output_tokens > 0)
+    tp__openai_rate_give(&c->core->tokens, c->tokens - (double)response.input_tokens - (double)response.output_tokens);
   c->state = c->easy ? TP__OPENAI_ANSWERED : TP__OPENAI_OVER;
   c->answered_ns = now_ns;
   (void)tp_model_complete(c->token, &response);
 }
 
+/* It will not be sent. */
+static void unreserve(call *c) {
+  if (!c->reserves) return;
+  c->reserves = false;
+  tp__openai_rate_give(&c->core->requests, 1);
+  tp__openai_rate_give(&c->core->tokens, c->tokens);
+}
+
 void tp__openai_call_abort(tp__openai_call *c, CURLM *multi) {
   bool open = c->state == TP__OPENAI_WAITS || c->state == TP__OPENAI_SENT;
+  unreserve(c);
   drop_transfer(c, multi);
   c->state = TP__OPENAI_OVER;
   if (!open) return;
@@ -194,6 +206,7 @@ static void set_options(CURL *easy, call *c) {
 }
 
 static void send_request(call *c, CURLM *multi, int64_t now_ns) {
+  c->reserves = false;
   c->sent_ns = now_ns;
   c->state = TP__OPENAI_SENT;
   c->easy = curl_easy_init();
@@ -207,20 +220,42 @@ static void send_request(call *c, CURLM *multi, int64_t now_ns) {
   fail(c, multi);
 }
 
+static int64_t after_pause_ns(const call *c, int64_t now_ns) {
+  if (c->attempt <= 1) return now_ns;
+  uint32_t doublings = c->attempt - 2 < 16 ? c->attempt - 2 : 16;
+  uint64_t pause_ms = (uint64_t)config_of(c)->retry_wait_ms << doublings;
+  if (pause_ms > PAUSE_MS_MAX) pause_ms = PAUSE_MS_MAX;
+  int64_t start_ns = now_ns + (int64_t)pause_ms * NS_PER_MS;
+  return c->core->not_before_ns > start_ns ? c->core->not_before_ns : start_ns;
+}
+
+/* One request, and about as many tokens as it has. */
+static int64_t reserve_ns(call *c, int64_t now_ns) {
+  tp__openai_core *core = c->core;
+  double tokens = (double)c->body.size / BYTES_PER_TOKEN;
+  c->tokens = tokens < core->tokens.capacity ? tokens : core->tokens.capacity;
+  c->reserves = true;
+  int64_t requests_ns = tp__openai_rate_take(&core->requests, 1, now_ns);
+  int64_t tokens_ns = tp__openai_rate_take(&core->tokens, c->tokens, now_ns);
+  return requests_ns > tokens_ns ? requests_ns : tokens_ns;
+}
+
+static void fail_late(call *c, const char *why, int64_t now_ns) {
+  (void)tp__openai_fail(&c->failure, TP_ERR_MODEL_UNAVAILABLE, false, "%s: attempt %u would be sent in %lld ms, %s",
+                        config_of(c)->place, c->attempt, (long long)((c->start_ns - now_ns) / NS_PER_MS), why);
+  unreserve(c);
+}
+
 void tp__openai_call_plan(tp__openai_call *c, int64_t now_ns) {
-  uint64_t pause_ms = 0;
-  if (c->attempt > 1) {
-    uint32_t doublings = c->attempt - 2 < 16 ? c->attempt - 2 : 16;
-    pause_ms = (uint64_t)config_of(c)->retry_wait_ms << doublings;
-    if (pause_ms > PAUSE_MS_MAX) pause_ms = PAUSE_MS_MAX;
-  }
-  c->start_ns = now_ns + (int64_t)pause_ms * NS_PER_MS;
-  if (c->attempt > 1 && c->core->not_before_ns > c->start_ns) c->start_ns = c->core->not_before_ns;
-  if (c->start_ns <= c->deadline_ns || c->attempt <= 1) return;
-  (void)tp__openai_fail(
-      &c->failure, TP_ERR_MODEL, false,
-      "attempt %u would be sent in %lld ms, behind the turn's deadline; give turns more time (limit_ms)", c->attempt,
-      (long long)((c->start_ns - now_ns) / NS_PER_MS));
+  int64_t rate_ns = reserve_ns(c, now_ns);
+  c->start_ns = after_pause_ns(c, now_ns);
+  bool by_rate = rate_ns > c->start_ns;
+  if (by_rate) c->start_ns = rate_ns;
+  if (c->start_ns == now_ns) return;
+  if (c->start_ns > c->deadline_ns) fail_late(c, "behind the turn's deadline; give turns more time (limit_ms)", now_ns);
+  else if (by_rate && rate_ns - now_ns > config_of(c)->retry_after_ms_max * NS_PER_MS)
+    fail_late(c, "behind retry_after_ms_max: raise requests_per_minute or tokens_per_minute, or ask less often",
+              now_ns);
 }
 
 /* ---- limits ---- */
@@ -333,6 +368,7 @@ static void note_retry_after(call *c, int64_t now_ns) {
   }
   size_t size = strlen(c->failure.message);
   c->failure.retryable = false;
+  c->failure.code = TP_ERR_MODEL_UNAVAILABLE;
   snprintf(c->failure.message + size, sizeof c->failure.message - size,
            "; it asks for a pause of %lld s, above retry_after_ms_max", (long long)(after_ms / 1000));
 }

@@ -30,6 +30,8 @@ typedef struct tp__openai_call {
   /* the I/O thread's */
   struct tp__openai_call *next_active;
   tp__openai_call_state state;
+  bool reserves; /* it holds one request and `tokens` of its model's rates, and is not sent */
+  double tokens;
   bool gone; /* cancelled, as the I/O thread has seen it */
   CURL *easy;
   int64_t start_ns, sent_ns, connected_ns, byte_ns, answered_ns; /* 0: not yet */

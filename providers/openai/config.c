@@ -319,6 +319,8 @@ static tp_status take_limits(tp__openai_config *config, const tp_openai_options 
   config->retry_wait_ms = or_default(options->retry_wait_ms, RETRY_WAIT_MS);
   config->retry_after_ms_max = or_default(options->retry_after_ms_max, RETRY_AFTER_MS_MAX);
   config->response_bytes_max = or_default(options->response_bytes_max, RESPONSE_BYTES_MAX);
+  config->requests_per_minute = options->requests_per_minute;
+  config->tokens_per_minute = options->tokens_per_minute;
   config->no_stream = options->no_stream;
   config->no_tools = options->no_tools;
   if (config->connect_ms > INT32_MAX) return usage(fault, "connect_ms", "it must be at most 2,147,483,647");

@@ -29,6 +29,7 @@ typedef struct tp__openai_config {
   int files_directory; /* -1: none */
   uint32_t connect_ms, first_byte_ms, idle_ms, total_ms, retry_wait_ms, retry_after_ms_max;
   uint32_t response_bytes_max;
+  uint32_t requests_per_minute, tokens_per_minute; /* 0: no limit */
   bool no_stream, no_tools;
 } tp__openai_config;
 

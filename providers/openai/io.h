@@ -6,6 +6,7 @@
 #ifndef TP__OPENAI_IO_H
 #define TP__OPENAI_IO_H
 
+#include "providers/openai/rate.h"
 #include "providers/openai/request.h"
 
 /** A model: shared by its owner and its requests; freed with the last. */
@@ -13,7 +14,9 @@ typedef struct tp__openai_core {
   tp_model face;            /* what its maker gave out; a taker has a copy */
   tp__openai_config config; /* never changes */
   size_t refs;              /* under the mutex of io.c */
-  int64_t not_before_ns;    /* the I/O thread's: what the newest Retry-After said */
+  /* the I/O thread's */
+  int64_t not_before_ns; /* what the newest Retry-After said */
+  tp__openai_rate requests, tokens;
 } tp__openai_core;
 
 /** Counts a model, so that the I/O thread stays while there is one, and makes libcurl ready.

@@ -4,7 +4,7 @@
  * the library calls start; everything else of it happens on the I/O thread (io.h). */
 #include <string.h>
 
-#include "providers/openai/io.h"
+#include "providers/openai/call.h"
 
 static void fail(tp_token token, tp_status status, const char *message) {
   tp_status code = status == TP_ERR_NO_MEMORY || status == TP_ERR_NO_THREAD ? status : TP_ERR_MODEL;
@@ -55,7 +55,10 @@ tp_status tp_openai_model_new(const tp_openai_options *options, tp_model **ret_m
                           .cancel = cancel,
                           .destroy = destroy,
                           .placement = TP_PLACEMENT_THREAD,
-                          .no_tools = core->config.no_tools};
+                          .no_tools = core->config.no_tools,
+                          .provider = core->config.place};
+  tp__openai_rate_init(&core->requests, core->config.requests_per_minute, tp__openai_now_ns());
+  tp__openai_rate_init(&core->tokens, core->config.tokens_per_minute, tp__openai_now_ns());
   *ret_model = &core->face;
   return TP_OK;
 }

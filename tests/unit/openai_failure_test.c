@@ -87,7 +87,8 @@ static void retry_after_is_waited_for_up_to_its_limit(void **state) {
   assert_true(now_ns() - began_ns >= 1000 * 1000000);
   provider_close(p);
   p = provider_open(replies, 2, OPTIONS(.retry_after_ms_max = 999), false);
-  assert_failed(provider_turn(p, NULL), TP_ERR_MODEL, "it asks for a pause of 1 s, above retry_after_ms_max");
+  assert_failed(provider_turn(p, NULL), TP_ERR_MODEL_UNAVAILABLE,
+                "it asks for a pause of 1 s, above retry_after_ms_max");
   assert_int_equal(requests(p), 1);
   provider_close(p);
 }
@@ -96,7 +97,7 @@ static void a_pause_beyond_the_deadline_is_not_begun(void **state) {
   (void)state;
   const endpoint_reply replies[] = {{.status = 503, .body = "{}"}, GOOD};
   provider *p = provider_open(replies, 2, OPTIONS(.retry_wait_ms = 60000), false);
-  assert_failed(provider_turn(p, &(tp_turn_request){.limit_ms = 30000}), TP_ERR_MODEL,
+  assert_failed(provider_turn(p, &(tp_turn_request){.limit_ms = 30000}), TP_ERR_MODEL_UNAVAILABLE,
                 "attempt 2 would be sent in 60000 ms, behind the turn's deadline; give turns more time (limit_ms)");
   assert_int_equal(requests(p), 1);
   provider_close(p);
