@@ -16,7 +16,6 @@
 #include "cli/common/machine.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
-#include "cli/run/model.h"
 
 /* Leaving waits for what is to be remembered, but not for long: a later process does the rest. */
 enum { JOBS_LIMIT_MS = 10000, JOBS_LOOK_MS = 100, JOBS_SILENT_MS = 1000, DRAIN_LIMIT_MS = 5000, WAIT_MS = 60000 };
@@ -223,7 +222,7 @@ static int open_session(cli_chat *chat) {
                                 .id = chat->session_id,
                                 .tenant = chat->arguments->tenant,
                                 .workspace = chat->arguments->workspace,
-                                .agent = chat->talk.agent,
+                                .agent = cli_talk_find_agent(&chat->talk, NULL),
                                 .shared_history = chat->talk.history,
                                 .on_event = on_event,
                                 .event_ctx = chat,
@@ -235,18 +234,22 @@ static int open_session(cli_chat *chat) {
 }
 
 static int open_chat(cli_chat *chat) {
-  tp_model *model;
-  int status = cli_talk_check(chat->arguments, "chat");
-  if (status == CLI_OK) status = cli_model_open(chat->arguments, &model);
-  if (status == CLI_OK) status = cli_talk_open(&chat->talk, chat->arguments, model);
+  cli_models models;
+  int status = cli_talk_check(chat->arguments, "chat", true);
+  if (status == CLI_OK) status = cli_models_open(&chat->arguments->models, &models);
+  if (status == CLI_OK) status = cli_talk_open(&chat->talk, chat->arguments, &models);
   return status == CLI_OK ? open_session(chat) : status;
 }
 
 static void greet(cli_chat *chat) {
   const cli_arguments *a = chat->arguments;
   cli_paint_on(chat->output, CLI_FAINT);
-  cli_printf(chat->output, "turnphase %s, %s%s", tp_version(),
-             a->model ? a->model : "script:", a->model ? "" : a->script);
+  cli_printf(chat->output, "turnphase %s, ", tp_version());
+  for (size_t i = 0; i < a->models.count; i++) {
+    const cli_model_name *name = &a->models.items[i];
+    cli_printf(chat->output, "%s%s%s", i > 0 ? ", else " : "",
+               name->model ? name->model : "script:", name->model ? "" : name->script);
+  }
   if (a->data) cli_printf(chat->output, ", session %s in %s", chat->session_id, a->data);
   if (chat->messages) cli_printf(chat->output, ", %zu messages so far", chat->messages);
   cli_print_string(chat->output, "\n/help lists the commands. Ctrl-C cancels a turn, Ctrl-D leaves.\n\n");

@@ -127,6 +127,29 @@ static void take_word(cli_words *words, const char *word) {
   words->items[words->count++] = word;
 }
 
+cli_model_name *cli_model_names_add(cli_model_names *models) {
+  models->items = cli_room(models->items, models->count, &models->capacity, sizeof *models->items);
+  models->items[models->count] = (cli_model_name){.model = NULL};
+  return &models->items[models->count++];
+}
+
+/* The one that was named last; before the first name the first. */
+static cli_model_name *this_model(cli_model_names *models) {
+  return models->count > 0 ? &models->items[models->count - 1] : cli_model_names_add(models);
+}
+
+static cli_model_name *new_model(cli_model_names *models) {
+  cli_model_name *last = this_model(models);
+  return last->model || last->script ? cli_model_names_add(models) : last;
+}
+
+static bool take_of_model(const char *option, const char **to, const char *value) {
+  if (*to) cli_error("--%s is given twice for one model: it belongs to the --model before it", option);
+  bool first = !*to;
+  *to = value;
+  return first;
+}
+
 static bool take(cli_arguments *arguments, enum option_id id, const char *value) {
   switch (id) {
   case OPTION_LOAD: take_word(&arguments->loads, value); break;
@@ -138,10 +161,21 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   case OPTION_LANGUAGE: return take_language(arguments, value);
   case OPTION_FILES: arguments->files = value; break;
   case OPTION_FILES_WRITES: return take_writes(arguments, value);
-  case OPTION_MODEL: arguments->model = value; break;
-  case OPTION_BASE_URL: arguments->base_url = value; break;
-  case OPTION_KEY_ENV: arguments->key_env = value; break;
-  case OPTION_SCRIPT: arguments->script = value; break;
+  case OPTION_MODEL:
+    new_model(&arguments->models)->model = value;
+    break;
+  case OPTION_BASE_URL:
+    return take_of_model("base-url", &this_model(&arguments->models)->base_url, value);
+  case OPTION_KEY_ENV:
+    return take_of_model("key-env", &this_model(&arguments->models)->key_env, value);
+  case OPTION_REQUESTS_PER_MINUTE:
+    return take_number("requests-per-minute", 1, INT32_MAX, value,
+                       &this_model(&arguments->models)->requests_per_minute);
+  case OPTION_TOKENS_PER_MINUTE:
+    return take_number("tokens-per-minute", 1, INT32_MAX, value, &this_model(&arguments->models)->tokens_per_minute);
+  case OPTION_SCRIPT:
+    new_model(&arguments->models)->script = value;
+    break;
   case OPTION_DATA: arguments->data = value; break;
   case OPTION_SESSION: arguments->session = value; break;
   case OPTION_TURN: arguments->turn = value; break;
@@ -217,6 +251,7 @@ void cli_arguments_free(cli_arguments *arguments) {
   free(arguments->loads.items);
   free(arguments->phases.items);
   free(arguments->tools.items);
+  free(arguments->models.items);
 }
 
 static void print_option(const struct row *row, cli_output *output) {

@@ -41,6 +41,20 @@ typedef struct cli_words {
   size_t count, capacity;
 } cli_words;
 
+/** A model as the command line or an agent of a conversation names it. Texts are whose list it is in. */
+typedef struct cli_model_name {
+  const char *model;                               /* openai:NAME, script:FILE and the like; NULL: script */
+  const char *script;                              /* a file; NULL: model */
+  const char *base_url, *key_env;                  /* NULL: not given */
+  uint32_t requests_per_minute, tokens_per_minute; /* 0: not given */
+} cli_model_name;
+
+/** Models in the order in which they are asked; --base-url and the like are of the one before them, or of the first. */
+typedef struct cli_model_names {
+  cli_model_name *items;
+  size_t count, capacity;
+} cli_model_names;
+
 /** Which histograms are shown. */
 typedef enum cli_histograms {
   CLI_HISTOGRAMS_NONE = 0,
@@ -59,7 +73,8 @@ typedef enum cli_language {
 /** What the command line said. Texts are the command line's own. */
 typedef struct cli_arguments {
   cli_words loads, phases, tools;
-  const char *model, *base_url, *key_env, *script, *data, *tenant, *workspace, *payload, *hooks, *write, *files;
+  cli_model_names models;
+  const char *data, *tenant, *workspace, *payload, *hooks, *write, *files;
   const char *session, *turn, *handler, *state, *since, *scope, *name;
   const char *format, *output, *age, *size;
   const char *operand;          /* the first word that is no option; NULL when there is none */
@@ -90,6 +105,8 @@ typedef struct cli_command {
  *  @return 0, or CLI_USAGE after saying what is wrong. */
 int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_arguments *arguments);
 void cli_arguments_free(cli_arguments *arguments);
+/** A new one, zero-filled, at the end. */
+cli_model_name *cli_model_names_add(cli_model_names *models);
 /** How many rows are shown at most: as --limit says, UINT32_MAX for 0, and `usual` without it. */
 uint32_t cli_limit(const cli_arguments *arguments, uint32_t usual);
 /** Prints a command's help: examples, usage, options. */

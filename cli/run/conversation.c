@@ -15,6 +15,7 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
 #include "cli/common/message.h"
+#include "cli/run/model.h"
 #include "runtime/base/printf.h"
 #include "turnphase/declared.h"
 
@@ -134,8 +135,22 @@ static int take_said(const reader *r, tp_text text, int64_t *ret_unix_ms) {
 
 /** The texts of a turn as they stand in the file. */
 typedef struct words {
-  tp_text tenant, workspace, session, id, user, said;
+  tp_text tenant, workspace, session, agent, id, user, said;
 } words;
+
+static const cli_agent *find_agent(const cli_conversation *c, tp_text id) {
+  for (size_t i = 0; i < c->agent_count; i++)
+    if (text_is(id, c->agents[i].id)) return &c->agents[i];
+  return NULL;
+}
+
+static int take_agent(const reader *r, tp_text id, const char **ret_id) {
+  const cli_agent *agent = id.data ? find_agent(r->into, id) : NULL;
+  if (id.data && !agent)
+    return refuse(r, "there is no agent \"%.*s\" under agents", (int)(id.size < 64 ? id.size : 64), id.data);
+  *ret_id = agent ? agent->id : NULL;
+  return CLI_OK;
+}
 
 static int add_turn(const reader *r, const words *w) {
   cli_conversation *c = r->into;
@@ -143,6 +158,7 @@ static int add_turn(const reader *r, const words *w) {
   int status = take_id(r, "tenant", w->tenant, r->arguments->tenant, &turn.tenant);
   if (status == CLI_OK) status = take_id(r, "workspace", w->workspace, r->arguments->workspace, &turn.workspace);
   if (status == CLI_OK) status = take_id(r, "the session's id", w->session, NULL, &turn.session);
+  if (status == CLI_OK) status = take_agent(r, w->agent, &turn.agent);
   if (status == CLI_OK) status = take_id(r, "the turn's id", w->id, NULL, &turn.id);
   if (status == CLI_OK) status = take_said(r, w->said, &turn.said_unix_ms);
   if (status != CLI_OK) return status;
@@ -209,11 +225,10 @@ static int read_yaml_turn(const reader *r, const words *w, tp_text map) {
 static int read_yaml_session(reader *r, size_t number, tp_text map) {
   words w = {0};
   tp_text turns = {0};
-  const field fields[] = {{"id", TP_VALUE_TEXT, true, &w.session},
-                          {"turns", TP_VALUE_ARRAY, true, &turns},
-                          {"said", TP_VALUE_TEXT, false, &w.said},
-                          {"tenant", TP_VALUE_TEXT, false, &w.tenant},
-                          {"workspace", TP_VALUE_TEXT, false, &w.workspace}};
+  const field fields[] = {
+      {"id", TP_VALUE_TEXT, true, &w.session},     {"turns", TP_VALUE_ARRAY, true, &turns},
+      {"said", TP_VALUE_TEXT, false, &w.said},     {"agent", TP_VALUE_TEXT, false, &w.agent},
+      {"tenant", TP_VALUE_TEXT, false, &w.tenant}, {"workspace", TP_VALUE_TEXT, false, &w.workspace}};
   snprintf(r->where, sizeof r->where, "session %zu: ", number);
   int status = read_map(r, "a session", map, fields, sizeof fields / sizeof fields[0]);
   size_t turn = 0;
@@ -225,14 +240,74 @@ static int read_yaml_session(reader *r, size_t number, tp_text map) {
   return status;
 }
 
+/* NULL stays NULL. */
+static const char *keep(const reader *r, tp_text text) {
+  return text.data ? cli_pool_copy(&r->into->pool, text) : NULL;
+}
+
+static int take_model(const reader *r, cli_model_names *models, tp_text model, tp_text base_url, tp_text key_env) {
+  if (!model.data && (base_url.data || key_env.data)) return refuse(r, "base_url and key_env belong to a model");
+  if (!model.data) return CLI_OK;
+  if (models->count == CLI_MODELS_MAX) return refuse(r, "an agent has at most %d models", CLI_MODELS_MAX);
+  cli_model_name *name = cli_model_names_add(models);
+  *name = (cli_model_name){.model = keep(r, model), .base_url = keep(r, base_url), .key_env = keep(r, key_env)};
+  const char *wrong = cli_model_name_check(name);
+  return wrong ? refuse(r, "model \"%.64s\" %s this", name->model, wrong) : CLI_OK;
+}
+
+static int read_fallback(const reader *r, cli_model_names *models, tp_text map) {
+  tp_text model = {0}, base_url = {0}, key_env = {0};
+  const field fields[] = {{"model", TP_VALUE_TEXT, true, &model},
+                          {"base_url", TP_VALUE_TEXT, false, &base_url},
+                          {"key_env", TP_VALUE_TEXT, false, &key_env}};
+  int status = read_map(r, "a fallback", map, fields, sizeof fields / sizeof fields[0]);
+  return status == CLI_OK ? take_model(r, models, model, base_url, key_env) : status;
+}
+
+static int read_agent(reader *r, size_t number, tp_text map) {
+  cli_conversation *c = r->into;
+  tp_text id = {0}, system = {0}, model = {0}, base_url = {0}, key_env = {0}, fallbacks = {0};
+  const field fields[] = {{"id", TP_VALUE_TEXT, true, &id},
+                          {"system", TP_VALUE_TEXT, false, &system},
+                          {"model", TP_VALUE_TEXT, false, &model},
+                          {"base_url", TP_VALUE_TEXT, false, &base_url},
+                          {"key_env", TP_VALUE_TEXT, false, &key_env},
+                          {"fallbacks", TP_VALUE_ARRAY, false, &fallbacks}};
+  snprintf(r->where, sizeof r->where, "agent %zu: ", number);
+  int status = read_map(r, "an agent", map, fields, sizeof fields / sizeof fields[0]);
+  if (status == CLI_OK && find_agent(c, id)) status = refuse(r, "there is an agent of this id already");
+  if (status == CLI_OK && text_is(id, CLI_OWN_AGENT))
+    status = refuse(r, "the id " CLI_OWN_AGENT " is the command's own agent's");
+  if (status != CLI_OK) return status;
+  c->agents = cli_room(c->agents, c->agent_count, &c->agents_capacity, sizeof *c->agents);
+  cli_agent *agent = &c->agents[c->agent_count++];
+  *agent = (cli_agent){.system = keep(r, system)};
+  status = take_id(r, "the agent's id", id, NULL, &agent->id);
+  if (status == CLI_OK) status = take_model(r, &agent->models, model, base_url, key_env);
+  if (status == CLI_OK && fallbacks.data && !model.data) status = refuse(r, "fallbacks stand in for a model");
+  for (tp_value_walk walk = {0}; status == CLI_OK && tp_value_next(fallbacks, &walk);)
+    status = read_fallback(r, &agent->models, walk.value);
+  return status;
+}
+
+static int read_agents(reader *r, tp_text agents) {
+  int status = CLI_OK;
+  size_t number = 0;
+  for (tp_value_walk walk = {0}; status == CLI_OK && tp_value_next(agents, &walk);)
+    status = read_agent(r, ++number, walk.value);
+  r->where[0] = '\0';
+  return status;
+}
+
 static int read_yaml(reader *r, tp_text text, tp_writer *writer) {
   tp_fault fault = {0};
-  tp_text value, sessions = {0};
+  tp_text value, sessions = {0}, agents = {0};
   tp_status decoded = tp_yaml_decode(text, r->into->name, writer, &fault);
   if (decoded == TP_OK) decoded = tp_writer_finish(writer, &value);
   if (decoded != TP_OK) return cli_fault(r->into->name, decoded, &fault);
-  const field fields[] = {{"sessions", TP_VALUE_ARRAY, true, &sessions}};
-  int status = read_map(r, "a conversation", value, fields, 1);
+  const field fields[] = {{"sessions", TP_VALUE_ARRAY, true, &sessions}, {"agents", TP_VALUE_ARRAY, false, &agents}};
+  int status = read_map(r, "a conversation", value, fields, sizeof fields / sizeof fields[0]);
+  if (status == CLI_OK) status = read_agents(r, agents);
   size_t number = 0;
   for (tp_value_walk walk = {0}; status == CLI_OK && tp_value_next(sessions, &walk);)
     status = read_yaml_session(r, ++number, walk.value);
@@ -277,6 +352,9 @@ static int check_pair(reader *r, const cli_turn *before, const cli_turn *turn) {
   if (compare(before->workspace, turn->workspace) != 0)
     return refuse(r, "session %s is in two workspaces: %s and %s", turn->session,
                   before->workspace ? before->workspace : "none", turn->workspace ? turn->workspace : "none");
+  if (compare(before->agent, turn->agent) != 0)
+    return refuse(r, "session %s has two agents: %s and %s", turn->session, before->agent ? before->agent : "none",
+                  turn->agent ? turn->agent : "none");
   if (!turn->id || compare(before->id, turn->id) != 0) return CLI_OK;
   if (before->line)
     return refuse(r, "session %s has a turn %s already, in line %u", turn->session, turn->id, before->line);
@@ -315,9 +393,19 @@ int cli_conversation_read(const char *path, const cli_arguments *arguments, cli_
 }
 
 void cli_conversation_free(cli_conversation *conversation) {
+  for (size_t i = 0; i < conversation->agent_count; i++) free(conversation->agents[i].models.items);
+  free(conversation->agents);
   free(conversation->turns);
   cli_pool_free(&conversation->pool);
   *conversation = (cli_conversation){0};
+}
+
+bool cli_conversation_needs_model(const cli_conversation *conversation) {
+  for (size_t i = 0; i < conversation->agent_count; i++)
+    if (conversation->agents[i].models.count == 0) return true;
+  for (size_t i = 0; i < conversation->count; i++)
+    if (!conversation->turns[i].agent) return true;
+  return false;
 }
 
 const char *cli_conversation_find(const cli_conversation *conversation, tp_text turn_id, tp_text session) {

@@ -8,10 +8,21 @@
 #include "cli/common/options.h"
 #include "cli/common/pool.h"
 
+/** The id of the agent of sessions that name none. */
+#define CLI_OWN_AGENT "turnphase"
+
+/** An agent that sessions name. Texts live as long as the conversation. */
+typedef struct cli_agent {
+  const char *id;
+  const char *system;     /* NULL: none */
+  cli_model_names models; /* none: those of the command line */
+} cli_agent;
+
 /** One turn of the user. Texts live as long as the conversation. */
 typedef struct cli_turn {
   const char *tenant, *workspace; /* NULL: none */
   const char *session;
+  const char *agent;              /* id of one of the conversation's; NULL: that of the command line */
   const char *id;                 /* NULL: the library numbers it */
   tp_text user;
   int64_t said_unix_ms;           /* 0: now */
@@ -22,6 +33,8 @@ typedef struct cli_conversation {
   const char *name;               /* the file, for messages */
   cli_turn *turns;
   size_t count, capacity;
+  cli_agent *agents;
+  size_t agent_count, agents_capacity;
   cli_pool pool;
 } cli_conversation;
 
@@ -29,6 +42,8 @@ typedef struct cli_conversation {
  *  @return CLI_OK, or an exit status after saying what is wrong and where; then there is nothing to free. */
 int cli_conversation_read(const char *path, const cli_arguments *arguments, cli_conversation *conversation);
 void cli_conversation_free(cli_conversation *conversation);
+/** Whether an agent, or a session without one, has its models from the command line. */
+bool cli_conversation_needs_model(const cli_conversation *conversation);
 /** Whether two turns belong to one session. */
 bool cli_turn_same_session(const cli_turn *a, const cli_turn *b);
 

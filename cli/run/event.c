@@ -163,6 +163,7 @@ static void write_event(tp_writer *writer, const tp_runtime *runtime, const tp_e
   if (phase) cli_map_add_string(&p, "phase", phase->name);
   if (has_outcome(event->kind))
     cli_map_add_string(&p, "outcome", event->status ? tp_status_name(event->status) : "TP_OK");
+  if (event->model.data) cli_map_add_text(&p, "model", event->model);
   if (event->text.data) cli_map_add_text(&p, "text", event->text);
   if (event->subscription) cli_map_add_string(&p, "subscription", event->subscription);
   if (event->run) cli_map_add_part(&p, "run", write_run, event->run);

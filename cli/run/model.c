@@ -23,40 +23,59 @@ static const struct kind {
              {"anthropic", true, TP_OPENAI_MESSAGES}};
 
 /* --script FILE is --model script:FILE. NULL: none of the kinds. @param ret_rest  what stands behind the colon. */
-static const struct kind *kind_of(const cli_arguments *arguments, const char **ret_rest) {
-  const char *colon = arguments->model ? strchr(arguments->model, ':') : NULL;
-  if (!arguments->model) {
-    *ret_rest = arguments->script;
+static const struct kind *kind_of(const cli_model_name *name, const char **ret_rest) {
+  const char *colon = name->model ? strchr(name->model, ':') : NULL;
+  if (!name->model) {
+    *ret_rest = name->script;
     return &kinds[0];
   }
   for (size_t i = 0; colon && colon[1] && i < sizeof kinds / sizeof *kinds; i++) {
     size_t size = strlen(kinds[i].name);
-    if ((size_t)(colon - arguments->model) != size || memcmp(arguments->model, kinds[i].name, size) != 0) continue;
+    if ((size_t)(colon - name->model) != size || memcmp(name->model, kinds[i].name, size) != 0) continue;
     *ret_rest = colon + 1;
     return &kinds[i];
   }
   return NULL;
 }
 
-int cli_model_check(const cli_arguments *arguments, const char *command) {
+const char *cli_model_name_check(const cli_model_name *name) {
   const char *rest;
-  const struct kind *kind = kind_of(arguments, &rest);
-  if (!arguments->script && !arguments->model) {
+  const struct kind *kind = kind_of(name, &rest);
+  if (!kind) return "is " KINDS ", not";
+  if (kind->remote) return NULL;
+  if (name->base_url || name->key_env) return "belongs to models behind an endpoint; a script has none";
+  bool limited = name->requests_per_minute || name->tokens_per_minute;
+  return limited ? "a script has no limits per minute" : NULL;
+}
+
+static int refuse_name(const cli_model_name *name, const char *why) {
+  const char *rest;
+  if (!kind_of(name, &rest)) cli_error("--model %s '%s'", why, name->model);
+  else if (name->base_url || name->key_env) cli_error("%s %s", name->base_url ? "--base-url" : "--key-env", why);
+  else cli_error("%s", why);
+  return CLI_USAGE;
+}
+
+static bool is_named(const cli_model_name *name) { return name->model || name->script; }
+
+int cli_models_check(const cli_arguments *arguments, const char *command, bool required) {
+  const cli_model_names *names = &arguments->models;
+  bool none = names->count == 0 || !is_named(&names->items[0]);
+  if (none && (required || names->count > 0)) {
     cli_error("%s needs a model: --model " KINDS "; see: turnphase %s --help", command, command);
     return CLI_USAGE;
   }
-  if (arguments->script && arguments->model) {
-    cli_error("--script and --model name a model each: give one of them");
+  if (names->count > CLI_MODELS_MAX) {
+    cli_error("--model may be given %d times, not %zu", CLI_MODELS_MAX, names->count);
     return CLI_USAGE;
   }
-  if (!kind) {
-    cli_error("--model is " KINDS ", not '%s'", arguments->model);
-    return CLI_USAGE;
-  }
-  if (!kind->remote && (arguments->base_url || arguments->key_env)) {
-    cli_error("%s belongs to models behind an endpoint; a script has none",
-              arguments->base_url ? "--base-url" : "--key-env");
-    return CLI_USAGE;
+  for (size_t i = 0; i < names->count; i++) {
+    const char *wrong = cli_model_name_check(&names->items[i]);
+    if (names->items[i].script && names->count > 1) {
+      cli_error("--script and --model name a model each: give one of them, or --model script:FILE with others");
+      return CLI_USAGE;
+    }
+    if (wrong) return refuse_name(&names->items[i], wrong);
   }
   return CLI_OK;
 }
@@ -72,28 +91,46 @@ static int load_script(const char *file, tp_model **ret_model) {
 }
 
 #ifdef CLI_OPENAI
-static int open_remote(const cli_arguments *arguments, const char *name, tp_openai_api api, tp_model **ret_model) {
+static int open_remote(const cli_model_name *named, const char *name, tp_openai_api api, tp_model **ret_model) {
   tp_openai_options options = {.struct_size = sizeof options,
                                .model = name,
-                               .base_url = arguments->base_url,
-                               .key_env = arguments->key_env,
+                               .base_url = named->base_url,
+                               .key_env = named->key_env,
+                               .requests_per_minute = named->requests_per_minute,
+                               .tokens_per_minute = named->tokens_per_minute,
                                .api = api};
   tp_fault fault = {0};
   tp_status status = tp_openai_model_new(&options, ret_model, &fault);
   return status == TP_OK ? CLI_OK : cli_fault("--model", status, &fault);
 }
 #else
-static int open_remote(const cli_arguments *arguments, const char *name, tp_openai_api api, tp_model **ret_model) {
+static int open_remote(const cli_model_name *named, const char *name, tp_openai_api api, tp_model **ret_model) {
   (void)name;
   (void)api;
   (void)ret_model;
-  cli_error("--model %s: this turnphase was built without turnphase-openai (libcurl)", arguments->model);
+  cli_error("--model %s: this turnphase was built without turnphase-openai (libcurl)", named->model);
   return CLI_UNAVAILABLE;
 }
 #endif
 
-int cli_model_open(const cli_arguments *arguments, tp_model **ret_model) {
+static int open_model(const cli_model_name *name, tp_model **ret_model) {
   const char *rest;
-  const struct kind *kind = kind_of(arguments, &rest);
-  return kind->remote ? open_remote(arguments, rest, kind->api, ret_model) : load_script(rest, ret_model);
+  const struct kind *kind = kind_of(name, &rest);
+  return kind->remote ? open_remote(name, rest, kind->api, ret_model) : load_script(rest, ret_model);
+}
+
+int cli_models_open(const cli_model_names *names, cli_models *models) {
+  *models = (cli_models){.count = 0};
+  for (size_t i = 0; i < names->count; i++) {
+    int status = open_model(&names->items[i], &models->items[models->count]);
+    if (status == CLI_OK) models->count++;
+    else cli_models_free(models);
+    if (status != CLI_OK) return status;
+  }
+  return CLI_OK;
+}
+
+void cli_models_free(cli_models *models) {
+  for (size_t i = 0; i < models->count; i++) tp_model_free(models->items[i]);
+  models->count = 0;
 }

@@ -1,16 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * model: the model that the command line names: script:FILE, openai:NAME, openai-responses:NAME, anthropic:NAME. */
+ * model: the models that the command line and the agents of a conversation name: script:FILE, openai:NAME,
+ * openai-responses:NAME, anthropic:NAME. */
 #ifndef CLI_MODEL_H
 #define CLI_MODEL_H
 
 #include "cli/common/options.h"
 
-/** Whether the words are ones that cli_model_open() understands, and go together.
- *  @param command  that of the user, for messages.  @return CLI_OK or CLI_USAGE, said. */
-int cli_model_check(const cli_arguments *arguments, const char *command);
-/** @param ret_model  tp_model_free() when it was not taken.
- *  @return CLI_OK, or an exit status after saying what is wrong. */
-int cli_model_open(const cli_arguments *arguments, tp_model **ret_model);
+enum { CLI_MODELS_MAX = 17 }; /* the first and its fallbacks */
+
+/** Models that were opened, in the order in which they are asked. */
+typedef struct cli_models {
+  tp_model *items[CLI_MODELS_MAX];
+  size_t count;
+} cli_models;
+
+/** What is wrong with the name of a model; then nothing is said. @return NULL when it can be opened. */
+const char *cli_model_name_check(const cli_model_name *name);
+/** Whether the models of the command line are ones that cli_models_open() understands, and go together.
+ *  @param command  that of the user, for messages.
+ *  @param required  at least one must be named.
+ *  @return CLI_OK or CLI_USAGE, said. */
+int cli_models_check(const cli_arguments *arguments, const char *command, bool required);
+/** Opens what was checked.
+ *  @param models  cli_models_free() when they were not taken.
+ *  @return CLI_OK, or an exit status after saying what is wrong: then none is open. */
+int cli_models_open(const cli_model_names *names, cli_models *models);
+void cli_models_free(cli_models *models);
 
 #endif

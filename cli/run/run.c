@@ -17,7 +17,6 @@
 #include "cli/common/message.h"
 #include "cli/run/ask.h"
 #include "cli/run/conversation.h"
-#include "cli/run/model.h"
 #include "cli/run/summary.h"
 #include "cli/run/talk.h"
 #include "cli/run/timeline.h"
@@ -56,13 +55,33 @@ typedef struct player {
 
 /* ---- before the first turn ---- */
 
+/* One without models of its own has those of the command line, opened once more: each agent owns its own. */
+static int add_agent(player *p, const cli_agent *agent) {
+  cli_models models;
+  const cli_model_names *names = agent->models.count > 0 ? &agent->models : &p->arguments->models;
+  int status = cli_models_open(names, &models);
+  return status == CLI_OK ? cli_talk_add_agent(&p->talk, agent->id, agent->system, &models) : status;
+}
+
+static int add_agents(player *p) {
+  int status = CLI_OK;
+  for (size_t i = 0; status == CLI_OK && i < p->conversation.agent_count; i++)
+    status = add_agent(p, &p->conversation.agents[i]);
+  return status;
+}
+
 /* The conversation comes first: it may be standard input, and whoever writes it should hear of its faults alone. */
 static int open_player(player *p) {
-  tp_model *model = NULL;
-  int status = cli_talk_check(p->arguments, "run");
+  cli_models models;
+  const char *file = p->arguments->operand;
+  bool may_name_models =
+      file && strcmp(file, "-") != 0; /* from standard input nothing is read for a wrong command line */
+  int status = cli_talk_check(p->arguments, "run", !may_name_models);
   if (status == CLI_OK) status = cli_conversation_read(p->arguments->operand, p->arguments, &p->conversation);
-  if (status == CLI_OK) status = cli_model_open(p->arguments, &model);
-  return status == CLI_OK ? cli_talk_open(&p->talk, p->arguments, model) : status;
+  if (status == CLI_OK) status = cli_models_check(p->arguments, "run", cli_conversation_needs_model(&p->conversation));
+  if (status == CLI_OK) status = cli_models_open(&p->arguments->models, &models);
+  if (status == CLI_OK) status = cli_talk_open(&p->talk, p->arguments, &models);
+  return status == CLI_OK ? add_agents(p) : status;
 }
 
 /* @return how many background jobs are lost with it. */
@@ -167,7 +186,7 @@ static int open_session(player *p, const cli_turn *turn, tp_session **ret_sessio
                                 .id = turn->session,
                                 .tenant = turn->tenant,
                                 .workspace = turn->workspace,
-                                .agent = p->talk.agent,
+                                .agent = cli_talk_find_agent(&p->talk, turn->agent),
                                 .shared_history = p->talk.history,
                                 .on_event = on_event,
                                 .event_ctx = p,

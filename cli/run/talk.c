@@ -12,18 +12,18 @@
 #include "cli/common/data.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
+#include "cli/common/pool.h"
 #include "cli/run/conversation.h"
 #include "cli/run/host.h"
-#include "cli/run/model.h"
 #include "turnphase/sqlite.h"
 
 /* ---- opening ---- */
 
-int cli_talk_check(const cli_arguments *arguments, const char *command) {
+int cli_talk_check(const cli_arguments *arguments, const char *command, bool needs_model) {
   const struct {
     const char *option, *value;
   } ids[] = {{"tenant", arguments->tenant}, {"workspace", arguments->workspace}, {"session", arguments->session}};
-  int status = cli_model_check(arguments, command);
+  int status = cli_models_check(arguments, command, needs_model);
   for (size_t i = 0; status == CLI_OK && i < sizeof ids / sizeof *ids; i++) {
     if (!ids[i].value || cli_is_id(tp_text_of(ids[i].value))) continue;
     cli_error("--%s must have 1 to 128 bytes of UTF-8 without white space", ids[i].option);
@@ -75,26 +75,45 @@ static int open_store(cli_talk *talk, tp_store **ret_store) {
   return status == TP_OK ? CLI_OK : cli_fault(talk->store_path, status, &fault);
 }
 
-/* @param model  taken, whatever comes of it. */
-static int add_agent(cli_talk *talk, tp_model *model) {
+int cli_talk_add_agent(cli_talk *talk, const char *id, const char *system, cli_models *models) {
+  const tp_model *fallbacks[CLI_MODELS_MAX];
   tp_fault fault = {0};
-  tp_agent_config config = {
-      .struct_size = sizeof config, .id = "turnphase", .model = cli_watch_init(&talk->watch, model)};
-  tp_status status = tp_agent_add(talk->runtime, &config, &talk->agent, &fault);
-  if (status == TP_OK) return CLI_OK;
-  tp_model_free(&talk->watch.watching);
-  return cli_fault("the agent", status, &fault);
+  tp_agent *agent;
+  for (size_t i = 0; i < models->count; i++) {
+    models->items[i] = cli_watch_add(&talk->watch, models->items[i]);
+    fallbacks[i] = models->items[i];
+  }
+  tp_agent_config config = {.struct_size = sizeof config,
+                            .id = id,
+                            .system = system,
+                            .model = fallbacks[0],
+                            .fallbacks = fallbacks + 1,
+                            .fallback_count = models->count - 1};
+  tp_status status = tp_agent_add(talk->runtime, &config, &agent, &fault);
+  if (status != TP_OK) {
+    cli_models_free(models);
+    return cli_fault(id, status, &fault);
+  }
+  talk->agents = cli_room(talk->agents, talk->agent_count, &talk->agents_capacity, sizeof(tp_agent *));
+  talk->agents[talk->agent_count++] = agent;
+  return CLI_OK;
 }
 
-int cli_talk_open(cli_talk *talk, const cli_arguments *arguments, tp_model *model) {
+tp_agent *cli_talk_find_agent(const cli_talk *talk, const char *id) {
+  for (size_t i = 0; i < talk->agent_count; i++)
+    if (strcmp(tp_agent_id(talk->agents[i]), id ? id : CLI_OWN_AGENT) == 0) return talk->agents[i];
+  return NULL;
+}
+
+int cli_talk_open(cli_talk *talk, const cli_arguments *arguments, cli_models *models) {
   tp_store *store = NULL;
   talk->arguments = arguments;
   int status = open_data(talk);
   if (status == CLI_OK) status = open_history(talk);
   if (status == CLI_OK) status = open_store(talk, &store);
   if (status == CLI_OK) status = cli_host_open(arguments, talk->memory_path, store, &talk->runtime);
-  if (status == CLI_OK) return add_agent(talk, model);
-  tp_model_free(model);
+  if (status == CLI_OK && models->count > 0) return cli_talk_add_agent(talk, CLI_OWN_AGENT, NULL, models);
+  cli_models_free(models);
   return status;
 }
 
@@ -155,8 +174,8 @@ void cli_talk_report_open(const cli_talk *talk) {
 
 uint64_t cli_talk_drain(cli_talk *talk, uint32_t limit_ms) {
   tp_drain_report report = {.struct_size = sizeof report};
-  if (talk->agent) tp_agent_remove(talk->agent);
-  talk->agent = NULL;
+  for (size_t i = talk->agent_count; i > 0; i--) tp_agent_remove(talk->agents[i - 1]);
+  talk->agent_count = 0;
   if (talk->runtime && tp_runtime_drain(talk->runtime, limit_ms, &report, NULL) != TP_OK)
     cli_error("the drain was refused");
   return report.jobs_lost;
@@ -167,6 +186,7 @@ void cli_talk_close(cli_talk *talk) {
   tp_runtime_free(talk->runtime);
   tp_shared_history_unref(talk->history);
   cli_watch_fini(&talk->watch);
+  free(talk->agents);
   free(talk->store_path);
   free(talk->memory_path);
 }

@@ -6,6 +6,7 @@
 #define CLI_TALK_H
 
 #include "cli/common/options.h"
+#include "cli/run/model.h"
 #include "cli/run/watch.h"
 
 /** Zero-filled before cli_talk_open(). */
@@ -14,17 +15,25 @@ typedef struct cli_talk {
   tp_runtime *runtime;
   tp_shared_history *history;     /* of all sessions */
   tp_history messages;            /* the same history, as the host has it: for cli_talk_load() */
-  tp_agent *agent;                /* owns the model, which all sessions share */
+  tp_agent **agents;              /* each owns its models, which its sessions share */
+  size_t agent_count, agents_capacity;
   cli_watch watch;
   char *store_path, *memory_path; /* NULL: in memory */
 } cli_talk;
 
-/** Checks the options that name a model, and ids. @param command  that of the user, for messages.
+/** Checks the options that name models, and ids.
+ *  @param command  that of the user, for messages.  @param needs_model  the command line must name one.
  *  @return CLI_OK, or CLI_USAGE after saying what is wrong. */
-int cli_talk_check(const cli_arguments *arguments, const char *command);
-/** Opens all of it. @param model  taken, whatever comes of it.
+int cli_talk_check(const cli_arguments *arguments, const char *command, bool needs_model);
+/** Opens all of it. @param models  taken, whatever comes of it; none: there is no agent of the command line.
  *  @return CLI_OK, or an exit status after saying what is wrong; cli_talk_close() is due in either case. */
-int cli_talk_open(cli_talk *talk, const cli_arguments *arguments, tp_model *model);
+int cli_talk_open(cli_talk *talk, const cli_arguments *arguments, cli_models *models);
+/** Adds an agent, which ends with cli_talk_drain().
+ *  @param system  its system text; NULL: none.  @param models  taken, whatever comes of it. At least one.
+ *  @return CLI_OK, or an exit status after saying what is wrong. */
+int cli_talk_add_agent(cli_talk *talk, const char *id, const char *system, cli_models *models);
+/** One that was added. @param id  NULL: that of the command line. */
+tp_agent *cli_talk_find_agent(const cli_talk *talk, const char *id);
 /** Walks the messages of a session that is not in a turn, in their order. */
 tp_status cli_talk_load(const cli_talk *talk, const char *session, tp_message_fn each, void *ctx,
                         tp_fault *fault) TP_MUST_USE;
@@ -32,7 +41,7 @@ tp_status cli_talk_load(const cli_talk *talk, const char *session, tp_message_fn
 void cli_talk_close_session(tp_session *session);
 /** Says how many jobs the store of a directory still has, of this process or an earlier one. */
 void cli_talk_report_open(const cli_talk *talk);
-/** Removes the agent and drains the runtime; a second time it does nothing.
+/** Removes the agents and drains the runtime; a second time it does nothing.
  *  @return how many background jobs are lost with it. */
 uint64_t cli_talk_drain(cli_talk *talk, uint32_t limit_ms);
 /** Frees all of it, after a drain. */

@@ -30,30 +30,39 @@ static void remember(cli_watch *watch, const tp_model_request *request) {
       .message_count = request->message_count, .tool_results = watch->results, .tool_result_count = count};
 }
 
+/** A model that watches another one. */
+typedef struct watching {
+  tp_model face;   /* this one */
+  tp_model *model; /* the one that answers */
+  cli_watch *watch;
+} watching;
+
 /* The library starts one request of a turn at a time and tells of its end afterwards, so nobody reads meanwhile. */
 static void start(void *self, const tp_model_request *request, tp_token token) {
-  cli_watch *watch = self;
-  remember(watch, request);
-  watch->model->start(watch->model->self, request, token);
+  watching *w = self;
+  remember(w->watch, request);
+  w->model->start(w->model->self, request, token);
 }
 
 static void cancel(void *self, tp_token token) {
-  cli_watch *watch = self;
-  if (watch->model->cancel) watch->model->cancel(watch->model->self, token);
+  watching *w = self;
+  if (w->model->cancel) w->model->cancel(w->model->self, token);
 }
 
 static void destroy(void *self) {
-  cli_watch *watch = self;
-  tp_model_free(watch->model);
+  watching *w = self;
+  tp_model_free(w->model);
+  free(w);
 }
 
-tp_model *cli_watch_init(cli_watch *watch, tp_model *model) {
-  *watch = (cli_watch){.watching = *model, .model = model};
-  watch->watching.self = watch;
-  watch->watching.start = start;
-  watch->watching.cancel = cancel;
-  watch->watching.destroy = destroy;
-  return &watch->watching;
+tp_model *cli_watch_add(cli_watch *watch, tp_model *model) {
+  watching *w = cli_alloc(sizeof *w);
+  *w = (watching){.face = *model, .model = model, .watch = watch};
+  w->face.self = w;
+  w->face.start = start;
+  w->face.cancel = cancel;
+  w->face.destroy = destroy;
+  return &w->face;
 }
 
 void cli_watch_fini(cli_watch *watch) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * watch: a model that hands every request on to another one and remembers what was in it, so that the timeline tells
- * what the model was really shown. */
+ * watch: models that hand every request on to another one each; the watch remembers what was in the newest, so that the
+ * timeline tells what the model was really shown. */
 #ifndef CLI_WATCH_H
 #define CLI_WATCH_H
 
@@ -9,8 +9,6 @@
 #include "cli/run/event.h"
 
 typedef struct cli_watch {
-  tp_model watching;          /* this one */
-  tp_model *model;            /* the one that answers */
   cli_request request;        /* the newest; its texts are in the pool */
   const char **results;
   size_t results_capacity;
@@ -19,10 +17,10 @@ typedef struct cli_watch {
   cli_pool pool;
 } cli_watch;
 
-/** @param watch  stays where it is till the model is destroyed, which destroys the other one too.
- *  @param model  taken.
+/** @param watch  zero-filled before the first; stays where it is till the models are destroyed.
+ *  @param model  taken: the one that answers, destroyed with the one that watches.
  *  @return the model that watches. */
-tp_model *cli_watch_init(cli_watch *watch, tp_model *model);
+tp_model *cli_watch_add(cli_watch *watch, tp_model *model);
 void cli_watch_fini(cli_watch *watch);
 
 #endif

@@ -108,6 +108,95 @@ static void a_failure_says_what_to_do_and_not_the_key(void **state) {
   }
 }
 
+static const endpoint_reply down = {.status = 429, .headers = "Retry-After: 3600\r\n", .body = "{}"};
+static const endpoint_reply claude = {.body = MESSAGES_HELLO};
+
+/* Each --base-url and --key-env belongs to the --model before it. */
+static void the_model_that_is_named_next_is_asked_when_one_is_down(void **state) {
+  (void)state;
+  endpoint *first = endpoint_open(&down, 1), *second = endpoint_open(&claude, 1);
+  setenv("TEST_KEY", KEY, 1);
+  setenv("OTHER_KEY", "sk-other-0123456789", 1);
+  command c = {.arguments = {"run", "--model", "openai:gpt-x", "--base-url", first->url, "--key-env", "TEST_KEY",
+                             "--requests-per-minute", "60", "--model", "anthropic:claude-x", "--base-url", second->url,
+                             "--key-env", "OTHER_KEY", "--json", "--no-memory"},
+               .input = TALK};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "\"event\":\"model_begin\"");
+  assert_holds(&c.out, "\"outcome\":\"TP_ERR_MODEL_UNAVAILABLE\",\"model\":\"gpt-x\"");
+  assert_holds(&c.out, "\"outcome\":\"TP_OK\",\"model\":\"claude-x\",\"text\":\"Hello");
+  assert_holds(&c.out, "\"key\":\"model.fallback\"");
+  assert_holds(&c.err, "warning: model claude-x is asked in place of gpt-x: HTTP 429 from 127.0.0.1:");
+  assert_non_null(strstr(endpoint_request(first, 0), "Authorization: Bearer " KEY));
+  assert_null(strstr(endpoint_request(second, 0), KEY));
+  assert_non_null(strstr(endpoint_request(second, 0), "x-api-key: sk-other-0123456789"));
+  assert_non_null(strstr(endpoint_body(second, 0), "\"model\":\"claude-x\""));
+  command_free(&c);
+  endpoint_close(first);
+  endpoint_close(second);
+}
+
+static void agents_of_a_conversation_name_their_models(void **state) {
+  (void)state;
+  char talk[2048];
+  static const endpoint_reply gpt = {.body = CHAT_HELLO};
+  endpoint *first = endpoint_open(&down, 1), *second = endpoint_open(&claude, 1), *own = endpoint_open(&gpt, 1);
+  snprintf(talk, sizeof talk,
+           "agents:\n"
+           "  - id: writer\n    system: You write.\n    model: openai:gpt-x\n    base_url: %s\n    key_env: TEST_KEY\n"
+           "    fallbacks:\n      - {model: 'anthropic:claude-x', base_url: '%s'}\n"
+           "  - {id: plain, system: You read.}\n"
+           "sessions:\n"
+           "  - {id: a, agent: writer, turns: [{user: Hi}]}\n"
+           "  - {id: b, agent: plain, turns: [{user: Hi}]}\n"
+           "  - {id: c, turns: [{user: Hi}]}\n",
+           first->url, second->url);
+  setenv("TEST_KEY", KEY, 1);
+  command c = {.arguments = {"run", "--model", "openai:own", "--base-url", own->url, "--no-memory",
+                             scratch_string("agents.yaml", talk)}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "3 sessions, 3 turns: 3 completed");
+  assert_non_null(strstr(endpoint_request(first, 0), KEY));
+  assert_non_null(strstr(endpoint_body(first, 0), "You write."));
+  assert_non_null(strstr(endpoint_body(second, 0), "You write."));
+  assert_non_null(strstr(endpoint_body(own, 0), "You read."));
+  assert_null(strstr(endpoint_body(own, 1), "You read."));
+  command_free(&c);
+  endpoint_close(first);
+  endpoint_close(second);
+  endpoint_close(own);
+}
+
+static void an_agent_that_is_none_is_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *agents, *agent;
+    int status;
+    const char *says;
+  } rows[] = {
+      {"{id: a, model: 'other:x'}", "a", 78, "agent 1: model \"other:x\" is openai:NAME, openai-responses:NAME"},
+      {"{id: a, model: 'script:x', key_env: K}", "a", 78, "belongs to models behind an endpoint"},
+      {"{id: a, base_url: 'http://h'}", "a", 78, "base_url and key_env belong to a model"},
+      {"{id: a, fallbacks: [{model: 'script:x'}]}", "a", 78, "fallbacks stand in for a model"},
+      {"{id: a, model: 'script:x', fallbacks: [{}]}", "a", 78, "a fallback needs the key model"},
+      {"{id: a}, {id: a}", "a", 78, "agent 2: there is an agent of this id already"},
+      {"{id: turnphase}", "turnphase", 78, "the command's own agent's"},
+      {"{id: a, prompt: x}", "a", 78, "an agent has no key \"prompt\", only id, system, model"},
+      {"{id: a, model: 'script:x'}", "b", 78, "there is no agent \"b\" under agents"},
+      {"{id: a}", "a", 2, "run needs a model"},
+      {"{id: a, model: 'script:/no/such'}", "a", 74, "/no/such"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char talk[512];
+    snprintf(talk, sizeof talk, "agents: [%s]\nsessions: [{id: s, agent: %s, turns: [{user: Hi}]}]\n", rows[i].agents,
+             rows[i].agent);
+    command c = {.arguments = {"run", "--no-memory", scratch_string("agents.yaml", talk)}};
+    assert_status(&c, rows[i].status);
+    assert_holds(&c.err, rows[i].says);
+    command_free(&c);
+  }
+}
+
 static void deltas_are_events_of_their_own(void **state) {
   (void)state;
   static const endpoint_reply reply = {.body = CHAT_HELLO};
@@ -138,6 +227,10 @@ static void a_model_that_is_none_is_refused(void **state) {
       {{"run", "--model", "openai:x"}, 78, "OPENAI_API_KEY is not set in the environment"},
       {{"run", "--model", "openai:x", "--base-url", "h"}, 78, "must begin with https:// or http://"},
       {{"run", "--model", "script:/no/such/file"}, 74, "/no/such/file"},
+      {{"run", "--model", "openai:x", "--key-env", "A", "--key-env", "B"}, 2, "--key-env is given twice for one model"},
+      {{"run", "--model", "openai:x", "--requests-per-minute", "0"}, 2, "takes a whole number from 1"},
+      {{"run", "--model", "script:x", "--tokens-per-minute", "9"}, 2, "a script has no limits per minute"},
+      {{"run", "--key-env", "K"}, 2, "run needs a model"},
   };
   unsetenv("OPENAI_API_KEY");
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -155,8 +248,11 @@ int main(void) {
       cmocka_unit_test(text_is_printed_while_it_comes_and_ctrl_c_ends_it),
       cmocka_unit_test(text_is_printed_while_it_comes_on_a_terminal),
       cmocka_unit_test(a_failure_says_what_to_do_and_not_the_key),
+      cmocka_unit_test(the_model_that_is_named_next_is_asked_when_one_is_down),
+      cmocka_unit_test(agents_of_a_conversation_name_their_models),
+      cmocka_unit_test(an_agent_that_is_none_is_refused),
       cmocka_unit_test(deltas_are_events_of_their_own),
       cmocka_unit_test(a_model_that_is_none_is_refused),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
