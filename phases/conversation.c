@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/conversation.h"
 
+#include <stdio.h>
+
+#include "phases/parts.h"
+
 enum { MESSAGES_MAX = 100000, CALLS_MAX = 1000, BYTES_MAX = 64 << 20 };
 
 /* The checks so far: the calls of the last assistant message, of which the messages behind it answer each. */
@@ -44,9 +48,18 @@ static tp_status check_role(check *c, size_t i, const tp_message *m) {
   if (m->role != TP_ROLE_TOOL && m->call_id.size > 0) stray = "a call_id: only a tool's result has one";
   if (m->role != TP_ROLE_TOOL && m->name.size > 0) stray = "a name: only a tool's result has one";
   if (m->role != TP_ROLE_TOOL && m->is_error) stray = "is_error: only a tool's result may be one";
-  if (m->parts.size > 0) stray = "parts, which are not yet used";
+  if (m->role != TP_ROLE_USER && m->parts.size > 0) stray = "parts: only a user's message has some";
   if (!stray) return TP_OK;
   return tp__fail(c->fault, TP_ERR_USAGE, NULL, "tp_turn_request.messages[%zu] has %s", i, stray);
+}
+
+static tp_status check_parts(check *c, size_t i, const tp_message *m) {
+  char where[64];
+  c->bytes += m->parts.size;
+  if (c->bytes > BYTES_MAX)
+    return tp__fail(c->fault, TP_ERR_TOO_LARGE, NULL, "tp_turn_request.messages have more than %d bytes", BYTES_MAX);
+  snprintf(where, sizeof where, "tp_turn_request.messages[%zu]", i);
+  return tp__parts_check(m->parts, where, c->fault);
 }
 
 static tp_text id_of(const tp_message *m, size_t call) {
@@ -128,6 +141,7 @@ static tp_status check_one(check *c, size_t i) {
   TP__TRY(read_message(c->messages[i], &m, i, c->fault));
   TP__TRY(check_role(c, i, &m));
   TP__TRY(check_texts(c, i, &m));
+  TP__TRY(check_parts(c, i, &m));
   if (m.role == TP_ROLE_TOOL) return check_answer(c, i, &m);
   TP__TRY(check_all_answered(c, i));
   TP__TRY(check_calls(c, i, &m));

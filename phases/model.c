@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/model.h"
 
+#include "phases/parts.h"
+
 static tp_status read_struct(void *ours, size_t size, const void *theirs, const char *name, tp_fault *fault) {
   if (!theirs) return tp__fail(fault, TP_ERR_USAGE, NULL, "a pointer to %s is NULL", name);
   return tp__options_read(ours, size, theirs, name, fault);
@@ -130,8 +132,9 @@ tp_status tp__message_read(const tp_message *theirs, tp_message *ret_message, tp
   TP__TRY(read_struct(&message, sizeof message, theirs, "tp_message", fault));
   if (message.role < TP_ROLE_USER || message.role > TP_ROLE_END)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "%d is no tp_message.role of a history", (int)message.role);
-  if (message.parts.size > 0)
-    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_message.parts are not yet used; leave them empty");
+  TP__TRY(tp__parts_check(message.parts, "tp_message", fault));
+  if (message.parts.size > 0 && message.role != TP_ROLE_USER)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_message.parts: only a user's message has some");
   TP__TRY(check_calls(message.calls, message.call_count, fault));
   *ret_message = message;
   return TP_OK;

@@ -3,6 +3,7 @@
  * The request: {system text, messages, tools}. What joins a message (context, signals, reminders) is rendered anew for
  * each request and never enters the history. Without any of it the messages are the history's own bytes. */
 #include "phases/drive.h"
+#include "phases/parts.h"
 #include "phases/render.h"
 
 /* End marks are the history's own. What a handler denied is kept in it, but no model ever reads it. */
@@ -61,6 +62,13 @@ static tp_status escape_others(tp__drive *d, tp_message *messages, size_t count)
   return TP_OK;
 }
 
+/* Parts stay whole, and what stands in them is escaped, the user's own message too. */
+static tp_status escape_parts(tp__drive *d, tp_message *messages, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (messages[i].parts.size > 0) TP__TRY(tp__parts_escaped(&d->arena, messages[i].parts, &messages[i].parts));
+  return TP_OK;
+}
+
 typedef struct blocks {
   tp_text context, signals, reminders;
 } blocks;
@@ -98,6 +106,7 @@ tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request) {
   TP__TRY(render_blocks(d, &b));
   if (b.context.size + b.signals.size + b.reminders.size > 0) {
     TP__TRY(join_blocks(d, messages, count, user, &b));
+    TP__TRY(escape_parts(d, messages, count));
     TP__TRY(escape_others(d, messages, user)); /* before and after the user's message, but for the last */
     if (count > user + 2) TP__TRY(escape_others(d, messages + user + 1, count - user - 2));
   }

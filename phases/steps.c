@@ -2,6 +2,7 @@
  *
  * The steps of a driven turn. Each begins one thing; what it leads to stands right behind it. */
 #include "phases/drive.h"
+#include "phases/parts.h"
 #include "phases/render.h"
 
 enum { ITERATIONS_MAX = 50, TOOL_CALLS_MAX = 1000, MODEL_ATTEMPTS = 3, PREVIEW_BYTES = 4096 };
@@ -91,10 +92,11 @@ void tp__step_session_start(tp__drive *d) {
 
 /* ---- what the user said ---- */
 
-/* The message enters the turn as the chain left it. */
+/* The message enters the turn as the chain left it, with its files. */
 static bool take_user_message(tp__drive *d) {
   tp_message message = {.role = TP_ROLE_USER, .turn_id = d->turn->core.ids[TP_ID_TURN], .text = d->user_text};
-  return tp__messages_add(&d->messages, &message) == TP_OK;
+  return tp__parts_of_files(&d->arena, d->request.files, &message.parts) == TP_OK &&
+         tp__messages_add(&d->messages, &message) == TP_OK;
 }
 
 static void after_intake(tp__drive *d) {
@@ -588,12 +590,14 @@ static tp_status append_work(tp__host_call *call) {
 }
 
 /* The batch of a turn that completed is all of it; of any other its user message and a typed end mark, so that no call
- * is ever without its result. */
+ * is ever without its result. The files of such a message are left out: they may be why it failed, and would make every
+ * later turn fail. */
 static tp_status fill_batch(tp__drive *d, tp__messages *batch) {
   bool completed = d->outcome == TP_TURN_COMPLETED;
   size_t kept = completed ? d->messages.count : d->messages.count > 0 ? 1 : 0;
   if (kept == 0 && !take_user_message(d)) return TP_ERR_NO_MEMORY;
   if (kept == 0) kept = 1;
+  if (!completed) d->messages.items[0].parts = (tp_text){NULL, 0};
   for (size_t i = 0; i < kept; i++) TP__TRY(tp__messages_add(batch, &d->messages.items[i]));
   if (completed) return TP_OK;
   tp_message mark = {.role = TP_ROLE_END,

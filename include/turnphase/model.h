@@ -30,7 +30,9 @@ typedef struct tp_message {
   size_t call_count;
   tp_text call_id;              /* tool: which call it answers */
   tp_text name;                 /* tool: the tool's name; end: the outcome */
-  tp_text parts;                /* not yet used: TP_ERR_USAGE when it is not empty. Value: images and the like */
+  tp_text parts;                /* user: what stands behind the text, in order; or empty. Value: an array of maps with
+                                   one pair each, {"text": str} or {"file": str}. A file is a data: or https: URL, or
+                                   what host and provider agree on. TP_ERR_USAGE for other roles */
 } tp_message;
 
 /** What a model is asked. Made by the library; borrowed till tp_model.start returns, or, taken from an inbox, until its
@@ -50,8 +52,9 @@ typedef struct tp_model_request {
   size_t tool_count;
   const void *turn;             /* internal: for tp_model_request_data() */
   tp_text parameters;           /* value: a map, tp_turn_request.parameters (temperature, max_tokens, …); or empty */
-  tp_text files;                /* value: array of str, tp_turn_request.files as turn.intake left them; or empty. They
-                                   are of this turn's message; what they name is between host and provider */
+  tp_text files;                /* value: array of str, tp_turn_request.files as turn.intake left them; or empty. The
+                                   parts of this turn's message have them, too, for providers that read those; what
+                                   they name is between host and provider */
 } tp_model_request;
 /** The host's own pointer, as tp_call_data(). Threads: any, as long as the request is valid. */
 TP_API void *tp_model_request_data(const tp_model_request *request, tp_id_kind id);

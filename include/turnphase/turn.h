@@ -352,7 +352,9 @@ typedef struct tp_turn_request {
   const char *mode;
   tp_caller caller;
   tp_text text;                 /* the user's message, UTF-8 */
-  tp_text files;                /* value: array of str; may be empty */
+  tp_text files;                /* value: array of str; may be empty. As turn.intake left them they are parts of the
+                                   user's message (tp_message.parts), and stay in the history of a turn that
+                                   completed */
   uint32_t limit_ms;            /* wall clock; 0: 600,000. What comes at the end of every turn has its own limits:
                                    tool.result, tool.post, the history's append, runtime.error, turn.post_turn */
   uint32_t iterations_max;      /* model requests; 0: 50 */

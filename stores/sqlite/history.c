@@ -43,8 +43,8 @@ typedef struct history {
 static const char *const write_sql[WRITE_STATEMENTS] = {
     [INSERT_SESSION] = "INSERT INTO session (tenant, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
     [FIND_SESSION] = "SELECT id FROM session WHERE tenant = ?1 AND name = ?2",
-    [INSERT_MESSAGE] = ("INSERT INTO message (session, role, is_error, turn, text, call_id, name)"
-                        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"),
+    [INSERT_MESSAGE] = ("INSERT INTO message (session, role, is_error, turn, text, call_id, name, parts)"
+                        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"),
     [INSERT_CALL] = ("INSERT INTO tool_call (message, position, id, name, malformed, arguments)"
                      " VALUES (?1, ?2, ?3, ?4, ?5, ?6)"),
     [DELETE_CALLS] = "DELETE FROM tool_call WHERE message IN (SELECT id FROM message WHERE session = ?1)",
@@ -52,7 +52,7 @@ static const char *const write_sql[WRITE_STATEMENTS] = {
     [DELETE_SESSION] = "DELETE FROM session WHERE id = ?1"};
 
 static const char *const messages_sql =
-    "SELECT message.id, role, is_error, turn, text, call_id, message.name FROM session"
+    "SELECT message.id, role, is_error, turn, text, call_id, message.name, parts FROM session"
     " JOIN message ON message.session = session.id WHERE tenant = ?1 AND session.name = ?2 ORDER BY message.id";
 static const char *const calls_sql =
     "SELECT id, name, malformed, arguments FROM tool_call WHERE message = ?1 ORDER BY position";
@@ -104,6 +104,7 @@ static int insert_message_locked(history *h, int64_t session, const tp_message *
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 5, message->text);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 6, message->call_id);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 7, message->name);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_blob(s, 8, message->parts);
   rc = tp__sqlite_run(s, rc);
   int64_t id = sqlite3_last_insert_rowid(h->db);
   for (size_t i = 0; rc == SQLITE_OK && i < message->call_count; i++)
@@ -279,7 +280,8 @@ static int read_message(reader *r, call_list *calls, tp_message *message) {
                           .calls = calls->count ? calls->list : NULL,
                           .call_count = calls->count,
                           .call_id = tp__sqlite_column(row, 5),
-                          .name = tp__sqlite_column(row, 6)};
+                          .name = tp__sqlite_column(row, 6),
+                          .parts = tp__sqlite_column(row, 7)};
   return rc;
 }
 

@@ -111,13 +111,15 @@
   "  arguments BLOB NOT NULL, result TEXT);" \
   "CREATE INDEX tool_start_turn ON tool_start (turn, session, tenant);"
 
+#define PARTS "ALTER TABLE message ADD COLUMN parts BLOB NOT NULL DEFAULT x'';"
+
 /* Version 1 is the history alone, 2 has the records, 3 the jobs, 4 the steps of turns and the limits of runs, 5 the
- * attempts, 6 the starts of tool calls. */
-static const char *const upgrades[] = {RECORD_TABLES, JOB_TABLES, STEP_TABLES, ATTEMPT_TABLES, TOOL_TABLES};
+ * attempts, 6 the starts of tool calls, 7 the parts of messages. */
+static const char *const upgrades[] = {RECORD_TABLES, JOB_TABLES, STEP_TABLES, ATTEMPT_TABLES, TOOL_TABLES, PARTS};
 
 const tp__sqlite_schema tp__sqlite_store_schema = {.noun = "a store of turnphase",
                                                    .application_id = 0x54704869, /* "TpHi" */
-                                                   .version = 6,
+                                                   .version = 7,
                                                    .sql = HISTORY_TABLES,
                                                    .upgrades = upgrades,
                                                    .grows_from_first = true,

@@ -322,8 +322,9 @@ static bool one_session(void *ctx, const tp_history_session *session) {
   "INSERT INTO message VALUES (1, 1, 1, 0, 't', 'kept', '', '');" \
   "PRAGMA application_id = 1416644713; PRAGMA user_version = 1;"
 
-/* What versions 6 to 3 added is taken away: the tables of the records are as they were. */
-#define BACK_TO_VERSION_5 "DROP TABLE tool_start; PRAGMA user_version = 5;"
+/* What versions 7 to 3 added is taken away: the tables of the records are as they were. */
+#define BACK_TO_VERSION_6 "ALTER TABLE message DROP COLUMN parts; PRAGMA user_version = 6;"
+#define BACK_TO_VERSION_5 BACK_TO_VERSION_6 "DROP TABLE tool_start; PRAGMA user_version = 5;"
 #define BACK_TO_VERSION_4 BACK_TO_VERSION_5 "DROP TABLE attempt; DROP TRIGGER entry_deleted; PRAGMA user_version = 4;"
 #define BACK_TO_VERSION_3 \
   BACK_TO_VERSION_4 \
@@ -746,7 +747,7 @@ static void what_is_in_the_file_is_counted(void **state) {
   assert_int_equal(stats.runs, 2);
   assert_int_equal(stats.jobs_queued, 1);
   assert_int_equal(stats.jobs_running, 1);
-  assert_int_equal(stats.schema_version, 6);
+  assert_int_equal(stats.schema_version, 7);
   assert_true(stats.file_bytes >= 4096 && stats.free_bytes <= stats.file_bytes);
   assert_int_equal(tp_store_memory_new(NULL, NULL, &memory, NULL), TP_OK);
   assert_int_equal(tp_sqlite_store_stats_get(memory, &stats, NULL), TP_ERR_USAGE);
@@ -763,7 +764,7 @@ static void rows_that_do_not_agree_are_found(void **state) {
       "DELETE FROM entry WHERE id = 1",
       "UPDATE counter SET value = 9 WHERE id = 2",
       "UPDATE job SET is_first = 0 WHERE state = 2",
-      "INSERT INTO message VALUES (1, 77, 1, 0, '', '', '', '')",
+      "INSERT INTO message VALUES (1, 77, 1, 0, '', '', '', '', x'')",
       "INSERT INTO tool_call VALUES (77, 0, '', '', 0, '')",
       "UPDATE job SET state = 3, is_first = 0 WHERE state = 1",
   };

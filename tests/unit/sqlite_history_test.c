@@ -306,6 +306,7 @@ static void assert_same_message(const tp_message *a, const tp_message *b) {
   assert_same_text(a->text, b->text);
   assert_same_text(a->call_id, b->call_id);
   assert_same_text(a->name, b->name);
+  assert_same_text(a->parts, b->parts);
   assert_int_equal(a->call_count, b->call_count);
   for (size_t i = 0; i < a->call_count; i++) {
     assert_same_text(a->calls[i]->id, b->calls[i]->id);
@@ -336,6 +337,11 @@ static void every_field_of_every_kind_of_message_comes_back(void **state) {
   memset(long_text, 'x', 300000);
   const tp_message messages[] = {
       said("t1", "Gr\xc3\xbc\xc3\x9f dich \xf0\x9f\x8c\x9f"),
+      {.role = TP_ROLE_USER,
+       .text = text_of("look"),
+       .parts = {"\x91\x81\xa4text\xa3"
+                 "a\0b",
+                 11}},
       {.role = TP_ROLE_ASSISTANT, .turn_id = text_of("t1"), .text = text_of("Wait."), .calls = calls, .call_count = 3},
       {.role = TP_ROLE_TOOL, .text = {"a\0b", 3}, .call_id = text_of("c1"), .name = text_of("weather")},
       {.role = TP_ROLE_TOOL, .text = text_of("no"), .name = text_of("clock"), .is_error = true},
