@@ -62,7 +62,7 @@ typedef struct tp_openai_options {
   const char *proxy;            /* URL of a proxy; NULL: what http_proxy, https_proxy, no_proxy of the environment say;
                                    "": none */
   const char *ca_file;          /* PEM file of the certificates that are trusted; NULL: the system's */
-  const char *files_directory;  /* paths in tp_model_request.files are read beneath it; NULL: a path is refused. data:
+  const char *files_directory;  /* paths in tp_message.parts are read beneath it; NULL: a path is refused. data:
                                    and https: URLs need no directory */
   tp_text headers;              /* value: a map of text to text: further headers; or empty */
   tp_text body;                 /* value: a map: further fields of each request; a null leaves out what would be sent.
@@ -91,10 +91,11 @@ typedef struct tp_openai_options {
 /** Makes a model for tp_session_options.model or tp_agent_config.model; its name is options->model. No connection is
  *  made.
  *
- *  A request's files are images and go with the turn's message: data: URLs, https: URLs, and, beneath files_directory,
- *  paths of PNG, JPEG, GIF and WebP files of at most 20 MiB. parameters are sent as they are, but for max_tokens and
- *  stop, which get the name that the API has for them. Text that models think before they answer is not part of the
- *  answer. A call whose arguments are no JSON object is given on as malformed.
+ *  Files in the parts of a message are images: data: URLs, https: URLs, and, beneath files_directory, paths of PNG,
+ *  JPEG, GIF and WebP files of at most 20 MiB. Of the user's newest message each must be sent; in the place of an older
+ *  one that cannot be, the model reads that. At most 64 of them and 64 MiB. parameters are sent as they are, but for
+ *  max_tokens and stop, which get the name that the API has for them. Text that models think before they answer is not
+ *  part of the answer. A call whose arguments are no JSON object is given on as malformed.
  *
  *  The key is in no fault and no message; where an endpoint repeats it in an error it is cut out. What a model says in
  *  its answer is not looked at.

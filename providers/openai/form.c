@@ -67,7 +67,8 @@ void tp__openai_write_arguments_map(tp__openai_draft_request *draft, const tp_to
   if (call->malformed) tp__openai_write_pair_text(draft->writer, "malformed_arguments", call->arguments);
 }
 
-void tp__openai_write_schema(tp__openai_draft_request *draft, const tp_tool *tool) {
+/* Or that of any object. */
+static void write_schema(tp__openai_draft_request *draft, const tp_tool *tool) {
   if (tool->schema.size > 0) {
     tp_write_value(draft->writer, tool->schema);
     return;
@@ -78,8 +79,37 @@ void tp__openai_write_schema(tp__openai_draft_request *draft, const tp_tool *too
   tp_write_map(draft->writer, 0);
 }
 
-size_t tp__openai_images_of(const tp__openai_draft_request *draft, size_t message) {
-  return message == draft->user ? draft->image_count : 0;
+size_t tp__openai_tool_pairs(const tp_tool *tool) { return tool->description ? 3 : 2; }
+
+void tp__openai_write_tool_pairs(tp__openai_draft_request *draft, const tp_tool *tool, const char *schema_key) {
+  tp__openai_write_pair(draft->writer, "name", tool->name);
+  if (tool->description) tp__openai_write_pair(draft->writer, "description", tool->description);
+  tp_write_string(draft->writer, schema_key);
+  write_schema(draft, tool);
+}
+
+void tp__openai_write_typed(tp_writer *writer, const char *type, const char *key, tp_text value) {
+  tp_write_map(writer, 2);
+  tp__openai_write_pair(writer, "type", type);
+  tp__openai_write_pair_text(writer, key, value);
+}
+
+size_t tp__openai_part_count(const tp__openai_draft_request *draft, size_t message) {
+  return draft->first_part[message + 1] - draft->first_part[message];
+}
+
+size_t tp__openai_content_count(const tp__openai_draft_request *draft, size_t message) {
+  return (draft->request->messages[message]->text.size > 0) + tp__openai_part_count(draft, message);
+}
+
+void tp__openai_write_content(tp__openai_draft_request *draft, size_t message, const tp__openai_content *content) {
+  tp_text text = draft->request->messages[message]->text;
+  if (text.size > 0) content->text(draft->writer, text);
+  for (size_t i = draft->first_part[message]; i < draft->first_part[message + 1]; i++) {
+    const tp__openai_part *part = &draft->parts[i];
+    if (part->image) content->image(draft->writer, part->image);
+    else content->text(draft->writer, part->text);
+  }
 }
 
 /* ---- reading ---- */

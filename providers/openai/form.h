@@ -9,21 +9,26 @@
 #include "providers/openai/answer.h"
 #include "turnphase/openai.h"
 
-/** An image of the turn's message. */
+/** An image of a message. */
 typedef struct tp__openai_image {
   tp__openai_bytes url; /* data: or https: */
   tp_text media;        /* "image/png"; empty for https: */
   tp_text base64;       /* part of url; empty for https: */
 } tp__openai_image;
 
+/** What stands in a message behind its text: text, or an image. */
+typedef struct tp__openai_part {
+  tp_text text;
+  const tp__openai_image *image; /* NULL: text */
+} tp__openai_part;
+
 /** A request on its way to JSON. */
 typedef struct tp__openai_draft_request {
   const tp_model_request *request;
   tp_text model;
   bool streams;
-  const tp__openai_image *images;
-  size_t image_count;
-  size_t user; /* index of the message that the images belong to; SIZE_MAX: none */
+  const tp__openai_part *parts; /* of all messages */
+  const size_t *first_part;     /* by message, and one more behind the last */
   tp_writer *writer;
   tp__openai_bytes scratch;
   tp_status status; /* of what could not be written */
@@ -79,10 +84,20 @@ void tp__openai_write_pair_text(tp_writer *writer, const char *key, tp_text valu
 /** The arguments of a call as JSON text, and as a map. */
 void tp__openai_write_arguments(tp__openai_draft_request *draft, const tp_tool_call *call);
 void tp__openai_write_arguments_map(tp__openai_draft_request *draft, const tp_tool_call *call);
-/** The schema of a tool, or that of any object. */
-void tp__openai_write_schema(tp__openai_draft_request *draft, const tp_tool *tool);
-/** How many images a message has. */
-size_t tp__openai_images_of(const tp__openai_draft_request *draft, size_t message);
+/** How many parts a message has besides its text. */
+size_t tp__openai_part_count(const tp__openai_draft_request *draft, size_t message);
+/** How its content is made of parts: the text, unless it is empty, and the others. */
+typedef struct tp__openai_content {
+  void (*text)(tp_writer *writer, tp_text text);
+  void (*image)(tp_writer *writer, const tp__openai_image *image);
+} tp__openai_content;
+size_t tp__openai_content_count(const tp__openai_draft_request *draft, size_t message);
+void tp__openai_write_content(tp__openai_draft_request *draft, size_t message, const tp__openai_content *content);
+/** A map with a "type" and one more pair. */
+void tp__openai_write_typed(tp_writer *writer, const char *type, const char *key, tp_text value);
+/** What all APIs say of a tool: name, description, schema. */
+size_t tp__openai_tool_pairs(const tp_tool *tool);
+void tp__openai_write_tool_pairs(tp__openai_draft_request *draft, const tp_tool *tool, const char *schema_key);
 
 /* ---- and when they read ---- */
 

@@ -6,11 +6,7 @@
 
 /* ---- the request ---- */
 
-static void write_part(tp_writer *writer, tp_text text) {
-  tp_write_map(writer, 2);
-  tp__openai_write_pair(writer, "type", "text");
-  tp__openai_write_pair_text(writer, "text", text);
-}
+static void write_text(tp_writer *writer, tp_text text) { tp__openai_write_typed(writer, "text", "text", text); }
 
 static void write_image(tp_writer *writer, const tp__openai_image *image) {
   tp_write_map(writer, 2);
@@ -20,18 +16,17 @@ static void write_image(tp_writer *writer, const tp__openai_image *image) {
   tp__openai_write_pair_text(writer, "url", tp__openai_bytes_text(&image->url));
 }
 
-/* Without images plain text: some servers take nothing else. */
+static const tp__openai_content content_form = {write_text, write_image};
+
+/* Without further parts plain text: some servers take nothing else. */
 static void write_content(tp__openai_draft_request *draft, size_t at) {
-  size_t images = tp__openai_images_of(draft, at);
-  tp_text text = draft->request->messages[at]->text;
   tp_write_string(draft->writer, "content");
-  if (images == 0) {
-    tp_write_text(draft->writer, text);
+  if (tp__openai_part_count(draft, at) == 0) {
+    tp_write_text(draft->writer, draft->request->messages[at]->text);
     return;
   }
-  tp_write_array(draft->writer, images + 1);
-  write_part(draft->writer, text);
-  for (size_t i = 0; i < images; i++) write_image(draft->writer, &draft->images[i]);
+  tp_write_array(draft->writer, tp__openai_content_count(draft, at));
+  tp__openai_write_content(draft, at, &content_form);
 }
 
 static void write_call(tp__openai_draft_request *draft, const tp_tool_call *call) {
@@ -91,11 +86,8 @@ static void write_tools(tp__openai_draft_request *draft) {
     tp_write_map(draft->writer, 2);
     tp__openai_write_pair(draft->writer, "type", "function");
     tp_write_string(draft->writer, "function");
-    tp_write_map(draft->writer, tool->description ? 3 : 2);
-    tp__openai_write_pair(draft->writer, "name", tool->name);
-    if (tool->description) tp__openai_write_pair(draft->writer, "description", tool->description);
-    tp_write_string(draft->writer, "parameters");
-    tp__openai_write_schema(draft, tool);
+    tp_write_map(draft->writer, tp__openai_tool_pairs(tool));
+    tp__openai_write_tool_pairs(draft, tool, "parameters");
   }
 }
 

@@ -8,11 +8,7 @@ enum { OUTPUT_TOKENS_MAX = 4096 }; /* the API demands a limit: hosts set max_tok
 
 /* ---- the request ---- */
 
-static void write_text(tp_writer *writer, tp_text text) {
-  tp_write_map(writer, 2);
-  tp__openai_write_pair(writer, "type", "text");
-  tp__openai_write_pair_text(writer, "text", text);
-}
+static void write_text(tp_writer *writer, tp_text text) { tp__openai_write_typed(writer, "text", "text", text); }
 
 static void write_image(tp_writer *writer, const tp__openai_image *image) {
   bool has_data = image->base64.size > 0;
@@ -25,6 +21,8 @@ static void write_image(tp_writer *writer, const tp__openai_image *image) {
   tp__openai_write_pair_text(writer, has_data ? "data" : "url",
                              has_data ? image->base64 : tp__openai_bytes_text(&image->url));
 }
+
+static const tp__openai_content content_form = {write_text, write_image};
 
 static void write_result(tp_writer *writer, const tp_message *message) {
   tp_write_map(writer, message->is_error ? 4 : 3);
@@ -50,8 +48,7 @@ static size_t blocks_of(const tp__openai_draft_request *draft, size_t at) {
   const tp_message *message = draft->request->messages[at];
   if (message->role == TP_ROLE_SYSTEM) return 0;
   if (message->role == TP_ROLE_TOOL) return 1;
-  size_t others = message->role == TP_ROLE_ASSISTANT ? message->call_count : tp__openai_images_of(draft, at);
-  return (message->text.size > 0) + others;
+  return tp__openai_content_count(draft, at) + (message->role == TP_ROLE_ASSISTANT ? message->call_count : 0);
 }
 
 static void write_blocks(tp__openai_draft_request *draft, size_t at) {
@@ -61,11 +58,9 @@ static void write_blocks(tp__openai_draft_request *draft, size_t at) {
     write_result(draft->writer, message);
     return;
   }
-  if (message->text.size > 0) write_text(draft->writer, message->text);
-  if (message->role == TP_ROLE_ASSISTANT)
-    for (size_t i = 0; i < message->call_count; i++) write_use(draft, message->calls[i]);
-  else
-    for (size_t i = 0; i < tp__openai_images_of(draft, at); i++) write_image(draft->writer, &draft->images[i]);
+  tp__openai_write_content(draft, at, &content_form);
+  for (size_t i = 0; message->role == TP_ROLE_ASSISTANT && i < message->call_count; i++)
+    write_use(draft, message->calls[i]);
 }
 
 static bool is_assistant(const tp__openai_draft_request *draft, size_t at) {
@@ -122,11 +117,8 @@ static void write_tools(tp__openai_draft_request *draft) {
   tp_write_array(draft->writer, draft->request->tool_count);
   for (size_t i = 0; i < draft->request->tool_count; i++) {
     const tp_tool *tool = draft->request->tools[i];
-    tp_write_map(draft->writer, tool->description ? 3 : 2);
-    tp__openai_write_pair(draft->writer, "name", tool->name);
-    if (tool->description) tp__openai_write_pair(draft->writer, "description", tool->description);
-    tp_write_string(draft->writer, "input_schema");
-    tp__openai_write_schema(draft, tool);
+    tp_write_map(draft->writer, tp__openai_tool_pairs(tool));
+    tp__openai_write_tool_pairs(draft, tool, "input_schema");
   }
 }
 

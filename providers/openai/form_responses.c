@@ -5,25 +5,23 @@
 
 /* ---- the request ---- */
 
-static void write_part(tp_writer *writer, const char *type, tp_text text) {
-  tp_write_map(writer, 2);
-  tp__openai_write_pair(writer, "type", type);
-  tp__openai_write_pair_text(writer, "text", text);
+static void write_text(tp_writer *writer, tp_text text) { tp__openai_write_typed(writer, "input_text", "text", text); }
+
+static void write_image(tp_writer *writer, const tp__openai_image *image) {
+  tp__openai_write_typed(writer, "input_image", "image_url", tp__openai_bytes_text(&image->url));
 }
 
+static const tp__openai_content content_form = {write_text, write_image};
+
 static void write_user(tp__openai_draft_request *draft, size_t at) {
-  const tp_message *message = draft->request->messages[at];
-  size_t images = tp__openai_images_of(draft, at);
+  bool is_system = draft->request->messages[at]->role == TP_ROLE_SYSTEM;
   tp_write_map(draft->writer, 2);
-  tp__openai_write_pair(draft->writer, "role", message->role == TP_ROLE_SYSTEM ? "system" : "user");
+  tp__openai_write_pair(draft->writer, "role", is_system ? "system" : "user");
   tp_write_string(draft->writer, "content");
-  tp_write_array(draft->writer, images + 1);
-  write_part(draft->writer, "input_text", message->text);
-  for (size_t i = 0; i < images; i++) {
-    tp_write_map(draft->writer, 2);
-    tp__openai_write_pair(draft->writer, "type", "input_image");
-    tp__openai_write_pair_text(draft->writer, "image_url", tp__openai_bytes_text(&draft->images[i].url));
-  }
+  size_t count = tp__openai_content_count(draft, at);
+  tp_write_array(draft->writer, count > 0 ? count : 1);
+  tp__openai_write_content(draft, at, &content_form);
+  if (count == 0) write_text(draft->writer, (tp_text){"", 0});
 }
 
 /* Text and calls are items of their own. */
@@ -38,7 +36,7 @@ static void write_assistant(tp__openai_draft_request *draft, const tp_message *m
     tp__openai_write_pair(draft->writer, "role", "assistant");
     tp_write_string(draft->writer, "content");
     tp_write_array(draft->writer, 1);
-    write_part(draft->writer, "output_text", message->text);
+    tp__openai_write_typed(draft->writer, "output_text", "text", message->text);
   }
   for (size_t i = 0; i < message->call_count; i++) {
     tp_write_map(draft->writer, 4);
@@ -80,12 +78,9 @@ static void write_tools(tp__openai_draft_request *draft) {
   tp_write_array(draft->writer, draft->request->tool_count);
   for (size_t i = 0; i < draft->request->tool_count; i++) {
     const tp_tool *tool = draft->request->tools[i];
-    tp_write_map(draft->writer, tool->description ? 5 : 4);
+    tp_write_map(draft->writer, tp__openai_tool_pairs(tool) + 2);
     tp__openai_write_pair(draft->writer, "type", "function");
-    tp__openai_write_pair(draft->writer, "name", tool->name);
-    if (tool->description) tp__openai_write_pair(draft->writer, "description", tool->description);
-    tp_write_string(draft->writer, "parameters");
-    tp__openai_write_schema(draft, tool);
+    tp__openai_write_tool_pairs(draft, tool, "parameters");
     tp_write_string(draft->writer, "strict");
     tp_write_bool(draft->writer, false);
   }

@@ -124,7 +124,21 @@ static tp_status encode(tp__openai_draft_request *draft, tp__openai_bytes *json,
                            why.message[0] ? why.message : tp_status_text(status));
 }
 
-/* ---- images ---- */
+/* ---- parts ---- */
+
+enum { IMAGES_BYTES_MAX = 64 << 20 };
+
+/* What stands for an image of an earlier message that is not sent: its file has gone, or there are too many. */
+static const tp_text not_sent = {"[an image that is not sent any more]", 36};
+
+/** The parts of all messages, on their way into the draft. */
+typedef struct parts {
+  tp__openai_part *items;
+  tp__openai_image *images; /* as many as items */
+  size_t *first;            /* by message */
+  size_t count, message_count;
+  size_t images_left, bytes_left;
+} parts;
 
 static size_t last_user(const tp_model_request *request) {
   for (size_t i = request->message_count; i > 0; i--)
@@ -132,12 +146,73 @@ static size_t last_user(const tp_model_request *request) {
   return SIZE_MAX;
 }
 
-static tp_status read_images(const tp__openai_config *config, tp_text files, tp__openai_image *images,
-                             tp_fault *fault) {
-  size_t i = 0;
-  for (tp_value_walk walk = {0}; tp_value_next(files, &walk); i++) {
-    tp_status status = tp__openai_image_read(tp_value_text(walk.value), config->files_directory, &images[i], fault);
-    if (status != TP_OK) return status;
+static bool make_room(parts *p, const tp_model_request *request) {
+  p->message_count = request->message_count;
+  p->first = tp__openai_alloc((p->message_count + 1) * sizeof *p->first);
+  if (!p->first) return false;
+  for (size_t i = 0; i < p->message_count; i++) {
+    p->first[i] = p->count;
+    p->count += tp_value_count(request->messages[i]->parts);
+  }
+  p->first[p->message_count] = p->count;
+  p->items = tp__openai_alloc((p->count + 1) * sizeof *p->items);
+  p->images = tp__openai_alloc((p->count + 1) * sizeof *p->images);
+  return p->items && p->images;
+}
+
+static void free_parts(parts *p) {
+  for (size_t i = 0; p->images && i < p->count; i++) tp__openai_image_fini(&p->images[i]);
+  tp__openai_free(p->images, (p->count + 1) * sizeof *p->images);
+  tp__openai_free(p->items, (p->count + 1) * sizeof *p->items);
+  tp__openai_free(p->first, (p->message_count + 1) * sizeof *p->first);
+}
+
+static tp_status too_many(tp_fault *fault) {
+  return tp__openai_refuse(fault, TP_ERR_TOO_LARGE, "files", "a message takes at most %d images, and 64 MiB of them",
+                           TP__OPENAI_IMAGES_MAX);
+}
+
+static tp_status read_image(const tp__openai_config *config, parts *p, tp_text file, tp__openai_image *image,
+                            tp_fault *fault) {
+  if (p->images_left == 0) return too_many(fault);
+  tp_status status = tp__openai_image_read(file, config->files_directory, image, fault);
+  if (status != TP_OK) return status;
+  if (image->url.size > p->bytes_left) return too_many(fault);
+  p->bytes_left -= image->url.size;
+  p->images_left--;
+  return TP_OK;
+}
+
+/* An image of the user's newest message must be sent; an older one, which no turn can change any more, need not. */
+static tp_status read_part(const tp__openai_config *config, parts *p, size_t at, tp_text value, bool is_newest,
+                           tp_fault *fault) {
+  tp_text file = tp_value_text(tp_value_get(value, "file"));
+  p->items[at] = (tp__openai_part){.text = tp_value_text(tp_value_get(value, "text"))};
+  if (!tp_value_get(value, "file").data) return TP_OK;
+  tp_status status = read_image(config, p, file, &p->images[at], is_newest ? fault : NULL);
+  if (status == TP_OK) {
+    p->items[at].image = &p->images[at];
+  } else if (!is_newest && status != TP_ERR_NO_MEMORY) {
+    tp__openai_image_fini(&p->images[at]);
+    p->items[at].text = not_sent;
+    status = TP_OK;
+  }
+  return status;
+}
+
+/* The newest message first: its images have room before those of older ones. */
+static tp_status read_parts(const tp__openai_config *config, const tp_model_request *request, parts *p,
+                            tp_fault *fault) {
+  size_t newest = last_user(request);
+  if (!make_room(p, request)) return tp__openai_refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a request");
+  for (size_t i = request->message_count; i > 0; i--) {
+    size_t at = p->first[i - 1];
+    for (tp_value_walk walk = {0}; tp_value_next(request->messages[i - 1]->parts, &walk); at++) {
+      tp_status status = read_part(config, p, at, walk.value, i - 1 == newest, fault);
+      if (status == TP_ERR_NO_MEMORY && fault && fault->code == TP_OK)
+        return tp__openai_refuse(fault, status, NULL, "no memory for a request");
+      if (status != TP_OK) return status;
+    }
   }
   return TP_OK;
 }
@@ -159,24 +234,16 @@ static tp_status write_with(const tp__openai_config *config, tp__openai_draft_re
 
 tp_status tp__openai_request_write(const tp__openai_config *config, const tp_model_request *request,
                                    tp__openai_bytes *json, tp_fault *fault) {
-  size_t count = tp_value_count(request->files);
-  tp__openai_draft_request draft = {.request = request,
-                                    .model = tp__openai_request_model(config, request),
-                                    .streams = !config->no_stream,
-                                    .image_count = count,
-                                    .user = last_user(request)};
+  parts p = {.images_left = TP__OPENAI_IMAGES_MAX, .bytes_left = IMAGES_BYTES_MAX};
+  tp__openai_draft_request draft = {
+      .request = request, .model = tp__openai_request_model(config, request), .streams = !config->no_stream};
   if (draft.model.size == 0)
     return tp__openai_refuse(fault, TP_ERR_USAGE, NULL,
                              "no model is named: set tp_openai_options.model, or the turn's or agent's model_name");
-  if (count > TP__OPENAI_IMAGES_MAX || (count > 0 && draft.user == SIZE_MAX))
-    return tp__openai_refuse(fault, TP_ERR_USAGE, "files",
-                             "a request takes at most %d files, with a message of the user", TP__OPENAI_IMAGES_MAX);
-  tp__openai_image *images = tp__openai_alloc((count + 1) * sizeof *images);
-  if (!images) return tp__openai_refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a request");
-  tp_status status = read_images(config, request->files, images, fault);
-  draft.images = images;
+  tp_status status = read_parts(config, request, &p, fault);
+  draft.parts = p.items;
+  draft.first_part = p.first;
   if (status == TP_OK) status = write_with(config, &draft, json, fault);
-  for (size_t i = 0; i < count; i++) tp__openai_image_fini(&images[i]);
-  tp__openai_free(images, (count + 1) * sizeof *images);
+  free_parts(&p);
   return status;
 }

@@ -154,6 +154,14 @@ static void a_conversation_with_tools_has_the_form_of_the_api(void **state) {
 
 /* ---- what hosts add ---- */
 
+static tp_message with_file(tp_writer *writer, const char *file) {
+  tp_message user = said[1];
+  char parts[256];
+  snprintf(parts, sizeof parts, "[{'file': '%s'}]", file);
+  user.parts = json_value(writer, parts);
+  return user;
+}
+
 static tp_model_request short_request(void) {
   static const tp_message *const hi[] = {&said[1]};
   return (tp_model_request){.struct_size = sizeof(tp_model_request), .messages = hi, .message_count = 1};
@@ -219,10 +227,11 @@ static void images_go_with_the_turns_message(void **state) {
   assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
   assert_int_equal(make_directory(NULL), 0);
   write_image("a.png", "\x89PNG\r\n\x1a\n!", 9);
-  const tp_message *const messages[] = {&said[1], &said[2], &said[3], &said[4], &said[5]};
+  tp_message user = said[1];
+  const tp_message *const messages[] = {&user, &said[2], &said[3], &said[4], &said[5]};
   tp_openai_options options = {.files_directory = directory};
   tp_model_request request = {.struct_size = sizeof request, .messages = messages, .message_count = 1};
-  request.files = json_value(writer, "['a.png', 'https://h/b.jpg']");
+  user.parts = json_value(writer, "[{'file': 'a.png'}, {'file': 'https://h/b.jpg'}]");
   assert_body(
       TP_OPENAI_CHAT, &options, &request,
       "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Weather?\"},"
@@ -234,7 +243,7 @@ static void images_go_with_the_turns_message(void **state) {
       "{\"model\":\"m\",\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"Weather?\"},"
       "{\"type\":\"input_image\",\"image_url\":\"data:image/png;base64,iVBORw0KGgoh\"},"
       "{\"type\":\"input_image\",\"image_url\":\"https://h/b.jpg\"}]}],\"stream\":true,\"store\":false}");
-  request.files = json_value(writer, "['data:image/gif;base64,R0lGOA==', 'https://h/b.jpg']");
+  user.parts = json_value(writer, "[{'file': 'data:image/gif;base64,R0lGOA=='}, {'file': 'https://h/b.jpg'}]");
   assert_body(
       TP_OPENAI_MESSAGES, &options, &request,
       "{\"model\":\"m\",\"max_tokens\":4096,\"messages\":[{\"role\":\"user\",\"content\":["
@@ -263,29 +272,121 @@ static void what_is_no_image_is_refused(void **state) {
   snprintf(link, sizeof link, "%s/link", directory);
   assert_int_equal(symlink("/etc/passwd", link), 0);
   static const char *const rows[][2] = {
-      {"['a.txt']", "file \"a.txt\": neither PNG, JPEG, GIF nor WebP"},
-      {"['empty']", "neither PNG"},
-      {"['nothing.png']", "No such file"},
-      {"['../x.png']", "leads out of files_directory"},
-      {"['/etc/passwd']", "leads out of files_directory"},
-      {"['link']", "leads out of files_directory"},
-      {"['.']", "not a regular file"},
-      {"['']", "cannot be opened"},
-      {"['data:text/plain,hello']", "not of the form data:image/KIND;base64,DATA"},
-      {"['data:image/png;base64,no base64']", "is not base64"},
-      {"['http://h/a.png']", "cannot be opened beneath files_directory"},
+      {"a.txt", "file \"a.txt\": neither PNG, JPEG, GIF nor WebP"},
+      {"empty", "neither PNG"},
+      {"nothing.png", "No such file"},
+      {"../x.png", "leads out of files_directory"},
+      {"/etc/passwd", "leads out of files_directory"},
+      {"link", "leads out of files_directory"},
+      {".", "not a regular file"},
+      {"", "cannot be opened"},
+      {"data:text/plain,hello", "not of the form data:image/KIND;base64,DATA"},
+      {"data:image/png;base64,no base64", "is not base64"},
+      {"http://h/a.png", "cannot be opened beneath files_directory"},
   };
   tp_openai_options options = {.files_directory = directory};
   for (size_t i = 0; i < COUNT(rows); i++) {
-    tp_model_request request = short_request();
-    request.files = json_value(writer, rows[i][0]);
+    tp_message user = with_file(writer, rows[i][0]);
+    const tp_message *const messages[] = {&user};
+    tp_model_request request = {.struct_size = sizeof request, .messages = messages, .message_count = 1};
     assert_refused(TP_OPENAI_CHAT, &options, &request, rows[i][1]);
   }
-  tp_model_request request = short_request();
-  request.files = json_value(writer, "['a.png']");
+  tp_message user = with_file(writer, "a.png");
+  const tp_message *const messages[] = {&user};
+  tp_model_request request = {.struct_size = sizeof request, .messages = messages, .message_count = 1};
   assert_refused(TP_OPENAI_CHAT, NULL, &request, "a path is read only beneath files_directory, which is not set");
   remove_directory(NULL);
   tp_writer_free(writer);
+}
+
+/* Text and images in the order in which they stand. */
+static void parts_are_written_in_their_order(void **state) {
+  (void)state;
+  static const char *const wanted[] = {
+      "\"content\":[{\"type\":\"text\",\"text\":\"Weather?\"},{\"type\":\"text\",\"text\":\"before\"},"
+      "{\"type\":\"image_url\",\"image_url\":{\"url\":\"https://h/b.jpg\"}},"
+      "{\"type\":\"text\",\"text\":\"behind\"}]",
+      "\"content\":[{\"type\":\"input_text\",\"text\":\"Weather?\"},{\"type\":\"input_text\",\"text\":\"before\"},"
+      "{\"type\":\"input_image\",\"image_url\":\"https://h/b.jpg\"},"
+      "{\"type\":\"input_text\",\"text\":\"behind\"}]",
+      "\"content\":[{\"type\":\"text\",\"text\":\"Weather?\"},{\"type\":\"text\",\"text\":\"before\"},"
+      "{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"https://h/b.jpg\"}},"
+      "{\"type\":\"text\",\"text\":\"behind\"}]"};
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  tp_message user = said[1];
+  user.parts = json_value(writer, "[{'text': 'before'}, {'file': 'https://h/b.jpg'}, {'text': 'behind'}]");
+  const tp_message *const messages[] = {&user};
+  tp_model_request request = {.struct_size = sizeof request, .messages = messages, .message_count = 1};
+  for (int api = 0; api < 3; api++) {
+    tp__openai_config config = configure((tp_openai_api)api, NULL);
+    tp__openai_bytes json = {0};
+    assert_int_equal(tp__openai_request_write(&config, &request, &json, NULL), TP_OK);
+    if (!strstr(tp__openai_bytes_string(&json), wanted[api])) fail_msg("%s", tp__openai_bytes_string(&json));
+    tp__openai_bytes_fini(&json);
+    tp__openai_config_fini(&config);
+  }
+  tp_writer_free(writer);
+}
+
+/* A session must not end because a file of long ago has gone. */
+static void an_older_image_that_cannot_be_read_is_left_out_with_a_word(void **state) {
+  (void)state;
+  tp_writer *first, *second;
+  assert_int_equal(tp_writer_new(NULL, &first), TP_OK);
+  assert_int_equal(tp_writer_new(NULL, &second), TP_OK);
+  assert_int_equal(make_directory(NULL), 0);
+  write_image("new.png", "\x89PNG\r\n\x1a\n!", 9);
+  tp_openai_options options = {.files_directory = directory};
+  tp_message older = with_file(first, "gone.png"), newest = with_file(second, "new.png");
+  const tp_message *const messages[] = {&older, &newest};
+  tp_model_request request = {.struct_size = sizeof request, .messages = messages, .message_count = 2};
+  assert_body(
+      TP_OPENAI_CHAT, &options, &request,
+      "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Weather?\"},"
+      "{\"type\":\"text\",\"text\":\"[an image that is not sent any more]\"}]},"
+      "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Weather?\"},"
+      "{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,iVBORw0KGgoh\"}}]}],\"stream\":true,"
+      "\"stream_options\":{\"include_usage\":true}}");
+  remove_directory(NULL);
+  tp_writer_free(first);
+  tp_writer_free(second);
+}
+
+/* @param count  images. */
+static tp_message with_many(tp_writer *writer, int count) {
+  tp_message user = said[1];
+  static char parts[8192];
+  size_t used = (size_t)snprintf(parts, sizeof parts, "[");
+  for (int i = 0; i < count; i++)
+    used += (size_t)snprintf(parts + used, sizeof parts - used, "%s{'file': 'https://h/%d'}", i ? ", " : "", i);
+  snprintf(parts + used, sizeof parts - used, "]");
+  user.parts = json_value(writer, parts);
+  return user;
+}
+
+static void the_newest_64_images_are_sent(void **state) {
+  (void)state;
+  tp_writer *first, *second;
+  assert_int_equal(tp_writer_new(NULL, &first), TP_OK);
+  assert_int_equal(tp_writer_new(NULL, &second), TP_OK);
+  tp_message older = with_many(first, 3), newest = with_many(second, 62);
+  const tp_message *const messages[] = {&older, &newest};
+  tp_model_request request = {.struct_size = sizeof request, .messages = messages, .message_count = 2};
+  tp__openai_config config = configure(TP_OPENAI_CHAT, NULL);
+  tp__openai_bytes json = {0};
+  assert_int_equal(tp__openai_request_write(&config, &request, &json, NULL), TP_OK);
+  int images = 0, words = 0;
+  for (const char *at = tp__openai_bytes_string(&json); (at = strstr(at, "\"image_url\":{")); at++) images++;
+  for (const char *at = tp__openai_bytes_string(&json); (at = strstr(at, "not sent any more")); at++) words++;
+  assert_int_equal(images, 64);
+  assert_int_equal(words, 1);
+  tp__openai_bytes_fini(&json);
+  tp__openai_config_fini(&config);
+  newest = with_many(second, 65);
+  assert_refused(TP_OPENAI_CHAT, NULL, &request, "a message takes at most 64 images");
+  tp_writer_free(first);
+  tp_writer_free(second);
 }
 
 /* ---- memory ---- */
@@ -296,7 +397,11 @@ static void no_memory_is_refused_at_every_allocation(void **state) {
   tp_writer *writer;
   assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
   tp_model_request request = with_tools;
-  request.files = json_value(writer, "['data:image/gif;base64,R0lGOA==']");
+  tp_message user = with_file(writer, "data:image/gif;base64,R0lGOA==");
+  const tp_message *messages[COUNT(talk)];
+  memcpy(messages, talk, sizeof talk);
+  messages[1] = &user;
+  request.messages = messages;
   for (int api = 0; api < 3; api++) {
     bool refused = true;
     for (size_t at = 1; refused; at++) {
@@ -337,6 +442,9 @@ int main(void) {
       cmocka_unit_test(a_request_needs_the_name_of_a_model),
       cmocka_unit_test(images_go_with_the_turns_message),
       cmocka_unit_test(what_is_no_image_is_refused),
+      cmocka_unit_test(parts_are_written_in_their_order),
+      cmocka_unit_test(an_older_image_that_cannot_be_read_is_left_out_with_a_word),
+      cmocka_unit_test(the_newest_64_images_are_sent),
       cmocka_unit_test(no_memory_is_refused_at_every_allocation),
       cmocka_unit_test(apis_have_names),
   };
