@@ -76,11 +76,37 @@ static void make_turn_id(cli_chat *chat, char ret_id[40]) {
 }
 
 static void remember(cli_chat *chat, tp_text text) {
-  if (text.data == chat->last) return; /* /retry */
   free(chat->last);
   chat->last = cli_alloc(text.size + 1);
   memcpy(chat->last, text.data, text.size);
   chat->last_size = text.size;
+}
+
+static tp_writer *begin_files(cli_chat *chat) {
+  if (!chat->last_files) cli_need(tp_writer_new(NULL, &chat->last_files));
+  tp_writer_reset(chat->last_files);
+  return chat->last_files;
+}
+
+/* What is attached goes with this message. */
+static void take_attached(cli_chat *chat) {
+  tp_writer *writer = begin_files(chat);
+  tp_write_array(writer, chat->attached_count);
+  for (size_t i = 0; i < chat->attached_count; i++) {
+    tp_write_string(writer, chat->attached[i]);
+    free(chat->attached[i]);
+  }
+  chat->attached_count = 0;
+}
+
+/* The files of a message of the history. */
+static void remember_files(cli_chat *chat, tp_text parts) {
+  size_t count = 0;
+  for (tp_value_walk walk = {0}; tp_value_next(parts, &walk);) count += tp_value_get(walk.value, "file").size > 0;
+  tp_writer *writer = begin_files(chat);
+  tp_write_array(writer, count);
+  for (tp_value_walk walk = {0}; tp_value_next(parts, &walk);)
+    if (tp_value_get(walk.value, "file").size > 0) tp_write_value(writer, tp_value_get(walk.value, "file"));
 }
 
 /* A file that takes one turn no more takes none behind it. */
@@ -127,12 +153,16 @@ static tp_status play(cli_chat *chat, const tp_turn_request *request, tp_fault *
   return status;
 }
 
-void cli_chat_say(cli_chat *chat, tp_text text) {
+static void say_last(cli_chat *chat) {
   char id[40];
+  tp_text files;
   make_turn_id(chat, id);
-  remember(chat, text);
-  tp_turn_request request = {
-      .struct_size = sizeof request, .id = id, .caller = TP_CALLER_MANUAL_CLI, .text = {chat->last, chat->last_size}};
+  cli_need(tp_writer_finish(chat->last_files, &files));
+  tp_turn_request request = {.struct_size = sizeof request,
+                             .id = id,
+                             .caller = TP_CALLER_MANUAL_CLI,
+                             .text = {chat->last, chat->last_size},
+                             .files = tp_value_count(files) > 0 ? files : (tp_text){NULL, 0}};
   tp_fault fault = {0};
   cli_events_clear(&chat->events);
   chat->playing = true;
@@ -143,6 +173,17 @@ void cli_chat_say(cli_chat *chat, tp_text text) {
   cli_flush(chat->output);
   int exit_status = cli_fault(NULL, status, &fault);
   if (!chat->terminal) note(chat, exit_status);
+}
+
+void cli_chat_say(cli_chat *chat, tp_text text) {
+  remember(chat, text);
+  take_attached(chat);
+  say_last(chat);
+}
+
+bool cli_chat_say_again(cli_chat *chat) {
+  if (chat->last) say_last(chat);
+  return chat->last != NULL;
 }
 
 /* ---- the conversation ---- */
@@ -212,7 +253,9 @@ static void converse(cli_chat *chat) {
 static tp_status see_message(void *ctx, const tp_message *message) {
   cli_chat *chat = ctx;
   chat->messages++;
-  if (message->role == TP_ROLE_USER) remember(chat, message->text);
+  if (message->role != TP_ROLE_USER) return TP_OK;
+  remember(chat, message->text);
+  remember_files(chat, message->parts);
   return TP_OK;
 }
 
@@ -294,6 +337,9 @@ static void close_chat(cli_chat *chat) {
   cli_talk_close(&chat->talk);
   cli_events_free(&chat->events);
   free(chat->last);
+  tp_writer_free(chat->last_files);
+  for (size_t i = 0; i < chat->attached_count; i++) free(chat->attached[i]);
+  free(chat->attached);
 }
 
 int cli_chat_command(const cli_arguments *arguments, cli_output *output) {

@@ -26,6 +26,9 @@ typedef struct cli_chat {
   bool may_ask;
   char *last; /* the user's newest message, for /retry; NULL: none */
   size_t last_size, messages;
+  tp_writer *last_files; /* what went with it: an array of texts */
+  char **attached;       /* what goes with the next one, as the model reads it: paths beneath / */
+  size_t attached_count, attached_capacity;
   int64_t last_id_ms; /* the time that the newest turn's id says */
   int status;         /* what the command will end with */
   bool terminal;      /* a person types and looks */
@@ -34,8 +37,10 @@ typedef struct cli_chat {
   bool leaves;        /* /quit, or nothing can be read, written or kept any more */
 } cli_chat;
 
-/** Plays a turn with this message and shows it. */
+/** Plays a turn with this message, and what is attached, and shows it. */
 void cli_chat_say(cli_chat *chat, tp_text text);
+/** Plays a turn with the newest message again. @return false when there is none. */
+bool cli_chat_say_again(cli_chat *chat);
 /** Says what is wrong with a line. Where no person types, the command ends with CLI_USAGE. */
 void cli_chat_refuse(cli_chat *chat, const char *format, ...) TP__PRINTF(2, 3);
 

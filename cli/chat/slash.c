@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/common/data.h"
@@ -13,7 +14,13 @@
 #include "cli/run/timeline.h"
 #include "turnphase/memory.h"
 
-enum { MEMORIES = 10, JOBS_LIMIT_MS = 2000, PHASES_MAX = 64 }; /* turns have fewer phases */
+enum {
+  MEMORIES = 10,
+  JOBS_LIMIT_MS = 2000,
+  PHASES_MAX = 64,
+  FILES_MAX = 64,
+  FILE_BYTES_MAX = 20 << 20
+}; /* turns have fewer phases */
 
 /** A command; rest is what stands behind its name. */
 typedef struct command {
@@ -32,8 +39,7 @@ static void quit(cli_chat *chat, const char *rest) {
 
 static void retry(cli_chat *chat, const char *rest) {
   (void)rest;
-  if (chat->last) cli_chat_say(chat, (tp_text){chat->last, chat->last_size});
-  else cli_chat_refuse(chat, "there is no message yet that could be sent again");
+  if (!cli_chat_say_again(chat)) cli_chat_refuse(chat, "there is no message yet that could be sent again");
 }
 
 /* ---- the newest turn ---- */
@@ -176,6 +182,10 @@ static tp_status write_message(void *ctx, const tp_message *message) {
   fprintf(file, "\n## %s%s%.*s\n\n", known ? roles[message->role] : "Message", message->name.size ? " " : "",
           (int)message->name.size, message->name.size ? message->name.data : "");
   if (message->text.size) fwrite(message->text.data, 1, message->text.size, file);
+  for (tp_value_walk walk = {0}; tp_value_next(message->parts, &walk);) {
+    tp_text name = tp_value_text(tp_value_get(walk.value, "file"));
+    if (name.size > 0) fprintf(file, "\n\nWith the file `%.*s`.", (int)(name.size < 200 ? name.size : 200), name.data);
+  }
   for (size_t i = 0; i < message->call_count; i++)
     fprintf(file, "%sCalls `%.*s`.", i || message->text.size ? "\n\n" : "", (int)message->calls[i]->name.size,
             message->calls[i]->name.data);
@@ -207,9 +217,41 @@ static void save(cli_chat *chat, const char *rest) {
   else cli_printf(chat->output, "  saved to %s\n", rest);
 }
 
+/* ---- what goes with a message ---- */
+
+/* @return why the file cannot be attached; NULL: it can. */
+static const char *why_not(const char *path, size_t attached) {
+  struct stat found;
+  if (attached == FILES_MAX) return "64 files are attached already";
+  if (stat(path, &found) != 0 || access(path, R_OK) != 0) return strerror(errno);
+  if (!S_ISREG(found.st_mode)) return "it is not a regular file";
+  if (found.st_size > FILE_BYTES_MAX) return "an image may have 20 MiB";
+  return tp_utf8_valid(tp_text_of(path), NULL) ? NULL : "its name is not UTF-8";
+}
+
+/* The model reads it when the message is sent, below the root directory, and again with each later message. */
+static void attach(cli_chat *chat, const char *rest) {
+  if (!rest[0]) {
+    cli_chat_refuse(chat, "/attach needs the name of a file: an image (PNG, JPEG, GIF or WebP)");
+    return;
+  }
+  char *path = realpath(rest, NULL);
+  const char *wrong = path ? why_not(path, chat->attached_count) : strerror(errno);
+  if (wrong) {
+    cli_chat_refuse(chat, "%s: %s", rest, wrong);
+    free(path);
+    return;
+  }
+  memmove(path, path + 1, strlen(path)); /* without the slash: beneath / */
+  chat->attached = cli_room(chat->attached, chat->attached_count, &chat->attached_capacity, sizeof *chat->attached);
+  chat->attached[chat->attached_count++] = path;
+  cli_printf(chat->output, "  %s goes with the next message\n", rest);
+}
+
 /* ---- the table ---- */
 
 static const command commands[] = {
+    {"/attach", "FILE", "send an image with the next message: PNG, JPEG, GIF or WebP", attach},
     {"/explain", "", "what happened in the newest turn: phases, handlers, recalled memories, calls", explain},
     {"/help", "", "this list", print_help},
     {"/memory", "[TEXT]", "what is remembered, newest first; with TEXT what it would recall", look_into_memory},

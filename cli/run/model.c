@@ -98,6 +98,7 @@ static int open_remote(const cli_model_name *named, const char *name, tp_openai_
                                .key_env = named->key_env,
                                .requests_per_minute = named->requests_per_minute,
                                .tokens_per_minute = named->tokens_per_minute,
+                               .files_directory = "/", /* for /attach: a person names them */
                                .api = api};
   tp_fault fault = {0};
   tp_status status = tp_openai_model_new(&options, ret_model, &fault);

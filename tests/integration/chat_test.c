@@ -200,6 +200,52 @@ static void ctrl_c_before_any_text_leaves_no_line_half_written(void **state) {
   endpoint_close(e);
 }
 
+#define PNG "\x89PNG\r\n\x1a\n!"
+#define PNG_URL "data:image/png;base64,iVBORw0KGgoh"
+
+/* The image goes with each request of the conversation, as long as the file is there. */
+static void an_image_is_attached(void **state) {
+  (void)state;
+  const endpoint_reply reply = {.body = CHAT_HELLO};
+  const char *image = scratch_write("a.png", PNG, sizeof PNG - 1), *data = scratch_path("attached");
+  char line[700];
+  endpoint *e = endpoint_open(&reply, 1);
+  terminal *t = CHAT_AT(100, "--model", "openai:m", "--base-url", e->url, "--data", data);
+  terminal_await(t, PROMPT);
+  static const char *const refused[][2] = {{"/attach", "(PNG, JPEG, GIF or WebP)\n> "},
+                                           {"/attach /no/such/file", "/no/such/file: No such file or directory\n> "},
+                                           {"/attach /dev/null", "/dev/null: it is not a regular file\n> "}};
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    terminal_say(t, refused[i][0]);
+    terminal_await(t, refused[i][1]);
+  }
+  snprintf(line, sizeof line, "/attach %s", image);
+  terminal_say(t, line);
+  terminal_await(t, " goes with the next message\n> ");
+  terminal_say(t, "Look");
+  terminal_await(t, "tokens\n\n> ");
+  terminal_say(t, "Again");
+  terminal_await(t, "tokens\n\n> ");
+  for (size_t i = 0; i < 2; i++) {
+    assert_non_null(strstr(endpoint_body(e, i), "{\"type\":\"text\",\"text\":\"Look\"},{\"type\":\"image_url\""));
+    assert_null(strstr(strstr(endpoint_body(e, i), PNG_URL) + 1, PNG_URL));
+  }
+  terminal_say(t, "/quit");
+  assert_int_equal(terminal_wait(t), 0);
+  terminal_close(t);
+
+  unlink(image);
+  t = CHAT_AT(100, "--model", "openai:m", "--base-url", e->url, "--data", data);
+  terminal_await(t, PROMPT);
+  terminal_say(t, "And now?");
+  terminal_await(t, "tokens\n\n> ");
+  assert_non_null(strstr(endpoint_body(e, 2), "[an image that is not sent any more]"));
+  terminal_say(t, "/quit");
+  assert_int_equal(terminal_wait(t), 0);
+  terminal_close(t);
+  endpoint_close(e);
+}
+
 static void what_happened_is_looked_at_with_commands(void **state) {
   (void)state;
   const char *model = scratch_string("model.yaml", script), *file = scratch_path("talk.md");
@@ -438,6 +484,7 @@ int main(void) {
       cmocka_unit_test(ctrl_c_cancels_the_turn_and_not_the_program),
       cmocka_unit_test(questions_about_calls_are_answered_in_place),
       cmocka_unit_test(ctrl_c_before_any_text_leaves_no_line_half_written),
+      cmocka_unit_test(an_image_is_attached),
       cmocka_unit_test(what_happened_is_looked_at_with_commands),
       cmocka_unit_test(what_was_recalled_is_seen_with_verbose_and_colours_can_be_off),
       cmocka_unit_test(lines_are_edited_and_come_again),
