@@ -2,7 +2,7 @@
  *
  * agent_work.c: adding and removing an agent: the phases agent.build, agent.register and agent.unregister, one after
  * the other in a small turn, driven by its owner: the caller of the synchronous form, or an engine worker. */
-#include "phases/agent.h"
+#include "phases/agent_config.h"
 #include "phases/model.h"
 #include "phases/phases.h"
 #include "phases/render.h"
@@ -69,50 +69,6 @@ static void show_again(tp_agent *agent) {
 
 /* ---- the config ---- */
 
-/* A list of another kind would be read as no list, and so as no restriction. */
-static tp_status check_lists(tp_text map, const char *agent, const char *what, tp_fault *fault) {
-  static const char *const lists[] = {"tools", "skills"};
-  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-    tp_text list = tp_value_get(map, lists[i]);
-    if (list.size > 0 && !tp__is_list_of(list, TP_VALUE_TEXT))
-      return tp__fail(fault, TP_ERR_MALFORMED, agent, "%s: %s must be an array of texts", what, lists[i]);
-  }
-  return TP_OK;
-}
-
-static tp_status check_extra(const tp_agent_config *config, tp_fault *fault) {
-  if (config->extra.size == 0) return TP_OK;
-  TP__TRY(tp_value_check(config->extra, fault));
-  if (tp_value_kind_of(config->extra) != TP_VALUE_MAP)
-    return tp__fail(fault, TP_ERR_MALFORMED, config->id, "tp_agent_config: extra must be a map");
-  for (tp_value_walk walk = {0}; tp_value_next(config->extra, &walk);) {
-    if (tp__text_is(walk.key, "system") || tp__text_is(walk.key, "model"))
-      return tp__fail(fault, TP_ERR_MALFORMED, config->id,
-                      "tp_agent_config: extra has the key %.*s, which has a field of its own", (int)walk.key.size,
-                      walk.key.data);
-  }
-  return check_lists(config->extra, config->id, "tp_agent_config.extra", fault);
-}
-
-static tp_status write_config(const tp_allocator *allocator, const tp_agent_config *config, tp_writer **ret_writer,
-                              tp_text *ret_value) {
-  tp_writer *writer;
-  TP__TRY(tp_writer_new(allocator, &writer));
-  tp_write_map(writer, 2 + tp_value_count(config->extra));
-  tp_write_string(writer, "system");
-  tp_write_string(writer, config->system ? config->system : "");
-  tp_write_string(writer, "model");
-  tp_write_string(writer, config->model_name ? config->model_name : "");
-  for (tp_value_walk walk = {0}; config->extra.size > 0 && tp_value_next(config->extra, &walk);) {
-    tp_write_text(writer, walk.key);
-    tp_write_value(writer, walk.value);
-  }
-  tp_status status = tp_writer_finish(writer, ret_value);
-  if (status == TP_OK) *ret_writer = writer;
-  else tp_writer_free(writer);
-  return status;
-}
-
 static char *copy_text(const tp_allocator *allocator, tp_text text) {
   char *string = tp__alloc(allocator, text.size + 1);
   if (!string) return NULL;
@@ -130,7 +86,8 @@ static tp_status keep_config(tp_agent *agent, tp_text config) {
   return TP_OK;
 }
 
-/* The system text is the built config's, with the sections that agent.build brought and the scope block. */
+/* The system text is the built config's, with the environment block, the sections that agent.build brought, the
+ * resource hints and the scope block. */
 static tp_status take_built(tp_agent *agent, const tp_phase_result *built, tp_text config) {
   static const tp__merged_list none;
   const tp_allocator *allocator = &agent->layer->runtime->allocator;
@@ -138,8 +95,12 @@ static tp_status take_built(tp_agent *agent, const tp_phase_result *built, tp_te
   tp__arena arena;
   TP__TRY(keep_config(agent, config));
   tp__arena_init(&arena, allocator, NULL, 0, 0);
-  tp_status status =
-      tp__render_system(&arena, system, built->merged ? &built->merged->lists[TP_KIND_PROMPT_SECTION] : &none, &system);
+  tp_status status = tp__render_map(&arena, system, "environment", tp_value_get(config, "environment"), &system);
+  if (status == TP_OK)
+    status = tp__render_system(&arena, system, built->merged ? &built->merged->lists[TP_KIND_PROMPT_SECTION] : &none,
+                               &system);
+  if (status == TP_OK)
+    status = tp__render_map(&arena, system, "resources", tp_value_get(config, "resources"), &system);
   if (status == TP_OK)
     status = tp__render_scope(&arena, system, agent->scope, tp_value_get(agent->config, "skills"), &system);
   if (status == TP_OK) {
@@ -239,7 +200,7 @@ static void registered(tp__phase_run *run) {
 static tp_status check_built(agent_work *w) {
   if (tp_value_kind_of(w->config) != TP_VALUE_MAP)
     return tp__fail(&w->fault, TP_ERR_MALFORMED, w->agent->id, "agent.build left a config that is no map");
-  return check_lists(w->config, w->agent->id, "the config that agent.build left", &w->fault);
+  return tp__agent_config_check(w->config, w->agent->id, "the config that agent.build left", &w->fault);
 }
 
 static void built(tp__phase_run *run) {
@@ -363,7 +324,7 @@ static tp_status read_config(const tp_runtime *runtime, const tp_agent_config *t
     return tp__fail(fault, TP_ERR_BAD_ID, config->id, "an agent needs an id of 1 to 128 bytes without white space");
   TP__TRY(tp__models_check("tp_agent_config", config->model, config->fallbacks, config->fallback_count,
                            runtime->registry, fault));
-  return check_extra(config, fault);
+  return tp__agent_extra_check(config, fault);
 }
 
 static tp_status new_agent(tp_runtime *runtime, const char *id, tp_agent **ret_agent) {
@@ -391,7 +352,7 @@ static tp_status prepare_add(tp_runtime *runtime, const tp_agent_config *config,
   agent_work *w = NULL;
   tp_status status = new_agent(runtime, config->id, &agent);
   if (status == TP_OK) status = new_work(agent, &w);
-  if (status == TP_OK) status = write_config(&runtime->allocator, config, &w->writer, &w->config);
+  if (status == TP_OK) status = tp__agent_config_write(&runtime->allocator, config, &w->writer, &w->config);
   if (status == TP_OK)
     status = tp__models_take(&w->models, &runtime->allocator, config->model, config->fallbacks, config->fallback_count);
   if (status != TP_OK) (void)!tp__fail(fault, status, config->id, "no memory for an agent");

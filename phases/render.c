@@ -73,23 +73,54 @@ tp_status tp__render_system(tp__arena *arena, tp_text standing, const tp__merged
   return TP_OK;
 }
 
+typedef struct map_parts {
+  tp_text text;
+  const char *tag;
+  tp_text map;
+} map_parts;
+
+static void put_line(tp__out *out, tp_text name, tp_text value) {
+  tp__out_text(out, name);
+  tp__out_string(out, ": ");
+  tp__json_value(out, value);
+  tp__out_char(out, '\n');
+}
+
+static void put_tag(tp__out *out, const char *open, const char *tag, const char *close) {
+  tp__out_string(out, open);
+  tp__out_string(out, tag);
+  tp__out_string(out, close);
+}
+
+static void write_map(tp__out *out, const void *ctx) {
+  const map_parts *parts = ctx;
+  tp__out_text(out, parts->text);
+  put_tag(out, parts->text.size > 0 ? "\n\n<" : "<", parts->tag, ">\n");
+  for (tp_value_walk walk = {0}; tp_value_next(parts->map, &walk);) put_line(out, walk.key, walk.value);
+  put_tag(out, "</", parts->tag, ">");
+}
+
+tp_status tp__render_map(tp__arena *arena, tp_text text, const char *tag, tp_text map, tp_text *ret_text) {
+  map_parts parts = {text, tag, map};
+  if (tp_value_count(map) > 0) return tp__out_twice(arena, write_map, &parts, ret_text);
+  *ret_text = text;
+  return TP_OK;
+}
+
 typedef struct scope_parts {
   tp_text text, tools, skills;
 } scope_parts;
 
 static void put_list(tp__out *out, const char *name, tp_text list) {
-  if (list.size == 0) return;
-  tp__out_string(out, name);
-  tp__json_value(out, list);
-  tp__out_char(out, '\n');
+  if (list.size > 0) put_line(out, tp_text_of(name), list);
 }
 
 static void write_scope(tp__out *out, const void *ctx) {
   const scope_parts *parts = ctx;
   tp__out_text(out, parts->text);
   tp__out_string(out, parts->text.size > 0 ? "\n\n<scope>\n" : "<scope>\n");
-  put_list(out, "tools: ", parts->tools);
-  put_list(out, "skills: ", parts->skills);
+  put_list(out, "tools", parts->tools);
+  put_list(out, "skills", parts->skills);
   tp__out_string(out, "</scope>");
 }
 

@@ -16,6 +16,10 @@
  *  @param standing  the host's own: it is not escaped. Without sections it is the result, as it is. */
 tp_status tp__render_system(tp__arena *arena, tp_text standing, const tp__merged_list *sections, tp_text *ret_text);
 
+/** A text and behind it a block of this tag with one line for each pair of a map, its value as JSON, which nothing in
+ *  it can end; its keys are names (tp__agent_config_check()). An empty map, or none: the text is the result. */
+tp_status tp__render_map(tp__arena *arena, tp_text text, const char *tag, tp_text map, tp_text *ret_text);
+
 /** A text and behind it a scope block with the lists of tools and skills as JSON, which no name can end. An empty text
  *  in place of a list: it has no line; without both the text is the result, as it is. */
 tp_status tp__render_scope(tp__arena *arena, tp_text text, tp_text tools, tp_text skills, tp_text *ret_text);

@@ -145,11 +145,17 @@ typedef struct tp_agent_config {
                                    handlers agree on. Empty: none. As agent.build leaves it, tools is the agent's scope:
                                    its turns show no other tool to the model, and a call of another one is out_of_scope
                                    before any gate; without the key they may use all. Where tools or skills are given
-                                   the system text ends with both lists in a scope block */
+                                   the system text ends with both lists in a scope block. resources is a map of arrays
+                                   of texts, such as {mcp_servers: […], skills: […]}: what there is, as a block before
+                                   the scope. environment is a map of texts, as a block right behind `system` */
   void *data;                   /* the host's: tp_call_data(TP_ID_AGENT), tp_agent_data() */
   const tp_model *const *fallbacks; /* fallback_count pointers, as tp_session_options.fallbacks; with model alone.
                                    Since: 0.2 */
   size_t fallback_count;
+  bool environment;             /* the config begins with the key environment: os and platform (uname(2)) and shell
+                                   ($SHELL, read with getenv()) of this process; a host whose tools run elsewhere gives
+                                   the key in extra instead */
+  uint8_t reserved_[7];         /* must be zero */
 } tp_agent_config;
 
 /** Builds (agent.build), registers (agent.register, which sees the config as agent.build left it and may refuse), then
@@ -158,7 +164,7 @@ typedef struct tp_agent_config {
  *  owner had. Blocks.
  *  @return TP_OK; TP_ERR_DENIED when a handler refused; TP_ERR_HOOK when a required one failed; TP_ERR_DUPLICATE_ID;
  *          TP_ERR_VERSION, TP_ERR_BAD_ID; TP_ERR_MALFORMED for extra and for a built config that is no map or has
- *          another kind of tools or skills; as
+ *          another kind of tools, skills, environment or resources; as
  *          tp_turn_begin(), since it takes a turn; TP_ERR_CANCELLED by a drain; TP_ERR_USAGE from inside a handler or a
  *          callback. */
 TP_API tp_status tp_agent_add(tp_runtime *runtime, const tp_agent_config *config, tp_agent **ret_agent,
@@ -204,6 +210,27 @@ TP_API const char *tp_agent_id(const tp_agent *agent);
 TP_API tp_text tp_agent_config_get(const tp_agent *agent);
 /** What the config had as data. */
 TP_API void *tp_agent_data(const tp_agent *agent);
+
+/** A tool of a listing. struct_size is set by the library; borrowed till the callback returns. */
+typedef struct tp_tool_listing {
+  size_t struct_size;
+  const tp_tool *tool;          /* a copy: do not emit it */
+  const char *owner;            /* of the handler that brings it */
+} tp_tool_listing;
+/** False stops. */
+typedef bool (*tp_tool_listing_fn)(void *ctx, const tp_tool_listing *listing);
+/** The tools that a turn of the runtime has when no policy takes one away, in the order in which a model sees them:
+ *  turn.pre_tool_materialization is run in a turn of its own, with no other phase.
+ *  @param each  may be NULL.
+ *  @param ret_count  how many there are, or up to the one at which each stopped; may be NULL.
+ *  @return TP_OK; TP_ERR_TOOL_CONFLICT, TP_ERR_HOOK when the phase failed, with the one that failed in the fault; as
+ *          tp_turn_begin(), since it takes a turn; TP_ERR_USAGE from inside a handler or a callback.
+ *  Threads: any. each comes on the calling one.  Blocks: up to the phase's own limit. */
+TP_API tp_status tp_runtime_tools(tp_runtime *runtime, tp_tool_listing_fn each, void *ctx, size_t *ret_count,
+    tp_fault *fault);
+/** Those of them that are in the agent's scope. Handlers read the agent's id and config, as in its turns. */
+TP_API tp_status tp_agent_tools(tp_agent *agent, tp_tool_listing_fn each, void *ctx, size_t *ret_count,
+    tp_fault *fault);
 
 /* ---- sessions -------------------------------------------------------------------------------------------------- */
 

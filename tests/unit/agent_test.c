@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/utsname.h>
 
 #include <cmocka.h>
 
@@ -150,7 +151,7 @@ static void agents_that_are_left_end_with_the_runtime(void **state) {
 /* ---- the config ---- */
 
 typedef struct note {
-  char text[512];
+  char text[1024];
 } note;
 
 static void append(note *n, const char *label, tp_text text) {
@@ -221,6 +222,83 @@ static void registration_and_turns_see_the_config_that_build_left(void **state) 
   }
 }
 
+/* {"resources": {"mcp_servers": ["git", "</resources>"], "skills": ["review"]}, "skills": ["review"]} */
+static const tp_text with_hints = TEXT("\x82\xa9resources\x82\xabmcp_servers\x92\xa3git\xac</resources>"
+                                       "\xa6skills\x91\xa6review\xa6skills\x91\xa6review");
+
+static const tp_contribution fragment = {
+    .struct_size = sizeof fragment,
+    .kind = TP_KIND_PROMPT_SECTION,
+    .key = TEXT("m"),
+    .title = TEXT("Memory"),
+    .text = TEXT("Ask it.")};
+
+static void system_text_has_environment_fragments_hints_and_scope_in_this_order(void **state) {
+  (void)state;
+  setenv("SHELL", "/bin/a shell", 1);
+  note n = {.text = ""};
+  act emits = {.emits = &fragment, .emit_count = 1};
+  hook hooks[] = {{.id = "fragment", .phase = TP_PHASE_AGENT_BUILD, .self = &emits}};
+  tp_runtime *runtime = open_runtime(NULL);
+  recorder *model = recorder_new(hello, 1);
+  add_hooks(runtime, hooks, COUNT(hooks));
+  tp_agent_config config = config_of("a1");
+  config.model = recorder_model(model, true);
+  config.environment = true;
+  config.extra = with_hints;
+  tp_agent *agent;
+  assert_int_equal(tp_agent_add(runtime, &config, &agent, NULL), TP_OK);
+  tp_session *session = open_with(runtime, agent);
+  say(session, "hi");
+  struct utsname system;
+  assert_int_equal(uname(&system), 0);
+  snprintf(n.text, sizeof n.text,
+           "S<You are kind.\n\n<environment>\nos: \"%s\"\nshell: \"/bin/a shell\"\nplatform: \"%s\"\n</environment>"
+           "\n\n## Memory\n\nAsk it.\n\n<resources>\nmcp_servers: [\"git\",\"\\u003c/resources\\u003e\"]\n"
+           "skills: [\"review\"]\n</resources>\n\n<scope>\nskills: [\"review\"]\n</scope>>U<hi>",
+           system.sysname, system.machine);
+  assert_string_equal(model->requests[0], n.text);
+  tp_session_close(session, NULL, NULL);
+  tp_agent_remove(agent);
+  close_runtime(runtime);
+  recorder_free(model);
+}
+
+static tp_status add_with(tp_runtime *runtime, const tp_agent_config *config, tp_fault *fault) {
+  tp_agent *agent = NULL;
+  tp_status status = tp_agent_add(runtime, config, &agent, fault);
+  if (status == TP_OK) tp_agent_remove(agent);
+  return status;
+}
+
+static void environment_is_the_process_or_the_hosts_own_and_without_a_shell_has_none(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_agent_config config = config_of("a1");
+  tp_fault fault = {0};
+  config.environment = true;
+  config.extra = (tp_text)TEXT("\x81\xab" "environment\x81\xa2os\xa1x");
+  assert_int_equal(add_with(runtime, &config, &fault), TP_ERR_MALFORMED);
+  assert_non_null(strstr(fault.message, "environment"));
+  config.environment = false;
+  config.reserved_[6] = 1;
+  assert_int_equal(add_with(runtime, &config, &fault), TP_ERR_USAGE);
+  config = config_of("a1");
+  config.environment = true;
+  static const char *const shells[] = {NULL, "", "\xff"};
+  for (size_t i = 0; i < COUNT(shells); i++) {
+    tp_agent *agent;
+    if (shells[i]) setenv("SHELL", shells[i], 1);
+    else unsetenv("SHELL");
+    assert_int_equal(tp_agent_add(runtime, &config, &agent, NULL), TP_OK);
+    tp_text environment = tp_value_get(tp_agent_config_get(agent), "environment");
+    assert_int_equal(tp_value_count(environment), 2);
+    assert_int_equal(tp_value_get(environment, "shell").size, 0);
+    tp_agent_remove(agent);
+  }
+  close_runtime(runtime);
+}
+
 static void bad_configs_are_refused(void **state) {
   (void)state;
   static const struct {
@@ -232,7 +310,14 @@ static void bad_configs_are_refused(void **state) {
                {TEXT("\x81\xa5model\xa1x"), TP_ERR_MALFORMED},
                {TEXT("\x81\xa5tools\xa1x"), TP_ERR_MALFORMED},
                {TEXT("\x81\xa6skills\x91\x01"), TP_ERR_MALFORMED},
-               {TEXT("\x81\xa9resources\xa1x"), TP_OK}};
+               {TEXT("\x81\xa9resources\xa1x"), TP_ERR_MALFORMED},
+               {TEXT("\x81\xa9resources\x81\xa3mcp\xa1x"), TP_ERR_MALFORMED},
+               {TEXT("\x81\xa9resources\x81\xa3m>p\x91\xa1x"), TP_ERR_MALFORMED},
+               {TEXT("\x81\xa9resources\x81\xa0\x91\xa1x"), TP_ERR_MALFORMED},
+               {TEXT("\x81\xab" "environment\x91\xa1x"), TP_ERR_MALFORMED},
+               {TEXT("\x81\xab" "environment\x81\xa2os\x01"), TP_ERR_MALFORMED},
+               {TEXT("\x81\xab" "environment\x81\xa2os\xa1x"), TP_OK},
+               {TEXT("\x81\xa5other\x01"), TP_OK}};
   tp_runtime *runtime = open_runtime(NULL);
   for (size_t i = 0; i < COUNT(cases); i++) {
     tp_agent_config config = config_of("a1");
@@ -424,6 +509,8 @@ int main(void) {
       cmocka_unit_test(ids_of_agents_are_checked),
       cmocka_unit_test(agents_that_are_left_end_with_the_runtime),
       cmocka_unit_test(registration_and_turns_see_the_config_that_build_left),
+      cmocka_unit_test(system_text_has_environment_fragments_hints_and_scope_in_this_order),
+      cmocka_unit_test(environment_is_the_process_or_the_hosts_own_and_without_a_shell_has_none),
       cmocka_unit_test(bad_configs_are_refused),
       cmocka_unit_test(agents_are_found_by_id_and_listed_in_order),
       cmocka_unit_test(refused_registration_unregisters_those_that_had_registered_in_reverse),

@@ -194,6 +194,69 @@ static void list_of_another_kind_that_agent_build_left_is_refused(void **state) 
   }
 }
 
+/* ---- listing ---- */
+
+static bool note_listing(void *ctx, const tp_tool_listing *listing) {
+  results *r = ctx;
+  size_t used = strlen(r->text);
+  snprintf(r->text + used, sizeof r->text - used, "%s.%s ", listing->owner, listing->tool->name);
+  return strlen(r->text) < 40;
+}
+
+static void tools_of_the_runtime_and_of_an_agent_are_listed_without_a_turn(void **state) {
+  (void)state;
+  world w;
+  size_t count = 0;
+  assert_int_equal(open_world(&w, only_read, NULL, NULL), TP_OK);
+  act intake = {0};
+  add_hooks(w.runtime, &(hook){.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &intake}, 1);
+  results all = {""}, agents = {""}, some = {"already so long that the first one stops it: "};
+  assert_int_equal(tp_runtime_tools(w.runtime, note_listing, &all, &count, NULL), TP_OK);
+  assert_string_equal(all.text, "test.read test.write ");
+  assert_int_equal(count, 2);
+  tp_agent *agent = tp_agent_find(w.runtime, "clerk");
+  assert_non_null(agent);
+  assert_int_equal(tp_agent_tools(agent, note_listing, &agents, &count, NULL), TP_OK);
+  assert_string_equal(agents.text, "test.read ");
+  assert_int_equal(count, 1);
+  assert_int_equal(tp_runtime_tools(w.runtime, note_listing, &some, &count, NULL), TP_OK);
+  assert_int_equal(count, 1);
+  assert_int_equal(tp_runtime_tools(w.runtime, NULL, NULL, &count, NULL), TP_OK);
+  assert_int_equal(count, 2);
+  tp_agent_unref(agent);
+  assert_int_equal(intake.calls, 0);
+  assert_int_equal(w.tools.runs[0], 0);
+  assert_int_equal(w.model->asked, 0);
+  close_world(&w);
+}
+
+static tp_answer list_from_inside(void *self, tp_call *call) {
+  tp_runtime *runtime = self;
+  return tp_runtime_tools(runtime, NULL, NULL, NULL, NULL) == TP_ERR_USAGE ? tp_call_allow(call)
+                                                                          : tp_call_deny(call, "listed");
+}
+
+static void listing_that_cannot_be_made_says_why(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  size_t count = 7;
+  assert_int_equal(tp_runtime_tools(runtime, NULL, NULL, &count, NULL), TP_OK); /* nothing brings any */
+  assert_int_equal(count, 0);
+  act ill = {.kind = TP_ANSWER_FAILED, .reason = "no disk"};
+  hook hooks[] = {{.id = "ill", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &ill},
+                  {.id = "inside", .phase = TP_PHASE_TURN_INTAKE, .run = list_from_inside, .self = runtime}};
+  add_hooks(runtime, hooks, COUNT(hooks));
+  tp_fault fault = {0};
+  assert_int_equal(tp_runtime_tools(runtime, NULL, NULL, &count, &fault), TP_ERR_HOOK);
+  assert_non_null(strstr(fault.message, "ill: no disk"));
+  assert_string_equal(fault.subject, "ill");
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, TP_PHASE_TURN_INTAKE, "hi");
+  assert_int_equal(result.outcome, TP_OK);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tool_out_of_scope_is_not_shown_not_asked_for_and_not_run),
@@ -201,6 +264,8 @@ int main(void) {
       cmocka_unit_test(agent_with_an_empty_list_may_use_none),
       cmocka_unit_test(scope_is_what_agent_build_left),
       cmocka_unit_test(list_of_another_kind_that_agent_build_left_is_refused),
+      cmocka_unit_test(tools_of_the_runtime_and_of_an_agent_are_listed_without_a_turn),
+      cmocka_unit_test(listing_that_cannot_be_made_says_why),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
