@@ -110,7 +110,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 # that and themselves.
 MODULES = ['include/turnphase', 'runtime/base', 'runtime/os', 'runtime/value', 'runtime/store', 'runtime/record', 'runtime/inbox', 'runtime/sched', 'runtime/plan',
          'runtime/exec', 'runtime/process', 'phases']
-PUBLIC_FACE_ONLY = ['providers', 'stores', 'domains/declared', 'domains/files', 'domains/memory', 'cli', 'examples']
+PUBLIC_FACE_ONLY = ['providers', 'stores', 'domains/declared', 'domains/files', 'domains/memory', 'domains/skills', 'cli', 'examples']
 # One piece of code in two libraries (docs/architecture.md): this header of another module, and no other.
 SHARED_HEADERS = {'domains/memory': 'stores/sqlite/database.h'}
 FOR_ALL = 'runtime/base/printf.h'  # a macro and nothing else

@@ -194,12 +194,14 @@ static bool is_blank(tp_text text) {
   return true;
 }
 
-/* A message that begins with a slash is written with two. To a program each line is a message. */
+/* A message that begins with a slash is written with two; that with a skill's name needs one where there are skills and
+ * no command has the name. To a program each line is a message. */
 static void take_text(cli_chat *chat, tp_text text) {
   bool slash = !chat->arguments->json && text.size > 0 && text.data[0] == '/';
+  bool twice = slash && text.size > 1 && text.data[1] == '/';
   if (is_blank(text)) return;
-  if (slash && (text.size == 1 || text.data[1] != '/')) cli_slash_run(chat, text);
-  else if (slash) cli_chat_say(chat, (tp_text){text.data + 1, text.size - 1});
+  if (slash && !twice && (!chat->arguments->skills || cli_slash_is_command(text))) cli_slash_run(chat, text);
+  else if (twice) cli_chat_say(chat, (tp_text){text.data + 1, text.size - 1});
   else cli_chat_say(chat, text);
 }
 

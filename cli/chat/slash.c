@@ -279,6 +279,12 @@ static const command *find(const char *line, size_t size) {
   return NULL;
 }
 
+bool cli_slash_is_command(tp_text line) {
+  size_t size = 0;
+  while (size < line.size && line.data[size] != ' ' && line.data[size] != '\t') size++;
+  return find(line.data, size) != NULL;
+}
+
 static void run_line(cli_chat *chat, char *line) {
   size_t size = strcspn(line, " \t");
   char *rest = line + size + strspn(line + size, " \t");

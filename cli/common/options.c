@@ -160,6 +160,7 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   case OPTION_TOOL: take_word(&arguments->tools, value); break;
   case OPTION_LANGUAGE: return take_language(arguments, value);
   case OPTION_FILES: arguments->files = value; break;
+  case OPTION_SKILLS: arguments->skills = value; break;
   case OPTION_FILES_WRITES: return take_writes(arguments, value);
   case OPTION_MODEL:
     new_model(&arguments->models)->model = value;

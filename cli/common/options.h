@@ -74,7 +74,7 @@ typedef enum cli_language {
 typedef struct cli_arguments {
   cli_words loads, phases, tools;
   cli_model_names models;
-  const char *data, *tenant, *workspace, *payload, *hooks, *write, *files;
+  const char *data, *tenant, *workspace, *payload, *hooks, *write, *files, *skills;
   const char *session, *turn, *handler, *state, *since, *scope, *name;
   const char *format, *output, *age, *size;
   const char *operand;          /* the first word that is no option; NULL when there is none */

@@ -23,7 +23,8 @@ int cli_phases(const cli_arguments *arguments, cli_output *output) {
 
 /* Nothing to show in a table is told: an empty screen would leave the reader in doubt. */
 static bool has_subscriptions(const cli_arguments *arguments) {
-  return !arguments->no_memory || arguments->loads.count > 0 || arguments->hooks || arguments->files;
+  return !arguments->no_memory || arguments->loads.count > 0 || arguments->hooks || arguments->files ||
+         arguments->skills;
 }
 
 int cli_plan(const cli_arguments *arguments, cli_output *output) {

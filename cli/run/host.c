@@ -11,6 +11,7 @@
 #include "cli/hooks/hooks.h"
 #include "turnphase/files.h"
 #include "turnphase/memory.h"
+#include "turnphase/skills.h"
 
 void cli_log(void *ctx, const tp_log_record *record) {
   const cli_arguments *arguments = ctx;
@@ -53,6 +54,12 @@ static tp_status register_files(void *ctx, tp_runtime *runtime, tp_edit *edit, t
   tp_files_options options = {
       .struct_size = sizeof options, .root = arguments->files, .writes = arguments->files_writes};
   return tp_files_register(edit, &options, fault);
+}
+
+static tp_status register_skills(void *ctx, tp_runtime *runtime, tp_edit *edit, tp_fault *fault) {
+  (void)runtime;
+  tp_skills_options options = {.struct_size = sizeof options, .directory = ctx};
+  return tp_skills_register(edit, &options, fault);
 }
 
 static tp_status register_loaded(void *ctx, tp_runtime *runtime, tp_edit *edit, tp_fault *fault) {
@@ -117,6 +124,8 @@ int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_st
                         memory_path ? memory_path : "memory");
   if (status == CLI_OK && arguments->files)
     status = add_domain(runtime, "files", register_files, (void *)(uintptr_t)arguments, arguments->files);
+  if (status == CLI_OK && arguments->skills)
+    status = add_domain(runtime, "skills", register_skills, (void *)(uintptr_t)arguments->skills, arguments->skills);
   for (size_t i = 0; status == CLI_OK && i < arguments->loads.count; i++)
     status = load(runtime, arguments->loads.items[i]);
   if (status == CLI_OK && arguments->hooks) status = cli_hooks_load(runtime, arguments->hooks);

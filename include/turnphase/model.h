@@ -94,7 +94,7 @@ typedef struct tp_model {
                                    them. One that finds it full or freed fails. Kept as long as the model */
   const char *provider;         /* whose service answers, such as a host name: models of one provider share a breaker
                                    (tp_runtime_options.breaker_failures). NULL: name. At most 128 bytes; valid as
-                                   long as name. Since: 0.2 */
+                                   long as name. */
 } tp_model;
 
 /** Destroys a model that was not taken: calls its destroy, once. A struct that the library made is part of what it

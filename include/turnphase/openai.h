@@ -83,7 +83,7 @@ typedef struct tp_openai_options {
   uint8_t reserved_[6];         /* must be zero */
   uint32_t requests_per_minute; /* of this model, attempts included; 0: no limit. A sixth of it may go at once; what is
                                    above waits, in its order, until there is room: up to retry_after_ms_max and the
-                                   turn's deadline, else it fails at once with TP_ERR_MODEL_UNAVAILABLE. Since: 0.2 */
+                                   turn's deadline, else it fails at once with TP_ERR_MODEL_UNAVAILABLE. */
   uint32_t tokens_per_minute;   /* the same for tokens: a request counts as a quarter of its bytes until the endpoint
                                    says what it used, input and output; 0: no limit */
 } tp_openai_options;

@@ -113,7 +113,7 @@ typedef struct tp_runtime_options {
   uint32_t ask_reserved_;       /* must be zero */
   uint32_t breaker_failures;    /* of sessions with fallbacks: so many failed requests in a row to the models of one
                                    provider open its breaker, and the next model of the list is asked at once; 0: 5.
-                                   Opening and closing leave a log line and an audit row. Since: 0.2 */
+                                   Opening and closing leave a log line and an audit row. */
   uint32_t breaker_open_ms;     /* for so long; then one request per interval is let through, and an answer closes the
                                    breaker; 0: 30,000 */
 } tp_runtime_options;

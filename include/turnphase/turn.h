@@ -77,7 +77,7 @@ typedef struct tp_event {
   uint64_t lost;                /* LOST; TURN_END from an inbox: so many were lost right before it, where the host had
                                    not given back the last LOST; else 0 */
   tp_text model;                /* MODEL_BEGIN, MODEL_END: which one was asked, by tp_turn_request.model_name, the
-                                   agent's, or tp_model.name; else empty. Since: 0.2 */
+                                   agent's, or tp_model.name; else empty. */
 } tp_event;
 /** The host's own pointer, as tp_call_data(). Of an event from an inbox: as it was when the event happened.
  *  Threads: the one that the event was given to. */
@@ -150,7 +150,7 @@ typedef struct tp_agent_config {
                                    the scope. environment is a map of texts, as a block right behind `system` */
   void *data;                   /* the host's: tp_call_data(TP_ID_AGENT), tp_agent_data() */
   const tp_model *const *fallbacks; /* fallback_count pointers, as tp_session_options.fallbacks; with model alone.
-                                   Since: 0.2 */
+                                   */
   size_t fallback_count;
   bool environment;             /* the config begins with the key environment: os and platform (uname(2)) and shell
                                    ($SHELL, read with getenv()) of this process; a host whose tools run elsewhere gives
@@ -275,7 +275,7 @@ typedef struct tp_session_options {
                                    attempts are used up, or when the breaker of its provider is open
                                    (tp_runtime_options.breaker_failures); never behind a first delta. The turn stays
                                    with the one that it came to. They get no model_name: each has its own name.
-                                   Since: 0.2 */
+                                   */
   size_t fallback_count;
 } tp_session_options;
 

@@ -462,6 +462,29 @@ static void the_exit_status_says_what_went_wrong(void **state) {
   free(long_line);
 }
 
+static void skills_are_called_where_no_command_has_the_name(void **state) {
+  (void)state;
+  const char *skills = scratch_path("skills");
+  assert_int_equal(mkdir(skills, 0700), 0);
+  scratch_string("skills/brief.md", "Be brief.\n");
+  scratch_string("skills/help.md", "Help.\n");
+  const char *one = scratch_string("yes.yaml", "responses: [{text: Yes.}]\nrepeat: true\n");
+  const struct {
+    const char *input;
+    int status;
+    const char *out;
+  } rows[] = {{"/brief x\n", 0, "Yes.\n"},
+              {"/help\n", 0, "this list"},
+              {"//help\n", 0, "Yes.\n"},
+              {"/foo\n", 0, "/foo: there is no such skill"}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    command c = {.arguments = {"chat", "--script", one, "--no-memory", "--skills", skills}, .input = rows[i].input};
+    assert_status(&c, rows[i].status);
+    assert_holds(&c.out, rows[i].out);
+    command_free(&c);
+  }
+}
+
 static void sigint_ends_a_script(void **state) {
   (void)state;
   static const char words[] = DELTA("{\"content\":\"One two\"}");
@@ -492,6 +515,7 @@ int main(void) {
       cmocka_unit_test(without_a_terminal_each_line_is_a_message),
       cmocka_unit_test(json_gives_the_events_of_run_and_takes_lines_as_they_stand),
       cmocka_unit_test(the_exit_status_says_what_went_wrong),
+      cmocka_unit_test(skills_are_called_where_no_command_has_the_name),
       cmocka_unit_test(sigint_ends_a_script),
   };
   return cmocka_run_group_tests(tests, prepare, scratch_remove);

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Registration, and the two handlers: one lists the skills for an agent, one puts their bodies into a message. */
+#include "turnphase/skills.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "domains/skills/skill.h"
+#include "turnphase/value.h"
+
+/* What the handlers share: each holds a reference, and so does tp_skills_register() while it runs. */
+typedef struct domain {
+  int directory;
+  pthread_mutex_t mutex;
+  /* ---- under mutex */
+  unsigned refs;
+} domain;
+
+/* ---- a text that grows ---- */
+
+typedef struct buffer {
+  char *data;
+  size_t size, room;
+  bool failed;
+} buffer;
+
+static void put(buffer *b, tp_text text) {
+  if (b->size + text.size > b->room && !b->failed) {
+    size_t room = 2 * (b->size + text.size);
+    char *data = realloc(b->data, room);
+    b->failed = !data;
+    if (data) b->data = data;
+    if (data) b->room = room;
+  }
+  if (b->failed || text.size == 0) return;
+  memcpy(b->data + b->size, text.data, text.size);
+  b->size += text.size;
+}
+
+static void put_string(buffer *b, const char *string) { put(b, (tp_text){string, strlen(string)}); }
+static tp_text text_of(const buffer *b) { return (tp_text){b->data, b->size}; }
+
+/* ---- what an agent may use ---- */
+
+static bool text_equal(tp_text a, tp_text b) {
+  return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
+
+static bool is_allowed(tp_text allowed, tp_text name) {
+  if (allowed.size == 0) return true; /* no list */
+  for (tp_value_walk walk = {0}; tp_value_next(allowed, &walk);)
+    if (text_equal(tp_value_text(walk.value), name)) return true;
+  return false;
+}
+
+/* ---- agent.build ---- */
+
+static tp_status put_summary(const domain *d, const char *name, buffer *list, tp_fault *fault) {
+  tp__skill skill;
+  tp_status status = tp__skill_read(d->directory, name, &skill, fault);
+  if (status != TP_OK) return status;
+  put_string(list, list->size ? "\n- /" : "- /");
+  put_string(list, name);
+  put_string(list, ": ");
+  put(list, skill.summary);
+  free(skill.content);
+  return TP_OK;
+}
+
+static bool has_name(const tp__skill_names *names, tp_text name) {
+  for (size_t i = 0; i < names->count; i++)
+    if (text_equal((tp_text){names->items[i], strlen(names->items[i])}, name)) return true;
+  return false;
+}
+
+/* Of another domain, perhaps; else a mistake that somebody should see. */
+static void diagnose_missing(tp_call *call, const tp__skill_names *names, tp_text allowed) {
+  char text[TP__SKILL_NAME_MAX + 128];
+  for (tp_value_walk walk = {0}; allowed.size && tp_value_next(allowed, &walk);) {
+    tp_text name = tp_value_text(walk.value);
+    if (has_name(names, name)) continue;
+    snprintf(text, sizeof text, "the config names the skill %.*s, and there is no file of it",
+             (int)(name.size < TP__SKILL_NAME_MAX ? name.size : TP__SKILL_NAME_MAX), name.data);
+    (void)!tp_call_emit_diagnostic(call, TP_SEVERITY_WARNING, "skill_missing", text);
+  }
+}
+
+static tp_answer emit_list(tp_call *call, const buffer *list) {
+  if (list->failed) return tp_call_fail(call, TP_ERR_NO_MEMORY, "no memory for the list of skills");
+  if (list->size == 0) return TP_ANSWER_DONE;
+  const tp_contribution section = {.struct_size = sizeof section,
+                                   .kind = TP_KIND_PROMPT_SECTION,
+                                   .key = tp_text_of("skills"),
+                                   .title = tp_text_of("Skills"),
+                                   .text = text_of(list)};
+  return tp_call_emit(call, &section) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
+}
+
+static tp_answer list_skills(void *self, tp_call *call) {
+  const domain *d = self;
+  tp_fault fault = {0};
+  buffer list = {0};
+  tp_text allowed = tp_value_get(tp_call_text(call, TP_FIELD_AGENT_CONFIG), "skills");
+  tp__skill_names *names = malloc(sizeof *names);
+  if (!names) return tp_call_fail(call, TP_ERR_NO_MEMORY, "no memory for the list of skills");
+  tp_status status = tp__skill_list(d->directory, names, &fault);
+  for (size_t i = 0; status == TP_OK && i < names->count; i++)
+    if (is_allowed(allowed, tp_text_of(names->items[i])))
+      status = put_summary(d, names->items[i], &list, &fault);
+  if (status == TP_OK) diagnose_missing(call, names, allowed);
+  tp_answer answer =
+      status == TP_OK ? emit_list(call, &list) : tp_call_fail(call, (uint32_t)status, fault.message);
+  free(names);
+  free(list.data);
+  return answer;
+}
+
+/* ---- turn.intake ---- */
+
+static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
+/* The word behind a slash at the beginning of a line; empty: there is none, or it holds another slash. */
+static tp_text command_at(tp_text text, size_t at) {
+  static const tp_text none = {NULL, 0};
+  if (at >= text.size || text.data[at] != '/') return none;
+  tp_text word = {text.data + at + 1, 0};
+  while (at + 1 + word.size < text.size && !is_space(word.data[word.size])) word.size++;
+  return word.size && memchr(word.data, '/', word.size) ? none : word;
+}
+
+static bool begins_like_a_name(tp_text word) {
+  char c = word.size ? word.data[0] : '\0';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+/* Where the next line begins whose first word is a name behind a slash; the end without any. */
+static size_t next_command(tp_text text, size_t from) {
+  for (size_t at = from; at < text.size; at++)
+    if (text.data[at] == '\n' && tp__skill_name_valid(command_at(text, at + 1))) return at + 1;
+  return text.size;
+}
+
+static tp_text trim(tp_text text) {
+  while (text.size && is_space(text.data[0])) text = (tp_text){text.data + 1, text.size - 1};
+  while (text.size && is_space(text.data[text.size - 1])) text.size--;
+  return text;
+}
+
+static tp_status refuse(tp_fault *fault, tp_text word, const char *why) {
+  return tp__skill_fail(fault, TP_ERR_NOT_FOUND, NULL,
+                        "/%.*s: %s; begin the message with a blank to send it as it is",
+                        (int)(word.size < TP__SKILL_NAME_MAX ? word.size : TP__SKILL_NAME_MAX), word.data, why);
+}
+
+static tp_status put_skill(const domain *d, tp_text word, tp_text allowed, buffer *message, tp_fault *fault) {
+  char name[TP__SKILL_NAME_MAX + 1] = "";
+  tp__skill skill;
+  if (!tp__skill_name_valid(word)) return refuse(fault, word, "no skill can have this name");
+  if (!is_allowed(allowed, word)) return refuse(fault, word, "the agent may not use this skill");
+  memcpy(name, word.data, word.size);
+  tp_status status = tp__skill_read(d->directory, name, &skill, fault);
+  if (status == TP_ERR_NOT_FOUND) return refuse(fault, word, "there is no such skill");
+  if (status != TP_OK) return status;
+  put_string(message, message->size ? "\n\n<skill name=\"" : "<skill name=\"");
+  put_string(message, name);
+  put_string(message, "\">\n");
+  put(message, skill.body);
+  put_string(message, "\n</skill>");
+  free(skill.content);
+  return TP_OK;
+}
+
+static tp_status put_message(const domain *d, tp_text text, tp_text allowed, buffer *message, tp_fault *fault) {
+  for (size_t at = 0; at < text.size;) {
+    tp_text word = command_at(text, at);
+    size_t behind = at + 1 + word.size, next = next_command(text, behind);
+    tp_status status = put_skill(d, word, allowed, message, fault);
+    if (status != TP_OK) return status;
+    tp_text arguments = trim((tp_text){text.data + behind, next - behind});
+    if (arguments.size) put_string(message, "\n\n");
+    put(message, arguments);
+    at = next;
+  }
+  if (!message->failed) return TP_OK;
+  return tp__skill_fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the skills of a message");
+}
+
+static tp_answer call_skills(void *self, tp_call *call) {
+  tp_fault fault = {0};
+  buffer message = {0};
+  tp_answer answer = TP_ANSWER_DONE;
+  tp_text text = tp_call_text(call, TP_FIELD_TEXT), allowed = tp_value_get(tp_call_agent_config(call), "skills");
+  if (!begins_like_a_name(command_at(text, 0))) return TP_ANSWER_DONE; /* an interceptor before this one changed it */
+  if (put_message(self, text, allowed, &message, &fault) == TP_OK) {
+    tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = text_of(&message)};
+    if (tp_call_replace(call, &field, 1) != TP_OK) answer = TP_ANSWER_FAILED;
+  } else {
+    answer = tp_call_deny(call, fault.message);
+  }
+  free(message.data);
+  return answer;
+}
+
+/* ---- registration ---- */
+
+static void ref(domain *d) {
+  pthread_mutex_lock(&d->mutex);
+  d->refs++;
+  pthread_mutex_unlock(&d->mutex);
+}
+
+static void unref(void *self) {
+  domain *d = self;
+  pthread_mutex_lock(&d->mutex);
+  bool last = --d->refs == 0;
+  pthread_mutex_unlock(&d->mutex);
+  if (!last) return;
+  close(d->directory);
+  pthread_mutex_destroy(&d->mutex);
+  free(d);
+}
+
+static int32_t is_command(void *ctx, const tp_match_view *view) {
+  (void)ctx;
+  return begins_like_a_name(command_at(tp_match_text(view, TP_FIELD_TEXT), 0)) ? TP_MATCH_YES : TP_MATCH_NO;
+}
+
+/* @param match  NULL: always. */
+static tp_status add(tp_edit *edit, domain *d, const tp_handler *row, const tp_match *match, tp_fault *fault) {
+  tp_handler handler = *row;
+  handler.struct_size = sizeof handler;
+  handler.self = d;
+  handler.destroy = unref;
+  handler.phase_count = 1;
+  handler.contract_version = 1;
+  handler.idempotent = true;
+  tp_status status = tp_edit_add_handler(edit, &handler, fault);
+  if (status != TP_OK) return status; /* a handler that was not taken is not destroyed */
+  ref(d);
+  const tp_subscription subscription = {.struct_size = sizeof subscription,
+                                        .id = row->id,
+                                        .handler = row->id,
+                                        .phase = row->phases[0],
+                                        .failure = TP_FAILURE_REQUIRED,
+                                        .match = match};
+  return tp_edit_add_subscription(edit, &subscription, fault);
+}
+
+static tp_status add_handlers(tp_edit *edit, domain *d, tp_fault *fault) {
+  static const uint32_t build = TP_PHASE_AGENT_BUILD, intake = TP_PHASE_TURN_INTAKE;
+  const tp_handler lists = {.id = "skills.list",
+                            .summary = "lists the skills in the agent's system text",
+                            .run = list_skills,
+                            .phases = &build,
+                            .capabilities = TP_CAPABILITY_CONTRIBUTE_PROMPT_SECTION};
+  const tp_handler calls = {.id = "skills.call",
+                            .summary = "puts the skills that a message calls into it",
+                            .run = call_skills,
+                            .phases = &intake,
+                            .capabilities = TP_CAPABILITY_DECIDE | TP_CAPABILITY_REPLACE_PAYLOAD};
+  static const tp_field_id field = TP_FIELD_TEXT;
+  static const tp_match match = {.struct_size = sizeof match,
+                                 .matches = is_command,
+                                 .description = "the text begins with /NAME",
+                                 .fields = &field,
+                                 .field_count = 1};
+  tp_status status = add(edit, d, &lists, NULL, fault);
+  return status == TP_OK ? add(edit, d, &calls, &match, fault) : status;
+}
+
+static tp_status read_options(const tp_skills_options *theirs, tp_skills_options *ours, tp_fault *fault) {
+  enum { OPTIONS_SIZE_MAX = 4096 }; /* as tp__options_read() */
+  size_t size = theirs ? theirs->struct_size : 0;
+  if (theirs && (size < sizeof size || size > OPTIONS_SIZE_MAX || size % sizeof size != 0))
+    return tp__skill_fail(fault, TP_ERR_VERSION, NULL,
+                          "tp_skills_options: struct_size is %zu; set it to sizeof(tp_skills_options)", size);
+  *ours = (tp_skills_options){.struct_size = sizeof *ours};
+  for (size_t i = sizeof *ours; i < size; i++)
+    if (((const char *)theirs)[i])
+      return tp__skill_fail(fault, TP_ERR_VERSION, NULL,
+                            "tp_skills_options: byte %zu is set, but this library is older (%s) and knows the first "
+                            "%zu bytes only; leave the newer field zero, or install a newer turnphase",
+                            i, tp_version(), sizeof *ours);
+  if (theirs) memcpy(ours, theirs, size < sizeof *ours ? size : sizeof *ours);
+  if (ours->directory && ours->directory[0]) return TP_OK;
+  return tp__skill_fail(fault, TP_ERR_USAGE, NULL,
+                        "tp_skills_options.directory is empty: name the directory of the skills");
+}
+
+static tp_status domain_new(const char *path, domain **ret_domain, tp_fault *fault) {
+  int directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0) return tp__skill_fail(fault, TP_ERR_IO, path, "%s: %s", path, strerror(errno));
+  domain *d = calloc(1, sizeof *d);
+  if (!d) {
+    close(directory);
+    return tp__skill_fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the skills");
+  }
+  pthread_mutex_init(&d->mutex, NULL); /* cannot fail with default attributes on Linux */
+  d->refs = 1;
+  d->directory = directory;
+  *ret_domain = d;
+  return TP_OK;
+}
+
+static tp_status check_all(const domain *d, tp_fault *fault) {
+  tp__skill_names *names = malloc(sizeof *names);
+  if (!names) return tp__skill_fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the names of the skills");
+  tp_status status = tp__skill_list(d->directory, names, fault);
+  for (size_t i = 0; status == TP_OK && i < names->count; i++) {
+    tp__skill skill = {0};
+    status = tp__skill_read(d->directory, names->items[i], &skill, fault);
+    free(skill.content);
+  }
+  free(names);
+  return status;
+}
+
+tp_status tp_skills_register(tp_edit *edit, const tp_skills_options *options, tp_fault *fault) {
+  tp_skills_options ours;
+  domain *d = NULL;
+  tp_status status = read_options(options, &ours, fault);
+  if (status == TP_OK) status = domain_new(ours.directory, &d, fault);
+  if (status != TP_OK) return status;
+  status = check_all(d, fault);
+  if (status == TP_OK) status = add_handlers(edit, d, fault);
+  unref(d);
+  return status;
+}
