@@ -88,6 +88,21 @@ static const cli_command commands[] = {
                     "import SETTINGS   show what becomes of another host's hooks; --write DIR writes them\n"
                     "new KIND ID DIR   make a hook with its script and a test; KIND is guard, context or log",
      .run = cli_hooks},
+    {.bit = CLI_TOOL,
+     .name = "tool",
+     .operand = "ACTION TOOL",
+     .operands_max = 2,
+     .summary = "list tools, and call one with every gate of a turn",
+     .examples = "  turnphase tool list --load ./tools.so\n"
+                 "  echo '{\"path\": \"notes.txt\"}' | turnphase tool call read_file --files . --arguments -\n"
+                 "  turnphase tool call deploy --load ./tools.so --caller ci --environment prod --json\n",
+     .description =
+         "list        the tools that a turn would have\n"
+         "call TOOL   calls one, without session and model: policies, tool.create, tool.rewrite, schema,\n"
+         "            tool.pre, questions (on the terminal), the tool, tool.result and tool.post. Exit: 0 it\n"
+         "            did what was asked, 1 it did not, 77 it was denied, 78 no such tool, or arguments that\n"
+         "            its schema refuses, 124 it did not end within its limit",
+     .run = cli_tool},
     {.bit = CLI_RUNS,
      .name = "runs",
      .operand = "DIR",

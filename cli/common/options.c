@@ -104,6 +104,14 @@ static bool take_writes(cli_arguments *arguments, const char *given) {
   return which >= 0;
 }
 
+static bool take_caller(cli_arguments *arguments, const char *given) {
+  static const char *const words[] = {"cli", "ci", "job"};
+  static const tp_caller callers[] = {TP_CALLER_MANUAL_CLI, TP_CALLER_CI_PIPELINE, TP_CALLER_BACKGROUND_JOB};
+  int which = take_one_of("caller", words, given);
+  if (which >= 0) arguments->caller = callers[which];
+  return which >= 0;
+}
+
 /* Digits alone: strtoul() would take a sign and white space. */
 static bool take_number(const char *option, uint32_t least, uint32_t greatest, const char *given,
                         uint32_t *ret_number) {
@@ -161,6 +169,14 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   case OPTION_LANGUAGE: return take_language(arguments, value);
   case OPTION_FILES: arguments->files = value; break;
   case OPTION_SKILLS: arguments->skills = value; break;
+  case OPTION_ARGUMENTS:
+    arguments->call_arguments = value;
+    break;
+  case OPTION_CALLER:
+    return take_caller(arguments, value);
+  case OPTION_ENVIRONMENT:
+    arguments->environment = value;
+    break;
   case OPTION_FILES_WRITES: return take_writes(arguments, value);
   case OPTION_MODEL:
     new_model(&arguments->models)->model = value;
@@ -231,7 +247,11 @@ static int take_operands(const cli_command *command, int argc, char **argv, cli_
 int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_arguments *arguments) {
   struct option table[OPTION_COUNT + 1];
   char letters[2 * OPTION_COUNT + 2];
-  *arguments = (cli_arguments){.turns = TURNS, .warm_up = WARM_UP, .concurrency = 1, .limit = CLI_LIMIT_NOT_GIVEN};
+  *arguments = (cli_arguments){.turns = TURNS,
+                               .warm_up = WARM_UP,
+                               .concurrency = 1,
+                               .limit = CLI_LIMIT_NOT_GIVEN,
+                               .caller = TP_CALLER_MANUAL_CLI};
   make_table(command->bit, table, letters);
   opterr = 0;
   optind = 1;

@@ -25,9 +25,10 @@ enum {
   CLI_CHAIN = 65536,
   CLI_EXPLAIN = 131072,
   CLI_PLOT = 262144,
+  CLI_TOOL = 524288,
   CLI_OF_TURN = CLI_TIME | CLI_BLAME | CLI_CHAIN | CLI_EXPLAIN,
   CLI_EVERY = CLI_PLAN | CLI_PHASES | CLI_RUN | CLI_EXIT_STATUS | CLI_BENCH | CLI_RUNS | CLI_SHOW | CLI_JOBS |
-              CLI_STORE | CLI_HOOKS | CLI_MEMORY | CLI_CHAT | CLI_OF_TURN | CLI_PLOT
+              CLI_STORE | CLI_HOOKS | CLI_MEMORY | CLI_CHAT | CLI_OF_TURN | CLI_PLOT | CLI_TOOL
 };
 
 enum { CLI_OPERANDS_MAX = 4 };
@@ -82,6 +83,9 @@ typedef struct cli_arguments {
   size_t operand_count;
   cli_language language;
   tp_files_writes files_writes;
+  tp_caller caller;           /* MANUAL_CLI without --caller */
+  const char *call_arguments; /* a file; NULL: not given */
+  const char *environment;
   cli_colour colour;
   uint32_t turns, warm_up, concurrency;
   uint32_t limit;               /* 0: all; CLI_LIMIT_NOT_GIVEN */
@@ -123,5 +127,6 @@ int cli_run(const cli_arguments *arguments, cli_output *output);
 int cli_runs(const cli_arguments *arguments, cli_output *output);
 int cli_show(const cli_arguments *arguments, cli_output *output);
 int cli_store(const cli_arguments *arguments, cli_output *output);
+int cli_tool(const cli_arguments *arguments, cli_output *output);
 
 #endif

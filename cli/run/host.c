@@ -99,10 +99,17 @@ static int load(tp_runtime *runtime, const char *path) {
 
 int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_store *store,
                   tp_runtime **ret_runtime) {
+  return cli_host_open_asking(arguments, memory_path, store, NULL, ret_runtime);
+}
+
+int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path, tp_store *store, cli_ask *ask,
+                         tp_runtime **ret_runtime) {
   tp_runtime_options options = {.struct_size = sizeof options,
                                 .log = cli_log,
                                 .log_ctx = (void *)(uintptr_t)arguments,
                                 .engine_workers = arguments->workers,
+                                .ask = ask ? cli_ask_put : NULL,
+                                .ask_ctx = ask,
                                 .store = store,
                                 .durability = store ? TP_DURABILITY_ASYNC : TP_DURABILITY_DEFAULT,
                                 .timestamps = arguments->timestamps};

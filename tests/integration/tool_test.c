@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The command tool: the tools of a turn, and one call with its gates, for people and for a pipeline. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/integration/support/command.h"
+
+static const char *files(void) {
+  static char path[512];
+  scratch_string("note.txt", "line one\n");
+  snprintf(path, sizeof path, "%s", scratch_path("."));
+  return path;
+}
+
+static void tools_are_listed_for_people_and_programs(void **state) {
+  (void)state;
+  command c = {.arguments = {"tool", "list", "--no-memory", "--files", files()}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "files_read");
+  assert_holds(&c.out, "Read a text file");
+  command_free(&c);
+  c = (command){.arguments = {"tool", "list", "--no-memory", "--files", files(), "--json"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "{\"tool\":\"files_list\",\"owner\":\"files\"");
+  assert_holds(&c.out, "\"schema\":{\"type\":\"object\"");
+  command_free(&c);
+}
+
+static void call_prints_what_the_tool_says(void **state) {
+  (void)state;
+  command c = {.arguments = {"tool", "call", "files_read", "--files", files(), "--arguments", "-"},
+               .input = "{\"path\": \"note.txt\"}"};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "line one");
+  command_free(&c);
+  c = (command){.arguments = {"tool", "call", "files_read", "--files", files(), "-a", "-", "--json"},
+                .input = "{\"path\": \"note.txt\"}"};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "{\"tool\":\"files_read\",\"result\":\"ok\",\"started\":true");
+  command_free(&c);
+}
+
+/* Nobody can be asked where there is no terminal. */
+static void call_that_is_denied_ends_with_a_status_of_its_own(void **state) {
+  (void)state;
+  command c = {.arguments = {"tool", "call", "files_write", "--files", files(), "-a", "-", "--caller", "ci"},
+               .input = "{\"path\": \"new.txt\", \"text\": \"no\"}"};
+  assert_status(&c, 77);
+  assert_holds(&c.out, "blocked the action");
+  assert_holds(&c.err, "files_write: denied");
+  command_free(&c);
+  c = (command){.arguments = {"tool", "call", "files_write", "--files", files(), "--files-writes", "allow", "-a", "-"},
+                .input = "{\"path\": \"new.txt\", \"text\": \"yes\"}"};
+  assert_status(&c, 0);
+  command_free(&c);
+}
+
+static void what_cannot_be_called_is_told_from_what_failed(void **state) {
+  (void)state;
+  static const struct {
+    const char *tool, *arguments;
+    int status;
+    const char *says;
+  } cases[] = {{"missing", "{}", 78, "no tool of that name"},
+               {"files_read", "{}", 78, "path"},
+               {"files_read", "[1]", 78, "one JSON object"},
+               {"files_read", "{", 78, "standard input:1:"},
+               {"files_read", "{\"path\": \"not-there.txt\"}", 1, "not-there.txt"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    command c = {.arguments = {"tool", "call", cases[i].tool, "--files", files(), "-a", "-"},
+                 .input = cases[i].arguments};
+    assert_status(&c, cases[i].status);
+    if (!strstr(c.out.data, cases[i].says) && !strstr(c.err.data, cases[i].says))
+      fail_msg("`%s` is not in: %s%s", cases[i].says, c.out.data, c.err.data);
+    command_free(&c);
+  }
+}
+
+static void wrong_words_are_refused(void **state) {
+  (void)state;
+  const char *const wrong[][5] = {{"tool"},
+                                  {"tool", "run"},
+                                  {"tool", "call"},
+                                  {"tool", "list", "files_read"},
+                                  {"tool", "list", "--caller", "robot"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    command c = {.input = ""};
+    for (size_t j = 0; j < 5; j++) c.arguments[j] = wrong[i][j];
+    assert_status(&c, 2);
+    command_free(&c);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(tools_are_listed_for_people_and_programs),
+      cmocka_unit_test(call_prints_what_the_tool_says),
+      cmocka_unit_test(call_that_is_denied_ends_with_a_status_of_its_own),
+      cmocka_unit_test(what_cannot_be_called_is_told_from_what_failed),
+      cmocka_unit_test(wrong_words_are_refused),
+  };
+  return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}
