@@ -53,6 +53,7 @@ tp__openai_call *tp__openai_call_new(tp__openai_core *core, const tp_model_reque
 void tp__openai_call_free(tp__openai_call *c) {
   if (c->reads) tp__openai_stream_fini(&c->stream);
   tp__openai_bytes_fini(&c->body);
+  tp__openai_bytes_fini(&c->pieces);
   tp__openai_bytes_fini(&c->refusal);
   tp__openai_string_free(c->model);
   tp__openai_free(c, sizeof *c);
@@ -72,9 +73,23 @@ static void fail_token(call *c) {
   (void)tp_model_fail(c->token, failure->code, failure->message, failure->retryable);
 }
 
+static void pass_on_text(call *c) {
+  tp_status status = TP_OK;
+  uint32_t size;
+  for (size_t at = 0; status == TP_OK && at < c->pieces.size; at += sizeof size + size) {
+    memcpy(&size, c->pieces.data + at, sizeof size);
+    status = tp_model_delta(c->token, (tp_text){c->pieces.data + at + sizeof size, size});
+  }
+  tp__openai_bytes_clear(&c->pieces);
+  if (status != TP_OK)
+    (void)tp__openai_fail(&c->failure, status, false, "a piece of the answer was not taken: %s",
+                          tp_status_text(status));
+}
+
 /* The transfer ends first, so that a connection is closed when the turn hears of it. */
 static void fail(call *c, CURLM *multi) {
   drop_transfer(c, multi);
+  pass_on_text(c);
   c->state = TP__OPENAI_OVER;
   fail_token(c);
 }
@@ -86,6 +101,11 @@ static void fail_as_stream(call *c, CURLM *multi) {
 
 static void complete(call *c, CURLM *multi, int64_t now_ns) {
   tp_model_response response;
+  pass_on_text(c);
+  if (c->failure.code != TP_OK) {
+    fail(c, multi);
+    return;
+  }
   if (tp__openai_answer_response(&c->stream.answer, &response) != TP_OK) {
     fail_as_stream(c, multi);
     return;
@@ -118,7 +138,15 @@ void tp__openai_call_abort(tp__openai_call *c, CURLM *multi) {
 
 /* ---- what libcurl calls ---- */
 
-static tp_status on_text(void *ctx, tp_text piece) { return tp_model_delta(((call *)ctx)->token, piece); }
+/* The turn hears of it when what has come for all requests was read: an engine worker that is woken for one of them
+ * then finds those of the others, too. */
+static tp_status on_text(void *ctx, tp_text piece) {
+  call *c = ctx;
+  uint32_t size = (uint32_t)piece.size;
+  tp__openai_put(&c->pieces, (const char *)&size, sizeof size);
+  tp__openai_put(&c->pieces, piece.data, piece.size);
+  return c->pieces.failed ? TP_ERR_NO_MEMORY : TP_OK;
+}
 
 /* Whether the body is server-sent events. Some servers forget to say so; JSON they do say. */
 static bool has_events(const call *c, tp_text type) {
@@ -296,6 +324,11 @@ int64_t tp__openai_call_due_ns(const tp__openai_call *c) {
 static void step_sent(call *c, CURLM *multi, int64_t now_ns) {
   const char *name, *what;
   uint32_t ms;
+  pass_on_text(c);
+  if (c->failure.code != TP_OK) {
+    fail(c, multi);
+    return;
+  }
   if (c->reads && c->stream.answer.done && c->stream.answer.failure.code == TP_OK) {
     complete(c, multi, now_ns);
     return;

@@ -152,26 +152,51 @@ static void take_finish(tp__openai_answer *answer, tp_text reason) {
   tp__openai_answer_stop_text(answer, reason);
 }
 
-/* A piece of a choice, or all of it. */
+/** The values of a map under some keys, which are found in one walk. */
+typedef struct pick {
+  const char *key;
+  tp_text value;
+} pick;
+
+static void pick_all(tp_text map, pick *picks, size_t count) {
+  for (tp_value_walk walk = {0}; tp_value_next(map, &walk);)
+    for (size_t i = 0; i < count; i++)
+      if (tp__openai_is(walk.key, picks[i].key)) picks[i].value = walk.value;
+}
+
+/* What was said: a piece, or all of it. */
+static void take_delta(tp__openai_answer *answer, tp_text delta) {
+  enum { CONTENT, REFUSAL, CALLS, PICKS };
+  pick picks[PICKS] = {[CONTENT] = {.key = "content"}, [REFUSAL] = {.key = "refusal"}, [CALLS] = {.key = "tool_calls"}};
+  pick_all(delta, picks, PICKS);
+  take_content(answer, picks[CONTENT].value);
+  take_content(answer, picks[REFUSAL].value);
+  for (tp_value_walk walk = {0}; tp_value_next(picks[CALLS].value, &walk);) take_call(answer, walk.value);
+}
+
 static void take_choice(tp__openai_answer *answer, tp_text choice) {
-  tp_text delta = tp_value_get(choice, "delta");
-  if (tp_value_kind_of(delta) != TP_VALUE_MAP) delta = tp_value_get(choice, "message");
-  take_content(answer, tp_value_get(delta, "content"));
-  take_content(answer, tp_value_get(delta, "refusal"));
-  for (tp_value_walk walk = {0}; tp_value_next(tp_value_get(delta, "tool_calls"), &walk);)
-    take_call(answer, walk.value);
-  take_finish(answer, tp__openai_text(choice, "finish_reason"));
+  enum { INDEX, DELTA, MESSAGE, FINISH, PICKS };
+  pick picks[PICKS] = {[INDEX] = {.key = "index"},
+                       [DELTA] = {.key = "delta"},
+                       [MESSAGE] = {.key = "message"},
+                       [FINISH] = {.key = "finish_reason"}};
+  pick_all(choice, picks, PICKS);
+  if (tp_value_int(picks[INDEX].value, 0) != 0) return; /* n is 1 */
+  take_delta(answer, picks[tp_value_kind_of(picks[DELTA].value) == TP_VALUE_MAP ? DELTA : MESSAGE].value);
+  take_finish(answer, tp_value_text(picks[FINISH].value));
 }
 
 static void take_chunk(tp__openai_answer *answer, tp_text chunk) {
-  tp_value_kind error = tp_value_kind_of(tp_value_get(chunk, "error"));
+  enum { ERROR, CHOICES, USAGE, PICKS };
+  pick picks[PICKS] = {[ERROR] = {.key = "error"}, [CHOICES] = {.key = "choices"}, [USAGE] = {.key = "usage"}};
+  pick_all(chunk, picks, PICKS);
+  tp_value_kind error = tp_value_kind_of(picks[ERROR].value);
   if (error == TP_VALUE_MAP || error == TP_VALUE_TEXT) {
     tp__openai_take_error(answer, chunk);
     return;
   }
-  for (tp_value_walk walk = {0}; tp_value_next(tp_value_get(chunk, "choices"), &walk);)
-    if (tp_value_int(tp_value_get(walk.value, "index"), 0) == 0) take_choice(answer, walk.value); /* n is 1 */
-  take_usage(answer, tp_value_get(chunk, "usage"));
+  for (tp_value_walk walk = {0}; tp_value_next(picks[CHOICES].value, &walk);) take_choice(answer, walk.value);
+  if (tp_value_kind_of(picks[USAGE].value) == TP_VALUE_MAP) take_usage(answer, picks[USAGE].value);
 }
 
 static const tp__openai_event events[] = {{NULL, take_chunk}, {NULL, NULL}};

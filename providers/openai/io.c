@@ -151,10 +151,9 @@ static void abort_all(CURLM *multi) {
 
 static void work(CURLM *multi) {
   int running;
-  for (int64_t now_ns = tp__openai_now_ns(); take_orders(now_ns); now_ns = tp__openai_now_ns()) {
-    (void)step_all(multi, now_ns);
+  while (take_orders(tp__openai_now_ns())) {
     curl_multi_perform(multi, &running);
-    now_ns = tp__openai_now_ns();
+    int64_t now_ns = tp__openai_now_ns();
     take_ended(multi, now_ns);
     int64_t due_ns = step_all(multi, now_ns), left_ms = POLL_MS_MAX;
     if (due_ns - now_ns < left_ms * 1000000) left_ms = due_ns <= now_ns ? 0 : (due_ns - now_ns + 999999) / 1000000;

@@ -18,7 +18,7 @@ static void no_memory(tp__openai_stream *stream) {
 }
 
 static void take_event(tp__openai_stream *stream, tp_text event) {
-  tp_text type = tp__openai_text(event, "type");
+  tp_text type = stream->form->events->type ? tp__openai_text(event, "type") : (tp_text){NULL, 0};
   for (const tp__openai_event *row = stream->form->events; row->take; row++) {
     if (row->type && !tp__openai_is(type, row->type)) continue;
     row->take(&stream->answer, event);
