@@ -91,8 +91,8 @@ static void free_call(tp__openai_call *call) {
   free_core(core);
 }
 
-/* Takes what is new and what was cancelled. @return whether to go on. */
-static bool take_orders(int64_t now_ns) {
+/* Takes what was cancelled, whose share of the rates is free again, and then what is new. @return whether to go on. */
+static bool take_orders(CURLM *multi, int64_t now_ns) {
   pthread_mutex_lock(&io.mutex);
   tp__openai_call *call = io.first_new;
   io.first_new = io.last_new = NULL;
@@ -102,6 +102,8 @@ static bool take_orders(int64_t now_ns) {
     each->gone = each->cancelled;
   io.any_cancelled = false;
   pthread_mutex_unlock(&io.mutex);
+  for (tp__openai_call *each = io.active; each; each = each->next_active)
+    if (each->gone) tp__openai_call_abort(each, multi);
   while (call) {
     tp__openai_call *next = call->next_new;
     call->connections = &io.connections_here;
@@ -151,7 +153,7 @@ static void abort_all(CURLM *multi) {
 
 static void work(CURLM *multi) {
   int running;
-  while (take_orders(tp__openai_now_ns())) {
+  while (take_orders(multi, tp__openai_now_ns())) {
     curl_multi_perform(multi, &running);
     int64_t now_ns = tp__openai_now_ns();
     take_ended(multi, now_ns);

@@ -132,6 +132,9 @@ static void events_of_a_turn_come_in_order_and_stay_readable_when_all_is_over(vo
   assert_text(of[TP_EVENT_TOOL_END]->tool_call->id, "c1");
   assert_string_equal(tp_tool_result_name(of[TP_EVENT_TOOL_END]->tool_result->kind), "unknown_tool");
   assert_true(of[TP_EVENT_TURN_END]->sequence > of[TP_EVENT_MODEL_END]->sequence);
+  assert_text(of[TP_EVENT_MODEL_BEGIN]->model, "recorder");
+  assert_text(of[TP_EVENT_MODEL_END]->model, "recorder");
+  assert_ptr_not_equal(of[TP_EVENT_MODEL_BEGIN]->model.data, of[TP_EVENT_MODEL_END]->model.data); /* copies */
   tp_inbox_free(h.inbox);
   for (size_t i = 0; i < count; i++) {
     assert_int_equal(destroyed, 0);

@@ -68,6 +68,11 @@ static void a_request_over_the_limit_waits_and_can_be_cancelled(void **state) {
   assert_int_equal(tp_submission_wait(p->submission, 0, NULL, NULL), TP_ERR_TIMEOUT);
   tp_submission_cancel(p->submission);
   assert_int_equal(provider_wait(p)->outcome, TP_TURN_CANCELLED);
+  tp_turn_request hurried = {.limit_ms = 30000};
+  const tp_turn_result *result = provider_turn(p, &hurried);
+  const char *in = strstr(result->reason.data, "would be sent in ");
+  assert_non_null(in);
+  assert_true(atoi(in + strlen("would be sent in ")) <= 60000); /* what was cancelled is not waited for */
   assert_int_equal(endpoint_count(p->endpoint, &p->endpoint->request_count), 1);
   provider_close(p);
 }

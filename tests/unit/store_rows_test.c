@@ -350,6 +350,8 @@ static void each_request_and_tool_call_is_a_step_of_the_record(void **state) {
     assert_true(list->items[i].started_ns > 0 && list->items[i].ended_ns >= list->items[i].started_ns);
     if (i > 0) assert_true(list->items[i].started_ns >= list->items[i - 1].started_ns);
   }
+  assert_string_equal(list->names[0], "recorder");
+  assert_string_equal(list->names[3], "recorder");
   assert_string_equal(list->names[1], "look");
   assert_int_equal(list->items[1].outcome, TP_TOOL_OK);
   assert_int_equal(list->items[1].place, 0);
