@@ -260,6 +260,10 @@ static inline bool endpoint_next_piece(endpoint *e, endpoint_connection *c, bool
   endpoint_put(c, c->body + c->body_at, piece);
   endpoint_put(c, "\r\n", 2);
   c->body_at += piece;
+  if (reply->then == ENDPOINT_ENDS && c->body_at == c->size) { /* with the last piece: a client sees both at once */
+    endpoint_put(c, "0\r\n\r\n", 5);
+    c->ended = true;
+  }
   if (c->due_ns >= 0) c->due_ns = reply->pause_ms ? endpoint_now_ns() + reply->pause_ms * INT64_C(1000000) : 0;
   return true;
 }
