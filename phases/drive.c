@@ -218,10 +218,12 @@ void tp__drive_cancel(tp__drive *d) {
     return;
   }
   if (d->model_call) tp__model_call_cancel(d->model_call);
-  if (d->host_call && d->step == TP__STEP_LOAD) tp__attempt_expire(&d->host_call->base, TP__CANCELLED);
+  bool appends = d->step == TP__STEP_COMMIT; /* whatever happens, what was done is kept */
+  if (d->host_call && !appends) tp__attempt_expire(&d->host_call->base, TP__CANCELLED);
 }
 
 static void free_drive(tp__drive *d, const tp_allocator *allocator) {
+  tp__request_let_go(d);
   tp__messages_fini(&d->history);
   tp__messages_fini(&d->messages);
   tp__arena_fini(&d->arena);

@@ -82,6 +82,10 @@ struct tp__drive {
   size_t model_index; /* of session->models: which one is asked; it never goes back */
   int64_t input_tokens, output_tokens, cost_micros;
   int64_t last_input_tokens, last_output_tokens, last_cost_micros;
+  bool too_long;             /* the provider said so of a request of this turn */
+  bool compacted;            /* compaction was tried for this request */
+  size_t kept_from;          /* of the session's messages: what a summary does not replace */
+  struct tp__drive_past *pasts; /* in the arena: those that requests were made of, referenced */
   bool requested;            /* a request was made: signals went with it */
   uint32_t tool_event_count; /* results among messages */
 };
@@ -136,7 +140,7 @@ void tp__drive_schedule_jobs(tp__drive *drive);
 
 /** What came before this turn: what its request brought, else the session's history. */
 static inline const tp__messages *tp__drive_past(const tp__drive *drive) {
-  return drive->has_history ? &drive->history : &drive->session->messages;
+  return drive->has_history ? &drive->history : &drive->session->past->list;
 }
 
 /** The model that is asked now. */
@@ -152,8 +156,15 @@ void tp__drive_note_answer(tp__drive *drive, const tp__model_call *call, tp_stat
 /** After a request that failed: whether a model is to be asked again, the same one or the next.
  *  @param attempts_max  of one model. */
 bool tp__drive_ask_again(tp__drive *drive, const tp__model_call *call, tp_status status, uint32_t attempts_max);
+/** compaction_step.c: whether the step COMPACT could make this request shorter. */
+bool tp__compaction_may(const tp__drive *drive);
+/** steps.c: adds the tokens and the cost of a response. */
+void tp__drive_count(tp__drive *drive, const tp_model_response *response);
+/** request.c: the name of the turn's model; may be empty. */
+tp_text tp__drive_model_name(const tp__drive *drive);
 
 /* request.c: the request to the model, from the history, the turn's messages, contexts, signals and reminders. */
+void tp__request_let_go(tp__drive *drive);
 tp_status tp__request_make(tp__drive *drive, tp_model_request *ret_request);
 
 #define STEP(id, name, run) void run(tp__drive *drive);

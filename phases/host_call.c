@@ -65,6 +65,7 @@ static void release(tp__attempt *attempt) {
   tp__turn *turn = c->turn;
   tp_session *session = c->session;
   end_to_count(c); /* it never ran, or nobody completed its token */
+  tp__past_unref(c->past);
   tp__messages_fini(&c->messages);
   tp__arena_fini(&c->arena);
   tp__block_give(&runtime->blocks, c, c->block_size);

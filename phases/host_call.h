@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host_call: a call to a session's history, as an attempt with a limit: a function that may block (load, append), run
- * on a handler thread, or one that only begins (append_start) and is answered through a token. What it works on lies in
- * its own arena, so that a call that was given up hurts nobody. */
+ * host_call: a call to a session's history or to its compaction callback, as an attempt with a limit: a function that
+ * may block (load, append, compact), run on a handler thread, or one that only begins (append_start) and is answered
+ * through a token. What it works on lies in its own arena, so that a call that was given up hurts nobody. */
 #ifndef TP__HOST_CALL_H
 #define TP__HOST_CALL_H
 
@@ -18,6 +18,8 @@ struct tp__host_call {
   tp__arena arena;                        /* the work's */
   tp__messages messages;                  /* the work's: what was loaded, or what to append */
   tp_status (*work)(tp__host_call *call); /* on a handler thread; NULL: append_start */
+  tp_compaction compaction;               /* of a compaction, with the past that it shows */
+  tp__past *past;                         /* referenced; NULL: none */
   tp_history_append request;              /* of append_start: lives till its token is completed */
   /** On the owner, once. status: the work's, or TP_ERR_TIMEOUT, TP_ERR_NO_THREAD: then the work's memory is not to be
    *  looked at. */

@@ -11,6 +11,26 @@ void tp__messages_fini(tp__messages *messages) {
   tp__release(messages->allocator, messages->items, messages->capacity * sizeof *messages->items);
 }
 
+tp__past *tp__past_new(const tp_allocator *allocator) {
+  tp__past *past = tp__alloc_zero(allocator, sizeof *past);
+  if (!past) return NULL;
+  atomic_init(&past->refs.v, 1);
+  tp__messages_init(&past->list, allocator);
+  return past;
+}
+
+tp__past *tp__past_ref(tp__past *past) {
+  tp__a32_add_relaxed(&past->refs, 1);
+  return past;
+}
+
+void tp__past_unref(tp__past *past) {
+  if (!past || tp__a32_sub_acq_rel(&past->refs, 1) != 1) return;
+  const tp_allocator *allocator = past->list.allocator;
+  tp__messages_fini(&past->list);
+  tp__release(allocator, past, sizeof *past);
+}
+
 bool tp__calls_copy(tp__arena *arena, const tp_tool_call *const *calls, size_t count,
                     const tp_tool_call *const **ret_calls) {
   *ret_calls = NULL;

@@ -5,6 +5,7 @@
 #define TP__MESSAGES_H
 
 #include "phases/model.h"
+#include "runtime/os/os.h"
 
 typedef struct tp__messages {
   const tp_allocator *allocator;
@@ -17,6 +18,16 @@ void tp__messages_init(tp__messages *messages, const tp_allocator *allocator);
 void tp__messages_fini(tp__messages *messages);
 /** Copies deeply. On failure nothing is added. */
 tp_status tp__messages_add(tp__messages *messages, const tp_message *message);
+/** A session's messages, counted: a request that was made of them may read their texts when the session has others. */
+typedef struct tp__past {
+  tp__a32 refs;
+  tp__messages list; /* the owner of the session's running turn adds to it */
+} tp__past;
+/** @return NULL without memory. */
+tp__past *tp__past_new(const tp_allocator *allocator);
+tp__past *tp__past_ref(tp__past *past);
+/** Accepts NULL. */
+void tp__past_unref(tp__past *past);
 /** Copies calls deeply into an arena, as a list of structs of this library's size. They are such as
  *  tp__tool_call_read() accepts. @return false without memory. */
 bool tp__calls_copy(tp__arena *arena, const tp_tool_call *const *calls, size_t count,

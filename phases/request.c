@@ -13,6 +13,26 @@ static bool is_for_the_model(const tp__messages *past, size_t i) {
   return message->role != TP_ROLE_END && !denied;
 }
 
+struct tp__drive_past {
+  tp__past *past;
+  struct tp__drive_past *next;
+};
+
+/* The session may replace its messages while this request, or one that was given up, still reads them. */
+static bool hold_past(tp__drive *d) {
+  tp__past *past = d->session->past;
+  if (d->has_history || (d->pasts && d->pasts->past == past)) return true;
+  struct tp__drive_past *held = tp__arena_alloc(&d->arena, sizeof *held);
+  if (!held) return false;
+  *held = (struct tp__drive_past){tp__past_ref(past), d->pasts};
+  d->pasts = held;
+  return true;
+}
+
+void tp__request_let_go(tp__drive *d) {
+  for (; d->pasts; d->pasts = d->pasts->next) tp__past_unref(d->pasts->past);
+}
+
 /* What came before, then this turn. Only the structs are copied; their texts stay where they are. */
 static tp_message *gather(tp__drive *d, size_t *ret_count, size_t *ret_user) {
   const tp__messages *past = tp__drive_past(d), *now = &d->messages;
@@ -92,7 +112,7 @@ static tp_status join_blocks(tp__drive *d, tp_message *messages, size_t count, s
 }
 
 /* The name is the first model's: another provider would not know it. */
-static tp_text model_of(const tp__drive *d) {
+tp_text tp__drive_model_name(const tp__drive *d) {
   if (d->model_index > 0) return (tp_text){NULL, 0};
   if (d->request.model_name) return tp_text_of(d->request.model_name);
   return tp_text_of(d->session->agent ? d->session->agent->model_name : NULL);
@@ -100,7 +120,7 @@ static tp_text model_of(const tp__drive *d) {
 
 tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request) {
   size_t count, user;
-  tp_message *messages = gather(d, &count, &user);
+  tp_message *messages = hold_past(d) ? gather(d, &count, &user) : NULL;
   if (!messages) return TP_ERR_NO_MEMORY;
   blocks b;
   TP__TRY(render_blocks(d, &b));
@@ -117,7 +137,7 @@ tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request) {
                                     .attempt = d->model_attempt,
                                     .ids = d->turn->core.ids,
                                     .id_count = TP_ID_COUNT,
-                                    .model = model_of(d),
+                                    .model = tp__drive_model_name(d),
                                     .parameters = d->request.parameters,
                                     .files = d->request.files,
                                     .system = d->system,

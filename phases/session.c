@@ -41,7 +41,7 @@ static void free_session(tp_session *session) {
   tp__listeners_fini(session->layer, &session->listeners);
   tp__inside_leave(&frame);
   tp__reminders_fini(&session->reminders);
-  tp__messages_fini(&session->messages);
+  tp__past_unref(session->past);
   tp__mutex_fini(&session->mutex);
   tp__string_free(allocator, session->id);
   tp__string_free(allocator, session->tenant);
@@ -75,6 +75,9 @@ static tp_status take_options(tp_session *session, const tp_session_options *opt
   if (session->agent && !session->owns_models) session->models = session->agent->models;
   session->history = *history;
   session->shared = tp_shared_history_ref(shared);
+  session->history_tokens_max = options->history_tokens_max;
+  session->compact = options->compact;
+  session->compact_ctx = options->compact_ctx;
   session->queued_max = options->turns_queued_max ? options->turns_queued_max : QUEUED_MAX;
   session->data = options->data;
   return TP_OK;
@@ -161,6 +164,16 @@ static tp_status say_refused(tp_status status, const char *id, tp_fault *fault) 
   }
 }
 
+/* A limit without a way to keep it, and a way to keep it that is never gone, would be accepted and ignored. */
+static tp_status check_compaction(const tp_session_options *options, tp_fault *fault) {
+  const char *wrong = NULL;
+  if (options->history_tokens_max < 0) wrong = "history_tokens_max is negative";
+  else if (options->history_tokens_max > 0 && !options->compact)
+    wrong = "history_tokens_max is set without compact, which makes a history shorter";
+  else if (options->compact_ctx && !options->compact) wrong = "compact_ctx is set without compact";
+  return wrong ? tp__fail(fault, TP_ERR_USAGE, options->id, "tp_session_options: %s", wrong) : TP_OK;
+}
+
 tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs, tp_session **ret_session,
                           tp_fault *fault) {
   tp_session_options options;
@@ -173,9 +186,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
     return tp__fail(fault, TP_ERR_USAGE, options.id, "tp_session_options.reserved_ must be zero");
   TP__TRY(tp__people_check("tp_session_options", options.ask, options.ask_ctx, options.permission,
                            options.permission_ctx, fault));
-  if (options.history_tokens_max != 0 || options.compact || options.compact_ctx)
-    return tp__fail(fault, TP_ERR_USAGE, options.id,
-                    "tp_session_options: history_tokens_max, compact and compact_ctx are not yet used; leave them 0");
+  TP__TRY(check_compaction(&options, fault));
   TP__TRY(tp__models_check("tp_session_options", options.model, options.fallbacks, options.fallback_count,
                            runtime->registry, fault));
   TP__TRY(tp__runtime_ready(runtime, fault));
@@ -192,14 +203,14 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   tp__list_init(&session->queue);
   tp__list_init(&session->link);
   tp__list_init(&session->history_user.link);
-  tp__messages_init(&session->messages, &runtime->allocator);
   tp__reminders_init(&session->reminders, &runtime->allocator);
   tp_status status = tp__mutex_init(&session->mutex);
   if (status != TP_OK) {
     tp__release(&runtime->allocator, session, sizeof *session);
     return tp__fail(fault, status, options.id, "no memory for a session");
   }
-  status = copy_strings(session, &options);
+  session->past = tp__past_new(&runtime->allocator);
+  status = session->past ? copy_strings(session, &options) : TP_ERR_NO_MEMORY;
   if (status != TP_OK) {
     free_session(session);
     return tp__fail(fault, status, options.id, "no memory for a session");

@@ -27,6 +27,9 @@ struct tp_session {
   tp_shared_history *shared;     /* referenced: whose history it is; NULL: the session's own */
   tp__history_user history_user; /* of shared; under its lock */
   tp__people people; /* its own; NULL: the runtime's */
+  int64_t history_tokens_max; /* 0: none */
+  tp_compact_fn compact;      /* NULL: none */
+  void *compact_ctx;
   uint32_t queued_max;
   uint64_t number; /* rises in the order of the lists, which a walk needs */
   void *data;      /* the host's */
@@ -52,7 +55,7 @@ struct tp_session {
   bool started; /* history loaded, session.start fired */
   tp_turn_outcome last_outcome; /* of the last turn that ran; NONE: none has */
   tp_status last_code;
-  tp__messages messages;
+  tp__past *past; /* referenced */
   tp__reminders reminders;
 };
 

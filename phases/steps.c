@@ -44,12 +44,12 @@ static void load_ended(tp__host_call *call, tp_status status) {
   d->load_ns = now_ns - d->waits_since_ns;
   tp__drive_note_step(d, TP_STEP_LOAD, d->waits_since_ns, now_ns, status);
   for (size_t i = 0; status == TP_OK && i < call->messages.count; i++)
-    status = tp__messages_add(&d->session->messages, &call->messages.items[i]);
+    status = tp__messages_add(&d->session->past->list, &call->messages.items[i]);
   if (status == TP_OK) {
     tp__drive_go(d, TP__STEP_SESSION_START);
     return;
   }
-  tp__messages *messages = &d->session->messages; /* nothing was there before: what came half is not kept */
+  tp__messages *messages = &d->session->past->list; /* nothing was there before: what came half is not kept */
   messages->count = 0;
   if (tp__drive_out_of_time(d)) return;
   tp_text reason = tp__arena_printf(&d->arena, "the history was not loaded: %s",
@@ -227,7 +227,7 @@ static void after_post_compile(tp__drive *d) {
     ok = tp__arena_text(&d->arena, tp_merged_text(merged, TP_FIELD_SYSTEM), &d->system);
   if (tp__drive_stopped(d, "turn.post_prompt_compile")) return;
   tp__drive_let_go(d);
-  if (ok) tp__drive_go(d, TP__STEP_MODEL_PRE);
+  if (ok) tp__drive_go(d, TP__STEP_COMPACT);
   else no_memory(d);
 }
 
@@ -347,7 +347,7 @@ static bool keep_response(tp__drive *d, const tp_model_response *response) {
 static int64_t at_least_none(int64_t number) { return number > 0 ? number : 0; }
 static int64_t sum(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX : a + b; }
 
-static void count(tp__drive *d, const tp_model_response *response) {
+void tp__drive_count(tp__drive *d, const tp_model_response *response) {
   d->last_input_tokens = at_least_none(response->input_tokens);
   d->last_output_tokens = at_least_none(response->output_tokens);
   d->last_cost_micros = at_least_none(response->cost_micros);
@@ -360,8 +360,9 @@ static void model_succeeded(tp__drive *d, const tp_model_response *response) {
   d->iterations++;
   d->model_attempt = 0;
   d->requested = true;
+  d->compacted = false;
   tp__reminders_delivered(&d->session->reminders);
-  count(d, response);
+  tp__drive_count(d, response);
   if (keep_response(d, response)) tp__drive_go(d, TP__STEP_MODEL_RESPONSE);
   else no_memory(d);
 }
@@ -371,6 +372,9 @@ static void model_failed(tp__drive *d, tp__model_call *call, tp_status status) {
     tp__drive_stop(d, TP_TURN_CANCELLED, TP_ERR_CANCELLED, tp_text_of("the turn was cancelled"));
   } else if (status == TP_ERR_TIMEOUT) {
     tp__drive_stop(d, TP_TURN_TIMED_OUT, status, tp_text_of("the model did not answer in time"));
+  } else if (status == TP_ERR_CONTEXT_LENGTH && !call->any_delta && tp__compaction_may(d)) {
+    d->too_long = true;
+    tp__drive_go(d, TP__STEP_COMPACT);
   } else if (tp__drive_ask_again(d, call, status, or_default(d->request.model_attempts, MODEL_ATTEMPTS))) {
     tp__drive_go(d, TP__STEP_MODEL_PRE);
   } else {
@@ -626,7 +630,7 @@ static void append_ended(tp__host_call *call, tp_status status) {
   d->append_ns = now_ns - d->waits_since_ns;
   tp__drive_note_step(d, TP_STEP_APPEND, d->waits_since_ns, now_ns, status);
   for (size_t i = 0; status == TP_OK && i < call->messages.count; i++)
-    status = tp__messages_add(&d->session->messages, &call->messages.items[i]);
+    status = tp__messages_add(&d->session->past->list, &call->messages.items[i]);
   after_commit(d, status, call->message);
 }
 
@@ -634,9 +638,9 @@ void tp__step_commit(tp__drive *d) {
   tp__phase_let_go(&d->sections);
   tp__phase_let_go(&d->request_context);
   if (!d->session->history.load) {
-    size_t before = d->session->messages.count;
-    tp_status status = fill_batch(d, &d->session->messages);
-    if (status != TP_OK) d->session->messages.count = before;
+    size_t before = d->session->past->list.count;
+    tp_status status = fill_batch(d, &d->session->past->list);
+    if (status != TP_OK) d->session->past->list.count = before;
     after_commit(d, status, NULL);
     return;
   }

@@ -83,9 +83,9 @@ enum {
   TP_FIELD_OUTPUT_SUMMARY = 29,   /* text */
   TP_FIELD_ERROR_MESSAGE = 30,    /* text */
   TP_FIELD_CALLS = 31,            /* value: array of maps (id, tool, kind) */
-  TP_FIELD_PLAN = 32,             /* text: compaction plan */
-  TP_FIELD_TOKENS_BEFORE = 33,    /* int */
-  TP_FIELD_TOKENS_AFTER = 34,     /* int */
+  TP_FIELD_PLAN = 32,             /* text: why: history_tokens_max, or context_length: the provider said so */
+  TP_FIELD_TOKENS_BEFORE = 33,    /* int: of the history, as tp_message_tokens() counts */
+  TP_FIELD_TOKENS_AFTER = 34,     /* int: what the new history may have */
   TP_FIELD_OUTCOME = 35,          /* text: completed, failed, denied, cancelled, timed_out;
                                      session.end: of the last turn that ran, absent without one */
   TP_FIELD_USER_PREVIEW = 36,     /* text: bounded */

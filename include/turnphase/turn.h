@@ -234,18 +234,34 @@ TP_API tp_status tp_agent_tools(tp_agent *agent, tp_tool_listing_fn each, void *
 
 /* ---- sessions -------------------------------------------------------------------------------------------------- */
 
-/** What a compaction callback is asked. Not yet used. */
+/** What a compaction callback is asked. Made by the library; borrowed till the callback returns. */
 typedef struct tp_compaction {
   size_t struct_size;
   tp_session *session;
-  int64_t tokens, tokens_max;   /* what the history holds, and what it may */
+  int64_t tokens, tokens_max;   /* what the history holds, as tp_message_tokens() counts, and what it may: the session's
+                                   history_tokens_max; where a provider called the context too long, half of what
+                                   there is */
   const tp_message *const *messages; /* the history: message_count pointers */
   size_t message_count;
   tp_message_fn each;           /* called for each message that replaces them, in order */
   void *each_ctx;
 } tp_compaction;
-/** Replaces a history that is too long. Not yet used. Threads: a handler thread; may block. */
+/** Replaces a history that is too long by what it gives to each, which may be none. Each assistant's message with calls
+ *  must have exactly their results right behind it, and the whole must have fewer tokens than before: else the history
+ *  stays as it is, as with any status but TP_OK and after 30 s.
+ *  Threads: a handler thread, one call per session at a time; may block. */
 typedef tp_status (*tp_compact_fn)(void *ctx, const tp_compaction *compaction, tp_fault *fault);
+/** An estimate without a tokenizer: a quarter of the bytes of text, names and arguments, rounded up, and 4; 0 for an
+ *  end mark, which no model reads.  Threads: any. */
+TP_API int64_t tp_message_tokens(const tp_message *message);
+/** A tp_compact_fn: keeps the newest turns that have half of tokens_max, whole, at least the newest one where it fits,
+ *  and drops the others. ctx is not used. */
+TP_API tp_status tp_compact_drop_oldest(void *ctx, const tp_compaction *compaction, tp_fault *fault);
+/** A tp_compact_fn that only the library runs: keeps the same turns, and puts before them one message of the user with
+ *  a summary of the others, for which it asks the session's own model: without tools, about as much of them as half of
+ *  tokens_max holds, the newest first. Its tokens and cost are the turn's. ctx is not used.
+ *  @return TP_ERR_USAGE, when a host calls it. */
+TP_API tp_status tp_compact_summarize(void *ctx, const tp_compaction *compaction, tp_fault *fault);
 
 /** Options of a session. Strings are copied; on success model and history are taken, shared_history is referenced. */
 typedef struct tp_session_options {
@@ -262,9 +278,15 @@ typedef struct tp_session_options {
   uint32_t turns_queued_max;    /* submitted turns that wait; 0: 64 */
   uint32_t reserved_;           /* must be zero */
   void *data;                   /* the host's: tp_call_data(TP_ID_SESSION), tp_session_data() */
-  int64_t history_tokens_max;   /* not yet used: TP_ERR_USAGE when it is not zero. A longer history is compacted */
-  tp_compact_fn compact;        /* not yet used: TP_ERR_USAGE when it is set */
-  void *compact_ctx;            /* not yet used, as compact */
+  int64_t history_tokens_max;   /* a longer history is compacted before a turn's first request; 0: none.
+                                   TP_ERR_USAGE without compact */
+  tp_compact_fn compact;        /* makes the session's history shorter, behind turn.pre_compaction: above that limit,
+                                   and once for a request whose context the provider calls too long
+                                   (TP_ERR_CONTEXT_LENGTH), which is then made again, from model.pre on. Where it fails
+                                   a turn goes on with the long history, with a diagnostic, or fails with the
+                                   provider's error. What a tp_history stores stays whole: a session that is opened
+                                   again is compacted again. Not of turns that bring messages of their own */
+  void *compact_ctx;            /* TP_ERR_USAGE without compact */
   tp_question_fn ask;           /* the channel for questions (people.h); NULL: the runtime's */
   void *ask_ctx;                /* TP_ERR_USAGE without ask */
   tp_permission_fn permission;  /* NULL: the runtime's */

@@ -39,7 +39,7 @@ static const struct {
     {"tool.result", CHAIN, REPLACE | CODE_ONLY, 0, 5000, false},
     {"tool.post", OBSERVE, 0, BIT(REMINDER), 5000, false},
     {"tool.batch", OBSERVE, 0, BIT(REMINDER), 5000, false},
-    {"turn.pre_compaction", OBSERVE, NOT_FIRED, 0, 5000, false},
+    {"turn.pre_compaction", OBSERVE, 0, 0, 5000, false},
     {"turn.post_turn", GATHER, 0, BIT(BACKGROUND_JOB), 5000, false},
     {"session.end", OBSERVE, 0, BIT(BACKGROUND_JOB), 5000, false},
     {"runtime.error", OBSERVE, 0, 0, 5000, false},

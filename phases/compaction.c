@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "phases/compaction.h"
+
+#include "phases/out.h"
+
+enum { BYTES_PER_TOKEN = 4, TOKENS_PER_MESSAGE = 4, LINE_BYTES_MAX = 4000 };
+
+/* ---- tokens ---- */
+
+static size_t bytes_of(const tp_message *message) {
+  size_t bytes = message->text.size + message->name.size;
+  for (size_t i = 0; i < message->call_count; i++)
+    bytes += message->calls[i]->name.size + message->calls[i]->arguments.size;
+  return bytes;
+}
+
+int64_t tp_message_tokens(const tp_message *message) {
+  if (message->role == TP_ROLE_END) return 0; /* no model reads it */
+  return (int64_t)(bytes_of(message) + BYTES_PER_TOKEN - 1) / BYTES_PER_TOKEN + TOKENS_PER_MESSAGE;
+}
+
+int64_t tp__messages_tokens(const tp_message *const *messages, size_t count) {
+  int64_t tokens = 0;
+  for (size_t i = 0; i < count; i++) tokens += tp_message_tokens(messages[i]);
+  return tokens;
+}
+
+/* ---- turns ---- */
+
+/* Histories of hosts need not name turns: a user's message begins one, too. */
+static bool begins_turn(const tp_message *const *messages, size_t i) {
+  if (i == 0) return true;
+  if (messages[i]->role == TP_ROLE_TOOL || messages[i]->role == TP_ROLE_END) return false;
+  return messages[i]->role == TP_ROLE_USER || !tp__text_equal(messages[i]->turn_id, messages[i - 1]->turn_id);
+}
+
+size_t tp__compaction_kept_from(const tp_message *const *messages, size_t count, int64_t tokens_max) {
+  size_t kept = count;
+  int64_t tokens = 0;
+  for (size_t i = count; i > 0 && tokens <= tokens_max; i--) {
+    tokens += tp_message_tokens(messages[i - 1]);
+    if (tokens <= tokens_max && begins_turn(messages, i - 1)) kept = i - 1;
+  }
+  return kept;
+}
+
+size_t tp__compaction_kept_half(const tp_message *const *messages, size_t count, int64_t tokens_max) {
+  size_t kept = tp__compaction_kept_from(messages, count, tokens_max / 2), newest = count;
+  if (kept < count) return kept;
+  while (newest > 0 && !begins_turn(messages, newest - 1)) newest--;
+  if (newest > 0) newest--;
+  return tp__messages_tokens(messages + newest, count - newest) <= tokens_max ? newest : count;
+}
+
+/* ---- pairs ---- */
+
+static bool answers_one_of(const tp_message *asked, tp_text call_id) {
+  for (size_t i = 0; i < asked->call_count; i++)
+    if (tp__text_equal(asked->calls[i]->id, call_id)) return true;
+  return false;
+}
+
+static bool is_answered_by(const tp_message *results, size_t count, tp_text call_id) {
+  for (size_t i = 0; i < count; i++)
+    if (tp__text_equal(results[i].call_id, call_id)) return true;
+  return false;
+}
+
+/* The calls of one message against the results right behind it. */
+static bool has_results(const tp_message *asked, size_t behind) {
+  const tp_message *results = asked + 1;
+  if (behind < asked->call_count) return false;
+  for (size_t i = 0; i < asked->call_count; i++)
+    if (results[i].role != TP_ROLE_TOOL || !answers_one_of(asked, results[i].call_id) ||
+        !is_answered_by(results, asked->call_count, asked->calls[i]->id))
+      return false;
+  return true;
+}
+
+tp_status tp__compaction_check(const tp_message *messages, size_t count, tp_fault *fault) {
+  for (size_t i = 0; i < count; i++) {
+    const tp_message *message = &messages[i];
+    if (message->role == TP_ROLE_TOOL)
+      return tp__fail(fault, TP_ERR_MALFORMED, NULL, "message %zu is a result without its call right before it", i);
+    if (!has_results(message, count - i - 1))
+      return tp__fail(fault, TP_ERR_MALFORMED, NULL, "the calls of message %zu have not one result each behind it", i);
+    i += message->call_count;
+  }
+  return TP_OK;
+}
+
+/* ---- a summary ---- */
+
+typedef struct transcript {
+  const tp_message *const *messages;
+  size_t from, count;
+} transcript;
+
+static const char *speaker(tp_role role) {
+  switch (role) {
+    case TP_ROLE_USER:
+      return "user: ";
+    case TP_ROLE_ASSISTANT:
+      return "assistant: ";
+    case TP_ROLE_TOOL:
+      return "tool result: ";
+    default:
+      return "note: ";
+  }
+}
+
+static tp_text cut(tp_text text) { return (tp_text){text.data, tp__utf8_cut(text, LINE_BYTES_MAX)}; }
+
+static void put_line(tp__out *out, const tp_message *message) {
+  if (message->role == TP_ROLE_END) return;
+  tp__out_string(out, speaker(message->role));
+  tp__out_text(out, cut(message->text));
+  if (message->text.size > LINE_BYTES_MAX) tp__out_string(out, " [cut]");
+  for (size_t i = 0; i < message->call_count; i++) {
+    tp__out_string(out, " [calls ");
+    tp__out_text(out, message->calls[i]->name);
+    tp__out_string(out, "]");
+  }
+  tp__out_char(out, '\n');
+}
+
+static void write_transcript(tp__out *out, const void *ctx) {
+  const transcript *t = ctx;
+  if (t->from > 0) tp__out_string(out, "[earlier messages are left out]\n");
+  for (size_t i = t->from; i < t->count; i++) put_line(out, t->messages[i]);
+}
+
+static size_t line_bytes(const tp_message *message) {
+  size_t bytes = 32 + (message->text.size < LINE_BYTES_MAX ? message->text.size : LINE_BYTES_MAX);
+  for (size_t i = 0; i < message->call_count; i++) bytes += 16 + message->calls[i]->name.size;
+  return bytes;
+}
+
+tp_text tp__compaction_transcript(tp__arena *arena, const tp_message *const *messages, size_t count,
+                                  size_t bytes_max) {
+  transcript t = {messages, count, count};
+  tp_text text = {NULL, 0};
+  for (size_t bytes = 32; t.from > 0; t.from--) {
+    bytes += line_bytes(messages[t.from - 1]);
+    if (bytes > bytes_max) break;
+  }
+  return tp__out_twice(arena, write_transcript, &t, &text) == TP_OK ? text : (tp_text){NULL, 0};
+}
+
+/* ---- what a host can give as tp_session_options.compact ---- */
+
+tp_status tp_compact_drop_oldest(void *ctx, const tp_compaction *compaction, tp_fault *fault) {
+  (void)ctx;
+  (void)fault;
+  for (size_t i = tp__compaction_kept_half(compaction->messages, compaction->message_count, compaction->tokens_max);
+       i < compaction->message_count; i++)
+    TP__TRY(compaction->each(compaction->each_ctx, compaction->messages[i]));
+  return TP_OK;
+}
+
+tp_status tp_compact_summarize(void *ctx, const tp_compaction *compaction, tp_fault *fault) {
+  (void)ctx;
+  (void)compaction;
+  return tp__fail(fault, TP_ERR_USAGE, NULL,
+                  "tp_compact_summarize() is for tp_session_options.compact: the library runs it itself");
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * compaction_step.c: the step of a turn that makes its session's history shorter: before the first request when the
+ * history is longer than the session allows, and once for each request whose context the provider calls too long.
+ * turn.pre_compaction first; then the host's callback on a handler thread, or the session's own model. What was there
+ * stays readable for requests that were made of it. */
+#include "phases/compaction.h"
+#include "phases/drive.h"
+
+static const char system_text[] =
+    "You summarize the older part of a conversation, which the summary will replace. Keep what later turns need: "
+    "decisions, facts, names, numbers, open questions, what was done with which result. Write plain text.";
+static const char summary_head[] = "Summary of the conversation before this point:\n\n";
+
+static tp_session *session_of(const tp__drive *d) { return d->session; }
+
+/* ---- whether ---- */
+
+static int64_t past_tokens(const tp__drive *d) {
+  int64_t tokens = 0;
+  const tp__messages *past = &session_of(d)->past->list;
+  for (size_t i = 0; i < past->count; i++) tokens += tp_message_tokens(&past->items[i]);
+  return tokens;
+}
+
+bool tp__compaction_may(const tp__drive *d) {
+  return session_of(d)->compact && !d->has_history && !d->compacted && session_of(d)->past->list.count > 0;
+}
+
+/* What the new history may hold. A provider that calls the context too long has seen more than its tokens. */
+static int64_t allowed_tokens(const tp__drive *d, int64_t tokens) {
+  return d->too_long ? tokens / 2 : session_of(d)->history_tokens_max;
+}
+
+/* ---- how it ended ---- */
+
+static void log_compaction(const tp__drive *d, tp_log_level level, tp_status status, const char *message) {
+  tp__log_subject subject = {
+      .status = status, .phase = TP_PHASE_TURN_PRE_COMPACTION, .ids = d->turn->core.ids};
+  tp__log(d->turn->core.runtime, level, &subject, "the history of session `%s`: %s", session_of(d)->id, message);
+}
+
+/* A history that is longer than the host wished is better than no turn; one that the provider refuses is not. */
+static void failed(tp__drive *d, tp_status status, const char *message) {
+  if (tp__drive_out_of_time(d)) return;
+  tp_text text = tp__arena_printf(&d->arena, "the history was not compacted: %s",
+                                  message && message[0] ? message : tp_status_text(status));
+  tp_contribution diagnostic = {.struct_size = sizeof(tp_contribution),
+                                .kind = TP_KIND_DIAGNOSTIC,
+                                .severity = TP_SEVERITY_WARNING,
+                                .key = tp_text_of("compaction.failed"),
+                                .text = text};
+  log_compaction(d, TP_LOG_WARNING, status, text.data ? text.data : tp_status_text(status));
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
+                                 .phase = TP_PHASE_TURN_PRE_COMPACTION,
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
+                                 .contribution = &diagnostic,
+                                 .text = text});
+  if (!d->too_long) tp__drive_go(d, TP__STEP_MODEL_PRE);
+  else tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_CONTEXT_LENGTH,
+                      tp__arena_printf(&d->arena, "the model says that the context is too long; %.*s", (int)text.size,
+                                       text.data ? text.data : ""));
+}
+
+static int64_t list_tokens(const tp__messages *list) {
+  int64_t tokens = 0;
+  for (size_t i = 0; i < list->count; i++) tokens += tp_message_tokens(&list->items[i]);
+  return tokens;
+}
+
+/* Takes the messages out of the list. */
+static void replace_past(tp__drive *d, tp__messages *list) {
+  tp_fault fault = {.code = TP_OK};
+  int64_t before = past_tokens(d), after = list_tokens(list);
+  tp_status status = tp__compaction_check(list->items, list->count, &fault);
+  if (status == TP_OK && after >= before)
+    status = tp__fail(&fault, TP_ERR_MALFORMED, NULL, "what is to replace it has %lld tokens, and it has %lld",
+                      (long long)after, (long long)before);
+  tp__past *past = status == TP_OK ? tp__past_new(list->allocator) : NULL;
+  if (!past) {
+    failed(d, status == TP_OK ? TP_ERR_NO_MEMORY : status, fault.message);
+    return;
+  }
+  tp_text message = tp__arena_printf(&d->arena, "%zu messages (%lld tokens) became %zu (%lld)",
+                                     session_of(d)->past->list.count, (long long)before, list->count,
+                                     (long long)after);
+  tp__messages_fini(&past->list);
+  past->list = *list;
+  tp__messages_init(list, past->list.allocator);
+  tp__past_unref(session_of(d)->past);
+  session_of(d)->past = past;
+  log_compaction(d, TP_LOG_INFO, TP_OK, message.size > 0 ? message.data : "it was compacted");
+  if (!tp__drive_out_of_time(d)) tp__drive_go(d, TP__STEP_MODEL_PRE);
+}
+
+/* Copies of the structs: the list of the session may grow while a callback that was given up still reads. */
+static const tp_message *const *point_to_past(tp__arena *arena, const tp__messages *past) {
+  const tp_message **pointers = tp__arena_alloc(arena, past->count * sizeof *pointers);
+  tp_message *copies = tp__arena_alloc(arena, past->count * sizeof *copies);
+  if (!pointers || !copies) return NULL;
+  for (size_t i = 0; i < past->count; i++) {
+    copies[i] = past->items[i];
+    pointers[i] = &copies[i];
+  }
+  return pointers;
+}
+
+/* ---- the host's callback ---- */
+
+static tp_status keep(void *ctx, const tp_message *theirs) {
+  tp_message message;
+  TP__TRY(tp__message_read(theirs, &message, NULL));
+  return tp__messages_add(ctx, &message);
+}
+
+static tp_status call_host(tp__host_call *call) {
+  const tp_session *session = call->session;
+  return session->compact(session->compact_ctx, &call->compaction, &call->fault);
+}
+
+static void host_ended(tp__host_call *call, tp_status status) {
+  tp__drive *d = call->ctx;
+  d->host_call = NULL;
+  if (status == TP_OK) replace_past(d, &call->messages);
+  else failed(d, status, call->message);
+}
+
+static void ask_host(tp__drive *d, int64_t tokens) {
+  tp_session *session = session_of(d);
+  tp__host_call *call = tp__host_call_new(d->turn, session, "compaction");
+  if (!call) {
+    failed(d, TP_ERR_NO_MEMORY, NULL);
+    return;
+  }
+  call->past = tp__past_ref(session->past);
+  call->compaction = (tp_compaction){.struct_size = sizeof call->compaction,
+                                     .session = session,
+                                     .tokens = tokens,
+                                     .tokens_max = allowed_tokens(d, tokens),
+                                     .messages = point_to_past(&call->arena, &session->past->list),
+                                     .message_count = session->past->list.count,
+                                     .each = keep,
+                                     .each_ctx = &call->messages};
+  if (!call->compaction.messages) {
+    tp__host_call_drop(call);
+    failed(d, TP_ERR_NO_MEMORY, NULL);
+    return;
+  }
+  call->work = call_host;
+  call->on_end = host_ended;
+  call->ctx = d;
+  d->host_call = call;
+  tp__host_call_start(call, d->turn->core.deadline_ns);
+}
+
+/* ---- the session's own model ---- */
+
+/* Nothing older than the part that stays is kept but the summary. */
+static tp_status make_summarized(tp__drive *d, tp_text summary, tp__messages *list) {
+  const tp__messages *past = &session_of(d)->past->list;
+  tp_message first = {.struct_size = sizeof first,
+                      .role = TP_ROLE_USER, /* what tools said is in it: no more than a user's word */
+                      .text = tp__arena_printf(&d->arena, "%s%.*s", summary_head, (int)summary.size, summary.data)};
+  if (!first.text.data) return TP_ERR_NO_MEMORY;
+  TP__TRY(tp__messages_add(list, &first));
+  for (size_t i = d->kept_from; i < past->count; i++) TP__TRY(tp__messages_add(list, &past->items[i]));
+  return TP_OK;
+}
+
+static void model_ended(tp__model_call *call, tp_status status) {
+  tp__drive *d = call->ctx;
+  tp__messages list;
+  d->model_call = NULL;
+  if (status != TP_OK || call->response.text.size == 0) {
+    failed(d, status != TP_OK ? status : TP_ERR_MODEL,
+           status != TP_OK ? call->failure_message : "the model's summary is empty");
+    return;
+  }
+  tp__drive_count(d, &call->response);
+  tp__messages_init(&list, session_of(d)->past->list.allocator);
+  status = make_summarized(d, call->response.text, &list);
+  if (status == TP_OK) replace_past(d, &list);
+  else failed(d, status, NULL);
+  tp__messages_fini(&list);
+}
+
+/* In the drive's memory, which lasts as long as the request. @return false without any. */
+static bool make_request(tp__drive *d, int64_t tokens, tp_model_request *ret_request) {
+  const tp__messages *past = &session_of(d)->past->list;
+  const tp_message *const *all = point_to_past(&d->arena, past);
+  tp_message *asked = tp__arena_zero(&d->arena, sizeof *asked);
+  const tp_message **list = tp__arena_alloc(&d->arena, sizeof *list);
+  if (!all || !asked || !list) return false;
+  int64_t allowed = allowed_tokens(d, tokens);
+  d->kept_from = tp__compaction_kept_half(all, past->count, allowed);
+  asked->struct_size = sizeof *asked;
+  asked->role = TP_ROLE_USER;
+  asked->text = tp__compaction_transcript(&d->arena, all, d->kept_from, (size_t)allowed * 2); /* half of it */
+  list[0] = asked;
+  *ret_request = (tp_model_request){.struct_size = sizeof *ret_request,
+                                    .attempt = 1,
+                                    .ids = d->turn->core.ids,
+                                    .id_count = TP_ID_COUNT,
+                                    .model = tp__drive_model_name(d),
+                                    .system = tp_text_of(system_text),
+                                    .messages = list,
+                                    .message_count = 1,
+                                    .turn = &d->turn->core};
+  return asked->text.size > 0;
+}
+
+static void ask_model(tp__drive *d, int64_t tokens) {
+  tp_session *session = session_of(d);
+  const tp_model *model = tp__drive_model(d);
+  tp_model_request request;
+  if (!model->start && !model->inbox) {
+    failed(d, TP_ERR_MODEL, "neither the session nor its agent has a model");
+    return;
+  }
+  tp__model_call *call = make_request(d, tokens, &request)
+                             ? tp__model_call_new(d->turn, session, model, &request)
+                             : NULL;
+  if (!call) {
+    failed(d, TP_ERR_NO_MEMORY, NULL);
+    return;
+  }
+  call->on_end = model_ended;
+  call->ctx = d;
+  d->model_call = call;
+  tp__model_call_start(call);
+}
+
+/* ---- the step ---- */
+
+static void after_pre_compaction(tp__drive *d) {
+  if (tp__drive_stopped(d, "turn.pre_compaction")) return;
+  tp__drive_let_go(d);
+  int64_t tokens = past_tokens(d);
+  if (session_of(d)->compact == tp_compact_summarize) ask_model(d, tokens);
+  else ask_host(d, tokens);
+}
+
+void tp__step_compact(tp__drive *d) {
+  int64_t max = session_of(d)->history_tokens_max, tokens = tp__compaction_may(d) ? past_tokens(d) : 0;
+  if (tokens == 0 || (!d->too_long && (max == 0 || tokens <= max))) {
+    tp__drive_go(d, TP__STEP_MODEL_PRE);
+    return;
+  }
+  d->compacted = true;
+  tp__drive_text(d, TP_FIELD_PLAN, tp_text_of(d->too_long ? "context_length" : "history_tokens_max"));
+  tp__drive_int(d, TP_FIELD_TOKENS_BEFORE, tokens);
+  tp__drive_int(d, TP_FIELD_TOKENS_AFTER, allowed_tokens(d, tokens));
+  tp__drive_phase(d, TP_PHASE_TURN_PRE_COMPACTION, false, after_pre_compaction);
+}
