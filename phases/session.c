@@ -41,6 +41,7 @@ static void free_session(tp_session *session) {
   tp__listeners_fini(session->layer, &session->listeners);
   tp__inside_leave(&frame);
   tp__reminders_fini(&session->reminders);
+  tp__abilities_fini(&session->abilities);
   tp__past_unref(session->past);
   tp__mutex_fini(&session->mutex);
   tp__string_free(allocator, session->id);
@@ -204,6 +205,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   tp__list_init(&session->link);
   tp__list_init(&session->history_user.link);
   tp__reminders_init(&session->reminders, &runtime->allocator);
+  tp__abilities_init(&session->abilities, &runtime->allocator);
   tp_status status = tp__mutex_init(&session->mutex);
   if (status != TP_OK) {
     tp__release(&runtime->allocator, session, sizeof *session);
@@ -591,13 +593,30 @@ static void put_value(tp__drive *d, uint32_t field, tp_text value) {
   if (value.size > 0) tp__drive_value(d, field, value);
 }
 
+static void log_abilities(const tp__drive *d, const char *what) {
+  tp__log_subject subject = {.status = TP_ERR_FULL, .phase = TP_PHASE_SESSION_END, .ids = d->turn->core.ids};
+  tp__log(d->session->runtime, TP_LOG_WARNING, &subject, "session.end of `%s`: abilities_used %s", d->session->id,
+          what);
+}
+
+/* What the host says, else the tools that turns of the session have run since it began, or since its last end. */
+static void put_abilities(tp__drive *d) {
+  tp__abilities *own = &d->session->abilities;
+  tp_text used = d->end.abilities_used;
+  if (used.size == 0 && !tp__abilities_write(own, &d->arena, &used)) log_abilities(d, "is missing: no memory");
+  else if (own->dropped > 0) log_abilities(d, "is not complete: more tools were run than a session lists");
+  put_value(d, TP_FIELD_ABILITIES_USED, used);
+  tp__abilities_fini(own);
+  tp__abilities_init(own, &d->session->runtime->allocator);
+}
+
 void tp__step_session_end(tp__drive *d) {
   const tp_session *session = d->session;
   tp__drive_text(d, TP_FIELD_SESSION_ID, tp_text_of(session->id));
   tp__drive_text(d, TP_FIELD_REASON, d->user_text);
   tp__drive_int(d, TP_FIELD_CLOSED, d->closes_session);
   put_value(d, TP_FIELD_CHANGED_FILES, d->end.changed_files);
-  put_value(d, TP_FIELD_ABILITIES_USED, d->end.abilities_used);
+  put_abilities(d);
   put_value(d, TP_FIELD_TASKS_SUMMARY, d->end.tasks_summary);
   tp__drive_int(d, TP_FIELD_STARTED_AT, session->opened_unix_ms);
   tp__drive_int(d, TP_FIELD_ENDED_AT, tp__unix_ms());

@@ -6,6 +6,7 @@
 #ifndef TP__SESSION_H
 #define TP__SESSION_H
 
+#include "phases/abilities.h"
 #include "phases/agent.h"
 #include "phases/history.h"
 #include "phases/messages.h"
@@ -57,6 +58,7 @@ struct tp_session {
   tp_status last_code;
   tp__past *past; /* referenced */
   tp__reminders reminders;
+  tp__abilities abilities;
 };
 
 static inline tp__turn_ids tp__session_ids(tp_session *session) {

@@ -534,6 +534,7 @@ static bool take_results(tp__drive *d) {
                           .name = d->calls[i]->name};
     if (tp__messages_add(&d->messages, &message) != TP_OK) return false;
     d->tool_event_count++;
+    if (result->started) tp__abilities_add(&d->session->abilities, d->calls[i]->name);
   }
   return true;
 }

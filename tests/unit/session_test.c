@@ -1440,6 +1440,24 @@ static void end_of_a_session_tells_reason_lists_and_the_last_outcome(void **stat
   recorder_free(w.model);
 }
 
+static void end_of_a_session_lists_the_tools_that_its_turns_ran_since_the_last_one(void **state) {
+  (void)state;
+  static const reply replies[] = {
+      {.text = "", .calls = {CALL("a", "t"), CALL("b", "nobody"), CALL("", "t")}, .call_count = 3}, {.text = "done"}};
+  life l = {0};
+  tool_world t = {0};
+  make_tool(&t, "t");
+  hook hooks[] = {t.hook, {.id = "end", .phase = TP_PHASE_SESSION_END, .run = note_session_end, .self = &l}};
+  world w = open_world_with(replies, 2, NULL, hooks, 2);
+  expect(&w, "one", TP_TURN_COMPLETED);
+  assert_int_equal(t.runs, 2);
+  assert_int_equal(tp_session_end_phase(w.session, NULL, NULL), TP_OK);
+  assert_string_equal(l.abilities, "\x91\xa1t"); /* once, and not what no tool answered */
+  assert_int_equal(tp_session_end_phase(w.session, NULL, NULL), TP_OK);
+  assert_string_equal(l.abilities, "");
+  close_world(&w);
+}
+
 static void end_of_a_session_that_is_malformed_is_refused_and_nothing_is_closed(void **state) {
   (void)state;
   static const reply replies[] = {{.text = "hi"}};
@@ -1780,6 +1798,7 @@ int main(void) {
       cmocka_unit_test(drain_of_many_idle_sessions_keeps_its_limit),
       cmocka_unit_test(session_starts_once_with_its_first_turn_and_ends_once),
       cmocka_unit_test(end_of_a_session_tells_reason_lists_and_the_last_outcome),
+      cmocka_unit_test(end_of_a_session_lists_the_tools_that_its_turns_ran_since_the_last_one),
       cmocka_unit_test(end_of_a_session_that_is_malformed_is_refused_and_nothing_is_closed),
       cmocka_unit_test(drain_says_that_it_ended_a_session),
       cmocka_unit_test(options_of_compaction_that_would_do_nothing_are_refused),
