@@ -8,7 +8,7 @@ tp_status tp__breakers_init(tp__breakers *breakers, const tp_allocator *allocato
   *breakers = (tp__breakers){.allocator = allocator,
                              .failures_max = failures_max ? failures_max : FAILURES,
                              .open_ns = (int64_t)(open_ms ? open_ms : OPEN_MS) * TP__NS_PER_MS};
-  return tp__mutex_init(&breakers->mutex);
+  return tp__mutex_init(&breakers->mutex, TP__RANK_breakers);
 }
 
 void tp__breakers_fini(tp__breakers *breakers) {

@@ -202,7 +202,7 @@ static bool marker_take(tp__inbox_event *event) {
 tp__event_inbox *tp__event_inbox_new(tp__listener *listener, tp_inbox *inbox) {
   tp__event_inbox *through = tp__alloc_zero(&listener->allocator, sizeof *through);
   if (!through) return NULL;
-  if (tp__mutex_init(&through->mutex) != TP_OK) {
+  if (tp__mutex_init(&through->mutex, TP__RANK_event_inbox) != TP_OK) {
     tp__release(&listener->allocator, through, sizeof *through);
     return NULL;
   }

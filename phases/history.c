@@ -41,7 +41,7 @@ tp_status tp_history_share(const tp_allocator *theirs, const tp_history *history
   TP__TRY(tp__history_read(&own, history, fault));
   tp_allocator allocator = tp__allocator_of(theirs);
   tp_shared_history *shared = tp__alloc_zero(&allocator, sizeof *shared);
-  tp_status status = shared ? tp__mutex_init(&shared->mutex) : TP_ERR_NO_MEMORY;
+  tp_status status = shared ? tp__mutex_init(&shared->mutex, TP__RANK_shared_history) : TP_ERR_NO_MEMORY;
   if (status != TP_OK) {
     tp__release(&allocator, shared, sizeof *shared);
     return tp__fail(fault, status, NULL, "no memory for a shared history");

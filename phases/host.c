@@ -81,14 +81,20 @@ static tp__agent_layer *new_layer(tp_runtime *runtime) {
   for (int i = 0; i < TP__HISTORY_PERMITS; i++) tp__permits_init(&layer->history_permits[i]);
   layer->history_permits_max = (tp__history_threads(runtime->options.handler_threads) + 1) / 2;
   tp__list_init(&layer->tool_permits);
-  tp__mutex *mutexes[] = {&layer->agents_mutex, &layer->sessions_mutex, &layer->listeners_mutex, &layer->tasks.mutex};
-  size_t count = sizeof mutexes / sizeof *mutexes, made = 0;
-  while (made < count && tp__mutex_init(mutexes[made]) == TP_OK) made++;
+  const struct {
+    tp__mutex *mutex;
+    tp__lock_rank rank;
+  } locks[] = {{&layer->agents_mutex, TP__RANK_agents},
+               {&layer->sessions_mutex, TP__RANK_sessions},
+               {&layer->listeners_mutex, TP__RANK_listeners},
+               {&layer->tasks.mutex, TP__RANK_tasks}};
+  size_t count = sizeof locks / sizeof *locks, made = 0;
+  while (made < count && tp__mutex_init(locks[made].mutex, locks[made].rank) == TP_OK) made++;
   const tp_runtime_options *options = &runtime->options;
   if (made == count && tp__breakers_init(&layer->breakers, &runtime->allocator, options->breaker_failures,
                                          options->breaker_open_ms) == TP_OK)
     return layer;
-  while (made > 0) tp__mutex_fini(mutexes[--made]);
+  while (made > 0) tp__mutex_fini(locks[--made].mutex);
   tp__release(&runtime->allocator, layer, sizeof *layer);
   return NULL;
 }

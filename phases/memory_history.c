@@ -244,7 +244,7 @@ static void destroy(void *self) {
 tp_status tp_history_memory_new(const tp_allocator *theirs, tp_history **ret_history, tp_fault *fault) {
   tp_allocator allocator = tp__allocator_of(theirs);
   memory_history *h = tp__alloc_zero(&allocator, sizeof *h);
-  tp_status status = h ? tp__mutex_init(&h->mutex) : TP_ERR_NO_MEMORY;
+  tp_status status = h ? tp__mutex_init(&h->mutex, TP__RANK_memory_history) : TP_ERR_NO_MEMORY;
   if (status != TP_OK) {
     tp__release(&allocator, h, sizeof *h);
     return tp__fail(fault, status, NULL, "no memory for a history");

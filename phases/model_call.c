@@ -211,7 +211,7 @@ tp__model_call *tp__model_call_new(tp_turn *turn, tp_session *session, const tp_
   tp__model_call *c = tp__block_take(&runtime->blocks, sizeof *c, &block_size);
   if (!c) return NULL;
   memset(c, 0, sizeof *c);
-  tp_status status = tp__mutex_init(&c->mutex);
+  tp_status status = tp__mutex_init(&c->mutex, TP__RANK_model_call);
   if (status == TP_OK && (status = tp__attempt_init(&c->base, &class, &turn->core.strand)) != TP_OK)
     tp__mutex_fini(&c->mutex);
   if (status != TP_OK) {

@@ -206,7 +206,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   tp__list_init(&session->history_user.link);
   tp__reminders_init(&session->reminders, &runtime->allocator);
   tp__abilities_init(&session->abilities, &runtime->allocator);
-  tp_status status = tp__mutex_init(&session->mutex);
+  tp_status status = tp__mutex_init(&session->mutex, TP__RANK_session);
   if (status != TP_OK) {
     tp__release(&runtime->allocator, session, sizeof *session);
     return tp__fail(fault, status, options.id, "no memory for a session");

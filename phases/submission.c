@@ -6,7 +6,7 @@
 tp_submission *tp__submission_new(const tp_allocator *allocator, tp__turn *turn) {
   tp_submission *s = tp__alloc_zero(allocator, sizeof *s);
   if (!s) return NULL;
-  if (tp__mutex_init(&s->mutex) != TP_OK) {
+  if (tp__mutex_init(&s->mutex, TP__RANK_submission) != TP_OK) {
     tp__release(allocator, s, sizeof *s);
     return NULL;
   }

@@ -51,7 +51,7 @@ int main(int argc, char **argv) {
   bench_row row = {.name = "os", .what = "clock, locks and queue, uncontended"};
   bench_open(&program, "os", "What the seam to the machine costs.", "os ", argc, argv);
   module.allocator = tp__allocator_of(NULL);
-  bench_must(tp__mutex_init(&module.mutex), NULL);
+  bench_must(tp__mutex_init(&module.mutex, TP__RANK_NONE), NULL);
   bench_must(tp__parker_init(&module.parker), NULL);
   bench_must(tp__queue_mpmc_new(&module.allocator, 64, &module.queue), NULL);
   module_add(&row, "now", now, &module);

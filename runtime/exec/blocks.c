@@ -23,7 +23,7 @@ tp_status tp__blocks_init(tp__blocks *blocks, const tp_allocator *allocator, con
   memset(blocks, 0, sizeof *blocks);
   blocks->allocator = allocator;
   blocks->caches = caches;
-  return tp__mutex_init(&blocks->mutex);
+  return tp__mutex_init(&blocks->mutex, TP__RANK_blocks);
 }
 
 static void release_all(const tp__blocks *blocks, tp__magazine magazine, int class) {

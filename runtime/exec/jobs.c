@@ -52,7 +52,7 @@ tp_status tp__jobs_init(tp__jobs *jobs, tp_runtime *runtime, uint32_t running_ma
   tp__list_init(&jobs->waits);
   jobs->news = 1;
   tp__random(&jobs->mark, sizeof jobs->mark);
-  TP__TRY(tp__mutex_init(&jobs->mutex));
+  TP__TRY(tp__mutex_init(&jobs->mutex, TP__RANK_jobs));
   tp_status status = tp__cond_init(&jobs->changed);
   if (status != TP_OK) tp__mutex_fini(&jobs->mutex);
   return status;

@@ -230,11 +230,11 @@ static tp_status build(tp_runtime *runtime, enum part part, tp_fault *fault) {
   const tp__layer_ops *layer_ops = runtime->layer_ops;
   switch (part) {
     case PART_MUTEX:
-      return tp__mutex_init(&runtime->mutex);
+      return tp__mutex_init(&runtime->mutex, TP__RANK_runtime);
     case PART_COND:
       return tp__cond_init(&runtime->changed);
     case PART_PAYLOADS:
-      return tp__mutex_init(&runtime->payloads_mutex);
+      return tp__mutex_init(&runtime->payloads_mutex, TP__RANK_payloads);
     case PART_STORE:
       return options->store ? TP_OK : own_store(runtime, fault);
     case PART_REGISTRY:

@@ -12,7 +12,7 @@ tp_status tp__thread_caches_init(tp__thread_caches *caches, const tp_allocator *
   for (uint32_t i = 0; i < TP__THREAD_CACHES_SHARED + workers; i++) {
     tp__thread_cache *cache = tp__thread_cache_at(caches, i);
     cache->is_own = i >= TP__THREAD_CACHES_SHARED;
-    tp_status status = tp__mutex_init(&cache->mutex);
+    tp_status status = tp__mutex_init(&cache->mutex, TP__RANK_thread_cache);
     if (status != TP_OK) {
       tp__thread_caches_fini(caches);
       return status;

@@ -23,7 +23,7 @@ tp_status tp__turn_table_init(tp__turn_table *table, const tp_allocator *allocat
   table->batch = quota / (4 * caches->count);
   if (table->batch > LOT_MAX) table->batch = LOT_MAX;
   if (table->batch < 1) table->batch = 1;
-  return tp__mutex_init(&table->mutex);
+  return tp__mutex_init(&table->mutex, TP__RANK_turn_table);
 }
 
 void tp__turn_table_fini(tp__turn_table *table) {

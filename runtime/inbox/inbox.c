@@ -57,7 +57,7 @@ tp_status tp__inbox_new(const tp_allocator *allocator, const void *owner, const 
   inbox->process_generation = tp__process_generation();
   tp__list_init(&inbox->waiting);
   tp__a32_store_relaxed(&inbox->refs, 1);
-  tp_status status = tp__mutex_init(&inbox->mutex);
+  tp_status status = tp__mutex_init(&inbox->mutex, TP__RANK_inbox);
   if (status != TP_OK) {
     tp__release(allocator, inbox, sizeof *inbox);
     return tp__fail(fault, status, NULL, "no lock for the inbox");

@@ -147,8 +147,36 @@ int64_t tp__deadline_after_ms(int64_t now_ns, uint64_t ms);
 
 /* ---- locks ---- */
 
+/** A thread takes locks in rising rank only. */
+typedef enum tp__lock_rank {
+  TP__RANK_NONE = 0, /* not checked */
+#define X(name, rank, guards) TP__RANK_##name = rank,
+#include "runtime/os/lock.def"
+#undef X
+} tp__lock_rank;
+
+/** What a thread holds. Checked in the simulator and, with TP_CHECK_LOCKS, in builds with a sanitizer. */
+enum { TP__HELD_LOCKS_MAX = 8 };
+typedef struct tp__held_locks {
+  uint8_t ranks[TP__HELD_LOCKS_MAX];
+  uint8_t count;
+} tp__held_locks;
+static inline void tp__held_locks_add(tp__held_locks *held, tp__lock_rank rank) {
+  for (uint8_t i = 0; i < held->count; i++) assert(rank == TP__RANK_NONE || held->ranks[i] <= rank);
+  assert(held->count < TP__HELD_LOCKS_MAX);
+  held->ranks[held->count++] = (uint8_t)rank;
+}
+static inline void tp__held_locks_remove(tp__held_locks *held, tp__lock_rank rank) {
+  uint8_t at = held->count;
+  while (at > 0 && held->ranks[at - 1] != rank) at--;
+  assert(at > 0);
+  held->count--;
+  for (; at <= held->count; at++) held->ranks[at - 1] = held->ranks[at];
+}
+
 #ifdef TP_SIM
 typedef struct tp__mutex {
+  tp__lock_rank rank;
   void *holder;   /* a fiber; NULL: free */
   uint64_t run;   /* the run that holder belongs to: a lock that outlives its run is free in the next one */
   uint32_t magic; /* between init and fini */
@@ -156,11 +184,16 @@ typedef struct tp__mutex {
 typedef struct tp__cond { uint32_t magic; } tp__cond;
 #else
 #include <pthread.h>
-typedef struct tp__mutex { pthread_mutex_t m; } tp__mutex;
+typedef struct tp__mutex {
+  pthread_mutex_t m;
+#ifdef TP_CHECK_LOCKS
+  tp__lock_rank rank;
+#endif
+} tp__mutex;
 typedef struct tp__cond { pthread_cond_t c; } tp__cond;
 #endif
 
-tp_status tp__mutex_init(tp__mutex *mutex);
+tp_status tp__mutex_init(tp__mutex *mutex, tp__lock_rank rank);
 void tp__mutex_fini(tp__mutex *mutex);
 void tp__mutex_lock(tp__mutex *mutex);
 void tp__mutex_unlock(tp__mutex *mutex);

@@ -23,10 +23,31 @@ static tp_status status_of(int error) {
   return error == ENOMEM ? TP_ERR_NO_MEMORY : TP_ERR_SYSTEM;
 }
 
-tp_status tp__mutex_init(tp__mutex *mutex) { return status_of(pthread_mutex_init(&mutex->m, NULL)); }
+#ifdef TP_CHECK_LOCKS
+static _Thread_local tp__held_locks held;
+static void took(const tp__mutex *mutex) { tp__held_locks_add(&held, mutex->rank); }
+static void gives(const tp__mutex *mutex) { tp__held_locks_remove(&held, mutex->rank); }
+#else
+static inline void took(const tp__mutex *mutex) { (void)mutex; }
+static inline void gives(const tp__mutex *mutex) { (void)mutex; }
+#endif
+
+tp_status tp__mutex_init(tp__mutex *mutex, tp__lock_rank rank) {
+#ifdef TP_CHECK_LOCKS
+  mutex->rank = rank;
+#endif
+  (void)rank;
+  return status_of(pthread_mutex_init(&mutex->m, NULL));
+}
 void tp__mutex_fini(tp__mutex *mutex) { must(pthread_mutex_destroy(&mutex->m)); }
-void tp__mutex_lock(tp__mutex *mutex) { must(pthread_mutex_lock(&mutex->m)); }
-void tp__mutex_unlock(tp__mutex *mutex) { must(pthread_mutex_unlock(&mutex->m)); }
+void tp__mutex_lock(tp__mutex *mutex) {
+  must(pthread_mutex_lock(&mutex->m));
+  took(mutex);
+}
+void tp__mutex_unlock(tp__mutex *mutex) {
+  gives(mutex);
+  must(pthread_mutex_unlock(&mutex->m));
+}
 
 tp_status tp__cond_init(tp__cond *cond) {
   pthread_condattr_t attributes;

@@ -45,7 +45,7 @@ tp_status tp__queue_mpmc_new(const tp_allocator *allocator, size_t capacity, tp_
   if (!queue) return TP_ERR_NO_MEMORY;
   queue->allocator = *allocator;
   queue->size = size;
-  tp_status status = tp__mutex_init(&queue->producers);
+  tp_status status = tp__mutex_init(&queue->producers, TP__RANK_run_queue);
   if (status != TP_OK) {
     tp__release(allocator, queue, size);
     return status;

@@ -61,7 +61,7 @@ typedef struct tp__fiber {
   const void *object;   /* what it waits for */
   int64_t deadline_ns;  /* TP__NEVER: none */
   bool timed_out;       /* how the last wait ended */
-  uint32_t locks_held;
+  tp__held_locks held;
   int64_t priority;     /* PCT */
   size_t live_at, runnable_at; /* places in the scheduler's lists */
   uint64_t ready_since; /* the step at which it ran last, or was made ready */

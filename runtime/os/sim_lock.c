@@ -14,8 +14,8 @@ static tp__fiber outside = {.name = "outside"};
 
 static tp__fiber *self(void) { return sim.running ? sim.current : &outside; }
 
-tp_status tp__mutex_init(tp__mutex *mutex) {
-  *mutex = (tp__mutex){.run = sim.run, .magic = MUTEX_MAGIC};
+tp_status tp__mutex_init(tp__mutex *mutex, tp__lock_rank rank) {
+  *mutex = (tp__mutex){.rank = rank, .run = sim.run, .magic = MUTEX_MAGIC};
   return TP_OK;
 }
 
@@ -30,7 +30,7 @@ static void acquire(tp__mutex *mutex) {
   while (is_held(mutex)) tp__sim_wait(TP__FIBER_LOCKS, mutex, TP__NEVER);
   mutex->holder = self();
   mutex->run = sim.run;
-  self()->locks_held++;
+  tp__held_locks_add(&self()->held, mutex->rank);
   tp__order_acquire(mutex);
 }
 
@@ -38,7 +38,7 @@ static void release(tp__mutex *mutex) {
   assert(mutex->magic == MUTEX_MAGIC && is_held(mutex) && mutex->holder == self());
   tp__order_release(mutex);
   mutex->holder = NULL;
-  self()->locks_held--;
+  tp__held_locks_remove(&self()->held, mutex->rank);
   tp__sim_wake_all(TP__FIBER_LOCKS, mutex);
 }
 
@@ -93,7 +93,7 @@ void tp__cond_broadcast(tp__cond *cond) {
 
 tp_status tp__parker_init(tp__parker *parker) {
   parker->token = false;
-  TP__TRY(tp__mutex_init(&parker->mutex));
+  TP__TRY(tp__mutex_init(&parker->mutex, TP__RANK_park));
   tp_status status = tp__cond_init(&parker->cond);
   if (status != TP_OK) tp__mutex_fini(&parker->mutex);
   return status;

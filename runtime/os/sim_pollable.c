@@ -5,7 +5,7 @@
 
 tp_status tp__pollable_init(tp__pollable *pollable) {
   pollable->is_set = false;
-  TP__TRY(tp__mutex_init(&pollable->mutex));
+  TP__TRY(tp__mutex_init(&pollable->mutex, TP__RANK_park));
   tp_status status = tp__cond_init(&pollable->cond);
   if (status != TP_OK) tp__mutex_fini(&pollable->mutex);
   return status;

@@ -106,7 +106,7 @@ tp__fiber *tp__sim_start_fiber(const char *name, void (*run)(void *arg), void *a
   fiber->here = (tp__here){0};
   set_name(fiber, name);
   fiber->number = sim.started++;
-  fiber->locks_held = 0;
+  fiber->held.count = 0;
   fiber->priority = (int64_t)(tp__stream_next(&sim.schedule) >> (64 - PRIORITY_BITS)) + 1;
   fiber->live_at = sim.live_count;
   sim.live[sim.live_count++] = fiber;
@@ -219,7 +219,7 @@ void tp__sim_point(void) {
 void tp__sim_fiber_main(void) {
   tp__fiber *self = sim.current;
   self->run(self->arg);
-  assert(self->locks_held == 0); /* a thread must not end with a lock in its hand */
+  assert(self->held.count == 0); /* a thread must not end with a lock in its hand */
   tp__order_release(self); /* pairs with the entry of the next one on this stack */
   bury(self);
   step();

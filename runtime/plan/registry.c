@@ -31,8 +31,8 @@ static tp_status registry_fill(tp__registry *registry, const tp_phase *const *ho
 }
 
 static tp_status locks_init(tp__registry *registry) {
-  TP__TRY(tp__mutex_init(&registry->lock));
-  tp_status status = tp__mutex_init(&registry->names_lock);
+  TP__TRY(tp__mutex_init(&registry->lock, TP__RANK_registry));
+  tp_status status = tp__mutex_init(&registry->names_lock, TP__RANK_names);
   if (status != TP_OK) tp__mutex_fini(&registry->lock);
   return status;
 }

@@ -463,7 +463,7 @@ static tp_status loop_open(tp_process_loop *loop, tp_fault *fault) {
   tp_status status = TP_OK;
   if (epoll_ctl(loop->epoll, EPOLL_CTL_ADD, tp__pollable_fd(&loop->wake), &event) != 0) status = no_descriptor(fault);
   if (status == TP_OK) {
-    status = tp__mutex_init(&loop->mutex);
+    status = tp__mutex_init(&loop->mutex, TP__RANK_process_loop);
     if (status != TP_OK) (void)!tp__fail(fault, status, NULL, "no lock for the process loop");
   }
   if (status == TP_OK) return TP_OK;

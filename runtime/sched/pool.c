@@ -35,7 +35,7 @@ tp_status tp__pool_init(tp__pool *pool, const tp__sched_options *options) {
   tp__list_init(&pool->ended);
   tp__list_init(&pool->offered);
   tp__list_init(&pool->unput);
-  TP__TRY(tp__mutex_init(&pool->mutex));
+  TP__TRY(tp__mutex_init(&pool->mutex, TP__RANK_pool));
   tp_status status = tp__cond_init(&pool->ended_one);
   if (status != TP_OK) tp__mutex_fini(&pool->mutex);
   return status;

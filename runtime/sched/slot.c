@@ -57,7 +57,7 @@ static void in_child(void) {
 
 /* The lock lives as long as the process, so it is made when the library is loaded. */
 __attribute__((constructor)) static void slots_init(void) {
-  tp_status status = tp__mutex_init(&lock);
+  tp_status status = tp__mutex_init(&lock, TP__RANK_slots);
   if (status == TP_OK) status = tp__cond_init(&closed);
   if (status == TP_OK && !tp__on_fork(before_fork, in_parent, in_child)) status = TP_ERR_NO_MEMORY;
   assert(status == TP_OK);

@@ -79,7 +79,7 @@ static void timer_run(void *arg) {
 
 tp_status tp__timer_init(tp__timer *timer) {
   memset(timer, 0, sizeof *timer);
-  TP__TRY(tp__mutex_init(&timer->mutex));
+  TP__TRY(tp__mutex_init(&timer->mutex, TP__RANK_timer));
   tp_status status = tp__cond_init(&timer->changed);
   if (status != TP_OK) tp__mutex_fini(&timer->mutex);
   return status;

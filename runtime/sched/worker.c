@@ -30,7 +30,7 @@ tp_status tp__workers_init(tp__workers *workers, const tp__sched_options *option
   workers->options = options;
   workers->count = options->workers;
   TP__TRY(tp__queue_mpmc_new(options->allocator, options->strands_max, &workers->queue));
-  tp_status status = tp__mutex_init(&workers->mutex);
+  tp_status status = tp__mutex_init(&workers->mutex, TP__RANK_workers);
   if (status == TP_OK && (status = tp__cond_init(&workers->work)) != TP_OK) tp__mutex_fini(&workers->mutex);
   if (status != TP_OK) tp__queue_mpmc_free(workers->queue);
   return status;

@@ -284,8 +284,9 @@ static tp_status init(memory_store *store, const tp_store_memory_options *option
                      options->jobs_ended_max ? options->jobs_ended_max : JOBS_ENDED_MAX);
   tp__turn_ring_init(&store->turns, &store->allocator, options->turns_max ? options->turns_max : TURNS_MAX);
   TP__TRY(tp__record_log_init(&store->records, &store->allocator, records_max));
-  tp_status status = tp__mutex_init(&store->mutex);
-  if (status == TP_OK && (status = tp__mutex_init(&store->turns_mutex)) != TP_OK) tp__mutex_fini(&store->mutex);
+  tp_status status = tp__mutex_init(&store->mutex, TP__RANK_memory_store);
+  if (status == TP_OK && (status = tp__mutex_init(&store->turns_mutex, TP__RANK_turn_ring)) != TP_OK)
+    tp__mutex_fini(&store->mutex);
   if (status != TP_OK) tp__record_log_fini(&store->records);
   return status;
 }

@@ -9,7 +9,7 @@ tp_status tp__record_log_init(tp__record_log *log, const tp_allocator *allocator
   log->entries_max = entries_max;
   for (int i = 0; i < TP__RECORD_STRIPES; i++) {
     tp__record_ring_init(&log->stripes[i].ring, allocator, entries_max, &log->bytes, BYTES_MAX);
-    tp_status status = tp__mutex_init(&log->stripes[i].mutex);
+    tp_status status = tp__mutex_init(&log->stripes[i].mutex, TP__RANK_records);
     if (status == TP_OK) continue;
     while (i-- > 0) tp__mutex_fini(&log->stripes[i].mutex);
     return status;

@@ -79,7 +79,7 @@ static void buffer_main(void *arg) {
   buffer *b = arg;
   tp__thread *threads[PRODUCERS + CONSUMERS];
   *b = (buffer){.closed = 0};
-  tp__mutex_init(&b->mutex);
+  tp__mutex_init(&b->mutex, TP__RANK_NONE);
   tp__cond_init(&b->changed);
   tp__parker_init(&b->done);
   tp__a32_store_release(&b->live, PRODUCERS);
@@ -219,8 +219,8 @@ static void take_b_then_a(void *arg) {
 
 static void two_locks_main(void *arg) {
   two_locks *t = arg;
-  tp__mutex_init(&t->a);
-  tp__mutex_init(&t->b);
+  tp__mutex_init(&t->a, TP__RANK_NONE);
+  tp__mutex_init(&t->b, TP__RANK_NONE);
   tp__thread *other = start("other", take_b_then_a, t);
   tp__mutex_lock(&t->a);
   tp__mutex_lock(&t->b);
@@ -414,7 +414,7 @@ static void enter(void *arg) {
 static void run_after_a_broken_one_starts_clean(void **state) {
   (void)state;
   heir h = {false, NULL};
-  assert_int_equal(tp__mutex_init(&lasting_lock), TP_OK);
+  assert_int_equal(tp__mutex_init(&lasting_lock, TP__RANK_NONE), TP_OK);
   assert_int_equal(run_once(1, TP__SIM_RANDOM, hold_and_hang, &h).end, TP__SIM_DEADLOCK);
   assert_non_null(h.memory);
   assert_int_equal(tp__sim_bytes_open(), 1000); /* until the next run */
@@ -500,7 +500,7 @@ static void wait_on_nothing(void *arg) {
   times *t = arg;
   tp__mutex mutex;
   tp__cond cond;
-  tp__mutex_init(&mutex);
+  tp__mutex_init(&mutex, TP__RANK_NONE);
   tp__cond_init(&cond);
   tp__mutex_lock(&mutex);
   t->before = tp__now_ns() + 50 * TP__NS_PER_MS;
@@ -590,7 +590,7 @@ static void join_the_session_work(void *arg) {
 static void session_work_main(void *arg) {
   session_work *c = arg;
   *c = (session_work){.go = false};
-  tp__mutex_init(&c->mutex);
+  tp__mutex_init(&c->mutex, TP__RANK_NONE);
   tp__cond_init(&c->cond);
   tp__thread *threads[4];
   for (int i = 0; i < 4; i++) {
@@ -640,7 +640,7 @@ static void set_late(void *arg) {
 static void early_main(void *arg) {
   early *e = arg;
   e->set = false;
-  tp__mutex_init(&e->mutex);
+  tp__mutex_init(&e->mutex, TP__RANK_NONE);
   tp__cond_init(&e->cond);
   tp__thread *setter = start("setter", set_late, e);
   tp__mutex_lock(&e->mutex);
@@ -881,7 +881,7 @@ static void seam_works_uncontended_outside_of_a_run(void **state) {
   tp__mutex mutex;
   tp__cond cond;
   tp__parker parker;
-  assert_int_equal(tp__mutex_init(&mutex), TP_OK);
+  assert_int_equal(tp__mutex_init(&mutex, TP__RANK_NONE), TP_OK);
   assert_int_equal(tp__cond_init(&cond), TP_OK);
   assert_int_equal(tp__parker_init(&parker), TP_OK);
   tp__sim_point();

@@ -834,7 +834,7 @@ void world_play(world *w, const script *s, uint32_t workers) {
     w->turn_works[i] = (turn_work){.w = w, .index = i};
     ready(&w->turn_works[i].parker);
   }
-  tp_status status = tp__mutex_init(&w->results);
+  tp_status status = tp__mutex_init(&w->results, TP__RANK_NONE);
   assert(status == TP_OK);
   (void)status;
   send_out(w);

@@ -172,7 +172,7 @@ static void no_wakeup_is_lost_on_the_way_to_sleep(void **state) {
   tp__thread *threads[2];
   uint32_t count = 20000 * rounds();
   assert_int_equal(tp__queue_mpmc_new(&allocator, 8, &s.queue), TP_OK);
-  assert_int_equal(tp__mutex_init(&s.mutex), TP_OK);
+  assert_int_equal(tp__mutex_init(&s.mutex, TP__RANK_NONE), TP_OK);
   assert_int_equal(tp__cond_init(&s.work), TP_OK);
   for (int i = 0; i < 2; i++) {
     assert_int_equal(tp__thread_start(&allocator, "sleeper", work_and_sleep, &s, &threads[i]), TP_OK);

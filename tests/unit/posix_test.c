@@ -73,7 +73,7 @@ static void mutex_lets_one_in_at_a_time(void **state) {
   (void)state;
   counter c = {.value = 0};
   tp__thread *threads[4];
-  assert_int_equal(tp__mutex_init(&c.mutex), TP_OK);
+  assert_int_equal(tp__mutex_init(&c.mutex, TP__RANK_NONE), TP_OK);
   for (int i = 0; i < 4; i++) assert_int_equal(tp__thread_start(&libc, "adder", add_often, &c, &threads[i]), TP_OK);
   for (int i = 0; i < 4; i++) tp__thread_join(threads[i]);
   assert_int_equal(c.value, 40000);
@@ -86,7 +86,7 @@ typedef struct waiting {
 } waiting;
 
 static void start_waiting(waiting *w) {
-  assert_int_equal(tp__mutex_init(&w->mutex), TP_OK);
+  assert_int_equal(tp__mutex_init(&w->mutex, TP__RANK_NONE), TP_OK);
   assert_int_equal(tp__cond_init(&w->cond), TP_OK);
 }
 
@@ -370,27 +370,60 @@ static void memory_for_ever_is_zeroed_and_aligned(void **state) {
   assert_null(tp__os_alloc_forever(SIZE_MAX));
 }
 
+/* ---- the order of locks ---- */
+
+static void locks_taken_in_rising_rank_are_fine_and_given_back_in_any_order(void **state) {
+  (void)state;
+  tp__held_locks held = {.count = 0};
+  tp__held_locks_add(&held, TP__RANK_runtime);
+  tp__held_locks_add(&held, TP__RANK_pool);
+  tp__held_locks_add(&held, TP__RANK_NONE);
+  tp__held_locks_remove(&held, TP__RANK_runtime);
+  tp__held_locks_add(&held, TP__RANK_slots);
+  tp__held_locks_remove(&held, TP__RANK_pool);
+  tp__held_locks_remove(&held, TP__RANK_NONE);
+  assert_int_equal(held.count, 1);
+  assert_int_equal(held.ranks[0], TP__RANK_slots);
+}
+
+static void lock_of_a_lower_rank_aborts(void **state) {
+  (void)state;
+  pid_t child = fork();
+  if (child == 0) {
+    tp__held_locks held = {.count = 0};
+    close(STDERR_FILENO); /* what assert() prints */
+    tp__held_locks_add(&held, TP__RANK_pool);
+    tp__held_locks_add(&held, TP__RANK_runtime);
+    _exit(0);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(clock_never_goes_back),
-    cmocka_unit_test(wall_clock_is_past_2020),
-    cmocka_unit_test(deadline_saturates),
-    cmocka_unit_test(mutex_lets_one_in_at_a_time),
-    cmocka_unit_test(wait_ends_at_its_deadline_and_not_before),
-    cmocka_unit_test(deadline_in_the_past_ends_at_once),
-    cmocka_unit_test(broadcast_wakes_all),
-    cmocka_unit_test(wakeup_before_the_sleep_is_kept_once),
-    cmocka_unit_test(park_ends_at_its_deadline),
-    cmocka_unit_test(two_threads_wake_each_other),
-    cmocka_unit_test(thread_has_its_name_cut_to_fifteen_bytes),
-    cmocka_unit_test(thread_blocks_all_signals_but_the_synchronous_ones),
-    cmocka_unit_test(thread_local_pointer_is_one_per_thread),
-    cmocka_unit_test(detached_thread_frees_its_part_when_it_ends),
-    cmocka_unit_test(thread_that_gets_no_memory_is_a_clean_error),
-    cmocka_unit_test(there_is_a_processor),
-    cmocka_unit_test(random_bytes_fill_the_buffer_and_differ),
-    cmocka_unit_test(generation_changes_in_a_forked_child_only),
-    cmocka_unit_test(memory_for_ever_is_zeroed_and_aligned),
+      cmocka_unit_test(clock_never_goes_back),
+      cmocka_unit_test(wall_clock_is_past_2020),
+      cmocka_unit_test(deadline_saturates),
+      cmocka_unit_test(mutex_lets_one_in_at_a_time),
+      cmocka_unit_test(wait_ends_at_its_deadline_and_not_before),
+      cmocka_unit_test(deadline_in_the_past_ends_at_once),
+      cmocka_unit_test(broadcast_wakes_all),
+      cmocka_unit_test(wakeup_before_the_sleep_is_kept_once),
+      cmocka_unit_test(park_ends_at_its_deadline),
+      cmocka_unit_test(two_threads_wake_each_other),
+      cmocka_unit_test(thread_has_its_name_cut_to_fifteen_bytes),
+      cmocka_unit_test(thread_blocks_all_signals_but_the_synchronous_ones),
+      cmocka_unit_test(thread_local_pointer_is_one_per_thread),
+      cmocka_unit_test(detached_thread_frees_its_part_when_it_ends),
+      cmocka_unit_test(thread_that_gets_no_memory_is_a_clean_error),
+      cmocka_unit_test(there_is_a_processor),
+      cmocka_unit_test(random_bytes_fill_the_buffer_and_differ),
+      cmocka_unit_test(generation_changes_in_a_forked_child_only),
+      cmocka_unit_test(memory_for_ever_is_zeroed_and_aligned),
+      cmocka_unit_test(locks_taken_in_rising_rank_are_fine_and_given_back_in_any_order),
+      cmocka_unit_test(lock_of_a_lower_rank_aborts),
   };
   return cmocka_run_group_tests_name("posix", tests, set_up, NULL);
 }
