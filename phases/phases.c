@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/phases.h"
 
-enum { REPLACE = 1, STOP = 2, ASK = 4, REVERSE = 8, PRIVILEGED = 16, CODE_ONLY = 32, NOT_FIRED = 64, GRANTED = 128 };
+enum { REPLACE = 1, STOP = 2, ASK = 4, REVERSE = 8, PRIVILEGED = 16, CODE_ONLY = 32, GRANTED = 64 };
 
 #define KIND(name) (1u << TP_KIND_##name)
 /* A list is a pointer and its count: the initializers of two neighbouring members of tp_phase. */
@@ -20,7 +20,6 @@ enum { REPLACE = 1, STOP = 2, ASK = 4, REVERSE = 8, PRIVILEGED = 16, CODE_ONLY =
       .reverse = ((traits)&REVERSE) != 0,                                                                     \
       .privileged = ((traits)&PRIVILEGED) != 0,                                                               \
       .code_only = ((traits)&CODE_ONLY) != 0,                                                                 \
-      .not_fired = ((traits)&NOT_FIRED) != 0,                                                                 \
       .rewrite_granted = ((traits)&GRANTED) != 0,                                                             \
       .kinds = may_contribute,                                                                                \
       .limit_ms = limit,                                                                                      \

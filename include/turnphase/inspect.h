@@ -28,7 +28,7 @@ TP_API tp_status tp_plan_print(const tp_runtime *runtime, tp_phase_id phase, tp_
     void *ctx) TP_MUST_USE;
 
 /** Prints the table of phases (TP_PLAN_TABLE or TP_PLAN_JSON), with their aliases, how many subscriptions each has,
- *  through which alias, how many of these are disabled or switched off, and which phases are not fired yet. */
+ *  through which alias, and how many of these are disabled or switched off. */
 TP_API tp_status tp_phases_print(const tp_runtime *runtime, tp_plan_format format, tp_print_fn print,
     void *ctx) TP_MUST_USE;
 

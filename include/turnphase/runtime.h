@@ -33,8 +33,8 @@ typedef struct tp_phase {
   bool reverse;                 /* chain: runs backwards */
   bool privileged;
   bool code_only;
-  bool not_fired;               /* no turn runs it yet: see tp_runtime_options.host_fires. False in rows of the host */
   bool rewrite_granted;         /* for owners with TP_GRANT_REWRITE, or trust builtin. False in rows of the host */
+  uint8_t reserved_;            /* must be zero */
   tp_capability kinds;          /* bit 1 << TP_KIND_*: what may be contributed besides diagnostic and audit */
   uint32_t limit_ms;            /* default limit of one handler; 0 means 5,000 */
   tp_failure failure;           /* default failure policy; 0 means best_effort */
@@ -86,10 +86,6 @@ typedef struct tp_runtime_options {
   const tp_phase *const
       *phases;                  /* phases of the host, phase_count pointers; the id of phases[i] is TP_PHASE_HOST + i */
   size_t phase_count;           /* at most 64 */
-  const tp_phase_id *host_fires; /* ids of phases that no turn runs yet (tp_phase.not_fired), but the host does, with
-                                   tp_phase_run(). A subscription to any other of these is refused at commit with
-                                   TP_ERR_PHASE_NOT_FIRED; a phase that turns run is refused here. NULL: none */
-  size_t host_fires_count;
   uint32_t hook_limit_ms;       /* limit of hooks that name none: of tp_hook_add() and of what owners of trust
                                    declared subscribe and is waited for; 0: the phase's */
   tp_failure hook_failure;      /* their failure policy: BEST_EFFORT or REQUIRED; 0: the phase's. In a phase that

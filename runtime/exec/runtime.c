@@ -190,9 +190,7 @@ static tp_status make_registry(tp_runtime *runtime, tp_fault *fault) {
                            layer_ops->alias_count, options->phases, options->phase_count, layer_ops->contributions,
                            &runtime->registry, fault));
   tp__registry_hook_defaults(runtime->registry, options->hook_limit_ms, options->hook_failure);
-  tp_status status = tp__registry_host_fires(runtime->registry, options->host_fires, options->host_fires_count, fault);
-  if (status != TP_OK) tp__registry_free(runtime->registry);
-  return status;
+  return TP_OK;
 }
 
 static void *worker_home(const void *runtime, uint32_t index) {

@@ -241,9 +241,6 @@ void tp__snapshot_unpin(tp__snapshot *snapshot);
 /** What tp_edit_begin() and its siblings in runtime.h do, over a registry instead of a runtime. */
 tp_status tp__edit_new(tp__registry *registry, const tp_owner *owner, tp_edit **ret_edit, tp_fault *fault);
 tp_status tp__hook_add(tp__registry *registry, const tp_hook *hook, tp_fault *fault);
-/** The phases that are not fired yet and that the host runs itself (tp_runtime_options). Before the first edit.
- *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_USAGE. */
-tp_status tp__registry_host_fires(tp__registry *registry, const uint32_t *phases, size_t count, tp_fault *fault);
 /** Limit and failure policy of hooks that name none (tp_runtime_options); 0: the phase's. Before the first edit. */
 void tp__registry_hook_defaults(tp__registry *registry, uint32_t limit_ms, tp_failure failure);
 /** @param ret_was  whether it was switched off before. */

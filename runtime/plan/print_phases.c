@@ -70,12 +70,8 @@ static const char *kinds_text(const tp__registry *registry, const tp_phase *row,
   return buffer;
 }
 
-static const char *access_text(const tp__registry *registry, uint32_t phase, char *buffer, size_t size) {
-  const tp_phase *row = registry->phases[phase];
-  const char *access = row->privileged ? "privileged" : row->code_only ? "code only" : "";
-  const char *fired = !row->not_fired ? "" : tp__rows_fired_by(registry, phase) ? "fired by the host" : "not fired yet";
-  snprintf(buffer, size, "%s%s%s", access, *access && *fired ? ", " : "", fired);
-  return buffer;
+static const char *access_text(const tp_phase *row) {
+  return row->privileged ? "privileged" : row->code_only ? "code only" : "";
 }
 
 static tp_failure failure_of(const tp_phase *row) { return row->failure ? row->failure : TP_FAILURE_BEST_EFFORT; }
@@ -113,7 +109,7 @@ static const char *cell(const void *ctx, uint32_t row_index, uint32_t column, ch
     case FAILURE:
       return tp_failure_name(failure_of(row));
     case ACCESS:
-      return access_text(list->registry, phase, buffer, size);
+      return access_text(list->registry->phases[phase]);
     case SUBSCRIPTIONS:
       return subscriptions_text(list, phase, buffer, size);
     default:
@@ -249,7 +245,7 @@ static void json_phase(tp__json_printer *json, const phase_list *list, uint32_t 
   tp__print_bool(json, "reverse", row->reverse);
   tp__print_bool(json, "privileged", row->privileged);
   tp__print_bool(json, "code_only", row->code_only);
-  tp__print_string(json, "fired_by", tp__rows_fired_by(list->registry, phase));
+  tp__print_string(json, "fired_by", phase >= TP_PHASE_HOST ? "host" : "turns");
   tp__print_number(json, "limit_ms", limit_ms_of(list, phase));
   tp__print_bool(json, "limit_set_by_host", list->set->limits_ms[phase] > 0);
   tp__print_string(json, "failure", tp_failure_name(failure_of(row)));

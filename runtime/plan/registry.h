@@ -189,8 +189,6 @@ void tp__snapshot_retire(tp__snapshot *snapshot);
 
 /** Checks and copies the host's rows into the registry. */
 tp_status tp__rows_add_host(tp__registry *registry, const tp_phase *const *rows, size_t row_count, tp_fault *fault);
-/** "turns", "host" (its own phases, and those in host_fires), or NULL: no turn runs it yet. */
-const char *tp__rows_fired_by(const tp__registry *registry, uint32_t phase);
 /** 0 when there is none. @param ret_flags  of the alias; may be NULL. */
 uint32_t tp__rows_find(const tp__registry *registry, const char *name, uint32_t *ret_flags);
 
@@ -250,7 +248,6 @@ struct tp__registry {
   size_t alias_count;
   const tp__contribution_ops *ops;
   /* ---- never changes after the first edit */
-  bool host_fires[TP_PHASE_LIMIT];
   uint32_t hook_limit_ms;
   tp_failure hook_failure;
   /* ---- never changes after the first commit */

@@ -35,33 +35,6 @@ void tp__registry_aliases(const tp__registry *registry, uint32_t phase, void (*e
   }
 }
 
-const char *tp__rows_fired_by(const tp__registry *registry, uint32_t phase) {
-  if (phase >= TP_PHASE_HOST || registry->host_fires[phase]) return "host";
-  return registry->phases[phase]->not_fired ? NULL : "turns";
-}
-
-tp_status tp__registry_host_fires(tp__registry *registry, const uint32_t *phases, size_t count, tp_fault *fault) {
-  if (count > TP_PHASE_LIMIT)
-    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.host_fires_count is %zu: at most %d", count,
-                    TP_PHASE_LIMIT);
-  if (count > 0 && !phases)
-    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.host_fires_count is %zu, but host_fires is NULL",
-                    count);
-  for (size_t i = 0; i < count; i++) {
-    const tp_phase *row = tp__registry_phase(registry, phases[i]);
-    if (!row)
-      return tp__fail(fault, TP_ERR_UNKNOWN_PHASE, NULL, "tp_runtime_options.host_fires[%zu] is %u: no such phase", i,
-                      phases[i]);
-    if (!row->not_fired)
-      return tp__fail(fault, TP_ERR_USAGE, row->name,
-                      "tp_runtime_options.host_fires[%zu] is %s, which is fired already: name only phases that no turn "
-                      "runs yet",
-                      i, row->name);
-    registry->host_fires[phases[i]] = true;
-  }
-  return TP_OK;
-}
-
 /* ---- rows of the host ---- */
 
 static bool fields_known(const tp__contribution_ops *ops, const uint32_t *fields, size_t count) {
@@ -94,7 +67,7 @@ static const char *row_flaw(const tp__contribution_ops *ops, const tp_phase *row
     return "is no chain, and only a chain has replace, stop or reverse";
   if (row->ask && !row->stop) return "takes ask but no verdicts: set stop";
   if ((unsigned)row->failure > TP_FAILURE_REQUIRED) return "has an unknown failure policy";
-  if (row->not_fired) return "says not_fired, but the host runs its own phases itself: leave it false";
+  if (row->reserved_) return "has reserved_ set: it must be zero";
   if (row->rewrite_granted) return "says rewrite_granted, which is of tool.rewrite alone: leave it false";
   if (row->mode == TP_MODE_OBSERVE && row->failure == TP_FAILURE_REQUIRED)
     return "observes, and an observer is never required";

@@ -120,14 +120,6 @@ static tp_status check_phase(const checker *c) {
   return REFUSE(c, TP_ERR_UNSUPPORTED_PHASE, "its handler `%s` does not support this phase", handler->id);
 }
 
-/* What is never called must not look as if it were: a guard there would guard nothing. */
-static tp_status check_fired(const checker *c) {
-  if (tp__rows_fired_by(c->registry, c->sub->desc.phase)) return TP_OK;
-  return REFUSE(c, TP_ERR_PHASE_NOT_FIRED,
-                "no turn runs this phase yet, so it would never be called; a host that runs it itself with "
-                "tp_phase_run() names it in tp_runtime_options.host_fires");
-}
-
 /* Who may be here. A declared handler stays a declared hook, whoever subscribes it. */
 static tp_status check_trust(const checker *c) {
   const tp__subscription *sub = c->sub;
@@ -269,7 +261,6 @@ tp_status tp__validate(const tp__registry *registry, const tp__set *set, tp__sub
                   "its handler `%s` is not registered; add the handler or remove the subscription", sub->desc.handler);
   }
   resolve(registry, set, sub, handler, c.row, ret_node);
-  TP__TRY(check_fired(&c));
   TP__TRY(check_phase(&c));
   TP__TRY(check_trust(&c));
   TP__TRY(check_required(&c));

@@ -11,7 +11,7 @@
 #include "phases/phases.h"
 
 enum { GATHER = TP_MODE_GATHER, CHAIN = TP_MODE_CHAIN, OBSERVE = TP_MODE_OBSERVE };
-enum { REPLACE = 1, STOP = 2, ASK = 4, REVERSE = 8, PRIVILEGED = 16, CODE_ONLY = 32, NOT_FIRED = 64, GRANTED = 128 };
+enum { REPLACE = 1, STOP = 2, ASK = 4, REVERSE = 8, PRIVILEGED = 16, CODE_ONLY = 32, GRANTED = 64 };
 #define BIT(kind) (1u << TP_KIND_##kind)
 
 /* The table of the design, written down a second time. */
@@ -49,7 +49,7 @@ enum { PHASE_COUNT = sizeof expected / sizeof *expected };
 static unsigned traits_of(const tp_phase *row) {
   return (row->replace ? REPLACE : 0u) | (row->stop ? STOP : 0u) | (row->ask ? ASK : 0u) |
          (row->reverse ? REVERSE : 0u) | (row->privileged ? PRIVILEGED : 0u) | (row->code_only ? CODE_ONLY : 0u) |
-         (row->not_fired ? NOT_FIRED : 0u) | (row->rewrite_granted ? GRANTED : 0u);
+         (row->rewrite_granted ? GRANTED : 0u);
 }
 
 static void every_row_says_what_the_design_says(void **state) {
@@ -105,7 +105,7 @@ static void only_chains_stop_replace_ask_and_reverse(void **state) {
   (void)state;
   for (uint32_t phase = 1; phase <= PHASE_COUNT; phase++) {
     const tp_phase *row = &tp__phase_rows[phase];
-    if (row->mode != TP_MODE_CHAIN) assert_int_equal(traits_of(row) & ~(unsigned)NOT_FIRED, 0);
+    if (row->mode != TP_MODE_CHAIN) assert_int_equal(traits_of(row), 0);
     if (row->ask) assert_true(row->stop && strncmp(row->name, "tool.", 5) == 0);
     if (row->mode == TP_MODE_OBSERVE) assert_int_not_equal(row->failure, TP_FAILURE_REQUIRED);
   }
@@ -198,9 +198,9 @@ static void add(char *text, const char *format, ...) {
 
 static void add_traits(char *text, const tp_phase *row) {
   static const char *const modes[] = {"", "gather", "chain", "observe"};
-  add(text, "%s%s%s%s%s%s%s%s", modes[row->mode], row->replace ? ", replace" : "", row->stop ? ", stop" : "",
+  add(text, "%s%s%s%s%s%s%s", modes[row->mode], row->replace ? ", replace" : "", row->stop ? ", stop" : "",
       row->ask ? ", ask" : "", row->reverse ? ", reverse" : "", row->privileged ? ", privileged" : "",
-      row->code_only ? ", code only" : "", row->not_fired ? ", not fired yet" : "");
+      row->code_only ? ", code only" : "");
 }
 
 static bool may_be_replaced(const tp_phase *row, uint32_t field) {
