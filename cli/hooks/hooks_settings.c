@@ -51,11 +51,11 @@ static cli_entry *add_entry(cli_settings *settings, const char *event) {
 static const struct {
   const char *name, *why;
 } no_phase[] = {
-    {"PreCompact", "no turn compacts its history yet, so that nothing would call it"},
-    {"PostCompact", "no turn compacts its history yet, so that nothing would call it"},
-    {"PreCompress", "no turn compacts its history yet, so that nothing would call it"},
+    {"PreCompact", "turn.pre_compaction has no form of its input for hooks of other hosts yet"},
+    {"PostCompact", "no phase comes behind a compaction"},
+    {"PreCompress", "turn.pre_compaction has no form of its input for hooks of other hosts yet"},
     {"PostToolBatch", "tool.batch does not carry arguments and results of the calls"},
-    {"PermissionRequest", "no person is asked yet: an ask is a denial"},
+    {"PermissionRequest", "what a gate asks goes to a person, and not to a hook"},
     {"PermissionDenied", "a denied call fires no phase"},
     {"SubagentStart", "nested turns are not built"},
     {"SubagentStop", "nested turns are not built"},

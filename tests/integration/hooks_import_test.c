@@ -196,7 +196,7 @@ static void an_entry_without_a_place_costs_no_other(void **state) {
       "fails closed: without an answer the action is stopped",
       "its matcher \"x\" is left out",
       "FAILS OPEN: without an answer the action goes on (--fail-closed stops it)",
-      "no place: no turn compacts its history yet",
+      "no place: turn.pre_compaction has no form",
       "no place: no such event is known",
       "malformed: an event has a list",
       "2 written, 16 have no place",
