@@ -165,9 +165,10 @@ static tp_status refused_status(tp__model_call *c, tp_reason reason) {
 
 static void settled(tp__attempt *attempt, tp__attempt_end end) {
   tp__model_call *c = of(attempt);
-  tp_status status = c->failure;
+  tp_status status = TP_OK;
   switch (end) {
     case TP__ANSWERED:
+      status = c->failure; /* else the function may still be writing it */
       break;
     case TP__EXPIRED:
       status = TP_ERR_TIMEOUT;
