@@ -22,7 +22,11 @@
 #endif
 #endif
 
+#ifdef TP__TSAN_CK_PR_H
+#define memcpy tp__ck_copy
+#endif
 #include <ck_ring.h>
+#undef memcpy
 
 #include "runtime/os/queue.h"
 

@@ -17,6 +17,7 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 CK_CC_INLINE static void ck_pr_barrier(void) { __asm__ __volatile__("" ::: "memory"); }
 /* The time between a producer's claim and its publication is long here, and more producers than processors would burn
@@ -62,5 +63,13 @@ CK_CC_INLINE static void ck_pr_fence_strict_store_load(void) { __sync_synchroniz
 TP__CK_OPS(ptr, void, void *)
 TP__CK_OPS(uint, unsigned int, unsigned int)
 #undef TP__CK_OPS
+
+/* ck_ring copies a place by memcpy() before it claims it: a consumer that loses the claim has read what a producer may
+ * be writing, and throws it away. */
+static inline void *tp__ck_copy(void *to, const void *from, size_t size) {
+  if (size != sizeof(void *)) return memcpy(to, from, size);
+  __atomic_store_n((void **)to, __atomic_load_n((void *const *)from, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+  return to;
+}
 
 #endif
