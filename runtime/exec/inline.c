@@ -89,12 +89,12 @@ static bool end_with_one_stamp(tp__entry *e) {
   return true;
 }
 
-/* @return whether all nodes have settled; else one is to be looked at closer, or was. */
-static inline bool run_in_plan_order(tp__entry *e) {
+/* One loop for each way of time-stamps, of which the compiler makes its own code.
+ * @return whether all nodes have settled; else one is to be looked at closer, or was. */
+static inline __attribute__((always_inline)) bool run_with(tp__entry *e, tp_timestamps timestamps) {
   const tp__plan *plan = e->plan;
   const tp_runtime *runtime = e->turn->runtime;
   const tp__inline_node *node = plan->inline_nodes;
-  tp_timestamps timestamps = runtime->options.timestamps;
   int64_t now_ns = e->now_ns;
   bool in_time = now_ns < e->fast_path_until_ns;
   for (uint32_t index = 0; index < plan->node_count; index++, node++) {
@@ -118,6 +118,19 @@ static inline bool run_in_plan_order(tp__entry *e) {
   if (timestamps == TP_TIMESTAMPS_COARSE && plan->node_count > 0) return end_with_one_stamp(e);
   e->ended_ns = now_ns;
   return true;
+}
+
+static inline bool run_in_plan_order(tp__entry *e) {
+  switch (e->turn->runtime->options.timestamps) {
+    case TP_TIMESTAMPS_COARSE:
+      return run_with(e, TP_TIMESTAMPS_COARSE);
+    case TP_TIMESTAMPS_OFF:
+      return run_with(e, TP_TIMESTAMPS_OFF);
+    case TP_TIMESTAMPS_FULL:
+    case TP_TIMESTAMPS_FORCE_32:
+      break;
+  }
+  return run_with(e, TP_TIMESTAMPS_FULL);
 }
 
 tp__entry *tp__entry_run_inline(tp__turn *turn, const tp__plan *plan, const tp_field *fields, uint32_t field_count) {
