@@ -110,7 +110,7 @@ static void print_handler(const cli_trace *t, const chain_link *l, bool is_last,
 }
 
 static void print_link(const cli_trace *t, const chain_link *l, bool is_last, cli_output *output) {
-  char words[64];
+  char words[CLI_STEP_NAME_SIZE];
   cli_print_string(output, is_last ? "└─" : "├─");
   cli_paint_on(output, CLI_BOLD);
   if (l->entry) cli_print_string(output, l->entry->phase);

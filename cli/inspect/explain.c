@@ -74,7 +74,7 @@ static void print_entry(const cli_trace *t, const cli_trace_entry *e, cli_output
 }
 
 static void print_step(const cli_trace *t, const tp_turn_step *step, cli_output *output) {
-  char words[64];
+  char words[CLI_STEP_NAME_SIZE];
   bool was_called = step->kind != TP_STEP_TOOL || step->ended_ns > step->started_ns || !cli_step_failed(step);
   cli_printf(output, "\n%s", step->kind == TP_STEP_TOOL ? "tool " : "");
   cli_paint_on(output, CLI_BOLD);
@@ -155,6 +155,7 @@ static void write_steps(tp_writer *writer, const void *source) {
     cli_map p = {.writer = writer};
     cli_map_add_string(&p, "kind", tp_step_kind_name((tp_step_kind)step->kind));
     if (step->kind == TP_STEP_TOOL) cli_map_add_text(&p, "tool", step->name);
+    if (step->kind == TP_STEP_MODEL) cli_map_add_text(&p, "model", step->name);
     cli_map_add_int(&p, "round", step->round);
     cli_map_add_int(&p, "place", step->place);
     cli_map_add_string(&p, "outcome", cli_step_outcome(step));

@@ -66,7 +66,7 @@ static void add_run(cli_plot *plot, const cli_trace_entry *e, const cli_trace_ru
 }
 
 static void add_step(cli_plot *plot, const tp_turn_step *step) {
-  char words[64];
+  char words[CLI_STEP_NAME_SIZE];
   const char *name = cli_step_name(step, words, sizeof words);
   plot->bars[plot->bar_count++] = (cli_plot_bar){.group = step->kind == TP_STEP_TOOL    ? CLI_PLOT_TOOLS
                                                           : step->kind == TP_STEP_MODEL ? CLI_PLOT_MODEL

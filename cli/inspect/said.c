@@ -114,7 +114,9 @@ const char *cli_run_why(const cli_trace_run *from, char *buffer, size_t size) {
 
 const char *cli_step_name(const tp_turn_step *step, char *buffer, size_t size) {
   if (step->kind == TP_STEP_TOOL) return step->name.data;
-  if (step->kind == TP_STEP_MODEL) snprintf(buffer, size, "model request %u", step->round);
+  if (step->kind == TP_STEP_MODEL)
+    snprintf(buffer, size, "model request %u%s%.64s", step->round, step->name.size > 0 ? ", " : "",
+             step->name.size > 0 ? step->name.data : "");
   else snprintf(buffer, size, "history %s", tp_step_kind_name((tp_step_kind)step->kind));
   return buffer;
 }

@@ -78,7 +78,8 @@ const char *cli_run_outcome(const tp_run_record *run);
 /** Why it ended as it did, as a sentence without its stop; "" when there is nothing to add. */
 const char *cli_run_why(const cli_trace_run *run, char *buffer, size_t size);
 cli_paint cli_run_paint(const tp_run_record *run);
-/** The name of a step: "train_times", "model request 2", "history load". */
+enum { CLI_STEP_NAME_SIZE = 128 };
+/** The name of a step: "train_times", "model request 2, gpt-4o-mini", "history load". */
 const char *cli_step_name(const tp_turn_step *step, char *buffer, size_t size);
 const char *cli_step_outcome(const tp_turn_step *step);
 bool cli_step_failed(const tp_turn_step *step);

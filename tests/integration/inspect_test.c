@@ -57,6 +57,7 @@ static void explain_names_the_late_handler_and_the_guard_that_denied(void **stat
   assert_holds(&c.out, "why: missed its deadline of 60.0 ms by");
   assert_line(&c, "memory.active_recall", "memory.deterministic_recall"); /* behind which it ran */
   assert_line(&c, "tool train_times", "call 1 of response 1");
+  assert_line(&c, "model request 2, script", "ok");
   assert_line(&c, "memory.post_turn_extractor", "backgrounded");
   assert_holds(&c.out, "behind the turn");
   command_free(&c);
@@ -265,6 +266,7 @@ static void slack_and_reasons_are_those_of_the_run(void **state) {
   tp_text blocking = member(runs, "subscription", "memory.deterministic_recall");
   assert_int_equal(tp_value_int(tp_value_get(blocking, "slack_ns"), 0), 8000000);
   assert_null(strstr(c.out.data, "not of this run"));
+  assert_holds(&c.out, "\"model\":\"script\"");
   tp_writer_free(writer);
   command_free(&c);
 }
