@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # chroot.sh FOLDER: on a fresh Debian 12, which has nothing but what debootstrap's minbase brings, the README's commands
-# work: ./dev demo, ./dev install under /usr/local and under a prefix of one's own, and hosts by pkg-config and CMake.
+# work: ./dev demo, ./dev install under /usr/local and under a prefix of one's own, chats with a script and with a model
+# behind a base URL (examples/server), and hosts by pkg-config and CMake.
 # The fresh system is kept in FOLDER/base for the next time and copied for each run. Needs root, debootstrap, a mirror.
 # Ends with the counts that ./dev test reads.
 set -u
@@ -60,6 +61,12 @@ check 'apt-get update && ! command -v dpkg-architecture && ! command -v gcc'
 check './dev demo'
 check './dev install'
 check 'cd / && turnphase --version && turnphase phases && pkg-config --cflags --libs turnphase'
+check 'echo Hello | turnphase chat --script examples/chat/model.yaml --json | grep -q "I am a script"'
+check 'cc examples/server/server.c -o /tmp/server $(pkg-config --cflags --libs turnphase turnphase-declared) &&
+  { /tmp/server 8099 examples/chat/model.yaml >/tmp/server.out & } && server=$! &&
+  { until grep -q listening /tmp/server.out; do sleep 0.1; done; } &&
+  echo Hello | OPENAI_API_KEY=k turnphase chat --model openai:m --base-url http://127.0.0.1:8099/v1 --json >/tmp/chat &&
+  kill $server && grep -q "I am a script" /tmp/chat'
 check 'apt-get install -y --no-install-recommends cmake make'
 check "tests/installed.sh turnphase $version examples/embed.c cc"
 check './dev install --prefix /opt/tp'
