@@ -218,7 +218,7 @@ static void ask_model(tp__drive *d, int64_t tokens) {
     return;
   }
   tp__model_call *call = make_request(d, tokens, &request)
-                             ? tp__model_call_new(d->turn, session, model, &request)
+                             ? tp__model_call_new(&d->turn->core, NULL, session, model, &request)
                              : NULL;
   if (!call) {
     failed(d, TP_ERR_NO_MEMORY, NULL);

@@ -84,9 +84,10 @@ static tp__answer call(tp__attempt *attempt) {
   if (tp__attempt_defer(attempt, &(tp_deferral){.struct_size = sizeof(tp_deferral), .cancel = cancel_model, .ctx = c},
                         &token) != TP_OK) {
     tp_fault fault = {.code = TP_OK};
-    c->failure = tp__tokens_full(attempt->sched, &fault);
-    if (!tp__arena_string(&c->answer_arena, fault.message, &c->failure_message)) c->failure_message = NULL;
-    return (tp__answer){.kind = TP_ANSWER_FAILED};
+    const char *reason = NULL;
+    tp_status status = tp__tokens_full(attempt->sched, &fault);
+    if (!tp__arena_string(&c->answer_arena, fault.message, &reason)) reason = NULL;
+    return (tp__answer){.kind = TP_ANSWER_FAILED, .code = (uint32_t)status, .reason = reason};
   }
   c->request.time_left_ms = time_left_ms(c);
   c->model.start(c->model.self, &c->request, token);
@@ -168,7 +169,11 @@ static void settled(tp__attempt *attempt, tp__attempt_end end) {
   tp_status status = TP_OK;
   switch (end) {
     case TP__ANSWERED:
-      status = c->failure; /* else the function may still be writing it */
+      if (attempt->answer.code) { /* the function's own: there was no token */
+        c->failure = (tp_status)attempt->answer.code;
+        c->failure_message = attempt->answer.reason;
+      }
+      status = c->failure;
       break;
     case TP__EXPIRED:
       status = TP_ERR_TIMEOUT;
@@ -189,12 +194,12 @@ static void release(tp__attempt *attempt) {
   tp_runtime *runtime = tp__attempt_runtime(attempt);
   tp__turn *turn = c->turn;
   tp_session *session = c->session;
-  tp__toolset_unref(c->tools);
+  if (c->tools) tp__toolset_unref(c->tools);
   tp__release(&runtime->allocator, c->pieces, c->pieces_capacity);
   tp__arena_fini(&c->answer_arena);
   tp__mutex_fini(&c->mutex);
   tp__block_give(&runtime->blocks, c, c->block_size);
-  tp__session_unref(session);
+  if (session) tp__session_unref(session);
   tp__turn_unref(turn);
 }
 
@@ -205,15 +210,15 @@ static const tp__attempt_class class = {.what = "model",
                                         .settled = settled,
                                         .release = release};
 
-tp__model_call *tp__model_call_new(tp_turn *turn, tp_session *session, const tp_model *model,
+tp__model_call *tp__model_call_new(tp__turn *turn, tp__toolset *tools, tp_session *session, const tp_model *model,
                                    const tp_model_request *request) {
-  tp_runtime *runtime = turn->core.runtime;
+  tp_runtime *runtime = turn->runtime;
   size_t block_size;
   tp__model_call *c = tp__block_take(&runtime->blocks, sizeof *c, &block_size);
   if (!c) return NULL;
   memset(c, 0, sizeof *c);
   tp_status status = tp__mutex_init(&c->mutex, TP__RANK_model_call);
-  if (status == TP_OK && (status = tp__attempt_init(&c->base, &class, &turn->core.strand)) != TP_OK)
+  if (status == TP_OK && (status = tp__attempt_init(&c->base, &class, &turn->strand)) != TP_OK)
     tp__mutex_fini(&c->mutex);
   if (status != TP_OK) {
     tp__block_give(&runtime->blocks, c, block_size);
@@ -224,16 +229,16 @@ tp__model_call *tp__model_call_new(tp_turn *turn, tp_session *session, const tp_
   c->base.pool_item.name = model->name ? model->name : "model";
   c->base.ends_with_turn = model->destroy == NULL; /* once its function has returned: never that of an inbox */
   c->base.pool_item.phase = TP_PHASE_MODEL_PRE;
-  c->turn = &turn->core;
+  c->turn = turn;
   c->session = session;
   c->model = *model;
   c->request = *request;
-  c->tools = tp__toolset_ref(turn->toolset);
-  c->deadline_ns = turn->core.deadline_ns;
+  c->tools = tools ? tp__toolset_ref(tools) : NULL;
+  c->deadline_ns = turn->deadline_ns;
   c->failure = TP_ERR_MODEL; /* until a response was taken */
   c->delta_message.deliver = delta_delivered;
   tp__turn_hold(c->turn);
-  tp__session_hold(session);
+  if (session) tp__session_hold(session);
   tp__arena_init(&c->answer_arena, &runtime->allocator, NULL, 0, 0);
   return c;
 }
@@ -242,9 +247,10 @@ tp__model_call *tp__model_call_new(tp_turn *turn, tp_session *session, const tp_
 static void start_here(tp__model_call *c) {
   tp__attempt *attempt = &c->base;
   tp__a64_store_relaxed(&attempt->started_ns, (uint64_t)tp__now_ns()); /* no other thread knows it yet */
-  if (call(attempt).kind == TP_ANSWER_DEFERRED) {
+  attempt->answer = call(attempt);
+  if (attempt->answer.kind == TP_ANSWER_DEFERRED) {
     tp__attempt_returned(attempt);
-    tp__attempt_await(attempt, c->turn->deadline_ns);
+    tp__attempt_await(attempt, c->deadline_ns);
     return;
   }
   tp__attempt_fini(attempt);
@@ -255,7 +261,7 @@ static tp_reason offer(tp__model_call *c) {
   c->request.time_left_ms = time_left_ms(c);
   c->base.inbox_item.work = (tp_work){
       .struct_size = sizeof(tp_work), .kind = TP_WORK_MODEL, .self = c->model.self, .request = &c->request};
-  return tp__attempt_offer(&c->base, c->model.inbox, c->turn->deadline_ns);
+  return tp__attempt_offer(&c->base, c->model.inbox, c->deadline_ns);
 }
 
 void tp__model_call_start(tp__model_call *c) {
@@ -263,7 +269,7 @@ void tp__model_call_start(tp__model_call *c) {
     start_here(c);
     return;
   }
-  tp_reason refused = c->model.inbox ? offer(c) : tp__attempt_start(&c->base, c->turn->deadline_ns, 0);
+  tp_reason refused = c->model.inbox ? offer(c) : tp__attempt_start(&c->base, c->deadline_ns, 0);
   if (!refused) return;
   c->on_end(c, refused_status(c, refused));
   tp__attempt_unref(&c->base);

@@ -12,8 +12,8 @@ typedef struct tp__model_call tp__model_call;
 struct tp__model_call {
   tp__attempt base;
   tp__turn *turn;      /* referenced: the request's memory is the turn's */
-  tp__toolset *tools;  /* referenced: the request shows them */
-  tp_session *session; /* referenced: history and model are its */
+  tp__toolset *tools;  /* referenced: the request shows them; NULL: it has none */
+  tp_session *session; /* referenced: history and model are its; NULL: a handler asks */
   tp_model model;
   tp_model_request request;
   int64_t deadline_ns; /* the turn's */
@@ -41,7 +41,7 @@ struct tp__model_call {
 };
 
 /** @return NULL without memory. */
-tp__model_call *tp__model_call_new(tp_turn *turn, tp_session *session, const tp_model *model,
+tp__model_call *tp__model_call_new(tp__turn *turn, tp__toolset *tools, tp_session *session, const tp_model *model,
                                    const tp_model_request *request);
 /** Owner: starts it; on_end comes, be it before this returns. Takes the call. */
 void tp__model_call_start(tp__model_call *call);

@@ -422,7 +422,9 @@ void tp__step_model(tp__drive *d) {
   }
   tp_model_request request;
   tp__model_call *call =
-      tp__request_make(d, &request) == TP_OK ? tp__model_call_new(d->turn, d->session, model, &request) : NULL;
+      tp__request_make(d, &request) == TP_OK
+          ? tp__model_call_new(&d->turn->core, d->turn->toolset, d->session, model, &request)
+          : NULL;
   if (!call) {
     no_memory(d);
     return;

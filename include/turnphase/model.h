@@ -117,6 +117,23 @@ TP_API tp_status tp_model_fail(tp_token token, tp_status code, const char *messa
  *          nothing of the answer; an empty one is TP_OK and has none.  Threads: any. */
 TP_API tp_status tp_model_delta(tp_token token, tp_text piece);
 
+/** Asks a model from within a handler and waits for its answer: for jobs that extract or summarize, and handlers that
+ *  classify. The model is the caller's; no phase is fired, nothing is repeated, and no event, step or sum of the turn
+ *  has it: what it cost is in the response.
+ *  @param call      of a handler of placement thread or with an inbox, on its own thread.
+ *  @param model     with start, without inbox. Copied; self and name stay until nothing uses the model: after a request
+ *                   was given up, its token may be open until the handler is destroyed.
+ *  @param request   model, system, messages and parameters are read, and copied; struct_size is set. Tools are refused;
+ *                   the rest is the library's.
+ *  @param ret_response  borrowed until the handler returns. Set on TP_OK alone; struct_size is set by the caller.
+ *  @param ret_retryable whether the same request may succeed when it is sent again; may be NULL.
+ *  @return TP_OK; what tp_model_fail() said, with its message in the fault; TP_ERR_TIMEOUT at the deadline of the call;
+ *          TP_ERR_CANCELLED when the call is cancelled: the model's cancel is called then; TP_ERR_NO_THREAD,
+ *          TP_ERR_SHUTDOWN, TP_ERR_FULL, TP_ERR_NO_MEMORY; TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_UTF8 for what is not as
+ *          said here. Threads: that of the call. */
+TP_API tp_status tp_call_ask_model(tp_call *call, const tp_model *model, const tp_model_request *request,
+                                   tp_model_response *ret_response, bool *ret_retryable, tp_fault *fault) TP_MUST_USE;
+
 /** Makes a script model: plays a list of responses, one per request, shared by all sessions that use it.
  *  After the last one every request fails, or with repeat the list starts again.
  *  @param responses  count pointers; everything is copied. Each is read by its struct_size.

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A handler asks a model: what it gets, what is refused, and what becomes of a request that was given up. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/model.h"
+
+/* ---- a handler that asks once ---- */
+
+typedef struct asker {
+  recorder *model;
+  bool quick, forever;
+  tp_model_request request; /* without messages: one user's message, "Hi" */
+  latch asked;              /* the function has returned */
+  tp_status status;
+  char text[64], stop_reason[32], call_name[32], message[TP_FAULT_MESSAGE_SIZE];
+  int64_t input_tokens;
+  bool retryable;
+} asker;
+
+static tp_answer ask(void *self, tp_call *call) {
+  asker *a = self;
+  static const tp_message hi = {.struct_size = sizeof hi, .role = TP_ROLE_USER, .text = TEXT("Hi")};
+  static const tp_message *const messages[] = {&hi};
+  tp_model_request request = a->request;
+  tp_model_response response = {.struct_size = sizeof response};
+  tp_fault fault = {.code = TP_OK};
+  if (!request.struct_size) request.struct_size = sizeof request;
+  if (!request.messages) {
+    request.messages = messages;
+    request.message_count = 1;
+  }
+  a->status = tp_call_ask_model(call, recorder_model(a->model, a->quick), &request, &response, &a->retryable, &fault);
+  snprintf(a->text, sizeof a->text, "%.*s", (int)response.text.size, response.text.size ? response.text.data : "");
+  snprintf(a->stop_reason, sizeof a->stop_reason, "%.*s", (int)response.stop_reason.size,
+           response.stop_reason.size ? response.stop_reason.data : "");
+  if (response.call_count) snprintf(a->call_name, sizeof a->call_name, "%.*s", (int)response.calls[0]->name.size,
+                                    response.calls[0]->name.data);
+  a->input_tokens = response.input_tokens;
+  snprintf(a->message, sizeof a->message, "%s", fault.message);
+  latch_hit(&a->asked);
+  return TP_ANSWER_DONE;
+}
+
+static void destroy(void *self) { recorder_destroy(((asker *)self)->model); }
+
+static tp_runtime *open_with(asker *a, bool on_thread, tp_execution execution, uint32_t limit_ms) {
+  tp_runtime *runtime = open_runtime(NULL);
+  a->asked = (latch)LATCH;
+  add_hooks(runtime,
+            &(hook){.id = "asker",
+                    .phase = TP_PHASE_TURN_POST_TURN,
+                    .run = ask,
+                    .self = a,
+                    .slow = on_thread,
+                    .idempotent = true,
+                    .destroy = destroy,
+                    .sub = {.execution = execution, .limit_ms = limit_ms}},
+            1);
+  return runtime;
+}
+
+static void run_once(asker *a, bool on_thread) {
+  tp_runtime *runtime = open_with(a, on_thread, TP_EXECUTION_BLOCKING, 0);
+  tp_turn *turn = begin_bare(runtime, 60000);
+  tp_phase_result result = run_phase(turn, TP_PHASE_TURN_POST_TURN, NULL);
+  tp_phase_result_release(turn, &result);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+/* ---- what it gets ---- */
+
+static void handler_gets_the_response(void **state) {
+  (void)state;
+  const reply replies[] = {{.text = "Hello",
+                            .calls = {{.id = TEXT("1"), .name = TEXT("look"), .arguments = {"\x80", 1}}},
+                            .call_count = 1,
+                            .input_tokens = 7}};
+  for (int quick = 0; quick < 2; quick++) {
+    asker a = {.model = recorder_new(replies, 1), .quick = quick != 0, .request = {.system = TEXT("Be brief.")}};
+    run_once(&a, true);
+    assert_int_equal(a.status, TP_OK);
+    assert_string_equal(a.text, "Hello");
+    assert_string_equal(a.stop_reason, "tool_use");
+    assert_string_equal(a.call_name, "look");
+    assert_int_equal(a.input_tokens, 7);
+    assert_string_equal(a.model->requests[0], "S<Be brief.>U<Hi>");
+    assert_int_equal(a.model->attempts[0], 1);
+    assert_int_equal(a.model->cancels, 0);
+    recorder_free(a.model);
+  }
+}
+
+static void failure_comes_with_its_message(void **state) {
+  (void)state;
+  for (int retryable = 0; retryable < 2; retryable++) {
+    const reply replies[] = {{.fails = TP_ERR_CONTEXT_LENGTH, .retryable = retryable != 0}};
+    asker a = {.model = recorder_new(replies, 1)};
+    run_once(&a, true);
+    assert_int_equal(a.status, TP_ERR_CONTEXT_LENGTH);
+    assert_string_equal(a.message, "as told");
+    assert_int_equal(a.retryable, retryable);
+    assert_string_equal(a.text, "");
+    recorder_free(a.model);
+  }
+}
+
+static void background_job_may_ask(void **state) {
+  (void)state;
+  const reply replies[] = {{.text = "Hello"}};
+  asker a = {.model = recorder_new(replies, 1)};
+  tp_runtime *runtime = open_with(&a, true, TP_EXECUTION_BACKGROUND, 0);
+  tp_turn *turn = begin_bare(runtime, 60000);
+  tp_phase_result result = run_phase(turn, TP_PHASE_TURN_POST_TURN, NULL);
+  tp_phase_result_release(turn, &result);
+  tp_turn_end(turn);
+  latch_wait(&a.asked, 1);
+  close_runtime(runtime);
+  assert_int_equal(a.status, TP_OK);
+  assert_string_equal(a.text, "Hello");
+  assert_int_equal(a.model->destroys, 1);
+  recorder_free(a.model);
+}
+
+/* ---- what is refused ---- */
+
+static void wrong_requests_are_refused(void **state) {
+  (void)state;
+  static const tp_tool tool = {.struct_size = sizeof tool, .name = "t"};
+  static const tp_tool *const tools[] = {&tool};
+  static const tp_message broken = {.struct_size = sizeof broken, .role = TP_ROLE_USER, .text = TEXT("\xFF")};
+  static const tp_message *const broken_list[] = {&broken};
+  static const tp_message unknown = {.struct_size = sizeof unknown, .role = 99};
+  static const tp_message *const unknown_list[] = {&unknown};
+  const struct {
+    tp_model_request request;
+    tp_status status;
+    const char *words;
+  } rows[] = {
+      {{.tools = tools, .tool_count = 1}, TP_ERR_USAGE, "takes no tools"},
+      {{.struct_size = 3}, TP_ERR_VERSION, "struct_size"},
+      {{.messages = broken_list, .message_count = 0}, TP_ERR_USAGE, "needs messages"},
+      {{.messages = broken_list, .message_count = 1}, TP_ERR_UTF8, "messages[0]"},
+      {{.messages = unknown_list, .message_count = 1}, TP_ERR_USAGE, ""},
+      {{.system = TEXT("\xFF")}, TP_ERR_UTF8, "system"},
+      {{.model = TEXT("\xFF")}, TP_ERR_UTF8, "model"},
+      {{.parameters = TEXT("\x01")}, TP_ERR_USAGE, "must be a map"},
+  };
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    asker a = {.model = recorder_new(NULL, 0), .request = rows[i].request};
+    run_once(&a, true);
+    assert_int_equal(a.status, rows[i].status);
+    assert_non_null(strstr(a.message, rows[i].words));
+    assert_int_equal(a.model->asked, 0);
+    recorder_free(a.model);
+  }
+}
+
+static void inline_handler_may_not_wait(void **state) {
+  (void)state;
+  asker a = {.model = recorder_new(NULL, 0)};
+  run_once(&a, false);
+  assert_int_equal(a.status, TP_ERR_USAGE);
+  assert_non_null(strstr(a.message, "TP_PLACEMENT_THREAD"));
+  recorder_free(a.model);
+}
+
+/* ---- what is given up ---- */
+
+static void answer_to(recorder *r) {
+  const tp_model_response late = {.struct_size = sizeof late, .text = TEXT("late")};
+  assert_int_equal(tp_model_complete(r->token, &late), TP_ERR_STALE);
+}
+
+static void request_ends_at_the_limit_of_the_handler(void **state) {
+  (void)state;
+  const reply replies[] = {{.never = true}};
+  asker a = {.model = recorder_new(replies, 1)};
+  tp_runtime *runtime = open_with(&a, true, TP_EXECUTION_BLOCKING, 30);
+  tp_turn *turn = begin_bare(runtime, 60000);
+  tp_phase_result result = run_phase(turn, TP_PHASE_TURN_POST_TURN, NULL);
+  latch_wait(&a.asked, 1);
+  assert_int_equal(a.status, TP_ERR_TIMEOUT);
+  assert_non_null(strstr(a.message, "limit"));
+  while (a.model->cancels == 0) sleep_ms(1);
+  answer_to(a.model);
+  assert_int_equal(a.model->cancels, 1);
+  tp_phase_result_release(turn, &result);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+  assert_int_equal(a.model->destroys, 1);
+  recorder_free(a.model);
+}
+
+static void *cancel_turn(void *turn_and_model) {
+  void **both = turn_and_model;
+  latch_wait(&((recorder *)both[1])->started, 1);
+  tp_turn_cancel(both[0]);
+  return NULL;
+}
+
+static void request_ends_with_a_cancelled_turn(void **state) {
+  (void)state;
+  const reply replies[] = {{.never = true}};
+  asker a = {.model = recorder_new(replies, 1)};
+  tp_runtime *runtime = open_with(&a, true, TP_EXECUTION_BLOCKING, 60000);
+  tp_turn *turn = begin_bare(runtime, 60000);
+  void *both[] = {turn, a.model};
+  pthread_t thread;
+  pthread_create(&thread, NULL, cancel_turn, both);
+  tp_phase_result result = {.struct_size = sizeof result};
+  (void)!tp_phase_run(turn, TP_PHASE_TURN_POST_TURN, NULL, &result, NULL);
+  pthread_join(thread, NULL);
+  latch_wait(&a.asked, 1);
+  assert_true(a.status == TP_ERR_CANCELLED || a.status == TP_ERR_TIMEOUT);
+  while (a.model->cancels == 0) sleep_ms(1);
+  answer_to(a.model);
+  tp_phase_result_release(turn, &result);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+  assert_int_equal(a.model->destroys, 1);
+  recorder_free(a.model);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(handler_gets_the_response),
+      cmocka_unit_test(failure_comes_with_its_message),
+      cmocka_unit_test(background_job_may_ask),
+      cmocka_unit_test(wrong_requests_are_refused),
+      cmocka_unit_test(inline_handler_may_not_wait),
+      cmocka_unit_test(request_ends_at_the_limit_of_the_handler),
+      cmocka_unit_test(request_ends_with_a_cancelled_turn),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
