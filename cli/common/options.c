@@ -151,6 +151,11 @@ static cli_model_name *new_model(cli_model_names *models) {
   return last->model || last->script ? cli_model_names_add(models) : last;
 }
 
+/* Whose --base-url and the like it is. */
+static cli_model_names *last_names(cli_arguments *arguments) {
+  return arguments->facts_were_last ? &arguments->facts : &arguments->models;
+}
+
 static bool take_of_model(const char *option, const char **to, const char *value) {
   if (*to) cli_error("--%s is given twice for one model: it belongs to the --model before it", option);
   bool first = !*to;
@@ -180,16 +185,25 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   case OPTION_FILES_WRITES: return take_writes(arguments, value);
   case OPTION_MODEL:
     new_model(&arguments->models)->model = value;
+    arguments->facts_were_last = false;
+    break;
+  case OPTION_FACTS:
+    if (arguments->facts.count) {
+      cli_error("--facts is given twice: it names one model");
+      return false;
+    }
+    new_model(&arguments->facts)->model = value;
+    arguments->facts_were_last = true;
     break;
   case OPTION_BASE_URL:
-    return take_of_model("base-url", &this_model(&arguments->models)->base_url, value);
+    return take_of_model("base-url", &this_model(last_names(arguments))->base_url, value);
   case OPTION_KEY_ENV:
-    return take_of_model("key-env", &this_model(&arguments->models)->key_env, value);
+    return take_of_model("key-env", &this_model(last_names(arguments))->key_env, value);
   case OPTION_REQUESTS_PER_MINUTE:
     return take_number("requests-per-minute", 1, INT32_MAX, value,
-                       &this_model(&arguments->models)->requests_per_minute);
+                       &this_model(last_names(arguments))->requests_per_minute);
   case OPTION_TOKENS_PER_MINUTE:
-    return take_number("tokens-per-minute", 1, INT32_MAX, value, &this_model(&arguments->models)->tokens_per_minute);
+    return take_number("tokens-per-minute", 1, INT32_MAX, value, &this_model(last_names(arguments))->tokens_per_minute);
   case OPTION_SCRIPT:
     new_model(&arguments->models)->script = value;
     break;
@@ -273,6 +287,7 @@ void cli_arguments_free(cli_arguments *arguments) {
   free(arguments->phases.items);
   free(arguments->tools.items);
   free(arguments->models.items);
+  free(arguments->facts.items);
 }
 
 static void print_option(const struct row *row, cli_output *output) {

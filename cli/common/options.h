@@ -75,6 +75,7 @@ typedef enum cli_language {
 typedef struct cli_arguments {
   cli_words loads, phases, tools;
   cli_model_names models;
+  cli_model_names facts;      /* at most one */
   const char *data, *tenant, *workspace, *payload, *hooks, *write, *files, *skills;
   const char *session, *turn, *handler, *state, *since, *scope, *name;
   const char *format, *output, *age, *size;
@@ -94,6 +95,7 @@ typedef struct cli_arguments {
   tp_timestamps timestamps;
   cli_histograms histograms;
   bool json, dot, no_memory, verbose, help, fail_closed, files_writes_given, explain, follow;
+  bool facts_were_last;        /* of --model and --facts: whose --base-url comes next */
 } cli_arguments;
 
 /** A row of the command table. */

@@ -59,6 +59,8 @@ static void add_entry(cli_map *p, const tp_memory_entry *entry, char said[CLI_DA
   cli_map_add_string(p, "said", said);
   cli_map_add_int(p, "said_unix_ms", entry->said_unix_ms);
   cli_map_add_text(p, "text", entry->text);
+  if (entry->subject.size) cli_map_add_text(p, "subject", entry->subject);
+  if (entry->replaced_unix_ms) cli_map_add_int(p, "replaced_unix_ms", entry->replaced_unix_ms);
 }
 
 void cli_memory_write_entry(tp_writer *writer, const tp_memory_entry *entry) {
@@ -88,6 +90,15 @@ static void print_scope(cli_output *output, tp_text tenant, tp_text scope, tp_te
   cli_hooks_print_text(output, name);
 }
 
+static void print_fact(cli_output *output, const tp_memory_entry *entry) {
+  char replaced[CLI_DATE_SIZE];
+  cli_date_write(entry->replaced_unix_ms, replaced);
+  cli_print_string(output, " (fact about ");
+  cli_hooks_print_text(output, entry->subject);
+  if (entry->replaced_unix_ms) cli_printf(output, ", replaced %.10s", replaced);
+  cli_print_string(output, ")");
+}
+
 /* id, date, scope, session, speaker: text */
 static void print_entry(cli_memory *m, const tp_memory_entry *entry) {
   char id[32], said[CLI_DATE_SIZE];
@@ -102,7 +113,8 @@ static void print_entry(cli_memory *m, const tp_memory_entry *entry) {
   cli_hooks_print_text(m->output, entry->session);
   cli_print_string(m->output, "  ");
   cli_hooks_print_text(m->output, entry->speaker);
-  if (entry->part.size && strncmp(entry->part.data, "note-", 5) == 0) cli_print_string(m->output, " (noted)");
+  if (entry->subject.size) print_fact(m->output, entry);
+  else if (entry->part.size && strncmp(entry->part.data, "note-", 5) == 0) cli_print_string(m->output, " (noted)");
   cli_print_string(m->output, "  ");
   cli_hooks_print_text(m->output, entry->text);
   cli_print_string(m->output, "\n");

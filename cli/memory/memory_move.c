@@ -85,12 +85,16 @@ static int take_pair(incoming *in, tp_text key, tp_text value, tp_memory_entry *
     tp_text *text;
   } texts[] = {{"tenant", &entry->tenant},   {"scope", &entry->scope}, {"name", &entry->name},
                {"session", &entry->session}, {"turn", &entry->turn},   {"part", &entry->part},
-               {"text", &entry->text},       {"said", ret_said}};
+               {"text", &entry->text},       {"said", ret_said},       {"subject", &entry->subject}};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
     if (is(key, texts[i].key)) return take_text(in, texts[i].key, value, texts[i].text);
   if (is(key, "said_unix_ms")) {
     entry->said_unix_ms = tp_value_int(value, -1);
     return entry->said_unix_ms > 0 ? CLI_OK : refuse(in, "said_unix_ms", "must be a whole number above 0");
+  }
+  if (is(key, "replaced_unix_ms")) {
+    entry->replaced_unix_ms = tp_value_int(value, -1);
+    return entry->replaced_unix_ms > 0 ? CLI_OK : refuse(in, "replaced_unix_ms", "must be a whole number above 0");
   }
   if (is(key, "id") || is(key, "speaker") || is(key, "score") || is(key, "parts")) return CLI_OK; /* derived */
   cli_error_at(in->file, in->line, 0, "a memory has no key \"%.*s\"", (int)(key.size < 64 ? key.size : 64), key.data);

@@ -8,6 +8,7 @@
 
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
+#include "cli/run/model.h"
 #include "cli/hooks/hooks.h"
 #include "turnphase/files.h"
 #include "turnphase/memory.h"
@@ -42,10 +43,27 @@ static int add_domain(tp_runtime *runtime, const char *owner_name, register_fn *
   return CLI_OK;
 }
 
+typedef struct memory_of {
+  const char *path;
+  cli_models facts; /* none or one, freed by who fills it unless taken */
+} memory_of;
+
 static tp_status register_memory(void *ctx, tp_runtime *runtime, tp_edit *edit, tp_fault *fault) {
   (void)runtime;
-  tp_memory_options options = {.struct_size = sizeof options, .path = ctx};
-  return tp_memory_register(edit, &options, fault);
+  memory_of *m = ctx;
+  tp_memory_options options = {
+      .struct_size = sizeof options, .path = m->path, .model = m->facts.count ? m->facts.items[0] : NULL};
+  tp_status status = tp_memory_register(edit, &options, fault);
+  if (status == TP_OK) m->facts.count = 0; /* the edit's now */
+  return status;
+}
+
+static int add_memory(tp_runtime *runtime, const cli_arguments *arguments, const char *path) {
+  memory_of m = {.path = path};
+  int status = cli_models_open(&arguments->facts, &m.facts);
+  if (status == CLI_OK) status = add_domain(runtime, "memory", register_memory, &m, path ? path : "memory");
+  cli_models_free(&m.facts);
+  return status;
 }
 
 static tp_status register_files(void *ctx, tp_runtime *runtime, tp_edit *edit, tp_fault *fault) {
@@ -127,8 +145,7 @@ int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path
   }
   int status = CLI_OK;
   if (!arguments->no_memory)
-    status = add_domain(runtime, "memory", register_memory, (void *)(uintptr_t)memory_path,
-                        memory_path ? memory_path : "memory");
+    status = add_memory(runtime, arguments, memory_path);
   if (status == CLI_OK && arguments->files)
     status = add_domain(runtime, "files", register_files, (void *)(uintptr_t)arguments, arguments->files);
   if (status == CLI_OK && arguments->skills)

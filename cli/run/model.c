@@ -48,15 +48,25 @@ const char *cli_model_name_check(const cli_model_name *name) {
   return limited ? "a script has no limits per minute" : NULL;
 }
 
-static int refuse_name(const cli_model_name *name, const char *why) {
+static int refuse_name(const char *option, const cli_model_name *name, const char *why) {
   const char *rest;
-  if (!kind_of(name, &rest)) cli_error("--model %s '%s'", why, name->model);
+  if (!kind_of(name, &rest)) cli_error("%s %s '%s'", option, why, name->model);
   else if (name->base_url || name->key_env) cli_error("%s %s", name->base_url ? "--base-url" : "--key-env", why);
   else cli_error("%s", why);
   return CLI_USAGE;
 }
 
 static bool is_named(const cli_model_name *name) { return name->model || name->script; }
+
+static int check_facts(const cli_arguments *arguments) {
+  const cli_model_name *facts = arguments->facts.items;
+  if (!arguments->facts.count) return CLI_OK;
+  const char *wrong = cli_model_name_check(facts);
+  if (wrong) return refuse_name("--facts", facts, wrong);
+  if (!arguments->no_memory) return CLI_OK;
+  cli_error("--facts is for the memory, and --no-memory does without it");
+  return CLI_USAGE;
+}
 
 int cli_models_check(const cli_arguments *arguments, const char *command, bool required) {
   const cli_model_names *names = &arguments->models;
@@ -75,9 +85,9 @@ int cli_models_check(const cli_arguments *arguments, const char *command, bool r
       cli_error("--script and --model name a model each: give one of them, or --model script:FILE with others");
       return CLI_USAGE;
     }
-    if (wrong) return refuse_name(&names->items[i], wrong);
+    if (wrong) return refuse_name("--model", &names->items[i], wrong);
   }
-  return CLI_OK;
+  return check_facts(arguments);
 }
 
 static int load_script(const char *file, tp_model **ret_model) {

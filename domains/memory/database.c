@@ -6,7 +6,8 @@
  * recall: the full-text index over memory (external content, kept in step by triggers). The id of the scope is indexed
  * beside the text: a search enters the index at the words of its own scope and walks through no other tenant's.
  * vector: of memories, numbers of 8 bits with a scale. embedded: which embedder made those of a scope, and up to which
- * memory there are all: what is behind it has none yet, or that of another embedder. */
+ * memory there are all: what is behind it has none yet, or that of another embedder. fact: which memories a model
+ * extracted, about whom, and what replaced them: a replaced one is no longer recalled. */
 #include "domains/memory/database.h"
 
 #include "stores/sqlite/database.h"
@@ -30,6 +31,15 @@
   "  UPDATE embedded SET upto = min(upto, old.id - 1) WHERE scope = old.scope; END;"                             \
   "CREATE TRIGGER vector_removed AFTER DELETE ON memory BEGIN DELETE FROM vector WHERE memory = old.id; END;"
 
+#define FACT_TABLE                                                                                                  \
+  "CREATE TABLE fact (memory INTEGER PRIMARY KEY, scope INTEGER NOT NULL, subject TEXT NOT NULL,"                   \
+  "  replaced_by INTEGER NOT NULL DEFAULT 0, replaced_ms INTEGER NOT NULL DEFAULT 0);"                              \
+  "CREATE INDEX fact_scope ON fact (scope, replaced_ms);"                                                           \
+  "CREATE INDEX fact_replaced_by ON fact (replaced_by);"                                                            \
+  "CREATE TRIGGER fact_replaced AFTER UPDATE OF replaced_ms ON fact BEGIN"                                          \
+  "  UPDATE scope SET changes = changes + 1 WHERE id = new.scope; END;"                                             \
+  "CREATE TRIGGER fact_removed AFTER DELETE ON memory BEGIN DELETE FROM fact WHERE memory = old.id; END;"
+
 static const char schema_sql[] =
     "CREATE TABLE scope (id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,"
     "  memories INTEGER NOT NULL, changes INTEGER NOT NULL DEFAULT 0, UNIQUE (tenant, kind, name));"
@@ -43,18 +53,18 @@ static const char schema_sql[] =
     "CREATE TRIGGER memory_added AFTER INSERT ON memory BEGIN"
     "  UPDATE scope SET memories = memories + 1 WHERE id = new.scope;"
     "  INSERT INTO recall (rowid, text, scope) VALUES (new.id, new.text, new.scope); END;"
-    COUNTING_TRIGGERS VECTOR_TABLES;
+    COUNTING_TRIGGERS VECTOR_TABLES FACT_TABLE;
 
-/* To version 2: what changes is counted. To 3: vectors. */
+/* To version 2: what changes is counted. To 3: vectors. To 4: facts. */
 static const char *const upgrades[] = {
     "ALTER TABLE scope ADD COLUMN changes INTEGER NOT NULL DEFAULT 0;"
     "DROP TRIGGER memory_changed; DROP TRIGGER memory_removed;" COUNTING_TRIGGERS,
-    VECTOR_TABLES};
+    VECTOR_TABLES, FACT_TABLE};
 
 static const tp__sqlite_schema schema = {
     .noun = "a memory",
     .application_id = 0x54704d65, /* "TpMe" */
-    .version = 3,
+    .version = 4,
     .sql = schema_sql,
     .upgrades = upgrades,
     .busy_ms = 250, /* a job or a model can try again, a turn cannot wait */

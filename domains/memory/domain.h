@@ -31,6 +31,7 @@ typedef struct tp__memory_domain {
   uint32_t recall_max;
   bool keep_assistant;
   tp_memory_embedder embedder; /* name NULL: none */
+  tp_model model;              /* extracts facts; start NULL: none */
   tp__memory_late *late;       /* NULL without an embedder */
   char *schemas[TP__MEMORY_TOOL_COUNT];
   tp_tool tools[TP__MEMORY_TOOL_COUNT]; /* those that look first, then those that change */

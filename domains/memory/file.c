@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "domains/memory/domain.h"
+#include "domains/memory/facts.h"
 #include "domains/memory/line.h"
 #include "domains/memory/recall.h"
 #include "domains/memory/score.h"
@@ -102,7 +103,9 @@ static tp_memory_entry entry_of(const tp__memory *memory) {
                            .turn = memory->turn,
                            .part = memory->part,
                            .speaker = tp__memory_speaker(memory),
-                           .text = memory->text};
+                           .text = memory->text,
+                           .subject = memory->subject,
+                           .replaced_unix_ms = memory->replaced_ms};
 }
 
 /* Frees the list. */
@@ -129,9 +132,23 @@ tp_status tp_memory_list(tp_memory *memory, const tp_memory_query *theirs, tp_me
   return answer(memory, status, "list", fault);
 }
 
+/* Behind the one memory. */
+static tp_status add_history(tp__memory_store *store, tp__memory_list *list) {
+  const tp__memory fact = list->items[0]; /* the list moves; the texts do not */
+  tp__memory_scope scope = {fact.tenant, fact.kind, fact.name};
+  tp_status status = tp__memory_facts_history(store, &scope, fact.id, list);
+  for (size_t i = 1; i < list->count; i++) {
+    list->items[i].tenant = fact.tenant;
+    list->items[i].kind = fact.kind;
+    list->items[i].name = fact.name;
+  }
+  return status;
+}
+
 tp_status tp_memory_get(tp_memory *memory, int64_t id, tp_memory_entry_fn each, void *ctx, tp_fault *fault) {
   tp__memory_list list = {0};
   tp_status status = tp__memory_find(memory->store, id, &list);
+  if (status == TP_OK) status = add_history(memory->store, &list);
   show(&list, each, ctx);
   if (status == TP_ERR_NOT_FOUND)
     return tp__sqlite_refuse(fault, status, memory->path, "%s: there is no memory of the id %lld", memory->path,
@@ -268,13 +285,17 @@ static tp_status read_entry(const tp_memory_entry *theirs, size_t index, tp__mem
   if (!theirs) return wrong_entry(index, TP_ERR_USAGE, "is NULL", fault);
   tp_status status = read_struct(&e, sizeof e, theirs, "tp_memory_entry", fault);
   if (status != TP_OK) return status;
-  const tp_text texts[] = {e.tenant, e.scope, e.name, e.session, e.turn, e.part, e.text};
+  const tp_text texts[] = {e.tenant, e.scope, e.name, e.session, e.turn, e.part, e.text, e.subject};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
     if (!tp_utf8_valid(texts[i], NULL)) return wrong_entry(index, TP_ERR_UTF8, "a text is not UTF-8", fault);
     if (texts[i].size > TP__MEMORY_NOTE_BYTES_MAX)
       return wrong_entry(index, TP_ERR_TOO_LARGE, "a text has more than 4096 bytes", fault);
   }
   if (e.said_unix_ms <= 0) return wrong_entry(index, TP_ERR_USAGE, "said_unix_ms must be above 0", fault);
+  if (e.subject.size > TP__MEMORY_SUBJECT_MAX)
+    return wrong_entry(index, TP_ERR_TOO_LARGE, "its subject has more than 128 bytes", fault);
+  if (e.replaced_unix_ms < 0 || (e.replaced_unix_ms > 0 && e.subject.size == 0))
+    return wrong_entry(index, TP_ERR_USAGE, "replaced_unix_ms is for facts, which have a subject", fault);
   if (tp__memory_is_blank(e.text)) return wrong_entry(index, TP_ERR_USAGE, "its text is blank", fault);
   if (!tp__memory_is_scope_kind(e.scope))
     return wrong_entry(index, TP_ERR_USAGE, "its scope must be user, workspace, thread, agent or task", fault);
@@ -283,6 +304,8 @@ static tp_status read_entry(const tp_memory_entry *theirs, size_t index, tp__mem
                              .turn = e.turn,
                              .part = e.part,
                              .text = e.text,
+                             .subject = e.subject,
+                             .replaced_ms = e.replaced_unix_ms,
                              .tenant = e.tenant,
                              .kind = e.scope,
                              .name = e.name};

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "domains/memory/domain.h"
+#include "domains/memory/extract.h"
 #include "domains/memory/line.h"
 #include "domains/memory/policy.h"
 #include "domains/memory/recall.h"
@@ -358,12 +359,18 @@ static tp_answer post_turn_extractor(void *self, tp_call *call) {
                        .session = tp_call_id(call, TP_ID_SESSION),
                        .turn = tp_call_id(call, TP_ID_TURN),
                        .text = tp_call_text(call, TP_FIELD_USER_PREVIEW)};
+  const tp__memory_said said = {memory, tp_call_text(call, TP_FIELD_ASSISTANT_PREVIEW)};
   tp_status status = keep(domain, &scope, &memory);
   memory.part = tp_text_of(tp__memory_assistant);
-  memory.text = tp_call_text(call, TP_FIELD_ASSISTANT_PREVIEW);
+  memory.text = said.answer;
   if (status == TP_OK && domain->keep_assistant) status = keep(domain, &scope, &memory);
-  if (status == TP_OK) status = make_vectors(domain, call, &scope);
-  return answer(call, status);
+  tp_status facts = TP_OK;
+  bool again = false;
+  if (status == TP_OK && domain->model.start && !tp__memory_is_blank(said.memory.text))
+    facts = tp__memory_extract_facts(domain, call, &scope, &said, &again);
+  if (status == TP_OK) status = make_vectors(domain, call, &scope); /* what was said is kept, whatever facts became */
+  if (status == TP_OK && again) return tp_call_fail_retryable(call, (uint32_t)facts, tp_status_text(facts));
+  return answer(call, status != TP_OK ? status : facts);
 }
 
 /* ---- registration ---- */
@@ -423,6 +430,7 @@ static void domain_unref(void *self) {
   tp__memory_store_close(domain->store);
   tp__memory_late_free(domain->late);
   if (domain->embedder.destroy) domain->embedder.destroy(domain->embedder.self);
+  if (domain->model.destroy) domain->model.destroy(domain->model.self);
   sqlite3_free((char *)domain->embedder.name);
   pthread_mutex_destroy(&domain->mutex);
   sqlite3_free(domain);
@@ -448,6 +456,8 @@ static tp_status read_options(const tp_memory_options *theirs, tp_memory_options
   for (size_t i = 0; i < sizeof ours->reserved_; i++)
     if (ours->reserved_[i])
       return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_memory_options.reserved_ must be zero");
+  if (ours->reserved_2)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_memory_options.reserved_2 must be zero");
   if (ours->recall_max <= TP__MEMORY_RECALL_MAX) return TP_OK;
   return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "recall_max is %u, and a turn takes at most %d entries",
                            (unsigned)ours->recall_max, TP__MEMORY_RECALL_MAX);
@@ -476,6 +486,17 @@ static tp_status read_embedder(const tp_memory_embedder *theirs, tp_memory_embed
                              (unsigned)theirs->batch_max, TP__MEMORY_BATCH_MAX);
   *ours = *theirs;
   return TP_OK;
+}
+
+/* tp_call_ask_model() looks closer at it; what is said here is said to the host. */
+static tp_status check_model(const tp_model *model, tp_fault *fault) {
+  if (!model) return TP_OK;
+  if (model->struct_size != sizeof *model)
+    return tp__sqlite_refuse(fault, TP_ERR_VERSION, NULL, "tp_model: struct_size is %zu; set it to sizeof(tp_model)",
+                             model->struct_size);
+  if (model->start && !model->inbox) return TP_OK;
+  return tp__sqlite_refuse(fault, TP_ERR_USAGE, model->name,
+                           "tp_memory_options.model needs the function start, and takes no inbox");
 }
 
 /* What the domain takes of an embedder once nothing more can fail. The name is a copy. */
@@ -547,7 +568,9 @@ static tp_status add_handler(tp_edit *edit, const struct handler_row *row, tp__m
   return status;
 }
 
-static tp_status add_subscription(tp_edit *edit, const struct handler_row *row, uint32_t limit_ms, tp_fault *fault) {
+/* @param extract_ms  limit of the job. */
+static tp_status add_subscription(tp_edit *edit, const struct handler_row *row, uint32_t limit_ms, uint32_t extract_ms,
+                                  tp_fault *fault) {
   const tp_edge edge = {.struct_size = sizeof edge, .target = row->after, .optional = true};
   const tp_edge *const after[] = {&edge};
   enum { EXTRACT_ATTEMPTS = 5, EXTRACT_PAUSE_MS = 200 }; /* of a file that another process has locked */
@@ -557,7 +580,9 @@ static tp_status add_subscription(tp_edit *edit, const struct handler_row *row, 
                                   .handler = row->id,
                                   .phase = row->phase,
                                   .execution = row->execution,
-                                  .limit_ms = row->execution == TP_EXECUTION_DEADLINE ? limit_ms : 0,
+                                  .limit_ms = background                                  ? extract_ms
+                                              : row->execution == TP_EXECUTION_DEADLINE ? limit_ms
+                                                                                          : 0,
                                   .attempts = background ? EXTRACT_ATTEMPTS : 0,
                                   .backoff = background ? TP_BACKOFF_EXPONENTIAL : TP_BACKOFF_NONE,
                                   .backoff_ms = background ? EXTRACT_PAUSE_MS : 0,
@@ -567,21 +592,28 @@ static tp_status add_subscription(tp_edit *edit, const struct handler_row *row, 
 }
 
 tp_status tp_memory_register(tp_edit *edit, const tp_memory_options *options, tp_fault *fault) {
-  enum { ACTIVE_RECALL_MS = 200 };
+  enum { ACTIVE_RECALL_MS = 200, EXTRACT_MS = 60000 };
   tp_memory_options ours;
   tp_memory_embedder embedder;
   tp__memory_domain *domain = NULL;
   tp_status status = read_options(options, &ours, fault);
   if (status == TP_OK) status = read_embedder(ours.embedder, &embedder, fault);
+  if (status == TP_OK) status = check_model(ours.model, fault);
   if (status == TP_OK) status = domain_new(&ours, &embedder, &domain, fault);
   if (status != TP_OK) return status;
+  if (ours.model) domain->model = *ours.model;
+  domain->model.destroy = NULL; /* not ours until the registration is done */
   uint32_t limit_ms = ours.active_recall_ms ? ours.active_recall_ms : ACTIVE_RECALL_MS;
+  uint32_t extract_ms = ours.extract_ms ? ours.extract_ms : ours.model ? EXTRACT_MS : 0;
   const struct handler_row *row = handler_rows, *end = row + sizeof handler_rows / sizeof handler_rows[0];
   for (; status == TP_OK && row < end; row++) {
     status = add_handler(edit, row, domain, fault);
-    if (status == TP_OK) status = add_subscription(edit, row, limit_ms, fault);
+    if (status == TP_OK) status = add_subscription(edit, row, limit_ms, extract_ms, fault);
   }
-  if (status == TP_OK) domain->embedder.destroy = embedder.destroy; /* before any handler can be destroyed */
+  if (status == TP_OK) { /* before any handler can be destroyed */
+    domain->embedder.destroy = embedder.destroy;
+    if (ours.model) domain->model.destroy = ours.model->destroy;
+  }
   domain_unref(domain);
   return status;
 }

@@ -175,7 +175,8 @@ static bool ends_asking(tp_text text) {
   return text.size && text.data[text.size - 1] == '?';
 }
 
-static int join_session(tp__memory_index *index, tp_text name, uint32_t at) {
+/* @param is_fact  it has no neighbours: nobody said it there. */
+static int join_session(tp__memory_index *index, tp_text name, uint32_t at, bool is_fact) {
   int32_t number = names_add(&index->session_names, name, &index->bytes);
   size_t before = index->session_room;
   if (number == TP__MEMORY_NONE || !grow((void **)&index->sessions, &index->session_room, (size_t)number + 1,
@@ -185,7 +186,9 @@ static int join_session(tp__memory_index *index, tp_text name, uint32_t at) {
   tp__memory_session *session = &index->sessions[number];
   tp__memory_line *line = &index->lines[at];
   line->session = number;
-  line->place = session->count++;
+  line->place = session->count;
+  if (is_fact) return SQLITE_OK;
+  session->count++;
   index->links[at].previous = session->last;
   if (session->last != TP__MEMORY_NONE) index->links[session->last].next = (int32_t)at;
   session->last = (int32_t)at;
@@ -211,7 +214,7 @@ static tp_text column(sqlite3_stmt *row, int at) {
   return (tp_text){data ? data : "", (size_t)sqlite3_column_bytes(row, at)};
 }
 
-/* A row of id, session, said_ms, text, part. */
+/* A row of id, session, said_ms, text, part, is_fact. */
 static int take_line(tp__memory_store *store, tp__memory_index *index, sqlite3_stmt *row) {
   tp_text text = column(row, 3);
   if (index->line_count >= INT32_MAX ||
@@ -227,7 +230,7 @@ static int take_line(tp__memory_store *store, tp__memory_index *index, sqlite3_s
                 (tp__memory_only_asks(text) ? TP__MEMORY_LINE_ONLY_ASKS : 0) |
                 (tp__memory_is_assistant(column(row, 4)) ? TP__MEMORY_LINE_ASSISTANT : 0);
   line_reader reader = {.index = index, .text = text, .speaker = tp__memory_name_before(text), .line = at};
-  int rc = join_session(index, column(row, 1), at);
+  int rc = join_session(index, column(row, 1), at, sqlite3_column_int(row, 5) != 0);
   if (rc == SQLITE_OK) rc = tp__memory_stems(store, text, take_word, &reader);
   if (rc == SQLITE_OK) widen_windows(index, at);
   index->words += index->lines[at].words;

@@ -63,8 +63,16 @@ void tp__memory_line_write(sqlite3_str *into, const tp__memory *memory, size_t t
   write_date(into, memory->said_ms);
   if (memory->session.size) sqlite3_str_appendall(into, ", session ");
   append(into, memory->session);
-  bool assistant = tp__memory_is_assistant(memory->part);
-  sqlite3_str_appendall(into, assistant ? ", assistant] " : memory->part.size ? ", noted] " : "] ");
+  const char *kind = tp__memory_is_assistant(memory->part) ? ", assistant"
+                     : memory->subject.size                ? ", fact"
+                     : memory->part.size                   ? ", noted"
+                                                           : "";
+  sqlite3_str_appendall(into, kind);
+  if (memory->replaced_ms) {
+    sqlite3_str_appendall(into, ", replaced ");
+    write_date(into, memory->replaced_ms);
+  }
+  sqlite3_str_appendall(into, "] ");
   append_dated(into, text, memory->said_ms);
   if (text.size < memory->text.size) sqlite3_str_appendall(into, "\xE2\x80\xA6");
 }
@@ -73,6 +81,12 @@ tp_text tp__memory_speaker(const tp__memory *memory) {
   if (tp__memory_is_assistant(memory->part)) return memory->part;
   tp_text name = tp__memory_name_before(memory->text);
   return name.size ? name : tp_text_of("user");
+}
+
+void tp__memory_part_write(const char *kind, tp_text text, char into[TP__MEMORY_PART_SIZE]) {
+  uint64_t hash = 14695981039346656037u; /* FNV-1a */
+  for (size_t i = 0; i < text.size; i++) hash = (hash ^ (unsigned char)text.data[i]) * 1099511628211u;
+  snprintf(into, TP__MEMORY_PART_SIZE, "%s%016llx", kind, (unsigned long long)hash);
 }
 
 void tp__memory_id_write(int64_t id, char into[TP__MEMORY_ID_SIZE]) {

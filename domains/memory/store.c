@@ -8,11 +8,14 @@
 #include "domains/memory/terms.h"
 #include "stores/sqlite/database.h"
 
-#define MEMORY_COLUMNS "id, said_ms, session, turn, part, text"
-#define SCOPED_COLUMNS "m.id, m.said_ms, m.session, m.turn, m.part, m.text, s.tenant, s.kind, s.name"
-#define SCOPED_FILTER                                                                                                 \
-  " FROM memory m JOIN scope s ON s.id = m.scope WHERE (?1 IS NULL OR s.tenant = ?1) AND (?2 IS NULL OR s.kind = ?2)" \
-  " AND (?3 IS NULL OR s.name = ?3)"
+#define MEMORY_COLUMNS                                                                                          \
+  "m.id, m.said_ms, ifnull(f.replaced_ms, 0), ifnull(f.replaced_by, 0), m.session, m.turn, m.part, m.text,"     \
+  " ifnull(f.subject, '')"
+#define MEMORY_ROWS " FROM memory m LEFT JOIN fact f ON f.memory = m.id"
+#define SCOPED_COLUMNS MEMORY_COLUMNS ", s.tenant, s.kind, s.name"
+#define SCOPED_FILTER                                                                                            \
+  MEMORY_ROWS " JOIN scope s ON s.id = m.scope WHERE (?1 IS NULL OR s.tenant = ?1) AND (?2 IS NULL OR s.kind = ?2)" \
+              " AND (?3 IS NULL OR s.name = ?3)"
 
 static const char *const sql_texts[TP__MEMORY_SQL_COUNT] = {
     [TP__MEMORY_SQL_ADD_SCOPE] =
@@ -23,28 +26,52 @@ static const char *const sql_texts[TP__MEMORY_SQL_COUNT] = {
         "INSERT INTO memory (scope, session, turn, part, said_ms, asks, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"
         " ON CONFLICT (scope, session, turn, part) DO UPDATE SET asks = excluded.asks, text = excluded.text"
         " RETURNING id",
-    [TP__MEMORY_SQL_GET] = "SELECT " MEMORY_COLUMNS " FROM memory WHERE id = ?1 AND scope = ?2",
+    [TP__MEMORY_SQL_GET] = "SELECT " MEMORY_COLUMNS MEMORY_ROWS " WHERE m.id = ?1 AND m.scope = ?2",
     [TP__MEMORY_SQL_NEWEST] =
-        "SELECT " MEMORY_COLUMNS " FROM memory WHERE scope = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",
+        "SELECT " MEMORY_COLUMNS MEMORY_ROWS " WHERE m.scope = ?1 AND m.id < ?2 ORDER BY m.id DESC LIMIT ?3",
     [TP__MEMORY_SQL_FORGET] = "DELETE FROM memory WHERE id = ?1 AND scope = ?2 RETURNING id",
     [TP__MEMORY_SQL_EXCERPT] =
         "SELECT snippet(recall, 0, '', '', '\xE2\x80\xA6', 64) FROM recall WHERE recall MATCH ?1 AND rowid = ?2",
     [TP__MEMORY_SQL_LINES] =
-        "SELECT id, session, said_ms, text, part FROM memory WHERE scope = ?1 AND id > ?2 ORDER BY id",
+        "SELECT m.id, m.session, m.said_ms, m.text, m.part, f.memory IS NOT NULL" MEMORY_ROWS
+        " WHERE m.scope = ?1 AND m.id > ?2 AND ifnull(f.replaced_ms, 0) = 0 ORDER BY m.id",
     [TP__MEMORY_SQL_NEWER] = "SELECT " SCOPED_COLUMNS SCOPED_FILTER " AND m.id > ?4 ORDER BY m.id LIMIT ?5",
     [TP__MEMORY_SQL_OLDER] = "SELECT " SCOPED_COLUMNS SCOPED_FILTER " AND m.id < ?4 ORDER BY m.id DESC LIMIT ?5",
-    [TP__MEMORY_SQL_FIND] = "SELECT " SCOPED_COLUMNS " FROM memory m JOIN scope s ON s.id = m.scope WHERE m.id = ?1",
+    [TP__MEMORY_SQL_FIND] = "SELECT " SCOPED_COLUMNS MEMORY_ROWS " JOIN scope s ON s.id = m.scope WHERE m.id = ?1",
     [TP__MEMORY_SQL_SCOPES] = "SELECT tenant, kind, name, memories FROM scope ORDER BY tenant, kind, name",
     [TP__MEMORY_SQL_EMBEDDED] = "SELECT upto FROM embedded WHERE scope = ?1 AND embedder = ?2",
     [TP__MEMORY_SQL_SET_EMBEDDED] = "INSERT OR REPLACE INTO embedded (scope, embedder, upto) VALUES (?1, ?2, ?3)",
     [TP__MEMORY_SQL_WITHOUT_VECTOR] =
-        "SELECT " MEMORY_COLUMNS " FROM memory WHERE scope = ?1 AND id > ?2 ORDER BY id LIMIT ?3",
+        "SELECT " MEMORY_COLUMNS MEMORY_ROWS " WHERE m.scope = ?1 AND m.id > ?2 ORDER BY m.id LIMIT ?3",
     [TP__MEMORY_SQL_PUT_VECTOR] =
         "INSERT OR REPLACE INTO vector (memory, scope, scale, bytes) SELECT id, scope, ?2, ?3 FROM memory WHERE id = ?1"
         " AND text = ?4",
     [TP__MEMORY_SQL_VECTORS] =
-        "SELECT memory, scale, bytes FROM vector WHERE scope = ?1 AND memory > ?2 AND memory <= ?3 ORDER BY memory"
-        " LIMIT ?4"};
+        "SELECT memory, scale, bytes FROM vector WHERE scope = ?1 AND memory > ?2 AND memory <= ?3"
+        " AND memory NOT IN (SELECT memory FROM fact WHERE scope = ?1 AND replaced_ms > 0) ORDER BY memory LIMIT ?4",
+    [TP__MEMORY_SQL_PUT_FACT] =
+        "INSERT INTO fact (memory, scope, subject, replaced_ms) VALUES (?1, ?2, ?3, ?4)"
+        " ON CONFLICT (memory) DO UPDATE SET subject = excluded.subject",
+    [TP__MEMORY_SQL_SAME_FACT] =
+        "SELECT m.id FROM fact f JOIN memory m ON m.id = f.memory WHERE f.scope = ?1 AND f.replaced_ms = 0"
+        " AND m.text = ?2 AND NOT (m.session = ?3 AND m.turn = ?4) LIMIT 1",
+    /* the one that was said later holds; of the two ids the first is the older fact's */
+    [TP__MEMORY_SQL_REPLACE] =
+        "WITH pair AS (SELECT a.id AS a, a.said_ms AS a_ms, b.id AS b, b.said_ms AS b_ms FROM memory a, memory b"
+        "  WHERE a.id = ?1 AND b.id = ?2 AND a.scope = ?3 AND b.scope = ?3 AND a.id <> b.id)"
+        " UPDATE fact SET replaced_by = (SELECT iif(a_ms <= b_ms, b, a) FROM pair),"
+        "  replaced_ms = (SELECT max(a_ms, b_ms) FROM pair)"
+        " WHERE memory = (SELECT iif(a_ms <= b_ms, a, b) FROM pair) AND replaced_ms = 0",
+    [TP__MEMORY_SQL_FACTS] =
+        "SELECT " MEMORY_COLUMNS MEMORY_ROWS
+        " WHERE f.scope = ?1 AND f.replaced_ms = 0 ORDER BY m.id DESC LIMIT ?2",
+    [TP__MEMORY_SQL_HISTORY] =
+        "WITH RECURSIVE later(id) AS (SELECT replaced_by FROM fact WHERE memory = ?1 AND replaced_by > 0"
+        "  UNION SELECT f.replaced_by FROM fact f JOIN later ON f.memory = later.id WHERE f.replaced_by > 0),"
+        " earlier(id) AS (VALUES (?1) UNION SELECT f.memory FROM fact f JOIN earlier ON f.replaced_by = earlier.id)"
+        " SELECT " MEMORY_COLUMNS MEMORY_ROWS
+        " WHERE m.scope = ?2 AND m.id <> ?1 AND (m.id IN (SELECT id FROM later) OR m.id IN (SELECT id FROM earlier))"
+        " ORDER BY m.said_ms DESC, m.id DESC LIMIT ?3"};
 
 const char tp__memory_assistant[] = "assistant";
 
@@ -110,14 +137,14 @@ void tp__memory_release(sqlite3_stmt *statement) {
   sqlite3_clear_bindings(statement);
 }
 
-static int bind_text(sqlite3_stmt *statement, int index, tp_text text) {
+int tp__memory_bind_text(sqlite3_stmt *statement, int index, tp_text text) {
   return sqlite3_bind_text64(statement, index, text.size ? text.data : "", text.size, SQLITE_STATIC, SQLITE_UTF8);
 }
 
 static int bind_scope(sqlite3_stmt *statement, const tp__memory_scope *scope) {
-  int rc = bind_text(statement, 1, scope->tenant);
-  if (rc == SQLITE_OK) rc = bind_text(statement, 2, scope->kind);
-  return rc == SQLITE_OK ? bind_text(statement, 3, scope->name) : rc;
+  int rc = tp__memory_bind_text(statement, 1, scope->tenant);
+  if (rc == SQLITE_OK) rc = tp__memory_bind_text(statement, 2, scope->kind);
+  return rc == SQLITE_OK ? tp__memory_bind_text(statement, 3, scope->name) : rc;
 }
 
 int tp__memory_find_scope_locked(tp__memory_store *store, const tp__memory_scope *scope,
@@ -167,7 +194,7 @@ static tp_text put_copy(char **next, tp_text text) {
 
 /* A row of MEMORY_COLUMNS, or of SCOPED_COLUMNS. The block of the texts begins at the session. */
 int tp__memory_list_add(tp__memory_list *list, sqlite3_stmt *row) {
-  enum { FIRST_TEXT = 2, TEXTS_MAX = 7 };
+  enum { FIRST_TEXT = 4, TEXTS_MAX = 8 };
   int count = sqlite3_column_count(row) - FIRST_TEXT;
   tp_text texts[TEXTS_MAX] = {{0}};
   size_t size = 1;
@@ -178,9 +205,12 @@ int tp__memory_list_add(tp__memory_list *list, sqlite3_stmt *row) {
   char *next = list_grow(list) == SQLITE_OK ? sqlite3_malloc64(size) : NULL;
   if (!next) return SQLITE_NOMEM;
   tp__memory *memory = &list->items[list->count++];
-  *memory = (tp__memory){.id = sqlite3_column_int64(row, 0), .said_ms = sqlite3_column_int64(row, 1)};
-  tp_text *const into[TEXTS_MAX] = {&memory->session, &memory->turn, &memory->part, &memory->text,
-                                    &memory->tenant,  &memory->kind, &memory->name};
+  *memory = (tp__memory){.id = sqlite3_column_int64(row, 0),
+                         .said_ms = sqlite3_column_int64(row, 1),
+                         .replaced_ms = sqlite3_column_int64(row, 2),
+                         .replaced_by = sqlite3_column_int64(row, 3)};
+  tp_text *const into[TEXTS_MAX] = {&memory->session, &memory->turn,   &memory->part, &memory->text,
+                                    &memory->subject, &memory->tenant, &memory->kind, &memory->name};
   for (int i = 0; i < count && i < TEXTS_MAX; i++) *into[i] = put_copy(&next, texts[i]);
   return SQLITE_OK;
 }
@@ -199,25 +229,37 @@ static int add_scope_locked(tp__memory_store *store, const tp__memory_scope *sco
   return rc == SQLITE_DONE ? SQLITE_CORRUPT : rc;
 }
 
-static int put_locked(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *memory,
-                      int64_t *ret_id) {
+static int put_fact_locked(tp__memory_store *store, int64_t scope, int64_t id, const tp__memory *memory) {
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_PUT_FACT];
+  int rc = sqlite3_bind_int64(s, 1, id);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, scope);
+  if (rc == SQLITE_OK) rc = tp__memory_bind_text(s, 3, memory->subject);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 4, memory->replaced_ms);
+  if (rc == SQLITE_OK) rc = sqlite3_step(s);
+  tp__memory_release(s);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+int tp__memory_put_locked(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *memory,
+                          int64_t *ret_id) {
   sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_PUT];
   int64_t scope_id = 0;
   int rc = add_scope_locked(store, scope, &scope_id);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 1, scope_id);
-  if (rc == SQLITE_OK) rc = bind_text(s, 2, memory->session);
-  if (rc == SQLITE_OK) rc = bind_text(s, 3, memory->turn);
-  if (rc == SQLITE_OK) rc = bind_text(s, 4, memory->part);
+  if (rc == SQLITE_OK) rc = tp__memory_bind_text(s, 2, memory->session);
+  if (rc == SQLITE_OK) rc = tp__memory_bind_text(s, 3, memory->turn);
+  if (rc == SQLITE_OK) rc = tp__memory_bind_text(s, 4, memory->part);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 5, memory->said_ms);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int(s, 6, tp__memory_only_asks(memory->text));
-  if (rc == SQLITE_OK) rc = bind_text(s, 7, memory->text);
+  if (rc == SQLITE_OK) rc = tp__memory_bind_text(s, 7, memory->text);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
   if (rc == SQLITE_ROW) {
     *ret_id = sqlite3_column_int64(s, 0);
     rc = sqlite3_step(s);
   }
   tp__memory_release(s);
-  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+  if (rc != SQLITE_DONE) return rc;
+  return memory->subject.size ? put_fact_locked(store, scope_id, *ret_id, memory) : SQLITE_OK;
 }
 
 int tp__memory_begin_locked(tp__memory_store *store) {
@@ -236,7 +278,7 @@ tp_status tp__memory_put(tp__memory_store *store, const tp__memory_scope *scope,
   int64_t id = 0;
   pthread_mutex_lock(&store->mutex);
   int rc = tp__memory_begin_locked(store);
-  if (rc == SQLITE_OK) rc = tp__memory_end_locked(store, put_locked(store, scope, memory, &id));
+  if (rc == SQLITE_OK) rc = tp__memory_end_locked(store, tp__memory_put_locked(store, scope, memory, &id));
   pthread_mutex_unlock(&store->mutex);
   if (rc == SQLITE_OK && ret_id) *ret_id = id;
   return tp__sqlite_status(rc);
@@ -295,7 +337,7 @@ tp_status tp__memory_put_all(tp__memory_store *store, const tp__memory *memories
     for (size_t i = 0; rc == SQLITE_OK && i < count; i++) {
       tp__memory_scope scope = {memories[i].tenant, memories[i].kind, memories[i].name};
       int64_t id;
-      rc = put_locked(store, &scope, &memories[i], &id);
+      rc = tp__memory_put_locked(store, &scope, &memories[i], &id);
     }
     rc = tp__memory_end_locked(store, rc);
   }

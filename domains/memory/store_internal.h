@@ -28,6 +28,11 @@ typedef enum tp__memory_sql {
   TP__MEMORY_SQL_WITHOUT_VECTOR,
   TP__MEMORY_SQL_PUT_VECTOR,
   TP__MEMORY_SQL_VECTORS,
+  TP__MEMORY_SQL_PUT_FACT, /* store.c, facts_store.c */
+  TP__MEMORY_SQL_SAME_FACT,
+  TP__MEMORY_SQL_REPLACE,
+  TP__MEMORY_SQL_FACTS,
+  TP__MEMORY_SQL_HISTORY,
   TP__MEMORY_SQL_COUNT
 } tp__memory_sql;
 
@@ -61,6 +66,11 @@ int tp__memory_end_locked(tp__memory_store *store, int rc);
 
 /** Appends the memory of a row of MEMORY_COLUMNS. */
 int tp__memory_list_add(tp__memory_list *list, sqlite3_stmt *row);
+
+/** Keeps a memory, with its subject where it is a fact. */
+int tp__memory_put_locked(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *memory,
+                          int64_t *ret_id);
+int tp__memory_bind_text(sqlite3_stmt *statement, int index, tp_text text);
 
 /** Moves the write-ahead log into the file and empties it. @return SQLITE_BUSY when another process reads. */
 int tp__memory_truncate_log_locked(tp__memory_store *store);

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "domains/memory/domain.h"
+#include "domains/memory/facts.h"
 #include "domains/memory/line.h"
 #include "domains/memory/recall.h"
 #include "domains/memory/terms.h"
@@ -76,7 +77,9 @@ static tp_answer memory_get(void *self, tp_tool_run *run) {
   tp__memory_scope scope = scope_of(domain, run);
   tp__memory_list list = {0};
   int64_t id = tp__memory_id_read(tp_value_text(tp_value_get(tp_tool_run_arguments(run), "id")));
-  return answer_list(run, tp__memory_get(domain->store, &scope, id, &list), &list, "");
+  tp_status status = tp__memory_get(domain->store, &scope, id, &list);
+  if (status == TP_OK) status = tp__memory_facts_history(domain->store, &scope, id, &list);
+  return answer_list(run, status, &list, "");
 }
 
 static tp_answer memory_list(void *self, tp_tool_run *run) {
@@ -90,22 +93,14 @@ static tp_answer memory_list(void *self, tp_tool_run *run) {
   return answer_list(run, status, &list, before.size ? "There are no older memories." : "Nothing is remembered yet.");
 }
 
-/* The part of the turn is made of the text, not of the call's id, which models use again: one text is remembered once a
- * turn however often it is said, and no text displaces another. */
-static void name_part(tp_text text, char into[32]) {
-  uint64_t hash = 14695981039346656037u; /* FNV-1a */
-  for (size_t i = 0; i < text.size; i++) hash = (hash ^ (unsigned char)text.data[i]) * 1099511628211u;
-  snprintf(into, 32, "note-%016llx", (unsigned long long)hash);
-}
-
 static tp_answer memory_remember(void *self, tp_tool_run *run) {
   tp__memory_domain *domain = self;
   tp_text text = tp_value_text(tp_value_get(tp_tool_run_arguments(run), "text"));
   if (tp__memory_is_blank(text)) return refuse(run, "There is nothing to remember in an empty text.");
   if (text.size > TP__MEMORY_NOTE_BYTES_MAX) return refuse(run, "A memory has at most 4096 bytes; shorten it.");
   tp__memory_scope scope = scope_of(domain, run);
-  char part[32];
-  name_part(text, part);
+  char part[TP__MEMORY_PART_SIZE];
+  tp__memory_part_write("note-", text, part);
   tp__memory memory = {.said_ms = tp__memory_now_ms(),
                        .session = tp_tool_run_id(run, TP_ID_SESSION),
                        .turn = tp_tool_run_id(run, TP_ID_TURN),
@@ -150,7 +145,7 @@ static const struct tool_row {
      true,
      {{"query", "the words to look for", false, true}, {"limit", "how many memories at most (10)", true, false}}},
     {"memory_get",
-     "Read one memory whole.",
+     "Read one memory whole; behind a fact, what it replaced or what replaced it.",
      memory_get,
      true,
      {{"id", "its id, such as memory:12", false, true}, {0}}},

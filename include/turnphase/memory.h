@@ -7,6 +7,7 @@
 #ifndef TURNPHASE_MEMORY_H
 #define TURNPHASE_MEMORY_H
 
+#include "turnphase/model.h"
 #include "turnphase/runtime.h"
 
 TP_BEGIN_DECLS
@@ -56,6 +57,10 @@ typedef struct tp_memory_options {
                                     what the user said */
   uint8_t reserved_[7];          /* must be zero */
   const tp_memory_embedder *embedder; /* active_recall compares vectors, too; NULL: words alone */
+  const tp_model *model;         /* post_turn_extractor has it extract facts, too; with start, without inbox. Taken on
+                                    success. NULL: what was said is kept, and nothing is made of it */
+  uint32_t extract_ms;           /* limit of a job of post_turn_extractor; 0: 60,000 with a model, else the phase's */
+  uint32_t reserved_2;           /* must be zero */
 } tp_memory_options;
 
 /** Opens the file and adds to the edit:
@@ -86,12 +91,17 @@ typedef struct tp_memory_entry {
   tp_text tenant;
   tp_text scope, name;           /* the kind of scope, and which: "workspace", "home" */
   tp_text session, turn;
-  tp_text part;                  /* of the turn: empty for what the user said, "assistant", else of a noted text */
+  tp_text part;                  /* of the turn: empty for what the user said, "assistant", else of a noted text or of
+                                    a fact */
   tp_text speaker;               /* a name, "user" or "assistant"; import: not read */
   tp_text text;                  /* 1 to 4,096 bytes */
   double score;                  /* search: the sum of the parts */
   const double *parts;           /* search: the parts as tp_memory_part_name() calls them, weighed */
   size_t part_count;             /* how many; 0: not a search */
+  tp_text subject;               /* of a fact that a model extracted: whom or what it is about; empty: what was said.
+                                    At most 128 bytes */
+  int64_t replaced_unix_ms;      /* of a fact: when another one took its place, and it is no longer recalled; 0: it
+                                    holds. TP_ERR_USAGE without subject */
 } tp_memory_entry;
 /** Looks at an entry. @return false to stop. */
 typedef bool (*tp_memory_entry_fn)(void *ctx, const tp_memory_entry *entry);
@@ -125,7 +135,8 @@ TP_API tp_status tp_memory_list(tp_memory *memory, const tp_memory_query *query,
  *  @return also TP_ERR_NOT_FOUND when none fits; TP_ERR_USAGE, with their names in the fault, when several do. */
 TP_API tp_status tp_memory_search(tp_memory *memory, const tp_memory_query *query, tp_text text,
                                   tp_memory_entry_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
-/** Shows one memory. @return also TP_ERR_NOT_FOUND. */
+/** Shows one memory; behind a fact those that it replaced or that replaced it, newest first, at most 50.
+ *  @return also TP_ERR_NOT_FOUND. */
 TP_API tp_status tp_memory_get(tp_memory *memory, int64_t id, tp_memory_entry_fn each, void *ctx,
                                tp_fault *fault) TP_MUST_USE;
 /** Deletes a memory for good: its text, its words in the index and the copy in the write-ahead log are overwritten.

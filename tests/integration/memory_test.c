@@ -54,6 +54,32 @@ static void memories_are_listed_searched_and_shown(void **state) {
   command_free(&none);
 }
 
+static void facts_of_a_model_are_listed_and_moved(void **state) {
+  (void)state;
+  static const char facts[] =
+      "repeat: true\nresponses:\n  - text: '{\"facts\": [{\"subject\": \"Ingrid\","
+      " \"statement\": \"Ingrid has a quagga.\", \"quote\": \"has a quagga\"}]}'\n";
+  char model[4200];
+  const char *data = scratch_path("facts");
+  snprintf(model, sizeof model, "script:%.4100s", scratch_string("facts.yaml", facts));
+  command c = {.arguments = {"run", "--script", scratch_string("model.yaml", script), "--data", data, "--facts", model,
+                             scratch_string("talk.yaml", talk)}};
+  assert_status(&c, 0);
+  command_free(&c);
+  says(MEMORY("list", data), 0, "(fact about Ingrid)  Ingrid has a quagga.");
+  command exporting = MEMORY("export", data);
+  assert_status(&exporting, 0);
+  assert_non_null(exporting.out.data);
+  const char *file = scratch_string("moved.jsonl", exporting.out.data ? exporting.out.data : "");
+  command_free(&exporting);
+  says(MEMORY("import", scratch_path("moved"), file), 0, "memories");
+  says(MEMORY("search", scratch_path("moved"), "quagga", "--json"), 0, "\"subject\":\"Ingrid\"");
+  command without = {.arguments = {"chat", "--script", scratch_string("model.yaml", script), "--facts", "nothing"}};
+  assert_status(&without, 2);
+  assert_holds(&without.err, "--facts is openai:NAME");
+  command_free(&without);
+}
+
 static void export_and_import_bring_the_same_memories(void **state) {
   (void)state;
   const char *data = kept();
@@ -122,6 +148,7 @@ static void wrong_command_lines_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(memories_are_listed_searched_and_shown),
+      cmocka_unit_test(facts_of_a_model_are_listed_and_moved),
       cmocka_unit_test(export_and_import_bring_the_same_memories),
       cmocka_unit_test(what_is_forgotten_is_gone),
       cmocka_unit_test(wrong_imports_are_refused_with_their_line_and_make_no_file),

@@ -626,8 +626,8 @@ static void files_that_are_not_ours_or_newer_or_no_database_are_refused(void **s
   unlink(path);
   assert_int_equal(tp__memory_store_open(path, &store, NULL), TP_OK);
   tp__memory_store_close(store);
-  sql("PRAGMA user_version = 4");
-  assert_refused(TP_ERR_STORE_SCHEMA, "version 4");
+  sql("PRAGMA user_version = 5");
+  assert_refused(TP_ERR_STORE_SCHEMA, "version 5");
   unlink(path);
   FILE *file = fopen(path, "wb");
   for (int i = 0; i < 300; i++) fputs("no database ", file);
@@ -643,6 +643,7 @@ static void files_that_are_not_ours_or_newer_or_no_database_are_refused(void **s
 
 /* As turnphase made it before changes were counted. */
 static const char to_version_1[] =
+    "DROP TRIGGER fact_replaced; DROP TRIGGER fact_removed; DROP TABLE fact;"
     "DROP TRIGGER vector_changed; DROP TRIGGER vector_removed; DROP TABLE vector; DROP TABLE embedded;"
     "DROP TRIGGER memory_changed; DROP TRIGGER memory_removed; ALTER TABLE scope DROP COLUMN changes;"
     "CREATE TRIGGER memory_changed AFTER UPDATE OF text ON memory BEGIN"

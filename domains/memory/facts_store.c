@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "domains/memory/facts.h"
+#include "domains/memory/line.h"
+#include "domains/memory/recall.h"
+#include "domains/memory/store_internal.h"
+#include "stores/sqlite/database.h"
+
+/* ---- known ones ---- */
+
+
+static void move(tp__memory_list *list, size_t to, size_t from) {
+  tp__memory kept = list->items[to];
+  list->items[to] = list->items[from];
+  list->items[from] = kept;
+}
+
+/* Of what stands behind `from` the facts, each once, at most max of them; the rest is freed. */
+static void keep_facts(tp__memory_list *list, size_t from, size_t max) {
+  size_t kept = from;
+  for (size_t i = from; i < list->count && kept - from < max; i++) {
+    const tp__memory *m = &list->items[i];
+    bool before = false;
+    for (size_t k = from; k < kept; k++) before |= list->items[k].id == m->id;
+    if (m->subject.size && !before) move(list, kept++, i);
+  }
+  tp__memory_list_cut(list, kept);
+}
+
+static int newest_locked(tp__memory_store *store, const tp__memory_scope *scope, tp__memory_list *list) {
+  tp__memory_scope_row row = {0};
+  int rc = tp__memory_find_scope_locked(store, scope, &row);
+  if (rc != SQLITE_OK) return rc;
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_FACTS];
+  rc = sqlite3_bind_int64(s, 1, row.id);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, TP__MEMORY_FACTS_KNOWN_MAX);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = tp__memory_list_add(list, s);
+  tp__memory_release(s);
+  return rc;
+}
+
+tp_status tp__memory_facts_known(tp__memory_store *store, const tp__memory_scope *scope, tp_text text,
+                                 tp__memory_list *list) {
+  enum { RECALLED_MAX = 64, SHARING_WORDS_MAX = TP__MEMORY_FACTS_KNOWN_MAX / 2 };
+  size_t from = list->count;
+  tp_status status = tp__memory_recall(store, scope, text, RECALLED_MAX, list);
+  if (status != TP_OK) return status;
+  keep_facts(list, from, SHARING_WORDS_MAX);
+  pthread_mutex_lock(&store->mutex);
+  int rc = newest_locked(store, scope, list);
+  pthread_mutex_unlock(&store->mutex);
+  status = tp__sqlite_status(rc == SQLITE_DONE ? SQLITE_OK : rc);
+  if (status == TP_OK) keep_facts(list, from, TP__MEMORY_FACTS_KNOWN_MAX);
+  else tp__memory_list_cut(list, from);
+  return status;
+}
+
+/* ---- keeping ---- */
+
+/* @param ret_known  whether another turn's fact that holds says the same. */
+static int is_known_locked(tp__memory_store *store, int64_t scope, const tp__memory *memory, bool *ret_known) {
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_SAME_FACT];
+  int rc = sqlite3_bind_int64(s, 1, scope);
+  if (rc == SQLITE_OK) rc = tp__memory_bind_text(s, 2, memory->text);
+  if (rc == SQLITE_OK) rc = tp__memory_bind_text(s, 3, memory->session);
+  if (rc == SQLITE_OK) rc = tp__memory_bind_text(s, 4, memory->turn);
+  if (rc == SQLITE_OK) rc = sqlite3_step(s);
+  *ret_known = rc == SQLITE_ROW;
+  tp__memory_release(s);
+  return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static int replace_locked(tp__memory_store *store, int64_t scope, int64_t older, int64_t newer) {
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_REPLACE];
+  int rc = sqlite3_bind_int64(s, 1, older);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, newer);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 3, scope);
+  if (rc == SQLITE_OK) rc = sqlite3_step(s);
+  tp__memory_release(s);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static int put_one_locked(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *said,
+                          const tp__memory_fact *fact, size_t *kept) {
+  char part[TP__MEMORY_PART_SIZE];
+  tp__memory_scope_row row = {0};
+  bool known = false;
+  int64_t id = 0;
+  tp__memory_part_write("fact-", fact->statement, part);
+  tp__memory memory = {.said_ms = said->said_ms,
+                       .session = said->session,
+                       .turn = said->turn,
+                       .part = tp_text_of(part),
+                       .text = fact->statement,
+                       .subject = fact->subject};
+  int rc = tp__memory_find_scope_locked(store, scope, &row);
+  if (rc == SQLITE_OK) rc = is_known_locked(store, row.id, &memory, &known);
+  if ((rc != SQLITE_OK && rc != SQLITE_DONE) || known) return rc;
+  rc = tp__memory_put_locked(store, scope, &memory, &id);
+  if (rc == SQLITE_OK) ++*kept;
+  if (rc == SQLITE_OK && fact->replaces) rc = replace_locked(store, row.id, fact->replaces, id);
+  return rc;
+}
+
+tp_status tp__memory_facts_put(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *said,
+                               const tp__memory_facts *facts, size_t *ret_kept) {
+  *ret_kept = 0;
+  pthread_mutex_lock(&store->mutex);
+  int rc = tp__memory_begin_locked(store);
+  if (rc == SQLITE_OK) {
+    for (size_t i = 0; rc == SQLITE_OK && i < facts->count; i++)
+      rc = put_one_locked(store, scope, said, &facts->items[i], ret_kept);
+    rc = tp__memory_end_locked(store, rc);
+  }
+  pthread_mutex_unlock(&store->mutex);
+  return tp__sqlite_status(rc);
+}
+
+/* ---- history ---- */
+
+static int history_locked(tp__memory_store *store, const tp__memory_scope *scope, int64_t id, tp__memory_list *list) {
+  enum { HISTORY_MAX = 50 };
+  tp__memory_scope_row row = {0};
+  int rc = tp__memory_find_scope_locked(store, scope, &row);
+  if (rc != SQLITE_OK) return rc;
+  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_HISTORY];
+  rc = sqlite3_bind_int64(s, 1, id);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, row.id);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 3, HISTORY_MAX);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = tp__memory_list_add(list, s);
+  tp__memory_release(s);
+  return rc;
+}
+
+tp_status tp__memory_facts_history(tp__memory_store *store, const tp__memory_scope *scope, int64_t id,
+                                   tp__memory_list *list) {
+  size_t count = list->count;
+  pthread_mutex_lock(&store->mutex);
+  int rc = history_locked(store, scope, id, list);
+  pthread_mutex_unlock(&store->mutex);
+  tp_status status = tp__sqlite_status(rc);
+  if (status != TP_OK) tp__memory_list_cut(list, count);
+  return status;
+}

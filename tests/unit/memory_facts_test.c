@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Facts that a model extracts from what the user said: which are kept, which replace others, what is recalled and shown
+ * of them, and what becomes of a turn whose model failed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/model.h"
+#include "turnphase/memory.h"
+
+/* ---- a host whose memory has a model ---- */
+
+static tp_runtime *runtime;
+static tp_session *session;
+static recorder *extractor;
+static char directory[64], path[96];
+static int turns;
+static char context[20000]; /* the newest request to the session's own model */
+
+static void answer_yes(void *self, const tp_model_request *request, tp_token token) {
+  (void)self;
+  write_request(context, request);
+  tp_model_response yes = {.struct_size = sizeof yes, .text = TEXT("Yes.")};
+  if (tp_model_complete(token, &yes) != TP_OK) abort();
+}
+
+static void start(const reply *replies, size_t count) {
+  const tp_model model = {.struct_size = sizeof model, .start = answer_yes, .placement = TP_PLACEMENT_INLINE};
+  tp_session_options options = {
+      .struct_size = sizeof options, .id = "s", .tenant = "acme", .workspace = "home", .model = &model};
+  tp_fault fault = {0};
+  extractor = recorder_new(replies, count);
+  tp_memory_options memory = {
+      .struct_size = sizeof memory, .path = path, .model = count ? recorder_model(extractor, false) : NULL};
+  tp_edit *edit = NULL;
+  runtime = open_runtime(NULL);
+  assert_int_equal(tp_edit_begin(runtime, NULL, &edit, NULL), TP_OK);
+  if (tp_memory_register(edit, &memory, &fault) != TP_OK) fail_msg("%s", fault.message);
+  assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+}
+
+static void note_closed(void *ctx) { latch_hit(ctx); }
+
+static void stop(void) {
+  latch closed = LATCH;
+  tp_session_close(session, note_closed, &closed);
+  latch_wait(&closed, 1);
+  close_runtime(runtime);
+  recorder_free(extractor);
+}
+
+/* @param said_ms  0: now. Returns when the turn's job has ended. */
+static void say_at(const char *text, int64_t said_ms) {
+  char id[16];
+  snprintf(id, sizeof id, "t%d", ++turns);
+  tp_turn_request request = {
+      .struct_size = sizeof request, .id = id, .text = tp_text_of(text), .said_unix_ms = said_ms};
+  const tp_turn_result *result;
+  tp_fault fault = {0};
+  if (tp_turn_run(session, &request, &result, &fault) != TP_OK) fail_msg("%s", fault.message);
+  assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+  tp_turn_result_free(result);
+  assert_int_equal(tp_jobs_wait(runtime, "", 60000, NULL), TP_OK);
+}
+
+static void say(const char *text) { say_at(text, 0); }
+
+static int set_up(void **state) {
+  (void)state;
+  turns = 0;
+  strcpy(directory, "/tmp/memory_facts_XXXXXX");
+  if (!mkdtemp(directory)) return -1;
+  snprintf(path, sizeof path, "%s/m.db", directory);
+  return 0;
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf %s", directory);
+  return system(command);
+}
+
+/* ---- what the file holds ---- */
+
+typedef struct listing {
+  char text[4096]; /* "id|turn|subject|text|replaced or not\n" */
+  size_t count;
+} listing;
+
+static bool note(void *ctx, const tp_memory_entry *entry) {
+  listing *l = ctx;
+  size_t used = strlen(l->text);
+  snprintf(l->text + used, sizeof l->text - used, "%lld|%.*s|%.*s|%.*s|%s\n", (long long)entry->id,
+           (int)entry->turn.size, entry->turn.data, (int)entry->subject.size, entry->subject.data,
+           (int)entry->text.size, entry->text.data, entry->replaced_unix_ms ? "replaced" : "holds");
+  l->count++;
+  return true;
+}
+
+static listing file_of(int64_t id, const char *search) {
+  listing l = {.count = 0};
+  tp_memory *memory;
+  tp_memory_query query = {.struct_size = sizeof query, .oldest_first = !search};
+  tp_fault fault = {0};
+  assert_int_equal(tp_memory_open(path, &memory, NULL), TP_OK);
+  tp_status status = search ? tp_memory_search(memory, &query, tp_text_of(search), note, &l, &fault)
+                     : id   ? tp_memory_get(memory, id, note, &l, &fault)
+                            : tp_memory_list(memory, &query, note, &l, &fault);
+  if (status != TP_OK) fail_msg("%s", fault.message);
+  tp_memory_close(memory);
+  return l;
+}
+
+/* ---- what is kept ---- */
+
+static void fact_stands_beside_the_words_that_it_was_made_of(void **state) {
+  (void)state;
+  static const reply replies[] = {
+      {.text = "Here it is:\n```json\n{\"facts\": [{\"subject\": \"the user\","
+               " \"statement\": \"The user lives in Munich.\","
+               " \"quote\": \"i live\\n  in munich\", \"replaces\": null}]}\n```"}};
+  start(replies, 1);
+  say("Hello! I live in Munich, near the river.");
+  stop();
+  listing l = file_of(0, NULL);
+  assert_string_equal(l.text, "1|t1||Hello! I live in Munich, near the river.|holds\n"
+                              "2|t1|the user|The user lives in Munich.|holds\n");
+}
+
+static void model_is_shown_the_words_and_what_is_known(void **state) {
+  (void)state;
+  static const reply replies[] = {
+      {.text = "{\"facts\": [{\"subject\": \"Rex\", \"statement\": \"Rex is a terrier.\","
+               " \"quote\": \"Rex, my terrier\"}]}"},
+      {.text = "{\"facts\": []}"}};
+  start(replies, 2);
+  say_at("This is Rex, my terrier.", INT64_C(1683550800000));
+  say_at("Is Rex a terrier?", INT64_C(1683637200000)); /* it is among the newest and shares words */
+  assert_int_equal(extractor->asked, 2);
+  assert_non_null(strstr(extractor->requests[0], "No facts are known yet."));
+  assert_non_null(strstr(extractor->requests[0], "[2023-05-08, session s] This is Rex, my terrier."));
+  assert_non_null(strstr(extractor->requests[0], "<answer>\nYes.\n</answer>"));
+  static const char line[] = "Known facts:\n2 [2023-05-08, session s, fact] Rex is a terrier.\n";
+  const char *known = strstr(extractor->requests[1], line);
+  assert_non_null(known);
+  assert_null(strstr(known + sizeof line - 1, "Rex is a terrier."));
+  stop();
+}
+
+static void what_the_user_did_not_say_is_refused(void **state) {
+  (void)state;
+  static const reply replies[] = {
+      {.text = "{\"facts\": ["
+               "{\"subject\": \"a\", \"statement\": \"Invented.\", \"quote\": \"I own a yacht\"},"
+               "{\"subject\": \"a\", \"statement\": \"No quote.\"},"
+               "{\"subject\": \"a\", \"statement\": \"Too short a quote.\", \"quote\": \"I\"},"
+               "{\"subject\": \"\", \"statement\": \"No subject.\", \"quote\": \"I live here\"},"
+               "{\"subject\": \"a\", \"statement\": \" \", \"quote\": \"I live here\"},"
+               "{\"subject\": 7, \"statement\": \"A number.\", \"quote\": \"I live here\"},"
+               "\"text\", null, 3, [],"
+               "{\"subject\": \"a\", \"statement\": \"Run together.\", \"quote\": \"Ilivehere\"},"
+               "{\"subject\": \"a\", \"statement\": \"Assistant's.\", \"quote\": \"Yes.\"},"
+               "{\"subject\": \"a\", \"statement\": \"Sound.\", \"quote\": \"I live here\", \"replaces\": 99}]}"}};
+  start(replies, 1);
+  say("I live here.");
+  stop();
+  assert_string_equal(file_of(0, NULL).text, "1|t1||I live here.|holds\n2|t1|a|Sound.|holds\n");
+}
+
+static void sixteen_facts_of_a_turn_are_kept(void **state) {
+  (void)state;
+  static char many[4096];
+  size_t used = (size_t)snprintf(many, sizeof many, "{\"facts\": [");
+  for (int i = 0; i < 20; i++)
+    used += (size_t)snprintf(many + used, sizeof many - used,
+                             "%s{\"subject\": \"a\", \"statement\": \"Fact %d.\", \"quote\": \"I live here\"}",
+                             i ? "," : "", i);
+  snprintf(many + used, sizeof many - used, "]}");
+  const reply replies[] = {{.text = many}};
+  start(replies, 1);
+  say("I live here.");
+  stop();
+  assert_int_equal(file_of(0, NULL).count, 1 + 16);
+}
+
+static void same_sentence_is_kept_once(void **state) {
+  (void)state;
+  static const reply replies[] = {
+      {.text = "{\"facts\": [{\"subject\": \"a\", \"statement\": \"The user likes tea.\", \"quote\": \"I like tea\"},"
+               "{\"subject\": \"a\", \"statement\": \"The user likes tea.\", \"quote\": \"like tea\"}]}"}};
+  start(replies, 1);
+  say("I like tea.");
+  say("As I said: I like tea.");
+  stop();
+  assert_int_equal(file_of(0, NULL).count, 3);
+}
+
+/* ---- what replaces what ---- */
+
+static const int64_t DAY = INT64_C(1683550800000);
+
+static const reply moves[] = {
+    {.text = "{\"facts\": [{\"subject\": \"the user\", \"statement\": \"The user lives in Munich.\","
+             " \"quote\": \"I live in Munich\"}]}"},
+    {.text = "{\"facts\": [{\"subject\": \"the user\", \"statement\": \"The user lives in Berlin.\","
+             " \"quote\": \"I moved to Berlin\", \"replaces\": 2}]}"},
+    {.text = "{\"facts\": [{\"subject\": \"the user\", \"statement\": \"The user lives in Rome.\","
+             " \"quote\": \"I moved to Rome\", \"replaces\": 4}]}"},
+    {.text = "{\"facts\": []}"}};
+
+static void newer_fact_is_recalled_and_both_are_shown(void **state) {
+  (void)state;
+  start(moves, COUNT(moves));
+  say_at("I live in Munich.", DAY + 1000);
+  say_at("I moved to Berlin.", DAY + 2000);
+  say_at("I moved to Rome.", DAY + 3000);
+  say("Where does the user live?");
+  assert_non_null(strstr(context, "fact] The user lives in Rome."));
+  assert_null(strstr(context, "The user lives in Munich."));
+  assert_null(strstr(context, "The user lives in Berlin."));
+  stop();
+  listing found = file_of(0, "the user lives");
+  assert_non_null(strstr(found.text, "The user lives in Rome."));
+  assert_null(strstr(found.text, "The user lives in Berlin."));
+  const char *both = "4|t2|the user|The user lives in Berlin.|replaced\n6|t3|the user|The user lives in Rome.|holds\n"
+                     "2|t1|the user|The user lives in Munich.|replaced\n";
+  assert_string_equal(file_of(4, NULL).text, both);
+  assert_int_equal(file_of(6, NULL).count, 3);
+  assert_int_equal(file_of(1, NULL).count, 1);
+}
+
+static void fact_said_earlier_does_not_replace_one_said_later(void **state) {
+  (void)state;
+  start(moves, COUNT(moves));
+  say_at("I live in Munich.", DAY + 5000);
+  say_at("I moved to Berlin.", DAY + 2000); /* an older conversation, told of later */
+  stop();
+  listing l = file_of(0, NULL);
+  assert_non_null(strstr(l.text, "The user lives in Munich.|holds"));
+  assert_non_null(strstr(l.text, "The user lives in Berlin.|replaced"));
+}
+
+static void forgotten_fact_does_not_bring_back_the_one_before(void **state) {
+  (void)state;
+  tp_memory *memory;
+  start(moves, COUNT(moves));
+  say_at("I live in Munich.", DAY + 1000);
+  say_at("I moved to Berlin.", DAY + 2000);
+  stop();
+  assert_int_equal(tp_memory_open(path, &memory, NULL), TP_OK);
+  assert_int_equal(tp_memory_forget(memory, 4, NULL), TP_OK);
+  tp_memory_close(memory);
+  assert_null(strstr(file_of(0, "Where does the user live?").text, "The user lives in Munich."));
+  assert_string_equal(file_of(2, NULL).text, "2|t1|the user|The user lives in Munich.|replaced\n");
+}
+
+/* ---- failures ---- */
+
+static uint64_t dead_jobs(void) {
+  tp_drain_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_runtime_drain(runtime, 60000, &report, NULL), TP_OK);
+  return report.jobs_dead;
+}
+
+static void failed_model_loses_no_word_and_is_asked_again(void **state) {
+  (void)state;
+  static const reply replies[] = {
+      {.fails = TP_ERR_MODEL, .retryable = true},
+      {.text = "I cannot."},
+      {.text = "{\"facts\": 3}"},
+      {.text = "{broken}"},
+      {.text = "{\"facts\": [{\"subject\": \"a\", \"statement\": \"Kept.\", \"quote\": \"I live here\"}]}"}};
+  start(replies, COUNT(replies));
+  say("I live here.");
+  assert_int_equal(extractor->asked, 5);
+  assert_int_equal(dead_jobs(), 0);
+  stop();
+  listing l = file_of(0, NULL);
+  assert_int_equal(l.count, 2);
+  assert_non_null(strstr(l.text, "1|t1||I live here.|holds\n"));
+  assert_non_null(strstr(l.text, "|t1|a|Kept.|holds\n"));
+}
+
+static void failure_for_good_is_a_dead_letter(void **state) {
+  (void)state;
+  static const reply replies[] = {{.fails = TP_ERR_MODEL}};
+  start(replies, 1);
+  say("I live here.");
+  assert_int_equal(extractor->asked, 1);
+  assert_int_equal(dead_jobs(), 1);
+  stop();
+  assert_string_equal(file_of(0, NULL).text, "1|t1||I live here.|holds\n");
+}
+
+static void wrong_model_is_refused(void **state) {
+  (void)state;
+  const tp_model models[] = {{.struct_size = sizeof(tp_model)}, {.struct_size = 4}};
+  runtime = open_runtime(NULL);
+  for (size_t i = 0; i < 2; i++) {
+    tp_memory_options memory = {.struct_size = sizeof memory, .path = path, .model = &models[i]};
+    tp_edit *edit = NULL;
+    assert_int_equal(tp_edit_begin(runtime, NULL, &edit, NULL), TP_OK);
+    assert_int_equal(tp_memory_register(edit, &memory, NULL), i == 0 ? TP_ERR_USAGE : TP_ERR_VERSION);
+    tp_edit_discard(edit);
+  }
+  close_runtime(runtime);
+}
+
+static void model_is_destroyed_once(void **state) {
+  (void)state;
+  start(moves, COUNT(moves));
+  recorder *r = extractor;
+  say("I live in Munich.");
+  latch closed = LATCH;
+  tp_session_close(session, note_closed, &closed);
+  latch_wait(&closed, 1);
+  assert_int_equal(r->destroys, 0);
+  close_runtime(runtime);
+  assert_int_equal(r->destroys, 1);
+  recorder_free(r);
+}
+
+/* ---- moving ---- */
+
+static void facts_are_imported(void **state) {
+  (void)state;
+  const tp_memory_entry entries[] = {
+      {.struct_size = sizeof(tp_memory_entry), .said_unix_ms = 1, .scope = TEXT("workspace"), .part = TEXT("fact-1"),
+       .text = TEXT("The user lives in Oslo."), .subject = TEXT("the user"), .replaced_unix_ms = 2},
+      {.struct_size = sizeof(tp_memory_entry), .said_unix_ms = 2, .scope = TEXT("workspace"), .part = TEXT("fact-2"),
+       .text = TEXT("The user lives in Bern."), .subject = TEXT("the user")},
+      {.struct_size = sizeof(tp_memory_entry), .said_unix_ms = 2, .scope = TEXT("workspace"), .text = TEXT("x"),
+       .replaced_unix_ms = 2}};
+  const tp_memory_entry *const list[] = {&entries[0], &entries[1], &entries[2]};
+  tp_memory *memory;
+  assert_int_equal(tp_memory_open(path, &memory, NULL), TP_OK);
+  assert_int_equal(tp_memory_import(memory, list, 3, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_memory_import(memory, list, 2, NULL), TP_OK);
+  tp_memory_close(memory);
+  assert_string_equal(file_of(0, "where does the user live").text, "2||the user|The user lives in Bern.|holds\n");
+  assert_int_equal(file_of(0, NULL).count, 2);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(fact_stands_beside_the_words_that_it_was_made_of, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(model_is_shown_the_words_and_what_is_known, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(what_the_user_did_not_say_is_refused, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(sixteen_facts_of_a_turn_are_kept, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(same_sentence_is_kept_once, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(newer_fact_is_recalled_and_both_are_shown, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(fact_said_earlier_does_not_replace_one_said_later, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(forgotten_fact_does_not_bring_back_the_one_before, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(failed_model_loses_no_word_and_is_asked_again, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(failure_for_good_is_a_dead_letter, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(wrong_model_is_refused, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(model_is_destroyed_once, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(facts_are_imported, set_up, tear_down),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
