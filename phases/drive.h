@@ -88,6 +88,7 @@ struct tp__drive {
   struct tp__drive_past *pasts; /* in the arena: those that requests were made of, referenced */
   bool requested;            /* a request was made: signals went with it */
   uint32_t tool_event_count; /* results among messages */
+  uint32_t stop_denials;     /* of turn.stop, that were followed */
 };
 
 /** Makes the drive of a turn of the session.

@@ -5,7 +5,7 @@
 #include "phases/parts.h"
 #include "phases/render.h"
 
-enum { ITERATIONS_MAX = 50, TOOL_CALLS_MAX = 1000, MODEL_ATTEMPTS = 3, PREVIEW_BYTES = 4096 };
+enum { ITERATIONS_MAX = 50, TOOL_CALLS_MAX = 1000, MODEL_ATTEMPTS = 3, PREVIEW_BYTES = 4096, STOP_DENIALS_MAX = 8 };
 
 static uint32_t or_default(uint32_t option, uint32_t value) { return option ? option : value; }
 static tp_text preview(tp_text text) { return (tp_text){text.data, tp__utf8_cut(text, PREVIEW_BYTES)}; }
@@ -505,7 +505,7 @@ static bool over_limits(tp__drive *d) {
 static void after_model_post(tp__drive *d) {
   if (tp__drive_stopped(d, "model.post")) return;
   tp__drive_let_go(d);
-  if (d->call_count == 0) tp__drive_go(d, TP__STEP_COMMIT);
+  if (d->call_count == 0) tp__drive_go(d, TP__STEP_TURN_STOP);
   else if (!over_limits(d)) tp__drive_go(d, TP__STEP_TOOLS);
 }
 
@@ -574,6 +574,67 @@ void tp__step_tool_batch(tp__drive *d) {
   }
   tp__drive_value(d, TP_FIELD_CALLS, calls);
   tp__drive_phase(d, TP_PHASE_TOOL_BATCH, false, after_tool_batch);
+}
+
+/* ---- whether it may end ---- */
+
+/* The model reads who objects and why as a message of the user's role: it is the last one, and providers want that. */
+static bool take_objection(tp__drive *d, tp_text objection) {
+  tp_message message = {.role = TP_ROLE_USER, .turn_id = d->turn->core.ids[TP_ID_TURN], .text = objection};
+  return objection.data && tp__messages_add(&d->messages, &message) == TP_OK;
+}
+
+static void note_overruled(tp__drive *d, const char *subscription, tp_text objection) {
+  tp_contribution overruled = {.struct_size = sizeof(tp_contribution),
+                               .kind = TP_KIND_DIAGNOSTIC,
+                               .severity = TP_SEVERITY_WARNING,
+                               .key = tp_text_of("turn_stop.overruled"),
+                               .text = tp__arena_printf(
+                                   &d->arena, "the turn ends, since it was kept from it %d times: %.*s",
+                                   STOP_DENIALS_MAX, (int)objection.size, objection.data)};
+  if (!overruled.text.data) overruled.text = tp_text_of("the turn ends, since it was kept from it too often");
+  tp__log(d->turn->core.runtime, TP_LOG_WARNING,
+          &(tp__log_subject){.phase = TP_PHASE_TURN_STOP, .ids = d->turn->core.ids}, "%.*s", (int)overruled.text.size,
+          overruled.text.data);
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
+                                 .phase = TP_PHASE_TURN_STOP,
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
+                                 .contribution = &overruled,
+                                 .subscription = subscription,
+                                 .text = overruled.text});
+}
+
+static void turn_stop_denied(tp__drive *d) {
+  const tp_phase_result *result = &d->phase.result;
+  const char *subscription = result->subscription ? result->subscription : "";
+  tp_text objection =
+      tp__arena_printf(&d->arena, "hook %s does not let the turn end: %.*s", subscription, (int)result->reason.size,
+                       result->reason.data ? result->reason.data : "");
+  bool overruled = d->stop_denials == STOP_DENIALS_MAX;
+  if (overruled) note_overruled(d, subscription, objection.data ? objection : tp_text_of("no memory"));
+  tp__drive_let_go(d);
+  if (overruled) {
+    tp__drive_go(d, TP__STEP_COMMIT);
+  } else if (!over_limits(d)) {
+    d->stop_denials++;
+    if (take_objection(d, objection)) tp__drive_go(d, TP__STEP_MODEL_PRE);
+    else no_memory(d);
+  }
+}
+
+static void after_turn_stop(tp__drive *d) {
+  bool denied = d->phase.status == TP_OK && d->phase.result.outcome == TP_ERR_DENIED;
+  if (denied && !tp__drive_out_of_time(d)) turn_stop_denied(d);
+  if (denied || tp__drive_stopped(d, "turn.stop")) return;
+  tp__drive_let_go(d);
+  tp__drive_go(d, TP__STEP_COMMIT);
+}
+
+void tp__step_turn_stop(tp__drive *d) {
+  tp__drive_text(d, TP_FIELD_RESPONSE_TEXT, d->response_text);
+  tp__drive_text(d, TP_FIELD_STOP_REASON, d->stop_reason);
+  tp__drive_int(d, TP_FIELD_STOP_DENIALS, d->stop_denials);
+  tp__drive_phase(d, TP_PHASE_TURN_STOP, false, after_turn_stop);
 }
 
 /* ---- the end ---- */

@@ -39,6 +39,7 @@ enum {
   TP_PHASE_TURN_POST_TURN = 21,
   TP_PHASE_SESSION_END = 22,
   TP_PHASE_RUNTIME_ERROR = 23,
+  TP_PHASE_TURN_STOP = 24,
   TP_PHASE_HOST = 64,
   TP_PHASE_LIMIT = 128 /* ids are below this */
 };
@@ -103,6 +104,7 @@ enum {
   TP_FIELD_SAID_AT = 48,          /* int: unix ms: when the user said the text (tp_turn_request.said_unix_ms) */
   TP_FIELD_CALL_ID = 49,          /* text: the model's id of the call */
   TP_FIELD_IS_ERROR = 50,         /* int: 0 or 1 */
+  TP_FIELD_STOP_DENIALS = 51,     /* int: how often turn.stop was denied in this turn before */
   TP_FIELD_HOST = 256,            /* a host's own phases number their fields from here */
   TP_FIELD_LIMIT = 512            /* ids are below this */
 };

@@ -154,14 +154,14 @@ static void plan_shows_a_loaded_library(void **state) {
   command_free(&c);
 }
 
-static void phases_are_23_with_their_subscriptions(void **state) {
+static void phases_are_24_with_their_subscriptions(void **state) {
   (void)state;
   command c = {.arguments = {"phases", "--json"}}, table = {.arguments = {"phases"}};
   tp_writer *writer;
   size_t subscriptions = 0;
   assert_status(&c, 0);
   tp_text phases = tp_value_get(decode(&c, &writer), "phases");
-  assert_int_equal(tp_value_count(phases), 23);
+  assert_int_equal(tp_value_count(phases), 24);
   for (tp_value_walk walk = {0}; tp_value_next(phases, &walk);)
     subscriptions += (size_t)tp_value_int(tp_value_get(walk.value, "subscriptions"), 0);
   assert_int_equal(subscriptions, 6); /* the memory's */
@@ -252,7 +252,7 @@ int main(void) {
       cmocka_unit_test(plan_of_one_phase_has_its_handlers),
       cmocka_unit_test(plan_without_memory_is_empty),
       cmocka_unit_test(plan_shows_a_loaded_library),
-      cmocka_unit_test(phases_are_23_with_their_subscriptions),
+      cmocka_unit_test(phases_are_24_with_their_subscriptions),
       cmocka_unit_test(what_is_not_a_domain_is_not_loaded),
       cmocka_unit_test(a_full_disk_is_told),
       cmocka_unit_test(a_reader_that_goes_away_is_no_story),

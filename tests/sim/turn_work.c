@@ -7,7 +7,7 @@
 #include "history.h"
 #include "tool_work.h"
 
-enum { TURN_LIMIT_MS = 300, REQUESTS_MAX = 4, CALLS_MAX = 3 };
+enum { TURN_LIMIT_MS = 300, REQUESTS_MAX = 4, CALLS_MAX = 3, STOP_DENIALS_MAX = 8 };
 
 /* Mostly short; where the fault level allows it sometimes about as long as a turn, and sometimes far longer. */
 static int64_t draw_delay(const turn_work *d) {
@@ -266,6 +266,21 @@ static tp_answer gate(void *self, tp_call *call) {
   return world_one_in(2) ? tp_call_allow(call) : TP_ANSWER_DONE;
 }
 
+/* Mostly lets the turn end; some turns it never does. */
+static tp_answer stop(void *self, tp_call *call) {
+  turn_work *d = heard(self, call);
+  if (!d) return TP_ANSWER_DONE;
+  if (d->stops++ == 0) d->is_stubborn = world_one_in(8);
+  if (tp_call_int(call, TP_FIELD_STOP_DENIALS) != d->stop_denials)
+    world_fail(d->w, "turn.stop counts its denials", "turn workload %u: %u, told %lld", d->index, d->stop_denials,
+               (long long)tp_call_int(call, TP_FIELD_STOP_DENIALS));
+  if (!d->is_stubborn && !world_one_in(4)) return world_one_in(2) ? tp_call_allow(call) : TP_ANSWER_DONE;
+  if (d->stop_denials < STOP_DENIALS_MAX) d->stop_denials++;
+  else d->overruled = true;
+  d->denied_at = d->requests;
+  return tp_call_deny(call, "as the stop says");
+}
+
 static tp_answer hear_post(void *self, tp_call *call) {
   turn_work *d = heard(self, call);
   if (d) d->post_turns++;
@@ -290,6 +305,11 @@ tp_status turn_work_register(world *w, tp_edit *edit) {
        .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE,
        .quick = true},
       {.id = "x.gate", .phase = TP_PHASE_TOOL_PRE, .run = gate, .capabilities = TP_CAPABILITY_DECIDE},
+      {.id = "x.stop",
+       .phase = TP_PHASE_TURN_STOP,
+       .run = stop,
+       .capabilities = TP_CAPABILITY_DECIDE,
+       .quick = true},
       {.id = "x.post", .phase = TP_PHASE_TURN_POST_TURN, .run = hear_post, .quick = true},
       {.id = "x.error", .phase = TP_PHASE_RUNTIME_ERROR, .run = hear_error, .quick = true},
       {.id = "x.end", .phase = TP_PHASE_SESSION_END, .run = hear_end, .quick = true}};
@@ -383,6 +403,10 @@ static void judge(turn_work *d, tp_turn_outcome outcome) {
   if (d->post_turns != !d->post_skipped)
     world_fail(w, "post_turn exactly once", "turn %u of turn workload %u, %s: %u times", d->turn, d->index,
                tp_turn_outcome_name(outcome), d->post_turns);
+  bool is_owed = d->stop_denials > 0 && !d->overruled && d->requests <= d->denied_at;
+  if (outcome == TP_TURN_COMPLETED && (d->stops == 0 || is_owed))
+    world_fail(w, "a denied turn.stop brings another request", "turn %u of turn workload %u: %u requests, denied at %u",
+               d->turn, d->index, d->requests, d->denied_at);
   uint32_t errors = outcome == TP_TURN_FAILED || outcome == TP_TURN_TIMED_OUT;
   if (d->errors != errors)
     world_fail(w, "runtime.error exactly once", "turn %u of turn workload %u, %s: %u times", d->turn, d->index,
@@ -425,7 +449,8 @@ static void wait_for(turn_work *d, tp_submission *submission) {
 }
 
 static void forget_turn(turn_work *d) {
-  d->post_skipped = d->fell_back = false;
+  d->post_skipped = d->fell_back = d->is_stubborn = d->overruled = false;
+  d->stops = d->stop_denials = d->denied_at = 0;
   d->post_queued_ns = 0;
   d->requests = d->calls_wanted = d->tool_ends = d->turn_ends = d->post_turns = d->errors = d->events_of_end = 0;
 }

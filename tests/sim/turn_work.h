@@ -38,6 +38,9 @@ typedef struct turn_work {
   uint32_t events_of_end;
   uint32_t turn; /* which is under way */
   uint32_t turn_ends, post_turns, errors, session_ends;
+  uint32_t stops, stop_denials; /* calls of x.stop in this turn, and how many of them denied */
+  uint32_t denied_at;           /* requests when it denied last */
+  bool is_stubborn, overruled;
   int64_t post_queued_ns; /* when x.post was skipped because the time of its entry was over; 0: it was not */
   bool post_skipped;      /* and that was so */
   tp_turn_outcome outcome;

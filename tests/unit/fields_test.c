@@ -16,7 +16,7 @@ enum { INTAKE = TP_PHASE_TURN_INTAKE, OWN_PHASE = TP_PHASE_HOST, OWN_FIELD = TP_
 
 static void every_field_is_found_by_its_name_and_has_a_kind(void **state) {
   (void)state;
-  for (uint32_t field = 1; field <= TP_FIELD_IS_ERROR; field++) {
+  for (uint32_t field = 1; field <= TP_FIELD_STOP_DENIALS; field++) {
     const char *name = tp_field_name(field);
     assert_non_null(name);
     assert_int_equal(tp_field_find(name), field);
@@ -30,7 +30,8 @@ static void every_field_is_found_by_its_name_and_has_a_kind(void **state) {
 
 static void what_is_no_field_has_neither_name_nor_kind(void **state) {
   (void)state;
-  static const uint32_t strange[] = {0, TP_FIELD_IS_ERROR + 1, 63, TP_FIELD_HOST, TP_FIELD_LIMIT, 47777, UINT32_MAX};
+  static const uint32_t strange[] = {0,         TP_FIELD_STOP_DENIALS + 1, 63, TP_FIELD_HOST, TP_FIELD_LIMIT, 47777,
+                                     UINT32_MAX};
   for (size_t i = 0; i < COUNT(strange); i++) {
     assert_null(tp_field_name(strange[i]));
     assert_int_equal(tp_field_kind(strange[i]), TP_FIELD_KIND_NONE);
@@ -94,7 +95,7 @@ static const attempt refused[] = {
      .count = 1,
      .says = {"47777", "turn.intake", "unknown"}},
     {.phase = INTAKE, .fields = {{.id = 0, .kind = TP_FIELD_KIND_TEXT}}, .count = 1, .says = {"unknown"}},
-    {.phase = INTAKE, .fields = {{.id = 51, .kind = TP_FIELD_KIND_TEXT}}, .count = 1, .says = {"51", "unknown"}},
+    {.phase = INTAKE, .fields = {{.id = 52, .kind = TP_FIELD_KIND_TEXT}}, .count = 1, .says = {"52", "unknown"}},
     {.phase = INTAKE,
      .fields = {{.id = TP_FIELD_TEXT, .text = TEXT("hello")}},
      .count = 1,
@@ -219,7 +220,7 @@ static void phase_takes_what_is_right(void **state) {
 
 static void row_of_the_host_names_only_fields_that_exist(void **state) {
   (void)state;
-  static const uint32_t strange[] = {TP_FIELD_IS_ERROR + 1, 255, TP_FIELD_LIMIT};
+  static const uint32_t strange[] = {TP_FIELD_STOP_DENIALS + 1, 255, TP_FIELD_LIMIT};
   for (size_t i = 0; i < COUNT(strange); i++) {
     tp_phase row = {
         .struct_size = sizeof row, .name = "own", .mode = TP_MODE_OBSERVE, .fields = &strange[i], .field_count = 1};

@@ -43,6 +43,7 @@ static const struct {
     {"turn.post_turn", GATHER, 0, BIT(BACKGROUND_JOB), 5000, false},
     {"session.end", OBSERVE, 0, BIT(BACKGROUND_JOB), 5000, false},
     {"runtime.error", OBSERVE, 0, 0, 5000, false},
+    {"turn.stop", CHAIN, STOP, BIT(REMINDER), 5000, false},
 };
 enum { PHASE_COUNT = sizeof expected / sizeof *expected };
 
@@ -54,7 +55,7 @@ static unsigned traits_of(const tp_phase *row) {
 
 static void every_row_says_what_the_design_says(void **state) {
   (void)state;
-  assert_int_equal(PHASE_COUNT, TP_PHASE_RUNTIME_ERROR);
+  assert_int_equal(PHASE_COUNT, TP_PHASE_TURN_STOP);
   for (uint32_t i = 0; i < PHASE_COUNT; i++) {
     const tp_phase *row = &tp__phase_rows[i + 1];
     assert_string_equal(row->name, expected[i].name);

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * turn.stop: what keeps a turn from ending, how often, and what the model and the history get of it. */
+#include <assert.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/model.h"
+
+enum { ALWAYS = 1000 };
+
+/* Denies so many times, then has nothing to say. */
+typedef struct guard {
+  int denies;
+  bool fails; /* instead */
+  int64_t counts[16]; /* what it was told */
+  char texts[16][32];
+  size_t calls;
+} guard;
+
+static tp_answer stop(void *self, tp_call *call) {
+  guard *g = self;
+  assert(g->calls < COUNT(g->counts));
+  g->counts[g->calls] = tp_call_int(call, TP_FIELD_STOP_DENIALS);
+  tp_text text = tp_call_text(call, TP_FIELD_RESPONSE_TEXT);
+  snprintf(g->texts[g->calls++], sizeof g->texts[0], "%.*s", (int)text.size, text.data);
+  if (g->fails) return tp_call_fail(call, 1, "broken");
+  return g->denies-- > 0 ? tp_call_deny(call, "finish the list") : TP_ANSWER_DONE;
+}
+
+typedef struct world {
+  tp_runtime *runtime;
+  tp_session *session;
+  recorder *model;
+  guard guard;
+  int overruled;
+  char said[256];
+} world;
+
+static void keep_event(void *ctx, const tp_event *event) {
+  world *w = ctx;
+  bool is_ours = event->kind == TP_EVENT_DIAGNOSTIC && event->phase == TP_PHASE_TURN_STOP && event->contribution &&
+                 event->contribution->key.size == strlen("turn_stop.overruled") &&
+                 memcmp(event->contribution->key.data, "turn_stop.overruled", event->contribution->key.size) == 0;
+  if (!is_ours) return;
+  w->overruled++;
+  assert(strcmp(event->subscription, "guard") == 0 && event->visibility == TP_VISIBILITY_USER_VISIBLE);
+  snprintf(w->said, sizeof w->said, "%.*s", (int)event->text.size, event->text.data);
+}
+
+static void open_world(world *w, const reply *replies, size_t count, const hook *more, tp_failure failure, bool slow) {
+  w->runtime = open_runtime(NULL);
+  w->model = recorder_new(replies, count);
+  hook hooks[2] = {{.id = "guard",
+                    .phase = TP_PHASE_TURN_STOP,
+                    .run = stop,
+                    .self = &w->guard,
+                    .slow = slow,
+                    .sub = {.failure = failure}}};
+  if (more) hooks[1] = *more;
+  add_hooks(w->runtime, hooks, more ? 2 : 1);
+  tp_session_options options = {.struct_size = sizeof options,
+                                .id = "s1",
+                                .model = recorder_model(w->model, true),
+                                .on_event = keep_event,
+                                .event_ctx = w};
+  assert_int_equal(tp_session_open(w->runtime, &options, &w->session, NULL), TP_OK);
+}
+
+static void close_world(world *w) {
+  tp_session_close(w->session, NULL, NULL);
+  close_runtime(w->runtime);
+  recorder_free(w->model);
+}
+
+static const tp_turn_result *run_limited(world *w, const char *text, tp_turn_request request) {
+  const tp_turn_result *result = NULL;
+  request.struct_size = sizeof request;
+  request.text = tp_text_of(text);
+  assert_int_equal(tp_turn_run(w->session, &request, &result, NULL), TP_OK);
+  return result;
+}
+
+static void expect(world *w, const char *text, tp_turn_outcome outcome) {
+  const tp_turn_result *result = run_limited(w, text, (tp_turn_request){0});
+  assert_int_equal(result->outcome, outcome);
+  tp_turn_result_free(result);
+}
+
+static const reply answers[] = {{.text = "one"}, {.text = "two"}, {.text = "three"}, {.text = "four"}};
+#define OBJECTION "U<hook guard does not let the turn end: finish the list>"
+
+static void reason_of_a_denial_is_what_the_model_is_asked_next_and_stays_in_the_history(void **state) {
+  (void)state;
+  for (int slow = 0; slow < 2; slow++) {
+    world w = {.guard = {.denies = 2}};
+    open_world(&w, answers, COUNT(answers), NULL, 0, slow);
+    const tp_turn_result *result = run_limited(&w, "go", (tp_turn_request){0});
+    assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+    assert_int_equal(result->iterations, 3);
+    assert_text(result->text, "three");
+    tp_turn_result_free(result);
+    assert_string_equal(w.model->requests[1], "S<>U<go>A<one>" OBJECTION);
+    assert_string_equal(w.model->requests[2], "S<>U<go>A<one>" OBJECTION "A<two>" OBJECTION);
+    assert_int_equal(w.guard.calls, 3);
+    for (int64_t i = 0; i < 3; i++) assert_int_equal(w.guard.counts[i], i);
+    assert_string_equal(w.guard.texts[0], "one");
+    assert_string_equal(w.guard.texts[2], "three");
+    expect(&w, "next", TP_TURN_COMPLETED);
+    assert_string_equal(w.model->requests[3], "S<>U<go>A<one>" OBJECTION "A<two>" OBJECTION "A<three>U<next>");
+    assert_int_equal(w.guard.counts[3], 0); /* of each turn anew */
+    assert_int_equal(w.overruled, 0);
+    close_world(&w);
+  }
+}
+
+static void ninth_denial_of_a_turn_is_overruled_and_said(void **state) {
+  (void)state;
+  world w = {.guard = {.denies = ALWAYS}};
+  open_world(&w, answers, COUNT(answers), NULL, 0, false);
+  expect(&w, "go", TP_TURN_COMPLETED);
+  assert_int_equal(w.model->asked, 9);
+  assert_int_equal(w.guard.calls, 9);
+  assert_int_equal(w.guard.counts[8], 8);
+  assert_int_equal(w.overruled, 1);
+  assert_string_equal(w.said, "the turn ends, since it was kept from it 8 times: hook guard does not let the turn end: "
+                              "finish the list");
+  close_world(&w);
+}
+
+static void limits_of_the_turn_hold_for_what_a_denial_asks(void **state) {
+  (void)state;
+  static const reply costs[] = {{.text = "one", .output_tokens = 6, .cost_micros = 6}};
+  const tp_turn_request limits[] = {{.iterations_max = 3}, {.tokens_max = 13}, {.cost_micros_max = 13}};
+  for (size_t i = 0; i < COUNT(limits); i++) {
+    world w = {.guard = {.denies = ALWAYS}};
+    open_world(&w, costs, 1, NULL, 0, false);
+    const tp_turn_result *result = run_limited(&w, "go", limits[i]);
+    assert_int_equal(result->outcome, TP_TURN_FAILED);
+    assert_int_equal(result->code, TP_ERR_TOO_LARGE);
+    tp_turn_result_free(result);
+    assert_int_equal(w.model->asked, 3);
+    close_world(&w);
+  }
+}
+
+static void failing_handler_keeps_the_turn_only_when_it_is_required(void **state) {
+  (void)state;
+  static const struct {
+    tp_failure failure;
+    uint32_t asked;
+  } cases[] = {{0, 1}, {TP_FAILURE_BEST_EFFORT, 1}, {TP_FAILURE_REQUIRED, 9}};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    world w = {.guard = {.fails = true}};
+    open_world(&w, answers, COUNT(answers), NULL, cases[i].failure, false);
+    expect(&w, "go", TP_TURN_COMPLETED);
+    assert_int_equal(w.model->asked, cases[i].asked);
+    if (cases[i].asked > 1) assert_non_null(strstr(w.model->requests[1], "does not let the turn end: broken"));
+    close_world(&w);
+  }
+}
+
+static void turn_that_did_not_complete_is_not_asked(void **state) {
+  (void)state;
+  static const reply broken[] = {{.fails = TP_ERR_MODEL}};
+  world w = {.guard = {.denies = ALWAYS}};
+  open_world(&w, broken, 1, NULL, 0, false);
+  expect(&w, "go", TP_TURN_FAILED);
+  assert_int_equal(w.guard.calls, 0);
+  close_world(&w);
+  act denies = {.kind = TP_ANSWER_DENY, .reason = "no"};
+  hook intake = {.id = "intake", .phase = TP_PHASE_TURN_INTAKE, .self = &denies};
+  w = (world){.guard = {.denies = ALWAYS}};
+  open_world(&w, answers, 1, &intake, 0, false);
+  expect(&w, "go", TP_TURN_DENIED);
+  assert_int_equal(w.guard.calls, 0);
+  close_world(&w);
+}
+
+static void reminder_goes_with_the_next_request(void **state) {
+  (void)state;
+  static const tp_contribution reminder = {
+      .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("mind the gap")};
+  act reminds = {.emits = &reminder, .emit_count = 1};
+  hook h = {.id = "reminds", .phase = TP_PHASE_TURN_STOP, .self = &reminds, .sub = {.priority = -1}};
+  world w = {.guard = {.denies = 1}};
+  open_world(&w, answers, COUNT(answers), &h, 0, false);
+  expect(&w, "go", TP_TURN_COMPLETED);
+  assert_non_null(strstr(w.model->requests[1], "mind the gap"));
+  close_world(&w);
+}
+
+static void time_of_the_turn_ends_a_stop_that_does_not_answer(void **state) {
+  (void)state;
+  act never = {.defers = true};
+  hook h = {.id = "never", .phase = TP_PHASE_TURN_STOP, .self = &never, .sub = {.priority = -1, .limit_ms = 60000}};
+  world w = {.guard = {.denies = ALWAYS}};
+  open_world(&w, answers, COUNT(answers), &h, 0, false);
+  const tp_turn_result *result = run_limited(&w, "go", (tp_turn_request){.limit_ms = 30});
+  assert_int_equal(result->outcome, TP_TURN_TIMED_OUT);
+  tp_turn_result_free(result);
+  assert_int_equal(w.model->asked, 1);
+  close_world(&w);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(reason_of_a_denial_is_what_the_model_is_asked_next_and_stays_in_the_history),
+      cmocka_unit_test(ninth_denial_of_a_turn_is_overruled_and_said),
+      cmocka_unit_test(limits_of_the_turn_hold_for_what_a_denial_asks),
+      cmocka_unit_test(failing_handler_keeps_the_turn_only_when_it_is_required),
+      cmocka_unit_test(turn_that_did_not_complete_is_not_asked),
+      cmocka_unit_test(reminder_goes_with_the_next_request),
+      cmocka_unit_test(time_of_the_turn_ends_a_stop_that_does_not_answer),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
