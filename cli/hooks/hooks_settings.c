@@ -112,7 +112,8 @@ static bool is_of_gemini(const char *event) {
 }
 
 static bool is_guard(const char *event) {
-  static const char *const names[] = {"PreToolUse", "UserPromptSubmit", "BeforeTool", "BeforeAgent", NULL};
+  static const char *const names[] = {"PreToolUse",  "UserPromptSubmit", "Stop", "BeforeTool",
+                                      "BeforeAgent", "AfterAgent",       NULL};
   return is_among(event, names);
 }
 
@@ -271,8 +272,6 @@ static void check_event(reader *r) {
   const char *event = r->entry->event;
   if (is_known_event(event)) {
     r->entry->is_guard = is_guard(event);
-    if (strcmp(event, "Stop") == 0 || strcmp(event, "AfterAgent") == 0)
-      note(r->entry, "it runs when the turn is over: it cannot keep the turn going, and a block is a diagnostic");
     return;
   }
   const char *why = why_no_phase(event);

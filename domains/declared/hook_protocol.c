@@ -49,7 +49,7 @@ static const tp__protocol_event events[] = {
      true,
      false,
      false},
-    {TP__EVENT_STOP, {NULL, "Stop", "AfterAgent"}, TP_PHASE_TURN_POST_TURN, {0, 600000, 60000}, false, true, false},
+    {TP__EVENT_STOP, {NULL, "Stop", "AfterAgent"}, TP_PHASE_TURN_STOP, {0, 600000, 60000}, false, true, false},
     {TP__EVENT_STOP_FAILURE, {NULL, "StopFailure", NULL}, TP_PHASE_RUNTIME_ERROR, {0, 600000, 0}, true, false, false},
 };
 
@@ -305,9 +305,9 @@ static void add_own(const tp__hook *hook, const tp_call *call, const struct made
     break;
   case TP__EVENT_SESSION_END: add_string(pairs, "reason", "other"); break;
   case TP__EVENT_STOP:
-    add_number(pairs, "stop_hook_active", true, false);
+    add_number(pairs, "stop_hook_active", true, tp_call_int(call, TP_FIELD_STOP_DENIALS) > 0);
     add_text(pairs, hook->protocol == TP__PROTOCOL_GEMINI ? "prompt_response" : "last_assistant_message",
-             tp_call_text(call, TP_FIELD_ASSISTANT_PREVIEW));
+             tp_call_text(call, TP_FIELD_RESPONSE_TEXT));
     break;
   case TP__EVENT_STOP_FAILURE:
     add_string(pairs, "error", "unknown");

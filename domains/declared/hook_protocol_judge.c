@@ -127,13 +127,11 @@ static void block(tp__judge *judge, tp_text reason) {
   switch (judge->hook->protocol_event->id) {
   case TP__EVENT_PRE_TOOL:
   case TP__EVENT_PROMPT:
+  case TP__EVENT_STOP:
     note(judge, "block_dropped", "the hook blocks, and no phase waits for it (blocking: false)");
     break;
   case TP__EVENT_POST_TOOL:
   case TP__EVENT_POST_TOOL_FAILURE: say(judge, reason, "a block"); return;
-  case TP__EVENT_STOP:
-    note(judge, "block_dropped", "the hook wants the turn to go on, which it cannot: the turn is over");
-    break;
   default: break;
   }
   log_text(judge, "blocked", reason);
@@ -199,12 +197,27 @@ static void note_the_rest(tp__judge *judge, const struct said *said) {
   note_unknown(judge, said->specific, specific, "field_dropped", TP_SEVERITY_WARNING, "has no place here");
 }
 
-static void apply(tp__judge *judge, const struct said *said) {
+/* Of the end of a turn: continue: false beats what would keep it going, and context keeps it going, too. */
+static void apply_to_end(tp__judge *judge, const struct said *said) {
+  if (said->stops) {
+    log_text(judge, "stop_reason", said->stop_reason);
+    return;
+  }
+  apply_decision(judge, said);
+  if (said->context.size > 0) block(judge, said->context);
+}
+
+static void apply_to_action(tp__judge *judge, const struct said *said) {
   apply_stop(judge, said);
   if (has_verdict(judge) && judge->hook->phase == TP_PHASE_TOOL_PRE) apply_permission(judge, said);
   apply_decision(judge, said);
-  apply_rewrite(judge, said);
   say(judge, said->context, "additionalContext");
+}
+
+static void apply(tp__judge *judge, const struct said *said) {
+  if (judge->hook->protocol_event->id == TP__EVENT_STOP) apply_to_end(judge, said);
+  else apply_to_action(judge, said);
+  apply_rewrite(judge, said);
   log_text(judge, "system_message", said->message);
   note_the_rest(judge, said);
 }

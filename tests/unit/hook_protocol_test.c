@@ -53,7 +53,7 @@ static tp_phase_result run_event(tp_turn *turn, const char *event, const char *t
                    : strstr(event, "PostTool") || strstr(event, "AfterTool") ? TP_PHASE_TOOL_POST
                    : strstr(event, "Prompt") || strstr(event, "BeforeAgent") ? TP_PHASE_TURN_INTAKE
                    : strstr(event, "SessionStart") ? TP_PHASE_SESSION_START
-                   : strstr(event, "SessionEnd") ? TP_PHASE_SESSION_END : TP_PHASE_TURN_POST_TURN;
+                   : strstr(event, "SessionEnd") ? TP_PHASE_SESSION_END : TP_PHASE_TURN_STOP;
   bool is_tool = phase == TP_PHASE_TOOL_PRE || phase == TP_PHASE_TOOL_POST;
   const tp_field text = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of("hello")};
   const tp_field status = {.id = TP_FIELD_STATUS,
@@ -61,6 +61,11 @@ static tp_phase_result run_event(tp_turn *turn, const char *event, const char *t
                            .text = tp_text_of(strstr(event, "Failure") ? "failure" : "success")};
   const tp_field result = {.id = TP_FIELD_RESULT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of("done")};
   if (phase == TP_PHASE_TURN_INTAKE) fields[count++] = text;
+  if (phase == TP_PHASE_TURN_STOP) {
+    fields[count++] =
+        (tp_field){.id = TP_FIELD_RESPONSE_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of("all done")};
+    fields[count++] = (tp_field){.id = TP_FIELD_STOP_DENIALS, .kind = TP_FIELD_KIND_INT, .number = tool[0] != '\0'};
+  }
   if (is_tool) {
     fields[count++] = (tp_field){.id = TP_FIELD_TOOL, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(tool)};
     fields[count++] = (tp_field){
@@ -164,7 +169,17 @@ static const row rows[] = {
     {"SessionStart", "echo branch main", "done", NULL, "branch main"},
     {"SessionStart", "echo no >&2; exit 2", "done", NULL, ""},
     {"SessionEnd", "echo no >&2; exit 2", "done", NULL, ""},
-    {"Stop", "echo go on >&2; exit 2", "done", NULL, ""},
+    {"Stop", "exit 0", "done", NULL, ""},
+    {"Stop", "echo go on >&2; exit 2", "deny", "go on", ""},
+    {"Stop", "echo '{\"decision\": \"block\", \"reason\": \"finish\"}'", "deny", "finish", ""},
+    {"Stop", "echo '{\"decision\": \"block\", \"reason\": \"finish\"}'; exit 1", "deny", "finish", ""},
+    {"Stop", "echo '{\"decision\": \"approve\"}'", "allow", NULL, ""},
+    {"Stop", "echo '{\"continue\": false, \"decision\": \"block\", \"reason\": \"finish\"}'", "done", NULL, ""},
+    {"Stop", "echo '{\"continue\": false}'; echo go on >&2; exit 2", "deny", "go on", ""},
+    {"Stop", "echo '{\"hookSpecificOutput\": {\"hookEventName\": \"Stop\", \"additionalContext\": \"tests fail\"}}'",
+     "deny", "tests fail", ""},
+    {"Stop", "exit 1", "failed", NULL, NULL},
+    {"AfterAgent", "echo '{\"decision\": \"deny\", \"reason\": \"again\"}'", "deny", "again", ""},
     /* the other protocol */
     {"BeforeTool", "echo '{\"decision\": \"deny\", \"reason\": \"no\"}'", "deny", "no", NULL},
     {"BeforeTool", "echo '{\"decision\": \"block\", \"reason\": \"no\"}'", "deny", "no", NULL},
@@ -310,7 +325,10 @@ static void a_program_gets_one_line_with_the_fields_of_its_host(void **state) {
        "\"SessionEnd\",\"reason\":\"other\"}\n"},
       {"Stop", "",
        "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":\"default\","
-       "\"hook_event_name\":\"Stop\",\"stop_hook_active\":false,\"last_assistant_message\":\"\"}\n"},
+       "\"hook_event_name\":\"Stop\",\"stop_hook_active\":false,\"last_assistant_message\":\"all done\"}\n"},
+      {"Stop", "(again)",
+       "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":\"default\","
+       "\"hook_event_name\":\"Stop\",\"stop_hook_active\":true,\"last_assistant_message\":\"all done\"}\n"},
   };
   tp_writer *writer;
   assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
