@@ -205,6 +205,7 @@ static void filter_ended(tp__phase_run *run) {
       text = tp_text_of("no memory for the result");
     }
   }
+  take_reminders(slot, run->result.merged);
   tp__toolcall_settle(slot, kind, text);
   tp__phase_let_go(&run->result);
   tp__toolcall_post(slot);

@@ -170,6 +170,7 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   case OPTION_HOOKS: arguments->hooks = value; break;
   case OPTION_WRITE: arguments->write = value; break;
   case OPTION_FAIL_CLOSED: arguments->fail_closed = true; break;
+  case OPTION_REWRITE: arguments->rewrite = true; break;
   case OPTION_TOOL: take_word(&arguments->tools, value); break;
   case OPTION_LANGUAGE: return take_language(arguments, value);
   case OPTION_FILES: arguments->files = value; break;

@@ -94,7 +94,7 @@ typedef struct cli_arguments {
   uint32_t workers;             /* 0: as many as cores */
   tp_timestamps timestamps;
   cli_histograms histograms;
-  bool json, dot, no_memory, verbose, help, fail_closed, files_writes_given, explain, follow;
+  bool json, dot, no_memory, verbose, help, fail_closed, rewrite, files_writes_given, explain, follow;
   bool facts_were_last;        /* of --model and --facts: whose --base-url comes next */
 } cli_arguments;
 

@@ -37,6 +37,7 @@ static int refuse(const char *directory, tp_status status, const tp_fault *fault
 int cli_hooks_read(tp_runtime *runtime, tp_hooks_options *options, tp_hooks **ret_hooks) {
   tp_fault fault = {0};
   options->struct_size = sizeof *options;
+  options->grants = TP_GRANT_REWRITE; /* trusting the content grants what its files ask for: trust shows it */
   tp_status status = tp_hooks_read(runtime, options, ret_hooks, &fault);
   return status == TP_OK ? CLI_OK : refuse(options->directory, status, &fault);
 }
@@ -293,7 +294,8 @@ static void print_check(const opened *o, cli_output *output) {
 /* The commit goes to a runtime of its own, in which no turn runs. */
 static int check(const cli_arguments *arguments, cli_output *output) {
   opened o = {.directory = arguments->operands[1]};
-  tp_hooks_options options = {.struct_size = sizeof options, .directory = o.directory};
+  tp_hooks_options options = {
+      .struct_size = sizeof options, .directory = o.directory, .grants = TP_GRANT_REWRITE};
   tp_fault fault = {0};
   unsetenv("TURNPHASE_DISABLE_HOOKS"); /* it would make every commit a good one */
   int status = trusted_hash(o.directory, o.trusted);
@@ -337,6 +339,7 @@ static bool print_trusted(void *ctx, const tp_hook_info *info) {
   cli_hooks_print_text(output, tp_text_of(info->id));
   cli_print_string(output, "  ");
   print_target(output, info);
+  if (info->rewrites) cli_print_string(output, "  (rewrites what tools are called with, or their results)");
   cli_print_string(output, info->enabled ? "\n" : "  (disabled)\n");
   return true;
 }
@@ -392,7 +395,7 @@ static const struct action {
     {"trust", 1, "DIR", trust},
     {"untrust", 1, "DIR", untrust},
     {"run", 2, "DIR ID [--payload FILE.json]", cli_hooks_run},
-    {"import", 1, "SETTINGS.json [--write DIR] [--fail-closed] [--tool OURS=THEIRS]", cli_hooks_import},
+    {"import", 1, "SETTINGS.json [--write DIR] [--fail-closed] [--rewrite] [--tool OURS=THEIRS]", cli_hooks_import},
     {"new", 3, "KIND ID DIR [--language sh|python|js]", cli_hooks_new},
 };
 
@@ -407,6 +410,7 @@ static int check_options(const struct action *action, const cli_arguments *argum
                         : arguments->json && makes      ? "--json"
                         : arguments->write && !imports  ? "--write"
                         : arguments->fail_closed && !imports ? "--fail-closed"
+                        : arguments->rewrite && !imports ? "--rewrite"
                         : arguments->tools.count > 0 && !imports ? "--tool"
                                                         : NULL;
   if (!foreign) return CLI_OK;

@@ -114,6 +114,10 @@ static bool check_tool(const char *word) {
   return is_good;
 }
 
+static bool rewrites(const cli_arguments *arguments, const cli_entry *entry) {
+  return arguments->rewrite && is_of_tools(entry) && !entry->is_async;
+}
+
 static void write_yaml(const cli_settings *settings, const cli_arguments *arguments, const cli_entry *entry, text *t) {
   char number[64];
   put_string(t, "# Written by turnphase hooks import.\n");
@@ -128,6 +132,7 @@ static void write_yaml(const cli_settings *settings, const cli_arguments *argume
     put_string(t, "match:\n  ");
     put_pair(t, "matcher", entry->matcher);
   }
+  if (rewrites(arguments, entry)) put_string(t, "rewrite: true          # it may change arguments and results\n");
   if (settings->plugin_root) put_pair(t, "plugin_root", settings->plugin_root);
   if (is_of_tools(entry) && arguments->tools.count > 0) {
     put_string(t, "tools:\n");
@@ -187,7 +192,7 @@ static int check_entry(importer *m, cli_entry *entry) {
     cli_error_at(path, 0, 0, "%s", strerror(error));
     return CLI_IO;
   }
-  tp_hooks_options options = {.struct_size = sizeof options, .directory = m->folder};
+  tp_hooks_options options = {.struct_size = sizeof options, .directory = m->folder, .grants = TP_GRANT_REWRITE};
   tp_hooks *hooks;
   tp_fault fault = {0};
   uint32_t phase = 0;
@@ -319,9 +324,18 @@ static void print_entry(const importer *m, const cli_entry *entry) {
   }
 }
 
+static bool any_of_tools(const importer *m) {
+  for (size_t i = 0; i < m->settings.count; i++)
+    if (!m->settings.entries[i].left_out && is_of_tools(&m->settings.entries[i])) return true;
+  return false;
+}
+
 static void print_report(const importer *m) {
   size_t left_out = m->settings.count - m->taken;
   for (size_t i = 0; i < m->settings.count; i++) print_entry(m, &m->settings.entries[i]);
+  if (!m->arguments->rewrite && any_of_tools(m))
+    cli_print_string(m->output, "what they rewrite is not taken, and a call whose arguments one rewrites is denied "
+                                "(--rewrite takes it)\n");
   if (m->settings.disabled)
     cli_print_string(m->output, "disableAllHooks: all of them are written with enabled: false\n");
   cli_printf(m->output, "%zu %s, %zu ha%s no place\n", m->taken, m->arguments->write ? "written" : "would be written",

@@ -107,9 +107,17 @@ static void add_response(cli_payload *payload, const tp_phase *phase, tp_text va
   }
 }
 
-static void add_status(cli_payload *payload, const char *status) {
-  payload->fields[payload->count++] =
-      (tp_field){.id = TP_FIELD_STATUS, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(status)};
+static void add_int(cli_payload *payload, const tp_phase *phase, uint32_t field, int64_t number) {
+  if (!cli_phase_carries(phase, field)) return;
+  payload->fields[payload->count++] = (tp_field){.id = field, .kind = TP_FIELD_KIND_INT, .number = number};
+}
+
+/* How the call ended; of the two phases behind a call each has its own field for it. */
+static void add_end(cli_payload *payload, const tp_phase *phase, bool failed) {
+  add_int(payload, phase, TP_FIELD_IS_ERROR, failed);
+  if (!cli_phase_carries(phase, TP_FIELD_STATUS)) return;
+  payload->fields[payload->count++] = (tp_field){
+      .id = TP_FIELD_STATUS, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(failed ? "failure" : "success")};
 }
 
 static void take_event(tp_text object, const tp_phase *phase, cli_payload *payload) {
@@ -122,13 +130,14 @@ static void take_event(tp_text object, const tp_phase *phase, cli_payload *paylo
         (tp_field){.id = TP_FIELD_ARGUMENTS, .kind = TP_FIELD_KIND_VALUE, .text = input};
   if (response.size > 0 && cli_phase_carries(phase, TP_FIELD_RESULT)) {
     add_response(payload, phase, response);
-    add_status(payload, "success");
+    add_end(payload, phase, false);
   } else if (error.size > 0 && cli_phase_carries(phase, TP_FIELD_RESULT)) {
     add_text(payload, phase, TP_FIELD_RESULT, error);
-    add_status(payload, "failure");
+    add_end(payload, phase, true);
   }
   add_text(payload, phase, TP_FIELD_TEXT, tp_value_get(object, "prompt"));
-  add_text(payload, phase, TP_FIELD_ASSISTANT_PREVIEW, tp_value_get(object, "last_assistant_message"));
+  add_text(payload, phase, TP_FIELD_RESPONSE_TEXT, tp_value_get(object, "last_assistant_message"));
+  add_int(payload, phase, TP_FIELD_STOP_DENIALS, tp_value_bool(tp_value_get(object, "stop_hook_active"), false));
   add_text(payload, phase, TP_FIELD_MODEL, tp_value_get(object, "model"));
 }
 

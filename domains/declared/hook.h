@@ -51,7 +51,7 @@ typedef struct tp__hook {
   uint32_t phase;
   const tp_phase *row; /* own_row: a program may outlive the runtime */
   tp_phase own_row;
-  bool is_enabled, is_blocking, wants_json;
+  bool is_enabled, is_blocking, wants_json, rewrites;
   tp_failure failure;
   uint32_t limit_ms; /* 0: the phase's */
   int32_t priority;
@@ -78,6 +78,7 @@ struct tp_hooks {
   tp_runtime *runtime;
   const char *directory, *root;
   const char *only; /* NULL: all */
+  tp_grant grants;
   tp__hook *first;
   size_t count;
   const char *environment[16];
@@ -134,11 +135,20 @@ typedef struct tp__judged {
   char texts[TP__JUDGED_MAX][128]; /* of diagnostics that are made here */
   size_t dropped;                  /* contributions above the limit */
   tp_writer *writer;               /* has the object that the program printed */
+  tp_writer *other;                /* has what replaces arguments; or NULL */
+  char *text;                      /* what replaces a result; or NULL */
+  tp_field replacement;
 } tp__judged;
 
-/** @param required  the failure policy in force: a block is then a failure in a phase without verdicts.
- *  @param ret_judged  borrows from the result; tp__judged_fini(). */
-void tp__hook_judge(const tp__hook *hook, bool required, const tp_process_result *result, tp__judged *ret_judged);
+/** What an attempt was asked, as far as its answer depends on it. */
+typedef struct tp__asked {
+  bool is_required;        /* the failure policy in force: a block is then a failure in a phase without verdicts */
+  tp_text tool, arguments; /* of a hook that rewrites; arguments are a map, or empty */
+} tp__asked;
+
+/** @param ret_judged  borrows from the result; tp__judged_fini(). */
+void tp__hook_judge(const tp__hook *hook, const tp__asked *asked, const tp_process_result *result,
+                    tp__judged *ret_judged);
 void tp__judged_fini(tp__judged *judged);
 
 #endif

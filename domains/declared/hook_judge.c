@@ -4,6 +4,7 @@
  * answer is a failure that says which one it is. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "domains/declared/hook_judge.h"
@@ -250,7 +251,7 @@ static void read_output(tp__judge *judge, tp_text output, bool blocks) {
 static void block_without_verdicts(tp__judge *judge) {
   tp__judged *judged = judge->judged;
   judged->outcome.kind = TP_ANSWER_DONE;
-  if (judge->is_required && judge->hook->is_blocking) {
+  if (judge->asked->is_required && judge->hook->is_blocking) {
     judged->outcome.kind = TP_ANSWER_FAILED;
     judged->outcome.contribution_count = 0;
   } else if (takes(judge, TP_KIND_REMINDER)) {
@@ -313,16 +314,28 @@ static void judge_end(tp__judge *judge, const tp_process_result *result) {
   }
 }
 
-void tp__hook_judge(const tp__hook *hook, bool required, const tp_process_result *result, tp__judged *ret_judged) {
+void tp__hook_judge(const tp__hook *hook, const tp__asked *asked, const tp_process_result *result,
+                    tp__judged *ret_judged) {
   tp__judged *judged = ret_judged;
   judged->outcome = (tp_outcome){.struct_size = sizeof judged->outcome};
   judged->reason[0] = '\0';
   judged->dropped = 0;
-  judged->writer = NULL;
-  tp__judge judge = {.hook = hook, .judged = judged, .is_required = required};
+  judged->writer = judged->other = NULL;
+  judged->text = NULL;
+  judged->replacement = (tp_field){0};
+  tp__judge judge = {.hook = hook, .judged = judged, .asked = asked};
   if (!hook->protocol || !tp__protocol_judge(&judge, result)) judge_end(&judge, result);
+  bool has_answered = judged->outcome.kind != TP_ANSWER_FAILED && judged->outcome.kind != TP_ANSWER_DENY;
+  if (has_answered && judged->replacement.id != 0) {
+    judged->outcome.replacements = &judged->replacement;
+    judged->outcome.replacement_count = 1;
+  }
   if (judged->outcome.contribution_count > 0) judged->outcome.contributions = judged->list;
   if (judged->reason[0]) judged->outcome.reason = judged->reason;
 }
 
-void tp__judged_fini(tp__judged *judged) { tp_writer_free(judged->writer); }
+void tp__judged_fini(tp__judged *judged) {
+  tp_writer_free(judged->writer);
+  tp_writer_free(judged->other);
+  free(judged->text);
+}

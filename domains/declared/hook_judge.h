@@ -11,7 +11,7 @@
 typedef struct tp__judge {
   const tp__hook *hook;
   tp__judged *judged;
-  bool is_required;
+  const tp__asked *asked;
   tp_verdict verdict; /* the strictest so far; 0: none was said */
   bool has_object, has_explicit_verdict;
 } tp__judge;

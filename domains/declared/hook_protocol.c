@@ -91,6 +91,12 @@ static tp_text argument_theirs(const tp__tool_name *name, tp_text ours) {
   return ours;
 }
 
+static tp_text argument_ours(const tp__tool_name *name, tp_text their_name) {
+  for (size_t i = 0; name && i < name->argument_count; i++)
+    if (is(their_name, name->arguments[i][1])) return tp_text_of(name->arguments[i][0]);
+  return their_name;
+}
+
 /* ---- match ---- */
 
 /* Neither a start of another source nor an end with another reason comes from our sessions. */
@@ -105,7 +111,8 @@ static tp_text subject(const tp__hook *hook, const tp_match_view *view) {
 
 bool tp__protocol_matches(const tp__hook *hook, const tp_match_view *view) {
   const tp__protocol_event *event = hook->protocol_event;
-  bool succeeded = is(tp_match_text(view, TP_FIELD_STATUS), "success");
+  bool succeeded = hook->phase == TP_PHASE_TOOL_RESULT ? tp_match_int(view, TP_FIELD_IS_ERROR) == 0
+                                                       : is(tp_match_text(view, TP_FIELD_STATUS), "success");
   if (event->id == TP__EVENT_POST_TOOL && hook->protocol == TP__PROTOCOL_CLAUDE_CODE && !succeeded) return false;
   if (event->id == TP__EVENT_POST_TOOL_FAILURE && succeeded) return false;
   return !hook->matcher || tp__matcher_fits(hook->matcher, subject(hook, view));
@@ -191,6 +198,33 @@ static void write_input(const tp__hook *hook, const tp_call *call, tp_writer *wr
     if (is(key, "file_path") && tp_value_kind_of(walk.value) == TP_VALUE_TEXT)
       write_path(hook, tp_value_text(walk.value), writer);
     else tp_write_value(writer, walk.value);
+  }
+}
+
+/* What the program leaves as it is: of one host its input is the whole, of the other it is merged into the old one. */
+static bool is_kept(const tp__hook *hook, tp_text key, const tp__tool_name *name, tp_text input) {
+  if (hook->protocol != TP__PROTOCOL_GEMINI) return false;
+  for (tp_value_walk walk = {0}; tp_value_next(input, &walk);) {
+    tp_text ours = argument_ours(name, walk.key);
+    if (ours.size == key.size && memcmp(ours.data, key.data, key.size) == 0) return false;
+  }
+  return true;
+}
+
+void tp__protocol_write_arguments(const tp__hook *hook, tp_text tool, tp_text before, tp_text input,
+                                  tp_writer *writer) {
+  const tp__tool_name *name = name_of(hook, tool);
+  size_t kept = 0;
+  for (tp_value_walk walk = {0}; tp_value_next(before, &walk);) kept += is_kept(hook, walk.key, name, input);
+  tp_write_map(writer, kept + tp_value_count(input));
+  for (tp_value_walk walk = {0}; tp_value_next(before, &walk);) {
+    if (!is_kept(hook, walk.key, name, input)) continue;
+    tp_write_text(writer, walk.key);
+    tp_write_value(writer, walk.value);
+  }
+  for (tp_value_walk walk = {0}; tp_value_next(input, &walk);) {
+    tp_write_text(writer, argument_ours(name, walk.key));
+    tp_write_value(writer, walk.value);
   }
 }
 

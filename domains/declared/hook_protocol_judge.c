@@ -5,6 +5,7 @@
  * our phases cannot carry is a diagnostic, and where leaving it out would let through what the hook wanted to change,
  * a denial. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "domains/declared/hook_judge.h"
@@ -15,8 +16,8 @@ enum { TEXT_BYTES_MAX = 10000, BLOCKS = 2 };
 struct said {
   tp_text object, specific; /* the whole, and hookSpecificOutput */
   tp_text decision, reason, permission, permission_reason, context, stop_reason, message;
-  bool stops;    /* continue: false */
-  bool rewrites; /* other arguments for the call */
+  tp_text input, output; /* other arguments for the call, another result of it */
+  bool stops;            /* continue: false */
 };
 
 static bool is(tp_text text, const char *word) {
@@ -53,6 +54,20 @@ static bool check_words(const tp__hook *hook, const struct said *said, const cha
   return false;
 }
 
+static bool read_rewrites(const tp__hook *hook, struct said *said, const char **ret_wrong) {
+  bool is_gemini = hook->protocol == TP__PROTOCOL_GEMINI;
+  const char *input = is_gemini ? "tool_input" : "updatedInput";
+  tp_text value = tp_value_get(said->specific, input);
+  *ret_wrong = input;
+  if (is_there(value) && tp_value_kind_of(value) != TP_VALUE_MAP) return false;
+  if (is_there(value)) said->input = value;
+  if (hook->phase != TP_PHASE_TOOL_RESULT) return true;
+  value = tp_value_get(said->specific, is_gemini ? "tool_output" : "updatedToolOutput");
+  if (!is_there(value) && !is_gemini) value = tp_value_get(said->specific, "updatedMCPToolOutput");
+  if (is_there(value)) said->output = value;
+  return true;
+}
+
 /* The results of one host name their event, and one that names another is refused whole. */
 static bool read_specific(const tp__hook *hook, struct said *said, const char **ret_wrong) {
   tp_text specific = tp_value_get(said->object, "hookSpecificOutput"), event = {0};
@@ -64,8 +79,7 @@ static bool read_specific(const tp__hook *hook, struct said *said, const char **
   bool optional = hook->protocol == TP__PROTOCOL_GEMINI && event.size == 0;
   *ret_wrong = "hookEventName";
   if (!optional && !is(event, hook->event)) return false;
-  const char *rewritten = hook->protocol == TP__PROTOCOL_GEMINI ? "tool_input" : "updatedInput";
-  said->rewrites = is_there(tp_value_get(specific, rewritten));
+  if (!read_rewrites(hook, said, ret_wrong)) return false;
   return read_text(specific, "permissionDecision", &said->permission, ret_wrong) &&
          read_text(specific, "permissionDecisionReason", &said->permission_reason, ret_wrong) &&
          read_text(specific, "additionalContext", &said->context, ret_wrong);
@@ -116,6 +130,10 @@ static void object_with(tp__judge *judge, tp_verdict verdict, const char *reason
   object_to(judge, verdict, tp_text_of(reason));
 }
 
+static bool is_before_call(const tp__judge *judge) {
+  return judge->hook->protocol_event->id == TP__EVENT_PRE_TOOL;
+}
+
 static bool has_verdict(const tp__judge *judge) { return judge->hook->row->stop && judge->hook->is_blocking; }
 
 /* A block, by exit code or by decision. */
@@ -155,7 +173,7 @@ static void apply_decision(tp__judge *judge, const struct said *said) {
 
 static void apply_stop(tp__judge *judge, const struct said *said) {
   if (!said->stops) return;
-  if (judge->hook->phase == TP_PHASE_TOOL_PRE)
+  if (is_before_call(judge))
     note(judge, "continue_false", "continue: false stops this call; the turn goes on");
   else if (!has_verdict(judge)) note(judge, "continue_false", "continue: false has no effect in this phase");
   if (!has_verdict(judge)) log_text(judge, "stop_reason", said->stop_reason);
@@ -163,11 +181,65 @@ static void apply_stop(tp__judge *judge, const struct said *said) {
   else object_with(judge, TP_VERDICT_DENY, "the hook said continue: false");
 }
 
+/* ---- what it rewrites ---- */
+
+static void no_memory(tp__judge *judge) {
+  tp__judge_fail(judge, TP_REASON_ERROR, "no memory for what the hook rewrites");
+}
+
+static void replace_arguments(tp__judge *judge, tp_text input) {
+  tp__judged *judged = judge->judged;
+  tp_text value;
+  if (tp_writer_new(NULL, &judged->other) != TP_OK) {
+    no_memory(judge);
+    return;
+  }
+  const tp__asked *asked = judge->asked;
+  tp__protocol_write_arguments(judge->hook, asked->tool, asked->arguments, input, judged->other);
+  if (tp_writer_finish(judged->other, &value) == TP_OK)
+    judged->replacement = (tp_field){.id = TP_FIELD_ARGUMENTS, .kind = TP_FIELD_KIND_VALUE, .text = value};
+  else tp__judge_fail(judge, TP_REASON_MALFORMED, "the rewritten arguments name one argument twice");
+}
+
+static void print_to(void *ctx, const char *bytes, size_t size) { fwrite(bytes, 1, size, ctx); }
+
+/* Of the forms that tools of that host have, what is text in them. */
+static tp_text text_in(tp_text output) {
+  static const char *const keys[] = {"stdout", "llmContent"};
+  if (tp_value_kind_of(output) == TP_VALUE_TEXT) return tp_value_text(output);
+  for (size_t i = 0; tp_value_kind_of(output) == TP_VALUE_MAP && i < sizeof keys / sizeof keys[0]; i++) {
+    tp_text text = tp_value_get(output, keys[i]);
+    if (text.size > 0 && tp_value_kind_of(text) == TP_VALUE_TEXT) return tp_value_text(text);
+  }
+  return (tp_text){NULL, 0};
+}
+
+static void replace_result(tp__judge *judge, tp_text output) {
+  tp__judged *judged = judge->judged;
+  tp_text text = text_in(output);
+  size_t size = 0;
+  FILE *stream = text.data ? NULL : open_memstream(&judged->text, &size);
+  if (!text.data) {
+    bool is_written = stream && tp_json_encode(output, print_to, stream, NULL) == TP_OK;
+    if (stream && fclose(stream) != 0) is_written = false;
+    if (!is_written) {
+      no_memory(judge);
+      return;
+    }
+    text = (tp_text){judged->text, size};
+  }
+  judged->replacement = (tp_field){.id = TP_FIELD_RESULT, .kind = TP_FIELD_KIND_TEXT, .text = text};
+}
+
 /* A call whose arguments the hook wanted to be others must not run with the old ones. */
 static void apply_rewrite(tp__judge *judge, const struct said *said) {
-  if (!said->rewrites) return;
-  if (judge->hook->phase == TP_PHASE_TOOL_PRE && has_verdict(judge))
-    object_with(judge, TP_VERDICT_DENY, "the hook rewrites the arguments of the call, which a declared hook may not");
+  bool rewrites_input = judge->hook->rewrites && is_before_call(judge);
+  if (said->output.size > 0) replace_result(judge, said->output);
+  if (said->input.size == 0) return;
+  if (rewrites_input) replace_arguments(judge, said->input);
+  else if (is_before_call(judge) && has_verdict(judge))
+    object_with(judge, TP_VERDICT_DENY,
+                "the hook rewrites the arguments of the call, which needs rewrite: true and the operator's grant");
   else note(judge, "field_dropped", "rewritten arguments have no place here");
 }
 
@@ -194,7 +266,11 @@ static void note_the_rest(tp__judge *judge, const struct said *said) {
   static const char *const specific[] = {"hookEventName",     "permissionDecision", "permissionDecisionReason",
                                          "additionalContext", "updatedInput",       "tool_input", NULL};
   note_unknown(judge, said->object, top, "field_unknown", TP_SEVERITY_INFO, "is no field of a result");
-  note_unknown(judge, said->specific, specific, "field_dropped", TP_SEVERITY_WARNING, "has no place here");
+  static const char *const behind[] = {"hookEventName",        "additionalContext", "updatedToolOutput",
+                                       "updatedMCPToolOutput", "tool_output",       NULL};
+  bool is_result = judge->hook->phase == TP_PHASE_TOOL_RESULT;
+  note_unknown(judge, said->specific, is_result ? behind : specific, "field_dropped", TP_SEVERITY_WARNING,
+               "has no place here");
 }
 
 /* Of the end of a turn: continue: false beats what would keep it going, and context keeps it going, too. */
@@ -209,7 +285,7 @@ static void apply_to_end(tp__judge *judge, const struct said *said) {
 
 static void apply_to_action(tp__judge *judge, const struct said *said) {
   apply_stop(judge, said);
-  if (has_verdict(judge) && judge->hook->phase == TP_PHASE_TOOL_PRE) apply_permission(judge, said);
+  if (has_verdict(judge) && is_before_call(judge)) apply_permission(judge, said);
   apply_decision(judge, said);
   say(judge, said->context, "additionalContext");
 }

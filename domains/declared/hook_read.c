@@ -13,7 +13,7 @@
 
 #define KEYS \
   "id, event_type, event, enabled, blocking, summary, priority, after, before, requires, match, handler, failure, " \
-  "verdict, effects, protocol, tools, plugin_root"
+  "verdict, effects, protocol, tools, plugin_root, rewrite"
 #define MATCH_KEYS "ability_scope, min_duration_ms, only_if_changed_paths, agent, mode, matcher"
 #define HANDLER_KEYS "kind, command, path, timeout_ms"
 
@@ -107,6 +107,18 @@ static tp_status read_texts(struct reader *reader, uint32_t map, const char *key
 
 /* ---- the phase ---- */
 
+/* One program for both: where it may replace something it also decides and reminds. */
+static tp_status find_rewritten(struct reader *reader, tp__hook *hook) {
+  if (hook->phase == TP_PHASE_TOOL_PRE) hook->phase = TP_PHASE_TOOL_REWRITE;
+  else if (hook->phase == TP_PHASE_TOOL_POST) hook->phase = TP_PHASE_TOOL_RESULT;
+  else
+    return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, 0, "rewrite"),
+                  "%s has nothing that a hook may rewrite: events of tools have", hook->event);
+  if (reader->hooks->grants & TP_GRANT_REWRITE) return TP_OK;
+  return REFUSE(reader, TP_ERR_PRIVILEGED, tp__yaml_get(&reader->yaml, 0, "rewrite"),
+                "rewrite: true needs the operator's grant rewrite (tp_hooks_options.grants)");
+}
+
 static tp_status read_event(struct reader *reader, tp__hook *hook) {
   uint32_t index = tp__yaml_get(&reader->yaml, 0, "event_type"), other = tp__yaml_get(&reader->yaml, 0, "event");
   if (index != 0 && other != 0)
@@ -122,10 +134,11 @@ static tp_status read_event(struct reader *reader, tp__hook *hook) {
                     tp__protocol_name(hook->protocol));
   }
   hook->phase = hook->protocol ? hook->protocol_event->phase : tp_phase_find(reader->hooks->runtime, hook->event);
+  if (hook->rewrites) TRY(find_rewritten(reader, hook));
   hook->row = hook->phase ? tp_phase_get(reader->hooks->runtime, hook->phase) : NULL;
   if (!hook->row)
     return REFUSE(reader, TP_ERR_UNKNOWN_PHASE, index, "no phase or event \"%s\": see turnphase phases", hook->event);
-  if (hook->row->code_only)
+  if (hook->row->code_only && !hook->rewrites)
     return REFUSE(reader, TP_ERR_CODE_ONLY, index, "%s takes code only: guard with tool.pre, observe with tool.post",
                   hook->row->name);
   if (hook->row->privileged)
@@ -204,7 +217,8 @@ static tp_status read_matcher(struct reader *reader, tp__hook *hook, uint32_t ma
 
 /* Of the events after a call one has the calls that succeeded, the other those that failed. */
 static tp_status describe_event(struct reader *reader, tp__hook *hook) {
-  if (!hook->protocol || hook->phase != TP_PHASE_TOOL_POST || hook->protocol == TP__PROTOCOL_GEMINI) return TP_OK;
+  bool is_behind = hook->phase == TP_PHASE_TOOL_POST || hook->phase == TP_PHASE_TOOL_RESULT;
+  if (hook->protocol != TP__PROTOCOL_CLAUDE_CODE || !is_behind) return TP_OK;
   char text[640];
   bool failed = hook->protocol_event->id == TP__EVENT_POST_TOOL_FAILURE;
   snprintf(text, sizeof text, "%s%sthe call %s", hook->match, hook->match[0] ? "; " : "",
@@ -241,14 +255,15 @@ static tp_status read_protocol(struct reader *reader, tp__hook *hook) {
   const char *name = NULL;
   TRY(read_text(reader, 0, "protocol", &name));
   if (!name) {
-    static const char *const needs[] = {"tools", "plugin_root"};
-    for (size_t i = 0; i < 2; i++) {
+    static const char *const needs[] = {"tools", "plugin_root", "rewrite"};
+    for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++) {
       uint32_t index = tp__yaml_get(&reader->yaml, 0, needs[i]);
       if (index != 0) return REFUSE(reader, TP_ERR_MALFORMED, index, "%s belongs to a protocol: name it", needs[i]);
     }
     return TP_OK;
   }
   hook->protocol = tp__protocol_find(name);
+  TRY(read_bool(reader, 0, "rewrite", &hook->rewrites));
   if (hook->protocol) return read_text(reader, 0, "plugin_root", &hook->plugin_root);
   return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, 0, "protocol"),
                 "there is no protocol \"%s\": claude-code, gemini", name);
@@ -571,6 +586,9 @@ static tp_status read_hook(struct reader *reader, tp__hook *hook) {
   hook->summary = "";
   TRY(read_bool(reader, 0, "enabled", &hook->is_enabled));
   TRY(read_bool(reader, 0, "blocking", &hook->is_blocking));
+  if (hook->rewrites && !hook->is_blocking)
+    return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, 0, "rewrite"),
+                  "rewrite: true needs blocking: true, since otherwise nothing waits for it");
   TRY(read_text(reader, 0, "summary", &hook->summary));
   int64_t priority = 0;
   TRY(read_number(reader, 0, "priority", INT32_MIN, INT32_MAX, &priority));

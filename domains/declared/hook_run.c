@@ -166,7 +166,7 @@ static tp_status context_line(const tp__hook *hook, const tp_call *call, struct 
 struct job {
   const tp__hook *hook;
   tp_token token;
-  bool is_required;
+  tp__asked asked; /* its texts lie behind the job */
   struct line input; /* for on_program; empty without one */
   pthread_mutex_t mutex;
   /* under mutex */
@@ -228,7 +228,7 @@ static void program_ended(void *ctx, const tp_process_result *result) {
     job_unref(job);
     return;
   }
-  tp__hook_judge(job->hook, job->is_required, result, judged);
+  tp__hook_judge(job->hook, &job->asked, result, judged);
   tell(job, result, &judged->outcome);
   (void)!tp_token_complete(job->token, &judged->outcome); /* stale: the attempt was given up meanwhile */
   tp__judged_fini(judged);
@@ -298,16 +298,39 @@ static void start_program(struct job *job, const tp_call *call, const struct lin
   if (is_cancelled) tp_process_cancel(hook->hooks->loop, process);
 }
 
+/* What the answer of a hook that rewrites is read with, when the call is gone. Arguments that could not be decoded are
+ * left out. */
+static tp__asked asked_of(const tp__hook *hook, const tp_call *call) {
+  tp__asked asked = {.is_required = tp_call_failure(call) == TP_FAILURE_REQUIRED};
+  if (!hook->rewrites) return asked;
+  asked.tool = tp_call_text(call, TP_FIELD_TOOL);
+  tp_text arguments = tp_call_text(call, TP_FIELD_ARGUMENTS);
+  if (tp_value_kind_of(arguments) == TP_VALUE_MAP && tp_value_check(arguments, NULL) == TP_OK)
+    asked.arguments = arguments;
+  return asked;
+}
+
+static tp_text put_behind(char **at, tp_text text) {
+  tp_text copy = {*at, text.size};
+  if (text.size > 0) memcpy(*at, text.data, text.size);
+  *at += text.size;
+  return copy;
+}
+
 static struct job *job_new(const tp__hook *hook, const tp_call *call) {
-  struct job *job = calloc(1, sizeof *job);
+  tp__asked asked = asked_of(hook, call);
+  struct job *job = calloc(1, sizeof *job + asked.tool.size + asked.arguments.size);
   if (!job) return NULL;
+  char *behind = (char *)(job + 1);
+  asked.tool = put_behind(&behind, asked.tool);
+  asked.arguments = put_behind(&behind, asked.arguments);
   if (pthread_mutex_init(&job->mutex, NULL) != 0) {
     free(job);
     return NULL;
   }
   job->hook = hook;
   job->references = 2;
-  job->is_required = tp_call_failure(call) == TP_FAILURE_REQUIRED;
+  job->asked = asked;
   tp__hooks_ref(hook->hooks);
   return job;
 }

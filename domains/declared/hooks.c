@@ -284,6 +284,7 @@ static tp_status fill(tp_hooks *hooks, const tp_hooks_options *options, tp_fault
   hooks->directory = tp__hooks_copy(hooks, tp_text_of(options->directory));
   if (options->only) hooks->only = tp__hooks_copy(hooks, tp_text_of(options->only));
   if (!hooks->root || !hooks->directory || (options->only && !hooks->only)) return refuse_memory(fault);
+  hooks->grants = options->grants;
   hooks->on_program = options->on_program;
   hooks->program_ctx = options->program_ctx;
   tp_status status = read_environment(hooks, fault);
@@ -302,6 +303,9 @@ static tp_status options_read(const tp_hooks_options *theirs, tp_hooks_options *
       return tp__refuse(fault, TP_ERR_VERSION, NULL, (tp__place){0}, "tp_hooks_options has a field that is newer");
   }
   memcpy(options, theirs, size < sizeof *options ? size : sizeof *options);
+  if (options->grants & ~TP_GRANT_REWRITE)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0},
+                      "tp_hooks_options.grants takes TP_GRANT_REWRITE alone: hooks have no other");
   if (options->directory && options->directory[0]) return TP_OK;
   return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "tp_hooks_options.directory is missing");
 }
@@ -352,6 +356,7 @@ size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
                          .failure = hook->failure,
                          .enabled = hook->is_enabled,
                          .blocking = hook->is_blocking,
+                         .rewrites = hook->rewrites,
                          .protocol = tp__protocol_name(hook->protocol),
                          .arguments = hook->kind == TP__HOOK_SCRIPT ? hook->arguments : NULL};
     if (!each(ctx, &info)) break;
@@ -371,7 +376,8 @@ static tp_status add_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
                         .phases = &hook->phase,
                         .phase_count = 1,
                         .capabilities = (hook->row->kinds & (TP_CAPABILITY_EMIT_SIGNAL | TP_CAPABILITY_EMIT_REMINDER)) |
-                                        (hook->row->stop ? TP_CAPABILITY_DECIDE : 0),
+                                        (hook->row->stop ? TP_CAPABILITY_DECIDE : 0) |
+                                        (hook->rewrites ? TP_CAPABILITY_REPLACE_PAYLOAD : 0),
                         .placement = TP_PLACEMENT_THREAD,
                         .origin_file = hook->file,
                         .origin_line = hook->place.line,
@@ -435,8 +441,10 @@ tp_status tp_hooks_commit(tp_hooks *hooks, const char *owner_name, const char *t
   if (disabled && strcmp(disabled, "1") == 0) return TP_OK;
   tp_status status = check_trust(hooks, trusted, fault);
   if (status != TP_OK) return status;
-  tp_owner owner = {
-      .struct_size = sizeof owner, .name = owner_name ? owner_name : "declared", .trust = TP_TRUST_DECLARED};
+  tp_owner owner = {.struct_size = sizeof owner,
+                    .name = owner_name ? owner_name : "declared",
+                    .trust = TP_TRUST_DECLARED,
+                    .grants = hooks->grants};
   tp_edit *edit;
   status = tp_edit_begin(hooks->runtime, &owner, &edit, fault);
   if (status != TP_OK) return status;

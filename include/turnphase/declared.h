@@ -86,6 +86,8 @@ typedef struct tp_hooks_options {
   tp_hook_program_fn on_program; /* gets every program that has ended and was judged, until tp_hooks_free() returns;
                                     NULL: none */
   void *program_ctx;
+  tp_grant grants;              /* what the operator grants: TP_GRANT_REWRITE to the hooks whose files say
+                                   rewrite: true, which are refused without it. Since: 0.2 */
 } tp_hooks_options;
 
 /** Reads and checks every file of the directory, and hashes what a trust is about: all files in the directory and in
@@ -117,7 +119,8 @@ typedef struct tp_hook_info {
   uint32_t limit_ms;            /* 0: the phase's */
   tp_failure failure;           /* 0: the phase's */
   bool enabled, blocking;
-  uint8_t reserved_[2];         /* zero */
+  bool rewrites;                /* it may replace what a tool is called with, or its result */
+  uint8_t reserved_;            /* zero */
   const char *protocol;         /* "claude-code", "gemini"; empty: our own */
   const char *const *arguments; /* of a script: what is started, ended by NULL; else NULL */
 } tp_hook_info;

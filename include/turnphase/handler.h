@@ -268,6 +268,9 @@ typedef struct tp_outcome {
   const char *reason;                   /* deny, ask, failed: a safe sentence, or NULL */
   const tp_contribution *const *contributions; /* what the answer brings */
   size_t contribution_count;
+  const tp_field *replacements;         /* payload fields to replace, as by tp_call_replace(); an answer with one that
+                                           is refused there has failed. Since: 0.2 */
+  size_t replacement_count;
 } tp_outcome;
 
 /** One execution of a handler, valid until the handler's function returns. Only the thread that runs the handler may
@@ -436,10 +439,9 @@ TP_API tp_answer tp_call_defer(tp_call *call, const tp_deferral *deferral, tp_to
 /** Completes a deferred attempt. Everything in outcome is copied, and with TP_OK tools are taken (tool.h).
  *  @return TP_OK; TP_ERR_STALE when the token was completed, timed out or cancelled before, or its runtime is gone:
  *          nothing was touched; TP_ERR_USAGE for a kind that is no answer (0, DEFERRED, unknown), for a why that is
- *          none of its numbers or stands beside another kind than FAILED, for contributions that are NULL, for a
- *          reserved_ that is not zero, and for the token of a tool, model or history, which have functions of their
- *          own;
- *          TP_ERR_VERSION for a wrong struct_size. After these two the token is still open.
+ *          none of its numbers or stands beside another kind than FAILED, for contributions or replacements that are
+ *          NULL, for a reserved_ that is not zero, and for the token of a tool, model or history, which have functions
+ *          of their own; TP_ERR_VERSION for a wrong struct_size. After these two the token is still open.
  *  Threads: any, at any time, also after tp_runtime_free().  Blocks: no. */
 TP_API tp_status tp_token_complete(tp_token token, const tp_outcome *outcome);
 

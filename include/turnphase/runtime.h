@@ -234,7 +234,8 @@ typedef enum tp_trust {
 /** What an owner may do beyond its trust: bits. A grant that has no effect yet is refused. */
 typedef uint64_t tp_grant;
 #define TP_GRANT_PRIVILEGED_HOOKS (UINT64_C(1) << 0) /* subscribe in privileged phases */
-#define TP_GRANT_REWRITE (UINT64_C(1) << 1)          /* subscribe to tool.rewrite: replace what a tool is called with */
+#define TP_GRANT_REWRITE (UINT64_C(1) << 1)          /* subscribe to tool.rewrite: replace what a tool is called with;
+                                                        of trust declared: to tool.result, too */
 #define TP_GRANT_NETWORK (UINT64_C(1) << 2)          /* not yet used: refused */
 
 /** Who registers; given by the host, never by the handler. Strings are copied. */

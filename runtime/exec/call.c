@@ -207,31 +207,38 @@ tp_status tp_call_emit(tp_call *call, const tp_contribution *contribution) {
 }
 
 /* The refusal's sentence becomes the attempt's message; without memory it has none. */
-static tp_status refuse_fields(tp_call *call, tp_status status, const tp_fault *fault) {
-  tp__output *output = &call->output;
+static tp_status refuse_fields(tp__output *output, tp__arena *arena, tp_status status, const tp_fault *fault) {
   bool first = output->refused == TP_OK;
-  if (first && !tp__arena_string(call->arena, fault->message, &output->refusal)) output->refusal = NULL;
+  if (first && !tp__arena_string(arena, fault->message, &output->refusal)) output->refusal = NULL;
   return refuse(output, status);
 }
 
-tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count) {
-  const tp_phase *row = call->entry->plan->row;
-  if (call->sealed) return TP_ERR_USAGE;
-  tp__output *output = touch(call);
-  if (!row->replace || !(node_of(call)->capabilities & TP_CAPABILITY_REPLACE_PAYLOAD))
-    return refuse(output, TP_ERR_CAPABILITY);
-  const tp__registry *registry = call->entry->turn->runtime->registry;
-  tp_fault fault;
-  if (tp__fields_check(registry, call->entry->plan->phase, TP__FIELDS_REPLACE, fields, count, &fault) != TP_OK)
-    return refuse_fields(call, TP_ERR_MALFORMED, &fault);
-  tp_field *all = tp__arena_alloc(call->arena, (output->replacement_count + count) * sizeof *all);
-  tp_field *added;
-  if (!all || !tp__fields_copy(call->arena, fields, (uint32_t)count, &added)) return refuse(output, TP_ERR_NO_MEMORY);
+tp_status tp__output_join(tp__output *output, tp__arena *arena, const tp_field *fields, uint32_t count) {
+  tp_field *all = tp__arena_alloc(arena, (output->replacement_count + count) * sizeof *all);
+  if (!all) return refuse(output, TP_ERR_NO_MEMORY);
   if (output->replacement_count > 0) memcpy(all, output->replacement, output->replacement_count * sizeof *all);
-  memcpy(all + output->replacement_count, added, count * sizeof *all);
+  memcpy(all + output->replacement_count, fields, count * sizeof *all);
   output->replacement = all;
-  output->replacement_count += (uint32_t)count;
+  output->replacement_count += count;
   return TP_OK;
+}
+
+tp_status tp__output_replace(tp__output *output, tp__arena *arena, const tp__entry *entry, uint32_t index,
+                             const tp_field *fields, size_t count) {
+  if (!entry->plan->row->replace || !(entry->plan->nodes[index].capabilities & TP_CAPABILITY_REPLACE_PAYLOAD))
+    return refuse(output, TP_ERR_CAPABILITY);
+  const tp__registry *registry = entry->turn->runtime->registry;
+  tp_fault fault;
+  if (tp__fields_check(registry, entry->plan->phase, TP__FIELDS_REPLACE, fields, count, &fault) != TP_OK)
+    return refuse_fields(output, arena, TP_ERR_MALFORMED, &fault);
+  tp_field *added;
+  if (!tp__fields_copy(arena, fields, (uint32_t)count, &added)) return refuse(output, TP_ERR_NO_MEMORY);
+  return tp__output_join(output, arena, added, (uint32_t)count);
+}
+
+tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count) {
+  if (call->sealed) return TP_ERR_USAGE;
+  return tp__output_replace(touch(call), call->arena, call->entry, call->index, fields, count);
 }
 
 tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char *text) {
@@ -274,9 +281,11 @@ tp_status tp_token_complete(tp_token token, const tp_outcome *theirs) {
   if (outcome.reserved_[0] | outcome.reserved_[1] | outcome.reserved_[2]) return TP_ERR_USAGE;
   if (!why_is_legal(&outcome)) return TP_ERR_USAGE;
   if (outcome.contribution_count > 0 && !outcome.contributions) return TP_ERR_USAGE;
+  if (outcome.replacement_count > 0 && !outcome.replacements) return TP_ERR_USAGE;
   tp__answer answer = {
       .kind = outcome.kind, .code = outcome.code, .retryable = outcome.retryable, .why = outcome.why,
       .reason = outcome.reason,
-      .contributions = outcome.contributions, .contribution_count = outcome.contribution_count};
+      .contributions = outcome.contributions, .contribution_count = outcome.contribution_count,
+      .replacements = outcome.replacements, .replacement_count = outcome.replacement_count};
   return tp__token_answer(token, &tp__node_attempt_class, &answer, NULL);
 }

@@ -259,6 +259,11 @@ void tp__entry_commit(tp__entry *entry, void (*on_end)(tp__entry *entry, tp_stat
  *  output. */
 tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry, uint32_t index,
                           const tp_contribution *contribution);
+/** Adds fields to replace, copied; checked as tp_call_replace() says. */
+tp_status tp__output_replace(tp__output *output, tp__arena *arena, const tp__entry *entry, uint32_t index,
+                             const tp_field *fields, size_t count);
+/** Adds fields that were checked and copied. @return TP_ERR_NO_MEMORY, which stands in the output, too. */
+tp_status tp__output_join(tp__output *output, tp__arena *arena, const tp_field *fields, uint32_t count);
 
 /** node_attempt.c: hands the node to a handler thread. @return a reason when it was refused at once. */
 tp_reason tp__node_hand_over(tp__entry *entry, uint32_t index, int64_t deadline_ns, int64_t timeout_ns);

@@ -55,6 +55,9 @@ static void accept(tp__attempt *attempt, const tp__answer *answer, const void *e
   const char *reason = NULL;
   tp_status status = tp__arena_string(&a->answer_arena, answer->reason, &reason) ? TP_OK : TP_ERR_NO_MEMORY;
   status = copy_contributions(a, answer, status);
+  if (status == TP_OK && answer->replacement_count > 0)
+    status = tp__output_replace(&a->answer_output, &a->answer_arena, a->entry, a->index, answer->replacements,
+                                answer->replacement_count);
   if (status != TP_OK) a->answer_output.refused = status;
   attempt->answer.reason = reason;
 }
@@ -67,6 +70,8 @@ static void join_outputs(node_attempt *a, tp__output *ret_output) {
     ret_output->refused = after->refused;
     ret_output->refusal = after->refusal;
   }
+  if (after->replacement_count > 0)
+    (void)!tp__output_join(ret_output, &a->answer_arena, after->replacement, after->replacement_count);
   if (!after->first) return;
   if (ret_output->last) ret_output->last->next = after->first;
   else ret_output->first = after->first;

@@ -120,6 +120,12 @@ static tp_status check_phase(const checker *c) {
   return REFUSE(c, TP_ERR_UNSUPPORTED_PHASE, "its handler `%s` does not support this phase", handler->id);
 }
 
+/* A declared hook that its operator granted rewrite; of phases of the host none is for that. */
+static bool may_rewrite(const checker *c) {
+  return c->sub->trust == TP_TRUST_DECLARED && (c->sub->grants & TP_GRANT_REWRITE) != 0 &&
+         c->sub->desc.phase < TP_PHASE_HOST;
+}
+
 /* Who may be here. A declared handler stays a declared hook, whoever subscribes it. */
 static tp_status check_trust(const checker *c) {
   const tp__subscription *sub = c->sub;
@@ -129,7 +135,8 @@ static tp_status check_trust(const checker *c) {
                   "the phase is privileged and owner `%s` is neither built in nor granted privileged_hooks",
                   sub->owner);
   }
-  if (c->row->code_only && (sub->trust == TP_TRUST_DECLARED || c->handler->trust == TP_TRUST_DECLARED)) {
+  bool declared = sub->trust == TP_TRUST_DECLARED || c->handler->trust == TP_TRUST_DECLARED;
+  if (c->row->code_only && declared && !may_rewrite(c)) {
     return REFUSE(c, TP_ERR_CODE_ONLY, "the phase is for code only, and this is a declared hook of owner `%s`",
                   sub->trust == TP_TRUST_DECLARED ? sub->owner : c->handler->owner);
   }

@@ -34,6 +34,8 @@ typedef struct tp__answer {
   const char *reason; /* borrowed from the attempt, or from the entry of an inline call */
   const tp_contribution *const *contributions; /* what a token's holder brings; borrowed till accept returns */
   size_t contribution_count;
+  const tp_field *replacements; /* likewise */
+  size_t replacement_count;
 } tp__answer;
 
 typedef struct tp__attempt_class {

@@ -228,6 +228,32 @@ static void a_guard_fails_open_until_it_is_closed(void **state) {
   }
 }
 
+/* What a hook rewrites is taken where the operator said so twice: at the import, and by trusting what it wrote. */
+static void a_rewrite_is_taken_only_when_it_was_granted(void **state) {
+  (void)state;
+  put("settings.json",
+      "{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"echo "
+      "'{\\\"hookSpecificOutput\\\": {\\\"hookEventName\\\": \\\"PreToolUse\\\", \\\"updatedInput\\\": "
+      "{\\\"a\\\": 1}}}'\"}]}], \"Stop\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"b\"}]}]}}");
+  static const char call[] = "{\"hook_event_name\": \"PreToolUse\", \"tool_name\": \"Bash\", \"tool_input\": {}}";
+  for (int granted = 0; granted < 2; granted++) {
+    command c;
+    import("settings.json", granted ? "--rewrite" : NULL, 0, &c);
+    assert_holds(&c.out, granted ? "in tool.rewrite" : "a call whose arguments one rewrites is denied");
+    assert_holds(&c.out, "in turn.stop");
+    command_free(&c);
+    c = (command){.arguments = {"hooks", "trust", "H"}};
+    assert_status(&c, 0);
+    assert_int_equal(strstr(c.out.data, "(rewrites what tools are called with") != NULL, granted);
+    command_free(&c);
+    c = (command){.arguments = {"hooks", "run", "H", "pre-tool-use-1", "--payload", "-", "--json"}, .input = call};
+    assert_status(&c, 0);
+    assert_holds(&c.out, granted ? "\"judged\":\"done\"" : "\"judged\":\"deny\"");
+    command_free(&c);
+    assert_int_equal(system("rm -r H"), 0);
+  }
+}
+
 /* ---- other files ---- */
 
 static void files_of_other_hosts_are_read_where_only_names_differ(void **state) {
@@ -339,6 +365,8 @@ int main(void) {
       IN_PROJECT(the_corpus_runs_in_a_turn_under_the_names_of_our_tools),
       IN_PROJECT(an_entry_without_a_place_costs_no_other),
       IN_PROJECT(a_guard_fails_open_until_it_is_closed),
+      IN_PROJECT(a_rewrite_is_taken_only_when_it_was_granted),
+      cmocka_unit_test(a_rewrite_is_taken_only_when_it_was_granted),
       IN_PROJECT(files_of_other_hosts_are_read_where_only_names_differ),
       IN_PROJECT(a_text_of_settings_stays_itself_in_yaml),
       IN_PROJECT(a_file_that_is_none_is_refused_and_nothing_is_overwritten),

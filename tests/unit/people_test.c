@@ -633,7 +633,9 @@ static void rewriter_needs_the_grant(void **state) {
   } cases[] = {{TP_TRUST_HOST, 0, TP_ERR_PRIVILEGED},
                {TP_TRUST_HOST, TP_GRANT_PRIVILEGED_HOOKS, TP_ERR_PRIVILEGED},
                {TP_TRUST_HOST, TP_GRANT_REWRITE, TP_OK},
-               {TP_TRUST_DECLARED, TP_GRANT_REWRITE, TP_ERR_CODE_ONLY},
+               {TP_TRUST_DECLARED, 0, TP_ERR_CODE_ONLY},
+               {TP_TRUST_DECLARED, TP_GRANT_PRIVILEGED_HOOKS, TP_ERR_CODE_ONLY},
+               {TP_TRUST_DECLARED, TP_GRANT_REWRITE, TP_OK},
                {TP_TRUST_BUILTIN, 0, TP_OK}};
   for (size_t i = 0; i < COUNT(cases); i++) {
     tp_runtime *runtime = open_runtime(NULL);

@@ -99,6 +99,52 @@ static void deferred_answer_joins_what_was_emitted_before(void **state) {
   }
 }
 
+/* In a chain that replaces: what the handler replaced before it deferred comes first, the token's answer last. */
+static tp_answer replace_and_defer(void *self, tp_call *call) {
+  if (tp_call_replace_text(call, TP_FIELD_TEXT, "at first") != TP_OK) return TP_ANSWER_FAILED;
+  return play(self, call);
+}
+
+static void deferred_answer_replaces_fields_as_the_handler_could(void **state) {
+  (void)state;
+  const struct {
+    tp_field field;
+    tp_reason why;
+    const char *text;
+  } cases[] = {
+      {{.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("at last")}, TP_REASON_NONE, "at last"},
+      {{.id = TP_FIELD_MODEL, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("m")}, TP_REASON_MALFORMED, "hello"},
+      {{.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_INT, .number = 1}, TP_REASON_MALFORMED, "hello"},
+      {{0}, TP_REASON_NONE, "at first"}};
+  for (size_t i = 0; i < 2 * COUNT(cases); i++) {
+    size_t at = i / 2;
+    tp_runtime *runtime = open_runtime(NULL);
+    latch deferred = LATCH;
+    watched d = {.handler = {0}};
+    defer_with(&d, &deferred);
+    add_hooks(runtime, &(hook){.id = "d", .phase = TP_PHASE_TURN_INTAKE, .run = replace_and_defer,
+                               .self = &d.handler, .slow = i % 2 == 1}, 1);
+    tp_turn *turn = begin_bare(runtime, 0);
+    completer c = {.when = &deferred,
+                   .token = &d.handler.token,
+                   .outcome = {.struct_size = sizeof(tp_outcome),
+                               .kind = TP_ANSWER_DONE,
+                               .replacements = cases[at].field.id ? &cases[at].field : NULL,
+                               .replacement_count = cases[at].field.id ? 1 : 0}};
+    pthread_t thread = start_completer(&c);
+    tp_phase_result result = run_phase(turn, TP_PHASE_TURN_INTAKE, "hello");
+    pthread_join(thread, NULL);
+    assert_int_equal(c.first, TP_OK);
+    assert_run(&result, "d", cases[at].why ? TP_STATE_FAILED : TP_STATE_SUCCEEDED, cases[at].why);
+    tp_text text = tp_merged_text(result.merged, TP_FIELD_TEXT);
+    assert_text(text, cases[at].text);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+  tp_outcome none = {.struct_size = sizeof none, .kind = TP_ANSWER_DONE, .replacement_count = 1};
+  assert_int_equal(tp_token_complete((tp_token){0}, &none), TP_ERR_USAGE);
+}
+
 typedef struct hasty {
   tp_status status;
   latch completed;
@@ -647,6 +693,7 @@ static void deferred_retry_gets_a_new_token(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(deferred_answer_joins_what_was_emitted_before),
+      cmocka_unit_test(deferred_answer_replaces_fields_as_the_handler_could),
       cmocka_unit_test(token_may_be_completed_before_the_handler_returns),
       cmocka_unit_test(answer_through_a_token_is_judged_like_any_other),
       cmocka_unit_test(token_that_never_was_is_stale),

@@ -42,6 +42,7 @@ growable('tp_work', { kind: 'uint32_t', reserved_: 'uint32_t', token: 'tp_token'
 growable('tp_outcome', {
   kind: 'int32_t', code: 'uint32_t', retryable: 'bool', reserved_: koffi.array('uint8_t', 3), why: 'uint32_t',
   reason: 'const char *', contributions: 'void *', contribution_count: 'size_t',
+  replacements: 'void *', replacement_count: 'size_t',
 });
 growable('tp_hook', {
   id: 'const char *', phase: 'const char *', run: 'void *', inbox: 'void *', self: 'void *', destroy: 'void *',
