@@ -42,6 +42,9 @@ typedef struct tp__hook_program {
   struct stat stat;
 } tp__hook_program;
 
+/** Whether it is the same file with the same content, as far as the file system says: inode, size and times. */
+bool tp__hook_same_file(const struct stat *one, const struct stat *other);
+
 /** One hook. Nothing changes after the reading; its texts belong to `hooks`. */
 typedef struct tp__hook {
   tp_hooks *hooks;

@@ -236,17 +236,18 @@ static void program_ended(void *ctx, const tp_process_result *result) {
   job_unref(job);
 }
 
+bool tp__hook_same_file(const struct stat *one, const struct stat *other) {
+  return one->st_ino == other->st_ino && one->st_dev == other->st_dev && one->st_size == other->st_size &&
+         one->st_mtim.tv_sec == other->st_mtim.tv_sec && one->st_mtim.tv_nsec == other->st_mtim.tv_nsec &&
+         one->st_ctim.tv_sec == other->st_ctim.tv_sec && one->st_ctim.tv_nsec == other->st_ctim.tv_nsec;
+}
+
 static bool is_as_it_was(const tp__hook *hook) {
   for (size_t i = 0; i < hook->name_count; i++) {
     const tp__hook_program *program = &hook->programs[i];
     struct stat now;
-    if (!program->exists) continue;
-    const struct stat *was = &program->stat;
-    if (stat(hook->names[i], &now) != 0) continue; /* starting it will say so */
-    if (now.st_ino != was->st_ino || now.st_dev != was->st_dev || now.st_size != was->st_size ||
-        now.st_mtim.tv_sec != was->st_mtim.tv_sec || now.st_mtim.tv_nsec != was->st_mtim.tv_nsec ||
-        now.st_ctim.tv_sec != was->st_ctim.tv_sec || now.st_ctim.tv_nsec != was->st_ctim.tv_nsec)
-      return false;
+    if (!program->exists || stat(hook->names[i], &now) != 0) continue; /* starting it will say so */
+    if (!tp__hook_same_file(&now, &program->stat)) return false;
   }
   return true;
 }

@@ -185,18 +185,54 @@ static void hash_text(tp__sha256 *hash, const char *bytes, size_t size) {
   tp__sha256_add(hash, bytes, size);
 }
 
-static tp_status hash_content(tp__sha256 *hash, const char *path, tp_fault *fault) {
-  FILE *file = fopen(path, "re");
-  if (!file) return refuse_io(fault, path, errno);
+/* A file that was hashed in this reading. Interpreters are named by many hooks and are large: each is read once. */
+struct digest {
+  struct digest *next;
+  struct stat stat;
+  char text[65];
+};
+
+struct hashing {
+  tp__sha256 all;
+  struct digest *digests;
+};
+
+static const struct digest *find_digest(const struct hashing *h, const struct stat *stat) {
+  const struct digest *digest = h->digests;
+  while (digest && !tp__hook_same_file(&digest->stat, stat)) digest = digest->next;
+  return digest;
+}
+
+static tp_status read_digest(FILE *file, const char *path, struct digest *digest, tp_fault *fault) {
   tp__sha256 content;
   tp__sha256_init(&content);
-  char bytes[4096], text[65];
+  char bytes[16384];
   for (size_t size; (size = fread(bytes, 1, sizeof bytes, file)) > 0;) tp__sha256_add(&content, bytes, size);
-  int error = ferror(file) ? EIO : 0;
+  if (ferror(file)) return refuse_io(fault, path, EIO);
+  tp__sha256_finish(&content, digest->text);
+  return TP_OK;
+}
+
+/* @param ret_stat  of what was read, whatever the path means by now; may be NULL. */
+static tp_status hash_content(struct hashing *h, const char *path, struct stat *ret_stat, tp_fault *fault) {
+  FILE *file = fopen(path, "re");
+  struct stat found;
+  if (!file) return refuse_io(fault, path, errno);
+  tp_status status = fstat(fileno(file), &found) == 0 ? TP_OK : refuse_io(fault, path, errno);
+  const struct digest *known = status == TP_OK ? find_digest(h, &found) : NULL;
+  struct digest *made = status == TP_OK && !known ? calloc(1, sizeof *made) : NULL;
+  if (status == TP_OK && !known && !made) status = refuse_memory(fault);
+  if (made) {
+    status = read_digest(file, path, made, fault);
+    made->stat = found;
+    made->next = h->digests;
+    h->digests = made;
+    known = made;
+  }
   fclose(file);
-  if (error != 0) return refuse_io(fault, path, error);
-  tp__sha256_finish(&content, text);
-  hash_text(hash, text, 64);
+  if (status != TP_OK) return status;
+  hash_text(&h->all, known->text, 64);
+  if (ret_stat) *ret_stat = found;
   return TP_OK;
 }
 
@@ -204,19 +240,19 @@ static int names_by_bytes(const FTSENT **one, const FTSENT **other) {
   return strcmp((*one)->fts_name, (*other)->fts_name);
 }
 
-static tp_status hash_entry(tp__sha256 *hash, const tp_hooks *hooks, const FTSENT *entry, tp_fault *fault) {
+static tp_status hash_entry(struct hashing *h, const tp_hooks *hooks, const FTSENT *entry, tp_fault *fault) {
   if (entry->fts_info == FTS_ERR || entry->fts_info == FTS_DNR || entry->fts_info == FTS_NS)
     return refuse_io(fault, entry->fts_path, entry->fts_errno);
   bool is_file = entry->fts_info == FTS_F;
   if (entry->fts_info == FTS_DC || entry->fts_info == FTS_SLNONE || (!is_file && entry->fts_info != FTS_DEFAULT))
     return TP_OK;
   const char *name = entry->fts_path + strlen(hooks->directory);
-  hash_text(hash, name, strlen(name));
-  return is_file ? hash_content(hash, entry->fts_path, fault) : TP_OK;
+  hash_text(&h->all, name, strlen(name));
+  return is_file ? hash_content(h, entry->fts_path, NULL, fault) : TP_OK;
 }
 
 /* Links are followed: what is behind them is what runs. */
-static tp_status hash_directory(tp__sha256 *hash, tp_hooks *hooks, tp_fault *fault) {
+static tp_status hash_directory(struct hashing *h, tp_hooks *hooks, tp_fault *fault) {
   char *paths[] = {(char *)(uintptr_t)hooks->directory, NULL};
   FTS *tree = fts_open(paths, FTS_LOGICAL | FTS_NOCHDIR, names_by_bytes);
   if (!tree) return refuse_io(fault, hooks->directory, errno);
@@ -226,30 +262,35 @@ static tp_status hash_directory(tp__sha256 *hash, tp_hooks *hooks, tp_fault *fau
     if (++files > HASHED_FILES_MAX)
       status = tp__refuse(fault, TP_ERR_TOO_LARGE, hooks->directory, (tp__place){0},
                           "more than %d files to hash: keep programs in a folder of their own", HASHED_FILES_MAX);
-    else status = hash_entry(hash, hooks, entry, fault);
+    else status = hash_entry(h, hooks, entry, fault);
   }
   fts_close(tree);
   return status;
 }
 
-static tp_status hash_program(tp__sha256 *hash, tp__hook *hook, size_t index, tp_fault *fault) {
+static tp_status hash_program(struct hashing *h, tp__hook *hook, size_t index, tp_fault *fault) {
   const char *path = hook->names[index];
   tp__hook_program *program = &hook->programs[index];
   if (!path || stat(path, &program->stat) != 0 || !S_ISREG(program->stat.st_mode)) return TP_OK;
   program->exists = true;
   const char *name = index < hook->argument_count ? hook->arguments[index] : path;
-  hash_text(hash, name, strlen(name));
-  return access(path, R_OK) == 0 ? hash_content(hash, path, fault) : TP_OK;
+  hash_text(&h->all, name, strlen(name));
+  return access(path, R_OK) == 0 ? hash_content(h, path, &program->stat, fault) : TP_OK;
 }
 
 static tp_status hash_all(tp_hooks *hooks, tp_fault *fault) {
-  tp__sha256 hash;
-  tp__sha256_init(&hash);
-  tp_status status = hash_directory(&hash, hooks, fault);
+  struct hashing h = {.digests = NULL};
+  tp__sha256_init(&h.all);
+  tp_status status = hash_directory(&h, hooks, fault);
   for (tp__hook *hook = hooks->first; hook && status == TP_OK; hook = hook->next) {
-    for (size_t i = 0; i < hook->name_count && status == TP_OK; i++) status = hash_program(&hash, hook, i, fault);
+    for (size_t i = 0; i < hook->name_count && status == TP_OK; i++) status = hash_program(&h, hook, i, fault);
   }
-  tp__sha256_finish(&hash, hooks->hash);
+  tp__sha256_finish(&h.all, hooks->hash);
+  while (h.digests) {
+    struct digest *next = h.digests->next;
+    free(h.digests);
+    h.digests = next;
+  }
   return status;
 }
 
