@@ -62,6 +62,10 @@ typedef enum tp_process_end {
  *  text. */
 TP_API const char *tp_process_end_name(tp_process_end end);
 
+/** Gets what a resident child wrote to descriptor 1, in pieces as they came. Called from the thread of the loop, like
+ *  on_end, and never after it: it must not wait. */
+typedef void (*tp_process_output_fn)(void *ctx, tp_text piece);
+
 /** A program to run. Zero means default. Everything is copied. */
 typedef struct tp_process_options {
   size_t struct_size;
@@ -73,6 +77,10 @@ typedef struct tp_process_options {
   uint32_t grace_ms;            /* from SIGTERM at the deadline to SIGKILL; 0: 20; at most 10,000 */
   uint32_t output_max;          /* bytes of descriptor 1; 0: 1 MiB; at most 1 GiB */
   uint32_t errors_max;          /* bytes of descriptor 2; 0: 1 MiB; at most 1 GiB */
+  tp_process_output_fn on_output; /* the child is resident: it gets input by tp_process_write() until
+                                   tp_process_close_input(), has no deadline where limit_ms is 0, and keeps its first
+                                   errors_max bytes of descriptor 2; output_max must be 0, and its ctx is that of
+                                   on_end. NULL: it is not. Since: 0.2 */
 } tp_process_options;
 
 /** How a child ended. Made by the library; borrowed till on_end returns. */
@@ -104,6 +112,18 @@ typedef void (*tp_process_end_fn)(void *ctx, const tp_process_result *result);
  *  Blocks: until the kernel has loaded the program.  From a hook: yes, in one of placement thread. */
 TP_API tp_status tp_process_start(tp_process_loop *loop, const tp_process_options *options, tp_process_end_fn on_end,
                                   void *ctx, uint64_t *ret_id, tp_fault *fault) TP_MUST_USE;
+
+enum { TP_PROCESS_QUEUE_MAX = 16 << 20 /* bytes that wait for a resident child to read them */ };
+
+/** Writes to descriptor 0 of a resident child, which is a socket; what it does not read at once waits.
+ *  @param bytes  copied; pieces of several writers do not mix.
+ *  @return TP_OK; TP_ERR_STALE: it has ended, closed its input, is none that is resident, or its input was closed;
+ *          TP_ERR_FULL: more than TP_PROCESS_QUEUE_MAX bytes would wait; TP_ERR_NO_MEMORY; TP_ERR_FORKED.
+ *  Blocks: no.  From a hook: yes.  Since: 0.2 */
+TP_API tp_status tp_process_write(tp_process_loop *loop, uint64_t id, tp_text bytes) TP_MUST_USE;
+/** End-of-file for a resident child, behind what waits. Does nothing when it has ended.
+ *  Blocks: no.  From a hook: yes.  Since: 0.2 */
+TP_API void tp_process_close_input(tp_process_loop *loop, uint64_t id);
 
 /** Ends a child as its deadline would: TP_PROCESS_CANCELLED. Does nothing when it has ended or its end was decided.
  *  Blocks: no.  From a hook: yes. */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,9 +50,13 @@ struct buffer {
 struct child {
   tp__link link; /* under mutex */
   bool is_cancelled; /* under mutex */
+  /* under mutex; of a resident child, whose input_fd.fd is under mutex, too */
+  struct buffer queue; /* waits to be written */
+  bool closes_input;   /* behind the queue */
   /* never changes after the start */
   uint64_t id;
   tp_process_end_fn on_end;
+  tp_process_output_fn on_output; /* NULL: it is not resident */
   void *ctx;
   pid_t pid;
   int64_t started_ns, deadline_ns;
@@ -71,6 +76,7 @@ struct child {
   uint32_t holders_rounds, escaped;
   bool has_exited;          /* the pidfd said so */
   bool is_watched;          /* epoll was asked to */
+  bool is_input_watched;    /* of a resident child: while something waits to be written */
   bool is_polled;           /* epoll could not */
   bool is_reaped, is_reported;
 };
@@ -141,8 +147,54 @@ static bool source_watch(tp_process_loop *loop, struct source *source, uint32_t 
   return epoll_ctl(loop->epoll, EPOLL_CTL_ADD, source->fd, &event) == 0;
 }
 
+/* ---- the input of a resident child ---- */
+
+/* A socket, so that no thread of the host gets SIGPIPE. */
+static void send_locked(const tp_process_loop *loop, struct child *child, const char *bytes, size_t size,
+                        size_t *ret_sent) {
+  *ret_sent = 0;
+  while (child->input_fd.fd >= 0 && *ret_sent < size) {
+    ssize_t sent = send(child->input_fd.fd, bytes + *ret_sent, size - *ret_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent > 0) *ret_sent += (size_t)sent;
+    else if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+    else if (errno != EINTR) source_close(loop, &child->input_fd); /* it closed its input */
+  }
+}
+
+static void queue_send_locked(const tp_process_loop *loop, struct child *child) {
+  size_t sent;
+  send_locked(loop, child, child->queue.bytes, child->queue.size, &sent);
+  if (sent > 0) memmove(child->queue.bytes, child->queue.bytes + sent, child->queue.size - sent);
+  child->queue.size -= sent;
+  if (child->closes_input && child->queue.size == 0) source_close(loop, &child->input_fd);
+}
+
+/* epoll watches it only while something waits, since it could always be written to. */
+static void flush_queue(tp_process_loop *loop, struct child *child) {
+  tp__mutex_lock(&loop->mutex);
+  if (child->input_fd.fd >= 0) queue_send_locked(loop, child);
+  bool waits = child->input_fd.fd >= 0 && child->queue.size > 0;
+  if (waits && !child->is_input_watched) waits = source_watch(loop, &child->input_fd, EPOLLOUT);
+  else if (!waits && child->is_input_watched && child->input_fd.fd >= 0)
+    epoll_ctl(loop->epoll, EPOLL_CTL_DEL, child->input_fd.fd, NULL);
+  child->is_input_watched = waits;
+  tp__mutex_unlock(&loop->mutex);
+}
+
+static void input_close(tp_process_loop *loop, struct child *child) {
+  if (child->on_output) tp__mutex_lock(&loop->mutex);
+  source_close(loop, &child->input_fd);
+  if (child->on_output) tp__mutex_unlock(&loop->mutex);
+}
+
+/* ---- reading and writing ---- */
+
 /* The thread blocks SIGPIPE, so that a child that closed its input gives EPIPE. */
 static void write_input(tp_process_loop *loop, struct child *child) {
+  if (child->on_output) {
+    flush_queue(loop, child);
+    return;
+  }
   while (child->input_fd.fd >= 0) {
     if (child->input_written == child->input_size) break;
     ssize_t size = write(child->input_fd.fd, child->input + child->input_written,
@@ -167,7 +219,12 @@ static bool read_output(tp_process_loop *loop, struct child *child, struct sourc
     source_close(loop, source);
     return false;
   }
+  if (child->end == 0 && child->on_output && buffer == &child->output) {
+    child->on_output(child->ctx, (tp_text){loop->scratch, (size_t)size});
+    return true;
+  }
   if (child->end == 0) buffer_add(&loop->allocator, buffer, loop->scratch, (size_t)size);
+  if (child->on_output) buffer->is_over = false;
   return !buffer->is_over;
 }
 
@@ -190,11 +247,11 @@ static void kill_group(struct child *child, int64_t now_ns) {
   child->report_ns = tp__deadline_after_ms(now_ns, UNKILLABLE_MS);
 }
 
-static void stop_child(const tp_process_loop *loop, struct child *child, tp_process_end end, uint32_t grace_ms,
+static void stop_child(tp_process_loop *loop, struct child *child, tp_process_end end, uint32_t grace_ms,
                        int64_t now_ns) {
   if (child->end != 0) return;
   decide(child, end, now_ns);
-  source_close(loop, &child->input_fd);
+  input_close(loop, child);
   if (grace_ms == 0) {
     kill_group(child, now_ns);
     return;
@@ -230,7 +287,7 @@ static void child_exited(tp_process_loop *loop, struct child *child, int64_t now
   child->kill_ns = child->report_ns = TP__NEVER;
   child->holders_ns = tp__deadline_after_ms(now_ns, HOLDERS_MS);
   source_close(loop, &child->pidfd);
-  source_close(loop, &child->input_fd);
+  input_close(loop, child);
 }
 
 /* @return whether no process holds the pipes, or enough was done about it. */
@@ -264,10 +321,11 @@ static void child_report(struct child *child) {
 static void child_free(tp_process_loop *loop, struct child *child) {
   const tp_allocator *allocator = &loop->allocator;
   source_close(loop, &child->pidfd);
-  source_close(loop, &child->input_fd);
+  input_close(loop, child);
   source_close(loop, &child->output_fd);
   source_close(loop, &child->errors_fd);
   tp__release(allocator, child->input, child->input_size);
+  tp__release(allocator, child->queue.bytes, child->queue.capacity);
   tp__release(allocator, child->output.bytes, child->output.capacity);
   tp__release(allocator, child->errors.bytes, child->errors.capacity);
   tp__release(allocator, child, sizeof *child);
@@ -309,7 +367,8 @@ static bool take_incoming(tp_process_loop *loop) {
 /* When the kernel has no memory to watch the child it is killed, and asked for its end from time to time. */
 static void watch_child(tp_process_loop *loop, struct child *child) {
   child->is_watched = true;
-  bool is_complete = source_watch(loop, &child->input_fd, EPOLLOUT) && source_watch(loop, &child->output_fd, EPOLLIN) &&
+  bool is_complete = (child->on_output || source_watch(loop, &child->input_fd, EPOLLOUT)) &&
+                     source_watch(loop, &child->output_fd, EPOLLIN) &&
                      source_watch(loop, &child->errors_fd, EPOLLIN) && source_watch(loop, &child->pidfd, EPOLLIN);
   if (is_complete) {
     write_input(loop, child);
@@ -346,6 +405,7 @@ static bool child_step(tp_process_loop *loop, struct child *child, bool is_cance
     child_ended(loop, child, true);
     return false;
   }
+  if (child->on_output) flush_queue(loop, child);
   if (is_cancelled) stop_child(loop, child, TP_PROCESS_CANCELLED, child->grace_ms, now_ns);
   if (child->output.is_over || child->errors.is_over)
     stop_child(loop, child, TP_PROCESS_OUTPUT_LIMIT, child->grace_ms, now_ns);
@@ -549,7 +609,10 @@ static tp_status options_read(tp_process_options *options, const tp_process_opti
   if (options->grace_ms > GRACE_MS_MAX) return above("grace_ms", options->grace_ms, GRACE_MS_MAX, fault);
   if (options->output_max > OUTPUT_LIMIT) return above("output_max", options->output_max, OUTPUT_LIMIT, fault);
   if (options->errors_max > OUTPUT_LIMIT) return above("errors_max", options->errors_max, OUTPUT_LIMIT, fault);
-  if (options->limit_ms == 0) options->limit_ms = LIMIT_MS;
+  if (options->on_output && (options->output_max > 0 || options->input.size > 0))
+    return tp__fail(fault, TP_ERR_USAGE, NULL,
+                    "tp_process_options.output_max and input are not for a resident child (on_output)");
+  if (options->limit_ms == 0 && !options->on_output) options->limit_ms = LIMIT_MS;
   if (options->grace_ms == 0) options->grace_ms = GRACE_MS;
   if (options->output_max == 0) options->output_max = OUTPUT_MAX;
   if (options->errors_max == 0) options->errors_max = OUTPUT_MAX;
@@ -598,6 +661,8 @@ static tp_status child_new(tp_process_loop *loop, const tp_process_options *opti
   }
   if (!child) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a child process");
   if (child->input) memcpy(child->input, options->input.data, child->input_size);
+  child->on_output = options->on_output;
+  child->queue.max = TP_PROCESS_QUEUE_MAX;
   child->output.max = options->output_max;
   child->errors.max = options->errors_max;
   child->grace_ms = options->grace_ms;
@@ -644,25 +709,67 @@ tp_status tp_process_start(tp_process_loop *loop, const tp_process_options *thei
   child->on_end = on_end;
   child->ctx = ctx;
   child->started_ns = started_ns;
-  child->deadline_ns = tp__deadline_after_ms(started_ns, options.limit_ms);
+  child->deadline_ns = options.limit_ms > 0 ? tp__deadline_after_ms(started_ns, options.limit_ms) : TP__NEVER;
   if (ret_id) *ret_id = id;
   child_publish(loop, child, &spawned);
   return TP_OK;
 }
 
-static bool cancel_in(tp__link *list, uint64_t id) {
+static struct child *find_in(tp__link *list, uint64_t id) {
   for (tp__link *link = list->next; link != list; link = link->next) {
     struct child *child = TP__CONTAINER(link, struct child, link);
-    if (child->id != id) continue;
-    child->is_cancelled = true;
-    return true;
+    if (child->id == id) return child;
   }
-  return false;
+  return NULL;
+}
+
+static struct child *find_locked(tp_process_loop *loop, uint64_t id) {
+  struct child *child = find_in(&loop->children, id);
+  return child ? child : find_in(&loop->incoming, id);
 }
 
 void tp_process_cancel(tp_process_loop *loop, uint64_t id) {
   if (!loop || loop->process_generation != tp__process_generation()) return;
   tp__mutex_lock(&loop->mutex);
-  if (cancel_in(&loop->children, id) || cancel_in(&loop->incoming, id)) tp__pollable_set(&loop->wake);
+  struct child *child = find_locked(loop, id);
+  if (child) {
+    child->is_cancelled = true;
+    tp__pollable_set(&loop->wake);
+  }
+  tp__mutex_unlock(&loop->mutex);
+}
+
+/* What can be sent at once is, by the caller: the thread of the loop is needed for the rest alone. */
+static tp_status write_locked(tp_process_loop *loop, struct child *child, tp_text bytes) {
+  size_t sent = 0;
+  if (bytes.size > child->queue.max - child->queue.size) return TP_ERR_FULL;
+  if (!buffer_room(&loop->allocator, &child->queue, child->queue.size + bytes.size)) return TP_ERR_NO_MEMORY;
+  if (child->queue.size == 0) send_locked(loop, child, bytes.data, bytes.size, &sent);
+  if (child->input_fd.fd < 0) return TP_ERR_STALE;
+  if (sent == bytes.size) return TP_OK;
+  buffer_add(&loop->allocator, &child->queue, bytes.data + sent, bytes.size - sent);
+  tp__pollable_set(&loop->wake);
+  return TP_OK;
+}
+
+tp_status tp_process_write(tp_process_loop *loop, uint64_t id, tp_text bytes) {
+  if (!loop || (bytes.size > 0 && !bytes.data)) return TP_ERR_USAGE;
+  if (loop->process_generation != tp__process_generation()) return TP_ERR_FORKED;
+  tp__mutex_lock(&loop->mutex);
+  struct child *child = find_locked(loop, id);
+  bool is_open = child && child->on_output && child->input_fd.fd >= 0 && !child->closes_input;
+  tp_status status = is_open ? write_locked(loop, child, bytes) : TP_ERR_STALE;
+  tp__mutex_unlock(&loop->mutex);
+  return status;
+}
+
+void tp_process_close_input(tp_process_loop *loop, uint64_t id) {
+  if (!loop || loop->process_generation != tp__process_generation()) return;
+  tp__mutex_lock(&loop->mutex);
+  struct child *child = find_locked(loop, id);
+  if (child && child->on_output) {
+    child->closes_input = true;
+    if (child->input_fd.fd >= 0) queue_send_locked(loop, child);
+  }
   tp__mutex_unlock(&loop->mutex);
 }

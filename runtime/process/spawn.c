@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/pidfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,9 +30,15 @@ static bool move_up(int *fd) {
   return true;
 }
 
-static int open_pipes(int pipes[PIPES][2]) {
+/* A resident child reads from a socket (process.c, send_locked()). */
+static int open_pipe(int pipe[2], bool is_socket) {
+  if (is_socket) return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pipe);
+  return pipe2(pipe, O_CLOEXEC);
+}
+
+static int open_pipes(int pipes[PIPES][2], bool is_resident) {
   for (int i = 0; i < PIPES; i++) {
-    if (pipe2(pipes[i], O_CLOEXEC) != 0) return errno;
+    if (open_pipe(pipes[i], is_resident && i == INPUT) != 0) return errno;
     if (!move_up(&pipes[i][0]) || !move_up(&pipes[i][1])) return errno;
     int ours = pipes[i][i == INPUT ? 1 : 0];
     if (fcntl(ours, F_SETFL, fcntl(ours, F_GETFL) | O_NONBLOCK) != 0) return errno;
@@ -112,7 +119,7 @@ static tp_status refuse(const tp_process_options *options, int error, tp_fault *
 tp_status tp__spawn(const tp_process_options *options, tp__spawned *ret_spawned, tp_fault *fault) {
   int pipes[PIPES][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
   tp__spawned spawned = {.pid = 0};
-  int error = open_pipes(pipes);
+  int error = open_pipes(pipes, options->on_output != NULL);
   if (error == 0) error = spawn(options, pipes, &spawned.pid);
   if (error == 0) error = watch(spawned.pid, &spawned.pidfd);
   close_one(&pipes[INPUT][0]);

@@ -442,6 +442,121 @@ static void a_host_that_ignores_its_children_gets_a_lost_end(void **state) {
   sigaction(SIGCHLD, &was, NULL);
 }
 
+/* ---- resident children ---- */
+
+struct resident {
+  struct run run; /* first: on_end and on_output have one ctx */
+  latch answered;
+  _Atomic size_t lines, bytes;
+};
+
+static void resident_wrote(void *ctx, tp_text piece) {
+  struct resident *r = ctx;
+  r->bytes += piece.size;
+  for (size_t i = 0; i < piece.size; i++) r->lines += piece.data[i] == '\n';
+  latch_hit(&r->answered);
+}
+
+static uint64_t start_resident(tp_process_loop *loop, const char *line, struct resident *r) {
+  const char *const arguments[] = {"/bin/sh", "-c", line, NULL};
+  const char *const environment[] = {"PATH=/usr/bin:/bin", marker, NULL};
+  tp_process_options options = {.struct_size = sizeof options,
+                                .arguments = arguments,
+                                .environment = environment,
+                                .errors_max = 4096,
+                                .on_output = resident_wrote};
+  uint64_t id = 0;
+  tp_fault fault = {0};
+  *r = (struct resident){.run = {.ended = LATCH}, .answered = LATCH};
+  if (tp_process_start(loop, &options, run_ended, r, &id, &fault) != TP_OK) fail_msg("%s", fault.message);
+  return id;
+}
+
+static void wait_for_bytes(struct resident *r, size_t bytes) {
+  for (uint32_t hits = 1; r->bytes < bytes; hits++) latch_wait(&r->answered, hits);
+}
+
+static void resident_child_answers_until_its_input_is_closed(void **state) {
+  (void)state;
+  tp_process_loop *loop;
+  struct resident r;
+  assert_int_equal(tp_process_loop_new(NULL, &loop, NULL), TP_OK);
+  uint64_t id = start_resident(loop, "cat", &r);
+  for (size_t i = 1; i <= 100; i++) {
+    assert_int_equal(tp_process_write(loop, id, (tp_text)TEXT("hello\n")), TP_OK);
+    wait_for_bytes(&r, 6 * i);
+  }
+  assert_int_equal(r.lines, 100);
+  tp_process_close_input(loop, id);
+  latch_wait(&r.run.ended, 1);
+  assert_int_equal(r.run.result.end, TP_PROCESS_EXITED);
+  assert_int_equal(r.run.result.exit_code, 0);
+  assert_int_equal(tp_process_write(loop, id, (tp_text)TEXT("x")), TP_ERR_STALE);
+  tp_process_loop_free(loop);
+}
+
+/* More than a socket holds waits, and is bounded. */
+static void what_a_resident_child_does_not_read_waits(void **state) {
+  (void)state;
+  enum { PIECE = 1 << 20, PIECES = 8 };
+  tp_process_loop *loop;
+  struct resident r;
+  char *piece = malloc(PIECE);
+  memset(piece, 'x', PIECE);
+  assert_int_equal(tp_process_loop_new(NULL, &loop, NULL), TP_OK);
+  uint64_t id = start_resident(loop, "cat", &r);
+  for (int i = 0; i < PIECES; i++) assert_int_equal(tp_process_write(loop, id, (tp_text){piece, PIECE}), TP_OK);
+  tp_process_close_input(loop, id); /* behind what waits */
+  assert_int_equal(tp_process_write(loop, id, (tp_text)TEXT("x")), TP_ERR_STALE);
+  latch_wait(&r.run.ended, 1);
+  assert_int_equal(r.bytes, (size_t)PIECE * PIECES);
+  id = start_resident(loop, "sleep 100", &r);
+  tp_status status = TP_OK;
+  for (int i = 0; i < 100 && status == TP_OK; i++) status = tp_process_write(loop, id, (tp_text){piece, PIECE});
+  assert_int_equal(status, TP_ERR_FULL);
+  tp_process_cancel(loop, id);
+  latch_wait(&r.run.ended, 1);
+  assert_int_equal(r.run.result.end, TP_PROCESS_CANCELLED);
+  tp_process_loop_free(loop);
+  free(piece);
+}
+
+static void resident_child_that_closes_its_input_or_talks_to_stderr_lives_on(void **state) {
+  (void)state;
+  tp_process_loop *loop;
+  struct resident r;
+  size_t before = open_descriptors();
+  assert_int_equal(tp_process_loop_new(NULL, &loop, NULL), TP_OK);
+  uint64_t id = start_resident(loop, "exec <&-; head -c 100000 /dev/zero >&2; echo up; exec sleep 100", &r);
+  wait_for_bytes(&r, 3);
+  assert_int_equal(tp_process_write(loop, id, (tp_text)TEXT("x")), TP_ERR_STALE);
+  assert_int_equal(r.run.calls, 0);
+  tp_process_cancel(loop, id);
+  latch_wait(&r.run.ended, 1);
+  assert_int_equal(r.run.errors_size, 4096);
+  tp_process_loop_free(loop);
+  assert_int_equal(open_descriptors(), before);
+  assert_int_equal(marked_processes(), 0);
+}
+
+static void options_of_others_are_refused_for_a_resident_child(void **state) {
+  (void)state;
+  tp_process_loop *loop;
+  struct run run = {.ended = LATCH};
+  const char *const arguments[] = {"/bin/true", NULL};
+  assert_int_equal(tp_process_loop_new(NULL, &loop, NULL), TP_OK);
+  tp_process_options options = {
+      .struct_size = sizeof options, .arguments = arguments, .on_output = resident_wrote, .output_max = 1};
+  assert_int_equal(tp_process_start(loop, &options, run_ended, &run, NULL, NULL), TP_ERR_USAGE);
+  options.output_max = 0;
+  options.input = (tp_text)TEXT("x");
+  assert_int_equal(tp_process_start(loop, &options, run_ended, &run, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_process_write(NULL, 1, (tp_text)TEXT("x")), TP_ERR_USAGE);
+  assert_int_equal(tp_process_write(loop, 1, (tp_text)TEXT("x")), TP_ERR_STALE);
+  tp_process_close_input(loop, 1);
+  tp_process_loop_free(loop);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_hostile_child_is_settled_and_leaves_nothing),
@@ -457,6 +572,10 @@ int main(void) {
       cmocka_unit_test(more_children_than_allowed_are_refused),
       cmocka_unit_test(wrong_options_are_refused),
       cmocka_unit_test(a_host_that_ignores_its_children_gets_a_lost_end),
+      cmocka_unit_test(resident_child_answers_until_its_input_is_closed),
+      cmocka_unit_test(what_a_resident_child_does_not_read_waits),
+      cmocka_unit_test(resident_child_that_closes_its_input_or_talks_to_stderr_lives_on),
+      cmocka_unit_test(options_of_others_are_refused_for_a_resident_child),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
