@@ -23,7 +23,15 @@ enum {
   TP__HOOK_LIMIT_MS_MAX = 86400000
 };
 
-typedef enum tp__hook_kind { TP__HOOK_SCRIPT = 1, TP__HOOK_LOG = 2, TP__HOOK_SAVE_JSON = 3 } tp__hook_kind;
+typedef enum tp__hook_kind {
+  TP__HOOK_SCRIPT = 1,
+  TP__HOOK_LOG = 2,
+  TP__HOOK_SAVE_JSON = 3,
+  TP__HOOK_WORKER = 4
+} tp__hook_kind;
+
+/** A program that stays (hook_worker.h). */
+typedef struct tp__worker tp__worker;
 
 typedef struct tp__edges {
   tp_edge items[TP__HOOK_EDGES_MAX];
@@ -51,6 +59,8 @@ typedef struct tp__hook {
   struct tp__hook *next;
   const char *id, *file, *event, *summary, *path, *match;
   tp__hook_kind kind;
+  bool is_msgpack;    /* of a worker: its frames; else JSON Lines */
+  tp__worker *worker; /* made at the commit */
   uint32_t phase;
   const tp_phase *row; /* own_row: a program may outlive the runtime */
   tp_phase own_row;
@@ -91,6 +101,9 @@ struct tp_hooks {
   tp_process_loop *loop;
   pthread_mutex_t mutex;
   pthread_cond_t told;
+  /* under mutex; of the loop, from its first callback on */
+  pthread_t loop_thread;
+  bool has_loop_thread;
   /* under mutex */
   size_t references;
   tp_hook_program_fn on_program; /* NULL: none, or no more */
@@ -102,6 +115,25 @@ struct tp_hooks {
 bool tp__hooks_watched(tp_hooks *hooks);
 /** Calls on_program, if there is one still. */
 void tp__hooks_tell(tp_hooks *hooks, const tp_hook_program *program);
+
+/** In each callback of the loop; and whether this is its thread. */
+void tp__hooks_note_loop(tp_hooks *hooks);
+bool tp__hooks_in_loop(tp_hooks *hooks);
+
+/** Bytes that grow; zero-filled: none. */
+struct tp__line {
+  char *bytes;
+  size_t size, capacity;
+  bool failed; /* there was no memory for all of them */
+};
+/** A tp_print_fn; ctx is a struct tp__line. */
+void tp__line_add(void *ctx, const char *bytes, size_t size);
+
+/** Whether the files that a command names are what was hashed. */
+bool tp__hook_is_as_it_was(const tp__hook *hook);
+extern const char tp__hook_changed[];
+/** Writes what a hook of our own protocol gets. */
+void tp__hook_write_context(const tp__hook *hook, const tp_call *call, tp_writer *writer);
 
 struct tp__hook_matcher {
   struct tp__hook_matcher *next;
@@ -152,6 +184,8 @@ typedef struct tp__asked {
 /** @param ret_judged  borrows from the result; tp__judged_fini(). */
 void tp__hook_judge(const tp__hook *hook, const tp__asked *asked, const tp_process_result *result,
                     tp__judged *ret_judged);
+/** Of a worker. @param reply  a map with `result`, or `error`. */
+void tp__hook_judge_reply(const tp__hook *hook, const tp__asked *asked, tp_text reply, tp__judged *ret_judged);
 void tp__judged_fini(tp__judged *judged);
 
 #endif

@@ -280,17 +280,18 @@ static void answer(tp__judge *judge, tp_text errors) {
                                                             : TP_ANSWER_ALLOW;
 }
 
+static void answer_explicitly(tp__judge *judge, bool blocks, tp_text errors) {
+  if (!judge->hook->wants_json || judge->has_explicit_verdict || blocks) answer(judge, errors);
+  else tp__judge_fail(judge, TP_REASON_MALFORMED, "verdict: json, and the program said none (continue or a signal)");
+}
+
 static void judge_exited(tp__judge *judge, const tp_process_result *result) {
   bool blocks = result->exit_code != 0;
   judge->judged->outcome.code = (uint32_t)result->exit_code;
   if (blocks) decide(judge, TP_VERDICT_DENY);
   read_output(judge, result->output, blocks);
   if (tp__judge_has_failed(judge)) return;
-  if (judge->hook->wants_json && !judge->has_explicit_verdict && !blocks) {
-    tp__judge_fail(judge, TP_REASON_MALFORMED, "verdict: json, and the program printed none (continue or a signal)");
-    return;
-  }
-  answer(judge, result->errors);
+  answer_explicitly(judge, blocks, result->errors);
 }
 
 static void judge_end(tp__judge *judge, const tp_process_result *result) {
@@ -314,17 +315,17 @@ static void judge_end(tp__judge *judge, const tp_process_result *result) {
   }
 }
 
-void tp__hook_judge(const tp__hook *hook, const tp__asked *asked, const tp_process_result *result,
-                    tp__judged *ret_judged) {
-  tp__judged *judged = ret_judged;
+static void judged_init(tp__judged *judged) {
   judged->outcome = (tp_outcome){.struct_size = sizeof judged->outcome};
   judged->reason[0] = '\0';
   judged->dropped = 0;
   judged->writer = judged->other = NULL;
   judged->text = NULL;
   judged->replacement = (tp_field){0};
-  tp__judge judge = {.hook = hook, .judged = judged, .asked = asked};
-  if (!hook->protocol || !tp__protocol_judge(&judge, result)) judge_end(&judge, result);
+}
+
+/* The outcome points to what was gathered. */
+static void judged_seal(tp__judged *judged) {
   bool has_answered = judged->outcome.kind != TP_ANSWER_FAILED && judged->outcome.kind != TP_ANSWER_DENY;
   if (has_answered && judged->replacement.id != 0) {
     judged->outcome.replacements = &judged->replacement;
@@ -332,6 +333,26 @@ void tp__hook_judge(const tp__hook *hook, const tp__asked *asked, const tp_proce
   }
   if (judged->outcome.contribution_count > 0) judged->outcome.contributions = judged->list;
   if (judged->reason[0]) judged->outcome.reason = judged->reason;
+}
+
+void tp__hook_judge(const tp__hook *hook, const tp__asked *asked, const tp_process_result *result,
+                    tp__judged *ret_judged) {
+  judged_init(ret_judged);
+  tp__judge judge = {.hook = hook, .judged = ret_judged, .asked = asked};
+  if (!hook->protocol || !tp__protocol_judge(&judge, result)) judge_end(&judge, result);
+  judged_seal(ret_judged);
+}
+
+void tp__hook_judge_reply(const tp__hook *hook, const tp__asked *asked, tp_text reply, tp__judged *ret_judged) {
+  tp_text result = tp_value_get(reply, "result");
+  judged_init(ret_judged);
+  tp__judge judge = {.hook = hook, .judged = ret_judged, .asked = asked};
+  if (is_said(tp_value_get(reply, "error"))) read_error(&judge, tp_value_get(reply, "error"));
+  else if (is_said(result) && tp_value_kind_of(result) != TP_VALUE_MAP)
+    tp__judge_fail(&judge, TP_REASON_MALFORMED, "result of the reply is no object");
+  else if (is_said(result)) read_object(&judge, result);
+  if (!tp__judge_has_failed(&judge)) answer_explicitly(&judge, false, (tp_text){NULL, 0});
+  judged_seal(ret_judged);
 }
 
 void tp__judged_fini(tp__judged *judged) {

@@ -15,7 +15,7 @@
   "id, event_type, event, enabled, blocking, summary, priority, after, before, requires, match, handler, failure, " \
   "verdict, effects, protocol, tools, plugin_root, rewrite"
 #define MATCH_KEYS "ability_scope, min_duration_ms, only_if_changed_paths, agent, mode, matcher"
-#define HANDLER_KEYS "kind, command, path, timeout_ms"
+#define HANDLER_KEYS "kind, command, path, timeout_ms, frames"
 
 struct reader {
   tp_hooks *hooks;
@@ -482,6 +482,33 @@ static tp_status read_path(struct reader *reader, tp__hook *hook, uint32_t map) 
   return hook->path ? TP_OK : no_memory(reader);
 }
 
+static const struct kind {
+  const char *name;
+  tp__hook_kind kind;
+  const char *keys; /* of those that not every kind has */
+} kinds[] = {{"script", TP__HOOK_SCRIPT, "command"},
+             {"worker", TP__HOOK_WORKER, "command frames"},
+             {"log", TP__HOOK_LOG, "path"},
+             {"save_json", TP__HOOK_SAVE_JSON, "path"}};
+
+static const struct kind *find_kind(const char *name) {
+  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+    if (strcmp(kinds[i].name, name) == 0) return &kinds[i];
+  return NULL;
+}
+
+static tp_status read_frames(struct reader *reader, tp__hook *hook, uint32_t map) {
+  const char *frames = "json";
+  if (hook->protocol)
+    return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, map, "kind"),
+                  "a worker speaks our own protocol: a hook of another host is a script");
+  TRY(read_text(reader, map, "frames", &frames));
+  hook->is_msgpack = strcmp(frames, "msgpack") == 0;
+  if (hook->is_msgpack || strcmp(frames, "json") == 0) return TP_OK;
+  return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, map, "frames"),
+                "frames are json or msgpack, not \"%s\"", frames);
+}
+
 static tp_status read_handler(struct reader *reader, tp__hook *hook) {
   uint32_t map = tp__yaml_get(&reader->yaml, 0, "handler");
   if (map == 0) return REFUSE(reader, TP_ERR_MALFORMED, 0, "a hook needs handler: {kind: script, command: …}");
@@ -492,15 +519,19 @@ static tp_status read_handler(struct reader *reader, tp__hook *hook) {
   TRY(read_number(reader, map, "timeout_ms", 1, TP__HOOK_LIMIT_MS_MAX, &limit_ms));
   hook->limit_ms = (uint32_t)limit_ms;
   if (limit_ms == 0 && hook->protocol) hook->limit_ms = hook->protocol_event->limit_ms[hook->protocol];
-  bool is_script = strcmp(kind, "script") == 0;
-  const char *foreign = is_script ? "path" : "command";
-  uint32_t index = tp__yaml_get(&reader->yaml, map, foreign);
-  if (index != 0) return REFUSE(reader, TP_ERR_MALFORMED, index, "a handler of kind %s has no %s", kind, foreign);
-  hook->kind = is_script ? TP__HOOK_SCRIPT : strcmp(kind, "log") == 0 ? TP__HOOK_LOG : TP__HOOK_SAVE_JSON;
-  if (is_script) return read_command(reader, hook, map);
-  if (hook->kind == TP__HOOK_LOG || strcmp(kind, "save_json") == 0) return read_path(reader, hook, map);
-  return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, map, "kind"),
-                "there is no kind \"%s\": script, log, save_json", kind);
+  const struct kind *row = find_kind(kind);
+  if (!row)
+    return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, map, "kind"),
+                  "there is no kind \"%s\": script, worker, log, save_json", kind);
+  static const char *const own[] = {"command", "path", "frames"};
+  for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+    uint32_t index = tp__yaml_get(&reader->yaml, map, own[i]);
+    if (index != 0 && !strstr(row->keys, own[i]))
+      return REFUSE(reader, TP_ERR_MALFORMED, index, "a handler of kind %s has no %s", kind, own[i]);
+  }
+  hook->kind = row->kind;
+  if (hook->kind == TP__HOOK_WORKER) TRY(read_frames(reader, hook, map));
+  return strstr(row->keys, "command") ? read_command(reader, hook, map) : read_path(reader, hook, map);
 }
 
 /* ---- policies and edges ---- */
@@ -532,8 +563,8 @@ static tp_status read_verdict(struct reader *reader, tp__hook *hook) {
   uint32_t index = tp__yaml_get(&reader->yaml, 0, "verdict");
   if (hook->protocol) return REFUSE(reader, TP_ERR_MALFORMED, index, "verdict belongs to our own protocol");
   if (strcmp(verdict, "json") != 0) return REFUSE(reader, TP_ERR_MALFORMED, index, "verdict is json, or left out");
-  if (!hook->row->stop || !hook->is_blocking || hook->kind != TP__HOOK_SCRIPT)
-    return REFUSE(reader, TP_ERR_MALFORMED, index, "verdict: json needs a blocking script in a phase with verdicts");
+  if (!hook->row->stop || !hook->is_blocking || hook->path)
+    return REFUSE(reader, TP_ERR_MALFORMED, index, "verdict: json needs a blocking program in a phase with verdicts");
   hook->wants_json = true;
   return TP_OK;
 }

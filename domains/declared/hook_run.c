@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "domains/declared/glob.h"
-#include "domains/declared/hook.h"
+#include "domains/declared/hook_worker.h"
 
 enum { ERRORS_MAX = 64 << 10, OUTPUT_MAX = 1 << 20, BEHIND_DEADLINE_MS = 200, DEFAULT_LIMIT_MS = 30000 };
 
@@ -44,21 +44,15 @@ int32_t tp__hook_matches(void *ctx, const tp_match_view *view) {
 
 /* ---- the context: one line of JSON ---- */
 
-struct line {
-  char *bytes;
-  size_t size, capacity;
-  bool failed;
-};
-
-static void line_add(void *ctx, const char *bytes, size_t size) {
-  struct line *line = ctx;
+void tp__line_add(void *ctx, const char *bytes, size_t size) {
+  struct tp__line *line = ctx;
   void *grown = line->bytes;
   if (line->failed || !tp__grow(&tp__malloc_allocator, &grown, &line->capacity, line->size + size, 1)) {
     line->failed = true;
     return;
   }
   line->bytes = grown;
-  memcpy(line->bytes + line->size, bytes, size);
+  if (size > 0) memcpy(line->bytes + line->size, bytes, size);
   line->size += size;
 }
 
@@ -116,7 +110,7 @@ static void write_aliases(tp_writer *writer, uint32_t phase, tp_text payload) {
   }
 }
 
-static void write_context(const tp__hook *hook, const tp_call *call, tp_writer *writer) {
+void tp__hook_write_context(const tp__hook *hook, const tp_call *call, tp_writer *writer) {
   tp_text payload = tp_call_payload(call);
   uint32_t phase = tp_call_phase(call);
   size_t ids = 0;
@@ -141,17 +135,17 @@ static void write_context(const tp__hook *hook, const tp_call *call, tp_writer *
 }
 
 /* @return TP_OK and a line with its newline, to be freed. */
-static tp_status context_line(const tp__hook *hook, const tp_call *call, struct line *ret_line) {
+static tp_status context_line(const tp__hook *hook, const tp_call *call, struct tp__line *ret_line) {
   tp_writer *writer;
   tp_status status = tp_writer_new(NULL, &writer);
   if (status != TP_OK) return status;
-  if (!hook->protocol) write_context(hook, call, writer);
+  if (!hook->protocol) tp__hook_write_context(hook, call, writer);
   else if (!tp__protocol_write(hook, call, writer)) status = TP_ERR_NO_MEMORY;
   tp_text value;
-  struct line line = {0};
+  struct tp__line line = {0};
   if (status == TP_OK) status = tp_writer_finish(writer, &value);
-  if (status == TP_OK) status = tp_json_encode(value, line_add, &line, NULL);
-  if (status == TP_OK) line_add(&line, "\n", 1);
+  if (status == TP_OK) status = tp_json_encode(value, tp__line_add, &line, NULL);
+  if (status == TP_OK) tp__line_add(&line, "\n", 1);
   tp_writer_free(writer);
   if (status == TP_OK && line.failed) status = TP_ERR_NO_MEMORY;
   if (status == TP_OK) *ret_line = line;
@@ -167,7 +161,7 @@ struct job {
   const tp__hook *hook;
   tp_token token;
   tp__asked asked; /* its texts lie behind the job */
-  struct line input; /* for on_program; empty without one */
+  struct tp__line input; /* for on_program; empty without one */
   pthread_mutex_t mutex;
   /* under mutex */
   uint64_t process; /* 0: not started yet */
@@ -221,6 +215,7 @@ static void tell(const struct job *job, const tp_process_result *result, const t
 
 static void program_ended(void *ctx, const tp_process_result *result) {
   struct job *job = ctx;
+  tp__hooks_note_loop(job->hook->hooks);
   tp__judged *judged = malloc(sizeof *judged);
   if (!judged) {
     tp_outcome outcome = {.struct_size = sizeof outcome, .kind = TP_ANSWER_FAILED, .reason = "no memory to judge it"};
@@ -242,7 +237,9 @@ bool tp__hook_same_file(const struct stat *one, const struct stat *other) {
          one->st_ctim.tv_sec == other->st_ctim.tv_sec && one->st_ctim.tv_nsec == other->st_ctim.tv_nsec;
 }
 
-static bool is_as_it_was(const tp__hook *hook) {
+const char tp__hook_changed[] = "the program is not what was trusted: read the directory again and trust it";
+
+bool tp__hook_is_as_it_was(const tp__hook *hook) {
   for (size_t i = 0; i < hook->name_count; i++) {
     const tp__hook_program *program = &hook->programs[i];
     struct stat now;
@@ -269,10 +266,10 @@ static uint32_t process_limit_ms(const tp_call *call) {
   return (uint32_t)left_ms + BEHIND_DEADLINE_MS;
 }
 
-static void start_program(struct job *job, const tp_call *call, const struct line *line) {
+static void start_program(struct job *job, const tp_call *call, const struct tp__line *line) {
   const tp__hook *hook = job->hook;
-  if (!is_as_it_was(hook)) {
-    complete_unstarted(job, "the program is not what was trusted: read the directory again and trust it", 0);
+  if (!tp__hook_is_as_it_was(hook)) {
+    complete_unstarted(job, tp__hook_changed, 0);
     return;
   }
   tp_process_options options = {.struct_size = sizeof options,
@@ -337,7 +334,7 @@ static struct job *job_new(const tp__hook *hook, const tp_call *call) {
 }
 
 static tp_answer run_script(const tp__hook *hook, tp_call *call) {
-  struct line line;
+  struct tp__line line;
   tp_status status = context_line(hook, call, &line);
   if (status != TP_OK) return tp_call_fail(call, (uint32_t)status, "the context could not be written as JSON");
   struct job *job = job_new(hook, call);
@@ -358,7 +355,7 @@ static tp_answer run_script(const tp__hook *hook, tp_call *call) {
 
 /* ---- files ---- */
 
-static bool write_all(int fd, const struct line *line) {
+static bool write_all(int fd, const struct tp__line *line) {
   size_t written = 0;
   while (written < line->size) {
     ssize_t size = write(fd, line->bytes + written, line->size - written);
@@ -370,7 +367,7 @@ static bool write_all(int fd, const struct line *line) {
 }
 
 /* One write at the end of the file, so that lines of several programs do not mix. */
-static bool append_line(const char *path, const struct line *line) {
+static bool append_line(const char *path, const struct tp__line *line) {
   int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return false;
   bool is_written = write_all(fd, line);
@@ -378,7 +375,7 @@ static bool append_line(const char *path, const struct line *line) {
 }
 
 /* Readers see the old file or the new one. */
-static bool replace_file(const char *path, const struct line *line) {
+static bool replace_file(const char *path, const struct tp__line *line) {
   char name[4200];
   int size = snprintf(name, sizeof name, "%s.XXXXXX", path);
   if (size < 0 || (size_t)size >= sizeof name) return false;
@@ -391,7 +388,7 @@ static bool replace_file(const char *path, const struct line *line) {
 }
 
 static tp_answer run_file(const tp__hook *hook, tp_call *call) {
-  struct line line;
+  struct tp__line line;
   tp_status status = context_line(hook, call, &line);
   if (status != TP_OK) return tp_call_fail(call, (uint32_t)status, "the context could not be written as JSON");
   bool is_written = hook->kind == TP__HOOK_LOG ? append_line(hook->path, &line) : replace_file(hook->path, &line);
@@ -405,10 +402,12 @@ static tp_answer run_file(const tp__hook *hook, tp_call *call) {
 
 tp_answer tp__hook_run(void *self, tp_call *call) {
   const tp__hook *hook = self;
+  if (hook->kind == TP__HOOK_WORKER) return tp__worker_run(hook->worker, call);
   return hook->kind == TP__HOOK_SCRIPT ? run_script(hook, call) : run_file(hook, call);
 }
 
 void tp__hook_destroy(void *self) {
   const tp__hook *hook = self;
+  if (hook->worker) tp__worker_stop(hook->worker);
   tp__hooks_unref(hook->hooks);
 }

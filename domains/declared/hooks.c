@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "domains/declared/hook.h"
+#include "domains/declared/hook_worker.h"
 #include "domains/declared/sha256.h"
 #include "domains/declared/yaml_items.h"
 
@@ -49,6 +49,7 @@ void tp__hooks_unref(tp_hooks *hooks) {
   pthread_mutex_unlock(&hooks->mutex);
   if (left > 0) return;
   tp_process_loop_free(hooks->loop);
+  for (tp__hook *hook = hooks->first; hook; hook = hook->next) tp__worker_free(hook->worker);
   for (struct tp__hook_matcher *one = hooks->matchers; one; one = one->next) tp__matcher_fini(&one->matcher);
   while (hooks->blocks) {
     struct tp__block *block = hooks->blocks;
@@ -58,6 +59,20 @@ void tp__hooks_unref(tp_hooks *hooks) {
   pthread_cond_destroy(&hooks->told);
   pthread_mutex_destroy(&hooks->mutex);
   free(hooks);
+}
+
+void tp__hooks_note_loop(tp_hooks *hooks) {
+  pthread_mutex_lock(&hooks->mutex);
+  hooks->loop_thread = pthread_self();
+  hooks->has_loop_thread = true;
+  pthread_mutex_unlock(&hooks->mutex);
+}
+
+bool tp__hooks_in_loop(tp_hooks *hooks) {
+  pthread_mutex_lock(&hooks->mutex);
+  bool is_inside = hooks->has_loop_thread && pthread_equal(hooks->loop_thread, pthread_self());
+  pthread_mutex_unlock(&hooks->mutex);
+  return is_inside;
 }
 
 bool tp__hooks_watched(tp_hooks *hooks) {
@@ -378,8 +393,15 @@ tp_status tp_hooks_read(tp_runtime *runtime, const tp_hooks_options *theirs, tp_
 
 const char *tp_hooks_hash(const tp_hooks *hooks) { return hooks->hash; }
 
+static bool is_program(const tp__hook *hook) {
+  return hook->kind == TP__HOOK_SCRIPT || hook->kind == TP__HOOK_WORKER;
+}
+
 static const char *kind_name(tp__hook_kind kind) {
-  return kind == TP__HOOK_SCRIPT ? "script" : kind == TP__HOOK_LOG ? "log" : "save_json";
+  static const char *const names[] = {
+      [TP__HOOK_SCRIPT] = "script", [TP__HOOK_LOG] = "log", [TP__HOOK_SAVE_JSON] = "save_json",
+      [TP__HOOK_WORKER] = "worker"};
+  return names[kind];
 }
 
 size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
@@ -389,7 +411,7 @@ size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
                          .file = hook->file,
                          .event = hook->event,
                          .kind = kind_name(hook->kind),
-                         .target = hook->kind == TP__HOOK_SCRIPT ? hook->arguments[0] : hook->path,
+                         .target = is_program(hook) ? hook->arguments[0] : hook->path,
                          .match = hook->match,
                          .summary = hook->summary,
                          .phase = hook->phase,
@@ -399,7 +421,7 @@ size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
                          .blocking = hook->is_blocking,
                          .rewrites = hook->rewrites,
                          .protocol = tp__protocol_name(hook->protocol),
-                         .arguments = hook->kind == TP__HOOK_SCRIPT ? hook->arguments : NULL};
+                         .arguments = is_program(hook) ? hook->arguments : NULL};
     if (!each(ctx, &info)) break;
   }
   return hooks->count;
@@ -408,6 +430,8 @@ size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
 /* ---- the commit ---- */
 
 static tp_status add_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
+  if (hook->kind == TP__HOOK_WORKER && !hook->worker) hook->worker = tp__worker_new(hook);
+  if (hook->kind == TP__HOOK_WORKER && !hook->worker) return refuse_memory(fault);
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = hook->id,
                         .summary = hook->summary,
@@ -422,7 +446,7 @@ static tp_status add_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
                         .placement = TP_PLACEMENT_THREAD,
                         .origin_file = hook->file,
                         .origin_line = hook->place.line,
-                        .kind = hook->kind == TP__HOOK_SCRIPT ? TP_HANDLER_KIND_SCRIPT : TP_HANDLER_KIND_NATIVE};
+                        .kind = is_program(hook) ? TP_HANDLER_KIND_SCRIPT : TP_HANDLER_KIND_NATIVE};
   tp_status status = tp_edit_add_handler(edit, &handler, fault);
   if (status == TP_OK) tp__hooks_ref(hook->hooks);
   return status;

@@ -111,7 +111,7 @@ typedef struct tp_hook_info {
   const char *id;
   const char *file;             /* its path */
   const char *event;            /* as the file names it */
-  const char *kind;             /* "script", "log", "save_json" */
+  const char *kind;             /* "script", "worker", "log", "save_json" */
   const char *target;           /* the program, or the file that is written */
   const char *match;            /* as text; empty: always */
   const char *summary;          /* may be empty */
@@ -122,7 +122,7 @@ typedef struct tp_hook_info {
   bool rewrites;                /* it may replace what a tool is called with, or its result */
   uint8_t reserved_;            /* zero */
   const char *protocol;         /* "claude-code", "gemini"; empty: our own */
-  const char *const *arguments; /* of a script: what is started, ended by NULL; else NULL */
+  const char *const *arguments; /* of a program: what is started, ended by NULL; else NULL */
 } tp_hook_info;
 /** false stops. */
 typedef bool (*tp_hook_info_fn)(void *ctx, const tp_hook_info *info);
