@@ -14,6 +14,7 @@ import re
 import sys
 
 LIBRARY = r'(runtime|phases|providers|stores|domains)/.*\.[ch]$'
+PROGRAMS = r'domains/declared/sandbox_main\.c$'  # a helper that a library starts
 CORE = r'(runtime|phases)/.*\.[ch]$'
 ANY_C = r'.*\.[ch]$'
 
@@ -74,11 +75,11 @@ PATTERNS = [
      calls('malloc', 'calloc', 'realloc', 'reallocarray', 'aligned_alloc', 'posix_memalign', 'free', 'strn?dup', 'v?asprintf', 'getline'),
      'memory comes from the given tp_allocator (tp__alloc), so that a test can refuse it',
      ('phases/x.c', 'char *s = strdup(text);\n')),
-    ('printing', LIBRARY, None, 'code',
+    ('printing', LIBRARY, PROGRAMS, 'code',
      calls('v?f?printf', 'v?dprintf', 'f?puts', 'f?putc', 'putchar', 'fputs', 'perror', 'syslog') + r'|\b(stdout|stderr)\b',
      'library code never prints: hand it to the log callback or a print callback',
      ('runtime/base/x.c', 'fprintf(stderr, "no");\n')),
-    ('ending', LIBRARY, None, 'code', calls('abort', 'exit', '_exit', '_Exit', 'quick_exit', 'raise', 'err', 'errx'),
+    ('ending', LIBRARY, PROGRAMS, 'code', calls('abort', 'exit', '_exit', '_Exit', 'quick_exit', 'raise', 'err', 'errx'),
      'library code never ends its host: return a tp_status (assert is for our own invariants)',
      ('domains/memory/x.c', 'if (bad) abort();\n')),
     ('host state', LIBRARY, None, 'code',

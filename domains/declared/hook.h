@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "domains/declared/hook_protocol.h"
+#include "domains/declared/sandbox.h"
 #include "domains/declared/text.h"
 #include "turnphase/process.h"
 
@@ -72,6 +73,8 @@ typedef struct tp__hook {
   const char *names[TP__HOOK_FILES_MAX]; /* the path behind each argument; NULL: it is none. Behind them the files that
                                             a line of a shell names */
   tp__hook_program programs[TP__HOOK_FILES_MAX];
+  tp__sandbox sandbox;
+  const char *const *started; /* what is started: arguments, or the sandbox's helper with them */
   size_t argument_count, name_count;
   tp__edges after, before, needs;
   tp__patterns scopes, changed_paths, agents, modes;
@@ -92,6 +95,8 @@ struct tp_hooks {
   const char *directory, *root;
   const char *only; /* NULL: all */
   tp_grant grants;
+  bool sandboxes_all;
+  const char *helper; /* of sandboxes */
   tp__hook *first;
   size_t count;
   const char *environment[16];

@@ -15,7 +15,7 @@
   "id, event_type, event, enabled, blocking, summary, priority, after, before, requires, match, handler, failure, " \
   "verdict, effects, protocol, tools, plugin_root, rewrite"
 #define MATCH_KEYS "ability_scope, min_duration_ms, only_if_changed_paths, agent, mode, matcher"
-#define HANDLER_KEYS "kind, command, path, timeout_ms, frames"
+#define HANDLER_KEYS "kind, command, path, timeout_ms, frames, sandbox"
 
 struct reader {
   tp_hooks *hooks;
@@ -482,12 +482,63 @@ static tp_status read_path(struct reader *reader, tp__hook *hook, uint32_t map) 
   return hook->path ? TP_OK : no_memory(reader);
 }
 
+/* ---- sandbox ---- */
+
+static tp_status read_sandbox_paths(struct reader *reader, uint32_t map, const char *key, const char **paths,
+                                    size_t *ret_count) {
+  uint32_t index;
+  TRY(read_texts(reader, map, key, paths, TP__SANDBOX_PATHS_MAX, ret_count, &index));
+  for (size_t i = 0; i < *ret_count; i++) {
+    paths[i] = path_of(reader->hooks, paths[i]);
+    if (!paths[i]) return no_memory(reader);
+    if (access(paths[i], F_OK) != 0)
+      return REFUSE(reader, TP_ERR_MALFORMED, index, "%s of the sandbox names %s, which is not there", key, paths[i]);
+  }
+  return TP_OK;
+}
+
+static tp_status read_sandbox_map(struct reader *reader, tp__sandbox *sandbox, uint32_t map) {
+  static const char *const numbers[TP__SANDBOX_NUMBERS] = {"memory_mib", "cpu_s", "processes", "file_mib"};
+  TRY(expect_map(reader, map, "sandbox", "read, write, network, memory_mib, cpu_s, processes, file_mib"));
+  TRY(read_sandbox_paths(reader, map, "read", sandbox->reads, &sandbox->read_count));
+  TRY(read_sandbox_paths(reader, map, "write", sandbox->writes, &sandbox->write_count));
+  TRY(read_bool(reader, map, "network", &sandbox->network));
+  for (size_t i = 0; i < TP__SANDBOX_NUMBERS; i++) {
+    int64_t number = 0;
+    char text[32];
+    TRY(read_number(reader, map, numbers[i], 1, 1 << 20, &number));
+    if (number == 0) continue;
+    snprintf(text, sizeof text, "%lld", (long long)number);
+    sandbox->numbers[i] = tp__hooks_copy(reader->hooks, tp_text_of(text));
+    if (!sandbox->numbers[i]) return no_memory(reader);
+  }
+  return TP_OK;
+}
+
+static tp_status read_sandbox(struct reader *reader, tp__hook *hook, uint32_t handler) {
+  tp__sandbox *sandbox = &hook->sandbox;
+  uint32_t index = tp__yaml_get(&reader->yaml, handler, "sandbox");
+  sandbox->is_on = index != 0 || reader->hooks->sandboxes_all;
+  if (index != 0 && reader->yaml.items[index].kind == TP_VALUE_MAP) TRY(read_sandbox_map(reader, sandbox, index));
+  else TRY(read_bool(reader, handler, "sandbox", &sandbox->is_on));
+  if (!sandbox->is_on && reader->hooks->sandboxes_all)
+    return REFUSE(reader, TP_ERR_PRIVILEGED, index, "the operator demands a sandbox for every program");
+  hook->started = hook->arguments;
+  if (!sandbox->is_on) return TP_OK;
+  const char **started = tp__hooks_alloc(reader->hooks, TP__SANDBOX_ARGUMENTS_MAX * sizeof *started);
+  if (!started) return no_memory(reader);
+  hook->started = started;
+  if (tp__sandbox_arguments(sandbox, reader->hooks->helper, hook->names, hook->name_count, hook->arguments, started))
+    return TP_OK;
+  return REFUSE(reader, TP_ERR_TOO_LARGE, index, "the program and its sandbox have too many arguments");
+}
+
 static const struct kind {
   const char *name;
   tp__hook_kind kind;
   const char *keys; /* of those that not every kind has */
-} kinds[] = {{"script", TP__HOOK_SCRIPT, "command"},
-             {"worker", TP__HOOK_WORKER, "command frames"},
+} kinds[] = {{"script", TP__HOOK_SCRIPT, "command sandbox"},
+             {"worker", TP__HOOK_WORKER, "command frames sandbox"},
              {"log", TP__HOOK_LOG, "path"},
              {"save_json", TP__HOOK_SAVE_JSON, "path"}};
 
@@ -523,7 +574,7 @@ static tp_status read_handler(struct reader *reader, tp__hook *hook) {
   if (!row)
     return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, map, "kind"),
                   "there is no kind \"%s\": script, worker, log, save_json", kind);
-  static const char *const own[] = {"command", "path", "frames"};
+  static const char *const own[] = {"command", "path", "frames", "sandbox"};
   for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
     uint32_t index = tp__yaml_get(&reader->yaml, map, own[i]);
     if (index != 0 && !strstr(row->keys, own[i]))
@@ -531,7 +582,9 @@ static tp_status read_handler(struct reader *reader, tp__hook *hook) {
   }
   hook->kind = row->kind;
   if (hook->kind == TP__HOOK_WORKER) TRY(read_frames(reader, hook, map));
-  return strstr(row->keys, "command") ? read_command(reader, hook, map) : read_path(reader, hook, map);
+  if (!strstr(row->keys, "command")) return read_path(reader, hook, map);
+  TRY(read_command(reader, hook, map));
+  return read_sandbox(reader, hook, map);
 }
 
 /* ---- policies and edges ---- */

@@ -273,7 +273,7 @@ static void start_program(struct job *job, const tp_call *call, const struct tp_
     return;
   }
   tp_process_options options = {.struct_size = sizeof options,
-                                .arguments = hook->arguments,
+                                .arguments = hook->started,
                                 .environment = hook->protocol ? hook->environment : hook->hooks->environment,
                                 .directory = hook->hooks->root,
                                 .input = {line->bytes, line->size},

@@ -341,6 +341,10 @@ static tp_status fill(tp_hooks *hooks, const tp_hooks_options *options, tp_fault
   if (options->only) hooks->only = tp__hooks_copy(hooks, tp_text_of(options->only));
   if (!hooks->root || !hooks->directory || (options->only && !hooks->only)) return refuse_memory(fault);
   hooks->grants = options->grants;
+  hooks->sandboxes_all = options->sandbox_all;
+  hooks->helper = TP__SANDBOX_HELPER;
+  if (options->sandbox_helper) hooks->helper = tp__hooks_copy(hooks, tp_text_of(options->sandbox_helper));
+  if (!hooks->helper) return refuse_memory(fault);
   hooks->on_program = options->on_program;
   hooks->program_ctx = options->program_ctx;
   tp_status status = read_environment(hooks, fault);
@@ -362,6 +366,10 @@ static tp_status options_read(const tp_hooks_options *theirs, tp_hooks_options *
   if (options->grants & ~TP_GRANT_REWRITE)
     return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0},
                       "tp_hooks_options.grants takes TP_GRANT_REWRITE alone: hooks have no other");
+  for (size_t i = 0; i < sizeof options->reserved_; i++) {
+    if (options->reserved_[i] != 0)
+      return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "tp_hooks_options.reserved_ must be zero");
+  }
   if (options->directory && options->directory[0]) return TP_OK;
   return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "tp_hooks_options.directory is missing");
 }
@@ -430,6 +438,9 @@ size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
 /* ---- the commit ---- */
 
 static tp_status add_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
+  const char *lacks = hook->sandbox.is_on ? tp__sandbox_lacks(hook->hooks->helper) : NULL;
+  if (lacks)
+    return tp__refuse(fault, TP_ERR_SYSTEM, hook->id, hook->place, "it demands a sandbox, and %s", lacks);
   if (hook->kind == TP__HOOK_WORKER && !hook->worker) hook->worker = tp__worker_new(hook);
   if (hook->kind == TP__HOOK_WORKER && !hook->worker) return refuse_memory(fault);
   tp_handler handler = {.struct_size = sizeof handler,

@@ -88,6 +88,10 @@ typedef struct tp_hooks_options {
   void *program_ctx;
   tp_grant grants;              /* what the operator grants: TP_GRANT_REWRITE to the hooks whose files say
                                    rewrite: true, which are refused without it. Since: 0.2 */
+  const char *sandbox_helper;   /* path of turnphase-sandbox; NULL: where it was installed. Since: 0.2 */
+  bool sandbox_all;             /* every program runs in a sandbox, and a file that says sandbox: false is refused.
+                                   Since: 0.2 */
+  uint8_t reserved_[7];         /* zero */
 } tp_hooks_options;
 
 /** Reads and checks every file of the directory, and hashes what a trust is about: all files in the directory and in

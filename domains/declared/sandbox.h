@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sandbox: what a program of a hook may not do. The rights are taken by a helper, turnphase-sandbox (sandbox_main.c),
+ * which then becomes the program; sandbox.c writes its arguments, and says whether this machine has what it needs. */
+#ifndef TP__DECLARED_SANDBOX_H
+#define TP__DECLARED_SANDBOX_H
+
+#include "domains/declared/text.h"
+
+enum { TP__SANDBOX_PATHS_MAX = 16, TP__SANDBOX_ARGUMENTS_MAX = 160, TP__SANDBOX_NUMBERS = 4 };
+
+/** Zero-filled: none. */
+typedef struct tp__sandbox {
+  bool is_on, network;
+  const char *reads[TP__SANDBOX_PATHS_MAX], *writes[TP__SANDBOX_PATHS_MAX];
+  size_t read_count, write_count;
+  const char *numbers[TP__SANDBOX_NUMBERS]; /* as text: MiB, s, count, MiB; NULL: no limit */
+} tp__sandbox;
+
+/** @return NULL, or why no program can be bounded here. */
+const char *tp__sandbox_lacks(const char *helper);
+
+/** @param programs         what the program needs to read of itself where reading is bounded; NULLs are left out.
+ *  @param ret_arguments    ended by NULL; borrows all of it.
+ *  @return false: there are too many. */
+bool tp__sandbox_arguments(const tp__sandbox *sandbox, const char *helper, const char *const *programs,
+                           size_t program_count, const char *const *arguments,
+                           const char *ret_arguments[TP__SANDBOX_ARGUMENTS_MAX]);
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a program in a sandbox cannot do, who puts it there, and what becomes of it where there is none. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "domains/declared/sandbox.h"
+#include "tests/support/directory.h"
+#include "tests/support/host.h"
+#include "turnphase/declared.h"
+
+static void write_named(const char *name, const char *text) {
+  char file[160];
+  snprintf(file, sizeof file, "%s/%s", directory, name);
+  FILE *stream = fopen(file, "we");
+  assert_non_null(stream);
+  assert_true(fputs(text, stream) >= 0);
+  assert_int_equal(fclose(stream), 0);
+}
+
+static const char *helper(void) {
+  const char *found = getenv("TURNPHASE_SANDBOX");
+  assert_non_null(found); /* the build sets it */
+  return found;
+}
+
+static bool skipped(void) {
+  const char *lacks = tp__sandbox_lacks(helper());
+  if (lacks) print_message("# skipped: %s\n", lacks);
+  return lacks != NULL;
+}
+
+static tp_status read_with(tp_runtime *runtime, const char *with, bool all, tp_hooks **ret_hooks, tp_fault *fault) {
+  tp_hooks_options options = {.struct_size = sizeof options,
+                              .directory = directory,
+                              .root = directory,
+                              .sandbox_helper = with,
+                              .sandbox_all = all};
+  return tp_hooks_read(runtime, &options, ret_hooks, fault);
+}
+
+/* One guard whose program is a script of the shell. */
+static void write_guard(const char *script, const char *sandbox, const char *kind) {
+  char text[1024];
+  write_named("guard.sh", script);
+  snprintf(text, sizeof text, "id: guard\nevent: tool.pre\nhandler: {kind: %s, command: [sh, guard.sh]%s%s}\n", kind,
+           sandbox[0] ? ", sandbox: " : "", sandbox);
+  write_named("a.yaml", text);
+}
+
+static tp_phase_result run_guard(bool all, tp_runtime **ret_runtime, tp_turn **ret_turn) {
+  tp_hooks *hooks;
+  tp_fault fault = {0};
+  *ret_runtime = open_runtime(NULL);
+  if (read_with(*ret_runtime, helper(), all, &hooks, &fault) != TP_OK) fail_msg("%u: %s", fault.line, fault.message);
+  if (tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault) != TP_OK) fail_msg("%s", fault.message);
+  tp_hooks_free(hooks);
+  *ret_turn = begin_bare(*ret_runtime, 60000);
+  return run_phase(*ret_turn, TP_PHASE_TOOL_PRE, NULL);
+}
+
+typedef struct row {
+  const char *sandbox, *script;
+  bool denies;
+} row;
+
+#define SOCKET "python3 -c 'import socket; socket.socket()' 2>/dev/null"
+
+static const row rows[] = {
+    {"", "echo x > written", false},
+    {"false", "echo x > written", false},
+    {"true", "echo x > written", true},
+    {"true", "echo x > /tmp/turnphase.never", true},
+    {"true", "echo x > /dev/null; cat guard.sh > /dev/null", false},
+    {"true", "mkdir a", true},
+    {"true", "rm guard.sh", true},
+    {"{write: .}", "echo x > written && mkdir -p a && rm -r a", false},
+    {"{write: .}", "echo x > /tmp/turnphase.never", true},
+    {"{write: [., /tmp]}", "echo x > /tmp/turnphase.$$ && rm /tmp/turnphase.$$", false},
+    {"{read: .}", "cat guard.sh", false},
+    {"{read: .}", "ls /tmp", true},
+    {"{read: .}", "echo x > written", true},
+    {"{read: [., /tmp]}", "ls /tmp", false},
+    {"true", "grep -q 'NoNewPrivs:.1' /proc/self/status", false},
+    {"false", "grep -q 'NoNewPrivs:.1' /proc/self/status", true},
+    {"{write: ., file_mib: 1}", "head -c 1000000 /dev/zero > big", false},
+    {"{write: ., file_mib: 1}", "head -c 2000000 /dev/zero > big", true},
+    {"{processes: 7, memory_mib: 64, cpu_s: 3}",
+     "test \"$(grep 'Max processes' /proc/self/limits | awk '{print $3}')\" = 7", false},
+    {"{memory_mib: 64}", "test \"$(grep 'Max address' /proc/self/limits | awk '{print $4}')\" = 67108864", false},
+    {"{cpu_s: 1}", "while :; do :; done", true},
+    {"true", SOCKET, true},
+    {"{network: false}", SOCKET, true},
+    {"{network: true}", SOCKET, false},
+    {"true", "python3 -c 'import socket; socket.socketpair()'", false},
+};
+
+static void program_cannot_do_what_its_sandbox_forbids(void **state) {
+  (void)state;
+  if (skipped()) return;
+  bool has_python = system("command -v python3 > /dev/null") == 0;
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    const row *r = &rows[i];
+    tp_runtime *runtime;
+    tp_turn *turn;
+    if (!has_python && strstr(r->script, "python3")) continue;
+    write_guard(r->script, r->sandbox, "script");
+    tp_phase_result result = run_guard(false, &runtime, &turn);
+    if ((result.outcome == TP_ERR_DENIED) != r->denies)
+      fail_msg("%s: %s: %s %.*s", r->sandbox, r->script, tp_status_name(result.outcome), (int)result.reason.size,
+               result.reason.size ? result.reason.data : "");
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+  assert_int_not_equal(access("/tmp/turnphase.never", F_OK), 0);
+}
+
+static void worker_runs_in_one_too(void **state) {
+  (void)state;
+  if (skipped()) return;
+  tp_runtime *runtime;
+  tp_turn *turn;
+  write_guard("read -r line; (echo x > x) 2>/dev/null && echo '{\"id\": 1}'; echo '{\"id\": 1, \"result\": "
+              "{\"continue\": false, \"reason\": \"bounded\"}}'; cat", "true", "worker");
+  tp_phase_result result = run_guard(false, &runtime, &turn);
+  assert_int_equal(result.outcome, TP_ERR_DENIED);
+  assert_text(result.reason, "bounded");
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void operator_demands_one_for_all(void **state) {
+  (void)state;
+  if (skipped()) return;
+  tp_runtime *runtime;
+  tp_turn *turn;
+  tp_hooks *hooks;
+  tp_fault fault = {0};
+  write_guard("echo x > written", "", "script");
+  assert_int_equal(run_guard(true, &runtime, &turn).outcome, TP_ERR_DENIED);
+  write_guard("echo x > written", "{write: .}", "script"); /* a file may still say which */
+  tp_turn_end(turn);
+  close_runtime(runtime);
+  assert_int_equal(run_guard(true, &runtime, &turn).outcome, TP_OK);
+  write_guard("true", "false", "script");
+  assert_int_equal(read_with(runtime, helper(), true, &hooks, &fault), TP_ERR_PRIVILEGED);
+  assert_int_equal(fault.line, 3);
+  assert_non_null(strstr(fault.message, "the operator demands a sandbox"));
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
+static void what_cannot_be_bounded_is_refused_at_the_commit(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_hooks *hooks;
+  tp_fault fault = {0};
+  write_guard("true", "true", "script");
+  assert_int_equal(read_with(runtime, "/no/such/helper", false, &hooks, &fault), TP_OK);
+  assert_int_equal(tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault), TP_ERR_SYSTEM);
+  assert_non_null(strstr(fault.subject, "a.yaml"));
+  assert_int_equal(fault.line, 1);
+  assert_non_null(strstr(fault.message, "it demands a sandbox, and its helper"));
+  tp_hooks_free(hooks);
+  tp_runtime_free(runtime);
+}
+
+static void wrong_sandbox_is_refused_with_its_place(void **state) {
+  (void)state;
+  static const struct {
+    const char *sandbox, *part;
+  } cases[] = {{"7", "true or false"},
+               {"{reads: .}", "read, write, network"},
+               {"{write: nowhere}", "which is not there"},
+               {"{memory_mib: 0}", "from 1 to"},
+               {"{network: maybe}", "true or false"}};
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_hooks *hooks;
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    tp_fault fault = {0};
+    write_guard("true", cases[i].sandbox, "script");
+    assert_int_equal(read_with(runtime, NULL, false, &hooks, &fault), TP_ERR_MALFORMED);
+    if (fault.line != 3 || !strstr(fault.message, cases[i].part)) fail_msg("%u: %s", fault.line, fault.message);
+  }
+  tp_fault fault = {0};
+  write_named("a.yaml", "id: a\nevent: tool.post\nhandler: {kind: log, path: x, sandbox: true}\n");
+  assert_int_equal(read_with(runtime, NULL, false, &hooks, &fault), TP_ERR_MALFORMED);
+  assert_non_null(strstr(fault.message, "has no sandbox"));
+  tp_runtime_free(runtime);
+}
+
+#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      IN_DIRECTORY(program_cannot_do_what_its_sandbox_forbids),
+      IN_DIRECTORY(worker_runs_in_one_too),
+      IN_DIRECTORY(operator_demands_one_for_all),
+      IN_DIRECTORY(what_cannot_be_bounded_is_refused_at_the_commit),
+      IN_DIRECTORY(wrong_sandbox_is_refused_with_its_place),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
