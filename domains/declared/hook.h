@@ -28,7 +28,8 @@ typedef enum tp__hook_kind {
   TP__HOOK_SCRIPT = 1,
   TP__HOOK_LOG = 2,
   TP__HOOK_SAVE_JSON = 3,
-  TP__HOOK_WORKER = 4
+  TP__HOOK_WORKER = 4,
+  TP__HOOK_APPROVE = 5
 } tp__hook_kind;
 
 /** A program that stays (hook_worker.h). */
@@ -58,7 +59,9 @@ bool tp__hook_same_file(const struct stat *one, const struct stat *other);
 typedef struct tp__hook {
   tp_hooks *hooks;
   struct tp__hook *next;
-  const char *id, *file, *event, *summary, *path, *match;
+  const char *id, *file, *event, *summary, *match;
+  const char *path;     /* of a kind that writes a file */
+  const char *question; /* of the kind that asks a person */
   tp__hook_kind kind;
   bool is_msgpack;    /* of a worker: its frames; else JSON Lines */
   tp__worker *worker; /* made at the commit */

@@ -15,7 +15,7 @@
   "id, event_type, event, enabled, blocking, summary, priority, after, before, requires, match, handler, failure, " \
   "verdict, effects, protocol, tools, plugin_root, rewrite"
 #define MATCH_KEYS "ability_scope, min_duration_ms, only_if_changed_paths, agent, mode, matcher"
-#define HANDLER_KEYS "kind, command, path, timeout_ms, frames, sandbox"
+#define HANDLER_KEYS "kind, command, path, timeout_ms, frames, sandbox, question"
 
 struct reader {
   tp_hooks *hooks;
@@ -482,6 +482,17 @@ static tp_status read_path(struct reader *reader, tp__hook *hook, uint32_t map) 
   return hook->path ? TP_OK : no_memory(reader);
 }
 
+static tp_status read_question(struct reader *reader, tp__hook *hook, uint32_t map) {
+  uint32_t kind = tp__yaml_get(&reader->yaml, map, "kind");
+  if (!hook->row->ask || !hook->is_blocking)
+    return REFUSE(reader, TP_ERR_MALFORMED, kind, "approve needs blocking: true and a phase that may ask: tool.pre, "
+                  "tool.create");
+  hook->question = "needs an approval";
+  TRY(read_text(reader, map, "question", &hook->question));
+  if (hook->question[0]) return TP_OK;
+  return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, map, "question"), "question is empty");
+}
+
 /* ---- sandbox ---- */
 
 static tp_status read_sandbox_paths(struct reader *reader, uint32_t map, const char *key, const char **paths,
@@ -540,7 +551,8 @@ static const struct kind {
 } kinds[] = {{"script", TP__HOOK_SCRIPT, "command sandbox"},
              {"worker", TP__HOOK_WORKER, "command frames sandbox"},
              {"log", TP__HOOK_LOG, "path"},
-             {"save_json", TP__HOOK_SAVE_JSON, "path"}};
+             {"save_json", TP__HOOK_SAVE_JSON, "path"},
+             {"approve", TP__HOOK_APPROVE, "question"}};
 
 static const struct kind *find_kind(const char *name) {
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
@@ -573,8 +585,8 @@ static tp_status read_handler(struct reader *reader, tp__hook *hook) {
   const struct kind *row = find_kind(kind);
   if (!row)
     return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, map, "kind"),
-                  "there is no kind \"%s\": script, worker, log, save_json", kind);
-  static const char *const own[] = {"command", "path", "frames", "sandbox"};
+                  "there is no kind \"%s\": script, worker, log, save_json, approve", kind);
+  static const char *const own[] = {"command", "path", "frames", "sandbox", "question"};
   for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
     uint32_t index = tp__yaml_get(&reader->yaml, map, own[i]);
     if (index != 0 && !strstr(row->keys, own[i]))
@@ -582,6 +594,7 @@ static tp_status read_handler(struct reader *reader, tp__hook *hook) {
   }
   hook->kind = row->kind;
   if (hook->kind == TP__HOOK_WORKER) TRY(read_frames(reader, hook, map));
+  if (hook->kind == TP__HOOK_APPROVE) return read_question(reader, hook, map);
   if (!strstr(row->keys, "command")) return read_path(reader, hook, map);
   TRY(read_command(reader, hook, map));
   return read_sandbox(reader, hook, map);
@@ -616,7 +629,7 @@ static tp_status read_verdict(struct reader *reader, tp__hook *hook) {
   uint32_t index = tp__yaml_get(&reader->yaml, 0, "verdict");
   if (hook->protocol) return REFUSE(reader, TP_ERR_MALFORMED, index, "verdict belongs to our own protocol");
   if (strcmp(verdict, "json") != 0) return REFUSE(reader, TP_ERR_MALFORMED, index, "verdict is json, or left out");
-  if (!hook->row->stop || !hook->is_blocking || hook->path)
+  if (!hook->row->stop || !hook->is_blocking || !hook->started)
     return REFUSE(reader, TP_ERR_MALFORMED, index, "verdict: json needs a blocking program in a phase with verdicts");
   hook->wants_json = true;
   return TP_OK;

@@ -402,6 +402,7 @@ static tp_answer run_file(const tp__hook *hook, tp_call *call) {
 
 tp_answer tp__hook_run(void *self, tp_call *call) {
   const tp__hook *hook = self;
+  if (hook->kind == TP__HOOK_APPROVE) return tp_call_ask(call, hook->question);
   if (hook->kind == TP__HOOK_WORKER) return tp__worker_run(hook->worker, call);
   return hook->kind == TP__HOOK_SCRIPT ? run_script(hook, call) : run_file(hook, call);
 }

@@ -408,7 +408,7 @@ static bool is_program(const tp__hook *hook) {
 static const char *kind_name(tp__hook_kind kind) {
   static const char *const names[] = {
       [TP__HOOK_SCRIPT] = "script", [TP__HOOK_LOG] = "log", [TP__HOOK_SAVE_JSON] = "save_json",
-      [TP__HOOK_WORKER] = "worker"};
+      [TP__HOOK_WORKER] = "worker", [TP__HOOK_APPROVE] = "approve"};
   return names[kind];
 }
 
@@ -419,7 +419,7 @@ size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
                          .file = hook->file,
                          .event = hook->event,
                          .kind = kind_name(hook->kind),
-                         .target = is_program(hook) ? hook->arguments[0] : hook->path,
+                         .target = is_program(hook) ? hook->arguments[0] : hook->path ? hook->path : hook->question,
                          .match = hook->match,
                          .summary = hook->summary,
                          .phase = hook->phase,

@@ -115,8 +115,8 @@ typedef struct tp_hook_info {
   const char *id;
   const char *file;             /* its path */
   const char *event;            /* as the file names it */
-  const char *kind;             /* "script", "worker", "log", "save_json" */
-  const char *target;           /* the program, or the file that is written */
+  const char *kind;             /* "script", "worker", "log", "save_json", "approve" */
+  const char *target;           /* the program, the file that is written, or the question */
   const char *match;            /* as text; empty: always */
   const char *summary;          /* may be empty */
   tp_phase_id phase;

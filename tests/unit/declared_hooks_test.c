@@ -272,6 +272,29 @@ static void log_and_save_json_write_the_context_to_files(void **state) {
 
 /* ---- activation and order ---- */
 
+static void approve_asks_a_person_about_the_calls_that_it_matches(void **state) {
+  (void)state;
+  static const struct {
+    const char *more, *scope, *reason;
+  } cases[] = {{"", "shell.*", "needs an approval"},
+               {", question: 'May it run?'", "shell.*", "May it run?"},
+               {", question: 'May it run?'", "deploy", NULL}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    char yaml[256];
+    snprintf(yaml, sizeof yaml, "id: a\nevent: tool.pre\nmatch: {ability_scope: '%s'}\nhandler: {kind: approve%s}\n",
+             cases[i].scope, cases[i].more);
+    write_named("a.yaml", yaml, 0600);
+    tp_runtime *runtime = open_with_hooks();
+    tp_turn *turn = begin_bare(runtime, 60000);
+    tp_phase_result result = gate(turn);
+    assert_int_equal(result.outcome, TP_OK);
+    assert_int_equal(result.verdict, cases[i].reason ? TP_VERDICT_ASK : TP_VERDICT_NONE);
+    if (cases[i].reason) assert_text(result.reason, cases[i].reason);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
 static void match_decides_whether_a_hook_runs(void **state) {
   (void)state;
   write_named("b.yaml", "id: shell\nevent: tool.pre\nmatch: {ability_scope: ['web.*', 'shell.*']}\n"
@@ -340,6 +363,11 @@ static const refused refuseds[] = {
     {"id: a\nevent: tool.pre\n", TP_ERR_MALFORMED, 1, 1, "needs handler"},
     {"id: a\nevent: tool.pre\nhandler: {kind: magic}\n", TP_ERR_MALFORMED, 3, 17, "no kind \"magic\""},
     {"id: a\nevent: tool.pre\nhandler: {command: python3 x.py}\n", TP_ERR_MALFORMED, 3, 20, "write a list"},
+    {"id: a\nevent: turn.intake\nhandler: {kind: approve}\n", TP_ERR_MALFORMED, 3, 17, "a phase that may ask"},
+    {"id: a\nevent: tool.pre\nblocking: false\nhandler: {kind: approve}\n", TP_ERR_MALFORMED, 4, 17, "blocking: true"},
+    {"id: a\nevent: tool.pre\nhandler: {kind: approve, question: ''}\n", TP_ERR_MALFORMED, 3, 36, "is empty"},
+    {"id: a\nevent: tool.pre\nhandler: {kind: approve, command: x}\n", TP_ERR_MALFORMED, 3, 35, "has no command"},
+    {"id: a\nevent: tool.pre\nverdict: json\nhandler: {kind: approve}\n", TP_ERR_MALFORMED, 3, 10, "blocking program"},
     {"id: a\nevent: tool.pre\nhandler: {kind: log}\n", TP_ERR_MALFORMED, 3, 10, "needs path"},
     {"id: a\nevent: tool.pre\nhandler: {kind: log, path: x, command: y}\n", TP_ERR_MALFORMED, 3, 40, "has no command"},
     {"id: a\nevent: tool.pre\nhandler: {command: ./x, timeout_ms: 0}\n", TP_ERR_MALFORMED, 3, 37, "from 1"},
@@ -631,6 +659,7 @@ int main(void) {
       IN_DIRECTORY(a_block_in_a_phase_without_verdicts_fails_it_where_the_policy_in_force_is_required),
       IN_DIRECTORY(a_program_gets_one_line_of_json_with_ids_and_payload),
       IN_DIRECTORY(log_and_save_json_write_the_context_to_files),
+      IN_DIRECTORY(approve_asks_a_person_about_the_calls_that_it_matches),
       IN_DIRECTORY(match_decides_whether_a_hook_runs),
       IN_DIRECTORY(a_hook_that_nobody_waits_for_runs_and_cannot_block),
       IN_DIRECTORY(a_runtime_that_ends_kills_the_programs_of_its_hooks),
