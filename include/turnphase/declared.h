@@ -87,10 +87,9 @@ typedef struct tp_hooks_options {
                                     NULL: none */
   void *program_ctx;
   tp_grant grants;              /* what the operator grants: TP_GRANT_REWRITE to the hooks whose files say
-                                   rewrite: true, which are refused without it. Since: 0.2 */
-  const char *sandbox_helper;   /* path of turnphase-sandbox; NULL: where it was installed. Since: 0.2 */
-  bool sandbox_all;             /* every program runs in a sandbox, and a file that says sandbox: false is refused.
-                                   Since: 0.2 */
+                                   rewrite: true, which are refused without it */
+  const char *sandbox_helper;   /* path of turnphase-sandbox; NULL: where it was installed */
+  bool sandbox_all;             /* every program runs in a sandbox, and a file that says sandbox: false is refused */
   uint8_t reserved_[7];         /* zero */
 } tp_hooks_options;
 

@@ -269,7 +269,7 @@ typedef struct tp_outcome {
   const tp_contribution *const *contributions; /* what the answer brings */
   size_t contribution_count;
   const tp_field *replacements;         /* payload fields to replace, as by tp_call_replace(); an answer with one that
-                                           is refused there has failed. Since: 0.2 */
+                                           is refused there has failed. */
   size_t replacement_count;
 } tp_outcome;
 

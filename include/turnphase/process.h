@@ -80,7 +80,7 @@ typedef struct tp_process_options {
   tp_process_output_fn on_output; /* the child is resident: it gets input by tp_process_write() until
                                    tp_process_close_input(), has no deadline where limit_ms is 0, and keeps its first
                                    errors_max bytes of descriptor 2; output_max must be 0, and its ctx is that of
-                                   on_end. NULL: it is not. Since: 0.2 */
+                                   on_end. NULL: it is not. */
 } tp_process_options;
 
 /** How a child ended. Made by the library; borrowed till on_end returns. */
@@ -119,10 +119,10 @@ enum { TP_PROCESS_QUEUE_MAX = 16 << 20 /* bytes that wait for a resident child t
  *  @param bytes  copied; pieces of several writers do not mix.
  *  @return TP_OK; TP_ERR_STALE: it has ended, closed its input, is none that is resident, or its input was closed;
  *          TP_ERR_FULL: more than TP_PROCESS_QUEUE_MAX bytes would wait; TP_ERR_NO_MEMORY; TP_ERR_FORKED.
- *  Blocks: no.  From a hook: yes.  Since: 0.2 */
+ *  Blocks: no.  From a hook: yes. */
 TP_API tp_status tp_process_write(tp_process_loop *loop, uint64_t id, tp_text bytes) TP_MUST_USE;
 /** End-of-file for a resident child, behind what waits. Does nothing when it has ended.
- *  Blocks: no.  From a hook: yes.  Since: 0.2 */
+ *  Blocks: no.  From a hook: yes. */
 TP_API void tp_process_close_input(tp_process_loop *loop, uint64_t id);
 
 /** Ends a child as its deadline would: TP_PROCESS_CANCELLED. Does nothing when it has ended or its end was decided.

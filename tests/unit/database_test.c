@@ -97,8 +97,8 @@ static void a_memory_is_no_history_and_a_history_no_memory(void **state) {
 
 static void a_refused_memory_says_what_helps(void **state) {
   (void)state;
-  make_memory("PRAGMA user_version = 4");
-  assert_no_memory(TP_ERR_STORE_SCHEMA, "a memory of schema version 4", "use a newer turnphase");
+  make_memory("PRAGMA user_version = 5");
+  assert_no_memory(TP_ERR_STORE_SCHEMA, "a memory of schema version 5", "use a newer turnphase");
   unlink(path);
   make_memory("PRAGMA user_version = 0");
   assert_no_memory(TP_ERR_STORE_CORRUPT, "never was", "restore a copy");
