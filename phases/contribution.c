@@ -191,6 +191,14 @@ static tp_status check_tool(const tp_allocator *allocator, const tp_contribution
   if ((unsigned)tool->placement > TP_PLACEMENT_INLINE) {
     return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s: its placement must be thread or inline", tool->name);
   }
+  const char *fixed[] = {tool->read_key, tool->write_key};
+  for (size_t i = 0; i < 2; i++) {
+    if (!fixed[i] || tp__tool_key_valid(tp_text_of(fixed[i]))) continue;
+    return tp__fail(fault, TP_ERR_MALFORMED, tool->name,
+                    "tool %s: tp_tool.%s must be a path of 1 to 1024 bytes without empty names, `.`, `..` and a `/` at "
+                    "its end",
+                    tool->name, i ? "write_key" : "read_key");
+  }
   if (!tp_utf8_valid(tp_text_of(tool->description), NULL)) {
     return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "the description of tool %s is not UTF-8", tool->name);
   }
@@ -257,6 +265,8 @@ tp_status tp__contribution_check(const tp_allocator *allocator, uint32_t phase, 
 tp_status tp__tool_copy_texts(tp__arena *arena, tp_tool *tool) {
   if (!tp__arena_string(arena, tool->name, &tool->name)) return TP_ERR_NO_MEMORY;
   if (!tp__arena_string(arena, tool->description, &tool->description)) return TP_ERR_NO_MEMORY;
+  if (tool->read_key && !tp__arena_string(arena, tool->read_key, &tool->read_key)) return TP_ERR_NO_MEMORY;
+  if (tool->write_key && !tp__arena_string(arena, tool->write_key, &tool->write_key)) return TP_ERR_NO_MEMORY;
   return tp__arena_text(arena, tool->schema, &tool->schema) ? TP_OK : TP_ERR_NO_MEMORY;
 }
 

@@ -64,7 +64,8 @@ static bool copy_result(copy *c, const tp_tool_result *result) {
   c->event.tool_result = &c->result;
   return tp__arena_text(&c->arena, result->call_id, &c->result.call_id) &&
          tp__arena_text(&c->arena, result->name, &c->result.name) &&
-         tp__arena_text(&c->arena, result->text, &c->result.text);
+         tp__arena_text(&c->arena, result->text, &c->result.text) &&
+         tp__arena_text(&c->arena, result->waited_key, &c->result.waited_key);
 }
 
 static bool copy_job(copy *c, const tp_job *job) {

@@ -440,21 +440,29 @@ void tp__step_model(tp__drive *d) {
   tp__model_call_start(call);
 }
 
-/* The names of the calls, for who reads the response before they run. */
+/* The calls of the response; behind their dispatch with what they came to. */
+static void write_call(tp_writer *writer, const tp_tool_call *call, const tp_tool_result *result) {
+  bool waited = result && result->waited_ns > 0;
+  tp_write_map(writer, 2 + (result ? 1 : 0) + (waited ? 2 : 0));
+  tp_write_string(writer, "id");
+  tp_write_text(writer, call->id);
+  tp_write_string(writer, "tool");
+  tp_write_text(writer, call->name);
+  if (!result) return;
+  tp_write_string(writer, "kind");
+  tp_write_string(writer, tp_tool_result_name(result->kind));
+  if (!waited) return;
+  tp_write_string(writer, "waited_ms");
+  tp_write_int(writer, result->waited_ns / TP__NS_PER_MS);
+  tp_write_string(writer, "waited_key");
+  tp_write_text(writer, result->waited_key);
+}
+
 static bool write_calls(tp__drive *d, tp_text *ret_value) {
   tp_writer *writer;
   if (tp_writer_new(&d->turn->core.runtime->allocator, &writer) != TP_OK) return false;
   tp_write_array(writer, d->call_count);
-  for (size_t i = 0; i < d->call_count; i++) {
-    tp_write_map(writer, d->results ? 3 : 2);
-    tp_write_string(writer, "id");
-    tp_write_text(writer, d->calls[i]->id);
-    tp_write_string(writer, "tool");
-    tp_write_text(writer, d->calls[i]->name);
-    if (!d->results) continue;
-    tp_write_string(writer, "kind");
-    tp_write_string(writer, tp_tool_result_name(d->results[i].kind));
-  }
+  for (size_t i = 0; i < d->call_count; i++) write_call(writer, d->calls[i], d->results ? &d->results[i] : NULL);
   tp_text value;
   bool ok = tp_writer_finish(writer, &value) == TP_OK && tp__arena_text(&d->arena, value, ret_value);
   tp_writer_free(writer);

@@ -58,6 +58,7 @@ static void emit_end(tp__tool_slot *slot) {
 
 void tp__toolcall_done(tp__tool_slot *slot) {
   slot->done = true;
+  if (slot->order) tp__order_over(slot);
   tp__toolcall_unref(slot->dispatch);
 }
 
@@ -163,6 +164,7 @@ static void run_settled(void *ctx, const tp__tool_answer *answer) {
     return;
   }
   slot->started_ns = answer->started_ns;
+  if (slot->order && answer->end != TP__ANSWERED) tp__order_given_up(slot);
   tp_text text = no_text;
   if (answer->end != TP__ANSWERED) {
     text = tp__toolcall_unanswered(kind);
@@ -245,7 +247,11 @@ static void run(tp__tool_slot *slot) {
     return;
   }
   if (slot->gate && slot->gate->is_ready) take_ready(slot);
-  else if (tp__toolcall_is_kept(slot)) tp__toolcall_keep_start(slot);
+  else if (!slot->order || tp__order_enter(slot)) tp__toolcall_go(slot);
+}
+
+void tp__toolcall_go(tp__tool_slot *slot) {
+  if (tp__toolcall_is_kept(slot)) tp__toolcall_keep_start(slot);
   else begin_run(slot);
 }
 

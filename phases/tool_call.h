@@ -28,6 +28,10 @@ typedef struct tp__tool_ask {
   tp__question *question; /* open */
 } tp__tool_ask;
 
+/** The keys of a call, and its place among those of the dispatch that have some: tool_order.c. In the dispatch's
+ *  scratch, so that it stays where the slot goes on to another call. */
+typedef struct tp__tool_order tp__tool_order;
+
 struct tp__tool_slot {
   tp__dispatch *dispatch;
   tp__tool_slot *next; /* in dispatch->waiting */
@@ -35,6 +39,7 @@ struct tp__tool_slot {
   tp__tool_attempt *run; /* open */
   tp__tool_gate *gate;   /* NULL: no phase of tools has subscriptions */
   tp__tool_ask *ask;     /* NULL: no gate has asked */
+  tp__tool_order *order; /* NULL: its tool has no keys */
   const tp_tool_call *call; /* what the model asked for, or what tool.rewrite made of it */
   int64_t started_ns;    /* 0: not yet */
   uint64_t kept_id;      /* the store keeps that it began; 0: it does not */
@@ -83,6 +88,26 @@ void tp__toolcall_settle(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text 
 void tp__toolcall_done(tp__tool_slot *slot);
 /** Reads the clock. */
 void tp__toolcall_look_at_clock(tp__dispatch *dispatch);
+
+/** No call of a lower index is in its way: the tool. */
+void tp__toolcall_go(tp__tool_slot *slot);
+
+/* ---- tool_order.c: calls of one response with conflicting keys run in call order ---- */
+
+static inline bool tp__order_applies(const tp__tool_entry *tool) {
+  return tool && (tool->tool->read_key || tool->tool->write_key || tool->tool->keys);
+}
+/** A call of a tool with keys begins; in call order. @return false without memory. */
+bool tp__order_add(tp__tool_slot *slot);
+/** The arguments are final, and no gate has denied it.
+ *  @return whether it goes on at once; else it waits for calls of lower indexes, or was stopped. */
+bool tp__order_enter(tp__tool_slot *slot);
+/** The turn was cancelled: a call that waits for others ends. */
+void tp__order_cancel(tp__tool_slot *slot);
+/** The call is through: those that waited for it go on, before this returns. */
+void tp__order_over(tp__tool_slot *slot);
+/** The call's function was given up, and may still run. */
+void tp__order_given_up(tp__tool_slot *slot);
 
 /* ---- tool_names.c ---- */
 

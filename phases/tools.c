@@ -37,6 +37,7 @@ static void fill_slot(tp__tool_slot *slot, uint32_t index, tp__tool_entry *tool)
   slot->tool = tool;
   slot->call = slot->dispatch->calls[index];
   slot->ask = NULL;
+  slot->order = NULL;
   slot->started_ns = 0;
   slot->kept_id = 0;
   slot->settled = slot->done = false;
@@ -66,7 +67,8 @@ static void begin_call(tp__dispatch *d, uint32_t index) {
   }
   d->free = NULL;
   fill_slot(slot, index, tool);
-  tp__toolcall_begin(slot);
+  if (!tp__order_applies(tool) || tp__order_add(slot)) tp__toolcall_begin(slot);
+  else tp__toolcall_stop(slot, TP_TOOL_SHED, tp__toolcall_unanswered(TP_TOOL_SHED));
   tp__tool_slot **list = slot->done ? &d->free : &d->pending;
   slot->next = *list;
   *list = slot;
@@ -122,6 +124,9 @@ static void prepare(tp__dispatch *d) {
   d->has_gates = d->has_create || d->has_rewrite || d->has_pre || d->has_result || d->has_post;
   d->has_permission = tp__people_permit(d->turn);
   d->free = NULL;
+  d->resumes = false;
+  tp__list_init(&d->ordered);
+  tp__list_init(&d->resumable);
   tp__arena_init(&d->scratch, &d->blocks, d->first, sizeof d->first, 0);
   tp__toolcall_look_at_clock(d);
 }
@@ -183,6 +188,7 @@ void tp__dispatch_cancel(tp__dispatch *d) {
   for (tp__tool_slot *slot = d->pending; slot; slot = slot->next)
     if (slot->run) tp__tool_run_cancel(slot->run);
     else if (slot->ask && slot->ask->question) tp__question_cancel(slot->ask->question);
+    else if (slot->order && !slot->done) tp__order_cancel(slot);
   tp__toolcall_unref(d);
 }
 

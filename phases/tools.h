@@ -2,8 +2,8 @@
  *
  * tools: the tools of a turn, and the dispatch of one response's calls. Every call goes its own way, all at once:
  *
- *   scope -> policy -> tool.create -> tool.rewrite -> schema -> tool.pre -> permission, question -> run -> cap
- *         -> tool.result -> tool.post -> settled
+ *   scope -> policy -> tool.create -> tool.rewrite -> schema -> tool.pre -> permission, question -> conflicts
+ *         -> run -> cap -> tool.result -> tool.post -> settled
  *
  * and whatever stops it on the way gives it its one result. A call's slot in `results` is its place in the response;
  * the order of completion is a number in it. The dispatch ends when every call is settled. Owner only. */
@@ -86,6 +86,9 @@ struct tp__dispatch {
   tp__tool_entry *last;       /* the tool that was looked up last */
   tp__tool_slot *free;        /* for the next call */
   tp__tool_slot *pending;     /* of calls that did not end where they began */
+  tp__link ordered;           /* calls that have keys and are not through, in call order */
+  tp__link resumable;         /* those of them whose wait is to be looked at again */
+  bool resumes;               /* that is under way */
   tp_tool_run run;            /* of an inline tool: one after the other */
   tp_event begin, end;        /* whose they are was filled in once */
   int64_t wall_ns;            /* when their unix_ms was looked at */

@@ -103,6 +103,8 @@ static void write_result(tp_writer *writer, const void *source) {
   cli_map_add_bool(&p, "started", result->started);
   cli_map_add_int(&p, "completion_order", result->completion_order);
   cli_map_add_int(&p, "duration_ns", result->duration_ns);
+  if (result->waited_ns) cli_map_add_int(&p, "waited_ns", result->waited_ns);
+  if (result->waited_key.size) cli_map_add_text(&p, "waited_key", result->waited_key);
   cli_map_add_text(&p, "text", result->text);
   cli_map_write(&p);
 }

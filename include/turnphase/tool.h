@@ -19,6 +19,31 @@ typedef struct tp_tool_run tp_tool_run;
  *  the verdicts among them, is a handler_error. */
 typedef tp_answer (*tp_tool_fn)(void *self, tp_tool_run *run);
 
+/** What a call does with what a key names. */
+typedef enum tp_tool_access {
+  TP_TOOL_READ = 1,             /* any number at once */
+  TP_TOOL_WRITE = 2,            /* one alone */
+  TP_TOOL_ACCESS_FORCE_32 = 0x7fffffff
+} tp_tool_access;
+
+/** Where a tool's keys function puts the keys of one call; valid until it returns. */
+typedef struct tp_tool_keys tp_tool_keys;
+
+/** Computes the keys of one call from its arguments as they will be run: a map that the schema accepted. Called at most
+ *  once for a call, when no gate has denied it, on the thread that owns the turn: it must be quick and must not block.
+ *  It may be called for several calls of different turns at once.
+ *  @return TP_OK; anything else ends the call as handler_error, and its function is not called. */
+typedef tp_status (*tp_tool_keys_fn)(void *self, tp_text arguments, tp_tool_keys *keys);
+
+/** Adds a key, which is copied. A key is a path of names that `/` separates: 1 to 1,024 bytes of UTF-8, with or without
+ *  a `/` in front, without empty names, `.` and `..`, and not ending with `/`; `/` alone is above all that begin with
+ *  it. Two keys conflict when they are equal, or one is an ancestor of the other (`a/b` of `a/b/c`, not of `a/bc`), and
+ *  one of the two calls writes.
+ *  @return TP_OK; TP_ERR_USAGE for another access or another form; TP_ERR_FULL above 64 keys of a call;
+ *          TP_ERR_NO_MEMORY. Whatever the keys function returns then, the call ends as handler_error.
+ *  Threads: the one that runs the keys function, while it runs. */
+TP_API tp_status tp_tool_keys_add(tp_tool_keys *keys, tp_tool_access access, tp_text key);
+
 /** A tool. It travels by pointer: the one that takes it copies the struct, its strings and its schema. What run and
  *  self point to must stay valid while the handler that brought it is registered or, where destroy is set, until that
  *  is called.
@@ -53,6 +78,13 @@ typedef struct tp_tool {
                                    A call that finds it full or freed is shed at once. Kept as long as the tool */
   void (*destroy)(void *self);  /* exactly once each time the tool is taken; without any lock, from any thread; must
                                    not block. May be NULL */
+  const char *read_key, *write_key; /* fixed keys of every call, of the form of tp_tool_keys_add(); NULL: none. Calls of
+                                   one response whose keys conflict run in call order, the later one when tool.post of
+                                   the earlier one has ended; all others run at once. A call waits for lower indexes
+                                   only. Where the earlier one was given up (timed_out, cancelled) and its function may
+                                   still run, the later one is shed */
+  tp_tool_keys_fn keys;         /* computed keys, beside the fixed ones; NULL: none. Called with self. A later call that
+                                   has keys waits until those of an earlier one are known */
 } tp_tool;
 
 /** The arguments: a value, a map that the schema accepted. Borrowed as long as the run is valid. */
@@ -119,6 +151,9 @@ typedef struct tp_tool_result {
   tp_text name;
   tp_text text;                 /* what the model reads */
   int64_t duration_ns;          /* of the run; 0 when it did not start */
+  int64_t waited_ns;            /* for calls of lower index with conflicting keys: the overlap that was lost */
+  tp_text waited_key;           /* the key of the call that was waited for longest; empty: it did not wait, or the keys
+                                   of that one were not known yet */
 } tp_tool_result;
 
 TP_END_DECLS
