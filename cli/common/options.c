@@ -153,7 +153,15 @@ static cli_model_name *new_model(cli_model_names *models) {
 
 /* Whose --base-url and the like it is. */
 static cli_model_names *last_names(cli_arguments *arguments) {
-  return arguments->facts_were_last ? &arguments->facts : &arguments->models;
+  return arguments->last_models ? arguments->last_models : &arguments->models;
+}
+
+static bool take_only_model(cli_arguments *arguments, cli_model_names *names, const char *option, const char *value) {
+  if (names->count) cli_error("--%s is given twice: it names one model", option);
+  bool first = !names->count;
+  if (first) new_model(names)->model = value;
+  arguments->last_models = names;
+  return first;
 }
 
 static bool take_of_model(const char *option, const char **to, const char *value) {
@@ -186,16 +194,11 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   case OPTION_FILES_WRITES: return take_writes(arguments, value);
   case OPTION_MODEL:
     new_model(&arguments->models)->model = value;
-    arguments->facts_were_last = false;
+    arguments->last_models = NULL;
     break;
-  case OPTION_FACTS:
-    if (arguments->facts.count) {
-      cli_error("--facts is given twice: it names one model");
-      return false;
-    }
-    new_model(&arguments->facts)->model = value;
-    arguments->facts_were_last = true;
-    break;
+  case OPTION_FACTS: return take_only_model(arguments, &arguments->facts, "facts", value);
+  case OPTION_EMBEDDER: return take_only_model(arguments, &arguments->embedders, "embedder", value);
+  case OPTION_DIMENSIONS: return take_number("dimensions", 1, 4096, value, &arguments->dimensions);
   case OPTION_BASE_URL:
     return take_of_model("base-url", &this_model(last_names(arguments))->base_url, value);
   case OPTION_KEY_ENV:
@@ -289,6 +292,7 @@ void cli_arguments_free(cli_arguments *arguments) {
   free(arguments->tools.items);
   free(arguments->models.items);
   free(arguments->facts.items);
+  free(arguments->embedders.items);
 }
 
 static void print_option(const struct row *row, cli_output *output) {

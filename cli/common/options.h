@@ -75,7 +75,8 @@ typedef enum cli_language {
 typedef struct cli_arguments {
   cli_words loads, phases, tools;
   cli_model_names models;
-  cli_model_names facts;      /* at most one */
+  cli_model_names facts, embedders; /* at most one each */
+  cli_model_names *last_models;     /* the list of the option that came last; NULL: models */
   const char *data, *tenant, *workspace, *payload, *hooks, *write, *files, *skills;
   const char *session, *turn, *handler, *state, *since, *scope, *name;
   const char *format, *output, *age, *size;
@@ -89,13 +90,13 @@ typedef struct cli_arguments {
   const char *environment;
   cli_colour colour;
   uint32_t turns, warm_up, concurrency;
+  uint32_t dimensions;          /* 0: not given */
   uint32_t limit;               /* 0: all; CLI_LIMIT_NOT_GIVEN */
   uint32_t before;              /* 0: not given */
   uint32_t workers;             /* 0: as many as cores */
   tp_timestamps timestamps;
   cli_histograms histograms;
   bool json, dot, no_memory, verbose, help, fail_closed, rewrite, files_writes_given, explain, follow;
-  bool facts_were_last;        /* of --model and --facts: whose --base-url comes next */
 } cli_arguments;
 
 /** A row of the command table. */

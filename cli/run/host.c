@@ -45,7 +45,8 @@ static int add_domain(tp_runtime *runtime, const char *owner_name, register_fn *
 
 typedef struct memory_of {
   const char *path;
-  cli_models facts; /* none or one, freed by who fills it unless taken */
+  cli_models facts; /* none or one; these are freed by who fills them unless taken */
+  tp_memory_embedder embedder; /* name NULL: none */
 } memory_of;
 
 static tp_status register_memory(void *ctx, tp_runtime *runtime, tp_edit *edit, tp_fault *fault) {
@@ -53,15 +54,20 @@ static tp_status register_memory(void *ctx, tp_runtime *runtime, tp_edit *edit, 
   memory_of *m = ctx;
   tp_memory_options options = {
       .struct_size = sizeof options, .path = m->path, .model = m->facts.count ? m->facts.items[0] : NULL};
+  if (m->embedder.name) options.embedder = &m->embedder;
   tp_status status = tp_memory_register(edit, &options, fault);
-  if (status == TP_OK) m->facts.count = 0; /* the edit's now */
+  if (status != TP_OK) return status;
+  m->facts.count = 0; /* the edit's now */
+  m->embedder.name = NULL;
   return status;
 }
 
 static int add_memory(tp_runtime *runtime, const cli_arguments *arguments, const char *path) {
   memory_of m = {.path = path};
   int status = cli_models_open(&arguments->facts, &m.facts);
+  if (status == CLI_OK) status = cli_embedder_open(arguments, &m.embedder);
   if (status == CLI_OK) status = add_domain(runtime, "memory", register_memory, &m, path ? path : "memory");
+  if (m.embedder.name) m.embedder.destroy(m.embedder.self);
   cli_models_free(&m.facts);
   return status;
 }

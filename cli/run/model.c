@@ -58,14 +58,40 @@ static int refuse_name(const char *option, const cli_model_name *name, const cha
 
 static bool is_named(const cli_model_name *name) { return name->model || name->script; }
 
-static int check_facts(const cli_arguments *arguments) {
-  const cli_model_name *facts = arguments->facts.items;
-  if (!arguments->facts.count) return CLI_OK;
-  const char *wrong = cli_model_name_check(facts);
-  if (wrong) return refuse_name("--facts", facts, wrong);
-  if (!arguments->no_memory) return CLI_OK;
-  cli_error("--facts is for the memory, and --no-memory does without it");
+static int refuse_for_memory(const char *option, const char *why) {
+  cli_error("%s %s", option, why);
   return CLI_USAGE;
+}
+
+static int check_embedder(const cli_arguments *arguments) {
+  const cli_model_name *name = arguments->embedders.items;
+  const char *rest;
+  if (!arguments->embedders.count)
+    return arguments->dimensions ? refuse_for_memory("--dimensions", "is for --embedder") : CLI_OK;
+  const struct kind *kind = kind_of(name, &rest);
+  if (!kind || !kind->remote || kind->api != TP_OPENAI_CHAT) {
+    cli_error("--embedder is openai:NAME, not '%s'", name->model);
+    return CLI_USAGE;
+  }
+  if (!arguments->dimensions)
+    return refuse_for_memory("--embedder", "needs --dimensions N: how many numbers its vectors have");
+  bool limited = name->requests_per_minute || name->tokens_per_minute;
+  return limited ? refuse_for_memory("--embedder", "has no limits per minute") : CLI_OK;
+}
+
+static int check_facts(const cli_arguments *arguments) {
+  const char *wrong = arguments->facts.count ? cli_model_name_check(arguments->facts.items) : NULL;
+  return wrong ? refuse_name("--facts", arguments->facts.items, wrong) : CLI_OK;
+}
+
+/* The models that the memory has. */
+static int check_memory(const cli_arguments *arguments) {
+  int status = check_facts(arguments);
+  if (status == CLI_OK) status = check_embedder(arguments);
+  if (status != CLI_OK || !arguments->no_memory || !(arguments->facts.count || arguments->embedders.count))
+    return status;
+  return refuse_for_memory(arguments->facts.count ? "--facts" : "--embedder",
+                           "is for the memory, and --no-memory does without it");
 }
 
 int cli_models_check(const cli_arguments *arguments, const char *command, bool required) {
@@ -87,7 +113,7 @@ int cli_models_check(const cli_arguments *arguments, const char *command, bool r
     }
     if (wrong) return refuse_name("--model", &names->items[i], wrong);
   }
-  return check_facts(arguments);
+  return check_memory(arguments);
 }
 
 static int load_script(const char *file, tp_model **ret_model) {
@@ -101,20 +127,41 @@ static int load_script(const char *file, tp_model **ret_model) {
 }
 
 #ifdef CLI_OPENAI
+static tp_openai_options options_of(const cli_model_name *named, const char *name, tp_openai_api api) {
+  return (tp_openai_options){.struct_size = sizeof(tp_openai_options),
+                             .model = name,
+                             .base_url = named->base_url,
+                             .key_env = named->key_env,
+                             .requests_per_minute = named->requests_per_minute,
+                             .tokens_per_minute = named->tokens_per_minute,
+                             .api = api};
+}
+
+static int open_embedder(const cli_model_name *named, const char *name, uint32_t dimensions,
+                         tp_memory_embedder *ret_embedder) {
+  tp_openai_options options = options_of(named, name, TP_OPENAI_CHAT);
+  tp_fault fault = {0};
+  tp_status status = tp_openai_embedder_new(&options, dimensions, ret_embedder, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault("--embedder", status, &fault);
+}
+
 static int open_remote(const cli_model_name *named, const char *name, tp_openai_api api, tp_model **ret_model) {
-  tp_openai_options options = {.struct_size = sizeof options,
-                               .model = name,
-                               .base_url = named->base_url,
-                               .key_env = named->key_env,
-                               .requests_per_minute = named->requests_per_minute,
-                               .tokens_per_minute = named->tokens_per_minute,
-                               .files_directory = "/", /* for /attach: a person names them */
-                               .api = api};
+  tp_openai_options options = options_of(named, name, api);
+  options.files_directory = "/"; /* for /attach: a person names them */
   tp_fault fault = {0};
   tp_status status = tp_openai_model_new(&options, ret_model, &fault);
   return status == TP_OK ? CLI_OK : cli_fault("--model", status, &fault);
 }
 #else
+static int open_embedder(const cli_model_name *named, const char *name, uint32_t dimensions,
+                         tp_memory_embedder *ret_embedder) {
+  (void)name;
+  (void)dimensions;
+  (void)ret_embedder;
+  cli_error("--embedder %s: this turnphase was built without turnphase-openai (libcurl)", named->model);
+  return CLI_UNAVAILABLE;
+}
+
 static int open_remote(const cli_model_name *named, const char *name, tp_openai_api api, tp_model **ret_model) {
   (void)name;
   (void)api;
@@ -144,4 +191,12 @@ int cli_models_open(const cli_model_names *names, cli_models *models) {
 void cli_models_free(cli_models *models) {
   for (size_t i = 0; i < models->count; i++) tp_model_free(models->items[i]);
   models->count = 0;
+}
+
+int cli_embedder_open(const cli_arguments *arguments, tp_memory_embedder *embedder) {
+  const char *rest;
+  *embedder = (tp_memory_embedder){.name = NULL};
+  if (!arguments->embedders.count) return CLI_OK;
+  (void)kind_of(arguments->embedders.items, &rest);
+  return open_embedder(arguments->embedders.items, rest, arguments->dimensions, embedder);
 }

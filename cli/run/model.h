@@ -6,6 +6,7 @@
 #define CLI_MODEL_H
 
 #include "cli/common/options.h"
+#include "turnphase/memory.h"
 
 enum { CLI_MODELS_MAX = 17 }; /* the first and its fallbacks */
 
@@ -27,5 +28,8 @@ int cli_models_check(const cli_arguments *arguments, const char *command, bool r
  *  @return CLI_OK, or an exit status after saying what is wrong: then none is open. */
 int cli_models_open(const cli_model_names *names, cli_models *models);
 void cli_models_free(cli_models *models);
+/** Opens the embedder of the command line, which was checked with its models.
+ *  @param embedder  name NULL: none was given; else destroyed by the caller when it was not taken. */
+int cli_embedder_open(const cli_arguments *arguments, tp_memory_embedder *embedder);
 
 #endif

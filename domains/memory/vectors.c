@@ -9,11 +9,6 @@
 #include "domains/memory/store_internal.h"
 #include "stores/sqlite/database.h"
 
-bool tp_memory_embed_cancelled(const tp_memory_embed_request *request) {
-  const tp__memory_embed_work *work = request->work;
-  return work->cancelled(work->ctx);
-}
-
 /* ---- making vectors ---- */
 
 /* Gives it length 1; one of zeros stays. @return false for a number that is not finite. */
@@ -34,7 +29,8 @@ static tp_status embed(const tp_memory_embedder *embedder, const tp__memory_embe
                                            .text_count = count,
                                            .dimensions = embedder->dimensions,
                                            .is_query = is_query,
-                                           .work = work};
+                                           .cancelled = work->cancelled,
+                                           .ctx = work->ctx};
   for (size_t i = 0; i < count * dimensions; i++) vectors[i] = NAN; /* what is not filled is found */
   tp_status status = embedder->embed(embedder->self, &request, vectors);
   for (size_t i = 0; status == TP_OK && i < count; i++)

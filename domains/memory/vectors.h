@@ -15,7 +15,7 @@ enum {
   TP__MEMORY_MEANING_WEIGHT = 1000 /* what a cosine of 1 adds to a rank. Not fitted: the bench has no embedder */
 };
 
-/** What tp_memory_embed_request.work points to. */
+/** What cancels the work of an embedder. */
 typedef struct tp__memory_embed_work {
   bool (*cancelled)(const void *ctx);
   const void *ctx;

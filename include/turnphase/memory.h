@@ -22,12 +22,12 @@ typedef struct tp_memory_embed_request {
   uint32_t dimensions;           /* numbers of each vector */
   bool is_query;                 /* one text that is looked for; false: texts that are kept */
   uint8_t reserved_[3];
-  const void *work;              /* internal: for tp_memory_embed_cancelled() */
+  bool (*cancelled)(const void *ctx); /* whether the vectors are no longer wanted: the turn, or the job that keeps, was
+                                    cancelled, or a query took 5 s. A query that misses the deadline of active_recall is
+                                    wanted: what it finds goes to the session's next turn. Threads: that on which embed
+                                    was called, until it returns */
+  const void *ctx;               /* for cancelled */
 } tp_memory_embed_request;
-/** Whether the vectors are no longer wanted: the turn, or the job that keeps, was cancelled, or a query took 5 s. A
- *  query that misses the deadline of active_recall is wanted: what it finds goes to the session's next turn.
- *  Threads: that on which embed was called, until it returns. */
-TP_API bool tp_memory_embed_cancelled(const tp_memory_embed_request *request);
 
 /** Makes vectors of texts. It travels by pointer: tp_memory_register() copies the struct and the name, and takes it, on
  *  success only. */
@@ -37,7 +37,7 @@ typedef struct tp_memory_embedder {
                                     file that another name made are made anew */
   void *self;
   /** Fills ret_vectors with text_count times dimensions finite numbers, in the order of the texts. It may block, and
-   *  looks at tp_memory_embed_cancelled() now and then.
+   *  asks request->cancelled now and then.
    *  @return TP_OK; any other status: nothing of ret_vectors is used. Threads: any, several at once. */
   tp_status (*embed)(void *self, const tp_memory_embed_request *request, float *ret_vectors);
   void (*destroy)(void *self);   /* exactly once, when no handler of the memory is left; may be NULL */

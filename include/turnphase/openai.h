@@ -21,6 +21,7 @@
 #ifndef TURNPHASE_OPENAI_H
 #define TURNPHASE_OPENAI_H
 
+#include "turnphase/memory.h"
 #include "turnphase/model.h"
 
 TP_BEGIN_DECLS
@@ -114,6 +115,20 @@ typedef struct tp_openai_options {
  *  Threads: any, but none may change the environment meanwhile.  Blocks: while the key is read. */
 TP_API tp_status tp_openai_model_new(const tp_openai_options *options, tp_model **ret_model,
                                      tp_fault *fault) TP_MUST_USE;
+
+/** Makes an embedder for tp_memory_options.embedder: POST BASE/embeddings, as OpenAI has it and many servers do. Its
+ *  name is that of the model and the dimensions, so that the memory makes vectors anew when either changes. Each call
+ *  is one request on the memory's own thread, and nothing is repeated: the memory goes on without, and a later job
+ *  makes what lacks. The status of a failed call says why: TP_ERR_TIMEOUT; TP_ERR_MODEL_UNAVAILABLE for no connection, 429
+ *  and 5xx; TP_ERR_MALFORMED for an answer without one vector of the dimensions for each text; else TP_ERR_MODEL.
+ *  @param options     as of a model, with a name; api must be TP_OPENAI_CHAT, limits per minute 0. body has more
+ *                     fields, such as {"dimensions": 256} for models that can shorten their vectors. total_ms is 30,000
+ *                     by default. Limits of first byte and idle, prices and what is of messages have no effect.
+ *  @param dimensions  of the vectors that come back: 1 to 4,096.
+ *  @param ret_embedder  ret_embedder->destroy(ret_embedder->self) when it was not taken.
+ *  @return as tp_openai_model_new().  Threads: any.  Blocks: while the key is read. */
+TP_API tp_status tp_openai_embedder_new(const tp_openai_options *options, uint32_t dimensions,
+                                        tp_memory_embedder *ret_embedder, tp_fault *fault) TP_MUST_USE;
 
 /** What the I/O thread has to do, over all models of the process. */
 typedef struct tp_openai_stats {

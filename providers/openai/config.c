@@ -176,6 +176,17 @@ static tp_status make_url(tp__openai_config *config, const char *given, tp_fault
   return config->place ? TP_OK : no_memory(fault);
 }
 
+tp_status tp__openai_embeddings_url(tp__openai_config *config, tp_fault *fault) {
+  static const char path[] = "/embeddings";
+  size_t base = strlen(config->url) - strlen(config->form->path);
+  char *url = tp__openai_alloc(base + sizeof path);
+  if (!url) return no_memory(fault);
+  snprintf(url, base + sizeof path, "%.*s%s", (int)base, config->url, path);
+  tp__openai_string_free(config->url);
+  config->url = url;
+  return TP_OK;
+}
+
 /* ---- headers ---- */
 
 static bool is_token(tp_text name) {

@@ -38,6 +38,9 @@ typedef struct tp__openai_config {
 tp_status tp__openai_config_init(tp__openai_config *config, const tp_openai_options *options, tp_fault *fault);
 void tp__openai_config_fini(tp__openai_config *config);
 
+/** Makes url that of embeddings. @return TP_OK, TP_ERR_NO_MEMORY. */
+tp_status tp__openai_embeddings_url(tp__openai_config *config, tp_fault *fault);
+
 /** Whether hosts may not set a field of requests. */
 bool tp__openai_is_fixed(tp_text field);
 

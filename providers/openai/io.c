@@ -201,12 +201,23 @@ static tp_status start_thread_locked(void) {
 
 /* ---- what other threads call ---- */
 
-tp_status tp__openai_io_join(void) {
-  pthread_mutex_lock(&io.mutex);
+static bool be_ready_locked(void) {
   if (!io.ready)
     io.ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK &&
                pthread_atfork(before_fork, parent_forked, child_forked) == 0;
-  bool ready = io.ready;
+  return io.ready;
+}
+
+tp_status tp__openai_io_ready(void) {
+  pthread_mutex_lock(&io.mutex);
+  bool ready = be_ready_locked();
+  pthread_mutex_unlock(&io.mutex);
+  return ready ? TP_OK : TP_ERR_SYSTEM;
+}
+
+tp_status tp__openai_io_join(void) {
+  pthread_mutex_lock(&io.mutex);
+  bool ready = be_ready_locked();
   if (ready) io.models++;
   pthread_mutex_unlock(&io.mutex);
   return ready ? TP_OK : TP_ERR_SYSTEM;

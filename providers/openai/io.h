@@ -19,6 +19,8 @@ typedef struct tp__openai_core {
   tp__openai_rate requests, tokens;
 } tp__openai_core;
 
+/** Makes libcurl ready. @return TP_OK; TP_ERR_SYSTEM when it cannot be used. */
+tp_status tp__openai_io_ready(void);
 /** Counts a model, so that the I/O thread stays while there is one, and makes libcurl ready.
  *  @return TP_OK; TP_ERR_SYSTEM when libcurl cannot be used. */
 tp_status tp__openai_io_join(void);

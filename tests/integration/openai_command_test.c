@@ -108,6 +108,42 @@ static void a_failure_says_what_to_do_and_not_the_key(void **state) {
   }
 }
 
+static void memory_gets_vectors_of_an_embedder(void **state) {
+  (void)state;
+  static const char vector[] = "{\"data\":[{\"embedding\":[1,0]}]}";
+  const endpoint_reply reply = {.body = vector, .type = "application/json"};
+  endpoint *e = endpoint_open(&reply, 1);
+  const char *script = scratch_string("yes.yaml", "responses:\n  - text: Yes.\n");
+  command c = {.arguments = {"run", "--script", script, "--embedder", "openai:e", "--dimensions", "2", "--base-url",
+                             e->url, "--key-env", "TEST_KEY"},
+               .input = TALK};
+  setenv("TEST_KEY", KEY, 1);
+  assert_status(&c, 0);
+  assert_non_null(strstr(endpoint_request(e, 0), "POST /v1/embeddings "));
+  assert_non_null(strstr(endpoint_request(e, 0), "Authorization: Bearer " KEY));
+  assert_string_equal(endpoint_body(e, 0), "{\"model\":\"e\",\"input\":[\"Hi\"]}");
+  assert_int_equal(endpoint_count(e, &e->request_count), 2); /* what is looked for, and what is kept */
+  command_free(&c);
+  endpoint_close(e);
+}
+
+static void embedder_that_is_not_whole_is_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *words[4], *says;
+  } rows[] = {{{"--embedder", "openai:e"}, "--embedder needs --dimensions N"},
+              {{"--embedder", "anthropic:e", "--dimensions", "2"}, "--embedder is openai:NAME, not 'anthropic:e'"},
+              {{"--dimensions", "2"}, "--dimensions is for --embedder"},
+              {{"--dimensions", "5000"}, "from 1 to 4096"}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    command c = {.arguments = {"run", "--model", "openai:m", "--base-url", "http://127.0.0.1:9/v1"}, .input = TALK};
+    for (size_t k = 0; k < 4 && rows[i].words[k]; k++) c.arguments[5 + k] = rows[i].words[k];
+    assert_status(&c, 2);
+    assert_holds(&c.err, rows[i].says);
+    command_free(&c);
+  }
+}
+
 static const endpoint_reply down = {.status = 429, .headers = "Retry-After: 3600\r\n", .body = "{}"};
 static const endpoint_reply claude = {.body = MESSAGES_HELLO};
 
@@ -248,6 +284,8 @@ int main(void) {
       cmocka_unit_test(text_is_printed_while_it_comes_and_ctrl_c_ends_it),
       cmocka_unit_test(text_is_printed_while_it_comes_on_a_terminal),
       cmocka_unit_test(a_failure_says_what_to_do_and_not_the_key),
+      cmocka_unit_test(memory_gets_vectors_of_an_embedder),
+      cmocka_unit_test(embedder_that_is_not_whole_is_refused),
       cmocka_unit_test(the_model_that_is_named_next_is_asked_when_one_is_down),
       cmocka_unit_test(agents_of_a_conversation_name_their_models),
       cmocka_unit_test(an_agent_that_is_none_is_refused),

@@ -59,7 +59,7 @@ static tp_status embed(void *self, const tp_memory_embed_request *request, float
   if (request->is_query && m->holds_queries) {
     latch_hit(&m->begun);
     latch_wait(&m->release, latch_count(&m->begun));
-    m->stayed_wanted = !tp_memory_embed_cancelled(request);
+    m->stayed_wanted = !request->cancelled(request->ctx);
   }
   if (m->overtaken) overtake();
   for (size_t i = 0; i < request->text_count; i++) {
