@@ -190,7 +190,9 @@ static bool compute(tp__tool_order *order) {
   if (status == TP_OK) return true;
   tp_text text = tp__arena_printf(&slot->dispatch->texts, "the keys of the call could not be computed: %s",
                                   tp_status_text(status));
-  tp__toolcall_stop(slot, TP_TOOL_HANDLER_ERROR, text.data ? text : tp_text_of("the call has no keys: no memory"));
+  bool is_shed = status == TP_ERR_NO_MEMORY || !text.data;
+  if (is_shed) tp__toolcall_stop(slot, TP_TOOL_SHED, tp__toolcall_unanswered(TP_TOOL_SHED));
+  else tp__toolcall_stop(slot, TP_TOOL_HANDLER_ERROR, text);
   return false;
 }
 

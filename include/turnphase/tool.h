@@ -40,7 +40,8 @@ typedef tp_status (*tp_tool_keys_fn)(void *self, tp_text arguments, tp_tool_keys
  *  it. Two keys conflict when they are equal, or one is an ancestor of the other (`a/b` of `a/b/c`, not of `a/bc`), and
  *  one of the two calls writes.
  *  @return TP_OK; TP_ERR_USAGE for another access or another form; TP_ERR_FULL above 64 keys of a call;
- *          TP_ERR_NO_MEMORY. Whatever the keys function returns then, the call ends as handler_error.
+ *          TP_ERR_NO_MEMORY. Whatever the keys function returns then, the call ends as handler_error; without memory
+ *          it is shed.
  *  Threads: the one that runs the keys function, while it runs. */
 TP_API tp_status tp_tool_keys_add(tp_tool_keys *keys, tp_tool_access access, tp_text key);
 

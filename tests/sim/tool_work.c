@@ -8,8 +8,6 @@
 
 #include "runtime/exec/runtime.h"
 
-static bool is_threaded(tool_work_tool tool) { return tool == TOOL_THREADED || tool == TOOL_NARROW; }
-
 #define FAIL(call, property, format, ...)                                                                        \
   world_fail((call)->batch->e->w, (property), "call %u of batch %u of tool workload %u: " format, (call)->index, \
              (call)->batch->index, (call)->batch->e->index, __VA_ARGS__)
@@ -34,6 +32,7 @@ static tp_status give(const tool_work_call *call, tool_work_words words) {
 
 static void complete(tool_work_call *call, tool_work_words words) {
   bool was_over = call->token_over;
+  call->completing = true;
   tp_status status = give(call, words);
   call->token_over = true;
   if (status == TP_ERR_STALE) return;
@@ -125,25 +124,44 @@ static void look_at_run(const tool_work_call *call, const tp_tool_run *run) {
     FAIL(call, "a tool sees its own call", "other arguments, of %zu bytes", tp_tool_run_arguments(run).size);
 }
 
+/* A function that was given up counts till it returns. A token that is completed says that the call is over. */
+static bool may_be_running(const tool_work_call *call) {
+  if (call->completing) return false;
+  return !call->returned_ns || (call->deferred && call->way != WAY_DEFER_AND_RETURN);
+}
+
+/* Nothing of a lower index that conflicts is running, and nothing of a higher one has begun. */
+static void look_at_others(const tool_work_call *call) {
+  const tool_work_batch *batch = call->batch;
+  for (uint32_t i = 0; i < batch->count; i++) {
+    const tool_work_call *other = &batch->calls[i];
+    if (other == call || !other->calls || !tool_work_conflict(call, other)) continue;
+    if (i > call->index) FAIL(call, "conflicting calls run in call order", "%u has begun before it", i);
+    else if (may_be_running(other)) FAIL(call, "conflicting calls never overlap", "%u is running", i);
+  }
+}
+
 static void note_begin(tool_work_call *call, const tp_tool_run *run) {
   if (++call->calls > 1) FAIL(call, "a tool is called once a call", "%u times", call->calls);
   call->called_ns = tp__now_ns();
   int64_t left_ms = tp_tool_run_time_left_ms(run);
   call->deadline_ns = call->called_ns + left_ms * TP__NS_PER_MS;
   call->deadline_max_ns = tp__now_ns() + (left_ms + 1) * TP__NS_PER_MS;
-  void *where = is_threaded(call->tool) ? TP__THREAD_HANDLER : TP__THREAD_OWNER;
+  void *where = tool_work_is_threaded(call->tool) ? TP__THREAD_HANDLER : TP__THREAD_OWNER;
   if (tp__inside_doing() != where)
     FAIL(call, "placement is the tool's", "%s on the wrong kind of thread", tool_work_tool_name(call->tool));
   tool_work *e = call->batch->e;
-  if (!is_threaded(call->tool) && e->inside++ > 0) FAIL(call, "one owner", "%u quick tools run at once", e->inside);
-  if (!is_threaded(call->tool)) tool_work_called(call, left_ms);
+  if (!tool_work_is_threaded(call->tool) && e->inside++ > 0)
+    FAIL(call, "one owner", "%u quick tools run at once", e->inside);
+  if (!tool_work_is_threaded(call->tool)) tool_work_called(call, left_ms);
+  if (tool_work_has_key(call->tool)) look_at_others(call);
   if (call->tool == TOOL_NARROW && e->w->compact_running++ > 0)
     FAIL(call, "permits", "%u run at once", e->w->compact_running);
 }
 
 static void note_return(tool_work_call *call) {
   call->returned_ns = tp__now_ns();
-  if (!is_threaded(call->tool)) call->batch->e->inside--;
+  if (!tool_work_is_threaded(call->tool)) call->batch->e->inside--;
   if (call->tool == TOOL_NARROW) call->batch->e->w->compact_running--;
 }
 
@@ -180,6 +198,16 @@ static tp_answer tool_run(void *self, tp_tool_run *run) {
   return outcome;
 }
 
+static tp_status read_key(void *self, tp_text arguments, tp_tool_keys *keys) {
+  (void)self;
+  return tp_tool_keys_add(keys, TP_TOOL_READ, tp_text_of(tool_work_key(arguments)));
+}
+
+static tp_status write_key(void *self, tp_text arguments, tp_tool_keys *keys) {
+  (void)self;
+  return tp_tool_keys_add(keys, TP_TOOL_WRITE, tp_text_of(tool_work_key(arguments)));
+}
+
 /* {"properties": {"n": {"type": "integer"}}, "required": ["n"]} */
 static const char schema[] =
     "\x82\xAA"
@@ -192,10 +220,12 @@ static void describe(tool_work *e, tp_tool *tool, tool_work_tool which) {
                     .description = "runs a tool workload",
                     .run = tool_run,
                     .self = e,
-                    .placement = !is_threaded(which) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
+                    .placement = !tool_work_is_threaded(which) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
   if (which == TOOL_BRIEF) tool->limit_ms = TOOL_WORK_BRIEF_MS;
   if (which == TOOL_TERSE) tool->result_bytes_max = TOOL_WORK_TERSE_BYTES;
   if (which == TOOL_STRICT) tool->schema = (tp_text){schema, sizeof schema - 1};
+  if (which == TOOL_READER) tool->keys = read_key;
+  if (which == TOOL_WRITER) tool->keys = write_key;
   if (which == TOOL_NARROW) tool->max_concurrent = 1;
   if (which == TOOL_NARROW && !quiet) tool->limit_ms = TOOL_WORK_NARROW_MS;
 }

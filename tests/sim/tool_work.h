@@ -20,6 +20,8 @@ typedef enum tool_work_tool {
   TOOL_BARRED,   /* quick; where there is a gate, it denies this one and no other */
   TOOL_THREADED, /* not quick */
   TOOL_NARROW,   /* not quick, one at a time */
+  TOOL_READER,   /* quick, reads what its number stands for: tool_work_key() */
+  TOOL_WRITER,   /* not quick, writes it */
   TOOL_WORK_TOOLS,
   TOOL_NOBODY = TOOL_WORK_TOOLS /* a name that no tool has */
 } tool_work_tool;
@@ -80,6 +82,7 @@ typedef struct tool_work_call {
   uint32_t event_begins, event_ends;
   bool deferred, refused; /* its deferral was taken; was not */
   bool token_over, in_cancel;
+  bool completing; /* by its token: from here on it may be over */
   tp_token token;
   tool_work_words taken, heard; /* by a completion that was accepted; in the result */
   tp_tool_result_kind kind;
@@ -132,6 +135,14 @@ void tool_work_undraw(tool_work *e);
 const char *tool_work_tool_name(tool_work_tool tool);
 /** What the call sends, in memory for free(), which a host is free to spoil afterwards. */
 tp_tool_call *tool_work_letter(const tool_work_batch *batch);
+static inline bool tool_work_is_threaded(tool_work_tool tool) {
+  return tool == TOOL_THREADED || tool == TOOL_NARROW || tool == TOOL_WRITER;
+}
+static inline bool tool_work_has_key(tool_work_tool tool) { return tool == TOOL_READER || tool == TOOL_WRITER; }
+/** The key of the arguments of a call that has one: of two keys, or of the one above them. */
+const char *tool_work_key(tp_text arguments);
+/** Whether the two, of one batch, may not run at once. */
+bool tool_work_conflict(const tool_work_call *a, const tool_work_call *b);
 /** What the call that sends none is called; room is 16 bytes. */
 tp_text tool_work_id(const tool_work_call *call, char *room);
 /** Whose run it is. NULL: nobody's. */

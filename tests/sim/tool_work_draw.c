@@ -22,8 +22,6 @@ static bool is_quiet(const tool_work *e) { return e->w->s->fault_level == FAULTS
 
 /* ---- a call ---- */
 
-static bool is_threaded(tool_work_tool tool) { return tool == TOOL_THREADED || tool == TOOL_NARROW; }
-
 /* Sizes that are treated differently: none, short, too long for an attempt, for a block, for the tool. */
 static size_t draw_size(tool_work *e) {
   static const uint64_t bounds[] = {4, 18, 18, 70, 70, 400, 4000};
@@ -76,7 +74,7 @@ static script_way draw_way(tool_work *e, tool_work_tool tool) {
 
 static int64_t draw_before(tool_work *e, tool_work_tool tool) {
   int64_t over_ns = TOOL_WORK_BRIEF_MS * TP__NS_PER_MS + up_to_us(e, 3000) + TP__NS_PER_US;
-  if (is_threaded(tool)) {
+  if (tool_work_is_threaded(tool)) {
     uint64_t dice = is_quiet(e) ? 0 : below(e, 100);
     if (dice < 80) return one_in(e, 2) ? 0 : up_to_us(e, 3000);
     if (dice < 90) return up_to_us(e, 60000);
@@ -114,7 +112,7 @@ static void draw_call(tool_work *e, tool_work_call *call, tool_work_tool favouri
   call->before_ns = draw_before(e, call->tool);
   call->later_ns = draw_later(e);
   bool found = call->arguments == ARGUMENTS_NUMBER || call->arguments == ARGUMENTS_LONG;
-  draw_id(e, call, is_threaded(call->tool) && !found);
+  draw_id(e, call, tool_work_is_threaded(call->tool) && !found);
   draw_text(e, call);
   if (is_quiet(e)) settle_brief(call);
 }
@@ -177,8 +175,8 @@ void tool_work_undraw(tool_work *e) {
 static const char nobody[] = "a name that no tool has, and that is longer than those which one of them has";
 
 const char *tool_work_tool_name(tool_work_tool tool) {
-  static const char *const names[TOOL_WORK_TOOLS + 1] = {"e-quick",  "e-brief",    "e-terse",  "e-strict",
-                                                         "e-barred", "e-threaded", "e-narrow", nobody};
+  static const char *const names[TOOL_WORK_TOOLS + 1] = {"e-quick",    "e-brief",  "e-terse",  "e-strict", "e-barred",
+                                                         "e-threaded", "e-narrow", "e-reader", "e-writer", nobody};
   return names[tool];
 }
 
@@ -241,6 +239,21 @@ tp_tool_call *tool_work_letter(const tool_work_batch *batch) {
 tp_text tool_work_id(const tool_work_call *call, char *room) {
   if (call->id) return tp_text_of(call->id);
   return (tp_text){room, (size_t)snprintf(room, 16, "call-%u", call->index)};
+}
+
+const char *tool_work_key(tp_text arguments) {
+  static const char *const keys[] = {"k/0", "k/1", "k"};
+  int64_t number = tp_value_int(tp_value_get(arguments, "n"), -1);
+  return keys[number < 0 ? 2 : number % 5 == 4 ? 2 : number % 2];
+}
+
+bool tool_work_conflict(const tool_work_call *a, const tool_work_call *b) {
+  char room[2][PAD_BYTES + 32];
+  if (!tool_work_has_key(a->tool) || !tool_work_has_key(b->tool)) return false;
+  if (a->tool == TOOL_READER && b->tool == TOOL_READER) return false;
+  const char *of_a = tool_work_key((tp_text){room[0], put_arguments(a, room[0])});
+  const char *of_b = tool_work_key((tp_text){room[1], put_arguments(b, room[1])});
+  return strncmp(of_a, of_b, strlen(of_a) < strlen(of_b) ? strlen(of_a) : strlen(of_b)) == 0;
 }
 
 /* ---- whose run it is ---- */

@@ -24,7 +24,7 @@ static const script *script_of(const tool_work_call *call) { return call->batch-
 static bool has_gate(const tool_work_call *call) { return script_of(call)->turn_work_count > 0; }
 static bool may_want_memory(const tool_work_call *call) { return script_of(call)->fault_level == FAULTS_REFUSALS; }
 static bool has_stamps(const tool_work_call *call) { return script_of(call)->options.timestamps == TP_TIMESTAMPS_FULL; }
-static bool is_inline(const tool_work_call *call) { return call->tool != TOOL_THREADED && call->tool != TOOL_NARROW; }
+static bool is_inline(const tool_work_call *call) { return !tool_work_is_threaded(call->tool); }
 static bool is_answer(tp_tool_result_kind kind) { return kind == TP_TOOL_OK || kind == TP_TOOL_HANDLER_ERROR; }
 
 /* ---- what a call comes to when nothing speaks against it ---- */
@@ -166,6 +166,16 @@ static bool is_said_to_be_barred(const tp_tool_result *result) {
   return memmem(result->text.data, result->text.size, words, sizeof words - 1) != NULL;
 }
 
+/* Its function may still run, as far as the library knows. */
+static bool is_behind_one_given_up(const tool_work_call *call) {
+  for (uint32_t i = 0; i < call->index; i++) {
+    const tool_work_call *earlier = &call->batch->calls[i];
+    bool ended_early = earlier->kind == TP_TOOL_TIMED_OUT || earlier->kind == TP_TOOL_CANCELLED;
+    if (earlier->started && ended_early && tool_work_conflict(earlier, call)) return true;
+  }
+  return false;
+}
+
 static bool has_reason(const tool_work_call *call, const tp_tool_result *result) {
   bool quiet = script_of(call)->fault_level == FAULTS_NONE;
   switch (result->kind) {
@@ -182,7 +192,8 @@ static bool has_reason(const tool_work_call *call, const tp_tool_result *result)
     case TP_TOOL_CANCELLED:
       return was_cancelled(call->batch->e);
     case TP_TOOL_SHED: /* abandoned functions may hold every permit, and every thread */
-      return may_want_memory(call) || call->batch->e->w->draining || (!quiet && !is_inline(call));
+      return may_want_memory(call) || call->batch->e->w->draining || (!quiet && !is_inline(call)) ||
+             is_behind_one_given_up(call);
     default:
       return false;
   }

@@ -12,7 +12,7 @@
 
 #include "tests/support/model.h"
 
-enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, CALLS_MAX = 8, CHAIN = 10000 };
+enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, CALLS_MAX = 8, CHAIN = 10000, STACK_BYTES = 16384 };
 
 #define assert_kind(result, want) assert_string_equal(tp_tool_result_name((result)->kind), tp_tool_result_name(want))
 
@@ -32,8 +32,9 @@ typedef struct world {
   int order[CALLS_MAX]; /* of the begins */
   int count;
   latch begun, ended;
-  tp_status refused; /* by tp_tool_keys_add() */
-  tp_status says;    /* the keys function, where it is not TP_OK */
+  uintptr_t stack_low, stack_high; /* where the calls of number 1 stood */
+  tp_status refused;               /* by tp_tool_keys_add() */
+  tp_status says;                  /* the keys function, where it is not TP_OK */
   const tp_tool_result *const *results;
   tp_tool_call calls[CALLS_MAX];
   char arguments[CALLS_MAX][4];
@@ -50,6 +51,8 @@ static tp_answer run_tool(void *self, tp_tool_run *run) {
   pthread_mutex_lock(&w->mutex);
   if (w->count < CALLS_MAX) w->order[w->count] = n;
   w->count++;
+  if (n == 1 && (w->stack_low == 0 || (uintptr_t)&n < w->stack_low)) w->stack_low = (uintptr_t)&n;
+  if (n == 1 && (uintptr_t)&n > w->stack_high) w->stack_high = (uintptr_t)&n;
   pthread_mutex_unlock(&w->mutex);
   tp_answer answer = w->plans[n].defers ? tp_tool_defer(run, NULL, &w->tokens[n]) : TP_ANSWER_NONE;
   latch_hit(&w->begun);
@@ -265,9 +268,11 @@ static void ten_thousand_calls_that_wait_for_one_run_in_order_without_a_deep_sta
   latch_wait(&w.begun, 1);
   complete(&w, 0);
   latch_wait(&w.ended, 1);
+  assert_in_range(w.stack_high - w.stack_low, 0, STACK_BYTES);
   for (int i = 0; i < CHAIN; i++) {
     assert_kind(w.results[i], TP_TOOL_OK);
     assert_int_equal(w.results[i]->completion_order, i);
+    assert_int_equal(w.results[i]->waited_ns > 0, i > 0);
   }
   close_world(&w);
 }
