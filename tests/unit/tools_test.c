@@ -462,7 +462,24 @@ static void tool_that_defers_is_completed_by_its_token(void **state) {
   }
 }
 
-enum { CROWD = 10000 };
+enum { CROWD = 10048, REVERSED = 64, WAITING_BYTES_MAX = 4096 };
+
+/* ---- what is allocated, with the highest sum ---- */
+
+static _Atomic int64_t bytes_open, bytes_most;
+
+static void *counting_alloc(void *ctx, size_t size) {
+  (void)ctx;
+  int64_t open = bytes_open += (int64_t)size;
+  for (int64_t most = bytes_most; open > most && !atomic_compare_exchange_weak(&bytes_most, &most, open);) {}
+  return malloc(size);
+}
+
+static void counting_release(void *ctx, void *memory, size_t size) {
+  (void)ctx;
+  bytes_open -= (int64_t)size;
+  free(memory);
+}
 
 typedef struct crowd {
   latch entered, ended;
@@ -499,7 +516,10 @@ static void *complete_every_other(void *arg) {
 
 static void ten_thousand_deferred_calls_complete_with_two_workers(void **state) {
   (void)state;
-  tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 2, .handler_threads = 2};
+  tp_runtime_options options = {.struct_size = sizeof options,
+                                .engine_workers = 2,
+                                .handler_threads = 2,
+                                .allocator = {counting_alloc, counting_release, NULL}};
   tp_runtime *runtime = open_runtime(&options);
   crowd c = {.entered = LATCH, .ended = LATCH, .tokens = calloc(CROWD, sizeof *c.tokens)};
   bundle b = {.count = 0};
@@ -507,6 +527,8 @@ static void ten_thousand_deferred_calls_complete_with_two_workers(void **state) 
       .struct_size = sizeof(tp_tool), .name = "t", .run = join_crowd, .self = &c, .placement = TP_PLACEMENT_INLINE};
   tp_turn *turn = begin_with(runtime, &b, NULL, 0);
   tp_tool_call *calls = calloc(CROWD, sizeof *calls);
+  int64_t bytes_before = bytes_open;
+  bytes_most = bytes_before;
   for (int i = 0; i < CROWD; i++) calls[i] = call_of("", "t");
   assert_int_equal(tools_submit(turn, calls, CROWD, crowd_ended, &c, NULL), TP_OK);
   free(calls); /* copied */
@@ -516,6 +538,9 @@ static void ten_thousand_deferred_calls_complete_with_two_workers(void **state) 
   tp_runtime_stats stats = {.struct_size = sizeof stats};
   tp_runtime_stats_get(runtime, &stats);
   assert_in_range(stats.handler_threads, 0, 2);
+  int64_t bytes_each = (bytes_most - bytes_before) / CROWD;
+  printf("%d calls wait: %lld bytes for each\n", CROWD, (long long)bytes_each);
+  assert_in_range(bytes_each, 1, WAITING_BYTES_MAX);
   int bad = 0;
   for (uint32_t i = 0; i < CROWD; i += 2) bad += tp_tool_complete(c.tokens[i], false, tp_text_of("done")) != TP_OK;
   pthread_join(thread, NULL);
@@ -531,6 +556,44 @@ static void ten_thousand_deferred_calls_complete_with_two_workers(void **state) 
   tp_turn_end(turn);
   close_runtime(runtime);
   free(c.tokens);
+}
+
+static void sixty_four_calls_that_complete_in_reverse_have_their_results_in_call_order(void **state) {
+  (void)state;
+  for (int quick = 0; quick < 2; quick++) {
+    tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 2, .handler_threads = 1};
+    tp_runtime *runtime = open_runtime(&options);
+    tp_token tokens[REVERSED];
+    crowd c = {.entered = LATCH, .ended = LATCH, .tokens = tokens};
+    bundle b = {.count = 0};
+    *add_tool(&b, "t", NULL) = (tp_tool){.struct_size = sizeof(tp_tool),
+                                         .name = "t",
+                                         .run = join_crowd,
+                                         .self = &c,
+                                         .max_concurrent = REVERSED,
+                                         .placement = quick ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
+    tp_turn *turn = begin_with(runtime, &b, NULL, 0);
+    tp_tool_call calls[REVERSED];
+    for (int i = 0; i < REVERSED; i++) calls[i] = call_of("", "t");
+    assert_int_equal(tools_submit(turn, calls, REVERSED, crowd_ended, &c, NULL), TP_OK);
+    latch_wait(&c.entered, REVERSED); /* one thread, or the owner: in call order */
+    for (int i = REVERSED - 1; i >= 0; i--) {
+      char text[16];
+      snprintf(text, sizeof text, "says %d", i);
+      assert_int_equal(tp_tool_complete(tokens[i], false, tp_text_of(text)), TP_OK);
+    }
+    latch_wait(&c.ended, 1);
+    for (int i = 0; i < REVERSED; i++) {
+      char id[16], text[16];
+      snprintf(id, sizeof id, "call-%d", i);
+      snprintf(text, sizeof text, "says %d", i);
+      assert_text(c.results[i]->call_id, id);
+      assert_text(c.results[i]->text, text);
+      assert_int_equal(c.results[i]->completion_order, REVERSED - 1 - i);
+    }
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
 }
 
 typedef struct mixer {
@@ -679,6 +742,7 @@ int main(void) {
       cmocka_unit_test(permits_bound_one_tool),
       cmocka_unit_test(tool_that_defers_is_completed_by_its_token),
       cmocka_unit_test(ten_thousand_deferred_calls_complete_with_two_workers),
+      cmocka_unit_test(sixty_four_calls_that_complete_in_reverse_have_their_results_in_call_order),
       cmocka_unit_test(token_of_a_handler_is_not_a_tools),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
