@@ -55,7 +55,7 @@ typedef struct tp__hook_program {
 /** Whether it is the same file with the same content, as far as the file system says: inode, size and times. */
 bool tp__hook_same_file(const struct stat *one, const struct stat *other);
 
-/** One hook. Nothing changes after the reading; its texts belong to `hooks`. */
+/** One hook. Nothing but is_registered changes after the reading; its texts belong to `hooks`. */
 typedef struct tp__hook {
   tp_hooks *hooks;
   struct tp__hook *next;
@@ -69,6 +69,7 @@ typedef struct tp__hook {
   const tp_phase *row; /* own_row: a program may outlive the runtime */
   tp_phase own_row;
   bool is_enabled, is_blocking, wants_json, rewrites;
+  bool is_registered; /* of the thread that commits */
   tp_failure failure;
   uint32_t limit_ms; /* 0: the phase's */
   int32_t priority;

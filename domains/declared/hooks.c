@@ -510,20 +510,18 @@ static bool is_wanted(const tp__hook *hook) {
   return only ? strcmp(hook->id, only) == 0 : hook->is_enabled;
 }
 
-tp_status tp_hooks_commit(tp_hooks *hooks, const char *owner_name, const char *trusted, tp_commit_report *ret_report,
-                          tp_fault *fault) {
-  if (!hooks) return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "no hooks were read");
-  const char *disabled = getenv("TURNPHASE_DISABLE_HOOKS");
-  if (disabled && strcmp(disabled, "1") == 0) return TP_OK;
-  tp_status status = check_trust(hooks, trusted, fault);
-  if (status != TP_OK) return status;
-  tp_owner owner = {.struct_size = sizeof owner,
-                    .name = owner_name ? owner_name : "declared",
-                    .trust = TP_TRUST_DECLARED,
-                    .grants = hooks->grants};
-  tp_edit *edit;
-  status = tp_edit_begin(hooks->runtime, &owner, &edit, fault);
-  if (status != TP_OK) return status;
+static tp_status remove_all(tp_edit *edit, const tp_hooks *before, tp_fault *fault) {
+  tp_status status = TP_OK;
+  for (const tp__hook *hook = before ? before->first : NULL; hook && status == TP_OK; hook = hook->next) {
+    if (!hook->is_registered) continue;
+    status = tp_edit_remove_subscription(edit, hook->id, fault);
+    if (status == TP_OK) status = tp_edit_remove_handler(edit, hook->id, fault);
+  }
+  return status;
+}
+
+static tp_status add_all(tp_edit *edit, const tp_hooks *hooks, tp_fault *fault) {
+  tp_status status = TP_OK;
   bool found = false;
   for (tp__hook *hook = hooks->first; hook && status == TP_OK; hook = hook->next) {
     if (!is_wanted(hook)) continue;
@@ -533,9 +531,37 @@ tp_status tp_hooks_commit(tp_hooks *hooks, const char *owner_name, const char *t
   }
   if (status == TP_OK && hooks->only && !found)
     status = tp__refuse(fault, TP_ERR_NOT_FOUND, hooks->directory, (tp__place){0}, "there is no hook %s", hooks->only);
+  return status;
+}
+
+tp_status tp_hooks_replace(tp_hooks *hooks, const tp_hooks *before, const char *owner_name, const char *trusted,
+                           tp_commit_report *ret_report, tp_fault *fault) {
+  if (!hooks) return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "no hooks were read");
+  const char *disabled = getenv("TURNPHASE_DISABLE_HOOKS");
+  bool is_off = disabled && strcmp(disabled, "1") == 0;
+  if (is_off && !before) return TP_OK;
+  tp_status status = check_trust(hooks, trusted, fault);
+  if (status != TP_OK) return status;
+  tp_owner owner = {.struct_size = sizeof owner,
+                    .name = owner_name ? owner_name : "declared",
+                    .trust = TP_TRUST_DECLARED,
+                    .grants = hooks->grants};
+  tp_edit *edit;
+  status = tp_edit_begin(hooks->runtime, &owner, &edit, fault);
+  if (status != TP_OK) return status;
+  status = remove_all(edit, before, fault);
+  if (status == TP_OK && !is_off) status = add_all(edit, hooks, fault);
   if (status == TP_OK) status = tp_edit_commit(edit, ret_report, fault);
-  if (status == TP_OK) return TP_OK;
+  if (status == TP_OK) {
+    for (tp__hook *hook = hooks->first; hook; hook = hook->next) hook->is_registered = !is_off && is_wanted(hook);
+    return TP_OK;
+  }
   tp_edit_discard(edit);
   name_file(hooks, fault);
   return status;
+}
+
+tp_status tp_hooks_commit(tp_hooks *hooks, const char *owner, const char *trusted, tp_commit_report *ret_report,
+                          tp_fault *fault) {
+  return tp_hooks_replace(hooks, NULL, owner, trusted, ret_report, fault);
 }

@@ -148,5 +148,48 @@ TP_API tp_status tp_hooks_commit(tp_hooks *hooks, const char *owner, const char 
  *  Blocks: while on_program runs; no call of it comes afterwards. */
 TP_API void tp_hooks_free(tp_hooks *hooks);
 
+/** Registers all hooks that are enabled in place of those that `before` registered, as one commit: turns that run keep
+ *  the old ones, and when it is refused these stay. tp_hooks_commit() without `before`.
+ *  @param before  NULL: none; may be freed afterwards.
+ *  @return as tp_hooks_commit(); TP_ERR_CONFLICT: another commit came between, try again. */
+TP_API tp_status tp_hooks_replace(tp_hooks *hooks, const tp_hooks *before, const char *owner, const char *trusted,
+                                  tp_commit_report *ret_report, tp_fault *fault) TP_MUST_USE;
+
+/** A directory that is followed. */
+typedef struct tp_hooks_watch tp_hooks_watch;
+/** Whether the operator trusts this content (tp_hooks_hash()). Called under a lock of the watch, which it must not
+ *  call. */
+typedef bool (*tp_hooks_trusts_fn)(void *ctx, const char *hash);
+/** A change was picked up (TP_OK), or refused with its fault, and the hooks before it stay. Called from the thread of
+ *  the watch, which must not free it. */
+typedef void (*tp_hooks_reload_fn)(void *ctx, tp_status status, const tp_fault *fault);
+
+/** How a directory is followed. Zero means default. All texts are copied. */
+typedef struct tp_hooks_watch_options {
+  size_t struct_size;
+  const tp_hooks_options *hooks; /* required: what is followed; only must be NULL */
+  const char *owner;            /* as of tp_hooks_commit() */
+  tp_hooks_trusts_fn trusts;    /* NULL: whatever is there is trusted */
+  tp_hooks_reload_fn on_reload; /* NULL: none */
+  void *ctx;                    /* of both */
+  uint32_t quiet_ms;            /* so long nothing more may change before a change is picked up; 0: 100; at most
+                                   60,000. Further changes put it off for 2 s at most */
+  uint32_t reserved_;           /* zero */
+} tp_hooks_watch_options;
+
+/** Reads and commits the directory, then follows it: a file in it or its folders that is changed, added or removed
+ *  leads to one commit of all of it (tp_hooks_replace()). A directory that goes is a refused change, and is looked for.
+ *  @param runtime  kept till tp_hooks_watch_free().
+ *  @return TP_OK; what tp_hooks_read() and tp_hooks_commit() return; TP_ERR_USAGE; TP_ERR_SYSTEM without inotify or a
+ *          thread; TP_ERR_NO_MEMORY.  Blocks: while files are read.  Since: 0.2 */
+TP_API tp_status tp_hooks_watch_new(tp_runtime *runtime, const tp_hooks_watch_options *options,
+                                    tp_hooks_watch **ret_watch, tp_fault *fault) TP_MUST_USE;
+/** Reads and commits the directory now, whether it has changed or not, for example when the operator's trust has.
+ *  @return as tp_hooks_watch_new(); on_reload is not called. */
+TP_API tp_status tp_hooks_watch_reload(tp_hooks_watch *watch, tp_fault *fault) TP_MUST_USE;
+/** Ends the following; what is registered stays. Accepts NULL. Before tp_runtime_free().
+ *  Blocks: until a reload under way has ended. */
+TP_API void tp_hooks_watch_free(tp_hooks_watch *watch);
+
 TP_END_DECLS
 #endif

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hooks_watch.c: a directory of hooks that is followed. A thread waits for inotify, then for a moment without further
+ * changes, and makes one commit of what is there: the old hooks go with it, and turns that run keep them. It owns the
+ * hooks that were committed last; one lock, of these, held while a directory is read and committed, so that the host
+ * and the thread take turns. */
+#include <errno.h>
+#include <fts.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "domains/declared/hook.h"
+
+enum {
+  QUIET_MS = 100,
+  QUIET_MS_MAX = 60000,
+  DELAY_MS_MAX = 2000, /* so long further changes can put a reload off */
+  AWAY_MS = 500,       /* how often a directory that is gone is looked for */
+  CONFLICTS_MAX = 20
+};
+#define CHANGES                                                                                                   \
+  (IN_CLOSE_WRITE | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF)
+
+struct tp_hooks_watch {
+  /* never changes after new */
+  tp_runtime *runtime;
+  tp_hooks_watch_options options;
+  tp_hooks_options hooks_options;
+  char *directory, *root, *owner, *helper;
+  int inotify, stop;
+  pthread_t thread;
+  pthread_mutex_t mutex;
+  /* under mutex */
+  tp_hooks *hooks; /* committed last; NULL: none yet */
+};
+
+static int64_t now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- one reload ---- */
+
+static bool is_trusted(const tp_hooks_watch *watch, const char *hash) {
+  return !watch->options.trusts || watch->options.trusts(watch->options.ctx, hash);
+}
+
+/* A commit of somebody else that came between is no reason to keep the old. */
+static tp_status replace(tp_hooks_watch *watch, tp_hooks *hooks, tp_fault *fault) {
+  tp_status status = TP_ERR_CONFLICT;
+  const char *trusted = is_trusted(watch, tp_hooks_hash(hooks)) ? tp_hooks_hash(hooks) : NULL;
+  for (int i = 0; i < CONFLICTS_MAX && status == TP_ERR_CONFLICT; i++)
+    status = tp_hooks_replace(hooks, watch->hooks, watch->owner, trusted, NULL, fault);
+  return status;
+}
+
+/* @param if_changed  what was committed last is not committed again. */
+static tp_status reload(tp_hooks_watch *watch, bool if_changed, bool *ret_did, tp_fault *fault) {
+  tp_hooks *hooks = NULL;
+  pthread_mutex_lock(&watch->mutex);
+  tp_status status = tp_hooks_read(watch->runtime, &watch->hooks_options, &hooks, fault);
+  bool is_same = status == TP_OK && if_changed && watch->hooks &&
+                 strcmp(tp_hooks_hash(hooks), tp_hooks_hash(watch->hooks)) == 0;
+  if (status == TP_OK && !is_same) status = replace(watch, hooks, fault);
+  tp_hooks *gone = hooks;
+  if (status == TP_OK && !is_same) {
+    gone = watch->hooks;
+    watch->hooks = hooks;
+  }
+  pthread_mutex_unlock(&watch->mutex);
+  tp_hooks_free(gone);
+  if (ret_did) *ret_did = !is_same;
+  return status;
+}
+
+tp_status tp_hooks_watch_reload(tp_hooks_watch *watch, tp_fault *fault) {
+  if (!watch) return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "no hooks are watched");
+  return reload(watch, false, NULL, fault);
+}
+
+/* ---- the thread ---- */
+
+/* Of the directory and its folders. A folder that is there already keeps its watch. @return false: it is gone. */
+static bool watch_folders(const tp_hooks_watch *watch) {
+  char *paths[] = {watch->directory, NULL};
+  bool is_there = inotify_add_watch(watch->inotify, watch->directory, CHANGES) >= 0;
+  FTS *tree = is_there ? fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR, NULL) : NULL;
+  if (!tree) return is_there;
+  for (FTSENT *entry = fts_read(tree); entry; entry = fts_read(tree))
+    if (entry->fts_info == FTS_D) (void)inotify_add_watch(watch->inotify, entry->fts_path, CHANGES);
+  fts_close(tree);
+  return true;
+}
+
+static void drain_events(int inotify) {
+  char events[8192];
+  while (read(inotify, events, sizeof events) > 0) {}
+}
+
+/* @return false: it is to stop. @param ret_changed  something came before the time was over. */
+static bool wait_for(const tp_hooks_watch *watch, int limit_ms, bool *ret_changed) {
+  struct pollfd fds[] = {{.fd = watch->stop, .events = POLLIN}, {.fd = watch->inotify, .events = POLLIN}};
+  int count = poll(fds, 2, limit_ms);
+  *ret_changed = count > 0 && fds[1].revents != 0;
+  if (*ret_changed) drain_events(watch->inotify);
+  return count <= 0 || fds[0].revents == 0;
+}
+
+/* Editors write a file in several steps, and people several files. */
+static bool wait_for_quiet(const tp_hooks_watch *watch) {
+  int quiet_ms = (int)watch->options.quiet_ms;
+  int64_t latest_ms = now_ms() + DELAY_MS_MAX + quiet_ms;
+  bool goes_on = true, changed = true;
+  while (goes_on && changed && now_ms() < latest_ms) goes_on = wait_for(watch, quiet_ms, &changed);
+  return goes_on;
+}
+
+static void reload_and_tell(tp_hooks_watch *watch) {
+  tp_fault fault = {0};
+  bool did = true;
+  tp_status status = reload(watch, true, &did, &fault);
+  if (did && watch->options.on_reload) watch->options.on_reload(watch->options.ctx, status, &fault);
+}
+
+static void *watch_run(void *arg) {
+  tp_hooks_watch *watch = arg;
+  bool is_there = true, goes_on = true;
+  while (goes_on) {
+    bool changed = false, was_there = is_there;
+    goes_on = wait_for(watch, is_there ? -1 : AWAY_MS, &changed);
+    if (goes_on && changed) goes_on = wait_for_quiet(watch);
+    is_there = watch_folders(watch);
+    if (goes_on && (changed || is_there != was_there)) reload_and_tell(watch);
+  }
+  return NULL;
+}
+
+/* The host's signals are for the host's threads. */
+static int start_thread(tp_hooks_watch *watch) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int error = pthread_create(&watch->thread, NULL, watch_run, watch);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return error;
+}
+
+/* ---- life ---- */
+
+static void watch_free(tp_hooks_watch *watch) {
+  tp_hooks_free(watch->hooks);
+  if (watch->inotify >= 0) close(watch->inotify);
+  if (watch->stop >= 0) close(watch->stop);
+  pthread_mutex_destroy(&watch->mutex);
+  free(watch->directory);
+  free(watch->root);
+  free(watch->owner);
+  free(watch->helper);
+  free(watch);
+}
+
+static tp_status system_error(tp_fault *fault, int error, const char *what) {
+  char text[128];
+  (void)!tp__refuse(fault, TP_ERR_SYSTEM, NULL, (tp__place){0}, "%s: %s", what, strerror_r(error, text, sizeof text));
+  if (fault) fault->system_error = error;
+  return TP_ERR_SYSTEM;
+}
+
+static bool copy_text(const char *text, char **ret_copy) {
+  *ret_copy = text ? strdup(text) : NULL;
+  return !text || *ret_copy;
+}
+
+static tp_status open_watch(tp_hooks_watch *watch, tp_fault *fault) {
+  const tp_hooks_options *theirs = watch->options.hooks;
+  tp_hooks_options *options = &watch->hooks_options;
+  char here[4096];
+  const char *root = theirs->root ? theirs->root : getcwd(here, sizeof here);
+  memcpy(options, theirs, theirs->struct_size < sizeof *options ? theirs->struct_size : sizeof *options);
+  options->struct_size = sizeof *options;
+  if (!copy_text(theirs->directory, &watch->directory) || !copy_text(root, &watch->root) ||
+      !copy_text(options->sandbox_helper, &watch->helper) || !copy_text(watch->options.owner, &watch->owner))
+    return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, (tp__place){0}, "no memory to watch hooks");
+  options->directory = watch->directory;
+  options->root = watch->root;
+  options->sandbox_helper = watch->helper;
+  watch->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  if (watch->inotify < 0) return system_error(fault, errno, "no inotify for hooks");
+  watch->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (watch->stop < 0) return system_error(fault, errno, "no descriptor to watch hooks");
+  (void)watch_folders(watch); /* first, so that nothing is missed */
+  tp_status status = reload(watch, false, NULL, fault);
+  if (status != TP_OK) return status;
+  int error = start_thread(watch);
+  return error == 0 ? TP_OK : system_error(fault, error, "no thread to watch hooks");
+}
+
+static tp_status check_options(const tp_hooks_watch_options *options, tp_fault *fault) {
+  const char *wrong = NULL;
+  if (!options || options->struct_size != sizeof *options) wrong = "struct_size is not set, or is of another version";
+  else if (options->reserved_ != 0) wrong = "reserved_ must be zero";
+  else if (!options->hooks || options->hooks->struct_size < offsetof(tp_hooks_options, on_program))
+    wrong = "hooks is missing";
+  else if (options->hooks->struct_size > sizeof *options->hooks) wrong = "hooks has a field that is newer";
+  else if (!options->hooks->directory) wrong = "hooks->directory is missing";
+  else if (options->hooks->only) wrong = "hooks->only is for a hook alone, which is not watched";
+  else if (options->quiet_ms > QUIET_MS_MAX) wrong = "quiet_ms is at most 60,000";
+  if (!wrong) return TP_OK;
+  return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "tp_hooks_watch_options: %s", wrong);
+}
+
+tp_status tp_hooks_watch_new(tp_runtime *runtime, const tp_hooks_watch_options *options, tp_hooks_watch **ret_watch,
+                             tp_fault *fault) {
+  tp_status status = check_options(options, fault);
+  if (status != TP_OK) return status;
+  tp_hooks_watch *watch = calloc(1, sizeof *watch);
+  if (!watch || pthread_mutex_init(&watch->mutex, NULL) != 0) {
+    free(watch);
+    return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, (tp__place){0}, "no memory to watch hooks");
+  }
+  watch->runtime = runtime;
+  watch->options = *options;
+  if (watch->options.quiet_ms == 0) watch->options.quiet_ms = QUIET_MS;
+  watch->inotify = watch->stop = -1;
+  status = open_watch(watch, fault);
+  if (status == TP_OK) *ret_watch = watch;
+  else watch_free(watch);
+  return status;
+}
+
+void tp_hooks_watch_free(tp_hooks_watch *watch) {
+  if (!watch) return;
+  uint64_t one = 1;
+  while (write(watch->stop, &one, sizeof one) < 0 && errno == EINTR) {}
+  pthread_join(watch->thread, NULL);
+  watch_free(watch);
+}

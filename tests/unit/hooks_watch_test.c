@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A directory of hooks that is followed: what a change on disk does, what a refused one leaves, and 1,000 reloads
+ * beside 1,000 turns. */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/directory.h"
+#include "tests/support/host.h"
+#include "turnphase/declared.h"
+
+enum { NEVER_QUIET_MS = 60000, QUIET_MS = 20 };
+
+/* In one step, so that one write is one change. */
+static void write_named(const char *name, const char *text) {
+  char file[160], other[160];
+  snprintf(file, sizeof file, "%s/%s", directory, name);
+  snprintf(other, sizeof other, "%s.new", directory);
+  FILE *stream = fopen(other, "we");
+  assert_non_null(stream);
+  assert_true(fputs(text, stream) >= 0);
+  assert_int_equal(fclose(stream), 0);
+  assert_int_equal(rename(other, file), 0);
+}
+
+/* A hook whose question says which version it is. */
+static void write_version(const char *id, const char *event, int version) {
+  char name[32], text[256];
+  snprintf(name, sizeof name, "%s.yaml", id);
+  snprintf(text, sizeof text, "id: %s\nevent: %s\nhandler: {kind: approve, question: 'version %d'}\n", id, event,
+           version);
+  write_named(name, text);
+}
+
+/* ---- a host that follows a directory ---- */
+
+typedef struct host {
+  tp_runtime *runtime;
+  tp_hooks_watch *watch;
+  latch reloaded;
+  uint32_t reloads; /* that the test has waited for */
+  _Atomic bool distrusts;
+  pthread_mutex_t mutex;
+  tp_status newest_status; /* under mutex: of the newest reload */
+  tp_fault newest_fault;
+  tp_fault fault; /* of the one that was waited for */
+} host;
+
+static bool trusts(void *ctx, const char *hash) { return strlen(hash) == 64 && !((host *)ctx)->distrusts; }
+
+static void on_reload(void *ctx, tp_status status, const tp_fault *fault) {
+  host *h = ctx;
+  pthread_mutex_lock(&h->mutex);
+  h->newest_status = status;
+  h->newest_fault = *fault;
+  pthread_mutex_unlock(&h->mutex);
+  latch_hit(&h->reloaded);
+}
+
+static void wait_reload(host *h, tp_status status) {
+  latch_wait(&h->reloaded, ++h->reloads);
+  pthread_mutex_lock(&h->mutex);
+  tp_status newest = h->newest_status;
+  h->fault = h->newest_fault;
+  pthread_mutex_unlock(&h->mutex);
+  if (newest != status) fail_msg("%s: %s", tp_status_name(newest), h->fault.message);
+}
+
+static tp_status follow(host *h, uint32_t quiet_ms, tp_fault *fault) {
+  const tp_hooks_options hooks = {.struct_size = sizeof hooks, .directory = directory, .root = directory};
+  const tp_hooks_watch_options options = {.struct_size = sizeof options,
+                                          .hooks = &hooks,
+                                          .trusts = trusts,
+                                          .on_reload = on_reload,
+                                          .ctx = h,
+                                          .quiet_ms = quiet_ms};
+  h->reloaded = (latch)LATCH;
+  return tp_hooks_watch_new(h->runtime, &options, &h->watch, fault);
+}
+
+static void open_host(host *h, uint32_t quiet_ms) {
+  tp_fault fault = {0};
+  h->runtime = open_runtime(NULL);
+  if (follow(h, quiet_ms, &fault) != TP_OK) fail_msg("%s", fault.message);
+}
+
+static void close_host(host *h) {
+  tp_hooks_watch_free(h->watch);
+  close_runtime(h->runtime);
+}
+
+/* The version that a phase of the turn runs; -1: none. */
+static int version_in(tp_turn *turn, uint32_t phase) {
+  tp_phase_result result = run_phase(turn, phase, NULL);
+  int version = -1;
+  if (result.verdict == TP_VERDICT_ASK) sscanf(result.reason.data, "version %d", &version);
+  return version;
+}
+
+static int version_now(host *h) {
+  tp_turn *turn = begin_bare(h->runtime, 60000);
+  int version = version_in(turn, TP_PHASE_TOOL_PRE);
+  tp_turn_end(turn);
+  return version;
+}
+
+/* ---- changes on disk ---- */
+
+static void change_is_picked_up_and_turns_that_run_keep_theirs(void **state) {
+  (void)state;
+  host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+  write_version("a", "tool.pre", 1);
+  open_host(&h, QUIET_MS);
+  tp_turn *old = begin_bare(h.runtime, 60000);
+  assert_int_equal(version_in(old, TP_PHASE_TOOL_PRE), 1);
+  write_version("a", "tool.pre", 2);
+  wait_reload(&h, TP_OK);
+  assert_int_equal(version_in(old, TP_PHASE_TOOL_PRE), 1);
+  assert_int_equal(version_now(&h), 2);
+  tp_turn_end(old);
+  char file[160];
+  snprintf(file, sizeof file, "%s/a.yaml", directory);
+  assert_int_equal(unlink(file), 0);
+  wait_reload(&h, TP_OK);
+  assert_int_equal(version_now(&h), -1);
+  write_version("b", "tool.pre", 3);
+  wait_reload(&h, TP_OK);
+  assert_int_equal(version_now(&h), 3);
+  close_host(&h);
+}
+
+static void refused_change_leaves_the_old_and_is_said(void **state) {
+  (void)state;
+  host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+  write_version("a", "tool.pre", 1);
+  open_host(&h, QUIET_MS);
+  write_named("b.yaml", "id: b\nevent: tool.pre\ncolour: red\n");
+  wait_reload(&h, TP_ERR_MALFORMED);
+  assert_non_null(strstr(h.fault.subject, "b.yaml"));
+  assert_int_equal(h.fault.line, 3);
+  assert_int_equal(version_now(&h), 1);
+  write_named("b.yaml", "id: b\nevent: tool.pre\nafter: [nobody]\nhandler: {kind: approve}\n");
+  wait_reload(&h, TP_ERR_MISSING_DEPENDENCY); /* by the commit */
+  assert_int_equal(version_now(&h), 1);
+  write_named("b.yaml", "id: b\nevent: tool.post\nhandler: {kind: log, path: log}\n");
+  wait_reload(&h, TP_OK);
+  assert_int_equal(version_now(&h), 1);
+  close_host(&h);
+}
+
+static void content_that_is_not_trusted_waits_for_its_trust(void **state) {
+  (void)state;
+  host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+  write_version("a", "tool.pre", 1);
+  open_host(&h, QUIET_MS);
+  h.distrusts = true;
+  write_version("a", "tool.pre", 2);
+  wait_reload(&h, TP_ERR_USAGE);
+  assert_non_null(strstr(h.fault.message, "trust this hash"));
+  assert_int_equal(version_now(&h), 1);
+  assert_int_equal(tp_hooks_watch_reload(h.watch, NULL), TP_ERR_USAGE);
+  h.distrusts = false;
+  assert_int_equal(tp_hooks_watch_reload(h.watch, NULL), TP_OK);
+  assert_int_equal(version_now(&h), 2);
+  close_host(&h);
+  h = (host){.mutex = PTHREAD_MUTEX_INITIALIZER, .distrusts = true, .runtime = open_runtime(NULL)};
+  assert_int_equal(follow(&h, 0, NULL), TP_ERR_USAGE); /* the first is no different */
+  close_runtime(h.runtime);
+}
+
+static void folders_are_followed_and_a_directory_that_comes_back(void **state) {
+  (void)state;
+  host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+  char inner[160], away[160];
+  snprintf(inner, sizeof inner, "%s/scripts", directory);
+  snprintf(away, sizeof away, "%s.away", directory);
+  write_version("a", "tool.pre", 1);
+  assert_int_equal(mkdir(inner, 0700), 0);
+  open_host(&h, QUIET_MS);
+  write_named("scripts/x.sh", "one");
+  wait_reload(&h, TP_OK);
+  write_named("scripts/x.sh", "two");
+  wait_reload(&h, TP_OK);
+  assert_int_equal(rename(directory, away), 0);
+  wait_reload(&h, TP_ERR_IO);
+  assert_int_equal(version_now(&h), 1);
+  assert_int_equal(rename(away, directory), 0);
+  while (version_now(&h) != 4) { /* found again, then followed again */
+    write_version("a", "tool.pre", 4);
+    sleep_ms(1);
+    (void)!tp_hooks_watch_reload(h.watch, NULL);
+  }
+  close_host(&h);
+}
+
+static void switch_takes_hooks_away_at_the_next_reload(void **state) {
+  (void)state;
+  host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+  write_version("a", "tool.pre", 1);
+  open_host(&h, NEVER_QUIET_MS);
+  setenv("TURNPHASE_DISABLE_HOOKS", "1", 1);
+  assert_int_equal(tp_hooks_watch_reload(h.watch, NULL), TP_OK);
+  unsetenv("TURNPHASE_DISABLE_HOOKS");
+  assert_int_equal(version_now(&h), -1);
+  assert_int_equal(tp_hooks_watch_reload(h.watch, NULL), TP_OK);
+  assert_int_equal(version_now(&h), 1);
+  close_host(&h);
+}
+
+static void bad_options_are_refused(void **state) {
+  (void)state;
+  const tp_hooks_options hooks = {.struct_size = sizeof hooks, .directory = directory};
+  const tp_hooks_options only = {.struct_size = sizeof only, .directory = directory, .only = "a"};
+  const tp_hooks_options none = {.struct_size = sizeof none};
+  const struct {
+    tp_hooks_watch_options options;
+    const char *part;
+  } cases[] = {{{0}, "struct_size"},
+               {{.struct_size = sizeof(tp_hooks_watch_options)}, "hooks is missing"},
+               {{.struct_size = sizeof(tp_hooks_watch_options), .hooks = &only}, "only"},
+               {{.struct_size = sizeof(tp_hooks_watch_options), .hooks = &none}, "directory"},
+               {{.struct_size = sizeof(tp_hooks_watch_options), .hooks = &hooks, .quiet_ms = 60001}, "quiet_ms"},
+               {{.struct_size = sizeof(tp_hooks_watch_options), .hooks = &hooks, .reserved_ = 1}, "reserved_"}};
+  tp_runtime *runtime = open_runtime(NULL);
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    tp_hooks_watch *watch = NULL;
+    tp_fault fault = {0};
+    assert_int_equal(tp_hooks_watch_new(runtime, &cases[i].options, &watch, &fault), TP_ERR_USAGE);
+    assert_non_null(strstr(fault.message, cases[i].part));
+  }
+  assert_int_equal(tp_hooks_watch_reload(NULL, NULL), TP_ERR_USAGE);
+  tp_hooks_watch_free(NULL);
+  tp_runtime_free(runtime);
+}
+
+/* ---- 1,000 reloads beside 1,000 turns ---- */
+
+enum { RELOADS = 1000, TURNS = 1000, THREADS = 4 };
+
+typedef struct runner {
+  pthread_t thread;
+  tp_runtime *runtime;
+  int mixed, backwards;
+} runner;
+
+static void *run_turns(void *arg) {
+  runner *r = arg;
+  int last = 0;
+  for (int i = 0; i < TURNS / THREADS; i++) {
+    tp_turn *turn = begin_bare(r->runtime, 60000);
+    int create = version_in(turn, TP_PHASE_TOOL_CREATE), pre = version_in(turn, TP_PHASE_TOOL_PRE);
+    r->mixed += create != pre || create < 1;
+    r->backwards += pre < last;
+    last = pre;
+    tp_turn_end(turn);
+  }
+  return NULL;
+}
+
+static size_t open_descriptors(void) {
+  size_t count = 0;
+  DIR *folder = opendir("/proc/self/fd");
+  assert_non_null(folder);
+  while (readdir(folder)) count++;
+  closedir(folder);
+  return count;
+}
+
+static void each_turn_sees_one_version_while_hooks_are_reloaded(void **state) {
+  (void)state;
+  host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+  size_t before = open_descriptors();
+  runner runners[THREADS];
+  write_version("a", "tool.create", 1);
+  write_version("b", "tool.pre", 1);
+  open_host(&h, NEVER_QUIET_MS); /* both files change as one: the test says when */
+  for (int i = 0; i < THREADS; i++) {
+    runners[i] = (runner){.runtime = h.runtime};
+    pthread_create(&runners[i].thread, NULL, run_turns, &runners[i]);
+  }
+  for (int i = 2; i <= RELOADS + 1; i++) {
+    write_version("a", "tool.create", i);
+    write_version("b", "tool.pre", i);
+    assert_int_equal(tp_hooks_watch_reload(h.watch, NULL), TP_OK);
+  }
+  for (int i = 0; i < THREADS; i++) {
+    pthread_join(runners[i].thread, NULL);
+    assert_int_equal(runners[i].mixed, 0);
+    assert_int_equal(runners[i].backwards, 0);
+  }
+  assert_int_equal(version_now(&h), RELOADS + 1);
+  close_host(&h);
+  assert_int_equal(open_descriptors(), before);
+}
+
+#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      IN_DIRECTORY(change_is_picked_up_and_turns_that_run_keep_theirs),
+      IN_DIRECTORY(refused_change_leaves_the_old_and_is_said),
+      IN_DIRECTORY(content_that_is_not_trusted_waits_for_its_trust),
+      IN_DIRECTORY(folders_are_followed_and_a_directory_that_comes_back),
+      IN_DIRECTORY(switch_takes_hooks_away_at_the_next_reload),
+      IN_DIRECTORY(bad_options_are_refused),
+      IN_DIRECTORY(each_turn_sees_one_version_while_hooks_are_reloaded),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
