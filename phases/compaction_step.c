@@ -232,7 +232,19 @@ static void ask_model(tp__drive *d, int64_t tokens) {
 
 /* ---- the step ---- */
 
+static void compaction_denied(tp__drive *d) {
+  const tp_phase_result *result = &d->phase.result;
+  tp_text why = tp__arena_printf(&d->arena, "hook %s: %.*s", result->subscription ? result->subscription : "",
+                                 (int)result->reason.size, result->reason.data ? result->reason.data : "");
+  tp__drive_let_go(d);
+  failed(d, TP_ERR_DENIED, why.data);
+}
+
 static void after_pre_compaction(tp__drive *d) {
+  if (d->phase.status == TP_OK && d->phase.result.outcome == TP_ERR_DENIED) {
+    compaction_denied(d); /* out of time included */
+    return;
+  }
   if (tp__drive_stopped(d, "turn.pre_compaction")) return;
   tp__drive_let_go(d);
   int64_t tokens = past_tokens(d);

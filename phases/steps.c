@@ -568,8 +568,42 @@ void tp__step_tools(tp__drive *d) {
     no_memory(d);
 }
 
+/* Why the turn ends otherwise than its model and its hooks would have it; for the user and the log. */
+static void note_end(tp__drive *d, uint32_t phase, const char *key, const char *subscription, tp_text text) {
+  if (!text.data) text = tp_text_of("the turn ends by a hook, or in spite of one");
+  tp_contribution note = {.struct_size = sizeof(tp_contribution),
+                          .kind = TP_KIND_DIAGNOSTIC,
+                          .severity = TP_SEVERITY_WARNING,
+                          .key = tp_text_of(key),
+                          .text = text};
+  tp__log(d->turn->core.runtime, TP_LOG_WARNING, &(tp__log_subject){.phase = phase, .ids = d->turn->core.ids}, "%.*s",
+          (int)text.size, text.data);
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
+                                 .phase = phase,
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
+                                 .contribution = &note,
+                                 .subscription = subscription,
+                                 .text = text});
+}
+
+static void note_batch_end(tp__drive *d) {
+  const tp_phase_result *result = &d->phase.result;
+  const char *subscription = result->subscription ? result->subscription : "";
+  note_end(d, TP_PHASE_TOOL_BATCH, "tool_batch.ended", subscription,
+           tp__arena_printf(&d->arena, "hook %s ended the turn behind its tools: %.*s", subscription,
+                            (int)result->reason.size, result->reason.data ? result->reason.data : ""));
+}
+
+/* A denial ends the loop: what the tools did is done, and stays in the history. */
 static void after_tool_batch(tp__drive *d) {
-  if (tp__drive_stopped(d, "tool.batch")) return;
+  bool denied = d->phase.status == TP_OK && d->phase.result.outcome == TP_ERR_DENIED;
+  if (denied && !tp__drive_out_of_time(d)) {
+    note_batch_end(d);
+    tp__drive_let_go(d);
+    tp__drive_go(d, TP__STEP_COMMIT);
+    return;
+  }
+  if (denied || tp__drive_stopped(d, "tool.batch")) return;
   tp__drive_let_go(d);
   tp__drive_go(d, TP__STEP_MODEL_PRE);
 }
@@ -593,23 +627,9 @@ static bool take_objection(tp__drive *d, tp_text objection) {
 }
 
 static void note_overruled(tp__drive *d, const char *subscription, tp_text objection) {
-  tp_contribution overruled = {.struct_size = sizeof(tp_contribution),
-                               .kind = TP_KIND_DIAGNOSTIC,
-                               .severity = TP_SEVERITY_WARNING,
-                               .key = tp_text_of("turn_stop.overruled"),
-                               .text = tp__arena_printf(
-                                   &d->arena, "the turn ends, since it was kept from it %d times: %.*s",
-                                   STOP_DENIALS_MAX, (int)objection.size, objection.data)};
-  if (!overruled.text.data) overruled.text = tp_text_of("the turn ends, since it was kept from it too often");
-  tp__log(d->turn->core.runtime, TP_LOG_WARNING,
-          &(tp__log_subject){.phase = TP_PHASE_TURN_STOP, .ids = d->turn->core.ids}, "%.*s", (int)overruled.text.size,
-          overruled.text.data);
-  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
-                                 .phase = TP_PHASE_TURN_STOP,
-                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
-                                 .contribution = &overruled,
-                                 .subscription = subscription,
-                                 .text = overruled.text});
+  note_end(d, TP_PHASE_TURN_STOP, "turn_stop.overruled", subscription,
+           tp__arena_printf(&d->arena, "the turn ends, since it was kept from it %d times: %.*s", STOP_DENIALS_MAX,
+                            (int)objection.size, objection.data));
 }
 
 static void turn_stop_denied(tp__drive *d) {

@@ -51,9 +51,7 @@ static cli_entry *add_entry(cli_settings *settings, const char *event) {
 static const struct {
   const char *name, *why;
 } no_phase[] = {
-    {"PreCompact", "turn.pre_compaction has no form of its input for hooks of other hosts yet"},
     {"PostCompact", "no phase comes behind a compaction"},
-    {"PreCompress", "turn.pre_compaction has no form of its input for hooks of other hosts yet"},
     {"PostToolBatch", "tool.batch does not carry arguments and results of the calls"},
     {"PermissionRequest", "what a gate asks goes to a person, and not to a hook"},
     {"PermissionDenied", "a denied call fires no phase"},
@@ -101,7 +99,8 @@ static const char *why_no_phase(const char *event) {
 static bool is_known_event(const char *event) {
   static const char *const known[] = {"PreToolUse",   "PostToolUse", "PostToolUseFailure", "UserPromptSubmit",
                                       "SessionStart", "SessionEnd",  "Stop",               "StopFailure",
-                                      "BeforeTool",   "AfterTool",   "BeforeAgent",        "AfterAgent", NULL};
+                                      "BeforeTool",   "AfterTool",   "BeforeAgent",        "AfterAgent",
+                                      "PreCompact",   "PreCompress", NULL};
   return is_among(event, known);
 }
 
@@ -113,7 +112,7 @@ static bool is_of_gemini(const char *event) {
 
 static bool is_guard(const char *event) {
   static const char *const names[] = {"PreToolUse",  "UserPromptSubmit", "Stop", "BeforeTool",
-                                      "BeforeAgent", "AfterAgent",       NULL};
+                                      "BeforeAgent", "AfterAgent",       "PreCompact", "PreCompress", NULL};
   return is_among(event, names);
 }
 

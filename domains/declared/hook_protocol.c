@@ -50,6 +50,13 @@ static const tp__protocol_event events[] = {
      false,
      false},
     {TP__EVENT_STOP, {NULL, "Stop", "AfterAgent"}, TP_PHASE_TURN_STOP, {0, 600000, 60000}, false, true, false},
+    {TP__EVENT_PRE_COMPACT,
+     {NULL, "PreCompact", "PreCompress"},
+     TP_PHASE_TURN_PRE_COMPACTION,
+     {0, 600000, 60000},
+     true,
+     false,
+     false},
     {TP__EVENT_STOP_FAILURE, {NULL, "StopFailure", NULL}, TP_PHASE_RUNTIME_ERROR, {0, 600000, 0}, true, false, false},
 };
 
@@ -104,6 +111,7 @@ static tp_text subject(const tp__hook *hook, const tp_match_view *view) {
   switch (hook->protocol_event->id) {
   case TP__EVENT_SESSION_START: return tp_text_of("startup");
   case TP__EVENT_SESSION_END: return tp_text_of("other");
+  case TP__EVENT_PRE_COMPACT: return tp_text_of("auto");
   case TP__EVENT_STOP_FAILURE: return tp_text_of("unknown");
   default: return theirs(hook, tp_match_text(view, TP_FIELD_TOOL));
   }
@@ -342,6 +350,10 @@ static void add_own(const tp__hook *hook, const tp_call *call, const struct made
     add_number(pairs, "stop_hook_active", true, tp_call_int(call, TP_FIELD_STOP_DENIALS) > 0);
     add_text(pairs, hook->protocol == TP__PROTOCOL_GEMINI ? "prompt_response" : "last_assistant_message",
              tp_call_text(call, TP_FIELD_RESPONSE_TEXT));
+    break;
+  case TP__EVENT_PRE_COMPACT:
+    add_string(pairs, "trigger", "auto");
+    if (hook->protocol != TP__PROTOCOL_GEMINI) add_string(pairs, "custom_instructions", "");
     break;
   case TP__EVENT_STOP_FAILURE:
     add_string(pairs, "error", "unknown");

@@ -25,6 +25,7 @@ typedef enum tp__protocol_event_id {
   TP__EVENT_SESSION_START,
   TP__EVENT_SESSION_END,
   TP__EVENT_STOP,
+  TP__EVENT_PRE_COMPACT,
   TP__EVENT_STOP_FAILURE
 } tp__protocol_event_id;
 

@@ -146,6 +146,7 @@ static void block(tp__judge *judge, tp_text reason) {
   case TP__EVENT_PRE_TOOL:
   case TP__EVENT_PROMPT:
   case TP__EVENT_STOP:
+  case TP__EVENT_PRE_COMPACT:
     note(judge, "block_dropped", "the hook blocks, and no phase waits for it (blocking: false)");
     break;
   case TP__EVENT_POST_TOOL:
@@ -173,6 +174,10 @@ static void apply_decision(tp__judge *judge, const struct said *said) {
 
 static void apply_stop(tp__judge *judge, const struct said *said) {
   if (!said->stops) return;
+  if (judge->hook->protocol_event->id == TP__EVENT_PRE_COMPACT) {
+    note(judge, "continue_false", "continue: false has no effect on a compaction");
+    return;
+  }
   if (is_before_call(judge))
     note(judge, "continue_false", "continue: false stops this call; the turn goes on");
   else if (!has_verdict(judge)) note(judge, "continue_false", "continue: false has no effect in this phase");

@@ -15,6 +15,7 @@
 
 typedef struct observed {
   char text[1024];
+  bool denies; /* a compaction */
 } observed;
 
 static void note(observed *o, const char *format, ...) {
@@ -33,6 +34,7 @@ static tp_answer observe(void *self, tp_call *call) {
   tp_text plan = tp_call_text(call, TP_FIELD_PLAN);
   note(self, "%.*s %d>%d ", (int)plan.size, plan.data, (int)tp_call_int(call, TP_FIELD_TOKENS_BEFORE),
        (int)tp_call_int(call, TP_FIELD_TOKENS_AFTER));
+  if (((observed *)self)->denies) return tp_call_deny(call, "keep it");
   return TP_ANSWER_DONE;
 }
 
@@ -111,6 +113,28 @@ static void history_above_its_limit_loses_its_oldest_turns_before_the_request(vo
   assert_string_equal(w.model->requests[3], "S<>U<" C36 ">A<ok>U<" D36 ">");
   say_long(&w, 'a');
   assert_string_equal(w.model->requests[4], "S<>U<" C36 ">A<ok>U<" D36 ">A<ok>U<" A36 ">");
+  close_world(&w);
+}
+
+static void denied_compaction_leaves_the_history_as_it_is(void **state) {
+  (void)state;
+  static const reply too_long[] = {{.text = "ok"}, {.fails = TP_ERR_CONTEXT_LENGTH}};
+  world w;
+  open_world(&w, ok, 1, 40, tp_compact_drop_oldest, NULL);
+  w.seen.denies = true;
+  for (char letter = 'a'; letter <= 'd'; letter++) say_long(&w, letter);
+  assert_string_equal(w.seen.text, "pre1 pre1 pre1 history_tokens_max 54>40 "
+                                   "! the history was not compacted: hook c: keep it pre1 ");
+  assert_string_equal(w.model->requests[3],
+                      "S<>U<" A36 ">A<ok>U<" B36 ">A<ok>U<" C36 ">A<ok>U<" D36 ">");
+  close_world(&w);
+  open_world(&w, too_long, 2, 0, tp_compact_drop_oldest, NULL);
+  w.seen.denies = true;
+  say_long(&w, 'a');
+  const tp_turn_result *result = say(&w, "go", TP_TURN_FAILED);
+  assert_int_equal(result->code, TP_ERR_CONTEXT_LENGTH);
+  assert_non_null(memmem(result->reason.data, result->reason.size, "hook c: keep it", 15));
+  tp_turn_result_free(result);
   close_world(&w);
 }
 
@@ -566,6 +590,7 @@ static void hundreds_of_turns_with_calls_complete_and_keep_pairs_whole(void **st
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(history_above_its_limit_loses_its_oldest_turns_before_the_request),
+      cmocka_unit_test(denied_compaction_leaves_the_history_as_it_is),
       cmocka_unit_test(history_of_exactly_its_limit_is_left_alone),
       cmocka_unit_test(turn_that_brings_its_messages_is_not_compacted),
       cmocka_unit_test(turns_without_ids_begin_at_the_users_messages),

@@ -49,7 +49,8 @@ static const char shell_call[] = "{'command': 'rm -rf /', 'cmd': 'x'}";
 static tp_phase_result run_event(tp_turn *turn, const char *event, const char *tool, tp_writer *writer) {
   tp_field fields[4];
   size_t count = 0;
-  uint32_t phase = strstr(event, "Pre") || strstr(event, "BeforeTool") ? TP_PHASE_TOOL_PRE
+  uint32_t phase = strstr(event, "PreComp") ? TP_PHASE_TURN_PRE_COMPACTION
+                   : strstr(event, "Pre") || strstr(event, "BeforeTool") ? TP_PHASE_TOOL_PRE
                    : strstr(event, "PostTool") || strstr(event, "AfterTool") ? TP_PHASE_TOOL_POST
                    : strstr(event, "Prompt") || strstr(event, "BeforeAgent") ? TP_PHASE_TURN_INTAKE
                    : strstr(event, "SessionStart") ? TP_PHASE_SESSION_START
@@ -179,6 +180,11 @@ static const row rows[] = {
     {"Stop", "echo '{\"hookSpecificOutput\": {\"hookEventName\": \"Stop\", \"additionalContext\": \"tests fail\"}}'",
      "deny", "tests fail", ""},
     {"Stop", "exit 1", "failed", NULL, NULL},
+    {"PreCompact", "exit 0", "done", NULL, ""},
+    {"PreCompact", "echo keep it >&2; exit 2", "deny", "keep it", ""},
+    {"PreCompact", "echo '{\"decision\": \"block\", \"reason\": \"keep it\"}'", "deny", "keep it", ""},
+    {"PreCompact", "echo '{\"continue\": false}'", "done", NULL, ""},
+    {"PreCompact", "exit 1", "failed", NULL, NULL},
     {"AfterAgent", "echo '{\"decision\": \"deny\", \"reason\": \"again\"}'", "deny", "again", ""},
     /* the other protocol */
     {"BeforeTool", "echo '{\"decision\": \"deny\", \"reason\": \"no\"}'", "deny", "no", NULL},
@@ -326,6 +332,9 @@ static void a_program_gets_one_line_with_the_fields_of_its_host(void **state) {
       {"Stop", "",
        "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":\"default\","
        "\"hook_event_name\":\"Stop\",\"stop_hook_active\":false,\"last_assistant_message\":\"all done\"}\n"},
+      {"PreCompact", "",
+       "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"hook_event_name\":"
+       "\"PreCompact\",\"trigger\":\"auto\",\"custom_instructions\":\"\"}\n"},
       {"Stop", "(again)",
        "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":\"default\","
        "\"hook_event_name\":\"Stop\",\"stop_hook_active\":true,\"last_assistant_message\":\"all done\"}\n"},
@@ -470,7 +479,7 @@ static void a_wrong_file_of_a_protocol_is_refused_with_its_place(void **state) {
   } cases[] = {
       {"id: a\nprotocol: vim\nevent: PreToolUse\n" HANDLER, 2, 11, "claude-code, gemini"},
       {"id: a\nprotocol: claude-code\nevent: tool.pre\n" HANDLER, 3, 8, "no phase carries"},
-      {"id: a\nprotocol: claude-code\nevent: PreCompact\n" HANDLER, 3, 8, "no phase carries"},
+      {"id: a\nprotocol: claude-code\nevent: PostCompact\n" HANDLER, 3, 8, "no phase carries"},
       {"id: a\nprotocol: claude-code\nevent: BeforeTool\n" HANDLER, 3, 8, "no phase carries"},
       {"id: a\nevent: tool.pre\nmatch: {matcher: Bash}\n" HANDLER, 3, 18, "belongs to a protocol"},
       {"id: a\nevent: tool.pre\ntools: {a: b}\n" HANDLER, 3, 8, "belongs to a protocol"},

@@ -43,12 +43,15 @@ typedef struct world {
 
 static void keep_event(void *ctx, const tp_event *event) {
   world *w = ctx;
-  bool is_ours = event->kind == TP_EVENT_DIAGNOSTIC && event->phase == TP_PHASE_TURN_STOP && event->contribution &&
-                 event->contribution->key.size == strlen("turn_stop.overruled") &&
-                 memcmp(event->contribution->key.data, "turn_stop.overruled", event->contribution->key.size) == 0;
+  bool is_stop = event->phase == TP_PHASE_TURN_STOP;
+  const char *key = is_stop ? "turn_stop.overruled" : "tool_batch.ended";
+  bool is_ours = event->kind == TP_EVENT_DIAGNOSTIC && event->contribution &&
+                 event->contribution->key.size == strlen(key) &&
+                 memcmp(event->contribution->key.data, key, strlen(key)) == 0;
   if (!is_ours) return;
-  w->overruled++;
-  assert(strcmp(event->subscription, "guard") == 0 && event->visibility == TP_VISIBILITY_USER_VISIBLE);
+  w->overruled += is_stop;
+  assert(strcmp(event->subscription, is_stop ? "guard" : "ends") == 0);
+  assert(event->visibility == TP_VISIBILITY_USER_VISIBLE);
   snprintf(w->said, sizeof w->said, "%.*s", (int)event->text.size, event->text.data);
 }
 
@@ -207,6 +210,33 @@ static void time_of_the_turn_ends_a_stop_that_does_not_answer(void **state) {
   close_world(&w);
 }
 
+/* ---- the two other ends that a hook may bring about ---- */
+
+static void denied_tool_batch_ends_the_turn_with_its_results(void **state) {
+  (void)state;
+  static const reply calls[] = {
+      {.text = "let me",
+       .calls = {{.id = TEXT("a"), .name = TEXT("nobody"), .arguments = {"\x80", 1}}},
+       .call_count = 1},
+      {.text = "again"}};
+  act ends = {.kind = TP_ANSWER_DENY, .reason = "enough"};
+  hook h = {.id = "ends", .phase = TP_PHASE_TOOL_BATCH, .self = &ends};
+  world w = {.guard = {.denies = ALWAYS}};
+  open_world(&w, calls, COUNT(calls), &h, 0, false);
+  const tp_turn_result *result = run_limited(&w, "go", (tp_turn_request){0});
+  assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+  assert_int_equal(result->iterations, 1);
+  tp_turn_result_free(result);
+  assert_int_equal(w.guard.calls, 0); /* no turn.stop: it is over */
+  assert_string_equal(w.said, "hook ends ended the turn behind its tools: enough");
+  ends.kind = TP_ANSWER_DONE;
+  w.guard.denies = 0;
+  expect(&w, "next", TP_TURN_COMPLETED);
+  assert_non_null(strstr(w.model->requests[1], "A<let me>C<nobody>T!<"));
+  assert_non_null(strstr(w.model->requests[1], "U<next>"));
+  close_world(&w);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(reason_of_a_denial_is_what_the_model_is_asked_next_and_stays_in_the_history),
@@ -215,6 +245,7 @@ int main(void) {
       cmocka_unit_test(failing_handler_keeps_the_turn_only_when_it_is_required),
       cmocka_unit_test(turn_that_did_not_complete_is_not_asked),
       cmocka_unit_test(reminder_goes_with_the_next_request),
+      cmocka_unit_test(denied_tool_batch_ends_the_turn_with_its_results),
       cmocka_unit_test(time_of_the_turn_ends_a_stop_that_does_not_answer),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
