@@ -54,7 +54,7 @@ static bool is_trusted(const tp_hooks_watch *watch, const char *hash) {
   return !watch->options.trusts || watch->options.trusts(watch->options.ctx, hash);
 }
 
-/* A commit of somebody else that came between is no reason to keep the old. */
+/* Another commit that came between is no reason to keep the old. */
 static tp_status replace(tp_hooks_watch *watch, tp_hooks *hooks, tp_fault *fault) {
   tp_status status = TP_ERR_CONFLICT;
   const char *trusted = is_trusted(watch, tp_hooks_hash(hooks)) ? tp_hooks_hash(hooks) : NULL;

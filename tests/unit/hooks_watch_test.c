@@ -264,6 +264,31 @@ static void *run_turns(void *arg) {
   return NULL;
 }
 
+/* Another owner that commits meanwhile; when a reload comes between, its own commit is given up. */
+typedef struct committer {
+  pthread_t thread;
+  tp_runtime *runtime;
+  _Atomic bool stops;
+  act act;
+} committer;
+
+static void *run_commits(void *arg) {
+  committer *c = arg;
+  for (bool is_there = false; !c->stops;) {
+    tp_edit *edit;
+    if (tp_edit_begin(c->runtime, NULL, &edit, NULL) != TP_OK) continue;
+    tp_status status = is_there ? tp_edit_remove_subscription(edit, "other", NULL)
+                                : hook_add(c->runtime, edit, &(hook){.id = "other", .phase = TP_PHASE_MODEL_POST,
+                                                                     .self = &c->act});
+    if (status == TP_OK && is_there) status = tp_edit_remove_handler(edit, "other", NULL);
+    if (status == TP_OK) status = tp_edit_commit(edit, NULL, NULL);
+    if (status == TP_OK) is_there = !is_there;
+    else tp_edit_discard(edit);
+    sleep_ms(1);
+  }
+  return NULL;
+}
+
 static size_t open_descriptors(void) {
   size_t count = 0;
   DIR *folder = opendir("/proc/self/fd");
@@ -285,11 +310,15 @@ static void each_turn_sees_one_version_while_hooks_are_reloaded(void **state) {
     runners[i] = (runner){.runtime = h.runtime};
     pthread_create(&runners[i].thread, NULL, run_turns, &runners[i]);
   }
+  committer other = {.runtime = h.runtime};
+  pthread_create(&other.thread, NULL, run_commits, &other);
   for (int i = 2; i <= RELOADS + 1; i++) {
     write_version("a", "tool.create", i);
     write_version("b", "tool.pre", i);
     assert_int_equal(tp_hooks_watch_reload(h.watch, NULL), TP_OK);
   }
+  other.stops = true;
+  pthread_join(other.thread, NULL);
   for (int i = 0; i < THREADS; i++) {
     pthread_join(runners[i].thread, NULL);
     assert_int_equal(runners[i].mixed, 0);

@@ -653,6 +653,31 @@ static void rewriter_needs_the_grant(void **state) {
   }
 }
 
+/* The grant is about tools: a phase of the host that is for code only stays closed. */
+static void grant_opens_no_phase_of_the_host(void **state) {
+  (void)state;
+  static const uint32_t fields[] = {TP_FIELD_TEXT};
+  static const tp_phase row = {.struct_size = sizeof row,
+                               .name = "host.code",
+                               .mode = TP_MODE_CHAIN,
+                               .code_only = true,
+                               .limit_ms = 1000,
+                               .fields = fields,
+                               .field_count = 1};
+  tp_runtime_options options = {
+      .struct_size = sizeof options, .phases = (const tp_phase *const[]){&row}, .phase_count = 1};
+  tp_runtime *runtime = open_runtime(&options);
+  tp_owner owner = {
+      .struct_size = sizeof owner, .name = "o", .trust = TP_TRUST_DECLARED, .grants = TP_GRANT_REWRITE};
+  act a = {0};
+  tp_edit *edit;
+  assert_int_equal(tp_edit_begin(runtime, &owner, &edit, NULL), TP_OK);
+  assert_int_equal(hook_add(runtime, edit, &(hook){.id = "r", .phase = TP_PHASE_HOST, .self = &a}), TP_OK);
+  assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_ERR_CODE_ONLY);
+  tp_edit_discard(edit);
+  close_runtime(runtime);
+}
+
 static void answer_is_read_strictly_and_finds_no_question(void **state) {
   (void)state;
   tp_fault fault = {0};
@@ -711,6 +736,7 @@ int main(void) {
       cmocka_unit_test(arguments_that_were_no_json_can_be_rewritten),
       cmocka_unit_test(ready_result_stands_for_the_run_once_the_gates_allow_it),
       cmocka_unit_test(rewriter_needs_the_grant),
+      cmocka_unit_test(grant_opens_no_phase_of_the_host),
       cmocka_unit_test(answer_is_read_strictly_and_finds_no_question),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -216,6 +216,26 @@ static void denied_call_brings_its_reason_and_a_reminder_to_the_next_request(voi
   close_world(&w);
 }
 
+/* Also of those that may change what it is called with, or its result. */
+static void reminders_of_every_phase_around_a_call_reach_the_next_request(void **state) {
+  (void)state;
+  static const reply replies[] = {{.calls = {CALL("a", "t")}, .call_count = 1}, {.text = "done"}};
+  static const uint32_t phases[] = {TP_PHASE_TOOL_REWRITE, TP_PHASE_TOOL_PRE, TP_PHASE_TOOL_RESULT, TP_PHASE_TOOL_POST};
+  for (size_t i = 0; i < COUNT(phases); i++) {
+    static const tp_contribution reminder = {
+        .struct_size = sizeof(tp_contribution), .kind = TP_KIND_REMINDER, .text = TEXT("mind the gap")};
+    tool_world t = {0};
+    make_tool(&t, "t");
+    act reminds = {.emits = &reminder, .emit_count = 1};
+    hook hooks[] = {t.hook, {.id = "reminds", .phase = phases[i], .self = &reminds}};
+    world w = open_world_with(replies, 2, NULL, hooks, 2);
+    expect(&w, "go", TP_TURN_COMPLETED);
+    assert_int_equal(t.runs, 1);
+    if (!strstr(w.model->requests[1], "mind the gap")) fail_msg("phase %u: %s", phases[i], w.model->requests[1]);
+    close_world(&w);
+  }
+}
+
 /* ---- what handlers bring ---- */
 
 static void sections_contexts_and_reminders_reach_the_request_and_not_the_history(void **state) {
@@ -1769,6 +1789,7 @@ int main(void) {
       cmocka_unit_test(session_without_a_model_fails_its_turns),
       cmocka_unit_test(results_go_back_to_the_model_in_call_order),
       cmocka_unit_test(denied_call_brings_its_reason_and_a_reminder_to_the_next_request),
+      cmocka_unit_test(reminders_of_every_phase_around_a_call_reach_the_next_request),
       cmocka_unit_test(sections_contexts_and_reminders_reach_the_request_and_not_the_history),
       cmocka_unit_test(repeated_request_carries_each_reminder_once),
       cmocka_unit_test(context_of_model_pre_is_for_this_request_only),
