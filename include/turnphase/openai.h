@@ -119,8 +119,9 @@ TP_API tp_status tp_openai_model_new(const tp_openai_options *options, tp_model 
 /** Makes an embedder for tp_memory_options.embedder: POST BASE/embeddings, as OpenAI has it and many servers do. Its
  *  name is that of the model and the dimensions, so that the memory makes vectors anew when either changes. Each call
  *  is one request on the memory's own thread, and nothing is repeated: the memory goes on without, and a later job
- *  makes what lacks. The status of a failed call says why: TP_ERR_TIMEOUT; TP_ERR_MODEL_UNAVAILABLE for no connection, 429
- *  and 5xx; TP_ERR_MALFORMED for an answer without one vector of the dimensions for each text; else TP_ERR_MODEL.
+ *  makes what lacks. The status of a failed call says why: TP_ERR_TIMEOUT; TP_ERR_MODEL_UNAVAILABLE for no
+ *  connection, 429 and 5xx; TP_ERR_MALFORMED for an answer without one vector of the dimensions for each text; else
+ *  TP_ERR_MODEL.
  *  @param options     as of a model, with a name; api must be TP_OPENAI_CHAT, limits per minute 0. body has more
  *                     fields, such as {"dimensions": 256} for models that can shorten their vectors. total_ms is 30,000
  *                     by default. Limits of first byte and idle, prices and what is of messages have no effect.
