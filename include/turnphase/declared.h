@@ -181,7 +181,7 @@ typedef struct tp_hooks_watch_options {
  *  leads to one commit of all of it (tp_hooks_replace()). A directory that goes is a refused change, and is looked for.
  *  @param runtime  kept till tp_hooks_watch_free().
  *  @return TP_OK; what tp_hooks_read() and tp_hooks_commit() return; TP_ERR_USAGE; TP_ERR_SYSTEM without inotify or a
- *          thread; TP_ERR_NO_MEMORY.  Blocks: while files are read.  Since: 0.2 */
+ *          thread; TP_ERR_NO_MEMORY.  Blocks: while files are read. */
 TP_API tp_status tp_hooks_watch_new(tp_runtime *runtime, const tp_hooks_watch_options *options,
                                     tp_hooks_watch **ret_watch, tp_fault *fault) TP_MUST_USE;
 /** Reads and commits the directory now, whether it has changed or not, for example when the operator's trust has.

@@ -539,7 +539,7 @@ static void ten_thousand_deferred_calls_complete_with_two_workers(void **state) 
   tp_runtime_stats_get(runtime, &stats);
   assert_in_range(stats.handler_threads, 0, 2);
   int64_t bytes_each = (bytes_most - bytes_before) / CROWD;
-  printf("%d calls wait: %lld bytes for each\n", CROWD, (long long)bytes_each);
+  printf("# %d calls wait: %lld bytes for each\n", CROWD, (long long)bytes_each);
   assert_in_range(bytes_each, 1, WAITING_BYTES_MAX);
   int bad = 0;
   for (uint32_t i = 0; i < CROWD; i += 2) bad += tp_tool_complete(c.tokens[i], false, tp_text_of("done")) != TP_OK;
