@@ -127,6 +127,11 @@ bool tp__drive_out_of_time(tp__drive *drive);
 /** True when the turn is to stop here: cancelled, out of time, or the phase that ended failed; then it has been sent on
  *  its way. */
 bool tp__drive_stopped(tp__drive *drive, const char *doing);
+/** response_calls.c: the calls of the response become those of a value that a handler of model.response gave: each one
+ *  of the response's, in their order. Each call that was dropped or changed leaves an audit row.
+ *  @param ret_why  set where the value is none such: then nothing was changed.
+ *  @return false without memory. */
+bool tp__response_take_calls(tp__drive *drive, tp_text value, tp_text *ret_why);
 /** Begins a phase with drive->fields; after is called when it has ended and its reminders were taken. */
 void tp__drive_phase(tp__drive *drive, uint32_t phase, bool ignores_cancel, void (*after)(tp__drive *drive));
 /** A reminder for the next request; what it displaces leaves a diagnostic. */

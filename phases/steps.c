@@ -443,12 +443,17 @@ void tp__step_model(tp__drive *d) {
 /* The calls of the response; behind their dispatch with what they came to. */
 static void write_call(tp_writer *writer, const tp_tool_call *call, const tp_tool_result *result) {
   bool waited = result && result->waited_ns > 0;
-  tp_write_map(writer, 2 + (result ? 1 : 0) + (waited ? 2 : 0));
+  tp_write_map(writer, 3 + (waited ? 2 : 0));
   tp_write_string(writer, "id");
   tp_write_text(writer, call->id);
   tp_write_string(writer, "tool");
   tp_write_text(writer, call->name);
-  if (!result) return;
+  if (!result) {
+    tp_write_string(writer, call->malformed ? "malformed" : "arguments");
+    if (call->malformed) tp_write_bool(writer, true);
+    else tp_write_value(writer, call->arguments);
+    return;
+  }
   tp_write_string(writer, "kind");
   tp_write_string(writer, tp_tool_result_name(result->kind));
   if (!waited) return;
@@ -474,8 +479,15 @@ static void after_model_response(tp__drive *d) {
   bool ok = true;
   if (tp_merged_replaced(merged, TP_FIELD_RESPONSE_TEXT))
     ok = tp__arena_text(&d->arena, tp_merged_text(merged, TP_FIELD_RESPONSE_TEXT), &d->response_text);
+  tp_text why = {"", 0};
+  if (ok && tp_merged_replaced(merged, TP_FIELD_CALLS))
+    ok = tp__response_take_calls(d, tp_merged_text(merged, TP_FIELD_CALLS), &why);
   if (tp__drive_stopped(d, "model.response")) return;
   tp__drive_let_go(d);
+  if (why.size > 0) {
+    tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_MALFORMED, why);
+    return;
+  }
   tp_message message = {.role = TP_ROLE_ASSISTANT,
                         .turn_id = d->turn->core.ids[TP_ID_TURN],
                         .text = d->response_text,

@@ -83,8 +83,11 @@ enum {
   TP_FIELD_DURATION_MS = 28,      /* int */
   TP_FIELD_OUTPUT_SUMMARY = 29,   /* text */
   TP_FIELD_ERROR_MESSAGE = 30,    /* text */
-  TP_FIELD_CALLS = 31,            /* value: array of maps (id, tool; of tool.batch also kind and, of
-                                     a call that waited for conflicting ones, waited_ms, waited_key) */
+  TP_FIELD_CALLS = 31,            /* value: array of maps. model.response: id, tool, and arguments or
+                                     malformed (true); replaced, each names a call of the response by its id, in their
+                                     order, those that are missing are dropped, and tool and arguments (a map) may be
+                                     others or missing. tool.batch: id, tool, kind and, of a call that waited for
+                                     conflicting ones, waited_ms and waited_key */
   TP_FIELD_PLAN = 32,             /* text: why: history_tokens_max, or context_length: the provider said so */
   TP_FIELD_TOKENS_BEFORE = 33,    /* int: of the history, as tp_message_tokens() counts */
   TP_FIELD_TOKENS_AFTER = 34,     /* int: what the new history may have */

@@ -320,7 +320,8 @@ typedef struct tp_audit {
   size_t struct_size;
   int64_t unix_ms;
   const char *owner;
-  const char *action;           /* "commit", "kill_switch"; of a run "failure", "denial" or "audit" */
+  const char *action;           /* "commit", "kill_switch"; of a run "failure", "denial" or "audit"; of
+                                   a call that model.response dropped or changed "replacement" */
   const char *detail;           /* what changed, or why it was refused; of a run the reason, safe to show */
   tp_status status;             /* TP_OK; of a commit why it was refused; of a failure TP_ERR_HOOK, TP_ERR_TIMEOUT or
                                    TP_ERR_CAPABILITY; of a denial TP_ERR_DENIED */

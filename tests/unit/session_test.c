@@ -341,6 +341,117 @@ static void intake_rewrites_what_the_model_and_the_history_get(void **state) {
   close_world(&w);
 }
 
+/* A handler of model.response that gives other calls. */
+typedef struct filter {
+  const char *calls; /* a msgpack value */
+  size_t size;
+  char seen[256];
+} filter;
+
+static tp_answer filter_calls(void *self, tp_call *call) {
+  filter *f = self;
+  f->seen[0] = 0;
+  for (tp_value_walk walk = {0}; tp_value_next(tp_call_text(call, TP_FIELD_CALLS), &walk);) {
+    tp_text id = tp_value_text(tp_value_get(walk.value, "id"));
+    size_t used = strlen(f->seen);
+    snprintf(f->seen + used, sizeof f->seen - used, "%.*s:%d%s ", (int)id.size, id.data,
+             (int)tp_value_kind_of(tp_value_get(walk.value, "arguments")) == TP_VALUE_MAP,
+             tp_value_bool(tp_value_get(walk.value, "malformed"), false) ? "!" : "");
+  }
+  tp_field field = {.id = TP_FIELD_CALLS, .kind = TP_FIELD_KIND_VALUE, .text = {f->calls, f->size}};
+  return !f->calls || !f->seen[0] || tp_call_replace(call, &field, 1) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
+}
+
+#define VALUE(bytes) bytes, sizeof(bytes) - 1
+
+static bool note_replacement(void *ctx, const tp_audit *row) {
+  char *to = ctx;
+  size_t used = strlen(to);
+  if (strcmp(row->action, "replacement") == 0) snprintf(to + used, 512 - used, "%s\n", row->detail);
+  return true;
+}
+
+static void response_handler_drops_and_changes_calls_and_the_audit_shows_which(void **state) {
+  (void)state;
+  static const reply replies[] = {
+      {.text = "x", .calls = {CALL("a", "t"), CALL("b", "t"), CALL("c", "nobody"), CALL("d", "t")}, .call_count = 4},
+      {.text = "done"}};
+  /* [{id: b, arguments: {n: 1}}, {id: c, tool: t}, {id: d}] */
+  filter f = {VALUE("\x93\x82\xa2id\xa1"
+                    "b\xa9"
+                    "arguments\x81\xa1n\x01\x82\xa2id\xa1"
+                    "c\xa4tool\xa1t\x81\xa2id\xa1"
+                    "d"),
+              ""};
+  tool_world t = {0};
+  make_tool(&t, "t");
+  hook hooks[] = {t.hook, {.id = "filter", .phase = TP_PHASE_MODEL_RESPONSE, .run = filter_calls, .self = &f}};
+  world w = open_world_with(replies, 2, NULL, hooks, 2);
+  const tp_turn_result *result = say(&w, "go");
+  assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+  assert_int_equal(result->tool_calls, 3);
+  tp_turn_result_free(result);
+  assert_int_equal(t.runs, 3);
+  assert_string_equal(w.model->requests[1], "S<>U<go>A<x>C<t>C<t>C<t>T<tool says>=<b>T<tool says>=<c>T<tool says>=<d>");
+  char rows[512] = "";
+  tp_runtime_audit(w.runtime, TP_VISIBILITY_INTERNAL, note_replacement, rows);
+  assert_non_null(strstr(rows, "t: the call was dropped\n"));
+  assert_non_null(strstr(rows, "t: the arguments of the call were changed\n"));
+  assert_non_null(strstr(rows, "nobody: the call became one of another tool\n"));
+  assert_int_equal(count_of(rows, "\n"), 3);
+  close_world(&w);
+}
+
+static void response_without_its_calls_ends_the_turn(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "x", .calls = {CALL("a", "t")}, .call_count = 1}};
+  filter f = {VALUE("\x90"), ""};
+  tool_world t = {0};
+  make_tool(&t, "t");
+  hook hooks[] = {t.hook, {.id = "filter", .phase = TP_PHASE_MODEL_RESPONSE, .run = filter_calls, .self = &f}};
+  world w = open_world_with(replies, 1, NULL, hooks, 2);
+  expect(&w, "go", TP_TURN_COMPLETED);
+  assert_string_equal(f.seen, "a:1 ");
+  assert_int_equal(t.runs, 0);
+  assert_int_equal(w.model->asked, 1);
+  close_world(&w);
+}
+
+static void calls_that_the_response_has_not_fail_the_turn(void **state) {
+  (void)state;
+  static const reply replies[] = {
+      {.text = "x",
+       .calls = {CALL("a", "t"), {.id = TEXT("b"), .name = TEXT("t"), .arguments = TEXT("{"), .malformed = true}},
+       .call_count = 2}};
+  static const filter values[] = {
+      {VALUE("\x80"), ""},                                     /* no array */
+      {VALUE("\x91\x01"), ""},                                 /* no map */
+      {VALUE("\x91\x80"), ""},                                 /* no id */
+      {VALUE("\x91\x81\xa2id\xa1z"), ""},                      /* another id */
+      {VALUE("\x92\x81\xa2id\xa1\x61\x81\xa2id\xa1\x61"), ""}, /* twice */
+      {VALUE("\x92\x81\xa2id\xa1\x62\x81\xa2id\xa1\x61"), ""}, /* in another order */
+      {VALUE("\x91\x82\xa2id\xa1\x61\xa4tool\x01"), ""},       /* a tool that is no name */
+      {VALUE("\x91\x82\xa2id\xa1\x61\xa9"
+             "arguments\xa1x"),
+       ""}, /* arguments that are no map */
+  };
+  for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+    filter f = values[i];
+    tool_world t = {0};
+    make_tool(&t, "t");
+    hook hooks[] = {t.hook, {.id = "filter", .phase = TP_PHASE_MODEL_RESPONSE, .run = filter_calls, .self = &f}};
+    world w = open_world_with(replies, 1, NULL, hooks, 2);
+    const tp_turn_result *result = say(&w, "go");
+    assert_string_equal(f.seen, "a:1 b:0! ");
+    assert_int_equal(result->outcome, TP_TURN_FAILED);
+    assert_int_equal(result->code, TP_ERR_MALFORMED);
+    assert_memory_equal(result->reason.data, "calls: ", 7);
+    assert_int_equal(t.runs, 0);
+    tp_turn_result_free(result);
+    close_world(&w);
+  }
+}
+
 /* ---- outcomes ---- */
 
 typedef struct ends {
@@ -1794,6 +1905,9 @@ int main(void) {
       cmocka_unit_test(repeated_request_carries_each_reminder_once),
       cmocka_unit_test(context_of_model_pre_is_for_this_request_only),
       cmocka_unit_test(intake_rewrites_what_the_model_and_the_history_get),
+      cmocka_unit_test(response_handler_drops_and_changes_calls_and_the_audit_shows_which),
+      cmocka_unit_test(response_without_its_calls_ends_the_turn),
+      cmocka_unit_test(calls_that_the_response_has_not_fail_the_turn),
       cmocka_unit_test(every_outcome_has_post_turn_once_and_runtime_error_when_it_failed),
       cmocka_unit_test(result_names_who_refused_and_whether_it_answered),
       cmocka_unit_test(turn_that_does_not_complete_leaves_its_message_and_a_mark),
