@@ -374,14 +374,20 @@ static bool note_replacement(void *ctx, const tp_audit *row) {
 static void response_handler_drops_and_changes_calls_and_the_audit_shows_which(void **state) {
   (void)state;
   static const reply replies[] = {
-      {.text = "x", .calls = {CALL("a", "t"), CALL("b", "t"), CALL("c", "nobody"), CALL("d", "t")}, .call_count = 4},
+      {.text = "x",
+       .calls = {CALL("a", "t"),
+                 CALL("b", "t"),
+                 CALL("c", "nobody"),
+                 {.id = TEXT("d"), .name = TEXT("t"), .arguments = TEXT("{"), .malformed = true}},
+       .call_count = 4},
       {.text = "done"}};
-  /* [{id: b, arguments: {n: 1}}, {id: c, tool: t}, {id: d}] */
+  /* [{id: b, arguments: {n: 1}}, {id: c, tool: t}, {id: d, arguments: {}}] */
   filter f = {VALUE("\x93\x82\xa2id\xa1"
                     "b\xa9"
                     "arguments\x81\xa1n\x01\x82\xa2id\xa1"
-                    "c\xa4tool\xa1t\x81\xa2id\xa1"
-                    "d"),
+                    "c\xa4tool\xa1t\x82\xa2id\xa1"
+                    "d\xa9"
+                    "arguments\x80"),
               ""};
   tool_world t = {0};
   make_tool(&t, "t");
@@ -398,7 +404,7 @@ static void response_handler_drops_and_changes_calls_and_the_audit_shows_which(v
   assert_non_null(strstr(rows, "t: the call was dropped\n"));
   assert_non_null(strstr(rows, "t: the arguments of the call were changed\n"));
   assert_non_null(strstr(rows, "nobody: the call became one of another tool\n"));
-  assert_int_equal(count_of(rows, "\n"), 3);
+  assert_int_equal(count_of(rows, "\n"), 4);
   close_world(&w);
 }
 
