@@ -247,12 +247,13 @@ tp__model_call *tp__model_call_new(tp__turn *turn, tp__toolset *tools, tp_sessio
 static void start_here(tp__model_call *c) {
   tp__attempt *attempt = &c->base;
   tp__a64_store_relaxed(&attempt->started_ns, (uint64_t)tp__now_ns()); /* no other thread knows it yet */
-  attempt->answer = call(attempt);
-  if (attempt->answer.kind == TP_ANSWER_DEFERRED) {
+  tp__answer answer = call(attempt); /* once it has deferred, attempt->answer is the token's */
+  if (answer.kind == TP_ANSWER_DEFERRED) {
     tp__attempt_returned(attempt);
     tp__attempt_await(attempt, c->deadline_ns);
     return;
   }
+  attempt->answer = answer;
   tp__attempt_fini(attempt);
   settled(attempt, TP__ANSWERED);
 }
