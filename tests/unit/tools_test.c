@@ -470,7 +470,7 @@ static _Atomic int64_t bytes_open, bytes_most;
 
 static void *counting_alloc(void *ctx, size_t size) {
   (void)ctx;
-  int64_t open = bytes_open += (int64_t)size;
+  int64_t open = atomic_fetch_add(&bytes_open, (int64_t)size) + (int64_t)size;
   int64_t most = atomic_load(&bytes_most);
   while (open > most && !atomic_compare_exchange_weak(&bytes_most, &most, open)) {}
   return malloc(size);
