@@ -107,12 +107,12 @@ tp_reason tp__attempt_start(tp__attempt *attempt, int64_t deadline_ns, int64_t t
   return refused;
 }
 
-/* Nobody knows the attempt before it is in the inbox, whose lock publishes everything here. */
+/* Nobody but tp__slots_each_deferred() knows the attempt before it is in the inbox, whose lock publishes everything. */
 tp_reason tp__attempt_offer(tp__attempt *attempt, tp_inbox *inbox, int64_t deadline_ns) {
   bool counted = count_token(attempt->sched);
   if (counted) {
     hold(attempt); /* the token's */
-    tp__a32_store_relaxed(&attempt->flags, TP__ATTEMPT_DEFERRED);
+    tp__a32_store_release(&attempt->flags, TP__ATTEMPT_DEFERRED); /* pairs with tp__slots_each_deferred() */
     attempt->inbox_item.work.token = attempt->token;
     tp__attempt_await(attempt, deadline_ns);
     if (tp__inbox_put(inbox, &attempt->inbox_item)) return TP_REASON_NONE;
@@ -137,7 +137,7 @@ tp_reason tp__attempt_offer_permitted(tp__attempt *attempt, int64_t deadline_ns,
   bool counted = count_token(attempt->sched);
   if (counted) {
     hold(attempt); /* the token's */
-    tp__a32_store_relaxed(&attempt->flags, TP__ATTEMPT_DEFERRED);
+    tp__a32_store_release(&attempt->flags, TP__ATTEMPT_DEFERRED); /* pairs with tp__slots_each_deferred() */
     attempt->inbox_item.work.token = attempt->token;
     attempt->deadline_ns = deadline_ns;
     attempt->timeout_ns = timeout_ns;
