@@ -29,10 +29,11 @@ static const char *helper(void) {
   return found;
 }
 
-static bool skipped(void) {
+static void need_sandbox(void) {
   const char *lacks = tp__sandbox_lacks(helper());
-  if (lacks) print_message("# skipped: %s\n", lacks);
-  return lacks != NULL;
+  if (!lacks) return;
+  print_message("# %s\n", lacks);
+  skip();
 }
 
 static tp_status read_with(tp_runtime *runtime, const char *with, bool all, tp_hooks **ret_hooks, tp_fault *fault) {
@@ -102,7 +103,7 @@ static const row rows[] = {
 
 static void program_cannot_do_what_its_sandbox_forbids(void **state) {
   (void)state;
-  if (skipped()) return;
+  need_sandbox();
   bool has_python = system("command -v python3 > /dev/null") == 0;
   for (size_t i = 0; i < COUNT(rows); i++) {
     const row *r = &rows[i];
@@ -122,7 +123,7 @@ static void program_cannot_do_what_its_sandbox_forbids(void **state) {
 
 static void worker_runs_in_one_too(void **state) {
   (void)state;
-  if (skipped()) return;
+  need_sandbox();
   tp_runtime *runtime;
   tp_turn *turn;
   write_guard("read -r line; (echo x > x) 2>/dev/null && echo '{\"id\": 1}'; echo '{\"id\": 1, \"result\": "
@@ -136,7 +137,7 @@ static void worker_runs_in_one_too(void **state) {
 
 static void operator_demands_one_for_all(void **state) {
   (void)state;
-  if (skipped()) return;
+  need_sandbox();
   tp_runtime *runtime;
   tp_turn *turn;
   tp_hooks *hooks;

@@ -280,38 +280,37 @@ static bool is_program(const char *name) {
   return system(line) == 0;
 }
 
-static void workers_can_be_written_with_the_libraries(void **state) {
-  (void)state;
-  static const struct {
-    const char *program, *text;
-  } languages[] = {
-      {"python3", "import sys\nsys.path.insert(0, '%s/examples/worker')\nimport turnphase_worker\n"
-                  "@turnphase_worker.serve\ndef guard(context):\n    print('a log')\n"
-                  "    return {'continue': False, 'reason': context['ability_id']}\n"},
-      {"node", "require('%s/examples/worker/turnphase_worker.js').serve(async (context) => {\n"
-               "  console.log('a log');\n  return { continue: false, reason: context.ability_id };\n});\n"}};
+/* @param text  with a %s for where the sources are. */
+static void serve_with(const char *program, const char *text) {
+  char whole[4400], yaml[256], reason[256];
   const char *source = getenv("TURNPHASE_SOURCE");
   assert_non_null(source);
-  for (size_t i = 0; i < COUNT(languages); i++) {
-    if (!is_program(languages[i].program)) {
-      print_message("# skipped: no %s\n", languages[i].program);
-      continue;
-    }
-    char text[4400], yaml[256];
-    snprintf(text, sizeof text, languages[i].text, source);
-    write_named("worker", text);
-    snprintf(yaml, sizeof yaml, "id: w\nevent_type: tool.pre\nhandler: {kind: worker, timeout_ms: 20000, "
-             "command: [%s, worker]}\n", languages[i].program);
-    write_named("a.yaml", yaml);
-    tp_runtime *runtime = open_runtime(NULL);
-    commit(runtime);
-    char reason[256];
-    for (int k = 0; k < 5; k++) {
-      ask_once(runtime, TP_ERR_DENIED, reason);
-      assert_string_equal(reason, "shell");
-    }
-    close_runtime(runtime);
+  if (!is_program(program)) skip();
+  snprintf(whole, sizeof whole, text, source);
+  write_named("worker", whole);
+  snprintf(yaml, sizeof yaml, "id: w\nevent_type: tool.pre\nhandler: {kind: worker, timeout_ms: 20000, "
+           "command: [%s, worker]}\n", program);
+  write_named("a.yaml", yaml);
+  tp_runtime *runtime = open_runtime(NULL);
+  commit(runtime);
+  for (int k = 0; k < 5; k++) {
+    ask_once(runtime, TP_ERR_DENIED, reason);
+    assert_string_equal(reason, "shell");
   }
+  close_runtime(runtime);
+}
+
+static void worker_can_be_written_with_the_python_library(void **state) {
+  (void)state;
+  serve_with("python3", "import sys\nsys.path.insert(0, '%s/examples/worker')\nimport turnphase_worker\n"
+                        "@turnphase_worker.serve\ndef guard(context):\n    print('a log')\n"
+                        "    return {'continue': False, 'reason': context['ability_id']}\n");
+}
+
+static void worker_can_be_written_with_the_javascript_library(void **state) {
+  (void)state;
+  serve_with("node", "require('%s/examples/worker/turnphase_worker.js').serve(async (context) => {\n"
+                     "  console.log('a log');\n  return { continue: false, reason: context.ability_id };\n});\n");
 }
 
 /* ---- files ---- */
@@ -355,7 +354,8 @@ int main(void) {
       IN_DIRECTORY(program_that_never_answers_is_given_pauses),
       IN_DIRECTORY(frames_of_msgpack_have_their_length_in_front),
       IN_DIRECTORY(program_gets_end_of_file_and_time_to_finish),
-      IN_DIRECTORY(workers_can_be_written_with_the_libraries),
+      IN_DIRECTORY(worker_can_be_written_with_the_python_library),
+      IN_DIRECTORY(worker_can_be_written_with_the_javascript_library),
       IN_DIRECTORY(wrong_file_of_a_worker_is_refused_with_its_place),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
