@@ -24,16 +24,8 @@ static void write_named(const char *name, const char *text) {
 }
 
 static const char *helper(void) {
-  const char *found = getenv("TURNPHASE_SANDBOX");
-  assert_non_null(found); /* the build sets it */
-  return found;
-}
-
-static void need_sandbox(void) {
-  const char *lacks = tp__sandbox_lacks(helper());
-  if (!lacks) return;
-  print_message("# %s\n", lacks);
-  skip();
+  const char *found = getenv("TURNPHASE_SANDBOX"); /* the build sets it */
+  return found ? found : "";
 }
 
 static tp_status read_with(tp_runtime *runtime, const char *with, bool all, tp_hooks **ret_hooks, tp_fault *fault) {
@@ -103,7 +95,6 @@ static const row rows[] = {
 
 static void program_cannot_do_what_its_sandbox_forbids(void **state) {
   (void)state;
-  need_sandbox();
   bool has_python = system("command -v python3 > /dev/null") == 0;
   for (size_t i = 0; i < COUNT(rows); i++) {
     const row *r = &rows[i];
@@ -123,7 +114,6 @@ static void program_cannot_do_what_its_sandbox_forbids(void **state) {
 
 static void worker_runs_in_one_too(void **state) {
   (void)state;
-  need_sandbox();
   tp_runtime *runtime;
   tp_turn *turn;
   write_guard("read -r line; (echo x > x) 2>/dev/null && echo '{\"id\": 1}'; echo '{\"id\": 1, \"result\": "
@@ -137,7 +127,6 @@ static void worker_runs_in_one_too(void **state) {
 
 static void operator_demands_one_for_all(void **state) {
   (void)state;
-  need_sandbox();
   tp_runtime *runtime;
   tp_turn *turn;
   tp_hooks *hooks;
@@ -198,6 +187,11 @@ static void wrong_sandbox_is_refused_with_its_place(void **state) {
 #define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
 
 int main(void) {
+  const char *lacks = tp__sandbox_lacks(helper());
+  if (lacks) {
+    printf("1..0 # SKIP %s\n", lacks);
+    return 0;
+  }
   const struct CMUnitTest tests[] = {
       IN_DIRECTORY(program_cannot_do_what_its_sandbox_forbids),
       IN_DIRECTORY(worker_runs_in_one_too),

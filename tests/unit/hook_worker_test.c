@@ -285,7 +285,6 @@ static void serve_with(const char *program, const char *text) {
   char whole[4400], yaml[256], reason[256];
   const char *source = getenv("TURNPHASE_SOURCE");
   assert_non_null(source);
-  if (!is_program(program)) skip();
   snprintf(whole, sizeof whole, text, source);
   write_named("worker", whole);
   snprintf(yaml, sizeof yaml, "id: w\nevent_type: tool.pre\nhandler: {kind: worker, timeout_ms: 20000, "
@@ -354,9 +353,13 @@ int main(void) {
       IN_DIRECTORY(program_that_never_answers_is_given_pauses),
       IN_DIRECTORY(frames_of_msgpack_have_their_length_in_front),
       IN_DIRECTORY(program_gets_end_of_file_and_time_to_finish),
+      IN_DIRECTORY(wrong_file_of_a_worker_is_refused_with_its_place),
       IN_DIRECTORY(worker_can_be_written_with_the_python_library),
       IN_DIRECTORY(worker_can_be_written_with_the_javascript_library),
-      IN_DIRECTORY(wrong_file_of_a_worker_is_refused_with_its_place),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  size_t count = COUNT(tests); /* what this machine lacks is neither run nor counted */
+  if (!is_program("python3")) count = COUNT(tests) - 2;
+  else if (!is_program("node")) count = COUNT(tests) - 1;
+  if (count < COUNT(tests)) puts("# no python3 or no node here: not all libraries of workers are tested");
+  return _cmocka_run_group_tests("tests", tests, count, NULL, NULL);
 }
