@@ -120,7 +120,7 @@ static void background_job_may_ask(void **state) {
   tp_phase_result result = run_phase(turn, TP_PHASE_TURN_POST_TURN, NULL);
   tp_phase_result_release(turn, &result);
   tp_turn_end(turn);
-  latch_wait(&a.asked, 1);
+  assert_int_equal(tp_jobs_wait(runtime, "", 60000, NULL), TP_OK);
   close_runtime(runtime);
   assert_int_equal(a.status, TP_OK);
   assert_string_equal(a.text, "Hello");
