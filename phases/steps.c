@@ -463,8 +463,11 @@ static void write_call(tp_writer *writer, const tp_tool_call *call, const tp_too
   tp_write_text(writer, result->waited_key);
 }
 
-static bool write_calls(tp__drive *d, tp_text *ret_value) {
+/* For a phase without subscriptions nothing is written. */
+static bool write_calls(tp__drive *d, uint32_t phase, tp_text *ret_value) {
   tp_writer *writer;
+  *ret_value = (tp_text){NULL, 0};
+  if (!tp__turn_plan(&d->turn->core, phase)) return true;
   if (tp_writer_new(&d->turn->core.runtime->allocator, &writer) != TP_OK) return false;
   tp_write_array(writer, d->call_count);
   for (size_t i = 0; i < d->call_count; i++) write_call(writer, d->calls[i], d->results ? &d->results[i] : NULL);
@@ -500,13 +503,13 @@ static void after_model_response(tp__drive *d) {
 void tp__step_model_response(tp__drive *d) {
   tp_text calls;
   d->results = NULL;
-  if (!write_calls(d, &calls)) {
+  if (!write_calls(d, TP_PHASE_MODEL_RESPONSE, &calls)) {
     no_memory(d);
     return;
   }
   tp__drive_text(d, TP_FIELD_RESPONSE_TEXT, d->response_text);
   tp__drive_text(d, TP_FIELD_STOP_REASON, d->stop_reason);
-  tp__drive_value(d, TP_FIELD_CALLS, calls);
+  if (calls.size > 0) tp__drive_value(d, TP_FIELD_CALLS, calls);
   tp__drive_phase(d, TP_PHASE_MODEL_RESPONSE, false, after_model_response);
 }
 
@@ -622,11 +625,11 @@ static void after_tool_batch(tp__drive *d) {
 
 void tp__step_tool_batch(tp__drive *d) {
   tp_text calls;
-  if (!write_calls(d, &calls)) {
+  if (!write_calls(d, TP_PHASE_TOOL_BATCH, &calls)) {
     no_memory(d);
     return;
   }
-  tp__drive_value(d, TP_FIELD_CALLS, calls);
+  if (calls.size > 0) tp__drive_value(d, TP_FIELD_CALLS, calls);
   tp__drive_phase(d, TP_PHASE_TOOL_BATCH, false, after_tool_batch);
 }
 
