@@ -33,6 +33,8 @@ static void answer_yes(void *self, const tp_model_request *request, tp_token tok
   if (tp_model_complete(token, &yes) != TP_OK) abort();
 }
 
+static uint32_t extract_ms; /* 0: the default */
+
 static void start(const reply *replies, size_t count) {
   const tp_model model = {.struct_size = sizeof model, .start = answer_yes, .placement = TP_PLACEMENT_INLINE};
   tp_session_options options = {
@@ -40,7 +42,8 @@ static void start(const reply *replies, size_t count) {
   tp_fault fault = {0};
   extractor = recorder_new(replies, count);
   tp_memory_options memory = {
-      .struct_size = sizeof memory, .path = path, .model = count ? recorder_model(extractor, false) : NULL};
+      .struct_size = sizeof memory, .path = path, .extract_ms = extract_ms,
+      .model = count ? recorder_model(extractor, false) : NULL};
   tp_edit *edit = NULL;
   runtime = open_runtime(NULL);
   assert_int_equal(tp_edit_begin(runtime, NULL, &edit, NULL), TP_OK);
@@ -78,6 +81,7 @@ static void say(const char *text) { say_at(text, 0); }
 static int set_up(void **state) {
   (void)state;
   turns = 0;
+  extract_ms = 0;
   strcpy(directory, "/tmp/memory_facts_XXXXXX");
   if (!mkdtemp(directory)) return -1;
   snprintf(path, sizeof path, "%s/m.db", directory);
@@ -303,6 +307,21 @@ static void failure_for_good_is_a_dead_letter(void **state) {
   assert_string_equal(file_of(0, NULL).text, "1|t1||I live here.|holds\n");
 }
 
+static void model_that_hangs_is_given_up_at_the_limit_and_asked_again(void **state) {
+  (void)state;
+  static const reply replies[] = {
+      {.never = true},
+      {.text = "{\"facts\": [{\"subject\": \"a\", \"statement\": \"Kept.\", \"quote\": \"I live here\"}]}"}};
+  extract_ms = 300;
+  start(replies, COUNT(replies));
+  say("I live here.");
+  assert_in_range(extractor->asked, 2, 5);
+  while (extractor->cancels == 0) sleep_ms(1);
+  assert_int_equal(dead_jobs(), 0);
+  stop();
+  assert_int_equal(file_of(0, NULL).count, 2);
+}
+
 static void wrong_model_is_refused(void **state) {
   (void)state;
   const tp_model models[] = {{.struct_size = sizeof(tp_model)}, {.struct_size = 4}};
@@ -364,6 +383,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(forgotten_fact_does_not_bring_back_the_one_before, set_up, tear_down),
       cmocka_unit_test_setup_teardown(failed_model_loses_no_word_and_is_asked_again, set_up, tear_down),
       cmocka_unit_test_setup_teardown(failure_for_good_is_a_dead_letter, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(model_that_hangs_is_given_up_at_the_limit_and_asked_again, set_up, tear_down),
       cmocka_unit_test_setup_teardown(wrong_model_is_refused, set_up, tear_down),
       cmocka_unit_test_setup_teardown(model_is_destroyed_once, set_up, tear_down),
       cmocka_unit_test_setup_teardown(facts_are_imported, set_up, tear_down),
