@@ -175,7 +175,7 @@ static bool ends_asking(tp_text text) {
   return text.size && text.data[text.size - 1] == '?';
 }
 
-/* @param is_fact  it has no neighbours: nobody said it there. */
+/* @param is_fact  it has no neighbours: it was not said there. */
 static int join_session(tp__memory_index *index, tp_text name, uint32_t at, bool is_fact) {
   int32_t number = names_add(&index->session_names, name, &index->bytes);
   size_t before = index->session_room;

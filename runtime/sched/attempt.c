@@ -107,7 +107,7 @@ tp_reason tp__attempt_start(tp__attempt *attempt, int64_t deadline_ns, int64_t t
   return refused;
 }
 
-/* Nobody but tp__slots_each_deferred() knows the attempt before it is in the inbox, whose lock publishes everything. */
+/* Only tp__slots_each_deferred() knows the attempt before it is in the inbox, whose lock publishes everything. */
 tp_reason tp__attempt_offer(tp__attempt *attempt, tp_inbox *inbox, int64_t deadline_ns) {
   bool counted = count_token(attempt->sched);
   if (counted) {

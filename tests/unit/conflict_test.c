@@ -247,7 +247,7 @@ static void call_does_not_wait_for_an_earlier_one_with_other_fixed_keys(void **s
   assert_int_equal(w.order[1], 3);
   tp_outcome deny = {.struct_size = sizeof deny, .kind = TP_ANSWER_DENY, .reason = "no"};
   assert_int_equal(tp_token_complete(gate, &deny), TP_OK);
-  latch_wait(&w.ended, 1); /* a call that is denied is in nobody's way */
+  latch_wait(&w.ended, 1); /* a call that is denied is in no other's way */
   assert_kind(w.results[0], TP_TOOL_DENIED);
   assert_kind(w.results[2], TP_TOOL_OK);
   assert_int_equal(w.count, 3);

@@ -146,7 +146,7 @@ static void refused_change_leaves_the_old_and_is_said(void **state) {
   assert_non_null(strstr(h.fault.subject, "b.yaml"));
   assert_int_equal(h.fault.line, 3);
   assert_int_equal(version_now(&h), 1);
-  write_named("b.yaml", "id: b\nevent: tool.pre\nafter: [nobody]\nhandler: {kind: approve}\n");
+  write_named("b.yaml", "id: b\nevent: tool.pre\nafter: [missing]\nhandler: {kind: approve}\n");
   wait_reload(&h, TP_ERR_MISSING_DEPENDENCY); /* by the commit */
   assert_int_equal(version_now(&h), 1);
   write_named("b.yaml", "id: b\nevent: tool.post\nhandler: {kind: log, path: log}\n");
