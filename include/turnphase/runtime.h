@@ -112,6 +112,10 @@ typedef struct tp_runtime_options {
                                    Opening and closing leave a log line and an audit row. */
   uint32_t breaker_open_ms;     /* for so long; then one request per interval is let through, and an answer closes the
                                    breaker; 0: 30,000 */
+  uint32_t job_lease_ms;        /* how long a claim of a job holds without a heartbeat, which comes every third of it;
+                                   then any worker may claim the job. Longer than a process may be stopped or a store
+                                   be locked; 0: 60,000; at least 300 */
+  uint32_t job_reserved_;       /* must be zero */
 } tp_runtime_options;
 
 /** Makes a runtime. Starts no thread and opens nothing: that is tp_runtime_start()'s.

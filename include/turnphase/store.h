@@ -491,13 +491,20 @@ typedef enum tp_job_end {
 typedef struct tp_job_claim {
   size_t struct_size;
   int64_t now_ms;
-  int64_t lease_ms;              /* the lease ends so long behind the job's own limit */
+  int64_t lease_ms;              /* the lease ends so long behind now_ms, unless job_renew moves its end */
   tp_job_filter_fn filter;       /* NULL: every job */
   tp_job_fn take;                /* called once, when a job is claimed, without any lock of the store's held */
   tp_job_fn dead;                /* called for each job that became a dead letter because its last lease ran out,
                                     without any lock of the store's held; may be NULL */
   void *ctx;                     /* of filter, take and dead */
 } tp_job_claim;
+
+/** A claim that goes on. Times are unix milliseconds. */
+typedef struct tp_job_renew {
+  size_t struct_size;
+  uint64_t id, claim;
+  int64_t now_ms, lease_ms;      /* the lease ends so long behind now_ms */
+} tp_job_renew;
 
 /** How a claim ended. Times are unix milliseconds. */
 typedef struct tp_job_finish {
@@ -642,6 +649,9 @@ typedef struct tp_store {
   /** Commits what a call that tool_start began came to. The text is kept until the record of its turn comes, since then
    *  the history has it. May block. */
   tp_status (*tool_end)(void *self, const tp_tool_end_record *record, tp_fault *fault);
+  /** Required. Moves the end of a claim's lease: the heartbeat of a job that runs, every third of the lease.
+   *  @return TP_OK; TP_ERR_STALE when the claim is not the current one; TP_ERR_NOT_FOUND. */
+  tp_status (*job_renew)(void *self, const tp_job_renew *request, tp_fault *fault);
 } tp_store;
 
 /** Options of the memory store; zero means default. */

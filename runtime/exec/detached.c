@@ -142,6 +142,7 @@ tp_reason tp__detached_run(tp_runtime *runtime, const tp__detached_spec *spec) {
     entry->cancelled = true;
     entry->state = TP__ENTRY_CANCELLED;
   }
+  if (spec->ret_turn) tp__turn_hold(&d->turn);
   if (status == TP_OK) {
     d->starting = true;
     tp__entry_go(entry);
@@ -151,7 +152,10 @@ tp_reason tp__detached_run(tp_runtime *runtime, const tp__detached_spec *spec) {
     tp__turn_finish(&d->turn);
   }
   tp_reason refused = is_unstored ? TP_REASON_STORE : d->refused;
-  tp__strand_leave(&d->turn.strand); /* d may be gone */
+  tp__turn *turn = &d->turn;
+  tp__strand_leave(&turn->strand); /* d may be gone unless it is held */
+  if (spec->ret_turn && refused == TP_REASON_NONE) *spec->ret_turn = turn;
+  else if (spec->ret_turn) tp__turn_unref(turn);
   return refused;
 }
 

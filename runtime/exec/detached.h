@@ -39,6 +39,7 @@ typedef struct tp__detached_spec {
   tp__detached_job job;
   tp__detached_end_fn on_end; /* may be NULL */
   void *ctx;
+  tp__turn **ret_turn; /* of a run that is accepted its turn, held for the caller, who may cancel it; may be NULL */
 } tp__detached_spec;
 
 /** @return NONE when it was accepted; on_end will come. Else why not; on_end will not come. */

@@ -7,9 +7,9 @@
 #include "runtime/exec/runtime.h"
 
 enum {
-  LEASE_MS = 60000,
   LIMIT_MS = 180000,
   PAUSE_MS = 200,
+  POLL_MS = 500,
   STORE_PAUSE_MS = 5000,
   BACKOFF_MS_MAX = 60000,
   MESSAGE_BYTES_MAX = 200,
@@ -29,6 +29,8 @@ typedef struct job_wait {
 /* A claimed job while it runs. */
 typedef struct running_job {
   tp__link link; /* under the lock, once it ended */
+  tp__link live;
+  tp__turn *turn; /* of its run, held; NULL: it was not started */
   tp__jobs *jobs;
   tp_job desc; /* without payload and message */
   char handler[TP_ID_BYTES_MAX];
@@ -44,12 +46,14 @@ typedef struct running_job {
   bool started;
 } running_job;
 
-tp_status tp__jobs_init(tp__jobs *jobs, tp_runtime *runtime, uint32_t running_max) {
+tp_status tp__jobs_init(tp__jobs *jobs, tp_runtime *runtime, uint32_t running_max, uint32_t lease_ms) {
   memset(jobs, 0, sizeof *jobs);
   jobs->runtime = runtime;
   jobs->running_max = running_max;
+  jobs->lease_ms = lease_ms;
   tp__list_init(&jobs->ended);
   tp__list_init(&jobs->waits);
+  tp__list_init(&jobs->live);
   jobs->news = 1;
   tp__random(&jobs->mark, sizeof jobs->mark);
   TP__TRY(tp__mutex_init(&jobs->mutex, TP__RANK_jobs));
@@ -97,7 +101,7 @@ static tp_reason start(tp_runtime *runtime, running_job *job, const tp_job *clai
   tp__arena arena;
   tp__arena_init(&arena, &runtime->allocator, memory, sizeof memory, 0);
   tp_reason refused = TP_REASON_MALFORMED;
-  tp__detached_spec spec = {.on_end = run_ended, .ctx = job};
+  tp__detached_spec spec = {.on_end = run_ended, .ctx = job, .ret_turn = &job->turn};
   tp_status status = tp__payload_read(claimed->payload, &arena, &spec.payload);
   if (status == TP_ERR_NO_MEMORY) refused = TP_REASON_NO_MEMORY;
   if (status == TP_OK) {
@@ -244,6 +248,49 @@ static void finish(tp__jobs *jobs, running_job *job) {
   tp__release(&runtime->allocator, job, sizeof *job);
 }
 
+/* ---- heartbeat ---- */
+
+static int64_t next_renewal_ns(const tp__jobs *jobs) {
+  return tp__deadline_after_ms(tp__now_ns(), (uint64_t)jobs->lease_ms / 3);
+}
+
+/* Another worker may have the job by now, and would do its work a second time beside this one. */
+static void give_up_lost(tp__jobs *jobs, const running_job *job) {
+  tp__log(jobs->runtime, TP_LOG_WARNING, &(tp__log_subject){.status = TP_ERR_STALE},
+          "background job %llu of handler `%.*s` is cancelled: its lease ran out before it was renewed, and another "
+          "worker has it; where processes are stopped for long, give a longer job_lease_ms",
+          (unsigned long long)job->desc.id, (int)job->desc.handler.size, job->handler);
+  tp__turn_cancel(job->turn);
+}
+
+/* @return false when the store failed: then it is tried again, with the next ones. */
+static bool renew(tp__jobs *jobs, const running_job *job) {
+  const tp_store *store = &jobs->runtime->store;
+  tp_job_renew request = {.struct_size = sizeof request,
+                          .id = job->desc.id,
+                          .claim = job->desc.claim,
+                          .now_ms = tp__unix_ms(),
+                          .lease_ms = jobs->lease_ms};
+  tp_status status = store->job_renew(store->self, &request, NULL);
+  bool is_lost = status == TP_ERR_STALE || status == TP_ERR_NOT_FOUND, failed = status != TP_OK && !is_lost;
+  if (is_lost) give_up_lost(jobs, job);
+  if (failed && !jobs->renewal_failed)
+    tp__log(jobs->runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status},
+            "the lease of background job %llu could not be renewed, and is tried again: %s",
+            (unsigned long long)job->desc.id, tp_status_text(status));
+  return !failed;
+}
+
+static void renew_all(tp__jobs *jobs) {
+  bool failed = false;
+  for (tp__link *link = jobs->live.next; link != &jobs->live; link = link->next)
+    if (!renew(jobs, TP__CONTAINER(link, running_job, live))) failed = jobs->renewal_failed = true;
+  jobs->renewal_failed = failed;
+  jobs->renew_at_ns = next_renewal_ns(jobs);
+}
+
+/* ---- claiming ---- */
+
 /* @return true when one was claimed; else *ret_next_ms is when to look again, 0 for at the next news. */
 static bool claim_one(tp__jobs *jobs, int64_t *ret_next_ms) {
   tp_runtime *runtime = jobs->runtime;
@@ -259,18 +306,23 @@ static bool claim_one(tp__jobs *jobs, int64_t *ret_next_ms) {
   tp__mutex_unlock(&jobs->mutex);
   tp_job_claim request = {.struct_size = sizeof request,
                           .now_ms = tp__unix_ms(),
-                          .lease_ms = LEASE_MS,
+                          .lease_ms = jobs->lease_ms,
                           .filter = can_run,
                           .take = take_claimed,
                           .dead = lost,
                           .ctx = job};
   tp_status status = runtime->store.job_claim(runtime->store.self, &request, ret_next_ms, NULL);
-  if (status == TP_OK && job->started) return true;
+  if (status == TP_OK && job->started) {
+    if (tp__list_empty(&jobs->live)) jobs->renew_at_ns = next_renewal_ns(jobs);
+    tp__list_push(&jobs->live, &job->live);
+    return true;
+  }
   bool claimed = status == TP_OK;
   if (!claimed && status != TP_ERR_NOT_FOUND) {
     tp__log(runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status}, "no job could be claimed: %s",
             tp_status_text(status));
     *ret_next_ms = tp__unix_ms() + STORE_PAUSE_MS;
+    jobs->poll_at_ns = tp__deadline_after_ms(tp__now_ns(), STORE_PAUSE_MS);
   }
   if (claimed) finish(jobs, job);
   else tp__release(&runtime->allocator, job, sizeof *job);
@@ -287,6 +339,8 @@ static bool finish_one_locked(tp__jobs *jobs) {
   running_job *job = TP__CONTAINER(jobs->ended.next, running_job, link);
   tp__list_remove(&job->link);
   tp__mutex_unlock(&jobs->mutex);
+  tp__list_remove(&job->live);
+  tp__turn_unref(job->turn);
   finish(jobs, job);
   tp__mutex_lock(&jobs->mutex);
   jobs->running--;
@@ -343,6 +397,27 @@ static int64_t next_wait_locked(const tp__jobs *jobs, int64_t next_ns) {
   return next_ns;
 }
 
+/* What comes by its time alone. @return whether there was something: then the lock was free meanwhile. */
+static bool keep_time_locked(tp__jobs *jobs) {
+  int64_t now_ns = tp__now_ns();
+  if (jobs->runtime->store.durable && now_ns >= jobs->poll_at_ns) {
+    jobs->poll_at_ns = tp__deadline_after_ms(now_ns, POLL_MS);
+    jobs->news++;
+    tp__cond_broadcast(&jobs->changed);
+  }
+  if (tp__list_empty(&jobs->live) || now_ns < jobs->renew_at_ns) return false;
+  tp__mutex_unlock(&jobs->mutex);
+  renew_all(jobs);
+  tp__mutex_lock(&jobs->mutex);
+  return true;
+}
+
+static int64_t next_look_locked(const tp__jobs *jobs, int64_t next_ns) {
+  if (jobs->runtime->store.durable && jobs->poll_at_ns < next_ns) next_ns = jobs->poll_at_ns;
+  if (!tp__list_empty(&jobs->live) && jobs->renew_at_ns < next_ns) next_ns = jobs->renew_at_ns;
+  return next_wait_locked(jobs, next_ns);
+}
+
 static void thread_run(void *arg) {
   tp__jobs *jobs = arg;
   uint64_t seen = 0;
@@ -352,7 +427,7 @@ static void thread_run(void *arg) {
   tp__inside_enter(&frame, jobs->runtime, TP__INSIDE_CALLBACK); /* it calls the store */
   tp__mutex_lock(&jobs->mutex);
   while (!jobs->stop || jobs->running > 0) {
-    if (finish_one_locked(jobs)) continue;
+    if (finish_one_locked(jobs) || keep_time_locked(jobs)) continue;
     if (jobs->stop && !cancelled) { /* seen here, so nothing is claimed any more: what runs is all there is */
       cancelled = true;
       tp__mutex_unlock(&jobs->mutex);
@@ -365,7 +440,7 @@ static void thread_run(void *arg) {
         !jobs->stop && jobs->running < jobs->running_max && (jobs->news != seen || tp__now_ns() >= look_again_ns);
     if (!look) {
       bool may_look = !jobs->stop && jobs->running < jobs->running_max;
-      tp__cond_wait_until(&jobs->changed, &jobs->mutex, next_wait_locked(jobs, may_look ? look_again_ns : TP__NEVER));
+      tp__cond_wait_until(&jobs->changed, &jobs->mutex, next_look_locked(jobs, may_look ? look_again_ns : TP__NEVER));
       continue;
     }
     seen = jobs->news;

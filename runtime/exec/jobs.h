@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * jobs: the worker of background jobs. One thread claims jobs from the store, starts a detached run for each, and tells
- * the store how it ended; at most so many run at once as there are handler threads for detached work. It is the one
- * thread of ours that calls the job functions of the store but for the insert. Lock: `jobs`. */
+ * the store how it ended; at most so many run at once as there are handler threads for detached work. Every third of
+ * the lease it renews the claims of those that run; one whose claim another worker has is cancelled. Where the store is
+ * durable other processes may insert and end jobs, so it looks again twice a second. It is the one thread of ours that
+ * calls the job functions of the store but for the insert. Lock: `jobs`. */
 #ifndef TP__JOBS_H
 #define TP__JOBS_H
 
@@ -15,10 +17,16 @@ struct tp__turn;
 typedef struct tp__jobs {
   struct tp_runtime *runtime;
   uint32_t running_max;
+  int64_t lease_ms;
   uint64_t mark;      /* random: part of idempotency keys */
   tp__thread *thread; /* NULL: not started */
   tp__mutex mutex;
   tp__cond changed; /* something to do, or a job ended */
+  /* of the thread alone */
+  tp__link live;          /* claimed jobs whose end the store does not know yet */
+  int64_t renew_at_ns;    /* while there are some */
+  bool renewal_failed;    /* that of some job did, and it was logged */
+  int64_t poll_at_ns;     /* of a durable store: when it is looked at again whatever happens here */
   /* under mutex */
   tp__link ended; /* running jobs whose end the store does not know yet */
   tp__link waits; /* those of tp__jobs_wait_submit() */
@@ -30,7 +38,7 @@ typedef struct tp__jobs {
   bool stop;
 } tp__jobs;
 
-tp_status tp__jobs_init(tp__jobs *jobs, struct tp_runtime *runtime, uint32_t running_max);
+tp_status tp__jobs_init(tp__jobs *jobs, struct tp_runtime *runtime, uint32_t running_max, uint32_t lease_ms);
 void tp__jobs_fini(tp__jobs *jobs);
 /** Starts the thread if it does not run. */
 tp_status tp__jobs_start(tp__jobs *jobs);

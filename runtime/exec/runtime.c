@@ -18,6 +18,8 @@ enum {
   TURNS_MAX = 65536,
   DEFERRED_MAX = 16384,
   ABANDONED_BYTES = 64 << 20,
+  JOB_LEASE_MS = 60000,
+  JOB_LEASE_MS_LEAST = 300,
   HOST_PHASES_MAX = TP_PHASE_LIMIT - TP_PHASE_HOST
 };
 
@@ -96,6 +98,12 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
   cap(&options->detached_threads, options->handler_threads / 4);
   default_to(&options->abandoned_threads_max, options->handler_threads);
   if (options->abandoned_bytes_max == 0) options->abandoned_bytes_max = ABANDONED_BYTES;
+  default_to(&options->job_lease_ms, JOB_LEASE_MS);
+  if (options->job_lease_ms < JOB_LEASE_MS_LEAST)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.job_lease_ms is %u: the least is %d",
+                    options->job_lease_ms, JOB_LEASE_MS_LEAST);
+  if (options->job_reserved_ != 0)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.job_reserved_ must be zero");
   return TP_OK;
 }
 
@@ -138,9 +146,10 @@ static tp_status resolve_store(tp_store *ret_store, const tp_store *theirs, tp_f
   if (!theirs) return TP_OK;
   TP__TRY(tp__options_read(ret_store, sizeof *ret_store, theirs, "tp_store", fault));
   const tp_store *store = ret_store;
-  if (!(store->record && store->job_insert && store->job_claim && store->job_finish && store->job_open))
+  if (!(store->record && store->job_insert && store->job_claim && store->job_renew && store->job_finish &&
+        store->job_open))
     return tp__fail(fault, TP_ERR_USAGE, store->name,
-                    "tp_store lacks one of record, job_insert, job_claim, job_finish and job_open");
+                    "tp_store lacks one of record, job_insert, job_claim, job_renew, job_finish and job_open");
   const char *place = store->message      ? "message"
                       : store->content    ? "content"
                       : store->decision   ? "decision"
@@ -249,7 +258,7 @@ static tp_status build(tp_runtime *runtime, enum part part, tp_fault *fault) {
     case PART_SCHED:
       return make_sched(runtime);
     case PART_JOBS:
-      return tp__jobs_init(&runtime->jobs, runtime, options->detached_threads);
+      return tp__jobs_init(&runtime->jobs, runtime, options->detached_threads, options->job_lease_ms);
     case PARTS:
       break;
   }

@@ -350,7 +350,7 @@ bool tp__job_queue_claim(tp__job_queue *queue, tp__queued_job *job, int64_t now_
   if (!is_open(job) || job->heap != &job->class->ready) return false;
   heap_remove(job);
   job->desc.state = TP_JOB_RUNNING;
-  job->desc.lease_end_ms = now_ms + job->desc.limit_ms + lease_ms;
+  job->desc.lease_end_ms = now_ms + lease_ms;
   job->desc.claim = ++queue->last_claim;
   job->desc.attempt++;
   place(queue, job);
@@ -365,10 +365,27 @@ static void requeue(tp__job_queue *queue, tp__queued_job *job, int64_t claimable
   place(queue, job);
 }
 
-tp_status tp__job_queue_finish(tp__job_queue *queue, const tp_job_finish *request, uint32_t *ret_state) {
-  tp__queued_job *job = find_id(queue, request->id);
+/* The job of a claim, while that is the current one. */
+static tp_status find_claim(const tp__job_queue *queue, uint64_t id, uint64_t claim, tp__queued_job **ret_job) {
+  tp__queued_job *job = find_id(queue, id);
   if (!job || !is_open(job)) return TP_ERR_NOT_FOUND;
-  if (!is_running(job) || job->desc.claim != request->claim) return TP_ERR_STALE;
+  if (!is_running(job) || job->desc.claim != claim) return TP_ERR_STALE;
+  *ret_job = job;
+  return TP_OK;
+}
+
+tp_status tp__job_queue_renew(tp__job_queue *queue, const tp_job_renew *request) {
+  tp__queued_job *job;
+  TP__TRY(find_claim(queue, request->id, request->claim, &job));
+  heap_remove(job);
+  job->desc.lease_end_ms = request->now_ms + request->lease_ms;
+  place(queue, job);
+  return TP_OK;
+}
+
+tp_status tp__job_queue_finish(tp__job_queue *queue, const tp_job_finish *request, uint32_t *ret_state) {
+  tp__queued_job *job;
+  TP__TRY(find_claim(queue, request->id, request->claim, &job));
   job->desc.reason = request->reason;
   job->desc.code = request->code;
   if (job->refs == 1) set_message(queue, job, request->message); /* else it is being read */

@@ -81,6 +81,8 @@ tp__queued_job *tp__job_queue_candidate(tp__job_queue *queue, uint64_t after_id,
 bool tp__job_queue_claim(tp__job_queue *queue, tp__queued_job *job, int64_t now_ms, int64_t lease_ms);
 /** Ends one whose last lease ran out, as a dead letter. @return NULL when there is none. */
 tp__queued_job *tp__job_queue_bury_lost(tp__job_queue *queue, int64_t now_ms);
+/** Moves the end of a claim's lease. @return as tp__job_queue_finish(). */
+tp_status tp__job_queue_renew(tp__job_queue *queue, const tp_job_renew *request);
 /** @return TP_OK; TP_ERR_STALE; TP_ERR_NOT_FOUND. */
 tp_status tp__job_queue_finish(tp__job_queue *queue, const tp_job_finish *request, uint32_t *ret_state);
 /** How many jobs of the key are open; an empty key: of all. */

@@ -188,6 +188,11 @@ static tp_status job_claim(void *self, const tp_job_claim *theirs, int64_t *ret_
   return TP_OK;
 }
 
+static tp_status refuse_claim(tp_status status, uint64_t id, tp_fault *fault) {
+  if (status == TP_OK) return TP_OK;
+  return tp__fail(fault, status, NULL, "the claim of job %llu is not the current one", (unsigned long long)id);
+}
+
 static tp_status job_finish(void *self, const tp_job_finish *theirs, uint32_t *ret_state, tp_fault *fault) {
   memory_store *store = self;
   tp_job_finish request;
@@ -198,8 +203,17 @@ static tp_status job_finish(void *self, const tp_job_finish *theirs, uint32_t *r
   tp__mutex_lock(&store->mutex);
   tp_status status = tp__job_queue_finish(&store->jobs, &request, ret_state);
   tp__mutex_unlock(&store->mutex);
-  if (status == TP_OK) return TP_OK;
-  return tp__fail(fault, status, NULL, "the claim of job %llu is not the current one", (unsigned long long)request.id);
+  return refuse_claim(status, request.id, fault);
+}
+
+static tp_status job_renew(void *self, const tp_job_renew *theirs, tp_fault *fault) {
+  memory_store *store = self;
+  tp_job_renew request;
+  TP__TRY(tp__options_read(&request, sizeof request, theirs, "tp_job_renew", fault));
+  tp__mutex_lock(&store->mutex);
+  tp_status status = tp__job_queue_renew(&store->jobs, &request);
+  tp__mutex_unlock(&store->mutex);
+  return refuse_claim(status, request.id, fault);
 }
 
 static tp_status job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
@@ -315,6 +329,7 @@ tp_status tp_store_memory_new(const tp_allocator *theirs, const tp_store_memory_
                            .job_insert = job_insert,
                            .job_claim = job_claim,
                            .job_finish = job_finish,
+                           .job_renew = job_renew,
                            .job_open = job_open,
                            .jobs = jobs,
                            .job_redrive = job_redrive,

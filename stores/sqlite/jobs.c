@@ -387,6 +387,31 @@ tp_status tp__sqlite_job_claim(void *self, const tp_job_claim *theirs, int64_t *
   return TP_OK;
 }
 
+/* ---- going on ---- */
+
+static tp_status stale(const tp__sqlite_store *s, uint64_t id, tp_status refusal, tp_fault *fault) {
+  return tp__sqlite_refuse(fault, refusal, s->path, "the claim of job %llu is not the current one",
+                           (unsigned long long)id);
+}
+
+tp_status tp__sqlite_job_renew(void *self, const tp_job_renew *theirs, tp_fault *fault) {
+  tp__sqlite_store *s = self;
+  tp_job_renew request;
+  int64_t id = 0;
+  tp_status status = tp__sqlite_read(&request, sizeof request, theirs, "tp_job_renew", fault);
+  if (status != TP_OK) return status;
+  const int64_t values[] = {(int64_t)request.id, (int64_t)request.claim, request.now_ms, request.lease_ms};
+  pthread_mutex_lock(&s->mutex);
+  sqlite3_stmt *renew = s->statements[TP__RENEW_JOB];
+  int rc = tp__sqlite_begin(s->db);
+  int found = rc == SQLITE_OK ? fetch_number(renew, tp__sqlite_bind_ints(renew, values, 4), &id) : rc;
+  rc = tp__store_end_locked(s, found == SQLITE_ROW || found == SQLITE_DONE ? SQLITE_OK : found);
+  if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "renew the lease of a job", rc, fault);
+  pthread_mutex_unlock(&s->mutex);
+  if (status != TP_OK || found == SQLITE_ROW) return status;
+  return stale(s, request.id, TP_ERR_STALE, fault);
+}
+
 /* ---- finishing ---- */
 
 static tp__job_change change_of(const tp_job_finish *request, const tp_job *job) {
@@ -441,9 +466,7 @@ tp_status tp__sqlite_job_finish(void *self, const tp_job_finish *theirs, uint32_
   if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "finish a job", rc, fault);
   pthread_mutex_unlock(&s->mutex);
   if (status != TP_OK) return status;
-  if (refusal != TP_OK)
-    return tp__sqlite_refuse(fault, refusal, s->path, "the claim of job %llu is not the current one",
-                             (unsigned long long)request.id);
+  if (refusal != TP_OK) return stale(s, request.id, refusal, fault);
   *ret_state = state;
   return TP_OK;
 }

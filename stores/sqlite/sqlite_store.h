@@ -23,6 +23,7 @@ enum {
   TP__READY_JOB,
   TP__NEXT_DUE,
   TP__CLAIM_JOB,
+  TP__RENEW_JOB,
   TP__FIND_JOB,
   TP__END_JOB,
   TP__PROMOTE_JOB,
@@ -176,6 +177,7 @@ tp_status tp__sqlite_commit(void *self, tp_fault *fault);
 /* ---- jobs (jobs.c) ---- */
 tp_status tp__sqlite_job_insert(void *self, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault);
 tp_status tp__sqlite_job_claim(void *self, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault);
+tp_status tp__sqlite_job_renew(void *self, const tp_job_renew *request, tp_fault *fault);
 tp_status tp__sqlite_job_finish(void *self, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault);
 tp_status tp__sqlite_job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault);
 tp_status tp__sqlite_jobs(void *self, const tp_job_query *query, tp_job_each_fn each, void *ctx, tp_fault *fault);

@@ -44,8 +44,10 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
                       " AND due_ms <= ?1 AND (state = 1 OR attempt < attempts_max) ORDER BY id LIMIT 1",
     [TP__NEXT_DUE] = "SELECT coalesce(min(due_ms), 0) FROM job WHERE is_first = 1 AND due_ms > ?1",
     [TP__CLAIM_JOB] = "UPDATE job SET state = 2, claim = claim + 1, attempt = attempt + 1, process = ?4,"
-                      " lease_end_ms = ?2 + limit_ms + ?3, due_ms = ?2 + limit_ms + ?3 WHERE id = ?1 AND is_first = 1"
+                      " lease_end_ms = ?2 + ?3, due_ms = ?2 + ?3 WHERE id = ?1 AND is_first = 1"
                       " AND due_ms <= ?2 AND (state = 1 OR attempt < attempts_max) RETURNING " JOB_COLUMNS,
+    [TP__RENEW_JOB] = "UPDATE job SET lease_end_ms = ?3 + ?4, due_ms = ?3 + ?4 WHERE id = ?1 AND claim = ?2"
+                      " AND state = 2 RETURNING id",
     [TP__FIND_JOB] = "SELECT " JOB_COLUMNS " FROM job WHERE id = ?1",
     [TP__END_JOB] = "UPDATE job SET state = ?2, reason = ?3, code = ?4, ended_ms = ?5, message = ?6, lease_end_ms = 0,"
                     " claimable_ms = 0, due_ms = 0, is_first = 0, process = 0,"
@@ -277,6 +279,7 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
                        .job_insert = tp__sqlite_job_insert,
                        .job_claim = tp__sqlite_job_claim,
                        .job_finish = tp__sqlite_job_finish,
+                       .job_renew = tp__sqlite_job_renew,
                        .job_open = tp__sqlite_job_open,
                        .jobs = tp__sqlite_jobs,
                        .job_redrive = tp__sqlite_job_redrive,

@@ -137,6 +137,11 @@ static tp_status store_job_claim(void *self, const tp_job_claim *request, int64_
   lag();
   return w->inner->job_claim(w->inner->self, request, ret_next_ms, fault);
 }
+static tp_status store_job_renew(void *self, const tp_job_renew *request, tp_fault *fault) {
+  world *w = self;
+  lag();
+  return store_refuses(w) ? TP_ERR_STORE : w->inner->job_renew(w->inner->self, request, fault);
+}
 static tp_status store_job_finish(void *self, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault) {
   world *w = self;
   lag();
@@ -192,6 +197,7 @@ static tp_status make_store(world *w) {
                           .record_late = store_record_late,
                           .job_insert = store_job_insert,
                           .job_claim = store_job_claim,
+                          .job_renew = store_job_renew,
                           .job_finish = store_job_finish,
                           .job_open = store_job_open,
                           .records = store_records,

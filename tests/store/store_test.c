@@ -489,15 +489,43 @@ static void lease_that_ran_out_is_claimed_again_and_the_old_claim_is_stale(void 
   claimed first, second;
   int64_t next;
   assert_int_equal(claim(store, 1000, &first, &next), TP_OK);
-  /* The lease is the job's own limit and what claims are given beyond it: 100 + 1000. */
-  assert_int_equal(claim(store, 2099, &second, &next), TP_ERR_NOT_FOUND);
-  assert_int_equal(next, 2100);
-  assert_int_equal(claim(store, 2100, &second, &next), TP_OK);
+  assert_int_equal(claim(store, 1999, &second, &next), TP_ERR_NOT_FOUND);
+  assert_int_equal(next, 2000);
+  assert_int_equal(claim(store, 2000, &second, &next), TP_OK);
   assert_int_equal(second.id, first.id);
   assert_int_equal(second.attempt, 2);
   assert_int_equal(finish(store, first.id, first.claim, TP_JOB_END_SUCCEEDED, 0), TP_ERR_STALE);
   assert_int_equal(finish(store, second.id, second.claim, TP_JOB_END_SUCCEEDED, 0), TP_OK);
   assert_int_equal(finish(store, second.id, second.claim, TP_JOB_END_SUCCEEDED, 0), TP_ERR_NOT_FOUND);
+  tp_store_free(store);
+}
+
+static tp_status renew(tp_store *store, uint64_t id, uint64_t token, int64_t now_ms) {
+  tp_job_renew request = {.struct_size = sizeof request, .id = id, .claim = token, .now_ms = now_ms, .lease_ms = 1000};
+  return store->job_renew(store->self, &request, NULL);
+}
+
+static void renewed_lease_ends_later_and_only_the_current_claim_renews(void **state) {
+  (void)state;
+  tp_store *store = open_store(0);
+  uint64_t id = insert(store, "k", "o", false);
+  claimed first, second;
+  int64_t next;
+  assert_int_not_equal(renew(store, id, 0, 1000), TP_OK); /* it is not claimed */
+  assert_int_equal(claim(store, 1000, &first, &next), TP_OK);
+  assert_int_equal(renew(store, id, first.claim, 1900), TP_OK);
+  assert_int_equal(renew(store, id, first.claim + 1, 5000), TP_ERR_STALE);
+  assert_int_equal(claim(store, 2899, &second, &next), TP_ERR_NOT_FOUND);
+  assert_int_equal(next, 2900);
+  assert_int_equal(renew(store, id, first.claim, 4000), TP_OK); /* late, and nobody has it yet */
+  assert_int_equal(claim(store, 4999, &second, &next), TP_ERR_NOT_FOUND);
+  assert_int_equal(claim(store, 5000, &second, &next), TP_OK);
+  assert_int_equal(renew(store, id, first.claim, 5001), TP_ERR_STALE);
+  assert_int_equal(renew(store, id, second.claim, 5001), TP_OK);
+  assert_int_equal(finish(store, id, second.claim, TP_JOB_END_SUCCEEDED, 0), TP_OK);
+  assert_int_not_equal(renew(store, id, second.claim, 5002), TP_OK);
+  tp_job_renew wrong = {.struct_size = 0};
+  assert_int_equal(store->job_renew(store->self, &wrong, NULL), TP_ERR_VERSION);
   tp_store_free(store);
 }
 
@@ -1021,6 +1049,7 @@ int main(void) {
       cmocka_unit_test(only_the_oldest_of_an_order_key_is_claimable),
       cmocka_unit_test(retry_waits_its_time_and_dies_after_the_last_attempt),
       cmocka_unit_test(lease_that_ran_out_is_claimed_again_and_the_old_claim_is_stale),
+      cmocka_unit_test(renewed_lease_ends_later_and_only_the_current_claim_renews),
       cmocka_unit_test(lease_of_the_last_attempt_that_ran_out_leaves_a_dead_letter),
       cmocka_unit_test(job_that_nobody_can_run_stays),
       cmocka_unit_test(one_key_inserted_a_hundred_times_in_parallel_is_one_job),

@@ -282,6 +282,10 @@ static tp_status calling_finish(void *self, const tp_job_finish *request, uint32
   calling_store *s = self;
   return s->inner->job_finish(s->inner->self, request, ret_state, fault);
 }
+static tp_status calling_renew(void *self, const tp_job_renew *request, tp_fault *fault) {
+  calling_store *s = self;
+  return s->inner->job_renew(s->inner->self, request, fault);
+}
 static tp_status calling_job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
   calling_store *s = self;
   call_from_store(s, STORE_JOB_OPEN);
@@ -319,6 +323,7 @@ static void functions_of_a_store_may_call_the_runtime_and_are_refused_what_waits
                     .records = calling_records,
                     .job_insert = calling_insert,
                     .job_claim = calling_claim,
+                    .job_renew = calling_renew,
                     .job_finish = calling_finish,
                     .job_open = calling_job_open,
                     .jobs = calling_jobs,

@@ -554,6 +554,117 @@ static void drain_gives_up_jobs_behind_its_limit_and_reports_them_as_lost(void *
   }
 }
 
+/* ---- the heartbeat ---- */
+
+static struct {
+  tp_store inner;
+  latch renewals;
+  tp_status fails_with; /* of the first renewal; TP_OK: it does not fail */
+} heart;
+
+static tp_status counted_renew(void *self, const tp_job_renew *request, tp_fault *fault) {
+  bool first = latch_count(&heart.renewals) == 0;
+  tp_status status = first && heart.fails_with ? heart.fails_with : heart.inner.job_renew(self, request, fault);
+  latch_hit(&heart.renewals);
+  return status;
+}
+
+static tp_runtime *open_with_heart(tp_status fails_with, tp_log_fn log, void *ctx) {
+  tp_store *store;
+  assert_int_equal(tp_store_memory_new(NULL, NULL, &store, NULL), TP_OK);
+  heart.inner = *store;
+  heart.renewals = (latch)LATCH;
+  heart.fails_with = fails_with;
+  tp_store shown = *store;
+  shown.job_renew = counted_renew;
+  return open_runtime(&(tp_runtime_options){
+      .struct_size = sizeof(tp_runtime_options), .store = &shown, .job_lease_ms = 300, .log = log, .log_ctx = ctx});
+}
+
+typedef struct long_job {
+  int waits_for; /* so many renewals */
+  bool was_cancelled;
+  _Atomic int runs;
+} long_job;
+
+static tp_answer run_long(void *self, tp_call *call) {
+  long_job *job = self;
+  if (job->runs++ > 0) return TP_ANSWER_DONE;
+  latch_wait(&heart.renewals, job->waits_for);
+  while (job->was_cancelled && !tp_call_cancelled(call)) sleep_ms(1);
+  return TP_ANSWER_DONE;
+}
+
+static void add_long(tp_runtime *runtime, long_job *job) {
+  hook h = {.id = "job", .phase = POST, .run = run_long, .self = job, .slow = true, .idempotent = true,
+            .sub = {.execution = TP_EXECUTION_BACKGROUND, .attempts = 3}};
+  add_hooks(runtime, &h, 1);
+}
+
+static void claim_of_a_job_that_runs_longer_than_its_lease_is_renewed(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_with_heart(TP_OK, NULL, NULL);
+  long_job job = {.waits_for = 4}; /* a third of the lease each: it is over by then */
+  add_long(runtime, &job);
+  tp_session *session = open_session(runtime, "s");
+  post(session, "completed");
+  assert_int_equal(tp_jobs_wait(runtime, "s", 60000, NULL), TP_OK);
+  assert_int_equal(job.runs, 1);
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+}
+
+typedef struct lease_log {
+  latch lines;
+  const char *wanted;
+} lease_log;
+
+static void note_line(void *ctx, const tp_log_record *record) {
+  lease_log *log = ctx;
+  if (strstr(record->message, log->wanted)) latch_hit(&log->lines);
+}
+
+static void run_whose_claim_is_lost_is_cancelled(void **state) {
+  (void)state;
+  lease_log log = {.lines = LATCH, .wanted = "its lease ran out before it was renewed"};
+  tp_runtime *runtime = open_with_heart(TP_ERR_STALE, note_line, &log);
+  long_job job = {.waits_for = 1, .was_cancelled = true};
+  add_long(runtime, &job);
+  tp_session *session = open_session(runtime, "s");
+  post(session, "completed");
+  latch_wait(&log.lines, 1);
+  assert_int_equal(tp_jobs_wait(runtime, "s", 60000, NULL), TP_OK);
+  assert_int_equal(job.runs, 2); /* cancelled, so one attempt more */
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+}
+
+static void renewal_that_failed_is_logged_once_and_tried_again(void **state) {
+  (void)state;
+  lease_log log = {.lines = LATCH, .wanted = "could not be renewed, and is tried again"};
+  tp_runtime *runtime = open_with_heart(TP_ERR_STORE_BUSY, note_line, &log);
+  long_job job = {.waits_for = 3};
+  add_long(runtime, &job);
+  tp_session *session = open_session(runtime, "s");
+  post(session, "completed");
+  assert_int_equal(tp_jobs_wait(runtime, "s", 60000, NULL), TP_OK);
+  assert_int_equal(job.runs, 1);
+  assert_int_equal(latch_count(&log.lines), 1);
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+}
+
+static void lease_that_is_too_short_is_refused(void **state) {
+  (void)state;
+  tp_runtime *runtime;
+  tp_fault fault = {0};
+  const tp_runtime_options options = {.struct_size = sizeof options, .job_lease_ms = 299};
+  assert_int_equal(tp_runtime_new(&options, &runtime, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "the least is 300"));
+  const tp_runtime_options reserved = {.struct_size = sizeof reserved, .job_reserved_ = 1};
+  assert_int_equal(tp_runtime_new(&reserved, &runtime, &fault), TP_ERR_USAGE);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(job_runs_with_its_payload_after_its_turn_is_gone),
@@ -569,6 +680,10 @@ int main(void) {
       cmocka_unit_test(detached_runs_and_jobs_may_ask_for_jobs),
       cmocka_unit_test(drain_runs_open_jobs_within_its_limit),
       cmocka_unit_test(drain_gives_up_jobs_behind_its_limit_and_reports_them_as_lost),
+      cmocka_unit_test(claim_of_a_job_that_runs_longer_than_its_lease_is_renewed),
+      cmocka_unit_test(run_whose_claim_is_lost_is_cancelled),
+      cmocka_unit_test(renewal_that_failed_is_logged_once_and_tried_again),
+      cmocka_unit_test(lease_that_is_too_short_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

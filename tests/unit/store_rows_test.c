@@ -168,6 +168,9 @@ static tp_status rows_claim(void *self, const tp_job_claim *request, int64_t *re
 static tp_status rows_finish(void *self, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault) {
   return FORWARD(job_finish)(FORWARD(self), request, ret_state, fault);
 }
+static tp_status rows_renew(void *self, const tp_job_renew *request, tp_fault *fault) {
+  return FORWARD(job_renew)(FORWARD(self), request, fault);
+}
 static tp_status rows_job_open(void *self, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
   return FORWARD(job_open)(FORWARD(self), order_key, ret_count, fault);
 }
@@ -184,6 +187,7 @@ static const tp_store *make_store(rows_store *s) {
                        .audit = rows_audit,
                        .job_insert = rows_insert,
                        .job_claim = rows_claim,
+                       .job_renew = rows_renew,
                        .job_finish = rows_finish,
                        .job_open = rows_job_open,
                        .destroy = rows_destroy};
