@@ -188,6 +188,16 @@ static const cli_command commands[] = {
                     "redrive DIR JOB   a dead job is run again, with all its attempts before it\n"
                     "discard DIR JOB   a dead or waiting job is given up, and its payload deleted",
      .run = cli_jobs},
+    {.bit = CLI_WORKER,
+     .name = "worker",
+     .operand = "DIR",
+     .summary = "run the background jobs of a data directory",
+     .examples = "  turnphase worker ./kept --load ./handlers.so\n"
+                 "  turnphase worker ./kept --load ./handlers.so --until-empty --json\n",
+     .description = "Claims the jobs that its handlers can run, beside any other process that works on the directory,\n"
+                    "until SIGTERM or Ctrl-C: then jobs that run have 30 s to end, and no other is claimed. Each\n"
+                    "attempt is a line. 73 when a job failed for good.",
+     .run = cli_worker},
     {.bit = CLI_STORE,
      .name = "store",
      .operand = "verify|stats|prune DIR",

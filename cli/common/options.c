@@ -32,7 +32,8 @@ static const struct row {
 enum { WITHOUT_LETTER = 256 };
 
 /* What numbers may be; what they are without the option. */
-enum { TURNS_MAX = 10000000, CONCURRENCY_MAX = 65536, WORKERS_MAX = 1024, TURNS = 1000, WARM_UP = 100 };
+enum { TURNS_MAX = 10000000, CONCURRENCY_MAX = 65536, WORKERS_MAX = 1024, JOBS_MAX = 1024 };
+enum { TURNS = 1000, WARM_UP = 100 };
 
 static int value_of(size_t row) { return rows[row].letter ? rows[row].letter : WITHOUT_LETTER + (int)row; }
 
@@ -233,6 +234,9 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   case OPTION_TURNS: return take_number("turns", 1, TURNS_MAX, value, &arguments->turns);
   case OPTION_WARM_UP: return take_number("warm-up", 0, TURNS_MAX, value, &arguments->warm_up);
   case OPTION_CONCURRENCY: return take_number("concurrency", 1, CONCURRENCY_MAX, value, &arguments->concurrency);
+  case OPTION_JOBS: return take_number("jobs", 1, JOBS_MAX, value, &arguments->jobs);
+  case OPTION_LEASE: return take_number("lease", 1, 86400, value, &arguments->lease_s);
+  case OPTION_UNTIL_EMPTY: arguments->until_empty = true; break;
   case OPTION_WORKERS: return take_number("workers", 1, WORKERS_MAX, value, &arguments->workers);
   case OPTION_TIMESTAMPS: return take_timestamps(arguments, value);
   case OPTION_PAYLOAD: arguments->payload = value; break;

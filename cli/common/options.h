@@ -26,9 +26,11 @@ enum {
   CLI_EXPLAIN = 131072,
   CLI_PLOT = 262144,
   CLI_TOOL = 524288,
+  CLI_WORKER = 1048576,
   CLI_OF_TURN = CLI_TIME | CLI_BLAME | CLI_CHAIN | CLI_EXPLAIN,
   CLI_EVERY = CLI_PLAN | CLI_PHASES | CLI_RUN | CLI_EXIT_STATUS | CLI_BENCH | CLI_RUNS | CLI_SHOW | CLI_JOBS |
-              CLI_STORE | CLI_HOOKS | CLI_MEMORY | CLI_CHAT | CLI_OF_TURN | CLI_PLOT | CLI_TOOL
+              CLI_STORE | CLI_HOOKS | CLI_MEMORY | CLI_CHAT | CLI_OF_TURN | CLI_PLOT | CLI_TOOL |
+              CLI_WORKER
 };
 
 enum { CLI_OPERANDS_MAX = 4 };
@@ -90,13 +92,14 @@ typedef struct cli_arguments {
   const char *environment;
   cli_colour colour;
   uint32_t turns, warm_up, concurrency;
+  uint32_t jobs, lease_s;       /* 0: not given */
   uint32_t dimensions;          /* 0: not given */
   uint32_t limit;               /* 0: all; CLI_LIMIT_NOT_GIVEN */
   uint32_t before;              /* 0: not given */
   uint32_t workers;             /* 0: as many as cores */
   tp_timestamps timestamps;
   cli_histograms histograms;
-  bool json, dot, no_memory, verbose, help, fail_closed, rewrite, files_writes_given, explain, follow;
+  bool json, dot, no_memory, verbose, help, fail_closed, rewrite, files_writes_given, explain, follow, until_empty;
 } cli_arguments;
 
 /** A row of the command table. */
@@ -131,5 +134,6 @@ int cli_runs(const cli_arguments *arguments, cli_output *output);
 int cli_show(const cli_arguments *arguments, cli_output *output);
 int cli_store(const cli_arguments *arguments, cli_output *output);
 int cli_tool(const cli_arguments *arguments, cli_output *output);
+int cli_worker(const cli_arguments *arguments, cli_output *output);
 
 #endif

@@ -136,7 +136,10 @@ int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path
                                 .ask_ctx = ask,
                                 .store = store,
                                 .durability = store ? TP_DURABILITY_ASYNC : TP_DURABILITY_DEFAULT,
-                                .timestamps = arguments->timestamps};
+                                .timestamps = arguments->timestamps,
+                                .handler_threads = 4 * arguments->jobs, /* a quarter is for jobs */
+                                .detached_threads = arguments->jobs,
+                                .job_lease_ms = arguments->lease_s * 1000};
   tp_runtime *runtime;
   tp_fault fault = {0};
   if (arguments->files_writes_given && !arguments->files) {

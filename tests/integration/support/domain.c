@@ -10,12 +10,15 @@
  *   flaky      denies every third time
  *   together   waits till it was called four times at once
  *   refuses    says why it does not register anything;  refuses_silently  does not say why
+ *   ledger     a background job, which writes a line to the file TURNPHASE_LEDGER and takes TURNPHASE_LEDGER_MS
+ *   ledger_fails  the same, and it fails for good
  *   tools      the tools shell, deploy, Bash and Write; the last writes a file
  *   cycle      subscriptions after each other;  missing  one of a handler that is not there */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "turnphase/turnphase.h"
 
@@ -74,6 +77,19 @@ static tp_answer waits_for_others(void *self, tp_call *call) {
   (void)call;
   (void)self;
   pthread_barrier_wait(&together);
+  return TP_ANSWER_DONE;
+}
+
+static tp_answer writes_ledger(void *self, tp_call *call) {
+  const char *path = getenv("TURNPHASE_LEDGER"), *ms = getenv("TURNPHASE_LEDGER_MS");
+  long time = ms ? atol(ms) : 0;
+  struct timespec work = {time / 1000, time % 1000 * 1000000};
+  FILE *file = fopen(path ? path : "/dev/null", "a");
+  (void)self;
+  if (!file) return tp_call_fail(call, 1, "the ledger cannot be written");
+  fprintf(file, "%llu %u\n", (unsigned long long)tp_call_job_id(call), tp_call_attempt(call));
+  fclose(file);
+  nanosleep(&work, NULL);
   return TP_ANSWER_DONE;
 }
 
@@ -171,6 +187,18 @@ static const row rows[] = {
      .run = waits_for_others,
      .phase = TP_PHASE_MODEL_PRE,
      .limit_ms = TOGETHER_LIMIT_MS},
+    {.domain = "ledger",
+     .id = "t.ledger",
+     .run = writes_ledger,
+     .phase = TP_PHASE_TURN_POST_TURN,
+     .execution = TP_EXECUTION_BACKGROUND,
+     .attempts = 1000},
+    {.domain = "ledger_fails",
+     .id = "t.ledger",
+     .run = fails,
+     .phase = TP_PHASE_TURN_POST_TURN,
+     .execution = TP_EXECUTION_BACKGROUND,
+     .attempts = 2},
     {.domain = "tools", .id = "t.tools", .run = brings_tools, .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION},
     {.domain = "cycle", .id = "t.a", .run = done, .phase = TP_PHASE_MODEL_PRE, .after = "t.b"},
     {.domain = "cycle", .id = "t.b", .run = done, .phase = TP_PHASE_MODEL_PRE, .after = "t.a"},
@@ -184,7 +212,8 @@ static tp_status add_handler(tp_edit *edit, const row *r, tp_fault *fault) {
                         .phases = &r->phase,
                         .phase_count = 1,
                         .idempotent = true,
-                        .placement = r->run != waits_for_others ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
+                        .placement = r->run == waits_for_others || r->run == writes_ledger ? TP_PLACEMENT_THREAD
+                                                                                           : TP_PLACEMENT_INLINE};
   if (r->run == wants_call || r->run == denies_every_third) handler.capabilities = TP_CAPABILITY_DECIDE;
   if (r->run == brings_tools) handler.capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE;
   if (r->failure == TP_FAILURE_FALLBACK) handler.capabilities = TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT;
