@@ -6,6 +6,7 @@
 #include "phases/render.h"
 #include "phases/schema.h"
 #include "phases/tool_kept.h"
+#include "runtime/exec/breadcrumb.h"
 #include "runtime/exec/report.h"
 
 enum { ARGUMENT_BYTES_FREE = 64 }; /* the check of longer ones takes time that is not the tool's */
@@ -186,7 +187,9 @@ static tp_tool_result_kind kind_of_run(const tp__dispatch *d, tp_text *ret_text)
 /* An inline tool is called here: only when it defers does it wait for anything. */
 static void run_inline(tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
+  tp_breadcrumb *breadcrumb = tp__breadcrumb_of_function(d->run.turn, d->run.name, d->run.started_ns);
   tp_answer kind = slot->tool->run(slot->tool->self, &d->run);
+  tp__breadcrumb_leave(breadcrumb);
   bool exceptional = d->run.attempt || kind != TP_ANSWER_DONE;
   slot->run = exceptional ? tp__tool_run_exceptional(&d->run, kind) : NULL;
   stamp(d);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/tools.h"
+#include "runtime/exec/breadcrumb.h"
 
 enum { BLOCK_BYTES = 1024 };
 #define MALFORMED_WORDS "the tool deferred and answered at once"
@@ -100,7 +101,9 @@ static const tp__tool_said no_answer = {.flaws = TP__SAID_ERROR, .text = {NO_ANS
 
 static tp__answer call(tp__attempt *attempt) {
   tp__tool_attempt *a = of(attempt);
+  tp_breadcrumb *breadcrumb = tp__breadcrumb_of_function(a->run.turn, a->run.name, a->run.started_ns);
   tp_answer kind = a->function(a->self, &a->run);
+  tp__breadcrumb_leave(breadcrumb);
   if (!is_answer(kind)) a->run.said = no_answer;
   return (tp__answer){.kind = kind};
 }

@@ -551,7 +551,20 @@ typedef struct tp_store_recovery {
   uint64_t jobs_requeued;        /* claimable again */
   uint64_t jobs_dead;            /* dead letters now */
   uint64_t entries_interrupted;  /* entries and attempts that were running */
+  uint64_t crash_suspects;       /* handlers and tools whose function was called when their process died */
 } tp_store_recovery;
+
+/** What a thread is doing: written before each call of a handler and a tool, in memory that outlives the process, so
+ *  that a recovery can name the function in which a process died. Texts are cut to what fits, and end with a zero. */
+typedef struct tp_breadcrumb {
+  uint32_t is_running;           /* 1 while the function is called; the last that is written before, the first after */
+  tp_phase_id phase;             /* 0: a tool */
+  uint64_t entry_id;             /* of a tool 0 */
+  int64_t started_ns;            /* monotonic: of a handler that is inline, when its phase began */
+  char subscription[TP_ID_BYTES_MAX]; /* or the tool's name */
+  char handler[TP_ID_BYTES_MAX]; /* of a tool empty */
+  char turn[TP_ID_BYTES_MAX], session[TP_ID_BYTES_MAX];
+} tp_breadcrumb;
 
 /** What is promised of entry records. Jobs are committed before they are acknowledged, whatever this says. */
 typedef enum tp_durability {
@@ -652,6 +665,10 @@ typedef struct tp_store {
   /** Required. Moves the end of a claim's lease: the heartbeat of a job that runs, every third of the lease.
    *  @return TP_OK; TP_ERR_STALE when the claim is not the current one; TP_ERR_NOT_FOUND. */
   tp_status (*job_renew)(void *self, const tp_job_renew *request, tp_fault *fault);
+  /** With durability ASYNC and SYNC, once behind recover: memory for `count` breadcrumbs, all zero, which stays until
+   *  destroy, and of which a recovery reads what the death of the process left. Each thread writes one of its own, as
+   *  long as there are no more threads than breadcrumbs. */
+  tp_status (*breadcrumbs)(void *self, size_t count, tp_breadcrumb **ret_breadcrumbs, tp_fault *fault);
 } tp_store;
 
 /** Options of the memory store; zero means default. */

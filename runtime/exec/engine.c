@@ -3,6 +3,7 @@
  * The machine of an entry. Nothing here takes a lock or an atomic for a phase whose handlers are all inline: the owner
  * takes ready nodes from a set of its own, the first in plan order first. */
 #include "runtime/exec/begin.h"
+#include "runtime/exec/breadcrumb.h"
 #include "runtime/exec/share.h"
 
 static void advance(tp__entry *e);
@@ -149,7 +150,9 @@ static void call_here(tp__entry *e, const tp__node *node, uint32_t index, tp__ru
   tp__inline_call_set(e, &e->call, &e->arena, index);
   e->call.attempt_number = run->row.attempts;
   e->call.started_ns = run->row.started_ns = e->now_ns;
+  tp_breadcrumb *breadcrumb = tp__breadcrumb_of_node(e, index, e->now_ns);
   tp_answer kind = node->run(node->self, &e->call);
+  tp__breadcrumb_leave(breadcrumb);
   run->row.ended_ns = e->now_ns = tp__stamp(e->turn->runtime, e->now_ns);
   e->is_call_set = false;
   take_call(e, index, &e->call, kind);

@@ -4,6 +4,7 @@
  * (with TP_TIMESTAMPS_COARSE once for all of them) and writes four words. At the first node or answer that needs a
  * closer look the machine of engine.c goes on. */
 #include "runtime/exec/begin.h"
+#include "runtime/exec/breadcrumb.h"
 
 void tp__inline_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t index) {
   call->entry = e;
@@ -89,9 +90,11 @@ static bool end_with_one_stamp(tp__entry *e) {
   return true;
 }
 
-/* One loop for each way of time-stamps, of which the compiler makes its own code.
+/* One loop for each way of time-stamps, with breadcrumbs and without, of which the compiler makes its own code.
+ * @param breadcrumb  NULL: the store has none.
  * @return whether all nodes have settled; else one is to be looked at closer, or was. */
-static inline __attribute__((always_inline)) bool run_with(tp__entry *e, tp_timestamps timestamps) {
+static inline __attribute__((always_inline)) bool run_with(tp__entry *e, tp_timestamps timestamps,
+                                                           tp_breadcrumb *breadcrumb) {
   const tp__plan *plan = e->plan;
   const tp_runtime *runtime = e->turn->runtime;
   const tp__inline_node *node = plan->inline_nodes;
@@ -106,7 +109,10 @@ static inline __attribute__((always_inline)) bool run_with(tp__entry *e, tp_time
     }
     e->call.index = index;
     e->call.started_ns = now_ns;
+    if (breadcrumb)
+      tp__breadcrumb_enter(breadcrumb, plan->nodes[index].subscription_name, plan->nodes[index].handler_name);
     tp_answer kind = node->run(node->self, &e->call);
+    tp__breadcrumb_leave(breadcrumb);
     int64_t ended_ns = timestamps == TP_TIMESTAMPS_FULL ? tp__now_ns() : now_ns;
     if (kind != TP_ANSWER_DONE || e->call.touched || !put_row(e, node, index, now_ns, ended_ns)) {
       if (timestamps == TP_TIMESTAMPS_COARSE) set_durations(e, index, ended_ns = tp__now_ns());
@@ -120,17 +126,27 @@ static inline __attribute__((always_inline)) bool run_with(tp__entry *e, tp_time
   return true;
 }
 
-static inline bool run_in_plan_order(tp__entry *e) {
+static inline __attribute__((always_inline)) bool run_in(tp__entry *e, tp_breadcrumb *breadcrumb) {
   switch (e->turn->runtime->options.timestamps) {
     case TP_TIMESTAMPS_COARSE:
-      return run_with(e, TP_TIMESTAMPS_COARSE);
+      return run_with(e, TP_TIMESTAMPS_COARSE, breadcrumb);
     case TP_TIMESTAMPS_OFF:
-      return run_with(e, TP_TIMESTAMPS_OFF);
+      return run_with(e, TP_TIMESTAMPS_OFF, breadcrumb);
     case TP_TIMESTAMPS_FULL:
     case TP_TIMESTAMPS_FORCE_32:
       break;
   }
-  return run_with(e, TP_TIMESTAMPS_FULL);
+  return run_with(e, TP_TIMESTAMPS_FULL, breadcrumb);
+}
+
+static __attribute__((noinline)) bool run_with_breadcrumbs(tp__entry *e) {
+  tp_breadcrumb *breadcrumb = tp__breadcrumb_here(e->turn->runtime);
+  tp__breadcrumb_turn(breadcrumb, e->turn, e->plan->phase, e->id, e->begin_ns);
+  return run_in(e, breadcrumb);
+}
+
+static inline bool run_in_plan_order(tp__entry *e) {
+  return e->turn->runtime->breadcrumbs ? run_with_breadcrumbs(e) : run_in(e, NULL);
 }
 
 tp__entry *tp__entry_run_inline(tp__turn *turn, const tp__plan *plan, const tp_field *fields, uint32_t field_count) {

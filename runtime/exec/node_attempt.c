@@ -3,6 +3,7 @@
  * An attempt of a node: what a handler that leaves its owner's thread works in. It has a chunk of memory of its own, in
  * which the handler's answer grows, and a second one for the answer that comes through a token, since handler and
  * token's holder may write at the same time. */
+#include "runtime/exec/breadcrumb.h"
 #include "runtime/exec/entry.h"
 #include "runtime/exec/runtime.h"
 
@@ -31,7 +32,10 @@ static tp__answer call(tp__attempt *attempt) {
   node_attempt *a = of(attempt);
   const tp__node *node = &a->entry->plan->nodes[a->index];
   a->call.started_ns = (int64_t)tp__a64_load_relaxed(&attempt->started_ns); /* written by this thread */
-  return tp__call_answer(&a->call, node->run(node->self, &a->call));
+  tp_breadcrumb *breadcrumb = tp__breadcrumb_of_node(a->entry, a->index, a->call.started_ns);
+  tp_answer kind = node->run(node->self, &a->call);
+  tp__breadcrumb_leave(breadcrumb);
+  return tp__call_answer(&a->call, kind);
 }
 
 /* The token is completed, whatever comes of its answer, so what the answer brings was taken: from the first that is

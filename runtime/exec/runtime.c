@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "runtime/exec/breadcrumb.h"
 #include "runtime/exec/share.h"
 #include "runtime/sched/bug.h"
 
@@ -398,6 +399,20 @@ tp_status tp__runtime_usable(const tp_runtime *runtime, tp_fault *fault) {
   return tp__fail(fault, TP_ERR_SHUTDOWN, NULL, "the runtime was freed");
 }
 
+/* Without them a crash names no handler; all else works. */
+static void take_breadcrumbs(tp_runtime *runtime) {
+  const tp_store *store = &runtime->store;
+  tp_fault fault = {0};
+  tp__inside frame;
+  tp_status status = tp__store_left(&frame, store->breadcrumbs(tp__store_enter(&frame, runtime), TP__BREADCRUMBS,
+                                                               &runtime->breadcrumbs, &fault));
+  if (status == TP_OK) return;
+  runtime->breadcrumbs = NULL;
+  tp__log(runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status},
+          "no crash will name the handler that it happened in: %s",
+          fault.message[0] ? fault.message : tp_status_text(status));
+}
+
 static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
   const tp_store *store = &runtime->store;
   char boot_id[64];
@@ -416,14 +431,17 @@ static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
   if (store->open) status = tp__store_left(&frame, store->open(tp__store_enter(&frame, runtime), &owner, fault));
   if (status == TP_OK && store->recover)
     status = tp__store_left(&frame, store->recover(tp__store_enter(&frame, runtime), &found, fault));
+  if (status == TP_OK && store->breadcrumbs && runtime->options.durability > TP_DURABILITY_MEMORY)
+    take_breadcrumbs(runtime);
   tp__inside_leave(&opens);
   if (status != TP_OK) return status;
   if (found.owners > 0)
     tp__log(runtime, TP_LOG_WARNING, NULL,
             "the store `%s` was left by %llu processes that are gone: %llu jobs were requeued, %llu are dead letters, "
-            "%llu entries were interrupted",
+            "%llu entries were interrupted, and %llu functions were called when they died (crash_suspect)",
             store->name, (unsigned long long)found.owners, (unsigned long long)found.jobs_requeued,
-            (unsigned long long)found.jobs_dead, (unsigned long long)found.entries_interrupted);
+            (unsigned long long)found.jobs_dead, (unsigned long long)found.entries_interrupted,
+            (unsigned long long)found.crash_suspects);
   return TP_OK;
 }
 

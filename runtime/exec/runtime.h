@@ -65,6 +65,7 @@ struct tp_runtime {
   tp__sched sched;
   tp__jobs jobs;
   void *layer; /* the layer above: set once by it */
+  tp_breadcrumb *breadcrumbs; /* of the store, set by the start; NULL: it has none (breadcrumb.h) */
   /* atomic */
   tp__a32 life; /* tp__life; written under mutex */
   tp__a32 helpers_requested; /* helpers that were asked and have not left (share.c), at most helpers_max */

@@ -51,9 +51,13 @@ static process_look look_at(int64_t process_id) {
   return (process_look){strtoll(start, NULL, 10), is_zombie && strtoll(threads, NULL, 10) <= 1};
 }
 
-static bool is_gone(const tp__sqlite_store *s, int64_t process_id, int64_t process_started, tp_text boot_id) {
+static bool is_of_other_boot(const tp__sqlite_store *s, tp_text boot_id) {
   size_t own = strlen(s->boot_id);
-  if (own && boot_id.size && (own != boot_id.size || memcmp(s->boot_id, boot_id.data, own) != 0)) return true;
+  return own && boot_id.size && (own != boot_id.size || memcmp(s->boot_id, boot_id.data, own) != 0);
+}
+
+static bool is_gone(const tp__sqlite_store *s, int64_t process_id, int64_t process_started, tp_text boot_id) {
+  if (is_of_other_boot(s, boot_id)) return true;
   if (kill((pid_t)process_id, 0) != 0 && errno == ESRCH) return true;
   process_look look = look_at(process_id);
   return look.has_ended || (look.started != 0 && process_started != 0 && look.started != process_started);
@@ -143,11 +147,13 @@ static int delete_process_locked(tp__sqlite_store *s, int64_t process) {
   return run_for_locked(s, "DELETE FROM process WHERE id = ?1", process);
 }
 
-/* @return SQLITE_ROW with the next one above an id whose process is gone, SQLITE_DONE or an error. */
-static int next_gone_locked(tp__sqlite_store *s, sqlite3_stmt *rows, int64_t *ret_process) {
+/* @param ret_by_itself  the machine goes on since. @return SQLITE_ROW with the next one whose process is gone,
+ * SQLITE_DONE or an error. */
+static int next_gone_locked(tp__sqlite_store *s, sqlite3_stmt *rows, int64_t *ret_process, bool *ret_by_itself) {
   int rc;
   while ((rc = sqlite3_step(rows)) == SQLITE_ROW) {
     *ret_process = sqlite3_column_int64(rows, 0);
+    *ret_by_itself = !is_of_other_boot(s, tp__sqlite_column(rows, 3));
     if (*ret_process != (int64_t)s->process_run_id &&
         is_gone(s, sqlite3_column_int64(rows, 1), sqlite3_column_int64(rows, 2), tp__sqlite_column(rows, 3)))
       return rc;
@@ -158,14 +164,17 @@ static int next_gone_locked(tp__sqlite_store *s, sqlite3_stmt *rows, int64_t *re
 static int recover_locked(tp__sqlite_store *s, tp_store_recovery *recovery) {
   sqlite3_stmt *rows = NULL;
   int64_t process = 0;
+  bool by_itself = false;
   int rc = sqlite3_prepare_v2(s->db, "SELECT id, process_id, process_started, boot_id FROM process ORDER BY id", -1,
                               &rows, NULL);
   while (rc == SQLITE_OK) {
-    rc = next_gone_locked(s, rows, &process);
+    rc = next_gone_locked(s, rows, &process, &by_itself);
     if (rc != SQLITE_ROW) break;
     recovery->owners++;
     rc = recover_jobs_locked(s, process, recovery);
     if (rc == SQLITE_OK) rc = interrupt_entries_locked(s, process, recovery);
+    if (rc == SQLITE_OK && by_itself)
+      rc = tp__sqlite_breadcrumbs_recover_locked(s, process, &recovery->crash_suspects);
     if (rc == SQLITE_OK) rc = delete_process_locked(s, process);
   }
   sqlite3_finalize(rows);
@@ -181,6 +190,7 @@ tp_status tp__sqlite_store_recover(void *self, tp_store_recovery *ret_recovery, 
   if (rc == SQLITE_OK) rc = recover_locked(s, &found);
   rc = tp__store_end_locked(s, rc);
   if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "recover what processes left that are gone", rc, fault);
+  else tp__sqlite_breadcrumbs_sweep_locked(s);
   pthread_mutex_unlock(&s->mutex);
   if (status != TP_OK) return status;
   return tp__sqlite_show(ret_recovery, &found, sizeof found);

@@ -109,6 +109,8 @@ typedef struct tp__sqlite_store {
   bool has_key;
   uint64_t process_run_id; /* of the owner; 0: none has opened it */
   char boot_id[65];
+  tp_breadcrumb *breadcrumbs; /* mapped; NULL: none */
+  size_t breadcrumb_count;
   int64_t age_looked_at_ms; /* retention.c: when records were last looked at for their age */
   bool age_has_more;        /* and there were more than one step deletes */
 } tp__sqlite_store;
@@ -198,5 +200,14 @@ int tp__sqlite_job_change_locked(tp__sqlite_store *s, const tp__job_change *chan
 tp_status tp__sqlite_store_own(void *self, const tp_store_owner *owner, tp_fault *fault);
 tp_status tp__sqlite_store_recover(void *self, tp_store_recovery *ret_recovery, tp_fault *fault);
 void tp__sqlite_store_disown(tp__sqlite_store *s);
+
+/* ---- what its threads are doing (breadcrumbs.c) ---- */
+tp_status tp__sqlite_breadcrumbs(void *self, size_t count, tp_breadcrumb **ret_breadcrumbs, tp_fault *fault);
+void tp__sqlite_breadcrumbs_fini(tp__sqlite_store *s);
+/** Tells, inside of a transaction, of each function that was called when a process died.
+ *  @param ret_count  counts them.  @return SQLITE_OK or an error. */
+int tp__sqlite_breadcrumbs_recover_locked(tp__sqlite_store *s, int64_t process, uint64_t *ret_count);
+/** Removes the files of processes that have no row any more. */
+void tp__sqlite_breadcrumbs_sweep_locked(tp__sqlite_store *s);
 
 #endif

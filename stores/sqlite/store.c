@@ -169,6 +169,7 @@ static void destroy(void *self) {
   tp__sqlite_store *s = self;
   tp__writer_fini(s);
   if (s->db) tp__sqlite_store_disown(s);
+  tp__sqlite_breadcrumbs_fini(s);
   for (int i = 0; i < TP__STATEMENTS; i++) sqlite3_finalize(s->statements[i]);
   sqlite3_close(s->reader);
   sqlite3_close(s->db);
@@ -284,6 +285,7 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
                        .jobs = tp__sqlite_jobs,
                        .job_redrive = tp__sqlite_job_redrive,
                        .job_discard = tp__sqlite_job_discard,
+                       .breadcrumbs = tp__sqlite_breadcrumbs,
                        .destroy = destroy,
                        .durable = 1};
   if (s->options.read_only)

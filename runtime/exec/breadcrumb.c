@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/exec/breadcrumb.h"
+
+static void put(char to[TP_ID_BYTES_MAX], tp_text text) {
+  size_t size = text.size < TP_ID_BYTES_MAX ? text.size : TP_ID_BYTES_MAX - 1;
+  if (size > 0) memcpy(to, text.data, size);
+  to[size] = '\0';
+}
+
+void tp__breadcrumb_turn(tp_breadcrumb *b, const tp__turn *turn, tp_phase_id phase, uint64_t entry_id,
+                         int64_t started_ns) {
+  if (!b) return;
+  b->phase = phase;
+  b->entry_id = entry_id;
+  b->started_ns = started_ns;
+  put(b->turn, turn->ids[TP_ID_TURN]);
+  put(b->session, turn->ids[TP_ID_SESSION]);
+}
+
+void tp__breadcrumb_enter(tp_breadcrumb *b, const char *subscription, const char *handler) {
+  if (!b) return;
+  put(b->subscription, tp_text_of(subscription));
+  put(b->handler, tp_text_of(handler));
+  tp__a32_store_release(tp__breadcrumb_flag(b), 1);
+}
+
+tp_breadcrumb *tp__breadcrumb_of_node(const tp__entry *e, uint32_t index, int64_t started_ns) {
+  tp_breadcrumb *b = tp__breadcrumb_here(e->turn->runtime);
+  const tp__node *node = &e->plan->nodes[index];
+  if (!b) return NULL;
+  tp__breadcrumb_turn(b, e->turn, e->plan->phase, e->id, started_ns);
+  tp__breadcrumb_enter(b, node->subscription_name, node->handler_name);
+  return b;
+}
+
+tp_breadcrumb *tp__breadcrumb_of_function(const tp__turn *turn, const char *name, int64_t started_ns) {
+  tp_breadcrumb *b = tp__breadcrumb_here(turn->runtime);
+  if (!b) return NULL;
+  tp__breadcrumb_turn(b, turn, TP_PHASE_NONE, 0, started_ns);
+  tp__breadcrumb_enter(b, name, "");
+  return b;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Breadcrumbs: a file beside the store for each process that writes, mapped into its memory, so that the kernel keeps
+ * what its threads were doing when it dies. It has its room from the begin: a write to a mapped file that finds none
+ * would end the host. A recovery writes a record and an audit row for each function that was called, and removes the
+ * file; so does the end of its process. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "stores/sqlite/sqlite_store.h"
+
+static int name_file(const tp__sqlite_store *s, uint64_t process_run_id, char *ret_name, size_t size) {
+  int length = snprintf(ret_name, size, "%s-running-%016llx", s->path, (unsigned long long)process_run_id);
+  return (size_t)length < size ? 0 : ENAMETOOLONG;
+}
+
+static int make_file(const char *name, size_t size, void **ret_memory) {
+  int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return errno;
+  int error = posix_fallocate(fd, 0, (off_t)size);
+  void *memory = error ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (!error && memory == MAP_FAILED) error = errno;
+  close(fd);
+  if (error) (void)!unlink(name);
+  else *ret_memory = memory;
+  return error;
+}
+
+tp_status tp__sqlite_breadcrumbs(void *self, size_t count, tp_breadcrumb **ret_breadcrumbs, tp_fault *fault) {
+  tp__sqlite_store *s = self;
+  char name[4160];
+  void *memory = NULL;
+  size_t size = count * sizeof(tp_breadcrumb);
+  int error = name_file(s, s->process_run_id, name, sizeof name);
+  if (!error) error = make_file(name, size, &memory);
+  if (error)
+    return tp__sqlite_refuse(fault, error == ENOSPC ? TP_ERR_STORE_FULL : TP_ERR_IO, s->path,
+                             "%s-running-…, which says what runs when the process dies, cannot be made: %s", s->path,
+                             strerror(error));
+  s->breadcrumbs = *ret_breadcrumbs = memory;
+  s->breadcrumb_count = count;
+  return TP_OK;
+}
+
+/* A runtime destroys its store when the last abandoned function has returned: no thread writes any more. */
+void tp__sqlite_breadcrumbs_fini(tp__sqlite_store *s) {
+  char name[4160];
+  if (!s->breadcrumbs) return;
+  if (name_file(s, s->process_run_id, name, sizeof name) == 0) (void)!unlink(name);
+  munmap(s->breadcrumbs, s->breadcrumb_count * sizeof *s->breadcrumbs);
+}
+
+/* ---- what a process left that is gone ---- */
+
+static int64_t ms_of(clockid_t clock) {
+  struct timespec now;
+  clock_gettime(clock, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static bool has_entry_locked(tp__sqlite_store *s, int64_t process, uint64_t entry_id, int *ret_rc) {
+  sqlite3_stmt *find = NULL;
+  int rc = sqlite3_prepare_v2(s->db, "SELECT 1 FROM entry WHERE process = ?1 AND id = ?2", -1, &find, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(find, 1, process);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(find, 2, (int64_t)entry_id);
+  if (rc == SQLITE_OK) rc = sqlite3_step(find);
+  sqlite3_finalize(find);
+  *ret_rc = rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+  return rc == SQLITE_ROW;
+}
+
+/* The record of a phase that has none, since it was not written before its process died: with this one run. */
+static int write_entry_locked(tp__sqlite_store *s, int64_t process, const tp_breadcrumb *b, int64_t unix_ms) {
+  tp_run_record run = {.struct_size = sizeof run,
+                       .subscription = b->subscription,
+                       .handler = b->handler,
+                       .owner = "",
+                       .queued_ns = b->started_ns,
+                       .started_ns = b->started_ns,
+                       .attempts = 1,
+                       .state = TP_STATE_INTERRUPTED,
+                       .reason = TP_REASON_CRASH};
+  tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = tp_text_of(b->turn), [TP_ID_SESSION] = tp_text_of(b->session)};
+  tp__waiting node = {.kind = TP__WAITS_ENTRY,
+                      .runs = &run,
+                      .record = {.struct_size = sizeof node.record,
+                                 .process_run_id = (uint64_t)process,
+                                 .entry_id = b->entry_id,
+                                 .started_ns = b->started_ns,
+                                 .started_unix_ms = unix_ms,
+                                 .phase = b->phase,
+                                 .status = TP_ERR_HOOK,
+                                 .ids = ids,
+                                 .id_count = TP_ID_COUNT,
+                                 .run_count = 1}};
+  return tp__sqlite_write_locked(s, &node);
+}
+
+static int write_audit_locked(tp__sqlite_store *s, const tp_breadcrumb *b, int64_t unix_ms) {
+  char detail[TP_ID_BYTES_MAX + 128];
+  snprintf(detail, sizeof detail, "%s `%s` was called when its process died", b->phase ? "the function of" : "the tool",
+           b->subscription);
+  tp__waiting node = {.kind = TP__WAITS_AUDIT,
+                      .audit = {.struct_size = sizeof node.audit,
+                                .unix_ms = unix_ms,
+                                .owner = "",
+                                .action = "crash_suspect",
+                                .detail = detail,
+                                .status = TP_ERR_HOOK,
+                                .phase = b->phase,
+                                .subscription = b->subscription,
+                                .turn = b->turn,
+                                .state = TP_STATE_INTERRUPTED,
+                                .reason = TP_REASON_CRASH,
+                                .visibility = TP_VISIBILITY_USER_VISIBLE}};
+  return tp__sqlite_write_locked(s, &node);
+}
+
+static void end_texts(tp_breadcrumb *b) {
+  b->subscription[TP_ID_BYTES_MAX - 1] = b->handler[TP_ID_BYTES_MAX - 1] = '\0';
+  b->turn[TP_ID_BYTES_MAX - 1] = b->session[TP_ID_BYTES_MAX - 1] = '\0';
+}
+
+static int recover_one_locked(tp__sqlite_store *s, int64_t process, const tp_breadcrumb *b) {
+  int64_t unix_ms = ms_of(CLOCK_REALTIME) - (ms_of(CLOCK_MONOTONIC) - b->started_ns / 1000000);
+  int rc = SQLITE_OK;
+  bool is_known = b->phase == 0 || has_entry_locked(s, process, b->entry_id, &rc);
+  if (rc == SQLITE_OK && !is_known) rc = write_entry_locked(s, process, b, unix_ms);
+  return rc == SQLITE_OK ? write_audit_locked(s, b, ms_of(CLOCK_REALTIME)) : rc;
+}
+
+int tp__sqlite_breadcrumbs_recover_locked(tp__sqlite_store *s, int64_t process, uint64_t *ret_count) {
+  char name[4160];
+  tp_breadcrumb b;
+  int rc = SQLITE_OK;
+  if (name_file(s, (uint64_t)process, name, sizeof name) != 0) return SQLITE_OK;
+  int fd = open(name, O_RDONLY | O_CLOEXEC);
+  while (fd >= 0 && rc == SQLITE_OK && read(fd, &b, sizeof b) == (ssize_t)sizeof b) {
+    if (b.is_running != 1) continue;
+    end_texts(&b);
+    ++*ret_count;
+    rc = recover_one_locked(s, process, &b);
+  }
+  if (fd >= 0) close(fd);
+  return rc;
+}
+
+/* ---- files of nobody ---- */
+
+static bool has_process_locked(tp__sqlite_store *s, uint64_t process) {
+  sqlite3_stmt *find = NULL;
+  int rc = sqlite3_prepare_v2(s->db, "SELECT 1 FROM process WHERE id = ?1", -1, &find, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(find, 1, (int64_t)process);
+  if (rc == SQLITE_OK) rc = sqlite3_step(find);
+  sqlite3_finalize(find);
+  return rc != SQLITE_DONE; /* also when the file cannot tell */
+}
+
+void tp__sqlite_breadcrumbs_sweep_locked(tp__sqlite_store *s) {
+  const char *slash = strrchr(s->path, '/');
+  char prefix[4160], folder[4160];
+  snprintf(prefix, sizeof prefix, "%s-running-", slash ? slash + 1 : s->path);
+  snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - s->path + 1) : 2, slash ? s->path : "./");
+  DIR *dir = opendir(folder);
+  for (struct dirent *entry; dir && (entry = readdir(dir));) {
+    size_t size = strlen(prefix);
+    char *end = NULL;
+    if (strncmp(entry->d_name, prefix, size) != 0) continue;
+    uint64_t process = strtoull(entry->d_name + size, &end, 16);
+    if (*end == '\0' && !has_process_locked(s, process)) (void)!unlinkat(dirfd(dir), entry->d_name, 0);
+  }
+  if (dir) closedir(dir);
+}
