@@ -141,6 +141,7 @@ static void end_turn(cli_chat *chat, const tp_turn_result *result) {
 static tp_status play(cli_chat *chat, const tp_turn_request *request, tp_fault *fault) {
   const tp_turn_result *result = NULL;
   tp_submission *submission;
+  cli_follower_retry(chat->talk.follower);
   tp_status status = tp_turn_submit(chat->session, request, NULL, NULL, &submission, fault);
   if (status != TP_OK) return status;
   cli_interrupt_watch(&chat->interrupt, submission);

@@ -177,6 +177,7 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   case OPTION_LOAD: take_word(&arguments->loads, value); break;
   case OPTION_NO_MEMORY: arguments->no_memory = true; break;
   case OPTION_HOOKS: arguments->hooks = value; break;
+  case OPTION_SANDBOX: arguments->sandbox = true; break;
   case OPTION_WRITE: arguments->write = value; break;
   case OPTION_FAIL_CLOSED: arguments->fail_closed = true; break;
   case OPTION_REWRITE: arguments->rewrite = true; break;
@@ -286,6 +287,10 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
       return bad_usage(command);
     }
     if (!take(arguments, id_of(value), optarg)) return bad_usage(command);
+  }
+  if (arguments->sandbox && !arguments->hooks && command->bit != CLI_HOOKS) {
+    cli_error("--sandbox is for the programs of --hooks DIR");
+    return bad_usage(command);
   }
   return take_operands(command, argc, argv, arguments);
 }

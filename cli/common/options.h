@@ -99,7 +99,8 @@ typedef struct cli_arguments {
   uint32_t workers;             /* 0: as many as cores */
   tp_timestamps timestamps;
   cli_histograms histograms;
-  bool json, dot, no_memory, verbose, help, fail_closed, rewrite, files_writes_given, explain, follow, until_empty;
+  bool json, dot, no_memory, verbose, help, fail_closed, rewrite, sandbox, files_writes_given, explain, follow;
+  bool until_empty;
 } cli_arguments;
 
 /** A row of the command table. */

@@ -3,9 +3,11 @@
  * hooks.c: the actions of the command hooks that run nothing: list, check, trust and untrust. */
 #include "cli/hooks/hooks.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/common/exit_status.h"
 #include "cli/common/map.h"
@@ -34,10 +36,27 @@ static int refuse(const char *directory, tp_status status, const tp_fault *fault
   return cli_fault(fault->subject[0] ? fault->subject : directory, status, fault);
 }
 
-int cli_hooks_read(tp_runtime *runtime, tp_hooks_options *options, tp_hooks **ret_hooks) {
+/* Of a command that was built and not installed: in the same build directory. Else the library knows where it is. */
+static const char *built_helper(void) {
+  static char path[4096]; /* of the main thread, which alone reads hooks for the first time */
+  ssize_t size = readlink("/proc/self/exe", path, sizeof path - 64);
+  char *slash = size > 0 ? memrchr(path, '/', (size_t)size) : NULL;
+  if (!slash) return NULL;
+  snprintf(slash, 64, "/../domains/declared/turnphase-sandbox");
+  return access(path, X_OK) == 0 ? path : NULL;
+}
+
+tp_hooks_options cli_hooks_options(const cli_arguments *arguments, const char *directory) {
+  return (tp_hooks_options){
+      .struct_size = sizeof(tp_hooks_options),
+      .directory = directory,
+      .grants = TP_GRANT_REWRITE, /* trusting the content grants what its files ask for: trust shows it */
+      .sandbox_helper = built_helper(),
+      .sandbox_all = arguments->sandbox};
+}
+
+int cli_hooks_read(tp_runtime *runtime, const tp_hooks_options *options, tp_hooks **ret_hooks) {
   tp_fault fault = {0};
-  options->struct_size = sizeof *options;
-  options->grants = TP_GRANT_REWRITE; /* trusting the content grants what its files ask for: trust shows it */
   tp_status status = tp_hooks_read(runtime, options, ret_hooks, &fault);
   return status == TP_OK ? CLI_OK : refuse(options->directory, status, &fault);
 }
@@ -51,27 +70,30 @@ static int trusted_hash(const char *directory, char ret_hash[CLI_HASH_SIZE]) {
   return status;
 }
 
+static int refuse_trust(const char *directory, bool was_trusted) {
+  cli_error_at(directory, 0, 0, "%s: nothing of it runs; look at it, then: turnphase hooks trust %s",
+               was_trusted ? "has changed since it was trusted" : "is not trusted", directory);
+  return CLI_CONFIG;
+}
+
 int cli_hooks_need_trust(const char *directory, const tp_hooks *hooks) {
   char hash[CLI_HASH_SIZE];
   int status = trusted_hash(directory, hash);
   if (status != CLI_OK) return status;
-  if (strcmp(hash, tp_hooks_hash(hooks)) == 0) return CLI_OK;
-  cli_error_at(directory, 0, 0, "%s: nothing of it runs; look at it, then: turnphase hooks trust %s",
-               hash[0] ? "has changed since it was trusted" : "is not trusted", directory);
-  return CLI_CONFIG;
+  return strcmp(hash, tp_hooks_hash(hooks)) == 0 ? CLI_OK : refuse_trust(directory, hash[0] != '\0');
 }
 
-static bool is_switched_off(void) {
+static bool is_switched_off(const char *directory) {
   const char *disabled = getenv("TURNPHASE_DISABLE_HOOKS");
-  return disabled && strcmp(disabled, "1") == 0;
+  if (!disabled || strcmp(disabled, "1") != 0) return false;
+  cli_error("warning: TURNPHASE_DISABLE_HOOKS=1: the hooks of %s are not registered", directory);
+  return true;
 }
 
-int cli_hooks_load(tp_runtime *runtime, const char *directory) {
-  if (is_switched_off()) {
-    cli_error("warning: TURNPHASE_DISABLE_HOOKS=1: the hooks of %s are not registered", directory);
-    return CLI_OK;
-  }
-  tp_hooks_options options = {.directory = directory};
+int cli_hooks_load(tp_runtime *runtime, const cli_arguments *arguments) {
+  const char *directory = arguments->hooks;
+  if (is_switched_off(directory)) return CLI_OK;
+  tp_hooks_options options = cli_hooks_options(arguments, directory);
   tp_hooks *hooks;
   int status = cli_hooks_read(runtime, &options, &hooks);
   if (status != CLI_OK) return status;
@@ -83,6 +105,70 @@ int cli_hooks_load(tp_runtime *runtime, const char *directory) {
   }
   tp_hooks_free(hooks);
   return status;
+}
+
+/* ---- following ---- */
+
+struct cli_follower {
+  const char *directory;
+  tp_hooks_watch *watch;
+  int trust_status;      /* under the lock of the watch */
+  bool was_trusted;      /* the same */
+  atomic_bool is_behind; /* the last change was refused */
+};
+
+static bool trusts(void *ctx, const char *hash) {
+  cli_follower *f = ctx;
+  char trusted[CLI_HASH_SIZE] = "";
+  f->trust_status = trusted_hash(f->directory, trusted);
+  f->was_trusted = trusted[0] != '\0';
+  return f->trust_status == CLI_OK && strcmp(trusted, hash) == 0;
+}
+
+static void on_reload(void *ctx, tp_status status, const tp_fault *fault) {
+  cli_follower *f = ctx;
+  atomic_store(&f->is_behind, status != TP_OK);
+  if (status == TP_OK) {
+    cli_error_at(f->directory, 0, 0, "has changed: turns from now on have its hooks");
+  } else if (status == TP_ERR_USAGE) {
+    cli_error_at(f->directory, 0, 0,
+                 "has changed and is not trusted: the hooks before it stay; look at it, then: turnphase hooks trust %s",
+                 f->directory);
+  } else {
+    refuse(f->directory, status, fault);
+    cli_error_at(f->directory, 0, 0, "the change is refused: the hooks before it stay");
+  }
+}
+
+int cli_follower_new(tp_runtime *runtime, const cli_arguments *arguments, cli_follower **ret_follower) {
+  *ret_follower = NULL;
+  if (!arguments->hooks || is_switched_off(arguments->hooks)) return CLI_OK;
+  cli_follower *f = cli_alloc(sizeof *f);
+  *f = (cli_follower){.directory = arguments->hooks};
+  tp_hooks_options hooks = cli_hooks_options(arguments, f->directory);
+  tp_hooks_watch_options options = {
+      .struct_size = sizeof options, .hooks = &hooks, .trusts = trusts, .on_reload = on_reload, .ctx = f};
+  tp_fault fault = {0};
+  tp_status status = tp_hooks_watch_new(runtime, &options, &f->watch, &fault);
+  int result = CLI_OK;
+  if (status == TP_ERR_USAGE) result = f->trust_status;
+  if (status == TP_ERR_USAGE && result == CLI_OK) result = refuse_trust(f->directory, f->was_trusted);
+  else if (status != TP_OK && result == CLI_OK) result = refuse(f->directory, status, &fault);
+  if (status == TP_OK) *ret_follower = f;
+  else free(f);
+  return result;
+}
+
+/* A trust that is given changes no file of the directory. */
+void cli_follower_retry(cli_follower *f) {
+  tp_fault fault = {0};
+  if (!f || !atomic_load(&f->is_behind) || tp_hooks_watch_reload(f->watch, &fault) != TP_OK) return;
+  on_reload(f, TP_OK, NULL);
+}
+
+void cli_follower_free(cli_follower *f) {
+  if (f) tp_hooks_watch_free(f->watch);
+  free(f);
 }
 
 /* ---- what the actions share ---- */
@@ -104,7 +190,7 @@ static void close_opened(opened *o) {
 
 static int open_directory(const cli_arguments *arguments, opened *o) {
   *o = (opened){.directory = arguments->operands[1]};
-  tp_hooks_options options = {.directory = o->directory};
+  tp_hooks_options options = cli_hooks_options(arguments, o->directory);
   int status = trusted_hash(o->directory, o->trusted);
   if (status == CLI_OK) status = cli_host_open(arguments, NULL, NULL, &o->runtime);
   if (status == CLI_OK) status = cli_hooks_read(o->runtime, &options, &o->hooks);
@@ -294,8 +380,7 @@ static void print_check(const opened *o, cli_output *output) {
 /* The commit goes to a runtime of its own, in which no turn runs. */
 static int check(const cli_arguments *arguments, cli_output *output) {
   opened o = {.directory = arguments->operands[1]};
-  tp_hooks_options options = {
-      .struct_size = sizeof options, .directory = o.directory, .grants = TP_GRANT_REWRITE};
+  tp_hooks_options options = cli_hooks_options(arguments, o.directory);
   tp_fault fault = {0};
   unsetenv("TURNPHASE_DISABLE_HOOKS"); /* it would make every commit a good one */
   int status = trusted_hash(o.directory, o.trusted);
@@ -390,11 +475,11 @@ static const struct action {
   const char *usage;
   int (*run)(const cli_arguments *arguments, cli_output *output);
 } actions[] = {
-    {"list", 1, "DIR", list},
-    {"check", 1, "DIR", check},
+    {"list", 1, "DIR [--sandbox]", list},
+    {"check", 1, "DIR [--sandbox]", check},
     {"trust", 1, "DIR", trust},
     {"untrust", 1, "DIR", untrust},
-    {"run", 2, "DIR ID [--payload FILE.json]", cli_hooks_run},
+    {"run", 2, "DIR ID [--payload FILE.json] [--sandbox]", cli_hooks_run},
     {"import", 1, "SETTINGS.json [--write DIR] [--fail-closed] [--rewrite] [--tool OURS=THEIRS]", cli_hooks_import},
     {"new", 3, "KIND ID DIR [--language sh|python|js]", cli_hooks_new},
 };
@@ -404,13 +489,14 @@ enum { ACTIONS = sizeof actions / sizeof actions[0] };
 /* An option of another action is not ignored. */
 static int check_options(const struct action *action, const cli_arguments *arguments) {
   bool runs = action->run == cli_hooks_run, makes = action->run == cli_hooks_new;
-  bool imports = action->run == cli_hooks_import;
+  bool imports = action->run == cli_hooks_import, looks = action->run == list || action->run == check;
   const char *foreign = arguments->payload && !runs    ? "--payload"
                         : arguments->language && !makes ? "--language"
                         : arguments->json && makes      ? "--json"
                         : arguments->write && !imports  ? "--write"
                         : arguments->fail_closed && !imports ? "--fail-closed"
                         : arguments->rewrite && !imports ? "--rewrite"
+                        : arguments->sandbox && !looks && !runs ? "--sandbox"
                         : arguments->tools.count > 0 && !imports ? "--tool"
                                                         : NULL;
   if (!foreign) return CLI_OK;

@@ -11,10 +11,22 @@
 
 /** Registers the hooks of a directory that is trusted. @return CLI_OK, or an exit status after saying what is wrong,
  *  and for a directory that is not trusted, which command trusts it. */
-int cli_hooks_load(tp_runtime *runtime, const char *directory);
+int cli_hooks_load(tp_runtime *runtime, const cli_arguments *arguments);
 
-/** Reads a directory, and says what is wrong with it. @param options  its struct_size is set here. */
-int cli_hooks_read(tp_runtime *runtime, tp_hooks_options *options, tp_hooks **ret_hooks);
+/** A directory of hooks that is followed while turns run; changes of it are said on standard error. */
+typedef struct cli_follower cli_follower;
+/** Registers the hooks as cli_hooks_load(), and follows their directory. @param arguments  kept till
+ *  cli_follower_free(). @param ret_follower  NULL: no hooks are wanted. */
+int cli_follower_new(tp_runtime *runtime, const cli_arguments *arguments, cli_follower **ret_follower);
+/** Between two turns: looks whether a change that was refused is trusted by now. Accepts NULL. */
+void cli_follower_retry(cli_follower *follower);
+/** Before the runtime ends. Accepts NULL. */
+void cli_follower_free(cli_follower *follower);
+
+/** How the hooks of a directory are read. */
+tp_hooks_options cli_hooks_options(const cli_arguments *arguments, const char *directory);
+/** Reads a directory, and says what is wrong with it. */
+int cli_hooks_read(tp_runtime *runtime, const tp_hooks_options *options, tp_hooks **ret_hooks);
 /** CLI_OK when the content of the hooks is trusted; else an exit status after saying so. */
 int cli_hooks_need_trust(const char *directory, const tp_hooks *hooks);
 /** Prints a text with what a terminal would obey or hide made visible; line ends become blanks. */

@@ -76,8 +76,10 @@ static bool find_hook(void *ctx, const tp_hook_info *info) {
 
 static int open_hook(trial *t) {
   const char *directory = t->arguments->operands[1];
-  tp_hooks_options options = {
-      .directory = directory, .only = t->id, .on_program = on_program, .program_ctx = t};
+  tp_hooks_options options = cli_hooks_options(t->arguments, directory);
+  options.only = t->id;
+  options.on_program = on_program;
+  options.program_ctx = t;
   int status = cli_hooks_read(t->runtime, &options, &t->hooks);
   if (status != CLI_OK) return status;
   tp_hooks_each(t->hooks, find_hook, t);

@@ -161,6 +161,7 @@ static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
   const tp_turn_result *result = NULL;
   tp_submission *submission;
   tp_fault fault = {0};
+  cli_follower_retry(p->talk.follower);
   p->playing = true;
   tp_status status = tp_turn_submit(session, &request, NULL, NULL, &submission, &fault);
   if (status != TP_OK) return cli_fault(turn->session, status, &fault);

@@ -111,7 +111,10 @@ int cli_talk_open(cli_talk *talk, const cli_arguments *arguments, cli_models *mo
   int status = open_data(talk);
   if (status == CLI_OK) status = open_history(talk);
   if (status == CLI_OK) status = open_store(talk, &store);
-  if (status == CLI_OK) status = cli_host_open(arguments, talk->memory_path, store, &talk->runtime);
+  talk->without_hooks = *arguments;
+  talk->without_hooks.hooks = NULL; /* they are followed */
+  if (status == CLI_OK) status = cli_host_open(&talk->without_hooks, talk->memory_path, store, &talk->runtime);
+  if (status == CLI_OK) status = cli_follower_new(talk->runtime, arguments, &talk->follower);
   if (status == CLI_OK && models->count > 0) return cli_talk_add_agent(talk, CLI_OWN_AGENT, NULL, models);
   cli_models_free(models);
   return status;
@@ -181,8 +184,9 @@ uint64_t cli_talk_drain(cli_talk *talk, uint32_t limit_ms) {
   return report.jobs_lost;
 }
 
-/* The runtime first: its sessions use all the rest. */
+/* The runtime is used by what follows hooks, and its sessions use all the rest. */
 void cli_talk_close(cli_talk *talk) {
+  cli_follower_free(talk->follower);
   tp_runtime_free(talk->runtime);
   tp_shared_history_unref(talk->history);
   cli_watch_fini(&talk->watch);

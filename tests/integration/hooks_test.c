@@ -10,6 +10,7 @@
 
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"
+#include "tests/support/terminal.h"
 
 /* ---- a directory of the test, which is also the working directory ---- */
 
@@ -347,6 +348,95 @@ static void a_run_has_the_hooks_of_a_trusted_directory(void **state) {
   command_free(&c);
 }
 
+/* Each message is one turn, and each hook of the directory leaves a mark. */
+static void put_mark(const char *mark) {
+  char text[256];
+  snprintf(text, sizeof text, "id: mark\nevent: turn.intake\nhandler: {command: [touch, %s]}\n", mark);
+  put("hooks/a.yaml", text, 0644);
+}
+
+static void a_chat_takes_a_change_of_its_hooks_once_it_is_trusted(void **state) {
+  (void)state;
+  setenv("TERM", "xterm", 1);
+  put("model.yaml", "responses: [{text: First.}, {text: Second.}, {text: Third.}, {text: Fourth.}]\n", 0644);
+  put_mark("three");
+  must(0, "trust", "hooks");
+  assert_int_equal(rename("config/turnphase/trusted", "trusts_three"), 0);
+  put_mark("one");
+  must(0, "trust", "hooks");
+  terminal *t = terminal_open((const char *const[]){getenv("TURNPHASE"), "chat", "--script", "model.yaml", "--hooks",
+                                                    "hooks", NULL},
+                              160);
+  terminal_await(t, "\n> ");
+  put_mark("two");
+  terminal_await(t, "turnphase hooks trust hooks\n");
+  terminal_say(t, "a");
+  terminal_await(t, "\n> ");
+  assert_true(is_there("one"));
+  assert_false(is_there("two"));
+  put("hooks/a.yaml", "id: mark\nevent: turn.intake\nhandler: {}\n", 0644);
+  terminal_await(t, "the change is refused: the hooks before it stay\n");
+  assert_non_null(strstr(terminal_text(t), "hooks/a.yaml:3:"));
+  assert_int_equal(rename("trusts_three", "config/turnphase/trusted"), 0);
+  put_mark("three");
+  terminal_await(t, "turns from now on have its hooks\n");
+  terminal_say(t, "b");
+  terminal_await(t, "\n> ");
+  assert_true(is_there("three"));
+  put_mark("four");
+  terminal_await(t, "turnphase hooks trust hooks\n");
+  must(0, "trust", "hooks");
+  terminal_say(t, "c");
+  terminal_await(t, "\n> ");
+  assert_true(is_there("four"));
+  assert_false(is_there("two"));
+  terminal_type(t, "\4");
+  assert_int_equal(terminal_wait(t), 0);
+  terminal_close(t);
+}
+
+static void every_program_is_in_a_sandbox_where_the_operator_demands_it(void **state) {
+  (void)state;
+  put("model.yaml", "responses:\n  - text: Hello.\n", 0644);
+  put("talk.jsonl", "{\"session\": \"s\", \"user\": \"hi\"}\n", 0644);
+  put_mark("ran");
+  must(0, "trust", "hooks");
+  command c = {.arguments = {"run", "--json", "--script", "model.yaml", "--hooks", "hooks", "--sandbox", "talk.jsonl"}};
+  command_run(&c);
+  if (holds(&c.err, "this kernel has no")) {
+    print_message("# skipped: %s", c.err.data);
+    command_free(&c);
+    return;
+  }
+  assert_int_equal(c.status, 0);
+  assert_holds(&c.out, "\"outcome\":\"denied\"");
+  assert_false(is_there("ran"));
+  command_free(&c);
+  c = (command){.arguments = {"hooks", "run", "hooks", "mark", "--payload", "-", "--json", "--sandbox"},
+                .input = "{\"text\": \"hi\"}"};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "\"judged\":\"deny\"");
+  command_free(&c);
+  put("hooks/a.yaml", "id: mark\nevent: turn.intake\nhandler: {command: [touch, ran], sandbox: false}\n", 0644);
+  must(0, "check", "hooks");
+  c = (command){.arguments = {"hooks", "check", "hooks", "--sandbox"}};
+  assert_status(&c, 78);
+  assert_holds(&c.err, "the operator demands a sandbox");
+  command_free(&c);
+  must(0, "trust", "hooks");
+  c = (command){.arguments = {"tool", "list", "--hooks", "hooks", "--sandbox"}};
+  assert_status(&c, 78);
+  assert_holds(&c.err, "the operator demands a sandbox");
+  command_free(&c);
+  c = (command){.arguments = {"run", "--sandbox", "--script", "model.yaml", "talk.jsonl"}};
+  assert_status(&c, 2);
+  assert_holds(&c.err, "--sandbox is for the programs of --hooks DIR");
+  command_free(&c);
+  c = (command){.arguments = {"hooks", "trust", "hooks", "--sandbox"}};
+  assert_status(&c, 2);
+  command_free(&c);
+}
+
 #define IN_SCRATCH(test) cmocka_unit_test_setup_teardown(test, enter, leave)
 
 int main(void) {
@@ -363,6 +453,8 @@ int main(void) {
       IN_SCRATCH(a_hook_that_cannot_start_or_does_not_match_says_so),
       IN_SCRATCH(people_see_one_hook_line_by_line),
       IN_SCRATCH(a_run_has_the_hooks_of_a_trusted_directory),
+      IN_SCRATCH(a_chat_takes_a_change_of_its_hooks_once_it_is_trusted),
+      IN_SCRATCH(every_program_is_in_a_sandbox_where_the_operator_demands_it),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
