@@ -14,7 +14,7 @@ import re
 import sys
 
 LIBRARY = r'(runtime|phases|providers|stores|domains)/.*\.[ch]$'
-PROGRAMS = r'domains/declared/sandbox_main\.c$'  # a helper that a library starts
+PROGRAMS = r'domains/declared/(sandbox|webhook)_main\.c$'  # a helper that a library starts
 CORE = r'(runtime|phases)/.*\.[ch]$'
 ANY_C = r'.*\.[ch]$'
 

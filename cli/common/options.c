@@ -177,6 +177,11 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   case OPTION_LOAD: take_word(&arguments->loads, value); break;
   case OPTION_NO_MEMORY: arguments->no_memory = true; break;
   case OPTION_HOOKS: arguments->hooks = value; break;
+  case OPTION_WEBHOOK:
+    take_word(&arguments->webhooks, value);
+    take_word(&arguments->webhooks, NULL);
+    arguments->webhooks.count--;
+    break;
   case OPTION_SANDBOX: arguments->sandbox = true; break;
   case OPTION_WRITE: arguments->write = value; break;
   case OPTION_FAIL_CLOSED: arguments->fail_closed = true; break;
@@ -288,8 +293,9 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
     }
     if (!take(arguments, id_of(value), optarg)) return bad_usage(command);
   }
-  if (arguments->sandbox && !arguments->hooks && command->bit != CLI_HOOKS) {
-    cli_error("--sandbox is for the programs of --hooks DIR");
+  bool has_hooks = arguments->hooks || command->bit == CLI_HOOKS;
+  if (!has_hooks && (arguments->sandbox || arguments->webhooks.count > 0)) {
+    cli_error("--%s is for the hooks of --hooks DIR", arguments->sandbox ? "sandbox" : "webhook");
     return bad_usage(command);
   }
   return take_operands(command, argc, argv, arguments);
@@ -299,6 +305,7 @@ void cli_arguments_free(cli_arguments *arguments) {
   free(arguments->loads.items);
   free(arguments->phases.items);
   free(arguments->tools.items);
+  free(arguments->webhooks.items);
   free(arguments->models.items);
   free(arguments->facts.items);
   free(arguments->embedders.items);

@@ -75,7 +75,7 @@ typedef enum cli_language {
 
 /** What the command line said. Texts are the command line's own. */
 typedef struct cli_arguments {
-  cli_words loads, phases, tools;
+  cli_words loads, phases, tools, webhooks; /* webhooks: ended by NULL, too */
   cli_model_names models;
   cli_model_names facts, embedders; /* at most one each */
   cli_model_names *last_models;     /* the list of the option that came last; NULL: models */

@@ -36,23 +36,27 @@ static int refuse(const char *directory, tp_status status, const tp_fault *fault
   return cli_fault(fault->subject[0] ? fault->subject : directory, status, fault);
 }
 
+enum { HELPER_SIZE = 4096 };
+
 /* Of a command that was built and not installed: in the same build directory. Else the library knows where it is. */
-static const char *built_helper(void) {
-  static char path[4096]; /* of the main thread, which alone reads hooks for the first time */
-  ssize_t size = readlink("/proc/self/exe", path, sizeof path - 64);
+static const char *built_helper(const char *name, char path[HELPER_SIZE]) {
+  ssize_t size = readlink("/proc/self/exe", path, HELPER_SIZE - 64);
   char *slash = size > 0 ? memrchr(path, '/', (size_t)size) : NULL;
   if (!slash) return NULL;
-  snprintf(slash, 64, "/../domains/declared/turnphase-sandbox");
+  snprintf(slash, 64, "/../domains/declared/%s", name);
   return access(path, X_OK) == 0 ? path : NULL;
 }
 
 tp_hooks_options cli_hooks_options(const cli_arguments *arguments, const char *directory) {
+  static char sandbox[HELPER_SIZE], webhook[HELPER_SIZE]; /* of the main thread, which alone calls this */
   return (tp_hooks_options){
       .struct_size = sizeof(tp_hooks_options),
       .directory = directory,
       .grants = TP_GRANT_REWRITE, /* trusting the content grants what its files ask for: trust shows it */
-      .sandbox_helper = built_helper(),
-      .sandbox_all = arguments->sandbox};
+      .sandbox_helper = built_helper("turnphase-sandbox", sandbox),
+      .sandbox_all = arguments->sandbox,
+      .webhook_hosts = arguments->webhooks.items,
+      .webhook_helper = built_helper("turnphase-webhook", webhook)};
 }
 
 int cli_hooks_read(tp_runtime *runtime, const tp_hooks_options *options, tp_hooks **ret_hooks) {
@@ -497,6 +501,7 @@ static int check_options(const struct action *action, const cli_arguments *argum
                         : arguments->fail_closed && !imports ? "--fail-closed"
                         : arguments->rewrite && !imports ? "--rewrite"
                         : arguments->sandbox && !looks && !runs ? "--sandbox"
+                        : arguments->webhooks.count > 0 && makes ? "--webhook"
                         : arguments->tools.count > 0 && !imports ? "--tool"
                                                         : NULL;
   if (!foreign) return CLI_OK;

@@ -13,6 +13,7 @@
 #include "domains/declared/hook_protocol.h"
 #include "domains/declared/sandbox.h"
 #include "domains/declared/text.h"
+#include "domains/declared/webhook.h"
 #include "turnphase/process.h"
 
 enum {
@@ -20,7 +21,7 @@ enum {
   TP__HOOK_EDGES_MAX = 64,
   TP__HOOK_PATTERNS_MAX = 64,
   TP__HOOK_FILES_MAX = 128,
-  TP__HOOK_ENVIRONMENT_MAX = 20,
+  TP__HOOK_ENVIRONMENT_MAX = 40,
   TP__HOOK_LIMIT_MS_MAX = 86400000
 };
 
@@ -29,7 +30,8 @@ typedef enum tp__hook_kind {
   TP__HOOK_LOG = 2,
   TP__HOOK_SAVE_JSON = 3,
   TP__HOOK_WORKER = 4,
-  TP__HOOK_APPROVE = 5
+  TP__HOOK_APPROVE = 5,
+  TP__HOOK_WEBHOOK = 6
 } tp__hook_kind;
 
 /** A program that stays (hook_worker.h). */
@@ -62,6 +64,7 @@ typedef struct tp__hook {
   const char *id, *file, *event, *summary, *match;
   const char *path;     /* of a kind that writes a file */
   const char *question; /* of the kind that asks a person */
+  const char *url;      /* of the kind that asks an endpoint */
   tp__hook_kind kind;
   bool is_msgpack;    /* of a worker: its frames; else JSON Lines */
   tp__worker *worker; /* made at the commit */
@@ -89,7 +92,7 @@ typedef struct tp__hook {
   tp__tool_name *tool_names;
   size_t tool_name_count;
   const char *plugin_root;
-  const char *environment[TP__HOOK_ENVIRONMENT_MAX + 1];
+  const char *environment[TP__HOOK_ENVIRONMENT_MAX + 1]; /* empty: that of all hooks */
   tp__place place;
 } tp__hook;
 
@@ -101,6 +104,8 @@ struct tp_hooks {
   tp_grant grants;
   bool sandboxes_all;
   const char *helper; /* of sandboxes */
+  const char *webhook_helper;
+  const char *const *webhook_hosts; /* of the caller, while files are read; NULL: none */
   tp__hook *first;
   size_t count;
   const char *environment[16];

@@ -315,6 +315,16 @@ static void judge_end(tp__judge *judge, const tp_process_result *result) {
   }
 }
 
+/* The helper says on standard error why there is none. */
+static bool is_unanswered(tp__judge *judge, const tp_process_result *result) {
+  bool is_other = judge->hook->kind != TP__HOOK_WEBHOOK || result->end != TP_PROCESS_EXITED || result->exit_code == 0;
+  if (is_other) return false;
+  tp_text why = tp__judge_trimmed(result->errors);
+  tp_reason reason = result->exit_code == TP__WEBHOOK_UNREACHABLE ? TP_REASON_CANNOT_START : TP_REASON_ERROR;
+  tp__judge_fail(judge, reason, "the endpoint gave no answer: %.*s", tp__cut(why, 512), why.size > 0 ? why.data : "");
+  return true;
+}
+
 static void judged_init(tp__judged *judged) {
   judged->outcome = (tp_outcome){.struct_size = sizeof judged->outcome};
   judged->reason[0] = '\0';
@@ -339,7 +349,8 @@ void tp__hook_judge(const tp__hook *hook, const tp__asked *asked, const tp_proce
                     tp__judged *ret_judged) {
   judged_init(ret_judged);
   tp__judge judge = {.hook = hook, .judged = ret_judged, .asked = asked};
-  if (!hook->protocol || !tp__protocol_judge(&judge, result)) judge_end(&judge, result);
+  bool is_judged = is_unanswered(&judge, result) || (hook->protocol && tp__protocol_judge(&judge, result));
+  if (!is_judged) judge_end(&judge, result);
   judged_seal(ret_judged);
 }
 

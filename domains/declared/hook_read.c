@@ -15,7 +15,7 @@
   "id, event_type, event, enabled, blocking, summary, priority, after, before, requires, match, handler, failure, " \
   "verdict, effects, protocol, tools, plugin_root, rewrite"
 #define MATCH_KEYS "ability_scope, min_duration_ms, only_if_changed_paths, agent, mode, matcher"
-#define HANDLER_KEYS "kind, command, path, timeout_ms, frames, sandbox, question"
+#define HANDLER_KEYS "kind, command, path, timeout_ms, frames, sandbox, question, url, headers"
 
 struct reader {
   tp_hooks *hooks;
@@ -544,6 +544,95 @@ static tp_status read_sandbox(struct reader *reader, tp__hook *hook, uint32_t ha
   return REFUSE(reader, TP_ERR_TOO_LARGE, index, "the program and its sandbox have too many arguments");
 }
 
+/* ---- webhook ---- */
+
+/* "Bearer ${NAME}", with the host's own environment. */
+static tp_status read_header_value(struct reader *reader, uint32_t index, struct tp__line *line) {
+  const char *text;
+  TRY(take_text(reader, index, "the value of a header", &text));
+  while (*text) {
+    const char *end = text[0] == '$' && text[1] == '{' ? strchr(text, '}') : NULL;
+    if (!end) {
+      tp__line_add(line, text++, 1);
+      continue;
+    }
+    const char *name = tp__hooks_copy(reader->hooks, (tp_text){text + 2, (size_t)(end - text - 2)});
+    const char *value = name ? getenv(name) : NULL;
+    if (!value)
+      return REFUSE(reader, TP_ERR_MALFORMED, index, "a header needs the environment variable %s, which is not set",
+                    name ? name : "");
+    tp__line_add(line, value, strlen(value));
+    text = end + 1;
+  }
+  return TP_OK;
+}
+
+static bool is_header_name(tp_text name) {
+  static const char legal[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-";
+  bool is_name = name.size > 0;
+  for (size_t i = 0; i < name.size; i++) is_name = is_name && memchr(legal, name.data[i], sizeof legal - 1);
+  return is_name;
+}
+
+/* A variable of the helper's environment: NAME=Header: value. */
+static tp_status read_header(struct reader *reader, tp__hook *hook, uint32_t key, size_t number, size_t at) {
+  tp_text name = tp__yaml_text(&reader->yaml, key);
+  char start[64];
+  struct tp__line line = {0};
+  if (!is_header_name(name))
+    return REFUSE(reader, TP_ERR_MALFORMED, key, "the name of a header has letters, digits and - alone");
+  snprintf(start, sizeof start, TP__WEBHOOK_HEADER "%zu=", number);
+  tp__line_add(&line, start, strlen(start));
+  tp__line_add(&line, name.data, name.size);
+  tp__line_add(&line, ": ", 2);
+  tp_status status = read_header_value(reader, key + 1, &line);
+  if (status == TP_OK && line.failed) status = no_memory(reader);
+  if (status == TP_OK && (memchr(line.bytes, '\n', line.size) || memchr(line.bytes, '\r', line.size)))
+    status = REFUSE(reader, TP_ERR_MALFORMED, key + 1, "the value of a header has a line end in it");
+  if (status == TP_OK) hook->environment[at] = tp__hooks_copy(reader->hooks, (tp_text){line.bytes, line.size});
+  if (status == TP_OK && !hook->environment[at]) status = no_memory(reader);
+  free(line.bytes);
+  return status;
+}
+
+static tp_status read_headers(struct reader *reader, tp__hook *hook, uint32_t handler) {
+  uint32_t map = tp__yaml_get(&reader->yaml, handler, "headers");
+  size_t at = 0;
+  for (; reader->hooks->environment[at]; at++) hook->environment[at] = reader->hooks->environment[at];
+  if (map == 0) return TP_OK;
+  TRY(expect(reader, map, "headers", TP_VALUE_MAP, "a map of headers"));
+  uint32_t count = reader->yaml.items[map].count;
+  if (count > TP__WEBHOOK_HEADERS_MAX)
+    return REFUSE(reader, TP_ERR_TOO_LARGE, map, "more than %d headers", TP__WEBHOOK_HEADERS_MAX);
+  uint32_t key = map + 1;
+  for (uint32_t i = 0; i < count; i++) {
+    TRY(read_header(reader, hook, key, i, at + i));
+    key = reader->yaml.items[key + 1].end;
+  }
+  return TP_OK;
+}
+
+/* What is run is the helper. */
+static tp_status read_webhook(struct reader *reader, tp__hook *hook, uint32_t map) {
+  uint32_t index = tp__yaml_get(&reader->yaml, map, "url");
+  if (index == 0) return REFUSE(reader, TP_ERR_MALFORMED, map, "a webhook needs url: https://…");
+  TRY(take_text(reader, index, "url", &hook->url));
+  tp__webhook_url url;
+  const char *wrong = tp__webhook_read_url(hook->url, &url);
+  if (wrong) return REFUSE(reader, TP_ERR_MALFORMED, index, "the url cannot be used: %s", wrong);
+  if (!tp__webhook_allows(reader->hooks->webhook_hosts, &url))
+    return REFUSE(reader, TP_ERR_PRIVILEGED, index,
+                  "the operator does not allow webhooks to %s:%u (tp_hooks_options.webhook_hosts, --webhook)", url.host,
+                  url.port);
+  TRY(read_headers(reader, hook, map));
+  hook->arguments[0] = reader->hooks->webhook_helper;
+  hook->arguments[1] = tp__hooks_copy(reader->hooks, tp_text_of(url.host));
+  hook->arguments[2] = hook->url;
+  hook->argument_count = 3;
+  hook->started = hook->arguments;
+  return hook->arguments[1] ? TP_OK : no_memory(reader);
+}
+
 static const struct kind {
   const char *name;
   tp__hook_kind kind;
@@ -552,7 +641,8 @@ static const struct kind {
              {"worker", TP__HOOK_WORKER, "command frames sandbox"},
              {"log", TP__HOOK_LOG, "path"},
              {"save_json", TP__HOOK_SAVE_JSON, "path"},
-             {"approve", TP__HOOK_APPROVE, "question"}};
+             {"approve", TP__HOOK_APPROVE, "question"},
+             {"webhook", TP__HOOK_WEBHOOK, "url headers"}};
 
 static const struct kind *find_kind(const char *name) {
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
@@ -585,8 +675,8 @@ static tp_status read_handler(struct reader *reader, tp__hook *hook) {
   const struct kind *row = find_kind(kind);
   if (!row)
     return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, map, "kind"),
-                  "there is no kind \"%s\": script, worker, log, save_json, approve", kind);
-  static const char *const own[] = {"command", "path", "frames", "sandbox", "question"};
+                  "there is no kind \"%s\": script, worker, log, save_json, approve, webhook", kind);
+  static const char *const own[] = {"command", "path", "frames", "sandbox", "question", "url", "headers"};
   for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
     uint32_t index = tp__yaml_get(&reader->yaml, map, own[i]);
     if (index != 0 && !strstr(row->keys, own[i]))
@@ -595,6 +685,7 @@ static tp_status read_handler(struct reader *reader, tp__hook *hook) {
   hook->kind = row->kind;
   if (hook->kind == TP__HOOK_WORKER) TRY(read_frames(reader, hook, map));
   if (hook->kind == TP__HOOK_APPROVE) return read_question(reader, hook, map);
+  if (hook->kind == TP__HOOK_WEBHOOK) return read_webhook(reader, hook, map);
   if (!strstr(row->keys, "command")) return read_path(reader, hook, map);
   TRY(read_command(reader, hook, map));
   return read_sandbox(reader, hook, map);

@@ -274,7 +274,7 @@ static void start_program(struct job *job, const tp_call *call, const struct tp_
   }
   tp_process_options options = {.struct_size = sizeof options,
                                 .arguments = hook->started,
-                                .environment = hook->protocol ? hook->environment : hook->hooks->environment,
+                                .environment = hook->environment[0] ? hook->environment : hook->hooks->environment,
                                 .directory = hook->hooks->root,
                                 .input = {line->bytes, line->size},
                                 .limit_ms = process_limit_ms(call),
@@ -404,7 +404,7 @@ tp_answer tp__hook_run(void *self, tp_call *call) {
   const tp__hook *hook = self;
   if (hook->kind == TP__HOOK_APPROVE) return tp_call_ask(call, hook->question);
   if (hook->kind == TP__HOOK_WORKER) return tp__worker_run(hook->worker, call);
-  return hook->kind == TP__HOOK_SCRIPT ? run_script(hook, call) : run_file(hook, call);
+  return hook->started ? run_script(hook, call) : run_file(hook, call);
 }
 
 void tp__hook_destroy(void *self) {

@@ -344,12 +344,16 @@ static tp_status fill(tp_hooks *hooks, const tp_hooks_options *options, tp_fault
   hooks->sandboxes_all = options->sandbox_all;
   hooks->helper = TP__SANDBOX_HELPER;
   if (options->sandbox_helper) hooks->helper = tp__hooks_copy(hooks, tp_text_of(options->sandbox_helper));
-  if (!hooks->helper) return refuse_memory(fault);
+  hooks->webhook_helper = TP__WEBHOOK_HELPER;
+  if (options->webhook_helper) hooks->webhook_helper = tp__hooks_copy(hooks, tp_text_of(options->webhook_helper));
+  if (!hooks->helper || !hooks->webhook_helper) return refuse_memory(fault);
+  hooks->webhook_hosts = options->webhook_hosts;
   hooks->on_program = options->on_program;
   hooks->program_ctx = options->program_ctx;
   tp_status status = read_environment(hooks, fault);
   if (status == TP_OK) status = tp_process_loop_new(NULL, &hooks->loop, fault);
   if (status == TP_OK) status = read_all(hooks, fault);
+  hooks->webhook_hosts = NULL;
   return status == TP_OK ? hash_all(hooks, fault) : status;
 }
 
@@ -370,6 +374,10 @@ static tp_status options_read(const tp_hooks_options *theirs, tp_hooks_options *
     if (options->reserved_[i] != 0)
       return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "tp_hooks_options.reserved_ must be zero");
   }
+  const char *wrong = tp__webhook_wrong_host(options->webhook_hosts);
+  if (wrong)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0},
+                      "tp_hooks_options.webhook_hosts has \"%s\": host, or host:port", wrong);
   if (options->directory && options->directory[0]) return TP_OK;
   return tp__refuse(fault, TP_ERR_USAGE, NULL, (tp__place){0}, "tp_hooks_options.directory is missing");
 }
@@ -408,8 +416,14 @@ static bool is_program(const tp__hook *hook) {
 static const char *kind_name(tp__hook_kind kind) {
   static const char *const names[] = {
       [TP__HOOK_SCRIPT] = "script", [TP__HOOK_LOG] = "log", [TP__HOOK_SAVE_JSON] = "save_json",
-      [TP__HOOK_WORKER] = "worker", [TP__HOOK_APPROVE] = "approve"};
+      [TP__HOOK_WORKER] = "worker", [TP__HOOK_APPROVE] = "approve",
+      [TP__HOOK_WEBHOOK] = "webhook"};
   return names[kind];
+}
+
+static const char *target_of(const tp__hook *hook) {
+  if (is_program(hook)) return hook->arguments[0];
+  return hook->kind == TP__HOOK_WEBHOOK ? hook->url : hook->kind == TP__HOOK_APPROVE ? hook->question : hook->path;
 }
 
 size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
@@ -419,7 +433,7 @@ size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {
                          .file = hook->file,
                          .event = hook->event,
                          .kind = kind_name(hook->kind),
-                         .target = is_program(hook) ? hook->arguments[0] : hook->path ? hook->path : hook->question,
+                         .target = target_of(hook),
                          .match = hook->match,
                          .summary = hook->summary,
                          .phase = hook->phase,
@@ -441,6 +455,9 @@ static tp_status add_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
   const char *lacks = hook->sandbox.is_on ? tp__sandbox_lacks(hook->hooks->helper) : NULL;
   if (lacks)
     return tp__refuse(fault, TP_ERR_SYSTEM, hook->id, hook->place, "it demands a sandbox, and %s", lacks);
+  if (hook->kind == TP__HOOK_WEBHOOK && access(hook->hooks->webhook_helper, X_OK) != 0)
+    return tp__refuse(fault, TP_ERR_SYSTEM, hook->id, hook->place,
+                      "a webhook needs turnphase-webhook, which is not there: it is built where libcurl is");
   if (hook->kind == TP__HOOK_WORKER && !hook->worker) hook->worker = tp__worker_new(hook);
   if (hook->kind == TP__HOOK_WORKER && !hook->worker) return refuse_memory(fault);
   tp_handler handler = {.struct_size = sizeof handler,

@@ -34,7 +34,8 @@ struct tp_hooks_watch {
   tp_runtime *runtime;
   tp_hooks_watch_options options;
   tp_hooks_options hooks_options;
-  char *directory, *root, *owner, *helper;
+  char *directory, *root, *owner, *helper, *webhook_helper;
+  char **webhook_hosts; /* ended by NULL; NULL: none */
   int inotify, stop;
   pthread_t thread;
   pthread_mutex_t mutex;
@@ -165,6 +166,9 @@ static void watch_free(tp_hooks_watch *watch) {
   free(watch->root);
   free(watch->owner);
   free(watch->helper);
+  free(watch->webhook_helper);
+  for (char **host = watch->webhook_hosts; host && *host; host++) free(*host);
+  free(watch->webhook_hosts);
   free(watch);
 }
 
@@ -180,6 +184,16 @@ static bool copy_text(const char *text, char **ret_copy) {
   return !text || *ret_copy;
 }
 
+static bool copy_hosts(tp_hooks_watch *watch, const char *const *hosts) {
+  size_t count = 0;
+  while (hosts && hosts[count]) count++;
+  if (count == 0) return true;
+  watch->webhook_hosts = calloc(count + 1, sizeof *watch->webhook_hosts);
+  bool is_copied = watch->webhook_hosts != NULL;
+  for (size_t i = 0; is_copied && i < count; i++) is_copied = copy_text(hosts[i], &watch->webhook_hosts[i]);
+  return is_copied;
+}
+
 static tp_status open_watch(tp_hooks_watch *watch, tp_fault *fault) {
   const tp_hooks_options *theirs = watch->options.hooks;
   tp_hooks_options *options = &watch->hooks_options;
@@ -188,11 +202,15 @@ static tp_status open_watch(tp_hooks_watch *watch, tp_fault *fault) {
   memcpy(options, theirs, theirs->struct_size < sizeof *options ? theirs->struct_size : sizeof *options);
   options->struct_size = sizeof *options;
   if (!copy_text(theirs->directory, &watch->directory) || !copy_text(root, &watch->root) ||
-      !copy_text(options->sandbox_helper, &watch->helper) || !copy_text(watch->options.owner, &watch->owner))
+      !copy_text(options->sandbox_helper, &watch->helper) ||
+      !copy_text(options->webhook_helper, &watch->webhook_helper) || !copy_hosts(watch, options->webhook_hosts) ||
+      !copy_text(watch->options.owner, &watch->owner))
     return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, (tp__place){0}, "no memory to watch hooks");
   options->directory = watch->directory;
   options->root = watch->root;
   options->sandbox_helper = watch->helper;
+  options->webhook_helper = watch->webhook_helper;
+  options->webhook_hosts = (const char *const *)watch->webhook_hosts;
   watch->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
   if (watch->inotify < 0) return system_error(fault, errno, "no inotify for hooks");
   watch->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

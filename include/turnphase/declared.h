@@ -91,6 +91,9 @@ typedef struct tp_hooks_options {
   const char *sandbox_helper;   /* path of turnphase-sandbox; NULL: where it was installed */
   bool sandbox_all;             /* every program runs in a sandbox, and a file that says sandbox: false is refused */
   uint8_t reserved_[7];         /* zero */
+  const char *const *webhook_hosts; /* which endpoints hooks of kind webhook may ask: "host:port", or "host" for port
+                                   443; ended by NULL. NULL: none, and a file that names one is refused */
+  const char *webhook_helper;   /* path of turnphase-webhook; NULL: where it was installed */
 } tp_hooks_options;
 
 /** Reads and checks every file of the directory, and hashes what a trust is about: all files in the directory and in
@@ -114,8 +117,8 @@ typedef struct tp_hook_info {
   const char *id;
   const char *file;             /* its path */
   const char *event;            /* as the file names it */
-  const char *kind;             /* "script", "worker", "log", "save_json", "approve" */
-  const char *target;           /* the program, the file that is written, or the question */
+  const char *kind;             /* "script", "worker", "log", "save_json", "approve", "webhook" */
+  const char *target;           /* the program, the file that is written, the question, or the URL */
   const char *match;            /* as text; empty: always */
   const char *summary;          /* may be empty */
   tp_phase_id phase;

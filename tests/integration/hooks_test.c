@@ -430,9 +430,29 @@ static void every_program_is_in_a_sandbox_where_the_operator_demands_it(void **s
   command_free(&c);
   c = (command){.arguments = {"run", "--sandbox", "--script", "model.yaml", "talk.jsonl"}};
   assert_status(&c, 2);
-  assert_holds(&c.err, "--sandbox is for the programs of --hooks DIR");
+  assert_holds(&c.err, "--sandbox is for the hooks of --hooks DIR");
   command_free(&c);
   c = (command){.arguments = {"hooks", "trust", "hooks", "--sandbox"}};
+  assert_status(&c, 2);
+  command_free(&c);
+}
+
+static void webhooks_go_where_the_operator_allows(void **state) {
+  (void)state;
+  put("hooks/a.yaml", "id: a\nevent: tool.pre\nhandler: {kind: webhook, url: 'https://g.example:8443/'}\n", 0644);
+  command c = {.arguments = {"hooks", "check", "hooks"}};
+  assert_status(&c, 78);
+  assert_holds(&c.err, "hooks/a.yaml:3:31: the operator does not allow webhooks to g.example:8443");
+  command_free(&c);
+  c = (command){.arguments = {"hooks", "list", "hooks", "--webhook", "other.example", "--webhook", "g.example:8443"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "webhook https://g.example:8443/");
+  command_free(&c);
+  c = (command){.arguments = {"plan", "--hooks", "hooks", "--webhook", "https://g.example"}};
+  assert_status(&c, 78);
+  assert_holds(&c.err, "\"https://g.example\": host, or host:port");
+  command_free(&c);
+  c = (command){.arguments = {"plan", "--webhook", "g.example"}};
   assert_status(&c, 2);
   command_free(&c);
 }
@@ -454,6 +474,7 @@ int main(void) {
       IN_SCRATCH(people_see_one_hook_line_by_line),
       IN_SCRATCH(a_run_has_the_hooks_of_a_trusted_directory),
       IN_SCRATCH(a_chat_takes_a_change_of_its_hooks_once_it_is_trusted),
+      IN_SCRATCH(webhooks_go_where_the_operator_allows),
       IN_SCRATCH(every_program_is_in_a_sandbox_where_the_operator_demands_it),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * turnphase-webhook HOST URL: posts standard input to the URL as JSON, and prints what is answered with status 2xx.
+ * Follows no redirect, uses no proxy, and goes to no other host than the one that was allowed. Headers are in its
+ * environment (webhook.h). */
+#include <curl/curl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "domains/declared/webhook.h"
+
+typedef struct bytes {
+  char *data;
+  size_t size, capacity;
+} bytes;
+
+static int refuse(int status, const char *what, const char *why) {
+  fprintf(stderr, "%s%s%s\n", what, why ? ": " : "", why ? why : "");
+  return status;
+}
+
+static bool add(bytes *b, const char *data, size_t size) {
+  if (b->size + size > b->capacity) {
+    size_t capacity = 2 * (b->size + size);
+    char *grown = realloc(b->data, capacity);
+    if (!grown) return false;
+    b->data = grown;
+    b->capacity = capacity;
+  }
+  memcpy(b->data + b->size, data, size);
+  b->size += size;
+  return true;
+}
+
+static bool read_input(bytes *b) {
+  char piece[65536];
+  for (size_t size; (size = fread(piece, 1, sizeof piece, stdin)) > 0;)
+    if (!add(b, piece, size)) return false;
+  return !ferror(stdin);
+}
+
+/* Anything but the size ends the transfer. */
+static size_t on_body(char *data, size_t one, size_t size, void *ctx) {
+  bytes *b = ctx;
+  (void)one;
+  return b->size + size <= TP__WEBHOOK_ANSWER_MAX && add(b, data, size) ? size : 0;
+}
+
+/* What was allowed is the host as turnphase reads the URL; libcurl must read the same. */
+static bool is_host(CURLU *url, const char *host) {
+  char *found = NULL;
+  bool is_same = curl_url_get(url, CURLUPART_HOST, &found, 0) == CURLUE_OK && strcasecmp(found, host) == 0;
+  curl_free(found);
+  return is_same;
+}
+
+static struct curl_slist *read_headers(void) {
+  struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
+  headers = curl_slist_append(headers, "Expect:");
+  for (int i = 0; i < TP__WEBHOOK_HEADERS_MAX; i++) {
+    char name[64];
+    snprintf(name, sizeof name, TP__WEBHOOK_HEADER "%d", i);
+    const char *line = getenv(name);
+    if (!line) break;
+    headers = curl_slist_append(headers, line);
+  }
+  return headers;
+}
+
+static void set_options(CURL *easy, CURLU *url, struct curl_slist *headers, const bytes *input, bytes *answer) {
+  curl_easy_setopt(easy, CURLOPT_CURLU, url);
+  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
+  curl_easy_setopt(easy, CURLOPT_PROXY, "");
+  curl_easy_setopt(easy, CURLOPT_USERAGENT, "turnphase");
+  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+  curl_easy_setopt(easy, CURLOPT_POST, 1L);
+  curl_easy_setopt(easy, CURLOPT_POSTFIELDS, input->data ? input->data : "");
+  curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)input->size);
+  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+  curl_easy_setopt(easy, CURLOPT_WRITEDATA, answer);
+}
+
+static int refuse_status(CURL *easy, long status) {
+  char what[64];
+  char *to = NULL;
+  curl_easy_getinfo(easy, CURLINFO_REDIRECT_URL, &to);
+  snprintf(what, sizeof what, to ? "HTTP status %ld, to" : "HTTP status %ld", status);
+  return refuse(TP__WEBHOOK_UNANSWERED, what, to ? to : NULL);
+}
+
+static int judge(CURL *easy, CURLcode code, const bytes *answer) {
+  long status = 0;
+  curl_off_t connected_us = 0;
+  curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+  curl_easy_getinfo(easy, CURLINFO_PRETRANSFER_TIME_T, &connected_us);
+  if (code == CURLE_WRITE_ERROR) return refuse(TP__WEBHOOK_UNANSWERED, "the answer is longer than 1 MiB", NULL);
+  if (code != CURLE_OK && connected_us == 0)
+    return refuse(TP__WEBHOOK_UNREACHABLE, "no connection", curl_easy_strerror(code));
+  if (code != CURLE_OK) return refuse(TP__WEBHOOK_UNANSWERED, "no whole answer", curl_easy_strerror(code));
+  if (status < 200 || status > 299) return refuse_status(easy, status);
+  if (fwrite(answer->data, 1, answer->size, stdout) != answer->size || fflush(stdout) != 0)
+    return refuse(TP__WEBHOOK_UNANSWERED, "the answer could not be written", NULL);
+  return 0;
+}
+
+static int post(const char *host, const char *text) {
+  bytes input = {0}, answer = {0};
+  CURL *easy = curl_easy_init();
+  CURLU *url = curl_url();
+  struct curl_slist *headers = read_headers();
+  int status;
+  if (!easy || !url || !headers || !read_input(&input)) {
+    status = refuse(TP__WEBHOOK_UNANSWERED, "no memory for the request", NULL);
+  } else if (curl_url_set(url, CURLUPART_URL, text, 0) != CURLUE_OK || !is_host(url, host)) {
+    status = refuse(TP__WEBHOOK_UNREACHABLE, "the URL is not of the host that was allowed", host);
+  } else {
+    set_options(easy, url, headers, &input, &answer);
+    status = judge(easy, curl_easy_perform(easy), &answer);
+  }
+  curl_slist_free_all(headers);
+  curl_easy_cleanup(easy);
+  curl_url_cleanup(url);
+  free(input.data);
+  free(answer.data);
+  return status;
+}
+
+int main(int argc, char **argv) {
+  if (argc != 3) return refuse(2, "usage: turnphase-webhook HOST URL", NULL);
+  if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+    return refuse(TP__WEBHOOK_UNREACHABLE, "libcurl cannot be used", NULL);
+  int status = post(argv[1], argv[2]);
+  curl_global_cleanup();
+  return status;
+}
