@@ -4,18 +4,27 @@
 #ifndef TEST_HOOK_FILES_H
 #define TEST_HOOK_FILES_H
 
+#include <sys/stat.h>
+
 #include "tests/support/directory.h"
 #include "tests/support/host.h"
 #include "turnphase/declared.h"
 
-static inline void write_named(const char *name, const char *text) {
-  char file[160];
+/* In one step, so that one write is one change. */
+static inline void write_file(const char *name, const char *text, mode_t mode) {
+  char file[160], other[160];
   snprintf(file, sizeof file, "%s/%s", directory, name);
-  FILE *stream = fopen(file, "we");
+  snprintf(other, sizeof other, "%s.new", directory);
+  FILE *stream = fopen(other, "we");
   assert_non_null(stream);
   assert_true(fputs(text, stream) >= 0);
   assert_int_equal(fclose(stream), 0);
+  assert_int_equal(chmod(other, mode), 0);
+  assert_int_equal(rename(other, file), 0);
 }
+
+static inline void write_named(const char *name, const char *text) { write_file(name, text, 0600); }
+static inline void write_program(const char *name, const char *text) { write_file(name, text, 0700); }
 
 /* Programs run in the test's directory, too. */
 static inline tp_hooks_options hooks_options(void) {

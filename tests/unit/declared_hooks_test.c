@@ -14,40 +14,8 @@
 
 #include "domains/declared/glob.h"
 #include "domains/declared/sha256.h"
-#include "tests/support/directory.h"
-#include "tests/support/host.h"
+#include "tests/support/hook_files.h"
 #include "tests/support/json_value.h"
-#include "turnphase/declared.h"
-
-/* ---- a directory of hooks ---- */
-
-static void write_named(const char *name, const char *text, mode_t mode) {
-  char file[160];
-  snprintf(file, sizeof file, "%s/%s", directory, name);
-  int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
-  assert_true(fd >= 0);
-  assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-  close(fd);
-}
-
-static tp_status read_hooks(tp_runtime *runtime, tp_hooks **ret_hooks, tp_fault *fault) {
-  tp_hooks_options options = {.struct_size = sizeof options, .directory = directory, .root = directory};
-  return tp_hooks_read(runtime, &options, ret_hooks, fault);
-}
-
-/* A runtime with what is in the directory. */
-static tp_runtime *open_with(const tp_runtime_options *options) {
-  tp_runtime *runtime = open_runtime(options);
-  tp_hooks *hooks;
-  tp_fault fault = {0};
-  if (read_hooks(runtime, &hooks, &fault) != TP_OK) fail_msg("%s:%u: %s", fault.subject, fault.line, fault.message);
-  tp_status status = tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault);
-  if (status != TP_OK) fail_msg("%s: %s", fault.subject, fault.message);
-  tp_hooks_free(hooks);
-  return runtime;
-}
-
-static tp_runtime *open_with_hooks(void) { return open_with(NULL); }
 
 /* tool.pre of a call of `shell`. */
 static tp_phase_result gate(tp_turn *turn) {
@@ -99,8 +67,8 @@ static void a_guard_that_cannot_answer_denies_and_says_which_failure(void **stat
     char yaml[512];
     snprintf(yaml, sizeof yaml, "id: guard\nevent_type: PreAbilityCall\nhandler:\n  timeout_ms: 200\n  command: %s\n",
              row->command);
-    write_named("a.yaml", yaml, 0600);
-    tp_runtime *runtime = open_with_hooks();
+    write_named("a.yaml", yaml);
+    tp_runtime *runtime = open_with_hooks(NULL);
     tp_turn *turn = begin_bare(runtime, 60000);
     tp_phase_result result = gate(turn);
     if (result.outcome != TP_ERR_DENIED) fail_msg("%s: %s", row->name, tp_status_name(result.outcome));
@@ -176,12 +144,12 @@ static void the_strictest_of_exit_code_continue_and_signals_wins(void **state) {
     const said *row = &saids[i];
     char script[512];
     snprintf(script, sizeof script, "#!/bin/sh\n%s\n", row->script);
-    write_named("guard.sh", script, 0700);
+    write_program("guard.sh", script);
     char yaml[256];
     snprintf(yaml, sizeof yaml, "id: guard\nevent: tool.pre\n%shandler: {command: ./guard.sh, timeout_ms: 20000}\n",
              row->more);
-    write_named("a.yaml", yaml, 0600);
-    tp_runtime *runtime = open_with_hooks();
+    write_named("a.yaml", yaml);
+    tp_runtime *runtime = open_with_hooks(NULL);
     tp_turn *turn = begin_bare(runtime, 60000);
     tp_phase_result result = gate(turn);
     if (result.outcome != row->outcome || result.verdict != row->verdict)
@@ -213,9 +181,10 @@ static void a_block_in_a_phase_without_verdicts_fails_it_where_the_policy_in_for
     char yaml[256];
     snprintf(yaml, sizeof yaml, "id: gate\nevent: session.start\n%s"
              "handler: {command: [sh, -c, 'echo not ready >&2; exit 1'], timeout_ms: 20000}\n", rows[i].own);
-    write_named("a.yaml", yaml, 0600);
+    write_named("a.yaml", yaml);
     tp_runtime_options options = {.struct_size = sizeof options, .hook_failure = rows[i].runtime};
-    tp_runtime *runtime = open_with(&options);
+    tp_runtime *runtime = open_runtime(&options);
+    commit_hooks(runtime, NULL);
     tp_turn *turn = begin_bare(runtime, 60000);
     tp_phase_result result = {.struct_size = sizeof result};
     assert_int_equal(tp_phase_run(turn, TP_PHASE_SESSION_START, NULL, &result, NULL), TP_OK);
@@ -235,8 +204,8 @@ static void a_block_in_a_phase_without_verdicts_fails_it_where_the_policy_in_for
 
 static void a_program_gets_one_line_of_json_with_ids_and_payload(void **state) {
   (void)state;
-  write_named("a.yaml", "id: keep\nevent_type: PreAbilityCall\nhandler: {command: [sh, -c, 'cat > got']}\n", 0600);
-  tp_runtime *runtime = open_with_hooks();
+  write_named("a.yaml", "id: keep\nevent_type: PreAbilityCall\nhandler: {command: [sh, -c, 'cat > got']}\n");
+  tp_runtime *runtime = open_with_hooks(NULL);
   tp_turn *turn;
   tp_turn_request request = {.struct_size = sizeof request, .id = "t-1", .mode = "plan"};
   assert_int_equal(tp_turn_begin_bare(runtime, &request, &turn, NULL), TP_OK);
@@ -257,9 +226,9 @@ static void a_program_gets_one_line_of_json_with_ids_and_payload(void **state) {
 
 static void log_and_save_json_write_the_context_to_files(void **state) {
   (void)state;
-  write_named("a.yaml", "id: log\nevent: tool.pre\nhandler: {kind: log, path: events.jsonl}\n", 0600);
-  write_named("b.yaml", "id: save\nevent: tool.pre\nhandler: {kind: save_json, path: last.json}\n", 0600);
-  tp_runtime *runtime = open_with_hooks();
+  write_named("a.yaml", "id: log\nevent: tool.pre\nhandler: {kind: log, path: events.jsonl}\n");
+  write_named("b.yaml", "id: save\nevent: tool.pre\nhandler: {kind: save_json, path: last.json}\n");
+  tp_runtime *runtime = open_with_hooks(NULL);
   tp_turn *turn = begin_bare(runtime, 60000);
   for (int i = 0; i < 3; i++) assert_int_equal(gate(turn).outcome, TP_OK);
   tp_turn_end(turn);
@@ -283,8 +252,8 @@ static void approve_asks_a_person_about_the_calls_that_it_matches(void **state) 
     char yaml[256];
     snprintf(yaml, sizeof yaml, "id: a\nevent: tool.pre\nmatch: {ability_scope: '%s'}\nhandler: {kind: approve%s}\n",
              cases[i].scope, cases[i].more);
-    write_named("a.yaml", yaml, 0600);
-    tp_runtime *runtime = open_with_hooks();
+    write_named("a.yaml", yaml);
+    tp_runtime *runtime = open_with_hooks(NULL);
     tp_turn *turn = begin_bare(runtime, 60000);
     tp_phase_result result = gate(turn);
     assert_int_equal(result.outcome, TP_OK);
@@ -298,10 +267,10 @@ static void approve_asks_a_person_about_the_calls_that_it_matches(void **state) 
 static void match_decides_whether_a_hook_runs(void **state) {
   (void)state;
   write_named("b.yaml", "id: shell\nevent: tool.pre\nmatch: {ability_scope: ['web.*', 'shell.*']}\n"
-                        "handler: {command: [sh, -c, 'echo shell >&2; exit 1']}\n", 0600);
+                        "handler: {command: [sh, -c, 'echo shell >&2; exit 1']}\n");
   write_named("a.yaml", "id: web\nevent: tool.pre\nmatch: {ability_scope: 'web.*'}\n"
-                        "handler: {command: [sh, -c, 'echo web >&2; exit 1']}\n", 0600);
-  tp_runtime *runtime = open_with_hooks();
+                        "handler: {command: [sh, -c, 'echo web >&2; exit 1']}\n");
+  tp_runtime *runtime = open_with_hooks(NULL);
   tp_turn *turn = begin_bare(runtime, 60000);
   tp_phase_result result = gate(turn);
   assert_int_equal(result.outcome, TP_ERR_DENIED);
@@ -314,8 +283,8 @@ static void match_decides_whether_a_hook_runs(void **state) {
 static void a_hook_that_nobody_waits_for_runs_and_cannot_block(void **state) {
   (void)state;
   write_named("a.yaml", "id: late\nevent: tool.pre\nblocking: false\n"
-                        "handler: {command: [sh, -c, 'touch ran; echo hi; exit 1']}\n", 0600);
-  tp_runtime *runtime = open_with_hooks();
+                        "handler: {command: [sh, -c, 'touch ran; echo hi; exit 1']}\n");
+  tp_runtime *runtime = open_with_hooks(NULL);
   tp_turn *turn = begin_bare(runtime, 60000);
   assert_int_equal(gate(turn).outcome, TP_OK);
   tp_turn_end(turn);
@@ -330,8 +299,8 @@ static void a_hook_that_nobody_waits_for_runs_and_cannot_block(void **state) {
 
 static void a_runtime_that_ends_kills_the_programs_of_its_hooks(void **state) {
   (void)state;
-  write_named("a.yaml", "id: slow\nevent: tool.pre\nblocking: false\nhandler: {command: [sleep, '100']}\n", 0600);
-  tp_runtime *runtime = open_with_hooks();
+  write_named("a.yaml", "id: slow\nevent: tool.pre\nblocking: false\nhandler: {command: [sleep, '100']}\n");
+  tp_runtime *runtime = open_with_hooks(NULL);
   tp_turn *turn = begin_bare(runtime, 60000);
   for (int i = 0; i < 10; i++) assert_int_equal(gate(turn).outcome, TP_OK);
   tp_turn_end(turn);
@@ -387,10 +356,10 @@ static void a_wrong_file_is_refused_with_its_place_and_a_remedy(void **state) {
   tp_runtime *runtime = open_runtime(NULL);
   for (size_t i = 0; i < sizeof refuseds / sizeof refuseds[0]; i++) {
     const refused *row = &refuseds[i];
-    write_named("a.yaml", row->yaml, 0600);
+    write_named("a.yaml", row->yaml);
     tp_hooks *hooks;
     tp_fault fault = {0};
-    tp_status status = read_hooks(runtime, &hooks, &fault);
+    tp_status status = read_hooks(runtime, NULL, &hooks, &fault);
     if (status != row->status) fail_msg("%s: %s %s", row->yaml, tp_status_name(status), fault.message);
     if (!strstr(fault.message, row->part)) fail_msg("%s: %s", row->yaml, fault.message);
     if (row->line && (fault.line != row->line || fault.column != row->column))
@@ -410,9 +379,9 @@ static void keep_text(void *ctx, const char *text, size_t size) {
 
 static void registered_hook_says_its_file_line_and_kind(void **state) {
   (void)state;
-  write_named("a.yaml", "# a guard\nid: a\nevent: tool.pre\n" HANDLER, 0600);
-  write_named("b.yaml", "event: turn.post_turn\nhandler: {kind: log, path: b.log}\nsummary: s\nid: b\n", 0600);
-  tp_runtime *runtime = open_with_hooks();
+  write_named("a.yaml", "# a guard\nid: a\nevent: tool.pre\n" HANDLER);
+  write_named("b.yaml", "event: turn.post_turn\nhandler: {kind: log, path: b.log}\nsummary: s\nid: b\n");
+  tp_runtime *runtime = open_with_hooks(NULL);
   static char page[16384];
   page[0] = '\0';
   assert_int_equal(tp_plan_print(runtime, TP_PHASE_NONE, TP_PLAN_TABLE, keep_text, page), TP_OK);
@@ -426,19 +395,19 @@ static void registered_hook_says_its_file_line_and_kind(void **state) {
 
 static void a_directory_is_committed_whole_or_not_at_all(void **state) {
   (void)state;
-  write_named("a.yaml", "id: a\nevent: tool.pre\n" HANDLER, 0600);
-  write_named("b.yaml", "id: b\nevent: tool.pre\nafter: nobody\n" HANDLER, 0600);
+  write_named("a.yaml", "id: a\nevent: tool.pre\n" HANDLER);
+  write_named("b.yaml", "id: b\nevent: tool.pre\nafter: nobody\n" HANDLER);
   tp_runtime *runtime = open_runtime(NULL);
   tp_hooks *hooks;
   tp_fault fault = {0};
-  assert_int_equal(read_hooks(runtime, &hooks, &fault), TP_OK);
+  assert_int_equal(read_hooks(runtime, NULL, &hooks, &fault), TP_OK);
   assert_int_equal(tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault), TP_ERR_MISSING_DEPENDENCY);
   assert_non_null(strstr(fault.subject, "/b.yaml"));
   assert_int_equal(fault.line, 1);
   assert_int_equal(tp_subscription_kill(runtime, "a", true, NULL), TP_ERR_NOT_FOUND);
   tp_hooks_free(hooks);
-  write_named("b.yaml", "id: a\nevent: tool.pre\n" HANDLER, 0600);
-  assert_int_equal(read_hooks(runtime, &hooks, &fault), TP_ERR_DUPLICATE_ID);
+  write_named("b.yaml", "id: a\nevent: tool.pre\n" HANDLER);
+  assert_int_equal(read_hooks(runtime, NULL, &hooks, &fault), TP_ERR_DUPLICATE_ID);
   assert_non_null(strstr(fault.message, "/a.yaml"));
   tp_runtime_free(runtime);
 }
@@ -447,20 +416,20 @@ static void a_directory_is_committed_whole_or_not_at_all(void **state) {
 
 static void nothing_runs_of_a_directory_that_is_not_trusted(void **state) {
   (void)state;
-  write_named("a.yaml", "id: a\nevent: tool.pre\nhandler: {command: ./guard.sh}\n", 0600);
-  write_named("guard.sh", "#!/bin/sh\nexit 0\n", 0700);
+  write_named("a.yaml", "id: a\nevent: tool.pre\nhandler: {command: ./guard.sh}\n");
+  write_program("guard.sh", "#!/bin/sh\nexit 0\n");
   tp_runtime *runtime = open_runtime(NULL);
   tp_hooks *hooks;
   tp_fault fault = {0};
-  assert_int_equal(read_hooks(runtime, &hooks, &fault), TP_OK);
+  assert_int_equal(read_hooks(runtime, NULL, &hooks, &fault), TP_OK);
   char hash[65];
   snprintf(hash, sizeof hash, "%s", tp_hooks_hash(hooks));
   assert_int_equal(tp_hooks_commit(hooks, NULL, NULL, NULL, &fault), TP_ERR_USAGE);
   assert_non_null(strstr(fault.message, hash));
   assert_int_equal(tp_hooks_commit(hooks, NULL, "0", NULL, &fault), TP_ERR_USAGE);
   tp_hooks_free(hooks);
-  write_named("guard.sh", "#!/bin/sh\nexit 1\n", 0700);
-  assert_int_equal(read_hooks(runtime, &hooks, &fault), TP_OK);
+  write_program("guard.sh", "#!/bin/sh\nexit 1\n");
+  assert_int_equal(read_hooks(runtime, NULL, &hooks, &fault), TP_OK);
   assert_string_not_equal(tp_hooks_hash(hooks), hash);
   assert_int_equal(tp_hooks_commit(hooks, NULL, hash, NULL, &fault), TP_ERR_USAGE);
   tp_hooks_free(hooks);
@@ -469,12 +438,12 @@ static void nothing_runs_of_a_directory_that_is_not_trusted(void **state) {
 
 static void a_program_that_changed_since_it_was_trusted_does_not_run(void **state) {
   (void)state;
-  write_named("a.yaml", "id: a\nevent: tool.pre\nhandler: {command: [sh, guard.sh]}\n", 0600);
-  write_named("guard.sh", "exit 0\n", 0600);
-  tp_runtime *runtime = open_with_hooks();
+  write_named("a.yaml", "id: a\nevent: tool.pre\nhandler: {command: [sh, guard.sh]}\n");
+  write_named("guard.sh", "exit 0\n");
+  tp_runtime *runtime = open_with_hooks(NULL);
   tp_turn *turn = begin_bare(runtime, 60000);
   assert_int_equal(gate(turn).outcome, TP_OK);
-  write_named("guard.sh", "exit 0 # changed\n", 0600);
+  write_named("guard.sh", "exit 0 # changed\n");
   tp_phase_result result = gate(turn);
   assert_int_equal(result.outcome, TP_ERR_DENIED);
   assert_int_equal(result.why, TP_REASON_CANNOT_START);
@@ -484,9 +453,9 @@ static void a_program_that_changed_since_it_was_trusted_does_not_run(void **stat
 
 static void the_environment_switches_all_declared_hooks_off(void **state) {
   (void)state;
-  write_named("a.yaml", "id: a\nevent: tool.pre\nhandler: {command: ['false']}\n", 0600);
+  write_named("a.yaml", "id: a\nevent: tool.pre\nhandler: {command: ['false']}\n");
   setenv("TURNPHASE_DISABLE_HOOKS", "1", 1);
-  tp_runtime *runtime = open_with_hooks();
+  tp_runtime *runtime = open_with_hooks(NULL);
   unsetenv("TURNPHASE_DISABLE_HOOKS");
   tp_turn *turn = begin_bare(runtime, 60000);
   assert_int_equal(gate(turn).outcome, TP_OK);
@@ -510,10 +479,10 @@ static void the_file_of_the_seed_is_read_with_all_its_keys(void **state) {
   write_named("a.yaml", "id: ability_usage_tracker\nevent_type: PostAbilityCall\nenabled: true\nblocking: false\n"
                         "summary: >\n  Track each ability call.\nmatch:\n  ability_scope: '*'\n"
                         "  min_duration_ms: 100\nhandler:\n  kind: script\n  command: ./tracker.py\n"
-                        "effects:\n  - append_to: .system/logs/slow_abilities.log\n", 0600);
+                        "effects:\n  - append_to: .system/logs/slow_abilities.log\n");
   tp_runtime *runtime = open_runtime(NULL);
   tp_hooks *hooks;
-  assert_int_equal(read_hooks(runtime, &hooks, NULL), TP_OK);
+  assert_int_equal(read_hooks(runtime, NULL, &hooks, NULL), TP_OK);
   size_t count = 0;
   assert_int_equal(tp_hooks_each(hooks, count_info, &count), 1);
   assert_int_equal(count, 1);
@@ -543,9 +512,9 @@ static void watch(void *ctx, const tp_hook_program *program) {
 
 static void one_hook_runs_alone_and_its_program_is_shown(void **state) {
   (void)state;
-  write_named("a.yaml", "id: other\nevent: tool.pre\nhandler: {command: [sh, -c, 'touch ran']}\n", 0600);
+  write_named("a.yaml", "id: other\nevent: tool.pre\nhandler: {command: [sh, -c, 'touch ran']}\n");
   write_named("b.yaml", "id: guard\nenabled: false\nevent: tool.pre\nrequires: other\n"
-                        "handler: {command: [sh, -c, 'echo out; echo no >&2; exit 3']}\n", 0600);
+                        "handler: {command: [sh, -c, 'echo out; echo no >&2; exit 3']}\n");
   tp_runtime *runtime = open_runtime(NULL);
   watched w = {.ended = LATCH};
   tp_hooks_options options = {.struct_size = sizeof options,
@@ -583,7 +552,7 @@ static void one_hook_runs_alone_and_its_program_is_shown(void **state) {
 
 static void after_the_free_of_hooks_no_program_is_shown(void **state) {
   (void)state;
-  write_named("a.yaml", "id: guard\nevent: tool.pre\nhandler: {command: ['true']}\n", 0600);
+  write_named("a.yaml", "id: guard\nevent: tool.pre\nhandler: {command: ['true']}\n");
   tp_runtime *runtime = open_runtime(NULL);
   watched w = {.ended = LATCH};
   tp_hooks_options options = {.struct_size = sizeof options,

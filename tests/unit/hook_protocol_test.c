@@ -13,35 +13,8 @@
 #include <cmocka.h>
 
 #include "domains/declared/hook_protocol.h"
-#include "tests/support/directory.h"
-#include "tests/support/host.h"
+#include "tests/support/hook_files.h"
 #include "tests/support/json_value.h"
-#include "turnphase/declared.h"
-
-static void write_named(const char *name, const char *text) {
-  char file[160];
-  snprintf(file, sizeof file, "%s/%s", directory, name);
-  FILE *stream = fopen(file, "we");
-  assert_non_null(stream);
-  assert_true(fputs(text, stream) >= 0);
-  assert_int_equal(fclose(stream), 0);
-}
-
-static tp_status read_hooks(tp_runtime *runtime, tp_hooks **ret_hooks, tp_fault *fault) {
-  tp_hooks_options options = {.struct_size = sizeof options, .directory = directory, .root = directory};
-  return tp_hooks_read(runtime, &options, ret_hooks, fault);
-}
-
-static tp_runtime *open_with_hooks(void) {
-  tp_runtime *runtime = open_runtime(NULL);
-  tp_hooks *hooks;
-  tp_fault fault = {0};
-  if (read_hooks(runtime, &hooks, &fault) != TP_OK) fail_msg("%s:%u: %s", fault.subject, fault.line, fault.message);
-  tp_status status = tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault);
-  if (status != TP_OK) fail_msg("%s: %s", fault.subject, fault.message);
-  tp_hooks_free(hooks);
-  return runtime;
-}
 
 static const char shell_call[] = "{'command': 'rm -rf /', 'cmd': 'x'}";
 
@@ -225,7 +198,7 @@ static tp_phase_result run_row(const row *r, const char *more, tp_runtime **ret_
   snprintf(yaml, sizeof yaml, "id: guard\nprotocol: %s\nevent: %s\n%shandler: {command: [sh, guard.sh], "
            "timeout_ms: %d}\n", protocol_of(r->event), r->event, more, strstr(r->script, "sleep") ? 200 : 20000);
   write_named("a.yaml", yaml);
-  *ret_runtime = open_with_hooks();
+  *ret_runtime = open_with_hooks(NULL);
   *ret_turn = begin_bare(*ret_runtime, 60000);
   return run_event(*ret_turn, r->event, "Bash", writer);
 }
@@ -347,7 +320,7 @@ static void a_program_gets_one_line_with_the_fields_of_its_host(void **state) {
              "tools: {shell: {name: Bash, arguments: {cmd: timeout}}, write: Write}\n"
              "handler: {command: [sh, -c, 'cat > got']}\n", gets[i].event);
     write_named("a.yaml", yaml);
-    tp_runtime *runtime = open_with_hooks();
+    tp_runtime *runtime = open_with_hooks(NULL);
     tp_turn *turn = begin_bare(runtime, 60000);
     assert_int_equal(run_event(turn, gets[i].event, gets[i].tool, writer).outcome, TP_OK);
     assert_got(gets[i].got);
@@ -362,7 +335,7 @@ static void paths_of_files_are_absolute_and_the_project_is_in_the_environment(vo
   write_named("a.yaml",
               "id: keep\nprotocol: claude-code\nevent: PreToolUse\nplugin_root: /plug\n"
               "handler: {command: [sh, -c, 'cat > got; echo $CLAUDE_PROJECT_DIR $CLAUDE_PLUGIN_ROOT >> got']}\n");
-  tp_runtime *runtime = open_with_hooks();
+  tp_runtime *runtime = open_with_hooks(NULL);
   tp_turn *turn = begin_bare(runtime, 60000);
   tp_writer *writer;
   assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
@@ -451,7 +424,7 @@ static void a_hook_runs_for_the_names_that_tools_have_there(void **state) {
     snprintf(yaml, sizeof yaml, "id: a\nprotocol: claude-code\nevent: %s\nmatch: {matcher: 'Bash|Edit'}\n"
              "tools: {shell: Bash}\nhandler: {command: ['true']}\n", cases[i].event);
     write_named("a.yaml", yaml);
-    tp_runtime *runtime = open_with_hooks();
+    tp_runtime *runtime = open_with_hooks(NULL);
     tp_turn *turn = begin_bare(runtime, 60000);
     tp_phase_result result = run_event(turn, cases[i].event, cases[i].tool, writer);
     bool ran = tp_phase_result_run(&result, 0)->state == TP_STATE_SUCCEEDED;
@@ -494,7 +467,7 @@ static void a_wrong_file_of_a_protocol_is_refused_with_its_place(void **state) {
     write_named("a.yaml", cases[i].yaml);
     tp_hooks *hooks;
     tp_fault fault = {0};
-    assert_int_not_equal(read_hooks(runtime, &hooks, &fault), TP_OK);
+    assert_int_not_equal(read_hooks(runtime, NULL, &hooks, &fault), TP_OK);
     if (!strstr(fault.message, cases[i].part) || fault.line != cases[i].line || fault.column != cases[i].column)
       fail_msg("%s: %u:%u: %s", cases[i].yaml, fault.line, fault.column, fault.message);
   }

@@ -10,19 +10,8 @@
 
 #include <cmocka.h>
 
-#include "tests/support/directory.h"
-#include "tests/support/host.h"
+#include "tests/support/hook_files.h"
 #include "tests/support/json_value.h"
-#include "turnphase/declared.h"
-
-static void write_named(const char *name, const char *text) {
-  char file[160];
-  snprintf(file, sizeof file, "%s/%s", directory, name);
-  FILE *stream = fopen(file, "we");
-  assert_non_null(stream);
-  assert_true(fputs(text, stream) >= 0);
-  assert_int_equal(fclose(stream), 0);
-}
 
 /* ---- a tool that says what it was called with ---- */
 
@@ -45,18 +34,15 @@ static tp_answer run_tool(void *self, tp_tool_run *run) {
   return w->fails ? tp_tool_error(run, tp_text_of(text)) : tp_tool_ok(run, tp_text_of(text));
 }
 
-static tp_status read_hooks(tp_runtime *runtime, tp_grant grants, tp_hooks **ret_hooks, tp_fault *fault) {
-  tp_hooks_options options = {
-      .struct_size = sizeof options, .directory = directory, .root = directory, .grants = grants};
-  return tp_hooks_read(runtime, &options, ret_hooks, fault);
+static tp_hooks_options options_with(tp_grant grants) {
+  tp_hooks_options options = hooks_options();
+  options.grants = grants;
+  return options;
 }
 
-static void commit_hooks(tp_runtime *runtime) {
-  tp_hooks *hooks;
-  tp_fault fault = {0};
-  if (read_hooks(runtime, TP_GRANT_REWRITE, &hooks, &fault) != TP_OK) fail_msg("%u: %s", fault.line, fault.message);
-  if (tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault) != TP_OK) fail_msg("%s", fault.message);
-  tp_hooks_free(hooks);
+static tp_status read_with(tp_runtime *runtime, tp_grant grants, tp_hooks **ret_hooks, tp_fault *fault) {
+  tp_hooks_options options = options_with(grants);
+  return read_hooks(runtime, &options, ret_hooks, fault);
 }
 
 static void open_world(world *w) {
@@ -72,7 +58,8 @@ static void open_world(world *w) {
   w->brings = (act){.emits = &w->bundle, .emit_count = 1};
   const hook tools = {.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &w->brings};
   add_hooks(w->runtime, &tools, 1);
-  commit_hooks(w->runtime);
+  tp_hooks_options options = options_with(TP_GRANT_REWRITE);
+  commit_hooks(w->runtime, &options);
   w->turn = begin_bare(w->runtime, 60000);
   assert_int_equal(run_phase(w->turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL).outcome, TP_OK);
 }
@@ -277,7 +264,7 @@ static void rewriting_needs_the_grant_and_a_place(void **state) {
     tp_hooks *hooks = NULL;
     tp_fault fault = {0};
     write_hook(cases[i].event, "true", cases[i].more);
-    assert_int_equal(read_hooks(runtime, cases[i].grants, &hooks, &fault), cases[i].status);
+    assert_int_equal(read_with(runtime, cases[i].grants, &hooks, &fault), cases[i].status);
     if (cases[i].status == TP_OK) tp_hooks_free(hooks);
     else if (fault.line != cases[i].line || !strstr(fault.message, cases[i].part))
       fail_msg("%zu: %u: %s", i, fault.line, fault.message);
@@ -285,7 +272,7 @@ static void rewriting_needs_the_grant_and_a_place(void **state) {
   tp_hooks *hooks;
   tp_fault fault = {0};
   write_named("a.yaml", "id: a\nevent: tool.pre\nrewrite: true\nhandler: {command: ./x}\n");
-  assert_int_equal(read_hooks(runtime, TP_GRANT_REWRITE, &hooks, &fault), TP_ERR_MALFORMED);
+  assert_int_equal(read_with(runtime, TP_GRANT_REWRITE, &hooks, &fault), TP_ERR_MALFORMED);
   assert_non_null(strstr(fault.message, "belongs to a protocol"));
   tp_runtime_free(runtime);
 }
@@ -302,7 +289,7 @@ static void listing_says_who_rewrites(void **state) {
     tp_hooks *hooks;
     tp_hook_info info;
     write_hook("PostToolUse", "true", i ? "rewrite: true\n" : "");
-    assert_int_equal(read_hooks(runtime, TP_GRANT_REWRITE, &hooks, NULL), TP_OK);
+    assert_int_equal(read_with(runtime, TP_GRANT_REWRITE, &hooks, NULL), TP_OK);
     assert_int_equal(tp_hooks_each(hooks, note_info, &info), 1);
     assert_int_equal(info.rewrites, i);
     assert_int_equal(info.phase, i ? TP_PHASE_TOOL_RESULT : TP_PHASE_TOOL_POST);

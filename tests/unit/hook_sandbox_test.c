@@ -10,31 +10,23 @@
 #include <cmocka.h>
 
 #include "domains/declared/sandbox.h"
-#include "tests/support/directory.h"
-#include "tests/support/host.h"
-#include "turnphase/declared.h"
-
-static void write_named(const char *name, const char *text) {
-  char file[160];
-  snprintf(file, sizeof file, "%s/%s", directory, name);
-  FILE *stream = fopen(file, "we");
-  assert_non_null(stream);
-  assert_true(fputs(text, stream) >= 0);
-  assert_int_equal(fclose(stream), 0);
-}
+#include "tests/support/hook_files.h"
 
 static const char *helper(void) {
   const char *found = getenv("TURNPHASE_SANDBOX"); /* the build sets it */
   return found ? found : "";
 }
 
+static tp_hooks_options options_with(const char *with, bool all) {
+  tp_hooks_options options = hooks_options();
+  options.sandbox_helper = with;
+  options.sandbox_all = all;
+  return options;
+}
+
 static tp_status read_with(tp_runtime *runtime, const char *with, bool all, tp_hooks **ret_hooks, tp_fault *fault) {
-  tp_hooks_options options = {.struct_size = sizeof options,
-                              .directory = directory,
-                              .root = directory,
-                              .sandbox_helper = with,
-                              .sandbox_all = all};
-  return tp_hooks_read(runtime, &options, ret_hooks, fault);
+  tp_hooks_options options = options_with(with, all);
+  return read_hooks(runtime, &options, ret_hooks, fault);
 }
 
 /* One guard whose program is a script of the shell. */
@@ -47,12 +39,8 @@ static void write_guard(const char *script, const char *sandbox, const char *kin
 }
 
 static tp_phase_result run_guard(bool all, tp_runtime **ret_runtime, tp_turn **ret_turn) {
-  tp_hooks *hooks;
-  tp_fault fault = {0};
-  *ret_runtime = open_runtime(NULL);
-  if (read_with(*ret_runtime, helper(), all, &hooks, &fault) != TP_OK) fail_msg("%u: %s", fault.line, fault.message);
-  if (tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault) != TP_OK) fail_msg("%s", fault.message);
-  tp_hooks_free(hooks);
+  tp_hooks_options options = options_with(helper(), all);
+  *ret_runtime = open_with_hooks(&options);
   *ret_turn = begin_bare(*ret_runtime, 60000);
   return run_phase(*ret_turn, TP_PHASE_TOOL_PRE, NULL);
 }

@@ -9,32 +9,7 @@
 
 #include <cmocka.h>
 
-#include "tests/support/directory.h"
-#include "tests/support/host.h"
-#include "turnphase/declared.h"
-
-static void write_named(const char *name, const char *text) {
-  char file[160];
-  snprintf(file, sizeof file, "%s/%s", directory, name);
-  FILE *stream = fopen(file, "we");
-  assert_non_null(stream);
-  assert_true(fputs(text, stream) >= 0);
-  assert_int_equal(fclose(stream), 0);
-}
-
-static tp_status read_hooks(tp_runtime *runtime, tp_hooks **ret_hooks, tp_fault *fault) {
-  tp_hooks_options options = {.struct_size = sizeof options, .directory = directory, .root = directory};
-  return tp_hooks_read(runtime, &options, ret_hooks, fault);
-}
-
-static void commit(tp_runtime *runtime) {
-  tp_hooks *hooks;
-  tp_fault fault = {0};
-  if (read_hooks(runtime, &hooks, &fault) != TP_OK) fail_msg("%s:%u: %s", fault.subject, fault.line, fault.message);
-  tp_status status = tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault);
-  if (status != TP_OK) fail_msg("%s: %s", fault.subject, fault.message);
-  tp_hooks_free(hooks);
-}
+#include "tests/support/hook_files.h"
 
 /* @param more  of the handler. The shell has the request's number in $id, and `say` answers it. */
 static void write_worker(const char *script, const char *more) {
@@ -50,9 +25,7 @@ static void write_worker(const char *script, const char *more) {
 
 static tp_runtime *open_worker(const char *script, const char *more) {
   write_worker(script, more);
-  tp_runtime *runtime = open_runtime(NULL);
-  commit(runtime);
-  return runtime;
+  return open_with_hooks(NULL);
 }
 
 static tp_phase_result ask(tp_turn *turn) {
@@ -166,8 +139,7 @@ static void what_is_no_answer_denies_and_is_named(void **state) {
 static void program_that_cannot_start_denies(void **state) {
   (void)state;
   write_named("a.yaml", "id: w\nevent_type: tool.pre\nhandler: {kind: worker, command: ./missing}\n");
-  tp_runtime *runtime = open_runtime(NULL);
-  commit(runtime);
+  tp_runtime *runtime = open_with_hooks(NULL);
   tp_turn *turn = begin_bare(runtime, 60000);
   tp_phase_result result = ask(turn);
   assert_int_equal(result.outcome, TP_ERR_DENIED);
@@ -290,8 +262,7 @@ static void serve_with(const char *program, const char *text) {
   snprintf(yaml, sizeof yaml, "id: w\nevent_type: tool.pre\nhandler: {kind: worker, timeout_ms: 20000, "
            "command: [%s, worker]}\n", program);
   write_named("a.yaml", yaml);
-  tp_runtime *runtime = open_runtime(NULL);
-  commit(runtime);
+  tp_runtime *runtime = open_with_hooks(NULL);
   for (int k = 0; k < 5; k++) {
     ask_once(runtime, TP_ERR_DENIED, reason);
     assert_string_equal(reason, "shell");
@@ -333,7 +304,7 @@ static void wrong_file_of_a_worker_is_refused_with_its_place(void **state) {
     write_named("a.yaml", cases[i].yaml);
     tp_hooks *hooks;
     tp_fault fault = {0};
-    assert_int_equal(read_hooks(runtime, &hooks, &fault), TP_ERR_MALFORMED);
+    assert_int_equal(read_hooks(runtime, NULL, &hooks, &fault), TP_ERR_MALFORMED);
     if (!strstr(fault.message, cases[i].part) || fault.line != cases[i].line)
       fail_msg("%s: %u: %s", cases[i].yaml, fault.line, fault.message);
   }

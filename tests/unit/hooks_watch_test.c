@@ -12,23 +12,9 @@
 
 #include <cmocka.h>
 
-#include "tests/support/directory.h"
-#include "tests/support/host.h"
-#include "turnphase/declared.h"
+#include "tests/support/hook_files.h"
 
 enum { NEVER_QUIET_MS = 60000, QUIET_MS = 20 };
-
-/* In one step, so that one write is one change. */
-static void write_named(const char *name, const char *text) {
-  char file[160], other[160];
-  snprintf(file, sizeof file, "%s/%s", directory, name);
-  snprintf(other, sizeof other, "%s.new", directory);
-  FILE *stream = fopen(other, "we");
-  assert_non_null(stream);
-  assert_true(fputs(text, stream) >= 0);
-  assert_int_equal(fclose(stream), 0);
-  assert_int_equal(rename(other, file), 0);
-}
 
 /* A hook whose question says which version it is. */
 static void write_version(const char *id, const char *event, int version) {
@@ -74,7 +60,7 @@ static void wait_reload(host *h, tp_status status) {
 }
 
 static tp_status follow(host *h, uint32_t quiet_ms, tp_fault *fault) {
-  const tp_hooks_options hooks = {.struct_size = sizeof hooks, .directory = directory, .root = directory};
+  const tp_hooks_options hooks = hooks_options();
   const tp_hooks_watch_options options = {.struct_size = sizeof options,
                                           .hooks = &hooks,
                                           .trusts = trusts,
