@@ -197,6 +197,7 @@ static tp_visibility visibility_of(const tp__entry *e, uint32_t index) {
 static void entry_ended(tp__entry *e) {
   tp__phase_run *run = e->ctx;
   tp_phase_result *result = &run->result;
+  run->entry = NULL;
   result->outcome = tp__entry_outcome(e);
   result->verdict = result->outcome == TP_ERR_DENIED ? TP_VERDICT_DENY : (tp_verdict)e->verdict;
   result->run_count = e->plan->node_count;
@@ -256,6 +257,7 @@ static inline void set_fast_path_result(tp_phase_result *result, tp__entry *e) {
 static void go_on(tp__phase_run *run, tp__entry *e) {
   e->on_end = entry_ended;
   e->ctx = run;
+  run->entry = e;
   tp__entry_go(e);
 }
 
@@ -278,6 +280,7 @@ static void begin_entry(tp__phase_run *run, const tp__plan *plan) {
   run->status = tp__entry_new(&run->turn->core, &spec, &entry);
   if (run->status == TP_OK) {
     if (run->skips) mark_skipped(run, entry);
+    run->entry = entry;
     tp__entry_go(entry);
   } else {
     run->on_end(run);
@@ -292,6 +295,7 @@ void tp__phase_begin(tp__phase_run *run) {
   tp_turn *turn = run->turn;
   const tp__plan *plan = tp__turn_plan(&turn->core, run->phase);
   run->status = TP_OK;
+  run->entry = NULL;
   if (!plan) {
     run->result = nothing;
     run->on_end(run);
@@ -314,6 +318,10 @@ void tp__phase_begin(tp__phase_run *run) {
   } else {
     begin_entry(run, plan);
   }
+}
+
+void tp__phase_cancel(tp__phase_run *run) {
+  if (run->entry && !run->ignores_cancel) tp__entry_cancel(run->entry);
 }
 
 void tp__phase_let_go(tp_phase_result *result) {

@@ -67,12 +67,17 @@ tp_status tp_submission_wait(tp_submission *s, uint32_t limit_ms, const tp_turn_
   return TP_OK;
 }
 
-void tp_submission_cancel(tp_submission *s) {
-  if (!s || s->process_generation != tp__process_generation()) return;
+tp__turn *tp__submission_turn(tp_submission *s) {
   tp__mutex_lock(&s->mutex);
   tp__turn *turn = s->turn;
   if (turn) tp__turn_hold(turn);
   tp__mutex_unlock(&s->mutex);
+  return turn;
+}
+
+void tp_submission_cancel(tp_submission *s) {
+  if (!s || s->process_generation != tp__process_generation()) return;
+  tp__turn *turn = tp__submission_turn(s);
   if (!turn) return;
   tp__turn_cancel(turn);
   tp__turn_unref(turn);

@@ -31,5 +31,7 @@ tp_submission *tp__submission_new(const tp_allocator *allocator, tp__turn *turn)
 void tp__submission_abort(tp_submission *submission);
 /** The owner of the turn: the end was reported, and the turn is about to go. Gives the turn's reference back. */
 void tp__submission_ended(tp_submission *submission);
+/** Any thread. @return the turn, referenced for the caller; NULL when it has ended. */
+tp__turn *tp__submission_turn(tp_submission *submission);
 
 #endif

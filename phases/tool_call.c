@@ -112,7 +112,7 @@ void tp__toolcall_deny(tp__tool_slot *slot, uint32_t phase, const char *by, tp_t
 bool tp__toolcall_stopped(tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
   if (d->stale) tp__toolcall_look_at_clock(d);
-  bool cancelled = tp__a32_load_relaxed(&d->turn->core.cancel_asked);
+  bool cancelled = slot->is_cancelled || tp__a32_load_relaxed(&d->turn->core.cancel_asked);
   if (!cancelled && d->now_ns < d->turn->core.deadline_ns) return false;
   tp_tool_result_kind kind = cancelled ? TP_TOOL_CANCELLED : TP_TOOL_TIMED_OUT;
   tp__toolcall_stop(slot, kind, tp__toolcall_unanswered(kind));

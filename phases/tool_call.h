@@ -44,6 +44,7 @@ struct tp__tool_slot {
   int64_t started_ns;    /* 0: not yet */
   uint64_t kept_id;      /* the store keeps that it began; 0: it does not */
   uint32_t index;
+  bool is_cancelled; /* it alone, or its response: nothing more begins for it but its end phases */
   bool settled; /* it has its result */
   bool done;    /* nothing more will come */
 };
@@ -102,8 +103,8 @@ bool tp__order_add(tp__tool_slot *slot);
 /** The arguments are final, and no gate has denied it.
  *  @return whether it goes on at once; else it waits for calls of lower indexes, or was stopped. */
 bool tp__order_enter(tp__tool_slot *slot);
-/** The turn was cancelled: a call that waits for others ends. */
-void tp__order_cancel(tp__tool_slot *slot);
+/** A call that waits for others ends as cancelled. @return whether it waited. */
+bool tp__order_cancel(tp__tool_slot *slot);
 /** The call is through: those that waited for it go on, before this returns. */
 void tp__order_over(tp__tool_slot *slot);
 /** The call's function was given up, and may still run. */

@@ -206,12 +206,13 @@ bool tp__order_enter(tp__tool_slot *slot) {
   return look(order);
 }
 
-void tp__order_cancel(tp__tool_slot *slot) {
+bool tp__order_cancel(tp__tool_slot *slot) {
   tp__tool_order *order = slot->order;
-  if (!order->waits) return;
+  if (!order->waits) return false;
   tp__list_remove(&order->wait_link);
   note_wait(order);
   tp__toolcall_stop(slot, TP_TOOL_CANCELLED, tp__toolcall_unanswered(TP_TOOL_CANCELLED));
+  return true;
 }
 
 void tp__order_over(tp__tool_slot *slot) {

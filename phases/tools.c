@@ -40,8 +40,9 @@ static void fill_slot(tp__tool_slot *slot, uint32_t index, tp__tool_entry *tool)
   slot->order = NULL;
   slot->started_ns = 0;
   slot->kept_id = 0;
-  slot->settled = slot->done = false;
+  slot->settled = slot->done = slot->is_cancelled = false;
   if (slot->gate) {
+    slot->gate->phase.entry = NULL;
     slot->gate->signals = no_text;
     slot->gate->is_ready = false;
   }
@@ -180,16 +181,6 @@ tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *const *calls, si
   d->remind = remind;
   *ret_dispatch = d;
   return go_if_room(d);
-}
-
-/* Gates under way are ended by the turn's cancel, which comes here last. */
-void tp__dispatch_cancel(tp__dispatch *d) {
-  d->open++; /* stays till every slot was looked at */
-  for (tp__tool_slot *slot = d->pending; slot; slot = slot->next)
-    if (slot->run) tp__tool_run_cancel(slot->run);
-    else if (slot->ask && slot->ask->question) tp__question_cancel(slot->ask->question);
-    else if (slot->order && !slot->done) tp__order_cancel(slot);
-  tp__toolcall_unref(d);
 }
 
 void tp__dispatch_free(tp__dispatch *d) {

@@ -111,8 +111,11 @@ struct tp__dispatch {
 tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *const *calls, size_t count, tp_tool_result *results,
                              tp__remind_fn remind, void (*on_end)(tp__dispatch *dispatch), void *ctx,
                              tp__dispatch **ret_dispatch);
-/** Every call that is not settled ends as cancelled. */
-void tp__dispatch_cancel(tp__dispatch *dispatch);
+/** tool_cancel.c: ends calls that have no result yet as cancelled; a function that was called for one is given up, and
+ *  its end phases come.
+ *  @param call_id  empty: all.
+ *  @return how many were not settled. */
+size_t tp__dispatch_cancel(tp__dispatch *dispatch, tp_text call_id);
 void tp__dispatch_free(tp__dispatch *dispatch);
 
 /** step_times.c: a call of a driven turn has its result. */

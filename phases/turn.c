@@ -113,7 +113,7 @@ tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours,
 
 static void cancelled(tp__turn *core) {
   tp_turn *turn = tp__turn_of(core);
-  if (turn->dispatch) tp__dispatch_cancel(turn->dispatch);
+  if (turn->dispatch) (void)tp__dispatch_cancel(turn->dispatch, (tp_text){NULL, 0});
   if (turn->drive) tp__drive_cancel(turn->drive);
 }
 

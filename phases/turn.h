@@ -35,6 +35,7 @@ struct tp__phase_run {
   void (*on_end)(tp__phase_run *run);
   void *ctx;
   bool (*skips)(const tp__phase_run *run, const tp__node *node); /* NULL: none; a skipped node has no duty (match) */
+  struct tp__entry *entry; /* under way, but for the loop of inline nodes; NULL: nothing is */
   /* filled before on_end */
   tp_phase_result result;
   tp_status status; /* whether it was run */
@@ -42,6 +43,8 @@ struct tp__phase_run {
 
 /** Owner: begins a phase; on_end may be called before it returns. An empty phase ends at once, with a zero result. */
 void tp__phase_begin(tp__phase_run *run);
+/** Owner: ends what is under way as cancelled, unless it ignores that; on_end comes before it returns, or later. */
+void tp__phase_cancel(tp__phase_run *run);
 /** Owner: frees a result. */
 void tp__phase_let_go(tp_phase_result *result);
 

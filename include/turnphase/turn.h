@@ -491,6 +491,15 @@ TP_API tp_status tp_submission_wait(tp_submission *submission, uint32_t limit_ms
     tp_fault *fault) TP_MUST_USE;
 /** Sets the turn's deadline to now. Harmless on a turn that has ended. Accepts NULL. Threads: any. Blocks: no. */
 TP_API void tp_submission_cancel(tp_submission *submission);
+/** Cancels one call of the response whose calls run, or all of them; the turn goes on with their results. A call that
+ *  has none yet ends as TP_TOOL_CANCELLED: its function, also one that has deferred or waits in an inbox, is cancelled
+ *  and given up, a question about it is over, its gates end. Where the function was called tool.result and tool.post
+ *  come. A call that has its result keeps it; where there is nothing to cancel the log has a line.
+ *  @param call_id  tp_tool_result.call_id; empty: all. Copied.
+ *  @return TP_OK: it was asked for; TP_ERR_STALE when the turn has ended; TP_ERR_NO_MEMORY; TP_ERR_USAGE without a
+ *          submission; TP_ERR_FORKED.
+ *  Threads: any.  Blocks: no.  From a handler or callback: yes. */
+TP_API tp_status tp_submission_cancel_calls(tp_submission *submission, tp_text call_id, tp_fault *fault);
 /** The submitter's reference goes, and the result with it; the turn is not cancelled. Accepts NULL. Threads: any, also
  *  from on_end and after tp_runtime_free(). */
 TP_API void tp_submission_unref(tp_submission *submission);
@@ -510,6 +519,9 @@ TP_API tp_status tp_turn_begin_bare(tp_runtime *runtime, const tp_turn_request *
 /** Sets the deadline of a begun turn to now: the operation under way ends as cancelled. Accepts NULL. Threads: any,
  *  till tp_turn_end() is called. Blocks: no. */
 TP_API void tp_turn_cancel(tp_turn *turn);
+/** As tp_submission_cancel_calls(), for the calls of tp_tools_run() and tp_tools_submit(). Threads: any, till
+ *  tp_turn_end() is called. */
+TP_API tp_status tp_turn_cancel_calls(tp_turn *turn, tp_text call_id, tp_fault *fault);
 /** Ends it and frees its phase and tool results. No operation may be under way. Accepts NULL. */
 TP_API void tp_turn_end(tp_turn *turn);
 

@@ -418,6 +418,21 @@ static void cancel_later(void *arg) {
   tp_turn_cancel(e->turn);
 }
 
+/* A call of another batch may have the same id, and none may be under way. */
+static void cancel_calls_later(void *arg) {
+  tool_work *e = arg;
+  char room[16];
+  tp__sim_sleep_ns(e->calls_cancel_ns);
+  e->calls_cancelled = true;
+  tp_text id = e->to_cancel ? tool_work_id(e->to_cancel, room) : (tp_text){NULL, 0};
+  world_check_status(e->w, "tp_turn_cancel_calls", tp_turn_cancel_calls(e->turn, id, NULL));
+}
+
+static tp__thread *start_canceller(tool_work *e) {
+  if (e->cancel_ns) return world_start_joined("canceller", cancel_later, e);
+  return e->calls_cancel_ns ? world_start_joined("canceller", cancel_calls_later, e) : NULL;
+}
+
 static tp_status begin_turn(tool_work *e) {
   char id[] = {'e', (char)('0' + e->index), '\0'};
   tp_turn_request request = {.struct_size = sizeof request, .id = id, .limit_ms = e->limit_ms};
@@ -441,7 +456,7 @@ void tool_work_run(void *arg) {
   world_check_status(e->w, "a tool workload's turn", status);
   if (status == TP_OK) {
     e->limit_end_ns = tp__now_ns() + tool_work_turn_limit_ns(e);
-    tp__thread *canceller = e->cancel_ns ? world_start_joined("canceller", cancel_later, e) : NULL;
+    tp__thread *canceller = start_canceller(e);
     if (e->chained) run_chain(e);
     else run_batches(e);
     if (canceller) tp__thread_join(canceller);

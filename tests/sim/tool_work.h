@@ -113,6 +113,8 @@ struct tool_work {
   bool in_session;
   uint32_t limit_ms;
   int64_t begin_ns, cancel_ns;
+  int64_t calls_cancel_ns;   /* 0: no call is cancelled alone */
+  tool_work_call *to_cancel; /* NULL: all of the response */
   tp_turn *turn;
   tp_session *session;
   tp__parker parker;
@@ -123,6 +125,7 @@ struct tool_work {
   int64_t limit_begin_ns, limit_end_ns; /* the turn's deadline lies behind the first by its limit, before the second */
   int64_t cancelled_ns;
   bool is_cancelled;   /* the cancel has returned */
+  bool calls_cancelled; /* the cancel of calls was asked for */
   uint32_t late_calls; /* quick ones that began all the same */
   uint32_t inside;     /* quick tools that run */
   event_order heard;

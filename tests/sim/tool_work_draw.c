@@ -145,6 +145,12 @@ static void draw_batch(tool_work *e, uint32_t index) {
   }
 }
 
+static void draw_calls_cancel(tool_work *e) {
+  tool_work_batch *batch = &e->batches[below(e, e->batch_count)];
+  e->calls_cancel_ns = 1 + up_to_us(e, one_in(e, 2) ? 2000 : 60000);
+  if (batch->count > 0 && one_in(e, 2)) e->to_cancel = &batch->calls[below(e, batch->count)];
+}
+
 void tool_work_draw(tool_work *e) {
   bool rough = !is_quiet(e);
   e->stream = e->w->s->tool_work_stream + e->index;
@@ -156,6 +162,7 @@ void tool_work_draw(tool_work *e) {
   e->ends_inside = e->chained && !e->cancel_ns && one_in(e, 2);
   e->batch_count = 1 + (uint32_t)below(e, TOOL_WORK_BATCHES_MAX);
   for (uint32_t i = 0; i < e->batch_count; i++) draw_batch(e, i);
+  if (rough && !e->cancel_ns && !e->ends_inside && one_in(e, 3)) draw_calls_cancel(e);
 }
 
 void tool_work_undraw(tool_work *e) {

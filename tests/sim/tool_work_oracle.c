@@ -176,6 +176,13 @@ static bool is_behind_one_given_up(const tool_work_call *call) {
   return false;
 }
 
+static bool was_cancelled_alone(const tool_work_call *call) {
+  const tool_work *e = call->batch->e;
+  char rooms[2][16];
+  if (!e->calls_cancelled) return false;
+  return !e->to_cancel || tp__text_equal(tool_work_id(e->to_cancel, rooms[0]), tool_work_id(call, rooms[1]));
+}
+
 static bool has_reason(const tool_work_call *call, const tp_tool_result *result) {
   bool quiet = script_of(call)->fault_level == FAULTS_NONE;
   switch (result->kind) {
@@ -190,7 +197,7 @@ static bool has_reason(const tool_work_call *call, const tp_tool_result *result)
     case TP_TOOL_TIMED_OUT:
       return is_out_of_time(call, result);
     case TP_TOOL_CANCELLED:
-      return was_cancelled(call->batch->e);
+      return was_cancelled(call->batch->e) || was_cancelled_alone(call);
     case TP_TOOL_SHED: /* abandoned functions may hold every permit, and every thread */
       return may_want_memory(call) || call->batch->e->w->draining || (!quiet && !is_inline(call)) ||
              is_behind_one_given_up(call);
