@@ -200,8 +200,8 @@ static const cli_command commands[] = {
      .run = cli_worker},
     {.bit = CLI_STORE,
      .name = "store",
-     .operand = "verify|stats|prune DIR",
-     .operands_max = 2,
+     .operand = "verify|stats|hash|prune DIR FILE",
+     .operands_max = 3,
      .summary = "check the store of a data directory, or count what is in it",
      .examples = "  turnphase store verify ./kept\n"
                  "  turnphase store stats ./kept --json\n"
@@ -209,6 +209,7 @@ static const cli_command commands[] = {
      .description = "verify DIR        checks every page of the file, and that its rows agree with each other; 1 when\n"
                     "                  something is wrong\n"
                     "stats DIR         counts records, jobs, messages and bytes\n"
+                    "hash DIR FILE     the keyed hash of a text, as explain --json shows those of what passed through\n"
                     "prune DIR         deletes records that are older than --age, or the oldest until the file is no\n"
                     "                  larger than --size; history, open jobs and dead letters stay",
      .run = cli_store},

@@ -184,7 +184,7 @@ def structs_in(texts):
 
 
 # These never grow: only they are passed by value, stand side by side or inside of others.
-FROZEN = {'tp_text', 'tp_token', 'tp_allocator', 'tp_field', 'tp_fault', 'tp_value_walk'}
+FROZEN = {'tp_text', 'tp_token', 'tp_allocator', 'tp_field', 'tp_fault', 'tp_value_walk', 'tp_breadcrumb'}
 
 
 def breaches(texts):

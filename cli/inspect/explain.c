@@ -19,7 +19,9 @@ static const char *after_of(const cli_trace_entry *e, const cli_trace_run *run) 
 static const char *merged_of(const cli_trace_run *run, const cli_trace_entry *e, char *buffer, size_t size) {
   uint32_t count = run->row.contribution_count;
   if (count == 0) return "-";
-  snprintf(buffer, size, "%u %s%s", count, run->row.fallback_used ? "of its fallback" : "contributed",
+  char bytes[48] = "";
+  if (run->bytes) snprintf(bytes, sizeof bytes, ", %s bytes", cli_count(run->bytes).text);
+  snprintf(buffer, size, "%u %s%s%s", count, run->row.fallback_used ? "of its fallback" : "contributed", bytes,
            e->status == TP_OK ? "" : ", discarded");
   return buffer;
 }
@@ -102,6 +104,27 @@ static void print_explain(const cli_trace *t, cli_output *output) {
 
 /* ---- for programs ---- */
 
+typedef struct contents_of {
+  const cli_trace_entry *entry;
+  size_t run; /* CLI_NO_RUN: the payload */
+} contents_of;
+
+static void write_contents(tp_writer *writer, const void *source) {
+  const contents_of *of = source;
+  size_t count = 0;
+  for (size_t i = 0; i < of->entry->content_count; i++) count += of->entry->contents[i].run == of->run;
+  tp_write_array(writer, count);
+  for (size_t i = 0; i < of->entry->content_count; i++) {
+    const cli_trace_content *c = &of->entry->contents[i];
+    cli_map p = {.writer = writer};
+    if (c->run != of->run) continue;
+    if (c->field) cli_map_add_string(&p, "field", c->field);
+    cli_map_add_int(&p, "bytes", (int64_t)c->bytes);
+    if (c->hash[0]) cli_map_add_string(&p, "hash", c->hash);
+    cli_map_write(&p);
+  }
+}
+
 static void write_run(tp_writer *writer, const cli_trace_entry *e, const cli_trace_run *run) {
   char words[512];
   const tp_run_record *row = &run->row;
@@ -120,6 +143,8 @@ static void write_run(tp_writer *writer, const cli_trace_entry *e, const cli_tra
   if (deadline_ns && row->ended_ns) cli_map_add_int(&p, "slack_ns", deadline_ns - row->ended_ns);
   cli_map_add_int(&p, "attempts", row->attempts);
   cli_map_add_int(&p, "contribution_count", row->contribution_count);
+  contents_of own = {e, (size_t)(run - e->runs)};
+  cli_map_add_part(&p, "contributed", write_contents, &own);
   cli_map_add_bool(&p, "fallback_used", row->fallback_used);
   cli_map_add_bool(&p, "discarded", e->status != TP_OK);
   cli_map_write(&p);
@@ -142,6 +167,8 @@ static void write_entries(tp_writer *writer, const void *source) {
     if (e->ended_ns) cli_map_add_int(&p, "took_ns", e->ended_ns - e->started_ns);
     cli_map_add_string(&p, "status", e->ended_ns ? tp_status_name(e->status) : status_of(e));
     cli_map_add_bool(&p, "detached", e->is_detached);
+    contents_of payload = {e, CLI_NO_RUN};
+    cli_map_add_part(&p, "payload", write_contents, &payload);
     cli_map_add_part(&p, "subscriptions", write_runs, e);
     cli_map_write(&p);
   }

@@ -8,6 +8,7 @@
 
 #include "cli/common/data.h"
 #include "cli/common/exit_status.h"
+#include "cli/common/input.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
 #include "cli/common/quantity.h"
@@ -29,7 +30,7 @@ typedef struct work {
 /** A word behind the command's name, and what it does. */
 typedef struct action {
   const char *name;
-  bool needs_id;
+  enum { NOTHING_ELSE, NEEDS_JOB, NEEDS_FILE } operand; /* behind the directory */
   int (*run)(work *w, uint64_t id);
 } action;
 
@@ -233,6 +234,21 @@ static int store_prune(work *w, uint64_t id) {
   return w->arguments->json ? store_stats(w, 0) : CLI_OK;
 }
 
+static int store_hash(work *w, uint64_t id) {
+  (void)id;
+  tp_text text;
+  unsigned char hash[32];
+  tp_fault fault = {0};
+  int status = cli_input_read(w->arguments->operands[2], &text);
+  if (status != CLI_OK) return status;
+  tp_status hashed = tp_sqlite_store_hash(w->data.store, text, hash, &fault);
+  free((char *)(uintptr_t)text.data);
+  if (hashed != TP_OK) return cli_fault(w->data.path, hashed, &fault);
+  for (size_t i = 0; i < sizeof hash; i++) cli_printf(w->output, "%02x", hash[i]);
+  cli_print_string(w->output, "\n");
+  return CLI_OK;
+}
+
 /* ---- which ---- */
 
 static const action *find_action(const action *actions, size_t count, const char *name) {
@@ -258,10 +274,11 @@ static int run_action(const char *command, const action *actions, size_t count, 
               command);
     return CLI_USAGE;
   }
-  bool has_all = arguments->operand_count == (found->needs_id ? 3 : 2);
-  if (!has_all || (found->needs_id && !read_id(arguments->operands[2], &id))) {
-    cli_error("%s %s takes a data directory%s; see: turnphase %s --help", command, found->name,
-              found->needs_id ? " and the number of a job" : "", command);
+  bool has_all = arguments->operand_count == (found->operand == NOTHING_ELSE ? 2 : 3);
+  if (!has_all || (found->operand == NEEDS_JOB && !read_id(arguments->operands[2], &id))) {
+    static const char *const more[] = {"", " and the number of a job", " and a file"};
+    cli_error("%s %s takes a data directory%s; see: turnphase %s --help", command, found->name, more[found->operand],
+              command);
     return CLI_USAGE;
   }
   int status = cli_data_open(arguments->operands[1], &w.data);
@@ -273,16 +290,17 @@ static int run_action(const char *command, const action *actions, size_t count, 
 }
 
 int cli_jobs(const cli_arguments *arguments, cli_output *output) {
-  static const action actions[] = {{"list", false, jobs_list},
-                                   {"show", true, jobs_show},
-                                   {"redrive", true, jobs_redrive},
-                                   {"discard", true, jobs_discard}};
+  static const action actions[] = {{"list", NOTHING_ELSE, jobs_list},
+                                   {"show", NEEDS_JOB, jobs_show},
+                                   {"redrive", NEEDS_JOB, jobs_redrive},
+                                   {"discard", NEEDS_JOB, jobs_discard}};
   return run_action("jobs", actions, sizeof actions / sizeof actions[0], arguments, output);
 }
 
 int cli_store(const cli_arguments *arguments, cli_output *output) {
-  static const action actions[] = {{"verify", false, store_verify},
-                                   {"stats", false, store_stats},
-                                   {"prune", false, store_prune}};
+  static const action actions[] = {{"verify", NOTHING_ELSE, store_verify},
+                                   {"stats", NOTHING_ELSE, store_stats},
+                                   {"hash", NEEDS_FILE, store_hash},
+                                   {"prune", NOTHING_ELSE, store_prune}};
   return run_action("store", actions, sizeof actions / sizeof actions[0], arguments, output);
 }

@@ -17,6 +17,8 @@ typedef struct reading {
   cli_trace *trace;
   const cli_data *data;
   size_t entry_capacity;
+  cli_trace_entry *entry; /* whose content is being read */
+  size_t content_capacity;
   bool has_turn;
 } reading;
 
@@ -155,6 +157,38 @@ static void bound_by_entries(cli_trace *t) {
   }
 }
 
+/* ---- content ---- */
+
+static bool take_content(void *ctx, const tp_content_record *from) {
+  reading *r = ctx;
+  cli_trace_entry *e = r->entry;
+  char hash[2 * 32 + 1] = "";
+  for (size_t i = 0; i < from->hash.size && i < 32; i++)
+    snprintf(hash + 2 * i, 3, "%02x", (unsigned char)from->hash.data[i]);
+  e->contents = cli_room(e->contents, e->content_count, &r->content_capacity, sizeof *e->contents);
+  e->contents[e->content_count++] =
+      (cli_trace_content){.field = from->field ? tp_field_name(from->field) : NULL,
+                          .run = from->field || from->run_index >= e->run_count ? CLI_NO_RUN : from->run_index,
+                          .bytes = from->bytes,
+                          .hash = copy(r, tp_text_of(hash))};
+  if (!from->field && from->run_index < e->run_count) e->runs[from->run_index].bytes += from->bytes;
+  return true;
+}
+
+static tp_status read_contents(reading *r, tp_fault *fault) {
+  const tp_store *store = r->data->store;
+  tp_status status = TP_OK;
+  for (size_t i = 0; store->contents && i < r->trace->entry_count && status == TP_OK; i++) {
+    r->entry = &r->trace->entries[i];
+    r->content_capacity = 0;
+    tp_content_query query = {.struct_size = sizeof query,
+                              .process_run_id = r->trace->process_run_id,
+                              .entry_id = r->entry->id};
+    status = store->contents(store->self, &query, take_content, r, fault);
+  }
+  return status;
+}
+
 /* ---- the audit ---- */
 
 static bool is_about(const tp_audit *row, const cli_trace_entry *e, const cli_trace_run *run) {
@@ -203,7 +237,8 @@ static tp_status read_all(reading *r, const tp_text ids[TP_ID_COUNT], tp_fault *
   if (r->trace->entry_count > 0) qsort(r->trace->entries, r->trace->entry_count, sizeof *r->trace->entries, by_begin);
   if (!r->has_turn) bound_by_entries(r->trace);
   if (!r->trace->began_ns) r->trace->began_ns = r->trace->ended_ns; /* it ended in its session's queue */
-  return read_audit(r, fault);
+  status = read_contents(r, fault);
+  return status == TP_OK ? read_audit(r, fault) : status;
 }
 
 int cli_trace_read(const cli_data *data, const cli_arguments *arguments, const char *turn, cli_trace *ret_trace) {
@@ -225,7 +260,10 @@ int cli_trace_read(const cli_data *data, const cli_arguments *arguments, const c
 }
 
 void cli_trace_free(cli_trace *trace) {
-  for (size_t i = 0; i < trace->entry_count; i++) free(trace->entries[i].runs);
+  for (size_t i = 0; i < trace->entry_count; i++) {
+    free(trace->entries[i].runs);
+    free(trace->entries[i].contents);
+  }
   free(trace->entries);
   free(trace->steps);
   cli_pool_free(&trace->pool);

@@ -11,11 +11,20 @@
 
 #define CLI_NO_RUN SIZE_MAX
 
+/** What passed through a phase: a field of its payload, or a contribution. */
+typedef struct cli_trace_content {
+  const char *field;      /* its name; of a contribution NULL */
+  size_t run;             /* who contributed it; CLI_NO_RUN: a field */
+  uint64_t bytes;
+  const char *hash;       /* in hexadecimal; "" */
+} cli_trace_content;
+
 /** A run of a subscription. */
 typedef struct cli_trace_run {
   tp_run_record row;  /* its names are in the trace's pool */
   size_t after;       /* the run of its entry that ended last before it was ready, by their times; CLI_NO_RUN */
   const char *detail; /* what the audit says of its failure or denial; "" */
+  uint64_t bytes;     /* of what it contributed; 0: nothing, or not known */
 } cli_trace_run;
 
 /** An entry: one run of a phase. */
@@ -28,6 +37,8 @@ typedef struct cli_trace_entry {
   bool is_detached; /* a handler that the turn did not wait for */
   cli_trace_run *runs;
   size_t run_count;
+  cli_trace_content *contents;
+  size_t content_count;
 } cli_trace_entry;
 
 typedef struct cli_trace {

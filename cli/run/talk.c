@@ -68,7 +68,8 @@ static int open_store(cli_talk *talk, tp_store **ret_store) {
   tp_sqlite_store_options options = {.struct_size = sizeof options,
                                      .path = talk->store_path,
                                      .log = cli_log,
-                                     .log_ctx = (void *)(uintptr_t)talk->arguments};
+                                     .log_ctx = (void *)(uintptr_t)talk->arguments,
+                                     .content_hashes = 1};
   *ret_store = NULL;
   if (!talk->store_path) return CLI_OK;
   tp_status status = tp_sqlite_store_open(&options, ret_store, &fault);

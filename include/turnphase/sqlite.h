@@ -43,6 +43,10 @@ typedef struct tp_sqlite_store_options {
   uint32_t read_only;            /* 1: nothing is written and nothing upgraded, also not beside a process that writes;
                                     a directory that cannot be written will do. The store has the functions that read
                                     alone, so no runtime takes it */
+  uint32_t content_hashes;       /* 1: of what phases carried and handlers contributed, the size and a keyed hash are
+                                    kept (HMAC-SHA-256; the key, made at random, is the file PATH-key). The content is
+                                    copied into the queue, and hashed by the thread that writes */
+  uint32_t reserved_;            /* zero */
 } tp_sqlite_store_options;
 
 /** A store in a file (mode 0600, WAL, synchronous FULL). A file that holds only a history, or has an earlier schema, is
@@ -79,6 +83,13 @@ typedef struct tp_sqlite_store_report {
  *  @return TP_OK; TP_ERR_USAGE for another store; TP_ERR_VERSION for a wrong struct_size.
  *  Threads: any.   Blocks: no. */
 TP_API tp_status tp_sqlite_store_counts(const tp_store *store, tp_sqlite_store_report *ret_report) TP_MUST_USE;
+
+/** The keyed hash of content as the store would keep it: by it a host finds where it passed through a phase.
+ *  @return TP_OK; TP_ERR_USAGE for another store, or one that is read only; TP_ERR_IO when the key cannot be read or
+ *          made.
+ *  Threads: any.   Blocks: on the file of the key. */
+TP_API tp_status tp_sqlite_store_hash(const tp_store *store, tp_text content, unsigned char ret_hash[32],
+    tp_fault *fault) TP_MUST_USE;
 
 /** What is in the file of a store. The caller sets struct_size; it is filled that far, and struct_size says how far. */
 typedef struct tp_sqlite_store_stats {

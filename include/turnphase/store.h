@@ -366,6 +366,31 @@ typedef struct tp_attempt_query {
   uint64_t process_run_id, entry_id;
 } tp_attempt_query;
 
+/* ---- content ---- */
+
+/** Content that passed through a phase and that a record must not hold: a field of its payload, as the phase left it,
+ *  or what a contribution brought: its text, or where that is empty its value. A store keeps its size and a keyed hash,
+ *  by which somebody who has the same content can find it again. */
+typedef struct tp_content_record {
+  size_t struct_size;
+  uint64_t process_run_id, entry_id;
+  uint32_t run_index;            /* of a contribution: of whose run, in plan order; of a field 0 */
+  tp_field_id field;             /* TP_FIELD_*; of a contribution 0 */
+  tp_kind kind;                  /* TP_KIND_*; of a field 0 */
+  uint32_t reserved_;            /* zero */
+  uint64_t bytes;                /* of the content */
+  tp_text content;               /* given to the store; when it is read empty */
+  tp_text hash;                  /* of the store, when it is read; else empty */
+} tp_content_record;
+/** Receives them; false stops. The record is borrowed till return. */
+typedef bool (*tp_content_record_fn)(void *ctx, const tp_content_record *record);
+
+/** Which content to read: that of one entry, in the order in which it was recorded. */
+typedef struct tp_content_query {
+  size_t struct_size;
+  uint64_t process_run_id, entry_id;
+} tp_content_query;
+
 /* ---- places: not yet used ---- */
 
 /** One message of a turn. Not yet used: messages are a tp_history's. */
@@ -376,17 +401,6 @@ typedef struct tp_message_record {
   size_t id_count;
   const tp_message *message;
 } tp_message_record;
-
-/** The keyed hash and the safe preview of content that a record must not hold. Not yet used. */
-typedef struct tp_content_record {
-  size_t struct_size;
-  uint64_t process_run_id, entry_id;
-  uint32_t run_index;
-  tp_field_id field;             /* TP_FIELD_*; of a contribution 0 */
-  tp_kind kind;                  /* TP_KIND_* */
-  uint32_t reserved_;
-  tp_text hash, preview;
-} tp_content_record;
 
 /** What a person decided. Not yet used: nothing asks a person. */
 typedef struct tp_decision_record {
@@ -565,6 +579,7 @@ typedef struct tp_breadcrumb {
   char handler[TP_ID_BYTES_MAX]; /* of a tool empty */
   char turn[TP_ID_BYTES_MAX], session[TP_ID_BYTES_MAX];
 } tp_breadcrumb;
+TP_STATIC_ASSERT(sizeof(tp_breadcrumb) == 24 + 4 * TP_ID_BYTES_MAX, "tp_breadcrumb is frozen: files hold it");
 
 /** What is promised of entry records. Jobs are committed before they are acknowledged, whatever this says. */
 typedef enum tp_durability {
@@ -615,10 +630,13 @@ typedef struct tp_store {
   /** Keeps what an attempt came to. O(1) whatever the store holds. On the thread that owns the turn, before the record
    *  of its entry. */
   tp_status (*attempt)(void *self, const tp_attempt_record *record);
-  /** Places. Not yet used: tp_runtime_new() refuses a store that sets one (TP_ERR_USAGE), since nothing would call
+  /** Place. Not yet used: tp_runtime_new() refuses a store that sets one (TP_ERR_USAGE), since nothing would call
    *  it. */
   tp_status (*message)(void *self, const tp_message_record *record);
+  /** Keeps the size and the hash of content, which is borrowed till return. On the thread that owns the turn, before
+   *  the record of its entry: what it costs there, every phase costs more. */
   tp_status (*content)(void *self, const tp_content_record *record);
+  /** Places, as message. */
   tp_status (*decision)(void *self, const tp_decision_record *record);
   tp_status (*task)(void *self, const tp_task_record *record);
   /** Commits that a call begins, unless an earlier run of the same turn (tenant, session and turn of ids) had a call of
@@ -669,6 +687,9 @@ typedef struct tp_store {
    *  destroy, and of which a recovery reads what the death of the process left. Each thread writes one of its own, as
    *  long as there are no more threads than breadcrumbs. */
   tp_status (*breadcrumbs)(void *self, size_t count, tp_breadcrumb **ret_breadcrumbs, tp_fault *fault);
+  /** Gives what is kept of content. */
+  tp_status (*contents)(void *self, const tp_content_query *query, tp_content_record_fn each, void *ctx,
+                        tp_fault *fault);
 } tp_store;
 
 /** Options of the memory store; zero means default. */

@@ -110,8 +110,43 @@ static tp__packed_entry *make_room(tp__turn *turn, uint32_t run_count, const tp_
   return tp__record_batch_add(batch, run_count, names);
 }
 
+/* ---- content ---- */
+
+static void give_content(tp__entry *e, uint32_t run_index, tp_field_id field, tp_kind kind, tp_text content) {
+  tp_runtime *runtime = e->turn->runtime;
+  tp__inside frame;
+  tp_content_record record = {.struct_size = sizeof record,
+                              .process_run_id = runtime->jobs.mark,
+                              .entry_id = e->id,
+                              .run_index = run_index,
+                              .field = field,
+                              .kind = kind,
+                              .bytes = content.size,
+                              .content = content};
+  tp_status status = tp__store_left(&frame, runtime->store.content(tp__store_enter(&frame, runtime), &record));
+  if (status != TP_OK)
+    tp__log(runtime, TP_LOG_DEBUG, &(tp__log_subject){.status = status, .phase = e->plan->phase, .ids = e->turn->ids},
+            "the hash of content was not kept: %s", tp_status_text(status));
+}
+
+static void give_contents(tp__entry *e) {
+  for (uint32_t i = 0; i < e->field_count; i++)
+    if (e->fields[i].kind != TP_FIELD_KIND_INT) give_content(e, 0, e->fields[i].id, 0, e->fields[i].text);
+  for (uint32_t i = 0; e->has_more && i < e->plan->node_count; i++) {
+    const tp__run *run = tp__entry_more(e, i);
+    const tp__emitted *each = run ? run->first : NULL;
+    for (uint32_t n = run ? run->row.contribution_count : 0; n > 0; n--, each = each->next) {
+      const tp_contribution *c = &each->contribution;
+      give_content(e, i, 0, c->kind, c->text.size ? c->text : c->value);
+    }
+  }
+}
+
+/* ---- entries ---- */
+
 void tp__entry_record(tp__entry *e) {
   tp__turn *turn = e->turn;
+  if (turn->runtime->store.content) give_contents(e);
   uint32_t run_count = e->plan->node_count;
   const tp__run_names *names = make_compact(e) ? e->plan->run_names : NULL;
   tp__packed_entry *packed = tp__record_batch_add(&turn->records, run_count, names);
@@ -172,7 +207,9 @@ tp_status tp__entry_record_running(tp__entry *e) {
 
 void tp__entry_record_fast_path(tp__entry *e) {
   uint32_t run_count = e->plan->node_count;
-  tp__packed_entry *packed = tp__record_batch_add(&e->turn->records, run_count, e->plan->run_names);
+  bool gives = e->turn->runtime->store.content != NULL;
+  tp__packed_entry *packed =
+      gives ? NULL : tp__record_batch_add(&e->turn->records, run_count, e->plan->run_names);
   if (!packed) {
     tp__entry_record(e);
     return;

@@ -152,7 +152,6 @@ static tp_status resolve_store(tp_store *ret_store, const tp_store *theirs, tp_f
     return tp__fail(fault, TP_ERR_USAGE, store->name,
                     "tp_store lacks one of record, job_insert, job_claim, job_renew, job_finish and job_open");
   const char *place = store->message      ? "message"
-                      : store->content    ? "content"
                       : store->decision   ? "decision"
                       : store->task       ? "task"
                                           : NULL;

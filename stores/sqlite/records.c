@@ -252,26 +252,52 @@ static int trim_below_locked(tp__sqlite_store *s, int statement, int64_t newest,
   return tp__sqlite_run(s->statements[statement], tp__sqlite_bind_ints(s->statements[statement], &last, 1));
 }
 
-static int trim_locked(tp__sqlite_store *s, int64_t entry, int64_t turn, int64_t audit, int64_t attempt) {
-  const tp_sqlite_store_options *options = &s->options;
-  int rc = trim_below_locked(s, TP__TRIM_RUNS, entry, options->records_max);
-  if (rc == SQLITE_OK) rc = trim_below_locked(s, TP__TRIM_ENTRIES, entry, options->records_max);
-  if (rc == SQLITE_OK) rc = trim_below_locked(s, TP__TRIM_ATTEMPTS, attempt, options->records_max);
-  if (rc == SQLITE_OK) rc = trim_below_locked(s, TP__TRIM_TURNS, turn, options->turns_max);
-  return rc == SQLITE_OK ? trim_below_locked(s, TP__TRIM_AUDITS, audit, options->audits_max) : rc;
+enum { CONTENTS_OF_ENTRY = 8 }; /* on average; those of an entry go with it */
+
+/* @param newest  by kind: the number of the newest row; 0: none was written. */
+static int trim_locked(tp__sqlite_store *s, const int64_t newest[TP__WAITS_KINDS]) {
+  const tp_sqlite_store_options *o = &s->options;
+  const struct {
+    int statement, kind;
+    size_t most;
+  } rows[] = {{TP__TRIM_RUNS, TP__WAITS_ENTRY, o->records_max},
+              {TP__TRIM_ENTRIES, TP__WAITS_ENTRY, o->records_max},
+              {TP__TRIM_ATTEMPTS, TP__WAITS_ATTEMPT, o->records_max},
+              {TP__TRIM_CONTENTS, TP__WAITS_CONTENT, CONTENTS_OF_ENTRY * o->records_max},
+              {TP__TRIM_TURNS, TP__WAITS_TURN, o->turns_max},
+              {TP__TRIM_AUDITS, TP__WAITS_AUDIT, o->audits_max}};
+  int rc = SQLITE_OK;
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0] && rc == SQLITE_OK; i++)
+    rc = trim_below_locked(s, rows[i].statement, newest[rows[i].kind], rows[i].most);
+  return rc;
+}
+
+static int write_one_locked(tp__sqlite_store *s, const tp__waiting *node, int64_t *ret_row) {
+  switch (node->kind) {
+    case TP__WAITS_ENTRY:
+      return write_entry_locked(s, node, ret_row);
+    case TP__WAITS_LATE:
+      return write_late_locked(s, &node->late);
+    case TP__WAITS_TURN:
+      return write_turn_locked(s, node, ret_row);
+    case TP__WAITS_AUDIT:
+      return write_audit_locked(s, &node->audit, ret_row);
+    case TP__WAITS_ATTEMPT:
+      return tp__sqlite_write_attempt_locked(s, &node->attempt, ret_row);
+    case TP__WAITS_CONTENT:
+      return tp__sqlite_write_content_locked(s, &node->content, ret_row);
+    case TP__WAITS_KINDS:
+      break;
+  }
+  return SQLITE_MISUSE;
 }
 
 int tp__sqlite_write_locked(tp__sqlite_store *s, const tp__waiting *first) {
-  int64_t entry = 0, turn = 0, audit = 0, attempt = 0; /* the newest row of each */
+  int64_t newest[TP__WAITS_KINDS] = {0};
   int rc = SQLITE_OK;
-  for (const tp__waiting *node = first; node && rc == SQLITE_OK; node = node->next) switch (node->kind) {
-    case TP__WAITS_ENTRY: rc = write_entry_locked(s, node, &entry); break;
-    case TP__WAITS_LATE: rc = write_late_locked(s, &node->late); break;
-    case TP__WAITS_TURN: rc = write_turn_locked(s, node, &turn); break;
-    case TP__WAITS_AUDIT: rc = write_audit_locked(s, &node->audit, &audit); break;
-    case TP__WAITS_ATTEMPT: rc = tp__sqlite_write_attempt_locked(s, &node->attempt, &attempt); break;
-    }
-  return rc == SQLITE_OK ? trim_locked(s, entry, turn, audit, attempt) : rc;
+  for (const tp__waiting *node = first; node && rc == SQLITE_OK; node = node->next)
+    rc = write_one_locked(s, node, &newest[node->kind]);
+  return rc == SQLITE_OK ? trim_locked(s, newest) : rc;
 }
 
 /* ---- reading ---- */

@@ -9,6 +9,7 @@
  * attempt: of a run, where its row does not tell all; entry is the entry's id, whose row it goes with.
  * tool_start: a call of a tool that is not idempotent; arguments is the keyed hash of them, result what it said, NULL
  * while it runs and once its turn has ended.
+ * content: what passed through a phase; hash is the keyed hash of it.
  * turn: one row per driven turn. audit: one per audit row. Both are numbered likewise. step: what a turn waited for, in
  * the order of the ends; deleted with its turn.
  * job: place orders the open jobs of an order key; is_first marks the one of them that may be claimed; due_ms is when
@@ -113,13 +114,22 @@
 
 #define PARTS "ALTER TABLE message ADD COLUMN parts BLOB NOT NULL DEFAULT x'';"
 
+#define CONTENT_TABLES \
+  "CREATE TABLE content (row INTEGER PRIMARY KEY, process INTEGER NOT NULL, entry INTEGER NOT NULL," \
+  "  position INTEGER NOT NULL, field INTEGER NOT NULL, kind INTEGER NOT NULL, bytes INTEGER NOT NULL," \
+  "  hash BLOB NOT NULL);" \
+  "CREATE INDEX content_entry ON content (process, entry);" \
+  "CREATE TRIGGER entry_content_deleted AFTER DELETE ON entry BEGIN" \
+  "  DELETE FROM content WHERE process = OLD.process AND entry = OLD.id; END;"
+
 /* Version 1 is the history alone, 2 has the records, 3 the jobs, 4 the steps of turns and the limits of runs, 5 the
- * attempts, 6 the starts of tool calls, 7 the parts of messages. */
-static const char *const upgrades[] = {RECORD_TABLES, JOB_TABLES, STEP_TABLES, ATTEMPT_TABLES, TOOL_TABLES, PARTS};
+ * attempts, 6 the starts of tool calls, 7 the parts of messages, 8 the hashes of content. */
+static const char *const upgrades[] = {RECORD_TABLES, JOB_TABLES, STEP_TABLES,   ATTEMPT_TABLES,
+                                       TOOL_TABLES,   PARTS,      CONTENT_TABLES};
 
 const tp__sqlite_schema tp__sqlite_store_schema = {.noun = "a store of turnphase",
                                                    .application_id = 0x54704869, /* "TpHi" */
-                                                   .version = 7,
+                                                   .version = 8,
                                                    .sql = HISTORY_TABLES,
                                                    .upgrades = upgrades,
                                                    .grows_from_first = true,

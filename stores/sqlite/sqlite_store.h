@@ -48,6 +48,8 @@ enum {
   TP__FORGET_TOOL_RESULTS,
   TP__INSERT_ATTEMPT,
   TP__TRIM_ATTEMPTS,
+  TP__INSERT_CONTENT,
+  TP__TRIM_CONTENTS,
   TP__INSERT_AUDIT,
   TP__TRIM_AUDITS,
   TP__STATEMENTS
@@ -59,7 +61,8 @@ extern const char *const tp__sqlite_store_sql[TP__STATEMENTS];
 typedef struct tp__waiting {
   struct tp__waiting *next;
   size_t bytes;
-  enum { TP__WAITS_ENTRY, TP__WAITS_LATE, TP__WAITS_TURN, TP__WAITS_AUDIT, TP__WAITS_ATTEMPT } kind;
+  enum { TP__WAITS_ENTRY, TP__WAITS_LATE, TP__WAITS_TURN, TP__WAITS_AUDIT, TP__WAITS_ATTEMPT, TP__WAITS_CONTENT,
+         TP__WAITS_KINDS } kind;
   tp_run_record *runs; /* of an entry */
   tp_turn_step *steps; /* of a turn */
   union {
@@ -68,6 +71,7 @@ typedef struct tp__waiting {
     tp_turn_record turn;
     tp_audit audit;
     tp_attempt_record attempt;
+    tp_content_record content;
   };
 } tp__waiting;
 
@@ -87,7 +91,7 @@ typedef struct tp__writer {
   size_t bytes;
   bool hurry, ending, is_failing;
   /* ---- of the thread alone */
-  bool retention_failed, too_large; /* logged already */
+  bool retention_failed, too_large, has_no_key; /* logged already */
   /* ---- under mutex */
   size_t bytes_max;
   tp_status status; /* of the last attempt that failed */
@@ -152,6 +156,12 @@ int tp__sqlite_write_attempt_locked(tp__sqlite_store *s, const tp_attempt_record
 tp_status tp__sqlite_hash_locked(tp__sqlite_store *s, tp_text content, unsigned char ret_hash[TP__HASH_BYTES],
                                  tp_fault *fault);
 
+/* ---- what of it is kept (contents.c) ---- */
+tp_status tp__sqlite_content(void *self, const tp_content_record *record);
+tp_status tp__sqlite_contents(void *self, const tp_content_query *query, tp_content_record_fn each, void *ctx,
+                              tp_fault *fault);
+int tp__sqlite_write_content_locked(tp__sqlite_store *s, const tp_content_record *record, int64_t *ret_row);
+
 /* ---- calls of tools that are not idempotent (tool_starts.c) ---- */
 tp_status tp__sqlite_tool_start(void *self, const tp_tool_start_record *start, uint64_t *ret_start_id,
                                 tp_tool_end_fn earlier, void *ctx, tp_fault *fault);
@@ -169,6 +179,8 @@ int tp__sqlite_bound_log(tp__sqlite_store *s);
 tp_status tp__writer_init(tp__sqlite_store *s, tp_fault *fault);
 /** Bounds the queue anew. */
 void tp__writer_bound(tp__sqlite_store *s, size_t bytes_max);
+/** Logs, once, that there is no key for hashes. */
+void tp__writer_log_key(tp__sqlite_store *s, tp_status status, const tp_fault *fault);
 /** Writes what waits, with one attempt, and ends the thread. */
 void tp__writer_fini(tp__sqlite_store *s);
 /** @param node  taken. @return TP_OK; TP_ERR_FULL when the queue is: it is dropped and counted. */

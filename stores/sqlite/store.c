@@ -104,6 +104,9 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         "INSERT INTO attempt (process, entry, position, number, queued_ns, started_ns, ended_ns, late_ns, state,"
         " reason, verdict, code, message) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
     [TP__TRIM_ATTEMPTS] = "DELETE FROM attempt WHERE row <= ?1",
+    [TP__INSERT_CONTENT] = "INSERT INTO content (process, entry, position, field, kind, bytes, hash)"
+                           " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    [TP__TRIM_CONTENTS] = "DELETE FROM content WHERE row <= ?1",
     [TP__INSERT_AUDIT] =
         "INSERT INTO audit (process, unix_ms, status, phase, snapshot_hash, duration_ns, state, reason, visibility,"
         " owner, action, detail, turn, subscription) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
@@ -198,6 +201,9 @@ static tp_status read_options(tp_sqlite_store_options *options, const tp_sqlite_
   if (options->existing_only > 1)
     return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
                              "tp_sqlite_store_options.existing_only is %u: it must be 0 or 1", options->existing_only);
+  if (options->content_hashes > 1 || options->reserved_ != 0)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
+                             "tp_sqlite_store_options: content_hashes must be 0 or 1, and reserved_ 0");
   size_t *counts[] = {&options->records_max, &options->turns_max, &options->audits_max, &options->jobs_max,
                       &options->jobs_ended_max};
   for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
@@ -286,6 +292,8 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
                        .job_redrive = tp__sqlite_job_redrive,
                        .job_discard = tp__sqlite_job_discard,
                        .breadcrumbs = tp__sqlite_breadcrumbs,
+                       .content = s->options.content_hashes ? tp__sqlite_content : NULL,
+                       .contents = tp__sqlite_contents,
                        .destroy = destroy,
                        .durable = 1};
   if (s->options.read_only)
@@ -297,6 +305,7 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
                          .turns = tp__sqlite_turns,
                          .audits = tp__sqlite_audits,
                          .attempts = tp__sqlite_attempts,
+                         .contents = tp__sqlite_contents,
                          .jobs = tp__sqlite_jobs,
                          .destroy = destroy};
   *ret_store = &s->handle;

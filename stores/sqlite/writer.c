@@ -34,6 +34,11 @@ static void emit_log(const tp__sqlite_store *s, tp_log_level level, tp_status st
   s->options.log(s->options.log_ctx, &record);
 }
 
+void tp__writer_log_key(tp__sqlite_store *s, tp_status status, const tp_fault *fault) {
+  if (!s->writer.has_no_key) emit_log(s, TP_LOG_WARNING, status, fault->message);
+  s->writer.has_no_key = true;
+}
+
 /* A queue that was full takes records again when half of it is free: not a small record that just fits, between others
  * that do not. */
 static bool fits_locked(const tp__writer *w, size_t bytes) {

@@ -105,6 +105,90 @@ static void sql(const char *data, const char *file, const char *statements) {
   sqlite3_close(db);
 }
 
+/* Who has a text finds where it passed through a phase. */
+static void hash_of_a_text_is_found_in_what_is_explained(void **state) {
+  (void)state;
+  const char *data = play("hashed");
+  command hash = {.arguments = {"store", "hash", data, "-"}, .input = "A secret word: xylophone."};
+  command explained = {.arguments = {"explain", data, "t2", "--json"}};
+  assert_status(&hash, 0);
+  assert_int_equal(hash.out.size, 65);
+  hash.out.data[64] = '\0';
+  assert_status(&explained, 0);
+  assert_holds(&explained.out, hash.out.data);
+  command_free(&explained);
+  explained = (command){.arguments = {"explain", data, "t1", "--json"}};
+  assert_status(&explained, 0);
+  assert_null(strstr(explained.out.data, hash.out.data));
+  assert_holds(&explained.out, "\"contributed\":[{\"bytes\":");
+  command_free(&explained);
+  command_free(&hash);
+  hash = (command){.arguments = {"store", "hash", data}};
+  assert_status(&hash, 2);
+  assert_holds(&hash.err, "takes a data directory and a file");
+  command_free(&hash);
+}
+
+#define SECRET "hunter2-planted"
+
+static void assert_nowhere(const bytes *b, const char *where) {
+  if (b->data && memmem(b->data, b->size, SECRET, strlen(SECRET))) fail_msg("the secret is in %s", where);
+}
+
+static void assert_not_in_file(const char *data, const char *file) {
+  static char content[4 << 20];
+  char path[512];
+  snprintf(path, sizeof path, "%s/%s", data, file);
+  FILE *stream = fopen(path, "rb");
+  if (!stream) return; /* the log is gone with the last connection */
+  size_t size = fread(content, 1, sizeof content, stream);
+  fclose(stream);
+  assert_true(size < sizeof content);
+  assert_nowhere(&(bytes){.data = content, .size = size}, path);
+}
+
+/* Said by the user and by the model, in the arguments and the result of a tool, and in the payload of a job. The
+ * history has it, and so has the memory; what is left without them has not. */
+static void secret_is_in_no_record_log_plot_or_error(void **state) {
+  (void)state;
+  static const char planted[] = "responses:\n"
+                                "  - tool_calls:\n"
+                                "      - {name: memory_search, arguments: {query: " SECRET "}}\n"
+                                "      - {name: memory_remember, arguments: {text: the word is " SECRET "}}\n"
+                                "      - {name: nothing, arguments: {" SECRET ": 1}}\n"
+                                "      - {name: memory_get, arguments: {id: " SECRET "}}\n"
+                                "  - text: It is " SECRET ".\n";
+  const char *data = scratch_path("planted");
+  command c = {.arguments = {"run", "--script", scratch_string("planted.yaml", planted), "--data", data, "--verbose"},
+               .input = "{\"session\": \"s\", \"turn\": \"t\", \"user\": \"my word is " SECRET "\"}\n"};
+  assert_status(&c, 0);
+  assert_holds(&c.out, SECRET); /* the conversation itself */
+  assert_nowhere(&c.err, "what run logs");
+  command_free(&c);
+  sql(data, "turnphase.db", "PRAGMA secure_delete = ON; DELETE FROM message; DELETE FROM tool_call; VACUUM;"
+                            "PRAGMA wal_checkpoint(TRUNCATE)");
+  assert_not_in_file(data, "turnphase.db");
+  assert_not_in_file(data, "turnphase.db-wal");
+  static const char *const commands[] = {"explain", "show", "time", "blame", "critical-chain", "plot"};
+  for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+    for (int json = 0; json < 2; json++) {
+      bool plots = i == 5;
+      c = (command){.arguments = {commands[i], data, "t", plots ? "--format" : json ? "--json" : NULL,
+                                  plots ? json ? "chrome-trace" : "html" : NULL}};
+      assert_status(&c, 0);
+      assert_nowhere(&c.out, commands[i]);
+      assert_nowhere(&c.err, commands[i]);
+      command_free(&c);
+    }
+  static const char *const lists[][2] = {{"runs", NULL}, {"jobs", "list"}};
+  for (size_t i = 0; i < 2; i++) {
+    c = (command){.arguments = {lists[i][0], lists[i][1] ? lists[i][1] : data, lists[i][1] ? data : "--json"}};
+    assert_status(&c, 0);
+    assert_nowhere(&c.out, lists[i][0]);
+    command_free(&c);
+  }
+}
+
 static void dead_job_is_shown_redriven_and_discarded(void **state) {
   (void)state;
   const char *data = play("dead");
@@ -206,7 +290,7 @@ static void history_of_an_earlier_version_is_kept(void **state) {
   snprintf(to, sizeof to, "%s/history.db", data);
   sql(data, "turnphase.db",
       "DROP TABLE process; DROP TABLE entry; DROP TABLE run; DROP TABLE turn; DROP TABLE audit; DROP TABLE job;"
-      "DROP TABLE counter; DROP TABLE step; DROP TABLE attempt; DROP TABLE tool_start;"
+      "DROP TABLE counter; DROP TABLE step; DROP TABLE attempt; DROP TABLE tool_start; DROP TABLE content;"
       "ALTER TABLE message DROP COLUMN parts; PRAGMA user_version = 1");
   assert_int_equal(rename(from, to), 0);
   command c = {.arguments = {"store", "stats", data}};
@@ -289,6 +373,8 @@ int main(void) {
       cmocka_unit_test(dead_job_is_shown_redriven_and_discarded),
       cmocka_unit_test(store_is_verified_and_counted),
       cmocka_unit_test(records_are_pruned_by_age_and_size),
+      cmocka_unit_test(hash_of_a_text_is_found_in_what_is_explained),
+      cmocka_unit_test(secret_is_in_no_record_log_plot_or_error),
       cmocka_unit_test(history_of_an_earlier_version_is_kept),
       cmocka_unit_test(directory_is_read_beside_a_process_that_writes),
       cmocka_unit_test(wrong_words_are_refused_with_what_helps),

@@ -31,6 +31,12 @@ static void count_lines(void *ctx, const tp_log_record *record) {
   if (strstr(record->message, "the store takes records again")) resumptions++;
 }
 
+static _Atomic int lines_of_key;
+static void count_key_lines(void *ctx, const tp_log_record *record) {
+  (void)ctx;
+  if (strstr(record->message, "the key of its hashes")) lines_of_key++;
+}
+
 static const tp_store *sqlite_store; /* as tp_sqlite_store_open() gave it: the runtime has a copy */
 
 static tp_store *open_sqlite(void) {
@@ -309,6 +315,118 @@ static void attempts_that_the_row_of_their_run_cannot_tell_of_are_kept(void **st
   close_runtime(runtime);
 }
 
+/* ---- content ---- */
+
+typedef struct content_list {
+  tp_content_record items[16];
+  unsigned char hashes[16][32];
+  size_t count;
+} content_list;
+
+static bool keep_content(void *ctx, const tp_content_record *record) {
+  content_list *l = ctx;
+  assert_true(record->hash.size == 32 && record->content.size == 0);
+  memcpy(l->hashes[l->count], record->hash.data, 32);
+  l->items[l->count++] = *record;
+  return true;
+}
+
+static tp_runtime *open_with_hashes(void) {
+  tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path, .content_hashes = 1};
+  tp_store *store = NULL;
+  assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
+  sqlite_store = store;
+  return open_durable(store, TP_DURABILITY_ASYNC, 0);
+}
+
+static void assert_hash_is_of(const content_list *l, size_t index, const char *content) {
+  unsigned char hash[32];
+  assert_int_equal(tp_sqlite_store_hash(sqlite_store, tp_text_of(content), hash, NULL), TP_OK);
+  assert_memory_equal(hash, l->hashes[index], 32);
+  assert_int_equal(l->items[index].bytes, strlen(content));
+}
+
+static void size_and_hash_of_what_passed_through_a_phase_are_kept(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_with_hashes();
+  const tp_contribution text = {.struct_size = sizeof text, .kind = TP_KIND_PROMPT_CONTEXT, .key = TEXT("k"),
+                                .text = TEXT("the word is xylophone"), .weight = 1};
+  act brings = {.emits = &text, .emit_count = 1}, quiet = {0};
+  const hook hooks[] = {{.id = "a_quiet", .phase = BEST_EFFORT_PHASE, .self = &quiet},
+                        {.id = "brings", .phase = BEST_EFFORT_PHASE, .self = &brings}};
+  add_hooks(runtime, hooks, 2);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("what is it?")};
+  tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
+  tp_phase_result result = {.struct_size = sizeof result};
+  assert_int_equal(tp_phase_run(turn, BEST_EFFORT_PHASE, &input, &result, NULL), TP_OK);
+  tp_phase_result_release(turn, &result);
+  tp_turn_end(turn);
+  assert_int_equal(sqlite_store->commit(sqlite_store->self, NULL), TP_OK);
+  content_list l = {.count = 0};
+  tp_content_query query = {.struct_size = sizeof query,
+                            .process_run_id = (uint64_t)number_of("SELECT process FROM entry"),
+                            .entry_id = (uint64_t)number_of("SELECT id FROM entry")};
+  assert_int_equal(sqlite_store->contents(sqlite_store->self, &query, keep_content, &l, NULL), TP_OK);
+  assert_int_equal(l.count, 2);
+  assert_int_equal(l.items[0].field, TP_FIELD_TEXT);
+  assert_int_equal(l.items[0].kind, 0);
+  assert_hash_is_of(&l, 0, "what is it?");
+  assert_int_equal(l.items[1].field, 0);
+  assert_int_equal(l.items[1].kind, TP_KIND_PROMPT_CONTEXT);
+  assert_int_equal(l.items[1].run_index, 1);
+  assert_hash_is_of(&l, 1, "the word is xylophone");
+  close_runtime(runtime);
+  char search[256];
+  snprintf(search, sizeof search, "! grep -q xylophone %s*", path);
+  assert_int_equal(system(search), 0);
+}
+
+static void phase_of_inline_handlers_has_the_hash_of_its_payload(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_with_hashes();
+  act quiet = {0};
+  add_hooks(runtime, &(hook){.id = "quiet", .phase = PHASE, .self = &quiet}, 1);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("hello")};
+  tp_phase_input input = {.struct_size = sizeof input, .fields = &field, .field_count = 1};
+  tp_phase_result result = {.struct_size = sizeof result};
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(tp_phase_run(turn, PHASE, &input, &result, NULL), TP_OK);
+    tp_phase_result_release(turn, &result);
+  }
+  tp_turn_end(turn);
+  assert_int_equal(sqlite_store->commit(sqlite_store->self, NULL), TP_OK);
+  assert_int_equal(number_of("SELECT count(*) FROM content JOIN entry ON content.process = entry.process"
+                             " AND content.entry = entry.id WHERE bytes = 5"), 3);
+  assert_int_equal(number_of("SELECT count(DISTINCT hash) FROM content"), 1);
+  close_runtime(runtime);
+}
+
+/* A key that cannot be used: what has no hash has its size. */
+static void without_a_key_sizes_are_kept_and_that_is_logged_once(void **state) {
+  (void)state;
+  char key[sizeof path + 8];
+  snprintf(key, sizeof key, "%s-key", path);
+  FILE *file = fopen(key, "w");
+  fputs("short", file);
+  fclose(file);
+  lines_of_key = 0;
+  tp_sqlite_store_options options = {
+      .struct_size = sizeof options, .path = path, .content_hashes = 1, .log = count_key_lines};
+  tp_store *store = NULL;
+  assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
+  tp_content_record record = {.struct_size = sizeof record, .process_run_id = 1, .entry_id = 1, .bytes = 3,
+                              .field = 1, .content = TEXT("abc")};
+  for (int i = 0; i < 2; i++) assert_int_equal(store->content(store->self, &record), TP_OK);
+  assert_int_equal(store->commit(store->self, NULL), TP_OK);
+  assert_int_equal(number_of("SELECT count(*) FROM content WHERE bytes = 3 AND hash = x''"), 2);
+  assert_int_equal(lines_of_key, 1);
+  unsigned char hash[32];
+  assert_int_equal(tp_sqlite_store_hash(store, record.content, hash, NULL), TP_ERR_IO);
+  tp_store_free(store);
+}
+
 static void attempts_go_with_their_entry(void **state) {
   (void)state;
   tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path, .records_max = 2};
@@ -339,6 +457,9 @@ int main(void) {
       CASE(detached_run_is_recorded_before_it_starts_and_at_its_end),
       CASE(detached_run_that_cannot_be_recorded_is_not_started),
       CASE(attempts_that_the_row_of_their_run_cannot_tell_of_are_kept),
+      CASE(size_and_hash_of_what_passed_through_a_phase_are_kept),
+      CASE(phase_of_inline_handlers_has_the_hash_of_its_payload),
+      CASE(without_a_key_sizes_are_kept_and_that_is_logged_once),
       CASE(attempts_go_with_their_entry),
       CASE(turns_never_wait_and_drops_are_counted_and_logged_once),
   };

@@ -230,7 +230,6 @@ static void store_is_given_each_audit_row_once_and_in_order(void **state) {
 /* ---- places ---- */
 
 static tp_status never_message(void *self, const tp_message_record *record) { return (void)self, (void)record, TP_OK; }
-static tp_status never_content(void *self, const tp_content_record *record) { return (void)self, (void)record, TP_OK; }
 static tp_status never_decision(void *self, const tp_decision_record *record) {
   return (void)self, (void)record, TP_OK;
 }
@@ -256,15 +255,14 @@ static void store_that_keeps_only_the_ends_of_tool_calls_is_refused(void **state
 
 static void store_that_sets_a_place_is_refused_and_not_taken(void **state) {
   (void)state;
-  static const char *const names[] = {"message", "content", "decision", "task"};
+  static const char *const names[] = {"message", "decision", "task"};
   rows_store s;
   (void)make_store(&s);
   for (size_t i = 0; i < COUNT(names); i++) {
     tp_store store = s.face;
     if (i == 0) store.message = never_message;
-    if (i == 1) store.content = never_content;
-    if (i == 2) store.decision = never_decision;
-    if (i == 3) store.task = never_task;
+    if (i == 1) store.decision = never_decision;
+    if (i == 2) store.task = never_task;
     tp_runtime_options options = {.struct_size = sizeof options, .store = &store};
     tp_runtime *runtime = NULL;
     tp_fault fault = {0};

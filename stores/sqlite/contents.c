@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What passed through phases, as sizes and keyed hashes. It waits in the queue of records as it is, is hashed by the
+ * thread that writes, and what is kept of it goes with its entry. */
+#include <string.h>
+
+#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/statement.h"
+
+tp_status tp__sqlite_content(void *self, const tp_content_record *theirs) {
+  tp_content_record record;
+  tp_status status = tp__sqlite_read(&record, sizeof record, theirs, "tp_content_record", NULL);
+  if (status != TP_OK) return status;
+  size_t bytes = sizeof(tp__waiting) + record.content.size;
+  tp__waiting *node = sqlite3_malloc64(bytes);
+  if (!node) return TP_ERR_NO_MEMORY;
+  *node = (tp__waiting){.bytes = bytes, .kind = TP__WAITS_CONTENT, .content = record};
+  if (record.content.size) memcpy(node + 1, record.content.data, record.content.size);
+  node->content.content.data = (const char *)(node + 1);
+  return tp__writer_add(self, node);
+}
+
+int tp__sqlite_write_content_locked(tp__sqlite_store *s, const tp_content_record *c, int64_t *ret_row) {
+  sqlite3_stmt *statement = s->statements[TP__INSERT_CONTENT];
+  unsigned char hash[TP__HASH_BYTES];
+  tp_fault fault = {0};
+  tp_status status = tp__sqlite_hash_locked(s, c->content, hash, &fault);
+  if (status != TP_OK) tp__writer_log_key(s, status, &fault); /* the size is kept */
+  const int64_t values[] = {(int64_t)c->process_run_id, (int64_t)c->entry_id,      c->run_index, c->field,
+                            (int64_t)c->kind,           (int64_t)c->content.size};
+  int rc = tp__sqlite_bind_ints(statement, values, 6);
+  tp_text kept = {(const char *)hash, status == TP_OK ? sizeof hash : 0};
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_blob(statement, 7, kept);
+  rc = tp__sqlite_run(statement, rc);
+  *ret_row = sqlite3_last_insert_rowid(s->db);
+  return rc;
+}
+
+static const char list_sql[] =
+    "SELECT position, field, kind, bytes, hash FROM content WHERE process = ?1 AND entry = ?2 ORDER BY row";
+
+static bool show(sqlite3_stmt *row, const tp_content_query *query, tp_content_record_fn each, void *ctx) {
+  tp_content_record record = {.struct_size = sizeof record,
+                              .process_run_id = query->process_run_id,
+                              .entry_id = query->entry_id,
+                              .run_index = (uint32_t)sqlite3_column_int64(row, 0),
+                              .field = (tp_field_id)sqlite3_column_int64(row, 1),
+                              .kind = (tp_kind)sqlite3_column_int64(row, 2),
+                              .bytes = (uint64_t)sqlite3_column_int64(row, 3),
+                              .hash = tp__sqlite_column(row, 4)};
+  return each(ctx, &record);
+}
+
+tp_status tp__sqlite_contents(void *self, const tp_content_query *theirs, tp_content_record_fn each, void *ctx,
+                              tp_fault *fault) {
+  tp__sqlite_store *s = self;
+  tp_content_query query;
+  sqlite3 *db = NULL;
+  sqlite3_stmt *rows = NULL;
+  tp_status status = tp__sqlite_read(&query, sizeof query, theirs, "tp_content_query", fault);
+  if (status != TP_OK) return status;
+  (void)!tp__sqlite_commit(s, NULL); /* as tp__sqlite_records() */
+  status = tp__store_take_reader(s, &db, fault);
+  if (status != TP_OK) return status;
+  int rc = sqlite3_prepare_v2(db, list_sql, -1, &rows, NULL);
+  const int64_t values[] = {(int64_t)query.process_run_id, (int64_t)query.entry_id};
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(rows, values, 2);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(rows)) == SQLITE_ROW)
+    rc = show(rows, &query, each, ctx) ? SQLITE_OK : SQLITE_DONE;
+  if (rc != SQLITE_DONE) status = tp__store_fail(s, db, "read what is kept of content", rc, fault);
+  sqlite3_finalize(rows);
+  tp__store_return_reader(s, db);
+  return status;
+}
+
+tp_status tp_sqlite_store_hash(const tp_store *store, tp_text content, unsigned char ret_hash[32], tp_fault *fault) {
+  tp__sqlite_store *s = tp__sqlite_store_of(store);
+  if (!s || !ret_hash || s->options.read_only)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_hash needs a store that may write, and room");
+  pthread_mutex_lock(&s->mutex);
+  tp_status status = tp__sqlite_hash_locked(s, content, ret_hash, fault);
+  pthread_mutex_unlock(&s->mutex);
+  return status;
+}
