@@ -13,7 +13,7 @@
  *    is not set, and a field of a newer program that this library does not have, are refused with TP_ERR_VERSION; the
  *    fault says which.
  *  - Frozen for ever, and only these by value or side by side: tp_text, tp_token, tp_allocator, tp_field, tp_fault,
- *    tp_value_walk.
+ *    tp_value_walk, tp_breadcrumb.
  *  - Taken on success only: what a declaration calls taken (a handler, a model, a history, a store, a match, a hook)
  *    belongs to the library from the moment at which the call returns TP_OK; the struct itself is copied, and its
  *    destroy function is called exactly once, later. When the call fails nothing was taken and destroy is not called.
