@@ -4,8 +4,10 @@
 #include "phases/drive.h"
 #include "phases/parts.h"
 #include "phases/render.h"
+#include "phases/tool_run.h"
 
 enum { ITERATIONS_MAX = 50, TOOL_CALLS_MAX = 1000, MODEL_ATTEMPTS = 3, PREVIEW_BYTES = 4096, STOP_DENIALS_MAX = 8 };
+enum { RESULTS_BYTES_MAX = 16 << 20 }; /* of all results of a response, where tool.batch shows them */
 
 static uint32_t or_default(uint32_t option, uint32_t value) { return option ? option : value; }
 static tp_text preview(tp_text text) { return (tp_text){text.data, tp__utf8_cut(text, PREVIEW_BYTES)}; }
@@ -440,27 +442,36 @@ void tp__step_model(tp__drive *d) {
   tp__model_call_start(call);
 }
 
-/* The calls of the response; behind their dispatch with what they came to. */
-static void write_call(tp_writer *writer, const tp_tool_call *call, const tp_tool_result *result) {
+/* The calls of the response; behind their dispatch with what they came to. @param text  of the result. */
+static void write_call(tp_writer *writer, const tp_tool_call *call, const tp_tool_result *result, tp_text text) {
   bool waited = result && result->waited_ns > 0;
-  tp_write_map(writer, 3 + (waited ? 2 : 0));
+  tp_write_map(writer, 3 + (result ? 2 : 0) + (waited ? 2 : 0));
   tp_write_string(writer, "id");
   tp_write_text(writer, call->id);
   tp_write_string(writer, "tool");
   tp_write_text(writer, call->name);
-  if (!result) {
-    tp_write_string(writer, call->malformed ? "malformed" : "arguments");
-    if (call->malformed) tp_write_bool(writer, true);
-    else tp_write_value(writer, call->arguments);
-    return;
-  }
+  tp_write_string(writer, call->malformed ? "malformed" : "arguments");
+  if (call->malformed) tp_write_bool(writer, true);
+  else tp_write_value(writer, call->arguments);
+  if (!result) return;
   tp_write_string(writer, "kind");
   tp_write_string(writer, tp_tool_result_name(result->kind));
+  tp_write_string(writer, "result");
+  tp_write_text(writer, text);
   if (!waited) return;
   tp_write_string(writer, "waited_ms");
   tp_write_int(writer, result->waited_ns / TP__NS_PER_MS);
   tp_write_string(writer, "waited_key");
   tp_write_text(writer, result->waited_key);
+}
+
+/* Tools may have results that are longer than a value may be. */
+static bool write_result(tp__drive *d, tp_writer *writer, size_t index) {
+  tp_text text = d->results[index].text;
+  size_t bytes_max = RESULTS_BYTES_MAX / d->call_count;
+  if (text.size > bytes_max && !tp__tool_text(&d->arena, text, bytes_max, &text)) return false;
+  write_call(writer, d->calls[index], &d->results[index], text);
+  return true;
 }
 
 /* For a phase without subscriptions nothing is written. */
@@ -470,9 +481,13 @@ static bool write_calls(tp__drive *d, uint32_t phase, tp_text *ret_value) {
   if (!tp__turn_plan(&d->turn->core, phase)) return true;
   if (tp_writer_new(&d->turn->core.runtime->allocator, &writer) != TP_OK) return false;
   tp_write_array(writer, d->call_count);
-  for (size_t i = 0; i < d->call_count; i++) write_call(writer, d->calls[i], d->results ? &d->results[i] : NULL);
+  bool ok = true;
+  for (size_t i = 0; ok && i < d->call_count; i++) {
+    if (d->results) ok = write_result(d, writer, i);
+    else write_call(writer, d->calls[i], NULL, (tp_text){NULL, 0});
+  }
   tp_text value;
-  bool ok = tp_writer_finish(writer, &value) == TP_OK && tp__arena_text(&d->arena, value, ret_value);
+  ok = ok && tp_writer_finish(writer, &value) == TP_OK && tp__arena_text(&d->arena, value, ret_value);
   tp_writer_free(writer);
   return ok;
 }
@@ -547,10 +562,11 @@ static void remind(tp_turn *turn, const char *subscription, tp_text text, bool b
   tp__drive_remind(turn->drive, subscription, text, block);
 }
 
-/* Results enter the turn in call order, whatever the order they came in. */
+/* Results enter the turn in call order, whatever the order they came in. Their texts go with the dispatch: what
+ * tool.batch shows is in the turn's own memory. */
 static bool take_results(tp__drive *d) {
   for (size_t i = 0; i < d->call_count; i++) {
-    const tp_tool_result *result = &d->results[i];
+    tp_tool_result *result = &d->results[i];
     tp_message message = {.role = TP_ROLE_TOOL,
                           .is_error = result->kind != TP_TOOL_OK,
                           .turn_id = d->turn->core.ids[TP_ID_TURN],
@@ -558,6 +574,8 @@ static bool take_results(tp__drive *d) {
                           .call_id = d->calls[i]->id,
                           .name = d->calls[i]->name};
     if (tp__messages_add(&d->messages, &message) != TP_OK) return false;
+    result->text = d->messages.items[d->messages.count - 1].text;
+    if (!tp__arena_text(&d->arena, result->waited_key, &result->waited_key)) return false;
     d->tool_event_count++;
     if (result->started) tp__abilities_add(&d->session->abilities, d->calls[i]->name);
   }

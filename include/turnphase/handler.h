@@ -86,7 +86,9 @@ enum {
   TP_FIELD_CALLS = 31,            /* value: array of maps. model.response: id, tool, and arguments or
                                      malformed (true); replaced, each names a call of the response by its id, in their
                                      order, those that are missing are dropped, and tool and arguments (a map) may be
-                                     others or missing. tool.batch: id, tool, kind and, of a call that waited for
+                                     others or missing. tool.batch: id, tool, arguments (as the model gave them) or
+                                     malformed, kind, result (what the model reads; where all of them have more than
+                                     16 MiB each keeps head and tail of its share) and, of a call that waited for
                                      conflicting ones, waited_ms and waited_key */
   TP_FIELD_PLAN = 32,             /* text: why: history_tokens_max, or context_length: the provider said so */
   TP_FIELD_TOKENS_BEFORE = 33,    /* int: of the history, as tp_message_tokens() counts */

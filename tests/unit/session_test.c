@@ -196,6 +196,69 @@ static void results_go_back_to_the_model_in_call_order(void **state) {
   close_world(&w);
 }
 
+/* A handler of tool.batch that notes what each call came to. */
+static tp_answer see_batch(void *self, tp_call *call) {
+  char *seen = self;
+  for (tp_value_walk walk = {0}; tp_value_next(tp_call_text(call, TP_FIELD_CALLS), &walk);) {
+    tp_text id = tp_value_text(tp_value_get(walk.value, "id")), kind = tp_value_text(tp_value_get(walk.value, "kind"));
+    tp_text result = tp_value_text(tp_value_get(walk.value, "result"));
+    bool is_map = tp_value_kind_of(tp_value_get(walk.value, "arguments")) == TP_VALUE_MAP;
+    size_t used = strlen(seen);
+    snprintf(seen + used, 512 - used, "%.*s %s%s %.*s <%.*s> %zu\n", (int)id.size, id.data, is_map ? "map" : "",
+             tp_value_bool(tp_value_get(walk.value, "malformed"), false) ? "malformed" : "", (int)kind.size, kind.data,
+             result.size < 40 ? (int)result.size : 3, result.data, result.size);
+  }
+  return TP_ANSWER_DONE;
+}
+
+static void tool_batch_sees_arguments_and_results(void **state) {
+  (void)state;
+  static const reply replies[] = {
+      {.text = "x",
+       .calls = {CALL("a", "t"),
+                 CALL("b", "nobody"),
+                 {.id = TEXT("c"), .name = TEXT("t"), .arguments = TEXT("{"), .malformed = true}},
+       .call_count = 3},
+      {.text = "done"}};
+  tool_world t = {0};
+  make_tool(&t, "t");
+  char seen[512] = "";
+  hook hooks[] = {t.hook, {.id = "batch", .phase = TP_PHASE_TOOL_BATCH, .run = see_batch, .self = seen}};
+  world w = open_world_with(replies, 2, NULL, hooks, 2);
+  expect(&w, "go", TP_TURN_COMPLETED);
+  static const char wanted[] = "a map ok <tool says> 9\nb map unknown_tool <there is no tool of that name> 29\nc "
+                               "malformed invalid_arguments <the arguments are not a JSON object> 35\n";
+  assert_string_equal(seen, wanted);
+  close_world(&w);
+}
+
+static void results_above_16_mib_keep_head_and_tail_in_tool_batch(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "x", .calls = {CALL("a", "t"), CALL("b", "t")}, .call_count = 2},
+                                  {.text = "done"}};
+  enum { SIZE = 9 << 20 };
+  char *text = malloc(SIZE + 1);
+  assert_non_null(text);
+  memset(text, 'x', SIZE);
+  text[SIZE] = '\0';
+  tool_world t = {.text = text};
+  make_tool(&t, "t");
+  t.tool.result_bytes_max = SIZE;
+  char seen[512] = "";
+  act end = {.kind = TP_ANSWER_DENY}; /* the model, which notes what it reads, is not asked again */
+  hook hooks[] = {t.hook,
+                  {.id = "batch", .phase = TP_PHASE_TOOL_BATCH, .run = see_batch, .self = seen},
+                  {.id = "end", .phase = TP_PHASE_TOOL_BATCH, .self = &end}};
+  world w = open_world_with(replies, 2, NULL, hooks, 3);
+  expect(&w, "go", TP_TURN_COMPLETED);
+  size_t a = 0, b = 0;
+  if (sscanf(seen, "a map ok <xxx> %zu\nb map ok <xxx> %zu\n", &a, &b) != 2) fail_msg("%s", seen);
+  assert_in_range(a, (8 << 20) - 1000, (8 << 20) + 1000);
+  assert_int_equal(a, b);
+  close_world(&w);
+  free(text);
+}
+
 static void denied_call_brings_its_reason_and_a_reminder_to_the_next_request(void **state) {
   (void)state;
   static const reply replies[] = {
@@ -1905,6 +1968,8 @@ int main(void) {
       cmocka_unit_test(bad_requests_are_refused_before_anything_happens),
       cmocka_unit_test(session_without_a_model_fails_its_turns),
       cmocka_unit_test(results_go_back_to_the_model_in_call_order),
+      cmocka_unit_test(tool_batch_sees_arguments_and_results),
+      cmocka_unit_test(results_above_16_mib_keep_head_and_tail_in_tool_batch),
       cmocka_unit_test(denied_call_brings_its_reason_and_a_reminder_to_the_next_request),
       cmocka_unit_test(reminders_of_every_phase_around_a_call_reach_the_next_request),
       cmocka_unit_test(sections_contexts_and_reminders_reach_the_request_and_not_the_history),
