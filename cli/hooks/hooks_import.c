@@ -115,7 +115,8 @@ static bool check_tool(const char *word) {
 }
 
 static bool rewrites(const cli_arguments *arguments, const cli_entry *entry) {
-  return arguments->rewrite && is_of_tools(entry) && !entry->is_async;
+  bool has_something = is_of_tools(entry) && strcmp(entry->event, "PostToolBatch") != 0;
+  return arguments->rewrite && has_something && !entry->is_async;
 }
 
 static void write_yaml(const cli_settings *settings, const cli_arguments *arguments, const cli_entry *entry, text *t) {

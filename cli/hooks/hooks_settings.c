@@ -52,7 +52,6 @@ static const struct {
   const char *name, *why;
 } no_phase[] = {
     {"PostCompact", "no phase comes behind a compaction"},
-    {"PostToolBatch", "tool.batch does not carry arguments and results of the calls"},
     {"PermissionRequest", "what a gate asks goes to a person, and not to a hook"},
     {"PermissionDenied", "a denied call fires no phase"},
     {"SubagentStart", "nested turns are not built"},
@@ -100,7 +99,7 @@ static bool is_known_event(const char *event) {
   static const char *const known[] = {"PreToolUse",   "PostToolUse", "PostToolUseFailure", "UserPromptSubmit",
                                       "SessionStart", "SessionEnd",  "Stop",               "StopFailure",
                                       "BeforeTool",   "AfterTool",   "BeforeAgent",        "AfterAgent",
-                                      "PreCompact",   "PreCompress", NULL};
+                                      "PreCompact",   "PreCompress", "PostToolBatch",      NULL};
   return is_among(event, known);
 }
 
@@ -111,13 +110,15 @@ static bool is_of_gemini(const char *event) {
 }
 
 static bool is_guard(const char *event) {
-  static const char *const names[] = {"PreToolUse",  "UserPromptSubmit", "Stop", "BeforeTool",
-                                      "BeforeAgent", "AfterAgent",       "PreCompact", "PreCompress", NULL};
+  static const char *const names[] = {"PreToolUse",  "UserPromptSubmit", "Stop",       "BeforeTool",
+                                      "BeforeAgent", "AfterAgent",       "PreCompact", "PreCompress",
+                                      "PostToolBatch", NULL};
   return is_among(event, names);
 }
 
 static bool has_matcher(const char *event) {
-  static const char *const without[] = {"UserPromptSubmit", "Stop", "BeforeAgent", "AfterAgent", NULL};
+  static const char *const without[] = {"UserPromptSubmit", "Stop",       "PostToolBatch",
+                                        "BeforeAgent",      "AfterAgent", NULL};
   return !is_among(event, without);
 }
 

@@ -120,6 +120,28 @@ static void add_end(cli_payload *payload, const tp_phase *phase, bool failed) {
       .id = TP_FIELD_STATUS, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(failed ? "failure" : "success")};
 }
 
+/* Their calls of a response, under our names. */
+static void add_calls(cli_payload *payload, const tp_phase *phase, tp_text calls) {
+  static const char *const names[][2] = {
+      {"id", "tool_use_id"}, {"tool", "tool_name"}, {"arguments", "tool_input"}, {"result", "tool_response"}};
+  enum { NAMES = sizeof names / sizeof names[0] };
+  tp_text value;
+  if (tp_value_kind_of(calls) != TP_VALUE_ARRAY || !cli_phase_carries(phase, TP_FIELD_CALLS)) return;
+  cli_need(tp_writer_new(NULL, &payload->calls));
+  tp_write_array(payload->calls, tp_value_count(calls));
+  for (tp_value_walk walk = {0}; tp_value_next(calls, &walk);) {
+    tp_write_map(payload->calls, NAMES);
+    for (size_t i = 0; i < NAMES; i++) {
+      tp_text theirs = tp_value_get(walk.value, names[i][1]);
+      tp_write_string(payload->calls, names[i][0]);
+      if (theirs.size > 0) tp_write_value(payload->calls, theirs);
+      else tp_write_null(payload->calls);
+    }
+  }
+  cli_need(tp_writer_finish(payload->calls, &value));
+  payload->fields[payload->count++] = (tp_field){.id = TP_FIELD_CALLS, .kind = TP_FIELD_KIND_VALUE, .text = value};
+}
+
 static void take_event(tp_text object, const tp_phase *phase, cli_payload *payload) {
   tp_text input = tp_value_get(object, "tool_input"), response = tp_value_get(object, "tool_response");
   tp_text error = tp_value_get(object, "error");
@@ -135,6 +157,7 @@ static void take_event(tp_text object, const tp_phase *phase, cli_payload *paylo
     add_text(payload, phase, TP_FIELD_RESULT, error);
     add_end(payload, phase, true);
   }
+  add_calls(payload, phase, tp_value_get(object, "tool_calls"));
   add_text(payload, phase, TP_FIELD_TEXT, tp_value_get(object, "prompt"));
   add_text(payload, phase, TP_FIELD_RESPONSE_TEXT, tp_value_get(object, "last_assistant_message"));
   add_int(payload, phase, TP_FIELD_STOP_DENIALS, tp_value_bool(tp_value_get(object, "stop_hook_active"), false));
@@ -159,6 +182,7 @@ int cli_payload_read_event(const char *path, const char *event, const tp_phase *
 
 void cli_payload_free(cli_payload *payload) {
   tp_writer_free(payload->writer);
+  tp_writer_free(payload->calls);
   free(payload->fields);
   free(payload->text);
 }

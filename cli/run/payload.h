@@ -9,6 +9,7 @@
 /** Zero-filled means no fields. */
 typedef struct cli_payload {
   tp_writer *writer; /* holds what the fields point to */
+  tp_writer *calls;  /* made for one of them; NULL: none */
   tp_field *fields;
   size_t count;
   char *text;        /* a text that was made for one of them */

@@ -49,6 +49,13 @@ static const tp__protocol_event events[] = {
      true,
      false,
      false},
+    {TP__EVENT_TOOL_BATCH,
+     {NULL, "PostToolBatch", NULL},
+     TP_PHASE_TOOL_BATCH,
+     {0, 600000, 0},
+     false,
+     true,
+     false},
     {TP__EVENT_STOP, {NULL, "Stop", "AfterAgent"}, TP_PHASE_TURN_STOP, {0, 600000, 60000}, false, true, false},
     {TP__EVENT_PRE_COMPACT,
      {NULL, "PreCompact", "PreCompress"},
@@ -189,9 +196,8 @@ static void write_path(const tp__hook *hook, tp_text path, tp_writer *writer) {
 }
 
 /* Arguments that the provider could not decode are text; an object is what every script expects. */
-static void write_input(const tp__hook *hook, const tp_call *call, tp_writer *writer) {
-  tp_text arguments = tp_call_text(call, TP_FIELD_ARGUMENTS);
-  const tp__tool_name *name = name_of(hook, tp_call_text(call, TP_FIELD_TOOL));
+static void write_input(const tp__hook *hook, tp_text tool, tp_text arguments, tp_writer *writer) {
+  const tp__tool_name *name = name_of(hook, tool);
   bool is_map = tp_value_kind_of(arguments) == TP_VALUE_MAP && tp_value_check(arguments, NULL) == TP_OK;
   if (!is_map && arguments.size > 0) {
     tp_write_map(writer, 1);
@@ -276,6 +282,24 @@ static void write_response(const tp__hook *hook, const tp_call *call, tp_text in
   }
 }
 
+/* Each call of a response with its result, as the model reads it. */
+static void write_batch(const tp__hook *hook, const tp_call *call, tp_writer *writer) {
+  tp_text calls = tp_call_text(call, TP_FIELD_CALLS);
+  tp_write_array(writer, tp_value_count(calls));
+  for (tp_value_walk walk = {0}; tp_value_next(calls, &walk);) {
+    tp_text tool = tp_value_text(tp_value_get(walk.value, "tool"));
+    tp_write_map(writer, 4);
+    tp_write_string(writer, "tool_name");
+    tp_write_text(writer, theirs(hook, tool));
+    tp_write_string(writer, "tool_input");
+    write_input(hook, tool, tp_value_get(walk.value, "arguments"), writer);
+    tp_write_string(writer, "tool_use_id");
+    tp_write_text(writer, tp_value_text(tp_value_get(walk.value, "id")));
+    tp_write_string(writer, "tool_response");
+    tp_write_text(writer, tp_value_text(tp_value_get(walk.value, "result")));
+  }
+}
+
 /** Values that are made before the map that holds them. */
 struct made {
   tp_writer *input, *response, *scratch;
@@ -286,9 +310,10 @@ static bool make(const tp__hook *hook, const tp_call *call, struct made *made) {
   tp_writer **const writers[] = {&made->input, &made->response, &made->scratch};
   for (size_t i = 0; i < 3; i++)
     if (tp_writer_new(NULL, writers[i]) != TP_OK) return false;
-  write_input(hook, call, made->input);
+  write_input(hook, tp_call_text(call, TP_FIELD_TOOL), tp_call_text(call, TP_FIELD_ARGUMENTS), made->input);
   if (tp_writer_finish(made->input, &made->input_value) != TP_OK) return false;
-  write_response(hook, call, made->input_value, made->scratch, made->response);
+  if (hook->protocol_event->id == TP__EVENT_TOOL_BATCH) write_batch(hook, call, made->response);
+  else write_response(hook, call, made->input_value, made->scratch, made->response);
   return tp_writer_finish(made->response, &made->response_value) == TP_OK;
 }
 
@@ -346,6 +371,7 @@ static void add_own(const tp__hook *hook, const tp_call *call, const struct made
     if (tp_call_has(call, TP_FIELD_MODEL)) add_text(pairs, "model", tp_call_text(call, TP_FIELD_MODEL));
     break;
   case TP__EVENT_SESSION_END: add_string(pairs, "reason", "other"); break;
+  case TP__EVENT_TOOL_BATCH: add_value(pairs, "tool_calls", made->response_value); break;
   case TP__EVENT_STOP:
     add_number(pairs, "stop_hook_active", true, tp_call_int(call, TP_FIELD_STOP_DENIALS) > 0);
     add_text(pairs, hook->protocol == TP__PROTOCOL_GEMINI ? "prompt_response" : "last_assistant_message",

@@ -26,6 +26,7 @@ typedef enum tp__protocol_event_id {
   TP__EVENT_SESSION_END,
   TP__EVENT_STOP,
   TP__EVENT_PRE_COMPACT,
+  TP__EVENT_TOOL_BATCH,
   TP__EVENT_STOP_FAILURE
 } tp__protocol_event_id;
 

@@ -147,6 +147,7 @@ static void block(tp__judge *judge, tp_text reason) {
   case TP__EVENT_PROMPT:
   case TP__EVENT_STOP:
   case TP__EVENT_PRE_COMPACT:
+  case TP__EVENT_TOOL_BATCH:
     note(judge, "block_dropped", "the hook blocks, and no phase waits for it (blocking: false)");
     break;
   case TP__EVENT_POST_TOOL:

@@ -209,6 +209,43 @@ static void an_entry_without_a_place_costs_no_other(void **state) {
   command_free(&c);
 }
 
+static void a_hook_behind_all_calls_ends_the_turn(void **state) {
+  (void)state;
+  put("settings.json",
+      "{\"hooks\": {\"PostToolBatch\": [{\"matcher\": \"x\", \"hooks\": [{\"type\": \"command\", \"command\":"
+      " \"grep -q '\\\"tool_name\\\":\\\"Bash\\\".*\\\"tool_response\\\":\\\"two files\\\"' || exit 0; echo enough "
+      ">&2; exit 2\"}]}]}}");
+  command c = {.arguments = {"hooks", "import", "settings.json", "--write", "H", "--rewrite", "--tool", "shell=Bash"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "post-tool-batch-1 in tool.batch; FAILS OPEN");
+  assert_holds(&c.out, "its matcher \"x\" is left out");
+  command_free(&c);
+  trust();
+  c = (command){
+      .arguments = {"hooks", "run", "H", "post-tool-batch-1", "--payload", "-", "--json"},
+      .input =
+          "{\"hook_event_name\": \"PostToolBatch\", \"tool_calls\": [{\"tool_name\": \"Bash\", "
+          "\"tool_input\": {\"command\": \"ls\"}, \"tool_use_id\": \"c1\", \"tool_response\": \"two files\"}]}"};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "\"judged\":\"deny\"");
+  assert_holds(&c.out, "\"reason\":\"enough\"");
+  command_free(&c);
+  put("model.yaml", "responses:\n  - tool_calls: [{id: c1, name: shell, arguments: {cmd: ls}}]\n  - text: Never.\n");
+  put("talk.jsonl", "{\"session\": \"s\", \"user\": \"hi\"}\n");
+  put("H/b.yaml", "id: result\nprotocol: claude-code\nevent: PostToolUse\nrewrite: true\n"
+                  "handler: {command: [echo, '{\"hookSpecificOutput\": {\"hookEventName\": \"PostToolUse\", "
+                  "\"updatedToolOutput\": \"two files\"}}']}\n");
+  trust();
+  setenv("TURNPHASE_TEST_DOMAIN", "tools", 1);
+  c = (command){.arguments = {"run", "--json", "--script", "model.yaml", "--hooks", "H", "--load",
+                              getenv("TURNPHASE_DOMAIN"), "talk.jsonl"}};
+  assert_status(&c, 0);
+  unsetenv("TURNPHASE_TEST_DOMAIN");
+  assert_holds(&c.out, "tool_batch.ended");
+  assert_false(holds(&c.out, "Never."));
+  command_free(&c);
+}
+
 static void a_guard_fails_open_until_it_is_closed(void **state) {
   (void)state;
   put("settings.json", "{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"exit 1\"}]}],"
@@ -364,6 +401,7 @@ int main(void) {
       IN_PROJECT(the_corpus_decides_as_it_does_at_home),
       IN_PROJECT(the_corpus_runs_in_a_turn_under_the_names_of_our_tools),
       IN_PROJECT(an_entry_without_a_place_costs_no_other),
+      IN_PROJECT(a_hook_behind_all_calls_ends_the_turn),
       IN_PROJECT(a_guard_fails_open_until_it_is_closed),
       IN_PROJECT(a_rewrite_is_taken_only_when_it_was_granted),
       cmocka_unit_test(a_rewrite_is_taken_only_when_it_was_granted),

@@ -18,11 +18,16 @@
 
 static const char shell_call[] = "{'command': 'rm -rf /', 'cmd': 'x'}";
 
+static const char batch_calls[] =
+    "[{'id': 'c1', 'tool': 'shell', 'arguments': {'cmd': 7}, 'kind': 'ok', 'result': 'a b'},"
+    " {'id': 'c2', 'tool': 'write', 'malformed': true, 'kind': 'invalid_arguments', 'result': 'no'}]";
+
 /* Runs the phase of an event with what it carries. */
 static tp_phase_result run_event(tp_turn *turn, const char *event, const char *tool, tp_writer *writer) {
   tp_field fields[4];
   size_t count = 0;
-  uint32_t phase = strstr(event, "PreComp") ? TP_PHASE_TURN_PRE_COMPACTION
+  uint32_t phase = strstr(event, "Batch") ? TP_PHASE_TOOL_BATCH
+                   : strstr(event, "PreComp") ? TP_PHASE_TURN_PRE_COMPACTION
                    : strstr(event, "Pre") || strstr(event, "BeforeTool") ? TP_PHASE_TOOL_PRE
                    : strstr(event, "PostTool") || strstr(event, "AfterTool") ? TP_PHASE_TOOL_POST
                    : strstr(event, "Prompt") || strstr(event, "BeforeAgent") ? TP_PHASE_TURN_INTAKE
@@ -39,6 +44,10 @@ static tp_phase_result run_event(tp_turn *turn, const char *event, const char *t
     fields[count++] =
         (tp_field){.id = TP_FIELD_RESPONSE_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of("all done")};
     fields[count++] = (tp_field){.id = TP_FIELD_STOP_DENIALS, .kind = TP_FIELD_KIND_INT, .number = tool[0] != '\0'};
+  }
+  if (phase == TP_PHASE_TOOL_BATCH) {
+    fields[count++] = (tp_field){
+        .id = TP_FIELD_CALLS, .kind = TP_FIELD_KIND_VALUE, .text = json_value(writer, batch_calls)};
   }
   if (is_tool) {
     fields[count++] = (tp_field){.id = TP_FIELD_TOOL, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(tool)};
@@ -139,6 +148,14 @@ static const row rows[] = {
      "done", NULL, "formatted"},
     {"PostToolUse", "exit 1", "failed", NULL, NULL},
     {"PostToolUseFailure", "echo look >&2; exit 2", "done", NULL, "look"},
+    {"PostToolBatch", "echo text", "done", NULL, ""},
+    {"PostToolBatch", "echo enough >&2; exit 2", "deny", "enough", NULL},
+    {"PostToolBatch", "echo '{\"decision\": \"block\", \"reason\": \"enough\"}'", "deny", "enough", NULL},
+    {"PostToolBatch", "echo '{\"continue\": false, \"stopReason\": \"halt\"}'", "deny", "halt", NULL},
+    {"PostToolBatch",
+     "echo '{\"hookSpecificOutput\": {\"hookEventName\": \"PostToolBatch\", \"additionalContext\": \"more\"}}'", "done",
+     NULL, "more"},
+    {"PostToolBatch", "exit 1", "failed", NULL, NULL},
     /* the session, and the end of a turn */
     {"SessionStart", "echo branch main", "done", NULL, "branch main"},
     {"SessionStart", "echo no >&2; exit 2", "done", NULL, ""},
@@ -305,6 +322,11 @@ static void a_program_gets_one_line_with_the_fields_of_its_host(void **state) {
       {"Stop", "",
        "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":\"default\","
        "\"hook_event_name\":\"Stop\",\"stop_hook_active\":false,\"last_assistant_message\":\"all done\"}\n"},
+      {"PostToolBatch", "",
+       "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"permission_mode\":\"default\","
+       "\"hook_event_name\":\"PostToolBatch\",\"tool_calls\":[{\"tool_name\":\"Bash\",\"tool_input\":{\"timeout\":7},"
+       "\"tool_use_id\":\"c1\",\"tool_response\":\"a b\"},{\"tool_name\":\"Write\",\"tool_input\":{},"
+       "\"tool_use_id\":\"c2\",\"tool_response\":\"no\"}]}\n"},
       {"PreCompact", "",
        "{\"session_id\":\"\",\"transcript_path\":\"\",\"cwd\":\"@\",\"prompt_id\":\"\",\"hook_event_name\":"
        "\"PreCompact\",\"trigger\":\"auto\",\"custom_instructions\":\"\"}\n"},
