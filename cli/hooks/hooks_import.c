@@ -18,7 +18,7 @@
 #include "cli/hooks/hooks.h"
 #include "cli/run/host.h"
 
-enum { PATH_SIZE = 4096 };
+enum { PATH_SIZE = 4096, BUDGET_MS = 30000 /* of a phase in which nothing required needs more */ };
 
 /* ---- YAML ---- */
 
@@ -176,8 +176,8 @@ typedef struct importer {
   size_t taken;
 } importer;
 
-static bool take_phase(void *ctx, const tp_hook_info *info) {
-  *(uint32_t *)ctx = info->phase;
+static bool take_info(void *ctx, const tp_hook_info *info) {
+  *(tp_hook_info *)ctx = *info;
   return false;
 }
 
@@ -196,7 +196,7 @@ static int check_entry(importer *m, cli_entry *entry) {
   tp_hooks_options options = {.struct_size = sizeof options, .directory = m->folder, .grants = TP_GRANT_REWRITE};
   tp_hooks *hooks;
   tp_fault fault = {0};
-  uint32_t phase = 0;
+  tp_hook_info info = {0};
   tp_status status = tp_hooks_read(m->runtime, &options, &hooks, &fault);
   unlink(path);
   if (status == TP_ERR_NO_MEMORY) return cli_fault(NULL, status, &fault);
@@ -204,8 +204,11 @@ static int check_entry(importer *m, cli_entry *entry) {
     entry->left_out = copy(m, fault.message);
     return CLI_OK;
   }
-  tp_hooks_each(hooks, take_phase, &phase);
-  entry->phase = tp_phase_get(m->runtime, phase)->name;
+  tp_hooks_each(hooks, take_info, &info);
+  entry->phase = tp_phase_get(m->runtime, info.phase)->name;
+  entry->is_cut = !entry->fails_closed && info.blocking && info.limit_ms > BUDGET_MS;
+  if (entry->is_cut && entry->timeout_ms > 0 && entry->note_count < CLI_NOTES_MAX)
+    entry->notes[entry->note_count++] = "it gets the 30 s of its phase, whatever its own limit is";
   m->taken++;
   tp_hooks_free(hooks);
   return CLI_OK;
@@ -331,12 +334,21 @@ static bool any_of_tools(const importer *m) {
   return false;
 }
 
+static bool any_cut(const importer *m) {
+  for (size_t i = 0; i < m->settings.count; i++)
+    if (m->settings.entries[i].is_cut) return true;
+  return false;
+}
+
 static void print_report(const importer *m) {
   size_t left_out = m->settings.count - m->taken;
   for (size_t i = 0; i < m->settings.count; i++) print_entry(m, &m->settings.entries[i]);
   if (!m->arguments->rewrite && any_of_tools(m))
     cli_print_string(m->output, "what they rewrite is not taken, and a call whose arguments one rewrites is denied "
                                 "(--rewrite takes it)\n");
+  if (any_cut(m))
+    cli_print_string(m->output, "limits above 30 s are those of hooks that fail closed: the others get the 30 s of "
+                                "their phase, and then the action goes on\n");
   if (m->settings.disabled)
     cli_print_string(m->output, "disableAllHooks: all of them are written with enabled: false\n");
   cli_printf(m->output, "%zu %s, %zu ha%s no place\n", m->taken, m->arguments->write ? "written" : "would be written",

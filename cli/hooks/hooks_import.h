@@ -22,6 +22,7 @@ typedef struct cli_entry {
   size_t argument_count;
   int64_t timeout_ms;           /* 0: the host's */
   bool is_async, fails_closed;
+  bool is_cut;                  /* its phase ends before its limit */
   bool is_guard;                /* its answer can stop something */
   const char *phase;            /* NULL until it was found */
   const char *id, *yaml;

@@ -209,6 +209,38 @@ static void an_entry_without_a_place_costs_no_other(void **state) {
   command_free(&c);
 }
 
+static void limits_of_hooks_that_fail_open_end_with_their_phase(void **state) {
+  (void)state;
+  static const struct {
+    const char *timeout, *option, *budget;
+    bool says, notes;
+  } rows[] = {
+      {"", NULL, "\"budget_ms\":30000", true, false},
+      {", \"timeout\": 60", NULL, "\"budget_ms\":30000", true, true},
+      {", \"timeout\": 60", "--fail-closed", "\"budget_ms\":60000", false, false},
+      {"", "--fail-closed", "\"budget_ms\":600000", false, false},
+      {", \"timeout\": 20", NULL, "\"budget_ms\":20000", false, false},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char text[256];
+    snprintf(text, sizeof text,
+             "{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"true\"%s}]}]}}",
+             rows[i].timeout);
+    put("settings.json", text);
+    assert_int_equal(system("rm -rf H"), 0);
+    command c;
+    import("settings.json", rows[i].option, 0, &c);
+    assert_int_equal(holds(&c.out, "limits above 30 s are those of hooks that fail closed"), rows[i].says);
+    assert_int_equal(holds(&c.out, "it gets the 30 s of its phase"), rows[i].notes);
+    command_free(&c);
+    trust();
+    c = (command){.arguments = {"plan", "--no-memory", "--hooks", "H", "--json", "tool.pre"}};
+    assert_status(&c, 0);
+    assert_holds(&c.out, rows[i].budget);
+    command_free(&c);
+  }
+}
+
 static void a_hook_behind_all_calls_ends_the_turn(void **state) {
   (void)state;
   put("settings.json",
@@ -401,6 +433,7 @@ int main(void) {
       IN_PROJECT(the_corpus_decides_as_it_does_at_home),
       IN_PROJECT(the_corpus_runs_in_a_turn_under_the_names_of_our_tools),
       IN_PROJECT(an_entry_without_a_place_costs_no_other),
+      IN_PROJECT(limits_of_hooks_that_fail_open_end_with_their_phase),
       IN_PROJECT(a_hook_behind_all_calls_ends_the_turn),
       IN_PROJECT(a_guard_fails_open_until_it_is_closed),
       IN_PROJECT(a_rewrite_is_taken_only_when_it_was_granted),
