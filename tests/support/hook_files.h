@@ -26,6 +26,17 @@ static inline void write_file(const char *name, const char *text, mode_t mode) {
 static inline void write_named(const char *name, const char *text) { write_file(name, text, 0600); }
 static inline void write_program(const char *name, const char *text) { write_file(name, text, 0700); }
 
+/* What a program wrote. */
+static inline void read_back(const char *name, char *ret_text, size_t size) {
+  char file[160];
+  snprintf(file, sizeof file, "%s/%s", directory, name);
+  FILE *stream = fopen(file, "re");
+  assert_non_null(stream);
+  size_t got = fread(ret_text, 1, size - 1, stream);
+  ret_text[got] = '\0';
+  fclose(stream);
+}
+
 /* Programs run in the test's directory, too. */
 static inline tp_hooks_options hooks_options(void) {
   return (tp_hooks_options){.struct_size = sizeof(tp_hooks_options), .directory = directory, .root = directory};

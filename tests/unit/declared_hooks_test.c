@@ -15,22 +15,27 @@
 #include "domains/declared/glob.h"
 #include "domains/declared/sha256.h"
 #include "tests/support/hook_files.h"
-#include "tests/support/json_value.h"
+#include "tests/support/leftovers.h"
 
-/* tool.pre of a call of `shell`. */
-static tp_phase_result gate(tp_turn *turn) {
+/* tool.pre of a call of `shell` with this command. */
+static tp_phase_result gate_of(tp_turn *turn, tp_text command) {
   tp_writer *writer;
+  tp_text arguments;
   assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  tp_write_map(writer, 1);
+  tp_write_string(writer, "command");
+  tp_write_text(writer, command);
+  assert_int_equal(tp_writer_finish(writer, &arguments), TP_OK);
   tp_field fields[] = {{.id = TP_FIELD_TOOL, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of("shell.run")},
-                       {.id = TP_FIELD_ARGUMENTS,
-                        .kind = TP_FIELD_KIND_VALUE,
-                        .text = json_value(writer, "{'command': 'rm -rf /'}")}};
+                       {.id = TP_FIELD_ARGUMENTS, .kind = TP_FIELD_KIND_VALUE, .text = arguments}};
   tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = 2, .budget_ms = 30000};
   tp_phase_result result = {.struct_size = sizeof result};
   assert_int_equal(tp_phase_run(turn, TP_PHASE_TOOL_PRE, &input, &result, NULL), TP_OK);
   tp_writer_free(writer);
   return result;
 }
+
+static tp_phase_result gate(tp_turn *turn) { return gate_of(turn, tp_text_of("rm -rf /")); }
 
 /* ---- a guard that cannot give an answer denies, and says which failure it was ---- */
 
@@ -60,26 +65,96 @@ static const failing failings[] = {
     {"setsid", "[sh, -c, 'setsid sleep 100 & sleep 0.08; printf \"{\"']", TP_REASON_MALFORMED, "not exactly one"},
 };
 
-static void a_guard_that_cannot_answer_denies_and_says_which_failure(void **state) {
+enum { FAILING_LIMIT_MS = 200, SETTLE_MS = 50, COMMAND_SIZE = 1 << 20 };
+
+static void keep_duration(void *ctx, const tp_hook_program *program) {
+  *(_Atomic int64_t *)ctx = program->duration_ms;
+}
+
+/* A program gets a call of 1 MiB. @return how long after the deadline, or after the program's end, it was settled. */
+static int64_t check_failing(const failing *row, const char *policy) {
+  static char command[COMMAND_SIZE];
+  _Atomic int64_t program_ms = 0;
+  bool is_required = strcmp(policy, "required") == 0;
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_hooks *hooks;
+  tp_hooks_options options = hooks_options();
+  options.on_program = keep_duration;
+  options.program_ctx = (void *)&program_ms;
+  assert_int_equal(read_hooks(runtime, &options, &hooks, NULL), TP_OK);
+  assert_int_equal(tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, NULL), TP_OK);
+  tp_turn *turn = begin_bare(runtime, 60000);
+  memset(command, 'x', sizeof command);
+  int64_t begun_ns = now_ns();
+  tp_phase_result result = gate_of(turn, (tp_text){command, sizeof command});
+  int64_t took_ms = (now_ns() - begun_ns) / 1000000;
+  if (result.outcome != (is_required ? TP_ERR_DENIED : TP_OK))
+    fail_msg("%s, %s: %s", row->name, policy, tp_status_name(result.outcome));
+  const tp_run_record *record = tp_phase_result_run(&result, 0);
+  if (record->state == TP_STATE_SUCCEEDED || record->reason != row->why)
+    fail_msg("%s, %s: recorded as %s", row->name, policy, tp_reason_name((tp_reason)record->reason));
+  char reason[1024];
+  snprintf(reason, sizeof reason, "%.*s", (int)result.reason.size, result.reason.size ? result.reason.data : "");
+  if (is_required && (result.why != row->why || !strstr(reason, row->reason))) fail_msg("%s: %s", row->name, reason);
+  if (is_required) assert_string_equal(result.subscription, "guard");
+  tp_turn_end(turn);
+  close_runtime(runtime);
+  tp_hooks_free(hooks);
+  return took_ms - (row->why == TP_REASON_TIMEOUT ? FAILING_LIMIT_MS : program_ms);
+}
+
+/* The bound is that of an idle machine: where others work, one try of several has to keep it. */
+static void check_settled_soon(const failing *row, const char *policy) {
+  int64_t late_ms = check_failing(row, policy);
+  for (int again = 0; late_ms > SETTLE_MS && again < 9; again++) late_ms = check_failing(row, policy);
+  if (late_ms > SETTLE_MS) fail_msg("%s: settled %d ms after its end", row->name, (int)late_ms);
+}
+
+static void a_guard_that_cannot_answer_denies_where_it_is_required_and_leaves_nothing(void **state) {
   (void)state;
-  for (size_t i = 0; i < sizeof failings / sizeof failings[0]; i++) {
-    const failing *row = &failings[i];
+  static const char *const policies[] = {"required", "best_effort"};
+  snprintf(marker, sizeof marker, "TMPDIR=%s", directory);
+  setenv("TMPDIR", directory, 1);
+  for (size_t i = 0; i < 2 * COUNT(failings); i++) {
+    const failing *row = &failings[i / 2];
+    const char *policy = policies[i % 2];
     char yaml[512];
-    snprintf(yaml, sizeof yaml, "id: guard\nevent_type: PreAbilityCall\nhandler:\n  timeout_ms: 200\n  command: %s\n",
-             row->command);
+    snprintf(yaml, sizeof yaml,
+             "id: guard\nevent_type: PreAbilityCall\nfailure: %s\nhandler:\n  timeout_ms: %d\n  command: %s\n", policy,
+             FAILING_LIMIT_MS, row->command);
     write_named("a.yaml", yaml);
-    tp_runtime *runtime = open_with_hooks(NULL);
-    tp_turn *turn = begin_bare(runtime, 60000);
-    tp_phase_result result = gate(turn);
-    if (result.outcome != TP_ERR_DENIED) fail_msg("%s: %s", row->name, tp_status_name(result.outcome));
-    if (result.why != row->why) fail_msg("%s: %s", row->name, tp_reason_name(result.why));
-    char reason[1024];
-    snprintf(reason, sizeof reason, "%.*s", (int)result.reason.size, result.reason.data);
-    if (!strstr(reason, row->reason)) fail_msg("%s: %s", row->name, reason);
-    assert_string_equal(result.subscription, "guard");
-    tp_turn_end(turn);
-    close_runtime(runtime);
+    size_t descriptors = open_descriptors();
+    check_settled_soon(row, policy);
+    if (processes_left() > 0) fail_msg("%s: processes are left", row->name);
+    await_descriptors(descriptors);
   }
+  unsetenv("TMPDIR");
+}
+
+static void a_program_gets_the_documented_environment_and_three_descriptors(void **state) {
+  (void)state;
+  static const char *const names[] = {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "TZ"};
+  write_named("a.yaml", "id: a\nevent: tool.pre\nhandler: {command: [sh, -c, 'env | grep -v ^PWD= | sort > names; exec "
+                        "ls /proc/self/fd > fds']}\n");
+  char got[512];
+  for (size_t i = 0; i < COUNT(names); i++) setenv(names[i], "/usr/bin:/bin", 1);
+  setenv("SECRET", "1", 1);
+  int kept = open("/dev/null", O_RDONLY); /* not close-on-exec */
+  assert_true(kept > 2);
+  tp_runtime *runtime = open_with_hooks(NULL);
+  unsetenv("SECRET");
+  for (size_t i = 1; i < COUNT(names); i++)
+    if (strcmp(names[i], "HOME") != 0) unsetenv(names[i]);
+  tp_turn *turn = begin_bare(runtime, 60000);
+  assert_int_equal(gate(turn).outcome, TP_OK);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+  close(kept);
+  read_back("names", got, sizeof got);
+  assert_string_equal(got, "HOME=/usr/bin:/bin\nLANG=/usr/bin:/bin\nLC_ALL=/usr/bin:/bin\nLOGNAME=/usr/bin:/bin\n"
+                              "PATH=/usr/bin:/bin\nTMPDIR=/usr/bin:/bin\nTZ=/usr/bin:/bin\nUSER=/usr/bin:/bin\n");
+  read_back("fds", got, sizeof got);
+  assert_string_equal(got, "0\n1\n2\n3\n"); /* 3: the folder that ls reads */
 }
 
 /* ---- exit code, stdout, stderr -> verdict ---- */
@@ -212,12 +287,8 @@ static void a_program_gets_one_line_of_json_with_ids_and_payload(void **state) {
   assert_int_equal(gate(turn).verdict, TP_VERDICT_ALLOW);
   tp_turn_end(turn);
   close_runtime(runtime);
-  char file[128], got[2048] = "";
-  snprintf(file, sizeof file, "%s/got", directory);
-  FILE *stream = fopen(file, "re");
-  assert_non_null(stream);
-  assert_true(fread(got, 1, sizeof got - 1, stream) > 0);
-  fclose(stream);
+  char got[2048];
+  read_back("got", got, sizeof got);
   assert_string_equal(got, "{\"event_type\":\"PreAbilityCall\",\"hook_id\":\"keep\",\"phase\":\"tool.pre\","
                            "\"turn_id\":\"t-1\",\"caller\":{\"source\":\"ai_session\"},\"mode\":\"plan\",\"attempt\":1,"
                            "\"ability_id\":\"shell.run\",\"payload\":{\"tool\":\"shell.run\","
@@ -623,7 +694,8 @@ static void the_content_hash_is_sha256(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      IN_DIRECTORY(a_guard_that_cannot_answer_denies_and_says_which_failure),
+      IN_DIRECTORY(a_guard_that_cannot_answer_denies_where_it_is_required_and_leaves_nothing),
+      IN_DIRECTORY(a_program_gets_the_documented_environment_and_three_descriptors),
       IN_DIRECTORY(the_strictest_of_exit_code_continue_and_signals_wins),
       IN_DIRECTORY(a_block_in_a_phase_without_verdicts_fails_it_where_the_policy_in_force_is_required),
       IN_DIRECTORY(a_program_gets_one_line_of_json_with_ids_and_payload),

@@ -259,22 +259,11 @@ static void a_guard_that_gives_no_answer_denies_when_it_fails_closed(void **stat
 
 /* ---- standard input and environment ---- */
 
-static void read_got(char *ret_text, size_t size) {
-  char file[128];
-  snprintf(file, sizeof file, "%s/got", directory);
-  FILE *stream = fopen(file, "re");
-  assert_non_null(stream);
-  size_t got = fread(ret_text, 1, size - 1, stream);
-  ret_text[got] = '\0';
-  fclose(stream);
-  unlink(file);
-}
-
 /* @ stands for the directory, # for the turn's id. */
 static void assert_got(const char *wanted) {
   char got[4096], filled[4096];
   size_t used = 0;
-  read_got(got, sizeof got);
+  read_back("got", got, sizeof got);
   char *turn = strstr(got, "\"prompt_id\":\"turn-");
   if (turn) {
     char *end = strchr(turn + 13, '"');

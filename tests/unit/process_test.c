@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Child processes: the table of hostile children, exact environment and descriptors, and what becomes of a loop. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -19,6 +18,7 @@
 #include <cmocka.h>
 
 #include "tests/support/host.h"
+#include "tests/support/leftovers.h"
 #include "turnphase/process.h"
 
 enum { SETTLE_MS = 50, INPUT_SIZE = 1 << 20, SHORT_MS = 150, LONG_MS = 20000 };
@@ -29,15 +29,6 @@ static int64_t now_ms(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static size_t open_descriptors(void) {
-  size_t count = 0;
-  DIR *folder = opendir("/proc/self/fd");
-  assert_non_null(folder);
-  while (readdir(folder)) count++;
-  closedir(folder);
-  return count;
 }
 
 /* A run of one program; what the callback got is copied, since asserts belong to the test's thread. */
@@ -61,36 +52,6 @@ static void run_ended(void *ctx, const tp_process_result *result) {
   run->output[size] = '\0';
   run->calls++;
   latch_hit(&run->ended);
-}
-
-/* Every process of a test carries this in its environment, however it is descended from the child. */
-static char marker[64];
-
-static bool has_marker(const char *pid) {
-  char path[300], bytes[8192];
-  snprintf(path, sizeof path, "/proc/%s/environ", pid);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  ssize_t size = read(fd, bytes, sizeof bytes);
-  close(fd);
-  return size > 0 && memmem(bytes, (size_t)size, marker, strlen(marker)) != NULL;
-}
-
-static size_t marked_processes(void) {
-  size_t count = 0;
-  DIR *proc = opendir("/proc");
-  assert_non_null(proc);
-  for (struct dirent *entry = readdir(proc); entry; entry = readdir(proc)) {
-    if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9' && has_marker(entry->d_name)) count++;
-  }
-  closedir(proc);
-  return count;
-}
-
-/* What was sent SIGKILL is gone when the kernel gets to it. */
-static size_t processes_left(void) {
-  for (int round = 0; round < 200 && marked_processes() > 0; round++) usleep(5000);
-  return marked_processes();
 }
 
 static const char *const *test_environment(void) {
@@ -204,8 +165,7 @@ static void each_hostile_child_is_settled_and_leaves_nothing(void **state) {
     }
     size_t left = processes_left();
     if (left > 0) fail_msg("%s: %zu processes left", hostiles[i].name, left);
-    for (int round = 0; round < 200 && open_descriptors() != descriptors; round++) usleep(1000);
-    assert_int_equal(open_descriptors(), descriptors);
+    await_descriptors(descriptors);
     assert_int_equal(tp_process_loop_count(loop), 0);
   }
   tp_process_loop_free(loop);
