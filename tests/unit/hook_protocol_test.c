@@ -451,6 +451,211 @@ static void a_hook_runs_for_the_names_that_tools_have_there(void **state) {
   tp_writer_free(writer);
 }
 
+/* What the events that no tool is in are matched against. */
+static void a_matcher_of_another_event_is_about_its_source(void **state) {
+  (void)state;
+  static const struct {
+    const char *event, *matcher;
+    bool runs;
+  } cases[] = {{"SessionStart", "startup", true},     {"SessionStart", "startup|resume", true},
+               {"SessionStart", "resume", false},     {"SessionStart", "start.*", true},
+               {"SessionEnd", "other", true},         {"SessionEnd", "clear|logout", false},
+               {"PreCompact", "auto", true},          {"PreCompact", "manual", false},
+               {"SessionStart", "*", true},           {"SessionEnd", "''", true},
+               {"PreCompact", "'manual|auto'", true}, {"SessionStart", "Startup", false}};
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    char yaml[256];
+    snprintf(yaml, sizeof yaml,
+             "id: a\nprotocol: claude-code\nevent: %s\nmatch:\n  matcher: %s%s%s\nhandler: {command: ['true']}\n",
+             cases[i].event, cases[i].matcher[0] == '*' ? "'" : "", cases[i].matcher,
+             cases[i].matcher[0] == '*' ? "'" : "");
+    write_named("a.yaml", yaml);
+    tp_runtime *runtime = open_with_hooks(NULL);
+    tp_turn *turn = begin_bare(runtime, 60000);
+    tp_phase_result result = run_event(turn, cases[i].event, "", writer);
+    bool ran = tp_phase_result_run(&result, 0)->state == TP_STATE_SUCCEEDED;
+    if (ran != cases[i].runs) fail_msg("%s of %s", cases[i].matcher, cases[i].event);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+  tp_writer_free(writer);
+}
+
+/* ---- several hooks, caps and limits ---- */
+
+#define ALLOWS SAYS("\"permissionDecision\": \"allow\", \"permissionDecisionReason\": \"fine\"")
+#define ASKS SAYS("\"permissionDecision\": \"ask\", \"permissionDecisionReason\": \"sure?\"")
+#define DEFERS SAYS("\"permissionDecision\": \"defer\"")
+#define CONTEXT(text) SAYS("\"additionalContext\": \"" text "\"")
+
+/* Two guards of one call, the second behind the first. Where the first denies, the call is decided, and the plan starts
+ * nothing more. */
+static void the_strictest_of_several_hooks_wins(void **state) {
+  (void)state;
+  static const struct {
+    const char *scripts[2];
+    tp_status outcome;
+    tp_verdict verdict;
+    const char *reason; /* NULL: any */
+    const char *reminders;
+    bool both_run;
+  } cases[] = {
+      {{"exit 0", "exit 0"}, TP_OK, TP_VERDICT_NONE, NULL, "", true},
+      {{ALLOWS, "exit 0"}, TP_OK, TP_VERDICT_ALLOW, NULL, "", true},
+      {{"exit 0", ALLOWS}, TP_OK, TP_VERDICT_ALLOW, NULL, "", true},
+      {{ALLOWS, DENIES}, TP_ERR_DENIED, TP_VERDICT_DENY, "no", "", true},
+      {{DENIES, ALLOWS}, TP_ERR_DENIED, TP_VERDICT_DENY, "no", "", false},
+      {{ASKS, ALLOWS}, TP_OK, TP_VERDICT_ASK, "sure?", "", true},
+      {{ALLOWS, ASKS}, TP_OK, TP_VERDICT_ASK, "sure?", "", true},
+      {{ASKS, DENIES}, TP_ERR_DENIED, TP_VERDICT_DENY, "no", "", true},
+      {{DENIES, ASKS}, TP_ERR_DENIED, TP_VERDICT_DENY, "no", "", false},
+      {{ASKS, DEFERS}, TP_ERR_DENIED, TP_VERDICT_DENY, NULL, "", true},
+      {{DEFERS, ALLOWS}, TP_ERR_DENIED, TP_VERDICT_DENY, NULL, "", false},
+      {{ALLOWS, "echo stop >&2; exit 2"}, TP_ERR_DENIED, TP_VERDICT_DENY, "stop", "", true},
+      {{"exit 1", ALLOWS}, TP_OK, TP_VERDICT_ALLOW, NULL, "", true},
+      {{ALLOWS, "exit 1"}, TP_OK, TP_VERDICT_ALLOW, NULL, "", true},
+      {{"exit 1", DENIES}, TP_ERR_DENIED, TP_VERDICT_DENY, "no", "", true},
+      {{"kill -KILL $$", ASKS}, TP_OK, TP_VERDICT_ASK, "sure?", "", true},
+      {{CONTEXT("one"), CONTEXT("two")}, TP_OK, TP_VERDICT_NONE, NULL, "one two ", true},
+      {{CONTEXT("one"), ALLOWS}, TP_OK, TP_VERDICT_ALLOW, NULL, "one ", true},
+  };
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    for (int j = 0; j < 2; j++) {
+      char name[16], text[512];
+      snprintf(name, sizeof name, "%c.sh", 'a' + j);
+      snprintf(text, sizeof text, "touch ran_%c\n%s\n", 'a' + j, cases[i].scripts[j]);
+      write_named(name, text);
+      snprintf(name, sizeof name, "%c.yaml", 'a' + j);
+      snprintf(text, sizeof text, "id: %c\nprotocol: claude-code\nevent: PreToolUse\nhandler: {command: [sh, %c.sh]}\n",
+               'a' + j, 'a' + j);
+      write_named(name, text);
+    }
+    tp_runtime *runtime = open_with_hooks(NULL);
+    tp_turn *turn = begin_bare(runtime, 60000);
+    tp_phase_result result = run_event(turn, PRE, "Bash", writer);
+    if (result.outcome != cases[i].outcome || result.verdict != cases[i].verdict)
+      fail_msg("case %zu: %s, %s", i, tp_status_name(result.outcome), tp_verdict_name(result.verdict));
+    if (cases[i].reason) assert_text(result.reason, cases[i].reason);
+    char reminders[64] = "", ran[160];
+    for (size_t k = 0; result.merged && k < tp_merged_count(result.merged, TP_KIND_REMINDER); k++) {
+      tp_text text = tp_merged_get(result.merged, TP_KIND_REMINDER, k)->contribution->text;
+      strncat(reminders, text.data, text.size);
+      strcat(reminders, " ");
+    }
+    assert_string_equal(reminders, cases[i].reminders);
+    snprintf(ran, sizeof ran, "%s/ran_b", directory);
+    if ((access(ran, F_OK) == 0) != cases[i].both_run) fail_msg("case %zu: whether the second ran", i);
+    unlink(ran);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+  tp_writer_free(writer);
+}
+
+typedef struct answered {
+  size_t reminder_bytes;
+  bool is_cut;
+} answered;
+
+/* Before the answer is given. */
+static void keep_answer(void *ctx, const tp_hook_program *program) {
+  answered *a = ctx;
+  for (size_t i = 0; i < program->outcome->contribution_count; i++) {
+    const tp_contribution *one = program->outcome->contributions[i];
+    if (one->kind == TP_KIND_REMINDER) a->reminder_bytes = one->text.size;
+    if (one->kind == TP_KIND_DIAGNOSTIC && strncmp(one->key.data, "text_cut", one->key.size) == 0) a->is_cut = true;
+  }
+}
+
+static void a_text_has_at_most_10000_bytes(void **state) {
+  (void)state;
+  static const struct {
+    const char *event, *letter;
+    int letters;
+    size_t kept;
+    bool plain, cut;
+  } cases[] = {
+      {"UserPromptSubmit", "a", 9999, 9999, false, false},  {"UserPromptSubmit", "a", 10000, 10000, false, false},
+      {"UserPromptSubmit", "a", 10001, 10000, false, true}, {"UserPromptSubmit", "a", 50000, 10000, true, true},
+      {"UserPromptSubmit", "a", 10000, 10000, true, false},
+      {"UserPromptSubmit", "\xe2\x82\xac", 4000, 9999, true, true},
+      {"SessionStart", "a", 10001, 10000, true, true},      {PRE, "a", 10001, 10000, false, true},
+      {"PostToolUse", "a", 10001, 10000, false, true},
+  };
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    static char text[60000];
+    char yaml[128];
+    size_t size = 0;
+    if (!cases[i].plain)
+      size = (size_t)snprintf(text, sizeof text,
+                              "{\"hookSpecificOutput\": {\"hookEventName\": \"%s\", \"additionalContext\": \"",
+                              cases[i].event);
+    for (int k = 0; k < cases[i].letters; k++)
+      for (const char *byte = cases[i].letter; *byte; byte++) text[size++] = *byte;
+    snprintf(text + size, sizeof text - size, "%s", cases[i].plain ? "" : "\"}}");
+    write_named("text", text);
+    snprintf(yaml, sizeof yaml, "id: a\nprotocol: claude-code\nevent: %s\nhandler: {command: [cat, text]}\n",
+             cases[i].event);
+    write_named("a.yaml", yaml);
+    answered a = {0};
+    tp_hooks *hooks;
+    tp_hooks_options options = hooks_options();
+    options.on_program = keep_answer;
+    options.program_ctx = &a;
+    tp_runtime *runtime = open_runtime(NULL);
+    assert_int_equal(read_hooks(runtime, &options, &hooks, NULL), TP_OK);
+    assert_int_equal(tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, NULL), TP_OK);
+    tp_turn *turn = begin_bare(runtime, 60000);
+    run_event(turn, cases[i].event, "Bash", writer);
+    if (a.reminder_bytes != cases[i].kept || a.is_cut != cases[i].cut)
+      fail_msg("case %zu: %zu bytes%s", i, a.reminder_bytes, a.is_cut ? ", cut" : "");
+    tp_turn_end(turn);
+    close_runtime(runtime);
+    tp_hooks_free(hooks);
+  }
+  tp_writer_free(writer);
+}
+
+static bool keep_limit(void *ctx, const tp_hook_info *info) {
+  *(uint32_t *)ctx = info->limit_ms;
+  return false;
+}
+
+static void a_hook_without_a_limit_has_that_of_its_host(void **state) {
+  (void)state;
+  static const struct {
+    const char *event, *more;
+    uint32_t limit_ms;
+  } cases[] = {
+      {PRE, "", 600000},         {"PostToolUse", "", 600000}, {"PostToolUseFailure", "", 600000},
+      {"UserPromptSubmit", "", 30000}, {"SessionStart", "", 600000}, {"SessionEnd", "", 1500},
+      {"Stop", "", 600000},      {"PreCompact", "", 600000},  {"StopFailure", "", 600000},
+      {"PostToolBatch", "", 600000},   {"BeforeTool", "", 60000},    {"AfterTool", "", 60000},
+      {"BeforeAgent", "", 60000}, {"AfterAgent", "", 60000},  {PRE, ", timeout_ms: 7", 7},
+      {"SessionEnd", ", timeout_ms: 60000", 60000},
+  };
+  tp_runtime *runtime = open_runtime(NULL);
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    char yaml[256];
+    snprintf(yaml, sizeof yaml, "id: a\nprotocol: %s\nevent: %s\nhandler: {command: ['true']%s}\n",
+             protocol_of(cases[i].event), cases[i].event, cases[i].more);
+    write_named("a.yaml", yaml);
+    tp_hooks *hooks;
+    uint32_t limit_ms = 0;
+    assert_int_equal(read_hooks(runtime, NULL, &hooks, NULL), TP_OK);
+    tp_hooks_each(hooks, keep_limit, &limit_ms);
+    if (limit_ms != cases[i].limit_ms) fail_msg("%s: %u ms", cases[i].event, limit_ms);
+    tp_hooks_free(hooks);
+  }
+  tp_runtime_free(runtime);
+}
+
 /* ---- files ---- */
 
 static void a_wrong_file_of_a_protocol_is_refused_with_its_place(void **state) {
@@ -529,6 +734,10 @@ int main(void) {
       IN_DIRECTORY(paths_of_files_are_absolute_and_the_project_is_in_the_environment),
       cmocka_unit_test(a_matcher_reads_as_it_does_there),
       IN_DIRECTORY(a_hook_runs_for_the_names_that_tools_have_there),
+      IN_DIRECTORY(a_matcher_of_another_event_is_about_its_source),
+      IN_DIRECTORY(the_strictest_of_several_hooks_wins),
+      IN_DIRECTORY(a_text_has_at_most_10000_bytes),
+      IN_DIRECTORY(a_hook_without_a_limit_has_that_of_its_host),
       IN_DIRECTORY(a_wrong_file_of_a_protocol_is_refused_with_its_place),
       IN_DIRECTORY(a_trust_is_about_the_scripts_that_a_line_of_a_shell_names),
   };

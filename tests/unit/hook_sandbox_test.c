@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a program in a sandbox cannot do, who puts it there, and what becomes of it where there is none. */
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,6 +101,85 @@ static void program_cannot_do_what_its_sandbox_forbids(void **state) {
   assert_int_not_equal(access("/tmp/turnphase.never", F_OK), 0);
 }
 
+/* ---- a fork bomb ---- */
+
+enum { BOMB_USER = 61237, BOMB_PROCESSES = 12, BOMB_LIMIT_MS = 500 };
+
+static size_t processes_of(uid_t user) {
+  size_t count = 0;
+  struct stat found;
+  DIR *proc = opendir("/proc");
+  assert_non_null(proc);
+  for (struct dirent *entry = readdir(proc); entry; entry = readdir(proc)) {
+    bool is_process = entry->d_name[0] >= '0' && entry->d_name[0] <= '9';
+    if (is_process && fstatat(dirfd(proc), entry->d_name, &found, 0) == 0 && found.st_uid == user) count++;
+  }
+  closedir(proc);
+  return count;
+}
+
+typedef struct bomb {
+  size_t most;
+  bool was_refused;
+  _Atomic bool ended;
+} bomb;
+
+static void see_bomb(void *ctx, const tp_hook_program *program) {
+  bomb *b = ctx;
+  tp_text errors = program->errors;
+  b->was_refused = errors.size > 0 && memmem(errors.data, errors.size, "fork", 4) != NULL;
+  b->ended = true;
+}
+
+static void *count_bomb(void *arg) {
+  bomb *b = arg;
+  while (!b->ended) {
+    size_t count = processes_of(BOMB_USER);
+    if (count > b->most) b->most = count;
+  }
+  return NULL;
+}
+
+/* The limit counts the processes of a user and does not hold for root: the bomb goes off as a user without any. */
+static void fork_bomb_is_bounded_and_gone_at_the_deadline(void **state) {
+  (void)state;
+  if (geteuid() != 0 || system("command -v setpriv > /dev/null") != 0 || processes_of(BOMB_USER) > 0) {
+    print_message("# skipped: a user without processes is needed: root, and setpriv\n");
+    return;
+  }
+  char yaml[512];
+  assert_int_equal(chmod(directory, 0755), 0);
+  write_file("inner.sh", "while :; do sh inner.sh & done\n", 0644);
+  write_file("bomb.sh", "sh inner.sh & sh inner.sh & sleep 100\n", 0644);
+  snprintf(yaml, sizeof yaml,
+           "id: guard\nevent: tool.pre\nhandler:\n  command: [setpriv, --reuid=%d, --regid=%d, --clear-groups, sh, "
+           "bomb.sh]\n  sandbox: {processes: %d}\n  timeout_ms: %d\n",
+           BOMB_USER, BOMB_USER, BOMB_PROCESSES, BOMB_LIMIT_MS);
+  write_named("a.yaml", yaml);
+  bomb b = {0};
+  tp_hooks_options options = options_with(helper(), false);
+  options.on_program = see_bomb;
+  options.program_ctx = &b;
+  tp_hooks *hooks;
+  tp_runtime *runtime = open_runtime(NULL);
+  assert_int_equal(read_hooks(runtime, &options, &hooks, NULL), TP_OK);
+  assert_int_equal(tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, NULL), TP_OK);
+  pthread_t counter;
+  assert_int_equal(pthread_create(&counter, NULL, count_bomb, &b), 0);
+  tp_turn *turn = begin_bare(runtime, 60000);
+  tp_phase_result result = run_phase(turn, TP_PHASE_TOOL_PRE, NULL);
+  pthread_join(counter, NULL);
+  assert_int_equal(result.outcome, TP_ERR_DENIED);
+  assert_int_equal(result.why, TP_REASON_TIMEOUT);
+  assert_true(b.was_refused);
+  assert_in_range(b.most, 3, BOMB_PROCESSES);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+  tp_hooks_free(hooks);
+  for (int round = 0; round < 1000 && processes_of(BOMB_USER) > 0; round++) usleep(2000);
+  assert_int_equal(processes_of(BOMB_USER), 0);
+}
+
 static void worker_runs_in_one_too(void **state) {
   (void)state;
   tp_runtime *runtime;
@@ -182,6 +262,7 @@ int main(void) {
   }
   const struct CMUnitTest tests[] = {
       IN_DIRECTORY(program_cannot_do_what_its_sandbox_forbids),
+      IN_DIRECTORY(fork_bomb_is_bounded_and_gone_at_the_deadline),
       IN_DIRECTORY(worker_runs_in_one_too),
       IN_DIRECTORY(operator_demands_one_for_all),
       IN_DIRECTORY(what_cannot_be_bounded_is_refused_at_the_commit),
