@@ -9,7 +9,7 @@
 
 #include "world.h"
 
-enum { TOOL_WORK_BATCHES_MAX = 4, TOOL_WORK_BRIEF_MS = 5, TOOL_WORK_NARROW_MS = 60, TOOL_WORK_TERSE_BYTES = 64 };
+enum { TOOL_WORK_BATCHES_MAX = 4, TOOL_WORK_BRIEF_MS = 5, TOOL_WORK_NARROW_MS = 60, TOOL_WORK_TERSE_BYTES = 64, TOOL_WORK_ASK_MS = 40 };
 
 /** The tools, one of each kind. */
 typedef enum tool_work_tool {
@@ -22,6 +22,7 @@ typedef enum tool_work_tool {
   TOOL_NARROW,   /* not quick, one at a time */
   TOOL_READER,   /* quick, reads what its number stands for: tool_work_key() */
   TOOL_WRITER,   /* not quick, writes it */
+  TOOL_ASKED,    /* quick; where there are people, one is asked about each call */
   TOOL_WORK_TOOLS,
   TOOL_NOBODY = TOOL_WORK_TOOLS /* a name that no tool has */
 } tool_work_tool;
@@ -45,6 +46,17 @@ typedef enum tool_work_hand {
   HAND_TOKEN, /* first taken for the token of a handler */
   HAND_MODEL  /* first taken for the token of a model */
 } tool_work_hand;
+
+/** What the person does that is asked about a call. */
+typedef enum tool_work_person {
+  PERSON_ALLOWS,
+  PERSON_DENIES,
+  PERSON_ANSWERS_TWICE, /* allows, and denies */
+  PERSON_ANSWERS_OTHERS, /* allows other arguments */
+  PERSON_ABANDONS, /* the channel fails */
+  PERSON_SILENT,
+  TOOL_WORK_PERSONS
+} tool_work_person;
 
 /** Whose words a result is. */
 typedef enum tool_work_words {
@@ -75,6 +87,8 @@ typedef struct tool_work_call {
   bool again;  /* it tries to defer twice */
   bool silent; /* it answers without a word */
   int64_t before_ns, later_ns;
+  tool_work_person person;
+  int64_t person_ns; /* until the person answers; 0: within the channel */
   /* what is noted */
   int64_t deadline_ns, deadline_max_ns; /* it ends between them */
   int64_t called_ns, returned_ns, end_ns;
@@ -84,6 +98,10 @@ typedef struct tool_work_call {
   bool token_over, in_cancel;
   bool completing; /* by its token: from here on it may be over */
   tp_token token;
+  tp_token question;
+  char shown_hash[64];
+  uint32_t asked, answers; /* answers that were taken */
+  bool allowed;            /* by an answer that was taken */
   tool_work_words taken, heard; /* by a completion that was accepted; in the result */
   tp_tool_result_kind kind;
   bool started;
@@ -126,6 +144,7 @@ struct tool_work {
   int64_t cancelled_ns;
   bool is_cancelled;   /* the cancel has returned */
   bool calls_cancelled; /* the cancel of calls was asked for */
+  bool has_asked;       /* the turn's deadline lies later */
   uint32_t late_calls; /* quick ones that began all the same */
   uint32_t inside;     /* quick tools that run */
   event_order heard;
@@ -150,6 +169,8 @@ bool tool_work_conflict(const tool_work_call *a, const tool_work_call *b);
 tp_text tool_work_id(const tool_work_call *call, char *room);
 /** Whose run it is. NULL: nobody's. */
 tool_work_call *tool_work_find(tool_work *e, const tp_tool_run *run);
+/** Whose question it is. NULL: nobody's. */
+tool_work_call *tool_work_find_asked(world *w, const tp_question *question);
 bool tool_work_arguments_are(const tool_work_call *call, tp_text arguments);
 
 /* ---- tool workload.c ---- */
@@ -161,6 +182,14 @@ tp_answer tool_work_gate(tp_call *call);
 void tool_work_run(void *arg);
 /** When the runtime is gone. */
 void tool_work_after_free(tool_work *e);
+
+/* ---- tool_work_ask.c ---- */
+
+/** Whether there are people. */
+static inline bool tool_work_has_people(const world *w) { return w->s->tool_work_count && w->s->tool_work_stream & 1; }
+void tool_work_bring_people(world *w, tp_runtime_options *options);
+/** When the run is over. */
+void tool_work_check_asked(const tool_work_call *call);
 
 /* ---- tool_work_oracle.c ---- */
 

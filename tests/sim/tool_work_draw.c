@@ -111,8 +111,10 @@ static void draw_call(tool_work *e, tool_work_call *call, tool_work_tool favouri
   call->polite = one_in(e, 3);
   call->before_ns = draw_before(e, call->tool);
   call->later_ns = draw_later(e);
+  call->person = one_in(e, 2) ? PERSON_ALLOWS : (tool_work_person)below(e, TOOL_WORK_PERSONS);
+  call->person_ns = one_in(e, 2) ? 0 : up_to_us(e, is_quiet(e) ? 3000 : TOOL_WORK_ASK_MS * 1500);
   bool found = call->arguments == ARGUMENTS_NUMBER || call->arguments == ARGUMENTS_LONG;
-  draw_id(e, call, tool_work_is_threaded(call->tool) && !found);
+  draw_id(e, call, (tool_work_is_threaded(call->tool) || call->tool == TOOL_ASKED) && !found);
   draw_text(e, call);
   if (is_quiet(e)) settle_brief(call);
 }
@@ -183,7 +185,7 @@ static const char nobody[] = "a name that no tool has, and that is longer than t
 
 const char *tool_work_tool_name(tool_work_tool tool) {
   static const char *const names[TOOL_WORK_TOOLS + 1] = {"e-quick",    "e-brief",  "e-terse",  "e-strict", "e-barred",
-                                                         "e-threaded", "e-narrow", "e-reader", "e-writer", nobody};
+                                                         "e-threaded", "e-narrow", "e-reader", "e-writer", "e-asked", nobody};
   return names[tool];
 }
 
@@ -271,13 +273,23 @@ static tool_work_call *call_at(tool_work *e, uint64_t batch, uint64_t index) {
 }
 
 /* By its own id, or by its arguments; one with neither is a quick tool's, of the batch under way. */
-tool_work_call *tool_work_find(tool_work *e, const tp_tool_run *run) {
+static tool_work_call *find(tool_work *e, tp_text id, tp_text arguments) {
   char copy[ID_BYTES] = "";
   unsigned batch, index;
-  tp_text id = tp_tool_run_call_id(run);
   if (id.size < sizeof copy) memcpy(copy, id.data, id.size);
   if (sscanf(copy, "own-%u-%u.", &batch, &index) == 2) return call_at(e, batch, index);
-  int64_t number = tp_value_int(tp_value_get(tp_tool_run_arguments(run), "n"), -1);
+  int64_t number = tp_value_int(tp_value_get(arguments, "n"), -1);
   if (number >= 0) return call_at(e, (uint64_t)number / NUMBER_STEP, (uint64_t)number % NUMBER_STEP);
   return sscanf(copy, "call-%u", &index) == 1 ? call_at(e, e->now, index) : NULL;
+}
+
+tool_work_call *tool_work_find(tool_work *e, const tp_tool_run *run) {
+  return find(e, tp_tool_run_call_id(run), tp_tool_run_arguments(run));
+}
+
+tool_work_call *tool_work_find_asked(world *w, const tp_question *question) {
+  tp_text turn = question->ids[TP_ID_TURN];
+  uint32_t index = turn.size == 2 && turn.data[0] == 'e' ? (uint32_t)(turn.data[1] - '0') : UINT32_MAX;
+  if (index >= w->s->tool_work_count) return NULL;
+  return find(&w->tool_works[index], question->call->id, question->call->arguments);
 }

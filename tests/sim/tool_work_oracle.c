@@ -43,11 +43,16 @@ static bool says_failure(const tool_work_call *call) {
   return call->fails || call->no_utf8 || call->way == WAY_DEFER_AND_RETURN;
 }
 
+static bool is_asked(const tool_work_call *call) {
+  return call->tool == TOOL_ASKED && tool_work_has_people(call->batch->e->w);
+}
+
 static tp_tool_result_kind expected(const tool_work_call *call) {
   bool overruns = call->tool == TOOL_BRIEF && call->before_ns > TOOL_WORK_BRIEF_MS * TP__NS_PER_MS;
   if (call->tool == TOOL_NOBODY) return TP_TOOL_UNKNOWN_TOOL;
   if (!fits(call)) return TP_TOOL_INVALID_ARGUMENTS;
   if (call->tool == TOOL_BARRED && has_gate(call)) return TP_TOOL_DENIED;
+  if (is_asked(call) && call->person != PERSON_ALLOWS && call->person != PERSON_ANSWERS_TWICE) return TP_TOOL_DENIED;
   if (overruns || never_answers(call)) return TP_TOOL_TIMED_OUT;
   return says_failure(call) ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK;
 }
@@ -69,7 +74,8 @@ static bool was_cancelled(const tool_work *e) { return e->cancelled_ns || e->w->
 /* One may have been on its way; whoever comes behind it finds the turn over. */
 static void check_may_begin(const tool_work_call *call) {
   tool_work *e = call->batch->e;
-  bool over = e->is_cancelled || (e->limit_end_ns && has_stamps(call) && call->called_ns > e->limit_end_ns);
+  bool late = e->limit_end_ns && !e->has_asked && has_stamps(call) && call->called_ns > e->limit_end_ns;
+  bool over = e->is_cancelled || late;
   if (over && ++e->late_calls > 1)
     FAIL(call, "nothing begins behind a cancel or the turn's deadline", "%u calls did", e->late_calls);
 }
@@ -193,7 +199,8 @@ static bool has_reason(const tool_work_call *call, const tp_tool_result *result)
     case TP_TOOL_UNKNOWN_TOOL:
       return !call->batch->sure;
     case TP_TOOL_DENIED: /* a gate that did not answer denies, too */
-      return has_gate(call) && !quiet && fits(call) && (call->tool == TOOL_BARRED || !is_said_to_be_barred(result));
+      if (quiet || !fits(call)) return false;
+      return is_asked(call) || (has_gate(call) && (call->tool == TOOL_BARRED || !is_said_to_be_barred(result)));
     case TP_TOOL_TIMED_OUT:
       return is_out_of_time(call, result);
     case TP_TOOL_CANCELLED:
@@ -407,6 +414,7 @@ static void check_end(const tool_work_call *call) {
   if (call->batch->ends && call->started && call->calls != 1)
     FAIL(call, "started says whether the tool was called", "it was called %u times", call->calls);
   check_token(call);
+  tool_work_check_asked(call);
 }
 
 void tool_work_ended(tool_work *e) {

@@ -381,6 +381,7 @@ static tp_status build(world *w, uint32_t workers, tp_fault *fault) {
   TP__TRY(make_store(w));
   options.store = &w->store;
   options.shared_history = w->history;
+  tool_work_bring_people(w, &options);
   tp_status status = tp_runtime_new(&options, &w->runtime, fault);
   w->store_taken = status == TP_OK;
   if (!w->store_taken) tp_store_free(w->inner);
