@@ -16,6 +16,7 @@ typedef struct ask {
   tp_model model;
   tp_model_request request;
   tp__message cancel;
+  int64_t until_ns; /* the deadline that the turn began with; the turn's own is its owner's, which a drain may move */
   size_t block_size;
   tp__mutex mutex;
   tp__cond ended;
@@ -129,12 +130,13 @@ static tp_status new_ask(tp_call *call, ask **ret_ask) {
   if (!a) return TP_ERR_NO_MEMORY;
   memset(a, 0, sizeof *a);
   a->block_size = block_size;
+  a->until_ns = tp__call_deadline(call);
   tp_status status = tp__mutex_init(&a->mutex, TP__RANK_ask_model);
   if (status == TP_OK && (status = tp__cond_init(&a->ended)) != TP_OK) tp__mutex_fini(&a->mutex);
   const tp__turn_spec spec = {.ids = asking->ids,
                               .mode = asking->mode,
                               .caller = asking->caller,
-                              .deadline_ns = tp__call_deadline(call),
+                              .deadline_ns = a->until_ns,
                               .kind = TP__TURN_DETACHED};
   if (status == TP_OK && (status = tp__turn_init(&a->turn, runtime, &spec)) != TP_OK) {
     tp__cond_fini(&a->ended);
@@ -159,7 +161,7 @@ static bool wait(ask *a, tp_call *call) {
   tp__mutex_lock(&a->mutex);
   while (!a->done && !tp_call_cancelled(call)) {
     int64_t look_ns = tp__now_ns() + LOOK_MS * TP__NS_PER_MS;
-    (void)tp__cond_wait_until(&a->ended, &a->mutex, look_ns < a->turn.deadline_ns ? look_ns : a->turn.deadline_ns);
+    (void)tp__cond_wait_until(&a->ended, &a->mutex, look_ns < a->until_ns ? look_ns : a->until_ns);
   }
   bool done = a->done;
   a->given_up = !done;
