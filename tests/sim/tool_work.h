@@ -9,7 +9,8 @@
 
 #include "world.h"
 
-enum { TOOL_WORK_BATCHES_MAX = 4, TOOL_WORK_BRIEF_MS = 5, TOOL_WORK_NARROW_MS = 60, TOOL_WORK_TERSE_BYTES = 64, TOOL_WORK_ASK_MS = 40 };
+enum { TOOL_WORK_BATCHES_MAX = 4, TOOL_WORK_BRIEF_MS = 5, TOOL_WORK_NARROW_MS = 60, TOOL_WORK_TERSE_BYTES = 64 };
+enum { TOOL_WORK_ASK_MS = 40 };
 
 /** The tools, one of each kind. */
 typedef enum tool_work_tool {

@@ -184,8 +184,9 @@ void tool_work_undraw(tool_work *e) {
 static const char nobody[] = "a name that no tool has, and that is longer than those which one of them has";
 
 const char *tool_work_tool_name(tool_work_tool tool) {
-  static const char *const names[TOOL_WORK_TOOLS + 1] = {"e-quick",    "e-brief",  "e-terse",  "e-strict", "e-barred",
-                                                         "e-threaded", "e-narrow", "e-reader", "e-writer", "e-asked", nobody};
+  static const char *const names[TOOL_WORK_TOOLS + 1] = {"e-quick",  "e-brief",    "e-terse",  "e-strict",
+                                                         "e-barred", "e-threaded", "e-narrow", "e-reader",
+                                                         "e-writer", "e-asked",    nobody};
   return names[tool];
 }
 

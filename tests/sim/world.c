@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "commit_work.h"
+#include "ask_work.h"
 #include "history.h"
 #include "loop.h"
 #include "runtime/exec/runtime.h"
@@ -343,6 +344,7 @@ static tp_status add_all(world *w, tp_edit *edit, tp_fault *fault) {
   }
   if (w->s->turn_work_count) TP__TRY(turn_work_register(w, edit));
   if (w->s->tool_work_count) TP__TRY(tool_work_register(w, edit));
+  if (ask_work_applies(w)) TP__TRY(ask_work_register(w, edit));
   if (w->session_work) TP__TRY(session_work_register(w, edit));
   if (w->loop) TP__TRY(loop_register(w, edit));
   if (w->s->idle_sessions) TP__TRY(idle_register(w, edit));
@@ -860,6 +862,7 @@ void world_play(world *w, const script *s, uint32_t workers) {
     if (w->registered) idle_ended(w);
     for (uint32_t i = 0; i < s->turn_work_count; i++) turn_work_ended(&w->turn_works[i]);
     for (uint32_t i = 0; i < s->tool_work_count; i++) tool_work_ended(&w->tool_works[i]);
+    ask_work_ended(w);
     for (uint32_t i = 0; i < s->editor_count; i++) commit_work_ended(&w->editors[i]);
     if (w->session_work) session_work_ended(w->session_work);
     if (w->loop) loop_ended(w->loop);
