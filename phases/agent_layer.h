@@ -5,6 +5,7 @@
 #ifndef TP__AGENT_LAYER_H
 #define TP__AGENT_LAYER_H
 
+#include "phases/admission.h"
 #include "phases/breaker.h"
 #include "phases/listeners.h"
 #include "phases/session_table.h"
@@ -31,6 +32,7 @@ typedef struct tp__agent_layer {
   tp__a64 turns_ended;      /* relaxed: driven turns that were recorded */
   uint64_t listener_number; /* under listeners_mutex: ids are never used twice */
   tp__tasks tasks;
+  tp__admission admission; /* of driven turns */
 } tp__agent_layer;
 
 /** What this layer counts (tp__thread_caches_count): turns in queues, and ended ones by outcome. */

@@ -166,12 +166,15 @@ void tp__drive_start(tp__drive *d) { tp__strand_push(&d->turn->core.strand, &d->
 /* ---- a turn that waits in its session's queue: nothing of it has begun, and nothing will ---- */
 
 static bool end_in_queue(tp__drive *d, tp_turn_outcome outcome, tp_status code, const char *reason) {
-  if (d->begun || d->closing || !tp__session_leave_queue(d->session, d)) return false;
+  if (d->begun || d->closing) return false;
+  bool queued = tp__session_leave_queue(d->session, d);
+  if (!queued && !tp__admission_leave_queue(&d->session->layer->admission, &d->admission)) return false;
   tp__strand_timer_remove(&d->limit_timer);
   d->outcome = outcome;
   d->code = code;
   d->reason = tp_text_of(reason);
-  tp__drive_end_unbegun(d);
+  if (queued) tp__drive_end_unbegun(d);
+  else tp__drive_end_unadmitted(d);
   return true;
 }
 

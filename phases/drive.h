@@ -27,6 +27,7 @@ struct tp__drive {
   tp__link link;       /* under the session's lock: in its queue */
   bool waits;          /* under the session's lock: it is in the queue */
   tp__message start_message;
+  tp__admission_place admission; /* where it waits when its session would begin it */
   tp__message queued_message; /* it waits in the queue: its limit counts there, too */
   tp__timer_entry limit_timer;          /* of a turn that waits */
   bool begun;
@@ -102,6 +103,8 @@ void tp__drive_abort(tp__drive *drive);
 tp_status tp__drive_enqueue(tp__drive *drive, bool last);
 /** session.c: reports the end of a turn that never began. */
 void tp__drive_end_unbegun(tp__drive *drive);
+/** The same for one that its session would have begun, and that waited for room: the session's next one follows. */
+void tp__drive_end_unadmitted(tp__drive *drive);
 /** For the session: begins to drive; by message, so from any thread. */
 void tp__drive_start(tp__drive *drive);
 

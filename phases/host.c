@@ -38,6 +38,7 @@ static void free_last(tp_runtime *runtime) {
   tp__mutex_fini(&layer->listeners_mutex);
   tp__tasks_fini(&layer->tasks, &runtime->allocator);
   tp__breakers_fini(&layer->breakers);
+  tp__admission_fini(&layer->admission);
   tp__release(&runtime->allocator, layer, sizeof *layer);
 }
 
@@ -46,6 +47,7 @@ static void count(tp_runtime *runtime, tp_runtime_stats *stats) {
   tp__mutex_lock(&layer->sessions_mutex);
   stats->sessions_open = layer->session_table.count;
   tp__mutex_unlock(&layer->sessions_mutex);
+  tp__admission_count(&layer->admission, &stats->turns_waiting, &stats->turns_refused);
   stats->turns_queued = tp__thread_caches_sum(&runtime->caches, TP__COUNT_QUEUED);
   stats->turns_completed = tp__thread_caches_sum(&runtime->caches, TP_TURN_COMPLETED);
   stats->turns_failed = tp__thread_caches_sum(&runtime->caches, TP_TURN_FAILED);
@@ -92,8 +94,11 @@ static tp__agent_layer *new_layer(tp_runtime *runtime) {
   while (made < count && tp__mutex_init(locks[made].mutex, locks[made].rank) == TP_OK) made++;
   const tp_runtime_options *options = &runtime->options;
   if (made == count && tp__breakers_init(&layer->breakers, &runtime->allocator, options->breaker_failures,
-                                         options->breaker_open_ms) == TP_OK)
-    return layer;
+                                         options->breaker_open_ms) == TP_OK) {
+    if (tp__admission_init(&layer->admission, runtime, options->turns_running_max, options->turns_waiting_max) == TP_OK)
+      return layer;
+    tp__breakers_fini(&layer->breakers);
+  }
   while (made > 0) tp__mutex_fini(locks[--made].mutex);
   tp__release(&runtime->allocator, layer, sizeof *layer);
   return NULL;

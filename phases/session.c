@@ -40,6 +40,7 @@ static void free_session(tp_session *session) {
   if (session->agent) tp__agent_unref(session->agent);
   tp__listeners_fini(session->layer, &session->listeners);
   tp__inside_leave(&frame);
+  tp__admission_part(&session->layer->admission, session->tenant_queue);
   tp__reminders_fini(&session->reminders);
   tp__abilities_fini(&session->abilities);
   tp__past_unref(session->past);
@@ -213,6 +214,10 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   }
   session->past = tp__past_new(&runtime->allocator);
   status = session->past ? copy_strings(session, &options) : TP_ERR_NO_MEMORY;
+  if (status == TP_OK && session->layer->admission.running_max > 0) {
+    session->tenant_queue = tp__admission_join(&session->layer->admission, session->tenant);
+    if (!session->tenant_queue) status = TP_ERR_NO_MEMORY;
+  }
   if (status != TP_OK) {
     free_session(session);
     return tp__fail(fault, status, options.id, "no memory for a session");
@@ -311,6 +316,21 @@ static void count_queued(const tp_session *session, uint64_t by) {
   tp__thread_caches_count(&session->runtime->caches, TP__COUNT_QUEUED, by);
 }
 
+/* The end of a session takes no room of a turn. @return false: it waits for room, or has begun since. */
+static bool begin_or_wait(tp__drive *drive) {
+  const tp_session *session = drive->session;
+  bool begins = drive->closing ||
+                tp__admission_enter(&session->layer->admission, session->tenant_queue, &drive->admission);
+  if (begins) tp__drive_start(drive);
+  return begins;
+}
+
+/* A turn has ended: another one begins in its room. */
+static void leave_room(tp__drive *drive) {
+  tp__admission_place *next = tp__admission_leave(&drive->session->layer->admission, &drive->admission);
+  if (next) tp__drive_start(TP__CONTAINER(next, tp__drive, admission));
+}
+
 tp_status tp__session_enqueue(tp_session *session, tp__drive *drive, bool last, bool *ret_queued) {
   tp_status status = TP_OK;
   bool start = false;
@@ -331,7 +351,7 @@ tp_status tp__session_enqueue(tp_session *session, tp__drive *drive, bool last, 
   }
   if (last && status == TP_OK) session->closing = true;
   tp__mutex_unlock(&session->mutex);
-  if (start) tp__drive_start(drive);
+  if (start && !begin_or_wait(drive)) *ret_queued = true;
   return status;
 }
 
@@ -348,7 +368,7 @@ bool tp__session_next(tp_session *session) {
   session->running = next;
   bool last = !next && session->closing;
   tp__mutex_unlock(&session->mutex);
-  if (next) tp__drive_start(next);
+  if (next) (void)begin_or_wait(next);
   return last;
 }
 
@@ -399,6 +419,8 @@ static tp_status make_drive(tp_session *session, const tp_turn_request *theirs, 
   tp_turn_request request;
   TP__TRY(tp__request_read(theirs, &request, fault));
   TP__TRY(tp__runtime_ready(session->runtime, fault));
+  TP__TRY(tp__admission_check(&session->layer->admission, session->tenant_queue,
+                              (int64_t)request.limit_ms * TP__NS_PER_MS, fault));
   return tp__drive_new(session, &request, owned, TP__TURN_DRIVEN, ret_drive, fault);
 }
 
@@ -563,6 +585,7 @@ void tp__step_end(tp__drive *d) {
   session->last_outcome = d->outcome;
   session->last_code = d->code;
   bool last = tp__session_next(session);
+  leave_room(d); /* behind it: the session's next turn waits like the others */
   end_turn(d);
   if (last) tp__session_over(session);
 }
@@ -574,6 +597,16 @@ void tp__drive_end_unbegun(tp__drive *d) {
   report_end(d, &result);
   end_turn(d);
   tp__session_left(session);
+}
+
+void tp__drive_end_unadmitted(tp__drive *d) {
+  tp_turn_result result;
+  tp_session *session = d->session;
+  fill_result(d, &result);
+  report_end(d, &result);
+  bool last = tp__session_next(session);
+  end_turn(d);
+  if (last) tp__session_over(session);
 }
 
 /* ---- closing ---- */

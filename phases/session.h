@@ -32,6 +32,7 @@ struct tp_session {
   tp_compact_fn compact;      /* NULL: none */
   void *compact_ctx;
   uint32_t queued_max;
+  tp__tenant *tenant_queue; /* NULL: the runtime does not limit how many turns run */
   uint64_t number; /* rises in the order of the lists, which a walk needs */
   void *data;      /* the host's */
   int64_t opened_unix_ms;

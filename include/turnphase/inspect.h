@@ -157,6 +157,9 @@ typedef struct tp_runtime_stats {
   uint64_t failures;            /* runs of handlers that did not answer, whatever the reason */
   uint64_t attempts_waiting;    /* now: calls of handlers, tools, models, histories and jobs that are ready and wait for
                                    a handler thread or for a permit (max_concurrent); not what waits in an inbox */
+  uint64_t turns_waiting;       /* now: turns that wait because tp_runtime_options.turns_running_max run */
+  uint64_t turns_refused;       /* turns that were refused because they would have waited too long, or too many of their
+                                   tenant waited */
 } tp_runtime_stats;
 /** With a struct_size that is not set nothing is written. After tp_runtime_free() and in the child of a fork every
  *  counter is 0. */

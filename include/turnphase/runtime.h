@@ -116,6 +116,13 @@ typedef struct tp_runtime_options {
                                    then any worker may claim the job. Longer than a process may be stopped or a store
                                    be locked; 0: 60,000; at least 300 */
   uint32_t job_reserved_;       /* must be zero */
+  uint32_t turns_running_max;   /* driven turns that run at once; the others wait, and are begun round robin between
+                                   their tenants (tp_session_options.tenant), the oldest of a tenant first. A turn that
+                                   would wait longer than its limit_ms, as turns took of late, is refused with
+                                   TP_ERR_FULL: nothing of it was made. 0: no limit, and none waits. A turn that waits
+                                   for another one's end needs room beside it */
+  uint32_t turns_waiting_max;   /* of one tenant: above it its turns are refused; 0: 1,024. TP_ERR_USAGE without
+                                   turns_running_max */
 } tp_runtime_options;
 
 /** Makes a runtime. Starts no thread and opens nothing: that is tp_runtime_start()'s.

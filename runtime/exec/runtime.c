@@ -105,6 +105,9 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
                     options->job_lease_ms, JOB_LEASE_MS_LEAST);
   if (options->job_reserved_ != 0)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.job_reserved_ must be zero");
+  if (options->turns_waiting_max != 0 && options->turns_running_max == 0)
+    return tp__fail(fault, TP_ERR_USAGE, NULL,
+                    "tp_runtime_options.turns_waiting_max bounds turns that wait for room: set turns_running_max, too");
   return TP_OK;
 }
 
