@@ -243,6 +243,13 @@ static void draw_turn(drawer *d, script_turn *turn, const int *phases, uint32_t 
   if (rough && !turn->chained && one_in(d, 4)) turn->cancel_ns = 1 + up_to_us(d, one_in(d, 2) ? 2000 : 60000);
 }
 
+static void draw_load(drawer *d) {
+  script *s = d->s;
+  s->options.turns_running_max = 1 + (uint32_t)below(d, 3);
+  if (one_in(d, 3)) s->options.turns_waiting_max = 1 + (uint32_t)below(d, 6);
+  s->load_turns = 1 + (uint32_t)below(d, SCRIPT_LOAD_TURNS_MAX);
+}
+
 static void draw_hosts(drawer *d, const int *phases, uint32_t phase_count) {
   script *s = d->s;
   s->turn_count = 1 + (uint32_t)below(d, SCRIPT_TURNS_MAX);
@@ -330,6 +337,7 @@ void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   if (s->fault_level != FAULTS_REFUSALS) draw_sharing(&d);
   s->tool_work_count = one_in(&d, 2) ? 1 + (uint32_t)below(&d, SCRIPT_TOOL_WORKS_MAX) : 0;
   s->tool_work_stream = next_of(&d.state);
+  if (s->fault_level != FAULTS_NONE && one_in(&d, 4)) draw_load(&d);
   draw_silence(&d);
   s->editor_count = one_in(&d, 2) ? 1 + (uint32_t)below(&d, SCRIPT_EDITORS_MAX) : 0;
   s->reader_count = s->editor_count ? (uint32_t)below(&d, SCRIPT_READERS_MAX + 1) : 0;

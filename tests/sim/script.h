@@ -17,6 +17,7 @@ enum {
   SCRIPT_MOVES = 3,
   SCRIPT_TURN_WORKS_MAX = 2,
   SCRIPT_TOOL_WORKS_MAX = 2,
+  SCRIPT_LOAD_TURNS_MAX = 24,
   SCRIPT_EDITORS_MAX = 2,
   SCRIPT_READERS_MAX = 2,
   SCRIPT_TAKERS_MAX = 2,
@@ -137,6 +138,7 @@ typedef struct script {
   int64_t search_ns;      /* how long one looks for what others bring before sleeping */
   bool wall_jumps;        /* somebody sets the wall clock meanwhile */
   uint32_t tool_work_count;  /* hosts that dispatch tool calls on turns of their own */
+  uint32_t load_turns;       /* of sessions of several tenants, which are more than run at once */
   uint64_t tool_work_stream; /* what they do is drawn from it */
   uint32_t editor_count;  /* hosts that commit beside all that runs */
   uint32_t reader_count;  /* hosts whose turns look at what they see of it */

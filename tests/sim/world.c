@@ -7,6 +7,7 @@
 #include "commit_work.h"
 #include "ask_work.h"
 #include "history.h"
+#include "load_work.h"
 #include "loop.h"
 #include "runtime/exec/runtime.h"
 #include "session_work.h"
@@ -344,6 +345,7 @@ static tp_status add_all(world *w, tp_edit *edit, tp_fault *fault) {
   }
   if (w->s->turn_work_count) TP__TRY(turn_work_register(w, edit));
   if (w->s->tool_work_count) TP__TRY(tool_work_register(w, edit));
+  load_work_watch(w);
   if (ask_work_applies(w)) TP__TRY(ask_work_register(w, edit));
   if (w->session_work) TP__TRY(session_work_register(w, edit));
   if (w->loop) TP__TRY(loop_register(w, edit));
@@ -468,7 +470,7 @@ static bool may_refuse(const world *w, tp_status status) {
     case TP_ERR_SHUTDOWN:
       return w->draining;
     case TP_ERR_FULL:
-      return w->s->options.turns_max > 0;
+      return w->s->options.turns_max > 0 || w->s->options.turns_running_max > 0;
     case TP_ERR_NO_MEMORY:
     case TP_ERR_NO_THREAD:
       return w->s->fault_level == FAULTS_REFUSALS;
@@ -689,11 +691,13 @@ static void drain_again(void *arg) {
 
 static void run_hosts(world *w) {
   tp__thread *threads[SCRIPT_TURNS_MAX + SCRIPT_TURN_WORKS_MAX + SCRIPT_TOOL_WORKS_MAX + SCRIPT_EDITORS_MAX +
-                      SCRIPT_READERS_MAX + 7] = {NULL};
+                      SCRIPT_READERS_MAX + 8] = {NULL};
   uint32_t count = 0;
   for (uint32_t i = 0; i < w->s->turn_count; i++) threads[count++] = world_start_joined("host", host_run, &w->turns[i]);
   for (uint32_t i = 0; i < w->s->turn_work_count; i++)
     threads[count++] = world_start_joined("turn workload", turn_work_run, &w->turn_works[i]);
+  if (w->s->load_turns && !w->s->options.no_engine_workers)
+    threads[count++] = world_start_joined("load", load_work_run, w);
   for (uint32_t i = 0; i < w->s->tool_work_count; i++)
     threads[count++] = world_start_joined("tool workload", tool_work_run, &w->tool_works[i]);
   for (uint32_t i = 0; i < w->s->editor_count; i++)
@@ -725,6 +729,7 @@ static void look_after_drain(world *w) {
 static void look_at_tokens(world *w) {
   uint32_t held = 0;
   if (w->s->turn_work_count || w->s->tool_work_count || w->session_work || w->loop || w->s->history) return;
+  if (w->load) return;
   for (const call_note *note = w->calls; note; note = note->next) held += note->token.bits && !note->token_over;
   uint32_t open = tp__a32_load_relaxed(&w->runtime->sched.tokens_open);
   for (int i = 0; i < 1000 && open > held; i++) { /* a completion of one that is over may not have returned yet */
@@ -863,6 +868,7 @@ void world_play(world *w, const script *s, uint32_t workers) {
     for (uint32_t i = 0; i < s->turn_work_count; i++) turn_work_ended(&w->turn_works[i]);
     for (uint32_t i = 0; i < s->tool_work_count; i++) tool_work_ended(&w->tool_works[i]);
     ask_work_ended(w);
+    load_work_ended(w);
     for (uint32_t i = 0; i < s->editor_count; i++) commit_work_ended(&w->editors[i]);
     if (w->session_work) session_work_ended(w->session_work);
     if (w->loop) loop_ended(w->loop);
@@ -878,6 +884,8 @@ void world_fini(world *w) {
   w->tool_works = NULL;
   free(w->editors);
   free(w->readers);
+  free(w->load);
+  w->load = NULL;
   free(w->session_work);
   if (w->loop) loop_fini(w->loop);
   free(w->loop);

@@ -107,6 +107,7 @@ struct world {
   op_note ops[WORLD_OPS];
   tp__mutex results;              /* theirs change hands */
   struct turn_work *turn_works;   /* s->turn_work_count of them */
+  struct load_work *load;         /* the turns that wait for each other; NULL: there is no limit */
   struct ask_note *asks;          /* what handlers asked models */
   struct tool_work *tool_works;   /* s->tool_work_count */
   struct commit_work_editor *editors; /* s->editor_count */

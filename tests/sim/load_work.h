@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * load workload: sessions of three tenants, one of which has most of them, that submit more turns than may run at once
+ * (turns_running_max). What begins, waits and ends is heard from the admission itself. */
+#ifndef SIM_LOAD_WORK_H
+#define SIM_LOAD_WORK_H
+
+#include "world.h"
+
+/** Hears the admission of worlds that have a limit. */
+void load_work_watch(world *w);
+/** A host. arg: the world. */
+void load_work_run(void *arg);
+/** When the run is over. */
+void load_work_ended(world *w);
+
+#endif
