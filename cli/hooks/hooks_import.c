@@ -119,6 +119,19 @@ static bool rewrites(const cli_arguments *arguments, const cli_entry *entry) {
   return arguments->rewrite && has_something && !entry->is_async;
 }
 
+static void put_endpoint(text *t, const cli_entry *entry) {
+  put_string(t, "  ");
+  put_pair(t, "url", entry->url);
+  if (entry->header_count > 0) put_string(t, "  headers:\n");
+  for (size_t i = 0; i < entry->header_count; i++) {
+    put_string(t, "    ");
+    put_quoted(t, entry->headers[i][0]);
+    put_string(t, ": ");
+    put_quoted(t, entry->headers[i][1]);
+    put_string(t, "\n");
+  }
+}
+
 static void write_yaml(const cli_settings *settings, const cli_arguments *arguments, const cli_entry *entry, text *t) {
   char number[64];
   put_string(t, "# Written by turnphase hooks import.\n");
@@ -139,9 +152,13 @@ static void write_yaml(const cli_settings *settings, const cli_arguments *argume
     put_string(t, "tools:\n");
     for (size_t i = 0; i < arguments->tools.count; i++) put_tool(t, arguments->tools.items[i]);
   }
-  put_string(t, "handler:\n  kind: script\n");
+  put_string(t, entry->url ? "handler:\n  kind: webhook\n" : "handler:\n  kind: script\n");
   if (entry->timeout_ms > 0)
     put(t, number, (size_t)snprintf(number, sizeof number, "  timeout_ms: %lld\n", (long long)entry->timeout_ms));
+  if (entry->url) {
+    put_endpoint(t, entry);
+    return;
+  }
   put_string(t, "  command:\n");
   for (size_t i = 0; i < entry->argument_count; i++) {
     put_string(t, "    - ");
@@ -193,7 +210,12 @@ static int check_entry(importer *m, cli_entry *entry) {
     cli_error_at(path, 0, 0, "%s", strerror(error));
     return CLI_IO;
   }
-  tp_hooks_options options = {.struct_size = sizeof options, .directory = m->folder, .grants = TP_GRANT_REWRITE};
+  const char *const endpoints[] = {entry->endpoint, NULL};
+  bool is_endpoint = entry->url && entry->endpoint[0] && !strpbrk(entry->endpoint, "@%\\ ");
+  tp_hooks_options options = {.struct_size = sizeof options,
+                              .directory = m->folder,
+                              .grants = TP_GRANT_REWRITE,
+                              .webhook_hosts = is_endpoint ? endpoints : NULL};
   tp_hooks *hooks;
   tp_fault fault = {0};
   tp_hook_info info = {0};

@@ -8,7 +8,7 @@
 #include "cli/common/options.h"
 #include "cli/common/pool.h"
 
-enum { CLI_NOTES_MAX = 12 };
+enum { CLI_NOTES_MAX = 12, CLI_HEADERS_MAX = 16 };
 
 /** One hook of a settings file. Texts are in the pool. */
 typedef struct cli_entry {
@@ -20,6 +20,10 @@ typedef struct cli_entry {
   size_t note_count;
   const char *const *arguments; /* what is run */
   size_t argument_count;
+  const char *url;              /* what is asked in place of a program; NULL: none */
+  const char *endpoint;         /* of the url, as --webhook names it */
+  const char *headers[CLI_HEADERS_MAX][2]; /* of the request: name, value */
+  size_t header_count;
   int64_t timeout_ms;           /* 0: the host's */
   bool is_async, fails_closed;
   bool is_cut;                  /* its phase ends before its limit */

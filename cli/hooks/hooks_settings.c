@@ -141,8 +141,8 @@ static void need_text(reader *r, const char *key) {
 static void read_type(reader *r, tp_text value) {
   const char *type = text_of(r, value);
   if (!type) need_text(r, "type");
-  else if (strcmp(type, "command") != 0)
-    leave_out(r->entry, keep(r->settings, "handlers of the type %s have no place: only command has", type));
+  else if (strcmp(type, "command") != 0 && strcmp(type, "http") != 0)
+    leave_out(r->entry, keep(r->settings, "handlers of the type %s have no place: only command and http have", type));
 }
 
 static void read_timeout(reader *r, tp_text value, bool is_ms) {
@@ -252,6 +252,76 @@ static void read_command(reader *r, tp_text handler, const char *shell) {
   read_arguments(r, tp_value_get(handler, "args"), shell, command);
 }
 
+/* ---- an endpoint ---- */
+
+static bool is_listed(tp_text names, const char *name, size_t size) {
+  for (tp_value_walk walk = {0}; tp_value_next(names, &walk);) {
+    tp_text one = tp_value_text(walk.value);
+    if (one.size == size && memcmp(one.data, name, size) == 0) return true;
+  }
+  return false;
+}
+
+/* "$NAME" and "${NAME}" of the variables that may be used become "${NAME}", all others nothing, as there. */
+static const char *convert_header(reader *r, const char *value, tp_text names) {
+  static const char legal[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+  char text[2048];
+  size_t used = 0;
+  while (*value && used + 256 < sizeof text) {
+    bool has_brace = value[0] == '$' && value[1] == '{';
+    const char *name = value + 1 + has_brace;
+    size_t size = value[0] == '$' ? strspn(name, legal) : 0;
+    if (size == 0 || size > 200 || (has_brace && name[size] != '}')) {
+      text[used++] = *value++;
+      continue;
+    }
+    if (is_listed(names, name, size)) used += (size_t)snprintf(text + used, 256, "${%.*s}", (int)size, name);
+    else note(r->entry, keep(r->settings, "its headers get no %.*s: allowedEnvVars does not list it", (int)size, name));
+    value = name + size + has_brace;
+  }
+  if (*value) leave_out(r->entry, "a header is longer than 1,700 bytes");
+  return keep(r->settings, "%.*s", (int)used, text);
+}
+
+static void read_headers(reader *r, tp_text headers, tp_text names) {
+  cli_entry *entry = r->entry;
+  if (headers.size == 0) return;
+  if (tp_value_kind_of(headers) != TP_VALUE_MAP || tp_value_count(headers) > CLI_HEADERS_MAX) {
+    leave_out(entry, "malformed: headers is not an object of at most 16 texts");
+    return;
+  }
+  for (tp_value_walk walk = {0}; tp_value_next(headers, &walk);) {
+    const char *value = text_of(r, walk.value);
+    if (!value) leave_out(entry, "malformed: headers is not an object of at most 16 texts");
+    if (!value) return;
+    entry->headers[entry->header_count][0] = cli_pool_copy(&r->settings->pool, walk.key);
+    entry->headers[entry->header_count++][1] = convert_header(r, value, names);
+  }
+}
+
+/* Host and port of a URL; of one that has none the library says so. */
+static const char *endpoint_of(reader *r, const char *url) {
+  const char *scheme = strstr(url, "://"), *host = scheme ? scheme + 3 : url;
+  size_t size = strcspn(host, "/?");
+  const char *closed = memchr(host, ']', size), *behind = closed ? closed : host;
+  bool has_port = memchr(behind, ':', size - (size_t)(behind - host)) != NULL;
+  bool is_plain = strncmp(url, "http://", 7) == 0 && !has_port;
+  return keep(r->settings, "%.*s%s", (int)size, host, is_plain ? ":80" : "");
+}
+
+static void read_endpoint(reader *r, tp_text handler) {
+  cli_entry *entry = r->entry;
+  const char *url = text_of(r, tp_value_get(handler, "url"));
+  if (!url || !url[0]) {
+    leave_out(entry, "malformed: url is missing, or is not a text");
+    return;
+  }
+  entry->url = entry->command = url;
+  entry->endpoint = endpoint_of(r, url);
+  note(entry, keep(r->settings, "its endpoint must be allowed: --webhook %s", entry->endpoint));
+  read_headers(r, tp_value_get(handler, "headers"), tp_value_get(handler, "allowedEnvVars"));
+}
+
 static void read_matcher(reader *r, tp_text value) {
   cli_entry *entry = r->entry;
   if (value.size == 0 || tp_value_kind_of(value) == TP_VALUE_NULL) return;
@@ -278,6 +348,11 @@ static void check_event(reader *r) {
   leave_out(r->entry, why ? why : "no such event is known");
 }
 
+static bool is_http(tp_text handler) {
+  tp_text type = tp_value_text(tp_value_get(handler, "type"));
+  return type.size == 4 && memcmp(type.data, "http", 4) == 0;
+}
+
 static void read_handler(cli_settings *settings, const char *event, tp_text matcher, tp_text handler, bool is_flat) {
   reader r = {.settings = settings, .entry = add_entry(settings, event), .is_flat = is_flat};
   const char *shell = "sh";
@@ -287,12 +362,15 @@ static void read_handler(cli_settings *settings, const char *event, tp_text matc
     return;
   }
   read_matcher(&r, matcher);
+  static const char *const of_http[] = {"url", "headers", "allowedEnvVars", NULL};
   for (tp_value_walk walk = {0}; tp_value_next(handler, &walk);) {
     const char *key = cli_pool_copy(&settings->pool, walk.key);
+    if (is_http(handler) && is_among(key, of_http)) continue;
     if (!read_key(&r, key, walk.value, &shell))
       note(r.entry, keep(settings, "the unknown field %s is left out", key));
   }
-  read_command(&r, handler, shell);
+  if (is_http(handler)) read_endpoint(&r, handler);
+  else read_command(&r, handler, shell);
   if (r.entry->is_async && r.entry->is_guard)
     note(r.entry, "async: nothing waits for it, and nothing that it decides counts");
 }

@@ -162,7 +162,8 @@ static void an_entry_without_a_place_costs_no_other(void **state) {
   put("settings.json",
       "{\"hooks\": {\n"
       " \"PreToolUse\": [7, {\"hooks\": 7}, {\"hooks\": [7, {\"type\": \"command\"}, {\"command\": 7},\n"
-      "   {\"type\": \"http\", \"url\": \"https://x\"}, {\"type\": \"command\", \"command\": \"a\", \"timeout\": -1},\n"
+      "   {\"type\": \"http\", \"url\": 7}, {\"type\": \"prompt\", \"prompt\": \"x\"}, {\"type\": \"command\", "
+      "\"command\": \"a\", \"timeout\": -1},\n"
       "   {\"type\": \"command\", \"command\": \"a\", \"shell\": \"powershell\"},\n"
       "   {\"type\": \"command\", \"command\": \"a\", \"asyncRewake\": true},\n"
       "   {\"type\": \"command\", \"command\": \"a\", \"if\": \"Bash(git *)\"},\n"
@@ -182,7 +183,8 @@ static void an_entry_without_a_place_costs_no_other(void **state) {
       "malformed: hooks of a group is not a list",
       "malformed: a handler is an object",
       "malformed: command is missing, or is not a text",
-      "handlers of the type http have no place",
+      "malformed: url is missing",
+      "handlers of the type prompt have no place: only command and http have",
       "malformed: timeout is not a number",
       "the shell powershell has no place",
       "asyncRewake has no place",
@@ -199,7 +201,7 @@ static void an_entry_without_a_place_costs_no_other(void **state) {
       "in turn.pre_compaction",
       "no place: no such event is known",
       "malformed: an event has a list",
-      "3 written, 15 have no place",
+      "3 written, 16 have no place",
   };
   for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) assert_holds(&c.out, parts[i]);
   command_free(&c);
@@ -207,6 +209,49 @@ static void an_entry_without_a_place_costs_no_other(void **state) {
   assert_status(&c, 0);
   assert_holds(&c.out, "3 hooks, all of them could be committed");
   command_free(&c);
+}
+
+static void a_handler_of_type_http_becomes_a_webhook(void **state) {
+  (void)state;
+  put("settings.json",
+      "{\"hooks\": {\"PreToolUse\": [{\"matcher\": \"Bash\", \"hooks\": [\n"
+      "  {\"type\": \"http\", \"url\": \"https://g.example:8443/hook?a=b\", \"timeout\": 5, \"allowedEnvVars\": "
+      "[\"GUARD_KEY\"],\n"
+      "   \"headers\": {\"Authorization\": \"Bearer $GUARD_KEY\", \"X-Both\": \"${GUARD_KEY}-${OTHER}-$\"}},\n"
+      "  {\"type\": \"http\", \"url\": \"http://localhost/x\"},\n"
+      "  {\"type\": \"http\", \"url\": \"http://g.example/x\"},\n"
+      "  {\"type\": \"http\", \"url\": \"https://a@g.example/x\"},\n"
+      "  {\"type\": \"http\", \"url\": \"https://g.example/\", \"headers\": {\"a\": 7}},\n"
+      "  {\"type\": \"command\", \"command\": \"true\", \"url\": \"x\"}]}]}}");
+  setenv("GUARD_KEY", "secret", 1);
+  command c;
+  import("settings.json", NULL, 1, &c);
+  static const char *const parts[] = {
+      "https://g.example:8443/hook?a=b\n  pre-tool-use-1 in tool.pre; FAILS OPEN",
+      "its endpoint must be allowed: --webhook g.example:8443\n",
+      "its headers get no OTHER: allowedEnvVars does not list it",
+      "its endpoint must be allowed: --webhook localhost:80\n",
+      "no place: the url cannot be used: http is for this machine alone",
+      "no place: the url cannot be used: a path or nothing comes behind its host",
+      "malformed: headers is not an object",
+      "the unknown field url is left out",
+      "3 written, 3 have no place",
+  };
+  for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) assert_holds(&c.out, parts[i]);
+  assert_false(holds(&c.out, "secret"));
+  command_free(&c);
+  assert_int_equal(system("grep -q 'Authorization\": \"Bearer ${GUARD_KEY}\"' H/001-*.yaml && "
+                          "grep -q 'X-Both\": \"${GUARD_KEY}--$\"' H/001-*.yaml && ! grep -q secret H/*"),
+                   0);
+  c = (command){.arguments = {"hooks", "list", "H"}};
+  assert_status(&c, 78);
+  assert_holds(&c.err, "does not allow webhooks to g.example:8443");
+  command_free(&c);
+  c = (command){.arguments = {"hooks", "list", "H", "--webhook", "g.example:8443", "--webhook", "localhost:80"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "webhook https://g.example:8443/hook?a=b");
+  command_free(&c);
+  unsetenv("GUARD_KEY");
 }
 
 static void limits_of_hooks_that_fail_open_end_with_their_phase(void **state) {
@@ -433,6 +478,7 @@ int main(void) {
       IN_PROJECT(the_corpus_decides_as_it_does_at_home),
       IN_PROJECT(the_corpus_runs_in_a_turn_under_the_names_of_our_tools),
       IN_PROJECT(an_entry_without_a_place_costs_no_other),
+      IN_PROJECT(a_handler_of_type_http_becomes_a_webhook),
       IN_PROJECT(limits_of_hooks_that_fail_open_end_with_their_phase),
       IN_PROJECT(a_hook_behind_all_calls_ends_the_turn),
       IN_PROJECT(a_guard_fails_open_until_it_is_closed),
