@@ -121,6 +121,45 @@ static void an_answer_is_judged_as_the_output_of_a_script(void **state) {
   }
 }
 
+/* As their type http: what is no answer lets the action go on. */
+static void an_answer_to_a_hook_of_another_host_is_judged_by_its_protocol(void **state) {
+  (void)state;
+  static const struct {
+    endpoint_reply reply;
+    tp_status outcome;
+    tp_verdict verdict;
+  } cases[] = {
+      {{.body = "{\"hookSpecificOutput\": {\"hookEventName\": \"PreToolUse\", \"permissionDecision\": \"deny\", "
+                "\"permissionDecisionReason\": \"no\"}}"},
+       TP_ERR_DENIED, TP_VERDICT_DENY},
+      {{.body = "{\"decision\": \"approve\"}"}, TP_OK, TP_VERDICT_ALLOW},
+      {{.body = "{\"continue\": false}"}, TP_ERR_DENIED, TP_VERDICT_DENY},
+      {{.body = ""}, TP_OK, TP_VERDICT_NONE},
+      {{.body = "text"}, TP_OK, TP_VERDICT_NONE},
+      {{.status = 500, .body = "{\"decision\": \"block\", \"reason\": \"no\"}"}, TP_OK, TP_VERDICT_NONE},
+      {{.status = 403, .body = ""}, TP_OK, TP_VERDICT_NONE},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    endpoint *e = endpoint_open(&cases[i].reply, 1);
+    char text[256];
+    snprintf(text, sizeof text,
+             "id: guard\nprotocol: claude-code\nevent: PreToolUse\nhandler: {kind: webhook, url: "
+             "'http://127.0.0.1:%d/', timeout_ms: 20000}\n",
+             e->port);
+    write_named("a.yaml", text);
+    snprintf(allowed, sizeof allowed, "127.0.0.1:%d", e->port);
+    tp_runtime *runtime = open_with_webhook();
+    tp_turn *turn = begin_bare(runtime, 60000);
+    tp_phase_result result = gate(turn);
+    if (result.outcome != cases[i].outcome || result.verdict != cases[i].verdict)
+      fail_msg("case %zu: %s, %s", i, tp_status_name(result.outcome), tp_verdict_name(result.verdict));
+    assert_non_null(strstr(endpoint_body(e, 0), "\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"shell\""));
+    tp_turn_end(turn);
+    close_runtime(runtime);
+    endpoint_close(e);
+  }
+}
+
 static void the_endpoint_gets_the_context_and_the_headers_of_the_file(void **state) {
   (void)state;
   const endpoint_reply reply = {.body = ""};
@@ -386,6 +425,7 @@ int main(void) {
   }
   const struct CMUnitTest tests[] = {
       IN_DIRECTORY(an_answer_is_judged_as_the_output_of_a_script),
+      IN_DIRECTORY(an_answer_to_a_hook_of_another_host_is_judged_by_its_protocol),
       IN_DIRECTORY(the_endpoint_gets_the_context_and_the_headers_of_the_file),
       IN_DIRECTORY(an_endpoint_that_cannot_be_reached_could_not_be_started),
       IN_DIRECTORY(an_endpoint_that_does_not_answer_is_left_at_the_deadline),
