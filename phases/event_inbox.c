@@ -34,6 +34,7 @@ typedef struct copy {
   tp_tool_call call;
   tp_tool_result result;
   tp_job job;
+  tp_question question;
   _Alignas(8) char first[FIRST_BYTES];
 } copy;
 
@@ -78,6 +79,17 @@ static bool copy_job(copy *c, const tp_job *job) {
   return true;
 }
 
+/* Behind copy_call(): the call and the ids are those of the event. */
+static bool copy_question(copy *c, const tp_question *question) {
+  c->question = *question;
+  c->event.question = &c->question;
+  c->question.ids = c->ids;
+  c->question.call = &c->call;
+  return tp__arena_text(&c->arena, question->subscription, &c->question.subscription) &&
+         tp__arena_text(&c->arena, question->reason, &c->question.reason) &&
+         tp__arena_text(&c->arena, question->arguments_hash, &c->question.arguments_hash);
+}
+
 static bool copy_event(copy *c, const tp_event *event) {
   c->event = *event;
   c->event.ids = c->ids;
@@ -94,7 +106,8 @@ static bool copy_event(copy *c, const tp_event *event) {
          (!event->run || copy_run(c, event->run)) &&
          (!event->contribution || copy_contribution(c, event->contribution)) &&
          (!event->tool_call || copy_call(c, event->tool_call)) &&
-         (!event->tool_result || copy_result(c, event->tool_result)) && (!event->job || copy_job(c, event->job));
+         (!event->tool_result || copy_result(c, event->tool_result)) && (!event->job || copy_job(c, event->job)) &&
+         (!event->question || copy_question(c, event->question));
 }
 
 static void copy_free(copy *c) {

@@ -5,7 +5,6 @@
 #include "phases/event_inbox.h"
 
 enum { EVENT_KINDS_END = TP_EVENT_JOB + 1 };
-static const uint64_t not_yet_used = UINT64_C(1) << TP_EVENT_QUESTION;
 static const uint64_t jobs = UINT64_C(1) << TP_EVENT_JOB; /* of no turn: only for who asks for them */
 
 /* ---- references ---- */
@@ -93,8 +92,6 @@ static tp_status read_listener(const tp_runtime *runtime, const tp_listener *the
   if (in.reserved_) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: reserved_ must be zero");
   if ((in.kinds & 1) || in.kinds >> EVENT_KINDS_END)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: kinds has a bit that is no kind of event");
-  if (in.kinds & not_yet_used)
-    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: events of kind question are not yet used");
   if ((unsigned)in.visibility_min > TP_VISIBILITY_USER_VISIBLE)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: visibility_min %d is no visibility",
                     (int)in.visibility_min);

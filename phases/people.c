@@ -205,6 +205,13 @@ static void ask(tp__question *q, tp_token token, uint32_t limit_ms) {
                           .call = q->spec.call,
                           .arguments_hash = {q->hash, HASH_BYTES},
                           .expires_unix_ms = tp__unix_ms() + limit_ms};
+  tp__event(q->turn, &(tp_event){.kind = TP_EVENT_QUESTION,
+                                 .phase = question.phase,
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
+                                 .subscription = q->spec.subscription,
+                                 .text = question.reason,
+                                 .tool_call = question.call,
+                                 .question = &question});
   people.ask(people.ask_ctx, &question);
 }
 

@@ -38,7 +38,8 @@ typedef enum tp_event_kind {
                                    the key model.fallback says that another model is asked, and why */
   TP_EVENT_TURN_END = 13,   /* status */
   TP_EVENT_AUDIT = 14,      /* contribution of kind audit, subscription */
-  TP_EVENT_QUESTION = 15,   /* not yet used: nothing asks a person */
+  TP_EVENT_QUESTION = 15,   /* question: it is put to the channel now (people.h); tool_call, subscription, text: why.
+                               Its end is the answer's row in the audit, and what becomes of the call */
   TP_EVENT_JOB = 16,        /* job: it was stored, or an attempt of it has ended, as its state says: QUEUED,
                                    SUCCEEDED or DEAD. Of no turn: see tp_runtime_listen() */
   TP_EVENT_LOST = 17,       /* of a listener with an inbox: `lost` events of its turns and jobs found no room or no
@@ -54,7 +55,7 @@ TP_API const char *tp_event_name(tp_event_kind kind);
 typedef struct tp_event {
   size_t struct_size;
   tp_event_kind kind;
-  tp_phase_id phase;            /* PHASE_BEGIN, RUN, PHASE_END, CONTEXT, REMINDER, DIAGNOSTIC, AUDIT */
+  tp_phase_id phase;            /* PHASE_BEGIN, RUN, PHASE_END, CONTEXT, REMINDER, DIAGNOSTIC, AUDIT, QUESTION */
   uint64_t sequence;            /* from 1, per turn, without gaps; JOB, LOST: 0 */
   int64_t time_ns;              /* monotonic */
   int64_t unix_ms;              /* wall clock of the same moment */
@@ -78,6 +79,7 @@ typedef struct tp_event {
                                    not given back the last LOST; else 0 */
   tp_text model;                /* MODEL_BEGIN, MODEL_END: which one was asked, by tp_turn_request.model_name, the
                                    agent's, or tp_model.name; else empty. */
+  const tp_question *question;  /* QUESTION: who has the event may answer it, by its token */
 } tp_event;
 /** The host's own pointer, as tp_call_data(). Of an event from an inbox: as it was when the event happened.
  *  Threads: the one that the event was given to. */

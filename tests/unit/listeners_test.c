@@ -300,8 +300,6 @@ static void bad_listeners_are_refused_and_not_taken(void **state) {
   expect_refused(&w, &e, &bad, TP_ERR_USAGE, "kinds");
   bad = listener_of(&e, UINT64_C(1) << 40);
   expect_refused(&w, &e, &bad, TP_ERR_USAGE, "kinds");
-  bad = listener_of(&e, BIT(QUESTION));
-  expect_refused(&w, &e, &bad, TP_ERR_USAGE, "not yet used");
   bad = listener_of(&e, 0);
   bad.visibility_min = (tp_visibility)9;
   expect_refused(&w, &e, &bad, TP_ERR_USAGE, "visibility_min");

@@ -161,6 +161,66 @@ static bool note_row(void *ctx, const tp_audit *row) {
   return true;
 }
 
+/* ---- the event ---- */
+
+typedef struct watch {
+  _Atomic int events;
+  int asked_before;
+  const person *person;
+  char words[256];
+  tp_token token;
+} watch;
+
+static void note_question(void *ctx, const tp_event *event) {
+  watch *v = ctx;
+  const tp_question *q = event->question;
+  v->asked_before = v->person->asked;
+  if (!q || event->kind != TP_EVENT_QUESTION) return;
+  v->token = q->token;
+  snprintf(v->words, sizeof v->words, "%u %s %.*s|%.*s %.*s %s", event->phase, event->subscription,
+           (int)event->text.size, event->text.data, (int)q->call->name.size, q->call->name.data,
+           (int)q->arguments_hash.size, q->arguments_hash.data,
+           event->tool_call == q->call && event->ids[TP_ID_TURN].size == q->ids[TP_ID_TURN].size ? "same" : "other");
+  v->events++;
+}
+
+static void question_is_an_event_before_the_channel_has_it(void **state) {
+  (void)state;
+  world w = {.pre = {.kind = TP_ANSWER_ASK, .reason = "it looks odd"}, .person = {.answers = TP_VERDICT_ALLOW}};
+  watch seen = {.person = &w.person};
+  open_world(&w, (tp_runtime_options){0}, true, false);
+  tp_turn_end(w.turn);
+  const tp_inbox_options inbox_options = {.struct_size = sizeof inbox_options};
+  tp_inbox *inbox;
+  assert_int_equal(tp_inbox_new(w.runtime, &inbox_options, &inbox, NULL), TP_OK);
+  tp_listener listener = {.struct_size = sizeof listener,
+                          .on_event = note_question,
+                          .ctx = &seen,
+                          .kinds = UINT64_C(1) << TP_EVENT_QUESTION};
+  assert_int_equal(tp_runtime_listen(w.runtime, &listener, NULL, NULL), TP_OK);
+  listener.on_event = NULL;
+  listener.inbox = inbox;
+  assert_int_equal(tp_runtime_listen(w.runtime, &listener, NULL, NULL), TP_OK);
+  w.turn = begin_bare(w.runtime, 60000);
+  assert_int_equal(run_phase(w.turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL).outcome, TP_OK);
+  assert_kind(call_n(&w, 7), TP_TOOL_OK);
+  char want[256];
+  snprintf(want, sizeof want, "%u guards it looks odd|t %s same", TP_PHASE_TOOL_PRE, w.person.hash);
+  assert_int_equal(seen.events, 1);
+  assert_int_equal(seen.asked_before, 0);
+  assert_string_equal(seen.words, want);
+  assert_true(seen.token.bits == w.person.token.bits);
+  const tp_work *work = NULL;
+  assert_int_equal(tp_inbox_next(inbox, &work), TP_OK);
+  assert_non_null(work);
+  watch copied = {.person = &w.person};
+  note_question(&copied, work->event); /* behind the end of the call: it is a copy */
+  assert_string_equal(copied.words, want);
+  assert_int_equal(tp_work_release(work), TP_OK);
+  tp_inbox_free(inbox);
+  close_world(&w);
+}
+
 /* ---- the options ---- */
 
 static void ctx_without_its_function_is_refused(void **state) {
@@ -710,6 +770,7 @@ static void answer_is_read_strictly_and_finds_no_question(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(question_is_an_event_before_the_channel_has_it),
       cmocka_unit_test(ctx_without_its_function_is_refused),
       cmocka_unit_test(asked_call_runs_when_a_person_allows_it),
       cmocka_unit_test(question_that_a_person_denies_denies_the_call_and_says_who_and_why),
