@@ -350,6 +350,13 @@ TP_API tp_status tp_hook_add(tp_runtime *runtime, const tp_hook *hook, tp_fault 
 TP_API tp_status tp_subscription_kill(tp_runtime *runtime, const char *subscription, bool killed,
     tp_fault *fault) TP_MUST_USE;
 
+/** The operator's breaker: while it is tripped the subscription is not called and fails at once (breaker_open) in all
+ *  snapshots, as a handler does that does not answer: by its failure policy a required guard denies, where
+ *  tp_subscription_kill() would let pass. A background job that is stored already fails its attempt.
+ *  @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_USAGE without an id; TP_ERR_FORKED. Threads: any. */
+TP_API tp_status tp_subscription_trip(tp_runtime *runtime, const char *subscription, bool tripped,
+    tp_fault *fault) TP_MUST_USE;
+
 /** The id behind a phase name or alias. @return 0 when there is none. Threads: any. */
 TP_API tp_phase_id tp_phase_find(const tp_runtime *runtime, const char *name_or_alias);
 /** The row of a phase, or NULL. Lives as long as the runtime. */

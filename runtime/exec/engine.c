@@ -110,7 +110,11 @@ tp_caller tp_match_caller(const tp_match_view *view) { return view->entry->turn-
 tp_text tp_match_mode(const tp_match_view *view) { return view->entry->turn->mode; }
 
 static bool is_killed(const tp__entry *e, const tp__node *node) {
-  return tp__a32_load_relaxed(&e->turn->runtime->killed_subscriptions) && tp__a32_load_relaxed(&node->sub->killed);
+  return tp__a32_load_relaxed(&e->turn->runtime->stopped_subscriptions) && tp__a32_load_relaxed(&node->sub->killed);
+}
+
+static bool is_tripped(const tp__entry *e, const tp__node *node) {
+  return tp__a32_load_relaxed(&e->turn->runtime->stopped_subscriptions) && tp__a32_load_relaxed(&node->sub->tripped);
 }
 
 /* Why the node has no duty, or NONE; MALFORMED when its match gave no answer. */
@@ -209,7 +213,11 @@ static void step(tp__entry *e, uint32_t index) {
     tp__entry_settle(e, index, TP_STATE_CANCELLED, TP_REASON_CANCELLED);
     return;
   }
-  if (node->flags & TP__NODE_DETACHED) {
+  if (is_tripped(e, node)) { /* it has a duty, and does not answer */
+    run->row.ended_ns = e->now_ns;
+    run->message = "its breaker was opened by the operator";
+    tp__entry_settle(e, index, TP_STATE_FAILED, TP_REASON_BREAKER_OPEN);
+  } else if (node->flags & TP__NODE_DETACHED) {
     run->row.attempts++;
     detach(e, index, run);
   } else if (e->now_ns >= tp__entry_node_deadline(e, index, run)) { /* required, or tried again: no time is left */

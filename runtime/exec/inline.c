@@ -101,7 +101,7 @@ static inline __attribute__((always_inline)) bool run_with(tp__entry *e, tp_time
   int64_t now_ns = e->now_ns;
   bool in_time = now_ns < e->fast_path_until_ns;
   for (uint32_t index = 0; index < plan->node_count; index++, node++) {
-    if (!in_time || tp__a32_load_relaxed(&runtime->killed_subscriptions)) {
+    if (!in_time || tp__a32_load_relaxed(&runtime->stopped_subscriptions)) {
       if (timestamps == TP_TIMESTAMPS_COARSE) set_durations(e, index, now_ns = tp__now_ns());
       lay_out_from(e, index);
       e->now_ns = now_ns;

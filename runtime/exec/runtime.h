@@ -69,7 +69,7 @@ struct tp_runtime {
   /* atomic */
   tp__a32 life; /* tp__life; written under mutex */
   tp__a32 helpers_requested; /* helpers that were asked and have not left (share.c), at most helpers_max */
-  tp__a32 killed_subscriptions; /* subscriptions that are switched off: 0 is the common case */
+  tp__a32 stopped_subscriptions; /* subscriptions that are switched off or tripped: 0 is the common case */
   tp__a64 abandoned_bytes;
   tp__a64 denials, failures; /* relaxed */
   tp__a64 records_refused;   /* relaxed: in a row, by the host's store; 0: it took the last */

@@ -21,15 +21,24 @@ tp_status tp_hook_add(tp_runtime *runtime, const tp_hook *hook, tp_fault *fault)
   return tp__hook_add(runtime->registry, hook, fault);
 }
 
-tp_status tp_subscription_kill(tp_runtime *runtime, const char *subscription, bool killed, tp_fault *fault) {
+static tp_status switch_subscription(tp_runtime *runtime, const char *subscription, tp__operator_switch which, bool on,
+                                     tp_fault *fault) {
   TP__TRY(tp__runtime_usable(runtime, fault));
   /* Counted before it is set and after it is unset: an entry that sees no count need not look. */
-  if (killed) tp__a32_add_relaxed(&runtime->killed_subscriptions, 1);
-  bool was_killed = false;
-  tp_status status = tp__registry_kill(runtime->registry, subscription, killed, &was_killed, fault);
-  if (killed && (status != TP_OK || was_killed)) tp__a32_sub_acq_rel(&runtime->killed_subscriptions, 1);
-  if (!killed && status == TP_OK && was_killed) tp__a32_sub_acq_rel(&runtime->killed_subscriptions, 1);
+  if (on) tp__a32_add_relaxed(&runtime->stopped_subscriptions, 1);
+  bool was_on = false;
+  tp_status status = tp__registry_switch(runtime->registry, subscription, which, on, &was_on, fault);
+  if (on && (status != TP_OK || was_on)) tp__a32_sub_acq_rel(&runtime->stopped_subscriptions, 1);
+  if (!on && status == TP_OK && was_on) tp__a32_sub_acq_rel(&runtime->stopped_subscriptions, 1);
   return status;
+}
+
+tp_status tp_subscription_kill(tp_runtime *runtime, const char *subscription, bool killed, tp_fault *fault) {
+  return switch_subscription(runtime, subscription, TP__SWITCH_KILL, killed, fault);
+}
+
+tp_status tp_subscription_trip(tp_runtime *runtime, const char *subscription, bool tripped, tp_fault *fault) {
+  return switch_subscription(runtime, subscription, TP__SWITCH_TRIP, tripped, fault);
 }
 
 /* In a child of a fork the phases are there as well. */

@@ -68,7 +68,7 @@ static void open_batch(tp__share *share, batch *p) {
   for (p->called = 0; p->called < p->count && !p->exceptional; p->called++) {
     uint32_t index = p->indexes[p->called];
     if (now_ns >= p->fast_path_until_ns || tp__a32_load_relaxed(&share->stopped)) break;
-    if (tp__a32_load_relaxed(&runtime->killed_subscriptions)) break;
+    if (tp__a32_load_relaxed(&runtime->stopped_subscriptions)) break;
     p->call.index = index;
     p->call.started_ns = now_ns;
     p->call.deadline_ns = tp__node_deadline(&nodes[index], p->end_ns, now_ns);

@@ -91,6 +91,7 @@ typedef struct tp__subscription {
   uint32_t run_name;             /* the three of them, in the registry's run_names */
   /* ---- atomic: set by the operator, read when a node becomes ready (relaxed: any moment will do) */
   tp__a32 killed;
+  tp__a32 tripped;
   tp__permits permits; /* under the pool's mutex (sched/pool.c) */
 } tp__subscription;
 
@@ -243,9 +244,11 @@ tp_status tp__edit_new(tp__registry *registry, const tp_owner *owner, tp_edit **
 tp_status tp__hook_add(tp__registry *registry, const tp_hook *hook, tp_fault *fault);
 /** Limit and failure policy of hooks that name none (tp_runtime_options); 0: the phase's. Before the first edit. */
 void tp__registry_hook_defaults(tp__registry *registry, uint32_t limit_ms, tp_failure failure);
-/** @param ret_was  whether it was switched off before. */
-tp_status tp__registry_kill(tp__registry *registry, const char *subscription, bool killed, bool *ret_was,
-                            tp_fault *fault);
+/** What an operator does to a subscription in all snapshots at once. */
+typedef enum tp__operator_switch { TP__SWITCH_KILL = 1, TP__SWITCH_TRIP = 2 } tp__operator_switch;
+/** @param ret_was  whether it was so before. */
+tp_status tp__registry_switch(tp__registry *registry, const char *subscription, tp__operator_switch which, bool on,
+                              bool *ret_was, tp_fault *fault);
 uint32_t tp__registry_phase_find(const tp__registry *registry, const char *name);
 const tp_phase *tp__registry_phase(const tp__registry *registry, uint32_t phase);
 typedef enum tp__fields_use {

@@ -141,17 +141,27 @@ void tp__registry_hook_defaults(tp__registry *registry, uint32_t limit_ms, tp_fa
 
 /* ---- what can be asked of it ---- */
 
-tp_status tp__registry_kill(tp__registry *registry, const char *subscription, bool killed, bool *ret_was,
-                            tp_fault *fault) {
-  if (!subscription) return tp__fail(fault, TP_ERR_USAGE, NULL, "the kill switch needs the id of a subscription");
+static void put_switch(tp__audit_row *row, const tp__subscription *sub, tp__operator_switch which, bool on,
+                       uint64_t hash) {
+  char detail[TP__AUDIT_DETAIL_SIZE];
+  if (which == TP__SWITCH_KILL)
+    snprintf(detail, sizeof detail, "subscription `%s` switched %s", sub->desc.id, on ? "off" : "on again");
+  else
+    snprintf(detail, sizeof detail, "breaker of subscription `%s` %s", sub->desc.id, on ? "tripped" : "closed again");
+  tp__audit_fill(row, "operator", which == TP__SWITCH_KILL ? "kill_switch" : "trip", detail, TP_OK, hash);
+}
+
+tp_status tp__registry_switch(tp__registry *registry, const char *subscription, tp__operator_switch which, bool on,
+                              bool *ret_was, tp_fault *fault) {
+  if (!subscription)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "the %s needs the id of a subscription",
+                    which == TP__SWITCH_KILL ? "kill switch" : "trip of a breaker");
   tp__snapshot *snapshot = tp__registry_pin(registry);
   const tp__set_item *item = tp__set_find(tp__snapshot_set(snapshot), subscription);
   if (item) {
-    char detail[TP__AUDIT_DETAIL_SIZE];
     tp__audit_row row;
-    snprintf(detail, sizeof detail, "subscription `%s` switched %s", item->sub->desc.id, killed ? "off" : "on again");
-    tp__audit_fill(&row, "operator", "kill_switch", detail, TP_OK, snapshot->hash);
-    *ret_was = tp__a32_exchange_acq_rel(&item->sub->killed, killed) != 0;
+    put_switch(&row, item->sub, which, on, snapshot->hash);
+    *ret_was = tp__a32_exchange_acq_rel(which == TP__SWITCH_KILL ? &item->sub->killed : &item->sub->tripped, on) != 0;
     tp__audit_add(registry, &row);
   }
   tp__snapshot_unpin(snapshot);

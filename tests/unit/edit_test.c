@@ -22,7 +22,7 @@ static int32_t matches_all(void *ctx, const tp_match_view *view) {
 
 static tp_status switch_off(world *w, const char *id, bool off) {
   bool was;
-  return tp__registry_kill(w->registry, id, off, &was, NULL);
+  return tp__registry_switch(w->registry, id, TP__SWITCH_KILL, off, &was, NULL);
 }
 
 /* ---- refused at commit ---- */
@@ -822,9 +822,9 @@ static void a_kept_subscription_is_one_object_in_all_snapshots(void **state) {
   tp__snapshot *snapshot;
   assert_ptr_equal(node_of(pin_plan(w, STOP, &snapshot), "gate")->sub, gate);
   bool was = false;
-  assert_int_equal(tp__registry_kill(w->registry, "gate", false, &was, NULL), TP_OK);
+  assert_int_equal(tp__registry_switch(w->registry, "gate", TP__SWITCH_KILL, false, &was, NULL), TP_OK);
   assert_true(was);
-  assert_int_equal(tp__registry_kill(w->registry, "gate", false, &was, NULL), TP_OK);
+  assert_int_equal(tp__registry_switch(w->registry, "gate", TP__SWITCH_KILL, false, &was, NULL), TP_OK);
   assert_false(was);
   assert_false(tp__a32_load_relaxed(&gate->killed));
   assert_int_equal(switch_off(w, "ghost", true), TP_ERR_NOT_FOUND);

@@ -998,6 +998,46 @@ static void kill_switch_works_at_once_in_all_snapshots_and_back(void **state) {
   close_runtime(runtime);
 }
 
+static void tripped_guard_denies_and_others_are_a_diagnostic_until_it_is_closed(void **state) {
+  (void)state;
+  for (int slow = 0; slow < 2; slow++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    act guard = {0}, helper = {0};
+    const hook hooks[] = {{.id = "guard", .phase = TOOL_PRE, .self = &guard, .slow = slow},
+                          {.id = "helper",
+                           .phase = TOOL_PRE,
+                           .self = &helper,
+                           .slow = slow,
+                           .sub.failure = TP_FAILURE_BEST_EFFORT}};
+    add_hooks(runtime, hooks, COUNT(hooks));
+    tp_turn *turn = begin_bare(runtime, 0);
+    assert_int_equal(tp_subscription_trip(runtime, "helper", true, NULL), TP_OK);
+    tp_phase_result result = run_phase(turn, TOOL_PRE, NULL);
+    assert_int_equal(result.outcome, TP_OK);
+    assert_run(&result, "guard", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+    assert_run(&result, "helper", TP_STATE_FAILED, TP_REASON_BREAKER_OPEN);
+    assert_int_equal(tp_subscription_trip(runtime, "guard", true, NULL), TP_OK);
+    assert_int_equal(tp_subscription_trip(runtime, "guard", true, NULL), TP_OK);
+    result = run_phase(turn, TOOL_PRE, NULL);
+    assert_int_equal(result.outcome, TP_ERR_DENIED);
+    assert_string_equal(result.subscription, "guard");
+    assert_int_equal(result.why, TP_REASON_BREAKER_OPEN);
+    assert_int_equal(tp_subscription_kill(runtime, "guard", true, NULL), TP_OK); /* beside it the switch comes first */
+    assert_int_equal(run_phase(turn, TOOL_PRE, NULL).outcome, TP_OK);
+    assert_int_equal(tp_subscription_kill(runtime, "guard", false, NULL), TP_OK);
+    assert_int_equal(run_phase(turn, TOOL_PRE, NULL).outcome, TP_ERR_DENIED);
+    assert_int_equal(tp_subscription_trip(runtime, "guard", false, NULL), TP_OK);
+    assert_int_equal(tp_subscription_trip(runtime, "helper", false, NULL), TP_OK);
+    assert_int_equal(run_phase(turn, TOOL_PRE, NULL).outcome, TP_OK);
+    assert_int_equal(guard.calls, 2);
+    assert_int_equal(helper.calls, 1);
+    assert_int_equal(tp_subscription_trip(runtime, "nobody", true, NULL), TP_ERR_NOT_FOUND);
+    assert_int_equal(tp_subscription_trip(runtime, NULL, true, NULL), TP_ERR_USAGE);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
 /* ---- one-line hooks and aliases ---- */
 
 static tp_answer append_digit(void *self, tp_call *call) {
@@ -1339,6 +1379,7 @@ int main(void) {
       cmocka_unit_test(cancelling_the_turn_ends_the_phase_at_once),
       cmocka_unit_test(turn_keeps_the_plans_it_began_with),
       cmocka_unit_test(kill_switch_works_at_once_in_all_snapshots_and_back),
+      cmocka_unit_test(tripped_guard_denies_and_others_are_a_diagnostic_until_it_is_closed),
       cmocka_unit_test(one_line_hooks_run_in_registration_order),
       cmocka_unit_test(reminders_through_an_infra_alias_are_dropped_with_a_diagnostic),
       cmocka_unit_test(child_of_a_fork_is_refused_and_the_parent_goes_on),

@@ -159,8 +159,8 @@ static void killed_one_says_so_in_its_place(void **state) {
   (void)state;
   world *w = peopled();
   bool was;
-  assert_int_equal(tp__registry_kill(w->registry, "first", true, &was, NULL), TP_OK);
-  assert_int_equal(tp__registry_kill(w->registry, "off", true, &was, NULL), TP_OK);
+  assert_int_equal(tp__registry_switch(w->registry, "first", TP__SWITCH_KILL, true, &was, NULL), TP_OK);
+  assert_int_equal(tp__registry_switch(w->registry, "off", TP__SWITCH_KILL, true, &was, NULL), TP_OK);
   seen s = walk(w, NULL);
   assert_true(s.infos[0].killed && !s.infos[0].disabled);
   assert_int_equal(s.infos[0].order, 1);

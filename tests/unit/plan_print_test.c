@@ -217,7 +217,7 @@ static void the_table_shows_switches_budgets_and_warnings(void **state) {
   tp_edit *edit = edit_of(w);
   assert_int_equal(tp_edit_set_budget(edit, GATHER, 7000, NULL), TP_OK);
   commit(w, edit);
-  assert_int_equal(tp__registry_kill(w->registry, "first", true, &was, NULL), TP_OK);
+  assert_int_equal(tp__registry_switch(w->registry, "first", TP__SWITCH_KILL, true, &was, NULL), TP_OK);
   const char *text = printed(w, GATHER, TP_PLAN_TABLE);
   assert_has(text, "SWITCHED OFF\n");
   assert_has(text, "budget 7 s (set by the host)");
@@ -360,8 +360,8 @@ static world *half_disabled(void) {
   add(edit, alone);
   commit(w, edit);
   bool was;
-  assert_int_equal(tp__registry_kill(w->registry, "off3", true, &was, NULL), TP_OK);
-  assert_int_equal(tp__registry_kill(w->registry, "on2", true, &was, NULL), TP_OK);
+  assert_int_equal(tp__registry_switch(w->registry, "off3", TP__SWITCH_KILL, true, &was, NULL), TP_OK);
+  assert_int_equal(tp__registry_switch(w->registry, "on2", TP__SWITCH_KILL, true, &was, NULL), TP_OK);
   return w;
 }
 

@@ -175,8 +175,8 @@ static void a_wrong_change_is_named_with_its_call(void **state) {
   assert_fault(fault, tp_edit_remove_subscription(NULL, "a", fault), &no_edit);
   assert_fault(fault, tp_edit_enable(NULL, "a", true, fault), &no_edit);
   assert_fault(fault, tp_edit_set_budget(NULL, GATHER, 1, fault), &no_edit);
-  assert_fault(fault, tp__registry_kill(w->registry, "ghost", true, &was, fault), &absent);
-  assert_fault(fault, tp__registry_kill(w->registry, NULL, true, &was, fault), &no_id);
+  assert_fault(fault, tp__registry_switch(w->registry, "ghost", TP__SWITCH_KILL, true, &was, fault), &absent);
+  assert_fault(fault, tp__registry_switch(w->registry, NULL, TP__SWITCH_KILL, true, &was, fault), &no_id);
   tp_edit_discard(edit);
   world_close(w);
 }
