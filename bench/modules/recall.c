@@ -12,7 +12,8 @@
  * spoke, and a question says "I" and "you" where it says their names.
  *
  * --latency measures recalls in one scope of 1,000, 10,000 and 100,000 entries, the utterances said again and again,
- * with the questions of all conversations: CPU time of one thread.
+ * with the questions of all conversations: CPU time of one thread; and the same with vectors of 384 dimensions, which
+ * are noise made of the text, so that only their number says something.
  *
  * --features writes what domains/memory/fit/fit.py reads: for each candidate line of each question a record of float32:
  * conversation, question, category, evidence of the question in all, bytes of the entry, 1 for evidence, the parts. */
@@ -27,6 +28,7 @@
 #include "domains/memory/recall.h"
 #include "domains/memory/score.h"
 #include "domains/memory/terms.h"
+#include "domains/memory/vectors.h"
 
 enum { CUTS = 5, ENTRIES_MAX = 64, CATEGORIES = 5, PREFIX_BYTES = 40, WAYS = 5 };
 
@@ -383,9 +385,64 @@ static double recall_ms(tp__memory_store *store, const char *question) {
   return took;
 }
 
+/* ---- with vectors ---- */
+
+enum { DIMENSIONS = 384, FUSED_MAX = 100 };
+
+static tp_status make_noise(void *self, const tp_memory_embed_request *request, float *ret_vectors) {
+  (void)self;
+  for (size_t i = 0; i < request->text_count; i++) {
+    uint32_t random = 2166136261u; /* FNV-1a of the text, then a linear congruential generator */
+    for (size_t k = 0; k < request->texts[i].size; k++)
+      random = (random ^ (unsigned char)request->texts[i].data[k]) * 16777619u;
+    for (size_t k = 0; k < request->dimensions; k++) {
+      random = random * 1664525u + 1013904223u;
+      *ret_vectors++ = (float)(random >> 8) / (1 << 23) - 1;
+    }
+  }
+  return TP_OK;
+}
+
+static bool is_never_cancelled(const void *ctx) {
+  (void)ctx;
+  return false;
+}
+
+static const tp_memory_embedder noise = {
+    .struct_size = sizeof noise, .name = "noise", .embed = make_noise, .dimensions = DIMENSIONS, .batch_max = 256};
+static const tp__memory_embed_work work = {is_never_cancelled, NULL};
+
+static void make_vectors(tp__memory_store *store, size_t count) {
+  for (size_t made = 0; made < count; made += 4096) /* of one call */
+    must(tp__memory_embed_missing(store, &scope, &noise, &work) == TP_OK, "no vectors");
+}
+
+static double fused_ms(tp__memory_store *store, const char *question) {
+  tp__memory_list list = {0};
+  float vector[DIMENSIONS];
+  must(tp__memory_embed_query(&noise, &work, tp_text_of(question), vector) == TP_OK, "no vector");
+  double from = now_ms(CLOCK_THREAD_CPUTIME_ID);
+  must(tp__memory_recall_fused(store, &scope, tp_text_of(question), &noise, vector, ENTRIES_MAX, &list) == TP_OK,
+       "not recalled");
+  double took = now_ms(CLOCK_THREAD_CPUTIME_ID) - from;
+  tp__memory_list_fini(&list);
+  return took;
+}
+
 static int compare_doubles(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return x < y ? -1 : x > y;
+}
+
+static void measure_vectors(tp__memory_store *store, const corpus *c, size_t count) {
+  static double took[FUSED_MAX];
+  size_t taken = 0;
+  make_vectors(store, count);
+  for (size_t i = 0; i < c->question_count && taken < FUSED_MAX; i += 5)
+    took[taken++] = fused_ms(store, c->questions[i]);
+  qsort(took, taken, sizeof *took, compare_doubles);
+  printf("%9zu %9.3f %9.3f %9.3f %9.3f  with vectors of %d dimensions\n", count, took[taken / 2], took[taken * 9 / 10],
+         took[taken * 99 / 100], took[taken - 1], DIMENSIONS);
 }
 
 static void measure(const corpus *c, size_t count) {
@@ -407,6 +464,7 @@ static void measure(const corpus *c, size_t count) {
   printf("%9zu %9.3f %9.3f %9.3f %9.3f %9.0f %11.1f %9.1f %11.1f\n", count, took[taken / 2], took[taken * 9 / 10],
          took[taken * 99 / 100], took[taken - 1], build_ms, 1e3 * kept_ms / (double)count, (double)bytes / 1048576,
          after_mib - before_mib);
+  measure_vectors(store, c, count);
   tp__memory_store_close(store);
   snprintf(command, sizeof command, "rm -f %s %s-wal %s-shm", path, path, path);
   must(system(command) == 0, "the file stays");
