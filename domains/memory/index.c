@@ -227,7 +227,6 @@ static int take_line(tp__memory_store *store, tp__memory_index *index, sqlite3_s
   line->speaker = TP__MEMORY_NONE;
   index->links[at] = (tp__memory_links){TP__MEMORY_NONE, TP__MEMORY_NONE};
   line->flags = (ends_asking(text) ? TP__MEMORY_LINE_ASKS : 0) |
-                (tp__memory_only_asks(text) ? TP__MEMORY_LINE_ONLY_ASKS : 0) |
                 (tp__memory_is_assistant(column(row, 4)) ? TP__MEMORY_LINE_ASSISTANT : 0);
   line_reader reader = {.index = index, .text = text, .speaker = tp__memory_name_before(text), .line = at};
   int rc = join_session(index, column(row, 1), at, sqlite3_column_int(row, 5) != 0);

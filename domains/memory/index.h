@@ -16,9 +16,8 @@ enum {
 
 /** What a line is, one bit each. */
 enum {
-  TP__MEMORY_LINE_ASKS = 1,      /* it ends with a question mark */
-  TP__MEMORY_LINE_ONLY_ASKS = 2, /* no sentence of it ends otherwise */
-  TP__MEMORY_LINE_ASSISTANT = 4  /* the assistant said it */
+  TP__MEMORY_LINE_ASKS = 1,     /* it ends with a question mark */
+  TP__MEMORY_LINE_ASSISTANT = 2 /* the assistant said it */
 };
 
 /** The window of a line: what its neighbours count, by their distance. Those said before it introduce it. */

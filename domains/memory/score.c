@@ -253,7 +253,6 @@ static void fill(const scorer *s, uint32_t at, tp__memory_scored *scored) {
   parts[TP__MEMORY_PART_date] = date_part(q, line);
   parts[TP__MEMORY_PART_answers] = answers ? s->cells[before].own_cover * s->scale : 0;
   parts[TP__MEMORY_PART_asks] = has(line, TP__MEMORY_LINE_ASKS);
-  parts[TP__MEMORY_PART_repeats] = has(line, TP__MEMORY_LINE_ONLY_ASKS) ? c->own_cover * s->scale : 0;
   parts[TP__MEMORY_PART_place] = 1.0f / (1.0f + (float)line->place);
   parts[TP__MEMORY_PART_length] = line->length / 4;
   float sum = 0;
@@ -296,8 +295,7 @@ static float ceiling_of(const scorer *s) {
   const float all = (float)q->full * s->scale, rounding = 1e-3f;
   return rounding + at_most(s, TP__MEMORY_PART_place, 1) + at_most(s, TP__MEMORY_PART_length, 2) +
          at_most(s, TP__MEMORY_PART_asks, 1) + at_most(s, TP__MEMORY_PART_speaker, speaks) +
-         at_most(s, TP__MEMORY_PART_date, q->month || q->year) + at_most(s, TP__MEMORY_PART_answers, all) +
-         at_most(s, TP__MEMORY_PART_repeats, all);
+         at_most(s, TP__MEMORY_PART_date, q->month || q->year) + at_most(s, TP__MEMORY_PART_answers, all);
 }
 
 /* Most lines hold a common word or two and are far from the best: they are left without a look at the rest. */
