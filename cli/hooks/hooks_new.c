@@ -169,7 +169,22 @@ static int make_file(maker *m, const char *suffix, mode_t mode, const char *temp
   return refuse(path, error);
 }
 
+/* The folders above it stay, whatever comes of the hook. */
+static int make_parents(const char *directory) {
+  char path[4096];
+  int size = snprintf(path, sizeof path, "%s", directory);
+  if (size < 0 || (size_t)size >= sizeof path) return refuse(directory, ENAMETOOLONG);
+  for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    *slash = '\0';
+    if (mkdir(path, 0755) != 0 && errno != EEXIST) return refuse(path, errno);
+    *slash = '/';
+  }
+  return CLI_OK;
+}
+
 static int make_directory(maker *m) {
+  int status = make_parents(m->directory);
+  if (status != CLI_OK) return status;
   m->made_directory = mkdir(m->directory, 0755) == 0;
   return m->made_directory || errno == EEXIST ? CLI_OK : refuse(m->directory, errno);
 }

@@ -94,6 +94,19 @@ static void the_test_of_a_new_hook_passes_as_it_is_printed(void **state) {
   }
 }
 
+static void a_new_hook_makes_the_folders_above_it(void **state) {
+  (void)state;
+  command c = {.arguments = {"hooks", "new", "guard", "a", ".system/more/hooks"}};
+  assert_status(&c, 0);
+  assert_true(is_there(".system/more/hooks/a.yaml"));
+  command_free(&c);
+  put("file", "", 0644);
+  c = (command){.arguments = {"hooks", "new", "guard", "a", "file/more/hooks"}};
+  assert_status(&c, 74);
+  assert_holds(&c.err, "file/more: Not a directory");
+  command_free(&c);
+}
+
 static void a_new_hook_overwrites_nothing_and_leaves_nothing_behind(void **state) {
   (void)state;
   put("hooks/a.sh", "mine\n", 0644);
@@ -462,6 +475,7 @@ static void webhooks_go_where_the_operator_allows(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       IN_SCRATCH(the_test_of_a_new_hook_passes_as_it_is_printed),
+      IN_SCRATCH(a_new_hook_makes_the_folders_above_it),
       IN_SCRATCH(a_new_hook_overwrites_nothing_and_leaves_nothing_behind),
       IN_SCRATCH(nothing_of_a_directory_that_is_not_trusted_runs),
       IN_SCRATCH(a_change_of_any_file_ends_the_trust),
