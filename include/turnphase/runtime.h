@@ -210,7 +210,7 @@ TP_API size_t tp_runtime_leaks(const tp_runtime *runtime, bool (*each)(void *ctx
 TP_API tp_status tp_runtime_set_abandoned_max(tp_runtime *runtime, uint32_t threads, uint64_t bytes,
                                               tp_fault *fault) TP_MUST_USE;
 
-/** Waits until the order key has no open job (an empty key: none at all).
+/** Waits until the order key has no open job (an empty key: none at all). Starts the threads, which run the jobs.
  *  @return TP_OK; TP_ERR_TIMEOUT; TP_ERR_STORE…; TP_ERR_USAGE from inside a handler. Blocks: up to limit_ms. */
 TP_API tp_status tp_jobs_wait(tp_runtime *runtime, const char *order_key, uint32_t limit_ms,
     tp_fault *fault) TP_MUST_USE;

@@ -231,6 +231,12 @@ size_t tp_runtime_leaks(const tp_runtime *runtime, bool (*each)(void *ctx, const
 tp_status tp_jobs_wait(tp_runtime *runtime, const char *order_key, uint32_t limit_ms, tp_fault *fault) {
   TP__TRY(tp__runtime_usable(runtime, fault));
   TP__TRY(tp__may_block(runtime, fault, "tp_jobs_wait"));
+  tp_fault why = {0};
+  tp_status ready = tp__runtime_ready(runtime, &why); /* one that was drained can still be asked */
+  if (ready != TP_OK && ready != TP_ERR_SHUTDOWN) {
+    if (fault) *fault = why;
+    return ready;
+  }
   tp_status status =
       tp__jobs_wait(&runtime->jobs, tp_text_of(order_key), tp__deadline_after_ms(tp__now_ns(), limit_ms));
   if (status == TP_ERR_TIMEOUT) return tp__fail(fault, status, NULL, "jobs are still open after %u ms", limit_ms);

@@ -654,6 +654,43 @@ static void renewal_that_failed_is_logged_once_and_tried_again(void **state) {
   close_runtime(runtime);
 }
 
+static tp_status never_claim(void *self, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault) {
+  (void)self, (void)request, (void)fault;
+  *ret_next_ms = 0;
+  return TP_ERR_NOT_FOUND;
+}
+static void stay(void *self) { (void)self; }
+
+static tp_runtime *open_on(tp_store *store, notes *n) {
+  tp_runtime *runtime = open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .store = store});
+  hook h = background(n);
+  add_hooks(runtime, &h, 1);
+  return runtime;
+}
+
+/* A host opens a store in which an earlier one left a job, and does nothing but wait. */
+static void wait_for_jobs_starts_a_runtime_that_runs_them(void **state) {
+  (void)state;
+  tp_store *store;
+  notes n = NOTES;
+  assert_int_equal(tp_store_memory_new(NULL, NULL, &store, NULL), TP_OK);
+  tp_store kept = *store;
+  kept.destroy = stay;
+  kept.job_claim = never_claim;
+  tp_runtime *first = open_on(&kept, &n);
+  tp_session *session = open_session(first, "s");
+  post(session, "completed");
+  tp_session_close(session, NULL, NULL);
+  close_runtime(first);
+  assert_string_equal(n.text, "");
+  tp_runtime *second = open_on(store, &n);
+  assert_int_equal(tp_jobs_wait(second, "s", 60000, NULL), TP_OK);
+  assert_string_equal(n.text, "completed ");
+  assert_int_equal(tp_runtime_drain(second, 1000, NULL, NULL), TP_OK);
+  assert_int_equal(tp_jobs_wait(second, "s", 0, NULL), TP_OK); /* it can be asked still */
+  close_runtime(second);
+}
+
 static void lease_that_is_too_short_is_refused(void **state) {
   (void)state;
   tp_runtime *runtime;
@@ -683,6 +720,7 @@ int main(void) {
       cmocka_unit_test(claim_of_a_job_that_runs_longer_than_its_lease_is_renewed),
       cmocka_unit_test(run_whose_claim_is_lost_is_cancelled),
       cmocka_unit_test(renewal_that_failed_is_logged_once_and_tried_again),
+      cmocka_unit_test(wait_for_jobs_starts_a_runtime_that_runs_them),
       cmocka_unit_test(lease_that_is_too_short_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
