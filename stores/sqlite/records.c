@@ -34,17 +34,17 @@ static bool read_run(const tp_entry_record *record, size_t index, tp_run_record 
   return record->run(record->source, index, run);
 }
 
-/* How many bytes its texts take; false when a run is missing. */
-static bool measure(const tp_entry_record *record, size_t *ret_bytes) {
+enum { RUNS_ON_STACK = 32 };
+
+/* @return how many bytes the texts take; SIZE_MAX when a run is missing. */
+static size_t take_runs(const tp_entry_record *record, tp_run_record *runs) {
   size_t bytes = 0;
   for (size_t i = 0; i < record->id_count && i < TP_ID_COUNT; i++) bytes += record->ids[i].size;
   for (size_t i = 0; i < record->run_count; i++) {
-    tp_run_record run;
-    if (!read_run(record, i, &run)) return false;
-    bytes += size_of(run.subscription) + size_of(run.handler) + size_of(run.owner);
+    if (!read_run(record, i, &runs[i])) return SIZE_MAX;
+    bytes += size_of(runs[i].subscription) + size_of(runs[i].handler) + size_of(runs[i].owner);
   }
-  *ret_bytes = bytes;
-  return true;
+  return bytes;
 }
 
 static tp__waiting *node_new(size_t rows_bytes, size_t texts) {
@@ -56,7 +56,7 @@ static tp__waiting *node_new(size_t rows_bytes, size_t texts) {
   return node;
 }
 
-static void fill(tp__waiting *node, const tp_entry_record *record) {
+static void fill(tp__waiting *node, const tp_entry_record *record, const tp_run_record *runs) {
   tp_text *ids = (tp_text *)(node + 1);
   node->runs = (tp_run_record *)(ids + TP_ID_COUNT);
   char *at = (char *)(node->runs + record->run_count);
@@ -67,23 +67,33 @@ static void fill(tp__waiting *node, const tp_entry_record *record) {
   node->record.id_count = TP_ID_COUNT;
   for (size_t i = 0; i < record->run_count; i++) {
     tp_run_record *run = &node->runs[i];
-    (void)read_run(record, i, run);
+    *run = runs[i];
     run->subscription = put_string(&at, run->subscription);
     run->handler = put_string(&at, run->handler);
     run->owner = put_string(&at, run->owner);
   }
 }
 
+/* Each run is read once: a store is given them by the thousand. */
+static tp_status copy_record(const tp_entry_record *record, tp_run_record *runs, tp__waiting **ret_node) {
+  size_t bytes = take_runs(record, runs);
+  if (bytes == SIZE_MAX) return TP_ERR_MALFORMED;
+  *ret_node = node_new(record->run_count * sizeof *runs, bytes);
+  if (!*ret_node) return TP_ERR_NO_MEMORY;
+  fill(*ret_node, record, runs);
+  return TP_OK;
+}
+
 tp_status tp__sqlite_record(void *self, const tp_entry_record *theirs) {
   tp_entry_record record;
-  size_t bytes;
+  tp_run_record few[RUNS_ON_STACK], *runs = few;
+  tp__waiting *node = NULL;
   tp_status status = tp__sqlite_read(&record, sizeof record, theirs, "tp_entry_record", NULL);
   if (status != TP_OK) return status;
-  if (!measure(&record, &bytes)) return TP_ERR_MALFORMED;
-  tp__waiting *node = node_new(record.run_count * sizeof(tp_run_record), bytes);
-  if (!node) return TP_ERR_NO_MEMORY;
-  fill(node, &record);
-  return tp__writer_add(self, node);
+  if (record.run_count > RUNS_ON_STACK) runs = sqlite3_malloc64(record.run_count * sizeof *runs);
+  status = runs ? copy_record(&record, runs, &node) : TP_ERR_NO_MEMORY;
+  if (runs != few) sqlite3_free(runs);
+  return status == TP_OK ? tp__writer_add(self, node) : status;
 }
 
 /* In the queue behind its entry, if that waits too. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The thread that writes records. It takes all that wait and writes them in one transaction; while that is synced, the
- * next ones gather. What it could not write stays in the queue's bytes and is tried again, so that a disk that has room
- * again needs no restart; meanwhile the queue fills, and what does not fit is dropped and counted. */
+ * The thread that writes records. It takes all that wait and writes them in one transaction; before that, unless a
+ * commit is waited for, and while it is synced, the next ones gather: a turn that hands one over seldom wakes it. What
+ * it could not write stays in the queue's bytes and is tried again, so that a disk that has room again needs no
+ * restart; meanwhile the queue fills, and what does not fit is dropped and counted. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 #include "stores/sqlite/sqlite_store.h"
 #include "stores/sqlite/statement.h"
 
-enum { RETRY_MS = 200 };
+enum { RETRY_MS = 200, GATHER_MS = 5 };
 
 static void free_list(tp__waiting *node) {
   while (node) {
@@ -55,13 +56,14 @@ tp_status tp__writer_add(tp__sqlite_store *s, tp__waiting *node) {
   uint64_t ended = fits ? w->dropped_in_row : 0;
   size_t bytes_max = w->bytes_max;
   if (fits) {
+    bool is_first = !w->first, half_full = w->bytes <= w->bytes_max / 2 && w->bytes + node->bytes > w->bytes_max / 2;
     node->next = NULL;
     *w->last = node;
     w->last = &node->next;
     w->bytes += node->bytes;
     w->queued++;
     w->dropped_in_row = 0;
-    pthread_cond_signal(&w->wanted);
+    if (is_first || half_full) pthread_cond_signal(&w->wanted);
   } else {
     w->dropped++;
     w->dropped_in_row++;
@@ -99,13 +101,16 @@ static tp_status write_list(tp__sqlite_store *s, const tp__waiting *list, tp_fau
   return status;
 }
 
-static void pause_locked(tp__writer *w) {
+/* At most so long; not while a commit is waited for, nor at the end, nor when the queue is fuller than that. */
+static void wait_locked(tp__writer *w, int64_t ms, size_t bytes_max) {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_nsec += RETRY_MS * 1000000L;
+  until.tv_nsec += ms * 1000000;
   until.tv_sec += until.tv_nsec / 1000000000;
   until.tv_nsec %= 1000000000;
-  while (!w->hurry && !w->ending && pthread_cond_timedwait(&w->wanted, &w->mutex, &until) != ETIMEDOUT) continue;
+  while (!w->hurry && !w->ending && w->bytes <= bytes_max &&
+         pthread_cond_timedwait(&w->wanted, &w->mutex, &until) != ETIMEDOUT)
+    continue;
 }
 
 static void count_attempt_locked(tp__writer *w, uint64_t attempt, tp_status status, const tp_fault *fault,
@@ -187,11 +192,12 @@ static void *write_all(void *ctx) {
   for (;;) {
     while (!list && !w->first && !w->ending) pthread_cond_wait(&w->wanted, &w->mutex);
     if (!list && !w->first) break;
+    if (!list) wait_locked(w, GATHER_MS, w->bytes_max / 2);
     bool last_attempt = w->ending;
     list = attempt_locked(s, list);
     if (list && last_attempt) break;
     if (list) {
-      pause_locked(w);
+      wait_locked(w, RETRY_MS, SIZE_MAX);
       continue;
     }
     pthread_mutex_unlock(&w->mutex);
