@@ -12,7 +12,7 @@
 #include "bench/report.h"
 #include "turnphase/sqlite.h"
 
-#define ROWS "records_async records_sync jobs handler turn "
+#define ROWS "records_async records_sync jobs handler turn many "
 
 enum { RUNS = 6, ASYNC_RECORDS = 1000, JOBS = 20, PHASES = 500, TURNS = 100 };
 
@@ -329,6 +329,43 @@ static void added(bench_program *program, const char *name, const char *what, co
   bench_workload_fini(&w);
 }
 
+/* ---- growth ---- */
+
+static double resident_kib(void) {
+  unsigned long size = 0, resident = 0;
+  FILE *file = fopen("/proc/self/statm", "r");
+  if (!file || fscanf(file, "%lu %lu", &size, &resident) != 2) exit(70);
+  fclose(file);
+  return (double)resident * (double)sysconf(_SC_PAGESIZE) / 1024;
+}
+
+/* The median time of so many records, each committed alone. */
+static double median_of(recording *r, int count) {
+  double *took = bench_alloc((size_t)count, sizeof *took);
+  for (int i = 0; i < count; i++) took[i] = (double)record_ours(r, 1);
+  double median = bench_spread_of(took, (uint32_t)count).median;
+  free(took);
+  return median;
+}
+
+/* Whether what a record costs, and what is resident, grows with what the file holds. */
+static void many_records(bench_program *program) {
+  enum { FIRST = 1000, MANY = 100000, MANY_QUICK = 5000, LOT = 100 };
+  if (!bench_wanted(program, "many")) return;
+  int many = program->quick ? MANY_QUICK : MANY;
+  recording r = {.store = open_store("growth"), .each = 1};
+  (void)median_of(&r, FIRST);
+  double early = median_of(&r, FIRST), resident = resident_kib();
+  r.each = LOT;
+  while (r.entries + FIRST + LOT <= (uint64_t)many) (void)record_ours(&r, 1);
+  r.each = 1;
+  double late = median_of(&r, FIRST);
+  bench_figure(program, "many", "median of the last 1,000 records over that of records 1,000 to 2,000", late / early,
+               "times", 1.2);
+  bench_figure(program, "many", "resident memory between them", resident_kib() - resident, "KiB", 0);
+  tp_store_free(r.store);
+}
+
 int main(int argc, char **argv) {
   bench_program program;
   const char *tmp = getenv("TMPDIR");
@@ -341,6 +378,7 @@ int main(int argc, char **argv) {
   jobs(&program);
   added(&program, "handler", "phases of 6 inline handlers that do nothing, 500 in a turn", "a phase", "W2", 1, PHASES);
   added(&program, "turn", "a turn of five phases with a diamond of 4 inline handlers", "a turn", "diamond", TURNS, 1);
+  many_records(&program);
   snprintf(command, sizeof command, "rm -rf '%s'", folder);
   return system(command) == 0 ? bench_close(&program) : 70;
 }
