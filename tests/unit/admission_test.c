@@ -213,7 +213,8 @@ static void drain_ends_turns_that_wait(void **state) {
   assert_int_equal(tp_runtime_drain(w.runtime, 1, &report, NULL), TP_OK);
   assert_true(report.complete);
   for (int i = 0; i < 4; i++) assert_int_equal(outcome_of(&w, i), TP_TURN_CANCELLED);
-  assert_int_equal(latch_count(&w.asked), 1);
+  /* One may have begun, and asked its model, in the room of one that was cancelled before it. */
+  assert_int_equal(stats_of(&w).turns_waiting, 0);
   close_world(&w);
 }
 
