@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What observers are told of a turn: model.post of each response, turn.post_turn of the whole, once it is in the
+ * history and before the caller has it; and declared hooks that ask for calls of some length. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/hook_files.h"
+#include "tests/support/model.h"
+
+/* ---- what is noted ---- */
+
+typedef struct facts {
+  tp_shared_history *history;
+  char stop_reasons[64], outcome[32], user[64], assistant[64];
+  int64_t input_tokens, output_tokens, cost_micros, calls, tool_events;
+  int responses, messages_before_end;
+  bool had_returned; /* when post_turn came */
+  _Atomic bool returned;
+} facts;
+
+static void append(char *to, size_t size, tp_text text) {
+  size_t used = strlen(to);
+  snprintf(to + used, size - used, "%.*s ", (int)text.size, text.size ? text.data : "");
+}
+
+static tp_answer note_response(void *self, tp_call *call) {
+  facts *f = self;
+  append(f->stop_reasons, sizeof f->stop_reasons, tp_call_text(call, TP_FIELD_STOP_REASON));
+  f->input_tokens += tp_call_int(call, TP_FIELD_INPUT_TOKENS);
+  f->output_tokens += tp_call_int(call, TP_FIELD_OUTPUT_TOKENS);
+  f->cost_micros += tp_call_int(call, TP_FIELD_COST_MICROS);
+  f->calls += tp_call_int(call, TP_FIELD_CALL_COUNT);
+  f->responses++;
+  return TP_ANSWER_DONE;
+}
+
+static bool count_messages(void *ctx, const tp_history_session *session) {
+  ((facts *)ctx)->messages_before_end += (int)session->message_count;
+  return true;
+}
+
+static tp_answer note_turn(void *self, tp_call *call) {
+  facts *f = self;
+  tp_text text = tp_call_text(call, TP_FIELD_OUTCOME);
+  snprintf(f->outcome, sizeof f->outcome, "%.*s", (int)text.size, text.data);
+  text = tp_call_text(call, TP_FIELD_USER_PREVIEW);
+  snprintf(f->user, sizeof f->user, "%.*s", (int)text.size, text.data);
+  text = tp_call_text(call, TP_FIELD_ASSISTANT_PREVIEW);
+  snprintf(f->assistant, sizeof f->assistant, "%.*s", (int)text.size, text.data);
+  f->tool_events = (int64_t)tp_value_count(tp_call_text(call, TP_FIELD_TOOL_EVENTS));
+  f->had_returned = f->returned;
+  (void)!tp_shared_history_list(f->history, NULL, count_messages, f, NULL);
+  return TP_ANSWER_DONE;
+}
+
+static tp_answer run_tool(void *self, tp_tool_run *run) {
+  (void)self;
+  return tp_tool_ok(run, tp_text_of("sunny"));
+}
+
+/* ---- a turn of two responses, the first of which calls two tools ---- */
+
+static void play_turn(facts *f) {
+  static const tp_tool weather = {.struct_size = sizeof weather, .name = "weather", .run = run_tool};
+  static const tp_tool *const tools[] = {&weather};
+  const tp_contribution bundle = {
+      .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("b"), .tools = tools, .tool_count = 1};
+  act brings = {.emits = &bundle, .emit_count = 1};
+  const reply replies[] = {{.calls = {{.id = TEXT("1"), .name = TEXT("weather"), .arguments = TEXT("\x80")},
+                                      {.id = TEXT("2"), .name = TEXT("weather"), .arguments = TEXT("\x80")}},
+                            .call_count = 2, .input_tokens = 10, .output_tokens = 3, .cost_micros = 100},
+                           {.text = "It is sunny.", .input_tokens = 20, .output_tokens = 4, .cost_micros = 200}};
+  tp_history *history;
+  assert_int_equal(tp_history_memory_new(NULL, &history, NULL), TP_OK);
+  assert_int_equal(tp_history_share(NULL, history, &f->history, NULL), TP_OK);
+  recorder *model = recorder_new(replies, 2);
+  tp_runtime *runtime = open_runtime(NULL);
+  const hook hooks[] = {{.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .self = &brings},
+                        {.id = "response", .phase = TP_PHASE_MODEL_POST, .run = note_response, .self = f},
+                        {.id = "turn", .phase = TP_PHASE_TURN_POST_TURN, .run = note_turn, .self = f}};
+  add_hooks(runtime, hooks, 3);
+  const tp_session_options options = {.struct_size = sizeof options, .id = "s", .model = recorder_model(model, true),
+                                      .shared_history = f->history};
+  const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("How is the weather?")};
+  tp_session *session;
+  const tp_turn_result *result = NULL;
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_OK);
+  f->returned = true;
+  assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+  tp_turn_result_free(result);
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+  tp_shared_history_unref(f->history);
+  recorder_free(model);
+}
+
+static void model_post_tells_of_each_response_why_it_ended_and_what_it_took(void **state) {
+  (void)state;
+  facts f = {.responses = 0};
+  play_turn(&f);
+  assert_int_equal(f.responses, 2);
+  assert_string_equal(f.stop_reasons, "tool_use end_turn ");
+  assert_int_equal(f.input_tokens, 30);
+  assert_int_equal(f.output_tokens, 7);
+  assert_int_equal(f.cost_micros, 300);
+  assert_int_equal(f.calls, 2);
+}
+
+static void post_turn_gets_a_summary_behind_the_commit_and_before_the_return(void **state) {
+  (void)state;
+  facts f = {.responses = 0};
+  play_turn(&f);
+  assert_string_equal(f.outcome, "completed");
+  assert_string_equal(f.user, "How is the weather?");
+  assert_string_equal(f.assistant, "It is sunny.");
+  assert_int_equal(f.tool_events, 2);
+  assert_int_equal(f.messages_before_end, 5); /* user, calls, two results, text: all are kept */
+  assert_false(f.had_returned);
+}
+
+/* ---- a declared hook for calls of some length ---- */
+
+static void post_a_call(tp_turn *turn, int64_t took_ms, tp_state want, tp_reason why) {
+  const tp_field fields[] = {{.id = TP_FIELD_TOOL, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("shell")},
+                             {.id = TP_FIELD_DURATION_MS, .kind = TP_FIELD_KIND_INT, .number = took_ms}};
+  tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = 2};
+  tp_phase_result result = {.struct_size = sizeof result};
+  assert_int_equal(tp_phase_run(turn, TP_PHASE_TOOL_POST, &input, &result, NULL), TP_OK);
+  assert_run(&result, "slow", want, why);
+  tp_phase_result_release(turn, &result);
+}
+
+static void hook_for_slow_calls_does_not_see_quick_ones(void **state) {
+  (void)state;
+  char text[4096];
+  write_named("slow.yaml", "id: slow\nevent: tool.post\nblocking: true\nmatch: {min_duration_ms: 100}\n"
+                           "handler: {kind: log, path: slow.jsonl}\n");
+  tp_runtime *runtime = open_with_hooks(NULL);
+  tp_turn_request request = {.struct_size = sizeof request};
+  tp_turn *turn;
+  assert_int_equal(tp_turn_begin_bare(runtime, &request, &turn, NULL), TP_OK);
+  post_a_call(turn, 99, TP_STATE_SKIPPED, TP_REASON_MATCH);
+  post_a_call(turn, 100, TP_STATE_SUCCEEDED, TP_REASON_NONE);
+  tp_turn_end(turn);
+  close_runtime(runtime);
+  read_back("slow.jsonl", text, sizeof text);
+  assert_non_null(strchr(text, '\n'));
+  assert_null(strchr(strchr(text, '\n') + 1, '\n')); /* one line */
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(model_post_tells_of_each_response_why_it_ended_and_what_it_took),
+      cmocka_unit_test(post_turn_gets_a_summary_behind_the_commit_and_before_the_return),
+      cmocka_unit_test_setup_teardown(hook_for_slow_calls_does_not_see_quick_ones, make_directory, remove_directory),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
