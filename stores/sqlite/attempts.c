@@ -35,7 +35,13 @@ static const char list_sql[] =
     "SELECT process, entry, position, number, queued_ns, started_ns, ended_ns, late_ns, state, reason, verdict, code,"
     " message FROM attempt WHERE process = ?1 AND entry = ?2 ORDER BY position, number, row";
 
-static bool show(sqlite3_stmt *row, tp_attempt_record_fn each, void *ctx) {
+typedef struct listing {
+  tp_attempt_record_fn each;
+  void *ctx;
+} listing;
+
+static bool show(sqlite3_stmt *row, void *ctx) {
+  const listing *l = ctx;
   tp_attempt_record record = {.struct_size = sizeof record,
                               .process_run_id = (uint64_t)sqlite3_column_int64(row, 0),
                               .entry_id = (uint64_t)sqlite3_column_int64(row, 1),
@@ -50,27 +56,14 @@ static bool show(sqlite3_stmt *row, tp_attempt_record_fn each, void *ctx) {
                               .verdict = (uint32_t)sqlite3_column_int64(row, 10),
                               .code = (uint32_t)sqlite3_column_int64(row, 11),
                               .message = tp__sqlite_column(row, 12)};
-  return each(ctx, &record);
+  return l->each(l->ctx, &record);
 }
 
 tp_status tp__sqlite_attempts(void *self, const tp_attempt_query *theirs, tp_attempt_record_fn each, void *ctx,
                               tp_fault *fault) {
-  tp__sqlite_store *s = self;
   tp_attempt_query query;
-  sqlite3 *db = NULL;
-  sqlite3_stmt *rows = NULL;
+  listing l = {each, ctx};
   tp_status status = tp__sqlite_read(&query, sizeof query, theirs, "tp_attempt_query", fault);
-  if (status != TP_OK) return status;
-  (void)!tp__sqlite_commit(s, NULL); /* as tp__sqlite_records() */
-  status = tp__store_take_reader(s, &db, fault);
-  if (status != TP_OK) return status;
-  int rc = sqlite3_prepare_v2(db, list_sql, -1, &rows, NULL);
   const int64_t values[] = {(int64_t)query.process_run_id, (int64_t)query.entry_id};
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(rows, values, 2);
-  while (rc == SQLITE_OK && (rc = sqlite3_step(rows)) == SQLITE_ROW)
-    rc = show(rows, each, ctx) ? SQLITE_OK : SQLITE_DONE;
-  if (rc != SQLITE_DONE) status = tp__store_fail(s, db, "read attempts", rc, fault);
-  sqlite3_finalize(rows);
-  tp__store_return_reader(s, db);
-  return status;
+  return status == TP_OK ? tp__store_show_rows(self, list_sql, values, 2, show, &l, "read attempts", fault) : status;
 }

@@ -39,38 +39,32 @@ int tp__sqlite_write_content_locked(tp__sqlite_store *s, const tp_content_record
 static const char list_sql[] =
     "SELECT position, field, kind, bytes, hash FROM content WHERE process = ?1 AND entry = ?2 ORDER BY row";
 
-static bool show(sqlite3_stmt *row, const tp_content_query *query, tp_content_record_fn each, void *ctx) {
+typedef struct listing {
+  tp_content_query query;
+  tp_content_record_fn each;
+  void *ctx;
+} listing;
+
+static bool show(sqlite3_stmt *row, void *ctx) {
+  const listing *l = ctx;
   tp_content_record record = {.struct_size = sizeof record,
-                              .process_run_id = query->process_run_id,
-                              .entry_id = query->entry_id,
+                              .process_run_id = l->query.process_run_id,
+                              .entry_id = l->query.entry_id,
                               .run_index = (uint32_t)sqlite3_column_int64(row, 0),
                               .field = (tp_field_id)sqlite3_column_int64(row, 1),
                               .kind = (tp_kind)sqlite3_column_int64(row, 2),
                               .bytes = (uint64_t)sqlite3_column_int64(row, 3),
                               .hash = tp__sqlite_column(row, 4)};
-  return each(ctx, &record);
+  return l->each(l->ctx, &record);
 }
 
 tp_status tp__sqlite_contents(void *self, const tp_content_query *theirs, tp_content_record_fn each, void *ctx,
                               tp_fault *fault) {
-  tp__sqlite_store *s = self;
-  tp_content_query query;
-  sqlite3 *db = NULL;
-  sqlite3_stmt *rows = NULL;
-  tp_status status = tp__sqlite_read(&query, sizeof query, theirs, "tp_content_query", fault);
+  listing l = {.each = each, .ctx = ctx};
+  tp_status status = tp__sqlite_read(&l.query, sizeof l.query, theirs, "tp_content_query", fault);
+  const int64_t values[] = {(int64_t)l.query.process_run_id, (int64_t)l.query.entry_id};
   if (status != TP_OK) return status;
-  (void)!tp__sqlite_commit(s, NULL); /* as tp__sqlite_records() */
-  status = tp__store_take_reader(s, &db, fault);
-  if (status != TP_OK) return status;
-  int rc = sqlite3_prepare_v2(db, list_sql, -1, &rows, NULL);
-  const int64_t values[] = {(int64_t)query.process_run_id, (int64_t)query.entry_id};
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(rows, values, 2);
-  while (rc == SQLITE_OK && (rc = sqlite3_step(rows)) == SQLITE_ROW)
-    rc = show(rows, &query, each, ctx) ? SQLITE_OK : SQLITE_DONE;
-  if (rc != SQLITE_DONE) status = tp__store_fail(s, db, "read what is kept of content", rc, fault);
-  sqlite3_finalize(rows);
-  tp__store_return_reader(s, db);
-  return status;
+  return tp__store_show_rows(self, list_sql, values, 2, show, &l, "read what is kept of content", fault);
 }
 
 tp_status tp_sqlite_store_hash(const tp_store *store, tp_text content, unsigned char ret_hash[32], tp_fault *fault) {

@@ -128,6 +128,11 @@ tp__sqlite_store *tp__sqlite_store_of(const tp_store *store);
 /** A connection to read with, until it is returned. Without the mutex. */
 tp_status tp__store_take_reader(tp__sqlite_store *s, sqlite3 **ret_db, tp_fault *fault);
 void tp__store_return_reader(tp__sqlite_store *s, sqlite3 *db);
+/** Shows the rows of a statement, what waits in the queue among them, on a connection to read with. Without the mutex.
+ *  @param show  false stops.  @param doing  what fails, for the fault. */
+tp_status tp__store_show_rows(tp__sqlite_store *s, const char *sql, const int64_t *values, int count,
+                              bool (*show)(sqlite3_stmt *row, void *ctx), void *ctx, const char *doing,
+                              tp_fault *fault);
 
 /* ---- for reading alone (read_only.c) ---- */
 /** @return as tp__sqlite_open(); TP_ERR_STORE_SCHEMA for a file of an earlier schema, too. */

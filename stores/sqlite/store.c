@@ -144,6 +144,23 @@ void tp__store_return_reader(tp__sqlite_store *s, sqlite3 *db) {
   sqlite3_close(surplus);
 }
 
+tp_status tp__store_show_rows(tp__sqlite_store *s, const char *sql, const int64_t *values, int count,
+                              bool (*show)(sqlite3_stmt *row, void *ctx), void *ctx, const char *doing,
+                              tp_fault *fault) {
+  sqlite3 *db = NULL;
+  sqlite3_stmt *rows = NULL;
+  (void)!tp__sqlite_commit(s, NULL); /* as tp__sqlite_records() */
+  tp_status status = tp__store_take_reader(s, &db, fault);
+  if (status != TP_OK) return status;
+  int rc = sqlite3_prepare_v2(db, sql, -1, &rows, NULL);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(rows, values, count);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(rows)) == SQLITE_ROW) rc = show(rows, ctx) ? SQLITE_OK : SQLITE_DONE;
+  if (rc != SQLITE_DONE) status = tp__store_fail(s, db, doing, rc, fault);
+  sqlite3_finalize(rows);
+  tp__store_return_reader(s, db);
+  return status;
+}
+
 tp__sqlite_store *tp__sqlite_store_of(const tp_store *store) {
   bool is_ours = store && (store->record == tp__sqlite_record || store->record == tp__sqlite_record_refused);
   return is_ours ? store->self : NULL;

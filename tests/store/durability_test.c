@@ -12,6 +12,7 @@
 #include "tests/support/directory.h"
 #include "tests/support/full_disk.h"
 #include "tests/support/host.h"
+#include "tests/support/rows.h"
 #include "turnphase/sqlite.h"
 
 enum { PHASE = TP_PHASE_TURN_PRE_POLICY, BEST_EFFORT_PHASE = TP_PHASE_TURN_PRE_PROMPT_CONTEXT };
@@ -58,18 +59,7 @@ static tp_runtime *open_durable(tp_store *store, tp_durability durability, uint3
   return open_runtime(&options);
 }
 
-/* One number of the file, as another connection sees it. */
-static int64_t number_of(const char *sql) {
-  sqlite3 *db = NULL;
-  sqlite3_stmt *row = NULL;
-  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-  assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &row, NULL), SQLITE_OK);
-  assert_int_equal(sqlite3_step(row), SQLITE_ROW);
-  int64_t number = sqlite3_column_int64(row, 0);
-  sqlite3_finalize(row);
-  sqlite3_close(db);
-  return number;
-}
+static int64_t number_of(const char *sql) { return number_in(path, sql); }
 
 static tp_sqlite_store_report counts(void) {
   tp_sqlite_store_report report = {.struct_size = sizeof report};

@@ -20,6 +20,7 @@
 #include "domains/memory/recall.h"
 #include "tests/support/directory.h"
 #include "tests/support/host.h"
+#include "tests/support/rows.h"
 #include "turnphase/memory.h"
 #include "turnphase/sqlite.h"
 
@@ -236,33 +237,21 @@ static void count_entries(int life) {
   tp_memory_close(file);
 }
 
-static int number_of(const char *file, const char *sql) {
-  sqlite3 *db = NULL;
-  sqlite3_stmt *row = NULL;
-  assert_int_equal(sqlite3_open(file, &db), SQLITE_OK);
-  assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &row, NULL), SQLITE_OK);
-  assert_int_equal(sqlite3_step(row), SQLITE_ROW);
-  int number = sqlite3_column_int(row, 0);
-  sqlite3_finalize(row);
-  sqlite3_close(db);
-  return number;
-}
-
 static void assert_whole(void) {
   sqlite3 *db = NULL;
   const char *check = "INSERT INTO recall (recall, rank) VALUES ('integrity-check', 1)";
   assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
   assert_int_equal(sqlite3_exec(db, check, NULL, NULL, NULL), SQLITE_OK);
   sqlite3_close(db);
-  assert_int_equal(number_of(path, "SELECT integrity_check = 'ok' FROM pragma_integrity_check(1)"), 1);
-  assert_int_equal(number_of(path, "SELECT total(memories) = (SELECT count(*) FROM memory) FROM scope"), 1);
+  assert_int_equal(number_in(path, "SELECT integrity_check = 'ok' FROM pragma_integrity_check(1)"), 1);
+  assert_int_equal(number_in(path, "SELECT total(memories) = (SELECT count(*) FROM memory) FROM scope"), 1);
 }
 
 static bool left_a_job(void) {
   char file[128];
   snprintf(file, sizeof file, "%s/turns.db", directory);
-  return access(file, F_OK) == 0 && number_of(file, "SELECT count(*) FROM sqlite_master WHERE name = 'job'") == 1 &&
-         number_of(file, "SELECT count(*) FROM job WHERE state IN (1, 2)") > 0;
+  return access(file, F_OK) == 0 && number_in(file, "SELECT count(*) FROM sqlite_master WHERE name = 'job'") == 1 &&
+         number_in(file, "SELECT count(*) FROM job WHERE state IN (1, 2)") > 0;
 }
 
 /* What a report means for what must be there. */

@@ -18,6 +18,7 @@
 
 #include "tests/support/directory.h"
 #include "tests/support/host.h"
+#include "tests/support/rows.h"
 #include "turnphase/sqlite.h"
 
 enum { STATES = 100, SECTOR = 512, EVENTS_MAX = 100000, FILES = 2, JOBS = 300, PAYLOAD = 8000, FILE_BYTES = 16 << 20 };
@@ -326,18 +327,6 @@ static bool note_job(void *ctx, const tp_job *job) {
   return true;
 }
 
-static int64_t count_rows(const char *sql) {
-  sqlite3 *db = NULL;
-  sqlite3_stmt *row = NULL;
-  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-  assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &row, NULL), SQLITE_OK);
-  assert_int_equal(sqlite3_step(row), SQLITE_ROW);
-  int64_t number = sqlite3_column_int64(row, 0);
-  sqlite3_finalize(row);
-  sqlite3_close(db);
-  return number;
-}
-
 static void assert_promises_are_kept(int moment) {
   static kept k;
   int64_t records = 0, tools = 0;
@@ -354,8 +343,8 @@ static void assert_promises_are_kept(int moment) {
     if (e->kind == RECORDED) records = e->at;
     if (e->kind == BEGUN) tools++;
   }
-  assert_true(count_rows("SELECT count(*) FROM entry") >= records);
-  assert_true(count_rows("SELECT count(*) FROM tool_start") >= tools);
+  assert_true(number_in(path, "SELECT count(*) FROM entry") >= records);
+  assert_true(number_in(path, "SELECT count(*) FROM tool_start") >= tools);
 }
 
 static int states(void) {

@@ -2,7 +2,6 @@
  *
  * A directory of hooks that is followed: what a change on disk does, what a refused one leaves, and 1,000 reloads
  * beside 1,000 turns. */
-#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +12,7 @@
 #include <cmocka.h>
 
 #include "tests/support/hook_files.h"
+#include "tests/support/leftovers.h"
 
 enum { NEVER_QUIET_MS = 60000, QUIET_MS = 20 };
 
@@ -273,15 +273,6 @@ static void *run_commits(void *arg) {
     sleep_ms(1);
   }
   return NULL;
-}
-
-static size_t open_descriptors(void) {
-  size_t count = 0;
-  DIR *folder = opendir("/proc/self/fd");
-  assert_non_null(folder);
-  while (readdir(folder)) count++;
-  closedir(folder);
-  return count;
 }
 
 static void each_turn_sees_one_version_while_hooks_are_reloaded(void **state) {

@@ -19,6 +19,7 @@
 
 #include "domains/memory/late.h"
 #include "tests/support/host.h"
+#include "tests/support/rows.h"
 #include "turnphase/memory.h"
 
 /* ---- an embedder ---- */
@@ -211,17 +212,7 @@ static void assert_lacks(const char *text, const char *words) {
   if (strstr(text, words)) fail_msg("'%s' is in: %s", shown(words), shown(text));
 }
 
-static int number_of(const char *sql) {
-  sqlite3 *db = NULL;
-  sqlite3_stmt *s = NULL;
-  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-  assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &s, NULL), SQLITE_OK);
-  assert_int_equal(sqlite3_step(s), SQLITE_ROW);
-  int number = sqlite3_column_int(s, 0);
-  sqlite3_finalize(s);
-  sqlite3_close(db);
-  return number;
-}
+static int64_t number_of(const char *sql) { return number_in(path, sql); }
 
 /* The late query ended: its handler has returned. */
 static void release_query(void) {
