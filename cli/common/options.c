@@ -272,6 +272,11 @@ static int take_operands(const cli_command *command, int argc, char **argv, cli_
   return bad_usage(command);
 }
 
+/* A word of its own that stands where the argument of an option should be, and is an option itself. */
+static bool is_option(const char *word, const char *argument) {
+  return argument == word && argument[0] == '-' && argument[1] == '-' && argument[2] != '\0';
+}
+
 int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_arguments *arguments) {
   struct option table[OPTION_COUNT + 1];
   char letters[2 * OPTION_COUNT + 2];
@@ -289,6 +294,11 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
       else if (optopt && optopt < WITHOUT_LETTER && id_of(optopt) == OPTION_COUNT)
         cli_error("%s has no option '-%c'", command->name, optopt);
       else cli_error("%s does not take '%s'", command->name, argv[optind - 1]);
+      return bad_usage(command);
+    }
+    if (is_option(argv[optind - 1], optarg)) {
+      cli_error("'%s' needs an argument, and has the option %s; --OPTION=%s if that is meant", argv[optind - 2], optarg,
+                optarg);
       return bad_usage(command);
     }
     if (!take(arguments, id_of(value), optarg)) return bad_usage(command);

@@ -48,6 +48,18 @@ static void exit_statuses_are_listed(void **state) {
   command_free(&c);
 }
 
+static void option_without_its_argument_does_not_take_the_next_option_for_it(void **state) {
+  (void)state;
+  command c = {.arguments = {"run", "--model", "openai:m", "--key-env", "--base-url", "http://localhost:1"}};
+  assert_status(&c, 2);
+  assert_holds(&c.err, "'--key-env' needs an argument, and has the option --base-url");
+  command_free(&c);
+  c = (command){.arguments = {"run", "--model", "openai:m", "--tenant=--odd", "missing.yaml"}};
+  assert_status(&c, 74); /* then it is one */
+  assert_holds(&c.err, "missing.yaml");
+  command_free(&c);
+}
+
 static void wrong_words_are_a_usage_error_on_standard_error(void **state) {
   (void)state;
   static const char *const words[][6] = {{NULL},
@@ -247,6 +259,7 @@ int main(void) {
       cmocka_unit_test(help_begins_with_examples),
       cmocka_unit_test(version_is_told),
       cmocka_unit_test(exit_statuses_are_listed),
+      cmocka_unit_test(option_without_its_argument_does_not_take_the_next_option_for_it),
       cmocka_unit_test(wrong_words_are_a_usage_error_on_standard_error),
       cmocka_unit_test(two_dashes_end_the_options),
       cmocka_unit_test(plan_of_one_phase_has_its_handlers),
