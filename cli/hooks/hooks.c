@@ -36,27 +36,30 @@ static int refuse(const char *directory, tp_status status, const tp_fault *fault
   return cli_fault(fault->subject[0] ? fault->subject : directory, status, fault);
 }
 
-enum { HELPER_SIZE = 4096 };
+enum helper { SANDBOX, WEBHOOK, HELPERS };
 
 /* Of a command that was built and not installed: in the same build directory. Else the library knows where it is. */
-static const char *built_helper(const char *name, char path[HELPER_SIZE]) {
-  ssize_t size = readlink("/proc/self/exe", path, HELPER_SIZE - 64);
-  char *slash = size > 0 ? memrchr(path, '/', (size_t)size) : NULL;
+static const char *built_helper(enum helper which) {
+  static const char *const names[] = {"sandbox", "webhook"};
+  static char paths[HELPERS][4096]; /* of the main thread, which alone calls this */
+  char own[4000];
+  ssize_t size = readlink("/proc/self/exe", own, sizeof own);
+  const char *slash = size > 0 ? memrchr(own, '/', (size_t)size) : NULL;
   if (!slash) return NULL;
-  snprintf(slash, 64, "/../domains/declared/%s", name);
-  return access(path, X_OK) == 0 ? path : NULL;
+  snprintf(paths[which], sizeof paths[which], "%.*s/../domains/declared/turnphase-%s", (int)(slash - own), own,
+           names[which]);
+  return access(paths[which], X_OK) == 0 ? paths[which] : NULL;
 }
 
 tp_hooks_options cli_hooks_options(const cli_arguments *arguments, const char *directory) {
-  static char sandbox[HELPER_SIZE], webhook[HELPER_SIZE]; /* of the main thread, which alone calls this */
   return (tp_hooks_options){
       .struct_size = sizeof(tp_hooks_options),
       .directory = directory,
       .grants = TP_GRANT_REWRITE, /* trusting the content grants what its files ask for: trust shows it */
-      .sandbox_helper = built_helper("turnphase-sandbox", sandbox),
+      .sandbox_helper = built_helper(SANDBOX),
       .sandbox_all = arguments->sandbox,
       .webhook_hosts = arguments->webhooks.items,
-      .webhook_helper = built_helper("turnphase-webhook", webhook)};
+      .webhook_helper = built_helper(WEBHOOK)};
 }
 
 int cli_hooks_read(tp_runtime *runtime, const tp_hooks_options *options, tp_hooks **ret_hooks) {
