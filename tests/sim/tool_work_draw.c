@@ -277,7 +277,7 @@ static tool_work_call *call_at(tool_work *e, uint64_t batch, uint64_t index) {
 static tool_work_call *find(tool_work *e, tp_text id, tp_text arguments) {
   char copy[ID_BYTES] = "";
   unsigned batch, index;
-  if (id.size < sizeof copy) memcpy(copy, id.data, id.size);
+  if (id.size > 0 && id.size < sizeof copy) memcpy(copy, id.data, id.size);
   if (sscanf(copy, "own-%u-%u.", &batch, &index) == 2) return call_at(e, batch, index);
   int64_t number = tp_value_int(tp_value_get(arguments, "n"), -1);
   if (number >= 0) return call_at(e, (uint64_t)number / NUMBER_STEP, (uint64_t)number % NUMBER_STEP);

@@ -162,11 +162,13 @@ static void make_replies(reply replies[2], int turn) {
   replies[1] = (reply){.text = "all done"};
 }
 
+static recorder *models[TURNS]; /* freed behind the runtime, whose sessions have them */
+
 static int run_turn(tp_runtime *runtime, int turn) {
   reply replies[2] = {0};
   char id[8];
   make_replies(replies, turn);
-  recorder *model = recorder_new(replies, 2);
+  recorder *model = models[turn] = recorder_new(replies, 2);
   snprintf(id, sizeof id, "t%d", turn);
   tp_session_options options = {.struct_size = sizeof options, .id = id, .model = recorder_model(model, false)};
   tp_session *session = NULL;
@@ -191,6 +193,8 @@ static int child_main(const char *file, int first, int at, int how) {
   if (status == 0 && tp_jobs_wait(runtime, "", 60000, NULL) != TP_OK) status = 8;
   if (status == 0) child_say("W %d\n", writes);
   tp_runtime_free(runtime);
+  for (int turn = 0; turn < TURNS; turn++)
+    if (models[turn]) recorder_free(models[turn]);
   return status;
 }
 
