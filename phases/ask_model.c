@@ -3,7 +3,8 @@
  * ask_model.c: a handler asks a model and waits. The request is an attempt of a turn of its own, which the engine
  * workers run as a detached one, while the handler's thread waits. That turn is held by the handler and by the request,
  * which may outlive a handler that gave it up; the last one gives up the handler's attempt, and so what the handler and
- * its model are. Lock: `ask_model`. */
+ * its model are. The handler is paused meanwhile: a model that blocks needs a handler thread, too. Lock:
+ * `ask_model`. */
 #include "phases/messages.h"
 #include "phases/model_call.h"
 #include "runtime/exec/entry.h"
@@ -218,8 +219,11 @@ tp_status tp_call_ask_model(tp_call *call, const tp_model *theirs, const tp_mode
   if (status == TP_OK) status = read_request(a, request, fault);
   if (status == TP_ERR_NO_MEMORY) (void)tp__fail(fault, status, NULL, "no memory to ask the model");
   if (status == TP_OK) {
+    bool paused = tp__attempt_pause(call->attempt) == TP_OK; /* not one of an inbox */
     start(a);
-    status = wait(a, call) ? take_end(a, call, ret_response, ret_retryable, fault) : give_up(a, call, fault);
+    bool ended = wait(a, call);
+    if (paused) tp__attempt_resume(call->attempt);
+    status = ended ? take_end(a, call, ret_response, ret_retryable, fault) : give_up(a, call, fault);
   } else {
     tp__turn_finish(&a->turn);
     tp__strand_leave(&a->turn.strand);

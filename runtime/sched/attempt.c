@@ -304,6 +304,13 @@ tp_status tp__attempt_defer(tp__attempt *attempt, const tp_deferral *deferral, t
   return TP_OK;
 }
 
+tp_status tp__attempt_pause(tp__attempt *attempt) {
+  if (tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_DEFERRED) return TP_ERR_USAGE;
+  return tp__pool_pause(&attempt->sched->pool, &attempt->pool_item);
+}
+
+void tp__attempt_resume(tp__attempt *attempt) { tp__pool_resume(&attempt->sched->pool, &attempt->pool_item); }
+
 bool tp__attempt_revoke(tp__attempt *attempt) {
   if (!tp__slot_claim(attempt->token)) return false;
   tp__slot_close(attempt->token);

@@ -133,6 +133,10 @@ void tp__attempt_expire(tp__attempt *attempt, tp__attempt_end end);
 /** The thread that runs the function: from now on a token may answer.
  *  @return TP_OK and *ret_token; TP_ERR_USAGE when called twice; TP_ERR_FULL when too many tokens are open. */
 tp_status tp__attempt_defer(tp__attempt *attempt, const tp_deferral *deferral, tp_token *ret_token);
+/** The thread that runs the function: it is about to wait for something of this sched.
+ *  @return as tp__pool_pause(); TP_ERR_USAGE when it has deferred. */
+tp_status tp__attempt_pause(tp__attempt *attempt);
+void tp__attempt_resume(tp__attempt *attempt);
 /** The owner's thread, when a function that was called there deferred and then answered all the same: takes the token
  *  back. @return false when it was completed already and its answer is on its way. */
 bool tp__attempt_revoke(tp__attempt *attempt);

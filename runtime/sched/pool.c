@@ -37,6 +37,7 @@ tp_status tp__pool_init(tp__pool *pool, const tp__sched_options *options) {
   tp__list_init(&pool->unput);
   TP__TRY(tp__mutex_init(&pool->mutex, TP__RANK_pool));
   tp_status status = tp__cond_init(&pool->ended_one);
+  if (status == TP_OK && (status = tp__cond_init(&pool->may_resume)) != TP_OK) tp__cond_fini(&pool->ended_one);
   if (status != TP_OK) tp__mutex_fini(&pool->mutex);
   return status;
 }
@@ -44,6 +45,7 @@ tp_status tp__pool_init(tp__pool *pool, const tp__sched_options *options) {
 void tp__pool_fini(tp__pool *pool) {
   assert(pool->queued_count == 0 && pool->line_count == 0);
   assert(tp__list_empty(&pool->threads) && tp__list_empty(&pool->ended));
+  tp__cond_fini(&pool->may_resume);
   tp__cond_fini(&pool->ended_one);
   tp__mutex_fini(&pool->mutex);
 }
@@ -78,20 +80,50 @@ static void leave_line_locked(tp__pool *pool, tp__pool_item *item) {
   tp__list_remove(&item->link);
 }
 
+/* ---- places in the lanes ---- */
+
+static void occupy_locked(tp__pool *pool, tp__lane lane) {
+  pool->lane_running[lane]++;
+  pool->running_count++;
+}
+
+static void vacate_locked(tp__pool *pool, tp__lane lane) {
+  pool->lane_running[lane]--;
+  pool->running_count--;
+  if (pool->returning_count > 0) tp__cond_broadcast(&pool->may_resume);
+}
+
+/* How many functions may run beside the abandoned: so many of these have another thread in their place. Threads beyond
+ * that, which stood in for functions that waited, run nothing. */
+static uint32_t places(const tp__pool *pool) {
+  uint32_t held = pool->abandoned_count > pool->abandoned_max ? pool->abandoned_count - pool->abandoned_max : 0;
+  return held < pool->threads_max ? pool->threads_max - held : 0;
+}
+
+static bool has_place(const tp__pool *pool, tp__lane lane) {
+  return pool->lane_running[lane] < pool->lane_max[lane] && pool->running_count < places(pool);
+}
+
+/* For what is queued. */
+static bool has_place_left(const tp__pool *pool, tp__lane lane) {
+  return pool->lane_running[lane] + pool->lane_returning[lane] < pool->lane_max[lane] &&
+         pool->running_count + pool->returning_count < places(pool);
+}
+
 /* @param thread  that it is offered to; NULL: the caller runs it. */
 static void set_running_locked(tp__pool *pool, tp__pool_item *item, tp__pool_thread *thread) {
   tp__list_init(&item->link);
   item->place = TP__POOL_RUNNING;
   item->thread = thread;
   item->running_since_ns = tp__now_ns();
-  pool->lane_running[item->lane]++;
+  occupy_locked(pool, item->lane);
   tp__list_push(&pool->running, &item->running_link);
   if (thread) tp__aptr_store_release(&thread->offer, item); /* pairs with take_offer and withdraw_locked */
 }
 
 static tp__pool_item *take_locked(tp__pool *pool, tp__pool_thread *thread) {
   for (int lane = 0; lane < TP__LANES; lane++) {
-    if (tp__list_empty(&pool->lanes[lane]) || pool->lane_running[lane] >= pool->lane_max[lane]) continue;
+    if (tp__list_empty(&pool->lanes[lane]) || !has_place_left(pool, (tp__lane)lane)) continue;
     tp__pool_item *item = item_of(pool->lanes[lane].next);
     unqueue_locked(pool, item, TP__POOL_OUTSIDE);
     set_running_locked(pool, item, thread);
@@ -110,23 +142,29 @@ static bool put_locked(tp__pool_item *item) {
   return false;
 }
 
-/* A permit came back: the next in line may be queued. */
+static bool has_permit(const tp__permits *permits, uint32_t permits_max) {
+  return permits->used + permits->returning < permits_max;
+}
+
+/* Who is next in line may be queued, as long as there is a permit. */
+static void serve_line_locked(tp__pool *pool, tp__permits *permits) {
+  while (!tp__list_empty(&permits->queue)) {
+    tp__pool_item *next = item_of(permits->queue.next);
+    if (!has_permit(permits, next->permits_max)) return;
+    leave_line_locked(pool, next);
+    permits->used++;
+    if (!next->inbox) queue_locked(pool, next);
+    else if (!put_locked(next)) tp__list_push(&pool->unput, &next->link); /* its token's reference keeps it */
+  }
+}
+
 static void permit_back_locked(tp__pool *pool, tp__pool_item *item) {
   tp__permits *permits = item->permits;
   if (!permits) return;
   if (item->abandoned) permits->abandoned--;
   permits->used--;
-  while (!tp__list_empty(&permits->queue)) {
-    tp__pool_item *next = item_of(permits->queue.next);
-    leave_line_locked(pool, next);
-    permits->used++;
-    if (!next->inbox) {
-      queue_locked(pool, next);
-      return;
-    }
-    if (put_locked(next)) return;
-    tp__list_push(&pool->unput, &next->link); /* its token's reference keeps it until it is refused */
-  }
+  if (permits->returning > 0) tp__cond_broadcast(&pool->may_resume);
+  else serve_line_locked(pool, permits);
 }
 
 static void give_back_locked(tp__pool *pool, tp__pool_item *item) {
@@ -136,7 +174,7 @@ static void give_back_locked(tp__pool *pool, tp__pool_item *item) {
   if (item->abandoned) {
     pool->abandoned_count--;
     pool->is_exhausted = false;
-  } else pool->lane_running[item->lane]--;
+  } else vacate_locked(pool, item->lane);
   permit_back_locked(pool, item);
 }
 
@@ -329,10 +367,10 @@ static void join_ended_locked(tp__pool *pool) {
   }
 }
 
-/* Abandoned attempts do not count in the cap, up to a cap of their own. */
+/* Abandoned attempts do not count in the cap, up to a cap of their own, and paused ones neither. */
 static bool may_start_locked(const tp__pool *pool) {
   uint32_t lost = pool->abandoned_count < pool->abandoned_max ? pool->abandoned_count : pool->abandoned_max;
-  return pool->thread_count < pool->threads_max + lost;
+  return pool->thread_count < pool->threads_max + lost + pool->paused_count;
 }
 
 static bool start_thread_locked(tp__pool *pool) {
@@ -357,8 +395,11 @@ static bool start_thread_locked(tp__pool *pool) {
 
 /* ---- API ---- */
 
-/* Every thread is held by an abandoned attempt. One that could not be started for want of memory leaves none, too. */
-static bool is_lost_locked(const tp__pool *pool) { return pool->thread_count <= pool->abandoned_count; }
+/* Every thread is held by an abandoned attempt or one that waits for others. One that could not be started for want of
+ * memory leaves none, too. */
+static bool is_lost_locked(const tp__pool *pool) {
+  return pool->thread_count <= pool->abandoned_count + pool->paused_count || places(pool) == 0;
+}
 
 /* More is queued than idle threads take: one more is started. @return false when nobody would ever run it. */
 static bool staff_locked(tp__pool *pool) {
@@ -394,8 +435,7 @@ bool tp__pool_is_exhausted(tp__pool *pool) {
 
 /* What is queued comes first; and nothing is before it in the thread. */
 static bool may_stay_locked(const tp__pool *pool, const tp__pool_item *item, const tp__pool_thread *here) {
-  return here && pool->queued_count == 0 && pool->lane_running[item->lane] < pool->lane_max[item->lane] &&
-         !tp__aptr_load_relaxed(&here->offer);
+  return here && pool->queued_count == 0 && has_place_left(pool, item->lane) && !tp__aptr_load_relaxed(&here->offer);
 }
 
 tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item, tp__pool_thread *here, tp__pool_thread **later) {
@@ -407,7 +447,7 @@ tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item, tp__pool_thread *
     refused = TP_REASON_SHUTDOWN;
   } else if (permits && permits->abandoned >= item->permits_max) {
     refused = TP_REASON_NO_PERMIT;
-  } else if (permits && permits->used >= item->permits_max) {
+  } else if (permits && !has_permit(permits, item->permits_max)) {
     line_up_locked(pool, item);
   } else {
     if (permits) permits->used++;
@@ -437,7 +477,7 @@ tp_reason tp__pool_offer(tp__pool *pool, tp__pool_item *item) {
     refused = TP_REASON_SHUTDOWN;
   } else if (permits->abandoned >= item->permits_max) {
     refused = TP_REASON_NO_PERMIT;
-  } else if (permits->used >= item->permits_max) {
+  } else if (!has_permit(permits, item->permits_max)) {
     line_up_locked(pool, item);
   } else {
     permits->used++;
@@ -514,7 +554,7 @@ bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item) {
       never_runs = withdraw_locked(pool, item);
       if (never_runs) break;
       item->abandoned = true;
-      pool->lane_running[item->lane]--;
+      vacate_locked(pool, item->lane);
       pool->abandoned_count++;
       if (item->permits) {
         item->permits->abandoned++;
@@ -533,6 +573,11 @@ bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item) {
         line->abandoned++;
       }
       break;
+    case TP__POOL_PAUSED: /* it has no permit to hold, and needs no place any more */
+      item->abandoned = true;
+      pool->paused_abandoned_count++;
+      if (pool->returning_count > 0) tp__cond_broadcast(&pool->may_resume);
+      break;
     case TP__POOL_OUTSIDE:
       break;
   }
@@ -542,6 +587,71 @@ bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item) {
   if (line) refuse_line(pool, line);
   if (!staffed) refuse_queued(pool);
   return never_runs;
+}
+
+/* ---- functions that wait ---- */
+
+static tp_status pause_locked(tp__pool *pool, tp__pool_item *item) {
+  if (item->place != TP__POOL_RUNNING) return TP_ERR_USAGE;
+  if (item->abandoned) return TP_ERR_CANCELLED;
+  if (pool->paused_count == TP__PAUSED_MAX) return TP_ERR_FULL;
+  item->place = TP__POOL_PAUSED;
+  vacate_locked(pool, item->lane);
+  pool->paused_count++;
+  permit_back_locked(pool, item);
+  return TP_OK;
+}
+
+tp_status tp__pool_pause(tp__pool *pool, tp__pool_item *item) {
+  tp__mutex_lock(&pool->mutex);
+  tp_status status = pause_locked(pool, item);
+  bool staffed = status != TP_OK || staff_locked(pool), any_unput = !tp__list_empty(&pool->unput);
+  unlock_and_wake(pool);
+  if (any_unput) refuse_unput(pool);
+  if (!staffed) refuse_queued(pool);
+  return status;
+}
+
+static void take_permit_back_locked(tp__pool *pool, tp__pool_item *item) {
+  tp__permits *permits = item->permits;
+  permits->returning++;
+  while (permits->used >= item->permits_max) tp__cond_wait(&pool->may_resume, &pool->mutex);
+  permits->returning--;
+  permits->used++;
+  if (permits->returning == 0) serve_line_locked(pool, permits); /* more than one may have come back */
+}
+
+static void take_place_back_locked(tp__pool *pool, tp__pool_item *item) {
+  pool->lane_returning[item->lane]++;
+  pool->returning_count++;
+  while (!item->abandoned && !has_place(pool, item->lane)) tp__cond_wait(&pool->may_resume, &pool->mutex);
+  pool->lane_returning[item->lane]--;
+  pool->returning_count--;
+  pool->paused_count--;
+  if (!item->abandoned) occupy_locked(pool, item->lane);
+}
+
+/* One that was abandoned while it waited holds its permit and a thread until it returns, like the others. */
+static void become_abandoned_locked(tp__pool *pool, tp__pool_item *item) {
+  pool->paused_abandoned_count--;
+  pool->abandoned_count++;
+  if (item->permits) item->permits->abandoned++;
+}
+
+/* The permit first: who has a place never waits for one. */
+void tp__pool_resume(tp__pool *pool, tp__pool_item *item) {
+  tp__mutex_lock(&pool->mutex);
+  assert(item->place == TP__POOL_PAUSED);
+  if (item->permits) take_permit_back_locked(pool, item);
+  take_place_back_locked(pool, item);
+  item->place = TP__POOL_RUNNING;
+  bool abandoned = item->abandoned;
+  if (abandoned) become_abandoned_locked(pool, item);
+  bool staffed = staff_locked(pool), any_unput = !tp__list_empty(&pool->unput);
+  unlock_and_wake(pool);
+  if (any_unput) refuse_unput(pool);
+  if (abandoned && item->permits) refuse_line(pool, item->permits);
+  if (!staffed) refuse_queued(pool);
 }
 
 /* The callback is called without the lock. */
@@ -590,7 +700,8 @@ uint32_t tp__pool_stop(tp__pool *pool) {
   tp__mutex_unlock(&pool->mutex);
   tp__pool_wake(woken);
   tp__mutex_lock(&pool->mutex);
-  while (pool->thread_count > pool->abandoned_count) tp__cond_wait(&pool->ended_one, &pool->mutex);
+  while (pool->thread_count > pool->abandoned_count + pool->paused_abandoned_count)
+    tp__cond_wait(&pool->ended_one, &pool->mutex);
   join_ended_locked(pool);
   uint32_t left = pool->thread_count;
   tp__mutex_unlock(&pool->mutex);

@@ -12,6 +12,9 @@
  * then is offered to the same thread, one attempt at most and only where nothing waits for a thread: the thread takes
  * it when it has left the turn, and no other one is woken.
  *
+ * A function that waits for something of its own runtime is paused (tp__pool_pause): it occupies no permit and another
+ * thread may be started in its place, so that what it waits for finds both. It gets both back before it goes on.
+ *
  * A thread that has nothing to do takes over what is offered to a thread that was woken and has not taken it yet: a
  * wake-up may take longer than the work. The woken thread counts as idle again, and is not woken for its next offer. */
 #ifndef TP__POOL_H
@@ -38,12 +41,16 @@ typedef enum tp__lane {
 /** How many of the threads histories take: a quarter, but two at least. */
 static inline uint32_t tp__history_threads(uint32_t threads_max) { return threads_max / 4 > 2 ? threads_max / 4 : 2; }
 
+/** So many functions of a pool wait at once: each of them occupies a thread. */
+enum { TP__PAUSED_MAX = 1024 };
+
 typedef enum tp__pool_place {
   TP__POOL_OUTSIDE = 0,
   TP__POOL_WAITING = 1, /* for a permit */
   TP__POOL_QUEUED = 2,
   TP__POOL_RUNNING = 3,
-  TP__POOL_IN_INBOX = 4 /* or taken from it: with a permit, until its token is completed */
+  TP__POOL_IN_INBOX = 4, /* or taken from it: with a permit, until its token is completed */
+  TP__POOL_PAUSED = 5   /* running, and it waits: without a permit and a place in its lane */
 } tp__pool_place;
 
 /** The pool's part of an attempt. */
@@ -73,9 +80,10 @@ typedef struct tp__pool {
   uint32_t threads_max, lane_max[TP__LANES];
   tp__mutex mutex;
   tp__cond ended_one; /* for the stop */
+  tp__cond may_resume; /* for functions that were paused: a permit or a place in a lane may be free */
   /* under mutex */
   tp__link lanes[TP__LANES];
-  uint32_t lane_running[TP__LANES]; /* without the abandoned */
+  uint32_t lane_running[TP__LANES]; /* without the abandoned and the paused */
   uint32_t queued_count, line_count; /* in all lanes; in the lines of all permits */
   tp__link running;
   tp__link threads; /* tp__pool_thread, live */
@@ -83,7 +91,12 @@ typedef struct tp__pool {
   tp__link offered; /* items that were offered to idle threads, which may have taken them */
   tp__link unput;   /* items that got a permit, and whose inbox took no more: to be refused without the lock */
   struct tp__pool_thread *idle; /* parked; the last one that went idle first */
-  uint32_t thread_count, idle_count, abandoned_count;
+  uint32_t thread_count, idle_count;
+  uint32_t abandoned_count; /* without the paused */
+  uint32_t running_count; /* in all lanes */
+  uint32_t paused_count;  /* with those that were abandoned: */
+  uint32_t paused_abandoned_count;
+  uint32_t lane_returning[TP__LANES], returning_count; /* of these, who wait for a place: they come before the queued */
   uint32_t abandoned_max; /* of them so many have another thread in their place */
   bool is_exhausted;      /* on_exhausted was called */
   bool stop;
@@ -123,6 +136,12 @@ void tp__pool_token_ended(tp__pool *pool, tp__pool_item *item);
  *  @return true when it was still waiting or queued: it will never run. Attempts of the same permits that can now never
  *  get one are refused with NO_PERMIT, and what waits for a thread with NO_WORKER where none is left. */
 bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item);
+/** The thread that runs the item is about to wait for something that may need a thread or a permit of this pool.
+ *  @return TP_OK: tp__pool_resume() follows. TP_ERR_CANCELLED: it was abandoned. TP_ERR_FULL: TP__PAUSED_MAX are.
+ *          TP_ERR_USAGE: no thread of the pool runs it. */
+tp_status tp__pool_pause(tp__pool *pool, tp__pool_item *item);
+/** It has what it waited for. Waits until there are a permit and a place in its lane. */
+void tp__pool_resume(tp__pool *pool, tp__pool_item *item);
 /** Names the functions that run abandoned, at most 256. @return how many there are. */
 size_t tp__pool_leaks(tp__pool *pool, bool (*each)(void *ctx, const tp_leak *leak), void *ctx);
 /** How many wait for a permit or a thread. */

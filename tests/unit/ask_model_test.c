@@ -49,8 +49,10 @@ static tp_answer ask(void *self, tp_call *call) {
 
 static void destroy(void *self) { recorder_destroy(((asker *)self)->model); }
 
+/* One handler thread serves the handler and a model that blocks. */
 static tp_runtime *open_with(asker *a, bool on_thread, tp_execution execution, uint32_t limit_ms) {
-  tp_runtime *runtime = open_runtime(NULL);
+  tp_runtime *runtime =
+      open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .handler_threads = 1});
   a->asked = (latch)LATCH;
   add_hooks(runtime,
             &(hook){.id = "asker",
