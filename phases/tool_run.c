@@ -140,7 +140,7 @@ static void settled(tp__attempt *base, tp__attempt_end end) {
   tp__tool_attempt *attempt = of(base);
   tp__tool_answer answer = {.end = end,
                             .refusal = base->refusal,
-                            .started_ns = (int64_t)tp__a64_load_acquire(&base->started_ns),
+                            .started_ns = tp__attempt_called_ns(base),
                             .ended_ns = end == TP__ANSWERED ? base->ended_ns : tp__now_ns()};
   if (end == TP__ANSWERED) {
     const tp__tool_said *said = said_of(attempt);

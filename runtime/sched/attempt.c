@@ -186,12 +186,15 @@ void tp__attempt_expire(tp__attempt *attempt, tp__attempt_end end) {
   tp__strand_timer_remove(&attempt->timer);
   if (!tp__slot_abandon(attempt->token)) return; /* somebody claimed it: the message is on its way */
   hold(attempt);                                 /* for the rest of this function */
+  tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_EXPIRED);
   tp__attempt_cancel(attempt);
   if (tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_RETURNED) (void)end_token(attempt);
   if (attempt->pool_item.inbox) {
     if (tp__pool_abandon(&attempt->sched->pool, &attempt->pool_item)) end_untaken(attempt);
+    else tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_CALLED); /* it was taken a moment ago */
   } else if (attempt->inbox_item.inbox) {
     if (tp__inbox_withdraw(&attempt->inbox_item)) end_untaken(attempt);
+    else tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_CALLED);
   } else if (tp__pool_abandon(&attempt->sched->pool, &attempt->pool_item)) { /* never ran: no token, no function */
     tp__slot_late(attempt->token);
     tp__slot_close(attempt->token);
@@ -252,8 +255,32 @@ static tp__strand *answer_and_own(tp__attempt *attempt, const tp__answer *answer
   return tp__strand_push_own_if_free(strand, &attempt->message) ? strand : NULL;
 }
 
+int64_t tp__attempt_called_ns(const tp__attempt *attempt) {
+  int64_t started_ns = (int64_t)tp__a64_load_acquire(&attempt->started_ns);
+  if (started_ns || !(tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_CALLED)) return started_ns;
+  return tp__now_ns(); /* at this moment */
+}
+
+/* Of this and the owner's expiry one is first: what the owner was told never ran must not begin behind its back. */
+static bool may_call(tp__attempt *attempt) {
+  uint32_t flags = tp__a32_load_acquire(&attempt->flags);
+  do {
+    if (flags & TP__ATTEMPT_EXPIRED) return false;
+  } while (!tp__a32_cas_acq_rel(&attempt->flags, &flags, flags | TP__ATTEMPT_CALLED));
+  return true;
+}
+
+static void leave_uncalled(tp__attempt *attempt) {
+  tp_token token = attempt->token;
+  if (tp__slot_late(token)) tp__slot_close(token);
+}
+
 tp__strand *tp__attempt_call(tp__attempt *attempt) {
   tp__strand *owned = NULL;
+  if (!may_call(attempt)) {
+    leave_uncalled(attempt);
+    return NULL;
+  }
   tp__a64_store_release(&attempt->started_ns, (uint64_t)tp__now_ns());
   tp__answer answer = attempt->class->call(attempt);
   bool deferred = tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_DEFERRED;

@@ -65,7 +65,9 @@ enum {
   TP__ATTEMPT_CANCELLING = 4, /* deferral.cancel is being called, or was */
   TP__ATTEMPT_NOTIFIED = 8,   /* deferral.cancel has returned */
   TP__ATTEMPT_GONE = 16,      /* the token was completed: ctx is destroyed by the last thread that uses it */
-  TP__ATTEMPT_RETURNED = 32   /* the function that deferred has returned; of attempts that end with their turn */
+  TP__ATTEMPT_RETURNED = 32,  /* the function that deferred has returned; of attempts that end with their turn */
+  TP__ATTEMPT_EXPIRED = 64,   /* it lost its slot: a function that was not called by then never is */
+  TP__ATTEMPT_CALLED = 128    /* the function was called, or is about to be */
 };
 
 /** The reason of an attempt whose token the host abandoned. */
@@ -125,6 +127,9 @@ tp_status tp__tokens_full(const struct tp__sched *sched, tp_fault *fault);
 void tp__attempt_returned(tp__attempt *attempt);
 /** Owner: the function was called on this thread and deferred; waits for the token until deadline_ns. */
 void tp__attempt_await(tp__attempt *attempt, int64_t deadline_ns);
+/** Owner: when its function was called, or its work taken from an inbox; 0: neither, and once it has settled neither
+ *  ever is. */
+int64_t tp__attempt_called_ns(const tp__attempt *attempt);
 /** Owner: the answer is no longer wanted, but the attempt keeps its time to end by itself. */
 void tp__attempt_cancel(tp__attempt *attempt);
 /** Owner: its time is up now, whatever its deadline was. Settles before it returns, unless an answer is on its way. */
