@@ -17,13 +17,18 @@ static void end_turn(void *ctx, tp__turn *core) {
   tp_turn_end(tp__turn_of(core));
 }
 
+static void free_sessions(tp_runtime *runtime) {
+  tp__sessions_free_all(runtime);
+  tp__agents_free_all(runtime);
+}
+
+/* A handler that was abandoned may hold a session that it opened: then these stay as long as it runs. */
 static void free_layer(tp_runtime *runtime) {
   tp__agent_layer *layer = tp__agent_layer_of(runtime);
   if (!layer) return;
   tp__turn_table_each(&runtime->turn_table, end_turn, NULL);
   assert(tp__list_empty(&runtime->turns));
-  tp__sessions_free_all(runtime);
-  tp__agents_free_all(runtime);
+  if (tp__pool_thread_count(&runtime->sched.pool) == 0) free_sessions(runtime);
   tp__listeners_fini(layer, &layer->listeners);
   tp_shared_history_unref(runtime->options.shared_history);
 }
@@ -31,6 +36,7 @@ static void free_layer(tp_runtime *runtime) {
 /* Permits are counted by abandoned attempts till the last of them is out. */
 static void free_last(tp_runtime *runtime) {
   tp__agent_layer *layer = tp__agent_layer_of(runtime);
+  free_sessions(runtime);
   tp__tool_permits_free(layer);
   tp__session_table_fini(&layer->session_table);
   tp__mutex_fini(&layer->agents_mutex);
