@@ -157,7 +157,8 @@ static void start_delivered(tp__message *message) {
   }
   tp__event(d->turn, &(tp_event){.kind = TP_EVENT_TURN_BEGIN,
                                  .visibility = TP_VISIBILITY_USER_VISIBLE,
-                                 .text = d->user_text});
+                                 .text = d->user_text,
+                                 .parent_turn = tp__turn_parent_id(&d->turn->core)});
   tp__drive_go(d, TP__STEP_LOAD);
 }
 
@@ -215,6 +216,21 @@ tp_status tp__drive_enqueue(tp__drive *d, bool last) {
   return status;
 }
 
+/* ---- a nested turn, whose call waits for it ---- */
+
+enum { LOOK_MS = 50 };
+
+void tp__drive_watch_call(tp__drive *d) {
+  tp__strand_timer_add(&d->turn->core.strand, &d->call_timer, tp__now_ns() + LOOK_MS * TP__NS_PER_MS);
+}
+
+static void call_looked_at(tp__timer_entry *timer, int64_t now_ns) {
+  (void)now_ns;
+  tp__drive *d = TP__CONTAINER(timer, tp__drive, call_timer);
+  if (tp__attempt_is_cancelled(d->call)) tp__turn_cancel(&d->turn->core);
+  else tp__drive_watch_call(d);
+}
+
 void tp__drive_cancel(tp__drive *d) {
   if (!d->begun) {
     (void)!cancelled_in_queue(d);
@@ -259,7 +275,7 @@ static bool copy_request(tp__drive *d, const tp_turn_request *request) {
 }
 
 tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, bool owned, tp__turn_kind kind,
-                        tp__drive **ret_drive, tp_fault *fault) {
+                        const tp__nesting *nesting, tp__drive **ret_drive, tp_fault *fault) {
   tp_runtime *runtime = session->runtime;
   const tp_allocator *allocator = &runtime->allocator;
   tp__drive *d = tp__alloc_zero(allocator, sizeof *d);
@@ -275,7 +291,11 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   d->queued_message.deliver = queued_delivered;
   d->limit_timer.fire = limit_fired;
   tp__list_init(&d->limit_timer.link);
+  d->call = nesting ? nesting->attempt : NULL;
+  d->call_timer.fire = call_looked_at;
+  tp__list_init(&d->call_timer.link);
   tp__turn_ids ids = tp__session_ids(session);
+  ids.nesting = nesting;
   tp_status status = TP_ERR_NO_MEMORY;
   if (copy_request(d, request))
     status = tp__turn_new(runtime, &ids, request, kind, &d->turn, fault);

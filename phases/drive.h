@@ -30,6 +30,8 @@ struct tp__drive {
   tp__admission_place admission; /* where it waits when its session would begin it */
   tp__message queued_message; /* it waits in the queue: its limit counts there, too */
   tp__timer_entry limit_timer;          /* of a turn that waits */
+  const tp__attempt *call;              /* of a nested turn, when the call's thread waits for it; else NULL */
+  tp__timer_entry call_timer;           /* when to look whether that was cancelled */
   bool begun;
   tp_turn_request request; /* limits; its ids are in the turn's identity, model and parameters in the arena */
   bool has_history;        /* the request brought its own: */
@@ -94,9 +96,12 @@ struct tp__drive {
 
 /** Makes the drive of a turn of the session.
  *  @param owned  whether the caller stays the turn's owner.
+ *  @param nesting  NULL: not a nested turn.
  *  @return TP_ERR_NO_MEMORY and what tp__turn_new() says. */
 tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, bool owned, tp__turn_kind kind,
-                        tp__drive **ret_drive, tp_fault *fault);
+                        const tp__nesting *nesting, tp__drive **ret_drive, tp_fault *fault);
+/** Owner of a nested turn whose call waits for it: looks now and then whether that was cancelled. */
+void tp__drive_watch_call(tp__drive *drive);
 /** Takes back a drive that was never started. Its turn is the caller's (drive->done), or nobody has begun it. */
 void tp__drive_abort(tp__drive *drive);
 /** Queues the drive in its session, where its limit and a cancel end it at once. @return as tp__session_enqueue(). */

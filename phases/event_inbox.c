@@ -107,7 +107,8 @@ static bool copy_event(copy *c, const tp_event *event) {
          (!event->contribution || copy_contribution(c, event->contribution)) &&
          (!event->tool_call || copy_call(c, event->tool_call)) &&
          (!event->tool_result || copy_result(c, event->tool_result)) && (!event->job || copy_job(c, event->job)) &&
-         (!event->question || copy_question(c, event->question));
+         (!event->question || copy_question(c, event->question)) &&
+         tp__arena_text(&c->arena, event->parent_turn, &c->event.parent_turn);
 }
 
 static void copy_free(copy *c) {

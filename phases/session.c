@@ -316,10 +316,11 @@ static void count_queued(const tp_session *session, uint64_t by) {
   tp__thread_caches_count(&session->runtime->caches, TP__COUNT_QUEUED, by);
 }
 
-/* The end of a session takes no room of a turn. @return false: it waits for room, or has begun since. */
+/* The end of a session takes no room of a turn, and a nested turn is in that of the one that waits for it. @return
+ * false: it waits for room, or has begun since. */
 static bool begin_or_wait(tp__drive *drive) {
   const tp_session *session = drive->session;
-  bool begins = drive->closing ||
+  bool begins = drive->closing || drive->turn->core.parent ||
                 tp__admission_enter(&session->layer->admission, session->tenant_queue, &drive->admission);
   if (begins) tp__drive_start(drive);
   return begins;
@@ -414,14 +415,15 @@ void tp__session_left(tp_session *session) {
 
 /* ---- turns ---- */
 
-static tp_status make_drive(tp_session *session, const tp_turn_request *theirs, bool owned, tp__drive **ret_drive,
-                            tp_fault *fault) {
+static tp_status make_drive(tp_session *session, const tp_turn_request *theirs, bool owned,
+                            const tp__nesting *nesting, tp__drive **ret_drive, tp_fault *fault) {
   tp_turn_request request;
   TP__TRY(tp__request_read(theirs, &request, fault));
   TP__TRY(tp__runtime_ready(session->runtime, fault));
-  TP__TRY(tp__admission_check(&session->layer->admission, session->tenant_queue,
-                              (int64_t)request.limit_ms * TP__NS_PER_MS, fault));
-  return tp__drive_new(session, &request, owned, TP__TURN_DRIVEN, ret_drive, fault);
+  if (!nesting)
+    TP__TRY(tp__admission_check(&session->layer->admission, session->tenant_queue,
+                                (int64_t)request.limit_ms * TP__NS_PER_MS, fault));
+  return tp__drive_new(session, &request, owned, TP__TURN_DRIVEN, nesting, ret_drive, fault);
 }
 
 static tp_status enqueue_or_abort(tp__drive *drive, bool last, tp_fault *fault) {
@@ -440,18 +442,19 @@ static tp_status drive_here(tp__drive *drive, bool last, tp_fault *fault) {
   TP__TRY(enqueue_or_abort(drive, last, fault));
   tp__inside frame;
   tp__inside_enter(&frame, runtime, TP__THREAD_OWNER);
+  if (drive->call) tp__drive_watch_call(drive);
   tp__strand_wait(strand, &done);
+  tp__strand_timer_remove(&drive->call_timer);
   tp__strand_leave(strand);
   tp__inside_leave(&frame);
   return TP_OK;
 }
 
-tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, const tp_turn_result **ret_result,
-                      tp_fault *fault) {
+tp_status tp__session_run(tp_session *session, const tp_turn_request *request, const tp__nesting *nesting,
+                          const tp_turn_result **ret_result, tp_fault *fault) {
   tp__drive *drive;
   tp__result *result = NULL;
-  TP__TRY(tp__may_block(session->runtime, fault, "tp_turn_run"));
-  TP__TRY(make_drive(session, request, true, &drive, fault));
+  TP__TRY(make_drive(session, request, true, nesting, &drive, fault));
   if (ret_result && !(result = tp__result_new(&session->runtime->allocator))) {
     bool done;
     drive->done = &done; /* the caller owns the turn */
@@ -465,6 +468,12 @@ tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, const
   return status;
 }
 
+tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, const tp_turn_result **ret_result,
+                      tp_fault *fault) {
+  TP__TRY(tp__may_block(session->runtime, fault, "tp_turn_run"));
+  return tp__session_run(session, request, NULL, ret_result, fault);
+}
+
 /* The submission refers to the turn before that can end. */
 static tp_status make_submission(tp__drive *drive, tp_fault *fault) {
   drive->submission = tp__submission_new(&drive->session->runtime->allocator, &drive->turn->core);
@@ -473,12 +482,13 @@ static tp_status make_submission(tp__drive *drive, tp_fault *fault) {
   return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a submission");
 }
 
-tp_status tp_turn_submit(tp_session *session, const tp_turn_request *request, tp_turn_end_fn on_end, void *ctx,
-                         tp_submission **ret_submission, tp_fault *fault) {
+tp_status tp__session_submit(tp_session *session, const tp_turn_request *request, const tp__nesting *nesting,
+                             tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) {
   tp__drive *drive;
   if (session->runtime->options.no_engine_workers)
-    return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use tp_turn_run()");
-  TP__TRY(make_drive(session, request, false, &drive, fault));
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use %s()",
+                    nesting ? "tp_call_run_turn() or tp_tool_run_turn" : "tp_turn_run");
+  TP__TRY(make_drive(session, request, false, nesting, &drive, fault));
   drive->on_end = on_end;
   drive->ctx = ctx;
   if (ret_submission) TP__TRY(make_submission(drive, fault));
@@ -487,6 +497,11 @@ tp_status tp_turn_submit(tp_session *session, const tp_turn_request *request, tp
   if (status == TP_OK && ret_submission) *ret_submission = submission;
   else if (submission) tp__submission_abort(submission);
   return status;
+}
+
+tp_status tp_turn_submit(tp_session *session, const tp_turn_request *request, tp_turn_end_fn on_end, void *ctx,
+                         tp_submission **ret_submission, tp_fault *fault) {
+  return tp__session_submit(session, request, NULL, on_end, ctx, ret_submission, fault);
 }
 
 tp_status tp_turn_begin(tp_session *session, const tp_turn_request *theirs, tp_turn **ret_turn, tp_fault *fault) {
@@ -552,7 +567,8 @@ static void record_end(const tp__drive *d, const tp_turn_result *result) {
                            .step_count = d->step_count,
                            .step = tp__drive_show_step,
                            .step_source = d,
-                           .steps_dropped = d->steps_dropped};
+                           .steps_dropped = d->steps_dropped,
+                           .parent_turn = tp__turn_parent_id(&d->turn->core)};
   if (result->started_ns) record.started_unix_ms = (result->started_ns + offset_ns) / TP__NS_PER_MS;
   tp__turn_record_give(runtime, &record);
 }
@@ -696,7 +712,7 @@ static tp_status make_closing(tp_session *session, const tp_session_end *end, bo
   tp_turn_request asked = {.struct_size = sizeof asked, .text = tp_text_of(end->reason)}, request;
   tp__drive *drive;
   TP__TRY(tp__request_read(&asked, &request, fault));
-  TP__TRY(tp__drive_new(session, &request, owned, TP__TURN_CLOSING, &drive, fault));
+  TP__TRY(tp__drive_new(session, &request, owned, TP__TURN_CLOSING, NULL, &drive, fault));
   drive->closing = true;
   if (!copy_end(drive, end)) {
     bool done;

@@ -83,6 +83,11 @@ tp_status tp__session_enqueue(tp_session *session, tp__drive *drive, bool last, 
  *  is about to. Else tp__session_left() follows, when its end was reported. */
 bool tp__session_leave_queue(tp_session *session, tp__drive *drive);
 void tp__session_left(tp_session *session);
+/** tp_turn_run() and tp_turn_submit(), with what a nested turn is run for; NULL: it is none. */
+tp_status tp__session_run(tp_session *session, const tp_turn_request *request, const tp__nesting *nesting,
+                          const tp_turn_result **ret_result, tp_fault *fault);
+tp_status tp__session_submit(tp_session *session, const tp_turn_request *request, const tp__nesting *nesting,
+                             tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault);
 /** The running drive has ended: starts the next. @return whether it was the last: then tp__session_over() when its turn
  *  has gone. */
 bool tp__session_next(tp_session *session);

@@ -264,6 +264,8 @@ void tp__tool_run_await(tp__tool_attempt *attempt, int64_t deadline_ns, tp__tool
   tp__attempt_await(&attempt->base, deadline_ns);
 }
 
+tp__attempt *tp__tool_run_attempt(const tp_tool_run *run) { return run->attempt ? &run->attempt->base : NULL; }
+
 /* ---- any other tool, on a handler thread or through its inbox ---- */
 
 static bool copy_run(tp__tool_attempt *a, const tp_tool_run *run) {

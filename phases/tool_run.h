@@ -64,6 +64,8 @@ bool tp__tool_text(tp__arena *arena, tp_text text, size_t bytes_max, tp_text *re
  *  before this returns. @return NONE, or why it was not started: then settled is not called. */
 tp_reason tp__tool_run_start(const tp_tool_run *run, const tp__tool_entry *tool, tp__tool_settled_fn settled, void *ctx,
                              tp__tool_attempt **ret_attempt);
+/** The thread that runs the function. @return NULL: it runs on the owner, and has not deferred. */
+tp__attempt *tp__tool_run_attempt(const tp_tool_run *run);
 /** Owner: ends it now as cancelled. */
 void tp__tool_run_cancel(tp__tool_attempt *attempt);
 

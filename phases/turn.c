@@ -211,6 +211,10 @@ tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_tu
                         .deadline_ns = tp__deadline_after_ms(tp__now_ns(), request->limit_ms),
                         .in_table = kind < TP__TURN_DETACHED,
                         .kind = kind};
+  if (ids->nesting) {
+    spec.parent = ids->nesting->parent;
+    if (ids->nesting->until_ns < spec.deadline_ns) spec.deadline_ns = ids->nesting->until_ns;
+  }
   tp_status status = take_memory(runtime, kind, &turn, &block_size);
   if (status == TP_OK) {
     if (!turn->core.cleared) clear_turn(turn, runtime);

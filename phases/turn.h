@@ -92,6 +92,13 @@ _Static_assert(offsetof(tp_turn, operation) % 64 == 0 && offsetof(tp__operation,
 
 static inline tp_turn *tp__turn_of(tp__turn *core) { return (tp_turn *)core; }
 
+/** What a nested turn is run for. */
+typedef struct tp__nesting {
+  tp__turn *parent;     /* whose call it is; referenced by the caller */
+  int64_t until_ns;     /* the call's deadline */
+  tp__attempt *attempt; /* the call's, when its thread waits for the turn; NULL: it does not */
+} tp__nesting;
+
 typedef struct tp__turn_ids {
   const char *tenant, *agent, *workspace, *session, *thread;
   tp_session *of;           /* NULL: bare */
@@ -99,6 +106,7 @@ typedef struct tp__turn_ids {
   tp__listeners *listeners; /* the session's; NULL: none but the runtime's */
   const tp__people *people; /* the session's own; NULL: none */
   tp_agent *used_agent;     /* whose config handlers of the turn read; referenced by the turn; NULL: none */
+  const tp__nesting *nesting; /* NULL: not a nested turn */
 } tp__turn_ids;
 
 /** Makes a turn for a request, owned by the caller: a drain may find and cancel it at once.

@@ -290,8 +290,8 @@ typedef struct tp_call tp_call;
  *  thread; each of these leaves the thread, the turn and the runtime's locks in a state that nothing mends. It must not
  *  wait for its own runtime: tp_turn_run(), tp_phase_run(), tp_tools_run(), tp_agent_add(), tp_jobs_wait(),
  *  tp_runtime_drain() and their like return TP_ERR_USAGE there, tp_runtime_free() is logged and frees nothing. Another
- *  runtime may be used, and in the child of a fork one that the child makes. The exception is tp_call_ask_model(), in
- *  model.h. */
+ *  runtime may be used, and in the child of a fork one that the child makes. The exceptions are tp_call_ask_model(),
+ *  in model.h, and tp_call_run_turn(), in turn.h. */
 typedef tp_answer (*tp_handler_fn)(void *self, tp_call *call);
 
 /* ---- reading ------------------------------------------------------------------------------------------------- */

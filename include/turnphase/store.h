@@ -296,6 +296,7 @@ typedef struct tp_turn_record {
   bool (*step)(const void *source, size_t index, tp_turn_step *step);
   const void *step_source;
   uint64_t steps_dropped;        /* how many more there were */
+  tp_text parent_turn;           /* of a nested turn: the id of the turn whose call ran it; else empty */
 } tp_turn_record;
 /** Receives turn records; false stops. */
 typedef bool (*tp_turn_record_fn)(void *ctx, const tp_turn_record *record);

@@ -80,6 +80,7 @@ typedef struct tp_event {
   tp_text model;                /* MODEL_BEGIN, MODEL_END: which one was asked, by tp_turn_request.model_name, the
                                    agent's, or tp_model.name; else empty. */
   const tp_question *question;  /* QUESTION: who has the event may answer it, by its token */
+  tp_text parent_turn;          /* TURN_BEGIN of a nested turn: the id of the turn whose call runs it; else empty */
 } tp_event;
 /** The host's own pointer, as tp_call_data(). Of an event from an inbox: as it was when the event happened.
  *  Threads: the one that the event was given to. */
@@ -505,6 +506,44 @@ TP_API tp_status tp_submission_cancel_calls(tp_submission *submission, tp_text c
 /** The submitter's reference goes, and the result with it; the turn is not cancelled. Accepts NULL. Threads: any, also
  *  from on_end and after tp_runtime_free(). */
 TP_API void tp_submission_unref(tp_submission *submission);
+
+/* ---- nested turns ---------------------------------------------------------------------------------------------- */
+
+/** Runs a turn of another session for a call of a handler or tool (a subagent), and waits for it. The nested turn
+ *  - passes every phase and gate and leaves records as any turn does;
+ *  - has the agent, history and people of its session;
+ *  - uses the registrations with which the turn of the call began;
+ *  - takes no room of its own (tp_runtime_options.turns_running_max);
+ *  - ends at the latest with the call's deadline, also while a person is asked, and is cancelled with the call.
+ *  Turns nest four deep: a turn, and four below it. While the call waits it occupies neither one of the handler_threads
+ *  nor a permit of its subscription or tool, so that the nested turn may use the same ones. It gets both back before
+ *  this returns, and may wait for them.
+ *  @param call     of a handler of placement thread, on its own thread, that has not deferred.
+ *  @param session  of the same runtime. Its other turns come first, as with tp_turn_run(). Where the turns of two
+ *                  sessions wait for each other's, that ends at the calls' deadlines.
+ *  @param request  as tp_turn_run().
+ *  @param ret_result  freed by tp_turn_result_free(); untouched when the turn was not run. May be NULL.
+ *  @return whether it was run, as tp_turn_run(). TP_ERR_TOO_DEEP; TP_ERR_CANCELLED when the call was given up;
+ *          TP_ERR_FULL also where 1,024 calls of the runtime wait so; TP_ERR_USAGE from a call that may not wait, for a
+ *          session of another runtime and for one whose own turn waits for this call.
+ *  Threads: that of the call.  Blocks: up to the call's deadline. */
+TP_API tp_status tp_call_run_turn(tp_call *call, tp_session *session, const tp_turn_request *request,
+    const tp_turn_result **ret_result, tp_fault *fault) TP_MUST_USE;
+/** The same for a run of a tool. */
+TP_API tp_status tp_tool_run_turn(tp_tool_run *run, tp_session *session, const tp_turn_request *request,
+    const tp_turn_result **ret_result, tp_fault *fault) TP_MUST_USE;
+/** The same without waiting, for calls that defer, are inline or come from an inbox: on_end brings the result and may
+ *  complete the call's token. The nested turn ends at the call's deadline. Where the call is cancelled before,
+ *  tp_deferral.cancel calls tp_submission_cancel(). A call of an inbox keeps its permit meanwhile.
+ *  @return as tp_turn_submit(), and as above.
+ *  Threads: that of the call, as long as its function runs; of an inbox, until its token is completed.  Blocks: no. */
+TP_API tp_status tp_call_submit_turn(tp_call *call, tp_session *session, const tp_turn_request *request,
+    tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_tool_submit_turn(tp_tool_run *run, tp_session *session, const tp_turn_request *request,
+    tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) TP_MUST_USE;
+/** Of a call in a nested turn: the id of the turn whose call runs it; else empty. Borrowed till the handler returns.
+ *  Threads: that of the call. */
+TP_API tp_text tp_call_parent_turn(const tp_call *call);
 
 /* ---- phases alone ---------------------------------------------------------------------------------------------- */
 

@@ -90,7 +90,9 @@ static tp_status begin_turn(detached *d, tp_runtime *runtime, const tp__detached
   d->turn.release = release;
   d->turn.sets = spec->sets;
   d->parent = spec->parent;
-  if (d->parent) tp__turn_hold(d->parent);
+  if (!d->parent) return TP_OK;
+  tp__turn_hold(d->parent);
+  d->turn.depth = d->parent->depth;
   return TP_OK;
 }
 

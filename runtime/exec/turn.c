@@ -85,6 +85,7 @@ void tp__turn_clear(tp__turn *turn, tp_runtime *runtime) {
   tp__a32_store_relaxed(&turn->cancel_asked, 0);
   turn->cleared = true;
   turn->is_cancelled = false;
+  turn->parent = NULL;
   turn->last_entry_id = turn->last_of_lot = 0;
   tp__list_init(&turn->entries);
   turn->records = (tp__record_batch){0};
@@ -141,7 +142,8 @@ static void begin(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec
   tp__strand_begin(&turn->strand, &runtime->sched, true);
   turn->runtime = runtime;
   turn->deadline_ns = spec->deadline_ns;
-  turn->caller = spec->caller;
+  turn->caller = (uint8_t)spec->caller;
+  turn->depth = 0;
   turn->kind = (uint8_t)spec->kind;
   turn->in_table = spec->in_table;
   turn->host_held = false;
@@ -151,12 +153,23 @@ static void begin(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec
   turn->has_ids = turn->is_named = spec->ids != NULL;
 }
 
+/* It has a pin of the newest snapshot. */
+static void nest(tp__turn *turn, tp__turn *parent) {
+  tp__turn_hold(parent);
+  turn->parent = parent;
+  turn->depth = (uint8_t)(parent->depth + 1);
+  tp__snapshot_hold(parent->snapshot);
+  tp__snapshot_unpin(turn->snapshot);
+  turn->snapshot = parent->snapshot;
+}
+
 tp_status tp__turn_init(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec) {
   if (!spec->in_table || !turn->cleared) tp__turn_clear(turn, runtime);
   begin(turn, runtime, spec);
   tp_status status = !spec->ids || copy_identity(turn, spec) ? TP_OK : TP_ERR_NO_MEMORY;
   if (status == TP_OK && !spec->in_table) status = init_here(turn, runtime, spec);
   if (status == TP_OK) {
+    if (spec->parent) nest(turn, spec->parent);
     tp__a32_store_release(&turn->refs, 1); /* the strand's; pairs with a walk of the turn table */
     return TP_OK;
   }
@@ -205,6 +218,8 @@ void tp__turn_unref(tp__turn *turn) {
 }
 
 void tp__turn_fini(tp__turn *turn) {
+  tp__turn *parent = turn->depth > 0 ? turn->parent : NULL;
+  if (parent) turn->parent = NULL;
   if (turn->arena.chunks) tp__arena_fini(&turn->arena);
   if (turn->in_table) {
     rest(turn);
@@ -212,4 +227,5 @@ void tp__turn_fini(tp__turn *turn) {
   } else if (turn->snapshot) {
     tp__snapshot_unpin(turn->snapshot);
   }
+  if (parent) tp__turn_unref(parent);
 }

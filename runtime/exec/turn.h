@@ -21,6 +21,9 @@ typedef enum tp__turn_kind {
   TP__TURN_KINDS = 4
 } tp__turn_kind;
 
+/** So deep turns nest: a turn, one that a call of it runs, and so on. */
+enum { TP__NESTED_MAX = 4 };
+
 /* Lines of 64 bytes. Who begins a turn writes the strand's first and the one from `runtime` on, and leaves the rest to
  * its owner, who found it at rest; a turn without ids of its own that runs a phase touches four more. A line that
  * another processor wrote, or that a thousand other turns have driven out of the cache, costs 40 to 250 ns. */
@@ -41,8 +44,9 @@ struct tp__turn {
   tp__a32 open;       /* of a turn in the table: 1 + kind from begin to end */
   tp__a32 busy;       /* 1 while an operation that the host began is under way; cleared by the owner */
   tp__a32 cancel_asked;
-  tp_caller caller;
+  uint8_t caller;     /* tp_caller */
   uint8_t kind;       /* tp__turn_kind */
+  uint8_t depth;      /* of a nested turn, and detached runs of it, 1 to TP__NESTED_MAX; else 0 */
   bool in_table;       /* its memory is a slot of the turn table */
   bool owes_quota;    /* its quota is returned with its slot (turn_table.c) */
   bool cleared;       /* tp__turn_clear() was called: not yet for a new slot */
@@ -59,10 +63,11 @@ struct tp__turn {
   tp__arena arena;    /* lives as long as the references do */
   tp__link entries;   /* open ones, and those whose result is still read; not what ran in the cached block (begin.h) */
   uint64_t last_entry_id, last_of_lot;
+  tp__turn *parent;   /* of a nested turn: whose attempt has it run; referenced till the end of its memory */
   char own_id[48];    /* of a turn that was given none */
   tp_text ids[TP_ID_COUNT];
   tp_text mode;
-  char identity[248]; /* the arena's first bytes: ids seldom need more */
+  char identity[240]; /* the arena's first bytes: ids seldom need more */
 };
 _Static_assert(offsetof(tp__turn, runtime) % 64 == 0 && offsetof(tp__turn, records) == offsetof(tp__turn, runtime) + 64,
                "what a begin writes is one line");
@@ -75,6 +80,7 @@ typedef struct tp__turn_spec {
   tp__turn_kind kind;
   bool in_table;
   tp__snapshot *snapshot; /* held for it; NULL: the newest */
+  tp__turn *parent;       /* of a nested turn, which uses its snapshot; the caller has a reference to it */
 } tp__turn_spec;
 
 /** Brings memory to rest: what tp__turn_init() finds but for what the layer above sets (cancelled, release). */
@@ -120,6 +126,10 @@ tp_text tp__turn_generated_id(const tp__turn *turn, char *buffer);
 static inline uint64_t tp__turn_entry_id(tp__turn *turn) {
   if (turn->last_entry_id == turn->last_of_lot) tp__turn_take_entry_ids(turn);
   return ++turn->last_entry_id;
+}
+/** The id of the turn whose call runs this nested one; of any other turn empty. */
+static inline tp_text tp__turn_parent_id(const tp__turn *turn) {
+  return turn->depth > 0 && turn->parent ? turn->parent->ids[TP_ID_TURN] : (tp_text){"", 0};
 }
 static inline const tp__plan *tp__turn_plan(const tp__turn *turn, uint32_t phase) {
   return turn->snapshot->plans[phase];

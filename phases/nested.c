@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nested.c: turns of other sessions that a call of a handler or tool runs. A call that waits is paused meanwhile, so
+ * that it occupies neither a thread of the pool's count nor a permit; its thread is the owner of the nested turn. */
+#include "phases/session.h"
+#include "phases/tool_run.h"
+#include "runtime/exec/breadcrumb.h"
+#include "runtime/exec/entry.h"
+
+static bool is_of(const tp__turn *turn, const tp_session *session) {
+  return tp__text_equal(turn->ids[TP_ID_TENANT], tp_text_of(session->tenant)) &&
+         tp__text_equal(turn->ids[TP_ID_SESSION], tp_text_of(session->id));
+}
+
+/* A turn that its host drives is not in its session's queue, and neither is a detached run. */
+static bool is_queued(const tp__turn *turn) { return turn->kind == TP__TURN_DRIVEN || turn->kind == TP__TURN_CLOSING; }
+
+static tp_status check(const tp__turn *parent, const tp_session *session, tp_fault *fault) {
+  if (!session) return tp__fail(fault, TP_ERR_USAGE, NULL, "a nested turn needs a session");
+  if (session->runtime != parent->runtime)
+    return tp__fail(fault, TP_ERR_USAGE, session->id, "the session of a nested turn is of another runtime");
+  if (parent->depth >= TP__NESTED_MAX)
+    return tp__fail(fault, TP_ERR_TOO_DEEP, session->id, "turns nest %d deep: this call is of a turn at that depth",
+                    TP__NESTED_MAX);
+  for (const tp__turn *turn = parent; turn; turn = turn->parent)
+    if (is_queued(turn) && is_of(turn, session))
+      return tp__fail(fault, TP_ERR_USAGE, session->id,
+                      "a turn of this session waits for the call, and the nested one would wait for that: open another "
+                      "session");
+  return TP_OK;
+}
+
+static tp_status refuse_wait(tp_status status, const tp_session *session, tp_fault *fault) {
+  switch (status) {
+    case TP_ERR_CANCELLED:
+      return tp__fail(fault, status, session->id, "the call was given up: it starts no nested turn");
+    case TP_ERR_FULL:
+      return tp__fail(fault, status, session->id, "%d calls wait for nested turns: defer, and submit the turn",
+                      TP__PAUSED_MAX);
+    default:
+      return tp__fail(fault, TP_ERR_USAGE, session->id,
+                      "only a call on a handler thread that has not deferred may wait for a nested turn: give it the "
+                      "placement thread, or submit the turn");
+  }
+}
+
+/* What is called inside of the nested turn on this thread writes the same breadcrumb. */
+static tp_status run_paused(const tp__nesting *nesting, tp_session *session, const tp_turn_request *request,
+                            const tp_turn_result **ret_result, tp_fault *fault) {
+  tp_breadcrumb *breadcrumb = tp__breadcrumb_here(nesting->parent->runtime), mine;
+  if (breadcrumb) mine = *breadcrumb;
+  tp__breadcrumb_leave(breadcrumb);
+  tp_status status = tp__session_run(session, request, nesting, ret_result, fault);
+  tp__attempt_resume(nesting->attempt);
+  if (breadcrumb) {
+    *breadcrumb = mine;
+    tp__a32_store_release(tp__breadcrumb_flag(breadcrumb), 1);
+  }
+  return status;
+}
+
+static tp_status run(const tp__nesting *nesting, tp_session *session, const tp_turn_request *request,
+                     const tp_turn_result **ret_result, tp_fault *fault) {
+  TP__TRY(check(nesting->parent, session, fault));
+  tp_status status = nesting->attempt ? tp__attempt_pause(nesting->attempt) : TP_ERR_USAGE;
+  if (status != TP_OK) return refuse_wait(status, session, fault);
+  return run_paused(nesting, session, request, ret_result, fault);
+}
+
+static tp__nesting of_call(const tp_call *call) {
+  return (tp__nesting){.parent = call->entry->turn, .until_ns = tp__call_deadline(call), .attempt = call->attempt};
+}
+
+static tp__nesting of_tool(const tp_tool_run *run_of) {
+  return (tp__nesting){
+      .parent = run_of->turn, .until_ns = run_of->deadline_ns, .attempt = tp__tool_run_attempt(run_of)};
+}
+
+tp_status tp_call_run_turn(tp_call *call, tp_session *session, const tp_turn_request *request,
+                           const tp_turn_result **ret_result, tp_fault *fault) {
+  tp__nesting nesting = of_call(call);
+  return run(&nesting, session, request, ret_result, fault);
+}
+
+tp_status tp_tool_run_turn(tp_tool_run *tool_run, tp_session *session, const tp_turn_request *request,
+                           const tp_turn_result **ret_result, tp_fault *fault) {
+  tp__nesting nesting = of_tool(tool_run);
+  return run(&nesting, session, request, ret_result, fault);
+}
+
+static tp_status submit(tp__nesting nesting, tp_session *session, const tp_turn_request *request,
+                        tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) {
+  nesting.attempt = NULL;
+  TP__TRY(check(nesting.parent, session, fault));
+  return tp__session_submit(session, request, &nesting, on_end, ctx, ret_submission, fault);
+}
+
+tp_status tp_call_submit_turn(tp_call *call, tp_session *session, const tp_turn_request *request,
+                              tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) {
+  return submit(of_call(call), session, request, on_end, ctx, ret_submission, fault);
+}
+
+tp_status tp_tool_submit_turn(tp_tool_run *tool_run, tp_session *session, const tp_turn_request *request,
+                              tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) {
+  return submit(of_tool(tool_run), session, request, on_end, ctx, ret_submission, fault);
+}
+
+tp_text tp_call_parent_turn(const tp_call *call) { return tp__turn_parent_id(call->entry->turn); }
