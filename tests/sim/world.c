@@ -8,6 +8,7 @@
 #include "ask_work.h"
 #include "history.h"
 #include "load_work.h"
+#include "nested_work.h"
 #include "loop.h"
 #include "runtime/exec/runtime.h"
 #include "session_work.h"
@@ -348,6 +349,7 @@ static tp_status add_all(world *w, tp_edit *edit, tp_fault *fault) {
   load_work_watch(w);
   if (ask_work_applies(w)) TP__TRY(ask_work_register(w, edit));
   if (w->session_work) TP__TRY(session_work_register(w, edit));
+  if (w->s->nested) TP__TRY(nested_work_register(w, edit));
   if (w->loop) TP__TRY(loop_register(w, edit));
   if (w->s->idle_sessions) TP__TRY(idle_register(w, edit));
   return tp_edit_commit(edit, NULL, fault);
@@ -691,7 +693,7 @@ static void drain_again(void *arg) {
 
 static void run_hosts(world *w) {
   tp__thread *threads[SCRIPT_TURNS_MAX + SCRIPT_TURN_WORKS_MAX + SCRIPT_TOOL_WORKS_MAX + SCRIPT_EDITORS_MAX +
-                      SCRIPT_READERS_MAX + 8] = {NULL};
+                      SCRIPT_READERS_MAX + 9] = {NULL};
   uint32_t count = 0;
   for (uint32_t i = 0; i < w->s->turn_count; i++) threads[count++] = world_start_joined("host", host_run, &w->turns[i]);
   for (uint32_t i = 0; i < w->s->turn_work_count; i++)
@@ -705,6 +707,7 @@ static void run_hosts(world *w) {
   for (uint32_t i = 0; i < w->s->reader_count; i++)
     threads[count++] = world_start_joined("reader", commit_work_read, &w->readers[i]);
   if (w->session_work) threads[count++] = world_start_joined("shared", session_work_run, w->session_work);
+  if (w->nested) threads[count++] = world_start_joined("nested", nested_work_run, w);
   if (w->loop) threads[count++] = world_start_joined("loop", loop_run, w->loop);
   if (w->s->idle_sessions) threads[count++] = world_start_joined("idler", idle_run, w);
   if (w->s->looks) threads[count++] = world_start_joined("observer", observer_run, w);
@@ -729,7 +732,7 @@ static void look_after_drain(world *w) {
 static void look_at_tokens(world *w) {
   uint32_t held = 0;
   if (w->s->turn_work_count || w->s->tool_work_count || w->session_work || w->loop || w->s->history) return;
-  if (w->load) return;
+  if (w->load || w->nested) return;
   for (const call_note *note = w->calls; note; note = note->next) held += note->token.bits && !note->token_over;
   uint32_t open = tp__a32_load_relaxed(&w->runtime->sched.tokens_open);
   for (int i = 0; i < 1000 && open > held; i++) { /* a completion of one that is over may not have returned yet */
@@ -869,6 +872,7 @@ void world_play(world *w, const script *s, uint32_t workers) {
     for (uint32_t i = 0; i < s->tool_work_count; i++) tool_work_ended(&w->tool_works[i]);
     ask_work_ended(w);
     load_work_ended(w);
+    nested_work_ended(w);
     for (uint32_t i = 0; i < s->editor_count; i++) commit_work_ended(&w->editors[i]);
     if (w->session_work) session_work_ended(w->session_work);
     if (w->loop) loop_ended(w->loop);
@@ -886,6 +890,8 @@ void world_fini(world *w) {
   free(w->readers);
   free(w->load);
   w->load = NULL;
+  free(w->nested);
+  w->nested = NULL;
   free(w->session_work);
   if (w->loop) loop_fini(w->loop);
   free(w->loop);

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nested workload: a session whose turns call a tool that runs turns of other sessions, as deep as turns nest: it
+ * waits for them, or defers and submits them. The tool has few permits, which it must never exceed, and the world may
+ * have one handler thread: none of it may hang. */
+#ifndef SIM_NESTED_WORK_H
+#define SIM_NESTED_WORK_H
+
+#include "world.h"
+
+/** What it subscribes. */
+tp_status nested_work_register(world *w, tp_edit *edit);
+/** A host. arg: the world. */
+void nested_work_run(void *arg);
+/** When the run is over. */
+void nested_work_ended(world *w);
+
+#endif
