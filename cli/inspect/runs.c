@@ -266,6 +266,7 @@ static void write_turn(tp_writer *writer, const void *source) {
   if (turn->phase) cli_map_add_string(&p, "phase", cli_data_phase(row->list->data, turn->phase, phase));
   if (turn->subscription.size) cli_map_add_text(&p, "subscription", turn->subscription);
   if (turn->reason.size) cli_map_add_text(&p, "reason", turn->reason);
+  if (turn->parent_turn.size) cli_map_add_text(&p, "parent_turn", turn->parent_turn);
   cli_map_add_part(&p, "ids", cli_data_write_ids, turn->ids);
   cli_map_write(&p);
 }
@@ -285,6 +286,7 @@ static void print_turn(const listing *list, const tp_turn_record *turn) {
   cli_printf(output, "turn %s at %s\n", tp_turn_outcome_name((tp_turn_outcome)turn->outcome),
              cli_data_time(turn->ended_unix_ms, time));
   print_text(output, "turn", turn->ids[TP_ID_TURN]);
+  print_text(output, "run for", turn->parent_turn);
   print_text(output, "session", turn->ids[TP_ID_SESSION]);
   print_text(output, "tenant", turn->ids[TP_ID_TENANT]);
   print_text(output, "reason", turn->reason);

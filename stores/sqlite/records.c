@@ -118,7 +118,7 @@ tp_status tp__sqlite_turn_record(void *self, const tp_turn_record *theirs) {
   tp_turn_step step;
   tp_status status = tp__sqlite_read(&record, sizeof record, theirs, "tp_turn_record", NULL);
   if (status != TP_OK) return status;
-  size_t bytes = record.subscription.size + record.reason.size;
+  size_t bytes = record.subscription.size + record.reason.size + record.parent_turn.size;
   for (size_t i = 0; i < record.id_count && i < TP_ID_COUNT; i++) bytes += record.ids[i].size;
   for (size_t i = 0; i < record.step_count; i++) {
     if (!read_step(&record, i, &step)) return TP_ERR_MALFORMED;
@@ -137,6 +137,7 @@ tp_status tp__sqlite_turn_record(void *self, const tp_turn_record *theirs) {
   node->turn.id_count = TP_ID_COUNT;
   node->turn.subscription = put_text(&at, record.subscription);
   node->turn.reason = put_text(&at, record.reason);
+  node->turn.parent_turn = put_text(&at, record.parent_turn);
   for (size_t i = 0; i < record.step_count; i++) {
     (void)read_step(&record, i, &node->steps[i]);
     node->steps[i].name = put_text(&at, node->steps[i].name);
@@ -233,6 +234,7 @@ static int write_turn_locked(tp__sqlite_store *s, const tp__waiting *node, int64
     rc = tp__sqlite_bind_text(statement, 20 + i, turn->ids[i]);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(statement, 28, turn->subscription);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(statement, 29, turn->reason);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(statement, 30, turn->parent_turn);
   rc = tp__sqlite_run(statement, rc);
   *ret_row = sqlite3_last_insert_rowid(s->db);
   for (size_t i = 0; i < turn->step_count && rc == SQLITE_OK; i++)
@@ -493,7 +495,8 @@ static int prepare_turns(sqlite3 *db, const tp_turn_query *query, sqlite3_stmt *
                         "SELECT process, number, outcome, code, started_ns, ended_ns, started_unix_ms, ended_unix_ms,"
                         " load_ns, model_ns, tools_ns, append_ns, iterations, tool_calls, input_tokens, output_tokens,"
                         " cost_micros, phase, subscription, reason, tenant, agent, workspace, session, thread, turn,"
-                        " task, run, steps_dropped, row FROM turn WHERE row > (SELECT max(row) FROM turn) - ?1");
+                        " task, run, steps_dropped, row, parent_turn FROM turn"
+                        " WHERE row > (SELECT max(row) FROM turn) - ?1");
   if (query->before_number)
     sqlite3_str_appendall(sql, " AND row < (SELECT row FROM turn WHERE process = ?2 AND number = ?3)");
   if (query->from_unix_ms) sqlite3_str_appendall(sql, " AND ended_unix_ms >= ?4");
@@ -603,7 +606,8 @@ static bool show_turn(sqlite3_stmt *row, const step_list *steps, tp_turn_record_
                            .step_count = steps->count,
                            .step = show_step,
                            .step_source = steps,
-                           .steps_dropped = (uint64_t)sqlite3_column_int64(row, 28)};
+                           .steps_dropped = (uint64_t)sqlite3_column_int64(row, 28),
+                           .parent_turn = tp__sqlite_column(row, 30)};
   return each(ctx, &record);
 }
 

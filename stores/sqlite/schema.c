@@ -122,14 +122,16 @@
   "CREATE TRIGGER entry_content_deleted AFTER DELETE ON entry BEGIN" \
   "  DELETE FROM content WHERE process = OLD.process AND entry = OLD.id; END;"
 
+#define NESTED "ALTER TABLE turn ADD COLUMN parent_turn TEXT NOT NULL DEFAULT '';"
+
 /* Version 1 is the history alone, 2 has the records, 3 the jobs, 4 the steps of turns and the limits of runs, 5 the
- * attempts, 6 the starts of tool calls, 7 the parts of messages, 8 the hashes of content. */
-static const char *const upgrades[] = {RECORD_TABLES, JOB_TABLES, STEP_TABLES,   ATTEMPT_TABLES,
-                                       TOOL_TABLES,   PARTS,      CONTENT_TABLES};
+ * attempts, 6 the starts of tool calls, 7 the parts of messages, 8 the hashes of content, 9 nested turns. */
+static const char *const upgrades[] = {RECORD_TABLES, JOB_TABLES, STEP_TABLES,    ATTEMPT_TABLES,
+                                       TOOL_TABLES,   PARTS,      CONTENT_TABLES, NESTED};
 
 const tp__sqlite_schema tp__sqlite_store_schema = {.noun = "a store of turnphase",
                                                    .application_id = 0x54704869, /* "TpHi" */
-                                                   .version = 8,
+                                                   .version = 9,
                                                    .sql = HISTORY_TABLES,
                                                    .upgrades = upgrades,
                                                    .grows_from_first = true,

@@ -263,7 +263,8 @@ static void put_turn(tp_store *store, uint64_t number, uint32_t outcome) {
                            .step_count = number % 4,
                            .step = put_step,
                            .step_source = &number,
-                           .steps_dropped = number};
+                           .steps_dropped = number,
+                           .parent_turn = {why, number % 5}};
   assert_int_equal(store->turn_record(store->self, &record), TP_OK);
   memset(turn, 'x', sizeof turn);
   memset(why, 'x', sizeof why);
@@ -276,8 +277,9 @@ static bool list_turn(void *ctx, const tp_turn_record *record) {
   tp_text turn = record->ids[TP_ID_TURN];
   if (record->struct_size != sizeof *record || record->process_run_id != RUN_ID || record->id_count != TP_ID_COUNT ||
       record->model_ns != (int64_t)record->number || record->reason.size != record->number * 13 % 64 ||
-      record->subscription.size != 3)
+      record->subscription.size != 3 || record->parent_turn.size != record->number % 5)
     l->bad++;
+  for (size_t i = 0; i < record->parent_turn.size; i++) l->bad += record->parent_turn.data[i] != 'w';
   for (size_t i = 0; i < record->reason.size; i++) l->bad += record->reason.data[i] != 'w';
   l->bad += wrong_steps(record);
   if (turn.size != strlen(want) || memcmp(turn.data, want, turn.size) != 0) l->bad++;

@@ -216,6 +216,11 @@ static void run_turn(world *w, const char *text, const char *want) {
 
 /* ---- what works ---- */
 
+static bool count_nested(void *ctx, const tp_turn_record *turn) {
+  *(int *)ctx += turn->parent_turn.size > 0;
+  return true;
+}
+
 /* One thread and one permit serve a chain of four: what waits has neither. */
 static void four_deep_with_one_thread_and_one_permit(void **state) {
   (void)state;
@@ -227,6 +232,10 @@ static void four_deep_with_one_thread_and_one_permit(void **state) {
   for (size_t i = 1; i < 5; i++) assert_string_equal(w.begins[i].parent, w.begins[i - 1].turn);
   assert_int_equal(w.inside_most, 1);
   assert_int_equal(w.refusal, TP_OK);
+  int nested = 0;
+  const tp_turn_query all = {.struct_size = sizeof all};
+  assert_int_equal(tp_runtime_turns(w.runtime, &all, count_nested, &nested, NULL), TP_OK);
+  assert_int_equal(nested, 4);
   close_world(&w);
 }
 
