@@ -106,3 +106,4 @@ tp_status tp_tool_submit_turn(tp_tool_run *tool_run, tp_session *session, const 
 }
 
 tp_text tp_call_parent_turn(const tp_call *call) { return tp__turn_parent_id(call->entry->turn); }
+tp_text tp_match_parent_turn(const tp_match_view *view) { return tp__turn_parent_id(view->entry->turn); }

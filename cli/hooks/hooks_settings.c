@@ -54,8 +54,6 @@ static const struct {
     {"PostCompact", "no phase comes behind a compaction"},
     {"PermissionRequest", "what a gate asks goes to a person, and not to a hook"},
     {"PermissionDenied", "a denied call fires no phase"},
-    {"SubagentStart", "nested turns are not built"},
-    {"SubagentStop", "nested turns are not built"},
     {"TaskCreated", "there are no task lists"},
     {"TaskCompleted", "there are no task lists"},
     {"TeammateIdle", "there are no teammates"},
@@ -99,7 +97,8 @@ static bool is_known_event(const char *event) {
   static const char *const known[] = {"PreToolUse",   "PostToolUse", "PostToolUseFailure", "UserPromptSubmit",
                                       "SessionStart", "SessionEnd",  "Stop",               "StopFailure",
                                       "BeforeTool",   "AfterTool",   "BeforeAgent",        "AfterAgent",
-                                      "PreCompact",   "PreCompress", "PostToolBatch",      NULL};
+                                      "PreCompact",   "PreCompress", "PostToolBatch",      "SubagentStart",
+                                      "SubagentStop", NULL};
   return is_among(event, known);
 }
 
@@ -112,7 +111,7 @@ static bool is_of_gemini(const char *event) {
 static bool is_guard(const char *event) {
   static const char *const names[] = {"PreToolUse",  "UserPromptSubmit", "Stop",       "BeforeTool",
                                       "BeforeAgent", "AfterAgent",       "PreCompact", "PreCompress",
-                                      "PostToolBatch", NULL};
+                                      "PostToolBatch", "SubagentStop",   NULL};
   return is_among(event, names);
 }
 

@@ -13,58 +13,77 @@
 #include "domains/declared/hook.h"
 
 static const tp__protocol_event events[] = {
-    {TP__EVENT_PRE_TOOL, {NULL, "PreToolUse", "BeforeTool"}, TP_PHASE_TOOL_PRE, {0, 600000, 60000}, true, true, false},
-    {TP__EVENT_POST_TOOL,
-     {NULL, "PostToolUse", "AfterTool"},
-     TP_PHASE_TOOL_POST,
-     {0, 600000, 60000},
-     true,
-     true,
-     false},
-    {TP__EVENT_POST_TOOL_FAILURE,
-     {NULL, "PostToolUseFailure", NULL},
-     TP_PHASE_TOOL_POST,
-     {0, 600000, 0},
-     true,
-     true,
-     false},
-    {TP__EVENT_PROMPT,
-     {NULL, "UserPromptSubmit", "BeforeAgent"},
-     TP_PHASE_TURN_INTAKE,
-     {0, 30000, 60000},
-     false,
-     true,
-     true},
-    {TP__EVENT_SESSION_START,
-     {NULL, "SessionStart", "SessionStart"},
-     TP_PHASE_SESSION_START,
-     {0, 600000, 60000},
-     true,
-     false,
-     true},
-    {TP__EVENT_SESSION_END,
-     {NULL, "SessionEnd", "SessionEnd"},
-     TP_PHASE_SESSION_END,
-     {0, 1500, 60000},
-     true,
-     false,
-     false},
-    {TP__EVENT_TOOL_BATCH,
-     {NULL, "PostToolBatch", NULL},
-     TP_PHASE_TOOL_BATCH,
-     {0, 600000, 0},
-     false,
-     true,
-     false},
-    {TP__EVENT_STOP, {NULL, "Stop", "AfterAgent"}, TP_PHASE_TURN_STOP, {0, 600000, 60000}, false, true, false},
-    {TP__EVENT_PRE_COMPACT,
-     {NULL, "PreCompact", "PreCompress"},
-     TP_PHASE_TURN_PRE_COMPACTION,
-     {0, 600000, 60000},
-     true,
-     false,
-     false},
-    {TP__EVENT_STOP_FAILURE, {NULL, "StopFailure", NULL}, TP_PHASE_RUNTIME_ERROR, {0, 600000, 0}, true, false, false},
+    {.id = TP__EVENT_PRE_TOOL,
+     .names = {NULL, "PreToolUse", "BeforeTool"},
+     .phase = TP_PHASE_TOOL_PRE,
+     .limit_ms = {0, 600000, 60000},
+     .has_matcher = true,
+     .has_mode = true},
+    {.id = TP__EVENT_POST_TOOL,
+     .names = {NULL, "PostToolUse", "AfterTool"},
+     .phase = TP_PHASE_TOOL_POST,
+     .limit_ms = {0, 600000, 60000},
+     .has_matcher = true,
+     .has_mode = true},
+    {.id = TP__EVENT_POST_TOOL_FAILURE,
+     .names = {NULL, "PostToolUseFailure", NULL},
+     .phase = TP_PHASE_TOOL_POST,
+     .limit_ms = {0, 600000, 0},
+     .has_matcher = true,
+     .has_mode = true},
+    {.id = TP__EVENT_PROMPT,
+     .names = {NULL, "UserPromptSubmit", "BeforeAgent"},
+     .phase = TP_PHASE_TURN_INTAKE,
+     .limit_ms = {0, 30000, 60000},
+     .has_mode = true,
+     .plain_is_context = true,
+     .of = TP__EVENT_OF_AGENT},
+    {.id = TP__EVENT_SESSION_START,
+     .names = {NULL, "SessionStart", "SessionStart"},
+     .phase = TP_PHASE_SESSION_START,
+     .limit_ms = {0, 600000, 60000},
+     .has_matcher = true,
+     .plain_is_context = true,
+     .of = TP__EVENT_OF_AGENT},
+    {.id = TP__EVENT_SESSION_END,
+     .names = {NULL, "SessionEnd", "SessionEnd"},
+     .phase = TP_PHASE_SESSION_END,
+     .limit_ms = {0, 1500, 60000},
+     .has_matcher = true},
+    {.id = TP__EVENT_TOOL_BATCH,
+     .names = {NULL, "PostToolBatch", NULL},
+     .phase = TP_PHASE_TOOL_BATCH,
+     .limit_ms = {0, 600000, 0},
+     .has_mode = true},
+    {.id = TP__EVENT_STOP,
+     .names = {NULL, "Stop", "AfterAgent"},
+     .phase = TP_PHASE_TURN_STOP,
+     .limit_ms = {0, 600000, 60000},
+     .has_mode = true,
+     .of = TP__EVENT_OF_AGENT},
+    {.id = TP__EVENT_SUBAGENT_START,
+     .names = {NULL, "SubagentStart", NULL},
+     .phase = TP_PHASE_TURN_INTAKE,
+     .limit_ms = {0, 600000, 0},
+     .has_matcher = true,
+     .of = TP__EVENT_OF_SUBAGENT},
+    {.id = TP__EVENT_SUBAGENT_STOP,
+     .names = {NULL, "SubagentStop", NULL},
+     .phase = TP_PHASE_TURN_STOP,
+     .limit_ms = {0, 600000, 0},
+     .has_matcher = true,
+     .has_mode = true,
+     .of = TP__EVENT_OF_SUBAGENT},
+    {.id = TP__EVENT_PRE_COMPACT,
+     .names = {NULL, "PreCompact", "PreCompress"},
+     .phase = TP_PHASE_TURN_PRE_COMPACTION,
+     .limit_ms = {0, 600000, 60000},
+     .has_matcher = true},
+    {.id = TP__EVENT_STOP_FAILURE,
+     .names = {NULL, "StopFailure", NULL},
+     .phase = TP_PHASE_RUNTIME_ERROR,
+     .limit_ms = {0, 600000, 0},
+     .has_matcher = true},
 };
 
 static const char *const protocols[] = {"", "claude-code", "gemini"};
@@ -120,12 +139,20 @@ static tp_text subject(const tp__hook *hook, const tp_match_view *view) {
   case TP__EVENT_SESSION_END: return tp_text_of("other");
   case TP__EVENT_PRE_COMPACT: return tp_text_of("auto");
   case TP__EVENT_STOP_FAILURE: return tp_text_of("unknown");
+  case TP__EVENT_SUBAGENT_START:
+  case TP__EVENT_SUBAGENT_STOP: return tp_match_id(view, TP_ID_AGENT);
   default: return theirs(hook, tp_match_text(view, TP_FIELD_TOOL));
   }
 }
 
+static bool is_of(const tp__protocol_event *event, const tp_match_view *view) {
+  bool is_nested = tp_match_parent_turn(view).size > 0;
+  return event->of == TP__EVENT_OF_ANY || is_nested == (event->of == TP__EVENT_OF_SUBAGENT);
+}
+
 bool tp__protocol_matches(const tp__hook *hook, const tp_match_view *view) {
   const tp__protocol_event *event = hook->protocol_event;
+  if (!is_of(event, view)) return false;
   bool succeeded = hook->phase == TP_PHASE_TOOL_RESULT ? tp_match_int(view, TP_FIELD_IS_ERROR) == 0
                                                        : is(tp_match_text(view, TP_FIELD_STATUS), "success");
   if (event->id == TP__EVENT_POST_TOOL && hook->protocol == TP__PROTOCOL_CLAUDE_CODE && !succeeded) return false;
@@ -344,6 +371,9 @@ static void add_common(const tp__hook *hook, const tp_call *call, char timestamp
     }
   }
   add_string(pairs, "hook_event_name", event->names[hook->protocol]);
+  if (hook->protocol == TP__PROTOCOL_GEMINI || tp_call_parent_turn(call).size == 0) return;
+  add_text(pairs, "agent_id", tp_call_id(call, TP_ID_SESSION));
+  add_text(pairs, "agent_type", tp_call_id(call, TP_ID_AGENT));
 }
 
 static void add_call(const tp__hook *hook, const tp_call *call, const struct made *made, struct pairs *pairs) {
@@ -372,6 +402,8 @@ static void add_own(const tp__hook *hook, const tp_call *call, const struct made
     break;
   case TP__EVENT_SESSION_END: add_string(pairs, "reason", "other"); break;
   case TP__EVENT_TOOL_BATCH: add_value(pairs, "tool_calls", made->response_value); break;
+  case TP__EVENT_SUBAGENT_START: break;
+  case TP__EVENT_SUBAGENT_STOP: add_string(pairs, "agent_transcript_path", ""); /* fall through */
   case TP__EVENT_STOP:
     add_number(pairs, "stop_hook_active", true, tp_call_int(call, TP_FIELD_STOP_DENIALS) > 0);
     add_text(pairs, hook->protocol == TP__PROTOCOL_GEMINI ? "prompt_response" : "last_assistant_message",

@@ -27,8 +27,17 @@ typedef enum tp__protocol_event_id {
   TP__EVENT_STOP,
   TP__EVENT_PRE_COMPACT,
   TP__EVENT_TOOL_BATCH,
-  TP__EVENT_STOP_FAILURE
+  TP__EVENT_STOP_FAILURE,
+  TP__EVENT_SUBAGENT_START,
+  TP__EVENT_SUBAGENT_STOP
 } tp__protocol_event_id;
+
+/** Whose turns have an event: a nested turn is a subagent's. */
+typedef enum tp__event_of {
+  TP__EVENT_OF_ANY = 0,
+  TP__EVENT_OF_AGENT = 1,
+  TP__EVENT_OF_SUBAGENT = 2
+} tp__event_of;
 
 typedef struct tp__protocol_event {
   tp__protocol_event_id id;
@@ -38,7 +47,13 @@ typedef struct tp__protocol_event {
   bool has_matcher;
   bool has_mode;        /* standard input has permission_mode */
   bool plain_is_context; /* text that is no object goes to the model */
+  tp__event_of of;
 } tp__protocol_event;
+
+/** Whether its denial lets the model go on. */
+static inline bool tp__protocol_is_stop(tp__protocol_event_id id) {
+  return id == TP__EVENT_STOP || id == TP__EVENT_SUBAGENT_STOP;
+}
 
 /** @return TP__PROTOCOL_NONE for an unknown name. */
 tp__protocol tp__protocol_find(const char *name);

@@ -134,7 +134,11 @@ static bool is_before_call(const tp__judge *judge) {
   return judge->hook->protocol_event->id == TP__EVENT_PRE_TOOL;
 }
 
-static bool has_verdict(const tp__judge *judge) { return judge->hook->row->stop && judge->hook->is_blocking; }
+/* The start of a subagent is told, and not asked about. */
+static bool has_verdict(const tp__judge *judge) {
+  const tp__hook *hook = judge->hook;
+  return hook->row->stop && hook->is_blocking && hook->protocol_event->id != TP__EVENT_SUBAGENT_START;
+}
 
 /* A block, by exit code or by decision. */
 static void block(tp__judge *judge, tp_text reason) {
@@ -146,6 +150,7 @@ static void block(tp__judge *judge, tp_text reason) {
   case TP__EVENT_PRE_TOOL:
   case TP__EVENT_PROMPT:
   case TP__EVENT_STOP:
+  case TP__EVENT_SUBAGENT_STOP:
   case TP__EVENT_PRE_COMPACT:
   case TP__EVENT_TOOL_BATCH:
     note(judge, "block_dropped", "the hook blocks, and no phase waits for it (blocking: false)");
@@ -297,7 +302,7 @@ static void apply_to_action(tp__judge *judge, const struct said *said) {
 }
 
 static void apply(tp__judge *judge, const struct said *said) {
-  if (judge->hook->protocol_event->id == TP__EVENT_STOP) apply_to_end(judge, said);
+  if (tp__protocol_is_stop(judge->hook->protocol_event->id)) apply_to_end(judge, said);
   else apply_to_action(judge, said);
   apply_rewrite(judge, said);
   log_text(judge, "system_message", said->message);

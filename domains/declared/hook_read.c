@@ -215,14 +215,23 @@ static tp_status read_matcher(struct reader *reader, tp__hook *hook, uint32_t ma
   return TP_OK;
 }
 
-/* Of the events after a call one has the calls that succeeded, the other those that failed. */
-static tp_status describe_event(struct reader *reader, tp__hook *hook) {
+/* Of the events after a call one has the calls that succeeded, the other those that failed; of some events only turns
+ * of subagents have them, or only others. NULL: neither. */
+static const char *kind_of_event(const tp__hook *hook) {
+  const tp__protocol_event *event = hook->protocol_event;
   bool is_behind = hook->phase == TP_PHASE_TOOL_POST || hook->phase == TP_PHASE_TOOL_RESULT;
-  if (hook->protocol != TP__PROTOCOL_CLAUDE_CODE || !is_behind) return TP_OK;
+  if (!hook->protocol) return NULL;
+  if (is_behind && hook->protocol == TP__PROTOCOL_CLAUDE_CODE)
+    return event->id == TP__EVENT_POST_TOOL_FAILURE ? "the call failed" : "the call succeeded";
+  if (event->of == TP__EVENT_OF_ANY) return NULL;
+  return event->of == TP__EVENT_OF_SUBAGENT ? "the turn is nested" : "the turn is not nested";
+}
+
+static tp_status describe_event(struct reader *reader, tp__hook *hook) {
   char text[640];
-  bool failed = hook->protocol_event->id == TP__EVENT_POST_TOOL_FAILURE;
-  snprintf(text, sizeof text, "%s%sthe call %s", hook->match, hook->match[0] ? "; " : "",
-           failed ? "failed" : "succeeded");
+  const char *kind = kind_of_event(hook);
+  if (!kind) return TP_OK;
+  snprintf(text, sizeof text, "%s%s%s", hook->match, hook->match[0] ? "; " : "", kind);
   hook->match = tp__hooks_copy(reader->hooks, tp_text_of(text));
   return hook->match ? TP_OK : no_memory(reader);
 }

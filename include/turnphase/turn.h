@@ -544,6 +544,8 @@ TP_API tp_status tp_tool_submit_turn(tp_tool_run *run, tp_session *session, cons
 /** Of a call in a nested turn: the id of the turn whose call runs it; else empty. Borrowed till the handler returns.
  *  Threads: that of the call. */
 TP_API tp_text tp_call_parent_turn(const tp_call *call);
+/** The same for a match. Threads: that of the match. */
+TP_API tp_text tp_match_parent_turn(const tp_match_view *view);
 
 /* ---- phases alone ---------------------------------------------------------------------------------------------- */
 
