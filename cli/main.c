@@ -198,6 +198,19 @@ static const cli_command commands[] = {
                     "until SIGTERM or Ctrl-C: then jobs that run have 30 s to end, and no other is claimed. Each\n"
                     "attempt is a line. 73 when a job failed for good.",
      .run = cli_worker},
+    {.bit = CLI_ASK,
+     .name = "ask",
+     .operand = "list|answer DIR NUMBER allow|deny",
+     .operands_max = 4,
+     .summary = "list questions about tool calls that wait in a data directory, and answer them",
+     .examples = "  turnphase run --model anthropic:NAME --data ./kept --ask data talk.yaml &\n"
+                 "  turnphase ask list ./kept\n"
+                 "  turnphase ask answer ./kept 3 allow --by ann --reason \"it is only a draft\"\n",
+     .description = "list DIR          questions that may be answered now, the oldest first; left: the process that\n"
+                    "                  asked is gone, and the answer counts when its turn is submitted again\n"
+                    "answer DIR NUMBER allow|deny\n"
+                    "                  answers one, once; 1 when it was answered before, or has expired",
+     .run = cli_ask_command},
     {.bit = CLI_STORE,
      .name = "store",
      .operand = "verify|stats|hash|prune DIR FILE",

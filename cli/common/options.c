@@ -96,6 +96,13 @@ static bool take_language(cli_arguments *arguments, const char *given) {
   return which >= 0;
 }
 
+static bool take_ask(cli_arguments *arguments, const char *given) {
+  static const char *const words[] = {NULL, "terminal", "data"};
+  int which = take_one_of("ask", words, given);
+  arguments->keeps_questions = which == 2;
+  return which >= 0;
+}
+
 static bool take_writes(cli_arguments *arguments, const char *given) {
   static const char *const words[] = {
       [TP_FILES_WRITES_ASK] = "ask", [TP_FILES_WRITES_ALLOW] = "allow", [TP_FILES_WRITES_NEVER] = "never"};
@@ -242,6 +249,10 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   case OPTION_CONCURRENCY: return take_number("concurrency", 1, CONCURRENCY_MAX, value, &arguments->concurrency);
   case OPTION_JOBS: return take_number("jobs", 1, JOBS_MAX, value, &arguments->jobs);
   case OPTION_LEASE: return take_number("lease", 1, 86400, value, &arguments->lease_s);
+  case OPTION_ALL: arguments->all = true; break;
+  case OPTION_REASON: arguments->reason = value; break;
+  case OPTION_BY: arguments->by = value; break;
+  case OPTION_ASK: return take_ask(arguments, value);
   case OPTION_UNTIL_EMPTY: arguments->until_empty = true; break;
   case OPTION_WORKERS: return take_number("workers", 1, WORKERS_MAX, value, &arguments->workers);
   case OPTION_TIMESTAMPS: return take_timestamps(arguments, value);

@@ -27,10 +27,11 @@ enum {
   CLI_PLOT = 262144,
   CLI_TOOL = 524288,
   CLI_WORKER = 1048576,
+  CLI_ASK = 2097152,
   CLI_OF_TURN = CLI_TIME | CLI_BLAME | CLI_CHAIN | CLI_EXPLAIN,
   CLI_EVERY = CLI_PLAN | CLI_PHASES | CLI_RUN | CLI_EXIT_STATUS | CLI_BENCH | CLI_RUNS | CLI_SHOW | CLI_JOBS |
               CLI_STORE | CLI_HOOKS | CLI_MEMORY | CLI_CHAT | CLI_OF_TURN | CLI_PLOT | CLI_TOOL |
-              CLI_WORKER
+              CLI_WORKER | CLI_ASK
 };
 
 enum { CLI_OPERANDS_MAX = 4 };
@@ -81,7 +82,7 @@ typedef struct cli_arguments {
   cli_model_names *last_models;     /* the list of the option that came last; NULL: models */
   const char *data, *tenant, *workspace, *payload, *hooks, *write, *files, *skills;
   const char *session, *turn, *handler, *state, *since, *scope, *name;
-  const char *format, *output, *age, *size;
+  const char *format, *output, *age, *size, *reason, *by;
   const char *operand;          /* the first word that is no option; NULL when there is none */
   const char *operands[CLI_OPERANDS_MAX]; /* all of them */
   size_t operand_count;
@@ -100,7 +101,7 @@ typedef struct cli_arguments {
   tp_timestamps timestamps;
   cli_histograms histograms;
   bool json, dot, no_memory, verbose, help, fail_closed, rewrite, sandbox, files_writes_given, explain, follow;
-  bool until_empty;
+  bool until_empty, all, keeps_questions;
 } cli_arguments;
 
 /** A row of the command table. */
@@ -123,6 +124,7 @@ uint32_t cli_limit(const cli_arguments *arguments, uint32_t usual);
 /** Prints a command's help: examples, usage, options. */
 void cli_help(const cli_command *command, cli_output *output);
 
+int cli_ask_command(const cli_arguments *arguments, cli_output *output);
 int cli_bench(const cli_arguments *arguments, cli_output *output);
 int cli_chat_command(const cli_arguments *arguments, cli_output *output);
 int cli_hooks(const cli_arguments *arguments, cli_output *output);

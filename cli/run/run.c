@@ -17,9 +17,11 @@
 #include "cli/common/message.h"
 #include "cli/run/ask.h"
 #include "cli/run/conversation.h"
+#include "cli/run/host.h"
 #include "cli/run/summary.h"
 #include "cli/run/talk.h"
 #include "cli/run/timeline.h"
+#include "turnphase/sqlite.h"
 
 /* A job of ours may run for three minutes, and one that failed is tried again. Where something cannot be kept, waiting
  * will not help: the rest of the run waits for ABANDONED_LIMIT_MS altogether. */
@@ -45,6 +47,7 @@ typedef struct player {
   cli_interrupt interrupt;
   cli_ask ask;                  /* questions about tool calls, to the terminal */
   bool may_ask;
+  tp_sqlite_questions *questions; /* instead, in the data directory; NULL: on the terminal */
   int status;                   /* what the command will end with */
   bool playing;                 /* a turn is under way: its events are shown as they come */
   bool any_background;          /* in this session: something was left to background work */
@@ -70,17 +73,36 @@ static int add_agents(player *p) {
   return status;
 }
 
+static int open_questions(player *p) {
+  tp_fault fault = {0};
+  if (!p->arguments->keeps_questions) return CLI_OK;
+  const tp_sqlite_questions_options options = {.struct_size = sizeof options,
+                                               .path = p->talk.store_path,
+                                               .log = cli_log,
+                                               .log_ctx = (void *)(uintptr_t)p->arguments};
+  tp_status status = tp_sqlite_questions_open(&options, &p->questions, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault(p->talk.store_path, status, &fault);
+}
+
+static int check_ask(const cli_arguments *arguments) {
+  if (!arguments->keeps_questions || arguments->data) return CLI_OK;
+  cli_error("--ask data needs --data DIR: that is where questions wait");
+  return CLI_USAGE;
+}
+
 /* The conversation comes first: it may be standard input, and whoever writes it should hear of its faults alone. */
 static int open_player(player *p) {
   cli_models models;
   const char *file = p->arguments->operand;
   bool may_name_models =
       file && strcmp(file, "-") != 0; /* from standard input nothing is read for a wrong command line */
-  int status = cli_talk_check(p->arguments, "run", !may_name_models);
+  int status = check_ask(p->arguments);
+  if (status == CLI_OK) status = cli_talk_check(p->arguments, "run", !may_name_models);
   if (status == CLI_OK) status = cli_conversation_read(p->arguments->operand, p->arguments, &p->conversation);
   if (status == CLI_OK) status = cli_models_check(p->arguments, "run", cli_conversation_needs_model(&p->conversation));
   if (status == CLI_OK) status = cli_models_open(&p->arguments->models, &models);
   if (status == CLI_OK) status = cli_talk_open(&p->talk, p->arguments, &models);
+  if (status == CLI_OK) status = open_questions(p);
   return status == CLI_OK ? add_agents(p) : status;
 }
 
@@ -93,6 +115,7 @@ static uint64_t drain(player *p) {
 static void close_player(player *p) {
   drain(p); /* a second time when the turns were played, and then it does nothing */
   cli_talk_close(&p->talk);
+  tp_sqlite_questions_close(p->questions);
   cli_timeline_free(&p->timeline);
   cli_events_free(&p->events);
   cli_conversation_free(&p->conversation);
@@ -191,8 +214,8 @@ static int open_session(player *p, const cli_turn *turn, tp_session **ret_sessio
                                 .shared_history = p->talk.history,
                                 .on_event = on_event,
                                 .event_ctx = p,
-                                .ask = p->may_ask ? cli_ask_put : NULL,
-                                .ask_ctx = p->may_ask ? &p->ask : NULL};
+                                .ask = p->questions ? tp_sqlite_questions_put : p->may_ask ? cli_ask_put : NULL,
+                                .ask_ctx = p->questions ? (void *)p->questions : p->may_ask ? &p->ask : NULL};
   tp_status status = tp_session_open(p->talk.runtime, &options, ret_session, &fault);
   return status == TP_OK ? CLI_OK : cli_fault(turn->session, status, &fault);
 }
@@ -322,7 +345,7 @@ int cli_run(const cli_arguments *arguments, cli_output *output) {
   clock_gettime(CLOCK_REALTIME, &now);
   p.began_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
   cli_interrupt_start(&p.interrupt);
-  p.may_ask = cli_ask_start(&p.ask);
+  p.may_ask = !arguments->keeps_questions && cli_ask_start(&p.ask);
   p.timeline = (cli_timeline){.output = output, .events = &p.events, .verbose = arguments->verbose};
   int status = open_player(&p);
   if (status == CLI_OK) {
@@ -330,7 +353,7 @@ int cli_run(const cli_arguments *arguments, cli_output *output) {
     status = p.status;
   }
   close_player(&p);
-  cli_ask_stop(&p.ask);
+  if (!arguments->keeps_questions) cli_ask_stop(&p.ask);
   cli_interrupt_stop(&p.interrupt);
   return status;
 }

@@ -6,6 +6,7 @@
 #ifndef TURNPHASE_SQLITE_H
 #define TURNPHASE_SQLITE_H
 
+#include "turnphase/people.h"
 #include "turnphase/store.h"
 
 TP_BEGIN_DECLS
@@ -136,6 +137,79 @@ typedef void (*tp_sqlite_problem_fn)(void *ctx, tp_text problem);
  *  @return TP_OK; TP_ERR_STORE_CORRUPT when there is one; TP_ERR_USAGE for another store; what the file says.
  *  Threads: any; each is called on the calling one.   Blocks: on the file, all of which it reads. */
 TP_API tp_status tp_sqlite_store_verify(const tp_store *store, tp_sqlite_problem_fn each, void *ctx,
+    tp_fault *fault) TP_MUST_USE;
+
+/* ---- questions to people, kept in the file of a store --------------------------------------------------------- */
+
+/** A channel for questions (people.h) that outlives the process: a question is a row in the file of a store, and any
+ *  process may answer it. Where the process that asked is gone, the answer counts for the same question of the same
+ *  turn: a turn that is submitted again by its id, and asks about the same call with the same arguments, is answered
+ *  from the row, once. Owns a thread and a connection to the file. */
+typedef struct tp_sqlite_questions tp_sqlite_questions;
+
+typedef struct tp_sqlite_questions_options {
+  size_t struct_size;
+  const char *path;              /* of the file, as tp_sqlite_store_options.path; required */
+  uint32_t poll_ms;              /* how often answers of other processes are looked for while a question is open;
+                                    0: 200 */
+  uint32_t reserved_;            /* must be zero */
+  tp_log_fn log;                 /* of what goes wrong with the file: then what is asked is denied. May be NULL */
+  void *log_ctx;
+} tp_sqlite_questions_options;
+
+/** @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for bad options; as tp_sqlite_store_open() for the file;
+ *          TP_ERR_NO_THREAD; TP_ERR_NO_MEMORY.
+ *  Threads: any.   Blocks: on the file. */
+TP_API tp_status tp_sqlite_questions_open(const tp_sqlite_questions_options *options,
+    tp_sqlite_questions **ret_questions, tp_fault *fault) TP_MUST_USE;
+/** A tp_question_fn: tp_runtime_options.ask or tp_session_options.ask, with ask_ctx the tp_sqlite_questions.
+ *  Threads: any, several at once.   Blocks: no. */
+TP_API void tp_sqlite_questions_put(void *questions, const tp_question *question);
+/** Gives up what is still open here (it is denied); the rows stay. After the runtimes that use it were freed. Accepts
+ *  NULL.
+ *  Threads: any.   Blocks: on the file. */
+TP_API void tp_sqlite_questions_close(tp_sqlite_questions *questions);
+
+/** What became of a question. */
+typedef enum tp_sqlite_question_state {
+  TP_SQLITE_QUESTION_OPEN = 0,
+  TP_SQLITE_QUESTION_ALLOWED = 1,
+  TP_SQLITE_QUESTION_DENIED = 2,
+  TP_SQLITE_QUESTION_STATE_FORCE_32 = 0x7fffffff
+} tp_sqlite_question_state;
+
+/** A question as the file has it. Made by the library; borrowed till the callback returns. */
+typedef struct tp_sqlite_question {
+  size_t struct_size;
+  uint64_t number;               /* for tp_sqlite_question_answer() */
+  tp_sqlite_question_state state;
+  uint32_t is_waited_for;        /* 1: a call waits for it. 0: its process is gone, or the call is over */
+  int64_t asked_unix_ms, expires_unix_ms; /* it is answered until then */
+  int64_t answered_unix_ms;      /* 0: not answered */
+  int64_t used_unix_ms;          /* when a call got the answer; 0: none has */
+  tp_text tenant, agent, session, turn;
+  tp_text tool, call_id;
+  tp_text arguments;             /* value: as they will run; empty once it was used or is over */
+  tp_text arguments_hash;
+  tp_text subscription, reason;  /* who asked, and why */
+  tp_text person, answer;        /* who decided, and why */
+} tp_sqlite_question;
+/** False stops. */
+typedef bool (*tp_sqlite_question_fn)(void *ctx, const tp_sqlite_question *question);
+
+/** The questions in a file, the oldest first.
+ *  @param open_only  those that may be answered now.
+ *  @return TP_OK; TP_ERR_USAGE without path or each; TP_ERR_IO when there is no file; as tp_sqlite_store_open().
+ *  Threads: any.   Blocks: on the file. */
+TP_API tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_sqlite_question_fn each, void *ctx,
+    tp_fault *fault) TP_MUST_USE;
+/** Answers a question in a file, once. The process that waits for it sees the answer within its poll_ms.
+ *  @param decision  arguments_hash empty: those of the row.
+ *  @return TP_OK; TP_ERR_NOT_FOUND for a number that no question has; TP_ERR_STALE for one that was answered, has
+ *          expired, or was asked with other arguments; TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_TOO_LARGE, TP_ERR_UTF8 as
+ *          tp_question_answer(); what the file says.
+ *  Threads: any.   Blocks: on the file. */
+TP_API tp_status tp_sqlite_question_answer(const char *path, uint64_t number, const tp_decision *decision,
     tp_fault *fault) TP_MUST_USE;
 
 TP_END_DECLS

@@ -124,14 +124,24 @@
 
 #define NESTED "ALTER TABLE turn ADD COLUMN parent_turn TEXT NOT NULL DEFAULT '';"
 
+#define QUESTION_TABLES \
+  "CREATE TABLE question (number INTEGER PRIMARY KEY AUTOINCREMENT, state INTEGER NOT NULL, waits INTEGER NOT NULL," \
+  "  asked_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, answered_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL," \
+  "  tenant TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL, turn TEXT NOT NULL, tool TEXT NOT NULL," \
+  "  call_id TEXT NOT NULL, arguments BLOB NOT NULL, hash TEXT NOT NULL, subscription TEXT NOT NULL," \
+  "  reason TEXT NOT NULL, person TEXT NOT NULL, answer TEXT NOT NULL);" \
+  "CREATE INDEX question_call ON question (turn, call_id, session, tenant);"
+
 /* Version 1 is the history alone, 2 has the records, 3 the jobs, 4 the steps of turns and the limits of runs, 5 the
- * attempts, 6 the starts of tool calls, 7 the parts of messages, 8 the hashes of content, 9 nested turns. */
+ * attempts, 6 the starts of tool calls, 7 the parts of messages, 8 the hashes of content, 9 nested turns,
+ * 10 questions. */
 static const char *const upgrades[] = {RECORD_TABLES, JOB_TABLES, STEP_TABLES,    ATTEMPT_TABLES,
-                                       TOOL_TABLES,   PARTS,      CONTENT_TABLES, NESTED};
+                                       TOOL_TABLES,   PARTS,      CONTENT_TABLES, NESTED,
+                                       QUESTION_TABLES};
 
 const tp__sqlite_schema tp__sqlite_store_schema = {.noun = "a store of turnphase",
                                                    .application_id = 0x54704869, /* "TpHi" */
-                                                   .version = 9,
+                                                   .version = 10,
                                                    .sql = HISTORY_TABLES,
                                                    .upgrades = upgrades,
                                                    .grows_from_first = true,

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""turnphase run asks on the terminal: each case plays a conversation in which hook `asks` asks about every call, under
-a pseudo-terminal that is the command's controlling one, or without any."""
+"""turnphase run asks on the terminal, or in the data directory: each case plays a conversation in which hook `asks`
+asks about every call, under a pseudo-terminal that is the command's controlling one, or without any."""
+import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -107,8 +109,77 @@ def without_a_terminal_it_is_denied(directory):
     assert len(results(ran.stdout)) == 2, ran.stdout
 
 
+def begin_with_data(directory):
+    return subprocess.Popen(ARGUMENTS + ['--data', 'kept', '--ask', 'data'], cwd=directory, env=environment(directory),
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+
+
+def ask(directory, *words):
+    return subprocess.run([COMMAND, 'ask', *words], cwd=directory, env=environment(directory), capture_output=True,
+                          text=True, timeout=LIMIT_S)
+
+
+def questions(directory, count):
+    """@return the open ones, when there are so many that a call waits for."""
+    end = time.monotonic() + LIMIT_S
+    while time.monotonic() < end:
+        found = [json.loads(line) for line in ask(directory, 'list', 'kept', '--json').stdout.splitlines()]
+        if len([one for one in found if one['state'] == 'open']) == count:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f'not {count} questions')
+
+
+def another_process_answers(directory):
+    run = begin_with_data(directory)
+    first, second = questions(directory, 2)
+    assert first['arguments'] == {'query': 'tea'} and first['asked_by'] == 'asks', first
+    assert first['reason'] == 'a search', first
+    assert 'memory_search {"query":"tea"}' in ask(directory, 'list', 'kept').stdout
+    assert ask(directory, 'answer', 'kept', str(first['number']), 'allow', '--by', 'ann').returncode == 0
+    again = ask(directory, 'answer', 'kept', str(first['number']), 'deny')
+    assert again.returncode == 1 and 'answered before' in again.stderr, again
+    denied = ask(directory, 'answer', 'kept', str(second['number']), 'deny', '--by', 'bob', '--reason', 'not today')
+    assert denied.returncode == 0, denied
+    out, _ = run.communicate(timeout=LIMIT_S)
+    assert run.returncode == 0, out
+    assert sorted('denied' in line for line in results(out)) == [False, True], out
+    assert 'a person denied it by bob: not today' in out, out
+    assert ask(directory, 'list', 'kept').stdout == ''
+    kept = [json.loads(line) for line in ask(directory, 'list', 'kept', '--all', '--json').stdout.splitlines()]
+    assert [(one['state'], one['person']) for one in kept] == [('allowed', 'ann'), ('denied', 'bob')], kept
+
+
+def an_answer_survives_a_kill(directory):
+    with open(directory + '/talk.jsonl', 'w') as file:
+        file.write('{"session": "s", "turn": "t1", "user": "hi"}\n')
+    run = begin_with_data(directory)
+    asked = questions(directory, 2)
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    run.stdout.close()
+    assert ask(directory, 'answer', 'kept', str(asked[0]['number']), 'allow').returncode == 0
+    run = begin_with_data(directory)
+    left = questions(directory, 1)
+    assert left[0]['number'] == asked[1]['number'], (left, asked)
+    assert ask(directory, 'answer', 'kept', str(left[0]['number']), 'deny').returncode == 0
+    out, _ = run.communicate(timeout=LIMIT_S)
+    assert sorted('denied' in line for line in results(out)) == [False, True], out
+
+
+def wrong_words_are_refused(directory):
+    for words in [('list',), ('answer', 'kept', '1'), ('answer', 'kept', 'x', 'allow'),
+                  ('answer', 'kept', '1', 'maybe'), ('forget', 'kept')]:
+        assert ask(directory, *words).returncode == 2, words
+    assert ask(directory, 'list', 'nowhere').returncode == 74
+    without_data = subprocess.run(ARGUMENTS + ['--ask', 'data'], cwd=directory, env=environment(directory),
+                                  capture_output=True, text=True)
+    assert without_data.returncode == 2 and '--data' in without_data.stderr, without_data
+
+
 CASES = [yes_runs_one_call_and_no_denies_the_other, always_is_asked_once, another_word_is_asked_again,
-         what_a_terminal_would_obey_is_shown_as_its_number, without_a_terminal_it_is_denied]
+         what_a_terminal_would_obey_is_shown_as_its_number, without_a_terminal_it_is_denied,
+         another_process_answers, an_answer_survives_a_kill, wrong_words_are_refused]
 
 
 def main():

@@ -323,7 +323,8 @@ static bool one_session(void *ctx, const tp_history_session *session) {
   "PRAGMA application_id = 1416644713; PRAGMA user_version = 1;"
 
 /* What versions 7 to 3 added is taken away: the tables of the records are as they were. */
-#define BACK_TO_VERSION_8 "ALTER TABLE turn DROP COLUMN parent_turn; PRAGMA user_version = 8;"
+#define BACK_TO_VERSION_9 "DROP TABLE question; PRAGMA user_version = 9;"
+#define BACK_TO_VERSION_8 BACK_TO_VERSION_9 "ALTER TABLE turn DROP COLUMN parent_turn; PRAGMA user_version = 8;"
 #define BACK_TO_VERSION_7 \
   BACK_TO_VERSION_8 "DROP TABLE content; DROP TRIGGER entry_content_deleted; PRAGMA user_version = 7;"
 #define BACK_TO_VERSION_6 BACK_TO_VERSION_7 "ALTER TABLE message DROP COLUMN parts; PRAGMA user_version = 6;"
@@ -401,6 +402,10 @@ static void a_file_of_each_earlier_schema_is_upgraded_and_keeps_what_it_has(void
   read_schema(upgraded, sizeof upgraded);
   assert_string_equal(upgraded, fresh);
   sql("DELETE FROM job; UPDATE counter SET value = 0;" BACK_TO_VERSION_7);
+  assert_all_is_there();
+  read_schema(upgraded, sizeof upgraded);
+  assert_string_equal(upgraded, fresh);
+  sql("DELETE FROM job; UPDATE counter SET value = 0;" BACK_TO_VERSION_9);
   assert_all_is_there();
   read_schema(upgraded, sizeof upgraded);
   assert_string_equal(upgraded, fresh);
@@ -762,7 +767,7 @@ static void what_is_in_the_file_is_counted(void **state) {
   assert_int_equal(stats.runs, 2);
   assert_int_equal(stats.jobs_queued, 1);
   assert_int_equal(stats.jobs_running, 1);
-  assert_int_equal(stats.schema_version, 9);
+  assert_int_equal(stats.schema_version, 10);
   assert_true(stats.file_bytes >= 4096 && stats.free_bytes <= stats.file_bytes);
   assert_int_equal(tp_store_memory_new(NULL, NULL, &memory, NULL), TP_OK);
   assert_int_equal(tp_sqlite_store_stats_get(memory, &stats, NULL), TP_ERR_USAGE);

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The command ask: questions about tool calls that wait in a data directory, and their answers. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/common/data.h"
+#include "cli/common/exit_status.h"
+#include "cli/common/map.h"
+#include "cli/common/message.h"
+#include "cli/run/timeline.h"
+#include "turnphase/declared.h"
+#include "turnphase/sqlite.h"
+
+typedef struct listing {
+  const cli_arguments *arguments;
+  cli_output *output;
+  size_t shown;
+} listing;
+
+static const char *state_of(const tp_sqlite_question *q) {
+  if (q->state == TP_SQLITE_QUESTION_ALLOWED) return "allowed";
+  if (q->state == TP_SQLITE_QUESTION_DENIED) return "denied";
+  return q->is_waited_for ? "open" : "left"; /* by the process that asked */
+}
+
+static void write_question(tp_writer *writer, const void *source) {
+  const tp_sqlite_question *q = source;
+  cli_map p = {.writer = writer};
+  cli_map_add_int(&p, "number", (int64_t)q->number);
+  cli_map_add_string(&p, "state", state_of(q));
+  cli_map_add_text(&p, "tool", q->tool);
+  cli_map_add_value(&p, "arguments", q->arguments);
+  cli_map_add_text(&p, "asked_by", q->subscription);
+  cli_map_add_text(&p, "reason", q->reason);
+  cli_map_add_text(&p, "tenant", q->tenant);
+  cli_map_add_text(&p, "agent", q->agent);
+  cli_map_add_text(&p, "session", q->session);
+  cli_map_add_text(&p, "turn", q->turn);
+  cli_map_add_text(&p, "call_id", q->call_id);
+  cli_map_add_int(&p, "asked_unix_ms", q->asked_unix_ms);
+  cli_map_add_int(&p, "expires_unix_ms", q->expires_unix_ms);
+  if (q->answered_unix_ms) cli_map_add_int(&p, "answered_unix_ms", q->answered_unix_ms);
+  if (q->used_unix_ms) cli_map_add_int(&p, "used_unix_ms", q->used_unix_ms);
+  if (q->person.size) cli_map_add_text(&p, "person", q->person);
+  if (q->answer.size) cli_map_add_text(&p, "answer", q->answer);
+  cli_map_write(&p);
+}
+
+static void print_text(cli_output *output, const char *label, tp_text text) {
+  if (!text.size) return;
+  cli_print_string(output, label);
+  cli_print_cut(output, text, SIZE_MAX);
+}
+
+static void print_question(cli_output *output, const tp_sqlite_question *q) {
+  char time[40];
+  cli_printf(output, "%llu  %s  %-7s ", (unsigned long long)q->number, cli_data_time(q->asked_unix_ms, time),
+             state_of(q));
+  print_text(output, " ", q->tool);
+  cli_print_string(output, " ");
+  if (q->arguments.size) (void)!tp_json_encode(q->arguments, cli_print, output, NULL);
+  print_text(output, "  turn ", q->turn);
+  print_text(output, "  session ", q->session);
+  cli_print_string(output, "\n");
+  print_text(output, "    asked by ", q->subscription);
+  print_text(output, ": ", q->reason);
+  if (q->subscription.size) cli_print_string(output, "\n");
+  print_text(output, "    answered by ", q->person);
+  print_text(output, q->person.size ? ": " : "    answer: ", q->answer);
+  if (q->person.size || q->answer.size) cli_print_string(output, "\n");
+}
+
+static bool show(void *ctx, const tp_sqlite_question *question) {
+  listing *l = ctx;
+  l->shown++;
+  if (l->arguments->json) cli_data_print_json(l->output, write_question, question);
+  else print_question(l->output, question);
+  return !l->output->error;
+}
+
+static int list(const cli_arguments *arguments, const char *path, cli_output *output) {
+  listing l = {arguments, output, 0};
+  tp_fault fault = {0};
+  tp_status status = tp_sqlite_questions_list(path, !arguments->all, show, &l, &fault);
+  if (status != TP_OK) return cli_fault(path, status, &fault);
+  if (l.shown == 0) cli_error("no question %s in %s", arguments->all ? "is kept" : "is open", path);
+  return CLI_OK;
+}
+
+static int answer(const cli_arguments *arguments, const char *path) {
+  const char *word = arguments->operands[2], *verdict = arguments->operands[3];
+  char *end = NULL;
+  tp_fault fault = {0};
+  uint64_t number = word ? strtoull(word, &end, 10) : 0;
+  bool allows = verdict && strcmp(verdict, "allow") == 0;
+  if (!number || *end || !verdict || (!allows && strcmp(verdict, "deny") != 0)) {
+    cli_error("ask answer takes a data directory, the number of a question, and allow or deny");
+    return CLI_USAGE;
+  }
+  const tp_decision decision = {.struct_size = sizeof decision,
+                                .verdict = allows ? TP_VERDICT_ALLOW : TP_VERDICT_DENY,
+                                .reason = tp_text_of(arguments->reason),
+                                .person = tp_text_of(arguments->by)};
+  tp_status status = tp_sqlite_question_answer(path, number, &decision, &fault);
+  if (status == TP_OK) return CLI_OK;
+  int exit = cli_fault(path, status, &fault);
+  return status == TP_ERR_STALE || status == TP_ERR_NOT_FOUND ? CLI_NEGATIVE : exit;
+}
+
+int cli_ask_command(const cli_arguments *arguments, cli_output *output) {
+  const char *action = arguments->operand ? arguments->operand : "";
+  bool answers = strcmp(action, "answer") == 0;
+  if (!answers && (strcmp(action, "list") != 0 || arguments->operand_count != 2)) {
+    cli_error("ask takes list DIR, or answer DIR NUMBER allow|deny; see: turnphase ask --help");
+    return CLI_USAGE;
+  }
+  if (answers && arguments->operand_count != 4) {
+    cli_error("ask answer takes a data directory, the number of a question, and allow or deny");
+    return CLI_USAGE;
+  }
+  char *path = cli_data_path(arguments->operands[1], "turnphase.db");
+  int status = answers ? answer(arguments, path) : list(arguments, path, output);
+  free(path);
+  return status;
+}

@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Questions to people in the file of a store. Who puts one copies it into a list; a thread writes the row, answers what
+ * was answered before, and looks for answers while any call waits. Lock: the mutex, for the list of what was put and
+ * not yet written; what waits is the thread's. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "stores/sqlite/schema.h"
+#include "stores/sqlite/sqlite_store.h"
+#include "stores/sqlite/statement.h"
+
+enum { POLL_MS = 200, KEPT_DAYS = 7, REASON_BYTES_MAX = 4096 };
+
+/** A question that a call waits for, with its texts behind it. */
+typedef struct waiting {
+  struct waiting *next;
+  tp_token token;
+  int64_t number; /* of its row; 0: not written */
+  int64_t expires_ms;
+  tp_text tenant, agent, session, turn, tool, call_id, arguments, hash, subscription, reason;
+} waiting;
+
+struct tp_sqlite_questions {
+  /* never change after open */
+  char *path;
+  tp_log_fn log;
+  void *log_ctx;
+  uint32_t poll_ms;
+  pthread_t thread;
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  /* under mutex */
+  waiting *put;
+  bool ends;
+  /* the thread's */
+  sqlite3 *db;
+  waiting *open;
+  bool is_failing;
+};
+
+static int64_t now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- what is put ---- */
+
+static tp_text copy_text(char **at, tp_text text) {
+  char *copy = *at;
+  if (text.size) memcpy(copy, text.data, text.size);
+  *at += text.size;
+  return (tp_text){copy, text.size};
+}
+
+static waiting *copy_question(const tp_question *q) {
+  const tp_text texts[] = {q->ids[TP_ID_TENANT], q->ids[TP_ID_AGENT], q->ids[TP_ID_SESSION], q->ids[TP_ID_TURN],
+                           q->call->name,        q->call->id,         q->call->arguments,    q->arguments_hash,
+                           q->subscription,      q->reason};
+  size_t bytes = sizeof(waiting);
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) bytes += texts[i].size;
+  waiting *w = sqlite3_malloc64(bytes);
+  if (!w) return NULL;
+  *w = (waiting){.token = q->token, .expires_ms = q->expires_unix_ms};
+  tp_text *const to[] = {&w->tenant, &w->agent,     &w->session, &w->turn,         &w->tool,
+                         &w->call_id, &w->arguments, &w->hash,    &w->subscription, &w->reason};
+  char *at = (char *)(w + 1);
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) *to[i] = copy_text(&at, texts[i]);
+  return w;
+}
+
+void tp_sqlite_questions_put(void *questions, const tp_question *question) {
+  tp_sqlite_questions *box = questions;
+  waiting *w = copy_question(question);
+  if (!w) {
+    (void)!tp_token_abandon(question->token, NULL);
+    return;
+  }
+  pthread_mutex_lock(&box->mutex);
+  w->next = box->put;
+  box->put = w;
+  pthread_cond_signal(&box->changed);
+  pthread_mutex_unlock(&box->mutex);
+}
+
+/* ---- the rows ---- */
+
+#define SAME_CALL " turn = ?1 AND call_id = ?2 AND session = ?3 AND tenant = ?4 AND tool = ?5 AND hash = ?6"
+
+static int bind_call(sqlite3_stmt *statement, const waiting *w) {
+  const tp_text *texts[] = {&w->turn, &w->call_id, &w->session, &w->tenant, &w->tool, &w->hash};
+  int rc = SQLITE_OK;
+  for (int i = 0; i < 6 && rc == SQLITE_OK; i++) rc = tp__sqlite_bind_text(statement, i + 1, *texts[i]);
+  return rc;
+}
+
+/* The row of the same question that a process before asked, and of which no call has the answer. */
+static int find_row(sqlite3 *db, waiting *w) {
+  sqlite3_stmt *find;
+  int rc = sqlite3_prepare_v2(db, "SELECT number FROM question WHERE" SAME_CALL
+                                  " AND used_ms = 0 AND expires_ms > ?7 ORDER BY number DESC LIMIT 1", -1, &find, NULL);
+  if (rc == SQLITE_OK) rc = bind_call(find, w);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(find, 7, now_ms());
+  if (rc == SQLITE_OK) rc = sqlite3_step(find);
+  if (rc == SQLITE_ROW) w->number = sqlite3_column_int64(find, 0);
+  sqlite3_finalize(find);
+  return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static int insert_row(sqlite3 *db, waiting *w) {
+  sqlite3_stmt *insert;
+  const tp_text *more[] = {&w->agent, &w->subscription, &w->reason};
+  int rc = sqlite3_prepare_v2(
+      db, "INSERT INTO question (turn, call_id, session, tenant, tool, hash, agent, subscription, reason, arguments,"
+          " asked_ms, expires_ms, state, waits, answered_ms, used_ms, person, answer)"
+          " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 0, 1, 0, 0, '', '')", -1, &insert, NULL);
+  if (rc == SQLITE_OK) rc = bind_call(insert, w);
+  for (int i = 0; i < 3 && rc == SQLITE_OK; i++) rc = tp__sqlite_bind_text(insert, 7 + i, *more[i]);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_blob(insert, 10, w->arguments);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(insert, 11, now_ms());
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(insert, 12, w->expires_ms);
+  if (rc == SQLITE_OK) rc = sqlite3_step(insert);
+  sqlite3_finalize(insert);
+  if (rc != SQLITE_DONE) return rc;
+  w->number = sqlite3_last_insert_rowid(db);
+  return SQLITE_OK;
+}
+
+static int update(sqlite3 *db, const char *sql, int64_t number, int64_t other) {
+  sqlite3_stmt *statement;
+  int rc = sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(statement, 1, number);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(statement, 2, other);
+  if (rc == SQLITE_OK) rc = sqlite3_step(statement);
+  sqlite3_finalize(statement);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static int end_transaction(sqlite3 *db, int rc) {
+  if (rc == SQLITE_OK) rc = tp__sqlite_end(db);
+  if (rc != SQLITE_OK) (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+  return rc;
+}
+
+static int write_row(sqlite3 *db, waiting *w) {
+  int rc = tp__sqlite_begin(db);
+  if (rc == SQLITE_OK) rc = find_row(db, w);
+  if (rc == SQLITE_OK && w->number)
+    rc = update(db, "UPDATE question SET waits = 1, expires_ms = ?2 WHERE number = ?1", w->number, w->expires_ms);
+  else if (rc == SQLITE_OK) rc = insert_row(db, w);
+  return end_transaction(db, rc);
+}
+
+/* ---- the thread ---- */
+
+static void note(tp_sqlite_questions *box, const char *doing, int rc) {
+  tp_fault fault = {0};
+  tp_status status = tp__sqlite_fail(box->db, box->path, doing, rc, &fault);
+  bool first = !box->is_failing;
+  box->is_failing = true;
+  if (!first || !box->log) return;
+  const tp_log_record record = {.struct_size = sizeof record,
+                                .level = TP_LOG_ERROR,
+                                .status = status,
+                                .unix_ms = now_ms(),
+                                .message = fault.message};
+  box->log(box->log_ctx, &record);
+}
+
+/* The call gets the answer in the row, where that has one. The answer counts as used before the call has it: it is
+ * never given twice. @return whether it was asked for the last time. */
+static bool deliver(tp_sqlite_questions *box, const waiting *w) {
+  sqlite3_stmt *row;
+  bool over = false;
+  tp_decision decision = {.struct_size = sizeof decision, .arguments_hash = w->hash};
+  static const char sql[] = "SELECT state, person, answer FROM question WHERE number = ?1 AND state <> 0";
+  int rc = sqlite3_prepare_v2(box->db, sql, -1, &row, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(row, 1, w->number);
+  if (rc == SQLITE_OK) rc = sqlite3_step(row);
+  if (rc == SQLITE_ROW) {
+    bool allowed = sqlite3_column_int(row, 0) == TP_SQLITE_QUESTION_ALLOWED;
+    decision.verdict = allowed ? TP_VERDICT_ALLOW : TP_VERDICT_DENY;
+    decision.person = tp__sqlite_column(row, 1);
+    decision.reason = tp__sqlite_column(row, 2);
+    rc = update(box->db, "UPDATE question SET used_ms = ?2, waits = 0, arguments = x'' WHERE number = ?1", w->number,
+                now_ms());
+    if (rc == SQLITE_OK) {
+      (void)!tp_question_answer(w->token, &decision, NULL); /* else the call is over */
+      over = true;
+    }
+  }
+  sqlite3_finalize(row);
+  if (rc != SQLITE_OK && rc != SQLITE_DONE) note(box, "read an answer", rc);
+  else box->is_failing = false;
+  return over;
+}
+
+/* Nobody waits for it any more. The row stays open for the turn that asks again, until it expires. */
+static void leave(tp_sqlite_questions *box, const waiting *w) {
+  int rc = update(box->db, "UPDATE question SET waits = 0 WHERE number = ?1 AND used_ms = ?2", w->number, 0);
+  if (rc != SQLITE_OK) note(box, "leave a question", rc);
+}
+
+static void look(tp_sqlite_questions *box) {
+  for (waiting **at = &box->open; *at;) {
+    waiting *w = *at;
+    bool is_open = tp_token_open(w->token), over = !is_open || deliver(box, w);
+    if (!is_open) leave(box, w);
+    if (over) {
+      *at = w->next;
+      sqlite3_free(w);
+    } else {
+      at = &w->next;
+    }
+  }
+}
+
+/* One that cannot be written is given up: the call is denied. */
+static void take(tp_sqlite_questions *box, waiting *list) {
+  while (list) {
+    waiting *w = list;
+    list = w->next;
+    int rc = write_row(box->db, w);
+    if (rc == SQLITE_OK) {
+      w->next = box->open;
+      box->open = w;
+      continue;
+    }
+    note(box, "write a question", rc);
+    (void)!tp_token_abandon(w->token, NULL);
+    sqlite3_free(w);
+  }
+}
+
+static void wait_locked(tp_sqlite_questions *box) {
+  struct timespec until;
+  if (!box->open) {
+    pthread_cond_wait(&box->changed, &box->mutex);
+    return;
+  }
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  int64_t ns = until.tv_nsec + (int64_t)box->poll_ms * 1000000;
+  until.tv_sec += (time_t)(ns / 1000000000);
+  until.tv_nsec = (long)(ns % 1000000000);
+  pthread_cond_timedwait(&box->changed, &box->mutex, &until);
+}
+
+static void *run(void *ctx) {
+  tp_sqlite_questions *box = ctx;
+  pthread_mutex_lock(&box->mutex);
+  for (;;) {
+    waiting *list = box->put;
+    box->put = NULL;
+    bool ends = box->ends;
+    pthread_mutex_unlock(&box->mutex);
+    take(box, list);
+    look(box);
+    if (ends) return NULL;
+    pthread_mutex_lock(&box->mutex);
+    if (!box->put && !box->ends) wait_locked(box);
+  }
+}
+
+/* ---- life ---- */
+
+/* Signals are the host's: none is delivered to our thread. */
+static int start_thread(tp_sqlite_questions *box) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int error = pthread_create(&box->thread, NULL, run, box);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return error;
+}
+
+static bool init_locks(tp_sqlite_questions *box) {
+  pthread_condattr_t attributes;
+  if (pthread_mutex_init(&box->mutex, NULL) != 0) return false;
+  if (pthread_condattr_init(&attributes) == 0) {
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    int error = pthread_cond_init(&box->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    if (!error) return true;
+  }
+  pthread_mutex_destroy(&box->mutex);
+  return false;
+}
+
+static void free_box(tp_sqlite_questions *box) {
+  sqlite3_close(box->db);
+  sqlite3_free(box->path);
+  sqlite3_free(box);
+}
+
+static int forget_old(sqlite3 *db) {
+  return update(db, "DELETE FROM question WHERE expires_ms < ?2 OR number = ?1", 0,
+                now_ms() - (int64_t)KEPT_DAYS * 86400000);
+}
+
+static tp_status start(tp_sqlite_questions *box, tp_fault *fault) {
+  tp_status status = tp__sqlite_open(box->path, &tp__sqlite_store_schema, &box->db, fault);
+  int rc = status == TP_OK ? forget_old(box->db) : SQLITE_OK;
+  if (rc != SQLITE_OK) return tp__sqlite_fail(box->db, box->path, "delete old questions", rc, fault);
+  if (status != TP_OK) return status;
+  if (!init_locks(box)) return tp__sqlite_refuse(fault, TP_ERR_NO_MEMORY, box->path, "no memory for questions");
+  if (start_thread(box) == 0) return TP_OK;
+  pthread_cond_destroy(&box->changed);
+  pthread_mutex_destroy(&box->mutex);
+  return tp__sqlite_refuse(fault, TP_ERR_NO_THREAD, box->path, "%s: no thread for questions", box->path);
+}
+
+tp_status tp_sqlite_questions_open(const tp_sqlite_questions_options *theirs, tp_sqlite_questions **ret_questions,
+                                   tp_fault *fault) {
+  tp_sqlite_questions_options options = {.struct_size = 0};
+  if (!theirs || !ret_questions)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_questions_options and ret_questions are required");
+  tp_status status = tp__sqlite_read(&options, sizeof options, theirs, "tp_sqlite_questions_options", fault);
+  if (status != TP_OK) return status;
+  if (!options.path || !*options.path)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_questions_options.path is required");
+  if (options.reserved_)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_questions_options.reserved_ must be zero");
+  tp_sqlite_questions *box = sqlite3_malloc64(sizeof *box);
+  if (!box) return tp__sqlite_refuse(fault, TP_ERR_NO_MEMORY, options.path, "no memory for questions");
+  *box = (tp_sqlite_questions){.path = sqlite3_mprintf("%s", options.path),
+                               .log = options.log,
+                               .log_ctx = options.log_ctx,
+                               .poll_ms = options.poll_ms ? options.poll_ms : POLL_MS};
+  status = box->path ? start(box, fault)
+                     : tp__sqlite_refuse(fault, TP_ERR_NO_MEMORY, options.path, "no memory for questions");
+  if (status == TP_OK) *ret_questions = box;
+  else free_box(box);
+  return status;
+}
+
+void tp_sqlite_questions_close(tp_sqlite_questions *box) {
+  if (!box) return;
+  pthread_mutex_lock(&box->mutex);
+  box->ends = true;
+  pthread_cond_signal(&box->changed);
+  pthread_mutex_unlock(&box->mutex);
+  pthread_join(box->thread, NULL);
+  while (box->open) {
+    waiting *w = box->open;
+    box->open = w->next;
+    leave(box, w);
+    (void)!tp_token_abandon(w->token, NULL);
+    sqlite3_free(w);
+  }
+  pthread_cond_destroy(&box->changed);
+  pthread_mutex_destroy(&box->mutex);
+  free_box(box);
+}
+
+/* ---- another process ---- */
+
+static bool show(sqlite3_stmt *row, tp_sqlite_question_fn each, void *ctx) {
+  const tp_sqlite_question question = {.struct_size = sizeof question,
+                                       .number = (uint64_t)sqlite3_column_int64(row, 0),
+                                       .state = (tp_sqlite_question_state)sqlite3_column_int(row, 1),
+                                       .is_waited_for = (uint32_t)sqlite3_column_int(row, 2),
+                                       .asked_unix_ms = sqlite3_column_int64(row, 3),
+                                       .expires_unix_ms = sqlite3_column_int64(row, 4),
+                                       .answered_unix_ms = sqlite3_column_int64(row, 5),
+                                       .used_unix_ms = sqlite3_column_int64(row, 6),
+                                       .tenant = tp__sqlite_column(row, 7),
+                                       .agent = tp__sqlite_column(row, 8),
+                                       .session = tp__sqlite_column(row, 9),
+                                       .turn = tp__sqlite_column(row, 10),
+                                       .tool = tp__sqlite_column(row, 11),
+                                       .call_id = tp__sqlite_column(row, 12),
+                                       .arguments = tp__sqlite_column(row, 13),
+                                       .arguments_hash = tp__sqlite_column(row, 14),
+                                       .subscription = tp__sqlite_column(row, 15),
+                                       .reason = tp__sqlite_column(row, 16),
+                                       .person = tp__sqlite_column(row, 17),
+                                       .answer = tp__sqlite_column(row, 18)};
+  return each(ctx, &question);
+}
+
+tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_sqlite_question_fn each, void *ctx,
+                                   tp_fault *fault) {
+  sqlite3 *db = NULL;
+  sqlite3_stmt *rows = NULL;
+  if (!path || !each) return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "a path and a callback are required");
+  tp_status status = tp__sqlite_open_read_only(path, &db, fault);
+  if (status != TP_OK) return status;
+  static const char sql[] =
+      "SELECT number, state, waits, asked_ms, expires_ms, answered_ms, used_ms, tenant, agent, session, turn, tool,"
+      " call_id, arguments, hash, subscription, reason, person, answer"
+      " FROM question WHERE ?1 = 0 OR (state = 0 AND expires_ms > ?2) ORDER BY number";
+  int rc = sqlite3_prepare_v2(db, sql, -1, &rows, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(rows, 1, open_only);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(rows, 2, now_ms());
+  bool goes_on = true;
+  while (goes_on && rc == SQLITE_OK && (rc = sqlite3_step(rows)) == SQLITE_ROW) {
+    goes_on = show(rows, each, ctx);
+    rc = SQLITE_OK;
+  }
+  sqlite3_finalize(rows);
+  if (rc != SQLITE_OK && rc != SQLITE_DONE) status = tp__sqlite_fail(db, path, "read questions", rc, fault);
+  sqlite3_close(db);
+  return status;
+}
+
+static tp_status check_text(tp_text text, size_t bytes_max, const char *field, tp_fault *fault) {
+  if (text.size > bytes_max)
+    return tp__sqlite_refuse(fault, TP_ERR_TOO_LARGE, NULL, "tp_decision.%s has %zu bytes, more than %zu", field,
+                             text.size, bytes_max);
+  if (!tp_utf8_valid(text, NULL))
+    return tp__sqlite_refuse(fault, TP_ERR_UTF8, NULL, "tp_decision.%s is not UTF-8", field);
+  return TP_OK;
+}
+
+static tp_status read_decision(const tp_decision *theirs, tp_decision *decision, tp_fault *fault) {
+  if (!theirs) return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "an answer needs a tp_decision");
+  tp_status status = tp__sqlite_read(decision, sizeof *decision, theirs, "tp_decision", fault);
+  if (status != TP_OK) return status;
+  if ((decision->verdict != TP_VERDICT_ALLOW && decision->verdict != TP_VERDICT_DENY) || decision->reserved_)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
+                             "tp_decision.verdict must be allow or deny, and reserved_ zero");
+  status = check_text(decision->reason, REASON_BYTES_MAX, "reason", fault);
+  return status == TP_OK ? check_text(decision->person, TP_ID_BYTES_MAX, "person", fault) : status;
+}
+
+static int write_answer(sqlite3 *db, int64_t number, const tp_decision *d, int *ret_changed) {
+  sqlite3_stmt *write;
+  bool allowed = d->verdict == TP_VERDICT_ALLOW;
+  const int64_t values[] = {number, allowed ? TP_SQLITE_QUESTION_ALLOWED : TP_SQLITE_QUESTION_DENIED, now_ms()};
+  int rc = sqlite3_prepare_v2(db, "UPDATE question SET state = ?2, answered_ms = ?3, person = ?4, answer = ?5"
+                                  " WHERE number = ?1 AND state = 0 AND expires_ms > ?3 AND (?6 = '' OR hash = ?6)", -1,
+                              &write, NULL);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(write, values, 3);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(write, 4, d->person);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(write, 5, d->reason);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(write, 6, d->arguments_hash);
+  if (rc == SQLITE_OK) rc = sqlite3_step(write);
+  *ret_changed = rc == SQLITE_DONE ? sqlite3_changes(db) : 0;
+  sqlite3_finalize(write);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static tp_status why_not(sqlite3 *db, const char *path, uint64_t number, tp_fault *fault) {
+  sqlite3_stmt *row;
+  bool there = false, answered = false, expired = false;
+  static const char sql[] = "SELECT state <> 0, expires_ms <= ?2 FROM question WHERE number = ?1";
+  int rc = sqlite3_prepare_v2(db, sql, -1, &row, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(row, 1, (int64_t)number);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(row, 2, now_ms());
+  if (rc == SQLITE_OK) rc = sqlite3_step(row);
+  if (rc == SQLITE_ROW) {
+    there = true;
+    answered = sqlite3_column_int(row, 0) != 0;
+    expired = sqlite3_column_int(row, 1) != 0;
+  }
+  sqlite3_finalize(row);
+  if (rc != SQLITE_ROW && rc != SQLITE_DONE) return tp__sqlite_fail(db, path, "read a question", rc, fault);
+  if (!there)
+    return tp__sqlite_refuse(fault, TP_ERR_NOT_FOUND, path, "there is no question %llu in %s",
+                             (unsigned long long)number, path);
+  return tp__sqlite_refuse(fault, TP_ERR_STALE, path, "question %llu %s", (unsigned long long)number,
+                           answered  ? "was answered before"
+                           : expired ? "has expired: its call was denied"
+                                     : "was asked with other arguments");
+}
+
+tp_status tp_sqlite_question_answer(const char *path, uint64_t number, const tp_decision *theirs, tp_fault *fault) {
+  tp_decision decision = {.struct_size = 0};
+  sqlite3 *db = NULL;
+  int changed = 0;
+  if (!path) return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "a path is required");
+  tp_status status = read_decision(theirs, &decision, fault);
+  if (status == TP_OK) status = tp__sqlite_open_read_only(path, &db, fault); /* it is a store, and there */
+  sqlite3_close(db);
+  if (status == TP_OK) status = tp__sqlite_open(path, &tp__sqlite_store_schema, &db, fault);
+  if (status != TP_OK) return status;
+  int rc = write_answer(db, (int64_t)number, &decision, &changed);
+  if (rc != SQLITE_OK) status = tp__sqlite_fail(db, path, "write an answer", rc, fault);
+  else if (changed == 0) status = why_not(db, path, number, fault);
+  sqlite3_close(db);
+  return status;
+}
