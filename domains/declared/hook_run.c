@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_run.c: the handler of a declared hook. A program is started and the attempt deferred, so that no thread waits
- * for it; the thread of the process loop completes the token. */
+ * hook_run.c: the handler of a declared hook. What runs a program is deferred (hook_job.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,9 +9,8 @@
 #include <unistd.h>
 
 #include "domains/declared/glob.h"
+#include "domains/declared/hook_job.h"
 #include "domains/declared/hook_worker.h"
-
-enum { ERRORS_MAX = 64 << 10, OUTPUT_MAX = 1 << 20, BEHIND_DEADLINE_MS = 200, DEFAULT_LIMIT_MS = 30000 };
 
 /* ---- match ---- */
 
@@ -155,145 +153,27 @@ static tp_status context_line(const tp__hook *hook, const tp_call *call, struct 
 
 /* ---- programs ---- */
 
-/* One program of one attempt. It has up to three references: the starter's; the deferral's, until the token is
- * completed or the runtime is freed; and that of the running program, which may outlive both. */
-struct job {
-  const tp__hook *hook;
-  tp_token token;
-  tp__asked asked; /* its texts lie behind the job */
-  struct tp__line input; /* for on_program; empty without one */
-  pthread_mutex_t mutex;
-  /* under mutex */
-  uint64_t process; /* 0: not started yet */
-  bool is_cancelled;
-  int references;
-};
-
-static void job_unref(struct job *job) {
-  pthread_mutex_lock(&job->mutex);
-  int left = --job->references;
-  pthread_mutex_unlock(&job->mutex);
-  if (left > 0) return;
-  tp_hooks *hooks = job->hook->hooks;
-  pthread_mutex_destroy(&job->mutex);
-  free(job->input.bytes);
-  free(job);
-  tp__hooks_unref(hooks);
-}
-
-static void job_ref(struct job *job) {
-  pthread_mutex_lock(&job->mutex);
-  job->references++;
-  pthread_mutex_unlock(&job->mutex);
-}
-
-static void job_destroy(void *ctx) { job_unref(ctx); }
-
-static void job_cancel(void *ctx) {
-  struct job *job = ctx;
-  pthread_mutex_lock(&job->mutex);
-  job->is_cancelled = true;
-  uint64_t process = job->process;
-  pthread_mutex_unlock(&job->mutex);
-  if (process != 0) tp_process_cancel(job->hook->hooks->loop, process);
-}
-
-static void tell(const struct job *job, const tp_process_result *result, const tp_outcome *outcome) {
-  tp_hook_program program = {.struct_size = sizeof program,
-                             .hook = job->hook->id,
-                             .arguments = job->hook->arguments,
-                             .input = {job->input.bytes, job->input.size},
-                             .output = result->output,
-                             .errors = result->errors,
-                             .outcome = outcome,
-                             .end = result->end,
-                             .exit_code = result->exit_code,
-                             .signal = result->signal,
-                             .duration_ms = result->duration_ms};
-  tp__hooks_tell(job->hook->hooks, &program);
-}
-
-static void program_ended(void *ctx, const tp_process_result *result) {
-  struct job *job = ctx;
-  tp__hooks_note_loop(job->hook->hooks);
+static void script_ended(tp__job *job, const tp_process_result *result) {
   tp__judged *judged = malloc(sizeof *judged);
   if (!judged) {
     tp_outcome outcome = {.struct_size = sizeof outcome, .kind = TP_ANSWER_FAILED, .reason = "no memory to judge it"};
     (void)!tp_token_complete(job->token, &outcome);
-    job_unref(job);
     return;
   }
   tp__hook_judge(job->hook, &job->asked, result, judged);
-  tell(job, result, &judged->outcome);
+  tp__job_tell(job, result, &judged->outcome);
   (void)!tp_token_complete(job->token, &judged->outcome); /* stale: the attempt was given up meanwhile */
   tp__judged_fini(judged);
   free(judged);
-  job_unref(job);
 }
 
-bool tp__hook_same_file(const struct stat *one, const struct stat *other) {
-  return one->st_ino == other->st_ino && one->st_dev == other->st_dev && one->st_size == other->st_size &&
-         one->st_mtim.tv_sec == other->st_mtim.tv_sec && one->st_mtim.tv_nsec == other->st_mtim.tv_nsec &&
-         one->st_ctim.tv_sec == other->st_ctim.tv_sec && one->st_ctim.tv_nsec == other->st_ctim.tv_nsec;
-}
-
-const char tp__hook_changed[] = "the program is not what was trusted: read the directory again and trust it";
-
-bool tp__hook_is_as_it_was(const tp__hook *hook) {
-  for (size_t i = 0; i < hook->name_count; i++) {
-    const tp__hook_program *program = &hook->programs[i];
-    struct stat now;
-    if (!program->exists || stat(hook->names[i], &now) != 0) continue; /* starting it will say so */
-    if (!tp__hook_same_file(&now, &program->stat)) return false;
-  }
-  return true;
-}
-
-static void complete_unstarted(const struct job *job, const char *reason, int32_t system_error) {
+static void script_unstarted(const tp__job *job, const char *reason, int32_t system_error) {
   tp_outcome outcome = {.struct_size = sizeof outcome,
                         .kind = TP_ANSWER_FAILED,
                         .why = TP_REASON_CANNOT_START,
                         .code = (uint32_t)system_error,
                         .reason = reason};
   (void)!tp_token_complete(job->token, &outcome);
-}
-
-/* The attempt's own deadline is the engine's, which cancels; the process's lies behind it, for a runtime that is gone.
- */
-static uint32_t process_limit_ms(const tp_call *call) {
-  int64_t left_ms = tp_call_time_left_ms(call);
-  if (left_ms > TP__HOOK_LIMIT_MS_MAX) left_ms = DEFAULT_LIMIT_MS;
-  return (uint32_t)left_ms + BEHIND_DEADLINE_MS;
-}
-
-static void start_program(struct job *job, const tp_call *call, const struct tp__line *line) {
-  const tp__hook *hook = job->hook;
-  if (!tp__hook_is_as_it_was(hook)) {
-    complete_unstarted(job, tp__hook_changed, 0);
-    return;
-  }
-  tp_process_options options = {.struct_size = sizeof options,
-                                .arguments = hook->started,
-                                .environment = hook->environment[0] ? hook->environment : hook->hooks->environment,
-                                .directory = hook->hooks->root,
-                                .input = {line->bytes, line->size},
-                                .limit_ms = process_limit_ms(call),
-                                .output_max = OUTPUT_MAX,
-                                .errors_max = ERRORS_MAX};
-  uint64_t process = 0;
-  tp_fault fault = {0};
-  job_ref(job);
-  tp_status status = tp_process_start(hook->hooks->loop, &options, program_ended, job, &process, &fault);
-  if (status != TP_OK) {
-    complete_unstarted(job, fault.message, fault.system_error);
-    job_unref(job);
-    return;
-  }
-  pthread_mutex_lock(&job->mutex);
-  job->process = process;
-  bool is_cancelled = job->is_cancelled;
-  pthread_mutex_unlock(&job->mutex);
-  if (is_cancelled) tp_process_cancel(hook->hooks->loop, process);
 }
 
 /* What the answer of a hook that rewrites is read with, when the call is gone. Arguments that could not be decoded are
@@ -308,48 +188,20 @@ static tp__asked asked_of(const tp__hook *hook, const tp_call *call) {
   return asked;
 }
 
-static tp_text put_behind(char **at, tp_text text) {
-  tp_text copy = {*at, text.size};
-  if (text.size > 0) memcpy(*at, text.data, text.size);
-  *at += text.size;
-  return copy;
-}
-
-static struct job *job_new(const tp__hook *hook, const tp_call *call) {
-  tp__asked asked = asked_of(hook, call);
-  struct job *job = calloc(1, sizeof *job + asked.tool.size + asked.arguments.size);
-  if (!job) return NULL;
-  char *behind = (char *)(job + 1);
-  asked.tool = put_behind(&behind, asked.tool);
-  asked.arguments = put_behind(&behind, asked.arguments);
-  if (pthread_mutex_init(&job->mutex, NULL) != 0) {
-    free(job);
-    return NULL;
-  }
-  job->hook = hook;
-  job->references = 2;
-  job->asked = asked;
-  tp__hooks_ref(hook->hooks);
-  return job;
-}
-
 static tp_answer run_script(const tp__hook *hook, tp_call *call) {
+  static const tp__job_kind script = {script_ended, script_unstarted};
   struct tp__line line;
   tp_status status = context_line(hook, call, &line);
   if (status != TP_OK) return tp_call_fail(call, (uint32_t)status, "the context could not be written as JSON");
-  struct job *job = job_new(hook, call);
+  tp__asked asked = asked_of(hook, call);
+  tp__job *job = tp__job_new(&script, hook, &asked);
   if (!job) {
     free(line.bytes);
     return tp_call_fail(call, TP_ERR_NO_MEMORY, "no memory for the program");
   }
-  tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = job_cancel, .destroy = job_destroy, .ctx = job};
+  tp_deferral deferral = tp__job_deferral(job);
   tp_answer answer = tp_call_defer(call, &deferral, &job->token);
-  bool kept = tp__hooks_watched(hook->hooks);
-  if (kept) job->input = line;
-  if (job->token.bits != 0) start_program(job, call, &line);
-  else job_unref(job);
-  job_unref(job);
-  if (!kept) free(line.bytes);
+  tp__job_start(job, line, tp_call_time_left_ms(call));
   return answer;
 }
 

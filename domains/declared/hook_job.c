@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hook_job.c: starts and cancels programs, and counts who needs one. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "domains/declared/hook_job.h"
+
+enum { ERRORS_MAX = 64 << 10, OUTPUT_MAX = 1 << 20, BEHIND_DEADLINE_MS = 200, DEFAULT_LIMIT_MS = 30000 };
+
+/* ---- its life ---- */
+
+static tp_text put_behind(char **at, tp_text text) {
+  tp_text copy = {*at, text.size};
+  if (text.size > 0) memcpy(*at, text.data, text.size);
+  *at += text.size;
+  return copy;
+}
+
+tp__job *tp__job_new(const tp__job_kind *kind, const tp__hook *hook, const tp__asked *asked) {
+  size_t behind_size = asked ? asked->tool.size + asked->arguments.size : 0;
+  tp__job *job = calloc(1, sizeof *job + behind_size);
+  if (!job || pthread_mutex_init(&job->mutex, NULL) != 0) {
+    free(job);
+    return NULL;
+  }
+  char *behind = (char *)(job + 1);
+  if (asked) {
+    job->asked = *asked;
+    job->asked.tool = put_behind(&behind, asked->tool);
+    job->asked.arguments = put_behind(&behind, asked->arguments);
+  }
+  job->kind = kind;
+  job->hook = hook;
+  job->references = 2;
+  tp__hooks_ref(hook->hooks);
+  return job;
+}
+
+static void job_unref(tp__job *job) {
+  pthread_mutex_lock(&job->mutex);
+  int left = --job->references;
+  pthread_mutex_unlock(&job->mutex);
+  if (left > 0) return;
+  tp_hooks *hooks = job->hook->hooks;
+  pthread_mutex_destroy(&job->mutex);
+  free(job->input.bytes);
+  free(job);
+  tp__hooks_unref(hooks);
+}
+
+static void job_ref(tp__job *job) {
+  pthread_mutex_lock(&job->mutex);
+  job->references++;
+  pthread_mutex_unlock(&job->mutex);
+}
+
+static void job_destroy(void *ctx) { job_unref(ctx); }
+
+static void job_cancel(void *ctx) {
+  tp__job *job = ctx;
+  pthread_mutex_lock(&job->mutex);
+  job->is_cancelled = true;
+  uint64_t process = job->process;
+  pthread_mutex_unlock(&job->mutex);
+  if (process != 0) tp_process_cancel(job->hook->hooks->loop, process);
+}
+
+tp_deferral tp__job_deferral(tp__job *job) {
+  return (tp_deferral){
+      .struct_size = sizeof(tp_deferral), .cancel = job_cancel, .destroy = job_destroy, .ctx = job};
+}
+
+/* ---- its program ---- */
+
+void tp__job_tell(const tp__job *job, const tp_process_result *result, const tp_outcome *outcome) {
+  tp_hook_program program = {.struct_size = sizeof program,
+                             .hook = job->hook->id,
+                             .arguments = job->hook->arguments,
+                             .input = {job->input.bytes, job->input.size},
+                             .output = result->output,
+                             .errors = result->errors,
+                             .outcome = outcome,
+                             .end = result->end,
+                             .exit_code = result->exit_code,
+                             .signal = result->signal,
+                             .duration_ms = result->duration_ms};
+  tp__hooks_tell(job->hook->hooks, &program);
+}
+
+static void program_ended(void *ctx, const tp_process_result *result) {
+  tp__job *job = ctx;
+  tp__hooks_note_loop(job->hook->hooks);
+  job->kind->ended(job, result);
+  job_unref(job);
+}
+
+bool tp__hook_same_file(const struct stat *one, const struct stat *other) {
+  return one->st_ino == other->st_ino && one->st_dev == other->st_dev && one->st_size == other->st_size &&
+         one->st_mtim.tv_sec == other->st_mtim.tv_sec && one->st_mtim.tv_nsec == other->st_mtim.tv_nsec &&
+         one->st_ctim.tv_sec == other->st_ctim.tv_sec && one->st_ctim.tv_nsec == other->st_ctim.tv_nsec;
+}
+
+const char tp__hook_changed[] = "the program is not what was trusted: read the directory again and trust it";
+
+bool tp__hook_is_as_it_was(const tp__hook *hook) {
+  for (size_t i = 0; i < hook->name_count; i++) {
+    const tp__hook_program *program = &hook->programs[i];
+    struct stat now;
+    if (!program->exists || stat(hook->names[i], &now) != 0) continue; /* starting it will say so */
+    if (!tp__hook_same_file(&now, &program->stat)) return false;
+  }
+  return true;
+}
+
+/* The attempt's own deadline is the engine's, which cancels; the process's lies behind it, for a runtime that is gone.
+ */
+static uint32_t process_limit_ms(int64_t left_ms) {
+  if (left_ms > TP__HOOK_LIMIT_MS_MAX) left_ms = DEFAULT_LIMIT_MS;
+  return (uint32_t)left_ms + BEHIND_DEADLINE_MS;
+}
+
+static void start_program(tp__job *job, const struct tp__line *line, int64_t left_ms) {
+  const tp__hook *hook = job->hook;
+  if (!tp__hook_is_as_it_was(hook)) {
+    job->kind->unstarted(job, tp__hook_changed, 0);
+    return;
+  }
+  tp_process_options options = {.struct_size = sizeof options,
+                                .arguments = hook->started,
+                                .environment = hook->environment[0] ? hook->environment : hook->hooks->environment,
+                                .directory = hook->hooks->root,
+                                .input = {line->bytes, line->size},
+                                .limit_ms = process_limit_ms(left_ms),
+                                .output_max = OUTPUT_MAX,
+                                .errors_max = ERRORS_MAX};
+  uint64_t process = 0;
+  tp_fault fault = {0};
+  job_ref(job);
+  tp_status status = tp_process_start(hook->hooks->loop, &options, program_ended, job, &process, &fault);
+  if (status != TP_OK) {
+    job->kind->unstarted(job, fault.message, fault.system_error);
+    job_unref(job);
+    return;
+  }
+  pthread_mutex_lock(&job->mutex);
+  job->process = process;
+  bool is_cancelled = job->is_cancelled;
+  pthread_mutex_unlock(&job->mutex);
+  if (is_cancelled) tp_process_cancel(hook->hooks->loop, process);
+}
+
+void tp__job_start(tp__job *job, struct tp__line line, int64_t left_ms) {
+  bool kept = tp__hooks_watched(job->hook->hooks);
+  if (kept) job->input = line;
+  if (job->token.bits != 0) start_program(job, &line, left_ms);
+  else job_unref(job);
+  job_unref(job);
+  if (!kept) free(line.bytes);
+}
