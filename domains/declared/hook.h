@@ -31,8 +31,12 @@ typedef enum tp__hook_kind {
   TP__HOOK_SAVE_JSON = 3,
   TP__HOOK_WORKER = 4,
   TP__HOOK_APPROVE = 5,
-  TP__HOOK_WEBHOOK = 6
+  TP__HOOK_WEBHOOK = 6,
+  TP__HOOK_TOOL = 7
 } tp__hook_kind;
+
+/** A tool that is a program (hook_tool.h). */
+typedef struct tp__hook_tool tp__hook_tool;
 
 /** A program that stays (hook_worker.h). */
 typedef struct tp__worker tp__worker;
@@ -68,6 +72,7 @@ typedef struct tp__hook {
   tp__hook_kind kind;
   bool is_msgpack;    /* of a worker: its frames; else JSON Lines */
   tp__worker *worker; /* made at the commit */
+  tp__hook_tool *tool; /* of the kind that brings one */
   uint32_t phase;
   const tp_phase *row; /* own_row: a program may outlive the runtime */
   tp_phase own_row;

@@ -8,12 +8,15 @@
 #include <unistd.h>
 
 #include "domains/declared/glob.h"
-#include "domains/declared/hook.h"
+#include "domains/declared/hook_tool.h"
 #include "domains/declared/yaml_items.h"
 
 #define KEYS \
   "id, event_type, event, enabled, blocking, summary, priority, after, before, requires, match, handler, failure, " \
   "verdict, effects, protocol, tools, plugin_root, rewrite"
+#define TOOL_KEYS \
+  "kind, name, enabled, summary, description, schema, command, timeout_ms, result_bytes_max, idempotent, " \
+  "max_concurrent, reads, writes, sandbox"
 #define MATCH_KEYS "ability_scope, min_duration_ms, only_if_changed_paths, agent, mode, matcher"
 #define HANDLER_KEYS "kind, command, path, timeout_ms, frames, sandbox, question, url, headers"
 
@@ -119,6 +122,14 @@ static tp_status find_rewritten(struct reader *reader, tp__hook *hook) {
                 "rewrite: true needs the operator's grant rewrite (tp_hooks_options.grants)");
 }
 
+/* The hook keeps its own. */
+static tp_status copy_row(struct reader *reader, tp__hook *hook) {
+  hook->own_row = *hook->row;
+  hook->own_row.name = tp__hooks_copy(reader->hooks, tp_text_of(hook->row->name));
+  hook->row = &hook->own_row;
+  return hook->row->name ? TP_OK : no_memory(reader);
+}
+
 static tp_status read_event(struct reader *reader, tp__hook *hook) {
   uint32_t index = tp__yaml_get(&reader->yaml, 0, "event_type"), other = tp__yaml_get(&reader->yaml, 0, "event");
   if (index != 0 && other != 0)
@@ -143,10 +154,7 @@ static tp_status read_event(struct reader *reader, tp__hook *hook) {
                   hook->row->name);
   if (hook->row->privileged)
     return REFUSE(reader, TP_ERR_PRIVILEGED, index, "%s is privileged: it takes no declared hooks", hook->row->name);
-  hook->own_row = *hook->row;
-  hook->own_row.name = tp__hooks_copy(reader->hooks, tp_text_of(hook->row->name));
-  hook->row = &hook->own_row;
-  return hook->row->name ? TP_OK : no_memory(reader);
+  return copy_row(reader, hook);
 }
 
 static bool carries(const tp_phase *row, uint32_t field) {
@@ -464,7 +472,7 @@ static tp_status read_command(struct reader *reader, tp__hook *hook, uint32_t ma
   uint32_t index;
   TRY(read_texts(reader, map, "command", hook->arguments, TP__HOOK_ARGUMENTS_MAX, &hook->argument_count, &index));
   if (hook->argument_count == 0 || hook->arguments[0][0] == '\0')
-    return REFUSE(reader, TP_ERR_MALFORMED, map, "a script needs command: a path, or a list of a program and its "
+    return REFUSE(reader, TP_ERR_MALFORMED, map, "what is run needs command: a path, or a list of a program and its "
                   "arguments");
   bool is_line = reader->yaml.items[index].kind == TP_VALUE_TEXT && strpbrk(hook->arguments[0], " \t\n|&;<>$`\"'");
   if (is_line)
@@ -756,15 +764,16 @@ static bool id_is_legal(const char *id) {
   return true;
 }
 
-static tp_status read_id(struct reader *reader, tp__hook *hook) {
-  TRY(read_text(reader, 0, "id", &hook->id));
-  if (!hook->id) return REFUSE(reader, TP_ERR_MALFORMED, 0, "a hook needs an id");
-  uint32_t index = tp__yaml_get(&reader->yaml, 0, "id");
+/* @param key  under which it stands: id, or name.   @param missing  what is said without it. */
+static tp_status read_id(struct reader *reader, tp__hook *hook, const char *key, const char *missing) {
+  TRY(read_text(reader, 0, key, &hook->id));
+  if (!hook->id) return REFUSE(reader, TP_ERR_MALFORMED, 0, "%s", missing);
+  uint32_t index = tp__yaml_get(&reader->yaml, 0, key);
   if (!id_is_legal(hook->id))
-    return REFUSE(reader, TP_ERR_BAD_ID, index, "an id has 1 to %d bytes without white space", TP_ID_BYTES_MAX);
+    return REFUSE(reader, TP_ERR_BAD_ID, index, "%s has 1 to %d bytes without white space", key, TP_ID_BYTES_MAX);
   for (const tp__hook *other = reader->hooks->first; other; other = other->next) {
     if (strcmp(other->id, hook->id) == 0)
-      return REFUSE(reader, TP_ERR_DUPLICATE_ID, index, "the id %s is taken by %s", hook->id, other->file);
+      return REFUSE(reader, TP_ERR_DUPLICATE_ID, index, "the %s %s is taken by %s", key, hook->id, other->file);
   }
   hook->place = reader->yaml.items[index].place;
   return TP_OK;
@@ -772,7 +781,7 @@ static tp_status read_id(struct reader *reader, tp__hook *hook) {
 
 static tp_status read_hook(struct reader *reader, tp__hook *hook) {
   TRY(expect_map(reader, 0, "a hook", KEYS));
-  TRY(read_id(reader, hook));
+  TRY(read_id(reader, hook, "id", "a hook needs an id"));
   TRY(read_protocol(reader, hook));
   TRY(read_event(reader, hook));
   if (hook->protocol) {
@@ -799,6 +808,98 @@ static tp_status read_hook(struct reader *reader, tp__hook *hook) {
   return read_verdict(reader, hook);
 }
 
+/* ---- tools ---- */
+
+static bool has_property(tp_text schema, const char *name) {
+  return tp_value_get(tp_value_get(schema, "properties"), name).size > 0;
+}
+
+static tp_status read_tool_keys(struct reader *reader, tp__hook_tool *tool, const char *key, tp_tool_access access) {
+  const char *texts[TP__TOOL_KEYS_MAX];
+  size_t count = 0;
+  uint32_t index;
+  TRY(read_texts(reader, 0, key, texts, TP__TOOL_KEYS_MAX, &count, &index));
+  for (size_t i = 0; i < count; i++) {
+    tp__tool_key *made = &tool->keys[tool->key_count++];
+    made->access = access;
+    if (!tp__tool_key_read(reader->hooks, texts[i], made))
+      return REFUSE(reader, TP_ERR_MALFORMED, index,
+                    "%s takes paths such as repo, and paths with one argument as the last name: files/{path}", key);
+    if (made->argument && !has_property(tool->tool.schema, made->argument))
+      return REFUSE(reader, TP_ERR_MALFORMED, index, "%s names the argument %s, which is no property of the schema",
+                    key, made->argument);
+  }
+  return TP_OK;
+}
+
+/* What a schema may hold is checked at the commit, by the library. */
+static tp_status read_schema(struct reader *reader, tp_text *ret_schema) {
+  uint32_t index = tp__yaml_get(&reader->yaml, 0, "schema");
+  tp_writer *writer;
+  tp_text value;
+  if (index == 0) return TP_OK;
+  TRY(expect(reader, index, "schema", TP_VALUE_MAP, "a map: {type: object, properties: {…}}"));
+  if (tp_writer_new(NULL, &writer) != TP_OK) return no_memory(reader);
+  tp__yaml_write(&reader->yaml, index, writer);
+  const char *copy = tp_writer_finish(writer, &value) == TP_OK ? tp__hooks_copy(reader->hooks, value) : NULL;
+  if (copy) *ret_schema = (tp_text){copy, value.size};
+  tp_writer_free(writer);
+  return copy ? TP_OK : no_memory(reader);
+}
+
+static tp_status read_tool_numbers(struct reader *reader, tp__hook *hook) {
+  int64_t limit_ms = 0, concurrent = 0, bytes = 0;
+  TRY(read_number(reader, 0, "timeout_ms", 1, TP__HOOK_LIMIT_MS_MAX, &limit_ms));
+  TRY(read_number(reader, 0, "max_concurrent", 1, 1024, &concurrent));
+  TRY(read_number(reader, 0, "result_bytes_max", 1, TP__TOOL_RESULT_BYTES_MAX, &bytes));
+  hook->limit_ms = limit_ms > 0 ? (uint32_t)limit_ms : TP__TOOL_LIMIT_MS;
+  hook->tool->tool.max_concurrent = (uint32_t)concurrent;
+  hook->tool->tool.result_bytes_max = (uint32_t)bytes;
+  return TP_OK;
+}
+
+static tp_status read_tool(struct reader *reader, tp__hook *hook) {
+  TRY(expect_map(reader, 0, "a tool", TOOL_KEYS));
+  TRY(read_id(reader, hook, "name", "a tool needs a name"));
+  hook->kind = TP__HOOK_TOOL;
+  hook->tool = tp__hooks_alloc(reader->hooks, sizeof *hook->tool);
+  if (!hook->tool) return no_memory(reader);
+  tp_tool *tool = &hook->tool->tool;
+  hook->phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION;
+  hook->row = tp_phase_get(reader->hooks->runtime, hook->phase);
+  TRY(copy_row(reader, hook));
+  hook->event = hook->row->name;
+  hook->summary = hook->match = "";
+  hook->is_enabled = hook->is_blocking = true;
+  hook->duration_ms_min = -1;
+  hook->failure = TP_FAILURE_FALLBACK; /* the bundle again: its handler may lack memory alone */
+  TRY(read_bool(reader, 0, "enabled", &hook->is_enabled));
+  TRY(read_text(reader, 0, "summary", &hook->summary));
+  TRY(read_text(reader, 0, "description", &tool->description));
+  if (!tool->description || !tool->description[0])
+    return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, 0, "description"),
+                  "a tool needs a description: a model decides by it");
+  TRY(read_schema(reader, &tool->schema));
+  TRY(read_bool(reader, 0, "idempotent", &tool->idempotent));
+  TRY(read_tool_numbers(reader, hook));
+  TRY(read_tool_keys(reader, hook->tool, "reads", TP_TOOL_READ));
+  TRY(read_tool_keys(reader, hook->tool, "writes", TP_TOOL_WRITE));
+  TRY(read_command(reader, hook, 0));
+  TRY(read_sandbox(reader, hook, 0));
+  tp__hook_tool_finish(hook);
+  return TP_OK;
+}
+
+static tp_status read_any(struct reader *reader, tp__hook *hook) {
+  uint32_t index = reader->yaml.items[0].kind == TP_VALUE_MAP ? tp__yaml_get(&reader->yaml, 0, "kind") : 0;
+  const char *kind = NULL;
+  if (index == 0) return read_hook(reader, hook);
+  TRY(take_text(reader, index, "kind", &kind));
+  if (strcmp(kind, "tool") == 0) return read_tool(reader, hook);
+  return REFUSE(reader, TP_ERR_MALFORMED, index,
+                "kind is tool, or left out in the file of a hook (its handler has a kind), not \"%s\"", kind);
+}
+
 tp_status tp__hook_read(tp_hooks *hooks, const char *file, tp_text text, tp__hook **ret_hook, tp_fault *fault) {
   struct reader reader = {.hooks = hooks, .file = file, .fault = fault};
   tp__hook *hook = tp__hooks_alloc(hooks, sizeof *hook);
@@ -807,7 +908,7 @@ tp_status tp__hook_read(tp_hooks *hooks, const char *file, tp_text text, tp__hoo
   if (status != TP_OK) return status;
   hook->hooks = hooks;
   hook->file = file;
-  status = read_hook(&reader, hook);
+  status = read_any(&reader, hook);
   tp__yaml_fini(&reader.yaml);
   if (status == TP_OK) *ret_hook = hook;
   return status;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "domains/declared/hook_tool.h"
 #include "domains/declared/hook_worker.h"
 #include "domains/declared/sha256.h"
 #include "domains/declared/yaml_items.h"
@@ -410,14 +411,14 @@ tp_status tp_hooks_read(tp_runtime *runtime, const tp_hooks_options *theirs, tp_
 const char *tp_hooks_hash(const tp_hooks *hooks) { return hooks->hash; }
 
 static bool is_program(const tp__hook *hook) {
-  return hook->kind == TP__HOOK_SCRIPT || hook->kind == TP__HOOK_WORKER;
+  return hook->kind == TP__HOOK_SCRIPT || hook->kind == TP__HOOK_WORKER || hook->kind == TP__HOOK_TOOL;
 }
 
 static const char *kind_name(tp__hook_kind kind) {
   static const char *const names[] = {
       [TP__HOOK_SCRIPT] = "script", [TP__HOOK_LOG] = "log", [TP__HOOK_SAVE_JSON] = "save_json",
       [TP__HOOK_WORKER] = "worker", [TP__HOOK_APPROVE] = "approve",
-      [TP__HOOK_WEBHOOK] = "webhook"};
+      [TP__HOOK_WEBHOOK] = "webhook", [TP__HOOK_TOOL] = "tool"};
   return names[kind];
 }
 
@@ -475,6 +476,7 @@ static tp_status add_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
                         .origin_file = hook->file,
                         .origin_line = hook->place.line,
                         .kind = is_program(hook) ? TP_HANDLER_KIND_SCRIPT : TP_HANDLER_KIND_NATIVE};
+  if (hook->tool) tp__hook_tool_handler(&handler);
   tp_status status = tp_edit_add_handler(edit, &handler, fault);
   if (status == TP_OK) tp__hooks_ref(hook->hooks);
   return status;
@@ -499,6 +501,14 @@ static tp_status add_subscription(tp_edit *edit, tp__hook *hook, tp_fault *fault
                                   .needs_count = alone ? 0 : hook->needs.count,
                                   .match = hook->match[0] ? &match : NULL,
                                   .metadata = hook->file};
+  tp_contribution bundle;
+  const tp_contribution *const bundles[] = {&bundle};
+  if (hook->tool) {
+    bundle = tp__hook_tool_bundle(hook);
+    subscription.limit_ms = 0; /* the hook's is that of a call */
+    subscription.fallback = bundles;
+    subscription.fallback_count = 1;
+  }
   return tp_edit_add_subscription(edit, &subscription, fault);
 }
 

@@ -53,7 +53,7 @@ TP_API tp_status tp_script_model_load(tp_text yaml, const char *name, tp_model *
 
 /* ---- declared hooks (docs/hooks.md) ------------------------------------------------------------------------------ */
 
-/** A directory of hooks that was read: one YAML file a hook. */
+/** A directory of hooks that was read: one YAML file a hook, or a tool (kind: tool). */
 typedef struct tp_hooks tp_hooks;
 
 /** A program of a hook that has ended, and what its end means. Made by the library; borrowed till the callback
@@ -117,7 +117,7 @@ typedef struct tp_hook_info {
   const char *id;
   const char *file;             /* its path */
   const char *event;            /* as the file names it */
-  const char *kind;             /* "script", "worker", "log", "save_json", "approve", "webhook" */
+  const char *kind;             /* "script", "worker", "log", "save_json", "approve", "webhook", "tool" */
   const char *target;           /* the program, the file that is written, the question, or the URL */
   const char *match;            /* as text; empty: always */
   const char *summary;          /* may be empty */

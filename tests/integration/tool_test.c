@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include <sys/stat.h>
+
 #include "tests/integration/support/command.h"
 
 static const char *files(void) {
@@ -81,6 +83,54 @@ static void what_cannot_be_called_is_told_from_what_failed(void **state) {
   }
 }
 
+/* A directory with one declared tool, trusted. */
+static const char *declared(const char *script) {
+  static char path[512];
+  char text[600];
+  mkdir(scratch_path("hooks"), 0700);
+  snprintf(path, sizeof path, "%s", scratch_path("hooks"));
+  snprintf(text, sizeof text, "kind: tool\nname: count\ndescription: Counts.\ncommand: [sh, '%s/count.sh']\n", path);
+  scratch_string("hooks/count.yaml", text);
+  scratch_string("hooks/count.sh", script);
+  command c = {.arguments = {"hooks", "trust", path}};
+  assert_status(&c, 0);
+  command_free(&c);
+  return path;
+}
+
+static void declared_tool_is_listed_and_called(void **state) {
+  (void)state;
+  setenv("XDG_CONFIG_HOME", scratch_path("."), 1);
+  const char *hooks = declared("cat; exit 0");
+  command c = {.arguments = {"tool", "list", "--no-memory", "--hooks", hooks}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "count");
+  assert_holds(&c.out, "declared");
+  command_free(&c);
+  c = (command){.arguments = {"tool", "call", "count", "--hooks", hooks, "-a", "-"}, .input = "{\"n\": 1}"};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "{\"n\":1}");
+  command_free(&c);
+  c = (command){.arguments = {"hooks", "list", hooks}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "tool /");
+  command_free(&c);
+  c = (command){.arguments = {"hooks", "run", hooks, "count"}};
+  assert_status(&c, 2);
+  assert_holds(&c.err, "turnphase tool call count --hooks");
+  command_free(&c);
+  scratch_string("hooks/count.sh", "echo changed");
+  c = (command){.arguments = {"tool", "call", "count", "--hooks", hooks, "-a", "-"}, .input = "{}"};
+  assert_status(&c, 78);
+  assert_holds(&c.err, "has changed since it was trusted");
+  command_free(&c);
+  hooks = declared("echo no >&2; exit 4");
+  c = (command){.arguments = {"tool", "call", "count", "--hooks", hooks, "-a", "-"}, .input = "{}"};
+  assert_status(&c, 1);
+  assert_holds(&c.out, "exited with code 4: no");
+  command_free(&c);
+}
+
 static void wrong_words_are_refused(void **state) {
   (void)state;
   const char *const wrong[][5] = {{"tool"},
@@ -102,6 +152,7 @@ int main(void) {
       cmocka_unit_test(call_prints_what_the_tool_says),
       cmocka_unit_test(call_that_is_denied_ends_with_a_status_of_its_own),
       cmocka_unit_test(what_cannot_be_called_is_told_from_what_failed),
+      cmocka_unit_test(declared_tool_is_listed_and_called),
       cmocka_unit_test(wrong_words_are_refused),
   };
   return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

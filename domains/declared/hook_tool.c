@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hook_tool.c: the handler that brings a declared tool, the tool's function, and the keys of its calls. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "domains/declared/hook_job.h"
+#include "domains/declared/hook_tool.h"
+
+/* ---- keys ---- */
+
+static bool is_name(const char *name, size_t size) {
+  return size > 0 && !(size == 1 && name[0] == '.') && !(size == 2 && name[0] == '.' && name[1] == '.');
+}
+
+/* Names that `/` separates, with or without one in front; may be empty. */
+static bool is_path(tp_text path) {
+  const char *end = path.data + path.size, *name = path.data;
+  if (path.size > 0 && *name == '/') name++;
+  while (name < end) {
+    const char *slash = memchr(name, '/', (size_t)(end - name));
+    if (!is_name(name, (size_t)((slash ? slash : end) - name))) return false;
+    if (!slash) return true;
+    name = slash + 1;
+    if (name == end) return false;
+  }
+  return path.size == 0;
+}
+
+bool tp__tool_key_read(tp_hooks *hooks, const char *text, tp__tool_key *ret_key) {
+  size_t size = strcspn(text, "{}");
+  bool has_argument = text[size] == '{';
+  tp__tool_key key = {.access = ret_key->access};
+  if (has_argument) {
+    size_t name_size = strcspn(text + size + 1, "{}");
+    const char *behind = text + size + 1 + name_size;
+    if (name_size == 0 || strcmp(behind, "}") != 0 || (size > 0 && text[size - 1] != '/')) return false;
+    key.argument = tp__hooks_copy(hooks, (tp_text){text + size + 1, name_size});
+    if (!key.argument) return false;
+    if (size > 0) size--; /* the `/` */
+  } else if (text[size] || size == 0) {
+    return false;
+  }
+  key.path = (tp_text){text, size};
+  bool is_root = !has_argument && strcmp(text, "/") == 0;
+  if (size > TP__TOOL_KEY_BYTES_MAX || (!is_root && !is_path(key.path))) return false;
+  *ret_key = key;
+  return true;
+}
+
+/* A path while it is made: names behind those of the key itself. */
+struct path {
+  char bytes[TP__TOOL_KEY_BYTES_MAX];
+  size_t size, fixed_size;
+};
+
+/* @return false: it leaves what the key is about, or is too long. */
+static bool add_name(struct path *path, const char *name, size_t size) {
+  if (size == 0 || (size == 1 && name[0] == '.')) return true;
+  if (!is_name(name, size)) {
+    if (path->size == path->fixed_size) return false;
+    while (path->bytes[--path->size] != '/') continue;
+    return true;
+  }
+  if (path->size + 1 + size > sizeof path->bytes) return false;
+  path->bytes[path->size++] = '/';
+  memcpy(path->bytes + path->size, name, size);
+  path->size += size;
+  return true;
+}
+
+static bool add_names(struct path *path, tp_text names) {
+  const char *at = names.data, *end = at + names.size;
+  if (names.size == 0 || memchr(at, '\0', names.size)) return false;
+  while (at < end) {
+    const char *slash = memchr(at, '/', (size_t)(end - at)), *stop = slash ? slash : end;
+    if (!add_name(path, at, (size_t)(stop - at))) return false;
+    at = slash ? slash + 1 : end;
+  }
+  return true;
+}
+
+/* An argument that names nothing under the key's own path, such as one that is missing, means all of it: two calls
+ * never run at once because one of them could not be understood. */
+static tp_status add_key(const tp__tool_key *key, tp_text arguments, tp_tool_keys *keys) {
+  if (!key->argument) return tp_tool_keys_add(keys, key->access, key->path);
+  struct path path = {.size = key->path.size, .fixed_size = key->path.size};
+  if (key->path.size > 0) memcpy(path.bytes, key->path.data, key->path.size);
+  tp_text value = tp_value_get(arguments, key->argument), names = tp_value_text(value);
+  char number[32];
+  if (tp_value_kind_of(value) == TP_VALUE_INT) {
+    int size = snprintf(number, sizeof number, "%lld", (long long)tp_value_int(value, 0));
+    names = (tp_text){number, (size_t)size};
+  }
+  if (!add_names(&path, names)) path.size = path.fixed_size;
+  if (path.size == 0) path.bytes[path.size++] = '/';
+  return tp_tool_keys_add(keys, key->access, (tp_text){path.bytes, path.size});
+}
+
+static tp_status add_keys(void *self, tp_text arguments, tp_tool_keys *keys) {
+  const tp__hook_tool *tool = ((const tp__hook *)self)->tool;
+  tp_status status = TP_OK;
+  for (size_t i = 0; i < tool->key_count && status == TP_OK; i++) status = add_key(&tool->keys[i], arguments, keys);
+  return status;
+}
+
+/* ---- the program of a call ---- */
+
+/* What a program said, for a model to read: a text without white space at its end. */
+static void append_said(char *text, size_t text_size, const tp_process_result *result) {
+  tp_text said = result->errors.size > 0 ? result->errors : result->output;
+  while (said.size > 0 && strchr(" \t\r\n", said.data[said.size - 1]) && said.data[said.size - 1]) said.size--;
+  size_t used = strlen(text);
+  int size = tp__cut(said, (int)(text_size - used - 3));
+  if (size <= 0) return;
+  snprintf(text + used, text_size - used, ": %.*s", size, said.data);
+  for (size_t bad; !tp_utf8_valid(tp_text_of(text), &bad);) text[bad] = '?';
+}
+
+static void describe_failure(const tp_process_result *result, char *text, size_t text_size) {
+  switch (result->end) {
+    case TP_PROCESS_EXITED:
+      snprintf(text, text_size, "the program exited with code %d", result->exit_code);
+      break;
+    case TP_PROCESS_KILLED:
+      snprintf(text, text_size, "the program was killed by signal %d", result->signal);
+      break;
+    case TP_PROCESS_OUTPUT_LIMIT:
+      snprintf(text, text_size, "the program wrote more than 1 MiB of output, or 64 KiB of errors");
+      return;
+    default:
+      snprintf(text, text_size, "the program gave no answer: %s", tp_process_end_name(result->end));
+  }
+  append_said(text, text_size, result);
+}
+
+static void call_ended(tp__job *job, const tp_process_result *result) {
+  char text[4096];
+  bool is_error = result->end != TP_PROCESS_EXITED || result->exit_code != 0;
+  tp_text said = result->output;
+  if (is_error) {
+    describe_failure(result, text, sizeof text);
+    said = tp_text_of(text);
+  } else if (said.size > 0 && said.data[said.size - 1] == '\n') {
+    said.size--;
+  }
+  tp_outcome outcome = {.struct_size = sizeof outcome,
+                        .kind = is_error ? TP_ANSWER_FAILED : TP_ANSWER_DONE,
+                        .reason = is_error ? text : NULL};
+  tp__job_tell(job, result, &outcome);
+  (void)!tp_tool_complete(job->token, is_error, said); /* stale: the call was given up meanwhile */
+}
+
+static void call_unstarted(const tp__job *job, const char *reason, int32_t system_error) {
+  char text[512];
+  (void)system_error; /* the reason names it */
+  snprintf(text, sizeof text, "the program of the tool was not started: %s", reason);
+  (void)!tp_tool_complete(job->token, true, tp_text_of(text));
+}
+
+/* @return a line with its newline; failed without memory. */
+static struct tp__line arguments_line(tp_text arguments) {
+  struct tp__line line = {0};
+  if (tp_json_encode(arguments, tp__line_add, &line, NULL) != TP_OK) line.failed = true;
+  tp__line_add(&line, "\n", 1);
+  return line;
+}
+
+static tp_answer run_tool(void *self, tp_tool_run *run) {
+  static const tp__job_kind call = {call_ended, call_unstarted};
+  struct tp__line line = arguments_line(tp_tool_run_arguments(run));
+  tp__job *job = line.failed ? NULL : tp__job_new(&call, self, NULL);
+  if (!job) {
+    free(line.bytes);
+    return tp_tool_error(run, tp_text_of("no memory for the program of the tool"));
+  }
+  tp_deferral deferral = tp__job_deferral(job);
+  int64_t left_ms = tp_tool_run_time_left_ms(run);
+  tp_answer answer = tp_tool_defer(run, &deferral, &job->token);
+  tp__job_start(job, line, left_ms);
+  return answer;
+}
+
+/* ---- the handler ---- */
+
+void tp__hook_tool_finish(tp__hook *hook) {
+  tp_tool *tool = &hook->tool->tool;
+  tool->struct_size = sizeof *tool;
+  tool->name = hook->id;
+  tool->run = run_tool;
+  tool->self = hook;
+  tool->placement = TP_PLACEMENT_THREAD; /* starting a program waits for the kernel */
+  tool->limit_ms = hook->limit_ms;
+  tool->keys = hook->tool->key_count > 0 ? add_keys : NULL;
+  hook->tool->list[0] = tool;
+}
+
+tp_contribution tp__hook_tool_bundle(const tp__hook *hook) {
+  return (tp_contribution){.struct_size = sizeof(tp_contribution),
+                           .kind = TP_KIND_TOOL_BUNDLE,
+                           .key = tp_text_of(hook->id),
+                           .tools = hook->tool->list,
+                           .tool_count = 1};
+}
+
+static tp_answer bring(void *self, tp_call *call) {
+  tp_contribution bundle = tp__hook_tool_bundle(self);
+  tp_status status = tp_call_emit(call, &bundle);
+  return status == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, (uint32_t)status, "the tool could not be brought");
+}
+
+void tp__hook_tool_handler(tp_handler *handler) {
+  handler->run = bring;
+  handler->kind = TP_HANDLER_KIND_NATIVE; /* the calls of the tool run the program, not the handler */
+  handler->placement = TP_PLACEMENT_INLINE;
+  handler->capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE;
+}
