@@ -23,9 +23,8 @@ static bool is_path(tp_text path) {
     if (!is_name(name, (size_t)((slash ? slash : end) - name))) return false;
     if (!slash) return true;
     name = slash + 1;
-    if (name == end) return false;
   }
-  return path.size == 0;
+  return path.size == 0; /* else it ends with a `/` */
 }
 
 bool tp__tool_key_read(tp_hooks *hooks, const char *text, tp__tool_key *ret_key) {

@@ -193,6 +193,7 @@ static void argument_that_is_too_long_means_all(void **state) {
   char longest[1100] = "{\"path\": \"", other[] = "{\"path\": \"z\"}";
   size_t size = strlen(longest);
   memset(longest + size, 'x', 1019);
+  longest[size + 1] = '/';
   memcpy(longest + size + 1019, "\"}", 3);
   tp_runtime *runtime = open_tool("true", more);
   const char *const too_long[] = {longest, other};
@@ -306,6 +307,8 @@ static bool note_info(void *ctx, const tp_hook_info *info) {
 }
 
 typedef struct heard {
+  latch ended;
+  tp_process_end end;
   tp_answer answer;
   char input[64], output[64], reason[64];
 } heard;
@@ -313,14 +316,16 @@ typedef struct heard {
 static void hear(void *ctx, const tp_hook_program *program) {
   heard *h = ctx;
   h->answer = program->outcome->kind;
+  h->end = program->end;
   snprintf(h->input, sizeof h->input, "%.*s", (int)program->input.size, program->input.data);
   snprintf(h->output, sizeof h->output, "%.*s", (int)program->output.size, program->output.data);
   snprintf(h->reason, sizeof h->reason, "%s", program->outcome->reason ? program->outcome->reason : "");
+  latch_hit(&h->ended);
 }
 
 static void hooks_show_tools_and_their_programs(void **state) {
   (void)state;
-  heard h = {0};
+  heard h = {.ended = LATCH};
   char text[512];
   tp_hooks_options options = hooks_options();
   options.on_program = hear;
@@ -340,6 +345,25 @@ static void hooks_show_tools_and_their_programs(void **state) {
   assert_string_equal(h.output, "out\n");
   assert_string_equal(h.reason, "the program exited with code 2: out");
   assert_int_equal(call(runtime, (tp_text){0}, text), TP_TOOL_HANDLER_ERROR); /* what is registered stays */
+  close_runtime(runtime);
+}
+
+static void call_that_is_given_up_ends_its_program(void **state) {
+  (void)state;
+  heard h = {.ended = LATCH};
+  char text[512];
+  tp_hooks_options options = hooks_options();
+  options.on_program = hear;
+  options.program_ctx = &h;
+  write_named("a.yaml", HEAD "command: [sleep, '100']\ntimeout_ms: 30\n");
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_hooks *hooks;
+  assert_int_equal(read_hooks(runtime, &options, &hooks, NULL), TP_OK);
+  assert_int_equal(tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, NULL), TP_OK);
+  assert_int_equal(call(runtime, (tp_text){0}, text), TP_TOOL_TIMED_OUT);
+  latch_wait(&h.ended, 1);
+  assert_int_equal(h.end, TP_PROCESS_CANCELLED); /* by its token, before its own limit */
+  tp_hooks_free(hooks);
   close_runtime(runtime);
 }
 
@@ -379,6 +403,7 @@ int main(void) {
       IN_DIRECTORY(program_that_is_not_what_was_trusted_does_not_run),
       IN_DIRECTORY(program_that_is_not_there_is_an_error_of_the_call),
       IN_DIRECTORY(hooks_show_tools_and_their_programs),
+      IN_DIRECTORY(call_that_is_given_up_ends_its_program),
       IN_DIRECTORY(tool_is_replaced_with_its_file),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
