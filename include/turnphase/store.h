@@ -413,13 +413,22 @@ typedef struct tp_decision_record {
   tp_text arguments_hash;        /* of the arguments as shown */
 } tp_decision_record;
 
-/** A task: a tool call that was allowed and may be run later. Not yet used: there are no tasks. */
+/* ---- tasks ---- */
+
+/** A task: a tool call that was allowed and may be run later, once (task.h). Borrowed till the call or callback
+ *  returns. */
 typedef struct tp_task_record {
   size_t struct_size;
-  int64_t created_unix_ms, expires_unix_ms;
-  uint32_t state, reserved_;
-  tp_text key, tool, arguments, arguments_hash;
+  int64_t created_unix_ms;
+  int64_t expires_unix_ms;       /* place: 0, it never does */
+  uint32_t state, reserved_;     /* places: zero */
+  tp_text key, tool;
+  tp_text arguments;             /* a value: a map, or empty */
+  tp_text arguments_hash;        /* place: empty */
+  tp_text agent;                 /* empty: none */
 } tp_task_record;
+/** Receives the task that was taken. */
+typedef void (*tp_task_record_fn)(void *ctx, const tp_task_record *record);
 
 /* ---- calls of tools that are not idempotent ---- */
 
@@ -637,7 +646,7 @@ typedef struct tp_store {
   /** Keeps the size and the hash of content, which is borrowed till return. On the thread that owns the turn, before
    *  the record of its entry: what it costs there, every phase costs more. */
   tp_status (*content)(void *self, const tp_content_record *record);
-  /** Places, as message. */
+  /** Places, as message: task is not used beside task_put. */
   tp_status (*decision)(void *self, const tp_decision_record *record);
   tp_status (*task)(void *self, const tp_task_record *record);
   /** Commits that a call begins, unless an earlier run of the same turn (tenant, session and turn of ids) had a call of
@@ -691,6 +700,19 @@ typedef struct tp_store {
   /** Gives what is kept of content. */
   tp_status (*contents)(void *self, const tp_content_query *query, tp_content_record_fn each, void *ctx,
                         tp_fault *fault);
+  /** Keeps a task and commits it: any process with the same store may take it. Set together with task_take and
+   *  task_settle. May block.
+   *  @return TP_OK; TP_ERR_DUPLICATE_ID for a key that is kept; TP_ERR_USAGE for a record without key or tool. */
+  tp_status (*task_put)(void *self, const tp_task_record *record, tp_fault *fault);
+  /** Begins a task, as one commit: of all callers in all processes one gets it, until it is settled. One whose process
+   *  died stays begun, since nothing says how far it came. May block.
+   *  @return TP_OK after take was called once; TP_ERR_NOT_FOUND; TP_ERR_BUSY when it is begun; TP_ERR_STORE_CORRUPT
+   *          when its arguments are not those that were put, and then it stays as it was. */
+  tp_status (*task_take)(void *self, tp_text key, tp_task_record_fn take, void *ctx, tp_fault *fault);
+  /** Commits what became of a task. May block.
+   *  @param stays  it may be taken again; else it is deleted, whether it was begun or not.
+   *  @return TP_OK; TP_ERR_NOT_FOUND. */
+  tp_status (*task_settle)(void *self, tp_text key, bool stays, tp_fault *fault);
 } tp_store;
 
 /** Options of the memory store; zero means default. */

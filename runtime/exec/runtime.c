@@ -165,6 +165,9 @@ static tp_status resolve_store(tp_store *ret_store, const tp_store *theirs, tp_f
   if (!store->tool_start != !store->tool_end)
     return tp__fail(fault, TP_ERR_USAGE, store->name,
                     "tp_store has one of tool_start and tool_end: set both, or leave both NULL");
+  if (!store->task_put != !store->task_take || !store->task_put != !store->task_settle)
+    return tp__fail(fault, TP_ERR_USAGE, store->name,
+                    "tp_store has some of task_put, task_take and task_settle: set all, or leave all NULL");
   if (store->durable > 1)
     return tp__fail(fault, TP_ERR_USAGE, store->name, "tp_store.durable is %u: it must be 0 or 1", store->durable);
   if (store->reserved_ != 0)

@@ -9,6 +9,7 @@
  * attempt: of a run, where its row does not tell all; entry is the entry's id, whose row it goes with.
  * tool_start: a call of a tool that is not idempotent; arguments is the keyed hash of them, result what it said, NULL
  * while it runs and once its turn has ended.
+ * task: a call that was allowed and is not over; hash is the keyed hash of its arguments.
  * content: what passed through a phase; hash is the keyed hash of it.
  * turn: one row per driven turn. audit: one per audit row. Both are numbered likewise. step: what a turn waited for, in
  * the order of the ends; deleted with its turn.
@@ -132,16 +133,20 @@
   "  reason TEXT NOT NULL, person TEXT NOT NULL, answer TEXT NOT NULL);" \
   "CREATE INDEX question_call ON question (turn, call_id, session, tenant);"
 
+#define TASK_TABLES \
+  "CREATE TABLE task (key TEXT PRIMARY KEY, is_begun INTEGER NOT NULL, created_unix_ms INTEGER NOT NULL," \
+  "  tool TEXT NOT NULL, agent TEXT NOT NULL, arguments BLOB NOT NULL, hash BLOB NOT NULL) WITHOUT ROWID;"
+
 /* Version 1 is the history alone, 2 has the records, 3 the jobs, 4 the steps of turns and the limits of runs, 5 the
  * attempts, 6 the starts of tool calls, 7 the parts of messages, 8 the hashes of content, 9 nested turns,
- * 10 questions. */
+ * 10 questions, 11 tasks. */
 static const char *const upgrades[] = {RECORD_TABLES, JOB_TABLES, STEP_TABLES,    ATTEMPT_TABLES,
                                        TOOL_TABLES,   PARTS,      CONTENT_TABLES, NESTED,
-                                       QUESTION_TABLES};
+                                       QUESTION_TABLES, TASK_TABLES};
 
 const tp__sqlite_schema tp__sqlite_store_schema = {.noun = "a store of turnphase",
                                                    .application_id = 0x54704869, /* "TpHi" */
-                                                   .version = 10,
+                                                   .version = 11,
                                                    .sql = HISTORY_TABLES,
                                                    .upgrades = upgrades,
                                                    .grows_from_first = true,

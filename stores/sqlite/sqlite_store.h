@@ -46,6 +46,10 @@ enum {
   TP__TRIM_TOOL_STARTS,
   TP__END_TOOL_START,
   TP__FORGET_TOOL_RESULTS,
+  TP__INSERT_TASK,
+  TP__FIND_TASK,
+  TP__MARK_TASK,
+  TP__DELETE_TASK,
   TP__INSERT_ATTEMPT,
   TP__TRIM_ATTEMPTS,
   TP__INSERT_CONTENT,
@@ -173,6 +177,11 @@ tp_status tp__sqlite_tool_start(void *self, const tp_tool_start_record *start, u
 tp_status tp__sqlite_tool_end(void *self, const tp_tool_end_record *end, tp_fault *fault);
 /** The turn of these ids has ended: what its calls said is not kept any more. Inside of a transaction. */
 int tp__sqlite_forget_results_locked(tp__sqlite_store *s, const tp_text *ids);
+
+/* ---- tasks (tasks.c) ---- */
+tp_status tp__sqlite_task_put(void *self, const tp_task_record *record, tp_fault *fault);
+tp_status tp__sqlite_task_take(void *self, tp_text key, tp_task_record_fn take, void *ctx, tp_fault *fault);
+tp_status tp__sqlite_task_settle(void *self, tp_text key, bool stays, tp_fault *fault);
 
 /* ---- what is not kept (retention.c) ---- */
 /** One step. @param ret_none_left  the file is too large, and there are no records to delete. */

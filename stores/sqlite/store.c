@@ -101,6 +101,11 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
     [TP__END_TOOL_START] = "UPDATE tool_start SET kind = ?2, result = ?3 WHERE row = ?1",
     [TP__FORGET_TOOL_RESULTS] = "UPDATE tool_start SET result = NULL WHERE tenant = ?1 AND session = ?2 AND turn = ?3"
                                 " AND result IS NOT NULL",
+    [TP__INSERT_TASK] = "INSERT INTO task (is_begun, created_unix_ms, key, tool, agent, arguments, hash)"
+                        " VALUES (0, ?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (key) DO NOTHING",
+    [TP__FIND_TASK] = "SELECT is_begun, created_unix_ms, tool, agent, arguments, hash FROM task WHERE key = ?1",
+    [TP__MARK_TASK] = "UPDATE task SET is_begun = ?1 WHERE key = ?2",
+    [TP__DELETE_TASK] = "DELETE FROM task WHERE key = ?1",
     [TP__INSERT_ATTEMPT] =
         "INSERT INTO attempt (process, entry, position, number, queued_ns, started_ns, ended_ns, late_ns, state,"
         " reason, verdict, code, message) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
@@ -301,6 +306,9 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
                        .attempts = tp__sqlite_attempts,
                        .tool_start = tp__sqlite_tool_start,
                        .tool_end = tp__sqlite_tool_end,
+                       .task_put = tp__sqlite_task_put,
+                       .task_take = tp__sqlite_task_take,
+                       .task_settle = tp__sqlite_task_settle,
                        .job_insert = tp__sqlite_job_insert,
                        .job_claim = tp__sqlite_job_claim,
                        .job_finish = tp__sqlite_job_finish,

@@ -292,6 +292,7 @@ static void history_of_an_earlier_version_is_kept(void **state) {
       "DROP TABLE process; DROP TABLE entry; DROP TABLE run; DROP TABLE turn; DROP TABLE audit; DROP TABLE job;"
       "DROP TABLE counter; DROP TABLE step; DROP TABLE attempt; DROP TABLE tool_start; DROP TABLE content;"
       "DROP TABLE question;"
+      "DROP TABLE task;"
       "ALTER TABLE message DROP COLUMN parts; PRAGMA user_version = 1");
   assert_int_equal(rename(from, to), 0);
   command c = {.arguments = {"store", "stats", data}};

@@ -322,8 +322,9 @@ static bool one_session(void *ctx, const tp_history_session *session) {
   "INSERT INTO message VALUES (1, 1, 1, 0, 't', 'kept', '', '');" \
   "PRAGMA application_id = 1416644713; PRAGMA user_version = 1;"
 
-/* What versions 7 to 3 added is taken away: the tables of the records are as they were. */
-#define BACK_TO_VERSION_9 "DROP TABLE question; PRAGMA user_version = 9;"
+/* What versions 11 to 3 added is taken away: the tables of the records are as they were. */
+#define BACK_TO_VERSION_10 "DROP TABLE task; PRAGMA user_version = 10;"
+#define BACK_TO_VERSION_9 BACK_TO_VERSION_10 "DROP TABLE question; PRAGMA user_version = 9;"
 #define BACK_TO_VERSION_8 BACK_TO_VERSION_9 "ALTER TABLE turn DROP COLUMN parent_turn; PRAGMA user_version = 8;"
 #define BACK_TO_VERSION_7 \
   BACK_TO_VERSION_8 "DROP TABLE content; DROP TRIGGER entry_content_deleted; PRAGMA user_version = 7;"
@@ -405,6 +406,10 @@ static void a_file_of_each_earlier_schema_is_upgraded_and_keeps_what_it_has(void
   assert_all_is_there();
   read_schema(upgraded, sizeof upgraded);
   assert_string_equal(upgraded, fresh);
+  sql("DELETE FROM job; UPDATE counter SET value = 0;" BACK_TO_VERSION_10);
+  assert_all_is_there();
+  read_schema(upgraded, sizeof upgraded);
+  assert_string_equal(upgraded, fresh);
   sql("DELETE FROM job; UPDATE counter SET value = 0;" BACK_TO_VERSION_9);
   assert_all_is_there();
   read_schema(upgraded, sizeof upgraded);
@@ -413,6 +418,27 @@ static void a_file_of_each_earlier_schema_is_upgraded_and_keeps_what_it_has(void
   assert_all_is_there();
   read_schema(upgraded, sizeof upgraded);
   assert_string_equal(upgraded, fresh);
+}
+
+static void never_taken(void *ctx, const tp_task_record *task) {
+  (void)ctx;
+  fail_msg("the task %.*s was taken", (int)task->key.size, task->key.data);
+}
+
+/* What a person allowed is what runs: nobody changes it on the way. */
+static void a_task_whose_arguments_were_changed_is_not_taken(void **state) {
+  (void)state;
+  tp_store *store = open_with(0);
+  tp_task_record task = {.struct_size = sizeof task, .key = TEXT("one"), .tool = TEXT("t"), .arguments = TEXT("\x80")};
+  assert_int_equal(store->task_put(store->self, &task, NULL), TP_OK);
+  tp_store_free(store);
+  sql("UPDATE task SET arguments = x'81a16e07'");
+  store = open_with(0);
+  tp_fault fault = {0};
+  assert_int_equal(store->task_take(store->self, task.key, never_taken, NULL, &fault), TP_ERR_STORE_CORRUPT);
+  assert_non_null(strstr(fault.message, "not those that were allowed"));
+  assert_int_equal(store->task_settle(store->self, task.key, false, NULL), TP_OK);
+  tp_store_free(store);
 }
 
 static void an_upgrade_that_cannot_be_written_leaves_the_file_as_it_was(void **state) {
@@ -767,7 +793,7 @@ static void what_is_in_the_file_is_counted(void **state) {
   assert_int_equal(stats.runs, 2);
   assert_int_equal(stats.jobs_queued, 1);
   assert_int_equal(stats.jobs_running, 1);
-  assert_int_equal(stats.schema_version, 10);
+  assert_int_equal(stats.schema_version, 11);
   assert_true(stats.file_bytes >= 4096 && stats.free_bytes <= stats.file_bytes);
   assert_int_equal(tp_store_memory_new(NULL, NULL, &memory, NULL), TP_OK);
   assert_int_equal(tp_sqlite_store_stats_get(memory, &stats, NULL), TP_ERR_USAGE);
@@ -986,6 +1012,7 @@ int main(void) {
       CASE(a_newer_or_foreign_file_is_refused),
       CASE(a_broken_file_is_refused),
       CASE(a_file_of_each_earlier_schema_is_upgraded_and_keeps_what_it_has),
+      CASE(a_task_whose_arguments_were_changed_is_not_taken),
       CASE(an_upgrade_that_cannot_be_written_leaves_the_file_as_it_was),
       CASE(a_limit_of_the_file_size_is_a_full_disk),
       CASE(a_file_that_was_removed_takes_nothing_until_it_is_back),

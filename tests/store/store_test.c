@@ -1033,6 +1033,126 @@ static int choose(void **state) {
   return 0;
 }
 
+/* ---- tasks: of stores that keep them ---- */
+
+static tp_status put_task(tp_store *store, const char *key, const char *agent) {
+  tp_task_record task = {.struct_size = sizeof task,
+                         .created_unix_ms = WALL_MS,
+                         .key = tp_text_of(key),
+                         .tool = TEXT("deploy"),
+                         .arguments = TEXT("\x81\xa1n\x07"),
+                         .agent = tp_text_of(agent)};
+  return store->task_put(store->self, &task, NULL);
+}
+
+static void note_task(void *ctx, const tp_task_record *task) {
+  assert_int_equal(task->struct_size, sizeof *task);
+  assert_int_equal(task->created_unix_ms, WALL_MS);
+  assert_int_equal(task->arguments.size, 4);
+  assert_memory_equal(task->arguments.data, "\x81\xa1n\x07", 4);
+  snprintf(ctx, 64, "%.*s %.*s %.*s", (int)task->key.size, task->key.data, (int)task->tool.size, task->tool.data,
+           (int)task->agent.size, task->agent.size ? task->agent.data : "");
+}
+
+static tp_status take_task(tp_store *store, const char *key, char ret_text[64]) {
+  snprintf(ret_text, 64, "not called");
+  return store->task_take(store->self, tp_text_of(key), note_task, ret_text, NULL);
+}
+
+static tp_status settle_task(tp_store *store, const char *key, bool stays) {
+  return store->task_settle(store->self, tp_text_of(key), stays, NULL);
+}
+
+static void task_is_taken_once_until_it_is_settled(void **state) {
+  (void)state;
+  char text[64];
+  tp_store *store = open_store(10);
+  if (store->task_put) {
+    assert_int_equal(take_task(store, "one", text), TP_ERR_NOT_FOUND);
+    assert_int_equal(settle_task(store, "one", true), TP_ERR_NOT_FOUND);
+    assert_int_equal(settle_task(store, "one", false), TP_ERR_NOT_FOUND);
+    assert_int_equal(put_task(store, "one", "ops"), TP_OK);
+    assert_int_equal(put_task(store, "one", ""), TP_ERR_DUPLICATE_ID);
+    assert_int_equal(put_task(store, "two", ""), TP_OK);
+    assert_int_equal(put_task(store, "", ""), TP_ERR_USAGE);
+    assert_int_equal(take_task(store, "one", text), TP_OK);
+    assert_string_equal(text, "one deploy ops");
+    assert_int_equal(take_task(store, "one", text), TP_ERR_BUSY);
+    assert_string_equal(text, "not called");
+    assert_int_equal(put_task(store, "one", ""), TP_ERR_DUPLICATE_ID);
+    assert_int_equal(settle_task(store, "one", true), TP_OK);
+    assert_int_equal(take_task(store, "one", text), TP_OK);
+    assert_int_equal(settle_task(store, "one", false), TP_OK);
+    assert_int_equal(take_task(store, "one", text), TP_ERR_NOT_FOUND);
+    assert_int_equal(take_task(store, "two", text), TP_OK);
+    assert_string_equal(text, "two deploy ");
+    assert_int_equal(settle_task(store, "two", false), TP_OK);
+  }
+  tp_store_free(store);
+}
+
+static void tasks_are_there_when_the_store_is_opened_again(void **state) {
+  (void)state;
+  char text[64];
+  tp_store *store = open_store(10);
+  bool keeps = store->task_put && kind->reopen;
+  if (keeps) assert_int_equal(put_task(store, "waits", ""), TP_OK);
+  if (keeps) assert_int_equal(put_task(store, "begun", ""), TP_OK);
+  if (keeps) assert_int_equal(take_task(store, "begun", text), TP_OK);
+  tp_store_free(store);
+  if (!keeps) return;
+  store = reopen_store(10);
+  tp_store *other = reopen_store(10);
+  assert_int_equal(take_task(store, "begun", text), TP_ERR_BUSY);
+  assert_int_equal(take_task(other, "waits", text), TP_OK);
+  assert_int_equal(take_task(store, "waits", text), TP_ERR_BUSY);
+  assert_int_equal(settle_task(store, "begun", false), TP_OK);
+  assert_int_equal(take_task(other, "begun", text), TP_ERR_NOT_FOUND);
+  tp_store_free(other);
+  tp_store_free(store);
+}
+
+typedef struct taker {
+  pthread_t thread;
+  tp_store *store;
+  tp_status status;
+} taker;
+
+static void ignore_task(void *ctx, const tp_task_record *task) {
+  (void)ctx;
+  (void)task;
+}
+
+static void *run_taker(void *arg) {
+  taker *t = arg;
+  t->status = t->store->task_take(t->store->self, tp_text_of("one"), ignore_task, NULL, NULL);
+  return NULL;
+}
+
+static void task_that_many_threads_take_is_taken_once(void **state) {
+  (void)state;
+  taker takers[8];
+  tp_store *store = open_store(10);
+  tp_store *other = store->task_put && kind->reopen ? reopen_store(10) : NULL;
+  for (int round = 0; store->task_put && round < 20; round++) {
+    int taken = 0;
+    assert_int_equal(put_task(store, "one", ""), TP_OK);
+    for (size_t i = 0; i < COUNT(takers); i++) {
+      takers[i].store = other && i % 2 ? other : store;
+      assert_int_equal(pthread_create(&takers[i].thread, NULL, run_taker, &takers[i]), 0);
+    }
+    for (size_t i = 0; i < COUNT(takers); i++) {
+      pthread_join(takers[i].thread, NULL);
+      taken += takers[i].status == TP_OK;
+      if (takers[i].status != TP_OK) assert_int_equal(takers[i].status, TP_ERR_BUSY);
+    }
+    assert_int_equal(taken, 1);
+    assert_int_equal(settle_task(store, "one", false), TP_OK);
+  }
+  tp_store_free(other);
+  tp_store_free(store);
+}
+
 int main(void) {
   static const struct CMUnitTest tests[] = {
       cmocka_unit_test(newest_records_are_kept_newest_first),
@@ -1056,6 +1176,9 @@ int main(void) {
       cmocka_unit_test(job_that_nobody_can_run_stays),
       cmocka_unit_test(one_key_inserted_a_hundred_times_in_parallel_is_one_job),
       cmocka_unit_test(history_is_kept_apart_by_tenant_and_session),
+      cmocka_unit_test(task_is_taken_once_until_it_is_settled),
+      cmocka_unit_test(tasks_are_there_when_the_store_is_opened_again),
+      cmocka_unit_test(task_that_many_threads_take_is_taken_once),
       cmocka_unit_test(audit_rows_are_kept_whole_and_read_newest_first),
       cmocka_unit_test(record_of_an_entry_that_runs_is_replaced_by_that_of_its_end),
       cmocka_unit_test(what_was_committed_is_there_when_the_store_is_opened_again),
