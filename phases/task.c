@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * task.c: each public function begins a turn without session, gathers policies and tools in it, dispatches one call
- * whose stage the turn says, and ends it. */
+ * whose stage the turn says, and ends it. A task is in the table while it is created and run; between these it is in
+ * the store, where the store keeps tasks. */
 #include "turnphase/task.h"
 
 #define XXH_INLINE_ALL
@@ -92,6 +93,60 @@ static void leave(tp_runtime *runtime, tp__task *task, bool stays) {
   if (stays) task->running = false;
   else remove_locked(tasks, task->key, &runtime->allocator);
   tp__mutex_unlock(&tasks->mutex);
+}
+
+/* ---- the store ---- */
+
+static bool keeps_tasks(const tp_runtime *runtime) { return runtime->store.task_put != NULL; }
+
+static tp_status store_task(tp_runtime *runtime, const tp__task *task, tp_fault *fault) {
+  tp_task_record record = {.struct_size = sizeof record,
+                           .created_unix_ms = tp__unix_ms(),
+                           .key = tp_text_of(task->key),
+                           .tool = tp_text_of(task->tool),
+                           .arguments = task->arguments,
+                           .agent = tp_text_of(task->agent)};
+  return runtime->store.task_put(runtime->store.self, &record, fault);
+}
+
+typedef struct taking {
+  const tp_allocator *allocator;
+  const char *key;
+  tp__task *task; /* NULL: no memory */
+} taking;
+
+static void copy_taken(void *ctx, const tp_task_record *record) {
+  taking *t = ctx;
+  char tool[TP_ID_BYTES_MAX + 1], agent[TP_ID_BYTES_MAX + 1];
+  snprintf(tool, sizeof tool, "%.*s", (int)record->tool.size, record->tool.data);
+  snprintf(agent, sizeof agent, "%.*s", (int)record->agent.size, record->agent.size ? record->agent.data : "");
+  tp_task_spec spec = {.struct_size = sizeof spec,
+                       .tool = tool,
+                       .arguments = record->arguments,
+                       .agent = record->agent.size ? agent : NULL};
+  t->task = new_task(t->allocator, &spec, t->key);
+}
+
+/* What became of a task that was taken. When this fails it stays begun, so that it is not run twice. */
+static void settle(tp_runtime *runtime, const char *key, bool stays) {
+  tp_fault fault = {0};
+  tp_status status = runtime->store.task_settle(runtime->store.self, tp_text_of(key), stays, &fault);
+  if (status != TP_OK)
+    tp__log(runtime, TP_LOG_ERROR, &(tp__log_subject){.status = status},
+            "what became of the task `%s` was not kept, so it stays begun: %s", key, fault.message);
+}
+
+/* Begins a task that this process, or another one, put into the store. */
+static tp_status take_stored(tp_runtime *runtime, const char *key, tp__task **ret_task, tp_fault *fault) {
+  taking t = {.allocator = &runtime->allocator, .key = key};
+  tp_store *store = &runtime->store;
+  TP__TRY(tp__may_block(runtime, fault, "a task"));
+  TP__TRY(tp__runtime_ready(runtime, fault));
+  TP__TRY(store->task_take(store->self, tp_text_of(key), copy_taken, &t, fault));
+  *ret_task = t.task;
+  if (t.task) return TP_OK;
+  settle(runtime, key, true);
+  return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the task");
 }
 
 /* ---- results ---- */
@@ -242,8 +297,15 @@ tp_status tp_task_create(tp_runtime *runtime, const tp_task_spec *theirs, const 
   TP__TRY(tp__runtime_usable(runtime, fault));
   TP__TRY(reserve(runtime, &spec, &task, fault));
   tp__task_view view = view_of(TP__TASK_CREATE, task->key, spec.environment);
-  tp_status status = run_in_turn(runtime, &spec, &view, ret_result, &kept, fault);
+  const tp_task_result *made = NULL;
+  tp_status status = run_in_turn(runtime, &spec, &view, &made, &kept, fault);
+  if (status == TP_OK && kept && keeps_tasks(runtime)) {
+    status = store_task(runtime, task, fault);
+    kept = false; /* here */
+  }
   leave(runtime, task, status == TP_OK && kept);
+  if (status == TP_OK && ret_result) *ret_result = made;
+  else tp_task_result_free(made);
   return status;
 }
 
@@ -259,27 +321,41 @@ tp_status tp_task_call(tp_runtime *runtime, const tp_task_spec *theirs, const tp
   return run_in_turn(runtime, &spec, &view, ret_result, &kept, fault);
 }
 
-tp_status tp_task_run(tp_runtime *runtime, const char *key, const tp_turn_request *request,
-                      const tp_task_result **ret_result, tp_fault *fault) {
+/* @param ret_is_stored  it is the store's, and not in the table. */
+static tp_status take(tp_runtime *runtime, const char *key, tp__task **ret_task, bool *ret_is_stored, tp_fault *fault) {
   tp__task **place;
-  bool kept = true; /* what did not begin may be run again */
-  TP__TRY(tp__runtime_usable(runtime, fault));
-  if (!key) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_task_run needs a key");
   tp__tasks *tasks = tasks_of(runtime);
   tp__mutex_lock(&tasks->mutex);
   tp_status status = find_locked(tasks, key, &place, fault);
-  tp__task *task = status == TP_OK ? *place : NULL;
-  if (task) task->running = true;
+  if (status == TP_OK) {
+    *ret_task = *place;
+    (*place)->running = true;
+  }
   tp__mutex_unlock(&tasks->mutex);
-  if (!task) return status;
+  *ret_is_stored = status == TP_ERR_NOT_FOUND && keeps_tasks(runtime);
+  return *ret_is_stored ? take_stored(runtime, key, ret_task, fault) : status;
+}
+
+tp_status tp_task_run(tp_runtime *runtime, const char *key, const tp_turn_request *request,
+                      const tp_task_result **ret_result, tp_fault *fault) {
+  tp__task *task = NULL;
+  bool is_stored, kept = true; /* what did not begin may be run again */
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  if (!key) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_task_run needs a key");
+  TP__TRY(take(runtime, key, &task, &is_stored, fault));
   tp_task_spec spec = {.struct_size = sizeof spec,
                        .tool = task->tool,
                        .arguments = task->arguments,
                        .agent = task->agent,
                        .request = request};
   tp__task_view view = view_of(TP__TASK_RUN, task->key, NULL);
-  status = run_in_turn(runtime, &spec, &view, ret_result, &kept, fault);
-  leave(runtime, task, kept);
+  tp_status status = run_in_turn(runtime, &spec, &view, ret_result, &kept, fault);
+  if (is_stored) {
+    settle(runtime, task->key, kept);
+    tp__release(&runtime->allocator, task, task->size);
+  } else {
+    leave(runtime, task, kept);
+  }
   return status;
 }
 
@@ -292,5 +368,8 @@ tp_status tp_task_discard(tp_runtime *runtime, const char *key, tp_fault *fault)
   tp_status status = find_locked(tasks, key, &place, fault);
   if (status == TP_OK) remove_locked(tasks, key, &runtime->allocator);
   tp__mutex_unlock(&tasks->mutex);
-  return status;
+  if (status != TP_ERR_NOT_FOUND || !keeps_tasks(runtime)) return status;
+  TP__TRY(tp__may_block(runtime, fault, "a task"));
+  TP__TRY(tp__runtime_ready(runtime, fault));
+  return runtime->store.task_settle(runtime->store.self, tp_text_of(key), false, fault);
 }

@@ -7,8 +7,10 @@
  * those of a turn: each function begins a turn of its own, without session, and runs turn.pre_policy and
  * turn.pre_tool_materialization in it first.
  *
- * Tasks live as long as the runtime, at most TP_TASKS_MAX of them. One is gone when its tool has been started, or by
- * tp_task_discard(). One whose run was denied stays, and may be run again.
+ * Tasks live as long as the runtime, at most TP_TASKS_MAX of them; with a store that keeps tasks (tp_store.task_put, as
+ * SQLite's) they live as long as its file, and any process that has it may run them, once. One is gone when its
+ * tool has been started, or by tp_task_discard(). One whose run was denied stays, and may be run again. One whose
+ * process died while it ran stays, too, and is refused: nothing says how far it came.
  * Threads: any. */
 #ifndef TURNPHASE_TASK_H
 #define TURNPHASE_TASK_H
@@ -47,20 +49,22 @@ typedef struct tp_task_result {
  *  @param ret_result  freed by tp_task_result_free(); untouched when nothing was asked. May be NULL.
  *  @return whether it was asked: TP_OK and a result, whatever its kind; TP_ERR_USAGE (no tool, arguments that are no
  *          map, or from inside a handler or a callback), TP_ERR_BAD_ID, TP_ERR_DUPLICATE_ID for a key that is
- *          there,
+ *          there (in a store: found when the gates have allowed it), what the store says when it does not keep it,
  *          TP_ERR_NOT_FOUND for an agent that is not, TP_ERR_FULL at TP_TASKS_MAX, TP_ERR_HOOK when the policies or
  *          tools could not be gathered, and what tp_turn_begin_bare() says. */
 TP_API tp_status tp_task_create(tp_runtime *runtime, const tp_task_spec *spec, const tp_task_result **ret_result,
                                 tp_fault *fault) TP_MUST_USE;
 /** Runs a task: with its tool, arguments and agent. Blocks.
  *  @param request  who runs it, which may be another caller than the creator; as in tp_task_spec.
- *  @return as tp_task_create(); TP_ERR_NOT_FOUND for a key that is not there, TP_ERR_BUSY for one that is being run. */
+ *  @return as tp_task_create(); TP_ERR_NOT_FOUND for a key that is not there, TP_ERR_BUSY for one that is being run, or
+ *          was when its process died; TP_ERR_STORE_CORRUPT for one whose arguments are not those that were allowed. */
 TP_API tp_status tp_task_run(tp_runtime *runtime, const char *key, const tp_turn_request *request,
                              const tp_task_result **ret_result, tp_fault *fault) TP_MUST_USE;
 /** Both in one; nothing is kept. Blocks. @return as tp_task_create(). */
 TP_API tp_status tp_task_call(tp_runtime *runtime, const tp_task_spec *spec, const tp_task_result **ret_result,
                               tp_fault *fault) TP_MUST_USE;
-/** Forgets a task. @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_BUSY while it is being run. */
+/** Forgets a task. @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_BUSY while it is being run; one that a store keeps is
+ *          gone also when a process runs it, which goes on. */
 TP_API tp_status tp_task_discard(tp_runtime *runtime, const char *key, tp_fault *fault) TP_MUST_USE;
 /** Accepts NULL. Also after tp_runtime_free(). */
 TP_API void tp_task_result_free(const tp_task_result *result);

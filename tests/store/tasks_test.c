@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tasks that a store keeps: created in one runtime, run in another one of the same file, once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/directory.h"
+#include "tests/support/model.h"
+#include "turnphase/sqlite.h"
+#include "turnphase/task.h"
+
+/* ---- a host with one tool and a gate before it ---- */
+
+typedef struct world {
+  tp_runtime *runtime;
+  _Atomic int runs;
+  int n;
+  bool denies, dies;
+  latch entered, go; /* go: the tool waits for it when waits is set */
+  bool waits;
+  char caller[32], key[64];
+} world;
+
+static tp_answer run_tool(void *self, tp_tool_run *run) {
+  world *w = self;
+  w->runs++;
+  w->n = (int)tp_value_int(tp_value_get(tp_tool_run_arguments(run), "n"), -1);
+  if (w->dies) kill(getpid(), SIGKILL);
+  latch_hit(&w->entered);
+  if (w->waits) latch_wait(&w->go, 1);
+  return tp_tool_ok(run, tp_text_of("ran"));
+}
+
+static tp_answer bring(void *self, tp_call *call) {
+  tp_tool tool = {.struct_size = sizeof tool, .name = "deploy", .run = run_tool, .self = self};
+  const tp_tool *const tools[] = {&tool};
+  tp_contribution bundle = {
+      .struct_size = sizeof bundle, .kind = TP_KIND_TOOL_BUNDLE, .key = TEXT("t"), .tools = tools, .tool_count = 1};
+  return tp_call_emit(call, &bundle) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
+}
+
+static tp_answer at_pre(void *self, tp_call *call) {
+  world *w = self;
+  tp_text key = tp_call_text(call, TP_FIELD_TASK_KEY);
+  snprintf(w->caller, sizeof w->caller, "%s", tp_caller_name(tp_call_caller(call)));
+  snprintf(w->key, sizeof w->key, "%.*s", (int)key.size, key.data);
+  return w->denies ? tp_call_deny(call, "not now") : tp_call_allow(call);
+}
+
+static void open_world(world *w) {
+  tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path};
+  tp_store *store = NULL;
+  tp_fault fault = {0};
+  if (tp_sqlite_store_open(&options, &store, &fault) != TP_OK) fail_msg("%s", fault.message);
+  tp_runtime_options runtime_options = {.struct_size = sizeof runtime_options, .store = store};
+  w->entered = w->go = (latch)LATCH;
+  w->runtime = open_runtime(&runtime_options);
+  const hook hooks[] = {
+      {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = bring, .self = w},
+      {.id = "pre", .phase = TP_PHASE_TOOL_PRE, .run = at_pre, .self = w}};
+  add_hooks(w->runtime, hooks, 2);
+}
+
+static tp_status create(world *w, const char *key, char ret_key[64]) {
+  tp_task_spec spec = {.struct_size = sizeof spec, .tool = "deploy", .key = key, .arguments = TEXT("\x81\xa1n\x07")};
+  const tp_task_result *result = NULL;
+  tp_status status = tp_task_create(w->runtime, &spec, &result, NULL);
+  if (status != TP_OK) {
+    assert_null(result);
+    return status;
+  }
+  assert_int_equal(result->kind, TP_TOOL_OK);
+  assert_false(result->started);
+  snprintf(ret_key, 64, "%.*s", (int)result->key.size, result->key.data);
+  tp_task_result_free(result);
+  return TP_OK;
+}
+
+static tp_status run(world *w, const char *key, tp_tool_result_kind want) {
+  tp_turn_request request = {.struct_size = sizeof request, .caller = TP_CALLER_CI_PIPELINE};
+  const tp_task_result *result = NULL;
+  tp_status status = tp_task_run(w->runtime, key, &request, &result, NULL);
+  if (status == TP_OK) assert_int_equal(result->kind, want);
+  tp_task_result_free(result);
+  return status;
+}
+
+/* ---- the cases ---- */
+
+static void task_of_one_runtime_is_run_once_in_another(void **state) {
+  (void)state;
+  world one = {0}, other = {0};
+  char key[64], second[64];
+  open_world(&one);
+  assert_int_equal(create(&one, "d1", key), TP_OK);
+  assert_string_equal(key, "d1");
+  assert_int_equal(create(&one, NULL, second), TP_OK);
+  close_runtime(one.runtime);
+  open_world(&one);
+  open_world(&other);
+  assert_int_equal(create(&other, "d1", key), TP_ERR_DUPLICATE_ID);
+  assert_int_equal(run(&other, "d1", TP_TOOL_OK), TP_OK);
+  assert_int_equal(other.n, 7);
+  assert_string_equal(other.caller, "ci_pipeline");
+  assert_string_equal(other.key, "d1");
+  assert_int_equal(run(&one, "d1", TP_TOOL_OK), TP_ERR_NOT_FOUND);
+  assert_int_equal(run(&other, "d1", TP_TOOL_OK), TP_ERR_NOT_FOUND);
+  assert_int_equal(run(&one, second, TP_TOOL_OK), TP_OK);
+  assert_int_equal(one.runs + other.runs, 2);
+  assert_int_equal(create(&one, "d1", key), TP_OK); /* the key is free again */
+  close_runtime(one.runtime);
+  close_runtime(other.runtime);
+}
+
+static void task_whose_run_was_denied_stays(void **state) {
+  (void)state;
+  world w = {.denies = true};
+  char key[64];
+  open_world(&w);
+  assert_int_equal(create(&w, "d1", key), TP_OK);
+  assert_int_equal(run(&w, "d1", TP_TOOL_DENIED), TP_OK);
+  close_runtime(w.runtime);
+  world later = {0};
+  open_world(&later);
+  assert_int_equal(run(&later, "d1", TP_TOOL_OK), TP_OK);
+  assert_int_equal(later.runs, 1);
+  close_runtime(later.runtime);
+}
+
+static void discarded_task_cannot_be_run(void **state) {
+  (void)state;
+  world one = {0}, other = {0};
+  char key[64];
+  open_world(&one);
+  open_world(&other);
+  assert_int_equal(create(&one, "d1", key), TP_OK);
+  assert_int_equal(tp_task_discard(other.runtime, "d1", NULL), TP_OK);
+  assert_int_equal(tp_task_discard(one.runtime, "d1", NULL), TP_ERR_NOT_FOUND);
+  assert_int_equal(run(&one, "d1", TP_TOOL_OK), TP_ERR_NOT_FOUND);
+  close_runtime(one.runtime);
+  close_runtime(other.runtime);
+}
+
+static void *run_there(void *arg) {
+  world *w = arg;
+  assert_int_equal(run(w, "d1", TP_TOOL_OK), TP_OK);
+  return NULL;
+}
+
+static void task_that_is_being_run_is_refused_elsewhere(void **state) {
+  (void)state;
+  world one = {.waits = true}, other = {0};
+  char key[64];
+  pthread_t thread;
+  open_world(&one);
+  open_world(&other);
+  assert_int_equal(create(&one, "d1", key), TP_OK);
+  assert_int_equal(pthread_create(&thread, NULL, run_there, &one), 0);
+  latch_wait(&one.entered, 1);
+  assert_int_equal(run(&other, "d1", TP_TOOL_OK), TP_ERR_BUSY);
+  assert_int_equal(create(&other, "d1", key), TP_ERR_DUPLICATE_ID);
+  latch_hit(&one.go);
+  pthread_join(thread, NULL);
+  assert_int_equal(run(&other, "d1", TP_TOOL_OK), TP_ERR_NOT_FOUND);
+  assert_int_equal(other.runs, 0);
+  close_runtime(one.runtime);
+  close_runtime(other.runtime);
+}
+
+/* Before any thread of this process begins. */
+static void task_whose_process_died_in_its_run_is_not_run_again(void **state) {
+  (void)state;
+  pid_t child = fork();
+  if (child == 0) {
+    world w = {.dies = true};
+    char key[64];
+    open_world(&w);
+    if (create(&w, "d1", key) == TP_OK && create(&w, "d2", key) == TP_OK) (void)run(&w, "d1", TP_TOOL_OK);
+    _exit(1);
+  }
+  int ended = 0;
+  assert_int_equal(waitpid(child, &ended, 0), child);
+  assert_true(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGKILL);
+  world w = {0};
+  open_world(&w);
+  assert_int_equal(run(&w, "d1", TP_TOOL_OK), TP_ERR_BUSY);
+  assert_int_equal(run(&w, "d2", TP_TOOL_OK), TP_OK); /* it had not begun */
+  assert_int_equal(tp_task_discard(w.runtime, "d1", NULL), TP_OK);
+  assert_int_equal(run(&w, "d1", TP_TOOL_OK), TP_ERR_NOT_FOUND);
+  assert_int_equal(w.runs, 1);
+  close_runtime(w.runtime);
+}
+
+static void store_with_some_of_the_functions_is_refused(void **state) {
+  (void)state;
+  for (int left_out = 0; left_out < 3; left_out++) {
+    tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path};
+    tp_store *store = NULL;
+    tp_runtime *runtime = NULL;
+    tp_fault fault = {0};
+    assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
+    if (left_out == 0) store->task_put = NULL;
+    if (left_out == 1) store->task_take = NULL;
+    if (left_out == 2) store->task_settle = NULL;
+    tp_runtime_options runtime_options = {.struct_size = sizeof runtime_options, .store = store};
+    assert_int_equal(tp_runtime_new(&runtime_options, &runtime, &fault), TP_ERR_USAGE);
+    assert_non_null(strstr(fault.message, "task_settle"));
+    tp_store_free(store);
+  }
+}
+
+#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      IN_DIRECTORY(task_whose_process_died_in_its_run_is_not_run_again),
+      IN_DIRECTORY(task_of_one_runtime_is_run_once_in_another),
+      IN_DIRECTORY(task_whose_run_was_denied_stays),
+      IN_DIRECTORY(discarded_task_cannot_be_run),
+      IN_DIRECTORY(task_that_is_being_run_is_refused_elsewhere),
+      IN_DIRECTORY(store_with_some_of_the_functions_is_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
