@@ -90,18 +90,22 @@ static const cli_command commands[] = {
      .run = cli_hooks},
     {.bit = CLI_TOOL,
      .name = "tool",
-     .operand = "ACTION TOOL",
+     .operand = "ACTION TOOL|KEY",
      .operands_max = 2,
-     .summary = "list tools, and call one with every gate of a turn",
+     .summary = "list tools, call one with every gate of a turn, or create and run a task",
      .examples = "  turnphase tool list --load ./tools.so\n"
                  "  echo '{\"path\": \"notes.txt\"}' | turnphase tool call read_file --files . --arguments -\n"
-                 "  turnphase tool call deploy --load ./tools.so --caller ci --environment prod --json\n",
+                 "  turnphase tool call deploy --load ./tools.so --caller ci --environment prod --json\n"
+                 "  turnphase tool create deploy --load ./tools.so --data ./kept --key monday\n"
+                 "  turnphase tool run monday --load ./tools.so --data ./kept --caller ci\n",
      .description =
          "list        the tools that a turn would have\n"
          "call TOOL   calls one, without session and model: policies, tool.create, tool.rewrite, schema,\n"
          "            tool.pre, questions (on the terminal), the tool, tool.result and tool.post. Exit: 0 it\n"
          "            did what was asked, 1 it did not, 77 it was denied, 78 no such tool, or arguments that\n"
-         "            its schema refuses, 124 it did not end within its limit",
+         "            its schema refuses, 124 it did not end within its limit\n"
+         "create TOOL asks tool.create alone and keeps the call in --data DIR; prints its key\n"
+         "run KEY     does the rest of such a call, once, in any process; exit as call, 75 it is being run",
      .run = cli_tool},
     {.bit = CLI_RUNS,
      .name = "runs",

@@ -51,6 +51,19 @@ int cli_data_adopt(const char *directory) {
   return status;
 }
 
+static int refuse_directory(const char *directory, int error) {
+  cli_error_at(directory, 0, 0, "%s", strerror(error));
+  return CLI_IO;
+}
+
+int cli_data_make(const char *directory) {
+  struct stat found;
+  if (mkdir(directory, 0700) != 0 && errno != EEXIST) return refuse_directory(directory, errno);
+  if (stat(directory, &found) != 0) return refuse_directory(directory, errno);
+  if (!S_ISDIR(found.st_mode)) return refuse_directory(directory, ENOTDIR);
+  return access(directory, W_OK | X_OK) == 0 ? CLI_OK : refuse_directory(directory, errno);
+}
+
 static int check_directory(const char *directory) {
   struct stat found;
   if (stat(directory, &found) == 0 && S_ISDIR(found.st_mode)) return CLI_OK;

@@ -205,6 +205,7 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   case OPTION_ENVIRONMENT:
     arguments->environment = value;
     break;
+  case OPTION_KEY: arguments->key = value; break;
   case OPTION_FILES_WRITES: return take_writes(arguments, value);
   case OPTION_MODEL:
     new_model(&arguments->models)->model = value;

@@ -90,7 +90,7 @@ typedef struct cli_arguments {
   tp_files_writes files_writes;
   tp_caller caller;           /* MANUAL_CLI without --caller */
   const char *call_arguments; /* a file; NULL: not given */
-  const char *environment;
+  const char *environment, *key;
   cli_colour colour;
   uint32_t turns, warm_up, concurrency;
   uint32_t jobs, lease_s;       /* 0: not given */

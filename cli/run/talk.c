@@ -32,20 +32,11 @@ int cli_talk_check(const cli_arguments *arguments, const char *command, bool nee
   return status;
 }
 
-static int refuse_data(const char *directory, const char *why) {
-  cli_error_at(directory, 0, 0, "%s", why);
-  return CLI_IO;
-}
-
-/* What is kept there is private, so the directory is made for its owner alone. */
 static int open_data(cli_talk *talk) {
   const char *directory = talk->arguments->data;
-  struct stat found;
   if (!directory) return CLI_OK;
-  if (mkdir(directory, 0700) != 0 && errno != EEXIST) return refuse_data(directory, strerror(errno));
-  if (stat(directory, &found) != 0) return refuse_data(directory, strerror(errno));
-  if (!S_ISDIR(found.st_mode)) return refuse_data(directory, strerror(ENOTDIR));
-  if (access(directory, W_OK | X_OK) != 0) return refuse_data(directory, strerror(errno));
+  int status = cli_data_make(directory);
+  if (status != CLI_OK) return status;
   talk->store_path = cli_data_path(directory, "turnphase.db");
   talk->memory_path = cli_data_path(directory, "memory.db");
   return cli_data_adopt(directory);

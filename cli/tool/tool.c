@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command tool: the tools that a turn would have, and one call of them with every gate of a turn. */
+ * The command tool: the tools that a turn would have, one call of them with every gate of a turn, and tasks: a call in
+ * two steps, which a data directory keeps between them. */
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/common/data.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
 #include "cli/common/map.h"
@@ -15,6 +17,7 @@
 #include "cli/run/ask.h"
 #include "cli/run/host.h"
 #include "turnphase/declared.h"
+#include "turnphase/sqlite.h"
 
 enum { DRAIN_LIMIT_MS = 30000, NAME_WIDTH = 24, OWNER_WIDTH = 14 };
 
@@ -107,16 +110,26 @@ static int exit_of(tp_tool_result_kind kind) {
   }
 }
 
-static void print_result(const tp_task_result *result, const char *tool, bool json, cli_output *output) {
+/** What is done with a call. */
+typedef enum tool_action { LIST, CALL, CREATE, RUN, ACTIONS } tool_action;
+
+static void print_result(const tp_task_result *result, tool_action action, const char *name, bool json,
+                         cli_output *output) {
   if (!json) {
-    if (result->kind != TP_TOOL_OK) cli_error("%s: %s", tool, tp_tool_result_name(result->kind));
+    if (result->kind != TP_TOOL_OK) cli_error("%s: %s", name, tp_tool_result_name(result->kind));
+    if (action == CREATE && result->kind == TP_TOOL_OK) {
+      cli_print(output, result->key.data, result->key.size);
+      cli_print(output, "\n", 1);
+      return;
+    }
     cli_print(output, result->text.data, result->text.size);
     if (result->text.size && result->text.data[result->text.size - 1] != '\n') cli_print(output, "\n", 1);
     return;
   }
   cli_map map = {0};
   cli_need(tp_writer_new(NULL, &map.writer));
-  cli_map_add_string(&map, "tool", tool);
+  if (action != RUN) cli_map_add_string(&map, "tool", name);
+  if (action != CALL) cli_map_add_text(&map, "task", action == RUN ? tp_text_of(name) : result->key);
   cli_map_add_string(&map, "result", tp_tool_result_name(result->kind));
   cli_map_add_bool(&map, "started", result->started);
   cli_map_add_int(&map, "duration_ns", result->duration_ns);
@@ -125,26 +138,36 @@ static void print_result(const tp_task_result *result, const char *tool, bool js
   print_value(output, map.writer, "the result");
 }
 
-static int call(tp_runtime *runtime, const cli_arguments *arguments, cli_output *output) {
-  const char *tool = arguments->operands[1];
+static tp_status act(tp_runtime *runtime, tool_action action, const cli_arguments *arguments, tp_text value,
+                     const tp_task_result **ret_result, tp_fault *fault) {
+  const char *name = arguments->operands[1];
+  tp_turn_request request = {.struct_size = sizeof request, .caller = arguments->caller};
+  tp_task_spec spec = {.struct_size = sizeof spec,
+                       .tool = name,
+                       .key = arguments->key,
+                       .arguments = value,
+                       .environment = arguments->environment,
+                       .request = &request};
+  if (action == RUN) return tp_task_run(runtime, name, &request, ret_result, fault);
+  return action == CREATE ? tp_task_create(runtime, &spec, ret_result, fault)
+                          : tp_task_call(runtime, &spec, ret_result, fault);
+}
+
+static int call(tp_runtime *runtime, tool_action action, const cli_arguments *arguments, cli_output *output) {
+  const char *name = arguments->operands[1];
   tp_writer *writer = NULL;
   tp_text value;
   int status = read_arguments(arguments->call_arguments, &writer, &value);
   if (status == CLI_OK) {
-    tp_turn_request request = {.struct_size = sizeof request, .caller = arguments->caller};
-    tp_task_spec spec = {.struct_size = sizeof spec,
-                         .tool = tool,
-                         .arguments = value,
-                         .environment = arguments->environment,
-                         .request = &request};
     const tp_task_result *result = NULL;
     tp_fault fault = {0};
-    tp_status called = tp_task_call(runtime, &spec, &result, &fault);
-    if (called == TP_OK) {
-      print_result(result, tool, arguments->json, output);
+    tp_status acted = act(runtime, action, arguments, value, &result, &fault);
+    if (acted == TP_OK) {
+      print_result(result, action, name, arguments->json, output);
       status = exit_of(result->kind);
     } else {
-      status = cli_fault(tool, called, &fault);
+      status = cli_fault(name, acted, &fault);
+      if (acted == TP_ERR_BUSY) status = CLI_RETRY;
     }
     tp_task_result_free(result);
   }
@@ -154,16 +177,58 @@ static int call(tp_runtime *runtime, const cli_arguments *arguments, cli_output 
 
 /* ---- the command ---- */
 
-static int check_words(const cli_arguments *arguments, bool *ret_calls) {
-  const char *action = arguments->operand ? arguments->operand : "";
-  *ret_calls = strcmp(action, "call") == 0;
-  if (!*ret_calls && strcmp(action, "list") != 0) {
-    cli_error("tool: the action is list or call, not '%s'", action);
+static int refuse(const char *what) {
+  cli_error("%s", what);
+  return CLI_USAGE;
+}
+
+/* What is given and would not be used is refused. */
+static int check_options(const cli_arguments *arguments, tool_action action) {
+  bool is_task = action == CREATE || action == RUN;
+  if (is_task && !arguments->data) return refuse("tool create and tool run keep the task in --data DIR: name one");
+  if (arguments->key && action != CREATE) return refuse("--key is for tool create");
+  if (action == RUN && arguments->call_arguments) return refuse("--arguments is for tool create, which keeps them");
+  if (action == RUN && arguments->environment) return refuse("--environment is for tool.create: tool run has none");
+  return CLI_OK;
+}
+
+static int check_words(const cli_arguments *arguments, tool_action *ret_action) {
+  static const char *const names[ACTIONS] = {[LIST] = "list", [CALL] = "call", [CREATE] = "create", [RUN] = "run"};
+  const char *word = arguments->operand ? arguments->operand : "";
+  int found = LIST;
+  while (found < ACTIONS && strcmp(word, names[found]) != 0) found++;
+  if (found == ACTIONS) {
+    cli_error("tool: the action is list, call, create or run, not '%s'", word);
     return CLI_USAGE;
   }
-  if (arguments->operand_count == (*ret_calls ? 2 : 1)) return CLI_OK;
-  cli_error(*ret_calls ? "tool call: name one tool; tool list shows them" : "tool list takes no more words");
+  *ret_action = (tool_action)found;
+  if (arguments->operand_count == (found == LIST ? 1 : 2)) return check_options(arguments, *ret_action);
+  if (found == LIST) return refuse("tool list takes no more words");
+  if (found == RUN) return refuse("tool run: name one task, by the key that tool create printed");
+  cli_error("tool %s: name one tool; tool list shows them", word);
   return CLI_USAGE;
+}
+
+/* @param ret_store  NULL where nothing is kept. */
+static int open_data(const cli_arguments *arguments, char **ret_memory_path, tp_store **ret_store) {
+  *ret_store = NULL;
+  *ret_memory_path = NULL;
+  if (!arguments->data) return CLI_OK;
+  int status = cli_data_make(arguments->data);
+  if (status == CLI_OK) status = cli_data_adopt(arguments->data);
+  if (status != CLI_OK) return status;
+  char *path = cli_data_path(arguments->data, "turnphase.db");
+  tp_sqlite_store_options options = {.struct_size = sizeof options,
+                                     .path = path,
+                                     .log = cli_log,
+                                     .log_ctx = (void *)(uintptr_t)arguments,
+                                     .content_hashes = 1};
+  tp_fault fault = {0};
+  tp_status opened = tp_sqlite_store_open(&options, ret_store, &fault);
+  if (opened != TP_OK) status = cli_fault(path, opened, &fault);
+  else *ret_memory_path = cli_data_path(arguments->data, "memory.db");
+  free(path);
+  return status;
 }
 
 /* Jobs that the call left are done before the end. @return the worse of both. */
@@ -178,16 +243,21 @@ static int drain(tp_runtime *runtime, int status) {
 }
 
 int cli_tool(const cli_arguments *arguments, cli_output *output) {
-  bool calls;
+  tool_action action;
   cli_ask ask;
   tp_runtime *runtime = NULL;
-  int status = check_words(arguments, &calls);
+  tp_store *store = NULL;
+  char *memory_path = NULL;
+  int status = check_words(arguments, &action);
+  if (status == CLI_OK) status = open_data(arguments, &memory_path, &store);
   if (status != CLI_OK) return status;
-  bool may_ask = calls && cli_ask_start(&ask);
-  status = cli_host_open_asking(arguments, NULL, NULL, may_ask ? &ask : NULL, &runtime);
-  if (status == CLI_OK) status = calls ? call(runtime, arguments, output) : list(runtime, arguments, output);
+  bool may_ask = action != LIST && cli_ask_start(&ask);
+  status = cli_host_open_asking(arguments, memory_path, store, may_ask ? &ask : NULL, &runtime);
+  if (status == CLI_OK)
+    status = action == LIST ? list(runtime, arguments, output) : call(runtime, action, arguments, output);
   if (runtime) status = drain(runtime, status);
   if (may_ask) cli_ask_stop(&ask);
   tp_runtime_free(runtime);
+  free(memory_path);
   return status;
 }

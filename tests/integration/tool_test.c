@@ -131,10 +131,62 @@ static void declared_tool_is_listed_and_called(void **state) {
   command_free(&c);
 }
 
+static void task_is_created_and_run_by_two_commands(void **state) {
+  (void)state;
+  char data[512];
+  snprintf(data, sizeof data, "%s", scratch_path("kept"));
+  command c = {.arguments = {"tool", "create", "files_read", "--files", files(), "--data", data, "--key",
+                             "monday", "-a", "-"},
+               .input = "{\"path\": \"note.txt\"}"};
+  assert_status(&c, 0);
+  assert_string_equal(c.out.data, "monday\n");
+  command_free(&c);
+  c = (command){.arguments = {"tool", "create", "files_read", "--files", files(), "--data", data, "--key", "monday"}};
+  assert_status(&c, 78);
+  assert_holds(&c.err, "there is a task monday");
+  command_free(&c);
+  c = (command){
+      .arguments = {"tool", "run", "monday", "--files", files(), "--data", data, "--caller", "ci", "--json"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "{\"task\":\"monday\",\"result\":\"ok\",\"started\":true");
+  assert_holds(&c.out, "line one");
+  command_free(&c);
+  c = (command){.arguments = {"tool", "run", "monday", "--files", files(), "--data", data}};
+  assert_status(&c, 78);
+  assert_holds(&c.err, "there is no task monday");
+  command_free(&c);
+}
+
+/* A declared tool, whose program kills the command that runs it. */
+static void task_whose_command_died_is_not_run_again(void **state) {
+  (void)state;
+  char data[512];
+  setenv("XDG_CONFIG_HOME", scratch_path("."), 1);
+  snprintf(data, sizeof data, "%s", scratch_path("died"));
+  const char *hooks = declared("kill -KILL $PPID");
+  command c = {.arguments = {"tool", "create", "count", "--hooks", hooks, "--data", data, "--json"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "{\"tool\":\"count\",\"task\":\"task-");
+  char key[128];
+  const char *from = strstr(c.out.data, "task-");
+  snprintf(key, sizeof key, "%.*s", (int)strcspn(from, "\""), from);
+  command_free(&c);
+  c = (command){.arguments = {"tool", "run", key, "--hooks", hooks, "--data", data}};
+  assert_int_equal(command_run(&c), -1);
+  command_free(&c);
+  c = (command){.arguments = {"tool", "run", key, "--hooks", hooks, "--data", data}};
+  assert_status(&c, 75);
+  assert_holds(&c.err, "is being run, or was when its process died");
+  command_free(&c);
+}
+
 static void wrong_words_are_refused(void **state) {
   (void)state;
   const char *const wrong[][5] = {{"tool"},
                                   {"tool", "run"},
+                                  {"tool", "run", "key"},
+                                  {"tool", "create", "files_read"},
+                                  {"tool", "list", "--key", "k"},
                                   {"tool", "call"},
                                   {"tool", "list", "files_read"},
                                   {"tool", "list", "--caller", "robot"}};
@@ -153,6 +205,8 @@ int main(void) {
       cmocka_unit_test(call_that_is_denied_ends_with_a_status_of_its_own),
       cmocka_unit_test(what_cannot_be_called_is_told_from_what_failed),
       cmocka_unit_test(declared_tool_is_listed_and_called),
+      cmocka_unit_test(task_is_created_and_run_by_two_commands),
+      cmocka_unit_test(task_whose_command_died_is_not_run_again),
       cmocka_unit_test(wrong_words_are_refused),
   };
   return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
