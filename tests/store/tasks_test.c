@@ -149,6 +149,34 @@ static void discarded_task_cannot_be_run(void **state) {
   close_runtime(other.runtime);
 }
 
+static void add_agent(world *w, tp_text config) {
+  tp_agent_config agent_config = {.struct_size = sizeof agent_config, .id = "ops", .extra = config};
+  tp_agent *agent;
+  assert_int_equal(tp_agent_add(w->runtime, &agent_config, &agent, NULL), TP_OK);
+}
+
+/* The scope is that of the process that runs it. */
+static void agent_of_a_kept_task_bounds_its_run(void **state) {
+  (void)state;
+  world one = {0}, narrow = {0}, none = {0};
+  open_world(&one);
+  open_world(&narrow);
+  open_world(&none);
+  add_agent(&one, (tp_text){0});
+  add_agent(&narrow, (tp_text)TEXT("\x81\xa5tools\x91\xa5other"));
+  tp_task_spec spec = {.struct_size = sizeof spec, .tool = "deploy", .key = "d1", .agent = "ops"};
+  assert_int_equal(tp_task_create(one.runtime, &spec, NULL, NULL), TP_OK);
+  assert_int_equal(run(&narrow, "d1", TP_TOOL_OUT_OF_SCOPE), TP_OK);
+  tp_fault fault = {0};
+  assert_int_equal(tp_task_run(none.runtime, "d1", NULL, NULL, &fault), TP_ERR_NOT_FOUND);
+  assert_non_null(strstr(fault.message, "no agent of this id"));
+  assert_int_equal(run(&one, "d1", TP_TOOL_OK), TP_OK); /* it stayed */
+  assert_int_equal(one.n, -1); /* without arguments */
+  close_runtime(one.runtime);
+  close_runtime(narrow.runtime);
+  close_runtime(none.runtime);
+}
+
 static void *run_there(void *arg) {
   world *w = arg;
   assert_int_equal(run(w, "d1", TP_TOOL_OK), TP_OK);
@@ -225,6 +253,7 @@ int main(void) {
       IN_DIRECTORY(task_of_one_runtime_is_run_once_in_another),
       IN_DIRECTORY(task_whose_run_was_denied_stays),
       IN_DIRECTORY(discarded_task_cannot_be_run),
+      IN_DIRECTORY(agent_of_a_kept_task_bounds_its_run),
       IN_DIRECTORY(task_that_is_being_run_is_refused_elsewhere),
       IN_DIRECTORY(store_with_some_of_the_functions_is_refused),
   };
