@@ -96,6 +96,13 @@ static bool take_language(cli_arguments *arguments, const char *given) {
   return which >= 0;
 }
 
+static bool take_compact(cli_arguments *arguments, const char *given) {
+  static const char *const words[] = {NULL, [CLI_COMPACT_SUMMARIZE] = "summarize", [CLI_COMPACT_DROP] = "drop"};
+  int which = take_one_of("compact", words, given);
+  if (which >= 0) arguments->compact = (cli_compact)which;
+  return which >= 0;
+}
+
 static bool take_ask(cli_arguments *arguments, const char *given) {
   static const char *const words[] = {NULL, "terminal", "data"};
   int which = take_one_of("ask", words, given);
@@ -253,6 +260,8 @@ static bool take(cli_arguments *arguments, enum option_id id, const char *value)
   case OPTION_ALL: arguments->all = true; break;
   case OPTION_REASON: arguments->reason = value; break;
   case OPTION_BY: arguments->by = value; break;
+  case OPTION_COMPACT: return take_compact(arguments, value);
+  case OPTION_HISTORY_TOKENS: return take_number("history-tokens", 1, INT32_MAX, value, &arguments->history_tokens);
   case OPTION_ASK: return take_ask(arguments, value);
   case OPTION_UNTIL_EMPTY: arguments->until_empty = true; break;
   case OPTION_WORKERS: return take_number("workers", 1, WORKERS_MAX, value, &arguments->workers);

@@ -74,6 +74,13 @@ typedef enum cli_language {
   CLI_LANGUAGE_JS = 3
 } cli_language;
 
+/** How a history that is too long is made shorter. */
+typedef enum cli_compact {
+  CLI_COMPACT_NONE = 0,
+  CLI_COMPACT_SUMMARIZE = 1,
+  CLI_COMPACT_DROP = 2
+} cli_compact;
+
 /** What the command line said. Texts are the command line's own. */
 typedef struct cli_arguments {
   cli_words loads, phases, tools, webhooks; /* webhooks: ended by NULL, too */
@@ -95,6 +102,8 @@ typedef struct cli_arguments {
   uint32_t turns, warm_up, concurrency;
   uint32_t jobs, lease_s;       /* 0: not given */
   uint32_t dimensions;          /* 0: not given */
+  uint32_t history_tokens;      /* 0: not given */
+  cli_compact compact;
   uint32_t limit;               /* 0: all; CLI_LIMIT_NOT_GIVEN */
   uint32_t before;              /* 0: not given */
   uint32_t workers;             /* 0: as many as cores */

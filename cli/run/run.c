@@ -216,6 +216,7 @@ static int open_session(player *p, const cli_turn *turn, tp_session **ret_sessio
                                 .event_ctx = p,
                                 .ask = p->questions ? tp_sqlite_questions_put : p->may_ask ? cli_ask_put : NULL,
                                 .ask_ctx = p->questions ? (void *)p->questions : p->may_ask ? &p->ask : NULL};
+  cli_talk_compact(p->arguments, &options);
   tp_status status = tp_session_open(p->talk.runtime, &options, ret_session, &fault);
   return status == TP_OK ? CLI_OK : cli_fault(turn->session, status, &fault);
 }

@@ -29,6 +29,10 @@ int cli_talk_check(const cli_arguments *arguments, const char *command, bool nee
     cli_error("--%s must have 1 to 128 bytes of UTF-8 without white space", ids[i].option);
     status = CLI_USAGE;
   }
+  if (status == CLI_OK && arguments->history_tokens && !arguments->compact) {
+    cli_error("--history-tokens needs --compact: what is to become of a history that is longer?");
+    status = CLI_USAGE;
+  }
   return status;
 }
 
@@ -110,6 +114,12 @@ int cli_talk_open(cli_talk *talk, const cli_arguments *arguments, cli_models *mo
   if (status == CLI_OK && models->count > 0) return cli_talk_add_agent(talk, CLI_OWN_AGENT, NULL, models);
   cli_models_free(models);
   return status;
+}
+
+void cli_talk_compact(const cli_arguments *arguments, tp_session_options *options) {
+  if (arguments->compact == CLI_COMPACT_NONE) return;
+  options->compact = arguments->compact == CLI_COMPACT_DROP ? tp_compact_drop_oldest : tp_compact_summarize;
+  options->history_tokens_max = arguments->history_tokens;
 }
 
 tp_status cli_talk_load(const cli_talk *talk, const char *session, tp_message_fn each, void *ctx, tp_fault *fault) {

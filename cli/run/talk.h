@@ -37,6 +37,8 @@ int cli_talk_open(cli_talk *talk, const cli_arguments *arguments, cli_models *mo
 int cli_talk_add_agent(cli_talk *talk, const char *id, const char *system, cli_models *models);
 /** One that was added. @param id  NULL: that of the command line. */
 tp_agent *cli_talk_find_agent(const cli_talk *talk, const char *id);
+/** Fills the compaction of a session's options, as the command line says. */
+void cli_talk_compact(const cli_arguments *arguments, tp_session_options *options);
 /** Walks the messages of a session that is not in a turn, in their order. */
 tp_status cli_talk_load(const cli_talk *talk, const char *session, tp_message_fn each, void *ctx,
                         tp_fault *fault) TP_MUST_USE;

@@ -66,6 +66,8 @@ static void tenants_and_workspaces_know_nothing_of_each_other(void **state) {
   assert_true(recalls(asked, mine));
 }
 
+#define LONG "The walnut tree behind the house of my aunt has grown taller than the roof since last spring"
+
 static void a_session_goes_on_where_it_ended(void **state) {
   (void)state;
   const char *const kept[] = {"--data", scratch_path("history"), "--no-memory", NULL};
@@ -82,6 +84,32 @@ static void a_session_goes_on_where_it_ended(void **state) {
 }
 
 /* Also without a directory a session that comes again has what was said in it. */
+/* Three turns of some 30 tokens each, and room for two: the third is asked with fewer messages than came before it. */
+static void a_history_that_is_too_long_is_compacted(void **state) {
+  (void)state;
+  static const char talk[] = "{\"session\": \"s\", \"turn\": \"a\", \"user\": \"" LONG "\"}\n"
+                             "{\"session\": \"s\", \"turn\": \"b\", \"user\": \"" LONG "\"}\n"
+                             "{\"session\": \"s\", \"turn\": \"c\", \"user\": \"" LONG "\"}\n";
+  static const struct {
+    const char *how;
+    int64_t messages; /* of the third request; without an option 5 */
+  } rows[] = {{"drop", 3}, {"summarize", 4}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    command c;
+    const char *const options[] = {"--compact", rows[i].how, "--history-tokens", "50", NULL};
+    events e = play(&c, talk, options);
+    tp_text third = events_find(&e, "model_end", "c", NULL, NULL);
+    assert_int_equal(event_int(third, "request.message_count"), rows[i].messages);
+    events_free(&e);
+    command_free(&c);
+  }
+  command wrong = {.arguments = {"run", "--script", scratch_string("model.yaml", script), "--history-tokens", "50"},
+                   .input = talk};
+  assert_status(&wrong, 2);
+  assert_holds(&wrong.err, "--compact");
+  command_free(&wrong);
+}
+
 static void a_session_that_comes_again_goes_on(void **state) {
   (void)state;
   command c;
@@ -356,6 +384,7 @@ int main(void) {
       cmocka_unit_test(nothing_is_recalled_without_the_memory_domain),
       cmocka_unit_test(tenants_and_workspaces_know_nothing_of_each_other),
       cmocka_unit_test(a_session_goes_on_where_it_ended),
+      cmocka_unit_test(a_history_that_is_too_long_is_compacted),
       cmocka_unit_test(a_session_that_comes_again_goes_on),
       cmocka_unit_test(what_is_kept_is_for_its_owner_alone),
       cmocka_unit_test(a_directory_that_cannot_be_written_is_named),
