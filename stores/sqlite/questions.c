@@ -34,7 +34,7 @@ struct tp_sqlite_questions {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   /* under mutex */
-  waiting *put;
+  waiting *put, **put_last; /* the oldest first */
   bool ends;
   /* the thread's */
   sqlite3 *db;
@@ -81,8 +81,8 @@ void tp_sqlite_questions_put(void *questions, const tp_question *question) {
     return;
   }
   pthread_mutex_lock(&box->mutex);
-  w->next = box->put;
-  box->put = w;
+  *box->put_last = w;
+  box->put_last = &w->next;
   pthread_cond_signal(&box->changed);
   pthread_mutex_unlock(&box->mutex);
 }
@@ -255,6 +255,7 @@ static void *run(void *ctx) {
   for (;;) {
     waiting *list = box->put;
     box->put = NULL;
+    box->put_last = &box->put;
     bool ends = box->ends;
     pthread_mutex_unlock(&box->mutex);
     take(box, list);
@@ -330,6 +331,7 @@ tp_status tp_sqlite_questions_open(const tp_sqlite_questions_options *theirs, tp
                                .log = options.log,
                                .log_ctx = options.log_ctx,
                                .poll_ms = options.poll_ms ? options.poll_ms : POLL_MS};
+  box->put_last = &box->put;
   status = box->path ? start(box, fault)
                      : tp__sqlite_refuse(fault, TP_ERR_NO_MEMORY, options.path, "no memory for questions");
   if (status == TP_OK) *ret_questions = box;
