@@ -60,6 +60,12 @@ static tp_store *open_store(size_t records_max) {
   return store;
 }
 
+/* What a store in memory does without, and a durable one has: a case that finds it elsewhere than here fails. */
+static bool is_durable_kind(bool has_function) {
+  assert_int_equal(has_function, kind->reopen != NULL);
+  return has_function;
+}
+
 static tp_store *reopen_store(size_t records_max) {
   tp_store *store = NULL;
   assert_int_equal(kind->reopen(records_max, &store), TP_OK);
@@ -1067,7 +1073,7 @@ static void task_is_taken_once_until_it_is_settled(void **state) {
   (void)state;
   char text[64];
   tp_store *store = open_store(10);
-  if (store->task_put) {
+  if (is_durable_kind(store->task_put && store->task_take && store->task_settle)) {
     assert_int_equal(take_task(store, "one", text), TP_ERR_NOT_FOUND);
     assert_int_equal(settle_task(store, "one", true), TP_ERR_NOT_FOUND);
     assert_int_equal(settle_task(store, "one", false), TP_ERR_NOT_FOUND);
@@ -1153,6 +1159,115 @@ static void task_that_many_threads_take_is_taken_once(void **state) {
   tp_store_free(store);
 }
 
+/* ---- attempts, and calls that begin ---- */
+
+static void put_attempt(tp_store *store, uint64_t entry, uint32_t run, uint32_t number, const char *message) {
+  char said[16];
+  snprintf(said, sizeof said, "%s", message);
+  const tp_attempt_record record = {.struct_size = sizeof record,
+                                    .process_run_id = RUN_ID,
+                                    .entry_id = entry,
+                                    .run_index = run,
+                                    .attempt = number,
+                                    .queued_ns = 1,
+                                    .started_ns = 2,
+                                    .ended_ns = 3,
+                                    .late_ns = 4,
+                                    .state = TP_STATE_FAILED,
+                                    .reason = TP_REASON_ERROR,
+                                    .code = 7,
+                                    .message = tp_text_of(said)};
+  assert_int_equal(store->attempt(store->self, &record), TP_OK);
+  memset(said, 'x', sizeof said);
+}
+
+typedef struct attempt_list {
+  char text[64]; /* "run.attempt message;" */
+  size_t stop_at, count;
+} attempt_list;
+
+static bool keep_attempt(void *ctx, const tp_attempt_record *a) {
+  attempt_list *l = ctx;
+  size_t used = strlen(l->text);
+  bool same = a->struct_size == sizeof *a && a->process_run_id == RUN_ID && a->queued_ns == 1 && a->started_ns == 2 &&
+              a->ended_ns == 3 && a->late_ns == 4 && a->state == TP_STATE_FAILED && a->reason == TP_REASON_ERROR &&
+              a->code == 7;
+  snprintf(l->text + used, sizeof l->text - used, "%s%u.%u %.*s;", same ? "" : "wrong ", a->run_index, a->attempt,
+           (int)a->message.size, a->message.size ? a->message.data : "");
+  return ++l->count != l->stop_at;
+}
+
+static void attempts_of_an_entry_are_read_in_plan_order(void **state) {
+  (void)state;
+  tp_store *store = open_store(10);
+  if (is_durable_kind(store->attempt && store->attempts)) {
+    attempt_list all = {.stop_at = 0}, two = {.stop_at = 2};
+    const tp_attempt_query query = {.struct_size = sizeof query, .process_run_id = RUN_ID, .entry_id = 1};
+    put_attempt(store, 1, 2, 1, "c");
+    put_attempt(store, 1, 0, 2, "");
+    put_attempt(store, 2, 0, 1, "other");
+    put_attempt(store, 1, 0, 1, "a");
+    assert_int_equal(store->attempts(store->self, &query, keep_attempt, &all, NULL), TP_OK);
+    assert_string_equal(all.text, "0.1 a;0.2 ;2.1 c;");
+    assert_int_equal(store->attempts(store->self, &query, keep_attempt, &two, NULL), TP_OK);
+    assert_string_equal(two.text, "0.1 a;0.2 ;");
+  }
+  tp_store_free(store);
+}
+
+typedef struct earlier {
+  uint32_t calls, kind;
+  char text[32];
+} earlier;
+
+static void keep_earlier(void *ctx, const tp_tool_end_record *end) {
+  earlier *e = ctx;
+  e->calls++;
+  e->kind = end->kind;
+  snprintf(e->text, sizeof e->text, "%.*s", (int)end->text.size, end->text.size ? end->text.data : "");
+}
+
+/* @return the number of a call that begins; 0: an earlier run of the turn had it. */
+static uint64_t start_call(tp_store *store, uint64_t run, const char *turn, const char *arguments, earlier *e) {
+  const tp_text ids[TP_ID_COUNT] = {
+      [TP_ID_TENANT] = TEXT("t"), [TP_ID_SESSION] = TEXT("s"), [TP_ID_TURN] = tp_text_of(turn)};
+  const tp_tool_start_record start = {.struct_size = sizeof start,
+                                      .process_run_id = RUN_ID,
+                                      .turn_number = run,
+                                      .ids = ids,
+                                      .id_count = TP_ID_COUNT,
+                                      .call_id = TEXT("c"),
+                                      .tool = TEXT("pay"),
+                                      .arguments = tp_text_of(arguments)};
+  uint64_t id = 0;
+  *e = (earlier){.calls = 0};
+  assert_int_equal(store->tool_start(store->self, &start, &id, keep_earlier, e, NULL), TP_OK);
+  assert_int_equal(e->calls, id == 0);
+  return id;
+}
+
+static void call_of_a_turn_that_runs_again_is_not_begun_again(void **state) {
+  (void)state;
+  tp_store *store = open_store(10);
+  if (is_durable_kind(store->tool_start && store->tool_end)) {
+    earlier e;
+    uint64_t paid = start_call(store, 1, "one", "ten", &e), open = start_call(store, 1, "one", "six", &e);
+    assert_true(paid && open && paid != open);
+    const tp_tool_end_record end = {
+        .struct_size = sizeof end, .start_id = paid, .kind = TP_TOOL_OK, .text = TEXT("paid ten")};
+    assert_int_equal(store->tool_end(store->self, &end, NULL), TP_OK);
+    assert_int_equal(start_call(store, 2, "one", "ten", &e), 0);
+    assert_int_equal(e.kind, TP_TOOL_OK);
+    assert_string_equal(e.text, "paid ten");
+    assert_int_equal(start_call(store, 2, "one", "six", &e), 0);
+    assert_int_equal(e.kind, TP_TOOL_INTERRUPTED);
+    assert_true(start_call(store, 2, "one", "ten", &e) != 0); /* a second one of this run */
+    assert_true(start_call(store, 2, "one", "five", &e) != 0);
+    assert_true(start_call(store, 2, "two", "ten", &e) != 0); /* another turn */
+  }
+  tp_store_free(store);
+}
+
 int main(void) {
   static const struct CMUnitTest tests[] = {
       cmocka_unit_test(newest_records_are_kept_newest_first),
@@ -1179,6 +1294,8 @@ int main(void) {
       cmocka_unit_test(task_is_taken_once_until_it_is_settled),
       cmocka_unit_test(tasks_are_there_when_the_store_is_opened_again),
       cmocka_unit_test(task_that_many_threads_take_is_taken_once),
+      cmocka_unit_test(attempts_of_an_entry_are_read_in_plan_order),
+      cmocka_unit_test(call_of_a_turn_that_runs_again_is_not_begun_again),
       cmocka_unit_test(audit_rows_are_kept_whole_and_read_newest_first),
       cmocka_unit_test(record_of_an_entry_that_runs_is_replaced_by_that_of_its_end),
       cmocka_unit_test(what_was_committed_is_there_when_the_store_is_opened_again),
