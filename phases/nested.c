@@ -12,7 +12,7 @@ static bool is_of(const tp__turn *turn, const tp_session *session) {
          tp__text_equal(turn->ids[TP_ID_SESSION], tp_text_of(session->id));
 }
 
-/* A turn that its host drives is not in its session's queue, and neither is a detached run. */
+/* A turn that its host drives is not in its session's queue. */
 static bool is_queued(const tp__turn *turn) { return turn->kind == TP__TURN_DRIVEN || turn->kind == TP__TURN_CLOSING; }
 
 static tp_status check(const tp__turn *parent, const tp_session *session, tp_fault *fault) {
@@ -22,7 +22,8 @@ static tp_status check(const tp__turn *parent, const tp_session *session, tp_fau
   if (parent->depth >= TP__NESTED_MAX)
     return tp__fail(fault, TP_ERR_TOO_DEEP, session->id, "turns nest %d deep: this call is of a turn at that depth",
                     TP__NESTED_MAX);
-  for (const tp__turn *turn = parent; turn; turn = turn->parent)
+  /* nothing waits for a detached run */
+  for (const tp__turn *turn = parent; turn && turn->kind != TP__TURN_DETACHED; turn = turn->parent)
     if (is_queued(turn) && is_of(turn, session))
       return tp__fail(fault, TP_ERR_USAGE, session->id,
                       "a turn of this session waits for the call, and the nested one would wait for that: open another "

@@ -541,7 +541,9 @@ TP_API tp_status tp_call_submit_turn(tp_call *call, tp_session *session, const t
     tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_tool_submit_turn(tp_tool_run *run, tp_session *session, const tp_turn_request *request,
     tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) TP_MUST_USE;
-/** Of a call in a nested turn: the id of the turn whose call runs it; else empty. Borrowed till the handler returns.
+/** Of a call in a nested turn: the id of the turn whose call runs it; else empty. A background job, which is stored,
+ *  does not know it: a job that runs a turn in which it is asked for again has to see by other means that it does.
+ *  Borrowed till the handler returns.
  *  Threads: that of the call. */
 TP_API tp_text tp_call_parent_turn(const tp_call *call);
 /** The same for a match. Threads: that of the match. */

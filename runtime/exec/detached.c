@@ -93,6 +93,8 @@ static tp_status begin_turn(detached *d, tp_runtime *runtime, const tp__detached
   if (!d->parent) return TP_OK;
   tp__turn_hold(d->parent);
   d->turn.depth = d->parent->depth;
+  d->turn.parent = d->parent->parent;
+  if (d->turn.parent) tp__turn_hold(d->turn.parent);
   return TP_OK;
 }
 

@@ -63,7 +63,8 @@ struct tp__turn {
   tp__arena arena;    /* lives as long as the references do */
   tp__link entries;   /* open ones, and those whose result is still read; not what ran in the cached block (begin.h) */
   uint64_t last_entry_id, last_of_lot;
-  tp__turn *parent;   /* of a nested turn: whose attempt has it run; referenced till the end of its memory */
+  tp__turn *parent;   /* of a nested turn, and detached runs of it: whose attempt has it run; referenced till the end of
+                         its memory */
   char own_id[48];    /* of a turn that was given none */
   tp_text ids[TP_ID_COUNT];
   tp_text mode;

@@ -330,6 +330,8 @@ typedef struct asker {
   tp_session *session;
   tp_status status;
   char text[128], parent[64];
+  int jobs;
+  latch done;
 } asker;
 
 /* In a nested turn it notes whose; in any other it runs one in which it is subscribed as well. */
@@ -337,6 +339,7 @@ static tp_answer ask_subagent(void *self, tp_call *call) {
   asker *a = self;
   const tp_turn_result *result = NULL;
   const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("go 0")};
+  if (tp_call_job_id(call) && a->jobs++ > 0) return TP_ANSWER_DONE; /* the turn that it runs asks for it again */
   if (tp_call_parent_turn(call).size > 0) {
     snprintf(a->parent, sizeof a->parent, "%s", tp_call_parent_turn(call).data);
     return TP_ANSWER_DONE;
@@ -346,13 +349,14 @@ static tp_answer ask_subagent(void *self, tp_call *call) {
     snprintf(a->text, sizeof a->text, "%.*s", (int)result->text.size, result->text.data);
     tp_turn_result_free(result);
   }
+  latch_hit(&a->done);
   return TP_ANSWER_DONE;
 }
 
 static void a_handler_runs_one_in_which_it_is_subscribed(void **state) {
   (void)state;
   world w = {0};
-  asker a = {.w = &w};
+  asker a = {.w = &w, .done = LATCH};
   open_world(&w, (tp_runtime_options){.handler_threads = 1});
   a.session = open_own(&w);
   const hook asks = {
@@ -370,7 +374,7 @@ static void a_handler_runs_one_in_which_it_is_subscribed(void **state) {
 static void an_inline_handler_may_not_wait(void **state) {
   (void)state;
   world w = {0};
-  asker a = {.w = &w};
+  asker a = {.w = &w, .done = LATCH};
   open_world(&w, (tp_runtime_options){.handler_threads = 1});
   a.session = open_own(&w);
   const hook asks = {.id = "asks", .phase = TP_PHASE_TURN_INTAKE, .run = ask_subagent, .self = &a};
@@ -379,6 +383,30 @@ static void an_inline_handler_may_not_wait(void **state) {
   assert_int_equal(a.status, TP_ERR_USAGE);
   tp_session_close(a.session, NULL, NULL);
   close_world(&w);
+}
+
+/* Nothing waits for a background job: it may run a turn of the session that it comes from, and a chain of its own
+ * begins with it. */
+static void a_background_job_runs_one_of_its_own_session(void **state) {
+  (void)state;
+  for (int execution = TP_EXECUTION_FIRE_AND_RECORD; execution <= TP_EXECUTION_BACKGROUND; execution++) {
+    world w = {0};
+    asker a = {.w = &w, .status = TP_ERR_USAGE, .done = LATCH};
+    open_world(&w, (tp_runtime_options){.handler_threads = 1});
+    a.session = w.session;
+    const hook asks = {.id = "asks",
+                       .phase = TP_PHASE_TURN_POST_TURN,
+                       .run = ask_subagent,
+                       .self = &a,
+                       .slow = true,
+                       .sub = {.execution = (tp_execution)execution, .limit_ms = 30000}};
+    add_hooks(w.runtime, &asks, 1);
+    run_turn(&w, "go 2", "<<bottom>>");
+    latch_wait(&a.done, 1);
+    assert_int_equal(a.status, TP_OK);
+    assert_string_equal(a.text, "bottom");
+    close_world(&w);
+  }
 }
 
 /* ---- what is refused, and what is given up ---- */
@@ -396,7 +424,7 @@ static void a_session_that_waits_for_the_call_is_refused(void **state) {
 static void a_session_of_another_runtime_is_refused(void **state) {
   (void)state;
   world w = {0}, other = {0};
-  asker a = {.w = &w};
+  asker a = {.w = &w, .done = LATCH};
   open_world(&w, (tp_runtime_options){.handler_threads = 1});
   open_world(&other, (tp_runtime_options){.handler_threads = 1});
   const hook asks = {
@@ -471,6 +499,7 @@ int main(void) {
       cmocka_unit_test(a_tool_that_defers_submits_it),
       cmocka_unit_test(it_sees_the_registrations_of_its_call),
       cmocka_unit_test(a_handler_runs_one_in_which_it_is_subscribed),
+      cmocka_unit_test(a_background_job_runs_one_of_its_own_session),
       cmocka_unit_test(an_inline_handler_may_not_wait),
       cmocka_unit_test(a_session_that_waits_for_the_call_is_refused),
       cmocka_unit_test(a_session_of_another_runtime_is_refused),
