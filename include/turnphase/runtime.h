@@ -352,7 +352,7 @@ TP_API tp_status tp_subscription_kill(tp_runtime *runtime, const char *subscript
 
 /** The operator's breaker: while it is tripped the subscription is not called and fails at once (breaker_open) in all
  *  snapshots, as a handler does that does not answer: by its failure policy a required guard denies, where
- *  tp_subscription_kill() would let pass. A background job that is stored already fails its attempt.
+ *  tp_subscription_kill() would let pass. A background job that is stored already waits, and loses no attempt.
  *  @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_USAGE without an id; TP_ERR_FORKED. Threads: any. */
 TP_API tp_status tp_subscription_trip(tp_runtime *runtime, const char *subscription, bool tripped,
     tp_fault *fault) TP_MUST_USE;

@@ -196,6 +196,31 @@ static void retry_values_of_the_subscription_govern_its_jobs(void **state) {
 }
 
 /* What runs elsewhere has neither. */
+/* It was stored before its subscription was tripped: it waits, and loses no attempt. */
+static void job_whose_subscription_is_tripped_waits(void **state) {
+  (void)state;
+  tp_runtime *runtime = open_runtime(NULL);
+  latch leave = LATCH;
+  notes n = NOTES;
+  n.waits_for = &leave;
+  hook h = background(&n);
+  add_hooks(runtime, &h, 1);
+  tp_session *session = open_session(runtime, "s");
+  post(session, "first");
+  latch_wait(&n.runs, 1);
+  post(session, "second");
+  assert_int_equal(tp_subscription_trip(runtime, "job", true, NULL), TP_OK);
+  latch_hit(&leave);
+  while (stats_of(runtime).jobs_run < 1) sleep_ms(1);
+  assert_int_equal(tp_jobs_wait(runtime, "s", 20, NULL), TP_ERR_TIMEOUT);
+  assert_int_equal(tp_subscription_trip(runtime, "job", false, NULL), TP_OK);
+  assert_int_equal(tp_jobs_wait(runtime, "s", 30000, NULL), TP_OK);
+  assert_string_equal(n.text, "first second ");
+  assert_int_equal(n.last_attempt, 1);
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+}
+
 static void handler_that_is_no_job_has_no_id_and_key(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
@@ -707,6 +732,7 @@ int main(void) {
       cmocka_unit_test(job_runs_with_its_payload_after_its_turn_is_gone),
       cmocka_unit_test(jobs_of_a_session_run_in_order_and_of_several_at_once),
       cmocka_unit_test(retry_values_of_the_subscription_govern_its_jobs),
+      cmocka_unit_test(job_whose_subscription_is_tripped_waits),
       cmocka_unit_test(handler_that_is_no_job_has_no_id_and_key),
       cmocka_unit_test(dead_letter_is_listed_redriven_and_discarded),
       cmocka_unit_test(full_backlog_is_a_failure_that_is_counted_and_logged),
