@@ -171,11 +171,27 @@ static void note(tp_sqlite_questions *box, const char *doing, int rc) {
   box->log(box->log_ctx, &record);
 }
 
-/* The call gets the answer in the row, where that has one. The answer counts as used before the call has it: it is
- * never given twice. @return whether it was asked for the last time. */
-static bool deliver(tp_sqlite_questions *box, const waiting *w) {
+/* An answer counts as used before a call has it, and for one call: @return whether it is this one's. */
+static bool use_answer(sqlite3 *db, int64_t number, int *ret_rc) {
+  *ret_rc = update(db, "UPDATE question SET used_ms = ?2, waits = 0, arguments = x'' WHERE number = ?1 AND used_ms = 0",
+                   number, now_ms());
+  return *ret_rc == SQLITE_OK && sqlite3_changes(db) == 1;
+}
+
+/* Another call, of a process that runs the same turn, has the answer: this one waits for an answer of its own. */
+static bool ask_anew(tp_sqlite_questions *box, waiting *w) {
+  w->number = 0;
+  int rc = write_row(box->db, w);
+  if (rc == SQLITE_OK) return true;
+  note(box, "write a question", rc);
+  (void)!tp_token_abandon(w->token, NULL);
+  return false;
+}
+
+/* The call gets the answer in the row, where that has one. @return whether it was asked for the last time. */
+static bool deliver(tp_sqlite_questions *box, waiting *w) {
   sqlite3_stmt *row;
-  bool over = false;
+  bool over = false, is_taken = false;
   tp_decision decision = {.struct_size = sizeof decision, .arguments_hash = w->hash};
   static const char sql[] = "SELECT state, person, answer FROM question WHERE number = ?1 AND state <> 0";
   int rc = sqlite3_prepare_v2(box->db, sql, -1, &row, NULL);
@@ -186,17 +202,14 @@ static bool deliver(tp_sqlite_questions *box, const waiting *w) {
     decision.verdict = allowed ? TP_VERDICT_ALLOW : TP_VERDICT_DENY;
     decision.person = tp__sqlite_column(row, 1);
     decision.reason = tp__sqlite_column(row, 2);
-    rc = update(box->db, "UPDATE question SET used_ms = ?2, waits = 0, arguments = x'' WHERE number = ?1", w->number,
-                now_ms());
-    if (rc == SQLITE_OK) {
-      (void)!tp_question_answer(w->token, &decision, NULL); /* else the call is over */
-      over = true;
-    }
+    over = use_answer(box->db, w->number, &rc);
+    is_taken = rc == SQLITE_OK && !over;
+    if (over) (void)!tp_question_answer(w->token, &decision, NULL); /* else the call is over */
   }
   sqlite3_finalize(row);
   if (rc != SQLITE_OK && rc != SQLITE_DONE) note(box, "read an answer", rc);
   else box->is_failing = false;
-  return over;
+  return is_taken ? !ask_anew(box, w) : over;
 }
 
 /* Nobody waits for it any more. The row stays open for the turn that asks again, until it expires. */

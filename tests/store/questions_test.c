@@ -199,6 +199,29 @@ static void an_answer_survives_the_process_that_asked(void **state) {
   }
 }
 
+/* The same turn, twice at once, as two processes run it: they wait for one row until it is answered. */
+static void an_answer_is_for_one_of_two_calls_that_wait(void **state) {
+  (void)state;
+  world a = {0}, b = {0};
+  open_world(&a);
+  rows r = await_question();
+  sleep_ms(2); /* the limit of b's question ends in another millisecond: the row shows when b waits for it, too */
+  open_world(&b);
+  rows second = r;
+  while (second.last.expires_unix_ms == r.last.expires_unix_ms) second = read_rows(true);
+  assert_int_equal(second.last.number, r.last.number);
+  assert_int_equal(answer(r.last.number, TP_VERDICT_ALLOW, (tp_text){0}, NULL), TP_OK);
+  second = await_question();
+  assert_int_equal(second.last.number, r.last.number + 1);
+  assert_int_equal(a.runs + b.runs <= 1, 1);
+  assert_int_equal(answer(second.last.number, TP_VERDICT_DENY, (tp_text){0}, NULL), TP_OK);
+  assert_int_equal(tp_submission_wait(a.turn, 60000, NULL, NULL), TP_OK);
+  assert_int_equal(tp_submission_wait(b.turn, 60000, NULL, NULL), TP_OK);
+  assert_int_equal(a.runs + b.runs, 1);
+  close_world(&a);
+  close_world(&b);
+}
+
 static void an_answer_to_other_arguments_is_refused(void **state) {
   (void)state;
   world w = {0};
@@ -261,6 +284,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(an_answer_of_another_process_counts_once, make_directory, remove_directory),
       cmocka_unit_test_setup_teardown(a_denial_is_one_with_its_reason, make_directory, remove_directory),
       cmocka_unit_test(an_answer_survives_the_process_that_asked),
+      cmocka_unit_test_setup_teardown(an_answer_is_for_one_of_two_calls_that_wait, make_directory, remove_directory),
       cmocka_unit_test_setup_teardown(an_answer_to_other_arguments_is_refused, make_directory, remove_directory),
       cmocka_unit_test_setup_teardown(a_file_that_is_gone_denies, make_directory, remove_directory),
       cmocka_unit_test_setup_teardown(wrong_options_are_refused, make_directory, remove_directory),
