@@ -53,13 +53,18 @@ static void print_text(cli_output *output, const char *label, tp_text text) {
   cli_print_cut(output, text, SIZE_MAX);
 }
 
+/* What a terminal would obey or hide is written as its number: a person decides by what stands here. */
+static void print_visible(void *ctx, const char *data, size_t size) {
+  cli_print_cut(ctx, (tp_text){data, size}, SIZE_MAX);
+}
+
 static void print_question(cli_output *output, const tp_sqlite_question *q) {
   char time[40];
   cli_printf(output, "%llu  %s  %-7s ", (unsigned long long)q->number, cli_data_time(q->asked_unix_ms, time),
              state_of(q));
   print_text(output, " ", q->tool);
   cli_print_string(output, " ");
-  if (q->arguments.size) (void)!tp_json_encode(q->arguments, cli_print, output, NULL);
+  if (q->arguments.size) (void)!tp_json_encode(q->arguments, print_visible, output, NULL);
   print_text(output, "  turn ", q->turn);
   print_text(output, "  session ", q->session);
   cli_print_string(output, "\n");

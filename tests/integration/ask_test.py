@@ -135,7 +135,9 @@ def another_process_answers(directory):
     first, second = questions(directory, 2)
     assert first['arguments'] == {'query': 'tea'} and first['asked_by'] == 'asks', first
     assert first['reason'] == 'a search', first
-    assert 'memory_search {"query":"tea"}' in ask(directory, 'list', 'kept').stdout
+    listed = ask(directory, 'list', 'kept').stdout
+    assert 'memory_search {"query":"tea"}' in listed, listed
+    assert 'a<U+202E>b' in listed and '\u202e' not in listed, listed
     assert ask(directory, 'answer', 'kept', str(first['number']), 'allow', '--by', 'ann').returncode == 0
     again = ask(directory, 'answer', 'kept', str(first['number']), 'deny')
     assert again.returncode == 1 and 'answered before' in again.stderr, again
