@@ -210,8 +210,9 @@ static const cli_command commands[] = {
      .examples = "  turnphase run --model anthropic:NAME --data ./kept --ask data talk.yaml &\n"
                  "  turnphase ask list ./kept\n"
                  "  turnphase ask answer ./kept 3 allow --by ann --reason \"it is only a draft\"\n",
-     .description = "list DIR          questions that may be answered now, the oldest first; left: the process that\n"
-                    "                  asked is gone, and the answer counts when its turn is submitted again\n"
+     .description = "list DIR          questions that may be answered now, the oldest first; left: the call is\n"
+                    "                  over or its process has ended (a kill is not seen), and the answer counts when\n"
+                    "                  its turn is submitted again\n"
                     "answer DIR NUMBER allow|deny\n"
                     "                  answers one, once; 1 when it was answered before, or has expired",
      .run = cli_ask_command},

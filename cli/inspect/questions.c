@@ -120,6 +120,10 @@ int cli_ask_command(const cli_arguments *arguments, cli_output *output) {
     cli_error("ask takes list DIR, or answer DIR NUMBER allow|deny; see: turnphase ask --help");
     return CLI_USAGE;
   }
+  if (answers ? arguments->all || arguments->json : arguments->reason || arguments->by) {
+    cli_error(answers ? "--all and --json belong to ask list" : "--reason and --by belong to ask answer");
+    return CLI_USAGE;
+  }
   if (answers && arguments->operand_count != 4) {
     cli_error("ask answer takes a data directory, the number of a question, and allow or deny");
     return CLI_USAGE;

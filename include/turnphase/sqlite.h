@@ -183,13 +183,14 @@ typedef struct tp_sqlite_question {
   size_t struct_size;
   uint64_t number;               /* for tp_sqlite_question_answer() */
   tp_sqlite_question_state state;
-  uint32_t is_waited_for;        /* 1: a call waits for it. 0: its process is gone, or the call is over */
+  uint32_t is_waited_for;        /* 1: a call waits for it, or its process was killed. 0: the call is over, or its
+                                    process has ended */
   int64_t asked_unix_ms, expires_unix_ms; /* it is answered until then */
   int64_t answered_unix_ms;      /* 0: not answered */
   int64_t used_unix_ms;          /* when a call got the answer; 0: none has */
   tp_text tenant, agent, session, turn;
   tp_text tool, call_id;
-  tp_text arguments;             /* value: as they will run; empty once it was used or is over */
+  tp_text arguments;             /* value: as they will run; empty once a call has the answer */
   tp_text arguments_hash;
   tp_text subscription, reason;  /* who asked, and why */
   tp_text person, answer;        /* who decided, and why */

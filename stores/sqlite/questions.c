@@ -98,11 +98,13 @@ static int bind_call(sqlite3_stmt *statement, const waiting *w) {
   return rc;
 }
 
-/* The row of the same question that a process before asked, and of which no call has the answer. */
+/* The row of the same question that a process before asked, and of which no call has the answer: one that was answered
+ * in time also after it would have expired. */
 static int find_row(sqlite3 *db, waiting *w) {
   sqlite3_stmt *find;
-  int rc = sqlite3_prepare_v2(db, "SELECT number FROM question WHERE" SAME_CALL
-                                  " AND used_ms = 0 AND expires_ms > ?7 ORDER BY number DESC LIMIT 1", -1, &find, NULL);
+  static const char sql[] = "SELECT number FROM question WHERE" SAME_CALL
+                            " AND used_ms = 0 AND (state <> 0 OR expires_ms > ?7) ORDER BY number DESC LIMIT 1";
+  int rc = sqlite3_prepare_v2(db, sql, -1, &find, NULL);
   if (rc == SQLITE_OK) rc = bind_call(find, w);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(find, 7, now_ms());
   if (rc == SQLITE_OK) rc = sqlite3_step(find);

@@ -171,7 +171,8 @@ def an_answer_survives_a_kill(directory):
 
 def wrong_words_are_refused(directory):
     for words in [('list',), ('answer', 'kept', '1'), ('answer', 'kept', 'x', 'allow'),
-                  ('answer', 'kept', '1', 'maybe'), ('forget', 'kept')]:
+                  ('answer', 'kept', '1', 'maybe'), ('forget', 'kept'), ('list', 'kept', '--reason', 'why'),
+                  ('answer', 'kept', '1', 'allow', '--all')]:
         assert ask(directory, *words).returncode == 2, words
     assert ask(directory, 'list', 'nowhere').returncode == 74
     without_data = subprocess.run(ARGUMENTS + ['--ask', 'data'], cwd=directory, env=environment(directory),

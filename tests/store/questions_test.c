@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <sqlite3.h>
 
 #include "tests/support/directory.h"
 #include "tests/support/model.h"
@@ -222,6 +223,25 @@ static void an_answer_is_for_one_of_two_calls_that_wait(void **state) {
   close_world(&b);
 }
 
+/* Answered in time, and its turn comes back after the question would have expired. */
+static void an_answer_in_time_counts_later(void **state) {
+  (void)state;
+  world w = {0}, again = {0};
+  sqlite3 *db;
+  open_world(&w);
+  rows r = await_question();
+  tp_submission_cancel(w.turn);
+  close_world(&w);
+  assert_int_equal(answer(r.last.number, TP_VERDICT_ALLOW, (tp_text){0}, NULL), TP_OK);
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(db, "UPDATE question SET expires_ms = answered_ms + 1", NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(db);
+  sleep_ms(2);
+  open_world(&again);
+  await_end(&again, 1);
+  close_world(&again);
+}
+
 static void an_answer_to_other_arguments_is_refused(void **state) {
   (void)state;
   world w = {0};
@@ -285,6 +305,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_denial_is_one_with_its_reason, make_directory, remove_directory),
       cmocka_unit_test(an_answer_survives_the_process_that_asked),
       cmocka_unit_test_setup_teardown(an_answer_is_for_one_of_two_calls_that_wait, make_directory, remove_directory),
+      cmocka_unit_test_setup_teardown(an_answer_in_time_counts_later, make_directory, remove_directory),
       cmocka_unit_test_setup_teardown(an_answer_to_other_arguments_is_refused, make_directory, remove_directory),
       cmocka_unit_test_setup_teardown(a_file_that_is_gone_denies, make_directory, remove_directory),
       cmocka_unit_test_setup_teardown(wrong_options_are_refused, make_directory, remove_directory),
