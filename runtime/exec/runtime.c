@@ -601,15 +601,27 @@ static void commit_records(tp_runtime *runtime) {
           "the store `%s` did not commit its records: %s", store->name, fault.message);
 }
 
+/* A function that was given up may go on for as long as it likes, and ask a model or close a session.
+ * @return whether none is left, and from here on none begins. */
+static bool refuse_detached(tp_runtime *runtime) {
+  tp__mutex_lock(&runtime->mutex);
+  bool none = count_locked(runtime, TP__TURN_CLOSING) + count_locked(runtime, TP__TURN_DETACHED) == 0;
+  if (none) runtime->refuses_detached = true;
+  tp__mutex_unlock(&runtime->mutex);
+  return none;
+}
+
 static void drain_detached(tp_runtime *runtime, int64_t deadline_ns) {
   tp_store *store = &runtime->store;
   wait_for_the_rest(runtime, deadline_ns);
   if (!store->durable) (void)!tp__jobs_wait(&runtime->jobs, (tp_text){NULL, 0}, deadline_ns);
   if (wait_for_the_rest(runtime, deadline_ns) > 0) tp__runtime_cancel_all(runtime);
   tp__jobs_stop(&runtime->jobs); /* a run that it started meanwhile is cancelled and waited for */
-  if (wait_for_the_rest(runtime, tp__now_ns()) == 0) return;
-  tp__runtime_cancel_all(runtime);
-  if (!TP__BUG(TP__BUG_LEFT_QUEUED)) wait_for_the_rest(runtime, TP__NEVER);
+  while (!refuse_detached(runtime)) {
+    tp__runtime_cancel_all(runtime);
+    if (TP__BUG(TP__BUG_LEFT_QUEUED)) return;
+    wait_for_the_rest(runtime, TP__NEVER);
+  }
 }
 
 static void set_life_locked(tp_runtime *runtime, tp__life life) {

@@ -80,6 +80,7 @@ struct tp_runtime {
   /* under mutex */
   tp__link turns; /* those not in the turn table */
   uint32_t turn_counts[TP__TURN_KINDS]; /* of these */
+  bool refuses_detached; /* a drain has waited for the last of them */
   uint32_t process_generation;
   bool store_opening, store_opened;
   bool audit_gives, audit_again; /* a thread gives audit rows to the store; and there is another one */

@@ -11,13 +11,15 @@ enum { ARENA_BYTES_MAX = 64 << 20 };
 static tp_status enlist(tp__turn *turn, const tp__turn_spec *spec) {
   tp_runtime *runtime = turn->runtime;
   tp__mutex_lock(&runtime->mutex);
-  bool full = runtime->turn_counts[spec->kind] >= tp__detached_max(runtime);
-  if (!full) {
+  tp_status status = runtime->refuses_detached                                       ? TP_ERR_SHUTDOWN
+                     : runtime->turn_counts[spec->kind] >= tp__detached_max(runtime) ? TP_ERR_FULL
+                                                                                     : TP_OK;
+  if (status == TP_OK) {
     tp__list_push(&runtime->turns, &turn->runtime_link);
     runtime->turn_counts[spec->kind]++;
   }
   tp__mutex_unlock(&runtime->mutex);
-  return full ? TP_ERR_FULL : TP_OK;
+  return status;
 }
 
 static void delist(tp__turn *turn) {
