@@ -47,7 +47,9 @@ typedef struct tp_subscription_info {
   bool disabled;                /* no plan has it: by its owner, or by an edit since */
   bool killed;                  /* skipped by the operator's kill switch */
   bool sequential;              /* as resolved */
-  uint8_t reserved_[5];         /* zero */
+  bool tripped;                 /* its breaker was opened by the operator */
+  bool breaker_open;            /* its breaker has opened by itself, and no call is let through now */
+  uint8_t reserved_[3];         /* zero */
   tp_execution execution;       /* this and what follows as resolved: never 0 */
   tp_failure failure;
   tp_placement placement;       /* of its handler */
@@ -160,6 +162,7 @@ typedef struct tp_runtime_stats {
   uint64_t turns_waiting;       /* now: turns that wait because tp_runtime_options.turns_running_max run */
   uint64_t turns_refused;       /* turns that were refused because they would have waited too long, or too many of their
                                    tenant waited */
+  uint64_t breakers_opened;     /* breakers of subscriptions that opened by themselves: see tp_subscription_trip() */
 } tp_runtime_stats;
 /** With a struct_size that is not set nothing is written. After tp_runtime_free() and in the child of a fork every
  *  counter is 0. */

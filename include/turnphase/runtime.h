@@ -123,6 +123,9 @@ typedef struct tp_runtime_options {
                                    for another one's end needs room beside it */
   uint32_t turns_waiting_max;   /* of one tenant: above it its turns are refused; 0: 1,024. TP_ERR_USAGE without
                                    turns_running_max */
+  bool no_breakers;             /* the breaker of a subscription is opened by the operator alone: see
+                                   tp_subscription_trip() */
+  uint8_t breakers_reserved_[7]; /* must be zero */
 } tp_runtime_options;
 
 /** Makes a runtime. Starts no thread and opens nothing: that is tp_runtime_start()'s.
@@ -350,9 +353,17 @@ TP_API tp_status tp_hook_add(tp_runtime *runtime, const tp_hook *hook, tp_fault 
 TP_API tp_status tp_subscription_kill(tp_runtime *runtime, const char *subscription, bool killed,
     tp_fault *fault) TP_MUST_USE;
 
-/** The operator's breaker: while it is tripped the subscription is not called and fails at once (breaker_open) in all
- *  snapshots, as a handler does that does not answer: by its failure policy a required guard denies, where
- *  tp_subscription_kill() would let pass. A background job that is stored already waits, and loses no attempt.
+/** Opens the breaker of a subscription: while it is open the subscription is not called and fails at once
+ *  (breaker_open) in all snapshots, as a handler does that does not answer: by its failure policy a required guard
+ *  denies, where tp_subscription_kill() would let pass. A background job that is stored already waits, and loses no
+ *  attempt.
+ *
+ *  A breaker also opens by itself, unless the runtime's options have no_breakers: when of at least 20 calls of the
+ *  subscription, counted for 10 s from a failure on, half have failed (error, timeout, crash, killed, cannot_start,
+ *  malformed, capability; each attempt is a call). It lets one call through as a probe after 5 s: one that succeeds
+ *  closes it, one that fails doubles the time, up to 5 min. Jobs are stored meanwhile, and wait. A log line and an
+ *  audit row say so; tp_subscription_info and tp_runtime_stats show it. docs/decisions/circuit.md.
+ *  @param tripped  false: closes it, whoever opened it.
  *  @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_USAGE without an id; TP_ERR_FORKED. Threads: any. */
 TP_API tp_status tp_subscription_trip(tp_runtime *runtime, const char *subscription, bool tripped,
     tp_fault *fault) TP_MUST_USE;

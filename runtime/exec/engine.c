@@ -3,6 +3,7 @@
  * The machine of an entry. Nothing here takes a lock or an atomic for a phase whose handlers are all inline: the owner
  * takes ready nodes from a set of its own, the first in plan order first. */
 #include "runtime/exec/begin.h"
+#include "runtime/exec/breaker.h"
 #include "runtime/exec/breadcrumb.h"
 #include "runtime/exec/share.h"
 
@@ -113,10 +114,6 @@ static bool is_killed(const tp__entry *e, const tp__node *node) {
   return tp__a32_load_relaxed(&e->turn->runtime->stopped_subscriptions) && tp__a32_load_relaxed(&node->sub->killed);
 }
 
-static bool is_tripped(const tp__entry *e, const tp__node *node) {
-  return tp__a32_load_relaxed(&e->turn->runtime->stopped_subscriptions) && tp__a32_load_relaxed(&node->sub->tripped);
-}
-
 /* Why the node has no duty, or NONE; MALFORMED when its match gave no answer. */
 static tp_reason skip_reason(const tp__entry *e, const tp__node *node, uint32_t index) {
   if (is_killed(e, node)) return TP_REASON_KILL_SWITCH;
@@ -213,9 +210,10 @@ static void step(tp__entry *e, uint32_t index) {
     tp__entry_settle(e, index, TP_STATE_CANCELLED, TP_REASON_CANCELLED);
     return;
   }
-  if (is_tripped(e, node)) { /* it has a duty, and does not answer */
+  const char *refusal = tp__breaker_refusal(e, node);
+  if (refusal) { /* it has a duty, and does not answer */
     run->row.ended_ns = e->now_ns;
-    run->message = "its breaker was opened by the operator";
+    run->message = refusal;
     tp__entry_settle(e, index, TP_STATE_FAILED, TP_REASON_BREAKER_OPEN);
   } else if (node->flags & TP__NODE_DETACHED) {
     run->row.attempts++;

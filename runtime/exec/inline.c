@@ -4,6 +4,7 @@
  * (with TP_TIMESTAMPS_COARSE once for all of them) and writes four words. At the first node or answer that needs a
  * closer look the machine of engine.c goes on. */
 #include "runtime/exec/begin.h"
+#include "runtime/exec/breaker.h"
 #include "runtime/exec/breadcrumb.h"
 
 void tp__inline_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t index) {
@@ -155,6 +156,7 @@ tp__entry *tp__entry_run_inline(tp__turn *turn, const tp__plan *plan, const tp_f
   tp__entry *e = tp__entry_begin(turn, plan, 0, false);
   if (!e) return NULL;
   set_lent(e, fields, field_count);
+  if (tp__breaker_suspects(turn->runtime, plan->phase, e->now_ns)) e->fast_path_until_ns = 0; /* each is counted */
   if (!run_in_plan_order(e)) return e;
   if (e != turn->cached_entry) tp__list_push(&turn->entries, &e->link); /* its result is found at the turn's end */
   e->ended = true;

@@ -70,6 +70,7 @@ struct tp_runtime {
   tp__a32 life; /* tp__life; written under mutex */
   tp__a32 helpers_requested; /* helpers that were asked and have not left (share.c), at most helpers_max */
   tp__a32 stopped_subscriptions; /* subscriptions that are switched off or tripped: 0 is the common case */
+  tp__a64 breakers_opened;                   /* relaxed: by themselves */
   tp__a64 abandoned_bytes;
   tp__a64 denials, failures; /* relaxed */
   tp__a64 records_refused;   /* relaxed: in a row, by the host's store; 0: it took the last */
@@ -86,6 +87,8 @@ struct tp_runtime {
   bool audit_gives, audit_again; /* a thread gives audit rows to the store; and there is another one */
   tp__audit_cursor audit_cursor; /* that thread's */
   tp__thread *drain_thread; /* of a drain that was submitted; joined by the free */
+  /* atomic */
+  tp__a64 suspects_until_ns[TP_PHASE_LIMIT]; /* relaxed, rising: of phases in which a subscription failed (breaker.h) */
 };
 
 /** The runtime of an attempt or strand of its own. */

@@ -2,6 +2,7 @@
  *
  * How a node ends: from what it answered, or why it will not, to its row in the record, to what that means for the
  * entry, and to the nodes that become ready by it. */
+#include "runtime/exec/breaker.h"
 #include "runtime/exec/entry.h"
 #include "runtime/exec/report.h"
 #include "runtime/exec/share.h"
@@ -140,6 +141,7 @@ void tp__entry_settle(tp__entry *e, uint32_t index, tp_state state, tp_reason re
   if (!run->row.verdict) run->row.verdict = TP_VERDICT_NONE;
   bool has_more_to_say = run->row.attempts > 1 || reason != TP_REASON_NONE || run->message;
   if (run->row.attempts > 0 && has_more_to_say) tp__entry_record_attempt(e, index, state, reason, run->message);
+  if (run->row.attempts > 0 && state != TP_STATE_BACKGROUNDED) tp__breaker_count(e, index, reason);
   e->unsettled--;
   bool passes = reason == TP_REASON_NONE || reason == TP_REASON_KILL_SWITCH;
   switch (tp__decide(node->execution, node->failure, reason)) {
@@ -318,6 +320,7 @@ void tp__entry_take_answer(tp__entry *e, uint32_t index, const tp__answer *given
   bool has_failed = answer->kind == TP_ANSWER_FAILED && output->refused == TP_OK;
   run->retryable = has_failed && answer->retryable;
   if (has_failed && try_again(e, node, index, answer)) {
+    tp__breaker_count(e, index, reason);
     tp__entry_record_attempt(e, index, TP_STATE_FAILED, reason, safe_reason(answer->reason));
     tp__report_retry(e, index);
     return;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/exec/share.h"
 
+#include "runtime/exec/breaker.h"
 #include "runtime/exec/runtime.h"
 
 enum { LOOKS_MAX = 32 /* for a parallel node among ready ones */ };
@@ -180,6 +181,7 @@ static batch *empty_batch(tp__share *share) {
  * not returned. */
 static bool may_give(const tp__entry *e, uint32_t index) {
   uint32_t flags = e->plan->nodes[index].flags & (TP__NODE_PARALLEL | TP__NODE_RETRY);
+  if (tp__breaker_suspects(e->turn->runtime, e->plan->phase, e->now_ns)) return false;
   return e->plan->inline_nodes[index].on_fast_path && !e->marks[index] && flags == TP__NODE_PARALLEL;
 }
 

@@ -33,6 +33,8 @@ static tp_subscription_info info_of(const tp__registry *registry, const tp__node
                                 .phase_name = registry->phases[desc->phase]->name,
                                 .alias = tp__subscription_alias(registry, sub),
                                 .killed = tp__a32_load_relaxed(&sub->killed),
+                                .tripped = tp__a32_load_relaxed(&sub->tripped),
+                                .breaker_open = !tp__circuit_would_admit(&sub->circuit, tp__now_ns()),
                                 .sequential = tp__subscription_sequential(sub),
                                 .execution = node->execution,
                                 .failure = node->failure,

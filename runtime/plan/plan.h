@@ -18,6 +18,7 @@
 
 #include "runtime/inbox/inbox.h"
 #include "runtime/os/os.h"
+#include "runtime/plan/circuit.h"
 #include "runtime/plan/closure.h"
 #include "runtime/sched/permits.h"
 #include "runtime/store/run_names.h"
@@ -92,6 +93,7 @@ typedef struct tp__subscription {
   /* ---- atomic: set by the operator, read when a node becomes ready (relaxed: any moment will do) */
   tp__a32 killed;
   tp__a32 tripped;
+  tp__circuit circuit;
   tp__permits permits; /* under the pool's mutex (sched/pool.c) */
 } tp__subscription;
 

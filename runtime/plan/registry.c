@@ -162,6 +162,7 @@ tp_status tp__registry_switch(tp__registry *registry, const char *subscription, 
     tp__audit_row row;
     put_switch(&row, item->sub, which, on, snapshot->hash);
     *ret_was = tp__a32_exchange_acq_rel(which == TP__SWITCH_KILL ? &item->sub->killed : &item->sub->tripped, on) != 0;
+    if (which == TP__SWITCH_TRIP && !on) tp__circuit_reset(&item->sub->circuit);
     tp__audit_add(registry, &row);
   }
   tp__snapshot_unpin(snapshot);

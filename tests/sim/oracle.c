@@ -255,6 +255,16 @@ static void check_dependent(case_ *c, uint32_t row) {
     FAIL(c, "kill switch", "node %d is %s (%s)", index, outcome_name(run), tp_reason_name(run->reason));
 }
 
+/* A breaker opens behind twenty calls, ten of which failed. */
+static void check_breaker(case_ *c, uint32_t row) {
+  int index = c->order[row];
+  uint32_t calls = 0;
+  if (c->runs[row].reason != TP_REASON_BREAKER_OPEN) return;
+  for (const call_note *note = c->w->calls; note; note = note->next) calls += note->node == index;
+  if (c->w->s->options.no_breakers || calls < 20)
+    FAIL(c, "a breaker opens when half of the calls fail", "node %d was called %u times", index, calls);
+}
+
 /* A call sees its direct dependencies as they settled. */
 static void check_view(case_ *c, uint32_t row) {
   int index = c->order[row];
@@ -581,6 +591,7 @@ void oracle_op_ended(world *w, uint32_t op, const tp_phase_result *result) {
     check_order(&c, i);
     check_dependent(&c, i);
     check_view(&c, i);
+    check_breaker(&c, i);
   }
   check_outcome(&c);
   if (script_phase_is_chain(c.phase)) check_chain(&c);

@@ -78,6 +78,7 @@ static void draw_machine(drawer *d, int policy) {
   if (one_in(d, 3)) s->options.handler_threads = 1 + (uint32_t)below(d, 6);
   if (one_in(d, 3)) s->options.detached_threads = 1 + (uint32_t)below(d, 3);
   if (s->fault_level != FAULTS_NONE && one_in(d, 8)) s->options.deferred_max = 1 + (uint32_t)below(d, 4);
+  s->options.no_breakers = s->fault_level == FAULTS_NONE || one_in(d, 2); /* without faults the script says it all */
   s->options.breaker_failures = 1 + (uint32_t)below(d, 3);
   s->options.breaker_open_ms = 1 + (uint32_t)below(d, 50);
   if (s->fault_level != FAULTS_NONE && one_in(d, 16)) s->options.turns_max = 1 + (uint32_t)below(d, 3);

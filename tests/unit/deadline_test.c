@@ -358,7 +358,8 @@ static void leaks_are_named(void **state) {
 /* A handler answers around its deadline: always exactly one outcome, and what is merged agrees with it. */
 static void answer_around_the_deadline_has_exactly_one_outcome(void **state) {
   (void)state;
-  tp_runtime *runtime = open_runtime(NULL);
+  const tp_runtime_options options = {.struct_size = sizeof options, .no_breakers = true};
+  tp_runtime *runtime = open_runtime(&options);
   act edge = {.sleeps_ms = 2, .emits = &words, .emit_count = 1};
   add_hooks(runtime,
             &(hook){.id = "edge",

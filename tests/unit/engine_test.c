@@ -1254,7 +1254,7 @@ static void merged_bytes_are_the_same_on_1_2_and_8_workers(void **state) {
   tp_writer *writer;
   assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
   for (size_t w = 0; w < COUNT(workers); w++) {
-    tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = workers[w]};
+    tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = workers[w], .no_breakers = true};
     tp_runtime *runtime = open_runtime(&options);
     static char ids[MANY][8], keys[MANY][8], texts[MANY][32];
     static tp_contribution emits[MANY][2];

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/exec/breaker.h"
+
+#include <stdio.h>
+
+#include "runtime/exec/report.h"
+#include "runtime/plan/registry.h"
+
+/* ---- before a call ---- */
+
+static bool is_tripped(const tp__entry *e, const tp__node *node) {
+  return tp__a32_load_relaxed(&e->turn->runtime->stopped_subscriptions) && tp__a32_load_relaxed(&node->sub->tripped);
+}
+
+/* What is only started here, a detached run, asks again itself, so that the probe is its call. */
+static bool is_open(const tp__entry *e, const tp__node *node) {
+  if (!tp__breaker_suspects(e->turn->runtime, e->plan->phase, e->now_ns) || (node->flags & TP__NODE_BACKGROUND))
+    return false;
+  bool admits = node->flags & TP__NODE_DETACHED ? tp__circuit_would_admit(&node->sub->circuit, e->now_ns)
+                                                : tp__circuit_admits(&node->sub->circuit, e->now_ns);
+  return !admits;
+}
+
+const char *tp__breaker_refusal(const tp__entry *e, const tp__node *node) {
+  if (is_tripped(e, node)) return "its breaker was opened by the operator";
+  return is_open(e, node) ? "its breaker is open: too many of its calls failed" : NULL;
+}
+
+/* ---- after it ---- */
+
+/* What the runtime lacked, or its host took back, says nothing about the handler. */
+static bool is_its_own(tp_reason reason) {
+  switch (reason) {
+    case TP_REASON_ERROR:
+    case TP_REASON_TIMEOUT:
+    case TP_REASON_CRASH:
+    case TP_REASON_KILLED:
+    case TP_REASON_CANNOT_START:
+    case TP_REASON_MALFORMED:
+    case TP_REASON_CAPABILITY:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/* A second more than is asked for, so that not every failure writes what all others read. */
+static void suspect_until(tp_runtime *runtime, uint32_t phase, int64_t until_ns) {
+  tp__a64 *shared = &runtime->suspects_until_ns[phase];
+  uint64_t was = tp__a64_load_relaxed(shared);
+  while ((int64_t)was < until_ns)
+    if (tp__a64_cas_acq_rel(shared, &was, (uint64_t)until_ns + 1000u * TP__NS_PER_MS)) return;
+}
+
+static void report(const tp__entry *e, const tp__node *node, const tp__circuit_report *what) {
+  tp_runtime *runtime = e->turn->runtime;
+  long long interval_ms = (long long)(what->interval_ns / TP__NS_PER_MS);
+  bool opened = what->change != TP__CIRCUIT_CLOSED;
+  char detail[TP__AUDIT_DETAIL_SIZE];
+  if (what->change == TP__CIRCUIT_OPENED)
+    snprintf(detail, sizeof detail, "%u of its last %u calls failed; the next is tried in %lld ms", what->failures,
+             what->calls, interval_ms);
+  else if (what->change == TP__CIRCUIT_REOPENED)
+    snprintf(detail, sizeof detail, "its probe failed; the next is tried in %lld ms", interval_ms);
+  else
+    snprintf(detail, sizeof detail, "its probe succeeded");
+  if (what->change == TP__CIRCUIT_OPENED) tp__a64_add_relaxed(&runtime->breakers_opened, 1);
+  tp__report row = {.action = opened ? "breaker opened" : "breaker closed",
+                    .phase = e->plan->phase,
+                    .subscription = node->subscription_name,
+                    .owner = node->owner_name,
+                    .detail = tp_text_of(detail),
+                    .status = opened ? TP_ERR_HOOK : TP_OK,
+                    .visibility = node->sub->desc.visibility};
+  tp__report_add(e->turn, 0, &row);
+  tp__log_subject about = {.status = row.status,
+                           .phase = row.phase,
+                           .subscription = row.subscription,
+                           .ids = e->turn->ids};
+  tp__log(runtime, opened ? TP_LOG_WARNING : TP_LOG_INFO, &about, "%s of hook %s: %s", row.action, row.subscription,
+          detail);
+}
+
+void tp__breaker_count(const tp__entry *e, uint32_t index, tp_reason reason) {
+  const tp__node *node = &e->plan->nodes[index];
+  tp_runtime *runtime = e->turn->runtime;
+  bool failed = reason != TP_REASON_NONE;
+  if (runtime->options.no_breakers || e->runs[index].row.started_ns == 0) return; /* it was never called */
+  if (failed ? !is_its_own(reason) : !tp__breaker_suspects(runtime, e->plan->phase, e->now_ns)) return;
+  tp__circuit_report what = tp__circuit_ended(&node->sub->circuit, failed, e->now_ns);
+  suspect_until(runtime, e->plan->phase, tp__circuit_suspect_until_ns(&node->sub->circuit, e->now_ns));
+  if (what.change != TP__CIRCUIT_SAME) report(e, node, &what);
+}
