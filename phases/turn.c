@@ -215,6 +215,8 @@ tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_tu
     spec.parent = ids->nesting->parent;
     if (ids->nesting->until_ns < spec.deadline_ns) spec.deadline_ns = ids->nesting->until_ns;
   }
+  if (kind < TP__TURN_DETACHED && !ids->nesting && tp__runtime_is_overloaded(runtime))
+    return tp__runtime_refuse_turn(runtime, fault);
   tp_status status = take_memory(runtime, kind, &turn, &block_size);
   if (status == TP_OK) {
     if (!turn->core.cleared) clear_turn(turn, runtime);

@@ -162,6 +162,8 @@ typedef struct tp_runtime_stats {
   uint64_t turns_waiting;       /* now: turns that wait because tp_runtime_options.turns_running_max run */
   uint64_t turns_refused;       /* turns that were refused because they would have waited too long, or too many of their
                                    tenant waited */
+  uint64_t attempts_shed;       /* runs of handlers that were shed because too many calls waited for a handler thread
+                                   (tp_runtime_options.handler_queue_max). Refused turns are among turns_refused */
   uint64_t breakers_opened;     /* breakers of subscriptions that opened by themselves: see tp_subscription_trip() */
 } tp_runtime_stats;
 /** With a struct_size that is not set nothing is written. After tp_runtime_free() and in the child of a fork every

@@ -123,9 +123,14 @@ typedef struct tp_runtime_options {
                                    for another one's end needs room beside it */
   uint32_t turns_waiting_max;   /* of one tenant: above it its turns are refused; 0: 1,024. TP_ERR_USAGE without
                                    turns_running_max */
+  uint32_t handler_queue_max;   /* where so many calls are ready and wait for a handler thread, new turns are refused
+                                   with TP_ERR_FULL, but nested ones are not. Before that, from half of it on,
+                                   FireAndRecord runs are shed and stored jobs wait; from three quarters on best_effort
+                                   handlers that need a thread are shed: each is a failure (shed) in its row. Required
+                                   work, tools, and what runs at the end of every turn are never shed. 0: 16,384 */
   bool no_breakers;             /* the breaker of a subscription is opened by the operator alone: see
                                    tp_subscription_trip() */
-  uint8_t breakers_reserved_[7]; /* must be zero */
+  uint8_t breakers_reserved_[3]; /* must be zero */
 } tp_runtime_options;
 
 /** Makes a runtime. Starts no thread and opens nothing: that is tp_runtime_start()'s.

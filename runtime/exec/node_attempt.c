@@ -228,6 +228,15 @@ static uint32_t permits_of(const tp_runtime *runtime, const tp__node *node) {
   return most > 0 ? most : 1;
 }
 
+/* Under load what nobody waits for goes first, then what its entry can do without. Required work never goes, nor does
+ * what a turn owes at its end. @return from how many on, that wait for a thread, it is shed; 0: never. */
+static uint32_t shed_above(const tp__entry *e, const tp__node *node) {
+  uint32_t most = e->turn->runtime->options.handler_queue_max;
+  if (e->detached_run) return most > 1 ? most / 2 : 1;
+  if (e->ignores_cancel || node->failure != TP_FAILURE_BEST_EFFORT) return 0;
+  return most - most / 4;
+}
+
 /* The limit counts from here, since an inbox that nobody empties must not keep its entry waiting. */
 static tp_reason offer(node_attempt *a, const tp__node *node, tp__run *run) {
   int64_t limit_end_ns = a->call.timeout_ns ? tp__now_ns() + a->call.timeout_ns : TP__NEVER;
@@ -266,8 +275,10 @@ tp_reason tp__node_hand_over(tp__entry *e, uint32_t index, int64_t deadline_ns, 
   a->base.pool_item.lane = e->detached_run ? TP__LANE_DETACHED : TP__LANE_AWAITED;
   a->base.pool_item.permits = node->permits ? &node->sub->permits : NULL;
   a->base.pool_item.permits_max = permits_of(e->turn->runtime, node);
+  a->base.pool_item.queue_max = shed_above(e, node);
   a->base.pool_item.phase = e->plan->phase;
   tp_reason refused = tp__attempt_start(&a->base, deadline_ns, timeout_ns);
+  if (refused == TP_REASON_SHED) tp__a64_add_relaxed(&e->turn->runtime->attempts_shed, 1);
   if (refused) tp__attempt_unref(&a->base);
   else run->attempt = &a->base;
   return refused;

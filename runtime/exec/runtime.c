@@ -14,6 +14,7 @@
 enum {
   WORKERS_MAX = 16384,
   HANDLER_THREADS = 64,
+  HANDLER_QUEUE = 16384,
   DETACHED_THREADS = 16,
   LAYER_THREADS = 32,
   TURNS_MAX = 65536,
@@ -23,6 +24,7 @@ enum {
   JOB_LEASE_MS_LEAST = 300,
   HOST_PHASES_MAX = TP_PHASE_LIMIT - TP_PHASE_HOST
 };
+static const int64_t SHED_LOG_NS = (int64_t)10000 * TP__NS_PER_MS; /* between two lines that say so */
 
 void tp__log(const tp_runtime *runtime, tp_log_level level, const tp__log_subject *subject, const char *format, ...) {
   if (!runtime->options.log || level > runtime->options.log_level) return;
@@ -90,6 +92,7 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
   if (options->no_engine_workers) options->engine_workers = 1; /* for detached runs; submit forms are refused */
   cap(&options->engine_workers, WORKERS_MAX);
   default_to(&options->handler_threads, HANDLER_THREADS);
+  default_to(&options->handler_queue_max, HANDLER_QUEUE);
   default_to(&options->detached_threads, DETACHED_THREADS);
   default_to(&options->tool_threads, LAYER_THREADS);
   default_to(&options->turns_max, TURNS_MAX);
@@ -105,6 +108,9 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
                     options->job_lease_ms, JOB_LEASE_MS_LEAST);
   if (options->job_reserved_ != 0)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.job_reserved_ must be zero");
+  for (size_t i = 0; i < sizeof options->breakers_reserved_; i++)
+    if (options->breakers_reserved_[i] != 0)
+      return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.breakers_reserved_ must be zero");
   if (options->turns_waiting_max != 0 && options->turns_running_max == 0)
     return tp__fail(fault, TP_ERR_USAGE, NULL,
                     "tp_runtime_options.turns_waiting_max bounds turns that wait for room: set turns_running_max, too");
@@ -744,6 +750,24 @@ static void join_drain(tp_runtime *runtime) {
   runtime->drain_thread = NULL;
   tp__mutex_unlock(&runtime->mutex);
   if (thread) tp__thread_join(thread);
+}
+
+/* ---- load ---- */
+
+tp_status tp__runtime_refuse_turn(tp_runtime *runtime, tp_fault *fault) {
+  tp_fault why = {0};
+  int64_t now_ns = tp__now_ns();
+  uint64_t logged_ns = tp__a64_load_relaxed(&runtime->shed_logged_ns);
+  tp__a64_add_relaxed(&runtime->turns_shed, 1);
+  tp_status status = tp__fail(&why, TP_ERR_FULL, NULL,
+                              "%u calls or more wait for a handler thread (tp_runtime_options.handler_queue_max): try "
+                              "again later, or give the runtime more handler_threads",
+                              runtime->options.handler_queue_max);
+  bool is_first = logged_ns == 0 || now_ns - (int64_t)logged_ns > SHED_LOG_NS;
+  if (is_first && tp__a64_cas_acq_rel(&runtime->shed_logged_ns, &logged_ns, (uint64_t)now_ns))
+    tp__log(runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status}, "new turns are refused: %s", why.message);
+  if (fault) *fault = why;
+  return status;
 }
 
 /* ---- the end ---- */

@@ -70,7 +70,9 @@ struct tp_runtime {
   tp__a32 life; /* tp__life; written under mutex */
   tp__a32 helpers_requested; /* helpers that were asked and have not left (share.c), at most helpers_max */
   tp__a32 stopped_subscriptions; /* subscriptions that are switched off or tripped: 0 is the common case */
-  tp__a64 breakers_opened;                   /* relaxed: by themselves */
+  tp__a64 breakers_opened; /* relaxed: by themselves */
+  tp__a64 attempts_shed, turns_shed; /* relaxed */
+  tp__a64 shed_logged_ns;            /* relaxed: when it was logged that turns are refused */
   tp__a64 abandoned_bytes;
   tp__a64 denials, failures; /* relaxed */
   tp__a64 records_refused;   /* relaxed: in a row, by the host's store; 0: it took the last */
@@ -111,6 +113,12 @@ bool tp__runtime_is_forked(const tp_runtime *runtime);
 tp_status tp__fail_forked(tp_fault *fault);
 /** TP_OK, or why nothing may be begun: FORKED, SHUTDOWN, or what starting the threads said. */
 tp_status tp__runtime_ready(tp_runtime *runtime, tp_fault *fault);
+/** So many calls wait for a handler thread that no turn begins (handler_queue_max). */
+static inline bool tp__runtime_is_overloaded(const tp_runtime *runtime) {
+  return tp__pool_queued_count(&runtime->sched.pool) >= runtime->options.handler_queue_max;
+}
+/** Counts a turn that does not begin for that reason, and logs the first of ten seconds. @return TP_ERR_FULL. */
+tp_status tp__runtime_refuse_turn(tp_runtime *runtime, tp_fault *fault);
 /** TP_OK; why nothing may be asked of the runtime: FORKED, or SHUTDOWN when it was freed. */
 tp_status tp__runtime_usable(const tp_runtime *runtime, tp_fault *fault);
 /** TP_ERR_USAGE on a thread that is inside a handler or a callback of this runtime: it must not wait. */

@@ -268,8 +268,10 @@ static void count_all(tp_runtime *runtime, tp_runtime_stats *all) {
   all->jobs_refused = jobs.refused;
   all->denials = tp__a64_load_relaxed(&runtime->denials);
   all->failures = tp__a64_load_relaxed(&runtime->failures);
+  all->attempts_shed = tp__a64_load_relaxed(&runtime->attempts_shed);
   all->breakers_opened = tp__a64_load_relaxed(&runtime->breakers_opened);
   if (runtime->layer_ops->count) runtime->layer_ops->count(runtime, all);
+  all->turns_refused += tp__a64_load_relaxed(&runtime->turns_shed);
 }
 
 void tp_runtime_stats_get(const tp_runtime *runtime, tp_runtime_stats *stats) {

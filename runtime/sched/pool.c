@@ -43,7 +43,7 @@ tp_status tp__pool_init(tp__pool *pool, const tp__sched_options *options) {
 }
 
 void tp__pool_fini(tp__pool *pool) {
-  assert(pool->queued_count == 0 && pool->line_count == 0);
+  assert(tp__pool_queued_count(pool) == 0 && pool->line_count == 0);
   assert(tp__list_empty(&pool->threads) && tp__list_empty(&pool->ended));
   tp__cond_fini(&pool->may_resume);
   tp__cond_fini(&pool->ended_one);
@@ -56,14 +56,14 @@ static tp__pool_item *item_of(tp__link *link) { return TP__CONTAINER(link, tp__p
 
 static void queue_locked(tp__pool *pool, tp__pool_item *item) {
   item->place = TP__POOL_QUEUED;
-  pool->queued_count++;
+  tp__a32_store_relaxed(&pool->queued_count, tp__pool_queued_count(pool) + 1);
   tp__list_push(&pool->lanes[item->lane], &item->link);
 }
 
 /* Of an item in a lane. */
 static void unqueue_locked(tp__pool *pool, tp__pool_item *item, tp__pool_place place) {
   item->place = place;
-  pool->queued_count--;
+  tp__a32_store_relaxed(&pool->queued_count, tp__pool_queued_count(pool) - 1);
   tp__list_remove(&item->link);
 }
 
@@ -314,7 +314,7 @@ static void run_item(tp__pool_thread *self, tp__pool_item *item) {
   tp__mutex_lock(&pool->mutex);
   give_back_locked(pool, item);
   bool any_unput = !tp__list_empty(&pool->unput);
-  if (owned && pool->queued_count > 0) {
+  if (owned && tp__pool_queued_count(pool) > 0) {
     (void)staff_locked(pool); /* this thread is there in any case */
     unlock_and_wake(pool);
   } else {
@@ -403,7 +403,7 @@ static bool is_lost_locked(const tp__pool *pool) {
 
 /* More is queued than idle threads take: one more is started. @return false when nobody would ever run it. */
 static bool staff_locked(tp__pool *pool) {
-  if (pool->queued_count > pool->idle_count && may_start_locked(pool)) start_thread_locked(pool);
+  if (tp__pool_queued_count(pool) > pool->idle_count && may_start_locked(pool)) start_thread_locked(pool);
   return !is_lost_locked(pool);
 }
 
@@ -435,7 +435,8 @@ bool tp__pool_is_exhausted(tp__pool *pool) {
 
 /* What is queued comes first; and nothing is before it in the thread. */
 static bool may_stay_locked(const tp__pool *pool, const tp__pool_item *item, const tp__pool_thread *here) {
-  return here && pool->queued_count == 0 && has_place_left(pool, item->lane) && !tp__aptr_load_relaxed(&here->offer);
+  return here && tp__pool_queued_count(pool) == 0 && has_place_left(pool, item->lane) &&
+         !tp__aptr_load_relaxed(&here->offer);
 }
 
 tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item, tp__pool_thread *here, tp__pool_thread **later) {
@@ -449,6 +450,8 @@ tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item, tp__pool_thread *
     refused = TP_REASON_NO_PERMIT;
   } else if (permits && !has_permit(permits, item->permits_max)) {
     line_up_locked(pool, item);
+  } else if (item->queue_max > 0 && tp__pool_queued_count(pool) >= item->queue_max) {
+    refused = TP_REASON_SHED;
   } else {
     if (permits) permits->used++;
     bool stays = may_stay_locked(pool, item, here);
@@ -675,7 +678,7 @@ size_t tp__pool_leaks(tp__pool *pool, bool (*each)(void *ctx, const tp_leak *lea
 
 uint32_t tp__pool_waiting_count(tp__pool *pool) {
   tp__mutex_lock(&pool->mutex);
-  uint32_t count = pool->queued_count + pool->line_count;
+  uint32_t count = tp__pool_queued_count(pool) + pool->line_count;
   tp__mutex_unlock(&pool->mutex);
   return count;
 }

@@ -59,6 +59,7 @@ typedef struct tp__pool_item {
   tp__lane lane;
   tp__permits *permits; /* NULL: needs none */
   uint32_t permits_max;
+  uint32_t queue_max; /* it is shed where so many wait for a thread already; 0: never */
   tp_inbox *inbox; /* not NULL: it goes there when there is a permit, and never to a thread. Kept by the owner */
   const char *name; /* for people: what runs */
   uint32_t phase;
@@ -84,7 +85,8 @@ typedef struct tp__pool {
   /* under mutex */
   tp__link lanes[TP__LANES];
   uint32_t lane_running[TP__LANES]; /* without the abandoned and the paused */
-  uint32_t queued_count, line_count; /* in all lanes; in the lines of all permits */
+  tp__a32 queued_count; /* in all lanes; read without the lock (relaxed) by tp__pool_queued_count() alone */
+  uint32_t line_count;  /* in the lines of all permits */
   tp__link running;
   tp__link threads; /* tp__pool_thread, live */
   tp__link ended;   /* to be joined */
@@ -146,6 +148,8 @@ void tp__pool_resume(tp__pool *pool, tp__pool_item *item);
 size_t tp__pool_leaks(tp__pool *pool, bool (*each)(void *ctx, const tp_leak *leak), void *ctx);
 /** How many wait for a permit or a thread. */
 uint32_t tp__pool_waiting_count(tp__pool *pool);
+/** Of these, who waits for a thread. Without the lock it is as good as new. */
+static inline uint32_t tp__pool_queued_count(const tp__pool *pool) { return tp__a32_load_relaxed(&pool->queued_count); }
 uint32_t tp__pool_thread_count(tp__pool *pool);
 
 #endif

@@ -265,6 +265,13 @@ static void check_breaker(case_ *c, uint32_t row) {
     FAIL(c, "a breaker opens when half of the calls fail", "node %d was called %u times", index, calls);
 }
 
+/* Required work is never shed, nor is what a fallback stands for. */
+static void check_shed(case_ *c, uint32_t row) {
+  const tp_run_record *run = &c->runs[row];
+  if (run->reason == TP_REASON_SHED && run->failure != TP_FAILURE_BEST_EFFORT && !node_of(c, c->order[row])->detached)
+    FAIL(c, "required work is not shed", "node %d is", c->order[row]);
+}
+
 /* A call sees its direct dependencies as they settled. */
 static void check_view(case_ *c, uint32_t row) {
   int index = c->order[row];
@@ -592,6 +599,7 @@ void oracle_op_ended(world *w, uint32_t op, const tp_phase_result *result) {
     check_dependent(&c, i);
     check_view(&c, i);
     check_breaker(&c, i);
+    check_shed(&c, i);
   }
   check_outcome(&c);
   if (script_phase_is_chain(c.phase)) check_chain(&c);

@@ -76,6 +76,7 @@ static void draw_machine(drawer *d, int policy) {
   s->phase_limit_ms = s->fault_level == FAULTS_NONE ? 20000 : 20 + (uint32_t)below(d, 100);
   s->options = (tp_runtime_options){.struct_size = sizeof s->options, .engine_workers = workers[below(d, 6)]};
   if (one_in(d, 3)) s->options.handler_threads = 1 + (uint32_t)below(d, 6);
+  if (s->fault_level != FAULTS_NONE && one_in(d, 8)) s->options.handler_queue_max = 1 + (uint32_t)below(d, 6);
   if (one_in(d, 3)) s->options.detached_threads = 1 + (uint32_t)below(d, 3);
   if (s->fault_level != FAULTS_NONE && one_in(d, 8)) s->options.deferred_max = 1 + (uint32_t)below(d, 4);
   s->options.no_breakers = s->fault_level == FAULTS_NONE || one_in(d, 2); /* without faults the script says it all */

@@ -356,6 +356,9 @@ static void history_destroy(void *self) {
  * skips x.post. */
 static void hear_skipped_post(turn_work *d, const tp_event *event) {
   if (event->phase != TP_PHASE_TURN_POST_TURN) return;
+  bool awaited = event->kind == TP_EVENT_RUN && event->run->execution <= TP_EXECUTION_DEADLINE;
+  if (awaited && event->run->reason == TP_REASON_SHED)
+    world_fail(d->w, "what a turn owes at its end is not shed", "`%s` was", event->run->subscription);
   if (event->kind == TP_EVENT_RUN && strcmp(event->run->subscription, "x.post") == 0)
     d->post_queued_ns = event->run->reason == TP_REASON_NO_SLACK ? event->run->queued_ns : 0;
   if (event->kind != TP_EVENT_PHASE_END || !d->post_queued_ns) return;

@@ -472,7 +472,7 @@ static bool may_refuse(const world *w, tp_status status) {
     case TP_ERR_SHUTDOWN:
       return w->draining;
     case TP_ERR_FULL:
-      return w->s->options.turns_max > 0 || w->s->options.turns_running_max > 0;
+      return w->s->options.turns_max > 0 || w->s->options.turns_running_max > 0 || w->s->options.handler_queue_max > 0;
     case TP_ERR_NO_MEMORY:
     case TP_ERR_NO_THREAD:
       return w->s->fault_level == FAULTS_REFUSALS;
