@@ -14,82 +14,13 @@
 
 #include <cmocka.h>
 
-#include <fcntl.h>
-#include <sqlite3.h>
-
 #include "tests/support/child.h"
 #include "tests/support/directory.h"
+#include "tests/support/dying_writes.h"
 #include "tests/support/model.h"
 #include "turnphase/sqlite.h"
 
 enum { POINTS = 100, TURNS = 4, CHARGES = 2, JOBS_MAX = 64 };
-
-/* ---- the child: where it dies ---- */
-
-enum { BEFORE, WITHIN, BEHIND, WAYS };
-static _Atomic int writes;
-static int dies_at, dies_how;
-
-static bool dies_now(void) { return ++writes == dies_at; }
-static void die(void) { kill(getpid(), SIGKILL); }
-
-static ssize_t dying_pwrite(int fd, const void *bytes, size_t size, off_t at) {
-  bool dies = dies_now();
-  if (dies && dies_how == WITHIN) (void)!pwrite(fd, bytes, size / 2, at);
-  if (dies && dies_how != BEHIND) die();
-  ssize_t written = pwrite(fd, bytes, size, at);
-  if (dies) die();
-  return written;
-}
-
-static ssize_t dying_write(int fd, const void *bytes, size_t size) {
-  bool dies = dies_now();
-  if (dies && dies_how == WITHIN) (void)!write(fd, bytes, size / 2);
-  if (dies && dies_how != BEHIND) die();
-  ssize_t written = write(fd, bytes, size);
-  if (dies) die();
-  return written;
-}
-
-static int dying_truncate(int fd, off_t size) {
-  bool dies = dies_now();
-  if (dies && dies_how != BEHIND) die();
-  int result = ftruncate(fd, size);
-  if (dies) die();
-  return result;
-}
-
-static int dying_fallocate(int fd, off_t at, off_t size) {
-  bool dies = dies_now();
-  if (dies && dies_how != BEHIND) die();
-  int result = posix_fallocate(fd, at, size);
-  if (dies) die();
-  return result;
-}
-
-static int dying_unlink(const char *name) {
-  bool dies = dies_now();
-  if (dies && dies_how != BEHIND) die();
-  int result = unlink(name);
-  if (dies) die();
-  return result;
-}
-
-static bool install_deaths(void) {
-  static const struct {
-    const char *name;
-    sqlite3_syscall_ptr function;
-  } calls[] = {{"pwrite", (sqlite3_syscall_ptr)dying_pwrite},       {"pwrite64", (sqlite3_syscall_ptr)dying_pwrite},
-               {"write", (sqlite3_syscall_ptr)dying_write},         {"ftruncate", (sqlite3_syscall_ptr)dying_truncate},
-               {"fallocate", (sqlite3_syscall_ptr)dying_fallocate}, {"unlink", (sqlite3_syscall_ptr)dying_unlink}};
-  if (sqlite3_initialize() != SQLITE_OK) return false;
-  sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
-  for (size_t i = 0; i < COUNT(calls); i++) {
-    int rc = vfs->xSetSystemCall(vfs, calls[i].name, calls[i].function);
-    if (rc != SQLITE_OK && rc != SQLITE_NOTFOUND) return false; /* a build of SQLite has one of pwrite and pwrite64 */
-  }
-  return true;
-}
 
 /* ---- the child: what it does ---- */
 
