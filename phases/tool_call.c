@@ -165,6 +165,7 @@ static void run_settled(void *ctx, const tp__tool_answer *answer) {
     return;
   }
   slot->started_ns = answer->started_ns;
+  slot->is_partial = answer->is_cut;
   if (slot->order && answer->end != TP__ANSWERED) tp__order_given_up(slot);
   tp_text text = no_text;
   if (answer->end != TP__ANSWERED) {
@@ -181,7 +182,7 @@ static tp_tool_result_kind kind_of_run(const tp__dispatch *d, tp_text *ret_text)
   const tp_tool_run *run = &d->run;
   bool late = d->now_ns > run->deadline_ns;
   *ret_text = late ? tp__toolcall_unanswered(TP_TOOL_TIMED_OUT) : tp__tool_said_text(&run->said);
-  return late ? TP_TOOL_TIMED_OUT : run->said.flaws ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK;
+  return late ? TP_TOOL_TIMED_OUT : run->said.flaws & ~TP__SAID_CUT ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK;
 }
 
 /* An inline tool is called here: only when it defers does it wait for anything. */
@@ -199,6 +200,7 @@ static void run_inline(tp__tool_slot *slot) {
   }
   tp_text text;
   tp_tool_result_kind result = kind_of_run(d, &text);
+  slot->is_partial = d->run.said.flaws & TP__SAID_CUT;
   ended(slot, result, text, d->timestamps == TP_TIMESTAMPS_OFF ? 0 : d->now_ns - d->run.started_ns);
 }
 

@@ -45,6 +45,7 @@ struct tp__tool_slot {
   uint64_t kept_id;      /* the store keeps that it began; 0: it does not */
   uint32_t index;
   bool is_cancelled; /* it alone, or its response: nothing more begins for it but its end phases */
+  bool is_partial; /* what the tool said was too long, and part of it is left out */
   bool settled; /* it has its result */
   bool done;    /* nothing more will come */
 };

@@ -243,7 +243,7 @@ void tp__toolcall_post(tp__tool_slot *slot) {
   tp_text preview = {result->text.data, tp__utf8_cut(result->text, SUMMARY_BYTES)};
   uint32_t count = 0;
   put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
-  put_text(slot, &count, TP_FIELD_STATUS, tp_text_of(ok ? "success" : "failure"));
+  put_text(slot, &count, TP_FIELD_STATUS, tp_text_of(!ok ? "failure" : slot->is_partial ? "partial" : "success"));
   put_int(slot, &count, TP_FIELD_DURATION_MS, result->duration_ns / TP__NS_PER_MS);
   put_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
   put_text(slot, &count, TP_FIELD_OUTPUT_SUMMARY, ok ? preview : (tp_text){NULL, 0});

@@ -75,7 +75,7 @@ bool tp__tool_text(tp__arena *arena, tp_text text, size_t bytes_max, tp_text *re
 static void say(tp__tool_said *said, tp__arena *arena, size_t bytes_max, bool is_error, tp_text text) {
   bool valid = tp_utf8_valid(text, NULL);
   if (!valid) text = tp_text_of("the tool's answer was not UTF-8");
-  said->flaws = is_error || !valid ? TP__SAID_ERROR : 0;
+  said->flaws = (is_error || !valid ? TP__SAID_ERROR : 0) | (text.size > bytes_max ? TP__SAID_CUT : 0);
   if (!tp__tool_text(arena, text, bytes_max, &said->text)) said->flaws |= TP__SAID_NO_MEMORY;
 }
 
@@ -144,7 +144,8 @@ static void settled(tp__attempt *base, tp__attempt_end end) {
                             .ended_ns = end == TP__ANSWERED ? base->ended_ns : tp__now_ns()};
   if (end == TP__ANSWERED) {
     const tp__tool_said *said = said_of(attempt);
-    answer.is_error = said->flaws || base->answer.kind != TP_ANSWER_DONE;
+    answer.is_cut = said->flaws & TP__SAID_CUT;
+    answer.is_error = (said->flaws & ~TP__SAID_CUT) || base->answer.kind != TP_ANSWER_DONE;
     answer.text = tp__tool_said_text(said);
   }
   if (end == TP__ANSWERED && base->pool_item.inbox && base->ended_ns > attempt->run.deadline_ns)

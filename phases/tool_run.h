@@ -13,11 +13,11 @@
 typedef struct tp__tool_entry tp__tool_entry;
 typedef struct tp__tool_attempt tp__tool_attempt;
 
-enum { TP__SAID_ERROR = 1, TP__SAID_NO_MEMORY = 2 };
+enum { TP__SAID_ERROR = 1, TP__SAID_NO_MEMORY = 2, TP__SAID_CUT = 4 };
 
 /** What a tool's function said. */
 typedef struct tp__tool_said {
-  uint32_t flaws; /* TP__SAID_ERROR: the tool could not; TP__SAID_NO_MEMORY: the text was lost */
+  uint32_t flaws; /* ERROR: the tool could not; NO_MEMORY: the text was lost; CUT: it was too long */
   tp_text text;   /* in the arena, cut to the tool's cap */
 } tp__tool_said;
 tp_text tp__tool_said_text(const tp__tool_said *said);
@@ -42,7 +42,7 @@ struct tp_tool_run {
 /** How the attempt of a run ended; text is borrowed from the attempt. */
 typedef struct tp__tool_answer {
   tp__attempt_end end;
-  bool is_error;
+  bool is_error, is_cut;
   tp_reason refusal; /* REFUSED: why */
   tp_text text;
   int64_t started_ns, ended_ns; /* 0: its function was not called, or it was not taken from its inbox */

@@ -98,7 +98,7 @@ tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours,
   size_t at;
   if (!tp_utf8_valid(ours->text, &at))
     return tp__fail(fault, TP_ERR_UTF8, ours->id, "the user's text is not UTF-8 at byte %zu", at);
-  const char *names[] = {ours->task, ours->run, ours->mode};
+  const char *names[] = {ours->task, ours->run, ours->mode, ours->caller_job, ours->triggered_by};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) TP__TRY(tp__name_check(names[i], fault));
   if (ours->files.size > 0) TP__TRY(tp_value_check(ours->files, fault));
   if (ours->files.size > 0 && !tp__is_list_of(ours->files, TP_VALUE_TEXT))
@@ -183,7 +183,7 @@ static tp_status take_memory(tp_runtime *runtime, tp__turn_kind kind, tp_turn **
 
 static bool has_ids(const tp__turn_ids *ids, const tp_turn_request *request) {
   return ids->tenant || ids->agent || ids->workspace || ids->session || ids->thread || request->id || request->task ||
-         request->run || request->mode;
+         request->run || request->mode || request->caller_job || request->triggered_by;
 }
 
 static tp_status turn_init(tp_turn *turn, tp_runtime *runtime, const tp__turn_ids *ids, const tp_turn_request *request,
@@ -199,6 +199,8 @@ static tp_status turn_init(tp_turn *turn, tp_runtime *runtime, const tp__turn_id
       [TP_ID_TASK] = tp_text_of(request->task),       [TP_ID_RUN] = tp_text_of(request->run)};
   spec->ids = all;
   spec->mode = tp_text_of(request->mode);
+  spec->caller_job = tp_text_of(request->caller_job);
+  spec->triggered_by = tp_text_of(request->triggered_by);
   return tp__turn_init(&turn->core, runtime, spec);
 }
 

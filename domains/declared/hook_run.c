@@ -108,6 +108,22 @@ static void write_aliases(tp_writer *writer, uint32_t phase, tp_text payload) {
   }
 }
 
+static void write_caller(const tp_call *call, tp_writer *writer) {
+  const struct {
+    const char *name;
+    tp_text value;
+  } pairs[] = {{"session_id", tp_call_id(call, TP_ID_SESSION)},
+               {"job_id", tp_call_caller_job(call)},
+               {"triggered_by", tp_call_triggered_by(call)}};
+  size_t count = 1;
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) count += pairs[i].value.size > 0;
+  tp_write_string(writer, "caller");
+  tp_write_map(writer, count);
+  write_pair(writer, "source", tp_text_of(tp_caller_name(tp_call_caller(call))));
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+    if (pairs[i].value.size > 0) write_pair(writer, pairs[i].name, pairs[i].value);
+}
+
 void tp__hook_write_context(const tp__hook *hook, const tp_call *call, tp_writer *writer) {
   tp_text payload = tp_call_payload(call);
   uint32_t phase = tp_call_phase(call);
@@ -120,9 +136,7 @@ void tp__hook_write_context(const tp__hook *hook, const tp_call *call, tp_writer
   for (uint32_t id = 0; id < TP_ID_COUNT; id++) {
     if (tp_call_id(call, id).size > 0) write_pair(writer, id_names[id], tp_call_id(call, id));
   }
-  tp_write_string(writer, "caller");
-  tp_write_map(writer, 1);
-  write_pair(writer, "source", tp_text_of(tp_caller_name(tp_call_caller(call))));
+  write_caller(call, writer);
   write_pair(writer, "mode", tp_call_mode(call));
   tp_write_string(writer, "attempt");
   tp_write_int(writer, tp_call_attempt(call));

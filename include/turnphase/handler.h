@@ -79,7 +79,7 @@ enum {
   TP_FIELD_ARGUMENTS = 24,        /* value: map; a text when the provider could not decode it */
   TP_FIELD_TASK_KEY = 25,         /* text */
   TP_FIELD_RESULT = 26,           /* text: what the model will read */
-  TP_FIELD_STATUS = 27,           /* text: success, failure, partial */
+  TP_FIELD_STATUS = 27,           /* text: success, failure, partial (it was cut to the tool's result_bytes_max) */
   TP_FIELD_DURATION_MS = 28,      /* int */
   TP_FIELD_OUTPUT_SUMMARY = 29,   /* text */
   TP_FIELD_ERROR_MESSAGE = 30,    /* text */
@@ -307,6 +307,10 @@ TP_API tp_text tp_call_id(const tp_call *call, tp_id_kind id);
  *  are NULL. */
 TP_API void *tp_call_data(const tp_call *call, tp_id_kind id);
 TP_API tp_caller tp_call_caller(const tp_call *call);
+/** What the turn's request has as caller_job and triggered_by; empty where it has none, and in a run that its turn does
+ *  not wait for. Borrowed till the handler returns. */
+TP_API tp_text tp_call_caller_job(const tp_call *call);
+TP_API tp_text tp_call_triggered_by(const tp_call *call);
 /** The host's word for the mode of this turn ("plan", "auto", …); may be empty. */
 TP_API tp_text tp_call_mode(const tp_call *call);
 /** The phase, and the subscription's own id. */

@@ -383,7 +383,8 @@ TP_API const tp_phase *tp_phase_get(const tp_runtime *runtime, tp_phase_id phase
 /** What a domain registers with. Borrowed till return. struct_size is set by the library. */
 typedef struct tp_domain_context {
   size_t struct_size;
-  tp_runtime *runtime;          /* to ask it; a domain begins no edit of its own */
+  tp_runtime *runtime;          /* to ask it, and to listen to every event (tp_runtime_listen), behind all that may
+                                   fail; a domain begins no edit of its own */
   tp_edit *edit;                /* to add to; the host commits it */
 } tp_domain_context;
 

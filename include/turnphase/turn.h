@@ -436,6 +436,10 @@ typedef struct tp_turn_request {
                                    keeps. Events and records keep their own clock. From 1973-03-03 (what is less was
                                    given in seconds) to five minutes ahead of the machine's clock. 0: the time at which
                                    the turn is submitted */
+  const char *caller_job;       /* of a caller that is a job (background_job, ci_pipeline): its id, such as a number
+                                   that tp_call_job_id() gave, or that of a pipeline; tp_call_caller_job() */
+  const char *triggered_by;     /* who or what made the caller call: a person, a schedule, a commit;
+                                   tp_call_triggered_by(). As ids: at most 128 bytes */
 } tp_turn_request;
 
 /** What a turn came to. Made by the library. */

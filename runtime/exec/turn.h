@@ -68,7 +68,8 @@ struct tp__turn {
   char own_id[48];    /* of a turn that was given none */
   tp_text ids[TP_ID_COUNT];
   tp_text mode;
-  char identity[240]; /* the arena's first bytes: ids seldom need more */
+  tp_text caller_job, triggered_by; /* of the request; like the ids */
+  char identity[208]; /* the arena's first bytes: ids seldom need more */
 };
 _Static_assert(offsetof(tp__turn, runtime) % 64 == 0 && offsetof(tp__turn, records) == offsetof(tp__turn, runtime) + 64,
                "what a begin writes is one line");
@@ -81,6 +82,7 @@ typedef struct tp__turn_spec {
   tp__turn_kind kind;
   bool in_table;
   tp__snapshot *snapshot; /* held for it; NULL: the newest */
+  tp_text caller_job, triggered_by;
   tp__turn *parent;       /* of a nested turn, which uses its snapshot; the caller has a reference to it */
 } tp__turn_spec;
 

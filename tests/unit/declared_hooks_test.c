@@ -284,7 +284,12 @@ static void a_program_gets_one_line_of_json_with_ids_and_payload(void **state) {
   write_named("a.yaml", "id: keep\nevent_type: PreAbilityCall\nhandler: {command: [sh, -c, 'cat > got']}\n");
   tp_runtime *runtime = open_with_hooks(NULL);
   tp_turn *turn;
-  tp_turn_request request = {.struct_size = sizeof request, .id = "t-1", .mode = "plan"};
+  tp_turn_request request = {.struct_size = sizeof request,
+                             .id = "t-1",
+                             .mode = "plan",
+                             .caller = TP_CALLER_CI_PIPELINE,
+                             .caller_job = "17",
+                             .triggered_by = "nightly"};
   assert_int_equal(tp_turn_begin_bare(runtime, &request, &turn, NULL), TP_OK);
   assert_int_equal(gate(turn).verdict, TP_VERDICT_ALLOW);
   tp_turn_end(turn);
@@ -292,7 +297,9 @@ static void a_program_gets_one_line_of_json_with_ids_and_payload(void **state) {
   char got[2048];
   read_back("got", got, sizeof got);
   assert_string_equal(got, "{\"event_type\":\"PreAbilityCall\",\"hook_id\":\"keep\",\"phase\":\"tool.pre\","
-                           "\"turn_id\":\"t-1\",\"caller\":{\"source\":\"ai_session\"},\"mode\":\"plan\",\"attempt\":1,"
+                           "\"turn_id\":\"t-1\",\"caller\":{\"source\":\"ci_pipeline\",\"job_id\":\"17\","
+                           "\"triggered_by\":\"nightly\"},"
+                           "\"mode\":\"plan\",\"attempt\":1,"
                            "\"ability_id\":\"shell.run\",\"payload\":{\"tool\":\"shell.run\","
                            "\"arguments\":{\"command\":\"rm -rf /\"}}}\n");
 }

@@ -406,33 +406,53 @@ static void answers_of_every_length_come_whole(void **state) {
   close_runtime(runtime);
 }
 
-static void short_answers_are_checked_and_cut_like_long_ones(void **state) {
+static char statuses[64]; /* of the calls, as tool.post is told */
+
+static tp_answer note_status(void *self, tp_call *call_of) {
+  (void)self;
+  tp_text status = tp_call_text(call_of, TP_FIELD_STATUS);
+  size_t used = strlen(statuses);
+  snprintf(statuses + used, sizeof statuses - used, "%.*s ", (int)status.size, status.data);
+  return TP_ANSWER_DONE;
+}
+
+static void answers_are_checked_and_cut_wherever_the_tool_runs(void **state) {
   (void)state;
-  static const tp_tool strict = {.struct_size = sizeof(tp_tool),
-                                    .name = "id",
-                                    .run = say_id,
-                                    .placement = TP_PLACEMENT_INLINE,
-                                    .result_bytes_max = 5};
-  const tp_tool *list[] = {&strict};
-  tp_contribution one = {.struct_size = sizeof(tp_contribution),
-                         .kind = TP_KIND_TOOL_BUNDLE,
-                         .key = TEXT("b"),
-                         .tools = list,
-                         .tool_count = 1};
-  act brings = {.emits = &one, .emit_count = 1};
-  tp_runtime *runtime = open_runtime(NULL);
-  add_hooks(runtime, &(hook){.id = "tools", .phase = TOOLS, .self = &brings}, 1);
-  tp_turn *turn = begin_with_tools(runtime, 0);
-  call(0, "exact", "id");
-  call(1, "longer", "id");
-  call(2, "a\xff\xff\xff\xff", "id");
-  run(turn, 3);
-  assert_text(results[0].text, "exact");
-  assert_non_null(memmem(results[1].text.data, results[1].text.size, "left out", 8));
-  assert_kind(results[2], TP_TOOL_HANDLER_ERROR);
-  assert_true(tp_utf8_valid(results[2].text, NULL));
-  tp_turn_end(turn);
-  close_runtime(runtime);
+  static const tp_placement placements[] = {TP_PLACEMENT_INLINE, TP_PLACEMENT_THREAD};
+  for (size_t i = 0; i < COUNT(placements); i++) {
+    const tp_tool strict = {.struct_size = sizeof(tp_tool),
+                            .name = "id",
+                            .run = say_id,
+                            .placement = placements[i],
+                            .max_concurrent = 1,
+                            .result_bytes_max = 5};
+    const tp_tool *list[] = {&strict};
+    tp_contribution one = {.struct_size = sizeof(tp_contribution),
+                           .kind = TP_KIND_TOOL_BUNDLE,
+                           .key = TEXT("b"),
+                           .tools = list,
+                           .tool_count = 1};
+    act brings = {.emits = &one, .emit_count = 1};
+    tp_runtime *runtime = open_runtime(NULL);
+    const hook hooks[] = {{.id = "tools", .phase = TOOLS, .self = &brings},
+                          {.id = "post", .phase = TP_PHASE_TOOL_POST, .run = note_status}};
+    add_hooks(runtime, hooks, 2);
+    tp_turn *turn = begin_with_tools(runtime, 0);
+    statuses[0] = '\0';
+    call(0, "exact", "id");
+    call(1, "longer", "id");
+    call(2, "a\xff\xff\xff\xff", "id");
+    run(turn, 3);
+    assert_kind(results[0], TP_TOOL_OK);
+    assert_text(results[0].text, "exact");
+    assert_kind(results[1], TP_TOOL_OK);
+    assert_non_null(memmem(results[1].text.data, results[1].text.size, "left out", 8));
+    assert_kind(results[2], TP_TOOL_HANDLER_ERROR);
+    assert_true(tp_utf8_valid(results[2].text, NULL));
+    assert_string_equal(statuses, "success partial failure ");
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
 }
 
 /* ---- deferral ---- */
@@ -699,7 +719,7 @@ int main(void) {
       cmocka_unit_test(each_name_finds_its_tool),
       cmocka_unit_test(what_one_call_says_is_not_said_by_the_next),
       cmocka_unit_test(answers_of_every_length_come_whole),
-      cmocka_unit_test(short_answers_are_checked_and_cut_like_long_ones),
+      cmocka_unit_test(answers_are_checked_and_cut_wherever_the_tool_runs),
       cmocka_unit_test(quick_tool_answers_through_its_token_alone),
       cmocka_unit_test(tool_on_a_thread_answers_through_its_token_alone),
       cmocka_unit_test(token_that_is_taken_for_a_models_or_a_handlers_stays_open),

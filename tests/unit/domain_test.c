@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "tests/support/host.h"
+#include "tests/support/model.h"
 
 static int called;
 
@@ -118,8 +118,76 @@ static void a_refusal_of_its_own_says_so(void **state) {
   assert_non_null(strstr(fault.message, "domain `d` 2.5 refused to register: a file"));
 }
 
+/* ---- one that hears every event, and acts in a phase ---- */
+
+static struct {
+  _Atomic int events, calls, destroys;
+  _Atomic uint64_t kinds;
+} heard;
+
+static void hear(void *ctx, const tp_event *event) {
+  (void)ctx;
+  heard.events++;
+  heard.kinds |= UINT64_C(1) << event->kind;
+}
+
+static tp_answer act_in_intake(void *self, tp_call *call) {
+  (void)self;
+  (void)call;
+  heard.calls++;
+  return TP_ANSWER_DONE;
+}
+
+static void count_destroy(void *ctx) {
+  (void)ctx;
+  heard.destroys++;
+}
+
+static tp_status listen_and_act(const tp_domain_context *context, tp_fault *fault) {
+  const tp_listener listener = {.struct_size = sizeof listener, .on_event = hear, .destroy = count_destroy};
+  const tp_phase_id phase = TP_PHASE_TURN_INTAKE;
+  const tp_handler handler = {.struct_size = sizeof handler,
+                              .id = "d.h",
+                              .run = act_in_intake,
+                              .phases = &phase,
+                              .phase_count = 1,
+                              .placement = TP_PLACEMENT_INLINE};
+  const tp_subscription sub = {.struct_size = sizeof sub, .id = "d.s", .handler = "d.h", .phase = phase};
+  tp_status status = tp_edit_add_handler(context->edit, &handler, fault);
+  if (status == TP_OK) status = tp_edit_add_subscription(context->edit, &sub, fault);
+  return status == TP_OK ? tp_runtime_listen(context->runtime, &listener, NULL, fault) : status;
+}
+
+static void a_domain_hears_every_event_and_acts_in_its_phases(void **state) {
+  (void)state;
+  static const reply replies[] = {{.text = "hello", .delta = "hel"}};
+  tp_runtime *runtime = open_runtime(NULL);
+  recorder *model = recorder_new(replies, 1);
+  tp_domain domain = good;
+  domain.register_with = listen_and_act;
+  tp_edit *edit;
+  assert_int_equal(tp_edit_begin(runtime, NULL, &edit, NULL), TP_OK);
+  assert_int_equal(tp_domain_add(runtime, edit, &domain, NULL), TP_OK);
+  assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
+  const tp_session_options options = {
+      .struct_size = sizeof options, .id = "s", .model = recorder_model(model, true)};
+  tp_session *session;
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hi")};
+  assert_int_equal(tp_turn_run(session, &request, NULL, NULL), TP_OK);
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+  recorder_free(model);
+  static const int wanted[] = {TP_EVENT_TURN_BEGIN, TP_EVENT_PHASE_BEGIN, TP_EVENT_RUN, TP_EVENT_PHASE_END,
+                               TP_EVENT_MODEL_DELTA, TP_EVENT_TURN_END};
+  for (size_t i = 0; i < COUNT(wanted); i++) assert_true(heard.kinds >> wanted[i] & 1);
+  assert_int_equal(heard.calls, 1);
+  assert_int_equal(heard.destroys, 1);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_domain_hears_every_event_and_acts_in_its_phases),
       cmocka_unit_test(a_domain_of_these_headers_registers),
       cmocka_unit_test(a_domain_that_does_not_fit_is_refused_uncalled),
       cmocka_unit_test(a_refusal_of_its_own_says_so),

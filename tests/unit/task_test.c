@@ -24,7 +24,7 @@ typedef struct world {
   tp_verdict person; /* what a person answers; 0: none is there */
   int asked;
   /* what the gates saw last */
-  char ability[32], environment[32], key_at_pre[64], key_at_post[64], caller[32];
+  char ability[32], environment[32], key_at_pre[64], key_at_post[64], caller[32], job[32], trigger[64];
 } world;
 
 static void copy(char *to, size_t size, tp_text text) {
@@ -50,6 +50,8 @@ static tp_answer at_pre(void *self, tp_call *call) {
   world *w = self;
   copy(w->key_at_pre, sizeof w->key_at_pre, tp_call_text(call, TP_FIELD_TASK_KEY));
   snprintf(w->caller, sizeof w->caller, "%s", tp_caller_name(tp_call_caller(call)));
+  copy(w->job, sizeof w->job, tp_call_caller_job(call));
+  copy(w->trigger, sizeof w->trigger, tp_call_triggered_by(call));
   w->pre.calls++;
   return answer_of(&w->pre, call);
 }
@@ -193,7 +195,10 @@ static void direct_call_goes_through_both_gates(void **state) {
   world w = {0};
   char bytes[4];
   open_world(&w);
-  tp_turn_request request = {.struct_size = sizeof request, .caller = TP_CALLER_CI_PIPELINE};
+  tp_turn_request request = {.struct_size = sizeof request,
+                             .caller = TP_CALLER_CI_PIPELINE,
+                             .caller_job = "pipeline-7",
+                             .triggered_by = "a commit of Ann's"};
   tp_task_spec spec = spec_of(bytes, 3, NULL);
   spec.request = &request;
   const tp_task_result *result = NULL;
@@ -203,6 +208,14 @@ static void direct_call_goes_through_both_gates(void **state) {
   assert_int_equal(w.pre.calls, 1);
   assert_int_equal(w.n, 3);
   assert_string_equal(w.caller, tp_caller_name(TP_CALLER_CI_PIPELINE));
+  assert_string_equal(w.job, "pipeline-7");
+  assert_string_equal(w.trigger, "a commit of Ann's");
+  char too_long[200];
+  memset(too_long, 'x', sizeof too_long - 1);
+  too_long[sizeof too_long - 1] = '\0';
+  request.triggered_by = too_long;
+  const tp_task_result *none = NULL;
+  assert_int_equal(tp_task_call(w.runtime, &spec, &none, NULL), TP_ERR_BAD_ID);
   assert_string_equal(w.key_at_pre, "");
   tp_task_result_free(result);
   close_runtime(w.runtime);
@@ -219,6 +232,8 @@ static void runner_of_a_task_may_be_another_caller_than_its_creator(void **state
   const tp_task_result *result = NULL;
   assert_int_equal(tp_task_run(w.runtime, "k", &request, &result, NULL), TP_OK);
   assert_string_equal(w.caller, tp_caller_name(TP_CALLER_MANUAL_CLI));
+  assert_string_equal(w.job, "");
+  assert_string_equal(w.trigger, "");
   tp_task_result_free(result);
   close_runtime(w.runtime);
 }
