@@ -61,6 +61,14 @@ bool tp__message_copy(tp__arena *arena, const tp_message *message, tp_message *r
   return true;
 }
 
+tp_status tp__messages_stage(tp__messages *messages, const tp__messages *more) {
+  size_t before = messages->count;
+  tp_status status = TP_OK;
+  for (size_t i = 0; status == TP_OK && i < more->count; i++) status = tp__messages_add(messages, &more->items[i]);
+  messages->count = before;
+  return status;
+}
+
 tp_status tp__messages_add(tp__messages *messages, const tp_message *message) {
   void *items = messages->items;
   TP__TRY(tp__array_grow(messages->allocator, &items, &messages->capacity, messages->count + 1, sizeof(tp_message)));

@@ -18,6 +18,9 @@ void tp__messages_init(tp__messages *messages, const tp_allocator *allocator);
 void tp__messages_fini(tp__messages *messages);
 /** Copies deeply. On failure nothing is added. */
 tp_status tp__messages_add(tp__messages *messages, const tp_message *message);
+/** Copies all of a list behind the last message without counting them: who adds their number to `count`, before
+ *  anything else is added, adds them, and that cannot fail. */
+tp_status tp__messages_stage(tp__messages *messages, const tp__messages *more);
 /** A session's messages, counted: a request that was made of them may read their texts when the session has others. */
 typedef struct tp__past {
   tp__a32 refs;

@@ -747,15 +747,15 @@ static void after_commit(tp__drive *d, tp_status status, const char *message) {
                d->outcome == TP_TURN_FAILED || d->outcome == TP_TURN_TIMED_OUT ? TP__STEP_ERROR : TP__STEP_POST_TURN);
 }
 
-/* What the history has, the session has: the order is history first. */
+/* What the history has, the session has: the order is history first. The memory for it was taken before, so that
+ * nothing can fail between the two. */
 static void append_ended(tp__host_call *call, tp_status status) {
   tp__drive *d = call->ctx;
   d->host_call = NULL;
   int64_t now_ns = tp__now_ns();
   d->append_ns = now_ns - d->waits_since_ns;
   tp__drive_note_step(d, TP_STEP_APPEND, d->waits_since_ns, now_ns, status);
-  for (size_t i = 0; status == TP_OK && i < call->messages.count; i++)
-    status = tp__messages_add(&d->session->past->list, &call->messages.items[i]);
+  if (status == TP_OK) d->session->past->list.count += call->messages.count;
   after_commit(d, status, call->message);
 }
 
@@ -771,6 +771,7 @@ void tp__step_commit(tp__drive *d) {
   }
   tp__host_call *call = tp__host_call_new(d->turn, d->session, "history.append");
   tp_status status = call ? fill_batch(d, &call->messages) : TP_ERR_NO_MEMORY;
+  if (status == TP_OK) status = tp__messages_stage(&d->session->past->list, &call->messages);
   if (status == TP_OK && !make_append(call)) status = TP_ERR_NO_MEMORY;
   if (status != TP_OK) {
     if (call) tp__host_call_drop(call);

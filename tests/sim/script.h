@@ -144,6 +144,7 @@ typedef struct script {
   uint32_t reader_count;  /* hosts whose turns look at what they see of it */
   bool session_work;      /* a session that several hosts use */
   bool nested;            /* a session whose turns run turns of others */
+  bool compaction;        /* a session whose history is made shorter */
   int history;            /* that sessions share: 0: none; 1: appends at once; 2: later */
   bool destructors_call;  /* the runtime that destroys their object */
   uint32_t idle_sessions; /* opened and left to the drain */

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * compaction workload: a session whose history is longer than it may be, with turns that call tools. It is made shorter
+ * by dropping, by a summary of the model, or by a host's callback, which also fails, hangs, and loses results; the
+ * model calls contexts too long. In each request every call has its results right behind it, and a turn leaves the
+ * history by a compaction that succeeded alone. */
+#ifndef SIM_COMPACTION_WORK_H
+#define SIM_COMPACTION_WORK_H
+
+#include "world.h"
+
+/** What it subscribes. */
+tp_status compaction_work_register(world *w, tp_edit *edit);
+/** A host. arg: the world. */
+void compaction_work_run(void *arg);
+/** When the run is over. */
+void compaction_work_ended(world *w);
+
+#endif
