@@ -392,7 +392,8 @@ static void count_error(void *ctx, const tp_log_record *record) {
 }
 
 static int start_with_log(void **state) {
-  tp_runtime_options options = {.struct_size = sizeof options, .log = count_error, .log_level = TP_LOG_ERROR};
+  tp_runtime_options options = {
+      .struct_size = sizeof options, .log = count_error, .log_level = TP_LOG_ERROR, .no_breakers = true};
   int failed = start_runtime(state);
   tp_runtime_free(runtime);
   runtime = NULL;
