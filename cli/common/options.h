@@ -109,7 +109,8 @@ typedef struct cli_arguments {
   uint32_t workers;             /* 0: as many as cores */
   tp_timestamps timestamps;
   cli_histograms histograms;
-  bool json, dot, no_memory, verbose, help, fail_closed, rewrite, sandbox, files_writes_given, explain, follow;
+  bool json, dot, no_memory, verbose, help, fail_closed, rewrite, sandbox, files_writes_given, explain, follow,
+      every_call; /* without breakers */
   bool until_empty, all, keeps_questions;
 } cli_arguments;
 

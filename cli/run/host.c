@@ -139,7 +139,8 @@ int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path
                                 .timestamps = arguments->timestamps,
                                 .handler_threads = 4 * arguments->jobs, /* a quarter is for jobs */
                                 .detached_threads = arguments->jobs,
-                                .job_lease_ms = arguments->lease_s * 1000};
+                                .job_lease_ms = arguments->lease_s * 1000,
+                                .no_breakers = arguments->every_call};
   tp_runtime *runtime;
   tp_fault fault = {0};
   if (arguments->files_writes_given && !arguments->files) {
