@@ -50,6 +50,11 @@ static void submit(host *h) {
   bench_must(tp_tools_submit(h->tools.turn, h->tools.pointers, h->tools.count, all_ended, h, NULL), NULL);
 }
 
+static void submit_lent(host *h) {
+  bench_latch_set(&h->ended, 1);
+  bench_must(tp_tools_submit_lent(h->tools.turn, h->tools.pointers, h->tools.count, all_ended, h, NULL), NULL);
+}
+
 /* ---- W9 ---- */
 
 enum { RUNS_IN_TURN = 16 };
@@ -58,6 +63,11 @@ static void run_inline(host *h) { bench_tools_run(&h->tools); }
 
 static void run_shared(host *h) {
   submit(h);
+  bench_latch_spin(&h->ended);
+}
+
+static void run_lent(host *h) {
+  submit_lent(h);
   bench_latch_spin(&h->ended);
 }
 
@@ -76,6 +86,7 @@ static int64_t run_in_turns(host *h, uint32_t times, void (*run)(host *h)) {
 
 static int64_t w9_inline(void *ctx, uint32_t times) { return run_in_turns(ctx, times, run_inline); }
 static int64_t w9_shared(void *ctx, uint32_t times) { return run_in_turns(ctx, times, run_shared); }
+static int64_t w9_lent(void *ctx, uint32_t times) { return run_in_turns(ctx, times, run_lent); }
 
 static void add_w9(bench_row *row, const char *form, bool has_arguments, int64_t (*run)(void *ctx, uint32_t times),
                    bench_bound bound) {
@@ -86,7 +97,7 @@ static void add_w9(bench_row *row, const char *form, bool has_arguments, int64_t
                                    .run = run,
                                    .close = host_close,
                                    .ctx = host_new(&spec),
-                                   .threads = run == w9_shared},
+                                   .threads = run != w9_inline},
                 bound);
 }
 
@@ -98,6 +109,7 @@ static void w9(bench_program *program) {
   add_w9(&row, "tp_tools_run, with events", true, w9_inline, (bench_bound){.against = 1, .ns = 11000});
   bench_row_add(&row, bench_floor_calls(W9_CALLS), (bench_bound){.against = 1});
   add_w9(&row, "tp_tools_submit, with events; the caller spins", true, w9_shared, (bench_bound){.against = 1});
+  add_w9(&row, "tp_tools_submit_lent, likewise", true, w9_lent, (bench_bound){.against = 1});
   add_w9(&row, "tp_tools_run, with events; no ids, no arguments", false, w9_inline, (bench_bound){.against = 1});
   for (size_t i = 0; i < bench_peer_count; i++) {
     bench_contestant peer = {0};

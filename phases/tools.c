@@ -162,15 +162,11 @@ static void go(tp__dispatch *d) {
   tp__toolcall_unref(d);
 }
 
-static tp_status go_if_room(tp__dispatch *d) {
+/* @return false without memory. */
+static bool make_id_room(tp__dispatch *d) {
   size_t bytes = tp__toolcall_id_bytes(d);
   d->id_room = bytes ? tp__arena_alloc(&d->texts, bytes) : NULL;
-  if (bytes && !d->id_room) {
-    keep(d);
-    return TP_ERR_NO_MEMORY;
-  }
-  go(d);
-  return TP_OK;
+  return !bytes || d->id_room;
 }
 
 tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *const *calls, size_t count, tp_tool_result *results,
@@ -180,7 +176,12 @@ tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *const *calls, si
   if (!d) return TP_ERR_NO_MEMORY;
   d->remind = remind;
   *ret_dispatch = d;
-  return go_if_room(d);
+  if (!make_id_room(d)) {
+    keep(d);
+    return TP_ERR_NO_MEMORY;
+  }
+  go(d);
+  return TP_OK;
 }
 
 void tp__dispatch_free(tp__dispatch *d) {
@@ -223,7 +224,6 @@ static bool own_calls(tp__dispatch *d) {
     list[i] = &copies[i];
   }
   if (ok) d->calls = list;
-  else keep(d);
   return ok;
 }
 
@@ -240,8 +240,13 @@ static char *put_results(tp__dispatch *d, void *memory) {
 static bool make_results(tp__dispatch *d) {
   void *memory = tp__arena_alloc(&d->texts, result_bytes(d) + 1);
   if (memory) put_results(d, memory);
-  else keep(d);
   return memory != NULL;
+}
+
+/* The calls stay the host's, till the dispatch has ended. */
+static bool borrow_calls(tp__dispatch *d) {
+  d->calls_stay = false;
+  return make_results(d) && own_calls(d) && make_id_room(d);
 }
 
 tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *const *calls, size_t count,
@@ -253,12 +258,13 @@ tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *const *calls, size_t c
   tp_status status = tp__turn_enter(turn);
   if (status == TP_OK) {
     tp__dispatch *d = new_dispatch(turn, calls, count, NULL, sync_ended, &done);
-    if (d) d->calls_stay = false;
-    status = d && make_results(d) && own_calls(d) ? TP_OK : TP_ERR_NO_MEMORY;
-    const tp_tool_result *const *shown = status == TP_OK ? d->shown : NULL;
-    if (status == TP_OK) status = go_if_room(d);
-    if (status == TP_OK) tp__strand_wait(&turn->core.strand, &done);
-    if (status == TP_OK && ret_results) *ret_results = shown;
+    bool ok = d && borrow_calls(d);
+    if (d && !ok) keep(d);
+    const tp_tool_result *const *shown = ok ? d->shown : NULL;
+    if (ok) go(d);
+    if (ok) tp__strand_wait(&turn->core.strand, &done);
+    if (ok && ret_results) *ret_results = shown;
+    status = ok ? TP_OK : TP_ERR_NO_MEMORY;
     tp__turn_exit(turn);
   }
   tp__inside_leave(&frame);
@@ -314,8 +320,8 @@ static bool copy_calls(tp__dispatch *d, const tp_tool_call *const *calls) {
   return true;
 }
 
-tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *const *calls, size_t count, tp_tools_end_fn on_end,
-                          void *ctx, tp_fault *fault) {
+static tp_status submit(tp_turn *turn, const tp_tool_call *const *calls, size_t count, bool lent,
+                        tp_tools_end_fn on_end, void *ctx, tp_fault *fault) {
   TP__TRY(check_calls(calls, count, fault));
   if (!on_end)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_tools_submit needs on_end: nothing else says when the calls ended");
@@ -324,7 +330,7 @@ tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *const *calls, size_
   tp_status status = tp__turn_begin_operation(&turn->core);
   if (status != TP_OK) return tp__fail(fault, status, NULL, "the operation was not begun: %s", tp_status_text(status));
   tp__dispatch *d = new_dispatch(turn, calls, count, NULL, submitted_ended, NULL);
-  if (!d || !copy_calls(d, calls)) {
+  if (!d || !(lent ? borrow_calls(d) : copy_calls(d, calls))) {
     if (d) keep(d);
     tp__a32_store_release(&turn->core.busy, 0);
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the calls");
@@ -335,4 +341,14 @@ tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *const *calls, size_
   turn->operation.message.deliver = submitted_delivered;
   tp__turn_submit(turn, &turn->operation.message);
   return TP_OK;
+}
+
+tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *const *calls, size_t count, tp_tools_end_fn on_end,
+                          void *ctx, tp_fault *fault) {
+  return submit(turn, calls, count, false, on_end, ctx, fault);
+}
+
+tp_status tp_tools_submit_lent(tp_turn *turn, const tp_tool_call *const *calls, size_t count, tp_tools_end_fn on_end,
+                               void *ctx, tp_fault *fault) {
+  return submit(turn, calls, count, true, on_end, ctx, fault);
 }

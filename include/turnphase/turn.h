@@ -682,6 +682,11 @@ typedef void (*tp_tools_end_fn)(void *ctx, const tp_tool_result *const *results,
  *  @return as tp_phase_submit(); with anything but TP_OK nothing was begun. */
 TP_API tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *const *calls, size_t count, tp_tools_end_fn on_end,
     void *ctx, tp_fault *fault) TP_MUST_USE;
+/** The same without a copy of the calls: the list, the structs and what they point to stay as they are until on_end is
+ *  called. Worth it for many calls, or long arguments. What a tool's function sees of them is a copy where it may
+ *  outlive its call. */
+TP_API tp_status tp_tools_submit_lent(tp_turn *turn, const tp_tool_call *const *calls, size_t count,
+    tp_tools_end_fn on_end, void *ctx, tp_fault *fault) TP_MUST_USE;
 
 TP_END_DECLS
 #endif

@@ -327,12 +327,17 @@ static void run_here(tool_work *e, uint32_t index) {
 
 static void submitted_ended(void *ctx, const tp_tool_result *const *results, size_t count);
 
+/* Lent calls are the host's again when their end is told, the others at once. */
 static tp_status submit(tool_work *e, uint32_t index) {
   tool_work_batch *batch = begin_batch(e, index);
   tp_tool_call *letter = tool_work_letter(batch);
   const tp_tool_call **pointers = pointers_to(letter, batch->count);
-  tp_status status = tp_tools_submit(e->turn, pointers, batch->count, submitted_ended, e, NULL);
-  spoil(batch, letter, pointers);
+  bool lends = world_one_in(2);
+  e->lent = lends ? letter : NULL; /* its end may be told before the submit returns */
+  e->lent_pointers = lends ? pointers : NULL;
+  tp_status status = lends ? tp_tools_submit_lent(e->turn, pointers, batch->count, submitted_ended, e, NULL)
+                           : tp_tools_submit(e->turn, pointers, batch->count, submitted_ended, e, NULL);
+  if (!lends || status != TP_OK) spoil(batch, letter, pointers);
   world_check_status(e->w, "tp_tools_submit", status);
   if (status != TP_OK) batch->begun = false;
   return status;
@@ -347,6 +352,8 @@ static bool submit_next(tool_work *e) {
 
 static void submitted_ended(void *ctx, const tp_tool_result *const *results, size_t count) {
   tool_work *e = ctx;
+  if (e->lent) spoil(&e->batches[e->now], e->lent, e->lent_pointers);
+  e->lent = NULL;
   tool_work_batch_ended(&e->batches[e->now], results, count);
   if (e->chained && submit_next(e)) return;
   if (e->ends_inside) end_turn(e);
