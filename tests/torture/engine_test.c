@@ -475,7 +475,8 @@ static void deadline_of_a_hanging_required_handler_holds_on_a_busy_machine(void 
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   pthread_t busy[64];
   int busy_count = cores * 2 < 64 ? (int)cores * 2 : 64;
-  tp_runtime *runtime = open_runtime(NULL);
+  const tp_runtime_options options = {.struct_size = sizeof options, .no_breakers = true};
+  tp_runtime *runtime = open_runtime(&options);
   add_hooks(
       runtime,
       &(hook){.id = "hangs",
