@@ -140,6 +140,7 @@ static void write_run(tp_writer *writer, const cli_trace_entry *e, const cli_tra
   cli_map_add_int(&p, "queued_ns", cli_run_queued_ns(row));
   cli_map_add_int(&p, "ran_ns", cli_run_took_ns(row));
   if (row->limit_ms) cli_map_add_int(&p, "limit_ms", row->limit_ms);
+  if (row->thread) cli_map_add_int(&p, "thread", row->thread);
   if (deadline_ns && row->ended_ns) cli_map_add_int(&p, "slack_ns", deadline_ns - row->ended_ns);
   cli_map_add_int(&p, "attempts", row->attempts);
   cli_map_add_int(&p, "contribution_count", row->contribution_count);

@@ -39,7 +39,7 @@ static void add_phase(cli_plot *plot, const cli_trace_entry *e) {
 /* An inline handler is called in the moment in which it is ready. */
 static cli_plot_group group_of(const cli_trace_entry *e, const tp_run_record *row) {
   if (e->is_detached) return CLI_PLOT_DETACHED;
-  return row->queued_ns == row->started_ns ? CLI_PLOT_TURN : CLI_PLOT_HANDLERS;
+  return row->thread == 0 && row->queued_ns == row->started_ns ? CLI_PLOT_TURN : CLI_PLOT_HANDLERS;
 }
 
 static bool is_bad_run(const tp_run_record *row) {
@@ -96,12 +96,36 @@ static int by_lane(const void *a, const void *b) {
   return (x->ready_ns > y->ready_ns) - (x->ready_ns < y->ready_ns);
 }
 
+/* What a handler thread ran lies in the lane of that thread. Its wait for the thread is drawn as far as the lane is
+ * free: before that the thread ran something else. */
+static void place_on_thread(cli_plot *plot, cli_plot_bar *bar) {
+  size_t lane = 0, number = bar->run->row.thread;
+  while (lane < plot->lane_count && (!plot->lanes[lane].is_thread || plot->lanes[lane].number != number)) lane++;
+  if (lane == plot->lane_count)
+    plot->lanes[plot->lane_count++] = (cli_plot_lane){.group = bar->group, .number = number, .is_thread = true};
+  cli_plot_lane *found = &plot->lanes[lane];
+  int64_t free_ns = found->busy_until_ns < bar->started_ns ? found->busy_until_ns : bar->started_ns;
+  bar->wait_ns = at_least(bar->ready_ns, free_ns);
+  found->busy_until_ns = at_least(found->busy_until_ns, at_least(bar->ended_ns, bar->late_ns));
+  bar->lane = lane;
+}
+
+static bool is_on_thread(const cli_plot_bar *bar) {
+  return bar->group == CLI_PLOT_HANDLERS && bar->run->row.thread > 0;
+}
+
 static void place(cli_plot *plot, cli_plot_bar *bar) {
   size_t lane = 0, of_group = 0;
   int64_t until_ns = at_least(bar->ended_ns, bar->late_ns);
+  bar->wait_ns = bar->ready_ns;
+  if (is_on_thread(bar)) {
+    place_on_thread(plot, bar);
+    return;
+  }
   for (; lane < plot->lane_count; lane++) {
-    of_group += plot->lanes[lane].group == bar->group;
-    if (plot->lanes[lane].group == bar->group && plot->lanes[lane].busy_until_ns <= bar->ready_ns) break;
+    bool is_ours = plot->lanes[lane].group == bar->group && !plot->lanes[lane].is_thread;
+    of_group += is_ours;
+    if (is_ours && plot->lanes[lane].busy_until_ns <= bar->ready_ns) break;
   }
   if (lane == plot->lane_count)
     plot->lanes[plot->lane_count++] = (cli_plot_lane){.group = bar->group, .number = of_group + 1};
@@ -113,7 +137,7 @@ static void number_lanes(cli_plot *plot) {
   for (size_t i = 0; i < plot->lane_count; i++) {
     bool is_alone = (i == 0 || plot->lanes[i - 1].group != plot->lanes[i].group) &&
                     (i + 1 == plot->lane_count || plot->lanes[i + 1].group != plot->lanes[i].group);
-    if (is_alone) plot->lanes[i].number = 0;
+    if (is_alone && !plot->lanes[i].is_thread) plot->lanes[i].number = 0;
   }
 }
 
@@ -157,7 +181,7 @@ const char *cli_plot_lane_name(const cli_plot_lane *lane, char *buffer, size_t s
   static const char *const names[CLI_PLOT_GROUPS] = {"phases", "turn thread", "handlers",       "model",
                                                      "tools",  "history",     "behind the turn"};
   if (!lane->number) return names[lane->group];
-  snprintf(buffer, size, "%s %zu", names[lane->group], lane->number);
+  snprintf(buffer, size, "%s %zu", lane->is_thread ? "thread" : names[lane->group], lane->number);
   return buffer;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plot: a turn as a picture: bars in lanes. Records do not say which thread ran what, so handlers and tool calls that
- * overlap lie in lanes of their own: as many as there were at once. One picture is drawn as SVG, for a page around it,
- * and as a trace for Perfetto. */
+ * plot: a turn as a picture: bars in lanes, one for each handler thread that ran handlers of the turn. Tool calls, and
+ * handlers of records that do not say which thread it was, lie in lanes of their own where they overlap: as many as
+ * there were at once. One picture is drawn as SVG, for a page around it, and as a trace for Perfetto. */
 #ifndef CLI_INSPECT_PLOT_H
 #define CLI_INSPECT_PLOT_H
 
@@ -25,6 +25,7 @@ typedef struct cli_plot_bar {
   cli_plot_group group;
   size_t lane;
   int64_t ready_ns, started_ns, ended_ns, deadline_ns, late_ns;
+  int64_t wait_ns; /* where what is drawn of it begins: when it was ready, or when its thread was free */
   const char *label;
   bool is_bad;
   const cli_trace_entry *entry; /* a phase; with run a handler of it */
@@ -34,7 +35,8 @@ typedef struct cli_plot_bar {
 
 typedef struct cli_plot_lane {
   cli_plot_group group;
-  size_t number; /* in its group, from 1; 0: the group has one alone */
+  size_t number; /* in its group, from 1; 0: the group has one alone. Of a thread: its number in the runtime */
+  bool is_thread;
   int64_t busy_until_ns;
 } cli_plot_lane;
 
@@ -53,7 +55,7 @@ typedef struct cli_plot {
 cli_plot cli_plot_make(const cli_trace *trace);
 void cli_plot_free(cli_plot *plot);
 
-/** "handlers 2". */
+/** "handlers 2", "thread 2". */
 const char *cli_plot_lane_name(const cli_plot_lane *lane, char *buffer, size_t size);
 /** "phase", "handler", "model", "tool", "history". */
 const char *cli_plot_bar_kind(const cli_plot_bar *bar);

@@ -136,7 +136,7 @@ static void print_label(const cli_plot *plot, size_t index, double *spilt, cli_o
   double x1 = x_of(plot, bar->started_ns), x2 = end_of(plot, bar);
   double width = (double)columns_of(bar->label) * LETTER + 10;
   double room_from = before ? (*spilt > end_of(plot, before) ? *spilt : end_of(plot, before)) : LEFT;
-  double room_to = next ? x_of(plot, next->ready_ns) : WIDTH - RIGHT;
+  double room_to = next ? x_of(plot, next->wait_ns) : WIDTH - RIGHT;
   bool fits = x_of(plot, bar->ended_ns) - x1 >= width, fits_behind = x2 + width <= room_to;
   bool is_before = !fits && !fits_behind, fits_before = x1 - width >= room_from;
   double x = fits ? x1 + 6 : fits_behind ? x2 + 5 : x1 - 5;
@@ -155,10 +155,10 @@ static void print_bar(const cli_plot *plot, size_t index, double *spilt, cli_out
              "<g class=\"bar %s%s%s\" data-lane=\"%zu\" data-q=\"%lld\" data-s=\"%lld\" data-e=\"%lld\" data-d=\"%lld\""
              " data-l=\"%lld\">",
              cli_plot_bar_kind(bar), bar->group == CLI_PLOT_DETACHED ? " detached" : "", bar->is_bad ? " bad" : "",
-             bar->lane, (long long)bar->ready_ns, (long long)bar->started_ns, (long long)bar->ended_ns,
+             bar->lane, (long long)bar->wait_ns, (long long)bar->started_ns, (long long)bar->ended_ns,
              (long long)bar->deadline_ns, (long long)bar->late_ns);
   print_title(bar, output);
-  if (bar->started_ns > bar->ready_ns) print_rect("queued", x_of(plot, bar->ready_ns), x1, y, output);
+  if (bar->started_ns > bar->wait_ns) print_rect("queued", x_of(plot, bar->wait_ns), x1, y, output);
   if (bar->late_ns > bar->ended_ns) print_rect("late", x2, x_of(plot, bar->late_ns), y, output);
   print_rect("body", x1, x2, y, output);
   if (bar->deadline_ns >= 0 && bar->deadline_ns <= plot->all_ns) {

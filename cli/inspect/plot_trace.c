@@ -42,6 +42,7 @@ static void write_arguments(tp_writer *writer, const void *source) {
   cli_map p = {.writer = writer};
   cli_map_add_string(&p, "outcome", cli_plot_bar_outcome(bar));
   if (bar->run) cli_map_add_string(&p, "phase", bar->entry->phase);
+  if (bar->run && bar->run->row.thread) cli_map_add_int(&p, "thread", bar->run->row.thread);
   if (bar->started_ns > bar->ready_ns) cli_map_add_int(&p, "queued_ns", bar->started_ns - bar->ready_ns);
   if (bar->deadline_ns >= 0) cli_map_add_int(&p, "slack_ns", bar->deadline_ns - bar->ended_ns);
   if (cli_plot_bar_why(bar, words, sizeof words)[0]) cli_map_add_string(&p, "why", words);

@@ -80,6 +80,7 @@ static void write_run(tp_writer *writer, const void *source) {
   cli_map_add_int(&p, "started_ns", run->started_ns);
   cli_map_add_int(&p, "ended_ns", run->ended_ns);
   cli_map_add_int(&p, "late_ns", run->late_ns);
+  cli_map_add_int(&p, "thread", run->thread);
   cli_map_write(&p);
 }
 

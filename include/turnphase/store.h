@@ -193,7 +193,10 @@ typedef struct tp_run_record {
   uint8_t failure;               /* tp_failure */
   bool fallback_used;
   uint8_t visibility;            /* tp_visibility of the subscription */
-  uint8_t reserved_[3];          /* zero */
+  uint8_t reserved_;             /* zero */
+  uint16_t thread;               /* the handler thread that called it, from 1 in the order in which they were started;
+                                    65,535 for all behind that. 0: its turn's owner did, or it was not called, or taken
+                                    from an inbox */
   uint32_t limit_ms;             /* of a run that left its owner's thread: its limit, which of execution DEADLINE counts
                                     from queued_ns, else from the call of each attempt. 0: not known */
 } tp_run_record;

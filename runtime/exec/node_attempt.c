@@ -110,6 +110,7 @@ static void settled(tp__attempt *attempt, tp__attempt_end how) {
   tp__run *run = tp__run_make(e, a->index);
   e->now_ns = tp__now_ns();
   run->row.started_ns = tp__attempt_called_ns(attempt);
+  run->row.thread = run->row.started_ns ? attempt->pool_item.ran_on : 0;
   run->attempt = NULL;
   if (run->row.attempts == 0) { /* a helper called it, and has not handed in that it deferred (share.c) */
     run->row.attempts = (uint16_t)a->call.attempt_number;

@@ -9,6 +9,7 @@ enum { IDLE_MS = 10000, LEAKS_NAMED_MAX = 256 };
 typedef struct tp__pool_thread {
   tp__pool *pool;
   tp__thread *thread;
+  uint16_t number; /* from 1; never changes */
   tp__parker parker; /* one token for each time it was taken from the idle ones */
   /* atomic: from who offers to the thread; whoever takes it out, the thread or an abandon, has it */
   tp__aptr offer;
@@ -310,6 +311,7 @@ static bool staff_locked(tp__pool *pool);
 static void run_item(tp__pool_thread *self, tp__pool_item *item) {
   tp__pool *pool = self->pool;
   tp__attempt *attempt = tp__attempt_of(item);
+  item->ran_on = self->number;
   tp__strand *owned = tp__attempt_call(attempt);
   tp__mutex_lock(&pool->mutex);
   give_back_locked(pool, item);
@@ -381,6 +383,8 @@ static bool start_thread_locked(tp__pool *pool) {
     return false;
   }
   thread->pool = pool;
+  if (pool->started_count < UINT16_MAX) pool->started_count++;
+  thread->number = (uint16_t)pool->started_count;
   tp__list_push(&pool->threads, &thread->link);
   pool->thread_count++;
   /* The new thread begins by taking the lock, so thread->thread is written before anybody joins it. */

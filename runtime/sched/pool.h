@@ -68,6 +68,7 @@ typedef struct tp__pool_item {
   bool abandoned;
   tp__link link;         /* in the permits' queue, a lane's, pool->offered or pool->unput */
   tp__link running_link; /* in pool->running */
+  uint16_t ran_on; /* the number of the thread that runs it: written before its function is called; 0: not yet */
   struct tp__pool_thread *thread; /* that it was offered to; NULL: who runs it took it under the lock */
   union {
     int64_t running_since_ns;
@@ -94,6 +95,7 @@ typedef struct tp__pool {
   tp__link unput;   /* items that got a permit, and whose inbox took no more: to be refused without the lock */
   struct tp__pool_thread *idle; /* parked; the last one that went idle first */
   uint32_t thread_count, idle_count;
+  uint32_t started_count; /* threads, ever */
   uint32_t abandoned_count; /* without the paused */
   uint32_t running_count; /* in all lanes */
   uint32_t paused_count;  /* with those that were abandoned: */

@@ -17,7 +17,8 @@ static bool has_compact_times(const tp_run_record *run, int64_t begin_ns) {
 
 bool tp__row_compact(const tp_run_record *run, int64_t begin_ns, uint32_t name, tp__compact_row *ret_row) {
   if (!has_compact_times(run, begin_ns)) return false;
-  if (run->code != 0 || run->attempts > 15 || run->contribution_count > UINT8_MAX || run->verdict > TP_VERDICT_DENY)
+  if (run->code != 0 || run->thread != 0 || run->attempts > 15 || run->contribution_count > UINT8_MAX ||
+      run->verdict > TP_VERDICT_DENY)
     return false;
   uint32_t flags = tp__row_flags(run->state, run->attempts, run->execution, run->failure);
   *ret_row = (tp__compact_row){.name = name,

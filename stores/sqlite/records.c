@@ -170,10 +170,10 @@ static int write_run_locked(tp__sqlite_store *s, int64_t entry, int64_t position
   const int64_t values[] = {entry,     position,       run->queued_ns, run->started_ns,         run->ended_ns,
                             run->late_ns, run->code,   run->contribution_count, run->attempts, run->state,
                             run->reason, run->verdict, run->execution, run->failure,            run->fallback_used,
-                            run->visibility, run->limit_ms};
+                            run->visibility, run->limit_ms, run->thread};
   rc = tp__sqlite_bind_ints(statement, values, sizeof values / sizeof values[0]);
   for (int i = 0; i < 3 && rc == SQLITE_OK; i++)
-    rc = tp__sqlite_bind_text(statement, 18 + i, (tp_text){names[i], names[i] ? strlen(names[i]) : 0});
+    rc = tp__sqlite_bind_text(statement, 19 + i, (tp_text){names[i], names[i] ? strlen(names[i]) : 0});
   return tp__sqlite_run(statement, rc);
 }
 
@@ -370,7 +370,8 @@ static int add_run(run_list *list, sqlite3_stmt *row) {
                          .failure = (uint8_t)sqlite3_column_int(row, 11),
                          .fallback_used = sqlite3_column_int(row, 12) != 0,
                          .visibility = (uint8_t)sqlite3_column_int(row, 16),
-                         .limit_ms = (uint32_t)sqlite3_column_int64(row, 17)};
+                         .limit_ms = (uint32_t)sqlite3_column_int64(row, 17),
+                         .thread = (uint16_t)sqlite3_column_int64(row, 18)};
   run->subscription = put_string(&at, names[0]);
   run->handler = put_string(&at, names[1]);
   run->owner = put_string(&at, names[2]);
@@ -387,8 +388,8 @@ static int read_runs(sqlite3_stmt *runs, int64_t entry, run_list *list) {
 
 static const char runs_sql[] =
     "SELECT queued_ns, started_ns, ended_ns, late_ns, code, contribution_count, attempts, state, reason, verdict,"
-    " execution, failure, fallback_used, subscription, handler, owner, visibility, limit_ms FROM run WHERE entry = ?1"
-    " ORDER BY position";
+    " execution, failure, fallback_used, subscription, handler, owner, visibility, limit_ms, handler_thread"
+    " FROM run WHERE entry = ?1 ORDER BY position";
 
 static const char *const id_columns[TP_ID_COUNT] = {
     [TP_ID_TENANT] = "tenant", [TP_ID_AGENT] = "agent", [TP_ID_WORKSPACE] = "workspace", [TP_ID_SESSION] = "session",

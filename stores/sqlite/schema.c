@@ -137,16 +137,18 @@
   "CREATE TABLE task (key TEXT PRIMARY KEY, is_begun INTEGER NOT NULL, created_unix_ms INTEGER NOT NULL," \
   "  tool TEXT NOT NULL, agent TEXT NOT NULL, arguments BLOB NOT NULL, hash BLOB NOT NULL) WITHOUT ROWID;"
 
+#define THREADS "ALTER TABLE run ADD COLUMN handler_thread INTEGER NOT NULL DEFAULT 0;"
+
 /* Version 1 is the history alone, 2 has the records, 3 the jobs, 4 the steps of turns and the limits of runs, 5 the
  * attempts, 6 the starts of tool calls, 7 the parts of messages, 8 the hashes of content, 9 nested turns,
- * 10 questions, 11 tasks. */
+ * 10 questions, 11 tasks, 12 the threads of runs. */
 static const char *const upgrades[] = {RECORD_TABLES, JOB_TABLES, STEP_TABLES,    ATTEMPT_TABLES,
                                        TOOL_TABLES,   PARTS,      CONTENT_TABLES, NESTED,
-                                       QUESTION_TABLES, TASK_TABLES};
+                                       QUESTION_TABLES, TASK_TABLES, THREADS};
 
 const tp__sqlite_schema tp__sqlite_store_schema = {.noun = "a store of turnphase",
                                                    .application_id = 0x54704869, /* "TpHi" */
-                                                   .version = 11,
+                                                   .version = 12,
                                                    .sql = HISTORY_TABLES,
                                                    .upgrades = upgrades,
                                                    .grows_from_first = true,

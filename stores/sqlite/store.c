@@ -71,9 +71,9 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         " ON CONFLICT (process, id) DO UPDATE SET ended_ns = ?5, status = ?8 RETURNING number",
     [TP__INSERT_RUN] =
         "INSERT INTO run (entry, position, queued_ns, started_ns, ended_ns, late_ns, code, contribution_count,"
-        " attempts, state, reason, verdict, execution, failure, fallback_used, visibility, limit_ms, subscription,"
-        " handler, owner) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,"
-        " ?20)",
+        " attempts, state, reason, verdict, execution, failure, fallback_used, visibility, limit_ms,"
+        " handler_thread, subscription, handler, owner) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
+        " ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
     [TP__FORGET_RUNS] = "DELETE FROM run WHERE entry = ?1",
     [TP__NOTE_LATE] = "UPDATE run SET late_ns = ?4 WHERE position = ?3"
                       " AND entry IN (SELECT number FROM entry WHERE process = ?1 AND id = ?2)",

@@ -182,13 +182,14 @@ static void picture_has_lanes_bars_and_what_went_wrong(void **state) {
   (void)state;
   static const char *const formats[] = {"html", "svg"};
   static const char *const words[] = {
-      "phases",      ">turn thread<",   ">handlers 1<", ">handlers 2<", ">model<",
+      "phases",      ">turn thread<",   ">thread ",     ">model<",
       ">tools 1<",   ">tools 3<",       ">history<",    ">behind the turn<",
       ">trip.events<", ">train_times<", ">turn.pre_prompt_context<", "missed its deadline of 60.0 ms",
       "prefers-color-scheme:dark",      "class=\"bar handler bad\"",  "class=\"deadline\""};
   for (size_t i = 0; i < 2; i++) {
     command c = plot(data, "rooms-1", formats[i]);
     for (size_t w = 0; w < sizeof words / sizeof words[0]; w++) assert_holds(&c.out, words[w]);
+    assert_true(count_in(&c.out, ">thread ") >= 2); /* two handlers at once */
     assert_int_equal(count_in(&c.out, "<g class=\"bar tool"), 3);
     assert_int_equal(count_in(&c.out, "<g class=\"bar model"), 2);
     assert_int_equal(count_in(&c.out, "<g class=\"bar handler bad\""), 1);
@@ -205,6 +206,8 @@ static void bars_lie_in_lanes_where_there_is_room(void **state) {
   tp_writer *writer;
   tp_text list = tp_value_get(parse(&c, &writer), "traceEvents");
   double until[64] = {0};
+  char lane_names[64][32] = {""};
+  int64_t threads[64] = {0}; /* that ran what lies in the lane */
   size_t bars = 0, deadlines = 0, names = 0;
   for (tp_value_walk walk = {0}; tp_value_next(list, &walk);) {
     tp_text ph = tp_value_text(tp_value_get(walk.value, "ph"));
@@ -212,15 +215,29 @@ static void bars_lie_in_lanes_where_there_is_room(void **state) {
     double ts = tp_value_double(tp_value_get(walk.value, "ts"), -1);
     assert_in_range(lane, 1, 63);
     deadlines += text_is(ph, "i");
-    names += text_is(tp_value_text(tp_value_get(walk.value, "name")), "thread_name");
+    tp_text args = tp_value_get(walk.value, "args"), name = tp_value_text(tp_value_get(args, "name"));
+    bool names_lane = text_is(tp_value_text(tp_value_get(walk.value, "name")), "thread_name");
+    names += names_lane;
+    if (names_lane) snprintf(lane_names[lane], sizeof lane_names[lane], "%.*s", (int)name.size, name.data);
     if (!text_is(ph, "X")) continue;
+    int64_t thread = tp_value_int(tp_value_get(args, "thread"), 0);
+    if (thread > 0) threads[lane] = thread;
     assert_true(ts >= until[lane] - 0.001);
     until[lane] = ts + tp_value_double(tp_value_get(walk.value, "dur"), -1);
     assert_true(until[lane] >= ts);
     bars++;
   }
   assert_in_range(deadlines, 1, 3); /* most lie far behind the turn */
-  assert_int_equal(names, 10);
+  assert_in_range(names, 10, 20);
+  size_t lanes_of_threads = 0;
+  for (size_t lane = 1; lane < 64; lane++) {
+    char name[32];
+    snprintf(name, sizeof name, "thread %d", (int)threads[lane]);
+    bool is_thread = strncmp(lane_names[lane], "thread ", 7) == 0;
+    if (is_thread) assert_string_equal(lane_names[lane], name);
+    lanes_of_threads += is_thread;
+  }
+  assert_in_range(lanes_of_threads, 2, 12);
   assert_true(bars > 25);
   tp_text late = member(list, "name", "trip.events"), why = tp_value_get(tp_value_get(late, "args"), "why");
   assert_true(tp_value_text(why).size > 20);

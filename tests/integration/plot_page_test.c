@@ -78,14 +78,15 @@ static void assert_is_shown(const char *label) {
 
 static void lanes_and_labels_are_in_the_page(void **state) {
   (void)state;
-  static const char *const lanes[] = {"phases",  "turn thread", "handlers 1", "model",          "tools 1",
-                                      "tools 2", "tools 3",     "history",    "behind the turn"};
+  static const char *const lanes[] = {"phases",  "turn thread", "model",   "tools 1",
+                                      "tools 2", "tools 3",     "history", "behind the turn"};
   static const char *const labels[] = {"trip.events", "train_times", "find_room", "weather", "turn.pre_prompt_context"};
   char words[64];
   for (size_t i = 0; i < sizeof lanes / sizeof lanes[0]; i++) {
     snprintf(words, sizeof words, ">%s</text>", lanes[i]);
     assert_holds(&page, words);
   }
+  assert_holds(&page, ">thread ");
   for (size_t i = 0; i < sizeof labels / sizeof labels[0]; i++) assert_is_shown(labels[i]);
 }
 

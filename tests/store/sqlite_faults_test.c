@@ -323,7 +323,8 @@ static bool one_session(void *ctx, const tp_history_session *session) {
   "PRAGMA application_id = 1416644713; PRAGMA user_version = 1;"
 
 /* What versions 11 to 3 added is taken away: the tables of the records are as they were. */
-#define BACK_TO_VERSION_10 "DROP TABLE task; PRAGMA user_version = 10;"
+#define BACK_TO_VERSION_11 "ALTER TABLE run DROP COLUMN handler_thread; PRAGMA user_version = 11;"
+#define BACK_TO_VERSION_10 BACK_TO_VERSION_11 "DROP TABLE task; PRAGMA user_version = 10;"
 #define BACK_TO_VERSION_9 BACK_TO_VERSION_10 "DROP TABLE question; PRAGMA user_version = 9;"
 #define BACK_TO_VERSION_8 BACK_TO_VERSION_9 "ALTER TABLE turn DROP COLUMN parent_turn; PRAGMA user_version = 8;"
 #define BACK_TO_VERSION_7 \
@@ -793,7 +794,7 @@ static void what_is_in_the_file_is_counted(void **state) {
   assert_int_equal(stats.runs, 2);
   assert_int_equal(stats.jobs_queued, 1);
   assert_int_equal(stats.jobs_running, 1);
-  assert_int_equal(stats.schema_version, 11);
+  assert_int_equal(stats.schema_version, 12);
   assert_true(stats.file_bytes >= 4096 && stats.free_bytes <= stats.file_bytes);
   assert_int_equal(tp_store_memory_new(NULL, NULL, &memory, NULL), TP_OK);
   assert_int_equal(tp_sqlite_store_stats_get(memory, &stats, NULL), TP_ERR_USAGE);

@@ -83,6 +83,7 @@ static bool run_at(const void *source, size_t index, tp_run_record *record) {
                             .handler = "h",
                             .owner = "o",
                             .state = TP_STATE_SUCCEEDED,
+                            .thread = (uint16_t)(60000 * (index % 2)),
                             .attempts = (uint16_t)(index + *(const uint32_t *)source)};
   return true;
 }
@@ -128,7 +129,7 @@ static bool list(void *ctx, const tp_entry_record *record) {
   for (size_t i = 0; i < record->run_count; i++) {
     tp_run_record run = {.struct_size = sizeof run};
     if (!record->run(record->source, i, &run)) l->bad++;
-    else if (run.attempts != 10 + i || strcmp(run.subscription, "sub") != 0) l->bad++;
+    else if (run.attempts != 10 + i || strcmp(run.subscription, "sub") != 0 || run.thread != 60000 * (i % 2)) l->bad++;
     if (run.late_ns) l->late_ns = run.late_ns;
   }
   tp_run_record none = {.struct_size = sizeof none};

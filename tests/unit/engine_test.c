@@ -139,14 +139,18 @@ static void handlers_of_a_gather_run_at_the_same_time(void **state) {
   (void)state;
   tp_runtime *runtime = open_runtime(NULL);
   latch a_in = LATCH, b_in = LATCH;
-  act a = {.entered = &a_in, .waits_for = &b_in}, b = {.entered = &b_in, .waits_for = &a_in};
+  act a = {.entered = &a_in, .waits_for = &b_in}, b = {.entered = &b_in, .waits_for = &a_in}, c = {0};
   hook hooks[] = {{.id = "a", .phase = GATHER, .self = &a, .slow = true},
-                  {.id = "b", .phase = GATHER, .self = &b, .slow = true}};
-  add_hooks(runtime, hooks, 2);
+                  {.id = "b", .phase = GATHER, .self = &b, .slow = true},
+                  {.id = "inline", .phase = GATHER, .self = &c}};
+  add_hooks(runtime, hooks, COUNT(hooks));
   tp_turn *turn = begin_bare(runtime, 0);
   tp_phase_result result = run_phase(turn, GATHER, NULL);
   assert_run(&result, "a", TP_STATE_SUCCEEDED, TP_REASON_NONE);
   assert_run(&result, "b", TP_STATE_SUCCEEDED, TP_REASON_NONE);
+  uint16_t of_a = run_of(&result, "a").thread, of_b = run_of(&result, "b").thread;
+  assert_true(of_a >= 1 && of_a <= 2 && of_b >= 1 && of_b <= 2 && of_a != of_b);
+  assert_int_equal(run_of(&result, "inline").thread, 0);
   tp_turn_end(turn);
   close_runtime(runtime);
 }

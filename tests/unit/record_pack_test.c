@@ -216,6 +216,9 @@ static void what_a_narrow_row_cannot_say_is_refused(void **state) {
   run.code = 1;
   assert_refused(&run);
   run = ordinary(0);
+  run.thread = 1;
+  assert_refused(&run);
+  run = ordinary(0);
   run.attempts = 16;
   assert_refused(&run);
   run.attempts = UINT16_MAX;
