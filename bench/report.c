@@ -178,26 +178,17 @@ static double ratio_of(const bench_row *row, size_t i) {
   return against->all.median > 0 ? result->all.median / against->all.median : 0;
 }
 
-/* A bound in ns has a value for near processors and one for far ones; while it changed, the wider one holds. */
-static double ns_max(const bench_row *row, size_t i) {
-  const bench_bound *bound = &row->bounds[i];
-  return bound->far_ns > 0 && row->results[i].distance != BENCH_NEAR ? bound->far_ns : bound->ns;
-}
-
 static bool is_broken(const bench_row *row, size_t i) {
   const bench_bound *bound = &row->bounds[i];
-  double per = row->per > 0 ? row->per : 1;
   if (bound->ratio > 0 && ratio_of(row, i) > bound->ratio) return true;
-  if (bound->cpu_ns > 0 && row->results[i].cpu_ns / per > bound->cpu_ns) return true;
-  return ns_max(row, i) > 0 && row->results[i].all.median > ns_max(row, i);
+  return bound->ns > 0 && row->results[i].all.median > bound->ns;
 }
 
 static void print_bound(const bench_row *row, size_t i) {
   const bench_bound *bound = &row->bounds[i];
   const char *glue = "  must be ≤ ";
   if (bound->ratio > 0) printf("%s%.2f", glue, bound->ratio), glue = ", ";
-  if (ns_max(row, i) > 0) printf("%s%.0f ns", glue, ns_max(row, i)), glue = ", ";
-  if (bound->cpu_ns > 0) printf("%s%.0f ns of CPU %s", glue, bound->cpu_ns, row->unit), glue = ", ";
+  if (bound->ns > 0) printf("%s%.0f ns", glue, bound->ns), glue = ", ";
   if (glue[0] == ',') printf(is_broken(row, i) ? "  ABOVE" : "  ok");
 }
 
@@ -252,8 +243,7 @@ static void json_row(const bench_program *program, const bench_row *row, size_t 
     json_number("ratio", ratio_of(row, i));
   }
   if (bound->ratio > 0) json_number("ratio_max", bound->ratio);
-  if (ns_max(row, i) > 0) json_number("ns_max", ns_max(row, i));
-  if (bound->cpu_ns > 0) json_number("cpu_ns_max", bound->cpu_ns);
+  if (bound->ns > 0) json_number("ns_max", bound->ns);
   printf(",\"kept\":%s}\n", is_broken(row, i) ? "false" : "true");
 }
 

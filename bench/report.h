@@ -30,8 +30,7 @@ bool bench_wanted(const bench_program *program, const char *row);
 typedef struct bench_bound {
   double ratio; /* to contestant number `against`, medians */
   size_t against;
-  double ns, far_ns; /* medians; far_ns: where the processors are far from each other */
-  double cpu_ns;
+  double ns; /* median */
 } bench_bound;
 
 /** The contestants of a row; the table gives each one's figures and ratio to the one it is compared with. */

@@ -25,8 +25,6 @@ def bound_of(line):
         bounds.append('ratio ≤ %.2f' % line['ratio_max'])
     if 'ns_max' in line:
         bounds.append('≤ ' + shown(line['ns_max']))
-    if 'cpu_ns_max' in line:
-        bounds.append('CPU ≤ %s %s' % (shown(line['cpu_ns_max']), line['cpu_unit']))
     if not bounds:
         return ''
     return ', '.join(bounds) + (': kept' if line['kept'] else ': **not kept**')
