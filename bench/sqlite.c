@@ -9,10 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/latch.h"
 #include "bench/report.h"
 #include "turnphase/sqlite.h"
 
-#define ROWS "records_async records_sync jobs handler turn many "
+#define ROWS "records_async records_sync jobs handler turn many history "
 
 enum { RUNS = 6, ASYNC_RECORDS = 1000, JOBS = 20, PHASES = 500, TURNS = 100 };
 
@@ -170,7 +171,8 @@ static void records(bench_program *program, const char *name, const char *what, 
   r.plain = open_plain(
       other,
       "CREATE TABLE entry (number INTEGER PRIMARY KEY, process INTEGER, id INTEGER, plan_hash INTEGER,"
-      "  started_ns INTEGER, ended_ns INTEGER, started_unix_ms INTEGER, phase INTEGER, status INTEGER, " IDS ");"
+      "  started_ns INTEGER, ended_ns INTEGER, started_unix_ms INTEGER, phase INTEGER, status INTEGER, " IDS
+      ");"
       "CREATE UNIQUE INDEX entry_id ON entry (process, id); CREATE INDEX entry_session ON entry (session);"
       "CREATE INDEX entry_turn ON entry (turn); CREATE INDEX entry_running ON entry (process) WHERE ended_ns = 0;"
       "CREATE TABLE run (entry INTEGER, position INTEGER, a INTEGER, b INTEGER, c INTEGER, d INTEGER, e INTEGER,"
@@ -207,9 +209,14 @@ static void job_ours(recording *r) {
   int64_t next;
   uint32_t state;
   snprintf(key, sizeof key, "%llu", (unsigned long long)++r->entries);
-  tp_job job = {.struct_size = sizeof job, .attempts_max = 3, .limit_ms = 1000, .handler = tp_text_of("handler"),
-                .subscription = tp_text_of("subscription"), .idempotency_key = tp_text_of(key),
-                .order_key = tp_text_of("session"), .payload = {"\x80", 1}};
+  tp_job job = {.struct_size = sizeof job,
+                .attempts_max = 3,
+                .limit_ms = 1000,
+                .handler = tp_text_of("handler"),
+                .subscription = tp_text_of("subscription"),
+                .idempotency_key = tp_text_of(key),
+                .order_key = tp_text_of("session"),
+                .payload = {"\x80", 1}};
   bench_must(r->store->job_insert(r->store->self, &job, &id, &existed, NULL), NULL);
   tp_job_claim claim = {.struct_size = sizeof claim, .now_ms = 1, .lease_ms = 60000, .take = take_claim};
   bench_must(r->store->job_claim(r->store->self, &claim, &next, NULL), NULL);
@@ -246,8 +253,8 @@ static int64_t jobs_plain(void *ctx, uint32_t times) {
 }
 
 static void jobs(bench_program *program) {
-  bench_row row = {.name = "jobs", .what = "a job inserted, claimed and ended, each durable", .unit = "a job",
-                   .per = JOBS};
+  bench_row row = {
+      .name = "jobs", .what = "a job inserted, claimed and ended, each durable", .unit = "a job", .per = JOBS};
   if (!bench_wanted(program, "jobs")) return;
   recording r = {.store = open_store("jobs")};
   r.plain = open_plain("jobs_plain",
@@ -274,7 +281,7 @@ static void jobs(bench_program *program) {
 typedef struct host {
   const bench_workload *workload;
   tp_runtime *runtime;
-  tp_store store; /* the functions of its store; self NULL: in memory */
+  tp_store store;         /* the functions of its store; self NULL: in memory */
   uint32_t turns, phases; /* of a run */
 } host;
 
@@ -366,6 +373,111 @@ static void many_records(bench_program *program) {
   tp_store_free(r.store);
 }
 
+/* ---- a whole turn, and what keeps its messages ---- */
+
+typedef struct talk {
+  tp_runtime *runtime;
+  tp_model *model;
+  uint64_t number; /* of sessions */
+  bench_latch closed;
+} talk;
+
+static void session_closed(void *ctx) { bench_latch_hit(ctx, 1); }
+
+/* Each turn is the first one of a session: one session and two messages are written. */
+static int64_t talk_run(void *ctx, uint32_t times) {
+  talk *t = ctx;
+  tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("How warm is it there?")};
+  tp_model borrowed = *t->model;
+  int64_t took = 0;
+  borrowed.destroy = NULL; /* it stays ours */
+  for (uint32_t i = 0; i < times; i++) {
+    char id[32];
+    tp_session *session;
+    const tp_turn_result *result = NULL;
+    tp_fault fault;
+    snprintf(id, sizeof id, "bench-%llu", (unsigned long long)t->number++);
+    tp_session_options options = {.struct_size = sizeof options, .id = id, .model = &borrowed};
+    bench_must(tp_session_open(t->runtime, &options, &session, &fault), &fault);
+    int64_t began = bench_now_ns();
+    bench_must(tp_turn_run(session, &request, &result, &fault), &fault);
+    took += bench_now_ns() - began;
+    bench_must(result->code, NULL);
+    tp_turn_result_free(result);
+    bench_latch_set(&t->closed, 1);
+    tp_session_close(session, session_closed, &t->closed);
+    bench_latch_wait(&t->closed);
+  }
+  return took;
+}
+
+static bench_contestant talk_new(talk *t, const char *name, const char *file) {
+  tp_model_response response = {.struct_size = sizeof response, .text = tp_text_of("12 degrees.")};
+  const tp_model_response *responses[] = {&response};
+  tp_runtime_options options = {.struct_size = sizeof options};
+  tp_fault fault;
+  *t = (talk){.runtime = NULL};
+  if (file) {
+    tp_history *history;
+    bench_must(tp_sqlite_history_open(file_of(file), &history, &fault), &fault);
+    bench_must(tp_history_share(NULL, history, &options.shared_history, &fault), &fault);
+  }
+  bench_must(tp_runtime_new(&options, &t->runtime, &fault), &fault);
+  if (file) tp_shared_history_unref(options.shared_history);
+  bench_must(tp_script_model_new(responses, 1, true, &t->model, &fault), &fault);
+  return (bench_contestant){.name = name, .run = talk_run, .ctx = t, .threads = true};
+}
+
+static int64_t talk_plain(void *ctx, uint32_t times) {
+  plain *p = ctx;
+  static const char *const messages[][2] = {{"0123456789abcdef", "How warm is it there?"},
+                                            {"0123456789abcdef", "12 degrees."}};
+  int64_t began = bench_now_ns();
+  for (uint32_t i = 0; i < times; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "bench-%lld", (long long)p->number++);
+    step(p, p->begin);
+    sqlite3_bind_text(p->first, 1, name, -1, SQLITE_STATIC);
+    step(p, p->first);
+    int64_t session = sqlite3_last_insert_rowid(p->db);
+    for (int m = 0; m < 2; m++) {
+      sqlite3_bind_int64(p->second, 1, session);
+      sqlite3_bind_int64(p->second, 2, m + 1);
+      bind_texts(p->second, 3, messages[m], 2);
+      step(p, p->second);
+    }
+    step(p, p->commit);
+  }
+  return bench_now_ns() - began;
+}
+
+static void history(bench_program *program) {
+  bench_row row = {.name = "history", .what = "tp_turn_run with a model that answers at once", .unit = "a turn"};
+  if (!bench_wanted(program, "history")) return;
+  talk talks[2];
+  plain p = open_plain("history_plain",
+                       "CREATE TABLE session (number INTEGER PRIMARY KEY, tenant TEXT, name TEXT,"
+                       "  UNIQUE (tenant, name));"
+                       "CREATE TABLE message (number INTEGER PRIMARY KEY, session INTEGER, role INTEGER,"
+                       "  is_error INTEGER, turn TEXT, text TEXT, call_id TEXT, name TEXT, parts BLOB);"
+                       "CREATE INDEX message_session ON message (session);",
+                       "INSERT INTO session (tenant, name) VALUES ('', ?)",
+                       "INSERT INTO message (session, role, turn, text) VALUES (?, ?, ?, ?)", NULL);
+  bench_row_add(&row, talk_new(&talks[0], "history in memory", NULL), (bench_bound){.against = 2});
+  bench_row_add(&row, talk_new(&talks[1], "history in SQLite, durable when it ends", "history"),
+                (bench_bound){.against = 2});
+  bench_row_add(&row, (bench_contestant){.name = "plain SQLite, the same rows", .run = talk_plain, .ctx = &p},
+                (bench_bound){.against = 2});
+  bench_settings settings = bench_settings_of(program);
+  settings.single = true;
+  bench_row_run(program, &row, &settings);
+  for (int i = 0; i < 2; i++) {
+    tp_runtime_free(talks[i].runtime);
+    tp_model_free(talks[i].model);
+  }
+  close_plain(&p);
+}
+
 int main(int argc, char **argv) {
   bench_program program;
   const char *tmp = getenv("TMPDIR");
@@ -379,6 +491,7 @@ int main(int argc, char **argv) {
   added(&program, "handler", "phases of 6 inline handlers that do nothing, 500 in a turn", "a phase", "W2", 1, PHASES);
   added(&program, "turn", "a turn of five phases with a diamond of 4 inline handlers", "a turn", "diamond", TURNS, 1);
   many_records(&program);
+  history(&program);
   snprintf(command, sizeof command, "rm -rf '%s'", folder);
   return system(command) == 0 ? bench_close(&program) : 70;
 }
