@@ -47,7 +47,8 @@ typedef struct tp_sqlite_store_options {
   uint32_t content_hashes;       /* 1: of what phases carried and handlers contributed, the size and a keyed hash are
                                     kept (HMAC-SHA-256; the key, made at random, is the file PATH-key). The content is
                                     copied into the queue, and hashed by the thread that writes */
-  uint32_t reserved_;            /* zero */
+  uint32_t page_cache_bytes;     /* of the file's pages the connection that writes keeps so many bytes in memory; 0:
+                                    SQLite's own 2 MiB; at least 64 KiB */
 } tp_sqlite_store_options;
 
 /** A store in a file (mode 0600, WAL, synchronous FULL). A file that holds only a history, or has an earlier schema, is

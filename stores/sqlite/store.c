@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The SQLite store: its statements, its life, its connections. */
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@ enum {
   QUEUE_BYTES_MAX = 8 << 20,
   BUSY_MS_MAX = 600000,
   BYTES_MAX_LEAST = 1 << 20,
+  PAGE_CACHE_LEAST = 64 << 10,
   COUNT_MAX = INT32_MAX /* of rows: above it there is no bound that a file reaches */
 };
 
@@ -224,9 +226,14 @@ static tp_status read_options(tp_sqlite_store_options *options, const tp_sqlite_
   if (options->existing_only > 1)
     return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
                              "tp_sqlite_store_options.existing_only is %u: it must be 0 or 1", options->existing_only);
-  if (options->content_hashes > 1 || options->reserved_ != 0)
+  if (options->content_hashes > 1)
     return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
-                             "tp_sqlite_store_options: content_hashes must be 0 or 1, and reserved_ 0");
+                             "tp_sqlite_store_options.content_hashes is %u: it must be 0 or 1",
+                             options->content_hashes);
+  if (options->page_cache_bytes && options->page_cache_bytes < PAGE_CACHE_LEAST)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
+                             "tp_sqlite_store_options.page_cache_bytes is %u: give at least %d (64 KiB), or 0",
+                             options->page_cache_bytes, PAGE_CACHE_LEAST);
   size_t *counts[] = {&options->records_max, &options->turns_max, &options->audits_max, &options->jobs_max,
                       &options->jobs_ended_max};
   for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
@@ -256,6 +263,13 @@ static tp__sqlite_store *store_new(const tp_sqlite_store_options *options) {
   return NULL;
 }
 
+static int set_page_cache(sqlite3 *db, uint32_t bytes) {
+  char sql[64];
+  if (!bytes) return SQLITE_OK;
+  snprintf(sql, sizeof sql, "PRAGMA cache_size = -%u", bytes / 1024); /* less than nothing: KiB */
+  return sqlite3_exec(db, sql, NULL, NULL, NULL);
+}
+
 static tp_status open_file(tp__sqlite_store *s, tp_fault *fault) {
   tp__sqlite_schema schema = tp__sqlite_store_schema;
   if ((s->options.existing_only || s->options.read_only) && access(s->path, F_OK) != 0)
@@ -272,7 +286,8 @@ static tp_status open_file(tp__sqlite_store *s, tp_fault *fault) {
     if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "prepare", rc, fault);
   }
   if (status != TP_OK) return status;
-  int rc = tp__sqlite_bound_log(s);
+  int rc = set_page_cache(s->db, s->options.page_cache_bytes);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bound_log(s);
   return rc == SQLITE_OK ? tp__writer_init(s, fault) : tp__store_fail(s, s->db, "set up its journal", rc, fault);
 }
 

@@ -594,6 +594,13 @@ static void options_that_make_no_sense_are_refused(void **state) {
   tp_sqlite_store_options odd = {.struct_size = sizeof odd, .path = path, .existing_only = 2};
   assert_int_equal(tp_sqlite_store_open(&odd, &store, &fault), TP_ERR_USAGE);
   assert_non_null(strstr(fault.message, "existing_only"));
+  tp_sqlite_store_options small = {.struct_size = sizeof small, .path = path, .page_cache_bytes = 65535};
+  assert_int_equal(tp_sqlite_store_open(&small, &store, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "page_cache_bytes is 65535: give at least 65536"));
+  small.page_cache_bytes++;
+  assert_int_equal(tp_sqlite_store_open(&small, &store, &fault), TP_OK);
+  tp_store_free(store);
+  store = NULL;
   tp_sqlite_store_options tiny = {.struct_size = sizeof tiny, .path = path, .bytes_max = 1000};
   assert_int_equal(tp_sqlite_store_open(&tiny, &store, &fault), TP_ERR_USAGE);
   assert_non_null(strstr(fault.message, "bytes_max"));
