@@ -63,7 +63,8 @@ static void *be_strange(void *arg) {
   (void)arg;
   for (int i = (int)place; i < CALLS; i += STRANGERS) {
     uint64_t bits;
-    while (!(bits = c.tokens[i]) && !c.stop) sched_yield();
+    bool over; /* asked before the token, which may come between */
+    while (over = c.stop, !(bits = c.tokens[i]) && !over) sched_yield();
     if (!bits) continue; /* it never began */
     tp_token token = {bits}, another = {c.tokens[(i * 7 + 3) % CALLS]};
     if (tp_model_delta(another, tp_text_of("not a model's")) != TP_ERR_STALE) c.other++;
