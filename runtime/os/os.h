@@ -190,7 +190,10 @@ typedef struct tp__mutex {
   tp__lock_rank rank;
 #endif
 } tp__mutex;
-typedef struct tp__cond { pthread_cond_t c; } tp__cond;
+typedef struct tp__cond {
+  tp__a32 sequence; /* of the signals: each wait is for its end */
+  tp__a32 waiting;  /* changed under the mutex */
+} tp__cond;
 #endif
 
 tp_status tp__mutex_init(tp__mutex *mutex, tp__lock_rank rank);
@@ -202,6 +205,7 @@ void tp__cond_fini(tp__cond *cond);
 void tp__cond_wait(tp__cond *cond, tp__mutex *mutex);
 /** @return false when deadline_ns (absolute; TP__NEVER: none) has passed. May wake early with true. */
 bool tp__cond_wait_until(tp__cond *cond, tp__mutex *mutex, int64_t deadline_ns);
+/** What is waited for has been changed under the mutex, which may be given back before. Never sleeps. */
 void tp__cond_signal(tp__cond *cond);
 void tp__cond_broadcast(tp__cond *cond);
 

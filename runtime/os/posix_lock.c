@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * posix_lock.c: mutex and condition on pthreads; conditions wait on the monotonic clock. A pthread call that fails on
- * an object of ours means a broken invariant (unlocked by a stranger, destroyed in use), so it is asserted.
+ * posix_lock.c: the mutex on pthreads, condition and parker on words and the kernel's futex; both wait on the monotonic
+ * clock. A pthread call that fails on an object of ours means a broken invariant (unlocked by a stranger, destroyed in
+ * use), so it is asserted.
  *
- * The parker is a word and the kernel's futex: a condition costs the woken thread a mutex that its waker may still
- * hold, and each hand-over of an attempt to a handler thread and back is two wake-ups. */
+ * A mutex is held for some instructions, so who finds it taken looks for a while before it sleeps. The condition is
+ * not glibc's, whose signal sleeps at times until earlier waiters are gone: a host's event loop signals through us.
+ * There is a parker too, since a condition costs the woken thread a mutex that its waker may still hold, and each
+ * hand-over of an attempt to a handler thread and back is two wake-ups. */
 #include <errno.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -37,7 +41,13 @@ tp_status tp__mutex_init(tp__mutex *mutex, tp__lock_rank rank) {
   mutex->rank = rank;
 #endif
   (void)rank;
-  return status_of(pthread_mutex_init(&mutex->m, NULL));
+  pthread_mutexattr_t attributes;
+  int error = pthread_mutexattr_init(&attributes);
+  if (error != 0) return status_of(error);
+  error = pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
+  if (error == 0) error = pthread_mutex_init(&mutex->m, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+  return status_of(error);
 }
 void tp__mutex_fini(tp__mutex *mutex) { must(pthread_mutex_destroy(&mutex->m)); }
 void tp__mutex_lock(tp__mutex *mutex) {
@@ -49,18 +59,14 @@ void tp__mutex_unlock(tp__mutex *mutex) {
   must(pthread_mutex_unlock(&mutex->m));
 }
 
-tp_status tp__cond_init(tp__cond *cond) {
-  pthread_condattr_t attributes;
-  int error = pthread_condattr_init(&attributes);
-  if (error != 0) return status_of(error);
-  error = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  if (error == 0) error = pthread_cond_init(&cond->c, &attributes);
-  pthread_condattr_destroy(&attributes);
-  return status_of(error);
-}
+/* ---- conditions ---- */
 
-void tp__cond_fini(tp__cond *cond) { must(pthread_cond_destroy(&cond->c)); }
-void tp__cond_wait(tp__cond *cond, tp__mutex *mutex) { must(pthread_cond_wait(&cond->c, &mutex->m)); }
+tp_status tp__cond_init(tp__cond *cond) {
+  tp__a32_store_relaxed(&cond->sequence, 0);
+  tp__a32_store_relaxed(&cond->waiting, 0);
+  return TP_OK;
+}
+void tp__cond_fini(tp__cond *cond) { assert(tp__a32_load_relaxed(&cond->waiting) == 0); }
 
 /* Deadlines are our clock's, the wait is the kernel's. */
 static struct timespec kernel_time(int64_t deadline_ns) {
@@ -72,20 +78,36 @@ static struct timespec kernel_time(int64_t deadline_ns) {
   return (struct timespec){.tv_sec = (time_t)(deadline_ns / second), .tv_nsec = (long)(deadline_ns % second)};
 }
 
-bool tp__cond_wait_until(tp__cond *cond, tp__mutex *mutex, int64_t deadline_ns) {
-  if (deadline_ns == TP__NEVER) {
-    tp__cond_wait(cond, mutex);
-    return true;
-  }
-  struct timespec until = kernel_time(deadline_ns);
-  int error = pthread_cond_timedwait(&cond->c, &mutex->m, &until);
-  if (error == ETIMEDOUT) return false;
-  must(error);
-  return true;
+/* @return false when the time was up. Wakes early now and then: the word says why. */
+static bool wait_while(tp__a32 *word, uint32_t value, int64_t deadline_ns) {
+  struct timespec until;
+  if (deadline_ns != TP__NEVER) until = kernel_time(deadline_ns);
+  return syscall(SYS_futex, &word->v, FUTEX_WAIT_BITSET_PRIVATE, value, deadline_ns == TP__NEVER ? NULL : &until, NULL,
+                 FUTEX_BITSET_MATCH_ANY) == 0 ||
+         errno != ETIMEDOUT;
 }
 
-void tp__cond_signal(tp__cond *cond) { must(pthread_cond_signal(&cond->c)); }
-void tp__cond_broadcast(tp__cond *cond) { must(pthread_cond_broadcast(&cond->c)); }
+static void wake(tp__a32 *word, int count) { syscall(SYS_futex, &word->v, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0); }
+
+bool tp__cond_wait_until(tp__cond *cond, tp__mutex *mutex, int64_t deadline_ns) {
+  tp__a32_add_relaxed(&cond->waiting, 1);
+  uint32_t sequence = tp__a32_load_relaxed(&cond->sequence);
+  must(pthread_mutex_unlock(&mutex->m));
+  bool in_time = wait_while(&cond->sequence, sequence, deadline_ns);
+  must(pthread_mutex_lock(&mutex->m));
+  tp__a32_sub_acq_rel(&cond->waiting, 1);
+  return in_time;
+}
+void tp__cond_wait(tp__cond *cond, tp__mutex *mutex) { (void)tp__cond_wait_until(cond, mutex, TP__NEVER); }
+
+/* What the waiting one waits for was changed under the mutex: it had looked before, and is counted, or it looks now. */
+static void advance(tp__cond *cond, int count) {
+  if (tp__a32_load_relaxed(&cond->waiting) == 0) return;
+  tp__a32_add_relaxed(&cond->sequence, 1);
+  wake(&cond->sequence, count);
+}
+void tp__cond_signal(tp__cond *cond) { advance(cond, 1); }
+void tp__cond_broadcast(tp__cond *cond) { advance(cond, INT_MAX); }
 
 /* ---- parker ---- */
 
@@ -102,20 +124,11 @@ static bool take_token(tp__parker *parker) {
   return tp__a32_cas_acq_rel(&parker->word, &expected, EMPTY); /* pairs with unpark */
 }
 
-/* @return false when the time was up. Wakes early now and then: the word says why. */
-static bool wait_while_parked(tp__parker *parker, const struct timespec *until) {
-  long result =
-      syscall(SYS_futex, &parker->word.v, FUTEX_WAIT_BITSET_PRIVATE, PARKED, until, NULL, FUTEX_BITSET_MATCH_ANY);
-  return result == 0 || errno != ETIMEDOUT;
-}
-
 bool tp__parker_park_until(tp__parker *parker, int64_t deadline_ns) {
   uint32_t expected = EMPTY;
   if (!tp__a32_cas_acq_rel(&parker->word, &expected, PARKED)) return take_token(parker);
-  struct timespec until;
-  if (deadline_ns != TP__NEVER) until = kernel_time(deadline_ns);
   while (!take_token(parker)) {
-    if (wait_while_parked(parker, deadline_ns == TP__NEVER ? NULL : &until)) continue;
+    if (wait_while(&parker->word, PARKED, deadline_ns)) continue;
     expected = PARKED;
     if (tp__a32_cas_acq_rel(&parker->word, &expected, EMPTY)) return false; /* else the token came just now */
   }
@@ -125,6 +138,5 @@ bool tp__parker_park_until(tp__parker *parker, int64_t deadline_ns) {
 /* The parked one may see the token and be gone with its parker before the wake-up: then that wakes nobody, or somebody
  * else early, which every wait of the kernel's allows for. */
 void tp__parker_unpark(tp__parker *parker) {
-  if (tp__a32_exchange_acq_rel(&parker->word, TOKEN) == PARKED)
-    syscall(SYS_futex, &parker->word.v, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+  if (tp__a32_exchange_acq_rel(&parker->word, TOKEN) == PARKED) wake(&parker->word, 1);
 }
