@@ -60,29 +60,29 @@ static bool answers_one_of(const tp_message *asked, tp_text call_id) {
   return false;
 }
 
-static bool is_answered_by(const tp_message *results, size_t count, tp_text call_id) {
+static bool is_answered_by(const tp_message *const *results, size_t count, tp_text call_id) {
   for (size_t i = 0; i < count; i++)
-    if (tp__text_equal(results[i].call_id, call_id)) return true;
+    if (tp__text_equal(results[i]->call_id, call_id)) return true;
   return false;
 }
 
 /* The calls of one message against the results right behind it. */
-static bool has_results(const tp_message *asked, size_t behind) {
-  const tp_message *results = asked + 1;
+static bool has_results(const tp_message *const *messages, size_t behind) {
+  const tp_message *asked = messages[0], *const *results = messages + 1;
   if (behind < asked->call_count) return false;
   for (size_t i = 0; i < asked->call_count; i++)
-    if (results[i].role != TP_ROLE_TOOL || !answers_one_of(asked, results[i].call_id) ||
+    if (results[i]->role != TP_ROLE_TOOL || !answers_one_of(asked, results[i]->call_id) ||
         !is_answered_by(results, asked->call_count, asked->calls[i]->id))
       return false;
   return true;
 }
 
-tp_status tp__compaction_check(const tp_message *messages, size_t count, tp_fault *fault) {
+tp_status tp__compaction_check(const tp_message *const *messages, size_t count, tp_fault *fault) {
   for (size_t i = 0; i < count; i++) {
-    const tp_message *message = &messages[i];
+    const tp_message *message = messages[i];
     if (message->role == TP_ROLE_TOOL)
       return tp__fail(fault, TP_ERR_MALFORMED, NULL, "message %zu is a result without its call right before it", i);
-    if (!has_results(message, count - i - 1))
+    if (!has_results(&messages[i], count - i - 1))
       return tp__fail(fault, TP_ERR_MALFORMED, NULL, "the calls of message %zu have not one result each behind it", i);
     i += message->call_count;
   }

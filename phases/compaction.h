@@ -17,7 +17,7 @@ size_t tp__compaction_kept_from(const tp_message *const *messages, size_t count,
 size_t tp__compaction_kept_half(const tp_message *const *messages, size_t count, int64_t tokens_max);
 /** Whether a call is without its result, or a result without its call, in what is to be a history.
  *  @return TP_OK; TP_ERR_MALFORMED with a fault that names the message by its index. */
-tp_status tp__compaction_check(const tp_message *messages, size_t count, tp_fault *fault);
+tp_status tp__compaction_check(const tp_message *const *messages, size_t count, tp_fault *fault);
 /** What the model is asked for a summary of messages, as one text of at most bytes_max: where that is not enough, the
  *  oldest are left out, and the text says so. @return an empty text without memory. */
 tp_text tp__compaction_transcript(tp__arena *arena, const tp_message *const *messages, size_t count,

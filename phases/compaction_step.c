@@ -16,15 +16,8 @@ static tp_session *session_of(const tp__drive *d) { return d->session; }
 
 /* ---- whether ---- */
 
-static int64_t past_tokens(const tp__drive *d) {
-  int64_t tokens = 0;
-  const tp__messages *past = &session_of(d)->past->list;
-  for (size_t i = 0; i < past->count; i++) tokens += tp_message_tokens(&past->items[i]);
-  return tokens;
-}
-
 bool tp__compaction_may(const tp__drive *d) {
-  return session_of(d)->compact && !d->has_history && !d->compacted && session_of(d)->past->list.count > 0;
+  return session_of(d)->compact && !d->brought && !d->compacted && session_of(d)->past->list.count > 0;
 }
 
 /* What the new history may hold. A provider that calls the context too long has seen more than its tokens. */
@@ -64,15 +57,20 @@ static void failed(tp__drive *d, tp_status status, const char *message) {
 
 static int64_t list_tokens(const tp__messages *list) {
   int64_t tokens = 0;
-  for (size_t i = 0; i < list->count; i++) tokens += tp_message_tokens(&list->items[i]);
+  for (size_t i = 0; i < list->count; i++) tokens += tp_message_tokens(list->items[i]);
   return tokens;
+}
+
+/* To read them. The list moves when it grows. */
+static const tp_message *const *pointers_of(const tp__messages *list) {
+  return (const tp_message *const *)list->items;
 }
 
 /* Takes the messages out of the list. */
 static void replace_past(tp__drive *d, tp__messages *list) {
   tp_fault fault = {.code = TP_OK};
-  int64_t before = past_tokens(d), after = list_tokens(list);
-  tp_status status = tp__compaction_check(list->items, list->count, &fault);
+  int64_t before = tp__past_tokens(session_of(d)->past), after = list_tokens(list);
+  tp_status status = tp__compaction_check(pointers_of(list), list->count, &fault);
   if (status == TP_OK && after >= before)
     status = tp__fail(&fault, TP_ERR_MALFORMED, NULL, "what is to replace it has %lld tokens, and it has %lld",
                       (long long)after, (long long)before);
@@ -93,24 +91,18 @@ static void replace_past(tp__drive *d, tp__messages *list) {
   if (!tp__drive_out_of_time(d)) tp__drive_go(d, TP__STEP_MODEL_PRE);
 }
 
-/* Copies of the structs: the list of the session may grow while a callback that was given up still reads. */
-static const tp_message *const *point_to_past(tp__arena *arena, const tp__messages *past) {
-  const tp_message **pointers = tp__arena_alloc(arena, past->count * sizeof *pointers);
-  tp_message *copies = tp__arena_alloc(arena, past->count * sizeof *copies);
-  if (!pointers || !copies) return NULL;
-  for (size_t i = 0; i < past->count; i++) {
-    copies[i] = past->items[i];
-    pointers[i] = &copies[i];
-  }
-  return pointers;
-}
-
 /* ---- the host's callback ---- */
 
 static tp_status keep(void *ctx, const tp_message *theirs) {
   tp_message message;
   TP__TRY(tp__message_read(theirs, &message, NULL));
   return tp__messages_add(ctx, &message);
+}
+
+static const tp_message *const *copy_pointers(tp__arena *arena, const tp__messages *list) {
+  const tp_message **copies = tp__arena_alloc(arena, list->count * sizeof *copies);
+  if (copies) memcpy(copies, list->items, list->count * sizeof *copies);
+  return copies;
 }
 
 static tp_status call_host(tp__host_call *call) {
@@ -133,12 +125,13 @@ static void ask_host(tp__drive *d, int64_t tokens) {
     return;
   }
   call->past = tp__past_ref(session->past);
+  const tp__messages *list = &session->past->list; /* it may grow while a callback that was given up still reads */
   call->compaction = (tp_compaction){.struct_size = sizeof call->compaction,
                                      .session = session,
                                      .tokens = tokens,
                                      .tokens_max = allowed_tokens(d, tokens),
-                                     .messages = point_to_past(&call->arena, &session->past->list),
-                                     .message_count = session->past->list.count,
+                                     .messages = copy_pointers(&call->arena, list),
+                                     .message_count = list->count,
                                      .each = keep,
                                      .each_ctx = &call->messages};
   if (!call->compaction.messages) {
@@ -163,7 +156,7 @@ static tp_status make_summarized(tp__drive *d, tp_text summary, tp__messages *li
                       .text = tp__arena_printf(&d->arena, "%s%.*s", summary_head, (int)summary.size, summary.data)};
   if (!first.text.data) return TP_ERR_NO_MEMORY;
   TP__TRY(tp__messages_add(list, &first));
-  for (size_t i = d->kept_from; i < past->count; i++) TP__TRY(tp__messages_add(list, &past->items[i]));
+  for (size_t i = d->kept_from; i < past->count; i++) TP__TRY(tp__messages_add(list, past->items[i]));
   return TP_OK;
 }
 
@@ -187,10 +180,10 @@ static void model_ended(tp__model_call *call, tp_status status) {
 /* In the drive's memory, which lasts as long as the request. @return false without any. */
 static bool make_request(tp__drive *d, int64_t tokens, tp_model_request *ret_request) {
   const tp__messages *past = &session_of(d)->past->list;
-  const tp_message *const *all = point_to_past(&d->arena, past);
+  const tp_message *const *all = pointers_of(past);
   tp_message *asked = tp__arena_zero(&d->arena, sizeof *asked);
   const tp_message **list = tp__arena_alloc(&d->arena, sizeof *list);
-  if (!all || !asked || !list) return false;
+  if (!asked || !list) return false;
   int64_t allowed = allowed_tokens(d, tokens);
   d->kept_from = tp__compaction_kept_half(all, past->count, allowed);
   asked->struct_size = sizeof *asked;
@@ -247,13 +240,13 @@ static void after_pre_compaction(tp__drive *d) {
   }
   if (tp__drive_stopped(d, "turn.pre_compaction")) return;
   tp__drive_let_go(d);
-  int64_t tokens = past_tokens(d);
+  int64_t tokens = tp__past_tokens(session_of(d)->past);
   if (session_of(d)->compact == tp_compact_summarize) ask_model(d, tokens);
   else ask_host(d, tokens);
 }
 
 void tp__step_compact(tp__drive *d) {
-  int64_t max = session_of(d)->history_tokens_max, tokens = tp__compaction_may(d) ? past_tokens(d) : 0;
+  int64_t max = session_of(d)->history_tokens_max, tokens = tp__compaction_may(d) ? tp__past_tokens(session_of(d)->past) : 0;
   if (tokens == 0 || (!d->too_long && (max == 0 || tokens <= max))) {
     tp__drive_go(d, TP__STEP_MODEL_PRE);
     return;

@@ -242,8 +242,7 @@ void tp__drive_cancel(tp__drive *d) {
 }
 
 static void free_drive(tp__drive *d, const tp_allocator *allocator) {
-  tp__request_let_go(d);
-  tp__messages_fini(&d->history);
+  tp__past_unref(d->brought);
   tp__messages_fini(&d->messages);
   tp__arena_fini(&d->arena);
   tp__release(allocator, d, sizeof *d);
@@ -264,14 +263,15 @@ static void release(tp__turn *core) {
 /* Nothing of the host's is looked at again. */
 static bool copy_request(tp__drive *d, const tp_turn_request *request) {
   tp__arena *arena = &d->arena;
-  d->has_history = request->messages != NULL;
   d->request.messages = NULL;
+  if (request->messages && !(d->brought = tp__past_new(arena->allocator))) return false;
   return tp__arena_text(arena, request->text, &d->user_text) &&
          tp__arena_text(arena, request->files, &d->request.files) &&
          tp__arena_text(arena, request->system, &d->request.system) &&
          tp__arena_text(arena, request->parameters, &d->request.parameters) &&
          tp__arena_string(arena, request->model_name, &d->request.model_name) &&
-         tp__conversation_copy(request->messages, request->message_count, &d->history) == TP_OK;
+         (!d->brought ||
+          tp__conversation_copy(request->messages, request->message_count, &d->brought->list) == TP_OK);
 }
 
 tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, bool owned, tp__turn_kind kind,
@@ -282,7 +282,6 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   if (!d) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a turn");
   tp__arena_init(&d->arena, allocator, NULL, 0, 0);
   tp__messages_init(&d->messages, allocator);
-  tp__messages_init(&d->history, allocator);
   d->session = session;
   d->outcome = TP_TURN_COMPLETED;
   d->request = *request;

@@ -34,8 +34,7 @@ struct tp__drive {
   tp__timer_entry call_timer;           /* when to look whether that was cancelled */
   bool begun;
   tp_turn_request request; /* limits; its ids are in the turn's identity, model and parameters in the arena */
-  bool has_history;        /* the request brought its own: */
-  tp__messages history;
+  tp__past *brought;       /* referenced: the messages that its request brought, instead of its session's; or NULL */
   bool closing;            /* runs session.end alone */
   bool closes_session;     /* and the session is over then */
   tp_session_end end;      /* what it tells; in the arena */
@@ -88,7 +87,6 @@ struct tp__drive {
   bool too_long;             /* the provider said so of a request of this turn */
   bool compacted;            /* compaction was tried for this request */
   size_t kept_from;          /* of the session's messages: what a summary does not replace */
-  struct tp__drive_past *pasts; /* in the arena: those that requests were made of, referenced */
   bool requested;            /* a request was made: signals went with it */
   uint32_t tool_event_count; /* results among messages */
   uint32_t stop_denials;     /* of turn.stop, that were followed */
@@ -153,8 +151,8 @@ void tp__drive_let_go(tp__drive *drive);
 void tp__drive_schedule_jobs(tp__drive *drive);
 
 /** What came before this turn: what its request brought, else the session's history. */
-static inline const tp__messages *tp__drive_past(const tp__drive *drive) {
-  return drive->has_history ? &drive->history : &drive->session->past->list;
+static inline tp__past *tp__drive_past(const tp__drive *drive) {
+  return drive->brought ? drive->brought : drive->session->past;
 }
 
 /** The model that is asked now. */
@@ -178,8 +176,8 @@ void tp__drive_count(tp__drive *drive, const tp_model_response *response);
 tp_text tp__drive_model_name(const tp__drive *drive);
 
 /* request.c: the request to the model, from the history, the turn's messages, contexts, signals and reminders. */
-void tp__request_let_go(tp__drive *drive);
-tp_status tp__request_make(tp__drive *drive, tp_model_request *ret_request);
+/** @param ret_lent  what the request reads of the past; given back with the call. */
+tp_status tp__request_make(tp__drive *drive, tp_model_request *ret_request, tp__lent *ret_lent);
 
 #define STEP(id, name, run) void run(tp__drive *drive);
 #include "phases/steps.def"

@@ -141,7 +141,7 @@ static tp_status load(void *self, const tp_history_load *request, tp_fault *faul
   tp__mutex_unlock(&h->mutex);
   if (!c) return TP_OK;
   for (size_t i = 0; i < c->messages.count && status == TP_OK; i++)
-    status = request->each(request->ctx, &c->messages.items[i]);
+    status = request->each(request->ctx, c->messages.items[i]);
   unref(h, c);
   return status;
 }

@@ -11,26 +11,6 @@ void tp__messages_fini(tp__messages *messages) {
   tp__release(messages->allocator, messages->items, messages->capacity * sizeof *messages->items);
 }
 
-tp__past *tp__past_new(const tp_allocator *allocator) {
-  tp__past *past = tp__alloc_zero(allocator, sizeof *past);
-  if (!past) return NULL;
-  atomic_init(&past->refs.v, 1);
-  tp__messages_init(&past->list, allocator);
-  return past;
-}
-
-tp__past *tp__past_ref(tp__past *past) {
-  tp__a32_add_relaxed(&past->refs, 1);
-  return past;
-}
-
-void tp__past_unref(tp__past *past) {
-  if (!past || tp__a32_sub_acq_rel(&past->refs, 1) != 1) return;
-  const tp_allocator *allocator = past->list.allocator;
-  tp__messages_fini(&past->list);
-  tp__release(allocator, past, sizeof *past);
-}
-
 bool tp__calls_copy(tp__arena *arena, const tp_tool_call *const *calls, size_t count,
                     const tp_tool_call *const **ret_calls) {
   *ret_calls = NULL;
@@ -64,16 +44,18 @@ bool tp__message_copy(tp__arena *arena, const tp_message *message, tp_message *r
 tp_status tp__messages_stage(tp__messages *messages, const tp__messages *more) {
   size_t before = messages->count;
   tp_status status = TP_OK;
-  for (size_t i = 0; status == TP_OK && i < more->count; i++) status = tp__messages_add(messages, &more->items[i]);
+  for (size_t i = 0; status == TP_OK && i < more->count; i++) status = tp__messages_add(messages, more->items[i]);
   messages->count = before;
   return status;
 }
 
 tp_status tp__messages_add(tp__messages *messages, const tp_message *message) {
   void *items = messages->items;
-  TP__TRY(tp__array_grow(messages->allocator, &items, &messages->capacity, messages->count + 1, sizeof(tp_message)));
+  TP__TRY(tp__array_grow(messages->allocator, &items, &messages->capacity, messages->count + 1, sizeof(tp_message *)));
   messages->items = items;
-  if (!tp__message_copy(&messages->arena, message, &messages->items[messages->count])) return TP_ERR_NO_MEMORY;
+  tp_message *copy = tp__arena_alloc(&messages->arena, sizeof *copy);
+  if (!copy || !tp__message_copy(&messages->arena, message, copy)) return TP_ERR_NO_MEMORY;
+  messages->items[messages->count] = copy;
   messages->count++;
   return TP_OK;
 }

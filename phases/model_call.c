@@ -194,6 +194,7 @@ static void release(tp__attempt *attempt) {
   tp_runtime *runtime = tp__attempt_runtime(attempt);
   tp__turn *turn = c->turn;
   tp_session *session = c->session;
+  tp__lent_give_back(&c->lent);
   if (c->tools) tp__toolset_unref(c->tools);
   tp__release(&runtime->allocator, c->pieces, c->pieces_capacity);
   tp__arena_fini(&c->answer_arena);

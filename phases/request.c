@@ -6,47 +6,6 @@
 #include "phases/parts.h"
 #include "phases/render.h"
 
-/* End marks are the history's own. What a handler denied is kept in it, but no model ever reads it. */
-static bool is_for_the_model(const tp__messages *past, size_t i) {
-  const tp_message *message = &past->items[i], *next = i + 1 < past->count ? message + 1 : NULL;
-  bool denied = message->role == TP_ROLE_USER && next && next->role == TP_ROLE_END && tp__text_is(next->name, "denied");
-  return message->role != TP_ROLE_END && !denied;
-}
-
-struct tp__drive_past {
-  tp__past *past;
-  struct tp__drive_past *next;
-};
-
-/* The session may replace its messages while this request, or one that was given up, still reads them. */
-static bool hold_past(tp__drive *d) {
-  tp__past *past = d->session->past;
-  if (d->has_history || (d->pasts && d->pasts->past == past)) return true;
-  struct tp__drive_past *held = tp__arena_alloc(&d->arena, sizeof *held);
-  if (!held) return false;
-  *held = (struct tp__drive_past){tp__past_ref(past), d->pasts};
-  d->pasts = held;
-  return true;
-}
-
-void tp__request_let_go(tp__drive *d) {
-  for (; d->pasts; d->pasts = d->pasts->next) tp__past_unref(d->pasts->past);
-}
-
-/* What came before, then this turn. Only the structs are copied; their texts stay where they are. */
-static tp_message *gather(tp__drive *d, size_t *ret_count, size_t *ret_user) {
-  const tp__messages *past = tp__drive_past(d), *now = &d->messages;
-  tp_message *all = tp__arena_alloc(&d->arena, (past->count + now->count + 1) * sizeof *all);
-  if (!all) return NULL;
-  size_t count = 0;
-  for (size_t i = 0; i < past->count; i++)
-    if (is_for_the_model(past, i)) all[count++] = past->items[i];
-  *ret_user = count; /* the turn begins with the user's message */
-  for (size_t i = 0; i < now->count; i++) all[count++] = now->items[i];
-  *ret_count = count;
-  return all;
-}
-
 static tp_status render_context(tp__drive *d, tp_text *ret_text) {
   const tp__turn_sets *sets = d->turn->core.sets;
   const tp_merged *own = d->request_context.merged;
@@ -73,8 +32,8 @@ static tp_status take_tools(tp__drive *d, tp_model_request *request) {
   return TP_OK;
 }
 
-/* Where a block of ours stands in the request, nothing that others said may look like one: not in earlier messages
- * either. A text that needs nothing stays as it is. */
+/* Where a block of ours stands in the request, nothing that others said may look like one. A text that needs nothing
+ * stays as it is. The past has its own (past.c). */
 static tp_status escape_others(tp__drive *d, tp_message *messages, size_t count) {
   for (size_t i = 0; i < count; i++)
     if (messages[i].role != TP_ROLE_ASSISTANT)
@@ -100,15 +59,32 @@ static tp_status render_blocks(tp__drive *d, blocks *ret_blocks) {
   return render_reminders(d, &ret_blocks->reminders);
 }
 
-/* Context and signals join the user's message, reminders the last one. */
-static tp_status join_blocks(tp__drive *d, tp_message *messages, size_t count, size_t user, const blocks *b) {
-  tp_message *first = &messages[user], *last = &messages[count - 1];
+/* Context and signals join the turn's first message, the user's; reminders its last one. */
+static tp_status join(tp__drive *d, tp_message *messages, size_t count, const blocks *b) {
+  tp_message *first = &messages[0], *last = &messages[count - 1];
   tp__render_parts parts = {.context = b->context, .signals = b->signals, .text = first->text};
   if (first == last) parts.reminders = b->reminders;
   TP__TRY(tp__render_message(&d->arena, &parts, &first->text));
   if (first == last) return TP_OK;
   parts = (tp__render_parts){.is_result = last->role == TP_ROLE_TOOL, .text = last->text, .reminders = b->reminders};
   return tp__render_message(&d->arena, &parts, &last->text);
+}
+
+/* The turn's messages with the blocks in them, as copies. */
+static tp_status join_blocks(tp__drive *d, const blocks *b, const tp_message *const **ret_own) {
+  size_t count = d->messages.count;
+  tp_message *copies = tp__arena_alloc(&d->arena, count * sizeof *copies);
+  const tp_message **own = tp__arena_alloc(&d->arena, count * sizeof *own);
+  if (!copies || !own) return TP_ERR_NO_MEMORY;
+  for (size_t i = 0; i < count; i++) {
+    copies[i] = *d->messages.items[i];
+    own[i] = &copies[i];
+  }
+  TP__TRY(join(d, copies, count, b));
+  TP__TRY(escape_parts(d, copies, count));
+  if (count > 2) TP__TRY(escape_others(d, copies + 1, count - 2)); /* the first and the last are joined */
+  *ret_own = own;
+  return TP_OK;
 }
 
 /* The name is the first model's: another provider would not know it. */
@@ -118,21 +94,14 @@ tp_text tp__drive_model_name(const tp__drive *d) {
   return tp_text_of(d->session->agent ? d->session->agent->model_name : NULL);
 }
 
-tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request) {
-  size_t count, user;
-  tp_message *messages = hold_past(d) ? gather(d, &count, &user) : NULL;
-  if (!messages) return TP_ERR_NO_MEMORY;
+tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request, tp__lent *ret_lent) {
+  const tp_message *const *own = (const tp_message *const *)d->messages.items, *const *messages;
+  size_t count;
   blocks b;
   TP__TRY(render_blocks(d, &b));
-  if (b.context.size + b.signals.size + b.reminders.size > 0) {
-    TP__TRY(join_blocks(d, messages, count, user, &b));
-    TP__TRY(escape_parts(d, messages, count));
-    TP__TRY(escape_others(d, messages, user)); /* before and after the user's message, but for the last */
-    if (count > user + 2) TP__TRY(escape_others(d, messages + user + 1, count - user - 2));
-  }
-  const tp_message **list = tp__arena_alloc(&d->arena, count * sizeof *list);
-  if (!list) return TP_ERR_NO_MEMORY;
-  for (size_t i = 0; i < count; i++) list[i] = &messages[i];
+  bool joined = b.context.size + b.signals.size + b.reminders.size > 0;
+  if (joined) TP__TRY(join_blocks(d, &b, &own));
+  TP__TRY(tp__past_lend(tp__drive_past(d), joined, own, d->messages.count, ret_lent, &messages, &count));
   *ret_request = (tp_model_request){.struct_size = sizeof *ret_request,
                                     .attempt = d->model_attempt,
                                     .ids = d->turn->core.ids,
@@ -141,7 +110,7 @@ tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request) {
                                     .parameters = d->request.parameters,
                                     .files = d->request.files,
                                     .system = d->system,
-                                    .messages = list,
+                                    .messages = messages,
                                     .message_count = count,
                                     .turn = &d->turn->core};
   return take_tools(d, ret_request);

@@ -9,7 +9,7 @@
 #include "phases/abilities.h"
 #include "phases/agent.h"
 #include "phases/history.h"
-#include "phases/messages.h"
+#include "phases/past.h"
 #include "phases/model.h"
 #include "phases/reminders.h"
 #include "phases/turn.h"

@@ -46,7 +46,7 @@ static void load_ended(tp__host_call *call, tp_status status) {
   d->load_ns = now_ns - d->waits_since_ns;
   tp__drive_note_step(d, TP_STEP_LOAD, d->waits_since_ns, now_ns, status);
   for (size_t i = 0; status == TP_OK && i < call->messages.count; i++)
-    status = tp__messages_add(&d->session->past->list, &call->messages.items[i]);
+    status = tp__messages_add(&d->session->past->list, call->messages.items[i]);
   if (status == TP_OK) {
     tp__drive_go(d, TP__STEP_SESSION_START);
     return;
@@ -254,22 +254,23 @@ static void write_messages(const tp__messages *messages, tp_writer *writer) {
   for (size_t i = 0; i < messages->count; i++) {
     tp_write_map(writer, 2);
     tp_write_string(writer, "role");
-    tp_write_string(writer, role_name(messages->items[i].role));
+    tp_write_string(writer, role_name(messages->items[i]->role));
     tp_write_string(writer, "text");
-    tp_write_text(writer, messages->items[i].text);
+    tp_write_text(writer, messages->items[i]->text);
   }
 }
 
 /* What the model will be asked, for who reads it; of it the system text alone can be replaced. */
 static bool write_request(tp__drive *d, tp_text *ret_value) {
+  const tp__messages *past = &tp__drive_past(d)->list;
   tp_text names, value;
   tp_writer *writer;
   if (!tool_names(d, &names) || tp_writer_new(&d->turn->core.runtime->allocator, &writer) != TP_OK) return false;
   bool parameters = d->request.parameters.size > 0, files = d->request.files.size > 0;
   tp_write_map(writer, (size_t)3 + parameters + files);
   tp_write_string(writer, "messages");
-  tp_write_array(writer, tp__drive_past(d)->count + d->messages.count);
-  write_messages(tp__drive_past(d), writer);
+  tp_write_array(writer, past->count + d->messages.count);
+  write_messages(past, writer);
   write_messages(&d->messages, writer);
   tp_write_string(writer, "tools");
   tp_write_value(writer, names);
@@ -303,10 +304,8 @@ void tp__step_post_compile(tp__drive *d) {
 /* ---- the model ---- */
 
 static size_t message_bytes(const tp__drive *d) {
-  size_t bytes = d->system.size;
-  const tp__messages *past = tp__drive_past(d);
-  for (size_t i = 0; i < past->count; i++) bytes += past->items[i].text.size;
-  for (size_t i = 0; i < d->messages.count; i++) bytes += d->messages.items[i].text.size;
+  size_t bytes = d->system.size + tp__past_bytes(tp__drive_past(d));
+  for (size_t i = 0; i < d->messages.count; i++) bytes += d->messages.items[i]->text.size;
   return bytes;
 }
 
@@ -327,7 +326,7 @@ void tp__step_model_pre(tp__drive *d) {
   d->model_attempt++;
   tp__drive_text(d, TP_FIELD_MODEL, tp_text_of(model_name(d)));
   tp__drive_int(d, TP_FIELD_ATTEMPT, d->model_attempt);
-  tp__drive_int(d, TP_FIELD_MESSAGE_COUNT, (int64_t)(tp__drive_past(d)->count + d->messages.count));
+  tp__drive_int(d, TP_FIELD_MESSAGE_COUNT, (int64_t)(tp__drive_past(d)->list.count + d->messages.count));
   tp__drive_int(d, TP_FIELD_REQUEST_BYTES, (int64_t)message_bytes(d));
   tp__drive_phase(d, TP_PHASE_MODEL_PRE, false, after_model_pre);
 }
@@ -423,14 +422,17 @@ void tp__step_model(tp__drive *d) {
     return;
   }
   tp_model_request request;
+  tp__lent lent = {NULL, NULL};
   tp__model_call *call =
-      tp__request_make(d, &request) == TP_OK
+      tp__request_make(d, &request, &lent) == TP_OK
           ? tp__model_call_new(&d->turn->core, d->turn->toolset, d->session, model, &request)
           : NULL;
   if (!call) {
+    tp__lent_give_back(&lent);
     no_memory(d);
     return;
   }
+  call->lent = lent;
   call->on_delta = model_delta;
   call->each_delta = d->request.each_delta;
   call->on_end = model_ended;
@@ -574,7 +576,7 @@ static bool take_results(tp__drive *d) {
                           .call_id = d->calls[i]->id,
                           .name = d->calls[i]->name};
     if (tp__messages_add(&d->messages, &message) != TP_OK) return false;
-    result->text = d->messages.items[d->messages.count - 1].text;
+    result->text = d->messages.items[d->messages.count - 1]->text;
     if (!tp__arena_text(&d->arena, result->waited_key, &result->waited_key)) return false;
     d->tool_event_count++;
     if (result->started) tp__abilities_add(&d->session->abilities, d->calls[i]->name);
@@ -704,7 +706,7 @@ void tp__step_turn_stop(tp__drive *d) {
 static bool make_append(tp__host_call *call) {
   const tp_message **batch = tp__arena_alloc(&call->messages.arena, call->messages.count * sizeof *batch);
   if (!batch) return false;
-  for (size_t i = 0; i < call->messages.count; i++) batch[i] = &call->messages.items[i];
+  for (size_t i = 0; i < call->messages.count; i++) batch[i] = call->messages.items[i];
   call->request = (tp_history_append){.struct_size = sizeof call->request,
                                       .tenant = tp_text_of(call->session->tenant),
                                       .session = tp_text_of(call->session->id),
@@ -726,9 +728,13 @@ static tp_status fill_batch(tp__drive *d, tp__messages *batch) {
   size_t kept = completed ? d->messages.count : d->messages.count > 0 ? 1 : 0;
   if (kept == 0 && !take_user_message(d)) return TP_ERR_NO_MEMORY;
   if (kept == 0) kept = 1;
-  if (!completed) d->messages.items[0].parts = (tp_text){NULL, 0};
-  for (size_t i = 0; i < kept; i++) TP__TRY(tp__messages_add(batch, &d->messages.items[i]));
-  if (completed) return TP_OK;
+  if (completed) {
+    for (size_t i = 0; i < kept; i++) TP__TRY(tp__messages_add(batch, d->messages.items[i]));
+    return TP_OK;
+  }
+  tp_message said = *d->messages.items[0]; /* a request that was given up may still read it */
+  said.parts = (tp_text){NULL, 0};
+  TP__TRY(tp__messages_add(batch, &said));
   tp_message mark = {.role = TP_ROLE_END,
                      .turn_id = d->turn->core.ids[TP_ID_TURN],
                      .text = d->reason,
@@ -815,7 +821,7 @@ static bool tool_events(tp__drive *d, tp_text *ret_value) {
   if (tp_writer_new(&d->turn->core.runtime->allocator, &writer) != TP_OK) return false;
   tp_write_array(writer, d->tool_event_count);
   for (size_t i = 0; i < d->messages.count && d->tool_event_count > 0; i++) {
-    const tp_message *message = &d->messages.items[i];
+    const tp_message *message = d->messages.items[i];
     if (message->role != TP_ROLE_TOOL) continue;
     tp_write_map(writer, 2);
     tp_write_string(writer, "tool");

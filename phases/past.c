@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "phases/past.h"
+
+#include "phases/compaction.h"
+#include "phases/parts.h"
+#include "phases/render.h"
+
+struct tp__pointers {
+  tp__a32 refs;
+  size_t capacity;
+  const tp_message *items[];
+};
+
+enum { POINTERS_MIN = 14 }; /* with the head, 128 bytes */
+
+static size_t pointers_size(size_t capacity) { return sizeof(tp__pointers) + capacity * sizeof(tp_message *); }
+
+static tp__pointers *pointers_new(const tp_allocator *allocator, size_t capacity) {
+  tp__pointers *pointers = tp__alloc(allocator, pointers_size(capacity));
+  if (!pointers) return NULL;
+  atomic_init(&pointers->refs.v, 1);
+  pointers->capacity = capacity;
+  return pointers;
+}
+
+static void pointers_unref(const tp_allocator *allocator, tp__pointers *pointers) {
+  if (pointers && tp__a32_sub_acq_rel(&pointers->refs, 1) == 1)
+    tp__release(allocator, pointers, pointers_size(pointers->capacity));
+}
+
+/* ---- life ---- */
+
+tp__past *tp__past_new(const tp_allocator *allocator) {
+  tp__past *past = tp__alloc_zero(allocator, sizeof *past);
+  if (!past) return NULL;
+  atomic_init(&past->refs.v, 1);
+  tp__messages_init(&past->list, allocator);
+  return past;
+}
+
+tp__past *tp__past_ref(tp__past *past) {
+  tp__a32_add_relaxed(&past->refs, 1);
+  return past;
+}
+
+void tp__past_unref(tp__past *past) {
+  if (!past || tp__a32_sub_acq_rel(&past->refs, 1) != 1) return;
+  const tp_allocator *allocator = past->list.allocator;
+  pointers_unref(allocator, past->plain.pointers);
+  pointers_unref(allocator, past->escaped.pointers);
+  tp__messages_fini(&past->list);
+  tp__release(allocator, past, sizeof *past);
+}
+
+/* ---- sizes ---- */
+
+static void measure(tp__past *past) {
+  assert(past->measured <= past->list.count);
+  for (; past->measured < past->list.count; past->measured++) {
+    const tp_message *message = past->list.items[past->measured];
+    past->bytes += message->text.size;
+    past->tokens += tp_message_tokens(message);
+  }
+}
+
+size_t tp__past_bytes(tp__past *past) {
+  measure(past);
+  return past->bytes;
+}
+
+int64_t tp__past_tokens(tp__past *past) {
+  measure(past);
+  return past->tokens;
+}
+
+/* ---- what a model is shown ---- */
+
+/* End marks are the history's own. What a handler denied is kept in it, but no model ever reads it. */
+static bool is_for_the_model(const tp__messages *list, size_t i) {
+  const tp_message *message = list->items[i], *next = i + 1 < list->count ? list->items[i + 1] : NULL;
+  bool denied = message->role == TP_ROLE_USER && next && next->role == TP_ROLE_END && tp__text_is(next->name, "denied");
+  return message->role != TP_ROLE_END && !denied;
+}
+
+/* The message itself where nothing in it looks like a block of ours. */
+static tp_status escape(tp__arena *arena, const tp_message *message, const tp_message **ret_escaped) {
+  tp_message copy = *message;
+  *ret_escaped = message;
+  if (message->role != TP_ROLE_ASSISTANT) TP__TRY(tp__render_escaped(arena, message->text, &copy.text));
+  if (message->parts.size > 0) TP__TRY(tp__parts_escaped(arena, message->parts, &copy.parts));
+  if (copy.text.data == message->text.data && copy.parts.data == message->parts.data) return TP_OK;
+  tp_message *kept = tp__arena_alloc(arena, sizeof *kept);
+  if (!kept) return TP_ERR_NO_MEMORY;
+  *kept = copy;
+  *ret_escaped = kept;
+  return TP_OK;
+}
+
+/* Room for so many pointers in a list that nobody else reads. */
+static tp_status make_room(tp__past *past, tp__shown *shown, size_t count) {
+  tp__pointers *old = shown->pointers;
+  if (old && old->capacity >= count && tp__a32_load_acquire(&old->refs) == 1) return TP_OK; /* pairs with the unref */
+  size_t capacity = old ? old->capacity : POINTERS_MIN;
+  while (capacity < count) capacity *= 2;
+  tp__pointers *pointers = pointers_new(past->list.allocator, capacity);
+  if (!pointers) return TP_ERR_NO_MEMORY;
+  if (shown->count > 0) memcpy(pointers->items, old->items, shown->count * sizeof *old->items);
+  pointers_unref(past->list.allocator, old);
+  shown->pointers = pointers;
+  return TP_OK;
+}
+
+static tp_status show_new(tp__past *past, tp__shown *shown, bool escaped) {
+  assert(shown->seen <= past->list.count);
+  for (; shown->seen < past->list.count; shown->seen++) {
+    const tp_message *message = past->list.items[shown->seen];
+    if (!is_for_the_model(&past->list, shown->seen)) continue;
+    if (escaped) TP__TRY(escape(&past->list.arena, message, &message));
+    shown->pointers->items[shown->count++] = message;
+  }
+  return TP_OK;
+}
+
+tp_status tp__past_lend(tp__past *past, bool escaped, const tp_message *const *own, size_t own_count,
+                        tp__lent *ret_lent, const tp_message *const **ret_messages, size_t *ret_count) {
+  tp__shown *shown = escaped ? &past->escaped : &past->plain;
+  TP__TRY(make_room(past, shown, shown->count + (past->list.count - shown->seen) + own_count));
+  TP__TRY(show_new(past, shown, escaped));
+  tp__pointers *pointers = shown->pointers;
+  for (size_t i = 0; i < own_count; i++) pointers->items[shown->count + i] = own[i];
+  tp__a32_add_relaxed(&pointers->refs, 1);
+  *ret_lent = (tp__lent){.past = tp__past_ref(past), .pointers = pointers};
+  *ret_messages = pointers->items;
+  *ret_count = shown->count + own_count;
+  return TP_OK;
+}
+
+void tp__lent_give_back(tp__lent *lent) {
+  if (!lent->past) return;
+  pointers_unref(lent->past->list.allocator, lent->pointers);
+  tp__past_unref(lent->past);
+  *lent = (tp__lent){NULL, NULL};
+}

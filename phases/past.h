@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * past: what was said before a turn: the messages of its session, or those that its request brought. A model is shown
+ * them by pointers, which are kept: a request adds its own behind them, and only what is new since the request before
+ * is looked at. Nothing moves while a request reads it, also one that was given up: it holds what it was lent.
+ *
+ * Changed by the owner of the session's running turn alone; refs and what is lent by any thread. No lock. */
+#ifndef TP__PAST_H
+#define TP__PAST_H
+
+#include "phases/messages.h"
+
+/** A counted list of pointers. The past has it, and each request that reads it. */
+typedef struct tp__pointers tp__pointers;
+
+/** What a model is shown of the past. */
+typedef struct tp__shown {
+  tp__pointers *pointers; /* referenced; NULL: none yet */
+  size_t count;           /* of the pointers: to messages that models see */
+  size_t seen;            /* of the messages */
+} tp__shown;
+
+typedef struct tp__past {
+  tp__a32 refs;
+  tp__messages list; /* its count changes behind what was shown and measured, or not at all */
+  tp__shown plain;
+  tp__shown escaped; /* beside blocks of ours: nothing that others said may look like one */
+  size_t measured;   /* of the messages: */
+  size_t bytes;
+  int64_t tokens;
+} tp__past;
+
+/** @return NULL without memory. */
+tp__past *tp__past_new(const tp_allocator *allocator);
+tp__past *tp__past_ref(tp__past *past);
+/** Accepts NULL. */
+void tp__past_unref(tp__past *past);
+
+/** Of the texts of all messages. */
+size_t tp__past_bytes(tp__past *past);
+/** As tp_message_tokens(), of all messages. */
+int64_t tp__past_tokens(tp__past *past);
+
+/** What a request reads: messages of the past, then its own. */
+typedef struct tp__lent {
+  tp__past *past;         /* referenced */
+  tp__pointers *pointers; /* referenced */
+} tp__lent;
+
+/** Lends what a model may see of the past, with own messages behind it.
+ *  @param escaped  whether what others said in the past is escaped. Own messages are shown as they are.
+ *  @param ret_messages  valid until ret_lent is given back.
+ *  @return TP_OK; TP_ERR_NO_MEMORY; of values that are none, what tp__parts_escaped() says. */
+tp_status tp__past_lend(tp__past *past, bool escaped, const tp_message *const *own, size_t own_count,
+                        tp__lent *ret_lent, const tp_message *const **ret_messages, size_t *ret_count);
+/** Accepts one that is all zeros. Threads: any. */
+void tp__lent_give_back(tp__lent *lent);
+
+#endif
