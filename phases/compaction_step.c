@@ -55,38 +55,29 @@ static void failed(tp__drive *d, tp_status status, const char *message) {
                                        text.data ? text.data : ""));
 }
 
-static int64_t list_tokens(const tp__messages *list) {
-  int64_t tokens = 0;
-  for (size_t i = 0; i < list->count; i++) tokens += tp_message_tokens(list->items[i]);
-  return tokens;
+/* To read them. The list is another one when it grows. */
+static const tp_message *const *pointers_of(const tp__past *past) {
+  return (const tp_message *const *)past->list.items;
 }
 
-/* To read them. The list moves when it grows. */
-static const tp_message *const *pointers_of(const tp__messages *list) {
-  return (const tp_message *const *)list->items;
-}
-
-/* Takes the messages out of the list. */
-static void replace_past(tp__drive *d, tp__messages *list) {
+/* Takes what was made. */
+static void replace_past(tp__drive *d, tp__past *made) {
   tp_fault fault = {.code = TP_OK};
-  int64_t before = tp__past_tokens(session_of(d)->past), after = list_tokens(list);
-  tp_status status = tp__compaction_check(pointers_of(list), list->count, &fault);
+  tp__past *old = session_of(d)->past;
+  int64_t before = tp__past_tokens(old), after = tp__past_tokens(made);
+  tp_status status = tp__compaction_check(pointers_of(made), made->list.count, &fault);
   if (status == TP_OK && after >= before)
     status = tp__fail(&fault, TP_ERR_MALFORMED, NULL, "what is to replace it has %lld tokens, and it has %lld",
                       (long long)after, (long long)before);
-  tp__past *past = status == TP_OK ? tp__past_new(list->allocator) : NULL;
-  if (!past) {
-    failed(d, status == TP_OK ? TP_ERR_NO_MEMORY : status, fault.message);
+  if (status != TP_OK) {
+    tp__past_unref(made);
+    failed(d, status, fault.message);
     return;
   }
-  tp_text message = tp__arena_printf(&d->arena, "%zu messages (%lld tokens) became %zu (%lld)",
-                                     session_of(d)->past->list.count, (long long)before, list->count,
-                                     (long long)after);
-  tp__messages_fini(&past->list);
-  past->list = *list;
-  tp__messages_init(list, past->list.allocator);
-  tp__past_unref(session_of(d)->past);
-  session_of(d)->past = past;
+  tp_text message = tp__arena_printf(&d->arena, "%zu messages (%lld tokens) became %zu (%lld)", old->list.count,
+                                     (long long)before, made->list.count, (long long)after);
+  session_of(d)->past = made;
+  tp__past_unref(old);
   log_compaction(d, TP_LOG_INFO, TP_OK, message.size > 0 ? message.data : "it was compacted");
   if (!tp__drive_out_of_time(d)) tp__drive_go(d, TP__STEP_MODEL_PRE);
 }
@@ -99,12 +90,6 @@ static tp_status keep(void *ctx, const tp_message *theirs) {
   return tp__messages_add(ctx, &message);
 }
 
-static const tp_message *const *copy_pointers(tp__arena *arena, const tp__messages *list) {
-  const tp_message **copies = tp__arena_alloc(arena, list->count * sizeof *copies);
-  if (copies) memcpy(copies, list->items, list->count * sizeof *copies);
-  return copies;
-}
-
 static tp_status call_host(tp__host_call *call) {
   const tp_session *session = call->session;
   return session->compact(session->compact_ctx, &call->compaction, &call->fault);
@@ -113,32 +98,32 @@ static tp_status call_host(tp__host_call *call) {
 static void host_ended(tp__host_call *call, tp_status status) {
   tp__drive *d = call->ctx;
   d->host_call = NULL;
-  if (status == TP_OK) replace_past(d, &call->messages);
-  else failed(d, status, call->message);
+  tp__past *made = call->made;
+  if (status == TP_OK) {
+    call->made = NULL;
+    replace_past(d, made);
+  } else {
+    failed(d, status, call->message);
+  }
 }
 
 static void ask_host(tp__drive *d, int64_t tokens) {
   tp_session *session = session_of(d);
   tp__host_call *call = tp__host_call_new(d->turn, session, "compaction");
-  if (!call) {
+  if (!call || !(call->made = tp__past_new(&session->runtime->allocator))) {
+    if (call) tp__host_call_drop(call);
     failed(d, TP_ERR_NO_MEMORY, NULL);
     return;
   }
   call->past = tp__past_ref(session->past);
-  const tp__messages *list = &session->past->list; /* it may grow while a callback that was given up still reads */
   call->compaction = (tp_compaction){.struct_size = sizeof call->compaction,
                                      .session = session,
                                      .tokens = tokens,
                                      .tokens_max = allowed_tokens(d, tokens),
-                                     .messages = copy_pointers(&call->arena, list),
-                                     .message_count = list->count,
+                                     .messages = pointers_of(session->past),
+                                     .message_count = session->past->list.count,
                                      .each = keep,
-                                     .each_ctx = &call->messages};
-  if (!call->compaction.messages) {
-    tp__host_call_drop(call);
-    failed(d, TP_ERR_NO_MEMORY, NULL);
-    return;
-  }
+                                     .each_ctx = &call->made->list};
   call->work = call_host;
   call->on_end = host_ended;
   call->ctx = d;
@@ -149,7 +134,7 @@ static void ask_host(tp__drive *d, int64_t tokens) {
 /* ---- the session's own model ---- */
 
 /* Nothing older than the part that stays is kept but the summary. */
-static tp_status make_summarized(tp__drive *d, tp_text summary, tp__messages *list) {
+static tp_status add_summarized(tp__drive *d, tp_text summary, tp__messages *list) {
   const tp__messages *past = &session_of(d)->past->list;
   tp_message first = {.struct_size = sizeof first,
                       .role = TP_ROLE_USER, /* what tools said is in it: no more than a user's word */
@@ -162,7 +147,6 @@ static tp_status make_summarized(tp__drive *d, tp_text summary, tp__messages *li
 
 static void model_ended(tp__model_call *call, tp_status status) {
   tp__drive *d = call->ctx;
-  tp__messages list;
   d->model_call = NULL;
   if (status != TP_OK || call->response.text.size == 0) {
     failed(d, status != TP_OK ? status : TP_ERR_MODEL,
@@ -170,22 +154,25 @@ static void model_ended(tp__model_call *call, tp_status status) {
     return;
   }
   tp__drive_count(d, &call->response);
-  tp__messages_init(&list, session_of(d)->past->list.allocator);
-  status = make_summarized(d, call->response.text, &list);
-  if (status == TP_OK) replace_past(d, &list);
-  else failed(d, status, NULL);
-  tp__messages_fini(&list);
+  tp__past *made = tp__past_new(&session_of(d)->runtime->allocator);
+  status = made ? add_summarized(d, call->response.text, &made->list) : TP_ERR_NO_MEMORY;
+  if (status == TP_OK) {
+    replace_past(d, made);
+  } else {
+    tp__past_unref(made);
+    failed(d, status, NULL);
+  }
 }
 
 /* In the drive's memory, which lasts as long as the request. @return false without any. */
 static bool make_request(tp__drive *d, int64_t tokens, tp_model_request *ret_request) {
-  const tp__messages *past = &session_of(d)->past->list;
+  const tp__past *past = session_of(d)->past;
   const tp_message *const *all = pointers_of(past);
   tp_message *asked = tp__arena_zero(&d->arena, sizeof *asked);
   const tp_message **list = tp__arena_alloc(&d->arena, sizeof *list);
   if (!asked || !list) return false;
   int64_t allowed = allowed_tokens(d, tokens);
-  d->kept_from = tp__compaction_kept_half(all, past->count, allowed);
+  d->kept_from = tp__compaction_kept_half(all, past->list.count, allowed);
   asked->struct_size = sizeof *asked;
   asked->role = TP_ROLE_USER;
   asked->text = tp__compaction_transcript(&d->arena, all, d->kept_from, (size_t)allowed * 2); /* half of it */
@@ -246,7 +233,8 @@ static void after_pre_compaction(tp__drive *d) {
 }
 
 void tp__step_compact(tp__drive *d) {
-  int64_t max = session_of(d)->history_tokens_max, tokens = tp__compaction_may(d) ? tp__past_tokens(session_of(d)->past) : 0;
+  int64_t max = session_of(d)->history_tokens_max;
+  int64_t tokens = tp__compaction_may(d) ? tp__past_tokens(session_of(d)->past) : 0;
   if (tokens == 0 || (!d->too_long && (max == 0 || tokens <= max))) {
     tp__drive_go(d, TP__STEP_MODEL_PRE);
     return;

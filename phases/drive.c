@@ -241,11 +241,10 @@ void tp__drive_cancel(tp__drive *d) {
   if (d->host_call && !appends) tp__attempt_expire(&d->host_call->base, TP__CANCELLED);
 }
 
-static void free_drive(tp__drive *d, const tp_allocator *allocator) {
+static void free_drive(tp__drive *d, tp_runtime *runtime) {
   tp__past_unref(d->brought);
-  tp__messages_fini(&d->messages);
   tp__arena_fini(&d->arena);
-  tp__release(allocator, d, sizeof *d);
+  tp__block_give(&runtime->blocks, d, d->block_size);
 }
 
 /* With the last reference of the turn: nobody reads the request any more. */
@@ -253,8 +252,7 @@ static void release(tp__turn *core) {
   tp_turn *turn = tp__turn_of(core);
   tp__drive *d = turn->drive;
   tp_session *session = d->session;
-  const tp_allocator *allocator = &core->runtime->allocator;
-  free_drive(d, allocator);
+  free_drive(d, core->runtime);
   turn->drive = NULL;
   tp__turn_release(core);
   tp__session_unref(session);
@@ -277,11 +275,14 @@ static bool copy_request(tp__drive *d, const tp_turn_request *request) {
 tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, bool owned, tp__turn_kind kind,
                         const tp__nesting *nesting, tp__drive **ret_drive, tp_fault *fault) {
   tp_runtime *runtime = session->runtime;
-  const tp_allocator *allocator = &runtime->allocator;
-  tp__drive *d = tp__alloc_zero(allocator, sizeof *d);
+  enum { ARENA_BYTES = 1024 }; /* what a short turn needs, in the drive's own block */
+  size_t block_size;
+  tp__drive *d = tp__block_take(&runtime->blocks, sizeof *d + ARENA_BYTES, &block_size);
   if (!d) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a turn");
-  tp__arena_init(&d->arena, allocator, NULL, 0, 0);
-  tp__messages_init(&d->messages, allocator);
+  memset(d, 0, sizeof *d);
+  d->block_size = block_size;
+  tp__arena_init(&d->arena, &runtime->blocks.as_allocator, d + 1, block_size - sizeof *d, 0);
+  d->messages.arena = &d->arena;
   d->session = session;
   d->outcome = TP_TURN_COMPLETED;
   d->request = *request;
@@ -300,7 +301,7 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
     status = tp__turn_new(runtime, &ids, request, kind, &d->turn, fault);
   else (void)!tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a turn");
   if (status != TP_OK) {
-    free_drive(d, allocator);
+    free_drive(d, runtime);
     return status;
   }
   d->turn->drive = d;

@@ -48,7 +48,8 @@ struct tp__drive {
   /* the machine */
   tp__step step, next;
   bool stepping;
-  tp__arena arena;
+  size_t block_size;
+  tp__arena arena; /* begins behind the drive, in its block */
   tp__phase_run phase;
   tp_field fields[TP__DRIVE_FIELDS_MAX];
   uint32_t field_count;

@@ -66,7 +66,7 @@ static void release(tp__attempt *attempt) {
   tp_session *session = c->session;
   end_to_count(c); /* it never ran, or nobody completed its token */
   tp__past_unref(c->past);
-  tp__messages_fini(&c->messages);
+  tp__past_unref(c->made);
   tp__arena_fini(&c->arena);
   tp__block_give(&runtime->blocks, c, c->block_size);
   tp__session_unref(session);
@@ -108,8 +108,7 @@ tp__host_call *tp__host_call_new(tp_turn *turn, tp_session *session, const char 
   c->session = session;
   tp__turn_hold(c->turn);
   tp__session_hold(session);
-  tp__arena_init(&c->arena, &runtime->allocator, NULL, 0, 0);
-  tp__messages_init(&c->messages, &runtime->allocator);
+  tp__arena_init(&c->arena, &runtime->blocks.as_allocator, c + 1, block_size - sizeof *c, 0);
   return c;
 }
 

@@ -16,10 +16,10 @@ struct tp__host_call {
   tp__turn *turn;                         /* referenced */
   tp_session *session;                    /* referenced */
   tp__arena arena;                        /* the work's */
-  tp__messages messages;                  /* the work's: what was loaded, or what to append */
   tp_status (*work)(tp__host_call *call); /* on a handler thread; NULL: append_start */
-  tp_compaction compaction;               /* of a compaction, with the past that it shows */
-  tp__past *past;                         /* referenced; NULL: none */
+  tp_compaction compaction;               /* of a compaction */
+  tp__past *past;                         /* referenced: what the work reads; NULL: nothing */
+  tp__past *made;                         /* referenced: what it makes: loaded or compacted; NULL: nothing */
   tp_history_append request;              /* of append_start: lives till its token is completed */
   /** On the owner, once. status: the work's, or TP_ERR_TIMEOUT, TP_ERR_NO_THREAD: then the work's memory is not to be
    *  looked at. */

@@ -14,6 +14,7 @@ typedef struct conversation {
   size_t size;
   uint32_t refs;          /* under mutex: of the list, and of each call that works on it */
   uint64_t message_count; /* under mutex: what was appended to the end */
+  tp__arena arena;        /* the messages */
   tp__messages messages;  /* the session's call's */
 } conversation;
 
@@ -89,7 +90,8 @@ static conversation *new_conversation(const tp_allocator *allocator, tp_text ten
   c->session = (tp_text){texts + tenant.size, session.size};
   c->size = size;
   c->refs = 1;
-  tp__messages_init(&c->messages, allocator);
+  tp__arena_init(&c->arena, allocator, NULL, 0, 0);
+  c->messages.arena = &c->arena;
   return c;
 }
 
@@ -124,7 +126,7 @@ static void unref(memory_history *h, conversation *c) {
   bool last = --c->refs == 0;
   tp__mutex_unlock(&h->mutex);
   if (!last) return;
-  tp__messages_fini(&c->messages);
+  tp__arena_fini(&c->arena);
   tp__release(&h->allocator, c, c->size);
 }
 

@@ -1,16 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/messages.h"
 
-void tp__messages_init(tp__messages *messages, const tp_allocator *allocator) {
-  *messages = (tp__messages){.allocator = allocator};
-  tp__arena_init(&messages->arena, allocator, NULL, 0, 0);
-}
-
-void tp__messages_fini(tp__messages *messages) {
-  tp__arena_fini(&messages->arena);
-  tp__release(messages->allocator, messages->items, messages->capacity * sizeof *messages->items);
-}
-
 bool tp__calls_copy(tp__arena *arena, const tp_tool_call *const *calls, size_t count,
                     const tp_tool_call *const **ret_calls) {
   *ret_calls = NULL;
@@ -41,21 +31,21 @@ bool tp__message_copy(tp__arena *arena, const tp_message *message, tp_message *r
   return true;
 }
 
-tp_status tp__messages_stage(tp__messages *messages, const tp__messages *more) {
-  size_t before = messages->count;
-  tp_status status = TP_OK;
-  for (size_t i = 0; status == TP_OK && i < more->count; i++) status = tp__messages_add(messages, more->items[i]);
-  messages->count = before;
-  return status;
+static bool make_room(tp__messages *messages) {
+  enum { CAPACITY_MIN = 8 };
+  if (messages->count < messages->capacity) return true;
+  size_t capacity = messages->capacity ? 2 * messages->capacity : CAPACITY_MIN;
+  tp_message **items = tp__arena_alloc(messages->arena, capacity * sizeof *items);
+  if (!items) return false;
+  if (messages->count > 0) memcpy(items, messages->items, messages->count * sizeof *items);
+  messages->items = items;
+  messages->capacity = capacity;
+  return true;
 }
 
 tp_status tp__messages_add(tp__messages *messages, const tp_message *message) {
-  void *items = messages->items;
-  TP__TRY(tp__array_grow(messages->allocator, &items, &messages->capacity, messages->count + 1, sizeof(tp_message *)));
-  messages->items = items;
-  tp_message *copy = tp__arena_alloc(&messages->arena, sizeof *copy);
-  if (!copy || !tp__message_copy(&messages->arena, message, copy)) return TP_ERR_NO_MEMORY;
-  messages->items[messages->count] = copy;
-  messages->count++;
+  tp_message *copy = make_room(messages) ? tp__arena_alloc(messages->arena, sizeof *copy) : NULL;
+  if (!copy || !tp__message_copy(messages->arena, message, copy)) return TP_ERR_NO_MEMORY;
+  messages->items[messages->count++] = copy;
   return TP_OK;
 }

@@ -167,6 +167,7 @@ static tp_status refused_status(tp__model_call *c, tp_reason reason) {
 static void settled(tp__attempt *attempt, tp__attempt_end end) {
   tp__model_call *c = of(attempt);
   tp_status status = TP_OK;
+  if (tp__attempt_is_alone(attempt)) tp__lent_give_back(&c->lent); /* the next request then need not copy the list */
   switch (end) {
     case TP__ANSWERED:
       if (attempt->answer.code) { /* the function's own: there was no token */
@@ -214,8 +215,9 @@ static const tp__attempt_class class = {.what = "model",
 tp__model_call *tp__model_call_new(tp__turn *turn, tp__toolset *tools, tp_session *session, const tp_model *model,
                                    const tp_model_request *request) {
   tp_runtime *runtime = turn->runtime;
+  enum { ANSWER_BYTES = 256 }; /* a short answer lies in the call's own block */
   size_t block_size;
-  tp__model_call *c = tp__block_take(&runtime->blocks, sizeof *c, &block_size);
+  tp__model_call *c = tp__block_take(&runtime->blocks, sizeof *c + ANSWER_BYTES, &block_size);
   if (!c) return NULL;
   memset(c, 0, sizeof *c);
   tp_status status = tp__mutex_init(&c->mutex, TP__RANK_model_call);
@@ -240,7 +242,7 @@ tp__model_call *tp__model_call_new(tp__turn *turn, tp__toolset *tools, tp_sessio
   c->delta_message.deliver = delta_delivered;
   tp__turn_hold(c->turn);
   if (session) tp__session_hold(session);
-  tp__arena_init(&c->answer_arena, &runtime->allocator, NULL, 0, 0);
+  tp__arena_init(&c->answer_arena, &runtime->blocks.as_allocator, c + 1, block_size - sizeof *c, 0);
   return c;
 }
 

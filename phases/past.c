@@ -34,7 +34,9 @@ tp__past *tp__past_new(const tp_allocator *allocator) {
   tp__past *past = tp__alloc_zero(allocator, sizeof *past);
   if (!past) return NULL;
   atomic_init(&past->refs.v, 1);
-  tp__messages_init(&past->list, allocator);
+  past->allocator = allocator;
+  tp__arena_init(&past->arena, allocator, NULL, 0, 0);
+  past->list.arena = &past->arena;
   return past;
 }
 
@@ -45,10 +47,10 @@ tp__past *tp__past_ref(tp__past *past) {
 
 void tp__past_unref(tp__past *past) {
   if (!past || tp__a32_sub_acq_rel(&past->refs, 1) != 1) return;
-  const tp_allocator *allocator = past->list.allocator;
+  const tp_allocator *allocator = past->allocator;
   pointers_unref(allocator, past->plain.pointers);
   pointers_unref(allocator, past->escaped.pointers);
-  tp__messages_fini(&past->list);
+  tp__arena_fini(&past->arena);
   tp__release(allocator, past, sizeof *past);
 }
 
@@ -102,10 +104,10 @@ static tp_status make_room(tp__past *past, tp__shown *shown, size_t count) {
   if (old && old->capacity >= count && tp__a32_load_acquire(&old->refs) == 1) return TP_OK; /* pairs with the unref */
   size_t capacity = old ? old->capacity : POINTERS_MIN;
   while (capacity < count) capacity *= 2;
-  tp__pointers *pointers = pointers_new(past->list.allocator, capacity);
+  tp__pointers *pointers = pointers_new(past->allocator, capacity);
   if (!pointers) return TP_ERR_NO_MEMORY;
   if (shown->count > 0) memcpy(pointers->items, old->items, shown->count * sizeof *old->items);
-  pointers_unref(past->list.allocator, old);
+  pointers_unref(past->allocator, old);
   shown->pointers = pointers;
   return TP_OK;
 }
@@ -115,7 +117,7 @@ static tp_status show_new(tp__past *past, tp__shown *shown, bool escaped) {
   for (; shown->seen < past->list.count; shown->seen++) {
     const tp_message *message = past->list.items[shown->seen];
     if (!is_for_the_model(&past->list, shown->seen)) continue;
-    if (escaped) TP__TRY(escape(&past->list.arena, message, &message));
+    if (escaped) TP__TRY(escape(&past->arena, message, &message));
     shown->pointers->items[shown->count++] = message;
   }
   return TP_OK;
@@ -137,7 +139,7 @@ tp_status tp__past_lend(tp__past *past, bool escaped, const tp_message *const *o
 
 void tp__lent_give_back(tp__lent *lent) {
   if (!lent->past) return;
-  pointers_unref(lent->past->list.allocator, lent->pointers);
+  pointers_unref(lent->past->allocator, lent->pointers);
   tp__past_unref(lent->past);
   *lent = (tp__lent){NULL, NULL};
 }

@@ -22,7 +22,9 @@ typedef struct tp__shown {
 
 typedef struct tp__past {
   tp__a32 refs;
-  tp__messages list; /* its count changes behind what was shown and measured, or not at all */
+  const tp_allocator *allocator;
+  tp__arena arena;
+  tp__messages list; /* in the arena; its count changes behind what was shown and measured, or not at all */
   tp__shown plain;
   tp__shown escaped; /* beside blocks of ours: nothing that others said may look like one */
   size_t measured;   /* of the messages: */

@@ -22,7 +22,6 @@ struct tp__question {
   /* written by the winner of the slot, read by the owner */
   bool abandoned, allowed, of_others; /* of_others: the answer is one to other arguments */
   tp_text reason, person;
-  tp_allocator blocks;
   tp__arena arena;
 };
 
@@ -163,13 +162,6 @@ static void release(tp__attempt *base) {
 static const tp__attempt_class class = {
     .what = "question", .accept = accept, .settled = settled, .abandoned = abandoned, .release = release};
 
-static void *take_block(void *blocks, size_t size) {
-  size_t block_size;
-  return tp__block_take(blocks, size, &block_size);
-}
-
-static void give_block(void *blocks, void *memory, size_t size) { tp__block_give(blocks, memory, size); }
-
 static tp_status new_question(tp_turn *turn, const tp__question_spec *spec, tp__question **ret_question) {
   tp_runtime *runtime = turn->core.runtime;
   size_t block_size;
@@ -177,8 +169,7 @@ static tp_status new_question(tp_turn *turn, const tp__question_spec *spec, tp__
   if (!q) return TP_ERR_NO_MEMORY;
   *q = (tp__question){.turn = turn,
                       .block_size = block_size,
-                      .spec = *spec,
-                      .blocks = {take_block, give_block, &runtime->blocks}};
+                      .spec = *spec};
   tp_status status = tp__attempt_init(&q->base, &class, &turn->core.strand);
   if (status != TP_OK) {
     tp__block_give(&runtime->blocks, q, block_size);
@@ -186,7 +177,7 @@ static tp_status new_question(tp_turn *turn, const tp__question_spec *spec, tp__
   }
   q->base.ends_with_turn = true; /* who was asked need not answer a question that is over */
   q->base.pool_item.name = spec->subscription;
-  tp__arena_init(&q->arena, &q->blocks, q + 1, block_size - sizeof *q, 0);
+  tp__arena_init(&q->arena, &runtime->blocks.as_allocator, q + 1, block_size - sizeof *q, 0);
   tp__turn_hold(&turn->core);
   *ret_question = q;
   return TP_OK;

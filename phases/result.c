@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/result.h"
 
+enum { TEXT_BYTES = 512 }; /* behind a result of its own: what short texts take */
+
 void tp__result_init(tp__result *result, const tp_allocator *allocator) {
   *result = (tp__result){.shown = {.struct_size = sizeof result->shown}, .allocator = *allocator};
   tp__arena_init(&result->arena, &result->allocator, NULL, 0, 0);
@@ -9,8 +11,10 @@ void tp__result_init(tp__result *result, const tp_allocator *allocator) {
 void tp__result_fini(tp__result *result) { tp__arena_fini(&result->arena); }
 
 tp__result *tp__result_new(const tp_allocator *allocator) {
-  tp__result *result = tp__alloc(allocator, sizeof *result);
-  if (result) tp__result_init(result, allocator);
+  tp__result *result = tp__alloc(allocator, sizeof *result + TEXT_BYTES);
+  if (!result) return NULL;
+  tp__result_init(result, allocator);
+  tp__arena_init(&result->arena, &result->allocator, result + 1, TEXT_BYTES, 0);
   return result;
 }
 
@@ -31,5 +35,5 @@ void tp_turn_result_free(const tp_turn_result *shown) {
   tp__result *result = TP__CONTAINER((tp_turn_result *)(uintptr_t)shown, tp__result, shown);
   tp_allocator allocator = result->allocator;
   tp__result_fini(result);
-  tp__release(&allocator, result, sizeof *result);
+  tp__release(&allocator, result, sizeof *result + TEXT_BYTES);
 }

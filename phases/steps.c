@@ -35,7 +35,7 @@ static tp_status load_work(tp__host_call *call) {
                              .tenant = tp_text_of(call->session->tenant),
                              .session = tp_text_of(call->session->id),
                              .each = keep_loaded,
-                             .ctx = &call->messages};
+                             .ctx = &call->made->list};
   return history->load(history->self, &request, &call->fault);
 }
 
@@ -45,14 +45,13 @@ static void load_ended(tp__host_call *call, tp_status status) {
   int64_t now_ns = tp__now_ns();
   d->load_ns = now_ns - d->waits_since_ns;
   tp__drive_note_step(d, TP_STEP_LOAD, d->waits_since_ns, now_ns, status);
-  for (size_t i = 0; status == TP_OK && i < call->messages.count; i++)
-    status = tp__messages_add(&d->session->past->list, call->messages.items[i]);
   if (status == TP_OK) {
+    tp__past_unref(d->session->past);
+    d->session->past = call->made;
+    call->made = NULL;
     tp__drive_go(d, TP__STEP_SESSION_START);
     return;
   }
-  tp__messages *messages = &d->session->past->list; /* nothing was there before: what came half is not kept */
-  messages->count = 0;
   if (tp__drive_out_of_time(d)) return;
   tp_text reason = tp__arena_printf(&d->arena, "the history was not loaded: %s",
                                     call->message ? call->message : tp_status_text(status));
@@ -66,7 +65,8 @@ void tp__step_load(tp__drive *d) {
     tp__drive_go(d, TP__STEP_SESSION_START);
   } else {
     tp__host_call *call = tp__host_call_new(d->turn, d->session, "history.load");
-    if (!call) {
+    if (!call || !(call->made = tp__past_new(&d->turn->core.runtime->allocator))) {
+      if (call) tp__host_call_drop(call);
       no_memory(d);
       return;
     }
@@ -160,7 +160,7 @@ void tp__step_pre_context(tp__drive *d) {
 /* The names of the turn's tools as an array of texts, in the drive's arena. */
 static bool tool_names(tp__drive *d, tp_text *ret_value) {
   tp_writer *writer;
-  if (tp_writer_new(&d->turn->core.runtime->allocator, &writer) != TP_OK) return false;
+  if (tp_writer_new(&d->turn->core.runtime->blocks.as_allocator, &writer) != TP_OK) return false;
   const tp__toolset *tools = d->turn->toolset;
   size_t count = 0;
   for (size_t i = 0; tools && i < tools->count; i++) count += !tools->entries[i].out_of_scope;
@@ -173,6 +173,17 @@ static bool tool_names(tp__drive *d, tp_text *ret_value) {
   return ok;
 }
 
+/* Whether a subscription of the phase could read its fields. */
+static bool anybody_in(const tp__drive *d, uint32_t phase) { return tp__turn_plan(&d->turn->core, phase) != NULL; }
+
+static bool put_tool_names(tp__drive *d, uint32_t phase) {
+  tp_text names;
+  if (!anybody_in(d, phase)) return true;
+  if (!tool_names(d, &names)) return false;
+  tp__drive_value(d, TP_FIELD_TOOL_NAMES, names);
+  return true;
+}
+
 static void after_pre_tools(tp__drive *d) {
   if (tp__drive_stopped(d, "turn.pre_tool_materialization")) return;
   tp__drive_let_go(d);
@@ -180,12 +191,10 @@ static void after_pre_tools(tp__drive *d) {
 }
 
 void tp__step_pre_tools(tp__drive *d) {
-  tp_text names;
-  if (!tool_names(d, &names)) {
+  if (!put_tool_names(d, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION)) {
     no_memory(d);
     return;
   }
-  tp__drive_value(d, TP_FIELD_TOOL_NAMES, names);
   tp__drive_int(d, TP_FIELD_CAN_CALL_TOOLS, !tp__drive_model(d)->no_tools);
   tp__drive_phase(d, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, false, after_pre_tools);
 }
@@ -198,12 +207,10 @@ static void after_pre_compile(tp__drive *d) {
 }
 
 void tp__step_pre_compile(tp__drive *d) {
-  tp_text names;
-  if (!tool_names(d, &names)) {
+  if (!put_tool_names(d, TP_PHASE_TURN_PRE_PROMPT_COMPILE)) {
     no_memory(d);
     return;
   }
-  tp__drive_value(d, TP_FIELD_TOOL_NAMES, names);
   tp__drive_phase(d, TP_PHASE_TURN_PRE_PROMPT_COMPILE, false, after_pre_compile);
 }
 
@@ -263,9 +270,10 @@ static void write_messages(const tp__messages *messages, tp_writer *writer) {
 /* What the model will be asked, for who reads it; of it the system text alone can be replaced. */
 static bool write_request(tp__drive *d, tp_text *ret_value) {
   const tp__messages *past = &tp__drive_past(d)->list;
+  const tp_allocator *blocks = &d->turn->core.runtime->blocks.as_allocator;
   tp_text names, value;
   tp_writer *writer;
-  if (!tool_names(d, &names) || tp_writer_new(&d->turn->core.runtime->allocator, &writer) != TP_OK) return false;
+  if (!tool_names(d, &names) || tp_writer_new(blocks, &writer) != TP_OK) return false;
   bool parameters = d->request.parameters.size > 0, files = d->request.files.size > 0;
   tp_write_map(writer, (size_t)3 + parameters + files);
   tp_write_string(writer, "messages");
@@ -291,8 +299,7 @@ static bool write_request(tp__drive *d, tp_text *ret_value) {
 
 void tp__step_post_compile(tp__drive *d) {
   tp_text request = {NULL, 0};
-  bool anybody = tp__turn_plan(&d->turn->core, TP_PHASE_TURN_POST_PROMPT_COMPILE) != NULL;
-  if (anybody && !write_request(d, &request)) {
+  if (anybody_in(d, TP_PHASE_TURN_POST_PROMPT_COMPILE) && !write_request(d, &request)) {
     no_memory(d);
     return;
   }
@@ -481,7 +488,7 @@ static bool write_calls(tp__drive *d, uint32_t phase, tp_text *ret_value) {
   tp_writer *writer;
   *ret_value = (tp_text){NULL, 0};
   if (!tp__turn_plan(&d->turn->core, phase)) return true;
-  if (tp_writer_new(&d->turn->core.runtime->allocator, &writer) != TP_OK) return false;
+  if (tp_writer_new(&d->turn->core.runtime->blocks.as_allocator, &writer) != TP_OK) return false;
   tp_write_array(writer, d->call_count);
   bool ok = true;
   for (size_t i = 0; ok && i < d->call_count; i++) {
@@ -702,16 +709,18 @@ void tp__step_turn_stop(tp__drive *d) {
 
 /* ---- the end ---- */
 
-/* In the call's memory. @return false without any. */
-static bool make_append(tp__host_call *call) {
-  const tp_message **batch = tp__arena_alloc(&call->messages.arena, call->messages.count * sizeof *batch);
+/* The messages behind those that count. They stay the past's, also when it gets others in their place. @return false
+ * without memory. */
+static bool make_append(tp__host_call *call, tp__past *past, size_t count) {
+  const tp_message **batch = tp__arena_alloc(&call->arena, count * sizeof *batch);
   if (!batch) return false;
-  for (size_t i = 0; i < call->messages.count; i++) batch[i] = call->messages.items[i];
+  memcpy(batch, past->list.items + past->list.count, count * sizeof *batch);
+  call->past = tp__past_ref(past);
   call->request = (tp_history_append){.struct_size = sizeof call->request,
                                       .tenant = tp_text_of(call->session->tenant),
                                       .session = tp_text_of(call->session->id),
                                       .messages = batch,
-                                      .message_count = call->messages.count};
+                                      .message_count = count};
   return true;
 }
 
@@ -761,27 +770,26 @@ static void append_ended(tp__host_call *call, tp_status status) {
   int64_t now_ns = tp__now_ns();
   d->append_ns = now_ns - d->waits_since_ns;
   tp__drive_note_step(d, TP_STEP_APPEND, d->waits_since_ns, now_ns, status);
-  if (status == TP_OK) d->session->past->list.count += call->messages.count;
+  if (status == TP_OK) d->session->past->list.count += call->request.message_count;
   after_commit(d, status, call->message);
 }
 
 void tp__step_commit(tp__drive *d) {
   tp__phase_let_go(&d->sections);
   tp__phase_let_go(&d->request_context);
-  if (!d->session->history.load) {
-    size_t before = d->session->past->list.count;
-    tp_status status = fill_batch(d, &d->session->past->list);
-    if (status != TP_OK) d->session->past->list.count = before;
+  tp__past *past = d->session->past;
+  size_t before = past->list.count;
+  tp_status status = fill_batch(d, &past->list);
+  size_t added = past->list.count - before;
+  if (status != TP_OK || d->session->history.load) past->list.count = before; /* they count when the history has them */
+  if (status != TP_OK || !d->session->history.load) {
     after_commit(d, status, NULL);
     return;
   }
   tp__host_call *call = tp__host_call_new(d->turn, d->session, "history.append");
-  tp_status status = call ? fill_batch(d, &call->messages) : TP_ERR_NO_MEMORY;
-  if (status == TP_OK) status = tp__messages_stage(&d->session->past->list, &call->messages);
-  if (status == TP_OK && !make_append(call)) status = TP_ERR_NO_MEMORY;
-  if (status != TP_OK) {
+  if (!call || !make_append(call, past, added)) {
     if (call) tp__host_call_drop(call);
-    after_commit(d, status, NULL);
+    after_commit(d, TP_ERR_NO_MEMORY, NULL);
     return;
   }
   call->work = d->session->history.append ? append_work : NULL;
@@ -818,7 +826,7 @@ static void after_post_turn(tp__drive *d) {
 /* How each call of the turn ended, in call order. */
 static bool tool_events(tp__drive *d, tp_text *ret_value) {
   tp_writer *writer;
-  if (tp_writer_new(&d->turn->core.runtime->allocator, &writer) != TP_OK) return false;
+  if (tp_writer_new(&d->turn->core.runtime->blocks.as_allocator, &writer) != TP_OK) return false;
   tp_write_array(writer, d->tool_event_count);
   for (size_t i = 0; i < d->messages.count && d->tool_event_count > 0; i++) {
     const tp_message *message = d->messages.items[i];
@@ -840,7 +848,8 @@ void tp__step_post_turn(tp__drive *d) {
   tp__drive_text(d, TP_FIELD_OUTCOME, tp_text_of(tp_turn_outcome_name(d->outcome)));
   tp__drive_text(d, TP_FIELD_USER_PREVIEW, preview(d->user_text));
   tp__drive_text(d, TP_FIELD_ASSISTANT_PREVIEW, preview(d->response_text));
-  if (tool_events(d, &events)) tp__drive_value(d, TP_FIELD_TOOL_EVENTS, events);
+  if (anybody_in(d, TP_PHASE_TURN_POST_TURN) && tool_events(d, &events))
+    tp__drive_value(d, TP_FIELD_TOOL_EVENTS, events);
   tp__drive_int(d, TP_FIELD_SAID_AT, d->request.said_unix_ms);
   tp__drive_phase(d, TP_PHASE_TURN_POST_TURN, true, after_post_turn);
 }

@@ -25,19 +25,9 @@ struct tp__tool_attempt {
   bool said_by_token;
   tp__tool_said said;
   tp__arena answer_arena;
-  tp_allocator blocks;
 };
 
 static tp__tool_attempt *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__tool_attempt, base); }
-
-static void *take_block(void *blocks, size_t size) {
-  size_t block_size;
-  return tp__block_take(blocks, size, &block_size);
-}
-
-static void give_block(void *blocks, void *memory, size_t size) { tp__block_give(blocks, memory, size); }
-
-tp_allocator tp__tool_blocks(tp_runtime *runtime) { return (tp_allocator){take_block, give_block, &runtime->blocks}; }
 
 /* ---- what the tool sees ---- */
 
@@ -194,21 +184,21 @@ static tp__tool_attempt *new_attempt(const tp_tool_run *run) {
   tp__tool_attempt *a = tp__block_take(&runtime->blocks, BLOCK_BYTES, &block_size);
   if (!a) return NULL;
   *a = (tp__tool_attempt){
-      .turn = run->turn, .block_size = block_size, .bytes_max = run->bytes_max, .blocks = tp__tool_blocks(runtime)};
+      .turn = run->turn, .block_size = block_size, .bytes_max = run->bytes_max};
   if (tp__attempt_init(&a->base, &class, &run->turn->strand) != TP_OK) {
     tp__block_give(&runtime->blocks, a, block_size);
     return NULL;
   }
   a->closure = tp__closure_ref(run->closure);
   a->base.pool_item.name = run->name;
-  a->arena.allocator = a->answer_arena.allocator = &a->blocks;
+  a->arena.allocator = a->answer_arena.allocator = &runtime->blocks.as_allocator;
   tp__turn_hold(run->turn);
   return a;
 }
 
 /* The rest of its block is the first memory of one of its arenas. */
 static void give_rest(tp__tool_attempt *attempt, tp__arena *arena) {
-  tp__arena_init(arena, &attempt->blocks, attempt + 1, attempt->block_size - sizeof *attempt, 0);
+  tp__arena_init(arena, arena->allocator, attempt + 1, attempt->block_size - sizeof *attempt, 0);
 }
 
 static void free_unused(tp__tool_attempt *attempt) {

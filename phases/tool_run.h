@@ -22,9 +22,6 @@ typedef struct tp__tool_said {
 } tp__tool_said;
 tp_text tp__tool_said_text(const tp__tool_said *said);
 
-/** The runtime's cached blocks as an allocator, for arenas. */
-tp_allocator tp__tool_blocks(tp_runtime *runtime);
-
 /** What the function sees. */
 struct tp_tool_run {
   tp__turn *turn;

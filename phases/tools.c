@@ -106,8 +106,7 @@ static tp__dispatch *take_dispatch(tp_turn *turn) {
   d->timestamps = turn->core.runtime->options.timestamps;
   d->begin = event_of(turn, TP_EVENT_TOOL_BEGIN);
   d->end = event_of(turn, TP_EVENT_TOOL_END);
-  d->blocks = tp__tool_blocks(turn->core.runtime);
-  tp__arena_init(&d->texts, &d->blocks, d + 1, block_size - sizeof *d, 0);
+  tp__arena_init(&d->texts, &turn->core.runtime->blocks.as_allocator, d + 1, block_size - sizeof *d, 0);
   return d;
 }
 
@@ -128,7 +127,7 @@ static void prepare(tp__dispatch *d) {
   d->resumes = false;
   tp__list_init(&d->ordered);
   tp__list_init(&d->resumable);
-  tp__arena_init(&d->scratch, &d->blocks, d->first, sizeof d->first, 0);
+  tp__arena_init(&d->scratch, &d->turn->core.runtime->blocks.as_allocator, d->first, sizeof d->first, 0);
   tp__toolcall_look_at_clock(d);
 }
 

@@ -41,7 +41,6 @@ struct tp__tool_entry {
 struct tp__toolset {
   tp_runtime *runtime;
   tp__a32 refs; /* acq_rel: the turn's, and one of each request that shows the tools */
-  tp_allocator blocks;
   tp__arena arena; /* the descriptors */
   tp__tool_entry *entries;
   size_t count;
@@ -92,7 +91,6 @@ struct tp__dispatch {
   tp_tool_run run;            /* of an inline tool: one after the other */
   tp_event begin, end;        /* whose they are was filled in once */
   int64_t wall_ns;            /* when their unix_ms was looked at */
-  tp_allocator blocks;
   tp__arena texts;      /* what the results point to */
   tp__arena scratch;    /* the slots: gone with the end */
   char *id_room;        /* for the next id that cannot be borrowed */

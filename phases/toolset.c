@@ -158,8 +158,7 @@ tp_status tp__toolset_new(tp__agent_layer *layer, tp_text scope, const tp_merged
   if (!set) return TP_ERR_NO_MEMORY;
   *set = (tp__toolset){.runtime = layer->runtime, .block_size = block_size};
   atomic_init(&set->refs.v, 1);
-  set->blocks = tp__tool_blocks(layer->runtime);
-  tp__arena_init(&set->arena, &set->blocks, set + 1, block_size - sizeof *set, 0);
+  tp__arena_init(&set->arena, &set->runtime->blocks.as_allocator, set + 1, block_size - sizeof *set, 0);
   tp_status status = make_room(set, count_tools(merged)) ? TP_OK : TP_ERR_NO_MEMORY;
   for (size_t i = 0; status == TP_OK && i < tp_merged_count(merged, TP_KIND_TOOL_BUNDLE); i++)
     status = add_bundle(set, layer, *tp_merged_get(merged, TP_KIND_TOOL_BUNDLE, i));

@@ -38,7 +38,7 @@ static inline void tp__entry_set_block(tp__entry *e, tp__turn *turn) {
   e->on_run = NULL;
   e->shown = NULL;
   e->share = NULL;
-  e->arena = (tp__arena){.allocator = &turn->runtime->allocator, .end = (char *)e + e->block_size};
+  e->arena = (tp__arena){.allocator = &turn->runtime->blocks.as_allocator, .end = (char *)e + e->block_size};
   tp__list_init(&e->link);
   atomic_init(&e->refs.v, 1);
   atomic_init(&e->pinned.v, 0);

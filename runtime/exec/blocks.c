@@ -19,10 +19,18 @@ static uint32_t most(int class) {
   return fits > MAGAZINE_MAX ? MAGAZINE_MAX : fits < 1 ? 1 : (uint32_t)fits;
 }
 
+static void *take(void *ctx, size_t size) {
+  size_t got;
+  return tp__block_take(ctx, size, &got);
+}
+
+static void give(void *ctx, void *memory, size_t size) { tp__block_give(ctx, memory, size); }
+
 tp_status tp__blocks_init(tp__blocks *blocks, const tp_allocator *allocator, const tp__thread_caches *caches) {
   memset(blocks, 0, sizeof *blocks);
   blocks->allocator = allocator;
   blocks->caches = caches;
+  blocks->as_allocator = (tp_allocator){take, give, blocks};
   return tp__mutex_init(&blocks->mutex, TP__RANK_blocks);
 }
 

@@ -13,6 +13,7 @@ typedef struct tp__blocks {
   /* never changes after init */
   const tp_allocator *allocator;
   const tp__thread_caches *caches;
+  tp_allocator as_allocator; /* gives and takes blocks, for arenas and writers */
   tp__mutex mutex;
   /* under mutex */
   tp__depot depots[TP__BLOCK_CLASSES];

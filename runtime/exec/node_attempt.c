@@ -212,8 +212,8 @@ static node_attempt *new_attempt(tp__entry *e, uint32_t index) {
   a->index = index;
   a->base.pool_item.name = e->plan->nodes[index].subscription_name;
   a->block_size = block_size;
-  tp__arena_init(&a->arena, &runtime->allocator, a + 1, block_size - sizeof *a, 0);
-  tp__arena_init(&a->answer_arena, &runtime->allocator, NULL, 0, 0);
+  tp__arena_init(&a->arena, &runtime->blocks.as_allocator, a + 1, block_size - sizeof *a, 0);
+  tp__arena_init(&a->answer_arena, &runtime->blocks.as_allocator, NULL, 0, 0);
   tp__a32_add_relaxed(&e->refs, 1);
   if (!e->holds_turn) {
     e->holds_turn = true;

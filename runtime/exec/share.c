@@ -135,7 +135,7 @@ static tp__share *share_new(tp__entry *e) {
   share->entry = e;
   share->helper_count = runtime->helpers_max < HELPERS_MAX ? runtime->helpers_max : HELPERS_MAX;
   share->wake.deliver = woken;
-  for (int i = 0; i < BATCHES; i++) tp__arena_init(&share->batches[i].arena, &runtime->allocator, NULL, 0, 0);
+  for (int i = 0; i < BATCHES; i++) tp__arena_init(&share->batches[i].arena, &runtime->blocks.as_allocator, NULL, 0, 0);
   for (uint32_t i = 0; i < share->helper_count; i++) {
     share->helpers[i].entry = e;
     share->helpers[i].ask.deliver = help;

@@ -123,6 +123,10 @@ bool tp__attempt_put(tp__attempt *attempt);
 /** Says that too many tokens are open, and which class and name has the most of them.
  *  @return TP_ERR_FULL. */
 tp_status tp__tokens_full(const struct tp__sched *sched, tp_fault *fault);
+/** Owner, in settled: the function has returned, and its token is completed: what was lent to them is free. */
+static inline bool tp__attempt_is_alone(const tp__attempt *attempt) {
+  return tp__a32_load_acquire(&attempt->refs) == 1; /* pairs with tp__attempt_unref() */
+}
 /** The thread that called the function, when it has returned and had deferred. */
 void tp__attempt_returned(tp__attempt *attempt);
 /** Owner: the function was called on this thread and deferred; waits for the token until deadline_ns. */
