@@ -184,38 +184,78 @@ static void flight(bench_program *program, const bench_workload *workload) {
 typedef struct driven {
   tp_runtime *runtime;
   tp_model *model;
+  uint32_t behind;     /* how many turns a session has had when its first one is measured */
+  tp_session *session; /* of those; NULL: none yet */
+  uint32_t measured;   /* of its turns */
   bench_latch closed;
 } driven;
 
 static void session_closed(void *ctx) { bench_latch_hit(ctx, 1); }
 
+static tp_session *driven_open(driven *d) {
+  tp_model borrowed = *d->model;
+  borrowed.destroy = NULL; /* it stays ours */
+  tp_session_options options = {.struct_size = sizeof options, .id = "bench", .model = &borrowed};
+  tp_session *session;
+  tp_fault fault;
+  bench_must(tp_session_open(d->runtime, &options, &session, &fault), &fault);
+  return session;
+}
+
+static void driven_shut(driven *d, tp_session *session) {
+  bench_latch_set(&d->closed, 1);
+  tp_session_close(session, session_closed, &d->closed);
+  bench_latch_wait(&d->closed);
+}
+
+/* @return how long the turn took. */
+static int64_t driven_turn(tp_session *session) {
+  tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("What time is it?")};
+  const tp_turn_result *result = NULL;
+  tp_fault fault;
+  int64_t began = bench_now_ns();
+  bench_must(tp_turn_run(session, &request, &result, &fault), &fault);
+  int64_t took = bench_now_ns() - began;
+  bench_must(result->code, NULL);
+  tp_turn_result_free(result);
+  return took;
+}
+
 /* The first turn of a new session each time, so that all of them ask the model for the same. */
 static int64_t driven_run(void *ctx, uint32_t times) {
   driven *d = ctx;
-  tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("What time is it?")};
-  tp_model borrowed = *d->model;
   int64_t took = 0;
-  borrowed.destroy = NULL; /* it stays ours */
   for (uint32_t i = 0; i < times; i++) {
-    tp_session_options options = {.struct_size = sizeof options, .id = "bench", .model = &borrowed};
-    tp_session *session;
-    const tp_turn_result *result = NULL;
-    tp_fault fault;
-    bench_must(tp_session_open(d->runtime, &options, &session, &fault), &fault);
-    int64_t began = bench_now_ns();
-    bench_must(tp_turn_run(session, &request, &result, &fault), &fault);
-    took += bench_now_ns() - began;
-    bench_must(result->code, NULL);
-    tp_turn_result_free(result);
-    bench_latch_set(&d->closed, 1);
-    tp_session_close(session, session_closed, &d->closed);
-    bench_latch_wait(&d->closed);
+    tp_session *session = driven_open(d);
+    took += driven_turn(session);
+    driven_shut(d, session);
+  }
+  return took;
+}
+
+/* A turn of a session with many behind it: every so often a new one, so that it does not grow on. */
+static int64_t driven_run_late(void *ctx, uint32_t times) {
+  enum { MEASURED_MAX = 500 };
+  driven *d = ctx;
+  int64_t took = 0;
+  for (uint32_t i = 0; i < times; i++, d->measured++) {
+    if (d->session && d->measured == MEASURED_MAX) {
+      driven_shut(d, d->session);
+      d->session = NULL;
+    }
+    if (!d->session) {
+      d->session = driven_open(d);
+      d->measured = 0;
+      for (uint32_t k = 0; k < d->behind; k++) (void)driven_turn(d->session);
+    }
+    took += driven_turn(d->session);
   }
   return took;
 }
 
 static void driven_close(void *ctx) {
   driven *d = ctx;
+  if (d->session) driven_shut(d, d->session);
   tp_runtime_free(d->runtime);
   tp_model_free(d->model);
   free(d);
@@ -256,23 +296,28 @@ static void add_hooks(tp_runtime *runtime) {
   bench_must(tp_edit_commit(edit, NULL, &fault), &fault);
 }
 
-static bench_contestant driven_new(const char *name, bool hooks) {
+static bench_contestant driven_new(const char *name, bool hooks, uint32_t behind) {
   tp_model_response response = {
       .struct_size = sizeof response, .text = tp_text_of("Noon."), .stop_reason = tp_text_of("end_turn")};
   const tp_model_response *responses[] = {&response};
   tp_fault fault;
   driven *d = alloc_aligned(sizeof *d);
+  d->behind = behind;
+  d->session = NULL;
   bench_must(tp_runtime_new(NULL, &d->runtime, &fault), &fault);
   bench_must(tp_script_model_new(responses, 1, true, &d->model, &fault), &fault);
   if (hooks) add_hooks(d->runtime);
-  return (bench_contestant){.name = name, .run = driven_run, .close = driven_close, .ctx = d, .threads = true};
+  return (bench_contestant){
+      .name = name, .run = behind ? driven_run_late : driven_run, .close = driven_close, .ctx = d, .threads = true};
 }
 
 static void driven_turns(bench_program *program) {
   bench_row row = {.name = "driven", .what = "tp_turn_run with a model that answers at once"};
   if (!bench_wanted(program, "driven")) return;
-  bench_row_add(&row, driven_new("turnphase, no handlers", false), (bench_bound){0});
-  bench_row_add(&row, driven_new("turnphase, two quick handlers in six phases", true), (bench_bound){0});
+  bench_row_add(&row, driven_new("turnphase, no handlers", false, 0), (bench_bound){0});
+  bench_row_add(&row, driven_new("turnphase, no handlers, 10 turns behind it", false, 10), (bench_bound){0});
+  bench_row_add(&row, driven_new("turnphase, no handlers, 2,000 turns behind it", false, 2000), (bench_bound){0});
+  bench_row_add(&row, driven_new("turnphase, two quick handlers in six phases", true, 0), (bench_bound){0});
   bench_row_run(program, &row, NULL);
 }
 

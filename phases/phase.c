@@ -455,7 +455,7 @@ static bool copy_payload(tp_turn *turn, const tp__phase_run *run) {
   op->field_count = run->field_count;
   op->fields = NULL;
   if (run->field_count == 0) return true;
-  tp__arena_init(&op->arena, &turn->core.runtime->allocator, NULL, 0, 0);
+  tp__arena_init(&op->arena, &turn->core.runtime->blocks.as_allocator, NULL, 0, 0);
   if (!tp__fields_copy(&op->arena, run->fields, run->field_count, &copy)) {
     tp__arena_fini(&op->arena);
     op->arena.allocator = NULL;

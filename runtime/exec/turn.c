@@ -75,7 +75,7 @@ static void clear_ids(tp__turn *turn, tp_runtime *runtime) {
   for (uint32_t id = 0; id < TP_ID_COUNT; id++) turn->ids[id] = empty;
   turn->mode = turn->caller_job = turn->triggered_by = empty;
   turn->has_ids = false;
-  tp__arena_init(&turn->arena, &runtime->allocator, turn->identity, sizeof turn->identity, ARENA_BYTES_MAX);
+  tp__arena_init(&turn->arena, &runtime->blocks.as_allocator, turn->identity, sizeof turn->identity, ARENA_BYTES_MAX);
 }
 
 void tp__turn_clear(tp__turn *turn, tp_runtime *runtime) {

@@ -589,6 +589,7 @@ static tp_answer say_or_defer(void *self, tp_call *call) {
   static const tp_contribution said = {.struct_size = sizeof(tp_contribution),
                                        .kind = TP_KIND_PROMPT_CONTEXT,
                                        .domain = TEXT("d"),
+                                       .key = TEXT("k"),
                                        .text = TEXT("so that the result shows the payload")};
   (void)self;
   if (!m.defers) {

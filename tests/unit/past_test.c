@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a model is shown of a session's past: kept from request to request, and never changed while it is read. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "phases/past.h"
+#include "phases/phases.h"
+#include "tests/support/counting.h"
+#include "tests/support/model.h"
+
+enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT };
+enum { MOST = 64 };
+
+/* ---- a past, and what is lent of it ---- */
+
+static void say(tp__past *past, tp_role role, const char *text, const char *name) {
+  tp_message message = {
+      .struct_size = sizeof message, .role = role, .text = tp_text_of(text), .name = tp_text_of(name)};
+  assert_int_equal(tp__messages_add(&past->list, &message), TP_OK);
+}
+
+typedef struct request {
+  tp__lent lent;
+  const tp_message *const *messages;
+  size_t count;
+} request;
+
+static tp_message user_says(const char *text) {
+  return (tp_message){.struct_size = sizeof(tp_message), .role = TP_ROLE_USER, .text = tp_text_of(text)};
+}
+
+static tp_status try_lend(tp__past *past, bool escaped, const tp_message *own, request *r) {
+  const tp_message *const list[] = {own};
+  *r = (request){.count = 0};
+  return tp__past_lend(past, escaped, list, 1, &r->lent, &r->messages, &r->count);
+}
+
+static request lend(tp__past *past, bool escaped, const tp_message *own) {
+  request r;
+  assert_int_equal(try_lend(past, escaped, own, &r), TP_OK);
+  return r;
+}
+
+/* The texts with a bar behind each. */
+static const char *words(const request *r) {
+  static char text[4096];
+  text[0] = 0;
+  for (size_t i = 0; i < r->count; i++) {
+    size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, "%.*s|", (int)r->messages[i]->text.size, r->messages[i]->text.data);
+  }
+  return text;
+}
+
+static void request_shows_what_came_before_and_what_is_new(void **state) {
+  (void)state;
+  tp__past *past = tp__past_new(&counting);
+  tp_message own = user_says("now"), later = user_says("later");
+  request r = lend(past, false, &own);
+  assert_string_equal(words(&r), "now|");
+  tp__lent_give_back(&r.lent);
+  say(past, TP_ROLE_USER, "one", "");
+  say(past, TP_ROLE_ASSISTANT, "two", "");
+  r = lend(past, false, &own);
+  assert_string_equal(words(&r), "one|two|now|");
+  tp__lent_give_back(&r.lent);
+  say(past, TP_ROLE_USER, "three", "");
+  r = lend(past, false, &later);
+  assert_string_equal(words(&r), "one|two|three|later|");
+  tp__lent_give_back(&r.lent);
+  tp__lent_give_back(&r.lent); /* of nothing */
+  tp__past_unref(past);
+  assert_int_equal(blocks_open, 0);
+}
+
+static void end_marks_and_what_was_denied_are_shown_to_no_model(void **state) {
+  (void)state;
+  tp__past *past = tp__past_new(&counting);
+  tp_message own = user_says("now");
+  say(past, TP_ROLE_USER, "failed", "");
+  say(past, TP_ROLE_END, "why", "failed");
+  request r = lend(past, false, &own);
+  assert_string_equal(words(&r), "failed|now|");
+  tp__lent_give_back(&r.lent);
+  say(past, TP_ROLE_USER, "denied", "");
+  say(past, TP_ROLE_END, "why", "denied");
+  say(past, TP_ROLE_USER, "said", "");
+  for (int escaped = 0; escaped < 2; escaped++) {
+    r = lend(past, escaped, &own);
+    assert_string_equal(words(&r), "failed|said|now|");
+    tp__lent_give_back(&r.lent);
+  }
+  tp__past_unref(past);
+}
+
+static void list_that_nobody_reads_is_used_again(void **state) {
+  (void)state;
+  tp__past *past = tp__past_new(&counting);
+  tp_message own = user_says("now");
+  say(past, TP_ROLE_USER, "one", "");
+  request r = lend(past, false, &own);
+  const void *list = r.messages;
+  tp__lent_give_back(&r.lent);
+  long before = takes;
+  for (int i = 0; i < 100; i++) {
+    r = lend(past, false, &own);
+    assert_ptr_equal(r.messages, list);
+    assert_ptr_equal(r.messages[0], past->list.items[0]); /* nothing is copied */
+    tp__lent_give_back(&r.lent);
+  }
+  assert_int_equal(takes, before);
+  tp__past_unref(past);
+}
+
+/* A request that was given up reads on, while later ones have other messages at the same places. */
+static void list_that_is_read_stays_as_it_is(void **state) {
+  (void)state;
+  tp__past *past = tp__past_new(&counting);
+  request held[MOST];
+  char said[MOST][MOST * 8];
+  tp_message own[MOST];
+  char texts[MOST][16];
+  for (int i = 0; i < MOST; i++) {
+    snprintf(texts[i], sizeof texts[i], "own%d", i);
+    own[i] = user_says(texts[i]);
+    held[i] = lend(past, false, &own[i]);
+    snprintf(said[i], sizeof said[i], "%s", words(&held[i]));
+    say(past, TP_ROLE_USER, i % 2 ? "a" : "b", "");
+  }
+  for (int i = 0; i < MOST; i++) assert_string_equal(words(&held[i]), said[i]);
+  tp__past_unref(past); /* its session has another one: what is lent stays */
+  for (int i = 0; i < MOST; i++) {
+    assert_string_equal(words(&held[i]), said[i]);
+    tp__lent_give_back(&held[i].lent);
+  }
+  assert_int_equal(blocks_open, 0);
+}
+
+static void what_looks_like_our_blocks_is_escaped_once(void **state) {
+  (void)state;
+  tp__past *past = tp__past_new(&counting);
+  tp_message own = user_says("<system-reminder>");
+  say(past, TP_ROLE_USER, "plain", "");
+  say(past, TP_ROLE_ASSISTANT, "<system-reminder> mine", "");
+  say(past, TP_ROLE_TOOL, "</prompt-context> theirs", "");
+  request plain = lend(past, false, &own), r = lend(past, true, &own);
+  assert_string_equal(words(&plain), "plain|<system-reminder> mine|</prompt-context> theirs|<system-reminder>|");
+  assert_ptr_equal(r.messages[0], past->list.items[0]);
+  assert_ptr_equal(r.messages[1], past->list.items[1]); /* the model's own words */
+  assert_ptr_not_equal(r.messages[2], past->list.items[2]);
+  assert_null(memchr(r.messages[2]->text.data, '<', r.messages[2]->text.size));
+  assert_int_equal(r.messages[2]->role, TP_ROLE_TOOL);
+  assert_ptr_equal(r.messages[3], &own); /* whoever asks has escaped it */
+  const tp_message *kept = r.messages[2];
+  tp__lent_give_back(&r.lent);
+  say(past, TP_ROLE_USER, "<hook-signals>", "");
+  r = lend(past, true, &own);
+  assert_ptr_equal(r.messages[2], kept);
+  assert_null(memchr(r.messages[3]->text.data, '<', r.messages[3]->text.size));
+  tp__lent_give_back(&r.lent);
+  tp__lent_give_back(&plain.lent);
+  tp__past_unref(past);
+  assert_int_equal(blocks_open, 0);
+}
+
+/* {"text": "<system-reminder>"} */
+static void parts_are_escaped_too(void **state) {
+  (void)state;
+  static const tp_text parts = TEXT("\x91\x81\xa4text\xb1<system-reminder>");
+  tp__past *past = tp__past_new(&counting);
+  tp_message own = user_says("now"), with_parts = user_says("plain");
+  with_parts.parts = parts;
+  assert_int_equal(tp__messages_add(&past->list, &with_parts), TP_OK);
+  request r = lend(past, true, &own);
+  assert_int_equal(r.messages[0]->text.size, 5);
+  assert_int_not_equal(r.messages[0]->parts.size, 0);
+  assert_null(memchr(r.messages[0]->parts.data, '<', r.messages[0]->parts.size));
+  assert_memory_equal(past->list.items[0]->parts.data, parts.data, parts.size);
+  tp__lent_give_back(&r.lent);
+  tp__past_unref(past);
+}
+
+static void sizes_are_those_of_all_messages(void **state) {
+  (void)state;
+  tp__past *past = tp__past_new(&counting);
+  size_t bytes = 0;
+  int64_t tokens = 0;
+  char text[200];
+  assert_int_equal(tp__past_bytes(past), 0);
+  for (int i = 0; i < 200; i++) {
+    memset(text, 'a', sizeof text);
+    text[i % 199] = 0;
+    say(past, TP_ROLE_USER, text, "");
+    bytes += strlen(text);
+    tokens += tp_message_tokens(past->list.items[i]);
+    if (i % 3 == 0) assert_int_equal(tp__past_bytes(past), bytes);
+    if (i % 5 == 0) assert_int_equal(tp__past_tokens(past), tokens);
+  }
+  assert_int_equal(tp__past_tokens(past), tokens);
+  assert_int_equal(tp__past_bytes(past), bytes);
+  tp__past_unref(past);
+}
+
+static void refused_memory_changes_nothing(void **state) {
+  (void)state;
+  for (long granted = 0; granted < 20; granted++) {
+    tp__past *past = tp__past_new(&counting);
+    tp_message own = user_says("now");
+    request first, r;
+    for (int i = 0; i < 40; i++) say(past, TP_ROLE_USER, i % 2 ? "<hook-signals> 0123456789" : "plain", "");
+    refuse_at = granted;
+    tp_status status = try_lend(past, true, &own, &first);
+    refuse_at = -1;
+    assert_true(status == TP_OK || status == TP_ERR_NO_MEMORY);
+    r = lend(past, true, &own);
+    assert_int_equal(r.count, 41);
+    for (size_t i = 0; i < 40; i++) assert_null(memchr(r.messages[i]->text.data, '<', r.messages[i]->text.size));
+    tp__lent_give_back(&r.lent);
+    if (status == TP_OK) tp__lent_give_back(&first.lent);
+    tp__past_unref(past);
+    assert_int_equal(blocks_open, 0);
+    if (status == TP_OK) return;
+  }
+  fail();
+}
+
+/* ---- turns ---- */
+
+static tp_answer read_it(void *self, tp_tool_run *run) {
+  (void)self;
+  return tp_tool_ok(run, tp_text_of("its text"));
+}
+
+static tp_answer bring_tool(void *self, tp_call *call) {
+  static const tp_tool read = {
+      .struct_size = sizeof read, .name = "read", .run = read_it, .placement = TP_PLACEMENT_INLINE};
+  static const tp_tool *const tools[] = {&read};
+  (void)self;
+  assert_int_equal(tp_call_emit_tool_bundle(call, "files", tools, 1), TP_OK);
+  return TP_ANSWER_DONE;
+}
+
+static tp_answer give_context(void *self, tp_call *call) {
+  static const tp_contribution context = {.struct_size = sizeof(tp_contribution),
+                                          .kind = TP_KIND_PROMPT_CONTEXT,
+                                          .domain = TEXT("d"),
+                                          .key = TEXT("k"),
+                                          .text = TEXT("it rains")};
+  (void)self;
+  assert_int_equal(tp_call_emit(call, &context), TP_OK);
+  return TP_ANSWER_DONE;
+}
+
+static size_t bytes_taken;
+static void *measured_alloc(void *ctx, size_t size) {
+  bytes_taken += size;
+  return counting_alloc(ctx, size);
+}
+static const tp_allocator measured = {measured_alloc, counting_release, NULL};
+
+static void run_turns(tp_session *session, int count) {
+  const tp_turn_request asks = {.struct_size = sizeof asks, .text = TEXT("read both")};
+  for (int i = 0; i < count; i++) assert_int_equal(tp_turn_run(session, &asks, NULL, NULL), TP_OK);
+}
+
+static tp_model *model_with_two_calls(void) {
+  static const tp_tool_call calls[2] = {
+      {.struct_size = sizeof calls[0], .id = TEXT("a"), .name = TEXT("read"), .arguments = TEXT("\x80")},
+      {.struct_size = sizeof calls[1], .id = TEXT("b"), .name = TEXT("read"), .arguments = TEXT("\x80")}};
+  static const tp_tool_call *const list[2] = {&calls[0], &calls[1]};
+  static const tp_model_response first = {.struct_size = sizeof first, .calls = list, .call_count = 2};
+  static const tp_model_response second = {.struct_size = sizeof second, .text = TEXT("both were read")};
+  static const tp_model_response *const responses[] = {&first, &second};
+  tp_model *model;
+  assert_int_equal(tp_script_model_new(responses, 2, true, &model, NULL), TP_OK);
+  return model;
+}
+
+/* A turn takes what its session keeps of it: four messages, in chunks that lie long, and pointers to them, in lists
+ * that double. */
+static void turn_takes_what_its_session_keeps_however_long_that_is(void **state) {
+  enum { WARM = 2500, TURNS = 2000, KEPT_BYTES_MAX = 2000 }; /* warm: the store's rows of turns are as long as these */
+  (void)state;
+  tp_runtime_options options = {.struct_size = sizeof options, .allocator = measured};
+  tp_runtime *runtime = open_runtime(&options);
+  hook hooks[] = {{.id = "tools", .phase = TOOLS, .run = bring_tool},
+                  {.id = "context", .phase = GATHER, .run = give_context}};
+  add_hooks(runtime, hooks, 2);
+  tp_model *model = model_with_two_calls();
+  tp_session *session;
+  const tp_session_options of_session = {.struct_size = sizeof of_session, .id = "s", .model = model};
+  assert_int_equal(tp_session_open(runtime, &of_session, &session, NULL), TP_OK);
+  run_turns(session, WARM);
+  long takes_before = takes;
+  size_t bytes_before = bytes_taken;
+  run_turns(session, TURNS);
+  double calls_each = (double)(takes - takes_before) / TURNS;
+  size_t bytes_each = (bytes_taken - bytes_before) / TURNS;
+  printf("# a turn takes %zu bytes in %.3f calls of the allocator\n", bytes_each, calls_each);
+  assert_true(calls_each < 0.05);
+  assert_true(bytes_each < KEPT_BYTES_MAX);
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(request_shows_what_came_before_and_what_is_new),
+      cmocka_unit_test(end_marks_and_what_was_denied_are_shown_to_no_model),
+      cmocka_unit_test(list_that_nobody_reads_is_used_again),
+      cmocka_unit_test(list_that_is_read_stays_as_it_is),
+      cmocka_unit_test(what_looks_like_our_blocks_is_escaped_once),
+      cmocka_unit_test(parts_are_escaped_too),
+      cmocka_unit_test(sizes_are_those_of_all_messages),
+      cmocka_unit_test(refused_memory_changes_nothing),
+      cmocka_unit_test(turn_takes_what_its_session_keeps_however_long_that_is)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
