@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench/driven.h"
 #include "bench/tools.h"
 #include "bench/workload.h"
 
@@ -26,6 +27,8 @@ typedef struct row {
   tp_timestamps timestamps;
   bool commits; /* one run is a commit that changes one of the subscriptions */
   bool calls;   /* one run is 64 tool calls */
+  bool turns;   /* one run is a whole turn with seven inline handlers and two tool calls */
+  uint32_t behind; /* so many turns of its session were before */
 } row;
 
 /* Often enough that what happens once in many runs, such as a full block of records, is in each count alike. */
@@ -41,6 +44,8 @@ static const row rows[] = {
     {.name = "W4.bare", .workload = "W4", .times = 2000, .timestamps = TP_TIMESTAMPS_OFF},
     {.name = "W5.bare", .workload = "W5", .times = 40, .timestamps = TP_TIMESTAMPS_OFF},
     {.name = "W9", .times = 160, .timestamps = TP_TIMESTAMPS_FULL, .calls = true},
+    {.name = "turn", .times = 400, .timestamps = TP_TIMESTAMPS_FULL, .turns = true},
+    {.name = "turn.late", .times = 400, .timestamps = TP_TIMESTAMPS_FULL, .turns = true, .behind = 2000},
     {.name = "commit", .times = 200, .commits = true},
     {.name = "grown.10", .nodes = 10, .times = 1000},
     {.name = "grown.100", .nodes = 100, .times = 200},
@@ -60,6 +65,7 @@ typedef struct work {
   tp_turn *turn;
   bool off; /* the subscription that commits switch */
   bench_tools tools;
+  bench_driven driven;
 } work;
 
 /* ---- one run ---- */
@@ -79,7 +85,8 @@ static void switch_one(work *w) {
 static void run(work *w, uint32_t times) {
   for (uint32_t i = 0; i < times; i++) {
     if (w->row->calls && i % RUNS_IN_TURN == 0) bench_tools_renew(&w->tools);
-    if (w->row->calls) bench_tools_run(&w->tools);
+    if (w->row->turns) bench_driven_run(&w->driven);
+    else if (w->row->calls) bench_tools_run(&w->tools);
     else if (w->row->commits) switch_one(w);
     else bench_workload_run(&w->workload, w->turn);
   }
@@ -98,7 +105,9 @@ static int64_t now_ms(void) {
 }
 
 /* Until all that is kept for the next time has been. Not by time: what the heap looks like would depend on it. */
-static void warm_up(work *w) { run(w, w->row->times < WARM_UP_RUNS ? w->row->times : WARM_UP_RUNS); }
+static void warm_up(work *w) {
+  run(w, w->row->behind + (w->row->times < WARM_UP_RUNS ? w->row->times : WARM_UP_RUNS));
+}
 
 /* CHANGE_NODES subscriptions over CHANGE_PHASES phases, each a chain. */
 static void make_change(bench_workload *workload) {
@@ -131,6 +140,12 @@ static void open_work(work *w, const row *of) {
     bench_tools_open(&w->tools, &spec);
     return;
   }
+  if (of->turns) {
+    bench_driven_spec spec = {
+        .options = &options, .hooks = BENCH_DRIVEN_HOOKS_MAX, .placement = TP_PLACEMENT_INLINE};
+    bench_driven_open(&w->driven, &spec);
+    return;
+  }
   make(w);
   w->runtime = bench_workload_runtime(&w->workload, &options, NULL, NULL);
   w->turn = bench_turn_begin(w->runtime);
@@ -139,6 +154,10 @@ static void open_work(work *w, const row *of) {
 static void close_work(work *w) {
   if (w->row->calls) {
     bench_tools_close(&w->tools);
+    return;
+  }
+  if (w->row->turns) {
+    bench_driven_close(&w->driven);
     return;
   }
   tp_turn_end(w->turn);

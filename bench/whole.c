@@ -8,35 +8,24 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#include "bench/latch.h"
+#include "bench/driven.h"
 #include "bench/report.h"
 
 #define ROWS "whole "
 
 enum {
-  TURNS = 32,       /* of a batch, in a session of its own: the request of a turn grows with those before it */
+  TURNS = 32, /* of a batch, in a session of its own */
   TURNS_QUICK = 2,
   BATCHES = 200,
-  BATCHES_QUICK = 2,
-  HOOKS_MAX = 7,
-  TOOL_CALLS = 2
+  BATCHES_QUICK = 2
 };
-
-/* Seven hooks, of which the last four are called twice in a turn: eleven calls. */
-static const char *const hook_phases[HOOKS_MAX] = {"turn.intake", "turn.pre_prompt_context", "turn.post_turn",
-                                                   "model.pre",   "model.post",              "tool.pre",
-                                                   "tool.post"};
-enum { HOOKS_CALLED_TWICE_FROM = 3 };
 
 typedef struct contestant {
   const char *name;
   uint32_t hooks;
   tp_placement placement;
   bool direct;
-  tp_runtime *runtime;
-  tp_model *model;
-  bench_latch closed;
-  uint32_t number; /* of sessions */
+  bench_driven driven;
   /* what was measured */
   double *samples; /* of single turns, ns */
   uint32_t sample_count;
@@ -44,107 +33,14 @@ typedef struct contestant {
   int64_t switches;
 } contestant;
 
-static _Atomic uint64_t hook_calls, tool_calls;
-
-static tp_answer hook(void *self, tp_call *call) {
-  (void)self;
-  (void)call;
-  atomic_fetch_add_explicit(&hook_calls, 1, memory_order_relaxed);
-  return TP_ANSWER_DONE;
-}
-
-static tp_answer tool(void *self, tp_tool_run *run) {
-  (void)self;
-  atomic_fetch_add_explicit(&tool_calls, 1, memory_order_relaxed);
-  return tp_tool_ok(run, tp_text_of("12 degrees"));
-}
-
-static tp_answer bring_tools(void *self, tp_call *call) {
-  static const tp_tool weather = {.struct_size = sizeof weather,
-                                  .name = "weather",
-                                  .run = tool,
-                                  .placement = TP_PLACEMENT_INLINE};
-  const tp_tool *tools[] = {&weather};
-  (void)self;
-  (void)tp_call_emit_tool_bundle(call, "bench", tools, 1);
-  return TP_ANSWER_DONE;
-}
-
-/* ---- the runtime of a contestant ---- */
-
-static void add_hook(tp_runtime *runtime, const char *phase, tp_handler_fn run, tp_placement placement) {
-  tp_hook options = {.struct_size = sizeof options, .phase = phase, .run = run, .placement = placement};
-  tp_fault fault;
-  bench_must(tp_hook_add(runtime, &options, &fault), &fault);
-}
-
-static void open_contestant(contestant *c) {
-  tp_tool_call calls[TOOL_CALLS];
-  const tp_tool_call *pointers[TOOL_CALLS];
-  static const char *const ids[TOOL_CALLS] = {"toolu_01A", "toolu_01B"};
-  for (int i = 0; i < TOOL_CALLS; i++) {
-    calls[i] = (tp_tool_call){.struct_size = sizeof calls[i],
-                              .id = tp_text_of(ids[i]),
-                              .name = tp_text_of("weather"),
-                              .arguments = {"\x80", 1}};
-    pointers[i] = &calls[i];
-  }
-  tp_model_response first = {.struct_size = sizeof first, .calls = pointers, .call_count = TOOL_CALLS};
-  tp_model_response second = {.struct_size = sizeof second, .text = tp_text_of("12 degrees in both.")};
-  const tp_model_response *responses[] = {&first, &second};
-  tp_fault fault;
-  bench_must(tp_runtime_new(NULL, &c->runtime, &fault), &fault);
-  add_hook(c->runtime, "turn.pre_tool_materialization", bring_tools, TP_PLACEMENT_INLINE);
-  for (uint32_t i = 0; i < c->hooks; i++) {
-    uint32_t which = c->hooks == 1 ? HOOKS_MAX - 2 : i; /* one alone: a guard before tools */
-    add_hook(c->runtime, hook_phases[which], hook, c->placement);
-  }
-  bench_must(tp_script_model_new(responses, 2, true, &c->model, &fault), &fault);
-}
-
-static void close_contestant(contestant *c) {
-  tp_runtime_free(c->runtime);
-  tp_model_free(c->model);
-  free(c->samples);
-}
-
-/* ---- a batch of turns ---- */
-
-static void session_closed(void *ctx) { bench_latch_hit(ctx, 1); }
-
-static tp_session *open_session(contestant *c) {
-  char id[32];
-  tp_model model = *c->model;
-  tp_session *session;
-  tp_fault fault;
-  model.destroy = NULL; /* it stays ours */
-  snprintf(id, sizeof id, "bench-%u", c->number++);
-  tp_session_options options = {.struct_size = sizeof options, .id = id, .model = &model};
-  bench_must(tp_session_open(c->runtime, &options, &session, &fault), &fault);
-  return session;
-}
-
-static void close_session(contestant *c, tp_session *session) {
-  bench_latch_set(&c->closed, 1);
-  tp_session_close(session, session_closed, &c->closed);
-  bench_latch_wait(&c->closed);
-}
-
-static void run_turn(tp_session *session) {
-  tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("How warm is it there?")};
-  const tp_turn_result *result = NULL;
-  tp_fault fault;
-  bench_must(tp_turn_run(session, &request, &result, &fault), &fault);
-  bench_must(result->code, NULL);
-  tp_turn_result_free(result);
-}
-
 /* The same functions in the same order, called through pointers. */
-static tp_handler_fn volatile direct_hook = hook;
+static tp_handler_fn volatile direct_hook = bench_driven_hook;
 static void run_direct(uint32_t hooks) {
-  for (uint32_t i = 0; i < hooks; i++)
-    for (uint32_t times = 0; times < (i < HOOKS_CALLED_TWICE_FROM ? 1u : 2u); times++) (void)direct_hook(NULL, NULL);
-  for (int i = 0; i < TOOL_CALLS; i++) atomic_fetch_add_explicit(&tool_calls, 1, memory_order_relaxed);
+  for (uint32_t i = 0; i < hooks; i++) {
+    (void)direct_hook(NULL, NULL);
+    if (i >= BENCH_DRIVEN_CALLED_TWICE_FROM) (void)direct_hook(NULL, NULL);
+  }
+  for (int i = 0; i < BENCH_DRIVEN_TOOL_CALLS; i++) bench_driven_count();
 }
 
 /* ---- measuring ---- */
@@ -163,13 +59,13 @@ static int64_t thread_cpu_ns(void) {
 
 /* Threads come to rest before the CPU time is read; what this thread uses to wait for that is not counted. */
 static void measure(contestant *c, uint32_t turns, bool counts) {
-  tp_session *session = c->direct ? NULL : open_session(c);
+  if (!c->direct) bench_driven_renew(&c->driven);
   (void)bench_settle();
   int64_t cpu_ns = bench_cpu_ns(), switches = switches_now(RUSAGE_SELF);
   for (uint32_t i = 0; i < turns; i++) {
     int64_t began = bench_now_ns();
     if (c->direct) run_direct(c->hooks);
-    else run_turn(session);
+    else bench_driven_run(&c->driven);
     if (counts) c->samples[c->sample_count++] = (double)(bench_now_ns() - began);
   }
   int64_t own_ns = thread_cpu_ns(), own_switches = switches_now(RUSAGE_THREAD);
@@ -180,7 +76,6 @@ static void measure(contestant *c, uint32_t turns, bool counts) {
     c->cpu_ns += bench_cpu_ns() - cpu_ns - own_ns;
     c->switches += switches_now(RUSAGE_SELF) - switches - own_switches;
   }
-  if (session) close_session(c, session);
 }
 
 static void report(bench_program *program, contestant *c) {
@@ -216,7 +111,8 @@ static void whole(bench_program *program) {
   uint32_t turns = program->quick ? TURNS_QUICK : TURNS, batches = program->quick ? BATCHES_QUICK : BATCHES;
   for (int i = 0; i < COUNT; i++) {
     all[i].samples = bench_alloc((size_t)turns * batches, sizeof *all[i].samples);
-    if (!all[i].direct) open_contestant(&all[i]);
+    bench_driven_spec spec = {.hooks = all[i].hooks, .placement = all[i].placement};
+    if (!all[i].direct) bench_driven_open(&all[i].driven, &spec);
     measure(&all[i], turns, false);
   }
   double trip = bench_round_trip_ns();
@@ -230,8 +126,8 @@ static void whole(bench_program *program) {
   }
   for (int i = 0; i < COUNT; i++) {
     report(program, &all[i]);
-    if (!all[i].direct) close_contestant(&all[i]);
-    else free(all[i].samples);
+    if (!all[i].direct) bench_driven_close(&all[i].driven);
+    free(all[i].samples);
   }
 }
 
