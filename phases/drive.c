@@ -275,9 +275,8 @@ static bool copy_request(tp__drive *d, const tp_turn_request *request) {
 tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, bool owned, tp__turn_kind kind,
                         const tp__nesting *nesting, tp__drive **ret_drive, tp_fault *fault) {
   tp_runtime *runtime = session->runtime;
-  enum { ARENA_BYTES = 1024 }; /* what a short turn needs, in the drive's own block */
   size_t block_size;
-  tp__drive *d = tp__block_take(&runtime->blocks, sizeof *d + ARENA_BYTES, &block_size);
+  tp__drive *d = tp__block_take(&runtime->blocks, sizeof *d, &block_size);
   if (!d) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a turn");
   memset(d, 0, sizeof *d);
   d->block_size = block_size;

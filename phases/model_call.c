@@ -215,9 +215,8 @@ static const tp__attempt_class class = {.what = "model",
 tp__model_call *tp__model_call_new(tp__turn *turn, tp__toolset *tools, tp_session *session, const tp_model *model,
                                    const tp_model_request *request) {
   tp_runtime *runtime = turn->runtime;
-  enum { ANSWER_BYTES = 256 }; /* a short answer lies in the call's own block */
   size_t block_size;
-  tp__model_call *c = tp__block_take(&runtime->blocks, sizeof *c + ANSWER_BYTES, &block_size);
+  tp__model_call *c = tp__block_take(&runtime->blocks, sizeof *c, &block_size);
   if (!c) return NULL;
   memset(c, 0, sizeof *c);
   tp_status status = tp__mutex_init(&c->mutex, TP__RANK_model_call);

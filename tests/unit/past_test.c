@@ -256,7 +256,7 @@ static tp_answer give_context(void *self, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-static size_t bytes_taken;
+static _Atomic size_t bytes_taken;
 static void *measured_alloc(void *ctx, size_t size) {
   bytes_taken += size;
   return counting_alloc(ctx, size);
