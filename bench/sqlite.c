@@ -417,7 +417,13 @@ static int64_t talk_run(void *ctx, uint32_t times) {
   return took;
 }
 
-static bench_contestant talk_new(talk *t, const char *name, const char *file) {
+static tp_status open_talk_history(const char *file, bool async, tp_history **ret_history, tp_fault *fault) {
+  tp_sqlite_history_options options = {.struct_size = sizeof options, .path = file_of(file)};
+  if (async) return tp_sqlite_history_open_async(&options, ret_history, fault);
+  return tp_sqlite_history_open(options.path, ret_history, fault);
+}
+
+static bench_contestant talk_new(talk *t, const char *name, const char *file, bool async) {
   tp_model_response response = {.struct_size = sizeof response, .text = tp_text_of("12 degrees.")};
   const tp_model_response *responses[] = {&response};
   tp_runtime_options options = {.struct_size = sizeof options};
@@ -425,7 +431,7 @@ static bench_contestant talk_new(talk *t, const char *name, const char *file) {
   *t = (talk){.runtime = NULL};
   if (file) {
     tp_history *history;
-    bench_must(tp_sqlite_history_open(file_of(file), &history, &fault), &fault);
+    bench_must(open_talk_history(file, async, &history, &fault), &fault);
     bench_must(tp_history_share(NULL, history, &options.shared_history, &fault), &fault);
   }
   bench_must(tp_runtime_new(&options, &t->runtime, &fault), &fault);
@@ -460,7 +466,8 @@ static int64_t talk_plain(void *ctx, uint32_t times) {
 static void history(bench_program *program) {
   bench_row row = {.name = "history", .what = "tp_turn_run with a model that answers at once", .unit = "a turn"};
   if (!bench_wanted(program, "history")) return;
-  talk talks[2];
+  enum { PLAIN = 3 }; /* its place in the row */
+  talk talks[PLAIN];
   plain p = open_plain("history_plain",
                        "CREATE TABLE session (number INTEGER PRIMARY KEY, tenant TEXT, name TEXT,"
                        "  UNIQUE (tenant, name));"
@@ -469,15 +476,17 @@ static void history(bench_program *program) {
                        "CREATE INDEX message_session ON message (session);",
                        "INSERT INTO session (tenant, name) VALUES ('', ?)",
                        "INSERT INTO message (session, role, turn, text) VALUES (?, ?, ?, ?)", NULL);
-  bench_row_add(&row, talk_new(&talks[0], "history in memory", NULL), (bench_bound){.against = 2});
-  bench_row_add(&row, talk_new(&talks[1], "history in SQLite, durable when it ends", "history"),
-                (bench_bound){.against = 2});
+  bench_row_add(&row, talk_new(&talks[0], "history in memory", NULL, false), (bench_bound){.against = PLAIN});
+  bench_row_add(&row, talk_new(&talks[1], "history in SQLite, durable when it ends", "history", false),
+                (bench_bound){.against = PLAIN});
+  bench_row_add(&row, talk_new(&talks[2], "history in SQLite, asynchronous", "history_async", true),
+                (bench_bound){.against = PLAIN});
   bench_row_add(&row, (bench_contestant){.name = "plain SQLite, the same rows", .run = talk_plain, .ctx = &p},
-                (bench_bound){.against = 2});
+                (bench_bound){.against = PLAIN});
   bench_settings settings = bench_settings_of(program);
   settings.single = true;
   bench_row_run(program, &row, &settings);
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < PLAIN; i++) {
     tp_runtime_free(talks[i].runtime);
     tp_model_free(talks[i].model);
   }

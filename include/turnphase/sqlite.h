@@ -20,6 +20,29 @@ TP_BEGIN_DECLS
 TP_API tp_status tp_sqlite_history_open(const char *path, tp_history **ret_history,
     tp_fault *fault) TP_MUST_USE;
 
+/** Options of a history whose turns do not wait for the disk; zero means default. Everything is copied. */
+typedef struct tp_sqlite_history_options {
+  size_t struct_size;
+  const char *path;              /* required */
+  size_t queue_bytes_max;        /* turns that wait to be written; 0: 8 MiB */
+  tp_log_fn log;                 /* called, without any lock of ours, when the first turn is refused, when writing
+                                    begins to fail, when it succeeds again, and when turns are lost. It must not use
+                                    the history. May be NULL */
+  void *log_ctx;                 /* of log; both until the history is destroyed */
+} tp_sqlite_history_options;
+
+/** As tp_sqlite_history_open(), but a turn does not wait for the disk: its batch is copied into a queue, and one
+ *  thread writes all that wait, of whatever sessions, in one transaction, about 5 ms after the first. A host that dies
+ *  loses the last turns: what is there are the first ones of all sessions together, each whole. Loading, listing and
+ *  deleting wait until what was appended to the session is written, or give the reason why it cannot be. While the
+ *  file cannot be written (full, locked, removed, damaged) what waits stays in the queue and is tried again five times
+ *  a second; a turn that does not fit fails (TP_ERR_STORE_FULL; TP_ERR_TOO_LARGE when no queue could take it).
+ *  What still waits when the history is destroyed is written then, with one attempt.
+ *  @return as tp_sqlite_history_open(); TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_NO_THREAD.
+ *  Threads: any.   Blocks: on the file. */
+TP_API tp_status tp_sqlite_history_open_async(const tp_sqlite_history_options *options, tp_history **ret_history,
+    tp_fault *fault) TP_MUST_USE;
+
 /** Options of the SQLite store; zero means default. Everything is copied. */
 typedef struct tp_sqlite_store_options {
   size_t struct_size;

@@ -13,10 +13,10 @@ tp_status tp__sqlite_attempt(void *self, const tp_attempt_record *theirs) {
   size_t bytes = sizeof(tp__waiting) + record.message.size;
   tp__waiting *node = sqlite3_malloc64(bytes);
   if (!node) return TP_ERR_NO_MEMORY;
-  *node = (tp__waiting){.bytes = bytes, .kind = TP__WAITS_ATTEMPT, .attempt = record};
+  *node = (tp__waiting){.queued.bytes = bytes, .kind = TP__WAITS_ATTEMPT, .attempt = record};
   if (record.message.size) memcpy(node + 1, record.message.data, record.message.size);
   node->attempt.message.data = (const char *)(node + 1);
-  return tp__writer_add(self, node);
+  return tp__sqlite_queue(self, node);
 }
 
 int tp__sqlite_write_attempt_locked(tp__sqlite_store *s, const tp_attempt_record *a, int64_t *ret_row) {

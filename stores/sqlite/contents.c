@@ -14,10 +14,15 @@ tp_status tp__sqlite_content(void *self, const tp_content_record *theirs) {
   size_t bytes = sizeof(tp__waiting) + record.content.size;
   tp__waiting *node = sqlite3_malloc64(bytes);
   if (!node) return TP_ERR_NO_MEMORY;
-  *node = (tp__waiting){.bytes = bytes, .kind = TP__WAITS_CONTENT, .content = record};
+  *node = (tp__waiting){.queued.bytes = bytes, .kind = TP__WAITS_CONTENT, .content = record};
   if (record.content.size) memcpy(node + 1, record.content.data, record.content.size);
   node->content.content.data = (const char *)(node + 1);
-  return tp__writer_add(self, node);
+  return tp__sqlite_queue(self, node);
+}
+
+static void log_once_without_key(tp__sqlite_store *s, tp_status status, const tp_fault *fault) {
+  if (!s->has_no_key) tp__writer_log(&s->writer, TP_LOG_WARNING, status, fault->message);
+  s->has_no_key = true;
 }
 
 int tp__sqlite_write_content_locked(tp__sqlite_store *s, const tp_content_record *c, int64_t *ret_row) {
@@ -25,7 +30,7 @@ int tp__sqlite_write_content_locked(tp__sqlite_store *s, const tp_content_record
   unsigned char hash[TP__HASH_BYTES];
   tp_fault fault = {0};
   tp_status status = tp__sqlite_hash_locked(s, c->content, hash, &fault);
-  if (status != TP_OK) tp__writer_log_key(s, status, &fault); /* the size is kept */
+  if (status != TP_OK) log_once_without_key(s, status, &fault); /* the size is kept */
   const int64_t values[] = {(int64_t)c->process_run_id, (int64_t)c->entry_id,      c->run_index, c->field,
                             (int64_t)c->kind,           (int64_t)c->content.size};
   int rc = tp__sqlite_bind_ints(statement, values, 6);

@@ -2,12 +2,16 @@
  *
  * The history of sessions in a SQLite file. One connection writes, under a mutex; a load reads on a connection of its
  * own and in a snapshot of its own (WAL), so the receiver of the messages runs without any lock of ours and may append.
+ * A history that is asynchronous copies each batch into a queue, and one thread writes all that wait in one
+ * transaction. Who looks at a session waits till what was appended to it is written. Locks: the connection's; that of
+ * the lists, which may be taken before the queue's.
  *
  * session: one row per (tenant, session). message: rows in the order of their ids, which is the order of the appends.
  * tool_call: the calls of an assistant message by index. Arguments are kept as the bytes they came as. */
 #include <pthread.h>
 #include <string.h>
 
+#include "stores/sqlite/batch.h"
 #include "stores/sqlite/schema.h"
 #include "stores/sqlite/statement.h"
 #include "turnphase/sqlite.h"
@@ -33,11 +37,15 @@ enum {
 typedef struct history {
   tp_history face; /* what its maker gave out; a taker has a copy */
   char *path; /* never changes after open */
+  tp__writer writer; /* of an asynchronous one */
   pthread_mutex_t mutex;
   /* ---- under mutex */
   sqlite3 *db;
   sqlite3_stmt *statements[WRITE_STATEMENTS];
+  /* ---- under lists_mutex */
+  pthread_mutex_t lists_mutex;
   reader *idle; /* kept for the next load; NULL while one is using it */
+  tp__batch *waiting; /* batches that are not written yet */
 } history;
 
 static const char *const write_sql[WRITE_STATEMENTS] = {
@@ -112,25 +120,112 @@ static int insert_message_locked(history *h, int64_t session, const tp_message *
   return rc;
 }
 
-static int append_locked(history *h, const tp_history_append *request) {
+static int insert_batch_locked(history *h, const tp_history_append *request) {
   int64_t session_id = 0;
-  int rc = tp__sqlite_begin(h->db);
-  if (rc == SQLITE_OK) rc = session_id_locked(h, request->tenant, request->session, &session_id);
+  int rc = session_id_locked(h, request->tenant, request->session, &session_id);
   for (size_t i = 0; rc == SQLITE_OK && i < request->message_count; i++)
     rc = insert_message_locked(h, session_id, request->messages[i]);
-  return rc == SQLITE_OK ? tp__sqlite_end(h->db) : rc;
+  return rc;
+}
+
+/* Some failures end the transaction by themselves, the others here: nothing of it stays. */
+static tp_status end_locked(history *h, int rc, tp_fault *fault) {
+  if (rc == SQLITE_OK) rc = tp__sqlite_end(h->db);
+  tp_status status = rc == SQLITE_OK ? TP_OK : tp__sqlite_fail(h->db, h->path, "append to a session", rc, fault);
+  if (!sqlite3_get_autocommit(h->db)) sqlite3_exec(h->db, "ROLLBACK", NULL, NULL, NULL);
+  return status;
 }
 
 static tp_status history_append(void *self, const tp_history_append *request, tp_fault *fault) {
   history *h = self;
   if (request->message_count == 0) return TP_OK;
   pthread_mutex_lock(&h->mutex);
-  int rc = append_locked(h, request);
-  tp_status status = rc == SQLITE_OK ? TP_OK : tp__sqlite_fail(h->db, h->path, "append to a session", rc, fault);
-  /* Some failures end the transaction by themselves, the others here: nothing of the batch stays. */
-  if (!sqlite3_get_autocommit(h->db)) sqlite3_exec(h->db, "ROLLBACK", NULL, NULL, NULL);
+  int rc = tp__sqlite_begin(h->db);
+  if (rc == SQLITE_OK) rc = insert_batch_locked(h, request);
+  tp_status status = end_locked(h, rc, fault);
   pthread_mutex_unlock(&h->mutex);
   return status;
+}
+
+/* ---- append, later ---- */
+
+static void list_locked(history *h, tp__batch *batch) {
+  batch->before = NULL;
+  batch->after = h->waiting;
+  if (h->waiting) h->waiting->before = batch;
+  h->waiting = batch;
+}
+
+static void unlist_locked(history *h, tp__batch *batch) {
+  if (batch->before) batch->before->after = batch->after;
+  else h->waiting = batch->after;
+  if (batch->after) batch->after->before = batch->before;
+}
+
+/* On the writer's thread. */
+static tp_status write_list(void *self, tp__queued *list, tp_fault *fault) {
+  history *h = self;
+  pthread_mutex_lock(&h->mutex);
+  int rc = tp__sqlite_begin(h->db);
+  for (tp__queued *node = list; node && rc == SQLITE_OK; node = node->next)
+    rc = insert_batch_locked(h, &((tp__batch *)node)->request);
+  tp_status status = end_locked(h, rc, fault);
+  pthread_mutex_unlock(&h->mutex);
+  if (status != TP_OK) return status;
+  pthread_mutex_lock(&h->lists_mutex);
+  for (tp__queued *node = list; node; node = node->next) unlist_locked(h, (tp__batch *)node);
+  pthread_mutex_unlock(&h->lists_mutex);
+  return TP_OK;
+}
+
+static const tp__writer_class writer_class = {.noun = "turns", .write = write_list};
+
+/* Listed first: once it is in the queue its writer may unlist it. */
+static tp_status queue(history *h, const tp_history_append *request, tp_fault *fault) {
+  tp__batch *batch = tp__batch_new(request);
+  if (!batch) return TP_ERR_NO_MEMORY;
+  size_t bytes = batch->queued.bytes, bytes_max = h->writer.bytes_max; /* which never changes */
+  pthread_mutex_lock(&h->lists_mutex);
+  list_locked(h, batch);
+  pthread_mutex_unlock(&h->lists_mutex);
+  if (tp__writer_add(&h->writer, &batch->queued) == TP_OK) return TP_OK;
+  pthread_mutex_lock(&h->lists_mutex);
+  unlist_locked(h, batch);
+  pthread_mutex_unlock(&h->lists_mutex);
+  sqlite3_free(batch);
+  if (bytes > bytes_max)
+    return tp__sqlite_refuse(fault, TP_ERR_TOO_LARGE, h->path,
+                             "%s: a turn of %zu bytes is more than the queue takes (queue_bytes_max is %zu)", h->path,
+                             bytes, bytes_max);
+  return tp__sqlite_refuse(fault, TP_ERR_STORE_FULL, h->path,
+                           "%s: the queue of turns that wait to be written is full", h->path);
+}
+
+static void history_append_start(void *self, const tp_history_append *request, tp_token token) {
+  tp_fault fault = {0};
+  tp_status status = request->message_count ? queue(self, request, &fault) : TP_OK;
+  (void)!tp_history_complete(token, status, &fault);
+}
+
+static bool same(tp_text a, tp_text b) {
+  return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
+
+/* Whether something of the session waits; with an empty name, of any of the tenant's; with both empty, anything. */
+static bool waits(history *h, tp_text tenant, tp_text session) {
+  pthread_mutex_lock(&h->lists_mutex);
+  const tp__batch *batch = h->waiting;
+  while (batch && !((session.size == 0 || same(batch->request.session, session)) &&
+                    (same(batch->request.tenant, tenant) || (session.size == 0 && tenant.size == 0))))
+    batch = batch->after;
+  pthread_mutex_unlock(&h->lists_mutex);
+  return batch != NULL;
+}
+
+/* Before anybody looks at it: what was appended is there, or it is said why not. */
+static tp_status finish_appends(history *h, tp_text tenant, tp_text session, tp_fault *fault) {
+  if (!h->writer.started || !waits(h, tenant, session)) return TP_OK;
+  return tp__writer_commit(&h->writer, fault);
 }
 
 /* ---- delete ---- */
@@ -154,9 +249,11 @@ static int delete_locked(history *h, const tp_history_delete *request, bool *ret
 static tp_status history_delete(void *self, const tp_history_delete *request, tp_fault *fault) {
   history *h = self;
   bool found = false;
+  tp_status status = finish_appends(h, request->tenant, request->session, fault);
+  if (status != TP_OK) return status;
   pthread_mutex_lock(&h->mutex);
   int rc = delete_locked(h, request, &found);
-  tp_status status = rc == SQLITE_OK ? TP_OK : tp__sqlite_fail(h->db, h->path, "delete a session", rc, fault);
+  status = rc == SQLITE_OK ? TP_OK : tp__sqlite_fail(h->db, h->path, "delete a session", rc, fault);
   if (!sqlite3_get_autocommit(h->db)) sqlite3_exec(h->db, "ROLLBACK", NULL, NULL, NULL);
   pthread_mutex_unlock(&h->mutex);
   if (status != TP_OK || found) return status;
@@ -189,10 +286,10 @@ static tp_status reader_new(const char *path, reader **ret_reader, tp_fault *fau
 }
 
 static tp_status take_reader(history *h, reader **ret_reader, tp_fault *fault) {
-  pthread_mutex_lock(&h->mutex);
+  pthread_mutex_lock(&h->lists_mutex);
   reader *r = h->idle;
   h->idle = NULL;
-  pthread_mutex_unlock(&h->mutex);
+  pthread_mutex_unlock(&h->lists_mutex);
   if (!r) return reader_new(h->path, ret_reader, fault);
   *ret_reader = r;
   return TP_OK;
@@ -201,10 +298,10 @@ static tp_status take_reader(history *h, reader **ret_reader, tp_fault *fault) {
 static void give_back_reader(history *h, reader *r) {
   tp__sqlite_release(r->calls);
   tp__sqlite_release(r->messages);
-  pthread_mutex_lock(&h->mutex);
+  pthread_mutex_lock(&h->lists_mutex);
   reader *surplus = h->idle ? r : NULL;
   if (!surplus) h->idle = r;
-  pthread_mutex_unlock(&h->mutex);
+  pthread_mutex_unlock(&h->lists_mutex);
   reader_free(surplus);
 }
 
@@ -304,7 +401,8 @@ static tp_status deliver(reader *r, const char *path, const tp_history_load *req
 static tp_status history_load(void *self, const tp_history_load *request, tp_fault *fault) {
   history *h = self;
   reader *r = NULL;
-  tp_status status = take_reader(h, &r, fault);
+  tp_status status = finish_appends(h, request->tenant, request->session, fault);
+  if (status == TP_OK) status = take_reader(h, &r, fault);
   if (status != TP_OK) return status;
   int rc = bind_session(r->messages, request->tenant, request->session);
   if (rc == SQLITE_OK) status = deliver(r, h->path, request, fault);
@@ -338,7 +436,8 @@ static tp_status history_list(void *self, const tp_history_query *query, tp_hist
   history *h = self;
   reader *r = NULL;
   sqlite3_stmt *rows = NULL;
-  tp_status status = take_reader(h, &r, fault);
+  tp_status status = finish_appends(h, query->tenant, (tp_text){NULL, 0}, fault);
+  if (status == TP_OK) status = take_reader(h, &r, fault);
   if (status != TP_OK) return status;
   int rc = tp__sqlite_prepare(r->db, sessions_sql, &rows);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(rows, 1, at_most(query->after_number));
@@ -355,9 +454,11 @@ static tp_status history_list(void *self, const tp_history_query *query, tp_hist
 
 static void history_destroy(void *self) {
   history *h = self;
+  tp__writer_fini(&h->writer);
   reader_free(h->idle);
   for (int i = 0; i < WRITE_STATEMENTS; i++) sqlite3_finalize(h->statements[i]);
   sqlite3_close(h->db);
+  pthread_mutex_destroy(&h->lists_mutex);
   pthread_mutex_destroy(&h->mutex);
   sqlite3_free(h->path);
   sqlite3_free(h);
@@ -376,17 +477,17 @@ static history *history_new(const char *path) {
   if (!h) return NULL;
   memset(h, 0, sizeof *h);
   h->path = sqlite3_mprintf("%s", path);
-  if (!h->path || pthread_mutex_init(&h->mutex, NULL) != 0) {
-    sqlite3_free(h->path);
-    sqlite3_free(h);
-    return NULL;
+  if (h->path && pthread_mutex_init(&h->mutex, NULL) == 0) {
+    if (pthread_mutex_init(&h->lists_mutex, NULL) == 0) return h;
+    pthread_mutex_destroy(&h->mutex);
   }
-  return h;
+  sqlite3_free(h->path);
+  sqlite3_free(h);
+  return NULL;
 }
 
-tp_status tp_sqlite_history_open(const char *path, tp_history **ret_history, tp_fault *fault) {
-  if (!path || !path[0] || !ret_history)
-    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "a history needs the path of its file");
+static tp_status open_history(const char *path, history **ret_history, tp_fault *fault) {
+  if (!path || !path[0]) return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "a history needs the path of its file");
   history *h = history_new(path);
   if (!h) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
   tp_status status = tp__sqlite_open(path, &tp__sqlite_store_schema, &h->db, fault);
@@ -402,6 +503,38 @@ tp_status tp_sqlite_history_open(const char *path, tp_history **ret_history, tp_
                          .delete_session = history_delete,
                          .list_sessions = history_list,
                          .destroy = history_destroy};
+  *ret_history = h;
+  return TP_OK;
+}
+
+tp_status tp_sqlite_history_open(const char *path, tp_history **ret_history, tp_fault *fault) {
+  history *h;
+  if (!ret_history) return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_history_open: ret_history is NULL");
+  tp_status status = open_history(path, &h, fault);
+  if (status == TP_OK) *ret_history = &h->face;
+  return status;
+}
+
+tp_status tp_sqlite_history_open_async(const tp_sqlite_history_options *theirs, tp_history **ret_history,
+                                       tp_fault *fault) {
+  enum { QUEUE_BYTES_MAX = 8 << 20 };
+  tp_sqlite_history_options options;
+  history *h;
+  if (!theirs || !ret_history)
+    return tp__sqlite_refuse(fault, TP_ERR_USAGE, NULL,
+                             "tp_sqlite_history_open_async: options and ret_history are needed");
+  tp_status status = tp__sqlite_read(&options, sizeof options, theirs, "tp_sqlite_history_options", fault);
+  if (status == TP_OK) status = open_history(options.path, &h, fault);
+  if (status != TP_OK) return status;
+  if (!options.queue_bytes_max) options.queue_bytes_max = QUEUE_BYTES_MAX;
+  status = tp__writer_init(&h->writer, &writer_class, h, h->path, options.queue_bytes_max, options.log,
+                           options.log_ctx, fault);
+  if (status != TP_OK) {
+    history_destroy(h);
+    return status;
+  }
+  h->face.append = NULL;
+  h->face.append_start = history_append_start;
   *ret_history = &h->face;
   return TP_OK;
 }

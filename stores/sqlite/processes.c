@@ -78,7 +78,7 @@ tp_status tp__sqlite_store_own(void *self, const tp_store_owner *theirs, tp_faul
   if (insert) rc = tp__sqlite_run(insert, rc);
   sqlite3_finalize(insert);
   if (rc == SQLITE_OK) {
-    if (owner.record_queue_bytes) tp__writer_bound(s, owner.record_queue_bytes);
+    if (owner.record_queue_bytes) tp__writer_bound(&s->writer, owner.record_queue_bytes);
     s->process_run_id = owner.process_run_id;
     snprintf(s->boot_id, sizeof s->boot_id, "%.*s", (int)owner.boot_id.size,
              owner.boot_id.size ? owner.boot_id.data : "");

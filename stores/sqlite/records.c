@@ -52,7 +52,7 @@ static tp__waiting *node_new(size_t rows_bytes, size_t texts) {
   tp__waiting *node = sqlite3_malloc64(bytes);
   if (!node) return NULL;
   memset(node, 0, sizeof *node);
-  node->bytes = bytes;
+  node->queued.bytes = bytes;
   return node;
 }
 
@@ -93,7 +93,7 @@ tp_status tp__sqlite_record(void *self, const tp_entry_record *theirs) {
   if (record.run_count > RUNS_ON_STACK) runs = sqlite3_malloc64(record.run_count * sizeof *runs);
   status = runs ? copy_record(&record, runs, &node) : TP_ERR_NO_MEMORY;
   if (runs != few) sqlite3_free(runs);
-  return status == TP_OK ? tp__writer_add(self, node) : status;
+  return status == TP_OK ? tp__sqlite_queue(self, node) : status;
 }
 
 /* In the queue behind its entry, if that waits too. */
@@ -105,7 +105,7 @@ tp_status tp__sqlite_record_late(void *self, const tp_late_record *theirs) {
   if (!node) return TP_ERR_NO_MEMORY;
   node->kind = TP__WAITS_LATE;
   node->late = late;
-  return tp__writer_add(self, node);
+  return tp__sqlite_queue(self, node);
 }
 
 static bool read_step(const tp_turn_record *record, size_t index, tp_turn_step *step) {
@@ -142,7 +142,7 @@ tp_status tp__sqlite_turn_record(void *self, const tp_turn_record *theirs) {
     (void)read_step(&record, i, &node->steps[i]);
     node->steps[i].name = put_text(&at, node->steps[i].name);
   }
-  return tp__writer_add(self, node);
+  return tp__sqlite_queue(self, node);
 }
 
 tp_status tp__sqlite_audit(void *self, const tp_audit *theirs) {
@@ -158,7 +158,7 @@ tp_status tp__sqlite_audit(void *self, const tp_audit *theirs) {
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) *texts[i] = put_string(&at, *texts[i]);
   node->kind = TP__WAITS_AUDIT;
   node->audit = row;
-  return tp__writer_add(self, node);
+  return tp__sqlite_queue(self, node);
 }
 
 /* ---- on the writer's thread ---- */
@@ -307,7 +307,7 @@ static int write_one_locked(tp__sqlite_store *s, const tp__waiting *node, int64_
 int tp__sqlite_write_locked(tp__sqlite_store *s, const tp__waiting *first) {
   int64_t newest[TP__WAITS_KINDS] = {0};
   int rc = SQLITE_OK;
-  for (const tp__waiting *node = first; node && rc == SQLITE_OK; node = node->next)
+  for (const tp__waiting *node = first; node && rc == SQLITE_OK; node = (const tp__waiting *)node->queued.next)
     rc = write_one_locked(s, node, &newest[node->kind]);
   return rc == SQLITE_OK ? trim_locked(s, newest) : rc;
 }

@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-#include "stores/sqlite/database.h"
+#include "stores/sqlite/writer.h"
 #include "turnphase/sqlite.h"
 
 enum {
@@ -63,8 +63,7 @@ extern const char *const tp__sqlite_store_sql[TP__STATEMENTS];
 
 /** A record that waits to be written: the struct, its runs and its texts in one block. */
 typedef struct tp__waiting {
-  struct tp__waiting *next;
-  size_t bytes;
+  tp__queued queued;
   enum { TP__WAITS_ENTRY, TP__WAITS_LATE, TP__WAITS_TURN, TP__WAITS_AUDIT, TP__WAITS_ATTEMPT, TP__WAITS_CONTENT,
          TP__WAITS_KINDS } kind;
   tp_run_record *runs; /* of an entry */
@@ -79,35 +78,13 @@ typedef struct tp__waiting {
   };
 } tp__waiting;
 
-typedef struct tp__writer {
-  pthread_t thread;
-  bool started;
-  pthread_mutex_t mutex;
-  pthread_cond_t wanted;  /* a record waits, a commit is asked for, or the store ends */
-  pthread_cond_t changed; /* an attempt to write ended */
-  /* ---- under mutex */
-  tp__waiting *first, **last;
-  uint64_t queued, written; /* how many were ever */
-  uint64_t begun, failed;   /* attempts to write: how many began; the number of the last that failed */
-  uint64_t failures;
-  uint64_t dropped;
-  uint64_t dropped_in_row; /* since the queue was last below its bound */
-  size_t bytes;
-  bool hurry, ending, is_failing;
-  /* ---- of the thread alone */
-  bool retention_failed, too_large, has_no_key; /* logged already */
-  /* ---- under mutex */
-  size_t bytes_max;
-  tp_status status; /* of the last attempt that failed */
-  tp_fault fault;
-} tp__writer;
-
 typedef struct tp__sqlite_store {
   tp_store handle; /* what tp_sqlite_store_open() returns; its taker has a copy */
   /* never changes after open */
   char *path;
   tp_sqlite_store_options options; /* without zeros */
   tp__writer writer;
+  bool retention_failed, too_large, has_no_key; /* of the writer's thread alone: logged already */
   pthread_mutex_t mutex;
   /* ---- under mutex */
   sqlite3 *db;
@@ -189,17 +166,10 @@ tp_status tp__sqlite_retain(tp__sqlite_store *s, bool *ret_none_left, tp_fault *
 /** Bounds SQLite's own log by the options; before other threads know the store. */
 int tp__sqlite_bound_log(tp__sqlite_store *s);
 
-/* ---- the thread that writes them (writer.c) ---- */
-tp_status tp__writer_init(tp__sqlite_store *s, tp_fault *fault);
-/** Bounds the queue anew. */
-void tp__writer_bound(tp__sqlite_store *s, size_t bytes_max);
-/** Logs, once, that there is no key for hashes. */
-void tp__writer_log_key(tp__sqlite_store *s, tp_status status, const tp_fault *fault);
-/** Writes what waits, with one attempt, and ends the thread. */
-void tp__writer_fini(tp__sqlite_store *s);
-/** @param node  taken. @return TP_OK; TP_ERR_FULL when the queue is: it is dropped and counted. */
-tp_status tp__writer_add(tp__sqlite_store *s, tp__waiting *node);
-/** Waits until all that was added is committed, or until an attempt that began after the call failed. */
+/* ---- the thread that writes them ---- */
+/** @param node  taken. @return TP_OK; TP_ERR_FULL. */
+tp_status tp__sqlite_queue(void *self, tp__waiting *node);
+/** tp__writer_commit(). */
 tp_status tp__sqlite_commit(void *self, tp_fault *fault);
 
 /* ---- jobs (jobs.c) ---- */

@@ -191,11 +191,61 @@ tp_status tp_sqlite_store_counts(const tp_store *store, tp_sqlite_store_report *
   return tp__sqlite_show(ret_report, &report, sizeof report);
 }
 
+/* ---- on the writer's thread ---- */
+
+static tp_status write_list(void *self, tp__queued *list, tp_fault *fault) {
+  tp__sqlite_store *s = self;
+  pthread_mutex_lock(&s->mutex);
+  int rc = tp__sqlite_begin(s->db);
+  if (rc == SQLITE_OK) rc = tp__sqlite_write_locked(s, (const tp__waiting *)list);
+  tp_status status = rc == SQLITE_OK ? TP_OK : tp__store_fail(s, s->db, "write records", rc, fault);
+  int end = tp__store_end_locked(s, rc);
+  if (status == TP_OK && end != SQLITE_OK) status = tp__store_fail(s, s->db, "commit records", end, fault);
+  pthread_mutex_unlock(&s->mutex);
+  return status;
+}
+
+/* The first failure of a row of them is logged. A bound that is smaller than what must be kept is, too. */
+static void retain(void *self) {
+  tp__sqlite_store *s = self;
+  tp_fault fault = {0};
+  bool none_left = false;
+  char message[TP_FAULT_MESSAGE_SIZE];
+  tp_status status = tp__sqlite_retain(s, &none_left, &fault);
+  if (status != TP_OK && !s->retention_failed) tp__writer_log(&s->writer, TP_LOG_WARNING, status, fault.message);
+  s->retention_failed = status != TP_OK;
+  if (none_left && !s->too_large) {
+    snprintf(message, sizeof message,
+             "%s: the history and the jobs alone are larger than bytes_max (%llu): no records are kept", s->path,
+             (unsigned long long)s->options.bytes_max);
+    tp__writer_log(&s->writer, TP_LOG_WARNING, TP_ERR_FULL, message);
+  }
+  s->too_large = none_left;
+}
+
+static const tp__writer_class writer_class = {.noun = "records", .write = write_list, .written = retain};
+
+tp_status tp__sqlite_queue(void *self, tp__waiting *node) {
+  tp_status status = tp__writer_add(&((tp__sqlite_store *)self)->writer, &node->queued);
+  if (status != TP_OK) sqlite3_free(node);
+  return status;
+}
+
+tp_status tp__sqlite_commit(void *self, tp_fault *fault) {
+  return tp__writer_commit(&((tp__sqlite_store *)self)->writer, fault);
+}
+
+static tp_status start_writer(tp__sqlite_store *s, tp_fault *fault) {
+  const tp_sqlite_store_options *options = &s->options;
+  return tp__writer_init(&s->writer, &writer_class, s, s->path, options->queue_bytes_max, options->log,
+                         options->log_ctx, fault);
+}
+
 /* ---- life ---- */
 
 static void destroy(void *self) {
   tp__sqlite_store *s = self;
-  tp__writer_fini(s);
+  tp__writer_fini(&s->writer);
   if (s->db) tp__sqlite_store_disown(s);
   tp__sqlite_breadcrumbs_fini(s);
   for (int i = 0; i < TP__STATEMENTS; i++) sqlite3_finalize(s->statements[i]);
@@ -277,7 +327,7 @@ static tp_status open_file(tp__sqlite_store *s, tp_fault *fault) {
                              s->path);
   if (s->options.read_only) {
     tp_status status = tp__sqlite_open_read_only(s->path, &s->reader, fault);
-    return status == TP_OK ? tp__writer_init(s, fault) : status;
+    return status == TP_OK ? start_writer(s, fault) : status;
   }
   schema.busy_ms = (int)s->options.busy_ms;
   tp_status status = tp__sqlite_open(s->path, &schema, &s->db, fault);
@@ -288,7 +338,7 @@ static tp_status open_file(tp__sqlite_store *s, tp_fault *fault) {
   if (status != TP_OK) return status;
   int rc = set_page_cache(s->db, s->options.page_cache_bytes);
   if (rc == SQLITE_OK) rc = tp__sqlite_bound_log(s);
-  return rc == SQLITE_OK ? tp__writer_init(s, fault) : tp__store_fail(s, s->db, "set up its journal", rc, fault);
+  return rc == SQLITE_OK ? start_writer(s, fault) : tp__store_fail(s, s->db, "set up its journal", rc, fault);
 }
 
 tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store **ret_store, tp_fault *fault) {

@@ -1,43 +1,32 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The thread that writes records. It takes all that wait and writes them in one transaction; before that, unless a
- * commit is waited for, and while it is synced, the next ones gather: a turn that hands one over seldom wakes it. What
- * it could not write stays in the queue's bytes and is tried again, so that a disk that has room again needs no
- * restart; meanwhile the queue fills, and what does not fit is dropped and counted. */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stores/sqlite/writer.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "stores/sqlite/sqlite_store.h"
-#include "stores/sqlite/statement.h"
-
 enum { RETRY_MS = 200, GATHER_MS = 5 };
 
-static void free_list(tp__waiting *node) {
+static void free_list(tp__queued *node) {
   while (node) {
-    tp__waiting *next = node->next;
+    tp__queued *next = node->next;
     sqlite3_free(node);
     node = next;
   }
 }
 
-static void emit_log(const tp__sqlite_store *s, tp_log_level level, tp_status status, const char *message) {
+void tp__writer_log(const tp__writer *w, tp_log_level level, tp_status status, const char *message) {
   struct timespec now;
-  if (!s->options.log) return;
+  if (!w->log) return;
   clock_gettime(CLOCK_REALTIME, &now);
   tp_log_record record = {.struct_size = sizeof record,
                           .level = level,
                           .status = status,
                           .unix_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000,
                           .message = message};
-  s->options.log(s->options.log_ctx, &record);
-}
-
-void tp__writer_log_key(tp__sqlite_store *s, tp_status status, const tp_fault *fault) {
-  if (!s->writer.has_no_key) emit_log(s, TP_LOG_WARNING, status, fault->message);
-  s->writer.has_no_key = true;
+  w->log(w->log_ctx, &record);
 }
 
 /* A queue that was full takes records again when half of it is free: not a small record that just fits, between others
@@ -47,8 +36,7 @@ static bool fits_locked(const tp__writer *w, size_t bytes) {
   return w->bytes + bytes <= w->bytes_max;
 }
 
-tp_status tp__writer_add(tp__sqlite_store *s, tp__waiting *node) {
-  tp__writer *w = &s->writer;
+tp_status tp__writer_add(tp__writer *w, tp__queued *node) {
   char message[TP_FAULT_MESSAGE_SIZE];
   pthread_mutex_lock(&w->mutex);
   bool fits = fits_locked(w, node->bytes);
@@ -69,37 +57,25 @@ tp_status tp__writer_add(tp__sqlite_store *s, tp__waiting *node) {
     w->dropped_in_row++;
   }
   pthread_mutex_unlock(&w->mutex);
-  if (!fits) sqlite3_free(node);
   if (first_dropped || ended > 0) {
     if (first_dropped)
-      snprintf(message, sizeof message, "%s: the queue of records is full (%zu bytes): records are dropped", s->path,
-               bytes_max);
+      snprintf(message, sizeof message, "%s: the queue of %s is full (%zu bytes): %s are dropped", w->path,
+               w->class->noun, bytes_max, w->class->noun);
     else
-      snprintf(message, sizeof message, "%s: records are taken again; %llu were dropped", s->path,
+      snprintf(message, sizeof message, "%s: %s are taken again; %llu were dropped", w->path, w->class->noun,
                (unsigned long long)ended);
-    emit_log(s, first_dropped ? TP_LOG_ERROR : TP_LOG_WARNING, TP_ERR_FULL, message);
+    tp__writer_log(w, first_dropped ? TP_LOG_ERROR : TP_LOG_WARNING, TP_ERR_FULL, message);
   }
   return fits ? TP_OK : TP_ERR_FULL;
 }
 
-void tp__writer_bound(tp__sqlite_store *s, size_t bytes_max) {
-  pthread_mutex_lock(&s->writer.mutex);
-  s->writer.bytes_max = bytes_max;
-  pthread_mutex_unlock(&s->writer.mutex);
+void tp__writer_bound(tp__writer *w, size_t bytes_max) {
+  pthread_mutex_lock(&w->mutex);
+  w->bytes_max = bytes_max;
+  pthread_mutex_unlock(&w->mutex);
 }
 
 /* ---- the thread ---- */
-
-static tp_status write_list(tp__sqlite_store *s, const tp__waiting *list, tp_fault *fault) {
-  pthread_mutex_lock(&s->mutex);
-  int rc = tp__sqlite_begin(s->db);
-  if (rc == SQLITE_OK) rc = tp__sqlite_write_locked(s, list);
-  tp_status status = rc == SQLITE_OK ? TP_OK : tp__store_fail(s, s->db, "write records", rc, fault);
-  int end = tp__store_end_locked(s, rc);
-  if (status == TP_OK && end != SQLITE_OK) status = tp__store_fail(s, s->db, "commit records", end, fault);
-  pthread_mutex_unlock(&s->mutex);
-  return status;
-}
 
 /* At most so long; not while a commit is waited for, nor at the end, nor when the queue is fuller than that. */
 static void wait_locked(tp__writer *w, int64_t ms, size_t bytes_max) {
@@ -114,7 +90,7 @@ static void wait_locked(tp__writer *w, int64_t ms, size_t bytes_max) {
 }
 
 static void count_attempt_locked(tp__writer *w, uint64_t attempt, tp_status status, const tp_fault *fault,
-                                 tp__waiting *list) {
+                                 tp__queued *list) {
   size_t bytes = 0;
   uint64_t count = 0;
   for (; status == TP_OK && list; list = list->next) {
@@ -134,29 +110,28 @@ static void count_attempt_locked(tp__writer *w, uint64_t attempt, tp_status stat
 }
 
 /* The first failure of a row of them, and its end. */
-static void log_change(const tp__sqlite_store *s, bool was_failing, tp_status status, const tp_fault *fault) {
+static void log_change(const tp__writer *w, bool was_failing, tp_status status, const tp_fault *fault) {
   char message[TP_FAULT_MESSAGE_SIZE];
-  if (status != TP_OK && !was_failing) emit_log(s, TP_LOG_ERROR, status, fault->message);
+  if (status != TP_OK && !was_failing) tp__writer_log(w, TP_LOG_ERROR, status, fault->message);
   if (status != TP_OK || !was_failing) return;
-  snprintf(message, sizeof message, "%s: records are written again", s->path);
-  emit_log(s, TP_LOG_INFO, TP_OK, message);
+  snprintf(message, sizeof message, "%s: %s are written again", w->path, w->class->noun);
+  tp__writer_log(w, TP_LOG_INFO, TP_OK, message);
 }
 
 /* One transaction with all that waits; list is what an attempt before left. @return what is left now. */
-static tp__waiting *attempt_locked(tp__sqlite_store *s, tp__waiting *list) {
-  tp__writer *w = &s->writer;
+static tp__queued *attempt_locked(tp__writer *w, tp__queued *list) {
   bool was_failing = w->is_failing;
   uint64_t attempt = ++w->begun;
   tp_fault fault = {0};
-  tp__waiting **end = &list;
+  tp__queued **end = &list;
   while (*end) end = &(*end)->next;
   *end = w->first;
   w->first = NULL;
   w->last = &w->first;
   w->hurry = false;
   pthread_mutex_unlock(&w->mutex);
-  tp_status status = write_list(s, list, &fault);
-  log_change(s, was_failing, status, &fault);
+  tp_status status = w->class->write(w->self, list, &fault);
+  log_change(w, was_failing, status, &fault);
   pthread_mutex_lock(&w->mutex);
   count_attempt_locked(w, attempt, status, &fault, list);
   if (status != TP_OK) return list;
@@ -166,42 +141,24 @@ static tp__waiting *attempt_locked(tp__sqlite_store *s, tp__waiting *list) {
   return NULL;
 }
 
-/* The first failure of a row of them is logged. A bound that is smaller than what must be kept is, too. */
-static void retain(tp__sqlite_store *s) {
-  tp__writer *w = &s->writer;
-  tp_fault fault = {0};
-  bool none_left = false;
-  char message[TP_FAULT_MESSAGE_SIZE];
-  tp_status status = tp__sqlite_retain(s, &none_left, &fault);
-  if (status != TP_OK && !w->retention_failed) emit_log(s, TP_LOG_WARNING, status, fault.message);
-  w->retention_failed = status != TP_OK;
-  if (none_left && !w->too_large) {
-    snprintf(message, sizeof message,
-             "%s: the history and the jobs alone are larger than bytes_max (%llu): no records are kept", s->path,
-             (unsigned long long)s->options.bytes_max);
-    emit_log(s, TP_LOG_WARNING, TP_ERR_FULL, message);
-  }
-  w->too_large = none_left;
-}
-
 static void *write_all(void *ctx) {
-  tp__sqlite_store *s = ctx;
-  tp__writer *w = &s->writer;
-  tp__waiting *list = NULL;
+  tp__writer *w = ctx;
+  tp__queued *list = NULL;
   pthread_mutex_lock(&w->mutex);
   for (;;) {
     while (!list && !w->first && !w->ending) pthread_cond_wait(&w->wanted, &w->mutex);
     if (!list && !w->first) break;
     if (!list) wait_locked(w, GATHER_MS, w->bytes_max / 2);
     bool last_attempt = w->ending;
-    list = attempt_locked(s, list);
+    list = attempt_locked(w, list);
     if (list && last_attempt) break;
     if (list) {
       wait_locked(w, RETRY_MS, SIZE_MAX);
       continue;
     }
+    if (!w->class->written) continue;
     pthread_mutex_unlock(&w->mutex);
-    retain(s);
+    w->class->written(w->self);
     pthread_mutex_lock(&w->mutex);
   }
   uint64_t lost = w->queued - w->written;
@@ -211,15 +168,13 @@ static void *write_all(void *ctx) {
   free_list(list);
   if (lost == 0) return NULL;
   char message[TP_FAULT_MESSAGE_SIZE];
-  snprintf(message, sizeof message, "%s: %llu records were lost: they could not be written before the store was closed",
-           s->path, (unsigned long long)lost);
-  emit_log(s, TP_LOG_ERROR, status, message);
+  snprintf(message, sizeof message, "%s: %llu %s were lost: they could not be written before the file was closed",
+           w->path, (unsigned long long)lost, w->class->noun);
+  tp__writer_log(w, TP_LOG_ERROR, status, message);
   return NULL;
 }
 
-tp_status tp__sqlite_commit(void *self, tp_fault *fault) {
-  tp__sqlite_store *s = self;
-  tp__writer *w = &s->writer;
+tp_status tp__writer_commit(tp__writer *w, tp_fault *fault) {
   pthread_mutex_lock(&w->mutex);
   uint64_t target = w->queued, begun = w->begun;
   tp_status status = TP_OK;
@@ -239,11 +194,11 @@ tp_status tp__sqlite_commit(void *self, tp_fault *fault) {
 /* ---- life ---- */
 
 /* Signals are the host's: none is delivered to our thread. */
-static int start_thread(tp__sqlite_store *s) {
+static int start_thread(tp__writer *w) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  int error = pthread_create(&s->writer.thread, NULL, write_all, s);
+  int error = pthread_create(&w->thread, NULL, write_all, w);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return error;
 }
@@ -258,25 +213,25 @@ static int init_conditions(tp__writer *w) {
   return error;
 }
 
-tp_status tp__writer_init(tp__sqlite_store *s, tp_fault *fault) {
-  tp__writer *w = &s->writer;
+tp_status tp__writer_init(tp__writer *w, const tp__writer_class *class, void *self, const char *path,
+                          size_t bytes_max, tp_log_fn log, void *log_ctx, tp_fault *fault) {
+  *w = (tp__writer){
+      .class = class, .self = self, .path = path, .log = log, .log_ctx = log_ctx, .bytes_max = bytes_max};
   w->last = &w->first;
-  w->bytes_max = s->options.queue_bytes_max;
-  if (pthread_mutex_init(&w->mutex, NULL) != 0) return tp__store_fail(s, NULL, "open", SQLITE_NOMEM, fault);
+  if (pthread_mutex_init(&w->mutex, NULL) != 0) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
   if (init_conditions(w) != 0) {
     pthread_mutex_destroy(&w->mutex);
-    return tp__store_fail(s, NULL, "open", SQLITE_NOMEM, fault);
+    return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
   }
-  w->started = start_thread(s) == 0;
+  w->started = start_thread(w) == 0;
   if (w->started) return TP_OK;
   pthread_cond_destroy(&w->changed);
   pthread_cond_destroy(&w->wanted);
   pthread_mutex_destroy(&w->mutex);
-  return tp__sqlite_refuse(fault, TP_ERR_NO_THREAD, s->path, "%s: no thread to write records", s->path);
+  return tp__sqlite_refuse(fault, TP_ERR_NO_THREAD, path, "%s: no thread to write %s", path, class->noun);
 }
 
-void tp__writer_fini(tp__sqlite_store *s) {
-  tp__writer *w = &s->writer;
+void tp__writer_fini(tp__writer *w) {
   if (!w->started) return;
   pthread_mutex_lock(&w->mutex);
   w->ending = true;

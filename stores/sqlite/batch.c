@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stores/sqlite/batch.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* Counts what lies in a block, or puts it there: both by the same walk. */
+typedef struct block {
+  char *memory; /* NULL: count */
+  size_t used;
+} block;
+
+static void *take(block *b, size_t size) {
+  size_t at = (b->used + 7) & ~(size_t)7;
+  b->used = at + size;
+  return b->memory ? b->memory + at : NULL;
+}
+
+static tp_text put(block *b, tp_text text) {
+  if (text.size == 0) return (tp_text){"", 0};
+  char *copy = take(b, text.size);
+  if (copy) memcpy(copy, text.data, text.size);
+  return (tp_text){copy, text.size};
+}
+
+static const tp_tool_call *const *put_calls(block *b, const tp_message *from) {
+  const tp_tool_call **list = take(b, from->call_count * sizeof *list);
+  tp_tool_call *calls = take(b, from->call_count * sizeof *calls);
+  for (size_t i = 0; i < from->call_count; i++) {
+    tp_tool_call call = *from->calls[i];
+    call.id = put(b, call.id);
+    call.name = put(b, call.name);
+    call.arguments = put(b, call.arguments);
+    if (!b->memory) continue;
+    calls[i] = call;
+    list[i] = &calls[i];
+  }
+  return list;
+}
+
+static tp_message put_message(block *b, const tp_message *from) {
+  tp_message message = *from;
+  message.turn_id = put(b, from->turn_id);
+  message.text = put(b, from->text);
+  message.call_id = put(b, from->call_id);
+  message.name = put(b, from->name);
+  message.parts = put(b, from->parts);
+  message.calls = from->call_count ? put_calls(b, from) : NULL;
+  return message;
+}
+
+static void put_request(block *b, const tp_history_append *from, tp_history_append *ret_copy) {
+  *ret_copy = *from;
+  ret_copy->tenant = put(b, from->tenant);
+  ret_copy->session = put(b, from->session);
+  const tp_message **list = take(b, from->message_count * sizeof *list);
+  tp_message *messages = take(b, from->message_count * sizeof *messages);
+  for (size_t i = 0; i < from->message_count; i++) {
+    tp_message message = put_message(b, from->messages[i]);
+    if (!b->memory) continue;
+    messages[i] = message;
+    list[i] = &messages[i];
+  }
+  ret_copy->messages = list;
+}
+
+tp__batch *tp__batch_new(const tp_history_append *request) {
+  tp_history_append copy;
+  block b = {.used = sizeof(tp__batch)};
+  put_request(&b, request, &copy);
+  tp__batch *batch = sqlite3_malloc64(b.used);
+  if (!batch) return NULL;
+  *batch = (tp__batch){.queued.bytes = b.used};
+  b = (block){.memory = (char *)batch, .used = sizeof(tp__batch)};
+  put_request(&b, request, &batch->request);
+  return batch;
+}

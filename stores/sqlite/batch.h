@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * batch: a copy of what a turn appends to its session, which waits for the thread that writes it. */
+#ifndef TP__SQLITE_BATCH_H
+#define TP__SQLITE_BATCH_H
+
+#include "stores/sqlite/writer.h"
+#include "turnphase/store.h"
+
+/** One block of sqlite3_malloc64(), freed by the writer. */
+typedef struct tp__batch {
+  tp__queued queued;
+  struct tp__batch *before, *after; /* the owner's list */
+  tp_history_append request;        /* all that it points to lies in the block */
+} tp__batch;
+
+/** @return NULL without memory. */
+tp__batch *tp__batch_new(const tp_history_append *request);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * writer: a queue that is bounded in bytes, and the thread that writes what waits in it: all of it in one transaction.
+ * Before that, unless a commit is waited for, and while it is synced, the next ones gather: who hands one over seldom
+ * wakes it. What it could not write stays in the queue's bytes and is tried again five times a second, so that a disk
+ * that has room again needs no restart; meanwhile the queue fills, and what does not fit is refused and counted. What
+ * happens is logged when it begins and when it ends. Lock: the queue's; nothing is called under it. */
+#ifndef TP__SQLITE_WRITER_H
+#define TP__SQLITE_WRITER_H
+
+#include <pthread.h>
+
+#include "stores/sqlite/database.h"
+#include "turnphase/runtime.h"
+
+/** The head of what waits, at the start of a block of sqlite3_malloc64(). */
+typedef struct tp__queued {
+  struct tp__queued *next;
+  size_t bytes;
+} tp__queued;
+
+typedef struct tp__writer_class {
+  const char *noun; /* of what waits: "records" */
+  /** All of the list in one transaction, or nothing of it. */
+  tp_status (*write)(void *self, tp__queued *list, tp_fault *fault);
+  /** Behind a transaction, on the thread. May be NULL. */
+  void (*written)(void *self);
+} tp__writer_class;
+
+typedef struct tp__writer {
+  /* never changes after init */
+  const tp__writer_class *class;
+  void *self;
+  const char *path;
+  tp_log_fn log; /* may be NULL */
+  void *log_ctx;
+  pthread_t thread;
+  bool started;
+  pthread_mutex_t mutex;
+  pthread_cond_t wanted;  /* something waits, a commit is asked for, or it ends */
+  pthread_cond_t changed; /* an attempt to write ended */
+  /* ---- under mutex */
+  tp__queued *first, **last;
+  uint64_t queued, written; /* how many were ever */
+  uint64_t begun, failed;   /* attempts to write: how many began; the number of the last that failed */
+  uint64_t failures;
+  uint64_t dropped;
+  uint64_t dropped_in_row; /* since the queue was last below its bound */
+  size_t bytes, bytes_max;
+  bool hurry, ending, is_failing;
+  tp_status status; /* of the last attempt that failed */
+  tp_fault fault;
+} tp__writer;
+
+/** Starts the thread. class, path and self stay until fini.
+ *  @return TP_OK; TP_ERR_NO_MEMORY; TP_ERR_NO_THREAD. */
+tp_status tp__writer_init(tp__writer *writer, const tp__writer_class *class, void *self, const char *path,
+                          size_t bytes_max, tp_log_fn log, void *log_ctx, tp_fault *fault);
+/** Writes what waits, with one attempt, and ends the thread. Accepts one that was not started. */
+void tp__writer_fini(tp__writer *writer);
+/** Bounds the queue anew. */
+void tp__writer_bound(tp__writer *writer, size_t bytes_max);
+/** @param node  taken on success.
+ *  @return TP_OK; TP_ERR_FULL when the queue is: it is counted as dropped. Any thread, without a lock: it may log. */
+tp_status tp__writer_add(tp__writer *writer, tp__queued *node);
+/** Waits until all that was added is committed, or until an attempt that began after the call failed. Any thread. */
+tp_status tp__writer_commit(tp__writer *writer, tp_fault *fault);
+/** Tells the host. Any thread. */
+void tp__writer_log(const tp__writer *writer, tp_log_level level, tp_status status, const char *message);
+
+#endif
